@@ -1,0 +1,47 @@
+// Package pipeline assembles lsiofs: Open(spec) gives a Dataset, a Dataset gives
+// sets of streams, and a stream is a file: a size and ReadAt.
+//
+// # Glossary
+//
+//	shard      one file of the dataset
+//	record     the smallest thing that is shuffled: a tar sample, a line, a frame
+//	extent     where a record's bytes are: shard, offset, size
+//	member     one gzip member or zstd frame of a compressed shard
+//	entry      a record at which reading a shard can start
+//	chunk      a run of consecutive records of a shard: what an order permutes
+//	piece      a run of consecutive records of a shard: what is read at a time
+//	lane       one of L slices of the permuted records, with a shuffle of its own
+//	reservoir  a lane's buffer: one record drawn out, the next one put in
+//	group      lanes that are read together, one of K
+//	G          the global order: all records of an epoch
+//	G′         what is left of G after resumes
+//	view       G′ dealt to workers
+//	batch      the records that a worker is dealt at a time
+//	worker     one reader of a view; worker w's records are one stream
+//	epoch      one pass over the dataset
+//	record number   a record's place in dataset order, 0 … T-1: the reference
+//	           that all stages hand around
+//
+// # How a read is answered
+//
+//	spec ──► catalog ──► order ──► fetch ──► stream ──► fs (FUSE) · cat (stdout)
+//	         what and    which     bytes of   records    names, offsets,
+//	         where       next      a record   to bytes   errno
+//	                                 │
+//	                                 ├─ unpack   (decompress, find records)
+//	                                 ▼
+//	                              storage ──► local ──► uring
+//
+// The order depends on the catalog, never on the data, so what comes next is
+// known before it is read: sizes are exact before a byte is read, a resume costs
+// arithmetic, and what is read ahead is what will be wanted.
+//
+// A read of bytes [off, off+n) of worker w's file goes so: stream finds the
+// first record k from sampled offsets and the sizes in the catalog; view gives
+// the record numbers from k on; fetch lends their bytes, from memory or by
+// reading the pieces that hold them; stream answers with slices of those bytes,
+// short records copied together.
+//
+// Bytes never depend on timing, budget, engine, number of threads or size of
+// reads.
+package pipeline

@@ -1,0 +1,103 @@
+package spec
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+)
+
+// Formats are the names that Format.Name accepts beside "auto".
+var Formats = []string{"tar", "jsonl", "lines", "tfrecord", "fixed"}
+
+// Validate reports every problem of s at once, one error a line, each naming
+// the flag, the value and the bound. It looks at nothing but s.
+func (s Spec) Validate() error {
+	var p problems
+	if s.Dataset == "" {
+		p.addf("no dataset given: name a directory, a file or a quoted pattern")
+	}
+	s.Format.validate(&p)
+	s.Order.validate(&p)
+	s.Deal.validate(&p)
+	if s.Order.Groups > 1 && s.Order.Batch != s.Deal.Batch {
+		p.addf("--batch (%d) must be the order's batch (%d) when --groups is above 1", s.Deal.Batch, s.Order.Batch)
+	}
+	oneOf(&p, "--on-corrupt", s.OnCorrupt, CorruptFail, CorruptSkip)
+	oneOf(&p, "--io", s.IO, IOAuto, IOUring, IOPread)
+	if s.MemoryBytes < 1<<20 {
+		p.addf("--memory (%d bytes) must be at least 1MiB", s.MemoryBytes)
+	}
+	if s.ReadTimeout <= 0 {
+		p.addf("--read-timeout (%v) must be above 0", s.ReadTimeout)
+	}
+	return errors.Join(p...)
+}
+
+func (f Format) validate(p *problems) {
+	if f.Name != "auto" && !slices.Contains(Formats, f.Name) {
+		p.addf("--format (%q) must be auto, %s", f.Name, strings.Join(Formats, ", "))
+	}
+	oneOf(p, "--remainder", f.Remainder, RemainderCorrupt, RemainderDrop)
+	if f.Name != "fixed" {
+		if f.RecordBytes != 0 || f.StrideBytes != 0 || f.HeaderBytes != 0 {
+			p.addf("--record-bytes, --stride-bytes and --header-bytes need --format fixed, not %q", f.Name)
+		}
+		return
+	}
+	if f.RecordBytes <= 0 {
+		p.addf("--record-bytes (%d) must be at least 1 for --format fixed", f.RecordBytes)
+	}
+	if f.StrideBytes < 0 {
+		p.addf("--stride-bytes (%d) must be at least 1", f.StrideBytes)
+	}
+	if f.HeaderBytes < 0 {
+		p.addf("--header-bytes (%d) must be at least 0", f.HeaderBytes)
+	}
+}
+
+func (o Order) validate(p *problems) {
+	oneOf(p, "--shuffle", o.Shuffle, ShuffleReservoir, ShuffleBlock, ShuffleFull, ShuffleNone)
+	bounds(p, "--lanes", o.Lanes, 1, MaxLanes)
+	bounds(p, "--groups", o.Groups, 1, MaxLanes)
+	if o.Groups >= 1 && o.Lanes%o.Groups != 0 {
+		p.addf("--groups (%d) must divide --lanes (%d)", o.Groups, o.Lanes)
+	}
+	bounds(p, "--chunk-bytes", o.ChunkBytes, 1, 1<<40)
+	bounds(p, "--chunk-records", o.ChunkRecords, 1, 1<<32)
+	bounds(p, "--shuffle-size", o.SizeRecords, 0, 1<<40)
+	if o.Groups <= 1 && o.Batch != 1 {
+		p.addf("the order's batch (%d) must be 1 when --groups is 1", o.Batch)
+	}
+	if o.Groups > 1 {
+		bounds(p, "--batch", o.Batch, 1, 1<<32)
+	}
+}
+
+func (d Deal) validate(p *problems) {
+	bounds(p, "--workers", d.Workers, 1, MaxWorkers)
+	bounds(p, "--batch", d.Batch, 1, 1<<32)
+	oneOf(p, "--deal", d.Dealing, DealInterleaved, DealContiguous)
+	oneOf(p, "--tail", d.Tail, TailKeep, TailDrop, TailPad)
+}
+
+type problems []error
+
+func (p *problems) addf(format string, args ...any) { *p = append(*p, fmt.Errorf(format, args...)) }
+
+func bounds(p *problems, flag string, v, low, high uint64) {
+	if v < low || v > high {
+		p.addf("%s (%d) must be between %d and %d", flag, v, low, high)
+	}
+}
+
+func oneOf[T ~string](p *problems, flag string, v T, allowed ...T) {
+	if slices.Contains(allowed, v) {
+		return
+	}
+	names := make([]string, len(allowed))
+	for i, a := range allowed {
+		names[i] = string(a)
+	}
+	p.addf("%s (%q) must be one of %s", flag, v, strings.Join(names, ", "))
+}

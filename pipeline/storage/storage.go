@@ -1,0 +1,97 @@
+// Package storage is the contract between lsiofs and the places where shards
+// lie: list objects, read ranges of them. local is files through package uring;
+// HTTP and buckets come later behind the same contract. storagetest is the one
+// suite that every implementation passes. Wrappers (retry, counting, faults)
+// are Storages themselves.
+package storage
+
+import (
+	"context"
+	"errors"
+	"fmt"
+)
+
+// Version identifies what an object held when it was listed. Two equal versions
+// of one object have the same bytes, as far as the storage can tell.
+type Version struct {
+	ModTimeNanos int64
+	Inode        uint64
+}
+
+// Object is one object as it was listed. Path is relative to the dataset's
+// root, its components joined by '/'.
+type Object struct {
+	Path      string
+	SizeBytes int64
+	Version   Version
+}
+
+// Read is one range of one object that is wanted.
+//
+// Buf is filled with the len(Buf) bytes from OffsetBytes on; it must not be
+// empty. Buf belongs to the storage until Done is called. Done is called
+// exactly once, from any goroutine, with nil or with an error after which Buf's
+// contents are undefined: a read is never partial. Done must not block.
+type Read struct {
+	Object      Object
+	OffsetBytes int64
+	Buf         []byte
+	Done        func(err error)
+}
+
+// Storage lists and reads objects. Its methods may be called concurrently.
+type Storage interface {
+	// List calls visit for every object below the root whose path match
+	// accepts, in no particular order, and stops at the first error. match is
+	// also asked about directories (isDir, path without trailing slash): those
+	// it does not accept are not entered. Files and directories whose names
+	// begin with a dot are passed over; symbolic links to files are followed,
+	// those to directories are not. visit is not called concurrently.
+	List(ctx context.Context, match func(path string, isDir bool) bool, visit func(Object) error) error
+	// Stat describes one object as it is now, or fails with fs.ErrNotExist.
+	Stat(ctx context.Context, path string) (Object, error)
+	// Submit hands reads over and returns without waiting for their bytes.
+	// An object that is not any more what was listed gives ErrChanged: its
+	// version and size are looked at when it is opened and again after each
+	// read, so bytes that Done reports as good are those of the version.
+	Submit(reads []*Read)
+	// Close waits for the reads that are under way.
+	Close() error
+}
+
+// ErrChanged is wrapped by errors about objects that have changed or vanished
+// since they were listed.
+var ErrChanged = errors.New("changed since it was indexed: mount again to index it anew")
+
+// Error says which range of which object could not be read.
+type Error struct {
+	Object      string
+	OffsetBytes int64
+	SizeBytes   int64
+	Err         error
+}
+
+func (e *Error) Error() string {
+	return fmt.Sprintf("%s: bytes [%d, %d): %v", e.Object, e.OffsetBytes, e.OffsetBytes+e.SizeBytes, e.Err)
+}
+
+func (e *Error) Unwrap() error { return e.Err }
+
+// ReadAt fills p from the object at off, or returns an error.
+//
+// When ctx ends first its error is returned at once, and p still belongs to the
+// storage: the caller drops it and never looks at it again. So p is memory of
+// the Go heap, which the pending read keeps alive.
+func ReadAt(ctx context.Context, s Storage, o Object, p []byte, off int64) error {
+	if len(p) == 0 {
+		return nil
+	}
+	done := make(chan error, 1)
+	s.Submit([]*Read{{Object: o, OffsetBytes: off, Buf: p, Done: func(err error) { done <- err }}})
+	select {
+	case err := <-done:
+		return err
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}

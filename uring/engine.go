@@ -1,0 +1,72 @@
+// Package uring reads files: through io_uring where the kernel permits it,
+// through pread on a bounded pool of goroutines where not. It knows nothing of
+// datasets.
+//
+// # Engines
+//
+// Open gives an Engine. Requests are handed over in batches by Submit, which
+// does not wait for them; each request's Done is called exactly once, from a
+// goroutine of the engine. Both engines keep one contract and pass one suite:
+// the same requests give the same bytes and the same errors.
+//
+// # Memory
+//
+// Map gives page-aligned memory outside of the Go heap, in 2 MiB pages where
+// the kernel has them: direct reads of 128 KiB and more into such pages were
+// measured to be twice as fast. The kernel writes to a request's buffer until its
+// completion, whatever becomes of the reader, so an engine keeps every request
+// in a table until then.
+package uring
+
+import "errors"
+
+// Request is one read of an open file.
+//
+// Buf must not be empty, and belongs to the engine from Submit until Done is
+// called; FD must stay open as long. Done gets the number of bytes that were
+// read and an error. An n below len(Buf) with a nil error means that the file
+// ends there. Short reads, EINTR and EAGAIN never reach Done. Done is called
+// from a goroutine of the engine, must not block and must not call Close; it
+// may call Submit.
+type Request struct {
+	FD          int
+	OffsetBytes int64
+	Buf         []byte
+	Done        func(n int, err error)
+}
+
+// Engine reads. Its methods may be called concurrently.
+type Engine interface {
+	// Submit hands requests over and returns. It may hold the caller back
+	// while more than the engine's bound of requests are under way. After
+	// Close every request completes with ErrClosed.
+	Submit(requests []*Request)
+	// Status describes the engine for people and metrics.
+	Status() Status
+	// Close waits for the requests that are under way, stops the engine's
+	// goroutines and frees what it holds. It is idempotent.
+	Close() error
+}
+
+// Status is a snapshot of an engine.
+type Status struct {
+	Engine        string `json:"engine"` // "uring" or "pread"
+	Reason        string `json:"reason"` // why this engine and not the other, in words; "" where it was asked for
+	InFlight      int64  `json:"in_flight"`
+	InFlightBytes int64  `json:"in_flight_bytes"`
+	Reads         uint64 `json:"reads"`
+	ReadBytes     uint64 `json:"read_bytes"`
+	Errors        uint64 `json:"errors"`
+}
+
+// ErrClosed completes requests that were submitted after Close.
+var ErrClosed = errors.New("io engine is closed")
+
+// Mode chooses an engine.
+type Mode string
+
+const (
+	ModeAuto  Mode = "auto"  // uring if a ring can be made and read through, else pread
+	ModeUring Mode = "uring" // an error where io_uring is not permitted
+	ModePread Mode = "pread"
+)
