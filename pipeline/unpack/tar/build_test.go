@@ -82,7 +82,7 @@ func (a *archive) end() []byte {
 }
 
 func paxRecord(key, value string) string {
-	for n := 0; ; n++ {
+	for n := len(value); ; n++ {
 		if s := fmt.Sprintf("%d %s=%s\n", n, key, value); len(s) == n {
 			return s
 		}
