@@ -291,8 +291,9 @@ func naiveGrowth(record []byte) (growth []int64) {
 	}
 	defer func() { grown[string(record)] = growth }()
 	some := false
+	members := readArchive(record).members
 	for d := range 20 {
-		n := int64(len(naiveRename(record, "1"+strings.Repeat("0", d))) - len(record))
+		n := int64(len(naiveRenamed(members, record, "1"+strings.Repeat("0", d))) - len(record))
 		growth = append(growth, n)
 		some = some || n != 0
 	}
@@ -304,9 +305,13 @@ func naiveGrowth(record []byte) (growth []int64) {
 
 // naiveRename applies the equal-key rule at position p.
 func naiveRename(record []byte, p string) []byte {
+	return naiveRenamed(readArchive(record).members, record, p)
+}
+
+func naiveRenamed(members []naiveMember, record []byte, p string) []byte {
 	var out []byte
 	at := 0
-	for _, m := range readArchive(record).members {
+	for _, m := range members {
 		if !m.eligible {
 			continue
 		}
@@ -380,8 +385,7 @@ func naiveRename(record []byte, p string) []byte {
 // naivePath is a path record: its length is the number that fits.
 func naivePath(path string) string {
 	for n := len(path); ; n++ {
-		s := fmt.Sprintf("%d path=%s\n", n, path)
-		if len(s) == n {
+		if s := strconv.Itoa(n) + " path=" + path + "\n"; len(s) == n {
 			return s
 		}
 	}
@@ -391,16 +395,13 @@ func naiveExtension(header []byte, data string) []byte {
 	h := slices.Clone(header)
 	copy(h[124:], fmt.Sprintf("%011o\x00", len(data)))
 	h = append(naiveChecksum(h), data...)
-	for len(h)%512 != 0 {
-		h = append(h, 0)
-	}
-	return h
+	return append(h, make([]byte, -len(data)&511)...)
 }
 
 func naiveChecksum(h []byte) []byte {
 	copy(h[148:], "        ")
 	sum := 0
-	for _, c := range h {
+	for _, c := range h[:512] {
 		sum += int(c)
 	}
 	copy(h[148:], fmt.Sprintf("%06o\x00 ", sum))

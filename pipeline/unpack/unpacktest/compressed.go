@@ -136,6 +136,29 @@ func (s Suite) compressedCut(t *testing.T, shard []byte, intact []Record) {
 	}
 }
 
+// compressedFlipped flips bits of compressed shards: a member's bytes reach the
+// format before its checksum is seen, and nothing that comes of them is kept.
+func (s Suite) compressedFlipped(t *testing.T, shard []byte, intact []Record) {
+	for _, v := range variants(shard) {
+		step := max(1, len(v.raw)/300)
+		for i := 0; i < len(v.raw); i += step {
+			damaged := bytes.Clone(v.raw)
+			damaged[i] ^= 1 << (i * 5 % 8)
+			got := scan(context.Background(), s.Format, v.codec, damaged)
+			require.NoError(t, got.err, "%s flipped at %d", v.name, i)
+			d := got.summary.Damage
+			if d == nil { // a bit that means nothing, or an empty member's
+				require.Equal(t, intact, got.records)
+				continue
+			}
+			requireDamage(t, got, d.RawOffset)
+			if d.RawOffset >= 0 {
+				s.requireWholeMembers(t, got, intact)
+			}
+		}
+	}
+}
+
 // requireWholeMembers checks the records of a shard whose codec found damage.
 func (s Suite) requireWholeMembers(t *testing.T, got scanned, intact []Record) {
 	sound := got.summary.Damage.OffsetBytes

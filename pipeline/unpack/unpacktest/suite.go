@@ -60,6 +60,7 @@ func (s Suite) Run(t *testing.T) {
 			t.Run("errors of reading are no damage", func(t *testing.T) { s.faults(t, shard.Bytes) })
 			t.Run("errors of emit come back", func(t *testing.T) { s.emitErrors(t, shard.Bytes, want.Records) })
 			t.Run("compressed it gives the same records", func(t *testing.T) { s.compressed(t, shard.Bytes, want.Records) })
+			t.Run("compressed and flipped it gives whole records", func(t *testing.T) { s.compressedFlipped(t, shard.Bytes, want.Records) })
 			t.Run("compressed and cut off it gives whole records", func(t *testing.T) { s.compressedCut(t, shard.Bytes, want.Records) })
 		})
 	}
