@@ -4,7 +4,7 @@ import (
 	"io"
 )
 
-const decodedBufferBytes = 128 << 10
+const decodedBufferBytes = 64 << 10
 
 // decodedSource is the Source of a compressed shard, up to limit. There it
 // ends with damage, which is what an earlier pass has found there.

@@ -217,7 +217,7 @@ func TestOtherProgramsSeeRenamedPaths(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			shard := c.pack(t, dir, c.paths)
 			require.Equal(t, naive(shard).Records, first(index(t, shard)))
-			for _, p := range []uint64{0, 123456789, math.MaxUint64} {
+			for _, p := range []uint64{0, math.MaxUint64} {
 				var want []string
 				for _, path := range c.paths {
 					want = append(want, "dup-"+strconv.FormatUint(p, 10)+"/"+path)
