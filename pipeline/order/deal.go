@@ -123,5 +123,9 @@ func checkDeal(o spec.Order, d spec.Deal) error {
 	default:
 		return fmt.Errorf("order: unknown tail %q", d.Tail)
 	}
+	if o.Groups > 1 && d.Dealing == spec.DealContiguous && d.Tail != spec.TailKeep {
+		// See Given: with groups the batch of an entry is not free.
+		return fmt.Errorf("order: tail %s with the deal contiguous could not be resumed when groups is above 1: choose tail keep, or groups 1", d.Tail)
+	}
 	return nil
 }

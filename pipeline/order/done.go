@@ -113,3 +113,25 @@ func First(n uint64, o spec.Order) Done {
 	}
 	return d
 }
+
+// Given is the entry that says what the workers of a deal of remaining records
+// have taken, consumed records each; it shares consumed.
+//
+// A contiguous deal whose tail rule moved the borders between its workers
+// (remaining is no multiple of them) is written as the interleaved deal that
+// gives each worker just one batch: an entry has no place for the tail.
+func Given(o spec.Order, remaining uint64, d spec.Deal, consumed []uint64) Done {
+	entry := Done{Batch: d.Batch, Dealing: spec.DealInterleaved, Consumed: consumed}
+	if d.Dealing != spec.DealContiguous {
+		return entry
+	}
+	if t := dealt(remaining, d); t.positions != remaining && o.Groups <= 1 {
+		entry.Batch = max(1, t.positions/t.workers)
+		return entry
+	}
+	entry.Dealing = spec.DealContiguous
+	if o.Groups <= 1 {
+		entry.Batch = 1
+	}
+	return entry
+}

@@ -82,6 +82,9 @@ func (s settings) drawDeal(t *rapid.T) spec.Deal {
 	if d.Tail == spec.TailPad && d.Dealing == spec.DealInterleaved && d.Batch > 100 {
 		d.Tail = spec.TailKeep // the naive implementation would pad for days
 	}
+	if s.order.Groups > 1 && d.Dealing == spec.DealContiguous {
+		d.Tail = spec.TailKeep
+	}
 	return d
 }
 
@@ -220,5 +223,44 @@ func TestRoundRobinOfWorkersGivesGBack(t *testing.T) {
 			got = append(got, batch[:n]...)
 		}
 		require.Equal(t, s.g, got)
+	})
+}
+
+// A mount that is read for a while and resumed, again and again, by any number
+// of workers under any deal, gives every record exactly once, and what each
+// entry says was taken is what the workers were given.
+func TestResumingRepeatedlyGivesEveryRecordOnce(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		s := drawSettings(t)
+		e := s.newEpoch(t)
+		var done []Done
+		seen := make([]int, len(s.g))
+		for range rapid.IntRange(1, 5).Draw(t, "mounts") {
+			deal := s.drawDeal(t)
+			v, err := NewView(e, done, deal)
+			require.NoError(t, err)
+			consumed := make([]uint64, deal.Workers)
+			for w := range consumed {
+				consumed[w] = rapid.Uint64Range(0, v.Own(uint64(w))).Draw(t, "consumed")
+				got := make([]uint64, consumed[w])
+				require.Equal(t, len(got), v.Records(uint64(w), 0, got))
+				for _, record := range got {
+					seen[record]++
+				}
+			}
+			done, err = Simplify(e.Len(), s.order, append(done, Given(s.order, v.Remaining(), deal, consumed)))
+			require.NoError(t, err)
+		}
+		v, err := NewView(e, done, spec.Deal{Workers: 1, Batch: s.order.Batch, Dealing: spec.DealInterleaved, Tail: spec.TailKeep})
+		require.NoError(t, err)
+		v.Sweep(func(_ uint64, records []uint64) bool {
+			for _, record := range records {
+				seen[record]++
+			}
+			return true
+		})
+		for record, times := range seen {
+			require.Equal(t, 1, times, "record %d", record)
+		}
 	})
 }
