@@ -5,14 +5,21 @@ import (
 
 	"github.com/lsiofs/lsiofs/pipeline/spec"
 	"github.com/lsiofs/lsiofs/pipeline/unpack"
+	"github.com/lsiofs/lsiofs/pipeline/unpack/formats"
 )
 
 // table is the formats and codecs that files are judged by.
 type table struct {
-	formats []unpack.Format // in the order in which contents are judged
+	formats []unpack.Format // in the order in which they judge contents
 	codecs  []unpack.Codec
 	// make gives the format that was asked for with its parameters.
 	make func(spec.Format) (unpack.Format, error)
+}
+
+// newTable is package formats' table. A codec's number is stored: codecs are
+// only added at its end, or imageVersion is raised.
+func newTable() *table {
+	return &table{formats: formats.All(), codecs: formats.Codecs(), make: formats.New}
 }
 
 // format is the table's format of that name, or nil.
@@ -91,5 +98,3 @@ func (t *table) extension(path string) string {
 	}
 	return base[strings.LastIndexByte(base, '.'):]
 }
-
-func newTable() *table { return &table{} }

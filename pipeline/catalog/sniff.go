@@ -15,9 +15,6 @@ import (
 	"github.com/lsiofs/lsiofs/pipeline/unpack"
 )
 
-// contentOrder is the order in which formats are tried on a file's content.
-var contentOrder = [...]string{"tar", "tfrecord", "jsonl"}
-
 // sniffRawBytes bounds what is read of a compressed file to see
 // unpack.SniffBytes of what is in it.
 const sniffRawBytes = 1 << 20
@@ -66,8 +63,8 @@ func (s *sniffer) unreadable(ctx context.Context, o storage.Object, err error) e
 }
 
 func (s *sniffer) byContent(head []byte) unpack.Format {
-	for _, name := range contentOrder {
-		if f := s.table.format(name); f != nil && f.Sniff(head) {
+	for _, f := range s.table.formats {
+		if f.Sniff(head) {
 			return f
 		}
 	}
