@@ -6,8 +6,8 @@ import "slices"
 type urgency int
 
 const (
-	inPassing urgency = iota // use what is free, or hold nothing that anyone still wants
-	ahead                    // free the oldest, but stay within the budget
+	inPassing urgency = iota // stay within the budget, and drop nothing that has not gone out
+	ahead                    // stay within the budget
 	demanded                 // a reader waits: stay within the budget if possible
 )
 
@@ -90,7 +90,7 @@ func (c *cache) newSegment(n int64, u urgency) (*segment, error) {
 // that a reader that has stopped can't keep memory, the oldest.
 func (c *cache) evict(u urgency) (bool, error) {
 	for _, share := range [...]int64{0, 50, 80, 100} {
-		if u == inPassing && share > 0 {
+		if u == inPassing && share == 100 {
 			return false, nil
 		}
 		for _, s := range c.segs {

@@ -20,7 +20,11 @@ type Config struct {
 	// Decoders is how many paused decoders of compressed shards are kept at
 	// most, 0 for 64; the order's lanes, if that is more, is a good number.
 	Decoders int
-	Log      *slog.Logger
+	// LookaheadRecords is how many records of compressed shards, of all
+	// readers together, are looked at in advance to know what a decoder keeps
+	// on its way, 0 for 65536; some times the shuffle's size is a good number.
+	LookaheadRecords int
+	Log              *slog.Logger
 }
 
 func (c *Config) validate() error {
@@ -36,6 +40,9 @@ func (c *Config) validate() error {
 	if c.Decoders < 0 {
 		return fmt.Errorf("decoders (%d) must be >= 0", c.Decoders)
 	}
+	if c.LookaheadRecords < 0 {
+		return fmt.Errorf("lookahead records (%d) must be >= 0", c.LookaheadRecords)
+	}
 	return nil
 }
 
@@ -49,6 +56,9 @@ const (
 	minGapBytes = 1 << 20
 	// defaultDecoders is for twice the default number of lanes.
 	defaultDecoders = 64
+	// defaultLookahead is four times the default size of the shuffle: of a
+	// reservoir's records one in 50 stays longer.
+	defaultLookahead = 64 << 10
 )
 
 // limits are the bounds that follow from the budget.

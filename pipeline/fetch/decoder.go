@@ -25,6 +25,7 @@ type decoder struct {
 	running bool
 	work    []*load // by place in the shard
 	at      int64   // where it will be when it looks at work next
+	piece   int     // the first piece that begins there or later
 	used    uint64  // when it was paused
 	held    int64
 
@@ -41,6 +42,11 @@ const scratchBytes = 32 << 10
 func newDecoder(f *Fetcher, shard int, entry catalog.Entry) *decoder {
 	s := f.index.Shard(shard)
 	d := &decoder{shard: shard, decoded: s.DecodedBytes, entry: entry, at: entry.DecodedBytes, pos: entry.DecodedBytes}
+	first := s.First + entry.Ordinal
+	d.piece = f.pieces.of(first)
+	if f.pieces.starts[d.piece] < first {
+		d.piece++
+	}
 	d.raw = newRawReader(f, s.Object, entry.RawBytes, &d.clock)
 	return d
 }
@@ -114,16 +120,20 @@ func (f *Fetcher) yield() {
 func (f *Fetcher) next(d *decoder) (*load, int64) {
 	for len(d.work) > 0 {
 		ld := d.work[0]
-		if passing := f.wantedOnTheWay(d, ld); passing != nil {
-			return passing, passing.layout.end()
-		}
-		if start := ld.layout.start(); start > d.pos {
-			// In steps, so that loads in between can still be given to it.
-			to := min(start, d.pos+stepBytes)
-			f.notePassed(d.shard, to-d.pos)
-			return nil, to
+		if d.piece < ld.piece {
+			if passing := f.keepInPassing(d); passing != nil {
+				return passing, passing.layout.end()
+			}
+			// Piece by piece, so that loads in between can still be given to it.
+			d.piece++
+			if to := f.pieceStart(d.piece); to > d.pos {
+				f.notePassed(d.shard, to-d.pos)
+				return nil, to
+			}
+			continue
 		}
 		d.work = d.work[1:]
+		d.piece = ld.piece + 1
 		u := ahead
 		if ld.waiters > 0 {
 			u = demanded
@@ -137,12 +147,29 @@ func (f *Fetcher) next(d *decoder) (*load, int64) {
 	return nil, d.pos
 }
 
-// stepBytes is how far a decoder goes before it looks what is wanted.
-const stepBytes = 256 << 10
+// keepInPassing makes a load of the piece that comes next, if some reader will
+// come to it soon, it is not in memory and there is memory for it.
+func (f *Fetcher) keepInPassing(d *decoder) *load {
+	if f.wanted[d.piece].Load() <= 0 || f.slots.at(d.piece) != nil || f.loads[d.piece] != nil {
+		return nil
+	}
+	shard, l := f.layoutOf(d.piece)
+	ld := &load{piece: d.piece, shard: shard, layout: l, started: f.now(), clock: &d.clock, done: make(chan struct{})}
+	var err error
+	if ld.seg, ld.off, err = f.cache.alloc(l.size, inPassing); err != nil {
+		return nil
+	}
+	f.loads[d.piece] = ld
+	d.piece++
+	return ld
+}
 
-// wantedOnTheWay makes a load of a piece that begins where the decoder stands
-// and that some reader will come to soon.
-func (f *Fetcher) wantedOnTheWay(d *decoder, goal *load) *load { return nil }
+// pieceStart is where a piece begins in its decoded shard.
+func (f *Fetcher) pieceStart(piece int) int64 {
+	var x [1]catalog.Extent
+	f.index.Extents(f.pieces.starts[piece:piece+1], x[:])
+	return x[0].OffsetBytes
+}
 
 // open makes the decoder, where there is none yet.
 func (d *decoder) open(f *Fetcher) error {

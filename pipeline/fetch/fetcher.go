@@ -39,6 +39,8 @@ type Fetcher struct {
 	slots    *slots
 	counts   counters
 	started  time.Time
+	open     atomic.Int64 // readers
+	wanted   wanted
 
 	// cpu has a token for each processor: decoders hold one while they decode.
 	cpu     chan struct{}
@@ -50,7 +52,6 @@ type Fetcher struct {
 	loads    map[int]*load
 	aheadOut int64 // bytes of loads that are read ahead and have not come
 	decoders decoders
-	readers  map[*Reader]struct{}
 	everRead []uint64 // a bit a piece
 	broken   map[int]error
 	failures failures
@@ -69,6 +70,9 @@ func newFetcher(x index, s storage.Storage, cfg Config) (*Fetcher, error) {
 	if cfg.Decoders == 0 {
 		cfg.Decoders = defaultDecoders
 	}
+	if cfg.LookaheadRecords == 0 {
+		cfg.LookaheadRecords = defaultLookahead
+	}
 	pieces, err := newPieceTable(x.PieceStarts(cfg.PieceBytes, cfg.PieceRecords), x.Records())
 	if err != nil {
 		return nil, err
@@ -80,12 +84,17 @@ func newFetcher(x index, s storage.Storage, cfg Config) (*Fetcher, error) {
 		started:  time.Now(),
 		cpu:      make(chan struct{}, runtime.GOMAXPROCS(0)),
 		loads:    map[int]*load{},
-		readers:  map[*Reader]struct{}{},
 		everRead: make([]uint64, (pieces.len()+63)/64),
 		broken:   map[int]error{},
 	}
 	if f.log == nil {
 		f.log = slog.New(slog.DiscardHandler)
+	}
+	for i := range x.Shards() {
+		if x.Shard(i).Codec != nil {
+			f.wanted = make(wanted, pieces.len())
+			break
+		}
 	}
 	f.verifier, _ = x.Unpacker().(unpack.Verifier)
 	f.cache = cache{memory: memory{segment: f.limits.segment}, budget: f.limits.cache, slots: f.slots}

@@ -29,7 +29,9 @@ type Reader struct {
 
 	mu     sync.Mutex
 	window window
+	look   lookahead
 	last   lastLent
+	closed bool
 }
 
 // lastLent is the last record of the last Lend. It is not taken as gone out
@@ -43,25 +45,26 @@ type lastLent struct {
 // Open gives a reader of a sequence. Opening costs nothing: what is read ahead
 // follows the calls of Lend.
 func (f *Fetcher) Open(seq Sequence) *Reader {
-	r := &Reader{f: f, seq: seq}
-	f.mu.Lock()
-	f.readers[r] = struct{}{}
-	f.mu.Unlock()
-	return r
+	f.open.Add(1)
+	return &Reader{f: f, seq: seq}
 }
 
-// Close ends the pass.
+// Close ends the pass. It is idempotent.
 func (r *Reader) Close() {
 	r.mu.Lock()
-	last := r.last
-	r.last = lastLent{}
-	r.mu.Unlock()
-	if last.entry != nil {
-		r.f.deliver(last.entry, last.index)
+	defer r.mu.Unlock()
+	if r.closed {
+		return
 	}
-	r.f.mu.Lock()
-	delete(r.f.readers, r)
-	r.f.mu.Unlock()
+	r.closed = true
+	if r.last.entry != nil {
+		r.f.deliver(r.last.entry, r.last.index)
+		r.last = lastLent{}
+	}
+	if r.f.wanted != nil {
+		r.count(r.look.from, r.look.to, -1)
+	}
+	r.f.open.Add(-1)
 }
 
 // lendBlock is how many records are looked up at a time.

@@ -39,7 +39,7 @@ func (f *Fetcher) Stats() Stats {
 	}
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	s.HeldBytes = f.cache.mapped + f.decoders.held + f.pieces.bytes()
+	s.HeldBytes = f.cache.mapped + f.decoders.held + f.tableBytes()
 	s.PiecesDropped = f.cache.dropped
 	s.LoadsInFlight = int64(len(f.loads))
 	s.OpenDecoders = int64(f.decoders.count)

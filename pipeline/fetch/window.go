@@ -64,6 +64,7 @@ func (r *Reader) readAhead(k uint64, n int, again bool, lent int) {
 	}
 	w := &r.window
 	w.move(k, n)
+	r.lookAhead(k, int(r.f.open.Load()))
 	var batch []*storage.Read
 	if again && w.scanned >= k+uint64(n) {
 		r.scan(k+uint64(lent), k+uint64(n), &batch)
@@ -110,7 +111,7 @@ func (r *Reader) startAhead(piece int, k uint64, batch *[]*storage.Read) bool {
 	if f.loads[piece] != nil {
 		return true
 	}
-	limit := min(maxWindowBytes, f.limits.windows/int64(max(len(f.readers), 1)))
+	limit := min(maxWindowBytes, f.limits.windows/max(f.open.Load(), 1))
 	if w.bytes > 0 && w.bytes >= limit || len(w.started) >= maxWindowPieces {
 		return false
 	}
