@@ -10,6 +10,8 @@ import (
 
 // fileSet is what nodes need of a *stream.Set.
 type fileSet interface {
+	// Remaining is the number of records that are left, before the tail rule.
+	Remaining() uint64
 	SizeBytes(ctx context.Context, w uint64, k stream.Kind) (int64, error)
 	WholeRecords(ctx context.Context, w uint64, k stream.Kind, mark int64) (uint64, error)
 	Open(w uint64, k stream.Kind) fileHandle
@@ -36,6 +38,8 @@ func datasetSets(d Dataset) openSet {
 }
 
 type streamSet struct{ *stream.Set }
+
+func (s streamSet) Remaining() uint64 { return s.View().Remaining() }
 
 func (s streamSet) Open(w uint64, k stream.Kind) fileHandle { return s.Set.Open(w, k) }
 

@@ -144,7 +144,7 @@ func (t *tree) before(n uint64) []order.Done {
 	if n == 0 {
 		return nil
 	}
-	return []order.Done{{Batch: t.spec.Order.Batch, Dealing: spec.DealInterleaved, Consumed: []uint64{n}}}
+	return []order.Done{order.First(n, t.spec.Order)}
 }
 
 // Timeouts of names and attributes in the kernel: whatever a restore or a

@@ -20,8 +20,7 @@ type view struct {
 	position checkpoint.Position
 	files    fileSet
 	workers  uint64
-	// entry is the last entry of the document, without its numbers.
-	entry order.Done
+	deal     spec.Deal
 	began time.Time
 	// firstIno is the first of 3·workers+1 inode numbers that are this view's.
 	firstIno uint64
@@ -42,19 +41,14 @@ type workerMark struct {
 
 // newView opens the streams of a position; number and inodes come from t.
 func (t *tree) newView(ctx context.Context, p checkpoint.Position) (*view, error) {
-	deal := t.spec.Deal
-	v := &view{
-		position: p,
-		workers:  deal.Workers,
-		entry:    order.Done{Batch: deal.Batch, Dealing: deal.Dealing},
-		retired:  make(chan struct{}),
-	}
-	if deal.Dealing == spec.DealContiguous {
-		v.entry.Batch = t.spec.Order.Batch
-	}
+	v := &view{position: p, deal: t.spec.Deal, workers: t.spec.Deal.Workers, retired: make(chan struct{})}
 	if len(p.Done) >= checkpoint.MaxEntries {
 		return nil, fmt.Errorf("%w: with an entry for this mount it has more than %d entries; go on with the short form {\"epoch\": …, \"samples\": …}",
 			checkpoint.ErrTooLarge, checkpoint.MaxEntries)
+	}
+	var err error
+	if v.files, err = t.open(ctx, p.Epoch, p.Done, v.deal); err != nil {
+		return nil, err
 	}
 	doc := t.document(v, make([]uint64, v.workers))
 	if len(doc) > checkpoint.MaxBytes {
@@ -62,11 +56,6 @@ func (t *tree) newView(ctx context.Context, p checkpoint.Position) (*view, error
 			checkpoint.ErrTooLarge, v.workers, len(doc), checkpoint.MaxBytes)
 	}
 	v.documentBytes = int64(len(doc))
-	files, err := t.open(ctx, p.Epoch, p.Done, deal)
-	if err != nil {
-		return nil, err
-	}
-	v.files = files
 	v.marks = make([]workerMark, v.workers)
 	v.began = time.Now()
 	v.moved.Store(v.began.UnixNano())
@@ -138,8 +127,7 @@ func (v *view) delivered(ctx context.Context) ([]uint64, error) {
 
 // document writes the checkpoint of v with these numbers in its last entry.
 func (t *tree) document(v *view, consumed []uint64) []byte {
-	last := v.entry
-	last.Consumed = consumed
+	last := order.Given(t.spec.Order, v.files.Remaining(), v.deal, consumed)
 	s := checkpoint.State{
 		Dataset: t.fingerprint,
 		Order:   t.spec.Order,
