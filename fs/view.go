@@ -21,7 +21,7 @@ type view struct {
 	files    fileSet
 	workers  uint64
 	deal     spec.Deal
-	began time.Time
+	began    time.Time
 	// firstIno is the first of 3·workers+1 inode numbers that are this view's.
 	firstIno uint64
 	// documentBytes is the size of the document, the same for all marks.
