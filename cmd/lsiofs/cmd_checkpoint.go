@@ -131,7 +131,7 @@ entry's numbers, element by element, the greatest.`,
 			return runCheckpointMerge(o, g.ui)
 		},
 	}
-	c.Flags().StringVarP(&o.output, "output", "o", "", "write the document here, whole or not at all (default: stdout)")
+	c.Flags().StringVarP(&o.output, "output", "o", "", "write the document to this `file`, whole or not at all (default: stdout)")
 	return c
 }
 

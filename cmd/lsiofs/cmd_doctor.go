@@ -23,7 +23,7 @@ will not work; the exit code says so too.`,
 		Args: exactArgs(),
 		RunE: func(*cobra.Command, []string) error { return runDoctor(o, g.ui) },
 	}
-	c.Flags().StringVar(&o.indexDir, "index-dir", "", "the directory of indexes to check (default: the user's cache directory)")
+	c.Flags().StringVar(&o.indexDir, "index-dir", "", "the `directory` of indexes to check (default: the user's cache directory)")
 	return c
 }
 

@@ -33,7 +33,7 @@ func (o *mountOptions) addFlags(c *cobra.Command) {
 	f := c.Flags()
 	f.BoolVar(&o.allowOther, "allow-other", false, "let other users read; needs root, or user_allow_other in /etc/fuse.conf")
 	f.BoolVar(&o.daemon, "daemon", false, "return when the mount is ready, and serve in the background")
-	f.StringVar(&o.logFile, "log-file", "", "with --daemon: where it logs (default: beside the indexes)")
+	f.StringVar(&o.logFile, "log-file", "", "with --daemon: the `file` to log to (default: beside the indexes)")
 	f.IntVar(&o.readyFD, "ready-fd", 0, "")
 	if err := f.MarkHidden("ready-fd"); err != nil {
 		panic(err)

@@ -24,10 +24,10 @@ func (d *datasetFlags) add(c *cobra.Command) {
 	d.flags.SortFlags = false
 	s := &d.spec
 
-	d.enum(c, "format", "how shards are cut into records", &s.Format.Name, append([]string{"auto"}, spec.Formats...)...)
-	d.size("record-bytes", "format fixed: bytes of a record", &s.Format.RecordBytes)
-	d.size("stride-bytes", "format fixed: distance between records (0: their size)", &s.Format.StrideBytes)
-	d.size("header-bytes", "format fixed: bytes before the first record", &s.Format.HeaderBytes)
+	enumFlag(c, "format", "how shards are cut into records", &s.Format.Name, append([]string{"auto"}, spec.Formats...)...)
+	sizeFlag(d.flags, "record-bytes", "format fixed: bytes of a record", &s.Format.RecordBytes)
+	sizeFlag(d.flags, "stride-bytes", "format fixed: distance between records (0: their size)", &s.Format.StrideBytes)
+	sizeFlag(d.flags, "header-bytes", "format fixed: bytes before the first record", &s.Format.HeaderBytes)
 	enumFlag(c, "remainder", "format fixed: what becomes of bytes that fill no record", &s.Format.Remainder, spec.RemainderCorrupt, spec.RemainderDrop)
 	enumFlag(c, "on-corrupt", "refuse damaged shards, or leave out what is damaged", &s.OnCorrupt, spec.CorruptFail, spec.CorruptSkip)
 
@@ -45,21 +45,15 @@ func (d *datasetFlags) add(c *cobra.Command) {
 	enumFlag(c, "deal", "how records go to workers", &s.Deal.Dealing, spec.DealInterleaved, spec.DealContiguous)
 	enumFlag(c, "tail", "records that do not fill a round of all workers: keep, drop, or pad with the first ones", &s.Deal.Tail, spec.TailKeep, spec.TailDrop, spec.TailPad)
 
-	d.size("memory", "memory for everything that is kept of the data", &s.MemoryBytes)
+	sizeFlag(d.flags, "memory", "memory for everything that is kept of the data", &s.MemoryBytes)
 	enumFlag(c, "io", "how shards are read", &s.IO, spec.IOAuto, spec.IOUring, spec.IOPread)
 	d.flags.DurationVar(&s.ReadTimeout, "read-timeout", s.ReadTimeout, "after how long a read that storage does not answer fails")
-	d.flags.StringVar(&s.IndexDir, "index-dir", s.IndexDir, "where indexes are stored (default: DATASET/.lsiofs where it exists, else the user's cache directory)")
+	d.flags.StringVar(&s.IndexDir, "index-dir", s.IndexDir, "the `directory` where indexes are stored (default: DATASET/.lsiofs where it exists, else the user's cache directory)")
 }
 
 // addResume defines --resume.
 func (d *datasetFlags) addResume() {
-	d.flags.StringVar(&d.resume, "resume", "", "go on from this checkpoint; it brings its order, and, unless given, --workers, --batch and --deal")
-}
-
-func (d *datasetFlags) size(name, usage string, p *int64) { sizeFlag(d.flags, name, usage, p) }
-
-func (d *datasetFlags) enum(c *cobra.Command, name, usage string, p *string, allowed ...string) {
-	enumFlag(c, name, usage, p, allowed...)
+	d.flags.StringVar(&d.resume, "resume", "", "go on from this checkpoint `file`; it brings its order, and, unless given, --workers, --batch and --deal")
 }
 
 func sizeFlag[T int64 | uint64](f *pflag.FlagSet, name, usage string, p *T) {

@@ -71,6 +71,9 @@ func run(ctx context.Context, ints *interrupts, args []string, stdout, stderr io
 	if ctx.Err() != nil && errorCode(err) != exitInterrupted && isCancellation(err) {
 		err = coded(exitInterrupted, errInterrupted)
 	}
+	if !g.running {
+		err = coded(exitUsage, err)
+	}
 	// Flags may not have been parsed when they are what is wrong.
 	g.ui.json = g.ui.json || slices.Contains(args, "--json")
 	return g.ui.reportError(err)

@@ -2,7 +2,6 @@ package main
 
 import (
 	"encoding/json"
-	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -137,10 +136,4 @@ func prefix(o spec.Order, n uint64) []order.Done {
 		return nil
 	}
 	return []order.Done{{Batch: o.Batch, Dealing: spec.DealInterleaved, Consumed: []uint64{n}}}
-}
-
-// isRefusal says whether err is about what a checkpoint says.
-func isRefusal(err error) bool {
-	var r *checkpoint.Refusal
-	return errors.As(err, &r)
 }

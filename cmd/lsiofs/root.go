@@ -13,6 +13,9 @@ type globals struct {
 	ui       *ui
 	args     []string // the command line, without the program
 	logLevel slog.Level
+	// running is true once a command's own code runs: errors before that are
+	// about the command line.
+	running bool
 }
 
 func (g *globals) log() *slog.Logger { return g.ui.logger(g.logLevel) }
@@ -33,6 +36,7 @@ for any number of workers.`,
 		DisableAutoGenTag: true,
 		RunE:              runParent,
 		Args:              cobra.ArbitraryArgs,
+		PersistentPreRun:  func(*cobra.Command, []string) { g.running = true },
 	}
 	// The default would add a line about --help to errors of Find only.
 	root.SetFlagErrorFunc(func(c *cobra.Command, err error) error {
@@ -40,14 +44,34 @@ for any number of workers.`,
 	})
 	root.PersistentFlags().BoolVar(&g.ui.json, "json", false, "write results, warnings and errors as JSON, one object a line")
 	g.logLevel = slog.LevelWarn
-	root.PersistentFlags().TextVar(&g.logLevel, "log-level", slog.LevelWarn, "debug, info, warn or error: what is logged to stderr")
+	root.PersistentFlags().TextVar(&g.logLevel, "log-level", slog.LevelWarn, "log to stderr what is at least of this `level`: debug, info, warn, error")
 	root.AddCommand(
 		newMountCommand(g), newUmountCommand(g), newIndexCommand(g), newInspectCommand(g),
 		newCatCommand(g), newCheckpointCommand(g), newDoctorCommand(g), newDemoCommand(g), newVersionCommand(g),
 	)
 	root.InitDefaultCompletionCmd("completion")
+	describeCompletion(root)
 	root.SetHelpTemplate(root.HelpTemplate() + "\n" + exitTable())
 	return root
+}
+
+// describeCompletion gives cobra's own commands the examples that all have.
+func describeCompletion(root *cobra.Command) {
+	c, _, err := root.Find([]string{"completion"})
+	if err != nil {
+		panic(err) // it has just been added
+	}
+	c.Example = "  source <(lsiofs completion bash)"
+	for shell, example := range map[string]string{
+		"bash": "source <(lsiofs completion bash)", "zsh": "source <(lsiofs completion zsh)",
+		"fish": "lsiofs completion fish | source", "powershell": "lsiofs completion powershell | Out-String | Invoke-Expression",
+	} {
+		for _, sub := range c.Commands() {
+			if sub.Name() == shell {
+				sub.Example = "  " + example
+			}
+		}
+	}
 }
 
 // runParent is for commands that only have commands: help, or an unknown name.
