@@ -149,12 +149,12 @@ func refusalReason(mnt string, err error) string {
 	defer f.Close()
 	b, readErr := io.ReadAll(io.LimitReader(f, 1<<20))
 	var s struct {
-		Checkpoint struct {
-			LastRefusal string `json:"last_refusal"`
-		} `json:"checkpoint"`
+		Refusal *struct {
+			Reason string `json:"reason"`
+		} `json:"last_checkpoint_refusal"`
 	}
-	if readErr != nil || json.Unmarshal(b, &s) != nil || s.Checkpoint.LastRefusal == "" {
-		return fmt.Sprintf("refused (%v); cat %s/status may say why", err, mnt)
+	if readErr != nil || json.Unmarshal(b, &s) != nil || s.Refusal == nil || s.Refusal.Reason == "" {
+		return fmt.Sprintf("refused (%v); cat %s/status may say why", err, shellQuote(mnt))
 	}
-	return s.Checkpoint.LastRefusal
+	return s.Refusal.Reason
 }

@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"path/filepath"
@@ -103,7 +104,10 @@ func mountAndServe(ctx, force context.Context, o *mountOptions, g *globals, rep 
 	if err != nil {
 		return closeAfter(d, err)
 	}
-	err = serve(ctx, force, m, g.log())
+	if err = serve(ctx, force, m, g.log()); errors.Is(err, errReadersLeft) {
+		// The dataset can't be closed under readers: the process' end does it.
+		return err
+	}
 	return closeAfter(d, err)
 }
 
@@ -162,10 +166,14 @@ func serve(ctx, force context.Context, m *fs.Mount, log *slog.Logger) error {
 	drain, cancel := context.WithTimeout(context.WithoutCancel(ctx), drainTime)
 	defer cancel()
 	defer context.AfterFunc(force, cancel)()
-	err := m.Unmount(drain)
-	<-ended
-	return coded(exitMount, err)
+	if err := m.Unmount(drain); err != nil {
+		return codedf(exitMount, "%w: %w", errReadersLeft, err)
+	}
+	return coded(exitMount, <-ended)
 }
+
+// errReadersLeft is wrapped when programs still had files open at the end.
+var errReadersLeft = errors.New("unmounted, but not cleanly")
 
 // mountInfo describes a ready mount.
 type mountInfo struct {

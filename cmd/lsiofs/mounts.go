@@ -127,13 +127,45 @@ func checkMountPoint(path, dataset string) (string, error) {
 		}
 		return "", codedf(exitMount, "mount point %s is a mount already (%s): %s", path, m.Type, hint)
 	}
-	root := datasetRoot(dataset, isDirectory)
-	if abs, err := filepath.Abs(root); err == nil {
-		if real, err := filepath.EvalSymlinks(abs); err == nil && isDirectory(dataset) && inside(point, real) {
-			return "", codedf(exitMount, "mount point %s lies inside the dataset %s: choose a directory outside of it", path, root)
-		}
+	if err := checkApart(path, point, dataset); err != nil || stale {
+		return point, err
+	}
+	names, err := firstName(point)
+	switch {
+	case err != nil:
+		return "", codedf(exitMount, "mount point: %w", err)
+	case len(names) > 0:
+		return "", codedf(exitMount, "mount point %s is not empty (it has %q): choose an empty directory", path, names[0])
 	}
 	return point, nil
+}
+
+// checkApart refuses a mount point inside of the dataset, which would then hold
+// itself, and one that would hide the dataset.
+func checkApart(path, point, dataset string) error {
+	root, recursive, err := datasetRoot(dataset)
+	switch {
+	case err != nil:
+		return codedf(exitDataset, "dataset %s: %w", dataset, err)
+	case recursive && inside(point, root):
+		return codedf(exitMount, "mount point %s lies inside the dataset %s: choose a directory outside of it", path, root)
+	case inside(root, point):
+		return codedf(exitMount, "the dataset %s lies inside the mount point %s, which would hide it: choose another directory", root, path)
+	}
+	return nil
+}
+
+func firstName(dir string) ([]string, error) {
+	d, err := os.Open(dir)
+	if err != nil {
+		return nil, err
+	}
+	defer d.Close()
+	names, err := d.Readdirnames(1)
+	if errors.Is(err, io.EOF) {
+		err = nil
+	}
+	return names, err
 }
 
 func isDirectory(path string) bool {

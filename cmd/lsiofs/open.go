@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"fmt"
+	"os"
 	"path/filepath"
 	"strings"
 
@@ -27,21 +28,28 @@ func openShowing(ctx context.Context, g *globals, s spec.Spec, rebuild bool) (*p
 	return openDataset(ctx, g, s, rebuild, v.show)
 }
 
-// datasetRoot is the directory that a dataset's names are relative to, found
-// without looking at its shards: the longest leading directory of a pattern
-// that has no pattern in it. For a single file it is the file's directory.
-func datasetRoot(dataset string, isDir func(string) bool) string {
-	if isDir(dataset) {
-		return filepath.Clean(dataset)
+// datasetRoot is the directory that a dataset lies in, absolute and without
+// links, and whether its directories belong to the dataset too. It does not look
+// at shards.
+func datasetRoot(dataset string) (root string, recursive bool, err error) {
+	if root, err = filepath.Abs(dataset); err != nil {
+		return "", false, err
 	}
-	root := dataset
-	if i := strings.IndexAny(dataset, `*?[{\`); i >= 0 {
-		root = dataset[:i]
-		if strings.HasSuffix(root, "/") && len(root) > 1 {
-			return filepath.Clean(root)
+	switch info, err := os.Stat(root); {
+	case err == nil && info.IsDir():
+		recursive = true
+	case err == nil:
+		root = filepath.Dir(root)
+	default:
+		recursive = strings.Contains(root, "**")
+		for strings.ContainsAny(root, `*?[{`) {
+			root = filepath.Dir(root)
 		}
 	}
-	return filepath.Dir(root)
+	if resolved, err := filepath.EvalSymlinks(root); err == nil {
+		root = resolved
+	}
+	return root, recursive, nil
 }
 
 // inside says whether path is dir or lies below it. Both are absolute and clean.

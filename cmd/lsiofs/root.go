@@ -61,6 +61,7 @@ func describeCompletion(root *cobra.Command) {
 	if err != nil {
 		panic(err) // it has just been added
 	}
+	c.Args, c.RunE = cobra.ArbitraryArgs, runParent
 	c.Example = "  source <(lsiofs completion bash)"
 	for shell, example := range map[string]string{
 		"bash": "source <(lsiofs completion bash)", "zsh": "source <(lsiofs completion zsh)",
