@@ -80,7 +80,7 @@ func stateRows(s checkpoint.State) [][2]string {
 			name = "workers now"
 		}
 		rows = append(rows, [2]string{name, doneText(d)})
-		total += sum(d.Consumed)
+		total += d.Taken()
 	}
 	return append(rows, [2]string{"consumed", plural(total, "record") + " of the epoch"})
 }
@@ -97,13 +97,6 @@ func doneText(d order.Done) string {
 		text += " …"
 	}
 	return text
-}
-
-func sum(counts []uint64) (n uint64) {
-	for _, c := range counts {
-		n += c
-	}
-	return n
 }
 
 type mergeOptions struct {
@@ -178,7 +171,7 @@ func widest(done []order.Done) (n uint64) {
 func saved(path string, s checkpoint.State, u *ui) error {
 	total := uint64(0)
 	for _, d := range s.Done {
-		total += sum(d.Consumed)
+		total += d.Taken()
 	}
 	if u.json {
 		return u.emit(map[string]any{"saved": path, "epoch": s.Epoch, "consumed": total})

@@ -36,11 +36,12 @@ func readResumption(path string) (*resumption, error) {
 	}
 	r := &resumption{path: path, doc: doc}
 	var fields map[string]json.RawMessage
-	if json.Unmarshal(doc, &fields) == nil && fields["version"] == nil && fields["done"] == nil && fields["order"] == nil {
-		if err := json.Unmarshal(doc, &r.short); err != nil || r.short.Epoch == nil {
-			return nil, codedf(exitCheckpoint, `%s: neither a checkpoint nor its short form {"epoch": E, "samples": n}`, path)
+	if json.Unmarshal(doc, &fields) == nil && fields["version"] == nil && fields["dataset"] == nil && fields["order"] == nil && fields["done"] == nil {
+		if err := checkpoint.Possible(doc); err != nil {
+			return nil, codedf(exitCheckpoint, "%s: %w", path, err)
 		}
-		return r, nil
+		// It is complete, and as strict as Possible wants it.
+		return r, coded(exitCheckpoint, json.Unmarshal(doc, &r.short))
 	}
 	state, err := checkpoint.Parse(doc)
 	if err != nil {
@@ -135,5 +136,5 @@ func prefix(o spec.Order, n uint64) []order.Done {
 	if n == 0 {
 		return nil
 	}
-	return []order.Done{{Batch: o.Batch, Dealing: spec.DealInterleaved, Consumed: []uint64{n}}}
+	return []order.Done{order.First(n, o)}
 }
