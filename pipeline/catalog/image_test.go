@@ -160,19 +160,43 @@ func appendWord(b []byte, v uint64) []byte {
 }
 
 // FuzzOpenImage shows that no file, not even one with right checksums, makes
-// the opener or an accessor panic.
+// the opener or an accessor panic: numbers are put into a whole index, and its
+// checksums made right again.
 func FuzzOpenImage(f *testing.F) {
 	data := smallImage(f, f.TempDir())
-	f.Add(data)
-	f.Add(data[:300])
-	f.Fuzz(func(t *testing.T, data []byte) {
-		for _, d := range [][]byte{data, repaired(data)} {
-			i, err := openImage(d, smallKey)
-			if err == nil {
+	f.Add(uint16(24), uint64(0), uint16(0), uint64(0), []byte("lsiofsIX"))
+	f.Add(uint16(256), uint64(1)<<63, uint16(300), uint64(1)<<60, data[:300])
+	f.Add(uint16(592), uint64(200), uint16(0), uint64(0), data)
+	f.Fuzz(func(t *testing.T, at1 uint16, v1 uint64, at2 uint16, v2 uint64, whole []byte) {
+		changed := bytes.Clone(data)
+		if at := int(at1) % (len(data) - 8); v1 != 0 {
+			copy(changed[at:], appendWord(nil, v1))
+		}
+		if at := int(at2) % (len(data) - 8); v2 != 0 {
+			copy(changed[at:], appendWord(nil, v2))
+		}
+		for _, d := range [][]byte{whole, repaired(whole), repaired(changed)} {
+			if i, err := openImage(d, smallKey); err == nil {
 				useImage(i)
 			}
 		}
 	})
+}
+
+func TestNoNumberInAnIndexMakesAnAccessorLeaveIt(t *testing.T) {
+	data := smallImage(t, t.TempDir())
+	opened := 0
+	for at := 0; at+8 <= len(data); at += 4 {
+		for _, v := range []uint64{0, 1, 127, 129, 1 << 31, 1 << 40, 1<<63 - 1, 1 << 63, 1<<64 - 1} {
+			changed := bytes.Clone(data)
+			copy(changed[at:], appendWord(nil, v))
+			if i, err := openImage(repaired(changed), smallKey); err == nil {
+				opened++
+				useImage(i)
+			}
+		}
+	}
+	require.Greater(t, opened, 100, "checksums were made right")
 }
 
 // useImage calls every accessor.
