@@ -111,6 +111,39 @@ func TestStatesThatAreKeptAreBounded(t *testing.T) {
 	}
 }
 
+func TestStatesAreKeptByWhoeverPasses(t *testing.T) {
+	const total = 3*spacingPositions + 10
+	l := newLayout(layoutOptions{size: 100, lanes: 4, groups: 1, step: 1}, total, newChunks(0, 0, []uint64{0, total}))
+	kept := func(r *reservoirs[uint32]) (at []int) {
+		for i := range r.kept {
+			if r.kept[i].Load() != nil {
+				at = append(at, i)
+			}
+		}
+		return at
+	}
+	r := newReservoirs[uint32](l, total)
+	w := r.walker()
+	w.seek(0, 2*spacingPositions+5)
+	require.Equal(t, []int{1, 2}, kept(r))
+	w.next(2*spacingPositions+5, make([]uint64, spacingPositions))
+	require.Equal(t, []int{1, 2, 3}, kept(r))
+
+	r = newReservoirs[uint32](l, total)
+	r.walker().next(0, make([]uint64, spacingPositions+1))
+	require.Equal(t, []int{1}, kept(r))
+
+	// From where the cursor is, from a state, or from the start: the nearest.
+	at := &reservoirWalker[uint32]{shared: r}
+	for _, c := range [][3]uint64{
+		{0, 5, 0}, {7, 9, 7}, {9, 7, 0}, {7, spacingPositions - 1, 7}, {7, spacingPositions, spacingPositions},
+		{7, total, spacingPositions}, {spacingPositions, total, spacingPositions}, {spacingPositions + 1, total, spacingPositions + 1},
+		{total, spacingPositions + 3, spacingPositions}, {total, spacingPositions - 1, 0}, {2 * spacingPositions, total, 2 * spacingPositions},
+	} {
+		require.Equal(t, c[2], at.nearest(c[0], c[1]), "from %d to %d", c[0], c[1])
+	}
+}
+
 // Above 2^32 records slots have 64 bits; the shuffle is the same.
 func TestWideSlotsShuffleAsNarrowOnes(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
