@@ -58,8 +58,8 @@ type Engine interface {
 
 // Status is a snapshot of an engine.
 type Status struct {
-	Engine        string `json:"engine"` // "uring" or "pread"
-	Reason        string `json:"reason"` // why this engine and not the other, in words; "" where it was asked for
+	Engine        string `json:"engine"`    // "uring" or "pread"
+	Reason        string `json:"reason"`    // why this engine and not the other, in words; "" where it was asked for
 	InFlight      int64  `json:"in_flight"` // requests submitted and not done, queued ones too
 	InFlightBytes int64  `json:"in_flight_bytes"`
 	Reads         uint64 `json:"reads"` // requests done without an error
