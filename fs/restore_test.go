@@ -26,7 +26,7 @@ func (m *mounted) consumed() []uint64 {
 // write puts doc into the control file as most programs do.
 func (m *mounted) write(doc string) syscall.Errno {
 	m.t.Helper()
-	fd := m.open(m.path("checkpoint"), unix.O_WRONLY|unix.O_TRUNC)
+	fd := m.open(m.path("checkpoint"), unix.O_WRONLY|unix.O_TRUNC|unix.O_CREAT)
 	r := m.do(call{Op: "write", FD: fd, Data: []byte(doc)})
 	closed := m.do(call{Op: "close", FD: fd})
 	if r.Errno != 0 {
