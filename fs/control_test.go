@@ -3,6 +3,7 @@ package fs
 import (
 	"fmt"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"strings"
 	"syscall"
@@ -63,6 +64,7 @@ func TestProgramsThatRestore(t *testing.T) {
 		{"install", "sh", `install -m 644 FILE $M/checkpoint`, false},
 		{"rsync", "rsync", `rsync -It FILE $M/checkpoint`, false},
 		{"rsync --inplace", "rsync", `rsync -I --inplace FILE $M/checkpoint`, false},
+		{"cp within the mount and mv", "sh", `cp FILE $M/a && cp $M/a $M/b && rm $M/a && mv $M/b $M/checkpoint`, false},
 		{"python write", python, "import os\nopen(os.environ['M']+'/checkpoint','w').write(open('FILE').read())", true},
 		{"python with", python, "import os\nwith open(os.environ['M']+'/checkpoint','w') as f:\n  f.write(open('FILE').read())", false},
 		{"python r+", python, "import os\nwith open(os.environ['M']+'/checkpoint','r+') as f:\n  f.read()\n  f.seek(0)\n  f.truncate()\n  f.write(open('FILE').read())", false},
@@ -105,6 +107,26 @@ func TestProgramsThatRestore(t *testing.T) {
 		if !strings.HasPrefix(name, "new") && !strings.HasPrefix(name, "tmp") {
 			require.NotContains(t, name, ".checkpoint", "a program left its scratch file")
 		}
+	}
+}
+
+func TestProgramsThatEditInPlace(t *testing.T) {
+	for _, c := range []struct{ program, script string }{
+		{"sed", `sed -i 's/"epoch": 0/"epoch": 5/' $M/checkpoint`},
+		{"sed", `sed -i.bak 's/"epoch": 0/"epoch": 5/' $M/checkpoint`},
+		{"perl", `perl -pi -e 's/"epoch": 0/"epoch": 5/' $M/checkpoint`},
+		{"vim", `vim -Nes -u NONE -c '%s/"epoch": 0/"epoch": 5/' -c wq $M/checkpoint`},
+		{"ed", `printf '1,$s/"epoch": 0/"epoch": 5/\nw\nq\n' | ed -s $M/checkpoint`},
+	} {
+		t.Run(c.script[:min(len(c.script), 10)], func(t *testing.T) {
+			if _, err := exec.LookPath(c.program); err != nil {
+				t.Skipf("%s is not installed here", c.program)
+			}
+			m := mount(t, 2)
+			out, code := run(t, t.TempDir(), "sh", "-c", "M='"+m.dir+"'\n"+c.script)
+			require.Zero(t, code, out)
+			require.EqualValues(t, 5, m.epoch(), out)
+		})
 	}
 }
 

@@ -239,6 +239,30 @@ assert os.stat(p).st_blksize == 1 << 20
 	require.Zero(t, code, out)
 }
 
+// A mapping made before a restore must not go on showing the old stream: what
+// it touches next is refused, which the kernel can only say with SIGBUS.
+func TestMappingsEndAtARestore(t *testing.T) {
+	m := mount(t, 1)
+	out, code := run(t, "/", "/usr/bin/python3", "-c", `
+import mmap, os, signal, sys
+p, control = sys.argv[1:]
+old = open(p, "rb")
+m = mmap.mmap(old.fileno(), 0, access=mmap.ACCESS_COPY)
+m[0], m[-1]
+open(control, "w").write('{"epoch": 1}')
+with open(p, "rb") as f:
+    new = mmap.mmap(f.fileno(), 0, access=mmap.ACCESS_COPY)
+    assert new[:] == f.read()
+signal.signal(signal.SIGALRM, lambda *_: os._exit(1))
+signal.alarm(20)
+if os.fork() == 0:
+    while True: m[0]
+_, status = os.wait()
+assert os.WIFSIGNALED(status) and os.WTERMSIG(status) == signal.SIGBUS, status
+`, m.path("worker-0.rec"), m.path("checkpoint"))
+	require.Zero(t, code, out)
+}
+
 // The whole way, with nothing in memory that is not so in a real mount.
 func TestARealDataset(t *testing.T) {
 	needFUSE(t)
