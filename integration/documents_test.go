@@ -10,11 +10,11 @@ import (
 
 // document is a checkpoint as a user's program would see it.
 type document struct {
-	Version int            `json:"version"`
-	Dataset string         `json:"dataset"`
-	Order   map[string]any `json:"order"`
-	Epoch   uint64         `json:"epoch"`
-	Done    []taken        `json:"done"`
+	Version int                        `json:"version"`
+	Dataset string                     `json:"dataset"`
+	Order   map[string]json.RawMessage `json:"order"`
+	Epoch   uint64                     `json:"epoch"`
+	Done    []taken                    `json:"done"`
 }
 
 func documentOf(t testing.TB, b []byte) document {

@@ -26,6 +26,8 @@ var (
 const (
 	clientLimit = 90 * time.Second
 	mountLimit  = 5 * time.Minute
+	// unlinkedFor is how long the name of an unlinked checkpoint may be gone.
+	unlinkedFor = time.Second
 )
 
 func TestMain(m *testing.M) { os.Exit(run(m)) }
