@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"io"
+	"math"
 )
 
 // Member is one gzip member or zstd frame: where its first byte is in the
@@ -32,6 +33,139 @@ type Summary struct {
 // member: so when a codec finds damage, Scan calls restart and passes a second
 // time over the bytes before that member only. A shard of no bytes is damaged.
 // Errors of reading, refusals and errors of emit are returned.
+//
+// raw is read from one goroutine at a time: an uncompressed shard in portions
+// of up to 1 MiB, or its headers alone where the bytes between them are many; a
+// compressed one forward, in portions of 256 KiB.
 func Scan(ctx context.Context, format Format, codec Codec, raw io.ReaderAt, size int64, emit func(Extent) error, restart func()) (Summary, error) {
-	return Summary{}, errors.New("not built yet")
+	if size == 0 {
+		return Summary{Damage: &CorruptError{Record: -1, RawOffset: -1, Reason: "the file is empty"}}, nil
+	}
+	s := scan{format: format, codec: codec, raw: cancellable{ctx: ctx, raw: raw}, size: size}
+	s.emit = func(e Extent) error {
+		s.records++
+		return emit(e)
+	}
+	if codec == nil {
+		return s.plain(ctx)
+	}
+	return s.compressed(ctx, restart)
+}
+
+// scan is one run of Scan.
+type scan struct {
+	format  Format
+	codec   Codec
+	raw     io.ReaderAt
+	size    int64
+	emit    func(Extent) error
+	records int64 // emitted since the last restart
+}
+
+func (s *scan) plain(ctx context.Context) (Summary, error) {
+	err := s.format.Index(ctx, newFileSource(s.raw, s.size), s.emit)
+	damage, err := splitDamage(err)
+	return Summary{DecodedBytes: s.size, Damage: damage}, err
+}
+
+// compressed passes over the shard until nothing damaged is left in what it
+// passes over: a member's bytes can't be trusted before its end has been seen,
+// and records were emitted from it by then.
+// Damage found in a later pass lies before that of the one before it, so this ends.
+func (s *scan) compressed(ctx context.Context, restart func()) (Summary, error) {
+	limit, known := int64(math.MaxInt64), (*CorruptError)(nil)
+	for {
+		p, err := s.pass(ctx, limit, known)
+		if err != nil {
+			return Summary{}, err
+		}
+		if p.codecDamage == nil || p.codecDamage == known {
+			return p.summary(known)
+		}
+		limit, known = p.codecDamage.OffsetBytes, p.codecDamage
+		s.records = 0
+		restart()
+	}
+}
+
+// pass is what one pass over a compressed shard has come to.
+type pass struct {
+	members      []Member
+	decodedBytes int64
+	records      int64
+	ended        bool          // the format found its end by itself
+	codecDamage  *CorruptError // the first damaged member
+	formatDamage *CorruptError
+	refused      error
+}
+
+func (s *scan) pass(ctx context.Context, limit int64, known *CorruptError) (pass, error) {
+	var p pass
+	d, err := NewDecoded(s.codec, s.raw, s.size, Entry{})
+	if err != nil {
+		return p, err
+	}
+	defer d.Close()
+	d.onMember = func(m Member) {
+		if known == nil || m.RawBytes < known.RawOffset {
+			p.members = append(p.members, m)
+		}
+	}
+	src := newDecodedSource(d, limit, known)
+	err = s.format.Index(ctx, src, s.emit)
+	// What a format says of bytes holds only if their members turn out sound,
+	// so the rest is decoded before it is believed.
+	var refused *RefusedError
+	damage, other := splitDamage(err)
+	switch {
+	case errors.As(other, &refused):
+		p.refused = other
+	case other != nil:
+		return p, other
+	case damage != nil && damage.RawOffset < 0:
+		p.formatDamage = damage
+	}
+	p.ended = err == nil
+	p.codecDamage, err = splitDamage(src.drain())
+	p.decodedBytes = d.OffsetBytes()
+	p.records = s.records
+	return p, err
+}
+
+// summary is of the last pass; known is the damage that it ended at, if any.
+func (p pass) summary(known *CorruptError) (Summary, error) {
+	if p.refused != nil {
+		return Summary{}, p.refused
+	}
+	sum := Summary{DecodedBytes: p.decodedBytes, Members: p.members, Damage: p.formatDamage}
+	if sum.Damage == nil && known != nil {
+		placed := *known
+		if !p.ended {
+			placed.Record = p.records
+		}
+		sum.Damage = &placed
+	}
+	return sum, nil
+}
+
+// splitDamage takes damage out of an error.
+func splitDamage(err error) (*CorruptError, error) {
+	var damage *CorruptError
+	if errors.As(err, &damage) {
+		return damage, nil
+	}
+	return nil, err
+}
+
+// cancellable ends reading when ctx does. It lives as long as one Scan.
+type cancellable struct {
+	ctx context.Context
+	raw io.ReaderAt
+}
+
+func (c cancellable) ReadAt(p []byte, off int64) (int, error) {
+	if err := c.ctx.Err(); err != nil {
+		return 0, err
+	}
+	return c.raw.ReadAt(p, off)
 }

@@ -49,7 +49,8 @@ type Source interface {
 	// separators through it, never at a whole record.
 	Window(min int) ([]byte, error)
 	// Discard consumes n bytes, which need not be read. It fails with
-	// io.ErrUnexpectedEOF when the shard ends before.
+	// io.ErrUnexpectedEOF when the shard ends before; OffsetBytes is then the
+	// decoded shard's size.
 	Discard(n int64) error
 	// OffsetBytes is the offset in the decoded shard of the next byte.
 	OffsetBytes() int64
@@ -128,7 +129,8 @@ type Decoder interface {
 	Next() (rawOffset int64, err error)
 	// Read reads the member's decoded bytes, and gives io.EOF at its end once
 	// its checksum has been found right. Damage is a *CorruptError whose
-	// RawOffset is the first byte of the member.
+	// RawOffset is the first byte of the member; its OffsetBytes is of no use,
+	// since a decoder does not know where it was opened (Decoded does).
 	Read(p []byte) (int, error)
 	// MemoryBytes is about how much the decoder holds.
 	MemoryBytes() int64
@@ -158,6 +160,12 @@ func (e *CorruptError) Error() string {
 		s += fmt.Sprintf(" (compressed member at byte %d of the file)", e.RawOffset)
 	}
 	return s + ": " + e.Reason
+}
+
+// Corrupt makes the damage that a format finds: at offsetBytes of the decoded
+// shard, from where on record can't be had.
+func Corrupt(record, offsetBytes int64, format string, args ...any) *CorruptError {
+	return &CorruptError{Record: record, OffsetBytes: offsetBytes, RawOffset: -1, Reason: fmt.Sprintf(format, args...)}
 }
 
 // RefusedError is something that lsiofs does not read, whatever --on-corrupt says.

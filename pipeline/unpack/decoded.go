@@ -1,0 +1,129 @@
+package unpack
+
+import (
+	"errors"
+	"fmt"
+	"io"
+)
+
+// Entry is a place of a compressed shard where decoding can start: the first
+// byte of a member, in the file and in the decoded shard.
+type Entry struct {
+	RawBytes, DecodedBytes int64
+}
+
+// Decoded reads the decoded bytes of a compressed shard from an entry to the
+// shard's end, across members. It is what the read path decodes with, and what
+// is below the index pass. It is not for concurrent use.
+//
+// Damage is a *CorruptError with offsets of the shard; other errors are those
+// of reading. All errors are sticky.
+type Decoded struct {
+	decoder  Decoder
+	offset   int64 // in the decoded shard, of the byte that comes next
+	start    int64 // in the decoded shard, of the member that is being read
+	inMember bool
+	err      error
+	onMember func(Member) // may be nil
+}
+
+// NewDecoded opens a decoder of codec over raw, a file of sizeBytes bytes, at
+// an entry. It reads in portions of 256 KiB. The caller closes it.
+func NewDecoded(codec Codec, raw io.ReaderAt, sizeBytes int64, at Entry) (*Decoded, error) {
+	if at.RawBytes < 0 || at.RawBytes > sizeBytes {
+		return nil, fmt.Errorf("entry at byte %d of a file of %d bytes", at.RawBytes, sizeBytes)
+	}
+	section := &forwardReader{raw: raw, off: at.RawBytes, size: sizeBytes}
+	decoder, err := codec.NewDecoder(section, at.RawBytes)
+	if err != nil {
+		return nil, fmt.Errorf("open %s decoder at byte %d: %w", codec.Name(), at.RawBytes, err)
+	}
+	return &Decoded{decoder: decoder, offset: at.DecodedBytes}, nil
+}
+
+// Read gives decoded bytes, and io.EOF once the last member's checksum has
+// been found right and nothing follows it.
+func (d *Decoded) Read(p []byte) (int, error) {
+	for len(p) > 0 && d.err == nil {
+		if !d.inMember && !d.next() {
+			break
+		}
+		n, err := d.decoder.Read(p)
+		d.offset += int64(n)
+		switch {
+		case err == io.EOF:
+			d.inMember = false
+		case err != nil:
+			d.fail(err)
+		}
+		if n > 0 {
+			return n, nil
+		}
+	}
+	return 0, d.err
+}
+
+// next goes on to the following member.
+func (d *Decoded) next() bool {
+	d.start = d.offset
+	raw, err := d.decoder.Next()
+	if err != nil {
+		d.fail(err)
+		return false
+	}
+	d.inMember = true
+	if d.onMember != nil {
+		d.onMember(Member{DecodedBytes: d.offset, RawBytes: raw})
+	}
+	return true
+}
+
+// fail makes err sticky. A decoder knows where a damaged member is in the file;
+// where it is in the decoded shard is known here.
+func (d *Decoded) fail(err error) {
+	var damage *CorruptError
+	if errors.As(err, &damage) {
+		placed := *damage
+		placed.OffsetBytes = d.start
+		err = &placed
+	}
+	d.err = err
+}
+
+// OffsetBytes is the offset in the decoded shard of the byte that comes next.
+func (d *Decoded) OffsetBytes() int64 { return d.offset }
+
+// MemoryBytes is about how much the decoder holds.
+func (d *Decoded) MemoryBytes() int64 { return d.decoder.MemoryBytes() }
+
+// Close gives the decoder back.
+func (d *Decoded) Close() { d.decoder.Close() }
+
+// forwardReader reads a file of size bytes from off to its end. An end that
+// comes earlier is no damage but a file that has changed.
+type forwardReader struct {
+	raw       io.ReaderAt
+	off, size int64
+}
+
+func (f *forwardReader) Read(p []byte) (int, error) {
+	p = p[:min(int64(len(p)), f.size-f.off)]
+	if len(p) == 0 {
+		return 0, io.EOF
+	}
+	n, err := f.raw.ReadAt(p, f.off)
+	if n < len(p) {
+		return 0, shortRead(f.off, len(p), n, err)
+	}
+	f.off += int64(n)
+	return n, nil
+}
+
+// shortRead is the error of a ReadAt that gave n of want bytes at off, all of
+// which the file had when it was listed.
+func shortRead(off int64, want, n int, err error) error {
+	if err == nil || err == io.EOF {
+		err = fmt.Errorf("the file is shorter than it was: %w", io.ErrUnexpectedEOF)
+	}
+	return fmt.Errorf("read [%d, %d), %d bytes came: %w", off, off+int64(want), n, err)
+}

@@ -1,0 +1,111 @@
+// Package fixed cuts shards into records of one size.
+//
+//	header H bytes │ record 0: N bytes from H │ record 1: N bytes from H+S │ …
+//
+// S may be less than N (records overlap), equal, or more (bytes between them
+// are left out).
+package fixed
+
+import (
+	"context"
+	"errors"
+	"io"
+	"path"
+
+	"github.com/lsiofs/lsiofs/pipeline/spec"
+	"github.com/lsiofs/lsiofs/pipeline/unpack"
+)
+
+// Format is fixed's unpack.Format, with its numbers.
+type Format struct {
+	record, stride, header int64
+	dropRemainder          bool
+}
+
+var _ unpack.Format = Format{}
+
+// New takes the numbers from a spec, which says what is wrong with them.
+func New(f spec.Format) (Format, error) {
+	if f.Remainder == "" {
+		f.Remainder = spec.RemainderCorrupt
+	}
+	s := spec.Default()
+	s.Dataset, s.Format = "any", f
+	if err := s.Validate(); err != nil {
+		return Format{}, err
+	}
+	g := Format{record: f.RecordBytes, stride: f.StrideBytes, header: f.HeaderBytes}
+	if g.stride == 0 {
+		g.stride = g.record
+	}
+	// Where records overlap or lie apart, what is left at the end means nothing.
+	g.dropRemainder = g.stride != g.record || f.Remainder == spec.RemainderDrop
+	return g, nil
+}
+
+// Name is "fixed".
+func (Format) Name() string { return "fixed" }
+
+// Extensions is empty: fixed is asked for and takes all files.
+func (Format) Extensions() []string { return nil }
+
+// StreamExtension is the shard's own, or ".bin".
+func (Format) StreamExtension(shard string) string {
+	if ext := path.Ext(shard); len(ext) > 1 {
+		return ext
+	}
+	return ".bin"
+}
+
+// Sniff is false: nothing shows in bytes.
+func (Format) Sniff([]byte) bool { return false }
+
+// Index implements unpack.Format. It looks at no bytes. Each step passes to the
+// end of the next record, which is one stride from the end of the one before,
+// so that no sum of the numbers can overflow.
+func (f Format) Index(ctx context.Context, src unpack.Source, emit func(unpack.Extent) error) error {
+	end := src.OffsetBytes()
+	step := func(n int64) (bool, error) {
+		err := src.Discard(n)
+		if errors.Is(err, io.ErrUnexpectedEOF) {
+			return false, nil
+		}
+		return err == nil, err
+	}
+	ok, err := step(f.header)
+	if err != nil {
+		return err
+	}
+	if !ok {
+		return f.remainder(0, end, src.OffsetBytes()-end, "header")
+	}
+	end = src.OffsetBytes()
+	for record, n := int64(0), f.record; ; record, n = record+1, f.stride {
+		if record%4096 == 0 && ctx.Err() != nil {
+			return ctx.Err()
+		}
+		ok, err := step(n)
+		if err != nil {
+			return err
+		}
+		if !ok {
+			return f.remainder(record, end, src.OffsetBytes()-end, "record")
+		}
+		end = src.OffsetBytes()
+		if err := emit(unpack.Extent{OffsetBytes: end - f.record, SizeBytes: f.record}); err != nil {
+			return err
+		}
+	}
+}
+
+// remainder judges the n bytes from at to the end, which fill no record.
+func (f Format) remainder(record, at, n int64, of string) error {
+	if n == 0 || f.dropRemainder {
+		return nil
+	}
+	want := f.record
+	if of == "header" {
+		want = f.header
+	}
+	return unpack.Corrupt(record, at, "the last %d bytes are no whole %s of %d: give --remainder drop to leave them out", n, of, want)
+}

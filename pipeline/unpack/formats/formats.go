@@ -1,0 +1,69 @@
+// Package formats is the table of formats and codecs.
+//
+//	name      shards                        record                    specification            checked by the index pass
+//	tar       .tar                          a WebDataset sample       POSIX.1-2017 pax, GNU    every header's checksum, sizes, the end
+//	jsonl     .jsonl .ndjson                a line                    JSON Lines               lines only, not their JSON
+//	lines     .txt                          a line                    —                        lines
+//	tfrecord  .tfrecord .tfrecords .tfrec   a frame                   record_writer.h          every length's crc32c; lsiofs verify and reads: the data's
+//	fixed     asked for                     N bytes every S from H    —                        the remainder
+//
+//	codec     shards                        entry points              specification            checked when decoding
+//	gzip      .gz .tgz                      members                   RFC 1952                 crc32 and size
+//	zstd      .zst                          frames                    RFC 8878                 xxh64 where there is one
+//
+// RECORDS.md is the specification of all of them. Formats to come (npy, lc0,
+// files) and codec lz4 are packages beside the others, and lines here.
+package formats
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/lsiofs/lsiofs/pipeline/spec"
+	"github.com/lsiofs/lsiofs/pipeline/unpack"
+	"github.com/lsiofs/lsiofs/pipeline/unpack/fixed"
+	"github.com/lsiofs/lsiofs/pipeline/unpack/gzip"
+	"github.com/lsiofs/lsiofs/pipeline/unpack/lines"
+	"github.com/lsiofs/lsiofs/pipeline/unpack/tar"
+	"github.com/lsiofs/lsiofs/pipeline/unpack/tfrecord"
+	"github.com/lsiofs/lsiofs/pipeline/unpack/zstd"
+)
+
+// All are the formats that need no numbers, in the order in which automatic
+// choice asks their Sniff.
+func All() []unpack.Format {
+	return []unpack.Format{tar.Format{}, tfrecord.Format{}, lines.JSONL(), lines.Lines()}
+}
+
+// New makes the format that a spec names; "auto" names none.
+func New(f spec.Format) (unpack.Format, error) {
+	if f.Name == "fixed" {
+		return fixed.New(f)
+	}
+	for _, format := range All() {
+		if format.Name() == f.Name {
+			return format, nil
+		}
+	}
+	return nil, fmt.Errorf("--format %q: formats are %s", f.Name, strings.Join(spec.Formats, ", "))
+}
+
+// Codecs are the codecs of whole shards.
+func Codecs() []unpack.Codec {
+	return []unpack.Codec{gzip.Codec{}, zstd.Codec{}}
+}
+
+// Split takes a codec's ending off the path of a shard: "a/b.tar.gz" is
+// "a/b.tar" and gzip, "a/b.tgz" too, "a/b.tar" itself and nil. Endings are
+// compared as they are written, in small letters.
+func Split(path string) (stem string, codec unpack.Codec) {
+	for _, c := range Codecs() {
+		for ending, left := range c.Extensions() {
+			stem, found := strings.CutSuffix(path, ending)
+			if found && stem != "" && !strings.HasSuffix(stem, "/") {
+				return stem + left, c
+			}
+		}
+	}
+	return path, nil
+}

@@ -1,0 +1,159 @@
+// Package lines finds the lines of text files: formats jsonl and lines.
+//
+//	shard: [ef bb bf] line \n line \n … line [\n]
+//
+// A record is a line with its \n; a last line without one is told with a size
+// that counts it. A UTF-8 byte order mark at the start belongs to no record.
+// Lines of nothing but spaces, tabs and carriage returns are no records.
+// Whether a line is JSON is not looked at. Lines may be of any length: they are
+// never held whole.
+package lines
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"io"
+	"path"
+
+	"github.com/lsiofs/lsiofs/pipeline/unpack"
+)
+
+// Format is the unpack.Format of either; make it with JSONL or Lines.
+type Format struct {
+	name       string
+	extensions []string
+	fallback   string // extension of streams of shards that have none
+	json       bool   // Sniff looks for it
+}
+
+var _ unpack.Format = Format{}
+
+// JSONL is the format of one JSON value a line.
+func JSONL() Format {
+	return Format{name: "jsonl", extensions: []string{".jsonl", ".ndjson"}, fallback: ".jsonl", json: true}
+}
+
+// Lines is the format of any text.
+func Lines() Format {
+	return Format{name: "lines", extensions: []string{".txt"}, fallback: ".txt"}
+}
+
+// Name is "jsonl" or "lines".
+func (f Format) Name() string { return f.name }
+
+// Extensions are ".jsonl" and ".ndjson", or ".txt".
+func (f Format) Extensions() []string { return f.extensions }
+
+// StreamExtension is the shard's own, or the format's first.
+func (f Format) StreamExtension(shard string) string {
+	if ext := path.Ext(shard); len(ext) > 1 {
+		return ext
+	}
+	return f.fallback
+}
+
+var byteOrderMark = []byte{0xef, 0xbb, 0xbf}
+
+// Sniff says whether the first line is a JSON object; of a line that is longer
+// than head, whether it begins as one. Text as such can't be told by its bytes.
+func (f Format) Sniff(head []byte) bool {
+	if !f.json {
+		return false
+	}
+	first := bytes.TrimPrefix(head, byteOrderMark)
+	end := bytes.IndexByte(first, '\n')
+	whole := end >= 0 || len(head) < unpack.SniffBytes
+	if end >= 0 {
+		first = first[:end]
+	}
+	first = bytes.TrimLeft(first, " \t\r")
+	if len(first) == 0 || first[0] != '{' {
+		return false
+	}
+	return json.Valid(first) || !whole && beginsJSON(first)
+}
+
+// beginsJSON says whether p can be continued to a JSON value: the decoder has
+// nothing against it but that it ends.
+func beginsJSON(p []byte) bool {
+	var value json.RawMessage
+	err := json.NewDecoder(bytes.NewReader(p)).Decode(&value)
+	return errors.Is(err, io.ErrUnexpectedEOF)
+}
+
+// Index implements unpack.Format.
+func (f Format) Index(ctx context.Context, src unpack.Source, emit func(unpack.Extent) error) error {
+	head, err := src.Window(len(byteOrderMark))
+	if err != nil && err != io.EOF {
+		return err
+	}
+	if bytes.HasPrefix(head, byteOrderMark) {
+		if err := src.Discard(int64(len(byteOrderMark))); err != nil {
+			return err
+		}
+	}
+	s := scanner{start: src.OffsetBytes(), blank: true, emit: emit}
+	for {
+		if err := ctx.Err(); err != nil {
+			return err
+		}
+		window, err := src.Window(1)
+		if err == io.EOF {
+			return s.last(src.OffsetBytes())
+		}
+		if err != nil {
+			return err
+		}
+		if err := s.scan(window, src.OffsetBytes()); err != nil {
+			return err
+		}
+		if err := src.Discard(int64(len(window))); err != nil {
+			return err
+		}
+	}
+}
+
+// scanner is what is known of the line that a window ends in.
+type scanner struct {
+	start int64 // of the line
+	blank bool  // nothing of it has been seen but white space
+	emit  func(unpack.Extent) error
+}
+
+// scan goes through a window whose first byte is at offset at.
+func (s *scanner) scan(window []byte, at int64) error {
+	for pos := 0; ; {
+		n := bytes.IndexByte(window[pos:], '\n')
+		if n < 0 {
+			s.blank = s.blank && isBlank(window[pos:])
+			return nil
+		}
+		end := at + int64(pos+n) + 1
+		if !s.blank || !isBlank(window[pos:pos+n]) {
+			if err := s.emit(unpack.Extent{OffsetBytes: s.start, SizeBytes: end - s.start}); err != nil {
+				return err
+			}
+		}
+		s.start, s.blank = end, true
+		pos += n + 1
+	}
+}
+
+// last emits what follows the last \n of a shard that ends at end.
+func (s *scanner) last(end int64) error {
+	if s.blank {
+		return nil
+	}
+	return s.emit(unpack.Extent{OffsetBytes: s.start, SizeBytes: end - s.start + 1})
+}
+
+func isBlank(p []byte) bool {
+	for _, c := range p {
+		if c != ' ' && c != '\t' && c != '\r' {
+			return false
+		}
+	}
+	return true
+}

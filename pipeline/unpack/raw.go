@@ -1,0 +1,68 @@
+package unpack
+
+import (
+	"bufio"
+	"io"
+)
+
+// rawBufferBytes is how much of a compressed shard is read at a time: enough
+// that the cost of a read is small against that of decoding what it brings.
+const rawBufferBytes = 256 << 10
+
+// Raw reads a shard's raw bytes forward for a Decoder: buffered in reads of 256
+// KiB, counted, and with failures of the storage kept apart from damage. The
+// zero value is ready for Reset. It is not for concurrent use.
+type Raw struct {
+	buffer *bufio.Reader
+	from   countedReader
+}
+
+// Reset makes r read src, whose first byte is at offset offsetBytes of the file.
+func (r *Raw) Reset(src io.Reader, offsetBytes int64) {
+	r.from = countedReader{src: src, next: offsetBytes}
+	if r.buffer == nil {
+		r.buffer = bufio.NewReaderSize(&r.from, rawBufferBytes)
+		return
+	}
+	r.buffer.Reset(&r.from)
+}
+
+// Release lets go of the reader that Reset was given and keeps the buffer.
+func (r *Raw) Release() { r.Reset(eof{}, 0) }
+
+// Buffer is where the bytes are read from.
+func (r *Raw) Buffer() *bufio.Reader { return r.buffer }
+
+// OffsetBytes is the offset in the file of the byte that Buffer gives next.
+func (r *Raw) OffsetBytes() int64 { return r.from.next - int64(r.buffer.Buffered()) }
+
+// Failure is the error other than io.EOF with which reading failed, or nil. It
+// comes before everything that a decoder makes of the bytes being cut short.
+func (r *Raw) Failure() error { return r.from.failure }
+
+// MemoryBytes is the size of the buffer.
+func (r *Raw) MemoryBytes() int64 { return rawBufferBytes }
+
+// countedReader counts what comes from src, and makes its failures sticky,
+// which bufio does not.
+type countedReader struct {
+	src     io.Reader
+	next    int64
+	failure error
+}
+
+func (c *countedReader) Read(p []byte) (int, error) {
+	if c.failure != nil {
+		return 0, c.failure
+	}
+	n, err := c.src.Read(p)
+	c.next += int64(n)
+	if err != nil && err != io.EOF {
+		c.failure = err
+	}
+	return n, err
+}
+
+type eof struct{}
+
+func (eof) Read([]byte) (int, error) { return 0, io.EOF }

@@ -1,0 +1,126 @@
+package unpack
+
+import (
+	"io"
+)
+
+// How an uncompressed shard is read. Below about 10 KB between two headers it
+// is cheaper to read everything in large portions than to read headers alone
+// (measured on WebDataset tars).
+const (
+	sequentialBytes = 1 << 20
+	firstBytes      = 64 << 10 // the portions grow from here
+	headerBytes     = 4 << 10
+	smallSkipBytes  = 10 << 10
+	leastHeader     = 1 << 10 // what a read of a header brings at least
+)
+
+// fileSource is the Source of an uncompressed shard. Bytes that are discarded
+// and not at hand are not read.
+type fileSource struct {
+	raw  io.ReaderAt
+	size int64
+
+	buf        []byte
+	start, end int   // buf[start:end] are the bytes that come next
+	next       int64 // offset of buf[end]
+
+	portion   int   // size of the next sequential read
+	skipMean  int64 // moving mean of the lengths that formats pass over unseen
+	discarded bool  // the last call was a Discard
+	err       error
+}
+
+func newFileSource(raw io.ReaderAt, size int64) *fileSource {
+	return &fileSource{raw: raw, size: size, portion: firstBytes}
+}
+
+func (s *fileSource) OffsetBytes() int64 { return s.next - int64(s.end-s.start) }
+
+func (s *fileSource) Window(min int) ([]byte, error) {
+	s.discarded = false
+	if s.end-s.start >= min {
+		return s.buf[s.start:s.end], nil
+	}
+	if s.err != nil {
+		return nil, s.err
+	}
+	if err := s.fill(min); err != nil {
+		s.err = err
+		return nil, err
+	}
+	window := s.buf[s.start:s.end]
+	if len(window) < min {
+		return window, io.EOF
+	}
+	return window, nil
+}
+
+// fill reads on until min bytes are at hand or the shard ends.
+func (s *fileSource) fill(min int) error {
+	have := s.end - s.start
+	want := s.readSize(min - have)
+	if int64(want) > s.size-s.next {
+		want = int(s.size - s.next)
+	}
+	if want == 0 {
+		return nil
+	}
+	s.makeRoom(have + want)
+	n, err := s.raw.ReadAt(s.buf[s.end:s.end+want], s.next)
+	if n < want {
+		return shortRead(s.next, want, n, err)
+	}
+	s.end += want
+	s.next += int64(want)
+	return nil
+}
+
+// readSize says how much to read when need bytes are missing.
+func (s *fileSource) readSize(need int) int {
+	if s.skipMean > smallSkipBytes {
+		// Up to a page's end, so that a read touches as few as can be.
+		end := s.next + int64(max(need, leastHeader))
+		return int((end+headerBytes-1)&^(headerBytes-1) - s.next)
+	}
+	size := max(need, s.portion)
+	s.portion = min(2*s.portion, sequentialBytes)
+	return size
+}
+
+// makeRoom moves what is at hand to the front of a buffer of at least n bytes.
+func (s *fileSource) makeRoom(n int) {
+	if s.start > 0 {
+		s.end = copy(s.buf, s.buf[s.start:s.end])
+		s.start = 0
+	}
+	if n > len(s.buf) {
+		grown := make([]byte, max(n, min(2*len(s.buf), sequentialBytes)))
+		s.end = copy(grown, s.buf[:s.end])
+		s.buf = grown
+	}
+}
+
+// Discard tells apart what a format has looked at, which it discards right
+// after a Window, and what it passes over unseen, which follows another Discard.
+func (s *fileSource) Discard(n int64) error {
+	if s.discarded {
+		s.skipMean += (n - s.skipMean) / 8
+	}
+	s.discarded = true
+	if have := int64(s.end - s.start); n <= have {
+		s.start += int(n)
+		return nil
+	}
+	if s.err != nil {
+		return s.err
+	}
+	rest := n - int64(s.end-s.start)
+	s.start, s.end = 0, 0
+	if rest > s.size-s.next {
+		s.next = s.size
+		return io.ErrUnexpectedEOF
+	}
+	s.next += rest
+	return nil
+}

@@ -1,0 +1,179 @@
+package tar
+
+import (
+	"bytes"
+	"encoding/binary"
+	"math"
+)
+
+const blockBytes = 512
+
+// Fields of a header block: offset and size.
+const (
+	nameAt, nameBytes         = 0, 100
+	modeAt                    = 100
+	uidAt                     = 108
+	gidAt                     = 116
+	sizeAt, sizeBytes         = 124, 12
+	mtimeAt                   = 136
+	checksumAt, checksumBytes = 148, 8
+	typeAt                    = 156
+	magicAt                   = 257
+	prefixAt, prefixBytes     = 345, 155
+	paddingAt                 = 500
+)
+
+// ustarMagic is magic and version of a POSIX header, the only one whose prefix
+// field belongs to the path.
+var ustarMagic = []byte("ustar\x0000")
+
+// Types of members that mean something here.
+const (
+	typeRegular    = '0'
+	typeOldRegular = 0
+	typeContiguous = '7'
+	typePAX        = 'x'
+	typeSolarisPAX = 'X'
+	typeGlobalPAX  = 'g'
+	typeLongName   = 'L'
+	typeLongLink   = 'K'
+	typeSparse     = 'S'
+)
+
+func isRegular(t byte) bool {
+	return t == typeRegular || t == typeOldRegular || t == typeContiguous
+}
+
+// hasData says whether data follows a header: links, devices, directories and
+// fifos have none, whatever their size fields say.
+func hasData(t byte) bool { return t < '1' || t > '6' }
+
+// byteSum adds up the bytes of a block. Eight at a time in lanes of 16 bits,
+// which 128 bytes of at most 255 don't fill.
+func byteSum(block []byte) uint32 {
+	const evens = 0x00ff00ff00ff00ff
+	var lanes uint64
+	for b := block[:blockBytes]; len(b) >= 8; b = b[8:] {
+		v := binary.LittleEndian.Uint64(b)
+		lanes += v&evens + v>>8&evens
+	}
+	lanes = lanes&0x0000ffff0000ffff + lanes>>16&0x0000ffff0000ffff
+	return uint32(lanes) + uint32(lanes>>32)
+}
+
+// checksumHolds says whether a block's checksum is that of its bytes, unsigned
+// as POSIX says or signed as some old programs have it. sum is their byteSum.
+func checksumHolds(block []byte, sum uint32) bool {
+	want, ok := parseOctal(block[checksumAt : checksumAt+checksumBytes])
+	if !ok {
+		return false
+	}
+	for _, c := range block[checksumAt : checksumAt+checksumBytes] {
+		sum -= uint32(c)
+	}
+	sum += checksumBytes * ' '
+	if want == int64(sum) {
+		return true
+	}
+	signed := int64(sum)
+	for i, c := range block[:blockBytes] {
+		if c >= 0x80 && (i < checksumAt || i >= checksumAt+checksumBytes) {
+			signed -= 256
+		}
+	}
+	return want == signed
+}
+
+// parseOctal reads a numeric field: spaces or NULs, octal digits, and then
+// nothing, or a space or NUL and whatever follows it.
+func parseOctal(field []byte) (int64, bool) {
+	i := 0
+	for i < len(field) && (field[i] == ' ' || field[i] == 0) {
+		i++
+	}
+	var v int64
+	for ; i < len(field); i++ {
+		c := field[i]
+		if c == ' ' || c == 0 {
+			break
+		}
+		if c < '0' || c > '7' || v > math.MaxInt64>>3 {
+			return 0, false
+		}
+		v = v<<3 | int64(c-'0')
+	}
+	return v, true
+}
+
+// parseSize reads the size field: octal, or base 256 where the first bit is set.
+func parseSize(block []byte) (int64, bool) {
+	field := block[sizeAt : sizeAt+sizeBytes]
+	if field[0]&0x80 == 0 {
+		return parseOctal(field)
+	}
+	if field[0]&0x40 != 0 { // negative
+		return 0, false
+	}
+	v := int64(field[0] & 0x3f)
+	for _, c := range field[1:] {
+		if v > math.MaxInt64>>8 {
+			return 0, false
+		}
+		v = v<<8 | int64(c)
+	}
+	return v, true
+}
+
+// padded rounds a size up to whole blocks; false when that is no int64.
+func padded(size int64) (int64, bool) {
+	if size > math.MaxInt64-blockBytes {
+		return 0, false
+	}
+	return (size + blockBytes - 1) &^ (blockBytes - 1), true
+}
+
+// text is a field up to its first NUL.
+func text(field []byte) []byte {
+	if i := bytes.IndexByte(field, 0); i >= 0 {
+		return field[:i]
+	}
+	return field
+}
+
+// ustarPrefix is the prefix field of a POSIX header, empty for others.
+func ustarPrefix(block []byte) []byte {
+	if !bytes.Equal(block[magicAt:magicAt+len(ustarMagic)], ustarMagic) {
+		return nil
+	}
+	return text(block[prefixAt : prefixAt+prefixBytes])
+}
+
+// appendHeaderPath appends the path that a header block alone gives.
+func appendHeaderPath(dst, block []byte) []byte {
+	if prefix := ustarPrefix(block); len(prefix) > 0 {
+		dst = append(append(dst, prefix...), '/')
+	}
+	return append(dst, text(block[nameAt:nameAt+nameBytes])...)
+}
+
+// putChecksum writes a block's checksum: six octal digits, NUL, space.
+func putChecksum(block []byte) {
+	field := block[checksumAt : checksumAt+checksumBytes]
+	copy(field, "        ")
+	putOctal(field[:6], int64(byteSum(block)))
+	field[6], field[7] = 0, ' '
+}
+
+// putSize writes a size of less than 8 GiB: eleven octal digits and a NUL.
+func putSize(block []byte, size int64) {
+	putOctal(block[sizeAt:sizeAt+sizeBytes-1], size)
+	block[sizeAt+sizeBytes-1] = 0
+}
+
+// putOctal fills field with the digits of v, zeros in front.
+func putOctal(field []byte, v int64) {
+	for i := len(field) - 1; i >= 0; i-- {
+		field[i] = '0' + byte(v&7)
+		v >>= 3
+	}
+}

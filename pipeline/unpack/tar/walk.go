@@ -1,0 +1,306 @@
+package tar
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+
+	"github.com/lsiofs/lsiofs/pipeline/unpack"
+)
+
+// member is one member of an archive with the headers that belong to it. All
+// places are offsets in the decoded shard.
+type member struct {
+	start  int64 // its first header: an extension header or its own
+	header int64 // its own header
+	end    int64 // the end of its padded data
+
+	regular     bool
+	prefixBytes int    // of its ustar prefix
+	path        []byte // valid until the next call of next
+	pax         paxHeader
+	long        longName
+}
+
+// paxHeader is the last PAX header that belongs to a member.
+type paxHeader struct {
+	at        int64 // of its header block; -1: there is none
+	dataBytes int64
+	// [pathStart, pathEnd) is its last path record in its data; empty: none.
+	pathStart, pathEnd int
+}
+
+// longName is the last GNU long name header that belongs to a member.
+type longName struct {
+	at        int64 // of its header block; -1: there is none
+	dataBytes int64
+}
+
+// walker reads the headers of an archive.
+type walker struct {
+	src    unpack.Source
+	record int64 // that damage is told of
+	from   int64 // where that begins, -1: at the place of the damage
+	skip   int64 // what is left of the member that was read last
+
+	m        member
+	path     []byte // scratch for m.path
+	extended bool   // an extension header waits for its member
+	pathFrom pathSource
+	size     int64 // of PAX headers, -1: none
+	sparse   bool
+	bad      string
+	visit    func(paxRecord)
+}
+
+// pathSource says what a member's path comes from; later ones have precedence.
+type pathSource int
+
+const (
+	fromHeader pathSource = iota
+	fromLongName
+	fromPAX
+)
+
+func newWalker(src unpack.Source) *walker {
+	w := &walker{src: src, from: -1}
+	// Made once: a closure a header would be an allocation a header.
+	w.visit = w.visitPAX
+	return w
+}
+
+// next reads up to the next member that is no extension header, and gives
+// io.EOF at the archive's end. What it returns is valid until the next call.
+func (w *walker) next(ctx context.Context) (*member, error) {
+	if err := w.pass(); err != nil {
+		return nil, err
+	}
+	w.reset()
+	for {
+		at := w.src.OffsetBytes()
+		block, err := w.src.Window(blockBytes)
+		if err == io.EOF && len(block) > 0 {
+			return nil, w.corrupt(at, "the file ends inside a header: %d of %d bytes", len(block), blockBytes)
+		}
+		if err != nil && err != io.EOF {
+			return nil, err
+		}
+		sum := uint32(0)
+		if err == nil {
+			sum = byteSum(block)
+		}
+		if sum == 0 { // a zero block, or the file's end
+			if w.extended {
+				return nil, w.corrupt(w.m.start, "an extension header that no member follows")
+			}
+			return nil, io.EOF
+		}
+		done, err := w.header(block[:blockBytes], at, sum)
+		if done || err != nil {
+			return &w.m, err
+		}
+		if err := ctx.Err(); err != nil {
+			return nil, err
+		}
+	}
+}
+
+// pass passes over what is left of the last member.
+func (w *walker) pass() error {
+	if w.skip == 0 {
+		return nil
+	}
+	err := w.src.Discard(w.skip)
+	if errors.Is(err, io.ErrUnexpectedEOF) {
+		return w.corrupt(w.m.header, "a member whose %d bytes of padded data end beyond the file", w.skip)
+	}
+	w.skip = 0
+	return err
+}
+
+func (w *walker) reset() {
+	w.m = member{start: -1, pax: paxHeader{at: -1}, long: longName{at: -1}}
+	w.extended, w.pathFrom, w.size = false, fromHeader, -1
+}
+
+// header takes one header block; done says that it was a member's own.
+func (w *walker) header(block []byte, at int64, sum uint32) (done bool, err error) {
+	if !checksumHolds(block, sum) {
+		return false, w.corrupt(at, "the header's checksum does not match")
+	}
+	size, ok := parseSize(block)
+	if !ok {
+		return false, w.corrupt(at, "the header's size field is no number")
+	}
+	switch t := block[typeAt]; t {
+	case typePAX, typeSolarisPAX, typeGlobalPAX, typeLongName, typeLongLink:
+		if t != typeGlobalPAX {
+			w.extended = true
+			if w.m.start < 0 {
+				w.m.start = at
+			}
+		}
+		return false, w.extension(t, at, size)
+	case typeSparse:
+		return false, &unpack.RefusedError{OffsetBytes: at, Reason: sparseReason}
+	default:
+		return true, w.own(block, t, at, size)
+	}
+}
+
+const sparseReason = "a GNU sparse member: unpack it and pack it again without --sparse"
+
+// own takes a member's own header.
+func (w *walker) own(block []byte, t byte, at, size int64) error {
+	m := &w.m
+	if m.start < 0 {
+		m.start = at
+	}
+	m.header, m.regular = at, isRegular(t)
+	m.prefixBytes = len(ustarPrefix(block))
+	if w.pathFrom == fromHeader {
+		w.path = appendHeaderPath(w.path[:0], block)
+	}
+	m.path = w.path
+	if w.size >= 0 {
+		size = w.size
+	}
+	if !hasData(t) {
+		size = 0
+	}
+	n, ok := padded(size)
+	if !ok || n > maxOffset-at-blockBytes {
+		return w.corrupt(at, "a member of %d bytes ends beyond the file", size)
+	}
+	m.end, w.skip = at+blockBytes+n, n
+	return w.src.Discard(blockBytes)
+}
+
+const maxOffset = 1<<63 - 1
+
+// extension takes the data of an extension header.
+func (w *walker) extension(t byte, at, size int64) error {
+	n, ok := padded(size)
+	if !ok {
+		return w.corrupt(at, "an extension header of %d bytes ends beyond the file", size)
+	}
+	if err := w.src.Discard(blockBytes); err != nil {
+		return err
+	}
+	if t == typeLongLink {
+		return w.passExtension(at, n)
+	}
+	if n > unpack.MaxWindowBytes {
+		if err := w.passExtension(at, n); err != nil {
+			return err
+		}
+		return &unpack.RefusedError{OffsetBytes: at, Reason: "an extension header of more than 1 MiB"}
+	}
+	data, err := w.src.Window(int(n))
+	if err == io.EOF {
+		return w.corrupt(at, "the file ends inside an extension header")
+	}
+	if err != nil {
+		return err
+	}
+	data = data[:size]
+	switch t {
+	case typeLongName:
+		w.longName(at, data)
+	default:
+		if err := w.pax(t, at, data); err != nil {
+			return err
+		}
+	}
+	return w.src.Discard(n)
+}
+
+func (w *walker) passExtension(at, n int64) error {
+	err := w.src.Discard(n)
+	if errors.Is(err, io.ErrUnexpectedEOF) {
+		return w.corrupt(at, "the file ends inside an extension header")
+	}
+	return err
+}
+
+func (w *walker) longName(at int64, data []byte) {
+	w.m.long = longName{at: at, dataBytes: int64(len(data))}
+	if w.pathFrom <= fromLongName {
+		w.pathFrom = fromLongName
+		w.path = append(w.path[:0], text(data)...)
+	}
+}
+
+func (w *walker) pax(t byte, at int64, data []byte) error {
+	w.sparse, w.bad = false, ""
+	if t == typeGlobalPAX {
+		return w.global(at, data)
+	}
+	w.m.pax = paxHeader{at: at, dataBytes: int64(len(data))}
+	if reason := parsePAX(data, w.visit); reason != "" {
+		return w.corrupt(at, "%s", reason)
+	}
+	if w.bad != "" {
+		return w.corrupt(at, "%s", w.bad)
+	}
+	if w.sparse {
+		return &unpack.RefusedError{OffsetBytes: at, Reason: sparseReason}
+	}
+	return nil
+}
+
+var (
+	keyPath      = []byte("path")
+	keySize      = []byte("size")
+	keySparseAny = []byte("GNU.sparse.")
+)
+
+// visitPAX takes one record of a member's PAX header.
+func (w *walker) visitPAX(r paxRecord) {
+	switch {
+	case bytes.Equal(r.key, keyPath):
+		w.pathFrom = fromPAX
+		w.path = append(w.path[:0], r.value...)
+		w.m.pax.pathStart, w.m.pax.pathEnd = r.start, r.end
+	case bytes.Equal(r.key, keySize):
+		size, ok := parseDecimal(r.value)
+		if !ok {
+			w.bad = "a PAX size that is no number"
+		}
+		w.size = size
+	case bytes.HasPrefix(r.key, keySparseAny):
+		w.sparse = true
+	}
+}
+
+// global passes over a global PAX header, unless it changes what members are.
+func (w *walker) global(at int64, data []byte) error {
+	refused := ""
+	reason := parsePAX(data, func(r paxRecord) {
+		switch {
+		case bytes.Equal(r.key, keyPath), bytes.Equal(r.key, keySize):
+			refused = "a global PAX header that sets " + string(r.key) + ": pack the archive again without it"
+		case bytes.HasPrefix(r.key, keySparseAny):
+			refused = sparseReason
+		}
+	})
+	if reason != "" {
+		return w.corrupt(at, "%s", reason)
+	}
+	if refused != "" {
+		return &unpack.RefusedError{OffsetBytes: at, Reason: refused}
+	}
+	return nil
+}
+
+// corrupt is damage at a place, told of the record that is lost by it.
+func (w *walker) corrupt(at int64, format string, args ...any) error {
+	err := unpack.Corrupt(w.record, at, format, args...)
+	if w.from >= 0 && w.from != at {
+		err.OffsetBytes = w.from
+		err.Reason = fmt.Sprintf("%s (at offset %d)", err.Reason, at)
+	}
+	return err
+}

@@ -1,0 +1,117 @@
+// Package tfrecord finds the frames of a TFRecord file.
+//
+//	frame: u64le n │ u32le masked crc32c of those 8 bytes │ n bytes │ u32le masked crc32c of them
+//	mask:  rotate right by 15, add 0xa282ead8
+//
+// A record is one whole frame. The length's checksum is checked by Index, the
+// data's by Verify. Format: tensorflow/core/lib/io/record_writer.h.
+package tfrecord
+
+import (
+	"context"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"hash/crc32"
+	"io"
+	"math"
+	"math/bits"
+
+	"github.com/lsiofs/lsiofs/pipeline/unpack"
+)
+
+// Format is TFRecord's unpack.Format.
+type Format struct{}
+
+var (
+	_ unpack.Format   = Format{}
+	_ unpack.Verifier = Format{}
+)
+
+const (
+	lengthBytes = 8
+	crcBytes    = 4
+	headBytes   = lengthBytes + crcBytes
+	frameBytes  = headBytes + crcBytes // of a frame without data
+	maskDelta   = 0xa282ead8
+)
+
+var castagnoli = crc32.MakeTable(crc32.Castagnoli)
+
+// Name is "tfrecord".
+func (Format) Name() string { return "tfrecord" }
+
+// Extensions are those in common use.
+func (Format) Extensions() []string { return []string{".tfrecord", ".tfrecords", ".tfrec"} }
+
+// StreamExtension is ".tfrecord".
+func (Format) StreamExtension(string) string { return ".tfrecord" }
+
+// Sniff says whether the checksum of a first length holds.
+func (Format) Sniff(head []byte) bool {
+	return len(head) >= headBytes && lengthHolds(head)
+}
+
+// Index implements unpack.Format. It reads the lengths only.
+func (Format) Index(ctx context.Context, src unpack.Source, emit func(unpack.Extent) error) error {
+	for record := int64(0); ; record++ {
+		if record%1024 == 0 && ctx.Err() != nil {
+			return ctx.Err()
+		}
+		at := src.OffsetBytes()
+		head, err := src.Window(headBytes)
+		switch {
+		case err == io.EOF && len(head) == 0:
+			return nil
+		case err == io.EOF:
+			return unpack.Corrupt(record, at, "the file ends inside a length: %d of %d bytes", len(head), headBytes)
+		case err != nil:
+			return err
+		case !lengthHolds(head):
+			return unpack.Corrupt(record, at, "the length's crc32c does not match")
+		}
+		n := binary.LittleEndian.Uint64(head)
+		if n > math.MaxInt64-frameBytes {
+			return unpack.Corrupt(record, at, "a length of %d bytes", n)
+		}
+		if err := pass(src, int64(n)); errors.Is(err, io.ErrUnexpectedEOF) {
+			return unpack.Corrupt(record, at, "%d bytes of data end beyond the file", n)
+		} else if err != nil {
+			return err
+		}
+		if err := emit(unpack.Extent{OffsetBytes: at, SizeBytes: frameBytes + int64(n)}); err != nil {
+			return err
+		}
+	}
+}
+
+// pass consumes a frame with n bytes of data.
+func pass(src unpack.Source, n int64) error {
+	if err := src.Discard(headBytes); err != nil {
+		return err
+	}
+	return src.Discard(n + crcBytes)
+}
+
+// Verify implements unpack.Verifier: both checksums of a whole frame.
+func (Format) Verify(record []byte) error {
+	if len(record) < frameBytes {
+		return fmt.Errorf("tfrecord: %d bytes are no frame", len(record))
+	}
+	if !lengthHolds(record) || binary.LittleEndian.Uint64(record) != uint64(len(record)-frameBytes) {
+		return errors.New("tfrecord: the length has changed since it was indexed")
+	}
+	data, sum := record[headBytes:len(record)-crcBytes], record[len(record)-crcBytes:]
+	if masked(data) != binary.LittleEndian.Uint32(sum) {
+		return errors.New("tfrecord: the data's crc32c does not match")
+	}
+	return nil
+}
+
+func lengthHolds(head []byte) bool {
+	return masked(head[:lengthBytes]) == binary.LittleEndian.Uint32(head[lengthBytes:])
+}
+
+func masked(p []byte) uint32 {
+	return bits.RotateLeft32(crc32.Checksum(p, castagnoli), -15) + maskDelta
+}
