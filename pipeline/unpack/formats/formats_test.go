@@ -1,0 +1,58 @@
+package formats_test
+
+import (
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/lsiofs/lsiofs/pipeline/spec"
+	"github.com/lsiofs/lsiofs/pipeline/unpack/formats"
+)
+
+func TestEveryFormatOfTheSpecIsMade(t *testing.T) {
+	for _, name := range spec.Formats {
+		f := spec.Format{Name: name}
+		if name == "fixed" {
+			f.RecordBytes = 4
+		}
+		format, err := formats.New(f)
+		require.NoError(t, err)
+		require.Equal(t, name, format.Name())
+	}
+	_, err := formats.New(spec.Format{Name: "auto"})
+	require.ErrorContains(t, err, `--format "auto": formats are tar, jsonl`)
+}
+
+func TestNoExtensionBelongsToTwoFormats(t *testing.T) {
+	seen := map[string]string{}
+	for _, f := range formats.All() {
+		for _, e := range f.Extensions() {
+			require.Empty(t, seen[e])
+			seen[e] = f.Name()
+		}
+	}
+}
+
+func TestSplit(t *testing.T) {
+	for path, want := range map[string][2]string{
+		"a/b.tar":       {"a/b.tar", ""},
+		"a/b.tar.gz":    {"a/b.tar", "gzip"},
+		"a/b.tgz":       {"a/b.tar", "gzip"},
+		"a/b.tar.zst":   {"a/b.tar", "zstd"},
+		"a/b.gz":        {"a/b", "gzip"},
+		"a.gz/b":        {"a.gz/b", ""},
+		"a.gz/b.jsonl":  {"a.gz/b.jsonl", ""},
+		"b.jsonl.zst":   {"b.jsonl", "zstd"},
+		"b.jsonl.gz.gz": {"b.jsonl.gz", "gzip"},
+		"gz":            {"gz", ""},
+		".gz":           {".gz", ""},
+		"a/.tgz":        {"a/.tgz", ""},
+	} {
+		stem, codec := formats.Split(path)
+		name := ""
+		if codec != nil {
+			name = codec.Name()
+		}
+		require.Equal(t, want, [2]string{stem, name}, path)
+	}
+}

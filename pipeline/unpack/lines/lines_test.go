@@ -1,0 +1,139 @@
+package lines_test
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"runtime"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+	"pgregory.net/rapid"
+
+	"github.com/lsiofs/lsiofs/pipeline/unpack"
+	"github.com/lsiofs/lsiofs/pipeline/unpack/lines"
+	"github.com/lsiofs/lsiofs/pipeline/unpack/unpacktest"
+)
+
+// naive splits a whole file.
+func naive(shard []byte) unpacktest.Outcome {
+	var o unpacktest.Outcome
+	at := 0
+	if bytes.HasPrefix(shard, []byte("\xef\xbb\xbf")) {
+		at = 3
+	}
+	for _, line := range bytes.SplitAfter(shard[at:], []byte("\n")) {
+		size := len(line)
+		if !bytes.HasSuffix(line, []byte("\n")) {
+			size++
+		}
+		if strings.Trim(string(line), " \t\r\n") != "" {
+			o.Records = append(o.Records, unpacktest.Record{OffsetBytes: int64(at), SizeBytes: int64(size)})
+		}
+		at += len(line)
+	}
+	return o
+}
+
+func TestSuite(t *testing.T) {
+	for _, f := range []lines.Format{lines.JSONL(), lines.Lines()} {
+		t.Run(f.Name(), func(t *testing.T) {
+			unpacktest.Suite{
+				Format: f,
+				Shards: []unpacktest.Shard{
+					{Name: "lines", Bytes: []byte("{\"a\":1}\n{\"a\":2}\r\n{}\n")},
+					{Name: "a last line without its newline", Bytes: []byte("one\ntwo\nthree")},
+					{Name: "blank lines", Bytes: []byte("\n\none\n \t\r\n\r\ntwo\n\n \nthree\n \t")},
+					{Name: "a byte order mark", Bytes: []byte("\xef\xbb\xbfone\ntwo\n\xef\xbb\xbf\n")},
+					{Name: "a byte order mark alone", Bytes: []byte("\xef\xbb\xbf")},
+					{Name: "a byte order mark and a blank line", Bytes: []byte("\xef\xbb\xbf\nx")},
+					{Name: "nothing but blank lines", Bytes: []byte("\n\n \n\t")},
+					{Name: "NUL is no white space", Bytes: []byte("\x00\n\x0b\n")},
+				},
+				Naive: naive,
+				Draw: func(t *rapid.T) []byte {
+					return []byte(strings.Join(rapid.SliceOfN(rapid.SampledFrom([]string{"\n", "\r\n", " ", "\t", "\r", "a", "{}", "\xef\xbb\xbf", strings.Repeat("long", 50)}), 1, 60).Draw(t, "parts"), ""))
+				},
+				EndsAnywhere: true,
+			}.Run(t)
+		})
+	}
+}
+
+func index(t require.TestingT, raw []byte) (records []unpacktest.Record) {
+	s, err := unpack.Scan(context.Background(), lines.Lines(), nil, bytes.NewReader(raw), int64(len(raw)), func(e unpack.Extent) error {
+		records = append(records, unpacktest.Record{OffsetBytes: e.OffsetBytes, SizeBytes: e.SizeBytes})
+		return nil
+	}, func() {})
+	require.NoError(t, err)
+	require.Nil(t, s.Damage)
+	return records
+}
+
+func TestLongLinesAreNotHeld(t *testing.T) {
+	shard := append(bytes.Repeat([]byte("x"), 24<<20), "\nshort\n"...)
+	var before, after runtime.MemStats
+	runtime.ReadMemStats(&before)
+	records := index(t, shard)
+	runtime.ReadMemStats(&after)
+	require.Equal(t, []unpacktest.Record{{OffsetBytes: 0, SizeBytes: 24<<20 + 1}, {OffsetBytes: 24<<20 + 1, SizeBytes: 6}}, records)
+	require.Less(t, after.TotalAlloc-before.TotalAlloc, uint64(8<<20))
+}
+
+func TestSniff(t *testing.T) {
+	long := func(s string) []byte { return []byte(s + strings.Repeat("x", unpack.SniffBytes))[:unpack.SniffBytes] }
+	for _, c := range []struct {
+		name string
+		head []byte
+		want bool
+	}{
+		{"an object", []byte("{\"a\": [1, {\"b\": null}]}\nwhatever"), true},
+		{"an object without a newline", []byte("{\"a\": 1}"), true},
+		{"an object behind a byte order mark", []byte("\xef\xbb\xbf {}\r\n"), true},
+		{"an array", []byte("[1]\n{}\n"), false},
+		{"a number", []byte("1\n"), false},
+		{"a pretty-printed object", []byte("{\n\"a\": 1}\n"), false},
+		{"an object that is cut off by the file's end", []byte("{\"a\": 1"), false},
+		{"two objects on a line", []byte("{} {}\n"), false},
+		{"nothing", nil, false},
+		{"text", []byte("hello {}\n"), false},
+		{"the beginning of a long string in an object", long("{\"a\": \""), true},
+		{"the beginning of a long text behind a brace", long("{a"), false},
+		{"an object and a long text", long("{\"a\": 1} and "), false},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			require.Equal(t, c.want, lines.JSONL().Sniff(c.head))
+			require.False(t, lines.Lines().Sniff(c.head))
+		})
+	}
+}
+
+func TestLongObjectsAreSniffedWhereverTheyAreCut(t *testing.T) {
+	object, err := json.Marshal(map[string]any{"text": strings.Repeat("ä\"\\", 12000), "n": []any{1.5e3, true, nil, map[string]int{"x": -1}}})
+	require.NoError(t, err)
+	for pad := range 40 {
+		head := append([]byte("{\"p\": \""+strings.Repeat("p", pad)+"\", \"v\": "), object...)
+		require.Greater(t, len(head), unpack.SniffBytes)
+		require.True(t, lines.JSONL().Sniff(head[:unpack.SniffBytes]))
+	}
+}
+
+func TestStreamExtension(t *testing.T) {
+	require.Equal(t, ".ndjson", lines.JSONL().StreamExtension("a/b.ndjson"))
+	require.Equal(t, ".json", lines.JSONL().StreamExtension("b.json"))
+	require.Equal(t, ".jsonl", lines.JSONL().StreamExtension("a.b/c"))
+	require.Equal(t, ".txt", lines.Lines().StreamExtension("c"))
+	require.Equal(t, ".csv", lines.Lines().StreamExtension("c.csv"))
+}
+
+func FuzzIndex(f *testing.F) {
+	f.Add([]byte("a\nb\r\n \t\r\n\xef\xbb\xbf"))
+	f.Add([]byte("\xef\xbb\xbf\n\n{}"))
+	f.Fuzz(func(t *testing.T, shard []byte) {
+		if len(shard) > 0 {
+			require.Equal(t, naive(shard).Records, index(t, shard))
+		}
+		lines.JSONL().Sniff(shard)
+	})
+}

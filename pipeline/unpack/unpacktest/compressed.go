@@ -1,0 +1,177 @@
+package unpacktest
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"io"
+	"testing"
+
+	kgzip "github.com/klauspost/compress/gzip"
+	kzstd "github.com/klauspost/compress/zstd"
+	"github.com/stretchr/testify/require"
+
+	"github.com/lsiofs/lsiofs/pipeline/unpack"
+	"github.com/lsiofs/lsiofs/pipeline/unpack/gzip"
+	"github.com/lsiofs/lsiofs/pipeline/unpack/zstd"
+)
+
+func codecs() []unpack.Codec { return []unpack.Codec{gzip.Codec{}, zstd.Codec{}} }
+
+// Gzip is a member of these bytes.
+func Gzip(p []byte) []byte {
+	var b bytes.Buffer
+	w := kgzip.NewWriter(&b)
+	must(w.Write(p))
+	must(0, w.Close())
+	return b.Bytes()
+}
+
+// Zstd is a frame of these bytes, with a checksum.
+func Zstd(p []byte) []byte {
+	var b bytes.Buffer
+	w, err := kzstd.NewWriter(&b, kzstd.WithEncoderConcurrency(1), kzstd.WithEncoderCRC(true))
+	must(0, err)
+	must(w.Write(p))
+	must(0, w.Close())
+	if b.Len() == 0 { // the encoder writes no frame of no bytes
+		return []byte{0x28, 0xb5, 0x2f, 0xfd, 0x20, 0x00, 0x01, 0x00, 0x00}
+	}
+	return b.Bytes()
+}
+
+// Skippable is a skippable frame of n bytes.
+func Skippable(n int) []byte {
+	return append([]byte{0x5e, 0x2a, 0x4d, 0x18, byte(n), byte(n >> 8), 0, 0}, make([]byte, n)...)
+}
+
+func must(_ int, err error) {
+	if err != nil {
+		panic(err)
+	}
+}
+
+// variant is a shard, compressed in some way.
+type variant struct {
+	name    string
+	codec   unpack.Codec
+	raw     []byte
+	members []unpack.Member
+	between []byte // what may lie between members: a skippable frame, or nothing
+}
+
+// variants compresses a shard as one member, and as several with empty ones
+// between.
+func variants(shard []byte) []variant {
+	var all []variant
+	n := len(shard)
+	for _, parts := range [][]int{{n}, {0, n / 3, n / 3, n / 2, n}} {
+		g := variant{name: fmt.Sprintf("gzip of %d members", len(parts)), codec: gzip.Codec{}}
+		z := variant{name: fmt.Sprintf("zstd of %d frames", len(parts)), codec: zstd.Codec{}, between: Skippable(300)}
+		start := 0
+		for _, end := range parts {
+			g.add(shard[start:end], start, Gzip)
+			z.add(shard[start:end], start, Zstd)
+			start = end
+		}
+		g.raw = append(g.raw, 0, 0, 0)
+		z.raw = append(z.raw, z.between...)
+		all = append(all, g, z)
+	}
+	return all
+}
+
+func (v *variant) add(part []byte, at int, compress func([]byte) []byte) {
+	v.raw = append(v.raw, v.between...)
+	v.members = append(v.members, unpack.Member{DecodedBytes: int64(at), RawBytes: int64(len(v.raw))})
+	v.raw = append(v.raw, compress(part)...)
+}
+
+func (s Suite) compressed(t *testing.T, shard []byte, intact []Record) {
+	for _, v := range variants(shard) {
+		got := scan(context.Background(), s.Format, v.codec, v.raw)
+		require.NoError(t, got.err, v.name)
+		require.Nil(t, got.summary.Damage, v.name)
+		require.Equal(t, intact, got.records, v.name)
+		require.Equal(t, int64(len(shard)), got.summary.DecodedBytes, v.name)
+		require.Equal(t, v.members, got.summary.Members, v.name)
+		requireEntries(t, v, shard)
+	}
+}
+
+// requireEntries reads a shard from each of its members to the end.
+func requireEntries(t *testing.T, v variant, shard []byte) {
+	for _, m := range v.members {
+		d, err := unpack.NewDecoded(v.codec, bytes.NewReader(v.raw), int64(len(v.raw)), unpack.Entry{RawBytes: m.RawBytes, DecodedBytes: m.DecodedBytes})
+		require.NoError(t, err)
+		require.Equal(t, m.DecodedBytes, d.OffsetBytes())
+		rest, err := io.ReadAll(d)
+		require.NoError(t, err)
+		require.True(t, bytes.Equal(shard[m.DecodedBytes:], rest), "%s from byte %d", v.name, m.RawBytes)
+		require.Equal(t, int64(len(shard)), d.OffsetBytes())
+		require.Positive(t, d.MemoryBytes())
+		d.Close()
+	}
+}
+
+// compressedCut cuts compressed shards off at every byte: what is kept comes
+// from whole members, and all that these show is kept.
+func (s Suite) compressedCut(t *testing.T, shard []byte, intact []Record) {
+	for _, v := range variants(shard) {
+		step := max(1, len(v.raw)/300)
+		for n := 1; n < len(v.raw); n += step {
+			got := scan(context.Background(), s.Format, v.codec, v.raw[:n])
+			require.NoError(t, got.err, "%s cut off at %d", v.name, n)
+			d := got.summary.Damage
+			if d == nil { // between members: a shorter shard
+				continue
+			}
+			require.Equal(t, d.RawOffset >= 0, got.restarts > 0)
+			if d.RawOffset < 0 {
+				continue // the format's, of a shorter shard
+			}
+			requireDamage(t, got, d.RawOffset)
+			s.requireWholeMembers(t, got, intact)
+		}
+	}
+}
+
+// compressedFlipped flips bits of compressed shards: a member's bytes reach the
+// format before its checksum is seen, and nothing that comes of them is kept.
+func (s Suite) compressedFlipped(t *testing.T, shard []byte, intact []Record) {
+	for _, v := range variants(shard) {
+		step := max(1, len(v.raw)/300)
+		for i := 0; i < len(v.raw); i += step {
+			damaged := bytes.Clone(v.raw)
+			damaged[i] ^= 1 << (i * 5 % 8)
+			got := scan(context.Background(), s.Format, v.codec, damaged)
+			require.NoError(t, got.err, "%s flipped at %d", v.name, i)
+			d := got.summary.Damage
+			if d == nil { // a bit that means nothing, or an empty member's
+				require.Equal(t, intact, got.records)
+				continue
+			}
+			requireDamage(t, got, d.RawOffset)
+			if d.RawOffset >= 0 {
+				s.requireWholeMembers(t, got, intact)
+			}
+		}
+	}
+}
+
+// requireWholeMembers checks the records of a shard whose codec found damage.
+func (s Suite) requireWholeMembers(t *testing.T, got scanned, intact []Record) {
+	sound := got.summary.Damage.OffsetBytes
+	require.Equal(t, sound, got.summary.DecodedBytes)
+	require.LessOrEqual(t, len(got.records), len(intact))
+	for i, r := range got.records {
+		require.Equal(t, intact[i], r)
+	}
+	if n := len(got.records); n > 0 {
+		require.LessOrEqual(t, got.records[n-1].OffsetBytes+got.records[n-1].SizeBytes, sound)
+	}
+	// A record is shown whole at the latest by the one behind it.
+	if n := len(got.records) + 1; n < len(intact) {
+		require.Greater(t, intact[n].OffsetBytes+intact[n].SizeBytes, sound, "record %d was not kept", n-1)
+	}
+}
