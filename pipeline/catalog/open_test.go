@@ -399,6 +399,33 @@ func TestAShardThatChangesWhileItIsIndexedIsAnError(t *testing.T) {
 	}
 }
 
+func TestWhatIsSoundIsKeptWhenThePolicyChanges(t *testing.T) {
+	w := newWorld(t)
+	w.write("0-bad.tar", tarOf(20, "s")[:9000])
+	for i := range 10 {
+		w.write(fmt.Sprintf("%d.tar", i), tarOf(9, "s"))
+	}
+	var mu sync.Mutex
+	read := map[string]bool{}
+	w.onRead = func(o storage.Object) error {
+		mu.Lock()
+		defer mu.Unlock()
+		read[o.Path] = true
+		return nil
+	}
+	w.mustOpen(skipping)
+	require.Len(t, read, 11)
+	for range 2 { // refused each time, and the index stays
+		clear(read)
+		_, err := w.open()
+		require.ErrorContains(t, err, "0-bad.tar: record")
+		require.Equal(t, map[string]bool{"0-bad.tar": true}, read)
+		clear(read)
+		w.mustOpen(skipping)
+		require.Empty(t, read)
+	}
+}
+
 func TestADatasetWithoutRecordsIsRefused(t *testing.T) {
 	w := newWorld(t)
 	_, err := w.open()
