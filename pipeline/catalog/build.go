@@ -71,6 +71,9 @@ func (b *builder) shard(ctx context.Context, c candidate) (packed, error) {
 	emit := func(e unpack.Extent) error {
 		if p.h.records&1023 == 0 {
 			tell()
+			if codec == nil { // what is skipped is not read, but done
+				r.advance(e.OffsetBytes)
+			}
 		}
 		return p.add(e)
 	}

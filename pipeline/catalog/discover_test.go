@@ -1,12 +1,18 @@
 package catalog
 
 import (
+	"bytes"
 	"fmt"
+	"math/rand/v2"
 	"os"
 	"path/filepath"
+	"slices"
+	"strings"
 	"testing"
 
+	"github.com/klauspost/compress/zstd"
 	"github.com/stretchr/testify/require"
+	"pgregory.net/rapid"
 
 	"github.com/lsiofs/lsiofs/pipeline/spec"
 	"github.com/lsiofs/lsiofs/pipeline/storage"
@@ -95,6 +101,24 @@ func paths(c *Catalog) []string {
 	return list
 }
 
+func TestTheContentOfALargeCompressedFileIsJudgedByItsBegin(t *testing.T) {
+	noise := rand.New(rand.NewPCG(1, 2))
+	var lines bytes.Buffer // does not get smaller by compression, nor fit what is read
+	for lines.Len() < 3<<20 {
+		fmt.Fprintf(&lines, `{"x": "%x%x%x%x"}`+"\n", noise.Uint64(), noise.Uint64(), noise.Uint64(), noise.Uint64())
+	}
+	encoder, err := zstd.NewWriter(nil)
+	require.NoError(t, err)
+	defer encoder.Close()
+	w := newWorld(t)
+	w.write("a.json.zst", encoder.EncodeAll(lines.Bytes(), nil))
+	w.write("b.json.gz", gz(lines.Bytes()))
+	c := w.mustOpen()
+	require.Equal(t, "jsonl", c.Format().Name)
+	require.Equal(t, 2, c.Shards())
+	require.Equal(t, c.Shard(0).Records, c.Shard(1).Records)
+}
+
 func TestFilesWithKnownExtensionsAreNotOpenedToFindThem(t *testing.T) {
 	w := newWorld(t)
 	w.write("a.tar", tarOf(2, "s"))
@@ -131,6 +155,9 @@ func TestPatterns(t *testing.T) {
 		{pattern: "**/*.jsonl", want: 27, first: "deep/a/b/c/y.jsonl"},
 		{pattern: "deep/**/y.jsonl", root: "deep", want: 1, first: "a/b/c/y.jsonl"},
 		{pattern: "{train-{000..001},val/x}.jsonl", want: 3, first: "train-000.jsonl"},
+		{pattern: "{train,none}-{010..011}.jsonl", want: 2, first: "train-010.jsonl"},
+		{pattern: "{train,none}-{010..012}.jsonl", err: "{train,none}-012.jsonl is missing"},
+		{pattern: "{train-{0..9999},val/x}.jsonl", err: "within braces"},
 		{pattern: "{deep/a,val}/**/*.jsonl", want: 2, first: "deep/a/b/c/y.jsonl"},
 		{pattern: "train-00[0-4].jsonl", want: 5, first: "train-000.jsonl"},
 		{pattern: "odd[1].jsonl", want: 1, first: "odd[1].jsonl"},
@@ -205,6 +232,40 @@ func TestARangeBesideAWildcardNeedsAFileForEachNumber(t *testing.T) {
 	require.Equal(t, list("p08-a.tar", "p09-a.tar", "p09-b.tar", "p10-c.tar", "p11-d.tar"), got)
 	_, err = p.choose(list("p08-a.tar", "p09-a.tar", "p11-d.tar"))
 	require.ErrorContains(t, err, "p10-*.tar is missing")
+}
+
+func TestRangesExpandAsAPlainLoopDoes(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		low := rapid.Uint64Range(0, 120).Draw(t, "low")
+		high := low + rapid.Uint64Range(0, 50).Draw(t, "more")
+		width := rapid.IntRange(1, 5).Draw(t, "width")
+		text := fmt.Sprintf("{%0*d..%d}", width, low, high)
+		padded := strings.HasPrefix(text, "{0") && !strings.HasPrefix(text, "{0.")
+		p, err := parsePattern("s-" + text + rapid.SampledFrom([]string{".tar", "*.tar"}).Draw(t, "rest"))
+		require.NoError(t, err)
+		var objects, want []storage.Object
+		for i := range uint64(200) {
+			name := fmt.Sprintf("s-%d.tar", i)
+			if padded {
+				name = fmt.Sprintf("s-%0*d.tar", max(width, len(fmt.Sprint(high))), i)
+			}
+			objects = append(objects, storage.Object{Path: name})
+			if i >= low && i <= high {
+				want = append(want, objects[i])
+			}
+		}
+		for _, o := range want {
+			require.True(t, p.match(o.Path, false), o.Path)
+		}
+		got, err := p.choose(slices.DeleteFunc(slices.Clone(objects), func(o storage.Object) bool { return !p.match(o.Path, false) }))
+		require.NoError(t, err)
+		for _, o := range want {
+			require.Contains(t, got, o)
+		}
+		if p.plain() {
+			require.Equal(t, want, got)
+		}
+	})
 }
 
 func TestASingleFileAndALinkToADirectory(t *testing.T) {

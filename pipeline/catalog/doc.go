@@ -25,7 +25,7 @@
 //	  16       file size, shards, records, sum of record sizes, keyed (0 or 1),
 //	           offsets of table, starts, paths, judged; size of judged; offset
 //	           and size of format; offsets of blobs and sums; xxh3 of sums
-//	  136      what the index is of: SHA-256 of root, pattern, format, policy
+//	  136      what the index is of: SHA-256 of root, pattern, format
 //	  168      the dataset's fingerprint
 //	  200      zeros
 //	  248      xxh3 of the header up to here

@@ -37,6 +37,8 @@ type world struct {
 	reads  atomic.Int64 // ranges that were read from shards
 	// onRead, when set, is called before a read; its error fails the read.
 	onRead func(o storage.Object) error
+	// onHold, when set, takes reads that then hang until their Done is called.
+	onHold func(r *storage.Read)
 }
 
 func newWorld(t *testing.T) *world {
@@ -112,6 +114,10 @@ func (s *watched) Submit(reads []*storage.Read) {
 				r.Done(&storage.Error{Object: r.Object.Path, OffsetBytes: r.OffsetBytes, SizeBytes: int64(len(r.Buf)), Err: err})
 				continue
 			}
+		}
+		if s.w.onHold != nil {
+			s.w.onHold(r)
+			continue
 		}
 		s.Storage.Submit([]*storage.Read{r})
 	}

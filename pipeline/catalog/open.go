@@ -7,6 +7,7 @@ import (
 	"path/filepath"
 	"strings"
 
+	"github.com/lsiofs/lsiofs/pipeline/spec"
 	"github.com/lsiofs/lsiofs/pipeline/storage"
 	"github.com/lsiofs/lsiofs/pipeline/unpack"
 )
@@ -179,18 +180,26 @@ func (o *opening) fromPrior(c candidate, p *packed) bool {
 		return false
 	}
 	b := o.prior.blob(i)
-	if b.header().flags&flagUnreadable != 0 {
+	if !reusable(b, o.OnCorrupt) {
 		return false
 	}
 	*p = packed{object: c.object, codec: c.codec, blob: b}
 	return true
 }
 
+// reusable says whether what an earlier run found in an unchanged shard is what
+// this one would find: damage is found again where it is an error, and a file
+// that could not be read is tried again.
+func reusable(b blob, policy spec.OnCorrupt) bool {
+	flags := b.header().flags
+	return flags&flagUnreadable == 0 && (flags&flagDamaged == 0 || policy == spec.CorruptSkip)
+}
+
 // build indexes the shards in todo, seals the index, and opens what was sealed.
 func (o *opening) build(ctx context.Context, sealed []packed, todo []int) (*Catalog, error) {
 	line := formatLine(o.found.format)
 	own := newJournal(o.store, line, o.Log)
-	old := openJournals(o.store, own.head, o.Rebuild)
+	old := openJournals(o.store, own.head, o.OnCorrupt, o.Rebuild)
 	defer old.close()
 	todo = old.reuse(o.found.shards, sealed, todo)
 

@@ -16,7 +16,12 @@ type pattern struct {
 	parts    []string // components of loose; nil where braces span components
 	literals []string
 	ranges   []numberRange
+	within   []bool // of each range: whether it lies in an alternative
 }
+
+// maxRangeWithin bounds a range in an alternative: {part-{0..3},rest}. A path
+// need not have its number, so all of them are tried on each path.
+const maxRangeWithin = 4096
 
 func parsePattern(text string) (*pattern, error) {
 	literals, ranges, err := splitRanges(text)
@@ -24,10 +29,17 @@ func parsePattern(text string) (*pattern, error) {
 		return nil, err
 	}
 	p := &pattern{text: text, literals: literals, ranges: ranges}
+	open := 0
 	for i, l := range literals {
 		p.loose += l
-		if i < len(ranges) {
-			p.loose += ranges[i].loose()
+		if i == len(ranges) {
+			break
+		}
+		p.loose += ranges[i].loose()
+		open = depth(l, open)
+		p.within = append(p.within, open > 0)
+		if open > 0 && ranges[i].count() > maxRangeWithin {
+			return nil, fmt.Errorf("pattern %q has a range of more than %d numbers within braces: use * there", text, maxRangeWithin)
 		}
 	}
 	if !doublestar.ValidatePattern(p.loose) {
@@ -157,7 +169,7 @@ func (p *pattern) missing(i uint64) error {
 
 // mark sets seen for each combination of numbers that path matches, and says
 // whether there was one. head is the pattern up to range k, index the
-// combination so far. Numbers that are not in path at all are passed by.
+// combination so far.
 func (p *pattern) mark(path string, k int, index uint64, head string, seen []bool) bool {
 	if k == len(p.ranges) {
 		if !doublestar.MatchUnvalidated(head, path) {
@@ -167,25 +179,35 @@ func (p *pattern) mark(path string, k int, index uint64, head string, seen []boo
 		return true
 	}
 	r, found := p.ranges[k], false
-	for i := range r.count() {
-		number := r.number(i)
-		// In an alternative the number need not occur: {part-{0..3},rest}.
-		if !p.nested() && !strings.Contains(path, number) {
-			continue
-		}
-		if p.mark(path, k+1, index*r.count()+i, head+number+p.literals[k+1], seen) {
+	try := func(i uint64) {
+		if p.mark(path, k+1, index*r.count()+i, head+r.number(i)+p.literals[k+1], seen) {
 			found = true
 		}
+	}
+	if !p.within[k] {
+		for _, i := range r.in(path) {
+			try(i)
+		}
+		return found
+	}
+	for i := range r.count() {
+		try(i)
 	}
 	return found
 }
 
-// nested says whether a range may lie within alternatives.
-func (p *pattern) nested() bool {
-	for _, l := range p.literals {
-		if strings.ContainsRune(l, '{') {
-			return true
+// depth is how many braces are open behind a piece of a pattern, when open were
+// before it.
+func depth(literal string, open int) int {
+	for i := 0; i < len(literal); i++ {
+		switch literal[i] {
+		case '\\':
+			i++
+		case '{':
+			open++
+		case '}':
+			open--
 		}
 	}
-	return false
+	return open
 }

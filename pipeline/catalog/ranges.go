@@ -2,6 +2,7 @@ package catalog
 
 import (
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 )
@@ -26,12 +27,31 @@ func (r numberRange) number(i uint64) string {
 	return s
 }
 
+// widths gives the fewest and the most digits that a number has.
+func (r numberRange) widths() (low, high int) {
+	return max(r.width, len(strconv.FormatUint(r.low, 10))), max(r.width, len(strconv.FormatUint(r.high, 10)))
+}
+
+// in gives the numbers, counted from low, that occur in s as they are written.
+func (r numberRange) in(s string) (list []uint64) {
+	low, high := r.widths()
+	for from := range len(s) {
+		for n := low; n <= high && from+n <= len(s) && allDigits(s[from:from+n]); n++ {
+			v, err := strconv.ParseUint(s[from:from+n], 10, 64)
+			if err != nil || v < r.low || v > r.high || r.number(v-r.low) != s[from:from+n] || slices.Contains(list, v-r.low) {
+				continue
+			}
+			list = append(list, v-r.low)
+		}
+	}
+	return list
+}
+
 // loose is a pattern without ranges that matches all of the range's numbers,
 // and perhaps others.
 func (r numberRange) loose() string {
 	const digit = "[0-9]"
-	high := max(r.width, len(strconv.FormatUint(r.high, 10)))
-	low := max(r.width, len(strconv.FormatUint(r.low, 10)))
+	low, high := r.widths()
 	if low == high {
 		return strings.Repeat(digit, high)
 	}

@@ -69,6 +69,7 @@ func (r *objectReader) read(p []byte, off int64) (int, error) {
 	return n, nil
 }
 
+// advance tells that the object is done up to an offset.
 func (r *objectReader) advance(to int64) {
 	if to > r.reached {
 		if r.counter != nil {

@@ -2,6 +2,8 @@ package catalog
 
 import (
 	"os"
+
+	"github.com/lsiofs/lsiofs/pipeline/spec"
 )
 
 // journals are those of interrupted builds: of processes that live no more.
@@ -13,7 +15,7 @@ type journals struct {
 
 // openJournals reads the abandoned journals of a dataset. Where ignore is set
 // their entries are not used, and they are only there to be removed.
-func openJournals(s *store, head []byte, ignore bool) *journals {
+func openJournals(s *store, head []byte, policy spec.OnCorrupt, ignore bool) *journals {
 	j := &journals{files: s.abandoned(".journal"), found: map[string]packed{}}
 	if ignore {
 		return j
@@ -29,7 +31,7 @@ func openJournals(s *store, head []byte, ignore bool) *journals {
 			continue // of another version or format
 		}
 		for _, p := range entries {
-			if p.blob.header().flags&flagUnreadable == 0 {
+			if reusable(p.blob, policy) {
 				j.found[p.object.Path] = p
 			}
 		}

@@ -74,10 +74,12 @@ func indexDir(c *Config, t *target) (string, error) {
 	return filepath.Join(cache, "lsiofs"), nil
 }
 
-// indexKey hashes everything that decides what an index of unchanged files holds.
+// indexKey hashes everything that decides what an index of unchanged files
+// holds. What becomes of damage does not: sound shards are the same under both
+// policies, and those that are not are told apart by their flags.
 func indexKey(c *Config, t *target) [32]byte {
-	return sha256.Sum256(fmt.Appendf(nil, "lsiofs index %d\nroot %q\n%q\nformat %s\non-corrupt %s\n",
-		imageVersion, t.root, t.text(), formatLine(c.Format), c.OnCorrupt))
+	return sha256.Sum256(fmt.Appendf(nil, "lsiofs index %d\nroot %q\n%q\nformat %s\n",
+		imageVersion, t.root, t.text(), formatLine(c.Format)))
 }
 
 // formatLine is a format with its parameters as text.
