@@ -10,10 +10,14 @@ import (
 
 // WriteFile writes a document to path whole or not at all: a temporary file in
 // path's directory, fsync, rename, fsync of the directory. Mode 0600. A
-// symbolic link at path is replaced and not followed. When it fails before the
-// rename, path is as it was and the temporary file is gone.
+// symbolic link at path is replaced and not followed; a directory, device or
+// pipe there is an error. When it fails before the rename, path is as it was
+// and the temporary file is gone.
 func WriteFile(path string, doc []byte) error {
 	dir := filepath.Dir(path)
+	if there, err := os.Lstat(path); err == nil && !there.Mode().IsRegular() && there.Mode().Type() != os.ModeSymlink {
+		return fmt.Errorf("checkpoint: save %s: it is no regular file; name another one", path)
+	}
 	// CreateTemp opens with O_EXCL and 0600, under a name that can't be guessed.
 	temp, err := os.CreateTemp(dir, ".lsiofs-checkpoint-*")
 	if err != nil {

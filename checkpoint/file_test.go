@@ -3,6 +3,7 @@ package checkpoint
 import (
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -49,10 +50,13 @@ func TestWriteFileDoesNotFollowALink(t *testing.T) {
 
 func TestWriteFileThatFailsLeavesNothing(t *testing.T) {
 	dir := t.TempDir()
+	long := filepath.Join(dir, strings.Repeat("x", 300)) // no name that a file can have
+	require.ErrorContains(t, WriteFile(long, []byte("new")), long)
+	require.Empty(t, namesIn(t, dir))
+
 	path := filepath.Join(dir, "c.json")
-	require.NoError(t, os.Mkdir(path, 0o755)) // a file can't be renamed onto it
-	err := WriteFile(path, []byte("new"))
-	require.ErrorContains(t, err, path)
+	require.NoError(t, os.Mkdir(path, 0o755))
+	require.ErrorContains(t, WriteFile(path, []byte("new")), path+": it is no regular file")
 	require.Equal(t, []string{"c.json"}, namesIn(t, dir))
 
 	missing := filepath.Join(dir, "no", "c.json")
