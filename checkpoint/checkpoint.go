@@ -1,10 +1,23 @@
 // Package checkpoint is the document that says how far an epoch has been read:
 // its JSON, its validation against a dataset, merging, and files of it written
 // whole or not at all. It knows nothing of mounts.
+//
+// A document has a full form, which Marshal writes and Parse reads,
+//
+//	{"version": 1, "dataset": "<fingerprint>",
+//	 "order": {"seed": 42, "shuffle": "reservoir", "size": 16384, "lanes": 32, "groups": 1, "batch": 1, "chunk_bytes": 262144, "chunk_records": 128},
+//	 "epoch": 0, "done": [{"batch": 1, "consumed": [   5120,    5119,    5120,    5118]}]}
+//
+// and two short forms, {"epoch": 3} and {"epoch": 3, "samples": 20480}. Resolve
+// reads all three. Fields may come in any order, with any white space; names
+// are case-sensitive, and each comes once.
+//
+// Everything here is a pure function of its arguments, but for WriteFile.
 package checkpoint
 
 import (
 	"errors"
+	"slices"
 
 	"github.com/lsiofs/lsiofs/pipeline/order"
 	"github.com/lsiofs/lsiofs/pipeline/spec"
@@ -34,6 +47,9 @@ type Subject struct {
 	Dataset string
 	Order   spec.Order
 	Records uint64 // T
+	// Workers, when above 0, is how many workers the restoring mount has: its
+	// own entry has to fit the limits, too.
+	Workers uint64
 	// Explain, when set, says in words how the dataset with another
 	// fingerprint differs, "" when it can't tell.
 	Explain func(fingerprint string) string
@@ -47,35 +63,30 @@ type Position struct {
 	Done  []order.Done
 }
 
-// Marshal writes the document. Numbers in consumed are right-aligned to the
-// digits of records, so that the size is the same for every state that differs
-// in those numbers only. The result ends with a newline.
-func (s State) Marshal(records uint64) []byte { panic(errNotBuilt) }
-
-// Parse reads the full form alone, strictly.
-func Parse(doc []byte) (State, error) { return State{}, errNotBuilt }
-
-// Resolve reads either form and judges it against s: *Refusal says in words
-// why it can't be restored.
-func Resolve(doc []byte, s Subject) (Position, error) { return Position{}, errNotBuilt }
-
-// Possible says whether doc may still become a document when more bytes
-// follow: nil, or why not. The control file asks it after every write.
-func Possible(doc []byte) error { return errNotBuilt }
-
-// Merge makes one state of states that agree in dataset, order, epoch and all
-// entries but the last, whose numbers it takes element by element, the greatest.
-func Merge(states []State) (State, error) { return State{}, errNotBuilt }
-
-// WriteFile writes a document to path whole or not at all: a temporary file in
-// path's directory, fsync, rename, fsync of the directory. Mode 0600.
-func WriteFile(path string, doc []byte) error { return errNotBuilt }
+// Live is the state of a mount that went on from p and whose workers, dealt as
+// d says, have been given consumed records each, padding not counted. It
+// shares consumed and the entries of p.
+func Live(s Subject, p Position, d spec.Deal, consumed []uint64) State {
+	remaining := s.Records
+	for _, entry := range p.Done {
+		remaining -= entry.Taken()
+	}
+	return State{
+		Dataset: s.Dataset, Order: s.Order, Epoch: p.Epoch,
+		Done: append(slices.Clone(p.Done), order.Given(s.Order, remaining, d, consumed)),
+	}
+}
 
 // Refusal is a document that can't be restored, with the reason and the next
 // step in words.
-type Refusal struct{ Reason string }
+type Refusal struct {
+	Reason string
+	cause  error // ErrTooLarge, ErrIncomplete or nil
+}
 
 func (r *Refusal) Error() string { return "checkpoint refused: " + r.Reason }
+
+func (r *Refusal) Unwrap() error { return r.cause }
 
 // ErrTooLarge is wrapped when a document or its list of entries is beyond the
 // limits; the control file answers EFBIG.
@@ -83,5 +94,3 @@ var ErrTooLarge = errors.New("checkpoint is too large")
 
 // ErrIncomplete is wrapped when a document ends before it is complete.
 var ErrIncomplete = errors.New("checkpoint is incomplete")
-
-var errNotBuilt = errors.New("not built yet")
