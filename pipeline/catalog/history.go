@@ -31,12 +31,7 @@ const (
 // more, so that it failed is only logged.
 func (s *store) remember(f spec.Format, shards []packed, fingerprint [32]byte) {
 	name := hex.EncodeToString(fingerprint[:]) + ".gz"
-	now := time.Now()
-	if os.Chtimes(s.path(name), now, now) == nil {
-		return
-	}
-	err := s.writeLines(name, f, shards)
-	if err != nil {
+	if err := s.writeLines(name, f, shards); err != nil {
 		s.log.Warn("the dataset's lines are not kept: a later run can't tell how the dataset has changed", "dir", s.dir, "error", err)
 		return
 	}

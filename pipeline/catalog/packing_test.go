@@ -30,6 +30,17 @@ func TestBitsGiveBackWhatWasAppendedAtEveryWidth(t *testing.T) {
 		for i, v := range values {
 			require.Equal(t, v, bitsAt(b, uint64(lead), w, uint64(i)), "value %d", i)
 		}
+		n := rapid.IntRange(0, len(values)).Draw(t, "n")
+		var sum uint64
+		want := make([]int64, n)
+		for i, v := range values[:n] {
+			sum += v
+			want[i] = 17 + int64(v)
+		}
+		require.Equal(t, sum, sumBits(b, uint64(lead), w, uint64(n)))
+		got := make([]int64, n)
+		addBits(got, b, uint64(lead), w, 17)
+		require.Equal(t, want, got)
 	})
 }
 
