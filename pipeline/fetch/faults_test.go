@@ -18,9 +18,9 @@ import (
 )
 
 var faultShapes = map[string]shape{
-	"plain":        {shards: 2, records: 60, maxBytes: 3000, checksummed: true},
-	"gz":           {codec: "gz", shards: 2, records: 60, maxBytes: 3000},
-	"zst, members": {codec: "zst", shards: 2, records: 60, maxBytes: 3000, member: 7},
+	"plain":        {shards: 2, records: 60, maxBytes: 2000, checksummed: true},
+	"gz":           {codec: "gz", shards: 2, records: 60, maxBytes: 2000},
+	"zst, members": {codec: "zst", shards: 2, records: 60, maxBytes: 2000, member: 7},
 }
 
 // faultBudget makes plain shards be dropped and read again, and leaves a decoder
