@@ -12,9 +12,9 @@ import (
 
 func TestWorkersThatReadTogetherReadEachPieceOnce(t *testing.T) {
 	for _, codec := range []string{"", "gz"} {
-		d := makeDataset(t, shape{codec: codec, shards: 10, records: 1000, maxBytes: 2000})
-		g := reservoirOrder(3, d.index, 4, 200)
-		f := newTestFetcher(t, d, 6<<20) // of 10 MB
+		d := makeDataset(t, shape{codec: codec, shards: 8, records: 600, maxBytes: 2000})
+		g := reservoirOrder(3, d.index, 3, 200)
+		f := newTestFetcher(t, d, map[string]int64{"": 2 << 20, "gz": 5 << 20}[codec]) // of 5 MB
 		// In turn, as a loader reads them.
 		readers := make([]*Reader, 4)
 		seqs := make([]list, 4)
@@ -62,9 +62,9 @@ func TestASmallDatasetIsReadOnceForAllEpochs(t *testing.T) {
 // A few records that stay long never pin the pieces they came with: with room
 // for little more than the buffer, nothing is read twice.
 func TestWhatIsKeptOfPiecesIsCopiedTogether(t *testing.T) {
-	d := makeDataset(t, shape{shards: 20, records: 1000, maxBytes: 2000}) // 20 MB
-	g := reservoirOrder(3, d.index, 4, 2000)                              // 2 MB
-	f := newTestFetcher(t, d, 8<<20)
+	d := makeDataset(t, shape{shards: 12, records: 1000, maxBytes: 1000}) // 6 MB
+	g := reservoirOrder(3, d.index, 4, 1500)                              // 750 kB
+	f := newTestFetcher(t, d, 3<<20)
 	r := f.Open(g)
 	readAll(t, d, r, g, 30)
 	r.Close()
@@ -73,8 +73,12 @@ func TestWhatIsKeptOfPiecesIsCopiedTogether(t *testing.T) {
 
 func TestMemoryStaysWithinTheBudget(t *testing.T) {
 	for _, codec := range []string{"", "gz"} {
-		d := makeDataset(t, shape{codec: codec, shards: 8, records: 500, maxBytes: 2000})
-		for _, budget := range []int64{256 << 10, 2 << 20} {
+		d := makeDataset(t, shape{codec: codec, shards: 6, records: 200, maxBytes: 2000})
+		budgets := []int64{256 << 10, 512 << 10}
+		if codec != "" {
+			budgets = []int64{8 << 20} // a decoder has about 600 kB
+		}
+		for _, budget := range budgets {
 			t.Run(fmt.Sprintf("%s/%d", codec, budget), func(t *testing.T) {
 				f := newTestFetcher(t, d, budget)
 				g := reservoirOrder(3, d.index, 4, 100)

@@ -70,6 +70,10 @@ func (f *Fetcher) pause(d *decoder) {
 	d.running = false
 	f.decoders.tick++
 	d.used = f.decoders.tick
+	if s := f.index.Shard(d.shard); d.piece == f.pieces.len() || f.pieces.starts[d.piece] >= s.First+s.Records {
+		f.remove(d) // nothing follows that it could bring
+		return
+	}
 	for f.decoders.count > f.config.Decoders || f.decoders.held > f.limits.decoder && f.decoders.count > 1 {
 		if !f.closeOldest() {
 			return

@@ -16,7 +16,6 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/lsiofs/lsiofs/pipeline/catalog"
-	"github.com/lsiofs/lsiofs/pipeline/storage"
 	"github.com/lsiofs/lsiofs/pipeline/unpack"
 	"github.com/lsiofs/lsiofs/pipeline/unpack/gzip"
 	zst "github.com/lsiofs/lsiofs/pipeline/unpack/zstd"
@@ -153,9 +152,7 @@ func (d *dataset) addShard(t testing.TB, s shape, i int, rng *rand.Rand) {
 	name := fmt.Sprintf("shard-%03d", i)
 	path := filepath.Join(d.dir, name)
 	require.NoError(t, os.WriteFile(path, raw.Bytes(), 0o644))
-	info, err := os.Stat(path)
-	require.NoError(t, err)
-	shard.Object = storage.Object{Path: name, SizeBytes: int64(raw.Len()), Version: version(info)}
+	shard.Object = listed(t, d.dir, name)
 	x.shards = append(x.shards, shard)
 	x.entries = append(x.entries, entries)
 }

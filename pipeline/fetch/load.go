@@ -144,17 +144,16 @@ func (f *Fetcher) read(ld *load, batch *[]*storage.Read) {
 
 // arrived goes on with a load whose reads have ended. It must not block.
 func (f *Fetcher) arrived(ld *load) {
-	defer f.running.Done()
 	if err := ld.failed.Load(); err != nil {
 		ld.err = *err
 	} else {
 		ld.addNewline()
 		if f.verifier != nil && f.checks.add(ld) {
-			f.running.Add(1)
-			return
+			return // running is theirs to count down
 		}
 	}
 	f.finish(ld)
+	f.running.Done()
 }
 
 func (ld *load) addNewline() {
