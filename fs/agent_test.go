@@ -148,7 +148,8 @@ type agent struct {
 func newAgent(t *testing.T) *agent {
 	t.Helper()
 	cmd := exec.Command(os.Args[0])
-	cmd.Env = append(os.Environ(), agentEnv+"=agent")
+	// The race detector makes every process wait for a second before it ends.
+	cmd.Env = append(os.Environ(), agentEnv+"=agent", "GORACE=atexit_sleep_ms=0")
 	cmd.Stderr = os.Stderr
 	in, err := cmd.StdinPipe()
 	require.NoError(t, err)

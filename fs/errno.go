@@ -20,9 +20,7 @@ const (
 	errnoNoSpace   = syscall.ENOSPC
 	errnoTooLarge  = syscall.EFBIG
 	errnoInvalid   = syscall.EINVAL
-	errnoNotDir    = syscall.ENOTDIR
 	errnoNoTmpfile = syscall.EOPNOTSUPP
-	errnoBusy      = syscall.EAGAIN
 )
 
 // errStale says that a handle is of a view that a restore has replaced.

@@ -84,7 +84,9 @@ func newMount(ctx context.Context, c Config, open openSet) (*Mount, error) {
 	if err := t.start(ctx, c.Position); err != nil {
 		return nil, err
 	}
-	raw := fusefs.NewNodeFS(&rootNode{t: t}, &fusefs.Options{
+	root := &rootNode{t: t}
+	t.root = root.EmbeddedInode()
+	raw := fusefs.NewNodeFS(root, &fusefs.Options{
 		FirstAutomaticIno: automaticIno,
 		RootStableAttr:    &fusefs.StableAttr{Ino: 1},
 		Logger:            fuseLog(c.Log),

@@ -305,3 +305,43 @@ func TestARealDataset(t *testing.T) {
 	require.Contains(t, a.read(filepath.Join(dir, "status")), "last") // it renders
 	require.True(t, json.Valid([]byte(a.read(filepath.Join(dir, "dataset.json")))))
 }
+
+// asNobody runs a script as another user.
+func asNobody(t *testing.T, script string) (string, error) {
+	t.Helper()
+	cmd := exec.Command("sh", "-c", script)
+	cmd.Dir = "/"
+	cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: 65534, Gid: 65534}}
+	out, err := cmd.CombinedOutput()
+	return string(out), err
+}
+
+func TestOtherUsers(t *testing.T) {
+	needFUSE(t)
+	if os.Geteuid() != 0 {
+		t.Skip("becoming another user needs root")
+	}
+	require.NoError(t, os.Chmod(mountsDir, 0o755))
+	for _, allowed := range []bool{false, true} {
+		dir, d := newPoint(t), newFakeDataset(1)
+		require.NoError(t, os.Chmod(dir, 0o755))
+		m, err := newMount(t.Context(), Config{Dataset: d, MountPoint: dir, AllowOther: allowed}, d.set)
+		require.NoError(t, err)
+		for _, c := range []struct {
+			script string
+			works  bool
+		}{
+			{"cat " + dir + "/worker-0.rec > /dev/null", allowed},
+			{"cat " + dir + "/epoch-7/from-3/worker-1-of-2.ids > /dev/null", allowed},
+			{"cat " + dir + "/checkpoint " + dir + "/status > /dev/null", allowed},
+			{"echo '{\"epoch\": 1}' > " + dir + "/checkpoint", false},
+			{"echo x > " + dir + "/scratch", false},
+			{"rm " + dir + "/checkpoint", false},
+		} {
+			out, err := asNobody(t, c.script)
+			require.Equal(t, c.works, err == nil, "%s: %s", c.script, out)
+		}
+		require.EqualValues(t, 0, m.tree.view.Load().position.Epoch)
+		require.NoError(t, m.Unmount(t.Context()))
+	}
+}

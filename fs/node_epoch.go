@@ -31,12 +31,16 @@ func (n *epochNode) Getattr(_ context.Context, _ fusefs.FileHandle, out *fuse.At
 	return ok
 }
 
-// Lookup finds any worker-w-of-W, and from-M in epoch-N.
+// Lookup finds any worker-w-of-W, and from-M in epoch-N. A name keeps its node,
+// and so its inode, as long as the kernel knows it.
 func (n *epochNode) Lookup(ctx context.Context, name string, out *fuse.EntryOut) (*fusefs.Inode, syscall.Errno) {
 	if m, isNumber := parsePrefixed(name, prefixFrom); isNumber && !n.isFrom && m <= n.t.records {
-		child := n.child(ctx, name, func() fusefs.InodeEmbedder {
-			return &epochNode{t: n.t, epoch: n.epoch, from: m, isFrom: true, below: n.below + "/" + name}
-		}, syscall.S_IFDIR)
+		child := n.GetChild(name)
+		if child == nil {
+			from := &epochNode{t: n.t, epoch: n.epoch, from: m, isFrom: true, below: n.below + "/" + name}
+			child = n.NewInode(ctx, from, fusefs.StableAttr{Mode: syscall.S_IFDIR})
+			n.t.lookups.add(n.EmbeddedInode(), name)
+		}
 		n.t.dirAttr(&out.Attr, 0o555, n.t.started)
 		constant(out)
 		return child, ok
@@ -60,19 +64,11 @@ func (n *epochNode) Lookup(ctx context.Context, name string, out *fuse.EntryOut)
 			return nil, n.t.problems.errno(s.path, err)
 		}
 		child = n.NewInode(ctx, s, fusefs.StableAttr{Mode: syscall.S_IFREG})
+		n.t.lookups.add(n.EmbeddedInode(), name)
 	}
 	n.t.streamAttr(&out.Attr, s.sizeBytes, s.mtime)
 	constant(out)
 	return child, ok
-}
-
-// child is the node that name has already, so that a path keeps its inode as
-// long as the kernel knows it, or a new one.
-func (n *epochNode) child(ctx context.Context, name string, make func() fusefs.InodeEmbedder, mode uint32) *fusefs.Inode {
-	if child := n.GetChild(name); child != nil {
-		return child
-	}
-	return n.NewInode(ctx, make(), fusefs.StableAttr{Mode: mode})
 }
 
 // Readdir lists the files of the mount's number of workers; all others are

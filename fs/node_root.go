@@ -48,6 +48,7 @@ func (n *rootNode) Lookup(ctx context.Context, name string, out *fuse.EntryOut) 
 		child := n.GetChild(name)
 		if child == nil {
 			child = n.NewInode(ctx, n.t.newEpochNode(epoch), fusefs.StableAttr{Mode: syscall.S_IFDIR})
+			n.t.lookups.add(n.EmbeddedInode(), name)
 		}
 		n.t.dirAttr(&out.Attr, 0o555, n.t.started)
 		constant(out)

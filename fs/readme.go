@@ -4,6 +4,7 @@ import (
 	"bytes"
 	_ "embed"
 	"fmt"
+	"path/filepath"
 	"strings"
 	"text/template"
 )
@@ -27,11 +28,19 @@ func (t *tree) renderREADME() []byte {
 	}).Parse(readmeText))
 	var b bytes.Buffer
 	err := tmpl.Execute(&b, map[string]any{
-		"Version": t.version, "Mount": t.mountPoint, "Dataset": t.spec.Dataset, "Records": t.records, "Half": t.records / 2,
+		"Version": t.version, "Mount": t.mountPoint, "Dataset": t.datasetPath(), "Records": t.records, "Half": t.records / 2,
 		"Workers": t.spec.Deal.Workers, "Batch": t.spec.Deal.Batch, "Ext": t.ext, "Tar": t.ext == ".tar",
 	})
 	if err != nil {
 		panic(err) // the text is ours, and a test renders it
 	}
 	return b.Bytes()
+}
+
+// datasetPath is the dataset as it was named, made absolute, for people.
+func (t *tree) datasetPath() string {
+	if path, err := filepath.Abs(t.spec.Dataset); err == nil {
+		return path
+	}
+	return t.spec.Dataset
 }

@@ -9,6 +9,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	fusefs "github.com/hanwen/go-fuse/v2/fs"
 	"github.com/hanwen/go-fuse/v2/fuse"
 
 	"github.com/lsiofs/lsiofs/checkpoint"
@@ -31,6 +32,7 @@ type tree struct {
 	uid, gid    uint32
 	log         *slog.Logger
 
+	root                *fusefs.Inode
 	readme, description []byte
 
 	view      atomic.Pointer[view]
@@ -39,6 +41,7 @@ type tree struct {
 	restoring sync.Mutex // held by the one restore that is under way
 
 	handles  handles
+	lookups  *lookups
 	scratch  scratchFiles
 	hidden   hiddenName
 	problems problems
@@ -81,6 +84,7 @@ func newTree(c Config, open openSet) (*tree, error) {
 		return nil, err
 	}
 	t.readme = t.renderREADME()
+	t.lookups = newLookups(lookupsKept, notifyEntry)
 	t.metrics = newMetrics(t)
 	return t, nil
 }
@@ -133,6 +137,7 @@ func (t *tree) dropPages(old *view) {
 // close ends all openings that clients have left behind. No request may be
 // under way.
 func (t *tree) close() {
+	t.lookups.close()
 	t.background.Wait()
 	for _, h := range t.handles.all() {
 		h.close()

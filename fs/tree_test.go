@@ -172,8 +172,49 @@ func TestREADMENamesTheRealPaths(t *testing.T) {
 	for _, want := range []string{m.path("worker-0.rec"), m.path("worker-1.rec"), m.path("checkpoint"), m.path("status"), m.path("epoch-0", "worker-0-of-4.rec"), "torch"} {
 		require.Contains(t, text, want)
 	}
-	// The first line that a reader would copy.
-	_, command, found := strings.Cut(text, "  cp ")
-	require.True(t, found)
-	require.True(t, strings.HasPrefix(command, m.path("checkpoint")+" ckpt.json"))
+	for _, line := range strings.Split(text, "\n") {
+		require.LessOrEqual(t, len(strings.ReplaceAll(line, m.dir, "/mnt")), 110, line)
+	}
+}
+
+// section is the indented text below a heading of README.
+func section(t *testing.T, text, heading string) string {
+	t.Helper()
+	_, rest, found := strings.Cut(text, "\n"+heading+"\n\n")
+	require.True(t, found, heading)
+	var b strings.Builder
+	for line := range strings.Lines(rest) {
+		if line != "\n" && !strings.HasPrefix(line, "  ") {
+			break
+		}
+		b.WriteString(strings.TrimPrefix(line, "  "))
+	}
+	return b.String()
+}
+
+func TestWhatREADMESaysWorks(t *testing.T) {
+	m := mount(t, 2)
+	text := m.read(m.path("README"))
+	python := section(t, text, "Python") + `
+import sys
+n = 0
+for w in range(2):
+    for r in records(w):
+        number, = struct.unpack("<Q", r[:8])
+        assert len(r) == 8 + number % 57
+        n += 1
+assert n == 1000, n
+`
+	out, code := run(t, "/", "/usr/bin/python3", "-c", python)
+	require.Zero(t, code, out)
+	dir := t.TempDir()
+	out, code = run(t, dir, "sh", "-ec", section(t, text, "Save where this epoch is, and go on there later, with any number of workers"))
+	require.Zero(t, code, out)
+	require.EqualValues(t, 2, m.tree.view.Load().number)
+	out, code = run(t, dir, "sh", "-ec", section(t, text, "The next epoch"))
+	require.Zero(t, code, out)
+	require.EqualValues(t, 1, m.epoch())
+	for path := range strings.FieldsSeq(section(t, text, "Any epoch, for any number of workers, from any record on, whatever the checkpoint says")) {
+		require.NotEmpty(t, m.read(path))
+	}
 }
