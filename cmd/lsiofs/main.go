@@ -71,8 +71,6 @@ func run(ctx context.Context, ints *interrupts, args []string, stdout, stderr io
 	g := &globals{interrupts: ints, args: args, ui: newUI(stdout, stderr)}
 	root := newRootCommand(g)
 	root.SetArgs(args)
-	root.SetOut(stdout)
-	root.SetErr(stderr)
 	err := interrupted(ctx, root.ExecuteContext(ctx))
 	if err == nil {
 		return exitOK

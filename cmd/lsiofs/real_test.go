@@ -16,7 +16,7 @@ import (
 // one starts be lsiofs.
 func needMount(t *testing.T) {
 	t.Helper()
-	if err := missingForMount(thisMachine("")); err != nil {
+	if err := missingForMount(mountingMachine()); err != nil {
 		t.Skipf("nothing can be mounted here: %v", err)
 	}
 	t.Setenv(asProgram, "1")
