@@ -97,6 +97,7 @@ func runCat(ctx context.Context, o *catOptions, g *globals) error {
 	if err != nil {
 		return err
 	}
+	g.endAtOnce()
 	return closeAfter(d, catStream(ctx, d, resume, o, kind, g.ui.out))
 }
 
@@ -131,9 +132,6 @@ func copyStream(ctx context.Context, h *stream.Handle, out io.Writer) error {
 	var r stream.Reply
 	for off := int64(0); ; {
 		if err := h.ReadAt(ctx, &r, off, stream.MaxReadBytes); err != nil {
-			if isCancellation(err) {
-				return err
-			}
 			return coded(exitDataset, err)
 		}
 		n := r.Len()

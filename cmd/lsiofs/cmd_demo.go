@@ -38,7 +38,7 @@ nothing installed; as a user it needs fusermount3 and a /dev/fuse open to users.
 // happens. Steps go to stdout; an error says what is wrong.
 func runDemo(ctx context.Context, o *demoOptions, g *globals) (err error) {
 	g.takeForce() // a second Ctrl-C must not leave a mount behind
-	if missing := missingForMount(thisMachine("")); missing != nil {
+	if missing := missingForMount(mountingMachine()); missing != nil {
 		return missing
 	}
 	dir, err := os.MkdirTemp("", "lsiofs-demo-")

@@ -24,7 +24,7 @@ func newInspectCommand(g *globals) *cobra.Command {
 		Long: `Shows shards, records, bytes, the sizes of records and chunks, damaged shards, and
 the χ²/df to expect: the histogram over shards of each batch of 256 records, against
 that of independent sampling, which has 1.0. It is measured on the order that the
-flags describe, of G and of one worker's stream; above ` + fmt.Sprint(quality.Poor) + `, what would improve it is
+flags describe, of G and of one worker's stream; above ` + fmt.Sprint(quality.Good) + `, what would improve it is
 tried out and shown.`,
 		Example: `  lsiofs inspect /data/train
   lsiofs inspect /data/train --shuffle-size 65536 --workers 8
@@ -83,7 +83,7 @@ func (i inspection) print(u *ui) error {
 	}
 	b.WriteString("\nrecord sizes\n")
 	b.WriteString(histogramText(i.Histogram))
-	b.WriteString("\nmixing (χ²/df, 1.0 is perfect)\n")
+	b.WriteString("\nmixing (χ²/df: 1 is as even as independent sampling, more is worse)\n")
 	i.mixingText(&b)
 	_, err := fmt.Fprint(u.out, b.String())
 	return err
@@ -124,7 +124,8 @@ func histogramText(buckets []bucket) string {
 	}
 	var b strings.Builder
 	for _, k := range buckets {
-		fmt.Fprintf(&b, "  %9s … %9s  %13s  %s\n", bytesText(k.FromBytes), bytesText(k.ToBytes), countText(k.Records), bar(k.Records, most, width))
+		line := fmt.Sprintf("  %9s … %9s  %13s  %s", bytesText(k.FromBytes), bytesText(k.ToBytes), countText(k.Records), bar(k.Records, most, width))
+		b.WriteString(strings.TrimRight(line, " ") + "\n")
 	}
 	return b.String()
 }

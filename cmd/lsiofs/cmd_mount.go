@@ -80,10 +80,7 @@ func runMount(ctx context.Context, o *mountOptions, g *globals) error {
 	if err != nil {
 		return err
 	}
-	err = mountAndServe(ctx, force, o, g, rep)
-	if ctx.Err() != nil && isCancellation(err) {
-		err = coded(exitInterrupted, errInterrupted)
-	}
+	err = interrupted(ctx, mountAndServe(ctx, force, o, g, rep))
 	rep.ended(err)
 	return err
 }

@@ -5,7 +5,6 @@ import (
 	"io"
 	"os"
 	"path/filepath"
-	"strings"
 	"syscall"
 	"testing"
 
@@ -52,15 +51,9 @@ func TestDemoCleansUpWhenInterrupted(t *testing.T) {
 			var stderr bytes.Buffer
 			c.Stderr = &stderr
 			require.NoError(t, c.Start())
-			var text strings.Builder
-			buf := make([]byte, 64)
-			for !strings.Contains(text.String(), at) {
-				n, err := stdout.Read(buf)
-				require.NoError(t, err, text.String())
-				text.Write(buf[:n])
-			}
+			readUntil(t, stdout, at)
 			require.NoError(t, c.Process.Signal(syscall.SIGINT))
-			_, err = io.Copy(&text, stdout)
+			_, err = io.Copy(io.Discard, stdout)
 			require.NoError(t, err)
 			_ = c.Wait() // the exit code is looked at
 			// It may have been done before the signal came.

@@ -51,17 +51,17 @@ func checkKernel(release string) finding {
 }
 
 func checkFuse(m machine) finding {
-	f := finding{Check: "/dev/fuse", Level: levelOK, Detail: fmt.Sprintf("can be opened (mode %04o)", m.fuseMode)}
+	f := finding{Check: "FUSE", Level: levelOK, Detail: fmt.Sprintf("/dev/fuse can be opened (mode %04o)", m.fuseMode)}
 	switch {
 	case m.fuse == nil && m.root && !m.mountCap && m.fusermount == "":
-		f.Level, f.Detail = levelFail, "can be opened, but this root may not mount (no CAP_SYS_ADMIN)"
+		f.Level, f.Detail = levelFail, "/dev/fuse can be opened, but this root may not mount (no CAP_SYS_ADMIN)"
 		f.Do = "in a container: --cap-add SYS_ADMIN"
 	case m.fuse == nil:
 	case errors.Is(m.fuse, fs.ErrNotExist):
-		f.Level, f.Detail = levelFail, "does not exist"
+		f.Level, f.Detail = levelFail, "/dev/fuse does not exist"
 		f.Do = "modprobe fuse; in a container: --device /dev/fuse --cap-add SYS_ADMIN"
 	case errors.Is(m.fuse, fs.ErrPermission) && !m.root:
-		f.Level, f.Detail = levelFail, fmt.Sprintf("may not be opened by this user (mode %04o)", m.fuseMode)
+		f.Level, f.Detail = levelFail, fmt.Sprintf("/dev/fuse may not be opened by this user (mode %04o)", m.fuseMode)
 		f.Do = "as root: chmod 0666 /dev/fuse; or run lsiofs as root"
 	default:
 		f.Level, f.Detail = levelFail, m.fuse.Error()

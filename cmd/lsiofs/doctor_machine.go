@@ -41,7 +41,24 @@ type leftMount struct {
 	err   error
 }
 
+// thisMachine looks at everything. It makes the index directory where that is
+// missing.
 func thisMachine(indexDir string) machine {
+	m := mountingMachine()
+	conf, _ := os.ReadFile("/etc/fuse.conf") // a missing file is an empty one
+	m.fuseConf = string(conf)
+	m.ring = probeRing()
+	_ = unix.Getrlimit(unix.RLIMIT_NOFILE, &m.nofile)
+	_ = unix.Getrlimit(unix.RLIMIT_MEMLOCK, &m.memlock)
+	if m.indexDir, m.indexDirErr = indexDirectory(indexDir, ""); m.indexDirErr == nil {
+		m.indexDirErr = probeDirectory(m.indexDir)
+	}
+	m.mounts = probeMounts()
+	return m
+}
+
+// mountingMachine looks at what a mount needs, and changes nothing.
+func mountingMachine() machine {
 	m := machine{root: os.Geteuid() == 0, mountCap: hasMountCapability()}
 	var name unix.Utsname
 	if unix.Uname(&name) == nil {
@@ -56,15 +73,6 @@ func thisMachine(indexDir string) machine {
 	}
 	// "" where it is not found, which is the answer.
 	m.fusermount, _ = exec.LookPath("fusermount3")
-	conf, _ := os.ReadFile("/etc/fuse.conf") // a missing file is an empty one
-	m.fuseConf = string(conf)
-	m.ring = probeRing()
-	_ = unix.Getrlimit(unix.RLIMIT_NOFILE, &m.nofile)
-	_ = unix.Getrlimit(unix.RLIMIT_MEMLOCK, &m.memlock)
-	if m.indexDir, m.indexDirErr = indexDirectory(indexDir, ""); m.indexDirErr == nil {
-		m.indexDirErr = probeDirectory(m.indexDir)
-	}
-	m.mounts = probeMounts()
 	return m
 }
 

@@ -38,10 +38,10 @@ func TestDoctorJudgesMachines(t *testing.T) {
 		{"a kernel below 5.14 is too old", func(m *machine) { m.release = "5.10.0" }, "kernel", levelFail, "5.14"},
 		{"4.19 is older than 5.14", func(m *machine) { m.release = "4.19.0" }, "kernel", levelFail, "5.14"},
 		{"a strange version", func(m *machine) { m.release = "hurd" }, "kernel", levelWarn, "can't be read"},
-		{"no /dev/fuse", func(m *machine) { m.fuse = fs.ErrNotExist }, "/dev/fuse", levelFail, "--device /dev/fuse"},
-		{"a /dev/fuse for root alone", func(m *machine) { asUser(m); m.fuse, m.fuseMode = fs.ErrPermission, 0o600 }, "/dev/fuse", levelFail, "chmod 0666"},
-		{"a container that may not open it", func(m *machine) { m.fuse = unix.EPERM }, "/dev/fuse", levelFail, "--cap-add SYS_ADMIN"},
-		{"root that may not mount", func(m *machine) { m.mountCap, m.fusermount = false, "" }, "/dev/fuse", levelFail, "CAP_SYS_ADMIN"},
+		{"no /dev/fuse", func(m *machine) { m.fuse = fs.ErrNotExist }, "FUSE", levelFail, "--device /dev/fuse"},
+		{"a /dev/fuse for root alone", func(m *machine) { asUser(m); m.fuse, m.fuseMode = fs.ErrPermission, 0o600 }, "FUSE", levelFail, "chmod 0666"},
+		{"a container that may not open it", func(m *machine) { m.fuse = unix.EPERM }, "FUSE", levelFail, "--cap-add SYS_ADMIN"},
+		{"root that may not mount", func(m *machine) { m.mountCap, m.fusermount = false, "" }, "FUSE", levelFail, "CAP_SYS_ADMIN"},
 		{"root needs no fusermount3", func(m *machine) { m.fusermount = "" }, "fusermount3", levelOK, "not needed"},
 		{"a user needs it", func(m *machine) { asUser(m); m.fusermount = "" }, "fusermount3", levelFail, "fuse3"},
 		{"others may not look at a user's mounts", asUser, "--allow-other", levelWarn, "user_allow_other"},
@@ -99,7 +99,7 @@ func TestDoctorAsJSONIsOneObjectALine(t *testing.T) {
 		require.NoError(t, json.Unmarshal([]byte(line), &f), line)
 		checks[f.Check] = true
 	}
-	for _, c := range []string{"kernel", "/dev/fuse", "fusermount3", "io_uring", "index directory", "mounts"} {
+	for _, c := range []string{"kernel", "FUSE", "fusermount3", "io_uring", "index directory", "mounts"} {
 		require.True(t, checks[c], c)
 	}
 }

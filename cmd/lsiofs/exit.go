@@ -68,13 +68,27 @@ type codedError struct {
 func (e *codedError) Error() string { return e.err.Error() }
 func (e *codedError) Unwrap() error { return e.err }
 
-// coded gives err a code; an error that has one keeps it, nil stays nil.
+// coded gives err a code; an error that has one keeps it, nil stays nil, and a
+// cancellation stays what it is: interrupted gives it its code.
 func coded(code exitCode, err error) error {
-	var c *codedError
-	if err == nil || errors.As(err, &c) {
+	if err == nil || hasCode(err) || errors.Is(err, context.Canceled) {
 		return err
 	}
 	return &codedError{code, err}
+}
+
+func hasCode(err error) bool {
+	var c *codedError
+	return errors.As(err, &c)
+}
+
+// interrupted is err, or, where it is no more than the news that ctx has been
+// cancelled, the error that says so to people.
+func interrupted(ctx context.Context, err error) error {
+	if ctx.Err() != nil && errors.Is(err, context.Canceled) && !hasCode(err) {
+		return codedf(exitInterrupted, "interrupted")
+	}
+	return err
 }
 
 func codedf(code exitCode, format string, args ...any) error {
@@ -94,10 +108,5 @@ func errorCode(err error) exitCode {
 	return exitFailure
 }
 
-func isCancellation(err error) bool { return errors.Is(err, context.Canceled) }
-
-var (
-	errInterrupted = errors.New("interrupted")
-	// errSilent ends a command whose output has said everything.
-	errSilent = errors.New("")
-)
+// errSilent ends a command whose output has said everything.
+var errSilent = errors.New("")

@@ -104,10 +104,13 @@ func TestAllProblemsOfASpecAreReported(t *testing.T) {
 func TestInterruptedIs130(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	dir := t.TempDir()
-	r := lsiofsContext(ctx, "index", dir, "--index-dir", t.TempDir())
-	require.Contains(t, []exitCode{exitInterrupted, exitDataset}, r.code, r.stderr) // an empty dataset may be seen first
-	if r.code == exitInterrupted {
-		require.Equal(t, "lsiofs: interrupted\n", r.stderr)
+	data := dataset(t)
+	for _, args := range [][]string{{"index", data}, {"inspect", data}, {"cat", data}, {"mount", data, t.TempDir()}} {
+		t.Run(args[0], func(t *testing.T) {
+			r := lsiofsContext(ctx, args...)
+			require.Equal(t, exitInterrupted, r.code, r.stderr)
+			require.Equal(t, "lsiofs: interrupted\n", r.stderr)
+			require.Empty(t, r.stdout)
+		})
 	}
 }

@@ -8,6 +8,7 @@ import (
 
 	"github.com/lsiofs/lsiofs/pipeline"
 	"github.com/lsiofs/lsiofs/pipeline/catalog"
+	"github.com/lsiofs/lsiofs/pipeline/order/quality"
 	"github.com/lsiofs/lsiofs/pipeline/spec"
 )
 
@@ -87,7 +88,7 @@ func inspect(ctx context.Context, d *pipeline.Dataset) (inspection, error) {
 		return i, err
 	}
 	var err error
-	i.Mixing, err = measureMixing(ctx, d, 2)
+	i.Mixing, err = measureMixing(ctx, d, quality.Good)
 	return i, err
 }
 

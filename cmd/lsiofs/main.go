@@ -20,12 +20,18 @@ func main() {
 }
 
 // interrupts is what becomes of SIGINT and SIGTERM: the first cancels the
-// command's context; the second ends the process, or cancels force for a
-// command that has taken it; the third always ends the process.
+// command's context, or ends the process where the command wants that; the
+// second ends the process, or cancels force for a command that has taken it; the
+// third always ends the process.
 type interrupts struct {
-	force context.Context
-	taken atomic.Bool
+	force  context.Context
+	taken  atomic.Bool
+	atOnce atomic.Bool
 }
+
+// endAtOnce makes the first signal end the process: for a command that has
+// nothing to put in order and may be blocked in a write.
+func (i *interrupts) endAtOnce() { i.atOnce.Store(true) }
 
 // takeForce gives the context that the second signal cancels. A command that
 // takes it has something to put in order even then.
@@ -47,6 +53,9 @@ func runSignalled(args []string, stdout, stderr io.Writer) exitCode {
 	go func() { // ends with the process
 		<-signals
 		cancel()
+		if ints.atOnce.Load() {
+			os.Exit(int(exitInterrupted))
+		}
 		<-signals
 		cancelForce()
 		if ints.taken.Load() {
@@ -62,14 +71,9 @@ func run(ctx context.Context, ints *interrupts, args []string, stdout, stderr io
 	g := &globals{interrupts: ints, args: args, ui: newUI(stdout, stderr)}
 	root := newRootCommand(g)
 	root.SetArgs(args)
-	root.SetOut(stdout)
-	root.SetErr(stderr)
-	err := root.ExecuteContext(ctx)
+	err := interrupted(ctx, root.ExecuteContext(ctx))
 	if err == nil {
 		return exitOK
-	}
-	if ctx.Err() != nil && errorCode(err) != exitInterrupted && isCancellation(err) {
-		err = coded(exitInterrupted, errInterrupted)
 	}
 	if !g.running {
 		err = coded(exitUsage, err)

@@ -84,6 +84,9 @@ func adviceText(advice []quality.Advice) string {
 	parts := make([]string, len(advice))
 	for i, a := range advice {
 		parts[i] = fmt.Sprintf("%s %s gives %.1f", a.Flag, a.Value, a.Chi)
+		if a.Value == string(spec.ShuffleFull) {
+			parts[i] += " (at the price of a read a record)"
+		}
 	}
 	return strings.Join(parts, "; ")
 }

@@ -15,10 +15,7 @@ import (
 // openDataset opens a dataset and gives its errors a code. progress may be nil.
 func openDataset(ctx context.Context, g *globals, s spec.Spec, rebuild bool, progress func(catalog.Progress)) (*pipeline.Dataset, error) {
 	d, err := pipeline.Open(ctx, s, pipeline.Options{Log: g.log(), Progress: progress, Rebuild: rebuild})
-	if err != nil && !isCancellation(err) {
-		return nil, coded(exitDataset, err)
-	}
-	return d, err
+	return d, coded(exitDataset, err)
 }
 
 // openShowing is openDataset with progress on the ui.

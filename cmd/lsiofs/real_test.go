@@ -7,9 +7,6 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"strconv"
-	"strings"
-	"syscall"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -19,7 +16,7 @@ import (
 // one starts be lsiofs.
 func needMount(t *testing.T) {
 	t.Helper()
-	if err := missingForMount(thisMachine("")); err != nil {
+	if err := missingForMount(mountingMachine()); err != nil {
 		t.Skipf("nothing can be mounted here: %v", err)
 	}
 	t.Setenv(asProgram, "1")
@@ -179,93 +176,6 @@ func TestRestoreIntoARunningMount(t *testing.T) {
 		require.NotContains(t, r.stderr, "invalid argument", "words, not an errno")
 	}
 	require.Len(t, read(t, mnt, "worker-0.ids"), 50*16, "a refusal changes nothing")
-}
-
-func TestUmountNamesWhatHoldsTheMount(t *testing.T) {
-	mnt, info := daemon(t, dataset(t))
-	f, err := os.Open(info.Files[0])
-	require.NoError(t, err)
-	r := umountInOwnProcess(t, mnt)
-	require.Equal(t, exitMount, r.code)
-	require.Contains(t, r.stderr, "(process "+strconv.Itoa(os.Getpid())+") uses "+info.Files[0])
-	require.NoError(t, f.Close())
-
-	r = umountInOwnProcess(t, mnt)
-	require.Equal(t, exitOK, r.code, r.stderr)
-	require.Equal(t, "unmounted "+mnt+"\n", r.stderr)
-	require.Equal(t, exitMount, umountInOwnProcess(t, mnt).code, "it is gone")
-}
-
-func umountInOwnProcess(t *testing.T, args ...string) result {
-	c := program(t, append([]string{"umount"}, args...)...)
-	var stdout, stderr bytes.Buffer
-	c.Stdout, c.Stderr = &stdout, &stderr
-	_ = c.Run() // the exit code is what is asked for
-	return result{exitCode(c.ProcessState.ExitCode()), stdout.String(), stderr.String()}
-}
-
-func TestALiveMountIsRefusedAndADeadOneHealed(t *testing.T) {
-	data := dataset(t)
-	mnt, info := daemon(t, data)
-	r := lsiofs(t, "mount", data, mnt)
-	require.Equal(t, exitMount, r.code)
-	require.Contains(t, r.stderr, "lsiofs umount "+mnt)
-
-	p, err := os.FindProcess(info.PID)
-	require.NoError(t, err)
-	require.NoError(t, p.Kill())
-	for { // until the kernel has seen it
-		if _, err := os.Stat(mnt); err != nil {
-			break
-		}
-	}
-	out, err := program(t, "mount", data, mnt, "--daemon").CombinedOutput()
-	require.NoError(t, err, "%s", out)
-	require.Contains(t, string(out), "mounted "+data)
-	require.NotEmpty(t, read(t, mnt, "worker-0.tar"))
-	require.Equal(t, exitOK, umountInOwnProcess(t, mnt).code)
-}
-
-func TestDaemonSaysWhyNot(t *testing.T) {
-	needMount(t)
-	empty := t.TempDir()
-	r := program(t, "mount", empty, t.TempDir(), "--daemon", "--index-dir", t.TempDir())
-	var stderr bytes.Buffer
-	r.Stderr = &stderr
-	require.Error(t, r.Run())
-	require.Equal(t, int(exitDataset), r.ProcessState.ExitCode(), stderr.String())
-	require.Contains(t, stderr.String(), "log: ")
-}
-
-func TestASignalUnmounts(t *testing.T) {
-	needMount(t)
-	data := dataset(t)
-	for name, s := range map[string]syscall.Signal{"Ctrl-C": syscall.SIGINT, "SIGTERM": syscall.SIGTERM} {
-		t.Run(name, func(t *testing.T) {
-			mnt := t.TempDir()
-			c := program(t, "mount", data, mnt, "--workers", "2")
-			stderr, err := c.StderrPipe()
-			require.NoError(t, err)
-			require.NoError(t, c.Start())
-			lines := make([]byte, 4096)
-			var text strings.Builder
-			for !strings.Contains(text.String(), "unmount") {
-				n, err := stderr.Read(lines)
-				require.NoError(t, err, text.String())
-				text.Write(lines[:n])
-			}
-			require.Contains(t, text.String(), "Ctrl-C here")
-			require.NotEmpty(t, read(t, mnt, "worker-1.tar"))
-			require.NoError(t, c.Process.Signal(s))
-			rest, err := io.ReadAll(stderr)
-			require.NoError(t, err)
-			require.NoError(t, c.Wait(), "%s", rest)
-			mounts, err := readMounts()
-			require.NoError(t, err)
-			_, still := mountAt(mounts, mnt)
-			require.False(t, still)
-		})
-	}
 }
 
 func TestWarningsOfAMount(t *testing.T) {

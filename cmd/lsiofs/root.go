@@ -49,14 +49,20 @@ for any number of workers.`,
 		newMountCommand(g), newUmountCommand(g), newIndexCommand(g), newInspectCommand(g),
 		newCatCommand(g), newCheckpointCommand(g), newDoctorCommand(g), newDemoCommand(g), newVersionCommand(g),
 	)
+	root.SetOut(g.ui.out) // what InitDefaultCompletionCmd remembers
+	root.SetErr(g.ui.err)
 	root.InitDefaultCompletionCmd("completion")
-	describeCompletion(root)
+	describeCobrasOwn(root)
 	root.SetHelpTemplate(root.HelpTemplate() + "\n" + exitTable())
 	return root
 }
 
-// describeCompletion gives cobra's own commands the examples that all have.
-func describeCompletion(root *cobra.Command) {
+// describeCobrasOwn gives cobra's own commands the examples that all have.
+func describeCobrasOwn(root *cobra.Command) {
+	root.InitDefaultHelpCmd()
+	if help, _, err := root.Find([]string{"help"}); err == nil {
+		help.Example = "  lsiofs help mount"
+	}
 	c, _, err := root.Find([]string{"completion"})
 	if err != nil {
 		panic(err) // it has just been added

@@ -23,8 +23,12 @@ import (
 // BatchRecords is b, the batch of the measure.
 const BatchRecords = 256
 
-// Poor is the value above which a shuffle deserves a warning.
-const Poor = 3
+// Poor is the value above which a shuffle deserves a warning; Good is what
+// advice aims at. The defaults give 1.8 on large shards.
+const (
+	Poor = 3
+	Good = 2
+)
 
 // Estimate is a measured χ²/df.
 type Estimate struct {
@@ -171,6 +175,7 @@ func Advise(s Subject, o spec.Order, epoch uint64, good float64) ([]Advice, erro
 		return nil, nil
 	}
 	total := s.ShardStarts[len(s.ShardStarts)-1]
+	s.ChunkStarts = rememberLast(s.ChunkStarts)
 	now, err := try(s, o, epoch)
 	if err != nil {
 		return nil, err
@@ -208,4 +213,17 @@ func try(s Subject, o spec.Order, epoch uint64) (float64, error) {
 		return 0, err
 	}
 	return OfEpoch(e, o.SizeRecords, adviceLimit, s.ShardStarts).Value, nil
+}
+
+// rememberLast keeps the last result: most candidates have the same chunks, and
+// finding them looks at every record.
+func rememberLast(f func(chunkBytes, chunkRecords uint64) []uint64) func(chunkBytes, chunkRecords uint64) []uint64 {
+	var bytes, records uint64
+	var starts []uint64
+	return func(b, r uint64) []uint64 {
+		if starts == nil || b != bytes || r != records {
+			bytes, records, starts = b, r, f(b, r)
+		}
+		return starts
+	}
 }
