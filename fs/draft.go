@@ -92,6 +92,9 @@ func (d *draft) begun() int {
 // truncate cuts the draft to size bytes; one that is shorter stays as it is.
 // An empty draft is not refused any more.
 func (d *draft) truncate(size int64) {
+	if size == 0 {
+		d.buf, d.written, d.judged, d.refused, d.dirty = nil, nil, 0, nil, false
+	}
 	if size >= int64(len(d.buf)) {
 		return
 	}
@@ -104,9 +107,6 @@ func (d *draft) truncate(size int64) {
 		}
 	}
 	d.written = kept
-	if size == 0 {
-		d.buf, d.refused, d.dirty = nil, nil, false
-	}
 }
 
 // ready gives the document to commit, or nil when nothing was written since the

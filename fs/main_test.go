@@ -21,6 +21,8 @@ import (
 // found.
 var mountsDir string
 
+var discard = slog.New(slog.DiscardHandler)
+
 func TestMain(m *testing.M) {
 	switch os.Getenv(agentEnv) {
 	case "agent":
@@ -107,7 +109,7 @@ func mountFake(t *testing.T, d *fakeDataset) *mounted {
 	t.Helper()
 	needFUSE(t)
 	dir := newPoint(t)
-	c := Config{Dataset: d, MountPoint: dir, Version: "v0-test", Log: slog.New(slog.DiscardHandler)}
+	c := Config{Dataset: d, MountPoint: dir, Version: "v0-test", Log: discard}
 	m, err := newMount(t.Context(), c, d.set)
 	require.NoError(t, err)
 	t.Cleanup(func() {

@@ -91,7 +91,7 @@ func newMount(ctx context.Context, c Config, open openSet) (*Mount, error) {
 	})
 	server, err := fuse.NewServer(raw, point, mountOptions(c))
 	if err != nil {
-		return nil, explainMount(point, err)
+		return nil, errors.Join(explainMount(point, err), sweepPoint(point))
 	}
 	t.kernel.set(server.KernelSettings())
 	m := &Mount{tree: t, server: server, ended: make(chan struct{})}
@@ -100,6 +100,15 @@ func newMount(ctx context.Context, c Config, open openSet) (*Mount, error) {
 		return nil, errors.Join(err, m.Unmount(ctx))
 	}
 	return m, nil
+}
+
+// sweepPoint takes away what a mount that failed half-way has left; nothing was
+// mounted there before.
+func sweepPoint(point string) error {
+	if left, err := mountAt(point); err != nil || left == nil {
+		return err
+	}
+	return detach(point)
 }
 
 // settle waits until the tree answers.

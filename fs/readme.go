@@ -27,7 +27,7 @@ func (t *tree) renderREADME() []byte {
 	}).Parse(readmeText))
 	var b bytes.Buffer
 	err := tmpl.Execute(&b, map[string]any{
-		"Version": t.version, "Mount": t.mountPoint, "Dataset": t.spec.Dataset, "Records": t.records,
+		"Version": t.version, "Mount": t.mountPoint, "Dataset": t.spec.Dataset, "Records": t.records, "Half": t.records / 2,
 		"Workers": t.spec.Deal.Workers, "Batch": t.spec.Deal.Batch, "Ext": t.ext, "Tar": t.ext == ".tar",
 	})
 	if err != nil {

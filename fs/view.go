@@ -34,9 +34,13 @@ type view struct {
 	moved atomic.Int64
 }
 
+// workerMark is a mark, and how many whole records lie before it as it was when
+// someone asked last.
 type workerMark struct {
 	mu sync.Mutex
 	mark
+	countedBytes int64
+	counted      uint64
 }
 
 // newView opens the streams of a position; number and inodes come from t.
@@ -112,17 +116,32 @@ func (v *view) mark(w uint64) mark {
 func (v *view) delivered(ctx context.Context) ([]uint64, error) {
 	counts := make([]uint64, v.workers)
 	for w := range counts {
-		m := v.mark(uint64(w))
-		if m.bytes == 0 {
-			continue
-		}
-		n, err := v.files.WholeRecords(ctx, uint64(w), stream.Data, m.bytes)
-		if err != nil {
+		var err error
+		if counts[w], err = v.count(ctx, uint64(w)); err != nil {
 			return nil, err
 		}
-		counts[w] = n
 	}
 	return counts, nil
+}
+
+// count is worker w's part of delivered. Counting walks over records, up to a
+// few thousand, so that of a mark that has not moved is kept.
+func (v *view) count(ctx context.Context, w uint64) (uint64, error) {
+	m := &v.marks[w]
+	m.mu.Lock()
+	bytes, counted, known := m.bytes, m.counted, m.countedBytes == m.bytes
+	m.mu.Unlock()
+	if known {
+		return counted, nil
+	}
+	n, err := v.files.WholeRecords(ctx, w, stream.Data, bytes)
+	if err != nil {
+		return 0, err
+	}
+	m.mu.Lock()
+	m.countedBytes, m.counted = bytes, n
+	m.mu.Unlock()
+	return n, nil
 }
 
 // document writes the checkpoint of v with these numbers in its last entry.

@@ -3,7 +3,6 @@ package uring
 import (
 	"fmt"
 	"os"
-	"strconv"
 	"testing"
 	"unsafe"
 
@@ -11,15 +10,16 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// sandboxVariable asks the test binary to refuse io_uring_setup to itself,
-// with the error number that is its value, as container runtimes do.
-const sandboxVariable = "LSIOFS_TEST_REFUSE_IO_URING"
+// sandboxVariable asks the test binary to refuse a system call to itself, as
+// container runtimes do: "CALL ERRNO", as numbers.
+const sandboxVariable = "LSIOFS_TEST_REFUSE_SYSCALL"
 
 func TestMain(m *testing.M) {
 	if value := os.Getenv(sandboxVariable); value != "" {
-		errno, err := strconv.ParseUint(value, 10, 16)
+		var call, errno uint32
+		_, err := fmt.Sscan(value, &call, &errno)
 		if err == nil {
-			err = refuseSyscall(unix.SYS_IO_URING_SETUP, uint32(errno))
+			err = refuseSyscall(call, errno)
 		}
 		if err != nil {
 			fmt.Fprintf(os.Stderr, "can't make the sandbox: %v\n", err)

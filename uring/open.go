@@ -48,8 +48,8 @@ func openProbed(reason string) (Engine, error) {
 	return e, nil
 }
 
-// probe reads a file in memory, because a sandbox may let a ring be made but
-// not used.
+// probe reads a file in memory: a kernel that emulates io_uring may know wake-ups
+// and not files.
 func probe(e Engine) error {
 	const content = "lsiofs"
 	fd, err := unix.MemfdCreate("lsiofs-probe", unix.MFD_CLOEXEC)
@@ -77,7 +77,7 @@ func probe(e Engine) error {
 	return nil
 }
 
-// explain adds what is likely to be behind an error of io_uring_setup.
+// explain adds what is likely to be behind an error of io_uring's system calls.
 func explain(err error) error {
 	const sysctl = "/proc/sys/kernel/io_uring_disabled"
 	switch {

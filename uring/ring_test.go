@@ -2,11 +2,11 @@ package uring
 
 import (
 	"bytes"
+	"fmt"
 	"os"
 	"os/exec"
 	"reflect"
 	"runtime"
-	"strconv"
 	"testing"
 	"unsafe"
 
@@ -133,37 +133,61 @@ func TestAutoTakesTheRingWhereItWorks(t *testing.T) {
 	require.Equal(t, Status{Engine: "uring", Reason: "a ring was made and read through"}, e.Status())
 }
 
-// TestAutoFallsBackToPreadInASandbox runs itself in a child process with
-// io_uring refused, as Docker does (EPERM) and podman (ENOSYS).
+// TestAutoFallsBackToPreadInASandbox runs itself in child processes where
+// io_uring is refused as Docker does (EPERM) and podman (ENOSYS), and in one
+// where rings can be made but not used.
 func TestAutoFallsBackToPreadInASandbox(t *testing.T) {
+	cases := []struct {
+		name  string
+		call  int
+		errno unix.Errno
+		why   string
+	}{
+		{"as Docker", unix.SYS_IO_URING_SETUP, unix.EPERM, "io_uring_setup: operation not permitted ("},
+		{"as podman", unix.SYS_IO_URING_SETUP, unix.ENOSYS, "io_uring_setup: function not implemented (blocked by the container's seccomp profile?)"},
+		{"enter refused", unix.SYS_IO_URING_ENTER, unix.EACCES, "io_uring_enter: permission denied ("},
+	}
 	if value := os.Getenv(sandboxVariable); value != "" {
-		errno, err := strconv.Atoi(value)
-		require.NoError(t, err)
-		testInsideASandbox(t, unix.Errno(errno))
+		for _, c := range cases {
+			if value == fmt.Sprint(c.call, int(c.errno)) {
+				testInsideASandbox(t, c.errno, c.why)
+			}
+		}
 		return
 	}
-	for _, errno := range []unix.Errno{unix.EPERM, unix.ENOSYS} {
-		t.Run(unix.ErrnoName(errno), func(t *testing.T) {
+	for _, c := range cases {
+		t.Run(c.name, func(t *testing.T) {
+			if c.call == unix.SYS_IO_URING_ENTER {
+				requireUring(t)
+			}
 			child := exec.Command(os.Args[0], "-test.v", "-test.run=^TestAutoFallsBackToPreadInASandbox$")
-			child.Env = append(os.Environ(), sandboxVariable+"="+strconv.Itoa(int(errno)))
+			child.Env = append(os.Environ(), fmt.Sprintf("%s=%d %d", sandboxVariable, c.call, int(c.errno)))
 			out, err := child.CombinedOutput()
 			require.NoError(t, err, "%s", out)
+			require.Contains(t, string(out), "read in a sandbox")
 			require.Contains(t, string(out), "--- PASS: TestAutoFallsBackToPreadInASandbox")
 		})
 	}
 }
 
-func testInsideASandbox(t *testing.T, refused unix.Errno) {
+func testInsideASandbox(t *testing.T, refused unix.Errno, why string) {
+	fd, content := testFile(t, t.TempDir(), 100_000)
+	descriptors := entries(t, "/proc/self/fd")
 	_, err := Open(ModeUring)
 	require.ErrorIs(t, err, refused)
-	require.Contains(t, err.Error(), "io engine uring: io_uring_setup: "+refused.Error()+" (")
-	require.Contains(t, err.Error(), "; use auto or pread")
+	require.ErrorContains(t, err, "io engine uring: "+why)
+	require.ErrorContains(t, err, "; use auto or pread")
 
 	e := openEngineAs(t, ModeAuto, "pread")
-	require.Contains(t, e.Status().Reason, "io_uring_setup: "+refused.Error()+" (")
+	require.Contains(t, e.Status().Reason, why)
 	require.Contains(t, e.Status().Reason, "; reading with pread")
-	fd, content := testFile(t, t.TempDir(), 100_000)
 	buf := make([]byte, len(content))
 	require.Equal(t, []result{{n: len(content)}}, readAll(t, e, []*Request{{FD: fd, Buf: buf}}))
 	require.True(t, bytes.Equal(content, buf))
+
+	require.Equal(t, descriptors, entries(t, "/proc/self/fd"))
+	maps, err := os.ReadFile("/proc/self/maps")
+	require.NoError(t, err)
+	require.NotContains(t, string(maps), "io_uring")
+	t.Log("read in a sandbox")
 }

@@ -162,18 +162,43 @@ func (e *ringEngine) open() (err error) {
 		return err
 	}
 	// Blocking: the ring's read waits in a poll, where a non-blocking
-	// descriptor would answer EAGAIN.
-	if e.eventFD, err = unix.Eventfd(0, unix.EFD_CLOEXEC); err != nil {
+	// descriptor would answer EAGAIN. One wake-up is there already.
+	if e.eventFD, err = unix.Eventfd(1, unix.EFD_CLOEXEC); err != nil {
 		return errors.Join(fmt.Errorf("eventfd: %w", err), o.ring.close())
 	}
 	if o.wakeBuf, err = Map(8); err != nil {
 		return errors.Join(err, unix.Close(e.eventFD), o.ring.close())
+	}
+	if err = e.firstWakeUp(); err != nil {
+		return errors.Join(err, e.free())
 	}
 	o.free = make([]uint16, 0, ringSlots)
 	for i := range uint16(ringSlots) {
 		o.free = append(o.free, ringSlots-1-i)
 	}
 	return nil
+}
+
+// firstWakeUp shows that the ring can be used, and not only made, while going
+// back is still possible.
+func (e *ringEngine) firstWakeUp() error {
+	o := &e.owner
+	if !o.prepare(e.eventFD, 0, o.wakeBuf, wakeUserData) {
+		return errors.New("a new ring has no room")
+	}
+	for {
+		event, err := o.ring.SubmitAndWaitCQEvents(1)
+		if errors.Is(err, unix.EINTR) {
+			continue
+		}
+		if err == nil && event.Res < 0 {
+			err = fmt.Errorf("read through a ring: %w", unix.Errno(-event.Res))
+		}
+		if err == nil {
+			o.ring.AdvanceCQ(1)
+		}
+		return err
+	}
 }
 
 func (e *ringEngine) free() error {

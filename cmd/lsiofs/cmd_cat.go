@@ -116,7 +116,7 @@ func catStream(ctx context.Context, d *pipeline.Dataset, resume *resumption, o *
 
 func (o *catOptions) position(d *pipeline.Dataset, resume *resumption) (checkpoint.Position, error) {
 	if resume != nil {
-		return resume.position(d, explainer(d))
+		return resume.position(d)
 	}
 	s := d.Spec()
 	if o.from > d.Records() {
@@ -125,13 +125,8 @@ func (o *catOptions) position(d *pipeline.Dataset, resume *resumption) (checkpoi
 	return checkpoint.Position{Epoch: s.Epoch, Done: prefix(s.Order, o.from)}, nil
 }
 
-// reading is what copyStream needs of a stream.Handle.
-type reading interface {
-	ReadAt(ctx context.Context, r *stream.Reply, off int64, n int) error
-}
-
 // copyStream writes a stream from its first byte to its end.
-func copyStream(ctx context.Context, h reading, out io.Writer) error {
+func copyStream(ctx context.Context, h *stream.Handle, out io.Writer) error {
 	w := newSliceWriter(out)
 	var r stream.Reply
 	for off := int64(0); ; {

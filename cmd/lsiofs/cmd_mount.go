@@ -121,8 +121,7 @@ func closeAfter(d *pipeline.Dataset, err error) error {
 
 // startMount mounts an open dataset and reports that it is ready.
 func startMount(ctx context.Context, o *mountOptions, g *globals, d *pipeline.Dataset, resume *resumption, rep reporter) (*fs.Mount, error) {
-	explain := explainer(d)
-	position, err := resume.position(d, explain)
+	position, err := resume.position(d)
 	if err != nil {
 		return nil, err
 	}
@@ -142,7 +141,7 @@ func startMount(ctx context.Context, o *mountOptions, g *globals, d *pipeline.Da
 		rep.warn(w)
 	}
 	m, err := fs.New(ctx, fs.Config{
-		Dataset: d, MountPoint: o.point, Position: position, Explain: explain,
+		Dataset: d, MountPoint: o.point, Position: position, Explain: d.Explain,
 		AllowOther: o.allowOther, Log: g.log(), Version: versionOf().Version,
 	})
 	if err != nil {
@@ -224,16 +223,4 @@ func (i mountInfo) text() string {
   unmount  lsiofs umount %s   (%s)`,
 		i.Dataset, i.Mount, plural(i.Records, "record"), plural(uint64(i.Shards), "shard"), bytesText(i.Bytes), i.Epoch, plural(i.Left, "record"),
 		files, at, at, at, at, stop)
-}
-
-// explainer says how a dataset with another fingerprint differs, where the
-// catalog can tell.
-func explainer(d *pipeline.Dataset) func(string) string {
-	type explains interface {
-		Explain(fingerprint string) string
-	}
-	if c, ok := any(d).(explains); ok {
-		return c.Explain
-	}
-	return nil
 }

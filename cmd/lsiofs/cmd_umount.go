@@ -61,7 +61,7 @@ func runUmount(ctx context.Context, o *umountOptions, u *ui) error {
 			return codedf(exitMount, "unmount %s: %w", o.point, err)
 		}
 		return codedf(exitMount, "%s is busy%s; close these, or detach it with lsiofs umount --lazy %s",
-			o.point, holdersText(holders("/proc", point)), shellQuote(o.point))
+			o.point, holdersText(holders("/proc", point, os.Getpid())), shellQuote(o.point))
 	}
 	if u.json {
 		return u.emit(map[string]string{"unmounted": point})
@@ -107,8 +107,9 @@ type holder struct {
 const maxHolders = 8
 
 // holders looks through a proc file system for processes that have a file or a
-// directory below point open, or mapped. Processes of others show nothing.
-func holders(proc, point string) []holder {
+// directory below point open, or mapped. Processes of others show nothing; but is
+// left out (it is this one, with what its parent has left open to it).
+func holders(proc, point string, but int) []holder {
 	dirs, err := os.ReadDir(proc)
 	if err != nil {
 		return nil
@@ -116,7 +117,7 @@ func holders(proc, point string) []holder {
 	var found []holder
 	for _, d := range dirs {
 		pid, err := strconv.Atoi(d.Name())
-		if err != nil {
+		if err != nil || pid == but {
 			continue
 		}
 		dir := filepath.Join(proc, d.Name())

@@ -142,8 +142,8 @@ func (c *mountChild) start(ctx context.Context, rep reporter) error {
 	stop := context.AfterFunc(ctx, func() { _ = c.cmd.Process.Signal(syscall.SIGTERM) })
 	defer stop()
 	err = follow(r, rep)
-	if err == nil && !stop() {
-		err = context.Canceled // the signal came first: it is being unmounted
+	if !stop() {
+		err = context.Canceled // it was told to stop, whatever it came to
 	}
 	rep.ended(err)
 	if err != nil {

@@ -45,12 +45,15 @@ func makeDemoShards(dir string) (map[string]demoSample, error) {
 		if err := w.Close(); err != nil {
 			return nil, err
 		}
-		path := filepath.Join(dir, fmt.Sprintf("shard-%03d.tar", shard))
-		if err := os.WriteFile(path, b.Bytes(), 0o600); err != nil {
+		if err := os.WriteFile(shardPath(dir, shard), b.Bytes(), 0o600); err != nil {
 			return nil, err
 		}
 	}
 	return samples, nil
+}
+
+func shardPath(dir string, shard int) string {
+	return filepath.Join(dir, fmt.Sprintf("shard-%03d.tar", shard))
 }
 
 func demoText(random *rand.Rand) []byte {

@@ -117,13 +117,13 @@ func (r *resumption) apply(s spec.Spec, given func(flag string) bool) (spec.Spec
 
 // position judges the checkpoint against an open dataset; without one (r is
 // nil) it is the start of the spec's epoch.
-func (r *resumption) position(d *pipeline.Dataset, explain func(string) string) (checkpoint.Position, error) {
+func (r *resumption) position(d *pipeline.Dataset) (checkpoint.Position, error) {
 	s := d.Spec()
 	if r == nil {
 		return checkpoint.Position{Epoch: s.Epoch}, nil
 	}
 	p, err := checkpoint.Resolve(r.doc, checkpoint.Subject{
-		Dataset: d.Fingerprint(), Order: s.Order, Records: d.Records(), Explain: explain,
+		Dataset: d.Fingerprint(), Order: s.Order, Records: d.Records(), Explain: d.Explain,
 	})
 	if err != nil {
 		return p, codedf(exitCheckpoint, "%s: %w", r.path, err)

@@ -72,5 +72,55 @@ func bitsAtEnd(b []byte, at uint64, shift, width uint) uint64 {
 	return v & (1<<width - 1)
 }
 
+// sumBits adds up values [0, n) of an area, several a load.
+func sumBits(b []byte, from uint64, width uint, n uint64) (sum uint64) {
+	if width == 0 {
+		return 0
+	}
+	var i uint64
+	if width <= 28 { // at least two in the 57 bits that a load is sure to have
+		per, mask := uint64(57/width), uint64(1)<<width-1
+		for ; i+per <= n; i += per {
+			bit := i * uint64(width)
+			at := from + bit>>3
+			if at+8 > uint64(len(b)) {
+				break
+			}
+			v := binary.LittleEndian.Uint64(b[at:]) >> (bit & 7)
+			for range per {
+				sum += v & mask
+				v >>= width
+			}
+		}
+	}
+	for ; i < n; i++ {
+		sum += bitsAt(b, from, width, i)
+	}
+	return sum
+}
+
+// addBits adds base to values [0, len(dst)) of an area and puts them into dst.
+func addBits(dst []int64, b []byte, from uint64, width uint, base int64) {
+	i, n := 0, len(dst)
+	if width > 0 && width <= 28 {
+		per, mask := int(57/width), uint64(1)<<width-1
+		for ; i+per <= n; i += per {
+			bit := uint64(i) * uint64(width)
+			at := from + bit>>3
+			if at+8 > uint64(len(b)) {
+				break
+			}
+			v := binary.LittleEndian.Uint64(b[at:]) >> (bit & 7)
+			for k := range dst[i : i+per] {
+				dst[i+k] = base + int64(v&mask)
+				v >>= width
+			}
+		}
+	}
+	for ; i < n; i++ {
+		dst[i] = base + int64(bitsAt(b, from, width, uint64(i)))
+	}
+}
+
 // width is how many bits v needs.
 func width(v uint64) uint { return uint(bits.Len64(v)) }

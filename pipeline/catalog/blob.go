@@ -194,25 +194,13 @@ func (k *block) gap(b blob, i uint64) int64 {
 // offset is where record i of the block begins: a sum over those before it.
 func (k *block) offset(b blob, i uint64) int64 {
 	at := k.offsetBytes + int64(i)*(k.sizeBase+k.gapBase)
-	if k.sizeWidth > 0 {
-		for j := range i {
-			at += int64(bitsAt(b, k.sizesAt, k.sizeWidth, j))
-		}
-	}
-	if k.gapWidth > 0 {
-		gaps := k.gapsAt()
-		for j := range i {
-			at += int64(bitsAt(b, gaps, k.gapWidth, j))
-		}
-	}
-	return at
+	at += int64(sumBits(b, k.sizesAt, k.sizeWidth, i))
+	return at + int64(sumBits(b, k.gapsAt(), k.gapWidth, i))
 }
 
 // sizes fills dst with the sizes of the block's records.
 func (k *block) sizes(b blob, dst *[blockRecords]int64) {
-	for i := range k.records {
-		dst[i] = k.size(b, i)
-	}
+	addBits(dst[:k.records], b, k.sizesAt, k.sizeWidth, k.sizeBase)
 }
 
 // blockOf is the block of the record with that ordinal, of a shard of so many

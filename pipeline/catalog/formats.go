@@ -1,6 +1,7 @@
 package catalog
 
 import (
+	"slices"
 	"strings"
 
 	"github.com/lsiofs/lsiofs/pipeline/spec"
@@ -12,14 +13,29 @@ import (
 type table struct {
 	formats []unpack.Format // in the order in which they judge contents
 	codecs  []unpack.Codec
+	endings []ending // of the codecs
 	// make gives the format that was asked for with its parameters.
 	make func(spec.Format) (unpack.Format, error)
+}
+
+// ending is a file name's ending that stands for a codec; left is put in its
+// place when it is taken off.
+type ending struct {
+	text, left string
+	codec      uint32
 }
 
 // newTable is package formats' table. A codec's number is stored: codecs are
 // only added at its end, or imageVersion is raised.
 func newTable() *table {
-	return &table{formats: formats.All(), codecs: formats.Codecs(), make: formats.New}
+	t := &table{formats: formats.All(), codecs: formats.Codecs(), make: formats.New}
+	for i, c := range t.codecs {
+		for text, left := range c.Extensions() {
+			t.endings = append(t.endings, ending{text, left, uint32(i) + 1})
+		}
+	}
+	slices.SortFunc(t.endings, func(a, b ending) int { return strings.Compare(a.text, b.text) })
+	return t
 }
 
 // format is the table's format of that name, or nil.
@@ -35,16 +51,12 @@ func (t *table) format(name string) unpack.Format {
 // codec gives the number of a file's codec, 0 for none, and the file's name
 // without the codec's ending.
 func (t *table) codec(path string) (number uint32, inner string) {
-	best := ""
-	inner = path
-	for i, c := range t.codecs {
-		for ending, left := range c.Extensions() {
-			if strings.HasSuffix(path, ending) && len(ending) > len(best) {
-				best, number, inner = ending, uint32(i)+1, strings.TrimSuffix(path, ending)+left
-			}
+	for _, e := range t.endings {
+		if stem, ok := strings.CutSuffix(path, e.text); ok && stem != "" && !strings.HasSuffix(stem, "/") {
+			return e.codec, stem + e.left
 		}
 	}
-	return number, inner
+	return 0, path
 }
 
 // byNumber is the codec of that number, nil for 0 and for unknown ones.

@@ -97,11 +97,22 @@ func (c *Catalog) Extents(records []uint64, dst []Extent) {
 // Sizes fills dst[i] with the stream size in bytes of records[i], the equal-key
 // rule aside. O(1) a record, no allocation.
 func (c *Catalog) Sizes(records []uint64, dst []int64) {
-	var p place
 	_ = dst[:len(records)]
+	data := c.image.data
+	var first, last, blobAt uint64
 	for i, r := range records {
-		c.find(&p, r)
-		dst[i] = p.block.size(p.blob, p.index)
+		if r < first || r >= last {
+			shard := c.shardOf(r)
+			first, last = c.image.start(shard), c.image.start(shard+1)
+			blobAt = binary.LittleEndian.Uint64(c.image.entryBytes(shard)[40:])
+		}
+		head := data[blobAt+blobHeaderBytes+(r-first)>>blockShift*blockBytes:][:blockBytes]
+		size := int64(binary.LittleEndian.Uint64(head[8:]))
+		where := binary.LittleEndian.Uint64(head[24:])
+		if width := uint(where >> 8 & 0xff); width > 0 {
+			size += int64(bitsAt(data, blobAt+where>>16, width, (r-first)&(blockRecords-1)))
+		}
+		dst[i] = size
 	}
 }
 

@@ -135,8 +135,6 @@ func (l *logLines) String() string {
 	return l.text.String()
 }
 
-func as(name string) func(*Config) { return func(c *Config) { c.Format.Name = name } }
-
 func skipping(c *Config) { c.OnCorrupt = spec.CorruptSkip }
 
 func dataset(path string) func(*Config) { return func(c *Config) { c.Dataset = path } }

@@ -286,8 +286,18 @@ func (o *opening) catalog(i *image, m *mapping) *Catalog {
 			c.damaged = append(c.damaged, Damage{Path: i.path(n), Error: d})
 		}
 	}
-	for _, d := range c.damaged {
+	o.logDamage(c.damaged)
+	return c
+}
+
+// logDamage names a few shards; Catalog.Damaged has them all.
+func (o *opening) logDamage(damaged []Damage) {
+	const most = 10
+	for i, d := range damaged {
+		if i == most {
+			o.Log.Warn("damaged records are left out of further shards", "shards", len(damaged)-most)
+			return
+		}
 		o.Log.Warn("damaged records are left out", "shard", d.Path, "reason", d.Error.Error())
 	}
-	return c
 }

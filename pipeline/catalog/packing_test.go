@@ -30,6 +30,17 @@ func TestBitsGiveBackWhatWasAppendedAtEveryWidth(t *testing.T) {
 		for i, v := range values {
 			require.Equal(t, v, bitsAt(b, uint64(lead), w, uint64(i)), "value %d", i)
 		}
+		n := rapid.IntRange(0, len(values)).Draw(t, "n")
+		var sum uint64
+		want := make([]int64, n)
+		for i, v := range values[:n] {
+			sum += v
+			want[i] = 17 + int64(v)
+		}
+		require.Equal(t, sum, sumBits(b, uint64(lead), w, uint64(n)))
+		got := make([]int64, n)
+		addBits(got, b, uint64(lead), w, 17)
+		require.Equal(t, want, got)
 	})
 }
 
@@ -277,24 +288,69 @@ func TestHotAccessorsAllocateNothing(t *testing.T) {
 }
 
 func TestAMillionRecordsStayCompact(t *testing.T) {
-	shards := make([]plainShard, 10)
-	for i := range shards {
-		at := int64(0)
-		for k := range 100_000 {
-			size := 600 + int64(k*2654435761>>7)%1200
-			shards[i].extents = append(shards[i].extents, unpack.Extent{OffsetBytes: at, SizeBytes: size, KeyHash: uint64(k)})
-			at += size
-		}
-		shards[i].decoded = at
+	s := plainShard{}
+	for k := range 100_000 {
+		size := 600 + int64(k*2654435761>>7)%1200
+		s.extents = append(s.extents, unpack.Extent{OffsetBytes: s.decoded, SizeBytes: size, KeyHash: uint64(k)})
+		s.decoded += size
 	}
 	for _, keyed := range []bool{false, true} {
-		c := sealShards(t, t.TempDir(), shards, keyed)
+		b := s.pack(t, keyed)
+		seal := sealing{formatLine: "tar", keyed: keyed}
+		for i := range 10 {
+			seal.shards = append(seal.shards, packed{object: storage.Object{Path: string(rune('a' + i))}, blob: b})
+		}
+		m := writeSealed(t, t.TempDir(), &seal)
+		i, err := openImage(m.data, seal.key)
+		require.NoError(t, err)
+		require.EqualValues(t, 1_000_000, i.h.records)
 		limit := 2.0
 		if keyed {
 			limit += 8
 		}
-		require.EqualValues(t, 1_000_000, c.Records())
-		require.Less(t, float64(len(c.image.data))/1e6, limit)
-		require.NoError(t, c.Close())
+		require.Less(t, float64(len(m.data))/1e6, limit)
+		require.NoError(t, m.Close())
 	}
+}
+
+func BenchmarkLookup(b *testing.B) {
+	s := plainShard{}
+	for k := range 1_000_000 {
+		size := 600 + int64(k*2654435761>>7)%1200
+		s.extents = append(s.extents, unpack.Extent{OffsetBytes: s.decoded, SizeBytes: size})
+		s.decoded += size
+	}
+	c := sealShards(b, b.TempDir(), []plainShard{s, s, s, s}, false)
+	defer c.Close()
+	numbers := make([]uint64, 4096)
+	for i := range numbers {
+		numbers[i] = uint64(i) * 0x9E3779B97F4A7C15 % c.Records()
+	}
+	run := slices.Clone(numbers)
+	for i := range run {
+		run[i] = 1_500_000 + uint64(i)
+	}
+	extents, sizes := make([]Extent, len(numbers)), make([]int64, len(numbers))
+	for _, bb := range []struct {
+		name string
+		call func()
+	}{
+		{"sizes=random", func() { c.Sizes(numbers, sizes) }},
+		{"extents=random", func() { c.Extents(numbers, extents) }},
+		{"extents=run", func() { c.Extents(run, extents) }},
+	} {
+		b.Run(bb.name, func(b *testing.B) {
+			b.ReportAllocs()
+			for b.Loop() {
+				bb.call()
+			}
+			b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N*len(numbers)), "ns/record")
+		})
+	}
+	b.Run("chunks", func(b *testing.B) {
+		for b.Loop() {
+			c.ChunkStarts(256<<10, 128)
+		}
+		b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(uint64(b.N)*c.Records()), "ns/record")
+	})
 }

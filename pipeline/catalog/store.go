@@ -125,7 +125,9 @@ func (s *store) create(suffix string) (*os.File, error) {
 		}
 		// Between the two calls another process may take the file for one of a
 		// dead process, lock it and remove it: then another name is tried.
-		if unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB) == nil && stillNamed(f) {
+		// Where the file system has no locks, nobody can take it either.
+		err = unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB)
+		if !errors.Is(err, unix.EWOULDBLOCK) && stillNamed(f) {
 			return f, nil
 		}
 		_ = f.Close()

@@ -17,6 +17,7 @@ type cache struct {
 	budget  int64 // for segments; decoders' memory is taken off it
 	cur     *segment
 	segs    []*segment // oldest first
+	tables  int64      // bytes of entries
 	slots   *slots
 	dropped uint64 // pieces of which something was lost that had not gone out
 }
@@ -24,28 +25,45 @@ type cache struct {
 // alloc finds n bytes for a piece and pins their segment.
 func (c *cache) alloc(n int64, u urgency) (*segment, int64, error) {
 	n = max(n, 1)
-	if n > c.segment {
-		seg, err := c.newSegment(n, u)
+	for {
+		fits := c.cur != nil && c.cur.fits(n)
+		if c.excess(n, fits) > 0 {
+			if freed, err := c.evict(u); err != nil {
+				return nil, 0, err
+			} else if freed {
+				continue
+			} else if u != demanded && !fits {
+				return nil, 0, errNoRoom
+			}
+		}
+		if fits {
+			return c.cur, c.cur.place(n), nil
+		}
+		seg, err := c.newSegment(max(n, c.segment))
 		if err != nil {
 			return nil, 0, err
+		}
+		if n <= c.segment {
+			c.cur = seg
 		}
 		return seg, seg.place(n), nil
 	}
-	for c.cur == nil || !c.cur.fits(n) {
-		before := c.cur
-		seg, err := c.newSegment(c.segment, u)
-		if err != nil {
-			return nil, 0, err
-		}
-		if c.cur != before && c.cur != nil && c.cur.fits(n) {
-			// What was copied to make room left room behind it: the new
-			// segment is not needed now.
-			c.free(seg)
-			break
-		}
-		c.cur = seg
+}
+
+// excess is by how much the budget would be exceeded with n bytes more. What
+// is beyond the budget already, since nothing could be freed when it was
+// demanded, counts even where the n bytes need no new segment.
+func (c *cache) excess(n int64, fits bool) int64 {
+	held := c.mapped + c.tables - c.budget
+	switch {
+	case fits:
+		return held
+	case n > c.segment:
+		return held + n - int64(len(c.spare))*c.segment
+	case len(c.spare) > 0:
+		return held
 	}
-	return c.cur, c.cur.place(n), nil
+	return held + c.segment
 }
 
 func (s *segment) fits(n int64) bool { return int64(len(s.mem))-s.used >= n }
@@ -58,22 +76,10 @@ func (s *segment) place(n int64) int64 {
 	return off
 }
 
-func (c *cache) newSegment(n int64, u urgency) (*segment, error) {
-	usual := n == c.segment
-	for !(usual && len(c.spare) > 0) && c.mapped+n > c.budget {
-		if !usual && len(c.spare) > 0 {
-			if err := c.memory.close(); err != nil {
-				return nil, err
-			}
-			continue
-		}
-		if ok, err := c.evict(u); err != nil {
+func (c *cache) newSegment(n int64) (*segment, error) {
+	if n > c.segment {
+		if err := c.memory.close(); err != nil {
 			return nil, err
-		} else if !ok {
-			if u != demanded {
-				return nil, errNoRoom
-			}
-			break
 		}
 	}
 	mem, err := c.take(n)
@@ -123,7 +129,9 @@ func (c *cache) clear(s *segment, keep bool) error {
 		}
 		var kept *entry
 		if to != nil {
-			kept = e.copyTo(to)
+			if kept = e.copyTo(to); kept != nil {
+				c.attach(kept)
+			}
 		} else if e.liveBytes() > 0 {
 			c.dropped++
 		}
@@ -139,13 +147,12 @@ func (c *cache) copyTarget(n int64) *segment {
 	if c.cur != nil && c.cur.fits(n) {
 		return c.cur
 	}
-	mem, err := c.take(c.segment)
+	seg, err := c.newSegment(c.segment)
 	if err != nil {
 		return nil
 	}
-	c.cur = &segment{mem: mem}
-	c.segs = append(c.segs, c.cur)
-	return c.cur
+	c.cur = seg
+	return seg
 }
 
 // copyTo copies what has not gone out, and gives its entry, nil for nothing.
@@ -165,7 +172,6 @@ func (e *entry) copyTo(to *segment) *entry {
 			for j := range kept.spans {
 				kept.spans[j].size = -1
 			}
-			to.entries = append(to.entries, kept)
 		}
 		copy(to.mem[to.used:], e.seg.mem[s.off:s.off+s.size])
 		kept.spans[i] = span{to.used, s.size}
@@ -175,15 +181,16 @@ func (e *entry) copyTo(to *segment) *entry {
 	return kept
 }
 
-// free gives a segment back that holds nothing and that nobody has seen.
-func (c *cache) free(s *segment) {
-	s.kill()
-	c.segs = slices.DeleteFunc(c.segs, func(x *segment) bool { return x == s })
-	_ = c.release(s) // a mapping that can't be unmapped stays counted
+// attach lets a segment know of an entry in it.
+func (c *cache) attach(e *entry) {
+	e.seg.entries = append(e.seg.entries, e)
+	e.seg.tables += e.tableBytes()
+	c.tables += e.tableBytes()
 }
 
 func (c *cache) release(s *segment) error {
 	mem := s.mem
-	s.mem, s.entries = nil, nil
+	c.tables -= s.tables
+	s.mem, s.entries, s.tables = nil, nil, 0
 	return c.give(mem)
 }

@@ -33,7 +33,8 @@ func (f *Fetcher) assign(ld *load, u urgency) bool {
 	}
 	entry := f.index.Entry(ld.shard, f.ordinal(ld))
 	if best == nil || start-at > start-entry.DecodedBytes+openCostBytes {
-		if u != demanded && f.decoders.count >= f.config.Decoders && !f.closeOldest() {
+		full := f.decoders.count >= f.config.Decoders || f.decoders.count > 0 && f.decoders.held >= f.limits.decoder
+		if full && !f.closeOldest() && u != demanded {
 			return false
 		}
 		best = newDecoder(f, ld.shard, entry)

@@ -79,7 +79,6 @@ func newFetcher(x index, s storage.Storage, cfg Config) (*Fetcher, error) {
 	}
 	f := &Fetcher{
 		index: x, storage: s, config: cfg, log: cfg.Log, pieces: pieces,
-		limits:   newLimits(cfg.MemoryBytes, pieces.bytes()),
 		slots:    newSlots(pieces.len()),
 		started:  time.Now(),
 		cpu:      make(chan struct{}, runtime.GOMAXPROCS(0)),
@@ -97,6 +96,7 @@ func newFetcher(x index, s storage.Storage, cfg Config) (*Fetcher, error) {
 		}
 	}
 	f.verifier, _ = x.Unpacker().(unpack.Verifier)
+	f.limits = newLimits(cfg.MemoryBytes, f.tableBytes())
 	f.cache = cache{memory: memory{segment: f.limits.segment}, budget: f.limits.cache, slots: f.slots}
 	f.decoders = decoders{byShard: map[int][]*decoder{}, passed: map[int]int64{}}
 	f.checks.init()

@@ -226,7 +226,7 @@ func (f *Fetcher) publish(ld *load) {
 	}
 	ld.seg.live.Add(live)
 	ld.seg.pins.Add(int64(ld.waiters))
-	ld.seg.entries = append(ld.seg.entries, e)
+	f.cache.attach(e)
 	ld.entry = e
 	f.slots.set(ld.piece, e)
 

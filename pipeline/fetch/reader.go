@@ -154,7 +154,7 @@ func (r *Reader) gather(g *gathering, k uint64, n int) {
 			piece := f.pieces.of(record)
 			i := int(record - f.pieces.starts[piece])
 			e := f.slots.at(piece)
-			if e == nil || e.spans[i].size < 0 || e.bad[i] != nil {
+			if e == nil || e.spans[i].size < 0 || e.bad != nil && e.bad[i] != nil {
 				return
 			}
 			if !l.hold(e.seg, g.segsFrom, f.limits.loanSegs) {
@@ -203,7 +203,13 @@ func (r *Reader) lendFirst(ctx context.Context, k uint64, g *gathering) error {
 		if ctxErr := ctx.Err(); ctxErr != nil && err == ctxErr {
 			return err
 		}
-		return f.recordError(record, err)
+		described := f.recordError(record, err)
+		if err == ErrTimeout {
+			f.mu.Lock()
+			f.failures.add(described)
+			f.mu.Unlock()
+		}
+		return described
 	}
 	if waited {
 		g.waited++

@@ -16,6 +16,7 @@ type segment struct {
 	mem     []byte
 	used    int64    // under Fetcher.mu
 	entries []*entry // under Fetcher.mu
+	tables  int64    // bytes of entries, under Fetcher.mu
 	pins    atomic.Int64
 	live    atomic.Int64 // bytes of records that have not gone out
 }
@@ -53,6 +54,9 @@ type entry struct {
 func newEntry(seg *segment, piece int, spans []span) *entry {
 	return &entry{seg: seg, piece: piece, spans: spans, whole: true, out: make([]atomic.Uint64, (len(spans)+63)/64)}
 }
+
+// tableBytes is the memory of the entry itself.
+func (e *entry) tableBytes() int64 { return 128 + int64(len(e.spans))*16 + int64(len(e.out))*8 }
 
 func (e *entry) delivered(i int) bool { return e.out[i>>6].Load()&(1<<(i&63)) != 0 }
 
@@ -130,6 +134,7 @@ func (m *memory) give(b []byte) error {
 	return uring.Unmap(b)
 }
 
+// close gives the spare memory back to the system.
 func (m *memory) close() error {
 	var first error
 	for _, b := range m.spare {

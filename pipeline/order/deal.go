@@ -86,6 +86,15 @@ func (t *table) after(s share, p uint64) share {
 	return s
 }
 
+// alone makes one batch of a deal to a single worker, which is the same deal in
+// longer runs.
+func (t table) alone() table {
+	if t.workers == 1 {
+		t.batch = max(1, t.positions)
+	}
+	return t
+}
+
 // dealt is the table of a deal of remaining positions, after the tail rule.
 func dealt(remaining uint64, d spec.Deal) table {
 	t := table{workers: d.Workers, batch: d.Batch, contiguous: d.Dealing == spec.DealContiguous, positions: remaining}
@@ -99,7 +108,7 @@ func dealt(remaining uint64, d spec.Deal) table {
 	case spec.TailPad:
 		t.positions = (remaining + round - 1) / round * round
 	}
-	return t
+	return t.alone()
 }
 
 // checkDeal refuses deals that can't be dealt, or could not be written down in

@@ -55,10 +55,11 @@ func (d Done) Check(remaining uint64, o spec.Order) error {
 // table is how remaining positions were dealt. A batch that is larger than
 // what there is deals the same as one of just that size.
 func (d Done) table(remaining uint64) table {
-	return table{
+	t := table{
 		workers: uint64(len(d.Consumed)), batch: max(1, min(d.Batch, remaining)),
 		contiguous: d.Dealing == spec.DealContiguous, positions: remaining,
 	}
+	return t.alone()
 }
 
 // prefix says whether what was taken are the first records.

@@ -4,7 +4,7 @@ import (
 	"crypto/sha256"
 	"encoding/binary"
 	"fmt"
-	"math/big"
+	"math/bits"
 
 	"github.com/lsiofs/lsiofs/pipeline/spec"
 )
@@ -30,9 +30,8 @@ func naiveMix(z uint64) uint64 {
 func naiveDraw(k, i uint64) uint64 { return naiveMix(k + (i+1)*0x9E3779B97F4A7C15) }
 
 func naiveBelow(k, i, n uint64) uint64 {
-	product := new(big.Int).SetUint64(naiveDraw(k, i))
-	product.Mul(product, new(big.Int).SetUint64(n))
-	return product.Rsh(product, 64).Uint64()
+	high, _ := bits.Mul64(naiveDraw(k, i), n)
+	return high
 }
 
 func naivePermute(a []uint64, k, base uint64) {

@@ -264,3 +264,25 @@ func TestResumingRepeatedlyGivesEveryRecordOnce(t *testing.T) {
 		}
 	})
 }
+
+// Pages of views begin at few places; a walk begins anywhere.
+func TestWhatIsLeftIsFoundFromAnywhere(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		s := drawSettings(t)
+		done, left := s.drawDone(t)
+		var levels []level
+		remaining := uint64(len(s.g))
+		for _, d := range done { // not simplified: every kind of entry
+			levels = append(levels, newLevel(remaining, d))
+			remaining = levels[len(levels)-1].left
+		}
+		r := newRest(s.newEpoch(t), levels)
+		for range min(50, len(left)) {
+			j := rapid.IntRange(0, len(left)-1).Draw(t, "j")
+			r.seek(uint64(j))
+			got := make([]uint64, rapid.IntRange(0, min(40, len(left)-j)).Draw(t, "records"))
+			r.fill(got)
+			require.True(t, slices.Equal(left[j:][:len(got)], got), "from %d: %v instead of %v", j, got, left[j:][:len(got)])
+		}
+	})
+}

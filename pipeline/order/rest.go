@@ -13,8 +13,9 @@ type level struct {
 	consumed []uint64
 	left     uint64 // how many positions are left
 	past     uint64 // from this position on nothing was taken
-	// The consumed numbers, ascending, and the sums of the first i of them: how
-	// much was taken in the first rounds is a search and not a walk.
+	// Of an interleaved deal the consumed numbers, ascending, and the sums of
+	// the first i of them: how much was taken in the first rounds is a search
+	// and not a walk.
 	sorted, sums []uint64
 }
 
@@ -24,6 +25,9 @@ func newLevel(remaining uint64, d Done) level {
 		if c > 0 {
 			l.past = max(l.past, l.position(uint64(w), c-1)+1)
 		}
+	}
+	if l.contiguous {
+		return l
 	}
 	l.sorted = slices.Sorted(slices.Values(d.Consumed))
 	l.sums = make([]uint64, len(l.sorted)+1)
@@ -115,14 +119,14 @@ type rest struct {
 }
 
 func newRest(e *Epoch, levels []level) *rest {
-	r := &rest{levels: levels, length: e.total, source: reader{cursor: e.Cursor(0)}}
+	r := &rest{
+		levels: levels, places: make([]place, len(levels)), length: e.total,
+		next: math.MaxUint64, source: reader{cursor: e.Cursor(0)},
+	}
 	if len(levels) > 0 {
 		r.length = levels[len(levels)-1].left
 	}
-	r.places = make([]place, len(levels))
-	for i := range levels {
-		r.places[i] = levels[i].placeAt(0)
-	}
+	r.seek(0) // may be far into G
 	return r
 }
 

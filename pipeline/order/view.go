@@ -8,7 +8,8 @@ import (
 
 // View is G′ dealt to workers. It is immutable to its users and safe for
 // concurrent use; inside, it caches a bounded number of pages of G′ (at most
-// 8 MiB), so that readers that go through a view together compute it once.
+// 8 MiB), so that readers that go through a view together compute it once, and
+// keeps the cursors that made them where they stopped (at most 16 MiB, or two).
 type View struct {
 	epoch     *Epoch
 	levels    []level

@@ -1,6 +1,7 @@
 package faulty
 
 import (
+	"context"
 	"os"
 	"path/filepath"
 	"testing"
@@ -110,4 +111,23 @@ func TestHeldReadsWaitForReleaseOrClose(t *testing.T) {
 			}
 		})
 	}
+}
+
+func TestReadAtReturnsWhenItsContextEndsAndLeavesTheReadUnderWay(t *testing.T) {
+	f, o := newWithObject(t)
+	f.Hold()
+	arrived := make(chan struct{}, 1)
+	f.After = func(_ *storage.Read, err error) error {
+		arrived <- struct{}{}
+		return err
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	returned := make(chan error)
+	go func() { returned <- storage.ReadAt(ctx, f, o, make([]byte, 3), 1) }()
+	f.WaitHeld(1)
+	cancel()
+	require.ErrorIs(t, <-returned, context.Canceled)
+	f.Release()
+	<-arrived
+	require.NoError(t, storage.ReadAt(t.Context(), f, o, nil, 1), "nothing is read at once")
 }

@@ -8,7 +8,6 @@ import (
 	"path/filepath"
 	"runtime"
 	"strings"
-	"sync"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -85,43 +84,6 @@ func TestTheEngineStaysTheCallers(t *testing.T) {
 		require.Equal(t, "content", read(t, s, stat(t, s, "a")))
 		require.NoError(t, s.Close())
 	}
-}
-
-func TestDoneIsNeverCalledFromWithinSubmit(t *testing.T) {
-	root := t.TempDir()
-	write(t, root, "a", "content")
-	s := openAt(t, root, 10)
-	o := stat(t, s, "a")
-	missing := o
-	missing.Path = "b"
-	reads := []*storage.Read{
-		{Object: o, Buf: make([]byte, 7)},
-		{Object: o, Buf: make([]byte, 8)}, // beyond the end
-		{Object: o},
-		{Object: missing, Buf: make([]byte, 7)},
-	}
-	var mu sync.Mutex // held over Submit, and taken by Done
-	var done sync.WaitGroup
-	for _, r := range reads {
-		r.Done = func(error) {
-			mu.Lock()
-			defer mu.Unlock()
-			done.Done()
-		}
-	}
-	for range 3 { // closed, open, after Close
-		done.Add(len(reads))
-		mu.Lock()
-		s.Submit(reads)
-		mu.Unlock()
-		done.Wait()
-	}
-	require.NoError(t, s.Close())
-	done.Add(len(reads))
-	mu.Lock()
-	s.Submit(reads)
-	mu.Unlock()
-	done.Wait()
 }
 
 func stat(t *testing.T, s *Storage, path string) storage.Object {

@@ -109,11 +109,9 @@ func TestFilesThatChangeWhileTheyAreReadGiveErrChanged(t *testing.T) {
 	require.Equal(t, "content", read(t, s, stat(t, s, "shard")), "listed anew it is read")
 }
 
-func TestFilesThatMayNotBeReadAreErrorsThatNameThem(t *testing.T) {
+func TestErrorsOfTheDiskNameTheRange(t *testing.T) {
 	root := t.TempDir()
 	write(t, root, "shard", "content")
-	// The open file is looked up by name once more: that needs no permission
-	// to be missing, which root would not notice.
 	s := openWith(t, root, failingEngine{openEngine(t, uring.ModeAuto)}, 10)
 	err := storage.ReadAt(t.Context(), s, stat(t, s, "shard"), make([]byte, 3), 2)
 	require.ErrorIs(t, err, unix.EIO)

@@ -35,6 +35,7 @@ func Run(t *testing.T, newStorage New) {
 		"AnyRangesGiveTheBytesOfTheObject":              testRanges,
 		"ManyGoroutinesMayRead":                         testConcurrent,
 		"DoneMaySubmit":                                 testDoneSubmits,
+		"DoneIsNeverCalledFromWithinSubmit":             testDoneOutsideSubmit,
 		"ReadAtFillsItsBuffer":                          testReadAt,
 		"ImpossibleRangesAreErrors":                     testImpossibleRanges,
 		"OtherVersionsAreErrChanged":                    testChanged,
@@ -260,6 +261,41 @@ func testDoneSubmits(t *testing.T, newStorage New) {
 	}
 	s.Submit([]*storage.Read{r})
 	require.NoError(t, <-end)
+}
+
+// testDoneOutsideSubmit holds a lock over Submit that Done takes, for reads
+// that succeed and for those that can't.
+func testDoneOutsideSubmit(t *testing.T, newStorage New) {
+	s := open(t, newStorage, contents())
+	o := list(t, s, everything)["train-001.tar"] // 1 byte
+	missing := o
+	missing.Path = "nothing"
+	reads := []*storage.Read{
+		{Object: o, Buf: make([]byte, 1)},
+		{Object: o, Buf: make([]byte, 2)},
+		{Object: o},
+		{Object: missing, Buf: make([]byte, 1)},
+	}
+	var mu sync.Mutex
+	var done sync.WaitGroup
+	for _, r := range reads {
+		r.Done = func(error) {
+			mu.Lock()
+			defer mu.Unlock()
+			done.Done()
+		}
+	}
+	submit := func() {
+		done.Add(len(reads))
+		mu.Lock()
+		s.Submit(reads)
+		mu.Unlock()
+		done.Wait()
+	}
+	submit()
+	submit() // the object is open now, where objects are
+	require.NoError(t, s.Close())
+	submit()
 }
 
 func testReadAt(t *testing.T, newStorage New) {
