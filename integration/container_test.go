@@ -28,12 +28,16 @@ func newPodman(t testing.TB) podman {
 		missing(t, "the container test makes a shared mount, which takes root")
 	}
 	need(t, "podman")
-	store := t.TempDir()
+	store, err := os.MkdirTemp("/tmp", "lsiofs-podman-") // podman takes short paths only
+	require.NoError(t, err)
 	p := podman{t, []string{
 		"--storage-driver", "vfs", "--runtime", need(t, "runc"),
 		"--root", filepath.Join(store, "root"), "--runroot", filepath.Join(store, "run"),
 	}}
-	t.Cleanup(func() { p.try("rm", "--all", "--force") })
+	t.Cleanup(func() {
+		p.try("rm", "--all", "--force")
+		os.RemoveAll(store)
+	})
 	return p
 }
 
@@ -165,7 +169,7 @@ func TestExampleContainer(t *testing.T) {
 
 			read := p.run(append(unprivileged(shared), "reader", "/mnt/stream/worker-1.tar")...)
 			require.Equal(t, fmt.Sprintf("%x\n", sha256.Sum256(ref.data(s, 1))), string(read), "a second container reads")
-			shown := p.run(append(unprivileged(shared), "lsiofs", "checkpoint", "show", "/mnt/stream")...)
+			shown := p.run(append(unprivileged(shared), "lsiofs", "checkpoint", "show", "--json", "/mnt/stream")...)
 			records := len(ref.ids(s, 1))
 			require.Equal(t, records, last(documentOf(t, shown).Done).Consumed[1])
 

@@ -30,8 +30,9 @@ type badInput struct {
 	offset func(at, size int) [2]int
 }
 
-// near is where a message may put damage to the record at at.
-func near(at, size int) [2]int { return [2]int{at, min(size, at+2000)} }
+// near is where a message may put damage to the record at at: damage to its
+// first header takes the end of the record before it away.
+func near(at, size int) [2]int { return [2]int{at - 2000, min(size, at+2000)} }
 
 // somewhere is for shards compressed as one member, and for what lies further on.
 func somewhere(_, size int) [2]int { return [2]int{0, size} }

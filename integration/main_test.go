@@ -52,7 +52,6 @@ func run(m *testing.M) (code int) {
 			return 1
 		}
 	}
-	os.Setenv("XDG_CACHE_HOME", filepath.Join(scratch, "cache"))
 	if lsiofs, err = buildProgram(scratch); err != nil {
 		fmt.Fprintln(os.Stderr, "integration:", err)
 		return 1
@@ -61,6 +60,13 @@ func run(m *testing.M) (code int) {
 	// of no other, are found at its end.
 	os.Setenv("TMPDIR", filepath.Join(scratch, "tests"))
 	return m.Run()
+}
+
+// environment is that of every program that the tests start: a cache of its own,
+// so that indexes are not found from another run, and a temporary directory, in
+// which nothing may be left.
+func environment(tmp string) []string {
+	return append(os.Environ(), "TMPDIR="+tmp, "XDG_CACHE_HOME="+filepath.Join(scratch, "cache"), "PYTHONDONTWRITEBYTECODE=1")
 }
 
 // buildProgram builds ../cmd/lsiofs, race-built where the tests are.

@@ -67,7 +67,7 @@ func tryMount(t testing.TB, d dataset, dir string, flags ...string) (*mount, err
 	m := &mount{t: t, dir: dir, tmp: t.TempDir(), exited: make(chan struct{})}
 	args := append([]string{"mount", d.dir, dir}, d.flags...)
 	m.cmd = exec.Command(lsiofs, append(args, flags...)...)
-	m.cmd.Env = append(os.Environ(), "TMPDIR="+m.tmp)
+	m.cmd.Env = environment(m.tmp)
 	m.cmd.Stderr = &m.log
 	require.NoError(t, m.cmd.Start())
 	go func() {

@@ -106,8 +106,7 @@ func command(t testing.TB, env []string, stdin []byte, name string, args ...stri
 	defer cancel()
 	cmd := exec.CommandContext(ctx, name, args...)
 	cmd.WaitDelay = clientLimit
-	cmd.Env = append(os.Environ(), "TMPDIR="+filepath.Join(scratch, "tmp"), "PYTHONDONTWRITEBYTECODE=1")
-	cmd.Env = append(cmd.Env, env...)
+	cmd.Env = append(environment(filepath.Join(scratch, "tmp")), env...)
 	if stdin != nil {
 		cmd.Stdin = bytes.NewReader(stdin)
 	}

@@ -74,7 +74,7 @@ func newReference(t testing.TB, d dataset, extra ...string) *reference {
 	need(t, "zstd")
 	args := append([]string{"reference/reference.py", d.dir, "--requests"}, d.flags...)
 	cmd := exec.Command(python(t), append(args, extra...)...)
-	cmd.Env = append(os.Environ(), "TMPDIR="+filepath.Join(scratch, "tmp"))
+	cmd.Env = environment(filepath.Join(scratch, "tmp"))
 	stdin, err := cmd.StdinPipe()
 	require.NoError(t, err)
 	stdout, err := cmd.StdoutPipe()

@@ -205,10 +205,13 @@ func TestAMappingDoesNotSurviveARestore(t *testing.T) {
 	got := script(t, python(t), `
 import mmap, sys
 path, checkpoint = sys.argv[1:]
-old = mmap.mmap(open(path, "rb").fileno(), 0, prot=mmap.PROT_READ)
+before = open(path, "rb")
+old = mmap.mmap(before.fileno(), 0, prot=mmap.PROT_READ)
 old[:100]
-open(checkpoint, "w").write('{"epoch": 0, "samples": 30}')
-sys.stdout.buffer.write(mmap.mmap(open(path, "rb").fileno(), 0, prot=mmap.PROT_READ))
+with open(checkpoint, "w") as f:
+    f.write('{"epoch": 0, "samples": 30}')
+after = open(path, "rb")
+sys.stdout.buffer.write(mmap.mmap(after.fileno(), 0, prot=mmap.PROT_READ))
 `, m.path("worker-0.jsonl"), m.path("checkpoint"))
 	requireSameBytes(t, want, got, "a new mapping after the restore")
 }

@@ -117,7 +117,7 @@ var savings = []struct{ name, program, line string }{
 	{"python", "python3", `python3 -c 'import shutil, sys; shutil.copyfile(sys.argv[1] + "/checkpoint", sys.argv[2])' "$1" "$2"`},
 	{"node", "node", `node -e 'require("fs").copyFileSync(process.argv[1] + "/checkpoint", process.argv[2])' "$1" "$2"`},
 	{"lsiofs checkpoint save", "sh", `"$LSIOFS" checkpoint save "$1" "$2"`},
-	{"lsiofs checkpoint show", "sh", `"$LSIOFS" checkpoint show "$1" > "$2"`},
+	{"lsiofs checkpoint show", "sh", `"$LSIOFS" checkpoint show --json "$1" > "$2"`},
 }
 
 // restorings are the ways to restore one: $1 is the file, $2 the mount.

@@ -18,8 +18,8 @@ def samples(path):
     with tarfile.open(path, "r|") as stream:  # "r|": front to back, no seeking
         for member in stream:
             directory, base = os.path.split(member.name)
-            if not member.isreg() or "." not in base or base.startswith("."):
-                continue
+            if not member.isreg() or "." not in base or base.startswith(".") or directory.startswith("__"):
+                continue  # what belongs to no sample: directories, LICENSE, __meta__/…
             name, _, extension = base.partition(".")
             key = os.path.join(directory, name)
             if sample and sample["key"] != key:

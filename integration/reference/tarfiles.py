@@ -73,9 +73,9 @@ def members(data, damage):
             at = end
             continue
         finish(m, header, kind, at, size)
+        yield m  # before its data: its header shows where the record before it ends
         if m.end > len(data):
             raise damage or Corrupt("the archive ends in the member at %d" % at)
-        yield m
         at, m = m.end, Member()
 
 
