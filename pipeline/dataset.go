@@ -84,6 +84,7 @@ func (d *Dataset) open(ctx context.Context, o Options) error {
 	d.fetcher, err = fetch.New(c, st, fetch.Config{
 		MemoryBytes: s.MemoryBytes, ReadTimeout: s.ReadTimeout,
 		PieceBytes: s.Order.ChunkBytes, PieceRecords: s.Order.ChunkRecords,
+		Decoders: decoders(s.Order), LookaheadRecords: lookahead(s.Order),
 		Log: o.Log,
 	})
 	if err != nil {
@@ -94,6 +95,14 @@ func (d *Dataset) open(ctx context.Context, o Options) error {
 	d.sets = newCache[string, *stream.Set](keptSets)
 	return nil
 }
+
+// decoders is how many paused decoders of compressed shards are worth their
+// memory: each lane stands in a shard, and beside it in the one before.
+func decoders(o spec.Order) int { return int(min(max(64, 2*o.Lanes), 1024)) }
+
+// lookahead is how many records of compressed shards are looked at in advance:
+// of a reservoir's records one in 50 stays for more than 4 times its size.
+func lookahead(o spec.Order) int { return int(min(max(64<<10, 4*o.SizeRecords), 1<<22)) }
 
 // Close frees everything. No handle may be in use and no reply be out.
 func (d *Dataset) Close() error {
