@@ -3,12 +3,16 @@ package pipeline
 import (
 	"context"
 	"errors"
+	"fmt"
 	"log/slog"
+	"time"
 
 	"github.com/lsiofs/lsiofs/pipeline/catalog"
 	"github.com/lsiofs/lsiofs/pipeline/fetch"
 	"github.com/lsiofs/lsiofs/pipeline/order"
 	"github.com/lsiofs/lsiofs/pipeline/spec"
+	"github.com/lsiofs/lsiofs/pipeline/storage"
+	"github.com/lsiofs/lsiofs/pipeline/storage/local"
 	"github.com/lsiofs/lsiofs/pipeline/stream"
 	"github.com/lsiofs/lsiofs/uring"
 )
@@ -17,51 +21,161 @@ import (
 type Options struct {
 	Log      *slog.Logger
 	Progress func(catalog.Progress)
-	// Rebuild indexes every shard again.
+	// Rebuild indexes every shard again, whatever is stored.
 	Rebuild bool
 }
 
 // Dataset is an open dataset: its catalog, its order settings, its fetcher. It
 // is safe for concurrent use.
 type Dataset struct {
-	// fields belong to the implementation
+	spec    spec.Spec
+	started time.Time
+	engine  uring.Engine
+	storage storage.Storage
+	catalog *catalog.Catalog
+	starts  []uint64 // of the chunks
+	fetcher *fetch.Fetcher
+	source  *stream.Source
+	epochs  *cache[uint64, *order.Epoch]
+	sets    *cache[string, *stream.Set]
 }
 
-// Open validates the spec, opens or builds the catalog and starts the fetcher.
-func Open(ctx context.Context, s spec.Spec, o Options) (*Dataset, error) { return nil, errNotBuilt }
+// How many epochs and sets are remembered. An epoch keeps 128 KiB for every
+// 2¹⁸ records that were walked through, a set some MiB of its order.
+const (
+	keptEpochs = 4
+	keptSets   = 16
+)
 
-// Close frees everything. No handle may be in use.
-func (d *Dataset) Close() error { panic(errNotBuilt) }
+// Open validates the spec, opens or builds the catalog and starts the fetcher.
+// Progress is reported while shards are indexed. When ctx ends, indexing stops,
+// and what has been indexed is kept for the next time.
+func Open(ctx context.Context, s spec.Spec, o Options) (*Dataset, error) {
+	if err := s.Validate(); err != nil {
+		return nil, err
+	}
+	if o.Log == nil {
+		o.Log = slog.New(slog.DiscardHandler)
+	}
+	engine, err := uring.Open(uring.Mode(s.IO))
+	if err != nil {
+		return nil, err
+	}
+	d := &Dataset{spec: s, started: time.Now(), engine: engine}
+	if err := d.open(ctx, o); err != nil {
+		return nil, errors.Join(err, d.Close())
+	}
+	return d, nil
+}
+
+func (d *Dataset) open(ctx context.Context, o Options) error {
+	s := &d.spec
+	c, st, err := catalog.Open(ctx, catalog.Config{
+		Dataset: s.Dataset, Format: s.Format, OnCorrupt: s.OnCorrupt, IndexDir: s.IndexDir,
+		OpenStorage: func(root string) (storage.Storage, error) { return local.Open(root, d.engine) },
+		Rebuild:     o.Rebuild, Progress: o.Progress, Log: o.Log,
+	})
+	if err != nil {
+		return err
+	}
+	d.catalog, d.storage = c, st
+	s.Format = c.Format()
+	d.starts = c.ChunkStarts(s.Order.ChunkBytes, s.Order.ChunkRecords)
+	d.fetcher, err = fetch.New(c, st, fetch.Config{
+		MemoryBytes: s.MemoryBytes, ReadTimeout: s.ReadTimeout,
+		PieceBytes: s.Order.ChunkBytes, PieceRecords: s.Order.ChunkRecords,
+		Decoders: decoders(s.Order), LookaheadRecords: lookahead(s.Order),
+		Log: o.Log,
+	})
+	if err != nil {
+		return err
+	}
+	d.source = stream.NewSource(c, d.fetcher)
+	d.epochs = newCache[uint64, *order.Epoch](keptEpochs)
+	d.sets = newCache[string, *stream.Set](keptSets)
+	return nil
+}
+
+// decoders is how many paused decoders of compressed shards are worth their
+// memory: each lane stands in a shard, and beside it in the one before.
+func decoders(o spec.Order) int { return int(min(max(64, 2*o.Lanes), 1024)) }
+
+// lookahead is how many records of compressed shards are looked at in advance:
+// of a reservoir's records one in 50 stays for more than 4 times its size.
+func lookahead(o spec.Order) int { return int(min(max(64<<10, 4*o.SizeRecords), 1<<22)) }
+
+// Close frees everything. No handle may be in use and no reply be out.
+func (d *Dataset) Close() error {
+	var errs []error
+	if d.source != nil {
+		d.source.Close()
+	}
+	if d.fetcher != nil {
+		errs = append(errs, d.fetcher.Close())
+	}
+	if d.storage != nil {
+		errs = append(errs, d.storage.Close())
+	}
+	if d.catalog != nil {
+		errs = append(errs, d.catalog.Close())
+	}
+	return errors.Join(append(errs, d.engine.Close())...)
+}
 
 // Spec is what Open was given, with auto and defaults resolved.
-func (d *Dataset) Spec() spec.Spec { panic(errNotBuilt) }
+func (d *Dataset) Spec() spec.Spec { return d.spec }
 
-func (d *Dataset) Catalog() *catalog.Catalog { panic(errNotBuilt) }
+// Catalog is the dataset's catalog. It is closed with the dataset.
+func (d *Dataset) Catalog() *catalog.Catalog { return d.catalog }
 
-// Fingerprint and Records are the catalog's.
-func (d *Dataset) Fingerprint() string { panic(errNotBuilt) }
-func (d *Dataset) Records() uint64     { panic(errNotBuilt) }
+// Fingerprint is the catalog's.
+func (d *Dataset) Fingerprint() string { return d.catalog.Fingerprint() }
+
+// Explain says in words which shards differ from the dataset with another
+// fingerprint, "" when that can't be told.
+func (d *Dataset) Explain(fingerprint string) string { return d.catalog.Explain(fingerprint) }
+
+// Records is T.
+func (d *Dataset) Records() uint64 { return d.catalog.Records() }
+
+// Chunks is the number of chunks that the order permutes.
+func (d *Dataset) Chunks() int { return len(d.starts) - 1 }
 
 // StreamExtension is the ending of stream names, with the dot.
-func (d *Dataset) StreamExtension() string { panic(errNotBuilt) }
+func (d *Dataset) StreamExtension() string { return d.catalog.StreamExtension() }
+
+// Epoch is the global order of an epoch. A few epochs are remembered.
+func (d *Dataset) Epoch(epoch uint64) (*order.Epoch, error) {
+	return d.epochs.get(epoch, func() (*order.Epoch, error) {
+		return order.NewEpoch(d.spec.Order, epoch, d.starts)
+	})
+}
 
 // Set gives the files of what is left of epoch after done, dealt as deal says.
-// Sets are cached, a bounded number of them, so asking again is cheap; a set
-// that was handed out stays good whatever the cache drops.
-func (d *Dataset) Set(ctx context.Context, epoch uint64, done []order.Done, deal spec.Deal) (*stream.Set, error) {
-	return nil, errNotBuilt
+// Sets are remembered, a bounded number of them, so asking again is cheap; a set
+// that was handed out stays good whatever is forgotten.
+func (d *Dataset) Set(_ context.Context, epoch uint64, done []order.Done, deal spec.Deal) (*stream.Set, error) {
+	return d.sets.get(fmt.Sprint(epoch, done, deal), func() (*stream.Set, error) {
+		e, err := d.Epoch(epoch)
+		if err != nil {
+			return nil, err
+		}
+		v, err := order.NewView(e, done, deal)
+		if err != nil {
+			return nil, err
+		}
+		return d.source.Set(v), nil
+	})
 }
 
 // Status is a snapshot of what the dataset is doing.
 type Status struct {
-	Engine uring.Status `json:"engine"`
-	Fetch  fetch.Stats  `json:"fetch"`
+	Engine uring.Status  `json:"engine"`
+	Fetch  fetch.Stats   `json:"fetch"`
+	Uptime time.Duration `json:"uptime_nanos"`
 }
 
-func (d *Dataset) Status() Status { panic(errNotBuilt) }
-
-// Describe is dataset.json: fingerprint, shards, records, bytes, spec; a pure
-// function of the catalog and the spec, so its size is exact.
-func (d *Dataset) Describe() ([]byte, error) { panic(errNotBuilt) }
-
-var errNotBuilt = errors.New("not built yet")
+// Status gives the state now.
+func (d *Dataset) Status() Status {
+	return Status{Engine: d.engine.Status(), Fetch: d.fetcher.Stats(), Uptime: time.Since(d.started)}
+}

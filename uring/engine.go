@@ -9,6 +9,10 @@
 // goroutine of the engine. Both engines keep one contract and pass one suite:
 // the same requests give the same bytes and the same errors.
 //
+// At most 127 reads and 32 MiB (or one larger read) are with the kernel at a
+// time, or 32 preads; what is submitted beyond that waits in a queue, first
+// come, first served.
+//
 // # Memory
 //
 // Map gives page-aligned memory outside of the Go heap, in 2 MiB pages where
@@ -25,9 +29,10 @@ import "errors"
 // Buf must not be empty, and belongs to the engine from Submit until Done is
 // called; FD must stay open as long. Done gets the number of bytes that were
 // read and an error. An n below len(Buf) with a nil error means that the file
-// ends there. Short reads, EINTR and EAGAIN never reach Done. Done is called
-// from a goroutine of the engine, must not block and must not call Close; it
-// may call Submit.
+// ends there; beside an error it says how much was read before it. Errors are
+// syscall.Errno values without a text around them. Short reads, EINTR and
+// EAGAIN never reach Done. Done is called from a goroutine of the engine, must
+// not block and must not call Close; it may call Submit.
 type Request struct {
 	FD          int
 	OffsetBytes int64
@@ -37,26 +42,29 @@ type Request struct {
 
 // Engine reads. Its methods may be called concurrently.
 type Engine interface {
-	// Submit hands requests over and returns. It may hold the caller back
-	// while more than the engine's bound of requests are under way. After
+	// Submit hands requests over and returns; the slice is the caller's
+	// again. It never waits, so it may be called from Done and under locks
+	// that Done takes: Done is never called from within Submit. What waits
+	// costs the engine 8 bytes a request, beside the buffer that is the
+	// caller's, so a bound on the caller's buffers bounds everything. After
 	// Close every request completes with ErrClosed.
 	Submit(requests []*Request)
 	// Status describes the engine for people and metrics.
 	Status() Status
-	// Close waits for the requests that are under way, stops the engine's
-	// goroutines and frees what it holds. It is idempotent.
+	// Close waits until all requests that were submitted are read, stops the
+	// engine's goroutines and frees what it holds. It is idempotent.
 	Close() error
 }
 
 // Status is a snapshot of an engine.
 type Status struct {
-	Engine        string `json:"engine"` // "uring" or "pread"
-	Reason        string `json:"reason"` // why this engine and not the other, in words; "" where it was asked for
-	InFlight      int64  `json:"in_flight"`
+	Engine        string `json:"engine"`    // "uring" or "pread"
+	Reason        string `json:"reason"`    // why this engine and not the other, in words; "" where it was asked for
+	InFlight      int64  `json:"in_flight"` // requests submitted and not done, queued ones too
 	InFlightBytes int64  `json:"in_flight_bytes"`
-	Reads         uint64 `json:"reads"`
+	Reads         uint64 `json:"reads"` // requests done without an error
 	ReadBytes     uint64 `json:"read_bytes"`
-	Errors        uint64 `json:"errors"`
+	Errors        uint64 `json:"errors"` // requests done with an error
 }
 
 // ErrClosed completes requests that were submitted after Close.

@@ -1,4 +1,84 @@
 // Command lsiofs mounts a dataset as shuffled training streams.
+//
+// One file holds one verb (cmd_mount.go, …): a command that turns flags into an
+// options value, and a run function that works on that value and returns an
+// error. Only main prints errors and chooses exit codes (exit.go).
 package main
 
-func main() {}
+import (
+	"context"
+	"io"
+	"os"
+	"os/signal"
+	"slices"
+	"sync/atomic"
+	"syscall"
+)
+
+func main() {
+	os.Exit(int(runSignalled(os.Args[1:], os.Stdout, os.Stderr)))
+}
+
+// interrupts is what becomes of SIGINT and SIGTERM: the first cancels the
+// command's context, or ends the process where the command wants that; the
+// second ends the process, or cancels force for a command that has taken it; the
+// third always ends the process.
+type interrupts struct {
+	force  context.Context
+	taken  atomic.Bool
+	atOnce atomic.Bool
+}
+
+// endAtOnce makes the first signal end the process: for a command that has
+// nothing to put in order and may be blocked in a write.
+func (i *interrupts) endAtOnce() { i.atOnce.Store(true) }
+
+// takeForce gives the context that the second signal cancels. A command that
+// takes it has something to put in order even then.
+func (i *interrupts) takeForce() context.Context {
+	i.taken.Store(true)
+	return i.force
+}
+
+func runSignalled(args []string, stdout, stderr io.Writer) exitCode {
+	ctx, cancel := context.WithCancel(context.Background())
+	defer cancel()
+	force, cancelForce := context.WithCancel(context.Background())
+	defer cancelForce()
+	ints := &interrupts{force: force}
+
+	signals := make(chan os.Signal, 3)
+	signal.Notify(signals, os.Interrupt, syscall.SIGTERM)
+	defer signal.Stop(signals)
+	go func() { // ends with the process
+		<-signals
+		cancel()
+		if ints.atOnce.Load() {
+			os.Exit(int(exitInterrupted))
+		}
+		<-signals
+		cancelForce()
+		if ints.taken.Load() {
+			<-signals
+		}
+		os.Exit(int(exitInterrupted))
+	}()
+	return run(ctx, ints, args, stdout, stderr)
+}
+
+// run is the whole program but for the process: tests call it.
+func run(ctx context.Context, ints *interrupts, args []string, stdout, stderr io.Writer) exitCode {
+	g := &globals{interrupts: ints, args: args, ui: newUI(stdout, stderr)}
+	root := newRootCommand(g)
+	root.SetArgs(args)
+	err := interrupted(ctx, root.ExecuteContext(ctx))
+	if err == nil {
+		return exitOK
+	}
+	if !g.running {
+		err = coded(exitUsage, err)
+	}
+	// Flags may not have been parsed when they are what is wrong.
+	g.ui.json = g.ui.json || slices.Contains(args, "--json")
+	return g.ui.reportError(err)
+}

@@ -23,6 +23,12 @@ func (s Spec) Validate() error {
 	if s.Order.Groups > 1 && s.Order.Batch != s.Deal.Batch {
 		p.addf("--batch (%d) must be the order's batch (%d) when --groups is above 1", s.Deal.Batch, s.Order.Batch)
 	}
+	if s.Order.Groups > 1 && s.Deal.Dealing == DealContiguous && s.Deal.Tail != TailKeep {
+		// What workers took of such a deal can't be written as an entry of a
+		// checkpoint: the tail moves the borders between them, and with groups
+		// every entry has the order's batch.
+		p.addf("--deal contiguous with --tail %s can't be combined with --groups (%d) above 1: use --tail keep", s.Deal.Tail, s.Order.Groups)
+	}
 	oneOf(&p, "--on-corrupt", s.OnCorrupt, CorruptFail, CorruptSkip)
 	oneOf(&p, "--io", s.IO, IOAuto, IOUring, IOPread)
 	if s.MemoryBytes < 1<<20 {

@@ -30,8 +30,10 @@ type Object struct {
 //
 // Buf is filled with the len(Buf) bytes from OffsetBytes on; it must not be
 // empty. Buf belongs to the storage until Done is called. Done is called
-// exactly once, from any goroutine, with nil or with an error after which Buf's
-// contents are undefined: a read is never partial. Done must not block.
+// exactly once, with nil or with an error after which Buf's contents are
+// undefined: a read is never partial. It is called from a goroutine of the
+// storage, never from within Submit, must not block and must not call Close; it
+// may call Submit. Errors are *Error.
 type Read struct {
 	Object      Object
 	OffsetBytes int64
@@ -50,12 +52,14 @@ type Storage interface {
 	List(ctx context.Context, match func(path string, isDir bool) bool, visit func(Object) error) error
 	// Stat describes one object as it is now, or fails with fs.ErrNotExist.
 	Stat(ctx context.Context, path string) (Object, error)
-	// Submit hands reads over and returns without waiting for their bytes.
+	// Submit hands reads over and returns without waiting for their bytes;
+	// the slice is the caller's again, and locks that Done takes may be held.
 	// An object that is not any more what was listed gives ErrChanged: its
 	// version and size are looked at when it is opened and again after each
 	// read, so bytes that Done reports as good are those of the version.
 	Submit(reads []*Read)
-	// Close waits for the reads that are under way.
+	// Close waits for the reads that are under way; those submitted after it
+	// fail. It is idempotent.
 	Close() error
 }
 

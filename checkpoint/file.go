@@ -1,0 +1,60 @@
+package checkpoint
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"syscall"
+)
+
+// WriteFile writes a document to path whole or not at all: a temporary file in
+// path's directory, fsync, rename, fsync of the directory. Mode 0600. A
+// symbolic link at path is replaced and not followed; a directory, device or
+// pipe there is an error. When it fails before the rename, path is as it was
+// and the temporary file is gone.
+func WriteFile(path string, doc []byte) error {
+	dir := filepath.Dir(path)
+	if there, err := os.Lstat(path); err == nil && !there.Mode().IsRegular() && there.Mode().Type() != os.ModeSymlink {
+		return fmt.Errorf("checkpoint: save %s: it is no regular file; name another one", path)
+	}
+	// CreateTemp opens with O_EXCL and 0600, under a name that can't be guessed.
+	temp, err := os.CreateTemp(dir, ".lsiofs-checkpoint-*")
+	if err != nil {
+		return fmt.Errorf("checkpoint: save %s: %w", path, err)
+	}
+	err = fill(temp, doc)
+	if err == nil {
+		err = os.Rename(temp.Name(), path)
+	}
+	if err != nil {
+		err = errors.Join(err, os.Remove(temp.Name()))
+		return fmt.Errorf("checkpoint: save %s: %w", path, err)
+	}
+	if err := syncDir(dir); err != nil {
+		return fmt.Errorf("checkpoint: %s is saved, but may not survive a power failure: %w", path, err)
+	}
+	return nil
+}
+
+// fill writes doc, makes it durable and closes the file.
+func fill(f *os.File, doc []byte) error {
+	_, err := f.Write(doc)
+	if err == nil {
+		err = f.Sync()
+	}
+	return errors.Join(err, f.Close())
+}
+
+// syncDir makes a rename durable, where the file system can.
+func syncDir(dir string) error {
+	d, err := os.Open(dir)
+	if err != nil {
+		return err
+	}
+	err = d.Sync()
+	if errors.Is(err, syscall.EINVAL) || errors.Is(err, syscall.ENOTSUP) {
+		err = nil
+	}
+	return errors.Join(err, d.Close())
+}

@@ -1,0 +1,70 @@
+package checkpoint
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+func namesIn(t *testing.T, dir string) []string {
+	t.Helper()
+	entries, err := os.ReadDir(dir)
+	require.NoError(t, err)
+	var names []string
+	for _, e := range entries {
+		names = append(names, e.Name())
+	}
+	return names
+}
+
+func TestWriteFileReplacesAndLeavesNothingElse(t *testing.T) {
+	dir := t.TempDir()
+	path := filepath.Join(dir, "c.json")
+	require.NoError(t, os.WriteFile(path, []byte("a longer text that was there"), 0o644))
+	require.NoError(t, WriteFile(path, []byte("new\n")))
+	text, err := os.ReadFile(path)
+	require.NoError(t, err)
+	require.Equal(t, "new\n", string(text))
+	info, err := os.Stat(path)
+	require.NoError(t, err)
+	require.Equal(t, os.FileMode(0o600), info.Mode())
+	require.Equal(t, []string{"c.json"}, namesIn(t, dir))
+}
+
+func TestWriteFileDoesNotFollowALink(t *testing.T) {
+	dir := t.TempDir()
+	victim, path := filepath.Join(dir, "victim"), filepath.Join(dir, "c.json")
+	require.NoError(t, os.WriteFile(victim, []byte("precious"), 0o644))
+	require.NoError(t, os.Symlink(victim, path))
+	require.NoError(t, WriteFile(path, []byte("new")))
+	text, err := os.ReadFile(victim)
+	require.NoError(t, err)
+	require.Equal(t, "precious", string(text))
+	info, err := os.Lstat(path)
+	require.NoError(t, err)
+	require.True(t, info.Mode().IsRegular())
+}
+
+func TestWriteFileThatFailsLeavesNothing(t *testing.T) {
+	dir := t.TempDir()
+	long := filepath.Join(dir, strings.Repeat("x", 300)) // no name that a file can have
+	require.ErrorContains(t, WriteFile(long, []byte("new")), long)
+	require.Empty(t, namesIn(t, dir))
+
+	path := filepath.Join(dir, "c.json")
+	require.NoError(t, os.Mkdir(path, 0o755))
+	require.ErrorContains(t, WriteFile(path, []byte("new")), path+": it is no regular file")
+	require.Equal(t, []string{"c.json"}, namesIn(t, dir))
+
+	missing := filepath.Join(dir, "no", "c.json")
+	require.ErrorIs(t, WriteFile(missing, nil), os.ErrNotExist)
+}
+
+func TestWriteFileTakesARelativeName(t *testing.T) {
+	t.Chdir(t.TempDir())
+	require.NoError(t, WriteFile("c.json", []byte("new")))
+	require.Equal(t, []string{"c.json"}, namesIn(t, "."))
+}

@@ -1,0 +1,73 @@
+package checkpoint
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+
+	"github.com/lsiofs/lsiofs/pipeline/order"
+)
+
+// Merge makes one state of states that agree in dataset, order, epoch and all
+// entries but the last, whose numbers it takes element by element, the greatest:
+// on a cluster each mount knows what its own workers took, and 0 of the others.
+// The result shares no memory with states, but for the entries before the last.
+// Errors number the states from 1.
+func Merge(states []State) (State, error) {
+	if len(states) == 0 {
+		return State{}, errors.New("checkpoint: nothing to merge")
+	}
+	merged := states[0]
+	last := len(merged.Done) - 1
+	if last < 0 {
+		return State{}, errors.New("checkpoint: document 1 has no entry in done, so it says nothing of its workers")
+	}
+	merged.Done = slices.Clone(merged.Done)
+	merged.Done[last].Consumed = slices.Clone(merged.Done[last].Consumed)
+	for i, s := range states[1:] {
+		if err := agree(merged, s); err != nil {
+			return State{}, fmt.Errorf("checkpoint: document %d does not go with document 1: %w", i+2, err)
+		}
+		for w, n := range s.Done[last].Consumed {
+			merged.Done[last].Consumed[w] = max(merged.Done[last].Consumed[w], n)
+		}
+	}
+	return merged, nil
+}
+
+// agree says in what a and b differ that may not differ.
+func agree(a, b State) error {
+	if a.Dataset != b.Dataset {
+		return fmt.Errorf("dataset is %q there and %q here", a.Dataset, b.Dataset)
+	}
+	if words := differences(a.Order, b.Order, "there", "here"); words != "" {
+		return errors.New(words)
+	}
+	if a.Epoch != b.Epoch {
+		return fmt.Errorf("epoch is %d there and %d here", a.Epoch, b.Epoch)
+	}
+	if len(a.Done) != len(b.Done) {
+		return fmt.Errorf("done has %d entries there and %d here: they were resumed from different places", len(a.Done), len(b.Done))
+	}
+	last := len(a.Done) - 1
+	for i := range a.Done {
+		if err := agreeEntry(a.Done[i], b.Done[i], i == last); err != nil {
+			return fmt.Errorf("done[%d]: %w", i, err)
+		}
+	}
+	return nil
+}
+
+func agreeEntry(a, b order.Done, last bool) error {
+	switch {
+	case a.Batch != b.Batch:
+		return fmt.Errorf("batch is %d there and %d here", a.Batch, b.Batch)
+	case a.Dealing != b.Dealing:
+		return fmt.Errorf("deal is %s there and %s here", a.Dealing, b.Dealing)
+	case len(a.Consumed) != len(b.Consumed):
+		return fmt.Errorf("there are %d workers there and %d here", len(a.Consumed), len(b.Consumed))
+	case !last && !slices.Equal(a.Consumed, b.Consumed):
+		return errors.New("consumed differs: they were resumed from different places")
+	}
+	return nil
+}

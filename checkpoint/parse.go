@@ -1,0 +1,232 @@
+package checkpoint
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"math"
+	"slices"
+	"strings"
+
+	"github.com/lsiofs/lsiofs/pipeline/order"
+	"github.com/lsiofs/lsiofs/pipeline/spec"
+)
+
+// orderNumbers are the fields of the document's order that are numbers, in the
+// order in which they are written (shuffle comes behind seed).
+var orderNumbers = [...]struct {
+	name string
+	of   func(*spec.Order) *uint64
+}{
+	{"seed", func(o *spec.Order) *uint64 { return &o.Seed }},
+	{"size", func(o *spec.Order) *uint64 { return &o.SizeRecords }},
+	{"lanes", func(o *spec.Order) *uint64 { return &o.Lanes }},
+	{"groups", func(o *spec.Order) *uint64 { return &o.Groups }},
+	{"batch", func(o *spec.Order) *uint64 { return &o.Batch }},
+	{"chunk_bytes", func(o *spec.Order) *uint64 { return &o.ChunkBytes }},
+	{"chunk_records", func(o *spec.Order) *uint64 { return &o.ChunkRecords }},
+}
+
+var (
+	documentFields = []string{"version", "dataset", "order", "epoch", "done", "samples"}
+	fullFields     = []string{"version", "dataset", "order", "epoch", "done"}
+	orderFields    = []string{"seed", "shuffle", "size", "lanes", "groups", "batch", "chunk_bytes", "chunk_records", "split"}
+	orderNeeds     = orderFields[:8]
+	doneFields     = []string{"batch", "deal", "consumed"}
+	doneNeeds      = []string{"batch", "consumed"}
+)
+
+// document is either form.
+type document struct {
+	state   State
+	samples uint64
+	has     []string // fields
+}
+
+// full says whether a document is of the full form, as far as it is known.
+func (d *document) full() bool {
+	return slices.ContainsFunc(d.has, func(f string) bool { return f != "epoch" && f != "samples" })
+}
+
+// Parse reads the full form alone, strictly. Errors are *Refusal.
+func Parse(doc []byte) (State, error) {
+	d, err := read(doc)
+	if err != nil {
+		return State{}, err
+	}
+	if !d.full() {
+		return State{}, &Refusal{Reason: "it is a short form, which names no dataset and no order; the full form is needed here"}
+	}
+	return d.state, nil
+}
+
+// Possible says whether doc may still become a document when more bytes
+// follow: nil, or why not (*Refusal). The control file asks it after every
+// write. It looks at syntax, names, types and bounds, not at a dataset.
+func Possible(doc []byte) error {
+	_, err := read(doc)
+	if errors.Is(err, ErrIncomplete) {
+		return nil
+	}
+	return err
+}
+
+// read reads either form. Its errors are *Refusal; they wrap ErrIncomplete
+// where bytes that follow could complete the document, and only there.
+func read(doc []byte) (*document, error) {
+	if len(doc) > MaxBytes {
+		return nil, &Refusal{Reason: fmt.Sprintf("it has %d bytes, more than the %d that a checkpoint may have", len(doc), MaxBytes), cause: ErrTooLarge}
+	}
+	if bytes.HasPrefix(doc, []byte("\xef\xbb\xbf")) {
+		return nil, &Refusal{Reason: "it begins with a byte order mark: write it as UTF-8 without one"}
+	}
+	d := &document{}
+	s := &scanner{doc: doc}
+	err := d.read(s)
+	if err == nil {
+		err = s.end()
+	}
+	if err == nil {
+		return d, nil
+	}
+	refusal := &Refusal{Reason: err.Error()}
+	for _, cause := range []error{ErrIncomplete, ErrTooLarge} {
+		if errors.Is(err, cause) {
+			refusal.cause = cause
+		}
+	}
+	return nil, refusal
+}
+
+func (d *document) read(s *scanner) error {
+	err := s.object("the document", documentFields, func(name string) error {
+		d.has = append(d.has, name)
+		if d.full() && slices.Contains(d.has, "samples") {
+			return errors.New("samples belongs to the short form, {\"epoch\": E, \"samples\": n}, and can't stand beside other fields")
+		}
+		return d.field(s, name)
+	})
+	if err != nil {
+		return err
+	}
+	if d.full() {
+		return missing("the document", d.has, fullFields)
+	}
+	return missing("the document", d.has, []string{"epoch"})
+}
+
+func (d *document) field(s *scanner, name string) (err error) {
+	switch name {
+	case "version":
+		_, err = s.number("version", Version, Version)
+	case "dataset":
+		d.state.Dataset, err = s.text("dataset", nil)
+	case "order":
+		d.state.Order, err = readOrder(s)
+	case "epoch":
+		d.state.Epoch, err = s.number("epoch", 0, math.MaxUint64)
+	case "samples":
+		d.samples, err = s.number("samples", 0, order.MaxRecords)
+	case "done":
+		d.state.Done, err = readDone(s)
+	}
+	return err
+}
+
+func readOrder(s *scanner) (o spec.Order, err error) {
+	var has []string
+	err = s.object("order", orderFields, func(name string) error {
+		has = append(has, name)
+		switch name {
+		case "split":
+			return errors.New("order.split: this version of lsiofs reads whole datasets only")
+		case "shuffle":
+			shuffle, err := s.text("order.shuffle", shuffles)
+			o.Shuffle = spec.Shuffle(shuffle)
+			return err
+		}
+		for _, f := range orderNumbers {
+			if f.name == name {
+				n, err := s.number("order."+name, 0, math.MaxUint64)
+				*f.of(&o) = n
+				return err
+			}
+		}
+		panic("checkpoint: no reader for order." + name)
+	})
+	if err != nil {
+		return o, err
+	}
+	return o, missing("order", has, orderNeeds)
+}
+
+var (
+	shuffles = []string{string(spec.ShuffleReservoir), string(spec.ShuffleBlock), string(spec.ShuffleFull), string(spec.ShuffleNone)}
+	dealings = []string{string(spec.DealInterleaved), string(spec.DealContiguous)}
+)
+
+func readDone(s *scanner) ([]order.Done, error) {
+	done := []order.Done{}
+	err := s.list("done", func(i int) error {
+		if i == MaxEntries {
+			return fmt.Errorf("done has more than %d entries (%w): finish the epoch, or start from the short form with samples", MaxEntries, ErrTooLarge)
+		}
+		d, err := readEntry(s, fmt.Sprintf("done[%d]", i))
+		done = append(done, d)
+		return err
+	})
+	return done, err
+}
+
+func readEntry(s *scanner, where string) (d order.Done, err error) {
+	var has []string
+	d.Dealing = spec.DealInterleaved
+	err = s.object(where, doneFields, func(name string) (err error) {
+		has = append(has, name)
+		switch name {
+		case "batch":
+			d.Batch, err = s.number(where+".batch", 1, order.MaxRecords)
+		case "deal":
+			var deal string
+			deal, err = s.text(where+".deal", dealings)
+			d.Dealing = spec.Dealing(deal)
+		case "consumed":
+			d.Consumed, err = readConsumed(s, where+".consumed")
+		}
+		return err
+	})
+	if err != nil {
+		return d, err
+	}
+	return d, missing(where, has, doneNeeds)
+}
+
+func readConsumed(s *scanner, where string) ([]uint64, error) {
+	var consumed []uint64
+	err := s.list(where, func(w int) error {
+		if w == spec.MaxWorkers {
+			return fmt.Errorf("%s has more than %d numbers, one a worker", where, spec.MaxWorkers)
+		}
+		n, err := s.number(where, 0, order.MaxRecords)
+		consumed = append(consumed, n)
+		return err
+	})
+	if err == nil && len(consumed) == 0 {
+		err = fmt.Errorf("%s must have a number a worker, 1 to %d", where, spec.MaxWorkers)
+	}
+	return consumed, err
+}
+
+// missing names the fields that has lacks.
+func missing(where string, has, needs []string) error {
+	var lacks []string
+	for _, name := range needs {
+		if !slices.Contains(has, name) {
+			lacks = append(lacks, name)
+		}
+	}
+	if len(lacks) > 0 {
+		return fmt.Errorf("%s lacks %s", where, strings.Join(lacks, ", "))
+	}
+	return nil
+}

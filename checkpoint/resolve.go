@@ -1,0 +1,114 @@
+package checkpoint
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/lsiofs/lsiofs/pipeline/order"
+	"github.com/lsiofs/lsiofs/pipeline/spec"
+)
+
+// Resolve reads either form and judges it against s: *Refusal says in words
+// why it can't be restored.
+func Resolve(doc []byte, s Subject) (Position, error) {
+	d, err := read(doc)
+	if err != nil {
+		return Position{}, err
+	}
+	if !d.full() {
+		return s.short(d)
+	}
+	return s.judge(d.state)
+}
+
+// short judges a short form.
+func (s Subject) short(d *document) (Position, error) {
+	p := Position{Epoch: d.state.Epoch}
+	if d.samples > s.Records {
+		return Position{}, &Refusal{Reason: fmt.Sprintf("samples (%d) must be at most %d, the records of the dataset", d.samples, s.Records)}
+	}
+	if d.samples > 0 {
+		p.Done = []order.Done{order.First(d.samples, s.Order)}
+	}
+	return p, nil
+}
+
+// judge judges a full form.
+func (s Subject) judge(state State) (Position, error) {
+	if state.Dataset != s.Dataset {
+		return Position{}, s.foreign(state)
+	}
+	if words := differences(state.Order, s.Order, "in the checkpoint", "here"); words != "" {
+		return Position{}, &Refusal{Reason: "it is of another order: " + words +
+			"; mount with the checkpoint's settings (--resume takes them from the file), or restore " + s.nearby(state) + " to go on with the settings of this mount"}
+	}
+	done, err := order.Simplify(s.Records, s.Order, state.Done)
+	if err != nil {
+		return Position{}, &Refusal{Reason: err.Error()}
+	}
+	if err := s.fits(done); err != nil {
+		return Position{}, err
+	}
+	return Position{Epoch: state.Epoch, Done: done}, nil
+}
+
+// foreign is the refusal of a document of another dataset.
+func (s Subject) foreign(state State) error {
+	reason := fmt.Sprintf("it is of another dataset: its fingerprint is %q, that of this one %q", state.Dataset, s.Dataset)
+	if s.Explain != nil {
+		if words := s.Explain(state.Dataset); words != "" {
+			reason += " (" + words + ")"
+		}
+	}
+	return &Refusal{Reason: reason + "; to go on from about the same place, restore " + s.nearby(state)}
+}
+
+// nearby is the short form that goes on from about where state is.
+func (s Subject) nearby(state State) string {
+	taken := uint64(0)
+	for _, d := range state.Done {
+		for _, n := range d.Consumed {
+			taken = min(s.Records, taken+min(n, s.Records))
+		}
+	}
+	return fmt.Sprintf(`{"epoch": %d, "samples": %d}`, state.Epoch, taken)
+}
+
+// fits says whether the mount's own document, with its own entry behind done,
+// will be within the limits.
+func (s Subject) fits(done []order.Done) error {
+	if len(done)+1 > MaxEntries {
+		return &Refusal{
+			Reason: fmt.Sprintf("done has %d entries, which leaves no place among %d for that of this mount: finish the epoch, or start from the short form with samples", len(done), MaxEntries),
+			cause:  ErrTooLarge,
+		}
+	}
+	const head = 2048 // all that comes before done, with room to spare
+	width := digits(s.Records)
+	size := head + sizeOf(done, width) + entryBytes + int(s.Workers)*(width+len(", "))
+	if size > MaxBytes {
+		return &Refusal{
+			Reason: fmt.Sprintf("with the entry of this mount it would have up to %d bytes, more than %d: finish the epoch, or start from the short form with samples", size, MaxBytes),
+			cause:  ErrTooLarge,
+		}
+	}
+	return nil
+}
+
+// differences names the fields in which two orders differ, with both values,
+// "" when there are none.
+func differences(a, b spec.Order, of, other string) string {
+	var words []string
+	add := func(name string, x, y any) {
+		words = append(words, fmt.Sprintf("order.%s is %v %s and %v %s", name, x, of, y, other))
+	}
+	if a.Shuffle != b.Shuffle {
+		add("shuffle", a.Shuffle, b.Shuffle)
+	}
+	for _, f := range orderNumbers {
+		if x, y := *f.of(&a), *f.of(&b); x != y {
+			add(f.name, x, y)
+		}
+	}
+	return strings.Join(words, ", ")
+}

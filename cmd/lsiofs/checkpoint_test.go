@@ -1,0 +1,185 @@
+package main
+
+import (
+	"encoding/json"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+	"golang.org/x/sys/unix"
+
+	"github.com/lsiofs/lsiofs/checkpoint"
+	"github.com/lsiofs/lsiofs/pipeline/order"
+	"github.com/lsiofs/lsiofs/pipeline/spec"
+)
+
+// savedState is the checkpoint of a run that went from two workers to four.
+func savedState(last ...uint64) checkpoint.State {
+	o := spec.Default().Order
+	o.Seed = 42
+	return checkpoint.State{
+		Dataset: strings.Repeat("ab", 32), Order: o, Epoch: 3,
+		Done: []order.Done{
+			{Batch: 1, Dealing: spec.DealInterleaved, Consumed: []uint64{1000, 990}},
+			{Batch: 2, Dealing: spec.DealInterleaved, Consumed: last},
+		},
+	}
+}
+
+// saveState writes a state to a file, of a dataset of 10000 records.
+func saveState(t *testing.T, path string, s checkpoint.State) string {
+	require.NoError(t, os.WriteFile(path, s.Marshal(10_000), 0o600))
+	return path
+}
+
+// asMount makes a directory that looks like a mount, as far as files can.
+func asMount(t *testing.T, s checkpoint.State) string {
+	mnt := t.TempDir()
+	saveState(t, filepath.Join(mnt, "checkpoint"), s)
+	require.NoError(t, os.WriteFile(filepath.Join(mnt, "dataset.json"), []byte(`{"records": 10000}`), 0o600))
+	return mnt
+}
+
+func TestCheckpointShow(t *testing.T) {
+	s := savedState(20, 20, 18, 18)
+	file := saveState(t, filepath.Join(t.TempDir(), "c.json"), s)
+	r := ok(t, "checkpoint", "show", file)
+	golden(t, "checkpoint-show.txt", r.stdout)
+	require.Equal(t, r.stdout, ok(t, "checkpoint", "show", asMount(t, s)).stdout, "a mount's is shown the same")
+
+	j := ok(t, "checkpoint", "show", file, "--json")
+	require.Equal(t, 1, strings.Count(j.stdout, "\n"))
+	again, err := checkpoint.Parse([]byte(j.stdout))
+	require.NoError(t, err)
+	require.Equal(t, s, again)
+}
+
+func TestCheckpointShowKnowsShortForms(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "c.json")
+	require.NoError(t, os.WriteFile(file, []byte(`{"epoch": 3, "samples": 20480}`), 0o600))
+	golden(t, "checkpoint-show-short.txt", ok(t, "checkpoint", "show", file).stdout)
+	require.JSONEq(t, `{"epoch": 3, "samples": 20480}`, ok(t, "checkpoint", "show", file, "--json").stdout)
+}
+
+func TestDocumentsThatAreNoCheckpoints(t *testing.T) {
+	dir := t.TempDir()
+	for name, doc := range map[string]string{
+		"empty": "", "text": "hello", "a list": "[]", "unknown field": `{"epoch": 1, "sample": 2}`, "another version": `{"version": 2}`,
+		"no epoch": `{"samples": 3}`, "negative": `{"epoch": -1}`, "text behind": `{"epoch": 1} x`, "cut off": `{"version": 1, "dataset": "a`,
+		"both forms": `{"version": 1, "samples": 3}`,
+	} {
+		t.Run(name, func(t *testing.T) {
+			file := filepath.Join(dir, strings.ReplaceAll(name, " ", "-"))
+			require.NoError(t, os.WriteFile(file, []byte(doc), 0o600))
+			r := lsiofs(t, "checkpoint", "show", file)
+			require.Equal(t, exitCheckpoint, r.code)
+			require.Contains(t, r.stderr, file)
+			r = lsiofs(t, "checkpoint", "merge", file)
+			require.Equal(t, exitCheckpoint, r.code)
+			require.Contains(t, r.stderr, file)
+		})
+	}
+}
+
+func TestTooLargeADocumentIsNotRead(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "c.json")
+	require.NoError(t, os.WriteFile(file, nil, 0o600))
+	require.NoError(t, os.Truncate(file, 1<<40)) // sparse
+	r := lsiofs(t, "checkpoint", "show", file)
+	require.Equal(t, exitCheckpoint, r.code)
+	require.Contains(t, r.stderr, "too large")
+}
+
+func TestCheckpointSave(t *testing.T) {
+	s := savedState(20, 20, 18, 18)
+	mnt := asMount(t, s)
+	file := filepath.Join(t.TempDir(), "c.json")
+	r := ok(t, "checkpoint", "save", mnt, file)
+	require.Equal(t, "saved "+file+": epoch 3, 2,066 records consumed\n", r.stderr)
+	require.Empty(t, r.stdout)
+	want, err := os.ReadFile(filepath.Join(mnt, "checkpoint"))
+	require.NoError(t, err)
+	got, err := os.ReadFile(file)
+	require.NoError(t, err)
+	require.Equal(t, string(want), string(got), "the mount's own bytes")
+
+	r = ok(t, "checkpoint", "save", mnt, file, "--consumed", "4,4,2,2", "--json")
+	require.JSONEq(t, fmt.Sprintf(`{"saved": %q, "epoch": 3, "consumed": 2002}`, file), r.stdout)
+	got, err = os.ReadFile(file)
+	require.NoError(t, err)
+	require.Len(t, got, len(want), "numbers are as wide as the mount writes them")
+	state, err := checkpoint.Parse(got)
+	require.NoError(t, err)
+	require.Equal(t, savedState(4, 4, 2, 2), state)
+}
+
+func TestCheckpointSaveRefusesNumbersThatCantBe(t *testing.T) {
+	mnt := asMount(t, savedState(0, 0, 0, 0))
+	file := filepath.Join(t.TempDir(), "c.json")
+	for consumed, says := range map[string]string{
+		"1,2":         "has 2 numbers, but the mount has 4 workers",
+		"1,2,3,x":     "not a number of records",
+		"99999,0,0,0": "99999",
+		"":            "not a number of records",
+	} {
+		r := lsiofs(t, "checkpoint", "save", mnt, file, "--consumed", consumed)
+		require.Equal(t, exitUsage, r.code, consumed)
+		require.Contains(t, r.stderr, says)
+		require.NoFileExists(t, file)
+	}
+}
+
+func TestCheckpointMerge(t *testing.T) {
+	dir := t.TempDir()
+	a := saveState(t, filepath.Join(dir, "a"), savedState(20, 20, 0, 0))
+	b := saveState(t, filepath.Join(dir, "b"), savedState(0, 0, 18, 16))
+	c := saveState(t, filepath.Join(dir, "c"), savedState(4, 22, 18, 18))
+
+	merged, err := checkpoint.Parse([]byte(ok(t, "checkpoint", "merge", a, b, c).stdout))
+	require.NoError(t, err)
+	require.Equal(t, savedState(20, 22, 18, 18), merged)
+
+	out := filepath.Join(dir, "out")
+	r := ok(t, "checkpoint", "merge", a, b, "-o", out)
+	require.Empty(t, r.stdout)
+	doc, err := os.ReadFile(out)
+	require.NoError(t, err)
+	merged, err = checkpoint.Parse(doc)
+	require.NoError(t, err)
+	require.Equal(t, savedState(20, 20, 18, 16), merged)
+
+	other := savedState(1, 1, 1, 1)
+	other.Epoch = 4
+	r = lsiofs(t, "checkpoint", "merge", a, saveState(t, filepath.Join(dir, "d"), other))
+	require.Equal(t, exitCheckpoint, r.code)
+	require.Contains(t, r.stderr, "epoch")
+}
+
+func TestCheckpointRestoreWritesTheControlFile(t *testing.T) {
+	mnt := asMount(t, savedState(0, 0, 0, 0))
+	file := saveState(t, filepath.Join(t.TempDir(), "c.json"), savedState(1, 2, 3, 4))
+	ok(t, "checkpoint", "restore", file, mnt)
+	want, err := os.ReadFile(file)
+	require.NoError(t, err)
+	got, err := os.ReadFile(filepath.Join(mnt, "checkpoint"))
+	require.NoError(t, err)
+	require.Equal(t, string(want), string(got))
+
+	r := lsiofs(t, "checkpoint", "restore", file, t.TempDir())
+	require.Equal(t, exitCheckpoint, r.code)
+	require.Contains(t, r.stderr, "is not a mount of lsiofs")
+}
+
+func TestRefusalsAreInTheMountsOwnWords(t *testing.T) {
+	mnt := t.TempDir()
+	require.Contains(t, refusalReason(mnt, unix.EINVAL), "invalid argument")
+	status, err := json.Marshal(map[string]any{"last_checkpoint_refusal": map[string]string{"reason": "checkpoint refused: another dataset"}})
+	require.NoError(t, err)
+	require.NoError(t, os.WriteFile(filepath.Join(mnt, "status.json"), status, 0o600))
+	require.Equal(t, "checkpoint refused: another dataset", refusalReason(mnt, unix.EINVAL))
+	require.NoError(t, os.WriteFile(filepath.Join(mnt, "status.json"), []byte(`{"last_checkpoint_refusal": null}`), 0o600))
+	require.Contains(t, refusalReason(mnt, unix.EINVAL), "status may say why")
+}

@@ -1,0 +1,160 @@
+package main
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+
+	"github.com/spf13/cobra"
+	"golang.org/x/sys/unix"
+
+	"github.com/lsiofs/lsiofs/checkpoint"
+	"github.com/lsiofs/lsiofs/pipeline/order"
+)
+
+type saveOptions struct {
+	mnt, file string
+	consumed  string
+}
+
+func newCheckpointSaveCommand(g *globals) *cobra.Command {
+	o := &saveOptions{}
+	c := &cobra.Command{
+		Use:   "save MNT FILE",
+		Short: "Save a mount's checkpoint, whole or not at all",
+		Long: `Writes the mount's checkpoint to FILE: a temporary file beside it, fsync, rename.
+
+The mount counts what it has delivered. A program that knows better, because it
+has buffered what it did not train on, says so with --consumed.`,
+		Example: `  lsiofs checkpoint save /mnt/train ckpt.json
+  lsiofs checkpoint save /mnt/train ckpt.json --consumed 5120,5120,5120,5120`,
+		Args: exactArgs("MNT", "FILE"),
+		RunE: func(c *cobra.Command, args []string) error {
+			o.mnt, o.file = args[0], args[1]
+			return runCheckpointSave(o, c.Flags().Changed("consumed"), g.ui)
+		},
+	}
+	c.Flags().StringVar(&o.consumed, "consumed", "", "records that each worker of the mount has used, one number a worker: n0,n1,…")
+	return c
+}
+
+func runCheckpointSave(o *saveOptions, own bool, u *ui) error {
+	if !isDirectory(o.mnt) {
+		return codedf(exitCheckpoint, "%s is not the directory of a mount", o.mnt)
+	}
+	doc, err := readDocument(filepath.Join(o.mnt, "checkpoint"))
+	if err != nil {
+		return err
+	}
+	state, err := checkpoint.Parse(doc)
+	if err != nil {
+		return codedf(exitCheckpoint, "%s/checkpoint: %w", o.mnt, err)
+	}
+	if own {
+		counts, err := parseCounts(o.consumed)
+		if err != nil {
+			return usagef("--consumed: %w", err)
+		}
+		records, err := mountRecords(o.mnt)
+		if err != nil {
+			return coded(exitMount, err)
+		}
+		if err := replaceConsumed(&state, counts, records); err != nil {
+			return err
+		}
+		doc = state.Marshal(records)
+	}
+	if err := checkpoint.WriteFile(o.file, doc); err != nil {
+		return err
+	}
+	return saved(o.file, state, u)
+}
+
+// replaceConsumed puts a program's own numbers into the last entry, where they
+// are possible in a dataset of so many records.
+func replaceConsumed(s *checkpoint.State, counts []uint64, records uint64) error {
+	if len(s.Done) == 0 {
+		return codedf(exitCheckpoint, "the mount's checkpoint has no entry for its workers")
+	}
+	last := &s.Done[len(s.Done)-1]
+	if len(counts) != len(last.Consumed) {
+		return usagef("--consumed has %s, but the mount has %s", plural(uint64(len(counts)), "number"), plural(uint64(len(last.Consumed)), "worker"))
+	}
+	last.Consumed = counts
+	if _, err := order.Simplify(records, s.Order, s.Done); err != nil {
+		return usagef("--consumed: %w", err)
+	}
+	return nil
+}
+
+func newCheckpointRestoreCommand(g *globals) *cobra.Command {
+	return &cobra.Command{
+		Use:   "restore FILE MNT",
+		Short: "Restore a checkpoint into a running mount",
+		Long: `Writes FILE to MNT/checkpoint. The worker files then hold what is left of that
+epoch; files that are open fail with ESTALE. A document that does not fit is refused,
+changes nothing, and the reason is printed.`,
+		Example: `  lsiofs checkpoint restore ckpt.json /mnt/train`,
+		Args:    exactArgs("FILE", "MNT"),
+		RunE:    func(c *cobra.Command, args []string) error { return runCheckpointRestore(args[0], args[1], g.ui) },
+	}
+}
+
+func runCheckpointRestore(file, mnt string, u *ui) error {
+	doc, err := readDocument(file)
+	if err != nil {
+		return err
+	}
+	if !isDirectory(mnt) {
+		return codedf(exitCheckpoint, "%s is not the directory of a mount", mnt)
+	}
+	control := filepath.Join(mnt, "checkpoint")
+	if _, err := os.Stat(control); err != nil {
+		return codedf(exitCheckpoint, "%s is not a mount of lsiofs: %w", mnt, err)
+	}
+	if err := writeControl(control, doc); err != nil {
+		if errors.Is(err, unix.EINVAL) || errors.Is(err, unix.EFBIG) {
+			return codedf(exitCheckpoint, "%s: %s", file, refusalReason(mnt, err))
+		}
+		return coded(exitCheckpoint, err)
+	}
+	if u.json {
+		return u.emit(map[string]string{"restored": file, "mount": mnt})
+	}
+	u.notef("restored %s: the worker files of %s hold what is left", file, mnt)
+	return nil
+}
+
+// writeControl writes the document and looks at every error: what is refused is
+// refused by write or by close.
+func writeControl(path string, doc []byte) error {
+	f, err := os.OpenFile(path, os.O_WRONLY|os.O_TRUNC, 0)
+	if err != nil {
+		return err
+	}
+	_, err = f.Write(doc)
+	return errors.Join(err, f.Close())
+}
+
+// refusalReason is the mount's own word for a refusal; where it gives none, the
+// error of the write.
+func refusalReason(mnt string, err error) string {
+	f, openErr := os.Open(filepath.Join(mnt, "status.json"))
+	if openErr != nil {
+		return err.Error()
+	}
+	defer f.Close()
+	b, readErr := io.ReadAll(io.LimitReader(f, 1<<20))
+	var s struct {
+		Refusal *struct {
+			Reason string `json:"reason"`
+		} `json:"last_checkpoint_refusal"`
+	}
+	if readErr != nil || json.Unmarshal(b, &s) != nil || s.Refusal == nil || s.Refusal.Reason == "" {
+		return fmt.Sprintf("refused (%v); cat %s/status may say why", err, shellQuote(mnt))
+	}
+	return s.Refusal.Reason
+}

@@ -1,0 +1,131 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/lsiofs/lsiofs/pipeline/order/quality"
+	"github.com/lsiofs/lsiofs/pipeline/spec"
+)
+
+type inspectOptions struct {
+	datasetFlags
+	dataset string
+}
+
+func newInspectCommand(g *globals) *cobra.Command {
+	o := &inspectOptions{}
+	c := &cobra.Command{
+		Use:   "inspect DATASET",
+		Short: "Show what a dataset holds, and how well its shuffle mixes",
+		Long: `Shows shards, records, bytes, the sizes of records and chunks, damaged shards, and
+the χ²/df to expect: the histogram over shards of each batch of 256 records, against
+that of independent sampling, which has 1.0. It is measured on the order that the
+flags describe, of G and of one worker's stream; above ` + fmt.Sprint(quality.Good) + `, what would improve it is
+tried out and shown.`,
+		Example: `  lsiofs inspect /data/train
+  lsiofs inspect /data/train --shuffle-size 65536 --workers 8
+  lsiofs inspect '/data/*.jsonl.zst' --json | jq .mixing`,
+		Args: exactArgs("DATASET"),
+		RunE: func(c *cobra.Command, args []string) error {
+			o.dataset = args[0]
+			return runInspect(c.Context(), o, g)
+		},
+	}
+	o.add(c)
+	return c
+}
+
+func runInspect(ctx context.Context, o *inspectOptions, g *globals) error {
+	s, _, err := o.resolve(o.dataset)
+	if err != nil {
+		return err
+	}
+	d, err := openShowing(ctx, g, s, false)
+	if err != nil {
+		return err
+	}
+	i, err := inspect(ctx, d)
+	if err == nil {
+		if g.ui.json {
+			err = g.ui.emit(i)
+		} else {
+			err = i.print(g.ui)
+		}
+	}
+	return closeAfter(d, err)
+}
+
+// print writes an inspection for people.
+func (i inspection) print(u *ui) error {
+	rows := [][2]string{
+		{"dataset", i.Root},
+		{"format", i.Format},
+		{"fingerprint", i.Fingerprint},
+		{"shards", fmt.Sprintf("%s (%d compressed), %s passed over", countText(uint64(i.Shards)), i.CompressedShards, plural(uint64(i.PassedOver), "file"))},
+		{"records", fmt.Sprintf("%s, %s entry points", countText(i.Records), countText(i.EntryPoints))},
+		{"bytes", fmt.Sprintf("%s raw, %s decoded, %s in streams", bytesText(i.RawBytes), bytesText(i.DecodedBytes), bytesText(i.StreamBytes))},
+		{"record size", i.RecordBytes.text()},
+		{"chunks", countText(i.Chunks)},
+		{"chunk size", i.ChunkBytes.text()},
+		{"chunk records", fmt.Sprintf("%s to %s, mean %.1f", countText(uint64(i.ChunkRecords.Min)), countText(uint64(i.ChunkRecords.Max)), i.ChunkRecords.Mean)},
+		{"damaged", plural(uint64(len(i.Damaged)), "shard")},
+	}
+	if err := table(u.out, rows); err != nil {
+		return err
+	}
+	var b strings.Builder
+	for _, line := range i.Damaged {
+		fmt.Fprintf(&b, "  %s\n", line)
+	}
+	b.WriteString("\nrecord sizes\n")
+	b.WriteString(histogramText(i.Histogram))
+	b.WriteString("\nmixing (χ²/df: 1 is as even as independent sampling, more is worse)\n")
+	i.mixingText(&b)
+	_, err := fmt.Fprint(u.out, b.String())
+	return err
+}
+
+func (i inspection) mixingText(b *strings.Builder) {
+	m := i.Mixing
+	fmt.Fprintf(b, "  all records, G       %s\n", estimateText(m.Global))
+	fmt.Fprintf(b, "  one worker of %-6d %s\n", i.Workers, estimateText(m.Worker))
+	switch {
+	case len(m.Advice) > 0:
+		b.WriteString("  better with          " + adviceText(m.Advice) + "\n")
+	case m.poor() && i.Shuffle != spec.ShuffleNone:
+		b.WriteString("  better with          nothing that the shuffle's flags can do\n")
+	}
+	if m.poor() && i.CompressedShards > 0 && i.EntryPoints < 8*uint64(i.Shards) {
+		b.WriteString("  compressed shards that can only be entered at their start are one chunk each:\n" +
+			"  write them with many gzip members or zstd frames, or make the shards smaller\n")
+	}
+}
+
+func estimateText(e quality.Estimate) string {
+	switch {
+	case e.Batches == 0:
+		return "nothing to measure: one shard, or fewer than 256 records"
+	case e.Whole:
+		return fmt.Sprintf("%.2f", e.Value)
+	}
+	return fmt.Sprintf("%.2f (from %s batches)", e.Value, countText(uint64(e.Batches)))
+}
+
+// histogramText draws one bar a bucket.
+func histogramText(buckets []bucket) string {
+	const width = 40
+	most := uint64(0)
+	for _, k := range buckets {
+		most = max(most, k.Records)
+	}
+	var b strings.Builder
+	for _, k := range buckets {
+		line := fmt.Sprintf("  %9s … %9s  %13s  %s", bytesText(k.FromBytes), bytesText(k.ToBytes), countText(k.Records), bar(k.Records, most, width))
+		b.WriteString(strings.TrimRight(line, " ") + "\n")
+	}
+	return b.String()
+}

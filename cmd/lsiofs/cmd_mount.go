@@ -1,0 +1,223 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"path/filepath"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/lsiofs/lsiofs/fs"
+	"github.com/lsiofs/lsiofs/pipeline"
+)
+
+// drainTime is how long open files may be read on after a signal: enough for a
+// program to finish a batch, short of the 10 s after which docker stop kills.
+const drainTime = 8 * time.Second
+
+type mountOptions struct {
+	datasetFlags
+	dataset, point string
+	allowOther     bool
+	daemon         bool
+	logFile        string
+	// readyFD, when above 2, is where a parent waits for word of the mount.
+	readyFD int
+}
+
+func (o *mountOptions) addFlags(c *cobra.Command) {
+	o.add(c)
+	o.addResume()
+	f := c.Flags()
+	f.BoolVar(&o.allowOther, "allow-other", false, "let other users read; needs root, or user_allow_other in /etc/fuse.conf")
+	f.BoolVar(&o.daemon, "daemon", false, "return when the mount is ready, and serve in the background")
+	f.StringVar(&o.logFile, "log-file", "", "with --daemon: the `file` to log to (default: beside the indexes)")
+	f.IntVar(&o.readyFD, "ready-fd", 0, "")
+	if err := f.MarkHidden("ready-fd"); err != nil {
+		panic(err)
+	}
+}
+
+func newMountCommand(g *globals) *cobra.Command {
+	o := &mountOptions{}
+	c := &cobra.Command{
+		Use:   "mount DATASET MNT",
+		Short: "Mount a dataset as shuffled streams, one file a worker",
+		Long: `Mounts DATASET (a directory, a file, or a quoted pattern with ** and {000..146})
+on the directory MNT. Every worker's shuffled epoch is then a file:
+
+  MNT/worker-0.tar …     what the workers still have to read, from the checkpoint on
+  MNT/epoch-N/           whole epochs, by name
+  MNT/checkpoint         read it to save, write it to restore
+  MNT/README             more
+
+The first mount of a dataset indexes it; later ones start at once. Without
+--daemon the mount is served in the foreground: Ctrl-C unmounts it and lets open
+files be read on for some seconds, a second Ctrl-C does not wait for them.`,
+		Example: `  lsiofs mount /data/train /mnt/train --workers 4 --seed 42
+  lsiofs mount '/data/**/shard-{000..146}.tar.zst' /mnt/train --workers 8 --batch 32 --daemon
+  lsiofs mount /data/train /mnt/train --workers 6 --resume ckpt.json`,
+		Args: exactArgs("DATASET", "MNT"),
+		RunE: func(c *cobra.Command, args []string) error {
+			o.dataset, o.point = args[0], args[1]
+			if o.daemon {
+				return runDaemon(c.Context(), o, g)
+			}
+			return runMount(c.Context(), o, g)
+		},
+	}
+	o.addFlags(c)
+	return c
+}
+
+// runMount mounts and serves until a signal or an unmount from outside.
+func runMount(ctx context.Context, o *mountOptions, g *globals) error {
+	force := g.takeForce()
+	rep, err := newReporter(o.readyFD, g.ui)
+	if err != nil {
+		return err
+	}
+	err = interrupted(ctx, mountAndServe(ctx, force, o, g, rep))
+	rep.ended(err)
+	return err
+}
+
+func mountAndServe(ctx, force context.Context, o *mountOptions, g *globals, rep reporter) error {
+	s, resume, err := o.resolve(o.dataset)
+	if err != nil {
+		return err
+	}
+	if o.point, err = checkMountPoint(o.point, o.dataset); err != nil {
+		return err
+	}
+	d, err := openDataset(ctx, g, s, false, rep.progress)
+	if err != nil {
+		return err
+	}
+	m, err := startMount(ctx, o, g, d, resume, rep)
+	if err != nil {
+		return closeAfter(d, err)
+	}
+	if err = serve(ctx, force, m, g.log()); errors.Is(err, errReadersLeft) {
+		// The dataset can't be closed under readers: the process' end does it.
+		return err
+	}
+	return closeAfter(d, err)
+}
+
+// closeAfter closes d and keeps the first of the two errors.
+func closeAfter(d *pipeline.Dataset, err error) error {
+	if cerr := d.Close(); err == nil {
+		return cerr
+	}
+	return err
+}
+
+// startMount mounts an open dataset and reports that it is ready.
+func startMount(ctx context.Context, o *mountOptions, g *globals, d *pipeline.Dataset, resume *resumption, rep reporter) (*fs.Mount, error) {
+	position, err := resume.position(d)
+	if err != nil {
+		return nil, err
+	}
+	set, err := d.Set(ctx, position.Epoch, position.Done, d.Spec().Deal)
+	if err != nil {
+		return nil, coded(exitCheckpoint, err)
+	}
+	counts := make([]uint64, d.Spec().Deal.Workers)
+	for w := range counts {
+		counts[w] = set.View().Count(uint64(w))
+	}
+	warnings, err := mountWarnings(ctx, d, counts)
+	if err != nil {
+		return nil, err
+	}
+	for _, w := range warnings {
+		rep.warn(w)
+	}
+	m, err := fs.New(ctx, fs.Config{
+		Dataset: d, MountPoint: o.point, Position: position, Explain: d.Explain,
+		AllowOther: o.allowOther, Log: g.log(), Version: versionOf().Version,
+	})
+	if err != nil {
+		return nil, coded(exitMount, err)
+	}
+	rep.mounted(describeMount(d, o.point, position.Epoch, set.View().Dealt()))
+	return m, nil
+}
+
+// serve waits for the end of the mount. The first signal unmounts and lets
+// readers finish for a while, the second (force) does not wait for them.
+func serve(ctx, force context.Context, m *fs.Mount, log *slog.Logger) error {
+	ended := make(chan error, 1)
+	go func() { ended <- m.Wait() }()
+	select {
+	case err := <-ended:
+		return coded(exitMount, err)
+	case <-ctx.Done():
+	}
+	log.Info("unmounting", "readers may finish within", drainTime)
+	drain, cancel := context.WithTimeout(context.WithoutCancel(ctx), drainTime)
+	defer cancel()
+	defer context.AfterFunc(force, cancel)()
+	if err := m.Unmount(drain); err != nil {
+		return codedf(exitMount, "%w: %w", errReadersLeft, err)
+	}
+	return coded(exitMount, <-ended)
+}
+
+// errReadersLeft is wrapped when programs still had files open at the end.
+var errReadersLeft = errors.New("unmounted, but not cleanly")
+
+// mountInfo describes a ready mount.
+type mountInfo struct {
+	Mount    string   `json:"mounted"`
+	Dataset  string   `json:"dataset"`
+	Records  uint64   `json:"records"`
+	Shards   int      `json:"shards"`
+	Bytes    int64    `json:"stream_bytes"`
+	Epoch    uint64   `json:"epoch"`
+	Left     uint64   `json:"records_left"`
+	Workers  uint64   `json:"workers"`
+	Files    []string `json:"files"` // the first ones
+	LogFile  string   `json:"log_file,omitempty"`
+	PID      int      `json:"pid,omitempty"`
+	detached bool
+}
+
+// namedFiles bounds mountInfo.Files: there may be 65536.
+const namedFiles = 64
+
+func describeMount(d *pipeline.Dataset, point string, epoch, left uint64) mountInfo {
+	s, c := d.Spec(), d.Catalog()
+	i := mountInfo{
+		Mount: point, Dataset: s.Dataset, Records: c.Records(), Shards: c.Shards(), Bytes: c.StreamBytes(),
+		Epoch: epoch, Left: left, Workers: s.Deal.Workers,
+	}
+	for w := range min(s.Deal.Workers, namedFiles) {
+		i.Files = append(i.Files, filepath.Join(point, fmt.Sprintf("worker-%d%s", w, d.StreamExtension())))
+	}
+	return i
+}
+
+// text says what there is now, and what to type next.
+func (i mountInfo) text() string {
+	files := i.Files[0]
+	if last := i.Workers - 1; last > 0 {
+		files += " … worker-" + fmt.Sprint(last) + filepath.Ext(i.Files[0])
+	}
+	at := shellQuote(i.Mount)
+	stop := "or Ctrl-C here"
+	if i.detached {
+		stop = fmt.Sprintf("the server is process %d, its log is %s", i.PID, i.LogFile)
+	}
+	return fmt.Sprintf(`mounted %s on %s: %s in %s, %s; epoch %d, %s to read
+  read     %s
+  look     ls -l %s; cat %s/README
+  save     cp %s/checkpoint ckpt.json
+  unmount  lsiofs umount %s   (%s)`,
+		i.Dataset, i.Mount, plural(i.Records, "record"), plural(uint64(i.Shards), "shard"), bytesText(i.Bytes), i.Epoch, plural(i.Left, "record"),
+		files, at, at, at, at, stop)
+}

@@ -1,0 +1,97 @@
+package main
+
+import (
+	"bytes"
+	"io"
+	"os"
+	"path/filepath"
+	"syscall"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+// nothingLeft checks that a demo has cleaned up its temporary directory.
+func nothingLeft(t *testing.T, tmp string) {
+	t.Helper()
+	left, err := os.ReadDir(tmp)
+	require.NoError(t, err)
+	require.Empty(t, left)
+	mounts, err := readMounts()
+	require.NoError(t, err)
+	for _, m := range mounts {
+		require.False(t, inside(m.Point, tmp), m.Point)
+	}
+}
+
+func TestDemo(t *testing.T) {
+	needMount(t)
+	tmp := t.TempDir()
+	c := program(t, "demo")
+	c.Env = append(c.Env, "TMPDIR="+tmp)
+	var stdout, stderr bytes.Buffer
+	c.Stdout, c.Stderr = &stdout, &stderr
+	require.NoError(t, c.Run(), "%s%s", &stdout, &stderr)
+	require.Empty(t, stderr.String())
+	for _, typed := range []string{"$ lsiofs mount ", "--workers 2", "$ head -c ", "/checkpoint ", "--workers 3 --resume ", "$ lsiofs umount ", "are all 1000, each once"} {
+		require.Contains(t, stdout.String(), typed)
+	}
+	nothingLeft(t, tmp)
+}
+
+func TestDemoCleansUpWhenInterrupted(t *testing.T) {
+	needMount(t)
+	for _, at := range []string{"# mount it for two workers", "mounted: ", "# go on where that was", "# read what is left"} {
+		t.Run(at, func(t *testing.T) {
+			tmp := t.TempDir()
+			c := program(t, "demo")
+			c.Env = append(c.Env, "TMPDIR="+tmp)
+			stdout, err := c.StdoutPipe()
+			require.NoError(t, err)
+			var stderr bytes.Buffer
+			c.Stderr = &stderr
+			require.NoError(t, c.Start())
+			readUntil(t, stdout, at)
+			require.NoError(t, c.Process.Signal(syscall.SIGINT))
+			_, err = io.Copy(io.Discard, stdout)
+			require.NoError(t, err)
+			_ = c.Wait() // the exit code is looked at
+			// It may have been done before the signal came.
+			require.Contains(t, []int{int(exitOK), int(exitInterrupted)}, c.ProcessState.ExitCode(), stderr.String())
+			nothingLeft(t, tmp)
+		})
+	}
+}
+
+func TestATallyFindsWhatIsWrong(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "s")
+	samples, err := makeDemoShards(dir)
+	require.NoError(t, err)
+	full := func() *tally {
+		n := newTally(samples)
+		for i := range demoShards {
+			require.NoError(t, n.addTar(shardPath(dir, i), wholeFile))
+		}
+		return n
+	}
+	require.NoError(t, full().check())
+
+	twice := full()
+	require.NoError(t, twice.addTar(shardPath(dir, 0), 1))
+	require.ErrorContains(t, twice.check(), "1 came more than once")
+
+	missing := newTally(samples)
+	require.NoError(t, missing.addTar(shardPath(dir, 0), 100))
+	require.ErrorContains(t, missing.check(), "900 never came")
+
+	cut := filepath.Join(dir, "cut.tar")
+	require.NoError(t, copyHead(shardPath(dir, 1), cut, 10_000))
+	require.Error(t, newTally(samples).addTar(cut, wholeFile), "the end of a cut file is no end")
+	require.NoError(t, newTally(samples).addTar(cut, 2))
+
+	b, err := os.ReadFile(shardPath(dir, 2))
+	require.NoError(t, err)
+	b[513] ^= 1 // in the first member's data
+	require.NoError(t, os.WriteFile(cut, b, 0o600))
+	require.ErrorContains(t, newTally(samples).addTar(cut, wholeFile), "other contents")
+}

@@ -1,0 +1,174 @@
+package main
+
+import (
+	"bytes"
+	"io"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+func TestUmountNamesWhatHoldsTheMount(t *testing.T) {
+	mnt, info := daemon(t, dataset(t))
+	f, err := os.Open(info.Files[0])
+	require.NoError(t, err)
+	r := umountInOwnProcess(t, mnt)
+	require.Equal(t, exitMount, r.code)
+	require.Contains(t, r.stderr, "(process "+strconv.Itoa(os.Getpid())+") uses "+info.Files[0])
+	require.NoError(t, f.Close())
+
+	r = umountInOwnProcess(t, mnt)
+	require.Equal(t, exitOK, r.code, r.stderr)
+	require.Equal(t, "unmounted "+mnt+"\n", r.stderr)
+	require.Equal(t, exitMount, umountInOwnProcess(t, mnt).code, "it is gone")
+}
+
+func umountInOwnProcess(t *testing.T, args ...string) result {
+	c := program(t, append([]string{"umount"}, args...)...)
+	var stdout, stderr bytes.Buffer
+	c.Stdout, c.Stderr = &stdout, &stderr
+	_ = c.Run() // the exit code is what is asked for
+	return result{exitCode(c.ProcessState.ExitCode()), stdout.String(), stderr.String()}
+}
+
+func TestALiveMountIsRefusedAndADeadOneHealed(t *testing.T) {
+	data := dataset(t)
+	mnt, info := daemon(t, data)
+	r := lsiofs(t, "mount", data, mnt)
+	require.Equal(t, exitMount, r.code)
+	require.Contains(t, r.stderr, "lsiofs umount "+mnt)
+
+	p, err := os.FindProcess(info.PID)
+	require.NoError(t, err)
+	require.NoError(t, p.Kill())
+	for { // until the kernel has seen it
+		if _, err := os.Stat(mnt); err != nil {
+			break
+		}
+	}
+	out, err := program(t, "mount", data, mnt, "--daemon").CombinedOutput()
+	require.NoError(t, err, "%s", out)
+	require.Contains(t, string(out), "mounted "+data)
+	require.NotEmpty(t, read(t, mnt, "worker-0.tar"))
+	require.Equal(t, exitOK, umountInOwnProcess(t, mnt).code)
+}
+
+func TestADeadMountIsUnmounted(t *testing.T) {
+	mnt, info := daemon(t, dataset(t))
+	require.NoError(t, syscall.Kill(info.PID, syscall.SIGKILL))
+	for { // until the kernel has seen it
+		if _, err := os.Stat(mnt); err != nil {
+			break
+		}
+	}
+	r := umountInOwnProcess(t, mnt)
+	require.Equal(t, exitOK, r.code, r.stderr)
+	_, err := os.Stat(mnt)
+	require.NoError(t, err)
+}
+
+func TestLazyUmountLetsReadersFinish(t *testing.T) {
+	mnt, info := daemon(t, dataset(t))
+	want := read(t, mnt, "epoch-0", "worker-0-of-1.tar")
+	f, err := os.Open(info.Files[0])
+	require.NoError(t, err)
+	defer f.Close()
+	r := umountInOwnProcess(t, "--lazy", mnt)
+	require.Equal(t, exitOK, r.code, r.stderr)
+	require.NoFileExists(t, info.Files[0])
+	got, err := io.ReadAll(f)
+	require.NoError(t, err)
+	require.True(t, want == string(got))
+}
+
+func TestASecondSignalDoesNotWaitForReaders(t *testing.T) {
+	needMount(t)
+	mnt := t.TempDir()
+	c := program(t, "mount", dataset(t), mnt)
+	stderr, err := c.StderrPipe()
+	require.NoError(t, err)
+	require.NoError(t, c.Start())
+	readUntil(t, stderr, "Ctrl-C here")
+	f, err := os.Open(filepath.Join(mnt, "worker-0.tar"))
+	require.NoError(t, err)
+	defer f.Close()
+	require.NoError(t, c.Process.Signal(syscall.SIGINT))
+	for mounted := true; mounted; {
+		mounts, err := readMounts()
+		require.NoError(t, err)
+		_, mounted = mountAt(mounts, mnt)
+	}
+	require.NoError(t, c.Process.Signal(syscall.SIGINT))
+	rest, err := io.ReadAll(stderr)
+	require.NoError(t, err)
+	require.Error(t, c.Wait())
+	require.Equal(t, int(exitMount), c.ProcessState.ExitCode())
+	require.Contains(t, string(rest), "1 stream handles are still open: context canceled", "not the deadline's end")
+}
+
+// readUntil reads until it has seen the text, and no more than it must.
+func readUntil(t *testing.T, r io.Reader, text string) string {
+	t.Helper()
+	var got strings.Builder
+	buf := make([]byte, 64)
+	for !strings.Contains(got.String(), text) {
+		n, err := r.Read(buf)
+		require.NoError(t, err, got.String())
+		got.Write(buf[:n])
+	}
+	return got.String()
+}
+
+func TestDaemonSaysWhyNot(t *testing.T) {
+	needMount(t)
+	empty := t.TempDir()
+	r := program(t, "mount", empty, t.TempDir(), "--daemon", "--index-dir", t.TempDir())
+	var stderr bytes.Buffer
+	r.Stderr = &stderr
+	require.Error(t, r.Run())
+	require.Equal(t, int(exitDataset), r.ProcessState.ExitCode(), stderr.String())
+	require.Contains(t, stderr.String(), "log: ")
+}
+
+func TestASignalUnmounts(t *testing.T) {
+	needMount(t)
+	data := dataset(t)
+	for name, s := range map[string]syscall.Signal{"Ctrl-C": syscall.SIGINT, "SIGTERM": syscall.SIGTERM} {
+		t.Run(name, func(t *testing.T) {
+			mnt := t.TempDir()
+			c := program(t, "mount", data, mnt, "--workers", "2")
+			stderr, err := c.StderrPipe()
+			require.NoError(t, err)
+			require.NoError(t, c.Start())
+			readUntil(t, stderr, "Ctrl-C here")
+			require.NotEmpty(t, read(t, mnt, "worker-1.tar"))
+			require.NoError(t, c.Process.Signal(s))
+			rest, err := io.ReadAll(stderr)
+			require.NoError(t, err)
+			require.NoError(t, c.Wait(), "%s", rest)
+			mounts, err := readMounts()
+			require.NoError(t, err)
+			_, still := mountAt(mounts, mnt)
+			require.False(t, still)
+		})
+	}
+}
+
+func TestASignalEndsACatThatNobodyReads(t *testing.T) {
+	data := dataset(t)
+	c := program(t, "cat", data)
+	stdout, err := c.StdoutPipe()
+	require.NoError(t, err)
+	require.NoError(t, c.Start())
+	_, err = io.ReadFull(stdout, make([]byte, 1)) // it writes; the rest fills the pipe
+	require.NoError(t, err)
+	require.NoError(t, c.Process.Signal(syscall.SIGINT))
+	state, err := c.Process.Wait()
+	require.NoError(t, err)
+	require.Equal(t, int(exitInterrupted), state.ExitCode())
+}

@@ -1,0 +1,112 @@
+package main
+
+import (
+	"errors"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+
+	"github.com/lsiofs/lsiofs/pipeline/spec"
+)
+
+// datasetFlags are the flags that say what is read, in which order, and for
+// whom: the same ones for every command that opens a dataset.
+type datasetFlags struct {
+	spec   spec.Spec
+	resume string // path of a checkpoint; only where addResume was called
+	flags  *pflag.FlagSet
+}
+
+// add defines the flags, with spec.Default's values as defaults.
+func (d *datasetFlags) add(c *cobra.Command) {
+	d.spec = spec.Default()
+	d.flags = c.Flags()
+	d.flags.SortFlags = false
+	s := &d.spec
+
+	enumFlag(c, "format", "how shards are cut into records", &s.Format.Name, append([]string{"auto"}, spec.Formats...)...)
+	sizeFlag(d.flags, "record-bytes", "format fixed: bytes of a record", &s.Format.RecordBytes)
+	sizeFlag(d.flags, "stride-bytes", "format fixed: distance between records (0: their size)", &s.Format.StrideBytes)
+	sizeFlag(d.flags, "header-bytes", "format fixed: bytes before the first record", &s.Format.HeaderBytes)
+	enumFlag(c, "remainder", "format fixed: what becomes of bytes that fill no record", &s.Format.Remainder, spec.RemainderCorrupt, spec.RemainderDrop)
+	enumFlag(c, "on-corrupt", "refuse damaged shards, or leave out what is damaged", &s.OnCorrupt, spec.CorruptFail, spec.CorruptSkip)
+
+	d.flags.Uint64Var(&s.Order.Seed, "seed", s.Order.Seed, "the order's seed")
+	d.flags.Uint64Var(&s.Epoch, "epoch", s.Epoch, "the epoch that the worker files hold")
+	enumFlag(c, "shuffle", "how records are shuffled", &s.Order.Shuffle, spec.ShuffleReservoir, spec.ShuffleBlock, spec.ShuffleFull, spec.ShuffleNone)
+	d.flags.Uint64Var(&s.Order.SizeRecords, "shuffle-size", s.Order.SizeRecords, "records in the shuffle buffer")
+	d.flags.Uint64Var(&s.Order.Lanes, "lanes", s.Order.Lanes, "places of the dataset that are read at a time")
+	d.flags.Uint64Var(&s.Order.Groups, "groups", s.Order.Groups, "groups of lanes, for locality across machines; must divide --lanes")
+	sizeFlag(d.flags, "chunk-bytes", "a chunk, the unit in which shards are permuted, ends at so many bytes …", &s.Order.ChunkBytes)
+	d.flags.Uint64Var(&s.Order.ChunkRecords, "chunk-records", s.Order.ChunkRecords, "… or so many records")
+
+	d.flags.Uint64Var(&s.Deal.Workers, "workers", s.Deal.Workers, "workers that share the records")
+	d.flags.Uint64Var(&s.Deal.Batch, "batch", s.Deal.Batch, "records that a worker is dealt at a time")
+	enumFlag(c, "deal", "how records go to workers", &s.Deal.Dealing, spec.DealInterleaved, spec.DealContiguous)
+	enumFlag(c, "tail", "records that do not fill a round of all workers: keep, drop, or pad with the first ones", &s.Deal.Tail, spec.TailKeep, spec.TailDrop, spec.TailPad)
+
+	sizeFlag(d.flags, "memory", "memory for everything that is kept of the data", &s.MemoryBytes)
+	enumFlag(c, "io", "how shards are read", &s.IO, spec.IOAuto, spec.IOUring, spec.IOPread)
+	d.flags.DurationVar(&s.ReadTimeout, "read-timeout", s.ReadTimeout, "after how long a read that storage does not answer fails")
+	d.flags.StringVar(&s.IndexDir, "index-dir", s.IndexDir, "the `directory` where indexes are stored (default: DATASET/.lsiofs where it exists, else the user's cache directory)")
+}
+
+// addResume defines --resume.
+func (d *datasetFlags) addResume() {
+	d.flags.StringVar(&d.resume, "resume", "", "go on from this checkpoint `file`; it brings its order, and, unless given, --workers, --batch and --deal")
+}
+
+func sizeFlag[T int64 | uint64](f *pflag.FlagSet, name, usage string, p *T) {
+	f.Var(sizeValue[T]{p}, name, usage)
+}
+
+func enumFlag[T ~string](c *cobra.Command, name, usage string, p *T, allowed ...T) {
+	names := make([]string, len(allowed))
+	for i, a := range allowed {
+		names[i] = string(a)
+	}
+	c.Flags().Var(enumValue[T]{p, names}, name, usage)
+	// An error would mean that the flag does not exist, or has a function.
+	if err := c.RegisterFlagCompletionFunc(name, cobra.FixedCompletions(names, cobra.ShellCompDirectiveNoFileComp)); err != nil {
+		panic(err)
+	}
+}
+
+// given says whether a flag was on the command line.
+func (d *datasetFlags) given(name string) bool { return d.flags.Changed(name) }
+
+// resolve makes the spec of the flags, of dataset and of the checkpoint of
+// --resume, which is nil without the flag. All problems are reported at once.
+func (d *datasetFlags) resolve(dataset string) (spec.Spec, *resumption, error) {
+	s := d.spec
+	s.Dataset = dataset
+	s.Order.Batch = orderBatch(s)
+	var r *resumption
+	if d.resume != "" {
+		var err error
+		if r, err = readResumption(d.resume); err != nil {
+			return s, nil, err
+		}
+		if s, err = r.apply(s, d.given); err != nil {
+			return s, nil, err
+		}
+	}
+	if err := s.Validate(); err != nil {
+		return s, nil, coded(exitUsage, err)
+	}
+	return s, r, nil
+}
+
+// orderBatch is the batch that belongs to the order itself: the deal's with
+// groups, else 1 (ORDER.md, Global order).
+func orderBatch(s spec.Spec) uint64 {
+	if s.Order.Groups > 1 {
+		return s.Deal.Batch
+	}
+	return 1
+}
+
+// errJoin is errors.Join with a code.
+func errJoin(code exitCode, problems []error) error {
+	return coded(code, errors.Join(problems...))
+}

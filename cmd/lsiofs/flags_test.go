@@ -1,0 +1,175 @@
+package main
+
+import (
+	"testing"
+	"time"
+
+	"github.com/spf13/cobra"
+	"github.com/stretchr/testify/require"
+
+	"github.com/lsiofs/lsiofs/checkpoint"
+	"github.com/lsiofs/lsiofs/pipeline/order"
+	"github.com/lsiofs/lsiofs/pipeline/spec"
+)
+
+// parsed gives dataset flags as the command line sets them.
+func parsed(t *testing.T, args ...string) *datasetFlags {
+	d := &datasetFlags{}
+	c := &cobra.Command{Use: "x"}
+	d.add(c)
+	d.addResume()
+	require.NoError(t, c.ParseFlags(args))
+	return d
+}
+
+func TestFlagsMakeASpec(t *testing.T) {
+	for _, c := range []struct {
+		name string
+		args []string
+		want func(*spec.Spec)
+	}{
+		{"none: the defaults", nil, func(*spec.Spec) {}},
+		{"order", []string{"--seed", "7", "--shuffle", "block", "--shuffle-size", "1000", "--lanes", "8", "--chunk-bytes", "1MiB", "--chunk-records", "64"},
+			func(s *spec.Spec) {
+				s.Order = spec.Order{Seed: 7, Shuffle: spec.ShuffleBlock, SizeRecords: 1000, Lanes: 8, Groups: 1, Batch: 1, ChunkBytes: 1 << 20, ChunkRecords: 64}
+			}},
+		{"deal", []string{"--workers", "4", "--batch", "32", "--deal", "contiguous", "--tail", "pad", "--epoch", "3"},
+			func(s *spec.Spec) {
+				s.Deal = spec.Deal{Workers: 4, Batch: 32, Dealing: spec.DealContiguous, Tail: spec.TailPad}
+				s.Epoch = 3
+			}},
+		{"groups make the batch the order's", []string{"--groups", "4", "--batch", "16"},
+			func(s *spec.Spec) { s.Order.Groups, s.Order.Batch, s.Deal.Batch = 4, 16, 16 }},
+		{"format", []string{"--format", "fixed", "--record-bytes", "8356", "--stride-bytes", "9000", "--header-bytes", "1KiB", "--remainder", "drop"},
+			func(s *spec.Spec) {
+				s.Format = spec.Format{Name: "fixed", RecordBytes: 8356, StrideBytes: 9000, HeaderBytes: 1024, Remainder: spec.RemainderDrop}
+			}},
+		{"machine", []string{"--memory", "512MB", "--io", "pread", "--read-timeout", "30s", "--on-corrupt", "skip", "--index-dir", "/x"},
+			func(s *spec.Spec) {
+				s.MemoryBytes, s.IO, s.ReadTimeout, s.OnCorrupt, s.IndexDir = 512_000_000, spec.IOPread, 30*time.Second, spec.CorruptSkip, "/x"
+			}},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			want := spec.Default()
+			want.Dataset = "data"
+			c.want(&want)
+			got, resume, err := parsed(t, c.args...).resolve("data")
+			require.NoError(t, err)
+			require.Nil(t, resume)
+			require.Equal(t, want, got)
+		})
+	}
+}
+
+func TestResumeBringsItsOrderAndDeal(t *testing.T) {
+	file := spec.Default().Order
+	file.Seed, file.Lanes = 42, 16
+	state := func(change func(*checkpoint.State)) *checkpoint.State {
+		s := &checkpoint.State{Order: file, Epoch: 5, Done: []order.Done{
+			{Batch: 1, Dealing: spec.DealInterleaved, Consumed: []uint64{9}},
+			{Batch: 8, Dealing: spec.DealInterleaved, Consumed: []uint64{16, 16, 8}}}}
+		if change != nil {
+			change(s)
+		}
+		return s
+	}
+	grouped := func(s *checkpoint.State) { s.Order.Groups, s.Order.Batch = 4, 8 }
+	epoch := uint64(7)
+	for _, c := range []struct {
+		name  string
+		args  []string
+		r     resumption
+		want  func(*spec.Spec)
+		fails []string
+	}{
+		{name: "everything from the file", r: resumption{state: state(nil)},
+			want: func(s *spec.Spec) { s.Deal.Workers, s.Deal.Batch = 3, 8 }},
+		{name: "other workers, batch and deal", args: []string{"--workers", "5", "--batch", "2", "--deal", "contiguous", "--tail", "drop"}, r: resumption{state: state(nil)},
+			want: func(s *spec.Spec) {
+				s.Deal = spec.Deal{Workers: 5, Batch: 2, Dealing: spec.DealContiguous, Tail: spec.TailDrop}
+			}},
+		{name: "flags of the order that say the same", args: []string{"--seed", "42", "--lanes", "16", "--epoch", "5"}, r: resumption{state: state(nil)},
+			want: func(s *spec.Spec) { s.Deal.Workers, s.Deal.Batch = 3, 8 }},
+		{name: "flags of the order that differ are all reported", args: []string{"--seed", "1", "--lanes", "32", "--epoch", "4"}, r: resumption{state: state(nil)},
+			fails: []string{"--seed (1) differs from f, which has 42", "--lanes (32)", "--epoch (4)"}},
+		{name: "groups keep the order's batch", r: resumption{state: state(grouped)},
+			want: func(s *spec.Spec) {
+				s.Order.Groups, s.Order.Batch = 4, 8
+				s.Deal.Workers, s.Deal.Batch = 3, 8
+			}},
+		{name: "with groups the batch can't change", args: []string{"--batch", "2"}, r: resumption{state: state(grouped)},
+			fails: []string{"--batch (2) differs from f, which has 8"}},
+		{name: "a contiguous deal", r: resumption{state: state(func(s *checkpoint.State) {
+			s.Done[1].Dealing, s.Done[1].Batch = spec.DealContiguous, 1
+		})},
+			want: func(s *spec.Spec) { s.Deal.Workers, s.Deal.Dealing = 3, spec.DealContiguous }},
+		{name: "the short form brings the epoch alone", args: []string{"--seed", "3"}, r: resumption{short: shortForm{Epoch: &epoch}},
+			want: func(s *spec.Spec) { s.Order, s.Epoch = spec.Default().Order, 7; s.Order.Seed = 3 }},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			d := parsed(t, c.args...)
+			c.r.path = "f"
+			got, err := c.r.apply(d.spec, d.given)
+			if c.fails != nil {
+				for _, part := range c.fails {
+					require.ErrorContains(t, err, part)
+				}
+				require.Equal(t, exitUsage, errorCode(err))
+				return
+			}
+			require.NoError(t, err)
+			want := spec.Default()
+			want.Order, want.Epoch = file, 5
+			c.want(&want)
+			require.Equal(t, want, got)
+		})
+	}
+}
+
+func TestWorkerOfCat(t *testing.T) {
+	for _, c := range []struct {
+		args            []string
+		worker, workers uint64
+	}{
+		{nil, 0, 1},
+		{[]string{"--worker", "2/4"}, 2, 4},
+		{[]string{"--workers", "4", "--worker", "3"}, 3, 4},
+		{[]string{"--workers", "4", "--worker", "3/4"}, 3, 4},
+	} {
+		o := &catOptions{dataset: "data"}
+		cmd := &cobra.Command{Use: "x"}
+		o.add(cmd)
+		cmd.Flags().Var(&o.share, "worker", "")
+		cmd.Flags().Uint64Var(&o.from, "from", 0, "")
+		require.NoError(t, cmd.ParseFlags(c.args))
+		s, _, err := o.resolveCat()
+		require.NoError(t, err)
+		require.Equal(t, c.workers, s.Deal.Workers, c.args)
+		require.Equal(t, c.worker, o.share.worker, c.args)
+	}
+}
+
+func TestSizesAreWrittenAsTheyAreRead(t *testing.T) {
+	for text, n := range map[string]uint64{"0": 0, "1": 1, "1000": 1000, "256KiB": 256 << 10, "1GiB": 1 << 30, "1025KiB": 1025 << 10, "2TiB": 2 << 40, "1048577": 1<<20 + 1} {
+		require.Equal(t, text, formatSize(n))
+		var v uint64
+		require.NoError(t, sizeValue[uint64]{&v}.Set(text))
+		require.Equal(t, n, v)
+	}
+	var v int64
+	require.NoError(t, sizeValue[int64]{&v}.Set("1.5 MiB"))
+	require.EqualValues(t, 3<<19, v)
+	for _, bad := range []string{"", "-1", "x", "1XB", "9EiB"} {
+		require.Error(t, sizeValue[int64]{&v}.Set(bad), bad)
+	}
+}
+
+func TestCounts(t *testing.T) {
+	got, err := parseCounts("1, 20,3")
+	require.NoError(t, err)
+	require.Equal(t, []uint64{1, 20, 3}, got)
+	for _, bad := range []string{"", "1,", "-1", "1;2", "99999999999999999999"} {
+		_, err := parseCounts(bad)
+		require.Error(t, err, bad)
+	}
+}

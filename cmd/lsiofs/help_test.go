@@ -1,0 +1,89 @@
+package main
+
+import (
+	"bytes"
+	"flag"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+	"github.com/stretchr/testify/require"
+)
+
+var update = flag.Bool("update", false, "write the golden files anew")
+
+// golden compares with a file in testdata.
+func golden(t *testing.T, name, got string) {
+	t.Helper()
+	path := filepath.Join("testdata", name)
+	if *update {
+		require.NoError(t, os.MkdirAll("testdata", 0o755))
+		require.NoError(t, os.WriteFile(path, []byte(got), 0o644))
+	}
+	want, err := os.ReadFile(path)
+	require.NoError(t, err, "run go test ./cmd/lsiofs -update")
+	require.Equal(t, string(want), got)
+}
+
+// commands lists all commands, by their paths.
+func commands(c *cobra.Command) []*cobra.Command {
+	all := []*cobra.Command{c}
+	for _, sub := range c.Commands() {
+		all = append(all, commands(sub)...)
+	}
+	return all
+}
+
+func newTestRoot() *cobra.Command {
+	return newRootCommand(&globals{interrupts: &interrupts{}, ui: newUI(&bytes.Buffer{}, &bytes.Buffer{})})
+}
+
+func TestHelpTexts(t *testing.T) {
+	for _, args := range [][]string{{}, {"mount"}, {"umount"}, {"index"}, {"inspect"}, {"cat"}, {"checkpoint"},
+		{"checkpoint", "show"}, {"checkpoint", "save"}, {"checkpoint", "restore"}, {"checkpoint", "merge"}, {"doctor"}, {"demo"}, {"version"}} {
+		name := "help" + strings.Join(append([]string{""}, args...), "-") + ".txt"
+		t.Run(name, func(t *testing.T) {
+			r := ok(t, append(args, "--help")...)
+			require.Empty(t, r.stderr)
+			golden(t, name, r.stdout)
+		})
+	}
+}
+
+func TestEveryCommandHasAnExampleAndTheExitCodes(t *testing.T) {
+	for _, c := range commands(newTestRoot()) {
+		t.Run(c.CommandPath(), func(t *testing.T) {
+			require.NotEmpty(t, c.Example)
+			require.NotEmpty(t, c.Short)
+			args := strings.Fields(c.CommandPath())[1:]
+			require.Contains(t, ok(t, append(args, "--help")...).stdout, exitTable())
+		})
+	}
+}
+
+func TestCommandsThatOpenADatasetShareItsFlags(t *testing.T) {
+	root := newTestRoot()
+	mount, _, err := root.Find([]string{"mount"})
+	require.NoError(t, err)
+	for name, own := range map[string][]string{
+		"cat":     {"worker", "from", "ids", "offsets", "resume"},
+		"inspect": {}, "index": {"rebuild"},
+	} {
+		c, _, err := root.Find([]string{name})
+		require.NoError(t, err)
+		c.Flags().VisitAll(func(f *pflag.Flag) {
+			if slices.Contains(own, f.Name) {
+				return
+			}
+			same := mount.Flags().Lookup(f.Name)
+			require.NotNil(t, same, "%s --%s", name, f.Name)
+			require.Equal(t, same.DefValue, f.DefValue)
+			require.Equal(t, same.Usage, f.Usage)
+		})
+		require.NotNil(t, c.Flags().Lookup("shuffle-size"))
+	}
+}

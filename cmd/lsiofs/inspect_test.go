@@ -1,0 +1,75 @@
+package main
+
+import (
+	"bytes"
+	"math/bits"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+	"pgregory.net/rapid"
+
+	"github.com/lsiofs/lsiofs/pipeline/order/quality"
+	"github.com/lsiofs/lsiofs/pipeline/spec"
+)
+
+func TestHistogramCountsEverySizeOnce(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		sizes := rapid.SliceOf(rapid.Uint64Range(0, 1<<40)).Draw(t, "sizes")
+		var byLength [65]uint64
+		for _, s := range sizes {
+			byLength[bits.Len64(s)]++
+		}
+		buckets := histogram(byLength[:])
+		total := uint64(0)
+		for i, b := range buckets {
+			n := uint64(0)
+			for _, s := range sizes {
+				if int64(s) >= b.FromBytes && int64(s) < b.ToBytes {
+					n++
+				}
+			}
+			require.Equal(t, n, b.Records)
+			if i > 0 {
+				require.Equal(t, buckets[i-1].ToBytes, b.FromBytes, "no gap")
+			}
+			total += n
+		}
+		require.EqualValues(t, len(sizes), total)
+		if len(buckets) > 0 {
+			require.NotZero(t, buckets[0].Records)
+			require.NotZero(t, buckets[len(buckets)-1].Records)
+		}
+	})
+}
+
+func TestInspectionForPeople(t *testing.T) {
+	i := inspection{
+		Root: "/data/train", Format: "jsonl", Fingerprint: "abcd", Shards: 147, CompressedShards: 147, PassedOver: 1,
+		Damaged: []string{"a.jsonl.gz: record 7: cut off"}, Records: 1_234_567, EntryPoints: 147,
+		RawBytes: 3 << 30, DecodedBytes: 12 << 30, StreamBytes: 12 << 30, Chunks: 147, Shuffle: spec.ShuffleReservoir, Workers: 4,
+		Histogram: []bucket{{4096, 8192, 1_000_000}, {8192, 16384, 0}, {16384, 32768, 234_567}},
+		Mixing: mixing{
+			Global: quality.Estimate{Value: 6.1, Batches: 4000}, Worker: quality.Estimate{Value: 6.54, Batches: 1205, Whole: true},
+			Advice: []quality.Advice{{Flag: "--lanes", Value: "128", Chi: 1.7}, {Flag: "--shuffle", Value: "full", Chi: 1}},
+		},
+	}
+	for _, v := range []int64{4100, 20000, 9000} {
+		i.RecordBytes.add(v)
+		i.ChunkBytes.add(v * 1000)
+		i.ChunkRecords.add(v)
+	}
+	var out, err bytes.Buffer
+	require.NoError(t, i.print(newUI(&out, &err)))
+	require.Empty(t, err.String())
+	golden(t, "inspect.txt", out.String())
+}
+
+func TestDropThatLeavesNothingIsAWarning(t *testing.T) {
+	deal := spec.Deal{Workers: 4, Batch: 100, Dealing: spec.DealInterleaved, Tail: spec.TailDrop}
+	require.Contains(t, emptyWorkers([]uint64{0, 0, 0, 0}, deal), "4 of 4 workers no records: a round of all workers takes 400")
+	require.Empty(t, emptyWorkers([]uint64{100, 100, 100, 100}, deal))
+	deal.Dealing = spec.DealContiguous
+	require.Contains(t, emptyWorkers([]uint64{0, 0, 0, 0}, deal), "takes 4,")
+	deal.Tail = spec.TailKeep
+	require.Empty(t, emptyWorkers([]uint64{1, 0, 0, 0}, deal), "keep was asked for")
+}

@@ -1,0 +1,62 @@
+package main
+
+import (
+	"bytes"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/lsiofs/lsiofs/pipeline/catalog"
+)
+
+// pass is an indexing pass of ten shards of 1 MiB, one a second.
+func pass(show func(catalog.Progress)) {
+	for i := range 11 {
+		show(catalog.Progress{Shards: i, ShardsTotal: 12, Reused: 2, Bytes: int64(i) << 20, BytesTotal: 10 << 20,
+			Records: uint64(i) * 1000, Elapsed: time.Duration(i) * time.Second})
+	}
+	show(catalog.Progress{Shards: 12, ShardsTotal: 12, Reused: 2, Bytes: 10 << 20, BytesTotal: 10 << 20, Records: 12000, Elapsed: 10 * time.Second, Done: true})
+}
+
+func TestProgressWithoutATerminalIsALineNowAndThen(t *testing.T) {
+	var out, err bytes.Buffer
+	pass(newProgressView(newUI(&out, &err)).show)
+	require.Empty(t, out.String())
+	golden(t, "progress-lines.txt", err.String())
+}
+
+func TestProgressAsJSON(t *testing.T) {
+	var out, err bytes.Buffer
+	u := newUI(&out, &err)
+	u.json = true
+	pass(newProgressView(u).show)
+	require.Empty(t, out.String())
+	golden(t, "progress.jsonl", err.String())
+}
+
+func TestProgressOnATerminalIsABarThatGoesAway(t *testing.T) {
+	var out, err bytes.Buffer
+	u := newUI(&out, &err)
+	u.terminal = true
+	v := newProgressView(u)
+	pass(v.show)
+	v.clear()
+	text := err.String()
+	require.Contains(t, text, "indexing 0/12 shards")
+	require.Contains(t, text, "\r", "it is redrawn in place")
+	lines := strings.Split(strings.TrimSuffix(text, "\n"), "\r")
+	require.Equal(t, "indexed 10 shards in 10s (2 reused): 12,000 records", lines[len(lines)-1])
+}
+
+func TestNothingIsSaidWhereNothingWasIndexed(t *testing.T) {
+	var out, err bytes.Buffer
+	newProgressView(newUI(&out, &err)).show(catalog.Progress{Shards: 12, ShardsTotal: 12, Reused: 12, Elapsed: time.Second, Done: true})
+	require.Empty(t, err.String())
+}
+
+func TestTimeLeftIsUnknownAtFirst(t *testing.T) {
+	require.Equal(t, "0 of 3 shards, 0 B of 1.0 KiB (0 %), 0 records, 0 B/s, ? left",
+		lineOf(catalog.Progress{ShardsTotal: 3, BytesTotal: 1024}).String())
+}

@@ -1,0 +1,244 @@
+package main
+
+import (
+	"bytes"
+	"encoding/json"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+// needMount skips where nothing can be mounted, and makes processes that this
+// one starts be lsiofs.
+func needMount(t *testing.T) {
+	t.Helper()
+	if err := missingForMount(mountingMachine()); err != nil {
+		t.Skipf("nothing can be mounted here: %v", err)
+	}
+	t.Setenv(asProgram, "1")
+}
+
+// dataset makes the demo's shards, with a directory for their index.
+func dataset(t *testing.T) string {
+	t.Helper()
+	dir := filepath.Join(t.TempDir(), "shards")
+	_, err := makeDemoShards(dir)
+	require.NoError(t, err)
+	require.NoError(t, os.Mkdir(filepath.Join(dir, ".lsiofs"), 0o700))
+	return dir
+}
+
+// program prepares a run of lsiofs in a process of its own.
+func program(t *testing.T, args ...string) *exec.Cmd {
+	self, err := os.Executable()
+	require.NoError(t, err)
+	c := exec.CommandContext(t.Context(), self, args...)
+	c.Env = append(os.Environ(), asProgram+"=1")
+	return c
+}
+
+// daemon mounts in the background and unmounts at the end of the test.
+func daemon(t *testing.T, data string, flags ...string) (mnt string, info mountInfo) {
+	t.Helper()
+	needMount(t)
+	mnt = t.TempDir()
+	out, err := program(t, append([]string{"mount", data, mnt, "--daemon", "--json"}, flags...)...).Output()
+	require.NoError(t, err)
+	t.Cleanup(func() {
+		// It may have been unmounted by the test.
+		_ = exec.Command("umount", "-l", mnt).Run()
+	})
+	require.NoError(t, json.Unmarshal(out, &info), "%s", out)
+	require.Equal(t, mnt, info.Mount)
+	return mnt, info
+}
+
+// read gives a file of a mount.
+func read(t *testing.T, parts ...string) string {
+	t.Helper()
+	b, err := os.ReadFile(filepath.Join(parts...))
+	require.NoError(t, err)
+	return string(b)
+}
+
+func TestCatGivesTheBytesOfTheMount(t *testing.T) {
+	data := dataset(t)
+	order := []string{"--seed", "7", "--shuffle-size", "300", "--lanes", "4", "--chunk-records", "16", "--batch", "3"}
+	mnt, _ := daemon(t, data, append(order, "--workers", "3")...)
+	for _, c := range []struct {
+		name, path string
+		flags      []string
+	}{
+		{"a worker", "worker-1.tar", []string{"--worker", "1/3"}},
+		{"its IDs", "worker-1.ids", []string{"--worker", "1/3", "--ids"}},
+		{"its offsets", "worker-1.offsets", []string{"--worker", "1", "--workers", "3", "--offsets"}},
+		{"another epoch and number of workers", "epoch-5/worker-3-of-4.tar", []string{"--worker", "3/4", "--epoch", "5"}},
+		{"from the middle", "epoch-2/from-417/worker-0-of-2.tar", []string{"--worker", "0/2", "--epoch", "2", "--from", "417"}},
+		{"from the end", "epoch-2/from-1000/worker-0-of-2.tar", []string{"--worker", "0/2", "--epoch", "2", "--from", "1000"}},
+		{"with pread", "worker-2.tar", []string{"--worker", "2/3", "--io", "pread", "--memory", "1MiB"}},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			want := read(t, mnt, c.path)
+			require.NotEmpty(t, want)
+			got := ok(t, append(append([]string{"cat", data}, order...), c.flags...)...).stdout
+			require.True(t, want == got, "%d bytes, %d wanted", len(got), len(want))
+		})
+	}
+}
+
+func TestCatWithPadding(t *testing.T) {
+	data := dataset(t)
+	// 1000 records, rounds of 7·16: 1008 with pad, 896 with drop.
+	for tail, want := range map[string]int{"pad": 144, "drop": 128, "keep": 144} {
+		r := ok(t, "cat", data, "--worker", "0/7", "--batch", "16", "--tail", tail, "--ids")
+		require.Equal(t, want, len(r.stdout)/16, tail)
+	}
+	r := lsiofs(t, "cat", data, "--from", "1001")
+	require.Equal(t, exitUsage, r.code)
+	require.Contains(t, r.stderr, "--from (1001) must be at most the number of records (1000)")
+}
+
+func TestCatEndsQuietlyWhenItsReaderDoes(t *testing.T) {
+	data := dataset(t)
+	ok(t, "index", data) // or cat would say that it did
+	r, w, err := os.Pipe()
+	require.NoError(t, err)
+	c := program(t, "cat", data)
+	var stderr bytes.Buffer
+	c.Stdout, c.Stderr = w, &stderr
+	require.NoError(t, c.Start())
+	require.NoError(t, w.Close())
+	_, err = io.ReadFull(r, make([]byte, 100))
+	require.NoError(t, err)
+	require.NoError(t, r.Close()) // 2 MB do not fit into the pipe
+	require.Error(t, c.Wait())
+	require.Equal(t, int(exitPipe), c.ProcessState.ExitCode())
+	require.Empty(t, stderr.String())
+}
+
+func TestResumeWithOtherWorkers(t *testing.T) {
+	data := dataset(t)
+	mnt, _ := daemon(t, data, "--seed", "3", "--workers", "2")
+	whole := ok(t, "cat", data, "--seed", "3", "--ids").stdout // G
+	file := filepath.Join(t.TempDir(), "c.json")
+	ok(t, "checkpoint", "save", mnt, file, "--consumed", "10,7")
+
+	r := lsiofs(t, "mount", data, t.TempDir(), "--resume", file, "--seed", "4")
+	require.Equal(t, exitUsage, r.code)
+	require.Contains(t, r.stderr, "--seed (4) differs from "+file+", which has 3")
+
+	// Workers 0 and 1 took G[0,2,…,18] and G[1,3,…,13].
+	seen := map[string]int{}
+	for i := range 20 {
+		if i%2 == 0 || i < 14 {
+			seen[whole[16*i:16*i+16]]++
+		}
+	}
+	for _, w := range []string{"0/3", "1/3", "2/3"} {
+		ids := ok(t, "cat", data, "--resume", file, "--worker", w, "--ids").stdout
+		for ; ids != ""; ids = ids[16:] {
+			seen[ids[:16]]++
+		}
+	}
+	require.Len(t, seen, 1000)
+	for id, n := range seen {
+		require.Equal(t, 1, n, "%x", id)
+	}
+
+	again, info := daemon(t, data, "--resume", file)
+	require.EqualValues(t, 2, info.Workers, "as many as in the file")
+	require.EqualValues(t, 983, info.Left)
+	require.True(t, read(t, again, "worker-1.tar") == ok(t, "cat", data, "--resume", file, "--worker", "1").stdout)
+}
+
+func TestRestoreIntoARunningMount(t *testing.T) {
+	data := dataset(t)
+	mnt, _ := daemon(t, data, "--workers", "2")
+	file := filepath.Join(t.TempDir(), "c.json")
+	require.NoError(t, os.WriteFile(file, []byte(`{"epoch": 4, "samples": 900}`), 0o600))
+	ok(t, "checkpoint", "restore", file, mnt)
+	require.Len(t, read(t, mnt, "worker-0.ids"), 50*16)
+	require.Contains(t, ok(t, "checkpoint", "show", mnt).stdout, "epoch        4")
+
+	for doc, says := range map[string]string{
+		`{"epoch": 4, "samples": 1001}`:              "1001",
+		`{"epoch": 4, "smaples": 1}`:                 "smaples",
+		string(savedState(1, 2, 3, 4).Marshal(1000)): "dataset",
+	} {
+		require.NoError(t, os.WriteFile(file, []byte(doc), 0o600))
+		r := lsiofs(t, "checkpoint", "restore", file, mnt)
+		require.Equal(t, exitCheckpoint, r.code)
+		require.Contains(t, r.stderr, says)
+		require.NotContains(t, r.stderr, "invalid argument", "words, not an errno")
+	}
+	require.Len(t, read(t, mnt, "worker-0.ids"), 50*16, "a refusal changes nothing")
+}
+
+func TestWarningsOfAMount(t *testing.T) {
+	data := dataset(t)
+	needMount(t)
+	mnt := t.TempDir()
+	out, err := program(t, "mount", data, mnt, "--daemon", "--workers", "8", "--batch", "200", "--tail", "drop",
+		"--shuffle-size", "64", "--lanes", "1", "--chunk-records", "1000").CombinedOutput()
+	t.Cleanup(func() { _ = exec.Command("umount", "-l", mnt).Run() })
+	require.NoError(t, err, "%s", out)
+	require.Contains(t, string(out), "warning: --tail drop leaves 8 of 8 workers no records: a round of all workers takes 1,600")
+	require.Contains(t, string(out), "warning: the shuffle is poor")
+	require.Contains(t, string(out), "--shuffle-size")
+}
+
+func TestIndexAndInspect(t *testing.T) {
+	data := dataset(t)
+	var first, second, rebuilt indexSummary
+	for i, args := range [][]string{{}, {}, {"--rebuild"}} {
+		r := ok(t, append([]string{"index", data, "--json"}, args...)...)
+		require.NoError(t, json.Unmarshal([]byte(r.stdout), []*indexSummary{&first, &second, &rebuilt}[i]))
+	}
+	require.EqualValues(t, demoShards*demoSamplesPerShard, first.Records)
+	require.Equal(t, []int{0, demoShards, 0}, []int{first.Reused, second.Reused, rebuilt.Reused})
+	require.Equal(t, first.Fingerprint, rebuilt.Fingerprint)
+	require.Contains(t, ok(t, "index", data).stdout, "1,000")
+
+	var i inspection
+	r := ok(t, "inspect", data, "--json", "--workers", "2", "--chunk-records", "10")
+	require.NoError(t, json.Unmarshal([]byte(r.stdout), &i), r.stdout)
+	require.Equal(t, first.Fingerprint, i.Fingerprint)
+	require.EqualValues(t, 1000, i.Records)
+	require.EqualValues(t, demoShards*13, i.Chunks, "125 records in chunks of 10")
+	require.EqualValues(t, 10, i.ChunkRecords.Max)
+	require.EqualValues(t, 5, i.ChunkRecords.Min)
+	require.InDelta(t, 1.0, i.Mixing.Global.Value, 0.5)
+	total := uint64(0)
+	for _, b := range i.Histogram {
+		total += b.Records
+	}
+	require.Equal(t, i.Records, total)
+	require.Contains(t, ok(t, "inspect", data).stdout, "all records, G")
+}
+
+func TestDatasetsThatAreWrong(t *testing.T) {
+	for name, make := range map[string]func(dir string) error{
+		"empty": func(string) error { return nil },
+		"cut off": func(dir string) error {
+			if _, err := makeDemoShards(filepath.Join(dir, "s")); err != nil {
+				return err
+			}
+			return os.Truncate(filepath.Join(dir, "s", "shard-003.tar"), 12_345)
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			dir := t.TempDir()
+			require.NoError(t, make(dir))
+			r := lsiofs(t, "cat", dir, "--index-dir", t.TempDir())
+			require.Equal(t, exitDataset, r.code, r.stderr)
+			require.Empty(t, r.stdout)
+		})
+	}
+	r := lsiofs(t, "cat", filepath.Join(t.TempDir(), "missing"), "--index-dir", t.TempDir())
+	require.Equal(t, exitDataset, r.code)
+	require.Contains(t, r.stderr, "missing")
+}

@@ -1,0 +1,98 @@
+package main
+
+import (
+	"encoding/json"
+	"os"
+
+	"github.com/lsiofs/lsiofs/pipeline/catalog"
+)
+
+// reporter is told how a mount comes up. Its methods are called one at a time.
+type reporter interface {
+	progress(catalog.Progress)
+	warn(text string)
+	mounted(mountInfo)
+	// ended is called once, last, with the error that the command returns.
+	ended(error)
+}
+
+// newReporter reports to a parent that waits at fd, or, without one, to the ui.
+func newReporter(fd int, u *ui) (reporter, error) {
+	if fd <= 2 {
+		return &uiReporter{ui: u, view: newProgressView(u)}, nil
+	}
+	f := os.NewFile(uintptr(fd), "ready-fd")
+	if _, err := f.Stat(); err != nil {
+		return nil, usagef("--ready-fd (%d) is not an open file: %w", fd, err)
+	}
+	return &pipeReporter{file: f, encoder: json.NewEncoder(f)}, nil
+}
+
+type uiReporter struct {
+	ui   *ui
+	view *progressView
+}
+
+func (r *uiReporter) progress(p catalog.Progress) { r.view.show(p) }
+func (r *uiReporter) warn(text string)            { r.view.clear(); r.ui.warn(text) }
+func (r *uiReporter) ended(error)                 { r.view.clear() }
+
+func (r *uiReporter) mounted(i mountInfo) {
+	r.view.clear()
+	if r.ui.json {
+		// A mount is as good when nobody reads what is said about it.
+		_ = r.ui.emit(i)
+		return
+	}
+	r.ui.notef("%s", i.text())
+}
+
+// readyMessage is what a mount writes to a waiting parent, one JSON object a
+// line, exactly one of the fields set.
+type readyMessage struct {
+	Progress *catalog.Progress `json:"progress,omitempty"`
+	Warning  string            `json:"warning,omitempty"`
+	Mounted  *mountInfo        `json:"mounted,omitempty"`
+	Error    *readyError       `json:"error,omitempty"`
+}
+
+type readyError struct {
+	Text string   `json:"text"`
+	Code exitCode `json:"code"`
+}
+
+// pipeReporter reports to a parent until the mount is ready. A parent that has
+// gone away is no reason to stop: errors of writing are passed over.
+type pipeReporter struct {
+	file    *os.File
+	encoder *json.Encoder
+}
+
+func (r *pipeReporter) send(m readyMessage) {
+	if r.file != nil {
+		_ = r.encoder.Encode(m)
+	}
+}
+
+func (r *pipeReporter) progress(p catalog.Progress) { r.send(readyMessage{Progress: &p}) }
+func (r *pipeReporter) warn(text string)            { r.send(readyMessage{Warning: text}) }
+
+func (r *pipeReporter) mounted(i mountInfo) {
+	i.PID = os.Getpid()
+	r.send(readyMessage{Mounted: &i})
+	r.close()
+}
+
+func (r *pipeReporter) ended(err error) {
+	if err != nil {
+		r.send(readyMessage{Error: &readyError{err.Error(), errorCode(err)}})
+	}
+	r.close()
+}
+
+func (r *pipeReporter) close() {
+	if r.file != nil {
+		_ = r.file.Close()
+		r.file = nil
+	}
+}

@@ -1,0 +1,140 @@
+package main
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+	"os"
+
+	"github.com/lsiofs/lsiofs/checkpoint"
+	"github.com/lsiofs/lsiofs/pipeline"
+	"github.com/lsiofs/lsiofs/pipeline/order"
+	"github.com/lsiofs/lsiofs/pipeline/spec"
+)
+
+// resumption is a checkpoint to go on from.
+type resumption struct {
+	path string
+	doc  []byte
+	// state is the full form; nil for a short one, which brings no order.
+	state *checkpoint.State
+	short shortForm
+}
+
+// shortForm is what a training loop may write by hand.
+type shortForm struct {
+	Epoch   *uint64 `json:"epoch"`
+	Samples *uint64 `json:"samples"`
+}
+
+// readResumption reads a checkpoint of either form. What it says is judged
+// against the dataset later, by position.
+func readResumption(path string) (*resumption, error) {
+	doc, err := readDocument(path)
+	if err != nil {
+		return nil, err
+	}
+	r := &resumption{path: path, doc: doc}
+	var fields map[string]json.RawMessage
+	if json.Unmarshal(doc, &fields) == nil && fields["version"] == nil && fields["dataset"] == nil && fields["order"] == nil && fields["done"] == nil {
+		if err := checkpoint.Possible(doc); err != nil {
+			return nil, codedf(exitCheckpoint, "%s: %w", path, err)
+		}
+		// It is complete, and as strict as Possible wants it.
+		return r, coded(exitCheckpoint, json.Unmarshal(doc, &r.short))
+	}
+	state, err := checkpoint.Parse(doc)
+	if err != nil {
+		return nil, codedf(exitCheckpoint, "%s: %w", path, err)
+	}
+	r.state = &state
+	return r, nil
+}
+
+// readDocument reads a file that may be a checkpoint, and no more of it than
+// one may have. "-" is no file name here: a checkpoint is read twice.
+func readDocument(path string) ([]byte, error) {
+	f, err := os.Open(path)
+	if err != nil {
+		return nil, coded(exitCheckpoint, err)
+	}
+	defer f.Close()
+	doc, err := io.ReadAll(io.LimitReader(f, checkpoint.MaxBytes+1))
+	if err != nil {
+		return nil, coded(exitCheckpoint, err)
+	}
+	if len(doc) > checkpoint.MaxBytes {
+		return nil, codedf(exitCheckpoint, "%s: %w: more than %d bytes", path, checkpoint.ErrTooLarge, checkpoint.MaxBytes)
+	}
+	return doc, nil
+}
+
+// apply puts the checkpoint's order into s, and, unless they were given, the
+// workers, batch and deal of its last entry. An order flag that was given and
+// differs is an error; all of them are reported.
+func (r *resumption) apply(s spec.Spec, given func(flag string) bool) (spec.Spec, error) {
+	var problems []error
+	differs := func(flag string, flagValue, fileValue any) {
+		if given(flag) && flagValue != fileValue {
+			problems = append(problems, fmt.Errorf("--%s (%v) differs from %s, which has %v: an epoch can only go on in its own order, so leave the flag out",
+				flag, flagValue, r.path, fileValue))
+		}
+	}
+	if r.state == nil {
+		differs("epoch", s.Epoch, *r.short.Epoch)
+		s.Epoch = *r.short.Epoch
+		return s, errJoin(exitUsage, problems)
+	}
+	o := r.state.Order
+	differs("seed", s.Order.Seed, o.Seed)
+	differs("shuffle", s.Order.Shuffle, o.Shuffle)
+	differs("shuffle-size", s.Order.SizeRecords, o.SizeRecords)
+	differs("lanes", s.Order.Lanes, o.Lanes)
+	differs("groups", s.Order.Groups, o.Groups)
+	differs("chunk-bytes", s.Order.ChunkBytes, o.ChunkBytes)
+	differs("chunk-records", s.Order.ChunkRecords, o.ChunkRecords)
+	differs("epoch", s.Epoch, r.state.Epoch)
+	s.Order, s.Epoch = o, r.state.Epoch
+
+	if n := len(r.state.Done); n > 0 {
+		last := r.state.Done[n-1]
+		if !given("workers") {
+			s.Deal.Workers = uint64(len(last.Consumed))
+		}
+		if !given("batch") {
+			s.Deal.Batch = last.Batch
+		}
+		if !given("deal") && last.Dealing != "" {
+			s.Deal.Dealing = last.Dealing
+		}
+	}
+	if o.Groups > 1 {
+		differs("batch", s.Deal.Batch, o.Batch)
+		s.Deal.Batch = o.Batch
+	}
+	return s, errJoin(exitUsage, problems)
+}
+
+// position judges the checkpoint against an open dataset; without one (r is
+// nil) it is the start of the spec's epoch.
+func (r *resumption) position(d *pipeline.Dataset) (checkpoint.Position, error) {
+	s := d.Spec()
+	if r == nil {
+		return checkpoint.Position{Epoch: s.Epoch}, nil
+	}
+	p, err := checkpoint.Resolve(r.doc, checkpoint.Subject{
+		Dataset: d.Fingerprint(), Order: s.Order, Records: d.Records(), Explain: d.Explain,
+	})
+	if err != nil {
+		return p, codedf(exitCheckpoint, "%s: %w", r.path, err)
+	}
+	return p, nil
+}
+
+// prefix is the resume after n records of G, as names with from-N have it.
+func prefix(o spec.Order, n uint64) []order.Done {
+	if n == 0 {
+		return nil
+	}
+	return []order.Done{order.First(n, o)}
+}

@@ -1,0 +1,113 @@
+package main
+
+import (
+	"log/slog"
+	"strings"
+
+	"github.com/spf13/cobra"
+)
+
+// globals is what all commands share.
+type globals struct {
+	*interrupts
+	ui       *ui
+	args     []string // the command line, without the program
+	logLevel slog.Level
+	// running is true once a command's own code runs: errors before that are
+	// about the command line.
+	running bool
+}
+
+func (g *globals) log() *slog.Logger { return g.ui.logger(g.logLevel) }
+
+func newRootCommand(g *globals) *cobra.Command {
+	root := &cobra.Command{
+		Use:   "lsiofs",
+		Short: "Mount a dataset: every worker's shuffled epoch is a file",
+		Long: `lsiofs mounts a dataset of shards (tar, JSON lines, TFRecord, fixed-size records,
+each also gzip or zstd) as shuffled training streams: one file a worker, with an
+exact size, that any program can read. A checkpoint is a small JSON file, valid
+for any number of workers.`,
+		Example: `  lsiofs demo
+  lsiofs mount /data/train /mnt/train --workers 4 --seed 42
+  lsiofs cat /data/train --worker 0/4 | tar -t | head`,
+		SilenceErrors:     true,
+		SilenceUsage:      true,
+		DisableAutoGenTag: true,
+		RunE:              runParent,
+		Args:              cobra.ArbitraryArgs,
+		PersistentPreRun:  func(*cobra.Command, []string) { g.running = true },
+	}
+	// The default would add a line about --help to errors of Find only.
+	root.SetFlagErrorFunc(func(c *cobra.Command, err error) error {
+		return usagef("%v (see %s --help)", err, c.CommandPath())
+	})
+	root.PersistentFlags().BoolVar(&g.ui.json, "json", false, "write results, warnings and errors as JSON, one object a line")
+	g.logLevel = slog.LevelWarn
+	root.PersistentFlags().TextVar(&g.logLevel, "log-level", slog.LevelWarn, "log to stderr what is at least of this `level`: debug, info, warn, error")
+	root.AddCommand(
+		newMountCommand(g), newUmountCommand(g), newIndexCommand(g), newInspectCommand(g),
+		newCatCommand(g), newCheckpointCommand(g), newDoctorCommand(g), newDemoCommand(g), newVersionCommand(g),
+	)
+	root.SetOut(g.ui.out) // what InitDefaultCompletionCmd remembers
+	root.SetErr(g.ui.err)
+	root.InitDefaultCompletionCmd("completion")
+	describeCobrasOwn(root)
+	root.SetHelpTemplate(root.HelpTemplate() + "\n" + exitTable())
+	return root
+}
+
+// describeCobrasOwn gives cobra's own commands the examples that all have.
+func describeCobrasOwn(root *cobra.Command) {
+	root.InitDefaultHelpCmd()
+	if help, _, err := root.Find([]string{"help"}); err == nil {
+		help.Example = "  lsiofs help mount"
+	}
+	c, _, err := root.Find([]string{"completion"})
+	if err != nil {
+		panic(err) // it has just been added
+	}
+	c.Args, c.RunE = cobra.ArbitraryArgs, runParent
+	c.Example = "  source <(lsiofs completion bash)"
+	for shell, example := range map[string]string{
+		"bash": "source <(lsiofs completion bash)", "zsh": "source <(lsiofs completion zsh)",
+		"fish": "lsiofs completion fish | source", "powershell": "lsiofs completion powershell | Out-String | Invoke-Expression",
+	} {
+		for _, sub := range c.Commands() {
+			if sub.Name() == shell {
+				sub.Example = "  " + example
+			}
+		}
+	}
+}
+
+// runParent is for commands that only have commands: help, or an unknown name.
+func runParent(c *cobra.Command, args []string) error {
+	if len(args) == 0 {
+		return c.Help()
+	}
+	hint := ""
+	c.SuggestionsMinimumDistance = 2
+	if s := c.SuggestionsFor(args[0]); len(s) > 0 {
+		hint = ": did you mean " + strings.Join(s, " or ") + "?"
+	}
+	return usagef("unknown command %q for %q%s (see %s --help)", args[0], c.CommandPath(), hint, c.CommandPath())
+}
+
+// exactArgs and minimumArgs are cobra's, as usage errors that name the arguments.
+func exactArgs(names ...string) cobra.PositionalArgs {
+	return func(c *cobra.Command, args []string) error {
+		if len(args) != len(names) {
+			return usagef("%s takes %s, not %d arguments (see %s --help)",
+				c.CommandPath(), describeArgs(names), len(args), c.CommandPath())
+		}
+		return nil
+	}
+}
+
+func describeArgs(names []string) string {
+	if len(names) == 0 {
+		return "no arguments"
+	}
+	return strings.Join(names, " and ")
+}

@@ -1,0 +1,25 @@
+package main
+
+import (
+	"fmt"
+	"io"
+	"strings"
+	"text/tabwriter"
+)
+
+// table writes names and values in two columns.
+func table(out io.Writer, rows [][2]string) error {
+	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
+	for _, r := range rows {
+		fmt.Fprintf(w, "%s\t%s\n", r[0], r[1])
+	}
+	return w.Flush()
+}
+
+// bar draws n of most as a bar of at most width signs, at least one for n > 0.
+func bar(n, most uint64, width int) string {
+	if n == 0 || most == 0 {
+		return ""
+	}
+	return strings.Repeat("#", max(1, int(float64(n)/float64(most)*float64(width))))
+}

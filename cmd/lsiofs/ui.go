@@ -1,0 +1,103 @@
+package main
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+	"log/slog"
+	"os"
+	"strings"
+	"sync"
+
+	"golang.org/x/term"
+)
+
+// ui is where a command writes: data to out, everything else to err. Its
+// methods may be called concurrently.
+type ui struct {
+	out, err io.Writer
+	json     bool
+	terminal bool // err is one: redrawing is welcome
+
+	mu sync.Mutex
+}
+
+func newUI(out, err io.Writer) *ui {
+	u := &ui{out: out, err: err}
+	if f, ok := err.(*os.File); ok {
+		u.terminal = term.IsTerminal(int(f.Fd()))
+	}
+	return u
+}
+
+// notef writes a line for people; nothing under --json.
+func (u *ui) notef(format string, args ...any) {
+	if u.json {
+		return
+	}
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	fmt.Fprintf(u.err, format+"\n", args...)
+}
+
+// warn writes a warning.
+func (u *ui) warn(text string) {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	if u.json {
+		writeJSON(u.err, map[string]string{"warning": text})
+		return
+	}
+	fmt.Fprintf(u.err, "warning: %s\n", text)
+}
+
+// emit writes one JSON object, on a line of its own, to stdout.
+func (u *ui) emit(v any) error { return writeJSON(u.out, v) }
+
+func writeJSON(w io.Writer, v any) error {
+	e := json.NewEncoder(w)
+	e.SetEscapeHTML(false)
+	return e.Encode(v)
+}
+
+// reportError prints err, once, and gives the code to exit with.
+func (u *ui) reportError(err error) exitCode {
+	code := errorCode(err)
+	text := err.Error()
+	if text == "" || code == exitPipe {
+		return code
+	}
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	if u.json {
+		writeJSON(u.err, struct {
+			Error string   `json:"error"`
+			Code  exitCode `json:"exit_code"`
+			Name  string   `json:"exit_name"`
+		}{text, code, code.name()})
+		return code
+	}
+	for line := range strings.Lines(text) {
+		fmt.Fprintf(u.err, "lsiofs: %s\n", strings.TrimSuffix(line, "\n"))
+	}
+	return code
+}
+
+// logger writes to stderr what happens at level and above.
+func (u *ui) logger(level slog.Level) *slog.Logger {
+	w := lockedWriter{u}
+	o := &slog.HandlerOptions{Level: level}
+	if u.json {
+		return slog.New(slog.NewJSONHandler(w, o))
+	}
+	return slog.New(slog.NewTextHandler(w, o))
+}
+
+// lockedWriter keeps log lines and the ui's own lines whole.
+type lockedWriter struct{ u *ui }
+
+func (w lockedWriter) Write(p []byte) (int, error) {
+	w.u.mu.Lock()
+	defer w.u.mu.Unlock()
+	return w.u.err.Write(p)
+}

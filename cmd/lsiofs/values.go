@@ -1,0 +1,113 @@
+package main
+
+import (
+	"fmt"
+	"math"
+	"strconv"
+	"strings"
+
+	"github.com/dustin/go-humanize"
+)
+
+// sizeValue is a flag for a number of bytes, with or without a unit.
+type sizeValue[T int64 | uint64] struct{ p *T }
+
+func (v sizeValue[T]) String() string {
+	if v.p == nil {
+		return "0"
+	}
+	return formatSize(uint64(*v.p))
+}
+
+func (v sizeValue[T]) Set(s string) error {
+	n, err := humanize.ParseBytes(s)
+	if err != nil || n > math.MaxInt64 {
+		return fmt.Errorf("%q is not a size: a number of bytes, or one with a unit, as 256KiB or 1GiB", s)
+	}
+	*v.p = T(n)
+	return nil
+}
+
+func (v sizeValue[T]) Type() string { return "size" }
+
+// formatSize writes n exactly: in the largest unit that divides it.
+func formatSize(n uint64) string {
+	for shift, unit := range map[int]string{40: "TiB", 30: "GiB", 20: "MiB", 10: "KiB"} {
+		if n != 0 && n%(1<<shift) == 0 && (n>>shift)%1024 != 0 {
+			return strconv.FormatUint(n>>shift, 10) + unit
+		}
+	}
+	return strconv.FormatUint(n, 10)
+}
+
+// enumValue is a flag that takes one of a few words. Which ones are right is
+// for spec.Validate to say, beside all other problems.
+type enumValue[T ~string] struct {
+	p       *T
+	allowed []string
+}
+
+func (v enumValue[T]) String() string {
+	if v.p == nil {
+		return ""
+	}
+	return string(*v.p)
+}
+
+func (v enumValue[T]) Set(s string) error { *v.p = T(s); return nil }
+func (v enumValue[T]) Type() string       { return strings.Join(v.allowed, "|") }
+
+// shareValue is --worker: "2/4", or "2" of as many as --workers says.
+type shareValue struct {
+	worker, workers uint64
+	set, both       bool
+}
+
+func (v *shareValue) String() string {
+	if !v.set {
+		return "0"
+	}
+	if v.both {
+		return fmt.Sprintf("%d/%d", v.worker, v.workers)
+	}
+	return strconv.FormatUint(v.worker, 10)
+}
+
+func (v *shareValue) Set(s string) error {
+	w, of, both := strings.Cut(s, "/")
+	worker, err := strconv.ParseUint(w, 10, 32)
+	workers := uint64(0)
+	if err == nil && both {
+		workers, err = strconv.ParseUint(of, 10, 32)
+	}
+	if err != nil {
+		return fmt.Errorf("%q is not a worker: write w/W, as 0/4 for the first of four", s)
+	}
+	*v = shareValue{worker: worker, workers: workers, set: true, both: both}
+	return nil
+}
+
+func (v *shareValue) Type() string { return "w/W" }
+
+// parseCounts reads "5120,5119" as numbers.
+func parseCounts(s string) ([]uint64, error) {
+	var counts []uint64
+	for part := range strings.SplitSeq(s, ",") {
+		n, err := strconv.ParseUint(strings.TrimSpace(part), 10, 63)
+		if err != nil {
+			return nil, fmt.Errorf("%q in %q is not a number of records: write one number a worker, with commas between", part, s)
+		}
+		counts = append(counts, n)
+	}
+	return counts, nil
+}
+
+// Numbers for people.
+func bytesText(n int64) string  { return humanize.IBytes(uint64(max(n, 0))) }
+func countText(n uint64) string { return humanize.Comma(int64(n)) }
+func plural(n uint64, one string) string {
+	if n == 1 {
+		return "1 " + one
+	}
+	return countText(n) + " " + one + "s"
+}

@@ -1,0 +1,161 @@
+package fs
+
+import (
+	"context"
+	"encoding/binary"
+	"fmt"
+	"sync"
+
+	"github.com/lsiofs/lsiofs/pipeline"
+	"github.com/lsiofs/lsiofs/pipeline/fetch"
+	"github.com/lsiofs/lsiofs/pipeline/order"
+	"github.com/lsiofs/lsiofs/pipeline/spec"
+	"github.com/lsiofs/lsiofs/pipeline/stream"
+	"github.com/lsiofs/lsiofs/uring"
+)
+
+// fakeDataset has records in memory, in the real order, for faults and
+// schedules that files can't show. Record r is its number and some bytes that
+// depend on it.
+type fakeDataset struct {
+	spec    spec.Spec
+	records uint64
+
+	mu sync.Mutex
+	// fault, when set, is asked before a data read is answered.
+	fault func(ctx context.Context, w uint64, off int64) error
+	open  int // handles
+}
+
+func newFakeDataset(workers uint64) *fakeDataset {
+	s := spec.Default()
+	s.Dataset = "/nowhere/at/all"
+	s.Order.SizeRecords, s.Order.Lanes = 64, 4
+	s.Deal.Workers = workers
+	return &fakeDataset{spec: s, records: 1000}
+}
+
+func (d *fakeDataset) Spec() spec.Spec         { return d.spec }
+func (d *fakeDataset) Fingerprint() string     { return fmt.Sprintf("%064x", 0xfa4e) }
+func (d *fakeDataset) Records() uint64         { return d.records }
+func (d *fakeDataset) StreamExtension() string { return ".rec" }
+func (d *fakeDataset) Describe() ([]byte, error) {
+	return fmt.Appendf(nil, "{\"records\": %d}\n", d.records), nil
+}
+
+func (d *fakeDataset) Set(context.Context, uint64, []order.Done, spec.Deal) (*stream.Set, error) {
+	panic("the tests open sets through newMount")
+}
+
+func (d *fakeDataset) Status() pipeline.Status {
+	return pipeline.Status{
+		Engine: uring.Status{Engine: "pread", Reason: "this is a test"},
+		Fetch:  fetch.Stats{Strategy: "scan", BudgetBytes: 1 << 30, HeldBytes: 1 << 20},
+	}
+}
+
+func (d *fakeDataset) setFault(f func(ctx context.Context, w uint64, off int64) error) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.fault = f
+}
+
+func (d *fakeDataset) handles(n int) int {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.open += n
+	return d.open
+}
+
+// record is the bytes of one record.
+func record(r uint64) []byte {
+	b := binary.LittleEndian.AppendUint64(nil, r)
+	for i := range r % 57 {
+		b = append(b, byte(r*7+i))
+	}
+	return b
+}
+
+func (d *fakeDataset) set(_ context.Context, epoch uint64, done []order.Done, deal spec.Deal) (fileSet, error) {
+	var starts []uint64
+	for r := uint64(0); r < d.records; r += 16 {
+		starts = append(starts, r)
+	}
+	e, err := order.NewEpoch(d.spec.Order, epoch, append(starts, d.records))
+	if err != nil {
+		return nil, err
+	}
+	v, err := order.NewView(e, done, deal)
+	if err != nil {
+		return nil, err
+	}
+	return &fakeSet{d: d, view: v}, nil
+}
+
+type fakeSet struct {
+	d    *fakeDataset
+	view *order.View
+}
+
+// files are worker w's three files, whole.
+func (s *fakeSet) files(w uint64) (files [3][]byte) {
+	numbers := make([]uint64, s.view.Count(w))
+	s.view.Records(w, 0, numbers)
+	for _, r := range numbers {
+		files[stream.Offsets] = binary.LittleEndian.AppendUint64(files[stream.Offsets], uint64(len(files[stream.Data])))
+		files[stream.Data] = append(files[stream.Data], record(r)...)
+		files[stream.IDs] = binary.BigEndian.AppendUint64(append(files[stream.IDs], "fakefake"...), r)
+	}
+	files[stream.Offsets] = binary.LittleEndian.AppendUint64(files[stream.Offsets], uint64(len(files[stream.Data])))
+	return files
+}
+
+func (s *fakeSet) Remaining() uint64 { return s.view.Remaining() }
+
+func (s *fakeSet) SizeBytes(_ context.Context, w uint64, k stream.Kind) (int64, error) {
+	return int64(len(s.files(w)[k])), nil
+}
+
+func (s *fakeSet) WholeRecords(_ context.Context, w uint64, _ stream.Kind, mark int64) (uint64, error) {
+	offsets := s.files(w)[stream.Offsets]
+	n := uint64(0)
+	for n < s.view.Own(w) && int64(binary.LittleEndian.Uint64(offsets[8*(n+1):])) <= mark {
+		n++
+	}
+	return n, nil
+}
+
+func (s *fakeSet) Open(w uint64, k stream.Kind) fileHandle {
+	s.d.handles(1)
+	return &fakeHandle{d: s.d, w: w, k: k, bytes: s.files(w)[k]}
+}
+
+type fakeHandle struct {
+	d     *fakeDataset
+	w     uint64
+	k     stream.Kind
+	bytes []byte
+}
+
+// ReadAt answers in slices of 100 bytes, as far as they are allowed.
+func (h *fakeHandle) ReadAt(ctx context.Context, r *stream.Reply, off int64, n int) error {
+	h.d.mu.Lock()
+	fault := h.d.fault
+	h.d.mu.Unlock()
+	if fault != nil && h.k == stream.Data {
+		if err := fault(ctx, h.w, off); err != nil {
+			return err
+		}
+	}
+	b := h.bytes[min(off, int64(len(h.bytes))):min(off+int64(n), int64(len(h.bytes)))]
+	for len(b) > 100 && len(r.Slices) < stream.MaxSlices-1 {
+		r.Slices = append(r.Slices, b[:100])
+		b = b[100:]
+	}
+	if len(b) > 0 {
+		r.Slices = append(r.Slices, b)
+	}
+	return nil
+}
+
+func (h *fakeHandle) Close() { h.d.handles(-1) }

@@ -1,0 +1,151 @@
+package fs
+
+import (
+	"bufio"
+	"context"
+	"fmt"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+	"go.uber.org/goleak"
+	"golang.org/x/sys/unix"
+
+	"github.com/lsiofs/lsiofs/checkpoint"
+)
+
+// mountsDir is where all mounts of the tests are, so that those left behind are
+// found.
+var mountsDir string
+
+var discard = slog.New(slog.DiscardHandler)
+
+func TestMain(m *testing.M) {
+	switch os.Getenv(agentEnv) {
+	case "agent":
+		exitOn(runAgent(os.Stdin, os.Stdout))
+	case "server":
+		exitOn(runServer(os.Args[1]))
+	}
+	var err error
+	mountsDir, err = os.MkdirTemp("", "lsiofs-fs-test-")
+	if err != nil {
+		exitOn(err)
+	}
+	if mountsDir, err = filepath.EvalSymlinks(mountsDir); err != nil {
+		exitOn(err)
+	}
+	code := m.Run()
+	if err := goleak.Find(); err != nil && code == 0 {
+		fmt.Fprintln(os.Stderr, err)
+		code = 1
+	}
+	if left := mountsBelow(mountsDir); len(left) > 0 {
+		fmt.Fprintln(os.Stderr, "mounts were left behind:", left)
+		for _, path := range left {
+			_ = unix.Unmount(path, unix.MNT_DETACH)
+		}
+		code = 1
+	}
+	_ = os.RemoveAll(mountsDir)
+	os.Exit(code)
+}
+
+func exitOn(err error) {
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
+	}
+	os.Exit(0)
+}
+
+func mountsBelow(dir string) (left []string) {
+	f, err := os.Open("/proc/self/mountinfo")
+	if err != nil {
+		return []string{err.Error()}
+	}
+	defer f.Close()
+	for lines := bufio.NewScanner(f); lines.Scan(); {
+		if point := unescapeMount(strings.Fields(lines.Text())[4]); strings.HasPrefix(point, dir+"/") {
+			left = append(left, point)
+		}
+	}
+	return left
+}
+
+// needFUSE skips a test where nothing can be mounted, and fails it in CI.
+func needFUSE(t *testing.T) {
+	t.Helper()
+	if err := checkDevice(false); err != nil {
+		if os.Getenv("CI") == "true" {
+			t.Fatal(err)
+		}
+		t.Skip(err)
+	}
+}
+
+// newPoint is an empty directory for a mount.
+func newPoint(t *testing.T) string {
+	t.Helper()
+	dir, err := os.MkdirTemp(mountsDir, "m-")
+	require.NoError(t, err)
+	return dir
+}
+
+// mounted is a mount in this process, and a client in another.
+type mounted struct {
+	*Mount
+	*agent
+	data *fakeDataset
+	dir  string
+}
+
+func mount(t *testing.T, workers uint64) *mounted { return mountFake(t, newFakeDataset(workers)) }
+
+func mountFake(t *testing.T, d *fakeDataset) *mounted {
+	t.Helper()
+	needFUSE(t)
+	dir := newPoint(t)
+	c := Config{Dataset: d, MountPoint: dir, Version: "v0-test", Log: discard}
+	m, err := newMount(t.Context(), c, d.set)
+	require.NoError(t, err)
+	t.Cleanup(func() {
+		ctx, cancel := context.WithTimeout(context.Background(), callTimeout)
+		defer cancel()
+		require.NoError(t, m.Unmount(ctx))
+		require.NoError(t, m.Wait())
+		require.Zero(t, d.handles(0), "handles of streams were left open")
+	})
+	return &mounted{Mount: m, agent: newAgent(t), data: d, dir: dir}
+}
+
+func (m *mounted) path(names ...string) string {
+	return filepath.Join(append([]string{m.dir}, names...)...)
+}
+
+// expect is what worker w's files must hold.
+func (m *mounted) expect(p checkpoint.Position, w, of uint64) [3][]byte {
+	m.t.Helper()
+	deal := m.data.spec.Deal
+	deal.Workers = of
+	s, err := m.data.set(m.t.Context(), p.Epoch, p.Done, deal)
+	require.NoError(m.t, err)
+	return s.(*fakeSet).files(w)
+}
+
+// runServer is a mount in a process of its own, which ends when it is unmounted.
+func runServer(dir string) error {
+	d := newFakeDataset(2)
+	m, err := newMount(context.Background(), Config{Dataset: d, MountPoint: dir}, d.set)
+	if err != nil {
+		return err
+	}
+	fmt.Println("mounted")
+	if err := m.Wait(); err != nil {
+		return err
+	}
+	return nil
+}

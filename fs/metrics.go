@@ -1,0 +1,119 @@
+package fs
+
+import (
+	"bytes"
+	"context"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/common/expfmt"
+)
+
+// metrics renders the mount's counters for Prometheus, from a registry of its
+// own: two mounts in one process share nothing.
+type metrics struct{ registry *prometheus.Registry }
+
+func newMetrics(t *tree) *metrics {
+	m := &metrics{prometheus.NewPedanticRegistry()}
+	m.registry.MustRegister(newCollector(t))
+	return m
+}
+
+// renderMetrics is the file metrics.
+func (t *tree) renderMetrics(context.Context) ([]byte, error) {
+	families, err := t.metrics.registry.Gather()
+	if err != nil {
+		return nil, err
+	}
+	var b bytes.Buffer
+	for _, f := range families {
+		if _, err := expfmt.MetricFamilyToText(&b, f); err != nil {
+			return nil, err
+		}
+	}
+	return b.Bytes(), nil
+}
+
+// sample is all that metrics are made of, taken at one time.
+type sample struct {
+	statusReport
+	view *view
+}
+
+// metric is one counter or gauge without labels.
+type metric struct {
+	desc  *prometheus.Desc
+	kind  prometheus.ValueType
+	value func(s *sample) float64
+}
+
+// collector takes a sample at each Collect, so nothing is counted twice.
+type collector struct {
+	t       *tree
+	metrics []metric
+	engine  *prometheus.Desc
+}
+
+func newCollector(t *tree) *collector {
+	c := &collector{t: t, engine: prometheus.NewDesc("lsiofs_engine_info", "The io engine that reads.", []string{"engine"}, nil)}
+	counter := func(name, help string, value func(s *sample) float64) {
+		c.metrics = append(c.metrics, metric{prometheus.NewDesc(name, help, nil, nil), prometheus.CounterValue, value})
+	}
+	gauge := func(name, help string, value func(s *sample) float64) {
+		c.metrics = append(c.metrics, metric{prometheus.NewDesc(name, help, nil, nil), prometheus.GaugeValue, value})
+	}
+	counter("lsiofs_sent_bytes_total", "Bytes of streams that clients were sent.", func(s *sample) float64 { return float64(s.Traffic.SentBytes) })
+	counter("lsiofs_sent_reads_total", "Reads of streams that were answered with bytes.", func(s *sample) float64 { return float64(s.Traffic.Reads) })
+	counter("lsiofs_opened_total", "Openings of streams.", func(s *sample) float64 { return float64(s.Traffic.Opened) })
+	gauge("lsiofs_open_handles", "Streams that are open.", func(s *sample) float64 { return float64(s.Traffic.OpenHandles) })
+	counter("lsiofs_failed_requests_total", "Requests that clients got EIO for.", func(s *sample) float64 { return float64(s.Errors) })
+	counter("lsiofs_checkpoint_refusals_total", "Checkpoints that were refused.", func(s *sample) float64 { return float64(s.Refusals) })
+	counter("lsiofs_checkpoint_restores_total", "Checkpoints that were restored.", func(s *sample) float64 { return float64(s.view.number - 1) })
+	gauge("lsiofs_epoch", "The epoch of the worker files.", func(s *sample) float64 { return float64(s.view.position.Epoch) })
+	gauge("lsiofs_records", "Records of the dataset.", func(s *sample) float64 { return float64(s.Records) })
+
+	counter("lsiofs_engine_reads_total", "Reads that the io engine has completed.", func(s *sample) float64 { return float64(s.Pipeline.Engine.Reads) })
+	counter("lsiofs_engine_read_bytes_total", "Bytes that the io engine has read.", func(s *sample) float64 { return float64(s.Pipeline.Engine.ReadBytes) })
+	counter("lsiofs_engine_errors_total", "Reads of the io engine that failed.", func(s *sample) float64 { return float64(s.Pipeline.Engine.Errors) })
+	gauge("lsiofs_engine_in_flight", "Reads that are under way.", func(s *sample) float64 { return float64(s.Pipeline.Engine.InFlight) })
+	gauge("lsiofs_engine_in_flight_bytes", "Bytes of reads that are under way.", func(s *sample) float64 { return float64(s.Pipeline.Engine.InFlightBytes) })
+
+	gauge("lsiofs_memory_budget_bytes", "The budget for data that is kept.", func(s *sample) float64 { return float64(s.Pipeline.Fetch.BudgetBytes) })
+	gauge("lsiofs_memory_held_bytes", "Bytes of the budget that are held.", func(s *sample) float64 { return float64(s.Pipeline.Fetch.HeldBytes) })
+	counter("lsiofs_fetch_pieces_read_total", "Pieces that were read.", func(s *sample) float64 { return float64(s.Pipeline.Fetch.PiecesRead) })
+	counter("lsiofs_fetch_pieces_reread_total", "Pieces that were read again.", func(s *sample) float64 { return float64(s.Pipeline.Fetch.PiecesReread) })
+	counter("lsiofs_fetch_pieces_dropped_total", "Pieces that were dropped over budget.", func(s *sample) float64 { return float64(s.Pipeline.Fetch.PiecesDropped) })
+	counter("lsiofs_fetch_read_bytes_total", "Decoded bytes that were read.", func(s *sample) float64 { return float64(s.Pipeline.Fetch.BytesRead) })
+	counter("lsiofs_fetch_records_total", "Records that have gone out.", func(s *sample) float64 { return float64(s.Pipeline.Fetch.RecordsOut) })
+	counter("lsiofs_fetch_hits_total", "Records that were in memory when wanted.", func(s *sample) float64 { return float64(s.Pipeline.Fetch.Hits) })
+	counter("lsiofs_fetch_waits_total", "Records that a reader waited for.", func(s *sample) float64 { return float64(s.Pipeline.Fetch.Waits) })
+	counter("lsiofs_fetch_wait_seconds_total", "Time that readers have waited.", func(s *sample) float64 { return float64(s.Pipeline.Fetch.WaitNanos) / 1e9 })
+	gauge("lsiofs_fetch_open_decoders", "Decoders of compressed shards that are open.", func(s *sample) float64 { return float64(s.Pipeline.Fetch.OpenDecoders) })
+	counter("lsiofs_fetch_errors_total", "Records that could not be had.", func(s *sample) float64 { return float64(s.Pipeline.Fetch.Errors) })
+	return c
+}
+
+func (c *collector) Describe(out chan<- *prometheus.Desc) {
+	out <- c.engine
+	for _, m := range c.metrics {
+		out <- m.desc
+	}
+}
+
+func (c *collector) Collect(out chan<- prometheus.Metric) {
+	s := c.t.sample()
+	out <- prometheus.MustNewConstMetric(c.engine, prometheus.GaugeValue, 1, s.Pipeline.Engine.Engine)
+	for _, m := range c.metrics {
+		out <- prometheus.MustNewConstMetric(m.desc, m.kind, m.value(s))
+	}
+}
+
+// sample takes no interval of the rates that status shows.
+func (t *tree) sample() *sample {
+	s := &sample{view: t.view.Load()}
+	s.Records, s.Pipeline = t.records, t.dataset.Status()
+	s.Traffic.SentBytes, s.Traffic.Reads = t.traffic.bytes.Load(), t.traffic.reads.Load()
+	s.Traffic.OpenHandles, s.Traffic.Opened = t.handles.count()
+	_, s.Errors = t.problems.snapshot()
+	_, s.Refusals = t.refusals.snapshot()
+	return s
+}

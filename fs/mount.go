@@ -1,0 +1,219 @@
+package fs
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log"
+	"log/slog"
+	"os"
+
+	fusefs "github.com/hanwen/go-fuse/v2/fs"
+	"github.com/hanwen/go-fuse/v2/fuse"
+	"golang.org/x/sys/unix"
+
+	"github.com/lsiofs/lsiofs/checkpoint"
+	"github.com/lsiofs/lsiofs/pipeline"
+	"github.com/lsiofs/lsiofs/pipeline/order"
+	"github.com/lsiofs/lsiofs/pipeline/spec"
+	"github.com/lsiofs/lsiofs/pipeline/stream"
+)
+
+// Dataset is what a mount presents. *pipeline.Dataset is one; tests have a
+// small one in memory for schedules and faults that files can't show.
+type Dataset interface {
+	Spec() spec.Spec
+	Fingerprint() string
+	Records() uint64
+	StreamExtension() string
+	Set(ctx context.Context, epoch uint64, done []order.Done, deal spec.Deal) (*stream.Set, error)
+	Status() pipeline.Status
+	Describe() ([]byte, error)
+}
+
+var _ Dataset = (*pipeline.Dataset)(nil)
+
+// Config of a mount.
+type Config struct {
+	Dataset    Dataset
+	MountPoint string
+	// Position is where the worker files begin.
+	Position checkpoint.Position
+	// Explain is checkpoint.Subject's.
+	Explain func(fingerprint string) string
+	// AllowOther lets other users read (not restore); without it only the user
+	// that mounts, and root, can look inside.
+	AllowOther bool
+	Log        *slog.Logger
+	// Version is shown in README and status.
+	Version string
+}
+
+// Mount is a live mount. Its methods may be called concurrently.
+type Mount struct {
+	tree   *tree
+	server *fuse.Server
+	id     int // of the mount, in /proc/self/mountinfo
+	ended  chan struct{}
+}
+
+// New mounts. A stale mount at the point is healed; a live one, a point that is
+// no empty directory, and a point inside the dataset are refused. When New
+// returns, the tree answers. The dataset stays the caller's, to be closed after
+// Wait has returned.
+func New(ctx context.Context, c Config) (*Mount, error) {
+	return newMount(ctx, c, datasetSets(c.Dataset))
+}
+
+func newMount(ctx context.Context, c Config, open openSet) (*Mount, error) {
+	if c.Log == nil {
+		c.Log = slog.New(slog.DiscardHandler)
+	}
+	if err := checkDevice(c.AllowOther); err != nil {
+		return nil, err
+	}
+	point, err := preparePoint(c.MountPoint, c.Dataset.Spec().Dataset, c.Log)
+	if err != nil {
+		return nil, err
+	}
+	c.MountPoint = point
+	t, err := newTree(c, open)
+	if err != nil {
+		return nil, err
+	}
+	if err := t.start(ctx, c.Position); err != nil {
+		return nil, err
+	}
+	root := &rootNode{t: t}
+	t.root = root.EmbeddedInode()
+	raw := fusefs.NewNodeFS(root, &fusefs.Options{
+		FirstAutomaticIno: automaticIno,
+		RootStableAttr:    &fusefs.StableAttr{Ino: 1},
+		Logger:            fuseLog(c.Log),
+	})
+	server, err := fuse.NewServer(raw, point, mountOptions(c))
+	if err != nil {
+		return nil, errors.Join(explainMount(point, err), sweepPoint(point))
+	}
+	t.kernel.set(server.KernelSettings())
+	m := &Mount{tree: t, server: server, ended: make(chan struct{})}
+	go m.serve()
+	if err := m.settle(); err != nil {
+		return nil, errors.Join(err, m.Unmount(ctx))
+	}
+	return m, nil
+}
+
+// sweepPoint takes away what a mount that failed half-way has left; nothing was
+// mounted there before.
+func sweepPoint(point string) error {
+	if left, err := mountAt(point); err != nil || left == nil {
+		return err
+	}
+	return detach(point)
+}
+
+// settle waits until the tree answers.
+func (m *Mount) settle() error {
+	if err := m.server.WaitMount(); err != nil {
+		return fmt.Errorf("mount point %s: mounted, but it does not answer: %w", m.tree.mountPoint, err)
+	}
+	info, err := mountAt(m.tree.mountPoint)
+	if err != nil {
+		return err
+	}
+	if info == nil || info.fsType != fsType {
+		return fmt.Errorf("mount point %s: mounted, but something else is there now", m.tree.mountPoint)
+	}
+	m.id = info.id
+	return nil
+}
+
+// serve answers requests until the mount is gone from everywhere.
+func (m *Mount) serve() {
+	defer close(m.ended)
+	m.server.Serve()
+	m.tree.close()
+}
+
+// mountOptions: why each is what it is was measured, or is a trap of go-fuse.
+func mountOptions(c Config) *fuse.MountOptions {
+	o := &fuse.MountOptions{
+		AllowOther:         c.AllowOther,
+		FsName:             fsName,
+		Name:               fsName,
+		MaxWrite:           stream.MaxReadBytes,
+		MaxBackground:      64,   // mapped and asynchronous reads; the default of 12 starves 64 readers
+		DisableSplice:      true, // it costs four system calls a read
+		DisableXAttrs:      true, // go-fuse's answer to them breaks cp -p
+		ExtraCapabilities:  fuse.CAP_DIRECT_IO_ALLOW_MMAP,
+		Logger:             fuseLog(c.Log),
+		DirectMountStrict:  os.Geteuid() == 0,
+		DirectMount:        os.Geteuid() == 0,
+		DirectMountFlags:   unix.MS_NOSUID | unix.MS_NODEV,
+		SyncRead:           false,
+		DisableReadDirPlus: false,
+	}
+	if c.AllowOther {
+		// The owner's alone is the right to restore.
+		o.Options = append(o.Options, "default_permissions")
+	}
+	return o
+}
+
+// fuseLog takes what go-fuse has to say.
+func fuseLog(l *slog.Logger) *log.Logger { return slog.NewLogLogger(l.Handler(), slog.LevelWarn) }
+
+// explainMount says what a failed mount needs.
+func explainMount(point string, err error) error {
+	switch {
+	case errors.Is(err, os.ErrPermission) && os.Geteuid() == 0:
+		return fmt.Errorf("mount point %s: %w: this container may not mount; run it with --cap-add SYS_ADMIN --device /dev/fuse (and, where AppArmor forbids it, --security-opt apparmor=unconfined)", point, err)
+	case os.Geteuid() != 0:
+		return fmt.Errorf("mount point %s: %w: fusermount3 has said why; it needs a directory that this user owns", point, err)
+	default:
+		return fmt.Errorf("mount point %s: %w", point, err)
+	}
+}
+
+// MountPoint is the absolute path, without symbolic links.
+func (m *Mount) MountPoint() string { return m.tree.mountPoint }
+
+// Wait returns when the tree has been unmounted, by Unmount or from outside,
+// and no file of it is open any more.
+func (m *Mount) Wait() error {
+	<-m.ended
+	return nil
+}
+
+// Unmount unmounts; while files are in use it detaches the tree, lets readers
+// finish until ctx ends, and then returns with ctx's error. The readers that
+// are left then fail when the process ends. It may be called again.
+func (m *Mount) Unmount(ctx context.Context) error {
+	select {
+	case <-m.ended:
+		return nil
+	default:
+	}
+	// A mount that someone has put on top of this one is not ours to remove.
+	info, err := mountAt(m.tree.mountPoint)
+	if err != nil {
+		return err
+	}
+	switch {
+	case info == nil: // detached before, or from outside
+	case m.id != 0 && info.id != m.id:
+		return fmt.Errorf("%s: another mount (%s) lies on top of this one: unmount that first", m.tree.mountPoint, info.fsType)
+	default:
+		if err := detach(m.tree.mountPoint); err != nil {
+			return fmt.Errorf("unmount %s: %w", m.tree.mountPoint, err)
+		}
+	}
+	select {
+	case <-m.ended:
+		return nil
+	case <-ctx.Done():
+		open, _ := m.tree.handles.count()
+		return fmt.Errorf("unmount %s: %d stream handles are still open: %w", m.tree.mountPoint, open, ctx.Err())
+	}
+}

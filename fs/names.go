@@ -1,0 +1,122 @@
+package fs
+
+import (
+	"strconv"
+	"strings"
+
+	"github.com/lsiofs/lsiofs/pipeline/spec"
+	"github.com/lsiofs/lsiofs/pipeline/stream"
+)
+
+// Names in the root directory.
+const (
+	nameREADME     = "README"
+	nameCheckpoint = "checkpoint"
+	nameDataset    = "dataset.json"
+	nameStatus     = "status"
+	nameStatusJSON = "status.json"
+	nameMetrics    = "metrics"
+
+	prefixWorker = "worker-"
+	prefixEpoch  = "epoch-"
+	prefixFrom   = "from-"
+
+	extIDs     = ".ids"
+	extOffsets = ".offsets"
+)
+
+// parseNumber reads a decimal number below 2^64 as this tree writes them:
+// digits only, no leading zeros, so that every file has one name.
+func parseNumber(s string) (uint64, bool) {
+	if s == "" || s[0] < '0' || s[0] > '9' || (s[0] == '0' && len(s) > 1) {
+		return 0, false
+	}
+	n, err := strconv.ParseUint(s, 10, 64)
+	return n, err == nil
+}
+
+// parsePrefixed reads prefix and a number.
+func parsePrefixed(name, prefix string) (uint64, bool) {
+	digits, ok := strings.CutPrefix(name, prefix)
+	if !ok {
+		return 0, false
+	}
+	return parseNumber(digits)
+}
+
+// fileName is the name of one of a worker's files, without directory.
+type fileName struct {
+	worker uint64
+	// of is the number of workers, 0 in the root, where it is the mount's.
+	of   uint64
+	kind stream.Kind
+}
+
+// format writes the name; ext is the stream's extension with its dot.
+func (f fileName) format(ext string) string {
+	b := append(make([]byte, 0, 48), prefixWorker...)
+	b = strconv.AppendUint(b, f.worker, 10)
+	if f.of != 0 {
+		b = append(b, "-of-"...)
+		b = strconv.AppendUint(b, f.of, 10)
+	}
+	return string(append(b, kindExtension(f.kind, ext)...))
+}
+
+// parseFileName reads worker-W.EXT and worker-w-of-W.EXT, of is 0 for the
+// former. A worker that the number of workers does not have is no name.
+func parseFileName(name, ext string) (fileName, bool) {
+	rest, ok := strings.CutPrefix(name, prefixWorker)
+	if !ok {
+		return fileName{}, false
+	}
+	dot := strings.IndexByte(rest, '.')
+	if dot < 0 {
+		return fileName{}, false
+	}
+	var f fileName
+	switch rest[dot:] {
+	case ext:
+		f.kind = stream.Data
+	case extIDs:
+		f.kind = stream.IDs
+	case extOffsets:
+		f.kind = stream.Offsets
+	default:
+		return fileName{}, false
+	}
+	worker, of, dealt := strings.Cut(rest[:dot], "-of-")
+	if f.worker, ok = parseNumber(worker); !ok {
+		return fileName{}, false
+	}
+	if dealt {
+		if f.of, ok = parseNumber(of); !ok || f.of > spec.MaxWorkers || f.worker >= f.of {
+			return fileName{}, false
+		}
+	}
+	return f, true
+}
+
+func kindExtension(k stream.Kind, ext string) string {
+	switch k {
+	case stream.IDs:
+		return extIDs
+	case stream.Offsets:
+		return extOffsets
+	default:
+		return ext
+	}
+}
+
+// kinds are the files of a worker, in the order in which they are listed.
+var kinds = [...]stream.Kind{stream.Data, stream.IDs, stream.Offsets}
+
+// scratchAllowed says whether a scratch file may have this name: not one that
+// looks like a file of the tree, which a typing error would then make.
+func scratchAllowed(name string) bool {
+	switch name {
+	case nameREADME, nameCheckpoint, nameDataset, nameStatus, nameStatusJSON, nameMetrics:
+		return false
+	}
+	return !strings.HasPrefix(name, prefixWorker) && !strings.HasPrefix(name, prefixEpoch) && !strings.HasPrefix(name, prefixFrom)
+}

@@ -1,0 +1,187 @@
+package fs
+
+import (
+	"context"
+	"sync"
+	"syscall"
+	"time"
+
+	fusefs "github.com/hanwen/go-fuse/v2/fs"
+	"github.com/hanwen/go-fuse/v2/fuse"
+
+	"github.com/lsiofs/lsiofs/checkpoint"
+)
+
+// controlNode is the file checkpoint, as a node of one view: its size is that
+// of the view's document.
+type controlNode struct {
+	fusefs.Inode
+	t         *tree
+	sizeBytes int64
+	moved     func() time.Time
+}
+
+func (n *controlNode) Getattr(_ context.Context, _ fusefs.FileHandle, out *fuse.AttrOut) syscall.Errno {
+	n.attr(&out.Attr)
+	return ok
+}
+
+func (n *controlNode) attr(out *fuse.Attr) { n.t.attr(out, 0o644, n.sizeBytes, n.moved()) }
+
+// Setattr accepts everything without effect on the state: shells truncate
+// before they write, cp sets modes and times after it.
+func (n *controlNode) Setattr(_ context.Context, f fusefs.FileHandle, in *fuse.SetAttrIn, out *fuse.AttrOut) syscall.Errno {
+	if size, truncates := in.GetSize(); truncates {
+		// Only ftruncate brings a handle, open with O_TRUNC does not.
+		if h, isControl := f.(*controlHandle); isControl {
+			h.truncate(int64(size))
+		}
+	}
+	n.attr(&out.Attr)
+	return ok
+}
+
+func (n *controlNode) Open(ctx context.Context, flags uint32) (fusefs.FileHandle, uint32, syscall.Errno) {
+	h, err := n.t.newControlHandle(ctx, flags)
+	if err != nil {
+		return nil, 0, n.t.problems.errno(nameCheckpoint, err)
+	}
+	// Not KEEP_CACHE: pages of the last opening show another state.
+	return h, fuse.FOPEN_DIRECT_IO, ok
+}
+
+func (n *controlNode) Statfs(_ context.Context, out *fuse.StatfsOut) syscall.Errno {
+	statfs(out)
+	return ok
+}
+
+// controlHandle is one opening of the control file: the document as it was
+// then, for reads, and a draft for writes. A draft takes effect at a flush
+// (every close of a descriptor sends one) or fsync, whole or not at all.
+type controlHandle struct {
+	t        *tree
+	snapshot []byte
+
+	mu    sync.Mutex
+	draft draft
+	taken int64 // bytes of the tree's room
+}
+
+func (t *tree) newControlHandle(ctx context.Context, flags uint32) (*controlHandle, error) {
+	h := &controlHandle{t: t, draft: draft{appends: flags&syscall.O_APPEND != 0, impossible: checkpoint.Possible}}
+	if flags&syscall.O_ACCMODE == syscall.O_WRONLY {
+		return h, nil
+	}
+	p := patient(ctx, nil)
+	defer p.finish()
+	var err error
+	h.snapshot, err = t.snapshot(p, t.view.Load())
+	return h, err
+}
+
+func (h *controlHandle) Read(_ context.Context, dest []byte, off int64) (fuse.ReadResult, syscall.Errno) {
+	return readBytes(h.snapshot, dest, off), ok
+}
+
+func (h *controlHandle) Write(_ context.Context, data []byte, off int64) (uint32, syscall.Errno) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	end := h.draft.end(off, len(data))
+	if end > checkpoint.MaxBytes {
+		h.t.refusals.note(h.t.log, checkpoint.ErrTooLarge)
+		return 0, errnoTooLarge
+	}
+	if more := end - h.taken; more > 0 {
+		if err := h.t.scratch.take(more); err != nil {
+			h.t.refusals.note(h.t.log, err)
+			return 0, restoreErrno(err)
+		}
+		h.taken = end
+	}
+	again := h.draft.refused != nil
+	if err := h.draft.write(data, off); err != nil {
+		if !again {
+			h.t.refusals.note(h.t.log, err)
+		}
+		return 0, restoreErrno(err)
+	}
+	return uint32(len(data)), ok
+}
+
+func (h *controlHandle) truncate(size int64) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.draft.truncate(size)
+}
+
+// Flush commits what was written. Nothing written is fine.
+func (h *controlHandle) Flush(ctx context.Context) syscall.Errno { return h.commit(ctx) }
+
+// Fsync commits as Flush does.
+func (h *controlHandle) Fsync(ctx context.Context, _ uint32) syscall.Errno { return h.commit(ctx) }
+
+func (h *controlHandle) commit(ctx context.Context) syscall.Errno {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	doc, err := h.draft.ready()
+	if err != nil {
+		if h.draft.refused == nil {
+			h.t.refusals.note(h.t.log, err)
+		}
+		return restoreErrno(err)
+	}
+	if doc == nil {
+		return ok
+	}
+	p := patient(ctx, nil)
+	defer p.finish()
+	err = h.t.restore(p, doc)
+	h.draft.settle(err)
+	return restoreErrno(err)
+}
+
+// Release drops a draft that was not committed.
+func (h *controlHandle) Release(context.Context) syscall.Errno {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.t.scratch.give(h.taken)
+	h.taken = 0
+	h.draft = draft{}
+	return ok
+}
+
+// readBytes answers a read of a file that is in memory, and stays as it is.
+func readBytes(b, dest []byte, off int64) fuse.ReadResult {
+	if off >= int64(len(b)) {
+		return fuse.ReadResultData(nil)
+	}
+	return fuse.ReadResultData(b[off:min(off+int64(len(dest)), int64(len(b)))])
+}
+
+// hiddenName is the state of a name that was unlinked: gone until it is made
+// again, hiddenFor at most, since mv from another file system unlinks before it
+// writes, and a control file that stays away would be the end of the mount.
+type hiddenName struct {
+	mu    sync.Mutex
+	until time.Time
+}
+
+const hiddenFor = time.Second
+
+func (h *hiddenName) hide() {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.until = time.Now().Add(hiddenFor)
+}
+
+func (h *hiddenName) show() {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.until = time.Time{}
+}
+
+func (h *hiddenName) isHidden() bool {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return time.Now().Before(h.until)
+}

@@ -1,0 +1,112 @@
+package fs
+
+import (
+	"context"
+	"strconv"
+	"syscall"
+
+	fusefs "github.com/hanwen/go-fuse/v2/fs"
+	"github.com/hanwen/go-fuse/v2/fuse"
+)
+
+// epochNode is the directory epoch-N, or epoch-N/from-M.
+type epochNode struct {
+	readOnlyDir
+	t     *tree
+	epoch uint64
+	from  uint64
+	// below is the path below the mount point.
+	below string
+	// isFrom tells epoch-N/from-0 from epoch-N.
+	isFrom bool
+}
+
+func (t *tree) newEpochNode(epoch uint64) *epochNode {
+	return &epochNode{t: t, epoch: epoch, below: prefixEpoch + strconv.FormatUint(epoch, 10)}
+}
+
+func (n *epochNode) Getattr(_ context.Context, _ fusefs.FileHandle, out *fuse.AttrOut) syscall.Errno {
+	n.t.dirAttr(&out.Attr, 0o555, n.t.started)
+	out.SetTimeout(constantTimeout)
+	return ok
+}
+
+// Lookup finds any worker-w-of-W, and from-M in epoch-N. A name keeps its node,
+// and so its inode, as long as the kernel knows it.
+func (n *epochNode) Lookup(ctx context.Context, name string, out *fuse.EntryOut) (*fusefs.Inode, syscall.Errno) {
+	if m, isNumber := parsePrefixed(name, prefixFrom); isNumber && !n.isFrom && m <= n.t.records {
+		child := n.GetChild(name)
+		if child == nil {
+			from := &epochNode{t: n.t, epoch: n.epoch, from: m, isFrom: true, below: n.below + "/" + name}
+			child = n.NewInode(ctx, from, fusefs.StableAttr{Mode: syscall.S_IFDIR})
+			n.t.lookups.add(n.EmbeddedInode(), name)
+		}
+		n.t.dirAttr(&out.Attr, 0o555, n.t.started)
+		constant(out)
+		return child, ok
+	}
+	f, isFile := parseFileName(name, n.t.ext)
+	if !isFile || f.of == 0 {
+		return nil, errnoNoEntry
+	}
+	child, known := n.GetChild(name), false
+	var s *streamNode
+	if child != nil {
+		s, known = child.Operations().(*streamNode)
+	}
+	if !known {
+		deal := n.t.spec.Deal
+		deal.Workers = f.of
+		s = &streamNode{t: n.t, name: f, path: n.below + "/" + name, epoch: n.epoch, done: n.t.before(n.from), deal: deal}
+		p := patient(ctx, nil)
+		defer p.finish()
+		if err := s.measure(p); err != nil {
+			return nil, n.t.problems.errno(s.path, err)
+		}
+		child = n.NewInode(ctx, s, fusefs.StableAttr{Mode: syscall.S_IFREG})
+		n.t.lookups.add(n.EmbeddedInode(), name)
+	}
+	n.t.streamAttr(&out.Attr, s.sizeBytes, s.mtime)
+	constant(out)
+	return child, ok
+}
+
+// Readdir lists the files of the mount's number of workers; all others are
+// there by name.
+func (n *epochNode) Readdir(context.Context) (fusefs.DirStream, syscall.Errno) {
+	of := n.t.spec.Deal.Workers
+	return &listing{files: of, next: func(w uint64, k int) fuse.DirEntry {
+		return fuse.DirEntry{Mode: syscall.S_IFREG, Name: fileName{w, of, kinds[k]}.format(n.t.ext)}
+	}}, ok
+}
+
+// constant sets the timeouts of what never changes.
+func constant(out *fuse.EntryOut) {
+	out.SetEntryTimeout(constantTimeout)
+	out.SetAttrTimeout(constantTimeout)
+}
+
+// listing is a directory's entries: a few of its own, then the files of all
+// workers, made as they are asked for, since there can be 196608.
+type listing struct {
+	own   []fuse.DirEntry
+	files uint64 // workers
+	next  func(w uint64, k int) fuse.DirEntry
+	at    uint64
+}
+
+func (l *listing) HasNext() bool {
+	return l.at < uint64(len(l.own))+l.files*uint64(len(kinds))
+}
+
+func (l *listing) Next() (fuse.DirEntry, syscall.Errno) {
+	i := l.at
+	l.at++
+	if i < uint64(len(l.own)) {
+		return l.own[i], ok
+	}
+	i -= uint64(len(l.own))
+	return l.next(i/uint64(len(kinds)), int(i%uint64(len(kinds)))), ok
+}
+
+func (l *listing) Close() {}

@@ -1,0 +1,255 @@
+package fs
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"sync/atomic"
+	"syscall"
+	"time"
+
+	fusefs "github.com/hanwen/go-fuse/v2/fs"
+	"github.com/hanwen/go-fuse/v2/fuse"
+
+	"github.com/lsiofs/lsiofs/pipeline/order"
+	"github.com/lsiofs/lsiofs/pipeline/spec"
+	"github.com/lsiofs/lsiofs/pipeline/stream"
+)
+
+// streamNode is one of a worker's files: in the root, a file of one view;
+// below epoch-N, a pure function of its path. Its size and bytes never change.
+type streamNode struct {
+	readOnly
+	t         *tree
+	name      fileName
+	path      string // below the mount point, for messages
+	sizeBytes int64
+	mtime     time.Time
+
+	// In the root: the number of the view. A node does not keep a view alive.
+	view uint64
+	// Below epoch-N: what to open.
+	epoch uint64
+	done  []order.Done
+	deal  spec.Deal
+}
+
+// set gives the files that n is one of, and their view, nil below epoch-N.
+func (n *streamNode) set(ctx context.Context) (fileSet, *view, error) {
+	if n.view == 0 {
+		s, err := n.t.open(ctx, n.epoch, n.done, n.deal)
+		return s, nil, err
+	}
+	v := n.t.view.Load()
+	if v.number != n.view {
+		return nil, nil, errStale
+	}
+	return v.files, v, nil
+}
+
+// measure sets the node's size.
+func (n *streamNode) measure(ctx context.Context) error {
+	s, v, err := n.set(ctx)
+	if err != nil {
+		return err
+	}
+	n.mtime = n.t.started
+	if v != nil {
+		n.mtime = v.began
+	}
+	n.sizeBytes, err = s.SizeBytes(ctx, n.name.worker, n.name.kind)
+	return err
+}
+
+func (n *streamNode) Getattr(_ context.Context, _ fusefs.FileHandle, out *fuse.AttrOut) syscall.Errno {
+	n.t.streamAttr(&out.Attr, n.sizeBytes, n.mtime)
+	if n.view == 0 {
+		out.SetTimeout(constantTimeout)
+	}
+	return ok
+}
+
+// streamFlags: direct_io, since readers of the page cache can't be killed while
+// a read is stalled; with KEEP_CACHE, since otherwise a stalled read of a
+// mapping makes every later open hang.
+const streamFlags = fuse.FOPEN_DIRECT_IO | fuse.FOPEN_KEEP_CACHE
+
+func (n *streamNode) Open(ctx context.Context, flags uint32) (fusefs.FileHandle, uint32, syscall.Errno) {
+	if wantsWrite(flags) {
+		return nil, 0, errnoReadOnly
+	}
+	p := patient(ctx, nil)
+	defer p.finish()
+	s, v, err := n.set(p)
+	if err != nil {
+		return nil, 0, n.t.problems.errno(n.path, err)
+	}
+	h := &streamHandle{t: n.t, node: n, view: v, file: s.Open(n.name.worker, n.name.kind)}
+	if c, fromClient := ctx.(*fuse.Context); fromClient {
+		h.pid = c.Pid
+	}
+	n.t.handles.add(h)
+	return h, streamFlags, ok
+}
+
+// streamHandle is one opening of a worker's file.
+type streamHandle struct {
+	t      *tree
+	node   *streamNode
+	view   *view // nil below epoch-N
+	file   fileHandle
+	number uint64 // never 0
+	pid    uint32
+	ended  sync.Once
+	bytes  atomic.Int64 // sent
+}
+
+// Read answers with all bytes up to the end of the file, or with an error:
+// short replies to mapped reads would be taken for an end of file.
+func (h *streamHandle) Read(ctx context.Context, dest []byte, off int64) (fuse.ReadResult, syscall.Errno) {
+	var retired <-chan struct{}
+	if h.view != nil {
+		if h.view.isRetired() {
+			return nil, h.t.problems.errno(h.node.path, errStale)
+		}
+		retired = h.view.retired
+	}
+	want := min(int64(len(dest)), stream.MaxReadBytes, h.node.sizeBytes-off)
+	if want <= 0 {
+		return fuse.ReadResultData(nil), ok
+	}
+	p := patient(ctx, retired)
+	defer p.finish()
+	r := newReadReply()
+	err := h.file.ReadAt(p, &r.reply, off, int(want))
+	if h.view != nil && h.view.isRetired() {
+		if err == nil {
+			r.Done()
+		}
+		return nil, h.t.problems.errno(h.node.path, errStale)
+	}
+	if err != nil {
+		return nil, h.t.problems.errno(h.node.path, err)
+	}
+	if r.bytes = r.reply.Len(); int64(r.bytes) != want || len(r.reply.Slices) > stream.MaxSlices {
+		err = fmt.Errorf("bytes [%d, %d): internal error: the answer has %d bytes in %d slices", off, off+want, r.bytes, len(r.reply.Slices))
+		r.Done()
+		return nil, h.t.problems.errno(h.node.path, err)
+	}
+	h.bytes.Add(want)
+	h.t.traffic.sent(want)
+	if h.view != nil && h.node.name.kind == stream.Data {
+		h.view.sent(h.node.name.worker, h.number, off, off+want)
+	}
+	return r, ok
+}
+
+func (h *streamHandle) Release(context.Context) syscall.Errno {
+	h.t.handles.remove(h)
+	h.close()
+	return ok
+}
+
+// close is idempotent.
+func (h *streamHandle) close() {
+	h.ended.Do(func() {
+		if h.view != nil && h.node.name.kind == stream.Data {
+			h.view.closed(h.node.name.worker, h.number)
+		}
+		h.file.Close()
+	})
+}
+
+// readReply is a stream.Reply on its way to the kernel. go-fuse asks Slices,
+// writes them, and then calls Done; it calls neither for an empty result.
+type readReply struct {
+	reply stream.Reply
+	bytes int
+}
+
+// A reply in flight belongs to a request, whose number the kernel bounds.
+var readReplies = sync.Pool{New: func() any { return new(readReply) }}
+
+func newReadReply() *readReply { return readReplies.Get().(*readReply) }
+
+func (r *readReply) Size() int                       { return r.bytes }
+func (r *readReply) Slices() ([][]byte, fuse.Status) { return r.reply.Slices, fuse.OK }
+
+func (r *readReply) Bytes(buf []byte) ([]byte, fuse.Status) {
+	buf = buf[:0]
+	for _, s := range r.reply.Slices {
+		buf = append(buf, s...)
+	}
+	return buf, fuse.OK
+}
+
+// Done gives everything back.
+func (r *readReply) Done() {
+	r.reply.Release()
+	r.bytes = 0
+	readReplies.Put(r)
+}
+
+// handles are all open handles of streams.
+type handles struct {
+	mu     sync.Mutex
+	last   uint64
+	byNum  map[uint64]*streamHandle
+	opened uint64
+}
+
+func (s *handles) add(h *streamHandle) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.byNum == nil {
+		s.byNum = make(map[uint64]*streamHandle)
+	}
+	s.last++
+	s.opened++
+	h.number = s.last
+	s.byNum[h.number] = h
+}
+
+func (s *handles) remove(h *streamHandle) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	delete(s.byNum, h.number)
+}
+
+func (s *handles) all() []*streamHandle {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	all := make([]*streamHandle, 0, len(s.byNum))
+	for _, h := range s.byNum {
+		all = append(all, h)
+	}
+	return all
+}
+
+func (s *handles) count() (open int, opened uint64) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return len(s.byNum), s.opened
+}
+
+// get is the handle with this number, nil when it is closed.
+func (s *handles) get(number uint64) *streamHandle {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.byNum[number]
+}
+
+// nodesOf are the nodes of a view that are open.
+func (s *handles) nodesOf(v *view) []*streamNode {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	seen := make(map[*streamNode]struct{})
+	var nodes []*streamNode
+	for _, h := range s.byNum {
+		if _, again := seen[h.node]; h.view == v && !again {
+			seen[h.node] = struct{}{}
+			nodes = append(nodes, h.node)
+		}
+	}
+	return nodes
+}

@@ -1,0 +1,68 @@
+package fs
+
+import (
+	"context"
+	"syscall"
+
+	fusefs "github.com/hanwen/go-fuse/v2/fs"
+	"github.com/hanwen/go-fuse/v2/fuse"
+)
+
+// fixedNode is a file whose text never changes: README, dataset.json.
+type fixedNode struct {
+	readOnly
+	t    *tree
+	text []byte
+}
+
+func (n *fixedNode) Getattr(_ context.Context, _ fusefs.FileHandle, out *fuse.AttrOut) syscall.Errno {
+	n.attr(&out.Attr)
+	out.SetTimeout(constantTimeout)
+	return ok
+}
+
+func (n *fixedNode) attr(out *fuse.Attr) { n.t.attr(out, 0o444, int64(len(n.text)), n.t.started) }
+
+func (n *fixedNode) Open(_ context.Context, flags uint32) (fusefs.FileHandle, uint32, syscall.Errno) {
+	if wantsWrite(flags) {
+		return nil, 0, errnoReadOnly
+	}
+	return textHandle(n.text), streamFlags, ok
+}
+
+// liveNode is a file that is rendered whenever it is opened: status,
+// status.json, metrics. Its size is not known before: of all ways to say so,
+// size 0 with direct_io and without seeking misleads the fewest programs.
+type liveNode struct {
+	readOnly
+	t      *tree
+	name   string
+	render func(context.Context) ([]byte, error)
+}
+
+func (n *liveNode) Getattr(_ context.Context, _ fusefs.FileHandle, out *fuse.AttrOut) syscall.Errno {
+	n.attr(&out.Attr)
+	return ok
+}
+
+func (n *liveNode) attr(out *fuse.Attr) { n.t.attr(out, 0o444, 0, n.t.started) }
+
+func (n *liveNode) Open(ctx context.Context, flags uint32) (fusefs.FileHandle, uint32, syscall.Errno) {
+	if wantsWrite(flags) {
+		return nil, 0, errnoReadOnly
+	}
+	p := patient(ctx, nil)
+	defer p.finish()
+	text, err := n.render(p)
+	if err != nil {
+		return nil, 0, n.t.problems.errno(n.name, err)
+	}
+	return textHandle(text), fuse.FOPEN_DIRECT_IO | fuse.FOPEN_NONSEEKABLE, ok
+}
+
+// textHandle is an opening of a text.
+type textHandle []byte
+
+func (h textHandle) Read(_ context.Context, dest []byte, off int64) (fuse.ReadResult, syscall.Errno) {
+	return readBytes(h, dest, off), ok
+}

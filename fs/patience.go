@@ -1,0 +1,98 @@
+package fs
+
+import (
+	"context"
+	"sync"
+	"time"
+)
+
+// interruptGrace is how long a request goes on after its client was
+// interrupted. Any signal to the client interrupts it, also those that programs
+// send themselves all the time (timers, the Go runtime's SIGURG): giving up at
+// once livelocks them. With 200 ms no EINTR was seen, and Ctrl-C still works.
+const interruptGrace = 200 * time.Millisecond
+
+// patience is the context of one request. It ends interruptGrace after the
+// client was interrupted, or when the view that the request is about is
+// retired. Nothing is started until someone waits on it, since most requests
+// are answered at once. finish must be called when the request is over.
+type patience struct {
+	interrupted <-chan struct{}
+	retired     <-chan struct{} // nil where no restore ends the request
+
+	mu       sync.Mutex
+	done     chan struct{} // nil until someone waits
+	finished chan struct{}
+	watch    sync.WaitGroup
+}
+
+// patient makes a request's context of go-fuse's.
+func patient(ctx context.Context, retired <-chan struct{}) *patience {
+	return &patience{interrupted: ctx.Done(), retired: retired}
+}
+
+func (p *patience) Deadline() (time.Time, bool) { return time.Time{}, false }
+func (p *patience) Value(any) any               { return nil }
+
+func (p *patience) Done() <-chan struct{} {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.done == nil {
+		p.done, p.finished = make(chan struct{}), make(chan struct{})
+		p.watch.Go(p.wait)
+	}
+	return p.done
+}
+
+// Err looks before it starts to watch, so that work that asks now and then
+// costs no goroutine.
+func (p *patience) Err() error {
+	select {
+	case <-p.interrupted:
+	case <-p.retired:
+	default:
+		return nil
+	}
+	select {
+	case <-p.Done():
+		return context.Canceled
+	default:
+		return nil
+	}
+}
+
+func (p *patience) wait() {
+	select {
+	case <-p.finished:
+		return
+	case <-p.retired:
+		close(p.done)
+		return
+	case <-p.interrupted:
+	}
+	grace := time.NewTimer(interruptGrace)
+	defer grace.Stop()
+	select {
+	case <-p.finished:
+	case <-p.retired:
+		close(p.done)
+	case <-grace.C:
+		close(p.done)
+	}
+}
+
+// finish ends the watching; the context does not end by it.
+func (p *patience) finish() {
+	p.mu.Lock()
+	if p.done == nil {
+		// Whoever asks later waits for ever, as on a context without an end.
+		p.done = make(chan struct{})
+		p.mu.Unlock()
+		return
+	}
+	close(p.finished)
+	p.mu.Unlock()
+	p.watch.Wait()
+}
+
+var _ context.Context = (*patience)(nil)

@@ -1,0 +1,264 @@
+package fs
+
+import (
+	"bufio"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+
+	"golang.org/x/sys/unix"
+)
+
+// fsName is what /proc/mounts shows: source lsiofs, type fuse.lsiofs.
+const (
+	fsName = "lsiofs"
+	fsType = "fuse." + fsName
+)
+
+// preparePoint makes sure that a mount can be made at point, and gives its
+// absolute path without symbolic links. A mount that a killed server has left
+// there is taken away.
+func preparePoint(point, dataset string, log *slog.Logger) (string, error) {
+	path, err := resolvePoint(point)
+	if err != nil {
+		return "", err
+	}
+	if err := healPoint(path, log); err != nil {
+		return "", err
+	}
+	info, err := os.Stat(path)
+	switch {
+	case errors.Is(err, os.ErrNotExist):
+		return "", fmt.Errorf("mount point %s does not exist: create it with mkdir", path)
+	case err != nil:
+		return "", fmt.Errorf("mount point %s: %w", path, err)
+	case !info.IsDir():
+		return "", fmt.Errorf("mount point %s is not a directory: name an empty directory", path)
+	}
+	if err := apart(path, dataset); err != nil {
+		return "", err
+	}
+	d, err := os.Open(path)
+	if err != nil {
+		return "", fmt.Errorf("mount point %s: %w", path, err)
+	}
+	defer d.Close()
+	if names, err := d.Readdirnames(1); len(names) > 0 {
+		return "", fmt.Errorf("mount point %s is not empty (it has %q): name an empty directory", path, names[0])
+	} else if err != nil && !errors.Is(err, io.EOF) {
+		return "", fmt.Errorf("mount point %s: %w", path, err)
+	}
+	return path, nil
+}
+
+// resolvePoint follows symbolic links up to the point itself, which can't be
+// looked at while a dead mount lies on it.
+func resolvePoint(point string) (string, error) {
+	abs, err := filepath.Abs(point)
+	if err != nil {
+		return "", fmt.Errorf("mount point %s: %w", point, err)
+	}
+	path, err := filepath.EvalSymlinks(abs)
+	if err == nil {
+		return path, nil
+	}
+	dir, dirErr := filepath.EvalSymlinks(filepath.Dir(abs))
+	if dirErr != nil {
+		return "", fmt.Errorf("mount point %s: %w", point, dirErr)
+	}
+	return filepath.Join(dir, filepath.Base(abs)), nil
+}
+
+// stackedMax bounds how many dead mounts are taken off one point.
+const stackedMax = 8
+
+// healPoint takes dead mounts of lsiofs off path and refuses live ones.
+func healPoint(path string, log *slog.Logger) error {
+	for range stackedMax {
+		m, err := mountAt(path)
+		if err != nil {
+			return err
+		}
+		if m == nil {
+			return nil
+		}
+		var st unix.Statfs_t
+		if err := unix.Statfs(path, &st); !isDead(err) {
+			return fmt.Errorf("mount point %s is a mount already (%s): unmount it first (umount %s), or name another directory", path, m.fsType, path)
+		}
+		if m.fsType != fsType {
+			return fmt.Errorf("mount point %s holds a dead mount of type %s: unmount it with umount -l %s", path, m.fsType, path)
+		}
+		log.Warn("taking away the mount that a killed lsiofs has left", "mount_point", path)
+		if err := detach(path); err != nil {
+			return fmt.Errorf("mount point %s holds a dead mount, which could not be taken away (try umount -l %s): %w", path, path, err)
+		}
+	}
+	return fmt.Errorf("mount point %s holds more than %d dead mounts: unmount them with umount -l %s", path, stackedMax, path)
+}
+
+// apart refuses a point inside of the dataset, which would then hold itself,
+// and one that the dataset is in, which would hide it.
+func apart(point, dataset string) error {
+	root, recursive, err := datasetRoot(dataset)
+	if err != nil {
+		return err
+	}
+	switch {
+	case recursive && within(point, root):
+		return fmt.Errorf("mount point %s is inside of the dataset %s: name a directory outside", point, root)
+	case within(root, point):
+		return fmt.Errorf("the dataset %s is inside of the mount point %s, which would hide it: name another directory", root, point)
+	}
+	return nil
+}
+
+// datasetRoot is the directory that a dataset is in, without symbolic links,
+// and whether directories below belong to the dataset too.
+func datasetRoot(dataset string) (root string, recursive bool, err error) {
+	root, err = filepath.Abs(dataset)
+	if err != nil {
+		return "", false, fmt.Errorf("dataset %s: %w", dataset, err)
+	}
+	info, err := os.Stat(root)
+	switch {
+	case err == nil && info.IsDir():
+		recursive = true
+	case err == nil:
+		root = filepath.Dir(root)
+	default:
+		recursive = strings.Contains(root, "**")
+		for strings.ContainsAny(root, `*?[{`) {
+			root = filepath.Dir(root)
+		}
+	}
+	if resolved, err := filepath.EvalSymlinks(root); err == nil {
+		root = resolved
+	}
+	return root, recursive, nil
+}
+
+func within(path, dir string) bool {
+	rel, err := filepath.Rel(dir, path)
+	return err == nil && rel != ".." && !strings.HasPrefix(rel, "../")
+}
+
+// mountInfo is one line of /proc/self/mountinfo.
+type mountInfo struct {
+	id     int
+	fsType string
+}
+
+// mountAt is the mount that is uppermost at path, nil when there is none. It
+// does not touch path, which may be dead.
+func mountAt(path string) (*mountInfo, error) {
+	f, err := os.Open("/proc/self/mountinfo")
+	if err != nil {
+		return nil, fmt.Errorf("can't see what is mounted: %w", err)
+	}
+	defer f.Close()
+	var top *mountInfo
+	lines := bufio.NewScanner(f)
+	lines.Buffer(nil, 1<<20)
+	for lines.Scan() {
+		// id parent major:minor root point options… - type source options
+		fields := strings.Fields(lines.Text())
+		dash := 6
+		for dash < len(fields) && fields[dash] != "-" {
+			dash++
+		}
+		if dash+1 >= len(fields) || unescapeMount(fields[4]) != path {
+			continue
+		}
+		id, err := strconv.Atoi(fields[0])
+		if err != nil {
+			continue
+		}
+		top = &mountInfo{id, fields[dash+1]}
+	}
+	return top, lines.Err()
+}
+
+// unescapeMount undoes the kernel's \040 for a space.
+func unescapeMount(s string) string {
+	var b strings.Builder
+	for i := 0; i < len(s); i++ {
+		if s[i] == '\\' && i+4 <= len(s) {
+			if n, err := strconv.ParseUint(s[i+1:i+4], 8, 8); err == nil {
+				b.WriteByte(byte(n))
+				i += 3
+				continue
+			}
+		}
+		b.WriteByte(s[i])
+	}
+	return b.String()
+}
+
+// detach takes the mount at path out of the tree of names; it ends when its
+// last file is closed.
+func detach(path string) error {
+	err := unix.Unmount(path, unix.MNT_DETACH|unix.UMOUNT_NOFOLLOW)
+	if err == nil || os.Geteuid() == 0 {
+		return err
+	}
+	helper, lookErr := fusermount()
+	if lookErr != nil {
+		return lookErr
+	}
+	out, err := exec.Command(helper, "-u", "-z", path).CombinedOutput()
+	if err != nil {
+		return fmt.Errorf("%s -u -z %s: %w: %s", helper, path, err, strings.TrimSpace(string(out)))
+	}
+	return nil
+}
+
+func fusermount() (string, error) {
+	for _, name := range []string{"fusermount3", "/bin/fusermount3", "fusermount"} {
+		if path, err := exec.LookPath(name); err == nil {
+			return path, nil
+		}
+	}
+	return "", errors.New("fusermount3 is missing: install the package fuse3, or mount as root")
+}
+
+// checkDevice says in words why nothing can be mounted here.
+func checkDevice(allowOther bool) error {
+	const device = "/dev/fuse"
+	info, err := os.Stat(device)
+	if err != nil {
+		return fmt.Errorf("%s is missing: load the kernel's module (modprobe fuse); in a container, run it with --device %s", device, device)
+	}
+	if os.Geteuid() == 0 {
+		return nil
+	}
+	if _, err := fusermount(); err != nil {
+		return err
+	}
+	if unix.Access(device, unix.R_OK|unix.W_OK) != nil {
+		return fmt.Errorf("%s may not be opened by this user (mode %04o): make it 0666 (sudo chmod 0666 %s), or mount as root", device, info.Mode().Perm(), device)
+	}
+	if allowOther && !userAllowOther() {
+		return errors.New("--allow-other needs the line user_allow_other in /etc/fuse.conf, or root")
+	}
+	return nil
+}
+
+func userAllowOther() bool {
+	conf, err := os.ReadFile("/etc/fuse.conf")
+	if err != nil {
+		return false
+	}
+	for line := range strings.Lines(string(conf)) {
+		if strings.TrimSpace(line) == "user_allow_other" {
+			return true
+		}
+	}
+	return false
+}

@@ -1,0 +1,200 @@
+package fs
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"time"
+
+	"github.com/dustin/go-humanize"
+
+	"github.com/lsiofs/lsiofs/pipeline"
+	"github.com/lsiofs/lsiofs/pipeline/stream"
+)
+
+// statusReport is status.json.
+type statusReport struct {
+	Version       string    `json:"version"`
+	MountPoint    string    `json:"mount_point"`
+	Dataset       string    `json:"dataset"`
+	Fingerprint   string    `json:"fingerprint"`
+	Records       uint64    `json:"records"`
+	Epoch         uint64    `json:"epoch"`
+	Started       time.Time `json:"started"`
+	UptimeSeconds float64   `json:"uptime_seconds"`
+
+	Pipeline pipeline.Status `json:"pipeline"`
+	Traffic  trafficReport   `json:"traffic"`
+
+	Workers          uint64       `json:"workers"`
+	DeliveredRecords uint64       `json:"delivered_records"`
+	RestoredAt       time.Time    `json:"restored_at"`
+	Files            []fileReport `json:"files"` // the first of them
+
+	LastErrors   []problem    `json:"last_errors"` // oldest first
+	Errors       uint64       `json:"errors"`
+	LastRefusal  *refusal     `json:"last_checkpoint_refusal"`
+	Refusals     uint64       `json:"checkpoint_refusals"`
+	ScratchFiles int          `json:"scratch_files"`
+	ScratchBytes int64        `json:"scratch_bytes"`
+	Kernel       kernelReport `json:"kernel"`
+}
+
+type trafficReport struct {
+	SentBytes      int64  `json:"sent_bytes"`
+	Reads          int64  `json:"reads"`
+	BytesPerSecond rates  `json:"bytes_per_second"`
+	OpenHandles    int    `json:"open_handles"`
+	Opened         uint64 `json:"opened"`
+}
+
+// fileReport is one worker's stream.
+type fileReport struct {
+	Name             string `json:"name"`
+	SizeBytes        int64  `json:"size_bytes"`
+	DeliveredBytes   int64  `json:"delivered_bytes"` // the mark
+	DeliveredRecords uint64 `json:"delivered_records"`
+	// ReaderPID is the process that opened the handle which moves the mark, 0
+	// when there is none.
+	ReaderPID uint32 `json:"reader_pid"`
+	HasReader bool   `json:"has_reader"`
+}
+
+// filesShown bounds the list of files in status.
+const filesShown = 64
+
+func (t *tree) report(ctx context.Context) (*statusReport, error) {
+	now, v := time.Now(), t.view.Load()
+	r := &statusReport{
+		Version: t.version, MountPoint: t.mountPoint, Dataset: t.datasetPath(), Fingerprint: t.fingerprint,
+		Records: t.records, Epoch: v.position.Epoch, Started: t.started, UptimeSeconds: now.Sub(t.started).Seconds(),
+		Pipeline: t.dataset.Status(), Workers: v.workers, RestoredAt: v.began, Kernel: t.kernel.get(),
+	}
+	r.Traffic = trafficReport{SentBytes: t.traffic.bytes.Load(), Reads: t.traffic.reads.Load(), BytesPerSecond: t.traffic.look(t.started, now)}
+	r.Traffic.OpenHandles, r.Traffic.Opened = t.handles.count()
+	r.LastErrors, r.Errors = t.problems.snapshot()
+	r.LastRefusal, r.Refusals = t.refusals.snapshot()
+	r.ScratchFiles, r.ScratchBytes = t.scratch.usage()
+	counts, err := v.delivered(ctx)
+	if err != nil {
+		return nil, err
+	}
+	for _, n := range counts {
+		r.DeliveredRecords += n
+	}
+	for w := range min(v.workers, filesShown) {
+		f := fileReport{Name: fileName{worker: w}.format(t.ext), DeliveredRecords: counts[w]}
+		m := v.mark(w)
+		f.DeliveredBytes, f.HasReader = m.bytes, m.reader != 0
+		if h := t.handles.get(m.reader); h != nil {
+			f.ReaderPID = h.pid
+		}
+		if f.SizeBytes, err = v.files.SizeBytes(ctx, w, stream.Data); err != nil {
+			return nil, err
+		}
+		r.Files = append(r.Files, f)
+	}
+	return r, nil
+}
+
+// renderStatusJSON is status.json.
+func (t *tree) renderStatusJSON(ctx context.Context) ([]byte, error) {
+	r, err := t.report(ctx)
+	if err != nil {
+		return nil, err
+	}
+	b, err := json.MarshalIndent(r, "", "  ")
+	return append(b, '\n'), err
+}
+
+// renderStatus is status, for people.
+func (t *tree) renderStatus(ctx context.Context) ([]byte, error) {
+	r, err := t.report(ctx)
+	if err != nil {
+		return nil, err
+	}
+	var b bytes.Buffer
+	line := func(label, format string, args ...any) {
+		fmt.Fprintf(&b, "%-12s %s\n", label, fmt.Sprintf(format, args...))
+	}
+	line("lsiofs", "%s, mounted at %s since %s (%s)", r.Version, r.MountPoint, stamp(r.Started), age(r.UptimeSeconds))
+	line("dataset", "%s, %s records", r.Dataset, humanize.Comma(int64(r.Records)))
+	line("epoch", "%d, position of %s", r.Epoch, stamp(r.RestoredAt))
+	engine := r.Pipeline.Engine
+	line("reads with", "%s%s; %d in flight (%s), %s read", engine.Engine, because(engine.Reason),
+		engine.InFlight, size(engine.InFlightBytes), size(int64(engine.ReadBytes)))
+	f := r.Pipeline.Fetch
+	line("memory", "%s of %s held", size(f.HeldBytes), size(f.BudgetBytes))
+	line("fetch", "%s; %d pieces read, %d of them again, %d loads in flight, %d open decoders", f.Strategy,
+		f.PiecesRead, f.PiecesReread, f.LoadsInFlight, f.OpenDecoders)
+	line("records", "%s were in memory when wanted, %s were waited for (%s together)", humanize.Comma(int64(f.Hits)),
+		humanize.Comma(int64(f.Waits)), time.Duration(f.WaitNanos).Round(time.Millisecond))
+	line("sent", "%s in %d reads: %s/s since the mount, %s/s since status was read last", size(r.Traffic.SentBytes), r.Traffic.Reads,
+		size(int64(r.Traffic.BytesPerSecond.SinceMount)), size(int64(r.Traffic.BytesPerSecond.SinceLast)))
+	line("open", "%d handles of streams now, %d so far", r.Traffic.OpenHandles, r.Traffic.Opened)
+	if r.ScratchFiles > 0 || r.ScratchBytes > 0 {
+		line("scratch", "%d files, %s with unfinished writes", r.ScratchFiles, size(r.ScratchBytes))
+	}
+	fmt.Fprintf(&b, "\ndelivered: %s records since the position was set\n", humanize.Comma(int64(r.DeliveredRecords)))
+	for _, f := range r.Files {
+		fmt.Fprintf(&b, "  %-20s %d of %d bytes, %s records, %s\n", f.Name, f.DeliveredBytes, f.SizeBytes,
+			humanize.Comma(int64(f.DeliveredRecords)), f.reader())
+	}
+	if more := r.Workers - uint64(len(r.Files)); more > 0 {
+		fmt.Fprintf(&b, "  … and %d more\n", more)
+	}
+	r.writeTroubles(&b)
+	return b.Bytes(), nil
+}
+
+// writeTroubles is what is wrong, and what the kernel can't do.
+func (r *statusReport) writeTroubles(b *bytes.Buffer) {
+	if r.LastRefusal != nil {
+		since := ""
+		if r.LastRefusal.Restored {
+			since = " (restored since)"
+		}
+		fmt.Fprintf(b, "\nlast checkpoint refused: %s: %s%s\n", stamp(r.LastRefusal.Time), r.LastRefusal.Reason, since)
+	}
+	if len(r.LastErrors) > 0 {
+		fmt.Fprintf(b, "\nlast errors, of %d:\n", r.Errors)
+		for _, p := range r.LastErrors {
+			fmt.Fprintf(b, "  %s %s\n", stamp(p.Time), p.Text)
+		}
+	}
+	if texts := r.Pipeline.Fetch.LastErrors; len(texts) > 0 {
+		fmt.Fprintf(b, "\nlast errors of storage, of %d:\n", r.Pipeline.Fetch.Errors)
+		for _, text := range texts {
+			fmt.Fprintf(b, "  %s\n", text)
+		}
+	}
+	if len(r.Kernel.Lacks) > 0 {
+		fmt.Fprintf(b, "\nthis kernel (%s) lacks:\n", r.Kernel.Release)
+		for _, text := range r.Kernel.Lacks {
+			fmt.Fprintf(b, "  %s\n", text)
+		}
+	}
+}
+
+func (f *fileReport) reader() string {
+	switch {
+	case f.ReaderPID != 0:
+		return fmt.Sprintf("read by process %d", f.ReaderPID)
+	case f.HasReader:
+		return "read by a process of another container"
+	default:
+		return "no reader"
+	}
+}
+
+func because(reason string) string {
+	if reason == "" {
+		return ""
+	}
+	return " (" + reason + ")"
+}
+
+func stamp(t time.Time) string   { return t.Format(time.RFC3339) }
+func size(n int64) string        { return humanize.IBytes(uint64(max(n, 0))) }
+func age(seconds float64) string { return (time.Duration(seconds) * time.Second).String() }

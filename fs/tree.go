@@ -1,0 +1,189 @@
+package fs
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"os"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	fusefs "github.com/hanwen/go-fuse/v2/fs"
+	"github.com/hanwen/go-fuse/v2/fuse"
+
+	"github.com/lsiofs/lsiofs/checkpoint"
+	"github.com/lsiofs/lsiofs/pipeline/order"
+	"github.com/lsiofs/lsiofs/pipeline/spec"
+)
+
+// tree is what all nodes of a mount share. It is safe for concurrent use.
+type tree struct {
+	dataset     Dataset
+	open        openSet
+	spec        spec.Spec
+	fingerprint string
+	records     uint64
+	ext         string
+	subject     checkpoint.Subject
+	mountPoint  string
+	version     string
+	started     time.Time
+	uid, gid    uint32
+	log         *slog.Logger
+
+	root                *fusefs.Inode
+	readme, description []byte
+
+	view      atomic.Pointer[view]
+	views     atomic.Uint64
+	nextIno   atomic.Uint64
+	restoring sync.Mutex // held by the one restore that is under way
+
+	handles  handles
+	lookups  *lookups
+	scratch  scratchFiles
+	hidden   hiddenName
+	problems problems
+	refusals refusals
+	traffic  traffic
+	kernel   kernelFacts
+	metrics  *metrics
+
+	// background is what was started beside requests.
+	background sync.WaitGroup
+}
+
+// Inode numbers of files that are always there; views take theirs from
+// firstViewIno on, and go-fuse numbers the rest from automaticIno on.
+const (
+	inoREADME = iota + 2
+	inoDataset
+	inoStatus
+	inoStatusJSON
+	inoMetrics
+	firstViewIno = 1 << 10
+	automaticIno = 1 << 48
+)
+
+func newTree(c Config, open openSet) (*tree, error) {
+	d := c.Dataset
+	t := &tree{
+		dataset: d, open: open, spec: d.Spec(), fingerprint: d.Fingerprint(), records: d.Records(),
+		ext: d.StreamExtension(), mountPoint: c.MountPoint, version: c.Version, started: time.Now(),
+		uid: uint32(os.Geteuid()), gid: uint32(os.Getegid()), log: c.Log,
+	}
+	if t.log == nil {
+		t.log = slog.New(slog.DiscardHandler)
+	}
+	t.problems.log = t.log
+	t.subject = checkpoint.Subject{Dataset: t.fingerprint, Order: t.spec.Order, Records: t.records, Explain: c.Explain}
+	t.nextIno.Store(firstViewIno)
+	var err error
+	if t.description, err = d.Describe(); err != nil {
+		return nil, err
+	}
+	t.readme = t.renderREADME()
+	t.lookups = newLookups(lookupsKept, notifyEntry)
+	t.metrics = newMetrics(t)
+	return t, nil
+}
+
+// start makes the first view.
+func (t *tree) start(ctx context.Context, p checkpoint.Position) error {
+	v, err := t.newView(ctx, p)
+	if err != nil {
+		return err
+	}
+	t.view.Store(v)
+	return nil
+}
+
+// restore goes on where doc says, or changes nothing and says why not. The
+// reason is kept for status.
+func (t *tree) restore(ctx context.Context, doc []byte) error {
+	t.restoring.Lock()
+	defer t.restoring.Unlock()
+	p, err := checkpoint.Resolve(doc, t.subject)
+	var v *view
+	if err == nil {
+		v, err = t.newView(ctx, p)
+	}
+	if err != nil {
+		if !errors.Is(err, context.Canceled) {
+			t.refusals.note(t.log, err)
+		}
+		return err
+	}
+	old := t.view.Swap(v)
+	close(old.retired)
+	t.refusals.settled()
+	t.log.Info("checkpoint restored", "epoch", p.Epoch, "entries", len(p.Done))
+	// Not here: the kernel waits for pages that are being read, and for them
+	// this request may have to end first.
+	t.background.Go(func() { t.dropPages(old) })
+	return nil
+}
+
+// dropPages takes the pages of a retired view from those that have its files
+// mapped: what they touch next is read again, and refused.
+func (t *tree) dropPages(old *view) {
+	for _, n := range t.handles.nodesOf(old) {
+		// A node that is gone by now has no pages.
+		n.NotifyContent(0, 0)
+	}
+}
+
+// close ends all openings that clients have left behind. No request may be
+// under way.
+func (t *tree) close() {
+	t.lookups.close()
+	t.background.Wait()
+	for _, h := range t.handles.all() {
+		h.close()
+	}
+}
+
+// before is the entry of done that takes the first n records of G off.
+func (t *tree) before(n uint64) []order.Done {
+	if n == 0 {
+		return nil
+	}
+	return []order.Done{order.First(n, t.spec.Order)}
+}
+
+// Timeouts of names and attributes in the kernel: whatever a restore or a
+// client can change is asked for again each time, the rest never changes.
+const (
+	constantTimeout = time.Hour
+	// blockBytes is what programs that go by st_blksize read at a time: with
+	// 512 KiB to 1 MiB Python's tarfile is 3–4 times faster than with 4 KiB.
+	blockBytes = 1 << 20
+)
+
+// attr fills the attributes of a regular file.
+func (t *tree) attr(out *fuse.Attr, mode uint32, size int64, mtime time.Time) {
+	out.Mode = fuse.S_IFREG | mode
+	out.Size = uint64(size)
+	out.Nlink = 1
+	t.owned(out, mtime)
+}
+
+// streamAttr is attr with a block size for streams. Blocks must be set with it.
+func (t *tree) streamAttr(out *fuse.Attr, size int64, mtime time.Time) {
+	t.attr(out, 0o444, size, mtime)
+	out.Blksize = blockBytes
+	out.Blocks = uint64(size+511) / 512
+}
+
+// dirAttr fills the attributes of a directory.
+func (t *tree) dirAttr(out *fuse.Attr, mode uint32, mtime time.Time) {
+	out.Mode = fuse.S_IFDIR | mode
+	out.Nlink = 2
+	t.owned(out, mtime)
+}
+
+func (t *tree) owned(out *fuse.Attr, mtime time.Time) {
+	out.Uid, out.Gid = t.uid, t.gid
+	out.SetTimes(&mtime, &mtime, &mtime)
+}

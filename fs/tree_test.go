@@ -1,0 +1,220 @@
+package fs
+
+import (
+	"fmt"
+	"math"
+	"strings"
+	"syscall"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+	"golang.org/x/sys/unix"
+
+	"github.com/lsiofs/lsiofs/checkpoint"
+	"github.com/lsiofs/lsiofs/pipeline/order"
+	"github.com/lsiofs/lsiofs/pipeline/stream"
+)
+
+func TestListedAreTheFilesOfTheMountsWorkers(t *testing.T) {
+	m := mount(t, 2)
+	require.Equal(t, []string{
+		"README", "checkpoint", "dataset.json", "epoch-0", "epoch-1", "metrics", "status", "status.json",
+		"worker-0.ids", "worker-0.offsets", "worker-0.rec", "worker-1.ids", "worker-1.offsets", "worker-1.rec",
+	}, m.must(call{Op: "list", Path: m.dir}).Names)
+	require.Equal(t, []string{
+		"worker-0-of-2.ids", "worker-0-of-2.offsets", "worker-0-of-2.rec",
+		"worker-1-of-2.ids", "worker-1-of-2.offsets", "worker-1-of-2.rec",
+	}, m.must(call{Op: "list", Path: m.path("epoch-0")}).Names)
+	require.Equal(t, m.must(call{Op: "list", Path: m.path("epoch-0")}).Names,
+		m.must(call{Op: "list", Path: m.path("epoch-77", "from-3")}).Names)
+}
+
+func TestPathsThatExistAndPathsThatDoNot(t *testing.T) {
+	m := mount(t, 2)
+	for _, path := range []string{
+		"epoch-0/worker-0-of-4.rec", "epoch-0/worker-3-of-4.ids", "epoch-5/worker-65535-of-65536.offsets",
+		"epoch-18446744073709551615/worker-0-of-1.rec", "epoch-0/from-0/worker-0-of-1.rec", "epoch-0/from-1000/worker-0-of-1.rec",
+		"worker-1.offsets", "epoch-3/from-7", "README", "status", "status.json", "metrics", "dataset.json", "checkpoint",
+	} {
+		require.Equal(t, syscall.Errno(0), m.do(call{Op: "stat", Path: m.path(path)}).Errno, path)
+	}
+	for _, path := range []string{
+		"worker-2.rec", "worker-01.rec", "worker-0-of-2.rec", "worker-0.tar", "worker-0",
+		"epoch-00", "epoch-01", "epoch--1", "epoch-x", "epoch-", "epoch-18446744073709551616", "epoch-0x1",
+		"epoch-0/worker-5-of-4.rec", "epoch-0/worker-4-of-4.rec", "epoch-0/worker-0-of-0.rec", "epoch-0/worker-0-of-65537.rec",
+		"epoch-0/worker-0.rec", "epoch-0/worker-0-of-04.rec", "epoch-0/from-1001", "epoch-0/from-01", "epoch-0/from-x",
+		"epoch-0/from-1/from-1", "epoch-0/README", "epoch-0/checkpoint", "from-1", "nothing",
+	} {
+		require.Equal(t, syscall.ENOENT, m.do(call{Op: "stat", Path: m.path(path)}).Errno, path)
+	}
+	require.Equal(t, syscall.ENOTDIR, m.do(call{Op: "stat", Path: m.path("worker-0.rec", "x")}).Errno)
+}
+
+func TestSizesAndBytesAreExact(t *testing.T) {
+	m := mount(t, 2)
+	from := func(n uint64) []order.Done { return []order.Done{order.First(n, m.data.spec.Order)} }
+	for _, c := range []struct {
+		dir string
+		at  checkpoint.Position
+		of  uint64
+	}{
+		{"", checkpoint.Position{}, 2},
+		{"epoch-0", checkpoint.Position{}, 2},
+		{"epoch-0", checkpoint.Position{}, 3},
+		{"epoch-4", checkpoint.Position{Epoch: 4}, 1},
+		{"epoch-4/from-10", checkpoint.Position{Epoch: 4, Done: from(10)}, 5},
+		{"epoch-0/from-1000", checkpoint.Position{Done: from(1000)}, 1},
+		{fmt.Sprintf("epoch-%d", uint64(math.MaxUint64)), checkpoint.Position{Epoch: math.MaxUint64}, 2},
+	} {
+		for w := range c.of {
+			want := m.expect(c.at, w, c.of)
+			for _, k := range kinds {
+				name := fileName{worker: w, of: c.of, kind: k}
+				if c.dir == "" {
+					name.of = 0
+				}
+				path := m.path(c.dir, name.format(".rec"))
+				st := m.must(call{Op: "stat", Path: path})
+				require.EqualValues(t, len(want[k]), st.Size, path)
+				require.EqualValues(t, 1<<20, st.Blksize)
+				require.EqualValues(t, (len(want[k])+511)/512, st.Blocks)
+				require.Equal(t, string(want[k]), m.read(path), path)
+				require.Equal(t, string(want[k]), m.read(path), "%s read again", path)
+			}
+		}
+	}
+	for _, name := range []string{"README", "dataset.json", "checkpoint"} {
+		require.EqualValues(t, len(m.read(m.path(name))), m.must(call{Op: "stat", Path: m.path(name)}).Size, name)
+	}
+}
+
+func TestReadsAtOddPlaces(t *testing.T) {
+	m := mount(t, 1)
+	want := m.expect(checkpoint.Position{}, 0, 1)
+	for _, k := range kinds {
+		b := want[k]
+		fd := m.open(m.path(fileName{kind: k}.format(".rec")), unix.O_RDONLY)
+		for _, at := range []struct{ off, n int }{
+			{0, 1}, {0, len(b)}, {1, 4095}, {4095, 2}, {7, 8191}, {len(b) - 1, 1}, {len(b) - 1, 100}, {len(b), 10}, {len(b) + 5000, 10},
+			{0, len(b) + 1}, {len(b) / 2, len(b)}, {12345 % len(b), 777}, {3, 0},
+		} {
+			r := m.must(call{Op: "pread", FD: fd, Off: int64(at.off), N: at.n})
+			lo, hi := min(at.off, len(b)), min(at.off+at.n, len(b))
+			require.Equal(t, string(b[lo:hi]), string(r.Data), "%d bytes at %d", at.n, at.off)
+		}
+		m.must(call{Op: "close", FD: fd})
+	}
+}
+
+func TestMappedFilesShowTheSameBytes(t *testing.T) {
+	m := mount(t, 1)
+	want := m.expect(checkpoint.Position{}, 0, 1)[stream.Data]
+	fd := m.open(m.path("worker-0.rec"), unix.O_RDONLY)
+	require.Equal(t, string(want), string(m.must(call{Op: "mmap", FD: fd, N: len(want), Flags: unix.MAP_PRIVATE}).Data))
+	if len(m.tree.kernel.get().Lacks) == 0 {
+		require.Equal(t, string(want), string(m.must(call{Op: "mmap", FD: fd, N: len(want), Flags: unix.MAP_SHARED}).Data))
+	}
+	m.must(call{Op: "close", FD: fd})
+}
+
+func TestManyReadersAtOnce(t *testing.T) {
+	m := mount(t, 4)
+	var others []*agent
+	for range 4 {
+		others = append(others, newAgent(t))
+	}
+	for round := range 8 {
+		for i, a := range others {
+			a.start(call{Op: "read", Path: m.path(fmt.Sprintf("worker-%d.rec", (i+round)%4))})
+		}
+		for i, a := range others {
+			want := m.expect(checkpoint.Position{}, uint64(i+round)%4, 4)[stream.Data]
+			require.Equal(t, string(want), string(a.wait().Data))
+		}
+	}
+}
+
+func TestTheTreeIsReadOnly(t *testing.T) {
+	m := mount(t, 1)
+	for _, path := range []string{"README", "status", "worker-0.rec", "worker-0.ids", "dataset.json", "metrics", "epoch-0/worker-0-of-1.rec"} {
+		p := m.path(path)
+		for _, c := range []call{
+			{Op: "open", Path: p, Flags: unix.O_WRONLY}, {Op: "open", Path: p, Flags: unix.O_RDWR}, {Op: "open", Path: p, Flags: unix.O_WRONLY | unix.O_TRUNC},
+			{Op: "truncate", Path: p}, {Op: "chmod", Path: p}, {Op: "unlink", Path: p},
+			{Op: "rename", Path: p, To: m.path("x")}, {Op: "rename", Path: p, To: m.path("checkpoint")}, {Op: "link", Path: p, To: m.path("y")},
+		} {
+			require.Equal(t, syscall.EROFS, m.do(c).Errno, "%s %s", c.Op, path)
+		}
+	}
+	for _, c := range []call{
+		{Op: "mkdir", Path: m.path("dir")}, {Op: "mkdir", Path: m.path("epoch-0/dir")}, {Op: "rmdir", Path: m.path("epoch-0")},
+		{Op: "open", Path: m.path("epoch-0/x"), Flags: unix.O_CREAT | unix.O_WRONLY}, {Op: "open", Path: m.path("worker-9.rec"), Flags: unix.O_CREAT | unix.O_WRONLY},
+		{Op: "symlink", Path: m.path("ln"), To: "README"}, {Op: "chmod", Path: m.dir}, {Op: "chmod", Path: m.path("epoch-0")},
+		{Op: "rename", Path: m.path("epoch-0"), To: m.path("epoch-9")}, {Op: "rename", Path: m.path("epoch-0/worker-0-of-1.rec"), To: m.path("checkpoint")},
+	} {
+		require.Equal(t, syscall.EROFS, m.do(c).Errno, "%s %s", c.Op, c.Path)
+	}
+	require.NotContains(t, m.must(call{Op: "list", Path: m.dir}).Names, "dir")
+}
+
+func TestOneInodeAsLongAsAFileIsTheSame(t *testing.T) {
+	m := mount(t, 2)
+	for _, path := range []string{"worker-0.rec", "worker-1.ids", "epoch-0/worker-0-of-2.rec", "epoch-9/from-3/worker-0-of-1.rec", "README"} {
+		a := m.must(call{Op: "stat", Path: m.path(path)})
+		require.Equal(t, a.Ino, newAgent(t).must(call{Op: "stat", Path: m.path(path)}).Ino, path)
+	}
+	require.NotEqual(t, m.must(call{Op: "stat", Path: m.path("worker-0.rec")}).Ino, m.must(call{Op: "stat", Path: m.path("worker-1.rec")}).Ino)
+}
+
+func TestREADMENamesTheRealPaths(t *testing.T) {
+	m := mount(t, 2)
+	text := m.read(m.path("README"))
+	for _, want := range []string{m.path("worker-0.rec"), m.path("worker-1.rec"), m.path("checkpoint"), m.path("status"), m.path("epoch-0", "worker-0-of-4.rec"), "torch"} {
+		require.Contains(t, text, want)
+	}
+	for _, line := range strings.Split(text, "\n") {
+		require.LessOrEqual(t, len(strings.ReplaceAll(line, m.dir, "/mnt")), 110, line)
+	}
+}
+
+// section is the indented text below a heading of README.
+func section(t *testing.T, text, heading string) string {
+	t.Helper()
+	_, rest, found := strings.Cut(text, "\n"+heading+"\n\n")
+	require.True(t, found, heading)
+	var b strings.Builder
+	for line := range strings.Lines(rest) {
+		if line != "\n" && !strings.HasPrefix(line, "  ") {
+			break
+		}
+		b.WriteString(strings.TrimPrefix(line, "  "))
+	}
+	return b.String()
+}
+
+func TestWhatREADMESaysWorks(t *testing.T) {
+	m := mount(t, 2)
+	text := m.read(m.path("README"))
+	python := section(t, text, "Python") + `
+import sys
+n = 0
+for w in range(2):
+    for r in records(w):
+        number, = struct.unpack("<Q", r[:8])
+        assert len(r) == 8 + number % 57
+        n += 1
+assert n == 1000, n
+`
+	out, code := run(t, "/", "/usr/bin/python3", "-c", python)
+	require.Zero(t, code, out)
+	dir := t.TempDir()
+	out, code = run(t, dir, "sh", "-ec", section(t, text, "Save where this epoch is, and go on there later, with any number of workers"))
+	require.Zero(t, code, out)
+	require.EqualValues(t, 2, m.tree.view.Load().number)
+	out, code = run(t, dir, "sh", "-ec", section(t, text, "The next epoch"))
+	require.Zero(t, code, out)
+	require.EqualValues(t, 1, m.epoch())
+	for path := range strings.FieldsSeq(section(t, text, "Any epoch, for any number of workers, from any record on, whatever the checkpoint says")) {
+		require.NotEmpty(t, m.read(path))
+	}
+}

@@ -1,0 +1,166 @@
+package fs
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/lsiofs/lsiofs/checkpoint"
+	"github.com/lsiofs/lsiofs/pipeline/order"
+	"github.com/lsiofs/lsiofs/pipeline/spec"
+	"github.com/lsiofs/lsiofs/pipeline/stream"
+)
+
+// view is what the worker files are of between two restores: a position, its
+// streams, and how far each has been delivered. It is safe for concurrent use.
+type view struct {
+	number   uint64 // 1, 2, …: the restore that made it
+	position checkpoint.Position
+	files    fileSet
+	workers  uint64
+	deal     spec.Deal
+	began    time.Time
+	// firstIno is the first of 3·workers+1 inode numbers that are this view's.
+	firstIno uint64
+	// documentBytes is the size of the document, the same for all marks.
+	documentBytes int64
+	// retired is closed by the restore that replaces the view.
+	retired chan struct{}
+
+	marks []workerMark
+	// moved is when a mark moved last, in Unix nanoseconds.
+	moved atomic.Int64
+}
+
+// workerMark is a mark, and how many whole records lie before it as it was when
+// someone asked last.
+type workerMark struct {
+	mu sync.Mutex
+	mark
+	countedBytes int64
+	counted      uint64
+}
+
+// newView opens the streams of a position; number and inodes come from t.
+func (t *tree) newView(ctx context.Context, p checkpoint.Position) (*view, error) {
+	v := &view{position: p, deal: t.spec.Deal, workers: t.spec.Deal.Workers, retired: make(chan struct{})}
+	if len(p.Done) >= checkpoint.MaxEntries {
+		return nil, fmt.Errorf("%w: with an entry for this mount it has more than %d entries; go on with the short form {\"epoch\": …, \"samples\": …}",
+			checkpoint.ErrTooLarge, checkpoint.MaxEntries)
+	}
+	var err error
+	if v.files, err = t.open(ctx, p.Epoch, p.Done, v.deal); err != nil {
+		return nil, err
+	}
+	doc := t.document(v, make([]uint64, v.workers))
+	if len(doc) > checkpoint.MaxBytes {
+		return nil, fmt.Errorf("%w: with an entry for this mount's %d workers it has %d bytes, of at most %d",
+			checkpoint.ErrTooLarge, v.workers, len(doc), checkpoint.MaxBytes)
+	}
+	v.documentBytes = int64(len(doc))
+	v.marks = make([]workerMark, v.workers)
+	v.began = time.Now()
+	v.moved.Store(v.began.UnixNano())
+	v.number = t.views.Add(1)
+	inodes := uint64(len(kinds))*v.workers + 1
+	v.firstIno = t.nextIno.Add(inodes) - inodes
+	return v, nil
+}
+
+// ino is the inode number of a worker's file.
+func (v *view) ino(w uint64, k stream.Kind) uint64 {
+	return v.firstIno + 1 + w*uint64(len(kinds)) + uint64(k)
+}
+
+// controlIno is the inode number of the control file.
+func (v *view) controlIno() uint64 { return v.firstIno }
+
+func (v *view) isRetired() bool {
+	select {
+	case <-v.retired:
+		return true
+	default:
+		return false
+	}
+}
+
+// sent records bytes that a handle of worker w's data was sent.
+func (v *view) sent(w, handle uint64, off, end int64) {
+	m := &v.marks[w]
+	m.mu.Lock()
+	moved := m.sent(handle, off, end)
+	m.mu.Unlock()
+	if moved {
+		v.moved.Store(time.Now().UnixNano())
+	}
+}
+
+func (v *view) closed(w, handle uint64) {
+	m := &v.marks[w]
+	m.mu.Lock()
+	m.closed(handle)
+	m.mu.Unlock()
+}
+
+// mark is worker w's.
+func (v *view) mark(w uint64) mark {
+	m := &v.marks[w]
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.mark
+}
+
+// delivered is how many whole records each worker file has given out.
+func (v *view) delivered(ctx context.Context) ([]uint64, error) {
+	counts := make([]uint64, v.workers)
+	for w := range counts {
+		var err error
+		if counts[w], err = v.count(ctx, uint64(w)); err != nil {
+			return nil, err
+		}
+	}
+	return counts, nil
+}
+
+// count is worker w's part of delivered. Counting walks over records, up to a
+// few thousand, so that of a mark that has not moved is kept.
+func (v *view) count(ctx context.Context, w uint64) (uint64, error) {
+	m := &v.marks[w]
+	m.mu.Lock()
+	bytes, counted, known := m.bytes, m.counted, m.countedBytes == m.bytes
+	m.mu.Unlock()
+	if known {
+		return counted, nil
+	}
+	n, err := v.files.WholeRecords(ctx, w, stream.Data, bytes)
+	if err != nil {
+		return 0, err
+	}
+	m.mu.Lock()
+	m.countedBytes, m.counted = bytes, n
+	m.mu.Unlock()
+	return n, nil
+}
+
+// document writes the checkpoint of v with these numbers in its last entry.
+func (t *tree) document(v *view, consumed []uint64) []byte {
+	last := order.Given(t.spec.Order, v.files.Remaining(), v.deal, consumed)
+	s := checkpoint.State{
+		Dataset: t.fingerprint,
+		Order:   t.spec.Order,
+		Epoch:   v.position.Epoch,
+		Done:    append(v.position.Done[:len(v.position.Done):len(v.position.Done)], last),
+	}
+	return s.Marshal(t.records)
+}
+
+// snapshot is the document of v as it is now.
+func (t *tree) snapshot(ctx context.Context, v *view) ([]byte, error) {
+	counts, err := v.delivered(ctx)
+	if err != nil {
+		return nil, err
+	}
+	return t.document(v, counts), nil
+}

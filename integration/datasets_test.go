@@ -1,0 +1,239 @@
+package integration
+
+import (
+	"bytes"
+	"compress/gzip"
+	"encoding/binary"
+	"fmt"
+	"hash/crc32"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	kgzip "github.com/klauspost/compress/gzip"
+	"github.com/klauspost/compress/zstd"
+	"github.com/stretchr/testify/require"
+)
+
+// dataset is a directory of shards and what has to be said to read it.
+type dataset struct {
+	name string
+	dir  string
+	// flags are the format's, for the program and for the reference alike.
+	flags []string
+	// ext is the ending of its streams.
+	ext string
+}
+
+// shard is one file before compression: its bytes, and where its records end.
+type shard struct {
+	bytes []byte
+	ends  []int
+}
+
+// format makes shards; number is the shard's, so that a dataset shows a
+// format's variants in different shards.
+type format struct {
+	name, ext string
+	flags     []string
+	// dirty formats end with bytes that are no record, or begin so.
+	make func(r *rand.Rand, number int) shard
+}
+
+var formats = []format{
+	{"tar", ".tar", nil, tarShard},
+	{"jsonl", ".jsonl", nil, jsonlShard},
+	{"lines", ".txt", []string{"--format", "lines"}, linesShard},
+	{"tfrecord", ".tfrecord", nil, tfrecordShard},
+	{"fixed", ".bin", []string{"--format", "fixed", "--record-bytes", "96"}, fixedShard},
+	{"fixed-overlapping", ".bin", []string{"--format", "fixed", "--record-bytes", "96", "--stride-bytes", "64", "--header-bytes", "40"}, fixedShard},
+}
+
+// codec compresses a shard; the shard's record ends say where members may begin.
+type codec struct {
+	ext      string
+	compress func(r *rand.Rand, s shard) []byte
+}
+
+var codecs = []codec{
+	{"", func(_ *rand.Rand, s shard) []byte { return s.bytes }},
+	{".gz", func(r *rand.Rand, s shard) []byte {
+		if r.IntN(3) == 0 { // one member, as gzip(1) writes
+			return gzipMember(s.bytes)
+		}
+		var out []byte
+		for _, piece := range cut(r, s) {
+			out = append(out, gzipMember(piece)...)
+		}
+		if r.IntN(2) == 0 {
+			out = append(out, make([]byte, 100)...) // zero bytes after the last
+		}
+		return out
+	}},
+	{".zst", func(r *rand.Rand, s shard) []byte {
+		out := []byte{0x50, 0x2a, 0x4d, 0x18, 3, 0, 0, 0, 'a', 'b', 'c'} // a skippable frame
+		pieces := [][]byte{s.bytes}
+		if r.IntN(3) != 0 {
+			pieces = cut(r, s)
+		}
+		for i, piece := range pieces {
+			out = append(out, zstdFrame(piece, i%2 == 0)...)
+		}
+		return out
+	}},
+}
+
+// cut cuts a shard in pieces, at ends of records and elsewhere.
+func cut(r *rand.Rand, s shard) [][]byte {
+	var pieces [][]byte
+	at := 0
+	for i, end := range s.ends {
+		switch {
+		case i%5 == 4: // an entry point
+		case i%7 == 6 && end > at+1: // in the middle of something
+			end = at + 1 + r.IntN(end-at-1)
+		default:
+			continue
+		}
+		if end > at {
+			pieces = append(pieces, s.bytes[at:end])
+			at = end
+		}
+	}
+	return append(pieces, s.bytes[at:])
+}
+
+// gzipMember alternates between two encoders, by size.
+func gzipMember(b []byte) []byte {
+	var out bytes.Buffer
+	if len(b)%2 == 0 {
+		w := gzip.NewWriter(&out)
+		w.Write(b)
+		w.Close()
+		return out.Bytes()
+	}
+	w := kgzip.NewWriter(&out)
+	w.Name, w.Comment = "a name", "and a comment"
+	w.Write(b)
+	w.Close()
+	return out.Bytes()
+}
+
+// zstdFrame makes a frame that tells its content size, or (as from a pipe) not.
+func zstdFrame(b []byte, sized bool) []byte {
+	var out bytes.Buffer
+	w, err := zstd.NewWriter(&out)
+	if err != nil {
+		panic(err)
+	}
+	if sized {
+		return w.EncodeAll(b, nil)
+	}
+	for i := 0; i < len(b); i += 1000 {
+		w.Write(b[i:min(len(b), i+1000)])
+	}
+	w.Close()
+	return out.Bytes()
+}
+
+// makeDataset writes shards of a format and a codec, the same for the same seed.
+func makeDataset(t testing.TB, f format, c codec, shards int, seed uint64) dataset {
+	t.Helper()
+	dir := t.TempDir()
+	r := rand.New(rand.NewPCG(seed, 1))
+	for i := range shards {
+		name := fmt.Sprintf("part-%d/shard-%04d%s%s", i%2, i, f.ext, c.ext)
+		path := filepath.Join(dir, name)
+		require.NoError(t, os.MkdirAll(filepath.Dir(path), 0o755))
+		require.NoError(t, os.WriteFile(path, c.compress(r, f.make(r, i)), 0o644))
+	}
+	require.NoError(t, os.WriteFile(filepath.Join(dir, ".hidden"+f.ext+c.ext), []byte("not a shard"), 0o644))
+	return dataset{name: f.name + c.ext, dir: dir, flags: f.flags, ext: f.ext}
+}
+
+func formatNamed(name string) format {
+	for _, f := range formats {
+		if f.name == name {
+			return f
+		}
+	}
+	panic("no format " + name)
+}
+
+// plain is a dataset of a format without compression.
+func plain(t testing.TB, name string, shards int) dataset {
+	t.Helper()
+	return makeDataset(t, formatNamed(name), codecs[0], shards, 7)
+}
+
+func jsonlShard(r *rand.Rand, number int) shard {
+	var s shard
+	if number == 0 {
+		s.bytes = append(s.bytes, "\xef\xbb\xbf"...)
+	}
+	for i := range 30 + r.IntN(20) {
+		end := "\n"
+		switch {
+		case i%7 == 3:
+			end = "\r\n"
+		case i%11 == 5:
+			end = "\n \t\r\n\n"
+		}
+		s.bytes = fmt.Appendf(s.bytes, `{"shard": %d, "i": %d, "text": %q}%s`, number, i, strings.Repeat("x", r.IntN(300)), end)
+		s.ends = append(s.ends, len(s.bytes))
+	}
+	if number == 1 { // the last line without its newline
+		s.bytes = append(s.bytes, `{"last": true}`...)
+	}
+	return s
+}
+
+func linesShard(r *rand.Rand, number int) shard {
+	var s shard
+	for i := range 30 + r.IntN(20) {
+		s.bytes = fmt.Appendf(s.bytes, "line %d of %d %s\n", i, number, strings.Repeat("é", r.IntN(40)))
+		s.ends = append(s.ends, len(s.bytes))
+	}
+	return s
+}
+
+func fixedShard(r *rand.Rand, _ int) shard {
+	var s shard
+	for range 30 + r.IntN(20) {
+		record := make([]byte, 96)
+		for i := range record {
+			record[i] = byte(r.Uint32())
+		}
+		s.bytes = append(s.bytes, record...)
+		s.ends = append(s.ends, len(s.bytes))
+	}
+	return s
+}
+
+func tfrecordShard(r *rand.Rand, _ int) shard {
+	var s shard
+	for range 30 + r.IntN(20) {
+		data := make([]byte, r.IntN(900))
+		for i := range data {
+			data[i] = byte(r.Uint32())
+		}
+		s.bytes = append(s.bytes, tfrecord(data)...)
+		s.ends = append(s.ends, len(s.bytes))
+	}
+	return s
+}
+
+// tfrecord frames data.
+func tfrecord(data []byte) []byte {
+	b := binary.LittleEndian.AppendUint64(nil, uint64(len(data)))
+	b = binary.LittleEndian.AppendUint32(b, maskedCRC(b))
+	b = append(b, data...)
+	return binary.LittleEndian.AppendUint32(b, maskedCRC(data))
+}
+
+func maskedCRC(b []byte) uint32 {
+	c := crc32.Checksum(b, crc32.MakeTable(crc32.Castagnoli))
+	return (c>>15 | c<<17) + 0xa282ead8
+}

@@ -1,0 +1,110 @@
+package integration
+
+import (
+	"bytes"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+// targets is a JSONL dataset of {"x": [...], "y": n}, n from 0 on.
+func targets(t *testing.T, records int) dataset {
+	t.Helper()
+	d := dataset{name: "targets", dir: t.TempDir(), ext: ".jsonl"}
+	for shard := range 4 {
+		var b bytes.Buffer
+		for n := shard * records / 4; n < (shard+1)*records/4; n++ {
+			fmt.Fprintf(&b, `{"x": [%d, %d], "y": %d}`+"\n", n%7, n%3, n)
+		}
+		require.NoError(t, os.WriteFile(filepath.Join(d.dir, fmt.Sprintf("%d.jsonl", shard)), b.Bytes(), 0o644))
+	}
+	return d
+}
+
+func TestExampleTorchTrainsOnEveryRecordOnceThoughItIsResumedOnOtherRanksAndWorkers(t *testing.T) {
+	interpreter := python(t, "torch")
+	const records, batch = 240, 4
+	s := usual()
+	s.Batch, s.Tail = batch, "drop"
+	m := mountDataset(t, targets(t, records), s)
+	dir := t.TempDir()
+	log := filepath.Join(dir, "log")
+	train := func(rank, ranks int, save string, more ...string) {
+		t.Helper()
+		args := append([]string{"../examples/torch/train.py", m.dir, "--batch", fmt.Sprint(batch), "--log", log, "--save", save}, more...)
+		env := []string{fmt.Sprintf("RANK=%d", rank), fmt.Sprintf("WORLD_SIZE=%d", ranks)}
+		r := command(t, env, nil, interpreter, args...)
+		require.Zero(t, r.code, r.stderr)
+	}
+	save := filepath.Join(dir, "model.pt")
+	// Two ranks of two workers each, interrupted after 7 steps of 8 records …
+	train(0, 2, save, "--loader-workers", "2", "--steps", "7")
+	train(1, 2, filepath.Join(dir, "other.pt"), "--loader-workers", "2", "--steps", "7")
+	// … and on with one rank of three workers, to the end of the next epoch.
+	train(0, 1, save, "--loader-workers", "3", "--epochs", "2")
+
+	b, err := os.ReadFile(log)
+	require.NoError(t, err)
+	trained := map[string][]string{}
+	for line := range strings.Lines(string(b)) {
+		words := strings.Fields(line)
+		require.Len(t, words, 1+batch)
+		trained[words[0]] = append(trained[words[0]], words[1:]...)
+	}
+	for epoch, min := range map[string]int{"0": records - 3*batch, "1": records - 3*batch} {
+		seen := slices.Clone(trained[epoch])
+		slices.Sort(seen)
+		require.Len(t, slices.Compact(seen), len(trained[epoch]), "no record twice in epoch %s", epoch)
+		require.GreaterOrEqual(t, len(trained[epoch]), min, "none left out but by --tail drop")
+	}
+	require.NotEqual(t, trained["0"], trained["1"])
+}
+
+func TestExamplePythonSamplesGroupsAsTheStreamDoes(t *testing.T) {
+	d := plain(t, "tar", 9)
+	s := usual()
+	m := mountDataset(t, d, s)
+	out := output(t, python(t), "../examples/python/samples.py", m.path("worker-0.tar"))
+	require.Equal(t, len(newReference(t, d).ids(s, 0)), bytes.Count(out, []byte("\n")), "one sample a record")
+}
+
+func TestExamplePythonRecordsReadsAtRandom(t *testing.T) {
+	m := mountDataset(t, plain(t, "jsonl", 4), usual())
+	data := m.read("epoch-0/worker-0-of-1.jsonl")
+	offsets := splitOffsets(m.read("epoch-0/worker-0-of-1.offsets"))
+	out := output(t, python(t), "../examples/python/records.py", m.path("epoch-0/worker-0-of-1.jsonl"), "17", "3", "100")
+	want := slices.Concat(data[offsets[17]:offsets[18]], data[offsets[3]:offsets[4]], data[offsets[100]:offsets[101]])
+	requireSameBytes(t, want, out, "records 17, 3 and 100")
+}
+
+func TestExampleNodePrintsTheMembersOfAStream(t *testing.T) {
+	node, modules := nodeWithTarStream(t)
+	m := mountDataset(t, plain(t, "tar", 9), usual())
+	r := command(t, []string{"NODE_PATH=" + modules}, nil, node, "../examples/node/samples.js", m.path("worker-0.tar"))
+	require.Zero(t, r.code, r.stderr)
+	sizes := shell(t, `tar -tvf "$1" | awk '/^-/ { print $3 }'`, m.path("worker-0.tar"))
+	var got bytes.Buffer
+	for line := range strings.Lines(string(r.stdout)) {
+		fmt.Fprintln(&got, strings.TrimSpace(line[strings.LastIndex(line, " "):]))
+	}
+	require.Equal(t, string(sizes), got.String())
+}
+
+func TestExampleCReadsByOffsets(t *testing.T) {
+	program := filepath.Join(t.TempDir(), "records")
+	output(t, need(t, "cc"), "-Wall", "-Werror", "-O2", "-o", program, "../examples/c/records.c")
+	m := mountDataset(t, plain(t, "tfrecord", 4), usual())
+	data := m.read("epoch-0/worker-1-of-3.tfrecord")
+	sum := uint64(0)
+	for _, b := range data {
+		sum += uint64(b)
+	}
+	out := output(t, program, m.path("worker-1.tfrecord"), m.path("worker-1.offsets"))
+	records := len(m.read("worker-1.ids")) / 16
+	require.Equal(t, fmt.Sprintf("%d %d %d\n", records, len(data), sum), string(out))
+}

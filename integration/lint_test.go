@@ -1,0 +1,167 @@
+package integration
+
+import (
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+const module = "github.com/lsiofs/lsiofs/"
+
+// arrows is DESIGN.md's drawing: which packages of lsiofs a package (and the
+// packages below it) may import, and why not the others. The first entry that
+// fits a package is its rule.
+var arrows = []struct {
+	pkg string
+	may []string
+	why string
+}{
+	{"pipeline/spec", nil, "the user's configuration is plain data that every other package uses"},
+	{"pipeline/order", []string{"pipeline/spec"}, "the order is a pure function, to be checked against another implementation: it knows no bytes"},
+	{"pipeline/plan", nil, "planning turns ranges into reads and does none"},
+	{"pipeline/storage/local", []string{"pipeline/storage", "uring"}, "storage reads ranges of files and knows no formats"},
+	{"pipeline/storage", []string{"pipeline/storage", "uring"}, "storage reads ranges of objects and knows no formats"},
+	{"pipeline/unpack", []string{"pipeline/unpack", "pipeline/spec"}, "formats know nothing of shuffling, of storage and of mounts, so that a new one is a package and a line of a table"},
+	{"pipeline/catalog", []string{"pipeline/catalog", "pipeline/spec", "pipeline/storage", "pipeline/unpack"}, "the catalog says what is there; the order comes from it, not the other way round"},
+	{"pipeline/fetch", []string{"pipeline/fetch", "pipeline/catalog", "pipeline/plan", "pipeline/storage", "pipeline/unpack", "pipeline/spec"}, "fetch gives bytes of references in whatever order it is told, and must not know which"},
+	{"pipeline/stream", []string{"pipeline/catalog", "pipeline/fetch", "pipeline/order", "pipeline/spec", "pipeline/unpack"}, "a stream turns records into bytes and reads nothing itself"},
+	{"pipeline", []string{"pipeline", "uring"}, "the assembly knows neither FUSE nor flags, so that cat, a server or another program can use it"},
+	{"uring", nil, "the engine reads files and knows no datasets"},
+	{"checkpoint", []string{"pipeline/order", "pipeline/spec"}, "a checkpoint is a document, valid without a mount"},
+	{"fs", []string{"fs", "checkpoint", "pipeline", "pipeline/order", "pipeline/spec", "pipeline/stream", "pipeline/fetch", "uring"}, "the tree of names knows no formats and reads no shards"},
+	{"cmd/lsiofs", []string{"checkpoint", "fs", "pipeline", "uring"}, "a command turns flags into a spec, and works through pipeline and fs"},
+	{"integration", nil, "these tests look at the program from outside"},
+	{"examples", nil, "examples are programs of users, who have no lsiofs to import"},
+}
+
+// onlyIn says which packages alone may import a library.
+var onlyIn = []struct{ library, pkg, why string }{
+	{"github.com/hanwen/go-fuse", "fs", "everything below fs works without FUSE"},
+	{"github.com/godzie44/go-uring", "uring", "the library has traps that one package has to know"},
+	{"github.com/klauspost/compress", "pipeline/unpack", "codecs are a matter of unpack"},
+	{"github.com/spf13/cobra", "cmd/lsiofs", "flags are a matter of the command line"},
+	{"github.com/schollz/progressbar", "cmd/lsiofs", "drawing is a matter of the command line"},
+	{"github.com/prometheus", "fs", "metrics are a file of the mount"},
+}
+
+// pure packages do no I/O, look at no clock and draw no randomness.
+var pure = map[string][]string{
+	"pipeline/order": {"os", "io", "net", "time", "math/rand", "math/rand/v2", "log/slog", "context"},
+	"pipeline/plan":  {"os", "io", "net", "time", "math/rand", "math/rand/v2", "log/slog", "context"},
+	"pipeline/spec":  {"os", "io", "net", "math/rand", "math/rand/v2", "log/slog", "context"},
+}
+
+// below says whether pkg is parent or lies below it.
+func below(pkg, parent string) bool {
+	return pkg == parent || strings.HasPrefix(pkg, parent+"/")
+}
+
+func TestImportsGoOneWay(t *testing.T) {
+	cmd := exec.Command("go", "list", "-f", "{{.ImportPath}} {{join .Imports \" \"}}", "./...")
+	cmd.Dir = ".."
+	out, err := cmd.Output()
+	require.NoError(t, err)
+	packages := 0
+	for line := range strings.Lines(string(out)) {
+		fields := strings.Fields(line)
+		pkg := strings.TrimPrefix(fields[0], module)
+		packages++
+		for _, path := range fields[1:] {
+			checkImport(t, pkg, strings.TrimPrefix(path, module), strings.HasPrefix(path, module))
+		}
+	}
+	require.Greater(t, packages, 10)
+}
+
+func checkImport(t *testing.T, pkg, path string, own bool) {
+	if own {
+		i := slices.IndexFunc(arrows, func(a struct {
+			pkg string
+			may []string
+			why string
+		}) bool {
+			return below(pkg, a.pkg)
+		})
+		if i < 0 {
+			t.Errorf("package %s is in no rule of this test: add one, with its reason", pkg)
+			return
+		}
+		if !slices.ContainsFunc(arrows[i].may, func(m string) bool { return below(path, m) }) {
+			t.Errorf("%s must not import %s: %s", pkg, path, arrows[i].why)
+		}
+		return
+	}
+	for _, rule := range onlyIn {
+		if below(path, rule.library) && !below(pkg, rule.pkg) {
+			t.Errorf("%s must not import %s: %s", pkg, path, rule.why)
+		}
+	}
+	if slices.Contains(pure[pkg], path) {
+		t.Errorf("%s must not import %s: it is a pure function of its arguments", pkg, path)
+	}
+}
+
+// checkTool runs a tool at the module's root, which must succeed and say nothing.
+func checkTool(t *testing.T, args ...string) {
+	t.Helper()
+	cmd := exec.Command(args[0], args[1:]...)
+	cmd.Dir = ".."
+	out, err := cmd.CombinedOutput()
+	require.NoError(t, err, "%s", out)
+	require.Empty(t, string(out))
+}
+
+func TestGofmtIsClean(t *testing.T) { checkTool(t, "gofmt", "-l", "-s", ".") }
+
+func TestGoVetIsClean(t *testing.T) { checkTool(t, "go", "vet", "./...") }
+
+func TestStaticcheckIsClean(t *testing.T) {
+	if raceBuilt {
+		t.Skip("the same as without the race detector")
+	}
+	checkTool(t, "go", "tool", "staticcheck", "./...")
+}
+
+// TestNamesOfPackagesAndFilesSayWhatTheyHold keeps the drawers for everything out.
+func TestNamesOfPackagesAndFilesSayWhatTheyHold(t *testing.T) {
+	require.NoError(t, filepath.WalkDir("..", func(path string, e os.DirEntry, err error) error {
+		if err != nil {
+			return err
+		}
+		if e.IsDir() && (e.Name() == "node_modules" || e.Name() == ".git") {
+			return filepath.SkipDir
+		}
+		name, _, _ := strings.Cut(e.Name(), ".")
+		for _, part := range strings.Split(name, "_") {
+			if slices.Contains([]string{"util", "utils", "common", "helper", "helpers", "manager", "misc", "contract"}, part) {
+				t.Errorf("%s: a name that says nothing about what is in it", path)
+			}
+		}
+		return nil
+	}))
+}
+
+// TestFilesStayShort: a file has one subject.
+func TestFilesStayShort(t *testing.T) {
+	require.NoError(t, filepath.WalkDir("..", func(path string, e os.DirEntry, err error) error {
+		if err != nil {
+			return err
+		}
+		if e.IsDir() && (e.Name() == "node_modules" || e.Name() == ".git") {
+			return filepath.SkipDir
+		}
+		if filepath.Ext(path) != ".go" {
+			return nil
+		}
+		b, err := os.ReadFile(path)
+		if n := strings.Count(string(b), "\n"); n > 800 {
+			t.Errorf("%s has %d lines: cut it by subject", path, n)
+		}
+		return err
+	}))
+}

@@ -1,0 +1,153 @@
+package integration
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+// missing ends a test that needs something this machine does not have: it skips
+// with the reason, or fails where nothing may be missing (CI=true).
+func missing(t testing.TB, format string, args ...any) {
+	t.Helper()
+	reason := fmt.Sprintf(format, args...) + "; integration/check installs what the tests use"
+	if os.Getenv("CI") == "true" {
+		t.Fatal("CI=true, and nothing may be missing: " + reason)
+	}
+	t.Skip(reason)
+}
+
+// need gives the path of a client program.
+func need(t testing.TB, program string) string {
+	t.Helper()
+	path, err := exec.LookPath(program)
+	if err != nil {
+		missing(t, "%s is not installed", program)
+	}
+	return path
+}
+
+// needFUSE skips where nothing can be mounted.
+func needFUSE(t testing.TB) {
+	t.Helper()
+	f, err := os.OpenFile("/dev/fuse", os.O_RDWR, 0)
+	if err != nil {
+		missing(t, "FUSE does not work here: %v", err)
+	}
+	f.Close()
+	if os.Getuid() != 0 {
+		need(t, "fusermount3")
+	}
+}
+
+// pythons are the interpreters to choose from: the one in PATH is often not
+// the one that Debian's packages belong to.
+var pythons = []string{"python3", "/usr/bin/python3", "/usr/local/bin/python3"}
+
+// pythonImports remembers which interpreter imports what.
+var pythonImports sync.Map
+
+// python gives an interpreter that imports all of modules.
+func python(t testing.TB, modules ...string) string {
+	t.Helper()
+	imports := strings.Join(append([]string{"sys"}, modules...), ", ")
+	find, _ := pythonImports.LoadOrStore(imports, sync.OnceValue(func() string {
+		candidates := pythons
+		if own := os.Getenv("LSIOFS_PYTHON"); own != "" {
+			candidates = []string{own}
+		}
+		for _, candidate := range candidates {
+			path, err := exec.LookPath(candidate)
+			if err == nil && exec.Command(path, "-c", "import "+imports).Run() == nil {
+				return path
+			}
+		}
+		return ""
+	}))
+	path := find.(func() string)()
+	if path == "" {
+		missing(t, "no Python 3 that imports %s (tried %s)", imports, strings.Join(pythons, ", "))
+	}
+	return path
+}
+
+// nodeWithTarStream gives Node, and the directory that NODE_PATH has to name.
+func nodeWithTarStream(t testing.TB) (node, modules string) {
+	t.Helper()
+	node = need(t, "node")
+	modules, err := filepath.Abs("node_modules")
+	require.NoError(t, err)
+	if _, err := os.Stat(filepath.Join(modules, "tar-stream")); err != nil {
+		missing(t, "the npm package tar-stream is not in integration/node_modules")
+	}
+	return node, modules
+}
+
+// result is what a program did.
+type result struct {
+	stdout []byte
+	stderr string
+	code   int
+}
+
+// command runs a program with the run's environment and a time limit, and
+// gives back whatever it did.
+func command(t testing.TB, env []string, stdin []byte, name string, args ...string) result {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(context.Background(), clientLimit)
+	defer cancel()
+	cmd := exec.CommandContext(ctx, name, args...)
+	cmd.WaitDelay = clientLimit
+	cmd.Env = append(environment(filepath.Join(scratch, "tmp")), env...)
+	if stdin != nil {
+		cmd.Stdin = bytes.NewReader(stdin)
+	}
+	var stdout, stderr bytes.Buffer
+	cmd.Stdout, cmd.Stderr = &stdout, &stderr
+	err := cmd.Run()
+	require.NoErrorf(t, ctx.Err(), "%s took longer than %v\n%s", cmd, clientLimit, stderr.String())
+	if cmd.ProcessState == nil {
+		require.NoError(t, err, "%s", cmd)
+	}
+	return result{stdout.Bytes(), stderr.String(), cmd.ProcessState.ExitCode()}
+}
+
+// output runs a client program that has to succeed, and gives its stdout.
+func output(t testing.TB, name string, args ...string) []byte {
+	t.Helper()
+	r := command(t, nil, nil, name, args...)
+	require.Zerof(t, r.code, "%s %q failed: %s", name, args, r.stderr)
+	return r.stdout
+}
+
+// shell runs a script of sh that has to succeed, with $1, $2, … in args.
+func shell(t testing.TB, script string, args ...string) []byte {
+	t.Helper()
+	return output(t, "sh", append([]string{"-ec", script, "sh"}, args...)...)
+}
+
+// script runs a Python program that has to succeed, with sys.argv[1:] in args.
+func script(t testing.TB, interpreter, program string, args ...string) []byte {
+	t.Helper()
+	return output(t, interpreter, append([]string{"-c", program}, args...)...)
+}
+
+// tool runs the program under test, whatever it does.
+func tool(t testing.TB, args ...string) result {
+	t.Helper()
+	return command(t, nil, nil, lsiofs, args...)
+}
+
+// toolOK runs the program under test, which has to succeed, and gives stdout.
+func toolOK(t testing.TB, args ...string) []byte {
+	t.Helper()
+	return output(t, lsiofs, args...)
+}

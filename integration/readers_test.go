@@ -1,0 +1,130 @@
+package integration
+
+import (
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strconv"
+	"sync"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+func TestOneReaderAfterTheOtherWorks(t *testing.T) {
+	d := big(t)
+	s := bigSettings()
+	s.Workers = 8
+	ref := newReference(t, d)
+	m := mountDataset(t, d, s, "--memory", "1MiB")
+	for w := range s.Workers {
+		requireFile(t, ref.data(s, w), m.path("worker-%d.bin", w))
+	}
+}
+
+func TestAReaderThatStopsForEverBlocksNobody(t *testing.T) {
+	d := big(t)
+	s := bigSettings()
+	ref := newReference(t, d)
+	m := mountDataset(t, d, s, "--memory", "1MiB")
+	stopped, err := os.Open(m.path("worker-0.bin"))
+	require.NoError(t, err)
+	defer stopped.Close()
+	_, err = io.ReadFull(stopped, make([]byte, 50_000))
+	require.NoError(t, err)
+	for w := 1; w < s.Workers; w++ {
+		requireFile(t, ref.data(s, w), m.path("worker-%d.bin", w))
+	}
+	rest, err := io.ReadAll(stopped)
+	require.NoError(t, err)
+	requireSameBytes(t, ref.data(s, 0)[50_000:], rest, "the reader goes on when it likes")
+}
+
+func TestSixtyFourFilesOpenAtOnceWithLittleMemory(t *testing.T) {
+	d := big(t)
+	s := bigSettings()
+	s.Workers = 64
+	ref := newReference(t, d)
+	want := make([][]byte, s.Workers)
+	for w := range want {
+		want[w] = ref.data(s, w)
+	}
+	m := mountDataset(t, d, s, "--memory", "1MiB")
+	var files []*os.File
+	for w := range s.Workers {
+		f, err := os.Open(m.path("worker-%d.bin", w))
+		require.NoError(t, err)
+		defer f.Close()
+		files = append(files, f)
+	}
+	// Half of them turn by turn, the other half all at once.
+	turns := len(want[0]) / 8192
+	for turn := range turns {
+		for w := range 32 {
+			off := turn * 8192
+			buf := make([]byte, min(8192, len(want[w])-off))
+			_, err := files[w].ReadAt(buf, int64(off))
+			require.NoError(t, err)
+			requireSameBytes(t, want[w][off:off+len(buf)], buf, "worker %d at %d", w, off)
+		}
+	}
+	var group sync.WaitGroup
+	got := make([][]byte, s.Workers)
+	errs := make([]error, s.Workers)
+	for w := 32; w < s.Workers; w++ {
+		group.Go(func() { got[w], errs[w] = io.ReadAll(files[w]) })
+	}
+	group.Wait()
+	for w := 32; w < s.Workers; w++ {
+		require.NoError(t, errs[w])
+		requireSameBytes(t, want[w], got[w], "worker %d", w)
+	}
+}
+
+// memoryOf is what a process holds beside files: RssAnon and RssShmem, in bytes.
+func memoryOf(t testing.TB, pid int) int {
+	t.Helper()
+	b, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
+	require.NoError(t, err)
+	sum := 0
+	for _, m := range regexp.MustCompile(`(?m)^Rss(?:Anon|Shmem):\s+(\d+) kB`).FindAllStringSubmatch(string(b), -1) {
+		n, err := strconv.Atoi(m[1])
+		require.NoError(t, err)
+		sum += n << 10
+	}
+	return sum
+}
+
+func TestMemoryStaysNearItsBudget(t *testing.T) {
+	if raceBuilt {
+		t.Skip("the race detector has a memory of its own")
+	}
+	// Sparse files cost nothing to make, and as much to keep as any others.
+	d := dataset{dir: t.TempDir(), flags: []string{"--format", "fixed", "--record-bytes", "65536"}, ext: ".bin"}
+	for i := range 8 {
+		path := filepath.Join(d.dir, fmt.Sprintf("%d.bin", i))
+		require.NoError(t, os.WriteFile(path, nil, 0o644))
+		require.NoError(t, os.Truncate(path, 32<<20))
+	}
+	s := bigSettings()
+	s.ShuffleSize, s.Workers = 256, 8
+	const budget = 8 << 20
+	m := mountDataset(t, d, s, "--memory", fmt.Sprint(budget))
+	before := memoryOf(t, m.cmd.Process.Pid)
+	greatest := 0
+	for w := range s.Workers {
+		f, err := os.Open(m.path("epoch-0/worker-%d-of-8.bin", w))
+		require.NoError(t, err)
+		defer f.Close()
+		n, err := io.Copy(io.Discard, f)
+		require.NoError(t, err)
+		require.EqualValues(t, 32<<20, n)
+		greatest = max(greatest, memoryOf(t, m.cmd.Process.Pid))
+	}
+	// A Go heap may be twice what is live in it; the rest is buffers of the
+	// ring and of replies, whose number does not depend on the dataset.
+	const slack = 96 << 20
+	require.Less(t, greatest, before+2*budget+slack, "256 MiB were read through a budget of 8 MiB")
+}

@@ -1,0 +1,102 @@
+"""Whole-shard compression of RECORDS.md: bytes of a file to decoded bytes.
+
+gzip goes through Python's zlib, member by member; zstd through the program
+`zstd -dc`, frame by frame, the frames found by walking their block headers.
+"""
+
+import subprocess
+import zlib
+
+
+class Corrupt(Exception):
+    """Damage: everything from here on is lost."""
+
+
+class Refused(Exception):
+    """Not read, whatever the policy for damage."""
+
+
+def split_extension(name):
+    """("a.tar.gz") -> ("a.tar", "gz"): the name without its codec's ending, and the codec."""
+    if name.endswith(".tgz"):
+        return name[:-4] + ".tar", "gz"
+    for ending, codec in ((".gz", "gz"), (".zst", "zst")):
+        if name.endswith(ending) and name != ending:
+            return name[: -len(ending)], codec
+    return name, ""
+
+
+def decode(raw, codec):
+    """Returns (decoded bytes, offsets in them where members begin, damage or None)."""
+    if codec == "":
+        return raw, [0], None
+    out, starts, damage = bytearray(), [], None
+    members = gzip_members(raw) if codec == "gz" else zstd_frames(raw)
+    try:
+        for member in members:
+            starts.append(len(out))
+            out += member
+    except Corrupt as e:
+        damage = e
+    return bytes(out), starts, damage
+
+
+def gzip_members(raw):
+    at = 0
+    while at < len(raw):
+        if at and raw[at:].strip(b"\0") == b"":
+            return
+        d = zlib.decompressobj(wbits=31)
+        try:
+            data = d.decompress(raw[at:])
+        except zlib.error as e:
+            raise Corrupt("gzip member at byte %d: %s" % (at, e))
+        if not d.eof:
+            raise Corrupt("gzip member at byte %d ends early" % at)
+        yield data
+        at = len(raw) - len(d.unused_data)
+
+
+def zstd_frames(raw):
+    at = 0
+    while at < len(raw):
+        magic = int.from_bytes(raw[at : at + 4], "little")
+        if magic & 0xFFFFFFF0 == 0x184D2A50:  # skippable
+            size = int.from_bytes(need(raw, at + 4, 4), "little")
+            need(raw, at + 8, size)
+            at += 8 + size
+            continue
+        if magic != 0xFD2FB528:
+            raise Corrupt("no zstd frame at byte %d" % at)
+        end = zstd_frame_end(raw, at)
+        run = subprocess.run(["zstd", "-dcq"], input=raw[at:end], stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+        if run.returncode != 0:
+            raise Corrupt("zstd frame at byte %d: %s" % (at, run.stderr.decode(errors="replace")))
+        yield run.stdout
+        at = end
+
+
+def zstd_frame_end(raw, begin):
+    """RFC 8878, section 3.1.1."""
+    descriptor = need(raw, begin + 4, 1)[0]
+    single = descriptor >> 5 & 1
+    content_size = [single, 2, 4, 8][descriptor >> 6]
+    dictionary = [0, 1, 2, 4][descriptor & 3]
+    at = begin + 5 + (0 if single else 1) + dictionary + content_size
+    last = False
+    while not last:
+        header = int.from_bytes(need(raw, at, 3), "little")
+        last, kind, size = header & 1, header >> 1 & 3, header >> 3
+        size = 1 if kind == 1 else size  # a block of one byte, repeated
+        need(raw, at + 3, size)
+        at += 3 + size
+    if descriptor & 4:  # checksum
+        need(raw, at, 4)
+        at += 4
+    return at
+
+
+def need(raw, at, n):
+    if at + n > len(raw):
+        raise Corrupt("zstd frame ends early, at byte %d" % at)
+    return raw[at : at + n]

@@ -1,0 +1,248 @@
+"""ORDER.md, written down as plainly as possible: lists in, lists out.
+
+This is the second, independent implementation that the tests hold the program
+against. It is written from ORDER.md alone, keeps everything in memory, and is
+slow on purpose: where a formula of the program is clever, here is the sentence
+of the page.
+
+Records are numbers in dataset order, 0 … T-1.
+"""
+
+import hashlib
+
+MASK = 2**64 - 1
+
+
+# Randomness
+
+
+def key(domain, seed, epoch, index):
+    text = "lsiofs/1 %s %d %d %d" % (domain, seed, epoch, index)
+    return int.from_bytes(hashlib.sha256(text.encode()).digest()[:8], "little")
+
+
+def mix(z):
+    z ^= z >> 30
+    z = z * 0xBF58476D1CE4E5B9 & MASK
+    z ^= z >> 27
+    z = z * 0x94D049BB133111EB & MASK
+    z ^= z >> 31
+    return z
+
+
+def draw(k, i):
+    return mix((k + (i + 1) * 0x9E3779B97F4A7C15) & MASK)
+
+
+def below(k, i, n):
+    return draw(k, i) * n >> 64
+
+
+def permute(a, k, base):
+    i = base
+    for j in range(len(a) - 1, 0, -1):
+        other = below(k, i, j + 1)
+        a[j], a[other] = a[other], a[j]
+        i += 1
+
+
+# Chunks
+
+
+def chunks(shards, chunk_bytes, chunk_records):
+    """The chunks of a dataset, each a list of record numbers.
+
+    shards is a list of lists of (size, is an entry point), one a record.
+    """
+    result, number = [], 0
+    for shard in shards:
+        chunk, size = [], 0
+        for bytes_of_record, entry in shard:
+            full = size >= chunk_bytes or len(chunk) >= chunk_records
+            if chunk and full and entry:
+                result.append(chunk)
+                chunk, size = [], 0
+            chunk.append(number)
+            size += bytes_of_record
+            number += 1
+        if chunk:
+            result.append(chunk)
+    return result
+
+
+# The global order
+
+
+def full_permutation(total, seed, epoch):
+    bits = max((total - 1).bit_length(), 2)
+    bits += bits % 2
+    half = bits // 2
+    mask = (1 << half) - 1
+    keys = [key("full", seed, epoch, r) for r in range(6)]
+
+    def perm(x):
+        while True:
+            left, right = x >> half, x & mask
+            for k in keys:
+                left, right = right, left ^ (mix((k + right) & MASK) & mask)
+            x = (left << half) | right
+            if x < total:
+                return x
+
+    return [perm(i) for i in range(total)]
+
+
+def reservoir(lane, k, size):
+    slots, rest, out = lane[:size], lane[size:], []
+    rest.reverse()  # the next record is the last one: pop is cheap there
+    step = 0
+    while slots:
+        j = below(k, step, len(slots))
+        out.append(slots[j])
+        if rest:
+            slots[j] = rest.pop()
+        else:
+            slots[j] = slots[-1]
+            slots.pop()
+        step += 1
+    return out
+
+
+def block(lane, k, size):
+    out = []
+    for begin in range(0, len(lane), size):
+        piece = lane[begin : begin + size]
+        permute(piece, k, begin)
+        out += piece
+    return out
+
+
+def global_order(chunk_list, seed, epoch, shuffle, size, lanes, groups, batch):
+    """G: every record once."""
+    total = sum(len(c) for c in chunk_list)
+    if shuffle == "none":
+        return [r for c in chunk_list for r in c]
+    if shuffle == "full":
+        return full_permutation(total, seed, epoch)
+
+    # 1. the chunks, permuted
+    numbers = list(range(len(chunk_list)))
+    permute(numbers, key("chunks", seed, epoch, 0), 0)
+    s = [r for c in numbers for r in chunk_list[c]]
+
+    # 2. a buffer that holds everything
+    if size >= total:
+        lanes = groups = 1
+    per_group = lanes // groups
+    slots = max(1, -(-size // lanes))
+
+    def turn(group, r):
+        return below(key("turn", seed, epoch, group), r, per_group)
+
+    # 3. groups and their lanes
+    counts = [0] * groups
+    for p in range(total):
+        counts[p // batch % groups] += 1
+    order_of_group, begin = [], 0
+    for group, n in enumerate(counts):
+        records = s[begin : begin + n]
+        begin += n
+        base, extra = n // per_group, n % per_group
+        shuffled, at = [], 0
+        for m in range(per_group):
+            length = base + 1 if (m - turn(group, base)) % per_group < extra else base
+            lane = records[at : at + length]
+            at += length
+            # 4. each lane by itself
+            k = key("lane", seed, epoch, group * per_group + m)
+            shuffled.append((reservoir if shuffle == "reservoir" else block)(lane, k, slots))
+        # 5. round-robin within the group
+        interleaved = []
+        for q in range(n):
+            r = q // per_group
+            interleaved.append(shuffled[(q + turn(group, r)) % per_group][r])
+        order_of_group.append(interleaved)
+
+    g = []
+    for p in range(total):
+        group = order_of_group[p // batch % groups]
+        g.append(group[p // (batch * groups) * batch + p % batch])
+    return g
+
+
+# Workers, resume, elasticity
+
+
+def owners(n, workers, batch, deal):
+    """Which worker gets each of n positions."""
+    if deal == "contiguous":
+        result = []
+        for w in range(workers):
+            result += [w] * (n // workers + (1 if w < n % workers else 0))
+        return result
+    return [p // batch % workers for p in range(n)]
+
+
+def resume(g, entry):
+    """G′ after the workers of entry took entry["consumed"] records each."""
+    consumed = entry["consumed"]
+    left = list(consumed)
+    remaining = []
+    for record, w in zip(g, owners(len(g), len(consumed), entry["batch"], entry.get("deal", "interleaved"))):
+        if left[w]:
+            left[w] -= 1
+        else:
+            remaining.append(record)
+    if any(left):
+        raise ValueError("a worker took more records than it had: %r" % entry)
+    return remaining
+
+
+def deal_out(remaining, g, workers, batch, deal, tail):
+    """The records of each worker, after the tail rule."""
+    records = list(remaining)
+    unit = workers if deal == "contiguous" else workers * batch
+    if tail == "drop":
+        records = records[: len(records) // unit * unit]
+    elif tail == "pad" and records:
+        missing = -len(records) % unit
+        records += (g * (missing // len(g) + 1))[:missing]
+    result = [[] for _ in range(workers)]
+    for record, w in zip(records, owners(len(records), workers, batch, deal)):
+        result[w].append(record)
+    return result
+
+
+# Split
+
+
+def in_part(path, ordinal, split_seed, low, high):
+    """low and high are strings of decimal fractions; ordinal is the unit's."""
+    shard = int.from_bytes(record_id(path, 0)[:8], "little")
+    u = draw(key("split", split_seed, 0, 0) ^ shard, ordinal)
+    return floor64(low) <= u < floor64(high)
+
+
+def floor64(fraction):
+    whole, _, digits = fraction.partition(".")
+    return (int(whole + digits) << 64) // 10 ** len(digits)
+
+
+# Identity
+
+
+def record_id(path, ordinal):
+    digest = hashlib.sha256(b"lsiofs/1 shard " + path_bytes(path)).digest()
+    return digest[:8] + ordinal.to_bytes(8, "big")
+
+
+def fingerprint(format_words, shards):
+    """shards: (records, decoded bytes, entry points, path), in dataset order."""
+    h = hashlib.sha256(b"lsiofs/1 dataset %s\n" % format_words.encode())
+    for records, size, entries, path in shards:
+        h.update(b"%d %d %d %s\n" % (records, size, entries, path_bytes(path)))
+    return h.hexdigest()
+
+
+def path_bytes(path):
+    return path.encode("utf-8", "surrogateescape")

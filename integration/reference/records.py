@@ -1,0 +1,238 @@
+"""RECORDS.md: which files are shards, and what their records are."""
+
+import json
+import os
+import re
+
+import tarfiles
+from decode import Corrupt, Refused, decode, split_extension
+
+EXTENSIONS = {
+    "tar": (".tar",),
+    "jsonl": (".jsonl", ".ndjson"),
+    "lines": (".txt",),
+    "tfrecord": (".tfrecord", ".tfrecords", ".tfrec"),
+    "fixed": (),
+}
+
+
+class Record:
+    """One record: its bytes, its place, and what the equal-key rule needs."""
+
+    def __init__(self, data, begin, key=None, members=None):
+        self.data, self.begin, self.key, self.members = data, begin, key, members
+        self.entry = False
+        self.shard = self.ordinal = None
+
+
+class Shard:
+    def __init__(self, path, records, decoded_bytes):
+        self.path, self.records, self.decoded_bytes = path, records, decoded_bytes
+
+
+# Which files are shards
+
+
+def find_files(dataset):
+    """(root, paths relative to it), in dataset order."""
+    if os.path.isdir(dataset):
+        root, wanted = dataset, None
+    elif os.path.exists(dataset):
+        return os.path.dirname(dataset) or ".", [os.path.basename(dataset)]
+    else:
+        root, wanted = split_pattern(dataset)
+    found = []
+    for directory, names, files in os.walk(root):
+        names[:] = [n for n in names if not n.startswith(".")]
+        for name in files:
+            full = os.path.join(directory, name)
+            if not name.startswith(".") and os.path.isfile(full):
+                path = os.path.relpath(full, root)
+                if wanted is None or any(w.fullmatch(path) for w in wanted):
+                    found.append(path)
+    return root, sorted(found, key=os.fsencode)
+
+
+def split_pattern(dataset):
+    parts = dataset.split("/")
+    plain = next(i for i, p in enumerate(parts) if re.search(r"[*?\[{]", p))
+    root = "/".join(parts[:plain]) or ("/" if plain else ".")
+    return root, [re.compile(to_regex(p)) for p in expand("/".join(parts[plain:]))]
+
+
+def expand(pattern):
+    """{000..146} and {a,b}, one pattern each."""
+    m = re.search(r"\{([^{}]*)\}", pattern)
+    if not m:
+        return [pattern]
+    numbers = re.fullmatch(r"(\d+)\.\.(\d+)", m[1])
+    if numbers:
+        low, high = numbers.groups()
+        choices = ["%0*d" % (len(low), i) for i in range(int(low), int(high) + 1)]
+    else:
+        choices = m[1].split(",")
+    return [p for c in choices for p in expand(pattern[: m.start()] + c + pattern[m.end() :])]
+
+
+def to_regex(pattern):
+    out = ""
+    for token in re.findall(r"\*\*/|\*\*|\*|\?|.", pattern):
+        out += {"**/": "(?:[^/]+/)*", "**": ".*", "*": "[^/]*", "?": "[^/]"}.get(token, re.escape(token))
+    return out
+
+
+def choose(root, paths, wanted):
+    """(format, the paths that are shards)."""
+    if wanted in ("fixed", "lines"):
+        return wanted, paths
+    if wanted != "auto":
+        own = [p for p in paths if split_extension(p)[0].endswith(EXTENSIONS[wanted])]
+        return wanted, own or paths
+    formats = {p: guess(root, p) for p in paths}
+    if any(f not in (None, "lines") for f in formats.values()):
+        formats = {p: f for p, f in formats.items() if f != "lines"}
+    names = {f for f in formats.values() if f}
+    if len(names) != 1:
+        raise Refused("formats found: %s" % sorted(names))
+    return names.pop(), [p for p in paths if formats.get(p)]
+
+
+def guess(root, path):
+    name, codec = split_extension(path)
+    for fmt, endings in EXTENSIONS.items():
+        if endings and name.endswith(endings):
+            return fmt
+    with open(os.path.join(root, path), "rb") as f:
+        data, _, _ = decode(f.read(), codec)
+    if data[257:262] == b"ustar":
+        try:
+            tarfiles.check_sum(data[:512], 0)
+            return "tar"
+        except Corrupt:
+            pass
+    if len(data) >= 12 and masked_crc(data[:8]) == int.from_bytes(data[8:12], "little"):
+        return "tfrecord"
+    try:
+        if isinstance(json.loads(data.split(b"\n")[0].removeprefix(b"\xef\xbb\xbf")), dict):
+            return "jsonl"
+    except ValueError:
+        pass
+    return None
+
+
+# What the records are
+
+
+def load(dataset, options):
+    """(format, shards). Raises Corrupt or Refused where lsiofs has to refuse."""
+    root, paths = find_files(dataset)
+    fmt, paths = choose(root, paths, options.get("format", "auto"))
+    shards = []
+    for path in paths:
+        with open(os.path.join(root, path), "rb") as f:
+            raw = f.read()
+        shards.append(load_shard(path, raw, fmt, options))
+    if not any(s.records for s in shards):
+        raise Refused("a dataset without a record")
+    return fmt, shards
+
+
+def load_shard(path, raw, fmt, options):
+    skip = options.get("on-corrupt", "fail") == "skip"
+    _, codec = split_extension(path)
+    data, starts, damage = decode(raw, codec)
+    if damage and not skip:
+        raise damage
+    if not raw and not skip:
+        raise Corrupt("%s: a file of 0 bytes" % path)
+    records = []
+    try:
+        for record in PARSERS[fmt](data, damage, options):
+            records.append(record)
+    except Corrupt:
+        if not skip:
+            raise
+    begins = set(starts)
+    for ordinal, record in enumerate(records):
+        record.shard, record.ordinal = path, ordinal
+        record.entry = codec == "" or ordinal == 0 or record.begin in begins
+    return Shard(path, records, len(data))
+
+
+def parse_tar(data, damage, _):
+    for begin, end, key, members in tarfiles.parse(data, damage):
+        yield Record(data[begin:end], begin, key, members)
+
+
+def parse_lines(data, damage, _):
+    at = 3 if data.startswith(b"\xef\xbb\xbf") else 0
+    while at < len(data):
+        newline = data.find(b"\n", at)
+        if newline < 0 and damage:
+            raise damage
+        end = newline + 1 if newline >= 0 else len(data)
+        line = data[at:end]
+        if line.strip(b" \t\r\n"):
+            yield Record(line if newline >= 0 else line + b"\n", at)
+        at = end
+    if damage:
+        raise damage
+
+
+def parse_tfrecord(data, damage, _):
+    at = 0
+    while at < len(data):
+        head = data[at : at + 12]
+        if len(head) < 12:
+            raise damage or Corrupt("the file ends in the header of the record at %d" % at)
+        if masked_crc(head[:8]) != int.from_bytes(head[8:], "little"):
+            raise Corrupt("length CRC of the record at %d" % at)
+        end = at + 12 + int.from_bytes(head[:8], "little") + 4
+        if end > len(data):
+            raise damage or Corrupt("the file ends in the record at %d" % at)
+        yield Record(data[at:end], at)
+        at = end
+    if damage:
+        raise damage
+
+
+def parse_fixed(data, damage, options):
+    n = options["record-bytes"]
+    stride = options.get("stride-bytes") or n
+    at = options.get("header-bytes", 0)
+    while at + n <= len(data):
+        yield Record(data[at : at + n], at)
+        at += stride
+    if damage:
+        raise damage
+    if stride == n and at != len(data) and options.get("remainder", "corrupt") != "drop":
+        raise Corrupt("a remainder at %d" % at)
+
+
+PARSERS = {
+    "tar": parse_tar,
+    "jsonl": parse_lines,
+    "lines": parse_lines,
+    "tfrecord": parse_tfrecord,
+    "fixed": parse_fixed,
+}
+
+
+def masked_crc(data):
+    crc = 0xFFFFFFFF
+    for b in data:
+        crc = CRC_TABLE[(crc ^ b) & 0xFF] ^ crc >> 8
+    crc ^= 0xFFFFFFFF
+    return ((crc >> 15 | crc << 17) + 0xA282EAD8) & 0xFFFFFFFF
+
+
+def crc_table():
+    table = []
+    for n in range(256):
+        for _ in range(8):
+            n = n >> 1 ^ (0x82F63B78 if n & 1 else 0)
+        table.append(n)
+    return table
+
+
+CRC_TABLE = crc_table()

@@ -1,0 +1,118 @@
+#!/usr/bin/env python3
+"""A second, deliberately naive implementation of ORDER.md and RECORDS.md.
+
+    reference.py DATASET [options]     writes the bytes of one stream to stdout
+    reference.py DATASET --fingerprint writes the dataset's fingerprint
+    reference.py DATASET --requests    answers requests, one JSON object a line
+                                       with the options as keys, on stdout: the
+                                       number of bytes in decimal, a newline, them
+    reference.py --vectors FILE        checks itself against published vectors
+
+It holds the whole dataset in memory and computes all of an epoch for one
+stream. Only Python's standard library and the program zstd are used.
+"""
+
+import argparse
+import json
+import sys
+
+sys.dont_write_bytecode = True
+
+import order
+import records
+import tarfiles
+import vectors
+
+DEFAULTS = {
+    "seed": 0, "epoch": 0, "shuffle": "reservoir", "shuffle-size": 16384, "lanes": 32, "groups": 1,
+    "chunk-bytes": 262144, "chunk-records": 128,
+    "workers": 1, "worker": 0, "batch": 1, "deal": "interleaved", "tail": "keep",
+    "from": 0, "done": [], "kind": "data",
+}
+
+
+class Dataset:
+    def __init__(self, path, options):
+        self.options = options
+        self.format, self.shards = records.load(path, options)
+        self.records = [r for s in self.shards for r in s.records]
+        self.orders = {}
+
+    def fingerprint(self):
+        words = self.format
+        if words == "fixed":
+            n = self.options["record-bytes"]
+            words = "fixed %d %d %d" % (n, self.options.get("stride-bytes") or n, self.options.get("header-bytes", 0))
+        lines = [(len(s.records), s.decoded_bytes, sum(r.entry for r in s.records), s.path) for s in self.shards]
+        return order.fingerprint(words, lines)
+
+    def order(self, o):
+        batch = o["batch"] if o["groups"] > 1 else 1
+        wanted = (o["chunk-bytes"], o["chunk-records"], o["seed"], o["epoch"], o["shuffle"], o["shuffle-size"], o["lanes"], o["groups"], batch)
+        if wanted not in self.orders:
+            shards = [[(len(r.data), r.entry) for r in s.records] for s in self.shards]
+            self.orders = {wanted: order.global_order(order.chunks(shards, *wanted[:2]), *wanted[2:])}
+        return self.orders[wanted]
+
+    def stream(self, request):
+        o = dict(DEFAULTS, **request)
+        g = self.order(o)
+        left = g
+        for entry in o["done"]:
+            left = order.resume(left, entry)
+        left = left[o["from"] :]
+        mine = order.deal_out(left, g, o["workers"], o["batch"], o["deal"], o["tail"])[o["worker"]]
+        return self.render([self.records[n] for n in mine], o["kind"])
+
+    def render(self, mine, kind):
+        if kind == "ids":
+            return b"".join(order.record_id(r.shard, r.ordinal) for r in mine)
+        parts = []
+        for position, r in enumerate(mine):
+            equal = self.format == "tar" and position > 0 and r.key == mine[position - 1].key
+            parts.append(tarfiles.rename(r.data, r.members, position) if equal else r.data)
+        if kind == "offsets":
+            offsets = [0]
+            for p in parts:
+                offsets.append(offsets[-1] + len(p))
+            return b"".join(n.to_bytes(8, "little") for n in offsets)
+        return b"".join(parts) + (tarfiles.EPILOGUE if self.format == "tar" else b"")
+
+
+def arguments():
+    p = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    p.add_argument("dataset", nargs="?")
+    p.add_argument("--vectors")
+    p.add_argument("--fingerprint", action="store_true")
+    p.add_argument("--requests", action="store_true")
+    p.add_argument("--format", default="auto")
+    for name in ("record-bytes", "stride-bytes", "header-bytes"):
+        p.add_argument("--" + name, type=int, default=0)
+    p.add_argument("--remainder", default="corrupt")
+    p.add_argument("--on-corrupt", default="fail")
+    for name, value in DEFAULTS.items():
+        p.add_argument("--" + name, default=value, type=json.loads if name == "done" else type(value))
+    return p.parse_args()
+
+
+def main():
+    a = arguments()
+    if a.vectors:
+        print("%d vectors hold" % vectors.check(a.vectors))
+        return
+    options = {k.replace("_", "-"): v for k, v in vars(a).items()}
+    dataset = Dataset(a.dataset, options)
+    if a.fingerprint:
+        print(dataset.fingerprint())
+    elif a.requests:
+        for line in sys.stdin:
+            request = json.loads(line)
+            data = dataset.fingerprint().encode() if request.get("kind") == "fingerprint" else dataset.stream(request)
+            sys.stdout.buffer.write(b"%d\n" % len(data) + data)
+            sys.stdout.buffer.flush()
+    else:
+        sys.stdout.buffer.write(dataset.stream({k: options[k] for k in DEFAULTS}))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,152 @@
+package integration
+
+import (
+	"bufio"
+	"encoding/json"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+)
+
+// settings are an order and a deal, in the words of the reference's requests;
+// the program's flags have the same names.
+type settings struct {
+	Seed         uint64 `json:"seed"`
+	Epoch        uint64 `json:"epoch"`
+	Shuffle      string `json:"shuffle"`
+	ShuffleSize  int    `json:"shuffle-size"`
+	Lanes        int    `json:"lanes"`
+	Groups       int    `json:"groups"`
+	ChunkBytes   int    `json:"chunk-bytes"`
+	ChunkRecords int    `json:"chunk-records"`
+	Workers      int    `json:"workers"`
+	Batch        int    `json:"batch"`
+	Deal         string `json:"deal"`
+	Tail         string `json:"tail"`
+}
+
+// usual is a small order in which everything takes part: several chunks a
+// shard, several lanes, a buffer much smaller than the dataset.
+func usual() settings {
+	return settings{
+		Seed: 42, Shuffle: "reservoir", ShuffleSize: 48, Lanes: 4, Groups: 1, ChunkBytes: 3000, ChunkRecords: 8,
+		Workers: 3, Batch: 1, Deal: "interleaved", Tail: "keep",
+	}
+}
+
+// flags are s for the program, but for the epoch.
+func (s settings) flags() []string {
+	return []string{
+		"--seed", fmt.Sprint(s.Seed), "--shuffle", s.Shuffle, "--shuffle-size", fmt.Sprint(s.ShuffleSize),
+		"--lanes", fmt.Sprint(s.Lanes), "--groups", fmt.Sprint(s.Groups),
+		"--chunk-bytes", fmt.Sprint(s.ChunkBytes), "--chunk-records", fmt.Sprint(s.ChunkRecords),
+		"--workers", fmt.Sprint(s.Workers), "--batch", fmt.Sprint(s.Batch), "--deal", s.Deal, "--tail", s.Tail,
+	}
+}
+
+// taken is an entry of a checkpoint's done.
+type taken struct {
+	Batch    int    `json:"batch"`
+	Deal     string `json:"deal,omitempty"`
+	Consumed []int  `json:"consumed"`
+}
+
+// reference is a running reference implementation that has loaded one dataset.
+type reference struct {
+	t     testing.TB
+	mu    sync.Mutex
+	stdin io.Writer
+	out   *bufio.Reader
+}
+
+// newReference starts reference/reference.py on a dataset.
+func newReference(t testing.TB, d dataset, extra ...string) *reference {
+	t.Helper()
+	need(t, "zstd")
+	args := append([]string{"reference/reference.py", d.dir, "--requests"}, d.flags...)
+	cmd := exec.Command(python(t), append(args, extra...)...)
+	cmd.Env = environment(filepath.Join(scratch, "tmp"))
+	stdin, err := cmd.StdinPipe()
+	require.NoError(t, err)
+	stdout, err := cmd.StdoutPipe()
+	require.NoError(t, err)
+	cmd.Stderr = os.Stderr
+	require.NoError(t, cmd.Start())
+	watchdog := time.AfterFunc(mountLimit, func() { cmd.Process.Kill() })
+	t.Cleanup(func() {
+		stdin.Close()
+		cmd.Wait()
+		watchdog.Stop()
+	})
+	return &reference{t: t, stdin: stdin, out: bufio.NewReader(stdout)}
+}
+
+// question is what a reference can be asked beside the settings.
+type question struct {
+	settings
+	Worker int     `json:"worker"`
+	From   int     `json:"from"`
+	Done   []taken `json:"done,omitempty"`
+	Kind   string  `json:"kind"`
+}
+
+func (r *reference) ask(q question) []byte {
+	r.t.Helper()
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	line, err := json.Marshal(q)
+	require.NoError(r.t, err)
+	_, err = r.stdin.Write(append(line, '\n'))
+	require.NoError(r.t, err)
+	head, err := r.out.ReadString('\n')
+	require.NoErrorf(r.t, err, "the reference died of %s", line)
+	n, err := strconv.Atoi(strings.TrimSpace(head))
+	require.NoError(r.t, err)
+	answer := make([]byte, n)
+	_, err = io.ReadFull(r.out, answer)
+	require.NoError(r.t, err)
+	return answer
+}
+
+// data is the stream of worker w.
+func (r *reference) data(s settings, w int) []byte {
+	return r.ask(question{settings: s, Worker: w, Kind: "data"})
+}
+
+// ids are the record IDs of worker w's stream.
+func (r *reference) ids(s settings, w int) []string {
+	return splitIDs(r.ask(question{settings: s, Worker: w, Kind: "ids"}))
+}
+
+// g are the record IDs of the whole epoch, in order.
+func (r *reference) g(s settings) []string {
+	s.Workers, s.Deal, s.Tail = 1, "interleaved", "keep"
+	return r.ids(s, 0)
+}
+
+func (r *reference) fingerprint() string {
+	return string(r.ask(question{Kind: "fingerprint"}))
+}
+
+// splitIDs cuts an .ids file.
+func splitIDs(b []byte) []string {
+	ids := make([]string, 0, len(b)/16)
+	for ; len(b) >= 16; b = b[16:] {
+		ids = append(ids, string(b[:16]))
+	}
+	return ids
+}
+
+func TestTheReferenceReproducesThePublishedVectors(t *testing.T) {
+	out := output(t, python(t), "reference/reference.py", "--vectors", "../pipeline/order/testdata/order-vectors.json")
+	require.Regexp(t, `^[1-9]\d* vectors hold\n$`, string(out))
+}

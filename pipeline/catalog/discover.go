@@ -1,0 +1,202 @@
+package catalog
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/lsiofs/lsiofs/pipeline/spec"
+	"github.com/lsiofs/lsiofs/pipeline/storage"
+	"github.com/lsiofs/lsiofs/pipeline/unpack"
+)
+
+// candidate is a file of the listing.
+type candidate struct {
+	object storage.Object
+	codec  uint32 // number in the table
+	inner  string // path without the codec's ending
+}
+
+// discovered is what a listing holds.
+type discovered struct {
+	format     spec.Format
+	unpacker   unpack.Format
+	shards     []candidate // in dataset order
+	passedOver int
+	judged     []judged // opened, and no shards
+}
+
+// judge tells a file's format by its content, nil when it is none's.
+type judge func(ctx context.Context, files []candidate) ([]unpack.Format, error)
+
+// discover applies RECORDS.md, "Which files are shards", to a listing. where
+// names the dataset in messages. Only files whose endings say nothing are
+// given to byContent, and those only under auto.
+func discover(ctx context.Context, where string, objects []storage.Object, asked spec.Format, t *table, byContent judge) (discovered, error) {
+	slices.SortFunc(objects, func(a, b storage.Object) int { return strings.Compare(a.Path, b.Path) })
+	files := make([]candidate, len(objects))
+	for i, o := range objects {
+		codec, inner := t.codec(o.Path)
+		files[i] = candidate{object: o, codec: codec, inner: inner}
+	}
+	if asked.Name != "auto" {
+		return discoverAsked(where, files, asked, t)
+	}
+	return discoverAuto(ctx, where, files, asked, t, byContent)
+}
+
+// takesAll says whether a format takes all files when it is asked for.
+func takesAll(name string) bool { return name == "fixed" || name == "lines" }
+
+func discoverAsked(where string, files []candidate, asked spec.Format, t *table) (discovered, error) {
+	f, err := t.make(asked)
+	if err != nil {
+		return discovered{}, fmt.Errorf("format %s: %w", asked.Name, err)
+	}
+	if len(files) == 0 {
+		return discovered{}, fmt.Errorf("%s holds no files: check the path", where)
+	}
+	d := discovered{format: filledIn(asked), unpacker: f, shards: files}
+	if takesAll(asked.Name) {
+		return d, nil
+	}
+	var with []candidate
+	for _, c := range files {
+		if hasExtension(f, c.inner) {
+			with = append(with, c)
+		}
+	}
+	if len(with) > 0 {
+		d.shards, d.passedOver = with, len(files)-len(with)
+	}
+	return d, nil
+}
+
+// filledIn is a format with its defaults in place.
+func filledIn(f spec.Format) spec.Format {
+	if f.Name == "fixed" && f.StrideBytes == 0 {
+		f.StrideBytes = f.RecordBytes
+	}
+	if f.Remainder == "" {
+		f.Remainder = spec.RemainderCorrupt
+	}
+	return f
+}
+
+func discoverAuto(ctx context.Context, where string, files []candidate, asked spec.Format, t *table, byContent judge) (discovered, error) {
+	var d discovered
+	found := map[string][]candidate{} // by format; text files, the last resort, apart
+	var text, unknown []candidate
+	for _, c := range files {
+		f := t.byExtension(c.inner)
+		switch {
+		case f == nil && c.object.SizeBytes > 0:
+			unknown = append(unknown, c)
+		case f == nil:
+		case f.Name() == "lines":
+			text = append(text, c)
+		default:
+			found[f.Name()] = append(found[f.Name()], c)
+		}
+	}
+	formats, err := byContent(ctx, unknown)
+	if err != nil {
+		return d, err
+	}
+	for i, f := range formats {
+		if f == nil {
+			d.judged = append(d.judged, judgedOf(unknown[i].object))
+			continue
+		}
+		found[f.Name()] = append(found[f.Name()], unknown[i])
+	}
+	if len(found) == 0 && len(text) > 0 {
+		found["lines"] = text
+	}
+	if len(found) > 1 {
+		return d, errTwoFormats(where, found)
+	}
+	for name, shards := range found {
+		asked.Name = name
+		d.shards = shards
+	}
+	if len(d.shards) == 0 {
+		return d, errNoShards(where, files, t)
+	}
+	slices.SortFunc(d.shards, func(a, b candidate) int { return strings.Compare(a.object.Path, b.object.Path) })
+	d.passedOver = len(files) - len(d.shards)
+	d.format = filledIn(asked)
+	d.unpacker, err = t.make(d.format)
+	return d, err
+}
+
+func errTwoFormats(where string, found map[string][]candidate) error {
+	names := make([]string, 0, len(found))
+	for name := range found {
+		names = append(names, name)
+	}
+	slices.Sort(names)
+	held := make([]string, len(names))
+	for i, name := range names {
+		held[i] = fmt.Sprintf("%s (%s, %s …)", name, files(len(found[name])), found[name][0].object.Path)
+	}
+	return fmt.Errorf("%s holds shards of %d formats: %s: choose one with --format %s, or name the files with a pattern",
+		where, len(names), strings.Join(held, ", "), strings.Join(names, " or --format "))
+}
+
+func files(n int) string {
+	if n == 1 {
+		return "1 file"
+	}
+	return fmt.Sprintf("%d files", n)
+}
+
+// errNoShards lists the extensions seen and says what to try.
+func errNoShards(where string, all []candidate, t *table) error {
+	if len(all) == 0 {
+		return fmt.Errorf("%s holds no files: check the path", where)
+	}
+	count := map[string]int{}
+	for _, c := range all {
+		count[t.extension(c.object.Path)]++
+	}
+	seen := make([]string, 0, len(count))
+	for e := range count {
+		seen = append(seen, e)
+	}
+	slices.SortFunc(seen, func(a, b string) int {
+		if count[a] != count[b] {
+			return count[b] - count[a]
+		}
+		return strings.Compare(a, b)
+	})
+	const most = 8
+	words := make([]string, 0, most+1)
+	for i, e := range seen {
+		if i == most {
+			words = append(words, fmt.Sprintf("%d more", len(seen)-most))
+			break
+		}
+		name := e
+		if e == "" {
+			name = "no extension"
+		}
+		words = append(words, fmt.Sprintf("%s (%d)", name, count[e]))
+	}
+	return fmt.Errorf("%s holds no shards; extensions seen: %s: %s", where, strings.Join(words, ", "), suggestion(seen[0]))
+}
+
+// suggestion is the --format to try for files with an extension.
+func suggestion(extension string) string {
+	e := strings.TrimSuffix(strings.TrimSuffix(extension, ".gz"), ".zst")
+	switch e {
+	case ".json", ".jsonlines", ".jl":
+		return "if each line is a JSON object, try --format jsonl"
+	case ".csv", ".tsv", ".text", ".md", ".log":
+		return "if each line is a record, try --format lines"
+	case ".bin", ".dat", ".raw", ".tokens":
+		return "if records have one size, try --format fixed --record-bytes N"
+	}
+	return "try --format tar, jsonl, tfrecord, lines, or fixed with --record-bytes N"
+}

@@ -1,0 +1,73 @@
+// Package catalog knows what a dataset holds and where: its shards, their
+// records' extents, the chunks that an order permutes. It is built once by a
+// pass over the shards on all cores, stored, and opened again at once while the
+// shards stay as they are. It knows nothing of orders.
+//
+// Records are numbered 0 … Records()-1 in dataset order (ORDER.md): shards by
+// path, within a shard as they lie. A record number is the reference that all
+// later stages hand around.
+//
+// # From files to a catalog
+//
+//	DATASET ─ target, pattern ─► listing ─ discover, sniff ─► shards
+//	  ─ reuse: the sealed index, journals of interrupted builds ─► what is new
+//	  ─ builder: unpack.Scan on all cores ─ packer ─► blobs in a journal
+//	  ─ sealing ─► one file, mapped ─► Catalog
+//
+// # The sealed index
+//
+// One file, version 1. Numbers are little-endian, 64 bits where nothing else is
+// said; parts begin at multiples of 8.
+//
+//	header     256 bytes
+//	  0        "lsiofsIX"
+//	  8        version
+//	  16       file size, shards, records, sum of record sizes, keyed (0 or 1),
+//	           offsets of table, starts, paths, judged; size of judged; offset
+//	           and size of format; offsets of blobs and sums; xxh3 of sums
+//	  136      what the index is of: SHA-256 of root, pattern, format
+//	  168      the dataset's fingerprint
+//	  200      zeros
+//	  248      xxh3 of the header up to here
+//	table      64 bytes a shard: offset of its path, u32 size of the path, u32
+//	           codec (0 none, 1 gzip, 2 zstd), size in bytes, mtime in ns, inode,
+//	           offset and size of its blob, first half of its records' IDs
+//	starts     number of each shard's first record, and of all records
+//	paths      one behind the other
+//	judged     files that were opened and are no shards: size, mtime, inode, u32
+//	           size of the path, path, without padding
+//	format     the format's name and numbers, as text
+//	blobs      one a shard, in dataset order
+//	sums       xxh3 of each 4 MiB from the end of the header to here
+//
+// A blob is one shard's index; its offsets are its own, so it is moved between
+// journals and indexes as it is:
+//
+//	header     80 bytes: records, decoded bytes, sum of sizes, entry points,
+//	           flags (1 keyed, 2 compressed, 4 damaged, 8 unreadable), members,
+//	           growth vectors, records that grow, bytes of damage, bytes of data
+//	blocks     32 bytes for each 128 records: offset of the first one, smallest
+//	           size, smallest gap; offset of the data (48 bits), width of sizes
+//	           and of gaps in bits (8 bits each, gaps lowest)
+//	keys       keyed: the key hash of each record
+//	vectors    20 numbers each: growth of a record at a position of so many digits
+//	ordinals   of the records that grow, ascending
+//	indexes    u32 each: the vector of that record
+//	members    compressed: offset in the decoded shard and in the file, of each
+//	entries    compressed: one bit a record, lowest first: reading can start there
+//	damage     damaged: record, offset, offset in the file, reason
+//	data       of each block: its records' sizes, minus the smallest; then from
+//	           a byte on the gaps between them, minus the smallest
+//
+// A gap is the next record's start less this one's end; it is negative where
+// records overlap. So a size is found in O(1), an offset by a sum over at most
+// 127 values, and equal values cost nothing.
+//
+// # Journals
+//
+// A journal has a head ("lsiofsJN", version, what it is of, xxh3 of the format),
+// and an entry for each shard that was finished: xxh3 of all that follows in the
+// entry, size of the entry's head and of the blob, size, mtime and inode of the
+// shard, u32 codec, u32 size of the path, path padded to 8, blob. It only grows,
+// and what is behind the first entry that is not whole does not count.
+package catalog

@@ -1,0 +1,112 @@
+package catalog
+
+import (
+	"slices"
+	"strings"
+
+	"github.com/lsiofs/lsiofs/pipeline/spec"
+	"github.com/lsiofs/lsiofs/pipeline/unpack"
+	"github.com/lsiofs/lsiofs/pipeline/unpack/formats"
+)
+
+// table is the formats and codecs that files are judged by.
+type table struct {
+	formats []unpack.Format // in the order in which they judge contents
+	codecs  []unpack.Codec
+	endings []ending // of the codecs
+	// make gives the format that was asked for with its parameters.
+	make func(spec.Format) (unpack.Format, error)
+}
+
+// ending is a file name's ending that stands for a codec; left is put in its
+// place when it is taken off.
+type ending struct {
+	text, left string
+	codec      uint32
+}
+
+// newTable is package formats' table. A codec's number is stored: codecs are
+// only added at its end, or imageVersion is raised.
+func newTable() *table {
+	t := &table{formats: formats.All(), codecs: formats.Codecs(), make: formats.New}
+	for i, c := range t.codecs {
+		for text, left := range c.Extensions() {
+			t.endings = append(t.endings, ending{text, left, uint32(i) + 1})
+		}
+	}
+	slices.SortFunc(t.endings, func(a, b ending) int { return strings.Compare(a.text, b.text) })
+	return t
+}
+
+// format is the table's format of that name, or nil.
+func (t *table) format(name string) unpack.Format {
+	for _, f := range t.formats {
+		if f.Name() == name {
+			return f
+		}
+	}
+	return nil
+}
+
+// codec gives the number of a file's codec, 0 for none, and the file's name
+// without the codec's ending.
+func (t *table) codec(path string) (number uint32, inner string) {
+	for _, e := range t.endings {
+		if stem, ok := strings.CutSuffix(path, e.text); ok && stem != "" && !strings.HasSuffix(stem, "/") {
+			return e.codec, stem + e.left
+		}
+	}
+	return 0, path
+}
+
+// byNumber is the codec of that number, nil for 0 and for unknown ones.
+func (t *table) byNumber(number uint32) unpack.Codec {
+	if number == 0 || int(number) > len(t.codecs) {
+		return nil
+	}
+	return t.codecs[number-1]
+}
+
+// byExtension is the format one of whose endings the name has, or nil. inner is
+// a name without its codec's ending.
+func (t *table) byExtension(inner string) unpack.Format {
+	for _, f := range t.formats {
+		if hasExtension(f, inner) {
+			return f
+		}
+	}
+	return nil
+}
+
+func hasExtension(f unpack.Format, inner string) bool {
+	base := inner[strings.LastIndexByte(inner, '/')+1:]
+	for _, e := range f.Extensions() {
+		if len(base) > len(e) && strings.HasSuffix(base, e) {
+			return true
+		}
+	}
+	return false
+}
+
+// extension is what of a name messages call its extension: the last one, with
+// a codec's behind it. "" where there is none.
+func (t *table) extension(path string) string {
+	base := path[strings.LastIndexByte(path, '/')+1:]
+	number, inner := t.codec(base)
+	if number == 0 {
+		inner = base
+	}
+	dot := strings.LastIndexByte(inner, '.')
+	switch {
+	case dot < 0 && number == 0:
+		return ""
+	case dot < 0:
+		return strings.TrimPrefix(base, inner)
+	case number == 0:
+		return base[dot:]
+	}
+	if strings.HasPrefix(base, inner) {
+		return base[dot:]
+	}
+	return base[strings.LastIndexByte(base, '.'):]
+}

@@ -1,0 +1,158 @@
+package catalog
+
+import (
+	"encoding/binary"
+	"math/bits"
+	"sort"
+)
+
+// coarse finds the shard of a record number in O(1): numbers are cut into equal
+// stretches, and for each it knows the shard of its first record. Shards are
+// searched by bisection only between two of these, of which there are about
+// four a shard.
+type coarse struct {
+	shift uint
+	first []uint32
+}
+
+// newCoarse makes the table for an image: at most one entry every 128 records,
+// at most about four a shard.
+func newCoarse(m *image) coarse {
+	t := coarse{shift: blockShift}
+	limit := 4*m.h.shards + 1024
+	if stretches := m.h.records >> blockShift; stretches > limit {
+		t.shift += uint(bits.Len64(stretches / limit))
+	}
+	n := m.h.records>>t.shift + 2
+	t.first = make([]uint32, 0, n)
+	var shard uint64
+	for i := range n {
+		record := i << t.shift
+		for shard+1 < m.h.shards && m.start(shard+1) <= record {
+			shard++
+		}
+		t.first = append(t.first, uint32(shard))
+	}
+	return t
+}
+
+// shardOf is the shard that holds a record, which must exist.
+func (c *Catalog) shardOf(record uint64) uint64 {
+	i := record >> c.coarse.shift
+	low, high := uint64(c.coarse.first[i]), uint64(c.coarse.first[i+1])
+	if low == high || record < c.image.start(low+1) {
+		return low
+	}
+	return low + uint64(sort.Search(int(high-low), func(k int) bool {
+		return c.image.start(low+1+uint64(k)) > record
+	}))
+}
+
+// place is where the index has a record. It is kept from record to record, as
+// most callers ask for runs.
+type place struct {
+	shard       uint64
+	first, last uint64 // numbers of the shard's first record, and behind its last
+	blob        blob
+	block       block
+	blockFirst  uint64 // number of the block's first record
+	index       uint64 // of the record in its block
+}
+
+// find moves p to a record. The zero place has no shard (last is 0).
+func (c *Catalog) find(p *place, record uint64) {
+	if record < p.first || record >= p.last {
+		p.shard = c.shardOf(record)
+		p.first, p.last = c.image.start(p.shard), c.image.start(p.shard+1)
+		p.blob = c.image.blob(p.shard)
+		p.block.records = 0
+	}
+	if record < p.blockFirst || record-p.blockFirst >= p.block.records {
+		p.block, p.index = p.blob.blockOf(record-p.first, p.last-p.first)
+		p.blockFirst = record - p.index
+		return
+	}
+	p.index = record - p.blockFirst
+}
+
+// Extents fills dst[i] with the extent of records[i]; lengths must be equal.
+// Records that follow each other cost the least.
+func (c *Catalog) Extents(records []uint64, dst []Extent) {
+	var p place
+	_ = dst[:len(records)]
+	for i, r := range records {
+		index, blockFirst := p.index, p.blockFirst
+		c.find(&p, r)
+		e := Extent{Shard: int(p.shard), Ordinal: r - p.first, SizeBytes: p.block.size(p.blob, p.index)}
+		if i > 0 && r == records[i-1]+1 && p.blockFirst == blockFirst && p.index == index+1 {
+			last := dst[i-1]
+			e.OffsetBytes = last.OffsetBytes + last.SizeBytes + p.block.gap(p.blob, index)
+		} else {
+			e.OffsetBytes = p.block.offset(p.blob, p.index)
+		}
+		dst[i] = e
+	}
+}
+
+// Sizes fills dst[i] with the stream size in bytes of records[i], the equal-key
+// rule aside. O(1) a record, no allocation.
+func (c *Catalog) Sizes(records []uint64, dst []int64) {
+	_ = dst[:len(records)]
+	data := c.image.data
+	var first, last, blobAt uint64
+	for i, r := range records {
+		if r < first || r >= last {
+			shard := c.shardOf(r)
+			first, last = c.image.start(shard), c.image.start(shard+1)
+			blobAt = binary.LittleEndian.Uint64(c.image.entryBytes(shard)[40:])
+		}
+		head := data[blobAt+blobHeaderBytes+(r-first)>>blockShift*blockBytes:][:blockBytes]
+		size := int64(binary.LittleEndian.Uint64(head[8:]))
+		where := binary.LittleEndian.Uint64(head[24:])
+		if width := uint(where >> 8 & 0xff); width > 0 {
+			size += int64(bitsAt(data, blobAt+where>>16, width, (r-first)&(blockRecords-1)))
+		}
+		dst[i] = size
+	}
+}
+
+// KeyHashes fills dst[i] with the key hash of records[i]. It returns false, and
+// fills nothing, when the format has no keys.
+func (c *Catalog) KeyHashes(records []uint64, dst []uint64) bool {
+	if c.image.h.keyed == 0 {
+		return false
+	}
+	_ = dst[:len(records)]
+	var p place
+	for i, r := range records {
+		if r < p.first || r >= p.last {
+			p.shard = c.shardOf(r)
+			p.first, p.last = c.image.start(p.shard), c.image.start(p.shard+1)
+			p.blob = c.image.blob(p.shard)
+		}
+		keys := blobHeaderBytes + blockCount(p.last-p.first)*blockBytes
+		dst[i] = p.blob.word(keys + 8*(r-p.first))
+	}
+	return true
+}
+
+// Growth is by how many bytes a record grows under the equal-key rule at a
+// position of a stream.
+func (c *Catalog) Growth(record, position uint64) int64 {
+	shard := c.shardOf(record)
+	v := c.image.blob(shard).growth(record - c.image.start(shard))
+	if v == nil {
+		return 0
+	}
+	return int64(binary.LittleEndian.Uint64(v[8*(digits(position)-1):]))
+}
+
+// digits is the number of decimal digits of n.
+func digits(n uint64) int {
+	d := 1
+	for n >= 10 {
+		n /= 10
+		d++
+	}
+	return d
+}

@@ -1,0 +1,204 @@
+package catalog
+
+import (
+	"archive/tar"
+	"bytes"
+	"compress/gzip"
+	"context"
+	"encoding/binary"
+	"fmt"
+	"hash/crc32"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+	"go.uber.org/goleak"
+
+	"github.com/lsiofs/lsiofs/pipeline/spec"
+	"github.com/lsiofs/lsiofs/pipeline/storage"
+	"github.com/lsiofs/lsiofs/pipeline/storage/local"
+	"github.com/lsiofs/lsiofs/uring"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// world is a dataset directory, an index directory, and what happened there.
+type world struct {
+	t      *testing.T
+	data   string
+	index  string
+	engine uring.Engine
+	log    logLines
+	reads  atomic.Int64 // ranges that were read from shards
+	// onRead, when set, is called before a read; its error fails the read.
+	onRead func(o storage.Object) error
+	// onHold, when set, takes reads that then hang until their Done is called.
+	onHold func(r *storage.Read)
+}
+
+func newWorld(t *testing.T) *world {
+	w := &world{t: t, data: t.TempDir(), index: filepath.Join(t.TempDir(), "index")}
+	engine, err := uring.Open(uring.ModePread)
+	require.NoError(t, err)
+	w.engine = engine
+	t.Cleanup(func() { require.NoError(t, engine.Close()) })
+	return w
+}
+
+func (w *world) write(path string, data []byte) {
+	full := filepath.Join(w.data, path)
+	require.NoError(w.t, os.MkdirAll(filepath.Dir(full), 0o755))
+	require.NoError(w.t, os.WriteFile(full, data, 0o644))
+}
+
+func (w *world) config() Config {
+	return Config{
+		Dataset: w.data, Format: spec.Format{Name: "auto", Remainder: spec.RemainderCorrupt}, OnCorrupt: spec.CorruptFail,
+		IndexDir: w.index, Log: slog.New(slog.NewTextHandler(&w.log, nil)),
+		OpenStorage: func(root string) (storage.Storage, error) {
+			s, err := local.Open(root, w.engine)
+			return &watched{Storage: s, w: w}, err
+		},
+	}
+}
+
+// open opens the dataset; change adapts the configuration.
+func (w *world) open(change ...func(*Config)) (*Catalog, error) {
+	c := w.config()
+	for _, f := range change {
+		f(&c)
+	}
+	catalog, s, err := Open(context.Background(), c)
+	if err == nil {
+		require.NoError(w.t, s.Close())
+	}
+	return catalog, err
+}
+
+func (w *world) mustOpen(change ...func(*Config)) *Catalog {
+	c, err := w.open(change...)
+	require.NoError(w.t, err)
+	w.t.Cleanup(func() { require.NoError(w.t, c.Close()) })
+	return c
+}
+
+// readsOf is how many ranges are read while f runs.
+func (w *world) readsOf(f func()) int64 {
+	before := w.reads.Load()
+	f()
+	return w.reads.Load() - before
+}
+
+func (w *world) indexFiles(pattern string) []string {
+	list, err := filepath.Glob(filepath.Join(w.index, pattern))
+	require.NoError(w.t, err)
+	return list
+}
+
+// watched is real storage that counts its reads.
+type watched struct {
+	storage.Storage
+	w *world
+}
+
+func (s *watched) Submit(reads []*storage.Read) {
+	for _, r := range reads {
+		s.w.reads.Add(1)
+		if s.w.onRead != nil {
+			if err := s.w.onRead(r.Object); err != nil {
+				r.Done(&storage.Error{Object: r.Object.Path, OffsetBytes: r.OffsetBytes, SizeBytes: int64(len(r.Buf)), Err: err})
+				continue
+			}
+		}
+		if s.w.onHold != nil {
+			s.w.onHold(r)
+			continue
+		}
+		s.Storage.Submit([]*storage.Read{r})
+	}
+}
+
+// logLines keeps what was logged.
+type logLines struct {
+	mu   sync.Mutex
+	text strings.Builder
+}
+
+func (l *logLines) Write(p []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.text.Write(p)
+}
+
+func (l *logLines) String() string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.text.String()
+}
+
+func skipping(c *Config) { c.OnCorrupt = spec.CorruptSkip }
+
+func dataset(path string) func(*Config) { return func(c *Config) { c.Dataset = path } }
+
+// tarOf is an archive of n samples of two members each.
+func tarOf(n int, name string) []byte {
+	var b bytes.Buffer
+	w := tar.NewWriter(&b)
+	for i := range n {
+		for _, ending := range []string{"txt", "cls"} {
+			body := strings.Repeat(ending, 1+i*37%400)
+			err := w.WriteHeader(&tar.Header{Name: fmt.Sprintf("%s%04d.%s", name, i, ending), Mode: 0o644, Size: int64(len(body)), Format: tar.FormatUSTAR})
+			if err == nil {
+				_, err = w.Write([]byte(body))
+			}
+			if err != nil {
+				panic(err)
+			}
+		}
+	}
+	if err := w.Close(); err != nil {
+		panic(err)
+	}
+	return b.Bytes()
+}
+
+func linesOf(n int, tag string) []byte {
+	var b bytes.Buffer
+	for i := range n {
+		fmt.Fprintf(&b, `{"tag": "%s", "i": %d, "x": "%s"}`+"\n", tag, i, strings.Repeat("y", i%90))
+	}
+	return b.Bytes()
+}
+
+func gz(members ...[]byte) []byte {
+	var b bytes.Buffer
+	for _, m := range members {
+		w := gzip.NewWriter(&b)
+		_, _ = w.Write(m)
+		_ = w.Close()
+	}
+	return b.Bytes()
+}
+
+func framesOf(n int) []byte {
+	var b []byte
+	for i := range n {
+		data := bytes.Repeat([]byte{byte(i)}, 10+i%50)
+		length := binary.LittleEndian.AppendUint64(nil, uint64(len(data)))
+		b = append(b, length...)
+		b = binary.LittleEndian.AppendUint32(b, masked(length))
+		b = append(b, data...)
+		b = binary.LittleEndian.AppendUint32(b, masked(data))
+	}
+	return b
+}
+
+func masked(b []byte) uint32 {
+	c := crc32.Checksum(b, crc32.MakeTable(crc32.Castagnoli))
+	return (c>>15 | c<<17) + 0xa282ead8
+}

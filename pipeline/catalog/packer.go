@@ -1,0 +1,224 @@
+package catalog
+
+import (
+	"encoding/binary"
+	"fmt"
+	"math"
+
+	"github.com/lsiofs/lsiofs/pipeline/unpack"
+)
+
+// packer makes the packed form of one shard from its extents in file order. It
+// holds the packed form and one block of extents, nothing else a record.
+type packer struct {
+	keyed, compressed bool
+
+	h       blobHeader
+	blocks  []byte
+	data    []byte
+	keys    []byte
+	growth  growthTable
+	pending []unpack.Extent // of the block that is being filled; Growth is nil
+	values  [blockRecords]uint64
+}
+
+func newPacker(keyed, compressed bool) *packer {
+	return &packer{keyed: keyed, compressed: compressed, pending: make([]unpack.Extent, 0, blockRecords)}
+}
+
+// restart forgets every record.
+func (p *packer) restart() {
+	p.h = blobHeader{}
+	p.blocks, p.data, p.keys, p.pending = p.blocks[:0], p.data[:0], p.keys[:0], p.pending[:0]
+	p.growth = growthTable{}
+}
+
+// add takes the next record. Records that no shard can have are errors: they
+// are a format's defect, and must not reach a stored index.
+func (p *packer) add(e unpack.Extent) error {
+	if e.OffsetBytes < 0 || e.SizeBytes < 0 || e.OffsetBytes > math.MaxInt64-e.SizeBytes ||
+		p.h.streamBytes > math.MaxInt64-e.SizeBytes {
+		return fmt.Errorf("record %d at offset %d with %d bytes is beyond all bounds", p.h.records, e.OffsetBytes, e.SizeBytes)
+	}
+	if e.Growth != nil {
+		if len(e.Growth) != unpack.MaxDigits {
+			return fmt.Errorf("record %d tells its growth for %d digits, not %d", p.h.records, len(e.Growth), unpack.MaxDigits)
+		}
+		p.growth.add(p.h.records, e.Growth)
+		e.Growth = nil
+	}
+	if p.keyed {
+		p.keys = binary.LittleEndian.AppendUint64(p.keys, e.KeyHash)
+	}
+	p.h.records++
+	p.h.streamBytes += e.SizeBytes
+	p.pending = append(p.pending, e)
+	if len(p.pending) == blockRecords {
+		p.flush()
+	}
+	return nil
+}
+
+// flush packs the pending block.
+func (p *packer) flush() {
+	n := len(p.pending)
+	if n == 0 {
+		return
+	}
+	at := uint64(len(p.data))
+	sizeBase, sizeWidth := p.pack(n, func(i int) int64 { return p.pending[i].SizeBytes })
+	gapBase, gapWidth := p.pack(n-1, func(i int) int64 {
+		e := p.pending[i]
+		return p.pending[i+1].OffsetBytes - (e.OffsetBytes + e.SizeBytes)
+	})
+	b := binary.LittleEndian.AppendUint64(p.blocks, uint64(p.pending[0].OffsetBytes))
+	b = binary.LittleEndian.AppendUint64(b, uint64(sizeBase))
+	b = binary.LittleEndian.AppendUint64(b, uint64(gapBase))
+	p.blocks = binary.LittleEndian.AppendUint64(b, at<<16|uint64(sizeWidth)<<8|uint64(gapWidth))
+	p.pending = p.pending[:0]
+}
+
+// pack appends n values as differences to the smallest of them.
+func (p *packer) pack(n int, value func(int) int64) (base int64, bits uint) {
+	if n == 0 {
+		return 0, 0
+	}
+	base = value(0)
+	for i := 1; i < n; i++ {
+		base = min(base, value(i))
+	}
+	var all uint64
+	for i := range n {
+		p.values[i] = uint64(value(i)) - uint64(base)
+		all |= p.values[i]
+	}
+	bits = width(all)
+	p.data = appendBits(p.data, bits, p.values[:n])
+	return base, bits
+}
+
+// finish gives the shard's blob. s.Damage is recorded as what was left out.
+func (p *packer) finish(s unpack.Summary, unreadable bool) (blob, error) {
+	p.flush()
+	h := &p.h
+	h.decodedBytes = s.DecodedBytes
+	h.entryPoints = h.records
+	h.dataBytes = uint64(len(p.data))
+	h.growthVectors, h.growthRecords = uint64(len(p.growth.index)), uint64(len(p.growth.ordinals))
+	if p.keyed {
+		h.flags |= flagKeyed
+	}
+	if p.compressed {
+		h.flags |= flagCompressed
+		h.members = uint64(len(s.Members))
+	}
+	if unreadable {
+		h.flags |= flagUnreadable
+	}
+	var damage []byte
+	if s.Damage != nil {
+		h.flags |= flagDamaged
+		damage = appendDamage(nil, s.Damage)
+		h.damageBytes = uint64(len(damage))
+	}
+	b, l := p.assemble(s.Members, damage)
+	if p.compressed {
+		n := markEntries(b, &l, h)
+		binary.LittleEndian.PutUint64(b[24:], n)
+	}
+	if err := b.check(); err != nil {
+		return nil, fmt.Errorf("packing %d records: %w", h.records, err)
+	}
+	return b, nil
+}
+
+// assemble lays the parts out, all but the entry bits.
+func (p *packer) assemble(members []unpack.Member, damage []byte) (blob, layout) {
+	l := p.h.layout()
+	b := make([]byte, l.end)
+	p.h.append(b[:0])
+	// The places of the data were relative to its begin, which is known now.
+	copy(b[l.blocks:], p.blocks)
+	for i := range blockCount(p.h.records) {
+		where := b[l.blocks+i*blockBytes+24:]
+		binary.LittleEndian.PutUint64(where, binary.LittleEndian.Uint64(where)+l.data<<16)
+	}
+	copy(b[l.keys:], p.keys)
+	p.growth.put(b, &l)
+	if p.compressed {
+		for i, m := range members {
+			binary.LittleEndian.PutUint64(b[l.members+16*uint64(i):], uint64(m.DecodedBytes))
+			binary.LittleEndian.PutUint64(b[l.members+16*uint64(i)+8:], uint64(m.RawBytes))
+		}
+	}
+	copy(b[l.damage:], damage)
+	copy(b[l.data:], p.data)
+	return b, l
+}
+
+// markEntries sets the bit of the first record and of each one that begins
+// where a member does, and returns how many there are.
+func markEntries(b blob, l *layout, h *blobHeader) uint64 {
+	var n, m uint64
+	for i := range blockCount(h.records) {
+		first := i << blockShift
+		k := b.block(i, min(blockRecords, h.records-first))
+		at := k.offsetBytes
+		for j := range k.records {
+			for m < h.members && int64(b.word(l.members+16*m)) < at {
+				m++
+			}
+			begins := m < h.members && int64(b.word(l.members+16*m)) == at
+			if o := first + j; begins || o == 0 {
+				w := b[l.entries+o>>6<<3:]
+				binary.LittleEndian.PutUint64(w, binary.LittleEndian.Uint64(w)|1<<(o&63))
+				n++
+			}
+			if j+1 < k.records {
+				at += k.size(b, j) + k.gap(b, j)
+			}
+		}
+	}
+	return n
+}
+
+func appendDamage(dst []byte, d *unpack.CorruptError) []byte {
+	dst = binary.LittleEndian.AppendUint64(dst, uint64(d.Record))
+	dst = binary.LittleEndian.AppendUint64(dst, uint64(d.OffsetBytes))
+	dst = binary.LittleEndian.AppendUint64(dst, uint64(d.RawOffset))
+	return append(dst, d.Reason[:min(len(d.Reason), maxReasonBytes)]...)
+}
+
+// growthTable holds the distinct growth vectors of a shard, and which record
+// has which: few records have one at all, and their vectors repeat.
+type growthTable struct {
+	index    map[[unpack.MaxDigits]int64]uint32
+	vectors  []byte
+	ordinals []uint64
+	which    []uint32
+}
+
+func (t *growthTable) add(ordinal uint64, growth []int64) {
+	v := [unpack.MaxDigits]int64(growth)
+	i, ok := t.index[v]
+	if !ok {
+		if t.index == nil {
+			t.index = map[[unpack.MaxDigits]int64]uint32{}
+		}
+		i = uint32(len(t.index))
+		t.index[v] = i
+		for _, g := range growth {
+			t.vectors = binary.LittleEndian.AppendUint64(t.vectors, uint64(g))
+		}
+	}
+	t.ordinals = append(t.ordinals, ordinal)
+	t.which = append(t.which, i)
+}
+
+func (t *growthTable) put(b []byte, l *layout) {
+	copy(b[l.vectors:], t.vectors)
+	for i, o := range t.ordinals {
+		binary.LittleEndian.PutUint64(b[l.growthOrdinals+8*uint64(i):], o)
+		binary.LittleEndian.PutUint32(b[l.growthIndexes+4*uint64(i):], t.which[i])
+	}
+}

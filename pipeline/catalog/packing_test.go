@@ -1,0 +1,356 @@
+package catalog
+
+import (
+	"math"
+	"os"
+	"path/filepath"
+	"slices"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+	"pgregory.net/rapid"
+
+	"github.com/lsiofs/lsiofs/pipeline/spec"
+	"github.com/lsiofs/lsiofs/pipeline/storage"
+	"github.com/lsiofs/lsiofs/pipeline/unpack"
+)
+
+func TestBitsGiveBackWhatWasAppendedAtEveryWidth(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		w := uint(rapid.IntRange(0, 64).Draw(t, "width"))
+		values := rapid.SliceOfN(rapid.Uint64(), 0, 200).Draw(t, "values")
+		lead := rapid.IntRange(0, 9).Draw(t, "lead")
+		for i := range values {
+			if w < 64 {
+				values[i] &= 1<<w - 1
+			}
+		}
+		b := appendBits(make([]byte, lead), w, values)
+		require.EqualValues(t, lead+int(bitsBytes(uint64(len(values)), w)), len(b))
+		for i, v := range values {
+			require.Equal(t, v, bitsAt(b, uint64(lead), w, uint64(i)), "value %d", i)
+		}
+		n := rapid.IntRange(0, len(values)).Draw(t, "n")
+		var sum uint64
+		want := make([]int64, n)
+		for i, v := range values[:n] {
+			sum += v
+			want[i] = 17 + int64(v)
+		}
+		require.Equal(t, sum, sumBits(b, uint64(lead), w, uint64(n)))
+		got := make([]int64, n)
+		addBits(got, b, uint64(lead), w, 17)
+		require.Equal(t, want, got)
+	})
+}
+
+// plainShard is a shard's index as plain slices.
+type plainShard struct {
+	extents []unpack.Extent
+	members []unpack.Member // nil: not compressed
+	damage  *unpack.CorruptError
+	decoded int64
+}
+
+// drawShard draws a shard whose records overlap, have gaps, are of one size, of
+// many, or huge.
+func drawShard(t *rapid.T, keyed bool) plainShard {
+	var s plainShard
+	n := rapid.OneOf(rapid.IntRange(0, 5), rapid.IntRange(120, 140), rapid.IntRange(0, 700)).Draw(t, "records")
+	size := rapid.SampledFrom([]*rapid.Generator[int64]{
+		rapid.Just(int64(77)), rapid.Int64Range(1, 3), rapid.Int64Range(1, 5000), rapid.Int64Range(1, 1<<50),
+	}).Draw(t, "sizes")
+	gap := rapid.SampledFrom([]*rapid.Generator[int64]{
+		rapid.Just(int64(0)), rapid.Just(int64(512)), rapid.Int64Range(0, 9), rapid.Int64Range(0, 1<<40), rapid.Just(int64(-1)),
+	}).Draw(t, "gaps")
+	at := rapid.Int64Range(0, 1000).Draw(t, "first")
+	for range n {
+		e := unpack.Extent{OffsetBytes: at, SizeBytes: size.Draw(t, "size")}
+		if keyed {
+			e.KeyHash = rapid.Uint64().Draw(t, "key")
+			if rapid.IntRange(0, 9).Draw(t, "grows") == 0 {
+				g := rapid.SampledFrom([]int64{512, 1024}).Draw(t, "growth")
+				e.Growth = make([]int64, unpack.MaxDigits)
+				for d := g / 100; d < unpack.MaxDigits; d++ {
+					e.Growth[d] = g
+				}
+			}
+		}
+		s.extents = append(s.extents, e)
+		at = e.OffsetBytes + e.SizeBytes + gap.Draw(t, "gap")
+		at = max(at, e.OffsetBytes)
+	}
+	s.decoded = max(at, 1<<20)
+	if rapid.Bool().Draw(t, "compressed") {
+		s.members = []unpack.Member{{DecodedBytes: 0, RawBytes: 0}}
+		for i, e := range s.extents {
+			switch rapid.IntRange(0, 7).Draw(t, "member") {
+			case 0: // begins with the record, perhaps behind empty ones
+				s.members = append(s.members, unpack.Member{DecodedBytes: e.OffsetBytes, RawBytes: int64(10 * i)})
+			case 1:
+				s.members = append(s.members, unpack.Member{DecodedBytes: e.OffsetBytes, RawBytes: int64(10 * i)},
+					unpack.Member{DecodedBytes: e.OffsetBytes, RawBytes: int64(10*i + 1)})
+			}
+		}
+	}
+	if rapid.IntRange(0, 5).Draw(t, "damaged") == 0 {
+		s.damage = &unpack.CorruptError{Record: int64(n), OffsetBytes: at, RawOffset: -1, Reason: "cut short"}
+	}
+	return s
+}
+
+func (s *plainShard) pack(t require.TestingT, keyed bool) blob {
+	p := newPacker(keyed, s.members != nil)
+	require.NoError(t, p.add(unpack.Extent{OffsetBytes: 5, SizeBytes: 6, KeyHash: 7}))
+	p.restart()
+	for _, e := range s.extents {
+		require.NoError(t, p.add(e))
+	}
+	b, err := p.finish(unpack.Summary{DecodedBytes: s.decoded, Members: s.members, Damage: s.damage}, false)
+	require.NoError(t, err)
+	return b
+}
+
+// isEntry is the naive rule of ORDER.md, Chunks.
+func (s *plainShard) isEntry(i int) bool {
+	return i == 0 || s.members == nil || slices.ContainsFunc(s.members, func(m unpack.Member) bool {
+		return m.DecodedBytes == s.extents[i].OffsetBytes
+	})
+}
+
+// sealShards makes a catalog of shards, as Open does.
+func sealShards(t require.TestingT, dir string, shards []plainShard, keyed bool) *Catalog {
+	s := sealing{key: [32]byte{1}, formatLine: "tar", keyed: keyed}
+	for i := range shards {
+		o := storage.Object{Path: string(rune('a'+i)) + ".tar", SizeBytes: int64(i), Version: storage.Version{ModTimeNanos: 7, Inode: uint64(i)}}
+		s.shards = append(s.shards, packed{object: o, codec: uint32(min(1, len(shards[i].members))), blob: shards[i].pack(t, keyed)})
+	}
+	s.fingerprint = fingerprintOf(spec.Format{Name: "tar"}, s.shards)
+	m := writeSealed(t, dir, &s)
+	img, err := openImage(m.data, s.key)
+	require.NoError(t, err)
+	return &Catalog{image: img, mapping: m, coarse: newCoarse(img), table: &table{}}
+}
+
+func writeSealed(t require.TestingT, dir string, s *sealing) *mapping {
+	f, err := os.CreateTemp(dir, "")
+	require.NoError(t, err)
+	defer f.Close()
+	require.NoError(t, s.write(f))
+	m, err := mapPath(filepath.Join(f.Name()))
+	require.NoError(t, err)
+	return m
+}
+
+func TestPackedShardsAnswerAsPlainSlicesDo(t *testing.T) {
+	dir := t.TempDir()
+	rapid.Check(t, func(t *rapid.T) {
+		keyed := rapid.Bool().Draw(t, "keyed")
+		shards := make([]plainShard, rapid.IntRange(1, 6).Draw(t, "shards"))
+		for i := range shards {
+			shards[i] = drawShard(t, keyed)
+		}
+		c := sealShards(t, dir, shards, keyed)
+		defer c.Close()
+		var numbers []uint64
+		var want []Extent
+		var sizes []int64
+		var keys []uint64
+		for i, s := range shards {
+			sh := c.Shard(i)
+			require.EqualValues(t, len(want), sh.First)
+			require.EqualValues(t, len(s.extents), sh.Records)
+			require.Equal(t, s.decoded, sh.DecodedBytes)
+			require.Equal(t, s.damage, c.image.blob(uint64(i)).damage())
+			entries := 0
+			for o, e := range s.extents {
+				numbers = append(numbers, uint64(len(want)))
+				want = append(want, Extent{Shard: i, Ordinal: uint64(o), OffsetBytes: e.OffsetBytes, SizeBytes: e.SizeBytes})
+				sizes = append(sizes, e.SizeBytes)
+				keys = append(keys, e.KeyHash)
+				if s.isEntry(o) {
+					entries++
+				}
+				checkGrowth(t, c, numbers[len(numbers)-1], e)
+			}
+			require.EqualValues(t, entries, sh.EntryPoints)
+			checkEntries(t, c, i, &s)
+		}
+		require.EqualValues(t, len(want), c.Records())
+		order := rapid.Permutation(indexes(len(want))).Draw(t, "order")
+		runs := rapid.Bool().Draw(t, "runs")
+		asked := make([]uint64, len(order))
+		for i, o := range order {
+			asked[i] = uint64(o)
+			if runs {
+				asked[i] = numbers[i]
+			}
+		}
+		got, gotSizes, gotKeys := make([]Extent, len(asked)), make([]int64, len(asked)), make([]uint64, len(asked))
+		c.Extents(asked, got)
+		c.Sizes(asked, gotSizes)
+		require.Equal(t, keyed, c.KeyHashes(asked, gotKeys))
+		for i, r := range asked {
+			require.Equal(t, want[r], got[i])
+			require.Equal(t, sizes[r], gotSizes[i])
+			if keyed {
+				require.Equal(t, keys[r], gotKeys[i])
+			}
+		}
+	})
+}
+
+func indexes(n int) []int {
+	list := make([]int, n)
+	for i := range list {
+		list[i] = i
+	}
+	return list
+}
+
+func checkGrowth(t *rapid.T, c *Catalog, record uint64, e unpack.Extent) {
+	for _, position := range []uint64{0, 9, 10, 99999, math.MaxUint64} {
+		want := int64(0)
+		if e.Growth != nil {
+			want = e.Growth[digits(position)-1]
+		}
+		require.Equal(t, want, c.Growth(record, position), "record %d at position %d", record, position)
+	}
+}
+
+func checkEntries(t *rapid.T, c *Catalog, shard int, s *plainShard) {
+	if s.members == nil {
+		return
+	}
+	want := Entry{}
+	for o, e := range s.extents {
+		for _, m := range s.members {
+			if m.DecodedBytes == e.OffsetBytes {
+				want = Entry{Ordinal: uint64(o), DecodedBytes: m.DecodedBytes, RawBytes: m.RawBytes}
+			}
+		}
+		require.Equal(t, want, c.Entry(shard, uint64(o)), "ordinal %d", o)
+	}
+}
+
+func TestChunksAreCutAsTheRuleSays(t *testing.T) {
+	dir := t.TempDir()
+	rapid.Check(t, func(t *rapid.T) {
+		shards := make([]plainShard, rapid.IntRange(1, 4).Draw(t, "shards"))
+		for i := range shards {
+			shards[i] = drawShard(t, false)
+		}
+		c := sealShards(t, dir, shards, false)
+		defer c.Close()
+		chunkBytes := rapid.OneOf(rapid.Uint64Range(1, 100), rapid.Uint64Range(1, 1<<20)).Draw(t, "bytes")
+		chunkRecords := rapid.Uint64Range(1, 300).Draw(t, "records")
+		require.Equal(t, naiveStarts(shards, chunkBytes, chunkRecords, (*plainShard).isEntry), c.ChunkStarts(chunkBytes, chunkRecords))
+		every := func(*plainShard, int) bool { return true }
+		require.Equal(t, naiveStarts(shards, chunkBytes, chunkRecords, every), c.PieceStarts(chunkBytes, chunkRecords))
+	})
+}
+
+func naiveStarts(shards []plainShard, chunkBytes, chunkRecords uint64, isEntry func(*plainShard, int) bool) []uint64 {
+	starts, total := []uint64{}, uint64(0)
+	for _, s := range shards {
+		for i := 0; i < len(s.extents); {
+			starts = append(starts, total+uint64(i))
+			var bytes, records uint64
+			for bytes < chunkBytes && records < chunkRecords && i < len(s.extents) {
+				bytes += uint64(s.extents[i].SizeBytes)
+				records++
+				i++
+			}
+			for i < len(s.extents) && !isEntry(&s, i) {
+				i++
+			}
+		}
+		total += uint64(len(s.extents))
+	}
+	return append(starts, total)
+}
+
+func TestHotAccessorsAllocateNothing(t *testing.T) {
+	s := plainShard{decoded: 1 << 20}
+	for i := range 1000 {
+		s.extents = append(s.extents, unpack.Extent{OffsetBytes: int64(i) * 1000, SizeBytes: int64(1 + i%900), KeyHash: uint64(i)})
+	}
+	c := sealShards(t, t.TempDir(), []plainShard{s, s}, true)
+	defer c.Close()
+	numbers := []uint64{5, 6, 7, 1999, 0, 1000, 999, 555}
+	extents, sizes, keys := make([]Extent, 8), make([]int64, 8), make([]uint64, 8)
+	require.Zero(t, testing.AllocsPerRun(100, func() {
+		c.Extents(numbers, extents)
+		c.Sizes(numbers, sizes)
+		c.KeyHashes(numbers, keys)
+		_ = c.Growth(1999, 12345)
+	}))
+}
+
+func TestAMillionRecordsStayCompact(t *testing.T) {
+	s := plainShard{}
+	for k := range 100_000 {
+		size := 600 + int64(k*2654435761>>7)%1200
+		s.extents = append(s.extents, unpack.Extent{OffsetBytes: s.decoded, SizeBytes: size, KeyHash: uint64(k)})
+		s.decoded += size
+	}
+	for _, keyed := range []bool{false, true} {
+		b := s.pack(t, keyed)
+		seal := sealing{formatLine: "tar", keyed: keyed}
+		for i := range 10 {
+			seal.shards = append(seal.shards, packed{object: storage.Object{Path: string(rune('a' + i))}, blob: b})
+		}
+		m := writeSealed(t, t.TempDir(), &seal)
+		i, err := openImage(m.data, seal.key)
+		require.NoError(t, err)
+		require.EqualValues(t, 1_000_000, i.h.records)
+		limit := 2.0
+		if keyed {
+			limit += 8
+		}
+		require.Less(t, float64(len(m.data))/1e6, limit)
+		require.NoError(t, m.Close())
+	}
+}
+
+func BenchmarkLookup(b *testing.B) {
+	s := plainShard{}
+	for k := range 1_000_000 {
+		size := 600 + int64(k*2654435761>>7)%1200
+		s.extents = append(s.extents, unpack.Extent{OffsetBytes: s.decoded, SizeBytes: size})
+		s.decoded += size
+	}
+	c := sealShards(b, b.TempDir(), []plainShard{s, s, s, s}, false)
+	defer c.Close()
+	numbers := make([]uint64, 4096)
+	for i := range numbers {
+		numbers[i] = uint64(i) * 0x9E3779B97F4A7C15 % c.Records()
+	}
+	run := slices.Clone(numbers)
+	for i := range run {
+		run[i] = 1_500_000 + uint64(i)
+	}
+	extents, sizes := make([]Extent, len(numbers)), make([]int64, len(numbers))
+	for _, bb := range []struct {
+		name string
+		call func()
+	}{
+		{"sizes=random", func() { c.Sizes(numbers, sizes) }},
+		{"extents=random", func() { c.Extents(numbers, extents) }},
+		{"extents=run", func() { c.Extents(run, extents) }},
+	} {
+		b.Run(bb.name, func(b *testing.B) {
+			b.ReportAllocs()
+			for b.Loop() {
+				bb.call()
+			}
+			b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N*len(numbers)), "ns/record")
+		})
+	}
+	b.Run("chunks", func(b *testing.B) {
+		for b.Loop() {
+			c.ChunkStarts(256<<10, 128)
+		}
+		b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(uint64(b.N)*c.Records()), "ns/record")
+	})
+}

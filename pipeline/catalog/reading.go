@@ -1,0 +1,80 @@
+package catalog
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"sync/atomic"
+
+	"github.com/lsiofs/lsiofs/pipeline/storage"
+)
+
+// objectReader is one object as an io.ReaderAt. It counts how far into the
+// object reads have come, which is what progress is measured by: passes skip
+// over most of a tar.
+type objectReader struct {
+	ctx     context.Context // of the pass, which the reader does not outlive
+	storage storage.Storage
+	object  storage.Object
+	reached int64
+	counter *atomic.Int64 // of all objects together; may be nil
+	// buffer is what the storage fills. It is not the caller's p: when the
+	// context ends, a read that is under way may still write to its buffer,
+	// and p goes back to a decoder's pool.
+	buffer []byte
+}
+
+// readBytes bounds one read of the storage.
+const readBytes = 1 << 20
+
+var _ io.ReaderAt = (*objectReader)(nil)
+
+// ReadAt fills p, or as much as the object has with io.EOF. Calls come from one
+// goroutine at a time.
+func (r *objectReader) ReadAt(p []byte, off int64) (int, error) {
+	if off < 0 {
+		return 0, fmt.Errorf("%s: read at offset %d", r.object.Path, off)
+	}
+	left := r.object.SizeBytes - off
+	if left <= 0 {
+		return 0, io.EOF
+	}
+	want := int(min(int64(len(p)), left))
+	n := 0
+	for n < want {
+		m, err := r.read(p[n:want], off+int64(n))
+		if err != nil {
+			return n, err
+		}
+		n += m
+	}
+	if n < len(p) {
+		return n, io.EOF
+	}
+	return n, nil
+}
+
+// read is one read of the storage, of at most readBytes.
+func (r *objectReader) read(p []byte, off int64) (int, error) {
+	n := min(len(p), readBytes)
+	if len(r.buffer) < n {
+		r.buffer = make([]byte, n)
+	}
+	if err := storage.ReadAt(r.ctx, r.storage, r.object, r.buffer[:n], off); err != nil {
+		r.buffer = nil // it may still be written to
+		return 0, err
+	}
+	copy(p, r.buffer[:n])
+	r.advance(off + int64(n))
+	return n, nil
+}
+
+// advance tells that the object is done up to an offset.
+func (r *objectReader) advance(to int64) {
+	if to > r.reached {
+		if r.counter != nil {
+			r.counter.Add(to - r.reached)
+		}
+		r.reached = to
+	}
+}

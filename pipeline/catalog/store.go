@@ -1,0 +1,197 @@
+package catalog
+
+import (
+	"crypto/rand"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	iofs "io/fs"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/lsiofs/lsiofs/pipeline/spec"
+)
+
+var errNoDir = errors.New("there is no index directory")
+
+// store is the index directory as one dataset sees it:
+//
+//	<name>.index              the sealed index
+//	<name>.<random>.journal   finished shards of a build that runs or was interrupted
+//	<name>.<random>.tmp       a file that is being written
+//	<name>.<fingerprint>.gz   the lines of a fingerprint, for Explain
+//
+// name is a hash of all that decides what the index holds. Journals and
+// temporary files are locked (flock) by the process that writes them, so those
+// of dead processes are told from living ones'.
+type store struct {
+	dir  string // empty where there is none
+	key  [32]byte
+	name string
+	log  *slog.Logger
+}
+
+// openStore chooses the index directory and names the dataset's files in it.
+// It makes the directory; where that fails, the store is read or left alone.
+func openStore(c *Config, t *target, log *slog.Logger) *store {
+	s := &store{key: indexKey(c, t), log: log}
+	s.name = hex.EncodeToString(s.key[:16])
+	dir, err := indexDir(c, t)
+	if err == nil {
+		dir, err = filepath.Abs(dir)
+	}
+	if err == nil {
+		err = os.MkdirAll(dir, 0o700)
+	}
+	if err != nil {
+		log.Warn("no index directory: the index is kept in memory and built anew by the next run; name a directory with --index-dir", "error", err)
+		return s
+	}
+	s.dir = dir
+	return s
+}
+
+// indexDir as spec.Spec.IndexDir says.
+func indexDir(c *Config, t *target) (string, error) {
+	if c.IndexDir != "" {
+		return c.IndexDir, nil
+	}
+	if t.file == "" && t.pattern == nil {
+		own := filepath.Join(t.root, ".lsiofs")
+		if info, err := os.Stat(own); err == nil && info.IsDir() {
+			return own, nil
+		}
+	}
+	cache, err := os.UserCacheDir()
+	if err != nil {
+		return "", err
+	}
+	return filepath.Join(cache, "lsiofs"), nil
+}
+
+// indexKey hashes everything that decides what an index of unchanged files
+// holds. What becomes of damage does not: sound shards are the same under both
+// policies, and those that are not are told apart by their flags.
+func indexKey(c *Config, t *target) [32]byte {
+	return sha256.Sum256(fmt.Appendf(nil, "lsiofs index %d\nroot %q\n%q\nformat %s\n",
+		imageVersion, t.root, t.text(), formatLine(c.Format)))
+}
+
+// formatLine is a format with its parameters as text.
+func formatLine(f spec.Format) string {
+	f = filledIn(f)
+	if f.Name != "fixed" {
+		return f.Name
+	}
+	return fmt.Sprintf("fixed %d %d %d %s", f.RecordBytes, f.StrideBytes, f.HeaderBytes, f.Remainder)
+}
+
+func (s *store) path(suffix string) string { return filepath.Join(s.dir, s.name+"."+suffix) }
+
+// load maps the sealed index and checks all of it. An index that is not whole
+// is as good as none; that it was there is logged.
+func (s *store) load() (*image, *mapping) {
+	if s.dir == "" {
+		return nil, nil
+	}
+	path := s.path("index")
+	m, err := mapPath(path)
+	if err == nil {
+		var i *image
+		if i, err = openImage(m.data, s.key); err == nil {
+			return i, m
+		}
+		_ = m.Close()
+	}
+	if !errors.Is(err, iofs.ErrNotExist) {
+		s.log.Warn("stored index can't be used and is built again", "index", path, "reason", err)
+	}
+	return nil, nil
+}
+
+// create makes a new file that is locked by this process.
+func (s *store) create(suffix string) (*os.File, error) {
+	if s.dir == "" {
+		return nil, errNoDir
+	}
+	for range 16 {
+		path := s.path(strings.ToLower(rand.Text()[:12]) + "." + suffix)
+		f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE|os.O_EXCL, 0o600)
+		if err != nil {
+			return nil, err
+		}
+		// Between the two calls another process may take the file for one of a
+		// dead process, lock it and remove it: then another name is tried.
+		// Where the file system has no locks, nobody can take it either.
+		err = unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB)
+		if !errors.Is(err, unix.EWOULDBLOCK) && stillNamed(f) {
+			return f, nil
+		}
+		_ = f.Close()
+	}
+	return nil, fmt.Errorf("%s: files are removed as fast as they are made", s.dir)
+}
+
+// stillNamed says whether an open file has a name left.
+func stillNamed(f *os.File) bool {
+	var st unix.Stat_t
+	return unix.Fstat(int(f.Fd()), &st) == nil && st.Nlink > 0
+}
+
+// abandoned opens and locks the dataset's files with an ending that no living
+// process holds. The caller closes them.
+func (s *store) abandoned(ending string) []*os.File {
+	if s.dir == "" {
+		return nil
+	}
+	entries, err := os.ReadDir(s.dir)
+	if err != nil {
+		return nil
+	}
+	var list []*os.File
+	for _, e := range entries {
+		if !strings.HasPrefix(e.Name(), s.name+".") || !strings.HasSuffix(e.Name(), ending) || !e.Type().IsRegular() {
+			continue
+		}
+		f, err := os.Open(filepath.Join(s.dir, e.Name()))
+		if err != nil {
+			continue
+		}
+		if unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB) != nil || !stillNamed(f) {
+			_ = f.Close()
+			continue
+		}
+		list = append(list, f)
+	}
+	return list
+}
+
+// publish gives a finished temporary file its name: synced, renamed, and the
+// directory synced.
+func (s *store) publish(f *os.File, name string) error {
+	if err := f.Sync(); err != nil {
+		return err
+	}
+	if err := os.Rename(f.Name(), s.path(name)); err != nil {
+		return err
+	}
+	d, err := os.Open(s.dir)
+	if err != nil {
+		return err
+	}
+	defer d.Close()
+	return d.Sync()
+}
+
+// clean removes what dead processes left of this dataset, but for journals.
+func (s *store) clean() {
+	for _, f := range s.abandoned(".tmp") {
+		_ = os.Remove(f.Name())
+		_ = f.Close()
+	}
+}

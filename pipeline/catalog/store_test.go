@@ -1,0 +1,208 @@
+package catalog
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+	"golang.org/x/sync/errgroup"
+
+	"github.com/lsiofs/lsiofs/pipeline/storage"
+)
+
+func TestAnInterruptedBuildGoesOnWhereItStopped(t *testing.T) {
+	// With a core a shard, none would be finished when the first half is read.
+	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(2))
+	w := newWorld(t)
+	const shards = 30
+	for i := range shards {
+		w.write(fmt.Sprintf("%02d.jsonl", i), linesOf(50, fmt.Sprint(i)))
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	defer cancel()
+	var mu sync.Mutex
+	read := map[string]bool{}
+	w.onRead = func(o storage.Object) error {
+		mu.Lock()
+		defer mu.Unlock()
+		if read[o.Path] = true; len(read) == shards/2 {
+			cancel()
+		}
+		return nil
+	}
+	_, _, err := Open(ctx, w.config())
+	require.ErrorIs(t, err, context.Canceled)
+	require.Len(t, w.indexFiles("*.journal"), 1)
+	first := len(read)
+	require.Less(t, first, shards)
+	// The tail of a journal is lost with its process; what is before it counts.
+	journal := w.indexFiles("*.journal")[0]
+	info, err := os.Stat(journal)
+	require.NoError(t, err)
+	require.NoError(t, os.Truncate(journal, info.Size()-1))
+	read = map[string]bool{}
+	c := w.mustOpen()
+	require.Equal(t, uint64(50*shards), c.Records())
+	require.Less(t, len(read), shards)
+	require.GreaterOrEqual(t, len(read), shards-first)
+	require.Empty(t, w.indexFiles("*.journal"), "sealed")
+	fresh := w.mustOpen(func(c *Config) { c.Rebuild = true })
+	require.Equal(t, c.image.data, fresh.image.data)
+}
+
+func TestCancellingEndsABuildWhoseReadsHang(t *testing.T) {
+	w := newWorld(t)
+	w.write("a.jsonl", linesOf(50, "a"))
+	w.write("b.jsonl.gz", gz(linesOf(50, "a")))
+	w.write("c", linesOf(50, "a")) // hangs while its content is judged
+	for _, only := range []string{"c", "a.jsonl", "b.jsonl.gz"} {
+		ctx, cancel := context.WithCancel(context.Background())
+		held := make(chan *storage.Read, 100)
+		w.onHold = func(r *storage.Read) {
+			if r.Object.Path != only {
+				data, err := os.ReadFile(filepath.Join(w.data, r.Object.Path))
+				require.NoError(t, err)
+				copy(r.Buf, data[r.OffsetBytes:])
+				r.Done(nil)
+				return
+			}
+			held <- r
+			cancel()
+		}
+		_, _, err := Open(ctx, w.config())
+		require.ErrorIs(t, err, context.Canceled)
+		require.Len(t, held, 1)
+		r := <-held
+		clear(r.Buf) // the storage may still write to it
+		r.Done(nil)
+	}
+}
+
+func TestAJournalOfALivingProcessIsLeftAlone(t *testing.T) {
+	w := newWorld(t)
+	w.write("a.jsonl", linesOf(50, "a"))
+	config := w.config()
+	target, err := parseTarget(w.data)
+	require.NoError(t, err)
+	other := newJournal(openStore(&config, &target, config.Log), "jsonl", config.Log)
+	require.NoError(t, other.begin())
+	w.mustOpen()
+	require.Len(t, w.indexFiles("*.journal"), 1)
+	other.close(true)
+	w.mustOpen(func(c *Config) { c.Rebuild = true })
+	require.Empty(t, w.indexFiles("*.journal"))
+}
+
+func TestTwoBuildsAtOnceDoNoHarm(t *testing.T) {
+	w := newWorld(t)
+	for i := range 20 {
+		w.write(fmt.Sprintf("%02d.tar", i), tarOf(30, "s"))
+	}
+	var g errgroup.Group
+	catalogs := make([]*Catalog, 4)
+	for i := range catalogs {
+		g.Go(func() (err error) {
+			catalogs[i], err = w.open()
+			return err
+		})
+	}
+	require.NoError(t, g.Wait())
+	for _, c := range catalogs {
+		require.Equal(t, uint64(600), c.Records())
+		require.Equal(t, catalogs[0].image.data, c.image.data)
+	}
+	for _, c := range catalogs {
+		require.NoError(t, c.Close())
+	}
+	require.Len(t, w.indexFiles("*.index"), 1)
+	require.Empty(t, w.indexFiles("*.tmp"))
+	require.Zero(t, w.readsOf(func() { w.mustOpen() }))
+	require.NotContains(t, w.log.String(), "level=WARN")
+}
+
+func TestADamagedStoredIndexIsBuiltAgain(t *testing.T) {
+	w := newWorld(t)
+	w.write("a.jsonl", linesOf(50, "a"))
+	good := w.mustOpen()
+	path := w.indexFiles("*.index")[0]
+	stored, err := os.ReadFile(path)
+	require.NoError(t, err)
+	for _, at := range []int{3, 9, 100, len(stored) / 2, len(stored) - 1} {
+		bad := append([]byte(nil), stored...)
+		bad[at] ^= 4
+		require.NoError(t, os.WriteFile(path+"x", bad, 0o600))
+		require.NoError(t, os.Rename(path+"x", path))
+		require.Positive(t, w.readsOf(func() { require.Equal(t, good.Fingerprint(), w.mustOpen().Fingerprint()) }))
+		require.Contains(t, w.log.String(), "stored index can't be used and is built again")
+		now, err := os.ReadFile(path)
+		require.NoError(t, err)
+		require.Equal(t, stored, now)
+	}
+}
+
+func TestAnIndexDirectoryThatCantBeWrittenIsAWarning(t *testing.T) {
+	w := newWorld(t)
+	w.write("a.jsonl", linesOf(50, "a"))
+	blocker := filepath.Join(t.TempDir(), "file")
+	require.NoError(t, os.WriteFile(blocker, nil, 0o600))
+	for _, dir := range []string{filepath.Join(blocker, "index"), "/proc/self/fdinfo"} {
+		w.log.text.Reset()
+		c := w.mustOpen(func(c *Config) { c.IndexDir = dir })
+		require.Equal(t, uint64(50), c.Records())
+		require.Contains(t, w.log.String(), "level=WARN")
+		require.Contains(t, w.log.String(), "index")
+		require.Empty(t, c.Explain(c.Fingerprint()))
+	}
+}
+
+func TestAFullDiskEndsInMemory(t *testing.T) {
+	w := newWorld(t)
+	config := w.config()
+	j := newJournal(&store{dir: t.TempDir(), name: "x", log: config.Log}, "jsonl", config.Log)
+	defer j.close(false)
+	s := plainShard{decoded: 10}
+	b := s.pack(t, false)
+	add := func(i int) {
+		require.NoError(t, j.append(i, packed{object: storage.Object{Path: fmt.Sprint(i)}, blob: b}))
+		require.NoError(t, j.flush())
+	}
+	add(0)
+	readOnly, err := os.Open(j.parts[0].f.Name())
+	require.NoError(t, err)
+	require.NoError(t, j.parts[0].f.Close())
+	j.parts[0].f = readOnly // writes fail from here on
+	add(1)
+	add(2)
+	require.True(t, j.inMemory())
+	found := map[int]blob{}
+	maps, err := j.blobs(func(i int, b blob) { found[i] = b })
+	require.NoError(t, err)
+	require.Equal(t, map[int]blob{0: b, 1: b, 2: b}, found)
+	for _, m := range maps {
+		require.NoError(t, m.Close())
+	}
+	require.Equal(t, 1, strings.Count(w.log.String(), "level=WARN"))
+}
+
+func TestTheDatasetsOwnIndexDirectoryIsUsedWhenItIsThere(t *testing.T) {
+	w := newWorld(t)
+	t.Setenv("XDG_CACHE_HOME", filepath.Join(w.index, "cache"))
+	w.write("a.jsonl", linesOf(5, "a"))
+	w.mustOpen(func(c *Config) { c.IndexDir = "" })
+	require.Len(t, w.indexFiles("cache/lsiofs/*.index"), 1)
+	require.NoError(t, os.Mkdir(filepath.Join(w.data, ".lsiofs"), 0o700))
+	w.mustOpen(func(c *Config) { c.IndexDir = "" })
+	own, err := filepath.Glob(filepath.Join(w.data, ".lsiofs", "*.index"))
+	require.NoError(t, err)
+	require.Len(t, own, 1)
+	// An index directory inside the dataset holds no shards.
+	c := w.mustOpen(func(c *Config) { c.IndexDir = filepath.Join(w.data, "visible") })
+	c2 := w.mustOpen(func(c *Config) { c.IndexDir = filepath.Join(w.data, "visible") })
+	require.Zero(t, c.PassedOver()+c2.PassedOver())
+}

@@ -1,0 +1,75 @@
+package pipeline
+
+import (
+	"encoding/json"
+	"fmt"
+)
+
+// maxDescribedDamage bounds the damaged shards that Describe lists.
+const maxDescribedDamage = 100
+
+// Describe is dataset.json: what the dataset is and how it is read. It is a pure
+// function of the catalog and the spec, so its size is exact.
+func (d *Dataset) Describe() ([]byte, error) {
+	type damage struct {
+		Shard  string `json:"shard"`
+		Reason string `json:"reason"`
+	}
+	type format struct {
+		Name        string `json:"name"`
+		RecordBytes int64  `json:"record_bytes,omitempty"`
+		StrideBytes int64  `json:"stride_bytes,omitempty"`
+		HeaderBytes int64  `json:"header_bytes,omitempty"`
+	}
+	type order struct {
+		Seed         uint64 `json:"seed"`
+		Shuffle      string `json:"shuffle"`
+		Size         uint64 `json:"size"`
+		Lanes        uint64 `json:"lanes"`
+		Groups       uint64 `json:"groups"`
+		Batch        uint64 `json:"batch"`
+		ChunkBytes   uint64 `json:"chunk_bytes"`
+		ChunkRecords uint64 `json:"chunk_records"`
+	}
+	type deal struct {
+		Workers uint64 `json:"workers"`
+		Batch   uint64 `json:"batch"`
+		Deal    string `json:"deal"`
+		Tail    string `json:"tail"`
+	}
+	s, c := d.spec, d.catalog
+	document := struct {
+		Fingerprint string   `json:"fingerprint"`
+		Root        string   `json:"root"`
+		Dataset     string   `json:"dataset"`
+		Format      format   `json:"format"`
+		Extension   string   `json:"extension"`
+		Shards      int      `json:"shards"`
+		Records     uint64   `json:"records"`
+		Chunks      int      `json:"chunks"`
+		RecordBytes int64    `json:"bytes"`
+		Order       order    `json:"order"`
+		Deal        deal     `json:"deal"`
+		Damaged     int      `json:"damaged_shards"`
+		Damage      []damage `json:"damage,omitempty"`
+	}{
+		Fingerprint: c.Fingerprint(), Root: c.Root(), Dataset: s.Dataset,
+		Format:    format{s.Format.Name, s.Format.RecordBytes, s.Format.StrideBytes, s.Format.HeaderBytes},
+		Extension: c.StreamExtension(),
+		Shards:    c.Shards(), Records: c.Records(), Chunks: d.Chunks(), RecordBytes: c.StreamBytes(),
+		Order: order{
+			s.Order.Seed, string(s.Order.Shuffle), s.Order.SizeRecords, s.Order.Lanes, s.Order.Groups,
+			s.Order.Batch, s.Order.ChunkBytes, s.Order.ChunkRecords,
+		},
+		Deal:    deal{s.Deal.Workers, s.Deal.Batch, string(s.Deal.Dealing), string(s.Deal.Tail)},
+		Damaged: len(c.Damaged()),
+	}
+	for _, g := range c.Damaged()[:min(len(c.Damaged()), maxDescribedDamage)] {
+		document.Damage = append(document.Damage, damage{g.Path, g.Error.Error()})
+	}
+	b, err := json.MarshalIndent(document, "", "  ")
+	if err != nil {
+		return nil, fmt.Errorf("dataset.json: %w", err)
+	}
+	return append(b, '\n'), nil
+}

@@ -1,0 +1,214 @@
+package fetch
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"sync"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+func TestWorkersThatReadTogetherReadEachPieceOnce(t *testing.T) {
+	for _, codec := range []string{"", "gz"} {
+		d := makeDataset(t, shape{codec: codec, shards: 8, records: 600, maxBytes: 2000})
+		g := reservoirOrder(3, d.index, 3, 200)
+		f := newTestFetcher(t, d, map[string]int64{"": 2 << 20, "gz": 5 << 20}[codec]) // of 5 MB
+		// In turn, as a loader reads them.
+		readers := make([]*Reader, 4)
+		seqs := make([]list, 4)
+		for w := range readers {
+			seqs[w] = g.deal(w, 4)
+			readers[w] = f.Open(seqs[w])
+		}
+		var l Loan
+		for k := 0; k < len(seqs[0]); {
+			for w, r := range readers {
+				for at := k; at < min(k+10, len(seqs[w])); {
+					require.NoError(t, r.Lend(context.Background(), uint64(at), min(k+10, len(seqs[w]))-at, &l))
+					for i, b := range l.Records {
+						require.Equal(t, string(d.records[seqs[w][at+i]]), string(b))
+					}
+					at += len(l.Records)
+					l.Release()
+				}
+			}
+			k += 10
+		}
+		for _, r := range readers {
+			r.Close()
+		}
+		s := f.Stats()
+		require.Equal(t, uint64(f.pieces.len()), s.PiecesRead, "codec %q", codec)
+		require.Zero(t, s.PiecesReread)
+		require.Equal(t, uint64(len(g)), s.RecordsOut)
+		require.Equal(t, s.RecordsOut, s.Hits+s.Waits)
+	}
+}
+
+func TestASmallDatasetIsReadOnceForAllEpochs(t *testing.T) {
+	d := makeDataset(t, shape{shards: 6, records: 200, maxBytes: 1000})
+	f := newTestFetcher(t, d, 8<<20)
+	for epoch := range uint64(4) {
+		seq := reservoirOrder(epoch, d.index, 4, 100)
+		r := f.Open(seq)
+		readAll(t, d, r, seq, 30)
+		r.Close()
+	}
+	require.Equal(t, uint64(f.pieces.len()), f.Stats().PiecesRead)
+}
+
+// A few records that stay long never pin the pieces they came with: with room
+// for little more than the buffer, nothing is read twice.
+func TestWhatIsKeptOfPiecesIsCopiedTogether(t *testing.T) {
+	d := makeDataset(t, shape{shards: 12, records: 1000, maxBytes: 1000}) // 6 MB
+	g := reservoirOrder(3, d.index, 4, 1500)                              // 750 kB
+	f := newTestFetcher(t, d, 3<<20)
+	r := f.Open(g)
+	readAll(t, d, r, g, 30)
+	r.Close()
+	require.Less(t, f.Stats().PiecesReread, uint64(f.pieces.len()/50))
+}
+
+func TestMemoryStaysWithinTheBudget(t *testing.T) {
+	for _, codec := range []string{"", "gz"} {
+		d := makeDataset(t, shape{codec: codec, shards: 6, records: 200, maxBytes: 2000})
+		budgets := []int64{256 << 10, 512 << 10}
+		if codec != "" {
+			budgets = []int64{8 << 20} // a decoder has about 600 kB
+		}
+		for _, budget := range budgets {
+			t.Run(fmt.Sprintf("%s/%d", codec, budget), func(t *testing.T) {
+				f := newTestFetcher(t, d, budget)
+				g := reservoirOrder(3, d.index, 4, 100)
+				const readers = 8
+				// A segment for each piece that is waited for, and each that is
+				// lent, one to copy into; and a decoder each, where there are any.
+				slack := (2*readers + 1) * f.limits.segment
+				if codec != "" {
+					slack += readers * 1 << 20
+				}
+				most := int64(0)
+				var mu sync.Mutex
+				var wg sync.WaitGroup
+				for w := range readers {
+					seq := g.deal(w, readers)
+					r := f.Open(seq)
+					wg.Go(func() {
+						defer r.Close()
+						var l Loan
+						for k := 0; k < len(seq); {
+							if err := r.Lend(context.Background(), uint64(k), 7, &l); err != nil {
+								t.Error(err)
+								return
+							}
+							held := f.Stats().HeldBytes
+							mu.Lock()
+							most = max(most, held)
+							mu.Unlock()
+							k += len(l.Records)
+							l.Release()
+						}
+					})
+				}
+				wg.Wait()
+				require.LessOrEqual(t, most, budget+slack)
+			})
+		}
+	}
+}
+
+func TestManyOpenReadersOneOfThemRead(t *testing.T) {
+	d := makeDataset(t, shape{shards: 6, records: 200, maxBytes: 1000})
+	f := newTestFetcher(t, d, 200<<10)
+	g := reservoirOrder(3, d.index, 3, 60)
+	var l Loan
+	for w := range 64 {
+		r := f.Open(g.deal(w, 64))
+		defer r.Close()
+		require.NoError(t, r.Lend(context.Background(), 0, 3, &l))
+		l.Release()
+	}
+	r := f.Open(g)
+	defer r.Close()
+	readAll(t, d, r, g, 25)
+}
+
+func TestSeeksAndConcurrentCallsOfOneReader(t *testing.T) {
+	for name, s := range map[string]shape{"plain": shapes["plain"], "gz": shapes["gz, many members"]} {
+		d := makeDataset(t, s)
+		seq := reservoirOrder(3, d.index, 3, 60)
+		f := newTestFetcher(t, d, 300<<10)
+		r := f.Open(seq)
+		var wg sync.WaitGroup
+		for g := range 4 {
+			rng := rand.New(rand.NewPCG(uint64(g), 7))
+			wg.Go(func() {
+				var l Loan
+				for range 60 {
+					k := rng.IntN(len(seq))
+					if err := r.Lend(context.Background(), uint64(k), 1+rng.IntN(20), &l); err != nil {
+						t.Errorf("%s: %v", name, err)
+						return
+					}
+					for i, b := range l.Records {
+						if string(b) != string(d.records[seq[k+i]]) {
+							t.Errorf("%s: record %d is wrong", name, k+i)
+						}
+					}
+					l.Release()
+				}
+			})
+		}
+		wg.Wait()
+		r.Close()
+	}
+}
+
+func TestLendingWhatIsInMemoryAllocatesNothing(t *testing.T) {
+	d := makeDataset(t, shape{shards: 4, records: 500, maxBytes: 1000})
+	f := newTestFetcher(t, d, 64<<20)
+	var seq Sequence = reservoirOrder(3, d.index, 4, 200)
+	r := f.Open(seq)
+	defer r.Close()
+	readAll(t, d, r, seq.(list), 100)
+	var l Loan
+	k := uint64(0)
+	require.Zero(t, testing.AllocsPerRun(100, func() {
+		if err := r.Lend(context.Background(), k, 100, &l); err != nil {
+			t.Fatal(err)
+		}
+		k = (k + uint64(len(l.Records))) % seq.Len()
+		l.Release()
+	}))
+}
+
+func BenchmarkLend(b *testing.B) {
+	d := makeDataset(b, shape{shards: 16, records: 1000, maxBytes: 2400})
+	for _, n := range []int{1, 80, 800} {
+		b.Run(fmt.Sprintf("records=%d", n), func(b *testing.B) {
+			f := newTestFetcher(b, d, 256<<20)
+			var seq Sequence = reservoirOrder(3, d.index, 32, 2000)
+			r := f.Open(seq)
+			defer r.Close()
+			readAll(b, d, r, seq.(list), 100)
+			var l Loan
+			b.ReportAllocs()
+			k, records, bytes := uint64(0), 0, 0
+			for b.Loop() {
+				if err := r.Lend(context.Background(), k, n, &l); err != nil {
+					b.Fatal(err)
+				}
+				records += len(l.Records)
+				for _, x := range l.Records {
+					bytes += len(x)
+				}
+				k = (k + uint64(len(l.Records))) % seq.Len()
+				l.Release()
+			}
+			b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(records), "ns/record")
+			b.SetBytes(int64(bytes / b.N))
+		})
+	}
+}

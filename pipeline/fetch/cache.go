@@ -1,0 +1,196 @@
+package fetch
+
+import "slices"
+
+// urgency says what may be done to find memory for a piece.
+type urgency int
+
+const (
+	inPassing urgency = iota // stay within the budget, and drop nothing that has not gone out
+	ahead                    // stay within the budget
+	demanded                 // a reader waits: stay within the budget if possible
+)
+
+// cache holds the segments. All its methods are called with Fetcher.mu held.
+type cache struct {
+	memory
+	budget  int64 // for segments; decoders' memory is taken off it
+	cur     *segment
+	segs    []*segment // oldest first
+	tables  int64      // bytes of entries
+	slots   *slots
+	dropped uint64 // pieces of which something was lost that had not gone out
+}
+
+// alloc finds n bytes for a piece and pins their segment.
+func (c *cache) alloc(n int64, u urgency) (*segment, int64, error) {
+	n = max(n, 1)
+	for {
+		fits := c.cur != nil && c.cur.fits(n)
+		if c.excess(n, fits) > 0 {
+			if freed, err := c.evict(u); err != nil {
+				return nil, 0, err
+			} else if freed {
+				continue
+			} else if u != demanded && !fits {
+				return nil, 0, errNoRoom
+			}
+		}
+		if fits {
+			return c.cur, c.cur.place(n), nil
+		}
+		seg, err := c.newSegment(max(n, c.segment))
+		if err != nil {
+			return nil, 0, err
+		}
+		if n <= c.segment {
+			c.cur = seg
+		}
+		return seg, seg.place(n), nil
+	}
+}
+
+// excess is by how much the budget would be exceeded with n bytes more. What
+// is beyond the budget already, since nothing could be freed when it was
+// demanded, counts even where the n bytes need no new segment.
+func (c *cache) excess(n int64, fits bool) int64 {
+	held := c.mapped + c.tables - c.budget
+	switch {
+	case fits:
+		return held
+	case n > c.segment:
+		return held + n - int64(len(c.spare))*c.segment
+	case len(c.spare) > 0:
+		return held
+	}
+	return held + c.segment
+}
+
+func (s *segment) fits(n int64) bool { return int64(len(s.mem))-s.used >= n }
+
+// place takes n bytes, and pins. Pieces begin at cache lines.
+func (s *segment) place(n int64) int64 {
+	off := s.used
+	s.used = min((off+n+63)&^63, int64(len(s.mem)))
+	s.pins.Add(1)
+	return off
+}
+
+func (c *cache) newSegment(n int64) (*segment, error) {
+	if n > c.segment {
+		if err := c.memory.close(); err != nil {
+			return nil, err
+		}
+	}
+	mem, err := c.take(n)
+	if err != nil {
+		return nil, err
+	}
+	seg := &segment{mem: mem}
+	c.segs = append(c.segs, seg)
+	return seg, nil
+}
+
+// evict frees one segment, and reports whether it found one. The oldest of
+// which most has gone out is best; then one that is worth copying; then, so
+// that a reader that has stopped can't keep memory, the oldest.
+func (c *cache) evict(u urgency) (bool, error) {
+	for _, share := range [...]int64{0, 50, 80, 100} {
+		if u == inPassing && share == 100 {
+			return false, nil
+		}
+		for _, s := range c.segs {
+			if s.live.Load()*100 <= share*s.used && s.kill() {
+				return true, c.clear(s, share < 100)
+			}
+		}
+	}
+	return false, nil
+}
+
+// clear frees a dead segment, having copied what has not gone out if keep says so.
+func (c *cache) clear(s *segment, keep bool) error {
+	if s == c.cur {
+		c.cur = nil
+	}
+	n := int64(0)
+	for _, e := range s.entries {
+		if c.slots.at(e.piece) == e {
+			n += e.liveBytes()
+		}
+	}
+	var to *segment
+	if keep && n > 0 && n <= c.segment {
+		to = c.copyTarget(n)
+	}
+	for _, e := range s.entries {
+		if c.slots.at(e.piece) != e {
+			continue // another one took its place
+		}
+		var kept *entry
+		if to != nil {
+			if kept = e.copyTo(to); kept != nil {
+				c.attach(kept)
+			}
+		} else if e.liveBytes() > 0 {
+			c.dropped++
+		}
+		c.slots.set(e.piece, kept)
+	}
+	c.segs = slices.DeleteFunc(c.segs, func(x *segment) bool { return x == s })
+	return c.release(s)
+}
+
+// copyTarget is a segment with room for n bytes, beyond the budget if need be:
+// the one that is being cleared comes back at once. nil when there is no memory.
+func (c *cache) copyTarget(n int64) *segment {
+	if c.cur != nil && c.cur.fits(n) {
+		return c.cur
+	}
+	seg, err := c.newSegment(c.segment)
+	if err != nil {
+		return nil
+	}
+	c.cur = seg
+	return seg
+}
+
+// copyTo copies what has not gone out, and gives its entry, nil for nothing.
+func (e *entry) copyTo(to *segment) *entry {
+	var kept *entry
+	for i, s := range e.spans {
+		if s.size < 0 || e.delivered(i) {
+			continue
+		}
+		if kept == nil {
+			kept = newEntry(to, e.piece, make([]span, len(e.spans)))
+			kept.whole = false
+			kept.bad = e.bad
+			for w := range e.out {
+				kept.out[w].Store(e.out[w].Load())
+			}
+			for j := range kept.spans {
+				kept.spans[j].size = -1
+			}
+		}
+		copy(to.mem[to.used:], e.seg.mem[s.off:s.off+s.size])
+		kept.spans[i] = span{to.used, s.size}
+		to.used += s.size
+		to.live.Add(s.size)
+	}
+	return kept
+}
+
+// attach lets a segment know of an entry in it.
+func (c *cache) attach(e *entry) {
+	e.seg.entries = append(e.seg.entries, e)
+	e.seg.tables += e.tableBytes()
+	c.tables += e.tableBytes()
+}
+
+func (c *cache) release(s *segment) error {
+	mem := s.mem
+	c.tables -= s.tables
+	s.mem, s.entries, s.tables = nil, nil, 0
+	return c.give(mem)
+}

@@ -1,0 +1,88 @@
+package fetch
+
+import (
+	"fmt"
+	"log/slog"
+	"time"
+)
+
+// Config of a Fetcher.
+type Config struct {
+	// MemoryBytes is the budget for everything that is kept of the data, for
+	// all readers together.
+	MemoryBytes int64
+	// ReadTimeout is after how long a reader that waits for a range gets
+	// ErrTimeout; the read itself goes on.
+	ReadTimeout time.Duration
+	// PieceBytes and PieceRecords are the order's chunk_bytes and
+	// chunk_records: pieces are then what the order calls chunks.
+	PieceBytes, PieceRecords uint64
+	// Decoders is how many paused decoders of compressed shards are kept at
+	// most, 0 for 64; the order's lanes, if that is more, is a good number.
+	Decoders int
+	// LookaheadRecords is how many records of compressed shards, of all
+	// readers together, are looked at in advance to know what a decoder keeps
+	// on its way, 0 for 65536; some times the shuffle's size is a good number.
+	LookaheadRecords int
+	Log              *slog.Logger
+}
+
+func (c *Config) validate() error {
+	if c.MemoryBytes <= 0 {
+		return fmt.Errorf("memory budget (%d bytes) must be > 0", c.MemoryBytes)
+	}
+	if c.ReadTimeout <= 0 {
+		return fmt.Errorf("read timeout (%v) must be > 0", c.ReadTimeout)
+	}
+	if c.PieceBytes == 0 || c.PieceRecords == 0 {
+		return fmt.Errorf("piece bytes (%d) and piece records (%d) must be > 0", c.PieceBytes, c.PieceRecords)
+	}
+	if c.Decoders < 0 {
+		return fmt.Errorf("decoders (%d) must be >= 0", c.Decoders)
+	}
+	if c.LookaheadRecords < 0 {
+		return fmt.Errorf("lookahead records (%d) must be >= 0", c.LookaheadRecords)
+	}
+	return nil
+}
+
+const (
+	// Segments are large enough for huge pages, small enough that a small
+	// budget still has 64 of them.
+	maxSegmentBytes = 2 << 20
+	minSegmentBytes = 64 << 10
+	// minGapBytes is from where on the bytes between two records are not read:
+	// below it a second request costs more than the bytes.
+	minGapBytes = 1 << 20
+	// defaultDecoders is for twice the default number of lanes.
+	defaultDecoders = 64
+	// defaultLookahead is four times the default size of the shuffle: of a
+	// reservoir's records one in 50 stays longer.
+	defaultLookahead = 64 << 10
+)
+
+// limits are the bounds that follow from the budget.
+type limits struct {
+	segment  int64 // bytes of a segment
+	cache    int64 // segments are freed above so many bytes
+	windows  int64 // of what all readers read ahead together
+	inFlight int64 // of bytes that are read ahead and have not come yet
+	decoder  int64 // of all decoders together
+	rawBlock int   // a decoder's reads
+	loanSegs int   // so many segments are pinned by one Lend
+}
+
+func newLimits(budget, tables int64) limits {
+	l := limits{segment: min(max(budget/64, minSegmentBytes), maxSegmentBytes)}
+	l.segment &^= 4095
+	l.cache = max(budget-tables, budget/2)
+	if l.cache >= 8*l.segment {
+		l.cache -= 2 * l.segment // one to copy into, one spare
+	}
+	l.windows = l.cache / 4
+	l.inFlight = min(64<<20, l.cache/4)
+	l.decoder = l.cache / 2
+	l.rawBlock = int(min(max(budget/512, 16<<10), 128<<10))
+	l.loanSegs = int(min(max(l.cache/l.segment/8, 1), 64))
+	return l
+}

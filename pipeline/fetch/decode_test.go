@@ -1,0 +1,106 @@
+package fetch
+
+import (
+	"bytes"
+	"context"
+	"log/slog"
+	"sync"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+// decodedBytes is all that decoders have decoded, kept or not.
+func decodedBytes(f *Fetcher) int64 {
+	n := int64(f.Stats().BytesRead)
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	for _, passed := range f.decoders.passed {
+		n += passed
+	}
+	return n
+}
+
+func totalBytes(d *dataset) int64 {
+	n := int64(0)
+	for _, s := range d.index.shards {
+		n += s.DecodedBytes
+	}
+	return n
+}
+
+// A dataset of shards without entry points, 6 of them read at a time, each
+// with a reservoir of 40 records.
+var laneShape = shape{codec: "gz", shards: 24, records: 250, maxBytes: 1000}
+
+const (
+	lanes     = 6
+	laneSlots = 240
+)
+
+func TestAReservoirOverShardsWithoutEntryPointsDecodesEachOnce(t *testing.T) {
+	d := makeDataset(t, laneShape)
+	g := reservoirOrder(5, d.index, lanes, laneSlots)
+	for _, workers := range []int{1, 4} {
+		f := newTestFetcher(t, d, 9<<20) // of which six decoders take 4 MB
+		var wg sync.WaitGroup
+		for w := range workers {
+			seq := g.deal(w, workers)
+			r := f.Open(seq)
+			wg.Go(func() { readAll(t, d, r, seq, 20); r.Close() })
+		}
+		wg.Wait()
+		require.LessOrEqual(t, decodedBytes(f), totalBytes(d)*110/100, "%d workers", workers)
+	}
+}
+
+func TestAResumeInTheMiddleDecodesEachShardOnce(t *testing.T) {
+	d := makeDataset(t, laneShape)
+	g := reservoirOrder(5, d.index, lanes, laneSlots)
+	f := newTestFetcher(t, d, 9<<20)
+	rest := g[len(g)/2:]
+	r := f.Open(rest)
+	readAll(t, d, r, rest, 20)
+	r.Close()
+	require.LessOrEqual(t, decodedBytes(f), totalBytes(d)*110/100)
+}
+
+func TestAFullShuffleThatFitsDecodesEachShardOnceOrTwice(t *testing.T) {
+	d := makeDataset(t, laneShape)
+	seq := randomOrder(5, d.index)
+	f := newTestFetcher(t, d, 64<<20)
+	r := f.Open(seq)
+	readAll(t, d, r, seq, 20)
+	r.Close()
+	require.LessOrEqual(t, decodedBytes(f), 2*totalBytes(d))
+}
+
+func TestDecodingAgainAndAgainIsSaidOnce(t *testing.T) {
+	d := makeDataset(t, shape{codec: "gz", shards: 1, records: 1000, maxBytes: 2000})
+	var log bytes.Buffer
+	f := newTestFetcher(t, d, 300<<10)
+	f.log = slog.New(slog.NewTextHandler(&log, nil))
+	r := f.Open(randomOrder(5, d.index))
+	defer r.Close()
+	var l Loan
+	for k := range uint64(40) {
+		require.NoError(t, r.Lend(context.Background(), k, 1, &l))
+		l.Release()
+	}
+	require.NoError(t, f.Close())
+	require.Equal(t, 1, bytes.Count(log.Bytes(), []byte("level=WARN")))
+	require.Contains(t, log.String(), "shard-00")
+}
+
+func TestDecodersAreBounded(t *testing.T) {
+	d := makeDataset(t, shape{codec: "zst", shards: 40, records: 60, maxBytes: 2000})
+	f := newTestFetcher(t, d, 64<<20)
+	f.config.Decoders = 3
+	seq := reservoirOrder(1, d.index, 20, 100)
+	r := f.Open(seq)
+	defer r.Close()
+	half := seq[:len(seq)/2]
+	readAll(t, d, r, half, 10)
+	require.LessOrEqual(t, f.Stats().OpenDecoders, int64(3))
+	require.Positive(t, f.Stats().OpenDecoders)
+}

@@ -1,0 +1,297 @@
+package fetch
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+	"sync/atomic"
+
+	"github.com/lsiofs/lsiofs/pipeline/catalog"
+	"github.com/lsiofs/lsiofs/pipeline/unpack"
+)
+
+// decoder goes through a compressed shard once, forward, from an entry point.
+// It works while it has loads to bring, keeps on its way what else is wanted,
+// and pauses where it is.
+type decoder struct {
+	shard   int
+	decoded int64 // size of the decoded shard
+	entry   catalog.Entry
+	raw     *rawReader
+	clock   atomic.Int64 // Fetcher.now when it last got on
+
+	// With Fetcher.mu held.
+	running bool
+	work    []*load // by place in the shard
+	at      int64   // where it will be when it looks at work next
+	piece   int     // the first piece that begins there or later
+	used    uint64  // when it was paused
+	held    int64
+
+	// The goroutine's that runs it, or, while it is paused, with mu held.
+	pos     int64
+	dec     unpack.Decoder
+	member  bool // inside of a member
+	scratch []byte
+}
+
+// scratchBytes is what is passed over at a time.
+const scratchBytes = 32 << 10
+
+func newDecoder(f *Fetcher, shard int, entry catalog.Entry) *decoder {
+	s := f.index.Shard(shard)
+	d := &decoder{shard: shard, decoded: s.DecodedBytes, entry: entry, at: entry.DecodedBytes, pos: entry.DecodedBytes}
+	first := s.First + entry.Ordinal
+	d.piece = f.pieces.of(first)
+	if f.pieces.starts[d.piece] < first {
+		d.piece++
+	}
+	d.raw = newRawReader(f, s.Object, entry.RawBytes, &d.clock)
+	return d
+}
+
+// placeBefore is the last place at or before start where the decoder stands or
+// will pass with something to bring.
+func (d *decoder) placeBefore(start int64) (int64, bool) {
+	if d.at > start {
+		return 0, false
+	}
+	p := d.at
+	for _, ld := range d.work {
+		if end := ld.layout.end(); end <= start {
+			p = max(p, end)
+		}
+	}
+	return p, true
+}
+
+func (d *decoder) add(ld *load) {
+	i, _ := slices.BinarySearchFunc(d.work, ld.piece, func(x *load, piece int) int { return x.piece - piece })
+	d.work = slices.Insert(d.work, i, ld)
+}
+
+// run brings the decoder's loads, one after the other, until there are no more.
+func (f *Fetcher) run(d *decoder) {
+	defer f.running.Done()
+	f.cpu <- struct{}{}
+	defer func() { <-f.cpu }()
+	for {
+		f.mu.Lock()
+		if f.closed {
+			f.fail(d, nil, errClosed)
+			f.mu.Unlock()
+			return
+		}
+		ld, to := f.next(d)
+		if ld == nil && to == d.pos {
+			f.pause(d)
+			f.mu.Unlock()
+			return
+		}
+		d.at = to
+		f.mu.Unlock()
+
+		err := d.open(f)
+		if err == nil && ld != nil {
+			err = f.bring(d, ld)
+		} else if err == nil {
+			err = d.skip(to)
+		}
+		if err != nil {
+			f.mu.Lock()
+			f.fail(d, ld, err)
+			f.mu.Unlock()
+			return
+		}
+		f.yield()
+	}
+}
+
+// yield lets others have the processor between two pieces.
+func (f *Fetcher) yield() {
+	<-f.cpu
+	f.cpu <- struct{}{}
+}
+
+// next decides, with mu held, what the decoder does from where it stands:
+// bring a load, whose memory is then there, and be at its end; or pass over
+// what nobody wants, to some place. With neither it is to pause.
+func (f *Fetcher) next(d *decoder) (*load, int64) {
+	for len(d.work) > 0 {
+		ld := d.work[0]
+		if d.piece < ld.piece {
+			if passing := f.keepInPassing(d); passing != nil {
+				return passing, passing.layout.end()
+			}
+			// Piece by piece, so that loads in between can still be given to it.
+			d.piece++
+			if to := f.pieceStart(d.piece); to > d.pos {
+				f.notePassed(d.shard, to-d.pos)
+				return nil, to
+			}
+			continue
+		}
+		d.work = d.work[1:]
+		d.piece = ld.piece + 1
+		u := ahead
+		if ld.waiters > 0 {
+			u = demanded
+		}
+		if ld.seg, ld.off, ld.err = f.cache.alloc(ld.layout.size, u); ld.err != nil {
+			f.finishLocked(ld)
+			continue
+		}
+		return ld, ld.layout.end()
+	}
+	return nil, d.pos
+}
+
+// keepInPassing makes a load of the piece that comes next, if some reader will
+// come to it soon, it is not in memory and there is memory for it.
+func (f *Fetcher) keepInPassing(d *decoder) *load {
+	if f.wanted[d.piece].Load() <= 0 || f.slots.at(d.piece) != nil || f.loads[d.piece] != nil {
+		return nil
+	}
+	shard, l := f.layoutOf(d.piece)
+	ld := &load{piece: d.piece, shard: shard, layout: l, started: f.now(), clock: &d.clock, done: make(chan struct{})}
+	var err error
+	if ld.seg, ld.off, err = f.cache.alloc(l.size, inPassing); err != nil {
+		return nil
+	}
+	f.loads[d.piece] = ld
+	d.piece++
+	return ld
+}
+
+// pieceStart is where a piece begins in its decoded shard.
+func (f *Fetcher) pieceStart(piece int) int64 {
+	var x [1]catalog.Extent
+	f.index.Extents(f.pieces.starts[piece:piece+1], x[:])
+	return x[0].OffsetBytes
+}
+
+// open makes the decoder, where there is none yet.
+func (d *decoder) open(f *Fetcher) error {
+	if d.dec != nil {
+		return nil
+	}
+	dec, err := f.index.Shard(d.shard).Codec.NewDecoder(d.raw, d.entry.RawBytes)
+	if err != nil {
+		return err
+	}
+	f.mu.Lock()
+	d.dec = dec
+	f.mu.Unlock()
+	return nil
+}
+
+// bring decodes a load's piece to its memory.
+func (f *Fetcher) bring(d *decoder, ld *load) error {
+	to := ld.off
+	for _, r := range ld.layout.ranges {
+		if err := d.skip(r.off); err != nil {
+			return err
+		}
+		if err := d.fill(ld.seg.mem[to : to+r.size]); err != nil {
+			return err
+		}
+		to += r.size
+	}
+	if err := d.checkEnd(f, ld); err != nil {
+		return err
+	}
+	ld.addNewline()
+	f.verify(ld)
+	f.mu.Lock()
+	f.holdDecoder(d, d.raw.memory()+scratchBytes+d.dec.MemoryBytes())
+	f.finishLocked(ld)
+	f.mu.Unlock()
+	return nil
+}
+
+// checkEnd lets the codec look at its checksum, where a member or the shard
+// ends behind a piece, before the piece is handed on.
+func (d *decoder) checkEnd(f *Fetcher, ld *load) error {
+	s := f.index.Shard(d.shard)
+	next := f.pieces.starts[ld.piece+1]
+	if next == s.First+s.Records {
+		if err := d.skip(d.decoded); err != nil {
+			return err
+		}
+	} else if f.index.Entry(d.shard, next-s.First).DecodedBytes != d.pos {
+		return nil
+	}
+	var one [1]byte
+	for d.member {
+		n, err := d.dec.Read(one[:])
+		if n > 0 {
+			return d.unexpected("goes on")
+		}
+		if err == io.EOF {
+			d.member = false
+		} else if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (d *decoder) unexpected(what string) error {
+	return &unpack.CorruptError{Record: -1, OffsetBytes: d.pos, RawOffset: -1,
+		Reason: fmt.Sprintf("the decoded shard %s here, which it did not when it was indexed", what)}
+}
+
+// fill reads exactly len(p) bytes, across members.
+func (d *decoder) fill(p []byte) error {
+	for len(p) > 0 {
+		if !d.member {
+			if _, err := d.dec.Next(); err == io.EOF {
+				return d.unexpected("ends")
+			} else if err != nil {
+				return err
+			}
+			d.member = true
+		}
+		n, err := d.dec.Read(p)
+		d.pos += int64(n)
+		p = p[n:]
+		if err == io.EOF {
+			d.member = false
+		} else if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// skip passes over everything before to.
+func (d *decoder) skip(to int64) error {
+	if to > d.pos && d.scratch == nil {
+		d.scratch = make([]byte, scratchBytes)
+	}
+	for d.pos < to {
+		if err := d.fill(d.scratch[:min(to-d.pos, scratchBytes)]); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// fail ends a decoder and all its loads, with mu held.
+func (f *Fetcher) fail(d *decoder, ld *load, err error) {
+	if _, ok := errors.AsType[*unpack.CorruptError](err); ok {
+		f.breakShard(d.shard, err)
+	}
+	work := d.work
+	if ld != nil {
+		work = append([]*load{ld}, work...)
+	}
+	d.work = nil
+	for _, ld := range work {
+		ld.err = err
+		f.finishLocked(ld)
+	}
+	d.running = false
+	f.remove(d)
+}

@@ -1,0 +1,153 @@
+package fetch
+
+import (
+	"slices"
+)
+
+// decoders are those that stand somewhere in a compressed shard, at work or
+// paused. Everything is guarded by Fetcher.mu.
+type decoders struct {
+	byShard map[int][]*decoder
+	count   int
+	held    int64 // bytes of memory
+	tick    uint64
+	// passed counts, for each shard, the bytes that were decoded to get past
+	// them; warned is set once that has been complained about.
+	passed map[int]int64
+	warned bool
+}
+
+// openCostBytes is about what opening a decoder costs, in decoded bytes.
+const openCostBytes = 64 << 10
+
+// assign gives a load to the decoder that comes to its piece soonest: one that
+// stands or will pass before it, or a new one at the last entry point.
+func (f *Fetcher) assign(ld *load, u urgency) bool {
+	start := ld.layout.start()
+	var best *decoder
+	var at int64
+	for _, d := range f.decoders.byShard[ld.shard] {
+		if p, ok := d.placeBefore(start); ok && (best == nil || p > at) {
+			best, at = d, p
+		}
+	}
+	entry := f.index.Entry(ld.shard, f.ordinal(ld))
+	if best == nil || start-at > start-entry.DecodedBytes+openCostBytes {
+		full := f.decoders.count >= f.config.Decoders || f.decoders.count > 0 && f.decoders.held >= f.limits.decoder
+		if full && !f.closeOldest() && u != demanded {
+			return false
+		}
+		best = newDecoder(f, ld.shard, entry)
+		f.decoders.byShard[ld.shard] = append(f.decoders.byShard[ld.shard], best)
+		f.decoders.count++
+		f.holdDecoder(best, best.raw.memory()+scratchBytes)
+	}
+	ld.clock = &best.clock
+	best.add(ld)
+	if !best.running {
+		best.running = true
+		best.clock.Store(f.now())
+		f.running.Add(1)
+		go f.run(best)
+	}
+	return true
+}
+
+// ordinal is that of a load's first record in its shard.
+func (f *Fetcher) ordinal(ld *load) uint64 {
+	return f.pieces.starts[ld.piece] - f.index.Shard(ld.shard).First
+}
+
+// holdDecoder notes how much memory a decoder holds; segments make room for it.
+func (f *Fetcher) holdDecoder(d *decoder, bytes int64) {
+	f.decoders.held += bytes - d.held
+	d.held = bytes
+	f.cache.budget = max(f.limits.cache-f.decoders.held, f.limits.cache/2)
+}
+
+// pause is called when a decoder has nothing to do.
+func (f *Fetcher) pause(d *decoder) {
+	d.running = false
+	f.decoders.tick++
+	d.used = f.decoders.tick
+	if s := f.index.Shard(d.shard); d.piece == f.pieces.len() || f.pieces.starts[d.piece] >= s.First+s.Records {
+		f.remove(d) // nothing follows that it could bring
+		return
+	}
+	for f.decoders.count > f.config.Decoders || f.decoders.held > f.limits.decoder && f.decoders.count > 1 {
+		if !f.closeOldest() {
+			return
+		}
+	}
+}
+
+// closeOldest closes the decoder that has been paused the longest.
+func (f *Fetcher) closeOldest() bool {
+	var oldest *decoder
+	for _, list := range f.decoders.byShard {
+		for _, d := range list {
+			if !d.running && (oldest == nil || d.used < oldest.used) {
+				oldest = d
+			}
+		}
+	}
+	if oldest == nil {
+		return false
+	}
+	f.remove(oldest)
+	return true
+}
+
+// remove forgets a decoder and frees what it holds.
+func (f *Fetcher) remove(d *decoder) {
+	list := slices.DeleteFunc(f.decoders.byShard[d.shard], func(x *decoder) bool { return x == d })
+	if len(list) == 0 {
+		delete(f.decoders.byShard, d.shard)
+	} else {
+		f.decoders.byShard[d.shard] = list
+	}
+	f.decoders.count--
+	f.holdDecoder(d, 0)
+	if d.dec != nil {
+		d.dec.Close()
+		d.dec = nil
+	}
+}
+
+func (f *Fetcher) closeDecoders() {
+	for f.closeOldest() {
+	}
+}
+
+// breakShard makes an error that a checksum showed the answer to every read of
+// the shard: what it gave before can't be trusted.
+func (f *Fetcher) breakShard(shard int, err error) {
+	f.broken[shard] = err
+	s := f.index.Shard(shard)
+	if s.Records == 0 {
+		return
+	}
+	for p := f.pieces.of(s.First); p < f.pieces.len() && f.pieces.starts[p] < s.First+s.Records; p++ {
+		if e := f.slots.at(p); e != nil {
+			e.seg.live.Add(-e.liveBytes())
+			f.slots.set(p, nil)
+		}
+	}
+}
+
+// notePassed counts bytes that were decoded for nothing, and says so once.
+func (f *Fetcher) notePassed(shard int, bytes int64) {
+	d := &f.decoders
+	d.passed[shard] += bytes
+	s := f.index.Shard(shard)
+	if !d.warned && d.passed[shard] > slowPasses*max(s.DecodedBytes, slowBytes) {
+		d.warned = true
+		f.log.Warn("reading is slow: a compressed shard without enough entry points is decoded again and again, because the order jumps about in it; use the reservoir shuffle, more memory, or uncompressed shards",
+			"shard", s.Object.Path, "decoded_bytes", s.DecodedBytes, "passed_over_bytes", d.passed[shard])
+	}
+}
+
+const (
+	slowPasses = 4
+	slowBytes  = 1 << 20
+)

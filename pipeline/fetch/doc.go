@@ -1,0 +1,39 @@
+// Package fetch turns references in order into record bytes in the same order,
+// inside one memory budget. It knows nothing of what the bytes mean.
+//
+// # Pieces
+//
+// Data is read in pieces, runs of consecutive records of one shard. A piece of
+// an uncompressed shard is read straight to where it stays; one of a compressed
+// shard is a range of its decoded bytes, that a decoder on its way through the
+// shard leaves behind. There is one cache of pieces for all readers:
+//
+//	Reader ──► table of pieces ──► entry: where each record lies, which have gone out
+//	                │                        │
+//	                │ missing                ▼
+//	                ▼                     segment ◄── pinned by loans
+//	              load ──► storage           ▲
+//	                  └──► decoder ──────────┘
+//
+// # Memory
+//
+// Segments are memory outside of the Go heap, filled one after the other. Below
+// the budget nothing is freed, so small datasets stay in memory for all epochs.
+// At the budget the oldest segment that no loan pins goes: what of it has not
+// gone out yet is copied together into a new one, so that a few records never
+// pin many; when hardly anything has gone out it is dropped, and read again
+// when wanted.
+//
+// A piece that somebody waits for gets memory whatever the budget says, so
+// nothing deadlocks; what is read ahead does not. So HeldBytes may exceed the
+// budget by the pieces that callers of Lend wait for, the segments that loans
+// pin, and one segment.
+//
+// # Who waits for whom
+//
+// A load that a reader waits for starts at once, beside whatever is read ahead.
+// Loads of one piece are shared. A load whose reader went away goes on and its
+// piece is kept. Compressed shards are decoded by decoders that pause where
+// nothing more is wanted of them, and go on from there; one that waits for
+// storage keeps no processor from the others.
+package fetch

@@ -1,0 +1,343 @@
+package fetch
+
+import (
+	"context"
+	"errors"
+	"os"
+	"path/filepath"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/lsiofs/lsiofs/pipeline/storage"
+	"github.com/lsiofs/lsiofs/pipeline/storage/faulty"
+	"github.com/lsiofs/lsiofs/pipeline/unpack"
+)
+
+var faultShapes = map[string]shape{
+	"plain":        {shards: 2, records: 60, maxBytes: 2000, checksummed: true},
+	"gz":           {codec: "gz", shards: 2, records: 60, maxBytes: 2000},
+	"zst, members": {codec: "zst", shards: 2, records: 60, maxBytes: 2000, member: 7},
+}
+
+// faultBudget makes plain shards be dropped and read again, and leaves a decoder
+// to each of the others.
+func faultBudget(s shape) int64 {
+	if s.codec == "" {
+		return 100 << 10
+	}
+	return 4 << 20
+}
+
+// readWithErrors reads a sequence to its end; what fails is asked for again,
+// and handed to failed.
+func readWithErrors(t *testing.T, ctx func() context.Context, d *dataset, r *Reader, seq list, failed func(k int, err error)) {
+	var l Loan
+	for k := 0; k < len(seq); {
+		if err := r.Lend(ctx(), uint64(k), 5, &l); err != nil {
+			require.Empty(t, l.Records, "a failed call lends nothing")
+			failed(k, err)
+			continue
+		}
+		for i, b := range l.Records {
+			require.Equal(t, string(d.records[seq[k+i]]), string(b))
+		}
+		k += len(l.Records)
+		l.Release()
+	}
+}
+
+func TestEveryReadThatFailsSurfacesAndTheNextCallWorks(t *testing.T) {
+	for name, s := range faultShapes {
+		t.Run(name, func(t *testing.T) {
+			d := makeDataset(t, s)
+			seq := reservoirOrder(1, d.index, 2, 20)
+			surfaced := 0
+			for n := int64(0); ; n++ {
+				store := openStorage(t, d.dir)
+				nth, injected := faulty.Nth(n), atomic.Bool{}
+				store.Before = func(r *storage.Read) error {
+					err := nth(r)
+					if err != nil {
+						injected.Store(true)
+					}
+					return err
+				}
+				f := newFetcherOver(t, d, faultBudget(s), store)
+				r := f.Open(seq)
+				readWithErrors(t, context.Background, d, r, seq, func(k int, err error) {
+					surfaced++
+					record, ok := errors.AsType[*RecordError](err)
+					require.True(t, ok, "%v", err)
+					require.ErrorIs(t, err, faulty.ErrInjected)
+					x := d.index.extents[seq[k]]
+					require.Equal(t, d.index.shards[x.Shard].Object.Path, record.Shard)
+					require.Equal(t, x.Ordinal, record.Ordinal)
+					require.Equal(t, x.OffsetBytes, record.OffsetBytes)
+				})
+				r.Close()
+				if !injected.Load() {
+					break
+				}
+				if s.codec == "" { // a decoder reads ahead what it may not come to need
+					require.NotEmpty(t, f.Stats().LastErrors, "read %d", n)
+				}
+				require.NoError(t, f.Close())
+			}
+			require.Positive(t, surfaced)
+		})
+	}
+}
+
+func TestACallMayBeCancelledAtEveryRead(t *testing.T) {
+	for name, s := range faultShapes {
+		t.Run(name, func(t *testing.T) {
+			d := makeDataset(t, s)
+			seq := reservoirOrder(1, d.index, 2, 20)
+			for n := int64(0); ; n++ {
+				store := openStorage(t, d.dir)
+				ctx, cancel := context.WithCancel(context.Background())
+				nth := faulty.Nth(n)
+				store.Before = func(r *storage.Read) error {
+					if nth(r) != nil {
+						cancel()
+					}
+					return nil
+				}
+				f := newFetcherOver(t, d, faultBudget(s), store)
+				r := f.Open(seq)
+				cancelled := ctx.Err() != nil
+				readWithErrors(t, func() context.Context {
+					if cancelled {
+						return context.Background()
+					}
+					return ctx
+				}, d, r, seq, func(k int, err error) {
+					require.Equal(t, context.Canceled, err)
+					cancelled = true
+				})
+				r.Close()
+				over := ctx.Err() == nil
+				cancel()
+				if over {
+					break
+				}
+				require.NoError(t, f.Close())
+			}
+		})
+	}
+}
+
+// stalling holds the reads of some objects until it is told to let go.
+type stalling struct {
+	storage.Storage
+	mu    sync.Mutex
+	match func(*storage.Read) bool
+	held  []*storage.Read
+	came  chan struct{} // closed at the first read that is held
+}
+
+func (s *stalling) Submit(reads []*storage.Read) {
+	s.mu.Lock()
+	var rest []*storage.Read
+	for _, r := range reads {
+		if s.match == nil || !s.match(r) {
+			rest = append(rest, r)
+			continue
+		}
+		if s.held = append(s.held, r); len(s.held) == 1 {
+			close(s.came)
+		}
+	}
+	s.mu.Unlock()
+	s.Storage.Submit(rest)
+}
+
+func (s *stalling) letGo() {
+	s.mu.Lock()
+	held := s.held
+	s.held, s.match = nil, nil
+	s.mu.Unlock()
+	s.Storage.Submit(held)
+}
+
+func TestAStalledRangeBlocksOnlyThoseWhoNeedIt(t *testing.T) {
+	for name, s := range faultShapes {
+		t.Run(name, func(t *testing.T) {
+			s.shards = 8
+			d := makeDataset(t, s)
+			stalledShard := d.index.shards[3]
+			for _, budget := range []int64{1, 1 << 20} {
+				store := &stalling{Storage: openStorage(t, d.dir), came: make(chan struct{})}
+				store.match = func(r *storage.Read) bool { return r.Object.Path == stalledShard.Object.Path }
+				f := newFetcherOver(t, d, budget, store)
+				var stalled, others list
+				for _, k := range reservoirOrder(1, d.index, 8, 80) {
+					if d.index.extents[k].Shard == 3 {
+						stalled = append(stalled, k)
+					} else {
+						others = append(others, k)
+					}
+				}
+				var wg sync.WaitGroup
+				for range 4 { // more than there are processors
+					r := f.Open(stalled)
+					wg.Go(func() { readAll(t, d, r, stalled, 3); r.Close() })
+				}
+				<-store.came
+				r := f.Open(others)
+				readAll(t, d, r, others, 9)
+				r.Close()
+				store.letGo()
+				wg.Wait()
+				require.NoError(t, f.Close())
+			}
+		})
+	}
+}
+
+func TestWaitingEndsAtTheReadTimeoutAndTheReadGoesOn(t *testing.T) {
+	for name, s := range faultShapes {
+		t.Run(name, func(t *testing.T) {
+			d := makeDataset(t, s)
+			store := &stalling{Storage: openStorage(t, d.dir), came: make(chan struct{}), match: func(*storage.Read) bool { return true }}
+			f := newFetcherOver(t, d, 1<<20, store)
+			f.config.ReadTimeout = time.Millisecond
+			r := f.Open(list{0, 1, 2})
+			defer r.Close()
+			var l Loan
+			for range 2 {
+				err := r.Lend(context.Background(), 0, 1, &l)
+				require.ErrorIs(t, err, ErrTimeout)
+				require.ErrorContains(t, err, "shard-000: record 0 at [")
+			}
+			f.config.ReadTimeout = time.Minute
+			store.letGo()
+			readAll(t, d, r, list{0, 1, 2}, 1)
+		})
+	}
+}
+
+// alter changes a file and leaves its mtime as it was.
+func alter(t *testing.T, d *dataset, shard int, change func(b []byte)) {
+	path := filepath.Join(d.dir, d.index.shards[shard].Object.Path)
+	info, err := os.Stat(path)
+	require.NoError(t, err)
+	b, err := os.ReadFile(path)
+	require.NoError(t, err)
+	change(b)
+	require.NoError(t, os.WriteFile(path, b, 0o644))
+	require.NoError(t, os.Chtimes(path, info.ModTime(), info.ModTime()))
+}
+
+func TestAShardThatChangesGivesErrorsNeverWrongBytes(t *testing.T) {
+	for name, s := range faultShapes {
+		for change, act := range map[string]func(t *testing.T, path string){
+			"truncated": func(t *testing.T, path string) { require.NoError(t, os.Truncate(path, 100)) },
+			"removed":   func(t *testing.T, path string) { require.NoError(t, os.Remove(path)) },
+			"rewritten": func(t *testing.T, path string) {
+				b, err := os.ReadFile(path)
+				require.NoError(t, err)
+				b[len(b)/2] ^= 1
+				require.NoError(t, os.WriteFile(path, b, 0o644))
+				require.NoError(t, os.Chtimes(path, time.Unix(1e9, 0), time.Unix(1e9, 0)))
+			},
+		} {
+			t.Run(name+", "+change, func(t *testing.T) {
+				d := makeDataset(t, s)
+				f := newTestFetcher(t, d, 1)
+				seq := inOrder(d.index)
+				r := f.Open(seq)
+				defer r.Close()
+				act(t, filepath.Join(d.dir, "shard-000"))
+				errs, good := 0, 0
+				var l Loan
+				for k := range seq {
+					if err := r.Lend(context.Background(), uint64(k), 1, &l); err != nil {
+						require.ErrorIs(t, err, storage.ErrChanged)
+						require.ErrorContains(t, err, "shard-000: record ")
+						errs++
+						continue
+					}
+					require.Equal(t, string(d.records[k]), string(l.Records[0]))
+					good++
+					l.Release()
+				}
+				require.Equal(t, 60, errs)
+				require.Equal(t, 60, good, "the other shard is read")
+			})
+		}
+	}
+}
+
+func TestARecordThatFailsItsChecksumFailsAlone(t *testing.T) {
+	d := makeDataset(t, faultShapes["plain"])
+	x := d.index.extents[17]
+	alter(t, d, 0, func(b []byte) { b[x.OffsetBytes+3] ^= 1 })
+	f := newTestFetcher(t, d, 1<<20)
+	r := f.Open(inOrder(d.index))
+	defer r.Close()
+	var l Loan
+	for k := range d.records {
+		err := r.Lend(context.Background(), uint64(k), 1, &l)
+		if k == 17 {
+			require.ErrorContains(t, err, "shard-000: record 17 at [")
+			require.ErrorContains(t, err, "checksum mismatch")
+			continue
+		}
+		require.NoError(t, err)
+		require.Equal(t, string(d.records[k]), string(l.Records[0]))
+		l.Release()
+	}
+	// Those before it are lent without an error.
+	require.NoError(t, r.Lend(context.Background(), 10, 20, &l))
+	require.Len(t, l.Records, 7)
+	l.Release()
+}
+
+func TestAShardWhoseChecksumFailsStaysFailed(t *testing.T) {
+	for _, codec := range []string{"gz", "zst"} {
+		d := makeDataset(t, shape{codec: codec, shards: 2, records: 100, maxBytes: 2000})
+		size := int(d.index.shards[0].Object.SizeBytes)
+		// The last bytes are the member's checksum (of gz with its size behind it).
+		at := map[string]int{"gz": size - 8, "zst": size - 1}[codec]
+		alter(t, d, 0, func(b []byte) { b[at] ^= 1 })
+		f := newTestFetcher(t, d, 4<<20)
+		r := f.Open(inOrder(d.index))
+		defer r.Close()
+		var l Loan
+		failedAt := -1
+		for k := 0; k < 100 && failedAt < 0; k++ {
+			if err := r.Lend(context.Background(), uint64(k), 1, &l); err != nil {
+				failedAt = k
+				break
+			}
+			require.Equal(t, string(d.records[k]), string(l.Records[0]))
+			l.Release()
+		}
+		require.GreaterOrEqual(t, failedAt, 0, "the last piece is not lent before the checksum has been seen")
+		for _, k := range []uint64{0, 50, 99} {
+			err := r.Lend(context.Background(), k, 1, &l)
+			_, corrupt := errors.AsType[*unpack.CorruptError](err)
+			require.True(t, corrupt, "record %d: %v", k, err)
+		}
+		require.NoError(t, r.Lend(context.Background(), 100, 1, &l), "the other shard is read")
+		l.Release()
+	}
+}
+
+func TestTheLastErrorsAreKeptOnceEach(t *testing.T) {
+	var l failures
+	for i := range 20 {
+		l.add(errors.New(string(rune('a' + i/2))))
+	}
+	require.Equal(t, uint64(20), l.total)
+	require.Len(t, l.last(), keptFailures)
+	require.Equal(t, "j (2 times)", l.last()[keptFailures-1])
+	l.add(errors.New("c"))
+	require.Equal(t, "c (3 times)", l.last()[keptFailures-1])
+	require.Len(t, l.last(), keptFailures)
+}

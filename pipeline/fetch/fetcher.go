@@ -1,0 +1,161 @@
+package fetch
+
+import (
+	"log/slog"
+	"runtime"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/lsiofs/lsiofs/pipeline/catalog"
+	"github.com/lsiofs/lsiofs/pipeline/storage"
+	"github.com/lsiofs/lsiofs/pipeline/unpack"
+)
+
+// index is what a fetcher needs of a catalog.
+type index interface {
+	Records() uint64
+	Shards() int
+	Shard(i int) catalog.Shard
+	Unpacker() unpack.Format
+	Extents(records []uint64, dst []catalog.Extent)
+	PieceStarts(chunkBytes, chunkRecords uint64) []uint64
+	Entry(shard int, ordinal uint64) catalog.Entry
+}
+
+var _ index = (*catalog.Catalog)(nil)
+
+// Fetcher reads the pieces of one dataset once for all readers, keeps records
+// until they have gone out, and drops them when the budget says so. It is safe
+// for concurrent use.
+type Fetcher struct {
+	index    index
+	storage  storage.Storage
+	config   Config
+	limits   limits
+	log      *slog.Logger
+	verifier unpack.Verifier // nil when records carry no checksums
+	pieces   pieceTable
+	slots    *slots
+	counts   counters
+	started  time.Time
+	open     atomic.Int64 // readers
+	wanted   wanted
+
+	// cpu has a token for each processor: decoders hold one while they decode.
+	cpu     chan struct{}
+	checks  checkQueue
+	running sync.WaitGroup // reads, decoders, the pool
+
+	mu       sync.Mutex
+	cache    cache
+	loads    map[int]*load
+	aheadOut int64 // bytes of loads that are read ahead and have not come
+	decoders decoders
+	everRead []uint64 // a bit a piece
+	broken   map[int]error
+	failures failures
+	closed   bool
+}
+
+// New starts a fetcher. The catalog and the storage stay the caller's.
+func New(c *catalog.Catalog, s storage.Storage, cfg Config) (*Fetcher, error) {
+	return newFetcher(c, s, cfg)
+}
+
+func newFetcher(x index, s storage.Storage, cfg Config) (*Fetcher, error) {
+	if err := cfg.validate(); err != nil {
+		return nil, err
+	}
+	if cfg.Decoders == 0 {
+		cfg.Decoders = defaultDecoders
+	}
+	if cfg.LookaheadRecords == 0 {
+		cfg.LookaheadRecords = defaultLookahead
+	}
+	pieces, err := newPieceTable(x.PieceStarts(cfg.PieceBytes, cfg.PieceRecords), x.Records())
+	if err != nil {
+		return nil, err
+	}
+	f := &Fetcher{
+		index: x, storage: s, config: cfg, log: cfg.Log, pieces: pieces,
+		slots:    newSlots(pieces.len()),
+		started:  time.Now(),
+		cpu:      make(chan struct{}, runtime.GOMAXPROCS(0)),
+		loads:    map[int]*load{},
+		everRead: make([]uint64, (pieces.len()+63)/64),
+		broken:   map[int]error{},
+	}
+	if f.log == nil {
+		f.log = slog.New(slog.DiscardHandler)
+	}
+	for i := range x.Shards() {
+		if x.Shard(i).Codec != nil {
+			f.wanted = make(wanted, pieces.len())
+			break
+		}
+	}
+	f.verifier, _ = x.Unpacker().(unpack.Verifier)
+	f.limits = newLimits(cfg.MemoryBytes, f.tableBytes())
+	f.cache = cache{memory: memory{segment: f.limits.segment}, budget: f.limits.cache, slots: f.slots}
+	f.decoders = decoders{byShard: map[int][]*decoder{}, passed: map[int]int64{}}
+	f.checks.init()
+	if f.verifier != nil {
+		for range cap(f.cpu) {
+			f.running.Go(f.checkRecords)
+		}
+	}
+	return f, nil
+}
+
+// now is nanoseconds since the fetcher started.
+func (f *Fetcher) now() int64 { return int64(time.Since(f.started)) }
+
+// Close stops reading ahead, waits for what is under way and frees the memory.
+// No Loan may be out and no Reader in use.
+func (f *Fetcher) Close() error {
+	f.mu.Lock()
+	if f.closed {
+		f.mu.Unlock()
+		return nil
+	}
+	f.closed = true
+	f.mu.Unlock()
+	f.checks.close()
+	f.running.Wait()
+
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.closeDecoders()
+	return f.cache.close()
+}
+
+// close frees all memory. A segment that a loan still pins is left to it: a
+// leak is better than a loan that shows something else.
+func (c *cache) close() error {
+	var first error
+	for _, s := range c.segs {
+		for _, e := range s.entries {
+			if c.slots.at(e.piece) == e {
+				c.slots.set(e.piece, nil)
+			}
+		}
+		if !s.kill() {
+			continue
+		}
+		if err := c.release(s); err != nil && first == nil {
+			first = err
+		}
+	}
+	c.segs, c.cur = nil, nil
+	if err := c.memory.close(); err != nil && first == nil {
+		first = err
+	}
+	return first
+}
+
+// counters are what Stats tells and no lock protects.
+type counters struct {
+	recordsOut, bytesOut, hits, waits, waitNanos atomic.Uint64
+	piecesRead, piecesReread, bytesRead          atomic.Uint64
+}

@@ -1,0 +1,247 @@
+package fetch
+
+import (
+	"fmt"
+	"sync/atomic"
+
+	"github.com/lsiofs/lsiofs/pipeline/catalog"
+	"github.com/lsiofs/lsiofs/pipeline/storage"
+)
+
+// load is a piece on its way into memory, shared by all who want it.
+type load struct {
+	piece   int
+	shard   int
+	layout  layout
+	started int64 // Fetcher.now
+	// clock, when set, is when the decoder that brings the piece last got on.
+	clock *atomic.Int64
+
+	// Written before done is closed, read after.
+	done  chan struct{}
+	entry *entry // pinned once for each waiter
+	err   error
+	bad   map[int]error // records that failed their checksum
+
+	// With Fetcher.mu held.
+	waiters int
+	ahead   bool // its bytes are in Fetcher.aheadOut
+
+	seg     *segment
+	off     int64
+	pending atomic.Int32 // reads under way
+	failed  atomic.Pointer[error]
+}
+
+// layout says which ranges of a decoded shard a piece is made of, and where
+// its records are once these lie one after the other.
+type layout struct {
+	ranges []byteRange
+	spans  []span // offsets from the piece's first byte
+	size   int64  // of all ranges
+	// newline is set when the last byte is not in the shard: a last line's
+	// missing newline.
+	newline bool
+}
+
+type byteRange struct{ off, size int64 }
+
+func (l *layout) start() int64 { return l.ranges[0].off }
+func (l *layout) end() int64   { r := l.ranges[len(l.ranges)-1]; return r.off + r.size }
+
+// layoutOf lays a piece's records out. Bytes between records come along, but
+// for large gaps.
+func (f *Fetcher) layoutOf(piece int) (int, layout) {
+	n := f.pieces.records(piece)
+	numbers, extents := make([]uint64, n), make([]catalog.Extent, n)
+	for i := range numbers {
+		numbers[i] = f.pieces.starts[piece] + uint64(i)
+	}
+	f.index.Extents(numbers, extents)
+	l := layout{spans: make([]span, n)}
+	base := int64(0) // of the ranges before the last
+	for i, x := range extents {
+		if len(l.ranges) == 0 || x.OffsetBytes-l.end() >= minGapBytes {
+			base = l.size
+			l.ranges = append(l.ranges, byteRange{off: x.OffsetBytes})
+		}
+		r := &l.ranges[len(l.ranges)-1]
+		r.size = max(r.size, x.OffsetBytes+x.SizeBytes-r.off)
+		l.spans[i] = span{base + x.OffsetBytes - r.off, x.SizeBytes}
+		l.size = base + r.size
+	}
+	shard := extents[0].Shard
+	if l.end() > f.index.Shard(shard).DecodedBytes {
+		l.ranges[len(l.ranges)-1].size--
+		l.newline = true
+	}
+	return shard, l
+}
+
+// start begins to load a piece that is neither in memory nor on its way. It is
+// called with mu held; the reads it appends to batch are to be submitted, after
+// mu has been released. nil means that there is no room to read ahead.
+func (f *Fetcher) start(piece int, u urgency, batch *[]*storage.Read) *load {
+	shard, l := f.layoutOf(piece)
+	if u == ahead && f.aheadOut > 0 && f.aheadOut+l.size > f.limits.inFlight {
+		return nil
+	}
+	ld := &load{piece: piece, shard: shard, layout: l, started: f.now(), done: make(chan struct{})}
+	err := f.broken[shard]
+	if f.closed {
+		err = errClosed
+	}
+	if err == nil && f.index.Shard(shard).Codec != nil {
+		if !f.assign(ld, u) {
+			return nil
+		}
+	} else if err == nil {
+		if ld.seg, ld.off, err = f.cache.alloc(l.size, u); err == errNoRoom {
+			return nil
+		}
+	}
+	if err != nil {
+		ld.err = err
+		close(ld.done)
+		return ld
+	}
+	f.loads[piece] = ld
+	if u == ahead {
+		ld.ahead = true
+		f.aheadOut += l.size
+	}
+	if ld.seg != nil {
+		f.read(ld, batch)
+	}
+	return ld
+}
+
+// read makes the reads of a piece of a shard that is not compressed.
+func (f *Fetcher) read(ld *load, batch *[]*storage.Read) {
+	object := f.index.Shard(ld.shard).Object
+	done := func(err error) {
+		if err != nil {
+			ld.failed.CompareAndSwap(nil, &err)
+		}
+		if ld.pending.Add(-1) == 0 {
+			f.arrived(ld)
+		}
+	}
+	to := ld.off
+	ld.pending.Store(1) // for this function
+	for _, r := range ld.layout.ranges {
+		if r.size > 0 {
+			ld.pending.Add(1)
+			*batch = append(*batch, &storage.Read{Object: object, OffsetBytes: r.off, Buf: ld.seg.mem[to : to+r.size : to+r.size], Done: done})
+		}
+		to += r.size
+	}
+	f.running.Add(1)
+	if ld.pending.Add(-1) == 0 {
+		go f.arrived(ld) // nothing to read: a lone newline
+	}
+}
+
+// arrived goes on with a load whose reads have ended. It must not block.
+func (f *Fetcher) arrived(ld *load) {
+	if err := ld.failed.Load(); err != nil {
+		ld.err = *err
+	} else {
+		ld.addNewline()
+		if f.verifier != nil && f.checks.add(ld) {
+			return // running is theirs to count down
+		}
+	}
+	f.finish(ld)
+	f.running.Done()
+}
+
+func (ld *load) addNewline() {
+	if ld.layout.newline {
+		ld.seg.mem[ld.off+ld.layout.sizeInShard()] = '\n'
+	}
+}
+
+// sizeInShard is the size without a newline that the shard does not have.
+func (l *layout) sizeInShard() int64 {
+	if l.newline {
+		return l.size - 1
+	}
+	return l.size
+}
+
+// verify looks at the records' own checksums.
+func (f *Fetcher) verify(ld *load) {
+	if f.verifier == nil {
+		return
+	}
+	for i, s := range ld.layout.spans {
+		if err := f.verifier.Verify(ld.seg.mem[ld.off+s.off : ld.off+s.off+s.size]); err != nil {
+			if ld.bad == nil {
+				ld.bad = map[int]error{}
+			}
+			ld.bad[i] = err
+		}
+	}
+}
+
+// finish makes a load's piece, or its error, known to all who wait.
+func (f *Fetcher) finish(ld *load) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.finishLocked(ld)
+}
+
+func (f *Fetcher) finishLocked(ld *load) {
+	delete(f.loads, ld.piece)
+	if ld.ahead {
+		f.aheadOut -= ld.layout.size
+	}
+	if ld.err == nil {
+		ld.err = f.broken[ld.shard]
+	}
+	if ld.err == nil {
+		f.publish(ld)
+	} else if ld.err != errNoRoom && ld.err != errClosed {
+		f.failures.add(f.describe(ld))
+	}
+	if ld.seg != nil {
+		ld.seg.unpin()
+	}
+	close(ld.done)
+}
+
+func (f *Fetcher) publish(ld *load) {
+	spans := ld.layout.spans
+	live := int64(0)
+	for i := range spans {
+		spans[i].off += ld.off
+		live += spans[i].size
+	}
+	e := newEntry(ld.seg, ld.piece, spans)
+	e.bad = ld.bad
+	if old := f.slots.at(ld.piece); old != nil {
+		old.seg.live.Add(-old.liveBytes())
+	}
+	ld.seg.live.Add(live)
+	ld.seg.pins.Add(int64(ld.waiters))
+	f.cache.attach(e)
+	ld.entry = e
+	f.slots.set(ld.piece, e)
+
+	f.counts.piecesRead.Add(1)
+	f.counts.bytesRead.Add(uint64(ld.layout.size))
+	w, bit := &f.everRead[ld.piece>>6], uint64(1)<<(ld.piece&63)
+	if *w&bit != 0 {
+		f.counts.piecesReread.Add(1)
+	}
+	*w |= bit
+	for _, err := range ld.bad {
+		f.failures.add(fmt.Errorf("%s: %w", f.index.Shard(ld.shard).Object.Path, err))
+	}
+}
+
+// describe names the shard where the error does not.
+func (f *Fetcher) describe(ld *load) error {
+	return fmt.Errorf("%s: bytes [%d, %d): %w", f.index.Shard(ld.shard).Object.Path, ld.layout.start(), ld.layout.end(), ld.err)
+}

@@ -1,0 +1,62 @@
+package fetch
+
+import (
+	"fmt"
+	"math/bits"
+	"sort"
+	"unsafe"
+)
+
+// pieceTable finds the piece of a record. It is immutable.
+type pieceTable struct {
+	starts []uint64 // first record of each piece, and the number of records at the end
+	// cells[c] is the piece of record c<<shift: a search starts there and ends
+	// at the next cell's. There are about as many cells as pieces.
+	cells []uint32
+	shift uint
+}
+
+func newPieceTable(starts []uint64, records uint64) (pieceTable, error) {
+	n := len(starts) - 1
+	if n < 0 || starts[n] != records || n > 1<<31 {
+		return pieceTable{}, fmt.Errorf("the catalog's %d pieces do not cover its %d records", n, records)
+	}
+	t := pieceTable{starts: starts}
+	if n == 0 {
+		return t, nil
+	}
+	t.shift = uint(bits.Len64(records/uint64(n))) - 1
+	t.cells = make([]uint32, (records-1)>>t.shift+2)
+	p := 0
+	for c := range t.cells {
+		for p < n-1 && starts[p+1] <= uint64(c)<<t.shift {
+			p++
+		}
+		t.cells[c] = uint32(p)
+	}
+	return t, nil
+}
+
+// len is the number of pieces.
+func (t *pieceTable) len() int { return len(t.starts) - 1 }
+
+// of is the piece that holds a record.
+func (t *pieceTable) of(record uint64) int {
+	c := record >> t.shift
+	lo, hi := int(t.cells[c]), int(t.cells[c+1])
+	if hi-lo > 8 {
+		return lo + sort.Search(hi-lo, func(i int) bool { return t.starts[lo+i+1] > record })
+	}
+	for lo < hi && t.starts[lo+1] <= record {
+		lo++
+	}
+	return lo
+}
+
+// records is the number of records of a piece.
+func (t *pieceTable) records(piece int) int { return int(t.starts[piece+1] - t.starts[piece]) }
+
+// bytes is the memory of the table and of the slots beside it.
+func (t *pieceTable) bytes() int64 {
+	return int64(len(t.starts))*int64(unsafe.Sizeof(uint64(0))+unsafe.Sizeof(uintptr(0))) + int64(len(t.cells))*4
+}

@@ -1,0 +1,95 @@
+package fetch
+
+import (
+	"io"
+	"sync/atomic"
+
+	"github.com/lsiofs/lsiofs/pipeline/storage"
+)
+
+// rawReader reads a compressed shard from front to back for one decoder, one
+// block ahead. Its buffers are of the Go heap, so that a decoder may be closed
+// while a block is on its way. It is not for concurrent use.
+type rawReader struct {
+	f      *Fetcher
+	object storage.Object
+	next   int64         // offset of the block to ask for next
+	block  []byte        // the block at hand
+	cur    []byte        // what of it has not been read
+	spare  []byte        // the block to read into next
+	came   chan rawBlock // the one block that is on its way
+	asked  bool
+	err    error
+	// got is when the last block came, for those who wait for the decoder.
+	got *atomic.Int64
+}
+
+type rawBlock struct {
+	bytes []byte
+	err   error
+}
+
+func newRawReader(f *Fetcher, object storage.Object, off int64, got *atomic.Int64) *rawReader {
+	return &rawReader{f: f, object: object, next: off, came: make(chan rawBlock, 1), got: got}
+}
+
+// memory is how much the two blocks hold.
+func (r *rawReader) memory() int64 { return 2 * int64(r.f.limits.rawBlock) }
+
+// ask submits the next block, if there is one.
+func (r *rawReader) ask() {
+	n := min(int64(r.f.limits.rawBlock), r.object.SizeBytes-r.next)
+	if n <= 0 {
+		return
+	}
+	b := r.spare
+	if b == nil {
+		b = make([]byte, r.f.limits.rawBlock)
+	}
+	r.spare = nil
+	came, running := r.came, &r.f.running
+	running.Add(1)
+	r.f.storage.Submit([]*storage.Read{{Object: r.object, OffsetBytes: r.next, Buf: b[:n], Done: func(err error) {
+		came <- rawBlock{b[:n], err}
+		running.Done()
+	}}})
+	r.next += n
+	r.asked = true
+}
+
+// Read implements io.Reader. While it waits it lets go of the processor token
+// that its caller holds.
+func (r *rawReader) Read(p []byte) (int, error) {
+	if r.err != nil {
+		return 0, r.err
+	}
+	if len(r.cur) == 0 {
+		if !r.asked {
+			r.ask()
+		}
+		if !r.asked {
+			return 0, io.EOF
+		}
+		var b rawBlock
+		select {
+		case b = <-r.came:
+		default:
+			<-r.f.cpu
+			b = <-r.came
+			r.f.cpu <- struct{}{}
+		}
+		r.asked = false
+		r.got.Store(r.f.now())
+		if b.err != nil {
+			r.err = b.err
+			return 0, r.err
+		}
+		// The block before this one has been read to its end: read into it.
+		r.spare, r.block = r.block, b.bytes[:cap(b.bytes)]
+		r.cur = b.bytes
+		r.ask()
+	}
+	n := copy(p, r.cur)
+	r.cur = r.cur[n:]
+	return n, nil
+}

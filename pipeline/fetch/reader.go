@@ -1,0 +1,296 @@
+package fetch
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/lsiofs/lsiofs/pipeline/catalog"
+	"github.com/lsiofs/lsiofs/pipeline/storage"
+)
+
+// Sequence is the list of records that a reader goes through: one worker's
+// stream. Implementations are safe for concurrent use.
+type Sequence interface {
+	// Len is the number of records.
+	Len() uint64
+	// Records fills dst with the numbers of records k, k+1, …, and returns how
+	// many there were.
+	Records(k uint64, dst []uint64) int
+}
+
+// Reader is one pass over a sequence, from anywhere to anywhere. Calls from
+// several goroutines are allowed (a file that is mapped is read so) and do not
+// wait for each other's data.
+type Reader struct {
+	f   *Fetcher
+	seq Sequence
+
+	mu     sync.Mutex
+	window window
+	look   lookahead
+	last   lastLent
+	closed bool
+}
+
+// lastLent is the last record of the last Lend. It is not taken as gone out
+// yet: a caller that had no room for all of it asks for it again.
+type lastLent struct {
+	entry *entry
+	index int
+	k     uint64
+}
+
+// Open gives a reader of a sequence. Opening costs nothing: what is read ahead
+// follows the calls of Lend.
+func (f *Fetcher) Open(seq Sequence) *Reader {
+	f.open.Add(1)
+	return &Reader{f: f, seq: seq}
+}
+
+// Close ends the pass. It is idempotent.
+func (r *Reader) Close() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.closed {
+		return
+	}
+	r.closed = true
+	if r.last.entry != nil {
+		r.f.deliver(r.last.entry, r.last.index)
+		r.last = lastLent{}
+	}
+	if r.f.wanted != nil {
+		r.count(r.look.from, r.look.to, -1)
+	}
+	r.f.open.Add(-1)
+}
+
+// lendBlock is how many records are looked up at a time.
+const lendBlock = 256
+
+// Lend appends to l.Records the bytes of records k … k+n-1 of the sequence,
+// as they are in the decoded shard (a last line's missing newline added). It
+// waits for those that are not in memory. It may lend fewer than n, but at
+// least one, so that what is lent at a time stays within the budget.
+//
+// Errors: the context's; ErrTimeout; a *RecordError. When records before the
+// one that fails are at hand, those are lent and there is no error: it comes
+// when the failing record is asked for first. A failed call lends nothing and
+// loses nothing; the same call may be made again.
+func (r *Reader) Lend(ctx context.Context, k uint64, n int, l *Loan) error {
+	if total := r.seq.Len(); n <= 0 || k >= total {
+		return fmt.Errorf("lend %d records from %d on: the sequence has %d", n, k, total)
+	} else if uint64(n) > total-k {
+		n = int(total - k)
+	}
+	g := gathering{loan: l, segsFrom: len(l.segs), recordsFrom: len(l.Records)}
+	r.gather(&g, k, n)
+	missing := g.lent < n && !g.full
+	r.readAhead(k, n, missing && g.lent > 0, g.lent)
+	if g.lent == 0 {
+		if err := r.lendFirst(ctx, k, &g); err != nil {
+			return err
+		}
+		if n > 1 {
+			r.gather(&g, k+1, n-1)
+		}
+	}
+	r.lent(k, &g)
+	return nil
+}
+
+// gathering is what one call of Lend has so far.
+type gathering struct {
+	loan                  *Loan
+	segsFrom, recordsFrom int
+	lent                  int
+	bytes                 uint64
+	waited                int
+	full                  bool // no more segments may be pinned
+	lastEntry             *entry
+	lastIndex             int
+}
+
+// add lends a record of an entry whose segment is pinned. What was lent before
+// it has now gone out.
+func (f *Fetcher) add(g *gathering, e *entry, i int) {
+	b := e.bytes(i)
+	g.loan.Records = append(g.loan.Records, b)
+	g.lent++
+	g.bytes += uint64(len(b))
+	if g.lastEntry != nil {
+		f.deliver(g.lastEntry, g.lastIndex)
+	}
+	g.lastEntry, g.lastIndex = e, i
+}
+
+func (f *Fetcher) deliver(e *entry, i int) {
+	if !e.deliver(i) && f.mu.TryLock() {
+		// It has gone out before: perhaps this is the next epoch. Where
+		// the lock is not to be had nothing is lost but a hint.
+		if e.liveBytes() == 0 {
+			e.renew()
+			e.deliver(i)
+		}
+		f.mu.Unlock()
+	}
+}
+
+// gather lends what is in memory of records k … k+n-1, up to the first that is
+// not. It takes no lock and allocates nothing once l has grown.
+func (r *Reader) gather(g *gathering, k uint64, n int) {
+	f, l := r.f, g.loan
+	if l.numbers == nil {
+		l.numbers = make([]uint64, lendBlock)
+	}
+	for n > 0 {
+		m := r.seq.Records(k, l.numbers[:min(n, lendBlock)])
+		if m == 0 {
+			return
+		}
+		for _, record := range l.numbers[:m] {
+			piece := f.pieces.of(record)
+			i := int(record - f.pieces.starts[piece])
+			e := f.slots.at(piece)
+			if e == nil || e.spans[i].size < 0 || e.bad != nil && e.bad[i] != nil {
+				return
+			}
+			if !l.hold(e.seg, g.segsFrom, f.limits.loanSegs) {
+				g.full = true
+				return
+			}
+			f.add(g, e, i)
+		}
+		k += uint64(m)
+		n -= m
+	}
+}
+
+// lent notes what has gone out.
+func (r *Reader) lent(k uint64, g *gathering) {
+	c := &r.f.counts
+	c.recordsOut.Add(uint64(g.lent))
+	c.bytesOut.Add(g.bytes)
+	c.hits.Add(uint64(g.lent - g.waited))
+	r.mu.Lock()
+	old := r.last
+	r.last = lastLent{g.lastEntry, g.lastIndex, k + uint64(g.lent) - 1}
+	r.mu.Unlock()
+	if old.entry != nil && old.k != r.last.k {
+		r.f.deliver(old.entry, old.index)
+	}
+}
+
+// lendFirst lends record k, and waits for it.
+func (r *Reader) lendFirst(ctx context.Context, k uint64, g *gathering) error {
+	f := r.f
+	if r.seq.Records(k, g.loan.numbers[:1]) != 1 {
+		return nil
+	}
+	record := g.loan.numbers[0]
+	piece := f.pieces.of(record)
+	i := int(record - f.pieces.starts[piece])
+	e, waited, err := f.demand(ctx, piece, i)
+	if err == nil {
+		err = e.bad[i]
+		if err != nil {
+			e.seg.unpin()
+		}
+	}
+	if err != nil {
+		if ctxErr := ctx.Err(); ctxErr != nil && err == ctxErr {
+			return err
+		}
+		described := f.recordError(record, err)
+		if err == ErrTimeout {
+			f.mu.Lock()
+			f.failures.add(described)
+			f.mu.Unlock()
+		}
+		return described
+	}
+	if waited {
+		g.waited++
+	}
+	g.loan.segs = append(g.loan.segs, e.seg) // pinned for us
+	f.add(g, e, i)
+	return nil
+}
+
+func (f *Fetcher) recordError(record uint64, err error) error {
+	var x [1]catalog.Extent
+	f.index.Extents([]uint64{record}, x[:])
+	return &RecordError{
+		Shard: f.index.Shard(x[0].Shard).Object.Path, Ordinal: x[0].Ordinal,
+		OffsetBytes: x[0].OffsetBytes, SizeBytes: x[0].SizeBytes, Err: err,
+	}
+}
+
+// demand waits for a piece that has record i, and pins it.
+func (f *Fetcher) demand(ctx context.Context, piece, i int) (e *entry, waited bool, err error) {
+	var batch []*storage.Read
+	f.mu.Lock()
+	if f.slots.has(piece, i) {
+		// No segment dies while mu is held, so it can be pinned.
+		e := f.slots.at(piece)
+		e.seg.pin()
+		f.mu.Unlock()
+		return e, false, nil
+	}
+	ld := f.loads[piece]
+	if ld == nil {
+		ld = f.start(piece, demanded, &batch)
+	}
+	ld.waiters++
+	f.mu.Unlock()
+	if len(batch) > 0 {
+		f.storage.Submit(batch)
+	}
+	e, err = f.wait(ctx, ld)
+	return e, true, err
+}
+
+// wait waits for a load among whose waiters the caller is.
+func (f *Fetcher) wait(ctx context.Context, ld *load) (*entry, error) {
+	began := f.now()
+	f.counts.waits.Add(1)
+	defer func() { f.counts.waitNanos.Add(uint64(f.now() - began)) }()
+	timeout := time.NewTimer(f.config.ReadTimeout)
+	defer timeout.Stop()
+	for {
+		select {
+		case <-ld.done:
+			return ld.entry, ld.err
+		case <-ctx.Done():
+			f.abandon(ld)
+			return nil, ctx.Err()
+		case <-timeout.C:
+			last := ld.started
+			if ld.clock != nil {
+				last = max(last, ld.clock.Load())
+			}
+			left := int64(f.config.ReadTimeout) - (f.now() - last)
+			if left <= 0 {
+				f.abandon(ld)
+				return nil, ErrTimeout
+			}
+			timeout.Reset(time.Duration(left))
+		}
+	}
+}
+
+// abandon takes one waiter off a load. The load itself goes on.
+func (f *Fetcher) abandon(ld *load) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	select {
+	case <-ld.done:
+		if ld.entry != nil {
+			ld.entry.seg.unpin()
+		}
+	default:
+		ld.waiters--
+	}
+}

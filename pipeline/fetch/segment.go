@@ -1,0 +1,148 @@
+package fetch
+
+import (
+	"sync/atomic"
+
+	"github.com/lsiofs/lsiofs/uring"
+)
+
+// segment is a stretch of memory outside of the Go heap that holds pieces one
+// after the other.
+//
+// pins counts the loans and the loads that use its bytes. A segment whose pins
+// are 0 may be made dead, by taking pins below 0 (see kill): its memory is then
+// the cache's again, and the struct is left to those who still point to it.
+type segment struct {
+	mem     []byte
+	used    int64    // under Fetcher.mu
+	entries []*entry // under Fetcher.mu
+	tables  int64    // bytes of entries, under Fetcher.mu
+	pins    atomic.Int64
+	live    atomic.Int64 // bytes of records that have not gone out
+}
+
+const dead = -1 << 40
+
+// pin keeps the segment's bytes where they are, unless it is dead.
+func (s *segment) pin() bool {
+	if s.pins.Add(1) > 0 {
+		return true
+	}
+	s.pins.Add(-1)
+	return false
+}
+
+func (s *segment) unpin() { s.pins.Add(-1) }
+
+// kill makes an unpinned segment dead.
+func (s *segment) kill() bool { return s.pins.CompareAndSwap(0, dead) }
+
+// span is where a record lies in its segment; a size of -1 says that it does not.
+type span struct{ off, size int64 }
+
+// entry is a piece in memory, or what is left of one. All but the bits is
+// immutable.
+type entry struct {
+	seg   *segment
+	piece int
+	spans []span
+	whole bool            // all of the piece is here
+	bad   map[int]error   // records that failed their checksum
+	out   []atomic.Uint64 // a bit a record: gone out
+}
+
+func newEntry(seg *segment, piece int, spans []span) *entry {
+	return &entry{seg: seg, piece: piece, spans: spans, whole: true, out: make([]atomic.Uint64, (len(spans)+63)/64)}
+}
+
+// tableBytes is the memory of the entry itself.
+func (e *entry) tableBytes() int64 { return 128 + int64(len(e.spans))*16 + int64(len(e.out))*8 }
+
+func (e *entry) delivered(i int) bool { return e.out[i>>6].Load()&(1<<(i&63)) != 0 }
+
+// deliver notes that record i has gone out, and returns false if it had before.
+func (e *entry) deliver(i int) bool {
+	w, bit := &e.out[i>>6], uint64(1)<<(i&63)
+	if w.Load()&bit != 0 || w.Or(bit)&bit != 0 {
+		return false
+	}
+	e.seg.live.Add(-e.spans[i].size)
+	return true
+}
+
+// renew makes all records wanted again if all had gone out: another epoch has
+// come to the piece. It is called with Fetcher.mu held.
+func (e *entry) renew() {
+	if e.liveBytes() > 0 {
+		return
+	}
+	for w := range e.out {
+		e.out[w].Store(0)
+	}
+	e.seg.live.Add(e.liveBytes())
+}
+
+// bytes of record i, in memory that must be pinned.
+func (e *entry) bytes(i int) []byte {
+	s := e.spans[i]
+	return e.seg.mem[s.off : s.off+s.size : s.off+s.size]
+}
+
+// liveBytes counts what of the entry has not gone out.
+func (e *entry) liveBytes() int64 {
+	n := int64(0)
+	for i, s := range e.spans {
+		if s.size >= 0 && !e.delivered(i) {
+			n += s.size
+		}
+	}
+	return n
+}
+
+// memory is where segments come from; tests overwrite what is given back.
+type memory struct {
+	segment  int64    // bytes of a usual segment
+	spare    [][]byte // of that size, ready to be used again
+	mapped   int64    // bytes, spares included
+	released func([]byte)
+}
+
+// take gives n bytes.
+func (m *memory) take(n int64) ([]byte, error) {
+	if n == m.segment && len(m.spare) > 0 {
+		b := m.spare[len(m.spare)-1]
+		m.spare = m.spare[:len(m.spare)-1]
+		return b, nil
+	}
+	b, err := uring.Map(int(n))
+	if err == nil {
+		m.mapped += n
+	}
+	return b, err
+}
+
+// give takes memory back. One usual segment is kept for the next.
+func (m *memory) give(b []byte) error {
+	if m.released != nil {
+		m.released(b)
+	}
+	if int64(len(b)) == m.segment && len(m.spare) == 0 {
+		m.spare = append(m.spare, b)
+		return nil
+	}
+	m.mapped -= int64(len(b))
+	return uring.Unmap(b)
+}
+
+// close gives the spare memory back to the system.
+func (m *memory) close() error {
+	var first error
+	for _, b := range m.spare {
+		m.mapped -= int64(len(b))
+		if err := uring.Unmap(b); err != nil && first == nil {
+			first = err
+		}
+	}
+	m.spare = nil
+	return first
+}

@@ -1,0 +1,89 @@
+package fetch
+
+import "fmt"
+
+// Stats is a snapshot for status and metrics.
+type Stats struct {
+	Strategy      string   `json:"strategy"` // "scan"
+	BudgetBytes   int64    `json:"budget_bytes"`
+	HeldBytes     int64    `json:"held_bytes"` // of memory, now
+	PiecesRead    uint64   `json:"pieces_read"`
+	PiecesReread  uint64   `json:"pieces_reread"` // read again because they had been dropped
+	PiecesDropped uint64   `json:"pieces_dropped"`
+	BytesRead     uint64   `json:"bytes_read"` // decoded
+	RecordsOut    uint64   `json:"records_out"`
+	BytesOut      uint64   `json:"bytes_out"`
+	Hits          uint64   `json:"hits"`  // records that were in memory when wanted
+	Waits         uint64   `json:"waits"` // records that a reader had to wait for
+	WaitNanos     uint64   `json:"wait_nanos"`
+	LoadsInFlight int64    `json:"loads_in_flight"`
+	OpenDecoders  int64    `json:"open_decoders"`
+	Errors        uint64   `json:"errors"`
+	LastErrors    []string `json:"last_errors"` // a few, newest last
+}
+
+// Stats gives a snapshot.
+func (f *Fetcher) Stats() Stats {
+	n := &f.counts
+	s := Stats{
+		Strategy:     "scan",
+		BudgetBytes:  f.config.MemoryBytes,
+		PiecesRead:   n.piecesRead.Load(),
+		PiecesReread: n.piecesReread.Load(),
+		BytesRead:    n.bytesRead.Load(),
+		RecordsOut:   n.recordsOut.Load(),
+		BytesOut:     n.bytesOut.Load(),
+		Hits:         n.hits.Load(),
+		Waits:        n.waits.Load(),
+		WaitNanos:    n.waitNanos.Load(),
+	}
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	s.HeldBytes = f.cache.mapped + f.decoders.held + f.tableBytes()
+	s.PiecesDropped = f.cache.dropped
+	s.LoadsInFlight = int64(len(f.loads))
+	s.OpenDecoders = int64(f.decoders.count)
+	s.Errors = f.failures.total
+	s.LastErrors = f.failures.last()
+	return s
+}
+
+// failures remembers the last few different errors.
+type failures struct {
+	total uint64
+	list  []failure // the newest last
+}
+
+type failure struct {
+	text  string
+	times uint64
+}
+
+const keptFailures = 8
+
+func (l *failures) add(err error) {
+	l.total++
+	text, times := err.Error(), uint64(1)
+	for i, x := range l.list {
+		if x.text == text {
+			times += x.times
+			l.list = append(l.list[:i], l.list[i+1:]...)
+			break
+		}
+	}
+	if len(l.list) == keptFailures {
+		l.list = append(l.list[:0], l.list[1:]...)
+	}
+	l.list = append(l.list, failure{text, times})
+}
+
+func (l *failures) last() []string {
+	out := make([]string, 0, len(l.list))
+	for _, x := range l.list {
+		if x.times > 1 {
+			x.text += fmt.Sprintf(" (%d times)", x.times)
+		}
+		out = append(out, x.text)
+	}
+	return out
+}

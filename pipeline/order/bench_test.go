@@ -1,0 +1,120 @@
+package order
+
+import (
+	"fmt"
+	"testing"
+
+	"github.com/lsiofs/lsiofs/pipeline/spec"
+)
+
+// benchEpoch has 10 million records in chunks of 128.
+func benchEpoch(b *testing.B, shuffle spec.Shuffle, groups uint64) *Epoch {
+	o := spec.Default().Order
+	o.Shuffle, o.Groups = shuffle, groups
+	if groups > 1 {
+		o.Batch = 64
+	}
+	chunks := make([]uint64, 10_000_000/128)
+	for i := range chunks {
+		chunks[i] = 128
+	}
+	return newEpoch(b, o, 0, chunks)
+}
+
+func perRecord(b *testing.B, records int) {
+	b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N)/float64(records), "ns/record")
+}
+
+func BenchmarkNext(b *testing.B) {
+	for _, shuffle := range []spec.Shuffle{spec.ShuffleReservoir, spec.ShuffleBlock, spec.ShuffleFull, spec.ShuffleNone} {
+		for _, groups := range []uint64{1, 4} {
+			b.Run(fmt.Sprintf("shuffle=%s/groups=%d", shuffle, groups), func(b *testing.B) {
+				c := benchEpoch(b, shuffle, groups).Cursor(0)
+				dst := make([]uint64, 4096)
+				b.ReportAllocs()
+				for b.Loop() {
+					if c.Next(dst) < len(dst) {
+						c.Seek(0)
+					}
+				}
+				perRecord(b, len(dst))
+			})
+		}
+	}
+}
+
+// BenchmarkSeekTheFirstTime goes to the middle of an epoch of which nothing has
+// been visited; BenchmarkSeekAgain goes to places of one that has.
+func BenchmarkSeekTheFirstTime(b *testing.B) {
+	for _, shuffle := range []spec.Shuffle{spec.ShuffleReservoir, spec.ShuffleBlock, spec.ShuffleFull} {
+		b.Run(fmt.Sprintf("shuffle=%s", shuffle), func(b *testing.B) {
+			var first [64]uint64
+			for b.Loop() {
+				e := benchEpoch(b, shuffle, 1)
+				e.Cursor(e.Len() / 2).Next(first[:])
+			}
+		})
+	}
+}
+
+func BenchmarkSeekAgain(b *testing.B) {
+	for _, shuffle := range []spec.Shuffle{spec.ShuffleReservoir, spec.ShuffleBlock} {
+		b.Run(fmt.Sprintf("shuffle=%s", shuffle), func(b *testing.B) {
+			var first [64]uint64
+			e := benchEpoch(b, shuffle, 1)
+			c := e.Cursor(e.Len())
+			p := uint64(0)
+			for b.Loop() {
+				p = (p + 7_654_321) % e.Len()
+				c.Seek(p)
+				c.Next(first[:])
+			}
+		})
+	}
+}
+
+func BenchmarkRecords(b *testing.B) {
+	for _, workers := range []uint64{1, 4, 64} {
+		for _, done := range []string{"fresh", "resumed"} {
+			b.Run(fmt.Sprintf("workers=%d/%s", workers, done), func(b *testing.B) {
+				benchRecords(b, workers, done == "resumed")
+			})
+		}
+	}
+}
+
+func benchRecords(b *testing.B, workers uint64, resumed bool) {
+	e := benchEpoch(b, spec.ShuffleReservoir, 1)
+	deal := spec.Deal{Workers: workers, Batch: 1, Dealing: spec.DealInterleaved, Tail: spec.TailKeep}
+	var done []Done
+	if resumed { // one worker far behind keeps the walk from ever being plain
+		done = []Done{{Batch: 1, Consumed: []uint64{2_000_000, 0}}}
+	}
+	v, err := NewView(e, done, deal)
+	if err != nil {
+		b.Fatal(err)
+	}
+	dst := make([]uint64, 64)
+	k := uint64(0)
+	b.ReportAllocs()
+	for b.Loop() {
+		for w := range workers {
+			v.Records(w, k, dst)
+		}
+		if k += 64; k+64 > v.Count(workers-1) {
+			k = 0
+		}
+	}
+	perRecord(b, 64*int(workers))
+}
+
+func BenchmarkSweep(b *testing.B) {
+	v, err := NewView(benchEpoch(b, spec.ShuffleReservoir, 1), nil, spec.Default().Deal)
+	if err != nil {
+		b.Fatal(err)
+	}
+	for b.Loop() {
+		v.Sweep(func(uint64, []uint64) bool { return true })
+	}
+	perRecord(b, int(v.Dealt()))
+}

@@ -1,0 +1,15 @@
+// Package order is ORDER.md: which record comes when, and for whom. It is pure:
+// no I/O, no goroutines, no clock. Records are named by their number in dataset
+// order, 0 … T-1.
+//
+// An Epoch is G, and a Cursor walks it. A View is what is left of G after a
+// number of resumes, dealt to workers: the sequence of records of each worker's
+// file.
+//
+//	chunks ──permute──► S ──cut──► groups ──cut──► lanes ──shuffle──► rota ──► G
+//	G ──Done, Done, …──► G′ ──Deal──► worker 0, worker 1, …
+//
+// G is never stored. What is kept instead are the permuted chunks, and states of
+// the reservoirs every so many positions, from which any position is reached by
+// a short replay.
+package order

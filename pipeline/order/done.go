@@ -1,0 +1,138 @@
+package order
+
+import (
+	"fmt"
+	"slices"
+
+	"github.com/lsiofs/lsiofs/pipeline/spec"
+)
+
+// Done is one application of the resume rule: len(Consumed) workers, dealt in
+// that batch and dealing, took so many records each. An empty Dealing is
+// interleaved. Batch is 1 with the dealing contiguous (in which it plays no
+// part), and the order's batch where that has more than one group.
+type Done struct {
+	Batch    uint64
+	Dealing  spec.Dealing
+	Consumed []uint64
+}
+
+// Taken is the number of records that were taken.
+func (d Done) Taken() uint64 {
+	var n uint64
+	for _, c := range d.Consumed {
+		n += c
+	}
+	return n
+}
+
+// Check says whether d is possible as what was taken of remaining records.
+func (d Done) Check(remaining uint64, o spec.Order) error {
+	if d.Dealing != "" && d.Dealing != spec.DealInterleaved && d.Dealing != spec.DealContiguous {
+		return fmt.Errorf("deal (%q) must be %s or %s", d.Dealing, spec.DealInterleaved, spec.DealContiguous)
+	}
+	workers := uint64(len(d.Consumed))
+	if workers < 1 || workers > spec.MaxWorkers {
+		return fmt.Errorf("consumed has %d numbers, but there are between 1 and %d workers", workers, spec.MaxWorkers)
+	}
+	switch {
+	case o.Groups > 1 && d.Batch != o.Batch:
+		return fmt.Errorf("batch (%d) must be the order's batch (%d), because the order has groups", d.Batch, o.Batch)
+	case o.Groups <= 1 && d.Dealing == spec.DealContiguous && d.Batch != 1:
+		return fmt.Errorf("batch (%d) must be 1 with the deal contiguous", d.Batch)
+	case d.Batch < 1 || d.Batch > MaxRecords:
+		return fmt.Errorf("batch (%d) must be between 1 and %d", d.Batch, uint64(MaxRecords))
+	}
+	t := d.table(remaining)
+	for w, c := range d.Consumed {
+		if had := t.count(uint64(w)); c > had {
+			return fmt.Errorf("worker %d of %d took %d records, but was dealt %d", w, workers, c, had)
+		}
+	}
+	return nil
+}
+
+// table is how remaining positions were dealt. A batch that is larger than
+// what there is deals the same as one of just that size.
+func (d Done) table(remaining uint64) table {
+	t := table{
+		workers: uint64(len(d.Consumed)), batch: max(1, min(d.Batch, remaining)),
+		contiguous: d.Dealing == spec.DealContiguous, positions: remaining,
+	}
+	return t.alone()
+}
+
+// prefix says whether what was taken are the first records.
+func (d Done) prefix(remaining uint64) bool {
+	t, taken := d.table(remaining), d.Taken()
+	for w, c := range d.Consumed {
+		if c != t.countBelow(uint64(w), taken) {
+			return false
+		}
+	}
+	return true
+}
+
+// Simplify gives the canonical form of done that DESIGN.md describes: entries
+// of zeros dropped, an entry that took a prefix written as {batch 1, [n]} (with
+// groups > 1: the order's batch), two such in a row made one. total is T.
+// Entries that are impossible are errors naming the entry, counted from 1.
+//
+// The result shares no memory with done.
+func Simplify(total uint64, o spec.Order, done []Done) ([]Done, error) {
+	remaining := total
+	var simple []Done
+	joins := false // the last of simple is a prefix
+	for i, d := range done {
+		if err := d.Check(remaining, o); err != nil {
+			return nil, fmt.Errorf("entry %d of done: %w", i+1, err)
+		}
+		taken := d.Taken()
+		switch prefix := d.prefix(remaining); {
+		case taken == 0:
+		case prefix && joins:
+			simple[len(simple)-1].Consumed[0] += taken
+		case prefix:
+			simple, joins = append(simple, First(taken, o)), true
+		default:
+			d.Consumed = slices.Clone(d.Consumed)
+			if d.Dealing == "" {
+				d.Dealing = spec.DealInterleaved
+			}
+			simple, joins = append(simple, d), false
+		}
+		remaining -= taken
+	}
+	return simple, nil
+}
+
+// First is the entry for the first n records of what there is.
+func First(n uint64, o spec.Order) Done {
+	d := Done{Batch: 1, Dealing: spec.DealInterleaved, Consumed: []uint64{n}}
+	if o.Groups > 1 {
+		d.Batch = o.Batch
+	}
+	return d
+}
+
+// Given is the entry that says what the workers of a deal of remaining records
+// have taken, consumed records each; it shares consumed.
+//
+// A contiguous deal whose tail rule moved the borders between its workers
+// (remaining is no multiple of them) is written as the interleaved deal that
+// gives each worker just one batch: an entry has no place for the tail.
+func Given(o spec.Order, remaining uint64, d spec.Deal, consumed []uint64) Done {
+	entry := Done{Batch: d.Batch, Dealing: spec.DealInterleaved, Consumed: consumed}
+	if d.Dealing != spec.DealContiguous {
+		return entry
+	}
+	if t := dealt(remaining, d); t.positions != remaining && o.Groups <= 1 {
+		entry.Batch = max(1, t.positions/t.workers)
+		return entry
+	}
+	entry.Dealing = spec.DealContiguous
+	if o.Groups <= 1 {
+		entry.Batch = 1
+	}
+	return entry
+}

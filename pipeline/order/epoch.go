@@ -1,0 +1,163 @@
+package order
+
+import (
+	"errors"
+	"fmt"
+	"math"
+
+	"github.com/lsiofs/lsiofs/pipeline/spec"
+)
+
+// MaxRecords bounds T, so that T times the number of workers fits 64 bits.
+const MaxRecords = 1 << 47
+
+// Epoch is the global order G of one epoch. It is immutable to its users and
+// safe for concurrent use; inside, states of the reservoirs are kept every so
+// many positions, so that any position is reached by a short replay. They take
+// about half a byte a record when all of G has been visited.
+type Epoch struct {
+	order spec.Order
+	total uint64
+	start func() walker // a walker at position 0
+	bytes uint64        // what a walker takes, about
+}
+
+// walker makes the records of G; it does not know where it is.
+type walker interface {
+	// next fills dst with the records at p and following; there are that many.
+	next(p uint64, dst []uint64)
+	// seek moves from one position to another.
+	seek(from, to uint64)
+}
+
+// NewEpoch makes the order of epoch. starts are the first records of the
+// chunks, ascending, and T at the end; it is kept, and must not change. Options
+// that ORDER.md does not allow, or starts that do not ascend from 0, are errors.
+//
+// It permutes the chunks, which takes about 10 ns each, and 4 bytes.
+func NewEpoch(o spec.Order, epoch uint64, starts []uint64) (*Epoch, error) {
+	if err := checkStarts(starts); err != nil {
+		return nil, err
+	}
+	if err := checkOrder(o); err != nil {
+		return nil, err
+	}
+	e := &Epoch{order: o, total: starts[len(starts)-1]}
+	switch o.Shuffle {
+	case spec.ShuffleNone:
+		e.start = func() walker { return straight{} }
+		return e, nil
+	case spec.ShuffleFull:
+		f := newFull(o.Seed, epoch, e.total)
+		e.start = func() walker { return f }
+		return e, nil
+	}
+	l := newLayout(layoutOptions{
+		seed: o.Seed, epoch: epoch, size: o.SizeRecords,
+		lanes: o.Lanes, groups: o.Groups, step: o.Batch,
+	}, e.total, newChunks(o.Seed, epoch, starts))
+	if e.total <= math.MaxUint32 {
+		shuffled[uint32](e, l)
+	} else {
+		shuffled[uint64](e, l)
+	}
+	return e, nil
+}
+
+// shuffled makes e's walkers go through lanes.
+func shuffled[S slot](e *Epoch, l *layout) {
+	var slots uint64
+	if e.order.Shuffle == spec.ShuffleBlock {
+		b := newBlocks[S](l)
+		e.start, slots = b.walker, b.slots
+	} else {
+		r := newReservoirs[S](l, e.total)
+		e.start, slots = r.walker, r.slots
+	}
+	e.bytes = 8*slots + 64*uint64(len(l.lanes))
+}
+
+func checkStarts(starts []uint64) error {
+	if len(starts) == 0 || starts[0] != 0 {
+		return errors.New("order: the first chunk must start at record 0")
+	}
+	for i := 1; i < len(starts); i++ {
+		if starts[i] <= starts[i-1] {
+			return fmt.Errorf("order: chunk %d starts at record %d, which is not behind record %d, where chunk %d starts", i, starts[i], starts[i-1], i-1)
+		}
+	}
+	if total := starts[len(starts)-1]; total > MaxRecords {
+		return fmt.Errorf("order: %d records are more than the %d that can be ordered", total, uint64(MaxRecords))
+	}
+	if uint64(len(starts)-1) > math.MaxUint32 {
+		return fmt.Errorf("order: %d chunks are more than the %d that can be permuted: raise the chunk size", len(starts)-1, uint64(math.MaxUint32))
+	}
+	return nil
+}
+
+// checkOrder refuses what ORDER.md can't mean. Bounds of sizes that are a
+// matter of taste are spec's.
+func checkOrder(o spec.Order) error {
+	switch o.Shuffle {
+	case spec.ShuffleNone, spec.ShuffleReservoir, spec.ShuffleBlock, spec.ShuffleFull:
+	default:
+		return fmt.Errorf("order: unknown shuffle %q", o.Shuffle)
+	}
+	switch {
+	case o.Lanes < 1 || o.Lanes > spec.MaxLanes:
+		return fmt.Errorf("order: lanes (%d) must be between 1 and %d", o.Lanes, spec.MaxLanes)
+	case o.Groups < 1 || o.Lanes%o.Groups != 0:
+		return fmt.Errorf("order: groups (%d) must divide lanes (%d)", o.Groups, o.Lanes)
+	case o.Batch < 1 || o.Batch > maxOrderBatch:
+		return fmt.Errorf("order: the order's batch (%d) must be between 1 and %d", o.Batch, uint64(maxOrderBatch))
+	case o.Groups == 1 && o.Batch != 1:
+		return fmt.Errorf("order: the order's batch (%d) must be 1 when groups is 1", o.Batch)
+	}
+	return nil
+}
+
+// maxOrderBatch is spec's bound of the batch; with spec.MaxLanes and
+// spec.MaxWorkers it keeps products within 64 bits.
+const maxOrderBatch = 1 << 32
+
+// Len is T.
+func (e *Epoch) Len() uint64 { return e.total }
+
+// Cursor is a place in G. It is not for concurrent use.
+type Cursor struct {
+	epoch    *Epoch
+	walker   walker
+	position uint64
+}
+
+// Cursor gives a cursor at position p ≤ T.
+func (e *Epoch) Cursor(p uint64) *Cursor {
+	c := &Cursor{epoch: e, walker: e.start()}
+	c.Seek(p)
+	return c
+}
+
+// Next fills dst with the records at the cursor's position and following, and
+// moves behind them; it returns fewer than len(dst) only at the end.
+func (c *Cursor) Next(dst []uint64) int {
+	n := min(uint64(len(dst)), c.epoch.total-c.position)
+	if n == 0 {
+		return 0
+	}
+	c.walker.next(c.position, dst[:n])
+	c.position += n
+	return int(n)
+}
+
+// Seek moves to position p ≤ T: backwards from the nearest state kept, forwards
+// from there or from where the cursor is.
+func (c *Cursor) Seek(p uint64) {
+	if p > c.epoch.total {
+		panic(fmt.Sprintf("order: position %d is behind the %d records of G", p, c.epoch.total))
+	}
+	if p == c.position {
+		return
+	}
+	c.walker.seek(c.position, p)
+	c.position = p
+}

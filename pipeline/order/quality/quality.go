@@ -1,0 +1,229 @@
+// Package quality measures how well an order mixes shards, and says what would
+// improve it. It is pure: it runs the real order on record numbers and never
+// looks at data.
+//
+// The measure is χ²/df of the histogram over shards of each batch of 256
+// records, as a mean over an epoch. With S shards, of which shard s holds the
+// share q(s) of all records, and o(s) the records of shard s in a batch of b:
+//
+//	χ² = Σ (o(s) − b·q(s))² / (b·q(s)),  df = S − 1
+//
+// Independent sampling gives 1.0, a batch from one shard alone about b. For
+// chunks of B records that are permuted and go through a reservoir of K it is
+// about 1 + B·b/(2K).
+package quality
+
+import (
+	"slices"
+
+	"github.com/lsiofs/lsiofs/pipeline/order"
+	"github.com/lsiofs/lsiofs/pipeline/spec"
+)
+
+// BatchRecords is b, the batch of the measure.
+const BatchRecords = 256
+
+// Poor is the value above which a shuffle deserves a warning; Good is what
+// advice aims at. The defaults give 1.8 on large shards.
+const (
+	Poor = 3
+	Good = 2
+)
+
+// Estimate is a measured χ²/df.
+type Estimate struct {
+	// Value is the mean over Batches. It is 1 where there is nothing to
+	// measure: one shard, or less than a batch of records.
+	Value   float64 `json:"chi2_df"`
+	Batches int     `json:"batches"`
+	// Whole says that all batches of the epoch were measured, not a stretch.
+	Whole bool `json:"whole_epoch"`
+}
+
+// meter adds batches up.
+type meter struct {
+	weights []float64 // T / (b · records of the shard): 1 / expected count
+	starts  []uint64
+	counts  []uint32
+	touched []int
+	sum     float64
+	batches int
+}
+
+// newMeter takes the numbers of the shards' first records, ascending, and T at
+// the end. Shards without records count for nothing.
+func newMeter(shardStarts []uint64) *meter {
+	m := &meter{starts: slices.Compact(slices.Clone(shardStarts))}
+	shards := len(m.starts) - 1
+	if shards < 2 {
+		return m
+	}
+	total := float64(m.starts[shards])
+	m.counts = make([]uint32, shards)
+	m.weights = make([]float64, shards)
+	for i := range m.weights {
+		m.weights[i] = total / (BatchRecords * float64(m.starts[i+1]-m.starts[i]))
+	}
+	return m
+}
+
+// add takes one batch of BatchRecords record numbers.
+func (m *meter) add(records []uint64) {
+	m.touched = m.touched[:0]
+	for _, r := range records {
+		s, found := slices.BinarySearch(m.starts, r)
+		if !found {
+			s--
+		}
+		if m.counts[s] == 0 {
+			m.touched = append(m.touched, s)
+		}
+		m.counts[s]++
+	}
+	chi := -float64(len(records)) // Σ(o−e)²/e = Σo²/e − b
+	for _, s := range m.touched {
+		chi += float64(m.counts[s]) * float64(m.counts[s]) * m.weights[s]
+		m.counts[s] = 0
+	}
+	m.sum += chi / float64(len(m.weights)-1)
+	m.batches++
+}
+
+func (m *meter) estimate(whole bool) Estimate {
+	if m.batches == 0 {
+		return Estimate{Value: 1, Whole: whole}
+	}
+	return Estimate{Value: m.sum / float64(m.batches), Batches: m.batches, Whole: whole}
+}
+
+// source fills dst with records k, k+1, … and returns how many there were.
+type source func(k uint64, dst []uint64) int
+
+// measure goes through at most limit of count records. A stretch begins behind
+// warmUp records where that leaves half of the limit: a reservoir mixes less at
+// its start, when it holds consecutive chunks only, than over an epoch.
+func measure(next source, count, warmUp, limit uint64, shardStarts []uint64) Estimate {
+	m := newMeter(shardStarts)
+	if len(m.weights) < 2 {
+		return m.estimate(true)
+	}
+	whole := count <= limit
+	from, to := uint64(0), count
+	if !whole {
+		to = limit
+		if warmUp <= limit/2 {
+			from = warmUp
+		}
+	}
+	batch := make([]uint64, BatchRecords)
+	for k := from; k+BatchRecords <= to; k += BatchRecords {
+		if next(k, batch) < BatchRecords {
+			break
+		}
+		m.add(batch)
+	}
+	return m.estimate(whole)
+}
+
+// OfEpoch measures G. It looks at no more than limit records of it, about 40 ns
+// each. shardStarts are the first records of the shards and T.
+func OfEpoch(e *order.Epoch, size, limit uint64, shardStarts []uint64) Estimate {
+	c := e.Cursor(0)
+	at := uint64(0)
+	next := func(k uint64, dst []uint64) int {
+		if k != at {
+			c.Seek(k)
+		}
+		n := c.Next(dst)
+		at = k + uint64(n)
+		return n
+	}
+	return measure(next, e.Len(), 4*size, limit, shardStarts)
+}
+
+// OfWorker measures the stream of worker w of a view, which costs the steps of
+// all workers' records: limit is of those.
+func OfWorker(v *order.View, w, size, limit uint64, shardStarts []uint64) Estimate {
+	workers := v.Deal().Workers
+	next := func(k uint64, dst []uint64) int { return v.Records(w, k, dst) }
+	return measure(next, v.Own(w), 4*size/workers, max(1, limit/workers), shardStarts)
+}
+
+// Advice is a change of one setting, and what it would give.
+type Advice struct {
+	Flag  string  `json:"flag"`
+	Value string  `json:"value"`
+	Chi   float64 `json:"chi2_df"`
+}
+
+// Subject is a dataset, as far as an order sees it.
+type Subject struct {
+	// ShardStarts are the first records of the shards, ascending, and T.
+	ShardStarts []uint64
+	// ChunkStarts gives the first records of the chunks, ascending, and T.
+	ChunkStarts func(chunkBytes, chunkRecords uint64) []uint64
+}
+
+// adviceLimit bounds the records that are looked at for one candidate.
+const adviceLimit = 1 << 18
+
+// Advise tries settings that mix better than o, by running them, and returns
+// for each flag the smallest change that comes to at most good, the best there
+// is where none does, and nothing where none helps.
+func Advise(s Subject, o spec.Order, epoch uint64, good float64) ([]Advice, error) {
+	if len(s.ShardStarts) < 3 {
+		return nil, nil
+	}
+	total := s.ShardStarts[len(s.ShardStarts)-1]
+	s.ChunkStarts = rememberLast(s.ChunkStarts)
+	now, err := try(s, o, epoch)
+	if err != nil {
+		return nil, err
+	}
+	var advice []Advice
+	if o.Shuffle == spec.ShuffleNone {
+		o.Shuffle = spec.ShuffleReservoir
+		with, err := try(s, o, epoch)
+		return []Advice{{"--shuffle", string(spec.ShuffleReservoir), with}}, err
+	}
+	for _, ladder := range ladders(o, total) {
+		best := Advice{Chi: now * 0.9} // less is no help
+		for _, step := range ladder {
+			chi, err := try(s, step.order, epoch)
+			if err != nil {
+				return nil, err
+			}
+			if chi < best.Chi {
+				best = Advice{step.flag, step.value, chi}
+			}
+			if chi <= good {
+				break
+			}
+		}
+		if best.Flag != "" {
+			advice = append(advice, best)
+		}
+	}
+	return advice, nil
+}
+
+func try(s Subject, o spec.Order, epoch uint64) (float64, error) {
+	e, err := order.NewEpoch(o, epoch, s.ChunkStarts(o.ChunkBytes, o.ChunkRecords))
+	if err != nil {
+		return 0, err
+	}
+	return OfEpoch(e, o.SizeRecords, adviceLimit, s.ShardStarts).Value, nil
+}
+
+// rememberLast keeps the last result: most candidates have the same chunks, and
+// finding them looks at every record.
+func rememberLast(f func(chunkBytes, chunkRecords uint64) []uint64) func(chunkBytes, chunkRecords uint64) []uint64 {
+	var bytes, records uint64
+	var starts []uint64
+	return func(b, r uint64) []uint64 {
+		if starts == nil || b != bytes || r != records {
+			bytes, records, starts = b, r, f(b, r)
+		}
+		return starts
+	}
+}

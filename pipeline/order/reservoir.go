@@ -1,0 +1,193 @@
+package order
+
+import (
+	"math/bits"
+	"sync/atomic"
+)
+
+const (
+	// spacingPositions is the least distance between two states that are kept
+	// (DESIGN.md, Scale). A replay of that many steps takes about 3 ms.
+	spacingPositions = 1 << 18
+	// spacingPerSlot bounds what all states of an epoch take together: one slot
+	// for so many records of the dataset. With the default size of 16384 it
+	// gives just spacingPositions.
+	spacingPerSlot = 16
+	// lanesAtOnce is how many positions the rota is asked for at a time.
+	lanesAtOnce = 256
+)
+
+// reservoirs is the shuffle `reservoir` of an epoch: what its cursors share.
+type reservoirs[S slot] struct {
+	layout  *layout
+	total   uint64
+	slots   uint64 // of all lanes together
+	spacing uint64
+	kept    []atomic.Pointer[reservoirState[S]] // of position i·spacing
+}
+
+// reservoirState is the state of all lanes at one position. One that is kept is
+// never written to.
+type reservoirState[S slot] struct {
+	lanes []reservoirLane
+	slots []S
+}
+
+// reservoirLane is the state of a lane; its slots are slots[base:base+live].
+type reservoirLane struct {
+	counter uint64 // the lane's key + steps·gamma
+	live    uint64
+	base    uint64
+	source  run
+}
+
+func newReservoirs[S slot](l *layout, total uint64) *reservoirs[S] {
+	r := &reservoirs[S]{layout: l, total: total}
+	for i := range l.lanes {
+		r.slots += min(l.window, l.lanes[i].records)
+	}
+	// A lane's state is about as large as 16 slots.
+	r.spacing = max(spacingPositions, spacingPerSlot*(r.slots+16*uint64(len(l.lanes))))
+	r.kept = make([]atomic.Pointer[reservoirState[S]], total/r.spacing+1)
+	return r
+}
+
+func (r *reservoirs[S]) walker() walker {
+	w := &reservoirWalker[S]{shared: r, rota: rota{layout: r.layout}}
+	w.slots = make([]S, r.slots)
+	w.lanes = make([]reservoirLane, len(r.layout.lanes))
+	w.reset()
+	w.rota.seek(0)
+	return w
+}
+
+// reservoirWalker is a cursor's own state.
+type reservoirWalker[S slot] struct {
+	shared *reservoirs[S]
+	reservoirState[S]
+	rota rota
+	turn [lanesAtOnce]uint32
+}
+
+// reset fills the lanes with their first records.
+func (w *reservoirWalker[S]) reset() {
+	l := w.shared.layout
+	base := uint64(0)
+	for i := range l.lanes {
+		n := l.lanes[i].records
+		live := min(l.window, n)
+		lane := &w.lanes[i]
+		*lane = reservoirLane{counter: l.lanes[i].key, live: live, base: base, source: l.chunks.at(l.lanes[i].place, n)}
+		take(l.chunks, &lane.source, w.slots[base:base+live])
+		base += live
+	}
+}
+
+// step emits a lane's next record.
+func (w *reservoirWalker[S]) step(l *reservoirLane) uint64 {
+	l.counter += gamma
+	j, _ := bits.Mul64(mix(l.counter), l.live)
+	at := &w.slots[l.base+j]
+	record := *at
+	if l.source.left == 0 && !w.shared.layout.chunks.refill(&l.source) {
+		l.live--
+		*at = w.slots[l.base+l.live]
+		return uint64(record)
+	}
+	*at = S(l.source.first)
+	l.source.first++
+	l.source.left--
+	return uint64(record)
+}
+
+func (w *reservoirWalker[S]) next(p uint64, dst []uint64) {
+	for len(dst) > 0 {
+		w.keep(p)
+		n := min(uint64(len(dst)), lanesAtOnce, w.shared.spacing-p%w.shared.spacing)
+		turn := w.turn[:n]
+		w.rota.next(turn)
+		for i, lane := range turn {
+			dst[i] = w.step(&w.lanes[lane])
+		}
+		dst = dst[n:]
+		p += n
+	}
+}
+
+// keep copies the state at p, if p is a place where states are kept and nobody
+// has been there before.
+func (w *reservoirWalker[S]) keep(p uint64) {
+	if p%w.shared.spacing != 0 || p == 0 {
+		return
+	}
+	at := &w.shared.kept[p/w.shared.spacing]
+	if at.Load() != nil {
+		return
+	}
+	at.CompareAndSwap(nil, &reservoirState[S]{
+		lanes: append([]reservoirLane(nil), w.lanes...),
+		slots: append([]S(nil), w.slots...),
+	})
+}
+
+func (w *reservoirWalker[S]) seek(from, to uint64) {
+	if from < to && to-from <= 4*uint64(len(w.lanes)) {
+		w.skip(from, to)
+		return
+	}
+	if best := w.nearest(from, to); best != from {
+		if state := w.shared.kept[best/w.shared.spacing].Load(); state != nil && best != 0 {
+			copy(w.lanes, state.lanes)
+			copy(w.slots, state.slots)
+		} else {
+			w.reset()
+		}
+		from = best
+	}
+	for from < to {
+		stop := min(to, (from/w.shared.spacing+1)*w.shared.spacing)
+		w.advance(from, stop)
+		from = stop
+		w.keep(from)
+	}
+	w.rota.seek(to)
+}
+
+// skip goes a few positions ahead, which must not cost a look at every lane.
+func (w *reservoirWalker[S]) skip(from, to uint64) {
+	var dropped [lanesAtOnce]uint64
+	for from < to {
+		n := min(to-from, lanesAtOnce)
+		w.next(from, dropped[:n])
+		from += n
+	}
+}
+
+// nearest is the position from which to is reached by the fewest steps: from,
+// that of a state that is kept, or 0.
+func (w *reservoirWalker[S]) nearest(from, to uint64) uint64 {
+	for i := to / w.shared.spacing; i > 0; i-- {
+		p := i * w.shared.spacing
+		if from <= to && from >= p {
+			return from
+		}
+		if w.shared.kept[i].Load() != nil {
+			return p
+		}
+	}
+	if from <= to {
+		return from
+	}
+	return 0
+}
+
+// advance takes the steps from one position to another, lane by lane, which
+// keeps a lane's slots in the cache.
+func (w *reservoirWalker[S]) advance(from, to uint64) {
+	w.shared.layout.steps(to, func(i int, steps uint64) {
+		l := &w.lanes[i]
+		for end := w.shared.layout.lanes[i].key + steps*gamma; l.counter != end; {
+			w.step(l)
+		}
+	})
+}

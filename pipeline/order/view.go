@@ -1,0 +1,163 @@
+package order
+
+import (
+	"fmt"
+
+	"github.com/lsiofs/lsiofs/pipeline/spec"
+)
+
+// View is G′ dealt to workers. It is immutable to its users and safe for
+// concurrent use; inside, it caches a bounded number of pages of G′ (at most
+// 8 MiB), so that readers that go through a view together compute it once, and
+// keeps the cursors that made them where they stopped (at most 16 MiB, or two).
+type View struct {
+	epoch     *Epoch
+	levels    []level
+	deal      spec.Deal
+	remaining uint64
+	table     table
+	pages     *pages
+}
+
+// NewView applies done to e in turn and deals what is left. Entries that are
+// impossible (a worker that took more than it had) are errors naming the entry.
+func NewView(e *Epoch, done []Done, deal spec.Deal) (*View, error) {
+	if err := checkDeal(e.order, deal); err != nil {
+		return nil, err
+	}
+	simple, err := Simplify(e.total, e.order, done)
+	if err != nil {
+		return nil, fmt.Errorf("order: %w", err)
+	}
+	v := &View{epoch: e, deal: deal, remaining: e.total}
+	for _, d := range simple {
+		l := newLevel(v.remaining, d)
+		v.levels = append(v.levels, l)
+		v.remaining = l.left
+	}
+	v.table = dealt(v.remaining, deal)
+	v.pages = newPages(e, v.levels)
+	return v, nil
+}
+
+// Remaining is |G′|, before the tail rule.
+func (v *View) Remaining() uint64 { return v.remaining }
+
+// Dealt is the number of records that all workers have together, after the
+// tail rule.
+func (v *View) Dealt() uint64 { return v.table.positions }
+
+// Deal is what NewView was given.
+func (v *View) Deal() spec.Deal { return v.deal }
+
+// Count is the number of records of worker w's stream, after the tail rule.
+func (v *View) Count(w uint64) uint64 {
+	v.check(w)
+	return v.table.count(w)
+}
+
+// Own is Count without padding: how many of its records, from the first on,
+// belong to G′. Padding is never counted as consumed.
+func (v *View) Own(w uint64) uint64 {
+	v.check(w)
+	return v.table.countBelow(w, min(v.remaining, v.table.positions))
+}
+
+// Owner is the worker that gets index j of G′ (or of its padding), and which of
+// the worker's records that is. j must be below Dealt.
+func (v *View) Owner(j uint64) (w, k uint64) {
+	if j >= v.table.positions {
+		panic(fmt.Sprintf("order: index %d is behind the %d records that were dealt", j, v.table.positions))
+	}
+	s := v.table.at(j)
+	return s.w, s.k
+}
+
+func (v *View) check(w uint64) {
+	if w >= v.deal.Workers {
+		panic(fmt.Sprintf("order: there is no worker %d of %d", w, v.deal.Workers))
+	}
+}
+
+// Records fills dst with the numbers of records k, k+1, … of worker w's stream,
+// and returns how many there were. No allocation while pages are at hand.
+func (v *View) Records(w, k uint64, dst []uint64) int {
+	count := v.Count(w)
+	if k >= count {
+		return 0
+	}
+	dst = dst[:min(uint64(len(dst)), count-k)]
+	var at piece
+	j := v.table.position(w, k)
+	run := v.table.at(j).run
+	for n := 0; n < len(dst); {
+		if run == 0 { // only the interleaved deal has more than one run
+			j += (v.table.workers - 1) * v.table.batch
+			run = v.table.batch
+		}
+		if j-at.begin >= uint64(len(at.records)) { // wraps below begin
+			at = v.piece(j)
+		}
+		m := min(run, uint64(len(dst)-n))
+		m = uint64(copy(dst[n:n+int(m)], at.records[j-at.begin:]))
+		n, j, run = n+int(m), j+m, run-m
+	}
+	return len(dst)
+}
+
+// piece is a run of dealt records, the first of them at index begin.
+type piece struct {
+	begin   uint64
+	records []uint64
+}
+
+// piece gives a piece that holds index j < Dealt. The padding's are those of G,
+// over and over.
+func (v *View) piece(j uint64) piece {
+	if j < v.remaining {
+		page := j / pageRecords
+		return piece{begin: page * pageRecords, records: v.pages.records(pageKey{whole: len(v.levels) == 0, page: page})}
+	}
+	p := (j - v.remaining) % v.epoch.total
+	page := p / pageRecords
+	records := v.pages.records(pageKey{whole: true, page: page})
+	skip := p - page*pageRecords
+	return piece{begin: j, records: records[skip:]}
+}
+
+// sweepRecords is the size of Sweep's blocks: large enough for their price not
+// to count, small enough for the nearest cache.
+const sweepRecords = 2048
+
+// Sweep calls visit with all dealt records, padding included, in the order of
+// their index j in G′ (padding: j ≥ Remaining), in blocks; it ends early when
+// visit returns false. It does not disturb the pages that readers use. The
+// block is visit's until it returns.
+func (v *View) Sweep(visit func(j uint64, records []uint64) bool) {
+	block := make([]uint64, sweepRecords)
+	end := min(v.remaining, v.table.positions)
+	left := newRest(v.epoch, v.levels)
+	for j := uint64(0); j < end; {
+		n := min(sweepRecords, end-j)
+		left.fill(block[:n])
+		if !visit(j, block[:n]) {
+			return
+		}
+		j += n
+	}
+	if end == v.table.positions {
+		return
+	}
+	cursor := v.epoch.Cursor(0)
+	for j := end; j < v.table.positions; {
+		n := cursor.Next(block[:min(sweepRecords, v.table.positions-j)])
+		if n == 0 {
+			cursor.Seek(0)
+			continue
+		}
+		if !visit(j, block[:n]) {
+			return
+		}
+		j += uint64(n)
+	}
+}

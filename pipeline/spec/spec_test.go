@@ -1,0 +1,70 @@
+package spec
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+func valid() Spec {
+	s := Default()
+	s.Dataset = "/data"
+	return s
+}
+
+func TestTheDefaultsAreValidOnceThereIsADataset(t *testing.T) {
+	require.NoError(t, valid().Validate())
+	require.ErrorContains(t, Default().Validate(), "no dataset given")
+}
+
+func TestAllProblemsAreReportedAtOnceWithFlagValueAndBound(t *testing.T) {
+	s := valid()
+	s.Order.Lanes, s.Deal.Workers, s.MemoryBytes, s.ReadTimeout = 0, MaxWorkers+1, 5, 0
+	err := s.Validate()
+	require.Error(t, err)
+	require.Len(t, strings.Split(err.Error(), "\n"), 4)
+	for _, want := range []string{
+		"--lanes (0) must be between 1 and 65536",
+		"--workers (65537) must be between 1 and 65536",
+		"--memory (5 bytes) must be at least 1MiB",
+		"--read-timeout (0s) must be above 0",
+	} {
+		require.ErrorContains(t, err, want)
+	}
+}
+
+func TestEachWrongSettingIsNamed(t *testing.T) {
+	for _, c := range []struct {
+		name   string
+		change func(*Spec)
+		want   string
+	}{
+		{"an unknown shuffle", func(s *Spec) { s.Order.Shuffle = "riffle" }, `--shuffle ("riffle") must be one of reservoir`},
+		{"groups that do not divide the lanes", func(s *Spec) { s.Order.Groups, s.Order.Batch, s.Deal.Batch = 5, 4, 4 }, "--groups (5) must divide --lanes (32)"},
+		{"a batch that differs from the order's", func(s *Spec) { s.Order.Groups, s.Order.Batch, s.Deal.Batch = 4, 4, 8 }, "--batch (8) must be the order's batch (4)"},
+		{"a batch of the order without groups", func(s *Spec) { s.Order.Batch = 4 }, "must be 1 when --groups is 1"},
+		{"groups with a contiguous deal that is padded", func(s *Spec) {
+			s.Order.Groups, s.Order.Batch, s.Deal.Batch = 4, 4, 4
+			s.Deal.Dealing, s.Deal.Tail = DealContiguous, TailPad
+		}, "use --tail keep"},
+		{"an unknown deal", func(s *Spec) { s.Deal.Dealing = "random" }, "--deal"},
+		{"an unknown tail", func(s *Spec) { s.Deal.Tail = "cut" }, "--tail"},
+		{"an unknown format", func(s *Spec) { s.Format.Name = "zip" }, `--format ("zip") must be auto, tar`},
+		{"fixed without a record size", func(s *Spec) { s.Format.Name = "fixed" }, "--record-bytes (0) must be at least 1"},
+		{"a record size without fixed", func(s *Spec) { s.Format.RecordBytes = 8 }, "need --format fixed"},
+		{"a negative stride", func(s *Spec) { s.Format = Format{Name: "fixed", RecordBytes: 1, StrideBytes: -1, Remainder: RemainderDrop} }, "--stride-bytes (-1)"},
+		{"a negative header", func(s *Spec) { s.Format = Format{Name: "fixed", RecordBytes: 1, HeaderBytes: -1, Remainder: RemainderDrop} }, "--header-bytes (-1)"},
+		{"an unknown remainder", func(s *Spec) { s.Format.Remainder = "keep" }, "--remainder"},
+		{"an unknown io engine", func(s *Spec) { s.IO = "aio" }, "--io"},
+		{"an unknown policy", func(s *Spec) { s.OnCorrupt = "ignore" }, "--on-corrupt"},
+		{"chunks of no records", func(s *Spec) { s.Order.ChunkRecords = 0 }, "--chunk-records (0)"},
+		{"chunks of no bytes", func(s *Spec) { s.Order.ChunkBytes = 0 }, "--chunk-bytes (0)"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			s := valid()
+			c.change(&s)
+			require.ErrorContains(t, s.Validate(), c.want)
+		})
+	}
+}

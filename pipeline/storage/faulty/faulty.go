@@ -1,0 +1,142 @@
+// Package faulty is a storage for tests: it wraps a real one, and fails,
+// alters or delays reads as the test says. Without faults it is what it wraps.
+package faulty
+
+import (
+	"errors"
+	"fmt"
+	"sync"
+	"sync/atomic"
+
+	"github.com/lsiofs/lsiofs/pipeline/storage"
+)
+
+// Storage wraps a storage. List and Stat go through. The hooks are set before
+// the first read; they are called concurrently, and must not block.
+type Storage struct {
+	storage.Storage
+
+	// Before, when set, is called for each read before it is handed on (when
+	// it is let go, if it was held). An error fails the read instead; it
+	// arrives inside a *storage.Error.
+	Before func(r *storage.Read) error
+	// After, when set, is called for each read that was handed on, with its
+	// outcome, and gives the one that is reported. It may change r.Buf.
+	After func(r *storage.Read, err error) error
+
+	mu      sync.Mutex
+	arrived sync.Cond // a read is held
+	holding bool
+	held    []*storage.Read
+	failing sync.WaitGroup // goroutines that fail reads
+}
+
+var _ storage.Storage = (*Storage)(nil)
+
+// New wraps s, which is closed with it.
+func New(s storage.Storage) *Storage {
+	f := &Storage{Storage: s}
+	f.arrived.L = &f.mu
+	return f
+}
+
+// Hold makes reads that are submitted from now on wait for Release.
+func (f *Storage) Hold() {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.holding = true
+}
+
+// Release lets all held reads go, in the order of their submission, and holds
+// no more.
+func (f *Storage) Release() {
+	f.mu.Lock()
+	reads := f.held
+	f.held, f.holding = nil, false
+	f.mu.Unlock()
+	f.forward(reads)
+}
+
+// WaitHeld waits until at least n reads are held.
+func (f *Storage) WaitHeld(n int) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	for len(f.held) < n {
+		f.arrived.Wait()
+	}
+}
+
+// Submit implements storage.Storage.
+func (f *Storage) Submit(reads []*storage.Read) {
+	f.mu.Lock()
+	if f.holding {
+		f.held = append(f.held, reads...)
+		f.arrived.Broadcast()
+		f.mu.Unlock()
+		return
+	}
+	f.mu.Unlock()
+	f.forward(reads)
+}
+
+// Close releases what is held and closes the wrapped storage.
+func (f *Storage) Close() error {
+	f.Release()
+	err := f.Storage.Close()
+	f.failing.Wait()
+	return err
+}
+
+func (f *Storage) forward(reads []*storage.Read) {
+	good := make([]*storage.Read, 0, len(reads))
+	for _, r := range reads {
+		if f.Before != nil {
+			if err := f.Before(r); err != nil {
+				f.fail(r, err)
+				continue
+			}
+		}
+		if f.After != nil {
+			handed := *r
+			handed.Done = func(err error) { r.Done(f.After(r, err)) }
+			good = append(good, &handed)
+			continue
+		}
+		good = append(good, r)
+	}
+	if len(good) > 0 {
+		f.Storage.Submit(good)
+	}
+}
+
+// fail fails a read from a goroutine of its own, as a real storage would.
+func (f *Storage) fail(r *storage.Read, err error) {
+	f.failing.Go(func() {
+		r.Done(&storage.Error{Object: r.Object.Path, OffsetBytes: r.OffsetBytes, SizeBytes: int64(len(r.Buf)), Err: err})
+	})
+}
+
+// ErrInjected is wrapped by the errors that Nth gives.
+var ErrInjected = errors.New("injected fault")
+
+// Nth is a Before that fails the n-th read, counted from 0, and no other.
+func Nth(n int64) func(*storage.Read) error {
+	var count atomic.Int64
+	return func(*storage.Read) error {
+		if at := count.Add(1) - 1; at == n {
+			return fmt.Errorf("%w in read %d", ErrInjected, n)
+		}
+		return nil
+	}
+}
+
+// Truncated is a Before that acts as if the object had been cut at sizeBytes
+// after it was listed.
+func Truncated(path string, sizeBytes int64) func(*storage.Read) error {
+	return func(r *storage.Read) error {
+		if r.Object.Path == path && r.OffsetBytes+int64(len(r.Buf)) > sizeBytes {
+			return fmt.Errorf("the file ended at %d: %w", sizeBytes, storage.ErrChanged)
+		}
+		return nil
+	}
+}

@@ -1,0 +1,253 @@
+package local
+
+import (
+	"container/list"
+	"errors"
+	"fmt"
+	"io/fs"
+	"path/filepath"
+	"sync"
+	"syscall"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/lsiofs/lsiofs/pipeline/storage"
+)
+
+// maxOpen is how many files are kept open: more than an order has lanes (32 by
+// default) for several streams, and half of the usual limit of 1024.
+const maxOpen = 512
+
+// maxOpenFiles leaves most of a small limit to FUSE, readers and spools.
+func maxOpenFiles() int {
+	var limit unix.Rlimit
+	if err := unix.Getrlimit(unix.RLIMIT_NOFILE, &limit); err != nil {
+		return maxOpen
+	}
+	return int(max(8, min(maxOpen, limit.Cur/4)))
+}
+
+// file is one object's open file, or one that is being opened.
+type file struct {
+	object storage.Object
+	fd     int // -1 until it is open
+
+	// The rest is under the cache's lock.
+	waiting []*storage.Read // reads that came before it was open
+	reads   int             // that use it, waiting ones included
+	idle    *list.Element   // its place in the cache's idle list, if it is there
+	gone    bool            // not found in the cache any more: closed after its last read
+}
+
+// fileCache keeps files open: those that are in use, and the idle ones that
+// were used last, together no more than limit.
+type fileCache struct {
+	root  string
+	limit int
+
+	mu     sync.Mutex
+	freed  sync.Cond // a descriptor was closed, or its file has become idle
+	files  map[storage.Object]*file
+	idle   list.List // of *file, the one used longest ago first
+	open   int       // descriptors that are open or about to be
+	closes uint64    // descriptors closed so far
+}
+
+func (c *fileCache) init(root string, limit int) {
+	c.root, c.limit = root, limit
+	c.freed.L = &c.mu
+	c.files = make(map[storage.Object]*file)
+}
+
+// fullPath is where an object lies. A path that leads out of the root is
+// refused.
+func (c *fileCache) fullPath(path string) (string, error) {
+	if !filepath.IsLocal(path) {
+		return "", &fs.PathError{Op: "open", Path: path, Err: fmt.Errorf("not a path below the dataset: %w", fs.ErrInvalid)}
+	}
+	return filepath.Join(c.root, path), nil
+}
+
+// use registers a read with its object's file. Where the file is not open yet
+// the read was put on its waiting list; first says that the caller must have
+// it opened.
+func (c *fileCache) use(r *storage.Read) (f *file, ready, first bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	f = c.files[r.Object]
+	if f == nil {
+		f = &file{object: r.Object, fd: -1}
+		c.files[r.Object] = f
+		first = true
+	}
+	f.reads++
+	if f.idle != nil {
+		c.idle.Remove(f.idle)
+		f.idle = nil
+	}
+	if f.fd < 0 {
+		f.waiting = append(f.waiting, r)
+		return f, false, first
+	}
+	return f, true, false
+}
+
+// openFile opens a file that is registered, and gives the reads that have
+// waited for that. After an error none of them holds the file any more. It
+// blocks until a descriptor is free.
+func (c *fileCache) openFile(f *file) (waiting []*storage.Read, err error) {
+	fd, err := c.openDescriptor(f.object)
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	waiting, f.waiting = f.waiting, nil
+	if err != nil {
+		delete(c.files, f.object)
+		return waiting, err
+	}
+	f.fd = fd
+	return waiting, nil
+}
+
+// release ends a read's use of its file. changed takes the file out of the
+// cache, so that the next read looks at the path anew.
+func (c *fileCache) release(f *file, changed bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	f.reads--
+	if changed && !f.gone {
+		f.gone = true
+		delete(c.files, f.object)
+	}
+	if f.reads > 0 {
+		return
+	}
+	if f.gone {
+		c.close(f)
+		return
+	}
+	f.idle = c.idle.PushBack(f)
+	c.freed.Broadcast()
+}
+
+// close closes a file that nothing uses. c.mu is held: closing a file that was
+// only read does no I/O.
+func (c *fileCache) close(f *file) {
+	_ = unix.Close(f.fd)
+	c.open--
+	c.closes++
+	c.freed.Broadcast()
+}
+
+// closeIdle closes the idle file that was used longest ago, if there is one.
+func (c *fileCache) closeIdle() bool {
+	oldest := c.idle.Front()
+	if oldest == nil {
+		return false
+	}
+	f := c.idle.Remove(oldest).(*file)
+	f.idle = nil
+	delete(c.files, f.object)
+	c.close(f)
+	return true
+}
+
+// closeAll closes what is idle, which is everything when no read is under way.
+func (c *fileCache) closeAll() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for c.closeIdle() {
+	}
+}
+
+// openDescriptor opens an object within the limit. Files in use are waited
+// for; they get free because reads end.
+func (c *fileCache) openDescriptor(o storage.Object) (int, error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for {
+		for c.open >= c.limit {
+			if !c.closeIdle() {
+				c.freed.Wait()
+			}
+		}
+		c.open++
+		closes := c.closes
+		c.mu.Unlock()
+		fd, err := openObject(c, o)
+		c.mu.Lock()
+		if err == nil {
+			return fd, nil
+		}
+		c.open--
+		c.freed.Broadcast()
+		if !errors.Is(err, unix.EMFILE) && !errors.Is(err, unix.ENFILE) {
+			return -1, err
+		}
+		// The process or the machine has no descriptor left: try with ours.
+		if !c.closeIdle() && c.closes == closes {
+			if c.open == 0 {
+				return -1, fmt.Errorf("%w: raise the limit on open files (ulimit -n)", err)
+			}
+			c.freed.Wait()
+		}
+		for c.closeIdle() {
+		}
+	}
+}
+
+// openObject opens an object's file and shows that it is what was listed.
+func openObject(c *fileCache, o storage.Object) (fd int, err error) {
+	full, err := c.fullPath(o.Path)
+	if err != nil {
+		return -1, err
+	}
+	for {
+		// Not blocking: the path may be a pipe by now.
+		fd, err = unix.Open(full, unix.O_RDONLY|unix.O_CLOEXEC|unix.O_NONBLOCK|unix.O_NOCTTY, 0)
+		if err != unix.EINTR {
+			break
+		}
+	}
+	switch {
+	case err == unix.ENOENT || err == unix.ENOTDIR:
+		return -1, fmt.Errorf("the file is gone: %w", storage.ErrChanged)
+	case err != nil:
+		return -1, fmt.Errorf("open: %w", err)
+	}
+	err = verify(fd, o)
+	if err == nil {
+		// io_uring would give up where a non-blocking read has to wait.
+		_, err = unix.FcntlInt(uintptr(fd), unix.F_SETFL, 0)
+	}
+	if err != nil {
+		_ = unix.Close(fd)
+		return -1, err
+	}
+	return fd, nil
+}
+
+// verify compares an open file with what was listed.
+func verify(fd int, o storage.Object) error {
+	var st syscall.Stat_t
+	for {
+		err := syscall.Fstat(fd, &st)
+		if err == nil {
+			break
+		}
+		if err != syscall.EINTR {
+			return fmt.Errorf("stat: %w", err)
+		}
+	}
+	now := describe(o.Path, &st)
+	switch {
+	case st.Mode&syscall.S_IFMT != syscall.S_IFREG:
+		return fmt.Errorf("no regular file any more: %w", storage.ErrChanged)
+	case now.SizeBytes != o.SizeBytes:
+		return fmt.Errorf("size is %d bytes, was %d: %w", now.SizeBytes, o.SizeBytes, storage.ErrChanged)
+	case now.Version.Inode != o.Version.Inode:
+		return fmt.Errorf("another file is in its place: %w", storage.ErrChanged)
+	case now.Version != o.Version:
+		return fmt.Errorf("modification time differs: %w", storage.ErrChanged)
+	}
+	return nil
+}

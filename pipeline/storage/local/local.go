@@ -1,0 +1,104 @@
+// Package local is storage in a directory: shards are files, read through an
+// engine of package uring.
+//
+// A file is opened when it is first read and kept open, a bounded number of
+// them; its size, mtime and inode are compared with what was listed when it is
+// opened, and again after each read. Reads of files that are not open wait for
+// a goroutine that opens them, so Submit never waits for a disk.
+package local
+
+import (
+	"context"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"sync"
+	"syscall"
+
+	"github.com/lsiofs/lsiofs/pipeline/storage"
+	"github.com/lsiofs/lsiofs/uring"
+)
+
+// Storage is a storage.Storage. Done is never called from within Submit, which
+// may so be called under locks that Done takes.
+type Storage struct {
+	root   string // absolute
+	engine uring.Engine
+	files  fileCache
+
+	mu       sync.Mutex
+	quiet    sync.Cond // underWay has become 0
+	underWay int       // reads that were submitted and are not done
+	closed   bool
+	jobs     []job // for the openers
+	openers  int   // goroutines that work on jobs
+}
+
+var _ storage.Storage = (*Storage)(nil)
+
+// Open gives the storage of the files below root, a directory. The engine
+// stays the caller's, who closes it after the storage.
+func Open(root string, engine uring.Engine) (*Storage, error) {
+	return open(root, engine, maxOpenFiles())
+}
+
+func open(root string, engine uring.Engine, maxOpen int) (*Storage, error) {
+	absolute, err := filepath.Abs(root)
+	if err != nil {
+		return nil, fmt.Errorf("dataset %s: %w", root, err)
+	}
+	info, err := os.Stat(absolute)
+	if err != nil {
+		return nil, fmt.Errorf("dataset: %w", err)
+	}
+	if !info.IsDir() {
+		return nil, fmt.Errorf("dataset %s is not a directory", root)
+	}
+	s := &Storage{root: absolute, engine: engine}
+	s.quiet.L = &s.mu
+	s.files.init(absolute, maxOpen)
+	return s, nil
+}
+
+// Stat describes a file as it is now. Whatever is no regular file does not
+// exist for it.
+func (s *Storage) Stat(ctx context.Context, path string) (storage.Object, error) {
+	if err := ctx.Err(); err != nil {
+		return storage.Object{}, err
+	}
+	full, err := s.files.fullPath(path)
+	if err != nil {
+		return storage.Object{}, err
+	}
+	info, err := os.Stat(full)
+	if err != nil {
+		return storage.Object{}, err
+	}
+	if !info.Mode().IsRegular() {
+		return storage.Object{}, &fs.PathError{Op: "stat", Path: full, Err: fmt.Errorf("not a regular file: %w", fs.ErrNotExist)}
+	}
+	return describe(path, info.Sys().(*syscall.Stat_t)), nil
+}
+
+// Close waits for the reads that are under way and closes the files. It is
+// idempotent. The engine goes on.
+func (s *Storage) Close() error {
+	s.mu.Lock()
+	s.closed = true
+	for s.underWay > 0 || s.openers > 0 {
+		s.quiet.Wait()
+	}
+	s.mu.Unlock()
+	s.files.closeAll()
+	return nil
+}
+
+// describe is the object that a file's attributes stand for.
+func describe(path string, st *syscall.Stat_t) storage.Object {
+	return storage.Object{
+		Path:      path,
+		SizeBytes: st.Size,
+		Version:   storage.Version{ModTimeNanos: syscall.TimespecToNsec(st.Mtim), Inode: st.Ino},
+	}
+}

@@ -1,0 +1,213 @@
+package local
+
+import (
+	"context"
+	"errors"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+	"go.uber.org/goleak"
+	"golang.org/x/sys/unix"
+
+	"github.com/lsiofs/lsiofs/pipeline/storage"
+	"github.com/lsiofs/lsiofs/pipeline/storage/storagetest"
+	"github.com/lsiofs/lsiofs/uring"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+func openEngine(t *testing.T, mode uring.Mode) uring.Engine {
+	engine, err := uring.Open(mode)
+	if err != nil && mode == uring.ModeUring && os.Getenv("CI") != "true" {
+		t.Skipf("io_uring is missing here: %v", err)
+	}
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, engine.Close()) })
+	return engine
+}
+
+func write(t *testing.T, root, path string, content string) {
+	full := filepath.Join(root, path)
+	require.NoError(t, os.MkdirAll(filepath.Dir(full), 0o700))
+	require.NoError(t, os.WriteFile(full, []byte(content), 0o600))
+}
+
+// openAt opens the storage of root with an engine for this kind of machine.
+func openAt(t *testing.T, root string, maxOpen int) *Storage {
+	return openWith(t, root, openEngine(t, uring.ModeAuto), maxOpen)
+}
+
+func openWith(t *testing.T, root string, engine uring.Engine, maxOpen int) *Storage {
+	s, err := open(root, engine, maxOpen)
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, s.Close()) })
+	return s
+}
+
+func TestSuite(t *testing.T) {
+	for name, maxOpen := range map[string]int{"many descriptors": 512, "one descriptor": 1} {
+		for _, mode := range []uring.Mode{uring.ModePread, uring.ModeUring} {
+			t.Run(string(mode)+" with "+name, func(t *testing.T) {
+				storagetest.Run(t, func(t *testing.T, files map[string][]byte) storage.Storage {
+					root := t.TempDir()
+					for path, content := range files {
+						write(t, root, path, string(content))
+					}
+					return openWith(t, root, openEngine(t, mode), maxOpen)
+				})
+			})
+		}
+	}
+}
+
+func TestOpenRefusesWhatIsNoDirectory(t *testing.T) {
+	root := t.TempDir()
+	write(t, root, "file", "x")
+	_, err := Open(filepath.Join(root, "file"), nil)
+	require.ErrorContains(t, err, filepath.Join(root, "file")+" is not a directory")
+	_, err = Open(filepath.Join(root, "nothing"), nil)
+	require.ErrorIs(t, err, fs.ErrNotExist)
+}
+
+func TestTheEngineStaysTheCallers(t *testing.T) {
+	root := t.TempDir()
+	write(t, root, "a", "content")
+	engine := openEngine(t, uring.ModeAuto)
+	for range 2 {
+		s, err := Open(root, engine)
+		require.NoError(t, err)
+		require.Equal(t, "content", read(t, s, stat(t, s, "a")))
+		require.NoError(t, s.Close())
+	}
+}
+
+func stat(t *testing.T, s *Storage, path string) storage.Object {
+	o, err := s.Stat(t.Context(), path)
+	require.NoError(t, err)
+	return o
+}
+
+// read reads an object whole.
+func read(t *testing.T, s storage.Storage, o storage.Object) string {
+	p := make([]byte, o.SizeBytes)
+	require.NoError(t, storage.ReadAt(t.Context(), s, o, p, 0))
+	return string(p)
+}
+
+func listAll(t *testing.T, s *Storage) map[string]storage.Object {
+	found := make(map[string]storage.Object)
+	require.NoError(t, s.List(t.Context(), everything, func(o storage.Object) error {
+		require.NotContains(t, found, o.Path)
+		found[o.Path] = o
+		return nil
+	}))
+	return found
+}
+
+func everything(string, bool) bool { return true }
+
+func TestLinksToFilesAreFollowedAndThoseToDirectoriesAreNot(t *testing.T) {
+	outside, root := t.TempDir(), t.TempDir()
+	write(t, outside, "shard", "from outside")
+	write(t, root, "dir/inside", "from inside")
+	for link, target := range map[string]string{
+		"absolute": filepath.Join(outside, "shard"),
+		"relative": "dir/inside",
+		"twice":    "relative",
+		"todir":    "dir",
+		"toparent": "..",
+		".hidden":  "dir/inside",
+	} {
+		require.NoError(t, os.Symlink(target, filepath.Join(root, link)))
+	}
+	s := openAt(t, root, 10)
+	found := listAll(t, s)
+	require.Len(t, found, 4)
+	for path, content := range map[string]string{
+		"absolute": "from outside", "relative": "from inside", "twice": "from inside", "dir/inside": "from inside",
+	} {
+		require.Equal(t, found[path], stat(t, s, path))
+		require.Equal(t, content, read(t, s, found[path]))
+	}
+
+	require.NoError(t, os.Symlink(filepath.Join(outside, "nothing"), filepath.Join(root, "dir", "broken")))
+	err := s.List(t.Context(), everything, func(storage.Object) error { return nil })
+	require.ErrorIs(t, err, fs.ErrNotExist)
+	require.ErrorContains(t, err, filepath.Join(root, "dir", "broken"))
+	require.NoError(t, s.List(t.Context(), func(path string, _ bool) bool { return path != "dir/broken" },
+		func(storage.Object) error { return nil }), "a link that is not matched is not looked at")
+}
+
+func TestWhatIsNoRegularFileIsPassedOver(t *testing.T) {
+	root := t.TempDir()
+	write(t, root, "a", "content")
+	require.NoError(t, unix.Mkfifo(filepath.Join(root, "pipe"), 0o600))
+	socket, err := unix.Socket(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
+	require.NoError(t, err)
+	t.Cleanup(func() { _ = unix.Close(socket) })
+	require.NoError(t, unix.Bind(socket, &unix.SockaddrUnix{Name: filepath.Join(root, "socket")}))
+	require.NoError(t, os.Symlink("/dev/null", filepath.Join(root, "device")))
+	s := openAt(t, root, 10)
+	require.Len(t, listAll(t, s), 1)
+	for _, path := range []string{"pipe", "socket", "device", ".", "../" + filepath.Base(root) + "/a"} {
+		_, err := s.Stat(t.Context(), path)
+		require.Error(t, err, path)
+	}
+}
+
+func TestUnreadableDirectoriesAreErrorsThatNameThem(t *testing.T) {
+	root := t.TempDir()
+	write(t, root, "a", "x")
+	write(t, root, "in/b", "x")
+	require.NoError(t, os.Chmod(filepath.Join(root, "in"), 0))
+	t.Cleanup(func() { _ = os.Chmod(filepath.Join(root, "in"), 0o700) })
+	s := openAt(t, root, 10)
+	if os.Geteuid() == 0 {
+		// Root reads everything: look with another user's eyes, on this thread.
+		require.NoError(t, os.Chmod(root, 0o755))
+		require.NoError(t, os.Chmod(filepath.Dir(root), 0o755))
+		runtime.LockOSThread()
+		defer runtime.UnlockOSThread()
+		_, err := unix.SetfsuidRetUid(65534)
+		require.NoError(t, err)
+		defer func() { _, _ = unix.SetfsuidRetUid(0) }()
+	}
+	err := s.List(context.Background(), everything, func(storage.Object) error { return nil })
+	require.ErrorIs(t, err, fs.ErrPermission)
+	require.ErrorContains(t, err, filepath.Join(root, "in"))
+}
+
+func TestDeepAndWideDirectoriesAreListed(t *testing.T) {
+	root := t.TempDir()
+	deep := strings.Repeat("d/", 300)
+	write(t, root, deep+"leaf", "x")
+	const wide = 2*listBatch + 3
+	require.NoError(t, os.Mkdir(filepath.Join(root, "wide"), 0o700))
+	for i := range wide {
+		f, err := os.Create(filepath.Join(root, "wide", strings.Repeat("x", 1+i%200)+string(rune('0'+i/200))))
+		require.NoError(t, err)
+		require.NoError(t, f.Close())
+	}
+	found := listAll(t, openAt(t, root, 10))
+	require.Len(t, found, wide+1)
+	require.Contains(t, found, deep+"leaf")
+}
+
+func TestWhatVanishesWhileItIsListedIsPassedOver(t *testing.T) {
+	root := t.TempDir()
+	for _, path := range []string{"dir/a", "dir/b", "dir/c", "other/d"} {
+		write(t, root, path, "x")
+	}
+	s := openAt(t, root, 10)
+	visited := 0
+	require.NoError(t, s.List(t.Context(), everything, func(o storage.Object) error {
+		visited++
+		return errors.Join(os.RemoveAll(filepath.Join(root, "dir")), os.RemoveAll(filepath.Join(root, "other")))
+	}))
+	require.Equal(t, 1, visited)
+}

@@ -1,0 +1,163 @@
+package local
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+
+	"github.com/lsiofs/lsiofs/pipeline/storage"
+	"github.com/lsiofs/lsiofs/uring"
+)
+
+// maxOpeners is how many files are opened at a time: each open may wait for a
+// disk.
+const maxOpeners = 16
+
+var (
+	errEmptyBuffer = errors.New("a read needs a buffer")
+	errClosed      = fmt.Errorf("the storage is closed: %w", fs.ErrClosed)
+)
+
+// job is work for an opener: a file to open, or a read that was refused.
+type job struct {
+	file *file
+
+	read *storage.Read
+	err  error
+}
+
+// Submit implements storage.Storage.
+func (s *Storage) Submit(reads []*storage.Read) {
+	accepted := s.accept(reads)
+	var jobs []job
+	var requests []*uring.Request
+	for _, r := range reads {
+		if err := check(r, accepted); err != nil {
+			jobs = append(jobs, job{read: r, err: err})
+			continue
+		}
+		f, ready, first := s.files.use(r)
+		switch {
+		case ready:
+			requests = append(requests, s.request(f, r))
+		case first:
+			jobs = append(jobs, job{file: f})
+		}
+	}
+	if len(requests) > 0 {
+		s.engine.Submit(requests)
+	}
+	s.start(jobs)
+}
+
+// accept counts reads as under way. After Close it says no, and they are
+// counted all the same until they have been told so.
+func (s *Storage) accept(reads []*storage.Read) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.underWay += len(reads)
+	return !s.closed
+}
+
+// check gives the error of a read that is not done at all.
+func check(r *storage.Read, accepted bool) error {
+	size := int64(len(r.Buf))
+	switch {
+	case !accepted:
+		return errClosed
+	case size == 0:
+		return errEmptyBuffer
+	case r.OffsetBytes < 0 || size > r.Object.SizeBytes || r.OffsetBytes > r.Object.SizeBytes-size:
+		return fmt.Errorf("the range is not inside of the object, which has %d bytes", r.Object.SizeBytes)
+	}
+	return nil
+}
+
+// request is the engine's request for a read of an open file.
+func (s *Storage) request(f *file, r *storage.Read) *uring.Request {
+	return &uring.Request{
+		FD:          f.fd,
+		OffsetBytes: r.OffsetBytes,
+		Buf:         r.Buf,
+		Done:        func(n int, err error) { s.completed(f, r, n, err) },
+	}
+}
+
+// completed is called by the engine. The attributes that it looks at are in
+// the kernel's memory, as the file is open.
+func (s *Storage) completed(f *file, r *storage.Read, n int, err error) {
+	if changed := verify(f.fd, f.object); changed != nil {
+		err = changed
+	} else if err == nil && n < len(r.Buf) {
+		err = fmt.Errorf("the file ended after %d bytes: %w", n, storage.ErrChanged)
+	}
+	s.files.release(f, errors.Is(err, storage.ErrChanged))
+	s.done(r, err)
+}
+
+// done tells a read's submitter.
+func (s *Storage) done(r *storage.Read, err error) {
+	if err != nil {
+		err = &storage.Error{Object: r.Object.Path, OffsetBytes: r.OffsetBytes, SizeBytes: int64(len(r.Buf)), Err: err}
+	}
+	r.Done(err)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.underWay--
+	if s.underWay == 0 {
+		s.quiet.Broadcast()
+	}
+}
+
+// start hands jobs to the openers, and starts more of these where needed.
+func (s *Storage) start(jobs []job) {
+	if len(jobs) == 0 {
+		return
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.jobs = append(s.jobs, jobs...)
+	for range min(len(jobs), maxOpeners-s.openers) {
+		s.openers++
+		go s.work()
+	}
+}
+
+// work is an opener. It ends when there is no job left; Close waits for it.
+func (s *Storage) work() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for len(s.jobs) > 0 {
+		j := s.jobs[0]
+		s.jobs[0] = job{}
+		s.jobs = s.jobs[1:]
+		s.mu.Unlock()
+		if j.file != nil {
+			s.open(j.file)
+		} else {
+			s.done(j.read, j.err)
+		}
+		s.mu.Lock()
+	}
+	s.jobs = nil
+	s.openers--
+	if s.openers == 0 {
+		s.quiet.Broadcast()
+	}
+}
+
+// open opens a file and starts the reads that have waited for it.
+func (s *Storage) open(f *file) {
+	waiting, err := s.files.openFile(f)
+	requests := make([]*uring.Request, 0, len(waiting))
+	for _, r := range waiting {
+		if err != nil {
+			s.done(r, err)
+			continue
+		}
+		requests = append(requests, s.request(f, r))
+	}
+	if len(requests) > 0 {
+		s.engine.Submit(requests)
+	}
+}

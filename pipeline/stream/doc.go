@@ -1,0 +1,21 @@
+// Package stream makes byte files of a view's records: worker w's data, IDs and
+// offsets, with exact sizes and reads at any place. It knows nothing of FUSE.
+//
+// # Files
+//
+//	data     prologue │ record 0 │ record 1 │ … │ record n-1 │ epilogue
+//	ids      16 bytes a record: shard part, ordinal, both big-endian
+//	offsets  n+1 little-endian uint64: where each record begins in data, and
+//	         where the epilogue does
+//
+// Sizes come from the catalog and the order alone. One sweep over the view, the
+// layout, adds up each worker's bytes and notes where every 4096th record
+// begins; a read finds its first record from there.
+//
+// # Reads
+//
+// A Handle parks a few walkers, places in the stream where its readers will
+// probably go on, so that reading on costs no search. A Reply is a vector: long
+// records are slices of the fetcher's memory, on loan until Release; runs of
+// short ones are copied once into a buffer.
+package stream

@@ -1,0 +1,189 @@
+package stream
+
+import (
+	"context"
+	"encoding/binary"
+	"fmt"
+	"sync"
+
+	"github.com/lsiofs/lsiofs/pipeline/catalog"
+)
+
+// Handle is one opening of a file. ReadAt may be called concurrently; readers
+// at different places of one handle do not wait for each other.
+type Handle struct {
+	set    *Set
+	w      uint64
+	kind   Kind
+	reader reader // of a data file
+
+	mu     sync.Mutex
+	parked []*walker
+}
+
+// maxParked is how many places a handle remembers: several mappings of one
+// opening, or a read-ahead that overtakes.
+const maxParked = 4
+
+// Open gives a handle for reading a file; workers and kinds out of range panic.
+func (s *Set) Open(w uint64, k Kind) *Handle {
+	if w >= s.Workers() || k > Offsets {
+		panic(fmt.Sprintf("stream: open of worker %d of %d, kind %d", w, s.Workers(), k))
+	}
+	h := &Handle{set: s, w: w, kind: k}
+	if k == Data {
+		h.reader = s.source.lender.open(sequence{s, w})
+	}
+	return h
+}
+
+// Close ends the opening. Replies that are out stay valid.
+func (h *Handle) Close() {
+	if h.reader != nil {
+		h.reader.Close()
+	}
+}
+
+// sequence is worker w's stream as the fetcher sees it.
+type sequence struct {
+	set *Set
+	w   uint64
+}
+
+func (s sequence) Len() uint64                        { return s.set.view.Count(s.w) }
+func (s sequence) Records(k uint64, dst []uint64) int { return s.set.view.Records(s.w, k, dst) }
+
+// ReadAt fills r with the n bytes at off, fewer only at the file's end, none
+// behind it, or returns an error and leaves r empty. n is at most MaxReadBytes.
+// On success r must be released; it may be used again after that.
+//
+// Errors are those of fetch.Reader.Lend and of Set.SizeBytes. A call that
+// failed may be made again.
+func (h *Handle) ReadAt(ctx context.Context, r *Reply, off int64, n int) error {
+	r.begin(h.set.source.buffers)
+	if off < 0 || n < 0 || n > MaxReadBytes {
+		return fmt.Errorf("read of %d bytes at %d: not between 0 and %d bytes from 0 on", n, off, MaxReadBytes)
+	}
+	size, err := h.set.SizeBytes(ctx, h.w, h.kind)
+	if err != nil {
+		return err
+	}
+	end := min(off+int64(n), size)
+	if off >= end {
+		return nil
+	}
+	switch h.kind {
+	case IDs:
+		h.ids(r, off, int(end-off))
+		return nil
+	case Offsets:
+		return h.offsets(ctx, r, off, int(end-off))
+	}
+	if err := h.data(ctx, r, off, end); err != nil {
+		r.Release()
+		return err
+	}
+	return nil
+}
+
+// ids fills r with n bytes of the record IDs from off on.
+func (h *Handle) ids(r *Reply, off int64, n int) {
+	var records [walkRecords]uint64
+	var extents [walkRecords]catalog.Extent
+	dst := r.space(n, n)
+	k, skip := uint64(off/idBytes), int(off%idBytes)
+	for len(dst) > 0 {
+		m := min(walkRecords, (skip+len(dst)+idBytes-1)/idBytes)
+		m = h.set.view.Records(h.w, k, records[:m])
+		h.set.source.records.Extents(records[:m], extents[:m])
+		for _, e := range extents[:m] {
+			var id [idBytes]byte
+			binary.BigEndian.PutUint64(id[:8], h.set.source.records.Shard(e.Shard).IDPrefix)
+			binary.BigEndian.PutUint64(id[8:], e.Ordinal)
+			dst = dst[copy(dst, id[skip:]):]
+			skip = 0
+		}
+		k += uint64(m)
+	}
+}
+
+// offsets fills r with n bytes of the records' offsets from off on.
+func (h *Handle) offsets(ctx context.Context, r *Reply, off int64, n int) error {
+	l, err := h.set.layout(ctx)
+	if err != nil {
+		return err
+	}
+	prologue := len(h.set.source.prologue(h.set.view.Count(h.w)))
+	k, skip := uint64(off/offsetBytes), int(off%offsetBytes)
+	wk := h.take(func(wk *walker) bool { return wk.k <= k }, func(a, b *walker) bool { return a.k > b.k })
+	defer h.park(wk)
+	wk.seekRecord(l, k)
+	dst := r.space(n, n)
+	for {
+		var value [offsetBytes]byte
+		binary.LittleEndian.PutUint64(value[:], uint64(int64(prologue)+wk.offset))
+		dst = dst[copy(dst, value[skip:]):]
+		skip = 0
+		if len(dst) == 0 {
+			return nil
+		}
+		if wk.fill() {
+			wk.step()
+		}
+	}
+}
+
+// data fills r with the bytes [from, to) of the stream.
+func (h *Handle) data(ctx context.Context, r *Reply, from, to int64) error {
+	l, err := h.set.layout(ctx)
+	if err != nil {
+		return err
+	}
+	n := h.set.view.Count(h.w)
+	most := int(to - from)
+	base := int64(0)
+	part := func(b []byte) {
+		if lo, hi := max(from-base, 0), min(to-base, int64(len(b))); lo < hi {
+			copy(r.space(int(hi-lo), most), b[lo:hi])
+		}
+		base += int64(len(b))
+	}
+	part(h.set.source.prologue(n))
+	if lo, hi := max(from-base, 0), min(to-base, l.bytes[h.w]); lo < hi {
+		if err := h.lend(ctx, r, l, lo, hi, most); err != nil {
+			return err
+		}
+	}
+	base += l.bytes[h.w]
+	part(h.set.source.epilogue(n))
+	return nil
+}
+
+// take gives the parked walker that is good and best of those, or a new one.
+func (h *Handle) take(good func(*walker) bool, better func(a, b *walker) bool) *walker {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	best := -1
+	for i, wk := range h.parked {
+		if good(wk) && (best < 0 || better(wk, h.parked[best])) {
+			best = i
+		}
+	}
+	if best < 0 {
+		if len(h.parked) < maxParked {
+			return newWalker(h.set, h.w)
+		}
+		best = 0 // the one that was parked longest ago
+	}
+	wk := h.parked[best]
+	h.parked = append(h.parked[:best], h.parked[best+1:]...)
+	return wk
+}
+
+func (h *Handle) park(wk *walker) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if len(h.parked) < maxParked {
+		h.parked = append(h.parked, wk)
+	}
+}

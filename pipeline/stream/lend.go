@@ -1,0 +1,106 @@
+package stream
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/lsiofs/lsiofs/pipeline/fetch"
+)
+
+// lend fills r with the bytes [from, to) of the records, counted from the end
+// of the prologue.
+func (h *Handle) lend(ctx context.Context, r *Reply, l *layout, from, to int64, most int) error {
+	wk := h.take(
+		func(wk *walker) bool { return wk.offset <= from },
+		func(a, b *walker) bool { return a.offset > b.offset })
+	defer h.park(wk)
+	wk.seek(l, from)
+	for pos := from; pos < to; {
+		if !wk.fill() {
+			return fmt.Errorf("worker %d: the stream ends at record %d, before byte %d: the order is not what its layout was made of", h.w, wk.k, to)
+		}
+		loan := r.loan()
+		if err := h.reader.Lend(ctx, wk.k, wk.countUntil(to), loan); err != nil {
+			r.unloan()
+			return err
+		}
+		if len(loan.Records) == 0 {
+			r.unloan()
+			return fmt.Errorf("record %d of worker %d was not lent, though nothing failed: a defect of lsiofs, please report it", wk.k, h.w)
+		}
+		keep, err := h.emit(r, wk, loan, &pos, to, most)
+		if !keep || err != nil {
+			r.unloan()
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// emit appends to r what [*pos, to) has of the records of a loan, which begin
+// with the walker's, and moves both on. It says whether r has slices of the loan.
+func (h *Handle) emit(r *Reply, wk *walker, loan *fetch.Loan, pos *int64, to int64, most int) (keep bool, err error) {
+	for _, record := range loan.Records {
+		renamed := wk.renamed[wk.i]
+		if renamed {
+			if record, err = wk.rename(r, record); err != nil {
+				return keep, err
+			}
+		}
+		if int64(len(record)) != wk.size() {
+			return keep, fmt.Errorf("record %d of worker %d has %d bytes where the index says %d: run lsiofs index --rebuild", wk.k, h.w, len(record), wk.size())
+		}
+		begin, end := *pos-wk.offset, min(to-wk.offset, wk.size())
+		if part := record[begin:end]; len(part) >= lendBytes && !renamed && r.canLend() {
+			r.lend(part)
+			keep = true
+		} else {
+			copy(r.space(len(part), most), part)
+		}
+		*pos = wk.offset + end
+		if end < wk.size() {
+			return keep, nil
+		}
+		wk.step()
+	}
+	return keep, nil
+}
+
+// countUntil is how many of the records that are looked up begin before to.
+func (w *walker) countUntil(to int64) int {
+	n, offset := 0, w.offset
+	for i := w.i; i < len(w.sizes) && offset < to; i++ {
+		offset += w.sizes[i]
+		n++
+	}
+	return n
+}
+
+// maxKeptRenameBytes bounds the renamed record that a walker keeps while a
+// reader goes through it in several reads.
+const maxKeptRenameBytes = 16 << 20
+
+// rename gives the record it stands at as the equal-key rule changes it, in
+// memory of r or of the walker.
+func (w *walker) rename(r *Reply, record []byte) ([]byte, error) {
+	if w.kept != nil && w.keptRecord == w.k {
+		return w.kept, nil
+	}
+	w.kept = nil
+	var err error
+	r.renamed, err = w.set.source.renamer.Rename(r.renamed[:0], record, w.k)
+	if err != nil {
+		return nil, fmt.Errorf("record %d of worker %d: %w", w.k, w.w, err)
+	}
+	if n := len(r.renamed); n > MaxReadBytes {
+		renamed := r.renamed
+		r.renamed = nil // too large to be kept by a pooled reply
+		if n <= maxKeptRenameBytes {
+			w.kept, w.keptRecord = renamed, w.k
+		}
+		return renamed, nil
+	}
+	return r.renamed, nil
+}

@@ -1,0 +1,143 @@
+package stream
+
+import "github.com/lsiofs/lsiofs/pipeline/fetch"
+
+const (
+	// MaxSlices bounds Reply.Slices: a vector of up to about 64 costs nothing
+	// to write, one of 1023 is refused by writev.
+	MaxSlices = 64
+	// MaxReadBytes bounds one ReadAt: the largest read that FUSE asks for.
+	MaxReadBytes = 1 << 20
+	// lendBytes is the length from which on a record goes out from where it
+	// lies. Below it a copy is cheaper than an element of the vector and
+	// memory that can't be reused until the reply is written.
+	lendBytes = 32 << 10
+)
+
+// Reply is the answer to a read: at most MaxSlices slices, valid and not to be
+// written to until Release. The zero value is ready; a Reply is reused without
+// allocation. It is not for concurrent use.
+type Reply struct {
+	Slices [][]byte
+
+	buffers *buffers
+	buffer  []byte // what was copied; the slices of copied runs lie in it
+	run     int    // where in buffer the last slice begins, -1 when it is a lent one
+	loans   []*fetch.Loan
+	inUse   int // loans[:inUse] are out
+	renamed []byte
+}
+
+// Len is the number of bytes.
+func (r *Reply) Len() int {
+	n := 0
+	for _, s := range r.Slices {
+		n += len(s)
+	}
+	return n
+}
+
+// Release gives everything back and empties r.
+func (r *Reply) Release() {
+	for _, l := range r.loans[:r.inUse] {
+		l.Release()
+	}
+	r.inUse = 0
+	if r.buffer != nil {
+		r.buffers.put(r.buffer)
+		r.buffer = nil
+	}
+	clear(r.Slices)
+	r.Slices = r.Slices[:0]
+}
+
+// begin readies an empty r for up to n copied bytes.
+func (r *Reply) begin(b *buffers) {
+	r.Release()
+	r.buffers, r.run = b, -1
+}
+
+// lend appends b as it lies; its loan must stay out.
+func (r *Reply) lend(b []byte) {
+	r.Slices = append(r.Slices, b)
+	r.run = -1
+}
+
+// canLend says whether one more slice, and a copied run behind it, still fit.
+func (r *Reply) canLend() bool { return len(r.Slices) < MaxSlices-1 }
+
+// space appends n bytes to the copied ones and returns them for the caller to
+// fill. most is how many bytes the whole reply can have.
+func (r *Reply) space(n, most int) []byte {
+	if r.buffer == nil {
+		r.buffer = r.buffers.get(most)
+	}
+	begin := len(r.buffer)
+	r.buffer = r.buffer[:begin+n]
+	if r.run < 0 {
+		r.run = begin
+		r.Slices = append(r.Slices, nil)
+	}
+	r.Slices[len(r.Slices)-1] = r.buffer[r.run:]
+	return r.buffer[begin:]
+}
+
+// loan gives a loan that is part of r. The caller gives it back with unloan
+// when no slice of it is in r.
+func (r *Reply) loan() *fetch.Loan {
+	if r.inUse == len(r.loans) {
+		r.loans = append(r.loans, new(fetch.Loan))
+	}
+	r.inUse++
+	return r.loans[r.inUse-1]
+}
+
+func (r *Reply) unloan() {
+	r.inUse--
+	r.loans[r.inUse].Release()
+}
+
+// buffers are the memory of replies, a bounded number of each size kept.
+type buffers struct{ classes [3]chan []byte }
+
+// bufferBytes are the sizes: GNU tar's 10 KiB, cat's 128 KiB, the largest read.
+var bufferBytes = [3]int{16 << 10, 128 << 10, MaxReadBytes}
+
+// keptBuffers a class: more replies than this are seldom out at once.
+const keptBuffers = 16
+
+func newBuffers() *buffers {
+	b := new(buffers)
+	for i := range b.classes {
+		b.classes[i] = make(chan []byte, keptBuffers)
+	}
+	return b
+}
+
+// get gives an empty slice with a capacity of at least n ≤ MaxReadBytes.
+func (b *buffers) get(n int) []byte {
+	for i, size := range bufferBytes {
+		if n > size {
+			continue
+		}
+		select {
+		case buf := <-b.classes[i]:
+			return buf
+		default:
+			return make([]byte, 0, size)
+		}
+	}
+	return make([]byte, 0, n)
+}
+
+func (b *buffers) put(buf []byte) {
+	for i, size := range bufferBytes {
+		if cap(buf) != size {
+			continue
+		}
+		select {
+		case b.classes[i] <- buf[:0]:
+		default:
+		}
+	}
+}

@@ -1,0 +1,122 @@
+package stream
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math"
+	"sync"
+
+	"github.com/lsiofs/lsiofs/pipeline/order"
+)
+
+// Kind is one of the three files that a worker has.
+type Kind uint8
+
+const (
+	Data    Kind = iota // prologue, records, epilogue
+	IDs                 // 16 bytes a record
+	Offsets             // n+1 little-endian uint64
+)
+
+const (
+	idBytes     = 16
+	offsetBytes = 8
+)
+
+// ErrClosed is returned by calls that were waiting when the dataset closed.
+var ErrClosed = errors.New("dataset is closed")
+
+// Set is all files of one view. It is immutable to its users and safe for
+// concurrent use.
+type Set struct {
+	source *Source
+	view   *order.View
+
+	mu      sync.Mutex
+	pending *pendingLayout // nil until somebody asks
+}
+
+// pendingLayout is a layout that is being computed, or has been.
+type pendingLayout struct {
+	done   chan struct{}
+	layout *layout
+	err    error
+}
+
+// View is the view that the files are of.
+func (s *Set) View() *order.View { return s.view }
+
+// Workers is the number of workers.
+func (s *Set) Workers() uint64 { return s.view.Deal().Workers }
+
+// SizeBytes is the exact size of a file. The first call for data or offsets
+// sweeps the order, some 30 ns a record; when ctx ends before, the sweep goes on
+// for the next caller.
+func (s *Set) SizeBytes(ctx context.Context, w uint64, k Kind) (int64, error) {
+	n := s.view.Count(w)
+	if n > math.MaxInt64/idBytes-1 {
+		return 0, fmt.Errorf("worker %d has %d records: too many for a file", w, n)
+	}
+	switch k {
+	case IDs:
+		return int64(n) * idBytes, nil
+	case Offsets:
+		return int64(n+1) * offsetBytes, nil
+	}
+	l, err := s.layout(ctx)
+	if err != nil {
+		return 0, err
+	}
+	return int64(len(s.source.prologue(n))) + l.bytes[w] + int64(len(s.source.epilogue(n))), nil
+}
+
+// WholeRecords is how many whole records of worker w lie before mark, a number
+// of bytes of a file of kind k. Padding is not counted.
+func (s *Set) WholeRecords(ctx context.Context, w uint64, k Kind, mark int64) (uint64, error) {
+	if mark <= 0 {
+		return 0, nil
+	}
+	own := s.view.Own(w)
+	switch k {
+	case IDs:
+		return min(own, uint64(mark)/idBytes), nil
+	case Offsets:
+		return min(own, max(uint64(mark)/offsetBytes, 1)-1), nil
+	}
+	l, err := s.layout(ctx)
+	if err != nil {
+		return 0, err
+	}
+	mark -= int64(len(s.source.prologue(s.view.Count(w))))
+	if mark >= l.bytes[w] {
+		return own, nil
+	}
+	if mark <= 0 {
+		return 0, nil
+	}
+	wk := newWalker(s, w)
+	wk.seek(l, mark)
+	return min(own, wk.k), nil
+}
+
+// layout returns the layout, computing it where nobody has.
+func (s *Set) layout(ctx context.Context) (*layout, error) {
+	s.mu.Lock()
+	p := s.pending
+	if p == nil {
+		p = &pendingLayout{done: make(chan struct{})}
+		s.pending = p
+		s.source.work.Go(func() {
+			defer close(p.done)
+			p.layout, p.err = computeLayout(s.source, s.view)
+		})
+	}
+	s.mu.Unlock()
+	select {
+	case <-p.done:
+		return p.layout, p.err
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	}
+}

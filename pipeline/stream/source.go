@@ -1,0 +1,88 @@
+package stream
+
+import (
+	"context"
+	"sync"
+
+	"github.com/lsiofs/lsiofs/pipeline/catalog"
+	"github.com/lsiofs/lsiofs/pipeline/fetch"
+	"github.com/lsiofs/lsiofs/pipeline/order"
+	"github.com/lsiofs/lsiofs/pipeline/unpack"
+)
+
+// records is what streams need to know of a catalog; *catalog.Catalog is one.
+type records interface {
+	Extents(records []uint64, dst []catalog.Extent)
+	Sizes(records []uint64, dst []int64)
+	KeyHashes(records []uint64, dst []uint64) bool
+	Growth(record, position uint64) int64
+	Shard(i int) catalog.Shard
+	Unpacker() unpack.Format
+}
+
+var _ records = (*catalog.Catalog)(nil)
+
+// lender gives readers of record bytes; a *fetch.Fetcher is one, in an adapter.
+type lender interface {
+	open(seq fetch.Sequence) reader
+}
+
+type reader interface {
+	Lend(ctx context.Context, k uint64, n int, l *fetch.Loan) error
+	Close()
+}
+
+type fetchLender struct{ f *fetch.Fetcher }
+
+func (l fetchLender) open(seq fetch.Sequence) reader { return l.f.Open(seq) }
+
+// Source is what the streams of a dataset are made from: its catalog, its
+// fetcher and the buffers of replies. It is safe for concurrent use.
+type Source struct {
+	records records
+	lender  lender
+	framer  unpack.Framer
+	renamer unpack.Renamer
+	buffers *buffers
+
+	// layouts are computed in goroutines that outlive a caller who gives up;
+	// Close stops them and waits.
+	stop chan struct{}
+	work sync.WaitGroup
+	once sync.Once
+}
+
+// NewSource makes a source. The catalog and the fetcher stay the caller's.
+func NewSource(c *catalog.Catalog, f *fetch.Fetcher) *Source {
+	return newSource(c, fetchLender{f})
+}
+
+func newSource(r records, l lender) *Source {
+	s := &Source{records: r, lender: l, buffers: newBuffers(), stop: make(chan struct{})}
+	s.framer, _ = r.Unpacker().(unpack.Framer)
+	s.renamer, _ = r.Unpacker().(unpack.Renamer)
+	return s
+}
+
+// Close stops what sets compute and waits for it. No handle may be in use.
+func (s *Source) Close() {
+	s.once.Do(func() { close(s.stop) })
+	s.work.Wait()
+}
+
+// Set makes the files of a view. It does no work yet.
+func (s *Source) Set(v *order.View) *Set { return &Set{source: s, view: v} }
+
+func (s *Source) prologue(n uint64) []byte {
+	if s.framer == nil {
+		return nil
+	}
+	return s.framer.Prologue(n)
+}
+
+func (s *Source) epilogue(n uint64) []byte {
+	if s.framer == nil {
+		return nil
+	}
+	return s.framer.Epilogue(n)
+}

@@ -1,0 +1,88 @@
+package uring
+
+import (
+	"fmt"
+	"os"
+	"unsafe"
+
+	"golang.org/x/sys/unix"
+)
+
+// HugePageBytes is the size and the alignment of the pages that Map asks for.
+// It is the same on amd64 and on arm64 with 4 KiB pages.
+const HugePageBytes = 2 << 20
+
+// Map gives nBytes of zeroed memory outside of the Go heap, readable and
+// writable, that neither the garbage collector looks at nor GOMEMLIMIT counts.
+// It begins at a page, and at a multiple of HugePageBytes where nBytes is at
+// least that much; the kernel is then asked for huge pages (a multiple of
+// HugePageBytes gets nothing else). Pages come when they are first written to.
+//
+// The memory is the caller's until Unmap, which no read that is under way into
+// it may precede. It may be called concurrently.
+func Map(nBytes int) ([]byte, error) {
+	if nBytes <= 0 {
+		return nil, fmt.Errorf("map %d bytes of memory: the size must be > 0", nBytes)
+	}
+	page := os.Getpagesize()
+	size := roundUp(nBytes, page)
+	if size < HugePageBytes {
+		p, err := mapAnonymous(nBytes, size)
+		if err != nil {
+			return nil, err
+		}
+		return unsafe.Slice((*byte)(p), nBytes), nil
+	}
+	// mmap promises no more than a page's alignment: map more, then give
+	// back what lies before and behind.
+	raw, err := mapAnonymous(nBytes, size+HugePageBytes)
+	if err != nil {
+		return nil, err
+	}
+	before := -uintptr(raw) & (HugePageBytes - 1)
+	p := unsafe.Add(raw, before)
+	if err := trim(raw, before); err != nil {
+		return nil, err
+	}
+	if err := trim(unsafe.Add(p, size), HugePageBytes-before); err != nil {
+		return nil, err
+	}
+	b := unsafe.Slice((*byte)(p), nBytes)
+	// Best effort: a kernel without transparent huge pages refuses.
+	_ = unix.Madvise(unsafe.Slice((*byte)(p), size), unix.MADV_HUGEPAGE)
+	return b, nil
+}
+
+// Unmap gives memory of Map back. p is what Map returned, or a slice of it
+// that starts at its start and was not cut in capacity. Nothing may touch the
+// memory any more.
+func Unmap(p []byte) error {
+	if cap(p) == 0 {
+		return nil
+	}
+	size := roundUp(cap(p), os.Getpagesize())
+	if err := unix.MunmapPtr(unsafe.Pointer(unsafe.SliceData(p)), uintptr(size)); err != nil {
+		return fmt.Errorf("unmap %d bytes of memory: %w", cap(p), err)
+	}
+	return nil
+}
+
+func mapAnonymous(wanted, size int) (unsafe.Pointer, error) {
+	p, err := unix.MmapPtr(-1, 0, nil, uintptr(size), unix.PROT_READ|unix.PROT_WRITE, unix.MAP_PRIVATE|unix.MAP_ANON)
+	if err != nil {
+		return nil, fmt.Errorf("map %d bytes of memory: %w (is there a limit on address space, ulimit -v?)", wanted, err)
+	}
+	return p, nil
+}
+
+func trim(p unsafe.Pointer, size uintptr) error {
+	if size == 0 {
+		return nil
+	}
+	if err := unix.MunmapPtr(p, size); err != nil {
+		return fmt.Errorf("unmap %d bytes around an aligned mapping: %w", size, err)
+	}
+	return nil
+}
+
+func roundUp(n, multiple int) int { return (n + multiple - 1) / multiple * multiple }

@@ -1,0 +1,101 @@
+package uring
+
+import (
+	"errors"
+	"sync/atomic"
+
+	"golang.org/x/sys/unix"
+)
+
+// errEmptyBuffer completes requests that ask for nothing: a programming error
+// of the submitter, reported as any other so that its reader ends.
+var errEmptyBuffer = errors.New("a read request needs a buffer")
+
+// maxAgain bounds how often one request is tried again after EINTR or EAGAIN.
+// A regular file gives neither more than once in a row; a descriptor that is
+// in non-blocking mode and has nothing to read would give it for ever.
+const maxAgain = 64
+
+// check gives the error of a request that must not reach the kernel. A
+// negative offset would mean "the file's position" to io_uring.
+func (r *Request) check() error {
+	switch {
+	case len(r.Buf) == 0:
+		return errEmptyBuffer
+	case r.OffsetBytes < 0:
+		return unix.EINVAL
+	}
+	return nil
+}
+
+// pread fills buf from off on, as far as the file goes. It blocks.
+func pread(fd int, buf []byte, off int64) (int, error) {
+	n, again := 0, 0
+	for n < len(buf) {
+		got, err := unix.Pread(fd, buf[n:], off+int64(n))
+		switch {
+		case (err == unix.EINTR || err == unix.EAGAIN) && again < maxAgain:
+			again++
+		case err != nil:
+			return n, err
+		case got == 0:
+			return n, nil
+		default:
+			n, again = n+got, 0
+		}
+	}
+	return n, nil
+}
+
+// counters are an engine's numbers, for Status.
+type counters struct {
+	inFlight, inFlightBytes  atomic.Int64
+	reads, readBytes, errors atomic.Uint64
+}
+
+func (c *counters) submitted(requests []*Request) {
+	var bytes int64
+	for _, r := range requests {
+		bytes += int64(len(r.Buf))
+	}
+	c.inFlight.Add(int64(len(requests)))
+	c.inFlightBytes.Add(bytes)
+}
+
+// complete counts r as done and tells its submitter. r and its buffer are not
+// the engine's any more when it returns.
+func (c *counters) complete(r *Request, n int, err error) {
+	c.inFlight.Add(-1)
+	c.inFlightBytes.Add(-int64(len(r.Buf)))
+	c.readBytes.Add(uint64(n))
+	if err != nil {
+		c.errors.Add(1)
+	} else {
+		c.reads.Add(1)
+	}
+	r.Done(n, err)
+}
+
+func (c *counters) status(engine, reason string) Status {
+	return Status{
+		Engine:        engine,
+		Reason:        reason,
+		InFlight:      c.inFlight.Load(),
+		InFlightBytes: c.inFlightBytes.Load(),
+		Reads:         c.reads.Load(),
+		ReadBytes:     c.readBytes.Load(),
+		Errors:        c.errors.Load(),
+	}
+}
+
+// refuse completes requests that came after Close, from a goroutine of their
+// own: a Done is never called from within Submit, whose caller may hold locks
+// that Done takes.
+func refuse(requests []*Request) {
+	requests = append([]*Request(nil), requests...) // the caller's again when Submit returns
+	go func() {
+		for _, r := range requests {
+			r.Done(0, ErrClosed)
+		}
+	}()
+}

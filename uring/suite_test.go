@@ -1,0 +1,124 @@
+package uring
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"sync"
+	"sync/atomic"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+	"golang.org/x/sys/unix"
+)
+
+// forEachEngine runs the suite's test with both engines.
+func forEachEngine(t *testing.T, test func(t *testing.T, mode Mode)) {
+	for _, mode := range []Mode{ModePread, ModeUring} {
+		t.Run(string(mode), func(t *testing.T) {
+			if mode == ModeUring {
+				requireUring(t)
+			}
+			test(t, mode)
+		})
+	}
+}
+
+// requireUring skips a test where io_uring is not permitted, except in CI,
+// which must have it.
+func requireUring(t *testing.T) {
+	e, err := Open(ModeUring)
+	if err == nil {
+		require.NoError(t, e.Close())
+		return
+	}
+	if os.Getenv("CI") == "true" {
+		t.Fatalf("CI needs io_uring: %v", err)
+	}
+	t.Skipf("io_uring is missing here: %v", err)
+}
+
+func openEngine(t testing.TB, mode Mode) Engine {
+	return openEngineAs(t, mode, string(mode))
+}
+
+// openEngineAs opens an engine and shows that it is the one that is wanted.
+func openEngineAs(t testing.TB, mode Mode, want string) Engine {
+	e, err := Open(mode)
+	require.NoError(t, err)
+	require.Equal(t, want, e.Status().Engine)
+	t.Cleanup(func() { require.NoError(t, e.Close()) })
+	return e
+}
+
+// testFile makes a file of random bytes in dir and opens it.
+func testFile(t testing.TB, dir string, size int) (fd int, content []byte) {
+	content = make([]byte, size)
+	random := rand.NewChaCha8([32]byte{byte(size), byte(size >> 8)})
+	_, _ = random.Read(content)
+	path := filepath.Join(dir, fmt.Sprintf("file-%d", size))
+	require.NoError(t, os.WriteFile(path, content, 0o600))
+	return openFD(t, path, unix.O_RDONLY), content
+}
+
+func openFD(t testing.TB, path string, flags int) int {
+	fd, err := unix.Open(path, flags|unix.O_CLOEXEC, 0)
+	require.NoError(t, err)
+	t.Cleanup(func() { _ = unix.Close(fd) })
+	return fd
+}
+
+// onFileSystems runs a test on the disk's file system and in memory's.
+func onFileSystems(t *testing.T, test func(t *testing.T, dir string)) {
+	t.Run("disk", func(t *testing.T) { test(t, t.TempDir()) })
+	t.Run("tmpfs", func(t *testing.T) {
+		dir, err := os.MkdirTemp("/dev/shm", "lsiofs-test-")
+		if err != nil {
+			t.Skipf("no tmpfs here: %v", err)
+		}
+		t.Cleanup(func() { require.NoError(t, os.RemoveAll(dir)) })
+		test(t, dir)
+	})
+}
+
+// result is what Done was called with.
+type result struct {
+	n   int
+	err error
+}
+
+// readAll submits requests in one batch, waits for all of them, and gives what
+// each Done was called with. It fails if one is called twice.
+func readAll(t require.TestingT, e Engine, requests []*Request) []result {
+	results := make([]result, len(requests))
+	calls := make([]atomic.Int32, len(requests))
+	var all sync.WaitGroup
+	all.Add(len(requests))
+	for i, r := range requests {
+		r.Done = func(n int, err error) {
+			results[i] = result{n, err}
+			if calls[i].Add(1) == 1 {
+				all.Done()
+			}
+		}
+	}
+	e.Submit(requests)
+	all.Wait()
+	for i := range calls {
+		require.EqualValues(t, 1, calls[i].Load(), "Done of request %d is called once", i)
+	}
+	return results
+}
+
+// wanted is what a read of a file with this content gives.
+func wanted(content []byte, off int64, length int) []byte {
+	from := min(off, int64(len(content)))
+	return content[from:min(from+int64(length), int64(len(content)))]
+}
+
+func entries(t *testing.T, dir string) int {
+	list, err := os.ReadDir(dir)
+	require.NoError(t, err)
+	return len(list)
+}
