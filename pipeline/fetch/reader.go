@@ -241,7 +241,7 @@ func (f *Fetcher) demand(ctx context.Context, piece, i int) (e *entry, waited bo
 	}
 	ld := f.loads[piece]
 	if ld == nil {
-		ld = f.start(piece, demanded, &batch)
+		ld = f.start(piece, i, demanded, &batch)
 	}
 	ld.waiters++
 	f.mu.Unlock()
