@@ -19,6 +19,7 @@ type cache struct {
 	segs    []*segment // oldest first
 	tables  int64      // bytes of entries
 	slots   *slots
+	gone    map[int][]uint64
 	dropped uint64 // pieces of which something was lost that had not gone out
 }
 
@@ -134,11 +135,46 @@ func (c *cache) clear(s *segment, keep bool) error {
 			}
 		} else if e.liveBytes() > 0 {
 			c.dropped++
+			c.remember(e)
 		}
 		c.slots.set(e.piece, kept)
 	}
 	c.segs = slices.DeleteFunc(c.segs, func(x *segment) bool { return x == s })
 	return c.release(s)
+}
+
+// maxRemembered bounds cache.gone, at about 100 bytes each.
+const maxRemembered = 64 << 10
+
+// remember notes what had gone out of an entry that is dropped, so that when
+// its piece is read again for the others, those are not kept once more: where
+// memory is short that would make it shorter still.
+func (c *cache) remember(e *entry) {
+	if len(c.gone) >= maxRemembered {
+		return
+	}
+	bits := make([]uint64, len(e.out))
+	for w := range bits {
+		bits[w] = e.out[w].Load()
+	}
+	c.gone[e.piece] = bits
+}
+
+// recall marks in e what had gone out when its piece was dropped. If that goes
+// for record wanted, too, then it is wanted by another pass, and all the
+// others will be.
+func (c *cache) recall(e *entry, wanted int) {
+	bits := c.gone[e.piece]
+	if bits == nil {
+		return
+	}
+	delete(c.gone, e.piece)
+	if bits[wanted>>6]&(1<<(wanted&63)) != 0 {
+		return
+	}
+	for w := range bits {
+		e.out[w].Store(bits[w])
+	}
 }
 
 // copyTarget is a segment with room for n bytes, beyond the budget if need be:

@@ -79,7 +79,7 @@ func newLimits(budget, tables int64) limits {
 	if l.cache >= 8*l.segment {
 		l.cache -= 2 * l.segment // one to copy into, one spare
 	}
-	l.windows = l.cache / 4
+	l.windows = l.cache / 8
 	l.inFlight = min(64<<20, l.cache/4)
 	l.decoder = l.cache / 2
 	l.rawBlock = int(min(max(budget/512, 16<<10), 128<<10))

@@ -27,7 +27,8 @@
 // A piece that somebody waits for gets memory whatever the budget says, so
 // nothing deadlocks; what is read ahead does not. So HeldBytes may exceed the
 // budget by the pieces that callers of Lend wait for, the segments that loans
-// pin, and one segment.
+// pin, one segment, and, for compressed shards, one decoder for each caller
+// that waits.
 //
 // # Who waits for whom
 //

@@ -97,7 +97,7 @@ func newFetcher(x index, s storage.Storage, cfg Config) (*Fetcher, error) {
 	}
 	f.verifier, _ = x.Unpacker().(unpack.Verifier)
 	f.limits = newLimits(cfg.MemoryBytes, f.tableBytes())
-	f.cache = cache{memory: memory{segment: f.limits.segment}, budget: f.limits.cache, slots: f.slots}
+	f.cache = cache{memory: memory{segment: f.limits.segment}, budget: f.limits.cache, slots: f.slots, gone: map[int][]uint64{}}
 	f.decoders = decoders{byShard: map[int][]*decoder{}, passed: map[int]int64{}}
 	f.checks.init()
 	if f.verifier != nil {

@@ -13,6 +13,7 @@ type load struct {
 	piece   int
 	shard   int
 	layout  layout
+	wanted  int   // the record of the piece for which it was started
 	started int64 // Fetcher.now
 	// clock, when set, is when the decoder that brings the piece last got on.
 	clock *atomic.Int64
@@ -81,12 +82,12 @@ func (f *Fetcher) layoutOf(piece int) (int, layout) {
 // start begins to load a piece that is neither in memory nor on its way. It is
 // called with mu held; the reads it appends to batch are to be submitted, after
 // mu has been released. nil means that there is no room to read ahead.
-func (f *Fetcher) start(piece int, u urgency, batch *[]*storage.Read) *load {
+func (f *Fetcher) start(piece, wanted int, u urgency, batch *[]*storage.Read) *load {
 	shard, l := f.layoutOf(piece)
 	if u == ahead && f.aheadOut > 0 && f.aheadOut+l.size > f.limits.inFlight {
 		return nil
 	}
-	ld := &load{piece: piece, shard: shard, layout: l, started: f.now(), done: make(chan struct{})}
+	ld := &load{piece: piece, shard: shard, layout: l, wanted: wanted, started: f.now(), done: make(chan struct{})}
 	err := f.broken[shard]
 	if f.closed {
 		err = errClosed
@@ -213,17 +214,16 @@ func (f *Fetcher) finishLocked(ld *load) {
 
 func (f *Fetcher) publish(ld *load) {
 	spans := ld.layout.spans
-	live := int64(0)
 	for i := range spans {
 		spans[i].off += ld.off
-		live += spans[i].size
 	}
 	e := newEntry(ld.seg, ld.piece, spans)
 	e.bad = ld.bad
+	f.cache.recall(e, ld.wanted)
 	if old := f.slots.at(ld.piece); old != nil {
 		old.seg.live.Add(-old.liveBytes())
 	}
-	ld.seg.live.Add(live)
+	ld.seg.live.Add(e.liveBytes())
 	ld.seg.pins.Add(int64(ld.waiters))
 	f.cache.attach(e)
 	ld.entry = e

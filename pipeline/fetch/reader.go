@@ -176,9 +176,10 @@ func (r *Reader) lent(k uint64, g *gathering) {
 	c.hits.Add(uint64(g.lent - g.waited))
 	r.mu.Lock()
 	old := r.last
-	r.last = lastLent{g.lastEntry, g.lastIndex, k + uint64(g.lent) - 1}
+	last := lastLent{g.lastEntry, g.lastIndex, k + uint64(g.lent) - 1}
+	r.last = last
 	r.mu.Unlock()
-	if old.entry != nil && old.k != r.last.k {
+	if old.entry != nil && old.k != last.k {
 		r.f.deliver(old.entry, old.index)
 	}
 }
@@ -241,7 +242,7 @@ func (f *Fetcher) demand(ctx context.Context, piece, i int) (e *entry, waited bo
 	}
 	ld := f.loads[piece]
 	if ld == nil {
-		ld = f.start(piece, demanded, &batch)
+		ld = f.start(piece, i, demanded, &batch)
 	}
 	ld.waiters++
 	f.mu.Unlock()

@@ -93,7 +93,8 @@ func (r *Reader) scan(from, to uint64, batch *[]*storage.Read) uint64 {
 		}
 		for _, record := range w.buf[:m] {
 			piece := f.pieces.of(record)
-			if !f.slots.has(piece, int(record-f.pieces.starts[piece])) && !r.startAhead(piece, from, batch) {
+			i := int(record - f.pieces.starts[piece])
+			if !f.slots.has(piece, i) && !r.startAhead(piece, i, from, batch) {
 				return from
 			}
 			from++
@@ -102,20 +103,20 @@ func (r *Reader) scan(from, to uint64, batch *[]*storage.Read) uint64 {
 	return from
 }
 
-// startAhead starts a piece for record k of the sequence, unless it is on its
+// startAhead starts a piece for its record i, record k of the sequence, unless it is on its
 // way. It returns false when there is no room to read further ahead.
-func (r *Reader) startAhead(piece int, k uint64, batch *[]*storage.Read) bool {
+func (r *Reader) startAhead(piece, i int, k uint64, batch *[]*storage.Read) bool {
 	f, w := r.f, &r.window
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	if f.loads[piece] != nil {
-		return true
+	if f.loads[piece] != nil || f.slots.has(piece, i) {
+		return true // perhaps since the caller looked
 	}
 	limit := min(maxWindowBytes, f.limits.windows/max(f.open.Load(), 1))
 	if w.bytes > 0 && w.bytes >= limit || len(w.started) >= maxWindowPieces {
 		return false
 	}
-	ld := f.start(piece, ahead, batch)
+	ld := f.start(piece, i, ahead, batch)
 	if ld == nil {
 		return false
 	}
