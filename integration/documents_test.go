@@ -42,3 +42,18 @@ func (m *mount) restore(doc []byte) {
 	m.t.Helper()
 	require.NoError(m.t, os.WriteFile(m.path("checkpoint"), doc, 0o644))
 }
+
+// status is what status.json says, of what tests look at.
+type status struct {
+	LastRefusal struct {
+		Reason string `json:"reason"`
+	} `json:"last_checkpoint_refusal"`
+	Refusals int `json:"checkpoint_refusals"`
+}
+
+func (m *mount) status() status {
+	m.t.Helper()
+	var s status
+	require.NoError(m.t, json.Unmarshal(m.read("status.json"), &s))
+	return s
+}

@@ -22,13 +22,13 @@ var arrows = []struct {
 	why string
 }{
 	{"pipeline/spec", nil, "the user's configuration is plain data that every other package uses"},
-	{"pipeline/order", []string{"pipeline/spec"}, "the order is a pure function, to be checked against another implementation: it knows no bytes"},
+	{"pipeline/order", []string{"pipeline/order", "pipeline/spec"}, "the order is a pure function, to be checked against another implementation: it knows no bytes"},
 	{"pipeline/plan", nil, "planning turns ranges into reads and does none"},
 	{"pipeline/storage/local", []string{"pipeline/storage", "uring"}, "storage reads ranges of files and knows no formats"},
 	{"pipeline/storage", []string{"pipeline/storage", "uring"}, "storage reads ranges of objects and knows no formats"},
 	{"pipeline/unpack", []string{"pipeline/unpack", "pipeline/spec"}, "formats know nothing of shuffling, of storage and of mounts, so that a new one is a package and a line of a table"},
 	{"pipeline/catalog", []string{"pipeline/catalog", "pipeline/spec", "pipeline/storage", "pipeline/unpack"}, "the catalog says what is there; the order comes from it, not the other way round"},
-	{"pipeline/fetch", []string{"pipeline/fetch", "pipeline/catalog", "pipeline/plan", "pipeline/storage", "pipeline/unpack", "pipeline/spec"}, "fetch gives bytes of references in whatever order it is told, and must not know which"},
+	{"pipeline/fetch", []string{"pipeline/fetch", "pipeline/catalog", "pipeline/plan", "pipeline/storage", "pipeline/unpack", "pipeline/spec", "uring"}, "fetch (which takes its buffers from uring) gives bytes of references in whatever order it is told, and must not know which"},
 	{"pipeline/stream", []string{"pipeline/catalog", "pipeline/fetch", "pipeline/order", "pipeline/spec", "pipeline/unpack"}, "a stream turns records into bytes and reads nothing itself"},
 	{"pipeline", []string{"pipeline", "uring"}, "the assembly knows neither FUSE nor flags, so that cat, a server or another program can use it"},
 	{"uring", nil, "the engine reads files and knows no datasets"},

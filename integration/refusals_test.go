@@ -42,48 +42,50 @@ func TestRefusedDocumentsChangeNothingAndStatusSaysWhy(t *testing.T) {
 	withOrder := func(field, value string) string {
 		return variant(func(d *document) { d.Order[field] = json.RawMessage(value) })
 	}
-	for name, doc := range map[string]string{
-		"no document":                   "\n",
-		"half a document":               string(before[:len(before)/2]),
-		"no JSON":                       "epoch 3\n",
-		"text after the document":       string(before) + "x",
-		"two documents":                 string(before) + string(before),
-		"another dataset":               variant(func(d *document) { d.Dataset = strings.Repeat("0", 64) }),
-		"another version":               variant(func(d *document) { d.Version = 2 }),
-		"another seed":                  withOrder("seed", "43"),
-		"another shuffle":               withOrder("shuffle", `"block"`),
-		"another size":                  withOrder("size", "49"),
-		"other lanes":                   withOrder("lanes", "8"),
-		"other groups":                  withOrder("groups", "2"),
-		"another batch of the order":    withOrder("batch", "2"),
-		"other chunk bytes":             withOrder("chunk_bytes", "3001"),
-		"other chunk records":           withOrder("chunk_records", "9"),
-		"an unknown field":              `{"epoch": 1, "sample": 3}`,
-		"an unknown field of the order": withOrder("lane", "4"),
-		"a missing field of the order":  variant(func(d *document) { delete(d.Order, "lanes") }),
-		"a missing field":               `{"version": 1, "dataset": "` + good.Dataset + `", "epoch": 0, "done": []}`,
-		"samples beside a full form":    strings.Replace(string(before), `"epoch"`, `"samples": 3, "epoch"`, 1),
-		"a negative epoch":              `{"epoch": -1}`,
-		"an epoch that is no number":    `{"epoch": "1"}`,
-		"an epoch with a fraction":      `{"epoch": 1.5}`,
-		"an epoch beyond 64 bits":       `{"epoch": 18446744073709551616}`,
-		"more samples than records":     `{"epoch": 1, "samples": 100000}`,
-		"samples without an epoch":      `{"samples": 1}`,
-		"a worker that took too many":   variant(func(d *document) { d.Done = []taken{{Batch: 1, Consumed: []int{1, 99999}}} }),
-		"a negative count":              variant(func(d *document) { d.Done = []taken{{Batch: 1, Consumed: []int{-1}}} }),
-		"a batch of 0":                  variant(func(d *document) { d.Done = []taken{{Batch: 0, Consumed: []int{1}}} }),
-		"an entry without workers":      variant(func(d *document) { d.Done = []taken{{Batch: 1, Consumed: []int{}}} }),
-		"an unknown deal":               variant(func(d *document) { d.Done = []taken{{Batch: 1, Deal: "other", Consumed: []int{1}}} }),
-		"a key that comes twice":        `{"epoch": 1, "epoch": 2}`,
-		"an impossible entry further on": variant(func(d *document) {
+	for _, c := range []struct{ name, reason, doc string }{
+		{"no document", "incomplete", "\n"},
+		{"half a document", "incomplete", string(before[:len(before)/2])},
+		{"no JSON", "expected {", "epoch 3\n"},
+		{"text after the document", "text after the document", string(before) + "x"},
+		{"two documents", "text after the document", string(before) + string(before)},
+		{"another dataset", "another dataset", variant(func(d *document) { d.Dataset = strings.Repeat("0", 64) })},
+		{"another version", "version (2)", variant(func(d *document) { d.Version = 2 })},
+		{"another seed", "order.seed is 43", withOrder("seed", "43")},
+		{"another shuffle", "order.shuffle is block", withOrder("shuffle", `"block"`)},
+		{"another size", "order.size is 49", withOrder("size", "49")},
+		{"other lanes", "order.lanes is 8", withOrder("lanes", "8")},
+		{"other groups", "order.groups is 2", withOrder("groups", "2")},
+		{"another batch of the order", "order.batch is 2", withOrder("batch", "2")},
+		{"other chunk bytes", "order.chunk_bytes is 3001", withOrder("chunk_bytes", "3001")},
+		{"other chunk records", "order.chunk_records is 9", withOrder("chunk_records", "9")},
+		{"an unknown field", "sample", `{"epoch": 1, "sample": 3}`},
+		{"an unknown field of the order", "lane", withOrder("lane", "4")},
+		{"a missing field of the order", "lacks lanes", variant(func(d *document) { delete(d.Order, "lanes") })},
+		{"a missing field", "lacks order", `{"version": 1, "dataset": "` + good.Dataset + `", "epoch": 0, "done": []}`},
+		{"samples beside a full form", "samples", strings.Replace(string(before), `"epoch"`, `"samples": 3, "epoch"`, 1)},
+		{"a negative epoch", "(-1)", `{"epoch": -1}`},
+		{"an epoch that is no number", "epoch", `{"epoch": "1"}`},
+		{"an epoch with a fraction", "1.5", `{"epoch": 1.5}`},
+		{"an epoch beyond 64 bits", "18446744073709551616", `{"epoch": 18446744073709551616}`},
+		{"more samples than records", "100000", `{"epoch": 1, "samples": 100000}`},
+		{"samples without an epoch", "lacks epoch", `{"samples": 1}`},
+		{"a worker that took too many", "99999", variant(func(d *document) { d.Done = []taken{{Batch: 1, Consumed: []int{1, 99999}}} })},
+		{"a negative count", "(-1)", variant(func(d *document) { d.Done = []taken{{Batch: 1, Consumed: []int{-1}}} })},
+		{"a batch of 0", "batch (0)", variant(func(d *document) { d.Done = []taken{{Batch: 0, Consumed: []int{1}}} })},
+		{"an entry without workers", "consumed", variant(func(d *document) { d.Done = []taken{{Batch: 1, Consumed: []int{}}} })},
+		{"an unknown deal", "other", variant(func(d *document) { d.Done = []taken{{Batch: 1, Deal: "other", Consumed: []int{1}}} })},
+		{"a key that comes twice", "twice", `{"epoch": 1, "epoch": 2}`},
+		{"an impossible entry further on", "entry 2", variant(func(d *document) {
 			d.Done = []taken{{Batch: 1, Consumed: []int{9}}, {Batch: 1, Consumed: []int{99999}}}
-		}),
+		})},
 	} {
-		t.Run(name, func(t *testing.T) {
-			require.ErrorIs(t, m.write([]byte(doc)), syscall.EINVAL, doc)
+		t.Run(c.name, func(t *testing.T) {
+			refusals := m.status().Refusals
+			require.ErrorIs(t, m.write([]byte(c.doc)), syscall.EINVAL, c.doc)
 			require.Equal(t, string(before), string(m.read("checkpoint")), "a refused document changes nothing")
-			status := string(m.read("status"))
-			require.Regexp(t, `(?i)refused|checkpoint`, status)
+			require.Greater(t, m.status().Refusals, refusals)
+			require.Contains(t, m.status().LastRefusal.Reason, c.reason)
+			require.Contains(t, string(m.read("status")), m.status().LastRefusal.Reason, "status says it in words")
 			_, err := open.ReadAt(make([]byte, 10), 0)
 			require.NoError(t, err, "handles stay good")
 		})
