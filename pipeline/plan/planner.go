@@ -1,0 +1,183 @@
+package plan
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"sort"
+)
+
+// Planner makes one plan after the other in memory that it keeps: once it has
+// grown, planning allocates nothing. It is not for concurrent use; who has
+// several plans under way has as many planners.
+type Planner struct {
+	config    Config
+	plan      Plan
+	have      []span
+	fragments []fragment
+}
+
+// span is what of an object is there.
+type span struct {
+	object     int
+	begin, end int64
+}
+
+// fragment is what of a wanted range is not there, in one run.
+type fragment struct {
+	object     int
+	begin, end int64
+	want       int
+	at         int64 // offset in the wanted range
+}
+
+// New makes a planner for a storage.
+func New(c Config) (*Planner, error) {
+	if err := c.Validate(); err != nil {
+		return nil, fmt.Errorf("plan: %w", err)
+	}
+	return &Planner{config: c}, nil
+}
+
+// Plan plans the reads of a request.
+//
+// The reads are disjoint, in order, none is larger than MaxReadBytes, and
+// together they hold each wanted byte that is not in Have. No run of other bytes
+// in a read is longer than MergeGapBytes. The plan is good until the next call.
+//
+// It takes time O(n log n) of the ranges, and fails only with ErrRange.
+func (p *Planner) Plan(r Request) (*Plan, error) {
+	pl := &p.plan
+	pl.Reads, pl.byRead, pl.Totals = pl.Reads[:0], pl.byRead[:0], Totals{Wanted: len(r.Want)}
+	if err := p.takeHave(r); err != nil {
+		return nil, err
+	}
+	if err := p.takeWant(r); err != nil {
+		return nil, err
+	}
+	for f := p.fragments; len(f) > 0; {
+		n, end := overlapping(f)
+		p.add(f[:n], end)
+		f = f[n:]
+	}
+	p.finish()
+	return pl, nil
+}
+
+// takeHave sorts what is there into disjoint spans.
+func (p *Planner) takeHave(r Request) error {
+	p.have = p.have[:0]
+	for i, h := range r.Have {
+		begin, end, err := h.resolve(r.ObjectBytes)
+		if err != nil {
+			return fmt.Errorf("plan: range %d that is there: %w", i, err)
+		}
+		if begin < end {
+			p.have = append(p.have, span{h.Object, begin, end})
+		}
+	}
+	slices.SortFunc(p.have, func(a, b span) int {
+		if a.object != b.object {
+			return cmp.Compare(a.object, b.object)
+		}
+		return cmp.Compare(a.begin, b.begin)
+	})
+	n := 0
+	for _, s := range p.have {
+		if n > 0 && p.have[n-1].object == s.object && s.begin <= p.have[n-1].end {
+			p.have[n-1].end = max(p.have[n-1].end, s.end)
+			continue
+		}
+		p.have[n] = s
+		n++
+	}
+	p.have = p.have[:n]
+	return nil
+}
+
+// takeWant makes the fragments that have to be read, sorted.
+func (p *Planner) takeWant(r Request) error {
+	p.fragments = p.fragments[:0]
+	for i, w := range r.Want {
+		begin, end, err := w.resolve(r.ObjectBytes)
+		if err != nil {
+			return fmt.Errorf("plan: wanted range %d: %w", i, err)
+		}
+		p.plan.Totals.WantedBytes += end - begin
+		p.split(fragment{w.Object, begin, end, i, 0})
+	}
+	slices.SortFunc(p.fragments, func(a, b fragment) int {
+		switch {
+		case a.object != b.object:
+			return cmp.Compare(a.object, b.object)
+		case a.begin != b.begin:
+			return cmp.Compare(a.begin, b.begin)
+		}
+		return cmp.Compare(a.want, b.want)
+	})
+	return nil
+}
+
+// split appends what of f is not there.
+func (p *Planner) split(f fragment) {
+	missing := f.end - f.begin
+	at := 0
+	if len(p.have) > 0 {
+		at = sort.Search(len(p.have), func(i int) bool {
+			h := p.have[i]
+			return h.object > f.object || h.object == f.object && h.end > f.begin
+		})
+	}
+	for ; at < len(p.have) && p.have[at].object == f.object && p.have[at].begin < f.end; at++ {
+		h := p.have[at]
+		missing -= min(h.end, f.end) - max(h.begin, f.begin)
+		if h.begin > f.begin {
+			p.fragments = append(p.fragments, fragment{f.object, f.begin, h.begin, f.want, f.at})
+		}
+		f.at += h.end - f.begin
+		f.begin = h.end
+	}
+	if f.begin < f.end {
+		p.fragments = append(p.fragments, f)
+	}
+	p.plan.Totals.CachedBytes -= missing
+}
+
+// overlapping is how many of the fragments, from the first on, hang together by
+// overlapping, and where the last of their bytes ends.
+func overlapping(f []fragment) (n int, end int64) {
+	n, end = 1, f[0].end
+	for n < len(f) && f[n].object == f[0].object && f[n].begin < end {
+		end = max(end, f[n].end)
+		n++
+	}
+	return n, end
+}
+
+// finish sums up, and lists the parts by range.
+func (p *Planner) finish() {
+	pl := &p.plan
+	t := &pl.Totals
+	t.CachedBytes += t.WantedBytes // less what is missing
+	t.Reads = len(pl.Reads)
+	for _, r := range pl.Reads {
+		t.ReadBytes += r.SizeBytes
+	}
+	t.GapBytes = t.ReadBytes - t.UsefulBytes
+
+	pl.wantFrom = slices.Grow(pl.wantFrom[:0], t.Wanted+1)[:t.Wanted+1]
+	clear(pl.wantFrom)
+	for _, part := range pl.byRead {
+		pl.wantFrom[part.Want]++
+	}
+	sum := 0
+	for i, n := range pl.wantFrom {
+		sum += n
+		pl.wantFrom[i] = sum // for now the end of range i; filling goes backwards
+	}
+	pl.byWant = slices.Grow(pl.byWant[:0], len(pl.byRead))[:len(pl.byRead)]
+	for _, part := range slices.Backward(pl.byRead) {
+		pl.wantFrom[part.Want]--
+		pl.byWant[pl.wantFrom[part.Want]] = part
+	}
+}
