@@ -1,0 +1,140 @@
+package fetch
+
+import (
+	"context"
+	"slices"
+	"sort"
+
+	"github.com/lsiofs/lsiofs/pipeline/catalog"
+)
+
+// Forecast is what a reader's next records take, if nothing is in memory, and
+// nobody else reads.
+type Forecast struct {
+	Pieces uint64 // that are read or decoded, each once
+	// KeptBytes is the most that has been read at a time and is still to go
+	// out, to this reader or to others.
+	KeptBytes int64
+	// Fits says that KeptBytes, and what is read ahead, is well within the
+	// budget. Where it does not, pieces may be dropped and read again.
+	Fits bool
+	// Estimated is set where records of compressed shards are among those
+	// wanted: how much is read of a shard up to a place between two entry points
+	// is then interpolated, and decoders are taken to go through each shard
+	// once, in its order.
+	Estimated bool
+}
+
+// Forecast goes through records 0 … n-1 of a sequence and calls read with the
+// size of each storage read that they take. It reads nothing itself. What would
+// be read ahead of the records behind them is not counted. It ends early with
+// the context's error.
+func (f *Fetcher) Forecast(ctx context.Context, seq Sequence, n uint64, read func(sizeBytes int64)) (Forecast, error) {
+	var c Forecast
+	seen := make([]uint64, (f.pieces.len()+63)/64)
+	numbers, sizes := make([]uint64, lendBlock), make([]catalog.Extent, lendBlock)
+	compressed := map[int][]int{} // shard → its pieces that are wanted
+	kept := int64(0)
+	for k := uint64(0); k < n; {
+		if err := ctx.Err(); err != nil {
+			return c, err
+		}
+		m := seq.Records(k, numbers[:min(n-k, lendBlock)])
+		if m == 0 {
+			break
+		}
+		f.index.Extents(numbers[:m], sizes[:m])
+		for i, record := range numbers[:m] {
+			piece := f.pieces.of(record)
+			if w, bit := &seen[piece>>6], uint64(1)<<(piece&63); *w&bit == 0 {
+				*w |= bit
+				c.Pieces++
+				kept += f.forecastPiece(piece, compressed, read)
+				c.KeptBytes = max(c.KeptBytes, kept)
+			}
+			kept = max(kept-sizes[i].SizeBytes, 0)
+		}
+		k += uint64(m)
+	}
+	c.Estimated = len(compressed) > 0
+	c.Fits = c.KeptBytes+min(maxWindowBytes, f.limits.windows) <= f.limits.cache/5*4
+	for shard, pieces := range compressed {
+		f.forecastDecoding(shard, pieces, read)
+	}
+	return c, nil
+}
+
+// forecastPiece gives the bytes of a piece's records, and calls read for those
+// of a shard that is not compressed; the others are noted.
+func (f *Fetcher) forecastPiece(piece int, compressed map[int][]int, read func(int64)) int64 {
+	shard, l := f.layoutOf(piece)
+	if f.index.Shard(shard).Codec != nil {
+		compressed[shard] = append(compressed[shard], piece)
+	} else {
+		for _, r := range l.ranges {
+			if r.size > 0 {
+				read(r.size)
+			}
+		}
+	}
+	records := int64(0)
+	for _, s := range l.spans {
+		records += s.size
+	}
+	return records
+}
+
+// forecastDecoding calls read for what decoders read of a compressed shard that
+// go through the pieces in order, as assign would have them do.
+func (f *Fetcher) forecastDecoding(shard int, pieces []int, read func(int64)) {
+	slices.Sort(pieces)
+	var begin catalog.Entry // where the decoder at hand began
+	at := int64(-1)         // where it stands, -1 for none
+	for _, piece := range pieces {
+		_, l := f.layoutOf(piece)
+		entry := f.index.Entry(shard, f.pieces.starts[piece]-f.index.Shard(shard).First)
+		if at < 0 || l.start()-at > l.start()-entry.DecodedBytes+openCostBytes {
+			if at >= 0 {
+				f.forecastRaw(shard, begin, at, read)
+			}
+			begin = entry
+		}
+		at = l.reach
+	}
+	f.forecastRaw(shard, begin, at, read)
+}
+
+// forecastRaw calls read for the blocks that a decoder reads from an entry to a
+// place in the decoded shard, and the one ahead.
+func (f *Fetcher) forecastRaw(shard int, from catalog.Entry, to int64, read func(int64)) {
+	block := int64(f.limits.rawBlock)
+	end := f.index.Shard(shard).Object.SizeBytes
+	blocks := (f.rawPlace(shard, to)-from.RawBytes+block-1)/block + 1
+	for at := from.RawBytes; at < end && blocks > 0; blocks-- {
+		n := min(block, end-at)
+		read(n)
+		at += n
+	}
+}
+
+// rawPlace is about where in the file a place in the decoded shard is: between
+// the entry before it and the one behind it.
+func (f *Fetcher) rawPlace(shard int, decoded int64) int64 {
+	s := f.index.Shard(shard)
+	// The first record whose entry lies behind the place.
+	next := uint64(sort.Search(int(s.Records), func(i int) bool {
+		return f.index.Entry(shard, uint64(i)).DecodedBytes >= decoded
+	}))
+	before, behind := catalog.Entry{}, catalog.Entry{DecodedBytes: s.DecodedBytes, RawBytes: s.Object.SizeBytes}
+	if next < s.Records {
+		behind = f.index.Entry(shard, next)
+	}
+	if next > 0 {
+		before = f.index.Entry(shard, next-1)
+	}
+	if behind.DecodedBytes <= before.DecodedBytes {
+		return behind.RawBytes
+	}
+	share := float64(decoded-before.DecodedBytes) / float64(behind.DecodedBytes-before.DecodedBytes)
+	return before.RawBytes + int64(share*float64(behind.RawBytes-before.RawBytes))
+}

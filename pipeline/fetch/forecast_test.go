@@ -1,0 +1,139 @@
+package fetch
+
+import (
+	"context"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/lsiofs/lsiofs/pipeline/storage"
+)
+
+// countedStorage counts what is read.
+type countedStorage struct {
+	storage.Storage
+	reads, bytes atomic.Int64
+}
+
+func (s *countedStorage) Submit(reads []*storage.Read) {
+	for _, r := range reads {
+		s.reads.Add(1)
+		s.bytes.Add(int64(len(r.Buf)))
+	}
+	s.Storage.Submit(reads)
+}
+
+// forecastAndRead gives what was forecast and what was read for all of a sequence.
+func forecastAndRead(t *testing.T, d *dataset, seq list, cfg Config) (c Forecast, forecast, read [2]int64) {
+	s := &countedStorage{Storage: openStorage(t, d.dir)}
+	f, err := newFetcher(d.index, s, cfg)
+	require.NoError(t, err)
+	defer func() { require.NoError(t, f.Close()) }()
+	c, err = f.Forecast(t.Context(), seq, seq.Len(), func(n int64) {
+		require.Positive(t, n)
+		forecast[0]++
+		forecast[1] += n
+	})
+	require.NoError(t, err)
+	require.Zero(t, s.reads.Load(), "a forecast reads nothing")
+	r := f.Open(seq)
+	defer r.Close()
+	var l Loan
+	for k := uint64(0); k < seq.Len(); k += uint64(len(l.Records)) {
+		l.Release()
+		require.NoError(t, r.Lend(t.Context(), k, 100, &l))
+	}
+	l.Release()
+	require.EqualValues(t, f.Stats().PiecesRead-f.Stats().PiecesReread, c.Pieces)
+	return c, forecast, [2]int64{s.reads.Load(), s.bytes.Load()}
+}
+
+func TestForecastsOfShardsThatAreNotCompressedAreExact(t *testing.T) {
+	for name, s := range map[string]shape{
+		"records side by side": {shards: 5, records: 300, maxBytes: 2000},
+		"gaps":                 {shards: 3, records: 200, maxBytes: 300, gapBytes: 3000},
+		"gaps that are not read": {
+			shards: 1, records: 30, maxBytes: 10_000, gapBytes: 3 * minGapBytes,
+		},
+		"a newline that is not there": {shards: 4, records: 50, maxBytes: 20, noNewline: true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			d := makeDataset(t, s)
+			for _, seq := range []list{inOrder(d.index), reservoirOrder(1, d.index, 4, 200), inOrder(d.index).deal(1, 3)} {
+				c, forecast, read := forecastAndRead(t, d, seq, Config{MemoryBytes: 256 << 20, ReadTimeout: time.Minute, PieceBytes: 20_000, PieceRecords: 16})
+				require.Equal(t, read, forecast)
+				require.True(t, c.Fits)
+				require.False(t, c.Estimated)
+			}
+		})
+	}
+}
+
+func TestForecastsOfCompressedShardsAreClose(t *testing.T) {
+	for _, codec := range []string{"gz", "zst"} {
+		for _, member := range []int{0, 50, 400} {
+			d := makeDataset(t, shape{codec: codec, shards: 3, records: 2000, maxBytes: 1500, member: member})
+			c, forecast, read := forecastAndRead(t, d, inOrder(d.index), Config{MemoryBytes: 64 << 20, ReadTimeout: time.Minute, PieceBytes: 64 << 10, PieceRecords: 50})
+			require.True(t, c.Estimated)
+			require.InEpsilon(t, read[1], forecast[1], 0.1, "%s, members of %d", codec, member)
+			require.InEpsilon(t, read[0], forecast[0], 0.1)
+		}
+	}
+}
+
+func TestForecastOfAPartOfACompressedShardEndsThere(t *testing.T) {
+	d := makeDataset(t, shape{codec: "gz", shards: 1, records: 4000, maxBytes: 1500})
+	f, err := newFetcher(d.index, openStorage(t, d.dir), Config{MemoryBytes: 8 << 20, ReadTimeout: time.Minute, PieceBytes: 64 << 10, PieceRecords: 50})
+	require.NoError(t, err)
+	defer func() { require.NoError(t, f.Close()) }()
+	size := float64(d.index.Shard(0).Object.SizeBytes)
+	sum := int64(0)
+	_, err = f.Forecast(t.Context(), inOrder(d.index), 1000, func(n int64) { sum += n })
+	require.NoError(t, err)
+	require.InDelta(t, 0.25, float64(sum)/size, 0.05)
+}
+
+func TestForecastsSayWhatIsKept(t *testing.T) {
+	d := makeDataset(t, shape{shards: 1, records: 200, maxBytes: 10_000})
+	small := Config{MemoryBytes: 4 << 20, ReadTimeout: time.Minute, PieceBytes: 1 << 40, PieceRecords: 10}
+	f, err := newFetcher(d.index, openStorage(t, d.dir), small)
+	require.NoError(t, err)
+	defer func() { require.NoError(t, f.Close()) }()
+	size := func(from, to int) (sum int64) {
+		for _, b := range d.records[from:to] {
+			sum += int64(len(b))
+		}
+		return sum
+	}
+	nothing := func(int64) {}
+	c, err := f.Forecast(t.Context(), list{0, 10, 1, 11}, 4, nothing)
+	require.NoError(t, err)
+	require.Equal(t, size(0, 20)-size(0, 1), c.KeptBytes)
+	require.EqualValues(t, 2, c.Pieces)
+	require.True(t, c.Fits)
+
+	c, err = f.Forecast(t.Context(), list{0, 10, 1, 11}, 1, nothing)
+	require.NoError(t, err)
+	require.Equal(t, size(0, 10), c.KeptBytes, "the others are not asked for")
+
+	large := makeDataset(t, shape{shards: 1, records: 200, maxBytes: 60_000})
+	g, err := newFetcher(large.index, openStorage(t, large.dir), small)
+	require.NoError(t, err)
+	defer func() { require.NoError(t, g.Close()) }()
+	c, err = g.Forecast(t.Context(), randomOrder(1, large.index), 200, nothing)
+	require.NoError(t, err)
+	require.False(t, c.Fits)
+}
+
+func TestForecastsEndWithTheirContext(t *testing.T) {
+	d := makeDataset(t, shape{shards: 1, records: 20, maxBytes: 100})
+	f, err := newFetcher(d.index, openStorage(t, d.dir), Config{MemoryBytes: 1 << 20, ReadTimeout: time.Minute, PieceBytes: 1000, PieceRecords: 5})
+	require.NoError(t, err)
+	defer func() { require.NoError(t, f.Close()) }()
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	_, err = f.Forecast(ctx, inOrder(d.index), 20, func(int64) {})
+	require.ErrorIs(t, err, context.Canceled)
+}
