@@ -17,17 +17,17 @@ type Config struct {
 	// otherwise follows the ranges.
 	AlignBytes int64
 	// MaxVectors ends a read that would have more vectors, gaps included;
-	// 0 for no bound. Only ranges that overlap each other can exceed it.
+	// 0 for no bound (one buffer a read needs none, readv takes 1024 at most).
+	// Only ranges that overlap each other can exceed it.
 	MaxVectors int
 }
 
 // DefaultConfig is for local solid state disks and the page cache. From there a
 // pread of 4 KiB takes 0.8 µs, and large ones get 17 GiB/s, so a request costs as
 // much as some 10 KiB more in one that is made anyhow; throughput stops to grow
-// near 1 MiB, a page is 4 KiB, and up to 64 vectors cost next to nothing beside
-// the request.
+// near 1 MiB; a page is 4 KiB. Vectors are not bounded: who uses them does that.
 func DefaultConfig() Config {
-	return Config{MergeGapBytes: 8 << 10, MaxReadBytes: 1 << 20, AlignBytes: 4 << 10, MaxVectors: 64}
+	return Config{MergeGapBytes: 8 << 10, MaxReadBytes: 1 << 20, AlignBytes: 4 << 10}
 }
 
 // Validate reports all problems at once.
