@@ -48,6 +48,8 @@ type ScanForecast struct {
 	MemoryBytes int64 // the budget
 	Fits        bool  // each piece is read once; else perhaps again
 	Estimated   bool  // there are compressed shards: numbers are close, not exact
+	Compressed  uint64
+	Passes      uint64 // of decoders through these, or parts of them
 }
 
 // GatherForecast is what reading exactly the records would take, planned by
@@ -75,6 +77,7 @@ func (d *Dataset) Forecast(ctx context.Context, v *order.View, w, n uint64) (For
 		return f, err
 	}
 	s.Scan.Pieces, s.Scan.KeptBytes, s.Scan.Fits, s.Scan.Estimated = scan.Pieces, scan.KeptBytes, scan.Fits, scan.Estimated
+	s.Scan.Compressed, s.Scan.Passes = scan.Compressed, scan.Passes
 	s.Scan.MemoryBytes = d.spec.MemoryBytes
 	g, err := newGathering(d.catalog)
 	if err != nil {

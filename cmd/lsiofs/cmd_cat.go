@@ -2,22 +2,17 @@ package main
 
 import (
 	"context"
-	"fmt"
 	"io"
 
 	"github.com/spf13/cobra"
 
-	"github.com/lsiofs/lsiofs/checkpoint"
 	"github.com/lsiofs/lsiofs/pipeline"
-	"github.com/lsiofs/lsiofs/pipeline/spec"
 	"github.com/lsiofs/lsiofs/pipeline/stream"
 )
 
 type catOptions struct {
-	datasetFlags
+	streamFlags
 	dataset      string
-	share        shareValue
-	from         uint64
 	ids, offsets bool
 }
 
@@ -39,10 +34,7 @@ without FUSE.`,
 		},
 	}
 	o.add(c)
-	o.addResume()
 	f := c.Flags()
-	f.Var(&o.share, "worker", "whose stream: w/W, or w of --workers")
-	f.Uint64Var(&o.from, "from", 0, "take the epoch's first so many records off")
 	f.BoolVar(&o.ids, "ids", false, "write the records' IDs instead, 16 bytes each")
 	f.BoolVar(&o.offsets, "offsets", false, "write where records begin instead, little-endian uint64")
 	return c
@@ -61,35 +53,12 @@ func (o *catOptions) kind() (stream.Kind, error) {
 	return stream.Data, nil
 }
 
-// resolveCat is resolve with the flags of cat on top.
-func (o *catOptions) resolveCat() (s spec.Spec, r *resumption, err error) {
-	if o.share.both {
-		if o.given("workers") && o.spec.Deal.Workers != o.share.workers {
-			return s, nil, usagef("--worker %s and --workers %d differ: leave one of them out", &o.share, o.spec.Deal.Workers)
-		}
-		// As if --workers had been given: a checkpoint has no say then.
-		if err := o.flags.Set("workers", fmt.Sprint(o.share.workers)); err != nil {
-			return s, nil, usagef("--worker: %w", err)
-		}
-	}
-	if o.resume != "" && o.given("from") {
-		return s, nil, usagef("--from and --resume both say where to begin: leave one of them out")
-	}
-	if s, r, err = o.resolve(o.dataset); err != nil {
-		return s, r, err
-	}
-	if o.share.worker >= s.Deal.Workers {
-		return s, r, usagef("--worker (%d) must be below the number of workers (%d)", o.share.worker, s.Deal.Workers)
-	}
-	return s, r, nil
-}
-
 func runCat(ctx context.Context, o *catOptions, g *globals) error {
 	kind, err := o.kind()
 	if err != nil {
 		return err
 	}
-	s, resume, err := o.resolveCat()
+	s, resume, err := o.resolveStream(o.dataset)
 	if err != nil {
 		return err
 	}
@@ -113,17 +82,6 @@ func catStream(ctx context.Context, d *pipeline.Dataset, resume *resumption, o *
 	h := set.Open(o.share.worker, kind)
 	defer h.Close()
 	return copyStream(ctx, h, out)
-}
-
-func (o *catOptions) position(d *pipeline.Dataset, resume *resumption) (checkpoint.Position, error) {
-	if resume != nil {
-		return resume.position(d)
-	}
-	s := d.Spec()
-	if o.from > d.Records() {
-		return checkpoint.Position{}, usagef("--from (%d) must be at most the number of records (%d)", o.from, d.Records())
-	}
-	return checkpoint.Position{Epoch: s.Epoch, Done: prefix(s.Order, o.from)}, nil
 }
 
 // copyStream writes a stream from its first byte to its end.

@@ -136,13 +136,11 @@ func TestWorkerOfCat(t *testing.T) {
 		{[]string{"--workers", "4", "--worker", "3"}, 3, 4},
 		{[]string{"--workers", "4", "--worker", "3/4"}, 3, 4},
 	} {
-		o := &catOptions{dataset: "data"}
+		o := &streamFlags{}
 		cmd := &cobra.Command{Use: "x"}
 		o.add(cmd)
-		cmd.Flags().Var(&o.share, "worker", "")
-		cmd.Flags().Uint64Var(&o.from, "from", 0, "")
 		require.NoError(t, cmd.ParseFlags(c.args))
-		s, _, err := o.resolveCat()
+		s, _, err := o.resolveStream("data")
 		require.NoError(t, err)
 		require.Equal(t, c.workers, s.Deal.Workers, c.args)
 		require.Equal(t, c.worker, o.share.worker, c.args)

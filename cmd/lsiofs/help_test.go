@@ -43,7 +43,7 @@ func newTestRoot() *cobra.Command {
 }
 
 func TestHelpTexts(t *testing.T) {
-	for _, args := range [][]string{{}, {"mount"}, {"umount"}, {"index"}, {"inspect"}, {"cat"}, {"checkpoint"},
+	for _, args := range [][]string{{}, {"mount"}, {"umount"}, {"index"}, {"inspect"}, {"cat"}, {"plan"}, {"checkpoint"},
 		{"checkpoint", "show"}, {"checkpoint", "save"}, {"checkpoint", "restore"}, {"checkpoint", "merge"}, {"doctor"}, {"demo"}, {"version"}} {
 		name := "help" + strings.Join(append([]string{""}, args...), "-") + ".txt"
 		t.Run(name, func(t *testing.T) {
@@ -71,6 +71,7 @@ func TestCommandsThatOpenADatasetShareItsFlags(t *testing.T) {
 	require.NoError(t, err)
 	for name, own := range map[string][]string{
 		"cat":     {"worker", "from", "ids", "offsets", "resume"},
+		"plan":    {"worker", "from", "records", "resume"},
 		"inspect": {}, "index": {"rebuild"},
 	} {
 		c, _, err := root.Find([]string{name})

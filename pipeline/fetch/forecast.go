@@ -20,9 +20,12 @@ type Forecast struct {
 	Fits bool
 	// Estimated is set where records of compressed shards are among those
 	// wanted: how much is read of a shard up to a place between two entry points
-	// is then interpolated, and decoders are taken to go through each shard
-	// once, in its order.
+	// is then interpolated, and decoders are taken to keep on their way all that
+	// is looked at in advance, and to go through the shard again for the rest.
 	Estimated bool
+	// Passes is how often decoders go through compressed shards, or parts of
+	// them, of which there are Compressed.
+	Passes, Compressed uint64
 }
 
 // Forecast goes through records 0 … n-1 of a sequence and calls read with the
@@ -33,8 +36,8 @@ func (f *Fetcher) Forecast(ctx context.Context, seq Sequence, n uint64, read fun
 	var c Forecast
 	seen := make([]uint64, (f.pieces.len()+63)/64)
 	numbers, sizes := make([]uint64, lendBlock), make([]catalog.Extent, lendBlock)
-	compressed := map[int][]int{} // shard → its pieces that are wanted
-	kept := int64(0)
+	compressed := map[int][]pass{} // of a shard
+	bytes, kept := int64(0), int64(0)
 	for k := uint64(0); k < n; {
 		if err := ctx.Err(); err != nil {
 			return c, err
@@ -49,7 +52,8 @@ func (f *Fetcher) Forecast(ctx context.Context, seq Sequence, n uint64, read fun
 			if w, bit := &seen[piece>>6], uint64(1)<<(piece&63); *w&bit == 0 {
 				*w |= bit
 				c.Pieces++
-				kept += f.forecastPiece(piece, compressed, read)
+				size := f.forecastPiece(piece, place{k + uint64(i), c.Pieces, bytes}, compressed, read)
+				bytes, kept = bytes+size, kept+size
 				c.KeptBytes = max(c.KeptBytes, kept)
 			}
 			kept = max(kept-sizes[i].SizeBytes, 0)
@@ -58,18 +62,57 @@ func (f *Fetcher) Forecast(ctx context.Context, seq Sequence, n uint64, read fun
 	}
 	c.Estimated = len(compressed) > 0
 	c.Fits = c.KeptBytes+min(maxWindowBytes, f.limits.windows) <= f.limits.cache/5*4
-	for shard, pieces := range compressed {
-		f.forecastDecoding(shard, pieces, read)
+	c.Compressed = uint64(len(compressed))
+	for shard, passes := range compressed {
+		c.Passes += uint64(len(passes))
+		for _, p := range passes {
+			f.forecastDecoding(shard, p.pieces, read)
+		}
 	}
 	return c, nil
 }
 
+// pass is one way of decoders through a compressed shard, for the pieces that
+// they bring on it: those that follow each other, and those before them that
+// were looked at in advance, or read ahead, when it began.
+type pass struct {
+	began  place
+	last   int // its last piece
+	pieces []int
+}
+
+// place is how far a forecast has come.
+type place struct {
+	records, pieces uint64
+	bytes           int64 // of the pieces
+}
+
+// take gives a piece, wanted at some place, to the shard's last pass, or begins
+// another one.
+func (f *Fetcher) take(passes []pass, piece int, at place) []pass {
+	if n := len(passes); n > 0 {
+		if p := &passes[n-1]; piece > p.last || f.inAdvance(p.began, at) {
+			p.last = max(p.last, piece)
+			p.pieces = append(p.pieces, piece)
+			return passes
+		}
+	}
+	return append(passes, pass{at, piece, []int{piece}})
+}
+
+// inAdvance says whether a reader at one place knows of a piece at another.
+func (f *Fetcher) inAdvance(from, to place) bool {
+	records := to.records - from.records
+	return records < uint64(f.config.LookaheadRecords) ||
+		records < maxWindowRecords && to.pieces-from.pieces < maxWindowPieces && to.bytes-from.bytes < min(maxWindowBytes, f.limits.windows)
+}
+
 // forecastPiece gives the bytes of a piece's records, and calls read for those
-// of a shard that is not compressed; the others are noted.
-func (f *Fetcher) forecastPiece(piece int, compressed map[int][]int, read func(int64)) int64 {
+// of a shard that is not compressed; others go to a pass.
+func (f *Fetcher) forecastPiece(piece int, at place, compressed map[int][]pass, read func(int64)) int64 {
 	shard, l := f.layoutOf(piece)
 	if f.index.Shard(shard).Codec != nil {
-		compressed[shard] = append(compressed[shard], piece)
+		compressed[shard] = f.take(compressed[shard], piece, at)
 	} else {
 		for _, r := range l.ranges {
 			if r.size > 0 {

@@ -83,6 +83,20 @@ func TestForecastsOfCompressedShardsAreClose(t *testing.T) {
 	}
 }
 
+// An order that jumps about in shards without entry points has them decoded
+// again and again: so says the forecast.
+func TestForecastsCountPassesOfDecoders(t *testing.T) {
+	d := makeDataset(t, shape{codec: "gz", shards: 3, records: 4000, maxBytes: 1500})
+	cfg := Config{MemoryBytes: 64 << 20, ReadTimeout: time.Minute, PieceBytes: 64 << 10, PieceRecords: 10, LookaheadRecords: 100}
+	c, forecast, read := forecastAndRead(t, d, inOrder(d.index), cfg)
+	require.EqualValues(t, 3, c.Compressed)
+	require.EqualValues(t, 3, c.Passes)
+	require.InEpsilon(t, read[1], forecast[1], 0.1)
+	c, forecast, read = forecastAndRead(t, d, randomOrder(1, d.index), cfg)
+	require.Greater(t, c.Passes, uint64(3))
+	require.InEpsilon(t, read[1], forecast[1], 0.5)
+}
+
 func TestForecastOfAPartOfACompressedShardEndsThere(t *testing.T) {
 	d := makeDataset(t, shape{codec: "gz", shards: 1, records: 4000, maxBytes: 1500})
 	f, err := newFetcher(d.index, openStorage(t, d.dir), Config{MemoryBytes: 8 << 20, ReadTimeout: time.Minute, PieceBytes: 64 << 10, PieceRecords: 50})

@@ -1,0 +1,91 @@
+package main
+
+import (
+	"context"
+
+	"github.com/spf13/cobra"
+
+	"github.com/lsiofs/lsiofs/pipeline"
+)
+
+type planOptions struct {
+	streamFlags
+	dataset string
+	records uint64
+}
+
+func newPlanCommand(g *globals) *cobra.Command {
+	o := &planOptions{}
+	c := &cobra.Command{
+		Use:   "plan DATASET",
+		Short: "Show what a stream's next records would read, without reading",
+		Long: `Shows the reads that the next records of a worker's stream take: how many, of which
+sizes, and how many bytes for each byte that is wanted (amplification). Only the
+index is looked at; where there is none it is made first.
+
+scan is what lsiofs does today: it reads the pieces (runs of records, cut at
+--chunk-bytes and --chunk-records) that hold the records, whole, each once, and
+keeps what is not wanted yet, as long as --memory lasts. gather, for comparison,
+would read just the records, near ones together, and keep nothing. It is a plan
+only: no command reads so yet. Compressed shards have to be decoded in order, which
+rules gather out; what scan reads of them is an estimate.
+
+All is counted as if nothing were in memory and nobody else read the dataset. What
+is read ahead for the records behind these is left out.`,
+		Example: `  lsiofs plan /data/train --records 20000
+  lsiofs plan /data/train --worker 0/4 --from 20480 --shuffle full
+  lsiofs plan /data/train --records 0 --json | jq '.storages[].plans[] | {strategy, amplification}'`,
+		Args: exactArgs("DATASET"),
+		RunE: func(c *cobra.Command, args []string) error {
+			o.dataset = args[0]
+			return runPlan(c.Context(), o, g)
+		},
+	}
+	o.add(c)
+	c.Flags().Uint64Var(&o.records, "records", 16384, "how many records, from where the stream begins; 0 for all that are left")
+	return c
+}
+
+func runPlan(ctx context.Context, o *planOptions, g *globals) error {
+	s, resume, err := o.resolveStream(o.dataset)
+	if err != nil {
+		return err
+	}
+	d, err := openShowing(ctx, g, s, false)
+	if err != nil {
+		return err
+	}
+	r, err := planReport(ctx, d, resume, o)
+	if err == nil {
+		if g.ui.json {
+			err = g.ui.emit(r)
+		} else {
+			err = r.print(g.ui)
+		}
+	}
+	return closeAfter(d, err)
+}
+
+func planReport(ctx context.Context, d *pipeline.Dataset, resume *resumption, o *planOptions) (readPlan, error) {
+	position, err := o.position(d, resume)
+	if err != nil {
+		return readPlan{}, err
+	}
+	set, err := d.Set(ctx, position.Epoch, position.Done, d.Spec().Deal)
+	if err != nil {
+		return readPlan{}, coded(exitCheckpoint, err)
+	}
+	n, left := o.records, set.View().Count(o.share.worker)
+	if n == 0 {
+		n = left
+	}
+	f, err := d.Forecast(ctx, set.View(), o.share.worker, n)
+	if err != nil {
+		return readPlan{}, err
+	}
+	r := newReadPlan(f, d.Status().Fetch.Strategy)
+	s := d.Spec()
+	r.Dataset, r.Epoch = s.Dataset, position.Epoch
+	r.Worker, r.Workers, r.RecordsLeft = o.share.worker, s.Deal.Workers, left
+	return r, nil
+}

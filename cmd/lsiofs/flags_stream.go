@@ -1,0 +1,62 @@
+package main
+
+import (
+	"fmt"
+
+	"github.com/spf13/cobra"
+
+	"github.com/lsiofs/lsiofs/checkpoint"
+	"github.com/lsiofs/lsiofs/pipeline"
+	"github.com/lsiofs/lsiofs/pipeline/spec"
+)
+
+// streamFlags are the flags of a dataset, and those that say which worker's
+// stream of it is meant, from where on.
+type streamFlags struct {
+	datasetFlags
+	share shareValue
+	from  uint64
+}
+
+func (o *streamFlags) add(c *cobra.Command) {
+	o.datasetFlags.add(c)
+	o.addResume()
+	f := c.Flags()
+	f.Var(&o.share, "worker", "whose stream: w/W, or w of --workers")
+	f.Uint64Var(&o.from, "from", 0, "take the epoch's first so many records off")
+}
+
+// resolveStream is resolve with the flags of the stream on top.
+func (o *streamFlags) resolveStream(dataset string) (s spec.Spec, r *resumption, err error) {
+	if o.share.both {
+		if o.given("workers") && o.spec.Deal.Workers != o.share.workers {
+			return s, nil, usagef("--worker %s and --workers %d differ: leave one of them out", &o.share, o.spec.Deal.Workers)
+		}
+		// As if --workers had been given: a checkpoint has no say then.
+		if err := o.flags.Set("workers", fmt.Sprint(o.share.workers)); err != nil {
+			return s, nil, usagef("--worker: %w", err)
+		}
+	}
+	if o.resume != "" && o.given("from") {
+		return s, nil, usagef("--from and --resume both say where to begin: leave one of them out")
+	}
+	if s, r, err = o.resolve(dataset); err != nil {
+		return s, r, err
+	}
+	if o.share.worker >= s.Deal.Workers {
+		return s, r, usagef("--worker (%d) must be below the number of workers (%d)", o.share.worker, s.Deal.Workers)
+	}
+	return s, r, nil
+}
+
+// position is where the stream begins.
+func (o *streamFlags) position(d *pipeline.Dataset, resume *resumption) (checkpoint.Position, error) {
+	if resume != nil {
+		return resume.position(d)
+	}
+	s := d.Spec()
+	if o.from > d.Records() {
+		return checkpoint.Position{}, usagef("--from (%d) must be at most the number of records (%d)", o.from, d.Records())
+	}
+	return checkpoint.Position{Epoch: s.Epoch, Done: prefix(s.Order, o.from)}, nil
+}

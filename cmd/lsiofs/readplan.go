@@ -1,0 +1,150 @@
+package main
+
+import (
+	"fmt"
+	"strings"
+	"text/tabwriter"
+
+	"github.com/lsiofs/lsiofs/pipeline"
+)
+
+// readPlan is what plan finds out.
+type readPlan struct {
+	Dataset     string        `json:"dataset"`
+	Epoch       uint64        `json:"epoch"`
+	Worker      uint64        `json:"worker"`
+	Workers     uint64        `json:"workers"`
+	RecordsLeft uint64        `json:"records_left"`
+	Records     uint64        `json:"records"`
+	RecordBytes int64         `json:"record_bytes"`
+	Storages    []storagePlan `json:"storages"`
+}
+
+type storagePlan struct {
+	Kind  string         `json:"kind"`
+	Root  string         `json:"root"`
+	Plans []strategyPlan `json:"plans"`
+}
+
+// strategyPlan is what a strategy reads.
+type strategyPlan struct {
+	Strategy      string       `json:"strategy"`
+	InUse         bool         `json:"in_use"`
+	Reads         uint64       `json:"reads"`
+	ReadBytes     int64        `json:"read_bytes"`
+	Amplification float64      `json:"amplification"` // bytes read for each byte of the records
+	Estimated     bool         `json:"estimated"`
+	Pieces        uint64       `json:"pieces,omitempty"`      // scan
+	KeptBytes     int64        `json:"kept_bytes,omitempty"`  // scan: most at a time, for records to come
+	FitsMemory    *bool        `json:"fits_memory,omitempty"` // scan: each piece is read once
+	GapBytes      int64        `json:"gap_bytes,omitempty"`   // gather: read and thrown away
+	Histogram     []readBucket `json:"read_bytes_histogram"`
+	Notes         []string     `json:"notes"`
+}
+
+// readBucket counts reads of FromBytes ≤ size < ToBytes.
+type readBucket struct {
+	FromBytes int64  `json:"from_bytes"`
+	ToBytes   int64  `json:"to_bytes"`
+	Reads     uint64 `json:"reads"`
+}
+
+// newReadPlan makes the report of a forecast; inUse names fetch's strategy.
+func newReadPlan(f pipeline.Forecast, inUse string) readPlan {
+	r := readPlan{Records: f.Records, RecordBytes: f.RecordBytes}
+	for _, s := range f.Storages {
+		p := storagePlan{Kind: s.Kind, Root: s.Root}
+		scan := newStrategyPlan("scan", s.Scan.ReadsForecast, f)
+		scan.Estimated, scan.Notes = s.Scan.Estimated, scanNotes(s.Scan)
+		scan.Pieces, scan.KeptBytes, scan.FitsMemory = s.Scan.Pieces, s.Scan.KeptBytes, &s.Scan.Fits
+		p.Plans = append(p.Plans, scan)
+		if g := s.Gather; g != nil {
+			gather := newStrategyPlan("gather", g.ReadsForecast, f)
+			gather.GapBytes = g.GapBytes
+			gather.Notes = []string{fmt.Sprintf("reads records up to %s apart together, at most %s a read; throws %s away",
+				bytesText(g.Config.MergeGapBytes), bytesText(g.Config.MaxReadBytes), bytesText(g.GapBytes))}
+			p.Plans = append(p.Plans, gather)
+		}
+		for i := range p.Plans {
+			p.Plans[i].InUse = p.Plans[i].Strategy == inUse
+		}
+		r.Storages = append(r.Storages, p)
+	}
+	return r
+}
+
+func newStrategyPlan(name string, reads pipeline.ReadsForecast, f pipeline.Forecast) strategyPlan {
+	p := strategyPlan{Strategy: name, Reads: reads.Reads, ReadBytes: reads.ReadBytes, Histogram: []readBucket{}}
+	if f.RecordBytes > 0 {
+		p.Amplification = float64(reads.ReadBytes) / float64(f.RecordBytes)
+	}
+	for _, b := range histogram(reads.ByLength[:]) {
+		p.Histogram = append(p.Histogram, readBucket{b.FromBytes, b.ToBytes, b.Records})
+	}
+	return p
+}
+
+func scanNotes(s pipeline.ScanForecast) []string {
+	notes := []string{fmt.Sprintf("reads %s whole, each once, and keeps up to %s for records to come", plural(s.Pieces, "piece"), bytesText(s.KeptBytes))}
+	if !s.Fits {
+		notes[0] = fmt.Sprintf("reads %s whole, each at least once", plural(s.Pieces, "piece"))
+		notes = append(notes, fmt.Sprintf("--memory %s is too little for the %s that wait for their turn: pieces are dropped and read again",
+			formatSize(uint64(s.MemoryBytes)), bytesText(s.KeptBytes)))
+	}
+	if s.Estimated {
+		times := "once each, as far as needed"
+		if s.Passes > s.Compressed {
+			times = fmt.Sprintf("in about %s passes", countText(s.Passes))
+		}
+		notes = append(notes, fmt.Sprintf("decodes %s %s; bytes are those of the files", plural(s.Compressed, "compressed shard"), times))
+	}
+	return notes
+}
+
+// print writes a plan for people.
+func (r readPlan) print(u *ui) error {
+	var b strings.Builder
+	fmt.Fprintf(&b, "%s (%s) of %s left for worker %d of %d in epoch %d of %s\n",
+		plural(r.Records, "record"), bytesText(r.RecordBytes), countText(r.RecordsLeft), r.Worker, r.Workers, r.Epoch, r.Dataset)
+	for _, s := range r.Storages {
+		fmt.Fprintf(&b, "\nstorage %s %s\n", s.Kind, s.Root)
+		s.table(&b)
+		for _, p := range s.Plans {
+			fmt.Fprintf(&b, "\n%s: %s\n", p.Strategy, strings.Join(p.Notes, "\n  "))
+			var buckets []bucket
+			for _, k := range p.Histogram {
+				buckets = append(buckets, bucket{k.FromBytes, k.ToBytes, k.Reads})
+			}
+			b.WriteString(histogramText(buckets))
+		}
+		if len(s.Plans) == 1 {
+			b.WriteString("\ngather: not possible, as these records lie in compressed shards\n")
+		}
+	}
+	if r.Workers > 1 {
+		b.WriteString("\nWorkers that read at the same time share pieces: of all of them together, scan's amplification is less.\n")
+	}
+	_, err := fmt.Fprint(u.out, b.String())
+	return err
+}
+
+func (s storagePlan) table(b *strings.Builder) {
+	w := tabwriter.NewWriter(b, 0, 0, 2, ' ', 0)
+	fmt.Fprint(w, "  strategy\treads\tbytes\tamplification\tbytes a read\n")
+	for _, p := range s.Plans {
+		name, about := p.Strategy, ""
+		if p.InUse {
+			name += " (in use)"
+		}
+		if p.Estimated {
+			about = "about "
+		}
+		mean := int64(0)
+		if p.Reads > 0 {
+			mean = p.ReadBytes / int64(p.Reads)
+		}
+		fmt.Fprintf(w, "  %s\t%s%s\t%s%s\t%.2f\t%s\n", name, about, countText(p.Reads), about, bytesText(p.ReadBytes), p.Amplification, bytesText(mean))
+	}
+	// Writing to memory does not fail.
+	_ = w.Flush()
+}
