@@ -10,6 +10,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strings"
 	"syscall"
 )
 
@@ -63,7 +64,7 @@ func daemonArgs(args []string) []string {
 		switch {
 		case a == "mount" && !verb:
 			verb = true
-		case a == "--daemon" || a == "--daemon=true":
+		case a == "--daemon" || strings.HasPrefix(a, "--daemon="):
 		default:
 			out = append(out, a)
 		}
