@@ -41,6 +41,15 @@ func TestUsageMistakesHaveTheirExitCode(t *testing.T) {
 	require.Equal(t, exitCheckpoint, tool(t, "checkpoint", "show", "/nothing/there").code)
 }
 
+func TestCatEndsQuietlyWhenItsReaderHasEnough(t *testing.T) {
+	d := big(t)
+	script := `"$0" cat "$@" | head -c 100; exit ${PIPESTATUS[0]}`
+	r := command(t, nil, nil, "bash", append([]string{"-c", script, lsiofs, d.dir}, d.flags...)...)
+	require.Equal(t, exitPipe, r.code, r.stderr)
+	require.Len(t, r.stdout, 100)
+	require.NotContains(t, r.stderr, "broken pipe")
+}
+
 // TestREADMEsCommandsExist looks at every line of a shell block of the README
 // that begins with lsiofs: its verb exists, and its help knows the flags.
 func TestREADMEsCommandsExist(t *testing.T) {
