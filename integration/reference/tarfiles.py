@@ -53,7 +53,7 @@ def members(data, damage):
             return
         check_sum(header, at)
         kind = header[156:157]
-        size = number(header[124:136], at)
+        size = 0 if kind in b"123456" else number(header[124:136], at)
         if kind in b"xXLKg":
             begin, end = at + BLOCK, at + BLOCK + padded(size)
             if end > len(data):
@@ -68,6 +68,8 @@ def members(data, damage):
                 if kind in b"xX":
                     m.pax = (at, body)
                     m.records += pax_records(body, at)
+                    if any(name == b"size" and not value.isdigit() for name, value in m.records):
+                        raise Corrupt("a PAX size that is no number, at %d" % at)
                 elif kind == b"L":
                     m.long_name = (at, body)
             at = end
@@ -83,10 +85,8 @@ def finish(m, header, kind, at, size):
     values = dict(m.records)
     if kind == b"S" or any(name.startswith(b"GNU.sparse.") for name in values):
         raise Refused("a sparse file")
-    if b"size" in values:
+    if b"size" in values and kind not in b"123456":
         size = int(values[b"size"])
-    if kind in b"123456":
-        size = 0
     m.begin = at if m.begin is None else m.begin
     m.header = at
     m.end = at + BLOCK + padded(size)
@@ -210,7 +210,7 @@ def rename_member(record, m, begin, dup):
         h[500:512] = bytes(12)
         return part(m.begin, m.header) + with_sum(h) + part(m.header + BLOCK, m.end)
     pax = extension(new_header(b"././@PaxHeader", b"x"), pax_record(b"path", path))
-    return part(m.begin, m.header) + pax + part(m.header, m.end)
+    return pax + part(m.begin, m.end)  # in front of a long link name (K) too
 
 
 def with_path(records, path):
