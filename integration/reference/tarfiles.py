@@ -5,6 +5,8 @@ at hand: [(begin, header, end, own PAX header, own long name header), …], all
 offsets in the record.
 """
 
+import re
+
 from decode import Corrupt, Refused
 
 BLOCK = 512
@@ -151,11 +153,10 @@ def number(field, at):
         if field[0] & 0x40:
             raise Corrupt("a negative number in the header at %d" % at)
         return int.from_bytes(bytes([field[0] & 0x7F]) + field[1:], "big")
-    text = field.strip(b" \0")
-    try:
-        return int(text, 8) if text else 0
-    except ValueError:
+    digits = re.fullmatch(rb"[ \0]*([0-7]*)(?:[ \0].*)?", field, re.DOTALL)
+    if not digits:
         raise Corrupt("a number that is none in the header at %d" % at)
+    return int(digits[1] or b"0", 8)
 
 
 def cut(field):
