@@ -77,7 +77,7 @@ func newTree(c Config, open openSet) (*tree, error) {
 		t.log = slog.New(slog.DiscardHandler)
 	}
 	t.problems.log = t.log
-	t.subject = checkpoint.Subject{Dataset: t.fingerprint, Order: t.spec.Order, Records: t.records, Explain: c.Explain}
+	t.subject = checkpoint.Subject{Dataset: t.fingerprint, Order: t.spec.Order, Records: t.records, Workers: t.spec.Deal.Workers, Explain: c.Explain}
 	t.nextIno.Store(firstViewIno)
 	var err error
 	if t.description, err = d.Describe(); err != nil {

@@ -1,9 +1,6 @@
 package integration
 
 import (
-	"os"
-	"regexp"
-	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -39,50 +36,4 @@ func TestUsageMistakesHaveTheirExitCode(t *testing.T) {
 	require.Equal(t, exitDataset, tool(t, "cat", "/nothing/there").code)
 	require.Equal(t, exitMount, tool(t, "umount", t.TempDir()).code)
 	require.Equal(t, exitCheckpoint, tool(t, "checkpoint", "show", "/nothing/there").code)
-}
-
-// TestREADMEsCommandsExist looks at every line of a shell block of the README
-// that begins with lsiofs: its verb exists, and its help knows the flags.
-func TestREADMEsCommandsExist(t *testing.T) {
-	b, err := os.ReadFile("../README.md")
-	require.NoError(t, err)
-	blocks := regexp.MustCompile("(?s)```(?:sh|bash|console)?\n(.*?)```").FindAllStringSubmatch(string(b), -1)
-	require.NotEmpty(t, blocks)
-	commands := 0
-	for _, block := range blocks {
-		text := strings.ReplaceAll(block[1], "\\\n", " ")
-		for line := range strings.Lines(text) {
-			for _, part := range regexp.MustCompile(`[|;&]+`).Split(line, -1) {
-				part, _, _ = strings.Cut(strings.TrimPrefix(strings.TrimSpace(part), "$ "), " #")
-				if words := strings.Fields(part); len(words) > 1 && words[0] == "lsiofs" {
-					requireExists(t, words[1:], line)
-					commands++
-				}
-			}
-		}
-	}
-	require.Greater(t, commands, 5)
-}
-
-func requireExists(t *testing.T, words []string, line string) {
-	t.Helper()
-	verb := words[:1]
-	if words[0] == "checkpoint" && len(words) > 1 {
-		verb = words[:2]
-	}
-	if strings.HasPrefix(verb[0], "-") {
-		verb = nil
-	}
-	help := tool(t, append(append([]string{}, verb...), "--help")...)
-	require.Zero(t, help.code, line)
-	text := string(help.stdout) + help.stderr
-	if len(verb) > 0 {
-		require.Contains(t, text, "lsiofs "+strings.Join(verb, " "), "%s", line)
-	}
-	for _, word := range words {
-		if strings.HasPrefix(word, "--") {
-			name, _, _ := strings.Cut(word, "=")
-			require.Contains(t, text, name, "%s", line)
-		}
-	}
 }

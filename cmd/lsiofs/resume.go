@@ -123,7 +123,7 @@ func (r *resumption) position(d *pipeline.Dataset) (checkpoint.Position, error) 
 		return checkpoint.Position{Epoch: s.Epoch}, nil
 	}
 	p, err := checkpoint.Resolve(r.doc, checkpoint.Subject{
-		Dataset: d.Fingerprint(), Order: s.Order, Records: d.Records(), Explain: d.Explain,
+		Dataset: d.Fingerprint(), Order: s.Order, Records: d.Records(), Workers: s.Deal.Workers, Explain: d.Explain,
 	})
 	if err != nil {
 		return p, codedf(exitCheckpoint, "%s: %w", r.path, err)

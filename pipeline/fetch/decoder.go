@@ -34,6 +34,9 @@ type decoder struct {
 	dec     unpack.Decoder
 	member  bool // inside of a member
 	scratch []byte
+	// tail are the bytes before pos with which the piece that follows begins,
+	// where records overlap.
+	tail []byte
 }
 
 // scratchBytes is what is passed over at a time.
@@ -59,8 +62,8 @@ func (d *decoder) placeBefore(start int64) (int64, bool) {
 	}
 	p := d.at
 	for _, ld := range d.work {
-		if end := ld.layout.end(); end <= start {
-			p = max(p, end)
+		if ld.layout.reach <= start {
+			p = max(p, ld.layout.reach)
 		}
 	}
 	return p, true
@@ -122,7 +125,7 @@ func (f *Fetcher) next(d *decoder) (*load, int64) {
 		ld := d.work[0]
 		if d.piece < ld.piece {
 			if passing := f.keepInPassing(d); passing != nil {
-				return passing, passing.layout.end()
+				return passing, passing.layout.reach
 			}
 			// Piece by piece, so that loads in between can still be given to it.
 			d.piece++
@@ -142,7 +145,7 @@ func (f *Fetcher) next(d *decoder) (*load, int64) {
 			f.finishLocked(ld)
 			continue
 		}
-		return ld, ld.layout.end()
+		return ld, ld.layout.reach
 	}
 	return nil, d.pos
 }
@@ -193,18 +196,23 @@ func (f *Fetcher) bring(d *decoder, ld *load) error {
 		if err := d.skip(r.off); err != nil {
 			return err
 		}
-		if err := d.fill(ld.seg.mem[to : to+r.size]); err != nil {
+		mem := ld.seg.mem[to : to+r.size]
+		if overlap := d.pos - r.off; overlap > 0 {
+			mem = mem[copy(mem, d.tail[int64(len(d.tail))-overlap:]):]
+		}
+		if err := d.fill(mem); err != nil {
 			return err
 		}
 		to += r.size
 	}
+	d.tail = append(d.tail[:0], ld.seg.mem[to-(ld.layout.end()-ld.layout.reach):to]...)
 	if err := d.checkEnd(f, ld); err != nil {
 		return err
 	}
 	ld.addNewline()
 	f.verify(ld)
 	f.mu.Lock()
-	f.holdDecoder(d, d.raw.memory()+scratchBytes+d.dec.MemoryBytes())
+	f.holdDecoder(d, d.raw.memory()+scratchBytes+int64(cap(d.tail))+d.dec.MemoryBytes())
 	f.finishLocked(ld)
 	f.mu.Unlock()
 	return nil

@@ -43,6 +43,9 @@ type layout struct {
 	// newline is set when the last byte is not in the shard: a last line's
 	// missing newline.
 	newline bool
+	// reach is where the piece that follows in the shard begins, if that is
+	// before this one's end because their records overlap; else this one's end.
+	reach int64
 }
 
 type byteRange struct{ off, size int64 }
@@ -75,6 +78,10 @@ func (f *Fetcher) layoutOf(piece int) (int, layout) {
 	if l.end() > f.index.Shard(shard).DecodedBytes {
 		l.ranges[len(l.ranges)-1].size--
 		l.newline = true
+	}
+	l.reach = l.end()
+	if s := f.index.Shard(shard); f.pieces.starts[piece+1] < s.First+s.Records {
+		l.reach = min(l.reach, f.pieceStart(piece+1))
 	}
 	return shard, l
 }

@@ -53,8 +53,12 @@ func TestEachWrongSettingIsNamed(t *testing.T) {
 		{"an unknown format", func(s *Spec) { s.Format.Name = "zip" }, `--format ("zip") must be auto, tar`},
 		{"fixed without a record size", func(s *Spec) { s.Format.Name = "fixed" }, "--record-bytes (0) must be at least 1"},
 		{"a record size without fixed", func(s *Spec) { s.Format.RecordBytes = 8 }, "need --format fixed"},
-		{"a negative stride", func(s *Spec) { s.Format = Format{Name: "fixed", RecordBytes: 1, StrideBytes: -1, Remainder: RemainderDrop} }, "--stride-bytes (-1)"},
-		{"a negative header", func(s *Spec) { s.Format = Format{Name: "fixed", RecordBytes: 1, HeaderBytes: -1, Remainder: RemainderDrop} }, "--header-bytes (-1)"},
+		{"a negative stride", func(s *Spec) {
+			s.Format = Format{Name: "fixed", RecordBytes: 1, StrideBytes: -1, Remainder: RemainderDrop}
+		}, "--stride-bytes (-1)"},
+		{"a negative header", func(s *Spec) {
+			s.Format = Format{Name: "fixed", RecordBytes: 1, HeaderBytes: -1, Remainder: RemainderDrop}
+		}, "--header-bytes (-1)"},
 		{"an unknown remainder", func(s *Spec) { s.Format.Remainder = "keep" }, "--remainder"},
 		{"an unknown io engine", func(s *Spec) { s.IO = "aio" }, "--io"},
 		{"an unknown policy", func(s *Spec) { s.OnCorrupt = "ignore" }, "--on-corrupt"},

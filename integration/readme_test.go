@@ -1,0 +1,98 @@
+package integration
+
+import (
+	"os"
+	"regexp"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+func readme(t *testing.T) string {
+	t.Helper()
+	b, err := os.ReadFile("../README.md")
+	require.NoError(t, err)
+	return string(b)
+}
+
+// blocks are the fenced blocks of a text in a language, "" for those without.
+func blocks(text, language string) []string {
+	var found []string
+	for _, b := range regexp.MustCompile("(?ms)^```([a-z]*)\n(.*?)^```$").FindAllStringSubmatch(text, -1) {
+		if b[1] == language {
+			found = append(found, b[2])
+		}
+	}
+	return found
+}
+
+// TestREADMEsCommandsExist looks at every call of lsiofs in the README, in
+// blocks and in sentences: its verb exists, and its help knows the flags.
+func TestREADMEsCommandsExist(t *testing.T) {
+	text := readme(t)
+	inline := regexp.MustCompile("`(lsiofs [^`]+)`").FindAllStringSubmatch(text, -1)
+	lines := strings.Split(strings.Join(blocks(text, ""), ""), "\n")
+	for _, code := range inline {
+		lines = append(lines, code[1])
+	}
+	commands := 0
+	for _, line := range lines {
+		for _, part := range regexp.MustCompile(`[|;&]+`).Split(line, -1) {
+			part, _, _ = strings.Cut(strings.TrimPrefix(strings.TrimSpace(part), "$ "), " #")
+			if words := strings.Fields(part); len(words) > 1 && words[0] == "lsiofs" {
+				requireExists(t, words[1:], line)
+				commands++
+			}
+		}
+	}
+	require.GreaterOrEqual(t, commands, 10)
+}
+
+func requireExists(t *testing.T, words []string, line string) {
+	t.Helper()
+	verb := words[:1]
+	if words[0] == "checkpoint" && len(words) > 1 {
+		verb = words[:2]
+	}
+	if strings.HasPrefix(verb[0], "-") {
+		verb = nil
+	}
+	help := tool(t, append(append([]string{}, verb...), "--help")...)
+	require.Zero(t, help.code, line)
+	text := string(help.stdout) + help.stderr
+	if len(verb) > 0 {
+		require.Contains(t, text, "lsiofs "+strings.Join(verb, " "), "%s", line)
+	}
+	for _, word := range words {
+		if strings.HasPrefix(word, "--") {
+			name, _, _ := strings.Cut(word, "=")
+			require.Contains(t, text, name, "%s", line)
+		}
+	}
+}
+
+// TestREADMEsProgramsRun runs the README's reader of records, and its
+// DataLoader, on a mount.
+func TestREADMEsProgramsRun(t *testing.T) {
+	interpreter := python(t, "torch")
+	needFUSE(t)
+	programs := blocks(readme(t), "python")
+	require.GreaterOrEqual(t, len(programs), 2)
+	d := plain(t, "tar", 3)
+	s := usual()
+	s.Workers = 4
+	m := mountDataset(t, d, s)
+	program := strings.ReplaceAll(programs[0]+"import torch.utils.data\n"+programs[1], "/mnt/train", m.dir) + `
+import hashlib
+got = sorted(hashlib.sha256(r).hexdigest() for r in loader)
+want = []
+for w in range(4):
+    numbers = open(f"{sys.argv[1]}/epoch-0/worker-{w}-of-4.offsets", "rb").read()
+    starts = struct.unpack(f"<{len(numbers) // 8}Q", numbers)
+    stream = open(f"{sys.argv[1]}/epoch-0/worker-{w}-of-4.tar", "rb").read()
+    want += [hashlib.sha256(stream[a:b]).hexdigest() for a, b in zip(starts, starts[1:])]
+assert len(want) > 100 and got == sorted(want), (len(got), len(want))
+`
+	script(t, interpreter, "import sys\n"+program, m.dir)
+}

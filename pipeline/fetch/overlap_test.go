@@ -1,0 +1,84 @@
+package fetch
+
+import (
+	"bytes"
+	"fmt"
+	"os"
+	"path/filepath"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/lsiofs/lsiofs/pipeline/catalog"
+	"github.com/lsiofs/lsiofs/pipeline/unpack/gzip"
+)
+
+// makeOverlapping makes compressed shards of records of recordBytes that begin
+// every strideBytes, as overlapping training sequences do.
+func makeOverlapping(t testing.TB, shards, records, recordBytes, strideBytes, memberBytes int) *dataset {
+	t.Helper()
+	d := &dataset{dir: t.TempDir(), index: &plainIndex{}}
+	for i := range shards {
+		decoded := make([]byte, (records-1)*strideBytes+recordBytes)
+		for j := range decoded {
+			decoded[j] = byte(j*31 + j>>8*7 + i)
+		}
+		var raw bytes.Buffer
+		entries := []catalog.Entry{}
+		for at := 0; at < len(decoded); at += memberBytes {
+			ordinal := (at + strideBytes - 1) / strideBytes
+			entries = append(entries, catalog.Entry{Ordinal: uint64(ordinal), DecodedBytes: int64(at), RawBytes: int64(raw.Len())})
+			w, end := memberWriter(t, "gz", &raw)
+			_, err := w.Write(decoded[at:min(at+memberBytes, len(decoded))])
+			require.NoError(t, err)
+			end()
+		}
+		name := fmt.Sprintf("shard-%03d", i)
+		require.NoError(t, os.WriteFile(filepath.Join(d.dir, name), raw.Bytes(), 0o644))
+		d.index.shards = append(d.index.shards, catalog.Shard{
+			First: d.index.Records(), Records: uint64(records), DecodedBytes: int64(len(decoded)),
+			Codec: gzip.Codec{}, EntryPoints: uint64(len(entries)), Object: listed(t, d.dir, name),
+		})
+		d.index.entries = append(d.index.entries, entries)
+		for r := range records {
+			off := r * strideBytes
+			d.records = append(d.records, decoded[off:off+recordBytes])
+			d.index.extents = append(d.index.extents, catalog.Extent{
+				Shard: i, Ordinal: uint64(r), OffsetBytes: int64(off), SizeBytes: int64(recordBytes),
+			})
+		}
+	}
+	return d
+}
+
+func TestRecordsOfCompressedShardsMayOverlap(t *testing.T) {
+	for _, c := range []struct{ record, stride, member int }{
+		{96, 64, 1 << 30}, {96, 64, 1000}, {5000, 10, 1 << 30}, {5000, 10, 3000}, {20_000, 1, 1 << 30}, {64, 96, 500},
+	} {
+		t.Run(fmt.Sprintf("record=%d/stride=%d/member=%d", c.record, c.stride, c.member), func(t *testing.T) {
+			d := makeOverlapping(t, 3, 300, c.record, c.stride, c.member)
+			for _, budget := range []int64{1, 1 << 20, 1 << 30} {
+				for _, seq := range []list{inOrder(d.index), randomOrder(1, d.index)[:200], reservoirOrder(2, d.index, 3, 60)} {
+					f := newTestFetcher(t, d, budget)
+					r := f.Open(seq)
+					readAll(t, d, r, seq, 17)
+					r.Close()
+				}
+			}
+		})
+	}
+}
+
+func TestOverlappingRecordsInOrderAreDecodedOnce(t *testing.T) {
+	d := makeOverlapping(t, 3, 2000, 96, 64, 1<<30)
+	f := newTestFetcher(t, d, 1<<30)
+	seq := inOrder(d.index)
+	r := f.Open(seq)
+	readAll(t, d, r, seq, 50)
+	r.Close()
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	for shard, passed := range f.decoders.passed {
+		require.Zero(t, passed, "shard %d was passed over again", shard)
+	}
+}
