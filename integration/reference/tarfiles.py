@@ -210,7 +210,7 @@ def rename_member(record, m, begin, dup):
         h[500:512] = bytes(12)
         return part(m.begin, m.header) + with_sum(h) + part(m.header + BLOCK, m.end)
     pax = extension(new_header(b"././@PaxHeader", b"x"), pax_record(b"path", path))
-    return part(m.begin, m.header) + pax + part(m.header, m.end)
+    return pax + part(m.begin, m.end)
 
 
 def with_path(records, path):
