@@ -55,7 +55,7 @@ func TestForecastsOfShardsThatAreNotCompressedAreExact(t *testing.T) {
 		"records side by side": {shards: 5, records: 300, maxBytes: 2000},
 		"gaps":                 {shards: 3, records: 200, maxBytes: 300, gapBytes: 3000},
 		"gaps that are not read": {
-			shards: 1, records: 30, maxBytes: 10_000, gapBytes: 3 * minGapBytes,
+			shards: 1, records: 6, maxBytes: 10_000, gapBytes: 3 * minGapBytes,
 		},
 		"a newline that is not there": {shards: 4, records: 50, maxBytes: 20, noNewline: true},
 	} {
@@ -73,9 +73,9 @@ func TestForecastsOfShardsThatAreNotCompressedAreExact(t *testing.T) {
 
 func TestForecastsOfCompressedShardsAreClose(t *testing.T) {
 	for _, codec := range []string{"gz", "zst"} {
-		for _, member := range []int{0, 50, 400} {
-			d := makeDataset(t, shape{codec: codec, shards: 3, records: 2000, maxBytes: 1500, member: member})
-			c, forecast, read := forecastAndRead(t, d, inOrder(d.index), Config{MemoryBytes: 64 << 20, ReadTimeout: time.Minute, PieceBytes: 64 << 10, PieceRecords: 50})
+		for _, member := range []int{0, 50, 200} {
+			d := makeDataset(t, shape{codec: codec, shards: 2, records: 800, maxBytes: 1500, member: member})
+			c, forecast, read := forecastAndRead(t, d, inOrder(d.index), Config{MemoryBytes: 8 << 20, ReadTimeout: time.Minute, PieceBytes: 32 << 10, PieceRecords: 50})
 			require.True(t, c.Estimated)
 			require.InEpsilon(t, read[1], forecast[1], 0.1, "%s, members of %d", codec, member)
 			require.InEpsilon(t, read[0], forecast[0], 0.1)
@@ -86,8 +86,8 @@ func TestForecastsOfCompressedShardsAreClose(t *testing.T) {
 // An order that jumps about in shards without entry points has them decoded
 // again and again: so says the forecast.
 func TestForecastsCountPassesOfDecoders(t *testing.T) {
-	d := makeDataset(t, shape{codec: "gz", shards: 3, records: 4000, maxBytes: 1500})
-	cfg := Config{MemoryBytes: 64 << 20, ReadTimeout: time.Minute, PieceBytes: 64 << 10, PieceRecords: 10, LookaheadRecords: 100}
+	d := makeDataset(t, shape{codec: "gz", shards: 3, records: 1500, maxBytes: 1500})
+	cfg := Config{MemoryBytes: 16 << 20, ReadTimeout: time.Minute, PieceBytes: 64 << 10, PieceRecords: 5, LookaheadRecords: 100}
 	c, forecast, read := forecastAndRead(t, d, inOrder(d.index), cfg)
 	require.EqualValues(t, 3, c.Compressed)
 	require.EqualValues(t, 3, c.Passes)
@@ -98,13 +98,13 @@ func TestForecastsCountPassesOfDecoders(t *testing.T) {
 }
 
 func TestForecastOfAPartOfACompressedShardEndsThere(t *testing.T) {
-	d := makeDataset(t, shape{codec: "gz", shards: 1, records: 4000, maxBytes: 1500})
+	d := makeDataset(t, shape{codec: "gz", shards: 1, records: 2000, maxBytes: 1500})
 	f, err := newFetcher(d.index, openStorage(t, d.dir), Config{MemoryBytes: 8 << 20, ReadTimeout: time.Minute, PieceBytes: 64 << 10, PieceRecords: 50})
 	require.NoError(t, err)
 	defer func() { require.NoError(t, f.Close()) }()
 	size := float64(d.index.Shard(0).Object.SizeBytes)
 	sum := int64(0)
-	_, err = f.Forecast(t.Context(), inOrder(d.index), 1000, func(n int64) { sum += n })
+	_, err = f.Forecast(t.Context(), inOrder(d.index), 500, func(n int64) { sum += n })
 	require.NoError(t, err)
 	require.InDelta(t, 0.25, float64(sum)/size, 0.05)
 }
