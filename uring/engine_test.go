@@ -292,11 +292,16 @@ func TestEnginesGiveBackWhatTheyHold(t *testing.T) {
 		cycle := func() {
 			e, err := Open(v.mode)
 			require.NoError(t, err)
-			readAll(t, e, []*Request{{FD: fd, Buf: make([]byte, 5000)}})
+			r := &Request{FD: fd, Buf: make([]byte, 5000)}
+			if v.files {
+				r.File = NewFile(fd, v.policy)
+				defer closeDirect(t, r.File)
+			}
+			readAll(t, e, []*Request{r})
 			require.NoError(t, e.Close())
 		}
 		cycle() // what is made once and stays, is made
-		const cycles = 60
+		const cycles = 200
 		threads, descriptors := entries(t, "/proc/self/task"), entries(t, "/proc/self/fd")
 		for range cycles {
 			cycle()
@@ -304,6 +309,9 @@ func TestEnginesGiveBackWhatTheyHold(t *testing.T) {
 		maps, err := os.ReadFile("/proc/self/maps")
 		require.NoError(t, err)
 		require.NotContains(t, string(maps), "io_uring", "no mapping of a ring is left")
+		status, err := os.ReadFile("/proc/self/status")
+		require.NoError(t, err)
+		require.Regexp(t, `VmPin:\s+0 kB`, string(status))
 		require.Equal(t, descriptors, entries(t, "/proc/self/fd"))
 		// A thread ends a little after its goroutine, and the runtime may
 		// start a few of its own.

@@ -53,8 +53,7 @@ func (e *engine) Submit(requests []*Request) {
 	if len(requests) == 0 {
 		return
 	}
-	var few [lookupBatch]job // without a File
-	plain := few[:0]
+	var plain []job // without a File
 	e.mu.Lock()
 	if e.closed {
 		e.mu.Unlock()

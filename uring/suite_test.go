@@ -25,10 +25,10 @@ type variant struct {
 func forEachEngine(t *testing.T, test func(t *testing.T, v variant)) {
 	for _, mode := range []Mode{ModePread, ModeUring} {
 		for name, v := range map[string]variant{
-			"descriptors":              {mode: mode},
-			"files":                    {mode: mode, files: true},
-			"files, direct":            {mode: mode, files: true, policy: DirectAlways},
-			"files, direct where cold": {mode: mode, files: true, policy: DirectCold},
+			"descriptors":                    {mode: mode},
+			"files":                          {mode: mode, files: true},
+			"direct files":                   {mode: mode, files: true, policy: DirectAlways},
+			"files read directly where cold": {mode: mode, files: true, policy: DirectCold},
 		} {
 			t.Run(string(mode)+" of "+name, func(t *testing.T) {
 				if mode == ModeUring {
@@ -126,7 +126,8 @@ func openFD(t testing.TB, path string, flags int) int {
 	return fd
 }
 
-// onFileSystems runs a test on the disk's file system and in memory's.
+// onFileSystems runs a test on the disk's file system, in memory's, and on
+// overlayfs where it can be mounted.
 func onFileSystems(t *testing.T, test func(t *testing.T, dir string)) {
 	t.Run("disk", func(t *testing.T) { test(t, t.TempDir()) })
 	t.Run("tmpfs", func(t *testing.T) {
@@ -136,6 +137,19 @@ func onFileSystems(t *testing.T, test func(t *testing.T, dir string)) {
 		}
 		t.Cleanup(func() { require.NoError(t, os.RemoveAll(dir)) })
 		test(t, dir)
+	})
+	t.Run("overlayfs", func(t *testing.T) {
+		dir := t.TempDir()
+		for _, part := range []string{"lower", "upper", "work", "merged"} {
+			require.NoError(t, os.Mkdir(filepath.Join(dir, part), 0o700))
+		}
+		merged := filepath.Join(dir, "merged")
+		options := fmt.Sprintf("lowerdir=%[1]s/lower,upperdir=%[1]s/upper,workdir=%[1]s/work", dir)
+		if err := unix.Mount("overlay", merged, "overlay", 0, options); err != nil {
+			t.Skipf("no overlayfs here: %v", err)
+		}
+		t.Cleanup(func() { require.NoError(t, unix.Unmount(merged, unix.MNT_DETACH)) })
+		test(t, merged)
 	})
 }
 
