@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"math/rand/v2"
 	"os"
+	"syscall"
 	"testing"
 	"unsafe"
 
@@ -28,6 +29,7 @@ type fakeRing struct {
 	submitted []gouring.SQEntry
 	events    []gouring.CQEvent
 
+	pinned []byte
 	wrong  []string
 	closed bool
 }
@@ -115,10 +117,13 @@ func (f *fakeRing) completeOne() {
 }
 
 func (f *fakeRing) result(e gouring.SQEntry) int32 {
-	if e.OpCode != uint8(gouring.ReadCode) || e.Len == 0 {
+	if e.OpCode != uint8(gouring.ReadCode) && e.OpCode != opReadFixed || e.Len == 0 {
 		f.wrong = append(f.wrong, "an entry that is no read")
 	}
 	buf := unsafe.Slice((*byte)(*(*unsafe.Pointer)(unsafe.Pointer(&e.Addr))), e.Len)
+	if e.OpCode == opReadFixed && (e.BufIG != 0 || !f.holds(buf)) {
+		f.wrong = append(f.wrong, "a read into memory that is not registered")
+	}
 	if e.UserData != wakeUserData {
 		if f.random.IntN(100) < f.errorsIn100 {
 			return -int32([]unix.Errno{unix.EINTR, unix.EAGAIN, unix.EIO}[f.random.IntN(3)])
@@ -149,7 +154,33 @@ func (f *fakeRing) PeekCQEventBatch(to []*gouring.CQEvent) int {
 
 func (f *fakeRing) AdvanceCQ(n uint32) { f.events = append([]gouring.CQEvent(nil), f.events[n:]...) }
 
+func (f *fakeRing) RegisterBuffers(buffers []syscall.Iovec) error {
+	if f.one(2) {
+		return os.NewSyscallError("io_uring_register", unix.ENOMEM)
+	}
+	f.pinned = unsafe.Slice(buffers[0].Base, buffers[0].Len)
+	return nil
+}
+
+func (f *fakeRing) UnRegisterBuffers() error {
+	f.pinned = nil
+	return nil
+}
+
+// holds says whether registered memory holds all of buf.
+func (f *fakeRing) holds(buf []byte) bool {
+	if len(f.pinned) == 0 {
+		return false
+	}
+	from := uintptr(unsafe.Pointer(&buf[0])) - uintptr(unsafe.Pointer(&f.pinned[0]))
+	return from < uintptr(len(f.pinned)) && uintptr(len(buf)) <= uintptr(len(f.pinned))-from
+}
+
 func (f *fakeRing) close() error {
+	if f.pinned != nil {
+		f.wrong = append(f.wrong, "closed with registered memory")
+	}
+
 	f.closed = true
 	if len(f.submitted)+len(f.filled)+len(f.events) > 0 {
 		f.wrong = append(f.wrong, "closed with reads under way")

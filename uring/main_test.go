@@ -36,7 +36,7 @@ func TestMain(m *testing.M) {
 	goleak.VerifyTestMain(m)
 }
 
-// nobodyVariable asks the test binary to give up its rights, and nearly all
+// nobodyVariable asks the test binary to give up its rights, and all
 // memory that it may lock.
 const nobodyVariable = "LSIOFS_TEST_AS_NOBODY"
 

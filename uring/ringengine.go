@@ -7,6 +7,7 @@ import (
 	"runtime"
 	"sync"
 
+	gouring "github.com/godzie44/go-uring/uring"
 	"golang.org/x/sys/unix"
 )
 
@@ -143,7 +144,7 @@ func (r *ringReader) open() (err error) {
 // back is still possible.
 func (r *ringReader) firstWakeUp() error {
 	o := &r.owner
-	if !o.prepare(r.eventFD, 0, o.wakeBuf, wakeUserData) {
+	if !o.prepare(uint8(gouring.ReadCode), r.eventFD, 0, o.wakeBuf, wakeUserData) {
 		return errors.New("a new ring has no room")
 	}
 	for {
@@ -165,7 +166,7 @@ func (r *ringReader) free() error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	o := &r.owner
-	return errors.Join(o.ring.close(), o.blocks.close(), unix.Close(r.eventFD), Unmap(o.wakeBuf))
+	return errors.Join(o.unpin(), o.ring.close(), o.blocks.close(), unix.Close(r.eventFD), Unmap(o.wakeBuf))
 }
 
 // takeJobs takes the inbox whole, and says whether nothing more will come. What
@@ -200,6 +201,6 @@ func (r *ringReader) arm(closed bool) {
 		return
 	}
 	if !o.armed {
-		o.armed = o.prepare(r.eventFD, 0, o.wakeBuf, wakeUserData)
+		o.armed = o.prepare(uint8(gouring.ReadCode), r.eventFD, 0, o.wakeBuf, wakeUserData)
 	}
 }

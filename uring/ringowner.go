@@ -3,6 +3,7 @@ package uring
 import (
 	"errors"
 	"fmt"
+	"syscall"
 	"time"
 	"unsafe"
 
@@ -40,6 +41,8 @@ type kernelRing interface {
 	SubmitAndWaitCQEvents(n uint32) (*gouring.CQEvent, error)
 	PeekCQEventBatch(to []*gouring.CQEvent) int
 	AdvanceCQ(n uint32)
+	RegisterBuffers(buffers []syscall.Iovec) error
+	UnRegisterBuffers() error
 	close() error
 }
 
@@ -54,12 +57,27 @@ type ringOwner struct {
 	again   []uint16 // slots whose read is to be submitted once more
 	bytes   int      // that the reads in slots ask for
 	blocks  blocks
+	pinned  pinned // whether blocks are registered with the ring
 	taken   []job
 	events  [2 * ringEntries]*gouring.CQEvent
 
 	unflushed      int // entries filled since the last flush
 	unflushedBytes int
 }
+
+// pinned is what became of the registration of the blocks. It pins them, which
+// takes the kernel's looking for their pages off each read; the limit on locked
+// memory (ulimit -l) may forbid it.
+type pinned uint8
+
+const (
+	pinNotTried pinned = iota
+	pinDone
+	pinRefused
+)
+
+// opReadFixed is IORING_OP_READ_FIXED; the library has no name for it.
+const opReadFixed = 4
 
 // slot keeps a request, and so its buffer, from submission to completion.
 type slot struct {
@@ -111,13 +129,13 @@ func (o *ringOwner) prepareRead(number uint16) bool {
 			s.direct = false
 		case d.aligned(s.off(), s.rest()):
 			rest := s.rest()
-			return o.prepareFlushing(d.fd, s.off(), rest[:min(len(rest), maxReadBytes)], number)
+			return o.prepareFlushing(uint8(gouring.ReadCode), d.fd, s.off(), rest[:min(len(rest), maxReadBytes)], number)
 		default:
 			return o.prepareBounced(d, number)
 		}
 	}
 	rest := s.rest()
-	return o.prepareFlushing(s.request.fd(), s.off(), rest[:min(len(rest), maxReadBytes)], number)
+	return o.prepareFlushing(uint8(gouring.ReadCode), s.request.fd(), s.off(), rest[:min(len(rest), maxReadBytes)], number)
 }
 
 // prepareBounced queues a direct read into a block.
@@ -132,11 +150,36 @@ func (o *ringOwner) prepareBounced(d *directFile, number uint16) bool {
 		return false
 	}
 	s.part = directPart(d, &s.job)
-	if !o.prepareFlushing(d.fd, s.part.off, s.block[:s.part.size], number) {
+	if !o.prepareFlushing(o.blockOp(), d.fd, s.part.off, s.block[:s.part.size], number) {
 		o.dropBlock(s)
 		return false
 	}
 	return true
+}
+
+// blockOp is the operation that reads into a block. It registers them before
+// the first.
+func (o *ringOwner) blockOp() uint8 {
+	if o.pinned == pinNotTried {
+		o.pinned = pinRefused
+		all := syscall.Iovec{Base: unsafe.SliceData(o.blocks.memory)}
+		all.SetLen(len(o.blocks.memory))
+		if o.ring.RegisterBuffers([]syscall.Iovec{all}) == nil {
+			o.pinned = pinDone
+		}
+	}
+	if o.pinned == pinDone {
+		return opReadFixed // of registered buffer 0, which is a new entry's
+	}
+	return uint8(gouring.ReadCode)
+}
+
+// unpin takes the registration back, where there is one.
+func (o *ringOwner) unpin() error {
+	if o.pinned != pinDone {
+		return nil
+	}
+	return o.ring.UnRegisterBuffers()
 }
 
 // dropBlock gives a slot's block back.
@@ -147,8 +190,8 @@ func (o *ringOwner) dropBlock(s *slot) {
 
 // prepareFlushing is prepare for a slot's read, and lets the kernel begin with
 // what is queued when that is enough.
-func (o *ringOwner) prepareFlushing(fd int, off int64, buf []byte, number uint16) bool {
-	if !o.prepare(fd, off, buf, uint64(number)) {
+func (o *ringOwner) prepareFlushing(op uint8, fd int, off int64, buf []byte, number uint16) bool {
+	if !o.prepare(op, fd, off, buf, uint64(number)) {
 		return false
 	}
 	o.unflushed++
@@ -164,14 +207,14 @@ func (o *ringOwner) prepareFlushing(fd int, off int64, buf []byte, number uint16
 }
 
 // prepare fills one submission entry, if the queue has room.
-func (o *ringOwner) prepare(fd int, off int64, buf []byte, userData uint64) bool {
+func (o *ringOwner) prepare(op uint8, fd int, off int64, buf []byte, userData uint64) bool {
 	entry, err := o.ring.NextSQE()
 	if err != nil {
 		return false
 	}
 	// Whole, because the library hands out entries with their old contents.
 	*entry = gouring.SQEntry{
-		OpCode:   uint8(gouring.ReadCode),
+		OpCode:   op,
 		Fd:       int32(fd),
 		Off:      uint64(off),
 		Addr:     uint64(uintptr(unsafe.Pointer(unsafe.SliceData(buf)))),
