@@ -101,7 +101,7 @@ func (e *engine) look() {
 		}
 		clear(batch[:n])
 		switch {
-		case len(left) == 1 && e.inFlight.Load() == 1 && left[0].plain():
+		case len(left) == 1 && e.inFlight.Load() == 1 && !left[0].direct:
 			// Nothing else is to be read: a ring would only add its way.
 			if !e.readAlone(left[0]) {
 				return
@@ -162,9 +162,6 @@ func (e *engine) readAlone(j job) bool {
 	e.lookers++
 	return true
 }
-
-// plain says that the rest of a job is an ordinary pread.
-func (j *job) plain() bool { return !j.direct }
 
 func (e *engine) Status() Status { return e.status(e.name, e.reason) }
 
