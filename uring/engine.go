@@ -18,7 +18,8 @@
 // core, and several times slower. A request that is alone is read by such a
 // goroutine too. The rest goes to the ring or the pool, and bypasses the page
 // cache where the File says so; offsets and memory need not be aligned for that,
-// for the engine has aligned blocks (34 MiB, mapped at the first such read).
+// for the engine has aligned blocks (34 MiB, mapped at the first such read, and
+// registered with the ring where the limit on locked memory permits it).
 //
 // # Memory
 //
