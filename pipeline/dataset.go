@@ -72,8 +72,10 @@ func (d *Dataset) open(ctx context.Context, o Options) error {
 	s := &d.spec
 	c, st, err := catalog.Open(ctx, catalog.Config{
 		Dataset: s.Dataset, Format: s.Format, OnCorrupt: s.OnCorrupt, IndexDir: s.IndexDir,
-		OpenStorage: func(root string) (storage.Storage, error) { return local.Open(root, d.engine) },
-		Rebuild:     o.Rebuild, Progress: o.Progress, Log: o.Log,
+		OpenStorage: func(root string) (storage.Storage, error) {
+			return local.OpenDirect(root, d.engine, local.Direct(s.Direct))
+		},
+		Rebuild: o.Rebuild, Progress: o.Progress, Log: o.Log,
 	})
 	if err != nil {
 		return err

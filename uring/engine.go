@@ -13,6 +13,14 @@
 // time, or 32 preads; what is submitted beyond that waits in a queue, first
 // come, first served.
 //
+// Requests for a File go through three ways. What the page cache holds is
+// copied by a few goroutines, one a core at most: a ring would do that on one
+// core, and several times slower. A request that is alone is read by such a
+// goroutine too. The rest goes to the ring or the pool, and bypasses the page
+// cache where the File says so; offsets and memory need not be aligned for that,
+// for the engine has aligned blocks (34 MiB, mapped at the first such read, and
+// registered with the ring where the limit on locked memory permits it).
+//
 // # Memory
 //
 // Map gives page-aligned memory outside of the Go heap, in 2 MiB pages where
@@ -34,6 +42,7 @@ import "errors"
 // EAGAIN never reach Done. Done is called from a goroutine of the engine, must
 // not block and must not call Close; it may call Submit.
 type Request struct {
+	File        *File // nil: FD is read as it is
 	FD          int
 	OffsetBytes int64
 	Buf         []byte
@@ -45,7 +54,7 @@ type Engine interface {
 	// Submit hands requests over and returns; the slice is the caller's
 	// again. It never waits, so it may be called from Done and under locks
 	// that Done takes: Done is never called from within Submit. What waits
-	// costs the engine 8 bytes a request, beside the buffer that is the
+	// costs the engine 24 bytes a request, beside the buffer that is the
 	// caller's, so a bound on the caller's buffers bounds everything. After
 	// Close every request completes with ErrClosed.
 	Submit(requests []*Request)
@@ -65,6 +74,10 @@ type Status struct {
 	Reads         uint64 `json:"reads"` // requests done without an error
 	ReadBytes     uint64 `json:"read_bytes"`
 	Errors        uint64 `json:"errors"` // requests done with an error
+	// Of Reads, those that the page cache answered at once, and those that
+	// bypassed it.
+	CachedReads uint64 `json:"cached_reads"`
+	DirectReads uint64 `json:"direct_reads"`
 }
 
 // ErrClosed completes requests that were submitted after Close.

@@ -16,9 +16,9 @@ import (
 )
 
 func TestFilesOfAnySizeAreReadWhole(t *testing.T) {
-	forEachEngine(t, func(t *testing.T, mode Mode) {
+	forEachEngine(t, func(t *testing.T, v variant) {
 		onFileSystems(t, func(t *testing.T, dir string) {
-			e := openEngine(t, mode)
+			e := v.open(t)
 			for _, size := range []int{0, 1, 511, 4095, 4096, 4097, 65537, 1<<20 + 13} {
 				fd, content := testFile(t, dir, size)
 				buf := make([]byte, size+100)
@@ -33,8 +33,8 @@ func TestFilesOfAnySizeAreReadWhole(t *testing.T) {
 }
 
 func TestAnyRangesInAnyNumberGiveTheBytesOfTheFile(t *testing.T) {
-	forEachEngine(t, func(t *testing.T, mode Mode) {
-		e := openEngine(t, mode)
+	forEachEngine(t, func(t *testing.T, v variant) {
+		e := v.open(t)
 		dir := t.TempDir()
 		type file struct {
 			fd      int
@@ -71,8 +71,8 @@ func TestAnyRangesInAnyNumberGiveTheBytesOfTheFile(t *testing.T) {
 }
 
 func TestOneRequestMayBeLargerThanWhatIsInFlight(t *testing.T) {
-	forEachEngine(t, func(t *testing.T, mode Mode) {
-		e := openEngine(t, mode)
+	forEachEngine(t, func(t *testing.T, v variant) {
+		e := v.open(t)
 		const size = maxRingBytes + 4097
 		fd, content := testFile(t, t.TempDir(), size)
 		large, err := Map(size + 10)
@@ -91,9 +91,9 @@ func TestOneRequestMayBeLargerThanWhatIsInFlight(t *testing.T) {
 }
 
 func TestErrorsReachTheirRequestAndNoOther(t *testing.T) {
-	forEachEngine(t, func(t *testing.T, mode Mode) {
+	forEachEngine(t, func(t *testing.T, v variant) {
 		onFileSystems(t, func(t *testing.T, dir string) {
-			e := openEngine(t, mode)
+			e := v.open(t)
 			fd, content := testFile(t, dir, 10_000)
 			writeOnly := openFD(t, filepath.Join(dir, "file-10000"), unix.O_WRONLY)
 			directory := openFD(t, dir, unix.O_RDONLY)
@@ -134,8 +134,8 @@ func TestErrorsReachTheirRequestAndNoOther(t *testing.T) {
 }
 
 func TestDoneMaySubmit(t *testing.T) {
-	forEachEngine(t, func(t *testing.T, mode Mode) {
-		e := openEngine(t, mode)
+	forEachEngine(t, func(t *testing.T, v variant) {
+		e := v.open(t)
 		fd, content := testFile(t, t.TempDir(), 50_000)
 		const chains, links = 300, 20 // more chains than an engine reads at a time
 		var all sync.WaitGroup
@@ -164,8 +164,8 @@ func TestDoneMaySubmit(t *testing.T) {
 }
 
 func TestSubmittersMayBeMany(t *testing.T) {
-	forEachEngine(t, func(t *testing.T, mode Mode) {
-		e := openEngine(t, mode)
+	forEachEngine(t, func(t *testing.T, v variant) {
+		e := v.open(t)
 		fd, content := testFile(t, t.TempDir(), 100_000)
 		const submitters, batches, batch = 8, 25, 13
 		var all sync.WaitGroup
@@ -204,10 +204,10 @@ func TestSubmittersMayBeMany(t *testing.T) {
 }
 
 func TestCloseWaitsForWhatIsUnderWay(t *testing.T) {
-	forEachEngine(t, func(t *testing.T, mode Mode) {
+	forEachEngine(t, func(t *testing.T, v variant) {
 		fd, content := testFile(t, t.TempDir(), 1<<20)
 		for range 5 {
-			e := openEngine(t, mode)
+			e := v.open(t)
 			var done, wrong atomic.Int64
 			requests := make([]*Request, 600)
 			for i := range requests {
@@ -230,8 +230,8 @@ func TestCloseWaitsForWhatIsUnderWay(t *testing.T) {
 }
 
 func TestSubmitAfterCloseGivesErrClosedAndNeverFromWithinSubmit(t *testing.T) {
-	forEachEngine(t, func(t *testing.T, mode Mode) {
-		e := openEngine(t, mode)
+	forEachEngine(t, func(t *testing.T, v variant) {
+		e := v.open(t)
 		fd, _ := testFile(t, t.TempDir(), 100)
 		require.NoError(t, e.Close())
 		var mu sync.Mutex // held over Submit, and taken by Done
@@ -255,10 +255,10 @@ func TestSubmitAfterCloseGivesErrClosedAndNeverFromWithinSubmit(t *testing.T) {
 }
 
 func TestEveryRequestCompletesOnceWhenCloseAndSubmitMeet(t *testing.T) {
-	forEachEngine(t, func(t *testing.T, mode Mode) {
+	forEachEngine(t, func(t *testing.T, v variant) {
 		fd, content := testFile(t, t.TempDir(), 5000)
 		for range 20 {
-			e := openEngine(t, mode)
+			e := v.open(t)
 			var all, done sync.WaitGroup
 			var wrong atomic.Int64
 			for range 3 {
@@ -287,16 +287,21 @@ func TestEveryRequestCompletesOnceWhenCloseAndSubmitMeet(t *testing.T) {
 }
 
 func TestEnginesGiveBackWhatTheyHold(t *testing.T) {
-	forEachEngine(t, func(t *testing.T, mode Mode) {
+	forEachEngine(t, func(t *testing.T, v variant) {
 		fd, _ := testFile(t, t.TempDir(), 5000)
 		cycle := func() {
-			e, err := Open(mode)
+			e, err := Open(v.mode)
 			require.NoError(t, err)
-			readAll(t, e, []*Request{{FD: fd, Buf: make([]byte, 5000)}})
+			r := &Request{FD: fd, Buf: make([]byte, 5000)}
+			if v.files {
+				r.File = NewFile(fd, v.policy)
+				defer closeDirect(t, r.File)
+			}
+			readAll(t, e, []*Request{r})
 			require.NoError(t, e.Close())
 		}
 		cycle() // what is made once and stays, is made
-		const cycles = 60
+		const cycles = 200
 		threads, descriptors := entries(t, "/proc/self/task"), entries(t, "/proc/self/fd")
 		for range cycles {
 			cycle()
@@ -304,6 +309,9 @@ func TestEnginesGiveBackWhatTheyHold(t *testing.T) {
 		maps, err := os.ReadFile("/proc/self/maps")
 		require.NoError(t, err)
 		require.NotContains(t, string(maps), "io_uring", "no mapping of a ring is left")
+		status, err := os.ReadFile("/proc/self/status")
+		require.NoError(t, err)
+		require.Regexp(t, `VmPin:\s+0 kB`, string(status))
 		require.Equal(t, descriptors, entries(t, "/proc/self/fd"))
 		// A thread ends a little after its goroutine, and the runtime may
 		// start a few of its own.

@@ -3,6 +3,7 @@ package uring
 import (
 	"fmt"
 	"os"
+	"syscall"
 	"testing"
 	"unsafe"
 
@@ -26,7 +27,31 @@ func TestMain(m *testing.M) {
 			os.Exit(1)
 		}
 	}
+	if os.Getenv(nobodyVariable) != "" {
+		if err := becomeNobody(); err != nil {
+			fmt.Fprintf(os.Stderr, "can't become nobody: %v\n", err)
+			os.Exit(1)
+		}
+	}
 	goleak.VerifyTestMain(m)
+}
+
+// nobodyVariable asks the test binary to give up its rights, and all
+// memory that it may lock.
+const nobodyVariable = "LSIOFS_TEST_AS_NOBODY"
+
+func becomeNobody() error {
+	const nobody = 65534
+	if err := unix.Setrlimit(unix.RLIMIT_MEMLOCK, &unix.Rlimit{}); err != nil {
+		return fmt.Errorf("limit locked memory: %w", err)
+	}
+	if err := syscall.Setgroups(nil); err != nil {
+		return fmt.Errorf("setgroups: %w", err)
+	}
+	if err := syscall.Setgid(nobody); err != nil {
+		return fmt.Errorf("setgid: %w", err)
+	}
+	return syscall.Setuid(nobody)
 }
 
 // refuseSyscall makes a system call fail in all threads of this process, for

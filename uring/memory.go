@@ -12,6 +12,9 @@ import (
 // It is the same on amd64 and on arm64 with 4 KiB pages.
 const HugePageBytes = 2 << 20
 
+// pageBytes is the size of an ordinary page.
+var pageBytes = int64(os.Getpagesize())
+
 // Map gives nBytes of zeroed memory outside of the Go heap, readable and
 // writable, that neither the garbage collector looks at nor GOMEMLIMIT counts.
 // It begins at a page, and at a multiple of HugePageBytes where nBytes is at

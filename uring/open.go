@@ -34,7 +34,7 @@ func Open(mode Mode) (Engine, error) {
 
 // openProbed starts the io_uring engine and reads through it. The error says
 // why io_uring can't be used, and what may be behind that.
-func openProbed(reason string) (Engine, error) {
+func openProbed(reason string) (*engine, error) {
 	e, err := openUring(reason)
 	if err != nil {
 		return nil, explain(err)
@@ -50,7 +50,7 @@ func openProbed(reason string) (Engine, error) {
 
 // probe reads a file in memory: a kernel that emulates io_uring may know wake-ups
 // and not files.
-func probe(e Engine) error {
+func probe(e *engine) error {
 	const content = "lsiofs"
 	fd, err := unix.MemfdCreate("lsiofs-probe", unix.MFD_CLOEXEC)
 	if err != nil {

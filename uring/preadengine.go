@@ -1,16 +1,20 @@
 package uring
 
-import "sync"
+import (
+	"sync"
+
+	"golang.org/x/sys/unix"
+)
 
 // maxPreaders is how many preads run at a time. A pool of 32 was measured to
 // reach 0.92–1.0 of a ring's throughput for reads of 128 KiB and more.
 const maxPreaders = 32
 
-// preadEngine reads with blocking preads on goroutines that start when there
-// is work for them, and stay until Close.
-type preadEngine struct {
-	reason string
-	counters
+// preadReader reads with blocking preads on goroutines that start when there
+// is work for them, and stay until close.
+type preadReader struct {
+	*counters
+	blocks blocks
 
 	mu       sync.Mutex
 	work     sync.Cond // waiting grew, or closed was set
@@ -21,67 +25,104 @@ type preadEngine struct {
 	running  sync.WaitGroup // the goroutines
 }
 
-var _ Engine = (*preadEngine)(nil)
+var _ reader = (*preadReader)(nil)
 
-func openPread(reason string) *preadEngine {
-	e := &preadEngine{reason: reason}
-	e.work.L = &e.mu
-	return e
+func openPread(reason string) *engine {
+	c := &counters{}
+	p := &preadReader{counters: c}
+	p.work.L = &p.mu
+	return newEngine(string(ModePread), reason, c, p)
 }
 
-func (e *preadEngine) Submit(requests []*Request) {
-	if len(requests) == 0 {
-		return
+func (p *preadReader) submit(jobs []job) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.waiting.push(jobs...)
+	for range min(p.idle, len(jobs)) {
+		p.work.Signal()
 	}
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	if e.closed {
-		refuse(requests)
-		return
-	}
-	e.submitted(requests)
-	e.waiting.push(requests)
-	for range min(e.idle, len(requests)) {
-		e.work.Signal()
-	}
-	for e.preaders < maxPreaders && e.idle < e.waiting.len() {
-		e.preaders++
-		e.idle++
-		e.running.Go(e.read)
+	for p.preaders < maxPreaders && p.idle < p.waiting.len() {
+		p.preaders++
+		p.idle++
+		p.running.Go(p.read)
 	}
 }
 
-// read is one goroutine of the pool. After Close it ends when nothing waits.
-func (e *preadEngine) read() {
-	e.mu.Lock()
-	defer e.mu.Unlock()
+// read is one goroutine of the pool. After close it ends when nothing waits.
+func (p *preadReader) read() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
 	for {
-		for e.waiting.len() == 0 {
-			if e.closed {
+		for p.waiting.len() == 0 {
+			if p.closed {
 				return
 			}
-			e.work.Wait()
+			p.work.Wait()
 		}
-		e.idle--
-		r := e.waiting.pop()
-		e.mu.Unlock()
-		n, err := 0, r.check()
-		if err == nil {
-			n, err = pread(r.FD, r.Buf, r.OffsetBytes)
-		}
-		e.complete(r, n, err)
-		e.mu.Lock()
-		e.idle++
+		p.idle--
+		j := p.waiting.pop()
+		p.mu.Unlock()
+		p.one(j)
+		p.mu.Lock()
+		p.idle++
 	}
 }
 
-func (e *preadEngine) Status() Status { return e.status(string(ModePread), e.reason) }
+func (p *preadReader) one(j job) {
+	err := j.request.check()
+	if err == nil && !(j.direct && p.readDirectly(&j)) {
+		var more int
+		more, err = pread(j.request.fd(), j.rest(), j.off())
+		j.n += more
+	}
+	p.complete(j.request, j.n, err)
+}
 
-func (e *preadEngine) Close() error {
-	e.mu.Lock()
-	e.closed = true
-	e.work.Broadcast()
-	e.mu.Unlock()
-	e.running.Wait()
-	return nil
+// readDirectly reads a job without the page cache. That it has not ended then
+// says that the rest is to be read as usual.
+func (p *preadReader) readDirectly(j *job) (ended bool) {
+	d := j.request.File.direct.Load()
+	var block []byte
+	defer func() { p.blocks.give(block) }()
+	for len(j.rest()) > 0 {
+		var got int
+		var err error
+		if d.aligned(j.off(), j.rest()) {
+			got, err = preadOnce(d.fd, j.rest(), j.off())
+		} else {
+			if block == nil {
+				// There is one for each goroutine, if there are any.
+				if block, _ = p.blocks.take(); block == nil {
+					return false
+				}
+			}
+			next := directPart(d, j)
+			got, err = preadOnce(d.fd, block[:next.size], next.off)
+			got = next.deliver(j, block, got)
+		}
+		if err != nil {
+			if refusesDirect(err) {
+				j.request.File.notDirect.Store(true)
+			}
+			return false // whatever it was, the plain read will say it
+		}
+		if got == 0 {
+			break // the file ends here
+		}
+		j.n += got
+	}
+	p.direct.Add(1)
+	return true
+}
+
+// refusesDirect says that an error means a file that can't be read directly.
+func refusesDirect(err error) bool { return err == unix.EINVAL || err == unix.EOPNOTSUPP }
+
+func (p *preadReader) close() error {
+	p.mu.Lock()
+	p.closed = true
+	p.work.Broadcast()
+	p.mu.Unlock()
+	p.running.Wait()
+	return p.blocks.close()
 }

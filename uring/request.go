@@ -28,6 +28,14 @@ func (r *Request) check() error {
 	return nil
 }
 
+// fd is the descriptor for ordinary reads.
+func (r *Request) fd() int {
+	if r.File != nil {
+		return r.File.fd
+	}
+	return r.FD
+}
+
 // pread fills buf from off on, as far as the file goes. It blocks.
 func pread(fd int, buf []byte, off int64) (int, error) {
 	n, again := 0, 0
@@ -47,10 +55,22 @@ func pread(fd int, buf []byte, off int64) (int, error) {
 	return n, nil
 }
 
+// preadOnce reads once, however much that gives.
+func preadOnce(fd int, buf []byte, off int64) (int, error) {
+	for {
+		n, err := unix.Pread(fd, buf, off)
+		if err == unix.EINTR {
+			continue
+		}
+		return max(n, 0), err
+	}
+}
+
 // counters are an engine's numbers, for Status.
 type counters struct {
 	inFlight, inFlightBytes  atomic.Int64
 	reads, readBytes, errors atomic.Uint64
+	cached, direct           atomic.Uint64
 }
 
 func (c *counters) submitted(requests []*Request) {
@@ -85,6 +105,8 @@ func (c *counters) status(engine, reason string) Status {
 		Reads:         c.reads.Load(),
 		ReadBytes:     c.readBytes.Load(),
 		Errors:        c.errors.Load(),
+		CachedReads:   c.cached.Load(),
+		DirectReads:   c.direct.Load(),
 	}
 }
 

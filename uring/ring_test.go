@@ -90,41 +90,6 @@ func TestSlowReadHoldsUpNothingElse(t *testing.T) {
 	require.NoError(t, unix.Close(pipe[1]))
 }
 
-// TestInterruptedReadsAreSubmittedAgainAndThenReadWithPread plays the kernel:
-// files can't be made to answer so.
-func TestInterruptedReadsAreSubmittedAgainAndThenReadWithPread(t *testing.T) {
-	fd, content := testFile(t, t.TempDir(), 100)
-	for _, errno := range []unix.Errno{unix.EINTR, unix.EAGAIN, unix.EIO} {
-		t.Run(unix.ErrnoName(errno), func(t *testing.T) {
-			var done []result
-			r := &Request{FD: fd, Buf: make([]byte, 100), Done: func(n int, err error) { done = append(done, result{n, err}) }}
-			e := &ringEngine{eventFD: -1} // without a ring: nobody is woken
-			o := &e.owner
-			o.slots[7] = slot{request: r}
-
-			copy(r.Buf, content[:10])
-			e.completed(7, 10)
-			require.Equal(t, []uint16{7}, o.again, "a short read is gone on with")
-			submissions := 1
-			for ; len(o.again) > 0; submissions++ {
-				o.again = o.again[:0]
-				e.completed(7, -int(errno))
-			}
-			want := 1 + 1 + maxAgain
-			if errno == unix.EIO {
-				want = 1 + 1 // the disk has tried often enough
-			}
-			require.Equal(t, want, submissions)
-			for len(o.free) == 0 { // the pread's outcome comes from its goroutine
-				e.takeRequests()
-				runtime.Gosched()
-			}
-			require.Equal(t, []result{{n: 100}}, done)
-			require.Equal(t, content, r.Buf)
-		})
-	}
-}
-
 func TestAutoTakesTheRingWhereItWorks(t *testing.T) {
 	requireUring(t)
 	e, err := Open(ModeAuto)

@@ -13,16 +13,77 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// forEachEngine runs the suite's test with both engines.
-func forEachEngine(t *testing.T, test func(t *testing.T, mode Mode)) {
+// variant is an engine, and how it is asked.
+type variant struct {
+	mode   Mode
+	files  bool // requests have a File
+	policy Direct
+}
+
+// forEachEngine runs the suite's test with both engines, asked for descriptors,
+// for files, and for files that are read directly.
+func forEachEngine(t *testing.T, test func(t *testing.T, v variant)) {
 	for _, mode := range []Mode{ModePread, ModeUring} {
-		t.Run(string(mode), func(t *testing.T) {
-			if mode == ModeUring {
-				requireUring(t)
-			}
-			test(t, mode)
-		})
+		for name, v := range map[string]variant{
+			"descriptors":                    {mode: mode},
+			"files":                          {mode: mode, files: true},
+			"direct files":                   {mode: mode, files: true, policy: DirectAlways},
+			"files read directly where cold": {mode: mode, files: true, policy: DirectCold},
+		} {
+			t.Run(string(mode)+" of "+name, func(t *testing.T) {
+				if mode == ModeUring {
+					requireUring(t)
+				}
+				test(t, v)
+			})
+		}
 	}
+}
+
+// open opens the engine, as one that makes requests for descriptors such for
+// files.
+func (v variant) open(t testing.TB) Engine {
+	e := openEngineAs(t, v.mode, string(v.mode))
+	if !v.files {
+		return e
+	}
+	f := &filingEngine{Engine: e, policy: v.policy, files: map[int]*File{}}
+	t.Cleanup(func() {
+		require.NoError(t, e.Close())
+		for _, file := range f.files {
+			if d := file.direct.Load(); d != nil { // the other one is the test's
+				require.NoError(t, unix.Close(d.fd))
+			}
+		}
+	})
+	return f
+}
+
+// filingEngine gives each request the File of its descriptor.
+type filingEngine struct {
+	Engine
+	policy Direct
+	mu     sync.Mutex
+	files  map[int]*File
+}
+
+func (f *filingEngine) Submit(requests []*Request) {
+	for _, r := range requests {
+		r.File = f.file(r.FD)
+	}
+	f.Engine.Submit(requests)
+}
+
+func (f *filingEngine) file(fd int) *File {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.files[fd] == nil {
+		if flags, err := unix.FcntlInt(uintptr(fd), unix.F_GETFL, 0); err == nil && flags&unix.O_ACCMODE == unix.O_WRONLY {
+			return nil // not what a File is made of
+		}
+		f.files[fd] = NewFile(fd, f.policy)
+	}
+	return f.files[fd]
 }
 
 // requireUring skips a test where io_uring is not permitted, except in CI,
@@ -37,10 +98,6 @@ func requireUring(t *testing.T) {
 		t.Fatalf("CI needs io_uring: %v", err)
 	}
 	t.Skipf("io_uring is missing here: %v", err)
-}
-
-func openEngine(t testing.TB, mode Mode) Engine {
-	return openEngineAs(t, mode, string(mode))
 }
 
 // openEngineAs opens an engine and shows that it is the one that is wanted.
@@ -69,7 +126,8 @@ func openFD(t testing.TB, path string, flags int) int {
 	return fd
 }
 
-// onFileSystems runs a test on the disk's file system and in memory's.
+// onFileSystems runs a test on the disk's file system, in memory's, and on
+// overlayfs where it can be mounted.
 func onFileSystems(t *testing.T, test func(t *testing.T, dir string)) {
 	t.Run("disk", func(t *testing.T) { test(t, t.TempDir()) })
 	t.Run("tmpfs", func(t *testing.T) {
@@ -79,6 +137,19 @@ func onFileSystems(t *testing.T, test func(t *testing.T, dir string)) {
 		}
 		t.Cleanup(func() { require.NoError(t, os.RemoveAll(dir)) })
 		test(t, dir)
+	})
+	t.Run("overlayfs", func(t *testing.T) {
+		dir := t.TempDir()
+		for _, part := range []string{"lower", "upper", "work", "merged"} {
+			require.NoError(t, os.Mkdir(filepath.Join(dir, part), 0o700))
+		}
+		merged := filepath.Join(dir, "merged")
+		options := fmt.Sprintf("lowerdir=%[1]s/lower,upperdir=%[1]s/upper,workdir=%[1]s/work", dir)
+		if err := unix.Mount("overlay", merged, "overlay", 0, options); err != nil {
+			t.Skipf("no overlayfs here: %v", err)
+		}
+		t.Cleanup(func() { require.NoError(t, unix.Unmount(merged, unix.MNT_DETACH)) })
+		test(t, merged)
 	})
 }
 

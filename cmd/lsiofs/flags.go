@@ -47,6 +47,7 @@ func (d *datasetFlags) add(c *cobra.Command) {
 
 	sizeFlag(d.flags, "memory", "memory for everything that is kept of the data", &s.MemoryBytes)
 	enumFlag(c, "io", "how shards are read", &s.IO, spec.IOAuto, spec.IOUring, spec.IOPread)
+	enumFlag(c, "direct", "bypass the page cache: large cold reads of a dataset that exceeds memory, all reads, or none", &s.Direct, spec.DirectAuto, spec.DirectOn, spec.DirectOff)
 	d.flags.DurationVar(&s.ReadTimeout, "read-timeout", s.ReadTimeout, "after how long a read that storage does not answer fails")
 	d.flags.StringVar(&s.IndexDir, "index-dir", s.IndexDir, "the `directory` where indexes are stored (default: DATASET/.lsiofs where it exists, else the user's cache directory)")
 }

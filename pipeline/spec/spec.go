@@ -4,7 +4,7 @@
 //
 // A Spec says what is read (Dataset, Format), which record comes when (Order,
 // Epoch), how records are dealt to workers (Deal), and how much the machine may
-// spend on it (MemoryBytes, IO, ReadTimeout). Only the first three have an
+// spend on it (MemoryBytes, IO, Direct, ReadTimeout). Only the first three have an
 // influence on the bytes of a stream.
 package spec
 
@@ -52,6 +52,15 @@ const (
 	IOAuto  IO = "auto"  // uring where the kernel permits it, else pread
 	IOUring IO = "uring" // io_uring, or an error
 	IOPread IO = "pread" // pread on a pool of threads
+)
+
+// Direct says when reads bypass the page cache (O_DIRECT).
+type Direct string
+
+const (
+	DirectAuto Direct = "auto" // large cold reads of a dataset that does not fit into memory
+	DirectOn   Direct = "on"   // all reads, where the file system permits it
+	DirectOff  Direct = "off"  // none
 )
 
 // Remainder says what becomes of the bytes of a fixed shard that fill no record.
@@ -111,6 +120,7 @@ type Spec struct {
 	// MemoryBytes bounds everything that is kept of the data.
 	MemoryBytes int64
 	IO          IO
+	Direct      Direct
 	ReadTimeout time.Duration
 }
 
@@ -132,6 +142,7 @@ func Default() Spec {
 		OnCorrupt:   CorruptFail,
 		MemoryBytes: 1 << 30,
 		IO:          IOAuto,
+		Direct:      DirectAuto,
 		ReadTimeout: 5 * time.Minute,
 	}
 }

@@ -61,6 +61,7 @@ func TestEachWrongSettingIsNamed(t *testing.T) {
 		}, "--header-bytes (-1)"},
 		{"an unknown remainder", func(s *Spec) { s.Format.Remainder = "keep" }, "--remainder"},
 		{"an unknown io engine", func(s *Spec) { s.IO = "aio" }, "--io"},
+		{"an unknown way to bypass the page cache", func(s *Spec) { s.Direct = "maybe" }, "--direct"},
 		{"an unknown policy", func(s *Spec) { s.OnCorrupt = "ignore" }, "--on-corrupt"},
 		{"chunks of no records", func(s *Spec) { s.Order.ChunkRecords = 0 }, "--chunk-records (0)"},
 		{"chunks of no bytes", func(s *Spec) { s.Order.ChunkBytes = 0 }, "--chunk-bytes (0)"},

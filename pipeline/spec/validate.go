@@ -31,6 +31,7 @@ func (s Spec) Validate() error {
 	}
 	oneOf(&p, "--on-corrupt", s.OnCorrupt, CorruptFail, CorruptSkip)
 	oneOf(&p, "--io", s.IO, IOAuto, IOUring, IOPread)
+	oneOf(&p, "--direct", s.Direct, DirectAuto, DirectOn, DirectOff)
 	if s.MemoryBytes < 1<<20 {
 		p.addf("--memory (%d bytes) must be at least 1MiB", s.MemoryBytes)
 	}

@@ -12,13 +12,15 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/lsiofs/lsiofs/pipeline/storage"
+	"github.com/lsiofs/lsiofs/uring"
 )
 
 // maxOpen is how many files are kept open: more than an order has lanes (32 by
-// default) for several streams, and half of the usual limit of 1024.
+// default) for several streams, and half of the usual limit of 1024. A file
+// that is read directly has a second descriptor.
 const maxOpen = 512
 
-// maxOpenFiles leaves most of a small limit to FUSE, readers and spools.
+// maxOpenFiles leaves half of a small limit, or more, to FUSE, readers and spools.
 func maxOpenFiles() int {
 	var limit unix.Rlimit
 	if err := unix.Getrlimit(unix.RLIMIT_NOFILE, &limit); err != nil {
@@ -30,7 +32,7 @@ func maxOpenFiles() int {
 // file is one object's open file, or one that is being opened.
 type file struct {
 	object storage.Object
-	fd     int // -1 until it is open
+	opened *uring.File // nil until it is open
 
 	// The rest is under the cache's lock.
 	waiting []*storage.Read // reads that came before it was open
@@ -76,7 +78,7 @@ func (c *fileCache) use(r *storage.Read) (f *file, ready, first bool) {
 	defer c.mu.Unlock()
 	f = c.files[r.Object]
 	if f == nil {
-		f = &file{object: r.Object, fd: -1}
+		f = &file{object: r.Object}
 		c.files[r.Object] = f
 		first = true
 	}
@@ -85,7 +87,7 @@ func (c *fileCache) use(r *storage.Read) (f *file, ready, first bool) {
 		c.idle.Remove(f.idle)
 		f.idle = nil
 	}
-	if f.fd < 0 {
+	if f.opened == nil {
 		f.waiting = append(f.waiting, r)
 		return f, false, first
 	}
@@ -95,7 +97,7 @@ func (c *fileCache) use(r *storage.Read) (f *file, ready, first bool) {
 // openFile opens a file that is registered, and gives the reads that have
 // waited for that. After an error none of them holds the file any more. It
 // blocks until a descriptor is free.
-func (c *fileCache) openFile(f *file) (waiting []*storage.Read, err error) {
+func (c *fileCache) openFile(f *file, policy uring.Direct) (waiting []*storage.Read, err error) {
 	fd, err := c.openDescriptor(f.object)
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -104,7 +106,7 @@ func (c *fileCache) openFile(f *file) (waiting []*storage.Read, err error) {
 		delete(c.files, f.object)
 		return waiting, err
 	}
-	f.fd = fd
+	f.opened = uring.NewFile(fd, policy)
 	return waiting, nil
 }
 
@@ -132,7 +134,7 @@ func (c *fileCache) release(f *file, changed bool) {
 // close closes a file that nothing uses. c.mu is held: closing a file that was
 // only read does no I/O.
 func (c *fileCache) close(f *file) {
-	_ = unix.Close(f.fd)
+	_ = f.opened.Close()
 	c.open--
 	c.closes++
 	c.freed.Broadcast()

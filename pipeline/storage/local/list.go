@@ -22,7 +22,11 @@ const listBatch = 1024
 // can't be read and a symbolic link to nothing are errors, because files may
 // be missing from the list.
 func (s *Storage) List(ctx context.Context, match func(path string, isDir bool) bool, visit func(storage.Object) error) error {
-	w := walk{ctx: ctx, root: s.root, match: match, visit: visit, pending: []string{""}}
+	var listedBytes int64
+	w := walk{ctx: ctx, root: s.root, match: match, pending: []string{""}, visit: func(o storage.Object) error {
+		listedBytes += o.SizeBytes
+		return visit(o)
+	}}
 	for len(w.pending) > 0 {
 		dir := w.pending[len(w.pending)-1]
 		w.pending = w.pending[:len(w.pending)-1]
@@ -30,6 +34,7 @@ func (s *Storage) List(ctx context.Context, match func(path string, isDir bool) 
 			return err
 		}
 	}
+	s.exceedsMemory.Store(listedBytes > cacheableBytes())
 	return nil
 }
 

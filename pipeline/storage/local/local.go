@@ -14,6 +14,7 @@ import (
 	"os"
 	"path/filepath"
 	"sync"
+	"sync/atomic"
 	"syscall"
 
 	"github.com/lsiofs/lsiofs/pipeline/storage"
@@ -25,7 +26,11 @@ import (
 type Storage struct {
 	root   string // absolute
 	engine uring.Engine
-	files  fileCache
+	direct Direct
+	// exceedsMemory is set when what was listed last can't be kept in the page
+	// cache.
+	exceedsMemory atomic.Bool
+	files         fileCache
 
 	mu       sync.Mutex
 	quiet    sync.Cond // underWay has become 0
@@ -37,13 +42,18 @@ type Storage struct {
 
 var _ storage.Storage = (*Storage)(nil)
 
-// Open gives the storage of the files below root, a directory. The engine
-// stays the caller's, who closes it after the storage.
+// Open gives the storage of the files below root, a directory, with DirectAuto.
+// The engine stays the caller's, who closes it after the storage.
 func Open(root string, engine uring.Engine) (*Storage, error) {
-	return open(root, engine, maxOpenFiles())
+	return OpenDirect(root, engine, DirectAuto)
 }
 
-func open(root string, engine uring.Engine, maxOpen int) (*Storage, error) {
+// OpenDirect is Open for those who choose when reads bypass the page cache.
+func OpenDirect(root string, engine uring.Engine, direct Direct) (*Storage, error) {
+	return open(root, engine, direct, maxOpenFiles())
+}
+
+func open(root string, engine uring.Engine, direct Direct, maxOpen int) (*Storage, error) {
 	absolute, err := filepath.Abs(root)
 	if err != nil {
 		return nil, fmt.Errorf("dataset %s: %w", root, err)
@@ -55,7 +65,10 @@ func open(root string, engine uring.Engine, maxOpen int) (*Storage, error) {
 	if !info.IsDir() {
 		return nil, fmt.Errorf("dataset %s is not a directory", root)
 	}
-	s := &Storage{root: absolute, engine: engine}
+	if err := direct.check(); err != nil {
+		return nil, err
+	}
+	s := &Storage{root: absolute, engine: engine, direct: direct}
 	s.quiet.L = &s.mu
 	s.files.init(absolute, maxOpen)
 	return s, nil

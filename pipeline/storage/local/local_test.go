@@ -43,14 +43,21 @@ func openAt(t *testing.T, root string, maxOpen int) *Storage {
 }
 
 func openWith(t *testing.T, root string, engine uring.Engine, maxOpen int) *Storage {
-	s, err := open(root, engine, maxOpen)
+	return openDirectly(t, root, engine, DirectAuto, maxOpen)
+}
+
+func openDirectly(t *testing.T, root string, engine uring.Engine, direct Direct, maxOpen int) *Storage {
+	s, err := open(root, engine, direct, maxOpen)
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, s.Close()) })
 	return s
 }
 
 func TestSuite(t *testing.T) {
-	for name, maxOpen := range map[string]int{"many descriptors": 512, "one descriptor": 1} {
+	for name, c := range map[string]struct {
+		maxOpen int
+		direct  Direct
+	}{"many descriptors": {512, DirectAuto}, "one descriptor": {1, DirectOff}, "direct reads": {512, DirectOn}} {
 		for _, mode := range []uring.Mode{uring.ModePread, uring.ModeUring} {
 			t.Run(string(mode)+" with "+name, func(t *testing.T) {
 				storagetest.Run(t, func(t *testing.T, files map[string][]byte) storage.Storage {
@@ -58,7 +65,7 @@ func TestSuite(t *testing.T) {
 					for path, content := range files {
 						write(t, root, path, string(content))
 					}
-					return openWith(t, root, openEngine(t, mode), maxOpen)
+					return openDirectly(t, root, openEngine(t, mode), c.direct, c.maxOpen)
 				})
 			})
 		}

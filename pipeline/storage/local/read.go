@@ -76,7 +76,7 @@ func check(r *storage.Read, accepted bool) error {
 // request is the engine's request for a read of an open file.
 func (s *Storage) request(f *file, r *storage.Read) *uring.Request {
 	return &uring.Request{
-		FD:          f.fd,
+		File:        f.opened,
 		OffsetBytes: r.OffsetBytes,
 		Buf:         r.Buf,
 		Done:        func(n int, err error) { s.completed(f, r, n, err) },
@@ -86,7 +86,7 @@ func (s *Storage) request(f *file, r *storage.Read) *uring.Request {
 // completed is called by the engine. The attributes that it looks at are in
 // the kernel's memory, as the file is open.
 func (s *Storage) completed(f *file, r *storage.Read, n int, err error) {
-	if changed := verify(f.fd, f.object); changed != nil {
+	if changed := verify(f.opened.FD(), f.object); changed != nil {
 		err = changed
 	} else if err == nil && n < len(r.Buf) {
 		err = fmt.Errorf("the file ended after %d bytes: %w", n, storage.ErrChanged)
@@ -148,7 +148,7 @@ func (s *Storage) work() {
 
 // open opens a file and starts the reads that have waited for it.
 func (s *Storage) open(f *file) {
-	waiting, err := s.files.openFile(f)
+	waiting, err := s.files.openFile(f, s.policy())
 	requests := make([]*uring.Request, 0, len(waiting))
 	for _, r := range waiting {
 		if err != nil {

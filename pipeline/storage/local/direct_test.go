@@ -1,0 +1,45 @@
+package local
+
+import (
+	"math"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/lsiofs/lsiofs/uring"
+)
+
+func TestWhetherReadsBypassThePageCacheFollowsTheFlagAndTheDataset(t *testing.T) {
+	root := t.TempDir()
+	write(t, root, "shard", "content")
+	for _, c := range []struct {
+		direct        Direct
+		fits, exceeds uring.Direct
+	}{
+		{DirectAuto, uring.DirectNever, uring.DirectCold},
+		{DirectOn, uring.DirectAlways, uring.DirectAlways},
+		{DirectOff, uring.DirectNever, uring.DirectNever},
+	} {
+		t.Run(string(c.direct), func(t *testing.T) {
+			s := openDirectly(t, root, openEngine(t, uring.ModeAuto), c.direct, 10)
+			s.exceedsMemory.Store(true)
+			require.Equal(t, c.exceeds, s.policy())
+			require.Equal(t, "content", read(t, s, stat(t, s, "shard")))
+			listAll(t, s)
+			require.Equal(t, c.fits, s.policy(), "7 bytes are less than this machine has")
+		})
+	}
+	_, err := OpenDirect(root, nil, "maybe")
+	require.EqualError(t, err, `direct reads "maybe" are unknown: use auto, on or off`)
+}
+
+func TestMemoryForThePageCacheIsWhatTheKernelSays(t *testing.T) {
+	require.EqualValues(t, 5<<10, availableBytes([]byte("MemTotal:   9 kB\nMemAvailable:        5 kB\nBuffers: 1 kB\n")))
+	for _, text := range []string{"", "MemAvailable: x kB", "MemAvailable: 5", "MemTotal: 9 kB\n"} {
+		require.EqualValues(t, math.MaxInt64, availableBytes([]byte(text)), text)
+	}
+	require.EqualValues(t, 1234, limitBytes([]byte("1234\n")))
+	require.EqualValues(t, math.MaxInt64, limitBytes([]byte("max\n")))
+	require.EqualValues(t, math.MaxInt64, limitBytes(nil))
+	require.Positive(t, cacheableBytes())
+}

@@ -1,0 +1,150 @@
+package uring
+
+import (
+	"bytes"
+	"os"
+	"path/filepath"
+	"strconv"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+	"golang.org/x/sys/unix"
+)
+
+// evict writes a file out and takes it from the page cache.
+func evict(t *testing.T, fd int) {
+	require.NoError(t, unix.Fdatasync(fd))
+	require.NoError(t, unix.Fadvise(fd, 0, 0, unix.FADV_DONTNEED))
+}
+
+// directFileFor gives a File that can be read directly, or skips the test.
+func directFileFor(t *testing.T, fd int, policy Direct) *File {
+	f := NewFile(fd, policy)
+	if f.openDirect() == nil {
+		t.Skip("no direct reads in the temporary directory")
+	}
+	t.Cleanup(func() { require.NoError(t, unix.Close(f.direct.Load().fd)) })
+	return f
+}
+
+func TestWhatThePageCacheHoldsIsReadAtOnce(t *testing.T) {
+	for _, mode := range []Mode{ModePread, ModeUring} {
+		t.Run(string(mode), func(t *testing.T) {
+			if mode == ModeUring {
+				requireUring(t)
+			}
+			fd, content := testFile(t, t.TempDir(), 1<<20)
+			f := NewFile(fd, DirectNever)
+			if _, full := f.readCached(make([]byte, 10), 0); !full {
+				t.Skip("no RWF_NOWAIT in the temporary directory")
+			}
+			e := openEngineAs(t, mode, string(mode))
+			var requests []*Request
+			for i := range 50 {
+				requests = append(requests, &Request{File: f, OffsetBytes: int64(i) * 1001, Buf: make([]byte, 5000)})
+			}
+			for i, got := range readAll(t, e, requests) {
+				require.Equal(t, result{n: 5000}, got)
+				require.True(t, bytes.Equal(wanted(content, requests[i].OffsetBytes, 5000), requests[i].Buf))
+			}
+			require.EqualValues(t, 50, e.Status().CachedReads)
+			require.Zero(t, e.Status().DirectReads)
+		})
+	}
+}
+
+func TestReadsBypassThePageCacheAsThePolicySays(t *testing.T) {
+	const size = 3<<20 + 777
+	cases := []struct {
+		name   string
+		policy Direct
+		hot    bool
+		length int
+		direct bool
+	}{
+		{"never, cold", DirectNever, false, 1 << 20, false},
+		{"where cold, cold", DirectCold, false, 1 << 20, true},
+		{"where cold, cold and larger than a block", DirectCold, false, size, true},
+		{"where cold, small", DirectCold, false, minDirectBytes - 1, false},
+		{"where cold, hot", DirectCold, true, 1 << 20, false},
+		{"always, hot and small", DirectAlways, true, 10, true},
+	}
+	for _, mode := range []Mode{ModePread, ModeUring} {
+		for _, c := range cases {
+			t.Run(string(mode)+" "+c.name, func(t *testing.T) {
+				if mode == ModeUring {
+					requireUring(t)
+				}
+				fd, content := testFile(t, t.TempDir(), size)
+				f := directFileFor(t, fd, c.policy)
+				if evict(t, fd); f.cached(0, 4096) && !f.cacheHidden.Load() {
+					t.Skip("the page cache can't be emptied here")
+				}
+				if f.cacheHidden.Load() && c.policy == DirectCold {
+					t.Skip("no cachestat here")
+				}
+				if c.hot {
+					_, err := os.ReadFile(filepath.Join("/proc/self/fd", strconv.Itoa(fd)))
+					require.NoError(t, err)
+				}
+				e := openEngineAs(t, mode, string(mode))
+				for _, off := range []int64{0, 4096, 12_345} {
+					r := &Request{File: f, OffsetBytes: off, Buf: make([]byte, c.length)}
+					want := wanted(content, off, c.length)
+					require.Equal(t, []result{{n: len(want)}}, readAll(t, e, []*Request{r}))
+					require.True(t, bytes.Equal(want, r.Buf[:len(want)]))
+					require.Equal(t, c.direct, e.Status().DirectReads > 0)
+				}
+				if c.direct && !c.hot {
+					require.False(t, f.cached(0, 1<<20), "direct reads leave nothing in the page cache")
+				}
+			})
+		}
+	}
+}
+
+func TestAlignedReadsGoIntoTheirOwnMemory(t *testing.T) {
+	requireUring(t)
+	fd, content := testFile(t, t.TempDir(), 1<<20)
+	f := directFileFor(t, fd, DirectAlways)
+	e := openEngineAs(t, ModeUring, "uring")
+	buf, err := Map(1 << 20)
+	require.NoError(t, err)
+	defer func() { require.NoError(t, Unmap(buf)) }()
+	require.Equal(t, []result{{n: 1 << 20}}, readAll(t, e, []*Request{{File: f, Buf: buf}}))
+	require.True(t, bytes.Equal(content, buf))
+	require.EqualValues(t, 1, e.Status().DirectReads)
+	require.Nil(t, e.(*engine).reader.(*ringReader).owner.blocks.memory, "no block was needed")
+}
+
+// TestFilesThatRefuseDirectReadsAreReadAsUsual has a file that was opened
+// directly and whose alignments are wrong: the kernel answers EINVAL.
+func TestFilesThatRefuseDirectReadsAreReadAsUsual(t *testing.T) {
+	for _, mode := range []Mode{ModePread, ModeUring} {
+		t.Run(string(mode), func(t *testing.T) {
+			if mode == ModeUring {
+				requireUring(t)
+			}
+			fd, content := testFile(t, t.TempDir(), 300_000)
+			f := directFileFor(t, fd, DirectAlways)
+			f.direct.Load().offsetAlignment, f.direct.Load().memoryAlignment = 1, 1
+			e := openEngineAs(t, mode, string(mode))
+			var requests []*Request
+			for i := range 100 {
+				requests = append(requests, &Request{File: f, OffsetBytes: int64(1 + i*7), Buf: make([]byte, 200_001)})
+			}
+			for i, got := range readAll(t, e, requests) {
+				require.Equal(t, result{n: 200_001}, got)
+				require.True(t, bytes.Equal(wanted(content, requests[i].OffsetBytes, 200_001), requests[i].Buf))
+			}
+			require.True(t, f.notDirect.Load())
+			require.Zero(t, e.Status().DirectReads)
+		})
+	}
+}
+
+func TestFileSystemsWithoutDirectReadsAreFoundOut(t *testing.T) {
+	directory := NewFile(openFD(t, t.TempDir(), unix.O_RDONLY), DirectAlways)
+	require.False(t, directory.readsDirectly(0, 1<<20))
+	require.True(t, directory.notDirect.Load())
+}

@@ -1,0 +1,177 @@
+package uring
+
+import (
+	"runtime"
+	"sync"
+)
+
+const (
+	// lookupBatch is how many requests a looker takes at a time: a lock costs
+	// a tenth of a small read, and others shall have some of a burst.
+	lookupBatch = 16
+
+	// lookerBytes is the work that is worth a looker of its own. Starting one
+	// takes as long as copying some 16 KiB.
+	lookerBytes = 128 << 10
+)
+
+// reader is what an engine reads with where a request has to wait for a disk.
+type reader interface {
+	// submit takes jobs over; the slice is the caller's again. It never waits,
+	// and never completes a job before it returns.
+	submit(jobs []job)
+	// close waits for all jobs and frees what the reader holds.
+	close() error
+}
+
+// engine is both engines: requests of Files are looked up in the page cache
+// first, by a few goroutines that last as long as there is something to do;
+// what they miss, and all other requests, goes to the reader.
+type engine struct {
+	name, reason string
+	reader       reader
+	*counters
+
+	mu       sync.Mutex
+	waiting  queue
+	bytes    int // that waiting asks for
+	lookers  int // that are not in a read that may wait
+	most     int // lookers at a time
+	closed   bool
+	looking  sync.WaitGroup // lookers, and Submits that are under way
+	once     sync.Once
+	closeErr error
+}
+
+var _ Engine = (*engine)(nil)
+
+func newEngine(name, reason string, c *counters, r reader) *engine {
+	return &engine{name: name, reason: reason, reader: r, counters: c, most: runtime.GOMAXPROCS(0)}
+}
+
+func (e *engine) Submit(requests []*Request) {
+	if len(requests) == 0 {
+		return
+	}
+	var plain []job // without a File
+	e.mu.Lock()
+	if e.closed {
+		e.mu.Unlock()
+		refuse(requests)
+		return
+	}
+	e.submitted(requests)
+	for _, r := range requests {
+		j := job{request: r}
+		if r.File == nil || r.check() != nil {
+			plain = append(plain, j)
+			continue
+		}
+		e.waiting.push(j)
+		e.bytes += len(r.Buf)
+	}
+	for e.lookers < e.most && e.lookers < e.waiting.len() && e.lookers*lookerBytes < e.bytes {
+		e.lookers++
+		e.looking.Go(e.look)
+	}
+	if len(plain) > 0 {
+		e.looking.Add(1)
+	}
+	e.mu.Unlock()
+	if len(plain) > 0 {
+		e.reader.submit(plain)
+		e.looking.Done()
+	}
+}
+
+// look is a looker. It ends when nothing waits.
+func (e *engine) look() {
+	var batch, missed [lookupBatch]job
+	for {
+		n := e.take(&batch)
+		if n == 0 {
+			return
+		}
+		left := missed[:0]
+		for i := range batch[:n] {
+			if e.answer(&batch[i]) {
+				continue
+			}
+			left = append(left, batch[i])
+		}
+		clear(batch[:n])
+		switch {
+		case len(left) == 1 && e.inFlight.Load() == 1 && !left[0].direct:
+			// Nothing else is to be read: a ring would only add its way.
+			if !e.readAlone(left[0]) {
+				return
+			}
+		case len(left) > 0:
+			e.reader.submit(left)
+		}
+		clear(left)
+	}
+}
+
+// take gives a looker its share of what waits. It counts the looker out when
+// that is nothing.
+func (e *engine) take(batch *[lookupBatch]job) int {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	share := (e.waiting.len() + e.lookers - 1) / e.lookers
+	n := min(share, lookupBatch)
+	for i := range n {
+		batch[i] = e.waiting.pop()
+		e.bytes -= len(batch[i].request.Buf)
+	}
+	if n == 0 {
+		e.lookers--
+	}
+	return n
+}
+
+// answer completes a job from the page cache, if that is to be asked and has
+// all of it. It says how the rest is to be read otherwise.
+func (e *engine) answer(j *job) bool {
+	r := j.request
+	if j.direct = r.File.readsDirectly(r.OffsetBytes, len(r.Buf)); j.direct {
+		return false
+	}
+	n, full := r.File.readCached(r.Buf, r.OffsetBytes)
+	j.n = n
+	if full {
+		e.cached.Add(1)
+		e.complete(r, n, nil)
+	}
+	return full
+}
+
+// readAlone reads the only request there is, where a looker may wait: others
+// may be started meanwhile. It says whether the looker shall go on.
+func (e *engine) readAlone(j job) bool {
+	e.mu.Lock()
+	e.lookers--
+	e.mu.Unlock()
+	more, err := pread(j.request.fd(), j.rest(), j.off())
+	e.complete(j.request, j.n+more, err)
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if e.lookers >= e.most {
+		return false
+	}
+	e.lookers++
+	return true
+}
+
+func (e *engine) Status() Status { return e.status(e.name, e.reason) }
+
+func (e *engine) Close() error {
+	e.once.Do(func() {
+		e.mu.Lock()
+		e.closed = true
+		e.mu.Unlock()
+		e.looking.Wait()
+		e.closeErr = e.reader.close()
+	})
+	return e.closeErr
+}
