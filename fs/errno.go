@@ -131,7 +131,9 @@ func renameErrno(err error) syscall.Errno {
 	return syscall.EBADMSG
 }
 
-// isDead says whether err is what a mount answers whose server is gone.
+// isDead says whether err is what a mount of lsiofs answers whose server is
+// gone: ENOTCONN, or for what was under way when it went, ECONNABORTED or EIO.
+// A server that lives gives none of these to statfs.
 func isDead(err error) bool {
-	return errors.Is(err, syscall.ENOTCONN) || errors.Is(err, syscall.ECONNABORTED)
+	return errors.Is(err, syscall.ENOTCONN) || errors.Is(err, syscall.ECONNABORTED) || errors.Is(err, syscall.EIO)
 }
