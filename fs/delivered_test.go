@@ -37,7 +37,7 @@ func TestMarkFollowsTheHandleThatCoversIt(t *testing.T) {
 				} else {
 					m.sent(e.handle, e.off, e.end)
 				}
-				require.Equal(t, mark{e.mark, e.reader}, m, "after event %d", i)
+				require.Equal(t, mark{bytes: e.mark, reader: e.reader}, m, "after event %d", i)
 			}
 		})
 	}
@@ -53,34 +53,58 @@ func TestMarkEqualsItsDefinition(t *testing.T) {
 		var m mark
 		var markBytes int64
 		var reader uint64
+		var leaving bool
 		for range rapid.IntRange(1, 60).Draw(t, "events") {
 			h := rapid.Uint64Range(1, 4).Draw(t, "handle")
-			if rapid.IntRange(0, 5).Draw(t, "closes") == 0 {
+			switch rapid.IntRange(0, 9).Draw(t, "closes") {
+			case 0:
 				m.closed(h)
 				if reader == h {
-					reader = 0
+					reader, leaving = 0, false
 				}
+				continue
+			case 1:
+				m.flushed(h)
+				leaving = leaving || reader == h
 				continue
 			}
 			r := read{h, rapid.Int64Range(0, 40).Draw(t, "off"), 0}
 			r.end = r.off + rapid.Int64Range(1, 20).Draw(t, "bytes")
 			before := markBytes
 			covers := r.off <= markBytes && r.end > markBytes
-			if reader == 0 && covers {
+			if (reader == 0 || leaving) && covers {
 				reader = h
 			}
 			if reader == h {
+				leaving = false
 				markBytes = max(markBytes, r.end)
 			}
 			moved := m.sent(h, r.off, r.end)
 			if moved != (markBytes > before) {
 				t.Fatalf("moved is %v from %d to %d", moved, before, markBytes)
 			}
-			if m != (mark{markBytes, reader}) {
+			if m != (mark{markBytes, reader, leaving}) {
 				t.Fatalf("mark is %+v, not %d read by %d", m, markBytes, reader)
 			}
 		}
 	})
+}
+
+// The kernel says late that a handle is closed, so that the next reader's first
+// reads may come before. A flush comes in time.
+func TestMarkGoesOnWithTheNextReaderBeforeTheLastIsReleased(t *testing.T) {
+	var m mark
+	m.sent(1, 0, 10)
+	m.flushed(1)
+	require.False(t, m.sent(2, 50, 60), "it does not cover the mark")
+	require.True(t, m.sent(2, 10, 20))
+	m.closed(1)
+	require.Equal(t, mark{bytes: 20, reader: 2}, m)
+
+	m.flushed(2) // one of its descriptors: a child's copy
+	require.True(t, m.sent(2, 20, 30))
+	require.False(t, m.sent(3, 30, 40), "2 has read on, so it is still the reader")
+	require.Equal(t, mark{bytes: 30, reader: 2}, m)
 }
 
 // One reader at a time that goes on where the last one ended, whatever others

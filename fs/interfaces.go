@@ -51,6 +51,7 @@ var (
 	_ fusefs.NodeFsyncer  = (*streamNode)(nil)
 
 	_ fusefs.FileReader   = (*streamHandle)(nil)
+	_ fusefs.FileFlusher  = (*streamHandle)(nil)
 	_ fusefs.FileReleaser = (*streamHandle)(nil)
 	_ fusefs.FileReader   = (*controlHandle)(nil)
 	_ fusefs.FileWriter   = (*controlHandle)(nil)

@@ -2,6 +2,7 @@ package fs
 
 import (
 	"context"
+	"errors"
 	"sync"
 	"syscall"
 	"time"
@@ -68,7 +69,7 @@ type controlHandle struct {
 }
 
 func (t *tree) newControlHandle(ctx context.Context, flags uint32) (*controlHandle, error) {
-	h := &controlHandle{t: t, draft: draft{appends: flags&syscall.O_APPEND != 0, impossible: checkpoint.Possible}}
+	h := &controlHandle{t: t, draft: draft{appends: flags&syscall.O_APPEND != 0, impossible: t.impossible}}
 	if flags&syscall.O_ACCMODE == syscall.O_WRONLY {
 		return h, nil
 	}
@@ -79,6 +80,17 @@ func (t *tree) newControlHandle(ctx context.Context, flags uint32) (*controlHand
 	return h, err
 }
 
+// impossible says why nothing that begins with doc can be restored here. A
+// document that is complete is judged against the dataset too: most shells look
+// at what write says, and not at close.
+func (t *tree) impossible(doc []byte) error {
+	_, err := checkpoint.Resolve(doc, t.subject)
+	if errors.Is(err, checkpoint.ErrIncomplete) {
+		return nil
+	}
+	return err
+}
+
 func (h *controlHandle) Read(_ context.Context, dest []byte, off int64) (fuse.ReadResult, syscall.Errno) {
 	return readBytes(h.snapshot, dest, off), ok
 }
@@ -87,25 +99,35 @@ func (h *controlHandle) Write(_ context.Context, data []byte, off int64) (uint32
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	end := h.draft.end(off, len(data))
-	if end > checkpoint.MaxBytes {
-		h.t.refusals.note(h.t.log, checkpoint.ErrTooLarge)
-		return 0, errnoTooLarge
+	if h.draft.refused != nil {
+		return 0, restoreErrno(h.draft.refused)
 	}
-	if more := end - h.taken; more > 0 {
-		if err := h.t.scratch.take(more); err != nil {
-			h.t.refusals.note(h.t.log, err)
-			return 0, restoreErrno(err)
-		}
-		h.taken = end
+	err := h.makeRoom(end)
+	if err != nil {
+		// What lacks a part is no document, and the reason is this one.
+		h.draft.refuse(err)
+	} else {
+		err = h.draft.write(data, off)
 	}
-	again := h.draft.refused != nil
-	if err := h.draft.write(data, off); err != nil {
-		if !again {
-			h.t.refusals.note(h.t.log, err)
-		}
+	if err != nil {
+		h.t.refusals.note(h.t.log, err)
 		return 0, restoreErrno(err)
 	}
 	return uint32(len(data)), ok
+}
+
+// makeRoom takes room for a draft of end bytes. The caller holds mu.
+func (h *controlHandle) makeRoom(end int64) error {
+	if end > checkpoint.MaxBytes {
+		return checkpoint.ErrTooLarge
+	}
+	if more := end - h.taken; more > 0 {
+		if err := h.t.scratch.take(more); err != nil {
+			return err
+		}
+		h.taken = end
+	}
+	return nil
 }
 
 func (h *controlHandle) truncate(size int64) {

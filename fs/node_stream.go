@@ -144,6 +144,14 @@ func (h *streamHandle) Read(ctx context.Context, dest []byte, off int64) (fuse.R
 	return r, ok
 }
 
+// Flush comes with every close of a descriptor, before close() returns.
+func (h *streamHandle) Flush(context.Context) syscall.Errno {
+	if h.view != nil && h.node.name.kind == stream.Data {
+		h.view.flushed(h.node.name.worker, h.number)
+	}
+	return ok
+}
+
 func (h *streamHandle) Release(context.Context) syscall.Errno {
 	h.t.handles.remove(h)
 	h.close()

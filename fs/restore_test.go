@@ -77,6 +77,22 @@ func TestTheDocumentSaysWhatWasDelivered(t *testing.T) {
 	require.Equal(t, size, m.must(call{Op: "stat", Path: m.path("checkpoint")}).Size)
 }
 
+func TestAFileThatIsOpenedForEveryRecordIsDelivered(t *testing.T) {
+	m := mount(t, 2)
+	// In one process: the next opening has to come soon after the last close.
+	out, code := run(t, m.dir, "/usr/bin/python3", "-c", `
+import os, struct
+numbers = open("worker-0.offsets", "rb").read()
+starts = struct.unpack("<%dQ" % (len(numbers) // 8), numbers)
+for begin, end in zip(starts, starts[1:]):
+    fd = os.open("worker-0.rec", os.O_RDONLY)
+    assert len(os.pread(fd, end - begin, begin)) == end - begin
+    os.close(fd)
+`)
+	require.Zero(t, code, out)
+	require.Equal(t, []uint64{500, 0}, m.consumed())
+}
+
 func TestPaddingIsNeverCounted(t *testing.T) {
 	d := newFakeDataset(3)
 	d.spec.Deal.Tail, d.spec.Deal.Batch = "pad", 7
@@ -215,12 +231,38 @@ func TestRefusedDocumentsChangeNothingAndStatusSaysWhy(t *testing.T) {
 	require.Contains(t, m.read(m.path("status")), "(restored since)")
 }
 
+// Shells look at write only, so what can be said then must be.
+func TestADocumentThatCanNotBeRestoredIsRefusedByTheWriteThatCompletesIt(t *testing.T) {
+	m := mount(t, 2)
+	good := m.read(m.path("checkpoint"))
+	for _, c := range []struct{ name, doc string }{
+		{"too many samples", `{"epoch": 1, "samples": 1001}`},
+		{"another dataset", strings.Replace(good, m.data.Fingerprint(), strings.Repeat("0", 64), 1)},
+		{"another seed", strings.Replace(good, `"seed": 0`, `"seed": 1`, 1)},
+		{"more than there is", strings.Replace(good, `[   0,    0]`, `[ 501,    0]`, 1)},
+	} {
+		require.NotEqual(t, good, c.doc, c.name)
+		fd := m.open(m.path("checkpoint"), unix.O_WRONLY|unix.O_TRUNC)
+		begin := strings.LastIndex(c.doc, "}")
+		m.must(call{Op: "write", FD: fd, Data: []byte(c.doc[:begin])})
+		require.Equal(t, syscall.EINVAL, m.do(call{Op: "write", FD: fd, Data: []byte(c.doc[begin:])}).Errno, c.name)
+		require.Equal(t, syscall.EINVAL, m.do(call{Op: "close", FD: fd}).Errno, c.name)
+		for _, shell := range []string{"sh", "bash"} {
+			_, code := run(t, m.dir, shell, "-c", `echo "$1" > checkpoint`, "sh", c.doc)
+			require.NotZero(t, code, "%s in %s", c.name, shell)
+		}
+		require.Equal(t, good, m.read(m.path("checkpoint")), c.name)
+	}
+}
+
 func TestDocumentsBeyondTheLimitsAreTooLarge(t *testing.T) {
 	m := mount(t, 1)
 	fd := m.open(m.path("checkpoint"), unix.O_WRONLY)
 	m.must(call{Op: "pwrite", FD: fd, Data: []byte(`{"epoch": 1`)})
 	require.Equal(t, syscall.EFBIG, m.do(call{Op: "pwrite", FD: fd, Off: checkpoint.MaxBytes, Data: []byte("}")}).Errno)
-	m.do(call{Op: "close", FD: fd})
+	require.Equal(t, syscall.EFBIG, m.do(call{Op: "close", FD: fd}).Errno)
+	require.Contains(t, m.read(m.path("status")), "last checkpoint refused: ")
+	require.Contains(t, m.read(m.path("status")), checkpoint.ErrTooLarge.Error())
 	require.EqualValues(t, 1, m.tree.view.Load().number)
 
 	entry := `{"batch": 2, "consumed": [0, 1]}`

@@ -97,6 +97,13 @@ func (v *view) sent(w, handle uint64, off, end int64) {
 	}
 }
 
+func (v *view) flushed(w, handle uint64) {
+	m := &v.marks[w]
+	m.mu.Lock()
+	m.flushed(handle)
+	m.mu.Unlock()
+}
+
 func (v *view) closed(w, handle uint64) {
 	m := &v.marks[w]
 	m.mu.Lock()

@@ -37,3 +37,12 @@ func TestUsageMistakesHaveTheirExitCode(t *testing.T) {
 	require.Equal(t, exitMount, tool(t, "umount", t.TempDir()).code)
 	require.Equal(t, exitCheckpoint, tool(t, "checkpoint", "show", "/nothing/there").code)
 }
+
+func TestCatEndsQuietlyWhenItsReaderHasEnough(t *testing.T) {
+	d := big(t)
+	script := `"$0" cat "$@" | head -c 100; exit ${PIPESTATUS[0]}`
+	r := command(t, nil, nil, "bash", append([]string{"-c", script, lsiofs, d.dir}, d.flags...)...)
+	require.Equal(t, exitPipe, r.code, r.stderr)
+	require.Len(t, r.stdout, 100)
+	require.NotContains(t, r.stderr, "broken pipe")
+}

@@ -174,6 +174,55 @@ func TestPointsThatCannotBeMountedAreRefusedInWords(t *testing.T) {
 	require.Len(t, mountsBelow(filepath.Dir(live.dir)), 1, "nothing was mounted on top of it")
 }
 
+func TestAnOrdinaryUserMountsReadsAndUnmounts(t *testing.T) {
+	needFUSE(t)
+	need(t, "fusermount3")
+	d := plain(t, "jsonl", 3)
+	s := usual()
+	dir, home := t.TempDir(), t.TempDir()
+	as := func(program string, args ...string) result {
+		return command(t, []string{"HOME=" + home, "XDG_CACHE_HOME=" + home, "TMPDIR=" + home}, nil, program, args...)
+	}
+	if os.Getuid() == 0 { // be someone else
+		if info, err := os.Stat("/dev/fuse"); err != nil || info.Mode().Perm() != 0o666 {
+			missing(t, "/dev/fuse is not open to everybody")
+		}
+		const nobody = 65534
+		letOthersThrough(t, d.dir, dir, home)
+		require.NoError(t, errors.Join(os.Chown(dir, nobody, nobody), os.Chown(home, nobody, nobody)))
+		setpriv, root := need(t, "setpriv"), as
+		as = func(program string, args ...string) result {
+			return root(setpriv, append([]string{"--reuid=65534", "--regid=65534", "--clear-groups", program}, args...)...)
+		}
+	}
+	t.Cleanup(func() {
+		if isMount(dir) {
+			detach(dir)
+		}
+	})
+	r := as(lsiofs, append([]string{"mount", d.dir, dir, "--daemon"}, s.flags()...)...)
+	require.Zero(t, r.code, r.stderr)
+	r = as("cat", filepath.Join(dir, "worker-1.jsonl"))
+	require.Zero(t, r.code, r.stderr)
+	requireSameBytes(t, newReference(t, d).data(s, 1), r.stdout, "a stream of a user's mount")
+	r = as(lsiofs, "checkpoint", "save", dir, filepath.Join(home, "ckpt.json"))
+	require.Zero(t, r.code, r.stderr)
+	r = as(lsiofs, "umount", dir)
+	require.Zero(t, r.code, r.stderr)
+	require.False(t, isMount(dir))
+	require.Eventually(t, func() bool { return len(serverProcesses()) == 0 }, clientLimit, 10*time.Millisecond, "the daemon ends")
+}
+
+// letOthersThrough opens the way to directories of this test to other users.
+func letOthersThrough(t *testing.T, dirs ...string) {
+	t.Helper()
+	for _, dir := range dirs {
+		for ; len(dir) >= len(scratch); dir = filepath.Dir(dir) {
+			require.NoError(t, os.Chmod(dir, 0o755))
+		}
+	}
+}
+
 func TestADaemonIsReadyWhenTheCommandReturns(t *testing.T) {
 	needFUSE(t)
 	d := plain(t, "jsonl", 3)

@@ -18,6 +18,7 @@ const (
 	exitDataset    = 3
 	exitMount      = 4
 	exitCheckpoint = 5
+	exitPipe       = 141
 )
 
 // summary is what `lsiofs index --json` says.

@@ -66,7 +66,8 @@ func run(m *testing.M) (code int) {
 // so that indexes are not found from another run, and a temporary directory, in
 // which nothing may be left.
 func environment(tmp string) []string {
-	return append(os.Environ(), "TMPDIR="+tmp, "XDG_CACHE_HOME="+filepath.Join(scratch, "cache"), "PYTHONDONTWRITEBYTECODE=1")
+	// A race-built program sleeps for a second at its end unless told not to.
+	return append(os.Environ(), "GORACE=atexit_sleep_ms=1", "TMPDIR="+tmp, "XDG_CACHE_HOME="+filepath.Join(scratch, "cache"), "PYTHONDONTWRITEBYTECODE=1")
 }
 
 // buildProgram builds ../cmd/lsiofs, race-built where the tests are.

@@ -1,8 +1,10 @@
 package integration
 
 import (
+	"bytes"
 	"fmt"
 	"io"
+	"math/rand/v2"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -11,6 +13,7 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
+	"golang.org/x/sync/errgroup"
 )
 
 func TestOneReaderAfterTheOtherWorks(t *testing.T) {
@@ -127,4 +130,89 @@ func TestMemoryStaysNearItsBudget(t *testing.T) {
 	// ring and of replies, whose number does not depend on the dataset.
 	const slack = 96 << 20
 	require.Less(t, greatest, before+2*budget+slack, "256 MiB were read through a budget of 8 MiB")
+}
+
+// large is a compressed dataset of one member a shard, each larger than the
+// smallest budget: what is hardest to jump about in.
+func large(t testing.TB, compress func([]byte) []byte, ext string) dataset {
+	t.Helper()
+	r := rand.New(rand.NewPCG(*drawSeed, 6))
+	d := dataset{dir: t.TempDir(), ext: ".jsonl"}
+	text := make([]byte, 400)
+	for shard := range 3 {
+		var b []byte
+		for i := range 2500 {
+			for j := range text {
+				text[j] = "abcdefgh"[r.IntN(8)]
+			}
+			b = fmt.Appendf(b, `{"shard":%d,"i":%d,"text":"%s"}`+"\n", shard, i, text[:r.IntN(len(text))])
+		}
+		require.NoError(t, os.WriteFile(filepath.Join(d.dir, fmt.Sprintf("s-%d.jsonl%s", shard, ext)), compress(b), 0o644))
+	}
+	return d
+}
+
+func TestManyReadersAtRandomGetTheRightBytesWithLittleMemory(t *testing.T) {
+	for name, d := range map[string]dataset{
+		"gz":  large(t, gzipMember, ".gz"),
+		"zst": large(t, func(b []byte) []byte { return zstdFrame(b, false) }, ".zst"),
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := usual()
+			s.ShuffleSize, s.ChunkBytes, s.ChunkRecords, s.Workers = 2000, 32<<10, 64, 2
+			ref := newReference(t, d)
+			m := mountDataset(t, d, s, "--memory", "1MiB")
+			type file struct {
+				path string
+				want []byte
+			}
+			var files []file
+			for epoch := range uint64(2) {
+				s.Epoch = epoch
+				for w := range s.Workers {
+					for _, kind := range kinds {
+						files = append(files, file{
+							m.path("epoch-%d/worker-%d-of-2%s", epoch, w, kind.ext(d)),
+							ref.ask(question{settings: s, Worker: w, Kind: kind.name}),
+						})
+					}
+				}
+			}
+			var group errgroup.Group
+			for reader := range uint64(6) {
+				group.Go(func() error { return readAtRandom(files[reader%2*6].path, files[reader%2*6].want, reader) })
+			}
+			for i, f := range files {
+				group.Go(func() error { return readAtRandom(f.path, f.want, 100+uint64(i)) })
+			}
+			require.NoError(t, group.Wait())
+		})
+	}
+}
+
+// readAtRandom reads runs of a file from random places on.
+func readAtRandom(path string, want []byte, seed uint64) error {
+	r := rand.New(rand.NewPCG(*drawSeed, seed))
+	f, err := os.Open(path)
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	for range 2 {
+		off := r.IntN(len(want))
+		buf := make([]byte, 1+r.IntN(60_000))
+		for range 3 {
+			n, err := f.ReadAt(buf, int64(off))
+			if err != nil && (err != io.EOF || off+n != len(want)) {
+				return fmt.Errorf("%s at %d: %w", path, off, err)
+			}
+			if !bytes.Equal(buf[:n], want[off:off+n]) {
+				return fmt.Errorf("%s: wrong bytes in [%d, %d); seed %d", path, off, off+n, *drawSeed)
+			}
+			if off += n; off == len(want) {
+				break
+			}
+		}
+	}
+	return nil
 }

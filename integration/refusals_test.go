@@ -136,6 +136,17 @@ func TestDocumentsMayComeInPieces(t *testing.T) {
 	require.EqualValues(t, 5, m.checkpoint().Epoch)
 }
 
+func TestSedEditsTheCheckpointInPlace(t *testing.T) {
+	d := plain(t, "jsonl", 2)
+	m := mountDataset(t, d, usual())
+	m.take(d, 0, 2)
+	shell(t, `sed -i 's/"epoch": 0/"epoch": 6/' "$1"`, m.path("checkpoint"))
+	doc := m.checkpoint()
+	require.EqualValues(t, 6, doc.Epoch)
+	require.Equal(t, []taken{{Batch: 1, Consumed: []int{2, 0, 0}}, {Batch: 1, Consumed: []int{0, 0, 0}}}, doc.Done)
+	require.NotContains(t, strings.Join(names(t, m.dir), " "), "sed", "its scratch file is gone")
+}
+
 func TestTouchingTheCheckpointHasNoEffect(t *testing.T) {
 	m := mountDataset(t, plain(t, "jsonl", 2), usual())
 	before := m.read("checkpoint")

@@ -63,7 +63,8 @@ files be read on for some seconds, a second Ctrl-C does not wait for them.`,
 		Args: exactArgs("DATASET", "MNT"),
 		RunE: func(c *cobra.Command, args []string) error {
 			o.dataset, o.point = args[0], args[1]
-			if o.daemon {
+			// A detached process never detaches another one.
+			if o.daemon && o.readyFD == 0 {
 				return runDaemon(c.Context(), o, g)
 			}
 			return runMount(c.Context(), o, g)
@@ -90,7 +91,7 @@ func mountAndServe(ctx, force context.Context, o *mountOptions, g *globals, rep 
 	if err != nil {
 		return err
 	}
-	if o.point, err = checkMountPoint(o.point, o.dataset); err != nil {
+	if o.point, err = checkMountPoint(o.point, o.dataset, g.log()); err != nil {
 		return err
 	}
 	d, err := openDataset(ctx, g, s, false, rep.progress)

@@ -10,6 +10,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strings"
 	"syscall"
 )
 
@@ -20,7 +21,7 @@ func runDaemon(ctx context.Context, o *mountOptions, g *globals) error {
 	if _, _, err := o.resolve(o.dataset); err != nil {
 		return err
 	}
-	if _, err := checkMountPoint(o.point, o.dataset); err != nil {
+	if _, err := checkMountPoint(o.point, o.dataset, g.log()); err != nil {
 		return err
 	}
 	logPath, err := o.logPath()
@@ -63,7 +64,7 @@ func daemonArgs(args []string) []string {
 		switch {
 		case a == "mount" && !verb:
 			verb = true
-		case a == "--daemon" || a == "--daemon=true":
+		case a == "--daemon" || strings.HasPrefix(a, "--daemon="):
 		default:
 			out = append(out, a)
 		}

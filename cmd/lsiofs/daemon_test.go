@@ -17,6 +17,8 @@ func TestTheDetachedProcessGetsTheSameArguments(t *testing.T) {
 		{"mount --daemon data mnt --workers 4", "data mnt --workers 4"},
 		{"--json mount data mnt --daemon=true", "--json data mnt"},
 		{"mount mount mnt --daemon", "mount mnt"},
+		{"mount data mnt --daemon=1 --workers 4", "data mnt --workers 4"},
+		{"mount data mnt --daemon=false --daemon=T", "data mnt"},
 		{"mount --daemon -- --daemon mnt", "-- --daemon mnt"},
 	} {
 		require.Equal(t, strings.Fields(c.want), daemonArgs(strings.Fields(c.args)))

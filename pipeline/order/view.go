@@ -93,7 +93,7 @@ func (v *View) Records(w, k uint64, dst []uint64) int {
 		return 0
 	}
 	dst = dst[:min(uint64(len(dst)), count-k)]
-	var at piece
+	var at span
 	j := v.table.position(w, k)
 	run := v.table.at(j).run
 	for n := 0; n < len(dst); {
@@ -102,7 +102,7 @@ func (v *View) Records(w, k uint64, dst []uint64) int {
 			run = v.table.batch
 		}
 		if j-at.begin >= uint64(len(at.records)) { // wraps below begin
-			at = v.piece(j)
+			at = v.span(j)
 		}
 		m := min(run, uint64(len(dst)-n))
 		m = uint64(copy(dst[n:n+int(m)], at.records[j-at.begin:]))
@@ -111,24 +111,24 @@ func (v *View) Records(w, k uint64, dst []uint64) int {
 	return len(dst)
 }
 
-// piece is a run of dealt records, the first of them at index begin.
-type piece struct {
+// span is a run of dealt records, the first of them at index begin.
+type span struct {
 	begin   uint64
 	records []uint64
 }
 
-// piece gives a piece that holds index j < Dealt. The padding's are those of G,
+// span gives one that holds index j < Dealt. The padding's are those of G,
 // over and over.
-func (v *View) piece(j uint64) piece {
+func (v *View) span(j uint64) span {
 	if j < v.remaining {
 		page := j / pageRecords
-		return piece{begin: page * pageRecords, records: v.pages.records(pageKey{whole: len(v.levels) == 0, page: page})}
+		return span{begin: page * pageRecords, records: v.pages.records(pageKey{whole: len(v.levels) == 0, page: page})}
 	}
 	p := (j - v.remaining) % v.epoch.total
 	page := p / pageRecords
 	records := v.pages.records(pageKey{whole: true, page: page})
 	skip := p - page*pageRecords
-	return piece{begin: j, records: records[skip:]}
+	return span{begin: j, records: records[skip:]}
 }
 
 // sweepRecords is the size of Sweep's blocks: large enough for their price not
