@@ -36,6 +36,7 @@ type Dataset struct {
 	starts  []uint64 // of the chunks
 	fetcher *fetch.Fetcher
 	source  *stream.Source
+	layouts *layouts
 	epochs  *cache[uint64, *order.Epoch]
 	sets    *cache[string, *stream.Set]
 }
@@ -93,6 +94,7 @@ func (d *Dataset) open(ctx context.Context, o Options) error {
 		return err
 	}
 	d.source = stream.NewSource(c, d.fetcher)
+	d.layouts = newLayouts(c, s.Order, o.Log)
 	d.epochs = newCache[uint64, *order.Epoch](keptEpochs)
 	d.sets = newCache[string, *stream.Set](keptSets)
 	return nil
@@ -149,7 +151,11 @@ func (d *Dataset) StreamExtension() string { return d.catalog.StreamExtension() 
 // Epoch is the global order of an epoch. A few epochs are remembered.
 func (d *Dataset) Epoch(epoch uint64) (*order.Epoch, error) {
 	return d.epochs.get(epoch, func() (*order.Epoch, error) {
-		return order.NewEpoch(d.spec.Order, epoch, d.starts)
+		e, err := order.NewEpoch(d.spec.Order, epoch, d.starts)
+		if err == nil {
+			d.layouts.loadStates(epoch, e)
+		}
+		return e, err
 	})
 }
 
@@ -166,7 +172,7 @@ func (d *Dataset) Set(_ context.Context, epoch uint64, done []order.Done, deal s
 		if err != nil {
 			return nil, err
 		}
-		return d.source.Set(v), nil
+		return d.source.Set(v, d.layouts.shelf(epoch, done, deal, e)), nil
 	})
 }
 

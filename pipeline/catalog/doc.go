@@ -70,4 +70,10 @@
 // entry, size of the entry's head and of the blob, size, mtime and inode of the
 // shard, u32 codec, u32 size of the path, path padded to 8, blob. It only grows,
 // and what is behind the first entry that is not whole does not count.
+//
+// # Beside the index
+//
+// Others may keep what they compute from a catalog in files beside it, by name
+// and ending: SaveBeside, LoadBeside. Identity says which index it was computed
+// from.
 package catalog

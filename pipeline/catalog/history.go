@@ -35,7 +35,7 @@ func (s *store) remember(f spec.Format, shards []packed, fingerprint [32]byte) {
 		s.log.Warn("the dataset's lines are not kept: a later run can't tell how the dataset has changed", "dir", s.dir, "error", err)
 		return
 	}
-	s.forget()
+	s.forget(".gz", historyKept)
 }
 
 func (s *store) writeLines(name string, f spec.Format, shards []packed) error {
@@ -60,9 +60,9 @@ func (s *store) writeLines(name string, f spec.Format, shards []packed) error {
 	return err
 }
 
-// forget removes all but the newest fingerprints of the dataset.
-func (s *store) forget() {
-	paths, _ := filepath.Glob(s.path("*.gz"))
+// forget removes all but the newest of the dataset's files with an ending.
+func (s *store) forget(ending string, kept int) {
+	paths, _ := filepath.Glob(s.path("*" + ending))
 	type aged struct {
 		path string
 		time time.Time
@@ -74,7 +74,7 @@ func (s *store) forget() {
 		}
 	}
 	slices.SortFunc(list, func(a, b aged) int { return b.time.Compare(a.time) })
-	for _, a := range list[min(len(list), historyKept):] {
+	for _, a := range list[min(len(list), kept):] {
 		_ = os.Remove(a.path)
 	}
 }

@@ -114,7 +114,7 @@ func BenchmarkSweep(b *testing.B) {
 		b.Fatal(err)
 	}
 	for b.Loop() {
-		v.Sweep(func(uint64, []uint64) bool { return true })
+		v.Sweep(0, v.Dealt(), func(uint64, []uint64) bool { return true })
 	}
 	perRecord(b, int(v.Dealt()))
 }

@@ -14,12 +14,17 @@ const MaxRecords = 1 << 47
 // Epoch is the global order G of one epoch. It is immutable to its users and
 // safe for concurrent use; inside, states of the reservoirs are kept every so
 // many positions, so that any position is reached by a short replay. They take
-// about half a byte a record when all of G has been visited.
+// about a quarter of a byte a record when all of G has been visited, or Prepare
+// has computed them, or RestoreStates has brought them.
 type Epoch struct {
 	order spec.Order
 	total uint64
 	start func() walker // a walker at position 0
 	bytes uint64        // what a walker takes, about
+	// stride is the distance of positions that are cheap to begin at, once
+	// their states are kept.
+	stride uint64
+	states states // nil where the shuffle has none
 }
 
 // walker makes the records of G; it does not know where it is.
@@ -42,7 +47,7 @@ func NewEpoch(o spec.Order, epoch uint64, starts []uint64) (*Epoch, error) {
 	if err := checkOrder(o); err != nil {
 		return nil, err
 	}
-	e := &Epoch{order: o, total: starts[len(starts)-1]}
+	e := &Epoch{order: o, total: starts[len(starts)-1], stride: spacingPositions}
 	switch o.Shuffle {
 	case spec.ShuffleNone:
 		e.start = func() walker { return straight{} }
@@ -70,9 +75,11 @@ func shuffled[S slot](e *Epoch, l *layout) {
 	if e.order.Shuffle == spec.ShuffleBlock {
 		b := newBlocks[S](l)
 		e.start, slots = b.walker, b.slots
+		e.stride = max(spacingPositions, spacingPerSlot*slots)
 	} else {
 		r := newReservoirs[S](l, e.total)
 		e.start, slots = r.walker, r.slots
+		e.stride, e.states = r.spacing, r
 	}
 	e.bytes = 8*slots + 64*uint64(len(l.lanes))
 }

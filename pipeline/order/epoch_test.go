@@ -59,7 +59,7 @@ func TestAnEmptyDatasetHasAnEmptyOrder(t *testing.T) {
 		v, err := NewView(e, []Done{{Batch: 1, Consumed: []uint64{0, 0}}}, deal)
 		require.NoError(t, err)
 		require.Zero(t, v.Dealt())
-		v.Sweep(func(uint64, []uint64) bool { t.Fatal("nothing to visit"); return true })
+		v.Sweep(0, v.Dealt(), func(uint64, []uint64) bool { t.Fatal("nothing to visit"); return true })
 	}
 }
 

@@ -109,6 +109,18 @@ func (l *layout) steps(p uint64, visit func(lane int, steps uint64)) {
 	}
 }
 
+// laneSteps is what steps tells of one lane.
+func (l *layout) laneSteps(lane int, p uint64) uint64 {
+	i := uint64(lane) / l.groups[0].lanes // all groups have as many
+	g := &l.groups[i]
+	q := l.passed(i, p)
+	round, rest := q/g.lanes, q%g.lanes
+	if (uint64(lane)-g.first+g.lanes-g.turn(round))%g.lanes < rest {
+		return round + 1
+	}
+	return round
+}
+
 // rota says which lane each position comes from, one after the other.
 type rota struct {
 	layout *layout

@@ -142,7 +142,7 @@ func TestViewsEqualTheNaiveOnes(t *testing.T) {
 			checkWorker(t, v, uint64(w), places, tailed)
 		}
 		var swept []uint64
-		v.Sweep(func(j uint64, records []uint64) bool {
+		v.Sweep(0, v.Dealt(), func(j uint64, records []uint64) bool {
 			require.Equal(t, uint64(len(swept)), j)
 			require.NotEmpty(t, records)
 			swept = append(swept, records...)
@@ -253,7 +253,7 @@ func TestResumingRepeatedlyGivesEveryRecordOnce(t *testing.T) {
 		}
 		v, err := NewView(e, done, spec.Deal{Workers: 1, Batch: s.order.Batch, Dealing: spec.DealInterleaved, Tail: spec.TailKeep})
 		require.NoError(t, err)
-		v.Sweep(func(_ uint64, records []uint64) bool {
+		v.Sweep(0, v.Dealt(), func(_ uint64, records []uint64) bool {
 			for _, record := range records {
 				seen[record]++
 			}

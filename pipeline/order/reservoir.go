@@ -26,12 +26,9 @@ type reservoirs[S slot] struct {
 	kept    []atomic.Pointer[reservoirState[S]] // of position i·spacing
 }
 
-// reservoirState is the state of all lanes at one position. One that is kept is
-// never written to.
-type reservoirState[S slot] struct {
-	lanes []reservoirLane
-	slots []S
-}
+// reservoirState is the state of all lanes at one position: their slots. All
+// else follows from the position. One that is kept is never written to.
+type reservoirState[S slot] struct{ slots []S }
 
 // reservoirLane is the state of a lane; its slots are slots[base:base+live].
 type reservoirLane struct {
@@ -46,7 +43,7 @@ func newReservoirs[S slot](l *layout, total uint64) *reservoirs[S] {
 	for i := range l.lanes {
 		r.slots += min(l.window, l.lanes[i].records)
 	}
-	// A lane's state is about as large as 16 slots.
+	// Going on from a state costs a lane about as much as 16 slots.
 	r.spacing = max(spacingPositions, spacingPerSlot*(r.slots+16*uint64(len(l.lanes))))
 	r.kept = make([]atomic.Pointer[reservoirState[S]], total/r.spacing+1)
 	return r
@@ -64,23 +61,44 @@ func (r *reservoirs[S]) walker() walker {
 // reservoirWalker is a cursor's own state.
 type reservoirWalker[S slot] struct {
 	shared *reservoirs[S]
-	reservoirState[S]
-	rota rota
-	turn [lanesAtOnce]uint32
+	lanes  []reservoirLane
+	slots  []S
+	rota   rota
+	turn   [lanesAtOnce]uint32
 }
 
 // reset fills the lanes with their first records.
 func (w *reservoirWalker[S]) reset() {
-	l := w.shared.layout
 	base := uint64(0)
-	for i := range l.lanes {
-		n := l.lanes[i].records
-		live := min(l.window, n)
-		lane := &w.lanes[i]
-		*lane = reservoirLane{counter: l.lanes[i].key, live: live, base: base, source: l.chunks.at(l.lanes[i].place, n)}
-		take(l.chunks, &lane.source, w.slots[base:base+live])
-		base += live
+	for i := range w.lanes {
+		w.lanes[i] = w.begin(i, base)
+		base += w.lanes[i].live
 	}
+}
+
+// begin fills the slots from base on with the first records of lane i.
+func (w *reservoirWalker[S]) begin(i int, base uint64) reservoirLane {
+	chunks, lane := w.shared.layout.chunks, &w.shared.layout.lanes[i]
+	live := min(w.shared.layout.window, lane.records)
+	l := reservoirLane{counter: lane.key, live: live, base: base, source: chunks.at(lane.place, lane.records)}
+	take(chunks, &l.source, w.slots[base:base+live])
+	return l
+}
+
+// restore goes to position p, whose state is kept.
+func (w *reservoirWalker[S]) restore(p uint64, state *reservoirState[S]) {
+	copy(w.slots, state.slots)
+	layout, base := w.shared.layout, uint64(0)
+	layout.steps(p, func(i int, steps uint64) {
+		lane := &layout.lanes[i]
+		size := min(layout.window, lane.records)
+		taken := min(lane.records, size+steps)
+		w.lanes[i] = reservoirLane{
+			counter: lane.key + steps*gamma, live: min(size, lane.records-steps), base: base,
+			source: layout.chunks.at(lane.place+taken, lane.records-taken),
+		}
+		base += size
+	})
 }
 
 // step emits a lane's next record.
@@ -124,10 +142,7 @@ func (w *reservoirWalker[S]) keep(p uint64) {
 	if at.Load() != nil {
 		return
 	}
-	at.CompareAndSwap(nil, &reservoirState[S]{
-		lanes: append([]reservoirLane(nil), w.lanes...),
-		slots: append([]S(nil), w.slots...),
-	})
+	at.CompareAndSwap(nil, &reservoirState[S]{slots: append([]S(nil), w.slots...)})
 }
 
 func (w *reservoirWalker[S]) seek(from, to uint64) {
@@ -137,8 +152,7 @@ func (w *reservoirWalker[S]) seek(from, to uint64) {
 	}
 	if best := w.nearest(from, to); best != from {
 		if state := w.shared.kept[best/w.shared.spacing].Load(); state != nil && best != 0 {
-			copy(w.lanes, state.lanes)
-			copy(w.slots, state.slots)
+			w.restore(best, state)
 		} else {
 			w.reset()
 		}
@@ -186,8 +200,13 @@ func (w *reservoirWalker[S]) nearest(from, to uint64) uint64 {
 func (w *reservoirWalker[S]) advance(from, to uint64) {
 	w.shared.layout.steps(to, func(i int, steps uint64) {
 		l := &w.lanes[i]
-		for end := w.shared.layout.lanes[i].key + steps*gamma; l.counter != end; {
-			w.step(l)
-		}
+		w.advanceLane(l, w.shared.layout.lanes[i].key+steps*gamma)
 	})
+}
+
+// advanceLane takes a lane's steps until its counter is end.
+func (w *reservoirWalker[S]) advanceLane(l *reservoirLane, end uint64) {
+	for l.counter != end {
+		w.step(l)
+	}
 }

@@ -73,6 +73,12 @@ func (v *View) Owner(j uint64) (w, k uint64) {
 	return s.w, s.k
 }
 
+// CountBelow is how many of worker w's records lie below index j ≤ Dealt of G′.
+func (v *View) CountBelow(w, j uint64) uint64 {
+	v.check(w)
+	return v.table.countBelow(w, j)
+}
+
 func (v *View) check(w uint64) {
 	if w >= v.deal.Workers {
 		panic(fmt.Sprintf("order: there is no worker %d of %d", w, v.deal.Workers))
@@ -129,28 +135,36 @@ func (v *View) span(j uint64) span {
 // to count, small enough for the nearest cache.
 const sweepRecords = 2048
 
-// Sweep calls visit with all dealt records, padding included, in the order of
-// their index j in G′ (padding: j ≥ Remaining), in blocks; it ends early when
-// visit returns false. It does not disturb the pages that readers use. The
-// block is visit's until it returns.
-func (v *View) Sweep(visit func(j uint64, records []uint64) bool) {
-	block := make([]uint64, sweepRecords)
-	end := min(v.remaining, v.table.positions)
-	left := newRest(v.epoch, v.levels)
-	for j := uint64(0); j < end; {
-		n := min(sweepRecords, end-j)
-		left.fill(block[:n])
-		if !visit(j, block[:n]) {
-			return
-		}
-		j += n
+// Sweep calls visit with the dealt records from index from of G′ to index to ≤
+// Dealt, padding included (index j ≥ Remaining), in order, in blocks; it ends
+// early when visit returns false. It does not disturb the pages that readers
+// use. The block is visit's until it returns.
+//
+// Sweeps of different stretches may go on at the same time. To begin one costs a
+// replay of up to Stride positions, after all parts of the epoch's Prepare; without
+// them, of all that nobody has visited yet.
+func (v *View) Sweep(from, to uint64, visit func(j uint64, records []uint64) bool) {
+	if to > v.table.positions {
+		panic(fmt.Sprintf("order: a sweep to index %d is behind the %d records that were dealt", to, v.table.positions))
 	}
-	if end == v.table.positions {
+	block := make([]uint64, sweepRecords)
+	j, end := from, min(v.remaining, to)
+	if j < end {
+		left := newRest(v.epoch, v.levels)
+		for left.seek(j); j < end; {
+			n := min(sweepRecords, end-j)
+			left.fill(block[:n])
+			if !visit(j, block[:n]) {
+				return
+			}
+			j += n
+		}
+	}
+	if j >= to {
 		return
 	}
-	cursor := v.epoch.Cursor(0)
-	for j := end; j < v.table.positions; {
-		n := cursor.Next(block[:min(sweepRecords, v.table.positions-j)])
+	for cursor := v.epoch.Cursor((j - v.remaining) % v.epoch.total); j < to; {
+		n := cursor.Next(block[:min(sweepRecords, to-j)])
 		if n == 0 {
 			cursor.Seek(0)
 			continue
@@ -161,3 +175,6 @@ func (v *View) Sweep(visit func(j uint64, records []uint64) bool) {
 		j += uint64(n)
 	}
 }
+
+// Epoch is what the view is of.
+func (v *View) Epoch() *Epoch { return v.epoch }

@@ -200,10 +200,10 @@ func TestRecordsDoNotAllocateWhilePagesAreAtHand(t *testing.T) {
 func TestSweepEndsEarlyAndLeavesPagesAlone(t *testing.T) {
 	v := newView(t, plainEpoch(t, 100_000), nil, spec.Deal{Workers: 3, Batch: 50_000, Dealing: spec.DealInterleaved, Tail: spec.TailPad})
 	blocks := 0
-	v.Sweep(func(uint64, []uint64) bool { blocks++; return blocks < 3 })
+	v.Sweep(0, v.Dealt(), func(uint64, []uint64) bool { blocks++; return blocks < 3 })
 	require.Equal(t, 3, blocks)
 	var seen uint64
-	v.Sweep(func(j uint64, records []uint64) bool {
+	v.Sweep(0, v.Dealt(), func(j uint64, records []uint64) bool {
 		seen = j + uint64(len(records))
 		return j < 100_000 // the first block of padding
 	})

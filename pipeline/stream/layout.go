@@ -1,16 +1,21 @@
 package stream
 
 import (
+	"encoding/binary"
+	"errors"
 	"fmt"
 	"math"
 
 	"github.com/lsiofs/lsiofs/pipeline/order"
-	"github.com/lsiofs/lsiofs/pipeline/spec"
 )
 
 // sampleRecords is the distance of the records whose offsets a layout keeps:
 // a seek walks half of it on average, some 60 µs.
 const sampleRecords = 4096
+
+// maxStreamBytes is how large the records of a worker may be together: with
+// prologue and epilogue it must be an offset.
+const maxStreamBytes = math.MaxInt64 / 2
 
 // layout is where the records of each worker's stream lie. Offsets count from
 // the end of the prologue.
@@ -19,93 +24,68 @@ type layout struct {
 	samples [][]int64 // samples[w][i]: where record i·sampleRecords of worker w begins
 }
 
-// computeLayout sweeps the view once.
-func computeLayout(s *Source, v *order.View) (*layout, error) {
-	workers := v.Deal().Workers
-	l := &layout{bytes: make([]int64, workers), samples: make([][]int64, workers)}
-	d := newDealer(v)
-	renames := s.renamer != nil
-	var previous []uint64 // key hash of the record that each worker got last
-	if renames {
-		previous = make([]uint64, workers)
+func newLayout(workers uint64) *layout {
+	return &layout{bytes: make([]int64, workers), samples: make([][]int64, workers)}
+}
+
+// samplesOf is how many samples a worker has.
+func samplesOf(v *order.View, w uint64) uint64 {
+	return (v.Count(w) + sampleRecords - 1) / sampleRecords
+}
+
+// encodedBytes is the size of the encoded layout of a view.
+func encodedBytes(v *order.View) int {
+	n := 1 + v.Deal().Workers
+	for w := range v.Deal().Workers {
+		n += samplesOf(v, w)
 	}
-	var sizes []int64
-	var hashes []uint64
-	var err error
-	v.Sweep(func(_ uint64, records []uint64) bool {
-		select {
-		case <-s.stop:
-			err = ErrClosed
-			return false
-		default:
+	return int(8 * n)
+}
+
+// encode gives the layout as bytes: sampleRecords, and for each worker its bytes
+// and its samples, all u64, little-endian.
+func (l *layout) encode() []byte {
+	b := binary.LittleEndian.AppendUint64(nil, sampleRecords)
+	for w, size := range l.bytes {
+		b = binary.LittleEndian.AppendUint64(b, uint64(size))
+		for _, s := range l.samples[w] {
+			b = binary.LittleEndian.AppendUint64(b, uint64(s))
 		}
-		sizes = resize(sizes, len(records))
-		s.records.Sizes(records, sizes)
-		if renames {
-			hashes = resize(hashes, len(records))
-			renames = s.records.KeyHashes(records, hashes)
+	}
+	return b
+}
+
+var errNotALayout = errors.New("not the layout of these streams")
+
+// decodeLayout reads what encode has made of a layout of the same view. What can't be one
+// is an error.
+func decodeLayout(b []byte, v *order.View) (*layout, error) {
+	if len(b) != encodedBytes(v) {
+		return nil, fmt.Errorf("%w: %d bytes, not %d", errNotALayout, len(b), encodedBytes(v))
+	}
+	next := func() int64 {
+		n := int64(binary.LittleEndian.Uint64(b))
+		b = b[8:]
+		return n
+	}
+	if next() != sampleRecords {
+		return nil, fmt.Errorf("%w: it has other samples", errNotALayout)
+	}
+	l := newLayout(v.Deal().Workers)
+	for w := range l.bytes {
+		l.bytes[w] = next()
+		l.samples[w] = make([]int64, samplesOf(v, uint64(w)))
+		last := int64(0)
+		for i := range l.samples[w] {
+			s := next()
+			if s < last || i == 0 && s != 0 {
+				return nil, fmt.Errorf("%w: samples do not ascend", errNotALayout)
+			}
+			l.samples[w][i], last = s, s
 		}
-		for i, record := range records {
-			w, k := d.next()
-			size := sizes[i]
-			if renames {
-				if k > 0 && previous[w] == hashes[i] {
-					size += s.records.Growth(record, k)
-				}
-				previous[w] = hashes[i]
-			}
-			if k%sampleRecords == 0 {
-				l.samples[w] = append(l.samples[w], l.bytes[w])
-			}
-			if size > math.MaxInt64/2-l.bytes[w] {
-				err = fmt.Errorf("the stream of worker %d is larger than a file can be: use more workers", w)
-				return false
-			}
-			l.bytes[w] += size
+		if l.bytes[w] < last || l.bytes[w] > maxStreamBytes || len(l.samples[w]) == 0 && l.bytes[w] != 0 {
+			return nil, fmt.Errorf("%w: %d bytes can't be", errNotALayout, l.bytes[w])
 		}
-		return true
-	})
-	if err != nil {
-		return nil, err
 	}
 	return l, nil
-}
-
-// dealer says whose the next index of G′ is, as View.Owner does, without a
-// division an index.
-type dealer struct {
-	view     *order.View
-	deal     spec.Deal
-	w        uint64
-	inBatch  uint64   // records of worker w's batch that have been dealt
-	received []uint64 // by each worker
-}
-
-func newDealer(v *order.View) *dealer {
-	return &dealer{view: v, deal: v.Deal(), received: make([]uint64, v.Deal().Workers)}
-}
-
-// next gives the worker of the next index, and which of its records that is.
-func (d *dealer) next() (w, k uint64) {
-	if d.deal.Dealing == spec.DealContiguous {
-		for d.received[d.w] == d.view.Count(d.w) {
-			d.w++
-		}
-	} else if d.inBatch == d.deal.Batch {
-		d.inBatch = 0
-		if d.w++; d.w == d.deal.Workers {
-			d.w = 0
-		}
-	}
-	w, k = d.w, d.received[d.w]
-	d.received[w]++
-	d.inBatch++
-	return w, k
-}
-
-func resize[T any](s []T, n int) []T {
-	if cap(s) < n {
-		return make([]T, n)
-	}
-	return s[:n]
 }

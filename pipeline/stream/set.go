@@ -32,6 +32,7 @@ var ErrClosed = errors.New("dataset is closed")
 type Set struct {
 	source *Source
 	view   *order.View
+	shelf  Shelf // nil: nothing is kept
 
 	mu      sync.Mutex
 	pending *pendingLayout // nil until somebody asks
@@ -51,8 +52,9 @@ func (s *Set) View() *order.View { return s.view }
 func (s *Set) Workers() uint64 { return s.view.Deal().Workers }
 
 // SizeBytes is the exact size of a file. The first call for data or offsets
-// sweeps the order, some 30 ns a record; when ctx ends before, the sweep goes on
-// for the next caller.
+// sweeps the order on all cores, some 40 ns of one a record, unless an earlier
+// run has left the result; when ctx ends before, the sweep goes on for the next
+// caller.
 func (s *Set) SizeBytes(ctx context.Context, w uint64, k Kind) (int64, error) {
 	n := s.view.Count(w)
 	if n > math.MaxInt64/idBytes-1 {
@@ -108,8 +110,11 @@ func (s *Set) layout(ctx context.Context) (*layout, error) {
 		p = &pendingLayout{done: make(chan struct{})}
 		s.pending = p
 		s.source.work.Go(func() {
-			defer close(p.done)
-			p.layout, p.err = computeLayout(s.source, s.view)
+			computed := s.obtain(p)
+			close(p.done)
+			if computed && s.shelf != nil {
+				s.shelf.Save(p.layout.encode())
+			}
 		})
 	}
 	s.mu.Unlock()
@@ -119,4 +124,18 @@ func (s *Set) layout(ctx context.Context) (*layout, error) {
 	case <-ctx.Done():
 		return nil, ctx.Err()
 	}
+}
+
+// obtain fills in the layout from the shelf, or computes it. It says whether it
+// has computed one.
+func (s *Set) obtain(p *pendingLayout) (computed bool) {
+	if s.shelf != nil {
+		if b := s.shelf.Load(encodedBytes(s.view)); b != nil {
+			if p.layout, p.err = decodeLayout(b, s.view); p.err == nil {
+				return false
+			}
+		}
+	}
+	p.layout, p.err = computeLayout(s.source, s.view)
+	return p.err == nil
 }

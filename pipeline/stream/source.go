@@ -50,6 +50,11 @@ type Source struct {
 	stop chan struct{}
 	work sync.WaitGroup
 	once sync.Once
+	// turn is held by the layout that is being computed: it takes all cores.
+	turn chan struct{}
+	// segment is how many records one core sweeps at a time; 0: as many as
+	// suit the order.
+	segment uint64
 }
 
 // NewSource makes a source. The catalog and the fetcher stay the caller's.
@@ -58,7 +63,7 @@ func NewSource(c *catalog.Catalog, f *fetch.Fetcher) *Source {
 }
 
 func newSource(r records, l lender) *Source {
-	s := &Source{records: r, lender: l, buffers: newBuffers(), stop: make(chan struct{})}
+	s := &Source{records: r, lender: l, buffers: newBuffers(), stop: make(chan struct{}), turn: make(chan struct{}, 1)}
 	s.framer, _ = r.Unpacker().(unpack.Framer)
 	s.renamer, _ = r.Unpacker().(unpack.Renamer)
 	return s
@@ -70,8 +75,26 @@ func (s *Source) Close() {
 	s.work.Wait()
 }
 
-// Set makes the files of a view. It does no work yet.
-func (s *Source) Set(v *order.View) *Set { return &Set{source: s, view: v} }
+// Shelf is where the layout of one set is kept from one run to the next. Its
+// methods are called at most once each, from a goroutine of the source.
+type Shelf interface {
+	// Load gives what Save was given, size bytes, or nil.
+	Load(size int) []byte
+	Save(layout []byte)
+}
+
+// Set makes the files of a view. It does no work yet. The shelf may be nil.
+func (s *Source) Set(v *order.View, shelf Shelf) *Set { return &Set{source: s, view: v, shelf: shelf} }
+
+// stopped says whether Close was called.
+func (s *Source) stopped() bool {
+	select {
+	case <-s.stop:
+		return true
+	default:
+		return false
+	}
+}
 
 func (s *Source) prologue(n uint64) []byte {
 	if s.framer == nil {

@@ -154,7 +154,7 @@ func TestFilesEqualTheNaiveConcatenationForEveryReadSizeAndPlace(t *testing.T) {
 		v := drawView(t, len(m.bytes))
 		src := newSource(m, m)
 		defer src.Close()
-		set := src.Set(v)
+		set := src.Set(v, nil)
 		rng := rand.New(rand.NewPCG(rapid.Uint64().Draw(t, "reads"), 1))
 		ctx := context.Background()
 		for w := range v.Deal().Workers {
@@ -215,7 +215,7 @@ func TestOneHandleServesReadersAtManyPlacesAtOnce(t *testing.T) {
 	src := newSource(m, m)
 	defer src.Close()
 	want, _ := naive(m, v, 0)
-	h := src.Set(v).Open(0, Data)
+	h := src.Set(v, nil).Open(0, Data)
 	defer h.Close()
 	var group sync.WaitGroup
 	for i := range 8 {
@@ -240,7 +240,7 @@ func TestAllocationsOfAReadDoNotGrowWithItsRecords(t *testing.T) {
 	require.NoError(t, err)
 	src := newSource(m, m)
 	defer src.Close()
-	h := src.Set(v).Open(0, Data)
+	h := src.Set(v, nil).Open(0, Data)
 	defer h.Close()
 	var r Reply
 	off := int64(0)
@@ -262,12 +262,12 @@ func TestReadsOutOfBoundsAreErrors(t *testing.T) {
 	require.NoError(t, err)
 	src := newSource(m, m)
 	defer src.Close()
-	h := src.Set(v).Open(0, Data)
+	h := src.Set(v, nil).Open(0, Data)
 	defer h.Close()
 	var r Reply
 	require.ErrorContains(t, h.ReadAt(context.Background(), &r, -1, 1), "read of 1 bytes at -1")
 	require.Error(t, h.ReadAt(context.Background(), &r, 0, MaxReadBytes+1))
-	require.Panics(t, func() { src.Set(v).Open(1, Data) })
+	require.Panics(t, func() { src.Set(v, nil).Open(1, Data) })
 }
 
 func TestALayoutStopsWhenTheSourceCloses(t *testing.T) {
@@ -278,6 +278,6 @@ func TestALayoutStopsWhenTheSourceCloses(t *testing.T) {
 	require.NoError(t, err)
 	src := newSource(m, m)
 	src.Close()
-	_, err = src.Set(v).SizeBytes(context.Background(), 0, Data)
+	_, err = src.Set(v, nil).SizeBytes(context.Background(), 0, Data)
 	require.ErrorIs(t, err, ErrClosed)
 }

@@ -4,14 +4,15 @@ import (
 	"io"
 )
 
-// How an uncompressed shard is read. Below about 10 KB between two headers it
-// is cheaper to read everything in large portions than to read headers alone
-// (measured on WebDataset tars).
+// How an uncompressed shard is read. Below about 24 KB between two headers it
+// is cheaper to read everything in large portions than to read headers alone:
+// from the page cache, through the engine, a header alone takes 6 to 25 µs of a
+// core, 12 KiB of a large portion 3 (10⁶ tar samples of 12 KiB).
 const (
 	sequentialBytes = 1 << 20
 	firstBytes      = 64 << 10 // the portions grow from here
 	headerBytes     = 4 << 10
-	smallSkipBytes  = 10 << 10
+	smallSkipBytes  = 24 << 10
 	leastHeader     = 1 << 10 // what a read of a header brings at least
 )
 

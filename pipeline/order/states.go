@@ -1,0 +1,211 @@
+package order
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"slices"
+	"sync/atomic"
+)
+
+// states are what a shuffle keeps of an epoch so that any position is near.
+type states interface {
+	whole() bool
+	prepare() []func(stop func() bool)
+	storedBytes() uint64
+	store(dst []byte) []byte
+	restore(stored []byte) error
+}
+
+// maxParts is into how many parts the work of Prepare is cut at most: many
+// enough to keep all cores busy to its end.
+const maxParts = 256
+
+// Stride is how many positions a replay has to go at most, from a state that is
+// kept to a position of G, when all states are kept.
+func (e *Epoch) Stride() uint64 { return e.stride }
+
+// Prepare gives the work of computing all states that an epoch keeps, about 10
+// ns a record altogether, in parts that may run at the same time, each once; nil
+// when there is nothing left to do. The states are kept when the last part has
+// ended. stop is asked now and then; once it says true to a part, the part ends
+// and nothing is kept.
+func (e *Epoch) Prepare() []func(stop func() bool) {
+	if e.states == nil {
+		return nil
+	}
+	return e.states.prepare()
+}
+
+// Prepared says whether all states of the epoch are kept.
+func (e *Epoch) Prepared() bool { return e.states == nil || e.states.whole() }
+
+// StoredStatesBytes is the size of what StoreStates appends, 0 when this
+// epoch has no states to store.
+func (e *Epoch) StoredStatesBytes() uint64 {
+	if e.states == nil {
+		return 0
+	}
+	return e.states.storedBytes()
+}
+
+// StoreStates appends the states of the epoch to dst, for RestoreStates of an
+// epoch made from the same order, number and starts. It appends nothing while
+// not all of them are kept.
+//
+//	position of the first state, u64; of all slots at each multiple of that
+//	position below T: record numbers, u32 where T fits, else u64
+func (e *Epoch) StoreStates(dst []byte) []byte {
+	if e.states == nil {
+		return dst
+	}
+	return e.states.store(dst)
+}
+
+// RestoreStates brings back what StoreStates gave. What can't be states of this
+// epoch is an error and changes nothing; whether it really are its states can't
+// be told, so the caller vouches for that.
+func (e *Epoch) RestoreStates(stored []byte) error {
+	if e.states == nil {
+		return errors.New("order: stored states of a shuffle that has none")
+	}
+	return e.states.restore(stored)
+}
+
+// count is how many states are kept of a whole epoch: those at multiples of the
+// spacing below T, position 0 aside.
+func (r *reservoirs[S]) count() uint64 {
+	if r.total == 0 {
+		return 0
+	}
+	return (r.total - 1) / r.spacing
+}
+
+// whole says whether all of them are kept.
+func (r *reservoirs[S]) whole() bool {
+	for i := range r.count() {
+		if r.kept[i+1].Load() == nil {
+			return false
+		}
+	}
+	return true
+}
+
+func (r *reservoirs[S]) prepare() []func(stop func() bool) {
+	if r.whole() {
+		return nil
+	}
+	p := &preparation[S]{shared: r, slots: make([]S, r.count()*r.slots)}
+	lanes := len(r.layout.lanes)
+	n := min(lanes, maxParts)
+	p.left.Store(int64(n))
+	parts := make([]func(stop func() bool), 0, n)
+	base := uint64(0)
+	for i := range n {
+		first, end, at := lanes*i/n, lanes*(i+1)/n, base
+		for lane := first; lane < end; lane++ {
+			base += min(r.layout.window, r.layout.lanes[lane].records)
+		}
+		parts = append(parts, func(stop func() bool) {
+			if p.run(first, end, at, stop) && p.left.Add(-1) == 0 {
+				p.publish()
+			}
+		})
+	}
+	return parts
+}
+
+// preparation is a computation of all states, lane by lane: a lane knows nothing
+// of the others.
+type preparation[S slot] struct {
+	shared *reservoirs[S]
+	slots  []S          // of all states, one after the other
+	left   atomic.Int64 // parts that have not ended
+}
+
+// run computes the slots of the lanes [first, end), which begin at base in each
+// state; false means that it was stopped.
+func (p *preparation[S]) run(first, end int, base uint64, stop func() bool) bool {
+	r := p.shared
+	w := reservoirWalker[S]{shared: r, slots: make([]S, min(r.layout.window, r.total))}
+	for i := first; i < end; i++ {
+		l := w.begin(i, 0)
+		size := l.live
+		for n := range r.count() {
+			if stop() {
+				return false
+			}
+			w.advanceLane(&l, r.layout.lanes[i].key+r.layout.laneSteps(i, (n+1)*r.spacing)*gamma)
+			copy(p.slots[n*r.slots+base:], w.slots[:size])
+		}
+		base += size
+	}
+	return true
+}
+
+func (p *preparation[S]) publish() { p.shared.keepAll(p.slots) }
+
+// keepAll keeps all states, whose slots lie one behind the other.
+func (r *reservoirs[S]) keepAll(slots []S) {
+	for i := range r.count() {
+		r.kept[i+1].CompareAndSwap(nil, &reservoirState[S]{slots: slots[i*r.slots:][:r.slots:r.slots]})
+	}
+}
+
+// slotBytes is the size of a stored slot.
+func (r *reservoirs[S]) slotBytes() uint64 {
+	if ^S(0)>>16>>16 == 0 {
+		return 4
+	}
+	return 8
+}
+
+func (r *reservoirs[S]) storedBytes() uint64 {
+	if r.count() == 0 {
+		return 0
+	}
+	return 8 + r.count()*r.slots*r.slotBytes()
+}
+
+func (r *reservoirs[S]) store(dst []byte) []byte {
+	if r.count() == 0 || !r.whole() {
+		return dst
+	}
+	dst = slices.Grow(dst, int(r.storedBytes()))
+	dst = binary.LittleEndian.AppendUint64(dst, r.spacing)
+	for i := range r.count() {
+		for _, s := range r.kept[i+1].Load().slots {
+			if r.slotBytes() == 4 {
+				dst = binary.LittleEndian.AppendUint32(dst, uint32(s))
+			} else {
+				dst = binary.LittleEndian.AppendUint64(dst, uint64(s))
+			}
+		}
+	}
+	return dst
+}
+
+func (r *reservoirs[S]) restore(stored []byte) error {
+	if uint64(len(stored)) != r.storedBytes() || len(stored) == 0 {
+		return fmt.Errorf("order: the states of this epoch take %d bytes, not %d", r.storedBytes(), len(stored))
+	}
+	if spacing := binary.LittleEndian.Uint64(stored); spacing != r.spacing {
+		return fmt.Errorf("order: the states of this epoch lie %d positions apart, not %d", r.spacing, spacing)
+	}
+	stored = stored[8:]
+	slots := make([]S, r.count()*r.slots)
+	for i := range slots {
+		var record uint64
+		if r.slotBytes() == 4 {
+			record = uint64(binary.LittleEndian.Uint32(stored[4*i:]))
+		} else {
+			record = binary.LittleEndian.Uint64(stored[8*i:])
+		}
+		if record >= r.total {
+			return fmt.Errorf("order: record %d in a stored state of %d records", record, r.total)
+		}
+		slots[i] = S(record)
+	}
+	r.keepAll(slots)
+	return nil
+}

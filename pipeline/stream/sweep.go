@@ -1,0 +1,295 @@
+package stream
+
+import (
+	"fmt"
+	"runtime"
+	"sync"
+	"sync/atomic"
+
+	"github.com/lsiofs/lsiofs/pipeline/order"
+	"github.com/lsiofs/lsiofs/pipeline/spec"
+)
+
+// segmentStrides is the size of a segment in strides of the order: to begin one
+// costs the replay of half a stride on average where records were consumed in
+// the middle, and none otherwise.
+const segmentStrides = 2
+
+// computeLayout sweeps the view once, in segments, on all cores.
+func computeLayout(s *Source, v *order.View) (*layout, error) {
+	select {
+	case s.turn <- struct{}{}:
+		defer func() { <-s.turn }()
+	case <-s.stop:
+		return nil, ErrClosed
+	}
+	segment := s.segment
+	switch {
+	case segment != 0:
+	case runtime.GOMAXPROCS(0) == 1:
+		segment = max(v.Dealt(), 1)
+	default:
+		segment = segmentStrides * v.Epoch().Stride()
+	}
+	w := sweep{source: s, view: v, segment: segment, layout: newLayout(v.Deal().Workers), merged: closedChannel()}
+	if s.renamer != nil {
+		w.previous = make([]uint64, v.Deal().Workers)
+	}
+	if segment < v.Dealt() && !prepare(s, v.Epoch()) {
+		return nil, ErrClosed
+	}
+	var g sync.WaitGroup
+	for range min(uint64(runtime.GOMAXPROCS(0)), (v.Dealt()+segment-1)/segment) {
+		g.Go(w.run)
+	}
+	g.Wait()
+	if w.err != nil {
+		return nil, w.err
+	}
+	return w.layout, nil
+}
+
+// prepare computes the states of an epoch, so that sweeps can begin anywhere;
+// false means that the source was closed.
+func prepare(s *Source, e *order.Epoch) bool {
+	parts := e.Prepare()
+	var next atomic.Int64
+	var g sync.WaitGroup
+	for range min(runtime.GOMAXPROCS(0), len(parts)) {
+		g.Go(func() {
+			for i := next.Add(1) - 1; i < int64(len(parts)); i = next.Add(1) - 1 {
+				parts[i](s.stopped)
+			}
+		})
+	}
+	g.Wait()
+	return !s.stopped()
+}
+
+func closedChannel() chan struct{} {
+	c := make(chan struct{})
+	close(c)
+	return c
+}
+
+// sweep is the making of a layout. Segments are measured at the same time, each
+// by one goroutine, which then waits for its turn to add it to the layout: so no
+// more of them are held than there are goroutines.
+type sweep struct {
+	source  *Source
+	view    *order.View
+	segment uint64 // records
+
+	mu     sync.Mutex
+	next   uint64        // index of the first record that nobody measures
+	merged chan struct{} // closed when the segment before that is in the layout
+
+	// Of the goroutine whose turn it is:
+	layout   *layout
+	previous []uint64 // key hash of each worker's last record; nil without the equal-key rule
+	err      error
+}
+
+// run measures segments until there are none left.
+func (w *sweep) run() {
+	m := newMeasure(w)
+	for {
+		w.mu.Lock()
+		from, before, after := w.next, w.merged, make(chan struct{})
+		to := min(from+w.segment, w.view.Dealt())
+		w.next, w.merged = to, after
+		w.mu.Unlock()
+
+		var err error
+		if from < to {
+			err = m.measure(from, to)
+		}
+		<-before
+		if w.err == nil {
+			w.err = err
+		}
+		if w.err == nil && from < to {
+			w.err = m.mergeInto(w)
+		}
+		end := w.err != nil || from == to
+		close(after)
+		if end {
+			return
+		}
+	}
+}
+
+// measure is a segment of a sweep: what each worker gets in it. Offsets are
+// relative to where the worker's first record of the segment begins. Whether
+// that one falls under the equal-key rule depends on what is before the segment,
+// so it is taken for one that does not, and put right when segments are merged.
+type measure struct {
+	source  *Source
+	view    *order.View
+	dealer  *dealer
+	shares  []segmentShare // of each worker
+	samples []segmentSample
+	renames bool
+
+	sizes  []int64
+	hashes []uint64
+}
+
+type segmentShare struct {
+	bytes int64
+	first uint64 // which of the worker's records is its first of the segment
+	// The equal-key rule:
+	record          uint64 // the first one's number
+	hash, firstHash uint64 // of the last and of the first
+}
+
+type segmentSample struct {
+	w      uint64
+	first  bool // it is the worker's first record of the segment
+	offset int64
+}
+
+func newMeasure(w *sweep) *measure {
+	return &measure{
+		source: w.source, view: w.view, renames: w.previous != nil,
+		dealer: newDealer(w.view), shares: make([]segmentShare, w.view.Deal().Workers),
+	}
+}
+
+// measure measures the records from index from to index to.
+func (m *measure) measure(from, to uint64) error {
+	m.dealer.seek(from)
+	m.samples = m.samples[:0]
+	for w := range m.shares {
+		m.shares[w] = segmentShare{first: m.dealer.received[w]}
+	}
+	var err error
+	m.view.Sweep(from, to, func(_ uint64, records []uint64) bool {
+		if m.source.stopped() {
+			err = ErrClosed
+		} else {
+			err = m.add(records)
+		}
+		return err == nil
+	})
+	return err
+}
+
+// add measures the next records.
+func (m *measure) add(records []uint64) error {
+	m.sizes = resize(m.sizes, len(records))
+	m.source.records.Sizes(records, m.sizes)
+	if m.renames {
+		m.hashes = resize(m.hashes, len(records))
+		m.renames = m.source.records.KeyHashes(records, m.hashes)
+	}
+	for i, record := range records {
+		w, k := m.dealer.next()
+		share := &m.shares[w]
+		size := m.sizes[i]
+		if m.renames {
+			switch hash := m.hashes[i]; {
+			case k == share.first:
+				share.record, share.firstHash, share.hash = record, hash, hash
+			case share.hash == hash:
+				size += m.source.records.Growth(record, k)
+			default:
+				share.hash = hash
+			}
+		}
+		if k%sampleRecords == 0 {
+			m.samples = append(m.samples, segmentSample{w: w, first: k == share.first, offset: share.bytes})
+		}
+		if size > maxStreamBytes-share.bytes {
+			return errTooLarge(w)
+		}
+		share.bytes += size
+	}
+	return nil
+}
+
+func errTooLarge(w uint64) error {
+	return fmt.Errorf("the stream of worker %d is larger than a file can be: use more workers", w)
+}
+
+// mergeInto adds the segment to the layout, which ends where it begins.
+func (m *measure) mergeInto(s *sweep) error {
+	l := s.layout
+	growth := func(w uint64) int64 {
+		share := &m.shares[w]
+		if !m.renames || share.first == 0 || share.firstHash != s.previous[w] {
+			return 0
+		}
+		return m.source.records.Growth(share.record, share.first)
+	}
+	for _, at := range m.samples {
+		offset := l.bytes[at.w] + at.offset
+		if !at.first {
+			offset += growth(at.w)
+		}
+		l.samples[at.w] = append(l.samples[at.w], offset)
+	}
+	for w := range m.shares {
+		share := &m.shares[w]
+		if m.dealer.received[w] == share.first {
+			continue // it got none
+		}
+		size := share.bytes + growth(uint64(w))
+		if size < 0 || size > maxStreamBytes-l.bytes[w] {
+			return errTooLarge(uint64(w))
+		}
+		l.bytes[w] += size
+		if m.renames {
+			s.previous[w] = share.hash
+		}
+	}
+	return nil
+}
+
+// dealer says whose the next index of G′ is, as View.Owner does, without a
+// division an index.
+type dealer struct {
+	view     *order.View
+	deal     spec.Deal
+	w        uint64
+	inBatch  uint64   // records of worker w's batch that have been dealt
+	received []uint64 // by each worker
+}
+
+func newDealer(v *order.View) *dealer {
+	return &dealer{view: v, deal: v.Deal(), received: make([]uint64, v.Deal().Workers)}
+}
+
+// seek goes to an index below Dealt.
+func (d *dealer) seek(j uint64) {
+	for w := range d.received {
+		d.received[w] = d.view.CountBelow(uint64(w), j)
+	}
+	d.w, _ = d.view.Owner(j)
+	d.inBatch = j % d.deal.Batch // of no matter when the deal is contiguous
+}
+
+// next gives the worker of the next index, and which of its records that is.
+func (d *dealer) next() (w, k uint64) {
+	if d.deal.Dealing == spec.DealContiguous {
+		for d.received[d.w] == d.view.Count(d.w) {
+			d.w++
+		}
+	} else if d.inBatch == d.deal.Batch {
+		d.inBatch = 0
+		if d.w++; d.w == d.deal.Workers {
+			d.w = 0
+		}
+	}
+	w, k = d.w, d.received[d.w]
+	d.received[w]++
+	d.inBatch++
+	return w, k
+}
+
+func resize[T any](s []T, n int) []T {
+	if cap(s) < n {
+		return make([]T, n)
+	}
+	return s[:n]
+}
