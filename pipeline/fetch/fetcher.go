@@ -1,6 +1,7 @@
 package fetch
 
 import (
+	"errors"
 	"log/slog"
 	"runtime"
 	"sync"
@@ -41,6 +42,7 @@ type Fetcher struct {
 	started  time.Time
 	open     atomic.Int64 // readers
 	wanted   wanted
+	choice   choice
 
 	// cpu has a token for each processor: decoders hold one while they decode.
 	cpu     chan struct{}
@@ -52,6 +54,7 @@ type Fetcher struct {
 	loads    map[int]*load
 	aheadOut int64 // bytes of loads that are read ahead and have not come
 	decoders decoders
+	spool    *spool   // nil when no shard is spooled
 	everRead []uint64 // a bit a piece
 	broken   map[int]error
 	failures failures
@@ -99,6 +102,9 @@ func newFetcher(x index, s storage.Storage, cfg Config) (*Fetcher, error) {
 	f.limits = newLimits(cfg.MemoryBytes, f.tableBytes())
 	f.cache = cache{memory: memory{segment: f.limits.segment}, budget: f.limits.cache, slots: f.slots, gone: map[int][]uint64{}}
 	f.decoders = decoders{byShard: map[int][]*decoder{}, passed: map[int]int64{}}
+	if err := f.openSpool(); err != nil {
+		return nil, err
+	}
 	f.checks.init()
 	if f.verifier != nil {
 		for range cap(f.cpu) {
@@ -127,7 +133,8 @@ func (f *Fetcher) Close() error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.closeDecoders()
-	return f.cache.close()
+	err := f.closeSpool()
+	return errors.Join(err, f.cache.close())
 }
 
 // close frees all memory. A segment that a loan still pins is left to it: a

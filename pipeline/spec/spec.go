@@ -54,6 +54,15 @@ const (
 	IOPread IO = "pread" // pread on a pool of threads
 )
 
+// Read names a strategy of reading. All give the same bytes.
+type Read string
+
+const (
+	ReadAuto  Read = "auto"  // spool where it saves decoding shards again and again, else scan
+	ReadScan  Read = "scan"  // pieces of shards as they are wanted, kept in memory
+	ReadSpool Read = "spool" // compressed shards decoded once each into a local file
+)
+
 // Remainder says what becomes of the bytes of a fixed shard that fill no record.
 type Remainder string
 
@@ -112,6 +121,12 @@ type Spec struct {
 	MemoryBytes int64
 	IO          IO
 	ReadTimeout time.Duration
+	Read        Read
+	// SpoolDir is where compressed shards are spooled; empty for the directory
+	// spool beside the stored index.
+	SpoolDir string
+	// SpoolMaxBytes bounds the spool, 0 for what the order needs.
+	SpoolMaxBytes int64
 }
 
 // Limits of ORDER.md's counts, from DESIGN.md ("W and L are at most 65536").
@@ -133,5 +148,6 @@ func Default() Spec {
 		MemoryBytes: 1 << 30,
 		IO:          IOAuto,
 		ReadTimeout: 5 * time.Minute,
+		Read:        ReadAuto,
 	}
 }
