@@ -22,6 +22,7 @@ type spool struct {
 	most    int            // of running
 	clocks  []atomic.Int64 // of each shard: Fetcher.now when it, or what it waits for, last got on
 	ever    []uint64       // a bit a shard
+	refused int64          // Fetcher.now when there was no room
 	decoded uint64         // shards that were decoded to their end
 	again   uint64         // of these, those that had been before
 }
@@ -41,6 +42,10 @@ type spooled struct {
 	gone []atomic.Uint64
 	left atomic.Int64
 }
+
+// refusalNanos is for how long nobody looks for room again to read ahead: to
+// look costs time, with a lock.
+const refusalNanos = 1e6
 
 func newSpool(f *Fetcher, file *spoolFile) *spool {
 	return &spool{
@@ -105,9 +110,13 @@ func (f *Fetcher) assignSpool(ld *load, u urgency) bool {
 func (f *Fetcher) admit(shard int, u urgency) *spooled {
 	p, x := f.spool, f.index.Shard(shard)
 	runs, ok := p.file.take(x.DecodedBytes)
+	if !ok && u != demanded && p.refused > 0 && f.now() < p.refused+refusalNanos {
+		return nil
+	}
 	for !ok {
 		victim := f.leastWanted(u)
 		if victim == nil {
+			p.refused = f.now()
 			return nil
 		}
 		f.dropSpooled(victim)
@@ -125,34 +134,36 @@ func (f *Fetcher) admit(shard int, u urgency) *spooled {
 
 // leastWanted is the shard that is best dropped: the oldest of which all has
 // gone out; else the oldest that no reader will come to soon; else, for a
-// reader that waits, the oldest.
+// reader that waits, the oldest of which memory has all that they will come to,
+// and then the oldest.
 func (f *Fetcher) leastWanted(u urgency) *spooled {
-	idle := func(s *spooled) bool { return s.whole && s.reading == 0 }
-	for _, s := range f.spool.order {
-		if idle(s) && s.left.Load() <= 0 {
-			return s
-		}
-	}
-	for _, s := range f.spool.order {
-		if idle(s) && !f.wantedSoon(s.shard) {
-			return s
-		}
-	}
-	if u == demanded {
+	oldest := func(good func(s *spooled) bool) *spooled {
 		for _, s := range f.spool.order {
-			if idle(s) {
+			if s.whole && s.reading == 0 && good(s) {
 				return s
 			}
 		}
+		return nil
 	}
-	return nil
+	s := oldest(func(s *spooled) bool { return s.left.Load() <= 0 })
+	if s == nil {
+		s = oldest(func(s *spooled) bool { return !f.wantedSoon(s.shard, false) })
+	}
+	if s == nil && u == demanded {
+		s = oldest(func(s *spooled) bool { return !f.wantedSoon(s.shard, true) })
+	}
+	if s == nil && u == demanded {
+		s = oldest(func(*spooled) bool { return true })
+	}
+	return s
 }
 
-func (f *Fetcher) wantedSoon(shard int) bool {
+// wantedSoon says whether a reader will come to the shard soon, or, with
+// missing, to a piece of it that is not in memory.
+func (f *Fetcher) wantedSoon(shard int, missing bool) bool {
 	x := f.index.Shard(shard)
 	for piece := f.pieces.of(x.First); piece < f.pieces.len() && f.pieces.starts[piece] < x.First+x.Records; piece++ {
-		// What is in memory as a whole need not come from the spool.
-		if e := f.slots.at(piece); f.wanted[piece].Load() > 0 && (e == nil || !e.whole) {
+		if f.wanted[piece].Load() > 0 && !(missing && f.slots.at(piece) != nil) {
 			return true
 		}
 	}

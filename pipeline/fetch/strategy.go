@@ -61,8 +61,10 @@ func (f *Fetcher) survey(all bool) compressed {
 	return c
 }
 
-// need is about how much of the shards is open at a time in an order: the last
-// of a shard's R records leaves a lane's buffer of B after about B·ln R turns.
+// need is about how much of the shards is open at a time in an order: for each
+// lane the shard that it goes through, and those before it whose last records
+// still wait. The last of R records leaves a buffer of B after about B·ln R
+// turns. One more is read ahead.
 func (c *compressed) need(o spec.Order, places uint64) int64 {
 	if c.shards == 0 {
 		return 0
@@ -76,7 +78,7 @@ func (c *compressed) need(o spec.Order, places uint64) int64 {
 	case spec.ShuffleBlock:
 		count = float64(o.Lanes)*(1+math.Ceil(b/r)) + 1
 	case spec.ShuffleReservoir:
-		count = float64(o.Lanes)*math.Max(1, math.Ceil(b*(math.Log(r)+1)/r)) + 1
+		count = float64(o.Lanes)*(1+math.Ceil(b*(math.Log(r)+1)/r)) + 1
 	}
 	count *= float64(max(places, 1))
 	if count >= float64(c.shards) {
