@@ -386,7 +386,9 @@ func TestRoomInASpoolFileIsGivenOnceAndComesBack(t *testing.T) {
 }
 
 func TestAutoChoosesByWhatFits(t *testing.T) {
-	gz := func(member int) shape { return shape{codec: "gz", shards: 12, records: 400, maxBytes: 1000, member: member} }
+	gz := func(member int) shape {
+		return shape{codec: "gz", shards: 12, records: 400, maxBytes: 1000, member: member}
+	}
 	for _, c := range []struct {
 		name   string
 		shape  shape

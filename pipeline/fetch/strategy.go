@@ -29,6 +29,7 @@ type choice struct {
 	reason   string
 	spooled  []uint64 // a bit a shard; nil when none is
 	capacity int64    // of the spool
+	bytes    int64    // of all shards, decoded
 }
 
 // compressed is what a choice needs to know of the shards that could be spooled.
@@ -36,6 +37,7 @@ type compressed struct {
 	bits                    []uint64
 	shards, records         uint64
 	total, largest, rounded int64 // decoded bytes; rounded is total in the spool
+	all                     int64 // of the other shards, too
 }
 
 // entryPieces is at most how many pieces lie between two entry points where
@@ -47,6 +49,7 @@ func (f *Fetcher) survey(all bool) compressed {
 	c := compressed{bits: make([]uint64, (f.index.Shards()+63)/64)}
 	for i := range f.index.Shards() {
 		s := f.index.Shard(i)
+		c.all += s.DecodedBytes
 		often := uint64(s.DecodedBytes)/max(s.EntryPoints, 1) <= entryPieces*f.config.PieceBytes
 		if s.Codec == nil || s.Records == 0 || often && !all {
 			continue
@@ -138,7 +141,21 @@ func (f *Fetcher) choose() (choice, error) {
 	if asked == spec.ReadAuto {
 		reason = fmt.Sprintf("%d compressed shards without entry points (%s decoded) are more than memory holds in this order", c.shards, humanize.IBytes(uint64(c.total)))
 	}
-	return choice{strategy: spec.ReadSpool, reason: reason, spooled: c.bits, capacity: capacity}, nil
+	return choice{strategy: spec.ReadSpool, reason: reason, spooled: c.bits, capacity: capacity, bytes: c.all}, nil
+}
+
+const (
+	leastPieceBytes = 8 << 10
+	// bytesAPiece is the memory of what there is for each.
+	bytesAPiece = 24
+)
+
+// finePieceBytes is the size of pieces of which one record at a time is
+// wanted: small, as long as their tables take little of the memory.
+func (c *choice) finePieceBytes(cfg *Config) uint64 {
+	tables := uint64(cfg.MemoryBytes / 16)
+	least := max(leastPieceBytes, uint64(c.bytes)/max(tables/bytesAPiece, 1))
+	return min(cfg.PieceBytes, least)
 }
 
 // openSpool chooses, and makes the spool where there is to be one. With auto, a
