@@ -3,7 +3,6 @@ package fs
 import (
 	"fmt"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"strings"
 	"syscall"
@@ -119,9 +118,7 @@ func TestProgramsThatEditInPlace(t *testing.T) {
 		{"ed", `printf '1,$s/"epoch": 0/"epoch": 5/\nw\nq\n' | ed -s $M/checkpoint`},
 	} {
 		t.Run(c.script[:min(len(c.script), 10)], func(t *testing.T) {
-			if _, err := exec.LookPath(c.program); err != nil {
-				t.Skipf("%s is not installed here", c.program)
-			}
+			need(t, c.program)
 			m := mount(t, 2)
 			out, code := run(t, t.TempDir(), "sh", "-c", "M='"+m.dir+"'\n"+c.script)
 			require.Zero(t, code, out)

@@ -1,7 +1,6 @@
 package fs
 
 import (
-	"bufio"
 	"context"
 	"fmt"
 	"log/slog"
@@ -63,14 +62,13 @@ func exitOn(err error) {
 }
 
 func mountsBelow(dir string) (left []string) {
-	f, err := os.Open("/proc/self/mountinfo")
+	mounts, err := Mounts()
 	if err != nil {
 		return []string{err.Error()}
 	}
-	defer f.Close()
-	for lines := bufio.NewScanner(f); lines.Scan(); {
-		if point := unescapeMount(strings.Fields(lines.Text())[4]); strings.HasPrefix(point, dir+"/") {
-			left = append(left, point)
+	for _, m := range mounts {
+		if strings.HasPrefix(m.Point, dir+"/") {
+			left = append(left, m.Point)
 		}
 	}
 	return left

@@ -72,7 +72,7 @@ func newMount(ctx context.Context, c Config, open openSet) (*Mount, error) {
 	if err := checkDevice(c.AllowOther); err != nil {
 		return nil, err
 	}
-	point, err := preparePoint(c.MountPoint, c.Dataset.Spec().Dataset, c.Log)
+	point, err := PreparePoint(c.MountPoint, c.Dataset.Spec().Dataset, c.Log)
 	if err != nil {
 		return nil, err
 	}
@@ -107,7 +107,7 @@ func newMount(ctx context.Context, c Config, open openSet) (*Mount, error) {
 // sweepPoint takes away what a mount that failed half-way has left; nothing was
 // mounted there before.
 func sweepPoint(point string) error {
-	if left, err := mountAt(point); err != nil || left == nil {
+	if _, left, err := mountAt(point); err != nil || !left {
 		return err
 	}
 	return detach(point)
@@ -118,14 +118,14 @@ func (m *Mount) settle() error {
 	if err := m.server.WaitMount(); err != nil {
 		return fmt.Errorf("mount point %s: mounted, but it does not answer: %w", m.tree.mountPoint, err)
 	}
-	info, err := mountAt(m.tree.mountPoint)
+	top, mounted, err := mountAt(m.tree.mountPoint)
 	if err != nil {
 		return err
 	}
-	if info == nil || info.fsType != fsType {
+	if !mounted || top.Type != FileSystemType {
 		return fmt.Errorf("mount point %s: mounted, but something else is there now", m.tree.mountPoint)
 	}
-	m.id = info.id
+	m.id = top.ID
 	return nil
 }
 
@@ -196,14 +196,14 @@ func (m *Mount) Unmount(ctx context.Context) error {
 	default:
 	}
 	// A mount that someone has put on top of this one is not ours to remove.
-	info, err := mountAt(m.tree.mountPoint)
+	top, mounted, err := mountAt(m.tree.mountPoint)
 	if err != nil {
 		return err
 	}
 	switch {
-	case info == nil: // detached before, or from outside
-	case m.id != 0 && info.id != m.id:
-		return fmt.Errorf("%s: another mount (%s) lies on top of this one: unmount that first", m.tree.mountPoint, info.fsType)
+	case !mounted: // detached before, or from outside
+	case m.id != 0 && top.ID != m.id:
+		return fmt.Errorf("%s: another mount (%s) lies on top of this one: unmount that first", m.tree.mountPoint, top.Type)
 	default:
 		if err := detach(m.tree.mountPoint); err != nil {
 			return fmt.Errorf("unmount %s: %w", m.tree.mountPoint, err)

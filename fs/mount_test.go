@@ -38,9 +38,9 @@ func TestPointsThatAreRefused(t *testing.T) {
 		{"missing", filepath.Join(full, "nothing"), "does not exist: create it"},
 		{"a file", file, "is not a directory"},
 		{"not empty", full, "is not empty"},
-		{"inside of the dataset", inside, "is inside of the dataset"},
-		{"inside by a symbolic link", link, "is inside of the dataset"},
-		{"the dataset itself", dataset, "is inside of the dataset"},
+		{"inside of the dataset", inside, "is inside the dataset"},
+		{"inside by a symbolic link", link, "is inside the dataset"},
+		{"the dataset itself", dataset, "is inside the dataset"},
 		{"around the dataset", mountsDir, "which would hide it"},
 		{"a live mount", live.dir, "is a mount already"},
 	} {

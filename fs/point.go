@@ -1,7 +1,6 @@
 package fs
 
 import (
-	"bufio"
 	"errors"
 	"fmt"
 	"io"
@@ -9,23 +8,16 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"strconv"
 	"strings"
 
 	"golang.org/x/sys/unix"
 )
 
-// fsName is what /proc/mounts shows: source lsiofs, type fuse.lsiofs.
-const (
-	fsName = "lsiofs"
-	fsType = "fuse." + fsName
-)
-
-// preparePoint makes sure that a mount can be made at point, and gives its
+// PreparePoint makes sure that a mount can be made at point, and gives its
 // absolute path without symbolic links. A mount that a killed server has left
 // there is taken away.
-func preparePoint(point, dataset string, log *slog.Logger) (string, error) {
-	path, err := resolvePoint(point)
+func PreparePoint(point, dataset string, log *slog.Logger) (string, error) {
+	path, err := ResolvePoint(point)
 	if err != nil {
 		return "", err
 	}
@@ -35,7 +27,7 @@ func preparePoint(point, dataset string, log *slog.Logger) (string, error) {
 	info, err := os.Stat(path)
 	switch {
 	case errors.Is(err, os.ErrNotExist):
-		return "", fmt.Errorf("mount point %s does not exist: create it with mkdir", path)
+		return "", fmt.Errorf("mount point %s does not exist: create it first (mkdir -p %s)", path, path)
 	case err != nil:
 		return "", fmt.Errorf("mount point %s: %w", path, err)
 	case !info.IsDir():
@@ -57,43 +49,22 @@ func preparePoint(point, dataset string, log *slog.Logger) (string, error) {
 	return path, nil
 }
 
-// resolvePoint follows symbolic links up to the point itself, which can't be
-// looked at while a dead mount lies on it.
-func resolvePoint(point string) (string, error) {
-	abs, err := filepath.Abs(point)
-	if err != nil {
-		return "", fmt.Errorf("mount point %s: %w", point, err)
-	}
-	path, err := filepath.EvalSymlinks(abs)
-	if err == nil {
-		return path, nil
-	}
-	dir, dirErr := filepath.EvalSymlinks(filepath.Dir(abs))
-	if dirErr != nil {
-		return "", fmt.Errorf("mount point %s: %w", point, dirErr)
-	}
-	return filepath.Join(dir, filepath.Base(abs)), nil
-}
-
 // stackedMax bounds how many dead mounts are taken off one point.
 const stackedMax = 8
 
 // healPoint takes dead mounts of lsiofs off path and refuses live ones.
 func healPoint(path string, log *slog.Logger) error {
 	for range stackedMax {
-		m, err := mountAt(path)
-		if err != nil {
+		m, mounted, err := mountAt(path)
+		if err != nil || !mounted {
 			return err
-		}
-		if m == nil {
-			return nil
 		}
 		var st unix.Statfs_t
 		if err := unix.Statfs(path, &st); !isDead(err) {
-			return fmt.Errorf("mount point %s is a mount already (%s): unmount it first (umount %s), or name another directory", path, m.fsType, path)
+			return fmt.Errorf("mount point %s is a mount already (%s): unmount it first (lsiofs umount %s), or name another directory", path, m.Type, path)
 		}
-		if m.fsType != fsType {
-			return fmt.Errorf("mount point %s holds a dead mount of type %s: unmount it with umount -l %s", path, m.fsType, path)
+		if m.Type != FileSystemType {
+			return fmt.Errorf("mount point %s holds a dead mount of type %s: unmount it with umount -l %s", path, m.Type, path)
 		}
 		log.Warn("taking away the mount that a killed lsiofs has left", "mount_point", path)
 		if err := detach(path); err != nil {
@@ -112,7 +83,7 @@ func apart(point, dataset string) error {
 	}
 	switch {
 	case recursive && within(point, root):
-		return fmt.Errorf("mount point %s is inside of the dataset %s: name a directory outside", point, root)
+		return fmt.Errorf("mount point %s is inside the dataset %s: name a directory outside", point, root)
 	case within(root, point):
 		return fmt.Errorf("the dataset %s is inside of the mount point %s, which would hide it: name another directory", root, point)
 	}
@@ -147,58 +118,6 @@ func datasetRoot(dataset string) (root string, recursive bool, err error) {
 func within(path, dir string) bool {
 	rel, err := filepath.Rel(dir, path)
 	return err == nil && rel != ".." && !strings.HasPrefix(rel, "../")
-}
-
-// mountInfo is one line of /proc/self/mountinfo.
-type mountInfo struct {
-	id     int
-	fsType string
-}
-
-// mountAt is the mount that is uppermost at path, nil when there is none. It
-// does not touch path, which may be dead.
-func mountAt(path string) (*mountInfo, error) {
-	f, err := os.Open("/proc/self/mountinfo")
-	if err != nil {
-		return nil, fmt.Errorf("can't see what is mounted: %w", err)
-	}
-	defer f.Close()
-	var top *mountInfo
-	lines := bufio.NewScanner(f)
-	lines.Buffer(nil, 1<<20)
-	for lines.Scan() {
-		// id parent major:minor root point options… - type source options
-		fields := strings.Fields(lines.Text())
-		dash := 6
-		for dash < len(fields) && fields[dash] != "-" {
-			dash++
-		}
-		if dash+1 >= len(fields) || unescapeMount(fields[4]) != path {
-			continue
-		}
-		id, err := strconv.Atoi(fields[0])
-		if err != nil {
-			continue
-		}
-		top = &mountInfo{id, fields[dash+1]}
-	}
-	return top, lines.Err()
-}
-
-// unescapeMount undoes the kernel's \040 for a space.
-func unescapeMount(s string) string {
-	var b strings.Builder
-	for i := 0; i < len(s); i++ {
-		if s[i] == '\\' && i+4 <= len(s) {
-			if n, err := strconv.ParseUint(s[i+1:i+4], 8, 8); err == nil {
-				b.WriteByte(byte(n))
-				i += 3
-				continue
-			}
-		}
-		b.WriteByte(s[i])
-	}
-	return b.String()
 }
 
 // detach takes the mount at path out of the tree of names; it ends when its

@@ -91,7 +91,7 @@ func mountAndServe(ctx, force context.Context, o *mountOptions, g *globals, rep 
 	if err != nil {
 		return err
 	}
-	if o.point, err = checkMountPoint(o.point, o.dataset); err != nil {
+	if o.point, err = checkMountPoint(o.point, o.dataset, g.log()); err != nil {
 		return err
 	}
 	d, err := openDataset(ctx, g, s, false, rep.progress)

@@ -13,6 +13,8 @@ import (
 
 	"github.com/spf13/cobra"
 	"golang.org/x/sys/unix"
+
+	"github.com/lsiofs/lsiofs/fs"
 )
 
 type umountOptions struct {
@@ -41,19 +43,19 @@ ends when the last of them has closed its files.`,
 }
 
 func runUmount(ctx context.Context, o *umountOptions, u *ui) error {
-	point, err := resolvePoint(o.point)
+	point, err := fs.ResolvePoint(o.point)
 	if err != nil {
 		return coded(exitMount, err)
 	}
-	mounts, err := readMounts()
+	mounts, err := fs.Mounts()
 	if err != nil {
 		return coded(exitMount, err)
 	}
-	m, ok := mountAt(mounts, point)
+	m, ok := fs.TopMount(mounts, point)
 	switch {
 	case !ok:
 		return codedf(exitMount, "%s is not a mount point", o.point)
-	case m.Type != fuseType:
+	case m.Type != fs.FileSystemType:
 		return codedf(exitMount, "%s is a mount of type %s, not of lsiofs: use umount", o.point, m.Type)
 	}
 	if err := unmount(ctx, point, o.lazy); err != nil {
@@ -130,6 +132,12 @@ func holders(proc, point string, but int) []holder {
 		}
 	}
 	return found
+}
+
+// inside says whether path is dir or lies below it. Both are absolute and clean.
+func inside(path, dir string) bool {
+	rel, err := filepath.Rel(dir, path)
+	return err == nil && rel != ".." && !strings.HasPrefix(rel, "../")
 }
 
 func usedBelow(dir, point string) string {

@@ -21,7 +21,7 @@ func runDaemon(ctx context.Context, o *mountOptions, g *globals) error {
 	if _, _, err := o.resolve(o.dataset); err != nil {
 		return err
 	}
-	if _, err := checkMountPoint(o.point, o.dataset); err != nil {
+	if _, err := checkMountPoint(o.point, o.dataset, g.log()); err != nil {
 		return err
 	}
 	logPath, err := o.logPath()

@@ -10,6 +10,7 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/lsiofs/lsiofs/fs"
 	"github.com/lsiofs/lsiofs/pipeline/catalog"
 )
 
@@ -104,8 +105,8 @@ func (d *demo) cleanUp(keep bool) error {
 		return errors.Join(problems...)
 	}
 	// Never remove through a mount that is still there.
-	if mounts, err := readMounts(); err == nil {
-		if _, ok := mountAt(mounts, d.mnt); ok {
+	if mounts, err := fs.Mounts(); err == nil {
+		if _, ok := fs.TopMount(mounts, d.mnt); ok {
 			return errors.Join(append(problems, fmt.Errorf("%s is still mounted: lsiofs umount --lazy %s", d.mnt, d.mnt))...)
 		}
 	}

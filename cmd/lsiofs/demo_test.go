@@ -9,6 +9,8 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/lsiofs/lsiofs/fs"
 )
 
 // nothingLeft checks that a demo has cleaned up its temporary directory.
@@ -17,7 +19,7 @@ func nothingLeft(t *testing.T, tmp string) {
 	left, err := os.ReadDir(tmp)
 	require.NoError(t, err)
 	require.Empty(t, left)
-	mounts, err := readMounts()
+	mounts, err := fs.Mounts()
 	require.NoError(t, err)
 	for _, m := range mounts {
 		require.False(t, inside(m.Point, tmp), m.Point)

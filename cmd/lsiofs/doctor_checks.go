@@ -3,7 +3,7 @@ package main
 import (
 	"errors"
 	"fmt"
-	"io/fs"
+	iofs "io/fs"
 	"strings"
 
 	"golang.org/x/sys/unix"
@@ -57,10 +57,10 @@ func checkFuse(m machine) finding {
 		f.Level, f.Detail = levelFail, "/dev/fuse can be opened, but this root may not mount (no CAP_SYS_ADMIN)"
 		f.Do = "in a container: --cap-add SYS_ADMIN"
 	case m.fuse == nil:
-	case errors.Is(m.fuse, fs.ErrNotExist):
+	case errors.Is(m.fuse, iofs.ErrNotExist):
 		f.Level, f.Detail = levelFail, "/dev/fuse does not exist"
 		f.Do = "modprobe fuse; in a container: --device /dev/fuse --cap-add SYS_ADMIN"
-	case errors.Is(m.fuse, fs.ErrPermission) && !m.root:
+	case errors.Is(m.fuse, iofs.ErrPermission) && !m.root:
 		f.Level, f.Detail = levelFail, fmt.Sprintf("/dev/fuse may not be opened by this user (mode %04o)", m.fuseMode)
 		f.Do = "as root: chmod 0666 /dev/fuse; or run lsiofs as root"
 	default:

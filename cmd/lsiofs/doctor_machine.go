@@ -4,7 +4,7 @@ import (
 	"bufio"
 	"errors"
 	"fmt"
-	"io/fs"
+	iofs "io/fs"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -14,6 +14,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/lsiofs/lsiofs/fs"
 	"github.com/lsiofs/lsiofs/uring"
 )
 
@@ -22,12 +23,12 @@ import (
 type machine struct {
 	release     string // of the kernel
 	root        bool
-	mountCap    bool        // CAP_SYS_ADMIN in effect
-	fuse        error       // of opening /dev/fuse for reading and writing
-	fuseMode    fs.FileMode // of /dev/fuse
-	fusermount  string      // path, "" for none
-	fuseConf    string      // text of /etc/fuse.conf
-	ring        error       // why io_uring can't be used
+	mountCap    bool          // CAP_SYS_ADMIN in effect
+	fuse        error         // of opening /dev/fuse for reading and writing
+	fuseMode    iofs.FileMode // of /dev/fuse
+	fusermount  string        // path, "" for none
+	fuseConf    string        // text of /etc/fuse.conf
+	ring        error         // why io_uring can't be used
 	nofile      unix.Rlimit
 	memlock     unix.Rlimit
 	indexDir    string
@@ -117,13 +118,13 @@ func hasMountCapability() bool {
 const mountPatience = 2 * time.Second
 
 func probeMounts() []leftMount {
-	mounts, err := readMounts()
+	mounts, err := fs.Mounts()
 	if err != nil {
 		return nil
 	}
 	var found []leftMount
 	for _, m := range mounts {
-		if m.Type != fuseType {
+		if m.Type != fs.FileSystemType {
 			continue
 		}
 		answer := make(chan error, 1)

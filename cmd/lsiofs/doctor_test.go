@@ -4,7 +4,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"errors"
-	"io/fs"
+	iofs "io/fs"
 	"strings"
 	"testing"
 
@@ -38,8 +38,8 @@ func TestDoctorJudgesMachines(t *testing.T) {
 		{"a kernel below 5.14 is too old", func(m *machine) { m.release = "5.10.0" }, "kernel", levelFail, "5.14"},
 		{"4.19 is older than 5.14", func(m *machine) { m.release = "4.19.0" }, "kernel", levelFail, "5.14"},
 		{"a strange version", func(m *machine) { m.release = "hurd" }, "kernel", levelWarn, "can't be read"},
-		{"no /dev/fuse", func(m *machine) { m.fuse = fs.ErrNotExist }, "FUSE", levelFail, "--device /dev/fuse"},
-		{"a /dev/fuse for root alone", func(m *machine) { asUser(m); m.fuse, m.fuseMode = fs.ErrPermission, 0o600 }, "FUSE", levelFail, "chmod 0666"},
+		{"no /dev/fuse", func(m *machine) { m.fuse = iofs.ErrNotExist }, "FUSE", levelFail, "--device /dev/fuse"},
+		{"a /dev/fuse for root alone", func(m *machine) { asUser(m); m.fuse, m.fuseMode = iofs.ErrPermission, 0o600 }, "FUSE", levelFail, "chmod 0666"},
 		{"a container that may not open it", func(m *machine) { m.fuse = unix.EPERM }, "FUSE", levelFail, "--cap-add SYS_ADMIN"},
 		{"root that may not mount", func(m *machine) { m.mountCap, m.fusermount = false, "" }, "FUSE", levelFail, "CAP_SYS_ADMIN"},
 		{"root needs no fusermount3", func(m *machine) { m.fusermount = "" }, "fusermount3", levelOK, "not needed"},
@@ -84,7 +84,7 @@ func TestDoctorFailsOnlyForWhatIsEssential(t *testing.T) {
 	require.Contains(t, out.String(), "warn  io_uring")
 
 	broken := goodMachine()
-	broken.fuse = fs.ErrNotExist
+	broken.fuse = iofs.ErrNotExist
 	require.Equal(t, exitCheck, errorCode(reportFindings(examine(broken), u)))
 	require.Equal(t, exitCheck, errorCode(missingForMount(broken)))
 	require.NoError(t, missingForMount(warned))

@@ -11,6 +11,8 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/lsiofs/lsiofs/fs"
 )
 
 func TestUmountNamesWhatHoldsTheMount(t *testing.T) {
@@ -99,9 +101,9 @@ func TestASecondSignalDoesNotWaitForReaders(t *testing.T) {
 	defer f.Close()
 	require.NoError(t, c.Process.Signal(syscall.SIGINT))
 	for mounted := true; mounted; {
-		mounts, err := readMounts()
+		mounts, err := fs.Mounts()
 		require.NoError(t, err)
-		_, mounted = mountAt(mounts, mnt)
+		_, mounted = fs.TopMount(mounts, mnt)
 	}
 	require.NoError(t, c.Process.Signal(syscall.SIGINT))
 	rest, err := io.ReadAll(stderr)
@@ -151,9 +153,9 @@ func TestASignalUnmounts(t *testing.T) {
 			rest, err := io.ReadAll(stderr)
 			require.NoError(t, err)
 			require.NoError(t, c.Wait(), "%s", rest)
-			mounts, err := readMounts()
+			mounts, err := fs.Mounts()
 			require.NoError(t, err)
-			_, still := mountAt(mounts, mnt)
+			_, still := fs.TopMount(mounts, mnt)
 			require.False(t, still)
 		})
 	}

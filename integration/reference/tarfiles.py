@@ -5,6 +5,8 @@ at hand: [(begin, header, end, own PAX header, own long name header), …], all
 offsets in the record.
 """
 
+import re
+
 from decode import Corrupt, Refused
 
 BLOCK = 512
@@ -53,7 +55,7 @@ def members(data, damage):
             return
         check_sum(header, at)
         kind = header[156:157]
-        size = number(header[124:136], at)
+        size = 0 if kind in b"123456" else number(header[124:136], at)
         if kind in b"xXLKg":
             begin, end = at + BLOCK, at + BLOCK + padded(size)
             if end > len(data):
@@ -68,6 +70,8 @@ def members(data, damage):
                 if kind in b"xX":
                     m.pax = (at, body)
                     m.records += pax_records(body, at)
+                    if any(name == b"size" and not value.isdigit() for name, value in m.records):
+                        raise Corrupt("a PAX size that is no number, at %d" % at)
                 elif kind == b"L":
                     m.long_name = (at, body)
             at = end
@@ -83,10 +87,8 @@ def finish(m, header, kind, at, size):
     values = dict(m.records)
     if kind == b"S" or any(name.startswith(b"GNU.sparse.") for name in values):
         raise Refused("a sparse file")
-    if b"size" in values:
+    if b"size" in values and kind not in b"123456":
         size = int(values[b"size"])
-    if kind in b"123456":
-        size = 0
     m.begin = at if m.begin is None else m.begin
     m.header = at
     m.end = at + BLOCK + padded(size)
@@ -151,11 +153,10 @@ def number(field, at):
         if field[0] & 0x40:
             raise Corrupt("a negative number in the header at %d" % at)
         return int.from_bytes(bytes([field[0] & 0x7F]) + field[1:], "big")
-    text = field.strip(b" \0")
-    try:
-        return int(text, 8) if text else 0
-    except ValueError:
+    digits = re.fullmatch(rb"[ \0]*([0-7]*)(?:[ \0].*)?", field, re.DOTALL)
+    if not digits:
         raise Corrupt("a number that is none in the header at %d" % at)
+    return int(digits[1] or b"0", 8)
 
 
 def cut(field):
@@ -210,7 +211,7 @@ def rename_member(record, m, begin, dup):
         h[500:512] = bytes(12)
         return part(m.begin, m.header) + with_sum(h) + part(m.header + BLOCK, m.end)
     pax = extension(new_header(b"././@PaxHeader", b"x"), pax_record(b"path", path))
-    return part(m.begin, m.header) + pax + part(m.header, m.end)
+    return pax + part(m.begin, m.end)  # in front of a long link name (K) too
 
 
 def with_path(records, path):

@@ -85,10 +85,8 @@ func beginsJSON(p []byte) bool {
 
 // Index implements unpack.Format.
 func (f Format) Index(ctx context.Context, src unpack.Source, emit func(unpack.Extent) error) error {
-	head, err := src.Window(len(byteOrderMark))
-	if err != nil && err != io.EOF {
-		return err
-	}
+	// An end or damage behind fewer bytes comes again: there may be a line in them.
+	head, _ := src.Window(len(byteOrderMark))
 	if bytes.HasPrefix(head, byteOrderMark) {
 		if err := src.Discard(int64(len(byteOrderMark))); err != nil {
 			return err

@@ -12,6 +12,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/lsiofs/lsiofs/pipeline/unpack"
+	"github.com/lsiofs/lsiofs/pipeline/unpack/gzip"
 	"github.com/lsiofs/lsiofs/pipeline/unpack/lines"
 	"github.com/lsiofs/lsiofs/pipeline/unpack/unpacktest"
 )
@@ -69,6 +70,33 @@ func index(t require.TestingT, raw []byte) (records []unpacktest.Record) {
 	require.NoError(t, err)
 	require.Nil(t, s.Damage)
 	return records
+}
+
+func TestALineShorterThanAByteOrderMarkIsKeptBeforeDamage(t *testing.T) {
+	for _, c := range []struct {
+		name, first string
+		want        []unpacktest.Record
+	}{
+		{"a line", "1\n", []unpacktest.Record{{SizeBytes: 2}}},
+		{"a line without its newline", "12", nil},
+		{"the beginning of a mark", "\xef\xbb", nil},
+		{"nothing", "", nil},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			raw := append(unpacktest.Gzip([]byte(c.first)), unpacktest.Gzip([]byte("2\n"))...)
+			raw = raw[:len(raw)-1]
+			var records []unpacktest.Record
+			s, err := unpack.Scan(context.Background(), lines.Lines(), gzip.Codec{}, bytes.NewReader(raw), int64(len(raw)), func(e unpack.Extent) error {
+				records = append(records, unpacktest.Record{OffsetBytes: e.OffsetBytes, SizeBytes: e.SizeBytes})
+				return nil
+			}, func() { records = nil })
+			require.NoError(t, err)
+			require.Equal(t, c.want, records)
+			require.NotNil(t, s.Damage)
+			require.Equal(t, int64(len(c.first)), s.Damage.OffsetBytes)
+			require.Equal(t, int64(len(c.want)), s.Damage.Record)
+		})
+	}
 }
 
 func TestLongLinesAreNotHeld(t *testing.T) {

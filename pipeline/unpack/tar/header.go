@@ -106,6 +106,8 @@ func parseOctal(field []byte) (int64, bool) {
 }
 
 // parseSize reads the size field: octal, or base 256 where the first bit is set.
+// What is more than an int64 holds is math.MaxInt64: a number all the same, that
+// of data which end beyond any file.
 func parseSize(block []byte) (int64, bool) {
 	field := block[sizeAt : sizeAt+sizeBytes]
 	if field[0]&0x80 == 0 {
@@ -117,19 +119,20 @@ func parseSize(block []byte) (int64, bool) {
 	v := int64(field[0] & 0x3f)
 	for _, c := range field[1:] {
 		if v > math.MaxInt64>>8 {
-			return 0, false
+			return math.MaxInt64, true
 		}
 		v = v<<8 | int64(c)
 	}
 	return v, true
 }
 
-// padded rounds a size up to whole blocks; false when that is no int64.
-func padded(size int64) (int64, bool) {
-	if size > math.MaxInt64-blockBytes {
-		return 0, false
-	}
-	return (size + blockBytes - 1) &^ (blockBytes - 1), true
+// maxPadded bounds padded sizes: no file has so many bytes, and a place in a
+// file can be added.
+const maxPadded = 1 << 62
+
+// padded rounds a size up to whole blocks, of at most maxPadded bytes together.
+func padded(size int64) int64 {
+	return (min(size, maxPadded) + blockBytes - 1) &^ (blockBytes - 1)
 }
 
 // text is a field up to its first NUL.

@@ -44,8 +44,6 @@ type naiveArchive struct {
 	damaged, refused bool
 }
 
-var two63 = new(big.Int).Lsh(big.NewInt(1), 63)
-
 // number reads a numeric field; nil is no number.
 func number(field []byte) *big.Int {
 	if field[0] >= 0x80 {
@@ -152,7 +150,10 @@ func readArchive(shard []byte) (a naiveArchive) {
 		h := rest[:512]
 		kind := h[156]
 		size := number(h[124:136])
-		if size == nil || size.Cmp(two63) >= 0 {
+		if kind >= '1' && kind <= '6' {
+			size = new(big.Int)
+		}
+		if size == nil {
 			panic("damaged")
 		}
 		isExt := strings.ContainsRune("xXgLK", rune(kind)) && kind < 0x80
@@ -188,8 +189,7 @@ func readArchive(shard []byte) (a naiveArchive) {
 			}
 			for _, r := range records {
 				if r.key == "size" && kind != 'g' {
-					v, ok := new(big.Int).SetString(r.value, 10)
-					if !ok || strings.Trim(r.value, "0123456789") != "" || v.Cmp(two63) >= 0 {
+					if _, ok := new(big.Int).SetString(r.value, 10); !ok || strings.Trim(r.value, "0123456789") != "" {
 						panic("damaged")
 					}
 				}

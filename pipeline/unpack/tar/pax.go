@@ -2,6 +2,7 @@ package tar
 
 import (
 	"bytes"
+	"math"
 	"strconv"
 )
 
@@ -34,7 +35,8 @@ func parsePAX(data []byte, visit func(paxRecord)) (reason string) {
 	return ""
 }
 
-// parseDecimal reads digits only, of a number that is an int64.
+// parseDecimal reads digits only. What is more than an int64 holds is
+// math.MaxInt64, as in parseSize.
 func parseDecimal(p []byte) (int64, bool) {
 	if len(p) == 0 {
 		return 0, false
@@ -45,8 +47,9 @@ func parseDecimal(p []byte) (int64, bool) {
 			return 0, false
 		}
 		d := int64(c - '0')
-		if v > (1<<63-1-d)/10 {
-			return 0, false
+		if v > (math.MaxInt64-d)/10 {
+			v = math.MaxInt64
+			continue
 		}
 		v = v*10 + d
 	}

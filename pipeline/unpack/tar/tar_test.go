@@ -66,15 +66,21 @@ func TestDamage(t *testing.T) {
 		{"a zero block that is cut off", "the file ends inside a header", 1, func(a *archive) { a.Write(make([]byte, 511)) }},
 		{"data that are cut off", "padded data end beyond the file", 1, func(a *archive) { a.Write(header('0', "s1.b", 5)); a.WriteString("12345") }},
 		{"data of the next sample that are cut off", "padded data end beyond the file", 2, func(a *archive) { a.Write(header('0', "s2.b", 5)); a.WriteString("1234") }},
-		{"a size near 2^63", "ends beyond the file", 1, func(a *archive) { a.Write(header('0', "s2.b", 0, base256(math.MaxInt64))) }},
-		{"a size of nearly 2^63 in whole blocks", "ends beyond the file", 1, func(a *archive) { a.Write(header('0', "s2.b", 0, base256(math.MaxInt64&^511-512))) }},
-		{"a size above 2^63", "size field is no number", 1, func(a *archive) { a.Write(header('0', "s2.b", 0, base256(1<<63))) }},
+		{"a size near 2^63", "data end beyond the file", 2, func(a *archive) { a.Write(header('0', "s2.b", 0, base256(math.MaxInt64))) }},
+		{"a size of nearly 2^63 in whole blocks", "data end beyond the file", 2, func(a *archive) { a.Write(header('0', "s2.b", 0, base256(math.MaxInt64&^511-512))) }},
+		{"a size above 2^63", "data end beyond the file", 2, func(a *archive) { a.Write(header('0', "s2.b", 0, base256(1<<63))) }},
+		{"a size of nearly 2^94", "data end beyond the file", 2, func(a *archive) {
+			a.Write(header('0', "s2.b", 0, field{124, "\xbf" + strings.Repeat("\xff", 11)}))
+		}},
 		{"a negative size", "size field is no number", 1, func(a *archive) {
 			a.Write(header('0', "s2.b", 0, field{124, strings.Repeat("\xff", 12)}))
 		}},
 		{"a size that is no octal number", "size field is no number", 1, func(a *archive) { a.Write(header('0', "s2.b", 0, field{124, "00000000009"})) }},
-		{"a PAX size near 2^63", "ends beyond the file", 1, func(a *archive) { a.ext('x', paxRecord("size", "9223372036854775807")).file("s2.b", "") }},
-		{"a PAX size above 2^63", "a PAX size that is no number", 1, func(a *archive) { a.ext('x', paxRecord("size", "9223372036854775808")).file("s2.b", "") }},
+		{"a PAX size near 2^63", "data end beyond the file", 2, func(a *archive) { a.ext('x', paxRecord("size", "9223372036854775807")).file("s2.b", "") }},
+		{"a PAX size above 2^63", "data end beyond the file", 2, func(a *archive) { a.ext('x', paxRecord("size", "9223372036854775808")).file("s2.b", "") }},
+		{"a PAX size of many digits", "data end beyond the file", 2, func(a *archive) {
+			a.ext('x', paxRecord("size", strings.Repeat("9", 30))).file("s2.b", "")
+		}},
 		{"a PAX size that is negative", "a PAX size that is no number", 1, func(a *archive) { a.ext('x', paxRecord("size", "-1")).file("s2.b", "") }},
 		{"a PAX record whose length is wrong", "a PAX record whose length is wrong", 1, func(a *archive) { a.ext('x', "99 path=a\n").file("s2.b", "") }},
 		{"a PAX record whose length overflows", "a PAX record whose length is wrong", 1, func(a *archive) { a.ext('x', "99999999999999999999 path=a\n").file("s2.b", "") }},
@@ -85,7 +91,8 @@ func TestDamage(t *testing.T) {
 		{"an extension header at the end of the file", "an extension header that no member follows", 1, func(a *archive) { a.ext('L', "s1.c\x00") }},
 		{"an extension header that is cut off", "the file ends inside an extension header", 1, func(a *archive) { a.Write(header('x', "x", 600)); a.Write(make([]byte, 512)) }},
 		{"an extension header of many GiB", "the file ends inside an extension header", 1, func(a *archive) { a.Write(header('L', "x", 0, base256(1<<50))) }},
-		{"an extension header of nearly 2^63 bytes", "ends beyond the file", 1, func(a *archive) { a.Write(header('x', "x", 0, base256(math.MaxInt64))) }},
+		{"an extension header of nearly 2^63 bytes", "the file ends inside an extension header", 1, func(a *archive) { a.Write(header('x', "x", 0, base256(math.MaxInt64))) }},
+		{"an extension header of more than 2^63 bytes", "the file ends inside an extension header", 1, func(a *archive) { a.Write(header('K', "x", 0, base256(math.MaxUint64))) }},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			var a archive
@@ -99,6 +106,21 @@ func TestDamage(t *testing.T) {
 			require.Equal(t, int64(1024*c.kept), s.Damage.OffsetBytes, "the record that is lost begins there")
 			require.Contains(t, s.Damage.Reason, c.reason)
 		})
+	}
+}
+
+func TestTheSizeFieldOfAMemberWithoutDataMaySayAnything(t *testing.T) {
+	for _, size := range []field{base256(1 << 40), base256(math.MaxUint64), {124, strings.Repeat("\xff", 12)}, {124, "no number"}} {
+		for kind := byte('1'); kind <= '6'; kind++ {
+			var a archive
+			a.file("s1.a", "1")
+			a.Write(header(kind, "s1.b", 0, size))
+			records, s, err := index(t, a.file("s1.c", "1").end())
+			require.NoError(t, err)
+			require.Nil(t, s.Damage)
+			require.Len(t, records, 1)
+			require.Equal(t, int64(512*5), records[0].SizeBytes)
+		}
 	}
 }
 

@@ -130,11 +130,15 @@ func (w *walker) header(block []byte, at int64, sum uint32) (done bool, err erro
 	if !checksumHolds(block, sum) {
 		return false, w.corrupt(at, "the header's checksum does not match")
 	}
-	size, ok := parseSize(block)
+	t := block[typeAt]
+	size, ok := int64(0), true
+	if hasData(t) { // else the field may say anything
+		size, ok = parseSize(block)
+	}
 	if !ok {
 		return false, w.corrupt(at, "the header's size field is no number")
 	}
-	switch t := block[typeAt]; t {
+	switch t {
 	case typePAX, typeSolarisPAX, typeGlobalPAX, typeLongName, typeLongLink:
 		if t != typeGlobalPAX {
 			w.extended = true
@@ -170,22 +174,16 @@ func (w *walker) own(block []byte, t byte, at, size int64) error {
 	if !hasData(t) {
 		size = 0
 	}
-	n, ok := padded(size)
-	if !ok || n > maxOffset-at-blockBytes {
-		return w.corrupt(at, "a member of %d bytes ends beyond the file", size)
-	}
-	m.end, w.skip = at+blockBytes+n, n
+	// That the data end beyond the file is damage of this member, found when it
+	// is passed: its header shows where the record before it ends.
+	w.skip = padded(size)
+	m.end = at + blockBytes + w.skip
 	return w.src.Discard(blockBytes)
 }
 
-const maxOffset = 1<<63 - 1
-
 // extension takes the data of an extension header.
 func (w *walker) extension(t byte, at, size int64) error {
-	n, ok := padded(size)
-	if !ok {
-		return w.corrupt(at, "an extension header of %d bytes ends beyond the file", size)
-	}
+	n := padded(size)
 	if err := w.src.Discard(blockBytes); err != nil {
 		return err
 	}

@@ -1,0 +1,119 @@
+package fs
+
+import (
+	"bufio"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+)
+
+// fsName is the source that /proc/mounts shows; FileSystemType is the type.
+const (
+	fsName         = "lsiofs"
+	FileSystemType = "fuse." + fsName
+)
+
+// MountEntry is one mount that this process sees.
+type MountEntry struct {
+	ID                  int
+	Point, Type, Source string
+}
+
+// Mounts lists what is mounted, later mounts behind earlier ones. It touches no
+// mount, so dead ones do no harm.
+func Mounts() ([]MountEntry, error) {
+	f, err := os.Open("/proc/self/mountinfo")
+	if err != nil {
+		return nil, fmt.Errorf("can't see what is mounted: %w", err)
+	}
+	defer f.Close()
+	return parseMounts(f)
+}
+
+// TopMount finds the mount that is uppermost at a point, which is absolute and
+// without symbolic links.
+func TopMount(mounts []MountEntry, point string) (MountEntry, bool) {
+	for i := len(mounts) - 1; i >= 0; i-- {
+		if mounts[i].Point == point {
+			return mounts[i], true
+		}
+	}
+	return MountEntry{}, false
+}
+
+// mountAt is the mount that is uppermost at path now.
+func mountAt(path string) (MountEntry, bool, error) {
+	mounts, err := Mounts()
+	if err != nil {
+		return MountEntry{}, false, err
+	}
+	m, ok := TopMount(mounts, path)
+	return m, ok, nil
+}
+
+// parseMounts reads mountinfo (proc_pid_mountinfo(5)): the mount point is field
+// 5, type and source follow a lone "-".
+func parseMounts(r io.Reader) ([]MountEntry, error) {
+	var mounts []MountEntry
+	lines := bufio.NewScanner(r)
+	lines.Buffer(nil, 1<<20)
+	for lines.Scan() {
+		left, right, ok := strings.Cut(lines.Text(), " - ")
+		l, f := strings.Fields(left), strings.Fields(right)
+		if !ok || len(l) < 5 || len(f) < 2 {
+			continue
+		}
+		id, err := strconv.Atoi(l[0])
+		if err != nil {
+			continue
+		}
+		mounts = append(mounts, MountEntry{ID: id, Point: unescapeMount(l[4]), Type: f[0], Source: unescapeMount(f[1])})
+	}
+	return mounts, lines.Err()
+}
+
+// unescapeMount undoes the kernel's \040 for a space.
+func unescapeMount(s string) string {
+	var b strings.Builder
+	for i := 0; i < len(s); i++ {
+		if s[i] == '\\' && i+4 <= len(s) {
+			if n, err := strconv.ParseUint(s[i+1:i+4], 8, 8); err == nil {
+				b.WriteByte(byte(n))
+				i += 3
+				continue
+			}
+		}
+		b.WriteByte(s[i])
+	}
+	return b.String()
+}
+
+// ResolvePoint makes a mount point absolute and free of symbolic links without
+// looking at what is mounted there: behind a dead server even lstat fails.
+func ResolvePoint(point string) (string, error) { return resolvePoint(point, 0) }
+
+// linksMax is how many links to links are followed, as many as the kernel does.
+const linksMax = 40
+
+func resolvePoint(point string, links int) (string, error) {
+	abs, err := filepath.Abs(point)
+	if err != nil {
+		return "", fmt.Errorf("mount point %s: %w", point, err)
+	}
+	dir, err := filepath.EvalSymlinks(filepath.Dir(abs))
+	if err != nil {
+		return "", fmt.Errorf("mount point %s: %w", point, err)
+	}
+	path := filepath.Join(dir, filepath.Base(abs))
+	target, err := os.Readlink(path)
+	if err != nil || links == linksMax {
+		return path, nil
+	}
+	if !filepath.IsAbs(target) {
+		target = filepath.Join(dir, target)
+	}
+	return resolvePoint(target, links+1)
+}

@@ -1,0 +1,113 @@
+package integration
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+// mutations are what can happen to a file. Each changes b at random, and may
+// work in its place.
+var mutations = []struct {
+	name string
+	do   func(r *rand.Rand, b []byte) []byte
+}{
+	{"cut", func(r *rand.Rand, b []byte) []byte { return b[:r.IntN(len(b))] }},
+	{"flipped bit", func(r *rand.Rand, b []byte) []byte { b[r.IntN(len(b))] ^= 1 << r.IntN(8); return b }},
+	{"other byte", func(r *rand.Rand, b []byte) []byte { b[r.IntN(len(b))] = byte(r.Uint32()); return b }},
+	{"zeros", func(r *rand.Rand, b []byte) []byte {
+		at := r.IntN(len(b))
+		clear(b[at:min(len(b), at+1+r.IntN(2000))])
+		return b
+	}},
+	{"lost bytes", func(r *rand.Rand, b []byte) []byte {
+		at := r.IntN(len(b))
+		return slices.Delete(b, at, min(len(b), at+1+r.IntN(700)))
+	}},
+	{"lost block", func(r *rand.Rand, b []byte) []byte {
+		at := r.IntN(len(b)) / 512 * 512
+		return slices.Delete(b, at, min(len(b), at+512))
+	}},
+	{"doubled bytes", func(r *rand.Rand, b []byte) []byte {
+		at := r.IntN(len(b))
+		return slices.Insert(b, at, slices.Clone(b[at:min(len(b), at+1+r.IntN(700))])...)
+	}},
+	{"doubled block", func(r *rand.Rand, b []byte) []byte {
+		at := r.IntN(len(b)) / 512 * 512
+		return slices.Insert(b, at, slices.Clone(b[at:min(len(b), at+512)])...)
+	}},
+	{"bytes at the end", func(r *rand.Rand, b []byte) []byte { return append(b, make([]byte, 1+r.IntN(600))...) }},
+}
+
+// TestDamageAtRandomLeavesTheSameRecordsAsInTheReference damages shards before
+// and after compression, and compares what is left under skip, and whether the
+// dataset is refused under fail. A wrong record shows here.
+func TestDamageAtRandomLeavesTheSameRecordsAsInTheReference(t *testing.T) {
+	for _, format := range formats {
+		for _, codec := range codecs {
+			t.Run(format.name+codec.ext, func(t *testing.T) {
+				r := rand.New(rand.NewPCG(*drawSeed, 7))
+				for i := range *draws {
+					mutation := mutations[r.IntN(len(mutations))]
+					inside := codec.ext != "" && r.IntN(2) == 0
+					t.Run(fmt.Sprintf("%d %s", i, mutation.name), func(t *testing.T) {
+						d := dataset{dir: t.TempDir(), flags: slices.Clone(format.flags), ext: format.ext}
+						for n := range 2 {
+							s := format.make(r, n+r.IntN(len(tarStyles)))
+							if inside && n == 1 {
+								s.bytes, s.ends = mutation.do(r, s.bytes), s.ends[:3]
+								s.ends = slices.DeleteFunc(s.ends, func(end int) bool { return end > len(s.bytes) })
+							}
+							b := codec.compress(r, s)
+							if !inside && n == 1 {
+								b = mutation.do(r, b)
+							}
+							require.NoError(t, os.WriteFile(filepath.Join(d.dir, fmt.Sprintf("s-%d%s%s", n, format.ext, codec.ext)), b, 0o644))
+						}
+						t.Logf("inside: %v; again: go test ./integration -run '%s' -draws %d -drawseed %d", inside, t.Name(), *draws, *drawSeed)
+						requireSameOutcome(t, d)
+					})
+				}
+			})
+		}
+	}
+}
+
+// requireSameOutcome compares the program and the reference on a dataset that
+// may be damaged.
+func requireSameOutcome(t *testing.T, d dataset) {
+	t.Helper()
+	interpreter := python(t)
+	for _, policy := range []string{"fail", "skip"} {
+		for _, kind := range []string{"data", "ids", "offsets"} {
+			common := append([]string{d.dir, "--on-corrupt", policy, "--shuffle-size", "16", "--lanes", "2", "--chunk-records", "4"}, d.flags...)
+			want := command(t, nil, nil, interpreter, append([]string{"reference/reference.py", "--kind", kind}, common...)...)
+			args := append([]string{"cat"}, common...)
+			if kind != "data" {
+				args = append(args, "--"+kind)
+			}
+			got := tool(t, args...)
+			if want.code != 0 {
+				require.Truef(t, strings.Contains(want.stderr, "decode."), "the reference failed otherwise: %s", want.stderr)
+				if policy == "skip" {
+					require.NotZerof(t, got.code, "the reference refuses: %s", want.stderr)
+				} else {
+					require.Equalf(t, exitDataset, got.code, "the reference refuses: %s\nlsiofs: %s", want.stderr, got.stderr)
+				}
+				require.NotContains(t, got.stderr, "goroutine")
+				break
+			}
+			if kind == "data" && got.code == exitDataset && strings.Contains(got.stderr, "the data's crc32c does not match") {
+				continue // what only reading shows; IDs and offsets are as ever
+			}
+			require.Zerof(t, got.code, "%s: the reference reads it: %s", policy, got.stderr)
+			requireSameBytes(t, want.stdout, got.stdout, "%s under %s", kind, policy)
+		}
+	}
+}
