@@ -126,8 +126,12 @@ func (t *tree) renderStatus(ctx context.Context) ([]byte, error) {
 		engine.InFlight, size(engine.InFlightBytes), size(int64(engine.ReadBytes)))
 	f := r.Pipeline.Fetch
 	line("memory", "%s of %s held", size(f.HeldBytes), size(f.BudgetBytes))
-	line("fetch", "%s; %d pieces read, %d of them again, %d loads in flight, %d open decoders", f.Strategy,
+	line("fetch", "%s%s; %d pieces read, %d of them again, %d loads in flight, %d open decoders", f.Strategy, because(f.Reason),
 		f.PiecesRead, f.PiecesReread, f.LoadsInFlight, f.OpenDecoders)
+	if s := f.Spool; s != nil {
+		line("spool", "%s of %s used in %s; %d shards are there or on their way, %d being decoded; %d were decoded, %d of them again",
+			size(s.UsedBytes), size(s.CapacityBytes), s.Dir, s.Shards, s.Decoding, s.Decoded, s.DecodedAgain)
+	}
 	line("records", "%s were in memory when wanted, %s were waited for (%s together)", humanize.Comma(int64(f.Hits)),
 		humanize.Comma(int64(f.Waits)), time.Duration(f.WaitNanos).Round(time.Millisecond))
 	line("sent", "%s in %d reads: %s/s since the mount, %s/s since status was read last", size(r.Traffic.SentBytes), r.Traffic.Reads,

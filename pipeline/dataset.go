@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"path/filepath"
 	"time"
 
 	"github.com/lsiofs/lsiofs/pipeline/catalog"
@@ -88,7 +89,7 @@ func (d *Dataset) open(ctx context.Context, o Options) error {
 		MemoryBytes: s.MemoryBytes, ReadTimeout: s.ReadTimeout,
 		PieceBytes: s.Order.ChunkBytes, PieceRecords: s.Order.ChunkRecords,
 		Decoders: decoders(s.Order), LookaheadRecords: lookahead(s.Order),
-		Log: o.Log,
+		Read: s.Read, Order: s.Order, Spool: d.spool(), Log: o.Log,
 	})
 	if err != nil {
 		return err
@@ -107,6 +108,18 @@ func decoders(o spec.Order) int { return int(min(max(64, 2*o.Lanes), 1024)) }
 // lookahead is how many records of compressed shards are looked at in advance:
 // of a reservoir's records one in 50 stays for more than 4 times its size.
 func lookahead(o spec.Order) int { return int(min(max(64<<10, 4*o.SizeRecords), 1<<22)) }
+
+// spool is where compressed shards go that are better decoded once.
+func (d *Dataset) spool() fetch.SpoolConfig {
+	c := fetch.SpoolConfig{Dir: d.spec.SpoolDir, MaxBytes: d.spec.SpoolMaxBytes, Places: 1, Engine: d.engine}
+	if index := d.catalog.IndexDir(); c.Dir == "" && index != "" {
+		c.Dir = filepath.Join(index, "spool")
+	}
+	if d.spec.Deal.Dealing == spec.DealContiguous {
+		c.Places = d.spec.Deal.Workers
+	}
+	return c
+}
 
 // Close frees everything. No handle may be in use and no reply be out.
 func (d *Dataset) Close() error {

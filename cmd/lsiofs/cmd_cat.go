@@ -62,6 +62,9 @@ func runCat(ctx context.Context, o *catOptions, g *globals) error {
 	if err != nil {
 		return err
 	}
+	if kind != stream.Data {
+		s.Read = spec.ReadScan // no record is read: no spool
+	}
 	d, err := openShowing(ctx, g, s, false)
 	if err != nil {
 		return err

@@ -7,6 +7,7 @@ import (
 
 	"github.com/lsiofs/lsiofs/pipeline"
 	"github.com/lsiofs/lsiofs/pipeline/catalog"
+	"github.com/lsiofs/lsiofs/pipeline/spec"
 )
 
 type indexOptions struct {
@@ -60,6 +61,7 @@ func runIndex(ctx context.Context, o *indexOptions, g *globals) error {
 	view := newProgressView(g.ui)
 	defer view.clear()
 	var last catalog.Progress
+	s.Read = spec.ReadScan // no record is read: no spool
 	d, err := openDataset(ctx, g, s, o.rebuild, func(p catalog.Progress) {
 		last = p
 		view.show(p)

@@ -44,6 +44,7 @@ func runInspect(ctx context.Context, o *inspectOptions, g *globals) error {
 	if err != nil {
 		return err
 	}
+	s.Read = spec.ReadScan // no record is read: no spool
 	d, err := openShowing(ctx, g, s, false)
 	if err != nil {
 		return err

@@ -44,9 +44,11 @@ func TestFlagsMakeASpec(t *testing.T) {
 			func(s *spec.Spec) {
 				s.Format = spec.Format{Name: "fixed", RecordBytes: 8356, StrideBytes: 9000, HeaderBytes: 1024, Remainder: spec.RemainderDrop}
 			}},
-		{"machine", []string{"--memory", "512MB", "--io", "pread", "--direct", "on", "--read-timeout", "30s", "--on-corrupt", "skip", "--index-dir", "/x"},
+		{"machine", []string{"--memory", "512MB", "--io", "pread", "--direct", "on", "--read-timeout", "30s", "--on-corrupt", "skip", "--index-dir", "/x",
+			"--read", "spool", "--spool-dir", "/y", "--spool-max", "10GiB"},
 			func(s *spec.Spec) {
 				s.MemoryBytes, s.IO, s.Direct, s.ReadTimeout, s.OnCorrupt, s.IndexDir = 512_000_000, spec.IOPread, spec.DirectOn, 30*time.Second, spec.CorruptSkip, "/x"
+				s.Read, s.SpoolDir, s.SpoolMaxBytes = spec.ReadSpool, "/y", 10<<30
 			}},
 	} {
 		t.Run(c.name, func(t *testing.T) {

@@ -91,6 +91,9 @@ func (c *Catalog) Close() error { return c.mapping.Close() }
 // Root is the dataset's root directory, absolute, links resolved.
 func (c *Catalog) Root() string { return c.root }
 
+// IndexDir is the directory of the stored index, "" where none can be stored.
+func (c *Catalog) IndexDir() string { return c.store.dir }
+
 // Format is how shards are cut, with auto resolved and defaults filled in.
 func (c *Catalog) Format() spec.Format { return c.format }
 

@@ -88,15 +88,20 @@ func TestAllBytesAreRight(t *testing.T) {
 					}
 					t.Run(fmt.Sprintf("%s/budget=%d", order, budget), func(t *testing.T) {
 						f := newTestFetcher(t, d, budget)
-						for epoch := range 2 {
-							r := f.Open(seq)
-							readAll(t, d, r, seq, 1+epoch*49)
-							r.Close()
-						}
+						readEpochs(t, d, f, seq, 2)
 					})
 				}
 			}
 		})
+	}
+}
+
+// readEpochs reads a sequence some times, by different steps.
+func readEpochs(t testing.TB, d *dataset, f *Fetcher, seq list, epochs int) {
+	for epoch := range epochs {
+		r := f.Open(seq)
+		readAll(t, d, r, seq, 1+epoch*49)
+		r.Close()
 	}
 }
 

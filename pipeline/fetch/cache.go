@@ -202,6 +202,7 @@ func (e *entry) copyTo(to *segment) *entry {
 			kept = newEntry(to, e.piece, make([]span, len(e.spans)))
 			kept.whole = false
 			kept.bad = e.bad
+			kept.spooled, kept.ordinal = e.spooled, e.ordinal
 			for w := range e.out {
 				kept.out[w].Store(e.out[w].Load())
 			}

@@ -230,6 +230,11 @@ func (d *decoder) checkEnd(f *Fetcher, ld *load) error {
 	} else if f.index.Entry(d.shard, next-s.First).DecodedBytes != d.pos {
 		return nil
 	}
+	return d.endMember()
+}
+
+// endMember lets the codec look at its checksum, where a member ends.
+func (d *decoder) endMember() error {
 	var one [1]byte
 	for d.member {
 		n, err := d.dec.Read(one[:])

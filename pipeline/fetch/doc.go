@@ -15,6 +15,14 @@
 //	              load ──► storage           ▲
 //	                  └──► decoder ──────────┘
 //
+// # Spool
+//
+// A compressed shard that can be entered only at its beginning, in an order that
+// jumps about, is decoded once into a file, and its pieces are read from there
+// like those of an uncompressed one, as soon as they have come. A shard leaves
+// the spool when another needs its room: first one of which all has gone out.
+// The file has no name, so nothing is left of it however the process ends.
+//
 // # Memory
 //
 // Segments are memory outside of the Go heap, filled one after the other. Below

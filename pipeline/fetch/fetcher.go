@@ -1,6 +1,7 @@
 package fetch
 
 import (
+	"errors"
 	"log/slog"
 	"runtime"
 	"sync"
@@ -8,6 +9,7 @@ import (
 	"time"
 
 	"github.com/lsiofs/lsiofs/pipeline/catalog"
+	"github.com/lsiofs/lsiofs/pipeline/spec"
 	"github.com/lsiofs/lsiofs/pipeline/storage"
 	"github.com/lsiofs/lsiofs/pipeline/unpack"
 )
@@ -41,6 +43,7 @@ type Fetcher struct {
 	started  time.Time
 	open     atomic.Int64 // readers
 	wanted   wanted
+	choice   choice
 
 	// cpu has a token for each processor: decoders hold one while they decode.
 	cpu     chan struct{}
@@ -52,6 +55,7 @@ type Fetcher struct {
 	loads    map[int]*load
 	aheadOut int64 // bytes of loads that are read ahead and have not come
 	decoders decoders
+	spool    *spool   // nil when no shard is spooled
 	everRead []uint64 // a bit a piece
 	broken   map[int]error
 	failures failures
@@ -73,30 +77,29 @@ func newFetcher(x index, s storage.Storage, cfg Config) (*Fetcher, error) {
 	if cfg.LookaheadRecords == 0 {
 		cfg.LookaheadRecords = defaultLookahead
 	}
-	pieces, err := newPieceTable(x.PieceStarts(cfg.PieceBytes, cfg.PieceRecords), x.Records())
-	if err != nil {
-		return nil, err
-	}
 	f := &Fetcher{
-		index: x, storage: s, config: cfg, log: cfg.Log, pieces: pieces,
-		slots:    newSlots(pieces.len()),
-		started:  time.Now(),
-		cpu:      make(chan struct{}, runtime.GOMAXPROCS(0)),
-		loads:    map[int]*load{},
-		everRead: make([]uint64, (pieces.len()+63)/64),
-		broken:   map[int]error{},
+		index: x, storage: s, config: cfg, log: cfg.Log,
+		started: time.Now(),
+		cpu:     make(chan struct{}, runtime.GOMAXPROCS(0)),
+		loads:   map[int]*load{},
+		broken:  map[int]error{},
 	}
 	if f.log == nil {
 		f.log = slog.New(slog.DiscardHandler)
 	}
-	for i := range x.Shards() {
-		if x.Shard(i).Codec != nil {
-			f.wanted = make(wanted, pieces.len())
-			break
-		}
+	if err := f.makeTables(cfg.PieceBytes); err != nil {
+		return nil, err
 	}
 	f.verifier, _ = x.Unpacker().(unpack.Verifier)
-	f.limits = newLimits(cfg.MemoryBytes, f.tableBytes())
+	if err := f.openSpool(); err != nil {
+		return nil, err
+	}
+	if f.spool != nil && cfg.Order.Shuffle == spec.ShuffleFull {
+		// A record at a time is wanted of a piece: let it bring little else.
+		if err := f.makeTables(f.choice.finePieceBytes(&cfg)); err != nil {
+			return nil, errors.Join(err, f.closeSpool())
+		}
+	}
 	f.cache = cache{memory: memory{segment: f.limits.segment}, budget: f.limits.cache, slots: f.slots, gone: map[int][]uint64{}}
 	f.decoders = decoders{byShard: map[int][]*decoder{}, passed: map[int]int64{}}
 	f.checks.init()
@@ -106,6 +109,26 @@ func newFetcher(x index, s storage.Storage, cfg Config) (*Fetcher, error) {
 		}
 	}
 	return f, nil
+}
+
+// makeTables makes what there is for each piece, and the limits that follow.
+func (f *Fetcher) makeTables(pieceBytes uint64) error {
+	x := f.index
+	pieces, err := newPieceTable(x.PieceStarts(pieceBytes, f.config.PieceRecords), x.Records())
+	if err != nil {
+		return err
+	}
+	f.pieces = pieces
+	f.slots = newSlots(pieces.len())
+	f.everRead = make([]uint64, (pieces.len()+63)/64)
+	for i := range x.Shards() {
+		if x.Shard(i).Codec != nil {
+			f.wanted = make(wanted, pieces.len())
+			break
+		}
+	}
+	f.limits = newLimits(f.config.MemoryBytes, f.tableBytes())
+	return nil
 }
 
 // now is nanoseconds since the fetcher started.
@@ -127,7 +150,8 @@ func (f *Fetcher) Close() error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.closeDecoders()
-	return f.cache.close()
+	err := f.closeSpool()
+	return errors.Join(err, f.cache.close())
 }
 
 // close frees all memory. A segment that a loan still pins is left to it: a

@@ -32,6 +32,7 @@ type load struct {
 	off     int64
 	pending atomic.Int32 // reads under way
 	failed  atomic.Pointer[error]
+	spooled *spooled // it is read from there
 }
 
 // layout says which ranges of a decoded shard a piece is made of, and where
@@ -99,7 +100,12 @@ func (f *Fetcher) start(piece, wanted int, u urgency, batch *[]*storage.Read) *l
 	if f.closed {
 		err = errClosed
 	}
-	if err == nil && f.index.Shard(shard).Codec != nil {
+	if err == nil && f.spools(shard) {
+		if !f.assignSpool(ld, u) {
+			return nil
+		}
+		err = ld.err
+	} else if err == nil && f.index.Shard(shard).Codec != nil {
 		if !f.assign(ld, u) {
 			return nil
 		}
@@ -118,7 +124,7 @@ func (f *Fetcher) start(piece, wanted int, u urgency, batch *[]*storage.Read) *l
 		ld.ahead = true
 		f.aheadOut += l.size
 	}
-	if ld.seg != nil {
+	if ld.seg != nil && ld.spooled == nil {
 		f.read(ld, batch)
 	}
 	return ld
@@ -226,6 +232,7 @@ func (f *Fetcher) publish(ld *load) {
 	}
 	e := newEntry(ld.seg, ld.piece, spans)
 	e.bad = ld.bad
+	e.spooled, e.ordinal = ld.spooled, f.ordinal(ld)
 	f.cache.recall(e, ld.wanted)
 	if old := f.slots.at(ld.piece); old != nil {
 		old.seg.live.Add(-old.liveBytes())

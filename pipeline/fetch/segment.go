@@ -49,6 +49,10 @@ type entry struct {
 	whole bool            // all of the piece is here
 	bad   map[int]error   // records that failed their checksum
 	out   []atomic.Uint64 // a bit a record: gone out
+
+	// Where the shard is spooled, its place there is told what has gone out.
+	spooled *spooled
+	ordinal uint64 // of the first record in the shard
 }
 
 func newEntry(seg *segment, piece int, spans []span) *entry {
@@ -67,6 +71,9 @@ func (e *entry) deliver(i int) bool {
 		return false
 	}
 	e.seg.live.Add(-e.spans[i].size)
+	if e.spooled != nil {
+		e.spooled.goneOut(e.ordinal + uint64(i))
+	}
 	return true
 }
 

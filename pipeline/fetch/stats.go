@@ -4,7 +4,8 @@ import "fmt"
 
 // Stats is a snapshot for status and metrics.
 type Stats struct {
-	Strategy      string   `json:"strategy"` // "scan"
+	Strategy      string   `json:"strategy"` // "scan" or "spool"
+	Reason        string   `json:"reason"`   // why this one, in words
 	BudgetBytes   int64    `json:"budget_bytes"`
 	HeldBytes     int64    `json:"held_bytes"` // of memory, now
 	PiecesRead    uint64   `json:"pieces_read"`
@@ -20,13 +21,27 @@ type Stats struct {
 	OpenDecoders  int64    `json:"open_decoders"`
 	Errors        uint64   `json:"errors"`
 	LastErrors    []string `json:"last_errors"` // a few, newest last
+
+	Spool *SpoolStats `json:"spool,omitempty"` // where shards are spooled
+}
+
+// SpoolStats is a snapshot of a spool. Bytes are of decoded shards.
+type SpoolStats struct {
+	Dir           string `json:"dir"`
+	CapacityBytes int64  `json:"capacity_bytes"`
+	UsedBytes     int64  `json:"used_bytes"`
+	Shards        int    `json:"shards"`         // in the spool, or on their way there
+	Decoding      int    `json:"decoding"`       // of these, being decoded now
+	Decoded       uint64 `json:"shards_decoded"` // to their end, so far
+	DecodedAgain  uint64 `json:"shards_decoded_again"`
 }
 
 // Stats gives a snapshot.
 func (f *Fetcher) Stats() Stats {
 	n := &f.counts
 	s := Stats{
-		Strategy:     "scan",
+		Strategy:     string(f.choice.strategy),
+		Reason:       f.choice.reason,
 		BudgetBytes:  f.config.MemoryBytes,
 		PiecesRead:   n.piecesRead.Load(),
 		PiecesReread: n.piecesReread.Load(),
@@ -45,6 +60,12 @@ func (f *Fetcher) Stats() Stats {
 	s.OpenDecoders = int64(f.decoders.count)
 	s.Errors = f.failures.total
 	s.LastErrors = f.failures.last()
+	if p := f.spool; p != nil {
+		s.Spool = &SpoolStats{
+			Dir: p.file.dir, CapacityBytes: p.file.capacity, UsedBytes: p.file.used(), Shards: len(p.shards),
+			Decoding: p.running, Decoded: p.decoded, DecodedAgain: p.again,
+		}
+	}
 	return s
 }
 

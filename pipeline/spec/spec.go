@@ -63,6 +63,15 @@ const (
 	DirectOff  Direct = "off"  // none
 )
 
+// Read names a strategy of reading. All give the same bytes.
+type Read string
+
+const (
+	ReadAuto  Read = "auto"  // spool where it saves decoding shards again and again, else scan
+	ReadScan  Read = "scan"  // pieces of shards as they are wanted, kept in memory
+	ReadSpool Read = "spool" // compressed shards decoded once each into a local file
+)
+
 // Remainder says what becomes of the bytes of a fixed shard that fill no record.
 type Remainder string
 
@@ -122,6 +131,12 @@ type Spec struct {
 	IO          IO
 	Direct      Direct
 	ReadTimeout time.Duration
+	Read        Read
+	// SpoolDir is where compressed shards are spooled; empty for the directory
+	// spool beside the stored index.
+	SpoolDir string
+	// SpoolMaxBytes bounds the spool, 0 for what the order needs.
+	SpoolMaxBytes int64
 }
 
 // Limits of ORDER.md's counts, from DESIGN.md ("W and L are at most 65536").
@@ -144,5 +159,6 @@ func Default() Spec {
 		IO:          IOAuto,
 		Direct:      DirectAuto,
 		ReadTimeout: 5 * time.Minute,
+		Read:        ReadAuto,
 	}
 }

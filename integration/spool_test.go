@@ -1,0 +1,149 @@
+package integration
+
+import (
+	"encoding/json"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+	"golang.org/x/sys/unix"
+
+	"github.com/lsiofs/lsiofs/pipeline/fetch"
+)
+
+// bigShards is how many shards makeBig makes: together more than ten times the
+// least memory that lsiofs takes.
+const bigShards = 12
+
+// makeBig makes shards of about 1 MB, each one gzip member, as gzip(1) writes.
+func makeBig(t *testing.T) dataset {
+	t.Helper()
+	d := dataset{name: "big.gz", dir: t.TempDir(), ext: ".jsonl"}
+	r := rand.New(rand.NewPCG(1, 1))
+	for i := range bigShards {
+		var b []byte
+		for line := 0; len(b) < 1<<20; line++ {
+			b = fmt.Appendf(b, `{"shard": %d, "line": %d, "text": "`, i, line)
+			for range 100 + r.IntN(3000) {
+				b = append(b, "abcdefghijklmnop"[r.IntN(16)])
+			}
+			b = append(b, "\"}\n"...)
+		}
+		require.NoError(t, os.WriteFile(filepath.Join(d.dir, fmt.Sprintf("%02d.jsonl.gz", i)), gzipMember(b), 0o644))
+	}
+	return d
+}
+
+// spoolDir is a directory on a disk.
+func spoolDir(t *testing.T) string {
+	t.Helper()
+	dir := t.TempDir()
+	var st unix.Statfs_t
+	if require.NoError(t, unix.Statfs(dir, &st)); st.Type == unix.TMPFS_MAGIC {
+		t.Skip("temporary files lie in memory")
+	}
+	return dir
+}
+
+func (m *mount) fetchStats() fetch.Stats {
+	m.t.Helper()
+	var s struct {
+		Pipeline struct {
+			Fetch fetch.Stats `json:"fetch"`
+		} `json:"pipeline"`
+	}
+	require.NoError(m.t, json.Unmarshal(m.read("status.json"), &s))
+	return s.Pipeline.Fetch
+}
+
+// One worker, so that its file is the epoch.
+func spoolSettings(shuffle string) settings {
+	s := usual()
+	s.Shuffle, s.Workers, s.ChunkBytes, s.ChunkRecords, s.Lanes, s.ShuffleSize = shuffle, 1, 64<<10, 64, 2, 200
+	return s
+}
+
+func TestACompressedDatasetTenTimesTheBudgetIsDecodedOnceAnEpoch(t *testing.T) {
+	d := makeBig(t)
+	ref := newReference(t, d)
+	for _, c := range []struct {
+		shuffle string
+		most    uint64 // decoded in two epochs
+	}{
+		{"reservoir", 2*bigShards + 2}, // what is not in memory when its shard has to go
+		{"full", bigShards},            // the spool has room for all of them
+	} {
+		t.Run(c.shuffle, func(t *testing.T) {
+			s := spoolSettings(c.shuffle)
+			spool := spoolDir(t)
+			m := mountDataset(t, d, s, "--memory", "1MiB", "--spool-dir", spool)
+			for epoch := range uint64(2) {
+				s.Epoch = epoch
+				requireSameBytes(t, ref.data(s, 0), m.read("epoch-%d/worker-0-of-1.jsonl", epoch), "epoch %d", epoch)
+			}
+			stats := m.fetchStats()
+			require.Equal(t, "spool", stats.Strategy)
+			require.Contains(t, stats.Reason, "12 compressed shards without entry points")
+			require.NotNil(t, stats.Spool)
+			require.GreaterOrEqual(t, stats.Spool.Decoded, uint64(bigShards))
+			require.LessOrEqual(t, stats.Spool.Decoded, c.most)
+			require.LessOrEqual(t, stats.Spool.UsedBytes, stats.Spool.CapacityBytes)
+			text := string(m.read("status"))
+			require.Contains(t, text, "spool (12 compressed shards")
+			require.Contains(t, text, spool)
+			requireEmptyDir(t, spool)
+		})
+	}
+}
+
+func TestEachWayOfReadingGivesTheSameBytes(t *testing.T) {
+	for _, f := range formats {
+		for _, c := range codecs[1:] { // of what is not compressed there is one way
+			t.Run(f.name+c.ext, func(t *testing.T) {
+				d := makeDataset(t, f, c, 9, *drawSeed)
+				ref := newReference(t, d)
+				for _, shuffle := range []string{"reservoir", "full"} {
+					s := usual()
+					s.Shuffle = shuffle
+					want := ref.data(s, 1)
+					for _, how := range []string{"scan", "spool"} {
+						args := append([]string{"cat", d.dir, "--worker", "1", "--memory", "1MiB", "--read", how, "--spool-dir", spoolDir(t)}, d.flags...)
+						requireSameBytes(t, want, output(t, lsiofs, append(args, s.flags()...)...), "--shuffle %s --read %s", shuffle, how)
+					}
+				}
+			})
+		}
+	}
+}
+
+func TestNothingIsLeftOfTheSpoolOfAKilledMount(t *testing.T) {
+	d := makeBig(t)
+	spool := spoolDir(t)
+	s := spoolSettings("full")
+	m := mountDataset(t, d, s, "--memory", "1MiB", "--spool-dir", spool)
+	want := m.read("epoch-0/worker-0-of-1.jsonl")
+	require.NotNil(t, m.fetchStats().Spool)
+	m.kill()
+	requireEmptyDir(t, spool)
+
+	m = mountDataset(t, d, s, "--memory", "1MiB", "--spool-dir", spool)
+	requireSameBytes(t, want, m.read("epoch-0/worker-0-of-1.jsonl"), "after a kill")
+}
+
+func TestASpoolWithoutRoomIsRefusedAtTheMount(t *testing.T) {
+	d := makeBig(t)
+	flags := append(spoolSettings("full").flags(), "--memory", "1MiB", "--spool-dir", spoolDir(t), "--spool-max", "5MiB")
+	_, err := tryMount(t, d, t.TempDir(), append(flags, "--read", "spool")...)
+	require.ErrorContains(t, err, "exit code 3")
+	require.ErrorContains(t, err, "--spool-max (5.0 MiB) is less than the 12 MiB that the order needs")
+}
+
+func requireEmptyDir(t *testing.T, dir string) {
+	t.Helper()
+	entries, err := os.ReadDir(dir)
+	require.NoError(t, err)
+	require.Empty(t, entries)
+}

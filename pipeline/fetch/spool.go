@@ -1,0 +1,277 @@
+package fetch
+
+import (
+	"fmt"
+	"slices"
+	"sync/atomic"
+
+	"github.com/lsiofs/lsiofs/uring"
+)
+
+// spool keeps compressed shards decoded, in a file: each is decoded once, from
+// front to back, and its pieces are then read from there. Everything but what
+// is atomic is guarded by Fetcher.mu.
+type spool struct {
+	file    *spoolFile
+	engine  uring.Engine
+	shards  map[int]*spooled
+	order   []*spooled     // of shards, the oldest first
+	waiting []*load        // for whose shards there is no room
+	queue   []*spooled     // that have room, and are not yet decoded
+	running int            // shards that are decoded now
+	most    int            // of running
+	clocks  []atomic.Int64 // of each shard: Fetcher.now when it, or what it waits for, last got on
+	ever    []uint64       // a bit a shard
+	refused int64          // Fetcher.now when there was no room
+	decoded uint64         // shards that were decoded to their end
+	again   uint64         // of these, those that had been before
+}
+
+// spooled is a shard in the spool, or on its way there.
+type spooled struct {
+	shard   int
+	runs    []run
+	there   int64 // so many bytes can be read
+	whole   bool
+	dropped bool
+	reading int     // loads that are reading from it
+	work    []*load // that wait for bytes to come
+
+	// A bit a record, and how many are not set: what has gone out since the
+	// shard came, or since all of it had.
+	gone []atomic.Uint64
+	left atomic.Int64
+}
+
+// refusalNanos is for how long nobody looks for room again to read ahead: to
+// look costs time, with a lock.
+const refusalNanos = 1e6
+
+func newSpool(f *Fetcher, file *spoolFile) *spool {
+	return &spool{
+		file: file, engine: f.config.Spool.Engine, shards: map[int]*spooled{},
+		most:   int(min(max(f.limits.decoder/decoderBytes, 1), int64(f.config.Decoders))),
+		clocks: make([]atomic.Int64, f.index.Shards()), ever: make([]uint64, (f.index.Shards()+63)/64),
+	}
+}
+
+// spools says whether a shard is read through the spool.
+func (f *Fetcher) spools(shard int) bool {
+	return f.spool != nil && f.choice.spooled[shard/64]&(1<<(shard%64)) != 0
+}
+
+// goneOut notes that the shard's record has gone out.
+func (s *spooled) goneOut(ordinal uint64) {
+	w, bit := &s.gone[ordinal/64], uint64(1)<<(ordinal%64)
+	if w.Load()&bit == 0 && w.Or(bit)&bit == 0 {
+		s.left.Add(-1)
+	}
+}
+
+// renew makes all records wanted again.
+func (s *spooled) renew(records uint64) {
+	for i := range s.gone {
+		s.gone[i].Store(0)
+	}
+	s.left.Store(int64(records))
+}
+
+// assignSpool lets a load be read from the spool as soon as its bytes are
+// there. false means that there is no room to read ahead.
+func (f *Fetcher) assignSpool(ld *load, u urgency) bool {
+	p := f.spool
+	ld.clock = &p.clocks[ld.shard]
+	s := p.shards[ld.shard]
+	if s == nil {
+		if s = f.admit(ld.shard, u); s == nil {
+			if u == demanded {
+				p.clocks[ld.shard].Store(f.now())
+				p.waiting = append(p.waiting, ld)
+			}
+			return u == demanded
+		}
+	}
+	if s.whole && s.left.Load() <= 0 {
+		s.renew(f.index.Shard(s.shard).Records) // the next epoch has come to it
+	}
+	if s.there < ld.layout.end() {
+		s.work = append(s.work, ld)
+		return true
+	}
+	if ld.seg, ld.off, ld.err = f.cache.alloc(ld.layout.size, u); ld.err == errNoRoom {
+		return false
+	}
+	f.readSpooled(s, ld)
+	return true
+}
+
+// admit finds room for a shard and has it decoded. nil means that there is none
+// now: in use is what is decoded, and what is being read.
+func (f *Fetcher) admit(shard int, u urgency) *spooled {
+	p, x := f.spool, f.index.Shard(shard)
+	runs, ok := p.file.take(x.DecodedBytes)
+	if !ok && u != demanded && p.refused > 0 && f.now() < p.refused+refusalNanos {
+		return nil
+	}
+	for !ok {
+		victim := f.leastWanted(u)
+		if victim == nil {
+			p.refused = f.now()
+			return nil
+		}
+		f.dropSpooled(victim)
+		runs, ok = p.file.take(x.DecodedBytes)
+	}
+	s := &spooled{shard: shard, runs: runs, gone: make([]atomic.Uint64, (x.Records+63)/64)}
+	s.left.Store(int64(x.Records))
+	p.shards[shard] = s
+	p.order = append(p.order, s)
+	p.queue = append(p.queue, s)
+	p.clocks[shard].Store(f.now())
+	f.startSpoolers()
+	return s
+}
+
+// leastWanted is the shard that is best dropped: the oldest of which all has
+// gone out; else the oldest that no reader will come to soon; else, for a
+// reader that waits, the oldest of which memory has all that they will come to,
+// and then the oldest.
+func (f *Fetcher) leastWanted(u urgency) *spooled {
+	oldest := func(good func(s *spooled) bool) *spooled {
+		for _, s := range f.spool.order {
+			if s.whole && s.reading == 0 && good(s) {
+				return s
+			}
+		}
+		return nil
+	}
+	s := oldest(func(s *spooled) bool { return s.left.Load() <= 0 })
+	if s == nil {
+		s = oldest(func(s *spooled) bool { return !f.wantedSoon(s.shard, false) })
+	}
+	if s == nil && u == demanded {
+		s = oldest(func(s *spooled) bool { return !f.wantedSoon(s.shard, true) })
+	}
+	if s == nil && u == demanded {
+		s = oldest(func(*spooled) bool { return true })
+	}
+	return s
+}
+
+// wantedSoon says whether a reader will come to the shard soon, or, with
+// missing, to a piece of it that is not in memory.
+func (f *Fetcher) wantedSoon(shard int, missing bool) bool {
+	x := f.index.Shard(shard)
+	for piece := f.pieces.of(x.First); piece < f.pieces.len() && f.pieces.starts[piece] < x.First+x.Records; piece++ {
+		if f.wanted[piece].Load() > 0 && !(missing && f.slots.at(piece) != nil) {
+			return true
+		}
+	}
+	return false
+}
+
+// dropSpooled forgets a shard. Its room is free once nothing reads from it.
+func (f *Fetcher) dropSpooled(s *spooled) {
+	p := f.spool
+	delete(p.shards, s.shard)
+	p.order = slices.DeleteFunc(p.order, func(x *spooled) bool { return x == s })
+	s.dropped = true
+	if s.reading == 0 {
+		p.file.give(s.runs)
+		s.runs = nil
+	}
+}
+
+// admitWaiting is called when there may be room in the spool.
+func (f *Fetcher) admitWaiting() {
+	p := f.spool
+	for len(p.waiting) > 0 && !f.closed {
+		ld := p.waiting[0]
+		if p.shards[ld.shard] == nil && f.admit(ld.shard, demanded) == nil {
+			return
+		}
+		p.waiting = p.waiting[1:]
+		f.assignSpool(ld, demanded)
+		if ld.err != nil {
+			f.finishLocked(ld)
+		}
+	}
+}
+
+// readSpooled reads a load, whose memory is there, from the spool. Where there
+// was no memory, ld.err says so, and the caller ends the load.
+func (f *Fetcher) readSpooled(s *spooled, ld *load) {
+	if ld.err != nil {
+		return
+	}
+	s.reading++
+	ld.spooled = s
+	var batch []*uring.Request
+	to := ld.off
+	ld.pending.Store(1) // for this function
+	for _, r := range ld.layout.ranges {
+		_ = eachPart(s.runs, r.off, r.size, func(at, n int64) error {
+			b := ld.seg.mem[to : to+n : to+n]
+			to += n
+			ld.pending.Add(1)
+			batch = append(batch, &uring.Request{FD: int(f.spool.file.file.Fd()), OffsetBytes: at, Buf: b, Done: func(n int, err error) {
+				if err == nil && n < len(b) {
+					err = fmt.Errorf("it ends after %d of %d bytes", n, len(b))
+				}
+				if err != nil {
+					err = fmt.Errorf("read the spool in %s: %w", f.spool.file.dir, err)
+					ld.failed.CompareAndSwap(nil, &err)
+				}
+				f.spoolRead(s, ld)
+			}})
+			return nil
+		})
+	}
+	f.running.Add(1)
+	if len(batch) > 0 {
+		f.spool.engine.Submit(batch)
+	}
+	if ld.pending.Add(-1) == 0 {
+		// Nothing to read, or read already. The caller has the lock.
+		go f.spoolArrived(s, ld)
+	}
+}
+
+func (f *Fetcher) spoolRead(s *spooled, ld *load) {
+	if ld.pending.Add(-1) == 0 {
+		f.spoolArrived(s, ld)
+	}
+}
+
+func (f *Fetcher) spoolArrived(s *spooled, ld *load) {
+	f.mu.Lock()
+	s.reading--
+	if s.dropped && s.reading == 0 {
+		f.spool.file.give(s.runs)
+		s.runs = nil
+	}
+	if s.reading == 0 {
+		f.admitWaiting()
+	}
+	f.mu.Unlock()
+	f.arrived(ld)
+}
+
+// closeSpool ends what nobody brings any more, and frees the file. It is called
+// with mu held when nothing runs.
+func (f *Fetcher) closeSpool() error {
+	p := f.spool
+	if p == nil {
+		return nil
+	}
+	left := p.waiting
+	for _, s := range p.order {
+		left = append(left, s.work...)
+	}
+	for _, ld := range left {
+		ld.err = errClosed
+		f.finishLocked(ld)
+	}
+	p.waiting, p.queue, p.order, p.shards = nil, nil, nil, map[int]*spooled{}
+	return p.file.file.Close()
+}

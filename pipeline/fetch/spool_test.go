@@ -1,0 +1,417 @@
+package fetch
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"golang.org/x/sys/unix"
+	"pgregory.net/rapid"
+
+	"github.com/lsiofs/lsiofs/pipeline/spec"
+	"github.com/lsiofs/lsiofs/pipeline/storage"
+	"github.com/lsiofs/lsiofs/uring"
+)
+
+// diskDir is a directory that does not lie in memory.
+func diskDir(t testing.TB) string {
+	t.Helper()
+	for _, base := range []string{os.TempDir(), "/var/tmp"} {
+		dir, err := os.MkdirTemp(base, "lsiofs-test-*")
+		if err != nil {
+			continue
+		}
+		t.Cleanup(func() { require.NoError(t, os.RemoveAll(dir)) })
+		var st unix.Statfs_t
+		if require.NoError(t, unix.Statfs(dir, &st)); st.Type != unix.TMPFS_MAGIC {
+			return dir
+		}
+	}
+	t.Skip("no temporary directory on a disk")
+	return ""
+}
+
+// spoolConfig reads through a spool that has room for what an order needs.
+func spoolConfig(t testing.TB, budget int64, o spec.Order) Config {
+	t.Helper()
+	engine, err := uring.Open(uring.ModePread)
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, engine.Close()) })
+	return Config{
+		MemoryBytes: budget, ReadTimeout: time.Minute, PieceBytes: 16 << 10, PieceRecords: 32,
+		Read: spec.ReadSpool, Order: o, Spool: SpoolConfig{Dir: diskDir(t), Engine: engine},
+	}
+}
+
+func newSpoolingFetcher(t testing.TB, d *dataset, c Config, s storage.Storage) *Fetcher {
+	t.Helper()
+	f, err := newFetcher(d.index, s, c)
+	require.NoError(t, err)
+	f.cache.released = poison
+	t.Cleanup(func() {
+		require.NoError(t, f.Close())
+		require.Zero(t, f.cache.mapped, "all memory is given back")
+		require.Zero(t, f.decoders.held)
+		require.Zero(t, f.decoders.count)
+		require.Empty(t, f.loads)
+		require.Zero(t, f.aheadOut)
+		entries, err := os.ReadDir(c.Spool.Dir)
+		require.NoError(t, err)
+		require.Empty(t, entries, "nothing is left of the spool")
+	})
+	return f
+}
+
+var (
+	spoolNone      = spec.Order{Shuffle: spec.ShuffleNone, Lanes: 1}
+	spoolReservoir = spec.Order{Shuffle: spec.ShuffleReservoir, Lanes: 3, SizeRecords: 90}
+	spoolFull      = spec.Order{Shuffle: spec.ShuffleFull, Lanes: 1}
+)
+
+func TestASpoolGivesTheSameBytes(t *testing.T) {
+	for name, s := range shapes {
+		if s.codec == "" {
+			continue
+		}
+		t.Run(name, func(t *testing.T) {
+			s.shards = 6
+			d := makeDataset(t, s)
+			for _, c := range []struct {
+				name  string
+				seq   list
+				order spec.Order
+			}{
+				{"none", inOrder(d.index), spoolNone},
+				{"reservoir", reservoirOrder(3, d.index, 3, 90), spoolReservoir},
+				{"full", randomOrder(4, d.index), spoolFull},
+				{"full with room for two shards", randomOrder(4, d.index)[:60], spoolNone},
+			} {
+				for _, budget := range []int64{1, 300 << 10, 64 << 20} {
+					t.Run(fmt.Sprintf("%s/budget=%d", c.name, budget), func(t *testing.T) {
+						f := newSpoolingFetcher(t, d, spoolConfig(t, budget, c.order), openStorage(t, d.dir))
+						require.Equal(t, "spool", f.Stats().Strategy)
+						readEpochs(t, d, f, c.seq, 2)
+					})
+				}
+			}
+		})
+	}
+}
+
+func TestASpoolOfOverlappingRecordsGivesTheSameBytes(t *testing.T) {
+	d := makeOverlapping(t, 3, 300, 5000, 10, 3000)
+	for _, budget := range []int64{1, 1 << 20} {
+		f := newSpoolingFetcher(t, d, spoolConfig(t, budget, spoolFull), openStorage(t, d.dir))
+		readEpochs(t, d, f, randomOrder(1, d.index), 1)
+	}
+}
+
+func TestReadersOfASpoolTogether(t *testing.T) {
+	d := makeDataset(t, shape{codec: "gz", shards: 8, records: 110, maxBytes: 900})
+	g := reservoirOrder(3, d.index, 3, 90)
+	for _, o := range []spec.Order{spoolNone, spoolReservoir, spoolFull} {
+		f := newSpoolingFetcher(t, d, spoolConfig(t, 300<<10, o), openStorage(t, d.dir))
+		stopped := f.Open(g)
+		var l Loan
+		require.NoError(t, stopped.Lend(context.Background(), 0, 1, &l))
+		var wg sync.WaitGroup
+		for w := range 4 {
+			seq := g.deal(w, 4)
+			r := f.Open(seq)
+			wg.Go(func() { readAll(t, d, r, seq, 1+w*9); r.Close() })
+		}
+		wg.Wait()
+		require.Equal(t, string(d.records[g[0]]), string(l.Records[0]), "a loan outlives all eviction")
+		l.Release()
+		stopped.Close()
+	}
+}
+
+// The dataset is ten times the budget, and each shard is decoded once an epoch,
+// or once for all where the spool has room for all.
+func TestASpoolDecodesEachShardOnce(t *testing.T) {
+	d := makeDataset(t, shape{codec: "gz", shards: 24, records: 400, maxBytes: 1000}) // 4.8 MB
+	for _, c := range []struct {
+		name   string
+		seq    func(epoch uint64) list
+		order  spec.Order
+		decode uint64 // in two epochs
+	}{
+		{"reservoir", func(e uint64) list { return reservoirOrder(e, d.index, 3, 90) }, spoolReservoir, 2*24 + 2},
+		{"full", func(e uint64) list { return randomOrder(e, d.index) }, spoolFull, 24},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			f := newSpoolingFetcher(t, d, spoolConfig(t, 480<<10, c.order), openStorage(t, d.dir))
+			for epoch := range uint64(2) {
+				seq := c.seq(epoch)
+				r := f.Open(seq)
+				readAll(t, d, r, seq, 40)
+				r.Close()
+			}
+			s := f.Stats().Spool
+			require.NotNil(t, s)
+			require.LessOrEqual(t, s.Decoded, c.decode)
+			require.GreaterOrEqual(t, s.Decoded, uint64(24))
+			require.LessOrEqual(t, s.UsedBytes, s.CapacityBytes)
+		})
+	}
+}
+
+func TestASpoolKeepsWithinMemory(t *testing.T) {
+	d := makeDataset(t, shape{codec: "gz", shards: 10, records: 400, maxBytes: 2000})
+	const budget = 8 << 20
+	f := newSpoolingFetcher(t, d, spoolConfig(t, budget, spoolFull), openStorage(t, d.dir))
+	g := randomOrder(3, d.index)
+	const readers = 4
+	var wg sync.WaitGroup
+	for w := range readers {
+		seq := g.deal(w, readers)
+		r := f.Open(seq)
+		wg.Go(func() {
+			defer r.Close()
+			var l Loan
+			for k := 0; k < len(seq); {
+				if err := r.Lend(context.Background(), uint64(k), 7, &l); err != nil {
+					t.Error(err)
+					return
+				}
+				if held := f.Stats().HeldBytes; held > budget+(2*readers+1)*f.limits.segment {
+					t.Errorf("%d bytes are held", held)
+				}
+				k += len(l.Records)
+				l.Release()
+			}
+		})
+	}
+	wg.Wait()
+}
+
+func TestASpoolThatCanNotBeIsRefused(t *testing.T) {
+	d := makeDataset(t, shape{codec: "gz", shards: 8, records: 110, maxBytes: 900})
+	memory := "/dev/shm"
+	var st unix.Statfs_t
+	if err := unix.Statfs(memory, &st); err != nil || st.Type != unix.TMPFS_MAGIC {
+		memory = ""
+	}
+	file := filepath.Join(t.TempDir(), "file")
+	require.NoError(t, os.WriteFile(file, nil, 0o600))
+	for _, c := range []struct {
+		name   string
+		change func(*SpoolConfig)
+		says   string
+	}{
+		{"too small a bound", func(s *SpoolConfig) { s.MaxBytes = 100 << 10 }, "--spool-max (100 KiB) is less than"},
+		{"no directory", func(s *SpoolConfig) { s.Dir = "" }, "--spool-dir"},
+		{"no directory can be made", func(s *SpoolConfig) { s.Dir = file + "/x" }, "--spool-dir"},
+		{"memory", func(s *SpoolConfig) { s.Dir = memory }, "in memory (tmpfs)"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			config := spoolConfig(t, 300<<10, spoolFull)
+			if c.change(&config.Spool); c.name == "memory" && memory == "" {
+				t.Skip("no tmpfs")
+			}
+			_, err := newFetcher(d.index, openStorage(t, d.dir), config)
+			require.ErrorContains(t, err, c.says)
+
+			// With auto it is a warning, and a reason in status.
+			config.Read = spec.ReadAuto
+			config.PieceBytes = 1 << 10
+			var log strings.Builder
+			config.Log = slog.New(slog.NewTextHandler(&log, nil))
+			f, err := newFetcher(d.index, openStorage(t, d.dir), config)
+			require.NoError(t, err)
+			require.Equal(t, "scan", f.Stats().Strategy)
+			require.Contains(t, f.Stats().Reason, c.says)
+			require.Contains(t, log.String(), "decoded again and again")
+			require.NoError(t, f.Close())
+		})
+	}
+}
+
+func TestADiskThatIsTooSmallIsFoundAtTheStart(t *testing.T) {
+	dir := diskDir(t)
+	_, err := reserveSpoolFile(dir, 1<<20, 1<<19)
+	require.ErrorContains(t, err, "needs 1048576 bytes, of which its directory")
+	// What statfs promised is not there when it comes to it.
+	_, err = reserveSpoolFile(dir, 1<<43, 1<<60)
+	require.ErrorContains(t, err, "reserve the spool")
+	entries, err := os.ReadDir(dir)
+	require.NoError(t, err)
+	require.Empty(t, entries)
+}
+
+func TestASpoolThatCanNotBeWrittenIsAnErrorOfItsRecords(t *testing.T) {
+	d := makeDataset(t, shape{codec: "gz", shards: 3, records: 110, maxBytes: 900})
+	c := spoolConfig(t, 300<<10, spoolFull)
+	f := newSpoolingFetcher(t, d, c, openStorage(t, d.dir))
+	writable := f.spool.file.file
+	readOnly, err := os.Open(os.DevNull)
+	require.NoError(t, err)
+	f.spool.file.file = readOnly
+	seq := randomOrder(1, d.index)
+	r := f.Open(seq)
+	defer r.Close()
+	var l Loan
+	err = r.Lend(context.Background(), 0, 5, &l)
+	require.ErrorContains(t, err, "write the spool in "+c.Spool.Dir)
+	var record *RecordError
+	require.ErrorAs(t, err, &record)
+
+	// It works again when it can be written.
+	f.running.Wait()
+	f.spool.file.file = writable
+	require.NoError(t, readOnly.Close())
+	readAll(t, d, r, seq, 20)
+}
+
+func TestAShardThatChangesWhileItIsSpooledFailsItsRecordsOnly(t *testing.T) {
+	d := makeDataset(t, shape{codec: "gz", shards: 3, records: 110, maxBytes: 900})
+	s := openStorage(t, d.dir)
+	s.Before = func(r *storage.Read) error {
+		if r.Object.Path == "shard-001" {
+			return storage.ErrChanged
+		}
+		return nil
+	}
+	f := newSpoolingFetcher(t, d, spoolConfig(t, 300<<10, spoolFull), s)
+	for i, record := range randomOrder(1, d.index)[:60] {
+		r := f.Open(list{record})
+		var l Loan
+		err := r.Lend(context.Background(), 0, 1, &l)
+		if record >= 110 && record < 220 {
+			require.ErrorIs(t, err, storage.ErrChanged)
+		} else if require.NoError(t, err, "%d", i); true {
+			require.Equal(t, string(d.records[record]), string(l.Records[0]))
+		}
+		l.Release()
+		r.Close()
+	}
+}
+
+func TestDamageThatAChecksumShowsGoesForTheWholeShard(t *testing.T) {
+	d := makeDataset(t, shape{codec: "gz", shards: 1, records: 110, maxBytes: 900})
+	path := filepath.Join(d.dir, "shard-000")
+	raw, err := os.ReadFile(path)
+	require.NoError(t, err)
+	raw[len(raw)-6] ^= 1 // its CRC
+	require.NoError(t, os.WriteFile(path, raw, 0o600))
+	d.index.shards[0].Object = listed(t, d.dir, "shard-000")
+	f := newSpoolingFetcher(t, d, spoolConfig(t, 300<<10, spoolFull), openStorage(t, d.dir))
+	r := f.Open(list{109, 0})
+	defer r.Close()
+	var l Loan
+	for k := range uint64(2) {
+		require.Error(t, r.Lend(context.Background(), k, 1, &l), "record %d of the sequence", k)
+	}
+}
+
+func TestASpoolThatStorageStopsTimesOut(t *testing.T) {
+	d := makeDataset(t, shape{codec: "gz", shards: 2, records: 110, maxBytes: 900})
+	s := openStorage(t, d.dir)
+	s.Hold()
+	c := spoolConfig(t, 64<<20, spoolFull)
+	c.ReadTimeout = 20 * time.Millisecond
+	f := newSpoolingFetcher(t, d, c, s)
+	var l Loan
+	r := f.Open(list{0})
+	defer r.Close()
+	require.ErrorIs(t, r.Lend(context.Background(), 0, 1, &l), ErrTimeout)
+	s.Release()
+	require.Eventually(t, func() bool {
+		err := r.Lend(context.Background(), 0, 1, &l)
+		require.True(t, err == nil || errors.Is(err, ErrTimeout), "%v", err)
+		return err == nil
+	}, time.Minute, time.Millisecond)
+	require.Equal(t, string(d.records[0]), string(l.Records[0]))
+	l.Release()
+}
+
+func TestWhatAKilledProcessLeftIsRemoved(t *testing.T) {
+	dir := diskDir(t)
+	require.NoError(t, os.WriteFile(filepath.Join(dir, spoolName+"123"), []byte("left"), 0o600))
+	require.NoError(t, os.WriteFile(filepath.Join(dir, "other"), nil, 0o600))
+	a, err := openSpoolFile(dir, 1<<20)
+	require.NoError(t, err)
+	b, err := openSpoolFile(dir, 1<<20)
+	require.NoError(t, err)
+	entries, err := os.ReadDir(dir)
+	require.NoError(t, err)
+	require.Len(t, entries, 1, "a living spool has no name, and what is not one stays")
+	require.NoError(t, a.write([]run{{0, 4096}}, 0, []byte("one")))
+	require.NoError(t, b.write([]run{{0, 4096}}, 0, []byte("two")))
+	require.NoError(t, errors.Join(a.file.Close(), b.file.Close()))
+}
+
+func TestRoomInASpoolFileIsGivenOnceAndComesBack(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		const pages = 64
+		s := &spoolFile{capacity: pages * spoolAlign, free: []run{{0, pages * spoolAlign}}}
+		var held [][]run
+		for range rapid.IntRange(1, 60).Draw(t, "steps") {
+			if len(held) > 0 && rapid.Bool().Draw(t, "give") {
+				i := rapid.IntRange(0, len(held)-1).Draw(t, "which")
+				s.give(held[i])
+				held = append(held[:i], held[i+1:]...)
+			} else {
+				n := rapid.Int64Range(0, pages*spoolAlign/2).Draw(t, "bytes")
+				room := s.capacity - s.used()
+				runs, ok := s.take(n)
+				require.Equal(t, spoolRound(n) <= room, ok, "there is no loss by fragments")
+				if ok {
+					held = append(held, runs)
+				}
+			}
+			var taken [pages]bool
+			sum := int64(0)
+			for _, runs := range held {
+				for _, r := range runs {
+					sum += r.size
+					for at := r.off; at < r.off+r.size; at += spoolAlign {
+						require.False(t, taken[at/spoolAlign], "page %d is taken twice", at/spoolAlign)
+						taken[at/spoolAlign] = true
+					}
+				}
+			}
+			require.Equal(t, sum, s.used())
+		}
+	})
+}
+
+func TestAutoChoosesByWhatFits(t *testing.T) {
+	gz := func(member int) shape {
+		return shape{codec: "gz", shards: 12, records: 400, maxBytes: 1000, member: member}
+	}
+	for _, c := range []struct {
+		name   string
+		shape  shape
+		order  spec.Order
+		budget int64
+		want   spec.Read
+		says   string
+	}{
+		{"plain", shape{shards: 3, records: 20, maxBytes: 1000}, spoolFull, 1 << 20, spec.ReadScan, "no shard is compressed"},
+		{"all fits", gz(0), spoolFull, 64 << 20, spec.ReadScan, "fit in memory"},
+		{"full", gz(0), spoolFull, 1 << 20, spec.ReadSpool, "12 compressed shards without entry points"},
+		{"reservoir, too little memory", gz(0), spoolReservoir, 1 << 20, spec.ReadSpool, "more than memory holds"},
+		{"reservoir in little memory", gz(0), spec.Order{Shuffle: spec.ShuffleReservoir, Lanes: 1, SizeRecords: 90}, 4 << 20, spec.ReadScan, "buffer fits"},
+		{"front to back", gz(0), spoolNone, 1 << 20, spec.ReadScan, "front to back"},
+		{"entered often", gz(20), spoolFull, 1 << 20, spec.ReadScan, "entry points"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			d := makeDataset(t, c.shape)
+			config := spoolConfig(t, c.budget, c.order)
+			config.Read = spec.ReadAuto
+			f := newSpoolingFetcher(t, d, config, openStorage(t, d.dir))
+			require.Equal(t, string(c.want), f.Stats().Strategy)
+			require.Contains(t, f.Stats().Reason, c.says)
+		})
+	}
+}

@@ -1,0 +1,117 @@
+package fetch
+
+import "slices"
+
+// spoolBlock is what a shard is decoded and written by.
+const spoolBlock = 256 << 10
+
+// startSpoolers decodes shards that have room, as many at a time as there is
+// memory for: first those that a reader waits for. It is called with mu held.
+func (f *Fetcher) startSpoolers() {
+	p := f.spool
+	for len(p.queue) > 0 && p.running < p.most && !f.closed {
+		i := max(0, slices.IndexFunc(p.queue, func(s *spooled) bool {
+			return slices.ContainsFunc(s.work, func(ld *load) bool { return ld.waiters > 0 })
+		}))
+		s := p.queue[i]
+		p.queue = slices.Delete(p.queue, i, i+1)
+		p.running++
+		d := newDecoder(f, s.shard, f.index.Entry(s.shard, 0))
+		d.raw.got = &p.clocks[s.shard]
+		f.decoders.count++
+		f.holdDecoder(d, d.raw.memory()+2*spoolBlock)
+		f.running.Add(1)
+		go f.runSpooler(s, d)
+	}
+}
+
+func (f *Fetcher) runSpooler(s *spooled, d *decoder) {
+	defer f.running.Done()
+	f.cpu <- struct{}{}
+	defer func() { <-f.cpu }()
+	err := f.decodeShard(s, d)
+
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	p := f.spool
+	p.running--
+	if err != nil {
+		f.dropSpooled(s)
+		d.work, s.work = s.work, nil
+		f.fail(d, nil, err)
+	} else {
+		f.remove(d)
+		s.whole = true
+		p.decoded++
+		w, bit := &p.ever[s.shard/64], uint64(1)<<(s.shard%64)
+		if *w&bit != 0 {
+			p.again++
+		}
+		*w |= bit
+		f.came(s, d.decoded)
+	}
+	f.startSpoolers()
+	f.admitWaiting()
+}
+
+// decodeShard writes a shard to the spool. What was written can be read one
+// block later: by then a member that ended with it has been found right.
+func (f *Fetcher) decodeShard(s *spooled, d *decoder) error {
+	if err := d.open(f); err != nil {
+		return err
+	}
+	buf := make([]byte, min(spoolBlock, d.decoded))
+	for d.pos < d.decoded {
+		from := d.pos
+		b := buf[:min(d.decoded-from, int64(len(buf)))]
+		if err := d.fill(b); err != nil {
+			return err
+		}
+		<-f.cpu // a disk may take its time
+		err := f.spool.file.write(s.runs, from, b)
+		f.cpu <- struct{}{}
+		if err != nil {
+			return err
+		}
+		f.mu.Lock()
+		if f.closed {
+			f.mu.Unlock()
+			return errClosed
+		}
+		f.holdDecoder(d, d.raw.memory()+spoolBlock+d.dec.MemoryBytes())
+		f.came(s, from)
+		f.mu.Unlock()
+	}
+	return d.endMember()
+}
+
+// came starts the loads whose bytes are there now. It is called with mu held.
+func (f *Fetcher) came(s *spooled, there int64) {
+	p, now := f.spool, f.now()
+	s.there = there
+	p.clocks[s.shard].Store(now)
+	for _, q := range p.queue {
+		p.clocks[q.shard].Store(now)
+	}
+	for _, ld := range p.waiting {
+		p.clocks[ld.shard].Store(now)
+	}
+	left := s.work[:0]
+	for _, ld := range s.work {
+		if ld.layout.end() > there {
+			left = append(left, ld)
+			continue
+		}
+		u := ahead
+		if ld.waiters > 0 {
+			u = demanded
+		}
+		if ld.seg, ld.off, ld.err = f.cache.alloc(ld.layout.size, u); ld.err != nil {
+			f.finishLocked(ld)
+			continue
+		}
+		f.readSpooled(s, ld)
+	}
+	clear(s.work[len(left):])
+	s.work = left
+}

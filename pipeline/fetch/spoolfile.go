@@ -1,0 +1,202 @@
+package fetch
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"golang.org/x/sys/unix"
+)
+
+// spoolFile is one file for all shards of a spool. It has no name, so that the
+// system frees it when the process ends, however it does.
+type spoolFile struct {
+	dir      string
+	file     *os.File
+	capacity int64 // bytes
+	free     []run // by offset, never touching each other
+}
+
+// run is a stretch of the spool file.
+type run struct{ off, size int64 }
+
+const (
+	// spoolAlign is what a shard's place in the spool is rounded up to: a page.
+	spoolAlign = 4096
+	// spoolName begins the name that the file has for a moment where files
+	// can't be made without one.
+	spoolName = "lsiofs-spool-"
+)
+
+func spoolRound(n int64) int64 { return (n + spoolAlign - 1) &^ (spoolAlign - 1) }
+
+// openSpoolFile makes the file and reserves its space, so that a disk that is
+// too small shows now.
+func openSpoolFile(dir string, capacity int64) (*spoolFile, error) {
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return nil, fmt.Errorf("make the spool directory: %w; choose another with --spool-dir", err)
+	}
+	removeAbandoned(dir)
+	var st unix.Statfs_t
+	if err := unix.Statfs(dir, &st); err != nil {
+		return nil, fmt.Errorf("spool directory %s: statfs: %w", dir, err)
+	}
+	if st.Type == unix.TMPFS_MAGIC || st.Type == unix.RAMFS_MAGIC {
+		return nil, fmt.Errorf("spool directory %s lies in memory (tmpfs): choose one on a disk with --spool-dir", dir)
+	}
+	return reserveSpoolFile(dir, capacity, int64(st.Bavail)*st.Bsize)
+}
+
+// reserveSpoolFile goes on where the file system is known to be a disk's with so
+// many bytes available.
+func reserveSpoolFile(dir string, capacity, available int64) (*spoolFile, error) {
+	tooSmall := func() error {
+		return fmt.Errorf("the spool needs %d bytes, of which its directory %s has %d: choose another with --spool-dir, or fewer --lanes", capacity, dir, available)
+	}
+	if capacity > available {
+		return nil, tooSmall()
+	}
+	file, err := namelessFile(dir)
+	if err != nil {
+		return nil, fmt.Errorf("make the spool: %w; choose another directory with --spool-dir", err)
+	}
+	for {
+		err = unix.Fallocate(int(file.Fd()), 0, 0, capacity)
+		if err != unix.EINTR {
+			break
+		}
+	}
+	// Where space can't be reserved, that there is enough of it must do.
+	if err != nil && !errors.Is(err, unix.EOPNOTSUPP) && !errors.Is(err, unix.ENOSYS) {
+		if errors.Is(err, unix.ENOSPC) {
+			err = tooSmall()
+		}
+		return nil, errors.Join(fmt.Errorf("reserve the spool: %w", err), file.Close())
+	}
+	return &spoolFile{dir: dir, file: file, capacity: capacity, free: []run{{0, capacity}}}, nil
+}
+
+// namelessFile makes a file without a name, or with one that is taken away at once.
+func namelessFile(dir string) (*os.File, error) {
+	fd, err := unix.Open(dir, unix.O_TMPFILE|unix.O_RDWR|unix.O_CLOEXEC, 0o600)
+	if err == nil {
+		return os.NewFile(uintptr(fd), filepath.Join(dir, "(spool)")), nil
+	}
+	file, err := os.CreateTemp(dir, spoolName+"*")
+	if err != nil {
+		return nil, err
+	}
+	if err := os.Remove(file.Name()); err != nil {
+		return nil, errors.Join(err, file.Close())
+	}
+	return file, nil
+}
+
+// removeAbandoned removes what a process left that was killed before it could
+// take a name away. A name that is about to be taken away may go, too: its
+// owner has the file open. What can't be removed is empty, and no reason to fail.
+func removeAbandoned(dir string) {
+	entries, err := os.ReadDir(dir)
+	if err != nil {
+		return
+	}
+	for _, e := range entries {
+		if strings.HasPrefix(e.Name(), spoolName) && e.Type().IsRegular() {
+			_ = os.Remove(filepath.Join(dir, e.Name()))
+		}
+	}
+}
+
+// take gives n bytes, in several runs if need be, and false when there are not
+// so many left.
+func (s *spoolFile) take(n int64) ([]run, bool) {
+	n = spoolRound(n)
+	left := int64(0)
+	for _, r := range s.free {
+		left += r.size
+	}
+	if n > left {
+		return nil, false
+	}
+	// One run that is large enough is best: it is read and written at a time.
+	for i, r := range s.free {
+		if r.size >= n {
+			s.free[i] = run{r.off + n, r.size - n}
+			s.tidy()
+			return []run{{r.off, n}}, true
+		}
+	}
+	var got []run
+	for i, r := range s.free {
+		size := min(r.size, n)
+		got = append(got, run{r.off, size})
+		s.free[i] = run{r.off + size, r.size - size}
+		if n -= size; n == 0 {
+			break
+		}
+	}
+	s.tidy()
+	return got, true
+}
+
+// give takes runs back.
+func (s *spoolFile) give(runs []run) {
+	s.free = append(s.free, runs...)
+	slices.SortFunc(s.free, func(a, b run) int { return int(min(max(a.off-b.off, -1), 1)) })
+	s.tidy()
+}
+
+// tidy joins runs that touch, and leaves out empty ones.
+func (s *spoolFile) tidy() {
+	kept := s.free[:0]
+	for _, r := range s.free {
+		if n := len(kept); n > 0 && kept[n-1].off+kept[n-1].size == r.off {
+			kept[n-1].size += r.size
+		} else if r.size > 0 {
+			kept = append(kept, r)
+		}
+	}
+	s.free = kept
+}
+
+// used is how many bytes are taken.
+func (s *spoolFile) used() int64 {
+	n := s.capacity
+	for _, r := range s.free {
+		n -= r.size
+	}
+	return n
+}
+
+// eachPart calls visit for the places in the file of bytes [off, off+size) of
+// what lies in runs, in order.
+func eachPart(runs []run, off, size int64, visit func(at, size int64) error) error {
+	for _, r := range runs {
+		if size == 0 {
+			return nil
+		}
+		if off >= r.size {
+			off -= r.size
+			continue
+		}
+		n := min(r.size-off, size)
+		if err := visit(r.off+off, n); err != nil {
+			return err
+		}
+		off, size = 0, size-n
+	}
+	return nil
+}
+
+func (s *spoolFile) write(runs []run, off int64, b []byte) error {
+	return eachPart(runs, off, int64(len(b)), func(at, n int64) error {
+		if _, err := s.file.WriteAt(b[:n], at); err != nil {
+			return fmt.Errorf("write the spool in %s: %w", s.dir, err)
+		}
+		b = b[n:]
+		return nil
+	})
+}
