@@ -6,6 +6,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/lsiofs/lsiofs/pipeline"
+	"github.com/lsiofs/lsiofs/pipeline/spec"
 )
 
 type planOptions struct {
@@ -23,9 +24,10 @@ func newPlanCommand(g *globals) *cobra.Command {
 sizes, and how many bytes for each byte that is wanted (amplification). Only the
 index is looked at; where there is none it is made first.
 
-scan is what lsiofs does today: it reads the pieces (runs of records, cut at
---chunk-bytes and --chunk-records) that hold the records, whole, each once, and
-keeps what is not wanted yet, as long as --memory lasts. gather, for comparison,
+scan is how lsiofs reads: the pieces (runs of records, cut at --chunk-bytes and
+--chunk-records) that hold the records, whole, each once, keeping what is not
+wanted yet as long as --memory lasts. (Compressed shards that memory can't hold are
+decoded to a file once, see --read; that is not counted here.) gather, for comparison,
 would read just the records, near ones together, and keep nothing. It is a plan
 only: no command reads so yet. Compressed shards have to be decoded in order, which
 rules gather out; what scan reads of them is an estimate.
@@ -51,6 +53,7 @@ func runPlan(ctx context.Context, o *planOptions, g *globals) error {
 	if err != nil {
 		return err
 	}
+	s.Read = spec.ReadScan // nothing is read: no spool is to be made
 	d, err := openShowing(ctx, g, s, false)
 	if err != nil {
 		return err
