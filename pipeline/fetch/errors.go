@@ -3,6 +3,8 @@ package fetch
 import (
 	"errors"
 	"fmt"
+
+	"github.com/lsiofs/lsiofs/pipeline/storage"
 )
 
 // RecordError says which record could not be had.
@@ -14,7 +16,12 @@ type RecordError struct {
 }
 
 func (e *RecordError) Error() string {
-	return fmt.Sprintf("%s: record %d at [%d, %d): %v", e.Shard, e.Ordinal, e.OffsetBytes, e.OffsetBytes+e.SizeBytes, e.Err)
+	cause := e.Err.Error()
+	if s, ok := errors.AsType[*storage.Error](e.Err); ok && s.Object == e.Shard {
+		// The shard is named already; the bytes are those of the whole read.
+		cause = fmt.Sprintf("bytes [%d, %d): %v", s.OffsetBytes, s.OffsetBytes+s.SizeBytes, s.Err)
+	}
+	return fmt.Sprintf("%s: record %d at [%d, %d): %s", e.Shard, e.Ordinal, e.OffsetBytes, e.OffsetBytes+e.SizeBytes, cause)
 }
 
 func (e *RecordError) Unwrap() error { return e.Err }

@@ -1,6 +1,7 @@
 package fetch
 
 import (
+	"errors"
 	"fmt"
 	"sync/atomic"
 
@@ -257,5 +258,8 @@ func (f *Fetcher) publish(ld *load) {
 
 // describe names the shard where the error does not.
 func (f *Fetcher) describe(ld *load) error {
+	if _, ok := errors.AsType[*storage.Error](ld.err); ok {
+		return ld.err
+	}
 	return fmt.Errorf("%s: bytes [%d, %d): %w", f.index.Shard(ld.shard).Object.Path, ld.layout.start(), ld.layout.end(), ld.err)
 }
