@@ -6,6 +6,7 @@ import (
 	"log/slog"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 )
@@ -103,4 +104,18 @@ func TestDecodersAreBounded(t *testing.T) {
 	readAll(t, d, r, half, 10)
 	require.LessOrEqual(t, f.Stats().OpenDecoders, int64(3))
 	require.Positive(t, f.Stats().OpenDecoders)
+}
+
+func TestShardsThatSeveralLanesBeginInAreDecodedOnceWhereMemoryHoldsThem(t *testing.T) {
+	d := makeDataset(t, shape{codec: "gz", shards: 3, records: 6000, maxBytes: 200})
+	g := reservoirOrder(5, d.index, 8, 80) // most lanes begin in the middle of a shard
+	f, err := newFetcher(d.index, openStorage(t, d.dir), Config{
+		MemoryBytes: 16 << 20, ReadTimeout: time.Minute, PieceBytes: 16 << 10, PieceRecords: 32, LookaheadRecords: 1,
+	})
+	require.NoError(t, err)
+	defer func() { require.NoError(t, f.Close()) }()
+	r := f.Open(g)
+	readAll(t, d, r, g, 20)
+	r.Close()
+	require.LessOrEqual(t, decodedBytes(f), totalBytes(d)*110/100)
 }

@@ -151,9 +151,10 @@ func (f *Fetcher) next(d *decoder) (*load, int64) {
 }
 
 // keepInPassing makes a load of the piece that comes next, if some reader will
-// come to it soon, it is not in memory and there is memory for it.
+// come to it soon or all pieces fit into memory, it is not there yet and there
+// is memory for it.
 func (f *Fetcher) keepInPassing(d *decoder) *load {
-	if f.wanted[d.piece].Load() <= 0 || f.slots.at(d.piece) != nil || f.loads[d.piece] != nil {
+	if !f.holdsAll && f.wanted[d.piece].Load() <= 0 || f.slots.at(d.piece) != nil || f.loads[d.piece] != nil {
 		return nil
 	}
 	shard, l := f.layoutOf(d.piece)

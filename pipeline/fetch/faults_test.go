@@ -55,7 +55,9 @@ func TestEveryReadThatFailsSurfacesAndTheNextCallWorks(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			d := makeDataset(t, s)
 			seq := reservoirOrder(1, d.index, 2, 20)
-			surfaced := 0
+			// A read ahead that fails before anybody waits for it is made again
+			// by the one who does: it surfaces in Stats alone.
+			told := 0
 			for n := int64(0); ; n++ {
 				store := openStorage(t, d.dir)
 				nth, injected := faulty.Nth(n), atomic.Bool{}
@@ -69,7 +71,6 @@ func TestEveryReadThatFailsSurfacesAndTheNextCallWorks(t *testing.T) {
 				f := newFetcherOver(t, d, faultBudget(s), store)
 				r := f.Open(seq)
 				readWithErrors(t, context.Background, d, r, seq, func(k int, err error) {
-					surfaced++
 					record, ok := errors.AsType[*RecordError](err)
 					require.True(t, ok, "%v", err)
 					require.ErrorIs(t, err, faulty.ErrInjected)
@@ -82,12 +83,14 @@ func TestEveryReadThatFailsSurfacesAndTheNextCallWorks(t *testing.T) {
 				if !injected.Load() {
 					break
 				}
-				if s.codec == "" { // a decoder reads ahead what it may not come to need
-					require.NotEmpty(t, f.Stats().LastErrors, "read %d", n)
+				if len(f.Stats().LastErrors) > 0 {
+					told++
+				} else {
+					require.NotEmpty(t, s.codec, "read %d: only a decoder reads ahead what it may not come to need", n)
 				}
 				require.NoError(t, f.Close())
 			}
-			require.Positive(t, surfaced)
+			require.Positive(t, told)
 		})
 	}
 }

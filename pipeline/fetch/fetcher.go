@@ -43,6 +43,7 @@ type Fetcher struct {
 	started  time.Time
 	open     atomic.Int64 // readers
 	wanted   wanted
+	holdsAll bool // all shards, decoded, fit into the cache
 	choice   choice
 
 	// cpu has a token for each processor: decoders hold one while they decode.
@@ -102,6 +103,7 @@ func newFetcher(x index, s storage.Storage, cfg Config) (*Fetcher, error) {
 	}
 	f.cache = cache{memory: memory{segment: f.limits.segment}, budget: f.limits.cache, slots: f.slots, gone: map[int][]uint64{}}
 	f.decoders = decoders{byShard: map[int][]*decoder{}, passed: map[int]int64{}}
+	f.holdsAll = f.wanted != nil && f.decodedBytes() <= f.cache.budget/4*3 // decoders and tables have the rest
 	f.checks.init()
 	if f.verifier != nil {
 		for range cap(f.cpu) {
@@ -109,6 +111,15 @@ func newFetcher(x index, s storage.Storage, cfg Config) (*Fetcher, error) {
 		}
 	}
 	return f, nil
+}
+
+// decodedBytes is the size of all shards, decoded.
+func (f *Fetcher) decodedBytes() int64 {
+	n := int64(0)
+	for i := range f.index.Shards() {
+		n += f.index.Shard(i).DecodedBytes
+	}
+	return n
 }
 
 // makeTables makes what there is for each piece, and the limits that follow.

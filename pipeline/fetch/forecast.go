@@ -74,7 +74,8 @@ func (f *Fetcher) Forecast(ctx context.Context, seq Sequence, n uint64, read fun
 
 // pass is one way of decoders through a compressed shard, for the pieces that
 // they bring on it: those that follow each other, and those before them that
-// were looked at in advance, or read ahead, when it began.
+// were looked at in advance, or read ahead, when it began, or all of them where
+// memory holds the dataset.
 type pass struct {
 	began  place
 	last   int // its last piece
@@ -91,7 +92,7 @@ type place struct {
 // another one.
 func (f *Fetcher) take(passes []pass, piece int, at place) []pass {
 	if n := len(passes); n > 0 {
-		if p := &passes[n-1]; piece > p.last || f.inAdvance(p.began, at) {
+		if p := &passes[n-1]; f.holdsAll || piece > p.last || f.inAdvance(p.began, at) {
 			p.last = max(p.last, piece)
 			p.pieces = append(p.pieces, piece)
 			return passes
