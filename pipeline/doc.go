@@ -19,6 +19,11 @@
 //	batch      the records that a worker is dealt at a time
 //	worker     one reader of a view; worker w's records are one stream
 //	epoch      one pass over the dataset
+//	scan       reading each piece once, whole, and keeping what has not gone out
+//	spool      a local file of compressed shards, decoded: what scan reads from
+//	           where memory does not hold what an order needs of them
+//	layout     how many bytes each worker's stream has, and where every 4096th
+//	           record of it begins; stored beside the index
 //	record number   a record's place in dataset order, 0 … T-1: the reference
 //	           that all stages hand around
 //
@@ -29,6 +34,7 @@
 //	         where       next      a record   to bytes   errno
 //	                                 │
 //	                                 ├─ unpack   (decompress, find records)
+//	                                 ├─ plan     (what a gather would read: lsiofs plan)
 //	                                 ▼
 //	                              storage ──► local ──► uring
 //
