@@ -13,7 +13,6 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
-	"golang.org/x/sys/unix"
 )
 
 // mount is a live mount, served by a child process.
@@ -31,13 +30,23 @@ type mount struct {
 type lockedBuffer struct {
 	mu sync.Mutex
 	b  bytes.Buffer
+	// written has a value when something was written since it was received last.
+	written chan struct{}
 }
 
 func (l *lockedBuffer) Write(p []byte) (int, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
+	select {
+	case l.written <- struct{}{}:
+	default:
+	}
 	return l.b.Write(p)
 }
+
+// contains says whether text was written; a text that begins with a line break
+// may stand at the very beginning too.
+func (l *lockedBuffer) contains(text string) bool { return strings.Contains("\n"+l.String(), text) }
 
 func (l *lockedBuffer) String() string {
 	l.mu.Lock()
@@ -64,7 +73,7 @@ func mountDataset(t testing.TB, d dataset, s settings, more ...string) *mount {
 func tryMount(t testing.TB, d dataset, dir string, flags ...string) (*mount, error) {
 	t.Helper()
 	needFUSE(t)
-	m := &mount{t: t, dir: dir, tmp: t.TempDir(), exited: make(chan struct{})}
+	m := &mount{t: t, dir: dir, tmp: t.TempDir(), exited: make(chan struct{}), log: lockedBuffer{written: make(chan struct{}, 1)}}
 	args := append([]string{"mount", d.dir, dir}, d.flags...)
 	m.cmd = exec.Command(lsiofs, append(args, flags...)...)
 	m.cmd.Env = environment(m.tmp)
@@ -92,21 +101,18 @@ func tryMount(t testing.TB, d dataset, dir string, flags ...string) (*mount, err
 	return m, nil
 }
 
-// waitUntilMounted waits for the kernel's word that the table of mounts changed.
+// waitUntilMounted waits for the server's word that its mount answers. The table
+// of mounts shows it somewhat earlier, when it is still busy with its own look.
 func (m *mount) waitUntilMounted() error {
-	table, err := unix.Open("/proc/self/mountinfo", unix.O_RDONLY|unix.O_CLOEXEC, 0)
-	if err != nil {
-		return err
-	}
-	defer unix.Close(table)
-	for !isMount(m.dir) {
+	for !m.log.contains("\nmounted ") {
 		select {
 		case <-m.exited:
 			return fmt.Errorf("mount of %s ended with exit code %d: %s", m.dir, m.cmd.ProcessState.ExitCode(), m.log.String())
-		default:
-			// A short limit, because the server's end is no event here.
-			unix.Poll([]unix.PollFd{{Fd: int32(table), Events: unix.POLLPRI}}, 50)
+		case <-m.log.written:
 		}
+	}
+	if !isMount(m.dir) {
+		return fmt.Errorf("the server of %s says that it is mounted, and it is not: %s", m.dir, m.log.String())
 	}
 	return nil
 }
