@@ -127,6 +127,15 @@ func drawView(t *rapid.T, records int) *order.View {
 	return v
 }
 
+// defaultView is a view with the default settings of chunks that begin so.
+func defaultView(t *testing.T, starts ...uint64) *order.View {
+	e, err := order.NewEpoch(spec.Default().Order, 0, starts)
+	require.NoError(t, err)
+	v, err := order.NewView(e, nil, spec.Default().Deal)
+	require.NoError(t, err)
+	return v
+}
+
 // naive makes the three files of a worker and where its records end.
 func naive(m *memory, v *order.View, w uint64) (files [3][]byte, ends []int64) {
 	n := v.Count(w)
@@ -208,10 +217,7 @@ func TestOneHandleServesReadersAtManyPlacesAtOnce(t *testing.T) {
 		m.bytes = append(m.bytes, bytes.Repeat([]byte{byte(i)}, 1+i%97))
 		m.hashes = append(m.hashes, uint64(i%50))
 	}
-	e, err := order.NewEpoch(spec.Default().Order, 0, []uint64{0, 7_000, 20_000})
-	require.NoError(t, err)
-	v, err := order.NewView(e, nil, spec.Default().Deal)
-	require.NoError(t, err)
+	v := defaultView(t, 0, 7_000, 20_000)
 	src := newSource(m, m)
 	defer src.Close()
 	want, _ := naive(m, v, 0)
@@ -234,10 +240,7 @@ func TestAllocationsOfAReadDoNotGrowWithItsRecords(t *testing.T) {
 		m.bytes = append(m.bytes, make([]byte, 500))
 		m.hashes = append(m.hashes, uint64(len(m.hashes)))
 	}
-	e, err := order.NewEpoch(spec.Default().Order, 0, []uint64{0, 10_000})
-	require.NoError(t, err)
-	v, err := order.NewView(e, nil, spec.Default().Deal)
-	require.NoError(t, err)
+	v := defaultView(t, 0, 10_000)
 	src := newSource(m, m)
 	defer src.Close()
 	h := src.Set(v, nil).Open(0, Data)
@@ -256,10 +259,7 @@ func TestAllocationsOfAReadDoNotGrowWithItsRecords(t *testing.T) {
 
 func TestReadsOutOfBoundsAreErrors(t *testing.T) {
 	m := &memory{shards: 1, lends: 1, bytes: [][]byte{{1}}, hashes: []uint64{0}}
-	e, err := order.NewEpoch(spec.Default().Order, 0, []uint64{0, 1})
-	require.NoError(t, err)
-	v, err := order.NewView(e, nil, spec.Default().Deal)
-	require.NoError(t, err)
+	v := defaultView(t, 0, 1)
 	src := newSource(m, m)
 	defer src.Close()
 	h := src.Set(v, nil).Open(0, Data)
@@ -272,12 +272,9 @@ func TestReadsOutOfBoundsAreErrors(t *testing.T) {
 
 func TestALayoutStopsWhenTheSourceCloses(t *testing.T) {
 	m := &memory{shards: 1, lends: 1, bytes: [][]byte{{1}}, hashes: []uint64{0}}
-	e, err := order.NewEpoch(spec.Default().Order, 0, []uint64{0, 1})
-	require.NoError(t, err)
-	v, err := order.NewView(e, nil, spec.Default().Deal)
-	require.NoError(t, err)
+	v := defaultView(t, 0, 1)
 	src := newSource(m, m)
 	src.Close()
-	_, err = src.Set(v, nil).SizeBytes(context.Background(), 0, Data)
+	_, err := src.Set(v, nil).SizeBytes(context.Background(), 0, Data)
 	require.ErrorIs(t, err, ErrClosed)
 }
