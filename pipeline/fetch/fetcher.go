@@ -53,6 +53,7 @@ type Fetcher struct {
 
 	mu       sync.Mutex
 	cache    cache
+	maps     maps
 	loads    map[int]*load
 	aheadOut int64 // bytes of loads that are read ahead and have not come
 	decoders decoders
@@ -102,6 +103,7 @@ func newFetcher(x index, s storage.Storage, cfg Config) (*Fetcher, error) {
 		}
 	}
 	f.cache = cache{memory: memory{segment: f.limits.segment}, budget: f.limits.cache, slots: f.slots, gone: map[int][]uint64{}}
+	f.maps = newMaps(s, f.limits, cfg.MemoryBytes)
 	f.decoders = decoders{byShard: map[int][]*decoder{}, passed: map[int]int64{}}
 	f.holdsAll = f.wanted != nil && f.decodedBytes() <= f.cache.budget/4*3 // decoders and tables have the rest
 	f.checks.init()
@@ -162,7 +164,7 @@ func (f *Fetcher) Close() error {
 	defer f.mu.Unlock()
 	f.closeDecoders()
 	err := f.closeSpool()
-	return errors.Join(err, f.cache.close())
+	return errors.Join(err, f.closeMaps(), f.cache.close())
 }
 
 // close frees all memory. A segment that a loan still pins is left to it: a
@@ -193,4 +195,5 @@ func (c *cache) close() error {
 type counters struct {
 	recordsOut, bytesOut, hits, waits, waitNanos atomic.Uint64
 	piecesRead, piecesReread, bytesRead          atomic.Uint64
+	recordsMapped                                atomic.Uint64
 }

@@ -89,9 +89,9 @@ func (f *Fetcher) layoutOf(piece int) (int, layout) {
 }
 
 // start begins to load a piece that is neither in memory nor on its way. It is
-// called with mu held; the reads it appends to batch are to be submitted, after
-// mu has been released. nil means that there is no room to read ahead.
-func (f *Fetcher) start(piece, wanted int, u urgency, batch *[]*storage.Read) *load {
+// called with mu held; what it adds to b is to be carried out after mu has been
+// released. nil means that there is no room to read ahead.
+func (f *Fetcher) start(piece, wanted int, u urgency, b *batch) *load {
 	shard, l := f.layoutOf(piece)
 	if u == ahead && f.aheadOut > 0 && f.aheadOut+l.size > f.limits.inFlight {
 		return nil
@@ -110,6 +110,8 @@ func (f *Fetcher) start(piece, wanted int, u urgency, batch *[]*storage.Read) *l
 		if !f.assign(ld, u) {
 			return nil
 		}
+	} else if err == nil && f.mappable(ld) {
+		b.maps = append(b.maps, ld)
 	} else if err == nil {
 		if ld.seg, ld.off, err = f.cache.alloc(l.size, u); err == errNoRoom {
 			return nil
@@ -126,13 +128,13 @@ func (f *Fetcher) start(piece, wanted int, u urgency, batch *[]*storage.Read) *l
 		f.aheadOut += l.size
 	}
 	if ld.seg != nil && ld.spooled == nil {
-		f.read(ld, batch)
+		f.read(ld, b)
 	}
 	return ld
 }
 
 // read makes the reads of a piece of a shard that is not compressed.
-func (f *Fetcher) read(ld *load, batch *[]*storage.Read) {
+func (f *Fetcher) read(ld *load, b *batch) {
 	object := f.index.Shard(ld.shard).Object
 	done := func(err error) {
 		if err != nil {
@@ -147,7 +149,7 @@ func (f *Fetcher) read(ld *load, batch *[]*storage.Read) {
 	for _, r := range ld.layout.ranges {
 		if r.size > 0 {
 			ld.pending.Add(1)
-			*batch = append(*batch, &storage.Read{Object: object, OffsetBytes: r.off, Buf: ld.seg.mem[to : to+r.size : to+r.size], Done: done})
+			b.reads = append(b.reads, &storage.Read{Object: object, OffsetBytes: r.off, Buf: ld.seg.mem[to : to+r.size : to+r.size], Done: done})
 		}
 		to += r.size
 	}
@@ -187,9 +189,16 @@ func (l *layout) sizeInShard() int64 {
 
 // verify looks at the records' own checksums.
 func (f *Fetcher) verify(ld *load) {
-	if f.verifier == nil {
-		return
+	switch {
+	case f.verifier == nil:
+	case ld.seg.shard != nil:
+		f.verifyMapped(ld)
+	default:
+		f.verifyRecords(ld)
 	}
+}
+
+func (f *Fetcher) verifyRecords(ld *load) {
 	for i, s := range ld.layout.spans {
 		if err := f.verifier.Verify(ld.seg.mem[ld.off+s.off : ld.off+s.off+s.size]); err != nil {
 			if ld.bad == nil {
@@ -244,6 +253,12 @@ func (f *Fetcher) publish(ld *load) {
 	ld.entry = e
 	f.slots.set(ld.piece, e)
 
+	for _, err := range ld.bad {
+		f.failures.add(fmt.Errorf("%s: %w", f.index.Shard(ld.shard).Object.Path, err))
+	}
+	if e.seg.shard != nil {
+		return // nothing was read
+	}
 	f.counts.piecesRead.Add(1)
 	f.counts.bytesRead.Add(uint64(ld.layout.size))
 	w, bit := &f.everRead[ld.piece>>6], uint64(1)<<(ld.piece&63)
@@ -251,9 +266,6 @@ func (f *Fetcher) publish(ld *load) {
 		f.counts.piecesReread.Add(1)
 	}
 	*w |= bit
-	for _, err := range ld.bad {
-		f.failures.add(fmt.Errorf("%s: %w", f.index.Shard(ld.shard).Object.Path, err))
-	}
 }
 
 // describe names the shard where the error does not.

@@ -7,7 +7,6 @@ import (
 	"time"
 
 	"github.com/lsiofs/lsiofs/pipeline/catalog"
-	"github.com/lsiofs/lsiofs/pipeline/storage"
 )
 
 // Sequence is the list of records that a reader goes through: one worker's
@@ -85,7 +84,8 @@ func (r *Reader) Lend(ctx context.Context, k uint64, n int, l *Loan) error {
 	} else if uint64(n) > total-k {
 		n = int(total - k)
 	}
-	g := gathering{loan: l, segsFrom: len(l.segs), recordsFrom: len(l.Records)}
+	l.f = r.f
+	g := gathering{loan: l, evictions: r.f.maps.evictions(), mappedFrom: len(l.mapped), segsFrom: len(l.segs), recordsFrom: len(l.Records)}
 	r.gather(&g, k, n)
 	missing := g.lent < n && !g.full
 	r.readAhead(k, n, missing && g.lent > 0, g.lent)
@@ -104,7 +104,9 @@ func (r *Reader) Lend(ctx context.Context, k uint64, n int, l *Loan) error {
 // gathering is what one call of Lend has so far.
 type gathering struct {
 	loan                  *Loan
+	evictions             uint64 // before anything is lent
 	segsFrom, recordsFrom int
+	mappedFrom            int
 	lent                  int
 	bytes                 uint64
 	waited                int
@@ -117,6 +119,9 @@ type gathering struct {
 // it has now gone out.
 func (f *Fetcher) add(g *gathering, e *entry, i int) {
 	b := e.bytes(i)
+	if e.seg.shard != nil {
+		g.loan.mapped = append(g.loan.mapped, mappedRecord{e, i})
+	}
 	g.loan.Records = append(g.loan.Records, b)
 	g.lent++
 	g.bytes += uint64(len(b))
@@ -157,7 +162,11 @@ func (r *Reader) gather(g *gathering, k uint64, n int) {
 			if e == nil || e.spans[i].size < 0 || e.bad != nil && e.bad[i] != nil {
 				return
 			}
-			if !l.hold(e.seg, g.segsFrom, f.limits.loanSegs) {
+			if e.seg.shard != nil {
+				if !f.pinMapped(e, g.evictions) {
+					return
+				}
+			} else if !l.hold(e.seg, g.segsFrom, f.limits.loanSegs) {
 				g.full = true
 				return
 			}
@@ -174,6 +183,9 @@ func (r *Reader) lent(k uint64, g *gathering) {
 	c.recordsOut.Add(uint64(g.lent))
 	c.bytesOut.Add(g.bytes)
 	c.hits.Add(uint64(g.lent - g.waited))
+	if mapped := len(g.loan.mapped) - g.mappedFrom; mapped > 0 {
+		c.recordsMapped.Add(uint64(mapped))
+	}
 	r.mu.Lock()
 	old := r.last
 	last := lastLent{g.lastEntry, g.lastIndex, k + uint64(g.lent) - 1}
@@ -215,7 +227,9 @@ func (r *Reader) lendFirst(ctx context.Context, k uint64, g *gathering) error {
 	if waited {
 		g.waited++
 	}
-	g.loan.segs = append(g.loan.segs, e.seg) // pinned for us
+	if e.seg.shard == nil {
+		g.loan.segs = append(g.loan.segs, e.seg) // pinned for us
+	}
 	f.add(g, e, i)
 	return nil
 }
@@ -231,7 +245,7 @@ func (f *Fetcher) recordError(record uint64, err error) error {
 
 // demand waits for a piece that has record i, and pins it.
 func (f *Fetcher) demand(ctx context.Context, piece, i int) (e *entry, waited bool, err error) {
-	var batch []*storage.Read
+	var b batch
 	f.mu.Lock()
 	if f.slots.has(piece, i) {
 		// No segment dies while mu is held, so it can be pinned.
@@ -242,19 +256,22 @@ func (f *Fetcher) demand(ctx context.Context, piece, i int) (e *entry, waited bo
 	}
 	ld := f.loads[piece]
 	if ld == nil {
-		ld = f.start(piece, i, demanded, &batch)
+		ld = f.start(piece, i, demanded, &b)
 	}
 	ld.waiters++
 	f.mu.Unlock()
-	if len(batch) > 0 {
-		f.storage.Submit(batch)
-	}
+	f.carryOut(&b)
 	e, err = f.wait(ctx, ld)
 	return e, true, err
 }
 
 // wait waits for a load among whose waiters the caller is.
 func (f *Fetcher) wait(ctx context.Context, ld *load) (*entry, error) {
+	select {
+	case <-ld.done: // it was in the page cache
+		return ld.entry, ld.err
+	default:
+	}
 	began := f.now()
 	f.counts.waits.Add(1)
 	defer func() { f.counts.waitNanos.Add(uint64(f.now() - began)) }()

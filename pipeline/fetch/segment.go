@@ -19,6 +19,11 @@ type segment struct {
 	tables  int64    // bytes of entries, under Fetcher.mu
 	pins    atomic.Int64
 	live    atomic.Int64 // bytes of records that have not gone out
+
+	// Where it is a piece of a mapped shard, at off there:
+	shard *mappedShard // nil: it is memory of its own
+	off   int64
+	seen  atomic.Uint64 // Mapper.Evictions when the page cache held all of it
 }
 
 const dead = -1 << 40
@@ -60,7 +65,9 @@ func newEntry(seg *segment, piece int, spans []span) *entry {
 }
 
 // tableBytes is the memory of the entry itself.
-func (e *entry) tableBytes() int64 { return 128 + int64(len(e.spans))*16 + int64(len(e.out))*8 }
+func (e *entry) tableBytes() int64 { return tableBytes(len(e.spans)) }
+
+func tableBytes(records int) int64 { return 128 + int64(records)*16 + int64(records+63)/64*8 }
 
 func (e *entry) delivered(i int) bool { return e.out[i>>6].Load()&(1<<(i&63)) != 0 }
 

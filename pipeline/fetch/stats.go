@@ -7,7 +7,9 @@ type Stats struct {
 	Strategy      string   `json:"strategy"` // "scan" or "spool"
 	Reason        string   `json:"reason"`   // why this one, in words
 	BudgetBytes   int64    `json:"budget_bytes"`
-	HeldBytes     int64    `json:"held_bytes"` // of memory, now
+	HeldBytes     int64    `json:"held_bytes"`     // of memory, now
+	MappedBytes   int64    `json:"mapped_bytes"`   // of the page cache, now
+	RecordsMapped uint64   `json:"records_mapped"` // of records_out, those copied from there
 	PiecesRead    uint64   `json:"pieces_read"`
 	PiecesReread  uint64   `json:"pieces_reread"` // read again because they had been dropped
 	PiecesDropped uint64   `json:"pieces_dropped"`
@@ -51,10 +53,13 @@ func (f *Fetcher) Stats() Stats {
 		Hits:         n.hits.Load(),
 		Waits:        n.waits.Load(),
 		WaitNanos:    n.waitNanos.Load(),
+
+		RecordsMapped: n.recordsMapped.Load(),
 	}
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	s.HeldBytes = f.cache.mapped + f.decoders.held + f.tableBytes()
+	s.MappedBytes = f.maps.bytes
 	s.PiecesDropped = f.cache.dropped
 	s.LoadsInFlight = int64(len(f.loads))
 	s.OpenDecoders = int64(f.decoders.count)

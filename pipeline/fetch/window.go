@@ -1,7 +1,5 @@
 package fetch
 
-import "github.com/lsiofs/lsiofs/pipeline/storage"
-
 const (
 	firstWindowRecords = 64
 	maxWindowRecords   = 32 << 10
@@ -65,23 +63,21 @@ func (r *Reader) readAhead(k uint64, n int, again bool, lent int) {
 	w := &r.window
 	w.move(k, n)
 	r.lookAhead(k, int(r.f.open.Load()))
-	var batch []*storage.Read
+	var b batch
 	if again && w.scanned >= k+uint64(n) {
-		r.scan(k+uint64(lent), k+uint64(n), &batch)
+		r.scan(k+uint64(lent), k+uint64(n), &b)
 	}
 	target := min(w.next+uint64(w.records), r.seq.Len())
 	if w.scanned < k+uint64(n) || w.scanned+uint64(w.records)/4 < target {
-		w.scanned = r.scan(w.scanned, target, &batch)
+		w.scanned = r.scan(w.scanned, target, &b)
 	}
 	r.mu.Unlock()
-	if len(batch) > 0 {
-		r.f.storage.Submit(batch)
-	}
+	r.f.carryOut(&b)
 }
 
 // scan starts the missing pieces of records from … to-1, as far as there is
 // room, and returns how far it came.
-func (r *Reader) scan(from, to uint64, batch *[]*storage.Read) uint64 {
+func (r *Reader) scan(from, to uint64, b *batch) uint64 {
 	f, w := r.f, &r.window
 	if w.buf == nil {
 		w.buf = make([]uint64, lendBlock)
@@ -94,7 +90,7 @@ func (r *Reader) scan(from, to uint64, batch *[]*storage.Read) uint64 {
 		for _, record := range w.buf[:m] {
 			piece := f.pieces.of(record)
 			i := int(record - f.pieces.starts[piece])
-			if !f.slots.has(piece, i) && !r.startAhead(piece, i, from, batch) {
+			if !f.slots.has(piece, i) && !r.startAhead(piece, i, from, b) {
 				return from
 			}
 			from++
@@ -105,7 +101,7 @@ func (r *Reader) scan(from, to uint64, batch *[]*storage.Read) uint64 {
 
 // startAhead starts a piece for its record i, record k of the sequence, unless it is on its
 // way. It returns false when there is no room to read further ahead.
-func (r *Reader) startAhead(piece, i int, k uint64, batch *[]*storage.Read) bool {
+func (r *Reader) startAhead(piece, i int, k uint64, b *batch) bool {
 	f, w := r.f, &r.window
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -116,7 +112,7 @@ func (r *Reader) startAhead(piece, i int, k uint64, batch *[]*storage.Read) bool
 	if w.bytes > 0 && w.bytes >= limit || len(w.started) >= maxWindowPieces {
 		return false
 	}
-	ld := f.start(piece, i, ahead, batch)
+	ld := f.start(piece, i, ahead, b)
 	if ld == nil {
 		return false
 	}

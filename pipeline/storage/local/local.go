@@ -16,6 +16,7 @@ import (
 	"sync"
 	"sync/atomic"
 	"syscall"
+	"time"
 
 	"github.com/lsiofs/lsiofs/pipeline/storage"
 	"github.com/lsiofs/lsiofs/uring"
@@ -31,6 +32,11 @@ type Storage struct {
 	// cache.
 	exceedsMemory atomic.Bool
 	files         fileCache
+
+	maxMapped  int64
+	mapped     atomic.Int64 // files that are mapped
+	unmappable atomic.Bool  // the kernel can't populate mappings
+	evictions  evictions
 
 	mu       sync.Mutex
 	quiet    sync.Cond // underWay has become 0
@@ -68,9 +74,10 @@ func open(root string, engine uring.Engine, direct Direct, maxOpen int) (*Storag
 	if err := direct.check(); err != nil {
 		return nil, err
 	}
-	s := &Storage{root: absolute, engine: engine, direct: direct}
+	s := &Storage{root: absolute, engine: engine, direct: direct, maxMapped: maxMappedFiles()}
 	s.quiet.L = &s.mu
 	s.files.init(absolute, maxOpen)
+	s.evictions.start = time.Now()
 	return s, nil
 }
 
@@ -104,6 +111,7 @@ func (s *Storage) Close() error {
 	}
 	s.mu.Unlock()
 	s.files.closeAll()
+	s.evictions.close()
 	return nil
 }
 

@@ -1,0 +1,200 @@
+package fetch
+
+import (
+	"errors"
+	"runtime"
+	"runtime/debug"
+
+	"github.com/lsiofs/lsiofs/pipeline/storage"
+)
+
+// batch is what is to be done once mu has been released.
+type batch struct {
+	reads []*storage.Read
+	maps  []*load
+}
+
+// carryOut does it. It may wait for system calls, but not for data.
+func (f *Fetcher) carryOut(b *batch) {
+	f.submit(b)
+	for _, ld := range b.maps {
+		f.mapPiece(ld, b)
+	}
+	f.submit(b)
+}
+
+func (f *Fetcher) submit(b *batch) {
+	if len(b.reads) > 0 {
+		f.storage.Submit(b.reads)
+		b.reads = b.reads[:0]
+	}
+}
+
+// mappable says whether a piece of a shard that is not compressed is to be
+// mapped, if the page cache holds it. It is called with mu held.
+func (f *Fetcher) mappable(ld *load) bool {
+	m, l := &f.maps, &ld.layout
+	if m.mapper == nil || len(l.ranges) != 1 || l.newline || m.changed[ld.shard] {
+		return false
+	}
+	if blocksAround(l.ranges[0]) > m.limit || tableBytes(len(l.spans)) > m.tableLimit {
+		return false
+	}
+	if m.skip > 0 {
+		m.skip--
+		return false
+	}
+	return true
+}
+
+// blocksAround is the most that is mapped for a range.
+func blocksAround(r byteRange) int64 {
+	const block = storage.MapBlockBytes
+	return (r.off+r.size+block-1)/block*block - r.off/block*block
+}
+
+// mapPiece maps a load's piece; where that can't be done it is read.
+func (f *Fetcher) mapPiece(ld *load, b *batch) {
+	seg := f.populate(ld)
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if seg == nil {
+		u := ahead
+		if ld.waiters > 0 {
+			u = demanded
+		}
+		if ld.seg, ld.off, ld.err = f.cache.alloc(ld.layout.size, u); ld.err != nil {
+			f.finishLocked(ld)
+		} else {
+			f.read(ld, b)
+		}
+		return
+	}
+	f.maps.segs = append(f.maps.segs, seg)
+	ld.seg = seg
+	if f.verifier != nil && f.checks.add(ld) {
+		f.running.Add(1) // theirs to count down; they can't finish while mu is held
+		return
+	}
+	f.finishLocked(ld)
+}
+
+// populate makes a load's piece a segment of its shard's mapping, pinned, or
+// gives nil.
+func (f *Fetcher) populate(ld *load) *segment {
+	m, r := &f.maps, ld.layout.ranges[0]
+	most, tables := blocksAround(r), tableBytes(len(ld.layout.spans))
+	f.mu.Lock()
+	ok := f.reserve(most, tables)
+	f.mu.Unlock()
+	if !ok {
+		return nil
+	}
+	seg := &segment{off: r.off, used: r.size}
+	seg.seen.Store(m.mapper.Evictions())
+	seg.pins.Store(1)
+	added := int64(0)
+	if seg.shard = f.mapShard(ld.shard); seg.shard != nil {
+		added, ok = seg.shard.mapping.Populate(r.off, r.size)
+	}
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	m.coming -= most
+	m.bytes += added
+	if seg.shard != nil && ok {
+		m.skip, m.skips = 0, 0
+		seg.mem = seg.shard.mapping.Bytes()[r.off : r.off+r.size : r.off+r.size]
+		return seg
+	}
+	m.tables -= tables
+	if seg.shard != nil {
+		seg.shard.users--
+	}
+	m.skips = min(max(2*m.skips, 1), maxSkips)
+	m.skip = m.skips
+	return nil
+}
+
+// pinMapped pins an entry of a mapping, unless it has been unmapped, or is not
+// all in the page cache any more: to touch it would then wait for a disk, and
+// hold a processor.
+func (f *Fetcher) pinMapped(e *entry, evictions uint64) bool {
+	s := e.seg
+	if !s.pin() {
+		return false
+	}
+	if s.seen.Load() == evictions {
+		return true
+	}
+	if s.shard.mapping.Resident(s.off, int64(len(s.mem))) {
+		s.seen.Store(evictions)
+		return true
+	}
+	f.mu.Lock()
+	f.forget(e)
+	f.mu.Unlock()
+	s.unpin()
+	return false
+}
+
+// errFault is wrapped when mapped memory could not be read, though the file is
+// what it was.
+var errFault = errors.New("what is mapped of it can't be read: perhaps its disk fails")
+
+// lost gives the error for a record of a mapped piece of which err is known,
+// after which the piece, or, if the shard has changed, none of the shard, is
+// mapped any more.
+func (f *Fetcher) lost(x mappedRecord, err error) error {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.forget(x.entry)
+	if errors.Is(err, storage.ErrChanged) {
+		f.refuse(x.entry.seg.shard.shard)
+	}
+	described := f.recordError(f.pieces.starts[x.entry.piece]+uint64(x.index), err)
+	f.failures.add(described)
+	return described
+}
+
+// fault is the error for a piece whose memory was gone.
+func (f *Fetcher) fault(s *segment) error {
+	return &storage.Error{Object: f.index.Shard(s.shard.shard).Object.Path, OffsetBytes: s.off, SizeBytes: int64(len(s.mem)), Err: errFault}
+}
+
+// faulted runs what touches mapped memory, and says whether that was gone: the
+// goroutine then gets a panic, not the process a signal.
+func faulted(touch func()) (gone bool) {
+	defer debug.SetPanicOnFault(debug.SetPanicOnFault(true))
+	defer func() {
+		p := recover()
+		if p == nil {
+			return
+		}
+		if fault, ok := p.(interface {
+			runtime.Error
+			Addr() uintptr
+		}); !ok || fault.Addr() < 4096 {
+			panic(p) // our own mistake
+		}
+		gone = true
+	}()
+	touch()
+	return false
+}
+
+// verifyMapped is verify for a piece that is mapped. What is wrong with it may be
+// that its shard has changed.
+func (f *Fetcher) verifyMapped(ld *load) {
+	gone := faulted(func() { f.verifyRecords(ld) })
+	if !gone && len(ld.bad) == 0 {
+		return
+	}
+	if ld.err = ld.seg.shard.mapping.Check(); ld.err == nil && gone {
+		ld.err = f.fault(ld.seg)
+	}
+	if errors.Is(ld.err, storage.ErrChanged) {
+		f.mu.Lock()
+		f.refuse(ld.shard)
+		f.mu.Unlock()
+	}
+}

@@ -1,0 +1,57 @@
+package storage
+
+import "errors"
+
+// Mapper is an optional upgrade of a Storage: what the page cache holds of an
+// object can be copied from where it lies. A wrapper that alters or delays reads
+// is none. Its methods may be called concurrently.
+type Mapper interface {
+	// Map opens and maps an object. Nothing of it may be touched before it has
+	// been populated. It may wait for a disk.
+	//
+	// Errors are *Error: ErrChanged; ErrNotMapped where objects are not to be
+	// mapped, or can't be; ErrTooManyMappings.
+	Map(o Object) (Mapping, error)
+	// Evictions is a number that stays the same as long as the page cache is
+	// known not to have lost pages (but for what was so in the last 100 ms). It
+	// costs little enough to be asked for each read.
+	Evictions() uint64
+}
+
+// Mapping is an object in the address space. Ranges are in bytes and lie inside
+// of it. Methods may be called concurrently, but for Close.
+//
+// Memory that is mapped goes away when the file is truncated: touching it is
+// then a fault (SIGBUS), and the rest of the last page shows zeros. So it is
+// copied under debug.SetPanicOnFault, and used only if Check, called after the
+// copy, gives nil.
+type Mapping interface {
+	// Bytes is the whole object. What is populated may be read, nothing written.
+	Bytes() []byte
+	// Populate makes a range readable without a fault if all of it is in the page
+	// cache now, else it does nothing. It counts: Drop must be called as often.
+	// added is by how much more memory is mapped; that is in blocks, and one that
+	// two ranges share is counted once.
+	Populate(off, size int64) (added int64, ok bool)
+	// Resident says whether all of a range is in the page cache still.
+	Resident(off, size int64) bool
+	// Drop ends one Populate of the same range. Nothing may touch the range any
+	// more, unless it is populated otherwise. freed is by how much less is mapped.
+	Drop(off, size int64) (freed int64)
+	// Check gives an *Error with ErrChanged when the object is not any more what
+	// was listed.
+	Check() error
+	// Close unmaps everything. It may be called after the storage's Close.
+	Close() error
+}
+
+// MapBlockBytes is what a Mapping is populated, dropped and counted by.
+const MapBlockBytes = 64 << 10
+
+var (
+	// ErrNotMapped is wrapped by errors about objects that can't be mapped: they
+	// are read.
+	ErrNotMapped = errors.New("not mapped")
+	// ErrTooManyMappings is wrapped when some must be closed first.
+	ErrTooManyMappings = errors.New("too many files are mapped")
+)
