@@ -88,7 +88,7 @@ func (f *Fetcher) populate(ld *load) *segment {
 	ok := f.reserve(most, tables)
 	f.mu.Unlock()
 	if !ok {
-		return nil
+		return nil // sweeps have found nothing: all is lent, at this moment
 	}
 	seg := &segment{off: r.off, used: r.size}
 	seg.seen.Store(m.mapper.Evictions())
@@ -96,6 +96,9 @@ func (f *Fetcher) populate(ld *load) *segment {
 	added := int64(0)
 	if seg.shard = f.mapShard(ld.shard); seg.shard != nil {
 		added, ok = seg.shard.mapping.Populate(r.off, r.size)
+		if ok && m.trims {
+			seg.shard.mapping.Trim(r.off, r.size)
+		}
 	}
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -107,9 +110,11 @@ func (f *Fetcher) populate(ld *load) *segment {
 		return seg
 	}
 	m.tables -= tables
-	if seg.shard != nil {
-		seg.shard.users--
+	if seg.shard == nil {
+		m.skip = fewSkips
+		return nil
 	}
+	seg.shard.users--
 	m.skips = min(max(2*m.skips, 1), maxSkips)
 	m.skip = m.skips
 	return nil
