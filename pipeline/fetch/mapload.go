@@ -8,25 +8,25 @@ import (
 	"github.com/lsiofs/lsiofs/pipeline/storage"
 )
 
-// batch is what is to be done once mu has been released.
-type batch struct {
+// todo is what is to be done once mu has been released.
+type todo struct {
 	reads []*storage.Read
 	maps  []*load
 }
 
 // carryOut does it. It may wait for system calls, but not for data.
-func (f *Fetcher) carryOut(b *batch) {
-	f.submit(b)
-	for _, ld := range b.maps {
-		f.mapPiece(ld, b)
+func (f *Fetcher) carryOut(t *todo) {
+	f.submit(t)
+	for _, ld := range t.maps {
+		f.mapPiece(ld, t)
 	}
-	f.submit(b)
+	f.submit(t)
 }
 
-func (f *Fetcher) submit(b *batch) {
-	if len(b.reads) > 0 {
-		f.storage.Submit(b.reads)
-		b.reads = b.reads[:0]
+func (f *Fetcher) submit(t *todo) {
+	if len(t.reads) > 0 {
+		f.storage.Submit(t.reads)
+		t.reads = t.reads[:0]
 	}
 }
 
@@ -54,7 +54,7 @@ func blocksAround(r byteRange) int64 {
 }
 
 // mapPiece maps a load's piece; where that can't be done it is read.
-func (f *Fetcher) mapPiece(ld *load, b *batch) {
+func (f *Fetcher) mapPiece(ld *load, t *todo) {
 	seg := f.populate(ld)
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -66,7 +66,7 @@ func (f *Fetcher) mapPiece(ld *load, b *batch) {
 		if ld.seg, ld.off, ld.err = f.cache.alloc(ld.layout.size, u); ld.err != nil {
 			f.finishLocked(ld)
 		} else {
-			f.read(ld, b)
+			f.read(ld, t)
 		}
 		return
 	}
