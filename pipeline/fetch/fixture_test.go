@@ -83,6 +83,7 @@ type shape struct {
 	shards      int
 	records     int // of a shard
 	maxBytes    int // of a record
+	sameSize    bool
 	member      int // records in a member, 0 for all
 	gapBytes    int // greatest number of bytes between records
 	noNewline   bool
@@ -129,7 +130,11 @@ func (d *dataset) addShard(t testing.TB, s shape, i int, rng *rand.Rand) {
 				entries[len(entries)-1].DecodedBytes = int64(decoded.Len() - len(gap))
 			}
 		}
-		record := randomRecord(rng, 1+rng.IntN(s.maxBytes), s.checksummed)
+		n := s.maxBytes
+		if !s.sameSize {
+			n = 1 + rng.IntN(s.maxBytes)
+		}
+		record := randomRecord(rng, n, s.checksummed)
 		off := int64(decoded.Len())
 		if s.noNewline && r == s.records-1 {
 			record[len(record)-1] = '\n'

@@ -89,9 +89,9 @@ func (f *Fetcher) layoutOf(piece int) (int, layout) {
 }
 
 // start begins to load a piece that is neither in memory nor on its way. It is
-// called with mu held; what it adds to b is to be carried out after mu has been
+// called with mu held; what it adds to t is to be carried out after mu has been
 // released. nil means that there is no room to read ahead.
-func (f *Fetcher) start(piece, wanted int, u urgency, b *batch) *load {
+func (f *Fetcher) start(piece, wanted int, u urgency, t *todo) *load {
 	shard, l := f.layoutOf(piece)
 	if u == ahead && f.aheadOut > 0 && f.aheadOut+l.size > f.limits.inFlight {
 		return nil
@@ -111,7 +111,7 @@ func (f *Fetcher) start(piece, wanted int, u urgency, b *batch) *load {
 			return nil
 		}
 	} else if err == nil && f.mappable(ld) {
-		b.maps = append(b.maps, ld)
+		t.maps = append(t.maps, ld)
 	} else if err == nil {
 		if ld.seg, ld.off, err = f.cache.alloc(l.size, u); err == errNoRoom {
 			return nil
@@ -128,13 +128,13 @@ func (f *Fetcher) start(piece, wanted int, u urgency, b *batch) *load {
 		f.aheadOut += l.size
 	}
 	if ld.seg != nil && ld.spooled == nil {
-		f.read(ld, b)
+		f.read(ld, t)
 	}
 	return ld
 }
 
 // read makes the reads of a piece of a shard that is not compressed.
-func (f *Fetcher) read(ld *load, b *batch) {
+func (f *Fetcher) read(ld *load, t *todo) {
 	object := f.index.Shard(ld.shard).Object
 	done := func(err error) {
 		if err != nil {
@@ -149,7 +149,7 @@ func (f *Fetcher) read(ld *load, b *batch) {
 	for _, r := range ld.layout.ranges {
 		if r.size > 0 {
 			ld.pending.Add(1)
-			b.reads = append(b.reads, &storage.Read{Object: object, OffsetBytes: r.off, Buf: ld.seg.mem[to : to+r.size : to+r.size], Done: done})
+			t.reads = append(t.reads, &storage.Read{Object: object, OffsetBytes: r.off, Buf: ld.seg.mem[to : to+r.size : to+r.size], Done: done})
 		}
 		to += r.size
 	}

@@ -16,16 +16,21 @@ import (
 // says. It is closed when the test ends.
 func openStorage(t testing.TB, dir string) *faulty.Storage {
 	t.Helper()
+	return faulty.New(openFiles(t, dir))
+}
+
+// openFiles is the storage alone, which can map.
+func openFiles(t testing.TB, dir string) *local.Storage {
+	t.Helper()
 	engine, err := uring.Open(uring.ModePread)
 	require.NoError(t, err)
 	files, err := local.Open(dir, engine)
 	require.NoError(t, err)
-	s := faulty.New(files)
 	t.Cleanup(func() {
-		require.NoError(t, s.Close())
+		require.NoError(t, files.Close())
 		require.NoError(t, engine.Close())
 	})
-	return s
+	return files
 }
 
 // listed is an object as the storage lists it.

@@ -8,25 +8,25 @@ import (
 	"github.com/lsiofs/lsiofs/pipeline/storage"
 )
 
-// batch is what is to be done once mu has been released.
-type batch struct {
+// todo is what is to be done once mu has been released.
+type todo struct {
 	reads []*storage.Read
 	maps  []*load
 }
 
 // carryOut does it. It may wait for system calls, but not for data.
-func (f *Fetcher) carryOut(b *batch) {
-	f.submit(b)
-	for _, ld := range b.maps {
-		f.mapPiece(ld, b)
+func (f *Fetcher) carryOut(t *todo) {
+	f.submit(t)
+	for _, ld := range t.maps {
+		f.mapPiece(ld, t)
 	}
-	f.submit(b)
+	f.submit(t)
 }
 
-func (f *Fetcher) submit(b *batch) {
-	if len(b.reads) > 0 {
-		f.storage.Submit(b.reads)
-		b.reads = b.reads[:0]
+func (f *Fetcher) submit(t *todo) {
+	if len(t.reads) > 0 {
+		f.storage.Submit(t.reads)
+		t.reads = t.reads[:0]
 	}
 }
 
@@ -54,7 +54,7 @@ func blocksAround(r byteRange) int64 {
 }
 
 // mapPiece maps a load's piece; where that can't be done it is read.
-func (f *Fetcher) mapPiece(ld *load, b *batch) {
+func (f *Fetcher) mapPiece(ld *load, t *todo) {
 	seg := f.populate(ld)
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -66,7 +66,7 @@ func (f *Fetcher) mapPiece(ld *load, b *batch) {
 		if ld.seg, ld.off, ld.err = f.cache.alloc(ld.layout.size, u); ld.err != nil {
 			f.finishLocked(ld)
 		} else {
-			f.read(ld, b)
+			f.read(ld, t)
 		}
 		return
 	}
@@ -88,7 +88,7 @@ func (f *Fetcher) populate(ld *load) *segment {
 	ok := f.reserve(most, tables)
 	f.mu.Unlock()
 	if !ok {
-		return nil
+		return nil // sweeps have found nothing: all is lent, at this moment
 	}
 	seg := &segment{off: r.off, used: r.size}
 	seg.seen.Store(m.mapper.Evictions())
@@ -96,6 +96,9 @@ func (f *Fetcher) populate(ld *load) *segment {
 	added := int64(0)
 	if seg.shard = f.mapShard(ld.shard); seg.shard != nil {
 		added, ok = seg.shard.mapping.Populate(r.off, r.size)
+		if ok && m.trims {
+			seg.shard.mapping.Trim(r.off, r.size)
+		}
 	}
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -107,9 +110,11 @@ func (f *Fetcher) populate(ld *load) *segment {
 		return seg
 	}
 	m.tables -= tables
-	if seg.shard != nil {
-		seg.shard.users--
+	if seg.shard == nil {
+		m.skip = fewSkips
+		return nil
 	}
+	seg.shard.users--
 	m.skips = min(max(2*m.skips, 1), maxSkips)
 	m.skip = m.skips
 	return nil

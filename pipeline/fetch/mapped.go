@@ -14,6 +14,7 @@ import (
 type maps struct {
 	mapper     storage.Mapper // nil: nothing is mapped
 	limit      int64          // of bytes
+	trims      bool           // not all fits into limit
 	tableLimit int64
 	shards     map[int]*mappedShard
 	segs       []*segment   // oldest first
@@ -36,6 +37,8 @@ type mappedShard struct {
 }
 
 const (
+	// fewSkips is for when a shard can't be mapped: others may be, soon.
+	fewSkips = 8
 	// maxSkips bounds how late it is seen that data has become hot.
 	maxSkips = 64
 	// sweepShare: one of so many of the bytes is unmapped at a time. A sweep
@@ -45,9 +48,10 @@ const (
 	sweepRounds = 4
 )
 
-func newMaps(s storage.Storage, l limits, budget int64) maps {
-	m := maps{limit: budget, tableLimit: l.cache / 4, shards: map[int]*mappedShard{}, changed: map[int]bool{}}
-	m.mapper, _ = s.(storage.Mapper)
+func (f *Fetcher) newMaps() maps {
+	m := maps{limit: f.config.MemoryBytes, tableLimit: f.limits.cache / 4, shards: map[int]*mappedShard{}, changed: map[int]bool{}}
+	m.mapper, _ = f.storage.(storage.Mapper)
+	m.trims = f.decodedBytes() > m.limit
 	return m
 }
 

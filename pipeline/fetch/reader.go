@@ -245,7 +245,7 @@ func (f *Fetcher) recordError(record uint64, err error) error {
 
 // demand waits for a piece that has record i, and pins it.
 func (f *Fetcher) demand(ctx context.Context, piece, i int) (e *entry, waited bool, err error) {
-	var b batch
+	var t todo
 	f.mu.Lock()
 	if f.slots.has(piece, i) {
 		// No segment dies while mu is held, so it can be pinned.
@@ -256,11 +256,11 @@ func (f *Fetcher) demand(ctx context.Context, piece, i int) (e *entry, waited bo
 	}
 	ld := f.loads[piece]
 	if ld == nil {
-		ld = f.start(piece, i, demanded, &b)
+		ld = f.start(piece, i, demanded, &t)
 	}
 	ld.waiters++
 	f.mu.Unlock()
-	f.carryOut(&b)
+	f.carryOut(&t)
 	e, err = f.wait(ctx, ld)
 	return e, true, err
 }

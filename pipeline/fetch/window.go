@@ -63,21 +63,21 @@ func (r *Reader) readAhead(k uint64, n int, again bool, lent int) {
 	w := &r.window
 	w.move(k, n)
 	r.lookAhead(k, int(r.f.open.Load()))
-	var b batch
+	var t todo
 	if again && w.scanned >= k+uint64(n) {
-		r.scan(k+uint64(lent), k+uint64(n), &b)
+		r.scan(k+uint64(lent), k+uint64(n), &t)
 	}
 	target := min(w.next+uint64(w.records), r.seq.Len())
 	if w.scanned < k+uint64(n) || w.scanned+uint64(w.records)/4 < target {
-		w.scanned = r.scan(w.scanned, target, &b)
+		w.scanned = r.scan(w.scanned, target, &t)
 	}
 	r.mu.Unlock()
-	r.f.carryOut(&b)
+	r.f.carryOut(&t)
 }
 
 // scan starts the missing pieces of records from … to-1, as far as there is
 // room, and returns how far it came.
-func (r *Reader) scan(from, to uint64, b *batch) uint64 {
+func (r *Reader) scan(from, to uint64, t *todo) uint64 {
 	f, w := r.f, &r.window
 	if w.buf == nil {
 		w.buf = make([]uint64, lendBlock)
@@ -90,7 +90,7 @@ func (r *Reader) scan(from, to uint64, b *batch) uint64 {
 		for _, record := range w.buf[:m] {
 			piece := f.pieces.of(record)
 			i := int(record - f.pieces.starts[piece])
-			if !f.slots.has(piece, i) && !r.startAhead(piece, i, from, b) {
+			if !f.slots.has(piece, i) && !r.startAhead(piece, i, from, t) {
 				return from
 			}
 			from++
@@ -101,7 +101,7 @@ func (r *Reader) scan(from, to uint64, b *batch) uint64 {
 
 // startAhead starts a piece for its record i, record k of the sequence, unless it is on its
 // way. It returns false when there is no room to read further ahead.
-func (r *Reader) startAhead(piece, i int, k uint64, b *batch) bool {
+func (r *Reader) startAhead(piece, i int, k uint64, t *todo) bool {
 	f, w := r.f, &r.window
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -112,7 +112,7 @@ func (r *Reader) startAhead(piece, i int, k uint64, b *batch) bool {
 	if w.bytes > 0 && w.bytes >= limit || len(w.started) >= maxWindowPieces {
 		return false
 	}
-	ld := f.start(piece, i, ahead, b)
+	ld := f.start(piece, i, ahead, t)
 	if ld == nil {
 		return false
 	}

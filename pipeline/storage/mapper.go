@@ -33,6 +33,10 @@ type Mapping interface {
 	// added is by how much more memory is mapped; that is in blocks, and one that
 	// two ranges share is counted once.
 	Populate(off, size int64) (added int64, ok bool)
+	// Trim unmaps what the kernel has mapped beside a range along with it, up to
+	// whole folios of 2 MiB. It is needed where what is mapped is to be no more
+	// than what is counted.
+	Trim(off, size int64)
 	// Resident says whether all of a range is in the page cache still.
 	Resident(off, size int64) bool
 	// Drop ends one Populate of the same range. Nothing may touch the range any

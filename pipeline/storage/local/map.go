@@ -141,6 +141,18 @@ func (m *mapping) Populate(off, size int64) (added int64, ok bool) {
 	return added, true
 }
 
+// folioBytes is the largest piece of the page cache: since Linux 6.18 one is
+// mapped whole.
+const folioBytes = 2 << 20
+
+func (m *mapping) Trim(off, size int64) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	from := off &^ (folioBytes - 1)
+	to := min((off+size+folioBytes-1)&^(folioBytes-1), int64(len(m.mem)))
+	m.dropUnused(from, to-from)
+}
+
 func (m *mapping) Drop(off, size int64) (freed int64) {
 	m.mu.Lock()
 	defer m.mu.Unlock()

@@ -1,0 +1,371 @@
+package fetch
+
+import (
+	"context"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+	"golang.org/x/sys/unix"
+
+	"github.com/lsiofs/lsiofs/pipeline/storage"
+	"github.com/lsiofs/lsiofs/pipeline/storage/faulty"
+)
+
+// mapping is a storage that maps, as a test says. What it maps is real.
+type mapping struct {
+	storage.Storage
+	mapper    storage.Mapper
+	evictions atomic.Uint64
+	evicted   atomic.Bool  // nothing is in the page cache any more
+	most      int64        // mappings at a time, 0 for any number
+	open      atomic.Int64 // mappings
+	checks    atomic.Int64
+}
+
+// openMapper is the storage of a dataset that can be mapped here.
+func openMapper(t testing.TB, d *dataset) *mapping {
+	t.Helper()
+	files := openFiles(t, d.dir)
+	m, err := files.Map(d.index.shards[0].Object)
+	if err != nil && os.Getenv("CI") != "true" {
+		t.Skipf("files can't be mapped here: %v", err)
+	}
+	require.NoError(t, err)
+	require.NoError(t, m.Close())
+	return &mapping{Storage: files, mapper: files}
+}
+
+func (s *mapping) Evictions() uint64 { return s.evictions.Load() }
+
+func (s *mapping) Map(o storage.Object) (storage.Mapping, error) {
+	if s.most > 0 && s.open.Load() >= s.most {
+		return nil, storage.ErrTooManyMappings
+	}
+	m, err := s.mapper.Map(o)
+	if err != nil {
+		return nil, err
+	}
+	s.open.Add(1)
+	return &countedMapping{m, s}, nil
+}
+
+type countedMapping struct {
+	storage.Mapping
+	s *mapping
+}
+
+func (m *countedMapping) Check() error { m.s.checks.Add(1); return m.Mapping.Check() }
+func (m *countedMapping) Close() error { m.s.open.Add(-1); return m.Mapping.Close() }
+func (m *countedMapping) Resident(off, size int64) bool {
+	return !m.s.evicted.Load() && m.Mapping.Resident(off, size)
+}
+func (m *countedMapping) Populate(off, size int64) (int64, bool) {
+	if m.s.evicted.Load() {
+		return 0, false
+	}
+	return m.Mapping.Populate(off, size)
+}
+
+// newMappedFetcher is a fetcher that maps; all is unmapped when the test ends.
+func newMappedFetcher(t testing.TB, d *dataset, budget int64, s *mapping) *Fetcher {
+	t.Helper()
+	f := newFetcherOver(t, d, budget, s)
+	t.Cleanup(func() {
+		require.NoError(t, f.Close())
+		require.Zero(t, f.maps.bytes)
+		require.Zero(t, f.maps.coming)
+		require.Zero(t, f.maps.tables)
+		require.Zero(t, f.cache.tables)
+		require.Zero(t, s.open.Load(), "all mappings are closed")
+	})
+	return f
+}
+
+func TestMappedBytesAreRight(t *testing.T) {
+	for name, s := range shapes {
+		t.Run(name, func(t *testing.T) {
+			d := makeDataset(t, s)
+			for order, seq := range map[string]list{"none": inOrder(d.index), "reservoir": reservoirOrder(3, d.index, 3, 90)} {
+				for _, budget := range []int64{1, 300 << 10, 2 << 20, 64 << 20} {
+					store := openMapper(t, d)
+					f := newMappedFetcher(t, d, budget, store)
+					readEpochs(t, d, f, seq, 2)
+					stats := f.Stats()
+					require.LessOrEqual(t, stats.MappedBytes, budget)
+					if s.codec != "" || budget == 1 {
+						require.Zero(t, stats.RecordsMapped, "%s, budget %d", order, budget)
+					} else if budget >= 2<<20 && s.gapBytes == 0 && s.records > 1 {
+						require.Positive(t, stats.RecordsMapped, "%s, budget %d", order, budget)
+					}
+					if s.codec == "" && budget == 64<<20 && s.gapBytes == 0 && !s.noNewline {
+						require.Equal(t, stats.RecordsOut, stats.RecordsMapped)
+						require.Zero(t, stats.BytesRead)
+					}
+				}
+			}
+		})
+	}
+}
+
+func TestReadersOfAMappingTogether(t *testing.T) {
+	d := makeDataset(t, shape{shards: 6, records: 400, maxBytes: 3000, checksummed: true})
+	g := reservoirOrder(3, d.index, 3, 300)
+	for _, budget := range []int64{500 << 10, 1 << 20, 64 << 20} {
+		store := openMapper(t, d)
+		store.most = 5 // of 6
+		f := newMappedFetcher(t, d, budget, store)
+		stopped := f.Open(g)
+		var l Loan
+		require.NoError(t, stopped.Lend(context.Background(), 0, 1, &l))
+		var wg sync.WaitGroup
+		for w := range 4 {
+			seq := g.deal(w, 4)
+			r := f.Open(seq)
+			wg.Go(func() {
+				readAll(t, d, r, seq, 1+w*9)
+				store.evictions.Add(1)
+				readAll(t, d, r, seq, 20)
+				r.Close()
+			})
+		}
+		wg.Wait()
+		require.Equal(t, string(d.records[g[0]]), string(l.Records[0]), "a loan outlives all unmapping")
+		require.LessOrEqual(t, f.Stats().MappedBytes, budget)
+		require.Positive(t, f.Stats().RecordsMapped)
+		l.Release()
+		stopped.Close()
+	}
+}
+
+func TestNoMoreIsMappedThanTheBudget(t *testing.T) {
+	d := makeDataset(t, shape{shards: 6, records: 500, maxBytes: 4000}) // 6 MB
+	const budget = 2 << 20
+	f := newMappedFetcher(t, d, budget, openMapper(t, d))
+	seq := reservoirOrder(3, d.index, 3, 200)
+	r := f.Open(seq)
+	defer r.Close()
+	var l Loan
+	for k := 0; k < len(seq); {
+		require.NoError(t, r.Lend(context.Background(), uint64(k), 30, &l))
+		require.LessOrEqual(t, f.Stats().MappedBytes, int64(budget))
+		k += len(l.Records)
+		l.Release()
+	}
+	require.Greater(t, f.Stats().RecordsMapped, uint64(len(seq)*9/10))
+	require.True(t, inAddressSpace(t, d.dir))
+	r.Close()
+	require.NoError(t, f.Close())
+	require.False(t, inAddressSpace(t, d.dir), "nothing is left")
+}
+
+func inAddressSpace(t *testing.T, path string) bool {
+	maps, err := os.ReadFile("/proc/self/maps")
+	require.NoError(t, err)
+	return strings.Contains(string(maps), path)
+}
+
+func TestWhatThePageCacheLacksIsRead(t *testing.T) {
+	d := makeDataset(t, shapes["plain"])
+	seq := reservoirOrder(3, d.index, 3, 90)
+	for _, s := range d.index.shards {
+		evict(t, filepath.Join(d.dir, s.Object.Path))
+	}
+	for _, hot := range []bool{false, true} {
+		f := newMappedFetcher(t, d, 64<<20, openMapper(t, d))
+		r := f.Open(seq)
+		var l Loan
+		require.NoError(t, r.Lend(context.Background(), 0, 1, &l))
+		require.Equal(t, hot, l.Mapped())
+		l.Release()
+		readAll(t, d, r, seq, 30)
+		r.Close()
+		require.Equal(t, hot, f.Stats().BytesRead == 0)
+	}
+}
+
+// evict takes a file out of the page cache.
+func evict(t *testing.T, path string) {
+	f, err := os.OpenFile(path, os.O_RDWR, 0)
+	require.NoError(t, err)
+	require.NoError(t, f.Sync())
+	require.NoError(t, unix.Fadvise(int(f.Fd()), 0, 0, unix.FADV_DONTNEED))
+	require.NoError(t, f.Close())
+}
+
+func TestWhatThePageCacheLosesIsReadAgain(t *testing.T) {
+	d := makeDataset(t, shapes["plain"])
+	seq := reservoirOrder(3, d.index, 3, 90)
+	store := openMapper(t, d)
+	f := newMappedFetcher(t, d, 64<<20, store)
+	r := f.Open(seq)
+	defer r.Close()
+	readAll(t, d, r, seq, 30)
+	require.Equal(t, uint64(len(seq)), f.Stats().RecordsMapped)
+	store.evictions.Add(1)
+	readAll(t, d, r, seq, 30)
+	require.Equal(t, uint64(2*len(seq)), f.Stats().RecordsMapped, "some pages went, but none of these")
+	store.evicted.Store(true)
+	store.evictions.Add(1)
+	readAll(t, d, r, seq, 30)
+	require.Equal(t, uint64(2*len(seq)), f.Stats().RecordsMapped)
+	require.Equal(t, uint64(f.pieces.len()), f.Stats().PiecesRead)
+}
+
+// lendMapped lends the first records of a dataset's only shard.
+func lendMapped(t *testing.T, n int) (*dataset, *mapping, *Fetcher, *Reader, *Loan) {
+	d := makeDataset(t, shape{shards: 1, records: n, maxBytes: 9000, sameSize: true})
+	store := openMapper(t, d)
+	f := newMappedFetcher(t, d, 64<<20, store)
+	r := f.Open(inOrder(d.index))
+	t.Cleanup(r.Close)
+	l := new(Loan)
+	require.NoError(t, r.Lend(context.Background(), 0, n, l))
+	require.Len(t, l.Records, n)
+	require.True(t, l.Mapped())
+	require.NoError(t, l.Check())
+	require.EqualValues(t, 1, store.checks.Load(), "one look at each file")
+	return d, store, f, r, l
+}
+
+func TestATruncationWhileRecordsAreLentIsAnError(t *testing.T) {
+	for name, failed := range map[string]func(t *testing.T, l *Loan) error{
+		"zeros, shown by Check": func(t *testing.T, l *Loan) error {
+			require.Zero(t, l.Records[1][2500], "record 1 ends in the zeros of the last page")
+			return l.Check()
+		},
+		"a fault": func(t *testing.T, l *Loan) error {
+			var to [9000]byte
+			require.True(t, faulted(func() { copy(to[:], l.Records[30]) }))
+			return l.Fault()
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			d, _, f, r, l := lendMapped(t, 40)
+			require.NoError(t, os.Truncate(filepath.Join(d.dir, "shard-000"), 9000+2000))
+			err := failed(t, l)
+			l.Release()
+			require.ErrorIs(t, err, storage.ErrChanged)
+			require.ErrorContains(t, err, "shard-000: record 0 at [0, 9000): ")
+			require.Contains(t, f.Stats().LastErrors, err.Error())
+			for k := range uint64(40) {
+				err := r.Lend(context.Background(), k, 1, l)
+				require.ErrorIs(t, err, storage.ErrChanged, "record %d", k)
+			}
+		})
+	}
+}
+
+func TestAFaultOfAFileThatIsWhatItWasIsAnErrorOnce(t *testing.T) {
+	d, _, f, r, l := lendMapped(t, 40)
+	err := l.Fault()
+	l.Release()
+	require.ErrorIs(t, err, errFault)
+	require.ErrorContains(t, err, "shard-000: record 0 at [0, 9000): ")
+	require.EqualValues(t, 1, f.Stats().Errors)
+	readAll(t, d, r, inOrder(d.index), 7)
+}
+
+func TestALoanWithoutMappedRecordsHasNothingToCheck(t *testing.T) {
+	var l Loan
+	require.False(t, l.Mapped())
+	require.NoError(t, l.Check())
+	require.NoError(t, l.Fault())
+}
+
+func TestEachMappedFileOfALoanIsLookedAtOnce(t *testing.T) {
+	d := makeDataset(t, shapes["plain"])
+	store := openMapper(t, d)
+	f := newMappedFetcher(t, d, 64<<20, store)
+	seq := randomOrder(3, d.index)
+	r := f.Open(seq)
+	defer r.Close()
+	readAll(t, d, r, seq, 30)
+	var l Loan
+	require.NoError(t, r.Lend(context.Background(), 0, 300, &l))
+	require.NoError(t, l.Check())
+	require.EqualValues(t, len(d.index.shards), store.checks.Load())
+	l.Release()
+}
+
+func TestAMappedRecordThatFailsItsChecksumFailsAlone(t *testing.T) {
+	d := makeDataset(t, faultShapes["plain"])
+	x := d.index.extents[17]
+	alter(t, d, 0, func(b []byte) { b[x.OffsetBytes+3] ^= 1 })
+	f := newMappedFetcher(t, d, 1<<20, openMapper(t, d))
+	r := f.Open(inOrder(d.index))
+	defer r.Close()
+	var l Loan
+	for k := range d.records {
+		err := r.Lend(context.Background(), uint64(k), 1, &l)
+		if k == 17 {
+			require.ErrorContains(t, err, "shard-000: record 17 at [")
+			require.ErrorContains(t, err, "checksum mismatch")
+			continue
+		}
+		require.NoError(t, err)
+		require.Equal(t, string(d.records[k]), string(l.Records[0]))
+		require.True(t, l.Mapped())
+		l.Release()
+	}
+}
+
+func TestWhatCannotBeMappedIsRead(t *testing.T) {
+	d := makeDataset(t, shapes["plain"])
+	seq := inOrder(d.index)
+	for name, s := range map[string]storage.Storage{
+		"a wrapper is no mapper": faulty.New(openFiles(t, d.dir)),
+		"no mapping is left":     &mapping{Storage: openFiles(t, d.dir), mapper: openFiles(t, d.dir), most: 1, open: atomic.Int64{}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			if m, ok := s.(*mapping); ok {
+				m.open.Store(1)
+			}
+			f := newFetcherOver(t, d, 64<<20, s)
+			readEpochs(t, d, f, seq, 2)
+			require.Zero(t, f.Stats().RecordsMapped)
+			require.Equal(t, uint64(f.pieces.len()), f.Stats().PiecesRead)
+		})
+	}
+}
+
+// One mapping at a time is enough to go through shards one after the other.
+func TestMappingsAreClosedForOthers(t *testing.T) {
+	d := makeDataset(t, shape{shards: 3, records: 2000, maxBytes: 2000})
+	store := openMapper(t, d)
+	store.most = 1
+	f := newMappedFetcher(t, d, 64<<20, store)
+	seq := inOrder(d.index)
+	r := f.Open(seq)
+	readAll(t, d, r, seq, 30)
+	r.Close()
+	mapped := map[int]bool{}
+	for _, s := range f.maps.segs {
+		mapped[s.shard.shard] = true
+	}
+	require.Positive(t, f.Stats().RecordsMapped)
+	require.Len(t, mapped, 1)
+	require.NotContains(t, mapped, 0, "the first shard's was closed for a later one")
+}
+
+func TestLendingMappedRecordsAllocatesNothing(t *testing.T) {
+	d := makeDataset(t, shape{shards: 4, records: 500, maxBytes: 1000})
+	f := newMappedFetcher(t, d, 64<<20, openMapper(t, d))
+	var seq Sequence = reservoirOrder(3, d.index, 4, 200)
+	r := f.Open(seq)
+	defer r.Close()
+	readAll(t, d, r, seq.(list), 100)
+	var l Loan
+	k := uint64(0)
+	require.Zero(t, testing.AllocsPerRun(100, func() {
+		if err := r.Lend(context.Background(), k, 100, &l); err != nil || !l.Mapped() || l.Check() != nil {
+			t.Fatal(err)
+		}
+		k = (k + uint64(len(l.Records))) % seq.Len()
+		l.Release()
+	}))
+}

@@ -1,0 +1,267 @@
+package storagetest
+
+import (
+	"bytes"
+	"math/rand/v2"
+	"os"
+	"runtime/debug"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"golang.org/x/sys/unix"
+	"pgregory.net/rapid"
+
+	"github.com/lsiofs/lsiofs/pipeline/storage"
+)
+
+// NewMapper is New for a storage whose objects are files, on a disk and not yet
+// mapped: it gives their directory, too.
+type NewMapper func(t *testing.T, files map[string][]byte) (s storage.Storage, dir string)
+
+// RunMapper runs the suite of storage.Mapper against what newMapper makes.
+func RunMapper(t *testing.T, newMapper NewMapper) {
+	for name, test := range map[string]func(*testing.T, NewMapper){
+		"MappedBytesAreTheObjects":                testMappedBytes,
+		"WhatIsMappedIsCountedByTheBlock":         testMappedCount,
+		"WhatThePageCacheLacksIsNotMapped":        testMappedCold,
+		"OtherVersionsAndNothingAreErrChanged":    testMapChanged,
+		"AMappingTellsThatItsObjectHasChanged":    testMappedChanges,
+		"ATruncatedObjectIsAFaultThatCheckShows":  testMappedTruncated,
+		"CloseLeavesNothingAndOutlivesTheStorage": testMappedClose,
+	} {
+		t.Run(name, func(t *testing.T) { test(t, newMapper) })
+	}
+}
+
+type mappable struct {
+	storage.Mapper
+	files   map[string][]byte
+	dir     string
+	objects map[string]storage.Object
+}
+
+func openMapper(t *testing.T, newMapper NewMapper) *mappable {
+	files := contents()
+	s, dir := newMapper(t, files)
+	t.Cleanup(func() { require.NoError(t, s.Close()) })
+	mapper, ok := s.(storage.Mapper)
+	require.True(t, ok)
+	return &mappable{mapper, files, dir, list(t, s, everything)}
+}
+
+// mapped maps the large object.
+func (m *mappable) mapped(t *testing.T) (storage.Mapping, string) {
+	mapping, err := m.Map(m.objects["large.tar"])
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, mapping.Close()) })
+	return mapping, m.dir + "/large.tar"
+}
+
+func testMappedBytes(t *testing.T, newMapper NewMapper) {
+	s := openMapper(t, newMapper)
+	for path, o := range s.objects {
+		if o.SizeBytes == 0 {
+			_, err := s.Map(o)
+			require.ErrorIs(t, err, storage.ErrNotMapped, "nothing can't be mapped")
+			continue
+		}
+		m, err := s.Map(o)
+		require.NoError(t, err, path)
+		require.Len(t, m.Bytes(), int(o.SizeBytes))
+		random := rand.New(rand.NewPCG(1, 2))
+		for range 50 {
+			r := randomRead(random, o, o.SizeBytes)
+			off, size := r.OffsetBytes, int64(len(r.Buf))
+			_, ok := m.Populate(off, size)
+			require.True(t, ok, "what was just written is in the page cache")
+			require.True(t, bytes.Equal(s.files[path][off:off+size], m.Bytes()[off:off+size]))
+			require.True(t, m.Resident(off, size))
+			m.Drop(off, size)
+		}
+		require.NoError(t, m.Check())
+		require.NoError(t, m.Close())
+	}
+}
+
+func testMappedCount(t *testing.T, newMapper NewMapper) {
+	s := openMapper(t, newMapper)
+	o := s.objects["large.tar"]
+	path := s.dir + "/" + o.Path
+	pages := (o.SizeBytes + 4095) &^ 4095
+	rapid.Check(t, func(t *rapid.T) {
+		m, err := s.Map(o)
+		require.NoError(t, err)
+		defer func() { require.NoError(t, m.Close()) }()
+		random := rand.New(rand.NewPCG(rapid.Uint64().Draw(t, "seed"), 0))
+		held := []*storage.Read{}
+		sum := int64(0)
+		step := func(populate bool) {
+			if populate {
+				r := randomRead(random, o, 200_000)
+				added, ok := m.Populate(r.OffsetBytes, int64(len(r.Buf)))
+				require.True(t, ok)
+				m.Trim(r.OffsetBytes, int64(len(r.Buf)))
+				held, sum = append(held, r), sum+added
+			} else {
+				i := random.IntN(len(held))
+				sum -= m.Drop(held[i].OffsetBytes, int64(len(held[i].Buf)))
+				held = append(held[:i], held[i+1:]...)
+			}
+			blocks := map[int64]bool{}
+			for _, r := range held {
+				for b := r.OffsetBytes / storage.MapBlockBytes; b*storage.MapBlockBytes < r.OffsetBytes+int64(len(r.Buf)); b++ {
+					blocks[b] = true
+				}
+			}
+			want := int64(0)
+			for b := range blocks {
+				want += min(storage.MapBlockBytes, pages-b*storage.MapBlockBytes)
+			}
+			require.Equal(t, want, sum)
+		}
+		for range rapid.IntRange(1, 30).Draw(t, "steps") {
+			step(len(held) == 0 || random.IntN(2) == 0)
+		}
+		require.LessOrEqual(t, mappedPages(t, path), sum, "the kernel maps no more than that")
+		for len(held) > 0 {
+			step(false)
+		}
+	})
+}
+
+// mappedPages is how many bytes of a file the kernel says are mapped.
+func mappedPages(t require.TestingT, path string) int64 {
+	smaps, err := os.ReadFile("/proc/self/smaps")
+	require.NoError(t, err)
+	bytes, found := int64(0), false
+	for line := range strings.Lines(string(smaps)) {
+		fields := strings.Fields(line)
+		switch {
+		case strings.Contains(fields[0], "-"):
+			found = strings.HasSuffix(strings.TrimSpace(line), path)
+		case found && fields[0] == "Rss:":
+			n := int64(0)
+			for _, c := range fields[1] {
+				n = n*10 + int64(c-'0')
+			}
+			bytes += n << 10
+		}
+	}
+	return bytes
+}
+
+// evict takes a file out of the page cache.
+func evict(t *testing.T, path string) {
+	f, err := os.OpenFile(path, os.O_RDWR, 0)
+	require.NoError(t, err)
+	require.NoError(t, f.Sync())
+	require.NoError(t, unix.Fadvise(int(f.Fd()), 0, 0, unix.FADV_DONTNEED))
+	require.NoError(t, f.Close())
+}
+
+func testMappedCold(t *testing.T, newMapper NewMapper) {
+	s := openMapper(t, newMapper)
+	m, path := s.mapped(t)
+	evict(t, path)
+	require.False(t, m.Resident(0, 5000))
+	added, ok := m.Populate(0, 5000)
+	require.False(t, ok)
+	require.Zero(t, added)
+	require.Zero(t, mappedPages(t, path))
+
+	r := &storage.Read{Object: s.objects["large.tar"], Buf: make([]byte, 1<<20+13)}
+	if !everRead(t, s, r) {
+		return // direct reads leave the page cache as it is
+	}
+	_, ok = m.Populate(0, 5000)
+	require.True(t, ok)
+	require.True(t, bytes.Equal(s.files["large.tar"][:5000], m.Bytes()[:5000]))
+	m.Drop(0, 5000)
+}
+
+// everRead reads an object whole as anybody would.
+func everRead(t *testing.T, s *mappable, r *storage.Read) bool {
+	b, err := os.ReadFile(s.dir + "/" + r.Object.Path)
+	require.NoError(t, err)
+	return len(b) == len(r.Buf)
+}
+
+func testMapChanged(t *testing.T, newMapper NewMapper) {
+	s := openMapper(t, newMapper)
+	o := s.objects["large.tar"]
+	inode, time, size, path := o, o, o, o
+	inode.Version.Inode++
+	time.Version.ModTimeNanos++
+	size.SizeBytes++
+	path.Path = "nothing.tar"
+	for _, o := range []storage.Object{inode, time, size, path} {
+		_, err := s.Map(o)
+		require.ErrorIs(t, err, storage.ErrChanged)
+		requireError(t, err, &storage.Read{Object: o, Buf: make([]byte, o.SizeBytes)})
+	}
+}
+
+func testMappedChanges(t *testing.T, newMapper NewMapper) {
+	for name, change := range map[string]func(path string) error{
+		"truncated": func(path string) error { return os.Truncate(path, 5000) },
+		"grown":     func(path string) error { return os.Truncate(path, 2<<20) },
+		"touched":   func(path string) error { return os.Chtimes(path, time.Time{}, time.Unix(1, 1)) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := openMapper(t, newMapper)
+			m, path := s.mapped(t)
+			require.NoError(t, m.Check())
+			require.NoError(t, change(path))
+			err := m.Check()
+			require.ErrorIs(t, err, storage.ErrChanged)
+			requireError(t, err, &storage.Read{Object: s.objects["large.tar"], Buf: make([]byte, len(m.Bytes()))})
+		})
+	}
+}
+
+func testMappedTruncated(t *testing.T, newMapper NewMapper) {
+	s := openMapper(t, newMapper)
+	m, path := s.mapped(t)
+	_, ok := m.Populate(0, 20_000)
+	require.True(t, ok)
+	require.NoError(t, os.Truncate(path, 5000))
+	got := make([]byte, 20_000)
+	require.Equal(t, 8192, copy(got, m.Bytes()[:8192]))
+	require.True(t, bytes.Equal(s.files["large.tar"][:5000], got[:5000]))
+	require.True(t, bytes.Equal(make([]byte, 3192), got[5000:8192]), "the rest of the last page is zeros")
+	defer debug.SetPanicOnFault(debug.SetPanicOnFault(true))
+	require.Panics(t, func() { copy(got, m.Bytes()[8192:20_000]) })
+	require.ErrorIs(t, m.Check(), storage.ErrChanged)
+	_, ok = m.Populate(8192, 100)
+	require.False(t, ok)
+}
+
+func testMappedClose(t *testing.T, newMapper NewMapper) {
+	s := openMapper(t, newMapper)
+	var mappings []storage.Mapping
+	for path, o := range s.objects {
+		if o.SizeBytes > 0 {
+			m, err := s.Map(o)
+			require.NoError(t, err)
+			mappings = append(mappings, m)
+			_, ok := m.Populate(0, 1)
+			require.True(t, ok)
+			require.True(t, inAddressSpace(t, path))
+		}
+	}
+	require.NoError(t, s.Mapper.(storage.Storage).Close())
+	for _, m := range mappings {
+		require.Len(t, m.Bytes()[:1], 1)
+		require.NoError(t, m.Check())
+		require.NoError(t, m.Close())
+	}
+	require.False(t, inAddressSpace(t, s.dir))
+}
+
+func inAddressSpace(t *testing.T, path string) bool {
+	maps, err := os.ReadFile("/proc/self/maps")
+	require.NoError(t, err)
+	return strings.Contains(string(maps), path)
+}
