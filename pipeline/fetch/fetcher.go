@@ -78,6 +78,7 @@ func newFetcher(x index, s storage.Storage, cfg Config) (*Fetcher, error) {
 	if cfg.LookaheadRecords == 0 {
 		cfg.LookaheadRecords = defaultLookahead
 	}
+	cfg.Storage = cfg.Storage.Or()
 	f := &Fetcher{
 		index: x, storage: s, config: cfg, log: cfg.Log,
 		started: time.Now(),
@@ -138,7 +139,7 @@ func (f *Fetcher) makeTables(pieceBytes uint64) error {
 			break
 		}
 	}
-	f.limits = newLimits(f.config.MemoryBytes, f.tableBytes())
+	f.limits = newLimits(f.config.MemoryBytes, f.tableBytes(), f.config.Storage)
 	return nil
 }
 
