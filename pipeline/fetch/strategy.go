@@ -123,8 +123,20 @@ func (f *Fetcher) choose() (choice, error) {
 		return scan("asked for")
 	}
 	if f.wanted == nil {
-		return scan("no shard is compressed")
+		return f.choosePlain(), nil
 	}
+	if asked == spec.ReadGather {
+		c, err := f.chooseCompressed(spec.ReadAuto)
+		c.reason = "gather was asked for, but there are compressed shards, whose records can't be read one by one; " + c.reason
+		return c, err
+	}
+	return f.chooseCompressed(asked)
+}
+
+// chooseCompressed chooses where there are compressed shards. The others, if
+// there are any, are read the same way: records of both kinds go out in turn.
+func (f *Fetcher) chooseCompressed(asked spec.Read) (choice, error) {
+	scan := func(reason string) (choice, error) { return choice{strategy: spec.ReadScan, reason: reason}, nil }
 	c := f.survey(asked == spec.ReadSpool)
 	if why := f.scannable(&c); asked == spec.ReadAuto && why != "" || c.shards == 0 {
 		return scan(why)
