@@ -4,133 +4,116 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"math/rand/v2"
+	"maps"
+	"slices"
 	"sync"
-	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/require"
+	"pgregory.net/rapid"
 
 	"github.com/lsiofs/lsiofs/pipeline/spec"
 	"github.com/lsiofs/lsiofs/pipeline/storage"
-	"github.com/lsiofs/lsiofs/pipeline/storage/faulty"
 )
 
+// gatherConfig reads PieceBytes as other tests do, so that scans are alike.
 func gatherConfig(budget int64) Config {
 	return Config{MemoryBytes: budget, ReadTimeout: time.Minute, PieceBytes: 16 << 10, PieceRecords: 32, Read: spec.ReadGather}
 }
 
-// newGathering makes a fetcher that gathers. At its end all that it used is
-// given back.
-func newGathering(t testing.TB, d *dataset, budget int64, s storage.Storage) *Fetcher {
-	t.Helper()
-	f, err := newFetcher(d.index, s, gatherConfig(budget))
-	require.NoError(t, err)
-	require.NotNil(t, f.gatherer, "%s", f.choice.reason)
-	f.gatherer.pool.released = poison
-	t.Cleanup(func() { closeGathering(t, f) })
-	return f
-}
-
-func closeGathering(t testing.TB, f *Fetcher) {
-	require.NoError(t, f.Close())
-	require.Zero(t, f.gatherer.pool.mapped, "all memory is given back")
-	require.Empty(t, f.gatherer.leaving)
-	require.Zero(t, f.open.Load(), "all readers are closed")
-}
-
-// plainShapes are those that can be gathered.
-func plainShapes() map[string]shape {
-	plain := map[string]shape{}
-	for name, s := range shapes {
-		if s.codec == "" {
-			plain[name] = s
+// readEqual is readAll where a test may not be ended.
+func readEqual(d *dataset, r *Reader, seq list, n int) error {
+	var l Loan
+	for k := 0; k < len(seq); {
+		if err := r.Lend(context.Background(), uint64(k), min(n, len(seq)-k), &l); err != nil {
+			return err
 		}
-	}
-	return plain
-}
-
-var gatherBudgets = []int64{1, 300 << 10, 4 << 20, 128 << 20}
-
-func TestAllGatheredBytesAreRight(t *testing.T) {
-	for name, s := range plainShapes() {
-		d := makeDataset(t, s)
-		orders := map[string]list{
-			"none": inOrder(d.index), "reservoir": reservoirOrder(3, d.index, 3, 90), "full": randomOrder(4, d.index),
-			"some twice": append(randomOrder(4, d.index), randomOrder(5, d.index)...),
-		}
-		for order, seq := range orders {
-			for _, budget := range gatherBudgets {
-				t.Run(fmt.Sprintf("%s/%s/budget=%d", name, order, budget), func(t *testing.T) {
-					readEpochs(t, d, newGathering(t, d, budget, openStorage(t, d.dir)), seq, 3)
-				})
+		for i, b := range l.Records {
+			if string(d.records[seq[k+i]]) != string(b) {
+				return fmt.Errorf("record %d of the sequence, number %d, is wrong", k+i, seq[k+i])
 			}
 		}
+		k += len(l.Records)
+		l.Release()
 	}
+	return nil
 }
 
-func TestGatheringReadersTogether(t *testing.T) {
-	for name, s := range plainShapes() {
-		d := makeDataset(t, s)
-		g := reservoirOrder(3, d.index, 3, 90)
-		for _, budget := range gatherBudgets {
-			t.Run(fmt.Sprintf("%s/budget=%d", name, budget), func(t *testing.T) {
-				f := newGathering(t, d, budget, openStorage(t, d.dir))
-				stopped := f.Open(g)
-				defer stopped.Close()
-				var l Loan
-				require.NoError(t, stopped.Lend(context.Background(), 0, 1, &l))
-				defer l.Release()
-				var wg sync.WaitGroup
-				for w := range 4 {
-					seq := g.deal(w, 4)
-					r := f.Open(seq)
-					wg.Go(func() { readAll(t, d, r, seq, 1+rand.IntN(40)); r.Close() })
-				}
-				wg.Wait()
-				require.Equal(t, string(d.records[g[0]]), string(l.Records[0]), "a loan outlives all that others do")
-			})
-		}
+// Scan and gather give the same bytes, whatever the shards, the order, the
+// memory, the storage, the number of readers and how these go about it.
+func TestTheStrategyDoesNotShowInTheBytes(t *testing.T) {
+	var sets []*dataset
+	var stores []storage.Storage
+	for _, s := range []shape{
+		{shards: 5, records: 60, maxBytes: 4000}, {shards: 3, records: 90, maxBytes: 300, gapBytes: 30 << 10},
+		{shards: 7, records: 200, maxBytes: 30, noNewline: true}, {shards: 2, records: 6, maxBytes: 400 << 10, checksummed: true},
+	} {
+		sets = append(sets, makeDataset(t, s))
+		stores = append(stores, openStorage(t, sets[len(sets)-1].dir))
 	}
-}
+	rapid.Check(t, func(t *rapid.T) {
+		i := rapid.IntRange(0, len(sets)-1).Draw(t, "dataset")
+		d := sets[i]
+		c := gatherConfig(rapid.SampledFrom([]int64{1, 64 << 10, 1 << 20, 5 << 20, 100 << 20}).Draw(t, "budget"))
+		c.Read = rapid.SampledFrom([]spec.Read{spec.ReadScan, spec.ReadGather}).Draw(t, "read")
+		profiles := extremeProfiles()
+		c.Storage = profiles[rapid.SampledFrom(slices.Sorted(maps.Keys(profiles))).Draw(t, "storage")]
+		g := reservoirOrder(rapid.Uint64().Draw(t, "seed"), d.index, rapid.IntRange(1, 5).Draw(t, "lanes"), rapid.IntRange(1, len(d.records)).Draw(t, "size"))
+		workers, step := rapid.IntRange(1, 6).Draw(t, "workers"), rapid.IntRange(1, 300).Draw(t, "step")
 
-func TestEveryGatheringReadThatFailsSurfacesAndTheNextCallWorks(t *testing.T) {
-	for _, budget := range []int64{1, 64 << 20} {
-		d := makeDataset(t, shape{shards: 2, records: 60, maxBytes: 2000, checksummed: true})
-		seq := reservoirOrder(1, d.index, 2, 20)
-		told := 0
-		for n := int64(0); ; n++ {
-			store := openStorage(t, d.dir)
-			nth, injected := faulty.Nth(n), atomic.Bool{}
-			store.Before = func(r *storage.Read) error {
-				err := nth(r)
-				if err != nil {
-					injected.Store(true)
-				}
-				return err
-			}
-			f := newGathering(t, d, budget, store)
+		f, err := newFetcher(d.index, stores[i], c)
+		require.NoError(t, err)
+		errs := make([]error, workers)
+		var wg sync.WaitGroup
+		for w := range workers {
+			seq := g.deal(w, workers)
 			r := f.Open(seq)
-			readWithErrors(t, context.Background, d, r, seq, func(k int, err error) {
-				told++
-				record, ok := errors.AsType[*RecordError](err)
-				require.True(t, ok, "%v", err)
-				require.ErrorIs(t, err, faulty.ErrInjected)
-				x := d.index.extents[seq[k]]
-				require.Equal(t, d.index.shards[x.Shard].Object.Path, record.Shard)
-				require.Equal(t, x.Ordinal, record.Ordinal)
-				require.Equal(t, x.OffsetBytes, record.OffsetBytes)
-				require.Equal(t, x.SizeBytes, record.SizeBytes)
-			})
-			r.Close()
-			if !injected.Load() {
-				require.Zero(t, f.Stats().Errors)
-				break
-			}
-			require.NotEmpty(t, f.Stats().LastErrors)
-			closeGathering(t, f)
+			wg.Go(func() { errs[w] = readEqual(d, r, seq, step); r.Close() })
 		}
-		require.Positive(t, told)
+		wg.Wait()
+		require.NoError(t, errors.Join(errs...))
+		require.NoError(t, f.Close())
+		if f.gatherer != nil {
+			require.Zero(t, f.gatherer.pool.mapped)
+		}
+	})
+}
+
+// With room for it, each record is read once, in the reads that are forecast.
+func TestAGatherReadsWhatIsForecast(t *testing.T) {
+	for name, s := range map[string]shape{
+		"plain": {shards: 6, records: 400, maxBytes: 12_000}, "gaps": {shards: 2, records: 1000, maxBytes: 900, gapBytes: 12 << 10},
+		"no newline": {shards: 6, records: 300, maxBytes: 40, noNewline: true}, "large": {shards: 2, records: 8, maxBytes: 2 << 20},
+	} {
+		s.read = spec.ReadGather
+		d := makeDataset(t, s)
+		for order, seq := range map[string]list{"none": inOrder(d.index), "reservoir": reservoirOrder(3, d.index, 3, 90), "full": randomOrder(4, d.index)} {
+			t.Run(name+"/"+order, func(t *testing.T) {
+				store := &countedStorage{Storage: openStorage(t, d.dir)}
+				f := newFetcherOver(t, d, 256<<20, store)
+				reads, bytes := int64(0), int64(0)
+				c, err := f.ForecastGather(t.Context(), seq, seq.Len(), func(n int64) {
+					require.Positive(t, n)
+					reads++
+					bytes += n
+				})
+				require.NoError(t, err)
+				require.Equal(t, bytes, c.ReadBytes)
+				require.Zero(t, store.reads.Load(), "a forecast reads nothing")
+				r := f.Open(seq)
+				defer r.Close()
+				readAll(t, d, r, seq, askedRecords)
+				require.Equal(t, [2]int64{reads, bytes}, [2]int64{store.reads.Load(), store.bytes.Load()})
+				total := int64(0)
+				for _, b := range d.records {
+					total += int64(len(b))
+				}
+				if s.noNewline {
+					total -= int64(s.shards)
+				}
+				require.Equal(t, total, bytes-c.GapBytes, "each byte is read once")
+			})
+		}
 	}
 }

@@ -23,6 +23,7 @@ const maxBatchRecords = 2048
 type batch struct {
 	seg   segment
 	block block
+	size  int64 // of the block
 	from  uint64
 	offs  []int64
 	// left are the parts of each record that have not come; where records have
@@ -43,13 +44,18 @@ type fault struct {
 	lasting bool
 }
 
+// init makes b an empty batch.
+func (b *batch) init(m block, size int64, from uint64) {
+	b.block, b.size, b.from, b.offs = m, size, from, append(b.offs[:0], 0)
+}
+
 func (b *batch) records() int { return len(b.offs) - 1 }
 func (b *batch) end() uint64  { return b.from + uint64(b.records()) }
 func (b *batch) used() int64  { return b.offs[len(b.offs)-1] }
 
 // fits says whether a record of n bytes still does.
 func (b *batch) fits(n int64) bool {
-	return b.records() < maxBatchRecords && b.used()+n <= int64(len(b.block.mem))
+	return b.records() < maxBatchRecords && b.used()+n <= b.size
 }
 
 func (b *batch) bytes(i int) []byte {
@@ -99,6 +105,15 @@ func (b *batch) expect(i int, n int32, checked bool) {
 	}
 	b.left[i].Store(left)
 	b.pending.Add(n)
+}
+
+// counts makes what counts the parts of each record.
+func (b *batch) counts() {
+	n := b.records()
+	if cap(b.left) < n {
+		b.left = make([]atomic.Int32, n, n*5/4)
+	}
+	b.left = b.left[:n]
 }
 
 // begin holds the batch while parts are expected; begun lets go.

@@ -6,8 +6,6 @@ import (
 	"slices"
 	"sync"
 	"sync/atomic"
-
-	"github.com/lsiofs/lsiofs/pipeline/storage"
 )
 
 // gatherer is what the readers of a fetcher share that reads exactly the records
@@ -19,9 +17,10 @@ type gatherer struct {
 	planners    chan *planner
 	work        readQueue
 
-	reads, readBytes atomic.Uint64
-	dropped          atomic.Uint64 // bytes of batches that nobody had come to
-	calls            atomic.Uint64 // of Lend, by all readers
+	reads    atomic.Uint64
+	underWay atomic.Int64  // reads
+	dropped  atomic.Uint64 // bytes of batches that nobody had come to
+	calls    atomic.Uint64 // of Lend, by all readers
 
 	mu        sync.Mutex
 	readers   []*gatherReader
@@ -34,14 +33,11 @@ type gatherer struct {
 const maxPlanners = 4
 
 func newGatherer(f *Fetcher) (*gatherer, error) {
-	g := &gatherer{f: f, pool: newBlockPool(f.limits.cache), objectBytes: make([]int64, f.index.Shards())}
-	for i := range g.objectBytes {
-		g.objectBytes[i] = f.index.Shard(i).Object.SizeBytes
-	}
+	g := &gatherer{f: f, pool: newBlockPool(f.limits.cache), objectBytes: f.objectBytes()}
 	n := min(runtime.GOMAXPROCS(0), maxPlanners)
 	g.planners = make(chan *planner, n)
 	for range n {
-		p, err := newPlanner(gatherPlan(f.config, g.pool.blockBytes), g.objectBytes)
+		p, err := newPlanner(f.config, g.pool.blockBytes, g.objectBytes)
 		if err != nil {
 			return nil, err
 		}
@@ -54,7 +50,13 @@ func newGatherer(f *Fetcher) (*gatherer, error) {
 	return g, nil
 }
 
-func (g *gatherer) object(shard int) storage.Object { return g.f.index.Shard(shard).Object }
+func (f *Fetcher) objectBytes() []int64 {
+	sizes := make([]int64, f.index.Shards())
+	for i := range sizes {
+		sizes[i] = f.index.Shard(i).Object.SizeBytes
+	}
+	return sizes
+}
 
 func (g *gatherer) finishReads() {
 	for r := g.work.next(); r != nil; r = g.work.next() {
@@ -86,7 +88,7 @@ func (g *gatherer) newBatch(m block, from uint64) *batch {
 	if b == nil {
 		b = new(batch)
 	}
-	b.block, b.from, b.offs = m, from, append(b.offs[:0], 0)
+	b.init(m, int64(len(m.mem)), from)
 	return b
 }
 
@@ -130,19 +132,19 @@ func (g *gatherer) recycle(b *batch) {
 	g.mu.Unlock()
 }
 
-func (g *gatherer) newStretch(most int) *stretch {
+func (g *gatherer) newStretch() *stretch {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	st := &stretch{g: g}
-	if n := len(g.stretches); n > 0 {
-		st, g.stretches = g.stretches[n-1], g.stretches[:n-1]
+	n := len(g.stretches)
+	if n == 0 {
+		return &stretch{g: g}
 	}
-	st.most = most
+	st := g.stretches[n-1]
+	g.stretches = g.stretches[:n-1]
 	return st
 }
 
 func (g *gatherer) freeStretch(st *stretch) {
-	st.reads, st.parts, st.scratch, st.used = st.reads[:0], st.parts[:0], st.scratch[:0], 0
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	g.stretches = append(g.stretches, st)

@@ -6,8 +6,6 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
-
-	"github.com/lsiofs/lsiofs/pipeline/plan"
 )
 
 // gatherReader is what a Reader that gathers has ahead. It keeps to a few places
@@ -45,16 +43,6 @@ const (
 	// have a part.
 	patience = 20 * time.Millisecond
 )
-
-// gatherPlan is how reads are planned: for the storage, but with what is read
-// together no larger than a block, which is where it is copied from.
-func gatherPlan(c Config, blockBytes int64) plan.Config {
-	p := PlanConfig(c.Storage)
-	if p.MaxReadBytes > blockBytes {
-		p.MaxReadBytes = blockBytes &^ (p.AlignBytes - 1)
-	}
-	return p
-}
 
 func (g *gatherer) open(seq Sequence) *gatherReader {
 	r := &gatherReader{g: g, seq: seq}

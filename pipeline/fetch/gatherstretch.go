@@ -6,43 +6,31 @@ import (
 	"slices"
 	"sync/atomic"
 
-	"github.com/lsiofs/lsiofs/pipeline/catalog"
 	"github.com/lsiofs/lsiofs/pipeline/plan"
 	"github.com/lsiofs/lsiofs/pipeline/storage"
-	"github.com/lsiofs/lsiofs/pipeline/unpack"
 )
 
-const (
-	// maxStretchRecords bounds the tables of tiny records.
-	maxStretchRecords = 8192
-	// A reader's first stretch beyond what was asked for, and the largest one:
-	// from there on larger ones merged hardly more.
-	firstStretchBytes = 256 << 10
-	maxStretchBytes   = 8 << 20
-	// inlineCopyBytes is up to how many bytes are copied to their place by the
-	// one who brings them; for more it would keep the engine from its work.
-	inlineCopyBytes = 16 << 10
-)
+// inlineCopyBytes is up to how many bytes are copied to their places by the
+// storage's goroutine that brings them; more would keep it from its work.
+const inlineCopyBytes = 16 << 10
 
-// stretch is the reads of some consecutive batches, planned together. It is
+// stretch is the reads of consecutive batches that were planned together. It is
 // used again when all have come.
 type stretch struct {
 	g       *gatherer
 	reads   []gatherRead
 	parts   []gatherPart
 	scratch []block
-	used    int64 // of the last of scratch
-	most    int   // of scratch
+	submit  []*storage.Read
 	pending atomic.Int32
 }
 
-// gatherRead is one read: straight to its place, or to scratch memory, from
-// where its parts are copied.
+// gatherRead is a cutRead under way.
 type gatherRead struct {
 	read     storage.Read
 	stretch  *stretch
-	from, to int // its parts
-	copied   bool
+	from, to int  // its parts
+	copied   bool // to their places, from scratch memory
 	err      error
 	next     *gatherRead // in the queue of the gatherer's workers
 }
@@ -55,163 +43,62 @@ type gatherPart struct {
 	to, size int64 // in the block
 }
 
-// planner makes stretches; it keeps its memory from one to the next.
-type planner struct {
-	planner *plan.Planner
-	request plan.Request
-	places  []gatherPlace // of request.Want
-	numbers []uint64
-	extents []catalog.Extent
-	batches []*batch
-	submit  []*storage.Read
-}
-
-// gatherPlace is where a wanted range goes.
-type gatherPlace struct {
-	b      *batch
-	record int
-	to     int64
-}
-
-func newPlanner(c plan.Config, objectBytes []int64) (*planner, error) {
-	p, err := plan.New(c)
-	if err != nil {
-		return nil, err
-	}
-	return &planner{
-		planner: p, request: plan.Request{ObjectBytes: objectBytes},
-		numbers: make([]uint64, lendBlock), extents: make([]catalog.Extent, lendBlock),
-	}, nil
-}
-
-// add appends a record to a batch, and to what is wanted.
-func (p *planner) add(b *batch, x catalog.Extent) {
-	b.offs = append(b.offs, b.used()+x.SizeBytes)
-	p.place(b, b.records()-1, x)
-}
-
-// place wants the bytes of a batch's record.
-func (p *planner) place(b *batch, i int, x catalog.Extent) {
-	to, size := b.offs[i], x.SizeBytes
-	if over := x.OffsetBytes + size - p.request.ObjectBytes[x.Shard]; over > 0 {
-		size -= over // a last line's newline that the shard does not have
-		b.block.mem[to+size] = '\n'
-	}
-	p.request.Want = append(p.request.Want, plan.Range{Object: x.Shard, OffsetBytes: x.OffsetBytes, SizeBytes: size})
-	p.places = append(p.places, gatherPlace{b, i, to})
-}
-
-// reset forgets what was planned.
-func (p *planner) reset() {
-	clear(p.places)
-	clear(p.batches)
-	clear(p.submit)
-	p.request.Want, p.places, p.batches, p.submit = p.request.Want[:0], p.places[:0], p.batches[:0], p.submit[:0]
-}
-
-// straight says whether a read's bytes lie in memory as in the shard, and where.
-func (p *planner) straight(parts []plan.Part, size int64) (*batch, int64, bool) {
-	first := p.places[parts[0].Want]
-	begin := first.to + parts[0].WantOffset
-	at := int64(0)
-	for _, x := range parts {
-		place := p.places[x.Want]
-		if place.b != first.b || x.ReadOffset != at || place.to+x.WantOffset != begin+at {
-			return nil, 0, false
+// start starts the reads of a plan. At most so many blocks are used to read
+// several records together.
+func (g *gatherer) start(p *planner, pl *plan.Plan, scratch int) {
+	st := g.newStretch()
+	p.cut(pl, func() bool {
+		if len(st.scratch) >= scratch {
+			return false
 		}
-		at += x.SizeBytes
-	}
-	return first.b, begin, at == size
-}
-
-// count tells the batches how many parts each of their records comes in. Until
-// they are begun, none of them is complete.
-func (p *planner) count(pl *plan.Plan, verifier unpack.Verifier) {
-	for _, b := range p.batches {
-		b.left = slices.Grow(b.left[:0], b.records())[:b.records()]
-		b.begin()
-	}
-	for w, place := range p.places {
-		n := int32(len(pl.Sources(w)))
-		place.b.expect(place.record, n, verifier != nil)
-		if n == 0 && verifier != nil {
-			_ = place.b.check(place.record, verifier) // told when it is to be lent
+		b, err := g.pool.take(1, false)
+		if err == nil {
+			st.scratch = append(st.scratch, b)
 		}
+		return err == nil // if there is no memory at all, others will say so
+	})
+	st.fill(p)
+	st.pending.Store(int32(len(st.submit)) + 1)
+	g.underWay.Add(int64(len(st.submit)))
+	g.f.running.Add(len(st.submit))
+	if len(st.submit) > 0 {
+		g.f.storage.Submit(st.submit)
 	}
+	st.down()
 }
 
-// cut makes the reads of a plan.
-func (st *stretch) cut(p *planner, pl *plan.Plan) {
+// fill makes the reads, none of which moves once it was handed over.
+func (st *stretch) fill(p *planner) {
 	parts := 0
-	for w := range p.places {
-		parts += len(pl.Sources(w))
+	for i := range p.cuts {
+		parts += len(p.cuts[i].parts)
 	}
-	st.ready(parts)
-	for i := range pl.Reads {
-		r, parts := pl.Reads[i], pl.Parts(i)
-		if b, to, ok := p.straight(parts, r.SizeBytes); ok {
-			st.add(p, r.Object, r.OffsetBytes, b.block.mem[to:to+r.SizeBytes:to+r.SizeBytes], parts, false)
-		} else if mem := st.scratchFor(r.SizeBytes); mem != nil {
-			st.add(p, r.Object, r.OffsetBytes, mem, parts, true)
-		} else {
-			for j, x := range parts { // no memory to read them together
-				place := p.places[x.Want]
-				to := place.to + x.WantOffset
-				st.add(p, r.Object, r.OffsetBytes+x.ReadOffset, place.b.block.mem[to:to+x.SizeBytes:to+x.SizeBytes], parts[j:j+1], false)
-			}
-		}
-	}
-}
-
-// ready makes room for n reads with as many parts, so that none of them moves.
-func (st *stretch) ready(n int) {
-	if cap(st.reads) < n {
+	st.parts = slices.Grow(st.parts[:0], parts)
+	if n := len(p.cuts); cap(st.reads) < n {
 		st.reads = make([]gatherRead, 0, 1<<bits.Len(uint(n)))
 	}
-	st.parts = slices.Grow(st.parts[:0], n)
-}
-
-// add appends a read, of which there is room for one.
-func (st *stretch) add(p *planner, object int, off int64, mem []byte, parts []plan.Part, copied bool) {
-	n := len(st.reads)
-	st.reads = st.reads[:n+1]
-	r := &st.reads[n]
-	if r.read.Done == nil {
-		r.read.Done, r.stretch = r.done, st
-	}
-	r.read.Object, r.read.OffsetBytes, r.read.Buf = st.g.object(object), off, mem
-	r.copied, r.err, r.from = copied, nil, len(st.parts)
-	for _, x := range parts {
-		place := p.places[x.Want]
-		st.parts = append(st.parts, gatherPart{place.b, place.record, x.ReadOffset, place.to + x.WantOffset, x.SizeBytes})
-	}
-	if !copied && len(parts) == 1 {
-		st.parts[r.from].at = 0
-	}
-	r.to = len(st.parts)
-	p.submit = append(p.submit, &r.read)
-}
-
-// scratchFor gives memory for a read whose bytes are copied from there, nil
-// where there is none to spare.
-func (st *stretch) scratchFor(n int64) []byte {
-	pool := st.g.pool
-	if n > pool.blockBytes {
-		return nil
-	}
-	if len(st.scratch) == 0 || st.used+n > pool.blockBytes {
-		if len(st.scratch) >= st.most {
-			return nil
+	st.reads = st.reads[:len(p.cuts)]
+	for i := range p.cuts {
+		c, r := &p.cuts[i], &st.reads[i]
+		if r.read.Done == nil {
+			r.stretch, r.read.Done = st, r.done
 		}
-		b, err := pool.take(n, false)
-		if err != nil {
-			return nil // the reads that go straight to their places say it
+		var mem []byte
+		if r.copied = c.b == nil; r.copied {
+			mem = st.scratch[c.scratch].mem
+		} else {
+			mem = c.b.block.mem
 		}
-		st.scratch, st.used = append(st.scratch, b), 0
+		r.read.Object = st.g.f.index.Shard(c.object).Object
+		r.read.OffsetBytes, r.read.Buf = c.off, mem[c.to:c.to+c.size:c.to+c.size]
+		r.err, r.from = nil, len(st.parts)
+		for _, x := range c.parts {
+			place := p.places[x.Want]
+			st.parts = append(st.parts, gatherPart{place.b, place.record, x.ReadOffset, place.to + x.WantOffset, x.SizeBytes})
+		}
+		r.to = len(st.parts)
+		st.submit = append(st.submit, &r.read)
 	}
-	at := st.used
-	st.used += (n + 63) &^ 63
-	return st.scratch[len(st.scratch)-1].mem[at : at+n : at+n]
 }
 
 // done is called by the storage.
@@ -229,11 +116,12 @@ func (r *gatherRead) done(err error) {
 func (r *gatherRead) finish() {
 	st := r.stretch
 	g := st.g
+	g.underWay.Add(-1)
 	if r.err != nil {
 		g.note(r.err)
 	} else {
 		g.reads.Add(1)
-		g.readBytes.Add(uint64(len(r.read.Buf)))
+		g.f.counts.bytesRead.Add(uint64(len(r.read.Buf)))
 	}
 	for _, x := range st.parts[r.from:r.to] {
 		if r.err != nil {
@@ -257,5 +145,7 @@ func (st *stretch) down() {
 	for _, b := range st.scratch {
 		st.g.giveBlock(b)
 	}
+	clear(st.submit)
+	st.parts, st.scratch, st.submit = st.parts[:0], st.scratch[:0], st.submit[:0]
 	st.g.freeStretch(st)
 }

@@ -1,9 +1,14 @@
 package fetch
 
-import (
-	"slices"
+import "slices"
 
-	"github.com/lsiofs/lsiofs/pipeline/plan"
+const (
+	// A reader's first stretch beyond what was asked for, and the largest one:
+	// from there on larger ones merge hardly more.
+	firstStretchBytes = 256 << 10
+	maxStretchBytes   = 8 << 20
+	// maxStretchRecords bounds the tables of tiny records.
+	maxStretchRecords = 8192
 )
 
 // moveTo gives the run that has record k, and drops what lies behind; nil if
@@ -36,7 +41,7 @@ func (r *gatherReader) begin(k uint64, n int) (*gatherRun, error) {
 	for len(r.runs) >= maxRuns || len(r.runs) > 0 && r.held() > r.share()/2 {
 		r.dropRun(0)
 	}
-	run := &gatherRun{next: k + uint64(n), stretch: min(firstStretchBytes, r.g.pool.blockBytes)}
+	run := &gatherRun{next: k + uint64(n), stretch: firstStretchBytes}
 	if planned, err := r.extend(run, k, r.g.pool.blockBytes, n, demanded); !planned {
 		return nil, err
 	}
@@ -50,7 +55,11 @@ func (r *gatherReader) share() int64 { return r.g.pool.budget / max(r.g.f.open.L
 // grow makes the next stretch twice as large, as long as the reader's share has
 // some of them.
 func (run *gatherRun) grow(r *gatherReader) {
-	run.stretch = min(2*run.stretch, maxStretchBytes, max(r.share()/8, r.g.pool.blockBytes))
+	run.stretch = nextStretch(run.stretch, r.share(), r.g.pool.blockBytes)
+}
+
+func nextStretch(bytes, share, blockBytes int64) int64 {
+	return min(2*bytes, maxStretchBytes, max(share/8, blockBytes))
 }
 
 // readAhead plans the next stretch where a reader reads on, and little enough is
@@ -97,7 +106,15 @@ func (r *gatherReader) extend(run *gatherRun, k uint64, bytes int64, records int
 	}
 	p := <-g.planners
 	defer func() { p.reset(); g.planners <- p }()
-	if err = r.fill(p, k, bytes, records, u); len(p.batches) == 0 {
+	err = p.fill(g.f.index, r.seq, k, bytes, records, func(from uint64, n int64) (*batch, error) {
+		memory, err := g.take(r, n, u)
+		if err != nil {
+			return nil, err
+		}
+		u = ahead
+		return g.newBatch(memory, from), nil
+	})
+	if len(p.batches) == 0 {
 		return false, err
 	}
 	pl, err := p.planner.Plan(p.request)
@@ -107,63 +124,14 @@ func (r *gatherReader) extend(run *gatherRun, k uint64, bytes int64, records int
 		}
 		return false, err
 	}
-	g.start(p, pl)
-	run.batches = append(run.batches, p.batches...)
-	return true, nil
-}
-
-// fill lays records out in new batches.
-func (r *gatherReader) fill(p *planner, k uint64, bytes int64, records int, u urgency) error {
-	var b *batch
-	for records > 0 {
-		m := r.seq.Records(k, p.numbers[:min(records, len(p.numbers))])
-		if m == 0 {
-			return nil
-		}
-		extents := p.extents[:m]
-		r.g.f.index.Extents(p.numbers[:m], extents)
-		for _, x := range extents {
-			if b != nil && bytes <= 0 {
-				return nil
-			}
-			if b == nil || !b.fits(x.SizeBytes) {
-				memory, err := r.g.take(r, x.SizeBytes, u)
-				if err != nil {
-					return err
-				}
-				u = ahead
-				b = r.g.newBatch(memory, k)
-				p.batches = append(p.batches, b)
-			}
-			p.add(b, x)
-			bytes -= x.SizeBytes
-			k++
-		}
-		records -= m
-	}
-	return nil
-}
-
-// start reads what was planned.
-func (g *gatherer) start(p *planner, pl *plan.Plan) {
-	p.count(pl, g.f.verifier)
-	g.submit(p, pl, len(p.batches)+1)
+	p.addNewlines()
+	p.expect(pl, g.f.verifier)
+	g.start(p, pl, len(p.batches)+1)
 	for _, b := range p.batches {
 		b.begun()
 	}
-}
-
-// submit hands the reads of a plan over; so many blocks may be used to read
-// several records together.
-func (g *gatherer) submit(p *planner, pl *plan.Plan, scratch int) {
-	st := g.newStretch(scratch)
-	st.cut(p, pl)
-	st.pending.Store(int32(len(p.submit)) + 1)
-	g.f.running.Add(len(p.submit))
-	if len(p.submit) > 0 {
-		g.f.storage.Submit(p.submit)
-	}
-	st.down()
+	run.batches = append(run.batches, p.batches...)
+	return true, nil
 }
 
 // readAgain reads one record once more, to its place. The caller pins the batch.
@@ -188,7 +156,7 @@ func (r *gatherReader) readAgain(b *batch, i int, k uint64) {
 	b.begin()
 	b.forgive(i)
 	b.expect(i, int32(len(pl.Sources(0))), g.f.verifier != nil)
-	g.submit(p, pl, 1)
+	g.start(p, pl, 0)
 	b.begun()
 }
 
