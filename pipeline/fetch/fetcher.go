@@ -44,7 +44,7 @@ type Fetcher struct {
 	open     atomic.Int64 // readers
 	wanted   wanted
 	holdsAll bool // all shards, decoded, fit into the cache
-	choice   choice
+	choice   Choice
 	gatherer *gatherer // nil unless records are gathered
 
 	// cpu has a token for each processor: decoders hold one while they decode.
@@ -107,7 +107,7 @@ func newFetcher(x index, s storage.Storage, cfg Config) (*Fetcher, error) {
 	f.decoders = decoders{byShard: map[int][]*decoder{}, passed: map[int]int64{}}
 	f.holdsAll = f.wanted != nil && f.decodedBytes() <= f.cache.budget/4*3 // decoders and tables have the rest
 	f.checks.init()
-	if f.choice.strategy == spec.ReadGather {
+	if f.choice.Strategy == spec.ReadGather {
 		var err error
 		if f.gatherer, err = newGatherer(f); err != nil {
 			return nil, err

@@ -11,12 +11,12 @@ import (
 
 // choosePlain chooses where no shard is compressed: scan where each piece is
 // read once, else gather, which reads each record once in any memory.
-func (f *Fetcher) choosePlain() choice {
-	scan := func(reason string) choice {
-		return choice{strategy: spec.ReadScan, reason: "no shard is compressed, and " + reason}
+func (f *Fetcher) choosePlain(asked spec.Read) Choice {
+	scan := func(reason string) Choice {
+		return Choice{Strategy: spec.ReadScan, Reason: "no shard is compressed, and " + reason}
 	}
-	gather := func(reason string) choice { return choice{strategy: spec.ReadGather, reason: reason} }
-	if f.config.Read == spec.ReadGather {
+	gather := func(reason string) Choice { return Choice{Strategy: spec.ReadGather, Reason: reason} }
+	if asked == spec.ReadGather {
 		return gather("asked for")
 	}
 	total, waits := f.decodedBytes(), f.waitingBytes()
