@@ -5,7 +5,9 @@ import (
 	"log/slog"
 	"time"
 
+	"github.com/lsiofs/lsiofs/pipeline/plan"
 	"github.com/lsiofs/lsiofs/pipeline/spec"
+	"github.com/lsiofs/lsiofs/pipeline/storage/profile"
 )
 
 // Config of a Fetcher.
@@ -26,12 +28,21 @@ type Config struct {
 	// readers together, are looked at in advance to know what a decoder keeps
 	// on its way, 0 for 65536; some times the shuffle's size is a good number.
 	LookaheadRecords int
-	// Read is the strategy, "" for spec.ReadScan. Auto and spool look at Order
-	// and Spool to choose it.
+	// Read is the strategy, "" for spec.ReadScan. All but that look at Order and
+	// Spool to choose it.
 	Read  spec.Read
 	Order spec.Order
 	Spool SpoolConfig
-	Log   *slog.Logger
+	// Storage says which reads the shards' storage likes; the zero value
+	// stands for profile.Defaults of an unknown one. No byte depends on it.
+	Storage profile.Profile
+	Log     *slog.Logger
+}
+
+// PlanConfig is what a planner of reads of such a storage goes by.
+func PlanConfig(p profile.Profile) plan.Config {
+	p = p.Or()
+	return plan.Config{MergeGapBytes: p.GapBytes, MaxReadBytes: p.ReadBytes, AlignBytes: p.AlignBytes}
 }
 
 func (c *Config) validate() error {
@@ -44,11 +55,11 @@ func (c *Config) validate() error {
 	if c.PieceBytes == 0 || c.PieceRecords == 0 {
 		return fmt.Errorf("piece bytes (%d) and piece records (%d) must be > 0", c.PieceBytes, c.PieceRecords)
 	}
-	if (c.Read == spec.ReadAuto || c.Read == spec.ReadSpool) && c.Spool.Engine == nil {
-		return fmt.Errorf("read %s needs an engine for the spool", c.Read)
-	}
 	if c.Decoders < 0 {
 		return fmt.Errorf("decoders (%d) must be >= 0", c.Decoders)
+	}
+	if err := c.Storage.Or().Validate(); err != nil {
+		return fmt.Errorf("storage profile: %w", err)
 	}
 	if c.LookaheadRecords < 0 {
 		return fmt.Errorf("lookahead records (%d) must be >= 0", c.LookaheadRecords)
@@ -61,9 +72,12 @@ const (
 	// budget still has 64 of them.
 	maxSegmentBytes = 2 << 20
 	minSegmentBytes = 64 << 10
-	// minGapBytes is from where on the bytes between two records are not read:
-	// below it a second request costs more than the bytes.
-	minGapBytes = 1 << 20
+	// decodedGapBytes is up to where bytes of a decoded shard between two
+	// records of a piece come along: they are decoded anyhow, and cost memory
+	// only. Of other shards it is the storage's gap.
+	decodedGapBytes = 1 << 20
+	// maxInFlightBytes is twice what an engine has with the kernel at a time.
+	maxInFlightBytes = 64 << 20
 	// defaultDecoders is for twice the default number of lanes.
 	defaultDecoders = 64
 	// defaultLookahead is four times the default size of the shuffle: of a
@@ -82,7 +96,10 @@ type limits struct {
 	loanSegs int   // so many segments are pinned by one Lend
 }
 
-func newLimits(budget, tables int64) limits {
+// newLimits are the limits of a budget of which tables take some, for a storage.
+// Twice what keeps the storage busy is in flight: readers ask for more only
+// when they come to it, and meanwhile nothing else would be waiting.
+func newLimits(budget, tables int64, p profile.Profile) limits {
 	l := limits{segment: min(max(budget/64, minSegmentBytes), maxSegmentBytes)}
 	l.segment &^= 4095
 	l.cache = max(budget-tables, budget/2)
@@ -90,7 +107,7 @@ func newLimits(budget, tables int64) limits {
 		l.cache -= 2 * l.segment // one to copy into, one spare
 	}
 	l.windows = l.cache / 8
-	l.inFlight = min(64<<20, l.cache/4)
+	l.inFlight = min(maxInFlightBytes, 2*p.InFlightBytes(), l.cache/4)
 	l.decoder = l.cache / 2
 	l.rawBlock = int(min(max(budget/512, 16<<10), 128<<10))
 	l.loanSegs = int(min(max(l.cache/l.segment/8, 1), 64))

@@ -115,11 +115,7 @@ func (f *Fetcher) forecastPiece(piece int, at place, compressed map[int][]pass, 
 	if f.index.Shard(shard).Codec != nil {
 		compressed[shard] = f.take(compressed[shard], piece, at)
 	} else {
-		for _, r := range l.ranges {
-			if r.size > 0 {
-				read(r.size)
-			}
-		}
+		l.reads(f.config.Storage, func(r byteRange) { read(r.size) })
 	}
 	records := int64(0)
 	for _, s := range l.spans {

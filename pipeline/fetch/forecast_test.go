@@ -56,7 +56,7 @@ func TestForecastsOfShardsThatAreNotCompressedAreExact(t *testing.T) {
 		"records side by side": {shards: 5, records: 300, maxBytes: 2000},
 		"gaps":                 {shards: 3, records: 200, maxBytes: 300, gapBytes: 3000},
 		"gaps that are not read": {
-			shards: 1, records: 6, maxBytes: 10_000, gapBytes: 3 * minGapBytes,
+			shards: 1, records: 6, maxBytes: 10_000, gapBytes: 3 << 20,
 		},
 		"a newline that is not there": {shards: 4, records: 50, maxBytes: 20, noNewline: true},
 	} {

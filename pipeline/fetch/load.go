@@ -7,6 +7,7 @@ import (
 
 	"github.com/lsiofs/lsiofs/pipeline/catalog"
 	"github.com/lsiofs/lsiofs/pipeline/storage"
+	"github.com/lsiofs/lsiofs/pipeline/storage/profile"
 )
 
 // load is a piece on its way into memory, shared by all who want it.
@@ -55,6 +56,25 @@ type byteRange struct{ off, size int64 }
 func (l *layout) start() int64 { return l.ranges[0].off }
 func (l *layout) end() int64   { r := l.ranges[len(l.ranges)-1]; return r.off + r.size }
 
+// reads cuts the ranges into the reads that a storage likes: a range that is
+// too large for one becomes several of about the same size, to be under way
+// at the same time.
+func (l *layout) reads(p profile.Profile, read func(byteRange)) {
+	for _, r := range l.ranges {
+		for end := r.off + r.size; r.off < end; {
+			n := end - r.off
+			if n > p.ReadBytes {
+				parts := (n-1)/p.ReadBytes + 1
+				part := (n-1)/parts + 1
+				part = (part + p.AlignBytes - 1) &^ (p.AlignBytes - 1)
+				n = (r.off+part)&^(p.AlignBytes-1) - r.off
+			}
+			read(byteRange{r.off, n})
+			r.off += n
+		}
+	}
+}
+
 // layoutOf lays a piece's records out. Bytes between records come along, but
 // for large gaps.
 func (f *Fetcher) layoutOf(piece int) (int, layout) {
@@ -64,10 +84,15 @@ func (f *Fetcher) layoutOf(piece int) (int, layout) {
 		numbers[i] = f.pieces.starts[piece] + uint64(i)
 	}
 	f.index.Extents(numbers, extents)
+	shard := extents[0].Shard
+	gap := int64(decodedGapBytes)
+	if f.index.Shard(shard).Codec == nil {
+		gap = f.config.Storage.GapBytes
+	}
 	l := layout{spans: make([]span, n)}
 	base := int64(0) // of the ranges before the last
 	for i, x := range extents {
-		if len(l.ranges) == 0 || x.OffsetBytes-l.end() >= minGapBytes {
+		if len(l.ranges) == 0 || x.OffsetBytes-l.end() > gap {
 			base = l.size
 			l.ranges = append(l.ranges, byteRange{off: x.OffsetBytes})
 		}
@@ -76,7 +101,6 @@ func (f *Fetcher) layoutOf(piece int) (int, layout) {
 		l.spans[i] = span{base + x.OffsetBytes - r.off, x.SizeBytes}
 		l.size = base + r.size
 	}
-	shard := extents[0].Shard
 	if l.end() > f.index.Shard(shard).DecodedBytes {
 		l.ranges[len(l.ranges)-1].size--
 		l.newline = true
@@ -146,13 +170,11 @@ func (f *Fetcher) read(ld *load, t *todo) {
 	}
 	to := ld.off
 	ld.pending.Store(1) // for this function
-	for _, r := range ld.layout.ranges {
-		if r.size > 0 {
-			ld.pending.Add(1)
-			t.reads = append(t.reads, &storage.Read{Object: object, OffsetBytes: r.off, Buf: ld.seg.mem[to : to+r.size : to+r.size], Done: done})
-		}
+	ld.layout.reads(f.config.Storage, func(r byteRange) {
+		ld.pending.Add(1)
+		t.reads = append(t.reads, &storage.Read{Object: object, OffsetBytes: r.off, Buf: ld.seg.mem[to : to+r.size : to+r.size], Done: done})
 		to += r.size
-	}
+	})
 	f.running.Add(1)
 	if ld.pending.Add(-1) == 0 {
 		go f.arrived(ld) // nothing to read: a lone newline

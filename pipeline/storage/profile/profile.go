@@ -1,0 +1,143 @@
+// Package profile says which reads a file system likes: how large, how many at
+// a time, and across which gaps. There are defaults for each kind of storage,
+// and what lsiofs tune has measured, which is stored for each file system in the
+// user's cache directory.
+//
+//	path ──► Look ──► kind, identity ──► Load ──► Profile
+//	         statfs, sysfs, mountinfo    │
+//	                                     └─ none stored: Defaults(kind)
+//
+// Profiles are settings of speed: no byte that is read depends on them.
+package profile
+
+import (
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/dustin/go-humanize"
+)
+
+// Kind is what a file system lies on.
+type Kind string
+
+const (
+	KindDisk    Kind = "disk"    // rotating disks
+	KindSSD     Kind = "ssd"     // solid state disks, NVMe or SATA
+	KindVirtual Kind = "virtual" // a disk that a hypervisor or a cloud makes up
+	KindMemory  Kind = "memory"  // tmpfs, ramfs
+	KindNetwork Kind = "network" // NFS, SMB, Lustre, Ceph, FUSE and the like
+	KindUnknown Kind = "unknown"
+)
+
+// Kinds are all of them.
+var Kinds = []Kind{KindDisk, KindSSD, KindVirtual, KindMemory, KindNetwork, KindUnknown}
+
+// Profile says which reads are good for a storage. It is a plain value.
+type Profile struct {
+	Kind Kind `json:"kind"`
+	// GapBytes is up to how many bytes that nobody wants are read and thrown
+	// away to save a request: so many cost what a request costs.
+	GapBytes int64 `json:"gap_bytes"`
+	// ReadBytes is the size of reads from which on larger ones are no faster.
+	// Larger ranges are cut to it, for parallel reads.
+	ReadBytes int64 `json:"read_bytes"`
+	// Depth is how many reads, small ones too, keep the storage busy.
+	Depth int `json:"depth"`
+	// AlignBytes is what the places where a range is cut are multiples of. It
+	// is a power of two that divides ReadBytes.
+	AlignBytes int64 `json:"align_bytes"`
+	// Tuned is when this was measured, zero for defaults.
+	Tuned time.Time `json:"tuned,omitzero"`
+}
+
+// Bounds of a profile's numbers.
+const (
+	MaxGapBytes   = 64 << 20
+	MinReadBytes  = 4 << 10
+	MaxReadBytes  = 64 << 20
+	MaxDepth      = 4096
+	MaxAlignBytes = 1 << 20
+)
+
+// defaultAlign is a page, and a block of nearly all file systems.
+const defaultAlign = 4 << 10
+
+// Defaults are the values for a storage that was not measured. Those of ssd
+// and memory are measured (plan.DefaultConfig): a pread of 4 KiB takes
+// 0.8 µs from the page cache, which hands large ones over at 17 GiB/s, so a
+// request costs what some 10 KiB more cost. Those of the others follow from what
+// such storages usually are, by the same rule, seconds a request × bytes a
+// second:
+//
+//	disk     8 ms to seek × 150 MB/s ≈ 1 MiB; a deep queue lets it sort
+//	virtual  16 000 requests a second of at most 500 MB/s ≈ 32 KiB
+//	network  0.1 ms of a server that does some at a time × 1 GB/s ≈ 128 KiB
+func Defaults(k Kind) Profile {
+	p := Profile{Kind: k, GapBytes: 8 << 10, ReadBytes: 1 << 20, Depth: 32, AlignBytes: defaultAlign}
+	switch k {
+	case KindDisk:
+		p.GapBytes, p.ReadBytes, p.Depth = 1<<20, 4<<20, 16
+	case KindVirtual:
+		p.GapBytes = 32 << 10
+	case KindNetwork:
+		p.GapBytes, p.Depth = 128<<10, 64
+	case KindSSD, KindMemory:
+	default:
+		p.Kind = KindUnknown
+	}
+	return p
+}
+
+// Or is p, or the defaults of an unknown storage where p is the zero value.
+func (p Profile) Or() Profile {
+	if p == (Profile{}) {
+		return Defaults(KindUnknown)
+	}
+	return p
+}
+
+// InFlightBytes is how many bytes, in large reads, keep the storage busy.
+func (p Profile) InFlightBytes() int64 { return int64(p.Depth) * p.ReadBytes }
+
+// Validate reports all problems at once.
+func (p Profile) Validate() error {
+	var errs []error
+	bounds := func(name string, v, low, high int64) {
+		if v < low || v > high {
+			errs = append(errs, fmt.Errorf("%s (%d) must be between %d and %d", name, v, low, high))
+		}
+	}
+	known := false
+	for _, k := range Kinds {
+		known = known || p.Kind == k
+	}
+	if !known {
+		errs = append(errs, fmt.Errorf("kind (%q) must be one of %v", p.Kind, Kinds))
+	}
+	bounds("gap_bytes", p.GapBytes, 0, MaxGapBytes)
+	bounds("read_bytes", p.ReadBytes, MinReadBytes, MaxReadBytes)
+	bounds("depth", int64(p.Depth), 1, MaxDepth)
+	bounds("align_bytes", p.AlignBytes, 1, MaxAlignBytes)
+	if a := p.AlignBytes; a > 0 && (a&(a-1) != 0 || p.ReadBytes%a != 0) {
+		errs = append(errs, fmt.Errorf("align_bytes (%d) must be a power of two that divides read_bytes (%d)", a, p.ReadBytes))
+	}
+	return errors.Join(errs...)
+}
+
+// Source says where the values come from: "default for ssd" or "tuned
+// 2026-11-21".
+func (p Profile) Source() string {
+	if p.Tuned.IsZero() {
+		return "default for " + string(p.Kind)
+	}
+	return "tuned " + p.Tuned.Format(time.DateOnly)
+}
+
+// String is for people: kind, values and where they come from.
+func (p Profile) String() string {
+	return fmt.Sprintf("%s, %s: reads of up to %s, %d at a time, across gaps of up to %s",
+		p.Kind, p.Source(), size(p.ReadBytes), p.Depth, size(p.GapBytes))
+}
+
+func size(n int64) string { return humanize.IBytes(uint64(max(n, 0))) }
