@@ -108,6 +108,32 @@ func readBounded(file string) ([]byte, error) {
 	return io.ReadAll(io.LimitReader(f, maxStoredBytes+1))
 }
 
+// Listed is a file of a stored profile.
+type Listed struct {
+	File    string
+	Stored  Stored
+	Problem error // why it can't be used; Stored is then empty
+}
+
+// List gives the profiles that are stored in dir, at most so many.
+func List(dir string, most int) []Listed {
+	files, _ := filepath.Glob(filepath.Join(dir, filePrefix+"*"+fileSuffix))
+	var list []Listed
+	for _, file := range files[:min(len(files), most)] {
+		l := Listed{File: file}
+		text, err := readBounded(file)
+		if err == nil {
+			l.Stored, err = Parse(text)
+		}
+		if err == nil && filepath.Base(file) != fileName(l.Stored.Place.Identity) {
+			l.Stored, err = Stored{}, errors.New("its name is that of another file system")
+		}
+		l.Problem = err
+		list = append(list, l)
+	}
+	return list
+}
+
 // Save stores a measured profile in dir, which it makes, in place of what is
 // stored there for that file system. The file appears whole, readable by its
 // owner alone.
