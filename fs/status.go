@@ -127,8 +127,13 @@ func (t *tree) renderStatus(ctx context.Context) ([]byte, error) {
 	line("storage", "%s", r.Pipeline.Storage)
 	f := r.Pipeline.Fetch
 	line("memory", "%s of %s held", size(f.HeldBytes), size(f.BudgetBytes))
-	line("fetch", "%s%s; %d pieces read, %d of them again, %d loads in flight, %d open decoders", f.Strategy, because(f.Reason),
-		f.PiecesRead, f.PiecesReread, f.LoadsInFlight, f.OpenDecoders)
+	if g := f.Gather; g != nil {
+		line("fetch", "%s%s; %s in %d reads for %s that were wanted, %d reads in flight, %s dropped unread", f.Strategy, because(f.Reason),
+			size(int64(f.BytesRead)), g.Reads, size(int64(f.BytesOut)), g.ReadsInFlight, size(int64(g.DroppedBytes)))
+	} else {
+		line("fetch", "%s%s; %d pieces read, %d of them again, %d loads in flight, %d open decoders", f.Strategy, because(f.Reason),
+			f.PiecesRead, f.PiecesReread, f.LoadsInFlight, f.OpenDecoders)
+	}
 	if s := f.Spool; s != nil {
 		line("spool", "%s of %s used in %s; %d shards are there or on their way, %d being decoded; %d were decoded, %d of them again",
 			size(s.UsedBytes), size(s.CapacityBytes), s.Dir, s.Shards, s.Decoding, s.Decoded, s.DecodedAgain)

@@ -48,7 +48,7 @@ func (d *datasetFlags) add(c *cobra.Command) {
 	sizeFlag(d.flags, "memory", "memory for everything that is kept of the data", &s.MemoryBytes)
 	enumFlag(c, "io", "how shards are read", &s.IO, spec.IOAuto, spec.IOUring, spec.IOPread)
 	enumFlag(c, "direct", "bypass the page cache: large cold reads of a dataset that exceeds memory, all reads, or none", &s.Direct, spec.DirectAuto, spec.DirectOn, spec.DirectOff)
-	enumFlag(c, "read", "how records are fetched: scan pieces of shards, or spool compressed shards, decoded, to a file", &s.Read, spec.ReadAuto, spec.ReadScan, spec.ReadSpool)
+	enumFlag(c, "read", "how records are fetched: scan pieces of shards, gather exactly the records that come next, or spool compressed shards, decoded, to a file", &s.Read, spec.ReadAuto, spec.ReadScan, spec.ReadGather, spec.ReadSpool)
 	d.flags.StringVar(&s.SpoolDir, "spool-dir", s.SpoolDir, "the `directory` of the spool, on a disk (default: spool beside the index)")
 	sizeFlag(d.flags, "spool-max", "bytes of decoded shards in the spool at most (0: what the order needs)", &s.SpoolMaxBytes)
 	d.flags.DurationVar(&s.ReadTimeout, "read-timeout", s.ReadTimeout, "after how long a read that storage does not answer fails")

@@ -8,6 +8,8 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/lsiofs/lsiofs/pipeline/spec"
 )
 
 func TestWorkersThatReadTogetherReadEachPieceOnce(t *testing.T) {
@@ -120,23 +122,25 @@ func TestMemoryStaysWithinTheBudget(t *testing.T) {
 }
 
 func TestManyOpenReadersOneOfThemRead(t *testing.T) {
-	d := makeDataset(t, shape{shards: 6, records: 200, maxBytes: 1000})
-	f := newTestFetcher(t, d, 200<<10)
-	g := reservoirOrder(3, d.index, 3, 60)
-	var l Loan
-	for w := range 64 {
-		r := f.Open(g.deal(w, 64))
+	for _, read := range []spec.Read{spec.ReadScan, spec.ReadGather} {
+		d := makeDataset(t, shape{shards: 6, records: 200, maxBytes: 1000, read: read})
+		f := newTestFetcher(t, d, 200<<10)
+		g := reservoirOrder(3, d.index, 3, 60)
+		var l Loan
+		for w := range 64 {
+			r := f.Open(g.deal(w, 64))
+			defer r.Close()
+			require.NoError(t, r.Lend(context.Background(), 0, 3, &l))
+			l.Release()
+		}
+		r := f.Open(g)
 		defer r.Close()
-		require.NoError(t, r.Lend(context.Background(), 0, 3, &l))
-		l.Release()
+		readAll(t, d, r, g, 25)
 	}
-	r := f.Open(g)
-	defer r.Close()
-	readAll(t, d, r, g, 25)
 }
 
 func TestSeeksAndConcurrentCallsOfOneReader(t *testing.T) {
-	for name, s := range map[string]shape{"plain": shapes["plain"], "gz": shapes["gz, many members"]} {
+	for name, s := range map[string]shape{"plain": shapes["plain"], "gz": shapes["gz, many members"], "gathered": shapes["gathered"]} {
 		d := makeDataset(t, s)
 		seq := reservoirOrder(3, d.index, 3, 60)
 		f := newTestFetcher(t, d, 300<<10)

@@ -11,6 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"go.uber.org/goleak"
 
+	"github.com/lsiofs/lsiofs/pipeline/spec"
 	"github.com/lsiofs/lsiofs/pipeline/storage"
 )
 
@@ -30,11 +31,19 @@ func newTestFetcher(t testing.TB, d *dataset, budget int64) *Fetcher {
 
 func newFetcherOver(t testing.TB, d *dataset, budget int64, s storage.Storage) *Fetcher {
 	t.Helper()
-	f, err := newFetcher(d.index, s, Config{MemoryBytes: budget, ReadTimeout: time.Minute, PieceBytes: 16 << 10, PieceRecords: 32})
+	f, err := newFetcher(d.index, s, Config{MemoryBytes: budget, ReadTimeout: time.Minute, PieceBytes: 16 << 10, PieceRecords: 32, Read: d.read})
 	require.NoError(t, err)
 	f.cache.released = poison
+	if d.read == spec.ReadGather {
+		require.NotNil(t, f.gatherer)
+		f.gatherer.pool.released = poison
+	}
 	t.Cleanup(func() {
 		require.NoError(t, f.Close())
+		if f.gatherer != nil {
+			require.Zero(t, f.gatherer.pool.mapped, "all memory is given back")
+			require.Empty(t, f.gatherer.leaving)
+		}
 		require.Zero(t, f.cache.mapped, "all memory is given back")
 		require.Zero(t, f.decoders.held)
 		require.Empty(t, f.loads)
@@ -72,6 +81,11 @@ var shapes = map[string]shape{
 	"gz with gaps":               {codec: "gz", shards: 3, records: 110, maxBytes: 900, member: 33, gapBytes: 5000},
 	"zst, one frame":             {codec: "zst", shards: 3, records: 110, maxBytes: 900, noNewline: true},
 	"zst, many frames, checksum": {codec: "zst", shards: 3, records: 110, maxBytes: 900, member: 40, checksummed: true},
+	"gathered":                   {read: spec.ReadGather, shards: 6, records: 200, maxBytes: 3000},
+	"gathered with gaps":         {read: spec.ReadGather, shards: 2, records: 40, maxBytes: 3000, gapBytes: 20 << 10},
+	"gathered, tiny, no newline": {read: spec.ReadGather, shards: 6, records: 300, maxBytes: 40, noNewline: true},
+	"gathered, checksummed":      {read: spec.ReadGather, shards: 4, records: 200, maxBytes: 2000, checksummed: true},
+	"gathered, beyond a block":   {read: spec.ReadGather, shards: 3, records: 8, maxBytes: 200 << 10},
 }
 
 func TestAllBytesAreRight(t *testing.T) {

@@ -28,8 +28,8 @@ type Config struct {
 	// readers together, are looked at in advance to know what a decoder keeps
 	// on its way, 0 for 65536; some times the shuffle's size is a good number.
 	LookaheadRecords int
-	// Read is the strategy, "" for spec.ReadScan. Auto and spool look at Order
-	// and Spool to choose it.
+	// Read is the strategy, "" for spec.ReadScan. All but that look at Order and
+	// Spool to choose it.
 	Read  spec.Read
 	Order spec.Order
 	Spool SpoolConfig
@@ -54,9 +54,6 @@ func (c *Config) validate() error {
 	}
 	if c.PieceBytes == 0 || c.PieceRecords == 0 {
 		return fmt.Errorf("piece bytes (%d) and piece records (%d) must be > 0", c.PieceBytes, c.PieceRecords)
-	}
-	if (c.Read == spec.ReadAuto || c.Read == spec.ReadSpool) && c.Spool.Engine == nil {
-		return fmt.Errorf("read %s needs an engine for the spool", c.Read)
 	}
 	if c.Decoders < 0 {
 		return fmt.Errorf("decoders (%d) must be >= 0", c.Decoders)

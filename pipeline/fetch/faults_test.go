@@ -12,6 +12,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/lsiofs/lsiofs/pipeline/spec"
 	"github.com/lsiofs/lsiofs/pipeline/storage"
 	"github.com/lsiofs/lsiofs/pipeline/storage/faulty"
 	"github.com/lsiofs/lsiofs/pipeline/unpack"
@@ -21,6 +22,7 @@ var faultShapes = map[string]shape{
 	"plain":        {shards: 2, records: 60, maxBytes: 2000, checksummed: true},
 	"gz":           {codec: "gz", shards: 2, records: 60, maxBytes: 2000},
 	"zst, members": {codec: "zst", shards: 2, records: 60, maxBytes: 2000, member: 7},
+	"gathered":     {read: spec.ReadGather, shards: 2, records: 60, maxBytes: 2000, checksummed: true},
 }
 
 // faultBudget makes plain shards be dropped and read again, and leaves a decoder
@@ -277,28 +279,31 @@ func TestAShardThatChangesGivesErrorsNeverWrongBytes(t *testing.T) {
 }
 
 func TestARecordThatFailsItsChecksumFailsAlone(t *testing.T) {
-	d := makeDataset(t, faultShapes["plain"])
-	x := d.index.extents[17]
-	alter(t, d, 0, func(b []byte) { b[x.OffsetBytes+3] ^= 1 })
-	f := newTestFetcher(t, d, 1<<20)
-	r := f.Open(inOrder(d.index))
-	defer r.Close()
-	var l Loan
-	for k := range d.records {
-		err := r.Lend(context.Background(), uint64(k), 1, &l)
-		if k == 17 {
-			require.ErrorContains(t, err, "shard-000: record 17 at [")
-			require.ErrorContains(t, err, "checksum mismatch")
-			continue
+	for _, name := range []string{"plain", "gathered"} {
+		d := makeDataset(t, faultShapes[name])
+		x := d.index.extents[17]
+		alter(t, d, 0, func(b []byte) { b[x.OffsetBytes+3] ^= 1 })
+		f := newTestFetcher(t, d, 1<<20)
+		r := f.Open(inOrder(d.index))
+		defer r.Close()
+		var l Loan
+		for k := range d.records {
+			err := r.Lend(context.Background(), uint64(k), 1, &l)
+			if k == 17 {
+				require.ErrorContains(t, err, "shard-000: record 17 at [")
+				require.ErrorContains(t, err, "checksum mismatch")
+				continue
+			}
+			require.NoError(t, err)
+			require.Equal(t, string(d.records[k]), string(l.Records[0]))
+			l.Release()
 		}
-		require.NoError(t, err)
-		require.Equal(t, string(d.records[k]), string(l.Records[0]))
+		// Those before it are lent without an error.
+		require.NoError(t, r.Lend(context.Background(), 10, 20, &l))
+		require.Len(t, l.Records, 7)
 		l.Release()
+		require.Contains(t, f.Stats().LastErrors[0], "shard-000: checksum mismatch")
 	}
-	// Those before it are lent without an error.
-	require.NoError(t, r.Lend(context.Background(), 10, 20, &l))
-	require.Len(t, l.Records, 7)
-	l.Release()
 }
 
 func TestAShardWhoseChecksumFailsStaysFailed(t *testing.T) {

@@ -44,7 +44,8 @@ type Fetcher struct {
 	open     atomic.Int64 // readers
 	wanted   wanted
 	holdsAll bool // all shards, decoded, fit into the cache
-	choice   choice
+	choice   Choice
+	gatherer *gatherer // nil unless records are gathered
 
 	// cpu has a token for each processor: decoders hold one while they decode.
 	cpu     chan struct{}
@@ -106,7 +107,12 @@ func newFetcher(x index, s storage.Storage, cfg Config) (*Fetcher, error) {
 	f.decoders = decoders{byShard: map[int][]*decoder{}, passed: map[int]int64{}}
 	f.holdsAll = f.wanted != nil && f.decodedBytes() <= f.cache.budget/4*3 // decoders and tables have the rest
 	f.checks.init()
-	if f.verifier != nil {
+	if f.choice.Strategy == spec.ReadGather {
+		var err error
+		if f.gatherer, err = newGatherer(f); err != nil {
+			return nil, err
+		}
+	} else if f.verifier != nil {
 		for range cap(f.cpu) {
 			f.running.Go(f.checkRecords)
 		}
@@ -157,13 +163,19 @@ func (f *Fetcher) Close() error {
 	f.closed = true
 	f.mu.Unlock()
 	f.checks.close()
+	if f.gatherer != nil {
+		f.gatherer.work.close()
+	}
 	f.running.Wait()
+	var err error
+	if f.gatherer != nil {
+		err = f.gatherer.close()
+	}
 
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.closeDecoders()
-	err := f.closeSpool()
-	return errors.Join(err, f.cache.close())
+	return errors.Join(err, f.closeSpool(), f.cache.close())
 }
 
 // close frees all memory. A segment that a loan still pins is left to it: a

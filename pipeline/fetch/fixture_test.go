@@ -16,6 +16,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/lsiofs/lsiofs/pipeline/catalog"
+	"github.com/lsiofs/lsiofs/pipeline/spec"
 	"github.com/lsiofs/lsiofs/pipeline/unpack"
 	"github.com/lsiofs/lsiofs/pipeline/unpack/gzip"
 	zst "github.com/lsiofs/lsiofs/pipeline/unpack/zstd"
@@ -75,6 +76,7 @@ type dataset struct {
 	dir     string
 	index   *plainIndex
 	records [][]byte
+	read    spec.Read
 }
 
 // shape says how to make a dataset.
@@ -87,12 +89,13 @@ type shape struct {
 	gapBytes    int // greatest number of bytes between records
 	noNewline   bool
 	checksummed bool
+	read        spec.Read // "" for scan
 }
 
 func makeDataset(t testing.TB, s shape) *dataset {
 	t.Helper()
 	rng := rand.New(rand.NewPCG(1, 2))
-	d := &dataset{dir: t.TempDir(), index: &plainIndex{}}
+	d := &dataset{dir: t.TempDir(), index: &plainIndex{}, read: s.read}
 	if s.checksummed {
 		d.index.format = crcFormat{}
 	}

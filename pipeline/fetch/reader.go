@@ -24,8 +24,9 @@ type Sequence interface {
 // several goroutines are allowed (a file that is mapped is read so) and do not
 // wait for each other's data.
 type Reader struct {
-	f   *Fetcher
-	seq Sequence
+	f       *Fetcher
+	seq     Sequence
+	batches *gatherReader // nil unless records are gathered; it then does all
 
 	mu     sync.Mutex
 	window window
@@ -46,11 +47,19 @@ type lastLent struct {
 // follows the calls of Lend.
 func (f *Fetcher) Open(seq Sequence) *Reader {
 	f.open.Add(1)
-	return &Reader{f: f, seq: seq}
+	r := &Reader{f: f, seq: seq}
+	if f.gatherer != nil {
+		r.batches = f.gatherer.open(seq)
+	}
+	return r
 }
 
 // Close ends the pass. It is idempotent.
 func (r *Reader) Close() {
+	if r.batches != nil {
+		r.batches.close()
+		return
+	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.closed {
@@ -84,6 +93,9 @@ func (r *Reader) Lend(ctx context.Context, k uint64, n int, l *Loan) error {
 		return fmt.Errorf("lend %d records from %d on: the sequence has %d", n, k, total)
 	} else if uint64(n) > total-k {
 		n = int(total - k)
+	}
+	if r.batches != nil {
+		return r.batches.lend(ctx, k, n, l)
 	}
 	g := gathering{loan: l, segsFrom: len(l.segs), recordsFrom: len(l.Records)}
 	r.gather(&g, k, n)

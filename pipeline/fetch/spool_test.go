@@ -4,10 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"log/slog"
 	"os"
 	"path/filepath"
-	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -218,19 +216,16 @@ func TestASpoolThatCanNotBeIsRefused(t *testing.T) {
 			if c.change(&config.Spool); c.name == "memory" && memory == "" {
 				t.Skip("no tmpfs")
 			}
-			_, err := newFetcher(d.index, openStorage(t, d.dir), config)
-			require.ErrorContains(t, err, c.says)
-
-			// With auto it is a warning, and a reason in status.
-			config.Read = spec.ReadAuto
 			config.PieceBytes = 1 << 10
-			var log strings.Builder
-			config.Log = slog.New(slog.NewTextHandler(&log, nil))
+			for _, config.Read = range []spec.Read{spec.ReadSpool, spec.ReadAuto, spec.ReadGather} {
+				_, err := newFetcher(d.index, openStorage(t, d.dir), config)
+				require.ErrorContains(t, err, c.says)
+				require.ErrorContains(t, err, fmt.Sprintf("--read %s: ", config.Read))
+				require.ErrorContains(t, err, "--read scan needs none")
+			}
+			config.Read = spec.ReadScan
 			f, err := newFetcher(d.index, openStorage(t, d.dir), config)
-			require.NoError(t, err)
-			require.Equal(t, "scan", f.Stats().Strategy)
-			require.Contains(t, f.Stats().Reason, c.says)
-			require.Contains(t, log.String(), "decoded again and again")
+			require.NoError(t, err, "a scan needs no spool")
 			require.NoError(t, f.Close())
 		})
 	}
@@ -386,6 +381,7 @@ func TestRoomInASpoolFileIsGivenOnceAndComesBack(t *testing.T) {
 }
 
 func TestAutoChoosesByWhatFits(t *testing.T) {
+	plain := shape{shards: 12, records: 400, maxBytes: 1000}
 	gz := func(member int) shape {
 		return shape{codec: "gz", shards: 12, records: 400, maxBytes: 1000, member: member}
 	}
@@ -397,7 +393,11 @@ func TestAutoChoosesByWhatFits(t *testing.T) {
 		want   spec.Read
 		says   string
 	}{
-		{"plain", shape{shards: 3, records: 20, maxBytes: 1000}, spoolFull, 1 << 20, spec.ReadScan, "no shard is compressed"},
+		{"plain, fits", shape{shards: 3, records: 20, maxBytes: 1000}, spoolFull, 1 << 20, spec.ReadScan, "no shard is compressed, and memory holds the dataset"},
+		{"plain, full", plain, spoolFull, 1 << 20, spec.ReadGather, "wait in the shuffle"},
+		{"plain, front to back", plain, spoolNone, 1 << 20, spec.ReadScan, "front to back"},
+		{"plain, the shuffle fits", plain, spec.Order{Shuffle: spec.ShuffleReservoir, Lanes: 2, SizeRecords: 90}, 1 << 20, spec.ReadScan, "memory holds what waits in the shuffle"},
+		{"plain, the shuffle does not", plain, spec.Order{Shuffle: spec.ShuffleReservoir, Lanes: 2, SizeRecords: 1000}, 1 << 20, spec.ReadGather, "wait in the shuffle"},
 		{"all fits", gz(0), spoolFull, 64 << 20, spec.ReadScan, "fit in memory"},
 		{"full", gz(0), spoolFull, 1 << 20, spec.ReadSpool, "12 compressed shards without entry points"},
 		{"reservoir, too little memory", gz(0), spoolReservoir, 1 << 20, spec.ReadSpool, "more than memory holds"},

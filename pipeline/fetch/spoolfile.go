@@ -54,7 +54,7 @@ func openSpoolFile(dir string, capacity int64) (*spoolFile, error) {
 // many bytes available.
 func reserveSpoolFile(dir string, capacity, available int64) (*spoolFile, error) {
 	tooSmall := func() error {
-		return fmt.Errorf("the spool needs %d bytes, of which its directory %s has %d: choose another with --spool-dir, or fewer --lanes", capacity, dir, available)
+		return fmt.Errorf("the spool needs %d bytes, of which its directory %s has %d: choose another with --spool-dir", capacity, dir, available)
 	}
 	if capacity > available {
 		return nil, tooSmall()

@@ -4,7 +4,7 @@ import "fmt"
 
 // Stats is a snapshot for status and metrics.
 type Stats struct {
-	Strategy      string   `json:"strategy"` // "scan" or "spool"
+	Strategy      string   `json:"strategy"` // "scan", "gather" or "spool"
 	Reason        string   `json:"reason"`   // why this one, in words
 	BudgetBytes   int64    `json:"budget_bytes"`
 	HeldBytes     int64    `json:"held_bytes"` // of memory, now
@@ -22,7 +22,17 @@ type Stats struct {
 	Errors        uint64   `json:"errors"`
 	LastErrors    []string `json:"last_errors"` // a few, newest last
 
-	Spool *SpoolStats `json:"spool,omitempty"` // where shards are spooled
+	Spool  *SpoolStats  `json:"spool,omitempty"`  // where shards are spooled
+	Gather *GatherStats `json:"gather,omitempty"` // where records are gathered
+}
+
+// GatherStats is a snapshot of gathering.
+type GatherStats struct {
+	Reads         uint64 `json:"reads"`
+	ReadsInFlight int64  `json:"reads_in_flight"`
+	// DroppedBytes are of records that nobody had come to when their memory was
+	// wanted for others, or their reader had gone elsewhere.
+	DroppedBytes uint64 `json:"dropped_bytes"`
 }
 
 // SpoolStats is a snapshot of a spool. Bytes are of decoded shards.
@@ -40,8 +50,8 @@ type SpoolStats struct {
 func (f *Fetcher) Stats() Stats {
 	n := &f.counts
 	s := Stats{
-		Strategy:     string(f.choice.strategy),
-		Reason:       f.choice.reason,
+		Strategy:     string(f.choice.Strategy),
+		Reason:       f.choice.Reason,
 		BudgetBytes:  f.config.MemoryBytes,
 		PiecesRead:   n.piecesRead.Load(),
 		PiecesReread: n.piecesReread.Load(),
@@ -52,9 +62,14 @@ func (f *Fetcher) Stats() Stats {
 		Waits:        n.waits.Load(),
 		WaitNanos:    n.waitNanos.Load(),
 	}
+	if g := f.gatherer; g != nil {
+		g.sweep()
+		s.HeldBytes = g.pool.held()
+		s.Gather = &GatherStats{Reads: g.reads.Load(), ReadsInFlight: g.underWay.Load(), DroppedBytes: g.dropped.Load()}
+	}
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	s.HeldBytes = f.cache.mapped + f.decoders.held + f.tableBytes()
+	s.HeldBytes += f.cache.mapped + f.decoders.held + f.tableBytes()
 	s.PiecesDropped = f.cache.dropped
 	s.LoadsInFlight = int64(len(f.loads))
 	s.OpenDecoders = int64(f.decoders.count)

@@ -1,6 +1,7 @@
 package fetch
 
 import (
+	"errors"
 	"fmt"
 	"math"
 
@@ -19,17 +20,17 @@ type SpoolConfig struct {
 	// Places is how many places of the order are read at a time: 0 or 1, or the
 	// workers of a contiguous deal.
 	Places uint64
-	// Engine reads the spool. It stays the caller's.
+	// Engine reads the spool. It stays the caller's. nil where there is none.
 	Engine uring.Engine
 }
 
-// choice is how the shards of a dataset are read, and why.
-type choice struct {
-	strategy spec.Read
-	reason   string
-	spooled  []uint64 // a bit a shard; nil when none is
-	capacity int64    // of the spool
-	bytes    int64    // of all shards, decoded
+// Choice is how the shards of a dataset are read, and why.
+type Choice struct {
+	Strategy   spec.Read
+	Reason     string   // in words
+	SpoolBytes int64    // that are reserved, 0 where nothing is spooled
+	spooled    []uint64 // a bit a shard; nil when none is
+	bytes      int64    // of all shards, decoded
 }
 
 // compressed is what a choice needs to know of the shards that could be spooled.
@@ -115,16 +116,26 @@ func (f *Fetcher) scannable(c *compressed) string {
 // decoderBytes is about what a decoder holds.
 const decoderBytes = 1 << 20
 
-// choose decides how shards are read, from the catalog and the settings alone.
-func (f *Fetcher) choose() (choice, error) {
-	asked := f.config.Read
-	scan := func(reason string) (choice, error) { return choice{strategy: spec.ReadScan, reason: reason}, nil }
-	if asked == spec.ReadScan || asked == "" {
-		return scan("asked for")
+// Choose decides how shards are read where a strategy is asked for ("" for
+// scan), from the catalog and the settings alone. It makes no spool.
+func (f *Fetcher) Choose(asked spec.Read) (Choice, error) {
+	switch {
+	case asked == spec.ReadScan || asked == "":
+		return Choice{Strategy: spec.ReadScan, Reason: "asked for"}, nil
+	case f.wanted == nil:
+		return f.choosePlain(asked), nil
+	case asked == spec.ReadGather:
+		c, err := f.chooseCompressed(spec.ReadAuto)
+		c.Reason = "gather was asked for, but there are compressed shards, whose records can't be read one by one; " + c.Reason
+		return c, err
 	}
-	if f.wanted == nil {
-		return scan("no shard is compressed")
-	}
+	return f.chooseCompressed(asked)
+}
+
+// chooseCompressed chooses where there are compressed shards. The others, if
+// there are any, are read the same way: records of both kinds go out in turn.
+func (f *Fetcher) chooseCompressed(asked spec.Read) (Choice, error) {
+	scan := func(reason string) (Choice, error) { return Choice{Strategy: spec.ReadScan, Reason: reason}, nil }
 	c := f.survey(asked == spec.ReadSpool)
 	if why := f.scannable(&c); asked == spec.ReadAuto && why != "" || c.shards == 0 {
 		return scan(why)
@@ -133,7 +144,7 @@ func (f *Fetcher) choose() (choice, error) {
 	capacity := need
 	if most := f.config.Spool.MaxBytes; most > 0 {
 		if capacity = min(most&^(spoolAlign-1), c.rounded); capacity < need {
-			return choice{}, fmt.Errorf("--spool-max (%s) is less than the %s that the order needs at a time, of %d compressed shards with up to %s decoded: raise it, or use fewer --lanes, a smaller --shuffle-size or --read scan",
+			return Choice{}, fmt.Errorf("--spool-max (%s) is less than the %s that the order needs at a time, of %d compressed shards with up to %s decoded: raise it",
 				humanize.IBytes(uint64(most)), humanize.IBytes(uint64(need)), c.shards, humanize.IBytes(uint64(c.largest)))
 		}
 	}
@@ -141,7 +152,7 @@ func (f *Fetcher) choose() (choice, error) {
 	if asked == spec.ReadAuto {
 		reason = fmt.Sprintf("%d compressed shards without entry points (%s decoded) are more than memory holds in this order", c.shards, humanize.IBytes(uint64(c.total)))
 	}
-	return choice{strategy: spec.ReadSpool, reason: reason, spooled: c.bits, capacity: capacity, bytes: c.all}, nil
+	return Choice{Strategy: spec.ReadSpool, Reason: reason, spooled: c.bits, SpoolBytes: capacity, bytes: c.all}, nil
 }
 
 const (
@@ -152,34 +163,38 @@ const (
 
 // finePieceBytes is the size of pieces of which one record at a time is
 // wanted: small, as long as their tables take little of the memory.
-func (c *choice) finePieceBytes(cfg *Config) uint64 {
+func (c *Choice) finePieceBytes(cfg *Config) uint64 {
 	tables := uint64(cfg.MemoryBytes / 16)
 	least := max(leastPieceBytes, uint64(c.bytes)/max(tables/bytesAPiece, 1))
 	return min(cfg.PieceBytes, least)
 }
 
-// openSpool chooses, and makes the spool where there is to be one. With auto, a
-// spool that can't be is a warning: a scan gives the same bytes.
+// openSpool chooses, and makes the spool where there is to be one. A spool that
+// can't be is an error: scanning would decode shards again and again, which
+// nobody should find out about by waiting.
 func (f *Fetcher) openSpool() error {
-	c, err := f.choose()
-	var file *spoolFile
+	c, err := f.Choose(f.config.Read)
 	if err == nil && c.spooled != nil {
-		if f.config.Spool.Dir == "" {
-			err = fmt.Errorf("there is no directory for the spool: name one with --spool-dir")
-		} else {
-			file, err = openSpoolFile(f.config.Spool.Dir, c.capacity)
-		}
+		err = f.makeSpool(&c)
 	}
 	if err != nil {
-		if f.config.Read != spec.ReadAuto {
-			return fmt.Errorf("--read %s: %w", f.config.Read, err)
-		}
-		f.log.Warn("compressed shards are not spooled, and will be decoded again and again", "reason", err)
-		c = choice{strategy: spec.ReadScan, reason: fmt.Sprintf("spooling would be better, but %v", err)}
+		return fmt.Errorf("--read %s: %w; fewer --lanes, a smaller --shuffle-size or more --memory need less, and --read scan needs none but decodes shards again and again", f.config.Read, err)
 	}
 	f.choice = c
-	if file != nil {
-		f.spool = newSpool(f, file)
+	return nil
+}
+
+func (f *Fetcher) makeSpool(c *Choice) error {
+	if f.config.Spool.Dir == "" {
+		return fmt.Errorf("%s are to be spooled, and there is no directory for that: name one with --spool-dir", humanize.IBytes(uint64(c.SpoolBytes)))
 	}
+	if f.config.Spool.Engine == nil {
+		return errors.New("there is no engine to read the spool with")
+	}
+	file, err := openSpoolFile(f.config.Spool.Dir, c.SpoolBytes)
+	if err != nil {
+		return err
+	}
+	f.spool = newSpool(f, file)
 	return nil
 }

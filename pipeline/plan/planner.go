@@ -39,6 +39,9 @@ func New(c Config) (*Planner, error) {
 	return &Planner{config: c}, nil
 }
 
+// Config is what New was given.
+func (p *Planner) Config() Config { return p.config }
+
 // Plan plans the reads of a request.
 //
 // The reads are disjoint, in order, none is larger than MaxReadBytes, and

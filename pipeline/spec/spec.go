@@ -67,9 +67,10 @@ const (
 type Read string
 
 const (
-	ReadAuto  Read = "auto"  // spool where it saves decoding shards again and again, else scan
-	ReadScan  Read = "scan"  // pieces of shards as they are wanted, kept in memory
-	ReadSpool Read = "spool" // compressed shards decoded once each into a local file
+	ReadAuto   Read = "auto"   // what reads no byte again and again in so much memory
+	ReadScan   Read = "scan"   // pieces of shards as they are wanted, kept in memory
+	ReadGather Read = "gather" // exactly the records that come next; shards that are not compressed
+	ReadSpool  Read = "spool"  // compressed shards decoded once each into a local file
 )
 
 // Remainder says what becomes of the bytes of a fixed shard that fill no record.

@@ -32,7 +32,7 @@ func (s Spec) Validate() error {
 	oneOf(&p, "--on-corrupt", s.OnCorrupt, CorruptFail, CorruptSkip)
 	oneOf(&p, "--io", s.IO, IOAuto, IOUring, IOPread)
 	oneOf(&p, "--direct", s.Direct, DirectAuto, DirectOn, DirectOff)
-	oneOf(&p, "--read", s.Read, ReadAuto, ReadScan, ReadSpool)
+	oneOf(&p, "--read", s.Read, ReadAuto, ReadScan, ReadGather, ReadSpool)
 	if s.SpoolMaxBytes < 0 {
 		p.addf("--spool-max (%d bytes) must be at least 0, which stands for what the order needs", s.SpoolMaxBytes)
 	}

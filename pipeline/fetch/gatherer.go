@@ -1,0 +1,257 @@
+package fetch
+
+import (
+	"errors"
+	"runtime"
+	"slices"
+	"sync"
+	"sync/atomic"
+)
+
+// gatherer is what the readers of a fetcher share that reads exactly the records
+// that come next: memory, planners, and what has been used before.
+type gatherer struct {
+	f           *Fetcher
+	objectBytes []int64
+	pool        *blockPool
+	planners    chan *planner
+	work        readQueue
+
+	reads    atomic.Uint64
+	underWay atomic.Int64  // reads
+	dropped  atomic.Uint64 // bytes of batches that nobody had come to
+	calls    atomic.Uint64 // of Lend, by all readers
+
+	mu        sync.Mutex
+	readers   []*gatherReader
+	batches   []*batch   // free
+	leaving   []*batch   // dropped by their readers, and still pinned
+	stretches []*stretch // free
+}
+
+// maxPlanners is how many stretches are planned at a time.
+const maxPlanners = 4
+
+func newGatherer(f *Fetcher) (*gatherer, error) {
+	g := &gatherer{f: f, pool: newBlockPool(f.limits.cache), objectBytes: f.objectBytes()}
+	n := min(runtime.GOMAXPROCS(0), maxPlanners)
+	g.planners = make(chan *planner, n)
+	for range n {
+		p, err := newPlanner(f.config, g.pool.blockBytes, g.objectBytes)
+		if err != nil {
+			return nil, err
+		}
+		g.planners <- p
+	}
+	g.work.init()
+	for range runtime.GOMAXPROCS(0) {
+		f.running.Go(g.finishReads)
+	}
+	return g, nil
+}
+
+func (f *Fetcher) objectBytes() []int64 {
+	sizes := make([]int64, f.index.Shards())
+	for i := range sizes {
+		sizes[i] = f.index.Shard(i).Object.SizeBytes
+	}
+	return sizes
+}
+
+func (g *gatherer) finishReads() {
+	for r := g.work.next(); r != nil; r = g.work.next() {
+		r.finish()
+	}
+}
+
+// note keeps an error for status.
+func (g *gatherer) note(err error) {
+	g.f.mu.Lock()
+	defer g.f.mu.Unlock()
+	g.f.failures.add(err)
+}
+
+func (g *gatherer) giveBlock(b block) {
+	if err := g.pool.give(b); err != nil {
+		g.note(err)
+	}
+}
+
+// newBatch makes an empty batch of memory.
+func (g *gatherer) newBatch(m block, from uint64) *batch {
+	g.mu.Lock()
+	var b *batch
+	if n := len(g.batches); n > 0 {
+		b, g.batches = g.batches[n-1], g.batches[:n-1]
+	}
+	g.mu.Unlock()
+	if b == nil {
+		b = new(batch)
+	}
+	b.init(m, int64(len(m.mem)), from)
+	return b
+}
+
+// drop takes a batch that is in no run any more. Its memory is free as soon as
+// nobody pins it.
+func (g *gatherer) drop(b *batch) {
+	if b.seg.kill() {
+		g.recycle(b)
+		return
+	}
+	g.mu.Lock()
+	g.leaving = append(g.leaving, b)
+	g.mu.Unlock()
+}
+
+// sweep frees what was dropped and is not pinned any more.
+func (g *gatherer) sweep() {
+	g.mu.Lock()
+	var gone []*batch
+	g.leaving = slices.DeleteFunc(g.leaving, func(b *batch) bool {
+		if !b.seg.kill() {
+			return false
+		}
+		gone = append(gone, b)
+		return true
+	})
+	g.mu.Unlock()
+	for _, b := range gone {
+		g.recycle(b)
+	}
+}
+
+// recycle frees a dead batch.
+func (g *gatherer) recycle(b *batch) {
+	g.giveBlock(b.block)
+	b.block, b.failed = block{}, nil
+	b.faults.Store(0)
+	b.seg.pins.Store(0)
+	g.mu.Lock()
+	g.batches = append(g.batches, b)
+	g.mu.Unlock()
+}
+
+func (g *gatherer) newStretch() *stretch {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	n := len(g.stretches)
+	if n == 0 {
+		return &stretch{g: g}
+	}
+	st := g.stretches[n-1]
+	g.stretches = g.stretches[:n-1]
+	return st
+}
+
+func (g *gatherer) freeStretch(st *stretch) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.stretches = append(g.stretches, st)
+}
+
+// take finds memory for n bytes. A batch that a reader waits for gets it in any
+// case: others give up what they have read, those first that have not been read
+// for the longest.
+func (g *gatherer) take(r *gatherReader, n int64, u urgency) (block, error) {
+	b, err := g.pool.take(n, false)
+	if err != errNoRoom {
+		return b, err
+	}
+	g.sweep()
+	g.reclaim(r, n, u)
+	return g.pool.take(n, u == demanded)
+}
+
+// idleCalls is after how many calls of others a reader's memory may be used to
+// read ahead for them.
+const idleCalls = 256
+
+// reclaim has other readers drop what they do not need now, until there is room
+// for n bytes.
+func (g *gatherer) reclaim(r *gatherReader, n int64, u urgency) {
+	r.dropOthers()
+	g.mu.Lock()
+	others := slices.Clone(g.readers)
+	g.mu.Unlock()
+	now := g.calls.Load()
+	slices.SortFunc(others, func(a, b *gatherReader) int { return int(a.called.Load()) - int(b.called.Load()) })
+	for _, o := range others {
+		if g.pool.room(n) {
+			return
+		}
+		idle := o.called.Load()+idleCalls < now
+		if o == r || u != demanded && !idle || !o.mu.TryLock() {
+			continue
+		}
+		o.giveUp(idle)
+		o.mu.Unlock()
+	}
+}
+
+// close frees everything. No read is under way, and no reader in use.
+func (g *gatherer) close() error {
+	g.mu.Lock()
+	readers := slices.Clone(g.readers)
+	g.mu.Unlock()
+	for _, r := range readers {
+		r.mu.Lock()
+		r.dropAll()
+		r.mu.Unlock()
+	}
+	g.sweep()
+	return g.pool.close()
+}
+
+// readQueue hands reads whose bytes have come to those who copy and check them.
+// It needs no bound of its own: it holds no more than are under way, each of
+// which has its memory.
+type readQueue struct {
+	mu          sync.Mutex
+	some        sync.Cond
+	first, last *gatherRead
+	closed      bool
+}
+
+func (q *readQueue) init() { q.some.L = &q.mu }
+
+// add never blocks; it returns false after close.
+func (q *readQueue) add(r *gatherRead) bool {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if q.closed {
+		return false
+	}
+	r.next = nil
+	if q.first == nil {
+		q.first = r
+	} else {
+		q.last.next = r
+	}
+	q.last = r
+	q.some.Signal()
+	return true
+}
+
+// next waits for a read, and gives nil when the queue is closed and empty.
+func (q *readQueue) next() *gatherRead {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	for q.first == nil && !q.closed {
+		q.some.Wait()
+	}
+	r := q.first
+	if r != nil {
+		q.first = r.next
+	}
+	return r
+}
+
+func (q *readQueue) close() {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	q.closed = true
+	q.some.Broadcast()
+}
+
+var errGatherClosed = errors.New("the reader is closed")

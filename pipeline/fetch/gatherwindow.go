@@ -1,0 +1,238 @@
+package fetch
+
+import "slices"
+
+const (
+	// A reader's first stretch beyond what was asked for, and the largest one:
+	// from there on larger ones merge hardly more.
+	firstStretchBytes = 256 << 10
+	maxStretchBytes   = 8 << 20
+	// maxStretchRecords bounds the tables of tiny records.
+	maxStretchRecords = 8192
+)
+
+// moveTo gives the run that has record k, and drops what lies behind; nil if
+// there is no such record. Where no run has it, the records that are asked for are read: as the next stretch of
+// the run that ends there, or as the first of a new one.
+func (r *gatherReader) moveTo(k uint64, n int) (*gatherRun, error) {
+	i := slices.IndexFunc(r.runs, func(run *gatherRun) bool { return run.has(k) || run.end() == k })
+	if i < 0 {
+		return r.begin(k, n)
+	}
+	run := r.runs[i]
+	r.runs = append(slices.Delete(r.runs, i, i+1), run)
+	if k+uint64(n) > run.next {
+		run.next = k + uint64(n)
+		run.streams = true
+	}
+	if !run.has(k) {
+		size := run.stretch
+		run.grow(r)
+		if planned, err := r.extend(run, k, size, maxStretchRecords, demanded); !planned {
+			return nil, err
+		}
+	}
+	r.dropBehind(run, k)
+	return run, nil
+}
+
+// begin makes a run of records k … k+n-1 alone: who samples wants no more.
+func (r *gatherReader) begin(k uint64, n int) (*gatherRun, error) {
+	for len(r.runs) >= maxRuns || len(r.runs) > 0 && r.held() > r.share()/2 {
+		r.dropRun(0)
+	}
+	run := &gatherRun{next: k + uint64(n), stretch: firstStretchBytes}
+	if planned, err := r.extend(run, k, r.g.pool.blockBytes, n, demanded); !planned {
+		return nil, err
+	}
+	r.runs = append(r.runs, run)
+	return run, nil
+}
+
+// share is what one of the readers may hold.
+func (r *gatherReader) share() int64 { return r.g.pool.budget / max(r.g.f.open.Load(), 1) }
+
+// grow makes the next stretch twice as large, as long as the reader's share has
+// some of them.
+func (run *gatherRun) grow(r *gatherReader) {
+	run.stretch = nextStretch(run.stretch, r.share(), r.g.pool.blockBytes)
+}
+
+func nextStretch(bytes, share, blockBytes int64) int64 {
+	return min(2*bytes, maxStretchBytes, max(share/8, blockBytes))
+}
+
+// readAhead plans the next stretch where a reader reads on, and little enough is
+// ahead of it.
+func (r *gatherReader) readAhead(run *gatherRun, k uint64, n int) {
+	if !run.streams {
+		return
+	}
+	bytes, records := run.ahead(k + uint64(n))
+	if bytes+run.stretch > maxAheadBytes || records >= maxAheadRecords/int(max(r.g.f.open.Load(), 1)) {
+		return
+	}
+	if r.held()+max(run.stretch, r.g.pool.blockBytes) > r.share()/8*7 {
+		return
+	}
+	planned, err := r.extend(run, run.end(), run.stretch, maxStretchRecords, ahead)
+	if planned {
+		run.grow(r)
+	} else if err != nil && err != errNoRoom {
+		r.g.note(err)
+	}
+}
+
+// ahead is what of the run lies from record k on.
+func (run *gatherRun) ahead(k uint64) (bytes int64, records int) {
+	for _, b := range slices.Backward(run.batches) {
+		if b.end() <= k {
+			break
+		}
+		i := int(max(k, b.from) - b.from)
+		bytes += b.used() - b.offs[i]
+		records += b.records() - i
+	}
+	return bytes, records
+}
+
+// extend plans and starts reads of the records from k on, where the run ends: of
+// so many bytes and records, or less where there is no memory. A reader waits
+// for the first batch if it is demanded.
+func (r *gatherReader) extend(run *gatherRun, k uint64, bytes int64, records int, u urgency) (planned bool, err error) {
+	g := r.g
+	if k >= r.seq.Len() {
+		return false, nil
+	}
+	p := <-g.planners
+	defer func() { p.reset(); g.planners <- p }()
+	err = p.fill(g.f.index, r.seq, k, bytes, records, func(from uint64, n int64) (*batch, error) {
+		memory, err := g.take(r, n, u)
+		if err != nil {
+			return nil, err
+		}
+		u = ahead
+		return g.newBatch(memory, from), nil
+	})
+	if len(p.batches) == 0 {
+		return false, err
+	}
+	pl, err := p.planner.Plan(p.request)
+	if err != nil {
+		for _, b := range p.batches {
+			g.drop(b)
+		}
+		return false, err
+	}
+	p.addNewlines()
+	p.expect(pl, g.f.verifier)
+	g.start(p, pl, len(p.batches)+1)
+	for _, b := range p.batches {
+		b.begun()
+	}
+	run.batches = append(run.batches, p.batches...)
+	return true, nil
+}
+
+// readAgain reads one record once more, to its place. The caller pins the batch.
+func (r *gatherReader) readAgain(b *batch, i int, k uint64) {
+	g := r.g
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if x, bad := b.fault(i); !bad || x.lasting || b.wait() != nil {
+		return // somebody else does
+	}
+	p := <-g.planners
+	defer func() { p.reset(); g.planners <- p }()
+	if r.seq.Records(k, p.numbers[:1]) != 1 {
+		return
+	}
+	g.f.index.Extents(p.numbers[:1], p.extents[:1])
+	p.place(b, i, p.extents[0])
+	pl, err := p.planner.Plan(p.request)
+	if err != nil {
+		return // it could be planned before
+	}
+	b.begin()
+	b.forgive(i)
+	b.expect(i, int32(len(pl.Sources(0))), g.f.verifier != nil)
+	g.start(p, pl, 0)
+	b.begun()
+}
+
+// dropBehind drops the batches that a reader which is at record k has passed.
+func (r *gatherReader) dropBehind(run *gatherRun, k uint64) {
+	n := 0
+	for n < len(run.batches) && run.batches[n].end() <= k {
+		n++
+	}
+	r.dropFirst(run, n-keptBehind)
+}
+
+func (r *gatherReader) dropFirst(run *gatherRun, n int) {
+	if n <= 0 {
+		return
+	}
+	for _, b := range run.batches[:n] {
+		r.drop(run, b)
+	}
+	run.batches = slices.Delete(run.batches, 0, n)
+}
+
+func (r *gatherReader) drop(run *gatherRun, b *batch) {
+	if b.from >= run.next {
+		r.g.dropped.Add(uint64(b.used()))
+	}
+	r.g.drop(b)
+}
+
+func (r *gatherReader) dropRun(i int) {
+	run := r.runs[i]
+	r.runs = slices.Delete(r.runs, i, i+1)
+	for _, b := range run.batches {
+		r.drop(run, b)
+	}
+}
+
+func (r *gatherReader) dropAll() {
+	for len(r.runs) > 0 {
+		r.dropRun(0)
+	}
+}
+
+// dropOthers drops all but the run used last, and what lies behind in that.
+func (r *gatherReader) dropOthers() {
+	for len(r.runs) > 1 {
+		r.dropRun(0)
+	}
+}
+
+// giveUp makes room for another reader: all but the place that was read last,
+// or, where the reader is idle, all.
+func (r *gatherReader) giveUp(idle bool) {
+	if idle {
+		r.dropAll()
+		return
+	}
+	r.dropOthers()
+	for _, run := range r.runs {
+		n := slices.IndexFunc(run.batches, func(b *batch) bool { return run.next <= b.end() })
+		r.dropFirst(run, n)
+		for len(run.batches) > 1 && r.held() > r.share() {
+			last := len(run.batches) - 1
+			r.drop(run, run.batches[last])
+			run.batches = run.batches[:last]
+		}
+	}
+}
+
+// held is the memory of all runs.
+func (r *gatherReader) held() int64 {
+	n := int64(0)
+	for _, run := range r.runs {
+		for _, b := range run.batches {
+			n += int64(len(b.block.mem))
+		}
+	}
+	return n
+}
