@@ -6,8 +6,10 @@ import (
 	"math/bits"
 
 	"github.com/lsiofs/lsiofs/pipeline/catalog"
+	"github.com/lsiofs/lsiofs/pipeline/fetch"
 	"github.com/lsiofs/lsiofs/pipeline/order"
 	"github.com/lsiofs/lsiofs/pipeline/plan"
+	"github.com/lsiofs/lsiofs/pipeline/storage/profile"
 )
 
 // Forecast is what the first records of a worker's stream would read, with
@@ -23,6 +25,7 @@ type Forecast struct {
 type StorageForecast struct {
 	Kind   string // "local"
 	Root   string
+	Likes  profile.Profile
 	Scan   ScanForecast
 	Gather *GatherForecast // nil where compressed shards rule it out
 }
@@ -71,7 +74,7 @@ const (
 func (d *Dataset) Forecast(ctx context.Context, v *order.View, w, n uint64) (Forecast, error) {
 	seq := workerSequence{v, w}
 	f := Forecast{Records: min(n, seq.Len())}
-	s := StorageForecast{Kind: "local", Root: d.catalog.Root()}
+	s := StorageForecast{Kind: "local", Root: d.catalog.Root(), Likes: d.profile}
 	scan, err := d.fetcher.Forecast(ctx, seq, f.Records, s.Scan.add)
 	if err != nil {
 		return f, err
@@ -79,7 +82,7 @@ func (d *Dataset) Forecast(ctx context.Context, v *order.View, w, n uint64) (For
 	s.Scan.Pieces, s.Scan.KeptBytes, s.Scan.Fits, s.Scan.Estimated = scan.Pieces, scan.KeptBytes, scan.Fits, scan.Estimated
 	s.Scan.Compressed, s.Scan.Passes = scan.Compressed, scan.Passes
 	s.Scan.MemoryBytes = d.spec.MemoryBytes
-	g, err := newGathering(d.catalog)
+	g, err := newGathering(d.catalog, fetch.PlanConfig(d.profile))
 	if err != nil {
 		return f, err
 	}
@@ -115,8 +118,8 @@ type gathering struct {
 	forecast    GatherForecast
 }
 
-func newGathering(c *catalog.Catalog) (*gathering, error) {
-	g := &gathering{catalog: c, forecast: GatherForecast{Config: plan.DefaultConfig()}}
+func newGathering(c *catalog.Catalog, p plan.Config) (*gathering, error) {
+	g := &gathering{catalog: c, forecast: GatherForecast{Config: p}}
 	g.request.ObjectBytes = make([]int64, c.Shards())
 	for i := range g.request.ObjectBytes {
 		g.request.ObjectBytes[i] = c.Shard(i).DecodedBytes

@@ -13,6 +13,7 @@ import (
 
 	"github.com/lsiofs/lsiofs/pipeline"
 	"github.com/lsiofs/lsiofs/pipeline/plan"
+	"github.com/lsiofs/lsiofs/pipeline/storage/profile"
 )
 
 // readsOf are so many reads of one size after the other.
@@ -27,7 +28,7 @@ func readsOf(counts map[int64]uint64) (r pipeline.ReadsForecast) {
 
 func TestPlanForPeople(t *testing.T) {
 	f := pipeline.Forecast{Records: 16384, RecordBytes: 185 << 20, Storages: []pipeline.StorageForecast{{
-		Kind: "local", Root: "/data/train",
+		Kind: "local", Root: "/data/train", Likes: profile.Defaults(profile.KindVirtual),
 		Scan: pipeline.ScanForecast{
 			ReadsForecast: readsOf(map[int64]uint64{256 << 10: 1500, 70_000: 20}), Pieces: 1520, KeptBytes: 190 << 20, MemoryBytes: 1 << 30, Fits: true,
 		},
