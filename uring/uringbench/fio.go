@@ -12,6 +12,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/lsiofs/lsiofs/uring"
 )
 
 // The engines of fio that jobs are compared with.
@@ -25,8 +27,8 @@ var ErrNoFio = errors.New("fio is not installed")
 
 // Fio does a job with fio in place of an engine; Job.Mode does not matter. fio
 // is at its best: it asks no clock around each read and draws blocks without a
-// map of those drawn, its buffers lie in huge pages where glibc can be told so
-// (2.35), and io_uring gets them and the file registered.
+// map of those drawn, its buffers lie in whole huge pages where glibc can be
+// told so (2.35), and io_uring gets them and the file registered.
 //
 // A sequential job of psync gives each process a part of its own of the region.
 // CPU is the reading processes', without fio's start.
@@ -71,6 +73,9 @@ func fioArguments(j Job, ioengine string, numBlocks int64) []string {
 		args = append(args, "--rw=randread")
 	} else {
 		args = append(args, "--rw=read")
+	}
+	if j.Depth*j.BlockBytes >= uring.HugePageBytes {
+		args = append(args, "--iomem_align="+strconv.Itoa(uring.HugePageBytes))
 	}
 	processes := int64(1)
 	if ioengine == FioUring {
