@@ -58,6 +58,13 @@ type Engine interface {
 	// caller's, so a bound on the caller's buffers bounds everything. After
 	// Close every request completes with ErrClosed.
 	Submit(requests []*Request)
+	// ReadNow reads a request of a File on the caller's goroutine if the page
+	// cache holds all of it, and says whether it has: then Buf is full, and
+	// Done is not called. Otherwise Buf's contents are undefined, the kernel
+	// may have begun to read what is missing, and Submit is the way. It never
+	// waits for a disk. For small reads it saves the hand-over, which costs
+	// more than the copy.
+	ReadNow(r *Request) bool
 	// Status describes the engine for people and metrics.
 	Status() Status
 	// Close waits until all requests that were submitted are read, stops the
@@ -78,6 +85,14 @@ type Status struct {
 	// bypassed it.
 	CachedReads uint64 `json:"cached_reads"`
 	DirectReads uint64 `json:"direct_reads"`
+	// NotDirect says why Files that were to bypass the page cache don't, with
+	// the number of Files (of reads, where it passes: descriptors).
+	NotDirect map[string]uint64 `json:"not_direct,omitempty"`
+	// Registered says that the memory for unaligned direct reads is registered
+	// with the ring, which is tried at the first such read; NotRegistered why
+	// it was refused. Reads then cost some CPU more.
+	Registered    bool   `json:"registered"`
+	NotRegistered string `json:"not_registered,omitempty"`
 }
 
 // ErrClosed completes requests that were submitted after Close.

@@ -20,7 +20,7 @@ func evict(t *testing.T, fd int) {
 // directFileFor gives a File that can be read directly, or skips the test.
 func directFileFor(t *testing.T, fd int, policy Direct) *File {
 	f := NewFile(fd, policy)
-	if f.openDirect() == nil {
+	if f.openDirect(&counters{}) == nil {
 		t.Skip("no direct reads in the temporary directory")
 	}
 	t.Cleanup(func() { require.NoError(t, unix.Close(f.direct.Load().fd)) })
@@ -77,10 +77,10 @@ func TestReadsBypassThePageCacheAsThePolicySays(t *testing.T) {
 				}
 				fd, content := testFile(t, t.TempDir(), size)
 				f := directFileFor(t, fd, c.policy)
-				if evict(t, fd); f.cached(0, 4096) && !f.cacheHidden.Load() {
+				if evict(t, fd); f.cached(&counters{}, 0, 4096) && !f.isRefused() {
 					t.Skip("the page cache can't be emptied here")
 				}
-				if f.cacheHidden.Load() && c.policy == DirectCold {
+				if f.isRefused() && c.policy == DirectCold {
 					t.Skip("no cachestat here")
 				}
 				if c.hot {
@@ -96,7 +96,7 @@ func TestReadsBypassThePageCacheAsThePolicySays(t *testing.T) {
 					require.Equal(t, c.direct, e.Status().DirectReads > 0)
 				}
 				if c.direct && !c.hot {
-					require.False(t, f.cached(0, 1<<20), "direct reads leave nothing in the page cache")
+					require.False(t, f.cached(&counters{}, 0, 1<<20), "direct reads leave nothing in the page cache")
 				}
 			})
 		}
@@ -137,7 +137,7 @@ func TestFilesThatRefuseDirectReadsAreReadAsUsual(t *testing.T) {
 				require.Equal(t, result{n: 200_001}, got)
 				require.True(t, bytes.Equal(wanted(content, requests[i].OffsetBytes, 200_001), requests[i].Buf))
 			}
-			require.True(t, f.notDirect.Load())
+			require.Equal(t, map[string]uint64{"the file system refused a direct read": 1}, e.Status().NotDirect)
 			require.Zero(t, e.Status().DirectReads)
 		})
 	}
@@ -145,6 +145,9 @@ func TestFilesThatRefuseDirectReadsAreReadAsUsual(t *testing.T) {
 
 func TestFileSystemsWithoutDirectReadsAreFoundOut(t *testing.T) {
 	directory := NewFile(openFD(t, t.TempDir(), unix.O_RDONLY), DirectAlways)
-	require.False(t, directory.readsDirectly(0, 1<<20))
-	require.True(t, directory.notDirect.Load())
+	var c counters
+	for range 2 {
+		require.False(t, directory.readsDirectly(&c, 0, 1<<20))
+	}
+	require.Equal(t, map[string]uint64{"the file can't be opened for direct reads": 1}, c.status("", "").NotDirect)
 }

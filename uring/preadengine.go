@@ -102,7 +102,7 @@ func (p *preadReader) readDirectly(j *job) (ended bool) {
 		}
 		if err != nil {
 			if refusesDirect(err) {
-				j.request.File.notDirect.Store(true)
+				p.refuse(j.request.File, refusedAtRead)
 			}
 			return false // whatever it was, the plain read will say it
 		}

@@ -48,6 +48,7 @@ type kernelRing interface {
 
 // ringOwner is what only the owner's goroutine touches.
 type ringOwner struct {
+	*counters
 	ring    kernelRing
 	wakeBuf []byte // off-heap: the kernel writes the eventfd's counter here
 	armed   bool   // a read of the eventfd is under way
@@ -125,7 +126,7 @@ func (o *ringOwner) prepareRead(number uint16) bool {
 	if s.direct {
 		d := s.request.File.direct.Load()
 		switch {
-		case s.request.File.notDirect.Load():
+		case s.request.File.isRefused():
 			s.direct = false
 		case d.aligned(s.off(), s.rest()):
 			rest := s.rest()
@@ -161,12 +162,15 @@ func (o *ringOwner) prepareBounced(d *directFile, number uint16) bool {
 // the first.
 func (o *ringOwner) blockOp() uint8 {
 	if o.pinned == pinNotTried {
-		o.pinned = pinRefused
 		all := syscall.Iovec{Base: unsafe.SliceData(o.blocks.memory)}
 		all.SetLen(len(o.blocks.memory))
-		if o.ring.RegisterBuffers([]syscall.Iovec{all}) == nil {
-			o.pinned = pinDone
+		o.pinned = pinDone
+		err := o.ring.RegisterBuffers([]syscall.Iovec{all})
+		if err != nil {
+			o.pinned = pinRefused
+			err = explain(err)
 		}
+		o.registration.Store(&registration{err})
 	}
 	if o.pinned == pinDone {
 		return opReadFixed // of registered buffer 0, which is a new entry's
@@ -286,7 +290,7 @@ func (r *ringReader) completed(number uint16, result int) {
 	case result == 0: // the file ends here
 		r.finish(number, s.n, nil)
 	case s.direct && refusesDirect(errno):
-		s.request.File.notDirect.Store(true)
+		r.refuse(s.request.File, refusedAtRead)
 		s.direct = false
 		o.again = append(o.again, number)
 	case (errno == unix.EINTR || errno == unix.EAGAIN) && s.again < maxAgain:
