@@ -17,9 +17,14 @@
 // copied by a few goroutines, one a core at most: a ring would do that on one
 // core, and several times slower. A request that is alone is read by such a
 // goroutine too. The rest goes to the ring or the pool, and bypasses the page
-// cache where the File says so; offsets and memory need not be aligned for that,
-// for the engine has aligned blocks (34 MiB, mapped at the first such read, and
-// registered with the ring where the limit on locked memory permits it).
+// cache where the File says so. Offsets, sizes and memory need not be aligned
+// for that, for the engine has aligned blocks (34 MiB, mapped at the first such
+// read, and registered with the ring where the limit on locked memory permits
+// it). But the copy out of them costs more CPU than all the rest: reads at
+// multiples of 4096 bytes into memory of Map go straight into it, whatever
+// their size if that is 128 KiB and more.
+//
+// What a caller wants at once it may ask for with ReadNow.
 //
 // # Memory
 //

@@ -30,6 +30,10 @@ const (
 	// cache for: below it the kernel's read-ahead is worth more.
 	minDirectBytes = 128 << 10
 
+	// minStraightBytes is from where on a second read costs less than a copy:
+	// some 10 us of a processor.
+	minStraightBytes = 128 << 10
+
 	// unknownAlignment serves where the kernel does not tell (before 6.1): no
 	// file system or disk in use wants more.
 	unknownAlignment = 4096
@@ -177,10 +181,19 @@ func directAlignment(fd int) (offset int64, memory uintptr) {
 	return int64(o), uintptr(m)
 }
 
-// aligned says whether a direct read may go into buf itself.
-func (d *directFile) aligned(off int64, buf []byte) bool {
+// straight is how much of a direct read from off on may go into buf itself: 0
+// where it has to go into a block first. A size that is not aligned costs a
+// second read, of what is left; for a small one a copy costs less.
+func (d *directFile) straight(off int64, buf []byte) int {
 	address := uintptr(unsafe.Pointer(unsafe.SliceData(buf)))
-	return (off|int64(len(buf)))&(d.offsetAlignment-1) == 0 && address&(d.memoryAlignment-1) == 0
+	if off&(d.offsetAlignment-1) != 0 || address&(d.memoryAlignment-1) != 0 {
+		return 0
+	}
+	n := len(buf) &^ int(d.offsetAlignment-1)
+	if n < len(buf) && n < minStraightBytes {
+		return 0
+	}
+	return n
 }
 
 // readCached reads from off on what the page cache holds, without waiting for a

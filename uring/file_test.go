@@ -151,3 +151,55 @@ func TestFileSystemsWithoutDirectReadsAreFoundOut(t *testing.T) {
 	}
 	require.Equal(t, map[string]uint64{"the file can't be opened for direct reads": 1}, c.status("", "").NotDirect)
 }
+
+func TestOnlyWhatIsNotAlignedOfALargeDirectReadIsCopied(t *testing.T) {
+	fd, _ := testFile(t, t.TempDir(), 100)
+	f := directFileFor(t, fd, DirectAlways)
+	d := &directFile{fd: f.direct.Load().fd, offsetAlignment: 512, memoryAlignment: 512}
+	memory, err := Map(HugePageBytes)
+	require.NoError(t, err)
+	defer func() { require.NoError(t, Unmap(memory)) }()
+	cases := []struct {
+		name string
+		off  int64
+		buf  []byte
+		want int
+	}{
+		{"all aligned", 1024, memory[512:4096], 3584},
+		{"offset not", 1023, memory, 0},
+		{"memory not", 1024, memory[1:], 0},
+		{"small and its size not", 0, memory[:minStraightBytes-1], 0},
+		{"large and its size not", 0, memory[:minStraightBytes+513], minStraightBytes + 512},
+		{"smaller than a sector", 0, memory[:511], 0},
+	}
+	for _, c := range cases {
+		require.Equal(t, c.want, d.straight(c.off, c.buf), c.name)
+	}
+}
+
+func TestDirectReadsOfAnySizeIntoAlignedMemoryAreWhole(t *testing.T) {
+	for _, mode := range []Mode{ModePread, ModeUring} {
+		t.Run(string(mode), func(t *testing.T) {
+			if mode == ModeUring {
+				requireUring(t)
+			}
+			const size = 1<<20 + 4099 // the file's last block is not whole
+			fd, content := testFile(t, t.TempDir(), size)
+			f := directFileFor(t, fd, DirectAlways)
+			e := openEngineAs(t, mode, string(mode))
+			memory, err := Map(HugePageBytes)
+			require.NoError(t, err)
+			defer func() { require.NoError(t, Unmap(memory)) }()
+			for _, length := range []int{minStraightBytes + 1, minStraightBytes + 4097, 1<<20 + 1, size, size + 1, HugePageBytes - 1} {
+				for _, off := range []int64{0, 4096, 1 << 20} {
+					clear(memory)
+					want := wanted(content, off, length)
+					require.Equal(t, []result{{n: len(want)}}, readAll(t, e, []*Request{{File: f, OffsetBytes: off, Buf: memory[:length:length]}}))
+					require.True(t, bytes.Equal(want, memory[:len(want)]))
+					require.Equal(t, make([]byte, len(memory)-length), memory[length:], "nothing is written behind the buffer")
+				}
+			}
+			require.EqualValues(t, 18, e.Status().DirectReads)
+		})
+	}
+}

@@ -86,6 +86,9 @@ func (l *load) fail(err error) {
 
 func (l *load) run(memory []byte) Result {
 	size := l.job.BlockBytes
+	if !l.warmUp(memory) {
+		return Result{}
+	}
 	var first []*uring.Request
 	for i := range l.job.Depth {
 		if r := l.chain(memory[i*size:][:size]); l.position(r) {
@@ -108,6 +111,27 @@ func (l *load) run(memory []byte) Result {
 	r.Reads = l.done.Load()
 	r.Bytes = r.Reads * int64(size)
 	return r
+}
+
+// warmUp reads once as many blocks as there will be at a time: what the engine
+// makes at the first read of a kind is made then.
+func (l *load) warmUp(memory []byte) bool {
+	size := l.job.BlockBytes
+	var requests []*uring.Request
+	for i := range l.job.Depth {
+		r := &uring.Request{File: l.file, Buf: memory[i*size:][:size]}
+		l.place(r, int64(i))
+		r.Done = func(n int, err error) {
+			l.report(r, n, err)
+			l.ended.Done()
+		}
+		requests = append(requests, r)
+	}
+	l.ended.Add(len(requests))
+	l.engine.Submit(requests)
+	l.ended.Wait()
+	l.done.Store(0)
+	return l.err == nil
 }
 
 // chain is a request that submits itself again and again.
@@ -161,12 +185,17 @@ func (l *load) position(r *uring.Request) bool {
 	if number >= l.limit {
 		return false
 	}
+	l.place(r, number)
+	return true
+}
+
+// place gives a request the place of a number.
+func (l *load) place(r *uring.Request, number int64) {
 	block := number
 	if l.job.Random {
 		block = int64(mix(uint64(number)) >> 1)
 	}
 	r.OffsetBytes = block%l.numBlocks*int64(l.job.BlockBytes) + l.job.ShiftBytes
-	return true
 }
 
 // mix is splitmix64's: random access needs no lock that way, and repeats.
