@@ -3,6 +3,7 @@ package uring
 import (
 	"runtime"
 	"sync"
+	"sync/atomic"
 )
 
 const (
@@ -34,11 +35,12 @@ type engine struct {
 
 	mu       sync.Mutex
 	waiting  queue
-	bytes    int // that waiting asks for
-	lookers  int // that are not in a read that may wait
-	most     int // lookers at a time
-	closed   bool
-	looking  sync.WaitGroup // lookers, and Submits that are under way
+	bytes    int            // that waiting asks for
+	lookers  int            // that are not in a read that may wait
+	most     int            // lookers at a time
+	passing  []job          // of one Submit, to the reader: what the page cache is not asked for
+	closed   atomic.Bool    // set under mu
+	looking  sync.WaitGroup // lookers
 	once     sync.Once
 	closeErr error
 }
@@ -53,10 +55,9 @@ func (e *engine) Submit(requests []*Request) {
 	if len(requests) == 0 {
 		return
 	}
-	var plain []job // without a File
 	e.mu.Lock()
-	if e.closed {
-		e.mu.Unlock()
+	defer e.mu.Unlock()
+	if e.closed.Load() {
 		refuse(requests)
 		return
 	}
@@ -64,7 +65,11 @@ func (e *engine) Submit(requests []*Request) {
 	for _, r := range requests {
 		j := job{request: r}
 		if r.File == nil || r.check() != nil {
-			plain = append(plain, j)
+			e.passing = append(e.passing, j)
+			continue
+		}
+		if j.direct = r.File.alwaysDirect(); j.direct {
+			e.passing = append(e.passing, j)
 			continue
 		}
 		e.waiting.push(j)
@@ -74,13 +79,10 @@ func (e *engine) Submit(requests []*Request) {
 		e.lookers++
 		e.looking.Go(e.look)
 	}
-	if len(plain) > 0 {
-		e.looking.Add(1)
-	}
-	e.mu.Unlock()
-	if len(plain) > 0 {
-		e.reader.submit(plain)
-		e.looking.Done()
+	if len(e.passing) > 0 {
+		e.reader.submit(e.passing)
+		clear(e.passing)
+		e.passing = e.passing[:0]
 	}
 }
 
@@ -134,7 +136,7 @@ func (e *engine) take(batch *[lookupBatch]job) int {
 // all of it. It says how the rest is to be read otherwise.
 func (e *engine) answer(j *job) bool {
 	r := j.request
-	if j.direct = r.File.readsDirectly(r.OffsetBytes, len(r.Buf)); j.direct {
+	if j.direct = r.File.readsDirectly(e.counters, r.OffsetBytes, len(r.Buf)); j.direct {
 		return false
 	}
 	n, full := r.File.readCached(r.Buf, r.OffsetBytes)
@@ -142,6 +144,20 @@ func (e *engine) answer(j *job) bool {
 	if full {
 		e.cached.Add(1)
 		e.complete(r, n, nil)
+	}
+	return full
+}
+
+// ReadNow asks as answer does, and where that would read directly it says no.
+func (e *engine) ReadNow(r *Request) bool {
+	if r.File == nil || r.check() != nil || e.closed.Load() || r.File.wantsDirect(e.counters, r.OffsetBytes, len(r.Buf)) {
+		return false
+	}
+	n, full := r.File.readCached(r.Buf, r.OffsetBytes)
+	if full {
+		e.cached.Add(1)
+		e.reads.Add(1)
+		e.readBytes.Add(uint64(n))
 	}
 	return full
 }
@@ -168,7 +184,7 @@ func (e *engine) Status() Status { return e.status(e.name, e.reason) }
 func (e *engine) Close() error {
 	e.once.Do(func() {
 		e.mu.Lock()
-		e.closed = true
+		e.closed.Store(true)
 		e.mu.Unlock()
 		e.looking.Wait()
 		e.closeErr = e.reader.close()

@@ -1,0 +1,152 @@
+package uringbench
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/lsiofs/lsiofs/uring"
+)
+
+// Row is a promise: what an engine reaches of what fio reaches.
+type Row struct {
+	Name string `json:"name"`
+	Job  Job    `json:"job"`
+
+	FioEngine string `json:"fio_engine"`
+	FioDepth  int    `json:"fio_depth"` // processes of psync
+
+	MinThroughput float64 `json:"min_throughput"` // ratio to fio's
+	MaxCPU        float64 `json:"max_cpu"`        // ratio to fio's CPU time a byte; 0 promises nothing
+}
+
+// promises are the rows without the place and the time.
+var promises = []Row{
+	{Job: Job{Mode: uring.ModeUring, Direct: true, Random: true, BlockBytes: 128 << 10, Depth: 32}, FioEngine: FioUring, FioDepth: 32, MinThroughput: 0.90, MaxCPU: 1.5},
+	{Job: Job{Mode: uring.ModeUring, Direct: true, BlockBytes: 1 << 20, Depth: 16}, FioEngine: FioUring, FioDepth: 16, MinThroughput: 0.90, MaxCPU: 1.5},
+	{Job: Job{Mode: uring.ModeUring, Direct: true, Random: true, BlockBytes: 4 << 10, Depth: 128}, FioEngine: FioUring, FioDepth: 128, MinThroughput: 0.90},
+	{Job: Job{Mode: uring.ModeUring, Direct: true, Random: true, BlockBytes: 4 << 10, Depth: 32}, FioEngine: FioUring, FioDepth: 32, MinThroughput: 0.75},
+	{Job: Job{Mode: uring.ModeUring, Direct: true, Random: true, BlockBytes: 4 << 10, Depth: 1}, FioEngine: FioPsync, FioDepth: 1, MinThroughput: 0.80},
+	// What the page cache holds is copied by a processor: one of fio's too.
+	{Job: Job{Mode: uring.ModeUring, Random: true, BlockBytes: 4 << 10, Depth: 32}, FioEngine: FioPsync, FioDepth: 1, MinThroughput: 0.80},
+	{Job: Job{Mode: uring.ModeUring, Random: true, BlockBytes: 4 << 10, Depth: 1, Inline: true}, FioEngine: FioPsync, FioDepth: 1, MinThroughput: 0.80},
+	{Job: Job{Mode: uring.ModeUring, Random: true, BlockBytes: 128 << 10, Depth: 32}, FioEngine: FioPsync, FioDepth: 1, MinThroughput: 0.80},
+	{Job: Job{Mode: uring.ModeUring, Random: true, BlockBytes: 1 << 20, Depth: 16}, FioEngine: FioPsync, FioDepth: 1, MinThroughput: 0.80},
+	// A process for each of the pool's goroutines.
+	{Job: Job{Mode: uring.ModePread, Direct: true, Random: true, BlockBytes: 128 << 10, Depth: 32}, FioEngine: FioPsync, FioDepth: 32, MinThroughput: 0.90},
+	{Job: Job{Mode: uring.ModePread, Direct: true, BlockBytes: 1 << 20, Depth: 16}, FioEngine: FioPsync, FioDepth: 16, MinThroughput: 0.90},
+	{Job: Job{Mode: uring.ModePread, Direct: true, Random: true, BlockBytes: 4 << 10, Depth: 32}, FioEngine: FioPsync, FioDepth: 32, MinThroughput: 0.50},
+	// Reads at any offset go through the engine's own memory; fio can't do them, and its are aligned.
+	{Job: Job{Mode: uring.ModeUring, Direct: true, Random: true, BlockBytes: 128 << 10, Depth: 32, ShiftBytes: 333}, FioEngine: FioUring, FioDepth: 32},
+	{Job: Job{Mode: uring.ModeUring, Direct: true, Random: true, BlockBytes: 1 << 20, Depth: 16, ShiftBytes: 333}, FioEngine: FioUring, FioDepth: 16},
+	{Job: Job{Mode: uring.ModeUring, Direct: true, Random: true, BlockBytes: 4 << 20, Depth: 4, ShiftBytes: 333}, FioEngine: FioUring, FioDepth: 4},
+	{Job: Job{Mode: uring.ModeUring, Direct: true, Random: true, BlockBytes: 4<<20 - 100, Depth: 4, ShiftBytes: 512}, FioEngine: FioUring, FioDepth: 4},
+}
+
+// Rows are the promises of package uring, and rows that promise nothing, about
+// the first regionBytes of a file, with jobs that take so long each. 1 GiB makes
+// a region that no disk's cache holds. Where ring is false io_uring can't be
+// used: rows of the ring are left out, and those of the page cache are the
+// pread engine's.
+func Rows(path string, regionBytes int64, each time.Duration, ring bool) []Row {
+	var rows []Row
+	for _, row := range promises {
+		if !ring && row.Job.Mode == uring.ModeUring {
+			if row.Job.Direct {
+				continue
+			}
+			row.Job.Mode = uring.ModePread
+		}
+		row.Job.Path, row.Job.RegionBytes, row.Job.Duration = path, regionBytes, each
+		row.Name = row.Job.name()
+		rows = append(rows, row)
+	}
+	return rows
+}
+
+func (j Job) name() string {
+	where, order, way := "hot", "sequential", ""
+	if j.Direct {
+		where = "direct"
+	}
+	if j.Random {
+		order = "random"
+	}
+	size := fmt.Sprintf("%d KiB", j.BlockBytes>>10)
+	switch {
+	case j.BlockBytes >= 1<<20 && j.BlockBytes%(1<<20) == 0:
+		size = fmt.Sprintf("%d MiB", j.BlockBytes>>20)
+	case j.BlockBytes%(1<<10) != 0:
+		size = fmt.Sprintf("%d B", j.BlockBytes)
+	}
+	if j.Inline {
+		way = " inline"
+	}
+	if j.ShiftBytes != 0 {
+		way += fmt.Sprintf(" at +%d B", j.ShiftBytes)
+	}
+	return fmt.Sprintf("%s %s %s %s QD %d%s", j.Mode, where, size, order, j.Depth, way)
+}
+
+// fioAlignment is what the sizes of fio's direct reads are rounded up to.
+const fioAlignment = 4096
+
+// Comparison is what became of a row.
+type Comparison struct {
+	Row  Row    `json:"row"`
+	Ours Result `json:"ours"` // of the round with the median throughput
+	Fio  Result `json:"fio"`
+
+	Throughput float64 `json:"throughput"` // ours to fio's, medians
+	CPU        float64 `json:"cpu"`        // ours to fio's CPU time a byte, medians
+	// Spread is the lowest and the highest ratio of throughputs of a round.
+	Spread [2]float64 `json:"spread"`
+}
+
+// Reached says whether the row's promise was kept.
+func (c Comparison) Reached() bool {
+	return c.Throughput >= c.Row.MinThroughput && (c.Row.MaxCPU == 0 || c.CPU <= c.Row.MaxCPU)
+}
+
+// Compare does a row's job and fio's in turns, so many rounds, after warming the
+// file. Without fio it fails with ErrNoFio.
+func Compare(ctx context.Context, row Row, rounds int) (Comparison, error) {
+	if rounds < 1 {
+		return Comparison{}, errors.New("a comparison needs a round")
+	}
+	theirs := row.Job
+	theirs.Depth, theirs.ShiftBytes = row.FioDepth, 0
+	theirs.BlockBytes = (theirs.BlockBytes + fioAlignment - 1) &^ (fioAlignment - 1)
+	var ours, fio []Result
+	var ratios []float64
+	for range rounds {
+		// Each before its own: what warms the one may be cold to the other.
+		if err := Warm(ctx, row.Job); err != nil {
+			return Comparison{}, err
+		}
+		f, err := Fio(ctx, theirs, row.FioEngine)
+		if err != nil {
+			return Comparison{}, err
+		}
+		o, err := Run(ctx, row.Job)
+		if err != nil {
+			return Comparison{}, err
+		}
+		ours, fio = append(ours, o), append(fio, f)
+		ratios = append(ratios, o.BytesPerSecond()/f.BytesPerSecond())
+	}
+	c := Comparison{Row: row, Spread: [2]float64{slices.Min(ratios), slices.Max(ratios)}}
+	c.CPU = median(ours, Result.CPUSecondsPerGiB).CPUSecondsPerGiB() / median(fio, Result.CPUSecondsPerGiB).CPUSecondsPerGiB()
+	c.Ours, c.Fio = median(ours, Result.BytesPerSecond), median(fio, Result.BytesPerSecond)
+	c.Throughput = c.Ours.BytesPerSecond() / c.Fio.BytesPerSecond()
+	return c, nil
+}
+
+// median gives the result in the middle (the lower of two) by some measure.
+func median(results []Result, by func(Result) float64) Result {
+	sorted := slices.SortedFunc(slices.Values(results), func(a, b Result) int { return cmp.Compare(by(a), by(b)) })
+	return sorted[(len(sorted)-1)/2]
+}
