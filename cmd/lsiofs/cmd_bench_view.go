@@ -1,6 +1,7 @@
 package main
 
 import (
+	"fmt"
 	"time"
 
 	"github.com/schollz/progressbar/v3"
@@ -41,5 +42,29 @@ func (v *makingView) show(bytes, total int64) {
 func (v *makingView) clear() {
 	if v.bar != nil {
 		_ = v.bar.Clear()
+	}
+}
+
+// benchView shows which row is being measured: a line that is redrawn on a
+// terminal, nothing elsewhere. It is not for concurrent use.
+type benchView struct {
+	ui    *ui
+	shown bool
+}
+
+func newBenchView(u *ui) *benchView { return &benchView{ui: u} }
+
+func (v *benchView) show(text string, done, total int) {
+	if v.ui.json || !v.ui.terminal {
+		return
+	}
+	v.shown = true
+	fmt.Fprintf(v.ui.err, "\r\x1b[Kmeasuring %d of %d: %s", done+1, total, text)
+}
+
+func (v *benchView) clear() {
+	if v.shown {
+		fmt.Fprint(v.ui.err, "\r\x1b[K")
+		v.shown = false
 	}
 }
