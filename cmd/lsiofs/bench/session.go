@@ -104,9 +104,14 @@ func touchMemory(bytes int64) error {
 		return err
 	}
 	bytes = min(bytes, free/4)
-	b, err := unix.Mmap(-1, 0, int(bytes), unix.PROT_READ|unix.PROT_WRITE, unix.MAP_PRIVATE|unix.MAP_ANON|unix.MAP_POPULATE)
+	b, err := unix.Mmap(-1, 0, int(bytes), unix.PROT_READ|unix.PROT_WRITE, unix.MAP_PRIVATE|unix.MAP_ANON)
 	if err != nil {
 		return fmt.Errorf("memory for warming up: %w", err)
+	}
+	// In the pages that servers will ask for; a kernel without them has others.
+	_ = unix.Madvise(b, unix.MADV_HUGEPAGE)
+	for i := 0; i < len(b); i += os.Getpagesize() {
+		b[i] = 1
 	}
 	return unix.Munmap(b)
 }
