@@ -114,7 +114,7 @@ func (r *benchReader) loop(b *testing.B) {
 		}
 		return
 	}
-	d := r.file.openDirect()
+	d := r.file.openDirect(&counters{})
 	if d == nil {
 		b.Skip("no direct reads in the temporary directory")
 	}

@@ -17,9 +17,14 @@
 // copied by a few goroutines, one a core at most: a ring would do that on one
 // core, and several times slower. A request that is alone is read by such a
 // goroutine too. The rest goes to the ring or the pool, and bypasses the page
-// cache where the File says so; offsets and memory need not be aligned for that,
-// for the engine has aligned blocks (34 MiB, mapped at the first such read, and
-// registered with the ring where the limit on locked memory permits it).
+// cache where the File says so. Offsets, sizes and memory need not be aligned
+// for that, for the engine has aligned blocks (34 MiB, mapped at the first such
+// read, and registered with the ring where the limit on locked memory permits
+// it). But the copy out of them costs more CPU than all the rest: reads at
+// multiples of 4096 bytes into memory of Map go straight into it, whatever
+// their size if that is 128 KiB and more.
+//
+// What a caller wants at once it may ask for with ReadNow.
 //
 // # Memory
 //
@@ -58,6 +63,13 @@ type Engine interface {
 	// caller's, so a bound on the caller's buffers bounds everything. After
 	// Close every request completes with ErrClosed.
 	Submit(requests []*Request)
+	// ReadNow reads a request of a File on the caller's goroutine if the page
+	// cache holds all of it, and says whether it has: then Buf is full, and
+	// Done is not called. Otherwise Buf's contents are undefined, the kernel
+	// may have begun to read what is missing, and Submit is the way. It never
+	// waits for a disk. For small reads it saves the hand-over, which costs
+	// more than the copy.
+	ReadNow(r *Request) bool
 	// Status describes the engine for people and metrics.
 	Status() Status
 	// Close waits until all requests that were submitted are read, stops the
@@ -78,6 +90,14 @@ type Status struct {
 	// bypassed it.
 	CachedReads uint64 `json:"cached_reads"`
 	DirectReads uint64 `json:"direct_reads"`
+	// NotDirect says why Files that were to bypass the page cache don't, with
+	// the number of Files (of reads, where it passes: descriptors).
+	NotDirect map[string]uint64 `json:"not_direct,omitempty"`
+	// Registered says that the memory for unaligned direct reads is registered
+	// with the ring, which is tried at the first such read; NotRegistered why
+	// it was refused. Reads then cost some CPU more.
+	Registered    bool   `json:"registered"`
+	NotRegistered string `json:"not_registered,omitempty"`
 }
 
 // ErrClosed completes requests that were submitted after Close.

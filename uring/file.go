@@ -30,6 +30,10 @@ const (
 	// cache for: below it the kernel's read-ahead is worth more.
 	minDirectBytes = 128 << 10
 
+	// minStraightBytes is from where on a second read costs less than a copy:
+	// some 10 us of a processor.
+	minStraightBytes = 128 << 10
+
 	// unknownAlignment serves where the kernel does not tell (before 6.1): no
 	// file system or disk in use wants more.
 	unknownAlignment = 4096
@@ -47,11 +51,35 @@ type File struct {
 	fd     int
 	policy Direct
 
-	waits       atomic.Bool // RWF_NOWAIT is refused
-	notDirect   atomic.Bool // O_DIRECT is refused, or would be
-	cacheHidden atomic.Bool // cachestat is refused
-	direct      atomic.Pointer[directFile]
-	opening     sync.Mutex // held by the one who sets direct
+	waits   atomic.Bool   // RWF_NOWAIT is refused
+	refused atomic.Uint32 // a refusal: why direct reads are given up
+	direct  atomic.Pointer[directFile]
+	opening sync.Mutex // held by the one who sets direct
+}
+
+// refusal is why a File is not read directly.
+type refusal uint32
+
+const (
+	notRefused refusal = iota
+	refusedBySystem
+	refusedAtOpen
+	refusedAtRead
+	refusedByCache
+	refusedForNow // not kept: descriptors come back
+
+	numRefusals
+)
+
+func (r refusal) String() string {
+	return [numRefusals]string{
+		notRefused:      "not refused",
+		refusedBySystem: "the file system has no direct reads",
+		refusedAtOpen:   "the file can't be opened for direct reads",
+		refusedAtRead:   "the file system refused a direct read",
+		refusedByCache:  "the kernel does not tell what the page cache holds (cachestat, Linux 6.5)",
+		refusedForNow:   "no descriptor was left",
+	}[r]
 }
 
 // directFile is a File opened anew with O_DIRECT. The alignments are powers of
@@ -79,43 +107,59 @@ func (f *File) Close() error {
 	return err
 }
 
-// readsDirectly says whether a read is to bypass the page cache.
-func (f *File) readsDirectly(off int64, size int) bool {
+// isRefused says that no read is direct any more.
+func (f *File) isRefused() bool { return f.refused.Load() != 0 }
+
+// readsDirectly says whether a read is to bypass the page cache, and opens the
+// file for that.
+func (f *File) readsDirectly(c *counters, off int64, size int) bool {
+	return f.wantsDirect(c, off, size) && f.openDirect(c) != nil
+}
+
+// wantsDirect says whether a read shall bypass the page cache, if it can.
+func (f *File) wantsDirect(c *counters, off int64, size int) bool {
 	switch {
-	case f.policy == DirectNever || f.notDirect.Load():
+	case f.policy == DirectNever || f.isRefused():
 		return false
-	case f.policy == DirectCold && (size < minDirectBytes || f.cacheHidden.Load() || f.cached(off, size)):
-		return false
+	case f.policy == DirectAlways:
+		return true
 	}
-	return f.openDirect() != nil
+	return size >= minDirectBytes && !f.cached(c, off, size)
 }
 
 // alwaysDirect says, without doing anything, that all reads are known to bypass
 // the page cache.
 func (f *File) alwaysDirect() bool {
-	return f.policy == DirectAlways && f.direct.Load() != nil && !f.notDirect.Load()
+	return f.policy == DirectAlways && f.direct.Load() != nil && !f.isRefused()
 }
 
 // openDirect gives the file opened for direct reads, nil where it can't be.
-func (f *File) openDirect() *directFile {
+func (f *File) openDirect(c *counters) *directFile {
 	if d := f.direct.Load(); d != nil {
 		return d
 	}
 	f.opening.Lock()
 	defer f.opening.Unlock()
-	if d := f.direct.Load(); d != nil || f.notDirect.Load() {
+	if d := f.direct.Load(); d != nil || f.isRefused() {
 		return d
 	}
 	d := &directFile{fd: -1}
 	if d.offsetAlignment, d.memoryAlignment = directAlignment(f.fd); d.offsetAlignment == 0 {
-		f.notDirect.Store(true)
+		c.refuse(f, refusedBySystem)
 		return nil
 	}
 	// The very file, whatever its path holds by now.
 	var err error
 	d.fd, err = unix.Open(fmt.Sprintf("/proc/self/fd/%d", f.fd), unix.O_RDONLY|unix.O_CLOEXEC|unix.O_DIRECT, 0)
-	if err != nil {
-		f.notDirect.Store(err != unix.EINTR && err != unix.EMFILE && err != unix.ENFILE) // these pass
+	switch err {
+	case nil:
+	case unix.EINTR:
+		return nil
+	case unix.EMFILE, unix.ENFILE:
+		c.refusals[refusedForNow].Add(1)
+		return nil
+	default:
+		c.refuse(f, refusedAtOpen)
 		return nil
 	}
 	f.direct.Store(d)
@@ -137,10 +181,19 @@ func directAlignment(fd int) (offset int64, memory uintptr) {
 	return int64(o), uintptr(m)
 }
 
-// aligned says whether a direct read may go into buf itself.
-func (d *directFile) aligned(off int64, buf []byte) bool {
+// straight is how much of a direct read from off on may go into buf itself: 0
+// where it has to go into a block first. A size that is not aligned costs a
+// second read, of what is left; for a small one a copy costs less.
+func (d *directFile) straight(off int64, buf []byte) int {
 	address := uintptr(unsafe.Pointer(unsafe.SliceData(buf)))
-	return (off|int64(len(buf)))&(d.offsetAlignment-1) == 0 && address&(d.memoryAlignment-1) == 0
+	if off&(d.offsetAlignment-1) != 0 || address&(d.memoryAlignment-1) != 0 {
+		return 0
+	}
+	n := len(buf) &^ int(d.offsetAlignment-1)
+	if n < len(buf) && n < minStraightBytes {
+		return 0
+	}
+	return n
 }
 
 // readCached reads from off on what the page cache holds, without waiting for a
@@ -165,13 +218,13 @@ func (f *File) readCached(buf []byte, off int64) (n int, full bool) {
 
 // cached says whether the page cache holds all of a range (Linux 6.5).
 // RWF_NOWAIT can't be asked this, for it reads ahead what is missing.
-func (f *File) cached(off int64, size int) bool {
+func (f *File) cached(c *counters, off int64, size int) bool {
 	at := struct{ off, size uint64 }{uint64(off), uint64(size)}
 	var counts struct{ cached, dirty, writeback, evicted, recentlyEvicted uint64 }
 	_, _, errno := unix.Syscall6(unix.SYS_CACHESTAT, uintptr(f.fd), uintptr(unsafe.Pointer(&at)), uintptr(unsafe.Pointer(&counts)), 0, 0, 0)
 	if errno != 0 {
 		// Not told: what is in memory must not be read from the disk.
-		f.cacheHidden.Store(true)
+		c.refuse(f, refusedByCache)
 		return true
 	}
 	pages := (off+int64(size)+pageBytes-1)/pageBytes - off/pageBytes

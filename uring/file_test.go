@@ -20,7 +20,7 @@ func evict(t *testing.T, fd int) {
 // directFileFor gives a File that can be read directly, or skips the test.
 func directFileFor(t *testing.T, fd int, policy Direct) *File {
 	f := NewFile(fd, policy)
-	if f.openDirect() == nil {
+	if f.openDirect(&counters{}) == nil {
 		t.Skip("no direct reads in the temporary directory")
 	}
 	t.Cleanup(func() { require.NoError(t, unix.Close(f.direct.Load().fd)) })
@@ -77,10 +77,10 @@ func TestReadsBypassThePageCacheAsThePolicySays(t *testing.T) {
 				}
 				fd, content := testFile(t, t.TempDir(), size)
 				f := directFileFor(t, fd, c.policy)
-				if evict(t, fd); f.cached(0, 4096) && !f.cacheHidden.Load() {
+				if evict(t, fd); f.cached(&counters{}, 0, 4096) && !f.isRefused() {
 					t.Skip("the page cache can't be emptied here")
 				}
-				if f.cacheHidden.Load() && c.policy == DirectCold {
+				if f.isRefused() && c.policy == DirectCold {
 					t.Skip("no cachestat here")
 				}
 				if c.hot {
@@ -96,7 +96,7 @@ func TestReadsBypassThePageCacheAsThePolicySays(t *testing.T) {
 					require.Equal(t, c.direct, e.Status().DirectReads > 0)
 				}
 				if c.direct && !c.hot {
-					require.False(t, f.cached(0, 1<<20), "direct reads leave nothing in the page cache")
+					require.False(t, f.cached(&counters{}, 0, 1<<20), "direct reads leave nothing in the page cache")
 				}
 			})
 		}
@@ -137,7 +137,7 @@ func TestFilesThatRefuseDirectReadsAreReadAsUsual(t *testing.T) {
 				require.Equal(t, result{n: 200_001}, got)
 				require.True(t, bytes.Equal(wanted(content, requests[i].OffsetBytes, 200_001), requests[i].Buf))
 			}
-			require.True(t, f.notDirect.Load())
+			require.Equal(t, map[string]uint64{"the file system refused a direct read": 1}, e.Status().NotDirect)
 			require.Zero(t, e.Status().DirectReads)
 		})
 	}
@@ -145,6 +145,61 @@ func TestFilesThatRefuseDirectReadsAreReadAsUsual(t *testing.T) {
 
 func TestFileSystemsWithoutDirectReadsAreFoundOut(t *testing.T) {
 	directory := NewFile(openFD(t, t.TempDir(), unix.O_RDONLY), DirectAlways)
-	require.False(t, directory.readsDirectly(0, 1<<20))
-	require.True(t, directory.notDirect.Load())
+	var c counters
+	for range 2 {
+		require.False(t, directory.readsDirectly(&c, 0, 1<<20))
+	}
+	require.Equal(t, map[string]uint64{"the file can't be opened for direct reads": 1}, c.status("", "").NotDirect)
+}
+
+func TestOnlyWhatIsNotAlignedOfALargeDirectReadIsCopied(t *testing.T) {
+	fd, _ := testFile(t, t.TempDir(), 100)
+	f := directFileFor(t, fd, DirectAlways)
+	d := &directFile{fd: f.direct.Load().fd, offsetAlignment: 512, memoryAlignment: 512}
+	memory, err := Map(HugePageBytes)
+	require.NoError(t, err)
+	defer func() { require.NoError(t, Unmap(memory)) }()
+	cases := []struct {
+		name string
+		off  int64
+		buf  []byte
+		want int
+	}{
+		{"all aligned", 1024, memory[512:4096], 3584},
+		{"offset not", 1023, memory, 0},
+		{"memory not", 1024, memory[1:], 0},
+		{"small and its size not", 0, memory[:minStraightBytes-1], 0},
+		{"large and its size not", 0, memory[:minStraightBytes+513], minStraightBytes + 512},
+		{"smaller than a sector", 0, memory[:511], 0},
+	}
+	for _, c := range cases {
+		require.Equal(t, c.want, d.straight(c.off, c.buf), c.name)
+	}
+}
+
+func TestDirectReadsOfAnySizeIntoAlignedMemoryAreWhole(t *testing.T) {
+	for _, mode := range []Mode{ModePread, ModeUring} {
+		t.Run(string(mode), func(t *testing.T) {
+			if mode == ModeUring {
+				requireUring(t)
+			}
+			const size = 1<<20 + 4099 // the file's last block is not whole
+			fd, content := testFile(t, t.TempDir(), size)
+			f := directFileFor(t, fd, DirectAlways)
+			e := openEngineAs(t, mode, string(mode))
+			memory, err := Map(HugePageBytes)
+			require.NoError(t, err)
+			defer func() { require.NoError(t, Unmap(memory)) }()
+			for _, length := range []int{minStraightBytes + 1, minStraightBytes + 4097, 1<<20 + 1, size, size + 1, HugePageBytes - 1} {
+				for _, off := range []int64{0, 4096, 1 << 20} {
+					clear(memory)
+					want := wanted(content, off, length)
+					require.Equal(t, []result{{n: len(want)}}, readAll(t, e, []*Request{{File: f, OffsetBytes: off, Buf: memory[:length:length]}}))
+					require.True(t, bytes.Equal(want, memory[:len(want)]))
+					require.Equal(t, make([]byte, len(memory)-length), memory[length:], "nothing is written behind the buffer")
+				}
+			}
+			require.EqualValues(t, 18, e.Status().DirectReads)
+		})
+	}
 }

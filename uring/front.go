@@ -3,6 +3,7 @@ package uring
 import (
 	"runtime"
 	"sync"
+	"sync/atomic"
 )
 
 const (
@@ -34,11 +35,11 @@ type engine struct {
 
 	mu       sync.Mutex
 	waiting  queue
-	bytes    int   // that waiting asks for
-	lookers  int   // that are not in a read that may wait
-	most     int   // lookers at a time
-	passing  []job // of one Submit, to the reader: what the page cache is not asked for
-	closed   bool
+	bytes    int            // that waiting asks for
+	lookers  int            // that are not in a read that may wait
+	most     int            // lookers at a time
+	passing  []job          // of one Submit, to the reader: what the page cache is not asked for
+	closed   atomic.Bool    // set under mu
 	looking  sync.WaitGroup // lookers
 	once     sync.Once
 	closeErr error
@@ -56,7 +57,7 @@ func (e *engine) Submit(requests []*Request) {
 	}
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	if e.closed {
+	if e.closed.Load() {
 		refuse(requests)
 		return
 	}
@@ -135,7 +136,7 @@ func (e *engine) take(batch *[lookupBatch]job) int {
 // all of it. It says how the rest is to be read otherwise.
 func (e *engine) answer(j *job) bool {
 	r := j.request
-	if j.direct = r.File.readsDirectly(r.OffsetBytes, len(r.Buf)); j.direct {
+	if j.direct = r.File.readsDirectly(e.counters, r.OffsetBytes, len(r.Buf)); j.direct {
 		return false
 	}
 	n, full := r.File.readCached(r.Buf, r.OffsetBytes)
@@ -143,6 +144,20 @@ func (e *engine) answer(j *job) bool {
 	if full {
 		e.cached.Add(1)
 		e.complete(r, n, nil)
+	}
+	return full
+}
+
+// ReadNow asks as answer does, and where that would read directly it says no.
+func (e *engine) ReadNow(r *Request) bool {
+	if r.File == nil || r.check() != nil || e.closed.Load() || r.File.wantsDirect(e.counters, r.OffsetBytes, len(r.Buf)) {
+		return false
+	}
+	n, full := r.File.readCached(r.Buf, r.OffsetBytes)
+	if full {
+		e.cached.Add(1)
+		e.reads.Add(1)
+		e.readBytes.Add(uint64(n))
 	}
 	return full
 }
@@ -169,7 +184,7 @@ func (e *engine) Status() Status { return e.status(e.name, e.reason) }
 func (e *engine) Close() error {
 	e.once.Do(func() {
 		e.mu.Lock()
-		e.closed = true
+		e.closed.Store(true)
 		e.mu.Unlock()
 		e.looking.Wait()
 		e.closeErr = e.reader.close()

@@ -148,6 +148,7 @@ func TestWithoutDescriptorsAutoReadsWithPread(t *testing.T) {
 	require.Equal(t, []result{{n: len(content)}}, got)
 	require.True(t, bytes.Equal(content, buf))
 	require.Nil(t, f.direct.Load(), "there was no descriptor for direct reads")
-	require.False(t, f.notDirect.Load(), "there may be one later")
+	require.False(t, f.isRefused(), "there may be one later")
+	require.Equal(t, map[string]uint64{"no descriptor was left": 1}, e.Status().NotDirect)
 	require.NoError(t, e.Close())
 }

@@ -87,8 +87,8 @@ func (p *preadReader) readDirectly(j *job) (ended bool) {
 	for len(j.rest()) > 0 {
 		var got int
 		var err error
-		if d.aligned(j.off(), j.rest()) {
-			got, err = preadOnce(d.fd, j.rest(), j.off())
+		if n := d.straight(j.off(), j.rest()); n > 0 {
+			got, err = preadOnce(d.fd, j.rest()[:n], j.off())
 		} else {
 			if block == nil {
 				// There is one for each goroutine, if there are any.
@@ -102,7 +102,7 @@ func (p *preadReader) readDirectly(j *job) (ended bool) {
 		}
 		if err != nil {
 			if refusesDirect(err) {
-				j.request.File.notDirect.Store(true)
+				p.refuse(j.request.File, refusedAtRead)
 			}
 			return false // whatever it was, the plain read will say it
 		}

@@ -71,6 +71,19 @@ type counters struct {
 	inFlight, inFlightBytes  atomic.Int64
 	reads, readBytes, errors atomic.Uint64
 	cached, direct           atomic.Uint64
+	refusals                 [numRefusals]atomic.Uint64 // of Files by this engine
+	registration             atomic.Pointer[registration]
+}
+
+// registration is what became of registering memory with the ring.
+type registration struct{ err error }
+
+// refuse makes a File one that is not read directly any more, and counts it
+// once.
+func (c *counters) refuse(f *File, why refusal) {
+	if f.refused.CompareAndSwap(0, uint32(why)) {
+		c.refusals[why].Add(1)
+	}
 }
 
 func (c *counters) submitted(requests []*Request) {
@@ -97,7 +110,7 @@ func (c *counters) complete(r *Request, n int, err error) {
 }
 
 func (c *counters) status(engine, reason string) Status {
-	return Status{
+	s := Status{
 		Engine:        engine,
 		Reason:        reason,
 		InFlight:      c.inFlight.Load(),
@@ -108,6 +121,20 @@ func (c *counters) status(engine, reason string) Status {
 		CachedReads:   c.cached.Load(),
 		DirectReads:   c.direct.Load(),
 	}
+	for why := range c.refusals {
+		if n := c.refusals[why].Load(); n > 0 {
+			if s.NotDirect == nil {
+				s.NotDirect = make(map[string]uint64)
+			}
+			s.NotDirect[refusal(why).String()] = n
+		}
+	}
+	if r := c.registration.Load(); r != nil {
+		if s.Registered = r.err == nil; !s.Registered {
+			s.NotRegistered = r.err.Error()
+		}
+	}
+	return s
 }
 
 // refuse completes requests that came after Close, from a goroutine of their

@@ -47,7 +47,7 @@ func openUring(reason string) (*engine, error) {
 // openRinged starts an engine on whatever ring makeRing makes.
 func openRinged(reason string, makeRing func() (kernelRing, error)) (*engine, error) {
 	c := &counters{}
-	r := &ringReader{counters: c, makeRing: makeRing, stopped: make(chan struct{})}
+	r := &ringReader{counters: c, makeRing: makeRing, stopped: make(chan struct{}), owner: ringOwner{counters: c}}
 	started := make(chan error)
 	go r.run(started)
 	if err := <-started; err != nil {

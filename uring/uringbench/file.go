@@ -69,7 +69,7 @@ func Warm(ctx context.Context, j Job) error {
 	if err = errors.Join(err, f.Close()); err != nil {
 		return fmt.Errorf("empty the page cache of %s: %w", j.Path, err)
 	}
-	region := numBlocks * int64(j.BlockBytes)
+	region := j.ShiftBytes + numBlocks*int64(j.BlockBytes)
 	_, err = Run(ctx, Job{
 		Path: j.Path, RegionBytes: region, Direct: j.Direct, Mode: uring.ModePread,
 		BlockBytes: int(min(region, warmBlockBytes)), Depth: 8, Bytes: region,

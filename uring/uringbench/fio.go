@@ -30,7 +30,7 @@ var ErrNoFio = errors.New("fio is not installed")
 // map of those drawn, its buffers lie in whole huge pages where glibc can be
 // told so (2.35), and io_uring gets them and the file registered.
 //
-// A sequential job of psync gives each process a part of its own of the region.
+// It does not know ShiftBytes. A sequential job of psync gives each process a part of its own of the region.
 // CPU is the reading processes', without fio's start.
 func Fio(ctx context.Context, j Job, ioengine string) (Result, error) {
 	program, err := exec.LookPath("fio")

@@ -21,7 +21,8 @@ import (
 type Job struct {
 	Path        string `json:"path"`         // a regular file, not sparse: Make makes one
 	RegionBytes int64  `json:"region_bytes"` // of its start; 0 is all of it. Only whole blocks are read
-	BlockBytes  int    `json:"block_bytes"`  // of a read; reads begin at multiples of it
+	BlockBytes  int    `json:"block_bytes"`  // of a read; reads begin at multiples of it,
+	ShiftBytes  int64  `json:"shift_bytes"`  // and so many bytes behind those
 	Depth       int    `json:"depth"`        // reads at a time
 	Direct      bool   `json:"direct"`       // bypass the page cache; else Warm has filled it
 	Random      bool   `json:"random"`       // blocks in uniformly random order, with repetitions; else one after the other
@@ -71,6 +72,8 @@ func (j Job) check() error {
 		return fmt.Errorf("depth %d: must be 1 to %d", j.Depth, maxDepth)
 	case j.Depth*j.BlockBytes > maxJobMemory:
 		return fmt.Errorf("depth %d with blocks of %d bytes: must be %d bytes together at most", j.Depth, j.BlockBytes, maxJobMemory)
+	case j.ShiftBytes < 0 || j.ShiftBytes > maxBlockBytes:
+		return fmt.Errorf("shift by %d bytes: must be 0 to %d", j.ShiftBytes, maxBlockBytes)
 	case j.Duration <= 0 && j.Bytes <= 0:
 		return errors.New("a job needs a duration or a number of bytes")
 	case j.Inline && j.Direct:
@@ -94,8 +97,9 @@ func (j Job) open() (f *uring.File, numBlocks int64, err error) {
 	}
 	f = uring.NewFile(fd, policy)
 	region, err := j.region(fd)
+	region -= j.ShiftBytes
 	if err == nil && region < int64(j.BlockBytes) {
-		err = fmt.Errorf("%s: its %d bytes are no block of %d", j.Path, region, j.BlockBytes)
+		err = fmt.Errorf("%s: its %d bytes hold no block of %d", j.Path, region, j.BlockBytes)
 	}
 	if err != nil {
 		return nil, 0, errors.Join(err, f.Close())

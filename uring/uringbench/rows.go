@@ -23,50 +23,76 @@ type Row struct {
 	MaxCPU        float64 `json:"max_cpu"`        // ratio to fio's CPU time a byte; 0 promises nothing
 }
 
-// Rows are the promises of package uring about the first regionBytes of a file,
-// with jobs that take so long each. 1 GiB makes a region that no disk's cache
-// holds; where ring is false io_uring can't be used, and its rows are left out.
+// promises are the rows without the place and the time.
+var promises = []Row{
+	{Job: Job{Mode: uring.ModeUring, Direct: true, Random: true, BlockBytes: 128 << 10, Depth: 32}, FioEngine: FioUring, FioDepth: 32, MinThroughput: 0.90, MaxCPU: 1.5},
+	{Job: Job{Mode: uring.ModeUring, Direct: true, BlockBytes: 1 << 20, Depth: 16}, FioEngine: FioUring, FioDepth: 16, MinThroughput: 0.90, MaxCPU: 1.5},
+	{Job: Job{Mode: uring.ModeUring, Direct: true, Random: true, BlockBytes: 4 << 10, Depth: 128}, FioEngine: FioUring, FioDepth: 128, MinThroughput: 0.90},
+	{Job: Job{Mode: uring.ModeUring, Direct: true, Random: true, BlockBytes: 4 << 10, Depth: 32}, FioEngine: FioUring, FioDepth: 32, MinThroughput: 0.75},
+	{Job: Job{Mode: uring.ModeUring, Direct: true, Random: true, BlockBytes: 4 << 10, Depth: 1}, FioEngine: FioPsync, FioDepth: 1, MinThroughput: 0.80},
+	// What the page cache holds is copied by a processor: one of fio's too.
+	{Job: Job{Mode: uring.ModeUring, Random: true, BlockBytes: 4 << 10, Depth: 32}, FioEngine: FioPsync, FioDepth: 1, MinThroughput: 0.80},
+	{Job: Job{Mode: uring.ModeUring, Random: true, BlockBytes: 4 << 10, Depth: 1, Inline: true}, FioEngine: FioPsync, FioDepth: 1, MinThroughput: 0.80},
+	{Job: Job{Mode: uring.ModeUring, Random: true, BlockBytes: 128 << 10, Depth: 32}, FioEngine: FioPsync, FioDepth: 1, MinThroughput: 0.80},
+	{Job: Job{Mode: uring.ModeUring, Random: true, BlockBytes: 1 << 20, Depth: 16}, FioEngine: FioPsync, FioDepth: 1, MinThroughput: 0.80},
+	// A process for each of the pool's goroutines.
+	{Job: Job{Mode: uring.ModePread, Direct: true, Random: true, BlockBytes: 128 << 10, Depth: 32}, FioEngine: FioPsync, FioDepth: 32, MinThroughput: 0.90},
+	{Job: Job{Mode: uring.ModePread, Direct: true, BlockBytes: 1 << 20, Depth: 16}, FioEngine: FioPsync, FioDepth: 16, MinThroughput: 0.90},
+	{Job: Job{Mode: uring.ModePread, Direct: true, Random: true, BlockBytes: 4 << 10, Depth: 32}, FioEngine: FioPsync, FioDepth: 32, MinThroughput: 0.50},
+	// Reads at any offset go through the engine's own memory; fio can't do them, and its are aligned.
+	{Job: Job{Mode: uring.ModeUring, Direct: true, Random: true, BlockBytes: 128 << 10, Depth: 32, ShiftBytes: 333}, FioEngine: FioUring, FioDepth: 32},
+	{Job: Job{Mode: uring.ModeUring, Direct: true, Random: true, BlockBytes: 1 << 20, Depth: 16, ShiftBytes: 333}, FioEngine: FioUring, FioDepth: 16},
+	{Job: Job{Mode: uring.ModeUring, Direct: true, Random: true, BlockBytes: 4 << 20, Depth: 4, ShiftBytes: 333}, FioEngine: FioUring, FioDepth: 4},
+	{Job: Job{Mode: uring.ModeUring, Direct: true, Random: true, BlockBytes: 4<<20 - 100, Depth: 4, ShiftBytes: 512}, FioEngine: FioUring, FioDepth: 4},
+}
+
+// Rows are the promises of package uring, and rows that promise nothing, about
+// the first regionBytes of a file, with jobs that take so long each. 1 GiB makes
+// a region that no disk's cache holds. Where ring is false io_uring can't be
+// used: rows of the ring are left out, and those of the page cache are the
+// pread engine's.
 func Rows(path string, regionBytes int64, each time.Duration, ring bool) []Row {
 	var rows []Row
-	add := func(mode uring.Mode, direct, random bool, kib, depth int, fio string, fioDepth int, throughput, cpu float64) {
-		if mode == uring.ModeUring && !ring {
-			return
+	for _, row := range promises {
+		if !ring && row.Job.Mode == uring.ModeUring {
+			if row.Job.Direct {
+				continue
+			}
+			row.Job.Mode = uring.ModePread
 		}
-		rows = append(rows, Row{
-			Name: rowName(mode, direct, random, kib, depth),
-			Job: Job{
-				Path: path, RegionBytes: regionBytes, BlockBytes: kib << 10, Depth: depth,
-				Direct: direct, Random: random, Mode: mode, Duration: each,
-			},
-			FioEngine: fio, FioDepth: fioDepth, MinThroughput: throughput, MaxCPU: cpu,
-		})
+		row.Job.Path, row.Job.RegionBytes, row.Job.Duration = path, regionBytes, each
+		row.Name = row.Job.name()
+		rows = append(rows, row)
 	}
-	const direct, hot, random, sequential = true, false, true, false
-	add(uring.ModeUring, direct, random, 128, 32, FioUring, 32, 0.90, 1.5)
-	add(uring.ModeUring, direct, sequential, 1024, 16, FioUring, 16, 0.90, 1.5)
-	add(uring.ModeUring, direct, random, 4, 128, FioUring, 128, 0.90, 0)
-	add(uring.ModeUring, direct, random, 4, 32, FioUring, 32, 0.75, 0)
-	add(uring.ModeUring, direct, random, 4, 1, FioPsync, 1, 0.80, 0)
-	// What the page cache holds is copied by a processor: one of fio's too.
-	add(uring.ModeUring, hot, random, 4, 32, FioPsync, 1, 0.80, 0)
-	add(uring.ModeUring, hot, random, 128, 32, FioPsync, 1, 0.80, 0)
-	add(uring.ModeUring, hot, random, 1024, 16, FioPsync, 1, 0.80, 0)
-	add(uring.ModePread, direct, random, 128, 32, FioPsync, 32, 0.90, 0)
-	add(uring.ModePread, direct, sequential, 1024, 16, FioPsync, 16, 0.90, 0)
-	add(uring.ModePread, direct, random, 4, 32, FioPsync, 32, 0.50, 0)
 	return rows
 }
 
-func rowName(mode uring.Mode, direct, random bool, kib, depth int) string {
-	where, order := "hot", "sequential"
-	if direct {
+func (j Job) name() string {
+	where, order, way := "hot", "sequential", ""
+	if j.Direct {
 		where = "direct"
 	}
-	if random {
+	if j.Random {
 		order = "random"
 	}
-	return fmt.Sprintf("%s %s %d KiB %s QD %d", mode, where, kib, order, depth)
+	size := fmt.Sprintf("%d KiB", j.BlockBytes>>10)
+	switch {
+	case j.BlockBytes >= 1<<20 && j.BlockBytes%(1<<20) == 0:
+		size = fmt.Sprintf("%d MiB", j.BlockBytes>>20)
+	case j.BlockBytes%(1<<10) != 0:
+		size = fmt.Sprintf("%d B", j.BlockBytes)
+	}
+	if j.Inline {
+		way = " inline"
+	}
+	if j.ShiftBytes != 0 {
+		way += fmt.Sprintf(" at +%d B", j.ShiftBytes)
+	}
+	return fmt.Sprintf("%s %s %s %s QD %d%s", j.Mode, where, size, order, j.Depth, way)
 }
+
+// fioAlignment is what the sizes of fio's direct reads are rounded up to.
+const fioAlignment = 4096
 
 // Comparison is what became of a row.
 type Comparison struct {
@@ -92,7 +118,8 @@ func Compare(ctx context.Context, row Row, rounds int) (Comparison, error) {
 		return Comparison{}, errors.New("a comparison needs a round")
 	}
 	theirs := row.Job
-	theirs.Depth = row.FioDepth
+	theirs.Depth, theirs.ShiftBytes = row.FioDepth, 0
+	theirs.BlockBytes = (theirs.BlockBytes + fioAlignment - 1) &^ (fioAlignment - 1)
 	var ours, fio []Result
 	var ratios []float64
 	for range rounds {

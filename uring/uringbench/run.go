@@ -15,7 +15,8 @@ import (
 
 // Run does a job with an engine of its own. Its memory is mapped and touched,
 // and the engine started, before the clock is. The next read is submitted from
-// the Done of one before it.
+// the Done of one before it, as fio's loop does; who waits elsewhere for a
+// single read adds the waking of a goroutine.
 //
 // When ctx ends, the reads under way are waited for and its error is returned.
 func Run(ctx context.Context, j Job) (r Result, err error) {
@@ -85,6 +86,9 @@ func (l *load) fail(err error) {
 
 func (l *load) run(memory []byte) Result {
 	size := l.job.BlockBytes
+	if !l.warmUp(memory) {
+		return Result{}
+	}
 	var first []*uring.Request
 	for i := range l.job.Depth {
 		if r := l.chain(memory[i*size:][:size]); l.position(r) {
@@ -96,13 +100,38 @@ func (l *load) run(memory []byte) Result {
 		timer := time.AfterFunc(l.job.Duration, l.stop)
 		defer timer.Stop()
 	}
-	l.ended.Add(len(first))
-	l.engine.Submit(first)
-	l.ended.Wait()
+	if l.job.Inline {
+		l.readInline(first[:1])
+	} else {
+		l.ended.Add(len(first))
+		l.engine.Submit(first)
+		l.ended.Wait()
+	}
 	r := Result{Seconds: time.Since(begin).Seconds(), CPUSeconds: cpuSeconds() - cpu, Status: l.engine.Status()}
 	r.Reads = l.done.Load()
 	r.Bytes = r.Reads * int64(size)
 	return r
+}
+
+// warmUp reads once as many blocks as there will be at a time: what the engine
+// makes at the first read of a kind is made then.
+func (l *load) warmUp(memory []byte) bool {
+	size := l.job.BlockBytes
+	var requests []*uring.Request
+	for i := range l.job.Depth {
+		r := &uring.Request{File: l.file, Buf: memory[i*size:][:size]}
+		l.place(r, int64(i))
+		r.Done = func(n int, err error) {
+			l.report(r, n, err)
+			l.ended.Done()
+		}
+		requests = append(requests, r)
+	}
+	l.ended.Add(len(requests))
+	l.engine.Submit(requests)
+	l.ended.Wait()
+	l.done.Store(0)
+	return l.err == nil
 }
 
 // chain is a request that submits itself again and again.
@@ -110,14 +139,7 @@ func (l *load) chain(buf []byte) *uring.Request {
 	r := &uring.Request{File: l.file, Buf: buf}
 	again := []*uring.Request{r}
 	r.Done = func(n int, err error) {
-		switch {
-		case err != nil:
-			l.fail(fmt.Errorf("%s: read %d bytes at %d: %w", l.job.Path, len(buf), r.OffsetBytes, err))
-		case n != len(buf):
-			l.fail(fmt.Errorf("%s: the file ended after %d bytes", l.job.Path, r.OffsetBytes+int64(n)))
-		default:
-			l.done.Add(1)
-		}
+		l.report(r, n, err)
 		if l.stopped.Load() || !l.position(r) {
 			l.ended.Done()
 			return
@@ -127,18 +149,53 @@ func (l *load) chain(buf []byte) *uring.Request {
 	return r
 }
 
+// report counts a read that ended, or stops the job because of it.
+func (l *load) report(r *uring.Request, n int, err error) {
+	switch {
+	case err != nil:
+		l.fail(fmt.Errorf("%s: read %d bytes at %d: %w", l.job.Path, len(r.Buf), r.OffsetBytes, err))
+	case n != len(r.Buf):
+		l.fail(fmt.Errorf("%s: the file ended after %d bytes", l.job.Path, r.OffsetBytes+int64(n)))
+	default:
+		l.done.Add(1)
+	}
+}
+
+// readInline reads where it is called, and submits only what ReadNow can't give.
+func (l *load) readInline(one []*uring.Request) {
+	r := one[0]
+	answered := make(chan struct{}, 1)
+	r.Done = func(n int, err error) {
+		l.report(r, n, err)
+		answered <- struct{}{}
+	}
+	for again := true; again && !l.stopped.Load(); again = l.position(r) {
+		if l.engine.ReadNow(r) {
+			l.done.Add(1)
+			continue
+		}
+		l.engine.Submit(one)
+		<-answered
+	}
+}
+
 // position gives a request its place, if there is something left to read.
 func (l *load) position(r *uring.Request) bool {
 	number := l.next.Add(1) - 1
 	if number >= l.limit {
 		return false
 	}
+	l.place(r, number)
+	return true
+}
+
+// place gives a request the place of a number.
+func (l *load) place(r *uring.Request, number int64) {
 	block := number
 	if l.job.Random {
 		block = int64(mix(uint64(number)) >> 1)
 	}
-	r.OffsetBytes = block % l.numBlocks * int64(l.job.BlockBytes)
-	return true
+	r.OffsetBytes = block%l.numBlocks*int64(l.job.BlockBytes) + l.job.ShiftBytes
 }
 
 // mix is splitmix64's: random access needs no lock that way, and repeats.
