@@ -35,7 +35,7 @@ var arrows = []struct {
 	{"uring", nil, "the engine reads files and knows no datasets"},
 	{"checkpoint", []string{"pipeline/order", "pipeline/spec"}, "a checkpoint is a document, valid without a mount"},
 	{"fs", []string{"fs", "checkpoint", "pipeline", "pipeline/order", "pipeline/spec", "pipeline/stream", "pipeline/fetch", "uring"}, "the tree of names knows no formats and reads no shards"},
-	{"cmd/lsiofs", []string{"checkpoint", "fs", "pipeline", "uring"}, "a command turns flags into a spec, and works through pipeline and fs"},
+	{"cmd/lsiofs", []string{"cmd/lsiofs", "checkpoint", "fs", "pipeline", "uring"}, "a command turns flags into a spec, and works through pipeline and fs"},
 	{"integration", nil, "these tests look at the program from outside"},
 	{"examples", nil, "examples are programs of users, who have no lsiofs to import"},
 }
