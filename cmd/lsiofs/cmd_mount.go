@@ -131,7 +131,7 @@ func startMount(ctx context.Context, o *mountOptions, g *globals, d *pipeline.Da
 	for w := range counts {
 		counts[w] = set.View().Count(uint64(w))
 	}
-	warnings, err := mountWarnings(ctx, d, counts)
+	warnings, err := mountWarnings(ctx, d, counts, resume.bringsOrder())
 	if err != nil {
 		return nil, err
 	}
