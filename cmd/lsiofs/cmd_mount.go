@@ -94,7 +94,7 @@ func mountAndServe(ctx, force context.Context, o *mountOptions, g *globals, rep 
 	if o.point, err = checkMountPoint(o.point, o.dataset, g.log()); err != nil {
 		return err
 	}
-	d, err := openDataset(ctx, g, s, false, rep.progress)
+	d, err := openDataset(ctx, g, s, pipeline.Options{Progress: rep.progress, Ahead: true})
 	if err != nil {
 		return err
 	}

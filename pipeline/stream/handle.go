@@ -33,6 +33,9 @@ func (s *Set) Open(w uint64, k Kind) *Handle {
 	h := &Handle{set: s, w: w, kind: k}
 	if k == Data {
 		h.reader = s.source.lender.open(sequence{s, w})
+		if s.begun != nil {
+			s.first.Do(s.begun)
+		}
 	}
 	return h
 }
