@@ -28,6 +28,9 @@ type Options struct {
 	// Storage says which reads the dataset's storage likes; nil for what is
 	// known of the file system that it lies on (profile.Find).
 	Storage *profile.Profile
+	// Ahead computes the next epoch's order while one is read, with a fifth of
+	// one core.
+	Ahead bool
 }
 
 // Dataset is an open dataset: its catalog, its order settings, its fetcher. It
@@ -43,6 +46,7 @@ type Dataset struct {
 	fetcher *fetch.Fetcher
 	source  *stream.Source
 	layouts *layouts
+	ahead   *ahead // nil where nothing is computed ahead
 	epochs  *cache[uint64, *order.Epoch]
 	sets    *cache[string, *stream.Set]
 }
@@ -104,6 +108,9 @@ func (d *Dataset) open(ctx context.Context, o Options) error {
 	d.layouts = newLayouts(c, s.Order, o.Log)
 	d.epochs = newCache[uint64, *order.Epoch](keptEpochs)
 	d.sets = newCache[string, *stream.Set](keptSets)
+	if o.Ahead {
+		d.ahead = newAhead(defaultPace, o.Log, d.computeAhead)
+	}
 	return nil
 }
 
@@ -143,6 +150,9 @@ func (d *Dataset) spool() fetch.SpoolConfig {
 // Close frees everything. No handle may be in use and no reply be out.
 func (d *Dataset) Close() error {
 	var errs []error
+	if d.ahead != nil {
+		d.ahead.close()
+	}
 	if d.source != nil {
 		d.source.Close()
 	}
@@ -204,8 +214,21 @@ func (d *Dataset) Set(_ context.Context, epoch uint64, done []order.Done, deal s
 		if err != nil {
 			return nil, err
 		}
-		return d.source.Set(v, d.layouts.shelf(epoch, done, deal, e)), nil
+		set := d.source.Set(v, d.layouts.shelf(epoch, done, deal, e))
+		if d.ahead != nil {
+			set.OnBegin(func() { d.ahead.begun(epoch, deal) })
+		}
+		return set, nil
 	})
+}
+
+// computeAhead computes the layout of a whole epoch while goOn says so.
+func (d *Dataset) computeAhead(n nextEpoch, goOn func() bool) error {
+	set, err := d.Set(context.Background(), n.epoch, nil, n.deal)
+	if err == nil {
+		set.Ahead(goOn)
+	}
+	return err
 }
 
 // Status is a snapshot of what the dataset is doing.

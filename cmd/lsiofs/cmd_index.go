@@ -62,10 +62,10 @@ func runIndex(ctx context.Context, o *indexOptions, g *globals) error {
 	defer view.clear()
 	var last catalog.Progress
 	s.Read = spec.ReadScan // no record is read: no spool
-	d, err := openDataset(ctx, g, s, o.rebuild, func(p catalog.Progress) {
+	d, err := openDataset(ctx, g, s, pipeline.Options{Rebuild: o.rebuild, Progress: func(p catalog.Progress) {
 		last = p
 		view.show(p)
-	})
+	}})
 	if err != nil {
 		return err
 	}

@@ -94,7 +94,7 @@ func mountAndServe(ctx, force context.Context, o *mountOptions, g *globals, rep 
 	if o.point, err = checkMountPoint(o.point, o.dataset, g.log()); err != nil {
 		return err
 	}
-	d, err := openDataset(ctx, g, s, false, rep.progress)
+	d, err := openDataset(ctx, g, s, pipeline.Options{Progress: rep.progress, Ahead: true})
 	if err != nil {
 		return err
 	}
@@ -131,7 +131,7 @@ func startMount(ctx context.Context, o *mountOptions, g *globals, d *pipeline.Da
 	for w := range counts {
 		counts[w] = set.View().Count(uint64(w))
 	}
-	warnings, err := mountWarnings(ctx, d, counts)
+	warnings, err := mountWarnings(ctx, d, counts, resume.bringsOrder())
 	if err != nil {
 		return nil, err
 	}

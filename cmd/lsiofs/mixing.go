@@ -91,14 +91,16 @@ func adviceText(advice []quality.Advice) string {
 	return strings.Join(parts, "; ")
 }
 
-// mountWarnings is what a person should know before training starts.
-func mountWarnings(ctx context.Context, d *pipeline.Dataset, counts []uint64) ([]string, error) {
+// mountWarnings is what a person should know before training starts. A shuffle
+// that a checkpoint has brought (resumed) can't be changed any more, and was
+// measured when the run began: going on must not wait for it.
+func mountWarnings(ctx context.Context, d *pipeline.Dataset, counts []uint64, resumed bool) ([]string, error) {
 	warnings := damageLines(d.Catalog().Damaged(), 5)
 	s := d.Spec()
 	if w := emptyWorkers(counts, s.Deal); w != "" {
 		warnings = append(warnings, w)
 	}
-	if s.Order.Shuffle == spec.ShuffleNone {
+	if s.Order.Shuffle == spec.ShuffleNone || resumed {
 		return warnings, nil
 	}
 	m, err := measureMixing(ctx, d, quality.Poor)

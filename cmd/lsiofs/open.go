@@ -9,9 +9,10 @@ import (
 	"github.com/lsiofs/lsiofs/pipeline/spec"
 )
 
-// openDataset opens a dataset and gives its errors a code. progress may be nil.
-func openDataset(ctx context.Context, g *globals, s spec.Spec, rebuild bool, progress func(catalog.Progress)) (*pipeline.Dataset, error) {
-	d, err := pipeline.Open(ctx, s, pipeline.Options{Log: g.log(), Progress: progress, Rebuild: rebuild})
+// openDataset opens a dataset and gives its errors a code. The log is g's.
+func openDataset(ctx context.Context, g *globals, s spec.Spec, o pipeline.Options) (*pipeline.Dataset, error) {
+	o.Log = g.log()
+	d, err := pipeline.Open(ctx, s, o)
 	return d, coded(exitDataset, err)
 }
 
@@ -19,7 +20,7 @@ func openDataset(ctx context.Context, g *globals, s spec.Spec, rebuild bool, pro
 func openShowing(ctx context.Context, g *globals, s spec.Spec, rebuild bool) (*pipeline.Dataset, error) {
 	v := newProgressView(g.ui)
 	defer v.clear()
-	return openDataset(ctx, g, s, rebuild, v.show)
+	return openDataset(ctx, g, s, pipeline.Options{Progress: v.show, Rebuild: rebuild})
 }
 
 // damageLines names what --on-corrupt skip left out, at most limit shards.

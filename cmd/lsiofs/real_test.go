@@ -189,6 +189,15 @@ func TestWarningsOfAMount(t *testing.T) {
 	require.Contains(t, string(out), "warning: --tail drop leaves 8 of 8 workers no records: a round of all workers takes 1,600")
 	require.Contains(t, string(out), "warning: the shuffle is poor")
 	require.Contains(t, string(out), "--shuffle-size")
+
+	// Going on brings the order along: nothing can be done about it any more.
+	file := filepath.Join(t.TempDir(), "ckpt.json")
+	ok(t, "checkpoint", "save", mnt, file)
+	ok(t, "umount", mnt)
+	out, err = program(t, "mount", data, mnt, "--daemon", "--resume", file, "--tail", "drop").CombinedOutput()
+	require.NoError(t, err, "%s", out)
+	require.Contains(t, string(out), "warning: --tail drop leaves 8 of 8 workers no records")
+	require.NotContains(t, string(out), "poor")
 }
 
 func TestIndexAndInspect(t *testing.T) {

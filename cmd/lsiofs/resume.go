@@ -115,6 +115,9 @@ func (r *resumption) apply(s spec.Spec, given func(flag string) bool) (spec.Spec
 	return s, errJoin(exitUsage, problems)
 }
 
+// bringsOrder says whether the order is the checkpoint's.
+func (r *resumption) bringsOrder() bool { return r != nil && r.state != nil }
+
 // position judges the checkpoint against an open dataset; without one (r is
 // nil) it is the start of the spec's epoch.
 func (r *resumption) position(d *pipeline.Dataset) (checkpoint.Position, error) {

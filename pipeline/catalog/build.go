@@ -62,7 +62,8 @@ func (b *builder) shard(ctx context.Context, c candidate) (packed, error) {
 	codec := b.table.byNumber(c.codec)
 	_, keyed := b.unpacker.(unpack.Renamer)
 	p := newPacker(keyed, codec != nil)
-	r := &countingReader{objectReader: objectReader{ctx: ctx, storage: b.storage, object: c.object, counter: &b.progress.bytes}}
+	r := &shardReader{objectReader: objectReader{ctx: ctx, storage: b.storage, object: c.object, counter: &b.progress.bytes}}
+	defer r.close()
 	var records uint64 // told to progress
 	tell := func() {
 		b.progress.records.Add(p.h.records - records)
@@ -150,21 +151,6 @@ func (b *builder) unchanged(ctx context.Context, o storage.Object) error {
 		return errChangedMeanwhile(o.Path, storage.ErrChanged)
 	}
 	return nil
-}
-
-// countingReader is an objectReader that remembers the storage's failure, so
-// that it is told from what a format says of the bytes.
-type countingReader struct {
-	objectReader
-	failure error
-}
-
-func (r *countingReader) ReadAt(p []byte, off int64) (int, error) {
-	n, err := r.objectReader.ReadAt(p, off)
-	if err != nil && n < len(p) && off+int64(n) < r.object.SizeBytes {
-		r.failure = err
-	}
-	return n, err
 }
 
 // counters are what workers tell of their progress.

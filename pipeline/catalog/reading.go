@@ -7,6 +7,7 @@ import (
 	"sync/atomic"
 
 	"github.com/lsiofs/lsiofs/pipeline/storage"
+	"github.com/lsiofs/lsiofs/pipeline/unpack"
 )
 
 // objectReader is one object as an io.ReaderAt. It counts how far into the
@@ -76,5 +77,50 @@ func (r *objectReader) advance(to int64) {
 			r.counter.Add(to - r.reached)
 		}
 		r.reached = to
+	}
+}
+
+// shardReader is an objectReader that remembers the storage's failure, so that
+// it is told from what a format says of the bytes, and that reads what memory
+// holds without asking the storage's queues.
+type shardReader struct {
+	objectReader
+	failure error
+
+	opened   bool
+	resident storage.Resident // nil where there is none
+}
+
+var _ unpack.ResidentReaderAt = (*shardReader)(nil)
+
+func (r *shardReader) ReadAt(p []byte, off int64) (int, error) {
+	n, err := r.objectReader.ReadAt(p, off)
+	if err != nil && n < len(p) && off+int64(n) < r.object.SizeBytes {
+		r.failure = err
+	}
+	return n, err
+}
+
+// Holds implements unpack.ResidentReaderAt. The file is opened by the first
+// call: of most small shards nobody asks. That it can't be is not told: the next
+// ordinary read finds the same.
+func (r *shardReader) Holds(offsetBytes, sizeBytes int64) bool {
+	if !r.opened {
+		r.opened = true
+		if s, ok := r.storage.(storage.ResidentOpener); ok {
+			r.resident, _ = s.OpenResident(r.object)
+		}
+	}
+	return r.resident != nil && r.resident.Holds(offsetBytes, sizeBytes)
+}
+
+// ReadResident implements unpack.ResidentReaderAt.
+func (r *shardReader) ReadResident(p []byte, offsetBytes int64) bool {
+	return r.resident.ReadAt(p, offsetBytes)
+}
+
+func (r *shardReader) close() {
+	if r.resident != nil {
+		_ = r.resident.Close()
 	}
 }

@@ -4,7 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"maps"
+	stdmaps "maps" // the package has maps of its own
 	"slices"
 	"sync"
 	"testing"
@@ -58,7 +58,7 @@ func TestTheStrategyDoesNotShowInTheBytes(t *testing.T) {
 		c := gatherConfig(rapid.SampledFrom([]int64{1, 64 << 10, 1 << 20, 5 << 20, 100 << 20}).Draw(t, "budget"))
 		c.Read = rapid.SampledFrom([]spec.Read{spec.ReadScan, spec.ReadGather}).Draw(t, "read")
 		profiles := extremeProfiles()
-		c.Storage = profiles[rapid.SampledFrom(slices.Sorted(maps.Keys(profiles))).Draw(t, "storage")]
+		c.Storage = profiles[rapid.SampledFrom(slices.Sorted(stdmaps.Keys(profiles))).Draw(t, "storage")]
 		g := reservoirOrder(rapid.Uint64().Draw(t, "seed"), d.index, rapid.IntRange(1, 5).Draw(t, "lanes"), rapid.IntRange(1, len(d.records)).Draw(t, "size"))
 		workers, step := rapid.IntRange(1, 6).Draw(t, "workers"), rapid.IntRange(1, 300).Draw(t, "step")
 

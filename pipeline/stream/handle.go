@@ -36,6 +36,9 @@ func (s *Set) Open(w uint64, k Kind) *Handle {
 	h := &Handle{set: s, w: w, kind: k, number: s.source.opened.Add(1)}
 	if k == Data {
 		h.reader = s.source.lender.open(sequence{s, w})
+		if s.begun != nil {
+			s.first.Do(s.begun)
+		}
 	}
 	return h
 }

@@ -34,9 +34,17 @@ type Set struct {
 	view   *order.View
 	shelf  Shelf // nil: nothing is kept
 
+	// begun, when set, is called by the first opening of a data file.
+	begun func()
+	first sync.Once
+
 	mu      sync.Mutex
 	pending *pendingLayout // nil until somebody asks
 }
+
+// OnBegin has f called when a data file of the set is opened for the first time.
+// It must not block. It is to be set before the set is handed out.
+func (s *Set) OnBegin(f func()) { s.begun = f }
 
 // pendingLayout is a layout that is being computed, or has been.
 type pendingLayout struct {
@@ -129,13 +137,25 @@ func (s *Set) layout(ctx context.Context) (*layout, error) {
 // obtain fills in the layout from the shelf, or computes it. It says whether it
 // has computed one.
 func (s *Set) obtain(p *pendingLayout) (computed bool) {
-	if s.shelf != nil {
-		if b := s.shelf.Load(encodedBytes(s.view)); b != nil {
-			if p.layout, p.err = decodeLayout(b, s.view); p.err == nil {
-				return false
-			}
-		}
+	if p.layout = s.stored(); p.layout != nil {
+		return false
 	}
 	p.layout, p.err = computeLayout(s.source, s.view)
 	return p.err == nil
+}
+
+// stored is the layout that is on the shelf, or nil.
+func (s *Set) stored() *layout {
+	if s.shelf == nil {
+		return nil
+	}
+	b := s.shelf.Load(encodedBytes(s.view))
+	if b == nil {
+		return nil
+	}
+	l, err := decodeLayout(b, s.view)
+	if err != nil {
+		return nil
+	}
+	return l
 }

@@ -80,7 +80,7 @@ func (s *Source) Close() {
 }
 
 // Shelf is where the layout of one set is kept from one run to the next. Its
-// methods are called at most once each, from a goroutine of the source.
+// methods are called from goroutines of the source, and from Set.Ahead.
 type Shelf interface {
 	// Load gives what Save was given, size bytes, or nil.
 	Load(size int) []byte

@@ -31,10 +31,7 @@ func computeLayout(s *Source, v *order.View) (*layout, error) {
 	default:
 		segment = segmentStrides * v.Epoch().Stride()
 	}
-	w := sweep{source: s, view: v, segment: segment, layout: newLayout(v.Deal().Workers), merged: closedChannel()}
-	if s.renamer != nil {
-		w.previous = make([]uint64, v.Deal().Workers)
-	}
+	w := newSweep(s, v, segment, s.stopped)
 	if segment < v.Dealt() && !prepare(s, v.Epoch()) {
 		return nil, ErrClosed
 	}
@@ -66,19 +63,14 @@ func prepare(s *Source, e *order.Epoch) bool {
 	return !s.stopped()
 }
 
-func closedChannel() chan struct{} {
-	c := make(chan struct{})
-	close(c)
-	return c
-}
-
 // sweep is the making of a layout. Segments are measured at the same time, each
 // by one goroutine, which then waits for its turn to add it to the layout: so no
 // more of them are held than there are goroutines.
 type sweep struct {
 	source  *Source
 	view    *order.View
-	segment uint64 // records
+	segment uint64      // records
+	stop    func() bool // asked now and then; yes ends it with ErrClosed
 
 	mu     sync.Mutex
 	next   uint64        // index of the first record that nobody measures
@@ -88,6 +80,15 @@ type sweep struct {
 	layout   *layout
 	previous []uint64 // key hash of each worker's last record; nil without the equal-key rule
 	err      error
+}
+
+func newSweep(s *Source, v *order.View, segment uint64, stop func() bool) *sweep {
+	w := &sweep{source: s, view: v, segment: segment, stop: stop, layout: newLayout(v.Deal().Workers), merged: make(chan struct{})}
+	close(w.merged)
+	if s.renamer != nil {
+		w.previous = make([]uint64, v.Deal().Workers)
+	}
+	return w
 }
 
 // run measures segments until there are none left.
@@ -126,6 +127,7 @@ func (w *sweep) run() {
 type measure struct {
 	source  *Source
 	view    *order.View
+	stop    func() bool
 	dealer  *dealer
 	shares  []segmentShare // of each worker
 	samples []segmentSample
@@ -151,7 +153,7 @@ type segmentSample struct {
 
 func newMeasure(w *sweep) *measure {
 	return &measure{
-		source: w.source, view: w.view, renames: w.previous != nil,
+		source: w.source, view: w.view, stop: w.stop, renames: w.previous != nil,
 		dealer: newDealer(w.view), shares: make([]segmentShare, w.view.Deal().Workers),
 	}
 }
@@ -165,7 +167,7 @@ func (m *measure) measure(from, to uint64) error {
 	}
 	var err error
 	m.view.Sweep(from, to, func(_ uint64, records []uint64) bool {
-		if m.source.stopped() {
+		if m.stop() {
 			err = ErrClosed
 		} else {
 			err = m.add(records)

@@ -35,13 +35,15 @@ type Summary struct {
 // Errors of reading, refusals and errors of emit are returned.
 //
 // raw is read from one goroutine at a time: an uncompressed shard in portions
-// of up to 1 MiB, or its headers alone where the bytes between them are many; a
-// compressed one forward, in portions of 256 KiB.
+// of up to 1 MiB, or its headers alone where the bytes between them are many, or
+// where raw is a ResidentReaderAt and has them in memory; a compressed one
+// forward, in portions of 256 KiB.
 func Scan(ctx context.Context, format Format, codec Codec, raw io.ReaderAt, size int64, emit func(Extent) error, restart func()) (Summary, error) {
 	if size == 0 {
 		return Summary{Damage: &CorruptError{Record: -1, RawOffset: -1, Reason: "the file is empty"}}, nil
 	}
 	s := scan{format: format, codec: codec, raw: cancellable{ctx: ctx, raw: raw}, size: size}
+	s.resident, _ = raw.(ResidentReaderAt)
 	s.emit = func(e Extent) error {
 		s.records++
 		return emit(e)
@@ -60,10 +62,12 @@ type scan struct {
 	size    int64
 	emit    func(Extent) error
 	records int64 // emitted since the last restart
+
+	resident ResidentReaderAt // raw, where it is one
 }
 
 func (s *scan) plain(ctx context.Context) (Summary, error) {
-	err := s.format.Index(ctx, newFileSource(s.raw, s.size), s.emit)
+	err := s.format.Index(ctx, newFileSource(s.raw, s.resident, s.size), s.emit)
 	damage, err := splitDamage(err)
 	return Summary{DecodedBytes: s.size, Damage: damage}, err
 }

@@ -1,0 +1,46 @@
+package stream
+
+// Ahead computes the set's layout before anybody asks for it, in the caller's
+// goroutine alone, and stores it. goOn is asked every some 50 µs of work, and may
+// wait: so the caller decides how much of a core this takes.
+//
+// It is given up when goOn says no, when the source closes, and when somebody
+// asks for the layout meanwhile: that one computes it on all cores, and does not
+// wait for this.
+func (s *Set) Ahead(goOn func() bool) {
+	stop := func() bool { return s.source.stopped() || s.asked() || !goOn() }
+	if stop() {
+		return
+	}
+	l, computed := s.stored(), false
+	if l == nil {
+		// One sweep from the first record to the last comes by all states of
+		// the epoch, and keeps them.
+		w := newSweep(s.source, s.view, max(s.view.Dealt(), 1), stop)
+		if w.run(); w.err != nil {
+			return // whoever asks gets the same error, or none
+		}
+		l, computed = w.layout, true
+	}
+	s.keep(l)
+	if computed && s.shelf != nil {
+		s.shelf.Save(l.encode())
+	}
+}
+
+// asked says whether somebody has asked for the layout.
+func (s *Set) asked() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.pending != nil
+}
+
+// keep has l answer those who ask from now on.
+func (s *Set) keep(l *layout) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.pending == nil {
+		s.pending = &pendingLayout{done: make(chan struct{}), layout: l}
+		close(s.pending.done)
+	}
+}
