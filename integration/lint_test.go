@@ -31,10 +31,11 @@ var arrows = []struct {
 	{"pipeline/fetch", []string{"pipeline/fetch", "pipeline/catalog", "pipeline/plan", "pipeline/storage", "pipeline/unpack", "pipeline/spec", "uring"}, "fetch (which takes its buffers from uring) gives bytes of references in whatever order it is told, and must not know which"},
 	{"pipeline/stream", []string{"pipeline/catalog", "pipeline/fetch", "pipeline/order", "pipeline/spec", "pipeline/unpack"}, "a stream turns records into bytes and reads nothing itself"},
 	{"pipeline", []string{"pipeline", "uring"}, "the assembly knows neither FUSE nor flags, so that cat, a server or another program can use it"},
+	{"uring/uringbench", []string{"uring"}, "what measures the engine uses it as others do"},
 	{"uring", nil, "the engine reads files and knows no datasets"},
 	{"checkpoint", []string{"pipeline/order", "pipeline/spec"}, "a checkpoint is a document, valid without a mount"},
 	{"fs", []string{"fs", "checkpoint", "pipeline", "pipeline/order", "pipeline/spec", "pipeline/stream", "pipeline/fetch", "uring"}, "the tree of names knows no formats and reads no shards"},
-	{"cmd/lsiofs", []string{"checkpoint", "fs", "pipeline", "uring"}, "a command turns flags into a spec, and works through pipeline and fs"},
+	{"cmd/lsiofs", []string{"cmd/lsiofs", "checkpoint", "fs", "pipeline", "uring"}, "a command turns flags into a spec, and works through pipeline and fs"},
 	{"integration", nil, "these tests look at the program from outside"},
 	{"examples", nil, "examples are programs of users, who have no lsiofs to import"},
 }

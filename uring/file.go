@@ -90,6 +90,12 @@ func (f *File) readsDirectly(off int64, size int) bool {
 	return f.openDirect() != nil
 }
 
+// alwaysDirect says, without doing anything, that all reads are known to bypass
+// the page cache.
+func (f *File) alwaysDirect() bool {
+	return f.policy == DirectAlways && f.direct.Load() != nil && !f.notDirect.Load()
+}
+
 // openDirect gives the file opened for direct reads, nil where it can't be.
 func (f *File) openDirect() *directFile {
 	if d := f.direct.Load(); d != nil {

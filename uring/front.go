@@ -34,11 +34,12 @@ type engine struct {
 
 	mu       sync.Mutex
 	waiting  queue
-	bytes    int // that waiting asks for
-	lookers  int // that are not in a read that may wait
-	most     int // lookers at a time
+	bytes    int   // that waiting asks for
+	lookers  int   // that are not in a read that may wait
+	most     int   // lookers at a time
+	passing  []job // of one Submit, to the reader: what the page cache is not asked for
 	closed   bool
-	looking  sync.WaitGroup // lookers, and Submits that are under way
+	looking  sync.WaitGroup // lookers
 	once     sync.Once
 	closeErr error
 }
@@ -53,10 +54,9 @@ func (e *engine) Submit(requests []*Request) {
 	if len(requests) == 0 {
 		return
 	}
-	var plain []job // without a File
 	e.mu.Lock()
+	defer e.mu.Unlock()
 	if e.closed {
-		e.mu.Unlock()
 		refuse(requests)
 		return
 	}
@@ -64,7 +64,11 @@ func (e *engine) Submit(requests []*Request) {
 	for _, r := range requests {
 		j := job{request: r}
 		if r.File == nil || r.check() != nil {
-			plain = append(plain, j)
+			e.passing = append(e.passing, j)
+			continue
+		}
+		if j.direct = r.File.alwaysDirect(); j.direct {
+			e.passing = append(e.passing, j)
 			continue
 		}
 		e.waiting.push(j)
@@ -74,13 +78,10 @@ func (e *engine) Submit(requests []*Request) {
 		e.lookers++
 		e.looking.Go(e.look)
 	}
-	if len(plain) > 0 {
-		e.looking.Add(1)
-	}
-	e.mu.Unlock()
-	if len(plain) > 0 {
-		e.reader.submit(plain)
-		e.looking.Done()
+	if len(e.passing) > 0 {
+		e.reader.submit(e.passing)
+		clear(e.passing)
+		e.passing = e.passing[:0]
 	}
 }
 

@@ -1,0 +1,92 @@
+package bench
+
+import (
+	"bufio"
+	"fmt"
+	"os"
+	"path/filepath"
+	"runtime"
+	"strconv"
+	"strings"
+
+	"golang.org/x/sys/unix"
+)
+
+// Machine is what was measured on.
+type Machine struct {
+	CPU         string `json:"cpu"`
+	Cores       int    `json:"cores"`
+	MemoryBytes int64  `json:"memory_bytes"`
+	Kernel      string `json:"kernel"`
+	FileSystem  string `json:"file_system"` // that the dataset is on
+	Device      string `json:"device"`
+	Go          string `json:"go"`
+	Version     string `json:"lsiofs"`
+	Root        bool   `json:"root"`
+}
+
+// thisMachine describes the machine, and what path is on. What can't be found
+// out is "unknown".
+func thisMachine(path, version string) Machine {
+	m := Machine{CPU: "unknown", Cores: runtime.GOMAXPROCS(0), Kernel: "unknown", FileSystem: "unknown", Device: "unknown",
+		Go: runtime.Version(), Version: version, Root: os.Geteuid() == 0}
+	if v := fieldOf("/proc/cpuinfo", "model name"); v != "" {
+		m.CPU = v
+	}
+	var u unix.Utsname
+	if unix.Uname(&u) == nil {
+		m.Kernel = unix.ByteSliceToString(u.Release[:])
+	}
+	if n, err := memoryField("MemTotal"); err == nil {
+		m.MemoryBytes = n
+	}
+	m.place(path)
+	return m
+}
+
+// place finds the mount that path is on.
+func (m *Machine) place(path string) {
+	var st unix.Stat_t
+	f, err := os.Open("/proc/self/mountinfo")
+	if err != nil || unix.Stat(path, &st) != nil {
+		return
+	}
+	defer f.Close()
+	device := fmt.Sprintf("%d:%d", unix.Major(st.Dev), unix.Minor(st.Dev))
+	for lines := bufio.NewScanner(f); lines.Scan(); {
+		left, right, _ := strings.Cut(lines.Text(), " - ")
+		l, r := strings.Fields(left), strings.Fields(right)
+		if len(l) > 2 && len(r) > 1 && l[2] == device {
+			m.FileSystem, m.Device = r[0], r[1]
+		}
+	}
+	if rotates, err := os.ReadFile(filepath.Join("/sys/dev/block", device, "queue/rotational")); err == nil && strings.TrimSpace(string(rotates)) == "1" {
+		m.Device += " (says that it rotates)"
+	}
+}
+
+// fieldOf is the value of the first "name : value" line of a file of /proc.
+func fieldOf(path, name string) string {
+	b, err := os.ReadFile(path)
+	if err != nil {
+		return ""
+	}
+	for line := range strings.Lines(string(b)) {
+		if key, value, ok := strings.Cut(line, ":"); ok && strings.TrimSpace(key) == name {
+			return strings.TrimSpace(value)
+		}
+	}
+	return ""
+}
+
+// memoryField is a line of /proc/meminfo, in bytes.
+func memoryField(name string) (int64, error) {
+	text := fieldOf("/proc/meminfo", name)
+	kib, err := strconv.ParseInt(strings.TrimSuffix(text, " kB"), 10, 64)
+	if err != nil {
+		return 0, fmt.Errorf("/proc/meminfo: %s is %q", name, text)
+	}
+	return kib << 10, nil
+}
+
+func availableMemory() (int64, error) { return memoryField("MemAvailable") }

@@ -1,0 +1,196 @@
+package bench
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"runtime"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/lsiofs/lsiofs/pipeline/unpack/synthetic"
+)
+
+// Make is a dataset to be made.
+type Make struct {
+	Dir     string
+	Shape   synthetic.Shape
+	Records uint64
+	Shards  uint64 // 0: of about 100 MB each
+	// Progress, when set, is told now and then how many bytes, decoded, have
+	// been made of about how many.
+	Progress func(bytes, total int64)
+}
+
+// shardBytes is how large a shard is made by default, decoded.
+const shardBytes = 100e6
+
+// maxRecords bounds the numbers of records: they fit into the keys of samples.
+const maxRecords = 1e9
+
+// Made is what has been made.
+type Made struct {
+	Dir     string `json:"made"`
+	Format  string `json:"format"`
+	Shards  uint64 `json:"shards"`
+	Records uint64 `json:"records"`
+	// DecodedBytes are before, FileBytes after compression.
+	DecodedBytes int64         `json:"decoded_bytes"`
+	FileBytes    int64         `json:"file_bytes"`
+	Took         time.Duration `json:"took_nanos"`
+}
+
+// Validate reports all that is wrong, and chooses the number of shards where
+// none is given.
+func (m *Make) Validate() error {
+	problems := []error{m.Shape.Validate()}
+	if m.Records < 1 || m.Records > maxRecords {
+		problems = append(problems, fmt.Errorf("records (%d) must be between 1 and %d", m.Records, uint64(maxRecords)))
+	}
+	if m.Shards == 0 {
+		m.Shards = min(max(uint64(float64(m.Records)*float64(m.Shape.RecordBytes)/shardBytes+0.5), 1), max(m.Records, 1))
+	}
+	if m.Shards > m.Records && m.Records > 0 {
+		problems = append(problems, fmt.Errorf("shards (%d) must be at most the number of records (%d)", m.Shards, m.Records))
+	}
+	return errors.Join(problems...)
+}
+
+// Run makes the dataset on all cores. The directory must not exist, or be
+// empty. It appears when it is complete: whatever fails, also when ctx ends,
+// nothing is left of it.
+func (m Make) Run(ctx context.Context) (made Made, err error) {
+	begin := time.Now()
+	if err := m.Validate(); err != nil {
+		return Made{}, err
+	}
+	dir, err := filepath.Abs(m.Dir)
+	if err != nil {
+		return Made{}, err
+	}
+	if err := vacant(dir); err != nil {
+		return Made{}, err
+	}
+	// Beside it, so that a rename does.
+	half, err := os.MkdirTemp(filepath.Dir(dir), ".lsiofs-make-")
+	if err != nil {
+		return Made{}, fmt.Errorf("make %s: %w", dir, err)
+	}
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, os.RemoveAll(half))
+		}
+	}()
+	if err := os.Chmod(half, 0o755); err != nil {
+		return Made{}, err
+	}
+	made = Made{Dir: dir, Format: m.Shape.Format, Shards: m.Shards, Records: m.Records}
+	if made.DecodedBytes, made.FileBytes, err = m.shards(ctx, half); err != nil {
+		return Made{}, err
+	}
+	// An empty directory is replaced, a full one is not.
+	if err := unix.Rename(half, dir); err != nil {
+		return Made{}, fmt.Errorf("make %s: %w", dir, err)
+	}
+	made.Took = time.Since(begin)
+	return made, nil
+}
+
+// vacant refuses a directory that holds something.
+func vacant(dir string) error {
+	entries, err := os.ReadDir(dir)
+	switch {
+	case errors.Is(err, os.ErrNotExist):
+		return nil
+	case err != nil:
+		return fmt.Errorf("make %s: %w", dir, err)
+	case len(entries) > 0:
+		return fmt.Errorf("make %s: it is not empty (it has %q): name a directory that is, or that does not exist", dir, entries[0].Name())
+	}
+	return nil
+}
+
+// shards makes all shards in dir.
+func (m *Make) shards(ctx context.Context, dir string) (decoded, written int64, err error) {
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	var next, bytes, files atomic.Int64
+	stop := m.report(&bytes)
+	var workers sync.WaitGroup
+	for range runtime.GOMAXPROCS(0) {
+		workers.Go(func() {
+			for i := uint64(next.Add(1) - 1); i < m.Shards && ctx.Err() == nil; i = uint64(next.Add(1) - 1) {
+				n, err := m.shard(ctx, dir, i, &bytes)
+				files.Add(n)
+				if err != nil {
+					cancel(err)
+				}
+			}
+		})
+	}
+	workers.Wait()
+	stop()
+	return bytes.Load(), files.Load(), context.Cause(ctx)
+}
+
+// reportEvery is how often progress is told.
+const reportEvery = 200 * time.Millisecond
+
+// report tells progress until stop is called.
+func (m *Make) report(bytes *atomic.Int64) (stop func()) {
+	if m.Progress == nil {
+		return func() {}
+	}
+	total := int64(m.Records) * m.Shape.RecordBytes
+	end, ended := make(chan struct{}), make(chan struct{})
+	go func() {
+		defer close(ended)
+		t := time.NewTicker(reportEvery)
+		defer t.Stop()
+		for {
+			select {
+			case <-t.C:
+				m.Progress(bytes.Load(), total)
+			case <-end:
+				return
+			}
+		}
+	}()
+	return func() {
+		close(end)
+		<-ended
+	}
+}
+
+// shard makes shard i and gives its size.
+func (m *Make) shard(ctx context.Context, dir string, i uint64, bytes *atomic.Int64) (int64, error) {
+	path := filepath.Join(dir, fmt.Sprintf("shard-%05d%s", i, m.Shape.Extension()))
+	f, err := os.Create(path)
+	if err != nil {
+		return 0, err
+	}
+	// Shards differ by a record at most.
+	first, last := i*m.Records/m.Shards, (i+1)*m.Records/m.Shards
+	err = m.Shape.WriteShard(stopping{ctx, f}, first, last-first, func(n int64) { bytes.Add(n) })
+	size, serr := f.Seek(0, io.SeekCurrent)
+	return size, errors.Join(err, serr, f.Close())
+}
+
+// stopping is a writer that fails once ctx has ended.
+type stopping struct {
+	ctx context.Context
+	out io.Writer
+}
+
+func (s stopping) Write(p []byte) (int, error) {
+	if err := context.Cause(s.ctx); err != nil {
+		return 0, err
+	}
+	return s.out.Write(p)
+}

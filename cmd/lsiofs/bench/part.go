@@ -1,0 +1,191 @@
+package bench
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"strconv"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/lsiofs/lsiofs/fs"
+)
+
+// PartCommand is the hidden verb that Part does the work of. A measurement is
+// made of several processes, as real use is: a server that read from its own
+// mount could deadlock, and processor time is counted by process.
+const PartCommand = "bench-part"
+
+// Part is the work of one process of a measurement:
+//
+//	serve POINT BYTES   mounts the ceiling, says so on stdout, and unmounts at the end of stdin
+//	read                reads files as told on stdin, a JSON object a line, and answers on stdout
+func Part(ctx context.Context, args []string, in io.Reader, out io.Writer) error {
+	switch {
+	case len(args) == 3 && args[0] == "serve":
+		size, err := strconv.ParseInt(args[2], 10, 64)
+		if err != nil {
+			return err
+		}
+		return serveCeiling(ctx, args[1], size, in, out)
+	case len(args) == 1 && args[0] == "read":
+		return readAsTold(in, out)
+	}
+	return fmt.Errorf("%s is a part of lsiofs bench, which starts it", PartCommand)
+}
+
+// unmountTime bounds how long a ceiling waits for its readers to close.
+const unmountTime = 5 * time.Second
+
+func serveCeiling(ctx context.Context, point string, streamBytes int64, in io.Reader, out io.Writer) error {
+	m, err := fs.NewCeiling(ctx, fs.CeilingConfig{MountPoint: point, StreamBytes: streamBytes})
+	if err != nil {
+		return err
+	}
+	// Nobody waits for these two if the process ends first.
+	ended, told := make(chan error, 1), make(chan struct{})
+	go func() { ended <- m.Wait() }()
+	go func() {
+		defer close(told)
+		_, _ = io.Copy(io.Discard, in)
+	}()
+	if _, err := fmt.Fprintln(out, "ready"); err == nil {
+		select {
+		case err := <-ended:
+			return err
+		case <-told:
+		case <-ctx.Done():
+		}
+	}
+	drain, cancel := context.WithTimeout(context.WithoutCancel(ctx), unmountTime)
+	defer cancel()
+	return m.Unmount(drain)
+}
+
+// readJob is what a reader is told.
+type readJob struct {
+	// Paths are read one after the other, each from its beginning to its end,
+	// or to PathBytes where that is not 0.
+	Paths     []string `json:"paths"`
+	PathBytes int64    `json:"path_bytes"`
+	// StopAfter ends it between two reads; 0: never.
+	StopAfter time.Duration `json:"stop_after_nanos"`
+}
+
+// readDone is what it has read. Times are of the clock that all processes of a
+// machine share (CLOCK_MONOTONIC).
+type readDone struct {
+	Bytes      int64         `json:"bytes"`
+	FirstBytes int64         `json:"first_bytes"` // of the first read of all
+	Began      time.Duration `json:"began_nanos"`
+	First      time.Duration `json:"first_nanos"` // when the first read was answered
+	Ended      time.Duration `json:"ended_nanos"`
+	CPU        time.Duration `json:"cpu_nanos"` // of this process
+	Error      string        `json:"error,omitempty"`
+}
+
+// readBytes is what a reader asks for at a time, into the same memory.
+const readBytes = 1 << 20
+
+func readAsTold(in io.Reader, out io.Writer) error {
+	// Page by page, as malloc's memory is, and aligned, as a large malloc's is.
+	buf, err := unix.Mmap(-1, 0, readBytes, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_PRIVATE|unix.MAP_ANON|unix.MAP_POPULATE)
+	if err != nil {
+		return fmt.Errorf("memory for reading: %w", err)
+	}
+	jobs, answers := json.NewDecoder(in), json.NewEncoder(out)
+	for {
+		var j readJob
+		if err := jobs.Decode(&j); err != nil {
+			if errors.Is(err, io.EOF) {
+				return nil
+			}
+			return err
+		}
+		done, err := j.read(buf)
+		if err != nil {
+			done.Error = err.Error()
+		}
+		if err := answers.Encode(done); err != nil {
+			return err
+		}
+	}
+}
+
+func (j readJob) read(buf []byte) (d readDone, err error) {
+	cpu := ownCPU()
+	d.Began = monotonic()
+	for _, path := range j.Paths {
+		more, err := j.readFile(path, buf, &d)
+		if err != nil {
+			return d, err
+		}
+		if !more {
+			break
+		}
+	}
+	d.Ended = monotonic()
+	d.CPU = ownCPU() - cpu
+	return d, nil
+}
+
+// readFile says whether there is time for another file.
+func (j readJob) readFile(path string, buf []byte, d *readDone) (more bool, err error) {
+	f, err := os.Open(path)
+	if err != nil {
+		return false, err
+	}
+	defer f.Close()
+	fd := int(f.Fd())
+	for left := j.PathBytes; ; {
+		p := buf
+		if j.PathBytes > 0 {
+			p = buf[:min(int64(len(buf)), left)]
+		}
+		n, err := unix.Read(fd, p)
+		switch {
+		case errors.Is(err, unix.EINTR):
+			continue
+		case err != nil:
+			return false, fmt.Errorf("read %s: %w", path, err)
+		case n == 0:
+			return true, nil
+		}
+		if d.First == 0 {
+			d.First, d.FirstBytes = monotonic(), int64(n)
+		}
+		d.Bytes += int64(n)
+		left -= int64(n)
+		if j.StopAfter > 0 && monotonic()-d.Began >= j.StopAfter {
+			return false, nil
+		}
+	}
+}
+
+// monotonic is the time since some moment that is the same for all processes.
+func monotonic() time.Duration {
+	var t unix.Timespec
+	_ = unix.ClockGettime(unix.CLOCK_MONOTONIC, &t) // it always exists
+	return time.Duration(t.Nano())
+}
+
+// ownCPU is the processor time of this process so far, in user space and in the kernel.
+func ownCPU() time.Duration {
+	var u unix.Rusage
+	_ = unix.Getrusage(unix.RUSAGE_SELF, &u) // its arguments are right
+	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
+}
+
+// processCPU is ownCPU of another process, to the nanosecond (clock_getcpuclockid(3)).
+func processCPU(pid int) (time.Duration, error) {
+	const scheduled = 2 // CPUCLOCK_SCHED
+	var t unix.Timespec
+	if err := unix.ClockGettime(int32(^pid<<3|scheduled), &t); err != nil {
+		return 0, fmt.Errorf("processor time of process %d: %w", pid, err)
+	}
+	return time.Duration(t.Nano()), nil
+}

@@ -1,0 +1,206 @@
+package bench
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"slices"
+	"sync"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// preads is a plain loop of pread(2) over extents: what any program could do
+// that knew the order. It is not for concurrent use.
+type preads struct {
+	shards []string
+	direct bool // past the page cache
+	buf    []byte
+	filled int
+	files  map[int32]int // descriptors
+}
+
+// maxOpenShards bounds the descriptors of a loop.
+const maxOpenShards = 256
+
+// directBytes is the alignment of direct reads: a page suits every file system.
+const directBytes = 4096
+
+func newPreads(shards []string, direct bool, largest int) (*preads, error) {
+	// Room for an aligned read around the largest range. Outside of the Go heap
+	// because direct reads want aligned memory.
+	size := max(readBytes, largest+2*directBytes)
+	size = (size + directBytes - 1) &^ (directBytes - 1)
+	buf, err := unix.Mmap(-1, 0, size, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_PRIVATE|unix.MAP_ANON|unix.MAP_POPULATE)
+	if err != nil {
+		return nil, fmt.Errorf("memory for reading: %w", err)
+	}
+	return &preads{shards: shards, direct: direct, buf: buf, files: map[int32]int{}}, nil
+}
+
+func (p *preads) close() {
+	p.closeFiles()
+	_ = unix.Munmap(p.buf) // it is mapped
+}
+
+func (p *preads) closeFiles() {
+	for i, fd := range p.files {
+		_ = unix.Close(fd) // it is open for reading only
+		delete(p.files, i)
+	}
+}
+
+// open gives a shard's descriptor.
+func (p *preads) open(shard int32) (int, error) {
+	if fd, ok := p.files[shard]; ok {
+		return fd, nil
+	}
+	if len(p.files) >= maxOpenShards {
+		p.closeFiles()
+	}
+	flags := unix.O_RDONLY | unix.O_CLOEXEC
+	if p.direct {
+		flags |= unix.O_DIRECT
+	}
+	fd, err := unix.Open(p.shards[shard], flags, 0)
+	if p.direct && err == unix.EINVAL {
+		return 0, notMeasured("%s can't be opened with O_DIRECT", p.shards[shard])
+	}
+	if err != nil {
+		return 0, fmt.Errorf("open %s: %w", p.shards[shard], err)
+	}
+	p.files[shard] = fd
+	return fd, nil
+}
+
+// read reads an extent, and gives the bytes that were wanted, and those that
+// were read. Hot records lie one behind the other in the buffer, as in a reply.
+func (p *preads) read(x extent) (wanted, got int, err error) {
+	fd, err := p.open(x.shard)
+	if err != nil {
+		return 0, 0, err
+	}
+	offset, dst := x.offset, []byte(nil)
+	if p.direct {
+		offset &^= directBytes - 1
+		n := (int(x.offset-offset) + int(x.size) + directBytes - 1) &^ (directBytes - 1)
+		dst = p.buf[:n]
+	} else {
+		if p.filled+int(x.size) > len(p.buf) {
+			p.filled = 0
+		}
+		dst = p.buf[p.filled : p.filled+int(x.size)]
+		p.filled += int(x.size)
+	}
+	for need := int(x.offset-offset) + int(x.size); got < need; {
+		n, err := unix.Pread(fd, dst[got:], offset+int64(got))
+		switch {
+		case err == unix.EINTR:
+			continue
+		case err == unix.EINVAL && p.direct:
+			return 0, 0, notMeasured("%s can't be read with O_DIRECT", p.shards[x.shard])
+		case err != nil:
+			return 0, 0, fmt.Errorf("read %s: %w", p.shards[x.shard], err)
+		case n == 0:
+			return 0, 0, fmt.Errorf("read %s: it ends before byte %d", p.shards[x.shard], offset+int64(need))
+		}
+		got += n
+	}
+	return int(x.size), got, nil
+}
+
+// slotReads is how many reads go by between two looks at the clock.
+const slotReads = 64
+
+// run reads extents over and over until the slot ends, at least once around
+// where slot is 0.
+func (p *preads) run(ctx context.Context, extents []extent, slot time.Duration) (reading, error) {
+	r := reading{counted: true, mallocs: -1}
+	cpu, began := ownCPU(), monotonic()
+	for done := false; !done; {
+		for i, x := range extents {
+			if i%slotReads == 0 || x.size > readBytes/4 {
+				if err := ctx.Err(); err != nil {
+					return r, err
+				}
+				if done = slot > 0 && monotonic()-began >= slot; done {
+					break
+				}
+			}
+			n, got, err := p.read(x)
+			if err != nil {
+				return r, err
+			}
+			r.bytes += int64(n)
+			r.readBytes += uint64(got)
+			r.reads++
+		}
+		done = done || slot == 0
+	}
+	r.elapsed, r.cpu = monotonic()-began, ownCPU()-cpu
+	return r, nil
+}
+
+// inFileOrder gives the same ranges in the order of the files, those that follow
+// each other as one of up to most bytes.
+func inFileOrder(extents []extent, most int32) []extent {
+	sorted := slices.SortedFunc(slices.Values(extents), func(a, b extent) int {
+		return cmp.Or(cmp.Compare(a.shard, b.shard), cmp.Compare(a.offset, b.offset))
+	})
+	var merged []extent
+	for _, x := range sorted {
+		if n := len(merged); n > 0 {
+			last := &merged[n-1]
+			if last.shard == x.shard && last.offset+int64(last.size) == x.offset && int64(last.size)+int64(x.size) <= int64(most) {
+				last.size += x.size
+				continue
+			}
+		}
+		merged = append(merged, x)
+	}
+	return merged
+}
+
+// wholeFiles are extents that cover files.
+func wholeFiles(sizes []int64) []extent {
+	var all []extent
+	for shard, size := range sizes {
+		for at := int64(0); at < size; at += readBytes {
+			all = append(all, extent{at, int32(shard), int32(min(readBytes, size-at))})
+		}
+	}
+	return all
+}
+
+// readAll reads extents once, on several threads: to fill a cache.
+func readAll(ctx context.Context, shards []string, extents []extent, direct bool) error {
+	const threads = 4
+	errs := make([]error, threads)
+	var wait sync.WaitGroup
+	for t := range threads {
+		wait.Go(func() {
+			p, err := newPreads(shards, direct, largest(extents))
+			if err == nil {
+				defer p.close()
+				_, err = p.run(ctx, extents[len(extents)*t/threads:len(extents)*(t+1)/threads], 0)
+			}
+			errs[t] = err
+		})
+	}
+	wait.Wait()
+	for _, err := range errs {
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func largest(extents []extent) int {
+	n := int32(0)
+	for _, x := range extents {
+		n = max(n, x.size)
+	}
+	return int(n)
+}

@@ -1,0 +1,235 @@
+package bench
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"syscall"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/lsiofs/lsiofs/fs"
+)
+
+// reader is a process that reads as it is told. It is not for concurrent use.
+type reader struct {
+	cmd     *exec.Cmd
+	in      io.WriteCloser
+	jobs    *json.Encoder
+	answers *json.Decoder
+	said    bytes.Buffer // its stderr
+}
+
+// startReader starts a reader; file, when not nil, is its descriptor 3.
+func startReader(self string, file *os.File) (*reader, error) {
+	r := &reader{cmd: exec.Command(self, PartCommand, "read")}
+	if file != nil {
+		r.cmd.ExtraFiles = []*os.File{file}
+	}
+	r.cmd.Stderr = &r.said
+	r.cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true} // Ctrl-C is for this process to deal with
+	in, err := r.cmd.StdinPipe()
+	if err != nil {
+		return nil, err
+	}
+	out, err := r.cmd.StdoutPipe()
+	if err != nil {
+		return nil, err
+	}
+	r.in, r.jobs, r.answers = in, json.NewEncoder(in), json.NewDecoder(bufio.NewReader(out))
+	if err := r.cmd.Start(); err != nil {
+		return nil, fmt.Errorf("start a reader: %w", err)
+	}
+	return r, nil
+}
+
+func (r *reader) start(j readJob) error { return r.jobs.Encode(j) }
+
+// finish waits for the answer to start.
+func (r *reader) finish() (readDone, error) {
+	var d readDone
+	if err := r.answers.Decode(&d); err != nil {
+		return d, fmt.Errorf("a reader has ended: %w: %s", err, bytes.TrimSpace(r.said.Bytes()))
+	}
+	if d.Error != "" {
+		return d, errors.New(d.Error)
+	}
+	return d, nil
+}
+
+// kill ends the process, whatever it does.
+func (r *reader) kill() {
+	_ = r.cmd.Process.Kill() // an error: it has ended
+	_ = r.cmd.Wait()         // that it was killed is known
+}
+
+// server is a process that serves a mount.
+type server struct {
+	cmd   *exec.Cmd
+	point string
+	in    io.Closer // of a ceiling: its end ends it; nil for a mount
+	ended chan error
+}
+
+// servedBy takes over a process whose mount is ready.
+func servedBy(cmd *exec.Cmd, point string, in io.Closer) *server {
+	s := &server{cmd: cmd, point: point, in: in, ended: make(chan error, 1)}
+	go func() { s.ended <- cmd.Wait() }()
+	return s
+}
+
+// startCeiling mounts the ceiling in a process of its own.
+func startCeiling(ctx context.Context, self, point string, streamBytes int64, log *os.File) (*server, error) {
+	cmd := exec.Command(self, PartCommand, "serve", point, fmt.Sprint(streamBytes))
+	cmd.Stderr = log
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	in, err := cmd.StdinPipe()
+	if err != nil {
+		return nil, err
+	}
+	out, err := cmd.StdoutPipe()
+	if err != nil {
+		return nil, err
+	}
+	if err := cmd.Start(); err != nil {
+		return nil, fmt.Errorf("start the ceiling: %w", err)
+	}
+	stop := context.AfterFunc(ctx, func() { _ = in.Close() })
+	defer stop()
+	line, err := bufio.NewReader(out).ReadString('\n')
+	if err != nil || line != "ready\n" {
+		_ = in.Close()
+		_ = cmd.Wait() // what it said is in the log
+		said, _ := os.ReadFile(log.Name())
+		return nil, fmt.Errorf("the ceiling could not be mounted: %w: %s", errors.Join(ctx.Err(), err), bytes.TrimSpace(said))
+	}
+	return servedBy(cmd, point, in), nil
+}
+
+// endTime bounds how long a server may take to unmount: more than it gives its
+// readers.
+const endTime = 20 * time.Second
+
+// stop unmounts and waits for the process; the mount is gone in any case.
+func (s *server) stop() error {
+	if s.in != nil {
+		_ = s.in.Close() // an error: it has ended
+	}
+	_ = s.cmd.Process.Signal(syscall.SIGTERM) // likewise
+	select {
+	case err := <-s.ended:
+		if err != nil {
+			err = fmt.Errorf("the server of %s: %w", s.point, err)
+		}
+		return errors.Join(err, s.sweep())
+	case <-time.After(endTime):
+		_ = s.cmd.Process.Kill()
+		<-s.ended
+		return errors.Join(fmt.Errorf("the server of %s has not ended within %v, and was killed", s.point, endTime), s.sweep())
+	}
+}
+
+// sweep takes away a mount that a server has left, and its directory.
+func (s *server) sweep() error {
+	mounts, err := fs.Mounts()
+	if err != nil {
+		return err
+	}
+	if _, left := fs.TopMount(mounts, s.point); left {
+		if err := unix.Unmount(s.point, unix.MNT_DETACH|unix.UMOUNT_NOFOLLOW); err != nil {
+			// A user's mount: the helper may.
+			if out, herr := exec.Command("fusermount3", "-u", "-z", "--", s.point).CombinedOutput(); herr != nil {
+				return fmt.Errorf("%s is still mounted: %w: %s", s.point, errors.Join(err, herr), bytes.TrimSpace(out))
+			}
+		}
+	}
+	return os.Remove(s.point)
+}
+
+// counts are the server's counters that matter here.
+type counts struct {
+	cpu       time.Duration
+	reads     uint64 // of storage
+	readBytes uint64
+	sent      int64
+	held      int64
+	strategy  string
+	engine    string
+}
+
+// look reads status.json. The time that it takes is part of neither side: cpu is
+// taken behind it where a measurement begins, before it where it ends.
+func (s *server) look(before bool) (counts, error) {
+	var c counts
+	var err error
+	if !before {
+		if c.cpu, err = processCPU(s.cmd.Process.Pid); err != nil {
+			return c, err
+		}
+	}
+	if err := s.status(&c); err != nil {
+		return c, err
+	}
+	if before {
+		c.cpu, err = processCPU(s.cmd.Process.Pid)
+	}
+	return c, err
+}
+
+func (s *server) status(c *counts) error {
+	b, err := os.ReadFile(filepath.Join(s.point, "status.json"))
+	if err != nil {
+		return err
+	}
+	var r struct {
+		Traffic struct {
+			SentBytes int64 `json:"sent_bytes"`
+		} `json:"traffic"`
+		Pipeline struct {
+			Engine struct {
+				Engine    string `json:"engine"`
+				Reads     uint64 `json:"reads"`
+				ReadBytes uint64 `json:"read_bytes"`
+			} `json:"engine"`
+			Fetch struct {
+				Strategy  string `json:"strategy"`
+				HeldBytes int64  `json:"held_bytes"`
+			} `json:"fetch"`
+		} `json:"pipeline"`
+	}
+	if err := json.Unmarshal(b, &r); err != nil {
+		return fmt.Errorf("%s/status.json: %w", s.point, err)
+	}
+	c.reads, c.readBytes, c.engine = r.Pipeline.Engine.Reads, r.Pipeline.Engine.ReadBytes, r.Pipeline.Engine.Engine
+	c.sent, c.held, c.strategy = r.Traffic.SentBytes, r.Pipeline.Fetch.HeldBytes, r.Pipeline.Fetch.Strategy
+	return nil
+}
+
+// startCat starts `lsiofs cat` with its stdout at out.
+func startCat(self string, args []string, out, log *os.File) (*exec.Cmd, error) {
+	cmd := exec.Command(self, append([]string{"cat"}, args...)...)
+	cmd.Stdout, cmd.Stderr = out, log
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	if err := cmd.Start(); err != nil {
+		return nil, fmt.Errorf("start lsiofs cat: %w", err)
+	}
+	return cmd, nil
+}
+
+// widenPipe makes a pipe as wide as a user may: fewer turns of writer and
+// reader. It stays as it is where even that is refused.
+func widenPipe(f *os.File) {
+	c, err := f.SyscallConn()
+	if err != nil {
+		return
+	}
+	_ = c.Control(func(fd uintptr) { _, _ = unix.FcntlInt(fd, unix.F_SETPIPE_SZ, readBytes) })
+}

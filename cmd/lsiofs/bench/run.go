@@ -1,0 +1,156 @@
+package bench
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/lsiofs/lsiofs/pipeline/spec"
+)
+
+// Config of a measuring of one dataset.
+type Config struct {
+	Spec spec.Spec // with the dataset
+	// Flags give a mount the same spec.
+	Flags []string
+	// Rounds is how often each row is measured at most; Total is about how long
+	// that may take together.
+	Rounds int
+	Total  time.Duration
+	// Progress, when set, is told what is being done.
+	Progress func(text string, done, total int)
+}
+
+// Validate reports all that is wrong.
+func (c *Config) Validate() error {
+	var errs []error
+	if c.Rounds < 1 || c.Rounds > 100 {
+		errs = append(errs, fmt.Errorf("rounds (%d) must be between 1 and 100", c.Rounds))
+	}
+	if c.Total < time.Second || c.Total > 24*time.Hour {
+		errs = append(errs, fmt.Errorf("seconds (%v) must be between 1s and 24h", c.Total))
+	}
+	return errors.Join(errs...)
+}
+
+func (c *Config) progress(text string, done, total int) {
+	if c.Progress != nil {
+		c.Progress(text, done, total)
+	}
+}
+
+// Report is what a measuring has found.
+type Report struct {
+	Machine Machine     `json:"machine"`
+	Dataset DatasetInfo `json:"dataset"`
+	Rounds  int         `json:"rounds"` // that were done
+	Rows    []Row       `json:"rows"`
+	Notes   []string    `json:"notes,omitempty"`
+}
+
+// DatasetInfo is the shape of the dataset.
+type DatasetInfo struct {
+	Path          string  `json:"path"`
+	Format        string  `json:"format"`
+	Compression   string  `json:"compression,omitempty"`
+	Shards        int     `json:"shards"`
+	FileBytes     int64   `json:"file_bytes"`
+	Records       uint64  `json:"records"`
+	RecordBytes   float64 `json:"record_bytes"` // mean
+	StreamBytes   int64   `json:"stream_bytes"`
+	MeasuredBytes int64   `json:"measured_bytes"` // less where it does not fit into the page cache
+	Shuffle       string  `json:"shuffle"`
+	ShuffleSize   uint64  `json:"shuffle_size"`
+	Lanes         uint64  `json:"lanes"`
+	MemoryBudget  int64   `json:"memory_budget_bytes"`
+}
+
+// Run measures a dataset. When ctx ends, everything is unmounted and removed,
+// and ctx's error returned.
+func Run(ctx context.Context, p Program, c Config) (report Report, err error) {
+	if err := c.Validate(); err != nil {
+		return Report{}, err
+	}
+	s, err := newSession(ctx, p, c)
+	if err != nil {
+		return Report{}, err
+	}
+	defer func() {
+		err = errors.Join(err, s.close())
+		if ctx.Err() != nil {
+			err = ctx.Err()
+		}
+	}()
+	return s.run(ctx)
+}
+
+func (s *session) run(ctx context.Context) (Report, error) {
+	rows := s.rows()
+	s.slot = s.config.Total / time.Duration(len(rows)*(s.config.Rounds+1))
+	rounds, err := s.rounds(ctx, rows)
+	if err != nil {
+		return Report{}, err
+	}
+	r := Report{Machine: thisMachine(s.scope.shards[0], s.program.Version), Dataset: s.describe(), Rounds: rounds}
+	byID := map[string]*row{}
+	for _, row := range rows {
+		byID[row.id] = row
+	}
+	for _, row := range rows {
+		size := s.scope.recordBytes
+		if row.noRecords {
+			size = 0
+		}
+		r.Rows = append(r.Rows, row.finish(size, byID[row.against]))
+	}
+	return r, nil
+}
+
+// rounds measures every row once for warming up, and then in turns, until the
+// rounds or the time have come to their end. It says how many rounds counted.
+func (s *session) rounds(ctx context.Context, rows []*row) (int, error) {
+	began := time.Now()
+	for round := range s.config.Rounds + 1 {
+		warming := round == 0
+		s.warming = warming
+		if err := s.warm(ctx); err != nil {
+			return 0, err
+		}
+		for i, r := range rows {
+			if r.missing != "" {
+				continue
+			}
+			s.config.progress(r.name, round*len(rows)+i, (s.config.Rounds+1)*len(rows))
+			m, err := r.measure(ctx)
+			switch {
+			case errors.Is(err, errNotMeasured):
+				r.missing, r.readings = err.Error(), nil
+			case err != nil:
+				return 0, fmt.Errorf("%s: %w", r.name, err)
+			case !warming:
+				r.readings = append(r.readings, m)
+			}
+		}
+		if spent := time.Since(began); !warming && spent+spent/time.Duration(round+1) > s.config.Total*3/2 {
+			return round, nil // another one would take too long
+		}
+	}
+	return s.config.Rounds, nil
+}
+
+func (s *session) describe() DatasetInfo {
+	sp, c := s.dataset.Spec(), s.dataset.Catalog()
+	d := DatasetInfo{
+		Path: sp.Dataset, Format: sp.Format.Name, Shards: c.Shards(), Records: c.Records(), RecordBytes: s.scope.recordBytes,
+		StreamBytes: s.scope.streamBytes, MeasuredBytes: s.scope.bytes,
+		Shuffle: string(sp.Order.Shuffle), ShuffleSize: sp.Order.SizeRecords, Lanes: sp.Order.Lanes, MemoryBudget: sp.MemoryBytes,
+	}
+	for i, size := range s.scope.shardBytes {
+		d.FileBytes += size
+		if codec := c.Shard(i).Codec; codec != nil {
+			d.Compression = codec.Name()
+		}
+	}
+	return d
+}

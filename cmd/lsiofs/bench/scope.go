@@ -1,0 +1,142 @@
+package bench
+
+import (
+	"context"
+	"fmt"
+	"path/filepath"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/lsiofs/lsiofs/pipeline"
+	"github.com/lsiofs/lsiofs/pipeline/catalog"
+	"github.com/lsiofs/lsiofs/pipeline/spec"
+)
+
+const (
+	// maxScopeBytes and maxScopeRecords bound what rows read again and again.
+	maxScopeBytes   = 4 << 30
+	maxScopeRecords = 8 << 20
+)
+
+// extent is where a record lies.
+type extent struct {
+	offset int64
+	shard  int32
+	size   int32 // of what is in the shard, at most maxExtentBytes
+}
+
+// maxExtentBytes bounds what is read of a record at a time.
+const maxExtentBytes = 1 << 30
+
+// scope is what of a dataset is measured: all of it, or, where that is too much
+// for the page cache, the beginning of an epoch.
+type scope struct {
+	records     uint64  // of the dataset
+	streamBytes int64   // likewise
+	recordBytes float64 // mean
+	compressed  bool    // some shard is
+	whole       bool
+	bytes       int64    // of what is measured
+	extents     []extent // of the records of the epoch, in its order; none where compressed
+	shards      []string // paths of all shards
+	shardBytes  []int64
+	extension   string // of streams
+}
+
+// newScope looks at an open dataset. memory is how much of the page cache may
+// be counted on.
+func newScope(ctx context.Context, d *pipeline.Dataset, memory int64) (*scope, error) {
+	c := d.Catalog()
+	s := &scope{records: c.Records(), streamBytes: c.StreamBytes(), extension: c.StreamExtension()}
+	s.recordBytes = float64(s.streamBytes) / float64(s.records)
+	for i := range c.Shards() {
+		shard := c.Shard(i)
+		s.shards = append(s.shards, filepath.Join(c.Root(), shard.Object.Path))
+		s.shardBytes = append(s.shardBytes, shard.Object.SizeBytes)
+		s.compressed = s.compressed || shard.Codec != nil
+	}
+	limit := min(memory, maxScopeBytes)
+	s.whole = s.streamBytes <= limit && s.records <= maxScopeRecords
+	s.bytes = s.streamBytes
+	if s.compressed {
+		s.whole = true
+		return s, nil
+	}
+	return s, s.walk(ctx, d, limit)
+}
+
+// walk goes through the epoch as far as the limits permit.
+func (s *scope) walk(ctx context.Context, d *pipeline.Dataset, limit int64) error {
+	set, err := d.Set(ctx, 0, nil, spec.Deal{Workers: 1, Batch: 1, Dealing: spec.DealInterleaved, Tail: spec.TailKeep})
+	if err != nil {
+		return err
+	}
+	const block = 4096
+	numbers, extents := make([]uint64, block), make([]catalog.Extent, block)
+	bytes := int64(0)
+	for k := uint64(0); bytes < limit && len(s.extents) < maxScopeRecords; {
+		if err := ctx.Err(); err != nil {
+			return err
+		}
+		n := set.View().Records(0, k, numbers)
+		if n == 0 {
+			break
+		}
+		d.Catalog().Extents(numbers[:n], extents[:n])
+		for _, x := range extents[:n] {
+			// A last line's missing newline is not in the shard.
+			size := min(x.SizeBytes, s.shardBytes[x.Shard]-x.OffsetBytes, maxExtentBytes)
+			s.extents = append(s.extents, extent{x.OffsetBytes, int32(x.Shard), int32(size)})
+			bytes += size
+		}
+		k += uint64(n)
+	}
+	if !s.whole {
+		s.bytes = bytes
+	}
+	return nil
+}
+
+// pageCacheBytes is how much memory the page cache can have for the data that is
+// measured, beside what servers and this process hold.
+func pageCacheBytes(heldBytes int64) (int64, error) {
+	free, err := availableMemory()
+	if err != nil {
+		return 0, err
+	}
+	left := (free - heldBytes) / 2
+	if left < 64<<20 {
+		return 0, fmt.Errorf("%d MiB of memory are available, and %d MiB are for what is kept of the data: give a lower --memory", free>>20, heldBytes>>20)
+	}
+	return left, nil
+}
+
+// empty drops the shards from the page cache; written says that nothing of them
+// is waiting to be written any more.
+func (s *scope) empty(ctx context.Context, written bool) error {
+	for _, path := range s.shards {
+		if err := ctx.Err(); err != nil {
+			return err
+		}
+		if err := dropPages(path, written); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func dropPages(path string, written bool) (err error) {
+	fd, err := unix.Open(path, unix.O_RDONLY|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return fmt.Errorf("open %s: %w", path, err)
+	}
+	defer unix.Close(fd)
+	if !written {
+		// Dirty pages stay. A file system that can't is left to it.
+		_ = unix.Fsync(fd)
+	}
+	if err := unix.Fadvise(fd, 0, 0, unix.FADV_DONTNEED); err != nil {
+		return fmt.Errorf("drop %s from the page cache: %w", path, err)
+	}
+	return nil
+}

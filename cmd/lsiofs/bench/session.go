@@ -1,0 +1,303 @@
+package bench
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/lsiofs/lsiofs/pipeline"
+	"github.com/lsiofs/lsiofs/pipeline/spec"
+)
+
+// Program is how a session runs the program that it is part of.
+type Program struct {
+	// Self is the path of the executable.
+	Self string
+	// Version is shown in reports.
+	Version string
+	// Mount starts `lsiofs mount` with these arguments in a process of its own,
+	// and returns when the mount is ready. The process is the caller's.
+	Mount func(ctx context.Context, args []string, output *os.File) (*exec.Cmd, error)
+	// Open opens a dataset, showing progress where it has to be indexed.
+	Open func(ctx context.Context, s spec.Spec) (*pipeline.Dataset, error)
+}
+
+// session is the measuring of one dataset: its servers, readers and temporary
+// files. It is not for concurrent use.
+type session struct {
+	program Program
+	config  Config
+	dir     string   // of mount points
+	log     *os.File // of servers
+	points  int
+	slot    time.Duration
+
+	dataset *pipeline.Dataset // in this process
+	scope   *scope
+	epoch   uint64 // the next one that nobody has read
+
+	readers []*reader
+	servers []*server // that stay
+	ceiling *server
+	mount   *server
+	small   *server // with little memory
+	warming bool
+
+	written bool // the shards' pages are clean
+	cooled  bool // cool has been through the shards in this round
+}
+
+func newSession(ctx context.Context, p Program, c Config) (*session, error) {
+	dir, err := os.MkdirTemp("", "lsiofs-bench-")
+	if err != nil {
+		return nil, err
+	}
+	s := &session{program: p, config: c, dir: dir}
+	if err := s.open(ctx); err != nil {
+		return nil, errors.Join(err, s.close())
+	}
+	return s, nil
+}
+
+func (s *session) open(ctx context.Context) (err error) {
+	if err := touchMemory(3 * s.config.Spec.MemoryBytes); err != nil {
+		return err
+	}
+	if s.log, err = os.Create(filepath.Join(s.dir, "servers.log")); err != nil {
+		return err
+	}
+	if s.dataset, err = s.program.Open(ctx, s.config.Spec); err != nil {
+		return err
+	}
+	// A mount, this process, and one more for a while.
+	free, err := pageCacheBytes(3 * s.config.Spec.MemoryBytes)
+	if err != nil {
+		return err
+	}
+	if s.scope, err = newScope(ctx, s.dataset, free); err != nil {
+		return err
+	}
+	for range maxReaders {
+		r, err := startReader(s.program.Self, nil)
+		if err != nil {
+			return err
+		}
+		s.readers = append(s.readers, r)
+	}
+	return nil
+}
+
+// touchMemory has so much memory, at most a quarter of what is available, once
+// in use: a virtual machine gets memory from its host at the first touch, which
+// takes several times as long as later ones, and is no matter of what is measured.
+func touchMemory(bytes int64) error {
+	free, err := availableMemory()
+	if err != nil {
+		return err
+	}
+	bytes = min(bytes, free/4)
+	b, err := unix.Mmap(-1, 0, int(bytes), unix.PROT_READ|unix.PROT_WRITE, unix.MAP_PRIVATE|unix.MAP_ANON)
+	if err != nil {
+		return fmt.Errorf("memory for warming up: %w", err)
+	}
+	// In the pages that servers will ask for; a kernel without them has others.
+	_ = unix.Madvise(b, unix.MADV_HUGEPAGE)
+	for i := 0; i < len(b); i += os.Getpagesize() {
+		b[i] = 1
+	}
+	return unix.Munmap(b)
+}
+
+// maxReaders is how many readers read at the same time at most.
+const maxReaders = 4
+
+// close ends all processes, unmounts and removes everything.
+func (s *session) close() error {
+	var errs []error
+	for _, r := range s.readers {
+		r.kill()
+	}
+	for _, v := range slices.Backward(s.servers) {
+		errs = append(errs, v.stop())
+	}
+	if s.dataset != nil {
+		errs = append(errs, s.dataset.Close())
+	}
+	if s.log != nil {
+		errs = append(errs, s.log.Close(), os.Remove(s.log.Name()))
+	}
+	// Never all that is below: a mount might be left there.
+	return errors.Join(append(errs, os.Remove(s.dir))...)
+}
+
+// newPoint makes a directory to mount on.
+func (s *session) newPoint() (string, error) {
+	s.points++
+	point := filepath.Join(s.dir, strconv.Itoa(s.points))
+	return point, os.Mkdir(point, 0o700)
+}
+
+// startMount mounts the dataset; the server is not among those that stay.
+func (s *session) startMount(ctx context.Context, args ...string) (*server, error) {
+	point, err := s.newPoint()
+	if err != nil {
+		return nil, err
+	}
+	all := append([]string{s.config.Spec.Dataset, point}, s.config.Flags...)
+	cmd, err := s.program.Mount(ctx, append(all, args...), s.log)
+	if err != nil {
+		return nil, errors.Join(err, os.Remove(point))
+	}
+	return servedBy(cmd, point, nil), nil
+}
+
+// hotMount is the mount that hot rows read, of all numbers of workers.
+func (s *session) hotMount(ctx context.Context) (*server, error) {
+	if s.mount != nil {
+		return s.mount, nil
+	}
+	m, err := s.startMount(ctx, "--workers", "1")
+	if err != nil {
+		return nil, err
+	}
+	s.mount, s.servers = m, append(s.servers, m)
+	return m, nil
+}
+
+// ceilingBytes is more than is read in any slot.
+const ceilingBytes = 1 << 44
+
+func (s *session) ceilingMount(ctx context.Context) (*server, error) {
+	if s.ceiling != nil {
+		return s.ceiling, nil
+	}
+	point, err := s.newPoint()
+	if err != nil {
+		return nil, err
+	}
+	c, err := startCeiling(ctx, s.program.Self, point, ceilingBytes, s.log)
+	if err != nil {
+		return nil, errors.Join(err, os.Remove(point))
+	}
+	s.ceiling, s.servers = c, append(s.servers, c)
+	return c, nil
+}
+
+// together has readers do their jobs at the same time.
+func (s *session) together(ctx context.Context, jobs []readJob) ([]readDone, error) {
+	// A reader that waits for a mount can only be killed.
+	stop := context.AfterFunc(ctx, func() {
+		for _, r := range s.readers {
+			_ = r.cmd.Process.Kill()
+		}
+	})
+	defer stop()
+	var errs []error
+	for i, j := range jobs {
+		errs = append(errs, s.readers[i].start(j))
+	}
+	done := make([]readDone, len(jobs))
+	for i := range jobs {
+		var err error
+		done[i], err = s.readers[i].finish()
+		errs = append(errs, err)
+	}
+	if ctx.Err() != nil {
+		return nil, ctx.Err()
+	}
+	return done, errors.Join(errs...)
+}
+
+// epochs is how many epochs a slot's reader is given at most: a dataset keeps
+// the layouts of so many.
+const epochs = 4
+
+// jobsOf are what W readers of a mount read in a slot: some epochs that nobody
+// has read, or, where only a part of the dataset is measured, that part again
+// and again.
+func (s *session) jobsOf(point, extension string, workers int, slot time.Duration) []readJob {
+	jobs := make([]readJob, workers)
+	for i := range epochs {
+		epoch := s.epoch + uint64(i)
+		if !s.scope.whole {
+			epoch = 0
+		}
+		for w := range jobs {
+			path := filepath.Join(point, fmt.Sprintf("epoch-%d", epoch), fmt.Sprintf("worker-%d-of-%d%s", w, workers, extension))
+			jobs[w].Paths = append(jobs[w].Paths, path)
+			jobs[w].StopAfter = slot
+			if !s.scope.whole {
+				jobs[w].PathBytes = max(s.scope.bytes/int64(workers), 1)
+			}
+		}
+	}
+	if s.scope.whole {
+		s.epoch += epochs
+	}
+	return jobs
+}
+
+// readMount measures a slot of W readers of a server. What comes before a
+// reader's first answer is not counted.
+func (s *session) readMount(ctx context.Context, v *server, jobs []readJob) (reading, error) {
+	for _, j := range jobs {
+		for _, path := range j.Paths {
+			// The size of a stream is computed once, here.
+			if _, err := os.Stat(path); err != nil {
+				return reading{}, err
+			}
+		}
+	}
+	before, err := v.look(true)
+	if err != nil {
+		return reading{}, err
+	}
+	done, err := s.together(ctx, jobs)
+	if err != nil {
+		return reading{}, err
+	}
+	after, err := v.look(false)
+	if err != nil {
+		return reading{}, err
+	}
+	r := joined(done, true)
+	r.cpu += after.cpu - before.cpu
+	r.counted, r.mallocs = v.in == nil, -1
+	r.reads, r.readBytes = after.reads-before.reads, after.readBytes-before.readBytes
+	return r, nil
+}
+
+// joined adds up what readers have done at the same time; with late, from the
+// first answer on.
+func joined(done []readDone, late bool) reading {
+	var r reading
+	began, ended := done[0].Began, done[0].Ended
+	if late {
+		began = done[0].First
+	}
+	for _, d := range done {
+		r.bytes += d.Bytes
+		r.cpu += d.CPU
+		ended = max(ended, d.Ended)
+		if late {
+			began = min(began, d.First)
+		} else {
+			began = min(began, d.Began)
+		}
+	}
+	if late {
+		// The first reader's first answer lies before the clock's start.
+		first := slices.IndexFunc(done, func(d readDone) bool { return d.First == began })
+		r.bytes -= done[first].FirstBytes
+	}
+	r.elapsed = ended - began
+	return r
+}

@@ -1,0 +1,106 @@
+package main
+
+import (
+	"crypto/sha256"
+	"encoding/json"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/lsiofs/lsiofs/cmd/lsiofs/bench"
+)
+
+// hashes are those of a directory's files, by name.
+func hashes(t *testing.T, dir string) map[string][32]byte {
+	t.Helper()
+	entries, err := os.ReadDir(dir)
+	require.NoError(t, err)
+	all := map[string][32]byte{}
+	for _, e := range entries {
+		b, err := os.ReadFile(filepath.Join(dir, e.Name()))
+		require.NoError(t, err)
+		all[e.Name()] = sha256.Sum256(b)
+	}
+	return all
+}
+
+func TestBenchMakesTheSameDatasetAgain(t *testing.T) {
+	for _, c := range [][]string{{"tar"}, {"jsonl"}, {"jsonl", "--gz"}, {"jsonl", "--zst"}, {"fixed"}, {"tfrecord", "--zst"}} {
+		parent := t.TempDir()
+		one, two := filepath.Join(parent, "one"), filepath.Join(parent, "two")
+		args := append([]string{"bench", "--records", "500", "--bytes", "5000", "--shards", "3", "--seed", "9", "--make"}, c...)
+		var made bench.Made
+		require.NoError(t, json.Unmarshal([]byte(ok(t, append(args, "--json", one)...).stdout), &made))
+		require.EqualValues(t, 3, made.Shards)
+		require.NoError(t, os.Mkdir(two, 0o755), "an empty directory will do")
+		ok(t, append(args, two)...)
+		require.Len(t, hashes(t, one), 3)
+		require.Equal(t, hashes(t, one), hashes(t, two), c)
+
+		index := []string{"--index-dir", t.TempDir()}
+		if c[0] == "fixed" {
+			index = append(index, "--format", "fixed", "--record-bytes", "5000")
+		}
+		var s indexSummary
+		require.NoError(t, json.Unmarshal([]byte(ok(t, append([]string{"index", one, "--json"}, index...)...).stdout), &s))
+		require.EqualValues(t, 500, s.Records, c)
+	}
+}
+
+func TestBenchMakesTarThatOtherProgramsRead(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "d")
+	ok(t, "bench", "--make", "tar", "--records", "20", "--bytes", "5000", "--shards", "1", dir)
+	out, err := exec.Command("tar", "-tf", filepath.Join(dir, "shard-00000.tar")).Output()
+	require.NoError(t, err)
+	require.Contains(t, string(out), "000000019.jpg\n000000019.cls\n")
+}
+
+func TestBenchMakesNothingInAFullDirectory(t *testing.T) {
+	dir := t.TempDir()
+	require.NoError(t, os.WriteFile(filepath.Join(dir, "precious"), nil, 0o600))
+	r := lsiofs(t, "bench", "--make", "tar", "--records", "10", dir)
+	require.Equal(t, exitFailure, r.code)
+	require.Contains(t, r.stderr, "precious")
+	require.Len(t, hashes(t, dir), 1)
+}
+
+func TestBenchLeavesNothingHalfMade(t *testing.T) {
+	parent := t.TempDir()
+	c := program(t, "bench", "--make", "jsonl", "--gz", "--records", "100000000", "--bytes", "1200", filepath.Join(parent, "d"))
+	stderr, err := c.StderrPipe()
+	require.NoError(t, err)
+	require.NoError(t, c.Start())
+	require.Eventually(t, func() bool {
+		left, err := filepath.Glob(filepath.Join(parent, ".lsiofs-make-*", "*"))
+		return err == nil && len(left) > 0
+	}, time.Minute, time.Millisecond, "it has not begun")
+	require.NoError(t, c.Process.Signal(os.Interrupt))
+	said, err := io.ReadAll(stderr)
+	require.NoError(t, err)
+	require.Error(t, c.Wait())
+	require.Equal(t, int(exitInterrupted), c.ProcessState.ExitCode(), "%s", said)
+	left, err := os.ReadDir(parent)
+	require.NoError(t, err)
+	require.Empty(t, left)
+}
+
+func TestBenchMakeSaysWhatIsWrong(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "d")
+	for says, args := range map[string][]string{
+		"takes DIR":    {"--make", "tar"},
+		"choose one":   {"--make", "tar", "--gz", "--zst", dir},
+		"what can be":  {"--make", "csv", dir},
+		"shards (9)":   {"--make", "tar", "--records", "8", "--shards", "9", dir},
+		"between 4096": {"--make", "tar", "--bytes", "100", dir},
+		"records (0)":  {"--make", "tar", "--records", "0", dir},
+	} {
+		r := lsiofs(t, append([]string{"bench"}, args...)...)
+		require.Equal(t, exitUsage, r.code, says)
+		require.Contains(t, r.stderr, says)
+	}
+}

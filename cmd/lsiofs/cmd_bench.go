@@ -1,0 +1,197 @@
+package main
+
+import (
+	"context"
+	"os"
+	"os/exec"
+	"time"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+
+	"github.com/lsiofs/lsiofs/cmd/lsiofs/bench"
+	"github.com/lsiofs/lsiofs/pipeline"
+	"github.com/lsiofs/lsiofs/pipeline/catalog"
+	"github.com/lsiofs/lsiofs/pipeline/spec"
+	"github.com/lsiofs/lsiofs/pipeline/unpack/synthetic"
+)
+
+type benchOptions struct {
+	datasetFlags
+	paths []string
+
+	rounds    int
+	total     time.Duration
+	ofDataset map[string]bool // names of the dataset's flags
+
+	make   string
+	gz     bool
+	zst    bool
+	shape  synthetic.Shape
+	count  uint64
+	shards uint64
+}
+
+func newBenchCommand(g *globals) *cobra.Command {
+	o := &benchOptions{}
+	c := &cobra.Command{
+		Use:   "bench DATASET",
+		Short: "Measure reading a dataset beside the limits of this machine",
+		Long: `With --make FORMAT, makes a dataset of seeded data in DIR, which must be empty or
+not exist yet: WebDataset samples (tar), text (jsonl), frames (tfrecord) or
+records of one size (fixed), in shards of about 100 MB.`,
+		Example: `  lsiofs bench --make tar --records 56000 --bytes 12500 /data/bench-tar
+  lsiofs bench --make jsonl --zst --records 500000 --bytes 1200 /data/bench-zst`,
+		Args: cobra.MaximumNArgs(1),
+		RunE: func(c *cobra.Command, args []string) error {
+			o.paths = args
+			return runBench(c.Context(), o, g)
+		},
+	}
+	o.addFlags(c)
+	return c
+}
+
+func (o *benchOptions) addFlags(c *cobra.Command) {
+	f := c.Flags()
+	f.SortFlags = false
+	f.IntVar(&o.rounds, "rounds", 5, "measure each row so often, at most")
+	f.DurationVar(&o.total, "seconds", 90*time.Second, "about how long all rows may take together")
+	enumFlag(c, "make", "make a dataset of this format", &o.make, synthetic.Formats...)
+	f.BoolVar(&o.gz, "gz", false, "with --make: compress shards with gzip")
+	f.BoolVar(&o.zst, "zst", false, "with --make: compress shards with zstd")
+	f.Uint64Var(&o.count, "records", 56000, "with --make: how many records")
+	sizeFlag(f, "bytes", "with --make: bytes of a record, on average, before compression", &o.shape.RecordBytes)
+	f.Lookup("bytes").DefValue = "12500"
+	o.shape.RecordBytes = 12500
+	f.Uint64Var(&o.shards, "shards", 0, "with --make: in how many shards (0: of about 100 MB)")
+	own := map[string]bool{}
+	f.VisitAll(func(f *pflag.Flag) { own[f.Name] = true })
+	o.add(c)
+	o.ofDataset = map[string]bool{}
+	f.VisitAll(func(f *pflag.Flag) { o.ofDataset[f.Name] = !own[f.Name] })
+}
+
+func runBench(ctx context.Context, o *benchOptions, g *globals) error {
+	if o.make != "" {
+		return runBenchMake(ctx, o, g)
+	}
+	return runBenchDataset(ctx, o, g)
+}
+
+// runBenchDataset measures a dataset and prints the table.
+func runBenchDataset(ctx context.Context, o *benchOptions, g *globals) error {
+	if len(o.paths) != 1 {
+		return usagef("lsiofs bench takes DATASET (see lsiofs bench --help)")
+	}
+	s, _, err := o.resolve(o.paths[0])
+	if err != nil {
+		return err
+	}
+	g.takeForce() // a second Ctrl-C must not leave a mount behind
+	v := newBenchView(g.ui)
+	defer v.clear()
+	c := bench.Config{Spec: s, Flags: o.datasetArgs(), Rounds: o.rounds, Total: o.total, Progress: v.show}
+	if err := c.Validate(); err != nil {
+		return coded(exitUsage, err)
+	}
+	if missing := missingForMount(mountingMachine()); missing != nil {
+		return missing
+	}
+	p, err := benchProgram(g)
+	if err != nil {
+		return err
+	}
+	r, err := bench.Run(ctx, p, c)
+	if err != nil {
+		return err
+	}
+	v.clear()
+	if g.ui.json {
+		return g.ui.emit(r)
+	}
+	return r.Print(g.ui.out)
+}
+
+// datasetArgs are the flags of the dataset that were given, for a child.
+func (o *benchOptions) datasetArgs() []string {
+	var args []string
+	o.flags.VisitAll(func(f *pflag.Flag) {
+		if f.Changed && o.ofDataset[f.Name] {
+			args = append(args, "--"+f.Name+"="+f.Value.String())
+		}
+	})
+	return args
+}
+
+// benchProgram is how measurements run this program.
+func benchProgram(g *globals) (bench.Program, error) {
+	self, err := os.Executable()
+	if err != nil {
+		return bench.Program{}, err
+	}
+	return bench.Program{
+		Self: self, Version: versionOf().Version,
+		Mount: func(ctx context.Context, args []string, output *os.File) (*exec.Cmd, error) {
+			c := mountChild{args: args, output: output}
+			err := c.start(ctx, silentReporter{})
+			return c.cmd, err
+		},
+		Open: func(ctx context.Context, s spec.Spec) (*pipeline.Dataset, error) {
+			return openShowing(ctx, g, s, false)
+		},
+	}, nil
+}
+
+// silentReporter is for a mount whose beginning nobody is to see; its errors
+// come back as such.
+type silentReporter struct{}
+
+func (silentReporter) progress(catalog.Progress) {}
+func (silentReporter) warn(string)               {}
+func (silentReporter) mounted(mountInfo)         {}
+func (silentReporter) ended(error)               {}
+
+// newBenchPartCommand is for processes that bench starts.
+func newBenchPartCommand(g *globals) *cobra.Command {
+	return &cobra.Command{
+		Use:     bench.PartCommand,
+		Short:   "A process of a measurement, started by lsiofs bench",
+		Example: "  lsiofs bench DATASET",
+		Hidden:  true,
+		Args:    cobra.ArbitraryArgs,
+		RunE: func(c *cobra.Command, args []string) error {
+			return bench.Part(c.Context(), args, os.Stdin, g.ui.out)
+		},
+	}
+}
+
+func runBenchMake(ctx context.Context, o *benchOptions, g *globals) error {
+	switch {
+	case len(o.paths) != 1:
+		return usagef("%s --make takes DIR, where the dataset is to be made (see lsiofs bench --help)", "lsiofs bench")
+	case o.gz && o.zst:
+		return usagef("--gz and --zst: choose one")
+	case o.gz:
+		o.shape.Codec = "gz"
+	case o.zst:
+		o.shape.Codec = "zst"
+	}
+	o.shape.Format, o.shape.Seed = o.make, o.spec.Order.Seed
+	v := newMakingView(g.ui)
+	m := bench.Make{Dir: o.paths[0], Shape: o.shape, Records: o.count, Shards: o.shards, Progress: v.show}
+	if err := m.Validate(); err != nil {
+		return coded(exitUsage, err)
+	}
+	made, err := m.Run(ctx)
+	v.clear()
+	if err != nil {
+		return err
+	}
+	if g.ui.json {
+		return g.ui.emit(made)
+	}
+	g.ui.notef("made %s: %s of %s in %s, %s (%s of files) in %s", made.Dir, plural(made.Records, "record"), made.Format,
+		plural(made.Shards, "shard"), bytesText(made.DecodedBytes), bytesText(made.FileBytes), roundDuration(made.Took))
+	return nil
+}

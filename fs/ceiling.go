@@ -1,0 +1,100 @@
+package fs
+
+import (
+	"context"
+	"log/slog"
+	"os"
+	"time"
+
+	"github.com/lsiofs/lsiofs/pipeline"
+	"github.com/lsiofs/lsiofs/pipeline/order"
+	"github.com/lsiofs/lsiofs/pipeline/spec"
+	"github.com/lsiofs/lsiofs/pipeline/stream"
+)
+
+// CeilingExtension is the ending of a ceiling's stream names.
+const CeilingExtension = ".bin"
+
+// CeilingConfig is a mount of streams that cost nothing to have.
+type CeilingConfig struct {
+	MountPoint  string
+	StreamBytes int64 // of each worker's stream
+	Log         *slog.Logger
+}
+
+// NewCeiling mounts streams whose bytes are all in one buffer in memory, for
+// measuring what this server could reach at most: mount options, flags, nodes,
+// handles and replies are those of real streams, and every answer to a read is
+// ready. Each stream has StreamBytes; names are those of any mount.
+func NewCeiling(ctx context.Context, c CeilingConfig) (*Mount, error) {
+	d := newCeiling(c.StreamBytes)
+	return newMount(ctx, Config{Dataset: d, MountPoint: c.MountPoint, Log: c.Log}, d.set)
+}
+
+// ceiling is a dataset of one block, over and over. A block counts as a record.
+type ceiling struct {
+	block       []byte // one reply
+	streamBytes int64
+	started     time.Time
+}
+
+var _ Dataset = (*ceiling)(nil)
+
+func newCeiling(streamBytes int64) *ceiling {
+	c := &ceiling{block: make([]byte, stream.MaxReadBytes), streamBytes: streamBytes, started: time.Now()}
+	for i := range c.block {
+		c.block[i] = byte(i * 7)
+	}
+	return c
+}
+
+// Spec has the defaults; its dataset is a path that lies below no mount point.
+func (c *ceiling) Spec() spec.Spec {
+	s := spec.Default()
+	s.Dataset = os.DevNull
+	return s
+}
+
+func (c *ceiling) Fingerprint() string       { return "0" }
+func (c *ceiling) Records() uint64           { return uint64(c.streamBytes / int64(len(c.block))) }
+func (c *ceiling) StreamExtension() string   { return CeilingExtension }
+func (c *ceiling) Describe() ([]byte, error) { return []byte("{}\n"), nil }
+func (c *ceiling) Status() pipeline.Status   { return pipeline.Status{Uptime: time.Since(c.started)} }
+
+// Set is not called: newMount is given the sets of set.
+func (c *ceiling) Set(context.Context, uint64, []order.Done, spec.Deal) (*stream.Set, error) {
+	return nil, os.ErrInvalid
+}
+
+func (c *ceiling) set(context.Context, uint64, []order.Done, spec.Deal) (fileSet, error) {
+	return ceilingSet{c}, nil
+}
+
+// ceilingSet is every worker's files; all three kinds have the same bytes.
+type ceilingSet struct{ *ceiling }
+
+var _ fileSet = ceilingSet{}
+
+func (s ceilingSet) Remaining() uint64 { return s.Records() }
+
+func (s ceilingSet) SizeBytes(context.Context, uint64, stream.Kind) (int64, error) {
+	return s.streamBytes, nil
+}
+
+func (s ceilingSet) WholeRecords(_ context.Context, _ uint64, _ stream.Kind, mark int64) (uint64, error) {
+	return uint64(mark / int64(len(s.block))), nil
+}
+
+func (s ceilingSet) Open(uint64, stream.Kind) fileHandle { return ceilingHandle(s) }
+
+type ceilingHandle struct{ *ceiling }
+
+// ReadAt answers with one slice, as a stream of short records does.
+func (h ceilingHandle) ReadAt(_ context.Context, r *stream.Reply, off int64, n int) error {
+	if n = int(min(int64(n), h.streamBytes-off)); n > 0 {
+		r.Slices = append(r.Slices, h.block[:n])
+	}
+	return nil
+}
+
+func (ceilingHandle) Close() {}

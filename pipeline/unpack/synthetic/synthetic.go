@@ -1,0 +1,148 @@
+// Package synthetic makes shards of seeded data for measurements and demos, in
+// every format and compression that lsiofs reads.
+//
+//	tar       WebDataset samples: NNNNNNNNN.jpg of random bytes, NNNNNNNNN.cls
+//	jsonl     {"id":N,"text":"…"}: words by a Zipf law, which compress about as text does
+//	tfrecord  frames of random bytes, with their checksums
+//	fixed     records that begin with their number, half of whose bits are random
+//
+// Bytes of a record are a pure function of the shape and the record's number,
+// so they don't depend on how records are cut into shards, or on which core
+// makes them. Those of a compressed shard also depend on the version of the
+// compressor.
+package synthetic
+
+import (
+	"bufio"
+	"errors"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"slices"
+	"strings"
+)
+
+// Formats are the names of Shape.Format.
+var Formats = []string{"tar", "jsonl", "fixed", "tfrecord"}
+
+// Shape is what is made.
+type Shape struct {
+	Format string // one of Formats
+	Codec  string // "" for none, "gz", "zst"
+	// RecordBytes is what a record has in its shard, framing included: exactly
+	// for fixed, on average elsewhere, where sizes are spread evenly between half
+	// and one and a half times of it.
+	RecordBytes int64
+	Seed        uint64
+}
+
+// The least record of each format: what is written beside the data, and some data.
+var leastBytes = map[string]int64{"tar": 4096, "jsonl": 64, "fixed": 8, "tfrecord": 64}
+
+// maxRecordBytes bounds a record, which is made in memory.
+const maxRecordBytes = 1 << 30
+
+// Validate reports all that is wrong with a shape.
+func (s Shape) Validate() error {
+	var problems []error
+	least, known := leastBytes[s.Format]
+	if !known {
+		problems = append(problems, fmt.Errorf("format %q: what can be made is %s", s.Format, strings.Join(Formats, ", ")))
+	}
+	if !slices.Contains([]string{"", "gz", "zst"}, s.Codec) {
+		problems = append(problems, fmt.Errorf("compression %q: what can be made is gz and zst", s.Codec))
+	}
+	if known && (s.RecordBytes < least || s.RecordBytes > maxRecordBytes) {
+		problems = append(problems, fmt.Errorf("bytes of a record (%d) of %s must be between %d and %d", s.RecordBytes, s.Format, least, int64(maxRecordBytes)))
+	}
+	return errors.Join(problems...)
+}
+
+// Extension is the ending of the shards' names, with the dot.
+func (s Shape) Extension() string {
+	e := "." + s.Format
+	if s.Format == "fixed" {
+		e = ".bin"
+	}
+	if s.Codec != "" {
+		e += "." + s.Codec
+	}
+	return e
+}
+
+// WriteShard writes the shard with records first … first+count-1. It may be
+// called concurrently. count is told the decoded bytes as they are made; it may
+// be nil. The shape must be valid.
+func (s Shape) WriteShard(out io.Writer, first, count uint64, made func(bytes int64)) error {
+	file := bufio.NewWriterSize(out, 1<<20)
+	z, err := s.compressor(file)
+	if err != nil {
+		return err
+	}
+	m := newMaker(s)
+	for i := range count {
+		record := m.record(first + i)
+		if _, err := z.Write(record); err != nil {
+			return err
+		}
+		if made != nil {
+			made(int64(len(record)))
+		}
+	}
+	if s.Format == "tar" {
+		if _, err := z.Write(make([]byte, 2*tarBlock)); err != nil {
+			return err
+		}
+	}
+	return errors.Join(z.Close(), file.Flush())
+}
+
+// maker makes records, one after the other, in memory that it reuses.
+type maker struct {
+	shape  Shape
+	pcg    *rand.PCG
+	words  *vocabulary // of jsonl
+	buffer []byte
+}
+
+func newMaker(s Shape) *maker {
+	m := &maker{shape: s, pcg: rand.NewPCG(0, 0)}
+	if s.Format == "jsonl" {
+		m.words = newVocabulary()
+	}
+	return m
+}
+
+// record gives record n; it is valid until the next call.
+func (m *maker) record(n uint64) []byte {
+	m.pcg.Seed(m.shape.Seed, n)
+	m.buffer = m.buffer[:0]
+	switch m.shape.Format {
+	case "tar":
+		m.sample(n)
+	case "jsonl":
+		m.line(n)
+	case "tfrecord":
+		m.frame()
+	default:
+		m.fixed(n)
+	}
+	return m.buffer
+}
+
+// size draws how many bytes a record is to have.
+func (m *maker) size() int {
+	mean := m.shape.RecordBytes
+	return int(mean/2 + int64(m.pcg.Uint64()%uint64(mean+1)))
+}
+
+// random appends n random bytes, of which mask leaves some bits.
+func (m *maker) random(n int, mask uint64) {
+	m.buffer = slices.Grow(m.buffer, n+8)
+	end := len(m.buffer) + n
+	for len(m.buffer) < end {
+		v := m.pcg.Uint64() & mask
+		m.buffer = append(m.buffer, byte(v), byte(v>>8), byte(v>>16), byte(v>>24), byte(v>>32), byte(v>>40), byte(v>>48), byte(v>>56))
+	}
+	m.buffer = m.buffer[:end]
+}

@@ -1,0 +1,132 @@
+package synthetic_test
+
+import (
+	"archive/tar"
+	"bufio"
+	"bytes"
+	"compress/gzip"
+	"encoding/json"
+	"errors"
+	"io"
+	"testing"
+
+	"github.com/klauspost/compress/zstd"
+	"github.com/stretchr/testify/require"
+
+	"github.com/lsiofs/lsiofs/pipeline/unpack/synthetic"
+	"github.com/lsiofs/lsiofs/pipeline/unpack/tfrecord"
+)
+
+func shard(t *testing.T, s synthetic.Shape, first, count uint64) []byte {
+	t.Helper()
+	require.NoError(t, s.Validate())
+	var b bytes.Buffer
+	require.NoError(t, s.WriteShard(&b, first, count, nil))
+	return b.Bytes()
+}
+
+func TestBytesDependOnShapeAndNumbersOnly(t *testing.T) {
+	for _, format := range synthetic.Formats {
+		t.Run(format, func(t *testing.T) {
+			s := synthetic.Shape{Format: format, RecordBytes: 4096, Seed: 7}
+			whole := shard(t, s, 100, 50)
+			require.Equal(t, whole, shard(t, s, 100, 50))
+			joined := append(shard(t, s, 100, 20), shard(t, s, 120, 30)...)
+			if format == "tar" { // each shard has an end of its own
+				joined = append(shard(t, s, 100, 20)[:len(joined)-len(shard(t, s, 120, 30))-1024], shard(t, s, 120, 30)...)
+			}
+			require.True(t, bytes.Equal(whole, joined), "records don't depend on how they are cut into shards")
+			s.Seed++
+			require.NotEqual(t, whole, shard(t, s, 100, 50))
+		})
+	}
+}
+
+func TestRecordsAreAsLargeAsAskedFor(t *testing.T) {
+	for _, format := range synthetic.Formats {
+		t.Run(format, func(t *testing.T) {
+			const records, mean = 2000, 12500
+			b := shard(t, synthetic.Shape{Format: format, RecordBytes: mean}, 0, records)
+			require.InEpsilon(t, records*mean, len(b), 0.03)
+		})
+	}
+}
+
+func TestTarIsReadByArchiveTar(t *testing.T) {
+	r := tar.NewReader(bytes.NewReader(shard(t, synthetic.Shape{Format: "tar", RecordBytes: 6000}, 41, 2)))
+	for _, name := range []string{"000000041.jpg", "000000041.cls", "000000042.jpg", "000000042.cls"} {
+		h, err := r.Next()
+		require.NoError(t, err)
+		require.Equal(t, name, h.Name)
+		_, err = io.Copy(io.Discard, r)
+		require.NoError(t, err)
+	}
+	_, err := r.Next()
+	require.ErrorIs(t, err, io.EOF)
+}
+
+func TestLinesAreJSON(t *testing.T) {
+	for _, bytesEach := range []int64{64, 1200} {
+		lines := bufio.NewScanner(bytes.NewReader(shard(t, synthetic.Shape{Format: "jsonl", RecordBytes: bytesEach}, 1e9, 300)))
+		n := 0
+		for ; lines.Scan(); n++ {
+			var v struct {
+				ID   int
+				Text string
+			}
+			require.NoError(t, json.Unmarshal(lines.Bytes(), &v), "%s", lines.Text())
+			require.Equal(t, int(1e9)+n, v.ID)
+		}
+		require.Equal(t, 300, n)
+	}
+}
+
+func TestFramesHaveTheirChecksums(t *testing.T) {
+	b := shard(t, synthetic.Shape{Format: "tfrecord", RecordBytes: 900}, 3, 1)
+	require.NoError(t, tfrecord.Format{}.Verify(b))
+}
+
+func TestCompressedShardsAreTheSameDecoded(t *testing.T) {
+	s := synthetic.Shape{Format: "jsonl", RecordBytes: 1200}
+	plain := shard(t, s, 0, 3000)
+	s.Codec = "gz"
+	packed := shard(t, s, 0, 3000)
+	require.Less(t, len(packed), len(plain)/2, "it compresses as text does")
+	g, err := gzip.NewReader(bytes.NewReader(packed))
+	require.NoError(t, err)
+	decoded, err := io.ReadAll(g)
+	require.NoError(t, err)
+	require.True(t, bytes.Equal(plain, decoded))
+	s.Codec = "zst"
+	z, err := zstd.NewReader(bytes.NewReader(shard(t, s, 0, 3000)))
+	require.NoError(t, err)
+	defer z.Close()
+	decoded, err = io.ReadAll(z)
+	require.NoError(t, err)
+	require.True(t, bytes.Equal(plain, decoded))
+}
+
+func TestWrongShapesAreRefusedWithAllThatIsWrong(t *testing.T) {
+	err := synthetic.Shape{Format: "tar", Codec: "lz4", RecordBytes: 100}.Validate()
+	require.ErrorContains(t, err, "lz4")
+	require.ErrorContains(t, err, "between 4096")
+	require.ErrorContains(t, synthetic.Shape{Format: "csv"}.Validate(), "tar, jsonl, fixed, tfrecord")
+}
+
+type failing struct{ after int }
+
+var errFull = errors.New("full")
+
+func (f *failing) Write(p []byte) (int, error) {
+	if f.after -= len(p); f.after < 0 {
+		return 0, errFull
+	}
+	return len(p), nil
+}
+
+func TestAWriterThatFailsEndsIt(t *testing.T) {
+	for _, codec := range []string{"", "gz", "zst"} {
+		s := synthetic.Shape{Format: "jsonl", RecordBytes: 1200, Codec: codec}
+		require.ErrorIs(t, s.WriteShard(&failing{100_000}, 0, 2000, nil), errFull, codec)
+	}
+}

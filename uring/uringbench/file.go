@@ -1,0 +1,78 @@
+package uringbench
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"os"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/lsiofs/lsiofs/uring"
+)
+
+// warmBlockBytes is what Warm and Make read and write at a time.
+const warmBlockBytes = 1 << 20
+
+// Make makes a file of so many bytes that no file system can store as less, and
+// has it written to the disk. One that is already there with this size and
+// all of its blocks is taken as it is. The file is the caller's to remove.
+func Make(ctx context.Context, path string, bytes int64) (err error) {
+	if made(path, bytes) {
+		return nil
+	}
+	f, err := os.Create(path)
+	if err != nil {
+		return err
+	}
+	defer func() {
+		if err = errors.Join(err, f.Close()); err != nil {
+			err = errors.Join(err, os.Remove(path))
+		}
+	}()
+	random := rand.NewChaCha8([32]byte{1})
+	block := make([]byte, warmBlockBytes)
+	for left := bytes; left > 0; {
+		if err := ctx.Err(); err != nil {
+			return err
+		}
+		_, _ = random.Read(block) // never fails
+		n, err := f.Write(block[:min(left, warmBlockBytes)])
+		if err != nil {
+			return err
+		}
+		left -= int64(n)
+	}
+	return f.Sync()
+}
+
+// made says whether a file is what Make makes.
+func made(path string, bytes int64) bool {
+	var st unix.Stat_t
+	const sector = 512 // of st_blocks, whatever the file system's
+	return unix.Stat(path, &st) == nil && st.Mode&unix.S_IFMT == unix.S_IFREG && st.Size == bytes && st.Blocks*sector >= bytes
+}
+
+// Warm reads what a job is going to read once, so that each job finds the same:
+// the page cache filled, or for a direct job what lies below it (a host's cache,
+// a disk's), with the file not in the page cache.
+func Warm(ctx context.Context, j Job) error {
+	f, numBlocks, err := j.open()
+	if err != nil {
+		return err
+	}
+	if j.Direct {
+		// What is dirty stays, which is why Make writes it out.
+		err = unix.Fadvise(f.FD(), 0, 0, unix.FADV_DONTNEED)
+	}
+	if err = errors.Join(err, f.Close()); err != nil {
+		return fmt.Errorf("empty the page cache of %s: %w", j.Path, err)
+	}
+	region := numBlocks * int64(j.BlockBytes)
+	_, err = Run(ctx, Job{
+		Path: j.Path, RegionBytes: region, Direct: j.Direct, Mode: uring.ModePread,
+		BlockBytes: int(min(region, warmBlockBytes)), Depth: 8, Bytes: region,
+	})
+	return err
+}
