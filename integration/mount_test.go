@@ -72,6 +72,16 @@ func mountDataset(t testing.TB, d dataset, s settings, more ...string) *mount {
 
 func tryMount(t testing.TB, d dataset, dir string, flags ...string) (*mount, error) {
 	t.Helper()
+	m := startMount(t, d, dir, flags...)
+	if err := m.waitUntilMounted(); err != nil {
+		return nil, err
+	}
+	return m, nil
+}
+
+// startMount starts the server, and does not wait for the mount.
+func startMount(t testing.TB, d dataset, dir string, flags ...string) *mount {
+	t.Helper()
 	needFUSE(t)
 	m := &mount{t: t, dir: dir, tmp: t.TempDir(), exited: make(chan struct{}), log: lockedBuffer{written: make(chan struct{}, 1)}}
 	args := append([]string{"mount", d.dir, dir}, d.flags...)
@@ -95,10 +105,7 @@ func tryMount(t testing.TB, d dataset, dir string, flags ...string) (*mount, err
 			t.Logf("what the server of %s said:\n%s", dir, m.log.String())
 		}
 	})
-	if err := m.waitUntilMounted(); err != nil {
-		return nil, err
-	}
-	return m, nil
+	return m
 }
 
 // waitUntilMounted waits for the server's word that its mount answers. The table

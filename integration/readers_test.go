@@ -7,8 +7,6 @@ import (
 	"math/rand/v2"
 	"os"
 	"path/filepath"
-	"regexp"
-	"strconv"
 	"sync"
 	"testing"
 
@@ -84,52 +82,6 @@ func TestSixtyFourFilesOpenAtOnceWithLittleMemory(t *testing.T) {
 		require.NoError(t, errs[w])
 		requireSameBytes(t, want[w], got[w], "worker %d", w)
 	}
-}
-
-// memoryOf is what a process holds beside files: RssAnon and RssShmem, in bytes.
-func memoryOf(t testing.TB, pid int) int {
-	t.Helper()
-	b, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
-	require.NoError(t, err)
-	sum := 0
-	for _, m := range regexp.MustCompile(`(?m)^Rss(?:Anon|Shmem):\s+(\d+) kB`).FindAllStringSubmatch(string(b), -1) {
-		n, err := strconv.Atoi(m[1])
-		require.NoError(t, err)
-		sum += n << 10
-	}
-	return sum
-}
-
-func TestMemoryStaysNearItsBudget(t *testing.T) {
-	if raceBuilt {
-		t.Skip("the race detector has a memory of its own")
-	}
-	// Sparse files cost nothing to make, and as much to keep as any others.
-	d := dataset{dir: t.TempDir(), flags: []string{"--format", "fixed", "--record-bytes", "65536"}, ext: ".bin"}
-	for i := range 8 {
-		path := filepath.Join(d.dir, fmt.Sprintf("%d.bin", i))
-		require.NoError(t, os.WriteFile(path, nil, 0o644))
-		require.NoError(t, os.Truncate(path, 32<<20))
-	}
-	s := bigSettings()
-	s.ShuffleSize, s.Workers = 256, 8
-	const budget = 8 << 20
-	m := mountDataset(t, d, s, "--memory", fmt.Sprint(budget))
-	before := memoryOf(t, m.cmd.Process.Pid)
-	greatest := 0
-	for w := range s.Workers {
-		f, err := os.Open(m.path("epoch-0/worker-%d-of-8.bin", w))
-		require.NoError(t, err)
-		defer f.Close()
-		n, err := io.Copy(io.Discard, f)
-		require.NoError(t, err)
-		require.EqualValues(t, 32<<20, n)
-		greatest = max(greatest, memoryOf(t, m.cmd.Process.Pid))
-	}
-	// A Go heap may be twice what is live in it; the rest is buffers of the
-	// ring and of replies, whose number does not depend on the dataset.
-	const slack = 96 << 20
-	require.Less(t, greatest, before+2*budget+slack, "256 MiB were read through a budget of 8 MiB")
 }
 
 // large is a compressed dataset of one member a shard, each larger than the

@@ -86,7 +86,7 @@ func (d *Dataset) open(ctx context.Context, o Options) error {
 		OpenStorage: func(root string) (storage.Storage, error) {
 			return local.OpenDirect(root, d.engine, local.Direct(s.Direct))
 		},
-		Rebuild: o.Rebuild, Progress: o.Progress, Log: o.Log,
+		Rebuild: o.Rebuild, MemoryBytes: s.MemoryBytes, Progress: o.Progress, Log: o.Log,
 	})
 	if err != nil {
 		return err

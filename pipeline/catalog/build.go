@@ -24,6 +24,7 @@ type builder struct {
 	onCorrupt spec.OnCorrupt
 	journal   *journal
 	progress  *reporter
+	windows   *windows
 }
 
 // run indexes shards[i] for all i in todo. The first failure ends it; what was
@@ -59,7 +60,7 @@ func (b *builder) run(ctx context.Context, shards []candidate, todo []int) error
 
 // shard indexes one shard.
 func (b *builder) shard(ctx context.Context, c candidate) (packed, error) {
-	codec := b.table.byNumber(c.codec)
+	codec := b.windows.codec(ctx, b.table.byNumber(c.codec))
 	_, keyed := b.unpacker.(unpack.Renamer)
 	p := newPacker(keyed, codec != nil)
 	r := &shardReader{objectReader: objectReader{ctx: ctx, storage: b.storage, object: c.object, counter: &b.progress.bytes}}

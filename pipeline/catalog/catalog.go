@@ -21,6 +21,9 @@ type Config struct {
 	OpenStorage func(root string) (storage.Storage, error)
 	// Rebuild indexes every shard again, whatever is stored.
 	Rebuild bool
+	// MemoryBytes bounds what decoders hold while shards are indexed, but for
+	// one at a time; below 32 MiB it is that.
+	MemoryBytes int64
 	// Progress, when set, is called from one goroutine now and then, and a
 	// last time when the catalog is ready.
 	Progress func(Progress)

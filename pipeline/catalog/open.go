@@ -214,7 +214,8 @@ func (o *opening) build(ctx context.Context, sealed []packed, todo []int) (*Cata
 	}
 	o.reporter.planned(totals)
 
-	b := builder{storage: o.storage, table: o.table, unpacker: o.found.unpacker, onCorrupt: o.OnCorrupt, journal: own, progress: o.reporter}
+	b := builder{storage: o.storage, table: o.table, unpacker: o.found.unpacker, onCorrupt: o.OnCorrupt, journal: own, progress: o.reporter,
+		windows: newWindows(o.MemoryBytes)}
 	if err := b.run(ctx, o.found.shards, todo); err != nil {
 		own.close(true)
 		return nil, err

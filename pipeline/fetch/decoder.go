@@ -23,11 +23,13 @@ type decoder struct {
 
 	// With Fetcher.mu held.
 	running bool
+	waits   bool    // for memory
 	work    []*load // by place in the shard
 	at      int64   // where it will be when it looks at work next
 	piece   int     // the first piece that begins there or later
 	used    uint64  // when it was paused
 	held    int64
+	own     int64 // bytes of the buffer that it decodes to; constant
 
 	// The goroutine's that runs it, or, while it is paused, with mu held.
 	pos     int64
@@ -42,9 +44,9 @@ type decoder struct {
 // scratchBytes is what is passed over at a time.
 const scratchBytes = 32 << 10
 
-func newDecoder(f *Fetcher, shard int, entry catalog.Entry) *decoder {
+func newDecoder(f *Fetcher, shard int, entry catalog.Entry, own int64) *decoder {
 	s := f.index.Shard(shard)
-	d := &decoder{shard: shard, decoded: s.DecodedBytes, entry: entry, at: entry.DecodedBytes, pos: entry.DecodedBytes}
+	d := &decoder{shard: shard, decoded: s.DecodedBytes, entry: entry, at: entry.DecodedBytes, pos: entry.DecodedBytes, own: own}
 	first := s.First + entry.Ordinal
 	d.piece = f.pieces.of(first)
 	if f.pieces.starts[d.piece] < first {
@@ -213,7 +215,7 @@ func (f *Fetcher) bring(d *decoder, ld *load) error {
 	ld.addNewline()
 	f.verify(ld)
 	f.mu.Lock()
-	f.holdDecoder(d, d.raw.memory()+scratchBytes+int64(cap(d.tail))+d.dec.MemoryBytes())
+	f.holdDecoder(d, d.memory())
 	f.finishLocked(ld)
 	f.mu.Unlock()
 	return nil
@@ -266,6 +268,7 @@ func (d *decoder) fill(p []byte) error {
 				return err
 			}
 			d.member = true
+			d.raw.f.makeRoom(d)
 		}
 		n, err := d.dec.Read(p)
 		d.pos += int64(n)

@@ -7,10 +7,16 @@ import (
 // decoders are those that stand somewhere in a compressed shard, at work or
 // paused. Everything is guarded by Fetcher.mu.
 type decoders struct {
-	byShard map[int][]*decoder
-	count   int
-	held    int64 // bytes of memory
-	tick    uint64
+	all     map[*decoder]struct{}
+	byShard map[int][]*decoder // but those that fill the spool
+	held    int64              // bytes of memory
+	garbage int64              // bytes that closed ones have left to the collector
+	// collecting says that somebody collects. changed is closed, and another
+	// one made, when memory may have become free, if waiting decoders wait.
+	collecting bool
+	waiting    int
+	changed    chan struct{}
+	tick       uint64
 	// passed counts, for each shard, the bytes that were decoded to get past
 	// them; warned is set once that has been complained about.
 	passed map[int]int64
@@ -33,14 +39,14 @@ func (f *Fetcher) assign(ld *load, u urgency) bool {
 	}
 	entry := f.index.Entry(ld.shard, f.ordinal(ld))
 	if best == nil || start-at > start-entry.DecodedBytes+openCostBytes {
-		full := f.decoders.count >= f.config.Decoders || f.decoders.count > 0 && f.decoders.held >= f.limits.decoder
+		full := len(f.decoders.all) >= f.config.Decoders || len(f.decoders.all) > 0 && f.decoders.held >= f.limits.decoder
 		if full && !f.closeOldest() && u != demanded {
 			return false
 		}
-		best = newDecoder(f, ld.shard, entry)
+		best = newDecoder(f, ld.shard, entry, scratchBytes)
 		f.decoders.byShard[ld.shard] = append(f.decoders.byShard[ld.shard], best)
-		f.decoders.count++
-		f.holdDecoder(best, best.raw.memory()+scratchBytes)
+		f.decoders.all[best] = struct{}{}
+		f.holdDecoder(best, best.memory())
 	}
 	ld.clock = &best.clock
 	best.add(ld)
@@ -68,13 +74,14 @@ func (f *Fetcher) holdDecoder(d *decoder, bytes int64) {
 // pause is called when a decoder has nothing to do.
 func (f *Fetcher) pause(d *decoder) {
 	d.running = false
+	f.wakeDecoders()
 	f.decoders.tick++
 	d.used = f.decoders.tick
 	if s := f.index.Shard(d.shard); d.piece == f.pieces.len() || f.pieces.starts[d.piece] >= s.First+s.Records {
 		f.remove(d) // nothing follows that it could bring
 		return
 	}
-	for f.decoders.count > f.config.Decoders || f.decoders.held > f.limits.decoder && f.decoders.count > 1 {
+	for len(f.decoders.all) > f.config.Decoders || f.decoders.held > f.limits.decoder && len(f.decoders.all) > 1 {
 		if !f.closeOldest() {
 			return
 		}
@@ -106,12 +113,14 @@ func (f *Fetcher) remove(d *decoder) {
 	} else {
 		f.decoders.byShard[d.shard] = list
 	}
-	f.decoders.count--
-	f.holdDecoder(d, 0)
+	delete(f.decoders.all, d)
 	if d.dec != nil {
 		d.dec.Close()
 		d.dec = nil
 	}
+	f.discard(d.held)
+	f.holdDecoder(d, 0)
+	f.wakeDecoders()
 }
 
 func (f *Fetcher) closeDecoders() {

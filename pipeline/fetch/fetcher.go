@@ -106,7 +106,7 @@ func newFetcher(x index, s storage.Storage, cfg Config) (*Fetcher, error) {
 	}
 	f.cache = cache{memory: memory{segment: f.limits.segment}, budget: f.limits.cache, slots: f.slots, gone: map[int][]uint64{}}
 	f.maps = f.newMaps()
-	f.decoders = decoders{byShard: map[int][]*decoder{}, passed: map[int]int64{}}
+	f.decoders = decoders{all: map[*decoder]struct{}{}, byShard: map[int][]*decoder{}, passed: map[int]int64{}, changed: make(chan struct{})}
 	f.holdsAll = f.wanted != nil && f.decodedBytes() <= f.cache.budget/4*3 // decoders and tables have the rest
 	f.checks.init()
 	if f.choice.Strategy == spec.ReadGather {
@@ -163,6 +163,7 @@ func (f *Fetcher) Close() error {
 		return nil
 	}
 	f.closed = true
+	f.wakeDecoders()
 	f.mu.Unlock()
 	f.checks.close()
 	if f.gatherer != nil {

@@ -58,7 +58,7 @@ func newSpoolingFetcher(t testing.TB, d *dataset, c Config, s storage.Storage) *
 		require.NoError(t, f.Close())
 		require.Zero(t, f.cache.mapped, "all memory is given back")
 		require.Zero(t, f.decoders.held)
-		require.Zero(t, f.decoders.count)
+		require.Empty(t, f.decoders.all)
 		require.Empty(t, f.loads)
 		require.Zero(t, f.aheadOut)
 		entries, err := os.ReadDir(c.Spool.Dir)

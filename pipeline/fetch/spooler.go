@@ -16,10 +16,11 @@ func (f *Fetcher) startSpoolers() {
 		s := p.queue[i]
 		p.queue = slices.Delete(p.queue, i, i+1)
 		p.running++
-		d := newDecoder(f, s.shard, f.index.Entry(s.shard, 0))
+		d := newDecoder(f, s.shard, f.index.Entry(s.shard, 0), spoolBlock)
 		d.raw.got = &p.clocks[s.shard]
-		f.decoders.count++
-		f.holdDecoder(d, d.raw.memory()+2*spoolBlock)
+		d.running = true
+		f.decoders.all[d] = struct{}{}
+		f.holdDecoder(d, d.memory())
 		f.running.Add(1)
 		go f.runSpooler(s, d)
 	}
@@ -78,7 +79,6 @@ func (f *Fetcher) decodeShard(s *spooled, d *decoder) error {
 			f.mu.Unlock()
 			return errClosed
 		}
-		f.holdDecoder(d, d.raw.memory()+spoolBlock+d.dec.MemoryBytes())
 		f.came(s, from)
 		f.mu.Unlock()
 	}

@@ -77,7 +77,7 @@ func (f *Fetcher) Stats() Stats {
 	s.MappedBytes = f.maps.bytes
 	s.PiecesDropped = f.cache.dropped
 	s.LoadsInFlight = int64(len(f.loads))
-	s.OpenDecoders = int64(f.decoders.count)
+	s.OpenDecoders = int64(len(f.decoders.all))
 	s.Errors = f.failures.total
 	s.LastErrors = f.failures.last()
 	if p := f.spool; p != nil {
