@@ -37,6 +37,7 @@ type Storage struct {
 	mapped     atomic.Int64 // files that are mapped
 	unmappable atomic.Bool  // the kernel can't populate mappings
 	evictions  evictions
+	watch      watch
 
 	mu       sync.Mutex
 	quiet    sync.Cond // underWay has become 0
@@ -78,6 +79,7 @@ func open(root string, engine uring.Engine, direct Direct, maxOpen int) (*Storag
 	s.quiet.L = &s.mu
 	s.files.init(absolute, maxOpen)
 	s.evictions.start = time.Now()
+	s.watch.start = time.Now()
 	return s, nil
 }
 
@@ -112,6 +114,7 @@ func (s *Storage) Close() error {
 	s.mu.Unlock()
 	s.files.closeAll()
 	s.evictions.close()
+	s.watch.close()
 	return nil
 }
 
