@@ -110,8 +110,8 @@ func testMappedCount(t *testing.T, newMapper NewMapper) {
 		random := rand.New(rand.NewPCG(rapid.Uint64().Draw(t, "seed"), 0))
 		held := []*storage.Read{}
 		sum := int64(0)
-		step := func(populate bool) {
-			if populate {
+		step := func(grow bool) {
+			if grow {
 				r := randomRead(random, o, 200_000)
 				added := populate(t, m, path, r.OffsetBytes, int64(len(r.Buf)))
 				m.Trim(r.OffsetBytes, int64(len(r.Buf)))
