@@ -5,6 +5,9 @@
 // them; its size, mtime and inode are compared with what was listed when it is
 // opened, and again after each read. Reads of files that are not open wait for
 // a goroutine that opens them, so Submit never waits for a disk.
+//
+// Files are mapped for those who copy from the page cache: each whole, populated
+// range by range, and watched by inotify while it is.
 package local
 
 import (

@@ -67,7 +67,7 @@ func TestAMappedFileIsLookedAtNowAndThen(t *testing.T) {
 func TestAFileThatCannotBeWatchedIsAlwaysLookedAt(t *testing.T) {
 	s, root, _, _ := openWatched(t)
 	require.EqualValues(t, -1, s.watch.add(openFD(t, "/proc/self/stat")), "no local file system")
-	require.NoError(t, closeWatch(s))
+	s.watch.close()
 	write(t, root, "c", "content")
 	m, err := s.Map(stat(t, s, "c"))
 	require.NoError(t, err)
@@ -77,11 +77,6 @@ func TestAFileThatCannotBeWatchedIsAlwaysLookedAt(t *testing.T) {
 	c.object.SizeBytes++
 	require.Error(t, c.Check(changes(s)))
 	require.NoError(t, c.Close())
-}
-
-func closeWatch(s *Storage) error {
-	s.watch.close()
-	return nil
 }
 
 func openFD(t *testing.T, path string) int {
@@ -97,6 +92,12 @@ func TestOneFileThatIsMappedTwiceIsWatchedUntilBothAreClosed(t *testing.T) {
 	m, err := s.Map(stat(t, s, "link"))
 	require.NoError(t, err)
 	require.NoError(t, m.Close())
+	write(t, root, "c", "content")
+	c, err := s.Map(stat(t, s, "c"))
+	require.NoError(t, err)
+	require.Len(t, s.watch.files, 3)
+	require.NoError(t, c.Close())
+	require.Len(t, s.watch.files, 2, "what is closed is not watched")
 	require.NoError(t, a.Check(changes(s)), "to take a watch away is no change")
 	require.NoError(t, os.Truncate(filepath.Join(root, "b"), 1))
 	require.Error(t, a.Check(changes(s)))
