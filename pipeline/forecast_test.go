@@ -40,7 +40,8 @@ func forecast(t testing.TB, d *Dataset, w, n uint64) Forecast {
 func TestForecastsAreWhatIsRead(t *testing.T) {
 	s := testSpec(t, makePlainLines(t))
 	s.Deal.Workers, s.IndexDir = 1, t.TempDir()
-	open(t, s) // makes the index, with reads of its own
+	s.Direct = spec.DirectOn // what the page cache holds is read, too, not mapped
+	open(t, s)               // makes the index, with reads of its own
 	d := open(t, s)
 	f := forecast(t, d, 0, 1<<60)
 	require.EqualValues(t, 2000, f.Records)

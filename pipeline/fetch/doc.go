@@ -15,6 +15,20 @@
 //	              load ──► storage           ▲
 //	                  └──► decoder ──────────┘
 //
+// # Page cache
+//
+// A piece of an uncompressed shard that is all in the page cache is not read: it
+// is a segment in the shard's mapping, its pages populated, and its records are
+// copied from there. At most the budget is mapped at a time, beside what is held.
+// While that is enough all stays mapped for the next epoch; else what has all
+// gone out is unmapped first, then the oldest. What can't be mapped is read.
+//
+// A cold page is never touched: a goroutine that faults holds a processor. When
+// the kernel has taken pages from the page cache, each piece is looked at before
+// its records are lent again, and one that is not all there is read. A file that
+// is truncated takes its pages away, or shows zeros: those who copy see to
+// Loan.Mapped, Check and Fault.
+//
 // # Spool
 //
 // A compressed shard that can be entered only at its beginning, in an order that

@@ -8,8 +8,8 @@ import (
 	"github.com/lsiofs/lsiofs/pipeline/catalog"
 )
 
-// Forecast is what a reader's next records take, if nothing is in memory, and
-// nobody else reads.
+// Forecast is what a reader's next records take, if nothing is in memory, not
+// even in the page cache, and nobody else reads.
 type Forecast struct {
 	Pieces uint64 // that are read or decoded, each once
 	// KeptBytes is the most that has been read at a time and is still to go

@@ -8,7 +8,7 @@ type Loan struct {
 	f       *Fetcher
 	segs    []*segment     // each pinned once
 	mapped  []mappedRecord // each has a pin of its own
-	checked [checkedShards]*mappedShard
+	checked checked
 	numbers []uint64
 }
 
@@ -18,9 +18,11 @@ type mappedRecord struct {
 	index int
 }
 
-// checkedShards is how many shards a loan remembers to have looked at; it looks
-// at some twice where a loan has records of more.
-const checkedShards = 128
+// checked are shards that one Check has asked about, or looked at. Where a loan
+// has records of more than fit, it may do so twice.
+type checked struct{ asked, looked checkedShards }
+
+type checkedShards [128]*mappedShard
 
 // Release gives everything back and empties l.
 func (l *Loan) Release() {
@@ -50,19 +52,61 @@ func (l *Loan) Check() error {
 	if len(l.mapped) == 0 {
 		return nil
 	}
-	defer clear(l.checked[:])
-	for _, x := range l.mapped {
-		s := x.entry.seg.shard
-		slot := &l.checked[s.shard%checkedShards]
-		if *slot == s {
-			continue
+	defer func() { l.checked = checked{} }()
+	// First what a truncation shows before anybody is told of it: when a file is
+	// written anew after that, somebody has been.
+	var err error
+	at := 0
+	if faulted(func() {
+		for ; at < len(l.mapped) && err == nil; at++ {
+			if x := l.mapped[at]; !x.whole() {
+				err = l.check(x, &l.checked.looked, 0)
+			}
 		}
-		*slot = s
-		if err := s.mapping.Check(); err != nil {
-			return l.f.lost(x, err)
-		}
+	}) {
+		return l.lost(l.mapped[at])
+	}
+	changes := l.f.maps.mapper.Changes()
+	for at = 0; at < len(l.mapped) && err == nil; at++ {
+		err = l.check(l.mapped[at], &l.checked.asked, changes)
+	}
+	return err
+}
+
+// check asks a record's mapping, unless it is among those that were asked.
+func (l *Loan) check(x mappedRecord, asked *checkedShards, changes uint64) error {
+	s := x.entry.seg.shard
+	slot := &asked[s.shard%len(asked)]
+	if *slot == s {
+		return nil
+	}
+	*slot = s
+	if err := s.mapping.Check(changes); err != nil {
+		return l.f.lost(x, err)
 	}
 	return nil
+}
+
+// whole says that the record's bytes are not cut off: behind the end of a file
+// that was truncated there are zeros up to the end of the page, and then no pages.
+// It may fault.
+func (x mappedRecord) whole() bool {
+	seg, span := x.entry.seg, x.entry.spans[x.index]
+	if span.size == 0 {
+		return true
+	}
+	const page = 4096 // or more
+	mem, end := seg.shard.mapping.Bytes(), seg.off+span.off+span.size
+	return mem[end-1] != 0 || end%page != 0 && end < int64(len(mem)) && mem[end] != 0
+}
+
+// lost gives the error for a record whose memory is gone.
+func (l *Loan) lost(x mappedRecord) error {
+	err := x.entry.seg.shard.mapping.Check(0)
+	if err == nil {
+		err = l.f.fault(x.entry.seg)
+	}
+	return l.f.lost(x, err)
 }
 
 // Fault gives the error to report when copying from the loan faulted (SIGBUS
@@ -78,8 +122,7 @@ func (l *Loan) Fault() error {
 		l.f.forget(x.entry)
 	}
 	l.f.mu.Unlock()
-	x := l.mapped[0]
-	return l.f.lost(x, l.f.fault(x.entry.seg))
+	return l.lost(l.mapped[0])
 }
 
 // hold pins a segment, unless that would make more than limit of those that

@@ -194,7 +194,7 @@ func (f *Fetcher) verifyMapped(ld *load) {
 	if !gone && len(ld.bad) == 0 {
 		return
 	}
-	if ld.err = ld.seg.shard.mapping.Check(); ld.err == nil && gone {
+	if ld.err = ld.seg.shard.mapping.Check(0); ld.err == nil && gone {
 		ld.err = f.fault(ld.seg)
 	}
 	if errors.Is(ld.err, storage.ErrChanged) {

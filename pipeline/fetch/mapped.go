@@ -171,7 +171,6 @@ func (f *Fetcher) mapShard(shard int) *mappedShard {
 			return s
 		}
 		f.mu.Lock()
-		s.users--
 		if f.maps.shards[shard] == s {
 			delete(f.maps.shards, shard) // it may be possible later
 		}

@@ -2,6 +2,7 @@ package fetch
 
 import (
 	"context"
+	"math/rand/v2"
 	"os"
 	"path/filepath"
 	"strings"
@@ -10,81 +11,10 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
-	"golang.org/x/sys/unix"
 
 	"github.com/lsiofs/lsiofs/pipeline/storage"
 	"github.com/lsiofs/lsiofs/pipeline/storage/faulty"
 )
-
-// mapping is a storage that maps, as a test says. What it maps is real.
-type mapping struct {
-	storage.Storage
-	mapper    storage.Mapper
-	evictions atomic.Uint64
-	evicted   atomic.Bool  // nothing is in the page cache any more
-	most      int64        // mappings at a time, 0 for any number
-	open      atomic.Int64 // mappings
-	checks    atomic.Int64
-}
-
-// openMapper is the storage of a dataset that can be mapped here.
-func openMapper(t testing.TB, d *dataset) *mapping {
-	t.Helper()
-	files := openFiles(t, d.dir)
-	m, err := files.Map(d.index.shards[0].Object)
-	if err != nil && os.Getenv("CI") != "true" {
-		t.Skipf("files can't be mapped here: %v", err)
-	}
-	require.NoError(t, err)
-	require.NoError(t, m.Close())
-	return &mapping{Storage: files, mapper: files}
-}
-
-func (s *mapping) Evictions() uint64 { return s.evictions.Load() }
-
-func (s *mapping) Map(o storage.Object) (storage.Mapping, error) {
-	if s.most > 0 && s.open.Load() >= s.most {
-		return nil, storage.ErrTooManyMappings
-	}
-	m, err := s.mapper.Map(o)
-	if err != nil {
-		return nil, err
-	}
-	s.open.Add(1)
-	return &countedMapping{m, s}, nil
-}
-
-type countedMapping struct {
-	storage.Mapping
-	s *mapping
-}
-
-func (m *countedMapping) Check() error { m.s.checks.Add(1); return m.Mapping.Check() }
-func (m *countedMapping) Close() error { m.s.open.Add(-1); return m.Mapping.Close() }
-func (m *countedMapping) Resident(off, size int64) bool {
-	return !m.s.evicted.Load() && m.Mapping.Resident(off, size)
-}
-func (m *countedMapping) Populate(off, size int64) (int64, bool) {
-	if m.s.evicted.Load() {
-		return 0, false
-	}
-	return m.Mapping.Populate(off, size)
-}
-
-// newMappedFetcher is a fetcher that maps; all is unmapped when the test ends.
-func newMappedFetcher(t testing.TB, d *dataset, budget int64, s *mapping) *Fetcher {
-	t.Helper()
-	f := newFetcherOver(t, d, budget, s)
-	t.Cleanup(func() {
-		require.NoError(t, f.Close())
-		require.Zero(t, f.maps.bytes)
-		require.Zero(t, f.maps.coming)
-		require.Zero(t, f.maps.tables)
-		require.Zero(t, f.cache.tables)
-		require.Zero(t, s.open.Load(), "all mappings are closed")
-	})
-	return f
-}
 
 func TestMappedBytesAreRight(t *testing.T) {
 	for name, s := range shapes {
@@ -176,7 +106,9 @@ func TestWhatThePageCacheLacksIsRead(t *testing.T) {
 		evict(t, filepath.Join(d.dir, s.Object.Path))
 	}
 	for _, hot := range []bool{false, true} {
-		f := newMappedFetcher(t, d, 64<<20, openMapper(t, d))
+		store := openMapper(t, d)
+		store.cold = !hot
+		f := newMappedFetcher(t, d, 64<<20, store)
 		r := f.Open(seq)
 		var l Loan
 		require.NoError(t, r.Lend(context.Background(), 0, 1, &l))
@@ -186,15 +118,6 @@ func TestWhatThePageCacheLacksIsRead(t *testing.T) {
 		r.Close()
 		require.Equal(t, hot, f.Stats().BytesRead == 0)
 	}
-}
-
-// evict takes a file out of the page cache.
-func evict(t *testing.T, path string) {
-	f, err := os.OpenFile(path, os.O_RDWR, 0)
-	require.NoError(t, err)
-	require.NoError(t, f.Sync())
-	require.NoError(t, unix.Fadvise(int(f.Fd()), 0, 0, unix.FADV_DONTNEED))
-	require.NoError(t, f.Close())
 }
 
 func TestWhatThePageCacheLosesIsReadAgain(t *testing.T) {
@@ -228,7 +151,7 @@ func lendMapped(t *testing.T, n int) (*dataset, *mapping, *Fetcher, *Reader, *Lo
 	require.Len(t, l.Records, n)
 	require.True(t, l.Mapped())
 	require.NoError(t, l.Check())
-	require.EqualValues(t, 1, store.checks.Load(), "one look at each file")
+	require.EqualValues(t, 1, store.checks.Load(), "each file is asked about once")
 	return d, store, f, r, l
 }
 
@@ -250,7 +173,7 @@ func TestATruncationWhileRecordsAreLentIsAnError(t *testing.T) {
 			err := failed(t, l)
 			l.Release()
 			require.ErrorIs(t, err, storage.ErrChanged)
-			require.ErrorContains(t, err, "shard-000: record 0 at [0, 9000): ")
+			require.ErrorContains(t, err, "shard-000: record 1 at [9000, 18000): ")
 			require.Contains(t, f.Stats().LastErrors, err.Error())
 			for k := range uint64(40) {
 				err := r.Lend(context.Background(), k, 1, l)
@@ -258,6 +181,55 @@ func TestATruncationWhileRecordsAreLentIsAnError(t *testing.T) {
 			}
 		})
 	}
+}
+
+// Before anybody is told that a file is being truncated its last page shows
+// zeros, and what follows is a fault: a record goes out whole, or not.
+func TestTheZerosOfATruncatedFileNeverGoOut(t *testing.T) {
+	shape := shape{shards: 1, records: 40, maxBytes: 3000}
+	rng := rand.New(rand.NewPCG(3, 4))
+	caught := 0
+	for range 60 {
+		d := makeDataset(t, shape)
+		alter(t, d, 0, func(b []byte) {
+			for k, x := range d.index.extents {
+				if zeros := int64(rng.IntN(600)); k%2 == 0 && zeros < x.SizeBytes { // as members of a tar end
+					clear(b[x.OffsetBytes+x.SizeBytes-zeros : x.OffsetBytes+x.SizeBytes])
+					clear(d.records[k][x.SizeBytes-zeros:])
+				}
+			}
+		})
+		store := openMapper(t, d)
+		store.deaf = true
+		f := newMappedFetcher(t, d, 64<<20, store)
+		r := f.Open(inOrder(d.index))
+		var l Loan
+		require.NoError(t, r.Lend(context.Background(), 0, 40, &l))
+		require.NoError(t, l.Check())
+		size := d.index.shards[0].Object.SizeBytes
+		require.NoError(t, os.Truncate(filepath.Join(d.dir, "shard-000"), rng.Int64N(size)))
+		for k, b := range l.Records {
+			var got [3000]byte
+			one := Loan{f: f, Records: l.Records[k : k+1], mapped: l.mapped[k : k+1]}
+			n := 0
+			var err error
+			if faulted(func() { n = copy(got[:], b) }) {
+				err = one.Fault()
+			} else {
+				err = one.Check()
+			}
+			if err != nil {
+				require.ErrorIs(t, err, storage.ErrChanged)
+				caught++
+			} else {
+				require.Equal(t, string(d.records[k]), string(got[:n]), "record %d", k)
+			}
+		}
+		l.Release()
+		r.Close()
+		require.NoError(t, f.Close())
+	}
+	require.Positive(t, caught)
 }
 
 func TestAFaultOfAFileThatIsWhatItWasIsAnErrorOnce(t *testing.T) {

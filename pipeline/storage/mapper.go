@@ -16,6 +16,10 @@ type Mapper interface {
 	// known not to have lost pages (but for what was so in the last 100 ms). It
 	// costs little enough to be asked for each read.
 	Evictions() uint64
+	// Changes is a number that stays the same as long as no object that is mapped
+	// is known to have changed. An object may have changed a moment before, by a
+	// call that is not at its end; it is found to have after 100 ms at the latest.
+	Changes() uint64
 }
 
 // Mapping is an object in the address space. Ranges are in bytes and lie inside
@@ -43,8 +47,9 @@ type Mapping interface {
 	// more, unless it is populated otherwise. freed is by how much less is mapped.
 	Drop(off, size int64) (freed int64)
 	// Check gives an *Error with ErrChanged when the object is not any more what
-	// was listed.
-	Check() error
+	// was listed. With what Changes has given after the copy it looks at the object
+	// only if it has not since then; with 0 it does always.
+	Check(changes uint64) error
 	// Close unmaps everything. It may be called after the storage's Close.
 	Close() error
 }

@@ -5,6 +5,9 @@
 // them; its size, mtime and inode are compared with what was listed when it is
 // opened, and again after each read. Reads of files that are not open wait for
 // a goroutine that opens them, so Submit never waits for a disk.
+//
+// Files are mapped for those who copy from the page cache: each whole, populated
+// range by range, and watched by inotify while it is.
 package local
 
 import (
@@ -37,6 +40,7 @@ type Storage struct {
 	mapped     atomic.Int64 // files that are mapped
 	unmappable atomic.Bool  // the kernel can't populate mappings
 	evictions  evictions
+	watch      watch
 
 	mu       sync.Mutex
 	quiet    sync.Cond // underWay has become 0
@@ -78,6 +82,7 @@ func open(root string, engine uring.Engine, direct Direct, maxOpen int) (*Storag
 	s.quiet.L = &s.mu
 	s.files.init(absolute, maxOpen)
 	s.evictions.start = time.Now()
+	s.watch.start = time.Now()
 	return s, nil
 }
 
@@ -112,6 +117,7 @@ func (s *Storage) Close() error {
 	s.mu.Unlock()
 	s.files.closeAll()
 	s.evictions.close()
+	s.watch.close()
 	return nil
 }
 

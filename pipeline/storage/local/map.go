@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"os"
 	"sync"
+	"sync/atomic"
 	"unsafe"
 
 	"golang.org/x/sys/unix"
@@ -56,6 +57,7 @@ func (s *Storage) mapFile(o storage.Object) (_ *mapping, err error) {
 	if m.mem, err = mapAligned(fd, o.SizeBytes); err == nil {
 		if m.residency = findResidency(m); m.residency != nil {
 			m.uses = make([]uint32, (o.SizeBytes+storage.MapBlockBytes-1)/storage.MapBlockBytes)
+			m.watched = s.watch.add(fd)
 			return m, nil
 		}
 		err = fmt.Errorf("the kernel does not tell what the page cache holds: %w", storage.ErrNotMapped)
@@ -74,6 +76,9 @@ type mapping struct {
 	fd        int
 	mem       []byte
 	residency residency
+
+	watched int           // by the storage's watch, -1 if it is not
+	checked atomic.Uint64 // Storage.Changes when it was last found to be unchanged
 
 	mu   sync.Mutex
 	uses []uint32 // of each block
@@ -194,14 +199,21 @@ func (m *mapping) Resident(off, size int64) bool {
 	return m.residency(m, from, off+size-from)
 }
 
-func (m *mapping) Check() error {
+func (m *mapping) Check(changes uint64) error {
+	if changes != 0 && m.watched >= 0 && m.checked.Load() == changes {
+		return nil
+	}
 	if err := verify(m.fd, m.object); err != nil {
 		return &storage.Error{Object: m.object.Path, SizeBytes: m.object.SizeBytes, Err: err}
+	}
+	if changes != 0 {
+		m.checked.Store(changes)
 	}
 	return nil
 }
 
 func (m *mapping) Close() error {
+	m.storage.watch.remove(m.watched)
 	err := unmap(m.mem)
 	_ = unix.Close(m.fd)
 	m.storage.mapped.Add(-1)

@@ -1,0 +1,121 @@
+package fetch
+
+import (
+	"os"
+	"path/filepath"
+	"sync/atomic"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+	"golang.org/x/sys/unix"
+
+	"github.com/lsiofs/lsiofs/pipeline/storage"
+)
+
+// mapping is a storage that maps, as a test says. What it maps is real.
+type mapping struct {
+	storage.Storage
+	mapper    storage.Mapper
+	evictions atomic.Uint64
+	dir       string
+	cold      bool         // the page cache is left as it is
+	evicted   atomic.Bool  // nothing is in the page cache any more
+	most      int64        // mappings at a time, 0 for any number
+	open      atomic.Int64 // mappings
+	checks    atomic.Int64 // of mappings
+	looks     atomic.Int64 // of these, whatever Changes says
+	deaf      bool         // nobody is told of changes
+}
+
+// openMapper is the storage of a dataset that can be mapped here.
+func openMapper(t testing.TB, d *dataset) *mapping {
+	t.Helper()
+	files := openFiles(t, d.dir)
+	m, err := files.Map(d.index.shards[0].Object)
+	if err != nil && os.Getenv("CI") != "true" {
+		t.Skipf("files can't be mapped here: %v", err)
+	}
+	require.NoError(t, err)
+	require.NoError(t, m.Close())
+	return &mapping{Storage: files, mapper: files, dir: d.dir}
+}
+
+func (s *mapping) Evictions() uint64 { return s.evictions.Load() }
+func (s *mapping) Changes() uint64 {
+	if s.deaf {
+		return 1
+	}
+	return s.mapper.Changes()
+}
+
+func (s *mapping) Map(o storage.Object) (storage.Mapping, error) {
+	if s.most > 0 && s.open.Load() >= s.most {
+		return nil, storage.ErrTooManyMappings
+	}
+	m, err := s.mapper.Map(o)
+	if err != nil {
+		return nil, err
+	}
+	s.open.Add(1)
+	return &countedMapping{m, s, filepath.Join(s.dir, o.Path)}, nil
+}
+
+type countedMapping struct {
+	storage.Mapping
+	s    *mapping
+	path string
+}
+
+// warm has the page cache read what the machine has taken from it meanwhile.
+func (m *countedMapping) warm(off, size int64) {
+	for range 10 {
+		if m.s.cold || m.Mapping.Resident(off, size) {
+			return
+		}
+		_, _ = os.ReadFile(m.path)
+	}
+}
+
+func (m *countedMapping) Check(changes uint64) error {
+	m.s.checks.Add(1)
+	if changes == 0 {
+		m.s.looks.Add(1)
+	}
+	return m.Mapping.Check(changes)
+}
+func (m *countedMapping) Close() error { m.s.open.Add(-1); return m.Mapping.Close() }
+func (m *countedMapping) Resident(off, size int64) bool {
+	m.warm(off, size)
+	return !m.s.evicted.Load() && m.Mapping.Resident(off, size)
+}
+func (m *countedMapping) Populate(off, size int64) (int64, bool) {
+	if m.s.evicted.Load() {
+		return 0, false
+	}
+	m.warm(off, size)
+	return m.Mapping.Populate(off, size)
+}
+
+// newMappedFetcher is a fetcher that maps; all is unmapped when the test ends.
+func newMappedFetcher(t testing.TB, d *dataset, budget int64, s *mapping) *Fetcher {
+	t.Helper()
+	f := newFetcherOver(t, d, budget, s)
+	t.Cleanup(func() {
+		require.NoError(t, f.Close())
+		require.Zero(t, f.maps.bytes)
+		require.Zero(t, f.maps.coming)
+		require.Zero(t, f.maps.tables)
+		require.Zero(t, f.cache.tables)
+		require.Zero(t, s.open.Load(), "all mappings are closed")
+	})
+	return f
+}
+
+// evict takes a file out of the page cache.
+func evict(t *testing.T, path string) {
+	f, err := os.OpenFile(path, os.O_RDWR, 0)
+	require.NoError(t, err)
+	require.NoError(t, f.Sync())
+	require.NoError(t, unix.Fadvise(int(f.Fd()), 0, 0, unix.FADV_DONTNEED))
+	require.NoError(t, f.Close())
+}
