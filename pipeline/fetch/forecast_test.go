@@ -2,6 +2,7 @@ package fetch
 
 import (
 	"context"
+	"fmt"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -31,7 +32,7 @@ func forecastAndRead(t *testing.T, d *dataset, seq list, cfg Config) (c Forecast
 	f, err := newFetcher(d.index, s, cfg)
 	require.NoError(t, err)
 	defer func() { require.NoError(t, f.Close()) }()
-	c, err = f.Forecast(t.Context(), seq, seq.Len(), func(n int64) {
+	c, err = f.Forecast(t.Context(), seq, seq.Len(), Choice{}, func(n int64) {
 		require.Positive(t, n)
 		forecast[0]++
 		forecast[1] += n
@@ -71,14 +72,25 @@ func TestForecastsOfShardsThatAreNotCompressedAreExact(t *testing.T) {
 	}
 }
 
+// requireClose holds a forecast of decoding against what was read. Hardly less
+// is ever read. More may be: where a decoder gets ahead of the reader that tells
+// it what to keep, which is up to the scheduler, another one follows it from the
+// last entry point, so there may be as much as a second pass.
+func requireClose(t *testing.T, forecast, read [2]int64, message string, args ...any) {
+	t.Helper()
+	for i := range forecast {
+		require.GreaterOrEqual(t, float64(read[i]), 0.9*float64(forecast[i]), fmt.Sprintf(message, args...))
+		require.LessOrEqual(t, read[i], 2*forecast[i], fmt.Sprintf(message, args...))
+	}
+}
+
 func TestForecastsOfCompressedShardsAreClose(t *testing.T) {
 	for _, codec := range []string{"gz", "zst"} {
 		for _, member := range []int{0, 50, 200} {
 			d := makeDataset(t, shape{codec: codec, shards: 2, records: 800, maxBytes: 1500, member: member})
 			c, forecast, read := forecastAndRead(t, d, inOrder(d.index), Config{MemoryBytes: 8 << 20, ReadTimeout: time.Minute, PieceBytes: 32 << 10, PieceRecords: 50})
 			require.True(t, c.Estimated)
-			require.InEpsilon(t, read[1], forecast[1], 0.1, "%s, members of %d", codec, member)
-			require.InEpsilon(t, read[0], forecast[0], 0.1)
+			requireClose(t, forecast, read, "%s, members of %d", codec, member)
 		}
 	}
 }
@@ -93,7 +105,7 @@ func TestForecastsCountPassesOfDecoders(t *testing.T) {
 		c, forecast, read := forecastAndRead(t, d, seq, cfg)
 		require.EqualValues(t, 3, c.Compressed)
 		require.EqualValues(t, 3, c.Passes)
-		require.InEpsilon(t, read[1], forecast[1], 0.1)
+		requireClose(t, forecast, read, "%d passes", c.Passes)
 	}
 	cfg.MemoryBytes = 3 << 20
 	c, forecast, read := forecastAndRead(t, d, randomOrder(1, d.index)[:1500], cfg)
@@ -110,7 +122,7 @@ func TestForecastOfAPartOfACompressedShardEndsThere(t *testing.T) {
 	defer func() { require.NoError(t, f.Close()) }()
 	size := float64(d.index.Shard(0).Object.SizeBytes)
 	sum := int64(0)
-	_, err = f.Forecast(t.Context(), inOrder(d.index), 500, func(n int64) { sum += n })
+	_, err = f.Forecast(t.Context(), inOrder(d.index), 500, Choice{}, func(n int64) { sum += n })
 	require.NoError(t, err)
 	require.InDelta(t, 0.25, float64(sum)/size, 0.05)
 }
@@ -128,13 +140,13 @@ func TestForecastsSayWhatIsKept(t *testing.T) {
 		return sum
 	}
 	nothing := func(int64) {}
-	c, err := f.Forecast(t.Context(), list{0, 10, 1, 11}, 4, nothing)
+	c, err := f.Forecast(t.Context(), list{0, 10, 1, 11}, 4, Choice{}, nothing)
 	require.NoError(t, err)
 	require.Equal(t, size(0, 20)-size(0, 1), c.KeptBytes)
 	require.EqualValues(t, 2, c.Pieces)
 	require.True(t, c.Fits)
 
-	c, err = f.Forecast(t.Context(), list{0, 10, 1, 11}, 1, nothing)
+	c, err = f.Forecast(t.Context(), list{0, 10, 1, 11}, 1, Choice{}, nothing)
 	require.NoError(t, err)
 	require.Equal(t, size(0, 10), c.KeptBytes, "the others are not asked for")
 
@@ -142,7 +154,7 @@ func TestForecastsSayWhatIsKept(t *testing.T) {
 	g, err := newFetcher(large.index, openStorage(t, large.dir), small)
 	require.NoError(t, err)
 	defer func() { require.NoError(t, g.Close()) }()
-	c, err = g.Forecast(t.Context(), randomOrder(1, large.index), 200, nothing)
+	c, err = g.Forecast(t.Context(), randomOrder(1, large.index), 200, Choice{}, nothing)
 	require.NoError(t, err)
 }
 
@@ -153,6 +165,6 @@ func TestForecastsEndWithTheirContext(t *testing.T) {
 	defer func() { require.NoError(t, f.Close()) }()
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	_, err = f.Forecast(ctx, inOrder(d.index), 20, func(int64) {})
+	_, err = f.Forecast(ctx, inOrder(d.index), 20, Choice{}, func(int64) {})
 	require.ErrorIs(t, err, context.Canceled)
 }
