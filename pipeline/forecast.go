@@ -2,13 +2,12 @@ package pipeline
 
 import (
 	"context"
-	"fmt"
 	"math/bits"
 
-	"github.com/lsiofs/lsiofs/pipeline/catalog"
 	"github.com/lsiofs/lsiofs/pipeline/fetch"
 	"github.com/lsiofs/lsiofs/pipeline/order"
 	"github.com/lsiofs/lsiofs/pipeline/plan"
+	"github.com/lsiofs/lsiofs/pipeline/spec"
 	"github.com/lsiofs/lsiofs/pipeline/storage/profile"
 )
 
@@ -21,13 +20,16 @@ type Forecast struct {
 }
 
 // StorageForecast is what would be read of one storage. There is one today:
-// local files.
+// local files. One of Scan, Gather and Spool is what a mount would do.
 type StorageForecast struct {
-	Kind   string // "local"
-	Root   string
-	Likes  profile.Profile
-	Scan   ScanForecast
-	Gather *GatherForecast // nil where compressed shards rule it out
+	Kind     string // "local"
+	Root     string
+	Likes    profile.Profile // the reads that it likes
+	Strategy spec.Read       // that a mount chooses
+	Reason   string          // in words
+	Scan     ScanForecast
+	Gather   *GatherForecast // nil where there are compressed shards
+	Spool    *SpoolForecast  // nil where a mount makes none
 }
 
 // ReadsForecast counts reads.
@@ -43,7 +45,7 @@ func (r *ReadsForecast) add(n int64) {
 	r.ByLength[bits.Len64(uint64(n))]++
 }
 
-// ScanForecast is what package fetch does.
+// ScanForecast is what reading pieces whole, and keeping them, takes.
 type ScanForecast struct {
 	ReadsForecast
 	Pieces      uint64
@@ -55,45 +57,77 @@ type ScanForecast struct {
 	Passes      uint64 // of decoders through these, or parts of them
 }
 
-// GatherForecast is what reading exactly the records would take, planned by
-// package plan a window at a time.
+// GatherForecast is what reading exactly the records takes.
 type GatherForecast struct {
 	ReadsForecast
 	GapBytes int64 // read and thrown away
 	Config   plan.Config
 }
 
-// A window of gather is what fetch looks ahead for one reader at most.
-const (
-	gatherWindowRecords = 32 << 10
-	gatherWindowBytes   = 32 << 20
-)
+// SpoolForecast is what reading takes where compressed shards are decoded once
+// each into a spool.
+type SpoolForecast struct {
+	ReadsForecast
+	Shards     uint64 // that are decoded
+	SpoolBytes int64  // that a mount reserves
+}
 
-// Forecast says what the first n records of worker w of a view would read.
-// It reads no data.
-func (d *Dataset) Forecast(ctx context.Context, v *order.View, w, n uint64) (Forecast, error) {
+// Forecast says what the first n records of worker w of a view would read in a
+// mount of which a strategy is asked. It reads no data. It fails where such a
+// mount would be refused.
+func (d *Dataset) Forecast(ctx context.Context, v *order.View, w, n uint64, asked spec.Read) (Forecast, error) {
 	seq := workerSequence{v, w}
 	f := Forecast{Records: min(n, seq.Len())}
-	s := StorageForecast{Kind: "local", Root: d.catalog.Root(), Likes: d.profile}
-	scan, err := d.fetcher.Forecast(ctx, seq, f.Records, s.Scan.add)
+	choice, err := d.fetcher.Choose(asked)
+	if err != nil {
+		return f, err
+	}
+	if f.RecordBytes, err = d.recordBytes(ctx, seq, f.Records); err != nil {
+		return f, err
+	}
+	s := StorageForecast{Kind: "local", Root: d.catalog.Root(), Likes: d.profile, Strategy: choice.Strategy, Reason: choice.Reason}
+	scan, err := d.fetcher.Forecast(ctx, seq, f.Records, fetch.Choice{}, s.Scan.add)
 	if err != nil {
 		return f, err
 	}
 	s.Scan.Pieces, s.Scan.KeptBytes, s.Scan.Fits, s.Scan.Estimated = scan.Pieces, scan.KeptBytes, scan.Fits, scan.Estimated
 	s.Scan.Compressed, s.Scan.Passes = scan.Compressed, scan.Passes
 	s.Scan.MemoryBytes = d.spec.MemoryBytes
-	g, err := newGathering(d.catalog, fetch.PlanConfig(d.profile))
-	if err != nil {
-		return f, err
+	if !scan.Estimated {
+		s.Gather = new(GatherForecast)
+		gather, err := d.fetcher.ForecastGather(ctx, seq, f.Records, s.Gather.add)
+		if err != nil {
+			return f, err
+		}
+		s.Gather.GapBytes, s.Gather.Config = gather.GapBytes, gather.Config
 	}
-	if err := g.run(ctx, seq, f.Records); err != nil {
-		return f, err
-	}
-	if f.RecordBytes = g.recordBytes; !scan.Estimated {
-		s.Gather = &g.forecast
+	if choice.Strategy == spec.ReadSpool {
+		s.Spool = &SpoolForecast{SpoolBytes: choice.SpoolBytes}
+		spool, err := d.fetcher.Forecast(ctx, seq, f.Records, choice, s.Spool.add)
+		if err != nil {
+			return f, err
+		}
+		s.Spool.Shards = spool.Spooled
 	}
 	f.Storages = []StorageForecast{s}
 	return f, nil
+}
+
+// recordBytes is the size of a sequence's first n records.
+func (d *Dataset) recordBytes(ctx context.Context, seq workerSequence, n uint64) (sum int64, err error) {
+	numbers, sizes := make([]uint64, 1024), make([]int64, 1024)
+	for k := uint64(0); k < n && ctx.Err() == nil; {
+		m := seq.Records(k, numbers[:min(n-k, uint64(len(numbers)))])
+		if m == 0 {
+			break
+		}
+		d.catalog.Sizes(numbers[:m], sizes[:m])
+		for _, size := range sizes[:m] {
+			sum += size
+		}
+		k += uint64(m)
+	}
+	return sum, ctx.Err()
 }
 
 // workerSequence is a worker's records.
@@ -106,73 +140,4 @@ func (s workerSequence) Len() uint64 { return s.view.Count(s.worker) }
 
 func (s workerSequence) Records(k uint64, dst []uint64) int {
 	return s.view.Records(s.worker, k, dst)
-}
-
-// gathering plans records window by window.
-type gathering struct {
-	catalog     *catalog.Catalog
-	planner     *plan.Planner
-	request     plan.Request
-	windowBytes int64
-	recordBytes int64
-	forecast    GatherForecast
-}
-
-func newGathering(c *catalog.Catalog, p plan.Config) (*gathering, error) {
-	g := &gathering{catalog: c, forecast: GatherForecast{Config: p}}
-	g.request.ObjectBytes = make([]int64, c.Shards())
-	for i := range g.request.ObjectBytes {
-		g.request.ObjectBytes[i] = c.Shard(i).DecodedBytes
-	}
-	var err error
-	g.planner, err = plan.New(g.forecast.Config)
-	return g, err
-}
-
-func (g *gathering) run(ctx context.Context, seq workerSequence, n uint64) error {
-	const block = 1024
-	numbers, extents := make([]uint64, block), make([]catalog.Extent, block)
-	for k := uint64(0); k < n; {
-		if err := ctx.Err(); err != nil {
-			return err
-		}
-		m := seq.Records(k, numbers[:min(n-k, block)])
-		if m == 0 {
-			break
-		}
-		g.catalog.Extents(numbers[:m], extents[:m])
-		for _, x := range extents[:m] {
-			if err := g.want(x); err != nil {
-				return err
-			}
-		}
-		k += uint64(m)
-	}
-	return g.plan()
-}
-
-// want adds a record, and plans when the window is full.
-func (g *gathering) want(x catalog.Extent) error {
-	g.recordBytes += x.SizeBytes
-	g.windowBytes += x.SizeBytes
-	// A last line's missing newline is not in the shard.
-	size := min(x.SizeBytes, g.request.ObjectBytes[x.Shard]-x.OffsetBytes)
-	g.request.Want = append(g.request.Want, plan.Range{Object: x.Shard, OffsetBytes: x.OffsetBytes, SizeBytes: size})
-	if len(g.request.Want) < gatherWindowRecords && g.windowBytes < gatherWindowBytes {
-		return nil
-	}
-	return g.plan()
-}
-
-func (g *gathering) plan() error {
-	p, err := g.planner.Plan(g.request)
-	if err != nil {
-		return fmt.Errorf("the catalog's records can't be planned: %w", err)
-	}
-	for _, r := range p.Reads {
-		g.forecast.add(r.SizeBytes)
-	}
-	g.forecast.GapBytes += p.Totals.GapBytes
-	g.request.Want, g.windowBytes = g.request.Want[:0], 0
-	return nil
 }

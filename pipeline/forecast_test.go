@@ -31,7 +31,7 @@ func makePlainLines(t testing.TB) string {
 func forecast(t testing.TB, d *Dataset, w, n uint64) Forecast {
 	set, err := d.Set(context.Background(), 0, nil, d.Spec().Deal)
 	require.NoError(t, err)
-	f, err := d.Forecast(context.Background(), set.View(), w, n)
+	f, err := d.Forecast(context.Background(), set.View(), w, n, spec.ReadAuto)
 	require.NoError(t, err)
 	return f
 }
@@ -77,9 +77,32 @@ func TestForecastsOfGatherReadEachRecordOnce(t *testing.T) {
 			total += k
 		}
 		require.Equal(t, g.Reads, total)
-		require.LessOrEqual(t, f.Storages[0].Gather.ReadBytes, f.Storages[0].Scan.ReadBytes)
 	}
-	require.LessOrEqual(t, forecast(t, d, 0, 2000).Storages[0].Gather.Reads, uint64(2*d.Catalog().Shards()), "whole shards of 1 MB, in reads of at most 1 MiB")
+	s = testSpec(t, makePlainLines(t))
+	s.Order.Shuffle, s.Deal.Workers = spec.ShuffleNone, 1
+	inOrder := forecast(t, open(t, s), 0, 2000)
+	require.Equal(t, spec.ReadScan, inOrder.Storages[0].Strategy)
+	require.LessOrEqual(t, inOrder.Storages[0].Gather.Reads, uint64(3*d.Catalog().Shards()), "whole shards of 1 MB, in reads of at most 1 MiB")
+}
+
+// What gather is forecast to read of all records is what the engine then reads.
+func TestForecastsOfGatherAreWhatIsRead(t *testing.T) {
+	s := testSpec(t, makePlainLines(t))
+	s.Order.Shuffle, s.Deal.Workers, s.IndexDir = spec.ShuffleFull, 1, t.TempDir()
+	s.Read, s.MemoryBytes = spec.ReadGather, 1<<30
+	open(t, s)
+	d := open(t, s)
+	g := forecast(t, d, 0, 1<<60).Storages[0].Gather
+	before := d.Status().Engine
+	set, err := d.Set(context.Background(), 0, nil, s.Deal)
+	require.NoError(t, err)
+	readFile(t, set, 0, stream.Data, 1<<20)
+	after := d.Status()
+	require.Equal(t, "gather", after.Fetch.Strategy)
+	require.Equal(t, g.Reads, after.Engine.Reads-before.Reads)
+	require.EqualValues(t, g.ReadBytes, after.Engine.ReadBytes-before.ReadBytes)
+	require.Equal(t, g.Reads, after.Fetch.Gather.Reads)
+	require.Zero(t, after.Fetch.Gather.DroppedBytes)
 }
 
 func TestForecastsOfCompressedShardsHaveNoGather(t *testing.T) {

@@ -24,13 +24,16 @@ func newPlanCommand(g *globals) *cobra.Command {
 sizes, and how many bytes for each byte that is wanted (amplification). Only the
 index is looked at; where there is none it is made first.
 
-scan is how lsiofs reads: the pieces (runs of records, cut at --chunk-bytes and
---chunk-records) that hold the records, whole, each once, keeping what is not
-wanted yet as long as --memory lasts. (Compressed shards that memory can't hold are
-decoded to a file once, see --read; that is not counted here.) gather, for comparison,
-would read just the records, near ones together, and keep nothing. It is a plan
-only: no command reads so yet. Compressed shards have to be decoded in order, which
-rules gather out; what scan reads of them is an estimate.
+One of the plans is in use: it is what a mount with the same flags does, and why is
+said below it.
+  scan    reads the pieces (runs of records, cut at --chunk-bytes and --chunk-records)
+          that hold the records, whole, each once, and keeps what is not wanted yet as
+          long as --memory lasts; compressed shards are decoded on the way, and what is
+          read of them is an estimate
+  gather  reads just the records, near ones together, and keeps nothing; compressed
+          shards have to be decoded in order, which rules it out
+  spool   decodes compressed shards that memory can't hold once each to a file; what is
+          then read of that file is not counted
 
 All is counted as if nothing were in memory and nobody else read the dataset. What
 is read ahead for the records behind these is left out.`,
@@ -53,12 +56,13 @@ func runPlan(ctx context.Context, o *planOptions, g *globals) error {
 	if err != nil {
 		return err
 	}
+	asked := s.Read
 	s.Read = spec.ReadScan // nothing is read: no spool is to be made
 	d, err := openShowing(ctx, g, s, false)
 	if err != nil {
 		return err
 	}
-	r, err := planReport(ctx, d, resume, o)
+	r, err := planReport(ctx, d, resume, o, asked)
 	if err == nil {
 		if g.ui.json {
 			err = g.ui.emit(r)
@@ -69,7 +73,7 @@ func runPlan(ctx context.Context, o *planOptions, g *globals) error {
 	return closeAfter(d, err)
 }
 
-func planReport(ctx context.Context, d *pipeline.Dataset, resume *resumption, o *planOptions) (readPlan, error) {
+func planReport(ctx context.Context, d *pipeline.Dataset, resume *resumption, o *planOptions, asked spec.Read) (readPlan, error) {
 	position, err := o.position(d, resume)
 	if err != nil {
 		return readPlan{}, err
@@ -82,11 +86,11 @@ func planReport(ctx context.Context, d *pipeline.Dataset, resume *resumption, o 
 	if n == 0 {
 		n = left
 	}
-	f, err := d.Forecast(ctx, set.View(), o.share.worker, n)
+	f, err := d.Forecast(ctx, set.View(), o.share.worker, n, asked)
 	if err != nil {
 		return readPlan{}, err
 	}
-	r := newReadPlan(f, d.Status().Fetch.Strategy)
+	r := newReadPlan(f)
 	s := d.Spec()
 	r.Dataset, r.Epoch = s.Dataset, position.Epoch
 	r.Worker, r.Workers, r.RecordsLeft = o.share.worker, s.Deal.Workers, left

@@ -13,6 +13,7 @@ import (
 
 	"github.com/lsiofs/lsiofs/pipeline"
 	"github.com/lsiofs/lsiofs/pipeline/plan"
+	"github.com/lsiofs/lsiofs/pipeline/spec"
 	"github.com/lsiofs/lsiofs/pipeline/storage/profile"
 )
 
@@ -28,7 +29,7 @@ func readsOf(counts map[int64]uint64) (r pipeline.ReadsForecast) {
 
 func TestPlanForPeople(t *testing.T) {
 	f := pipeline.Forecast{Records: 16384, RecordBytes: 185 << 20, Storages: []pipeline.StorageForecast{{
-		Kind: "local", Root: "/data/train", Likes: profile.Defaults(profile.KindVirtual),
+		Kind: "local", Root: "/data/train", Likes: profile.Defaults(profile.KindVirtual), Strategy: spec.ReadScan, Reason: "no shard is compressed, and memory holds the dataset",
 		Scan: pipeline.ScanForecast{
 			ReadsForecast: readsOf(map[int64]uint64{256 << 10: 1500, 70_000: 20}), Pieces: 1520, KeptBytes: 190 << 20, MemoryBytes: 1 << 30, Fits: true,
 		},
@@ -37,7 +38,7 @@ func TestPlanForPeople(t *testing.T) {
 		},
 	}}}
 	print := func(name string, f pipeline.Forecast, workers uint64) {
-		r := newReadPlan(f, "scan")
+		r := newReadPlan(f)
 		r.Dataset, r.Workers, r.RecordsLeft, r.Epoch = "/data/train", workers, 1_000_000, 3
 		var out, err bytes.Buffer
 		require.NoError(t, r.print(newUI(&out, &err)))
@@ -46,11 +47,17 @@ func TestPlanForPeople(t *testing.T) {
 	}
 	print("plan.txt", f, 1)
 	s := &f.Storages[0]
+	s.Strategy, s.Reason, s.Scan.Fits, s.Scan.MemoryBytes = spec.ReadGather, "asked for", false, 64<<20
+	print("plan-gather.txt", f, 1)
+	s.Strategy = spec.ReadScan
 	s.Gather, s.Scan.Estimated, s.Scan.Fits, s.Scan.MemoryBytes = nil, true, false, 64<<20
 	s.Scan.Compressed, s.Scan.Passes = 7, 7
 	print("plan-compressed.txt", f, 4)
 	s.Scan.Passes, s.Scan.Fits = 1234, true
 	print("plan-passes.txt", f, 1)
+	s.Strategy, s.Reason = spec.ReadSpool, "7 compressed shards without entry points (4.2 GiB decoded) are more than memory holds in this order"
+	s.Spool = &pipeline.SpoolForecast{ReadsForecast: readsOf(map[int64]uint64{128 << 10: 800}), Shards: 7, SpoolBytes: 4 << 30}
+	print("plan-spool.txt", f, 1)
 }
 
 func planOf(t *testing.T, args ...string) (r readPlan) {
@@ -71,7 +78,7 @@ func TestPlanOfADataset(t *testing.T) {
 	require.Equal(t, "gather", gather.Strategy)
 	require.False(t, gather.InUse)
 	for _, p := range []strategyPlan{scan, gather} {
-		require.InDelta(t, 1, p.Amplification, 0.05, "all of an epoch is read once")
+		require.InDelta(t, 1, p.Amplification-float64(p.GapBytes)/float64(all.RecordBytes), 0.05, "all of an epoch is read once")
 		n := uint64(0)
 		for _, b := range p.Histogram {
 			n += b.Reads
@@ -89,6 +96,10 @@ func TestPlanOfADataset(t *testing.T) {
 	require.EqualValues(t, 2, few.Epoch)
 	require.Greater(t, few.Storages[0].Plans[0].Amplification, few.Storages[0].Plans[1].Amplification, "ten records at random")
 	require.Contains(t, ok(t, "plan", data).stdout, "scan (in use)")
+	gathered := planOf(t, data, "--read", "gather").Storages[0]
+	require.False(t, gathered.Plans[0].InUse)
+	require.True(t, gathered.Plans[1].InUse)
+	require.Equal(t, "asked for", gathered.Reason)
 }
 
 func TestPlanGoesOnFromACheckpoint(t *testing.T) {

@@ -2,6 +2,7 @@ package main
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"text/tabwriter"
 
@@ -22,8 +23,9 @@ type readPlan struct {
 }
 
 type storagePlan struct {
-	Kind string `json:"kind"`
-	Root string `json:"root"`
+	Kind   string `json:"kind"`
+	Root   string `json:"root"`
+	Reason string `json:"reason"` // why the plan in use is
 	// Likes are the sizes, depth and gaps that reads there are made of.
 	Likes profile.Profile `json:"profile"`
 	Plans []strategyPlan  `json:"plans"`
@@ -41,6 +43,7 @@ type strategyPlan struct {
 	KeptBytes     int64        `json:"kept_bytes,omitempty"`  // scan: most at a time, for records to come
 	FitsMemory    *bool        `json:"fits_memory,omitempty"` // scan: each piece is read once
 	GapBytes      int64        `json:"gap_bytes,omitempty"`   // gather: read and thrown away
+	SpoolBytes    int64        `json:"spool_bytes,omitempty"` // spool: that a mount reserves
 	Histogram     []readBucket `json:"read_bytes_histogram"`
 	Notes         []string     `json:"notes"`
 }
@@ -52,11 +55,11 @@ type readBucket struct {
 	Reads     uint64 `json:"reads"`
 }
 
-// newReadPlan makes the report of a forecast; inUse names fetch's strategy.
-func newReadPlan(f pipeline.Forecast, inUse string) readPlan {
+// newReadPlan makes the report of a forecast.
+func newReadPlan(f pipeline.Forecast) readPlan {
 	r := readPlan{Records: f.Records, RecordBytes: f.RecordBytes}
 	for _, s := range f.Storages {
-		p := storagePlan{Kind: s.Kind, Root: s.Root, Likes: s.Likes}
+		p := storagePlan{Kind: s.Kind, Root: s.Root, Reason: s.Reason, Likes: s.Likes}
 		scan := newStrategyPlan("scan", s.Scan.ReadsForecast, f)
 		scan.Estimated, scan.Notes = s.Scan.Estimated, scanNotes(s.Scan)
 		scan.Pieces, scan.KeptBytes, scan.FitsMemory = s.Scan.Pieces, s.Scan.KeptBytes, &s.Scan.Fits
@@ -68,8 +71,14 @@ func newReadPlan(f pipeline.Forecast, inUse string) readPlan {
 				bytesText(g.Config.MergeGapBytes), bytesText(g.Config.MaxReadBytes), bytesText(g.GapBytes))}
 			p.Plans = append(p.Plans, gather)
 		}
+		if sp := s.Spool; sp != nil {
+			spool := newStrategyPlan("spool", sp.ReadsForecast, f)
+			spool.SpoolBytes, spool.Estimated = sp.SpoolBytes, true
+			spool.Notes = []string{fmt.Sprintf("decodes %s whole, once each, into a spool of %s", plural(sp.Shards, "compressed shard"), bytesText(sp.SpoolBytes))}
+			p.Plans = append(p.Plans, spool)
+		}
 		for i := range p.Plans {
-			p.Plans[i].InUse = p.Plans[i].Strategy == inUse
+			p.Plans[i].InUse = p.Plans[i].Strategy == string(s.Strategy)
 		}
 		r.Storages = append(r.Storages, p)
 	}
@@ -113,14 +122,18 @@ func (r readPlan) print(u *ui) error {
 		fmt.Fprintf(&b, "\nstorage %s %s (%s)\n", s.Kind, s.Root, s.Likes)
 		s.table(&b)
 		for _, p := range s.Plans {
-			fmt.Fprintf(&b, "\n%s: %s\n", p.Strategy, strings.Join(p.Notes, "\n  "))
+			notes := p.Notes
+			if p.InUse && s.Reason != "" {
+				notes = append([]string{"in use (" + s.Reason + ")"}, notes...)
+			}
+			fmt.Fprintf(&b, "\n%s: %s\n", p.Strategy, strings.Join(notes, "\n  "))
 			var buckets []bucket
 			for _, k := range p.Histogram {
 				buckets = append(buckets, bucket{k.FromBytes, k.ToBytes, k.Reads})
 			}
 			b.WriteString(histogramText(buckets))
 		}
-		if len(s.Plans) == 1 {
+		if !slices.ContainsFunc(s.Plans, func(p strategyPlan) bool { return p.Strategy == "gather" }) {
 			b.WriteString("\ngather: not possible, as these records lie in compressed shards\n")
 		}
 	}

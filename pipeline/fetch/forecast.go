@@ -26,14 +26,20 @@ type Forecast struct {
 	// Passes is how often decoders go through compressed shards, or parts of
 	// them, of which there are Compressed.
 	Passes, Compressed uint64
+	// Spooled is how many shards go through the spool. They are read whole, and
+	// once, as long as the spool has room for what the order needs; what is then
+	// read of the spool itself is not counted.
+	Spooled uint64
 }
 
 // Forecast goes through records 0 … n-1 of a sequence and calls read with the
-// size of each storage read that they take. It reads nothing itself. What would
+// size of each storage read that they take where they are scanned, or spooled as
+// a choice says. It reads nothing itself. What would
 // be read ahead of the records behind them is not counted. It ends early with
 // the context's error.
-func (f *Fetcher) Forecast(ctx context.Context, seq Sequence, n uint64, read func(sizeBytes int64)) (Forecast, error) {
+func (f *Fetcher) Forecast(ctx context.Context, seq Sequence, n uint64, how Choice, read func(sizeBytes int64)) (Forecast, error) {
 	var c Forecast
+	spooled := make([]uint64, len(how.spooled)) // a bit a shard that has been read
 	seen := make([]uint64, (f.pieces.len()+63)/64)
 	numbers, sizes := make([]uint64, lendBlock), make([]catalog.Extent, lendBlock)
 	compressed := map[int][]pass{} // of a shard
@@ -52,7 +58,20 @@ func (f *Fetcher) Forecast(ctx context.Context, seq Sequence, n uint64, read fun
 			if w, bit := &seen[piece>>6], uint64(1)<<(piece&63); *w&bit == 0 {
 				*w |= bit
 				c.Pieces++
-				size := f.forecastPiece(piece, place{k + uint64(i), c.Pieces, bytes}, compressed, read)
+				shard, l := f.layoutOf(piece)
+				if how.spools(shard) {
+					if w, bit := &spooled[shard/64], uint64(1)<<(shard%64); *w&bit == 0 {
+						*w |= bit
+						c.Spooled++
+						f.forecastRaw(shard, f.index.Entry(shard, 0), f.index.Shard(shard).DecodedBytes, read)
+					}
+				} else {
+					f.forecastPiece(piece, shard, &l, place{k + uint64(i), c.Pieces, bytes}, compressed, read)
+				}
+				size := int64(0)
+				for _, s := range l.spans {
+					size += s.size
+				}
 				bytes, kept = bytes+size, kept+size
 				c.KeptBytes = max(c.KeptBytes, kept)
 			}
@@ -108,20 +127,14 @@ func (f *Fetcher) inAdvance(from, to place) bool {
 		records < maxWindowRecords && to.pieces-from.pieces < maxWindowPieces && to.bytes-from.bytes < min(maxWindowBytes, f.limits.windows)
 }
 
-// forecastPiece gives the bytes of a piece's records, and calls read for those
-// of a shard that is not compressed; others go to a pass.
-func (f *Fetcher) forecastPiece(piece int, at place, compressed map[int][]pass, read func(int64)) int64 {
-	shard, l := f.layoutOf(piece)
+// forecastPiece calls read for those of a piece of a shard that is not
+// compressed; others go to a pass.
+func (f *Fetcher) forecastPiece(piece, shard int, l *layout, at place, compressed map[int][]pass, read func(int64)) {
 	if f.index.Shard(shard).Codec != nil {
 		compressed[shard] = f.take(compressed[shard], piece, at)
 	} else {
 		l.reads(f.config.Storage, func(r byteRange) { read(r.size) })
 	}
-	records := int64(0)
-	for _, s := range l.spans {
-		records += s.size
-	}
-	return records
 }
 
 // forecastDecoding calls read for what decoders read of a compressed shard that

@@ -32,7 +32,7 @@ func forecastAndRead(t *testing.T, d *dataset, seq list, cfg Config) (c Forecast
 	f, err := newFetcher(d.index, s, cfg)
 	require.NoError(t, err)
 	defer func() { require.NoError(t, f.Close()) }()
-	c, err = f.Forecast(t.Context(), seq, seq.Len(), func(n int64) {
+	c, err = f.Forecast(t.Context(), seq, seq.Len(), Choice{}, func(n int64) {
 		require.Positive(t, n)
 		forecast[0]++
 		forecast[1] += n
@@ -122,7 +122,7 @@ func TestForecastOfAPartOfACompressedShardEndsThere(t *testing.T) {
 	defer func() { require.NoError(t, f.Close()) }()
 	size := float64(d.index.Shard(0).Object.SizeBytes)
 	sum := int64(0)
-	_, err = f.Forecast(t.Context(), inOrder(d.index), 500, func(n int64) { sum += n })
+	_, err = f.Forecast(t.Context(), inOrder(d.index), 500, Choice{}, func(n int64) { sum += n })
 	require.NoError(t, err)
 	require.InDelta(t, 0.25, float64(sum)/size, 0.05)
 }
@@ -140,13 +140,13 @@ func TestForecastsSayWhatIsKept(t *testing.T) {
 		return sum
 	}
 	nothing := func(int64) {}
-	c, err := f.Forecast(t.Context(), list{0, 10, 1, 11}, 4, nothing)
+	c, err := f.Forecast(t.Context(), list{0, 10, 1, 11}, 4, Choice{}, nothing)
 	require.NoError(t, err)
 	require.Equal(t, size(0, 20)-size(0, 1), c.KeptBytes)
 	require.EqualValues(t, 2, c.Pieces)
 	require.True(t, c.Fits)
 
-	c, err = f.Forecast(t.Context(), list{0, 10, 1, 11}, 1, nothing)
+	c, err = f.Forecast(t.Context(), list{0, 10, 1, 11}, 1, Choice{}, nothing)
 	require.NoError(t, err)
 	require.Equal(t, size(0, 10), c.KeptBytes, "the others are not asked for")
 
@@ -154,7 +154,7 @@ func TestForecastsSayWhatIsKept(t *testing.T) {
 	g, err := newFetcher(large.index, openStorage(t, large.dir), small)
 	require.NoError(t, err)
 	defer func() { require.NoError(t, g.Close()) }()
-	c, err = g.Forecast(t.Context(), randomOrder(1, large.index), 200, nothing)
+	c, err = g.Forecast(t.Context(), randomOrder(1, large.index), 200, Choice{}, nothing)
 	require.NoError(t, err)
 }
 
@@ -165,6 +165,6 @@ func TestForecastsEndWithTheirContext(t *testing.T) {
 	defer func() { require.NoError(t, f.Close()) }()
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	_, err = f.Forecast(ctx, inOrder(d.index), 20, func(int64) {})
+	_, err = f.Forecast(ctx, inOrder(d.index), 20, Choice{}, func(int64) {})
 	require.ErrorIs(t, err, context.Canceled)
 }

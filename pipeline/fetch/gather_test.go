@@ -83,7 +83,7 @@ func TestTheStrategyDoesNotShowInTheBytes(t *testing.T) {
 // With room for it, each record is read once, in the reads that are forecast.
 func TestAGatherReadsWhatIsForecast(t *testing.T) {
 	for name, s := range map[string]shape{
-		"plain": {shards: 6, records: 400, maxBytes: 12_000}, "gaps": {shards: 2, records: 1000, maxBytes: 900, gapBytes: 12 << 10},
+		"plain": {shards: 6, records: 250, maxBytes: 12_000}, "gaps": {shards: 2, records: 1000, maxBytes: 900, gapBytes: 12 << 10},
 		"no newline": {shards: 6, records: 300, maxBytes: 40, noNewline: true}, "large": {shards: 2, records: 8, maxBytes: 2 << 20},
 	} {
 		s.read = spec.ReadGather

@@ -1,6 +1,7 @@
 package fetch
 
 import (
+	"cmp"
 	"errors"
 	"runtime"
 	"slices"
@@ -167,25 +168,37 @@ func (g *gatherer) take(r *gatherReader, n int64, u urgency) (block, error) {
 // read ahead for them.
 const idleCalls = 256
 
-// reclaim has other readers drop what they do not need now, until there is room
-// for n bytes.
+// reclaim has other readers drop what they hold, until there is room for n
+// bytes: first what they do not need now, and then, for one that waits, anything.
 func (g *gatherer) reclaim(r *gatherReader, n int64, u urgency) {
 	r.dropOthers()
+	if u == demanded {
+		r.dropPassed()
+	}
 	g.mu.Lock()
 	others := slices.Clone(g.readers)
 	g.mu.Unlock()
+	slices.SortFunc(others, func(a, b *gatherReader) int { return cmp.Compare(a.called.Load(), b.called.Load()) })
 	now := g.calls.Load()
-	slices.SortFunc(others, func(a, b *gatherReader) int { return int(a.called.Load()) - int(b.called.Load()) })
-	for _, o := range others {
-		if g.pool.room(n) {
+	for _, all := range [...]bool{false, true} {
+		if all && u != demanded {
 			return
 		}
-		idle := o.called.Load()+idleCalls < now
-		if o == r || u != demanded && !idle || !o.mu.TryLock() {
-			continue
+		for _, o := range others {
+			if g.pool.room(n) {
+				return
+			}
+			idle := o.called.Load()+idleCalls < now
+			if o == r || u != demanded && !idle || !o.mu.TryLock() {
+				continue
+			}
+			if idle || all {
+				o.dropAll()
+			} else {
+				o.giveUp()
+			}
+			o.mu.Unlock()
 		}
-		o.giveUp(idle)
-		o.mu.Unlock()
 	}
 }
 

@@ -18,7 +18,8 @@ type gatherReader struct {
 	called atomic.Uint64
 
 	mu     sync.Mutex
-	runs   []*gatherRun // the one used last is the last
+	runs   []*gatherRun // none is empty; the one used last is the last
+	at     uint64       // the record that was asked for last
 	closed bool
 }
 

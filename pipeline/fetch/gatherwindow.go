@@ -15,6 +15,7 @@ const (
 // there is no such record. Where no run has it, the records that are asked for are read: as the next stretch of
 // the run that ends there, or as the first of a new one.
 func (r *gatherReader) moveTo(k uint64, n int) (*gatherRun, error) {
+	r.at = k
 	i := slices.IndexFunc(r.runs, func(run *gatherRun) bool { return run.has(k) || run.end() == k })
 	if i < 0 {
 		return r.begin(k, n)
@@ -29,6 +30,9 @@ func (r *gatherReader) moveTo(k uint64, n int) (*gatherRun, error) {
 		size := run.stretch
 		run.grow(r)
 		if planned, err := r.extend(run, k, size, maxStretchRecords, demanded); !planned {
+			if len(run.batches) == 0 { // they were given up to make room
+				r.runs = r.runs[:len(r.runs)-1]
+			}
 			return nil, err
 		}
 	}
@@ -200,20 +204,24 @@ func (r *gatherReader) dropAll() {
 	}
 }
 
-// dropOthers drops all but the run used last, and what lies behind in that.
+// dropOthers drops all but the run used last.
 func (r *gatherReader) dropOthers() {
 	for len(r.runs) > 1 {
 		r.dropRun(0)
 	}
 }
 
-// giveUp makes room for another reader: all but the place that was read last,
-// or, where the reader is idle, all.
-func (r *gatherReader) giveUp(idle bool) {
-	if idle {
-		r.dropAll()
-		return
+// dropPassed drops the run of a reader that waits at its end, which is then
+// empty, to be extended.
+func (r *gatherReader) dropPassed() {
+	if n := len(r.runs); n > 0 && r.runs[n-1].end() == r.at {
+		r.dropFirst(r.runs[n-1], len(r.runs[n-1].batches))
 	}
+}
+
+// giveUp makes room for another reader: what was passed goes, and what is ahead
+// beyond a reader's share.
+func (r *gatherReader) giveUp() {
 	r.dropOthers()
 	for _, run := range r.runs {
 		n := slices.IndexFunc(run.batches, func(b *batch) bool { return run.next <= b.end() })

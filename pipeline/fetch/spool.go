@@ -57,7 +57,7 @@ func newSpool(f *Fetcher, file *spoolFile) *spool {
 
 // spools says whether a shard is read through the spool.
 func (f *Fetcher) spools(shard int) bool {
-	return f.spool != nil && f.choice.spooled[shard/64]&(1<<(shard%64)) != 0
+	return f.spool != nil && f.choice.spools(shard)
 }
 
 // goneOut notes that the shard's record has gone out.

@@ -33,6 +33,11 @@ type Choice struct {
 	bytes      int64    // of all shards, decoded
 }
 
+// spools says whether a shard is spooled.
+func (c *Choice) spools(shard int) bool {
+	return c.spooled != nil && c.spooled[shard/64]&(1<<(shard%64)) != 0
+}
+
 // compressed is what a choice needs to know of the shards that could be spooled.
 type compressed struct {
 	bits                    []uint64

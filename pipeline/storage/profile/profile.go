@@ -37,7 +37,8 @@ var Kinds = []Kind{KindDisk, KindSSD, KindVirtual, KindMemory, KindNetwork, Kind
 type Profile struct {
 	Kind Kind `json:"kind"`
 	// GapBytes is up to how many bytes that nobody wants are read and thrown
-	// away to save a request: so many cost what a request costs.
+	// away to save a request: half of what costs as much as a request does,
+	// as they take memory, too.
 	GapBytes int64 `json:"gap_bytes"`
 	// ReadBytes is the size of reads from which on larger ones are no faster.
 	// Larger ranges are cut to it, for parallel reads.
@@ -71,21 +72,21 @@ const defaultAlign = 4 << 10
 // and memory are measured (plan.DefaultConfig): a pread of 4 KiB takes
 // 0.8 µs from the page cache, which hands large ones over at 17 GiB/s, so a
 // request costs what some 10 KiB more cost. Those of the others follow from what
-// such storages usually are, by the same rule, seconds a request × bytes a
-// second:
+// such storages usually are, by the same rule, half of seconds a request × bytes
+// a second:
 //
-//	disk     8 ms to seek × 150 MB/s ≈ 1 MiB; a deep queue lets it sort
-//	virtual  16 000 requests a second of at most 500 MB/s ≈ 32 KiB
-//	network  0.1 ms of a server that does some at a time × 1 GB/s ≈ 128 KiB
+//	disk     8 ms to seek × 150 MB/s: 0.5 MiB; a deep queue lets it sort
+//	virtual  16 000 requests a second of at most 500 MB/s: 16 KiB (measured: 16)
+//	network  0.1 ms of a server that does some at a time × 1 GB/s: 64 KiB
 func Defaults(k Kind) Profile {
 	p := Profile{Kind: k, GapBytes: 8 << 10, ReadBytes: 1 << 20, Depth: 64, InFlightBytes: 32 << 20, AlignBytes: defaultAlign}
 	switch k {
 	case KindDisk:
-		p.GapBytes, p.ReadBytes, p.Depth = 1<<20, 4<<20, 32
+		p.GapBytes, p.ReadBytes, p.Depth = 512<<10, 4<<20, 32
 	case KindVirtual:
-		p.GapBytes = 32 << 10
+		p.GapBytes = 16 << 10
 	case KindNetwork:
-		p.GapBytes = 128 << 10
+		p.GapBytes = 64 << 10
 	case KindSSD, KindMemory:
 	default:
 		p.Kind = KindUnknown

@@ -1,0 +1,201 @@
+package fetch
+
+import (
+	"context"
+	"math/rand/v2"
+	"sync"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/lsiofs/lsiofs/pipeline/spec"
+)
+
+// Readers take turns, so that nobody waits while another one is looked at: each
+// is given memory, and what others hold goes for it.
+func TestSixtyFourGatheringReadersKeepWithinTheBudget(t *testing.T) {
+	d := makeDataset(t, shape{read: spec.ReadGather, shards: 4, records: 32, maxBytes: 200 << 10})
+	for _, budget := range []int64{1 << 20, 16 << 20} {
+		f := newTestFetcher(t, d, budget)
+		g := randomOrder(1, d.index)
+		long := f.Open(g) // fills its window before there are others
+		readAll(t, d, long, g[:40], 3)
+		readers, seqs := make([]*Reader, 64), make([]list, 64)
+		for w := range readers {
+			seqs[w] = g.deal(w, 64)
+			readers[w] = f.Open(seqs[w])
+		}
+		var l Loan
+		for k := range seqs[0] {
+			for w, r := range readers {
+				require.NoError(t, r.Lend(context.Background(), uint64(k), 1, &l))
+				require.Equal(t, string(d.records[seqs[w][k]]), string(l.Records[0]))
+				largest := f.gatherer.pool.round(200 << 10)
+				require.LessOrEqual(t, f.Stats().HeldBytes, budget+largest)
+				l.Release()
+			}
+		}
+		require.Positive(t, f.Stats().Gather.DroppedBytes, "the first one gave up what it had read ahead")
+		for _, r := range append(readers, long) {
+			r.Close()
+		}
+	}
+}
+
+func TestGatheringReadersTogetherKeepWithinTheBudget(t *testing.T) {
+	d := makeDataset(t, shape{read: spec.ReadGather, shards: 4, records: 100, maxBytes: 100 << 10})
+	const budget, readers = 8 << 20, 8
+	f := newTestFetcher(t, d, budget)
+	g := randomOrder(1, d.index)
+	most := int64(0)
+	var mu sync.Mutex
+	var wg sync.WaitGroup
+	for w := range readers {
+		seq := g.deal(w, readers)
+		r := f.Open(seq)
+		wg.Go(func() {
+			defer r.Close()
+			var l Loan
+			for k := 0; k < len(seq); k += len(l.Records) {
+				l.Release()
+				if err := r.Lend(context.Background(), uint64(k), 7, &l); err != nil {
+					t.Error(err)
+					return
+				}
+				held := f.Stats().HeldBytes
+				mu.Lock()
+				most = max(most, held)
+				mu.Unlock()
+			}
+			l.Release()
+		})
+	}
+	wg.Wait()
+	require.LessOrEqual(t, most, budget+readers*f.gatherer.pool.blockBytes, "each may wait for one batch more")
+}
+
+// gatherTo makes a reader that has come to record k, by tens, and its storage.
+func gatherTo(t *testing.T, d *dataset, budget int64, seq list, k int) (*Fetcher, *Reader, *countedStorage) {
+	store := &countedStorage{Storage: openStorage(t, d.dir)}
+	f := newFetcherOver(t, d, budget, store)
+	r := f.Open(seq)
+	t.Cleanup(r.Close)
+	readAll(t, d, r, seq[:k], 10)
+	return f, r, store
+}
+
+func lendOne(t *testing.T, d *dataset, r *Reader, seq list, k uint64) {
+	t.Helper()
+	var l Loan
+	require.NoError(t, r.Lend(context.Background(), k, 1, &l))
+	require.Equal(t, string(d.records[seq[k]]), string(l.Records[0]))
+	l.Release()
+}
+
+func TestGatheringFollowsTheReader(t *testing.T) {
+	d := makeDataset(t, shape{read: spec.ReadGather, shards: 4, records: 2000, maxBytes: 4000}) // 16 MB
+	seq := randomOrder(1, d.index)
+	end := uint64(len(seq))
+	total := int64(0)
+	for _, b := range d.records {
+		total += int64(len(b))
+	}
+	window := func(r *Reader) uint64 { return r.batches.runs[len(r.batches.runs)-1].end() }
+
+	t.Run("a step back reads nothing again", func(t *testing.T) {
+		_, r, store := gatherTo(t, d, 64<<20, seq, 800)
+		before := store.reads.Load()
+		lendOne(t, d, r, seq, 799)
+		lendOne(t, d, r, seq, 795)
+		require.Equal(t, before, store.reads.Load())
+	})
+	t.Run("a seek forward inside the window drops nothing", func(t *testing.T) {
+		f, r, _ := gatherTo(t, d, 64<<20, seq, 800)
+		to := window(r)
+		require.Greater(t, to, uint64(1200))
+		lendOne(t, d, r, seq, to-1)
+		require.Zero(t, f.Stats().Gather.DroppedBytes)
+		require.GreaterOrEqual(t, window(r), to)
+	})
+	t.Run("who samples gets what is asked for", func(t *testing.T) {
+		_, r, store := gatherTo(t, d, 64<<20, seq, 0)
+		for _, k := range []uint64{5000, 300, 7000, 20, 6000, 310} {
+			lendOne(t, d, r, seq, k)
+		}
+		require.EqualValues(t, 6, store.reads.Load())
+	})
+	t.Run("two places in turn keep what each has ahead", func(t *testing.T) {
+		f, r, store := gatherTo(t, d, 64<<20, seq, 0)
+		half := end / 2
+		for k := range half {
+			lendOne(t, d, r, seq, k)
+			lendOne(t, d, r, seq, half+k)
+		}
+		gaps := int64(f.Stats().BytesRead) - total
+		require.Equal(t, total+gaps, store.bytes.Load())
+		require.Zero(t, f.Stats().Gather.DroppedBytes, "nothing that was read ahead was dropped")
+	})
+	t.Run("a jump gives up what lies ahead", func(t *testing.T) {
+		f, r, _ := gatherTo(t, d, 8<<20, seq, 800)
+		require.Less(t, window(r), end-8)
+		for k := end - 1; k > end-8; k -= 2 {
+			lendOne(t, d, r, seq, k)
+		}
+		require.Positive(t, f.Stats().Gather.DroppedBytes)
+		require.Len(t, r.batches.runs, maxRuns)
+	})
+}
+
+func TestJumpsAndConcurrentCallsOfAGatheringReader(t *testing.T) {
+	for _, budget := range []int64{1, 2 << 20, 64 << 20} {
+		d := makeDataset(t, shape{read: spec.ReadGather, shards: 4, records: 300, maxBytes: 4000})
+		seq := randomOrder(1, d.index)
+		f := newTestFetcher(t, d, budget)
+		r := f.Open(seq)
+		var wg sync.WaitGroup
+		for g := range 6 {
+			rng := rand.New(rand.NewPCG(uint64(g), 7))
+			wg.Go(func() {
+				for range 40 {
+					k := rng.IntN(len(seq))
+					var l Loan
+					for range 1 + rng.IntN(12) { // go on for a while
+						n := min(1+rng.IntN(20), len(seq)-k)
+						if n == 0 {
+							break
+						}
+						if err := r.Lend(context.Background(), uint64(k), n, &l); err != nil {
+							t.Error(err)
+							return
+						}
+						for i, b := range l.Records {
+							if string(b) != string(d.records[seq[k+i]]) {
+								t.Errorf("record %d is wrong", k+i)
+							}
+						}
+						k += len(l.Records)
+						l.Release()
+					}
+				}
+			})
+		}
+		wg.Wait()
+		r.Close()
+		require.ErrorIs(t, r.Lend(context.Background(), 0, 1, new(Loan)), errGatherClosed)
+	}
+}
+
+func TestLendingWhatHasBeenGatheredAllocatesNothing(t *testing.T) {
+	d := makeDataset(t, shape{read: spec.ReadGather, shards: 4, records: 500, maxBytes: 1000})
+	seq := randomOrder(1, d.index)
+	_, r, _ := gatherTo(t, d, 64<<20, seq, 1000)
+	var l Loan
+	k := uint64(1000)
+	require.Zero(t, testing.AllocsPerRun(10, func() {
+		if err := r.Lend(context.Background(), k, 3, &l); err != nil {
+			t.Fatal(err)
+		}
+		k += uint64(len(l.Records))
+		l.Release()
+	}))
+}
