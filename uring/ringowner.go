@@ -64,6 +64,7 @@ type ringOwner struct {
 	blocks  blocks
 	pinned  pinned // whether blocks are registered with the ring
 	taken   []job
+	ending  ending // slots' requests, until the end of a reap
 	events  [2 * ringEntries]*gouring.CQEvent
 	copied  int // out of blocks, by this reap
 
@@ -273,6 +274,7 @@ func (r *ringReader) reap() {
 	if reaped > 0 {
 		o.ring.AdvanceCQ(uint32(reaped))
 	}
+	o.ending.complete(r.counters)
 }
 
 // completed handles what the kernel answered to a slot's read.
@@ -327,7 +329,7 @@ func (r *ringReader) tryOnceMore(number uint16) {
 	}()
 }
 
-// finish frees a slot and completes its request.
+// finish frees a slot; its request completes with ending.
 func (r *ringReader) finish(number uint16, n int, err error) {
 	o := &r.owner
 	s := &o.slots[number]
@@ -338,5 +340,5 @@ func (r *ringReader) finish(number uint16, n int, err error) {
 	o.bytes -= s.size
 	*s = slot{}
 	o.free = append(o.free, number)
-	r.complete(request, n, err)
+	o.ending.add(request, n, err)
 }
