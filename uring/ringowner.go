@@ -200,14 +200,16 @@ func (o *ringOwner) dropBlock(s *slot) {
 }
 
 // prepareFlushing is prepare for a slot's read, and lets the kernel begin with
-// what is queued when that is enough.
+// what is queued when that is enough and more is to be queued: after the last
+// comes enter.
 func (o *ringOwner) prepareFlushing(op uint8, fd int, off int64, buf []byte, number uint16) bool {
 	if !o.prepare(op, fd, off, buf, uint64(number)) {
 		return false
 	}
 	o.unflushed++
 	o.unflushedBytes += len(buf)
-	if o.unflushed >= flushEntries || o.unflushedBytes >= flushBytes {
+	more := o.waiting.len()+len(o.again) > 1 // than this one
+	if more && (o.unflushed >= flushEntries || o.unflushedBytes >= flushBytes) {
 		o.unflushed, o.unflushedBytes = 0, 0
 		// What the kernel does not take now stays queued for enter, which
 		// meets the same error if it lasts. Without waiting EAGAIN also means
