@@ -266,7 +266,9 @@ func (f *Fetcher) publish(ld *load) {
 	e.bad = ld.bad
 	e.spooled, e.ordinal = ld.spooled, f.ordinal(ld)
 	f.cache.recall(e, ld.wanted)
-	if old := f.slots.at(ld.piece); old != nil {
+	if old := f.slots.at(ld.piece); old != nil && old.mapped() {
+		old.seg.live.Store(forgotten) // it is kept from now on; the mapping goes with a sweep
+	} else if old != nil {
 		old.seg.live.Add(-old.liveBytes())
 	}
 	ld.seg.live.Add(e.liveBytes())
@@ -278,7 +280,7 @@ func (f *Fetcher) publish(ld *load) {
 	for _, err := range ld.bad {
 		f.failures.add(fmt.Errorf("%s: %w", f.index.Shard(ld.shard).Object.Path, err))
 	}
-	if e.seg.shard != nil {
+	if e.mapped() {
 		return // nothing was read
 	}
 	f.counts.piecesRead.Add(1)

@@ -15,6 +15,7 @@ type maps struct {
 	mapper     storage.Mapper // nil: nothing is mapped
 	limit      int64          // of bytes
 	trims      bool           // not all fits into limit
+	keeps      bool           // all fits into memory: from the second epoch on it is kept there
 	tableLimit int64
 	shards     map[int]*mappedShard
 	segs       []*segment   // oldest first
@@ -52,6 +53,7 @@ func (f *Fetcher) newMaps() maps {
 	m := maps{limit: f.config.MemoryBytes, tableLimit: f.limits.cache / 4, shards: map[int]*mappedShard{}, changed: map[int]bool{}}
 	m.mapper, _ = f.storage.(storage.Mapper)
 	m.trims = f.decodedBytes() > m.limit
+	m.keeps = f.decodedBytes() <= f.cache.budget/4*3
 	return m
 }
 

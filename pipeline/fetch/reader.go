@@ -131,7 +131,7 @@ type gathering struct {
 // it has now gone out.
 func (f *Fetcher) add(g *gathering, e *entry, i int) {
 	b := e.bytes(i)
-	if e.seg.shard != nil {
+	if e.mapped() {
 		g.loan.mapped = append(g.loan.mapped, mappedRecord{e, i})
 	}
 	g.loan.Records = append(g.loan.Records, b)
@@ -174,7 +174,7 @@ func (r *Reader) gather(g *gathering, k uint64, n int) {
 			if e == nil || e.spans[i].size < 0 || e.bad != nil && e.bad[i] != nil {
 				return
 			}
-			if e.seg.shard != nil {
+			if e.mapped() {
 				if !f.pinMapped(e, g.evictions) {
 					return
 				}

@@ -64,6 +64,9 @@ func newEntry(seg *segment, piece int, spans []span) *entry {
 	return &entry{seg: seg, piece: piece, spans: spans, whole: true, out: make([]atomic.Uint64, (len(spans)+63)/64)}
 }
 
+// mapped says whether the entry lies in a mapped file.
+func (e *entry) mapped() bool { return e.seg.shard != nil }
+
 // tableBytes is the memory of the entry itself.
 func (e *entry) tableBytes() int64 { return tableBytes(len(e.spans)) }
 
