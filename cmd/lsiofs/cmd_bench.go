@@ -24,6 +24,10 @@ type benchOptions struct {
 	total     time.Duration
 	ofDataset map[string]bool // names of the dataset's flags
 
+	check bool
+	only  []string
+	dir   string
+
 	make   string
 	gz     bool
 	zst    bool
@@ -57,6 +61,9 @@ func (o *benchOptions) addFlags(c *cobra.Command) {
 	f.SortFlags = false
 	f.IntVar(&o.rounds, "rounds", 5, "measure each row so often, at most")
 	f.DurationVar(&o.total, "seconds", 90*time.Second, "about how long all rows may take together")
+	f.BoolVar(&o.check, "check", false, "measure what is promised, and fail where it is not reached; without DATASET of data that is made for it")
+	f.StringSliceVar(&o.only, "only", nil, "with --check: these `sections` of engine, tar, jsonl, zst, gz only")
+	f.StringVar(&o.dir, "dir", "", "with --check: the `directory` where data is made, and kept (default: a temporary one beside the user's cache)")
 	enumFlag(c, "make", "make a dataset of this format", &o.make, synthetic.Formats...)
 	f.BoolVar(&o.gz, "gz", false, "with --make: compress shards with gzip")
 	f.BoolVar(&o.zst, "zst", false, "with --make: compress shards with zstd")
@@ -75,6 +82,9 @@ func (o *benchOptions) addFlags(c *cobra.Command) {
 func runBench(ctx context.Context, o *benchOptions, g *globals) error {
 	if o.make != "" {
 		return runBenchMake(ctx, o, g)
+	}
+	if o.check {
+		return runBenchCheck(ctx, o, g, bench.Promises())
 	}
 	return runBenchDataset(ctx, o, g)
 }
@@ -111,6 +121,60 @@ func runBenchDataset(ctx context.Context, o *benchOptions, g *globals) error {
 		return g.ui.emit(r)
 	}
 	return r.Print(g.ui.out)
+}
+
+// runBenchCheck checks what is promised.
+func runBenchCheck(ctx context.Context, o *benchOptions, g *globals, promises []bench.Promise) error {
+	dataset := "unnamed" // a spec needs one
+	if len(o.paths) > 0 {
+		dataset = o.paths[0]
+	}
+	s, _, err := o.resolve(dataset)
+	if err != nil {
+		return err
+	}
+	if len(o.paths) == 0 {
+		s.Dataset = ""
+	}
+	g.takeForce() // a second Ctrl-C must not leave a mount behind
+	v := newBenchView(g.ui)
+	defer v.clear()
+	c := bench.CheckConfig{
+		Config: bench.Config{Spec: s, Flags: o.datasetArgs(), Rounds: o.rounds, Total: o.total, Progress: v.show},
+		Only:   o.sections(), Promises: promises, Dir: o.dir,
+	}
+	if err := c.Validate(); err != nil {
+		return coded(exitUsage, err)
+	}
+	if missing := missingForMount(mountingMachine()); missing != nil {
+		return missing
+	}
+	p, err := benchProgram(g)
+	if err != nil {
+		return err
+	}
+	r, err := bench.RunCheck(ctx, p, c)
+	if err != nil {
+		return err
+	}
+	v.clear()
+	if g.ui.json {
+		err = g.ui.emit(r)
+	} else {
+		err = r.Print(g.ui.out)
+	}
+	if err == nil && r.Short() {
+		err = codedf(exitCheck, "some promises were not kept")
+	}
+	return err
+}
+
+func (o *benchOptions) sections() []bench.Section {
+	var all []bench.Section
+	for _, s := range o.only {
+		all = append(all, bench.Section(s))
+	}
+	return all
 }
 
 // datasetArgs are the flags of the dataset that were given, for a child.

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"runtime"
+	"slices"
 	"time"
 
 	"github.com/lsiofs/lsiofs/pipeline/spec"
@@ -14,51 +15,80 @@ import (
 	"github.com/lsiofs/lsiofs/uring/uringbench"
 )
 
+// The rows' names in reports, in promises, and to each other.
+const (
+	rowPreadSequentialHot  = "pread-sequential-hot"
+	rowPreadRandomHot      = "pread-random-hot"
+	rowPreadSequentialCold = "pread-sequential-cold"
+	rowPreadRandomCold     = "pread-random-cold"
+	rowDecode              = "decode"
+	rowFetch               = "fetch"
+	rowCeiling             = "ceiling-" // and the number of readers
+	rowMount               = "mount-"   // likewise
+	rowMountSmall          = "mount-small"
+	rowCat                 = "cat"
+	rowMountFirst          = "mount-first"
+	rowMountWhole          = "mount-whole"
+	rowFioCold             = "fio-cold"
+	rowEngineCold          = "engine-cold"
+	rowMountCold           = "mount-cold"
+	rowIndexPass           = "index-pass"
+	rowResume              = "resume"
+)
+
+// rowList collects rows, leaving out those that nobody wants.
+type rowList struct {
+	only []string // ids; empty: all
+	rows []*row
+}
+
+func (l *rowList) add(r row) {
+	if len(l.only) == 0 || slices.Contains(l.only, r.id) {
+		l.rows = append(l.rows, &r)
+	}
+}
+
 // rows are what is measured of the dataset, in the order of a round: what is hot
 // first, as what is cold empties the page cache.
 func (s *session) rows() []*row {
-	var rows []*row
-	add := func(id, name, against string, measure func(context.Context) (reading, error)) *row {
-		r := &row{id: id, name: name, against: against, measure: measure}
-		rows = append(rows, r)
-		return r
-	}
-	readerCounts := []int{1, 2, 4}
-	for _, n := range readerCounts {
-		add(fmt.Sprintf("ceiling-%d", n), "FUSE ceiling, "+readersText(n), "", func(ctx context.Context) (reading, error) {
+	l := &rowList{only: s.config.Rows}
+	counts := []int{1, 2, maxReaders}
+	for _, n := range counts {
+		l.add(row{id: rowCeiling + fmt.Sprint(n), name: "FUSE ceiling, " + readersText(n), noRecords: true, measure: func(ctx context.Context) (reading, error) {
 			return s.measureCeiling(ctx, n)
-		}).noRecords = true
+		}})
+	}
+	fetchLimit := rowPreadRandomHot
+	if s.scope.compressed {
+		fetchLimit = rowDecode
+		l.add(row{id: rowDecode, name: s.decoderText(), measure: s.measureDecode})
+	} else {
+		l.add(row{id: rowPreadSequentialHot, name: "pread 1 MiB, file order, hot", measure: s.preads(true, false)})
+		l.add(row{id: rowPreadRandomHot, name: "pread a record, the epoch's order, hot", measure: s.preads(false, false)})
+	}
+	l.add(row{id: rowFetch, name: "fetch, in process", against: fetchLimit, measure: s.measureFetch})
+	for _, n := range counts {
+		l.add(row{id: rowMount + fmt.Sprint(n), name: "mount, " + readersText(n), against: rowCeiling + fmt.Sprint(n), measure: func(ctx context.Context) (reading, error) {
+			return s.measureMount(ctx, n)
+		}})
 	}
 	if !s.scope.compressed {
-		add("pread-sequential-hot", "pread 1 MiB, file order, hot", "", func(ctx context.Context) (reading, error) {
-			return s.measurePreads(ctx, inFileOrder(s.scope.extents, readBytes), false)
-		})
-		add("pread-random-hot", "pread a record, the epoch's order, hot", "", func(ctx context.Context) (reading, error) {
-			return s.measurePreads(ctx, s.scope.extents, false)
-		})
+		l.add(row{id: rowMountSmall, name: "mount, --memory half the data, 1 reader", against: rowCeiling + "1", measure: s.measureSmall})
 	}
-	add("fetch", "fetch, in process", "pread-random-hot", s.measureFetch)
-	for _, n := range readerCounts {
-		add(fmt.Sprintf("mount-%d", n), "mount, "+readersText(n), fmt.Sprintf("ceiling-%d", n), func(ctx context.Context) (reading, error) {
-			return s.measureMount(ctx, n)
-		})
-	}
-	add("mount-small", "mount, --memory half the data, 1 reader", "ceiling-1", s.measureSmall)
-	add("cat", "cat | reader", "", s.measureCat)
-	add("mount-first", "mount, first epoch of a process", "cat", s.measureFirst)
+	l.add(row{id: rowCat, name: "cat | reader, first epoch of a process", measure: s.measureCat})
+	l.add(row{id: rowMountFirst, name: "mount, first epoch of a process", against: rowCat, measure: s.measureFirst})
 	if s.scope.compressed {
-		return rows
+		l.add(row{id: rowMountWhole, name: "mount to the end of the first epoch", against: rowDecode, measure: s.measureWhole})
+	} else {
+		l.add(row{id: rowPreadSequentialCold, name: "pread 1 MiB, file order, O_DIRECT", measure: s.preads(true, true)})
+		l.add(row{id: rowPreadRandomCold, name: "pread a record, the epoch's order, O_DIRECT", measure: s.preads(false, true)})
+		l.add(row{id: rowFioCold, name: "fio io_uring 256 KiB random QD 32, O_DIRECT", noRecords: true, measure: s.measureFio})
+		l.add(row{id: rowEngineCold, name: "engine 256 KiB random QD 32, O_DIRECT", noRecords: true, against: rowFioCold, measure: s.measureEngine})
+		l.add(row{id: rowMountCold, name: "mount, cold, --direct on, 1 reader", against: rowFioCold, measure: s.measureCold})
 	}
-	add("pread-sequential-cold", "pread 1 MiB, file order, O_DIRECT", "", func(ctx context.Context) (reading, error) {
-		return s.measurePreads(ctx, inFileOrder(s.scope.extents, readBytes), true)
-	})
-	add("pread-random-cold", "pread a record, the epoch's order, O_DIRECT", "", func(ctx context.Context) (reading, error) {
-		return s.measurePreads(ctx, s.scope.extents, true)
-	})
-	add("fio-cold", "fio io_uring 256 KiB random QD 32, O_DIRECT", "", s.measureFio).noRecords = true
-	add("engine-cold", "engine 256 KiB random QD 32, O_DIRECT", "fio-cold", s.measureEngine).noRecords = true
-	add("mount-cold", "mount, cold, --direct on, 1 reader", "fio-cold", s.measureCold)
-	return rows
+	l.add(row{id: rowIndexPass, name: "index pass, hot", unit: "records/s a core", measure: s.measureIndex})
+	l.add(row{id: rowResume, name: "mount --resume in the middle, to the first bytes", unit: "ms", measure: s.measureResume})
+	return l.rows
 }
 
 func readersText(n int) string {
@@ -78,18 +108,25 @@ func (s *session) warm(ctx context.Context) error {
 	return readAll(ctx, s.scope.shards, extents, false)
 }
 
-func (s *session) measurePreads(ctx context.Context, extents []extent, direct bool) (reading, error) {
-	p, err := newPreads(s.scope.shards, direct, largest(extents))
-	if err != nil {
-		return reading{}, err
-	}
-	defer p.close()
-	if direct {
-		if err := s.cool(ctx); err != nil {
+// preads measures a plain loop over what the epoch reads.
+func (s *session) preads(sequential, direct bool) func(context.Context) (reading, error) {
+	return func(ctx context.Context) (reading, error) {
+		extents := s.scope.extents
+		if sequential {
+			extents = inFileOrder(extents, readBytes)
+		}
+		p, err := newPreads(s.scope.shards, direct, largest(extents))
+		if err != nil {
 			return reading{}, err
 		}
+		defer p.close()
+		if direct {
+			if err := s.cool(ctx); err != nil {
+				return reading{}, err
+			}
+		}
+		return p.run(ctx, extents, s.slot)
 	}
-	return p.run(ctx, extents, s.slot)
 }
 
 // cool empties the page cache of the shards, and has what lies below it (a
@@ -277,7 +314,7 @@ func (s *session) measureCat(ctx context.Context) (r reading, err error) {
 		return reading{}, errors.Join(err, to.Close())
 	}
 	defer reader.kill()
-	cat, err := startCat(s.program.Self, append([]string{s.config.Spec.Dataset, "--worker", "0/1"}, s.config.Flags...), to, s.log)
+	cat, err := startCat(s.program.Self, s.catArgs(), to, s.log)
 	if err = errors.Join(err, to.Close()); err != nil {
 		return reading{}, err
 	}
@@ -307,6 +344,12 @@ func (s *session) measureCat(ctx context.Context) (r reading, err error) {
 	r.cpu += cat.ProcessState.UserTime() + cat.ProcessState.SystemTime()
 	r.mallocs = -1
 	return r, nil
+}
+
+// catArgs names the first epoch of one worker, whatever the flags say.
+func (s *session) catArgs() []string {
+	args := append([]string{s.config.Spec.Dataset}, s.config.Flags...)
+	return append(args, "--workers", "1", "--worker", "0/1", "--epoch", "0")
 }
 
 // coldBlock and coldDepth are what large random reads are at their best with.

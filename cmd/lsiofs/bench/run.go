@@ -18,6 +18,8 @@ type Config struct {
 	// that may take together.
 	Rounds int
 	Total  time.Duration
+	// Rows are the IDs of the rows that are measured; empty for all.
+	Rows []string
 	// Progress, when set, is told what is being done.
 	Progress func(text string, done, total int)
 }
@@ -132,7 +134,7 @@ func (s *session) rounds(ctx context.Context, rows []*row) (int, error) {
 				r.readings = append(r.readings, m)
 			}
 		}
-		if spent := time.Since(began); !warming && spent+spent/time.Duration(round+1) > s.config.Total*3/2 {
+		if spent := time.Since(began); !warming && spent+spent/time.Duration(round+1) > s.config.Total*5/4 {
 			return round, nil // another one would take too long
 		}
 	}
