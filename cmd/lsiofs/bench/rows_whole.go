@@ -106,6 +106,7 @@ func (s *session) measureWhole(ctx context.Context) (r reading, err error) {
 	r.elapsed = done[0].Ended - began
 	r.cpu += used
 	r.counted, r.reads, r.readBytes, r.mallocs = true, after.reads, after.readBytes, -1
+	s.lastWhole = r
 	return r, nil
 }
 

@@ -51,6 +51,8 @@ type session struct {
 	small   *server // with little memory
 	warming bool
 
+	lastWhole reading // what measureWhole has found last
+
 	written bool // the shards' pages are clean
 	cooled  bool // cool has been through the shards in this round
 }
