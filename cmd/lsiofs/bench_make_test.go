@@ -92,12 +92,12 @@ func TestBenchLeavesNothingHalfMade(t *testing.T) {
 func TestBenchMakeSaysWhatIsWrong(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "d")
 	for says, args := range map[string][]string{
-		"takes DIR":    {"--make", "tar"},
-		"choose one":   {"--make", "tar", "--gz", "--zst", dir},
-		"what can be":  {"--make", "csv", dir},
-		"shards (9)":   {"--make", "tar", "--records", "8", "--shards", "9", dir},
-		"between 4096": {"--make", "tar", "--bytes", "100", dir},
-		"records (0)":  {"--make", "tar", "--records", "0", dir},
+		"the directory": {"--make", "tar"},
+		"choose one":    {"--make", "tar", "--gz", "--zst", dir},
+		"what can be":   {"--make", "csv", dir},
+		"shards (9)":    {"--make", "tar", "--records", "8", "--shards", "9", dir},
+		"between 4096":  {"--make", "tar", "--bytes", "100", dir},
+		"records (0)":   {"--make", "tar", "--records", "0", dir},
 	} {
 		r := lsiofs(t, append([]string{"bench"}, args...)...)
 		require.Equal(t, exitUsage, r.code, says)

@@ -72,7 +72,7 @@ func Promises() []Promise {
 		{Section: SectionTar, What: "mount, cold, tar of 12 KiB samples, to fio O_DIRECT 256 KiB", Row: rowMountCold, Figure: FigureRatio, AtLeast: 0.75},
 		{Section: SectionTar, What: "mount to cat, tar of 12 KiB samples", Row: rowMountFirst, Figure: FigureRatio, AtLeast: 0.80},
 		{Section: SectionTar, What: "allocations in steady state, tar", Row: rowFetch, Figure: FigureMallocs, AtMost: none},
-		{Section: SectionTar, What: "index pass, samples of two members a core", Row: rowIndexPass, Figure: FigureValue, AtLeast: 350_000},
+		{Section: SectionTar, What: "index pass, tar samples of two members each", Row: rowIndexPass, Figure: FigureValue, AtLeast: 350_000},
 		{Section: SectionTar, What: "mount --resume to the first bytes, tar", Row: rowResume, Figure: FigureValue, AtMost: 200},
 
 		{Section: SectionJSONL, What: "mount, hot, JSONL of 1.2 KiB, 1 reader, to the FUSE ceiling", Row: "mount-1", Figure: FigureRatio, AtLeast: 0.35},

@@ -4,15 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"os"
-	"runtime"
 	"slices"
 	"time"
-
-	"github.com/lsiofs/lsiofs/pipeline/spec"
-	"github.com/lsiofs/lsiofs/pipeline/stream"
-	"github.com/lsiofs/lsiofs/uring"
-	"github.com/lsiofs/lsiofs/uring/uringbench"
 )
 
 // The rows' names in reports, in promises, and to each other.
@@ -89,7 +82,7 @@ func (s *session) rows() []*row {
 		l.add(row{id: rowEngineCold, name: "engine 256 KiB random QD 32, O_DIRECT", noRecords: true, against: rowFioCold, measure: s.measureEngine})
 		l.add(row{id: rowMountCold, name: "mount, cold, --direct on, 1 reader", against: rowFioCold, measure: s.measureCold})
 	}
-	l.add(row{id: rowIndexPass, name: "index pass, hot", unit: "records/s a core", measure: s.measureIndex})
+	l.add(row{id: rowIndexPass, name: "index pass, hot", unit: "records a CPU second", measure: s.measureIndex})
 	l.add(row{id: rowResume, name: "mount --resume in the middle, to the first bytes", unit: "ms", measure: s.measureResume})
 	return l.rows
 }
@@ -204,6 +197,10 @@ func (s *session) measureCold(ctx context.Context) (reading, error) {
 	if err := s.cool(ctx); err != nil {
 		return reading{}, err
 	}
+	// What the page cache gave up is what the new process may get.
+	if err := touchMemory(s.newProcessBytes() + s.scope.bytes); err != nil {
+		return reading{}, err
+	}
 	return s.measureFresh(ctx, "--workers", "1", "--direct", "on")
 }
 
@@ -241,170 +238,4 @@ func (s *session) epochTime() time.Duration {
 		return 0
 	}
 	return max(2*s.slot, 3*time.Second)
-}
-
-// measureFetch reads streams in this process: all that a mount does but FUSE.
-func (s *session) measureFetch(ctx context.Context) (reading, error) {
-	r := reading{counted: true, mallocs: -1}
-	var before, after runtime.MemStats
-	deal := spec.Deal{Workers: 1, Batch: 1, Dealing: spec.DealInterleaved, Tail: spec.TailKeep}
-	until := s.slot
-	if s.warming {
-		until = time.Hour // a whole epoch
-	}
-	for i := 0; i < epochs && r.elapsed < until && (i == 0 || !s.warming); i++ {
-		epoch := uint64(0)
-		if s.scope.whole {
-			epoch = s.epoch
-			s.epoch++
-		}
-		set, err := s.dataset.Set(ctx, epoch, nil, deal)
-		if err != nil {
-			return r, err
-		}
-		if _, err := set.SizeBytes(ctx, 0, stream.Data); err != nil {
-			return r, err
-		}
-		h := set.Open(0, stream.Data)
-		status := s.dataset.Status().Engine
-		runtime.ReadMemStats(&before)
-		cpu, began := ownCPU(), monotonic()
-		n, err := readStream(ctx, h, s.scope.bytes, began+until-r.elapsed)
-		r.elapsed, r.cpu, r.bytes = r.elapsed+monotonic()-began, r.cpu+ownCPU()-cpu, r.bytes+n
-		runtime.ReadMemStats(&after)
-		h.Close()
-		if err != nil {
-			return r, err
-		}
-		now := s.dataset.Status().Engine
-		r.reads, r.readBytes = r.reads+now.Reads-status.Reads, r.readBytes+now.ReadBytes-status.ReadBytes
-		r.mallocs = float64(after.Mallocs-before.Mallocs) / (float64(n) / s.scope.recordBytes)
-	}
-	return r, nil
-}
-
-// readStream reads up to most bytes until a time.
-func readStream(ctx context.Context, h *stream.Handle, most int64, until time.Duration) (int64, error) {
-	var reply stream.Reply
-	for off := int64(0); off < most; {
-		if err := h.ReadAt(ctx, &reply, off, stream.MaxReadBytes); err != nil {
-			return off, err
-		}
-		n := reply.Len()
-		reply.Release()
-		off += int64(n)
-		if n == 0 || monotonic() >= until {
-			return off, nil
-		}
-	}
-	return most, nil
-}
-
-// measureCat has `lsiofs cat` write the first epoch to a pipe that a reader
-// reads from, as it reads from a mount.
-func (s *session) measureCat(ctx context.Context) (r reading, err error) {
-	if err := touchMemory(s.newProcessBytes()); err != nil {
-		return reading{}, err
-	}
-	from, to, err := os.Pipe()
-	if err != nil {
-		return reading{}, err
-	}
-	defer from.Close()
-	widenPipe(to)
-	reader, err := startReader(s.program.Self, from)
-	if err != nil {
-		return reading{}, errors.Join(err, to.Close())
-	}
-	defer reader.kill()
-	began := monotonic()
-	cat, err := startCat(s.program.Self, s.catArgs(), to, s.log)
-	if err = errors.Join(err, to.Close()); err != nil {
-		return reading{}, err
-	}
-	stop := context.AfterFunc(ctx, func() { _ = cat.Process.Kill() })
-	defer stop()
-	j := readJob{Paths: []string{"/dev/fd/3"}, StopAfter: s.epochTime()}
-	if !s.scope.whole {
-		j.PathBytes = s.scope.bytes
-	}
-	if err := reader.start(j); err != nil {
-		return reading{}, err
-	}
-	_ = from.Close() // or cat would not see that its reader is gone
-	done, err := reader.finish()
-	if err != nil {
-		_ = cat.Process.Kill()
-	}
-	reader.kill()
-	werr := cat.Wait()
-	if err != nil || ctx.Err() != nil {
-		return reading{}, errors.Join(ctx.Err(), err)
-	}
-	if werr != nil && done.Bytes == s.scope.streamBytes { // else its reader went away
-		return reading{}, fmt.Errorf("lsiofs cat: %w", werr)
-	}
-	r = joined([]readDone{done}, !s.scope.compressed)
-	if s.scope.compressed {
-		r.elapsed = done.Ended - began
-	}
-	r.cpu += cat.ProcessState.UserTime() + cat.ProcessState.SystemTime()
-	r.mallocs = -1
-	return r, nil
-}
-
-// catArgs names the first epoch of one worker, whatever the flags say.
-func (s *session) catArgs() []string {
-	args := append([]string{s.config.Spec.Dataset}, s.config.Flags...)
-	return append(args, "--workers", "1", "--worker", "0/1", "--epoch", "0")
-}
-
-// coldBlock and coldDepth are what large random reads are at their best with.
-const (
-	coldBlock = 256 << 10
-	coldDepth = 32
-)
-
-func (s *session) coldJob() (uringbench.Job, error) {
-	best := 0
-	for i, size := range s.scope.shardBytes {
-		if size > s.scope.shardBytes[best] {
-			best = i
-		}
-	}
-	j := uringbench.Job{
-		Path: s.scope.shards[best], BlockBytes: coldBlock, Depth: coldDepth, Direct: true, Random: true, Duration: s.slot, Mode: uring.ModeAuto,
-	}
-	if size := s.scope.shardBytes[best]; size < 64*coldBlock {
-		return j, notMeasured("the largest shard has %d MiB, too little for random reads", size>>20)
-	}
-	return j, s.scope.empty(context.Background(), s.written)
-}
-
-func (s *session) measureFio(ctx context.Context) (reading, error) {
-	j, err := s.coldJob()
-	if err != nil {
-		return reading{}, err
-	}
-	r, err := uringbench.Fio(ctx, j, uringbench.FioUring)
-	if errors.Is(err, uringbench.ErrNoFio) {
-		return reading{}, notMeasured("%w", err)
-	}
-	return fromJob(r), err
-}
-
-func (s *session) measureEngine(ctx context.Context) (reading, error) {
-	j, err := s.coldJob()
-	if err != nil {
-		return reading{}, err
-	}
-	r, err := uringbench.Run(ctx, j)
-	if errors.Is(err, uringbench.ErrNotDirect) {
-		return reading{}, notMeasured("%w", err)
-	}
-	return fromJob(r), err
-}
-
-func fromJob(r uringbench.Result) reading {
-	return reading{bytes: r.Bytes, elapsed: time.Duration(r.Seconds * 1e9), cpu: time.Duration(r.CPUSeconds * 1e9), mallocs: -1}
 }

@@ -110,7 +110,7 @@ func (s *session) measureWhole(ctx context.Context) (r reading, err error) {
 	return r, nil
 }
 
-// measureIndex indexes all shards, with the index stored, as the first mount does.
+// measureIndex indexes all shards and stores the index, as the first mount does.
 func (s *session) measureIndex(ctx context.Context) (reading, error) {
 	dir := filepath.Join(s.dir, "index")
 	if err := os.Mkdir(dir, 0o700); err != nil {
@@ -125,14 +125,13 @@ func (s *session) measureIndex(ctx context.Context) (reading, error) {
 	}
 	sp := s.config.Spec
 	sp.IndexDir = dir
-	began := monotonic()
+	used := ownCPU()
 	d, err := pipeline.Open(ctx, sp, pipeline.Options{Rebuild: true})
 	if err != nil {
 		return reading{}, err
 	}
-	elapsed := monotonic() - began
-	cores := min(runtime.GOMAXPROCS(0), len(s.scope.shards))
-	return reading{value: float64(s.scope.records) / elapsed.Seconds() / float64(cores)}, d.Close()
+	used = ownCPU() - used
+	return reading{value: float64(s.scope.records) / used.Seconds()}, d.Close()
 }
 
 // measureResume is the time from the start of a mount that goes on in the middle
