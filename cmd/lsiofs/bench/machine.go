@@ -2,6 +2,7 @@ package bench
 
 import (
 	"bufio"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -106,8 +107,8 @@ func touchMemory(bytes int64) error {
 	}
 	// In the pages that servers will ask for; a kernel without them has others.
 	_ = unix.Madvise(b, unix.MADV_HUGEPAGE)
-	for i := 0; i < len(b); i += os.Getpagesize() {
-		b[i] = 1
+	if err := unix.Madvise(b, unix.MADV_POPULATE_WRITE); err != nil {
+		return errors.Join(fmt.Errorf("memory for warming up: %w", err), unix.Munmap(b))
 	}
 	return unix.Munmap(b)
 }

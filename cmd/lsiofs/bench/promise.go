@@ -57,9 +57,9 @@ type Promise struct {
 	AtLeast, AtMost float64
 }
 
-// none is the most allocations a record that count as none: a reply has some
-// hundred records, and the runtime's own few allocations are counted too.
-const none = 0.01
+// none is the most allocations a record that count as none: one or two a reply of
+// 1 MiB, and those of the runtime itself.
+const none = 0.05
 
 // Promises are what lsiofs has to reach, but for the engine's, which are
 // uringbench.Rows.
