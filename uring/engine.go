@@ -43,9 +43,10 @@ import "errors"
 // called; FD must stay open as long. Done gets the number of bytes that were
 // read and an error. An n below len(Buf) with a nil error means that the file
 // ends there; beside an error it says how much was read before it. Errors are
-// syscall.Errno values without a text around them. Short reads, EINTR and
-// EAGAIN never reach Done. Done is called from a goroutine of the engine, must
-// not block and must not call Close; it may call Submit.
+// syscall.Errno values without a text around them, or what the File's verify
+// said. Short reads, EINTR and EAGAIN never reach Done. Done is called from a
+// goroutine of the engine, must not block and must not call Close; it may call
+// Submit.
 type Request struct {
 	File        *File // nil: FD is read as it is
 	FD          int

@@ -50,6 +50,7 @@ const (
 type File struct {
 	fd     int
 	policy Direct
+	verify func() error // nil without VerifyWith
 
 	waits   atomic.Bool   // RWF_NOWAIT is refused
 	refused atomic.Uint32 // a refusal: why direct reads are given up
@@ -94,6 +95,12 @@ type directFile struct {
 // O_DIRECT and O_NONBLOCK. The descriptor is the File's from now on. A second
 // one is opened at the first direct read.
 func NewFile(fd int, policy Direct) *File { return &File{fd: fd, policy: policy} }
+
+// VerifyWith has verify called whenever reads of the File have ended, before
+// their Done: once for several reads, which so cost less each. Its error takes
+// the place of theirs. It may be called concurrently and must not wait for a
+// disk. VerifyWith comes before the first request.
+func (f *File) VerifyWith(verify func() error) { f.verify = verify }
 
 // FD is the descriptor that NewFile was given.
 func (f *File) FD() int { return f.fd }

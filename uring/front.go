@@ -89,6 +89,8 @@ func (e *engine) Submit(requests []*Request) {
 // look is a looker. It ends when nothing waits.
 func (e *engine) look() {
 	var batch, missed [lookupBatch]job
+	var room [lookupBatch]ended
+	answered := ending{reads: room[:0]}
 	for {
 		n := e.take(&batch)
 		if n == 0 {
@@ -96,11 +98,13 @@ func (e *engine) look() {
 		}
 		left := missed[:0]
 		for i := range batch[:n] {
-			if e.answer(&batch[i]) {
-				continue
+			if !e.answer(&batch[i], &answered) {
+				left = append(left, batch[i])
+			} else if answered.bytes >= lookerBytes {
+				answered.complete(e.counters)
 			}
-			left = append(left, batch[i])
 		}
+		answered.complete(e.counters)
 		clear(batch[:n])
 		switch {
 		case len(left) == 1 && e.inFlight.Load() == 1 && !left[0].direct:
@@ -132,9 +136,9 @@ func (e *engine) take(batch *[lookupBatch]job) int {
 	return n
 }
 
-// answer completes a job from the page cache, if that is to be asked and has
-// all of it. It says how the rest is to be read otherwise.
-func (e *engine) answer(j *job) bool {
+// answer reads a job from the page cache, if that is to be asked and has all of
+// it. It says how the rest is to be read otherwise.
+func (e *engine) answer(j *job, answered *ending) bool {
 	r := j.request
 	if j.direct = r.File.readsDirectly(e.counters, r.OffsetBytes, len(r.Buf)); j.direct {
 		return false
@@ -143,7 +147,7 @@ func (e *engine) answer(j *job) bool {
 	j.n = n
 	if full {
 		e.cached.Add(1)
-		e.complete(r, n, nil)
+		answered.add(r, n, nil)
 	}
 	return full
 }
@@ -154,12 +158,13 @@ func (e *engine) ReadNow(r *Request) bool {
 		return false
 	}
 	n, full := r.File.readCached(r.Buf, r.OffsetBytes)
-	if full {
-		e.cached.Add(1)
-		e.reads.Add(1)
-		e.readBytes.Add(uint64(n))
+	if !full || r.File.verify != nil && r.File.verify() != nil {
+		return false
 	}
-	return full
+	e.cached.Add(1)
+	e.reads.Add(1)
+	e.readBytes.Add(uint64(n))
+	return true
 }
 
 // readAlone reads the only request there is, where a looker may wait: others
@@ -169,7 +174,7 @@ func (e *engine) readAlone(j job) bool {
 	e.lookers--
 	e.mu.Unlock()
 	more, err := pread(j.request.fd(), j.rest(), j.off())
-	e.complete(j.request, j.n+more, err)
+	e.end(j.request, j.n+more, err)
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	if e.lookers >= e.most {

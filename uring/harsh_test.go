@@ -121,6 +121,10 @@ func TestNobodyReadsTheSame(t *testing.T) {
 			require.True(t, bytes.Equal(content, buf))
 			closeDirect(t, f)
 		}
+		if s := e.Status(); s.Engine == "uring" && s.DirectReads > 0 {
+			require.False(t, s.Registered)
+			require.Contains(t, s.NotRegistered, "ulimit -l")
+		}
 		require.NoError(t, e.Close())
 	}
 	t.Log("read as nobody")

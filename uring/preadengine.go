@@ -70,12 +70,16 @@ func (p *preadReader) read() {
 
 func (p *preadReader) one(j job) {
 	err := j.request.check()
-	if err == nil && !(j.direct && p.readDirectly(&j)) {
+	if err != nil {
+		p.complete(j.request, 0, err)
+		return
+	}
+	if !(j.direct && p.readDirectly(&j)) {
 		var more int
 		more, err = pread(j.request.fd(), j.rest(), j.off())
 		j.n += more
 	}
-	p.complete(j.request, j.n, err)
+	p.end(j.request, j.n, err)
 }
 
 // readDirectly reads a job without the page cache. That it has not ended then

@@ -95,6 +95,16 @@ func (c *counters) submitted(requests []*Request) {
 	c.inFlightBytes.Add(bytes)
 }
 
+// end verifies and completes a request that was read.
+func (c *counters) end(r *Request, n int, err error) {
+	if r.File != nil && r.File.verify != nil {
+		if changed := r.File.verify(); changed != nil {
+			err = changed
+		}
+	}
+	c.complete(r, n, err)
+}
+
 // complete counts r as done and tells its submitter. r and its buffer are not
 // the engine's any more when it returns.
 func (c *counters) complete(r *Request, n int, err error) {

@@ -184,6 +184,7 @@ func (r *ringReader) takeJobs() (closed bool) {
 	for _, f := range failed {
 		r.finish(f.slot, f.n, f.err)
 	}
+	o.ending.complete(r.counters)
 	o.waiting.push(o.taken...)
 	clear(o.taken)
 	return closed

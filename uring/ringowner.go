@@ -64,6 +64,7 @@ type ringOwner struct {
 	blocks  blocks
 	pinned  pinned // whether blocks are registered with the ring
 	taken   []job
+	ending  ending // slots' requests, until the end of a reap
 	events  [2 * ringEntries]*gouring.CQEvent
 	copied  int // out of blocks, by this reap
 
@@ -199,14 +200,16 @@ func (o *ringOwner) dropBlock(s *slot) {
 }
 
 // prepareFlushing is prepare for a slot's read, and lets the kernel begin with
-// what is queued when that is enough.
+// what is queued when that is enough and more is to be queued: after the last
+// comes enter.
 func (o *ringOwner) prepareFlushing(op uint8, fd int, off int64, buf []byte, number uint16) bool {
 	if !o.prepare(op, fd, off, buf, uint64(number)) {
 		return false
 	}
 	o.unflushed++
 	o.unflushedBytes += len(buf)
-	if o.unflushed >= flushEntries || o.unflushedBytes >= flushBytes {
+	more := o.waiting.len()+len(o.again) > 1 // than this one
+	if more && (o.unflushed >= flushEntries || o.unflushedBytes >= flushBytes) {
 		o.unflushed, o.unflushedBytes = 0, 0
 		// What the kernel does not take now stays queued for enter, which
 		// meets the same error if it lasts. Without waiting EAGAIN also means
@@ -273,6 +276,7 @@ func (r *ringReader) reap() {
 	if reaped > 0 {
 		o.ring.AdvanceCQ(uint32(reaped))
 	}
+	o.ending.complete(r.counters)
 }
 
 // completed handles what the kernel answered to a slot's read.
@@ -327,7 +331,7 @@ func (r *ringReader) tryOnceMore(number uint16) {
 	}()
 }
 
-// finish frees a slot and completes its request.
+// finish frees a slot; its request completes with ending.
 func (r *ringReader) finish(number uint16, n int, err error) {
 	o := &r.owner
 	s := &o.slots[number]
@@ -338,5 +342,5 @@ func (r *ringReader) finish(number uint16, n int, err error) {
 	o.bytes -= s.size
 	*s = slot{}
 	o.free = append(o.free, number)
-	r.complete(request, n, err)
+	o.ending.add(request, n, err)
 }

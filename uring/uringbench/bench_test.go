@@ -14,7 +14,7 @@ import (
 	"github.com/lsiofs/lsiofs/uring"
 )
 
-// BenchmarkRow compares the engine with fio, three rounds of half a second a
+// BenchmarkRow compares the engine with fio, three rounds of a second a
 // row (LSIOFS_BENCH_ROUNDS: more). LSIOFS_BENCH_FILE names a file of 1 GiB that
 // is kept; else one lies in the temporary directory.
 func BenchmarkRow(b *testing.B) {
@@ -29,7 +29,7 @@ func BenchmarkRow(b *testing.B) {
 		rounds, err = strconv.Atoi(text)
 		require.NoError(b, err)
 	}
-	for _, row := range Rows(path, 1<<30, 500*time.Millisecond, true) {
+	for _, row := range Rows(path, 1<<30, time.Second, true) {
 		b.Run(strings.ReplaceAll(row.Name, " ", "_"), func(b *testing.B) {
 			var c Comparison
 			for b.Loop() {

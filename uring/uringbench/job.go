@@ -3,7 +3,9 @@
 //
 // The disk, the host of a virtual machine and the processor's clock all have
 // memories: Warm the file before each job, run jobs that are compared in turns,
-// and look at medians (Compare does).
+// and look at medians (Compare does). The promises, and some more:
+//
+//	go test -run - -bench Row -benchtime 1x ./uring/uringbench
 package uringbench
 
 import (

@@ -30,8 +30,12 @@ type StopResult struct {
 // are of Files, the other of descriptors, which have no way past the ring.
 //
 // All of the process's stops are counted: nothing else should run in it.
-func StopTheWorld(ctx context.Context, path string, mode uring.Mode, d time.Duration) (r StopResult, err error) {
-	j := Job{Path: path, BlockBytes: stopBlockBytes, Depth: StopBurstBytes / stopBlockBytes, Mode: mode, Duration: d}
+func StopTheWorld(ctx context.Context, path string, mode uring.Mode, d time.Duration) (StopResult, error) {
+	return stopTheWorld(ctx, path, mode, d, StopBurstBytes)
+}
+
+func stopTheWorld(ctx context.Context, path string, mode uring.Mode, d time.Duration, burstBytes int) (r StopResult, err error) {
+	j := Job{Path: path, BlockBytes: stopBlockBytes, Depth: burstBytes / stopBlockBytes, Mode: mode, Duration: d}
 	if err := Warm(ctx, j); err != nil {
 		return StopResult{}, err
 	}
@@ -40,7 +44,7 @@ func StopTheWorld(ctx context.Context, path string, mode uring.Mode, d time.Dura
 		return StopResult{}, err
 	}
 	defer func() { err = errors.Join(err, f.Close()) }()
-	memory, err := uring.Map(StopBurstBytes)
+	memory, err := uring.Map(burstBytes)
 	if err != nil {
 		return StopResult{}, err
 	}
@@ -56,12 +60,12 @@ func StopTheWorld(ctx context.Context, path string, mode uring.Mode, d time.Dura
 	before := readStops()
 	stopper.Go(func() {
 		for {
+			var m runtime.MemStats
+			runtime.ReadMemStats(&m) // stops the world
 			select {
 			case <-ended:
 				return
 			default:
-				var m runtime.MemStats
-				runtime.ReadMemStats(&m) // stops the world
 			}
 		}
 	})
@@ -74,13 +78,13 @@ func StopTheWorld(ctx context.Context, path string, mode uring.Mode, d time.Dura
 	return readStops().since(before), err
 }
 
-// burst reads StopBurstBytes in one batch.
+// burst fills memory in one batch.
 func burst(e uring.Engine, f *uring.File, asFile bool, memory []byte, numBlocks int64) error {
 	var mu sync.Mutex
 	var failed error
 	var ended sync.WaitGroup
 	var batch []*uring.Request
-	for i := range int64(StopBurstBytes / stopBlockBytes) {
+	for i := range int64(len(memory) / stopBlockBytes) {
 		r := &uring.Request{
 			FD: f.FD(), OffsetBytes: i % numBlocks * stopBlockBytes, Buf: memory[i*stopBlockBytes:][:stopBlockBytes],
 			Done: func(_ int, err error) {

@@ -107,6 +107,8 @@ func (c *fileCache) openFile(f *file, policy uring.Direct) (waiting []*storage.R
 		return waiting, err
 	}
 	f.opened = uring.NewFile(fd, policy)
+	// The attributes are in the kernel's memory, as the file is open.
+	f.opened.VerifyWith(func() error { return verify(fd, f.object) })
 	return waiting, nil
 }
 
