@@ -245,6 +245,9 @@ func (k *check) named(ctx context.Context) error {
 			d.Format, strings.TrimSuffix("."+d.Compression, "."), d.RecordBytes)))
 		return nil
 	}
+	if !k.config.wants(section) {
+		return nil
+	}
 	return k.dataset(ctx, d.Path, section)
 }
 

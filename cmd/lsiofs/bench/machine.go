@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"path/filepath"
 	"runtime"
 	"strconv"
 	"strings"
@@ -60,9 +59,6 @@ func (m *Machine) place(path string) {
 		if len(l) > 2 && len(r) > 1 && l[2] == device {
 			m.FileSystem, m.Device = r[0], r[1]
 		}
-	}
-	if rotates, err := os.ReadFile(filepath.Join("/sys/dev/block", device, "queue/rotational")); err == nil && strings.TrimSpace(string(rotates)) == "1" {
-		m.Device += " (says that it rotates)"
 	}
 }
 

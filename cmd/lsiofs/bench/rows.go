@@ -218,7 +218,7 @@ func (s *session) measureFresh(ctx context.Context, args ...string) (r reading, 
 
 // newProcessBytes is about how much memory a process takes for a first epoch.
 func (s *session) newProcessBytes() int64 {
-	return min(s.scope.bytes*5/4, s.config.Spec.MemoryBytes) + leastMemory
+	return min(2*s.scope.bytes, s.config.Spec.MemoryBytes) + 2*leastMemory
 }
 
 // firstEpoch is the job of a reader of epoch 0, to its end or as far as rows go.
