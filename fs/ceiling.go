@@ -33,15 +33,18 @@ func NewCeiling(ctx context.Context, c CeilingConfig) (*Mount, error) {
 
 // ceiling is a dataset of one block, over and over. A block counts as a record.
 type ceiling struct {
-	block       []byte // one reply
+	block       []byte // one reply at any place of a period
 	streamBytes int64
 	started     time.Time
 }
 
 var _ Dataset = (*ceiling)(nil)
 
+// ceilingPeriod is after how many bytes a stream repeats itself.
+const ceilingPeriod = 256
+
 func newCeiling(streamBytes int64) *ceiling {
-	c := &ceiling{block: make([]byte, stream.MaxReadBytes), streamBytes: streamBytes, started: time.Now()}
+	c := &ceiling{block: make([]byte, stream.MaxReadBytes+ceilingPeriod), streamBytes: streamBytes, started: time.Now()}
 	for i := range c.block {
 		c.block[i] = byte(i * 7)
 	}
@@ -56,7 +59,7 @@ func (c *ceiling) Spec() spec.Spec {
 }
 
 func (c *ceiling) Fingerprint() string       { return "0" }
-func (c *ceiling) Records() uint64           { return uint64(c.streamBytes / int64(len(c.block))) }
+func (c *ceiling) Records() uint64           { return uint64(c.streamBytes / stream.MaxReadBytes) }
 func (c *ceiling) StreamExtension() string   { return CeilingExtension }
 func (c *ceiling) Describe() ([]byte, error) { return []byte("{}\n"), nil }
 func (c *ceiling) Status() pipeline.Status   { return pipeline.Status{Uptime: time.Since(c.started)} }
@@ -82,7 +85,7 @@ func (s ceilingSet) SizeBytes(context.Context, uint64, stream.Kind) (int64, erro
 }
 
 func (s ceilingSet) WholeRecords(_ context.Context, _ uint64, _ stream.Kind, mark int64) (uint64, error) {
-	return uint64(mark / int64(len(s.block))), nil
+	return uint64(mark / stream.MaxReadBytes), nil
 }
 
 func (s ceilingSet) Open(uint64, stream.Kind) fileHandle { return ceilingHandle(s) }
@@ -92,7 +95,7 @@ type ceilingHandle struct{ *ceiling }
 // ReadAt answers with one slice, as a stream of short records does.
 func (h ceilingHandle) ReadAt(_ context.Context, r *stream.Reply, off int64, n int) error {
 	if n = int(min(int64(n), h.streamBytes-off)); n > 0 {
-		r.Slices = append(r.Slices, h.block[:n])
+		r.Slices = append(r.Slices, h.block[off%ceilingPeriod:][:n])
 	}
 	return nil
 }

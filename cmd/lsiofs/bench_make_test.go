@@ -33,7 +33,7 @@ func TestBenchMakesTheSameDatasetAgain(t *testing.T) {
 	for _, c := range [][]string{{"tar"}, {"jsonl"}, {"jsonl", "--gz"}, {"jsonl", "--zst"}, {"fixed"}, {"tfrecord", "--zst"}} {
 		parent := t.TempDir()
 		one, two := filepath.Join(parent, "one"), filepath.Join(parent, "two")
-		args := append([]string{"bench", "--records", "500", "--bytes", "5000", "--shards", "3", "--seed", "9", "--make"}, c...)
+		args := append([]string{"bench", "--records", "200", "--bytes", "5000", "--shards", "3", "--seed", "9", "--make"}, c...)
 		var made bench.Made
 		require.NoError(t, json.Unmarshal([]byte(ok(t, append(args, "--json", one)...).stdout), &made))
 		require.EqualValues(t, 3, made.Shards)
@@ -48,7 +48,7 @@ func TestBenchMakesTheSameDatasetAgain(t *testing.T) {
 		}
 		var s indexSummary
 		require.NoError(t, json.Unmarshal([]byte(ok(t, append([]string{"index", one, "--json"}, index...)...).stdout), &s))
-		require.EqualValues(t, 500, s.Records, c)
+		require.EqualValues(t, 200, s.Records, c)
 	}
 }
 
@@ -92,12 +92,12 @@ func TestBenchLeavesNothingHalfMade(t *testing.T) {
 func TestBenchMakeSaysWhatIsWrong(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "d")
 	for says, args := range map[string][]string{
-		"takes DIR":    {"--make", "tar"},
-		"choose one":   {"--make", "tar", "--gz", "--zst", dir},
-		"what can be":  {"--make", "csv", dir},
-		"shards (9)":   {"--make", "tar", "--records", "8", "--shards", "9", dir},
-		"between 4096": {"--make", "tar", "--bytes", "100", dir},
-		"records (0)":  {"--make", "tar", "--records", "0", dir},
+		"the directory": {"--make", "tar"},
+		"choose one":    {"--make", "tar", "--gz", "--zst", dir},
+		"what can be":   {"--make", "csv", dir},
+		"shards (9)":    {"--make", "tar", "--records", "8", "--shards", "9", dir},
+		"between 4096":  {"--make", "tar", "--bytes", "100", dir},
+		"records (0)":   {"--make", "tar", "--records", "0", dir},
 	} {
 		r := lsiofs(t, append([]string{"bench"}, args...)...)
 		require.Equal(t, exitUsage, r.code, says)

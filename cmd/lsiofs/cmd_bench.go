@@ -21,8 +21,12 @@ type benchOptions struct {
 	paths []string
 
 	rounds    int
-	total     time.Duration
+	seconds   float64
 	ofDataset map[string]bool // names of the dataset's flags
+
+	check bool
+	only  []string
+	dir   string
 
 	make   string
 	gz     bool
@@ -32,17 +36,51 @@ type benchOptions struct {
 	shards uint64
 }
 
-func newBenchCommand(g *globals) *cobra.Command {
-	o := &benchOptions{}
+func newBenchCommand(g *globals) *cobra.Command { return newBenchCommandOf(&benchOptions{}, g) }
+
+func newBenchCommandOf(o *benchOptions, g *globals) *cobra.Command {
 	c := &cobra.Command{
-		Use:   "bench DATASET",
+		Use:   "bench [DATASET]",
 		Short: "Measure reading a dataset beside the limits of this machine",
-		Long: `With --make FORMAT, makes a dataset of seeded data in DIR, which must be empty or
-not exist yet: WebDataset samples (tar), text (jsonl), frames (tfrecord) or
-records of one size (fixed), in shards of about 100 MB.`,
-		Example: `  lsiofs bench --make tar --records 56000 --bytes 12500 /data/bench-tar
-  lsiofs bench --make jsonl --zst --records 500000 --bytes 1200 /data/bench-zst`,
-		Args: cobra.MaximumNArgs(1),
+		Long: `Measures how fast streams of DATASET come, beside what limits them here: preads of
+the same ranges in a plain loop, fio where it is installed, the decoder's own program
+for compressed shards, and the FUSE ceiling, a mount like any other whose every answer
+lies ready in memory. Rows are measured in turns, in rounds, after one round that does
+not count; shown are medians of the rounds and their spread. A ratio is that of two
+rows of the same round, so it means something on a machine that is not quiet too.
+
+  FUSE ceiling, mount    a server in a process of its own; readers, one process each,
+                         read(2) 1 MiB at a time into the same memory
+  cat | reader           lsiofs cat into a pipe of 1 MiB, which such a reader reads
+  fetch                  the streams in this process, without FUSE
+  first epoch            of a new process, from its first answer on; else a server
+                         goes through epoch after epoch, and keeps what --memory holds
+  hot, cold              all shards in the page cache; none, and O_DIRECT
+  CPU                    of all processes that take part, server and readers
+  reads, amplification   of the server's storage, a record and a delivered byte
+
+DATASET is only read. What is larger than the page cache can hold is measured by the
+beginning of its epoch. Memory is touched before new processes are measured, as
+virtual machines get it from their host at the first touch, which is slow.
+
+With --check, measures what lsiofs promises, fails with exit code 6 where something
+falls short, and says what could not be measured here and why; without DATASET of
+datasets of 0.7 GB that it makes for it, and removes (some minutes, 2 GB of disk).
+
+With --make FORMAT, makes a dataset of seeded data in the directory DATASET, which
+must be empty or not exist yet: WebDataset samples (tar), text (jsonl), frames
+(tfrecord) or records of one size (fixed). The same flags make the same bytes.`,
+		Example: `  lsiofs bench /data/train
+  lsiofs bench --check
+  lsiofs bench --check --only tar,jsonl --dir /data/bench --json > check.json
+  lsiofs bench --make tar --records 56000 --bytes 12500 /data/bench-tar
+  lsiofs bench --make jsonl --zst --records 600000 --bytes 1200 /data/bench-zst`,
+		Args: func(c *cobra.Command, args []string) error {
+			if len(args) > 1 {
+				return usagef("%s takes one DATASET, not %d arguments (see %s --help)", c.CommandPath(), len(args), c.CommandPath())
+			}
+			return nil
+		},
 		RunE: func(c *cobra.Command, args []string) error {
 			o.paths = args
 			return runBench(c.Context(), o, g)
@@ -56,7 +94,10 @@ func (o *benchOptions) addFlags(c *cobra.Command) {
 	f := c.Flags()
 	f.SortFlags = false
 	f.IntVar(&o.rounds, "rounds", 5, "measure each row so often, at most")
-	f.DurationVar(&o.total, "seconds", 90*time.Second, "about how long all rows may take together")
+	f.Float64Var(&o.seconds, "seconds", 90, "about how long all rows of a dataset may take together")
+	f.BoolVar(&o.check, "check", false, "measure what is promised, and fail where it is not reached; without DATASET of data that is made for it")
+	f.StringSliceVar(&o.only, "only", nil, "with --check: these `sections` of engine, tar, jsonl, zst, gz only")
+	f.StringVar(&o.dir, "dir", "", "with --check: the `directory` where data is made, and kept (default: a temporary one beside the user's cache)")
 	enumFlag(c, "make", "make a dataset of this format", &o.make, synthetic.Formats...)
 	f.BoolVar(&o.gz, "gz", false, "with --make: compress shards with gzip")
 	f.BoolVar(&o.zst, "zst", false, "with --make: compress shards with zstd")
@@ -73,8 +114,19 @@ func (o *benchOptions) addFlags(c *cobra.Command) {
 }
 
 func runBench(ctx context.Context, o *benchOptions, g *globals) error {
+	switch {
+	case o.make != "" && o.check:
+		return usagef("--make and --check: choose one")
+	case !o.check && (o.dir != "" || len(o.only) > 0):
+		return usagef("--dir and --only belong to --check")
+	case o.make == "" && (o.gz || o.zst || o.given("records") || o.given("bytes") || o.given("shards")):
+		return usagef("--gz, --zst, --records, --bytes and --shards belong to --make")
+	}
 	if o.make != "" {
 		return runBenchMake(ctx, o, g)
+	}
+	if o.check {
+		return runBenchCheck(ctx, o, g, bench.Promises())
 	}
 	return runBenchDataset(ctx, o, g)
 }
@@ -82,16 +134,16 @@ func runBench(ctx context.Context, o *benchOptions, g *globals) error {
 // runBenchDataset measures a dataset and prints the table.
 func runBenchDataset(ctx context.Context, o *benchOptions, g *globals) error {
 	if len(o.paths) != 1 {
-		return usagef("lsiofs bench takes DATASET (see lsiofs bench --help)")
+		return usagef("lsiofs bench takes DATASET; only --check does without (see lsiofs bench --help)")
 	}
 	s, _, err := o.resolve(o.paths[0])
 	if err != nil {
 		return err
 	}
 	g.takeForce() // a second Ctrl-C must not leave a mount behind
-	v := newBenchView(g.ui)
+	v := newBenchView(g)
 	defer v.clear()
-	c := bench.Config{Spec: s, Flags: o.datasetArgs(), Rounds: o.rounds, Total: o.total, Progress: v.show}
+	c := bench.Config{Spec: s, Flags: o.datasetArgs(), Rounds: o.rounds, Total: o.total(), Progress: v.show}
 	if err := c.Validate(); err != nil {
 		return coded(exitUsage, err)
 	}
@@ -111,6 +163,62 @@ func runBenchDataset(ctx context.Context, o *benchOptions, g *globals) error {
 		return g.ui.emit(r)
 	}
 	return r.Print(g.ui.out)
+}
+
+// runBenchCheck checks what is promised.
+func runBenchCheck(ctx context.Context, o *benchOptions, g *globals, promises []bench.Promise) error {
+	dataset := "unnamed" // a spec needs one
+	if len(o.paths) > 0 {
+		dataset = o.paths[0]
+	}
+	s, _, err := o.resolve(dataset)
+	if err != nil {
+		return err
+	}
+	if len(o.paths) == 0 {
+		s.Dataset = ""
+	}
+	g.takeForce() // a second Ctrl-C must not leave a mount behind
+	v := newBenchView(g)
+	defer v.clear()
+	c := bench.CheckConfig{
+		Config: bench.Config{Spec: s, Flags: o.datasetArgs(), Rounds: o.rounds, Total: o.total(), Progress: v.show},
+		Only:   o.sections(), Promises: promises, Dir: o.dir,
+	}
+	if err := c.Validate(); err != nil {
+		return coded(exitUsage, err)
+	}
+	if missing := missingForMount(mountingMachine()); missing != nil {
+		return missing
+	}
+	p, err := benchProgram(g)
+	if err != nil {
+		return err
+	}
+	r, err := bench.RunCheck(ctx, p, c)
+	if err != nil {
+		return err
+	}
+	v.clear()
+	if g.ui.json {
+		err = g.ui.emit(r)
+	} else {
+		err = r.Print(g.ui.out)
+	}
+	if err == nil && r.Short() {
+		err = codedf(exitCheck, "some promises were not kept")
+	}
+	return err
+}
+
+func (o *benchOptions) total() time.Duration { return time.Duration(o.seconds * float64(time.Second)) }
+
+func (o *benchOptions) sections() []bench.Section {
+	var all []bench.Section
+	for _, s := range o.only {
+		all = append(all, bench.Section(s))
+	}
+	return all
 }
 
 // datasetArgs are the flags of the dataset that were given, for a child.
@@ -169,7 +277,7 @@ func newBenchPartCommand(g *globals) *cobra.Command {
 func runBenchMake(ctx context.Context, o *benchOptions, g *globals) error {
 	switch {
 	case len(o.paths) != 1:
-		return usagef("%s --make takes DIR, where the dataset is to be made (see lsiofs bench --help)", "lsiofs bench")
+		return usagef("lsiofs bench --make takes the directory where the dataset is to be made (see lsiofs bench --help)")
 	case o.gz && o.zst:
 		return usagef("--gz and --zst: choose one")
 	case o.gz:

@@ -2,6 +2,7 @@ package main
 
 import (
 	"fmt"
+	"log/slog"
 	"time"
 
 	"github.com/schollz/progressbar/v3"
@@ -46,20 +47,26 @@ func (v *makingView) clear() {
 }
 
 // benchView shows which row is being measured: a line that is redrawn on a
-// terminal, nothing elsewhere. It is not for concurrent use.
+// terminal, elsewhere the log's. It is not for concurrent use.
 type benchView struct {
 	ui    *ui
+	log   *slog.Logger
 	shown bool
 }
 
-func newBenchView(u *ui) *benchView { return &benchView{ui: u} }
+func newBenchView(g *globals) *benchView { return &benchView{ui: g.ui, log: g.log()} }
 
+// show takes what is being done; total is 0 where nobody knows how long that takes.
 func (v *benchView) show(text string, done, total int) {
+	v.log.Debug("measuring", "row", text)
 	if v.ui.json || !v.ui.terminal {
 		return
 	}
 	v.shown = true
-	fmt.Fprintf(v.ui.err, "\r\x1b[Kmeasuring %d of %d: %s", done+1, total, text)
+	if total > 0 {
+		text = fmt.Sprintf("%d %% %s", 100*done/total, text)
+	}
+	fmt.Fprintf(v.ui.err, "\r\x1b[K%s", text)
 }
 
 func (v *benchView) clear() {

@@ -35,7 +35,7 @@ var exitCodes = []struct {
 	{exitDataset, "dataset", "the dataset is missing, empty, damaged or unreadable"},
 	{exitMount, "mount", "mounting or unmounting failed, or the mount is busy"},
 	{exitCheckpoint, "checkpoint", "a checkpoint is malformed, or does not fit the dataset or the order"},
-	{exitCheck, "check", "doctor or demo found something that does not work"},
+	{exitCheck, "check", "doctor, demo or bench --check found something that does not work"},
 	{exitInterrupted, "interrupted", "Ctrl-C or SIGTERM before the work was done"},
 	{exitPipe, "pipe", "the reader of stdout went away"},
 }

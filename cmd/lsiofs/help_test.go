@@ -44,7 +44,7 @@ func newTestRoot() *cobra.Command {
 
 func TestHelpTexts(t *testing.T) {
 	for _, args := range [][]string{{}, {"mount"}, {"umount"}, {"index"}, {"inspect"}, {"cat"}, {"plan"}, {"tune"}, {"checkpoint"},
-		{"checkpoint", "show"}, {"checkpoint", "save"}, {"checkpoint", "restore"}, {"checkpoint", "merge"}, {"doctor"}, {"demo"}, {"version"}} {
+		{"checkpoint", "show"}, {"checkpoint", "save"}, {"checkpoint", "restore"}, {"checkpoint", "merge"}, {"bench"}, {"doctor"}, {"demo"}, {"version"}} {
 		name := "help" + strings.Join(append([]string{""}, args...), "-") + ".txt"
 		t.Run(name, func(t *testing.T) {
 			r := ok(t, append(args, "--help")...)
@@ -72,6 +72,7 @@ func TestCommandsThatOpenADatasetShareItsFlags(t *testing.T) {
 	for name, own := range map[string][]string{
 		"cat":     {"worker", "from", "ids", "offsets", "resume"},
 		"plan":    {"worker", "from", "records", "resume"},
+		"bench":   {"rounds", "seconds", "check", "only", "dir", "make", "gz", "zst", "records", "bytes", "shards"},
 		"inspect": {}, "index": {"rebuild"},
 	} {
 		c, _, err := root.Find([]string{name})

@@ -2,9 +2,9 @@ package bench
 
 import (
 	"bufio"
+	"errors"
 	"fmt"
 	"os"
-	"path/filepath"
 	"runtime"
 	"strconv"
 	"strings"
@@ -60,9 +60,6 @@ func (m *Machine) place(path string) {
 			m.FileSystem, m.Device = r[0], r[1]
 		}
 	}
-	if rotates, err := os.ReadFile(filepath.Join("/sys/dev/block", device, "queue/rotational")); err == nil && strings.TrimSpace(string(rotates)) == "1" {
-		m.Device += " (says that it rotates)"
-	}
 }
 
 // fieldOf is the value of the first "name : value" line of a file of /proc.
@@ -90,3 +87,24 @@ func memoryField(name string) (int64, error) {
 }
 
 func availableMemory() (int64, error) { return memoryField("MemAvailable") }
+
+// touchMemory has so much memory, at most a quarter of what is available, once
+// in use: a virtual machine gets memory from its host at the first touch, which
+// takes several times as long as later ones, and is no matter of what is measured.
+func touchMemory(bytes int64) error {
+	free, err := availableMemory()
+	if err != nil {
+		return err
+	}
+	bytes = min(bytes, free/4)
+	b, err := unix.Mmap(-1, 0, int(bytes), unix.PROT_READ|unix.PROT_WRITE, unix.MAP_PRIVATE|unix.MAP_ANON)
+	if err != nil {
+		return fmt.Errorf("memory for warming up: %w", err)
+	}
+	// In the pages that servers will ask for; a kernel without them has others.
+	_ = unix.Madvise(b, unix.MADV_HUGEPAGE)
+	if err := unix.Madvise(b, unix.MADV_POPULATE_WRITE); err != nil {
+		return errors.Join(fmt.Errorf("memory for warming up: %w", err), unix.Munmap(b))
+	}
+	return unix.Munmap(b)
+}

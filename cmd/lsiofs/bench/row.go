@@ -17,6 +17,7 @@ type reading struct {
 	reads     uint64        // of storage
 	readBytes uint64
 	mallocs   float64 // a record; below 0: not counted
+	value     float64 // of a row with a unit
 }
 
 func (r reading) bytesPerSecond() float64 {
@@ -33,6 +34,8 @@ type row struct {
 	against string // id of the row that it is compared with
 	// noRecords says that its bytes are none of the dataset's records.
 	noRecords bool
+	// unit is that of reading.value, for rows that are no throughput.
+	unit string
 	// measure does it once, in about the time of a slot.
 	measure func(ctx context.Context) (reading, error)
 
@@ -77,6 +80,8 @@ type Row struct {
 	Against       string  `json:"against,omitempty"` // id of a row
 	Ratio         *Spread `json:"ratio,omitempty"`   // to it, of each round
 	Seconds       *Spread `json:"seconds,omitempty"` // a measurement took
+	Value         *Spread `json:"value,omitempty"`
+	Unit          string  `json:"unit,omitempty"` // of Value, where the row is no throughput
 	NotMeasured   string  `json:"not_measured,omitempty"`
 }
 
@@ -85,6 +90,10 @@ type Row struct {
 func (r *row) finish(recordBytes float64, limit *row) Row {
 	out := Row{ID: r.id, Name: r.name, NotMeasured: r.missing}
 	if len(r.readings) == 0 {
+		return out
+	}
+	if r.unit != "" {
+		out.Unit, out.Value = r.unit, r.spread(func(m reading) float64 { return m.value })
 		return out
 	}
 	out.GiBPerSecond = r.spread(func(m reading) float64 { return m.bytesPerSecond() / (1 << 30) })

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/lsiofs/lsiofs/pipeline"
 	"github.com/lsiofs/lsiofs/pipeline/spec"
 )
 
@@ -18,6 +19,8 @@ type Config struct {
 	// that may take together.
 	Rounds int
 	Total  time.Duration
+	// Rows are the IDs of the rows that are measured; empty for all.
+	Rows []string
 	// Progress, when set, is told what is being done.
 	Progress func(text string, done, total int)
 }
@@ -29,7 +32,7 @@ func (c *Config) Validate() error {
 		errs = append(errs, fmt.Errorf("rounds (%d) must be between 1 and 100", c.Rounds))
 	}
 	if c.Total < time.Second || c.Total > 24*time.Hour {
-		errs = append(errs, fmt.Errorf("seconds (%v) must be between 1s and 24h", c.Total))
+		errs = append(errs, fmt.Errorf("seconds (%v) must be between 1 and 86400", c.Total.Seconds()))
 	}
 	return errors.Join(errs...)
 }
@@ -92,7 +95,8 @@ func (s *session) run(ctx context.Context) (Report, error) {
 	if err != nil {
 		return Report{}, err
 	}
-	r := Report{Machine: thisMachine(s.scope.shards[0], s.program.Version), Dataset: s.describe(), Rounds: rounds}
+	r := Report{Machine: thisMachine(s.scope.shards[0], s.program.Version), Dataset: describe(s.dataset), Rounds: rounds}
+	r.Dataset.MeasuredBytes = s.scope.bytes
 	byID := map[string]*row{}
 	for _, row := range rows {
 		byID[row.id] = row
@@ -132,25 +136,27 @@ func (s *session) rounds(ctx context.Context, rows []*row) (int, error) {
 				r.readings = append(r.readings, m)
 			}
 		}
-		if spent := time.Since(began); !warming && spent+spent/time.Duration(round+1) > s.config.Total*3/2 {
+		if spent := time.Since(began); !warming && spent+spent/time.Duration(round+1) > s.config.Total*5/4 {
 			return round, nil // another one would take too long
 		}
 	}
 	return s.config.Rounds, nil
 }
 
-func (s *session) describe() DatasetInfo {
-	sp, c := s.dataset.Spec(), s.dataset.Catalog()
-	d := DatasetInfo{
-		Path: sp.Dataset, Format: sp.Format.Name, Shards: c.Shards(), Records: c.Records(), RecordBytes: s.scope.recordBytes,
-		StreamBytes: s.scope.streamBytes, MeasuredBytes: s.scope.bytes,
+// describe says what a dataset is like.
+func describe(d *pipeline.Dataset) DatasetInfo {
+	sp, c := d.Spec(), d.Catalog()
+	i := DatasetInfo{
+		Path: sp.Dataset, Format: sp.Format.Name, Shards: c.Shards(), Records: c.Records(), StreamBytes: c.StreamBytes(),
 		Shuffle: string(sp.Order.Shuffle), ShuffleSize: sp.Order.SizeRecords, Lanes: sp.Order.Lanes, MemoryBudget: sp.MemoryBytes,
 	}
-	for i, size := range s.scope.shardBytes {
-		d.FileBytes += size
-		if codec := c.Shard(i).Codec; codec != nil {
-			d.Compression = codec.Name()
+	i.RecordBytes = float64(i.StreamBytes) / float64(i.Records)
+	for n := range c.Shards() {
+		shard := c.Shard(n)
+		i.FileBytes += shard.Object.SizeBytes
+		if shard.Codec != nil {
+			i.Compression = shard.Codec.Name()
 		}
 	}
-	return d
+	return i
 }

@@ -59,7 +59,10 @@ func newScope(ctx context.Context, d *pipeline.Dataset, memory int64) (*scope, e
 	s.whole = s.streamBytes <= limit && s.records <= maxScopeRecords
 	s.bytes = s.streamBytes
 	if s.compressed {
-		s.whole = true
+		if !s.whole {
+			return nil, fmt.Errorf("the dataset has %.1f GiB, decoded: compressed shards are measured as a whole, of at most %.1f GiB here; name some of them with a pattern, as in '/data/shard-{000..009}.tar.zst'",
+				gib(s.streamBytes), gib(limit))
+		}
 		return s, nil
 	}
 	return s, s.walk(ctx, d, limit)

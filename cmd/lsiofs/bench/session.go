@@ -11,8 +11,6 @@ import (
 	"strconv"
 	"time"
 
-	"golang.org/x/sys/unix"
-
 	"github.com/lsiofs/lsiofs/pipeline"
 	"github.com/lsiofs/lsiofs/pipeline/spec"
 )
@@ -50,6 +48,8 @@ type session struct {
 	mount   *server
 	small   *server // with little memory
 	warming bool
+
+	lastWhole reading // what measureWhole has found last
 
 	written bool // the shards' pages are clean
 	cooled  bool // cool has been through the shards in this round
@@ -93,27 +93,6 @@ func (s *session) open(ctx context.Context) (err error) {
 		s.readers = append(s.readers, r)
 	}
 	return nil
-}
-
-// touchMemory has so much memory, at most a quarter of what is available, once
-// in use: a virtual machine gets memory from its host at the first touch, which
-// takes several times as long as later ones, and is no matter of what is measured.
-func touchMemory(bytes int64) error {
-	free, err := availableMemory()
-	if err != nil {
-		return err
-	}
-	bytes = min(bytes, free/4)
-	b, err := unix.Mmap(-1, 0, int(bytes), unix.PROT_READ|unix.PROT_WRITE, unix.MAP_PRIVATE|unix.MAP_ANON)
-	if err != nil {
-		return fmt.Errorf("memory for warming up: %w", err)
-	}
-	// In the pages that servers will ask for; a kernel without them has others.
-	_ = unix.Madvise(b, unix.MADV_HUGEPAGE)
-	for i := 0; i < len(b); i += os.Getpagesize() {
-		b[i] = 1
-	}
-	return unix.Munmap(b)
 }
 
 // maxReaders is how many readers read at the same time at most.
@@ -276,27 +255,22 @@ func (s *session) readMount(ctx context.Context, v *server, jobs []readJob) (rea
 }
 
 // joined adds up what readers have done at the same time; with late, from the
-// first answer on.
+// first answer on, unless that was all.
 func joined(done []readDone, late bool) reading {
 	var r reading
-	began, ended := done[0].Began, done[0].Ended
-	if late {
-		began = done[0].First
-	}
+	first, ended := done[0], done[0].Ended
+	began := first.Began
 	for _, d := range done {
 		r.bytes += d.Bytes
 		r.cpu += d.CPU
-		ended = max(ended, d.Ended)
-		if late {
-			began = min(began, d.First)
-		} else {
-			began = min(began, d.Began)
+		began, ended = min(began, d.Began), max(ended, d.Ended)
+		if d.First < first.First {
+			first = d
 		}
 	}
-	if late {
-		// The first reader's first answer lies before the clock's start.
-		first := slices.IndexFunc(done, func(d readDone) bool { return d.First == began })
-		r.bytes -= done[first].FirstBytes
+	if late && r.bytes > first.FirstBytes {
+		began = first.First
+		r.bytes -= first.FirstBytes
 	}
 	r.elapsed = ended - began
 	return r

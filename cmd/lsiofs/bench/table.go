@@ -12,17 +12,28 @@ func (r Report) Print(out io.Writer) error {
 	var b strings.Builder
 	r.Machine.print(&b)
 	r.Dataset.print(&b)
-	fmt.Fprintf(&b, "%d rounds in turns: medians, and from least to greatest\n\n", r.Rounds)
+	r.table(&b)
+	_, err := io.WriteString(out, b.String())
+	return err
+}
+
+// table writes the rows.
+func (r Report) table(b *strings.Builder) {
+	fmt.Fprintf(b, "%d rounds in turns: medians, and from least to greatest\n\n", r.Rounds)
 	names := map[string]string{}
 	for _, row := range r.Rows {
 		names[row.ID] = row.Name
 	}
-	w := tabwriter.NewWriter(&b, 0, 0, 2, ' ', 0)
+	w := tabwriter.NewWriter(b, 0, 0, 2, ' ', 0)
 	fmt.Fprint(w, "what\tGiB/s\t\trecords/s\tCPU µs/rec.\tCPU s/GiB\treads/rec.\tamplif.\tratio\t\tto\n")
-	var missing []string
+	var missing, values []string
 	for _, row := range r.Rows {
 		if row.NotMeasured != "" {
 			missing = append(missing, fmt.Sprintf("%s: %s\n", row.Name, row.NotMeasured))
+			continue
+		}
+		if row.Unit != "" {
+			values = append(values, fmt.Sprintf("%s: %s %s (%s)\n", row.Name, median(row.Value, "%.0f"), row.Unit, row.Value.ends("%.0f")))
 			continue
 		}
 		fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\n", row.Name,
@@ -31,14 +42,10 @@ func (r Report) Print(out io.Writer) error {
 			median(row.Ratio, "%.2f"), row.Ratio.ends("%.2f"), names[row.Against])
 	}
 	_ = w.Flush() // writing to memory does not fail
-	if len(missing) > 0 {
-		b.WriteString("\n" + strings.Join(missing, ""))
-	}
+	b.WriteString("\n" + strings.Join(append(values, missing...), ""))
 	for _, note := range r.Notes {
 		b.WriteString("\n" + note + "\n")
 	}
-	_, err := io.WriteString(out, b.String())
-	return err
 }
 
 func median(s *Spread, format string) string {

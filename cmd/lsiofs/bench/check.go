@@ -1,0 +1,325 @@
+package bench
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"text/tabwriter"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/lsiofs/lsiofs/pipeline/unpack/synthetic"
+	"github.com/lsiofs/lsiofs/uring"
+	"github.com/lsiofs/lsiofs/uring/uringbench"
+)
+
+// CheckConfig says what is checked.
+type CheckConfig struct {
+	// Config is that of each dataset; with Spec.Dataset only this one is
+	// checked, without it those that are made for it.
+	Config
+	Only     []Section // empty: all
+	Promises []Promise
+	Dir      string // for what is made; empty: a temporary one, which is removed
+}
+
+// CheckReport is what a check has found.
+type CheckReport struct {
+	Machine Machine                 `json:"machine"`
+	Checks  []Check                 `json:"checks"`
+	Reports []Report                `json:"reports"` // of datasets
+	Engine  []uringbench.Comparison `json:"engine,omitempty"`
+}
+
+// Short says whether a promise was not kept.
+func (r CheckReport) Short() bool {
+	return slices.ContainsFunc(r.Checks, func(c Check) bool { return c.Verdict == VerdictShort })
+}
+
+// RunCheck checks the promises. When ctx ends, everything is unmounted and
+// removed, and ctx's error returned.
+func RunCheck(ctx context.Context, p Program, c CheckConfig) (report CheckReport, err error) {
+	if err := c.Validate(); err != nil {
+		return CheckReport{}, err
+	}
+	dir, remove, err := checkDirectory(c.Dir)
+	if err != nil {
+		return CheckReport{}, err
+	}
+	defer func() {
+		err = errors.Join(err, remove())
+		if ctx.Err() != nil {
+			err = ctx.Err()
+		}
+	}()
+	k := &check{program: p, config: c, dir: dir, report: CheckReport{Machine: thisMachine(dir, p.Version)}}
+	if c.wants(SectionEngine) {
+		if err := k.engine(ctx); err != nil {
+			return CheckReport{}, err
+		}
+	}
+	if err := k.datasets(ctx); err != nil {
+		return CheckReport{}, err
+	}
+	return k.report, nil
+}
+
+func (c CheckConfig) wants(s Section) bool { return len(c.Only) == 0 || slices.Contains(c.Only, s) }
+
+// check is one that is under way.
+type check struct {
+	program Program
+	config  CheckConfig
+	dir     string
+	report  CheckReport
+}
+
+// checkDirectory is where files are made, on a disk.
+func checkDirectory(dir string) (path string, remove func() error, err error) {
+	remove = func() error { return nil }
+	if dir == "" {
+		cache, err := os.UserCacheDir()
+		if err == nil {
+			err = os.MkdirAll(cache, 0o700)
+		}
+		if err == nil {
+			dir, err = os.MkdirTemp(cache, "lsiofs-bench-")
+		}
+		if err != nil {
+			return "", nil, fmt.Errorf("a directory for data: %w: name one with --dir", err)
+		}
+		remove = func() error { return os.RemoveAll(dir) } // nothing is mounted in it
+	} else if err := os.MkdirAll(dir, 0o755); err != nil {
+		return "", nil, err
+	}
+	var st unix.Statfs_t
+	if err := unix.Statfs(dir, &st); err != nil {
+		return "", nil, errors.Join(fmt.Errorf("%s: %w", dir, err), remove())
+	}
+	if st.Type == unix.TMPFS_MAGIC || st.Type == unix.RAMFS_MAGIC {
+		return "", nil, errors.Join(fmt.Errorf("%s is in memory: name a directory on a disk with --dir", dir), remove())
+	}
+	return dir, remove, nil
+}
+
+// engine checks package uring beside fio, and how long the world takes to stop.
+func (k *check) engine(ctx context.Context) error {
+	const fileBytes, each, stopTime = 1 << 30, 500 * time.Millisecond, time.Second
+	path := filepath.Join(k.dir, "engine.data")
+	k.config.progress("making a file of 1 GiB", 0, 0)
+	if err := uringbench.Make(ctx, path, fileBytes); err != nil {
+		return err
+	}
+	ring, modes := "", []uring.Mode{uring.ModePread, uring.ModeUring}
+	if e, err := uring.Open(uring.ModeUring); err != nil {
+		ring, modes = err.Error(), modes[:1]
+	} else if err := e.Close(); err != nil {
+		return err
+	}
+	rows := slices.DeleteFunc(uringbench.Rows(path, fileBytes, each, true), func(r uringbench.Row) bool {
+		return r.MinThroughput == 0 && r.MaxCPU == 0 // nothing is promised
+	})
+	for i, row := range rows {
+		k.config.progress(row.Name, i, len(rows))
+		if ring != "" && row.Job.Mode == uring.ModeUring {
+			k.add(notChecked(SectionEngine, row.Name, ring))
+			continue
+		}
+		c, err := uringbench.Compare(ctx, row, min(k.config.Rounds, engineRounds))
+		switch {
+		case errors.Is(err, uringbench.ErrNoFio), errors.Is(err, uringbench.ErrNotDirect):
+			k.add(notChecked(SectionEngine, row.Name, err.Error()))
+			continue
+		case err != nil:
+			return fmt.Errorf("%s: %w", row.Name, err)
+		}
+		k.report.Engine = append(k.report.Engine, c)
+		k.add(engineChecks(c)...)
+	}
+	for _, mode := range modes {
+		k.config.progress("stopping the world", len(rows), len(rows))
+		r, err := uringbench.StopTheWorld(ctx, path, mode, stopTime)
+		if err != nil {
+			return err
+		}
+		ms := float64(r.Worst) / 1e6
+		k.add(Check{Section: SectionEngine, What: fmt.Sprintf("%s, stopping the world amid cache hits, worst of %d", mode, r.Stops),
+			Figure: FigureValue, Unit: "ms", Measured: &Spread{ms, ms, ms}, AtMost: 20, Verdict: verdict(ms, 0, 20)})
+	}
+	if k.config.Dir == "" {
+		return os.Remove(path)
+	}
+	return nil
+}
+
+// engineRounds bounds the rounds of each of the engine's many rows.
+const engineRounds = 3
+
+func engineChecks(c uringbench.Comparison) []Check {
+	checks := []Check{{Section: SectionEngine, What: fmt.Sprintf("%s, to fio %s", c.Row.Name, c.Row.FioEngine), Figure: FigureRatio,
+		Measured: &Spread{c.Throughput, c.Spread[0], c.Spread[1]}, AtLeast: c.Row.MinThroughput, Verdict: verdict(c.Throughput, c.Row.MinThroughput, 0)}}
+	if c.Row.MaxCPU > 0 {
+		checks = append(checks, Check{Section: SectionEngine, What: fmt.Sprintf("%s, CPU time to that of fio %s", c.Row.Name, c.Row.FioEngine), Figure: FigureRatio,
+			Measured: &Spread{c.CPU, c.CPU, c.CPU}, AtMost: c.Row.MaxCPU, Verdict: verdict(c.CPU, 0, c.Row.MaxCPU)})
+	}
+	return checks
+}
+
+func notChecked(s Section, what, why string) Check {
+	return Check{Section: s, What: what, Figure: FigureRatio, Verdict: VerdictNotMeasured, Why: why}
+}
+
+func (k *check) add(c ...Check) { k.report.Checks = append(k.report.Checks, c...) }
+
+// standard are the datasets that are made, 0.7 GB each.
+var standard = []struct {
+	section Section
+	shape   synthetic.Shape
+	records uint64
+}{
+	{SectionTar, synthetic.Shape{Format: "tar", RecordBytes: 12500}, 56_000},
+	{SectionJSONL, synthetic.Shape{Format: "jsonl", RecordBytes: 1200}, 600_000},
+	{SectionZstd, synthetic.Shape{Format: "jsonl", RecordBytes: 1200, Codec: "zst"}, 600_000},
+	{SectionGzip, synthetic.Shape{Format: "jsonl", RecordBytes: 1200, Codec: "gz"}, 600_000},
+}
+
+// datasets checks the one that was named, or those that are made.
+func (k *check) datasets(ctx context.Context) error {
+	if k.config.Spec.Dataset != "" {
+		return k.named(ctx)
+	}
+	for _, d := range standard {
+		if !k.config.wants(d.section) {
+			continue
+		}
+		path := filepath.Join(k.dir, fmt.Sprintf("%s-%d", d.section, d.records))
+		if err := k.make(ctx, Make{Dir: path, Shape: d.shape, Records: d.records}); err != nil {
+			return err
+		}
+		if err := k.dataset(ctx, path, d.section); err != nil {
+			return err
+		}
+		if k.config.Dir == "" {
+			if err := os.RemoveAll(path); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// make makes a standard dataset unless it is there.
+func (k *check) make(ctx context.Context, m Make) error {
+	index := filepath.Join(m.Dir, ".lsiofs") // or its index would stay in the user's cache
+	if _, err := os.Stat(index); err == nil {
+		return nil
+	}
+	m.Progress = func(bytes, total int64) {
+		k.config.progress("making "+filepath.Base(m.Dir), int(bytes>>20), int(total>>20))
+	}
+	if _, err := m.Run(ctx); err != nil {
+		return err
+	}
+	return os.Mkdir(index, 0o755)
+}
+
+// named checks the dataset that was named.
+func (k *check) named(ctx context.Context) error {
+	open, err := k.program.Open(ctx, k.config.Spec)
+	if err != nil {
+		return err
+	}
+	d := describe(open)
+	if err := open.Close(); err != nil {
+		return err
+	}
+	section := sectionOf(d)
+	if section == "" {
+		k.add(notChecked("", d.Path, fmt.Sprintf("nothing is promised of %s%s with records of %.0f bytes: what is is of tar of 12 KiB, and of JSONL of 1.2 KiB, also .zst and .gz",
+			d.Format, strings.TrimSuffix("."+d.Compression, "."), d.RecordBytes)))
+		return nil
+	}
+	if !k.config.wants(section) {
+		return nil
+	}
+	return k.dataset(ctx, d.Path, section)
+}
+
+// dataset measures what a section's promises are about.
+func (k *check) dataset(ctx context.Context, path string, section Section) error {
+	c := k.config.Config
+	c.Spec.Dataset = path
+	c.Rows = rowsOf(k.config.Promises, section)
+	if len(c.Rows) == 0 {
+		return nil
+	}
+	r, err := Run(ctx, k.program, c)
+	if err != nil {
+		return err
+	}
+	k.report.Reports = append(k.report.Reports, r)
+	for _, p := range k.config.Promises {
+		if p.Section == section {
+			k.add(p.judge(r.Rows))
+		}
+	}
+	return nil
+}
+
+// Print writes the report for people.
+func (r CheckReport) Print(out io.Writer) error {
+	var b strings.Builder
+	r.Machine.print(&b)
+	for _, one := range r.Reports {
+		b.WriteString("\n")
+		one.Dataset.print(&b)
+		one.table(&b)
+	}
+	b.WriteString("\n")
+	w := tabwriter.NewWriter(&b, 0, 0, 2, ' ', 0)
+	fmt.Fprint(w, "promise\tmeasured\t\twanted\t\n")
+	for _, c := range r.Checks {
+		fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\n", c.What, median(c.Measured, "%.4g"), c.Measured.ends("%.4g"), c.wanted(), c.outcome())
+	}
+	_ = w.Flush() // writing to memory does not fail
+	_, err := io.WriteString(out, b.String())
+	return err
+}
+
+func (c Check) wanted() string {
+	unit := string(c.Figure)
+	if c.Figure == FigureValue {
+		unit = c.Unit
+	}
+	switch {
+	case c.AtLeast != 0:
+		return fmt.Sprintf("≥ %g %s", c.AtLeast, unit)
+	case c.AtMost != 0:
+		return fmt.Sprintf("≤ %g %s", c.AtMost, unit)
+	}
+	return ""
+}
+
+func (c Check) outcome() string {
+	if c.Why != "" {
+		return c.Verdict + ": " + c.Why
+	}
+	return c.Verdict
+}
+
+// Validate reports all that is wrong.
+func (c *CheckConfig) Validate() error {
+	errs := []error{c.Config.Validate()}
+	for _, s := range c.Only {
+		if !slices.Contains(Sections, s) {
+			errs = append(errs, fmt.Errorf("section %q: there are %v", s, Sections))
+		}
+	}
+	return errors.Join(errs...)
+}

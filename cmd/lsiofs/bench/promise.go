@@ -1,0 +1,174 @@
+package bench
+
+import (
+	"fmt"
+	"slices"
+)
+
+// Section is a part of a check: what is measured together.
+type Section string
+
+// The sections. All but the engine's are of one dataset.
+const (
+	SectionEngine Section = "engine"
+	SectionTar    Section = "tar"
+	SectionJSONL  Section = "jsonl"
+	SectionZstd   Section = "zst"
+	SectionGzip   Section = "gz"
+)
+
+// Sections are all of them, in the order in which they are checked.
+var Sections = []Section{SectionEngine, SectionTar, SectionJSONL, SectionZstd, SectionGzip}
+
+// Figure is what of a row a promise is about.
+type Figure string
+
+// The figures: medians of a row's rounds.
+const (
+	FigureRatio   Figure = "ratio"
+	FigureRecords Figure = "records/s"
+	FigureCPU     Figure = "CPU µs/record"
+	FigureMallocs Figure = "allocations/record"
+	FigureValue   Figure = "value" // in the row's unit
+)
+
+// of is the figure of a row, nil where it is not known.
+func (f Figure) of(r Row) *Spread {
+	switch f {
+	case FigureRatio:
+		return r.Ratio
+	case FigureRecords:
+		return r.RecordsPerSecond
+	case FigureCPU:
+		return r.CPUMicros
+	case FigureMallocs:
+		return r.Mallocs
+	}
+	return r.Value
+}
+
+// Promise is what a row has to reach in a check.
+type Promise struct {
+	Section Section
+	What    string
+	Row     string // ID
+	Figure  Figure
+	// One of them is set.
+	AtLeast, AtMost float64
+}
+
+// none is the most allocations a record that count as none: one or two a reply of
+// 1 MiB, and those of the runtime itself.
+const none = 0.05
+
+// Promises are what lsiofs has to reach, but for the engine's, which are
+// uringbench.Rows.
+func Promises() []Promise {
+	return []Promise{
+		{Section: SectionTar, What: "mount, hot, tar of 12 KiB samples, 1 reader, to the FUSE ceiling", Row: "mount-1", Figure: FigureRatio, AtLeast: 0.60},
+		{Section: SectionTar, What: "mount, hot, tar of 12 KiB samples, 1 reader", Row: "mount-1", Figure: FigureRecords, AtLeast: 100_000},
+		{Section: SectionTar, What: "mount, hot, tar of 12 KiB samples, 1 reader, server and reader", Row: "mount-1", Figure: FigureCPU, AtMost: 10},
+		{Section: SectionTar, What: "mount, hot, tar of 12 KiB samples, 4 readers, to the ceiling of 4", Row: "mount-4", Figure: FigureRatio, AtLeast: 0.45},
+		{Section: SectionTar, What: "mount, cold, tar of 12 KiB samples, to fio O_DIRECT 256 KiB", Row: rowMountCold, Figure: FigureRatio, AtLeast: 0.75},
+		{Section: SectionTar, What: "mount to cat, tar of 12 KiB samples", Row: rowMountFirst, Figure: FigureRatio, AtLeast: 0.80},
+		{Section: SectionTar, What: "allocations in steady state, tar", Row: rowFetch, Figure: FigureMallocs, AtMost: none},
+		{Section: SectionTar, What: "index pass, tar samples of two members each", Row: rowIndexPass, Figure: FigureValue, AtLeast: 350_000},
+		{Section: SectionTar, What: "mount --resume to the first bytes, tar", Row: rowResume, Figure: FigureValue, AtMost: 200},
+
+		{Section: SectionJSONL, What: "mount, hot, JSONL of 1.2 KiB, 1 reader, to the FUSE ceiling", Row: "mount-1", Figure: FigureRatio, AtLeast: 0.35},
+		{Section: SectionJSONL, What: "mount, cold, JSONL of 1.2 KiB, to fio O_DIRECT 256 KiB", Row: rowMountCold, Figure: FigureRatio, AtLeast: 0.75},
+		{Section: SectionJSONL, What: "mount to cat, JSONL of 1.2 KiB", Row: rowMountFirst, Figure: FigureRatio, AtLeast: 0.80},
+		{Section: SectionJSONL, What: "allocations in steady state, JSONL", Row: rowFetch, Figure: FigureMallocs, AtMost: none},
+		{Section: SectionJSONL, What: "mount --resume to the first bytes, JSONL", Row: rowResume, Figure: FigureValue, AtMost: 200},
+
+		{Section: SectionZstd, What: "mount to the end of an epoch, JSONL .zst, to zstd -dc", Row: rowMountWhole, Figure: FigureRatio, AtLeast: 0.42},
+		{Section: SectionZstd, What: "mount to cat, JSONL .zst", Row: rowMountFirst, Figure: FigureRatio, AtLeast: 0.80},
+		{Section: SectionGzip, What: "mount to the end of an epoch, JSONL .gz, to gzip -dc", Row: rowMountWhole, Figure: FigureRatio, AtLeast: 1.0},
+		{Section: SectionGzip, What: "mount to cat, JSONL .gz", Row: rowMountFirst, Figure: FigureRatio, AtLeast: 0.80},
+	}
+}
+
+// Verdicts of checks.
+const (
+	VerdictOK          = "ok"
+	VerdictShort       = "short"
+	VerdictNotMeasured = "not measured"
+)
+
+// Check is what became of a promise.
+type Check struct {
+	Section  Section `json:"section"`
+	What     string  `json:"what"`
+	Figure   Figure  `json:"figure"`
+	Unit     string  `json:"unit,omitempty"` // of a value
+	Measured *Spread `json:"measured,omitempty"`
+	AtLeast  float64 `json:"at_least,omitempty"`
+	AtMost   float64 `json:"at_most,omitempty"`
+	Verdict  string  `json:"verdict"`
+	Why      string  `json:"why,omitempty"` // it was not measured
+}
+
+// judge compares a report's rows with a promise.
+func (p Promise) judge(rows []Row) Check {
+	c := Check{Section: p.Section, What: p.What, Figure: p.Figure, AtLeast: p.AtLeast, AtMost: p.AtMost, Verdict: VerdictNotMeasured}
+	i := slices.IndexFunc(rows, func(r Row) bool { return r.ID == p.Row })
+	if i < 0 {
+		c.Why = "it does not apply to this dataset"
+		return c
+	}
+	row := rows[i]
+	c.Unit = row.Unit
+	if c.Measured = p.Figure.of(row); c.Measured == nil {
+		c.Why = row.NotMeasured
+		if k := slices.IndexFunc(rows, func(r Row) bool { return r.ID == row.Against }); c.Why == "" && k >= 0 {
+			c.Why = fmt.Sprintf("%s: %s", rows[k].Name, rows[k].NotMeasured)
+		}
+		return c
+	}
+	c.Verdict = verdict(c.Measured.Median, p.AtLeast, p.AtMost)
+	return c
+}
+
+// verdict compares with the limits that are not 0.
+func verdict(measured, atLeast, atMost float64) string {
+	if measured < atLeast || atMost != 0 && measured > atMost {
+		return VerdictShort
+	}
+	return VerdictOK
+}
+
+// rowsOf are the rows that the promises of a section need.
+func rowsOf(promises []Promise, s Section) []string {
+	against := map[string][]string{
+		rowMountFirst: {rowCat, rowMountWhole}, rowMountWhole: {rowDecode}, rowMountCold: {rowFioCold}, rowEngineCold: {rowFioCold},
+	}
+	var ids []string
+	for _, p := range promises {
+		if p.Section == s {
+			ids = append(append(ids, p.Row), against[p.Row]...)
+		}
+	}
+	for _, n := range []string{"1", "2", "4"} {
+		if slices.Contains(ids, rowMount+n) {
+			ids = append(ids, rowCeiling+n)
+		}
+	}
+	return ids
+}
+
+// sectionOf is the section that a dataset belongs to, "" for none.
+func sectionOf(d DatasetInfo) Section {
+	near := func(bytes float64) bool { return d.RecordBytes > bytes*2/3 && d.RecordBytes < bytes*3/2 }
+	lines := (d.Format == "jsonl" || d.Format == "lines") && near(1200)
+	switch {
+	case d.Format == "tar" && d.Compression == "" && near(12<<10):
+		return SectionTar
+	case lines && d.Compression == "":
+		return SectionJSONL
+	case lines && d.Compression == "zstd":
+		return SectionZstd
+	case lines && d.Compression == "gzip":
+		return SectionGzip
+	}
+	return ""
+}
