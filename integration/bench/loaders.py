@@ -182,6 +182,7 @@ def cpu_seconds():
 
 
 def main():
+    global RESERVOIR
     p = argparse.ArgumentParser()
     p.add_argument("loader", choices=LOADERS)
     p.add_argument("--processes", action="store_true")
@@ -192,7 +193,6 @@ def main():
     if a.loader.startswith("torch"):
         import torch.utils.data  # noqa: F401, not to be measured
 
-    global RESERVOIR
     RESERVOIR = a.reservoir
     loader = LOADERS[a.loader]
     began, cpu = time.perf_counter(), cpu_seconds()
