@@ -348,7 +348,8 @@ def run(a, chosen):
     results = json.loads(path.read_text()) if path.exists() else {"groups": {}}
     if not a.table:
         b = Bench(a)
-        results.update(machine=machine(b), rounds=a.rounds)
+        if not a.check:
+            results.update(machine=machine(b), rounds=a.rounds)
         measure(b, chosen, results, a.rounds, lambda: path.write_text(json.dumps(results)))
     if a.json:
         print(json.dumps(results, indent=1))
