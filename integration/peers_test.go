@@ -53,7 +53,7 @@ func TestComparisonSeesThatARowReadsOtherBytes(t *testing.T) {
 
 func TestComparisonPrintsATableOfWhatWasMeasured(t *testing.T) {
 	dir := t.TempDir()
-	results := `{"rounds": 3, "machine": {"cpu": "2 × X"}, "groups": {"jsonl": {
+	results := `{"rounds": 3, "machine": ["2 × X", "8 GiB of memory"], "groups": {"jsonl": {
 		"lines": {"text": "B", "shuffled": true, "samples": 100, "runs": [[1, 0.5], [2, 1], [4, 1]]},
 		"decoder": {"text": "A", "shuffled": false, "samples": 100000, "missing": "there is none", "runs": []}}}}`
 	require.NoError(t, os.WriteFile(filepath.Join(dir, "results.json"), []byte(results), 0o644))
@@ -63,6 +63,6 @@ func TestComparisonPrintsATableOfWhatWasMeasured(t *testing.T) {
 | A | no | there is none |  |
 | B | yes | 0.1 k (0.0 k–0.1 k) | 10000.0 (5000.0–10000.0) |
 
-cpu 2 × X; medians of 3 interleaved runs, in brackets the least and the most.
+Measured on 2 × X, 8 GiB of memory: medians of 3 runs in turn, in brackets the least and the most.
 `, string(out))
 }

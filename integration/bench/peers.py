@@ -278,12 +278,11 @@ def machine(b):
             return "?"
     models = [line.partition(":")[2].strip() for line in open("/proc/cpuinfo") if line.startswith("model name")]
     memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 2**30
-    torch = first(b.python, "-c", "import torch; print(torch.__version__)") if b.torch else "none"
-    return {
-        "cpu": f"{os.cpu_count()} × {models[0] if models else platform.machine()}", "memory": f"{memory:.0f} GiB",
-        "kernel": platform.release(), "file system": first("stat", "-f", "-c", "%T", str(b.dir)),
-        "lsiofs": first(b.lsiofs, "version"), "python": first(b.python, "-V"), "torch": torch, "tar": first("tar", "--version"), "zstd": first("zstd", "-V"), "gzip": first("gzip", "-V"),
-    }
+    programs = [[b.lsiofs, "version"], [b.python, "-V"], [b.python, "-c", "import torch; print('torch', torch.__version__)"], ["tar", "--version"], ["gzip", "-V"], ["sh", "-c", "echo zstd $(zstd -qV)"]]
+    return [
+        f"{os.cpu_count()} × {models[0] if models else platform.machine()}", f"{memory:.0f} GiB of memory", f"Linux {platform.release()}",
+        first("findmnt", "-no", "FSTYPE", "-T", str(b.dir)), *(first(*p) for p in programs if b.torch or "torch" not in p[-1]),
+    ]
 
 
 def measure(b, chosen, results, rounds, save):

@@ -12,8 +12,8 @@ def table(groups, results):
             lines += [f"| {title} | shuffled | samples/s | CPU µs a sample |", "|---|---|---|---|"]
             lines += [f"| {row['text']} | {'yes' if row['shuffled'] else 'no'} | {cells(row)} |" for row in rows]
             lines.append("")
-    on = "; ".join(f"{k} {v}" for k, v in results["machine"].items())
-    return "\n".join([*lines, f"{on}; medians of {results['rounds']} interleaved runs, in brackets the least and the most."])
+    on = ", ".join(results["machine"])
+    return "\n".join([*lines, f"Measured on {on}: medians of {results['rounds']} runs in turn, in brackets the least and the most."])
 
 
 def cells(row):
@@ -29,4 +29,6 @@ def spread(values, text):
 
 
 def thousands(value):
+    if value >= 1_000_000:
+        return f"{value / 1_000_000:.2f} M"
     return f"{value / 1000:.0f} k" if value >= 10_000 else f"{value / 1000:.1f} k"
