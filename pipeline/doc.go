@@ -23,7 +23,8 @@
 //	spool      a local file of compressed shards, decoded: what scan reads from
 //	           where memory does not hold what an order needs of them
 //	layout     how many bytes each worker's stream has, and where every 4096th
-//	           record of it begins; stored beside the index
+//	           record of it begins; stored beside the index, and computed
+//	           ahead for the epoch behind the one that is read
 //	record number   a record's place in dataset order, 0 … T-1: the reference
 //	           that all stages hand around
 //
