@@ -157,23 +157,8 @@ func (f *File) readCached(buf []byte, off int64) (n int, full bool) {
 	return n, n == len(buf)
 }
 
-// Resident says whether the page cache holds all of a range; no, where the
-// kernel does not tell (before Linux 6.5).
-func (f *File) Resident(offsetBytes, sizeBytes int64) bool {
-	return f.cached(offsetBytes, int(sizeBytes)) && !f.cacheHidden.Load()
-}
-
-// ReadResident fills buf from the page cache, on the caller's goroutine and
-// without waiting for a disk. No means that it did not hold all of it, or that
-// the file system has no such reads.
-func (f *File) ReadResident(buf []byte, offsetBytes int64) bool {
-	_, full := f.readCached(buf, offsetBytes)
-	return full
-}
-
-// cached says whether the page cache holds all of a range (Linux 6.5), and yes
-// where the kernel does not tell. RWF_NOWAIT can't be asked this, for it reads
-// ahead what is missing.
+// cached says whether the page cache holds all of a range (Linux 6.5).
+// RWF_NOWAIT can't be asked this, for it reads ahead what is missing.
 func (f *File) cached(off int64, size int) bool {
 	at := struct{ off, size uint64 }{uint64(off), uint64(size)}
 	var counts struct{ cached, dirty, writeback, evicted, recentlyEvicted uint64 }

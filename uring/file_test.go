@@ -148,15 +148,3 @@ func TestFileSystemsWithoutDirectReadsAreFoundOut(t *testing.T) {
 	require.False(t, directory.readsDirectly(0, 1<<20))
 	require.True(t, directory.notDirect.Load())
 }
-
-func TestWhatIsResidentIsReadAtOnce(t *testing.T) {
-	fd, content := testFile(t, t.TempDir(), 1<<20)
-	f := NewFile(fd, DirectNever)
-	buf := make([]byte, 5000)
-	if f.ReadResident(buf, 1001) { // else the file system has no such reads
-		require.True(t, bytes.Equal(wanted(content, 1001, 5000), buf))
-	}
-	require.False(t, f.ReadResident(buf, 1<<20-4999), "the file ends before")
-	f.cacheHidden.Store(true)
-	require.False(t, f.Resident(0, 1<<20), "nobody can tell")
-}
