@@ -2,6 +2,7 @@ package fetch
 
 import (
 	"context"
+	"fmt"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -71,14 +72,25 @@ func TestForecastsOfShardsThatAreNotCompressedAreExact(t *testing.T) {
 	}
 }
 
+// requireClose holds a forecast of decoding against what was read. Hardly less
+// is ever read. More may be: where a decoder gets ahead of the reader that tells
+// it what to keep, which is up to the scheduler, another one follows it from the
+// last entry point, so there may be as much as a second pass.
+func requireClose(t *testing.T, forecast, read [2]int64, message string, args ...any) {
+	t.Helper()
+	for i := range forecast {
+		require.GreaterOrEqual(t, float64(read[i]), 0.9*float64(forecast[i]), fmt.Sprintf(message, args...))
+		require.LessOrEqual(t, read[i], 2*forecast[i], fmt.Sprintf(message, args...))
+	}
+}
+
 func TestForecastsOfCompressedShardsAreClose(t *testing.T) {
 	for _, codec := range []string{"gz", "zst"} {
 		for _, member := range []int{0, 50, 200} {
 			d := makeDataset(t, shape{codec: codec, shards: 2, records: 800, maxBytes: 1500, member: member})
 			c, forecast, read := forecastAndRead(t, d, inOrder(d.index), Config{MemoryBytes: 8 << 20, ReadTimeout: time.Minute, PieceBytes: 32 << 10, PieceRecords: 50})
 			require.True(t, c.Estimated)
-			require.InEpsilon(t, read[1], forecast[1], 0.1, "%s, members of %d", codec, member)
-			require.InEpsilon(t, read[0], forecast[0], 0.1)
+			requireClose(t, forecast, read, "%s, members of %d", codec, member)
 		}
 	}
 }
@@ -93,7 +105,7 @@ func TestForecastsCountPassesOfDecoders(t *testing.T) {
 		c, forecast, read := forecastAndRead(t, d, seq, cfg)
 		require.EqualValues(t, 3, c.Compressed)
 		require.EqualValues(t, 3, c.Passes)
-		require.InEpsilon(t, read[1], forecast[1], 0.1)
+		requireClose(t, forecast, read, "%d passes", c.Passes)
 	}
 	cfg.MemoryBytes = 3 << 20
 	c, forecast, read := forecastAndRead(t, d, randomOrder(1, d.index)[:1500], cfg)

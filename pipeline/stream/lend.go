@@ -3,6 +3,8 @@ package stream
 import (
 	"context"
 	"fmt"
+	"runtime"
+	"runtime/debug"
 
 	"github.com/lsiofs/lsiofs/pipeline/fetch"
 )
@@ -28,7 +30,13 @@ func (h *Handle) lend(ctx context.Context, r *Reply, l *layout, from, to int64, 
 			r.unloan()
 			return fmt.Errorf("record %d of worker %d was not lent, though nothing failed: a defect of lsiofs, please report it", wk.k, h.w)
 		}
-		keep, err := h.emit(r, wk, loan, &pos, to, most)
+		var keep bool
+		var err error
+		if loan.Mapped() {
+			keep, err = h.emitMapped(r, wk, loan, &pos, to, most)
+		} else {
+			keep, err = h.emit(r, wk, loan, &pos, to, most)
+		}
 		if !keep || err != nil {
 			r.unloan()
 		}
@@ -42,6 +50,7 @@ func (h *Handle) lend(ctx context.Context, r *Reply, l *layout, from, to int64, 
 // emit appends to r what [*pos, to) has of the records of a loan, which begin
 // with the walker's, and moves both on. It says whether r has slices of the loan.
 func (h *Handle) emit(r *Reply, wk *walker, loan *fetch.Loan, pos *int64, to int64, most int) (keep bool, err error) {
+	mapped := loan.Mapped()
 	for _, record := range loan.Records {
 		renamed := wk.renamed[wk.i]
 		if renamed {
@@ -53,7 +62,7 @@ func (h *Handle) emit(r *Reply, wk *walker, loan *fetch.Loan, pos *int64, to int
 			return keep, fmt.Errorf("record %d of worker %d has %d bytes where the index says %d: run lsiofs index --rebuild", wk.k, h.w, len(record), wk.size())
 		}
 		begin, end := *pos-wk.offset, min(to-wk.offset, wk.size())
-		if part := record[begin:end]; len(part) >= lendBytes && !renamed && r.canLend() {
+		if part := record[begin:end]; len(part) >= lendBytes && !renamed && !mapped && r.canLend() {
 			r.lend(part)
 			keep = true
 		} else {
@@ -66,6 +75,29 @@ func (h *Handle) emit(r *Reply, wk *walker, loan *fetch.Loan, pos *int64, to int
 		wk.step()
 	}
 	return keep, nil
+}
+
+// emitMapped is emit for loans of bytes in mapped files, which may go away or
+// turn to zeros while they are copied.
+func (h *Handle) emitMapped(r *Reply, wk *walker, loan *fetch.Loan, pos *int64, to int64, most int) (keep bool, err error) {
+	defer debug.SetPanicOnFault(debug.SetPanicOnFault(true))
+	defer func() {
+		fault := recover()
+		if fault == nil {
+			return
+		}
+		if _, of := fault.(interface {
+			runtime.Error
+			Addr() uintptr
+		}); !of {
+			panic(fault)
+		}
+		keep, err = false, loan.Fault()
+	}()
+	if keep, err = h.emit(r, wk, loan, pos, to, most); err == nil {
+		err = loan.Check()
+	}
+	return keep, err
 }
 
 // countUntil is how many of the records that are looked up begin before to.

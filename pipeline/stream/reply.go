@@ -21,8 +21,10 @@ type Reply struct {
 	Slices [][]byte
 
 	buffers *buffers
-	buffer  []byte // what was copied; the slices of copied runs lie in it
-	run     int    // where in buffer the last slice begins, -1 when it is a lent one
+	buffer  []byte   // what was copied; the slices of copied runs lie in it
+	copies  bool     // all is copied, into a buffer of somebody else
+	blocks  []*block // some slices lie in
+	run     int      // where in buffer the last slice begins, -1 when it is a lent one
 	loans   []*fetch.Loan
 	inUse   int // loans[:inUse] are out
 	renamed []byte
@@ -47,6 +49,29 @@ func (r *Reply) Release() {
 		r.buffers.put(r.buffer)
 		r.buffer = nil
 	}
+	for i, b := range r.blocks {
+		b.drop()
+		r.blocks[i] = nil
+	}
+	r.blocks = r.blocks[:0]
+	clear(r.Slices)
+	r.Slices = r.Slices[:0]
+}
+
+// share appends the stretch [from, to) of a block, with the caller's reference
+// to it.
+func (r *Reply) share(b *block, from, to int64) {
+	r.blocks = append(r.blocks, b)
+	r.lend(b.bytes(from, to))
+}
+
+// copyInto readies an empty r for copies into the memory behind an empty slice,
+// until leave. r is not released then.
+func (r *Reply) copyInto(buffer []byte) { r.buffer, r.copies, r.run = buffer, true, -1 }
+
+// leave gives the memory of copyInto back.
+func (r *Reply) leave() {
+	r.buffer, r.copies = nil, false
 	clear(r.Slices)
 	r.Slices = r.Slices[:0]
 }
@@ -64,7 +89,7 @@ func (r *Reply) lend(b []byte) {
 }
 
 // canLend says whether one more slice, and a copied run behind it, still fit.
-func (r *Reply) canLend() bool { return len(r.Slices) < MaxSlices-1 }
+func (r *Reply) canLend() bool { return !r.copies && len(r.Slices) < MaxSlices-1 }
 
 // space appends n bytes to the copied ones and returns them for the caller to
 // fill. most is how many bytes the whole reply can have.

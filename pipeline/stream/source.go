@@ -3,6 +3,7 @@ package stream
 import (
 	"context"
 	"sync"
+	"sync/atomic"
 
 	"github.com/lsiofs/lsiofs/pipeline/catalog"
 	"github.com/lsiofs/lsiofs/pipeline/fetch"
@@ -44,6 +45,9 @@ type Source struct {
 	framer  unpack.Framer
 	renamer unpack.Renamer
 	buffers *buffers
+	opened  atomic.Uint64 // handles
+	recent  recent
+	holders holders
 
 	// layouts are computed in goroutines that outlive a caller who gives up;
 	// Close stops them and waits.

@@ -1,0 +1,185 @@
+package stream
+
+import "context"
+
+const (
+	// maxBlocks bounds the blocks of all handles, of up to 1 MiB each.
+	maxBlocks = 16
+	// handleBlocks is how many a handle has: the one that is read, the one
+	// behind it, and the one that is being filled.
+	handleBlocks = 3
+	// firstAheadBytes is how much a reader reads on before it is read ahead of:
+	// less is looking around.
+	firstAheadBytes = 256 << 10
+	// fillBytes is how much of a block is filled at a time.
+	fillBytes = 256 << 10
+)
+
+// ahead is what one handle copies together ahead of its reader, while there are
+// cores for it: the copy then runs beside the kernel's copy to the reader. It is
+// guarded by Handle.mu.
+type ahead struct {
+	next    int64    // behind the last read
+	run     int64    // bytes that were read one after the other, up to next
+	blocks  []*block // each begins where the one before it ends
+	filling bool     // a goroutine is at it
+	closed  bool
+	ctx     context.Context
+	cancel  context.CancelFunc // nil until something was read ahead
+}
+
+// read fills r with the stretch [from, to) of the file: from blocks as far as
+// they have it, and then from memory or storage.
+func (h *Handle) read(ctx context.Context, r *Reply, from, to, size int64) error {
+	var taken [handleBlocks]*block
+	for _, b := range h.follow(taken[:0], from, to, size) {
+		if end := min(to, b.to); from >= b.from && from < end && b.has(ctx, end) {
+			r.share(b, from, end)
+			from = end
+		} else {
+			b.drop()
+		}
+	}
+	if from == to {
+		return nil
+	}
+	return h.data(ctx, r, from, to)
+}
+
+// follow notes a read of [from, to), has what is behind it read ahead if that
+// is worth it, and gives the blocks that the read goes through, with a reference
+// each.
+func (h *Handle) follow(taken []*block, from, to, size int64) []*block {
+	s, a := h.set.source, &h.ahead
+	idle := s.recent.add(h.number)
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	n := len(a.blocks)
+	if from != a.next && (n == 0 || from < a.blocks[0].from || from > a.blocks[n-1].to) {
+		a.clear()
+		a.run = 0
+	}
+	a.run += to - from
+	a.next = to
+	for len(a.blocks) > 0 && a.blocks[0].to <= from {
+		a.blocks[0].drop()
+		a.blocks = append(a.blocks[:0], a.blocks[1:]...)
+	}
+	if idle && a.run >= firstAheadBytes && !a.closed {
+		h.extend(from, to, size)
+	}
+	for _, b := range a.blocks {
+		if b.from < to {
+			b.hold()
+			taken = append(taken, b)
+		}
+	}
+	return taken
+}
+
+func (a *ahead) clear() {
+	for _, b := range a.blocks {
+		b.drop()
+	}
+	a.blocks = a.blocks[:0]
+}
+
+// extend adds blocks behind those that there are, as large as the reads at
+// least. It is called with h.mu held.
+func (h *Handle) extend(from, to, size int64) {
+	a, s := &h.ahead, h.set.source
+	length := min(max(to-from, a.run/4), MaxReadBytes)
+	for len(a.blocks) < handleBlocks {
+		at := to
+		if n := len(a.blocks); n > 0 {
+			at = max(at, a.blocks[n-1].to)
+		}
+		end := min(at+length, size)
+		if at >= end {
+			break
+		}
+		b := s.newBlock(h, at, end)
+		if b == nil {
+			break
+		}
+		a.blocks = append(a.blocks, b)
+	}
+	if a.unfilled() == nil || a.filling {
+		return
+	}
+	if a.cancel == nil {
+		a.ctx, a.cancel = context.WithCancel(context.Background())
+	}
+	a.filling = true
+	h.fillers.Go(h.fill)
+}
+
+// unfilled is the first block that nobody has begun to fill.
+func (a *ahead) unfilled() *block {
+	for _, b := range a.blocks {
+		if !b.begun {
+			return b
+		}
+	}
+	return nil
+}
+
+// fill fills the blocks that are to be filled, and ends.
+func (h *Handle) fill() {
+	var r Reply
+	for {
+		h.mu.Lock()
+		b := h.ahead.unfilled()
+		if b == nil {
+			h.ahead.filling = false
+			h.mu.Unlock()
+			return
+		}
+		b.begun = true
+		b.hold()
+		ctx := h.ahead.ctx
+		h.mu.Unlock()
+		h.fillBlock(ctx, &r, b)
+		b.drop()
+	}
+}
+
+func (h *Handle) fillBlock(ctx context.Context, r *Reply, b *block) {
+	r.copyInto(b.buffer)
+	for at := b.from; at < b.to; {
+		end := min(at+fillBytes, b.to)
+		if err := h.data(ctx, r, at, end); err != nil {
+			break // the reader will come to it, and be told
+		}
+		b.advance(end-b.from, false)
+		at = end
+	}
+	r.leave()
+	b.advance(0, true)
+}
+
+// endAhead stops reading ahead, for good.
+func (h *Handle) endAhead() {
+	h.mu.Lock()
+	h.ahead.closed = true
+	h.ahead.clear()
+	cancel := h.ahead.cancel
+	h.mu.Unlock()
+	h.set.source.recent.forget(h.number)
+	if cancel != nil {
+		cancel()
+		h.fillers.Wait()
+		h.set.source.holders.remove(h)
+	}
+}
+
+// giveUp takes the blocks from a handle that does not read now. It says no
+// where somebody is at the handle.
+func (h *Handle) giveUp() bool {
+	if !h.mu.TryLock() {
+		return false
+	}
+	defer h.mu.Unlock()
+	h.ahead.clear()
+	return true
+}

@@ -1,0 +1,222 @@
+package stream
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"math/rand/v2"
+	"runtime"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/lsiofs/lsiofs/pipeline/fetch"
+)
+
+// withCores lets the test run as on a machine with cores to spare.
+func withCores(t *testing.T, n int) {
+	before := runtime.GOMAXPROCS(n)
+	t.Cleanup(func() { runtime.GOMAXPROCS(before) })
+}
+
+// equalRecords are n records of size bytes each, in one shard.
+func equalRecords(n, size int) *memory {
+	m := &memory{shards: 1, lends: 100}
+	for i := range n {
+		b := make([]byte, size)
+		for j := range b {
+			b[j] = byte(i*31 + j*7 + j>>8)
+		}
+		m.bytes = append(m.bytes, b)
+		m.hashes = append(m.hashes, uint64(i))
+	}
+	return m
+}
+
+// troubled lends records of which one can't be had.
+type troubled struct {
+	*memory
+	record uint64
+	err    error // nil: it does not come before the context ends
+}
+
+func (l troubled) open(seq fetch.Sequence) reader {
+	return troubledReader{memoryReader{l.memory, seq}, l}
+}
+
+type troubledReader struct {
+	memoryReader
+	l troubled
+}
+
+func (r troubledReader) Lend(ctx context.Context, k uint64, n int, l *fetch.Loan) error {
+	records := make([]uint64, n)
+	for i, record := range records[:r.seq.Records(k, records)] {
+		if record == r.l.record && i > 0 {
+			return r.memoryReader.Lend(ctx, k, i, l)
+		} else if record == r.l.record && r.l.err != nil {
+			return r.l.err
+		} else if record == r.l.record {
+			<-ctx.Done()
+			return ctx.Err()
+		}
+	}
+	return r.memoryReader.Lend(ctx, k, n, l)
+}
+
+func TestReadersThatReadOnAreReadAheadOf(t *testing.T) {
+	withCores(t, 4)
+	m := equalRecords(2000, 5000)
+	v := defaultView(t, 0, 2000)
+	src := newSource(m, m)
+	defer src.Close()
+	want, _ := naive(m, v, 0)
+	file := want[Data]
+	for _, n := range []int{10 << 10, 128 << 10, MaxReadBytes - 48, MaxReadBytes} {
+		h := src.Set(v, nil).Open(0, Data)
+		for off := int64(0); off < int64(len(file)); off += int64(n) {
+			checkRead(t, h, file, off, n)
+			if read := off + int64(n); read > 2*firstAheadBytes && read+MaxReadBytes < int64(len(file)) {
+				require.NotZero(t, src.holders.blocks.Load(), "%d bytes were read on, %d at a time", read, n)
+			}
+		}
+		h.Close()
+		require.Zero(t, src.holders.blocks.Load())
+	}
+}
+
+func TestReadersThatJumpGetTheBytesOfWhereTheyAre(t *testing.T) {
+	withCores(t, 4)
+	m := equalRecords(3000, 3000)
+	v := defaultView(t, 0, 3000)
+	src := newSource(m, m)
+	defer src.Close()
+	want, _ := naive(m, v, 0)
+	file := want[Data]
+	h := src.Set(v, nil).Open(0, Data)
+	defer h.Close()
+	rng := rand.New(rand.NewPCG(1, 2))
+	for range 60 {
+		off := rng.Int64N(int64(len(file)))
+		n := 1 + rng.IntN(MaxReadBytes)
+		for range rng.IntN(12) {
+			checkRead(t, h, file, off, n)
+			off += int64(n)
+			if rng.IntN(6) == 0 {
+				off += rng.Int64N(3 << 20) // within what was read ahead, or behind it
+			}
+		}
+	}
+}
+
+func TestAReplyKeepsItsBlockWhenTheReaderGoesOn(t *testing.T) {
+	withCores(t, 4)
+	m := equalRecords(2000, 5000)
+	v := defaultView(t, 0, 2000)
+	src := newSource(m, m)
+	defer src.Close()
+	want, _ := naive(m, v, 0)
+	file := want[Data]
+	h := src.Set(v, nil).Open(0, Data)
+	replies := make([]Reply, 8)
+	for i := range replies {
+		require.NoError(t, h.ReadAt(context.Background(), &replies[i], int64(i)<<20, 1<<20))
+	}
+	h.Close()
+	for i := range replies {
+		require.True(t, bytes.Equal(file[i<<20:(i+1)<<20], bytes.Join(replies[i].Slices, nil)))
+		replies[i].Release()
+	}
+	require.Zero(t, src.holders.blocks.Load())
+}
+
+func TestWhatCannotBeHadTroublesThoseAloneWhoReadIt(t *testing.T) {
+	withCores(t, 4)
+	m := equalRecords(2000, 5000)
+	v := defaultView(t, 0, 2000)
+	want, ends := naive(m, v, 0)
+	file := want[Data]
+	records := make([]uint64, v.Count(0))
+	v.Records(0, 0, records)
+	const at = 500 // of the stream
+	begins := ends[at-1]
+	for name, err := range map[string]error{"an error": errors.New("bad sector"), "a stall": nil} {
+		t.Run(name, func(t *testing.T) {
+			src := newSource(m, troubled{m, records[at], err})
+			defer src.Close()
+			h := src.Set(v, nil).Open(0, Data)
+			defer h.Close()
+			const n = 128 << 10
+			for off := int64(0); off+n <= begins; off += n {
+				checkRead(t, h, file, off, n)
+			}
+			ctx, cancel := context.WithCancel(context.Background())
+			if err == nil {
+				cancel()
+			}
+			var r Reply
+			got := h.ReadAt(ctx, &r, begins/n*n, n)
+			cancel()
+			if err == nil {
+				require.ErrorIs(t, got, context.Canceled)
+			} else {
+				require.ErrorIs(t, got, err)
+			}
+			require.Zero(t, r.Len())
+			for off := ends[at]; off < int64(len(file)); off += n {
+				checkRead(t, h, file, off, n)
+			}
+		})
+	}
+}
+
+func TestBlocksAreBoundedHoweverManyReadersStop(t *testing.T) {
+	withCores(t, 4)
+	m := equalRecords(2000, 5000)
+	v := defaultView(t, 0, 2000)
+	src := newSource(m, m)
+	defer src.Close()
+	want, _ := naive(m, v, 0)
+	file := want[Data]
+	set := src.Set(v, nil)
+	var handles []*Handle
+	for range 2 * maxBlocks {
+		h := set.Open(0, Data)
+		handles = append(handles, h)
+		for i := range int64(40) { // more than recent remembers of the others
+			checkRead(t, h, file, i*100_000, 100_000)
+			require.LessOrEqual(t, src.holders.blocks.Load(), int64(maxBlocks))
+		}
+		h.mu.Lock()
+		require.NotEmpty(t, h.ahead.blocks, "those who have stopped have given theirs up")
+		h.mu.Unlock()
+	}
+	for _, h := range handles {
+		h.Close()
+	}
+	require.Zero(t, src.holders.blocks.Load())
+	require.Empty(t, src.holders.list)
+}
+
+func TestManyReadersAtATimeAreNotReadAheadOf(t *testing.T) {
+	withCores(t, 4)
+	m := equalRecords(2000, 5000)
+	v := defaultView(t, 0, 2000)
+	src := newSource(m, m)
+	defer src.Close()
+	want, _ := naive(m, v, 0)
+	set := src.Set(v, nil)
+	var handles [4]*Handle
+	for i := range handles {
+		handles[i] = set.Open(0, Data)
+		defer handles[i].Close()
+	}
+	for off := int64(0); off < 8<<20; off += 1 << 20 {
+		for _, h := range handles {
+			checkRead(t, h, want[Data], off, 1<<20)
+		}
+		if off > handleBlocks<<20 { // those of the first, before the others came
+			require.Zero(t, src.holders.blocks.Load())
+		}
+	}
+}
