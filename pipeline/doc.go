@@ -25,7 +25,8 @@
 //	profile    which reads a storage likes: their size, how many at a time, across
 //	           which gaps; the default of its kind, or what lsiofs tune measured
 //	layout     how many bytes each worker's stream has, and where every 4096th
-//	           record of it begins; stored beside the index
+//	           record of it begins; stored beside the index, and computed
+//	           ahead for the epoch behind the one that is read
 //	record number   a record's place in dataset order, 0 … T-1: the reference
 //	           that all stages hand around
 //

@@ -223,38 +223,17 @@ func (f *File) readCached(buf []byte, off int64) (n int, full bool) {
 	return n, n == len(buf)
 }
 
-// Resident says whether the page cache holds all of a range; no, where the
-// kernel does not tell (before Linux 6.5).
-func (f *File) Resident(offsetBytes, sizeBytes int64) bool {
-	all, told := f.resident(offsetBytes, sizeBytes)
-	return all && told
-}
-
-// ReadResident fills buf from the page cache, on the caller's goroutine and
-// without waiting for a disk. No means that it did not hold all of it, or that
-// the file system has no such reads.
-func (f *File) ReadResident(buf []byte, offsetBytes int64) bool {
-	_, full := f.readCached(buf, offsetBytes)
-	return full
-}
-
-// cached says whether the page cache holds all of a range, and yes where the
-// kernel does not tell: what is in memory must not be read from the disk.
+// cached says whether the page cache holds all of a range (Linux 6.5).
+// RWF_NOWAIT can't be asked this, for it reads ahead what is missing.
 func (f *File) cached(c *counters, off int64, size int) bool {
-	all, told := f.resident(off, int64(size))
-	if !told {
-		c.refuse(f, refusedByCache)
-		return true
-	}
-	return all
-}
-
-// resident asks cachestat: RWF_NOWAIT can't be asked, for it reads ahead what is
-// missing.
-func (f *File) resident(off, size int64) (all, told bool) {
 	at := struct{ off, size uint64 }{uint64(off), uint64(size)}
 	var counts struct{ cached, dirty, writeback, evicted, recentlyEvicted uint64 }
 	_, _, errno := unix.Syscall6(unix.SYS_CACHESTAT, uintptr(f.fd), uintptr(unsafe.Pointer(&at)), uintptr(unsafe.Pointer(&counts)), 0, 0, 0)
-	pages := (off+size+pageBytes-1)/pageBytes - off/pageBytes
-	return counts.cached >= uint64(pages), errno == 0
+	if errno != 0 {
+		// Not told: what is in memory must not be read from the disk.
+		c.refuse(f, refusedByCache)
+		return true
+	}
+	pages := (off+int64(size)+pageBytes-1)/pageBytes - off/pageBytes
+	return counts.cached >= uint64(pages)
 }

@@ -203,14 +203,3 @@ func TestDirectReadsOfAnySizeIntoAlignedMemoryAreWhole(t *testing.T) {
 		})
 	}
 }
-
-func TestWhatIsResidentIsReadAtOnce(t *testing.T) {
-	fd, content := testFile(t, t.TempDir(), 1<<20)
-	f := NewFile(fd, DirectNever)
-	buf := make([]byte, 5000)
-	if f.ReadResident(buf, 1001) { // else the file system has no such reads
-		require.True(t, bytes.Equal(wanted(content, 1001, 5000), buf))
-	}
-	require.False(t, f.ReadResident(buf, 1<<20-4999), "the file ends before")
-	require.False(t, f.Resident(2<<20, 4096), "nothing is there")
-}

@@ -1,0 +1,61 @@
+package local
+
+import (
+	"os"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/lsiofs/lsiofs/pipeline/storage"
+)
+
+var _ storage.ResidentOpener = (*Storage)(nil)
+
+// inMemory is a file of its own, beside those that are kept open: its user reads
+// one file after the other.
+type inMemory struct{ fd int }
+
+// OpenResident implements storage.ResidentOpener: memory is the page cache, and
+// with DirectOn it is not read from.
+func (s *Storage) OpenResident(o storage.Object) (storage.Resident, error) {
+	if s.direct == DirectOn {
+		return nil, nil
+	}
+	fd, err := openObject(&s.files, o)
+	if err != nil {
+		return nil, &storage.Error{Object: o.Path, SizeBytes: o.SizeBytes, Err: err}
+	}
+	return inMemory{fd}, nil
+}
+
+// Holds asks cachestat (Linux 6.5). RWF_NOWAIT can't be asked, for it reads ahead
+// what is missing.
+func (f inMemory) Holds(offsetBytes, sizeBytes int64) bool {
+	page := int64(os.Getpagesize())
+	pages := (offsetBytes+sizeBytes+page-1)/page - offsetBytes/page
+	var counts unix.Cachestat_t
+	at := unix.CachestatRange{Off: uint64(offsetBytes), Len: uint64(sizeBytes)}
+	for {
+		err := unix.Cachestat(uint(f.fd), &at, &counts, 0)
+		if err != unix.EINTR {
+			return err == nil && counts.Cache >= uint64(pages)
+		}
+	}
+}
+
+// ReadAt says no on file systems without RWF_NOWAIT.
+func (f inMemory) ReadAt(p []byte, offsetBytes int64) bool {
+	for len(p) > 0 {
+		vector := [1][]byte{p}
+		n, err := unix.Preadv2(f.fd, vector[:], offsetBytes, unix.RWF_NOWAIT)
+		switch {
+		case err == unix.EINTR:
+		case err != nil || n <= 0:
+			return false
+		default:
+			p, offsetBytes = p[n:], offsetBytes+int64(n)
+		}
+	}
+	return true
+}
+
+func (f inMemory) Close() error { return unix.Close(f.fd) }
