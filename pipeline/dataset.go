@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"log/slog"
 	"path/filepath"
+	"sync/atomic"
 	"time"
 
 	"github.com/lsiofs/lsiofs/pipeline/catalog"
@@ -40,6 +41,7 @@ type Dataset struct {
 	layouts *layouts
 	epochs  *cache[uint64, *order.Epoch]
 	sets    *cache[string, *stream.Set]
+	start   atomic.Pointer[Start] // what Expect found
 }
 
 // How many epochs and sets are remembered. An epoch keeps 128 KiB for every
@@ -193,10 +195,11 @@ func (d *Dataset) Set(_ context.Context, epoch uint64, done []order.Done, deal s
 type Status struct {
 	Engine uring.Status  `json:"engine"`
 	Fetch  fetch.Stats   `json:"fetch"`
+	Start  *Start        `json:"start,omitempty"` // what Expect found, where that was called
 	Uptime time.Duration `json:"uptime_nanos"`
 }
 
 // Status gives the state now.
 func (d *Dataset) Status() Status {
-	return Status{Engine: d.engine.Status(), Fetch: d.fetcher.Stats(), Uptime: time.Since(d.started)}
+	return Status{Engine: d.engine.Status(), Fetch: d.fetcher.Stats(), Start: d.start.Load(), Uptime: time.Since(d.started)}
 }
