@@ -31,6 +31,7 @@ type Storage struct {
 	// cache.
 	exceedsMemory atomic.Bool
 	files         fileCache
+	readings      sync.Pool // of *reading
 
 	mu       sync.Mutex
 	quiet    sync.Cond // underWay has become 0
