@@ -124,6 +124,7 @@ func (t *tree) renderStatus(ctx context.Context) ([]byte, error) {
 	engine := r.Pipeline.Engine
 	line("reads with", "%s%s; %d in flight (%s), %s read", engine.Engine, because(engine.Reason),
 		engine.InFlight, size(engine.InFlightBytes), size(int64(engine.ReadBytes)))
+	line("storage", "%s", r.Pipeline.Storage)
 	f := r.Pipeline.Fetch
 	line("memory", "%s of %s held", size(f.HeldBytes), size(f.BudgetBytes))
 	if g := f.Gather; g != nil {

@@ -52,6 +52,8 @@ func TestTheTreeListsWhatItPromises(t *testing.T) {
 	require.Contains(t, about, "fingerprint")
 	var status map[string]any
 	require.NoError(t, json.Unmarshal(m.read("status.json"), &status))
+	require.Contains(t, status["pipeline"], "storage")
+	require.Regexp(t, `\nstorage      \w+, (default for|tuned) .*: reads of up to `, string(m.read("status")))
 }
 
 func TestPathsThatCannotExistAreNotFound(t *testing.T) {

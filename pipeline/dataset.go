@@ -15,6 +15,7 @@ import (
 	"github.com/lsiofs/lsiofs/pipeline/spec"
 	"github.com/lsiofs/lsiofs/pipeline/storage"
 	"github.com/lsiofs/lsiofs/pipeline/storage/local"
+	"github.com/lsiofs/lsiofs/pipeline/storage/profile"
 	"github.com/lsiofs/lsiofs/pipeline/stream"
 	"github.com/lsiofs/lsiofs/uring"
 )
@@ -25,6 +26,9 @@ type Options struct {
 	Progress func(catalog.Progress)
 	// Rebuild indexes every shard again, whatever is stored.
 	Rebuild bool
+	// Storage says which reads the dataset's storage likes; nil for what is
+	// known of the file system that it lies on (profile.Find).
+	Storage *profile.Profile
 }
 
 // Dataset is an open dataset: its catalog, its order settings, its fetcher. It
@@ -34,6 +38,7 @@ type Dataset struct {
 	started time.Time
 	engine  uring.Engine
 	storage storage.Storage
+	profile profile.Profile // of the storage
 	catalog *catalog.Catalog
 	starts  []uint64 // of the chunks
 	fetcher *fetch.Fetcher
@@ -85,13 +90,14 @@ func (d *Dataset) open(ctx context.Context, o Options) error {
 		return err
 	}
 	d.catalog, d.storage = c, st
+	d.profile = findProfile(c.Root(), o)
 	s.Format = c.Format()
 	d.starts = c.ChunkStarts(s.Order.ChunkBytes, s.Order.ChunkRecords)
 	d.fetcher, err = fetch.New(c, st, fetch.Config{
 		MemoryBytes: s.MemoryBytes, ReadTimeout: s.ReadTimeout,
 		PieceBytes: s.Order.ChunkBytes, PieceRecords: s.Order.ChunkRecords,
 		Decoders: decoders(s.Order), LookaheadRecords: lookahead(s.Order),
-		Read: s.Read, Order: s.Order, Spool: d.spool(), Log: o.Log,
+		Read: s.Read, Order: s.Order, Spool: d.spool(), Storage: d.profile, Log: o.Log,
 	})
 	if err != nil {
 		return err
@@ -110,6 +116,19 @@ func decoders(o spec.Order) int { return int(min(max(64, 2*o.Lanes), 1024)) }
 // lookahead is how many records of compressed shards are looked at in advance:
 // of a reservoir's records one in 50 stays for more than 4 times its size.
 func lookahead(o spec.Order) int { return int(min(max(64<<10, 4*o.SizeRecords), 1<<22)) }
+
+// findProfile looks up which reads the storage of a directory likes. What is
+// wrong with a stored profile is no reason not to read.
+func findProfile(root string, o Options) profile.Profile {
+	if o.Storage != nil {
+		return *o.Storage
+	}
+	f := profile.Find(root)
+	if f.Problem != nil {
+		o.Log.Warn(f.Problem.Error())
+	}
+	return f.Profile
+}
 
 // spool is where compressed shards go that are better decoded once.
 func (d *Dataset) spool() fetch.SpoolConfig {
@@ -193,13 +212,15 @@ func (d *Dataset) Set(_ context.Context, epoch uint64, done []order.Done, deal s
 
 // Status is a snapshot of what the dataset is doing.
 type Status struct {
-	Engine uring.Status  `json:"engine"`
-	Fetch  fetch.Stats   `json:"fetch"`
-	Start  *Start        `json:"start,omitempty"` // what Expect found, where that was called
-	Uptime time.Duration `json:"uptime_nanos"`
+	Engine uring.Status `json:"engine"`
+	Fetch  fetch.Stats  `json:"fetch"`
+	Start  *Start       `json:"start,omitempty"` // what Expect found, where that was called
+	// Storage says which reads are made, and whether that was measured.
+	Storage profile.Profile `json:"storage"`
+	Uptime  time.Duration   `json:"uptime_nanos"`
 }
 
 // Status gives the state now.
 func (d *Dataset) Status() Status {
-	return Status{Engine: d.engine.Status(), Fetch: d.fetcher.Stats(), Start: d.start.Load(), Uptime: time.Since(d.started)}
+	return Status{Engine: d.engine.Status(), Fetch: d.fetcher.Stats(), Start: d.start.Load(), Storage: d.profile, Uptime: time.Since(d.started)}
 }

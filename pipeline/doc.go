@@ -23,6 +23,8 @@
 //	gather     reading exactly the records that come next, a batch at a time
 //	spool      a local file of compressed shards, decoded: what scan reads from
 //	           where memory does not hold what an order needs of them
+//	profile    which reads a storage likes: their size, how many at a time, across
+//	           which gaps; the default of its kind, or what lsiofs tune measured
 //	layout     how many bytes each worker's stream has, and where every 4096th
 //	           record of it begins; stored beside the index
 //	record number   a record's place in dataset order, 0 … T-1: the reference

@@ -8,6 +8,7 @@ import (
 	"github.com/lsiofs/lsiofs/pipeline/order"
 	"github.com/lsiofs/lsiofs/pipeline/plan"
 	"github.com/lsiofs/lsiofs/pipeline/spec"
+	"github.com/lsiofs/lsiofs/pipeline/storage/profile"
 )
 
 // Forecast is what the first records of a worker's stream would read, with
@@ -23,8 +24,9 @@ type Forecast struct {
 type StorageForecast struct {
 	Kind     string // "local"
 	Root     string
-	Strategy spec.Read // that a mount chooses
-	Reason   string    // in words
+	Likes    profile.Profile // the reads that it likes
+	Strategy spec.Read       // that a mount chooses
+	Reason   string          // in words
 	Scan     ScanForecast
 	Gather   *GatherForecast // nil where there are compressed shards
 	Spool    *SpoolForecast  // nil where a mount makes none
@@ -83,7 +85,7 @@ func (d *Dataset) Forecast(ctx context.Context, v *order.View, w, n uint64, aske
 	if f.RecordBytes, err = d.recordBytes(ctx, seq, f.Records); err != nil {
 		return f, err
 	}
-	s := StorageForecast{Kind: "local", Root: d.catalog.Root(), Strategy: choice.Strategy, Reason: choice.Reason}
+	s := StorageForecast{Kind: "local", Root: d.catalog.Root(), Likes: d.profile, Strategy: choice.Strategy, Reason: choice.Reason}
 	scan, err := d.fetcher.Forecast(ctx, seq, f.Records, fetch.Choice{}, s.Scan.add)
 	if err != nil {
 		return f, err

@@ -15,8 +15,8 @@ func newDoctorCommand(g *globals) *cobra.Command {
 	c := &cobra.Command{
 		Use:   "doctor",
 		Short: "Check what of this machine works for lsiofs, and say what to do",
-		Long: `Checks kernel, FUSE, io_uring, limits, the cache directory and mounts that were left
-behind. ok: works. warn: works, with something lost. fail: mounting or indexing
+		Long: `Checks kernel, FUSE, io_uring, limits, the cache directory, storage profiles and
+mounts that were left behind. ok: works. warn: works, with something lost. fail: mounting or indexing
 will not work; the exit code says so too.`,
 		Example: `  lsiofs doctor
   lsiofs doctor --json | jq 'select(.level != "ok")'`,

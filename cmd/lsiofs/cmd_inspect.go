@@ -73,6 +73,7 @@ func (i inspection) print(u *ui) error {
 		{"chunks", countText(i.Chunks)},
 		{"chunk size", i.ChunkBytes.text()},
 		{"chunk records", fmt.Sprintf("%s to %s, mean %.1f", countText(uint64(i.ChunkRecords.Min)), countText(uint64(i.ChunkRecords.Max)), i.ChunkRecords.Mean)},
+		{"storage", i.Storage.String()},
 		{"damaged", plural(uint64(len(i.Damaged)), "shard")},
 	}
 	if err := table(u.out, rows); err != nil {

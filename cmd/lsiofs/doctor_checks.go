@@ -7,6 +7,8 @@ import (
 	"strings"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/lsiofs/lsiofs/pipeline/storage/profile"
 )
 
 // examine judges a machine. It is pure.
@@ -15,7 +17,7 @@ func examine(m machine) []finding {
 		checkKernel(m.release), checkFuse(m), checkFusermount(m), checkAllowOther(m),
 		checkRing(m), checkFiles(m), checkMemlock(m), checkIndexDir(m),
 	}
-	return append(found, checkMounts(m.mounts)...)
+	return append(append(found, checkProfiles(m.profiles)...), checkMounts(m.mounts)...)
 }
 
 // Kernels that something depends on (measured; README, Limits).
@@ -139,6 +141,23 @@ func checkIndexDir(m machine) finding {
 	}
 	return finding{Check: "index directory", Level: levelFail, Detail: m.indexDirErr.Error(),
 		Do: "choose another one with --index-dir, or set XDG_CACHE_HOME"}
+}
+
+func checkProfiles(profiles []profile.Listed) []finding {
+	const check = "storage profiles"
+	if len(profiles) == 0 {
+		return []finding{{Check: check, Level: levelOK, Detail: "none: mounts use defaults of the kind of storage (lsiofs tune PATH measures)"}}
+	}
+	var found []finding
+	for _, l := range profiles {
+		f := finding{Check: check, Level: levelOK, Detail: placeText(l.Stored.Place) + ": " + l.Stored.Profile.String()}
+		if l.Problem != nil {
+			f.Level, f.Detail = levelWarn, fmt.Sprintf("%s is ignored: %v", l.File, l.Problem)
+			f.Do = "rm " + shellQuote(l.File) + ", and measure anew with lsiofs tune"
+		}
+		found = append(found, f)
+	}
+	return found
 }
 
 func checkMounts(mounts []leftMount) []finding {

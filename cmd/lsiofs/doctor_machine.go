@@ -15,6 +15,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/lsiofs/lsiofs/fs"
+	"github.com/lsiofs/lsiofs/pipeline/storage/profile"
 	"github.com/lsiofs/lsiofs/uring"
 )
 
@@ -34,6 +35,7 @@ type machine struct {
 	indexDir    string
 	indexDirErr error // of writing to it
 	mounts      []leftMount
+	profiles    []profile.Listed // of storages
 }
 
 // leftMount is a mount of lsiofs, and whether its server answers.
@@ -55,6 +57,9 @@ func thisMachine(indexDir string) machine {
 		m.indexDirErr = probeDirectory(m.indexDir)
 	}
 	m.mounts = probeMounts()
+	if dir, err := profile.Dir(); err == nil {
+		m.profiles = profile.List(dir, profilesShown)
+	}
 	return m
 }
 
@@ -76,6 +81,9 @@ func mountingMachine() machine {
 	m.fusermount, _ = exec.LookPath("fusermount3")
 	return m
 }
+
+// profilesShown bounds the storage profiles that doctor lists.
+const profilesShown = 32
 
 func probeRing() error {
 	e, err := uring.Open(uring.ModeUring)

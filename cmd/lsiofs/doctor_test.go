@@ -7,9 +7,12 @@ import (
 	iofs "io/fs"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 	"golang.org/x/sys/unix"
+
+	"github.com/lsiofs/lsiofs/pipeline/storage/profile"
 )
 
 // goodMachine is one where everything works, for root.
@@ -52,6 +55,16 @@ func TestDoctorJudgesMachines(t *testing.T) {
 		{"little locked memory", func(m *machine) { asUser(m); m.memlock.Cur = 8 << 20 }, "locked memory", levelWarn, "ulimit -l"},
 		{"little of it matters not to root", func(m *machine) { m.memlock.Cur = 8 << 20 }, "locked memory", levelOK, "8.0 MiB"},
 		{"a cache that can't be written", func(m *machine) { m.indexDirErr = errors.New("read-only") }, "index directory", levelFail, "--index-dir"},
+		{"no storage profiles", func(*machine) {}, "storage profiles", levelOK, "lsiofs tune PATH"},
+		{"a storage profile", func(m *machine) {
+			p := profile.Defaults(profile.KindSSD)
+			p.Tuned = time.Unix(1<<30, 0)
+			m.profiles = []profile.Listed{{Stored: profile.Stored{Place: profile.Place{Kind: profile.KindSSD, Device: "nvme0n1p1", FileSystem: "xfs"}, Profile: p}}}
+		}, "storage profiles", levelOK, "ssd nvme0n1p1 (xfs): ssd, tuned 2004-01-10: reads of up to 1.0 MiB"},
+		{"a damaged storage profile", func(m *machine) {
+			m.profiles = []profile.Listed{{File: "/c/storage-1.json", Problem: errors.New("cut off")}}
+		},
+			"storage profiles", levelWarn, "/c/storage-1.json is ignored: cut off rm /c/storage-1.json"},
 		{"no mounts", func(*machine) {}, "mounts", levelOK, "none"},
 		{"a live mount", func(m *machine) { m.mounts = []leftMount{{"/mnt/a", nil}} }, "mounts", levelOK, "/mnt/a answers"},
 		{"a stale mount", func(m *machine) { m.mounts = []leftMount{{"/mnt/a b", unix.ENOTCONN}} }, "mounts", levelWarn, "umount --lazy '/mnt/a b'"},

@@ -43,7 +43,7 @@ func newTestRoot() *cobra.Command {
 }
 
 func TestHelpTexts(t *testing.T) {
-	for _, args := range [][]string{{}, {"mount"}, {"umount"}, {"index"}, {"inspect"}, {"cat"}, {"plan"}, {"checkpoint"},
+	for _, args := range [][]string{{}, {"mount"}, {"umount"}, {"index"}, {"inspect"}, {"cat"}, {"plan"}, {"tune"}, {"checkpoint"},
 		{"checkpoint", "show"}, {"checkpoint", "save"}, {"checkpoint", "restore"}, {"checkpoint", "merge"}, {"doctor"}, {"demo"}, {"version"}} {
 		name := "help" + strings.Join(append([]string{""}, args...), "-") + ".txt"
 		t.Run(name, func(t *testing.T) {

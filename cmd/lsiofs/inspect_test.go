@@ -10,6 +10,7 @@ import (
 
 	"github.com/lsiofs/lsiofs/pipeline/order/quality"
 	"github.com/lsiofs/lsiofs/pipeline/spec"
+	"github.com/lsiofs/lsiofs/pipeline/storage/profile"
 )
 
 func TestHistogramCountsEverySizeOnce(t *testing.T) {
@@ -46,7 +47,7 @@ func TestInspectionForPeople(t *testing.T) {
 	i := inspection{
 		Root: "/data/train", Format: "jsonl", Fingerprint: "abcd", Shards: 147, CompressedShards: 147, PassedOver: 1,
 		Damaged: []string{"a.jsonl.gz: record 7: cut off"}, Records: 1_234_567, EntryPoints: 147,
-		RawBytes: 3 << 30, DecodedBytes: 12 << 30, StreamBytes: 12 << 30, Chunks: 147, Shuffle: spec.ShuffleReservoir, Workers: 4,
+		RawBytes: 3 << 30, DecodedBytes: 12 << 30, StreamBytes: 12 << 30, Chunks: 147, Shuffle: spec.ShuffleReservoir, Workers: 4, Storage: profile.Defaults(profile.KindSSD),
 		Histogram: []bucket{{4096, 8192, 1_000_000}, {8192, 16384, 0}, {16384, 32768, 234_567}},
 		Mixing: mixing{
 			Global: quality.Estimate{Value: 6.1, Batches: 4000}, Worker: quality.Estimate{Value: 6.54, Batches: 1205, Whole: true},

@@ -10,6 +10,7 @@ import (
 	"github.com/lsiofs/lsiofs/pipeline/catalog"
 	"github.com/lsiofs/lsiofs/pipeline/order/quality"
 	"github.com/lsiofs/lsiofs/pipeline/spec"
+	"github.com/lsiofs/lsiofs/pipeline/storage/profile"
 )
 
 // inspection is what inspect finds out.
@@ -35,6 +36,8 @@ type inspection struct {
 	Shuffle          spec.Shuffle `json:"shuffle"`
 	Workers          uint64       `json:"workers"`
 	Mixing           mixing       `json:"mixing"`
+	// Storage says which reads a mount would make.
+	Storage profile.Profile `json:"storage"`
 }
 
 // bucket counts records of FromBytes ≤ size < ToBytes.
@@ -73,7 +76,7 @@ func inspect(ctx context.Context, d *pipeline.Dataset) (inspection, error) {
 		Dataset: s.Dataset, Root: c.Root(), Format: c.Format().Name, Fingerprint: c.Fingerprint(),
 		Shards: c.Shards(), PassedOver: c.PassedOver(), Damaged: damageList(c.Damaged()),
 		Records: c.Records(), StreamBytes: c.StreamBytes(),
-		Shuffle: s.Order.Shuffle, Workers: s.Deal.Workers,
+		Shuffle: s.Order.Shuffle, Workers: s.Deal.Workers, Storage: d.Status().Storage,
 	}
 	for n := range c.Shards() {
 		shard := c.Shard(n)

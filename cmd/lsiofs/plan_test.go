@@ -14,6 +14,7 @@ import (
 	"github.com/lsiofs/lsiofs/pipeline"
 	"github.com/lsiofs/lsiofs/pipeline/plan"
 	"github.com/lsiofs/lsiofs/pipeline/spec"
+	"github.com/lsiofs/lsiofs/pipeline/storage/profile"
 )
 
 // readsOf are so many reads of one size after the other.
@@ -28,7 +29,7 @@ func readsOf(counts map[int64]uint64) (r pipeline.ReadsForecast) {
 
 func TestPlanForPeople(t *testing.T) {
 	f := pipeline.Forecast{Records: 16384, RecordBytes: 185 << 20, Storages: []pipeline.StorageForecast{{
-		Kind: "local", Root: "/data/train", Strategy: spec.ReadScan, Reason: "no shard is compressed, and memory holds the dataset",
+		Kind: "local", Root: "/data/train", Likes: profile.Defaults(profile.KindVirtual), Strategy: spec.ReadScan, Reason: "no shard is compressed, and memory holds the dataset",
 		Scan: pipeline.ScanForecast{
 			ReadsForecast: readsOf(map[int64]uint64{256 << 10: 1500, 70_000: 20}), Pieces: 1520, KeptBytes: 190 << 20, MemoryBytes: 1 << 30, Fits: true,
 		},

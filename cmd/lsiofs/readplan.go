@@ -7,6 +7,7 @@ import (
 	"text/tabwriter"
 
 	"github.com/lsiofs/lsiofs/pipeline"
+	"github.com/lsiofs/lsiofs/pipeline/storage/profile"
 )
 
 // readPlan is what plan finds out.
@@ -22,10 +23,12 @@ type readPlan struct {
 }
 
 type storagePlan struct {
-	Kind   string         `json:"kind"`
-	Root   string         `json:"root"`
-	Reason string         `json:"reason"` // why the plan in use is
-	Plans  []strategyPlan `json:"plans"`
+	Kind   string `json:"kind"`
+	Root   string `json:"root"`
+	Reason string `json:"reason"` // why the plan in use is
+	// Likes are the sizes, depth and gaps that reads there are made of.
+	Likes profile.Profile `json:"profile"`
+	Plans []strategyPlan  `json:"plans"`
 }
 
 // strategyPlan is what a strategy reads.
@@ -56,7 +59,7 @@ type readBucket struct {
 func newReadPlan(f pipeline.Forecast) readPlan {
 	r := readPlan{Records: f.Records, RecordBytes: f.RecordBytes}
 	for _, s := range f.Storages {
-		p := storagePlan{Kind: s.Kind, Root: s.Root, Reason: s.Reason}
+		p := storagePlan{Kind: s.Kind, Root: s.Root, Reason: s.Reason, Likes: s.Likes}
 		scan := newStrategyPlan("scan", s.Scan.ReadsForecast, f)
 		scan.Estimated, scan.Notes = s.Scan.Estimated, scanNotes(s.Scan)
 		scan.Pieces, scan.KeptBytes, scan.FitsMemory = s.Scan.Pieces, s.Scan.KeptBytes, &s.Scan.Fits
@@ -116,7 +119,7 @@ func (r readPlan) print(u *ui) error {
 	fmt.Fprintf(&b, "%s (%s) of %s left for worker %d of %d in epoch %d of %s\n",
 		plural(r.Records, "record"), bytesText(r.RecordBytes), countText(r.RecordsLeft), r.Worker, r.Workers, r.Epoch, r.Dataset)
 	for _, s := range r.Storages {
-		fmt.Fprintf(&b, "\nstorage %s %s\n", s.Kind, s.Root)
+		fmt.Fprintf(&b, "\nstorage %s %s (%s)\n", s.Kind, s.Root, s.Likes)
 		s.table(&b)
 		for _, p := range s.Plans {
 			notes := p.Notes

@@ -47,7 +47,7 @@ for any number of workers.`,
 	root.PersistentFlags().TextVar(&g.logLevel, "log-level", slog.LevelWarn, "log to stderr what is at least of this `level`: debug, info, warn, error")
 	root.AddCommand(
 		newMountCommand(g), newUmountCommand(g), newIndexCommand(g), newInspectCommand(g),
-		newCatCommand(g), newPlanCommand(g), newCheckpointCommand(g), newDoctorCommand(g), newDemoCommand(g), newVersionCommand(g),
+		newCatCommand(g), newPlanCommand(g), newTuneCommand(g), newCheckpointCommand(g), newDoctorCommand(g), newDemoCommand(g), newVersionCommand(g),
 	)
 	root.SetOut(g.ui.out) // what InitDefaultCompletionCmd remembers
 	root.SetErr(g.ui.err)

@@ -50,6 +50,13 @@ func parseTarget(dataset string) (target, error) {
 	return rooted(root, target{pattern: p})
 }
 
+// Root is the directory below which a dataset (a directory, a file or a pattern)
+// lies, absolute and without symbolic links.
+func Root(dataset string) (string, error) {
+	t, err := parseTarget(dataset)
+	return t.root, err
+}
+
 // rooted resolves links in the root, so that a dataset has one name and one index.
 func rooted(root string, t target) (target, error) {
 	real, err := filepath.EvalSymlinks(root)

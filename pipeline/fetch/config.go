@@ -107,7 +107,7 @@ func newLimits(budget, tables int64, p profile.Profile) limits {
 		l.cache -= 2 * l.segment // one to copy into, one spare
 	}
 	l.windows = l.cache / 8
-	l.inFlight = min(maxInFlightBytes, 2*p.InFlightBytes(), l.cache/4)
+	l.inFlight = min(maxInFlightBytes, 2*p.InFlightBytes, l.cache/4)
 	l.decoder = l.cache / 2
 	l.rawBlock = int(min(max(budget/512, 16<<10), 128<<10))
 	l.loanSegs = int(min(max(l.cache/l.segment/8, 1), 64))

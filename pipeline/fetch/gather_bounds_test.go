@@ -128,7 +128,8 @@ func TestGatheringFollowsTheReader(t *testing.T) {
 	t.Run("who begins ahead of itself reads nothing twice", func(t *testing.T) {
 		store := &countedStorage{Storage: openStorage(t, d.dir)}
 		c := gatherConfig(64 << 20)
-		c.Storage = profile.Profile{Kind: profile.KindSSD, ReadBytes: 1 << 20, Depth: 8, AlignBytes: 1} // no gaps
+		c.Storage = profile.Defaults(profile.KindSSD)
+		c.Storage.GapBytes = 0
 		f, err := newFetcher(d.index, store, c)
 		require.NoError(t, err)
 		r := f.Open(seq)

@@ -37,13 +37,17 @@ var Kinds = []Kind{KindDisk, KindSSD, KindVirtual, KindMemory, KindNetwork, Kind
 type Profile struct {
 	Kind Kind `json:"kind"`
 	// GapBytes is up to how many bytes that nobody wants are read and thrown
-	// away to save a request: so many cost what a request costs.
+	// away to save a request: half of what costs as much as a request does,
+	// as they take memory, too.
 	GapBytes int64 `json:"gap_bytes"`
 	// ReadBytes is the size of reads from which on larger ones are no faster.
 	// Larger ranges are cut to it, for parallel reads.
 	ReadBytes int64 `json:"read_bytes"`
-	// Depth is how many reads, small ones too, keep the storage busy.
-	Depth int `json:"depth"`
+	// Depth and InFlightBytes are what keeps the storage busy: so many reads,
+	// if they are small, or so many bytes of large ones, whichever is reached
+	// first. More only lets the first reads wait.
+	Depth         int   `json:"depth"`
+	InFlightBytes int64 `json:"in_flight_bytes"`
 	// AlignBytes is what the places where a range is cut are multiples of. It
 	// is a power of two that divides ReadBytes.
 	AlignBytes int64 `json:"align_bytes"`
@@ -56,6 +60,7 @@ const (
 	MaxGapBytes   = 64 << 20
 	MinReadBytes  = 4 << 10
 	MaxReadBytes  = 64 << 20
+	MaxInFlight   = 1 << 30 // bytes
 	MaxDepth      = 4096
 	MaxAlignBytes = 1 << 20
 )
@@ -67,21 +72,21 @@ const defaultAlign = 4 << 10
 // and memory are measured (plan.DefaultConfig): a pread of 4 KiB takes
 // 0.8 µs from the page cache, which hands large ones over at 17 GiB/s, so a
 // request costs what some 10 KiB more cost. Those of the others follow from what
-// such storages usually are, by the same rule, seconds a request × bytes a
-// second:
+// such storages usually are, by the same rule, half of seconds a request × bytes
+// a second:
 //
-//	disk     8 ms to seek × 150 MB/s ≈ 1 MiB; a deep queue lets it sort
-//	virtual  16 000 requests a second of at most 500 MB/s ≈ 32 KiB
-//	network  0.1 ms of a server that does some at a time × 1 GB/s ≈ 128 KiB
+//	disk     8 ms to seek × 150 MB/s: 0.5 MiB; a deep queue lets it sort
+//	virtual  16 000 requests a second of at most 500 MB/s: 16 KiB (measured: 16)
+//	network  0.1 ms of a server that does some at a time × 1 GB/s: 64 KiB
 func Defaults(k Kind) Profile {
-	p := Profile{Kind: k, GapBytes: 8 << 10, ReadBytes: 1 << 20, Depth: 32, AlignBytes: defaultAlign}
+	p := Profile{Kind: k, GapBytes: 8 << 10, ReadBytes: 1 << 20, Depth: 64, InFlightBytes: 32 << 20, AlignBytes: defaultAlign}
 	switch k {
 	case KindDisk:
-		p.GapBytes, p.ReadBytes, p.Depth = 1<<20, 4<<20, 16
+		p.GapBytes, p.ReadBytes, p.Depth = 512<<10, 4<<20, 32
 	case KindVirtual:
-		p.GapBytes = 32 << 10
+		p.GapBytes = 16 << 10
 	case KindNetwork:
-		p.GapBytes, p.Depth = 128<<10, 64
+		p.GapBytes = 64 << 10
 	case KindSSD, KindMemory:
 	default:
 		p.Kind = KindUnknown
@@ -96,9 +101,6 @@ func (p Profile) Or() Profile {
 	}
 	return p
 }
-
-// InFlightBytes is how many bytes, in large reads, keep the storage busy.
-func (p Profile) InFlightBytes() int64 { return int64(p.Depth) * p.ReadBytes }
 
 // Validate reports all problems at once.
 func (p Profile) Validate() error {
@@ -118,6 +120,7 @@ func (p Profile) Validate() error {
 	bounds("gap_bytes", p.GapBytes, 0, MaxGapBytes)
 	bounds("read_bytes", p.ReadBytes, MinReadBytes, MaxReadBytes)
 	bounds("depth", int64(p.Depth), 1, MaxDepth)
+	bounds("in_flight_bytes", p.InFlightBytes, max(p.ReadBytes, MinReadBytes), MaxInFlight)
 	bounds("align_bytes", p.AlignBytes, 1, MaxAlignBytes)
 	if a := p.AlignBytes; a > 0 && (a&(a-1) != 0 || p.ReadBytes%a != 0) {
 		errs = append(errs, fmt.Errorf("align_bytes (%d) must be a power of two that divides read_bytes (%d)", a, p.ReadBytes))
@@ -136,8 +139,8 @@ func (p Profile) Source() string {
 
 // String is for people: kind, values and where they come from.
 func (p Profile) String() string {
-	return fmt.Sprintf("%s, %s: reads of up to %s, %d at a time, across gaps of up to %s",
-		p.Kind, p.Source(), size(p.ReadBytes), p.Depth, size(p.GapBytes))
+	return fmt.Sprintf("%s, %s: reads of up to %s, %d or %s at a time, across gaps of up to %s",
+		p.Kind, p.Source(), size(p.ReadBytes), p.Depth, size(p.InFlightBytes), size(p.GapBytes))
 }
 
 func size(n int64) string { return humanize.IBytes(uint64(max(n, 0))) }

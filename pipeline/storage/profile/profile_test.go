@@ -20,15 +20,14 @@ func TestDefaultsOfAllKindsAreValid(t *testing.T) {
 }
 
 func TestProfilesSayWhatTheyAre(t *testing.T) {
-	p := Profile{Kind: KindSSD, GapBytes: 12 << 10, ReadBytes: 256 << 10, Depth: 64, AlignBytes: 4096,
+	p := Profile{Kind: KindSSD, GapBytes: 12 << 10, ReadBytes: 256 << 10, Depth: 64, InFlightBytes: 8 << 20, AlignBytes: 4096,
 		Tuned: time.Date(2026, 11, 21, 11, 0, 0, 0, time.UTC)}
-	require.Equal(t, "ssd, tuned 2026-11-21: reads of up to 256 KiB, 64 at a time, across gaps of up to 12 KiB", p.String())
-	require.EqualValues(t, 16<<20, p.InFlightBytes())
+	require.Equal(t, "ssd, tuned 2026-11-21: reads of up to 256 KiB, 64 or 8.0 MiB at a time, across gaps of up to 12 KiB", p.String())
 }
 
 func TestValidateNamesAllProblems(t *testing.T) {
 	err := Profile{Kind: "x", GapBytes: -1, ReadBytes: 1, Depth: 0, AlignBytes: 3}.Validate()
-	for _, words := range []string{`kind ("x")`, "gap_bytes (-1)", "read_bytes (1)", "depth (0)", "align_bytes (3) must be a power of two"} {
+	for _, words := range []string{`kind ("x")`, "gap_bytes (-1)", "read_bytes (1)", "depth (0)", "in_flight_bytes (0)", "align_bytes (3) must be a power of two"} {
 		require.ErrorContains(t, err, words)
 	}
 	require.Error(t, Profile{}.Validate())

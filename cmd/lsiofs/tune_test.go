@@ -1,0 +1,169 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/lsiofs/lsiofs/pipeline/storage/profile"
+	"github.com/lsiofs/lsiofs/pipeline/storage/tune"
+)
+
+// ownCache gives the commands of a test a cache directory of their own.
+func ownCache(t *testing.T) string {
+	cache := t.TempDir()
+	t.Setenv("XDG_CACHE_HOME", cache)
+	return filepath.Join(cache, "lsiofs")
+}
+
+// tuneQuickly is tune with a small table and little data.
+func tuneQuickly(t *testing.T, ctx context.Context, json bool, o tuneOptions) (result, error) {
+	t.Helper()
+	if o.seconds == 0 {
+		o.seconds = 0.3
+	}
+	o.measured = func(path string) tune.Config {
+		c := tune.Default(path)
+		c.ReadBytes, c.Depths = []int64{4 << 10, 128 << 10, 1 << 20}, []int{1, 4, 16}
+		c.MinDataBytes, c.DataBytes, c.TempBytes = 64<<20, 64<<20, 8<<20
+		return c
+	}
+	var out, errs bytes.Buffer
+	g := &globals{interrupts: &interrupts{force: ctx}, ui: newUI(&out, &errs)}
+	g.ui.json = json
+	err := runTune(ctx, &o, g)
+	return result{errorCode(err), out.String(), errs.String()}, err
+}
+
+func TestWhatTuneMeasuresIsWhatMountsUse(t *testing.T) {
+	cache, data := ownCache(t), dataset(t)
+	before := ok(t, "tune", data, "--show").stdout
+	require.Contains(t, before, "default for ")
+	require.Contains(t, before, "lsiofs tune "+data)
+
+	r, err := tuneQuickly(t, t.Context(), true, tuneOptions{path: data})
+	require.NoError(t, err)
+	var report tuneReport
+	require.NoError(t, json.Unmarshal([]byte(r.stdout), &report))
+	require.Len(t, report.Cells, 9)
+	require.Equal(t, cache, filepath.Dir(report.File))
+	require.NoError(t, report.Profile.Validate())
+
+	var found profile.Found
+	require.NoError(t, json.Unmarshal([]byte(ok(t, "tune", data, "--show", "--json").stdout), &found))
+	require.Equal(t, profile.Found{Profile: report.Profile, Place: report.Place, File: report.File, Cells: report.Cells}, found)
+	day := report.Profile.Tuned.Format(time.DateOnly)
+	for _, args := range [][]string{{"tune", data, "--show"}, {"inspect", data}, {"plan", data}, {"doctor"}} {
+		require.Contains(t, lsiofs(t, args...).stdout, "tuned "+day, "%v", args)
+	}
+	require.Equal(t, report.Profile.GapBytes, func() int64 {
+		p := planOf(t, data).Storages[0]
+		require.Equal(t, report.Profile, p.Likes)
+		return p.Likes.GapBytes
+	}())
+	// It is the file system's, not the directory's.
+	require.Contains(t, ok(t, "tune", t.TempDir(), "--show").stdout, "tuned "+day)
+}
+
+func TestADamagedProfileIsAWarningAndNoError(t *testing.T) {
+	cache, data := ownCache(t), dataset(t)
+	want := ok(t, "cat", data).stdout
+	place, err := profile.Look(data)
+	require.NoError(t, err)
+	p := profile.Defaults(place.Kind)
+	p.Tuned = time.Now()
+	file, err := profile.Save(cache, profile.Stored{Place: place, Profile: p})
+	require.NoError(t, err)
+	require.NoError(t, os.WriteFile(file, []byte(`{"version": 99}`), 0o600))
+	for _, args := range [][]string{{"cat", data}, {"tune", data, "--show"}} {
+		r := ok(t, args...)
+		require.Contains(t, r.stderr, "its version (99) is not 1")
+		require.Contains(t, r.stderr, "lsiofs tune")
+	}
+	require.Equal(t, want, ok(t, "cat", data).stdout)
+	require.Contains(t, ok(t, "tune", data, "--show").stdout, "default for ")
+}
+
+// Streams have the same bytes whatever the storage is said to like.
+func TestProfilesDoNotChangeStreams(t *testing.T) {
+	cache, data := ownCache(t), dataset(t)
+	place, err := profile.Look(data)
+	require.NoError(t, err)
+	want := ok(t, "cat", data).stdout
+	for _, p := range []profile.Profile{
+		{GapBytes: 0, ReadBytes: 4 << 10, Depth: 1, InFlightBytes: 4 << 10, AlignBytes: 1},
+		{GapBytes: 1 << 20, ReadBytes: 4 << 10, Depth: 128, InFlightBytes: 512 << 10, AlignBytes: 4 << 10},
+		{GapBytes: 0, ReadBytes: 4 << 20, Depth: 1, InFlightBytes: 4 << 20, AlignBytes: 512},
+		{GapBytes: 1 << 20, ReadBytes: 4 << 20, Depth: 128, InFlightBytes: 512 << 20, AlignBytes: 4 << 10},
+	} {
+		p.Kind, p.Tuned = place.Kind, time.Now()
+		_, err := profile.Save(cache, profile.Stored{Place: place, Profile: p})
+		require.NoError(t, err)
+		require.Contains(t, ok(t, "tune", data, "--show").stdout, "tuned")
+		got := ok(t, "cat", data)
+		require.Empty(t, got.stderr)
+		require.True(t, want == got.stdout, "%v", p)
+	}
+}
+
+func TestTuneForPeople(t *testing.T) {
+	cache := ownCache(t)
+	dir := t.TempDir()
+	r, err := tuneQuickly(t, t.Context(), false, tuneOptions{path: dir, dryRun: true})
+	require.NoError(t, err)
+	for _, words := range []string{"GiB/s, reads", "of 128 KiB", "*", "at a time: so many small reads", "gaps of up to", "tuned "} {
+		require.Contains(t, r.stdout, words)
+	}
+	require.NotContains(t, r.stdout, "stored as")
+	require.NoDirExists(t, cache, "a dry run stores nothing")
+	entries, err := os.ReadDir(dir)
+	require.NoError(t, err)
+	require.Empty(t, entries)
+}
+
+func TestTheTableOfMeasurements(t *testing.T) {
+	var b strings.Builder
+	cells := []profile.Cell{{ReadBytes: 4096, Depth: 1, BytesPerSecond: 1 << 27}, {ReadBytes: 4096, Depth: 128, BytesPerSecond: 3 << 28},
+		{ReadBytes: 4 << 20, Depth: 1, BytesPerSecond: 12 << 30}}
+	cellTable(&b, cells, profile.Profile{ReadBytes: 4 << 20, Depth: 128, InFlightBytes: 4 << 20})
+	golden(t, "tune-table.txt", b.String())
+}
+
+func TestTuneThatIsCalledOffLeavesNothing(t *testing.T) {
+	cache := ownCache(t)
+	dir := t.TempDir()
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	_, err := tuneQuickly(t, ctx, false, tuneOptions{path: dir})
+	require.ErrorIs(t, err, context.Canceled)
+	require.Equal(t, exitInterrupted, errorCode(interrupted(ctx, err)))
+	entries, err := os.ReadDir(dir)
+	require.NoError(t, err)
+	require.Empty(t, entries)
+	require.NoDirExists(t, cache)
+}
+
+func TestTuneRefuses(t *testing.T) {
+	dir := t.TempDir()
+	for _, c := range []struct {
+		args []string
+		code exitCode
+		says string
+	}{
+		{[]string{"tune", dir, "--seconds", "0"}, exitUsage, "--seconds (0) must be between"},
+		{[]string{"tune", dir, "--seconds", "nan"}, exitUsage, "--seconds (NaN)"},
+		{[]string{"tune", dir, "--show", "--dry-run"}, exitUsage, "choose one"},
+		{[]string{"tune", filepath.Join(dir, "x")}, exitDataset, "does not exist"},
+	} {
+		r := lsiofs(t, c.args...)
+		require.Equal(t, c.code, r.code, r.stderr)
+		require.Contains(t, r.stderr, c.says)
+	}
+}

@@ -1,0 +1,218 @@
+package profile
+
+import (
+	"bytes"
+	"fmt"
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"pgregory.net/rapid"
+)
+
+var tuned = time.Date(2026, 11, 21, 11, 30, 0, 0, time.UTC)
+
+func storedFor(p Place) Stored {
+	s := Stored{Place: p, Profile: Profile{Kind: p.Kind, GapBytes: 36 << 10, ReadBytes: 512 << 10, Depth: 64, InFlightBytes: 4 << 20, AlignBytes: 4096, Tuned: tuned}}
+	s.Cells = []Cell{{4096, 1, 1e6}, {1 << 20, 8, 2.5e9}}
+	return s
+}
+
+// identified is a directory's place; file systems that nothing tells apart (as
+// some containers' root) can't be tested with.
+func identified(t *testing.T, dir string) Place {
+	p, err := Look(dir)
+	require.NoError(t, err)
+	if p.Identity == "" {
+		dir = "/dev/shm"
+		p, err = Look(dir)
+		require.NoError(t, err)
+		require.NotEmpty(t, p.Identity)
+	}
+	return p
+}
+
+func TestAStoredProfileIsFound(t *testing.T) {
+	data, dir := t.TempDir(), filepath.Join(t.TempDir(), "cache", "lsiofs")
+	place := identified(t, data)
+	before := FindIn(dir, data)
+	require.Equal(t, Found{Profile: Defaults(place.Kind), Place: place}, before)
+
+	s := storedFor(place)
+	file, err := Save(dir, s)
+	require.NoError(t, err)
+	found := FindIn(dir, data)
+	require.Equal(t, Found{Profile: s.Profile, Place: place, File: file, Cells: s.Cells}, found)
+	info, err := os.Stat(file)
+	require.NoError(t, err)
+	require.Equal(t, os.FileMode(0o600), info.Mode().Perm())
+
+	s.Profile.Depth = 7
+	again, err := Save(dir, s)
+	require.NoError(t, err)
+	require.Equal(t, file, again)
+	require.Equal(t, 7, FindIn(dir, data).Profile.Depth)
+	entries, err := os.ReadDir(dir)
+	require.NoError(t, err)
+	require.Len(t, entries, 1, "nothing is left of writing")
+
+	require.Equal(t, before, FindIn("", data), "no directory")
+}
+
+func TestProfilesThatAreNotSoundAreIgnoredWithAReason(t *testing.T) {
+	data := t.TempDir()
+	place := identified(t, data)
+	sound := storedFor(place)
+	text, err := sound.marshal()
+	require.NoError(t, err)
+	edited := func(old, new string) []byte {
+		require.Contains(t, string(text), old)
+		return bytes.Replace(text, []byte(old), []byte(new), 1)
+	}
+	other := sound
+	other.Place.Identity = "uuid 1234"
+	foreign, err := other.marshal()
+	require.NoError(t, err)
+	moved := sound
+	moved.Place.Kind, moved.Profile.Kind = KindNetwork, KindNetwork
+	if place.Kind == KindNetwork {
+		moved.Place.Kind, moved.Profile.Kind = KindSSD, KindSSD
+	}
+	elsewhere, err := moved.marshal()
+	require.NoError(t, err)
+	for _, c := range []struct {
+		name string
+		text []byte
+		says string
+	}{
+		{"empty", nil, "it is no profile"},
+		{"cut off", text[:len(text)/2], "it is no profile"},
+		{"text behind it", append(bytes.Clone(text), "{}"...), "there is text behind it"},
+		{"another version", edited(`"version": 1`, `"version": 2`), "its version (2) is not 1"},
+		{"a field of later", edited(`"version": 1`, `"version": 1, "colour": 3`), "unknown field"},
+		{"a depth of none", edited(`"depth": 64`, `"depth": 0`), "depth (0) must be between"},
+		{"a gap of petabytes", edited(`"gap_bytes": 36864`, `"gap_bytes": 1e15`), "gap_bytes"},
+		{"not measured", edited(`"tuned": "2026-11-21T11:30:00Z"`, `"tuned": "0001-01-01T00:00:00Z"`), "when it was measured"},
+		{"two kinds", edited(`"kind": "`+string(place.Kind)+`"`, `"kind": "ssd2"`), "it is for ssd2 and for"},
+		{"too large", append(bytes.Clone(text), bytes.Repeat([]byte(" "), maxStoredBytes)...), "more than the"},
+		{"of another file system", foreign, `it is for the file system "uuid 1234", not`},
+		{"of another kind of storage", elsewhere, "lies on " + string(place.Kind) + " now"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			dir := t.TempDir()
+			file := filepath.Join(dir, fileName(place.Identity))
+			require.NoError(t, os.WriteFile(file, c.text, 0o600))
+			f := FindIn(dir, data)
+			require.ErrorContains(t, f.Problem, c.says)
+			require.ErrorContains(t, f.Problem, file)
+			require.ErrorContains(t, f.Problem, "measure anew with lsiofs tune")
+			require.Equal(t, Defaults(place.Kind), f.Profile)
+			require.Empty(t, f.File)
+		})
+	}
+	t.Run("a directory in its place", func(t *testing.T) {
+		dir := t.TempDir()
+		require.NoError(t, os.Mkdir(filepath.Join(dir, fileName(place.Identity)), 0o700))
+		require.ErrorContains(t, FindIn(dir, data).Problem, "no regular file")
+	})
+	t.Run("a dataset that is not there", func(t *testing.T) {
+		f := FindIn(t.TempDir(), filepath.Join(data, "missing"))
+		require.Error(t, f.Problem)
+		require.Equal(t, Defaults(KindUnknown), f.Profile)
+	})
+}
+
+func TestListingTellsSoundProfilesFromOthers(t *testing.T) {
+	dir := t.TempDir()
+	require.Empty(t, List(dir, 10))
+	require.Empty(t, List(filepath.Join(dir, "missing"), 10))
+	s := storedFor(Place{Kind: KindDisk, FileSystem: "xfs", Identity: "uuid 1"})
+	file, err := Save(dir, s)
+	require.NoError(t, err)
+	text, err := os.ReadFile(file)
+	require.NoError(t, err)
+	require.NoError(t, os.WriteFile(filepath.Join(dir, "storage-zz.json"), text, 0o600))
+	require.NoError(t, os.WriteFile(filepath.Join(dir, "something.index"), nil, 0o600))
+	list := List(dir, 10)
+	require.Len(t, list, 2)
+	require.NoError(t, list[0].Problem)
+	require.Equal(t, s.Profile, list[0].Stored.Profile)
+	require.ErrorContains(t, list[1].Problem, "another file system")
+	require.Len(t, List(dir, 1), 1)
+}
+
+func TestOnlySoundProfilesAreStored(t *testing.T) {
+	dir := t.TempDir()
+	s := storedFor(Place{Kind: KindDisk})
+	_, err := Save(dir, s)
+	require.ErrorContains(t, err, "nothing tells this file system from others")
+	s.Place.Identity, s.Profile.Depth = "x", -1
+	_, err = Save(dir, s)
+	require.ErrorContains(t, err, "depth (-1)")
+	s.Profile.Depth = 1
+	_, err = Save(filepath.Join("/proc", "lsiofs"), s)
+	require.ErrorContains(t, err, "storage profile: ")
+	s.Cells = make([]Cell, maxCells+1)
+	_, err = Save(dir, s)
+	require.ErrorContains(t, err, "measurements")
+	entries, err := os.ReadDir(dir)
+	require.NoError(t, err)
+	require.Empty(t, entries)
+}
+
+func drawStored(t *rapid.T) Stored {
+	k := rapid.SampledFrom(Kinds).Draw(t, "kind")
+	s := storedFor(Place{Kind: k, Identity: rapid.StringN(1, 40, -1).Draw(t, "identity"), Device: rapid.String().Draw(t, "device")})
+	s.Version = storedVersion
+	p := &s.Profile
+	p.AlignBytes = 1 << rapid.IntRange(0, 20).Draw(t, "align")
+	p.ReadBytes = rapid.Int64Range(max(1, MinReadBytes/p.AlignBytes), MaxReadBytes/p.AlignBytes).Draw(t, "read") * p.AlignBytes
+	p.GapBytes = rapid.Int64Range(0, MaxGapBytes).Draw(t, "gap")
+	p.Depth = rapid.IntRange(1, MaxDepth).Draw(t, "depth")
+	p.InFlightBytes = rapid.Int64Range(p.ReadBytes, MaxInFlight).Draw(t, "in flight")
+	s.Cells = nil
+	for range rapid.IntRange(0, 5).Draw(t, "cells") {
+		s.Cells = append(s.Cells, Cell{rapid.Int64().Draw(t, "size"), rapid.Int().Draw(t, "depth"), float64(rapid.Uint32().Draw(t, "rate"))})
+	}
+	return s
+}
+
+func TestWhatIsWrittenIsRead(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		s := drawStored(t)
+		text, err := s.marshal()
+		require.NoError(t, err)
+		read, err := Parse(text)
+		require.NoError(t, err)
+		require.Equal(t, fmt.Sprint(s), fmt.Sprint(read))
+	})
+}
+
+func FuzzParse(f *testing.F) {
+	s := storedFor(Place{Kind: KindVirtual, FileSystem: "ext4", Device: "vda", Identity: "fsid ext4 1"})
+	text, err := s.marshal()
+	require.NoError(f, err)
+	f.Add(text)
+	f.Add(text[:len(text)-3])
+	f.Add([]byte(`{"version":1,"place":{"kind":"ssd","identity":"x"},"profile":{"kind":"ssd","read_bytes":1e308},"measured":[{"read_bytes":-1}]}`))
+	f.Add([]byte(`[]`))
+	f.Add([]byte(``))
+	f.Fuzz(func(t *testing.T, text []byte) {
+		s, err := Parse(text)
+		if err != nil {
+			require.Equal(t, Stored{}, s)
+			return
+		}
+		require.NoError(t, s.Profile.Validate())
+		require.LessOrEqual(t, len(s.Cells), maxCells)
+		again, err := s.marshal()
+		if err != nil {
+			return // what was short may be long with spaces in it
+		}
+		read, err := Parse(again)
+		require.NoError(t, err)
+		require.Equal(t, fmt.Sprint(s), fmt.Sprint(read))
+	})
+}

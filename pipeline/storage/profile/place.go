@@ -1,0 +1,153 @@
+package profile
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"golang.org/x/sys/unix"
+)
+
+// Place is the file system that a path lies on, and what that lies on.
+type Place struct {
+	Kind       Kind   `json:"kind"`
+	FileSystem string `json:"file_system"`      // its type, as ext4
+	Device     string `json:"device,omitempty"` // as vda, or a network file system's source; "" where there is none to be seen
+	// Identity tells the file system from every other, across boots as far as
+	// that can be; "" where nothing does. See identity.
+	Identity string `json:"identity"`
+}
+
+// machine is where the kernel tells about mounts and devices.
+type machine struct {
+	sys       string // where sysfs is
+	mountinfo string // the file
+	byUUID    string // directory of links to block devices
+}
+
+var thisMachine = machine{sys: "/sys", mountinfo: "/proc/self/mountinfo", byUUID: "/dev/disk/by-uuid"}
+
+// mostLayers bounds overlays on overlays and images in images.
+const mostLayers = 8
+
+// Look finds out what a path lies on. Overlays are looked through to the layer
+// that is written to, and loop devices to their image's file system, where
+// these can be seen. What can't be found out is KindUnknown, no error: that is
+// for paths that do not exist or may not be looked at.
+func Look(path string) (Place, error) {
+	return thisMachine.look(path, 0)
+}
+
+func (m machine) look(path string, layer int) (Place, error) {
+	real, err := filepath.Abs(path)
+	if err == nil {
+		real, err = filepath.EvalSymlinks(real)
+	}
+	if err != nil {
+		return Place{}, fmt.Errorf("storage of %s: %w", path, err)
+	}
+	var fs unix.Statfs_t
+	var st unix.Statx_t
+	err = retry(func() error { return unix.Statfs(real, &fs) })
+	if err == nil {
+		err = retry(func() error {
+			return unix.Statx(unix.AT_FDCWD, real, 0, unix.STATX_BASIC_STATS|unix.STATX_MNT_ID, &st)
+		})
+	}
+	if err != nil {
+		return Place{}, fmt.Errorf("storage of %s: %w", path, err)
+	}
+	text, _ := os.ReadFile(m.mountinfo) // none: the types of statfs must do
+	mount := findMount(string(text), st.Mnt_id)
+	if mount.fileSystem == "" {
+		mount.fileSystem = typeName(int64(fs.Type))
+	}
+	if mount.fileSystem == "overlay" && layer < mostLayers {
+		for _, dir := range mount.layers() {
+			if p, err := m.look(dir, layer+1); err == nil {
+				return p, nil
+			}
+		}
+	}
+	p := Place{Kind: kindOf(mount.fileSystem), FileSystem: mount.fileSystem}
+	major, minor, block := st.Dev_major, st.Dev_minor, false
+	if p.Kind == KindUnknown {
+		if major, minor, block = mount.block(major, minor); block {
+			p.Kind, p.Device = m.device(major, minor, layer)
+		}
+	}
+	if p.Kind == KindNetwork {
+		p.Device = mount.source
+	}
+	p.Identity = m.identity(real, p, mount, &fs, major, minor, block)
+	return p, nil
+}
+
+func retry(call func() error) error {
+	for {
+		if err := call(); err != unix.EINTR {
+			return err
+		}
+	}
+}
+
+// networks are the types of file systems that ask another machine, or a
+// program. Those of FUSE begin with fuse.
+var networks = []string{"nfs", "nfs4", "cifs", "smb3", "smbfs", "lustre", "ceph", "9p", "afs", "gpfs", "beegfs", "pvfs2", "orangefs", "glusterfs", "fuse"}
+
+// kindOf is what a type of file system says about its storage, KindUnknown for
+// those that lie on a device.
+func kindOf(fileSystem string) Kind {
+	switch fileSystem {
+	case "tmpfs", "ramfs", "hugetlbfs":
+		return KindMemory
+	case "virtiofs":
+		return KindVirtual
+	}
+	if strings.HasPrefix(fileSystem, "fuse.") {
+		return KindNetwork
+	}
+	for _, n := range networks {
+		if fileSystem == n {
+			return KindNetwork
+		}
+	}
+	return KindUnknown
+}
+
+// typeName is the name of a type of statfs: those that a kind or an identity
+// depends on, for where mountinfo can't be read.
+func typeName(magic int64) string {
+	switch uint32(magic) {
+	case unix.EXT4_SUPER_MAGIC:
+		return "ext4"
+	case unix.XFS_SUPER_MAGIC:
+		return "xfs"
+	case unix.BTRFS_SUPER_MAGIC:
+		return "btrfs"
+	case unix.F2FS_SUPER_MAGIC:
+		return "f2fs"
+	case unix.TMPFS_MAGIC:
+		return "tmpfs"
+	case unix.RAMFS_MAGIC:
+		return "ramfs"
+	case unix.OVERLAYFS_SUPER_MAGIC:
+		return "overlay"
+	case unix.NFS_SUPER_MAGIC:
+		return "nfs"
+	case 0xff534d42:
+		return "cifs"
+	case unix.SMB2_SUPER_MAGIC:
+		return "smb3"
+	case 0x0bd00bd0:
+		return "lustre"
+	case unix.CEPH_SUPER_MAGIC:
+		return "ceph"
+	case unix.FUSE_SUPER_MAGIC:
+		return "fuse"
+	case unix.V9FS_MAGIC:
+		return "9p"
+	}
+	return fmt.Sprintf("type-%x", uint32(magic))
+}

@@ -1,0 +1,86 @@
+package profile
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+)
+
+// Cell is one measurement.
+type Cell struct {
+	ReadBytes      int64   `json:"read_bytes"`
+	Depth          int     `json:"depth"`
+	BytesPerSecond float64 `json:"bytes_per_second"`
+}
+
+// Stored is what a profile's file holds: the profile, the file system that it
+// is for, and what was measured there.
+type Stored struct {
+	Version int     `json:"version"`
+	Place   Place   `json:"place"`
+	Profile Profile `json:"profile"`
+	Cells   []Cell  `json:"measured"`
+}
+
+const (
+	storedVersion = 1
+	// maxStoredBytes and maxCells are several times what tune writes.
+	maxStoredBytes = 256 << 10
+	maxCells       = 1024
+)
+
+// Parse reads a profile's file. Everything but a whole profile of this version
+// is an error.
+func Parse(text []byte) (Stored, error) {
+	var s Stored
+	if len(text) > maxStoredBytes {
+		return s, fmt.Errorf("it has %d bytes, more than the %d of any profile", len(text), maxStoredBytes)
+	}
+	d := json.NewDecoder(bytes.NewReader(text))
+	d.DisallowUnknownFields()
+	if err := d.Decode(&s); err != nil {
+		return Stored{}, fmt.Errorf("it is no profile: %w", err)
+	}
+	if _, err := d.Token(); err != io.EOF {
+		return Stored{}, errors.New("it is no profile: there is text behind it")
+	}
+	if err := s.validate(); err != nil {
+		return Stored{}, err
+	}
+	return s, nil
+}
+
+func (s *Stored) validate() error {
+	if s.Version != storedVersion {
+		return fmt.Errorf("its version (%d) is not %d", s.Version, storedVersion)
+	}
+	if err := s.Profile.Validate(); err != nil {
+		return err
+	}
+	switch {
+	case s.Profile.Tuned.IsZero():
+		return errors.New("it does not say when it was measured")
+	case s.Place.Identity == "":
+		return errors.New("it does not say which file system it is for")
+	case s.Place.Kind != s.Profile.Kind:
+		return fmt.Errorf("it is for %s and for %s", s.Place.Kind, s.Profile.Kind)
+	case len(s.Cells) > maxCells:
+		return fmt.Errorf("it has %d measurements, more than %d", len(s.Cells), maxCells)
+	}
+	return nil
+}
+
+// marshal is the file's text.
+func (s *Stored) marshal() ([]byte, error) {
+	s.Version = storedVersion
+	if err := s.validate(); err != nil {
+		return nil, err
+	}
+	text, err := json.MarshalIndent(s, "", "  ")
+	if err == nil && len(text) >= maxStoredBytes {
+		err = fmt.Errorf("the profile has %d bytes, more than %d", len(text), maxStoredBytes)
+	}
+	return append(text, '\n'), err
+}

@@ -1,0 +1,239 @@
+package tune
+
+import (
+	"errors"
+	"fmt"
+	"math"
+	"slices"
+
+	"github.com/dustin/go-humanize"
+
+	"github.com/lsiofs/lsiofs/pipeline/storage/profile"
+)
+
+const (
+	// flightShare is how much of the best throughput is enough: more in flight
+	// costs memory and lets the first reads wait.
+	flightShare = 0.95
+	// readShare is the same for sizes of reads: cells a tenth apart are not told
+	// apart by some rounds on a machine that does other things, too.
+	readShare = 0.90
+	// largeBytes is the least size that ranges are cut to. Smaller reads are
+	// never better (and not read past the page cache by themselves), whatever
+	// the storage says: each costs CPU.
+	largeBytes = 128 << 10
+	// gapShare is how much of a request's cost in bytes a gap may have. Bytes
+	// that are thrown away take memory, which then holds fewer reads; a gap
+	// below its full worth costs half a request at most where it matters.
+	// Measured: gathering 12 KiB records took the same time with gaps of 8 and
+	// 32 KiB and a sixth more with 128, where a request cost 36 KiB; records of
+	// 1.2 KiB a tenth more with 8 KiB than with 4, and a third more with 32.
+	gapShare = 0.5
+	// maxGapBytes is the largest gap worth reading: that of a disk that seeks.
+	maxGapBytes = 4 << 20
+)
+
+// Derived is what follows from measurements.
+type Derived struct {
+	Depth         int
+	InFlightBytes int64
+	ReadBytes     int64
+	GapBytes      int64
+	// RequestSeconds and ByteSeconds are what a read of n bytes costs,
+	// RequestSeconds + n·ByteSeconds, of the storage's time: as many are served
+	// at once as the other values say. Their ratio is the gap.
+	RequestSeconds, ByteSeconds float64
+	Reasons                     []string // one of each value, in words
+}
+
+// Derive says which reads a storage likes, from measurements of which some may
+// be missing. It is pure, and scale-free: a storage that is faster in
+// everything by the same factor likes the same reads. Where one size of reads
+// does not tell the gap, it is that of the profile otherwise.
+//
+// Small reads say how many are to be in flight, large ones how many bytes: small
+// ones are fastest when many wait, but large ones often when few do, as each
+// waiting one takes room in caches.
+func Derive(cells []profile.Cell, otherwise profile.Profile) (Derived, error) {
+	cells = slices.DeleteFunc(slices.Clone(cells), func(c profile.Cell) bool {
+		return c.ReadBytes <= 0 || c.Depth <= 0 || !(c.BytesPerSecond > 0) || math.IsInf(c.BytesPerSecond, 0)
+	})
+	if len(cells) == 0 {
+		return Derived{}, errors.New("nothing was measured")
+	}
+	small, large := split(cells)
+	d := Derived{GapBytes: otherwise.GapBytes}
+	d.chooseDepth(small)
+	d.chooseFlight(large)
+	d.chooseRead(large)
+	d.chooseGap(cells, otherwise.AlignBytes)
+	return d, nil
+}
+
+// split takes cells of small and large reads apart. Where there are none of one
+// kind all cells are of both.
+func split(cells []profile.Cell) (small, large []profile.Cell) {
+	for _, c := range cells {
+		if c.ReadBytes < largeBytes {
+			small = append(small, c)
+		} else {
+			large = append(large, c)
+		}
+	}
+	if len(small) == 0 || len(large) == 0 {
+		return cells, cells
+	}
+	return small, large
+}
+
+// chooseDepth takes the least depth at which reads of all small sizes, in the
+// geometric mean, come near the best that they get at any depth.
+func (d *Derived) chooseDepth(cells []profile.Cell) {
+	best := map[int64]float64{}
+	for _, c := range cells {
+		best[c.ReadBytes] = max(best[c.ReadBytes], c.BytesPerSecond)
+	}
+	sum, count := map[int]float64{}, map[int]int{}
+	for _, c := range cells {
+		sum[c.Depth] += math.Log(c.BytesPerSecond / best[c.ReadBytes])
+		count[c.Depth]++
+	}
+	var scores []scored[int]
+	for depth := range sum {
+		scores = append(scores, scored[int]{depth, math.Exp(sum[depth] / float64(count[depth]))})
+	}
+	chosen, before := enough(scores, flightShare)
+	d.Depth = chosen.at
+	why := fmt.Sprintf("%d at a time: so many small reads get %.0f %% of the best", chosen.at, 100*chosen.score)
+	if before != nil {
+		why += fmt.Sprintf(", %d get %.0f %%", before.at, 100*before.score)
+	}
+	d.because(why)
+}
+
+// chooseFlight takes the least number of bytes in flight at which large reads of
+// some size come near the best.
+func (d *Derived) chooseFlight(cells []profile.Cell) {
+	best := map[int64]float64{}
+	for _, c := range cells {
+		flight := c.ReadBytes * int64(c.Depth)
+		best[flight] = max(best[flight], c.BytesPerSecond)
+	}
+	var scores []scored[int64]
+	for flight, v := range best {
+		scores = append(scores, scored[int64]{flight, v})
+	}
+	chosen, before := enough(scores, flightShare)
+	d.InFlightBytes = chosen.at
+	why := fmt.Sprintf("%s at a time: large reads then get up to %s/s", size(chosen.at), rate(chosen.score))
+	if before != nil {
+		why += fmt.Sprintf(", with %s %s/s", size(before.at), rate(before.score))
+	}
+	d.because(why)
+}
+
+// chooseRead takes the smallest of the reads that, with so many bytes of them in
+// flight, come near the best.
+func (d *Derived) chooseRead(cells []profile.Cell) {
+	var scores []scored[int64]
+	for _, c := range cells {
+		if c.ReadBytes*int64(c.Depth) == d.InFlightBytes {
+			scores = append(scores, scored[int64]{c.ReadBytes, c.BytesPerSecond})
+		}
+	}
+	chosen, before := enough(scores, readShare)
+	d.ReadBytes = chosen.at
+	why := fmt.Sprintf("reads of up to %s: they then get %s/s", size(chosen.at), rate(chosen.score))
+	if before != nil {
+		why += fmt.Sprintf(", those of %s %s/s", size(before.at), rate(before.score))
+	}
+	d.because(why)
+}
+
+// chooseGap fits seconds = request + bytes·byte to reads of all sizes, as many
+// of each in flight as was chosen, each size as heavy as the others (least
+// squares of relative errors), and takes half of the bytes that cost as much as
+// a request. What they are does not depend on the size of records: whether two ranges are better
+// read at once depends on what lies between them alone.
+func (d *Derived) chooseGap(cells []profile.Cell, align int64) {
+	rates := d.operating(cells)
+	if len(rates) < 2 {
+		d.because(fmt.Sprintf("gaps of up to %s: one size of reads does not tell what a request costs, so it is the default", size(d.GapBytes)))
+		return
+	}
+	// The sum of (request·w + byte·w·n − 1)² is least, w = 1/seconds.
+	var aa, ab, bb, a, b float64
+	for n, v := range rates {
+		w := v / float64(n)
+		aa, ab, bb, a, b = aa+w*w, ab+w*v, bb+v*v, a+w, b+v
+	}
+	det := aa*bb - ab*ab
+	request, perByte := (a*bb-b*ab)/det, (b*aa-a*ab)/det
+	switch {
+	case !(request > 0):
+		d.RequestSeconds, d.ByteSeconds, d.GapBytes = 0, b/bb, align
+		d.because(fmt.Sprintf("gaps of up to %s: requests cost nothing that shows, but blocks are read whole", size(d.GapBytes)))
+	case !(perByte > 0):
+		d.RequestSeconds, d.ByteSeconds, d.GapBytes = a/aa, 0, maxGapBytes
+		d.because(fmt.Sprintf("gaps of up to %s: reads of all sizes take the same time, so that requests are what costs", size(d.GapBytes)))
+	default:
+		d.RequestSeconds, d.ByteSeconds = request, perByte
+		d.GapBytes = int64(min(gapShare*request/perByte, maxGapBytes))
+		d.GapBytes = max(d.GapBytes/align*align, align)
+		d.because(fmt.Sprintf("gaps of up to %s: a request costs %.3g µs of the storage's time, in which it gives %s (at %s/s), and half of that is worth the memory",
+			size(d.GapBytes), request*1e6, size(int64(request/perByte)), rate(1/perByte)))
+	}
+}
+
+// operating gives the throughput of each size of reads with as many in flight as
+// was chosen, or the next lower number that was measured, or the lowest.
+func (d *Derived) operating(cells []profile.Cell) map[int64]float64 {
+	at := map[int64]profile.Cell{}
+	for _, c := range cells {
+		fits := func(c profile.Cell) bool {
+			return c.Depth <= d.Depth && c.ReadBytes*int64(c.Depth) <= d.InFlightBytes
+		}
+		old, any := at[c.ReadBytes]
+		if !any || fits(c) && (!fits(old) || c.Depth > old.Depth) || !fits(c) && !fits(old) && c.Depth < old.Depth {
+			at[c.ReadBytes] = c
+		}
+	}
+	rates := map[int64]float64{}
+	for n, c := range at {
+		rates[n] = c.BytesPerSecond
+	}
+	return rates
+}
+
+func (d *Derived) because(why string) { d.Reasons = append(d.Reasons, why) }
+
+// scored is a value that may be chosen.
+type scored[T int | int64] struct {
+	at    T
+	score float64
+}
+
+// enough is the least value whose score is a share of the best, and the one
+// before it, nil where there is none.
+func enough[T int | int64](values []scored[T], share float64) (chosen scored[T], before *scored[T]) {
+	slices.SortFunc(values, func(a, b scored[T]) int { return int(a.at - b.at) })
+	best := slices.MaxFunc(values, func(a, b scored[T]) int {
+		switch {
+		case a.score < b.score:
+			return -1
+		case a.score > b.score:
+			return 1
+		}
+		return 0
+	}).score
+	for i, v := range values {
+		if v.score >= share*best {
+			return v, before
+		}
+		before = &values[i]
+	}
+	panic("the best value is not among the values")
+}
+
+func size(n int64) string   { return humanize.IBytes(uint64(max(n, 0))) }
+func rate(v float64) string { return humanize.IBytes(uint64(max(v, 0))) }

@@ -1,0 +1,220 @@
+// Package tune measures which reads a storage likes: throughput of random reads
+// over their size and their number in flight, of real data, past the page cache,
+// through package uring as everything else in lsiofs reads. What follows from
+// the measurements is a profile.Profile.
+//
+//	PATH ──► data (its files, or a temporary one) ──► meter ──► cells ──► Derive
+//
+// Cells are measured in rounds, in another order each, and the median counts, so
+// that what else the machine does falls on all of them alike.
+package tune
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"time"
+
+	"github.com/lsiofs/lsiofs/pipeline/storage/profile"
+)
+
+// Config says what is measured.
+type Config struct {
+	// Path is a directory or a file on the storage.
+	Path string
+	// Duration is about how long it takes, the writing of a temporary file left
+	// out. Storages on which a read takes very long need more.
+	Duration time.Duration
+	// ReadBytes and Depths span the table. Reads are multiples of 4 KiB.
+	ReadBytes []int64
+	Depths    []int
+	// Files below Path are measured where they hold MinDataBytes, at most
+	// DataBytes of them; else a temporary file of TempBytes.
+	MinDataBytes, DataBytes, TempBytes int64
+	// Progress is told how far it is, from one goroutine, often. It may be nil.
+	Progress func(Progress)
+}
+
+// Progress is how far a measurement has come.
+type Progress struct {
+	Stage string  `json:"stage"` // "writing", "warming up", "measuring"
+	Done  float64 `json:"done"`  // of the stage, 0 … 1
+}
+
+// Default measures 62 cells for a minute: three rounds of a quarter of a
+// second for each.
+func Default(path string) Config {
+	return Config{
+		Path: path, Duration: time.Minute,
+		ReadBytes:    []int64{4 << 10, 16 << 10, 64 << 10, 128 << 10, 256 << 10, 512 << 10, 1 << 20, 2 << 20, 4 << 20},
+		Depths:       []int{1, 2, 4, 8, 16, 32, 64, 128},
+		MinDataBytes: 256 << 20, DataBytes: 1 << 30, TempBytes: 1 << 30,
+	}
+}
+
+func (c *Config) validate() error {
+	if c.Duration <= 0 {
+		return fmt.Errorf("duration (%v) must be above 0", c.Duration)
+	}
+	if len(c.ReadBytes) == 0 || len(c.Depths) == 0 {
+		return errors.New("there is nothing to measure: no sizes of reads, or no depths")
+	}
+	for _, n := range c.ReadBytes {
+		if n < profile.MinReadBytes || n%blockBytes != 0 || n > inFlightBytes {
+			return fmt.Errorf("reads of %d bytes: must be a multiple of %d, from %d to %d", n, blockBytes, profile.MinReadBytes, inFlightBytes)
+		}
+	}
+	for _, d := range c.Depths {
+		if d < 1 || d > profile.MaxDepth {
+			return fmt.Errorf("depth (%d) must be between 1 and %d", d, profile.MaxDepth)
+		}
+	}
+	if least := max(2*c.largestRead(), warmBytes); c.TempBytes < least {
+		return fmt.Errorf("temporary file (%d bytes) must be at least %d", c.TempBytes, least)
+	}
+	return nil
+}
+
+func (c *Config) largestRead() int64 { return slices.Max(c.ReadBytes) }
+
+const (
+	rounds = 3
+	// warmShare is the part of the time that the warm-up may take.
+	warmShare = 6
+	// warmBytes is the least that is warmed up and measured.
+	warmBytes = 8 << 20
+)
+
+// Result is what was found out.
+type Result struct {
+	Profile profile.Profile `json:"profile"`
+	Place   profile.Place   `json:"place"`
+	Reasons []string        `json:"reasons"`
+	Cells   []profile.Cell  `json:"measured"`
+	Data    string          `json:"data"`   // what was read, in words
+	Engine  string          `json:"engine"` // that read it
+	// Direct is false where the file system has no direct reads: then the
+	// page cache was emptied before each cell, and read ahead as it does.
+	Direct  bool    `json:"direct"`
+	Rounds  int     `json:"rounds"`
+	Seconds float64 `json:"seconds"`
+}
+
+// Run measures. Whatever it makes in Path is gone when it returns, or when the
+// process ends.
+func Run(ctx context.Context, c Config) (r Result, err error) {
+	if err := c.validate(); err != nil {
+		return r, fmt.Errorf("tune: %w", err)
+	}
+	if c.Progress == nil {
+		c.Progress = func(Progress) {}
+	}
+	if r.Place, err = profile.Look(c.Path); err != nil {
+		return r, err
+	}
+	d, err := openData(ctx, &c, r.Place.Kind, func(done, total int64) {
+		c.Progress(Progress{"writing", float64(done) / float64(total)})
+	})
+	if err != nil {
+		return r, fmt.Errorf("tune: %w", err)
+	}
+	defer func() { err = errors.Join(err, d.close()) }()
+	m, err := newMeter(d)
+	if err != nil {
+		return r, fmt.Errorf("tune: %w", err)
+	}
+	defer func() { err = errors.Join(err, m.close()) }()
+	if err := r.measure(ctx, &c, m); err != nil {
+		return r, fmt.Errorf("tune %s: %w", c.Path, err)
+	}
+	return r, r.derive()
+}
+
+func (r *Result) measure(ctx context.Context, c *Config, m *meter) error {
+	began := time.Now()
+	warm := c.Duration / warmShare
+	m.seeks = r.Place.Kind == profile.KindDisk
+	err := m.warmUp(ctx, warm, max(warmBytes, 2*c.largestRead()), func(done int64) {
+		c.Progress(Progress{"warming up", min(1, max(float64(done)/float64(m.data.bytes), float64(time.Since(began))/float64(warm)))})
+	})
+	if err != nil {
+		return err
+	}
+	status := m.engine.Status()
+	r.Engine, r.Direct = status.Engine, status.DirectReads > 0
+	m.cold = !r.Direct && r.Place.Kind != profile.KindMemory
+	r.Data = fmt.Sprintf("%s, of which %s were warmed up and read", m.data.about, size(m.data.bytes))
+	t := newTimetable(c, c.Duration-time.Since(began))
+	for ; r.Rounds < rounds && !t.late(); r.Rounds++ {
+		if err := t.round(ctx, m, r.Rounds, c.Progress); err != nil {
+			return err
+		}
+	}
+	r.Cells, r.Seconds = t.medians(), time.Since(began).Seconds()
+	return nil
+}
+
+func (r *Result) derive() error {
+	defaults := profile.Defaults(r.Place.Kind)
+	d, err := Derive(r.Cells, defaults)
+	if err != nil {
+		return fmt.Errorf("tune: %w", err)
+	}
+	r.Reasons = d.Reasons
+	r.Profile = profile.Profile{
+		Kind: r.Place.Kind, GapBytes: d.GapBytes, ReadBytes: d.ReadBytes,
+		Depth: d.Depth, InFlightBytes: d.InFlightBytes, AlignBytes: defaults.AlignBytes,
+		Tuned: time.Now().UTC().Truncate(time.Second),
+	}
+	return r.Profile.Validate()
+}
+
+// timetable is which cells are measured, how long, and what came of it.
+type timetable struct {
+	cells  []profile.Cell
+	rates  [][]float64 // of each cell, one a round
+	each   time.Duration
+	latest time.Time
+}
+
+// newTimetable plans all cells that the engine lets be deep enough.
+func newTimetable(c *Config, left time.Duration) *timetable {
+	t := &timetable{}
+	for _, size := range c.ReadBytes {
+		for _, depth := range c.Depths {
+			if size*int64(depth) <= inFlightBytes {
+				t.cells = append(t.cells, profile.Cell{ReadBytes: size, Depth: depth})
+			}
+		}
+	}
+	t.rates = make([][]float64, len(t.cells))
+	t.each = max(left/time.Duration(rounds*len(t.cells)), time.Millisecond)
+	t.latest = time.Now().Add(left)
+	return t
+}
+
+// late says that another round would take too long. The first is never late.
+func (t *timetable) late() bool { return len(t.rates[0]) > 0 && time.Now().After(t.latest) }
+
+// round measures all cells once, in an order of its own.
+func (t *timetable) round(ctx context.Context, m *meter, round int, progress func(Progress)) error {
+	for i, k := range rand.New(rand.NewPCG(uint64(round), 3)).Perm(len(t.cells)) {
+		progress(Progress{"measuring", (float64(round) + float64(i)/float64(len(t.cells))) / rounds})
+		v, err := m.cell(ctx, t.cells[k].ReadBytes, t.cells[k].Depth, t.each)
+		if err != nil {
+			return err
+		}
+		t.rates[k] = append(t.rates[k], v)
+	}
+	return nil
+}
+
+func (t *timetable) medians() []profile.Cell {
+	for i, rates := range t.rates {
+		slices.Sort(rates)
+		t.cells[i].BytesPerSecond = (rates[(len(rates)-1)/2] + rates[len(rates)/2]) / 2
+	}
+	return t.cells
+}

@@ -1,0 +1,48 @@
+package pipeline
+
+import (
+	"bytes"
+	"context"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/lsiofs/lsiofs/pipeline/spec"
+	"github.com/lsiofs/lsiofs/pipeline/storage/profile"
+	"github.com/lsiofs/lsiofs/pipeline/stream"
+)
+
+// Streams have the same bytes whatever the storage is said to like, also where
+// reads bypass the page cache.
+func TestStreamsDoNotDependOnTheStorageProfile(t *testing.T) {
+	profiles := []profile.Profile{
+		{Kind: profile.KindDisk, GapBytes: 0, ReadBytes: 4 << 10, Depth: 1, InFlightBytes: 4 << 10, AlignBytes: 1},
+		{Kind: profile.KindSSD, GapBytes: 1 << 20, ReadBytes: 4 << 10, Depth: 128, InFlightBytes: 512 << 10, AlignBytes: 4 << 10},
+		{Kind: profile.KindNetwork, GapBytes: 0, ReadBytes: 4 << 20, Depth: 1, InFlightBytes: 4 << 20, AlignBytes: 512},
+		{Kind: profile.KindVirtual, GapBytes: 1 << 20, ReadBytes: 4 << 20, Depth: 128, InFlightBytes: 512 << 20, AlignBytes: 4 << 10},
+	}
+	plain := makePlainLines(t)
+	for _, strategy := range []spec.Read{spec.ReadScan, spec.ReadGather} {
+		for _, direct := range []spec.Direct{spec.DirectOff, spec.DirectOn} {
+			t.Run(string(strategy)+"/direct "+string(direct), func(t *testing.T) {
+				s := testSpec(t, plain)
+				s.Read, s.Direct, s.MemoryBytes = strategy, direct, 2<<20
+				var want []byte
+				for _, p := range profiles {
+					d, err := Open(context.Background(), s, Options{Storage: &p})
+					require.NoError(t, err)
+					require.Equal(t, p, d.Status().Storage)
+					set, err := d.Set(context.Background(), 0, nil, s.Deal)
+					require.NoError(t, err)
+					got := readFile(t, set, 1, stream.Data, 100_000)
+					require.NoError(t, d.Close())
+					require.NotEmpty(t, got)
+					if want == nil {
+						want = got
+					}
+					require.True(t, bytes.Equal(want, got), "%v", p)
+				}
+			})
+		}
+	}
+}
