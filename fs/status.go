@@ -138,6 +138,9 @@ func (t *tree) renderStatus(ctx context.Context) ([]byte, error) {
 		line("spool", "%s of %s used in %s; %d shards are there or on their way, %d being decoded; %d were decoded, %d of them again",
 			size(s.UsedBytes), size(s.CapacityBytes), s.Dir, s.Shards, s.Decoding, s.Decoded, s.DecodedAgain)
 	}
+	if s := r.Pipeline.Start; s != nil && s.DecodeBytes > 0 {
+		line("start", "it takes %s", s.Text())
+	}
 	line("records", "%s were in memory when wanted, %s were waited for (%s together)", humanize.Comma(int64(f.Hits)),
 		humanize.Comma(int64(f.Waits)), time.Duration(f.WaitNanos).Round(time.Millisecond))
 	line("sent", "%s in %d reads: %s/s since the mount, %s/s since status was read last", size(r.Traffic.SentBytes), r.Traffic.Reads,

@@ -78,6 +78,13 @@ func (w *watched) requirePromise() {
 
 var residents = regexp.MustCompile(`(?m)^Rss(?:Anon|Shmem):\s+(\d+) kB`)
 
+// heldBy is memoryOf of a process that lives.
+func heldBy(t *testing.T, pid int) int {
+	n, err := memoryOf(pid)
+	require.NoError(t, err)
+	return n
+}
+
 // memoryOf is what a process holds beside files: RssAnon and RssShmem, in bytes.
 func memoryOf(pid int) (int, error) {
 	b, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))

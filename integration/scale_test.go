@@ -127,7 +127,7 @@ func mountAtScale(t *testing.T, d largeDataset, indexDir, shuffle string) {
 			sizes[run] = append(sizes[run], info.Size())
 		}
 		ready := milliseconds(began)
-		memory := memoryOf(t, m.cmd.Process.Pid)
+		memory := heldBy(t, m.cmd.Process.Pid)
 		t.Logf("run %d: mounted after %d ms, all sizes after %d ms, %d MiB", run+1, mounted, ready, memory>>20)
 		if !raceBuilt { // the race detector has a memory of its own
 			require.Less(t, memory, memoryAtScale(d.records))
@@ -260,7 +260,7 @@ func TestScaleOfManyShards(t *testing.T) {
 		require.NoError(t, err)
 		require.Less(t, len(open), 600)
 		t.Logf("run %d, %d shards: mounted after %d ms, first bytes after %d ms, %d descriptors, %d MiB",
-			run+1, shards, mounted, milliseconds(began), len(open), memoryOf(t, m.cmd.Process.Pid)>>20)
+			run+1, shards, mounted, milliseconds(began), len(open), heldBy(t, m.cmd.Process.Pid)>>20)
 		m.end()
 	}
 }

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"log/slog"
 	"path/filepath"
+	"sync/atomic"
 	"time"
 
 	"github.com/lsiofs/lsiofs/pipeline/catalog"
@@ -49,6 +50,7 @@ type Dataset struct {
 	ahead   *ahead // nil where nothing is computed ahead
 	epochs  *cache[uint64, *order.Epoch]
 	sets    *cache[string, *stream.Set]
+	start   atomic.Pointer[Start] // what Expect found
 }
 
 // How many epochs and sets are remembered. An epoch keeps 128 KiB for every
@@ -235,6 +237,7 @@ func (d *Dataset) computeAhead(n nextEpoch, goOn func() bool) error {
 type Status struct {
 	Engine uring.Status `json:"engine"`
 	Fetch  fetch.Stats  `json:"fetch"`
+	Start  *Start       `json:"start,omitempty"` // what Expect found, where that was called
 	// Storage says which reads are made, and whether that was measured.
 	Storage profile.Profile `json:"storage"`
 	Uptime  time.Duration   `json:"uptime_nanos"`
@@ -242,5 +245,5 @@ type Status struct {
 
 // Status gives the state now.
 func (d *Dataset) Status() Status {
-	return Status{Engine: d.engine.Status(), Fetch: d.fetcher.Stats(), Storage: d.profile, Uptime: time.Since(d.started)}
+	return Status{Engine: d.engine.Status(), Fetch: d.fetcher.Stats(), Start: d.start.Load(), Storage: d.profile, Uptime: time.Since(d.started)}
 }

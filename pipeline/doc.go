@@ -20,6 +20,7 @@
 //	worker     one reader of a view; worker w's records are one stream
 //	epoch      one pass over the dataset
 //	scan       reading each piece once, whole, and keeping what has not gone out
+//	gather     reading exactly the records that come next, a batch at a time
 //	spool      a local file of compressed shards, decoded: what scan reads from
 //	           where memory does not hold what an order needs of them
 //	profile    which reads a storage likes: their size, how many at a time, across
@@ -37,7 +38,7 @@
 //	         where       next      a record   to bytes   errno
 //	                                 │
 //	                                 ├─ unpack   (decompress, find records)
-//	                                 ├─ plan     (what a gather would read: lsiofs plan)
+//	                                 ├─ plan     (which reads a gather makes)
 //	                                 ▼
 //	                              storage ──► local ──► uring
 //

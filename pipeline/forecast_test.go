@@ -10,6 +10,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/lsiofs/lsiofs/pipeline/fetch"
 	"github.com/lsiofs/lsiofs/pipeline/spec"
 	"github.com/lsiofs/lsiofs/pipeline/stream"
 )
@@ -96,7 +97,17 @@ func TestForecastsOfGatherAreWhatIsRead(t *testing.T) {
 	before := d.Status().Engine
 	set, err := d.Set(context.Background(), 0, nil, s.Deal)
 	require.NoError(t, err)
-	readFile(t, set, 0, stream.Data, 1<<20)
+	// Who reads a file by replies asks at two places in turn, so that its
+	// stretches begin elsewhere.
+	seq := workerSequence{set.View(), 0}
+	r := d.fetcher.Open(seq)
+	var l fetch.Loan
+	for k := uint64(0); k < seq.Len(); k += uint64(len(l.Records)) {
+		l.Release()
+		require.NoError(t, r.Lend(t.Context(), k, 256, &l))
+	}
+	l.Release()
+	r.Close()
 	after := d.Status()
 	require.Equal(t, "gather", after.Fetch.Strategy)
 	require.Equal(t, g.Reads, after.Engine.Reads-before.Reads)

@@ -127,6 +127,10 @@ func startMount(ctx context.Context, o *mountOptions, g *globals, d *pipeline.Da
 	if err != nil {
 		return nil, coded(exitCheckpoint, err)
 	}
+	start, err := d.Expect(set.View(), position.Epoch)
+	if err != nil {
+		return nil, err
+	}
 	counts := make([]uint64, d.Spec().Deal.Workers)
 	for w := range counts {
 		counts[w] = set.View().Count(uint64(w))
@@ -145,7 +149,7 @@ func startMount(ctx context.Context, o *mountOptions, g *globals, d *pipeline.Da
 	if err != nil {
 		return nil, coded(exitMount, err)
 	}
-	rep.mounted(describeMount(d, o.point, position.Epoch, set.View().Dealt()))
+	rep.mounted(describeMount(d, o.point, position.Epoch, set.View().Dealt(), start))
 	return m, nil
 }
 
@@ -174,28 +178,35 @@ var errReadersLeft = errors.New("unmounted, but not cleanly")
 
 // mountInfo describes a ready mount.
 type mountInfo struct {
-	Mount    string   `json:"mounted"`
-	Dataset  string   `json:"dataset"`
-	Records  uint64   `json:"records"`
-	Shards   int      `json:"shards"`
-	Bytes    int64    `json:"stream_bytes"`
-	Epoch    uint64   `json:"epoch"`
-	Left     uint64   `json:"records_left"`
-	Workers  uint64   `json:"workers"`
-	Files    []string `json:"files"` // the first ones
-	LogFile  string   `json:"log_file,omitempty"`
-	PID      int      `json:"pid,omitempty"`
-	detached bool
+	Mount   string   `json:"mounted"`
+	Dataset string   `json:"dataset"`
+	Records uint64   `json:"records"`
+	Shards  int      `json:"shards"`
+	Bytes   int64    `json:"stream_bytes"`
+	Epoch   uint64   `json:"epoch"`
+	Left    uint64   `json:"records_left"`
+	Workers uint64   `json:"workers"`
+	Files   []string `json:"files"` // the first ones
+	// How records are read, why, and what the first bytes wait for.
+	Strategy     string  `json:"read"`
+	Reason       string  `json:"read_reason"`
+	Start        string  `json:"start,omitempty"`
+	StartSeconds float64 `json:"start_seconds"`
+	LogFile      string  `json:"log_file,omitempty"`
+	PID          int     `json:"pid,omitempty"`
+	detached     bool
 }
 
 // namedFiles bounds mountInfo.Files: there may be 65536.
 const namedFiles = 64
 
-func describeMount(d *pipeline.Dataset, point string, epoch, left uint64) mountInfo {
+func describeMount(d *pipeline.Dataset, point string, epoch, left uint64, start pipeline.Start) mountInfo {
+	f := d.Status().Fetch
 	s, c := d.Spec(), d.Catalog()
 	i := mountInfo{
 		Mount: point, Dataset: s.Dataset, Records: c.Records(), Shards: c.Shards(), Bytes: c.StreamBytes(),
 		Epoch: epoch, Left: left, Workers: s.Deal.Workers,
+		Strategy: f.Strategy, Reason: f.Reason, Start: start.Text(), StartSeconds: start.Seconds,
 	}
 	for w := range min(s.Deal.Workers, namedFiles) {
 		i.Files = append(i.Files, filepath.Join(point, fmt.Sprintf("worker-%d%s", w, d.StreamExtension())))
@@ -214,11 +225,16 @@ func (i mountInfo) text() string {
 	if i.detached {
 		stop = fmt.Sprintf("the server is process %d, its log is %s", i.PID, i.LogFile)
 	}
+	start := ""
+	if i.StartSeconds >= 1 {
+		start = "\n  start    " + i.Start
+	}
 	return fmt.Sprintf(`mounted %s on %s: %s in %s, %s; epoch %d, %s to read
   read     %s
   look     ls -l %s; cat %s/README
   save     cp %s/checkpoint ckpt.json
-  unmount  lsiofs umount %s   (%s)`,
+  unmount  lsiofs umount %s   (%s)
+  fetch    %s (%s)%s`,
 		i.Dataset, i.Mount, plural(i.Records, "record"), plural(uint64(i.Shards), "shard"), bytesText(i.Bytes), i.Epoch, plural(i.Left, "record"),
-		files, at, at, at, at, stop)
+		files, at, at, at, at, stop, i.Strategy, i.Reason, start)
 }

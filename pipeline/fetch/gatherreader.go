@@ -33,9 +33,9 @@ type gatherRun struct {
 
 const (
 	maxRuns = 4
-	// keptBehind is how many batches stay behind a reader, which may step back
-	// a little: replies are asked for out of order.
-	keptBehind = 1
+	// keptBehindBytes is how much stays behind a reader at most: as much as it
+	// asks for in a reply, twice.
+	keptBehindBytes = 2 << 20
 	// maxAheadBytes is what is read ahead for one reader at most, and
 	// maxAheadRecords for all together: each costs some hundred bytes.
 	maxAheadBytes   = 32 << 20

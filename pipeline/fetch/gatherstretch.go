@@ -78,6 +78,7 @@ func (st *stretch) fill(p *planner) {
 		st.reads = make([]gatherRead, 0, 1<<bits.Len(uint(n)))
 	}
 	st.reads = st.reads[:len(p.cuts)]
+	var object storage.Object // of the read before: they are in the order of their shards
 	for i := range p.cuts {
 		c, r := &p.cuts[i], &st.reads[i]
 		if r.read.Done == nil {
@@ -89,7 +90,10 @@ func (st *stretch) fill(p *planner) {
 		} else {
 			mem = c.b.block.mem
 		}
-		r.read.Object = st.g.f.index.Shard(c.object).Object
+		if i == 0 || c.object != p.cuts[i-1].object {
+			object = st.g.f.index.Shard(c.object).Object
+		}
+		r.read.Object = object
 		r.read.OffsetBytes, r.read.Buf = c.off, mem[c.to:c.to+c.size:c.to+c.size]
 		r.err, r.from = nil, len(st.parts)
 		for _, x := range c.parts {

@@ -1,6 +1,9 @@
 package fetch
 
-import "slices"
+import (
+	"math"
+	"slices"
+)
 
 const (
 	// A reader's first stretch beyond what was asked for, and the largest one:
@@ -16,7 +19,10 @@ const (
 // the run that ends there, or as the first of a new one.
 func (r *gatherReader) moveTo(k uint64, n int) (*gatherRun, error) {
 	r.at = k
-	i := slices.IndexFunc(r.runs, func(run *gatherRun) bool { return run.has(k) || run.end() == k })
+	i := slices.IndexFunc(r.runs, func(run *gatherRun) bool { return run.has(k) })
+	if i < 0 {
+		i = slices.IndexFunc(r.runs, func(run *gatherRun) bool { return run.end() == k })
+	}
 	if i < 0 {
 		return r.begin(k, n)
 	}
@@ -38,6 +44,18 @@ func (r *gatherReader) moveTo(k uint64, n int) (*gatherRun, error) {
 	}
 	r.dropBehind(run, k)
 	return run, nil
+}
+
+// gap is how many records there are from k to where another run begins: beyond
+// that, they are read already.
+func (r *gatherReader) gap(k uint64) uint64 {
+	n := uint64(math.MaxUint64)
+	for _, run := range r.runs {
+		if from := run.batches[0].from; from >= k {
+			n = min(n, from-k)
+		}
+	}
+	return n
 }
 
 // begin makes a run of records k … k+n-1 alone: who samples wants no more.
@@ -108,6 +126,7 @@ func (r *gatherReader) extend(run *gatherRun, k uint64, bytes int64, records int
 	if k >= r.seq.Len() {
 		return false, nil
 	}
+	records = int(min(uint64(records), r.gap(k)))
 	p := <-g.planners
 	defer func() { p.reset(); g.planners <- p }()
 	err = p.fill(g.f.index, r.seq, k, bytes, records, func(from uint64, n int64) (*batch, error) {
@@ -164,13 +183,19 @@ func (r *gatherReader) readAgain(b *batch, i int, k uint64) {
 	b.begun()
 }
 
-// dropBehind drops the batches that a reader which is at record k has passed.
+// dropBehind drops the batches that a reader which is at record k has passed,
+// but for the last of them: replies are asked for out of order.
 func (r *gatherReader) dropBehind(run *gatherRun, k uint64) {
 	n := 0
 	for n < len(run.batches) && run.batches[n].end() <= k {
 		n++
 	}
-	r.dropFirst(run, n-keptBehind)
+	kept := min(keptBehindBytes, r.share()/8)
+	for n > 0 && kept > 0 {
+		n--
+		kept -= run.batches[n].used()
+	}
+	r.dropFirst(run, n)
 }
 
 func (r *gatherReader) dropFirst(run *gatherRun, n int) {

@@ -35,6 +35,7 @@ type Storage struct {
 	// cache.
 	exceedsMemory atomic.Bool
 	files         fileCache
+	readings      sync.Pool // of *reading
 
 	maxMapped  int64
 	mapped     atomic.Int64 // files that are mapped

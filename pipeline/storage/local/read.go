@@ -76,14 +76,33 @@ func check(r *storage.Read, accepted bool) error {
 	return nil
 }
 
+// reading is a read of an open file that is with the engine. It is used again,
+// so that reading allocates nothing.
+type reading struct {
+	request uring.Request
+	storage *Storage
+	file    *file
+	read    *storage.Read
+}
+
 // request is the engine's request for a read of an open file.
 func (s *Storage) request(f *file, r *storage.Read) *uring.Request {
-	return &uring.Request{
-		File:        f.opened,
-		OffsetBytes: r.OffsetBytes,
-		Buf:         r.Buf,
-		Done:        func(n int, err error) { s.completed(f, r, n, err) },
+	x, _ := s.readings.Get().(*reading)
+	if x == nil {
+		x = new(reading)
+		x.request.Done = x.done
 	}
+	x.storage, x.file, x.read = s, f, r
+	x.request.File, x.request.OffsetBytes, x.request.Buf = f.opened, r.OffsetBytes, r.Buf
+	return &x.request
+}
+
+// done is called by the engine, which does not look at the request after that.
+func (x *reading) done(n int, err error) {
+	s, f, r := x.storage, x.file, x.read
+	x.storage, x.file, x.read, x.request.File, x.request.Buf = nil, nil, nil, nil, nil
+	s.readings.Put(x)
+	s.completed(f, r, n, err)
 }
 
 // completed is called by the engine, which has verified the file.

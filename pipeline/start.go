@@ -1,0 +1,102 @@
+package pipeline
+
+import (
+	"fmt"
+
+	"github.com/dustin/go-humanize"
+
+	"github.com/lsiofs/lsiofs/pipeline/fetch"
+	"github.com/lsiofs/lsiofs/pipeline/order"
+	"github.com/lsiofs/lsiofs/pipeline/spec"
+)
+
+// Start is what the first bytes of a mount's streams wait for: shards that have
+// to be decoded up to the first records.
+type Start struct {
+	fetch.Start
+	// Lanes is a setting with which it would be much shorter, and then take
+	// LanesSeconds; 0 where there is none.
+	Lanes        uint64  `json:"shorter_with_lanes,omitempty"`
+	LanesSeconds float64 `json:"shorter_seconds,omitempty"`
+	// Smaller says that a smaller buffer would make it shorter.
+	Smaller bool `json:"shorter_with_smaller_shuffle,omitempty"`
+}
+
+const (
+	// startRecords is about how many records a reader wants at first.
+	startRecords = 64
+	// longStart is from where on other lanes are looked for.
+	longStart = 2.0 // seconds
+)
+
+// Expect finds out what the first bytes of a view of an epoch wait for, and
+// keeps it for Status.
+func (d *Dataset) Expect(v *order.View, epoch uint64) (Start, error) {
+	s, err := d.expect(v, epoch, longStart)
+	if err == nil {
+		d.start.Store(&s)
+	}
+	return s, err
+}
+
+// expect looks for other lanes where it takes long. They help seldom: with fewer
+// of them, each one's buffer is larger, so that its first records lie further
+// behind in its first shards.
+func (d *Dataset) expect(v *order.View, epoch uint64, long float64) (Start, error) {
+	o := d.spec.Order
+	s := Start{Start: d.startOf(v, o.Lanes)}
+	if s.Seconds < long || o.Shuffle != spec.ShuffleReservoir && o.Shuffle != spec.ShuffleBlock {
+		return s, nil
+	}
+	s.Smaller = true
+	for _, lanes := range []uint64{o.Lanes / 2, o.Lanes * 2, o.Lanes / 4, o.Lanes * 4, o.Lanes / 8, o.Lanes / 16} {
+		if lanes == 0 || lanes > spec.MaxLanes || lanes%o.Groups != 0 {
+			continue
+		}
+		other := o
+		other.Lanes = lanes
+		e, err := order.NewEpoch(other, epoch, d.starts)
+		if err != nil {
+			return s, err
+		}
+		w, err := order.NewView(e, nil, v.Deal())
+		if err != nil {
+			return s, err
+		}
+		if t := d.startOf(w, lanes).Seconds; t <= s.Seconds/2 {
+			s.Lanes, s.LanesSeconds = lanes, t
+			break
+		}
+	}
+	return s, nil
+}
+
+func (d *Dataset) startOf(v *order.View, lanes uint64) fetch.Start {
+	return d.fetcher.Start(workerSequence{v, 0}, int(max(startRecords, lanes)))
+}
+
+// Text says it in words, "" where nothing has to be decoded.
+func (s Start) Text() string {
+	if s.DecodeBytes == 0 {
+		return ""
+	}
+	text := fmt.Sprintf("%s until the first bytes come: %s of %d compressed shards come before them and are decoded first",
+		about(s.Seconds), humanize.IBytes(uint64(s.DecodeBytes)), s.Shards)
+	switch {
+	case s.Lanes > 0:
+		text += fmt.Sprintf("; --lanes %d would make that %s, in another order", s.Lanes, about(s.LanesSeconds))
+	case s.Smaller:
+		text += "; other --lanes would not make that much shorter, a smaller --shuffle-size would, in another order"
+	}
+	return text
+}
+
+func about(seconds float64) string {
+	switch {
+	case seconds < 1:
+		return "less than a second"
+	case seconds < 10:
+		return fmt.Sprintf("about %.1f s", seconds)
+	}
+	return fmt.Sprintf("about %.0f s", seconds)
+}

@@ -1,0 +1,77 @@
+package pipeline
+
+import (
+	"bytes"
+	"compress/gzip"
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+// makeCompressedLines writes shards of one gzip member each.
+func makeCompressedLines(t testing.TB, shards, records int) string {
+	dir := t.TempDir()
+	for shard := range shards {
+		var z bytes.Buffer
+		w := gzip.NewWriter(&z)
+		for i := range records {
+			_, err := fmt.Fprintf(w, "%099d\n", i)
+			require.NoError(t, err)
+		}
+		require.NoError(t, w.Close())
+		require.NoError(t, os.WriteFile(filepath.Join(dir, fmt.Sprintf("s%02d.jsonl.gz", shard)), z.Bytes(), 0o644))
+	}
+	return dir
+}
+
+func TestAMountKnowsWhatItsFirstBytesWaitFor(t *testing.T) {
+	s := testSpec(t, makeCompressedLines(t, 32, 100))
+	s.Order.Lanes, s.Order.SizeRecords, s.Deal.Workers = 16, 16, 1
+	d := open(t, s)
+	require.Nil(t, d.Status().Start)
+	set, err := d.Set(context.Background(), 0, nil, s.Deal)
+	require.NoError(t, err)
+	start, err := d.Expect(set.View(), 0)
+	require.NoError(t, err)
+	require.Equal(t, 16, start.Shards, "a lane, a shard")
+	// Of each lane the first four records, of a buffer of one.
+	require.EqualValues(t, 16*4*100, start.DecodeBytes)
+	require.Zero(t, start.Lanes, "it is short anyway")
+	require.Equal(t, start, *d.Status().Start)
+	require.Contains(t, start.Text(), "less than a second until the first bytes come: 6.3 KiB of 16 compressed shards")
+	require.NotContains(t, start.Text(), "--lanes")
+
+	s = testSpec(t, makeCompressedLines(t, 32, 100))
+	s.Order.Lanes, s.Order.SizeRecords, s.Deal.Workers = 32, 3200, 1
+	d = open(t, s)
+	set, err = d.Set(context.Background(), 0, nil, s.Deal)
+	require.NoError(t, err)
+	start, err = d.expect(set.View(), 0, 0)
+	require.NoError(t, err)
+	require.Greater(t, start.Shards, 16)
+	require.True(t, start.Smaller)
+}
+
+func TestWhereNothingIsCompressedNothingIsWaitedFor(t *testing.T) {
+	s := testSpec(t, makePlainLines(t))
+	d := open(t, s)
+	set, err := d.Set(context.Background(), 0, nil, s.Deal)
+	require.NoError(t, err)
+	start, err := d.Expect(set.View(), 0)
+	require.NoError(t, err)
+	require.Empty(t, start.Text())
+	require.Zero(t, start.Seconds)
+}
+
+func TestLanesAreNamedWhereTheyHelp(t *testing.T) {
+	s := Start{Lanes: 8, LanesSeconds: 3.04}
+	s.Shards, s.DecodeBytes, s.Seconds = 32, 5<<30, 13
+	require.Equal(t, "about 13 s until the first bytes come: 5.0 GiB of 32 compressed shards come before them and are decoded first; "+
+		"--lanes 8 would make that about 3.0 s, in another order", s.Text())
+	s.Lanes, s.Smaller = 0, true
+	require.Contains(t, s.Text(), "a smaller --shuffle-size would")
+}
