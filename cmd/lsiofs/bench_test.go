@@ -64,7 +64,8 @@ func TestBenchMeasuresAllRows(t *testing.T) {
 	require.Positive(t, rows["mount-1"].CPUMicros.Median)
 	require.Equal(t, "ceiling-1", rows["mount-1"].Against)
 	require.Positive(t, rows["mount-1"].Ratio.Median)
-	require.GreaterOrEqual(t, rows["mount-first"].Amplification.Median, 0.9, "a first epoch is read from storage")
+	require.NotNil(t, rows["mount-first"].Amplification)
+	require.LessOrEqual(t, rows["mount-first"].Amplification.Median, 1.1, "a first epoch is read once, but for what is mapped")
 	require.NotNil(t, rows["index-pass"].Value)
 	require.NotNil(t, rows["resume"].Value)
 	// Where nothing can be read with O_DIRECT, or fio is missing, it says so.

@@ -147,7 +147,7 @@ func (f *Fetcher) makeTables(pieceBytes uint64) error {
 			break
 		}
 	}
-	f.limits = newLimits(f.config.MemoryBytes, f.tableBytes(), f.config.Storage)
+	f.limits = newLimits(f.config.MemoryBytes, 2*f.tableBytes(), f.config.Storage) // twice: see tableBytes
 	return nil
 }
 

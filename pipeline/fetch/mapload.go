@@ -37,7 +37,7 @@ func (f *Fetcher) mappable(ld *load) bool {
 	if e := f.slots.at(ld.piece); e != nil && e.mapped() {
 		return false // it is to be kept
 	}
-	if m.mapper == nil || len(l.ranges) != 1 || l.newline || m.changed[ld.shard] {
+	if m.mapper == nil || l.size < m.least || len(l.ranges) != 1 || l.newline || m.changed[ld.shard] {
 		return false
 	}
 	if blocksAround(l.ranges[0]) > m.limit || tableBytes(len(l.spans)) > m.tableLimit {

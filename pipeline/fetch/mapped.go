@@ -13,6 +13,7 @@ import (
 // All but the mapper and the limits is guarded by Fetcher.mu.
 type maps struct {
 	mapper     storage.Mapper // nil: nothing is mapped
+	least      int64          // bytes of a piece: a smaller one is read sooner than mapped
 	limit      int64          // of bytes
 	trims      bool           // not all fits into limit
 	keeps      bool           // all fits into memory: from the second epoch on it is kept there
@@ -50,7 +51,7 @@ const (
 )
 
 func (f *Fetcher) newMaps() maps {
-	m := maps{limit: f.config.MemoryBytes, tableLimit: f.limits.cache / 4, shards: map[int]*mappedShard{}, changed: map[int]bool{}}
+	m := maps{least: storage.MapBlockBytes, limit: f.config.MemoryBytes, tableLimit: f.limits.cache / 4, shards: map[int]*mappedShard{}, changed: map[int]bool{}}
 	m.mapper, _ = f.storage.(storage.Mapper)
 	m.trims = f.decodedBytes() > m.limit
 	m.keeps = f.decodedBytes() <= f.cache.budget/4*3

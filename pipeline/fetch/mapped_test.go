@@ -359,14 +359,14 @@ func TestWhatFitsInMemoryIsKeptThereFromTheSecondEpochOn(t *testing.T) {
 	}
 	fits := newMappedFetcher(t, d, 64<<20, openMapper(t, d))
 	fits.maps.keeps = true
-	mapped, read := epoch(fits, 1)
+	mapped, _ := epoch(fits, 1)
 	require.Positive(t, mapped)
 	for n := 2; mapped > 0; n++ { // how much an epoch keeps is up to how fast it is read
 		require.Less(t, n, 100)
 		mapped, _ = epoch(fits, n)
 	}
 	require.EqualValues(t, fits.pieces.len(), fits.Stats().PiecesRead, "each piece is read once, to be kept")
-	_, read = epoch(fits, 0)
+	_, read := epoch(fits, 0)
 	require.Zero(t, read)
 
 	exceeds := newMappedFetcher(t, d, 1<<20, openMapper(t, d))

@@ -70,7 +70,9 @@ func (e *entry) mapped() bool { return e.seg.shard != nil }
 // tableBytes is the memory of the entry itself.
 func (e *entry) tableBytes() int64 { return tableBytes(len(e.spans)) }
 
-func tableBytes(records int) int64 { return 128 + int64(records)*16 + int64(records+63)/64*8 }
+// tableBytes counts twice what the entry takes: the collector lets the heap grow
+// to double of what lives.
+func tableBytes(records int) int64 { return 2 * (192 + int64(records)*16 + int64(records+63)/64*8) }
 
 func (e *entry) delivered(i int) bool { return e.out[i>>6].Load()&(1<<(i&63)) != 0 }
 

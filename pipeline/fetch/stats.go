@@ -73,7 +73,7 @@ func (f *Fetcher) Stats() Stats {
 	}
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	s.HeldBytes += f.cache.mapped + f.decoders.held + f.tableBytes()
+	s.HeldBytes += f.cache.mapped + f.cache.tables + f.decoders.held + f.tableBytes()
 	s.MappedBytes = f.maps.bytes
 	s.PiecesDropped = f.cache.dropped
 	s.LoadsInFlight = int64(len(f.loads))
