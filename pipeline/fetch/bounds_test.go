@@ -5,11 +5,15 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"sync"
+	"sync/atomic"
 	"testing"
+	"time"
+	"unsafe"
 
 	"github.com/stretchr/testify/require"
 
 	"github.com/lsiofs/lsiofs/pipeline/spec"
+	"github.com/lsiofs/lsiofs/pipeline/storage"
 )
 
 func TestWorkersThatReadTogetherReadEachPieceOnce(t *testing.T) {
@@ -215,4 +219,54 @@ func BenchmarkLend(b *testing.B) {
 			b.SetBytes(int64(bytes / b.N))
 		})
 	}
+}
+
+// Large pieces are read as whole pages, into memory that is aligned as the file
+// is, and have the same bytes.
+func TestLargePiecesAreReadInWholePages(t *testing.T) {
+	for name, s := range map[string]shape{
+		"sizes of all kinds": {shards: 3, records: 400, maxBytes: 3000},
+		"no newline":         {shards: 3, records: 400, maxBytes: 3000, noNewline: true},
+		"checksummed":        {shards: 2, records: 300, maxBytes: 3000, checksummed: true},
+		"large records":      {shards: 2, records: 9, maxBytes: 300_000},
+	} {
+		t.Run(name, func(t *testing.T) {
+			d := makeDataset(t, s)
+			for _, budget := range []int64{200 << 10, 1 << 20, 64 << 20} {
+				store := &alignedStorage{Storage: openStorage(t, d.dir)}
+				f, err := newFetcher(d.index, store, Config{MemoryBytes: budget, ReadTimeout: time.Minute, PieceBytes: 200_000, PieceRecords: 128})
+				require.NoError(t, err)
+				f.cache.released = poison
+				seq := reservoirOrder(5, d.index, 3, 200)
+				r := f.Open(seq)
+				readAll(t, d, r, seq, 25)
+				r.Close()
+				require.NoError(t, f.Close())
+				require.Zero(t, store.astray.Load(), "reads that begin in a page")
+				require.NotZero(t, store.large.Load())
+			}
+		})
+	}
+}
+
+// alignedStorage counts large reads, and those of them that no direct read could
+// do without a copy.
+type alignedStorage struct {
+	storage.Storage
+	large, astray atomic.Int64
+}
+
+func (s *alignedStorage) Submit(reads []*storage.Read) {
+	for _, r := range reads {
+		end := r.OffsetBytes + int64(len(r.Buf))
+		if len(r.Buf) < alignFrom {
+			continue
+		}
+		s.large.Add(1)
+		at := uintptr(unsafe.Pointer(unsafe.SliceData(r.Buf)))
+		if r.OffsetBytes%pageBytes != 0 || at%pageBytes != 0 || end%pageBytes != 0 && end != r.Object.SizeBytes {
+			s.astray.Add(1)
+		}
+	}
+	s.Storage.Submit(reads)
 }

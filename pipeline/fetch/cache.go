@@ -67,11 +67,20 @@ func (c *cache) excess(n int64, fits bool) int64 {
 	return held + c.segment
 }
 
-func (s *segment) fits(n int64) bool { return int64(len(s.mem))-s.used >= n }
+func (s *segment) fits(n int64) bool { return int64(len(s.mem))-s.next(n) >= n }
 
-// place takes n bytes, and pins. Pieces begin at cache lines.
+// next is where n bytes would be placed: pieces begin at cache lines, large ones
+// at pages.
+func (s *segment) next(n int64) int64 {
+	if n < alignFrom {
+		return s.used
+	}
+	return (s.used + pageBytes - 1) &^ (pageBytes - 1)
+}
+
+// place takes n bytes, and pins.
 func (s *segment) place(n int64) int64 {
-	off := s.used
+	off := s.next(n)
 	s.used = min((off+n+63)&^63, int64(len(s.mem)))
 	s.pins.Add(1)
 	return off

@@ -109,7 +109,34 @@ func (f *Fetcher) layoutOf(piece int) (int, layout) {
 	if s := f.index.Shard(shard); f.pieces.starts[piece+1] < s.First+s.Records {
 		l.reach = min(l.reach, f.pieceStart(piece+1))
 	}
+	if f.index.Shard(shard).Codec == nil {
+		l.align(f.index.Shard(shard).Object.SizeBytes)
+	}
 	return shard, l
+}
+
+const (
+	pageBytes = 4096
+	// alignFrom is how large a piece is that is read from the beginning of a
+	// page to the end of one: into memory that is aligned as well, a read that
+	// bypasses the page cache then needs no copy.
+	alignFrom = 64 << 10
+)
+
+// align extends a large range to whole pages of its object.
+func (l *layout) align(objectBytes int64) {
+	if len(l.ranges) != 1 || l.size < alignFrom {
+		return
+	}
+	r := &l.ranges[0]
+	behind := l.size - r.size // a newline
+	lead := r.off % pageBytes
+	end := min((r.off+r.size+pageBytes-1)&^(pageBytes-1), objectBytes)
+	*r = byteRange{r.off - lead, end - r.off + lead}
+	for i := range l.spans {
+		l.spans[i].off += lead
+	}
+	l.size = r.size + behind
 }
 
 // start begins to load a piece that is neither in memory nor on its way. It is
