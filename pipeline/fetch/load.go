@@ -293,9 +293,7 @@ func (f *Fetcher) publish(ld *load) {
 	e.bad = ld.bad
 	e.spooled, e.ordinal = ld.spooled, f.ordinal(ld)
 	f.cache.recall(e, ld.wanted)
-	if old := f.slots.at(ld.piece); old != nil && old.mapped() {
-		old.seg.live.Store(forgotten) // it is kept from now on; the mapping goes with a sweep
-	} else if old != nil {
+	if old := f.slots.at(ld.piece); old != nil {
 		old.seg.live.Add(-old.liveBytes())
 	}
 	ld.seg.live.Add(e.liveBytes())

@@ -34,9 +34,6 @@ func (f *Fetcher) submit(t *todo) {
 // mapped, if the page cache holds it. It is called with mu held.
 func (f *Fetcher) mappable(ld *load) bool {
 	m, l := &f.maps, &ld.layout
-	if e := f.slots.at(ld.piece); e != nil && e.mapped() {
-		return false // it is to be kept
-	}
 	if m.mapper == nil || l.size < m.least || len(l.ranges) != 1 || l.newline || m.changed[ld.shard] {
 		return false
 	}

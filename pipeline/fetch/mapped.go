@@ -16,7 +16,6 @@ type maps struct {
 	least      int64          // bytes of a piece: a smaller one is read sooner than mapped
 	limit      int64          // of bytes
 	trims      bool           // not all fits into limit
-	keeps      bool           // all fits into memory: from the second epoch on it is kept there
 	tableLimit int64
 	shards     map[int]*mappedShard
 	segs       []*segment   // oldest first
@@ -54,7 +53,6 @@ func (f *Fetcher) newMaps() maps {
 	m := maps{least: storage.MapBlockBytes, limit: f.config.MemoryBytes, tableLimit: f.limits.cache / 4, shards: map[int]*mappedShard{}, changed: map[int]bool{}}
 	m.mapper, _ = f.storage.(storage.Mapper)
 	m.trims = f.decodedBytes() > m.limit
-	m.keeps = f.decodedBytes() <= f.cache.budget/4*3
 	return m
 }
 

@@ -345,33 +345,3 @@ func TestLendingMappedRecordsAllocatesNothing(t *testing.T) {
 		l.Release()
 	}))
 }
-
-func TestWhatFitsInMemoryIsKeptThereFromTheSecondEpochOn(t *testing.T) {
-	d := makeDataset(t, shape{shards: 4, records: 300, maxBytes: 3000})
-	epoch := func(f *Fetcher, n int) (mapped, read uint64) {
-		before := f.Stats()
-		seq := reservoirOrder(uint64(n), d.index, 3, 90)
-		r := f.Open(seq)
-		defer r.Close()
-		readAll(t, d, r, seq, 20)
-		after := f.Stats()
-		return after.RecordsMapped - before.RecordsMapped, after.PiecesRead - before.PiecesRead
-	}
-	fits := newMappedFetcher(t, d, 64<<20, openMapper(t, d))
-	fits.maps.keeps = true
-	mapped, _ := epoch(fits, 1)
-	require.Positive(t, mapped)
-	for n := 2; mapped > 0; n++ { // how much an epoch keeps is up to how fast it is read
-		require.Less(t, n, 100)
-		mapped, _ = epoch(fits, n)
-	}
-	require.EqualValues(t, fits.pieces.len(), fits.Stats().PiecesRead, "each piece is read once, to be kept")
-	_, read := epoch(fits, 0)
-	require.Zero(t, read)
-
-	exceeds := newMappedFetcher(t, d, 1<<20, openMapper(t, d))
-	for n := range 3 {
-		mapped, _ = epoch(exceeds, n)
-		require.Positive(t, mapped)
-	}
-}

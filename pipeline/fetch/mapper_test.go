@@ -96,12 +96,12 @@ func (m *countedMapping) Populate(off, size int64) (int64, bool) {
 	return m.Mapping.Populate(off, size)
 }
 
-// newMappedFetcher is a fetcher that maps pieces of any size, as if no second
-// epoch could be kept in memory; all is unmapped when the test ends.
+// newMappedFetcher is a fetcher that maps pieces of any size; all is unmapped when
+// the test ends.
 func newMappedFetcher(t testing.TB, d *dataset, budget int64, s *mapping) *Fetcher {
 	t.Helper()
 	f := newFetcherOver(t, d, budget, s)
-	f.maps.keeps, f.maps.least = false, 0
+	f.maps.least = 0
 	t.Cleanup(func() {
 		require.NoError(t, f.Close())
 		require.Zero(t, f.maps.bytes)

@@ -7,7 +7,6 @@ import "sync/atomic"
 type slots struct {
 	entries []atomic.Pointer[entry]
 	missing atomic.Int64 // pieces that are not whole in memory
-	mapped  atomic.Int64 // pieces that lie in mapped files
 }
 
 func newSlots(pieces int) *slots {
@@ -26,12 +25,6 @@ func (s *slots) set(piece int, e *entry) {
 	}
 	if e != nil && e.whole {
 		s.missing.Add(-1)
-	}
-	if old != nil && old.mapped() {
-		s.mapped.Add(-1)
-	}
-	if e != nil && e.mapped() {
-		s.mapped.Add(1)
 	}
 }
 

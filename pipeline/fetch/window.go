@@ -54,7 +54,7 @@ func (w *window) move(k uint64, n int) {
 // again says that some of these are missing: they are looked at again, from
 // the lent-th on.
 func (r *Reader) readAhead(k uint64, n int, again bool, lent int) {
-	if r.f.slots.missing.Load() == 0 && !(r.f.maps.keeps && r.f.slots.mapped.Load() > 0) {
+	if r.f.slots.missing.Load() == 0 {
 		return
 	}
 	if !r.mu.TryLock() {
@@ -90,29 +90,13 @@ func (r *Reader) scan(from, to uint64, t *todo) uint64 {
 		for _, record := range w.buf[:m] {
 			piece := f.pieces.of(record)
 			i := int(record - f.pieces.starts[piece])
-			if e := f.slots.at(piece); e == nil || e.spans[i].size < 0 {
-				if !r.startAhead(piece, i, from, t) {
-					return from
-				}
-			} else if f.maps.keeps && e.mapped() && e.delivered(i) {
-				r.keep(piece, i, t)
+			if !f.slots.has(piece, i) && !r.startAhead(piece, i, from, t) {
+				return from
 			}
 			from++
 		}
 	}
 	return from
-}
-
-// keep has a mapped piece that has gone out before read into memory, if there
-// is room: huge pages are copied from faster than those of a file, by a third
-// and more. Once through, a mapping is cheaper.
-func (r *Reader) keep(piece, i int, t *todo) {
-	f := r.f
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	if e := f.slots.at(piece); f.loads[piece] == nil && e != nil && e.mapped() {
-		f.start(piece, i, ahead, t)
-	}
 }
 
 // startAhead starts a piece for its record i, record k of the sequence, unless it is on its
