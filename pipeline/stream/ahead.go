@@ -11,8 +11,6 @@ const (
 	// firstAheadBytes is how much a reader reads on before it is read ahead of:
 	// less is looking around.
 	firstAheadBytes = 256 << 10
-	// fillBytes is how much of a block is filled at a time.
-	fillBytes = 256 << 10
 )
 
 // ahead is what one handle copies together ahead of its reader, while there are
@@ -33,7 +31,7 @@ type ahead struct {
 func (h *Handle) read(ctx context.Context, r *Reply, from, to, size int64) error {
 	var taken [handleBlocks]*block
 	for _, b := range h.follow(taken[:0], from, to, size) {
-		if end := min(to, b.to); from >= b.from && from < end && b.has(ctx, end) {
+		if end := min(to, b.to); from >= b.from && from < end && h.help(ctx, b, end) && b.has(ctx, end) {
 			r.share(b, from, end)
 			from = end
 		} else {
@@ -114,10 +112,10 @@ func (h *Handle) extend(from, to, size int64) {
 	h.fillers.Go(h.fill)
 }
 
-// unfilled is the first block that nobody has begun to fill.
+// unfilled is the first block that has parts for the taking.
 func (a *ahead) unfilled() *block {
 	for _, b := range a.blocks {
-		if !b.begun {
+		if !b.isTaken() {
 			return b
 		}
 	}
@@ -135,7 +133,6 @@ func (h *Handle) fill() {
 			h.mu.Unlock()
 			return
 		}
-		b.begun = true
 		b.hold()
 		ctx := h.ahead.ctx
 		h.mu.Unlock()
@@ -145,17 +142,38 @@ func (h *Handle) fill() {
 }
 
 func (h *Handle) fillBlock(ctx context.Context, r *Reply, b *block) {
-	r.copyInto(b.buffer)
-	for at := b.from; at < b.to; {
-		end := min(at+fillBytes, b.to)
-		if err := h.data(ctx, r, at, end); err != nil {
-			break // the reader will come to it, and be told
+	for {
+		part, ok := b.take(b.to)
+		if !ok {
+			return
 		}
-		b.advance(end-b.from, false)
-		at = end
+		from, to := b.part(part)
+		r.copyInto(b.bytes(from, to)[:0])
+		b.done(part, h.data(ctx, r, from, to))
+		r.leave()
 	}
-	r.leave()
-	b.advance(0, true)
+}
+
+// help fills parts of a block whose reader has come before they were: those
+// that it wants all of. It returns false when one can't be filled.
+func (h *Handle) help(ctx context.Context, b *block, to int64) bool {
+	part, ok := b.take(to)
+	if !ok {
+		return true
+	}
+	r := h.set.source.replies.Get().(*Reply)
+	defer h.set.source.replies.Put(r)
+	for ; ok; part, ok = b.take(to) {
+		from, end := b.part(part)
+		r.copyInto(b.bytes(from, end)[:0])
+		err := h.data(ctx, r, from, end)
+		r.leave()
+		b.done(part, err)
+		if err != nil {
+			return false
+		}
+	}
+	return true
 }
 
 // endAhead stops reading ahead, for good.

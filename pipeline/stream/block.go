@@ -7,26 +7,31 @@ import (
 	"time"
 )
 
-// stalled is how long a reader waits for the next part of a block before it
-// reads for itself: the range that the block's goroutine waits for may be one
-// that this reader does not want, and the reader's own deadline counts from its
-// own call.
-const stalled = 20 * time.Millisecond
+const (
+	// partBytes is how much of a block is filled at a time, by one goroutine.
+	partBytes = 128 << 10
+	// stalled is how long a reader waits for the parts of a block that others
+	// fill before it reads for itself: the range that they wait for may be one
+	// that this reader does not want, and the reader's own deadline counts from
+	// its own call.
+	stalled = 20 * time.Millisecond
+)
 
 // block is a stretch [from, to) of a worker's data, copied together ahead of its
-// reader. The handle that has it and the replies with slices of it count as
-// references; with the last one its memory goes back.
+// reader, part by part: by the handle's goroutine, and by a reader who comes
+// before that is through. The handle that has it and the replies with slices of
+// it count as references; with the last one its memory goes back.
 type block struct {
 	source   *Source
 	from, to int64
-	buffer   []byte // of to-from bytes; up to filled they don't change any more
+	buffer   []byte // of to-from bytes; parts that are filled don't change any more
 	refs     atomic.Int32
-	begun    bool // under Handle.mu: a goroutine fills it, or has
 
 	mu     sync.Mutex
-	filled int64
-	ended  bool          // nothing more comes
-	more   chan struct{} // closed when more has come, nil where nobody waits
+	next   int                            // parts before it have been taken
+	filled [MaxReadBytes / partBytes]bool // by part
+	failed bool                           // a part could not be filled: the reader will be told why
+	more   chan struct{}                  // closed when a part is filled or failed, nil where nobody waits
 }
 
 func (b *block) hold() { b.refs.Add(1) }
@@ -38,16 +43,57 @@ func (b *block) drop() {
 	}
 }
 
-// advance tells that so many bytes are filled, or, beside what is, that no more
-// will be.
-func (b *block) advance(filled int64, ended bool) {
+// part is the stretch of a part.
+func (b *block) part(i int) (from, to int64) {
+	from = b.from + int64(i)*partBytes
+	return from, min(from+partBytes, b.to)
+}
+
+// take gives the next part that nobody has taken, if it ends before a place in
+// the stream or there; the caller fills it and says done.
+func (b *block) take(before int64) (part int, ok bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	b.filled, b.ended = max(b.filled, filled), ended
+	if from, to := b.part(b.next); b.failed || from >= b.to || to > before {
+		return 0, false
+	}
+	b.next++
+	return b.next - 1, true
+}
+
+// isTaken says that all parts are taken.
+func (b *block) isTaken() bool {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	from, _ := b.part(b.next)
+	return b.failed || from >= b.to
+}
+
+// done tells that a part is filled, or can't be.
+func (b *block) done(part int, err error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.filled[part] = err == nil
+	b.failed = b.failed || err != nil
 	if b.more != nil {
 		close(b.more)
 		b.more = nil
 	}
+}
+
+// state says whether all parts up to a place in the stream are filled, whether
+// they may still be, and what tells of the next change.
+func (b *block) state(to int64) (there, coming bool, more chan struct{}) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	there = true
+	for i := 0; b.from+int64(i)*partBytes < to; i++ {
+		there = there && b.filled[i]
+	}
+	if !there && !b.failed && b.more == nil {
+		b.more = make(chan struct{})
+	}
+	return there, !b.failed, b.more
 }
 
 // has waits until the bytes up to a place in the stream are there. It returns
@@ -55,14 +101,8 @@ func (b *block) advance(filled int64, ended bool) {
 func (b *block) has(ctx context.Context, to int64) bool {
 	var timer *time.Timer
 	for {
-		b.mu.Lock()
-		there, ended, more := b.from+b.filled >= to, b.ended, b.more
-		if !there && !ended && more == nil {
-			more = make(chan struct{})
-			b.more = more
-		}
-		b.mu.Unlock()
-		if there || ended {
+		there, coming, more := b.state(to)
+		if there || !coming {
 			return there
 		}
 		if timer == nil {
@@ -81,7 +121,8 @@ func (b *block) has(ctx context.Context, to int64) bool {
 	}
 }
 
-// bytes of the stretch [from, to), which must be filled.
+// bytes of the stretch [from, to), which must be filled, or be the caller's to
+// fill.
 func (b *block) bytes(from, to int64) []byte {
 	return b.buffer[:cap(b.buffer)][from-b.from : to-b.from : to-b.from]
 }
