@@ -30,6 +30,7 @@ type Reply struct {
 	loans   []*fetch.Loan
 	inUse   int // loans[:inUse] are out
 	renamed []byte
+	touched byte
 }
 
 // Len is the number of bytes.
