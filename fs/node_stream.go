@@ -86,7 +86,7 @@ func (n *streamNode) Open(ctx context.Context, flags uint32) (fusefs.FileHandle,
 	}
 	h := &streamHandle{t: n.t, node: n, view: v, file: s.Open(n.name.worker, n.name.kind)}
 	if c, fromClient := ctx.(*fuse.Context); fromClient {
-		h.pid = c.Pid
+		h.pid = processOf(c.Pid)
 	}
 	n.t.handles.add(h)
 	return h, streamFlags, ok

@@ -121,28 +121,7 @@ func (t *tree) renderStatus(ctx context.Context) ([]byte, error) {
 	line("lsiofs", "%s, mounted at %s since %s (%s)", r.Version, r.MountPoint, stamp(r.Started), age(r.UptimeSeconds))
 	line("dataset", "%s, %s records", r.Dataset, humanize.Comma(int64(r.Records)))
 	line("epoch", "%d, position of %s", r.Epoch, stamp(r.RestoredAt))
-	engine := r.Pipeline.Engine
-	line("reads with", "%s%s; %d in flight (%s), %s read", engine.Engine, because(engine.Reason),
-		engine.InFlight, size(engine.InFlightBytes), size(int64(engine.ReadBytes)))
-	line("storage", "%s", r.Pipeline.Storage)
-	f := r.Pipeline.Fetch
-	line("memory", "%s of %s held", size(f.HeldBytes), size(f.BudgetBytes))
-	if g := f.Gather; g != nil {
-		line("fetch", "%s%s; %s in %d reads for %s that were wanted, %d reads in flight, %s dropped unread", f.Strategy, because(f.Reason),
-			size(int64(f.BytesRead)), g.Reads, size(int64(f.BytesOut)), g.ReadsInFlight, size(int64(g.DroppedBytes)))
-	} else {
-		line("fetch", "%s%s; %d pieces read, %d of them again, %d loads in flight, %d open decoders", f.Strategy, because(f.Reason),
-			f.PiecesRead, f.PiecesReread, f.LoadsInFlight, f.OpenDecoders)
-	}
-	if s := f.Spool; s != nil {
-		line("spool", "%s of %s used in %s; %d shards are there or on their way, %d being decoded; %d were decoded, %d of them again",
-			size(s.UsedBytes), size(s.CapacityBytes), s.Dir, s.Shards, s.Decoding, s.Decoded, s.DecodedAgain)
-	}
-	if s := r.Pipeline.Start; s != nil && s.DecodeBytes > 0 {
-		line("start", "it takes %s", s.Text())
-	}
-	line("records", "%s were in memory when wanted, %s were waited for (%s together)", humanize.Comma(int64(f.Hits)),
-		humanize.Comma(int64(f.Waits)), time.Duration(f.WaitNanos).Round(time.Millisecond))
+	r.describeReading(line)
 	line("sent", "%s in %d reads: %s/s since the mount, %s/s since status was read last", size(r.Traffic.SentBytes), r.Traffic.Reads,
 		size(int64(r.Traffic.BytesPerSecond.SinceMount)), size(int64(r.Traffic.BytesPerSecond.SinceLast)))
 	line("open", "%d handles of streams now, %d so far", r.Traffic.OpenHandles, r.Traffic.Opened)

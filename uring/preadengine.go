@@ -102,7 +102,11 @@ func (p *preadReader) readDirectly(j *job) (ended bool) {
 			}
 			next := directPart(d, j)
 			got, err = preadOnce(d.fd, block[:next.size], next.off)
+			short := got > 0
 			got = next.deliver(j, block, got)
+			if short && got == 0 && !endsBefore(j.request.fd(), j.off()) {
+				return false // it came short of the first byte that is wanted
+			}
 		}
 		if err != nil {
 			if refusesDirect(err) {

@@ -66,6 +66,12 @@ func preadOnce(fd int, buf []byte, off int64) (int, error) {
 	}
 }
 
+// endsBefore says whether a file ends at a place or before it.
+func endsBefore(fd int, off int64) bool {
+	var st unix.Stat_t
+	return unix.Fstat(fd, &st) == nil && st.Size <= off
+}
+
 // counters are an engine's numbers, for Status.
 type counters struct {
 	inFlight, inFlightBytes  atomic.Int64

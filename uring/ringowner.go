@@ -284,11 +284,19 @@ func (r *ringReader) completed(number uint16, result int) {
 	o := &r.owner
 	s := &o.slots[number]
 	if s.block != nil {
+		early := false
 		if result > 0 {
 			result = s.part.deliver(&s.job, s.block, result)
 			o.copied += result
+			early = result == 0 && !endsBefore(s.request.fd(), s.job.off())
 		}
 		o.dropBlock(s) // what waits to go on holds none, so those under way bring them back
+		if early {
+			// It came short of the first byte that is wanted.
+			s.direct = false
+			o.again = append(o.again, number)
+			return
+		}
 	}
 	errno := unix.Errno(max(0, -result))
 	switch {

@@ -1,0 +1,25 @@
+package fs
+
+import (
+	"bytes"
+	"fmt"
+	"os"
+	"strconv"
+)
+
+// processOf is the process that a thread belongs to: FUSE tells of the thread
+// that made a request. Where /proc does not show it, it is the thread's number.
+func processOf(thread uint32) uint32 {
+	status, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", thread))
+	if err != nil {
+		return thread
+	}
+	for line := range bytes.Lines(status) {
+		if number, ok := bytes.CutPrefix(line, []byte("Tgid:")); ok {
+			if n, err := strconv.ParseUint(string(bytes.TrimSpace(number)), 10, 32); err == nil {
+				return uint32(n)
+			}
+		}
+	}
+	return thread
+}

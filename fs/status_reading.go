@@ -1,0 +1,43 @@
+package fs
+
+import (
+	"maps"
+	"slices"
+	"time"
+
+	"github.com/dustin/go-humanize"
+)
+
+// describeReading writes how data comes in, and what of it is in memory.
+func (r *statusReport) describeReading(line func(label, format string, args ...any)) {
+	engine := r.Pipeline.Engine
+	line("reads with", "%s%s; %d in flight (%s), %s read in %s reads, %s of them from the page cache at once, %s past it", engine.Engine, because(engine.Reason),
+		engine.InFlight, size(engine.InFlightBytes), size(int64(engine.ReadBytes)), humanize.Comma(int64(engine.Reads)),
+		humanize.Comma(int64(engine.CachedReads)), humanize.Comma(int64(engine.DirectReads)))
+	for _, reason := range slices.Sorted(maps.Keys(engine.NotDirect)) {
+		line("not direct", "%d files: %s", engine.NotDirect[reason], reason)
+	}
+	if engine.NotRegistered != "" {
+		line("not locked", "memory for direct reads is not registered with the ring: %s", engine.NotRegistered)
+	}
+	line("storage", "%s", r.Pipeline.Storage)
+	f := r.Pipeline.Fetch
+	line("memory", "%s of %s held; %s of the page cache mapped, from which %s records went out", size(f.HeldBytes), size(f.BudgetBytes),
+		size(f.MappedBytes), humanize.Comma(int64(f.RecordsMapped)))
+	if g := f.Gather; g != nil {
+		line("fetch", "%s%s; %s in %d reads for %s that were wanted, %d reads in flight, %s dropped unread", f.Strategy, because(f.Reason),
+			size(int64(f.BytesRead)), g.Reads, size(int64(f.BytesOut)), g.ReadsInFlight, size(int64(g.DroppedBytes)))
+	} else {
+		line("fetch", "%s%s; %d pieces read, %d of them again, %d loads in flight, %d open decoders", f.Strategy, because(f.Reason),
+			f.PiecesRead, f.PiecesReread, f.LoadsInFlight, f.OpenDecoders)
+	}
+	if s := f.Spool; s != nil {
+		line("spool", "%s of %s used in %s; %d shards are there or on their way, %d being decoded; %d were decoded, %d of them again",
+			size(s.UsedBytes), size(s.CapacityBytes), s.Dir, s.Shards, s.Decoding, s.Decoded, s.DecodedAgain)
+	}
+	if s := r.Pipeline.Start; s != nil && s.DecodeBytes > 0 {
+		line("start", "it takes %s", s.Text())
+	}
+	line("records", "%s were in memory when wanted, %s were waited for (%s together)", humanize.Comma(int64(f.Hits)),
+		humanize.Comma(int64(f.Waits)), time.Duration(f.WaitNanos).Round(time.Millisecond))
+}
