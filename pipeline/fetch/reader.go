@@ -273,17 +273,17 @@ func (f *Fetcher) demand(ctx context.Context, piece, i int) (e *entry, waited bo
 	ld.waiters++
 	f.mu.Unlock()
 	f.carryOut(&t)
+	select {
+	case <-ld.done: // it was in the page cache, or has come just now
+		return ld.entry, false, ld.err
+	default:
+	}
 	e, err = f.wait(ctx, ld)
 	return e, true, err
 }
 
 // wait waits for a load among whose waiters the caller is.
 func (f *Fetcher) wait(ctx context.Context, ld *load) (*entry, error) {
-	select {
-	case <-ld.done: // it was in the page cache
-		return ld.entry, ld.err
-	default:
-	}
 	began := f.now()
 	f.counts.waits.Add(1)
 	defer func() { f.counts.waitNanos.Add(uint64(f.now() - began)) }()
