@@ -57,7 +57,7 @@ func (l *Loan) Check() error {
 	// written anew after that, somebody has been.
 	var err error
 	at := 0
-	if faulted(func() {
+	if Faulted(func() {
 		for ; at < len(l.mapped) && err == nil; at++ {
 			if x := l.mapped[at]; !x.whole() {
 				err = l.check(x, &l.checked.looked, 0)

@@ -166,9 +166,9 @@ func (f *Fetcher) fault(s *segment) error {
 	return &storage.Error{Object: f.index.Shard(s.shard.shard).Object.Path, OffsetBytes: s.off, SizeBytes: int64(len(s.mem)), Err: errFault}
 }
 
-// faulted runs what touches mapped memory, and says whether that was gone: the
-// goroutine then gets a panic, not the process a signal.
-func faulted(touch func()) (gone bool) {
+// Faulted runs what touches mapped memory, and says whether that was gone: the
+// goroutine then gets a panic, not the process a signal. Other panics go on.
+func Faulted(touch func()) (gone bool) {
 	defer debug.SetPanicOnFault(debug.SetPanicOnFault(true))
 	defer func() {
 		p := recover()
@@ -190,7 +190,7 @@ func faulted(touch func()) (gone bool) {
 // verifyMapped is verify for a piece that is mapped. What is wrong with it may be
 // that its shard has changed.
 func (f *Fetcher) verifyMapped(ld *load) {
-	gone := faulted(func() { f.verifyRecords(ld) })
+	gone := Faulted(func() { f.verifyRecords(ld) })
 	if !gone && len(ld.bad) == 0 {
 		return
 	}

@@ -169,7 +169,7 @@ func TestATruncationWhileRecordsAreLentIsAnError(t *testing.T) {
 		},
 		"a fault": func(t *testing.T, l *Loan) error {
 			var to [9000]byte
-			require.True(t, faulted(func() { copy(to[:], l.Records[30]) }))
+			require.True(t, Faulted(func() { copy(to[:], l.Records[30]) }))
 			return l.Fault()
 		},
 	} {
@@ -219,7 +219,7 @@ func TestTheZerosOfATruncatedFileNeverGoOut(t *testing.T) {
 			one := Loan{f: f, Records: l.Records[k : k+1], mapped: l.mapped[k : k+1]}
 			n := 0
 			var err error
-			if faulted(func() { n = copy(got[:], b) }) {
+			if Faulted(func() { n = copy(got[:], b) }) {
 				err = one.Fault()
 			} else {
 				err = one.Check()

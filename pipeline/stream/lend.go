@@ -3,8 +3,6 @@ package stream
 import (
 	"context"
 	"fmt"
-	"runtime"
-	"runtime/debug"
 
 	"github.com/lsiofs/lsiofs/pipeline/fetch"
 )
@@ -97,22 +95,9 @@ func touch(b []byte) (sum byte) {
 // emitMapped is emit for loans of bytes in mapped files, which may go away or
 // turn to zeros while they are copied.
 func (h *Handle) emitMapped(r *Reply, wk *walker, loan *fetch.Loan, pos *int64, to int64, most int) (keep bool, err error) {
-	defer debug.SetPanicOnFault(debug.SetPanicOnFault(true))
-	defer func() {
-		fault := recover()
-		if fault == nil {
-			return
-		}
-		if _, of := fault.(interface {
-			runtime.Error
-			Addr() uintptr
-		}); !of {
-			panic(fault)
-		}
-		wk.kept = nil
+	if fetch.Faulted(func() { keep, err = h.emit(r, wk, loan, pos, to, most) }) {
 		keep, err = false, loan.Fault()
-	}()
-	if keep, err = h.emit(r, wk, loan, pos, to, most); err == nil {
+	} else if err == nil {
 		err = loan.Check()
 	}
 	if err != nil {
