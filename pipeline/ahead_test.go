@@ -32,10 +32,10 @@ func TestReadingAnEpochHasTheNextOneComputed(t *testing.T) {
 	require.Empty(t, d.ahead.wanted, "nobody reads")
 	set.Open(0, stream.Data).Close()
 	require.Equal(t, nextEpoch{5, s.Deal}, <-computed)
-	require.Len(t, storedFiles(t, s, layoutEnding), 2, "of epochs 4 and 5")
-	require.NoError(t, d.Close())
+	require.NoError(t, d.Close(), "it waits for what is being stored")
 
 	files := storedFiles(t, s, layoutEnding)
+	require.Len(t, files, 2, "of epochs 4 and 5")
 	ahead := sizesOf(t, s, 5, nil)
 	require.Equal(t, files, storedFiles(t, s, layoutEnding), "it was used")
 	s.IndexDir = t.TempDir()
