@@ -2,9 +2,13 @@ package fs
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
+	"maps"
+	"slices"
+	"strings"
 	"time"
 
 	"github.com/dustin/go-humanize"
@@ -120,6 +124,9 @@ func (t *tree) renderStatus(ctx context.Context) ([]byte, error) {
 	}
 	line("lsiofs", "%s, mounted at %s since %s (%s)", r.Version, r.MountPoint, stamp(r.Started), age(r.UptimeSeconds))
 	line("dataset", "%s, %s records", r.Dataset, humanize.Comma(int64(r.Records)))
+	if n := r.Pipeline.DamagedShards; n > 0 {
+		line("damaged", "%d shards, of which was left out: %s", n, reasons(r.Pipeline.Damages))
+	}
 	line("epoch", "%d, position of %s", r.Epoch, stamp(r.RestoredAt))
 	r.describeReading(line)
 	line("sent", "%s in %d reads: %s/s since the mount, %s/s since status was read last", size(r.Traffic.SentBytes), r.Traffic.Reads,
@@ -178,6 +185,17 @@ func (f *fileReport) reader() string {
 	default:
 		return "no reader"
 	}
+}
+
+// reasons lists what there is how often, the most frequent first.
+func reasons(counts map[string]uint64) string {
+	texts := slices.SortedFunc(maps.Keys(counts), func(a, b string) int {
+		return cmp.Or(cmp.Compare(counts[b], counts[a]), cmp.Compare(a, b))
+	})
+	for i, text := range texts {
+		texts[i] = fmt.Sprintf("%s (%s)", text, humanize.Comma(int64(counts[text])))
+	}
+	return strings.Join(texts, "; ")
 }
 
 func because(reason string) string {

@@ -241,9 +241,16 @@ type Status struct {
 	// Storage says which reads are made, and whether that was measured.
 	Storage profile.Profile `json:"storage"`
 	Uptime  time.Duration   `json:"uptime_nanos"`
+	// DamagedShards are those of which something was left out, Damages counts what
+	// was, by reason.
+	DamagedShards int               `json:"damaged_shards"`
+	Damages       map[string]uint64 `json:"damages_by_reason,omitempty"`
 }
 
 // Status gives the state now.
 func (d *Dataset) Status() Status {
-	return Status{Engine: d.engine.Status(), Fetch: d.fetcher.Stats(), Start: d.start.Load(), Storage: d.profile, Uptime: time.Since(d.started)}
+	return Status{
+		Engine: d.engine.Status(), Fetch: d.fetcher.Stats(), Start: d.start.Load(), Storage: d.profile, Uptime: time.Since(d.started),
+		DamagedShards: len(d.catalog.Damaged()), Damages: d.damages(),
+	}
 }

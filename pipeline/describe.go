@@ -12,14 +12,16 @@ const maxDescribedDamage = 100
 // function of the catalog and the spec, so its size is exact.
 func (d *Dataset) Describe() ([]byte, error) {
 	type damage struct {
-		Shard  string `json:"shard"`
-		Reason string `json:"reason"`
+		Shard   string `json:"shard"`
+		Reason  string `json:"reason"`            // of the first
+		Damages uint64 `json:"damages,omitempty"` // if there are several
 	}
 	type format struct {
 		Name        string `json:"name"`
 		RecordBytes int64  `json:"record_bytes,omitempty"`
 		StrideBytes int64  `json:"stride_bytes,omitempty"`
 		HeaderBytes int64  `json:"header_bytes,omitempty"`
+		Lc0Check    bool   `json:"lc0_check,omitempty"`
 	}
 	type order struct {
 		Seed         uint64 `json:"seed"`
@@ -39,22 +41,24 @@ func (d *Dataset) Describe() ([]byte, error) {
 	}
 	s, c := d.spec, d.catalog
 	document := struct {
-		Fingerprint string   `json:"fingerprint"`
-		Root        string   `json:"root"`
-		Dataset     string   `json:"dataset"`
-		Format      format   `json:"format"`
-		Extension   string   `json:"extension"`
-		Shards      int      `json:"shards"`
-		Records     uint64   `json:"records"`
-		Chunks      int      `json:"chunks"`
-		RecordBytes int64    `json:"bytes"`
-		Order       order    `json:"order"`
-		Deal        deal     `json:"deal"`
-		Damaged     int      `json:"damaged_shards"`
-		Damage      []damage `json:"damage,omitempty"`
+		Fingerprint string `json:"fingerprint"`
+		Root        string `json:"root"`
+		Dataset     string `json:"dataset"`
+		Format      format `json:"format"`
+		Extension   string `json:"extension"`
+		Shards      int    `json:"shards"`
+		Records     uint64 `json:"records"`
+		Chunks      int    `json:"chunks"`
+		RecordBytes int64  `json:"bytes"`
+		Order       order  `json:"order"`
+		Deal        deal   `json:"deal"`
+		Damaged     int    `json:"damaged_shards"`
+		// Reasons counts all damages; Damage lists the first shards.
+		Reasons map[string]uint64 `json:"damages_by_reason,omitempty"`
+		Damage  []damage          `json:"damage,omitempty"`
 	}{
 		Fingerprint: c.Fingerprint(), Root: c.Root(), Dataset: s.Dataset,
-		Format:    format{s.Format.Name, s.Format.RecordBytes, s.Format.StrideBytes, s.Format.HeaderBytes},
+		Format:    format{s.Format.Name, s.Format.RecordBytes, s.Format.StrideBytes, s.Format.HeaderBytes, s.Format.Lc0Check},
 		Extension: c.StreamExtension(),
 		Shards:    c.Shards(), Records: c.Records(), Chunks: d.Chunks(), RecordBytes: c.StreamBytes(),
 		Order: order{
@@ -65,11 +69,28 @@ func (d *Dataset) Describe() ([]byte, error) {
 		Damaged: len(c.Damaged()),
 	}
 	for _, g := range c.Damaged()[:min(len(c.Damaged()), maxDescribedDamage)] {
-		document.Damage = append(document.Damage, damage{g.Path, g.Error.Error()})
+		one := damage{Shard: g.Path, Reason: g.Errors[0].Error()}
+		if n := g.Count(); n > 1 {
+			one.Damages = n
+		}
+		document.Damage = append(document.Damage, one)
 	}
+	document.Reasons = d.damages()
 	b, err := json.MarshalIndent(document, "", "  ")
 	if err != nil {
 		return nil, fmt.Errorf("dataset.json: %w", err)
 	}
 	return append(b, '\n'), nil
+}
+
+// damages counts what was left out, by reason; nil where nothing was.
+func (d *Dataset) damages() map[string]uint64 {
+	var m map[string]uint64
+	for _, r := range d.catalog.DamageReasons() {
+		if m == nil {
+			m = map[string]uint64{}
+		}
+		m[r.Text] = r.Count
+	}
+	return m
 }

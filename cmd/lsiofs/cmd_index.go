@@ -79,7 +79,7 @@ func printIndex(d *pipeline.Dataset, last catalog.Progress, u *ui) error {
 		Shards: c.Shards(), Reused: last.Reused, Records: c.Records(), StreamBytes: c.StreamBytes(),
 		PassedOver: c.PassedOver(), Damaged: damageList(c.Damaged()), Seconds: last.Elapsed.Seconds(),
 	}
-	for _, line := range damageLines(c.Damaged(), 20) {
+	for _, line := range append(damageLines(c.Damaged(), 20), reasonLines(c.DamageReasons())...) {
 		u.warn(line)
 	}
 	if u.json {
@@ -100,7 +100,7 @@ func printIndex(d *pipeline.Dataset, last catalog.Progress, u *ui) error {
 func damageList(damaged []catalog.Damage) []string {
 	list := []string{}
 	for _, d := range damaged {
-		list = append(list, d.Path+": "+d.Error.Error())
+		list = append(list, damageText(d))
 	}
 	return list
 }

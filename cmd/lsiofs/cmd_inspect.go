@@ -3,6 +3,8 @@ package main
 import (
 	"context"
 	"fmt"
+	"maps"
+	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -76,12 +78,21 @@ func (i inspection) print(u *ui) error {
 		{"storage", i.Storage.String()},
 		{"damaged", plural(uint64(len(i.Damaged)), "shard")},
 	}
+	if i.Games != nil {
+		rows = slices.Insert(rows, 5, [2]string{"games", i.Games.text()})
+	}
 	if err := table(u.out, rows); err != nil {
 		return err
 	}
 	var b strings.Builder
 	for _, line := range i.Damaged {
 		fmt.Fprintf(&b, "  %s\n", line)
+	}
+	if len(i.Damaged) > 0 {
+		b.WriteString("\nleft out, by reason\n")
+		for _, text := range slices.Sorted(maps.Keys(i.Damages)) {
+			fmt.Fprintf(&b, "  %13s  %s\n", countText(i.Damages[text]), text)
+		}
 	}
 	b.WriteString("\nrecord sizes\n")
 	b.WriteString(histogramText(i.Histogram))

@@ -15,27 +15,30 @@ import (
 
 // inspection is what inspect finds out.
 type inspection struct {
-	Dataset          string       `json:"dataset"`
-	Root             string       `json:"root"`
-	Format           string       `json:"format"`
-	Fingerprint      string       `json:"fingerprint"`
-	Shards           int          `json:"shards"`
-	CompressedShards int          `json:"compressed_shards"`
-	PassedOver       int          `json:"files_passed_over"`
-	Damaged          []string     `json:"damaged"`
-	Records          uint64       `json:"records"`
-	EntryPoints      uint64       `json:"entry_points"`
-	RawBytes         int64        `json:"raw_bytes"`
-	DecodedBytes     int64        `json:"decoded_bytes"`
-	StreamBytes      int64        `json:"stream_bytes"`
-	RecordBytes      spread       `json:"record_bytes"`
-	Histogram        []bucket     `json:"record_bytes_histogram"`
-	Chunks           uint64       `json:"chunks"`
-	ChunkBytes       spread       `json:"chunk_bytes"`
-	ChunkRecords     spread       `json:"chunk_records"`
-	Shuffle          spec.Shuffle `json:"shuffle"`
-	Workers          uint64       `json:"workers"`
-	Mixing           mixing       `json:"mixing"`
+	Dataset          string   `json:"dataset"`
+	Root             string   `json:"root"`
+	Format           string   `json:"format"`
+	Fingerprint      string   `json:"fingerprint"`
+	Shards           int      `json:"shards"`
+	CompressedShards int      `json:"compressed_shards"`
+	PassedOver       int      `json:"files_passed_over"`
+	Damaged          []string `json:"damaged"`
+	// Damages counts what was left out, by reason.
+	Damages      map[string]uint64 `json:"damages_by_reason,omitempty"`
+	Games        *games            `json:"games,omitempty"` // of lc0
+	Records      uint64            `json:"records"`
+	EntryPoints  uint64            `json:"entry_points"`
+	RawBytes     int64             `json:"raw_bytes"`
+	DecodedBytes int64             `json:"decoded_bytes"`
+	StreamBytes  int64             `json:"stream_bytes"`
+	RecordBytes  spread            `json:"record_bytes"`
+	Histogram    []bucket          `json:"record_bytes_histogram"`
+	Chunks       uint64            `json:"chunks"`
+	ChunkBytes   spread            `json:"chunk_bytes"`
+	ChunkRecords spread            `json:"chunk_records"`
+	Shuffle      spec.Shuffle      `json:"shuffle"`
+	Workers      uint64            `json:"workers"`
+	Mixing       mixing            `json:"mixing"`
 	// Storage says which reads a mount would make.
 	Storage profile.Profile `json:"storage"`
 }
@@ -86,6 +89,15 @@ func inspect(ctx context.Context, d *pipeline.Dataset) (inspection, error) {
 		if shard.Codec != nil {
 			i.CompressedShards++
 		}
+	}
+	for _, r := range c.DamageReasons() {
+		if i.Damages == nil {
+			i.Damages = map[string]uint64{}
+		}
+		i.Damages[r.Text] = r.Count
+	}
+	if i.Format == "lc0" {
+		i.Games = gamesOf(c)
 	}
 	if err := i.sizes(ctx, c, c.ChunkStarts(s.Order.ChunkBytes, s.Order.ChunkRecords)); err != nil {
 		return i, err

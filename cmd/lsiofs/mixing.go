@@ -95,7 +95,7 @@ func adviceText(advice []quality.Advice) string {
 // that a checkpoint has brought (resumed) can't be changed any more, and was
 // measured when the run began: going on must not wait for it.
 func mountWarnings(ctx context.Context, d *pipeline.Dataset, counts []uint64, resumed bool) ([]string, error) {
-	warnings := damageLines(d.Catalog().Damaged(), 5)
+	warnings := append(damageLines(d.Catalog().Damaged(), 5), reasonLines(d.Catalog().DamageReasons())...)
 	s := d.Spec()
 	if w := emptyWorkers(counts, s.Deal); w != "" {
 		warnings = append(warnings, w)

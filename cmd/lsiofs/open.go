@@ -7,6 +7,7 @@ import (
 	"github.com/lsiofs/lsiofs/pipeline"
 	"github.com/lsiofs/lsiofs/pipeline/catalog"
 	"github.com/lsiofs/lsiofs/pipeline/spec"
+	"github.com/lsiofs/lsiofs/pipeline/unpack"
 )
 
 // openDataset opens a dataset and gives its errors a code. The log is g's.
@@ -31,7 +32,28 @@ func damageLines(damaged []catalog.Damage, limit int) []string {
 			lines = append(lines, fmt.Sprintf("… and %d more damaged shards (lsiofs inspect lists them all)", len(damaged)-limit))
 			break
 		}
-		lines = append(lines, fmt.Sprintf("left out of %s: %v", d.Path, d.Error))
+		lines = append(lines, "left out of "+damageText(d))
+	}
+	return lines
+}
+
+// damageText is a shard's first damage, and how many more there are.
+func damageText(d catalog.Damage) string {
+	text := fmt.Sprintf("%s: %v", d.Path, d.Errors[0])
+	if n := d.Count(); n > 1 {
+		text += fmt.Sprintf(", and %s more", countText(n-1))
+	}
+	return text
+}
+
+// reasonLines says how often something was left out for which reason, where that
+// was more than once.
+func reasonLines(list []unpack.Reason) []string {
+	var lines []string
+	for _, r := range list {
+		if r.Count > 1 {
+			lines = append(lines, fmt.Sprintf("left out %s times: %s", countText(r.Count), r.Text))
+		}
 	}
 	return lines
 }

@@ -19,8 +19,6 @@ const (
 	blockBytes      = 32
 	blobHeaderBytes = 10 * 8
 	growthBytes     = unpack.MaxDigits * 8
-	damageBytes     = 3 * 8 // before the reason
-	maxReasonBytes  = 4096
 )
 
 // Flags of a shard.
@@ -29,6 +27,7 @@ const (
 	flagCompressed             // members and entry bits follow
 	flagDamaged                // something was left out; damage follows
 	flagUnreadable             // could not be read: never used for a later run
+	flagParts                  // members are parts: each begins an entry, and damage is a list
 )
 
 // blobHeader is what a blob begins with.
@@ -122,7 +121,7 @@ func (b blob) check() error {
 	if l.end != size || h.decodedBytes < 0 || h.streamBytes < 0 {
 		return errBlob
 	}
-	if h.flags&flagDamaged != 0 && h.damageBytes < damageBytes {
+	if h.flags&flagDamaged != 0 && !checkDamage(b[l.damage:][:h.damageBytes], h.flags) {
 		return errBlob
 	}
 	if err := b.checkBlocks(&h, &l); err != nil {
@@ -252,23 +251,27 @@ func (b blob) entry(ordinal uint64) Entry {
 	k, i := b.blockOf(first, h.records)
 	decoded := k.offset(b, i)
 	m := sort.Search(int(h.members), func(i int) bool { return int64(b.word(l.members+uint64(i)*16)) > decoded })
-	if m == 0 || int64(b.word(l.members+uint64(m-1)*16)) != decoded {
+	if m == 0 {
+		return Entry{}
+	}
+	begin, raw := int64(b.word(l.members+uint64(m-1)*16)), int64(b.word(l.members+uint64(m-1)*16+8))
+	if begin != decoded && h.flags&flagParts == 0 {
 		return Entry{} // the first record, behind a mark or blank lines
 	}
-	return Entry{Ordinal: first, DecodedBytes: decoded, RawBytes: int64(b.word(l.members + uint64(m-1)*16 + 8))}
+	return Entry{Ordinal: first, DecodedBytes: begin, RawBytes: raw}
 }
 
-// damage is what was left out of the shard, or nil.
-func (b blob) damage() *unpack.CorruptError {
+// part is the part in which a byte of the decoded shard lies.
+func (b blob) part(decoded int64) Part {
 	h := b.header()
-	if h.flags&flagDamaged == 0 {
-		return nil
+	l := h.layout()
+	i := sort.Search(int(h.members), func(i int) bool { return int64(b.word(l.members+uint64(i)*16)) > decoded })
+	p := Part{EndBytes: h.decodedBytes}
+	if i < int(h.members) {
+		p.EndBytes, p.EndRawBytes = int64(b.word(l.members+uint64(i)*16)), int64(b.word(l.members+uint64(i)*16+8))
 	}
-	p := b[h.layout().damage:][:h.damageBytes]
-	return &unpack.CorruptError{
-		Record:      int64(binary.LittleEndian.Uint64(p)),
-		OffsetBytes: int64(binary.LittleEndian.Uint64(p[8:])),
-		RawOffset:   int64(binary.LittleEndian.Uint64(p[16:])),
-		Reason:      string(p[damageBytes:]),
+	if i > 0 {
+		p.DecodedBytes, p.RawBytes = int64(b.word(l.members+uint64(i-1)*16)), int64(b.word(l.members+uint64(i-1)*16+8))
 	}
+	return p
 }

@@ -60,7 +60,10 @@ func (b *builder) run(ctx context.Context, shards []candidate, todo []int) error
 
 // shard indexes one shard.
 func (b *builder) shard(ctx context.Context, c candidate) (packed, error) {
-	codec := b.windows.codec(ctx, b.table.byNumber(c.codec))
+	codec := b.table.byNumber(c.codec)
+	if _, parts := codec.(unpack.PartCodec); !parts { // whose decoders are of one size
+		codec = b.windows.codec(ctx, codec)
+	}
 	_, keyed := b.unpacker.(unpack.Renamer)
 	p := newPacker(keyed, codec != nil)
 	r := &shardReader{objectReader: objectReader{ctx: ctx, storage: b.storage, object: c.object, counter: &b.progress.bytes}}
@@ -87,13 +90,14 @@ func (b *builder) shard(ctx context.Context, c candidate) (packed, error) {
 			return packed{}, err
 		}
 		restart()
-		unreadable, sum.DecodedBytes, sum.Members = true, 0, nil
+		unreadable = true
+		sum = unpack.Summary{Damage: sum.Damage}
 	}
 	if codec == nil {
 		sum.DecodedBytes = c.object.SizeBytes
 	}
-	if sum.Damage != nil && b.onCorrupt != spec.CorruptSkip {
-		return packed{}, fmt.Errorf("%s: %w: repair or remove the file; --on-corrupt skip leaves it out", c.object.Path, sum.Damage)
+	if lost := sum.Lost(); len(lost.First) > 0 && b.onCorrupt != spec.CorruptSkip {
+		return packed{}, fmt.Errorf("%s: %w: repair or remove the file; --on-corrupt skip leaves it out", c.object.Path, lost.First[0])
 	}
 	if !unreadable {
 		if err := b.unchanged(ctx, c.object); err != nil {

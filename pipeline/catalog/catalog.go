@@ -49,6 +49,16 @@ type Shard struct {
 	DecodedBytes int64
 	EntryPoints  uint64 // records at which reading can start
 	IDPrefix     uint64 // first 8 bytes of its records' IDs, big-endian
+	Parts        bool   // it is made of parts, see Part
+}
+
+// Part is one part of a shard that is made of parts, of those that are kept:
+// decoded bytes [DecodedBytes, EndBytes), of a member that begins at RawBytes of
+// the file. The next one that is kept begins at EndRawBytes there, which is 0
+// where none does.
+type Part struct {
+	DecodedBytes, EndBytes int64
+	RawBytes, EndRawBytes  int64
 }
 
 // Extent is where a record lies. [OffsetBytes, OffsetBytes+SizeBytes) may end
@@ -57,12 +67,6 @@ type Extent struct {
 	Shard                  int
 	Ordinal                uint64 // of the record in its shard
 	OffsetBytes, SizeBytes int64
-}
-
-// Damage is a shard of which something was left out (--on-corrupt skip).
-type Damage struct {
-	Path  string
-	Error *unpack.CorruptError
 }
 
 // Entry is a place where decoding can start.
@@ -122,8 +126,13 @@ func (c *Catalog) Shard(i int) Shard {
 	return Shard{
 		Object: c.image.object(n), Codec: c.table.byNumber(c.image.codec(n)),
 		First: c.image.start(n), Records: h.records, DecodedBytes: h.decodedBytes,
-		EntryPoints: h.entryPoints, IDPrefix: c.image.idPrefix(n),
+		EntryPoints: h.entryPoints, IDPrefix: c.image.idPrefix(n), Parts: h.flags&flagParts != 0,
 	}
+}
+
+// Part is the part in which a byte of a decoded shard lies that is made of parts.
+func (c *Catalog) Part(shard int, decodedBytes int64) Part {
+	return c.image.blob(uint64(shard)).part(decodedBytes)
 }
 
 // StreamBytes is the sum of all records' sizes.
@@ -138,7 +147,7 @@ func (c *Catalog) PassedOver() int { return c.passedOver }
 
 // Entry is the last place of a compressed shard, at or before ordinal, where
 // decoding can start: the first byte of a member, and the record that begins
-// there. For a shard's first records it is the start of the file, where
+// there, or, in a part, the first one that is kept. For a shard's first records it is the start of the file, where
 // RecordOffset may lie behind DecodedBytes. It must not be called for shards
 // without a codec.
 func (c *Catalog) Entry(shard int, ordinal uint64) Entry {

@@ -3,21 +3,21 @@ package catalog
 // ChunkStarts gives the number of the first record of each chunk, ascending,
 // and Records() at the end (ORDER.md, Chunks).
 func (c *Catalog) ChunkStarts(chunkBytes, chunkRecords uint64) []uint64 {
-	return c.starts(chunkBytes, chunkRecords, false)
+	return c.starts(cutter{chunkBytes: chunkBytes, chunkRecords: chunkRecords})
 }
 
 // PieceStarts is ChunkStarts as if every record were an entry point: for
 // shards without compression the same, for others the portions in which a
-// chunk too large to hold is decoded.
-func (c *Catalog) PieceStarts(chunkBytes, chunkRecords uint64) []uint64 {
-	return c.starts(chunkBytes, chunkRecords, true)
+// chunk too large to hold is decoded. Of a shard that is made of parts, a chunk of
+// at most wholeBytes is one piece: a game is decoded at once or not at all.
+func (c *Catalog) PieceStarts(chunkBytes, chunkRecords, wholeBytes uint64) []uint64 {
+	return c.starts(cutter{chunkBytes: chunkBytes, chunkRecords: chunkRecords, anywhere: true, wholeBytes: wholeBytes})
 }
 
-func (c *Catalog) starts(chunkBytes, chunkRecords uint64, anywhere bool) []uint64 {
-	k := cutter{chunkBytes: chunkBytes, chunkRecords: chunkRecords}
-	k.starts = make([]uint64, 0, c.image.h.records/max(chunkRecords, 1)+1)
+func (c *Catalog) starts(k cutter) []uint64 {
+	k.starts = make([]uint64, 0, c.image.h.records/max(k.chunkRecords, 1)+1)
 	for i := range c.image.h.shards {
-		k.shard(c.image.blob(i), c.image.start(i), anywhere)
+		k.shard(c.image.blob(i), c.image.start(i))
 	}
 	return append(k.starts, c.image.h.records)
 }
@@ -25,17 +25,24 @@ func (c *Catalog) starts(chunkBytes, chunkRecords uint64, anywhere bool) []uint6
 // cutter applies the chunk rule.
 type cutter struct {
 	chunkBytes, chunkRecords uint64
+	anywhere                 bool   // as if every record were an entry point
+	wholeBytes               uint64 // up to which a chunk of parts is not cut
 	starts                   []uint64
 
 	bytes, records uint64 // of the chunk that is being filled
 	sizes          [blockRecords]int64
+
+	// The chunk of parts that is being cut into pieces.
+	whole      int    // its place in starts
+	wholeSoFar uint64 // its bytes
 }
 
 // shard cuts a shard whose first record has that number.
-func (k *cutter) shard(b blob, first uint64, anywhere bool) {
+func (k *cutter) shard(b blob, first uint64) {
 	h := b.header()
 	l := h.layout()
-	every := anywhere || h.flags&flagCompressed == 0
+	parts := k.anywhere && h.flags&flagParts != 0
+	every := k.anywhere || h.flags&flagCompressed == 0
 	k.bytes, k.records = 0, 0
 	for i := range blockCount(h.records) {
 		from := i << blockShift
@@ -44,12 +51,34 @@ func (k *cutter) shard(b blob, first uint64, anywhere bool) {
 		block.sizes(b, &k.sizes)
 		for j := range n {
 			full := k.bytes >= k.chunkBytes || k.records >= k.chunkRecords
-			if o := from + j; o == 0 || full && (every || b.isEntry(&l, o)) {
+			o := from + j
+			if parts && (o == 0 || k.fullPart(full) && b.isEntry(&l, o)) {
+				k.endWhole(o > 0)
+				full = true
+			}
+			if o == 0 || full && (every || b.isEntry(&l, o)) {
 				k.starts = append(k.starts, first+o)
 				k.bytes, k.records = 0, 0
 			}
 			k.bytes += uint64(k.sizes[j])
 			k.records++
+			k.wholeSoFar += uint64(k.sizes[j])
 		}
 	}
+	if parts {
+		k.endWhole(h.records > 0)
+	}
+}
+
+// fullPart says whether the chunk at hand may end: it is full, or has been cut
+// into pieces already.
+func (k *cutter) fullPart(full bool) bool { return full || len(k.starts) > k.whole+1 }
+
+// endWhole ends a chunk of parts, if there is one: what is not too large is one
+// piece, wherever it was cut.
+func (k *cutter) endWhole(begun bool) {
+	if begun && k.wholeSoFar <= k.wholeBytes {
+		k.starts = k.starts[:k.whole+1]
+	}
+	k.whole, k.wholeSoFar = len(k.starts), 0
 }

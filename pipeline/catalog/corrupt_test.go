@@ -87,7 +87,7 @@ func TestAnUnreadableFileIsNamedOrLeftOutForThisRun(t *testing.T) {
 	require.ErrorContains(t, err, "--on-corrupt skip")
 	c := w.mustOpen(skipping)
 	require.Equal(t, uint64(4), c.Records())
-	require.Contains(t, c.Damaged()[0].Error.Error(), "the file can't be read: permission denied")
+	require.Contains(t, c.Damaged()[0].Errors[0].Error(), "the file can't be read: permission denied")
 	w.onRead = nil
 	require.Equal(t, uint64(8), w.mustOpen(skipping).Records(), "it is tried again")
 }

@@ -32,7 +32,7 @@ type judge func(ctx context.Context, files []candidate) ([]unpack.Format, error)
 
 // discover applies RECORDS.md, "Which files are shards", to a listing. where
 // names the dataset in messages. Only files whose endings say nothing are
-// given to byContent, and those only under auto.
+// given to byContent, and those that two formats may have, and only under auto.
 func discover(ctx context.Context, where string, objects []storage.Object, asked spec.Format, t *table, byContent judge) (discovered, error) {
 	slices.SortFunc(objects, func(a, b storage.Object) int { return strings.Compare(a.Path, b.Path) })
 	files := make([]candidate, len(objects))
@@ -63,13 +63,14 @@ func discoverAsked(where string, files []candidate, asked spec.Format, t *table)
 	}
 	var with []candidate
 	for _, c := range files {
-		if hasExtension(f, c.inner) {
+		if takes(f, c) {
 			with = append(with, c)
 		}
 	}
 	if len(with) > 0 {
 		d.shards, d.passedOver = with, len(files)-len(with)
 	}
+	t.chosen(f, d.shards)
 	return d, nil
 }
 
@@ -91,7 +92,7 @@ func discoverAuto(ctx context.Context, where string, files []candidate, asked sp
 	for _, c := range files {
 		f := t.byExtension(c.inner)
 		switch {
-		case f == nil && c.object.SizeBytes > 0:
+		case c.object.SizeBytes > 0 && (f == nil || t.contested(f, c)):
 			unknown = append(unknown, c)
 		case f == nil:
 		case f.Name() == "lines":
@@ -105,6 +106,9 @@ func discoverAuto(ctx context.Context, where string, files []candidate, asked sp
 		return d, err
 	}
 	for i, f := range formats {
+		if f == nil {
+			f = t.byExtension(unknown[i].inner)
+		}
 		if f == nil {
 			d.judged = append(d.judged, judgedOf(unknown[i].object))
 			continue
@@ -127,7 +131,12 @@ func discoverAuto(ctx context.Context, where string, files []candidate, asked sp
 	slices.SortFunc(d.shards, func(a, b candidate) int { return strings.Compare(a.object.Path, b.object.Path) })
 	d.passedOver = len(files) - len(d.shards)
 	d.format = filledIn(asked)
-	d.unpacker, err = t.make(d.format)
+	if d.format.Lc0Check && d.format.Name != "lc0" {
+		return d, fmt.Errorf("%s holds shards of format %s: --lc0-check is for lc0's only", where, d.format.Name)
+	}
+	if d.unpacker, err = t.make(d.format); err == nil {
+		t.chosen(d.unpacker, d.shards)
+	}
 	return d, err
 }
 
@@ -198,5 +207,8 @@ func suggestion(extension string) string {
 	case ".bin", ".dat", ".raw", ".tokens":
 		return "if records have one size, try --format fixed --record-bytes N"
 	}
-	return "try --format tar, jsonl, tfrecord, lines, or fixed with --record-bytes N"
+	if extension == ".gz" {
+		return "if they are games of Leela Chess Zero, try --format lc0"
+	}
+	return "try --format tar, jsonl, tfrecord, lines, lc0, or fixed with --record-bytes N"
 }

@@ -30,7 +30,7 @@
 //	  200      zeros
 //	  248      xxh3 of the header up to here
 //	table      64 bytes a shard: offset of its path, u32 size of the path, u32
-//	           codec (0 none, 1 gzip, 2 zstd), size in bytes, mtime in ns, inode,
+//	           codec (0 none, 1 gzip, 2 zstd, 4 lc0's game, 5 lc0's tar), size in bytes, mtime in ns, inode,
 //	           offset and size of its blob, first half of its records' IDs
 //	starts     number of each shard's first record, and of all records
 //	paths      one behind the other
@@ -44,7 +44,8 @@
 // journals and indexes as it is:
 //
 //	header     80 bytes: records, decoded bytes, sum of sizes, entry points,
-//	           flags (1 keyed, 2 compressed, 4 damaged, 8 unreadable), members,
+//	           flags (1 keyed, 2 compressed, 4 damaged, 8 unreadable, 16 made of
+//	           parts), members,
 //	           growth vectors, records that grow, bytes of damage, bytes of data
 //	blocks     32 bytes for each 128 records: offset of the first one, smallest
 //	           size, smallest gap; offset of the data (48 bits), width of sizes
@@ -53,9 +54,13 @@
 //	vectors    20 numbers each: growth of a record at a position of so many digits
 //	ordinals   of the records that grow, ascending
 //	indexes    u32 each: the vector of that record
-//	members    compressed: offset in the decoded shard and in the file, of each
+//	members    compressed: offset in the decoded shard and in the file, of each;
+//	           of parts: of those that are kept
 //	entries    compressed: one bit a record, lowest first: reading can start there
-//	damage     damaged: record, offset, offset in the file, reason
+//	damage     damaged: record, offset, offset in the file, reason; of parts: u32
+//	           number of those that are listed, each so, but u32 size and name of
+//	           the part, u32 size and reason; u32 number of reasons, of each its
+//	           count, u32 size, reason
 //	data       of each block: its records' sizes, minus the smallest; then from
 //	           a byte on the gaps between them, minus the smallest
 //

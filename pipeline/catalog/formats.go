@@ -13,7 +13,8 @@ import (
 type table struct {
 	formats []unpack.Format // in the order in which they judge contents
 	codecs  []unpack.Codec
-	endings []ending // of the codecs
+	own     []unpack.Codec // that formats choose
+	endings []ending       // of the codecs
 	// make gives the format that was asked for with its parameters.
 	make func(spec.Format) (unpack.Format, error)
 }
@@ -25,10 +26,14 @@ type ending struct {
 	codec      uint32
 }
 
+// firstOwn is the number of the first codec that formats choose: 1 to 3 are
+// those that endings stand for.
+const firstOwn = 4
+
 // newTable is package formats' table. A codec's number is stored: codecs are
-// only added at its end, or imageVersion is raised.
+// only added at the end of their list, or imageVersion is raised.
 func newTable() *table {
-	t := &table{formats: formats.All(), codecs: formats.Codecs(), make: formats.New}
+	t := &table{formats: formats.All(), codecs: formats.Codecs(), own: formats.OwnCodecs(), make: formats.New}
 	for i, c := range t.codecs {
 		for text, left := range c.Extensions() {
 			t.endings = append(t.endings, ending{text, left, uint32(i) + 1})
@@ -61,10 +66,46 @@ func (t *table) codec(path string) (number uint32, inner string) {
 
 // byNumber is the codec of that number, nil for 0 and for unknown ones.
 func (t *table) byNumber(number uint32) unpack.Codec {
-	if number == 0 || int(number) > len(t.codecs) {
-		return nil
+	switch {
+	case number >= firstOwn && int(number-firstOwn) < len(t.own):
+		return t.own[number-firstOwn]
+	case number >= 1 && int(number) <= len(t.codecs):
+		return t.codecs[number-1]
 	}
-	return t.codecs[number-1]
+	return nil
+}
+
+// chosen gives the shards of a format the codecs that it chooses.
+func (t *table) chosen(f unpack.Format, shards []candidate) {
+	own, ok := f.(unpack.OwnCodecs)
+	if !ok {
+		return
+	}
+	for i := range shards {
+		c := own.Codec(shards[i].object.Path, t.byNumber(shards[i].codec))
+		shards[i].codec = 0
+		if n := slices.Index(t.own, c); n >= 0 {
+			shards[i].codec = uint32(n) + firstOwn
+		} else if n := slices.Index(t.codecs, c); n >= 0 {
+			shards[i].codec = uint32(n) + 1
+		}
+	}
+}
+
+// contested says whether a file with a name of format f may be another's.
+func (t *table) contested(f unpack.Format, c candidate) bool {
+	return c.codec == 0 && slices.ContainsFunc(t.formats, func(o unpack.Format) bool {
+		own, ok := o.(unpack.OwnCodecs)
+		return ok && o != f && own.Takes(c.object.Path)
+	})
+}
+
+// takes says whether a file has a name of a format's shards.
+func takes(f unpack.Format, c candidate) bool {
+	if own, ok := f.(unpack.OwnCodecs); ok {
+		return own.Takes(c.object.Path)
+	}
+	return hasExtension(f, c.inner)
 }
 
 // byExtension is the format one of whose endings the name has, or nil. inner is

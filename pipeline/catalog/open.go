@@ -292,8 +292,8 @@ func (o *opening) catalog(i *image, m *mapping) *Catalog {
 		table:     o.table, store: o.store, image: i, mapping: m, coarse: newCoarse(i), passedOver: o.found.passedOver,
 	}
 	for n := range i.h.shards {
-		if d := i.blob(n).damage(); d != nil {
-			c.damaged = append(c.damaged, Damage{Path: i.path(n), Error: d})
+		if l := i.blob(n).damage(); len(l.First) > 0 {
+			c.damaged = append(c.damaged, Damage{Path: i.path(n), Errors: l.First, Reasons: l.Reasons})
 		}
 	}
 	o.logDamage(c.damaged)
@@ -308,6 +308,6 @@ func (o *opening) logDamage(damaged []Damage) {
 			o.Log.Warn("damaged records are left out of further shards", "shards", len(damaged)-most)
 			return
 		}
-		o.Log.Warn("damaged records are left out", "shard", d.Path, "reason", d.Error.Error())
+		o.Log.Warn("damaged records are left out", "shard", d.Path, "damages", d.Count(), "reason", d.Errors[0].Error())
 	}
 }

@@ -97,7 +97,7 @@ func (p *packer) pack(n int, value func(int) int64) (base int64, bits uint) {
 	return base, bits
 }
 
-// finish gives the shard's blob. s.Damage is recorded as what was left out.
+// finish gives the shard's blob. Damage is recorded as what was left out.
 func (p *packer) finish(s unpack.Summary, unreadable bool) (blob, error) {
 	p.flush()
 	h := &p.h
@@ -116,9 +116,14 @@ func (p *packer) finish(s unpack.Summary, unreadable bool) (blob, error) {
 		h.flags |= flagUnreadable
 	}
 	var damage []byte
-	if s.Damage != nil {
+	if s.Parts {
+		h.flags |= flagParts
+	}
+	if lost := s.Lost(); len(lost.First) > 0 {
 		h.flags |= flagDamaged
-		damage = appendDamage(nil, s.Damage)
+		if damage = appendDamage(nil, lost.First[0]); s.Parts {
+			damage = appendLosses(nil, &lost)
+		}
 		h.damageBytes = uint64(len(damage))
 	}
 	b, l := p.assemble(s.Members, damage)
@@ -157,18 +162,27 @@ func (p *packer) assemble(members []unpack.Member, damage []byte) (blob, layout)
 }
 
 // markEntries sets the bit of the first record and of each one that begins
-// where a member does, and returns how many there are.
+// where a member does, or is the first that is left of a part, and returns how
+// many there are.
 func markEntries(b blob, l *layout, h *blobHeader) uint64 {
 	var n, m uint64
+	parts := h.flags&flagParts != 0
 	for i := range blockCount(h.records) {
 		first := i << blockShift
 		k := b.block(i, min(blockRecords, h.records-first))
 		at := k.offsetBytes
 		for j := range k.records {
+			begins := false
 			for m < h.members && int64(b.word(l.members+16*m)) < at {
 				m++
+				begins = parts
 			}
-			begins := m < h.members && int64(b.word(l.members+16*m)) == at
+			if m < h.members && int64(b.word(l.members+16*m)) == at {
+				begins = true
+				if parts {
+					m++
+				}
+			}
 			if o := first + j; begins || o == 0 {
 				w := b[l.entries+o>>6<<3:]
 				binary.LittleEndian.PutUint64(w, binary.LittleEndian.Uint64(w)|1<<(o&63))
@@ -180,13 +194,6 @@ func markEntries(b blob, l *layout, h *blobHeader) uint64 {
 		}
 	}
 	return n
-}
-
-func appendDamage(dst []byte, d *unpack.CorruptError) []byte {
-	dst = binary.LittleEndian.AppendUint64(dst, uint64(d.Record))
-	dst = binary.LittleEndian.AppendUint64(dst, uint64(d.OffsetBytes))
-	dst = binary.LittleEndian.AppendUint64(dst, uint64(d.RawOffset))
-	return append(dst, d.Reason[:min(len(d.Reason), maxReasonBytes)]...)
 }
 
 // growthTable holds the distinct growth vectors of a shard, and which record

@@ -246,7 +246,7 @@ func TestChunksAreCutAsTheRuleSays(t *testing.T) {
 		chunkRecords := rapid.Uint64Range(1, 300).Draw(t, "records")
 		require.Equal(t, naiveStarts(shards, chunkBytes, chunkRecords, (*plainShard).isEntry), c.ChunkStarts(chunkBytes, chunkRecords))
 		every := func(*plainShard, int) bool { return true }
-		require.Equal(t, naiveStarts(shards, chunkBytes, chunkRecords, every), c.PieceStarts(chunkBytes, chunkRecords))
+		require.Equal(t, naiveStarts(shards, chunkBytes, chunkRecords, every), c.PieceStarts(chunkBytes, chunkRecords, 0))
 	})
 }
 

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"sync"
 	"sync/atomic"
 
 	"github.com/lsiofs/lsiofs/pipeline/storage"
@@ -58,8 +59,8 @@ func (r *objectReader) ReadAt(p []byte, off int64) (int, error) {
 // read is one read of the storage, of at most readBytes.
 func (r *objectReader) read(p []byte, off int64) (int, error) {
 	n := min(len(p), readBytes)
-	if len(r.buffer) < n {
-		r.buffer = make([]byte, n)
+	if cap(r.buffer) < n {
+		r.buffer = takeBuffer(n)
 	}
 	if err := storage.ReadAt(r.ctx, r.storage, r.object, r.buffer[:n], off); err != nil {
 		r.buffer = nil // it may still be written to
@@ -68,6 +69,27 @@ func (r *objectReader) read(p []byte, off int64) (int, error) {
 	copy(p, r.buffer[:n])
 	r.advance(off + int64(n))
 	return n, nil
+}
+
+// close gives the buffer back.
+func (r *objectReader) close() {
+	if b := r.buffer; cap(b) >= keptBufferBytes {
+		buffers.Put(&b)
+	}
+	r.buffer = nil
+}
+
+// keptBufferBytes holds most files of a dataset of small ones, in one read.
+const keptBufferBytes = 256 << 10
+
+// buffers are of keptBufferBytes at least, and not in use.
+var buffers sync.Pool
+
+func takeBuffer(n int) []byte {
+	if b, ok := buffers.Get().(*[]byte); ok && cap(*b) >= n {
+		return (*b)[:n]
+	}
+	return make([]byte, n, max(n, keptBufferBytes))
 }
 
 // advance tells that the object is done up to an offset.
@@ -120,6 +142,7 @@ func (r *shardReader) ReadResident(p []byte, offsetBytes int64) bool {
 }
 
 func (r *shardReader) close() {
+	r.objectReader.close()
 	if r.resident != nil {
 		_ = r.resident.Close()
 	}

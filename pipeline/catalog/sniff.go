@@ -40,11 +40,11 @@ func (s *sniffer) judge(ctx context.Context, files []candidate) ([]unpack.Format
 			continue
 		}
 		g.Go(func() error {
-			head, err := s.head(ctx, c)
+			f, err := s.format(ctx, c)
 			if err != nil {
 				return s.unreadable(ctx, c.object, err)
 			}
-			formats[i] = s.byContent(head)
+			formats[i] = f
 			return nil
 		})
 	}
@@ -62,8 +62,33 @@ func (s *sniffer) unreadable(ctx context.Context, o storage.Object, err error) e
 	return fmt.Errorf("%s: can't tell whether it is a shard: %w: make it readable, name the shards' --format, or leave it out with --on-corrupt skip", o.Path, err)
 }
 
-func (s *sniffer) byContent(head []byte) unpack.Format {
+// format is a file's format by its content, nil for none. What has a known
+// ending is asked about by formats that may have it all the same.
+func (s *sniffer) format(ctx context.Context, c candidate) (unpack.Format, error) {
+	raw := &objectReader{ctx: ctx, storage: s.storage, object: c.object}
+	defer raw.close()
+	if s.table.byExtension(c.inner) == nil {
+		head, err := s.head(c, raw)
+		if err != nil {
+			return nil, err
+		}
+		return s.byContent(c, head), nil
+	}
 	for _, f := range s.table.formats {
+		if own, ok := f.(unpack.OwnCodecs); ok && own.Takes(c.object.Path) {
+			if is, err := own.SniffRaw(raw, c.object.SizeBytes); is || err != nil {
+				return f, err
+			}
+		}
+	}
+	return nil, nil
+}
+
+func (s *sniffer) byContent(c candidate, head []byte) unpack.Format {
+	for _, f := range s.table.formats {
+		if own, ok := f.(unpack.OwnCodecs); ok && !own.Takes(c.object.Path) {
+			continue
+		}
 		if f.Sniff(head) {
 			return f
 		}
@@ -73,8 +98,7 @@ func (s *sniffer) byContent(head []byte) unpack.Format {
 
 // head is the first unpack.SniffBytes of a file's decoded bytes, fewer when it
 // has no more. What does not decode gives what came before.
-func (s *sniffer) head(ctx context.Context, c candidate) ([]byte, error) {
-	raw := &objectReader{ctx: ctx, storage: s.storage, object: c.object}
+func (s *sniffer) head(c candidate, raw *objectReader) ([]byte, error) {
 	codec := s.table.byNumber(c.codec)
 	if codec == nil {
 		head := make([]byte, min(c.object.SizeBytes, unpack.SniffBytes))

@@ -85,7 +85,11 @@ func indexKey(c *Config, t *target) [32]byte {
 // formatLine is a format with its parameters as text.
 func formatLine(f spec.Format) string {
 	f = filledIn(f)
-	if f.Name != "fixed" {
+	switch {
+	case f.Name == "fixed":
+	case f.Lc0Check:
+		return f.Name + " check"
+	default:
 		return f.Name
 	}
 	return fmt.Sprintf("fixed %d %d %d %s", f.RecordBytes, f.StrideBytes, f.HeaderBytes, f.Remainder)

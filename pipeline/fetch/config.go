@@ -96,12 +96,16 @@ type limits struct {
 	loanSegs int   // so many segments are pinned by one Lend
 }
 
+// segmentBytes is the size of the segments of a budget.
+func segmentBytes(budget int64) int64 {
+	return min(max(budget/64, minSegmentBytes), maxSegmentBytes) &^ 4095
+}
+
 // newLimits are the limits of a budget of which tables take some, for a storage.
 // Twice what keeps the storage busy is in flight: readers ask for more only
 // when they come to it, and meanwhile nothing else would be waiting.
 func newLimits(budget, tables int64, p profile.Profile) limits {
-	l := limits{segment: min(max(budget/64, minSegmentBytes), maxSegmentBytes)}
-	l.segment &^= 4095
+	l := limits{segment: segmentBytes(budget)}
 	l.cache = max(budget-tables, budget/2)
 	if l.cache >= 8*l.segment {
 		l.cache -= 2 * l.segment // one to copy into, one spare

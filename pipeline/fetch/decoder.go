@@ -16,6 +16,7 @@ import (
 // and pauses where it is.
 type decoder struct {
 	shard   int
+	parts   bool  // the shard is made of parts, which begin where the index has them
 	decoded int64 // size of the decoded shard
 	entry   catalog.Entry
 	raw     *rawReader
@@ -34,7 +35,8 @@ type decoder struct {
 	// The goroutine's that runs it, or, while it is paused, with mu held.
 	pos     int64
 	dec     unpack.Decoder
-	member  bool // inside of a member
+	member  bool  // inside of a member
+	partEnd int64 // of a shard made of parts: where the member ends
 	scratch []byte
 	// tail are the bytes before pos with which the piece that follows begins,
 	// where records overlap.
@@ -46,7 +48,7 @@ const scratchBytes = 32 << 10
 
 func newDecoder(f *Fetcher, shard int, entry catalog.Entry, own int64) *decoder {
 	s := f.index.Shard(shard)
-	d := &decoder{shard: shard, decoded: s.DecodedBytes, entry: entry, at: entry.DecodedBytes, pos: entry.DecodedBytes, own: own}
+	d := &decoder{shard: shard, parts: s.Parts, decoded: s.DecodedBytes, entry: entry, at: entry.DecodedBytes, pos: entry.DecodedBytes, own: own}
 	first := s.First + entry.Ordinal
 	d.piece = f.pieces.of(first)
 	if f.pieces.starts[d.piece] < first {
@@ -195,6 +197,9 @@ func (d *decoder) open(f *Fetcher) error {
 // bring decodes a load's piece to its memory.
 func (f *Fetcher) bring(d *decoder, ld *load) error {
 	to := ld.off
+	if d.parts {
+		d.raw.until = f.index.Part(d.shard, ld.layout.end()-1).EndRawBytes
+	}
 	for _, r := range ld.layout.ranges {
 		if err := d.skip(r.off); err != nil {
 			return err
@@ -226,6 +231,11 @@ func (f *Fetcher) bring(d *decoder, ld *load) error {
 func (d *decoder) checkEnd(f *Fetcher, ld *load) error {
 	s := f.index.Shard(d.shard)
 	next := f.pieces.starts[ld.piece+1]
+	if d.parts && d.member && (next == s.First+s.Records || f.index.Entry(d.shard, next-s.First).DecodedBytes >= d.partEnd) {
+		if err := d.skip(d.partEnd); err != nil { // frames that are left out
+			return err
+		}
+	}
 	if next == s.First+s.Records {
 		if err := d.skip(d.decoded); err != nil {
 			return err
@@ -234,6 +244,31 @@ func (d *decoder) checkEnd(f *Fetcher, ld *load) error {
 		return nil
 	}
 	return d.endMember()
+}
+
+// beginMember goes on to the next member. Parts that are not in the index, such as
+// damaged games, are passed over; what does not begin where the index has it has
+// changed.
+func (d *decoder) beginMember() error {
+	var part catalog.Part
+	if d.parts {
+		part = d.raw.f.index.Part(d.shard, d.pos)
+	}
+	for {
+		raw, err := d.dec.Next()
+		switch {
+		case err == io.EOF:
+			return d.unexpected("ends")
+		case err != nil:
+			return err
+		case d.parts && raw < part.RawBytes:
+			continue
+		case d.parts && (raw > part.RawBytes || d.pos != part.DecodedBytes):
+			return d.unexpected("has another part")
+		}
+		d.member, d.partEnd = true, part.EndBytes
+		return nil
+	}
 }
 
 // endMember lets the codec look at its checksum, where a member ends.
@@ -262,15 +297,16 @@ func (d *decoder) unexpected(what string) error {
 func (d *decoder) fill(p []byte) error {
 	for len(p) > 0 {
 		if !d.member {
-			if _, err := d.dec.Next(); err == io.EOF {
-				return d.unexpected("ends")
-			} else if err != nil {
+			if err := d.beginMember(); err != nil {
 				return err
 			}
-			d.member = true
 			d.raw.f.makeRoom(d)
 		}
-		n, err := d.dec.Read(p)
+		most := len(p)
+		if d.parts {
+			most = int(min(int64(most), d.partEnd-d.pos))
+		}
+		n, err := d.dec.Read(p[:most])
 		d.pos += int64(n)
 		p = p[n:]
 		if err == io.EOF {
@@ -278,6 +314,21 @@ func (d *decoder) fill(p []byte) error {
 		} else if err != nil {
 			return err
 		}
+		if err := d.checkPart(); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// checkPart checks that a part ends where the index says, once it has come there.
+func (d *decoder) checkPart() error {
+	switch {
+	case !d.parts:
+	case d.pos == d.partEnd:
+		return d.endMember()
+	case !d.member:
+		return d.unexpected("has a part that ends")
 	}
 	return nil
 }

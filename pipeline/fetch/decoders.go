@@ -77,6 +77,10 @@ func (f *Fetcher) pause(d *decoder) {
 	f.wakeDecoders()
 	f.decoders.tick++
 	d.used = f.decoders.tick
+	if d.parts && !d.member {
+		f.remove(d) // the next part can be entered as well by another
+		return
+	}
 	if s := f.index.Shard(d.shard); d.piece == f.pieces.len() || f.pieces.starts[d.piece] >= s.First+s.Records {
 		f.remove(d) // nothing follows that it could bring
 		return
@@ -118,7 +122,10 @@ func (f *Fetcher) remove(d *decoder) {
 		d.dec.Close()
 		d.dec = nil
 	}
-	f.discard(d.held)
+	d.raw.release()
+	if !d.parts { // theirs are small, and used again
+		f.discard(d.held)
+	}
 	f.holdDecoder(d, 0)
 	f.wakeDecoders()
 }

@@ -21,8 +21,9 @@ type index interface {
 	Shard(i int) catalog.Shard
 	Unpacker() unpack.Format
 	Extents(records []uint64, dst []catalog.Extent)
-	PieceStarts(chunkBytes, chunkRecords uint64) []uint64
+	PieceStarts(chunkBytes, chunkRecords, wholeBytes uint64) []uint64
 	Entry(shard int, ordinal uint64) catalog.Entry
+	Part(shard int, decodedBytes int64) catalog.Part
 }
 
 var _ index = (*catalog.Catalog)(nil)
@@ -134,7 +135,7 @@ func (f *Fetcher) decodedBytes() int64 {
 // makeTables makes what there is for each piece, and the limits that follow.
 func (f *Fetcher) makeTables(pieceBytes uint64) error {
 	x := f.index
-	pieces, err := newPieceTable(x.PieceStarts(pieceBytes, f.config.PieceRecords), x.Records())
+	pieces, err := newPieceTable(x.PieceStarts(pieceBytes, f.config.PieceRecords, uint64(f.wholeBytes())), x.Records())
 	if err != nil {
 		return err
 	}
@@ -150,6 +151,10 @@ func (f *Fetcher) makeTables(pieceBytes uint64) error {
 	f.limits = newLimits(f.config.MemoryBytes, 2*f.tableBytes(), f.config.Storage) // twice: see tableBytes
 	return nil
 }
+
+// wholeBytes is how large a piece of a shard that is made of parts may be, whatever
+// Config.PieceBytes: what fits into a segment is decoded at once.
+func (f *Fetcher) wholeBytes() int64 { return segmentBytes(f.config.MemoryBytes) }
 
 // now is nanoseconds since the fetcher started.
 func (f *Fetcher) now() int64 { return int64(time.Since(f.started)) }

@@ -42,7 +42,7 @@ func (x *plainIndex) Extents(records []uint64, dst []catalog.Extent) {
 	}
 }
 
-func (x *plainIndex) PieceStarts(chunkBytes, chunkRecords uint64) []uint64 {
+func (x *plainIndex) PieceStarts(chunkBytes, chunkRecords, _ uint64) []uint64 {
 	var starts []uint64
 	var n, size uint64
 	for r, e := range x.extents {
@@ -60,6 +60,8 @@ func (x *plainIndex) Entry(shard int, ordinal uint64) catalog.Entry {
 	e := x.entries[shard]
 	return e[sort.Search(len(e), func(i int) bool { return e[i].Ordinal > ordinal })-1]
 }
+
+func (x *plainIndex) Part(int, int64) catalog.Part { panic("no shard is made of parts") }
 
 // crcFormat is a format whose records end in their CRC.
 type crcFormat struct{ unpack.Format }

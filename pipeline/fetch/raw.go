@@ -2,6 +2,7 @@ package fetch
 
 import (
 	"io"
+	"sync"
 	"sync/atomic"
 
 	"github.com/lsiofs/lsiofs/pipeline/storage"
@@ -22,6 +23,32 @@ type rawReader struct {
 	err    error
 	// got is when the last block came, for those who wait for the decoder.
 	got *atomic.Int64
+	// until is where what is wanted ends, as far as it is known: what lies before it
+	// is read without what lies behind. 0: it is not known.
+	until int64
+}
+
+// blocks are those of readers that have been released.
+var blocks sync.Pool
+
+func takeBlock(n int) []byte {
+	if b, ok := blocks.Get().(*[]byte); ok && cap(*b) >= n {
+		return (*b)[:n]
+	}
+	return make([]byte, n)
+}
+
+// release keeps the blocks for other readers, unless one is still being read.
+func (r *rawReader) release() {
+	if r.asked {
+		return
+	}
+	for _, b := range [][]byte{r.block, r.spare} {
+		if b != nil {
+			blocks.Put(&b)
+		}
+	}
+	r.block, r.spare, r.cur, r.err = nil, nil, nil, errClosed
 }
 
 type rawBlock struct {
@@ -38,13 +65,17 @@ func (r *rawReader) memory() int64 { return 2 * int64(r.f.limits.rawBlock) }
 
 // ask submits the next block, if there is one.
 func (r *rawReader) ask() {
-	n := min(int64(r.f.limits.rawBlock), r.object.SizeBytes-r.next)
+	end := r.object.SizeBytes
+	if r.until > r.next {
+		end = min(end, r.until)
+	}
+	n := min(int64(r.f.limits.rawBlock), end-r.next)
 	if n <= 0 {
 		return
 	}
 	b := r.spare
 	if b == nil {
-		b = make([]byte, r.f.limits.rawBlock)
+		b = takeBlock(r.f.limits.rawBlock)
 	}
 	r.spare = nil
 	came, running := r.came, &r.f.running
@@ -87,7 +118,9 @@ func (r *rawReader) Read(p []byte) (int, error) {
 		// The block before this one has been read to its end: read into it.
 		r.spare, r.block = r.block, b.bytes[:cap(b.bytes)]
 		r.cur = b.bytes
-		r.ask()
+		if r.until == 0 || r.next < r.until {
+			r.ask()
+		}
 	}
 	n := copy(p, r.cur)
 	r.cur = r.cur[n:]

@@ -56,7 +56,11 @@ func (f *Fetcher) survey(all bool) compressed {
 	for i := range f.index.Shards() {
 		s := f.index.Shard(i)
 		c.all += s.DecodedBytes
-		often := uint64(s.DecodedBytes)/max(s.EntryPoints, 1) <= entryPieces*f.config.PieceBytes
+		enough := entryPieces * f.config.PieceBytes
+		if s.Parts && f.config.Order.Shuffle != spec.ShuffleFull { // each record of a part is soon wanted
+			enough = max(enough, uint64(f.wholeBytes()))
+		}
+		often := uint64(s.DecodedBytes)/max(s.EntryPoints, 1) <= enough
 		if s.Codec == nil || s.Records == 0 || often && !all {
 			continue
 		}

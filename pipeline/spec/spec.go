@@ -83,12 +83,14 @@ const (
 
 // Format is how shards are cut into records (RECORDS.md).
 type Format struct {
-	// Name is "auto", "tar", "jsonl", "lines", "tfrecord" or "fixed".
+	// Name is "auto", "tar", "jsonl", "lines", "tfrecord", "fixed" or "lc0".
 	Name string
 	// RecordBytes, StrideBytes and HeaderBytes are fixed's N, S and H. A
 	// StrideBytes of 0 stands for RecordBytes.
 	RecordBytes, StrideBytes, HeaderBytes int64
 	Remainder                             Remainder
+	// Lc0Check has lc0 look at every frame, and take those that can't be for damaged.
+	Lc0Check bool
 }
 
 // Order is all that decides G, the global order of an epoch, beside the

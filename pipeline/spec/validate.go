@@ -8,7 +8,7 @@ import (
 )
 
 // Formats are the names that Format.Name accepts beside "auto".
-var Formats = []string{"tar", "jsonl", "lines", "tfrecord", "fixed"}
+var Formats = []string{"tar", "jsonl", "lines", "tfrecord", "fixed", "lc0"}
 
 // Validate reports every problem of s at once, one error a line, each naming
 // the flag, the value and the bound. It looks at nothing but s.
@@ -48,6 +48,9 @@ func (s Spec) Validate() error {
 func (f Format) validate(p *problems) {
 	if f.Name != "auto" && !slices.Contains(Formats, f.Name) {
 		p.addf("--format (%q) must be auto, %s", f.Name, strings.Join(Formats, ", "))
+	}
+	if f.Lc0Check && f.Name != "lc0" && f.Name != "auto" {
+		p.addf("--lc0-check needs --format lc0, not %q", f.Name)
 	}
 	oneOf(p, "--remainder", f.Remainder, RemainderCorrupt, RemainderDrop)
 	if f.Name != "fixed" {

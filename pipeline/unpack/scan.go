@@ -5,6 +5,7 @@ import (
 	"errors"
 	"io"
 	"math"
+	"slices"
 )
 
 // Member is one gzip member or zstd frame: where its first byte is in the
@@ -21,8 +22,22 @@ type Summary struct {
 	// Members are the compressed shard's members, in order; nil when it is
 	// not compressed. Empty members are among them.
 	Members []Member
-	// Damage is what ended the pass early, nil for a sound shard.
+	// Damage is what ended the pass early, nil where it came to the shard's end.
 	Damage *CorruptError
+	// Parts says that the codec is a PartCodec. Members are then the parts that
+	// are kept, and Losses what was left out while the pass went on.
+	Parts  bool
+	Losses Losses
+}
+
+// Lost is all that was left out: the losses, and the damage that ended the pass.
+func (s *Summary) Lost() Losses {
+	l := s.Losses
+	if s.Damage != nil {
+		l.First, l.Reasons = slices.Clone(l.First), slices.Clone(l.Reasons)
+		l.Add(s.Damage)
+	}
+	return l
 }
 
 // Scan runs the index pass over one shard: size raw bytes, decoded by codec
@@ -31,7 +46,9 @@ type Summary struct {
 // Damage ends the pass and is in the summary; all records that were emitted
 // before are kept by --on-corrupt skip, unless they come from the damaged
 // member: so when a codec finds damage, Scan calls restart and passes a second
-// time over the bytes before that member only. A shard of no bytes is damaged.
+// time over the bytes before that member only. Where the codec is a PartCodec,
+// damage in a part does not end the pass: it is among the losses. A shard of no
+// bytes is damaged.
 // Errors of reading, refusals and errors of emit are returned.
 //
 // raw is read from one goroutine at a time: an uncompressed shard in portions
@@ -50,6 +67,9 @@ func Scan(ctx context.Context, format Format, codec Codec, raw io.ReaderAt, size
 	}
 	if codec == nil {
 		return s.plain(ctx)
+	}
+	if parts, ok := codec.(PartCodec); ok {
+		return s.scanParts(ctx, parts)
 	}
 	return s.compressed(ctx, restart)
 }

@@ -148,7 +148,10 @@ type CorruptError struct {
 	// RawOffset is the first byte in the file of the member that is damaged,
 	// or -1 for a shard that is not compressed.
 	RawOffset int64
-	Reason    string
+	// Part names the part of the shard that is damaged, such as a game in a
+	// tar of games; "" where the shard is not made of parts.
+	Part   string
+	Reason string
 }
 
 func (e *CorruptError) Error() string {
@@ -158,6 +161,9 @@ func (e *CorruptError) Error() string {
 	}
 	if e.RawOffset >= 0 {
 		s += fmt.Sprintf(" (compressed member at byte %d of the file)", e.RawOffset)
+	}
+	if e.Part != "" {
+		s += ": " + e.Part
 	}
 	return s + ": " + e.Reason
 }

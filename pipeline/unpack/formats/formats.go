@@ -6,12 +6,14 @@
 //	lines     .txt                          a line                    —                        lines
 //	tfrecord  .tfrecord .tfrecords .tfrec   a frame                   record_writer.h          every length's crc32c; lsiofs verify and reads: the data's
 //	fixed     asked for                     N bytes every S from H    —                        the remainder
+//	lc0       .gz .tar, by content          a frame of a game         lc0's trainingdata       every game's checksum and length; --lc0-check: every frame
 //
 //	codec     shards                        entry points              specification            checked when decoding
 //	gzip      .gz .tgz                      members                   RFC 1952                 crc32 and size
 //	zstd      .zst                          frames                    RFC 8878                 xxh64 where there is one
+//	lc0       the format's                  games                     RFC 1952, tar            crc32 and size of every game
 //
-// RECORDS.md is the specification of all of them. Formats to come (npy, lc0,
+// RECORDS.md is the specification of all of them. Formats to come (npy,
 // files) and codec lz4 are packages beside the others, and lines here.
 package formats
 
@@ -23,6 +25,7 @@ import (
 	"github.com/lsiofs/lsiofs/pipeline/unpack"
 	"github.com/lsiofs/lsiofs/pipeline/unpack/fixed"
 	"github.com/lsiofs/lsiofs/pipeline/unpack/gzip"
+	"github.com/lsiofs/lsiofs/pipeline/unpack/lc0"
 	"github.com/lsiofs/lsiofs/pipeline/unpack/lines"
 	"github.com/lsiofs/lsiofs/pipeline/unpack/tar"
 	"github.com/lsiofs/lsiofs/pipeline/unpack/tfrecord"
@@ -32,13 +35,16 @@ import (
 // All are the formats that need no numbers, in the order in which automatic
 // choice asks their Sniff.
 func All() []unpack.Format {
-	return []unpack.Format{tar.Format{}, tfrecord.Format{}, lines.JSONL(), lines.Lines()}
+	return []unpack.Format{tar.Format{}, tfrecord.Format{}, lines.JSONL(), lc0.Format{}, lines.Lines()}
 }
 
 // New makes the format that a spec names; "auto" names none.
 func New(f spec.Format) (unpack.Format, error) {
-	if f.Name == "fixed" {
+	switch f.Name {
+	case "fixed":
 		return fixed.New(f)
+	case "lc0":
+		return lc0.New(f), nil
 	}
 	for _, format := range All() {
 		if format.Name() == f.Name {
@@ -51,6 +57,11 @@ func New(f spec.Format) (unpack.Format, error) {
 // Codecs are the codecs of whole shards.
 func Codecs() []unpack.Codec {
 	return []unpack.Codec{gzip.Codec{}, zstd.Codec{}}
+}
+
+// OwnCodecs are those that a format chooses, whatever a name's ending.
+func OwnCodecs() []unpack.Codec {
+	return []unpack.Codec{lc0.Game{}, lc0.Tar{}}
 }
 
 // Split takes a codec's ending off the path of a shard: "a/b.tar.gz" is

@@ -124,6 +124,8 @@ func (m *maker) record(n uint64) []byte {
 		m.line(n)
 	case "tfrecord":
 		m.frame()
+	case "lc0":
+		m.game(n)
 	default:
 		m.fixed(n)
 	}

@@ -16,6 +16,7 @@ type member struct {
 	start  int64 // its first header: an extension header or its own
 	header int64 // its own header
 	end    int64 // the end of its padded data
+	size   int64 // of its data
 
 	regular     bool
 	prefixBytes int    // of its ustar prefix
@@ -176,6 +177,7 @@ func (w *walker) own(block []byte, t byte, at, size int64) error {
 	}
 	// That the data end beyond the file is damage of this member, found when it
 	// is passed: its header shows where the record before it ends.
+	m.size = size
 	w.skip = padded(size)
 	m.end = at + blockBytes + w.skip
 	return w.src.Discard(blockBytes)

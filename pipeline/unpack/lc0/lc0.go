@@ -1,0 +1,310 @@
+// Package lc0 finds the frames of Leela Chess Zero's training games.
+//
+//	game:    a .gz file; decoded, frames of one version, one behind the other
+//	shard:   one game, or a tar of games
+//	frame:   u32le version │ [u32le input format] │ 1858 × f32le policy │
+//	         104 × u64le planes │ 7 bytes │ [i8 result] │ values
+//
+//	version  bytes  policy at  result            values, 4 bytes each, from the end of the 8 bytes behind the planes
+//	3        8276   4          i8 before values  none
+//	4        8292   4          i8 before values  root q, best q, root d, best d
+//	5        8308   8          i8 before values  the same, then root m, best m, plies left
+//	6        8356   8          values 7 and 8    the same, then result q, result d, played q, d, m, original q, d, m
+//	                                             (these may be NaN), visits, two indexes of 2 bytes, policy kld, reserved
+//	7        8396   8          values 7 and 8    the same up to policy kld, then q st, d st, two indexes, 8 reserved
+//
+// Each game is sound or damaged by itself: one that does not gunzip, that is
+// empty, or whose length is no multiple of its frames' size is left out. With
+// --lc0-check, so is every frame whose version is not that of its game's first,
+// that has a NaN or an infinity in the policy or in a value (but for those that
+// may be NaN, and those from q st on), whose result is outside of -1 … 1, or that
+// has no legal move: from version 4 on one with a share of 0 or more, in version
+// 3 above 0.
+//
+// Sources: LeelaChessZero/lc0, src/trainingdata/trainingdata_v6.h and _v7.h, and
+// its writer trainingdata.cc; LeelaChessZero/lczero-training, tf/chunkparser.py
+// for versions 3 to 5.
+package lc0
+
+import (
+	"context"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"io"
+	"strings"
+
+	"github.com/lsiofs/lsiofs/pipeline/spec"
+	"github.com/lsiofs/lsiofs/pipeline/unpack"
+)
+
+// Format is lc0's unpack.Format.
+type Format struct{ check bool }
+
+var _ unpack.OwnCodecs = Format{}
+
+// New takes from a spec whether frames are checked.
+func New(f spec.Format) Format { return Format{check: f.Lc0Check} }
+
+// Name is "lc0".
+func (Format) Name() string { return "lc0" }
+
+// Extensions is empty: endings alone don't tell, Takes does.
+func (Format) Extensions() []string { return nil }
+
+// StreamExtension is ".bin".
+func (Format) StreamExtension(string) string { return ".bin" }
+
+// Takes says whether a name ends in .gz or .tar.
+func (Format) Takes(path string) bool {
+	base := path[strings.LastIndexByte(path, '/')+1:]
+	return base != ".gz" && base != ".tar" && (strings.HasSuffix(base, ".gz") || isTar(base))
+}
+
+func isTar(path string) bool { return strings.HasSuffix(path, ".tar") }
+
+// Codec is Tar for names that end in .tar, and Game for all others.
+func (Format) Codec(path string, _ unpack.Codec) unpack.Codec {
+	if isTar(path) {
+		return Tar{}
+	}
+	return Game{}
+}
+
+// frameBytes are the sizes of the known versions.
+var frameBytes = map[uint32]int64{3: 8276, 4: 8292, 5: 8308, 6: 8356, 7: 8396}
+
+// versionBytes is what of a frame tells its version.
+const versionBytes = 4
+
+// Version is that of frames of this size, 0 for none.
+func Version(sizeBytes int64) uint32 {
+	for version, size := range frameBytes {
+		if size == sizeBytes {
+			return version
+		}
+	}
+	return 0
+}
+
+// Sniff says whether a game begins so: at least one whole frame of a known
+// version, and none of another version behind it.
+func (Format) Sniff(head []byte) bool {
+	if len(head) < versionBytes {
+		return false
+	}
+	version := binary.LittleEndian.Uint32(head)
+	size, known := frameBytes[version]
+	if !known || int64(len(head)) < size {
+		return false
+	}
+	for at := size; at+versionBytes <= int64(len(head)); at += size {
+		if binary.LittleEndian.Uint32(head[at:]) != version {
+			return false
+		}
+	}
+	return true
+}
+
+// What is wrong with games.
+const (
+	reasonEmpty   = "the game is empty"
+	reasonVersion = "the first frame's version is none of 3 to 7"
+	reasonLength  = "the game's length is no multiple of its frames' size"
+)
+
+// Index implements unpack.Format. The frames of a game are emitted once its end
+// has been seen. A source that is not made of parts is one game.
+func (f Format) Index(ctx context.Context, src unpack.Source, emit func(unpack.Extent) error) error {
+	parts, ok := src.(unpack.Parts)
+	if !ok {
+		g := game{check: f.check}
+		if err := g.read(ctx, src, nil); err != nil {
+			return err
+		}
+		return g.emit(emit)
+	}
+	var first firstGame
+	var g game
+	for {
+		if err := parts.NextPart(); err == io.EOF {
+			return nil
+		} else if err != nil {
+			return err
+		}
+		g = game{check: f.check, runs: g.runs[:0]}
+		err := g.read(ctx, src, parts)
+		if damage, ok := errors.AsType[*unpack.CorruptError](err); ok {
+			parts.Lose(damage)
+			continue
+		}
+		if err == nil {
+			err = first.same(&g, parts)
+		}
+		if err == nil {
+			err = g.emit(emit)
+		}
+		if err != nil {
+			return err
+		}
+	}
+}
+
+// firstGame is the first game of a shard: all others have its version.
+type firstGame struct {
+	version uint32
+	name    string
+}
+
+func (f *firstGame) same(g *game, parts unpack.Parts) error {
+	switch f.version {
+	case g.version:
+	case 0:
+		f.version, f.name = g.version, parts.PartName()
+	default:
+		return &unpack.RefusedError{OffsetBytes: g.begin, Reason: fmt.Sprintf(
+			"%s has frames of version %d, and %s before it of version %d: all games have one version", parts.PartName(), g.version, f.name, f.version)}
+	}
+	return nil
+}
+
+// game is one game that is being read.
+type game struct {
+	check   bool
+	begin   int64 // in the decoded shard
+	version uint32
+	size    int64 // of a frame
+	frames  int64
+	runs    []run // of frames that are kept, where frames are checked
+}
+
+// run is frames first … last-1.
+type run struct{ first, last int64 }
+
+// read reads a game to its end. Damage of the game is a *unpack.CorruptError.
+// Damaged frames are told parts, or are the game's where that is nil.
+func (g *game) read(ctx context.Context, src unpack.Source, parts unpack.Parts) error {
+	g.begin = src.OffsetBytes()
+	head, err := src.Window(versionBytes)
+	switch {
+	case err != nil && err != io.EOF:
+		return err
+	case len(head) == 0:
+		return unpack.Corrupt(0, g.begin, reasonEmpty)
+	case len(head) == versionBytes || err == nil:
+		g.version = binary.LittleEndian.Uint32(head)
+	}
+	known := false
+	if g.size, known = frameBytes[g.version]; !known {
+		if err := pass(src); err != nil { // damage that the codec finds comes first
+			return err
+		}
+		return unpack.Corrupt(0, g.begin, reasonVersion)
+	}
+	if g.check {
+		return g.readFrames(ctx, src, parts)
+	}
+	if err := pass(src); err != nil {
+		return err
+	}
+	g.frames = (src.OffsetBytes() - g.begin) / g.size
+	return g.whole(src.OffsetBytes())
+}
+
+// pass passes over everything up to the end.
+func pass(src unpack.Source) error {
+	for {
+		at, err := src.Window(1)
+		if err == io.EOF {
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+		if err := src.Discard(int64(len(at))); err != nil {
+			return err
+		}
+	}
+}
+
+// whole says whether a game that ends at a place has whole frames only.
+func (g *game) whole(end int64) error {
+	if (end-g.begin)%g.size == 0 {
+		return nil
+	}
+	return unpack.Corrupt(0, g.begin, reasonLength)
+}
+
+// readFrames looks at every frame.
+func (g *game) readFrames(ctx context.Context, src unpack.Source, parts unpack.Parts) error {
+	var lacks []lack
+	for ; ; g.frames++ {
+		if g.frames%1024 == 0 && ctx.Err() != nil {
+			return ctx.Err()
+		}
+		at := src.OffsetBytes()
+		frame, err := src.Window(int(g.size))
+		if err == io.EOF {
+			if err := g.whole(at + int64(len(frame))); err != nil {
+				return err
+			}
+			return g.tell(lacks, parts)
+		}
+		if err != nil {
+			return err
+		}
+		reason := checkFrame(frame[:g.size], g.version)
+		switch {
+		case reason == "":
+			g.keep()
+		default:
+			lacks = append(lacks, lack{g.frames, reason})
+		}
+		if err := src.Discard(g.size); err != nil {
+			return err
+		}
+	}
+}
+
+// lack is a frame that can't be.
+type lack struct {
+	frame  int64
+	reason string
+}
+
+// keep adds the frame at hand to what is kept.
+func (g *game) keep() {
+	if n := len(g.runs); n > 0 && g.runs[n-1].last == g.frames {
+		g.runs[n-1].last++
+		return
+	}
+	g.runs = append(g.runs, run{g.frames, g.frames + 1})
+}
+
+// tell tells of frames that are left out, once the game has turned out sound.
+func (g *game) tell(lacks []lack, parts unpack.Parts) error {
+	for _, l := range lacks {
+		d := unpack.Corrupt(-1, g.begin+l.frame*g.size, "%s", l.reason)
+		d.Part = fmt.Sprintf("frame %d of the game", l.frame)
+		if parts == nil {
+			return d
+		}
+		parts.Lack(d)
+	}
+	return nil
+}
+
+// emit emits the game's frames.
+func (g *game) emit(emit func(unpack.Extent) error) error {
+	if !g.check {
+		g.runs = append(g.runs, run{0, g.frames})
+	}
+	for _, r := range g.runs {
+		for i := r.first; i < r.last; i++ {
+			if err := emit(unpack.Extent{OffsetBytes: g.begin + i*g.size, SizeBytes: g.size}); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}

@@ -1,0 +1,71 @@
+package lc0
+
+import (
+	"encoding/binary"
+	"errors"
+	"io"
+
+	"github.com/lsiofs/lsiofs/pipeline/unpack"
+)
+
+// SniffTarBytes is how far into a tar its first game has to begin for the tar to
+// be known as lc0's. Tars of other things are then not read through to find none.
+const SniffTarBytes = 64 << 10
+
+// sniffGameBytes bounds what is read of the first game.
+const sniffGameBytes = 1 << 20
+
+// SniffRaw says whether the first game of a tar begins as Sniff wants it, and, if
+// it ends early, has whole frames. Errors are those of reading.
+func (f Format) SniffRaw(raw io.ReaderAt, sizeBytes int64) (bool, error) {
+	failing := &failingReaderAt{raw: raw}
+	at, ok := gameIn(failing, min(sizeBytes, SniffTarBytes))
+	if !ok {
+		return false, failing.err
+	}
+	d, err := Tar{}.NewPartDecoder(io.NewSectionReader(failing, at, min(sizeBytes-at, sniffGameBytes)), at)
+	if err != nil {
+		return false, err
+	}
+	defer d.Close()
+	if _, err := d.Next(); err != nil {
+		return false, failing.err
+	}
+	head := make([]byte, unpack.SniffBytes)
+	n := 0
+	for n < len(head) && err == nil {
+		var m int
+		m, err = d.Read(head[n:])
+		n += m
+	}
+	if err != nil && err != io.EOF || !f.Sniff(head[:n]) {
+		return false, failing.err
+	}
+	return n == len(head) || int64(n)%frameBytes[binary.LittleEndian.Uint32(head)] == 0, nil
+}
+
+// gameIn is where the first game within a tar's first bytes begins.
+func gameIn(raw io.ReaderAt, sizeBytes int64) (int64, bool) {
+	d, err := Tar{}.NewPartDecoder(io.NewSectionReader(raw, 0, sizeBytes), 0)
+	if err != nil {
+		return 0, false
+	}
+	defer d.Close()
+	at, err := d.Next()
+	return at, err == nil
+}
+
+// failingReaderAt remembers that the storage failed, so that it is not taken
+// for a tar of something else.
+type failingReaderAt struct {
+	raw io.ReaderAt
+	err error
+}
+
+func (f *failingReaderAt) ReadAt(p []byte, off int64) (int, error) {
+	n, err := f.raw.ReadAt(p, off)
+	if err != nil && !errors.Is(err, io.EOF) {
+		f.err = err
+	}
+	return n, err
+}

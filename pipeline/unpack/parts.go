@@ -1,0 +1,258 @@
+package unpack
+
+import (
+	"context"
+	"errors"
+	"io"
+	"slices"
+	"strings"
+	"sync"
+)
+
+// Parts is the Source of a shard that is made of parts, such as games, each of
+// which is sound or damaged by itself: what is damaged is left out, and the next
+// part goes on where it would have begun. So the decoded shard is made of the
+// parts that are kept, one behind the other.
+//
+// Before the first NextPart, and at the end of each part, the source is at its
+// end: Window and Discard give io.EOF and io.ErrUnexpectedEOF there. Damage that
+// the codec finds in a part is a *CorruptError of Window or Discard; after it the
+// part is to be given up with Lose.
+type Parts interface {
+	Source
+	// NextPart goes on to the part that follows, and gives io.EOF at the shard's
+	// end. A part that was not lost must have been read to its end before: only
+	// then its checksum has been seen.
+	NextPart() error
+	// Lose leaves all of the part out that was read last: OffsetBytes is where it
+	// began. The place and the part's name are filled in.
+	Lose(damage *CorruptError)
+	// Lack notes damage of a single record of the part, which is kept. The part's
+	// name is put before what damage.Part says.
+	Lack(damage *CorruptError)
+	// PartName is of the current part, for messages; "" where the whole file is
+	// the part.
+	PartName() string
+}
+
+// PartCodec is implemented by codecs whose members are parts. What NewDecoder
+// gives is a PartDecoder.
+type PartCodec interface {
+	Codec
+	NewPartDecoder(raw io.Reader, rawOffset int64) (PartDecoder, error)
+}
+
+// PartDecoder is a decoder whose members are parts. Damage that Read gives is of
+// one part: Next then goes on with the part that follows. It passes over what is
+// left of a part without decoding it. Damage that Next gives is the shard's, and
+// ends it.
+type PartDecoder interface {
+	Decoder
+	// PartName is of the current part, for messages; "" where the whole file is
+	// the part. It is valid until the next call of Next.
+	PartName() string
+}
+
+// OwnCodecs is implemented by formats whose shards are not told, or not decoded,
+// by the endings of their names alone.
+type OwnCodecs interface {
+	Format
+	// Takes says whether a shard may have such a name.
+	Takes(path string) bool
+	// Codec is that of a shard with such a name. byEnding is the one that the
+	// name's ending stands for, nil for none.
+	Codec(path string, byEnding Codec) Codec
+	// SniffRaw says whether a file is a shard of this format although its name is
+	// that of another's. Errors are those of reading.
+	SniffRaw(raw io.ReaderAt, sizeBytes int64) (bool, error)
+}
+
+// Losses are what was left out of a shard that is made of parts. Reasons and
+// damages that are listed are bounded, counts are not.
+type Losses struct {
+	// First are the first damages, in file order.
+	First []*CorruptError
+	// Reasons says how often there was which reason, in the order in which they
+	// came up first.
+	Reasons []Reason
+}
+
+// Reason is why something was left out, and how often.
+type Reason struct {
+	Text  string
+	Count uint64
+}
+
+const (
+	// MaxListedLosses is how many damages of a shard are listed: enough to see
+	// what they are.
+	MaxListedLosses = 8
+	// maxReasons bounds the reasons that are told apart: formats have a few,
+	// codecs bring words of their own.
+	maxReasons   = 16
+	otherReasons = "other reasons"
+)
+
+// Add counts a damage, and lists it if it is among the first.
+func (l *Losses) Add(d *CorruptError) {
+	if len(l.First) < MaxListedLosses {
+		l.First = append(l.First, d)
+	}
+	l.Reasons = CountReason(l.Reasons, d.Reason, 1)
+}
+
+// CountReason adds to the count of a reason. From 16 on, new ones are counted
+// together.
+func CountReason(list []Reason, text string, count uint64) []Reason {
+	i := slices.IndexFunc(list, func(r Reason) bool { return r.Text == text })
+	if i < 0 && len(list) >= maxReasons-1 && text != otherReasons {
+		return CountReason(list, otherReasons, count)
+	}
+	if i < 0 {
+		return append(list, Reason{text, count})
+	}
+	list[i].Count += count
+	return list
+}
+
+// scanParts is the index pass over a shard that is made of parts. There is no
+// second pass: formats emit the records of a part once its end has been seen.
+func (s *scan) scanParts(ctx context.Context, codec PartCodec) (Summary, error) {
+	d, err := codec.NewPartDecoder(&forwardReader{raw: s.raw, size: s.size}, 0)
+	if err != nil {
+		return Summary{}, err
+	}
+	defer d.Close()
+	src := &partSource{decoder: d, buf: partBuffers.Get().([]byte)}
+	defer func() { partBuffers.Put(src.buf) }() //nolint:staticcheck // a slice in an interface is small beside what it holds
+	damage, err := splitDamage(s.format.Index(ctx, src, s.emit))
+	if err != nil {
+		return Summary{}, err
+	}
+	if damage != nil {
+		placed := *damage
+		placed.OffsetBytes, placed.Record = src.base, s.records
+		damage = &placed
+	}
+	return Summary{DecodedBytes: src.base, Members: src.members, Parts: true, Losses: src.losses, Damage: damage}, nil
+}
+
+// partBufferBytes is what of a part is decoded at a time: some tens of frames.
+const partBufferBytes = 256 << 10
+
+var partBuffers = sync.Pool{New: func() any { return make([]byte, partBufferBytes) }}
+
+// partSource implements Parts over a decoder.
+type partSource struct {
+	decoder PartDecoder
+	buf     []byte
+	// buf[start:end] are the bytes that come next.
+	start, end int
+	base       int64 // bytes of the parts before this one
+	size       int64 // of this part, as far as it has been decoded
+	raw        int64 // where it begins in the file
+	part       partState
+	err        error // what follows buf[:end]
+	members    []Member
+	losses     Losses
+}
+
+// partState says whether there is a part at hand.
+type partState int
+
+const (
+	partNone partState = iota
+	partOpen
+	partLost
+)
+
+var errPartUnread = errors.New("a part was not read to its end before the next one was asked for")
+
+func (s *partSource) NextPart() error {
+	if s.part == partOpen {
+		if s.err != io.EOF {
+			return errPartUnread
+		}
+		s.members = append(s.members, Member{DecodedBytes: s.base, RawBytes: s.raw})
+		s.base += s.size
+	}
+	s.part, s.start, s.end, s.size = partNone, 0, 0, 0
+	raw, err := s.decoder.Next()
+	if err != nil {
+		return err
+	}
+	s.part, s.raw, s.err = partOpen, raw, nil
+	return nil
+}
+
+func (s *partSource) OffsetBytes() int64 { return s.base + s.size - int64(s.end-s.start) }
+
+func (s *partSource) Window(min int) ([]byte, error) {
+	for s.end-s.start < min {
+		if err := s.fill(min); err != nil {
+			return s.buf[s.start:s.end], err
+		}
+	}
+	return s.buf[s.start:s.end], nil
+}
+
+// fill decodes some more bytes into a buffer with room for at least room.
+func (s *partSource) fill(room int) error {
+	if s.part != partOpen {
+		return io.EOF
+	}
+	if s.err != nil {
+		return s.err
+	}
+	if s.start > 0 && (s.start == s.end || s.start+room > len(s.buf)) {
+		s.end = copy(s.buf, s.buf[s.start:s.end])
+		s.start = 0
+	}
+	if room > len(s.buf) {
+		grown := make([]byte, room)
+		copy(grown, s.buf[:s.end])
+		s.buf = grown
+	}
+	n, err := s.decoder.Read(s.buf[s.end:])
+	s.end += n
+	s.size += int64(n)
+	s.err = err
+	if n > 0 {
+		return nil
+	}
+	return err
+}
+
+func (s *partSource) Discard(n int64) error {
+	for n > int64(s.end-s.start) {
+		n -= int64(s.end - s.start)
+		s.start = s.end
+		if err := s.fill(1); err == io.EOF {
+			return io.ErrUnexpectedEOF
+		} else if err != nil {
+			return err
+		}
+	}
+	s.start += int(n)
+	return nil
+}
+
+func (s *partSource) Lose(damage *CorruptError) {
+	placed := *damage
+	placed.OffsetBytes = s.base
+	s.note(placed)
+	s.part, s.start, s.end, s.size = partLost, 0, 0, 0
+}
+
+func (s *partSource) PartName() string { return s.decoder.PartName() }
+
+func (s *partSource) Lack(damage *CorruptError) { s.note(*damage) }
+
+func (s *partSource) note(d CorruptError) {
+	d.RawOffset = s.raw
+	if len(s.losses.First) < MaxListedLosses { // a name is a string only where it is kept
+		d.Part = strings.TrimPrefix(strings.Join([]string{s.PartName(), d.Part}, ", "), ", ")
+		d.Part = strings.TrimSuffix(d.Part, ", ")
+	}
+	s.losses.Add(&d)
+}

@@ -1,0 +1,120 @@
+package synthetic
+
+import (
+	"encoding/binary"
+	"math"
+	"math/bits"
+	"math/rand/v2"
+)
+
+// A frame of version 6, as package lc0 lays it out.
+const (
+	lc0FrameBytes = 8356
+	lc0Moves      = 1858
+	// lc0GameFrames is how long a game is: the plies of an average one.
+	lc0GameFrames = 180
+)
+
+// board has the squares of one colour's pieces, a bit each, for six kinds of
+// piece, from White's side.
+type board [2][6]uint64
+
+var startingBoard = board{
+	{0xff00, 0x42, 0x24, 0x81, 0x08, 0x10},
+	{0xff << 48, 0x42 << 56, 0x24 << 56, 0x81 << 56, 0x08 << 56, 0x10 << 56},
+}
+
+// game appends frame n: frames of one game show the same pieces move, and are
+// seen by the side that moves, so that they compress as those of real games do,
+// to about a 20th.
+func (m *maker) game(n uint64) {
+	const history = 8
+	ply := n % lc0GameFrames
+	var boards [history]board
+	moves := rand.NewPCG(m.shape.Seed^0x6c63302f67616d65, n/lc0GameFrames)
+	b := startingBoard
+	boards[0] = b
+	for p := range ply {
+		b.move(moves, int(p&1))
+		boards[(p+1)%history] = b
+	}
+	begin := len(m.buffer)
+	m.zeros(lc0FrameBytes)
+	f := m.buffer[begin:]
+	binary.LittleEndian.PutUint32(f, 6)
+	binary.LittleEndian.PutUint32(f[4:], 1)
+	played := m.policy(f[8:])
+	planes := f[8+4*lc0Moves:]
+	for i := range min(ply+1, history) {
+		old := boards[(ply-i)%history]
+		old.put(planes[i*13*8:], int(ply&1))
+	}
+	m.verdict(f[8272:], n, ply, played)
+}
+
+// move puts one piece on another square.
+func (b *board) move(r *rand.PCG, side int) {
+	v := r.Uint64()
+	for i := range uint64(6) {
+		kind := (v + i) % 6
+		if b[side][kind] == 0 {
+			continue
+		}
+		from := b[side][kind] & -b[side][kind]
+		to := uint64(1) << (v >> 8 & 63)
+		b[side][kind] &^= from
+		for k := range b[1-side] {
+			if k != 5 { // kings stay
+				b[1-side][k] &^= to
+			}
+		}
+		b[side][kind] |= to
+		return
+	}
+}
+
+// put writes the 12 planes of a position, as the side to move sees it.
+func (b *board) put(planes []byte, side int) {
+	for i := range 12 {
+		plane := b[(side+i/6)&1][i%6]
+		if side == 1 {
+			plane = bits.ReverseBytes64(plane)
+		}
+		binary.LittleEndian.PutUint64(planes[8*i:], plane)
+	}
+}
+
+// policy writes the shares of some moves, and -1 for those that are not legal.
+func (m *maker) policy(f []byte) (played uint64) {
+	for i := range lc0Moves {
+		binary.LittleEndian.PutUint32(f[4*i:], math.Float32bits(-1))
+	}
+	legal := 20 + m.pcg.Uint64()%24
+	for range legal {
+		v := m.pcg.Uint64()
+		played = v % lc0Moves
+		share := float32(v>>40) / (1 << 24)
+		binary.LittleEndian.PutUint32(f[4*played:], math.Float32bits(share*share/float32(legal)))
+	}
+	return played
+}
+
+// verdict writes what follows the planes: castling, counters, values.
+func (m *maker) verdict(f []byte, n, ply, played uint64) {
+	if ply < 30 {
+		copy(f, "\x01\x01\x01\x01")
+	}
+	f[4], f[5] = byte(ply&1), byte(ply%20)
+	value := func(at int, v float32) { binary.LittleEndian.PutUint32(f[8+4*at:], math.Float32bits(v)) }
+	unit := func() float32 { return float32(m.pcg.Uint64()>>40) / (1 << 24) }
+	for at := range 15 {
+		value(at, unit())
+	}
+	value(6, float32(lc0GameFrames-ply))
+	value(7, float32(int(n/lc0GameFrames%3)-1)) // result_q
+	value(8, 0)
+	binary.LittleEndian.PutUint32(f[68:], 800)
+	binary.LittleEndian.PutUint16(f[72:], uint16(played))
+	binary.LittleEndian.PutUint16(f[74:], uint16(played))
+	value(17, unit())
+}
