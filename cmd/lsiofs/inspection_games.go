@@ -4,14 +4,12 @@ import (
 	"fmt"
 
 	"github.com/lsiofs/lsiofs/pipeline/catalog"
-	"github.com/lsiofs/lsiofs/pipeline/unpack/lc0"
 )
 
 // games is what a dataset of format lc0 holds: frames are its records.
 type games struct {
-	Games   int64  `json:"games"` // with a frame at least
-	Version uint32 `json:"version"`
-	Frames  spread `json:"frames"` // of a game
+	Games  int64  `json:"games"`  // with a frame at least
+	Frames spread `json:"frames"` // of a game
 }
 
 // gamesOf counts frames from one game's first to the next one's: games are what
@@ -23,13 +21,10 @@ func gamesOf(c *catalog.Catalog) *games {
 		g.Frames.add(int64(starts[i+1] - first))
 	}
 	g.Games = g.Frames.count
-	var size [1]int64
-	c.Sizes([]uint64{0}, size[:])
-	g.Version = lc0.Version(size[0])
 	return &g
 }
 
 func (g *games) text() string {
-	return fmt.Sprintf("%s of version %d, frames a game %s to %s, mean %.1f", countText(uint64(g.Games)), g.Version,
+	return fmt.Sprintf("%s, frames a game %s to %s, mean %.1f", countText(uint64(g.Games)),
 		countText(uint64(g.Frames.Min)), countText(uint64(g.Frames.Max)), g.Frames.Mean)
 }

@@ -16,7 +16,7 @@
 //
 // # The sealed index
 //
-// One file, version 1. Numbers are little-endian, 64 bits where nothing else is
+// One file, version 2. Numbers are little-endian, 64 bits where nothing else is
 // said; parts begin at multiples of 8.
 //
 //	header     256 bytes
@@ -44,9 +44,10 @@
 // journals and indexes as it is:
 //
 //	header     80 bytes: records, decoded bytes, sum of sizes, entry points,
-//	           flags (1 keyed, 2 compressed, 4 damaged, 8 unreadable, 16 made of
-//	           parts), members,
-//	           growth vectors, records that grow, bytes of damage, bytes of data
+//	           u32 flags (1 keyed, 2 compressed, 4 damaged, 8 unreadable, 16 made
+//	           of parts), u32
+//	           bytes of kind, members, growth vectors, records that grow, bytes of
+//	           damage, bytes of data
 //	blocks     32 bytes for each 128 records: offset of the first one, smallest
 //	           size, smallest gap; offset of the data (48 bits), width of sizes
 //	           and of gaps in bits (8 bits each, gaps lowest)
@@ -57,6 +58,7 @@
 //	members    compressed: offset in the decoded shard and in the file, of each;
 //	           of parts: of those that are kept
 //	entries    compressed: one bit a record, lowest first: reading can start there
+//	kind       of formats with kinds: what theirs says of the records, as text
 //	damage     damaged: record, offset, offset in the file, reason; of parts: u32
 //	           number of those that are listed, each so, but u32 size and name of
 //	           the part, u32 size and reason; u32 number of reasons, of each its

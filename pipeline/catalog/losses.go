@@ -126,7 +126,7 @@ func (r *lossReader) losses() (l unpack.Losses) {
 }
 
 // checkDamage says whether a blob's damage can be taken apart.
-func checkDamage(p []byte, flags uint64) bool {
+func checkDamage(p []byte, flags uint32) bool {
 	if flags&flagParts == 0 {
 		return len(p) >= damageHeadBytes
 	}

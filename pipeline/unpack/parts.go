@@ -125,7 +125,8 @@ func (s *scan) scanParts(ctx context.Context, codec PartCodec) (Summary, error) 
 	defer d.Close()
 	src := &partSource{decoder: d, buf: partBuffers.Get().([]byte)}
 	defer func() { partBuffers.Put(src.buf) }() //nolint:staticcheck // a slice in an interface is small beside what it holds
-	damage, err := splitDamage(s.format.Index(ctx, src, s.emit))
+	kind, err := s.index(ctx, src)
+	damage, err := splitDamage(err)
 	if err != nil {
 		return Summary{}, err
 	}
@@ -134,7 +135,7 @@ func (s *scan) scanParts(ctx context.Context, codec PartCodec) (Summary, error) 
 		placed.OffsetBytes, placed.Record = src.base, s.records
 		damage = &placed
 	}
-	return Summary{DecodedBytes: src.base, Members: src.members, Parts: true, Losses: src.losses, Damage: damage}, nil
+	return Summary{DecodedBytes: src.base, Members: src.members, Kind: kind, Parts: true, Losses: src.losses, Damage: damage}, nil
 }
 
 // partBufferBytes is what of a part is decoded at a time: some tens of frames.

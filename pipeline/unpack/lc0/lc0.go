@@ -32,6 +32,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"strconv"
 	"strings"
 
 	"github.com/lsiofs/lsiofs/pipeline/spec"
@@ -41,7 +42,10 @@ import (
 // Format is lc0's unpack.Format.
 type Format struct{ check bool }
 
-var _ unpack.OwnCodecs = Format{}
+var (
+	_ unpack.OwnCodecs = Format{}
+	_ unpack.Uniform   = Format{}
+)
 
 // New takes from a spec whether frames are checked.
 func New(f spec.Format) Format { return Format{check: f.Lc0Check} }
@@ -77,16 +81,6 @@ var frameBytes = map[uint32]int64{3: 8276, 4: 8292, 5: 8308, 6: 8356, 7: 8396}
 // versionBytes is what of a frame tells its version.
 const versionBytes = 4
 
-// Version is that of frames of this size, 0 for none.
-func Version(sizeBytes int64) uint32 {
-	for version, size := range frameBytes {
-		if size == sizeBytes {
-			return version
-		}
-	}
-	return 0
-}
-
 // Sniff says whether a game begins so: at least one whole frame of a known
 // version, and none of another version behind it.
 func (Format) Sniff(head []byte) bool {
@@ -116,15 +110,44 @@ const (
 // Index implements unpack.Format. The frames of a game are emitted once its end
 // has been seen. A source that is not made of parts is one game.
 func (f Format) Index(ctx context.Context, src unpack.Source, emit func(unpack.Extent) error) error {
-	parts, ok := src.(unpack.Parts)
-	if !ok {
-		g := game{check: f.check}
-		if err := g.read(ctx, src, nil); err != nil {
-			return err
-		}
-		return g.emit(emit)
-	}
+	_, err := f.IndexKind(ctx, src, emit)
+	return err
+}
+
+// IndexKind implements unpack.Uniform: a kind is "version 6".
+func (f Format) IndexKind(ctx context.Context, src unpack.Source, emit func(unpack.Extent) error) (string, error) {
 	var first firstGame
+	var err error
+	if parts, ok := src.(unpack.Parts); ok {
+		err = f.games(ctx, parts, &first, emit)
+	} else {
+		g := game{check: f.check}
+		if err = g.read(ctx, src, nil); err == nil {
+			first.version = g.version
+			err = g.emit(emit)
+		}
+	}
+	if first.version == 0 {
+		return "", err
+	}
+	return kindPrefix + strconv.Itoa(int(first.version)), err
+}
+
+const kindPrefix = "version "
+
+// SameKind is false: each version is written in one way.
+func (Format) SameKind(string, string) bool { return false }
+
+// OfKind is f: all versions are read alike.
+func (f Format) OfKind(kind string) (unpack.Format, error) {
+	if version, err := strconv.Atoi(strings.TrimPrefix(kind, kindPrefix)); err != nil || frameBytes[uint32(version)] == 0 {
+		return nil, fmt.Errorf("%q is no version of frames", kind)
+	}
+	return f, nil
+}
+
+// games indexes a shard game by game.
+func (f Format) games(ctx context.Context, parts unpack.Parts, first *firstGame, emit func(unpack.Extent) error) error {
 	var g game
 	for {
 		if err := parts.NextPart(); err == io.EOF {
@@ -133,7 +156,7 @@ func (f Format) Index(ctx context.Context, src unpack.Source, emit func(unpack.E
 			return err
 		}
 		g = game{check: f.check, runs: g.runs[:0]}
-		err := g.read(ctx, src, parts)
+		err := g.read(ctx, parts, parts)
 		if damage, ok := errors.AsType[*unpack.CorruptError](err); ok {
 			parts.Lose(damage)
 			continue
@@ -157,9 +180,9 @@ type firstGame struct {
 }
 
 func (f *firstGame) same(g *game, parts unpack.Parts) error {
-	switch f.version {
-	case g.version:
-	case 0:
+	switch {
+	case f.version == g.version || g.check && len(g.runs) == 0:
+	case f.version == 0:
 		f.version, f.name = g.version, parts.PartName()
 	default:
 		return &unpack.RefusedError{OffsetBytes: g.begin, Reason: fmt.Sprintf(
