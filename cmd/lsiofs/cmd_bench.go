@@ -31,6 +31,7 @@ type benchOptions struct {
 	make   string
 	gz     bool
 	zst    bool
+	tar    bool
 	shape  synthetic.Shape
 	count  uint64
 	shards uint64
@@ -69,7 +70,8 @@ datasets of 0.7 GB that it makes for it, and removes (some minutes, 2 GB of disk
 
 With --make FORMAT, makes a dataset of seeded data in the directory DATASET, which
 must be empty or not exist yet: WebDataset samples (tar), text (jsonl), frames
-(tfrecord) or records of one size (fixed). The same flags make the same bytes.`,
+(tfrecord), records of one size (fixed), or games of Leela Chess Zero, a .gz each or
+in tars (lc0). The same flags make the same bytes.`,
 		Example: `  lsiofs bench /data/train
   lsiofs bench --check
   lsiofs bench --check --only tar,jsonl --dir /data/bench --json > check.json
@@ -96,11 +98,12 @@ func (o *benchOptions) addFlags(c *cobra.Command) {
 	f.IntVar(&o.rounds, "rounds", 5, "measure each row so often, at most")
 	f.Float64Var(&o.seconds, "seconds", 90, "about how long all rows of a dataset may take together")
 	f.BoolVar(&o.check, "check", false, "measure what is promised, and fail where it is not reached; without DATASET of data that is made for it")
-	f.StringSliceVar(&o.only, "only", nil, "with --check: these `sections` of engine, tar, jsonl, zst, gz only")
+	f.StringSliceVar(&o.only, "only", nil, "with --check: these `sections` of engine, tar, jsonl, zst, gz, lc0 only")
 	f.StringVar(&o.dir, "dir", "", "with --check: the `directory` where data is made, and kept (default: a temporary one beside the user's cache)")
 	enumFlag(c, "make", "make a dataset of this format", &o.make, synthetic.Formats...)
 	f.BoolVar(&o.gz, "gz", false, "with --make: compress shards with gzip")
 	f.BoolVar(&o.zst, "zst", false, "with --make: compress shards with zstd")
+	f.BoolVar(&o.tar, "tar", false, "with --make lc0: tars of games")
 	f.Uint64Var(&o.count, "records", 56000, "with --make: how many records")
 	sizeFlag(f, "bytes", "with --make: bytes of a record, on average, before compression", &o.shape.RecordBytes)
 	f.Lookup("bytes").DefValue = "12500"
@@ -119,8 +122,8 @@ func runBench(ctx context.Context, o *benchOptions, g *globals) error {
 		return usagef("--make and --check: choose one")
 	case !o.check && (o.dir != "" || len(o.only) > 0):
 		return usagef("--dir and --only belong to --check")
-	case o.make == "" && (o.gz || o.zst || o.given("records") || o.given("bytes") || o.given("shards")):
-		return usagef("--gz, --zst, --records, --bytes and --shards belong to --make")
+	case o.make == "" && (o.gz || o.zst || o.tar || o.given("records") || o.given("bytes") || o.given("shards")):
+		return usagef("--gz, --zst, --tar, --records, --bytes and --shards belong to --make")
 	}
 	if o.make != "" {
 		return runBenchMake(ctx, o, g)
@@ -280,10 +283,17 @@ func runBenchMake(ctx context.Context, o *benchOptions, g *globals) error {
 		return usagef("lsiofs bench --make takes the directory where the dataset is to be made (see lsiofs bench --help)")
 	case o.gz && o.zst:
 		return usagef("--gz and --zst: choose one")
+	case o.tar:
+		o.shape.Codec = "tar"
+	case o.make == "lc0" && !o.zst:
+		o.shape.Codec = "gz"
 	case o.gz:
 		o.shape.Codec = "gz"
 	case o.zst:
 		o.shape.Codec = "zst"
+	}
+	if o.make == "lc0" && !o.given("bytes") {
+		o.shape.RecordBytes = synthetic.FrameBytes
 	}
 	o.shape.Format, o.shape.Seed = o.make, o.spec.Order.Seed
 	v := newMakingView(g.ui)

@@ -121,7 +121,7 @@ func TestTheContentOfALargeCompressedFileIsJudgedByItsBegin(t *testing.T) {
 
 func TestFilesWithKnownExtensionsAreNotOpenedToFindThem(t *testing.T) {
 	w := newWorld(t)
-	w.write("a.tar", tarOf(2, "s"))
+	w.write("a.tfrecord", []byte("any"))
 	w.write("b.jsonl", linesOf(3, "a"))
 	require.Zero(t, w.readsOf(func() {
 		_, err := w.open()

@@ -22,7 +22,7 @@ type Make struct {
 	Dir     string
 	Shape   synthetic.Shape
 	Records uint64
-	Shards  uint64 // 0: of about 100 MB each
+	Shards  uint64 // 0: of about 100 MB each, or of a game of lc0
 	// Progress, when set, is told now and then how many bytes, decoded, have
 	// been made of about how many.
 	Progress func(bytes, total int64)
@@ -55,6 +55,9 @@ func (m *Make) Validate() error {
 	}
 	if m.Shards == 0 {
 		m.Shards = min(max(uint64(float64(m.Records)*float64(m.Shape.RecordBytes)/shardBytes+0.5), 1), max(m.Records, 1))
+		if m.Shape.Format == "lc0" && m.Shape.Codec == "gz" { // a game each
+			m.Shards = min(max((m.Records+synthetic.GameFrames-1)/synthetic.GameFrames, 1), max(m.Records, 1))
+		}
 	}
 	if m.Shards > m.Records && m.Records > 0 {
 		problems = append(problems, fmt.Errorf("shards (%d) must be at most the number of records (%d)", m.Shards, m.Records))

@@ -15,10 +15,11 @@ const (
 	SectionJSONL  Section = "jsonl"
 	SectionZstd   Section = "zst"
 	SectionGzip   Section = "gz"
+	SectionLc0    Section = "lc0"
 )
 
 // Sections are all of them, in the order in which they are checked.
-var Sections = []Section{SectionEngine, SectionTar, SectionJSONL, SectionZstd, SectionGzip}
+var Sections = []Section{SectionEngine, SectionTar, SectionJSONL, SectionZstd, SectionGzip, SectionLc0}
 
 // Figure is what of a row a promise is about.
 type Figure string
@@ -85,6 +86,9 @@ func Promises() []Promise {
 		{Section: SectionZstd, What: "mount to cat, JSONL .zst", Row: rowMountFirst, Figure: FigureRatio, AtLeast: 0.80},
 		{Section: SectionGzip, What: "mount to the end of an epoch, JSONL .gz, to gzip -dc", Row: rowMountWhole, Figure: FigureRatio, AtLeast: 1.0},
 		{Section: SectionGzip, What: "mount to cat, JSONL .gz", Row: rowMountFirst, Figure: FigureRatio, AtLeast: 0.80},
+
+		{Section: SectionLc0, What: "mount, first epoch, lc0 V6 frames of .gz games, 1 reader, to gzip -dc", Row: rowMountEpoch, Figure: FigureRatio, AtLeast: 1.3},
+		{Section: SectionLc0, What: "mount, first epoch, lc0 V6 frames that compress 10:1 or better", Row: rowMountEpoch, Figure: FigureRecords, AtLeast: 180_000},
 	}
 }
 
@@ -140,7 +144,7 @@ func verdict(measured, atLeast, atMost float64) string {
 // rowsOf are the rows that the promises of a section need.
 func rowsOf(promises []Promise, s Section) []string {
 	against := map[string][]string{
-		rowMountFirst: {rowCat, rowMountWhole}, rowMountWhole: {rowDecode}, rowMountCold: {rowFioCold}, rowEngineCold: {rowFioCold},
+		rowMountFirst: {rowCat, rowMountWhole}, rowMountWhole: {rowDecode}, rowMountEpoch: {rowDecode}, rowMountCold: {rowFioCold}, rowEngineCold: {rowFioCold},
 	}
 	var ids []string
 	for _, p := range promises {
@@ -161,6 +165,8 @@ func sectionOf(d DatasetInfo) Section {
 	near := func(bytes float64) bool { return d.RecordBytes > bytes*2/3 && d.RecordBytes < bytes*3/2 }
 	lines := (d.Format == "jsonl" || d.Format == "lines") && near(1200)
 	switch {
+	case d.Format == "lc0" && near(8356):
+		return SectionLc0
 	case d.Format == "tar" && d.Compression == "" && near(12<<10):
 		return SectionTar
 	case lines && d.Compression == "":

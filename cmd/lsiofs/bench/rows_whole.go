@@ -8,38 +8,53 @@ import (
 	"os/exec"
 	"path/filepath"
 	"runtime"
+	"slices"
 	"strings"
 	"sync"
 	"syscall"
 	"time"
 
 	"github.com/lsiofs/lsiofs/pipeline"
-	"github.com/lsiofs/lsiofs/pipeline/unpack/formats"
+	"github.com/lsiofs/lsiofs/pipeline/unpack/lc0"
 )
 
-// decoder is the program that decodes a shard to stdout, nil for none.
-func decoder(shard string) []string {
-	_, codec := formats.Split(shard)
-	switch {
-	case codec == nil:
-		return []string{"cat"}
-	case codec.Name() == "zstd":
-		return []string{"zstd", "-dcq"}
+// decoder is the program that decodes the shards to stdout that are its further
+// arguments.
+func (s *session) decoder() []string {
+	switch s.scope.codec {
+	case "":
+		return []string{"cat", "--"}
+	case "zstd":
+		return []string{"zstd", "-dcq", "--"}
+	case lc0.Game{}.Name():
+		return []string{"gzip", "-dcq", "--"}
+	case lc0.Tar{}.Name():
+		return []string{"sh", "-c", `for f; do tar -xOf "$f"; done | gzip -dcq`, "sh"}
 	}
-	return []string{codec.Name(), "-dcq"}
+	return []string{s.scope.codec, "-dcq", "--"}
 }
 
 func (s *session) decoderText() string {
-	return fmt.Sprintf("%s of all shards, %d processes", strings.Join(decoder(s.scope.shards[0]), " "), runtime.GOMAXPROCS(0))
+	d := s.decoder()
+	text := strings.Join(d[:len(d)-1], " ")
+	if d[0] == "sh" {
+		text = "tar -xO | gzip -dc"
+	}
+	return fmt.Sprintf("%s of all shards, %d processes", text, runtime.GOMAXPROCS(0))
 }
+
+// mostTogether is how many shards one process decodes, so that starting it weighs
+// little where they are small.
+const mostTogether = 256
 
 // measureDecode decodes all shards with the codec's own program, in as many
 // processes as there are cores, to nowhere.
 func (s *session) measureDecode(ctx context.Context) (reading, error) {
-	if _, err := exec.LookPath(decoder(s.scope.shards[0])[0]); err != nil {
+	command := s.decoder()
+	if _, err := exec.LookPath(command[0]); err != nil {
 		return reading{}, notMeasured("%w", err)
 	}
-	shards := make(chan string)
+	shards := make(chan []string)
 	var mu sync.Mutex
 	var errs []error
 	r := reading{bytes: s.scope.streamBytes, mallocs: -1}
@@ -47,8 +62,8 @@ func (s *session) measureDecode(ctx context.Context) (reading, error) {
 	var workers sync.WaitGroup
 	for range runtime.GOMAXPROCS(0) {
 		workers.Go(func() {
-			for shard := range shards {
-				used, err := decodeShard(ctx, shard)
+			for some := range shards {
+				used, err := decodeShards(ctx, append(slices.Clip(command), some...))
 				mu.Lock()
 				r.cpu += used
 				errs = append(errs, err)
@@ -56,8 +71,9 @@ func (s *session) measureDecode(ctx context.Context) (reading, error) {
 			}
 		})
 	}
-	for _, shard := range s.scope.shards {
-		shards <- shard
+	together := min(max(len(s.scope.shards)/(8*runtime.GOMAXPROCS(0)), 1), mostTogether)
+	for some := range slices.Chunk(s.scope.shards, together) {
+		shards <- some
 	}
 	close(shards)
 	workers.Wait()
@@ -68,8 +84,7 @@ func (s *session) measureDecode(ctx context.Context) (reading, error) {
 	return r, errors.Join(errs...)
 }
 
-func decodeShard(ctx context.Context, shard string) (time.Duration, error) {
-	command := append(decoder(shard), "--", shard)
+func decodeShards(ctx context.Context, command []string) (time.Duration, error) {
 	cmd := exec.CommandContext(ctx, command[0], command[1:]...) // its stdout is /dev/null
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	if err := cmd.Run(); err != nil {

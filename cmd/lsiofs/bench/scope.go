@@ -35,6 +35,7 @@ type scope struct {
 	streamBytes int64   // likewise
 	recordBytes float64 // mean
 	compressed  bool    // some shard is
+	codec       string  // of the first shard, "" for none
 	whole       bool
 	bytes       int64    // of what is measured
 	extents     []extent // of the records of the epoch, in its order; none where compressed
@@ -54,6 +55,9 @@ func newScope(ctx context.Context, d *pipeline.Dataset, memory int64) (*scope, e
 		s.shards = append(s.shards, filepath.Join(c.Root(), shard.Object.Path))
 		s.shardBytes = append(s.shardBytes, shard.Object.SizeBytes)
 		s.compressed = s.compressed || shard.Codec != nil
+		if i == 0 && shard.Codec != nil {
+			s.codec = shard.Codec.Name()
+		}
 	}
 	limit := min(memory, maxScopeBytes)
 	s.whole = s.streamBytes <= limit && s.records <= maxScopeRecords

@@ -1,19 +1,68 @@
 package synthetic
 
 import (
+	"bytes"
 	"encoding/binary"
+	"io"
 	"math"
 	"math/bits"
 	"math/rand/v2"
+
+	"github.com/klauspost/compress/gzip"
 )
 
 // A frame of version 6, as package lc0 lays it out.
 const (
-	lc0FrameBytes = 8356
-	lc0Moves      = 1858
-	// lc0GameFrames is how long a game is: the plies of an average one.
-	lc0GameFrames = 180
+	// FrameBytes is the size of a frame of lc0.
+	FrameBytes = 8356
+	lc0Moves   = 1858
+	// GameFrames is how long a game of lc0 is: a long one, of 1.5 MB.
+	GameFrames = 180
 )
+
+// writeGames writes frames as one game, or as a tar of games of GameFrames.
+func (s Shape) writeGames(out io.Writer, first, count uint64, made func(bytes int64)) error {
+	m := newMaker(s)
+	if s.Codec == "gz" {
+		return m.writeGame(out, first, count, made)
+	}
+	var packed bytes.Buffer
+	head := newMaker(s)
+	for end := first + count; first < end; {
+		n := min(GameFrames-first%GameFrames, end-first)
+		packed.Reset()
+		if err := m.writeGame(&packed, first, n, made); err != nil {
+			return err
+		}
+		head.buffer = head.buffer[:0]
+		head.member(first/GameFrames, ".gz", packed.Len())
+		size := len(head.buffer) + packed.Len()
+		head.buffer = append(head.buffer, packed.Bytes()...)
+		head.pad(size)
+		if _, err := out.Write(head.buffer); err != nil {
+			return err
+		}
+		first += n
+	}
+	_, err := out.Write(make([]byte, 2*tarBlock))
+	return err
+}
+
+func (m *maker) writeGame(out io.Writer, first, count uint64, made func(bytes int64)) error {
+	z, err := gzip.NewWriterLevel(out, gzip.DefaultCompression)
+	if err != nil {
+		return err
+	}
+	for i := range count {
+		if _, err := z.Write(m.record(first + i)); err != nil {
+			return err
+		}
+		if made != nil {
+			made(FrameBytes)
+		}
+	}
+	return z.Close()
+}
 
 // board has the squares of one colour's pieces, a bit each, for six kinds of
 // piece, from White's side.
@@ -29,9 +78,9 @@ var startingBoard = board{
 // to about a 20th.
 func (m *maker) game(n uint64) {
 	const history = 8
-	ply := n % lc0GameFrames
+	ply := n % GameFrames
 	var boards [history]board
-	moves := rand.NewPCG(m.shape.Seed^0x6c63302f67616d65, n/lc0GameFrames)
+	moves := rand.NewPCG(m.shape.Seed^0x6c63302f67616d65, n/GameFrames)
 	b := startingBoard
 	boards[0] = b
 	for p := range ply {
@@ -39,7 +88,7 @@ func (m *maker) game(n uint64) {
 		boards[(p+1)%history] = b
 	}
 	begin := len(m.buffer)
-	m.zeros(lc0FrameBytes)
+	m.zeros(FrameBytes)
 	f := m.buffer[begin:]
 	binary.LittleEndian.PutUint32(f, 6)
 	binary.LittleEndian.PutUint32(f[4:], 1)
@@ -110,8 +159,8 @@ func (m *maker) verdict(f []byte, n, ply, played uint64) {
 	for at := range 15 {
 		value(at, unit())
 	}
-	value(6, float32(lc0GameFrames-ply))
-	value(7, float32(int(n/lc0GameFrames%3)-1)) // result_q
+	value(6, float32(GameFrames-ply))
+	value(7, float32(int(n/GameFrames%3)-1)) // result_q
 	value(8, 0)
 	binary.LittleEndian.PutUint32(f[68:], 800)
 	binary.LittleEndian.PutUint16(f[72:], uint16(played))

@@ -5,6 +5,7 @@
 //	jsonl     {"id":N,"text":"…"}: words by a Zipf law, which compress about as text does
 //	tfrecord  frames of random bytes, with their checksums
 //	fixed     records that begin with their number, half of whose bits are random
+//	lc0       frames of version 6, of games of 180, a .gz file each or in tars
 //
 // Bytes of a record are a pure function of the shape and the record's number,
 // so they don't depend on how records are cut into shards, or on which core
@@ -23,21 +24,21 @@ import (
 )
 
 // Formats are the names of Shape.Format.
-var Formats = []string{"tar", "jsonl", "fixed", "tfrecord"}
+var Formats = []string{"tar", "jsonl", "fixed", "tfrecord", "lc0"}
 
 // Shape is what is made.
 type Shape struct {
 	Format string // one of Formats
-	Codec  string // "" for none, "gz", "zst"
+	Codec  string // "" for none, "gz", "zst"; of lc0 "gz", or "tar" for tars of games
 	// RecordBytes is what a record has in its shard, framing included: exactly
-	// for fixed, on average elsewhere, where sizes are spread evenly between half
+	// for fixed and lc0 (FrameBytes), on average elsewhere, where sizes are spread evenly between half
 	// and one and a half times of it.
 	RecordBytes int64
 	Seed        uint64
 }
 
 // The least record of each format: what is written beside the data, and some data.
-var leastBytes = map[string]int64{"tar": 4096, "jsonl": 64, "fixed": 8, "tfrecord": 64}
+var leastBytes = map[string]int64{"tar": 4096, "jsonl": 64, "fixed": 8, "tfrecord": 64, "lc0": FrameBytes}
 
 // maxRecordBytes bounds a record, which is made in memory.
 const maxRecordBytes = 1 << 30
@@ -49,8 +50,15 @@ func (s Shape) Validate() error {
 	if !known {
 		problems = append(problems, fmt.Errorf("format %q: what can be made is %s", s.Format, strings.Join(Formats, ", ")))
 	}
-	if !slices.Contains([]string{"", "gz", "zst"}, s.Codec) {
-		problems = append(problems, fmt.Errorf("compression %q: what can be made is gz and zst", s.Codec))
+	codecs := []string{"", "gz", "zst"}
+	if s.Format == "lc0" {
+		codecs = []string{"gz", "tar"}
+		if s.RecordBytes > FrameBytes {
+			problems = append(problems, fmt.Errorf("bytes of a record (%d) of lc0 are %d", s.RecordBytes, FrameBytes))
+		}
+	}
+	if !slices.Contains(codecs, s.Codec) {
+		problems = append(problems, fmt.Errorf("compression %q of %s: what can be made is %s", s.Codec, s.Format, strings.TrimPrefix(strings.Join(codecs, ", "), ", ")))
 	}
 	if known && (s.RecordBytes < least || s.RecordBytes > maxRecordBytes) {
 		problems = append(problems, fmt.Errorf("bytes of a record (%d) of %s must be between %d and %d", s.RecordBytes, s.Format, least, int64(maxRecordBytes)))
@@ -61,8 +69,11 @@ func (s Shape) Validate() error {
 // Extension is the ending of the shards' names, with the dot.
 func (s Shape) Extension() string {
 	e := "." + s.Format
-	if s.Format == "fixed" {
+	switch s.Format {
+	case "fixed":
 		e = ".bin"
+	case "lc0":
+		e = ""
 	}
 	if s.Codec != "" {
 		e += "." + s.Codec
@@ -75,6 +86,9 @@ func (s Shape) Extension() string {
 // be nil. The shape must be valid.
 func (s Shape) WriteShard(out io.Writer, first, count uint64, made func(bytes int64)) error {
 	file := bufio.NewWriterSize(out, 1<<20)
+	if s.Format == "lc0" {
+		return errors.Join(s.writeGames(file, first, count, made), file.Flush())
+	}
 	z, err := s.compressor(file)
 	if err != nil {
 		return err
