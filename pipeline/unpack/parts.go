@@ -240,7 +240,7 @@ func (s *partSource) Discard(n int64) error {
 
 func (s *partSource) Lose(damage *CorruptError) {
 	placed := *damage
-	placed.OffsetBytes = s.base
+	placed.OffsetBytes, placed.Record = s.base, -1 // all of its records are lost
 	s.note(placed)
 	s.part, s.start, s.end, s.size = partLost, 0, 0, 0
 }

@@ -46,6 +46,8 @@ type Suite struct {
 	// EndsAnywhere says that a shard that is cut off can be a sound one whose
 	// last record is shorter.
 	EndsAnywhere bool
+	// Whole says that a damaged shard gives no records at all.
+	Whole bool
 }
 
 // Run runs all of the suite.
