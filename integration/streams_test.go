@@ -37,6 +37,14 @@ func allDatasets(t *testing.T, f func(t *testing.T, d dataset)) {
 			})
 		}
 	}
+	lc0Datasets(t, f)
+}
+
+// lc0Datasets calls f for games as single files, and for tars of them of which some
+// are damaged.
+func lc0Datasets(t *testing.T, f func(t *testing.T, d dataset)) {
+	t.Run("lc0", func(t *testing.T) { f(t, lc0Games(t, *drawSeed)) })
+	t.Run("lc0-tar", func(t *testing.T) { f(t, lc0Tars(t, *drawSeed)) })
 }
 
 // every shuffle, once with settings that a person would choose.

@@ -4,6 +4,7 @@ import json
 import os
 import re
 
+import lc0
 import tarfiles
 from decode import Corrupt, Refused, decode, split_extension
 
@@ -85,6 +86,8 @@ def choose(root, paths, wanted):
     """(format, the paths that are shards)."""
     if wanted in ("fixed", "lines"):
         return wanted, paths
+    if wanted == "lc0":
+        return wanted, [p for p in paths if lc0.takes(p)] or paths
     if wanted != "auto":
         own = [p for p in paths if split_extension(p)[0].endswith(EXTENSIONS[wanted])]
         return wanted, own or paths
@@ -99,11 +102,14 @@ def choose(root, paths, wanted):
 
 def guess(root, path):
     name, codec = split_extension(path)
+    with open(os.path.join(root, path), "rb") as f:
+        raw = f.read()
+    if path.endswith(".tar") and lc0.is_shard(path, raw):
+        return "lc0"
     for fmt, endings in EXTENSIONS.items():
         if endings and name.endswith(endings):
             return fmt
-    with open(os.path.join(root, path), "rb") as f:
-        data, _, _ = decode(f.read(), codec)
+    data, _, _ = decode(raw, codec)
     if data[257:262] == b"ustar":
         try:
             tarfiles.check_sum(data[:512], 0)
@@ -117,7 +123,7 @@ def guess(root, path):
             return "jsonl"
     except ValueError:
         pass
-    return None
+    return "lc0" if path.endswith(".gz") and lc0.is_shard(path, raw) else None
 
 
 # What the records are
@@ -127,14 +133,35 @@ def load(dataset, options):
     """(format, shards). Raises Corrupt or Refused where lsiofs has to refuse."""
     root, paths = find_files(dataset)
     fmt, paths = choose(root, paths, options.get("format", "auto"))
-    shards = []
+    shards, versions = [], set()
     for path in paths:
         with open(os.path.join(root, path), "rb") as f:
             raw = f.read()
-        shards.append(load_shard(path, raw, fmt, options))
+        if fmt == "lc0":
+            shard, seen = load_games(path, raw, options)
+            versions |= seen
+        else:
+            shard = load_shard(path, raw, fmt, options)
+        shards.append(shard)
+    if len(versions) > 1:
+        raise Refused("shards of two versions")
     if not any(s.records for s in shards):
         raise Refused("a dataset without a record")
     return fmt, shards
+
+
+def load_games(path, raw, options):
+    def make(data, begin, entry):
+        record = Record(data, begin)
+        record.entry = entry
+        return record
+
+    if not raw and options.get("on-corrupt", "fail") != "skip":
+        raise Corrupt("%s: a file of 0 bytes" % path)
+    records, decoded_bytes, versions = lc0.load(path, raw, options, make)
+    for ordinal, record in enumerate(records):
+        record.shard, record.ordinal = path, ordinal
+    return Shard(path, records, decoded_bytes), versions
 
 
 def load_shard(path, raw, fmt, options):

@@ -89,6 +89,7 @@ def arguments():
     for name in ("record-bytes", "stride-bytes", "header-bytes"):
         p.add_argument("--" + name, type=int, default=0)
     p.add_argument("--remainder", default="corrupt")
+    p.add_argument("--lc0-check", action="store_true")
     p.add_argument("--on-corrupt", default="fail")
     for name, value in DEFAULTS.items():
         p.add_argument("--" + name, default=value, type=json.loads if name == "done" else type(value))

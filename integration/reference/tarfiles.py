@@ -25,6 +25,8 @@ class Member:
         self.end = None  # padded end of the data
         self.path = None
         self.key = None  # None: not eligible
+        self.size = None  # of the data
+        self.regular = False
 
 
 def parse(data, damage):
@@ -93,6 +95,7 @@ def finish(m, header, kind, at, size):
     m.header = at
     m.end = at + BLOCK + padded(size)
     m.path = path_of(m, values, header)
+    m.size, m.regular = size, kind in (b"0", b"\0", b"7")
     if kind in (b"0", b"\0", b"7"):
         m.key = key_of(m.path)
 

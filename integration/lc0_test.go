@@ -1,0 +1,91 @@
+package integration
+
+import (
+	"archive/tar"
+	"bytes"
+	"encoding/binary"
+	"fmt"
+	"math"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+const (
+	lc0FrameBytes = 8356
+	lc0PolicyAt   = 8
+)
+
+// lc0Game makes frames of version 6.
+func lc0Game(r *rand.Rand, frames int) []byte {
+	var game []byte
+	for range frames {
+		f := make([]byte, lc0FrameBytes)
+		binary.LittleEndian.PutUint32(f, 6)
+		for i := range 1858 {
+			binary.LittleEndian.PutUint32(f[lc0PolicyAt+4*i:], math.Float32bits(-1))
+		}
+		for range 20 {
+			binary.LittleEndian.PutUint32(f[lc0PolicyAt+4*r.IntN(1858):], math.Float32bits(r.Float32()))
+		}
+		binary.LittleEndian.PutUint64(f[8000:], r.Uint64())
+		game = append(game, f...)
+	}
+	return game
+}
+
+// lc0Games is a directory of single games.
+func lc0Games(t testing.TB, seed uint64) dataset {
+	dir := t.TempDir()
+	r := rand.New(rand.NewPCG(seed, 4))
+	for i := range 12 {
+		g := lc0Game(r, 1+r.IntN(9))
+		packed := gzipMember(g)
+		if i%3 == 0 { // several members are one game all the same
+			packed = append(gzipMember(g[:5000]), gzipMember(g[5000:])...)
+		}
+		require.NoError(t, os.MkdirAll(filepath.Join(dir, fmt.Sprint(i%2)), 0o755))
+		require.NoError(t, os.WriteFile(filepath.Join(dir, fmt.Sprint(i%2), fmt.Sprintf("training.%d.gz", i)), packed, 0o644))
+	}
+	return dataset{name: "lc0", dir: dir, ext: ".bin"}
+}
+
+// lc0Tars is tars of games. Between sound ones lie some that do not gunzip, and
+// frames that can't be.
+func lc0Tars(t testing.TB, seed uint64) dataset {
+	dir := t.TempDir()
+	r := rand.New(rand.NewPCG(seed, 5))
+	for i := range 4 {
+		var b bytes.Buffer
+		w := tar.NewWriter(&b)
+		add := func(name string, data []byte) {
+			require.NoError(t, w.WriteHeader(&tar.Header{Name: name, Mode: 0o644, Size: int64(len(data))}))
+			_, err := w.Write(data)
+			require.NoError(t, err)
+		}
+		add("LICENSE", []byte("text"))
+		for k := range 6 {
+			g := lc0Game(r, 1+r.IntN(6))
+			switch (i + k) % 6 {
+			case 3: // a frame without a move, the first of its game
+				clear(g[lc0PolicyAt : lc0PolicyAt+4*1858])
+				for m := range 1858 {
+					g[lc0PolicyAt+4*m+3] = 0xbf
+				}
+			case 4:
+				g[len(g)-lc0FrameBytes] = 7 // another version, perhaps in the last frame
+			}
+			packed := gzipMember(g)
+			if (i+k)%6 == 2 && k > 0 {
+				packed[len(packed)-6] ^= 1
+			}
+			add(fmt.Sprintf("games/training.%d.%d.gz", i, k), packed)
+		}
+		require.NoError(t, w.Close())
+		require.NoError(t, os.WriteFile(filepath.Join(dir, fmt.Sprintf("run-%d.tar", i)), b.Bytes(), 0o644))
+	}
+	return dataset{name: "lc0-tar", dir: dir, flags: []string{"--format", "lc0", "--on-corrupt", "skip", "--lc0-check"}, ext: ".bin"}
+}
