@@ -51,6 +51,8 @@ type plainShard struct {
 	damage  *unpack.CorruptError
 	decoded int64
 	kind    string
+	parts   bool
+	losses  unpack.Losses
 }
 
 // drawShard draws a shard whose records overlap, have gaps, are of one size, of
@@ -114,7 +116,8 @@ func (s *plainShard) pack(t require.TestingT, keyed bool) blob {
 	for _, e := range s.extents {
 		require.NoError(t, p.add(e))
 	}
-	b, err := p.finish(unpack.Summary{DecodedBytes: s.decoded, Members: s.members, Kind: s.kind, Damage: s.damage}, false)
+	sum := unpack.Summary{DecodedBytes: s.decoded, Members: s.members, Kind: s.kind, Damage: s.damage, Parts: s.parts, Losses: s.losses}
+	b, err := p.finish(sum, false)
 	require.NoError(t, err)
 	return b
 }

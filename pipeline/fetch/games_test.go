@@ -1,0 +1,190 @@
+package fetch_test
+
+import (
+	"archive/tar"
+	"bytes"
+	"compress/gzip"
+	"context"
+	"encoding/binary"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/lsiofs/lsiofs/pipeline/catalog"
+	"github.com/lsiofs/lsiofs/pipeline/fetch"
+	"github.com/lsiofs/lsiofs/pipeline/order"
+	"github.com/lsiofs/lsiofs/pipeline/spec"
+	"github.com/lsiofs/lsiofs/pipeline/storage"
+	"github.com/lsiofs/lsiofs/pipeline/storage/local"
+	"github.com/lsiofs/lsiofs/uring"
+)
+
+// games is a dataset of tars of games, some of which are damaged, and the frames
+// of the others.
+type games struct {
+	dir  string
+	want map[string]int
+}
+
+func makeGames(t *testing.T) games {
+	g := games{t.TempDir(), map[string]int{}}
+	r := rand.New(rand.NewPCG(3, 4))
+	for shard := range 3 {
+		var b bytes.Buffer
+		w := tar.NewWriter(&b)
+		for i := range 12 {
+			frames := 1 + r.IntN(50)
+			if i == 5 { // larger than what is decoded at once
+				frames = 200
+			}
+			packed, all := gameOf(r, frames)
+			switch {
+			case i%4 == 2:
+				packed[len(packed)-6] ^= 1
+			case i%4 == 3:
+				packed = packed[:len(packed)/2]
+			default:
+				for _, f := range all {
+					g.want[f]++
+				}
+			}
+			require.NoError(t, w.WriteHeader(&tar.Header{Name: fmt.Sprintf("%d.gz", i), Mode: 0o644, Size: int64(len(packed))}))
+			_, err := w.Write(packed)
+			require.NoError(t, err)
+		}
+		require.NoError(t, w.Close())
+		require.NoError(t, os.WriteFile(filepath.Join(g.dir, fmt.Sprint(shard, ".tar")), b.Bytes(), 0o644))
+	}
+	return g
+}
+
+func gameOf(r *rand.Rand, n int) (packed []byte, frames []string) {
+	var b bytes.Buffer
+	w := gzip.NewWriter(&b)
+	for range n {
+		f := make([]byte, 8356)
+		binary.LittleEndian.PutUint32(f, 6)
+		for at := 100; at < len(f)-8; at += 500 {
+			binary.LittleEndian.PutUint64(f[at:], r.Uint64())
+		}
+		_, _ = w.Write(f)
+		frames = append(frames, string(f))
+	}
+	_ = w.Close()
+	return b.Bytes(), frames
+}
+
+// open opens the catalog, its storage, and a view of one worker.
+func (g games) open(t *testing.T, o spec.Order) (*catalog.Catalog, storage.Storage, worker) {
+	engine, err := uring.Open(uring.ModeAuto)
+	require.NoError(t, err)
+	t.Cleanup(func() { engine.Close() })
+	c, s, err := catalog.Open(context.Background(), catalog.Config{
+		Dataset: g.dir, Format: spec.Format{Name: "lc0"}, OnCorrupt: spec.CorruptSkip, IndexDir: t.TempDir(),
+		OpenStorage: func(root string) (storage.Storage, error) { return local.Open(root, engine) },
+	})
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, s.Close()); require.NoError(t, c.Close()) })
+	epoch, err := order.NewEpoch(o, 0, c.ChunkStarts(o.ChunkBytes, o.ChunkRecords))
+	require.NoError(t, err)
+	view, err := order.NewView(epoch, nil, spec.Deal{Workers: 1, Batch: 1, Dealing: spec.DealInterleaved, Tail: spec.TailKeep})
+	require.NoError(t, err)
+	return c, s, worker{view, 0}
+}
+
+func gamesOrder(shuffle spec.Shuffle) spec.Order {
+	o := spec.Default().Order
+	o.Shuffle, o.SizeRecords, o.Lanes, o.ChunkBytes = shuffle, 100, 3, 64<<10
+	return o
+}
+
+func TestFramesOfSoundGamesComeOnceEachBetweenDamagedOnes(t *testing.T) {
+	g := makeGames(t)
+	for _, shuffle := range []spec.Shuffle{spec.ShuffleNone, spec.ShuffleReservoir, spec.ShuffleFull} {
+		for _, memory := range []int64{1 << 20, 16 << 20, 256 << 20} {
+			t.Run(fmt.Sprint(shuffle, memory>>20), func(t *testing.T) {
+				o := gamesOrder(shuffle)
+				c, s, seq := g.open(t, o)
+				f, err := fetch.New(c, s, fetch.Config{MemoryBytes: memory, ReadTimeout: time.Minute, PieceBytes: o.ChunkBytes, PieceRecords: o.ChunkRecords})
+				require.NoError(t, err)
+				defer func() { require.NoError(t, f.Close()) }()
+				r := f.Open(seq)
+				defer r.Close()
+				got := map[string]int{}
+				var l fetch.Loan
+				for k := uint64(0); k < seq.Len(); {
+					require.NoError(t, r.Lend(context.Background(), k, 50, &l))
+					for _, frame := range l.Records {
+						got[string(frame)]++
+					}
+					k += uint64(len(l.Records))
+					l.Release()
+				}
+				require.Equal(t, len(g.want), len(got))
+				for frame, n := range g.want {
+					require.Equal(t, n, got[frame])
+				}
+			})
+		}
+	}
+}
+
+// A tar that was written anew in place, with the same size and time, shows in
+// what its games are.
+func TestAnotherGameInAPlaceOfTheIndexIsAnError(t *testing.T) {
+	for name, change := range map[string]func(raw []byte, c *catalog.Catalog) []byte{
+		"a member of another size": func(raw []byte, c *catalog.Catalog) []byte {
+			at := c.Part(0, c.Shard(0).DecodedBytes-1).RawBytes
+			copy(raw[at+512:], make([]byte, 4000))
+			return raw
+		},
+		"no member there": func(raw []byte, c *catalog.Catalog) []byte {
+			return append(raw[:c.Part(0, 0).EndRawBytes:c.Part(0, 0).EndRawBytes], make([]byte, len(raw)-int(c.Part(0, 0).EndRawBytes))...)
+		},
+		"games in other places": func(raw []byte, c *catalog.Catalog) []byte {
+			at := c.Part(0, 0).EndRawBytes
+			return append(append([]byte(nil), raw[at:]...), raw[:at]...)
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			g := makeGames(t)
+			o := gamesOrder(spec.ShuffleNone)
+			c, s, seq := g.open(t, o)
+			path := filepath.Join(g.dir, "0.tar")
+			info, err := os.Stat(path)
+			require.NoError(t, err)
+			raw, err := os.ReadFile(path)
+			require.NoError(t, err)
+			file, err := os.OpenFile(path, os.O_WRONLY, 0)
+			require.NoError(t, err)
+			_, err = file.WriteAt(change(raw, c), 0)
+			require.NoError(t, err)
+			require.NoError(t, file.Close())
+			require.NoError(t, os.Chtimes(path, info.ModTime(), info.ModTime()))
+
+			f, err := fetch.New(c, s, fetch.Config{MemoryBytes: 1 << 20, ReadTimeout: time.Minute, PieceBytes: o.ChunkBytes, PieceRecords: o.ChunkRecords})
+			require.NoError(t, err)
+			defer func() { require.NoError(t, f.Close()) }()
+			r := f.Open(seq)
+			defer r.Close()
+			var l fetch.Loan
+			var failed error
+			for k := uint64(0); k < c.Shard(0).Records && failed == nil; {
+				if failed = r.Lend(context.Background(), k, 50, &l); failed != nil {
+					break
+				}
+				for _, frame := range l.Records {
+					require.NotZero(t, g.want[string(frame)], "a frame that is none")
+				}
+				k += uint64(len(l.Records))
+				l.Release()
+			}
+			require.ErrorContains(t, failed, "0.tar")
+		})
+	}
+}
