@@ -4,8 +4,10 @@ import (
 	"archive/tar"
 	"bytes"
 	"encoding/binary"
+	"encoding/json"
 	"fmt"
 	"math"
+	"math/bits"
 	"math/rand/v2"
 	"os"
 	"path/filepath"
@@ -88,4 +90,56 @@ func lc0Tars(t testing.TB, seed uint64) dataset {
 		require.NoError(t, os.WriteFile(filepath.Join(dir, fmt.Sprintf("run-%d.tar", i)), b.Bytes(), 0o644))
 	}
 	return dataset{name: "lc0-tar", dir: dir, flags: []string{"--format", "lc0", "--on-corrupt", "skip", "--lc0-check"}, ext: ".bin"}
+}
+
+func TestExampleLc0GivesTheFramesOfTheGamesAsBatches(t *testing.T) {
+	interpreter := python(t, "numpy")
+	for _, d := range []dataset{lc0Games(t, 3), lc0Tars(t, 3)} {
+		s := usual()
+		m := mountDataset(t, d, s)
+		frames := m.read("worker-0.bin")
+		out := string(output(t, interpreter, "../examples/lc0/batches.py", m.path("worker-0.bin"), "--batch", "7"))
+		var want bytes.Buffer
+		for ; len(frames) > 0; frames = frames[min(7*lc0FrameBytes, len(frames)):] {
+			batch := frames[:min(7*lc0FrameBytes, len(frames))]
+			bitsSet, policy := 0, 0.0
+			for f := batch; len(f) > 0; f = f[lc0FrameBytes:] {
+				for i := range 1858 {
+					policy += max(0, float64(math.Float32frombits(binary.LittleEndian.Uint32(f[lc0PolicyAt+4*i:]))))
+				}
+				for i := range 104 {
+					bitsSet += bits.OnesCount64(binary.LittleEndian.Uint64(f[lc0PolicyAt+4*1858+8*i:]))
+				}
+			}
+			fmt.Fprintf(&want, "%d %d %.4f 0.0000\n", len(batch)/lc0FrameBytes, bitsSet, policy)
+		}
+		require.Equal(t, want.String(), out)
+	}
+}
+
+func TestLc0IsShownWithItsGamesAndWhatWasLeftOut(t *testing.T) {
+	d := lc0Tars(t, *drawSeed)
+	var shown struct {
+		Format, Kind string
+		Games        struct {
+			Games  int
+			Frames struct{ Min, Max int }
+		}
+		Reasons map[string]int `json:"damages_by_reason"`
+	}
+	args := append([]string{"inspect", d.dir, "--json"}, d.flags...)
+	require.NoError(t, json.Unmarshal(toolOK(t, args...), &shown))
+	require.Equal(t, "lc0", shown.Format)
+	require.Equal(t, "version 6", shown.Kind)
+	require.Positive(t, shown.Games.Games)
+	require.Positive(t, shown.Reasons["the policy has no legal move"])
+	require.Positive(t, shown.Reasons["the gzip member's checksum or size does not match its bytes"])
+
+	m := mountDataset(t, d, usual())
+	var described struct {
+		Reasons map[string]int `json:"damages_by_reason"`
+	}
+	require.NoError(t, json.Unmarshal(m.read("dataset.json"), &described))
+	require.Equal(t, shown.Reasons, described.Reasons)
+	require.Contains(t, string(m.read("status")), "the policy has no legal move")
 }
