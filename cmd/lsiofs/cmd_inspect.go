@@ -88,7 +88,7 @@ func (i inspection) print(u *ui) error {
 	for _, line := range i.Damaged {
 		fmt.Fprintf(&b, "  %s\n", line)
 	}
-	if len(i.Damaged) > 0 {
+	if len(i.Damages) > 0 {
 		b.WriteString("\nleft out, by reason\n")
 		for _, text := range slices.Sorted(maps.Keys(i.Damages)) {
 			fmt.Fprintf(&b, "  %13s  %s\n", countText(i.Damages[text]), text)

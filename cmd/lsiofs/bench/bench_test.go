@@ -116,7 +116,7 @@ func TestEveryPromiseIsOfARowThatIsMeasured(t *testing.T) {
 		for _, p := range Promises() {
 			require.True(t, (p.AtLeast > 0) != (p.AtMost > 0), p.What)
 			require.False(t, math.IsNaN(p.AtLeast))
-			if (p.Section == SectionZstd || p.Section == SectionGzip) != compressed {
+			if (p.Section == SectionZstd || p.Section == SectionGzip || p.Section == SectionLc0) != compressed {
 				continue
 			}
 			require.True(t, ids[p.Row], "%s: no row %s", p.What, p.Row)

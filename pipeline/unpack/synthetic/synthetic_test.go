@@ -8,11 +8,15 @@ import (
 	"encoding/json"
 	"errors"
 	"io"
+	"slices"
 	"testing"
 
 	"github.com/klauspost/compress/zstd"
 	"github.com/stretchr/testify/require"
 
+	"github.com/lsiofs/lsiofs/pipeline/spec"
+	"github.com/lsiofs/lsiofs/pipeline/unpack"
+	"github.com/lsiofs/lsiofs/pipeline/unpack/lc0"
 	"github.com/lsiofs/lsiofs/pipeline/unpack/synthetic"
 	"github.com/lsiofs/lsiofs/pipeline/unpack/tfrecord"
 )
@@ -26,7 +30,7 @@ func shard(t *testing.T, s synthetic.Shape, first, count uint64) []byte {
 }
 
 func TestBytesDependOnShapeAndNumbersOnly(t *testing.T) {
-	for _, format := range synthetic.Formats {
+	for _, format := range plainFormats() {
 		t.Run(format, func(t *testing.T) {
 			s := synthetic.Shape{Format: format, RecordBytes: 4096, Seed: 7}
 			whole := shard(t, s, 100, 50)
@@ -43,13 +47,37 @@ func TestBytesDependOnShapeAndNumbersOnly(t *testing.T) {
 }
 
 func TestRecordsAreAsLargeAsAskedFor(t *testing.T) {
-	for _, format := range synthetic.Formats {
+	for _, format := range plainFormats() {
 		t.Run(format, func(t *testing.T) {
 			const records, mean = 2000, 12500
 			b := shard(t, synthetic.Shape{Format: format, RecordBytes: mean}, 0, records)
 			require.InEpsilon(t, records*mean, len(b), 0.03)
 		})
 	}
+}
+
+// plainFormats are those whose shards need not be compressed.
+func plainFormats() []string {
+	return slices.DeleteFunc(slices.Clone(synthetic.Formats), func(f string) bool { return f == "lc0" })
+}
+
+func TestGamesAreFramesThatCanBeAndCompress(t *testing.T) {
+	const frames = 2*synthetic.GameFrames + 7
+	for codec, decoder := range map[string]unpack.Codec{"gz": lc0.Game{}, "tar": lc0.Tar{}} {
+		s := synthetic.Shape{Format: "lc0", Codec: codec, RecordBytes: synthetic.FrameBytes, Seed: 7}
+		raw := shard(t, s, 50, frames)
+		require.Equal(t, raw, shard(t, s, 50, frames))
+		require.Less(t, len(raw), frames*synthetic.FrameBytes/10)
+		records := 0
+		sum, err := unpack.Scan(t.Context(), lc0.New(spec.Format{Lc0Check: true}), decoder, bytes.NewReader(raw), int64(len(raw)), func(unpack.Extent) error { records++; return nil }, func() {})
+		require.NoError(t, err)
+		require.Empty(t, sum.Lost().First)
+		require.Equal(t, frames, records)
+		require.Equal(t, "version 6", sum.Kind)
+		require.Len(t, sum.Members, map[string]int{"gz": 1, "tar": 3}[codec])
+	}
+	require.ErrorContains(t, synthetic.Shape{Format: "lc0", RecordBytes: 5000}.Validate(), "between 8356")
+	require.ErrorContains(t, synthetic.Shape{Format: "lc0", RecordBytes: 8356, Codec: "zst"}.Validate(), "gz, tar")
 }
 
 func TestTarIsReadByArchiveTar(t *testing.T) {
