@@ -6,15 +6,14 @@
     for frames in batches("MNT/worker-0.bin", 256, LC0_V6):
     DataLoader(Dataset("MNT", "jsonl", json.loads, rank, ranks), batch_size=8, num_workers=2)
 
-Copy this file: it needs Python 3.8 alone, `batches` numpy, `Dataset` torch.
+Copy this file: it needs Python 3.8 alone, `batches` numpy; import torch before it for `Dataset` (that takes seconds).
 """
-import mmap, os, re, struct
+import mmap, os, re, struct, sys
 from bisect import bisect_right
 
-try:
+IterableDataset, get_worker_info = object, lambda: None
+if "torch" in sys.modules:
     from torch.utils.data import IterableDataset, get_worker_info
-except ImportError:
-    IterableDataset, get_worker_info = object, lambda: None
 
 HEADER = struct.Struct("100s24x12s20xc100x8s80x155s12x").unpack_from  # name, size, type, magic and version, prefix
 KEYED = rb"(?!__[^/]*__(?:/|\0))((?:[^\0]*/)?[^\0./][^\0./]*)\.([^\0/]*)\0"  # a path with a key and an extension
