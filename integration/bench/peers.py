@@ -222,7 +222,7 @@ class Bench:
                     data = pathlib.Path(f.name).read_bytes()
                     found.update(bytes=len(data), whole=zlib.crc32(data))
                     continue
-                read = loaders.LOADERS["tarfile" if group.dataset == "tar" else "lines"]
+                read = loaders.LOADERS[PLAIN.get(group.dataset, "lines")]
                 count, size, checksum = loaders.consume(read([f.name]), True)
                 found["samples"] += count
                 found["bytes"] += size
