@@ -190,6 +190,7 @@ func TestBlocksAreBoundedHoweverManyReadersStop(t *testing.T) {
 		h.mu.Lock()
 		require.NotEmpty(t, h.ahead.blocks, "those who have stopped have given theirs up")
 		h.mu.Unlock()
+		h.fillers.Wait() // one that is at a block holds it
 	}
 	for _, h := range handles {
 		h.Close()
@@ -216,6 +217,7 @@ func TestManyReadersAtATimeAreNotReadAheadOf(t *testing.T) {
 			checkRead(t, h, want[Data], off, 1<<20)
 		}
 		if off > handleBlocks<<20 { // those of the first, before the others came
+			handles[0].fillers.Wait() // one that is at a block holds it
 			require.Zero(t, src.holders.blocks.Load())
 		}
 	}
