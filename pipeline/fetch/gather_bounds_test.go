@@ -211,6 +211,13 @@ func TestLendingWhatHasBeenGatheredAllocatesNothing(t *testing.T) {
 	d := makeDataset(t, shape{read: spec.ReadGather, shards: 4, records: 500, maxBytes: 1000})
 	seq := randomOrder(1, d.index)
 	_, r, _ := gatherTo(t, d, 64<<20, seq, 1000)
+	for _, run := range r.batches.runs {
+		for _, b := range run.batches {
+			if wake := b.wait(); wake != nil {
+				<-wake
+			}
+		}
+	}
 	var l Loan
 	k := uint64(1000)
 	require.Zero(t, testing.AllocsPerRun(10, func() {

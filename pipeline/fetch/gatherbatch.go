@@ -1,6 +1,7 @@
 package fetch
 
 import (
+	"fmt"
 	"sync"
 	"sync/atomic"
 
@@ -124,27 +125,30 @@ func (b *batch) begin() {
 
 func (b *batch) begun() { b.down() }
 
-// came notes that a part of record i has. The batch may be gone after it. It
-// gives the error of a record whose checksum is wrong.
-func (b *batch) came(i int, verifier unpack.Verifier) (err error) {
+// came notes that a part of record i has, with read r. The batch may be gone after
+// it.
+func (b *batch) came(i int, r *gatherRead) {
+	verifier := r.stretch.g.f.verifier
 	if verifier == nil {
 		b.left[i].Add(-1)
 	} else if b.left[i].Add(-1) == 1 {
-		err = b.check(i, verifier)
+		b.check(i, verifier, r)
 	}
 	b.down()
-	return err
 }
 
-// check looks at a record's checksum when its last part has come.
-func (b *batch) check(i int, verifier unpack.Verifier) (err error) {
+// check looks at a record's checksum when its last part has come, with read r, if
+// there was one. That it is wrong is known to all before anybody is told.
+func (b *batch) check(i int, verifier unpack.Verifier, r *gatherRead) {
 	if _, failed := b.fault(i); !failed {
-		if err = verifier.Verify(b.bytes(i)); err != nil {
+		if err := verifier.Verify(b.bytes(i)); err != nil {
 			b.fail(i, fault{err, true})
+			if r != nil {
+				r.stretch.g.note(fmt.Errorf("%s: %w", r.read.Object.Path, err))
+			}
 		}
 	}
 	b.left[i].Add(-1)
-	return err
 }
 
 // down counts one part off, and tells those who wait when it was the last.

@@ -1,7 +1,6 @@
 package fetch
 
 import (
-	"fmt"
 	"math/bits"
 	"slices"
 	"sync/atomic"
@@ -133,9 +132,7 @@ func (r *gatherRead) finish() {
 		} else if r.copied {
 			copy(x.b.block.mem[x.to:x.to+x.size], r.read.Buf[x.at:])
 		}
-		if err := x.b.came(x.record, g.f.verifier); err != nil {
-			g.note(fmt.Errorf("%s: %w", r.read.Object.Path, err))
-		}
+		x.b.came(x.record, r)
 	}
 	st.down()
 	g.f.running.Done()
