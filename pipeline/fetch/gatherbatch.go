@@ -32,6 +32,7 @@ type batch struct {
 	left    []atomic.Int32
 	pending atomic.Int32 // parts of all records
 	faults  atomic.Int32 // records in failed
+	dropped atomic.Bool  // by its reader: it is in no run any more
 
 	mu     sync.Mutex
 	wake   chan struct{} // closed when nothing is pending; nil while nobody waits
@@ -48,6 +49,7 @@ type fault struct {
 // init makes b an empty batch.
 func (b *batch) init(m block, size int64, from uint64) {
 	b.block, b.size, b.from, b.offs = m, size, from, append(b.offs[:0], 0)
+	b.dropped.Store(false)
 }
 
 func (b *batch) records() int { return len(b.offs) - 1 }
@@ -150,6 +152,12 @@ func (b *batch) check(i int, verifier unpack.Verifier, r *gatherRead) {
 	}
 	b.left[i].Add(-1)
 }
+
+// wanted says whether reads for the batch are to be begun, while some are
+// pending: not when its reader has dropped it and nobody waits for it. Whoever
+// waits has pinned it, beside the reads, before it was dropped, so a no is for
+// good.
+func (b *batch) wanted() bool { return !b.dropped.Load() || b.seg.pins.Load() > 1 }
 
 // down counts one part off, and tells those who wait when it was the last.
 func (b *batch) down() {
