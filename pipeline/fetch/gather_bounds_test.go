@@ -240,8 +240,11 @@ func (c cycle) Records(k uint64, dst []uint64) int {
 
 // BenchmarkGather reads epochs of random records, one behind the other, with
 // memory for half of them: batches, stretches and reads are used again. An op is
-// an epoch. Measured (November 2026): 37 allocations an epoch of 64 000 records
-// in 65 000 reads, of which none is for a record or a read.
+// an epoch. Measured (November 2026, the first 20): 1518 allocations an epoch of
+// 32 000 records in 31 112 reads, 100 of 1600 records in 1516 reads. None is for a
+// record or a read: they are what a stretch needs (a list of requests, goroutines
+// that look reads up), stretches that grow for the first time, and what the
+// collector took out of pools.
 func BenchmarkGather(b *testing.B) {
 	for _, maxBytes := range []int{1000, 20_000} {
 		b.Run(fmt.Sprintf("record=%d", maxBytes/2), func(b *testing.B) {
