@@ -207,6 +207,7 @@ func TestTheNameComesBackAfterUnlink(t *testing.T) {
 	m.must(call{Op: "write", FD: fd, Data: []byte(`{"epoch": 2}`)})
 	m.must(call{Op: "close", FD: fd})
 	require.EqualValues(t, 2, m.epoch())
+	m.tree.hidden.last(hiddenFor)
 	m.must(call{Op: "unlink", Path: m.path("checkpoint")})
 	require.Eventually(t, func() bool { return m.do(call{Op: "stat", Path: m.path("checkpoint")}).Errno == 0 }, callTimeout, hiddenFor/10)
 	require.EqualValues(t, 2, m.epoch())

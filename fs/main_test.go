@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 	"go.uber.org/goleak"
@@ -110,6 +111,8 @@ func mountFake(t *testing.T, d *fakeDataset) *mounted {
 	c := Config{Dataset: d, MountPoint: dir, Version: "v0-test", Log: discard}
 	m, err := newMount(t.Context(), c, d.set)
 	require.NoError(t, err)
+	// Longer than a program ever takes to make a file anew that it has unlinked.
+	m.tree.hidden.last(callTimeout)
 	t.Cleanup(func() {
 		ctx, cancel := context.WithTimeout(context.Background(), callTimeout)
 		defer cancel()
@@ -118,6 +121,13 @@ func mountFake(t *testing.T, d *fakeDataset) *mounted {
 		require.Zero(t, d.handles(0), "handles of streams were left open")
 	})
 	return &mounted{Mount: m, agent: newAgent(t), data: d, dir: dir}
+}
+
+// last has a name that is unlinked from now on stay away for so long.
+func (h *hiddenName) last(most time.Duration) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.most = most
 }
 
 func (m *mounted) path(names ...string) string {

@@ -76,6 +76,7 @@ func newCollector(t *tree) *collector {
 	counter("lsiofs_engine_cached_reads_total", "Reads that the page cache answered at once.", func(s *sample) float64 { return float64(s.Pipeline.Engine.CachedReads) })
 	counter("lsiofs_engine_direct_reads_total", "Reads that bypassed the page cache.", func(s *sample) float64 { return float64(s.Pipeline.Engine.DirectReads) })
 	counter("lsiofs_engine_errors_total", "Reads of the io engine that failed.", func(s *sample) float64 { return float64(s.Pipeline.Engine.Errors) })
+	counter("lsiofs_engine_unwanted_total", "Reads that were called off while they waited for the io engine.", func(s *sample) float64 { return float64(s.Pipeline.Engine.Unwanted) })
 	gauge("lsiofs_engine_in_flight", "Reads that are under way.", func(s *sample) float64 { return float64(s.Pipeline.Engine.InFlight) })
 	gauge("lsiofs_engine_in_flight_bytes", "Bytes of reads that are under way.", func(s *sample) float64 { return float64(s.Pipeline.Engine.InFlightBytes) })
 
@@ -84,6 +85,8 @@ func newCollector(t *tree) *collector {
 	counter("lsiofs_fetch_pieces_read_total", "Pieces that were read.", func(s *sample) float64 { return float64(s.Pipeline.Fetch.PiecesRead) })
 	counter("lsiofs_fetch_pieces_reread_total", "Pieces that were read again.", func(s *sample) float64 { return float64(s.Pipeline.Fetch.PiecesReread) })
 	counter("lsiofs_fetch_pieces_dropped_total", "Pieces that were dropped over budget.", func(s *sample) float64 { return float64(s.Pipeline.Fetch.PiecesDropped) })
+	counter("lsiofs_fetch_cancelled_reads_total", "Reads ahead that were called off before they had begun.", func(s *sample) float64 { return float64(s.Pipeline.Fetch.ReadsCancelled) })
+	counter("lsiofs_fetch_cancelled_bytes_total", "Bytes of reads ahead that were called off before they had begun.", func(s *sample) float64 { return float64(s.Pipeline.Fetch.BytesCancelled) })
 	counter("lsiofs_fetch_read_bytes_total", "Decoded bytes that were read.", func(s *sample) float64 { return float64(s.Pipeline.Fetch.BytesRead) })
 	gauge("lsiofs_fetch_mapped_bytes", "Bytes of the page cache that are mapped.", func(s *sample) float64 { return float64(s.Pipeline.Fetch.MappedBytes) })
 	counter("lsiofs_fetch_mapped_records_total", "Records that went out from the page cache.", func(s *sample) float64 { return float64(s.Pipeline.Fetch.RecordsMapped) })

@@ -8,6 +8,8 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
+
+	"github.com/lsiofs/lsiofs/pipeline/storage/profile"
 )
 
 // fsName is the source that /proc/mounts shows; FileSystemType is the type.
@@ -70,25 +72,9 @@ func parseMounts(r io.Reader) ([]MountEntry, error) {
 		if err != nil {
 			continue
 		}
-		mounts = append(mounts, MountEntry{ID: id, Point: unescapeMount(l[4]), Type: f[0], Source: unescapeMount(f[1])})
+		mounts = append(mounts, MountEntry{ID: id, Point: profile.UnescapeMount(l[4]), Type: f[0], Source: profile.UnescapeMount(f[1])})
 	}
 	return mounts, lines.Err()
-}
-
-// unescapeMount undoes the kernel's \040 for a space.
-func unescapeMount(s string) string {
-	var b strings.Builder
-	for i := 0; i < len(s); i++ {
-		if s[i] == '\\' && i+4 <= len(s) {
-			if n, err := strconv.ParseUint(s[i+1:i+4], 8, 8); err == nil {
-				b.WriteByte(byte(n))
-				i += 3
-				continue
-			}
-		}
-		b.WriteByte(s[i])
-	}
-	return b.String()
 }
 
 // ResolvePoint makes a mount point absolute and free of symbolic links without

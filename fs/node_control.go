@@ -181,19 +181,21 @@ func readBytes(b, dest []byte, off int64) fuse.ReadResult {
 }
 
 // hiddenName is the state of a name that was unlinked: gone until it is made
-// again, hiddenFor at most, since mv from another file system unlinks before it
-// writes, and a control file that stays away would be the end of the mount.
+// again, for some time at most, since mv from another file system unlinks before
+// it writes, and a control file that stays away would be the end of the mount.
 type hiddenName struct {
 	mu    sync.Mutex
+	most  time.Duration
 	until time.Time
 }
 
+// hiddenFor is how long the control file's name is gone at most.
 const hiddenFor = time.Second
 
 func (h *hiddenName) hide() {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	h.until = time.Now().Add(hiddenFor)
+	h.until = time.Now().Add(h.most)
 }
 
 func (h *hiddenName) show() {

@@ -31,6 +31,9 @@ func (r *statusReport) describeReading(line func(label, format string, args ...a
 		line("fetch", "%s%s; %d pieces read, %d of them again, %d loads in flight, %d open decoders", f.Strategy, because(f.Reason),
 			f.PiecesRead, f.PiecesReread, f.LoadsInFlight, f.OpenDecoders)
 	}
+	if f.ReadsCancelled > 0 {
+		line("called off", "%d reads ahead of readers that went elsewhere, %s", f.ReadsCancelled, size(int64(f.BytesCancelled)))
+	}
 	if s := f.Spool; s != nil {
 		line("spool", "%s of %s used in %s; %d shards are there or on their way, %d being decoded; %d were decoded, %d of them again",
 			size(s.UsedBytes), size(s.CapacityBytes), s.Dir, s.Shards, s.Decoding, s.Decoded, s.DecodedAgain)

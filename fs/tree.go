@@ -79,6 +79,7 @@ func newTree(c Config, open openSet) (*tree, error) {
 	t.problems.log = t.log
 	t.subject = checkpoint.Subject{Dataset: t.fingerprint, Order: t.spec.Order, Records: t.records, Workers: t.spec.Deal.Workers, Explain: c.Explain}
 	t.nextIno.Store(firstViewIno)
+	t.hidden.most = hiddenFor
 	var err error
 	if t.description, err = d.Describe(); err != nil {
 		return nil, err

@@ -2,10 +2,12 @@ package integration
 
 import (
 	"bytes"
+	"encoding/json"
 	"fmt"
 	"os"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -73,6 +75,74 @@ func TestExamplePythonSamplesGroupsAsTheStreamDoes(t *testing.T) {
 	require.Equal(t, len(newReference(t, d).ids(s, 0)), bytes.Count(out, []byte("\n")), "one sample a record")
 }
 
+func TestExamplePythonGivesTheRecordsOfEveryFormat(t *testing.T) {
+	for _, f := range formats {
+		t.Run(f.name, func(t *testing.T) {
+			m := mountDataset(t, makeDataset(t, f, codecs[0], 5, 3), usual())
+			data := m.read("epoch-0/worker-0-of-1%s", f.ext)
+			offsets := splitOffsets(m.read("epoch-0/worker-0-of-1.offsets"))
+			last := len(offsets) - 1
+			for _, window := range []string{"1", "1000", "4190208"} {
+				out := script(t, python(t), `
+import sys
+sys.path.insert(0, sys.argv[1])
+import lsiofs
+lsiofs.WINDOW = int(sys.argv[3])
+stream = lsiofs.Stream(sys.argv[2])
+held = list(stream)
+assert len(held) == len(stream) and [len(r) for r in held] == [b - a for a, b in zip(stream.offsets, stream.offsets[1:])]
+assert [bytes(r) for r in lsiofs.Stream(sys.argv[2], 17)] == held[17:]
+for record in held:
+    sys.stdout.buffer.write(record)
+`, "../examples/python", m.path("epoch-0/worker-0-of-1%s", f.ext), window)
+				requireSameBytes(t, data[offsets[0]:offsets[last]], out, "%s", f.name)
+			}
+		})
+	}
+}
+
+func TestExamplePythonSplitsSamplesAsTarfileDoes(t *testing.T) {
+	out := output(t, python(t), "testdata/python/tar_sample.py", "../examples/python")
+	compared, err := strconv.Atoi(strings.TrimSpace(string(out)))
+	require.NoError(t, err)
+	require.Greater(t, compared, 1000)
+}
+
+func TestExamplePythonGivesBatchesOfFixedRecords(t *testing.T) {
+	m := mountDataset(t, plain(t, "fixed", 4), usual())
+	data := m.read("epoch-0/worker-0-of-1.bin")
+	out := script(t, python(t, "numpy"), `
+import sys
+sys.path.insert(0, sys.argv[1])
+import lsiofs
+dtype = [("head", ">u4"), ("rest", "u1", 92)]
+for lsiofs.WINDOW in 1, 10000, 1 << 22:
+    sizes = [len(b) for b in lsiofs.batches(sys.argv[2], 7, dtype)]
+    assert set(sizes[:-1]) == {7} and sum(sizes) == len(lsiofs.Stream(sys.argv[2])), sizes
+rest = b"".join(b.tobytes() for b in lsiofs.batches(sys.argv[2], 7, dtype, first=5))
+every = b"".join(b.tobytes() for b in lsiofs.batches(sys.argv[2], 7, dtype))
+assert every[5 * 96 :] == rest
+sys.stdout.buffer.write(every)
+`, "../examples/python", m.path("epoch-0/worker-0-of-1.bin"))
+	requireSameBytes(t, data, out, "all batches")
+}
+
+func TestExamplePythonDatasetGoesOnWithOtherRanksAndWorkers(t *testing.T) {
+	interpreter := python(t, "torch")
+	const records, batch = 240, 4
+	s := usual()
+	s.Batch = batch
+	m := mountDataset(t, targets(t, records), s)
+	out := output(t, interpreter, "testdata/python/torch_dataset.py", "../examples/python", m.dir, fmt.Sprint(batch))
+	var want bytes.Buffer
+	for line := range bytes.Lines(m.read("epoch-0/worker-0-of-1.jsonl")) {
+		var record struct{ Y int }
+		require.NoError(t, json.Unmarshal(line, &record))
+		fmt.Fprintln(&want, record.Y)
+	}
+	require.Equal(t, want.String(), string(out), "the order of the epoch, whoever read it")
+}
+
 func TestExamplePythonRecordsReadsAtRandom(t *testing.T) {
 	m := mountDataset(t, plain(t, "jsonl", 4), usual())
 	data := m.read("epoch-0/worker-0-of-1.jsonl")
@@ -95,16 +165,19 @@ func TestExampleNodePrintsTheMembersOfAStream(t *testing.T) {
 	require.Equal(t, string(sizes), got.String())
 }
 
-func TestExampleCReadsByOffsets(t *testing.T) {
+func TestExamplesInCAndNodeReadByOffsets(t *testing.T) {
 	program := filepath.Join(t.TempDir(), "records")
-	output(t, need(t, "cc"), "-Wall", "-Werror", "-O2", "-o", program, "../examples/c/records.c")
+	output(t, need(t, "cc"), "-Wall", "-Wextra", "-Werror", "-O2", "-o", program, "../examples/c/records.c")
 	m := mountDataset(t, plain(t, "tfrecord", 4), usual())
-	data := m.read("epoch-0/worker-1-of-3.tfrecord")
-	sum := uint64(0)
-	for _, b := range data {
-		sum += uint64(b)
+	for _, stream := range []string{"worker-1", "epoch-0/worker-0-of-1", "epoch-0/worker-999-of-1000"} {
+		data := m.read("%s.tfrecord", stream)
+		sum := uint64(0)
+		for _, b := range data {
+			sum += uint64(b)
+		}
+		want := fmt.Sprintf("%d %d %d\n", len(m.read("%s.ids", stream))/16, len(data), sum)
+		files := []string{m.path("%s.tfrecord", stream), m.path("%s.offsets", stream)}
+		require.Equal(t, want, string(output(t, program, files...)))
+		require.Equal(t, want, string(output(t, need(t, "node"), append([]string{"../examples/node/records.js"}, files...)...)))
 	}
-	out := output(t, program, m.path("worker-1.tfrecord"), m.path("worker-1.offsets"))
-	records := len(m.read("worker-1.ids")) / 16
-	require.Equal(t, fmt.Sprintf("%d %d %d\n", records, len(data), sum), string(out))
 }

@@ -25,7 +25,8 @@ func TestComparisonReadsEveryRecordOnceInEachRow(t *testing.T) {
 	r := comparison(t, t.TempDir())
 	require.Zero(t, r.code, r.stderr)
 	for _, row := range []string{
-		"tar/tar", "tar/tarfile", "tar/reservoir-tarfile", "tar/reservoir-parser", "tar/cat", "tar/stream-tarfile", "tar/parser", "tar/offsets",
+		"tar/tar", "tar/tarfile", "tar/reservoir-tarfile", "tar/reservoir-parser", "tar/cat", "tar/stream-tarfile", "tar/parser", "tar/samples", "tar/records",
+		"fixed/blocks", "fixed/reservoir-blocks", "fixed/cat", "fixed/records",
 		"tar-parallel/cat-2", "tar-parallel/parser-2", "tar-parallel/cat-4", "tar-parallel/parser-4", "tar-parallel/torch-reservoir", "tar-parallel/torch-lsiofs",
 		"jsonl/decoder", "jsonl/reservoir-lines", "jsonl/cat", "jsonl/lines", "jsonl/cat-2", "jsonl/lines-2",
 		"jsonl-zst/decoder", "jsonl-zst/reservoir-lines", "jsonl-zst/cat", "jsonl-zst/lines", "jsonl-zst/cat-2", "jsonl-zst/lines-2",

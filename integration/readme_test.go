@@ -83,9 +83,10 @@ func TestREADMEsProgramsRun(t *testing.T) {
 	s := usual()
 	s.Workers = 4
 	m := mountDataset(t, d, s)
-	program := strings.ReplaceAll(programs[0]+"import torch.utils.data\n"+programs[1], "/mnt/train", m.dir) + `
-import hashlib
-got = sorted(hashlib.sha256(r).hexdigest() for r in loader)
+	program := strings.ReplaceAll("import torch\n"+programs[0]+programs[1], "/mnt/train", m.dir) + `
+import hashlib, struct
+assert sample["__key__"]
+got = sorted(hashlib.sha256(r).hexdigest() for batch in loader for r in batch)
 want = []
 for w in range(4):
     numbers = open(f"{sys.argv[1]}/epoch-0/worker-{w}-of-4.offsets", "rb").read()
@@ -94,5 +95,5 @@ for w in range(4):
     want += [hashlib.sha256(stream[a:b]).hexdigest() for a, b in zip(starts, starts[1:])]
 assert len(want) > 100 and got == sorted(want), (len(got), len(want))
 `
-	script(t, interpreter, "import sys\n"+program, m.dir)
+	script(t, interpreter, "import sys\nsys.path.insert(0, sys.argv[2])\n"+program, m.dir, "../examples/python")
 }

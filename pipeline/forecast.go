@@ -57,7 +57,10 @@ type ScanForecast struct {
 	Passes      uint64 // of decoders through these, or parts of them
 }
 
-// GatherForecast is what reading exactly the records takes.
+// GatherForecast is what reading exactly the records takes, by a reader that asks
+// for one after the other. A stream that is copied together ahead of its reader is
+// asked for at two places at times: what is planned together then begins and ends
+// elsewhere, so that some reads more or fewer are merged.
 type GatherForecast struct {
 	ReadsForecast
 	GapBytes int64 // read and thrown away
@@ -70,6 +73,7 @@ type SpoolForecast struct {
 	ReadsForecast
 	Shards     uint64 // that are decoded
 	SpoolBytes int64  // that a mount reserves
+	FewerLanes string // what fewer lanes would need, in words; "" where that is not less
 }
 
 // Forecast says what the first n records of worker w of a view would read in a
@@ -102,7 +106,7 @@ func (d *Dataset) Forecast(ctx context.Context, v *order.View, w, n uint64, aske
 		s.Gather.GapBytes, s.Gather.Config = gather.GapBytes, gather.Config
 	}
 	if choice.Strategy == spec.ReadSpool {
-		s.Spool = &SpoolForecast{SpoolBytes: choice.SpoolBytes}
+		s.Spool = &SpoolForecast{SpoolBytes: choice.SpoolBytes, FewerLanes: choice.FewerLanes}
 		spool, err := d.fetcher.Forecast(ctx, seq, f.Records, choice, s.Spool.add)
 		if err != nil {
 			return f, err

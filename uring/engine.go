@@ -47,11 +47,17 @@ import "errors"
 // said. Short reads, EINTR and EAGAIN never reach Done. Done is called from a
 // goroutine of the engine, must not block and must not call Close; it may call
 // Submit.
+//
+// Wanted, where it is set, is asked before the kernel is, perhaps more than
+// once, from where Done is called from. Its first no is the last question: Done
+// then gets ErrUnwanted, and nothing more is read. So a submitter may call off what
+// waits in the engine's queue, and nothing that the kernel has begun.
 type Request struct {
 	File        *File // nil: FD is read as it is
 	FD          int
 	OffsetBytes int64
 	Buf         []byte
+	Wanted      func() bool // nil: always
 	Done        func(n int, err error)
 }
 
@@ -86,7 +92,8 @@ type Status struct {
 	InFlightBytes int64  `json:"in_flight_bytes"`
 	Reads         uint64 `json:"reads"` // requests done without an error
 	ReadBytes     uint64 `json:"read_bytes"`
-	Errors        uint64 `json:"errors"` // requests done with an error
+	Errors        uint64 `json:"errors"`   // requests done with an error, unwanted ones aside
+	Unwanted      uint64 `json:"unwanted"` // requests that were called off before they had begun
 	// Of Reads, those that the page cache answered at once, and those that
 	// bypassed it.
 	CachedReads uint64 `json:"cached_reads"`
@@ -103,6 +110,9 @@ type Status struct {
 
 // ErrClosed completes requests that were submitted after Close.
 var ErrClosed = errors.New("io engine is closed")
+
+// ErrUnwanted completes requests that were called off before they had begun.
+var ErrUnwanted = errors.New("the read is not wanted any more")
 
 // Mode chooses an engine.
 type Mode string

@@ -133,6 +133,42 @@ func TestErrorsReachTheirRequestAndNoOther(t *testing.T) {
 	})
 }
 
+// More are asked for than the kernel has at a time, so that some wait.
+func TestRequestsThatAreNotWantedWhenTheirTurnComesAreNotRead(t *testing.T) {
+	forEachEngine(t, func(t *testing.T, v variant) {
+		onFileSystems(t, func(t *testing.T, dir string) {
+			e := v.open(t)
+			fd, content := testFile(t, dir, 1<<20)
+			const size, n = 4000, 600
+			requests := make([]*Request, n)
+			asked := make([]atomic.Int32, n)
+			for i := range requests {
+				requests[i] = &Request{FD: fd, OffsetBytes: int64(i * 1000), Buf: bytes.Repeat([]byte{7}, size), Wanted: func() bool {
+					asked[i].Add(1)
+					return i%3 > 0
+				}}
+			}
+			for i, got := range readAll(t, e, requests) {
+				if i%3 > 0 {
+					require.NoError(t, got.err)
+					require.True(t, bytes.Equal(wanted(content, requests[i].OffsetBytes, size), requests[i].Buf[:got.n]))
+					continue
+				}
+				require.Equal(t, ErrUnwanted, got.err)
+				require.Zero(t, got.n)
+				require.Equal(t, bytes.Repeat([]byte{7}, size), requests[i].Buf)
+				require.EqualValues(t, 1, asked[i].Load(), "no is no")
+			}
+			status := e.Status()
+			require.EqualValues(t, n/3, status.Unwanted)
+			require.EqualValues(t, n-n/3, status.Reads)
+			require.Zero(t, status.Errors)
+			require.Zero(t, status.InFlight)
+			require.Zero(t, status.InFlightBytes)
+		})
+	})
+}
+
 func TestDoneMaySubmit(t *testing.T) {
 	forEachEngine(t, func(t *testing.T, v variant) {
 		e := v.open(t)

@@ -98,7 +98,9 @@ func (e *engine) look() {
 		}
 		left := missed[:0]
 		for i := range batch[:n] {
-			if !e.answer(&batch[i], &answered) {
+			if err := batch[i].request.begin(); err != nil {
+				e.complete(batch[i].request, 0, err)
+			} else if !e.answer(&batch[i], &answered) {
 				left = append(left, batch[i])
 			} else if answered.bytes >= lookerBytes {
 				answered.complete(e.counters)

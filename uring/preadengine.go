@@ -69,7 +69,7 @@ func (p *preadReader) read() {
 }
 
 func (p *preadReader) one(j job) {
-	err := j.request.check()
+	err := j.request.begin()
 	if err != nil {
 		p.complete(j.request, 0, err)
 		return

@@ -28,6 +28,15 @@ func (r *Request) check() error {
 	return nil
 }
 
+// begin is asked before a request is read. It gives the error of one that is not
+// to be.
+func (r *Request) begin() error {
+	if r.Wanted != nil && !r.Wanted() {
+		return ErrUnwanted
+	}
+	return r.check()
+}
+
 // fd is the descriptor for ordinary reads.
 func (r *Request) fd() int {
 	if r.File != nil {
@@ -76,6 +85,7 @@ func endsBefore(fd int, off int64) bool {
 type counters struct {
 	inFlight, inFlightBytes  atomic.Int64
 	reads, readBytes, errors atomic.Uint64
+	unwanted                 atomic.Uint64
 	cached, direct           atomic.Uint64
 	refusals                 [numRefusals]atomic.Uint64 // of Files by this engine
 	registration             atomic.Pointer[registration]
@@ -117,10 +127,13 @@ func (c *counters) complete(r *Request, n int, err error) {
 	c.inFlight.Add(-1)
 	c.inFlightBytes.Add(-int64(len(r.Buf)))
 	c.readBytes.Add(uint64(n))
-	if err != nil {
-		c.errors.Add(1)
-	} else {
+	switch err {
+	case nil:
 		c.reads.Add(1)
+	case ErrUnwanted:
+		c.unwanted.Add(1)
+	default:
+		c.errors.Add(1)
 	}
 	r.Done(n, err)
 }
@@ -134,6 +147,7 @@ func (c *counters) status(engine, reason string) Status {
 		Reads:         c.reads.Load(),
 		ReadBytes:     c.readBytes.Load(),
 		Errors:        c.errors.Load(),
+		Unwanted:      c.unwanted.Load(),
 		CachedReads:   c.cached.Load(),
 		DirectReads:   c.direct.Load(),
 	}

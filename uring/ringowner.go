@@ -106,7 +106,7 @@ func (r *ringReader) fill() {
 		if o.bytes > 0 && o.bytes+len(j.rest()) > maxRingBytes {
 			break
 		}
-		if err := j.request.check(); err != nil {
+		if err := j.request.begin(); err != nil {
 			r.complete(o.waiting.pop().request, 0, err)
 			continue
 		}

@@ -143,29 +143,34 @@ func runBenchDataset(ctx context.Context, o *benchOptions, g *globals) error {
 	if err != nil {
 		return err
 	}
-	g.takeForce() // a second Ctrl-C must not leave a mount behind
 	v := newBenchView(g)
-	defer v.clear()
-	c := bench.Config{Spec: s, Flags: o.datasetArgs(), Rounds: o.rounds, Total: o.total(), Progress: v.show}
-	if err := c.Validate(); err != nil {
-		return coded(exitUsage, err)
-	}
-	if missing := missingForMount(mountingMachine()); missing != nil {
-		return missing
-	}
-	p, err := benchProgram(g)
+	c := o.config(s, v)
+	r, err := measured(g, v, &c, func(p bench.Program) (bench.Report, error) { return bench.Run(ctx, p, c) })
 	if err != nil {
 		return err
 	}
-	r, err := bench.Run(ctx, p, c)
-	if err != nil {
-		return err
-	}
-	v.clear()
 	if g.ui.json {
 		return g.ui.emit(r)
 	}
 	return r.Print(g.ui.out)
+}
+
+// measured runs a measurement where it makes sense and mounts are possible. The
+// view is gone when it returns.
+func measured[R any](g *globals, v *benchView, c interface{ Validate() error }, run func(bench.Program) (R, error)) (r R, err error) {
+	defer v.clear()
+	g.takeForce() // a second Ctrl-C must not leave a mount behind
+	if err := c.Validate(); err != nil {
+		return r, coded(exitUsage, err)
+	}
+	if missing := missingForMount(mountingMachine()); missing != nil {
+		return r, missing
+	}
+	p, err := benchProgram(g)
+	if err != nil {
+		return r, err
+	}
+	return run(p)
 }
 
 // runBenchCheck checks what is promised.
@@ -181,28 +186,12 @@ func runBenchCheck(ctx context.Context, o *benchOptions, g *globals, promises []
 	if len(o.paths) == 0 {
 		s.Dataset = ""
 	}
-	g.takeForce() // a second Ctrl-C must not leave a mount behind
 	v := newBenchView(g)
-	defer v.clear()
-	c := bench.CheckConfig{
-		Config: bench.Config{Spec: s, Flags: o.datasetArgs(), Rounds: o.rounds, Total: o.total(), Progress: v.show},
-		Only:   o.sections(), Promises: promises, Dir: o.dir,
-	}
-	if err := c.Validate(); err != nil {
-		return coded(exitUsage, err)
-	}
-	if missing := missingForMount(mountingMachine()); missing != nil {
-		return missing
-	}
-	p, err := benchProgram(g)
+	c := bench.CheckConfig{Config: o.config(s, v), Only: o.sections(), Promises: promises, Dir: o.dir}
+	r, err := measured(g, v, &c, func(p bench.Program) (bench.CheckReport, error) { return bench.RunCheck(ctx, p, c) })
 	if err != nil {
 		return err
 	}
-	r, err := bench.RunCheck(ctx, p, c)
-	if err != nil {
-		return err
-	}
-	v.clear()
 	if g.ui.json {
 		err = g.ui.emit(r)
 	} else {
@@ -214,7 +203,12 @@ func runBenchCheck(ctx context.Context, o *benchOptions, g *globals, promises []
 	return err
 }
 
-func (o *benchOptions) total() time.Duration { return time.Duration(o.seconds * float64(time.Second)) }
+// config is what all measurements of a dataset have in common.
+func (o *benchOptions) config(s spec.Spec, v *benchView) bench.Config {
+	return bench.Config{
+		Spec: s, Flags: o.datasetArgs(), Rounds: o.rounds, Total: time.Duration(o.seconds * float64(time.Second)), Progress: v.show,
+	}
+}
 
 func (o *benchOptions) sections() []bench.Section {
 	var all []bench.Section

@@ -68,13 +68,16 @@ func newReadPlan(f pipeline.Forecast) readPlan {
 			gather := newStrategyPlan("gather", g.ReadsForecast, f)
 			gather.GapBytes = g.GapBytes
 			gather.Notes = []string{fmt.Sprintf("reads records up to %s apart together, at most %s a read; throws %s away",
-				bytesText(g.Config.MergeGapBytes), bytesText(g.Config.MaxReadBytes), bytesText(g.GapBytes))}
+				bytesText(g.Config.MergeGapBytes), bytesText(g.Config.MaxReadBytes), bytesText(g.GapBytes)), gatherNote}
 			p.Plans = append(p.Plans, gather)
 		}
 		if sp := s.Spool; sp != nil {
 			spool := newStrategyPlan("spool", sp.ReadsForecast, f)
 			spool.SpoolBytes, spool.Estimated = sp.SpoolBytes, true
 			spool.Notes = []string{fmt.Sprintf("decodes %s whole, once each, into a spool of %s", plural(sp.Shards, "compressed shard"), bytesText(sp.SpoolBytes))}
+			if sp.FewerLanes != "" {
+				spool.Notes = append(spool.Notes, sp.FewerLanes)
+			}
 			p.Plans = append(p.Plans, spool)
 		}
 		for i := range p.Plans {
@@ -84,6 +87,9 @@ func newReadPlan(f pipeline.Forecast) readPlan {
 	}
 	return r
 }
+
+// gatherNote says what is counted.
+const gatherNote = "counted as read from front to back; where the reader and what is copied ahead of it ask in turn, some reads more or fewer are merged"
 
 func newStrategyPlan(name string, reads pipeline.ReadsForecast, f pipeline.Forecast) strategyPlan {
 	p := strategyPlan{Strategy: name, Reads: reads.Reads, ReadBytes: reads.ReadBytes, Histogram: []readBucket{}}

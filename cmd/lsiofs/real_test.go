@@ -8,6 +8,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 )
@@ -46,15 +47,30 @@ func daemon(t *testing.T, data string, flags ...string) (mnt string, info mountI
 	t.Helper()
 	needMount(t)
 	mnt = t.TempDir()
+	t.Cleanup(func() { endDaemon(t, mnt) })
 	out, err := program(t, append([]string{"mount", data, mnt, "--daemon", "--json"}, flags...)...).Output()
 	require.NoError(t, err)
-	t.Cleanup(func() {
-		// It may have been unmounted by the test.
-		_ = exec.Command("umount", "-l", mnt).Run()
-	})
 	require.NoError(t, json.Unmarshal(out, &info), "%s", out)
 	require.Equal(t, mnt, info.Mount)
 	return mnt, info
+}
+
+// endDaemon unmounts what the test has not, and waits for the process that serves
+// it: in its end it may still store something in directories that the test removes.
+func endDaemon(t *testing.T, mnt string) {
+	t.Helper()
+	_ = exec.Command("umount", "-l", mnt).Run()
+	require.Eventually(t, func() bool {
+		processes, err := filepath.Glob("/proc/[0-9]*/cmdline")
+		require.NoError(t, err)
+		for _, p := range processes {
+			line, _ := os.ReadFile(p) // "" for one that has ended
+			if bytes.Contains(line, []byte("\x00"+mnt+"\x00")) {
+				return false
+			}
+		}
+		return true
+	}, time.Minute, 5*time.Millisecond, "a daemon is left")
 }
 
 // read gives a file of a mount.
@@ -182,9 +198,9 @@ func TestWarningsOfAMount(t *testing.T) {
 	data := dataset(t)
 	needMount(t)
 	mnt := t.TempDir()
+	t.Cleanup(func() { endDaemon(t, mnt) })
 	out, err := program(t, "mount", data, mnt, "--daemon", "--workers", "8", "--batch", "200", "--tail", "drop",
 		"--shuffle-size", "64", "--lanes", "1", "--chunk-records", "1000").CombinedOutput()
-	t.Cleanup(func() { _ = exec.Command("umount", "-l", mnt).Run() })
 	require.NoError(t, err, "%s", out)
 	require.Contains(t, string(out), "warning: --tail drop leaves 8 of 8 workers no records: a round of all workers takes 1,600")
 	require.Contains(t, string(out), "warning: the shuffle is poor")

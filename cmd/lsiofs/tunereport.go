@@ -32,6 +32,7 @@ func (r tuneReport) write(u *ui) error {
 	fmt.Fprintf(&b, "random reads %s, with %s; %s in %.0f s\n\n", about, r.Engine, plural(uint64(r.Rounds), "round"), r.Seconds)
 	cellTable(&b, r.Cells, r.Profile)
 	b.WriteString("\n")
+	costTable(&b, r.Costs, r.CopyBytesPerSecond)
 	for _, why := range r.Reasons {
 		fmt.Fprintf(&b, "%s\n", why)
 	}
@@ -90,6 +91,34 @@ func cellTable(b *strings.Builder, cells []profile.Cell, chosen profile.Profile)
 	}
 	// Writing to memory does not fail.
 	_ = w.Flush()
+}
+
+// costTable draws what a read of each size costs, which the gap follows from.
+func costTable(b *strings.Builder, costs []tune.Cost, copyRate float64) {
+	if len(costs) == 0 {
+		return
+	}
+	w := tabwriter.NewWriter(b, 0, 0, 2, ' ', tabwriter.AlignRight)
+	fmt.Fprint(w, "µs a read\t")
+	for _, c := range costs {
+		fmt.Fprintf(w, "%s\t", bytesText(c.ReadBytes))
+	}
+	fmt.Fprint(w, "\nat a time\t")
+	for _, c := range costs {
+		fmt.Fprintf(w, "%d\t", c.Depth)
+	}
+	fmt.Fprint(w, "\nmeasured\t")
+	for _, c := range costs {
+		fmt.Fprintf(w, "%.1f\t", c.Seconds*1e6)
+	}
+	fmt.Fprint(w, "\nrequest + bytes\t")
+	for _, c := range costs {
+		fmt.Fprintf(w, "%.1f\t", c.FittedSeconds*1e6)
+	}
+	fmt.Fprintln(w)
+	// Writing to memory does not fail.
+	_ = w.Flush()
+	fmt.Fprintf(b, "memory is copied at %s/s\n\n", bytesText(int64(copyRate)))
 }
 
 // showProfile says what a mount would use.

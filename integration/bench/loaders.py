@@ -18,11 +18,12 @@ import random
 import resource
 import subprocess
 import sys
+import tarfile
 import time
 import zlib
 
 sys.path.append(str(pathlib.Path(__file__).resolve().parents[2] / "examples" / "python"))
-import samples as example  # noqa: E402
+import lsiofs  # noqa: E402
 
 RESERVOIR = 16384  # samples, the default of lsiofs; set by main
 SEED = 42
@@ -49,19 +50,41 @@ def parser(path):
 
 
 def tarfiles(path):
-    """The samples of a tar, by tarfile, as the example reads a stream."""
-    for sample in example.samples(path):
-        del sample["key"]
+    """The samples of a tar, by tarfile."""
+    key, sample = None, {}
+    # "r|": front to back, no seeking. tarfile reads 10 KiB at a time, so let the file read more.
+    with open(path, "rb", buffering=BUFFER) as f, tarfile.open(fileobj=f, mode="r|") as stream:
+        for member in stream:
+            directory, base = os.path.split(member.name)
+            name, _, ending = base.partition(".")
+            if os.path.join(directory, name) != key:
+                if sample:
+                    yield sample
+                key, sample = os.path.join(directory, name), {}
+            sample[ending] = stream.extractfile(member).read()
+    if sample:
         yield sample
 
 
-def offsets(path):
-    """The samples of a stream of lsiofs as they lie there, by its .offsets."""
-    starts = memoryview(pathlib.Path(path).with_suffix(".offsets").read_bytes()).cast("Q")
-    with open(path, "rb") as f:
-        f.seek(starts[0])
-        for i in range(len(starts) - 1):
-            yield {"tar": f.read(starts[i + 1] - starts[i])}
+def records(path):
+    """The records of a stream of lsiofs as they lie there, by the example."""
+    for record in lsiofs.Stream(path):
+        yield {"record": record}
+
+
+def samples(path):
+    """The samples of a tar stream of lsiofs, by the example."""
+    for record in lsiofs.Stream(path):
+        sample = lsiofs.tar_sample(record)
+        del sample["__key__"]
+        yield sample
+
+
+def blocks(path):
+    """The records of a fixed shard of 8 KiB each."""
+    with open(path, "rb", buffering=BUFFER) as f:
+        while record := f.read(8192):
+            yield record
 
 
 # JSONL → samples: lines.
@@ -134,7 +157,10 @@ def torch_lsiofs(paths):
 LOADERS = {
     "tarfile": in_turn(tarfiles),
     "parser": in_turn(parser),
-    "offsets": in_turn(offsets),
+    "records": in_turn(records),
+    "samples": in_turn(samples),
+    "blocks": in_turn(blocks),
+    "reservoir-blocks": shuffled(blocks),
     "reservoir-tarfile": shuffled(tarfiles),
     "reservoir-parser": shuffled(parser),
     "torch-reservoir": torch_reservoir,

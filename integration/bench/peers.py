@@ -68,7 +68,14 @@ TAR = [
     Row("cat", "lsiofs, `cat` of one file", True, line="cat", workers=1),
     Row("stream-tarfile", "lsiofs, Python `tarfile`", True, loader="tarfile", workers=1),
     Row("parser", "lsiofs, ten lines of Python", True, loader="parser", workers=1),
-    Row("offsets", "lsiofs, Python by `.offsets`", True, loader="offsets", workers=1),
+    Row("samples", "lsiofs, `examples/python`: samples", True, loader="samples", workers=1),
+    Row("records", "lsiofs, `examples/python`: records", True, loader="records", workers=1),
+]
+FIXED = [
+    Row("blocks", "Python, `read` of 8 KiB", False, loader="blocks"),
+    Row("reservoir-blocks", "Python, shards at random, a reservoir", True, loader="reservoir-blocks"),
+    Row("cat", "lsiofs, `cat` of one file", True, line="cat", workers=1),
+    Row("records", "lsiofs, `examples/python`: records", True, loader="records", workers=1),
 ]
 TORCH = [
     Row("torch-reservoir", "torch DataLoader, 2 workers, over the `tarfile` reservoir", True, loader="torch-reservoir"),
@@ -94,6 +101,7 @@ class Group:
 GROUPS = {
     "tar": Group("tar, samples of 12.5 KB", "tar", TAR),
     "tar-parallel": Group("tar, in parallel", "tar", [*streams(2, "ten lines of Python", "parser"), *streams(4, "ten lines of Python", "parser"), *TORCH]),
+    "fixed": Group("fixed records of 8 KiB", "fixed", FIXED),
     "jsonl": Group("JSONL of 1.2 KB", "jsonl", jsonl("cat")),
     "jsonl-zst": Group("JSONL of 1.2 KB, `.zst`", "jsonl-zst", jsonl("zstd -dcq")),
     "jsonl-gz": Group("JSONL of 1.2 KB, `.gz`", "jsonl-gz", jsonl("gzip -dc")),
@@ -101,10 +109,14 @@ GROUPS = {
 
 DATASETS = {  # the flags of bench --make
     "tar": ["tar", "--records", "40000", "--bytes", "12500"],
+    "fixed": ["fixed", "--records", "60000", "--bytes", "8192"],
     "jsonl": ["jsonl", "--records", "300000", "--bytes", "1200", "--shards", "8"],
     "jsonl-zst": ["jsonl", "--records", "300000", "--bytes", "1200", "--shards", "8", "--zst"],
     "jsonl-gz": ["jsonl", "--records", "300000", "--bytes", "1200", "--shards", "8", "--gz"],
 }
+FLAGS = {"fixed": ["--format", "fixed", "--record-bytes", "8192"]}  # of lsiofs, for a dataset
+ENDINGS = {"tar": ".tar", "fixed": ".bin"}  # of streams, beside .jsonl
+PLAIN = {"tar": "tarfile", "fixed": "blocks"}  # the loader of shards, beside lines
 TINY = {"--records": "400", "--shards": "3"}
 
 
@@ -139,7 +151,7 @@ class Bench:
                     else:
                         flags += [flag, value]
             subprocess.run([self.lsiofs, "bench", "--make", *flags, str(where)], check=True, stdout=subprocess.DEVNULL)
-        subprocess.run([self.lsiofs, "index", str(where), *self.flags], check=True, stdout=subprocess.DEVNULL)
+        subprocess.run([self.lsiofs, "index", str(where), *self.flags, *FLAGS.get(dataset, [])], check=True, stdout=subprocess.DEVNULL)
         shards = sorted(str(p) for p in where.iterdir() if p.is_file())
         for shard in shards:
             with open(shard, "rb") as f:
@@ -151,7 +163,7 @@ class Bench:
     def total(self, dataset, shards):
         """Samples, bytes and checksums of the shards, read in the plainest way."""
         if dataset not in self.totals:
-            read = loaders.LOADERS["tarfile" if dataset == "tar" else "lines"]
+            read = loaders.LOADERS[PLAIN.get(dataset, "lines")]
             count, size, samples = loaders.consume(read(shards), True)
             whole = 0
             for sample in read(shards):
@@ -167,8 +179,8 @@ class Bench:
         shards = self.shards(group.dataset)
         if not row.workers:
             return self.run_on(row, group, shards, None)
-        ending = ".tar" if group.dataset == "tar" else ".jsonl"
-        with Mount(self.lsiofs, self.dir / group.dataset, [*self.flags, "--memory", self.memory]) as m:
+        ending = ENDINGS.get(group.dataset, ".jsonl")
+        with Mount(self.lsiofs, self.dir / group.dataset, [*self.flags, *FLAGS.get(group.dataset, []), "--memory", self.memory]) as m:
             files = [f"{m.dir}/{EPOCH}/worker-{w}-of-{row.workers}{ending}" for w in range(row.workers)]
             return self.run_on(row, group, files, m)
 
@@ -210,7 +222,7 @@ class Bench:
                     data = pathlib.Path(f.name).read_bytes()
                     found.update(bytes=len(data), whole=zlib.crc32(data))
                     continue
-                read = loaders.LOADERS["tarfile" if group.dataset == "tar" else "lines"]
+                read = loaders.LOADERS[PLAIN.get(group.dataset, "lines")]
                 count, size, checksum = loaders.consume(read([f.name]), True)
                 found["samples"] += count
                 found["bytes"] += size
@@ -220,7 +232,7 @@ class Bench:
     def compare(self, row, group, got):
         want = self.total(group.dataset, self.shards(group.dataset))
         keys = ["bytes", "whole"] if row.sums == "members" else ["samples", "bytes", "checksum"]
-        if row.loader == "offsets":
+        if row.loader == "records" and group.dataset == "tar":
             keys = ["samples"]  # its samples are pieces of tar
         for key in keys:
             if got[key] != want[key]:

@@ -80,8 +80,19 @@
 // # Who waits for whom
 //
 // A load that a reader waits for starts at once, beside whatever is read ahead.
-// Loads of one piece are shared. A load whose reader went away goes on and its
-// piece is kept. Compressed shards are decoded by decoders that pause where
+// Loads of one piece are shared. A load whose reader gave up waiting goes on.
+// Compressed shards are decoded by decoders that pause where
 // nothing more is wanted of them, and go on from there; one that waits for
 // storage keeps no processor from the others.
+//
+// # Jumps
+//
+// What is read ahead follows the reader: nothing for one that samples, as much
+// as the storage likes for one that reads on. A seek forward to what has been
+// looked at, or a step back, changes nothing. A reader that goes elsewhere, or is
+// closed, takes back what it alone wanted and what has not begun: loads that wait
+// for a decoder or for room in the spool, and reads in the queues of storage and
+// engine, which ask before they begin one whether it is still wanted. What the
+// kernel has begun comes to its end, and is kept as long as there is room: a
+// buffer is free at the completion, never before.
 package fetch

@@ -35,4 +35,7 @@ var (
 	// errNoRoom ends a load that was read ahead and found no memory. Nobody
 	// gets to see it: a load that is waited for gets memory always.
 	errNoRoom = errors.New("no memory to read ahead")
+	// errCalledOff ends a load that nobody wants any more. Nobody gets to see
+	// it, either: who wants its piece later starts another one.
+	errCalledOff = errors.New("the piece is not wanted any more")
 )

@@ -215,4 +215,5 @@ type counters struct {
 	recordsOut, bytesOut, hits, waits, waitNanos atomic.Uint64
 	piecesRead, piecesReread, bytesRead          atomic.Uint64
 	recordsMapped                                atomic.Uint64
+	readsCancelled, bytesCancelled               atomic.Uint64
 }

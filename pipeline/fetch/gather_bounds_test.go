@@ -2,6 +2,7 @@ package fetch
 
 import (
 	"context"
+	"fmt"
 	"math/rand/v2"
 	"sync"
 	"testing"
@@ -211,6 +212,13 @@ func TestLendingWhatHasBeenGatheredAllocatesNothing(t *testing.T) {
 	d := makeDataset(t, shape{read: spec.ReadGather, shards: 4, records: 500, maxBytes: 1000})
 	seq := randomOrder(1, d.index)
 	_, r, _ := gatherTo(t, d, 64<<20, seq, 1000)
+	for _, run := range r.batches.runs {
+		for _, b := range run.batches {
+			if wake := b.wait(); wake != nil {
+				<-wake
+			}
+		}
+	}
 	var l Loan
 	k := uint64(1000)
 	require.Zero(t, testing.AllocsPerRun(10, func() {
@@ -220,4 +228,52 @@ func TestLendingWhatHasBeenGatheredAllocatesNothing(t *testing.T) {
 		k += uint64(len(l.Records))
 		l.Release()
 	}))
+}
+
+// cycle is a sequence again and again.
+type cycle struct{ list }
+
+func (c cycle) Len() uint64 { return 1 << 40 }
+func (c cycle) Records(k uint64, dst []uint64) int {
+	return c.list.Records(k%uint64(len(c.list)), dst)
+}
+
+// BenchmarkGather reads epochs of random records, one behind the other, with
+// memory for half of them: batches, stretches and reads are used again. An op is
+// an epoch. Measured (November 2026, the first 20): 1518 allocations an epoch of
+// 32 000 records in 31 112 reads, 100 of 1600 records in 1516 reads. None is for a
+// record or a read: they are what a stretch needs (a list of requests, goroutines
+// that look reads up), stretches that grow for the first time, and what the
+// collector took out of pools.
+func BenchmarkGather(b *testing.B) {
+	for _, maxBytes := range []int{1000, 20_000} {
+		b.Run(fmt.Sprintf("record=%d", maxBytes/2), func(b *testing.B) {
+			d := makeDataset(b, shape{read: spec.ReadGather, shards: 4, records: 8_000_000 / maxBytes, maxBytes: maxBytes})
+			seq := cycle{randomOrder(1, d.index)}
+			f := newFetcherOver(b, d, 8<<20, openFiles(b, d.dir))
+			r := f.Open(seq)
+			defer r.Close()
+			var l Loan
+			k := uint64(0)
+			epoch := func() {
+				for n := 0; n < len(seq.list); n += len(l.Records) {
+					l.Release()
+					require.NoError(b, r.Lend(context.Background(), k, 64, &l))
+					k += uint64(len(l.Records))
+				}
+				l.Release()
+			}
+			for range 3 {
+				epoch()
+			}
+			before := f.Stats().Gather.Reads
+			b.ReportAllocs()
+			b.SetBytes(totalBytes(d))
+			for b.Loop() {
+				epoch()
+			}
+			b.ReportMetric(float64(len(seq.list)), "records/op")
+			b.ReportMetric(float64(f.Stats().Gather.Reads-before)/float64(b.N), "reads/op")
+		})
+	}
 }

@@ -1,6 +1,7 @@
 package fetch
 
 import (
+	"fmt"
 	"sync"
 	"sync/atomic"
 
@@ -31,6 +32,7 @@ type batch struct {
 	left    []atomic.Int32
 	pending atomic.Int32 // parts of all records
 	faults  atomic.Int32 // records in failed
+	dropped atomic.Bool  // by its reader: it is in no run any more
 
 	mu     sync.Mutex
 	wake   chan struct{} // closed when nothing is pending; nil while nobody waits
@@ -47,6 +49,7 @@ type fault struct {
 // init makes b an empty batch.
 func (b *batch) init(m block, size int64, from uint64) {
 	b.block, b.size, b.from, b.offs = m, size, from, append(b.offs[:0], 0)
+	b.dropped.Store(false)
 }
 
 func (b *batch) records() int { return len(b.offs) - 1 }
@@ -124,28 +127,37 @@ func (b *batch) begin() {
 
 func (b *batch) begun() { b.down() }
 
-// came notes that a part of record i has. The batch may be gone after it. It
-// gives the error of a record whose checksum is wrong.
-func (b *batch) came(i int, verifier unpack.Verifier) (err error) {
+// came notes that a part of record i has, with read r. The batch may be gone after
+// it.
+func (b *batch) came(i int, r *gatherRead) {
+	verifier := r.stretch.g.f.verifier
 	if verifier == nil {
 		b.left[i].Add(-1)
 	} else if b.left[i].Add(-1) == 1 {
-		err = b.check(i, verifier)
+		b.check(i, verifier, r)
 	}
 	b.down()
-	return err
 }
 
-// check looks at a record's checksum when its last part has come.
-func (b *batch) check(i int, verifier unpack.Verifier) (err error) {
+// check looks at a record's checksum when its last part has come, with read r, if
+// there was one. That it is wrong is known to all before anybody is told.
+func (b *batch) check(i int, verifier unpack.Verifier, r *gatherRead) {
 	if _, failed := b.fault(i); !failed {
-		if err = verifier.Verify(b.bytes(i)); err != nil {
+		if err := verifier.Verify(b.bytes(i)); err != nil {
 			b.fail(i, fault{err, true})
+			if r != nil {
+				r.stretch.g.note(fmt.Errorf("%s: %w", r.read.Object.Path, err))
+			}
 		}
 	}
 	b.left[i].Add(-1)
-	return err
 }
+
+// wanted says whether reads for the batch are to be begun, while some are
+// pending: not when its reader has dropped it and nobody waits for it. Whoever
+// waits has pinned it, beside the reads, before it was dropped, so a no is for
+// good.
+func (b *batch) wanted() bool { return !b.dropped.Load() || b.seg.pins.Load() > 1 }
 
 // down counts one part off, and tells those who wait when it was the last.
 func (b *batch) down() {

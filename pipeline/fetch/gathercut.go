@@ -122,7 +122,7 @@ func (p *planner) expect(pl *plan.Plan, verifier unpack.Verifier) {
 		n := int32(len(pl.Sources(w)))
 		at.b.expect(at.record, n, verifier != nil)
 		if n == 0 && verifier != nil {
-			_ = at.b.check(at.record, verifier) // told when it is to be lent
+			at.b.check(at.record, verifier, nil) // told when it is to be lent
 		}
 	}
 }

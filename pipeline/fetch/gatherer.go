@@ -93,9 +93,11 @@ func (g *gatherer) newBatch(m block, from uint64) *batch {
 	return b
 }
 
-// drop takes a batch that is in no run any more. Its memory is free as soon as
+// drop takes a batch that is in no run any more. Reads that are for no other
+// batch and have not begun are called off, and its memory is free as soon as
 // nobody pins it.
 func (g *gatherer) drop(b *batch) {
+	b.dropped.Store(true)
 	if b.seg.kill() {
 		g.recycle(b)
 		return

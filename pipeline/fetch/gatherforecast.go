@@ -20,7 +20,9 @@ const askedRecords = lendBlock
 // ForecastGather goes through records 0 … n-1 of a sequence, whose shards are not
 // compressed, and calls read with the size of each storage read that gathering
 // them takes: planned as a reader does that reads on, in calls for askedRecords,
-// while no other is open. It reads nothing itself. It ends early with the
+// while no other is open. A stream's reader whose blocks are filled ahead of it
+// asks at a second place at times; its stretches then begin and end elsewhere, and
+// when depends on who is first, so that is not counted. It reads nothing itself. It ends early with the
 // context's error.
 func (f *Fetcher) ForecastGather(ctx context.Context, seq Sequence, n uint64, read func(sizeBytes int64)) (GatherForecast, error) {
 	budget := f.limits.cache

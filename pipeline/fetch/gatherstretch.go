@@ -1,7 +1,6 @@
 package fetch
 
 import (
-	"fmt"
 	"math/bits"
 	"slices"
 	"sync/atomic"
@@ -82,7 +81,7 @@ func (st *stretch) fill(p *planner) {
 	for i := range p.cuts {
 		c, r := &p.cuts[i], &st.reads[i]
 		if r.read.Done == nil {
-			r.stretch, r.read.Done = st, r.done
+			r.stretch, r.read.Done, r.read.Wanted = st, r.done, r.wanted
 		}
 		var mem []byte
 		if r.copied = c.b == nil; r.copied {
@@ -105,6 +104,17 @@ func (st *stretch) fill(p *planner) {
 	}
 }
 
+// wanted is asked by the storage: reads are called off all of whose batches
+// were dropped.
+func (r *gatherRead) wanted() bool {
+	for _, x := range r.stretch.parts[r.from:r.to] {
+		if x.b.wanted() {
+			return true
+		}
+	}
+	return false
+}
+
 // done is called by the storage.
 func (r *gatherRead) done(err error) {
 	r.err = err
@@ -121,21 +131,28 @@ func (r *gatherRead) finish() {
 	st := r.stretch
 	g := st.g
 	g.underWay.Add(-1)
-	if r.err != nil {
+	off := r.err == storage.ErrUnwanted
+	switch {
+	case off:
+		g.f.counts.readsCancelled.Add(1)
+		g.f.counts.bytesCancelled.Add(uint64(len(r.read.Buf)))
+	case r.err != nil:
 		g.note(r.err)
-	} else {
+	default:
 		g.reads.Add(1)
 		g.f.counts.bytesRead.Add(uint64(len(r.read.Buf)))
 	}
 	for _, x := range st.parts[r.from:r.to] {
+		if off {
+			x.b.down() // nobody looks at its records any more
+			continue
+		}
 		if r.err != nil {
 			x.b.fail(x.record, fault{err: r.err})
 		} else if r.copied {
 			copy(x.b.block.mem[x.to:x.to+x.size], r.read.Buf[x.at:])
 		}
-		if err := x.b.came(x.record, g.f.verifier); err != nil {
-			g.note(fmt.Errorf("%s: %w", r.read.Object.Path, err))
-		}
+		x.b.came(x.record, r)
 	}
 	st.down()
 	g.f.running.Done()

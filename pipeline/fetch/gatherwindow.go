@@ -58,8 +58,12 @@ func (r *gatherReader) gap(k uint64) uint64 {
 	return n
 }
 
-// begin makes a run of records k … k+n-1 alone: who samples wants no more.
+// begin makes a run of records k … k+n-1 alone: who samples wants no more. The
+// reader has jumped, so what it wanted elsewhere and has not begun is called off.
 func (r *gatherReader) begin(k uint64, n int) (*gatherRun, error) {
+	for _, run := range r.runs {
+		r.dropAhead(run)
+	}
 	for len(r.runs) >= maxRuns || len(r.runs) > 0 && r.held() > r.share()/2 {
 		r.dropRun(0)
 	}
@@ -196,6 +200,19 @@ func (r *gatherReader) dropBehind(run *gatherRun, k uint64) {
 		kept -= run.batches[n].used()
 	}
 	r.dropFirst(run, n)
+}
+
+// dropAhead drops the batches from the first one on that has not come and that
+// the reader has not come to.
+func (r *gatherReader) dropAhead(run *gatherRun) {
+	n := slices.IndexFunc(run.batches, func(b *batch) bool { return b.from >= run.next && b.pending.Load() > 0 })
+	if n <= 0 {
+		return // a run is never empty: its first batch was asked for
+	}
+	for _, b := range run.batches[n:] {
+		r.drop(run, b)
+	}
+	run.batches = slices.Delete(run.batches, n, len(run.batches))
 }
 
 func (r *gatherReader) dropFirst(run *gatherRun, n int) {

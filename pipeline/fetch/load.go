@@ -28,8 +28,11 @@ type load struct {
 
 	// With Fetcher.mu held.
 	waiters int
-	ahead   bool // its bytes are in Fetcher.aheadOut
+	readers []*Reader // that will come to it: see callOff
+	decoder *decoder  // that brings it, nil where it is read
+	ahead   bool      // its bytes are in Fetcher.aheadOut
 
+	stage   atomic.Uint32
 	seg     *segment
 	off     int64
 	pending atomic.Int32 // reads under way
@@ -199,8 +202,9 @@ func (f *Fetcher) read(ld *load, t *todo) {
 	ld.pending.Store(1) // for this function
 	ld.layout.reads(f.config.Storage, func(r byteRange) {
 		ld.pending.Add(1)
-		t.reads = append(t.reads, &storage.Read{Object: object, OffsetBytes: r.off, Buf: ld.seg.mem[to : to+r.size : to+r.size], Done: done})
+		t.reads = append(t.reads, &storage.Read{Object: object, OffsetBytes: r.off, Buf: ld.seg.mem[to : to+r.size : to+r.size], Wanted: ld.begin, Done: done})
 		to += r.size
+		ld.stage.Store(isQueued)
 	})
 	f.running.Add(1)
 	if ld.pending.Add(-1) == 0 {
@@ -210,6 +214,11 @@ func (f *Fetcher) read(ld *load, t *todo) {
 
 // arrived goes on with a load whose reads have ended. It must not block.
 func (f *Fetcher) arrived(ld *load) {
+	if !ld.begin() {
+		ld.seg.unpin() // storage has no part in its memory any more
+		f.running.Done()
+		return
+	}
 	if err := ld.failed.Load(); err != nil {
 		ld.err = *err
 	} else {
@@ -275,10 +284,10 @@ func (f *Fetcher) finishLocked(ld *load) {
 	}
 	if ld.err == nil {
 		f.publish(ld)
-	} else if ld.err != errNoRoom && ld.err != errClosed {
+	} else if ld.err != errNoRoom && ld.err != errClosed && ld.err != errCalledOff {
 		f.failures.add(f.describe(ld))
 	}
-	if ld.seg != nil {
+	if ld.seg != nil && ld.stage.Load() != calledOff {
 		ld.seg.unpin()
 	}
 	close(ld.done)

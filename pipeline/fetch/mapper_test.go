@@ -66,14 +66,20 @@ type countedMapping struct {
 	path string
 }
 
-// warm has the page cache read what the machine has taken from it meanwhile.
-func (m *countedMapping) warm(off, size int64) {
-	for range 10 {
-		if m.s.cold || m.Mapping.Resident(off, size) {
-			return
+// hot asks the page cache until it has what is asked for, and has it read what the
+// machine has taken from it meanwhile, or moves at this moment. It asks once where
+// a test wants the page cache as it is.
+func (m *countedMapping) hot(ask func() bool) bool {
+	for range 30 {
+		if ask() {
+			return true
+		}
+		if m.s.cold {
+			return false
 		}
 		_, _ = os.ReadFile(m.path)
 	}
+	return false
 }
 
 func (m *countedMapping) Check(changes uint64) error {
@@ -85,15 +91,17 @@ func (m *countedMapping) Check(changes uint64) error {
 }
 func (m *countedMapping) Close() error { m.s.open.Add(-1); return m.Mapping.Close() }
 func (m *countedMapping) Resident(off, size int64) bool {
-	m.warm(off, size)
-	return !m.s.evicted.Load() && m.Mapping.Resident(off, size)
+	return !m.s.evicted.Load() && m.hot(func() bool { return m.Mapping.Resident(off, size) })
 }
-func (m *countedMapping) Populate(off, size int64) (int64, bool) {
+func (m *countedMapping) Populate(off, size int64) (added int64, ok bool) {
 	if m.s.evicted.Load() {
 		return 0, false
 	}
-	m.warm(off, size)
-	return m.Mapping.Populate(off, size)
+	m.hot(func() bool {
+		added, ok = m.Mapping.Populate(off, size)
+		return ok
+	})
+	return added, ok
 }
 
 // newMappedFetcher is a fetcher that maps pieces of any size; all is unmapped when

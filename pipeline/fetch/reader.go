@@ -27,11 +27,12 @@ type Reader struct {
 	seq     Sequence
 	batches *gatherReader // nil unless records are gathered; it then does all
 
-	mu     sync.Mutex
-	window window
-	look   lookahead
-	last   lastLent
-	closed bool
+	mu      sync.Mutex
+	windows []*window // the one used last is the last
+	look    lookahead
+	buf     []uint64
+	last    lastLent
+	closed  bool
 }
 
 // lastLent is the last record of the last Lend. It is not taken as gone out
@@ -72,6 +73,7 @@ func (r *Reader) Close() {
 	if r.f.wanted != nil {
 		r.count(r.look.from, r.look.to, -1)
 	}
+	r.f.callOff(r)
 	r.f.open.Add(-1)
 }
 
@@ -217,7 +219,7 @@ func (r *Reader) lendFirst(ctx context.Context, k uint64, g *gathering) error {
 	record := g.loan.numbers[0]
 	piece := f.pieces.of(record)
 	i := int(record - f.pieces.starts[piece])
-	e, waited, err := f.demand(ctx, piece, i)
+	e, waited, err := r.demand(ctx, piece, i)
 	if err == nil {
 		err = e.bad[i]
 		if err != nil {
@@ -256,7 +258,8 @@ func (f *Fetcher) recordError(record uint64, err error) error {
 }
 
 // demand waits for a piece that has record i, and pins it.
-func (f *Fetcher) demand(ctx context.Context, piece, i int) (e *entry, waited bool, err error) {
+func (r *Reader) demand(ctx context.Context, piece, i int) (e *entry, waited bool, err error) {
+	f := r.f
 	var t todo
 	f.mu.Lock()
 	if f.slots.has(piece, i) {
@@ -271,6 +274,7 @@ func (f *Fetcher) demand(ctx context.Context, piece, i int) (e *entry, waited bo
 		ld = f.start(piece, i, demanded, &t)
 	}
 	ld.waiters++
+	ld.want(r)
 	f.mu.Unlock()
 	f.carryOut(&t)
 	select {
@@ -311,7 +315,8 @@ func (f *Fetcher) wait(ctx context.Context, ld *load) (*entry, error) {
 	}
 }
 
-// abandon takes one waiter off a load. The load itself goes on.
+// abandon takes one waiter off a load. The load itself goes on, until its reader
+// goes elsewhere.
 func (f *Fetcher) abandon(ld *load) {
 	f.mu.Lock()
 	defer f.mu.Unlock()

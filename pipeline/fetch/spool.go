@@ -214,7 +214,8 @@ func (f *Fetcher) readSpooled(s *spooled, ld *load) {
 			b := ld.seg.mem[to : to+n : to+n]
 			to += n
 			ld.pending.Add(1)
-			batch = append(batch, &uring.Request{FD: int(f.spool.file.file.Fd()), OffsetBytes: at, Buf: b, Done: func(n int, err error) {
+			ld.stage.Store(isQueued)
+			batch = append(batch, &uring.Request{FD: int(f.spool.file.file.Fd()), OffsetBytes: at, Buf: b, Wanted: ld.begin, Done: func(n int, err error) {
 				if err == nil && n < len(b) {
 					err = fmt.Errorf("it ends after %d of %d bytes", n, len(b))
 				}

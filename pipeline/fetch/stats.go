@@ -4,25 +4,30 @@ import "fmt"
 
 // Stats is a snapshot for status and metrics.
 type Stats struct {
-	Strategy      string   `json:"strategy"` // "scan", "gather" or "spool"
-	Reason        string   `json:"reason"`   // why this one, in words
-	BudgetBytes   int64    `json:"budget_bytes"`
-	HeldBytes     int64    `json:"held_bytes"`     // of memory, now
-	MappedBytes   int64    `json:"mapped_bytes"`   // of the page cache, now
-	RecordsMapped uint64   `json:"records_mapped"` // of records_out, those copied from there
-	PiecesRead    uint64   `json:"pieces_read"`
-	PiecesReread  uint64   `json:"pieces_reread"` // read again because they had been dropped
-	PiecesDropped uint64   `json:"pieces_dropped"`
-	BytesRead     uint64   `json:"bytes_read"` // decoded
-	RecordsOut    uint64   `json:"records_out"`
-	BytesOut      uint64   `json:"bytes_out"`
-	Hits          uint64   `json:"hits"`  // records that were in memory when wanted
-	Waits         uint64   `json:"waits"` // records that a reader had to wait for
-	WaitNanos     uint64   `json:"wait_nanos"`
-	LoadsInFlight int64    `json:"loads_in_flight"`
-	OpenDecoders  int64    `json:"open_decoders"`
-	Errors        uint64   `json:"errors"`
-	LastErrors    []string `json:"last_errors"` // a few, newest last
+	Strategy      string `json:"strategy"` // "scan", "gather" or "spool"
+	Reason        string `json:"reason"`   // why this one, in words
+	BudgetBytes   int64  `json:"budget_bytes"`
+	HeldBytes     int64  `json:"held_bytes"`     // of memory, now
+	MappedBytes   int64  `json:"mapped_bytes"`   // of the page cache, now
+	RecordsMapped uint64 `json:"records_mapped"` // of records_out, those copied from there
+	PiecesRead    uint64 `json:"pieces_read"`
+	PiecesReread  uint64 `json:"pieces_reread"` // read again because they had been dropped
+	PiecesDropped uint64 `json:"pieces_dropped"`
+	BytesRead     uint64 `json:"bytes_read"` // decoded
+	// ReadsCancelled and BytesCancelled are what was asked for ahead of readers
+	// that then went elsewhere, and had not begun: pieces where they are
+	// scanned, reads where records are gathered.
+	ReadsCancelled uint64   `json:"reads_cancelled"`
+	BytesCancelled uint64   `json:"bytes_cancelled"`
+	RecordsOut     uint64   `json:"records_out"`
+	BytesOut       uint64   `json:"bytes_out"`
+	Hits           uint64   `json:"hits"`  // records that were in memory when wanted
+	Waits          uint64   `json:"waits"` // records that a reader had to wait for
+	WaitNanos      uint64   `json:"wait_nanos"`
+	LoadsInFlight  int64    `json:"loads_in_flight"`
+	OpenDecoders   int64    `json:"open_decoders"`
+	Errors         uint64   `json:"errors"`
+	LastErrors     []string `json:"last_errors"` // a few, newest last
 
 	Spool  *SpoolStats  `json:"spool,omitempty"`  // where shards are spooled
 	Gather *GatherStats `json:"gather,omitempty"` // where records are gathered
@@ -64,7 +69,9 @@ func (f *Fetcher) Stats() Stats {
 		Waits:        n.waits.Load(),
 		WaitNanos:    n.waitNanos.Load(),
 
-		RecordsMapped: n.recordsMapped.Load(),
+		RecordsMapped:  n.recordsMapped.Load(),
+		ReadsCancelled: n.readsCancelled.Load(),
+		BytesCancelled: n.bytesCancelled.Load(),
 	}
 	if g := f.gatherer; g != nil {
 		g.sweep()

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"strings"
 
 	"github.com/dustin/go-humanize"
 
@@ -29,6 +30,7 @@ type Choice struct {
 	Strategy   spec.Read
 	Reason     string   // in words
 	SpoolBytes int64    // that are reserved, 0 where nothing is spooled
+	FewerLanes string   // what fewer lanes would need, in words; "" where that is not less
 	spooled    []uint64 // a bit a shard; nil when none is
 	bytes      int64    // of all shards, decoded
 }
@@ -79,11 +81,26 @@ func (f *Fetcher) survey(all bool) compressed {
 // still wait. The last of R records leaves a buffer of B after about B·ln R
 // turns. One more is read ahead.
 //
-// A shard a lane and one more would do if memory held the records that wait, but
-// then nothing would have to be spooled. With less, shards come to be decoded
-// again for those: with 64 shards, 8 lanes and memory for 3/5 of the buffer, need
-// decoded each once, 1.5 a lane 34 times, 1.25 a lane 71 times, and a shard a lane
-// and one more 115 times.
+// It is not lanes + 1 shards, because a reservoir lets go of a shard late. Of 200
+// shards in the default order (16384 records in 32 lanes), so many are open at a
+// time, between their first and their last record, by the order alone (the peak
+// of three epochs; TestASpoolHasRoomForTheShardsThatAnOrderHasOpen):
+//
+//	records a shard   1 000   5 000   10 000
+//	lanes + 1            33      33       33
+//	open                169      61       50
+//	need                193      65       65
+//
+// With less room shards come to be decoded again for the records that wait: with 64
+// shards, 8 lanes and memory for 3/5 of the buffer, need decoded each once, 1.5 a
+// lane 34 times, 1.25 a lane 71 times, and a shard a lane and one more 115 times.
+//
+// Copying the waiting records of a shard to a second file once all of it has come
+// into the buffer would not give lanes + 1 either, as a shard is open until then:
+// 72, 40 and 40 shards and a buffer's worth of records (20, 3 and 1.5 shards more)
+// of the three above. For that, each of these records would be written and found
+// a second time, a twentieth to a half of all data. It pays where shards are
+// small, and a spool of many small shards is small, too.
 func (c *compressed) need(o spec.Order, places uint64) int64 {
 	if c.shards == 0 {
 		return 0
@@ -104,6 +121,25 @@ func (c *compressed) need(o spec.Order, places uint64) int64 {
 		return c.rounded
 	}
 	return min(int64(count)*c.largest, c.rounded)
+}
+
+// fewerLanes says what a spool would need with fewer lanes, which is less while
+// shards are large beside what waits in the buffer; "" where it is not.
+func (c *compressed) fewerLanes(o spec.Order, places uint64) string {
+	least := c.need(o, places)
+	var needs []string
+	for range 2 {
+		if o.Lanes /= 2; o.Lanes == 0 {
+			break
+		}
+		need := c.need(o, places)
+		if need >= least {
+			break
+		}
+		least = need
+		needs = append(needs, fmt.Sprintf("--lanes %d would need %s", o.Lanes, humanize.IBytes(uint64(need))))
+	}
+	return strings.Join(needs, ", ")
 }
 
 // scannable says why the shards can be scanned within memory, or "".
@@ -156,10 +192,11 @@ func (f *Fetcher) chooseCompressed(asked spec.Read) (Choice, error) {
 		return scan(why)
 	}
 	need := c.need(f.config.Order, f.config.Spool.Places)
+	fewer := c.fewerLanes(f.config.Order, f.config.Spool.Places)
 	capacity := need
 	if most := f.config.Spool.MaxBytes; most > 0 {
 		if capacity = min(most&^(spoolAlign-1), c.rounded); capacity < need {
-			return Choice{}, fmt.Errorf("--spool-max (%s) is less than the %s that the order needs at a time, of %d compressed shards with up to %s decoded: raise it",
+			return Choice{FewerLanes: fewer}, fmt.Errorf("--spool-max (%s) is less than the %s that the order needs at a time, of %d compressed shards with up to %s decoded: raise it",
 				humanize.IBytes(uint64(most)), humanize.IBytes(uint64(need)), c.shards, humanize.IBytes(uint64(c.largest)))
 		}
 	}
@@ -167,7 +204,7 @@ func (f *Fetcher) chooseCompressed(asked spec.Read) (Choice, error) {
 	if asked == spec.ReadAuto {
 		reason = fmt.Sprintf("%d compressed shards without entry points (%s decoded) are more than memory holds in this order", c.shards, humanize.IBytes(uint64(c.total)))
 	}
-	return Choice{Strategy: spec.ReadSpool, Reason: reason, spooled: c.bits, SpoolBytes: capacity, bytes: c.all}, nil
+	return Choice{Strategy: spec.ReadSpool, Reason: reason, spooled: c.bits, SpoolBytes: capacity, FewerLanes: fewer, bytes: c.all}, nil
 }
 
 const (
@@ -193,6 +230,9 @@ func (f *Fetcher) openSpool() error {
 		err = f.makeSpool(&c)
 	}
 	if err != nil {
+		if c.FewerLanes != "" {
+			err = fmt.Errorf("%w (%s)", err, c.FewerLanes)
+		}
 		return fmt.Errorf("--read %s: %w; fewer --lanes, a smaller --shuffle-size or more --memory need less, and --read scan needs none but decodes shards again and again", f.config.Read, err)
 	}
 	f.choice = c

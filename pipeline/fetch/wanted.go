@@ -39,16 +39,13 @@ func (r *Reader) lookAhead(k uint64, readers int) {
 
 // count adds n for each record from … to-1.
 func (r *Reader) count(from, to uint64, n int32) {
-	f, w := r.f, &r.window
-	if w.buf == nil {
-		w.buf = make([]uint64, lendBlock)
-	}
+	f := r.f
 	for from < to {
-		m := r.seq.Records(from, w.buf[:min(to-from, lendBlock)])
+		m := r.seq.Records(from, r.scratch(to-from))
 		if m == 0 {
 			return
 		}
-		for _, record := range w.buf[:m] {
+		for _, record := range r.buf[:m] {
 			f.wanted[f.pieces.of(record)].Add(n)
 		}
 		from += uint64(m)

@@ -1,20 +1,34 @@
 package fetch
 
+import "slices"
+
 const (
 	firstWindowRecords = 64
 	maxWindowRecords   = 32 << 10
 	// nearRecords is how far from where it was a reader may read and still
 	// count as reading on: replies of one file are asked for out of order.
 	nearRecords = 1024
+	// readOnCalls is how many calls of the same size may still be missing before
+	// one for a reader to count as reading on, so that more is read ahead.
+	readOnCalls = 4
 	// maxWindowBytes and maxWindowPieces bound what is read ahead for one
 	// reader and has not been come to.
 	maxWindowBytes  = 32 << 20
 	maxWindowPieces = 1024
+	// maxWindows is how many places a reader may keep to: a file that is mapped
+	// is read at some places in turn.
+	maxWindows = 4
 )
 
-// window is what a reader reads ahead: pieces of the records that follow. It
-// starts small and doubles while the reader reads on. It is guarded by
+// window is what a reader reads ahead at one place: pieces of the records that
+// follow. It begins with what is asked for alone, which is all that somebody who
+// samples wants, and doubles while the reader reads on. It is guarded by
 // Reader.mu.
+//
+//	      ├── passed ──┼── scanned ─────────────┤
+//	──────┬────────────┬────────────┬───────────┬──────────
+//	 next-nearRecords next  next+nearRecords scanned
+//	      └────────── here: the same place ─────┘   elsewhere: a jump
 type window struct {
 	next    uint64 // behind the furthest record that was asked for in turn
 	records int
@@ -22,7 +36,6 @@ type window struct {
 	// started are the pieces that were read ahead and not come to, in order.
 	started []aheadPiece
 	bytes   int64 // of started
-	buf     []uint64
 }
 
 type aheadPiece struct {
@@ -30,16 +43,20 @@ type aheadPiece struct {
 	bytes int64
 }
 
-// move follows a call for records k … k+n-1.
+// has says whether a call for records from k on is one at the window's place: a
+// seek forward to what has been looked at is no jump.
+func (w *window) has(k uint64) bool {
+	return k+nearRecords >= w.next && k <= max(w.next+nearRecords, w.scanned)
+}
+
+// move follows a call for records k … k+n-1, which is at the window's place.
 func (w *window) move(k uint64, n int) {
 	end := k + uint64(n)
-	if k+nearRecords < w.next || k > w.next+nearRecords || w.records == 0 {
-		*w = window{next: end, records: firstWindowRecords, scanned: k, buf: w.buf, started: w.started[:0]}
-		return
-	}
 	if end > w.next {
+		if k <= w.next+readOnCalls*uint64(n) {
+			w.records = min(max(2*w.records, firstWindowRecords), maxWindowRecords)
+		}
 		w.next = end
-		w.records = min(w.records*2, maxWindowRecords)
 	}
 	w.scanned = max(w.scanned, k)
 	gone := 0
@@ -48,6 +65,30 @@ func (w *window) move(k uint64, n int) {
 		gone++
 	}
 	w.started = append(w.started[:0], w.started[gone:]...)
+}
+
+// goTo gives the window of a call for records k … k+n-1. Where none is at that
+// place the reader has jumped: what it wanted elsewhere and has not begun is
+// called off.
+func (r *Reader) goTo(k uint64, n int) *window {
+	if i := slices.IndexFunc(r.windows, func(w *window) bool { return w.has(k) }); i >= 0 {
+		w := r.windows[i]
+		r.windows = append(slices.Delete(r.windows, i, i+1), w)
+		w.move(k, n)
+		return w
+	}
+	if len(r.windows) > 0 {
+		r.f.callOff(r)
+	}
+	for _, w := range r.windows {
+		w.scanned, w.started, w.bytes = w.next, w.started[:0], 0
+	}
+	if len(r.windows) == maxWindows {
+		r.windows = slices.Delete(r.windows, 0, 1)
+	}
+	w := &window{next: k + uint64(n), scanned: k}
+	r.windows = append(r.windows, w)
+	return w
 }
 
 // readAhead starts what is missing behind records k … k+n-1, and of these.
@@ -60,37 +101,42 @@ func (r *Reader) readAhead(k uint64, n int, again bool, lent int) {
 	if !r.mu.TryLock() {
 		return // another call is at it
 	}
-	w := &r.window
-	w.move(k, n)
+	w := r.goTo(k, n)
 	r.lookAhead(k, int(r.f.open.Load()))
 	var t todo
 	if again && w.scanned >= k+uint64(n) {
-		r.scan(k+uint64(lent), k+uint64(n), &t)
+		r.scan(w, k+uint64(lent), k+uint64(n), &t)
 	}
 	target := min(w.next+uint64(w.records), r.seq.Len())
 	if w.scanned < k+uint64(n) || w.scanned+uint64(w.records)/4 < target {
-		w.scanned = r.scan(w.scanned, target, &t)
+		w.scanned = r.scan(w, w.scanned, target, &t)
 	}
 	r.mu.Unlock()
 	r.f.carryOut(&t)
 }
 
+// scratch is memory for the numbers of the next n records, or some of them. It
+// is guarded by Reader.mu.
+func (r *Reader) scratch(n uint64) []uint64 {
+	if r.buf == nil {
+		r.buf = make([]uint64, lendBlock)
+	}
+	return r.buf[:min(n, lendBlock)]
+}
+
 // scan starts the missing pieces of records from … to-1, as far as there is
 // room, and returns how far it came.
-func (r *Reader) scan(from, to uint64, t *todo) uint64 {
-	f, w := r.f, &r.window
-	if w.buf == nil {
-		w.buf = make([]uint64, lendBlock)
-	}
+func (r *Reader) scan(w *window, from, to uint64, t *todo) uint64 {
+	f := r.f
 	for from < to {
-		m := r.seq.Records(from, w.buf[:min(to-from, lendBlock)])
+		m := r.seq.Records(from, r.scratch(to-from))
 		if m == 0 {
 			return from
 		}
-		for _, record := range w.buf[:m] {
+		for _, record := range r.buf[:m] {
 			piece := f.pieces.of(record)
 			i := int(record - f.pieces.starts[piece])
-			if !f.slots.has(piece, i) && !r.startAhead(piece, i, from, t) {
+			if !f.slots.has(piece, i) && !r.startAhead(w, piece, i, from, t) {
 				return from
 			}
 			from++
@@ -99,14 +145,19 @@ func (r *Reader) scan(from, to uint64, t *todo) uint64 {
 	return from
 }
 
-// startAhead starts a piece for its record i, record k of the sequence, unless it is on its
-// way. It returns false when there is no room to read further ahead.
-func (r *Reader) startAhead(piece, i int, k uint64, t *todo) bool {
-	f, w := r.f, &r.window
+// startAhead starts a piece for its record i, record k of the sequence, unless
+// it is on its way. It returns false when there is no room to read further
+// ahead.
+func (r *Reader) startAhead(w *window, piece, i int, k uint64, t *todo) bool {
+	f := r.f
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	if f.loads[piece] != nil || f.slots.has(piece, i) {
-		return true // perhaps since the caller looked
+	if f.slots.has(piece, i) {
+		return true // since the caller looked
+	}
+	if ld := f.loads[piece]; ld != nil {
+		ld.want(r)
+		return true
 	}
 	limit := min(maxWindowBytes, f.limits.windows/max(f.open.Load(), 1))
 	if w.bytes > 0 && w.bytes >= limit || len(w.started) >= maxWindowPieces {
@@ -116,6 +167,7 @@ func (r *Reader) startAhead(piece, i int, k uint64, t *todo) bool {
 	if ld == nil {
 		return false
 	}
+	ld.want(r)
 	w.started = append(w.started, aheadPiece{k, ld.layout.size})
 	w.bytes += ld.layout.size
 	return true

@@ -33,11 +33,17 @@ type Object struct {
 // exactly once, with nil or with an error after which Buf's contents are
 // undefined: a read is never partial. It is called from a goroutine of the
 // storage, never from within Submit, must not block and must not call Close; it
-// may call Submit. Errors are *Error.
+// may call Submit. Errors are *Error, but for ErrUnwanted.
+//
+// Wanted, where it is set, is asked before the read is begun, perhaps more than
+// once, from where Done is called from. Its first no is the last question: Done
+// then gets ErrUnwanted, and nothing more is read. So a submitter may call off reads
+// that wait for their turn; those that have begun come to their end.
 type Read struct {
 	Object      Object
 	OffsetBytes int64
 	Buf         []byte
+	Wanted      func() bool // nil: always
 	Done        func(err error)
 }
 
@@ -66,6 +72,9 @@ type Storage interface {
 // ErrChanged is wrapped by errors about objects that have changed or vanished
 // since they were listed.
 var ErrChanged = errors.New("changed since it was indexed: mount again to index it anew")
+
+// ErrUnwanted is the error of reads that were called off.
+var ErrUnwanted = errors.New("the read is not wanted any more")
 
 // Error says which range of which object could not be read.
 type Error struct {

@@ -56,6 +56,10 @@ func (h *Handle) follow(taken []*block, from, to, size int64) []*block {
 	if from != a.next && (n == 0 || from < a.blocks[0].from || from > a.blocks[n-1].to) {
 		a.clear()
 		a.run = 0
+		if a.cancel != nil { // who fills a block there shall not wait for it
+			a.cancel()
+			a.ctx, a.cancel = context.WithCancel(context.Background())
+		}
 	}
 	a.run += to - from
 	a.next = to

@@ -33,6 +33,26 @@ func equalRecords(n, size int) *memory {
 	return m
 }
 
+// readAheadOf is worker 0's file of such records, on a machine with cores to
+// spare.
+func readAheadOf(t *testing.T, n, size int) (src *Source, set *Set, file []byte) {
+	withCores(t, 4)
+	m := equalRecords(n, size)
+	v := defaultView(t, 0, uint64(n))
+	src = newSource(m, m)
+	t.Cleanup(src.Close)
+	want, _ := naive(m, v, 0)
+	return src, src.Set(v, nil), want[Data]
+}
+
+// readOn reads [from, to) of a file, n bytes at a time, and stops before to where
+// less than n are left.
+func readOn(t *testing.T, h *Handle, file []byte, from, to int64, n int) {
+	for off := from; off+int64(n) <= to; off += int64(n) {
+		checkRead(t, h, file, off, n)
+	}
+}
+
 // troubled lends records of which one can't be had.
 type troubled struct {
 	*memory
@@ -65,15 +85,9 @@ func (r troubledReader) Lend(ctx context.Context, k uint64, n int, l *fetch.Loan
 }
 
 func TestReadersThatReadOnAreReadAheadOf(t *testing.T) {
-	withCores(t, 4)
-	m := equalRecords(2000, 5000)
-	v := defaultView(t, 0, 2000)
-	src := newSource(m, m)
-	defer src.Close()
-	want, _ := naive(m, v, 0)
-	file := want[Data]
+	src, set, file := readAheadOf(t, 2000, 5000)
 	for _, n := range []int{10 << 10, 128 << 10, MaxReadBytes - 48, MaxReadBytes} {
-		h := src.Set(v, nil).Open(0, Data)
+		h := set.Open(0, Data)
 		for off := int64(0); off < int64(len(file)); off += int64(n) {
 			checkRead(t, h, file, off, n)
 			if read := off + int64(n); read > 2*firstAheadBytes && read+MaxReadBytes < int64(len(file)) {
@@ -86,14 +100,8 @@ func TestReadersThatReadOnAreReadAheadOf(t *testing.T) {
 }
 
 func TestReadersThatJumpGetTheBytesOfWhereTheyAre(t *testing.T) {
-	withCores(t, 4)
-	m := equalRecords(3000, 3000)
-	v := defaultView(t, 0, 3000)
-	src := newSource(m, m)
-	defer src.Close()
-	want, _ := naive(m, v, 0)
-	file := want[Data]
-	h := src.Set(v, nil).Open(0, Data)
+	_, set, file := readAheadOf(t, 3000, 3000)
+	h := set.Open(0, Data)
 	defer h.Close()
 	rng := rand.New(rand.NewPCG(1, 2))
 	for range 60 {
@@ -110,14 +118,8 @@ func TestReadersThatJumpGetTheBytesOfWhereTheyAre(t *testing.T) {
 }
 
 func TestAReplyKeepsItsBlockWhenTheReaderGoesOn(t *testing.T) {
-	withCores(t, 4)
-	m := equalRecords(2000, 5000)
-	v := defaultView(t, 0, 2000)
-	src := newSource(m, m)
-	defer src.Close()
-	want, _ := naive(m, v, 0)
-	file := want[Data]
-	h := src.Set(v, nil).Open(0, Data)
+	src, set, file := readAheadOf(t, 2000, 5000)
+	h := set.Open(0, Data)
 	replies := make([]Reply, 8)
 	for i := range replies {
 		require.NoError(t, h.ReadAt(context.Background(), &replies[i], int64(i)<<20, 1<<20))
@@ -147,9 +149,7 @@ func TestWhatCannotBeHadTroublesThoseAloneWhoReadIt(t *testing.T) {
 			h := src.Set(v, nil).Open(0, Data)
 			defer h.Close()
 			const n = 128 << 10
-			for off := int64(0); off+n <= begins; off += n {
-				checkRead(t, h, file, off, n)
-			}
+			readOn(t, h, file, 0, begins, n)
 			ctx, cancel := context.WithCancel(context.Background())
 			if err == nil {
 				cancel()
@@ -163,22 +163,32 @@ func TestWhatCannotBeHadTroublesThoseAloneWhoReadIt(t *testing.T) {
 				require.ErrorIs(t, got, err)
 			}
 			require.Zero(t, r.Len())
-			for off := ends[at]; off < int64(len(file)); off += n {
-				checkRead(t, h, file, off, n)
-			}
+			readOn(t, h, file, ends[at], int64(len(file)), n)
 		})
 	}
 }
 
-func TestBlocksAreBoundedHoweverManyReadersStop(t *testing.T) {
+// Who copies ahead waits for a record that does not come, until the reader has
+// gone elsewhere.
+func TestNobodyWaitsForWhatLaysAheadOfAPlaceThatTheReaderHasLeft(t *testing.T) {
 	withCores(t, 4)
-	m := equalRecords(2000, 5000)
-	v := defaultView(t, 0, 2000)
-	src := newSource(m, m)
+	m := equalRecords(4000, 5000)
+	v := defaultView(t, 0, 4000)
+	want, ends := naive(m, v, 0)
+	records := make([]uint64, v.Count(0))
+	v.Records(0, 0, records)
+	const at = 500 // of the stream
+	src := newSource(m, troubled{m, records[at], nil})
 	defer src.Close()
-	want, _ := naive(m, v, 0)
-	file := want[Data]
-	set := src.Set(v, nil)
+	h := src.Set(v, nil).Open(0, Data)
+	defer h.Close()
+	readOn(t, h, want[Data], 0, ends[at-1], 64<<10)
+	checkRead(t, h, want[Data], ends[3000], 1000)
+	h.fillers.Wait()
+}
+
+func TestBlocksAreBoundedHoweverManyReadersStop(t *testing.T) {
+	src, set, file := readAheadOf(t, 2000, 5000)
 	var handles []*Handle
 	for range 2 * maxBlocks {
 		h := set.Open(0, Data)
@@ -190,6 +200,7 @@ func TestBlocksAreBoundedHoweverManyReadersStop(t *testing.T) {
 		h.mu.Lock()
 		require.NotEmpty(t, h.ahead.blocks, "those who have stopped have given theirs up")
 		h.mu.Unlock()
+		h.fillers.Wait() // one that is at a block holds it
 	}
 	for _, h := range handles {
 		h.Close()
@@ -199,13 +210,7 @@ func TestBlocksAreBoundedHoweverManyReadersStop(t *testing.T) {
 }
 
 func TestManyReadersAtATimeAreNotReadAheadOf(t *testing.T) {
-	withCores(t, 4)
-	m := equalRecords(2000, 5000)
-	v := defaultView(t, 0, 2000)
-	src := newSource(m, m)
-	defer src.Close()
-	want, _ := naive(m, v, 0)
-	set := src.Set(v, nil)
+	src, set, file := readAheadOf(t, 2000, 5000)
 	var handles [4]*Handle
 	for i := range handles {
 		handles[i] = set.Open(0, Data)
@@ -213,9 +218,10 @@ func TestManyReadersAtATimeAreNotReadAheadOf(t *testing.T) {
 	}
 	for off := int64(0); off < 8<<20; off += 1 << 20 {
 		for _, h := range handles {
-			checkRead(t, h, want[Data], off, 1<<20)
+			checkRead(t, h, file, off, 1<<20)
 		}
 		if off > handleBlocks<<20 { // those of the first, before the others came
+			handles[0].fillers.Wait() // one that is at a block holds it
 			require.Zero(t, src.holders.blocks.Load())
 		}
 	}

@@ -16,8 +16,8 @@ import (
 type Storage struct {
 	storage.Storage
 
-	// Before, when set, is called for each read before it is handed on (when
-	// it is let go, if it was held). An error fails the read instead; it
+	// Before, when set, is called for each read that is still wanted before it
+	// is handed on (when it is let go, if it was held). An error fails the read instead; it
 	// arrives inside a *storage.Error.
 	Before func(r *storage.Read) error
 	// After, when set, is called for each read that was handed on, with its
@@ -90,7 +90,7 @@ func (f *Storage) Close() error {
 func (f *Storage) forward(reads []*storage.Read) {
 	good := make([]*storage.Read, 0, len(reads))
 	for _, r := range reads {
-		if f.Before != nil {
+		if f.Before != nil && (r.Wanted == nil || r.Wanted()) {
 			if err := f.Before(r); err != nil {
 				f.fail(r, err)
 				continue

@@ -33,7 +33,7 @@ type job struct {
 func (s *Storage) Submit(reads []*storage.Read) {
 	accepted := s.accept(reads)
 	var jobs []job
-	var requests []*uring.Request
+	requests := make([]*uring.Request, 0, len(reads))
 	for _, r := range reads {
 		if err := check(r, accepted); err != nil {
 			jobs = append(jobs, job{read: r, err: err})
@@ -93,20 +93,23 @@ func (s *Storage) request(f *file, r *storage.Read) *uring.Request {
 		x.request.Done = x.done
 	}
 	x.storage, x.file, x.read = s, f, r
-	x.request.File, x.request.OffsetBytes, x.request.Buf = f.opened, r.OffsetBytes, r.Buf
+	x.request.File, x.request.OffsetBytes, x.request.Buf, x.request.Wanted = f.opened, r.OffsetBytes, r.Buf, r.Wanted
 	return &x.request
 }
 
 // done is called by the engine, which does not look at the request after that.
 func (x *reading) done(n int, err error) {
 	s, f, r := x.storage, x.file, x.read
-	x.storage, x.file, x.read, x.request.File, x.request.Buf = nil, nil, nil, nil, nil
+	x.storage, x.file, x.read, x.request.File, x.request.Buf, x.request.Wanted = nil, nil, nil, nil, nil, nil
 	s.readings.Put(x)
 	s.completed(f, r, n, err)
 }
 
 // completed is called by the engine, which has verified the file.
 func (s *Storage) completed(f *file, r *storage.Read, n int, err error) {
+	if err == uring.ErrUnwanted {
+		err = storage.ErrUnwanted
+	}
 	if err == nil && n < len(r.Buf) {
 		err = fmt.Errorf("the file ended after %d bytes: %w", n, storage.ErrChanged)
 	}
@@ -116,7 +119,7 @@ func (s *Storage) completed(f *file, r *storage.Read, n int, err error) {
 
 // done tells a read's submitter.
 func (s *Storage) done(r *storage.Read, err error) {
-	if err != nil {
+	if err != nil && err != storage.ErrUnwanted {
 		err = &storage.Error{Object: r.Object.Path, OffsetBytes: r.OffsetBytes, SizeBytes: int64(len(r.Buf)), Err: err}
 	}
 	r.Done(err)

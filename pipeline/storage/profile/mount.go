@@ -25,7 +25,7 @@ func findMount(mountinfo string, id uint64) mount {
 		}
 		_, rest, ok := strings.Cut(rest, " - ")
 		if f := strings.Fields(rest); ok && len(f) >= 2 {
-			m := mount{fileSystem: f[0], source: unescape(f[1])}
+			m := mount{fileSystem: f[0], source: UnescapeMount(f[1])}
 			if len(f) > 2 {
 				m.options = f[2]
 			}
@@ -42,10 +42,10 @@ func (m mount) layers() []string {
 		name, value, _ := strings.Cut(option, "=")
 		switch name {
 		case "upperdir":
-			upper = append(upper, unescape(value))
+			upper = append(upper, UnescapeMount(value))
 		case "lowerdir", "lowerdir+":
 			for dir := range strings.SplitSeq(value, ":") {
-				lower = append(lower, unescape(dir))
+				lower = append(lower, UnescapeMount(dir))
 			}
 		}
 	}
@@ -76,8 +76,9 @@ func (m mount) block(major, minor uint32) (uint32, uint32, bool) {
 	return unix.Major(st.Rdev), unix.Minor(st.Rdev), true
 }
 
-// unescape undoes the kernel's \040 for a space.
-func unescape(s string) string {
+// UnescapeMount undoes the kernel's \040 for a space in /proc/self/mountinfo and
+// its like. What is no such escape stays as it is.
+func UnescapeMount(s string) string {
 	var b strings.Builder
 	for i := 0; i < len(s); i++ {
 		if s[i] == '\\' && i+4 <= len(s) {

@@ -37,8 +37,8 @@ var Kinds = []Kind{KindDisk, KindSSD, KindVirtual, KindMemory, KindNetwork, Kind
 type Profile struct {
 	Kind Kind `json:"kind"`
 	// GapBytes is up to how many bytes that nobody wants are read and thrown
-	// away to save a request: half of what costs as much as a request does,
-	// as they take memory, too.
+	// away to save a request: as many as cost, read and copied, what a request
+	// does.
 	GapBytes int64 `json:"gap_bytes"`
 	// ReadBytes is the size of reads from which on larger ones are no faster.
 	// Larger ranges are cut to it, for parallel reads.
@@ -68,16 +68,19 @@ const (
 // defaultAlign is a page, and a block of nearly all file systems.
 const defaultAlign = 4 << 10
 
-// Defaults are the values for a storage that was not measured. Those of ssd
-// and memory are measured (plan.DefaultConfig): a pread of 4 KiB takes
-// 0.8 µs from the page cache, which hands large ones over at 17 GiB/s, so a
-// request costs what some 10 KiB more cost. Those of the others follow from what
-// such storages usually are, by the same rule, half of seconds a request × bytes
-// a second:
+// Defaults are the values for a storage that was not measured. The gap is, as
+// lsiofs tune derives it, how many bytes cost as much to read and to copy as a
+// request does. Those of ssd and memory are measured (plan.DefaultConfig): a pread
+// of 4 KiB takes 0.8 µs from the page cache, which hands large ones over at
+// 17 GiB/s, so a request costs what some 10 KiB more cost. Those of the others
+// follow from what such storages usually are:
 //
-//	disk     8 ms to seek × 150 MB/s: 0.5 MiB; a deep queue lets it sort
-//	virtual  16 000 requests a second of at most 500 MB/s: 16 KiB (measured: 16)
-//	network  0.1 ms of a server that does some at a time × 1 GB/s: 64 KiB
+//	disk     4 ms for half a turn, or a short seek × 150 MB/s: 0.5 MiB; a deep queue
+//	         lets it sort
+//	virtual  16 KiB: on the one that was measured 11 to 13 µs ÷ (0.3 to 0.4 ns to
+//	         read + 0.1 ns to copy) are 27 KiB, but records of 1.2 KiB liked gaps
+//	         of 4 to 8 KiB best, and those of 12 KiB all from 8 to 32
+//	network  0.1 ms of a server that does some at a time ÷ (1 ns + 0.4 ns): 64 KiB
 func Defaults(k Kind) Profile {
 	p := Profile{Kind: k, GapBytes: 8 << 10, ReadBytes: 1 << 20, Depth: 64, InFlightBytes: 32 << 20, AlignBytes: defaultAlign}
 	switch k {

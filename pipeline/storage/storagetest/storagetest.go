@@ -37,6 +37,7 @@ func Run(t *testing.T, newStorage New) {
 		"DoneMaySubmit":                                 testDoneSubmits,
 		"DoneIsNeverCalledFromWithinSubmit":             testDoneOutsideSubmit,
 		"ReadAtFillsItsBuffer":                          testReadAt,
+		"ReadsThatAreCalledOffAreNotMade":               testUnwanted,
 		"ImpossibleRangesAreErrors":                     testImpossibleRanges,
 		"OtherVersionsAreErrChanged":                    testChanged,
 		"VanishedObjectsAreErrChanged":                  testVanished,
@@ -296,6 +297,34 @@ func testDoneOutsideSubmit(t *testing.T, newStorage New) {
 	submit() // the object is open now, where objects are
 	require.NoError(t, s.Close())
 	submit()
+}
+
+// testUnwanted shows that reads that are called off are not made, each by itself,
+// whether the object is open or not.
+func testUnwanted(t *testing.T, newStorage New) {
+	files := contents()
+	s := open(t, newStorage, files)
+	o := list(t, s, everything)["large.tar"]
+	for range 3 {
+		var reads []*storage.Read
+		for i := range 40 {
+			r := &storage.Read{Object: o, OffsetBytes: int64(i) * 5000, Buf: bytes.Repeat([]byte{7}, 5000)}
+			if i%2 == 0 {
+				r.Wanted = func() bool { return i%4 == 0 }
+			}
+			reads = append(reads, r)
+		}
+		for i, err := range submit(t, s, reads) {
+			r := reads[i]
+			if i%4 != 2 {
+				require.NoError(t, err)
+				require.True(t, bytes.Equal(files[o.Path][r.OffsetBytes:][:5000], r.Buf))
+				continue
+			}
+			require.Equal(t, storage.ErrUnwanted, err)
+			require.True(t, bytes.Equal(bytes.Repeat([]byte{7}, 5000), r.Buf), "nothing was read")
+		}
+	}
 }
 
 func testReadAt(t *testing.T, newStorage New) {

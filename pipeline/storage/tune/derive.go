@@ -1,8 +1,10 @@
 package tune
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
+	"maps"
 	"math"
 	"slices"
 
@@ -22,13 +24,6 @@ const (
 	// never better (and not read past the page cache by themselves), whatever
 	// the storage says: each costs CPU.
 	largeBytes = 128 << 10
-	// gapShare is how much of a request's cost in bytes a gap may have. Bytes
-	// that are thrown away take memory, which then holds fewer reads; a gap
-	// below its full worth costs half a request at most where it matters.
-	// Measured: gathering 12 KiB records took the same time with gaps of 8 and
-	// 32 KiB and a sixth more with 128, where a request cost 36 KiB; records of
-	// 1.2 KiB a tenth more with 8 KiB than with 4, and a third more with 32.
-	gapShare = 0.5
 	// maxGapBytes is the largest gap worth reading: that of a disk that seeks.
 	maxGapBytes = 4 << 20
 )
@@ -41,9 +36,21 @@ type Derived struct {
 	GapBytes      int64
 	// RequestSeconds and ByteSeconds are what a read of n bytes costs,
 	// RequestSeconds + n·ByteSeconds, of the storage's time: as many are served
-	// at once as the other values say. Their ratio is the gap.
-	RequestSeconds, ByteSeconds float64
-	Reasons                     []string // one of each value, in words
+	// at once as the other values say. CopySeconds is what copying a byte
+	// costs, 0 where that was not measured. The gap is
+	// RequestSeconds / (ByteSeconds + CopySeconds).
+	RequestSeconds, ByteSeconds, CopySeconds float64
+	Costs                                    []Cost   // that the first two were fitted to, by size
+	Reasons                                  []string // one of each value, in words
+}
+
+// Cost is what a read of some size costs of the storage's time where so many are
+// under way: its share of the time that they take together.
+type Cost struct {
+	ReadBytes     int64   `json:"read_bytes"`
+	Depth         int     `json:"depth"`
+	Seconds       float64 `json:"seconds"`        // measured
+	FittedSeconds float64 `json:"fitted_seconds"` // RequestSeconds + ReadBytes·ByteSeconds
 }
 
 // Derive says which reads a storage likes, from measurements of which some may
@@ -54,7 +61,10 @@ type Derived struct {
 // Small reads say how many are to be in flight, large ones how many bytes: small
 // ones are fastest when many wait, but large ones often when few do, as each
 // waiting one takes room in caches.
-func Derive(cells []profile.Cell, otherwise profile.Profile) (Derived, error) {
+//
+// copyRate is at how many bytes a second memory is copied, 0 where that was not
+// measured.
+func Derive(cells []profile.Cell, copyRate float64, otherwise profile.Profile) (Derived, error) {
 	cells = slices.DeleteFunc(slices.Clone(cells), func(c profile.Cell) bool {
 		return c.ReadBytes <= 0 || c.Depth <= 0 || !(c.BytesPerSecond > 0) || math.IsInf(c.BytesPerSecond, 0)
 	})
@@ -63,6 +73,9 @@ func Derive(cells []profile.Cell, otherwise profile.Profile) (Derived, error) {
 	}
 	small, large := split(cells)
 	d := Derived{GapBytes: otherwise.GapBytes}
+	if copyRate > 0 {
+		d.CopySeconds = 1 / copyRate
+	}
 	d.chooseDepth(small)
 	d.chooseFlight(large)
 	d.chooseRead(large)
@@ -152,42 +165,60 @@ func (d *Derived) chooseRead(cells []profile.Cell) {
 
 // chooseGap fits seconds = request + bytes·byte to reads of all sizes, as many
 // of each in flight as was chosen, each size as heavy as the others (least
-// squares of relative errors), and takes half of the bytes that cost as much as
-// a request. What they are does not depend on the size of records: whether two ranges are better
-// read at once depends on what lies between them alone.
+// squares of relative errors). Two ranges are better read at once than by
+// themselves if what lies between them costs less than a request does:
+//
+//	gap·(byte + copy) < request
+//
+// A byte that is thrown away is copied, too: records begin anywhere, so that
+// reads which bypass the page cache can't go to their places, but are copied out
+// of the engine's aligned blocks, gaps and all (package uring). What the gap is does not
+// depend on the size of records: whether two ranges are better read at once
+// depends on what lies between them alone.
+//
+// Measured on a virtual disk where that is 27 KiB: gathering 12 KiB records took
+// the same time with gaps of 8 and 32 KiB and a sixth more with 128. Records of
+// 1.2 KiB took a tenth more with 8 KiB than with 4, and a third more with 32: there
+// a block of memory holds few of them, and each is copied once more, to its place,
+// for which a gap that follows from the storage alone has no term.
 func (d *Derived) chooseGap(cells []profile.Cell, align int64) {
-	rates := d.operating(cells)
-	if len(rates) < 2 {
+	at := d.operating(cells)
+	if len(at) < 2 {
 		d.because(fmt.Sprintf("gaps of up to %s: one size of reads does not tell what a request costs, so it is the default", size(d.GapBytes)))
 		return
 	}
 	// The sum of (request·w + byte·w·n − 1)² is least, w = 1/seconds.
 	var aa, ab, bb, a, b float64
-	for n, v := range rates {
-		w := v / float64(n)
+	for _, c := range at {
+		v := c.BytesPerSecond
+		w := v / float64(c.ReadBytes)
 		aa, ab, bb, a, b = aa+w*w, ab+w*v, bb+v*v, a+w, b+v
 	}
 	det := aa*bb - ab*ab
-	request, perByte := (a*bb-b*ab)/det, (b*aa-a*ab)/det
+	d.RequestSeconds, d.ByteSeconds = (a*bb-b*ab)/det, (b*aa-a*ab)/det
 	switch {
-	case !(request > 0):
+	case !(d.RequestSeconds > 0):
 		d.RequestSeconds, d.ByteSeconds, d.GapBytes = 0, b/bb, align
 		d.because(fmt.Sprintf("gaps of up to %s: requests cost nothing that shows, but blocks are read whole", size(d.GapBytes)))
-	case !(perByte > 0):
+	case !(d.ByteSeconds > 0):
 		d.RequestSeconds, d.ByteSeconds, d.GapBytes = a/aa, 0, maxGapBytes
 		d.because(fmt.Sprintf("gaps of up to %s: reads of all sizes take the same time, so that requests are what costs", size(d.GapBytes)))
 	default:
-		d.RequestSeconds, d.ByteSeconds = request, perByte
-		d.GapBytes = int64(min(gapShare*request/perByte, maxGapBytes))
+		worth := d.RequestSeconds / (d.ByteSeconds + d.CopySeconds)
+		d.GapBytes = int64(min(worth, maxGapBytes))
 		d.GapBytes = max(d.GapBytes/align*align, align)
-		d.because(fmt.Sprintf("gaps of up to %s: a request costs %.3g µs of the storage's time, in which it gives %s (at %s/s), and half of that is worth the memory",
-			size(d.GapBytes), request*1e6, size(int64(request/perByte)), rate(1/perByte)))
+		d.because(fmt.Sprintf("gaps of up to %s: a request costs %.3g µs of the storage's time; a byte %.3g ns (%s/s), and %.3g ns to copy: %s cost as much as a request",
+			size(d.GapBytes), d.RequestSeconds*1e6, d.ByteSeconds*1e9, rate(1/d.ByteSeconds), d.CopySeconds*1e9, size(int64(worth))))
+	}
+	for _, c := range at {
+		n := float64(c.ReadBytes)
+		d.Costs = append(d.Costs, Cost{c.ReadBytes, c.Depth, n / c.BytesPerSecond, d.RequestSeconds + n*d.ByteSeconds})
 	}
 }
 
-// operating gives the throughput of each size of reads with as many in flight as
-// was chosen, or the next lower number that was measured, or the lowest.
-func (d *Derived) operating(cells []profile.Cell) map[int64]float64 {
+// operating gives each size of reads with as many in flight as was chosen, or
+// the next lower number that was measured, or the lowest, by size.
+func (d *Derived) operating(cells []profile.Cell) []profile.Cell {
 	at := map[int64]profile.Cell{}
 	for _, c := range cells {
 		fits := func(c profile.Cell) bool {
@@ -198,11 +229,7 @@ func (d *Derived) operating(cells []profile.Cell) map[int64]float64 {
 			at[c.ReadBytes] = c
 		}
 	}
-	rates := map[int64]float64{}
-	for n, c := range at {
-		rates[n] = c.BytesPerSecond
-	}
-	return rates
+	return slices.SortedFunc(maps.Values(at), func(a, b profile.Cell) int { return cmp.Compare(a.ReadBytes, b.ReadBytes) })
 }
 
 func (d *Derived) because(why string) { d.Reasons = append(d.Reasons, why) }

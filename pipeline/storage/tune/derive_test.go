@@ -48,7 +48,11 @@ func drawDevice(t *rapid.T) device {
 }
 
 func derive(t require.TestingT, cells []profile.Cell) Derived {
-	d, err := Derive(cells, profile.Defaults(profile.KindUnknown))
+	return deriveCopying(t, cells, 0)
+}
+
+func deriveCopying(t require.TestingT, cells []profile.Cell, copyRate float64) Derived {
+	d, err := Derive(cells, copyRate, profile.Defaults(profile.KindUnknown))
 	require.NoError(t, err)
 	require.Len(t, d.Reasons, 4)
 	for _, why := range d.Reasons {
@@ -98,16 +102,23 @@ func TestWhatIsDerivedIsNearTheBest(t *testing.T) {
 }
 
 // A storage that is busy at every depth shows what a request costs: the gap is
-// half of that, in bytes.
-func TestTheGapIsHalfTheBytesThatCostAsMuchAsARequest(t *testing.T) {
+// that, in bytes that are read and copied.
+func TestTheGapIsTheBytesThatCostAsMuchAsARequest(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		m := drawDevice(t)
 		m.latency, m.crowded = m.request, 0
-		d := derive(t, m.cells())
-		want := min(max(m.request/m.perByte/2, blockBytes), maxGapBytes)
+		copySeconds := m.perByte * rapid.Float64Range(0.01, 10).Draw(t, "copying/reading")
+		d := deriveCopying(t, m.cells(), 1/copySeconds)
+		want := min(max(m.request/(m.perByte+copySeconds), blockBytes), maxGapBytes)
 		require.InDelta(t, want, d.GapBytes, blockBytes+1)
 		require.InEpsilon(t, m.request, d.RequestSeconds, 1e-3)
 		require.InEpsilon(t, m.perByte, d.ByteSeconds, 1e-3)
+		for _, c := range d.Costs {
+			require.InEpsilon(t, c.Seconds, c.FittedSeconds, 1e-3)
+		}
+		require.Len(t, d.Costs, 9, "one of each size")
+		d = derive(t, m.cells())
+		require.InDelta(t, min(max(m.request/m.perByte, blockBytes), maxGapBytes), d.GapBytes, blockBytes+1)
 
 		slower := m
 		slower.request *= rapid.Float64Range(1, 100).Draw(t, "slower")
@@ -135,10 +146,12 @@ func TestOnlyRatiosCount(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		cells := drawDevice(t).cells()
 		d := derive(t, cells)
+		copyRate := cells[0].BytesPerSecond * 3
+		d = deriveCopying(t, cells, copyRate)
 		for i := range cells {
 			cells[i].BytesPerSecond *= 1 << 5
 		}
-		scaled := derive(t, cells)
+		scaled := deriveCopying(t, cells, copyRate*(1<<5))
 		require.Equal(t, [4]int64{int64(d.Depth), d.InFlightBytes, d.ReadBytes, d.GapBytes},
 			[4]int64{int64(scaled.Depth), scaled.InFlightBytes, scaled.ReadBytes, scaled.GapBytes})
 	})
@@ -171,7 +184,7 @@ func TestAnyMeasurementsGiveAProfile(t *testing.T) {
 		requireSound(t, d, []profile.Cell{one})
 		require.Equal(t, profile.Defaults(profile.KindUnknown).GapBytes, d.GapBytes)
 	})
-	_, err := Derive([]profile.Cell{{ReadBytes: 4096, Depth: 1}}, profile.Profile{})
+	_, err := Derive([]profile.Cell{{ReadBytes: 4096, Depth: 1}}, 0, profile.Profile{})
 	require.EqualError(t, err, "nothing was measured")
 }
 
@@ -193,8 +206,8 @@ func TestReasonsAreInWords(t *testing.T) {
 		"64 at a time: so many small reads get 95 % of the best, 32 get 86 %",
 		"4.0 MiB at a time: large reads then get up to 3.3 GiB/s, with 2.0 MiB 3.1 GiB/s",
 		"reads of up to 512 KiB: they then get 3.0 GiB/s, those of 256 KiB 2.8 GiB/s",
-		"gaps of up to 16 KiB: a request costs 10.6 µs of the storage's time, in which it gives 36 KiB (at 3.2 GiB/s), and half of that is worth the memory",
-	}, derive(t, cells).Reasons)
+		"gaps of up to 24 KiB: a request costs 10.6 µs of the storage's time; a byte 0.287 ns (3.2 GiB/s), and 0.125 ns to copy: 25 KiB cost as much as a request",
+	}, deriveCopying(t, cells, 8e9).Reasons)
 }
 
 // Merging ranges across gaps of up to the fitted size is the best there is: no

@@ -201,3 +201,27 @@ func (m *meter) cell(ctx context.Context, size int64, depth int, limit time.Dura
 	}
 	return float64(bytes) / took.Seconds(), nil
 }
+
+const (
+	copyBytes  = 64 << 10 // at a time
+	sliceBytes = 4 << 20  // that are timed together
+	copySlices = 16
+)
+
+// copyRate is at how many bytes a second memory is copied that is not in the
+// processor's first caches, some pages at a time from anywhere to anywhere, by one
+// processor: as what is gathered is copied to its places. It is the median of some
+// slices of a millisecond or so, of which others may have interrupted one or two.
+func (m *meter) copyRate() float64 {
+	half := len(m.memory) / 2
+	var rates []float64
+	for range copySlices {
+		began := time.Now()
+		for range sliceBytes / copyBytes {
+			from, to := m.random.IntN(half-copyBytes), half+m.random.IntN(half-copyBytes)
+			copy(m.memory[to:to+copyBytes], m.memory[from:])
+		}
+		rates = append(rates, sliceBytes/time.Since(began).Seconds())
+	}
+	return median(rates)
+}

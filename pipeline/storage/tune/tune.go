@@ -93,8 +93,11 @@ type Result struct {
 	Place   profile.Place   `json:"place"`
 	Reasons []string        `json:"reasons"`
 	Cells   []profile.Cell  `json:"measured"`
-	Data    string          `json:"data"`   // what was read, in words
-	Engine  string          `json:"engine"` // that read it
+	// Costs are what the gap was derived from, with what copying costs.
+	Costs              []Cost  `json:"costs"`
+	CopyBytesPerSecond float64 `json:"copy_bytes_per_second"`
+	Data               string  `json:"data"`   // what was read, in words
+	Engine             string  `json:"engine"` // that read it
 	// Direct is false where the file system has no direct reads: then the
 	// page cache was emptied before each cell, and read ahead as it does.
 	Direct  bool    `json:"direct"`
@@ -147,22 +150,24 @@ func (r *Result) measure(ctx context.Context, c *Config, m *meter) error {
 	m.cold = !r.Direct && r.Place.Kind != profile.KindMemory
 	r.Data = fmt.Sprintf("%s, of which %s were warmed up and read", m.data.about, size(m.data.bytes))
 	t := newTimetable(c, c.Duration-time.Since(began))
+	var copies []float64
 	for ; r.Rounds < rounds && !t.late(); r.Rounds++ {
+		copies = append(copies, m.copyRate())
 		if err := t.round(ctx, m, r.Rounds, c.Progress); err != nil {
 			return err
 		}
 	}
-	r.Cells, r.Seconds = t.medians(), time.Since(began).Seconds()
+	r.Cells, r.CopyBytesPerSecond, r.Seconds = t.medians(), median(copies), time.Since(began).Seconds()
 	return nil
 }
 
 func (r *Result) derive() error {
 	defaults := profile.Defaults(r.Place.Kind)
-	d, err := Derive(r.Cells, defaults)
+	d, err := Derive(r.Cells, r.CopyBytesPerSecond, defaults)
 	if err != nil {
 		return fmt.Errorf("tune: %w", err)
 	}
-	r.Reasons = d.Reasons
+	r.Reasons, r.Costs = d.Reasons, d.Costs
 	r.Profile = profile.Profile{
 		Kind: r.Place.Kind, GapBytes: d.GapBytes, ReadBytes: d.ReadBytes,
 		Depth: d.Depth, InFlightBytes: d.InFlightBytes, AlignBytes: defaults.AlignBytes,
@@ -213,8 +218,12 @@ func (t *timetable) round(ctx context.Context, m *meter, round int, progress fun
 
 func (t *timetable) medians() []profile.Cell {
 	for i, rates := range t.rates {
-		slices.Sort(rates)
-		t.cells[i].BytesPerSecond = (rates[(len(rates)-1)/2] + rates[len(rates)/2]) / 2
+		t.cells[i].BytesPerSecond = median(rates)
 	}
 	return t.cells
+}
+
+func median(rates []float64) float64 {
+	slices.Sort(rates)
+	return (rates[(len(rates)-1)/2] + rates[len(rates)/2]) / 2
 }
