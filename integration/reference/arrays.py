@@ -93,7 +93,7 @@ def size(descr):
         return scalar(descr)
     if not isinstance(descr, list):
         raise Refused("dtype %r" % (descr,))
-    total = 0
+    total, seen = 0, []
     for field in descr:
         if not isinstance(field, tuple) or len(field) not in (2, 3):
             raise Refused("field %r" % (field,))
@@ -102,6 +102,9 @@ def size(descr):
         shape = shape if isinstance(shape, tuple) else (shape,)
         if not all(isinstance(n, str) for n in names) or not all(type(n) is int for n in shape):
             raise Refused("field %r" % (field,))
+        seen += [n for n in names if n]
+        if len(set(seen)) < len(seen):
+            raise Refused("field %r is there twice" % (field,))
         total += product([size(field[1]), *shape])
     return total
 

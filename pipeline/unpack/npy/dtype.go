@@ -19,7 +19,7 @@ type dtype struct {
 
 var (
 	errObject  = errors.New("its dtype holds Python objects, which are pickled: save it as numbers, strings of fixed length or bytes")
-	errUnknown = errors.New("is a dtype whose size lsiofs does not know")
+	errUnknown = errors.New("is no dtype that lsiofs knows")
 	errHuge    = errors.New("has more than 2^63 bytes")
 )
 
@@ -39,7 +39,11 @@ func describe(b *strings.Builder, d literal) (int64, error) {
 	case aList:
 		b.WriteByte('[')
 		total := int64(0)
+		names := map[string]bool{}
 		for _, f := range d.items {
+			if !isField(f) || !addNames(names, f.items[0]) {
+				return 0, errUnknown
+			}
 			size, err := describeField(b, f)
 			if err != nil {
 				return 0, err
@@ -55,12 +59,27 @@ func describe(b *strings.Builder, d literal) (int64, error) {
 	return 0, errUnknown
 }
 
-// describeField does so for (name, dtype) or (name, dtype, shape); a name may
-// be (title, name).
-func describeField(b *strings.Builder, f literal) (int64, error) {
-	if f.class != aTuple || len(f.items) < 2 || len(f.items) > 3 || !isName(f.items[0]) {
-		return 0, errUnknown
+// isField says whether f has the form (name, dtype) or (name, dtype, shape); a
+// name may be (title, name).
+func isField(f literal) bool {
+	return f.class == aTuple && (len(f.items) == 2 || len(f.items) == 3) && isName(f.items[0])
+}
+
+// addNames says whether a field's name and title are new among those of the
+// fields before it. Padding has no name.
+func addNames(names map[string]bool, n literal) bool {
+	if n.class == aTuple {
+		return addNames(names, n.items[0]) && addNames(names, n.items[1])
 	}
+	if n.content != "" && names[n.content] {
+		return false
+	}
+	names[n.content] = true
+	return true
+}
+
+// describeField does so for a field.
+func describeField(b *strings.Builder, f literal) (int64, error) {
 	b.WriteByte('(')
 	writeName(b, f.items[0])
 	size, err := describe(b, f.items[1])

@@ -5,6 +5,7 @@ import (
 	"encoding/binary"
 	"math/big"
 	"regexp"
+	"slices"
 	"strings"
 	"unicode/utf8"
 
@@ -124,10 +125,19 @@ func size(d any) *big.Int {
 		return n
 	case list:
 		total := new(big.Int)
+		var names []string
 		for _, f := range d {
 			t, ok := f.(tuple)
 			if !ok || len(t) < 2 || len(t) > 3 || !name(t[0]) {
 				return nil
+			}
+			for _, n := range append(tuple{t[0]}, pair(t[0])...) {
+				if s, ok := n.(text); ok && s != "" {
+					if slices.Contains(names, string(s)) {
+						return nil
+					}
+					names = append(names, string(s))
+				}
 			}
 			n := size(t[1])
 			if n == nil {
@@ -149,6 +159,12 @@ func size(d any) *big.Int {
 		return total
 	}
 	return nil
+}
+
+// pair is a title and a name, or nothing.
+func pair(n any) tuple {
+	t, _ := n.(tuple)
+	return t
 }
 
 func name(n any) bool {

@@ -55,7 +55,11 @@ func newRows(descr literal, shape []int64) (Rows, error) {
 	case errors.Is(err, errObject):
 		return Rows{}, err
 	case err != nil:
-		return Rows{}, fmt.Errorf("%.80s %w", descr.text, err)
+		text := descr.text
+		if most := 84; len(text) > most {
+			text = strings.ToValidUTF8(text[:most], "") + "…"
+		}
+		return Rows{}, fmt.Errorf("%s %w", text, err)
 	}
 	r := Rows{descr: descr.text, canonical: d.canonical}
 	if r.rowBytes, err = product(d.itemBytes, shape); err != nil {
