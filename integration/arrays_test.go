@@ -102,6 +102,7 @@ func TestNumPyLoadsAndMapsEveryStreamWithTheRowsOfItsIDs(t *testing.T) {
 			m := mountDataset(t, d, s)
 			out := script(t, interpreter, readArrays, d.dir, m.dir, fmt.Sprint(s.Workers))
 			require.Equal(t, "231\n", string(out))
+			require.Contains(t, string(m.read("README")), fmt.Sprintf("numpy.load(%q, mmap_mode=\"r\")", m.path("worker-0.npy")))
 		})
 	}
 }
