@@ -85,12 +85,15 @@ func TestADamagedShardIsOfTheKindOfWhatIsLeft(t *testing.T) {
 
 func TestLongKindsAreShownWhereTheyDiffer(t *testing.T) {
 	w := newWorld(t)
-	long := func(last string) string {
+	long := func(name string) string {
 		s := "["
-		for i := range 200 {
+		for i := range 400 {
+			if i == 200 {
+				s += "('" + name + "', '<i2'), "
+			}
 			s += fmt.Sprintf("('field-%d', '|V0'), ", i)
 		}
-		return s + "('" + last + "', '<i2'), " + s[1:] + "]"
+		return s + "]"
 	}
 	w.write("a.npy", rowsOf(3, long("one")))
 	w.write("b.npy", rowsOf(3, long("two")))
