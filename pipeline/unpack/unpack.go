@@ -57,7 +57,7 @@ type Source interface {
 }
 
 // MaxWindowBytes bounds Source.Window: room for the largest extension header
-// of a tar that is accepted.
+// of a tar that is accepted, and for an npy header.
 const MaxWindowBytes = 1 << 20
 
 // Format finds records. Values are immutable and safe for concurrent use.

@@ -16,6 +16,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/lsiofs/lsiofs/pipeline/unpack"
+	"github.com/lsiofs/lsiofs/pipeline/unpack/gzip"
 	"github.com/lsiofs/lsiofs/pipeline/unpack/npy"
 	"github.com/lsiofs/lsiofs/pipeline/unpack/unpacktest"
 )
@@ -160,6 +161,20 @@ func TestDamage(t *testing.T) {
 			}
 		})
 	}
+}
+
+// The pass that counts, which ends before the damaged member, tells the kind too.
+func TestADamagedMemberLeavesTheKindOfTheRowsBeforeIt(t *testing.T) {
+	shard := array(1, dictionary("'<f4'", "(3, 2)"), bytes.Repeat([]byte("x"), 24))
+	raw := append(unpacktest.Gzip(shard[:len(shard)-10]), unpacktest.Gzip(shard[len(shard)-10:])...)
+	raw[len(raw)-5] ^= 1
+	rows := 0
+	s, err := unpack.Scan(context.Background(), npy.Format{}, gzip.Codec{}, bytes.NewReader(raw), int64(len(raw)),
+		func(unpack.Extent) error { rows++; return nil }, func() { rows = 0 })
+	require.NoError(t, err)
+	require.NotNil(t, s.Damage)
+	require.Equal(t, 1, rows)
+	require.Equal(t, "'<f4' (2,)", s.Kind)
 }
 
 func TestRefusals(t *testing.T) {
