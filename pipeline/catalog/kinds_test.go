@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -81,6 +82,13 @@ func TestADamagedShardIsOfTheKindOfWhatIsLeft(t *testing.T) {
 	c := w.mustOpen(skipping)
 	require.EqualValues(t, 3, c.Records(), "of shards without records no kind is asked")
 	require.Len(t, c.Damaged(), 2)
+}
+
+func TestTheLongestKindsAreKept(t *testing.T) {
+	w := newWorld(t)
+	a := rowsOf(3, "[('"+strings.Repeat("\xe9", 65000)+"', '<i2')]")
+	w.write("a.npy", a)
+	require.Len(t, w.mustOpen().Kind(), len("[('', '<i2')] (4,)")+2*65000)
 }
 
 func TestLongKindsAreShownWhereTheyDiffer(t *testing.T) {
