@@ -204,11 +204,13 @@ func suggestion(extension string) string {
 		return "if each line is a JSON object, try --format jsonl"
 	case ".csv", ".tsv", ".text", ".md", ".log":
 		return "if each line is a record, try --format lines"
+	case ".npz":
+		return "npz files hold several arrays: save each as an .npy of its own"
 	case ".bin", ".dat", ".raw", ".tokens":
 		return "if records have one size, try --format fixed --record-bytes N"
 	}
 	if extension == ".gz" {
 		return "if they are games of Leela Chess Zero, try --format lc0"
 	}
-	return "try --format tar, jsonl, tfrecord, lines, lc0, or fixed with --record-bytes N"
+	return "try --format tar, jsonl, tfrecord, npy, lines, lc0, or fixed with --record-bytes N"
 }

@@ -2,6 +2,7 @@ package catalog
 
 import (
 	"fmt"
+	"strings"
 
 	"github.com/lsiofs/lsiofs/pipeline/unpack"
 )
@@ -22,20 +23,39 @@ func (o *opening) refuseKinds(sealed []packed) error {
 		case first < 0:
 			first, kind = i, string(this)
 		case !u.SameKind(kind, string(this)):
+			from := differAt(kind, string(this))
 			return fmt.Errorf("%s holds shards of two kinds, and those of format %s must be of one: %s has %s, %s has %s: name files of one kind with a pattern",
-				&o.target, o.found.format.Name, sealed[first].object.Path, kindText(kind), sealed[i].object.Path, kindText(string(this)))
+				&o.target, o.found.format.Name, sealed[first].object.Path, kindText(kind, from), sealed[i].object.Path, kindText(string(this), from))
 		}
 	}
 	return nil
 }
 
-// kindText is a kind in a message: the kinds of arrays of many fields are long.
-func kindText(kind string) string {
+// kindText is a kind in a message, from byte from on: the kinds of arrays of many
+// fields are long.
+func kindText(kind string, from int) string {
 	const most = 400
-	if len(kind) > most {
-		return kind[:most] + "…"
+	text := kind[from:]
+	if len(text) > most {
+		text = text[:most] + "…"
 	}
-	return kind
+	if from > 0 {
+		text = "…" + text
+	}
+	return strings.ToValidUTF8(text, "")
+}
+
+// differAt is a little before the place where two kinds begin to differ, 0 where
+// that is near enough to their begin to be shown.
+func differAt(a, b string) int {
+	n := 0
+	for n < min(len(a), len(b)) && a[n] == b[n] {
+		n++
+	}
+	if n < 200 {
+		return 0
+	}
+	return n - 100
 }
 
 // setKind takes the kind from the index: that of the first shard with records.
@@ -52,7 +72,7 @@ func (c *Catalog) setKind() error {
 		c.kind = string(b.kind())
 		f, err := u.OfKind(c.kind)
 		if err != nil {
-			return fmt.Errorf("%s: the stored index says %s: %w: lsiofs index --rebuild makes it anew", c.image.path(i), kindText(c.kind), err)
+			return fmt.Errorf("%s: the stored index says %s: %w: lsiofs index --rebuild makes it anew", c.image.path(i), kindText(c.kind, 0), err)
 		}
 		c.unpacker = f
 		return nil

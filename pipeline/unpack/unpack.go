@@ -57,7 +57,7 @@ type Source interface {
 }
 
 // MaxWindowBytes bounds Source.Window: room for the largest extension header
-// of a tar that is accepted.
+// of a tar that is accepted, and for an npy header.
 const MaxWindowBytes = 1 << 20
 
 // Format finds records. Values are immutable and safe for concurrent use.
@@ -128,8 +128,9 @@ type Uniform interface {
 	OfKind(kind string) (Format, error)
 }
 
-// MaxKindBytes bounds the text of a kind: that of an npy header of version 1.0.
-const MaxKindBytes = 64 << 10
+// MaxKindBytes bounds the text of a kind: what an npy header of version 1.0 holds,
+// of which a byte may take two in UTF-8.
+const MaxKindBytes = 128 << 10
 
 // Codec decodes whole-shard compression. Values are immutable and safe for
 // concurrent use.

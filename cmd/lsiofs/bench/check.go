@@ -187,6 +187,7 @@ var standard = []struct {
 	{SectionJSONL, synthetic.Shape{Format: "jsonl", RecordBytes: 1200}, 600_000},
 	{SectionZstd, synthetic.Shape{Format: "jsonl", RecordBytes: 1200, Codec: "zst"}, 600_000},
 	{SectionGzip, synthetic.Shape{Format: "jsonl", RecordBytes: 1200, Codec: "gz"}, 600_000},
+	{SectionNpy, synthetic.Shape{Format: "npy", RecordBytes: 4096}, 170_000},
 	{SectionLc0, synthetic.Shape{Format: "lc0", RecordBytes: synthetic.FrameBytes, Codec: "gz"}, 90_000},
 }
 
@@ -242,7 +243,7 @@ func (k *check) named(ctx context.Context) error {
 	}
 	section := sectionOf(d)
 	if section == "" {
-		k.add(notChecked("", d.Path, fmt.Sprintf("nothing is promised of %s%s with records of %.0f bytes: what is is of tar of 12 KiB, and of JSONL of 1.2 KiB, also .zst and .gz, and of lc0's games",
+		k.add(notChecked("", d.Path, fmt.Sprintf("nothing is promised of %s%s with records of %.0f bytes: what is is of tar of 12 KiB, of npy rows of 4 KiB, of JSONL of 1.2 KiB, also .zst and .gz, and of lc0's games",
 			d.Format, strings.TrimSuffix("."+d.Compression, "."), d.RecordBytes)))
 		return nil
 	}

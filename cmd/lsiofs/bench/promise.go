@@ -15,11 +15,12 @@ const (
 	SectionJSONL  Section = "jsonl"
 	SectionZstd   Section = "zst"
 	SectionGzip   Section = "gz"
+	SectionNpy    Section = "npy"
 	SectionLc0    Section = "lc0"
 )
 
 // Sections are all of them, in the order in which they are checked.
-var Sections = []Section{SectionEngine, SectionTar, SectionJSONL, SectionZstd, SectionGzip, SectionLc0}
+var Sections = []Section{SectionEngine, SectionTar, SectionJSONL, SectionZstd, SectionGzip, SectionNpy, SectionLc0}
 
 // Figure is what of a row a promise is about.
 type Figure string
@@ -86,6 +87,8 @@ func Promises() []Promise {
 		{Section: SectionZstd, What: "mount to cat, JSONL .zst", Row: rowMountFirst, Figure: FigureRatio, AtLeast: 0.80},
 		{Section: SectionGzip, What: "mount to the end of an epoch, JSONL .gz, to gzip -dc", Row: rowMountWhole, Figure: FigureRatio, AtLeast: 1.0},
 		{Section: SectionGzip, What: "mount to cat, JSONL .gz", Row: rowMountFirst, Figure: FigureRatio, AtLeast: 0.80},
+
+		{Section: SectionNpy, What: "mount, hot, npy rows of 4 KiB, 1 reader, to the FUSE ceiling", Row: "mount-1", Figure: FigureRatio, AtLeast: 0.50},
 
 		{Section: SectionLc0, What: "mount, first epoch, lc0 V6 frames of .gz games, 1 reader, to gzip -dc", Row: rowMountEpoch, Figure: FigureRatio, AtLeast: 1.3},
 		{Section: SectionLc0, What: "mount, first epoch, lc0 V6 frames that compress 10:1 or better", Row: rowMountEpoch, Figure: FigureRecords, AtLeast: 180_000},
@@ -169,6 +172,8 @@ func sectionOf(d DatasetInfo) Section {
 		return SectionLc0
 	case d.Format == "tar" && d.Compression == "" && near(12<<10):
 		return SectionTar
+	case d.Format == "npy" && d.Compression == "" && near(4<<10):
+		return SectionNpy
 	case lines && d.Compression == "":
 		return SectionJSONL
 	case lines && d.Compression == "zstd":

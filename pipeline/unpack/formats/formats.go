@@ -5,6 +5,7 @@
 //	jsonl     .jsonl .ndjson                a line                    JSON Lines               lines only, not their JSON
 //	lines     .txt                          a line                    —                        lines
 //	tfrecord  .tfrecord .tfrecords .tfrec   a frame                   record_writer.h          every length's crc32c; lsiofs verify and reads: the data's
+//	npy       .npy                          a row                     numpy.lib.format         the header, the length; one dtype and row shape in all shards
 //	fixed     asked for                     N bytes every S from H    —                        the remainder
 //	lc0       .gz .tar, by content          a frame of a game         lc0's trainingdata       every game's checksum and length; --lc0-check: every frame
 //
@@ -13,8 +14,8 @@
 //	zstd      .zst                          frames                    RFC 8878                 xxh64 where there is one
 //	lc0       the format's                  games                     RFC 1952, tar            crc32 and size of every game
 //
-// RECORDS.md is the specification of all of them. Formats to come (npy,
-// files) and codec lz4 are packages beside the others, and lines here.
+// RECORDS.md is the specification of all of them. Format files and codec lz4
+// are to come: packages beside the others, and lines here.
 package formats
 
 import (
@@ -27,6 +28,7 @@ import (
 	"github.com/lsiofs/lsiofs/pipeline/unpack/gzip"
 	"github.com/lsiofs/lsiofs/pipeline/unpack/lc0"
 	"github.com/lsiofs/lsiofs/pipeline/unpack/lines"
+	"github.com/lsiofs/lsiofs/pipeline/unpack/npy"
 	"github.com/lsiofs/lsiofs/pipeline/unpack/tar"
 	"github.com/lsiofs/lsiofs/pipeline/unpack/tfrecord"
 	"github.com/lsiofs/lsiofs/pipeline/unpack/zstd"
@@ -35,7 +37,7 @@ import (
 // All are the formats that need no numbers, in the order in which automatic
 // choice asks their Sniff.
 func All() []unpack.Format {
-	return []unpack.Format{tar.Format{}, tfrecord.Format{}, lines.JSONL(), lc0.Format{}, lines.Lines()}
+	return []unpack.Format{tar.Format{}, tfrecord.Format{}, lines.JSONL(), lc0.Format{}, lines.Lines(), npy.Format{}}
 }
 
 // New makes the format that a spec names; "auto" names none.
