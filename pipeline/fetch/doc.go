@@ -83,7 +83,8 @@
 // Loads of one piece are shared. A load whose reader gave up waiting goes on.
 // Compressed shards are decoded by decoders that pause where
 // nothing more is wanted of them, and go on from there; one that waits for
-// storage keeps no processor from the others.
+// storage keeps no processor from the others. Each has a processor for as long as
+// its window is worth being in that one's cache.
 //
 // # Jumps
 //
