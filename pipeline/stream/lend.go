@@ -3,6 +3,7 @@ package stream
 import (
 	"context"
 	"fmt"
+	"slices"
 
 	"github.com/lsiofs/lsiofs/pipeline/fetch"
 )
@@ -49,8 +50,13 @@ func (h *Handle) lend(ctx context.Context, r *Reply, l *layout, from, to int64, 
 // with the walker's, and moves both on. It says whether r has slices of the loan.
 func (h *Handle) emit(r *Reply, wk *walker, loan *fetch.Loan, pos *int64, to int64, most int) (keep bool, err error) {
 	mapped := loan.Mapped()
+	lends := !mapped || r.canLendMapped() && slices.ContainsFunc(loan.Records, isLong) && loan.Leased()
+	lent := 0
+	if mapped && lends {
+		defer func() { loan.Lent(lent) }()
+	}
 	for i, record := range loan.Records {
-		if mapped && i+touchAhead < len(loan.Records) {
+		if mapped && !lends && i+touchAhead < len(loan.Records) {
 			r.touched += touch(loan.Records[i+touchAhead])
 		}
 		renamed := wk.renamed[wk.i]
@@ -63,9 +69,10 @@ func (h *Handle) emit(r *Reply, wk *walker, loan *fetch.Loan, pos *int64, to int
 			return keep, fmt.Errorf("record %d of worker %d has %d bytes where the index says %d: run lsiofs index --rebuild", wk.k, h.w, len(record), wk.size())
 		}
 		begin, end := *pos-wk.offset, min(to-wk.offset, wk.size())
-		if part := record[begin:end]; len(part) >= lendBytes && !renamed && !mapped && r.canLend() {
+		if part := record[begin:end]; isLong(part) && !renamed && lends && r.canLend() {
 			r.lend(part)
 			keep = true
+			lent++
 		} else {
 			copy(r.space(len(part), most), part)
 		}
@@ -77,6 +84,8 @@ func (h *Handle) emit(r *Reply, wk *walker, loan *fetch.Loan, pos *int64, to int
 	}
 	return keep, nil
 }
+
+func isLong(record []byte) bool { return len(record) >= lendBytes }
 
 // touchAhead is how many records before it is copied a mapped one is touched.
 const touchAhead = 2
