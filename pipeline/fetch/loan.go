@@ -13,6 +13,13 @@ type Loan struct {
 	breaks  uint64 // Leaser.Breaks at that time
 	held    bool
 	numbers []uint64
+	found   []found
+}
+
+// found is a record that is in memory.
+type found struct {
+	entry *entry
+	index int
 }
 
 // mappedRecord is a record of a piece that is mapped.
