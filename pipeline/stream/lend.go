@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"unsafe"
 
 	"github.com/lsiofs/lsiofs/pipeline/fetch"
 )
@@ -56,8 +57,8 @@ func (h *Handle) emit(r *Reply, wk *walker, loan *fetch.Loan, pos *int64, to int
 		defer func() { loan.Lent(lent) }()
 	}
 	for i, record := range loan.Records {
-		if mapped && !lends && i+touchAhead < len(loan.Records) {
-			r.touched += touch(loan.Records[i+touchAhead])
+		if mapped && i+fetchAhead < len(loan.Records) {
+			fetchRecord(loan.Records[i+fetchAhead])
 		}
 		renamed := wk.renamed[wk.i]
 		if renamed {
@@ -87,18 +88,24 @@ func (h *Handle) emit(r *Reply, wk *walker, loan *fetch.Loan, pos *int64, to int
 
 func isLong(record []byte) bool { return len(record) >= lendBytes }
 
-// touchAhead is how many records before it is copied a mapped one is touched.
-const touchAhead = 2
+// fetchAhead is how many records before its turn a mapped one is fetched: for
+// records of 1.2 KB 4 gave a third more, 8 a quarter.
+const fetchAhead = 4
 
-// touch reads a byte of each page of a mapped record, so that the processor
-// looks its small pages up while others are copied: a twelfth faster for records
-// of 1.2 KB. The sum is there for the compiler.
-func touch(b []byte) (sum byte) {
-	const page = 4096
-	for i := 0; i < len(b); i += page {
-		sum += b[i]
+// fetchRecord has the processor fetch a mapped record while others are copied: a
+// short one whole, of others the begin of each page, from which on it sees itself
+// what comes.
+func fetchRecord(b []byte) {
+	const line, page, begin = 64, 4096, 256
+	if len(b) < page {
+		prefetch(b, line)
+		return
 	}
-	return sum
+	for len(b) > 0 {
+		prefetch(b[:min(begin, len(b))], line)
+		at := int(uintptr(unsafe.Pointer(unsafe.SliceData(b))) % page)
+		b = b[min(page-at, len(b)):]
+	}
 }
 
 // emitMapped is emit for loans of bytes in mapped files, which may go away or

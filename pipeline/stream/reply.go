@@ -34,7 +34,6 @@ type Reply struct {
 	loans   []*fetch.Loan
 	inUse   int // loans[:inUse] are out
 	renamed []byte
-	touched byte
 	anew    bool // slices of files did not hold: this time nothing is lent of them
 }
 
