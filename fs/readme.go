@@ -29,7 +29,7 @@ func (t *tree) renderREADME() []byte {
 	var b bytes.Buffer
 	err := tmpl.Execute(&b, map[string]any{
 		"Version": t.version, "Mount": t.mountPoint, "Dataset": t.datasetPath(), "Records": t.records, "Half": t.records / 2,
-		"Workers": t.spec.Deal.Workers, "Batch": t.spec.Deal.Batch, "Ext": t.ext, "Tar": t.ext == ".tar",
+		"Workers": t.spec.Deal.Workers, "Batch": t.spec.Deal.Batch, "Ext": t.ext, "Tar": t.ext == ".tar", "Npy": t.ext == ".npy",
 	})
 	if err != nil {
 		panic(err) // the text is ours, and a test renders it

@@ -47,6 +47,7 @@ var formats = []format{
 	{"jsonl", ".jsonl", nil, jsonlShard},
 	{"lines", ".txt", []string{"--format", "lines"}, linesShard},
 	{"tfrecord", ".tfrecord", nil, tfrecordShard},
+	{"npy", ".npy", nil, npyShard},
 	{"fixed", ".bin", []string{"--format", "fixed", "--record-bytes", "96"}, fixedShard},
 	{"fixed-overlapping", ".bin", []string{"--format", "fixed", "--record-bytes", "96", "--stride-bytes", "64", "--header-bytes", "40"}, fixedShard},
 }
@@ -220,6 +221,35 @@ func tfrecordShard(r *rand.Rand, _ int) shard {
 			data[i] = byte(r.Uint32())
 		}
 		s.bytes = append(s.bytes, tfrecord(data)...)
+		s.ends = append(s.ends, len(s.bytes))
+	}
+	return s
+}
+
+// npyShard is an array of version 1.0, 2.0 or 3.0, whose one dtype is not always
+// written in the same words.
+func npyShard(r *rand.Rand, number int) shard {
+	descr := []string{
+		`[('x', '<i4', (5,)), ('é', '|S7')]`, `[("x", "<i4", (5,)), ("é", "|S7")]`, `[ ('x','<i4',( 5 , )) , ('é','|S7'), ]`,
+	}[number%3]
+	rows := 30 + r.IntN(20)
+	text := fmt.Sprintf("{'descr': %s, 'fortran_order': False, 'shape': (%d, 3), }%s\n", descr, rows, strings.Repeat(" ", r.IntN(70)))
+	s := shard{bytes: append([]byte("\x93NUMPY"), byte(1+number%3), 0)}
+	switch number % 3 {
+	case 0:
+		text = strings.ReplaceAll(text, "é", "\xe9")
+		s.bytes = binary.LittleEndian.AppendUint16(s.bytes, uint16(len(text)))
+	case 1:
+		text = strings.ReplaceAll(text, "é", "\xe9")
+		s.bytes = binary.LittleEndian.AppendUint32(s.bytes, uint32(len(text)))
+	default: // version 3.0 is UTF-8
+		s.bytes = binary.LittleEndian.AppendUint32(s.bytes, uint32(len(text)))
+	}
+	s.bytes = append(s.bytes, text...)
+	for range rows {
+		for range 3 * (5*4 + 7) {
+			s.bytes = append(s.bytes, byte(r.Uint32()))
+		}
 		s.ends = append(s.ends, len(s.bytes))
 	}
 	return s

@@ -42,7 +42,7 @@ func requireTiles(t testing.TB, g []string, parts ...[]string) {
 
 func TestWhatCameBeforeAResumePlusWhatComesAfterIsTheEpochExactly(t *testing.T) {
 	r := rand.New(rand.NewPCG(*drawSeed, 4))
-	for _, name := range []string{"tar", "jsonl"} {
+	for _, name := range []string{"tar", "jsonl", "npy"} {
 		d := plain(t, name, 6)
 		ref := newReference(t, d)
 		for _, shuffle := range []string{"none", "reservoir", "block", "full"} {

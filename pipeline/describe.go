@@ -17,6 +17,7 @@ func (d *Dataset) Describe() ([]byte, error) {
 	}
 	type format struct {
 		Name        string `json:"name"`
+		Kind        string `json:"kind,omitempty"`
 		RecordBytes int64  `json:"record_bytes,omitempty"`
 		StrideBytes int64  `json:"stride_bytes,omitempty"`
 		HeaderBytes int64  `json:"header_bytes,omitempty"`
@@ -54,7 +55,7 @@ func (d *Dataset) Describe() ([]byte, error) {
 		Damage      []damage `json:"damage,omitempty"`
 	}{
 		Fingerprint: c.Fingerprint(), Root: c.Root(), Dataset: s.Dataset,
-		Format:    format{s.Format.Name, s.Format.RecordBytes, s.Format.StrideBytes, s.Format.HeaderBytes},
+		Format:    format{s.Format.Name, c.Kind(), s.Format.RecordBytes, s.Format.StrideBytes, s.Format.HeaderBytes},
 		Extension: c.StreamExtension(),
 		Shards:    c.Shards(), Records: c.Records(), Chunks: d.Chunks(), RecordBytes: c.StreamBytes(),
 		Order: order{

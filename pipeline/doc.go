@@ -28,6 +28,8 @@
 //	layout     how many bytes each worker's stream has, and where every 4096th
 //	           record of it begins; stored beside the index, and computed
 //	           ahead for the epoch behind the one that is read
+//	kind       what all shards must have in common, where their format demands it:
+//	           dtype and row shape of arrays; a short text in the index
 //	record number   a record's place in dataset order, 0 … T-1: the reference
 //	           that all stages hand around
 //

@@ -64,7 +64,7 @@ func runInspect(ctx context.Context, o *inspectOptions, g *globals) error {
 func (i inspection) print(u *ui) error {
 	rows := [][2]string{
 		{"dataset", i.Root},
-		{"format", i.Format},
+		{"format", strings.TrimSuffix(i.Format+", "+i.Kind, ", ")},
 		{"fingerprint", i.Fingerprint},
 		{"shards", fmt.Sprintf("%s (%d compressed), %s passed over", countText(uint64(i.Shards)), i.CompressedShards, plural(uint64(i.PassedOver), "file"))},
 		{"records", fmt.Sprintf("%s, %s entry points", countText(i.Records), countText(i.EntryPoints))},

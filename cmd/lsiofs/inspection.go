@@ -18,6 +18,7 @@ type inspection struct {
 	Dataset          string       `json:"dataset"`
 	Root             string       `json:"root"`
 	Format           string       `json:"format"`
+	Kind             string       `json:"kind,omitempty"` // of formats whose shards must be of one
 	Fingerprint      string       `json:"fingerprint"`
 	Shards           int          `json:"shards"`
 	CompressedShards int          `json:"compressed_shards"`
@@ -73,7 +74,7 @@ func (s spread) text() string {
 func inspect(ctx context.Context, d *pipeline.Dataset) (inspection, error) {
 	c, s := d.Catalog(), d.Spec()
 	i := inspection{
-		Dataset: s.Dataset, Root: c.Root(), Format: c.Format().Name, Fingerprint: c.Fingerprint(),
+		Dataset: s.Dataset, Root: c.Root(), Format: c.Format().Name, Kind: c.Kind(), Fingerprint: c.Fingerprint(),
 		Shards: c.Shards(), PassedOver: c.PassedOver(), Damaged: damageList(c.Damaged()),
 		Records: c.Records(), StreamBytes: c.StreamBytes(),
 		Shuffle: s.Order.Shuffle, Workers: s.Deal.Workers, Storage: d.Status().Storage,

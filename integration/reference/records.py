@@ -4,6 +4,7 @@ import json
 import os
 import re
 
+import arrays
 import tarfiles
 from decode import Corrupt, Refused, decode, split_extension
 
@@ -12,15 +13,16 @@ EXTENSIONS = {
     "jsonl": (".jsonl", ".ndjson"),
     "lines": (".txt",),
     "tfrecord": (".tfrecord", ".tfrecords", ".tfrec"),
+    "npy": (".npy",),
     "fixed": (),
 }
 
 
 class Record:
-    """One record: its bytes, its place, and what the equal-key rule needs."""
+    """One record: its bytes, its place, what the equal-key rule needs, and its array's kind."""
 
-    def __init__(self, data, begin, key=None, members=None):
-        self.data, self.begin, self.key, self.members = data, begin, key, members
+    def __init__(self, data, begin, key=None, members=None, kind=None):
+        self.data, self.begin, self.key, self.members, self.kind = data, begin, key, members, kind
         self.entry = False
         self.shard = self.ordinal = None
 
@@ -134,6 +136,9 @@ def load(dataset, options):
         shards.append(load_shard(path, raw, fmt, options))
     if not any(s.records for s in shards):
         raise Refused("a dataset without a record")
+    kinds = [s.records[0].kind for s in shards if s.records]
+    if any(k != kinds[0] for k in kinds):
+        raise Refused("shards of two kinds")
     return fmt, shards
 
 
@@ -209,11 +214,17 @@ def parse_fixed(data, damage, options):
         raise Corrupt("a remainder at %d" % at)
 
 
+def parse_npy(data, damage, _):
+    for begin, end, kind in arrays.parse(data, damage):
+        yield Record(data[begin:end], begin, kind=kind)
+
+
 PARSERS = {
     "tar": parse_tar,
     "jsonl": parse_lines,
     "lines": parse_lines,
     "tfrecord": parse_tfrecord,
+    "npy": parse_npy,
     "fixed": parse_fixed,
 }
 

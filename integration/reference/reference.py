@@ -18,6 +18,7 @@ import sys
 
 sys.dont_write_bytecode = True
 
+import arrays
 import order
 import records
 import tarfiles
@@ -71,12 +72,13 @@ class Dataset:
         for position, r in enumerate(mine):
             equal = self.format == "tar" and position > 0 and r.key == mine[position - 1].key
             parts.append(tarfiles.rename(r.data, r.members, position) if equal else r.data)
+        prologue = arrays.prologue(self.records[0].kind, len(mine)) if self.format == "npy" else b""
         if kind == "offsets":
-            offsets = [0]
+            offsets = [len(prologue)]
             for p in parts:
                 offsets.append(offsets[-1] + len(p))
             return b"".join(n.to_bytes(8, "little") for n in offsets)
-        return b"".join(parts) + (tarfiles.EPILOGUE if self.format == "tar" else b"")
+        return prologue + b"".join(parts) + (tarfiles.EPILOGUE if self.format == "tar" else b"")
 
 
 def arguments():

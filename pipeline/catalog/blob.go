@@ -37,7 +37,8 @@ type blobHeader struct {
 	decodedBytes  int64
 	streamBytes   int64 // sum of the records' sizes
 	entryPoints   uint64
-	flags         uint64
+	flags         uint32
+	kindBytes     uint32 // of the kind, without padding
 	members       uint64
 	growthVectors uint64
 	growthRecords uint64
@@ -46,7 +47,8 @@ type blobHeader struct {
 }
 
 func (h *blobHeader) append(dst []byte) []byte {
-	for _, v := range []uint64{h.records, uint64(h.decodedBytes), uint64(h.streamBytes), h.entryPoints, h.flags,
+	for _, v := range []uint64{h.records, uint64(h.decodedBytes), uint64(h.streamBytes), h.entryPoints,
+		uint64(h.kindBytes)<<32 | uint64(h.flags),
 		h.members, h.growthVectors, h.growthRecords, h.damageBytes, h.dataBytes} {
 		dst = binary.LittleEndian.AppendUint64(dst, v)
 	}
@@ -56,13 +58,13 @@ func (h *blobHeader) append(dst []byte) []byte {
 func (b blob) word(at uint64) uint64 { return binary.LittleEndian.Uint64(b[at:]) }
 
 func (b blob) header() blobHeader {
-	return blobHeader{b.word(0), int64(b.word(8)), int64(b.word(16)), b.word(24), b.word(32),
-		b.word(40), b.word(48), b.word(56), b.word(64), b.word(72)}
+	return blobHeader{b.word(0), int64(b.word(8)), int64(b.word(16)), b.word(24),
+		uint32(b.word(32)), uint32(b.word(32) >> 32), b.word(40), b.word(48), b.word(56), b.word(64), b.word(72)}
 }
 
 // layout says at which byte of the blob each part begins.
 type layout struct {
-	blocks, keys, vectors, growthOrdinals, growthIndexes, members, entries, damage, data, end uint64
+	blocks, keys, vectors, growthOrdinals, growthIndexes, members, entries, kind, damage, data, end uint64
 }
 
 func pad8(n uint64) uint64 { return (n + 7) &^ 7 }
@@ -83,6 +85,7 @@ func (h *blobHeader) layout() layout {
 	l.growthIndexes = part(h.growthRecords * 4)
 	l.members = part(h.members * 16)
 	l.entries = part(h.entryWords() * 8)
+	l.kind = part(uint64(h.kindBytes))
 	l.damage = part(h.damageBytes)
 	l.data = part(h.dataBytes)
 	l.end = at
@@ -115,7 +118,7 @@ func (b blob) check() error {
 	size := uint64(len(b))
 	// Each count is bounded by itself first: then no sum below can overflow.
 	if blockCount(h.records) > size/blockBytes || h.members > size/16 || h.growthVectors > size/growthBytes ||
-		h.growthRecords > size/12 || h.damageBytes > size || h.dataBytes > size || h.keyCount() > size/8 {
+		h.growthRecords > size/12 || uint64(h.kindBytes) > size || h.damageBytes > size || h.dataBytes > size || h.keyCount() > size/8 {
 		return errBlob
 	}
 	l := h.layout()
@@ -256,6 +259,12 @@ func (b blob) entry(ordinal uint64) Entry {
 		return Entry{} // the first record, behind a mark or blank lines
 	}
 	return Entry{Ordinal: first, DecodedBytes: decoded, RawBytes: int64(b.word(l.members + uint64(m-1)*16 + 8))}
+}
+
+// kind is what a uniform format has said of the shard's records.
+func (b blob) kind() []byte {
+	h := b.header()
+	return b[h.layout().kind:][:h.kindBytes]
 }
 
 // damage is what was left out of the shard, or nil.

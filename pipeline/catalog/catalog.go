@@ -79,6 +79,7 @@ type Catalog struct {
 	format     spec.Format
 	unpacker   unpack.Format
 	extension  string
+	kind       string
 	table      *table
 	store      *store
 	image      *image
@@ -100,7 +101,12 @@ func (c *Catalog) IndexDir() string { return c.store.dir }
 // Format is how shards are cut, with auto resolved and defaults filled in.
 func (c *Catalog) Format() spec.Format { return c.format }
 
-// Unpacker is the format's implementation.
+// Kind is what all shards with records have in common where the format demands
+// something of that sort (unpack.Uniform), as the first of them writes it; ""
+// for other formats.
+func (c *Catalog) Kind() string { return c.kind }
+
+// Unpacker is the format's implementation, of the dataset's kind.
 func (c *Catalog) Unpacker() unpack.Format { return c.unpacker }
 
 // StreamExtension is the ending of stream names, with the dot.

@@ -195,8 +195,10 @@ func suggestion(extension string) string {
 		return "if each line is a JSON object, try --format jsonl"
 	case ".csv", ".tsv", ".text", ".md", ".log":
 		return "if each line is a record, try --format lines"
+	case ".npz":
+		return "npz files hold several arrays: save each as an .npy of its own"
 	case ".bin", ".dat", ".raw", ".tokens":
 		return "if records have one size, try --format fixed --record-bytes N"
 	}
-	return "try --format tar, jsonl, tfrecord, lines, or fixed with --record-bytes N"
+	return "try --format tar, jsonl, tfrecord, npy, lines, or fixed with --record-bytes N"
 }

@@ -16,7 +16,7 @@
 //
 // # The sealed index
 //
-// One file, version 1. Numbers are little-endian, 64 bits where nothing else is
+// One file, version 2. Numbers are little-endian, 64 bits where nothing else is
 // said; parts begin at multiples of 8.
 //
 //	header     256 bytes
@@ -44,8 +44,9 @@
 // journals and indexes as it is:
 //
 //	header     80 bytes: records, decoded bytes, sum of sizes, entry points,
-//	           flags (1 keyed, 2 compressed, 4 damaged, 8 unreadable), members,
-//	           growth vectors, records that grow, bytes of damage, bytes of data
+//	           u32 flags (1 keyed, 2 compressed, 4 damaged, 8 unreadable), u32
+//	           bytes of kind, members, growth vectors, records that grow, bytes of
+//	           damage, bytes of data
 //	blocks     32 bytes for each 128 records: offset of the first one, smallest
 //	           size, smallest gap; offset of the data (48 bits), width of sizes
 //	           and of gaps in bits (8 bits each, gaps lowest)
@@ -55,6 +56,7 @@
 //	indexes    u32 each: the vector of that record
 //	members    compressed: offset in the decoded shard and in the file, of each
 //	entries    compressed: one bit a record, lowest first: reading can start there
+//	kind       of formats with kinds: what theirs says of the records, as text
 //	damage     damaged: record, offset, offset in the file, reason
 //	data       of each block: its records' sizes, minus the smallest; then from
 //	           a byte on the gaps between them, minus the smallest

@@ -22,7 +22,7 @@ type image struct {
 
 const (
 	imageMagic       = "lsiofsIX"
-	imageVersion     = 1
+	imageVersion     = 2
 	imageHeaderBytes = 256
 	shardEntryBytes  = 64
 	// Checksums are of so many bytes each, so that several cores check a large
@@ -185,7 +185,7 @@ func (m *image) checkShards() error {
 			return fmt.Errorf("%w: shard %d: %w", errDamaged, i, err)
 		}
 		bh := b.header()
-		if m.start(i) > h.records || m.start(i)+bh.records != m.start(i+1) || bh.flags&flagKeyed != h.keyed*flagKeyed {
+		if m.start(i) > h.records || m.start(i)+bh.records != m.start(i+1) || uint64(bh.flags&flagKeyed) != h.keyed*flagKeyed {
 			return errDamaged
 		}
 	}

@@ -21,7 +21,7 @@ func smallSealing(t require.TestingT) *sealing {
 	growth := make([]int64, unpack.MaxDigits)
 	growth[3] = 512
 	one := plainShard{
-		decoded: 5000, members: []unpack.Member{{}, {DecodedBytes: 120, RawBytes: 60}},
+		decoded: 5000, kind: "one", members: []unpack.Member{{}, {DecodedBytes: 120, RawBytes: 60}},
 		damage: &unpack.CorruptError{Record: 3, OffsetBytes: 900, RawOffset: 60, Reason: "cut short"},
 		extents: []unpack.Extent{{SizeBytes: 100, KeyHash: 1}, {OffsetBytes: 120, SizeBytes: 30, KeyHash: 2, Growth: growth},
 			{OffsetBytes: 150, SizeBytes: 750, KeyHash: 3}},
@@ -217,6 +217,7 @@ func useImage(i *image) {
 	_, _ = i.find("a.tar.gz")
 	for s := range c.Shards() {
 		_ = i.blob(uint64(s)).damage()
+		_ = i.blob(uint64(s)).kind()
 		if sh := c.Shard(s); i.codec(uint64(s)) != 0 && i.blob(uint64(s)).header().flags&flagCompressed != 0 {
 			_ = c.Entry(s, sh.Records/2)
 		}

@@ -78,7 +78,7 @@ func (o *opening) discoverAndBuild(ctx context.Context) (*Catalog, error) {
 	todo := o.reuse(sealed)
 	if len(todo) == 0 && o.prior != nil && o.prior.h.shards == uint64(len(sealed)) && o.priorKnowsJudged() {
 		o.reporter.planned(Progress{Reused: len(sealed), Records: o.prior.h.records})
-		return o.catalog(o.prior, o.priorMapping), nil
+		return o.catalog(o.prior, o.priorMapping)
 	}
 	return o.build(ctx, sealed, todo)
 }
@@ -248,6 +248,9 @@ func (o *opening) seal(sealed []packed, inMemory bool) (catalog *Catalog, stored
 	if err := o.refuseEmpty(sealed); err != nil {
 		return nil, false, err
 	}
+	if err := o.refuseKinds(sealed); err != nil {
+		return nil, false, err
+	}
 	_, keyed := o.found.unpacker.(unpack.Renamer)
 	s := sealing{
 		key: o.store.key, formatLine: formatLine(o.found.format), keyed: keyed, shards: sealed, judged: o.found.judged,
@@ -265,7 +268,11 @@ func (o *opening) seal(sealed []packed, inMemory bool) (catalog *Catalog, stored
 	if stored {
 		o.store.remember(o.found.format, sealed, s.fingerprint)
 	}
-	return o.catalog(i, m), stored, nil
+	if catalog, err = o.catalog(i, m); err != nil {
+		_ = m.Close()
+		return nil, false, err
+	}
+	return catalog, stored, nil
 }
 
 func (o *opening) refuseEmpty(sealed []packed) error {
@@ -285,11 +292,15 @@ func (o *opening) refuseEmpty(sealed []packed) error {
 	return fmt.Errorf("%s holds no records in %s of format %s: check the path, or name another --format", &o.target, files(len(sealed)), o.found.format.Name)
 }
 
-func (o *opening) catalog(i *image, m *mapping) *Catalog {
+// catalog is that of a sealed index; its mapping stays the caller's where it fails.
+func (o *opening) catalog(i *image, m *mapping) (*Catalog, error) {
 	c := &Catalog{
 		root: o.target.root, format: o.found.format, unpacker: o.found.unpacker,
 		extension: o.found.unpacker.StreamExtension(o.found.shards[0].inner),
 		table:     o.table, store: o.store, image: i, mapping: m, coarse: newCoarse(i), passedOver: o.found.passedOver,
+	}
+	if err := c.setKind(); err != nil {
+		return nil, err
 	}
 	for n := range i.h.shards {
 		if d := i.blob(n).damage(); d != nil {
@@ -297,7 +308,7 @@ func (o *opening) catalog(i *image, m *mapping) *Catalog {
 		}
 	}
 	o.logDamage(c.damaged)
-	return c
+	return c, nil
 }
 
 // logDamage names a few shards; Catalog.Damaged has them all.

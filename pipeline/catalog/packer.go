@@ -121,7 +121,12 @@ func (p *packer) finish(s unpack.Summary, unreadable bool) (blob, error) {
 		damage = appendDamage(nil, s.Damage)
 		h.damageBytes = uint64(len(damage))
 	}
+	if len(s.Kind) > unpack.MaxKindBytes {
+		return nil, fmt.Errorf("a kind of %d bytes is beyond all bounds", len(s.Kind))
+	}
+	h.kindBytes = uint32(len(s.Kind))
 	b, l := p.assemble(s.Members, damage)
+	copy(b[l.kind:], s.Kind)
 	if p.compressed {
 		n := markEntries(b, &l, h)
 		binary.LittleEndian.PutUint64(b[24:], n)

@@ -50,6 +50,7 @@ type plainShard struct {
 	members []unpack.Member // nil: not compressed
 	damage  *unpack.CorruptError
 	decoded int64
+	kind    string
 }
 
 // drawShard draws a shard whose records overlap, have gaps, are of one size, of
@@ -93,6 +94,7 @@ func drawShard(t *rapid.T, keyed bool) plainShard {
 			}
 		}
 	}
+	s.kind = rapid.SampledFrom([]string{"", "V6", "<f4 (3, 224, 224)"}).Draw(t, "kind")
 	if rapid.IntRange(0, 5).Draw(t, "damaged") == 0 {
 		s.damage = &unpack.CorruptError{Record: int64(n), OffsetBytes: at, RawOffset: -1, Reason: "cut short"}
 	}
@@ -106,7 +108,7 @@ func (s *plainShard) pack(t require.TestingT, keyed bool) blob {
 	for _, e := range s.extents {
 		require.NoError(t, p.add(e))
 	}
-	b, err := p.finish(unpack.Summary{DecodedBytes: s.decoded, Members: s.members, Damage: s.damage}, false)
+	b, err := p.finish(unpack.Summary{DecodedBytes: s.decoded, Members: s.members, Kind: s.kind, Damage: s.damage}, false)
 	require.NoError(t, err)
 	return b
 }
@@ -162,6 +164,7 @@ func TestPackedShardsAnswerAsPlainSlicesDo(t *testing.T) {
 			require.EqualValues(t, len(s.extents), sh.Records)
 			require.Equal(t, s.decoded, sh.DecodedBytes)
 			require.Equal(t, s.damage, c.image.blob(uint64(i)).damage())
+			require.Equal(t, s.kind, string(c.image.blob(uint64(i)).kind()))
 			entries := 0
 			for o, e := range s.extents {
 				numbers = append(numbers, uint64(len(want)))

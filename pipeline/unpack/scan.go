@@ -21,6 +21,8 @@ type Summary struct {
 	// Members are the compressed shard's members, in order; nil when it is
 	// not compressed. Empty members are among them.
 	Members []Member
+	// Kind is what a Uniform format says of the shard's records; "" of others.
+	Kind string
 	// Damage is what ended the pass early, nil for a sound shard.
 	Damage *CorruptError
 }
@@ -67,9 +69,17 @@ type scan struct {
 }
 
 func (s *scan) plain(ctx context.Context) (Summary, error) {
-	err := s.format.Index(ctx, newFileSource(s.raw, s.resident, s.size), s.emit)
+	kind, err := s.index(ctx, newFileSource(s.raw, s.resident, s.size))
 	damage, err := splitDamage(err)
-	return Summary{DecodedBytes: s.size, Damage: damage}, err
+	return Summary{DecodedBytes: s.size, Kind: kind, Damage: damage}, err
+}
+
+// index is the format's pass over src, and the kind that it tells, if it does.
+func (s *scan) index(ctx context.Context, src Source) (kind string, err error) {
+	if u, ok := s.format.(Uniform); ok {
+		return u.IndexKind(ctx, src, s.emit)
+	}
+	return "", s.format.Index(ctx, src, s.emit)
 }
 
 // compressed passes over the shard until nothing damaged is left in what it
@@ -95,6 +105,7 @@ func (s *scan) compressed(ctx context.Context, restart func()) (Summary, error) 
 // pass is what one pass over a compressed shard has come to.
 type pass struct {
 	members      []Member
+	kind         string
 	decodedBytes int64
 	records      int64
 	ended        bool          // the format found its end by itself
@@ -116,7 +127,7 @@ func (s *scan) pass(ctx context.Context, limit int64, known *CorruptError) (pass
 		}
 	}
 	src := newDecodedSource(d, limit, known)
-	err = s.format.Index(ctx, src, s.emit)
+	p.kind, err = s.index(ctx, src)
 	// What a format says of bytes holds only if their members turn out sound,
 	// so the rest is decoded before it is believed.
 	var refused *RefusedError
@@ -141,7 +152,7 @@ func (p pass) summary(known *CorruptError) (Summary, error) {
 	if p.refused != nil {
 		return Summary{}, p.refused
 	}
-	sum := Summary{DecodedBytes: p.decodedBytes, Members: p.members, Damage: p.formatDamage}
+	sum := Summary{DecodedBytes: p.decodedBytes, Members: p.members, Kind: p.kind, Damage: p.formatDamage}
 	if sum.Damage == nil && known != nil {
 		placed := *known
 		if !p.ended {

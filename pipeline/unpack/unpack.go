@@ -57,7 +57,7 @@ type Source interface {
 }
 
 // MaxWindowBytes bounds Source.Window: room for the largest extension header
-// of a tar that is accepted.
+// of a tar that is accepted, and for an npy header.
 const MaxWindowBytes = 1 << 20
 
 // Format finds records. Values are immutable and safe for concurrent use.
@@ -105,6 +105,32 @@ type Framer interface {
 type Renamer interface {
 	Rename(dst, record []byte, position uint64) ([]byte, error)
 }
+
+// Uniform is implemented by formats that demand that all shards of a dataset
+// are of one kind: npy of one dtype and row shape, lc0 of one version.
+//
+// A kind is a short text, at most MaxKindBytes, kept in the index for each shard
+// and shown to people. The kind of a dataset is that of its first shard with
+// records. Shards of another kind are refused, whatever --on-corrupt says.
+type Uniform interface {
+	Format
+	// IndexKind is Index, which tells the kind of the shard's records too: in
+	// each pass anew, and beside an error as well, of what was emitted before
+	// it. Records of two kinds in one shard are a *RefusedError. The kind of a
+	// shard without records plays no part, and may be empty.
+	IndexKind(ctx context.Context, src Source, emit func(Extent) error) (kind string, err error)
+	// SameKind says whether shards of two kinds that are written differently
+	// may be in one dataset. Both come from IndexKind.
+	SameKind(a, b string) bool
+	// OfKind is the format for streams of a dataset of that kind, which comes
+	// from IndexKind or, through the index, from that of an earlier run: what
+	// this one would not have told is an error.
+	OfKind(kind string) (Format, error)
+}
+
+// MaxKindBytes bounds the text of a kind: what an npy header of version 1.0 holds,
+// of which a byte may take two in UTF-8.
+const MaxKindBytes = 128 << 10
 
 // Codec decodes whole-shard compression. Values are immutable and safe for
 // concurrent use.

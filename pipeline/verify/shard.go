@@ -74,6 +74,8 @@ func (w *worker) shard(number int) result {
 	}
 	if d := w.extents.difference(sum); d != nil {
 		finding(d.record, d.offset, -1, "%s", d.reason)
+	} else if u, ok := c.Unpacker().(unpack.Uniform); ok && s.Records > 0 && !u.SameKind(c.Kind(), sum.Kind) {
+		finding(-1, 0, -1, "holds %q, and %q in the index%s", sum.Kind, c.Kind(), changedUnseen)
 	}
 	for _, f := range w.payload.found {
 		finding(f.record, f.offset, -1, "%s", f.reason)
@@ -162,17 +164,19 @@ func (x *extents) compare(e unpack.Extent) {
 	}
 }
 
+// changedUnseen is the end of what is said of a shard that is not as in its index.
+const changedUnseen = ": the contents changed though size and time did not; lsiofs index --rebuild takes them as they are now"
+
 // difference says in what a shard is not as the index says, or gives nil.
 func (x *extents) difference(sum unpack.Summary) *difference {
-	const advice = ": the contents changed though size and time did not; lsiofs index --rebuild takes them as they are now"
 	switch {
 	case x.differs != nil:
 		d := *x.differs
-		d.reason += advice
+		d.reason += changedUnseen
 		return &d
 	case x.seen != x.shard.Records:
 		return &difference{int64(min(x.seen, x.shard.Records)), sum.DecodedBytes,
-			fmt.Sprintf("%d records, and %d in the index", x.seen, x.shard.Records) + advice}
+			fmt.Sprintf("%d records, and %d in the index", x.seen, x.shard.Records) + changedUnseen}
 	}
 	return nil
 }

@@ -19,7 +19,7 @@ import (
 )
 
 func TestSoundShardsHaveNoFindings(t *testing.T) {
-	for _, format := range []string{"tar", "jsonl", "tfrecord", "fixed"} {
+	for _, format := range []string{"tar", "jsonl", "tfrecord", "fixed", "npy"} {
 		for _, codec := range []string{"", "gz", "zst"} {
 			t.Run(format+codec, func(t *testing.T) {
 				size := 5000
@@ -132,6 +132,14 @@ func TestWhatDiffersFromTheIndexIsFoundThoughItParses(t *testing.T) {
 	r = d.verify(t)
 	require.Equal(t, uint64(1), r.Total)
 	require.Equal(t, int64(1), r.Findings[0].Record)
+}
+
+func TestAnotherKindThanInTheIndexIsFound(t *testing.T) {
+	d := makeDataset(t, "npy", "", 2, 30, 1000)
+	change(t, d.files[1], func(b []byte) { copy(b[bytes.Index(b, []byte("|u1")):], "|i1") })
+	r := d.verify(t)
+	require.Equal(t, uint64(1), r.Total)
+	require.Contains(t, r.Findings[0].Reason, "|i1")
 }
 
 func TestDamageThatTheIndexLeftOutIsListed(t *testing.T) {

@@ -187,6 +187,7 @@ var standard = []struct {
 	{SectionJSONL, synthetic.Shape{Format: "jsonl", RecordBytes: 1200}, 600_000},
 	{SectionZstd, synthetic.Shape{Format: "jsonl", RecordBytes: 1200, Codec: "zst"}, 600_000},
 	{SectionGzip, synthetic.Shape{Format: "jsonl", RecordBytes: 1200, Codec: "gz"}, 600_000},
+	{SectionNpy, synthetic.Shape{Format: "npy", RecordBytes: 4096}, 170_000},
 }
 
 // datasets checks the one that was named, or those that are made.
@@ -241,7 +242,7 @@ func (k *check) named(ctx context.Context) error {
 	}
 	section := sectionOf(d)
 	if section == "" {
-		k.add(notChecked("", d.Path, fmt.Sprintf("nothing is promised of %s%s with records of %.0f bytes: what is is of tar of 12 KiB, and of JSONL of 1.2 KiB, also .zst and .gz",
+		k.add(notChecked("", d.Path, fmt.Sprintf("nothing is promised of %s%s with records of %.0f bytes: what is is of tar of 12 KiB, of npy rows of 4 KiB, and of JSONL of 1.2 KiB, also .zst and .gz",
 			d.Format, strings.TrimSuffix("."+d.Compression, "."), d.RecordBytes)))
 		return nil
 	}

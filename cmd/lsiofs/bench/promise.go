@@ -15,10 +15,11 @@ const (
 	SectionJSONL  Section = "jsonl"
 	SectionZstd   Section = "zst"
 	SectionGzip   Section = "gz"
+	SectionNpy    Section = "npy"
 )
 
 // Sections are all of them, in the order in which they are checked.
-var Sections = []Section{SectionEngine, SectionTar, SectionJSONL, SectionZstd, SectionGzip}
+var Sections = []Section{SectionEngine, SectionTar, SectionJSONL, SectionZstd, SectionGzip, SectionNpy}
 
 // Figure is what of a row a promise is about.
 type Figure string
@@ -85,6 +86,8 @@ func Promises() []Promise {
 		{Section: SectionZstd, What: "mount to cat, JSONL .zst", Row: rowMountFirst, Figure: FigureRatio, AtLeast: 0.80},
 		{Section: SectionGzip, What: "mount to the end of an epoch, JSONL .gz, to gzip -dc", Row: rowMountWhole, Figure: FigureRatio, AtLeast: 1.0},
 		{Section: SectionGzip, What: "mount to cat, JSONL .gz", Row: rowMountFirst, Figure: FigureRatio, AtLeast: 0.80},
+
+		{Section: SectionNpy, What: "mount, hot, npy rows of 4 KiB, 1 reader, to the FUSE ceiling", Row: "mount-1", Figure: FigureRatio, AtLeast: 0.50},
 	}
 }
 
@@ -163,6 +166,8 @@ func sectionOf(d DatasetInfo) Section {
 	switch {
 	case d.Format == "tar" && d.Compression == "" && near(12<<10):
 		return SectionTar
+	case d.Format == "npy" && d.Compression == "" && near(4<<10):
+		return SectionNpy
 	case lines && d.Compression == "":
 		return SectionJSONL
 	case lines && d.Compression == "zstd":

@@ -5,13 +5,14 @@
 //	jsonl     .jsonl .ndjson                a line                    JSON Lines               lines only, not their JSON
 //	lines     .txt                          a line                    —                        lines
 //	tfrecord  .tfrecord .tfrecords .tfrec   a frame                   record_writer.h          every length's crc32c; lsiofs verify and reads: the data's
+//	npy       .npy                          a row                     numpy.lib.format         the header, the length; one dtype and row shape in all shards
 //	fixed     asked for                     N bytes every S from H    —                        the remainder
 //
 //	codec     shards                        entry points              specification            checked when decoding
 //	gzip      .gz .tgz                      members                   RFC 1952                 crc32 and size
 //	zstd      .zst                          frames                    RFC 8878                 xxh64 where there is one
 //
-// RECORDS.md is the specification of all of them. Formats to come (npy, lc0,
+// RECORDS.md is the specification of all of them. Formats to come (lc0,
 // files) and codec lz4 are packages beside the others, and lines here.
 package formats
 
@@ -24,6 +25,7 @@ import (
 	"github.com/lsiofs/lsiofs/pipeline/unpack/fixed"
 	"github.com/lsiofs/lsiofs/pipeline/unpack/gzip"
 	"github.com/lsiofs/lsiofs/pipeline/unpack/lines"
+	"github.com/lsiofs/lsiofs/pipeline/unpack/npy"
 	"github.com/lsiofs/lsiofs/pipeline/unpack/tar"
 	"github.com/lsiofs/lsiofs/pipeline/unpack/tfrecord"
 	"github.com/lsiofs/lsiofs/pipeline/unpack/zstd"
@@ -32,7 +34,7 @@ import (
 // All are the formats that need no numbers, in the order in which automatic
 // choice asks their Sniff.
 func All() []unpack.Format {
-	return []unpack.Format{tar.Format{}, tfrecord.Format{}, lines.JSONL(), lines.Lines()}
+	return []unpack.Format{tar.Format{}, tfrecord.Format{}, lines.JSONL(), lines.Lines(), npy.Format{}}
 }
 
 // New makes the format that a spec names; "auto" names none.
@@ -78,6 +80,8 @@ func Checked(name string) string {
 		return "where lines end; lines have no checksum"
 	case "tfrecord":
 		return "the crc32c of each length and of each record's data"
+	case "npy":
+		return "the header, one dtype and row shape in all shards, sizes; rows have no checksum"
 	case "fixed":
 		return "sizes; records have no checksum"
 	}

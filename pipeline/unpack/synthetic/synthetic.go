@@ -5,6 +5,7 @@
 //	jsonl     {"id":N,"text":"…"}: words by a Zipf law, which compress about as text does
 //	tfrecord  frames of random bytes, with their checksums
 //	fixed     records that begin with their number, half of whose bits are random
+//	npy       arrays of bytes whose rows are the records of fixed
 //
 // Bytes of a record are a pure function of the shape and the record's number,
 // so they don't depend on how records are cut into shards, or on which core
@@ -20,24 +21,27 @@ import (
 	"math/rand/v2"
 	"slices"
 	"strings"
+
+	"github.com/lsiofs/lsiofs/pipeline/unpack"
+	"github.com/lsiofs/lsiofs/pipeline/unpack/npy"
 )
 
 // Formats are the names of Shape.Format.
-var Formats = []string{"tar", "jsonl", "fixed", "tfrecord"}
+var Formats = []string{"tar", "jsonl", "fixed", "tfrecord", "npy"}
 
 // Shape is what is made.
 type Shape struct {
 	Format string // one of Formats
 	Codec  string // "" for none, "gz", "zst"
 	// RecordBytes is what a record has in its shard, framing included: exactly
-	// for fixed, on average elsewhere, where sizes are spread evenly between half
+	// for fixed and npy, on average elsewhere, where sizes are spread evenly between half
 	// and one and a half times of it.
 	RecordBytes int64
 	Seed        uint64
 }
 
 // The least record of each format: what is written beside the data, and some data.
-var leastBytes = map[string]int64{"tar": 4096, "jsonl": 64, "fixed": 8, "tfrecord": 64}
+var leastBytes = map[string]int64{"tar": 4096, "jsonl": 64, "fixed": 8, "tfrecord": 64, "npy": 8}
 
 // maxRecordBytes bounds a record, which is made in memory.
 const maxRecordBytes = 1 << 30
@@ -79,6 +83,13 @@ func (s Shape) WriteShard(out io.Writer, first, count uint64, made func(bytes in
 	if err != nil {
 		return err
 	}
+	head, err := s.head(count)
+	if err != nil {
+		return err
+	}
+	if _, err := z.Write(head); err != nil {
+		return err
+	}
 	m := newMaker(s)
 	for i := range count {
 		record := m.record(first + i)
@@ -95,6 +106,18 @@ func (s Shape) WriteShard(out io.Writer, first, count uint64, made func(bytes in
 		}
 	}
 	return errors.Join(z.Close(), file.Flush())
+}
+
+// head is what precedes the records of a shard.
+func (s Shape) head(count uint64) ([]byte, error) {
+	if s.Format != "npy" {
+		return nil, nil
+	}
+	rows, err := npy.Format{}.OfKind(fmt.Sprintf("'|u1' (%d,)", s.RecordBytes))
+	if err != nil {
+		return nil, err
+	}
+	return rows.(unpack.Framer).Prologue(count), nil
 }
 
 // maker makes records, one after the other, in memory that it reuses.

@@ -17,6 +17,9 @@ import (
 	"github.com/lsiofs/lsiofs/pipeline/unpack/tfrecord"
 )
 
+// npyHead is the size of an array's header.
+const npyHead = 128
+
 func shard(t *testing.T, s synthetic.Shape, first, count uint64) []byte {
 	t.Helper()
 	require.NoError(t, s.Validate())
@@ -31,6 +34,10 @@ func TestBytesDependOnShapeAndNumbersOnly(t *testing.T) {
 			s := synthetic.Shape{Format: format, RecordBytes: 4096, Seed: 7}
 			whole := shard(t, s, 100, 50)
 			require.Equal(t, whole, shard(t, s, 100, 50))
+			if format == "npy" { // each shard has a header of its own
+				require.Equal(t, shard(t, s, 120, 30)[npyHead:], whole[npyHead+20*4096:])
+				return
+			}
 			joined := append(shard(t, s, 100, 20), shard(t, s, 120, 30)...)
 			if format == "tar" { // each shard has an end of its own
 				joined = append(shard(t, s, 100, 20)[:len(joined)-len(shard(t, s, 120, 30))-1024], shard(t, s, 120, 30)...)
@@ -110,7 +117,7 @@ func TestWrongShapesAreRefusedWithAllThatIsWrong(t *testing.T) {
 	err := synthetic.Shape{Format: "tar", Codec: "lz4", RecordBytes: 100}.Validate()
 	require.ErrorContains(t, err, "lz4")
 	require.ErrorContains(t, err, "between 4096")
-	require.ErrorContains(t, synthetic.Shape{Format: "csv"}.Validate(), "tar, jsonl, fixed, tfrecord")
+	require.ErrorContains(t, synthetic.Shape{Format: "csv"}.Validate(), "tar, jsonl, fixed, tfrecord, npy")
 }
 
 type failing struct{ after int }

@@ -22,6 +22,7 @@ type Record struct {
 // Outcome is what an index pass comes to.
 type Outcome struct {
 	Records []Record
+	Kind    string // of a Uniform format's records, where there are any
 	Damaged bool
 	Refused bool // Records mean nothing then
 }
@@ -112,6 +113,9 @@ func (s Suite) requireNaive(t require.TestingT, shard []byte) scanned {
 	}
 	require.NoError(t, got.err)
 	require.Equal(t, want.Records, got.records)
+	if len(want.Records) > 0 {
+		require.Equal(t, want.Kind, got.summary.Kind)
+	}
 	require.Equal(t, want.Damaged, got.summary.Damage != nil, "damage %v", got.summary.Damage)
 	require.Equal(t, int64(len(shard)), got.summary.DecodedBytes)
 	require.Zero(t, got.restarts)

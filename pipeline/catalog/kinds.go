@@ -1,0 +1,81 @@
+package catalog
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/lsiofs/lsiofs/pipeline/unpack"
+)
+
+// refuseKinds refuses shards with records of another kind than the first of
+// them has, where the format demands one kind (unpack.Uniform). Shards of an
+// earlier index are compared as new ones are.
+func (o *opening) refuseKinds(sealed []packed) error {
+	u, ok := o.found.unpacker.(unpack.Uniform)
+	if !ok {
+		return nil
+	}
+	first, kind := -1, ""
+	for i := range sealed {
+		b := sealed[i].blob
+		switch this := b.kind(); {
+		case b.header().records == 0 || string(this) == kind:
+		case first < 0:
+			first, kind = i, string(this)
+		case !u.SameKind(kind, string(this)):
+			from := differAt(kind, string(this))
+			return fmt.Errorf("%s holds shards of two kinds, and those of format %s must be of one: %s has %s, %s has %s: name files of one kind with a pattern",
+				&o.target, o.found.format.Name, sealed[first].object.Path, kindText(kind, from), sealed[i].object.Path, kindText(string(this), from))
+		}
+	}
+	return nil
+}
+
+// kindText is a kind in a message, from byte from on: the kinds of arrays of many
+// fields are long.
+func kindText(kind string, from int) string {
+	const most = 400
+	text := kind[from:]
+	if len(text) > most {
+		text = text[:most] + "…"
+	}
+	if from > 0 {
+		text = "…" + text
+	}
+	return strings.ToValidUTF8(text, "")
+}
+
+// differAt is a little before the place where two kinds begin to differ, 0 where
+// that is near enough to their begin to be shown.
+func differAt(a, b string) int {
+	n := 0
+	for n < min(len(a), len(b)) && a[n] == b[n] {
+		n++
+	}
+	if n < 200 {
+		return 0
+	}
+	return n - 100
+}
+
+// setKind takes the kind from the index: that of the first shard with records.
+func (c *Catalog) setKind() error {
+	u, ok := c.unpacker.(unpack.Uniform)
+	if !ok {
+		return nil
+	}
+	for i := range c.image.h.shards {
+		b := c.image.blob(i)
+		if b.header().records == 0 {
+			continue
+		}
+		c.kind = string(b.kind())
+		f, err := u.OfKind(c.kind)
+		if err != nil {
+			return fmt.Errorf("%s: the stored index says %s: %w: lsiofs index --rebuild makes it anew", c.image.path(i), kindText(c.kind, 0), err)
+		}
+		c.unpacker = f
+		return nil
+	}
+	return nil
+}

@@ -1,0 +1,169 @@
+package npy
+
+import (
+	"encoding/binary"
+	"fmt"
+	"io"
+	"strings"
+	"unicode/utf8"
+
+	"github.com/lsiofs/lsiofs/pipeline/unpack"
+)
+
+const (
+	magic      = "\x93NUMPY"
+	fixedBytes = len(magic) + 2 // and the version
+	// maxHeaderBytes bounds a header, its lead included: what a Source shows.
+	maxHeaderBytes = unpack.MaxWindowBytes
+)
+
+// header is what an npy header says.
+type header struct {
+	descr   literal
+	fortran bool
+	shape   []int64
+}
+
+// readHeader consumes the header. What can't be a header is corrupt; a file
+// that is none, or of a version that is not known, is refused.
+func readHeader(src unpack.Source) (header, error) {
+	head, err := window(src, fixedBytes)
+	if err != nil {
+		return header{}, err
+	}
+	if n := min(len(head), len(magic)); string(head[:n]) != magic[:n] {
+		return header{}, &unpack.RefusedError{Reason: "there is no npy header (arrays that were written without one, such as OLMo's tokens, are read with --format fixed --record-bytes N)"}
+	}
+	if len(head) < fixedBytes {
+		return header{}, cutOff(head)
+	}
+	major, minor := head[6], head[7]
+	if major < 1 || major > 3 || minor != 0 {
+		return header{}, &unpack.RefusedError{OffsetBytes: 6, Reason: fmt.Sprintf("npy version %d.%d is not known: 1.0, 2.0 and 3.0 are", major, minor)}
+	}
+	text, err := readText(src, major)
+	if err != nil {
+		return header{}, err
+	}
+	h, err := parseHeader(text, major < 3)
+	if err != nil {
+		return header{}, unpack.Corrupt(0, int64(fixedBytes), "%v", err)
+	}
+	return h, nil
+}
+
+func cutOff(head []byte) error {
+	return unpack.Corrupt(0, 0, "the file ends in the npy header, after %d bytes", len(head))
+}
+
+// readText gives the dictionary's text and consumes the header.
+func readText(src unpack.Source, major byte) (string, error) {
+	lead := fixedBytes + 4
+	if major == 1 {
+		lead = fixedBytes + 2
+	}
+	head, err := window(src, lead)
+	if err != nil {
+		return "", err
+	}
+	if len(head) < lead {
+		return "", cutOff(head)
+	}
+	n := int64(binary.LittleEndian.Uint16(head[fixedBytes:]))
+	if major > 1 {
+		n = int64(binary.LittleEndian.Uint32(head[fixedBytes:]))
+	}
+	if n > int64(maxHeaderBytes-lead) {
+		return "", &unpack.RefusedError{OffsetBytes: int64(fixedBytes), Reason: fmt.Sprintf("an npy header of %d bytes: at most %d are read", n, maxHeaderBytes-lead)}
+	}
+	if head, err = window(src, lead+int(n)); err != nil {
+		return "", err
+	}
+	if len(head) < lead+int(n) {
+		return "", cutOff(head)
+	}
+	text, ok := decode(head[lead:], major)
+	if !ok {
+		return "", unpack.Corrupt(0, int64(lead), "the header is not UTF-8")
+	}
+	return text, src.Discard(int64(lead) + n)
+}
+
+// window is the next n bytes, fewer only where the shard ends.
+func window(src unpack.Source, n int) ([]byte, error) {
+	head, err := src.Window(n)
+	if err == io.EOF {
+		err = nil
+	}
+	return head[:min(n, len(head))], err
+}
+
+// decode gives a header as UTF-8: before version 3.0 it is Latin-1.
+func decode(text []byte, major byte) (string, bool) {
+	if major == 3 {
+		return string(text), utf8.Valid(text)
+	}
+	var b strings.Builder
+	for _, c := range text {
+		b.WriteRune(rune(c))
+	}
+	return b.String(), true
+}
+
+// parseHeader reads the dictionary. Errors are what is wrong with it.
+func parseHeader(text string, longs bool) (header, error) {
+	p := parser{text: text, longs: longs}
+	var h header
+	found := map[string]literal{}
+	if !strings.HasPrefix(text, "{") {
+		return h, p.unexpected("a dictionary")
+	}
+	p.at++
+	for p.next() != '}' {
+		key, err := p.value()
+		if err != nil {
+			return h, err
+		}
+		if _, twice := found[key.content]; key.class != aString || twice {
+			return h, p.errorf("%.40s is no key of it, or there twice", key.text)
+		}
+		if err := p.take(':'); err != nil {
+			return h, err
+		}
+		if found[key.content], err = p.value(); err != nil {
+			return h, err
+		}
+		if p.next() != '}' {
+			if err := p.take(','); err != nil {
+				return h, err
+			}
+		}
+	}
+	p.at++
+	if err := p.end(); err != nil {
+		return h, err
+	}
+	return h, h.set(found)
+}
+
+// set takes the three values.
+func (h *header) set(found map[string]literal) error {
+	descr, hasDescr := found["descr"]
+	order, hasOrder := found["fortran_order"]
+	shape, hasShape := found["shape"]
+	if len(found) != 3 || !hasDescr || !hasOrder || !hasShape {
+		return fmt.Errorf("the header's keys are not descr, fortran_order and shape")
+	}
+	if order.class != aBool {
+		return fmt.Errorf("fortran_order is %.40s, neither True nor False", order.text)
+	}
+	if shape.class != aTuple {
+		return fmt.Errorf("the shape is %.40s, no tuple", shape.text)
+	}
+	n, err := numbers(shape.items)
+	if err != nil {
+		return fmt.Errorf("the shape is %.80s, which are not numbers alone", shape.text)
+	}
+	h.descr, h.fortran, h.shape = descr, order.number == 1, n
+	return nil
+}

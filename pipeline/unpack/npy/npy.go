@@ -1,0 +1,96 @@
+package npy
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+
+	"github.com/lsiofs/lsiofs/pipeline/unpack"
+)
+
+// Format is npy's unpack.Format. Streams are made by the Rows of its OfKind.
+type Format struct{}
+
+var _ unpack.Uniform = Format{}
+
+// Name is "npy".
+func (Format) Name() string { return "npy" }
+
+// Extensions is ".npy".
+func (Format) Extensions() []string { return []string{".npy"} }
+
+// StreamExtension is ".npy".
+func (Format) StreamExtension(string) string { return ".npy" }
+
+// Sniff is false: arrays are known by their extension (RECORDS.md).
+func (Format) Sniff([]byte) bool { return false }
+
+// Index implements unpack.Format. It reads the header and what is behind the
+// data.
+func (f Format) Index(ctx context.Context, src unpack.Source, emit func(unpack.Extent) error) error {
+	_, err := f.IndexKind(ctx, src, emit)
+	return err
+}
+
+// IndexKind implements unpack.Uniform.
+func (Format) IndexKind(ctx context.Context, src unpack.Source, emit func(unpack.Extent) error) (string, error) {
+	if err := ctx.Err(); err != nil {
+		return "", err
+	}
+	h, err := readHeader(src)
+	if err != nil {
+		return "", err
+	}
+	rows, err := h.rows()
+	if err != nil {
+		return "", &unpack.RefusedError{Reason: err.Error()}
+	}
+	return rows.kind, rows.index(ctx, src, h.shape[0], emit)
+}
+
+// index emits n rows.
+func (r Rows) index(ctx context.Context, src unpack.Source, n int64, emit func(unpack.Extent) error) error {
+	at := src.OffsetBytes()
+	for row := int64(0); row < n; row++ {
+		if row%4096 == 0 && ctx.Err() != nil {
+			return ctx.Err()
+		}
+		err := src.Discard(r.rowBytes)
+		if errors.Is(err, io.ErrUnexpectedEOF) {
+			return unpack.Corrupt(row, at, "the file ends in row %d of %d: %d of its %d bytes are there", row, n, src.OffsetBytes()-at, r.rowBytes)
+		}
+		if err != nil {
+			return err
+		}
+		if err := emit(unpack.Extent{OffsetBytes: at, SizeBytes: r.rowBytes}); err != nil {
+			return err
+		}
+		at += r.rowBytes
+	}
+	switch rest, err := src.Window(1); {
+	case len(rest) > 0:
+		return unpack.Corrupt(-1, at, "there are bytes behind the last of %d rows", n)
+	case err == io.EOF:
+		return nil
+	default:
+		return err
+	}
+}
+
+// SameKind implements unpack.Uniform: two writers may put the same dtype in
+// different words.
+func (f Format) SameKind(a, b string) bool {
+	x, errX := rowsOfKind(a)
+	y, errY := rowsOfKind(b)
+	return errX == nil && errY == nil && x.tail == y.tail && x.canonical == y.canonical
+}
+
+// OfKind implements unpack.Uniform. It gives a Rows.
+func (Format) OfKind(kind string) (unpack.Format, error) {
+	r, err := rowsOfKind(kind)
+	if err != nil {
+		return nil, fmt.Errorf("no kind of format npy: %w", err)
+	}
+	return r, nil
+}
