@@ -176,7 +176,7 @@ type readReply struct {
 }
 
 // A reply in flight belongs to a request, whose number the kernel bounds.
-var readReplies = sync.Pool{New: func() any { return new(readReply) }}
+var readReplies = sync.Pool{New: func() any { return &readReply{reply: stream.Reply{Brief: true}} }}
 
 func newReadReply() *readReply { return readReplies.Get().(*readReply) }
 

@@ -29,7 +29,7 @@ var arrows = []struct {
 	{"pipeline/unpack", []string{"pipeline/unpack", "pipeline/spec"}, "formats know nothing of shuffling, of storage and of mounts, so that a new one is a package and a line of a table"},
 	{"pipeline/catalog", []string{"pipeline/catalog", "pipeline/spec", "pipeline/storage", "pipeline/unpack"}, "the catalog says what is there; the order comes from it, not the other way round"},
 	{"pipeline/fetch", []string{"pipeline/fetch", "pipeline/catalog", "pipeline/plan", "pipeline/storage", "pipeline/unpack", "pipeline/spec", "uring"}, "fetch (which takes its buffers from uring) gives bytes of references in whatever order it is told, and must not know which"},
-	{"pipeline/stream", []string{"pipeline/catalog", "pipeline/fetch", "pipeline/order", "pipeline/spec", "pipeline/unpack"}, "a stream turns records into bytes and reads nothing itself"},
+	{"pipeline/stream", []string{"pipeline/catalog", "pipeline/fetch", "pipeline/order", "pipeline/spec", "pipeline/unpack", "uring"}, "a stream turns records into bytes, in buffers from uring, and reads nothing itself"},
 	{"pipeline", []string{"pipeline", "uring"}, "the assembly knows neither FUSE nor flags, so that cat, a server or another program can use it"},
 	{"uring/uringbench", []string{"uring"}, "what measures the engine uses it as others do"},
 	{"uring", nil, "the engine reads files and knows no datasets"},

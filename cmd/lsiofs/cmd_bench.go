@@ -53,6 +53,8 @@ rows of the same round, so it means something on a machine that is not quiet too
   FUSE ceiling, mount    a server in a process of its own; readers, one process each,
                          read(2) 1 MiB at a time into the same memory
   cat | reader           lsiofs cat into a pipe of 1 MiB, which such a reader reads
+  decoders alone         of this process, a shard a core, to memory never used before:
+                         what the first epoch of compressed shards can't do without
   fetch                  the streams in this process, without FUSE
   first epoch            of a new process, from its first answer on; else a server
                          goes through epoch after epoch, and keeps what --memory holds

@@ -19,6 +19,7 @@ const (
 	exitMount       exitCode = 4
 	exitCheckpoint  exitCode = 5
 	exitCheck       exitCode = 6
+	exitVerify      exitCode = 7
 	exitInterrupted exitCode = 130 // 128 + SIGINT, as shells show it
 	exitPipe        exitCode = 141 // 128 + SIGPIPE, as shells show it
 )
@@ -36,6 +37,7 @@ var exitCodes = []struct {
 	{exitMount, "mount", "mounting or unmounting failed, or the mount is busy"},
 	{exitCheckpoint, "checkpoint", "a checkpoint is malformed, or does not fit the dataset or the order"},
 	{exitCheck, "check", "doctor, demo or bench --check found something that does not work"},
+	{exitVerify, "verify", "verify found something damaged"},
 	{exitInterrupted, "interrupted", "Ctrl-C or SIGTERM before the work was done"},
 	{exitPipe, "pipe", "the reader of stdout went away"},
 }

@@ -14,17 +14,23 @@ import (
 // enough to see that it moves, seldom enough for a log.
 const lineEvery = 5 * time.Second
 
-// progressView shows an indexing pass: a bar on a terminal, a line now and then
+// progressView shows a pass over the shards: a bar on a terminal, a line now and then
 // elsewhere. Its clock is the progress' own. It is not for concurrent use, as
 // the catalog calls from one goroutine.
 type progressView struct {
-	ui   *ui
+	ui *ui
+	// verb says what is being done. What indexing has done is said at its end.
+	verb string
 	bar  *progressbar.ProgressBar
 	next time.Duration // when the next line is due
 	done bool
 }
 
-func newProgressView(u *ui) *progressView { return &progressView{ui: u, next: lineEvery} }
+const indexing = "indexing"
+
+func newProgressView(u *ui) *progressView {
+	return &progressView{ui: u, verb: indexing, next: lineEvery}
+}
 
 // show takes the next state of the pass.
 func (v *progressView) show(p catalog.Progress) {
@@ -41,7 +47,7 @@ func (v *progressView) show(p catalog.Progress) {
 	case v.ui.terminal:
 		v.redraw(p)
 	case v.due(p):
-		v.ui.notef("indexing: %s", lineOf(p))
+		v.ui.notef("%s: %s", v.verb, lineOf(p))
 	}
 }
 
@@ -67,7 +73,7 @@ func (v *progressView) redraw(p catalog.Progress) {
 			progressbar.OptionSetPredictTime(true), progressbar.OptionClearOnFinish())
 	}
 	v.bar.ChangeMax64(p.BytesTotal)
-	v.bar.Describe(fmt.Sprintf("indexing %d/%d shards, %s", p.Shards, p.ShardsTotal, plural(p.Records, "record")))
+	v.bar.Describe(fmt.Sprintf("%s %d/%d shards, %s", v.verb, p.Shards, p.ShardsTotal, plural(p.Records, "record")))
 	// It only fails when its writer does, and then there is no one to tell.
 	_ = v.bar.Set64(min(p.Bytes, p.BytesTotal))
 }
@@ -76,7 +82,7 @@ func (v *progressView) redraw(p catalog.Progress) {
 func (v *progressView) finish(p catalog.Progress) {
 	v.done = true
 	v.clear()
-	if p.Reused < p.ShardsTotal {
+	if v.verb == indexing && p.Reused < p.ShardsTotal {
 		v.ui.notef("indexed %s in %s (%d reused): %s", plural(uint64(p.ShardsTotal-p.Reused), "shard"),
 			roundDuration(p.Elapsed), p.Reused, plural(p.Records, "record"))
 	}

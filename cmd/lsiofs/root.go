@@ -46,7 +46,7 @@ for any number of workers.`,
 	g.logLevel = slog.LevelWarn
 	root.PersistentFlags().TextVar(&g.logLevel, "log-level", slog.LevelWarn, "log to stderr what is at least of this `level`: debug, info, warn, error")
 	root.AddCommand(
-		newMountCommand(g), newUmountCommand(g), newIndexCommand(g), newInspectCommand(g),
+		newMountCommand(g), newUmountCommand(g), newIndexCommand(g), newInspectCommand(g), newVerifyCommand(g),
 		newCatCommand(g), newPlanCommand(g), newTuneCommand(g), newBenchCommand(g), newBenchPartCommand(g),
 		newCheckpointCommand(g), newDoctorCommand(g), newDemoCommand(g), newVersionCommand(g),
 	)

@@ -18,8 +18,8 @@
 // # Page cache
 //
 // A piece of an uncompressed shard that is all in the page cache is not read: it
-// is a segment in the shard's mapping, its pages populated, and its records are
-// copied from there. At most the budget is mapped at a time, beside what is held.
+// is a segment in the shard's mapping, its pages populated, and its records go out
+// from there. At most the budget is mapped at a time, beside what is held.
 // While that is enough all stays mapped for the next epoch; else what has all
 // gone out is unmapped first, then the oldest. What can't be mapped is read.
 //
@@ -27,7 +27,8 @@
 // the kernel has taken pages from the page cache, each piece is looked at before
 // its records are lent again, and one that is not all there is read. A file that
 // is truncated takes its pages away, or shows zeros: those who copy see to
-// Loan.Mapped, Check and Fault.
+// Loan.Mapped, Check and Fault. Where the storage has leases on the files, records
+// can be handed on as they lie: see Loan.Leased and Hold.
 //
 // # Gather
 //
@@ -83,7 +84,8 @@
 // Loads of one piece are shared. A load whose reader gave up waiting goes on.
 // Compressed shards are decoded by decoders that pause where
 // nothing more is wanted of them, and go on from there; one that waits for
-// storage keeps no processor from the others.
+// storage keeps no processor from the others. Each has a processor for as long as
+// its window is worth being in that one's cache.
 //
 // # Jumps
 //

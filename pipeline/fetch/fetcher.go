@@ -214,6 +214,6 @@ func (c *cache) close() error {
 type counters struct {
 	recordsOut, bytesOut, hits, waits, waitNanos atomic.Uint64
 	piecesRead, piecesReread, bytesRead          atomic.Uint64
-	recordsMapped                                atomic.Uint64
+	recordsMapped, recordsLent                   atomic.Uint64
 	readsCancelled, bytesCancelled               atomic.Uint64
 }

@@ -9,7 +9,17 @@ type Loan struct {
 	segs    []*segment     // each pinned once
 	mapped  []mappedRecord // each has a pin of its own
 	checked checked
+	leased  bool   // Leased has said yes
+	breaks  uint64 // Leaser.Breaks at that time
+	held    bool
 	numbers []uint64
+	found   []found
+}
+
+// found is a record that is in memory.
+type found struct {
+	entry *entry
+	index int
 }
 
 // mappedRecord is a record of a piece that is mapped.
@@ -26,6 +36,10 @@ type checkedShards [128]*mappedShard
 
 // Release gives everything back and empties l.
 func (l *Loan) Release() {
+	if l.held {
+		l.f.maps.mapper.Unhold()
+	}
+	l.leased, l.held = false, false
 	for i, s := range l.segs {
 		s.unpin()
 		l.segs[i] = nil
@@ -39,11 +53,40 @@ func (l *Loan) Release() {
 }
 
 // Mapped says that some of the loan's records lie in mapped files. Such bytes
-// are copied, never handed on as they lie, by a goroutine that has set
-// debug.SetPanicOnFault and recovers (a file that is truncated takes its pages
-// away), and only given on after Check: a truncation shows the rest of its last
-// page as zeros.
+// are copied, by a goroutine that has set debug.SetPanicOnFault and recovers (a
+// file that is truncated takes its pages away), and only given on after Check: a
+// truncation shows the rest of its last page as zeros. They are handed on as they
+// lie only where Leased says yes, and then Hold.
 func (l *Loan) Mapped() bool { return len(l.mapped) > 0 }
+
+// Leased says whether all records of the loan that lie in mapped files may be
+// handed on as they lie, if Hold says yes when nothing more is to be waited for.
+func (l *Loan) Leased() bool {
+	l.breaks = l.f.maps.mapper.Breaks()
+	l.leased = true
+	for _, x := range l.mapped {
+		s := x.entry.seg.shard
+		if slot := &l.checked.asked[s.shard%len(l.checked.asked)]; *slot != s {
+			*slot = s
+			l.leased = l.leased && s.mapping.Lease()
+		}
+	}
+	clear(l.checked.asked[:])
+	return l.leased
+}
+
+// Lent counts records of mapped files that were handed on as they lie.
+func (l *Loan) Lent(n int) { l.f.counts.recordsLent.Add(uint64(n)) }
+
+// Hold says whether bytes of the loan that are handed on as they lie stay what
+// they are until Release, which must be soon then: it may hold up who wants to
+// write to a file. If it says no, all is to be copied.
+func (l *Loan) Hold() bool {
+	if l.leased && !l.held {
+		l.held = l.f.maps.mapper.Hold(l.breaks)
+	}
+	return l.held || !l.leased
+}
 
 // Check says whether what was copied from the loan's records so far is what was
 // indexed: nil, or the error that Lend would give. It looks at each mapped file
@@ -57,7 +100,9 @@ func (l *Loan) Check() error {
 	// written anew after that, somebody has been.
 	var err error
 	at := 0
-	if Faulted(func() {
+	// Where all had leases, and have them still, nothing was.
+	leased := l.leased && l.f.maps.mapper.Breaks() == l.breaks
+	if !leased && Faulted(func() {
 		for ; at < len(l.mapped) && err == nil; at++ {
 			if x := l.mapped[at]; !x.whole() {
 				err = l.check(x, &l.checked.looked, 0)

@@ -297,7 +297,7 @@ func TestWhatCannotBeMappedIsRead(t *testing.T) {
 	seq := inOrder(d.index)
 	for name, s := range map[string]storage.Storage{
 		"a wrapper is no mapper": faulty.New(openFiles(t, d.dir)),
-		"no mapping is left":     &mapping{Storage: openFiles(t, d.dir), mapper: openFiles(t, d.dir), most: 1, open: atomic.Int64{}},
+		"no mapping is left":     &mapping{Storage: openFiles(t, d.dir), Leaser: openFiles(t, d.dir), mapper: openFiles(t, d.dir), most: 1, open: atomic.Int64{}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			if m, ok := s.(*mapping); ok {

@@ -15,6 +15,7 @@ import (
 // mapping is a storage that maps, as a test says. What it maps is real.
 type mapping struct {
 	storage.Storage
+	storage.Leaser
 	mapper    storage.Mapper
 	evictions atomic.Uint64
 	dir       string
@@ -37,7 +38,7 @@ func openMapper(t testing.TB, d *dataset) *mapping {
 	}
 	require.NoError(t, err)
 	require.NoError(t, m.Close())
-	return &mapping{Storage: files, mapper: files, dir: d.dir}
+	return &mapping{Storage: files, Leaser: files, mapper: files, dir: d.dir}
 }
 
 func (s *mapping) Evictions() uint64 { return s.evictions.Load() }

@@ -2,6 +2,7 @@ package fetch
 
 import (
 	"io"
+	"runtime"
 	"sync"
 	"sync/atomic"
 
@@ -86,6 +87,9 @@ func (r *rawReader) ask() {
 	}}})
 	r.next += n
 	r.asked = true
+	// Whoever reads a block that is in memory does so now: while decoders keep all
+	// processors it would not run before this one waits, which costs it its turn.
+	runtime.Gosched()
 }
 
 // Read implements io.Reader. While it waits it lets go of the processor token

@@ -162,33 +162,52 @@ func (f *Fetcher) deliver(e *entry, i int) {
 func (r *Reader) gather(g *gathering, k uint64, n int) {
 	f, l := r.f, g.loan
 	if l.numbers == nil {
-		l.numbers = make([]uint64, lendBlock)
+		l.numbers, l.found = make([]uint64, lendBlock), make([]found, lendBlock)
 	}
 	for n > 0 {
 		m := r.seq.Records(k, l.numbers[:min(n, lendBlock)])
 		if m == 0 {
 			return
 		}
-		for _, record := range l.numbers[:m] {
-			piece := f.pieces.of(record)
-			i := int(record - f.pieces.starts[piece])
-			e := f.slots.at(piece)
-			if e == nil || e.spans[i].size < 0 || e.bad != nil && e.bad[i] != nil {
-				return
-			}
-			if e.mapped() {
-				if !f.pinMapped(e, g.evictions) {
-					return
+		found := l.found[:f.find(l.numbers[:m], l.found)]
+		for at, x := range found {
+			if x.entry.mapped() {
+				if !f.pinMapped(x.entry, g.evictions) {
+					found = found[:at]
+					break
 				}
-			} else if !l.hold(e.seg, g.segsFrom, f.limits.loanSegs) {
-				g.full = true
-				return
+			} else if !l.hold(x.entry.seg, g.segsFrom, f.limits.loanSegs) {
+				g.full, found = true, found[:at]
+				break
 			}
-			f.add(g, e, i)
+			f.add(g, x.entry, x.index)
+		}
+		clear(l.found[:m])
+		if len(found) < m {
+			return
 		}
 		k += uint64(m)
 		n -= m
 	}
+}
+
+// find looks records up until one is not in memory, and returns how many are. It
+// touches all that lending them will: none of these look-ups waits for the one
+// before it, as locked operations do, so the processor does several at a time.
+func (f *Fetcher) find(records []uint64, to []found) int {
+	for at, record := range records {
+		piece := f.pieces.of(record)
+		to[at] = found{f.slots.at(piece), int(record - f.pieces.starts[piece])}
+	}
+	for at, x := range to[:len(records)] {
+		e, i := x.entry, x.index
+		if e == nil || e.spans[i].size < 0 || e.bad != nil && e.bad[i] != nil {
+			return at
+		}
+		e.seg.pins.Load()
+		e.out[i>>6].Load()
+	}
+	return len(records)
 }
 
 // lent notes what has gone out.

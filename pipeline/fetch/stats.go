@@ -1,6 +1,10 @@
 package fetch
 
-import "fmt"
+import (
+	"fmt"
+
+	"github.com/lsiofs/lsiofs/pipeline/storage"
+)
 
 // Stats is a snapshot for status and metrics.
 type Stats struct {
@@ -9,7 +13,8 @@ type Stats struct {
 	BudgetBytes   int64  `json:"budget_bytes"`
 	HeldBytes     int64  `json:"held_bytes"`     // of memory, now
 	MappedBytes   int64  `json:"mapped_bytes"`   // of the page cache, now
-	RecordsMapped uint64 `json:"records_mapped"` // of records_out, those copied from there
+	RecordsMapped uint64 `json:"records_mapped"` // of records_out, those from there
+	RecordsLent   uint64 `json:"records_lent"`   // of these, those that were not copied first
 	PiecesRead    uint64 `json:"pieces_read"`
 	PiecesReread  uint64 `json:"pieces_reread"` // read again because they had been dropped
 	PiecesDropped uint64 `json:"pieces_dropped"`
@@ -29,8 +34,9 @@ type Stats struct {
 	Errors         uint64   `json:"errors"`
 	LastErrors     []string `json:"last_errors"` // a few, newest last
 
-	Spool  *SpoolStats  `json:"spool,omitempty"`  // where shards are spooled
-	Gather *GatherStats `json:"gather,omitempty"` // where records are gathered
+	Leases storage.LeaseStats `json:"leases"`           // of what is mapped
+	Spool  *SpoolStats        `json:"spool,omitempty"`  // where shards are spooled
+	Gather *GatherStats       `json:"gather,omitempty"` // where records are gathered
 }
 
 // GatherStats is a snapshot of gathering.
@@ -72,6 +78,10 @@ func (f *Fetcher) Stats() Stats {
 		RecordsMapped:  n.recordsMapped.Load(),
 		ReadsCancelled: n.readsCancelled.Load(),
 		BytesCancelled: n.bytesCancelled.Load(),
+		RecordsLent:    n.recordsLent.Load(),
+	}
+	if f.maps.mapper != nil {
+		s.Leases = f.maps.mapper.LeaseStats()
 	}
 	if g := f.gatherer; g != nil {
 		g.sweep()

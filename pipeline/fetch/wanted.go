@@ -17,8 +17,8 @@ const lookStep = 1024
 // lookAhead moves the stretch to record k: those before it are not wanted any
 // more, and those that follow are.
 func (r *Reader) lookAhead(k uint64, readers int) {
-	if r.f.wanted == nil {
-		return
+	if r.f.wanted == nil || r.f.holdsAll && r.f.spool == nil {
+		return // nothing is kept, or all is, whoever wants it
 	}
 	l := &r.look
 	if k < l.from || k > l.to {

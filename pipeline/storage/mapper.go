@@ -20,6 +20,36 @@ type Mapper interface {
 	// is known to have changed. An object may have changed a moment before, by a
 	// call that is not at its end; it is found to have after 100 ms at the latest.
 	Changes() uint64
+	Leaser
+}
+
+// Leaser is about leases on mapped objects: while there is one, nobody can alter
+// the object's bytes. Who wants to waits for the lease to be given up, which is at
+// once, but for what is held at the time. So the bytes of leased objects can be
+// handed on as they lie:
+//
+//	breaks := l.Breaks()       before any
+//	mapping.Lease() …          of each object
+//	…                          look for records, wait for them
+//	l.Hold(breaks)             all of them have their leases still
+//	…                          hand bytes on
+//	l.Unhold()
+type Leaser interface {
+	// Breaks is how many leases somebody has waited for so far.
+	Breaks() uint64
+	// Hold keeps all leases from being given up until Unhold, which must be soon: it
+	// may hold up a writer, so nothing but memory is to be waited for. It returns
+	// false, and does nothing, if any lease was wanted since Breaks gave the number.
+	Hold(breaks uint64) bool
+	Unhold()
+	LeaseStats() LeaseStats
+}
+
+// LeaseStats is a snapshot for status.
+type LeaseStats struct {
+	Held    int            `json:"held"`              // now
+	Broken  uint64         `json:"broken"`            // since somebody wanted to write
+	Refused map[string]int `json:"refused,omitempty"` // mapped objects without one, by reason
 }
 
 // Mapping is an object in the address space. Ranges are in bytes and lie inside
@@ -28,7 +58,7 @@ type Mapper interface {
 // Memory that is mapped goes away when the file is truncated: touching it is
 // then a fault (SIGBUS), and the rest of the last page shows zeros. So it is
 // copied under debug.SetPanicOnFault, and used only if Check, called after the
-// copy, gives nil.
+// copy, gives nil; or handed on as it lies while a lease is held.
 type Mapping interface {
 	// Bytes is the whole object. What is populated may be read, nothing written.
 	Bytes() []byte
@@ -50,6 +80,9 @@ type Mapping interface {
 	// was listed. With what Changes has given after the copy it looks at the object
 	// only if it has not since then; with 0 it does always.
 	Check(changes uint64) error
+	// Lease says whether the object has a lease, and asks for one if it may be had.
+	// It costs little where there is one.
+	Lease() bool
 	// Close unmaps everything. It may be called after the storage's Close.
 	Close() error
 }

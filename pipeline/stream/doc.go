@@ -17,8 +17,9 @@
 // A Handle parks a few walkers, places in the stream where its readers will
 // probably go on, so that reading on costs no search. A Reply is a vector: long
 // records are slices of the fetcher's memory, on loan until Release; runs of
-// short ones are copied once into a buffer; what lies in mapped files is always
-// copied, since such bytes may go away.
+// short ones are copied once into a buffer. What lies in mapped files may go away:
+// it is copied, too, unless the files have leases, the caller is brief, and the
+// leases still hold when all bytes of the reply are at hand.
 //
 // A reader that reads on is read ahead of while there are cores for it: its
 // handle has the next blocks, of up to 1 MiB, copied together by a goroutine, and

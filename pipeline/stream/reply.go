@@ -21,6 +21,10 @@ const (
 // allocation. It is not for concurrent use.
 type Reply struct {
 	Slices [][]byte
+	// Brief is set by callers who release each reply as soon as they have copied
+	// its bytes, waiting for nobody: it may then have slices of files that can't be
+	// written to meanwhile.
+	Brief bool
 
 	buffers *buffers
 	buffer  []byte   // what was copied; the slices of copied runs lie in it
@@ -30,7 +34,7 @@ type Reply struct {
 	loans   []*fetch.Loan
 	inUse   int // loans[:inUse] are out
 	renamed []byte
-	touched byte
+	anew    bool // slices of files did not hold: this time nothing is lent of them
 }
 
 // Len is the number of bytes.
@@ -82,7 +86,7 @@ func (r *Reply) leave() {
 // begin readies an empty r for up to n copied bytes.
 func (r *Reply) begin(b *buffers) {
 	r.Release()
-	r.buffers, r.run = b, -1
+	r.buffers, r.run, r.anew = b, -1, false
 }
 
 // lend appends b as it lies; its loan must stay out.
@@ -93,6 +97,19 @@ func (r *Reply) lend(b []byte) {
 
 // canLend says whether one more slice, and a copied run behind it, still fit.
 func (r *Reply) canLend() bool { return !r.copies && len(r.Slices) < MaxSlices-1 }
+
+// canLendMapped says whether slices of mapped files may be lent.
+func (r *Reply) canLendMapped() bool { return r.Brief && !r.copies && !r.anew }
+
+// hold says whether the slices stay what they are until Release.
+func (r *Reply) hold() bool {
+	for _, l := range r.loans[:r.inUse] {
+		if !l.Hold() {
+			return false
+		}
+	}
+	return true
+}
 
 // space appends n bytes to the copied ones and returns them for the caller to
 // fill. most is how many bytes the whole reply can have.
@@ -123,49 +140,4 @@ func (r *Reply) loan() *fetch.Loan {
 func (r *Reply) unloan() {
 	r.inUse--
 	r.loans[r.inUse].Release()
-}
-
-// buffers are the memory of replies, a bounded number of each size kept.
-type buffers struct{ classes [3]chan []byte }
-
-// bufferBytes are the sizes: GNU tar's 10 KiB, cat's 128 KiB, the largest read.
-var bufferBytes = [3]int{16 << 10, 128 << 10, MaxReadBytes}
-
-// keptBuffers a class: more replies than this are seldom out at once.
-const keptBuffers = 16
-
-func newBuffers() *buffers {
-	b := new(buffers)
-	for i := range b.classes {
-		b.classes[i] = make(chan []byte, keptBuffers)
-	}
-	return b
-}
-
-// get gives an empty slice with a capacity of at least n ≤ MaxReadBytes.
-func (b *buffers) get(n int) []byte {
-	for i, size := range bufferBytes {
-		if n > size {
-			continue
-		}
-		select {
-		case buf := <-b.classes[i]:
-			return buf
-		default:
-			return make([]byte, 0, size)
-		}
-	}
-	return make([]byte, 0, n)
-}
-
-func (b *buffers) put(buf []byte) {
-	for i, size := range bufferBytes {
-		if cap(buf) != size {
-			continue
-		}
-		select {
-		case b.classes[i] <- buf[:0]:
-		default:
-		}
-	}
 }

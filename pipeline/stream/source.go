@@ -79,6 +79,7 @@ func newSource(r records, l lender) *Source {
 func (s *Source) Close() {
 	s.once.Do(func() { close(s.stop) })
 	s.work.Wait()
+	s.buffers.close()
 }
 
 // Shelf is where the layout of one set is kept from one run to the next. Its

@@ -147,7 +147,7 @@ func verdict(measured, atLeast, atMost float64) string {
 // rowsOf are the rows that the promises of a section need.
 func rowsOf(promises []Promise, s Section) []string {
 	against := map[string][]string{
-		rowMountFirst: {rowCat, rowMountWhole}, rowMountWhole: {rowDecode}, rowMountEpoch: {rowDecode}, rowMountCold: {rowFioCold}, rowEngineCold: {rowFioCold},
+		rowMountFirst: {rowCat, rowMountWhole}, rowMountWhole: {rowDecode, rowDecodeOwn}, rowMountEpoch: {rowDecode}, rowMountCold: {rowFioCold}, rowEngineCold: {rowFioCold},
 	}
 	var ids []string
 	for _, p := range promises {

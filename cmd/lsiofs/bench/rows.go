@@ -15,6 +15,7 @@ const (
 	rowPreadSequentialCold = "pread-sequential-cold"
 	rowPreadRandomCold     = "pread-random-cold"
 	rowDecode              = "decode"
+	rowDecodeOwn           = "decode-own"
 	rowFetch               = "fetch"
 	rowCeiling             = "ceiling-" // and the number of readers
 	rowMount               = "mount-"   // likewise
@@ -56,6 +57,7 @@ func (s *session) rows() []*row {
 	if s.scope.compressed {
 		fetchLimit = rowDecode
 		l.add(row{id: rowDecode, name: s.decoderText(), measure: s.measureDecode})
+		l.add(row{id: rowDecodeOwn, name: "lsiofs' decoders alone, into new memory", against: rowDecode, measure: s.measureDecodeOwn})
 	} else {
 		l.add(row{id: rowPreadSequentialHot, name: "pread 1 MiB, file order, hot", measure: s.preads(true, false)})
 		l.add(row{id: rowPreadRandomHot, name: "pread a record, the epoch's order, hot", measure: s.preads(false, false)})

@@ -41,7 +41,10 @@ type scope struct {
 	extents     []extent // of the records of the epoch, in its order; none where compressed
 	shards      []string // paths of all shards
 	shardBytes  []int64
-	extension   string // of streams
+	// decodedBytes are those of each shard.
+	decodedBytes []int64
+	allDecoded   int64  // their sum
+	extension    string // of streams
 }
 
 // newScope looks at an open dataset. memory is how much of the page cache may
@@ -54,6 +57,8 @@ func newScope(ctx context.Context, d *pipeline.Dataset, memory int64) (*scope, e
 		shard := c.Shard(i)
 		s.shards = append(s.shards, filepath.Join(c.Root(), shard.Object.Path))
 		s.shardBytes = append(s.shardBytes, shard.Object.SizeBytes)
+		s.decodedBytes = append(s.decodedBytes, shard.DecodedBytes)
+		s.allDecoded += shard.DecodedBytes
 		s.compressed = s.compressed || shard.Codec != nil
 		if i == 0 && shard.Codec != nil {
 			s.codec = shard.Codec.Name()

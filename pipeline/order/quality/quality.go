@@ -71,10 +71,7 @@ func newMeter(shardStarts []uint64) *meter {
 func (m *meter) add(records []uint64) {
 	m.touched = m.touched[:0]
 	for _, r := range records {
-		s, found := slices.BinarySearch(m.starts, r)
-		if !found {
-			s--
-		}
+		s := m.shardOf(r)
 		if m.counts[s] == 0 {
 			m.touched = append(m.touched, s)
 		}
@@ -87,6 +84,15 @@ func (m *meter) add(records []uint64) {
 	}
 	m.sum += chi / float64(len(m.weights)-1)
 	m.batches++
+}
+
+// shardOf is the number of a record's shard, of those that have records.
+func (m *meter) shardOf(record uint64) int {
+	s, found := slices.BinarySearch(m.starts, record)
+	if !found {
+		s--
+	}
+	return s
 }
 
 func (m *meter) estimate(whole bool) Estimate {

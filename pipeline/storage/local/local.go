@@ -7,7 +7,8 @@
 // a goroutine that opens them, so Submit never waits for a disk.
 //
 // Files are mapped for those who copy from the page cache: each whole, populated
-// range by range, and watched by inotify while it is.
+// range by range, and watched by inotify while it is. Where the kernel gives a read
+// lease on one, it does not change until that is given up.
 package local
 
 import (
@@ -42,6 +43,7 @@ type Storage struct {
 	unmappable atomic.Bool  // the kernel can't populate mappings
 	evictions  evictions
 	watch      watch
+	leases     leases
 
 	mu       sync.Mutex
 	quiet    sync.Cond // underWay has become 0
@@ -84,6 +86,7 @@ func open(root string, engine uring.Engine, direct Direct, maxOpen int) (*Storag
 	s.files.init(absolute, maxOpen)
 	s.evictions.start = time.Now()
 	s.watch.start = time.Now()
+	s.leases.start = time.Now()
 	return s, nil
 }
 

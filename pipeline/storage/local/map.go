@@ -80,6 +80,9 @@ type mapping struct {
 	watched int           // by the storage's watch, -1 if it is not
 	checked atomic.Uint64 // Storage.Changes when it was last found to be unchanged
 
+	lease      atomic.Uint32 // leaseNone and so on; moved on under Storage.leases.mu
+	leaseAgain atomic.Int64  // when to ask for one next, in nanoseconds after leases.start
+
 	mu   sync.Mutex
 	uses []uint32 // of each block
 }
@@ -214,6 +217,7 @@ func (m *mapping) Check(changes uint64) error {
 
 func (m *mapping) Close() error {
 	m.storage.watch.remove(m.watched)
+	m.storage.leases.end(m)
 	err := unmap(m.mem)
 	_ = unix.Close(m.fd)
 	m.storage.mapped.Add(-1)

@@ -41,10 +41,15 @@ var localMagics = []int64{
 	unix.EXT4_SUPER_MAGIC, unix.XFS_SUPER_MAGIC, unix.BTRFS_SUPER_MAGIC, unix.F2FS_SUPER_MAGIC, unix.TMPFS_MAGIC,
 }
 
+// isLocal says whether an open file lies in such a file system.
+func isLocal(fd int) bool {
+	var st unix.Statfs_t
+	return unix.Fstatfs(fd, &st) == nil && slices.Contains(localMagics, int64(st.Type))
+}
+
 // add watches an open file, and gives its watch, -1 where it can't be watched.
 func (w *watch) add(fd int) int {
-	var st unix.Statfs_t
-	if err := unix.Fstatfs(fd, &st); err != nil || !slices.Contains(localMagics, int64(st.Type)) {
+	if !isLocal(fd) {
 		return -1
 	}
 	w.mu.Lock()

@@ -30,6 +30,11 @@ func RunMapper(t *testing.T, newMapper NewMapper) {
 		"AMappingTellsThatItsObjectHasChanged":    testMappedChanges,
 		"ATruncatedObjectIsAFaultThatCheckShows":  testMappedTruncated,
 		"CloseLeavesNothingAndOutlivesTheStorage": testMappedClose,
+		"AWriterWaitsForWhatIsHeld":               testWriterWaits,
+		"AWriterGetsThroughWhereNothingIsHeld":    testWriterGetsThrough,
+		"ThereIsNoLeaseBesideAWriter":             testNoLeaseBesideWriters,
+		"ALeaseOutlivesTheName":                   testLeaseOutlivesName,
+		"ALeaseEndsWithItsMapping":                testLeaseEnds,
 	} {
 		t.Run(name, func(t *testing.T) { test(t, newMapper) })
 	}

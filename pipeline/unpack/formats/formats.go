@@ -80,3 +80,21 @@ func Split(path string) (stem string, codec unpack.Codec) {
 	}
 	return path, nil
 }
+
+// Checked says, for people, what of a shard is checked when all of its bytes are
+// read: by the format; a codec's checksums are besides.
+func Checked(name string) string {
+	switch name {
+	case "tar":
+		return "each header's checksum, sizes, the end of the archive; contents of members have no checksum"
+	case "jsonl", "lines":
+		return "where lines end; lines have no checksum"
+	case "tfrecord":
+		return "the crc32c of each length and of each record's data"
+	case "npy":
+		return "the header, one dtype and row shape in all shards, sizes; rows have no checksum"
+	case "fixed":
+		return "sizes; records have no checksum"
+	}
+	return ""
+}

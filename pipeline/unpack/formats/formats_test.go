@@ -18,6 +18,7 @@ func TestEveryFormatOfTheSpecIsMade(t *testing.T) {
 		format, err := formats.New(f)
 		require.NoError(t, err)
 		require.Equal(t, name, format.Name())
+		require.NotEmpty(t, formats.Checked(name))
 	}
 	_, err := formats.New(spec.Format{Name: "auto"})
 	require.ErrorContains(t, err, `--format "auto": formats are tar, jsonl`)

@@ -1,0 +1,66 @@
+package fetch
+
+import (
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/lsiofs/lsiofs/pipeline/storage"
+)
+
+// fakeLeaser breaks leases when a test says so.
+type fakeLeaser struct {
+	breaks uint64
+	holds  int
+}
+
+func (l *fakeLeaser) Breaks() uint64 { return l.breaks }
+func (l *fakeLeaser) Hold(breaks uint64) bool {
+	if breaks != l.breaks {
+		return false
+	}
+	l.holds++
+	return true
+}
+func (l *fakeLeaser) Unhold()                        { l.holds-- }
+func (l *fakeLeaser) LeaseStats() storage.LeaseStats { return storage.LeaseStats{} }
+
+// lendLeased lends records of a file that has a lease.
+func lendLeased(t *testing.T) (*fakeLeaser, *Loan) {
+	_, store, _, _, l := lendMapped(t, 40)
+	leaser := new(fakeLeaser)
+	store.Leaser = leaser
+	t.Cleanup(l.Release)
+	if !l.Leased() {
+		t.Skip("there are no leases here")
+	}
+	return leaser, l
+}
+
+func TestALoanIsHeldOnceUntilItsRelease(t *testing.T) {
+	leaser, l := lendLeased(t)
+	require.True(t, l.Hold())
+	require.True(t, l.Hold())
+	require.Equal(t, 1, leaser.holds)
+	require.NoError(t, l.Check())
+	l.Release()
+	require.Zero(t, leaser.holds)
+}
+
+func TestALoanWhoseLeaseWasBrokenIsNotHeld(t *testing.T) {
+	leaser, l := lendLeased(t)
+	leaser.breaks++
+	require.False(t, l.Hold())
+	require.NoError(t, l.Check(), "nothing has changed yet")
+	l.Release()
+	require.Zero(t, leaser.holds)
+}
+
+func TestALoanWithoutLeasesNeedsNoHold(t *testing.T) {
+	_, store, _, _, l := lendMapped(t, 3)
+	leaser := new(fakeLeaser)
+	store.Leaser = leaser
+	require.True(t, l.Hold())
+	require.Zero(t, leaser.holds)
+	l.Release()
+}

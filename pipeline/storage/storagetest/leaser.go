@@ -1,0 +1,116 @@
+package storagetest
+
+import (
+	"bytes"
+	"os"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/lsiofs/lsiofs/pipeline/storage"
+)
+
+// leased maps and populates the large object, with a lease.
+func (m *mappable) leased(t *testing.T) (storage.Mapping, string) {
+	mapping, path := m.mapped(t)
+	populate(t, mapping, path, 0, int64(len(mapping.Bytes())))
+	if !mapping.Lease() {
+		t.Skipf("there are no leases here: %v", m.LeaseStats().Refused)
+	}
+	require.Equal(t, storage.LeaseStats{Held: 1}, m.LeaseStats())
+	return mapping, path
+}
+
+// truncated truncates a file to nothing in a goroutine, which then ends.
+func truncated(t *testing.T, path string) (done <-chan struct{}) {
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		require.NoError(t, os.Truncate(path, 0))
+	}()
+	return ended
+}
+
+func testWriterWaits(t *testing.T, newMapper NewMapper) {
+	s := openMapper(t, newMapper)
+	breaks := s.Breaks()
+	m, path := s.leased(t)
+	require.True(t, s.Hold(breaks))
+	require.True(t, s.Hold(breaks), "others hold too")
+	s.Unhold()
+
+	done := truncated(t, path)
+	require.Eventually(t, func() bool { return s.Breaks() != breaks }, time.Minute, time.Millisecond)
+	require.False(t, s.Hold(breaks), "nobody begins while somebody waits")
+	require.False(t, s.Hold(s.Breaks()))
+	require.False(t, m.Lease())
+	require.True(t, bytes.Equal(s.files["large.tar"], m.Bytes()), "all is as it was, while it is held")
+	select {
+	case <-done:
+		require.Fail(t, "truncated while it was held")
+	default:
+	}
+	s.Unhold()
+	<-done
+	require.ErrorIs(t, m.Check(0), storage.ErrChanged)
+	require.Eventually(t, func() bool {
+		require.False(t, m.Lease(), "what was changed gets none again")
+		for why := range s.LeaseStats().Refused {
+			return strings.Contains(why, "size is 0 bytes")
+		}
+		return false
+	}, time.Minute, 100*time.Millisecond)
+	stats := s.LeaseStats()
+	require.Zero(t, stats.Held)
+	require.EqualValues(t, 1, stats.Broken)
+}
+
+func testWriterGetsThrough(t *testing.T, newMapper NewMapper) {
+	s := openMapper(t, newMapper)
+	m, path := s.leased(t)
+	f, err := os.OpenFile(path, os.O_WRONLY, 0)
+	require.NoError(t, err)
+	require.False(t, m.Lease(), "somebody may write")
+	require.NoError(t, f.Close())
+	require.NoError(t, m.Check(0), "nobody has")
+	require.Eventually(t, m.Lease, time.Minute, 100*time.Millisecond, "it gets one again")
+}
+
+func testNoLeaseBesideWriters(t *testing.T, newMapper NewMapper) {
+	s := openMapper(t, newMapper)
+	m, path := s.mapped(t)
+	f, err := os.OpenFile(path, os.O_RDWR, 0)
+	require.NoError(t, err)
+	require.False(t, m.Lease())
+	require.Len(t, s.LeaseStats().Refused, 1)
+	require.NoError(t, f.Close())
+	require.Eventually(t, func() bool {
+		return m.Lease() || s.LeaseStats().Refused["somebody has the file open for writing"] == 0
+	}, time.Minute, 100*time.Millisecond)
+}
+
+func testLeaseOutlivesName(t *testing.T, newMapper NewMapper) {
+	s := openMapper(t, newMapper)
+	breaks := s.Breaks()
+	m, path := s.leased(t)
+	require.True(t, s.Hold(breaks))
+	require.NoError(t, os.WriteFile(path+".new", []byte("another"), 0o600))
+	require.NoError(t, os.Rename(path+".new", path))
+	require.True(t, bytes.Equal(s.files["large.tar"], m.Bytes()))
+	require.NoError(t, os.Remove(path))
+	require.True(t, bytes.Equal(s.files["large.tar"], m.Bytes()))
+	s.Unhold()
+	require.Equal(t, breaks, s.Breaks())
+}
+
+func testLeaseEnds(t *testing.T, newMapper NewMapper) {
+	s := openMapper(t, newMapper)
+	m, err := s.Map(s.objects["large.tar"])
+	require.NoError(t, err)
+	m.Lease()
+	require.NoError(t, m.Close())
+	require.Equal(t, storage.LeaseStats{}, s.LeaseStats())
+	require.NoError(t, os.Truncate(s.dir+"/large.tar", 0), "nobody is waited for")
+}

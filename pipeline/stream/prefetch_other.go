@@ -1,0 +1,6 @@
+//go:build !amd64 && !arm64
+
+package stream
+
+// prefetch is left to the processor.
+func prefetch([]byte, int) {}

@@ -1,0 +1,336 @@
+package verify
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+
+	"github.com/lsiofs/lsiofs/pipeline/order"
+	"github.com/lsiofs/lsiofs/pipeline/order/quality"
+	"github.com/lsiofs/lsiofs/pipeline/spec"
+)
+
+// OrderConfig says what Order proves.
+type OrderConfig struct {
+	Order spec.Order
+	Epoch uint64
+	Deal  spec.Deal
+	// Subject is the dataset, as far as an order sees it.
+	Subject quality.Subject
+	// Predicted is the χ²/df that the dataset's inspection shows.
+	Predicted float64
+	// Step, where it is set, is told of each claim before it is looked at.
+	Step func(claim string)
+}
+
+// Claim is something that an order promises.
+type Claim struct {
+	Name string `json:"claim"`
+	// Problem is the first place where it does not hold, "" where it holds.
+	Problem string `json:"problem,omitempty"`
+	// Records is how many record numbers were compared.
+	Records uint64 `json:"records"`
+}
+
+// Mixing is a row of the comparison of shuffles.
+type Mixing struct {
+	Shuffle string `json:"shuffle"`
+	quality.Mix
+	// Predicted is the χ²/df that inspection shows, 0 where it shows none.
+	Predicted float64 `json:"chi2_df_predicted,omitempty"`
+}
+
+// OrderReport is what Order has found.
+type OrderReport struct {
+	Claims []Claim  `json:"claims"`
+	Mixing []Mixing `json:"mixing"`
+}
+
+// Holds says whether all claims hold.
+func (r OrderReport) Holds() bool {
+	for _, c := range r.Claims {
+		if c.Problem != "" {
+			return false
+		}
+	}
+	return true
+}
+
+// resumes is how many places an epoch is resumed at.
+const resumes = 3
+
+// Order walks the order of an epoch and holds it against ORDER.md: every record
+// comes once; workers partition it, each record at the place that the rule of
+// dealing names; and what is left after some workers took some records each is
+// the rest of it, however it is dealt again. Then it measures how the order mixes
+// shards, beside a buffer over shards at random, and a full permutation.
+//
+// It takes a bit a record, and about 0.2 µs a record and claim. Errors are of
+// ctx and of an order that is none.
+func Order(ctx context.Context, c OrderConfig) (OrderReport, error) {
+	p := &proof{ctx: ctx, config: c, starts: c.Subject.ChunkStarts(c.Order.ChunkBytes, c.Order.ChunkRecords)}
+	if c.Step == nil {
+		p.config.Step = func(string) {}
+	}
+	e, err := order.NewEpoch(c.Order, c.Epoch, p.starts)
+	if err != nil {
+		return OrderReport{}, err
+	}
+	var r OrderReport
+	p.config.Step(permutationClaim)
+	r.Claims = append(r.Claims, permutation(e.Len(), func(visit func(position, record uint64) bool) { p.walk(e, visit) }))
+	partition, err := p.partition(e)
+	if err != nil {
+		return OrderReport{}, err
+	}
+	r.Claims = append(r.Claims, partition)
+	draw := rand.New(rand.NewPCG(c.Order.Seed, c.Epoch))
+	for range resumes {
+		claim, err := p.resume(e, draw)
+		if err != nil {
+			return OrderReport{}, err
+		}
+		r.Claims = append(r.Claims, claim)
+	}
+	if r.Mixing, err = p.mixing(e); err != nil {
+		return OrderReport{}, err
+	}
+	return r, ctx.Err()
+}
+
+// proof is one run of Order.
+type proof struct {
+	ctx    context.Context
+	config OrderConfig
+	starts []uint64
+}
+
+// goOn says whether nobody has given up.
+func (p *proof) goOn() bool { return p.ctx.Err() == nil }
+
+// stepRecords is how many records are walked between two looks at the context.
+const stepRecords = 4096
+
+// walk calls visit with each position of G and its record, until it says no.
+func (p *proof) walk(e *order.Epoch, visit func(position, record uint64) bool) {
+	c := e.Cursor(0)
+	buffer := make([]uint64, stepRecords)
+	for position := uint64(0); p.goOn(); {
+		n := c.Next(buffer)
+		for _, record := range buffer[:n] {
+			if !visit(position, record) {
+				return
+			}
+			position++
+		}
+		if n < len(buffer) {
+			return
+		}
+	}
+}
+
+const permutationClaim = "every record comes once in the epoch"
+
+// permutation is the claim that G has every record once. walk goes through it.
+func permutation(total uint64, walk func(visit func(position, record uint64) bool)) Claim {
+	c := Claim{Name: permutationClaim}
+	seen := make([]uint64, (total+63)/64)
+	walk(func(position, record uint64) bool {
+		switch {
+		case record >= total:
+			c.Problem = fmt.Sprintf("position %d has record %d of %d", position, record, total)
+		case seen[record/64]>>(record%64)&1 == 1:
+			c.Problem = fmt.Sprintf("position %d has record %d, which has come before", position, record)
+		default:
+			seen[record/64] |= 1 << (record % 64)
+			c.Records++
+			return true
+		}
+		return false
+	})
+	// As many as there are, and none twice: so all.
+	if c.Problem == "" && c.Records != total {
+		c.Problem = fmt.Sprintf("%d of %d records came", c.Records, total)
+	}
+	return c
+}
+
+// partition is the claim that the streams of the deal's workers are G, dealt by
+// the rule.
+func (p *proof) partition(e *order.Epoch) (Claim, error) {
+	deal := p.config.Deal
+	c := Claim{Name: fmt.Sprintf("the epoch is shared by %s, %s", workersText(deal.Workers), dealText(deal))}
+	p.config.Step(c.Name)
+	deal.Tail = spec.TailKeep // the other tails leave records out, or repeat some
+	v, err := order.NewView(e, nil, deal)
+	if err != nil {
+		return c, err
+	}
+	s := newStreams(v, deal, e.Len())
+	p.walk(e, func(_, record uint64) bool {
+		c.Problem = s.expect(record)
+		c.Records++
+		return c.Problem == ""
+	})
+	if c.Problem == "" && p.goOn() {
+		c.Problem = s.end()
+	}
+	return c, nil
+}
+
+// resume is the claim that after some workers took some records each, others go
+// on with the rest.
+func (p *proof) resume(e *order.Epoch, draw *rand.Rand) (Claim, error) {
+	batch := p.config.Order.Batch
+	before := spec.Deal{Workers: 1 + draw.Uint64N(8), Batch: batch, Dealing: spec.DealInterleaved, Tail: spec.TailKeep}
+	after := spec.Deal{Workers: 1 + draw.Uint64N(8), Batch: batch, Dealing: spec.DealInterleaved, Tail: spec.TailKeep}
+	if p.config.Order.Groups == 1 {
+		before.Batch, after.Batch = 1+draw.Uint64N(4), 1+draw.Uint64N(4)
+	}
+	whole, err := order.NewView(e, nil, before)
+	if err != nil {
+		return Claim{}, err
+	}
+	done := order.Done{Batch: before.Batch, Consumed: make([]uint64, before.Workers)}
+	left := e.Len()
+	for w := range before.Workers {
+		done.Consumed[w] = draw.Uint64N(whole.Count(w) + 1)
+		left -= done.Consumed[w]
+	}
+	c := Claim{Name: fmt.Sprintf("after %s took %d, the rest is left to %s", workersText(before.Workers), done.Consumed, workersText(after.Workers))}
+	p.config.Step(c.Name)
+	v, err := order.NewView(e, []order.Done{done}, after)
+	if err != nil {
+		return c, err
+	}
+	s := newStreams(v, after, left)
+	p.walk(e, func(position, record uint64) bool {
+		w, k := owner(position, before)
+		if k < done.Consumed[w] {
+			return true
+		}
+		c.Problem = s.expect(record)
+		c.Records++
+		return c.Problem == ""
+	})
+	if c.Problem == "" && p.goOn() {
+		c.Problem = s.end()
+	}
+	return c, nil
+}
+
+// owner is ORDER.md's rule: position j belongs to worker (j div B) mod W.
+func owner(j uint64, d spec.Deal) (w, k uint64) {
+	return j / d.Batch % d.Workers, j/d.Batch/d.Workers*d.Batch + j%d.Batch
+}
+
+// ownerOf is owner for both deals of n positions: contiguous ones go to the
+// workers in runs, of which the first n mod W are one longer.
+func ownerOf(j, n uint64, d spec.Deal) (w, k uint64) {
+	if d.Dealing != spec.DealContiguous {
+		return owner(j, d)
+	}
+	size, longer := n/d.Workers, n%d.Workers
+	if j < longer*(size+1) {
+		return j / (size + 1), j % (size + 1)
+	}
+	j -= longer * (size + 1)
+	return longer + j/size, j % size
+}
+
+// streams are the streams of a view's workers, read side by side.
+type streams struct {
+	view  view
+	deal  spec.Deal
+	total uint64
+	next  uint64 // index of the record that is expected
+	each  []stream
+}
+
+// view is what of an order.View is looked at.
+type view interface {
+	Records(w, k uint64, dst []uint64) int
+	Count(w uint64) uint64
+}
+
+// stream is one worker's, from record k on.
+type stream struct {
+	buffer []uint64
+	held   int
+	first  uint64 // record number buffer[0] is of the stream
+}
+
+func newStreams(v view, d spec.Deal, total uint64) *streams {
+	s := &streams{view: v, deal: d, total: total, each: make([]stream, d.Workers)}
+	for i := range s.each {
+		s.each[i].buffer = make([]uint64, max(16, min(stepRecords, 1<<20/d.Workers)))
+	}
+	return s
+}
+
+// expect says what is wrong with the record at the next index, "" if nothing is.
+func (s *streams) expect(record uint64) string {
+	if s.next >= s.total {
+		return fmt.Sprintf("more than the %d records that are left", s.total)
+	}
+	w, k := ownerOf(s.next, s.total, s.deal)
+	s.next++
+	t := &s.each[w]
+	if k < t.first || k-t.first >= uint64(t.held) {
+		t.first, t.held = k, s.view.Records(w, k, t.buffer)
+	}
+	switch {
+	case t.held == 0:
+		return fmt.Sprintf("worker %d has no record %d, which is record %d of the dataset", w, k, record)
+	case t.buffer[k-t.first] != record:
+		return fmt.Sprintf("record %d of worker %d is record %d of the dataset, not %d", k, w, t.buffer[k-t.first], record)
+	}
+	return ""
+}
+
+// end says what is wrong with the streams' ends.
+func (s *streams) end() string {
+	if s.next != s.total {
+		return fmt.Sprintf("%d records were expected, and %d came", s.total, s.next)
+	}
+	sum := uint64(0)
+	for w := range s.deal.Workers {
+		sum += s.view.Count(w)
+	}
+	if sum != s.total {
+		return fmt.Sprintf("the streams have %d records together, not %d", sum, s.total)
+	}
+	return ""
+}
+
+// mixing compares the order with others.
+func (p *proof) mixing(e *order.Epoch) ([]Mixing, error) {
+	o, starts := p.config.Order, p.config.Subject.ShardStarts
+	p.config.Step("how shards are mixed")
+	rows := []Mixing{{Shuffle: "this order", Mix: quality.OfSequence(quality.Walk(e), starts, p.goOn), Predicted: p.config.Predicted}}
+	buffer := quality.ShardsAndBuffer(starts, o.SizeRecords, o.Seed)
+	rows = append(rows, Mixing{Shuffle: fmt.Sprintf("shards at random, a buffer of %d", o.SizeRecords), Mix: quality.OfSequence(buffer, starts, p.goOn)})
+	o.Shuffle = spec.ShuffleFull
+	full, err := order.NewEpoch(o, p.config.Epoch, p.starts)
+	if err != nil {
+		return nil, err
+	}
+	return append(rows, Mixing{Shuffle: "full permutation", Mix: quality.OfSequence(quality.Walk(full), starts, p.goOn)}), nil
+}
+
+func workersText(n uint64) string {
+	if n == 1 {
+		return "1 worker"
+	}
+	return fmt.Sprintf("%d workers", n)
+}
+
+func dealText(d spec.Deal) string {
+	if d.Dealing == spec.DealContiguous {
+		return "in runs"
+	}
+	if d.Batch == 1 {
+		return "a record at a time"
+	}
+	return fmt.Sprintf("%d records at a time", d.Batch)
+}

@@ -1,0 +1,255 @@
+package verify
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/lsiofs/lsiofs/pipeline/catalog"
+	"github.com/lsiofs/lsiofs/pipeline/unpack"
+)
+
+// worker reads one shard after the other.
+type worker struct {
+	ctx     context.Context
+	run     *run
+	forward *forward
+	extents extents
+	payload payload
+}
+
+func newWorker(ctx context.Context, r *run, workers int) (*worker, error) {
+	p := r.config.Profile.Or()
+	depth := max(2, int(p.InFlightBytes/p.ReadBytes)/workers)
+	f, err := newForward(ctx, r.config.Storage, p.ReadBytes, depth, func(n int64) { r.bytes.Add(n) })
+	if err != nil {
+		return nil, err
+	}
+	return &worker{ctx: ctx, run: r, forward: f}, nil
+}
+
+func (w *worker) close() { w.forward.close() }
+
+// shard reads one shard. What was found when the context ended is of no use.
+func (w *worker) shard(number int) result {
+	c := w.run.config.Catalog
+	s := c.Shard(number)
+	var r result
+	finding := func(record, offset, raw int64, format string, args ...any) {
+		r.add(Finding{s.Object.Path, record, offset, raw, fmt.Sprintf(format, args...)})
+	}
+	if err := w.forward.open(s.Object); err != nil {
+		return r
+	}
+	w.extents.open(c, s)
+	w.payload.open(c, s)
+	told := uint64(0)
+	emit := func(e unpack.Extent) error {
+		w.extents.compare(e)
+		if w.extents.seen-told >= 1024 {
+			w.run.records.Add(w.extents.seen - told)
+			told = w.extents.seen
+		}
+		return nil
+	}
+	restart := func() { w.extents.restart() }
+	codec := s.Codec
+	if !s.Parts { // whose formats have no checksums of their own
+		codec = tee{inner: s.Codec, begin: w.payload.restart, look: w.payload.look}
+	}
+	sum, err := unpack.Scan(w.ctx, c.Unpacker(), codec, w.forward, s.Object.SizeBytes, emit, restart)
+	w.run.records.Add(w.extents.seen - min(told, w.extents.seen))
+	r.records, r.decodedBytes = w.extents.seen, sum.DecodedBytes
+	var refused *unpack.RefusedError
+	switch {
+	case w.ctx.Err() != nil:
+		return r
+	case w.forward.failure != nil:
+		finding(-1, 0, -1, "can't be read: %s", reasonOf(s.Object.Path, w.forward.failure))
+		return r
+	case errors.As(err, &refused):
+		finding(-1, refused.OffsetBytes, -1, "%s", refused.Reason)
+	case err != nil:
+		finding(-1, 0, -1, "%s", reasonOf(s.Object.Path, err))
+		return r
+	default:
+		lost := sum.Lost()
+		for _, d := range lost.First {
+			finding(d.Record, d.OffsetBytes, d.RawOffset, "%s", strings.TrimPrefix(d.Part+": "+d.Reason, ": "))
+		}
+		for _, reason := range lost.Reasons {
+			r.total += reason.Count
+		}
+		r.total -= uint64(len(lost.First)) // they are counted
+	}
+	if d := w.extents.difference(sum); d != nil {
+		finding(d.record, d.offset, -1, "%s", d.reason)
+	} else if u, ok := c.Unpacker().(unpack.Uniform); ok && s.Records > 0 && !u.SameKind(c.Kind(), sum.Kind) {
+		finding(-1, 0, -1, "holds %q, and %q in the index%s", sum.Kind, c.Kind(), changedUnseen)
+	}
+	for _, f := range w.payload.found {
+		finding(f.record, f.offset, -1, "%s", f.reason)
+	}
+	r.total += w.payload.more
+	return r
+}
+
+// difference is a place where a shard is not as its index says, or a record of
+// it is not as its checksum says.
+type difference struct {
+	record, offset int64
+	reason         string
+}
+
+// windowRecords is how many extents are looked up in the catalog at a time.
+const windowRecords = 1024
+
+// window walks the extents that the catalog has of one shard.
+type window struct {
+	catalog *catalog.Catalog
+	shard   catalog.Shard
+	first   uint64 // ordinal of extents[0]
+	numbers []uint64
+	extents []catalog.Extent
+	hashes  []uint64
+	keyed   bool
+}
+
+func (w *window) open(c *catalog.Catalog, s catalog.Shard) {
+	w.catalog, w.shard = c, s
+	w.extents = w.extents[:0]
+	if w.numbers == nil {
+		w.numbers = make([]uint64, windowRecords)
+		w.extents = make([]catalog.Extent, 0, windowRecords)
+		w.hashes = make([]uint64, windowRecords)
+	}
+}
+
+// at gives the extent and the key hash of an ordinal that the shard has.
+func (w *window) at(ordinal uint64) (catalog.Extent, uint64) {
+	if ordinal < w.first || ordinal-w.first >= uint64(len(w.extents)) {
+		w.first = ordinal
+		n := min(windowRecords, w.shard.Records-ordinal)
+		w.extents = w.extents[:n]
+		for i := range w.extents {
+			w.numbers[i] = w.shard.First + ordinal + uint64(i)
+		}
+		w.catalog.Extents(w.numbers[:n], w.extents)
+		w.keyed = w.catalog.KeyHashes(w.numbers[:n], w.hashes[:n])
+		if !w.keyed {
+			clear(w.hashes)
+		}
+	}
+	return w.extents[ordinal-w.first], w.hashes[ordinal-w.first]
+}
+
+// extents holds what a pass finds against what the index has.
+type extents struct {
+	window
+	seen    uint64 // records of this pass
+	differs *difference
+}
+
+func (x *extents) open(c *catalog.Catalog, s catalog.Shard) {
+	x.window.open(c, s)
+	x.restart()
+}
+
+func (x *extents) restart() { x.seen, x.differs = 0, nil }
+
+// compare takes the next record of the pass.
+func (x *extents) compare(e unpack.Extent) {
+	n := x.seen
+	x.seen++
+	if x.differs != nil || n >= x.shard.Records {
+		return
+	}
+	is, hash := x.at(n)
+	switch {
+	case is.OffsetBytes != e.OffsetBytes || is.SizeBytes != e.SizeBytes:
+		x.differs = &difference{int64(n), e.OffsetBytes, fmt.Sprintf("has %d bytes at offset %d, and %d bytes at offset %d in the index",
+			e.SizeBytes, e.OffsetBytes, is.SizeBytes, is.OffsetBytes)}
+	case x.keyed && hash != e.KeyHash:
+		x.differs = &difference{int64(n), e.OffsetBytes, "has another key than in the index"}
+	}
+}
+
+// changedUnseen is the end of what is said of a shard that is not as in its index.
+const changedUnseen = ": the contents changed though size and time did not; lsiofs index --rebuild takes them as they are now"
+
+// difference says in what a shard is not as the index says, or gives nil.
+func (x *extents) difference(sum unpack.Summary) *difference {
+	switch {
+	case x.differs != nil:
+		d := *x.differs
+		d.reason += changedUnseen
+		return &d
+	case x.seen != x.shard.Records:
+		return &difference{int64(min(x.seen, x.shard.Records)), sum.DecodedBytes,
+			fmt.Sprintf("%d records, and %d in the index", x.seen, x.shard.Records) + changedUnseen}
+	}
+	return nil
+}
+
+// payload checks the bytes of records, where their format has checksums for
+// them. Records follow each other in their shard.
+type payload struct {
+	window
+	verifier unpack.Verifier // nil where there is nothing to check
+	record   []byte          // what has come of the next record
+	next     uint64          // its ordinal
+	offset   int64           // in the decoded shard, of the next byte
+	found    []difference
+	more     uint64 // that were found and not kept
+}
+
+func (p *payload) open(c *catalog.Catalog, s catalog.Shard) {
+	p.window.open(c, s)
+	p.verifier, _ = c.Unpacker().(unpack.Verifier)
+}
+
+// restart goes back to the shard's start.
+func (p *payload) restart() {
+	p.record, p.next, p.offset, p.found, p.more = p.record[:0], 0, 0, nil, 0
+}
+
+// look takes the decoded bytes that follow.
+func (p *payload) look(b []byte) {
+	if p.verifier == nil {
+		return
+	}
+	for len(b) > 0 && p.next < p.shard.Records {
+		e, _ := p.at(p.next)
+		if skip := e.OffsetBytes - p.offset; skip > 0 {
+			n := min(skip, int64(len(b)))
+			b, p.offset = b[n:], p.offset+n
+			continue
+		}
+		missing := e.SizeBytes - int64(len(p.record))
+		if len(p.record) == 0 && missing <= int64(len(b)) {
+			p.verify(b[:missing], e)
+			b, p.offset = b[missing:], p.offset+missing
+			continue
+		}
+		n := min(missing, int64(len(b)))
+		p.record = append(p.record, b[:n]...)
+		b, p.offset = b[n:], p.offset+n
+		if n == missing {
+			p.verify(p.record, e)
+			p.record = p.record[:0]
+		}
+	}
+	p.offset += int64(len(b))
+}
+
+func (p *payload) verify(record []byte, e catalog.Extent) {
+	if err := p.verifier.Verify(record); err != nil {
+		if len(p.found) < maxShardFindings {
+			p.found = append(p.found, difference{int64(p.next), e.OffsetBytes, err.Error()})
+		} else {
+			p.more++
+		}
+	}
+	p.next++
+}

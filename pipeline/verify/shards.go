@@ -1,0 +1,159 @@
+package verify
+
+import (
+	"context"
+	"errors"
+	"runtime"
+	"slices"
+	"strings"
+	"sync/atomic"
+
+	"golang.org/x/sync/errgroup"
+
+	"github.com/lsiofs/lsiofs/pipeline/catalog"
+	"github.com/lsiofs/lsiofs/pipeline/storage"
+	"github.com/lsiofs/lsiofs/pipeline/storage/profile"
+)
+
+// Config says what Shards reads.
+type Config struct {
+	Catalog *catalog.Catalog
+	// Storage is of the catalog's root.
+	Storage storage.Storage
+	// Profile says which reads the storage likes.
+	Profile profile.Profile
+	// Progress, where it is set, is called from one goroutine now and then, and
+	// a last time with Done.
+	Progress func(catalog.Progress)
+}
+
+// Finding is one thing that is wrong.
+type Finding struct {
+	Shard string `json:"shard"`
+	// Record is the ordinal of the first record that it concerns, -1 where none
+	// can be named.
+	Record int64 `json:"record"`
+	// OffsetBytes is the place in the decoded shard, RawOffset that of the
+	// damaged member in the file, -1 for shards that are not compressed.
+	OffsetBytes int64  `json:"offset_bytes"`
+	RawOffset   int64  `json:"raw_offset_bytes"`
+	Reason      string `json:"reason"`
+}
+
+// MaxFindings is how many findings a report lists; all are counted.
+const MaxFindings = 1000
+
+// maxShardFindings is how many of one shard are listed: the rest of a shard
+// whose every record is wrong says no more than its first.
+const maxShardFindings = 100
+
+// Report is what Shards has found.
+type Report struct {
+	Shards  int    `json:"shards"`
+	Records uint64 `json:"records"`
+	// Bytes are those of the files, DecodedBytes what they are decompressed.
+	Bytes        int64 `json:"bytes"`
+	DecodedBytes int64 `json:"decoded_bytes"`
+	// Findings are in dataset order, at most MaxFindings; Total counts all.
+	Findings []Finding `json:"findings"`
+	Total    uint64    `json:"findings_total"`
+}
+
+// Shards reads all shards, as many at a time as there are cores. It ends early,
+// with an error, only when ctx does; the report is then of no use. Of memory it
+// takes the profile's bytes in flight, and what decoders need.
+func Shards(ctx context.Context, c Config) (Report, error) {
+	run := &run{config: c, results: make([]result, c.Catalog.Shards())}
+	queue := run.largestFirst()
+	workers := max(1, min(runtime.GOMAXPROCS(0), len(queue)))
+	told := newTeller(c.Progress, run)
+	defer told.stop(false)
+	var next atomic.Int64
+	g, gctx := errgroup.WithContext(ctx)
+	for range workers {
+		g.Go(func() error {
+			w, err := newWorker(gctx, run, workers)
+			if err != nil {
+				return err
+			}
+			defer w.close()
+			for {
+				i := int(next.Add(1)) - 1
+				if i >= len(queue) || gctx.Err() != nil {
+					return gctx.Err()
+				}
+				run.results[queue[i]] = w.shard(queue[i])
+				run.shards.Add(1)
+			}
+		})
+	}
+	if err := g.Wait(); err != nil {
+		return Report{}, err
+	}
+	if err := ctx.Err(); err != nil {
+		return Report{}, err
+	}
+	told.stop(true)
+	return run.report(), nil
+}
+
+// run is one call of Shards.
+type run struct {
+	config  Config
+	results []result // by shard; each is written by one worker
+
+	shards  atomic.Int64
+	bytes   atomic.Int64
+	records atomic.Uint64
+}
+
+// result is what was found in one shard.
+type result struct {
+	records      uint64
+	decodedBytes int64
+	findings     []Finding
+	total        uint64
+}
+
+// add counts a finding, and keeps the first of them.
+func (r *result) add(f Finding) {
+	r.total++
+	if len(r.findings) < maxShardFindings {
+		r.findings = append(r.findings, f)
+	}
+}
+
+// largestFirst is the order in which shards are read: a large one that comes
+// last would leave cores idle.
+func (r *run) largestFirst() []int {
+	c := r.config.Catalog
+	sizes := make([]int64, c.Shards())
+	queue := make([]int, c.Shards())
+	for i := range queue {
+		queue[i], sizes[i] = i, c.Shard(i).Object.SizeBytes
+	}
+	slices.SortStableFunc(queue, func(i, j int) int {
+		return int(min(1, max(-1, sizes[j]-sizes[i])))
+	})
+	return queue
+}
+
+func (r *run) report() Report {
+	rep := Report{Shards: len(r.results), Bytes: r.bytes.Load(), Findings: []Finding{}}
+	for _, s := range r.results {
+		rep.Records += s.records
+		rep.DecodedBytes += s.decodedBytes
+		rep.Total += s.total
+		rep.Findings = append(rep.Findings, s.findings[:min(len(s.findings), MaxFindings-len(rep.Findings))]...)
+	}
+	return rep
+}
+
+// reasonOf is an error's text without what a Finding says elsewhere.
+func reasonOf(path string, err error) string {
+	var located *storage.Error
+	if errors.As(err, &located) {
+		err = located.Err
+	}
+	return strings.TrimPrefix(err.Error(), path+": ")
+}

@@ -1,0 +1,72 @@
+package verify
+
+import (
+	"io"
+
+	"github.com/lsiofs/lsiofs/pipeline/unpack"
+)
+
+// tee is a shard's codec with somebody who looks at every decoded byte. A shard
+// that is not compressed is one member, all of it: so unpack.Scan passes over no
+// byte, as it does where it may skip.
+type tee struct {
+	inner unpack.Codec // nil where there is none
+	// begin is called when a pass over the shard begins, look with the bytes
+	// that follow, in order.
+	begin func()
+	look  func(decoded []byte)
+}
+
+var _ unpack.Codec = tee{}
+
+func (t tee) Name() string {
+	if t.inner == nil {
+		return "none"
+	}
+	return t.inner.Name()
+}
+
+func (t tee) Extensions() map[string]string { return nil }
+
+func (t tee) NewDecoder(raw io.Reader, rawOffset int64) (unpack.Decoder, error) {
+	t.begin()
+	var d unpack.Decoder = &whole{raw: raw, offset: rawOffset}
+	if t.inner != nil {
+		var err error
+		if d, err = t.inner.NewDecoder(raw, rawOffset); err != nil {
+			return nil, err
+		}
+	}
+	return watched{d, t.look}, nil
+}
+
+// watched is a decoder whose bytes are looked at.
+type watched struct {
+	unpack.Decoder
+	look func(decoded []byte)
+}
+
+func (w watched) Read(p []byte) (int, error) {
+	n, err := w.Decoder.Read(p)
+	w.look(p[:n])
+	return n, err
+}
+
+// whole is a file as its only member.
+type whole struct {
+	raw    io.Reader
+	offset int64
+	begun  bool
+}
+
+func (w *whole) Next() (int64, error) {
+	if w.begun {
+		return 0, io.EOF
+	}
+	w.begun = true
+	return w.offset, nil
+}
+
+func (w *whole) Read(p []byte) (int, error) { return w.raw.Read(p) }
+func (w *whole) MemoryBytes() int64         { return 0 }
+func (w *whole) Close()                     {}
