@@ -135,8 +135,8 @@ func (f Format) IndexKind(ctx context.Context, src unpack.Source, emit func(unpa
 
 const kindPrefix = "version "
 
-// SameKind is false: each version is written in one way.
-func (Format) SameKind(string, string) bool { return false }
+// SameKind says whether they are equal: each version is written in one way.
+func (Format) SameKind(a, b string) bool { return a == b }
 
 // OfKind is f: all versions are read alike.
 func (f Format) OfKind(kind string) (unpack.Format, error) {
