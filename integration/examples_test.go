@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -163,6 +164,22 @@ func TestExampleNodePrintsTheMembersOfAStream(t *testing.T) {
 		fmt.Fprintln(&got, strings.TrimSpace(line[strings.LastIndex(line, " "):]))
 	}
 	require.Equal(t, string(sizes), got.String())
+}
+
+func TestExampleTokensLearns(t *testing.T) {
+	interpreter := python(t, "numpy")
+	dir := t.TempDir()
+	output(t, interpreter, "../examples/tokens/train.py", "prepare", "../README.md", dir)
+	m := mountAt(t, dataset{name: "tokens", dir: filepath.Join(dir, "*.bin"), ext: ".bin"}, t.TempDir(), "--format", "fixed", "--record-bytes", "130", "--stride-bytes", "128")
+	out := output(t, interpreter, "../examples/tokens/train.py", "train", m.dir, dir, "--epochs", "3")
+	losses := regexp.MustCompile(`loss ([0-9.]+)`).FindAllStringSubmatch(string(out), -1)
+	require.Len(t, losses, 3, "%s", out)
+	first, err := strconv.ParseFloat(losses[0][1], 64)
+	require.NoError(t, err)
+	last, err := strconv.ParseFloat(losses[2][1], 64)
+	require.NoError(t, err)
+	require.Less(t, first, 4.4, "less than of a guess among a hundred characters")
+	require.Less(t, last, 0.9*first)
 }
 
 func TestExamplesInCAndNodeReadByOffsets(t *testing.T) {

@@ -72,6 +72,7 @@ func Promises() []Promise {
 		{Section: SectionTar, What: "mount, hot, tar of 12 KiB samples, 1 reader, server and reader", Row: "mount-1", Figure: FigureCPU, AtMost: 10},
 		{Section: SectionTar, What: "mount, hot, tar of 12 KiB samples, 4 readers, to the ceiling of 4", Row: "mount-4", Figure: FigureRatio, AtLeast: 0.45},
 		{Section: SectionTar, What: "mount, cold, tar of 12 KiB samples, to fio O_DIRECT 256 KiB", Row: rowMountCold, Figure: FigureRatio, AtLeast: 0.75},
+		{Section: SectionTar, What: "verify, cold, tar of 12 KiB samples, to fio O_DIRECT sequential", Row: rowVerify, Figure: FigureRatio, AtLeast: 0.80},
 		{Section: SectionTar, What: "mount to cat, tar of 12 KiB samples", Row: rowMountFirst, Figure: FigureRatio, AtLeast: 0.80},
 		{Section: SectionTar, What: "allocations in steady state, tar", Row: rowFetch, Figure: FigureMallocs, AtMost: none},
 		{Section: SectionTar, What: "index pass, tar samples of two members each", Row: rowIndexPass, Figure: FigureValue, AtLeast: 350_000},
@@ -147,7 +148,7 @@ func verdict(measured, atLeast, atMost float64) string {
 // rowsOf are the rows that the promises of a section need.
 func rowsOf(promises []Promise, s Section) []string {
 	against := map[string][]string{
-		rowMountFirst: {rowCat, rowMountWhole}, rowMountWhole: {rowDecode, rowDecodeOwn}, rowMountEpoch: {rowDecode}, rowMountCold: {rowFioCold}, rowEngineCold: {rowFioCold},
+		rowMountFirst: {rowCat, rowMountWhole}, rowMountWhole: {rowDecode, rowDecodeOwn}, rowMountEpoch: {rowDecode}, rowMountCold: {rowFioCold}, rowEngineCold: {rowFioCold}, rowVerify: {rowFioSequential},
 	}
 	var ids []string
 	for _, p := range promises {

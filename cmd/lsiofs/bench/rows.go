@@ -27,6 +27,8 @@ const (
 	rowFioCold             = "fio-cold"
 	rowEngineCold          = "engine-cold"
 	rowMountCold           = "mount-cold"
+	rowFioSequential       = "fio-sequential"
+	rowVerify              = "verify"
 	rowIndexPass           = "index-pass"
 	rowResume              = "resume"
 )
@@ -85,6 +87,8 @@ func (s *session) rows() []*row {
 		l.add(row{id: rowFioCold, name: "fio io_uring 256 KiB random QD 32, O_DIRECT", noRecords: true, measure: s.measureFio})
 		l.add(row{id: rowEngineCold, name: "engine 256 KiB random QD 32, O_DIRECT", noRecords: true, against: rowFioCold, measure: s.measureEngine})
 		l.add(row{id: rowMountCold, name: "mount, cold, --direct on, 1 reader", against: rowFioCold, measure: s.measureCold})
+		l.add(row{id: rowFioSequential, name: "fio io_uring 1 MiB sequential QD 16, O_DIRECT", noRecords: true, measure: s.measureFioSequential})
+		l.add(row{id: rowVerify, name: "verify", against: rowFioSequential, measure: s.measureVerify})
 	}
 	l.add(row{id: rowIndexPass, name: "index pass, hot", unit: "records a CPU second", measure: s.measureIndex})
 	l.add(row{id: rowResume, name: "mount --resume in the middle, to the first bytes", unit: "ms", measure: s.measureResume})

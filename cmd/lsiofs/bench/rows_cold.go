@@ -3,18 +3,21 @@ package bench
 import (
 	"context"
 	"errors"
-	"time"
-
+	"fmt"
 	"github.com/lsiofs/lsiofs/uring"
 	"github.com/lsiofs/lsiofs/uring/uringbench"
+	"time"
 )
 
-// coldBlock and coldDepth are what large random reads are at their best with.
+// What large reads are at their best with.
 const (
-	coldBlock = 256 << 10
-	coldDepth = 32
+	coldBlock       = 256 << 10
+	coldDepth       = 32
+	sequentialBlock = 1 << 20
+	sequentialDepth = 16
 )
 
+// coldJob is direct reads of the largest shard, whose pages are emptied first.
 func (s *session) coldJob() (uringbench.Job, error) {
 	best := 0
 	for i, size := range s.scope.shardBytes {
@@ -41,6 +44,34 @@ func (s *session) measureFio(ctx context.Context) (reading, error) {
 		return reading{}, notMeasured("%w", err) // it is missing, or may not use io_uring
 	}
 	return fromJob(r), err
+}
+
+func (s *session) measureFioSequential(ctx context.Context) (reading, error) {
+	j, err := s.coldJob()
+	if err != nil {
+		return reading{}, err
+	}
+	j.BlockBytes, j.Depth, j.Random = sequentialBlock, sequentialDepth, false
+	r, err := uringbench.Fio(ctx, j, uringbench.FioUring)
+	if err != nil && ctx.Err() == nil {
+		return reading{}, notMeasured("%w", err)
+	}
+	return fromJob(r), err
+}
+
+// measureVerify reads all shards from their start to their end, past the page
+// cache.
+func (s *session) measureVerify(ctx context.Context) (reading, error) {
+	if err := s.cool(ctx); err != nil {
+		return reading{}, err
+	}
+	began, used := monotonic(), ownCPU()
+	v, err := s.dataset.VerifyShards(ctx, nil)
+	r := reading{bytes: v.Bytes, elapsed: monotonic() - began, cpu: ownCPU() - used, mallocs: -1}
+	if err == nil && v.Total > 0 {
+		err = fmt.Errorf("%s: %s: lsiofs verify lists all of %d places", v.Findings[0].Shard, v.Findings[0].Reason, v.Total)
+	}
+	return r, err
 }
 
 func (s *session) measureEngine(ctx context.Context) (reading, error) {
