@@ -156,25 +156,27 @@ func TestDatasetJSONAndInspectTellOfTheSplit(t *testing.T) {
 }
 
 func TestASplitThatLeavesNothingGivesEmptyStreams(t *testing.T) {
-	for _, c := range codecs {
-		d := makeDataset(t, formatNamed("tar"), c, 3, 7)
-		for _, shuffle := range []string{"none", "reservoir", "full"} {
-			s := usual().part("0..0.000000001", "shard", 0)
-			s.Shuffle, s.Tail = shuffle, "pad"
-			m := mountDataset(t, d, s)
-			for w := range s.Workers {
-				require.Equal(t, make([]byte, 1024), m.read("worker-%d.tar", w), "two zero blocks")
-				require.Empty(t, m.read("worker-%d.ids", w))
-				require.Equal(t, make([]byte, 8), m.read("epoch-7/worker-%d-of-3.offsets", w))
-			}
-			require.Contains(t, string(m.read("dataset.json")), `"records": 0,`)
-			require.Contains(t, string(m.read("dataset.json")), `"chunks": 0,`)
-			require.Contains(t, m.log.String(), "--split 0..0.000000001 --split-by shard leaves none of the dataset's ")
-			m.restore([]byte(`{"epoch": 2, "samples": 0}`))
-			require.Len(t, m.read("worker-0.tar"), 1024)
-			m.end()
+	shuffle := 0
+	allDatasets(t, func(t *testing.T, d dataset) {
+		s := usual().part("0..0.000000001", "shard", 0)
+		s.Shuffle, s.Tail = []string{"none", "reservoir", "block", "full"}[shuffle%4], "pad"
+		shuffle++
+		empty := newReference(t, d).data(s, 0) // what comes before and behind the records
+		if d.ext == ".tar" {
+			require.Equal(t, make([]byte, 1024), empty)
 		}
-	}
+		m := mountDataset(t, d, s)
+		for w := range s.Workers {
+			requireFile(t, empty, m.path("worker-%d%s", w, d.ext))
+			require.Empty(t, m.read("worker-%d.ids", w))
+			require.Len(t, m.read("epoch-7/worker-%d-of-3.offsets", w), 8)
+		}
+		require.Contains(t, string(m.read("dataset.json")), `"records": 0,`)
+		require.Contains(t, string(m.read("dataset.json")), `"chunks": 0,`)
+		require.Contains(t, m.log.String(), "--split 0..0.000000001 --split-by shard leaves none of the dataset's ")
+		m.restore([]byte(`{"epoch": 2, "samples": 0}`))
+		requireFile(t, empty, m.path("worker-0%s", d.ext))
+	})
 }
 
 func TestVerifyProvesTheOrderOfAPart(t *testing.T) {
