@@ -2,6 +2,7 @@ package order
 
 import (
 	"fmt"
+	"math"
 	"math/bits"
 	"math/rand/v2"
 	"slices"
@@ -277,5 +278,24 @@ func TestASplitThatLeavesNothingIsAnEmptyOrder(t *testing.T) {
 			require.Zero(t, v.Records(2, 0, make([]uint64, 4)))
 			v.Sweep(0, 0, func(uint64, []uint64) bool { t.Fatal("a record"); return false })
 		}
+	}
+}
+
+func TestTheNthBitIsFound(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		w := rapid.Uint64Range(1, math.MaxUint64).Draw(t, "word")
+		if rapid.Bool().Draw(t, "few bits") {
+			w = 1<<rapid.IntRange(0, 63).Draw(t, "a bit") | 1<<rapid.IntRange(0, 63).Draw(t, "another")
+		}
+		n := uint64(0)
+		for place := range uint64(64) {
+			if w>>place&1 != 0 {
+				require.Equal(t, place, nthBit(w, n))
+				n++
+			}
+		}
+	})
+	for n := range uint64(64) {
+		require.Equal(t, n, nthBit(math.MaxUint64, n))
 	}
 }
