@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -75,6 +76,9 @@ func (i inspection) print(u *ui) error {
 		{"chunk records", fmt.Sprintf("%s to %s, mean %.1f", countText(uint64(i.ChunkRecords.Min)), countText(uint64(i.ChunkRecords.Max)), i.ChunkRecords.Mean)},
 		{"storage", i.Storage.String()},
 		{"damaged", plural(uint64(len(i.Damaged)), "shard")},
+	}
+	if s := i.Split; s != nil {
+		rows = slices.Insert(rows, 4, [2]string{"split", fmt.Sprintf("%s by %s, seed %d, of %s, %s in streams", s.Part, s.By, s.Seed, plural(s.WholeRecords, "record"), bytesText(s.WholeBytes))})
 	}
 	if err := table(u.out, rows); err != nil {
 		return err

@@ -170,7 +170,7 @@ func (f *Fetcher) next(d *decoder) (*load, int64) {
 // come to it soon or all pieces fit into memory, it is not there yet and there
 // is memory for it.
 func (f *Fetcher) keepInPassing(d *decoder) *load {
-	if !f.holdsAll && f.wanted[d.piece].Load() <= 0 || f.slots.at(d.piece) != nil || f.loads[d.piece] != nil {
+	if f.wanted[d.piece].Load() <= 0 && !(f.holdsAll && f.wants(d.piece)) || f.slots.at(d.piece) != nil || f.loads[d.piece] != nil {
 		return nil
 	}
 	shard, l := f.layoutOf(d.piece)
@@ -235,17 +235,21 @@ func (f *Fetcher) bring(d *decoder, ld *load) error {
 	return nil
 }
 
-// checkEnd lets the codec look at its checksum, where a member or the shard
-// ends behind a piece, before the piece is handed on.
+// checkEnd lets the codec look at its checksum, where a member ends behind a
+// piece, or the shard, as far as anything of it is wanted, before the piece is
+// handed on. Behind the piece's last record of the part there may be others.
 func (d *decoder) checkEnd(f *Fetcher, ld *load) error {
 	s := f.index.Shard(d.shard)
 	next := f.pieces.starts[ld.piece+1]
-	if next == s.First+s.Records {
-		if err := d.skip(d.decoded); err != nil {
-			return err
-		}
-	} else if f.index.Entry(d.shard, next-s.First).DecodedBytes != d.pos {
+	end := d.decoded
+	if f.part.Count(next, s.First+s.Records) > 0 {
+		end = f.index.Entry(d.shard, next-s.First).DecodedBytes
+	}
+	if end < d.pos {
 		return nil
+	}
+	if err := d.skip(end); err != nil {
+		return err
 	}
 	return d.endMember()
 }
