@@ -8,7 +8,8 @@
 //	 "order": {"seed": 42, "shuffle": "reservoir", "size": 16384, "lanes": 32, "groups": 1, "batch": 1, "chunk_bytes": 262144, "chunk_records": 128},
 //	 "epoch": 0, "done": [{"batch": 1, "consumed": [   5120,    5119,    5120,    5118]}]}
 //
-// and two short forms, {"epoch": 3} and {"epoch": 3, "samples": 20480}. Resolve
+// (where there is a split, order ends with "split": {"part": "0..0.9", "seed": 0,
+// "by": "record"}) and two short forms, {"epoch": 3} and {"epoch": 3, "samples": 20480}. Resolve
 // reads all three. Fields may come in any order, with any white space; names
 // are case-sensitive, and each comes once.
 //
@@ -46,7 +47,7 @@ type State struct {
 type Subject struct {
 	Dataset string
 	Order   spec.Order
-	Records uint64 // T
+	Records uint64 // T, of what a split leaves
 	// Workers, when above 0, is how many workers the restoring mount has: its
 	// own entry has to fit the limits, too.
 	Workers uint64

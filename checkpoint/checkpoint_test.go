@@ -49,6 +49,37 @@ func TestMarshalHasTheShapeOfTheDesign(t *testing.T) {
 	require.Equal(t, fullDocument(`{"batch": 1, "consumed": [    100]}, {"batch": 1, "deal": "contiguous", "consumed": [      0, 1234567]}`), string(s.Marshal(records)))
 }
 
+func TestASplitStandsInTheOrderWhereThereIsOne(t *testing.T) {
+	part, err := spec.ParsePart("0.0..0.90")
+	require.NoError(t, err)
+	s := subject()
+	s.Order.Split = spec.Split{Part: part, Seed: 7, By: spec.SplitByUnit}
+	written := string(State{Dataset: s.Dataset, Order: s.Order, Done: []order.Done{interleaved(1, 9)}}.Marshal(records))
+	require.Equal(t, strings.Replace(fullDocument(`{"batch": 1, "consumed": [      9]}`),
+		`"chunk_records": 128}`, `"chunk_records": 128, "split": {"part": "0..0.9", "seed": 7, "by": "unit"}}`, 1), written)
+	read, err := Parse([]byte(written))
+	require.NoError(t, err)
+	require.Equal(t, s.Order, read.Order)
+	_, err = Resolve([]byte(written), s)
+	require.NoError(t, err)
+
+	for _, other := range []string{`"0..0.8", "seed": 7, "by": "unit"`, `"0..0.9", "seed": 8, "by": "unit"`, `"0..0.9", "seed": 7, "by": "shard"`} {
+		doc := strings.Replace(written, `"0..0.9", "seed": 7, "by": "unit"`, other, 1)
+		_, err = Resolve([]byte(doc), s)
+		require.ErrorContains(t, err, `order.split is {"part": `+other+`} in the checkpoint and {"part": "0..0.9", "seed": 7, "by": "unit"} here`)
+	}
+	_, err = Resolve([]byte(written), subject())
+	require.ErrorContains(t, err, `in the checkpoint and the whole dataset here`)
+	// The same part in other decimals; and one that is the whole dataset.
+	_, err = Resolve([]byte(strings.Replace(written, "0..0.9", "0.0..0.900", 1)), s)
+	require.NoError(t, err)
+	_, err = Resolve([]byte(strings.Replace(written, "0..0.9", "0..1.0", 1)), subject())
+	require.NoError(t, err)
+	for i := range written {
+		require.NoError(t, Possible([]byte(written[:i])))
+	}
+}
+
 func TestTheSizeDoesNotDependOnTheNumbers(t *testing.T) {
 	want := len(state(interleaved(8, 0, 0, 0)).Marshal(records))
 	for _, n := range []uint64{1, 9, 10, 99999, records} {
@@ -101,55 +132,60 @@ func TestResolveGivesTheCanonicalForm(t *testing.T) {
 
 // refusals are documents with what the refusal has to name.
 var refusals = map[string]string{
-	"\xef\xbb\xbf{\"epoch\": 1}":                  "byte order mark",
-	`[]`:                                          `expected {, not "["`,
-	`null`:                                        `expected {, not "null"`,
-	`{}`:                                          `lacks epoch`,
-	`{"epoch": 1,}`:                               `must be a string, not "}"`,
-	`{"epoch": 1 "samples": 2}`:                   `expected , or }, not "\"samples\":"`,
-	`{epoch: 1}`:                                  `must be a string, not "epoch:"`,
-	`{"epoch" 1}`:                                 `behind the name epoch: expected :, not "1"`,
-	`{"Epoch": 1}`:                                `("Epoch") must be one of version, dataset, order, epoch, done, samples`,
-	`{"epoch": 1, "note": "x"}`:                   `("note") must be one of`,
-	`{"ep\u006fch": 1}`:                           `plain ASCII without escapes`,
-	"{\"epo\xffch\": 1}":                          `plain ASCII without escapes`,
-	`{"epoch": 1, "epoch": 1}`:                    `the field "epoch" twice`,
-	`{"epoch": -1}`:                               `epoch (-1) must be a whole number between 0 and 18446744073709551615`,
-	`{"epoch": 1.0}`:                              `epoch (1.0) must be a whole number`,
-	`{"epoch": 1e3}`:                              `epoch (1e3) must be a whole number`,
-	`{"epoch": 01}`:                               `epoch (01) must be a whole number`,
-	`{"epoch": +1}`:                               `epoch (+1) must be a whole number`,
-	`{"epoch": 18446744073709551616}`:             `epoch (18446744073709551616) must be a whole number between`,
-	`{"epoch": "1"}`:                              `epoch ("1") must be a whole number`,
-	`{"epoch": null}`:                             `epoch (null) must be a whole number`,
-	`{"epoch": [[[[[[`:                            `epoch ([[[[[[) must be a whole number`,
-	`{"epoch": 1} x`:                              `text after the document: "x"`,
-	`{"epoch": 1}{"epoch": 1}`:                    `text after the document`,
-	"{\"epoch\": 1}\x00":                          `text after the document`,
-	`{"epoch": 1, "samples": 1234568}`:            `samples (1234568) must be at most 1234567`,
-	`{"samples": 1}`:                              `lacks epoch`,
-	`{"version": 1, "epoch": 1}`:                  `lacks dataset, order, done`,
-	`{"version": 1, "samples": 1`:                 `samples belongs to the short form`,
-	`{"epoch": 1, "samples": 1, "done": []}`:      `samples belongs to the short form`,
-	`{"version": 2`:                               `version (2) must be a whole number between 1 and 1`,
-	`{"version": 0}`:                              `version (0) must be`,
-	`{"dataset": 5}`:                              `dataset must be a string, not "5"`,
-	`{"dataset": "` + strings.Repeat("x", 400):    `dataset is longer than 256 bytes`,
-	`{"order": {"seed": 1}}`:                      `order lacks shuffle, size, lanes, groups, batch, chunk_bytes, chunk_records`,
-	`{"order": {"shuffle": "best"}}`:              `order.shuffle ("best") must be one of reservoir, block, full, none`,
-	`{"order": {"split": {}}}`:                    `order.split: this version`,
-	`{"order": {"seed": 1, "seed": 1}}`:           `order has the field "seed" twice`,
-	`{"done": {}}`:                                `done: expected [, not "{"`,
-	`{"done": [5]}`:                               `done[0]: expected {, not "5"`,
-	`{"done": [{"batch": 0}]}`:                    `done[0].batch (0) must be a whole number between 1`,
-	`{"done": [{"batch": 1}]}`:                    `done[0] lacks consumed`,
-	`{"done": [{"consumed": [1]}]}`:               `done[0] lacks batch`,
-	`{"done": [{"deal": "fair"}]}`:                `done[0].deal ("fair") must be one of interleaved, contiguous`,
-	`{"done": [{"consumed": []}]}`:                `done[0].consumed must have a number a worker`,
-	`{"done": [{"consumed": [1,]}]}`:              `done[0].consumed (]) must be a whole number`,
-	`{"done": [{"consumed": [1 2]}]}`:             `expected , or ], not "2"`,
-	`{"done": [{"consumed": [140737488355329]}]}`: `done[0].consumed (140737488355329) must be a whole number between 0 and 140737488355328`,
-	fullDocument(`{"batch": 1, "consumed": [1234568]}`):                                                   `entry 1 of done: worker 0 of 1 took 1234568 records, but was dealt 1234567`,
+	"\xef\xbb\xbf{\"epoch\": 1}":                        "byte order mark",
+	`[]`:                                                `expected {, not "["`,
+	`null`:                                              `expected {, not "null"`,
+	`{}`:                                                `lacks epoch`,
+	`{"epoch": 1,}`:                                     `must be a string, not "}"`,
+	`{"epoch": 1 "samples": 2}`:                         `expected , or }, not "\"samples\":"`,
+	`{epoch: 1}`:                                        `must be a string, not "epoch:"`,
+	`{"epoch" 1}`:                                       `behind the name epoch: expected :, not "1"`,
+	`{"Epoch": 1}`:                                      `("Epoch") must be one of version, dataset, order, epoch, done, samples`,
+	`{"epoch": 1, "note": "x"}`:                         `("note") must be one of`,
+	`{"ep\u006fch": 1}`:                                 `plain ASCII without escapes`,
+	"{\"epo\xffch\": 1}":                                `plain ASCII without escapes`,
+	`{"epoch": 1, "epoch": 1}`:                          `the field "epoch" twice`,
+	`{"epoch": -1}`:                                     `epoch (-1) must be a whole number between 0 and 18446744073709551615`,
+	`{"epoch": 1.0}`:                                    `epoch (1.0) must be a whole number`,
+	`{"epoch": 1e3}`:                                    `epoch (1e3) must be a whole number`,
+	`{"epoch": 01}`:                                     `epoch (01) must be a whole number`,
+	`{"epoch": +1}`:                                     `epoch (+1) must be a whole number`,
+	`{"epoch": 18446744073709551616}`:                   `epoch (18446744073709551616) must be a whole number between`,
+	`{"epoch": "1"}`:                                    `epoch ("1") must be a whole number`,
+	`{"epoch": null}`:                                   `epoch (null) must be a whole number`,
+	`{"epoch": [[[[[[`:                                  `epoch ([[[[[[) must be a whole number`,
+	`{"epoch": 1} x`:                                    `text after the document: "x"`,
+	`{"epoch": 1}{"epoch": 1}`:                          `text after the document`,
+	"{\"epoch\": 1}\x00":                                `text after the document`,
+	`{"epoch": 1, "samples": 1234568}`:                  `samples (1234568) must be at most 1234567`,
+	`{"samples": 1}`:                                    `lacks epoch`,
+	`{"version": 1, "epoch": 1}`:                        `lacks dataset, order, done`,
+	`{"version": 1, "samples": 1`:                       `samples belongs to the short form`,
+	`{"epoch": 1, "samples": 1, "done": []}`:            `samples belongs to the short form`,
+	`{"version": 2`:                                     `version (2) must be a whole number between 1 and 1`,
+	`{"version": 0}`:                                    `version (0) must be`,
+	`{"dataset": 5}`:                                    `dataset must be a string, not "5"`,
+	`{"dataset": "` + strings.Repeat("x", 400):          `dataset is longer than 256 bytes`,
+	`{"order": {"seed": 1}}`:                            `order lacks shuffle, size, lanes, groups, batch, chunk_bytes, chunk_records`,
+	`{"order": {"shuffle": "best"}}`:                    `order.shuffle ("best") must be one of reservoir, block, full, none`,
+	`{"order": {"split": {}}}`:                          `order.split lacks part, seed, by`,
+	`{"order": {"split": "0..0.9"}}`:                    `order.split: expected {`,
+	`{"order": {"split": {"part": "0.9..0.1"`:           `the first fraction must be below the second`,
+	`{"order": {"split": {"part": "0..1.5"`:             `write two fractions between 0 and 1`,
+	`{"order": {"split": {"seed": -1`:                   `order.split.seed (-1) must be`,
+	`{"order": {"split": {"by": "game"`:                 `order.split.by ("game") must be one of record, shard, unit`,
+	`{"order": {"seed": 1, "seed": 1}}`:                 `order has the field "seed" twice`,
+	`{"done": {}}`:                                      `done: expected [, not "{"`,
+	`{"done": [5]}`:                                     `done[0]: expected {, not "5"`,
+	`{"done": [{"batch": 0}]}`:                          `done[0].batch (0) must be a whole number between 1`,
+	`{"done": [{"batch": 1}]}`:                          `done[0] lacks consumed`,
+	`{"done": [{"consumed": [1]}]}`:                     `done[0] lacks batch`,
+	`{"done": [{"deal": "fair"}]}`:                      `done[0].deal ("fair") must be one of interleaved, contiguous`,
+	`{"done": [{"consumed": []}]}`:                      `done[0].consumed must have a number a worker`,
+	`{"done": [{"consumed": [1,]}]}`:                    `done[0].consumed (]) must be a whole number`,
+	`{"done": [{"consumed": [1 2]}]}`:                   `expected , or ], not "2"`,
+	`{"done": [{"consumed": [140737488355329]}]}`:       `done[0].consumed (140737488355329) must be a whole number between 0 and 140737488355328`,
+	fullDocument(`{"batch": 1, "consumed": [1234568]}`): `entry 1 of done: worker 0 of 1 took 1234568 records, but was dealt 1234567`,
 	fullDocument(`{"batch": 4, "deal": "contiguous", "consumed": [1]}`):                                   `batch (4) must be 1 with the deal contiguous`,
 	fullDocument(`{"batch": 1, "consumed": [1000000]}, {"batch": 1, "consumed": [0, 0, 100000, 100000]}`): `entry 2 of done: worker 2 of 4 took 100000 records, but was dealt 58642`,
 }
@@ -321,7 +357,7 @@ func drawState(t *rapid.T) (Subject, State) {
 			Tail:    rapid.SampledFrom([]spec.Tail{spec.TailKeep, spec.TailDrop, spec.TailPad}).Draw(t, "tail"),
 		}
 		starts := []uint64{0, s.Records}
-		e, err := order.NewEpoch(s.Order, p.Epoch, starts)
+		e, err := order.NewEpoch(s.Order, p.Epoch, starts, nil)
 		require.NoError(t, err)
 		v, err := order.NewView(e, p.Done, d)
 		require.NoError(t, err)

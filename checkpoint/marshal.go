@@ -43,6 +43,10 @@ func appendOrder(doc []byte, o spec.Order) []byte {
 		doc = append(doc, `": `...)
 		doc = strconv.AppendUint(doc, *f.of(&o), 10)
 	}
+	if o.Split != (spec.Split{}) {
+		doc = append(doc, `, "split": `...)
+		doc = appendSplit(doc, o.Split)
+	}
 	return append(doc, '}')
 }
 

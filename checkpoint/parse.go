@@ -135,11 +135,12 @@ func (d *document) field(s *scanner, name string) (err error) {
 
 func readOrder(s *scanner) (o spec.Order, err error) {
 	var has []string
-	err = s.object("order", orderFields, func(name string) error {
+	err = s.object("order", orderFields, func(name string) (err error) {
 		has = append(has, name)
 		switch name {
 		case "split":
-			return errors.New("order.split: this version of lsiofs reads whole datasets only")
+			o.Split, err = readSplit(s)
+			return err
 		case "shuffle":
 			shuffle, err := s.text("order.shuffle", shuffles)
 			o.Shuffle = spec.Shuffle(shuffle)

@@ -25,7 +25,7 @@ func Resolve(doc []byte, s Subject) (Position, error) {
 func (s Subject) short(d *document) (Position, error) {
 	p := Position{Epoch: d.state.Epoch}
 	if d.samples > s.Records {
-		return Position{}, &Refusal{Reason: fmt.Sprintf("samples (%d) must be at most %d, the records of the dataset", d.samples, s.Records)}
+		return Position{}, &Refusal{Reason: fmt.Sprintf("samples (%d) must be at most %d, the records of an epoch", d.samples, s.Records)}
 	}
 	if d.samples > 0 {
 		p.Done = []order.Done{order.First(d.samples, s.Order)}
@@ -109,6 +109,9 @@ func differences(a, b spec.Order, of, other string) string {
 		if x, y := *f.of(&a), *f.of(&b); x != y {
 			add(f.name, x, y)
 		}
+	}
+	if a.Split != b.Split {
+		add("split", splitWords(a.Split), splitWords(b.Split))
 	}
 	return strings.Join(words, ", ")
 }

@@ -81,7 +81,7 @@ func (d *fakeDataset) set(_ context.Context, epoch uint64, done []order.Done, de
 	for r := uint64(0); r < d.records; r += 16 {
 		starts = append(starts, r)
 	}
-	e, err := order.NewEpoch(d.spec.Order, epoch, append(starts, d.records))
+	e, err := order.NewEpoch(d.spec.Order, epoch, append(starts, d.records), nil)
 	if err != nil {
 		return nil, err
 	}

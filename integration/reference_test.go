@@ -30,6 +30,9 @@ type settings struct {
 	ChunkRecords int    `json:"chunk-records"`
 	Workers      int    `json:"workers"`
 	Batch        int    `json:"batch"`
+	Split        string `json:"split"`
+	SplitSeed    uint64 `json:"split-seed"`
+	SplitBy      string `json:"split-by"`
 	Deal         string `json:"deal"`
 	Tail         string `json:"tail"`
 }
@@ -45,12 +48,22 @@ func usual() settings {
 
 // flags are s for the program, but for the epoch.
 func (s settings) flags() []string {
-	return []string{
+	flags := []string{
 		"--seed", fmt.Sprint(s.Seed), "--shuffle", s.Shuffle, "--shuffle-size", fmt.Sprint(s.ShuffleSize),
 		"--lanes", fmt.Sprint(s.Lanes), "--groups", fmt.Sprint(s.Groups),
 		"--chunk-bytes", fmt.Sprint(s.ChunkBytes), "--chunk-records", fmt.Sprint(s.ChunkRecords),
 		"--workers", fmt.Sprint(s.Workers), "--batch", fmt.Sprint(s.Batch), "--deal", s.Deal, "--tail", s.Tail,
 	}
+	if s.Split != "" {
+		flags = append(flags, "--split", s.Split, "--split-seed", fmt.Sprint(s.SplitSeed), "--split-by", s.SplitBy)
+	}
+	return flags
+}
+
+// part is s with a split.
+func (s settings) part(part, by string, seed uint64) settings {
+	s.Split, s.SplitBy, s.SplitSeed = part, by, seed
+	return s
 }
 
 // taken is an entry of a checkpoint's done.

@@ -73,6 +73,9 @@ func draw(r *rand.Rand, records int) settings {
 	if groups > 1 && s.Deal == "contiguous" {
 		s.Tail = "keep" // the others could not be resumed, and are refused
 	}
+	if r.IntN(2) == 0 {
+		s = s.part([]string{"0..0.9", "0.9..1", "0.25..0.5", "0.123456789..0.987654321", "0..0.000000001"}[r.IntN(5)], splitUnits[r.IntN(3)], r.Uint64N(3))
+	}
 	return s
 }
 
@@ -88,7 +91,7 @@ func TestStreamsEqualTheReferenceThroughCatAndThroughTheMount(t *testing.T) {
 		for i, s := range all {
 			t.Run(fmt.Sprint(i), func(t *testing.T) {
 				t.Logf("settings %+v; again: go test ./integration -run '%s' -draws %d -drawseed %d", s, t.Name(), *draws, *drawSeed)
-				from := r.IntN(records + 1)
+				from := r.IntN(len(ref.g(s)) + 1)
 				someWorkers := r.Perm(s.Workers)[:min(s.Workers, 4)]
 				requireCatEquals(t, d, ref, s, someWorkers[0], from)
 				requireMountEquals(t, d, ref, s, someWorkers, from)

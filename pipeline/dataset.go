@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"log/slog"
 	"path/filepath"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -43,7 +44,8 @@ type Dataset struct {
 	storage storage.Storage
 	profile profile.Profile // of the storage
 	catalog *catalog.Catalog
-	starts  []uint64 // of the chunks
+	part    *order.Part // what the split leaves; nil: all
+	starts  []uint64    // of the chunks of that
 	fetcher *fetch.Fetcher
 	source  *stream.Source
 	layouts *layouts
@@ -51,6 +53,10 @@ type Dataset struct {
 	epochs  *cache[uint64, *order.Epoch]
 	sets    *cache[string, *stream.Set]
 	start   atomic.Pointer[Start] // what Expect found
+	sizes   struct {              // see StreamBytes
+		once sync.Once
+		sum  atomic.Int64
+	}
 }
 
 // How many epochs and sets are remembered. An epoch keeps 128 KiB for every
@@ -96,12 +102,15 @@ func (d *Dataset) open(ctx context.Context, o Options) error {
 	d.catalog, d.storage = c, st
 	d.profile = findProfile(c.Root(), o)
 	s.Format = c.Format()
-	d.starts = c.ChunkStarts(s.Order.ChunkBytes, s.Order.ChunkRecords)
+	if err := d.takePart(ctx); err != nil {
+		return err
+	}
+	d.starts = d.ChunkStarts(s.Order.ChunkBytes, s.Order.ChunkRecords)
 	d.fetcher, err = fetch.New(c, st, fetch.Config{
 		MemoryBytes: s.MemoryBytes, ReadTimeout: s.ReadTimeout,
 		PieceBytes: s.Order.ChunkBytes, PieceRecords: s.Order.ChunkRecords,
 		Decoders: decoders(s.Order), LookaheadRecords: lookahead(s.Order),
-		Read: s.Read, Order: s.Order, Spool: d.spool(), Storage: d.profile, Log: o.Log,
+		Read: s.Read, Order: s.Order, Part: d.part, Spool: d.spool(), Storage: d.profile, Log: o.Log,
 	})
 	if err != nil {
 		return err
@@ -183,9 +192,6 @@ func (d *Dataset) Fingerprint() string { return d.catalog.Fingerprint() }
 // fingerprint, "" when that can't be told.
 func (d *Dataset) Explain(fingerprint string) string { return d.catalog.Explain(fingerprint) }
 
-// Records is T.
-func (d *Dataset) Records() uint64 { return d.catalog.Records() }
-
 // Chunks is the number of chunks that the order permutes.
 func (d *Dataset) Chunks() int { return len(d.starts) - 1 }
 
@@ -195,7 +201,7 @@ func (d *Dataset) StreamExtension() string { return d.catalog.StreamExtension() 
 // Epoch is the global order of an epoch. A few epochs are remembered.
 func (d *Dataset) Epoch(epoch uint64) (*order.Epoch, error) {
 	return d.epochs.get(epoch, func() (*order.Epoch, error) {
-		e, err := order.NewEpoch(d.spec.Order, epoch, d.starts)
+		e, err := order.NewEpoch(d.spec.Order, epoch, d.starts, d.part)
 		if err == nil {
 			d.layouts.loadStates(epoch, e)
 		}

@@ -24,6 +24,11 @@ func (d *Dataset) Describe() ([]byte, error) {
 		HeaderBytes int64  `json:"header_bytes,omitempty"`
 		Lc0Check    bool   `json:"lc0_check,omitempty"`
 	}
+	type split struct {
+		Part string `json:"part"`
+		Seed uint64 `json:"seed"`
+		By   string `json:"by"`
+	}
 	type order struct {
 		Seed         uint64 `json:"seed"`
 		Shuffle      string `json:"shuffle"`
@@ -33,12 +38,17 @@ func (d *Dataset) Describe() ([]byte, error) {
 		Batch        uint64 `json:"batch"`
 		ChunkBytes   uint64 `json:"chunk_bytes"`
 		ChunkRecords uint64 `json:"chunk_records"`
+		Split        *split `json:"split,omitempty"`
 	}
 	type deal struct {
 		Workers uint64 `json:"workers"`
 		Batch   uint64 `json:"batch"`
 		Deal    string `json:"deal"`
 		Tail    string `json:"tail"`
+	}
+	type whole struct {
+		Records     uint64 `json:"records"`
+		RecordBytes int64  `json:"bytes"`
 	}
 	s, c := d.spec, d.catalog
 	document := struct {
@@ -48,9 +58,10 @@ func (d *Dataset) Describe() ([]byte, error) {
 		Format      format `json:"format"`
 		Extension   string `json:"extension"`
 		Shards      int    `json:"shards"`
-		Records     uint64 `json:"records"`
-		Chunks      int    `json:"chunks"`
-		RecordBytes int64  `json:"bytes"`
+		Records     uint64 `json:"records"` // that the split leaves
+		Chunks      int    `json:"chunks"`  // likewise
+		RecordBytes int64  `json:"bytes"`   // likewise
+		Whole       *whole `json:"whole,omitempty"`
 		Order       order  `json:"order"`
 		Deal        deal   `json:"deal"`
 		Damaged     int    `json:"damaged_shards"`
@@ -61,13 +72,17 @@ func (d *Dataset) Describe() ([]byte, error) {
 		Fingerprint: c.Fingerprint(), Root: c.Root(), Dataset: s.Dataset,
 		Format:    format{s.Format.Name, c.Kind(), s.Format.RecordBytes, s.Format.StrideBytes, s.Format.HeaderBytes, s.Format.Lc0Check},
 		Extension: c.StreamExtension(),
-		Shards:    c.Shards(), Records: c.Records(), Chunks: d.Chunks(), RecordBytes: c.StreamBytes(),
+		Shards:    c.Shards(), Records: d.Records(), Chunks: d.Chunks(), RecordBytes: d.StreamBytes(),
 		Order: order{
 			s.Order.Seed, string(s.Order.Shuffle), s.Order.SizeRecords, s.Order.Lanes, s.Order.Groups,
-			s.Order.Batch, s.Order.ChunkBytes, s.Order.ChunkRecords,
+			s.Order.Batch, s.Order.ChunkBytes, s.Order.ChunkRecords, nil,
 		},
 		Deal:    deal{s.Deal.Workers, s.Deal.Batch, string(s.Deal.Dealing), string(s.Deal.Tail)},
 		Damaged: len(c.Damaged()),
+	}
+	if d.part != nil {
+		document.Order.Split = &split{s.Order.Split.Part.String(), s.Order.Split.Seed, string(s.Order.Split.By)}
+		document.Whole = &whole{c.Records(), c.StreamBytes()}
 	}
 	for _, g := range c.Damaged()[:min(len(c.Damaged()), maxDescribedDamage)] {
 		one := damage{Shard: g.Path, Reason: g.Errors[0].Error()}

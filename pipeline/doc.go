@@ -10,6 +10,11 @@
 //	entry      a record at which reading a shard can start
 //	chunk      a run of consecutive records of a shard: what an order permutes
 //	piece      a run of consecutive records of a shard: what is read at a time
+//	part       the records that a split leaves: the order is of these alone
+//	unit       what a split keeps together: a record, a shard, or the stretch
+//	           from one entry to the next
+//	rank       a record's place among those of the part, 0 … T-1: what an order
+//	           counts in, until it gives record numbers
 //	lane       one of L slices of the permuted records, with a shuffle of its own
 //	reservoir  a lane's buffer: one record drawn out, the next one put in
 //	group      lanes that are read together, one of K
@@ -30,8 +35,8 @@
 //	           ahead for the epoch behind the one that is read
 //	kind       what all shards must have in common, where their format demands it:
 //	           dtype and row shape of arrays; a short text in the index
-//	record number   a record's place in dataset order, 0 … T-1: the reference
-//	           that all stages hand around
+//	record number   a record's place in dataset order, of all records whatever a
+//	           split leaves of them: the reference that all stages hand around
 //
 // # How a read is answered
 //

@@ -55,7 +55,7 @@ func (d *Dataset) expect(v *order.View, epoch uint64, long float64) (Start, erro
 		}
 		other := o
 		other.Lanes = lanes
-		e, err := order.NewEpoch(other, epoch, d.starts)
+		e, err := order.NewEpoch(other, epoch, d.starts, d.part)
 		if err != nil {
 			return s, err
 		}

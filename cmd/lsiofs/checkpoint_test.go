@@ -55,6 +55,9 @@ func TestCheckpointShow(t *testing.T) {
 	again, err := checkpoint.Parse([]byte(j.stdout))
 	require.NoError(t, err)
 	require.Equal(t, s, again)
+
+	s.Order.Split = spec.Split{Part: spec.Part{To: 900_000_000}, Seed: 3, By: spec.SplitByUnit}
+	require.Contains(t, ok(t, "checkpoint", "show", saveState(t, file, s)).stdout, "\nsplit        0..0.9 by unit, seed 3\n")
 }
 
 func TestCheckpointShowKnowsShortForms(t *testing.T) {

@@ -73,6 +73,9 @@ func stateRows(s checkpoint.State) [][2]string {
 			plural(o.SizeRecords, "record"), o.Lanes, plural(o.Groups, "group"), formatSize(o.ChunkBytes), plural(o.ChunkRecords, "record"))},
 		{"epoch", fmt.Sprint(s.Epoch)},
 	}
+	if split := o.Split; split != (spec.Split{}) {
+		rows = append(rows, [2]string{"split", splitText(split)})
+	}
 	total := uint64(0)
 	for i, d := range s.Done {
 		name := fmt.Sprintf("resume %d", i+1)

@@ -81,6 +81,9 @@ func (i inspection) print(u *ui) error {
 	if i.Games != nil {
 		rows = slices.Insert(rows, 5, [2]string{"games", i.Games.text()})
 	}
+	if s := i.Split; s != nil {
+		rows = slices.Insert(rows, 4, [2]string{"split", fmt.Sprintf("%s by %s, seed %d, of %s, %s in streams", s.Part, s.By, s.Seed, plural(s.WholeRecords, "record"), bytesText(s.WholeBytes))})
+	}
 	if err := table(u.out, rows); err != nil {
 		return err
 	}

@@ -180,7 +180,8 @@ var errReadersLeft = errors.New("unmounted, but not cleanly")
 type mountInfo struct {
 	Mount   string   `json:"mounted"`
 	Dataset string   `json:"dataset"`
-	Records uint64   `json:"records"`
+	Split   string   `json:"split,omitempty"` // in words
+	Records uint64   `json:"records"`         // that it leaves
 	Shards  int      `json:"shards"`
 	Bytes   int64    `json:"stream_bytes"`
 	Epoch   uint64   `json:"epoch"`
@@ -204,9 +205,12 @@ func describeMount(d *pipeline.Dataset, point string, epoch, left uint64, start 
 	f := d.Status().Fetch
 	s, c := d.Spec(), d.Catalog()
 	i := mountInfo{
-		Mount: point, Dataset: s.Dataset, Records: c.Records(), Shards: c.Shards(), Bytes: c.StreamBytes(),
+		Mount: point, Dataset: s.Dataset, Records: d.Records(), Shards: c.Shards(), Bytes: d.StreamBytes(),
 		Epoch: epoch, Left: left, Workers: s.Deal.Workers,
 		Strategy: f.Strategy, Reason: f.Reason, Start: start.Text(), StartSeconds: start.Seconds,
+	}
+	if d.Part() != nil {
+		i.Split = splitText(s.Order.Split)
 	}
 	for w := range min(s.Deal.Workers, namedFiles) {
 		i.Files = append(i.Files, filepath.Join(point, fmt.Sprintf("worker-%d%s", w, d.StreamExtension())))
@@ -229,12 +233,16 @@ func (i mountInfo) text() string {
 	if i.StartSeconds >= 1 {
 		start = "\n  start    " + i.Start
 	}
+	records := plural(i.Records, "record")
+	if i.Split != "" {
+		records += " (split " + i.Split + ")"
+	}
 	return fmt.Sprintf(`mounted %s on %s: %s in %s, %s; epoch %d, %s to read
   read     %s
   look     ls -l %s; cat %s/README
   save     cp %s/checkpoint ckpt.json
   unmount  lsiofs umount %s   (%s)
   fetch    %s (%s)%s`,
-		i.Dataset, i.Mount, plural(i.Records, "record"), plural(uint64(i.Shards), "shard"), bytesText(i.Bytes), i.Epoch, plural(i.Left, "record"),
+		i.Dataset, i.Mount, records, plural(uint64(i.Shards), "shard"), bytesText(i.Bytes), i.Epoch, plural(i.Left, "record"),
 		files, at, at, at, at, stop, i.Strategy, i.Reason, start)
 }

@@ -36,7 +36,8 @@ then the command ends with code ` + fmt.Sprint(int(exitVerify)) + `. A dataset w
 that the workers share the records by the rule, that resuming at random places goes
 on with the rest; and it compares how shards are mixed with what inspect predicts,
 with a buffer over shards in random order, and with a full permutation. It takes
-about a second for each million records.`,
+about a second for each million records. A --split is a matter of the order: shards
+are read whole.`,
 		Example: `  lsiofs verify /data/train
   lsiofs verify /data/train --order --seed 42 --workers 8
   lsiofs verify '/data/*.tar.gz' --json | jq .findings`,
@@ -119,7 +120,7 @@ func verifyOrder(ctx context.Context, d *pipeline.Dataset, g *globals) (verify.O
 	}
 	return verify.Order(ctx, verify.OrderConfig{
 		Order: s.Order, Epoch: s.Epoch, Deal: s.Deal, Predicted: predicted.Global.Value,
-		Subject: quality.Subject{ShardStarts: shardStarts(d), ChunkStarts: d.Catalog().ChunkStarts},
+		Subject: quality.Subject{ShardStarts: shardStarts(d), Part: d.Part(), ChunkStarts: d.ChunkStarts},
 		Step:    func(claim string) { g.ui.notef("proving: %s", claim) },
 	})
 }

@@ -13,6 +13,7 @@ import (
 // whom: the same ones for every command that opens a dataset.
 type datasetFlags struct {
 	spec   spec.Spec
+	split  splitFlags
 	resume string // path of a checkpoint; only where addResume was called
 	flags  *pflag.FlagSet
 }
@@ -40,6 +41,7 @@ func (d *datasetFlags) add(c *cobra.Command) {
 	d.flags.Uint64Var(&s.Order.Groups, "groups", s.Order.Groups, "groups of lanes, for locality across machines; must divide --lanes")
 	sizeFlag(d.flags, "chunk-bytes", "a chunk, the unit in which shards are permuted, ends at so many bytes …", &s.Order.ChunkBytes)
 	d.flags.Uint64Var(&s.Order.ChunkRecords, "chunk-records", s.Order.ChunkRecords, "… or so many records")
+	d.split = addSplit(c, &s.Order.Split)
 
 	d.flags.Uint64Var(&s.Deal.Workers, "workers", s.Deal.Workers, "workers that share the records")
 	d.flags.Uint64Var(&s.Deal.Batch, "batch", s.Deal.Batch, "records that a worker is dealt at a time")
@@ -85,6 +87,9 @@ func (d *datasetFlags) given(name string) bool { return d.flags.Changed(name) }
 func (d *datasetFlags) resolve(dataset string) (spec.Spec, *resumption, error) {
 	s := d.spec
 	s.Dataset = dataset
+	if err := d.split.check(); err != nil {
+		return s, nil, err
+	}
 	s.Order.Batch = orderBatch(s)
 	var r *resumption
 	if d.resume != "" {

@@ -33,6 +33,10 @@ func TestFlagsMakeASpec(t *testing.T) {
 			func(s *spec.Spec) {
 				s.Order = spec.Order{Seed: 7, Shuffle: spec.ShuffleBlock, SizeRecords: 1000, Lanes: 8, Groups: 1, Batch: 1, ChunkBytes: 1 << 20, ChunkRecords: 64}
 			}},
+		{"split", []string{"--split", "0.10..0.9", "--split-seed", "7", "--split-by", "shard"},
+			func(s *spec.Spec) {
+				s.Order.Split = spec.Split{Part: spec.Part{From: 100_000_000, To: 900_000_000}, Seed: 7, By: spec.SplitByShard}
+			}},
 		{"deal", []string{"--workers", "4", "--batch", "32", "--deal", "contiguous", "--tail", "pad", "--epoch", "3"},
 			func(s *spec.Spec) {
 				s.Deal = spec.Deal{Workers: 4, Batch: 32, Dealing: spec.DealContiguous, Tail: spec.TailPad}
@@ -76,6 +80,8 @@ func TestResumeBringsItsOrderAndDeal(t *testing.T) {
 		return s
 	}
 	grouped := func(s *checkpoint.State) { s.Order.Groups, s.Order.Batch = 4, 8 }
+	ninety := spec.Split{Part: spec.Part{To: 900_000_000}, By: spec.SplitByRecord}
+	split := func(s *checkpoint.State) { s.Order.Split = ninety }
 	epoch := uint64(7)
 	for _, c := range []struct {
 		name  string
@@ -94,6 +100,15 @@ func TestResumeBringsItsOrderAndDeal(t *testing.T) {
 			want: func(s *spec.Spec) { s.Deal.Workers, s.Deal.Batch = 3, 8 }},
 		{name: "flags of the order that differ are all reported", args: []string{"--seed", "1", "--lanes", "32", "--epoch", "4"}, r: resumption{state: state(nil)},
 			fails: []string{"--seed (1) differs from f, which has 42", "--lanes (32)", "--epoch (4)"}},
+		{name: "the split comes from the file", args: []string{"--split", "0.0..0.9"}, r: resumption{state: state(split)},
+			want: func(s *spec.Spec) {
+				s.Order.Split = ninety
+				s.Deal.Workers, s.Deal.Batch = 3, 8
+			}},
+		{name: "splits that differ are reported", args: []string{"--split", "0..0.8", "--split-seed", "1", "--split-by", "shard"}, r: resumption{state: state(split)},
+			fails: []string{"--split (0..0.8) differs from f, which has 0..0.9", "--split-seed (1)", "--split-by (shard) differs from f, which has record"}},
+		{name: "all of a dataset is no split", args: []string{"--split", "0..1", "--split-seed", "1", "--split-by", "shard"}, r: resumption{state: state(nil)},
+			want: func(s *spec.Spec) { s.Deal.Workers, s.Deal.Batch = 3, 8 }},
 		{name: "groups keep the order's batch", r: resumption{state: state(grouped)},
 			want: func(s *spec.Spec) {
 				s.Order.Groups, s.Order.Batch = 4, 8
@@ -172,4 +187,16 @@ func TestCounts(t *testing.T) {
 		_, err := parseCounts(bad)
 		require.Error(t, err, bad)
 	}
+}
+
+func TestFlagsOfASplitBelongToAPart(t *testing.T) {
+	for _, args := range [][]string{{"--split-seed", "3"}, {"--split-by", "shard"}} {
+		_, _, err := parsed(t, args...).resolve("data")
+		require.Equal(t, exitUsage, errorCode(err))
+		require.ErrorContains(t, err, "name a part, as in --split 0..0.9")
+	}
+	d := parsed(t, "--split", "0.5..1.0")
+	require.Equal(t, "0.5..1", d.flags.Lookup("split").Value.String(), "as it is handed to other processes")
+	require.Equal(t, "0..1", parsed(t, "--split", "0..1").flags.Lookup("split").Value.String())
+	require.Empty(t, parsed(t).flags.Lookup("split").Value.String())
 }

@@ -63,6 +63,11 @@ func TestInspectionForPeople(t *testing.T) {
 	require.NoError(t, i.print(newUI(&out, &err)))
 	require.Empty(t, err.String())
 	golden(t, "inspect.txt", out.String())
+
+	i.Split = &splitInfo{Part: "0.9..1", Seed: 3, By: spec.SplitByUnit, WholeRecords: 12_345_678, WholeBytes: 120 << 30}
+	out.Reset()
+	require.NoError(t, i.print(newUI(&out, &err)))
+	require.Contains(t, out.String(), "\nsplit          0.9..1 by unit, seed 3, of 12,345,678 records, 120 GiB in streams\nrecords        1,234,567, 147 entry points\n")
 }
 
 func TestDropThatLeavesNothingIsAWarning(t *testing.T) {

@@ -7,7 +7,6 @@ import (
 	"slices"
 
 	"github.com/lsiofs/lsiofs/pipeline"
-	"github.com/lsiofs/lsiofs/pipeline/catalog"
 	"github.com/lsiofs/lsiofs/pipeline/order/quality"
 	"github.com/lsiofs/lsiofs/pipeline/spec"
 	"github.com/lsiofs/lsiofs/pipeline/storage/profile"
@@ -27,11 +26,12 @@ type inspection struct {
 	// Damages counts what was left out, by reason.
 	Damages      map[string]uint64 `json:"damages_by_reason,omitempty"`
 	Games        *games            `json:"games,omitempty"` // of lc0
-	Records      uint64            `json:"records"`
+	Records      uint64            `json:"records"`         // that the split leaves
+	Split        *splitInfo        `json:"split,omitempty"` // nil: none
 	EntryPoints  uint64            `json:"entry_points"`
 	RawBytes     int64             `json:"raw_bytes"`
 	DecodedBytes int64             `json:"decoded_bytes"`
-	StreamBytes  int64             `json:"stream_bytes"`
+	StreamBytes  int64             `json:"stream_bytes"` // of Records
 	RecordBytes  spread            `json:"record_bytes"`
 	Histogram    []bucket          `json:"record_bytes_histogram"`
 	Chunks       uint64            `json:"chunks"`
@@ -42,6 +42,15 @@ type inspection struct {
 	Mixing       mixing            `json:"mixing"`
 	// Storage says which reads a mount would make.
 	Storage profile.Profile `json:"storage"`
+}
+
+// splitInfo is a split, and the dataset that it is of.
+type splitInfo struct {
+	Part         string       `json:"part"`
+	Seed         uint64       `json:"seed"`
+	By           spec.SplitBy `json:"by"`
+	WholeRecords uint64       `json:"whole_records"`
+	WholeBytes   int64        `json:"whole_stream_bytes"`
 }
 
 // bucket counts records of FromBytes ≤ size < ToBytes.
@@ -79,8 +88,11 @@ func inspect(ctx context.Context, d *pipeline.Dataset) (inspection, error) {
 	i := inspection{
 		Dataset: s.Dataset, Root: c.Root(), Format: c.Format().Name, Kind: c.Kind(), Fingerprint: c.Fingerprint(),
 		Shards: c.Shards(), PassedOver: c.PassedOver(), Damaged: damageList(c.Damaged()),
-		Records: c.Records(), StreamBytes: c.StreamBytes(),
+		Records: d.Records(), StreamBytes: d.StreamBytes(),
 		Shuffle: s.Order.Shuffle, Workers: s.Deal.Workers, Storage: d.Status().Storage,
+	}
+	if split := s.Order.Split; d.Part() != nil {
+		i.Split = &splitInfo{split.Part.String(), split.Seed, split.By, c.Records(), c.StreamBytes()}
 	}
 	for n := range c.Shards() {
 		shard := c.Shard(n)
@@ -100,7 +112,7 @@ func inspect(ctx context.Context, d *pipeline.Dataset) (inspection, error) {
 	if i.Format == "lc0" {
 		i.Games = gamesOf(c)
 	}
-	if err := i.sizes(ctx, c, c.ChunkStarts(s.Order.ChunkBytes, s.Order.ChunkRecords)); err != nil {
+	if err := i.sizes(ctx, d); err != nil {
 		return i, err
 	}
 	var err error
@@ -108,26 +120,30 @@ func inspect(ctx context.Context, d *pipeline.Dataset) (inspection, error) {
 	return i, err
 }
 
-// sizes goes through the sizes of all records once, in dataset order.
-func (i *inspection) sizes(ctx context.Context, c *catalog.Catalog, chunkStarts []uint64) error {
+// sizes goes through the sizes of all records that the split leaves once, in
+// dataset order.
+func (i *inspection) sizes(ctx context.Context, d *pipeline.Dataset) error {
 	const block = 4096
+	o := d.Spec().Order
+	chunkStarts := d.ChunkStarts(o.ChunkBytes, o.ChunkRecords)
 	var buckets [65]uint64 // by the bit length of the size
 	records, sizes := make([]uint64, block), make([]int64, block)
 	chunk, chunkBytes := 0, int64(0)
-	for first := uint64(0); first < c.Records(); first += block {
+	for first := uint64(0); first < d.Records(); first += block {
 		if err := ctx.Err(); err != nil {
 			return err
 		}
-		n := int(min(block, c.Records()-first))
+		n := int(min(block, d.Records()-first))
 		for k := range n {
 			records[k] = first + uint64(k)
 		}
-		c.Sizes(records[:n], sizes[:n])
+		d.Part().Numbers(records[:n])
+		d.Catalog().Sizes(records[:n], sizes[:n])
 		for k, size := range sizes[:n] {
 			buckets[bits.Len64(uint64(size))]++
 			i.RecordBytes.add(size)
 			chunkBytes += size
-			if end := chunkStarts[chunk+1]; records[k]+1 == end {
+			if end := chunkStarts[chunk+1]; first+uint64(k)+1 == end {
 				i.ChunkBytes.add(chunkBytes)
 				i.ChunkRecords.add(int64(end - chunkStarts[chunk]))
 				chunk, chunkBytes = chunk+1, 0

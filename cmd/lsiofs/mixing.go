@@ -49,7 +49,7 @@ func measureMixing(ctx context.Context, d *pipeline.Dataset, good float64) (mixi
 	if max(m.Global.Value, m.Worker.Value) <= good {
 		return m, nil
 	}
-	advice, err := quality.Advise(quality.Subject{ShardStarts: starts, ChunkStarts: d.Catalog().ChunkStarts}, s.Order, s.Epoch, good)
+	advice, err := quality.Advise(quality.Subject{ShardStarts: starts, Part: d.Part(), ChunkStarts: d.ChunkStarts}, s.Order, s.Epoch, good)
 	if advice != nil {
 		m.Advice = advice
 	}
@@ -66,7 +66,7 @@ func measureWorker(ctx context.Context, d *pipeline.Dataset, deal spec.Deal, sta
 	return quality.OfWorker(set.View(), 0, s.Order.SizeRecords, mixingLimit, starts), nil
 }
 
-// shardStarts are the numbers of the shards' first records, and T.
+// shardStarts are the numbers of the shards' first records, and of all records.
 func shardStarts(d *pipeline.Dataset) []uint64 {
 	c := d.Catalog()
 	starts := make([]uint64, 0, c.Shards()+1)
@@ -97,6 +97,10 @@ func adviceText(advice []quality.Advice) string {
 func mountWarnings(ctx context.Context, d *pipeline.Dataset, counts []uint64, resumed bool) ([]string, error) {
 	warnings := append(damageLines(d.Catalog().Damaged(), 5), reasonLines(d.Catalog().DamageReasons())...)
 	s := d.Spec()
+	if d.Records() == 0 {
+		return append(warnings, fmt.Sprintf("--split %s --split-by %s leaves none of the dataset's %s: the worker files are empty; take a larger part, or split by record",
+			s.Order.Split.Part, s.Order.Split.By, plural(d.Catalog().Records(), "record"))), nil
+	}
 	if w := emptyWorkers(counts, s.Deal); w != "" {
 		warnings = append(warnings, w)
 	}

@@ -93,6 +93,10 @@ func (r *resumption) apply(s spec.Spec, given func(flag string) bool) (spec.Spec
 	differs("groups", s.Order.Groups, o.Groups)
 	differs("chunk-bytes", s.Order.ChunkBytes, o.ChunkBytes)
 	differs("chunk-records", s.Order.ChunkRecords, o.ChunkRecords)
+	split := s.Order.Split.Or()
+	differs("split", split.Part, o.Split.Part)
+	differs("split-seed", split.Seed, o.Split.Seed)
+	differs("split-by", split.By, o.Split.By)
 	differs("epoch", s.Epoch, r.state.Epoch)
 	s.Order, s.Epoch = o, r.state.Epoch
 

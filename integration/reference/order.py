@@ -74,6 +74,8 @@ def chunks(shards, chunk_bytes, chunk_records):
 
 
 def full_permutation(total, seed, epoch):
+    if total == 0:
+        return []
     bits = max((total - 1).bit_length(), 2)
     bits += bits % 2
     half = bits // 2
@@ -119,11 +121,12 @@ def block(lane, k, size):
 
 def global_order(chunk_list, seed, epoch, shuffle, size, lanes, groups, batch):
     """G: every record once."""
-    total = sum(len(c) for c in chunk_list)
+    records = [r for c in chunk_list for r in c]
+    total = len(records)
     if shuffle == "none":
-        return [r for c in chunk_list for r in c]
+        return records
     if shuffle == "full":
-        return full_permutation(total, seed, epoch)
+        return [records[i] for i in full_permutation(total, seed, epoch)]
 
     # 1. the chunks, permuted
     numbers = list(range(len(chunk_list)))
@@ -214,6 +217,27 @@ def deal_out(remaining, g, workers, batch, deal, tail):
 
 
 # Split
+
+
+def split_units(shards, by):
+    """The ordinal of the first record of each record's unit.
+
+    shards is a list of lists of booleans: the record is an entry point.
+    """
+    result = []
+    for shard in shards:
+        unit = 0
+        for ordinal, entry in enumerate(shard):
+            if by == "record" or by == "unit" and entry:
+                unit = ordinal
+            result.append(unit)
+    return result
+
+
+def split_chunks(chunk_list, left):
+    """The chunks without the records of other parts; empty ones are none."""
+    chunk_list = [[r for r in c if left[r]] for c in chunk_list]
+    return [c for c in chunk_list if c]
 
 
 def in_part(path, ordinal, split_seed, low, high):

@@ -26,7 +26,7 @@ import vectors
 
 DEFAULTS = {
     "seed": 0, "epoch": 0, "shuffle": "reservoir", "shuffle-size": 16384, "lanes": 32, "groups": 1,
-    "chunk-bytes": 262144, "chunk-records": 128,
+    "chunk-bytes": 262144, "chunk-records": 128, "split": "", "split-seed": 0, "split-by": "record",
     "workers": 1, "worker": 0, "batch": 1, "deal": "interleaved", "tail": "keep",
     "from": 0, "done": [], "kind": "data",
 }
@@ -49,11 +49,21 @@ class Dataset:
 
     def order(self, o):
         batch = o["batch"] if o["groups"] > 1 else 1
+        split = (o["split"], o["split-seed"], o["split-by"])
         wanted = (o["chunk-bytes"], o["chunk-records"], o["seed"], o["epoch"], o["shuffle"], o["shuffle-size"], o["lanes"], o["groups"], batch)
-        if wanted not in self.orders:
+        if wanted + split not in self.orders:
             shards = [[(len(r.data), r.entry) for r in s.records] for s in self.shards]
-            self.orders = {wanted: order.global_order(order.chunks(shards, *wanted[:2]), *wanted[2:])}
-        return self.orders[wanted]
+            chunks = self.part(order.chunks(shards, *wanted[:2]), *split)
+            self.orders = {wanted + split: order.global_order(chunks, *wanted[2:])}
+        return self.orders[wanted + split]
+
+    def part(self, chunks, part, seed, by):
+        if not part:
+            return chunks
+        low, high = part.split("..")
+        units = order.split_units([[r.entry for r in s.records] for s in self.shards], by)
+        left = [order.in_part(r.shard, unit, seed, low, high) for r, unit in zip(self.records, units)]
+        return order.split_chunks(chunks, left)
 
     def stream(self, request):
         o = dict(DEFAULTS, **request)

@@ -151,6 +151,16 @@ func (c *Catalog) Damaged() []Damage { return c.damaged }
 // files that it matches.
 func (c *Catalog) PassedOver() int { return c.passedOver }
 
+// Entries are the entry points among records 64·word … 64·word+63 of a
+// compressed shard, a bit each, lowest first. It must not be called for shards
+// without a codec.
+func (c *Catalog) Entries(shard int, word uint64) uint64 {
+	b := c.image.blob(uint64(shard))
+	h := b.header()
+	l := h.layout()
+	return b.word(l.entries + word<<3)
+}
+
 // Entry is the last place of a compressed shard, at or before ordinal, where
 // decoding can start: the first byte of a member, and the record that begins
 // there, or, in a part, the first one that is kept. For a shard's first records it is the start of the file, where

@@ -52,7 +52,7 @@ func TestLinesOfARealDatasetComeOnceEach(t *testing.T) {
 
 			o := spec.Default().Order
 			o.SizeRecords, o.Lanes, o.ChunkBytes = 200, 3, 4<<10
-			epoch, err := order.NewEpoch(o, 0, c.ChunkStarts(o.ChunkBytes, o.ChunkRecords))
+			epoch, err := order.NewEpoch(o, 0, c.ChunkStarts(o.ChunkBytes, o.ChunkRecords), nil)
 			require.NoError(t, err)
 			view, err := order.NewView(epoch, nil, spec.Deal{Workers: 2, Batch: 1, Dealing: spec.DealInterleaved, Tail: spec.TailKeep})
 			require.NoError(t, err)

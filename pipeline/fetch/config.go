@@ -32,12 +32,28 @@ type Config struct {
 	// Spool to choose it.
 	Read  spec.Read
 	Order spec.Order
+	// Part says which records may be asked for; nil: all.
+	Part  Part
 	Spool SpoolConfig
 	// Storage says which reads the shards' storage likes; the zero value
 	// stands for profile.Defaults of an unknown one. No byte depends on it.
 	Storage profile.Profile
 	Log     *slog.Logger
 }
+
+// Part is some of a catalog's records: the others are never asked for, so they
+// are neither waited for nor kept. It is safe for concurrent use.
+type Part interface {
+	Has(record uint64) bool
+	// Count is how many of the records from … to-1 are of the part.
+	Count(from, to uint64) uint64
+}
+
+// everything is the part that has all records.
+type everything struct{}
+
+func (everything) Has(uint64) bool              { return true }
+func (everything) Count(from, to uint64) uint64 { return to - from }
 
 // PlanConfig is what a planner of reads of such a storage goes by.
 func PlanConfig(p profile.Profile) plan.Config {

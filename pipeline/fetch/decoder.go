@@ -172,7 +172,7 @@ func (f *Fetcher) next(d *decoder) (*load, int64) {
 // come to it soon or all pieces fit into memory, it is not there yet and there
 // is memory for it.
 func (f *Fetcher) keepInPassing(d *decoder) *load {
-	if !f.holdsAll && f.wanted[d.piece].Load() <= 0 || f.slots.at(d.piece) != nil || f.loads[d.piece] != nil {
+	if f.wanted[d.piece].Load() <= 0 && !(f.holdsAll && f.wants(d.piece)) || f.slots.at(d.piece) != nil || f.loads[d.piece] != nil {
 		return nil
 	}
 	shard, l := f.layoutOf(d.piece)
@@ -240,22 +240,27 @@ func (f *Fetcher) bring(d *decoder, ld *load) error {
 	return nil
 }
 
-// checkEnd lets the codec look at its checksum, where a member or the shard
-// ends behind a piece, before the piece is handed on.
+// checkEnd lets the codec look at its checksum, where a member ends behind a
+// piece, or the shard, as far as anything of it is wanted, before the piece is
+// handed on. Behind the piece's last record of the part there may be others.
 func (d *decoder) checkEnd(f *Fetcher, ld *load) error {
 	s := f.index.Shard(d.shard)
 	next := f.pieces.starts[ld.piece+1]
-	if d.parts && d.member && (next == s.First+s.Records || f.index.Entry(d.shard, next-s.First).DecodedBytes >= d.partEnd) {
-		if err := d.skip(d.partEnd); err != nil { // frames that are left out
-			return err
-		}
+	end := d.decoded
+	if f.part.Count(next, s.First+s.Records) > 0 {
+		end = f.index.Entry(d.shard, next-s.First).DecodedBytes
 	}
-	if next == s.First+s.Records {
-		if err := d.skip(d.decoded); err != nil {
-			return err
+	if d.parts { // what lies behind the part is of no use to it
+		if d.member && end >= d.partEnd {
+			return d.skip(d.partEnd)
 		}
-	} else if f.index.Entry(d.shard, next-s.First).DecodedBytes != d.pos {
 		return nil
+	}
+	if end < d.pos {
+		return nil
+	}
+	if err := d.skip(end); err != nil {
+		return err
 	}
 	return d.endMember()
 }

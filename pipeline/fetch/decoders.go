@@ -81,7 +81,8 @@ func (f *Fetcher) pause(d *decoder) {
 		f.remove(d) // the next part can be entered as well by another
 		return
 	}
-	if s := f.index.Shard(d.shard); d.piece == f.pieces.len() || f.pieces.starts[d.piece] >= s.First+s.Records {
+	s := f.index.Shard(d.shard)
+	if from, end := f.pieces.starts[d.piece], s.First+s.Records; from >= end || f.part.Count(from, end) == 0 {
 		f.remove(d) // nothing follows that it could bring
 		return
 	}

@@ -15,6 +15,10 @@
 //	              load ──► storage           ▲
 //	                  └──► decoder ──────────┘
 //
+// Where only a part of the records is ever asked for (Config.Part), a piece is
+// laid out without the others: a few of them come along where they lie between,
+// but none is waited for, counted as live, or copied when memory is short.
+//
 // # Page cache
 //
 // A piece of an uncompressed shard that is all in the page cache is not read: it

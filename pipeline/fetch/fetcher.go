@@ -35,6 +35,7 @@ type Fetcher struct {
 	index    index
 	storage  storage.Storage
 	config   Config
+	part     Part
 	limits   limits
 	log      *slog.Logger
 	verifier unpack.Verifier // nil when records carry no checksums
@@ -83,11 +84,14 @@ func newFetcher(x index, s storage.Storage, cfg Config) (*Fetcher, error) {
 	}
 	cfg.Storage = cfg.Storage.Or()
 	f := &Fetcher{
-		index: x, storage: s, config: cfg, log: cfg.Log,
+		index: x, storage: s, config: cfg, part: cfg.Part, log: cfg.Log,
 		started: time.Now(),
 		cpu:     make(chan struct{}, runtime.GOMAXPROCS(0)),
 		loads:   map[int]*load{},
 		broken:  map[int]error{},
+	}
+	if f.part == nil {
+		f.part = everything{}
 	}
 	if f.log == nil {
 		f.log = slog.New(slog.DiscardHandler)
@@ -108,7 +112,8 @@ func newFetcher(x index, s storage.Storage, cfg Config) (*Fetcher, error) {
 	f.cache = cache{memory: memory{segment: f.limits.segment}, budget: f.limits.cache, slots: f.slots, gone: map[int][]uint64{}}
 	f.maps = f.newMaps()
 	f.decoders = decoders{all: map[*decoder]struct{}{}, byShard: map[int][]*decoder{}, passed: map[int]int64{}, changed: make(chan struct{})}
-	f.holdsAll = f.wanted != nil && f.decodedBytes() <= f.cache.budget/4*3 // decoders and tables have the rest
+	bytes, _ := f.shardsInUse()
+	f.holdsAll = f.wanted != nil && bytes <= f.cache.budget/4*3 // decoders and tables have the rest
 	f.checks.init()
 	if f.choice.Strategy == spec.ReadGather {
 		var err error
@@ -123,13 +128,27 @@ func newFetcher(x index, s storage.Storage, cfg Config) (*Fetcher, error) {
 	return f, nil
 }
 
-// decodedBytes is the size of all shards, decoded.
-func (f *Fetcher) decodedBytes() int64 {
-	n := int64(0)
+// shardsInUse is the size of the shards that hold records of the part, decoded,
+// and how many records of any kind they hold. What lies between records of the
+// part is mostly read with them.
+func (f *Fetcher) shardsInUse() (bytes int64, records uint64) {
 	for i := range f.index.Shards() {
-		n += f.index.Shard(i).DecodedBytes
+		if s := f.index.Shard(i); f.recordsOf(s) > 0 {
+			bytes += s.DecodedBytes
+			records += s.Records
+		}
 	}
-	return n
+	return bytes, records
+}
+
+// recordsOf is how many records of a shard are of the part.
+func (f *Fetcher) recordsOf(s catalog.Shard) uint64 {
+	return f.part.Count(s.First, s.First+s.Records)
+}
+
+// wants says whether records of a piece are of the part.
+func (f *Fetcher) wants(piece int) bool {
+	return f.part.Count(f.pieces.starts[piece], f.pieces.starts[piece+1]) > 0
 }
 
 // makeTables makes what there is for each piece, and the limits that follow.
@@ -140,7 +159,13 @@ func (f *Fetcher) makeTables(pieceBytes uint64) error {
 		return err
 	}
 	f.pieces = pieces
-	f.slots = newSlots(pieces.len())
+	used := 0
+	for piece := range pieces.len() {
+		if f.wants(piece) {
+			used++
+		}
+	}
+	f.slots = newSlots(pieces.len(), used)
 	f.everRead = make([]uint64, (pieces.len()+63)/64)
 	for i := range x.Shards() {
 		if x.Shard(i).Codec != nil {

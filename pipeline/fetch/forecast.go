@@ -70,7 +70,7 @@ func (f *Fetcher) Forecast(ctx context.Context, seq Sequence, n uint64, how Choi
 				}
 				size := int64(0)
 				for _, s := range l.spans {
-					size += s.size
+					size += max(s.size, 0)
 				}
 				bytes, kept = bytes+size, kept+size
 				c.KeptBytes = max(c.KeptBytes, kept)

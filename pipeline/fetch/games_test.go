@@ -90,7 +90,7 @@ func (g games) open(t *testing.T, o spec.Order) (*catalog.Catalog, storage.Stora
 	})
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, s.Close()); require.NoError(t, c.Close()) })
-	epoch, err := order.NewEpoch(o, 0, c.ChunkStarts(o.ChunkBytes, o.ChunkRecords))
+	epoch, err := order.NewEpoch(o, 0, c.ChunkStarts(o.ChunkBytes, o.ChunkRecords), nil)
 	require.NoError(t, err)
 	view, err := order.NewView(epoch, nil, spec.Deal{Workers: 1, Batch: 1, Dealing: spec.DealInterleaved, Tail: spec.TailKeep})
 	require.NoError(t, err)

@@ -44,7 +44,7 @@ type load struct {
 // its records are once these lie one after the other.
 type layout struct {
 	ranges []byteRange
-	spans  []span // offsets from the piece's first byte
+	spans  []span // offsets from the piece's first byte; a size of -1: not of the part
 	size   int64  // of all ranges
 	// newline is set when the last byte is not in the shard: a last line's
 	// missing newline.
@@ -78,8 +78,8 @@ func (l *layout) reads(p profile.Profile, read func(byteRange)) {
 	}
 }
 
-// layoutOf lays a piece's records out. Bytes between records come along, but
-// for large gaps.
+// layoutOf lays out a piece's records, as far as they are of the part, of which
+// there must be some. Bytes between records come along, but for large gaps.
 func (f *Fetcher) layoutOf(piece int) (int, layout) {
 	n := f.pieces.records(piece)
 	numbers, extents := make([]uint64, n), make([]catalog.Extent, n)
@@ -95,6 +95,10 @@ func (f *Fetcher) layoutOf(piece int) (int, layout) {
 	l := layout{spans: make([]span, n)}
 	base := int64(0) // of the ranges before the last
 	for i, x := range extents {
+		if !f.part.Has(numbers[i]) {
+			l.spans[i].size = -1
+			continue
+		}
 		if len(l.ranges) == 0 || x.OffsetBytes-l.end() > gap {
 			base = l.size
 			l.ranges = append(l.ranges, byteRange{off: x.OffsetBytes})
@@ -258,6 +262,9 @@ func (f *Fetcher) verify(ld *load) {
 
 func (f *Fetcher) verifyRecords(ld *load) {
 	for i, s := range ld.layout.spans {
+		if s.size < 0 {
+			continue
+		}
 		if err := f.verifier.Verify(ld.seg.mem[ld.off+s.off : ld.off+s.off+s.size]); err != nil {
 			if ld.bad == nil {
 				ld.bad = map[int]error{}

@@ -52,7 +52,8 @@ const (
 func (f *Fetcher) newMaps() maps {
 	m := maps{least: storage.MapBlockBytes, limit: f.config.MemoryBytes, tableLimit: f.limits.cache / 4, shards: map[int]*mappedShard{}, changed: map[int]bool{}}
 	m.mapper, _ = f.storage.(storage.Mapper)
-	m.trims = f.decodedBytes() > m.limit
+	bytes, _ := f.shardsInUse()
+	m.trims = bytes > m.limit
 	return m
 }
 

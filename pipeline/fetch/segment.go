@@ -42,7 +42,8 @@ func (s *segment) unpin() { s.pins.Add(-1) }
 // kill makes an unpinned segment dead.
 func (s *segment) kill() bool { return s.pins.CompareAndSwap(0, dead) }
 
-// span is where a record lies in its segment; a size of -1 says that it does not.
+// span is where a record lies in its segment; a size of -1 says that it does not,
+// or that it is not of the part.
 type span struct{ off, size int64 }
 
 // entry is a piece in memory, or what is left of one. All but the bits is
@@ -51,7 +52,7 @@ type entry struct {
 	seg   *segment
 	piece int
 	spans []span
-	whole bool            // all of the piece is here
+	whole bool            // all of the piece that is of the part is here
 	bad   map[int]error   // records that failed their checksum
 	out   []atomic.Uint64 // a bit a record: gone out
 

@@ -6,12 +6,13 @@ import "sync/atomic"
 // changes are made with Fetcher.mu held.
 type slots struct {
 	entries []atomic.Pointer[entry]
-	missing atomic.Int64 // pieces that are not whole in memory
+	missing atomic.Int64 // pieces that are wanted and not whole in memory
 }
 
-func newSlots(pieces int) *slots {
+// newSlots are those of so many pieces, of which some are wanted.
+func newSlots(pieces, wanted int) *slots {
 	s := &slots{entries: make([]atomic.Pointer[entry], pieces)}
-	s.missing.Store(int64(pieces))
+	s.missing.Store(int64(wanted))
 	return s
 }
 

@@ -37,8 +37,8 @@ type spooled struct {
 	reading int     // loads that are reading from it
 	work    []*load // that wait for bytes to come
 
-	// A bit a record, and how many are not set: what has gone out since the
-	// shard came, or since all of it had.
+	// A bit a record, and how many of the part are not set: what has gone out
+	// since the shard came, or since all of it had.
 	gone []atomic.Uint64
 	left atomic.Int64
 }
@@ -92,7 +92,7 @@ func (f *Fetcher) assignSpool(ld *load, u urgency) bool {
 		}
 	}
 	if s.whole && s.left.Load() <= 0 {
-		s.renew(f.index.Shard(s.shard).Records) // the next epoch has come to it
+		s.renew(f.recordsOf(f.index.Shard(s.shard))) // the next epoch has come to it
 	}
 	if s.there < ld.layout.end() {
 		s.work = append(s.work, ld)
@@ -123,7 +123,7 @@ func (f *Fetcher) admit(shard int, u urgency) *spooled {
 		runs, ok = p.file.take(x.DecodedBytes)
 	}
 	s := &spooled{shard: shard, runs: runs, gone: make([]atomic.Uint64, (x.Records+63)/64)}
-	s.left.Store(int64(x.Records))
+	s.left.Store(int64(f.recordsOf(x)))
 	p.shards[shard] = s
 	p.order = append(p.order, s)
 	p.queue = append(p.queue, s)

@@ -19,7 +19,7 @@ func openShards(t *testing.T, o spec.Order, shards, records int) int {
 	for i := range starts {
 		starts[i] = uint64(i * records)
 	}
-	e, err := order.NewEpoch(o, 0, starts)
+	e, err := order.NewEpoch(o, 0, starts, nil)
 	require.NoError(t, err)
 	places := make([][]int, shards) // of a shard's records in G, ascending
 	numbers := make([]uint64, 4096)

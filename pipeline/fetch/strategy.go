@@ -43,9 +43,10 @@ func (c *Choice) spools(shard int) bool {
 // compressed is what a choice needs to know of the shards that could be spooled.
 type compressed struct {
 	bits                    []uint64
-	shards, records         uint64
-	total, largest, rounded int64 // decoded bytes; rounded is total in the spool
-	all                     int64 // of the other shards, too
+	shards                  uint64
+	records, any            uint64 // of the part, of any kind
+	total, largest, rounded int64  // decoded bytes; rounded is total in the spool
+	all                     int64  // of the other shards, too
 }
 
 // entryPieces is at most how many pieces lie between two entry points where
@@ -57,18 +58,20 @@ func (f *Fetcher) survey(all bool) compressed {
 	c := compressed{bits: make([]uint64, (f.index.Shards()+63)/64)}
 	for i := range f.index.Shards() {
 		s := f.index.Shard(i)
+		records := f.recordsOf(s)
 		c.all += s.DecodedBytes
 		enough := entryPieces * f.config.PieceBytes
 		if s.Parts && f.config.Order.Shuffle != spec.ShuffleFull { // each record of a part is soon wanted
 			enough = max(enough, uint64(f.wholeBytes()))
 		}
 		often := uint64(s.DecodedBytes)/max(s.EntryPoints, 1) <= enough
-		if s.Codec == nil || s.Records == 0 || often && !all {
+		if s.Codec == nil || records == 0 || often && !all {
 			continue
 		}
 		c.bits[i/64] |= 1 << (i % 64)
 		c.shards++
-		c.records += s.Records
+		c.records += records
+		c.any += s.Records
 		c.total += s.DecodedBytes
 		c.rounded += spoolRound(s.DecodedBytes)
 		c.largest = max(c.largest, spoolRound(s.DecodedBytes))
@@ -157,7 +160,7 @@ func (f *Fetcher) scannable(c *compressed) string {
 	}
 	// What waits in the buffer, and in the pieces it came with.
 	lanes := float64(o.Lanes) * float64(max(f.config.Spool.Places, 1))
-	waiting := float64(o.SizeRecords)*float64(c.total)/float64(c.records)*1.5 + lanes*(decoderBytes+float64(f.config.PieceBytes))
+	waiting := float64(o.SizeRecords)*float64(c.total)/float64(c.any)*1.5 + lanes*(decoderBytes+float64(f.config.PieceBytes))
 	if waiting <= float64(budget)/2 && 2*lanes <= float64(f.config.Decoders) {
 		return "what waits in the shuffle buffer fits in memory"
 	}

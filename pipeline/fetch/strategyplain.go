@@ -19,7 +19,8 @@ func (f *Fetcher) choosePlain(asked spec.Read) Choice {
 	if asked == spec.ReadGather {
 		return gather("asked for")
 	}
-	total, waits := f.decodedBytes(), f.waitingBytes()
+	total, records := f.shardsInUse()
+	waits := f.waitingBytes(total, records)
 	switch {
 	case total <= f.limits.cache/4*3:
 		return scan("memory holds the dataset")
@@ -46,9 +47,10 @@ func (f *Fetcher) scanBudget() int64 {
 // waitingBytes is about how much a scan keeps of records that have been read and
 // wait for their turn: what the shuffle holds, for each place where the order
 // is read, with what is lost between records that stay and such that have gone;
-// and the pieces that they come with.
-func (f *Fetcher) waitingBytes() int64 {
-	o, records, total := f.config.Order, f.index.Records(), f.decodedBytes()
+// and the pieces that they come with. The shards in use have total bytes and
+// records.
+func (f *Fetcher) waitingBytes(total int64, records uint64) int64 {
+	o := f.config.Order
 	if records == 0 || o.Shuffle == spec.ShuffleFull {
 		return total
 	}

@@ -118,3 +118,54 @@ func BenchmarkSweep(b *testing.B) {
 	}
 	perRecord(b, int(v.Dealt()))
 }
+
+// oneShard is a shard with an entry point every 100 records.
+type oneShard struct{ records uint64 }
+
+func (s oneShard) Shards() int     { return 1 }
+func (s oneShard) Shard(int) Shard { return Shard{Records: s.records, ID: ID("x")} }
+func (s oneShard) Entries(_ int, word uint64) (set uint64) {
+	if rest := word * 64 % 100; rest == 0 || rest > 36 {
+		return 1 << ((100 - rest) % 100)
+	}
+	return 0
+}
+
+// BenchmarkSplit finds what a split leaves of a dataset, on one core.
+func BenchmarkSplit(b *testing.B) {
+	const records = 10_000_000
+	for _, by := range []spec.SplitBy{spec.SplitByRecord, spec.SplitByShard, spec.SplitByUnit} {
+		b.Run("by="+string(by), func(b *testing.B) {
+			for b.Loop() {
+				newPart(b, spec.Split{Part: part(b, "0..0.9"), By: by}, oneShard{records})
+			}
+			perRecord(b, records)
+		})
+	}
+}
+
+// BenchmarkNumbers turns ranks into records of 10⁸.
+func BenchmarkNumbers(b *testing.B) {
+	p := newPart(b, spec.Split{Part: part(b, "0..0.9"), By: spec.SplitByRecord}, oneShard{100_000_000})
+	ranks := make([]uint64, 4096)
+	for _, c := range []struct {
+		name string
+		rank func(i uint64) uint64
+	}{
+		{"one after the other", func(i uint64) uint64 { return i }},
+		{"near each other", func(i uint64) uint64 { return i + mix(i)%16384 }},
+		{"anywhere", func(i uint64) uint64 { return mix(i) % p.Len() }},
+	} {
+		b.Run(c.name, func(b *testing.B) {
+			at := uint64(0)
+			for b.Loop() {
+				for i := range ranks {
+					ranks[i] = c.rank(at % 80_000_000)
+					at++
+				}
+				p.Numbers(ranks)
+			}
+			perRecord(b, len(ranks))
+		})
+	}
+}

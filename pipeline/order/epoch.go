@@ -19,6 +19,7 @@ const MaxRecords = 1 << 47
 type Epoch struct {
 	order spec.Order
 	total uint64
+	part  *Part         // turns what walkers make into records
 	start func() walker // a walker at position 0
 	bytes uint64        // what a walker takes, about
 	// stride is the distance of positions that are cheap to begin at, once
@@ -27,7 +28,8 @@ type Epoch struct {
 	states states // nil where the shuffle has none
 }
 
-// walker makes the records of G; it does not know where it is.
+// walker makes the records of G, by their ranks in what is left of the dataset;
+// it does not know where it is.
 type walker interface {
 	// next fills dst with the records at p and following; there are that many.
 	next(p uint64, dst []uint64)
@@ -36,18 +38,23 @@ type walker interface {
 }
 
 // NewEpoch makes the order of epoch. starts are the first records of the
-// chunks, ascending, and T at the end; it is kept, and must not change. Options
-// that ORDER.md does not allow, or starts that do not ascend from 0, are errors.
+// chunks, ascending, and T at the end; it is kept, and must not change. Where
+// there is a split, part is what it leaves, and starts are Part.Starts of those;
+// else part is nil. Options that ORDER.md does not allow, or starts that do not
+// ascend from 0, are errors.
 //
 // It permutes the chunks, which takes about 10 ns each, and 4 bytes.
-func NewEpoch(o spec.Order, epoch uint64, starts []uint64) (*Epoch, error) {
+func NewEpoch(o spec.Order, epoch uint64, starts []uint64, part *Part) (*Epoch, error) {
 	if err := checkStarts(starts); err != nil {
+		return nil, err
+	}
+	if err := checkPart(o, starts, part); err != nil {
 		return nil, err
 	}
 	if err := checkOrder(o); err != nil {
 		return nil, err
 	}
-	e := &Epoch{order: o, total: starts[len(starts)-1], stride: spacingPositions}
+	e := &Epoch{order: o, total: starts[len(starts)-1], part: part, stride: spacingPositions}
 	switch o.Shuffle {
 	case spec.ShuffleNone:
 		e.start = func() walker { return straight{} }
@@ -102,6 +109,20 @@ func checkStarts(starts []uint64) error {
 	return nil
 }
 
+// checkPart refuses an order whose split is not that of part.
+func checkPart(o spec.Order, starts []uint64, part *Part) error {
+	split := o.Split.Or() != spec.Split{}
+	switch total := starts[len(starts)-1]; {
+	case split && part == nil:
+		return fmt.Errorf("order: the part %s has not been taken out of the dataset", o.Split.Part)
+	case !split && part != nil:
+		return errors.New("order: a part without a split")
+	case part != nil && part.Len() != total:
+		return fmt.Errorf("order: chunks of %d records for a part of %d", total, part.Len())
+	}
+	return nil
+}
+
 // checkOrder refuses what ORDER.md can't mean. Bounds of sizes that are a
 // matter of taste are spec's.
 func checkOrder(o spec.Order) error {
@@ -127,8 +148,11 @@ func checkOrder(o spec.Order) error {
 // spec.MaxWorkers it keeps products within 64 bits.
 const maxOrderBatch = 1 << 32
 
-// Len is T.
+// Len is T, where there is a split the number of records that it leaves.
 func (e *Epoch) Len() uint64 { return e.total }
+
+// Part is what NewEpoch was given.
+func (e *Epoch) Part() *Part { return e.part }
 
 // Cursor is a place in G. It is not for concurrent use.
 type Cursor struct {
@@ -152,6 +176,7 @@ func (c *Cursor) Next(dst []uint64) int {
 		return 0
 	}
 	c.walker.next(c.position, dst[:n])
+	c.epoch.part.Numbers(dst[:n])
 	c.position += n
 	return int(n)
 }

@@ -41,7 +41,7 @@ func TestNewEpochRefusesWhatTheOrderDoesNotAllow(t *testing.T) {
 	} {
 		o, starts := good, []uint64{0, 5, 9}
 		change(&o, &starts)
-		_, err := NewEpoch(o, 0, starts)
+		_, err := NewEpoch(o, 0, starts, nil)
 		require.ErrorContains(t, err, words)
 	}
 }
@@ -50,7 +50,7 @@ func TestAnEmptyDatasetHasAnEmptyOrder(t *testing.T) {
 	for _, shuffle := range []spec.Shuffle{spec.ShuffleReservoir, spec.ShuffleBlock, spec.ShuffleFull, spec.ShuffleNone} {
 		o := spec.Default().Order
 		o.Shuffle = shuffle
-		e, err := NewEpoch(o, 0, []uint64{0})
+		e, err := NewEpoch(o, 0, []uint64{0}, nil)
 		require.NoError(t, err)
 		require.Zero(t, e.Len())
 		require.Zero(t, e.Cursor(0).Next(make([]uint64, 1)))
@@ -167,7 +167,7 @@ func TestHugeDatasetsAreReachedAnywhere(t *testing.T) {
 		{Seed: 1, Shuffle: spec.ShuffleBlock, SizeRecords: 64, Lanes: 4, Groups: 2, Batch: 1 << 20},
 		{Seed: 1, Shuffle: spec.ShuffleFull, SizeRecords: 64, Lanes: 4, Groups: 1, Batch: 1},
 	} {
-		e, err := NewEpoch(o, 0, []uint64{0, total / 3, total})
+		e, err := NewEpoch(o, 0, []uint64{0, total / 3, total}, nil)
 		require.NoError(t, err)
 		got := make([]uint64, 100)
 		for _, p := range []uint64{0, math.MaxUint32, total / 2, total - 100} {

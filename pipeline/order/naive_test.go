@@ -4,6 +4,7 @@ import (
 	"crypto/sha256"
 	"encoding/binary"
 	"fmt"
+	"math/big"
 	"math/bits"
 
 	"github.com/lsiofs/lsiofs/pipeline/spec"
@@ -232,4 +233,66 @@ func naiveTail(left, G []uint64, d spec.Deal) []uint64 {
 		}
 	}
 	return out
+}
+
+// naiveShard is a shard with an entry point here and there; its first record
+// always is one.
+type naiveShard struct {
+	path    string
+	entries []bool // of each record
+}
+
+// naiveSplit is the records that a split leaves, by their numbers.
+func naiveSplit(s spec.Split, shards []naiveShard) []uint64 {
+	var left []uint64
+	number := uint64(0)
+	for _, shard := range shards {
+		unit := uint64(0) // ordinal of its first record
+		for ordinal, entry := range shard.entries {
+			switch {
+			case s.By == spec.SplitByRecord, s.By == spec.SplitByUnit && entry:
+				unit = uint64(ordinal)
+			}
+			if naiveInPart(shard.path, unit, s.Seed, s.Part) {
+				left = append(left, number)
+			}
+			number++
+		}
+	}
+	return left
+}
+
+func naiveInPart(path string, ordinal, seed uint64, part spec.Part) bool {
+	id := sha256.Sum256([]byte("lsiofs/1 shard " + path))
+	k := naiveKey("split", seed, 0, 0)
+	u := new(big.Int).SetUint64(naiveDraw(k^binary.LittleEndian.Uint64(id[:8]), ordinal))
+	floor := func(billionths uint32) *big.Int {
+		x := new(big.Int).Lsh(big.NewInt(int64(billionths)), 64)
+		return x.Div(x, big.NewInt(1_000_000_000))
+	}
+	return floor(part.From).Cmp(u) <= 0 && u.Cmp(floor(part.To)) < 0
+}
+
+// naivePartG is the order of what is left: chunks are cut on all records, then
+// others are taken out, and those that are empty are none.
+func naivePartG(o spec.Order, epoch uint64, chunks, left []uint64) []uint64 {
+	var sizes []uint64
+	first := uint64(0)
+	for _, n := range chunks {
+		size := uint64(0)
+		for _, record := range left {
+			if record >= first && record < first+n {
+				size++
+			}
+		}
+		if size > 0 {
+			sizes = append(sizes, size)
+		}
+		first += n
+	}
+	g := naiveG(o, epoch, sizes)
+	for i, rank := range g {
+		g[i] = left[rank]
+	}
+	return g
 }

@@ -54,7 +54,7 @@ func (e *Epoch) StoredStatesBytes() uint64 {
 // not all of them are kept.
 //
 //	position of the first state, u64; of all slots at each multiple of that
-//	position below T: record numbers, u32 where T fits, else u64
+//	position below T: ranks of records, u32 where T fits, else u64
 func (e *Epoch) StoreStates(dst []byte) []byte {
 	if e.states == nil {
 		return dst

@@ -75,7 +75,21 @@ type vectors struct {
 		G            []uint64
 	}
 	Resume, Contiguous, Tail []vectorView
-	Large                    []struct {
+	Split                    []struct {
+		Path        string
+		UnitOrdinal uint64 `json:"unit_ordinal"`
+		SplitSeed   uint64 `json:"split_seed"`
+		Part        string
+		In          bool
+	}
+	SplitCount []struct {
+		Path         string
+		UnitOrdinals string `json:"unit_ordinals"`
+		SplitSeed    uint64 `json:"split_seed"`
+		Part         string
+		In           uint64
+	} `json:"split_count"`
+	Large []struct {
 		vectorOrder
 		Records uint64
 		First   []uint64
@@ -108,7 +122,7 @@ func startsOf(chunks []uint64) []uint64 {
 }
 
 func newEpoch(t require.TestingT, o spec.Order, epoch uint64, chunks []uint64) *Epoch {
-	e, err := NewEpoch(o, epoch, startsOf(chunks))
+	e, err := NewEpoch(o, epoch, startsOf(chunks), nil)
 	require.NoError(t, err)
 	return e
 }

@@ -105,6 +105,7 @@ type Order struct {
 	Batch        uint64
 	ChunkBytes   uint64
 	ChunkRecords uint64
+	Split        Split `json:",omitzero"` // of the dataset; what is left is ordered
 }
 
 // Deal is how G′, what is left of G, is dealt to workers.

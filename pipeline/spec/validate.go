@@ -86,6 +86,7 @@ func (o Order) validate(p *problems) {
 	if o.Groups > 1 {
 		bounds(p, "--batch", o.Batch, 1, 1<<32)
 	}
+	o.Split.validate(p)
 }
 
 func (d Deal) validate(p *problems) {

@@ -110,7 +110,7 @@ func drawView(t *rapid.T, records int) *order.View {
 	o := spec.Default().Order
 	o.Shuffle = rapid.SampledFrom([]spec.Shuffle{spec.ShuffleNone, spec.ShuffleFull, spec.ShuffleReservoir, spec.ShuffleBlock}).Draw(t, "shuffle")
 	o.SizeRecords, o.Lanes = uint64(rapid.IntRange(1, 100).Draw(t, "size")), uint64(rapid.IntRange(1, 8).Draw(t, "lanes"))
-	e, err := order.NewEpoch(o, 3, starts)
+	e, err := order.NewEpoch(o, 3, starts, nil)
 	require.NoError(t, err)
 	deal := spec.Deal{
 		Workers: uint64(rapid.IntRange(1, 7).Draw(t, "workers")),
@@ -129,7 +129,7 @@ func drawView(t *rapid.T, records int) *order.View {
 
 // defaultView is a view with the default settings of chunks that begin so.
 func defaultView(t *testing.T, starts ...uint64) *order.View {
-	e, err := order.NewEpoch(spec.Default().Order, 0, starts)
+	e, err := order.NewEpoch(spec.Default().Order, 0, starts, nil)
 	require.NoError(t, err)
 	v, err := order.NewView(e, nil, spec.Default().Deal)
 	require.NoError(t, err)

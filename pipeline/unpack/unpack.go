@@ -91,6 +91,13 @@ type Verifier interface {
 	Verify(record []byte) error
 }
 
+// Unitary is implemented by formats that say what a split keeps together unless
+// it is told: with SplitByUnit, the records from one entry point to the next (a
+// game); else each record goes by itself.
+type Unitary interface {
+	SplitByUnit() bool
+}
+
 // Framer is implemented by formats whose streams have bytes before or after
 // the records. Both are pure functions of the number of records n.
 type Framer interface {

@@ -72,13 +72,13 @@ func Order(ctx context.Context, c OrderConfig) (OrderReport, error) {
 	if c.Step == nil {
 		p.config.Step = func(string) {}
 	}
-	e, err := order.NewEpoch(c.Order, c.Epoch, p.starts)
+	e, err := order.NewEpoch(c.Order, c.Epoch, p.starts, c.Subject.Part)
 	if err != nil {
 		return OrderReport{}, err
 	}
 	var r OrderReport
 	p.config.Step(permutationClaim)
-	r.Claims = append(r.Claims, permutation(e.Len(), func(visit func(position, record uint64) bool) { p.walk(e, visit) }))
+	r.Claims = append(r.Claims, permutation(p.records(), c.Subject.Part, func(visit func(position, record uint64) bool) { p.walk(e, visit) }))
 	partition, err := p.partition(e)
 	if err != nil {
 		return OrderReport{}, err
@@ -131,14 +131,24 @@ func (p *proof) walk(e *order.Epoch, visit func(position, record uint64) bool) {
 
 const permutationClaim = "every record comes once in the epoch"
 
-// permutation is the claim that G has every record once. walk goes through it.
-func permutation(total uint64, walk func(visit func(position, record uint64) bool)) Claim {
+// records is how many the dataset has, whatever a split leaves of them.
+func (p *proof) records() uint64 {
+	starts := p.config.Subject.ShardStarts
+	return starts[len(starts)-1]
+}
+
+// permutation is the claim that G has every record of the part once, of total
+// records of the dataset. walk goes through it.
+func permutation(total uint64, part *order.Part, walk func(visit func(position, record uint64) bool)) Claim {
 	c := Claim{Name: permutationClaim}
+	left := part.Count(0, total)
 	seen := make([]uint64, (total+63)/64)
 	walk(func(position, record uint64) bool {
 		switch {
 		case record >= total:
 			c.Problem = fmt.Sprintf("position %d has record %d of %d", position, record, total)
+		case !part.Has(record):
+			c.Problem = fmt.Sprintf("position %d has record %d, which is of another part", position, record)
 		case seen[record/64]>>(record%64)&1 == 1:
 			c.Problem = fmt.Sprintf("position %d has record %d, which has come before", position, record)
 		default:
@@ -149,8 +159,8 @@ func permutation(total uint64, walk func(visit func(position, record uint64) boo
 		return false
 	})
 	// As many as there are, and none twice: so all.
-	if c.Problem == "" && c.Records != total {
-		c.Problem = fmt.Sprintf("%d of %d records came", c.Records, total)
+	if c.Problem == "" && c.Records != left {
+		c.Problem = fmt.Sprintf("%d of %d records came", c.Records, left)
 	}
 	return c
 }
@@ -305,17 +315,17 @@ func (s *streams) end() string {
 
 // mixing compares the order with others.
 func (p *proof) mixing(e *order.Epoch) ([]Mixing, error) {
-	o, starts := p.config.Order, p.config.Subject.ShardStarts
+	o, starts, part := p.config.Order, p.config.Subject.ShardStarts, p.config.Subject.Part
 	p.config.Step("how shards are mixed")
-	rows := []Mixing{{Shuffle: "this order", Mix: quality.OfSequence(quality.Walk(e), starts, p.goOn), Predicted: p.config.Predicted}}
-	buffer := quality.ShardsAndBuffer(starts, o.SizeRecords, o.Seed)
-	rows = append(rows, Mixing{Shuffle: fmt.Sprintf("shards at random, a buffer of %d", o.SizeRecords), Mix: quality.OfSequence(buffer, starts, p.goOn)})
+	rows := []Mixing{{Shuffle: "this order", Mix: quality.OfSequence(quality.Walk(e), starts, part, p.goOn), Predicted: p.config.Predicted}}
+	buffer := quality.ShardsAndBuffer(starts, part, o.SizeRecords, o.Seed)
+	rows = append(rows, Mixing{Shuffle: fmt.Sprintf("shards at random, a buffer of %d", o.SizeRecords), Mix: quality.OfSequence(buffer, starts, part, p.goOn)})
 	o.Shuffle = spec.ShuffleFull
-	full, err := order.NewEpoch(o, p.config.Epoch, p.starts)
+	full, err := order.NewEpoch(o, p.config.Epoch, p.starts, part)
 	if err != nil {
 		return nil, err
 	}
-	return append(rows, Mixing{Shuffle: "full permutation", Mix: quality.OfSequence(quality.Walk(full), starts, p.goOn)}), nil
+	return append(rows, Mixing{Shuffle: "full permutation", Mix: quality.OfSequence(quality.Walk(full), starts, part, p.goOn)}), nil
 }
 
 func workersText(n uint64) string {

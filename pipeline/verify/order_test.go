@@ -61,7 +61,7 @@ func TestWhatIsNoPermutationIsSeen(t *testing.T) {
 		"position 1 has record 4 of 4":                   {0, 4, 2, 3},
 		"3 of 4 records came":                            {3, 0, 1},
 	} {
-		c := permutation(4, func(visit func(position, record uint64) bool) {
+		c := permutation(4, nil, func(visit func(position, record uint64) bool) {
 			for i, record := range g {
 				if !visit(uint64(i), record) {
 					return

@@ -146,7 +146,7 @@ func (s *session) measureIndex(ctx context.Context) (reading, error) {
 		return reading{}, err
 	}
 	used = ownCPU() - used
-	return reading{value: float64(s.scope.records) / used.Seconds()}, d.Close()
+	return reading{value: float64(d.Catalog().Records()) / used.Seconds()}, d.Close()
 }
 
 // measureResume is the time from the start of a mount that goes on in the middle

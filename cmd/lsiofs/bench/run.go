@@ -147,7 +147,7 @@ func (s *session) rounds(ctx context.Context, rows []*row) (int, error) {
 func describe(d *pipeline.Dataset) DatasetInfo {
 	sp, c := d.Spec(), d.Catalog()
 	i := DatasetInfo{
-		Path: sp.Dataset, Format: sp.Format.Name, Shards: c.Shards(), Records: c.Records(), StreamBytes: c.StreamBytes(),
+		Path: sp.Dataset, Format: sp.Format.Name, Shards: c.Shards(), Records: d.Records(), StreamBytes: d.StreamBytes(),
 		Shuffle: string(sp.Order.Shuffle), ShuffleSize: sp.Order.SizeRecords, Lanes: sp.Order.Lanes, MemoryBudget: sp.MemoryBytes,
 	}
 	i.RecordBytes = float64(i.StreamBytes) / float64(i.Records)

@@ -31,7 +31,7 @@ const maxExtentBytes = 1 << 30
 // scope is what of a dataset is measured: all of it, or, where that is too much
 // for the page cache, the beginning of an epoch.
 type scope struct {
-	records     uint64  // of the dataset
+	records     uint64  // of the dataset, or what a split leaves of it
 	streamBytes int64   // likewise
 	recordBytes float64 // mean
 	compressed  bool    // some shard is
@@ -51,7 +51,10 @@ type scope struct {
 // be counted on.
 func newScope(ctx context.Context, d *pipeline.Dataset, memory int64) (*scope, error) {
 	c := d.Catalog()
-	s := &scope{records: c.Records(), streamBytes: c.StreamBytes(), extension: c.StreamExtension()}
+	s := &scope{records: d.Records(), streamBytes: d.StreamBytes(), extension: c.StreamExtension()}
+	if s.records == 0 {
+		return nil, fmt.Errorf("--split %s leaves no records: there is nothing to measure", d.Spec().Order.Split.Part)
+	}
 	s.recordBytes = float64(s.streamBytes) / float64(s.records)
 	for i := range c.Shards() {
 		shard := c.Shard(i)

@@ -21,15 +21,16 @@ type Mix struct {
 type Next func(dst []uint64) int
 
 // OfSequence measures all of a sequence, about 40 ns a record beside what next
-// takes. shardStarts are the first records of the shards, ascending, and T. It
-// gives up, with what it has, when goOn says no.
-func OfSequence(next Next, shardStarts []uint64, goOn func() bool) Mix {
-	m := newMeter(shardStarts)
+// takes. shardStarts are the first records of the shards, ascending, and the number
+// of all; part is what a split leaves of them. It gives up, with what it has, when
+// goOn says no.
+func OfSequence(next Next, shardStarts []uint64, part *order.Part, goOn func() bool) Mix {
+	m := newMeter(shardStarts, part)
 	shards := len(m.starts) - 1
-	total := float64(m.starts[shards])
+	total := float64(max(part.Count(0, m.starts[shards]), 1))
 	var mix Mix
 	for s := range shards {
-		q := float64(m.starts[s+1]-m.starts[s]) / total
+		q := float64(part.Count(m.starts[s], m.starts[s+1])) / total
 		mix.Independent += q * q
 	}
 	batch := make([]uint64, BatchRecords)
@@ -47,7 +48,7 @@ func OfSequence(next Next, shardStarts []uint64, goOn func() bool) Mix {
 		if n < BatchRecords {
 			break
 		}
-		if shards > 1 {
+		if m.degrees > 0 {
 			m.add(batch)
 		}
 	}
@@ -64,21 +65,25 @@ func Walk(e *order.Epoch) Next { return e.Cursor(0).Next }
 // ShardsAndBuffer is what loaders do that shuffle shards and samples apart, as
 // webdataset and tf.data are commonly used: shards in a random order, read one
 // after the other, into a buffer of size records out of which a random one goes
-// for each that comes.
-func ShardsAndBuffer(shardStarts []uint64, size, seed uint64) Next {
+// for each that comes. Records that are not of the part are passed over.
+func ShardsAndBuffer(shardStarts []uint64, part *order.Part, size, seed uint64) Next {
 	r := rand.New(rand.NewPCG(seed, 0))
 	shards := r.Perm(len(shardStarts) - 1)
 	var at, end uint64 // in the shard that is read
 	source := func() (uint64, bool) {
-		for at == end {
-			if len(shards) == 0 {
-				return 0, false
+		for {
+			for at == end {
+				if len(shards) == 0 {
+					return 0, false
+				}
+				at, end = shardStarts[shards[0]], shardStarts[shards[0]+1]
+				shards = shards[1:]
 			}
-			at, end = shardStarts[shards[0]], shardStarts[shards[0]+1]
-			shards = shards[1:]
+			at++
+			if part.Has(at - 1) {
+				return at - 1, true
+			}
 		}
-		at++
-		return at - 1, true
 	}
 	var buffer []uint64
 	for uint64(len(buffer)) < max(size, 1) {

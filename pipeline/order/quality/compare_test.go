@@ -26,12 +26,12 @@ func inOrder(n uint64) Next {
 }
 
 func TestOfSequenceCountsNeighboursOfOneShard(t *testing.T) {
-	m := OfSequence(inOrder(1000), []uint64{0, 250, 500, 1000}, always)
+	m := OfSequence(inOrder(1000), []uint64{0, 250, 500, 1000}, nil, always)
 	require.InDelta(t, 997.0/999, m.Neighbours, 1e-12, "all but at two borders")
 	require.InDelta(t, 0.25*0.25+0.25*0.25+0.5*0.5, m.Independent, 1e-12)
 	require.Equal(t, 3, m.Batches)
 	require.Greater(t, m.Value, 50.0)
-	require.Zero(t, OfSequence(inOrder(1000), []uint64{0, 250, 500, 1000}, func() bool { return false }).Batches, "given up")
+	require.Zero(t, OfSequence(inOrder(1000), []uint64{0, 250, 500, 1000}, nil, func() bool { return false }).Batches, "given up")
 }
 
 func TestShardsAndBufferGivesEveryRecordOnce(t *testing.T) {
@@ -40,7 +40,7 @@ func TestShardsAndBufferGivesEveryRecordOnce(t *testing.T) {
 		for range rapid.IntRange(1, 6).Draw(t, "shards") {
 			starts = append(starts, starts[len(starts)-1]+rapid.Uint64Range(0, 50).Draw(t, "records"))
 		}
-		next := ShardsAndBuffer(starts, rapid.Uint64Range(0, 400).Draw(t, "size"), 1)
+		next := ShardsAndBuffer(starts, nil, rapid.Uint64Range(0, 400).Draw(t, "size"), 1)
 		var got []uint64
 		dst := make([]uint64, rapid.IntRange(1, 30).Draw(t, "at a time"))
 		for {
@@ -59,6 +59,6 @@ func TestShardsAndBufferGivesEveryRecordOnce(t *testing.T) {
 }
 
 func TestABufferOfOneKeepsShardsTogether(t *testing.T) {
-	m := OfSequence(ShardsAndBuffer([]uint64{0, 500, 1000}, 1, 1), []uint64{0, 500, 1000}, always)
+	m := OfSequence(ShardsAndBuffer([]uint64{0, 500, 1000}, nil, 1, 1), []uint64{0, 500, 1000}, nil, always)
 	require.InDelta(t, 998.0/999, m.Neighbours, 1e-12)
 }

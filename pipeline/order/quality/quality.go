@@ -42,7 +42,8 @@ type Estimate struct {
 
 // meter adds batches up.
 type meter struct {
-	weights []float64 // T / (b · records of the shard): 1 / expected count
+	weights []float64 // T / (b · records of the shard): 1 / expected count; 0 for none
+	degrees int       // df
 	starts  []uint64
 	counts  []uint32
 	touched []int
@@ -50,19 +51,20 @@ type meter struct {
 	batches int
 }
 
-// newMeter takes the numbers of the shards' first records, ascending, and T at
-// the end. Shards without records count for nothing.
-func newMeter(shardStarts []uint64) *meter {
-	m := &meter{starts: slices.Compact(slices.Clone(shardStarts))}
+// newMeter takes the numbers of the shards' first records, ascending, and that of
+// all records at the end, and what a split leaves of them. Shards without records
+// count for nothing.
+func newMeter(shardStarts []uint64, part *order.Part) *meter {
+	m := &meter{starts: slices.Compact(slices.Clone(shardStarts)), degrees: -1}
 	shards := len(m.starts) - 1
-	if shards < 2 {
-		return m
-	}
-	total := float64(m.starts[shards])
 	m.counts = make([]uint32, shards)
 	m.weights = make([]float64, shards)
+	total := float64(part.Count(0, m.starts[shards]))
 	for i := range m.weights {
-		m.weights[i] = total / (BatchRecords * float64(m.starts[i+1]-m.starts[i]))
+		if n := part.Count(m.starts[i], m.starts[i+1]); n > 0 {
+			m.weights[i] = total / (BatchRecords * float64(n))
+			m.degrees++
+		}
 	}
 	return m
 }
@@ -82,7 +84,7 @@ func (m *meter) add(records []uint64) {
 		chi += float64(m.counts[s]) * float64(m.counts[s]) * m.weights[s]
 		m.counts[s] = 0
 	}
-	m.sum += chi / float64(len(m.weights)-1)
+	m.sum += chi / float64(m.degrees)
 	m.batches++
 }
 
@@ -108,9 +110,9 @@ type source func(k uint64, dst []uint64) int
 // measure goes through at most limit of count records. A stretch begins behind
 // warmUp records where that leaves half of the limit: a reservoir mixes less at
 // its start, when it holds consecutive chunks only, than over an epoch.
-func measure(next source, count, warmUp, limit uint64, shardStarts []uint64) Estimate {
-	m := newMeter(shardStarts)
-	if len(m.weights) < 2 {
+func measure(next source, count, warmUp, limit uint64, shardStarts []uint64, part *order.Part) Estimate {
+	m := newMeter(shardStarts, part)
+	if m.degrees < 1 {
 		return m.estimate(true)
 	}
 	whole := count <= limit
@@ -132,7 +134,7 @@ func measure(next source, count, warmUp, limit uint64, shardStarts []uint64) Est
 }
 
 // OfEpoch measures G. It looks at no more than limit records of it, about 40 ns
-// each. shardStarts are the first records of the shards and T.
+// each. shardStarts are the first records of the shards, and the number of all.
 func OfEpoch(e *order.Epoch, size, limit uint64, shardStarts []uint64) Estimate {
 	c := e.Cursor(0)
 	at := uint64(0)
@@ -144,7 +146,7 @@ func OfEpoch(e *order.Epoch, size, limit uint64, shardStarts []uint64) Estimate 
 		at = k + uint64(n)
 		return n
 	}
-	return measure(next, e.Len(), 4*size, limit, shardStarts)
+	return measure(next, e.Len(), 4*size, limit, shardStarts, e.Part())
 }
 
 // OfWorker measures the stream of worker w of a view, which costs the steps of
@@ -152,7 +154,7 @@ func OfEpoch(e *order.Epoch, size, limit uint64, shardStarts []uint64) Estimate 
 func OfWorker(v *order.View, w, size, limit uint64, shardStarts []uint64) Estimate {
 	workers := v.Deal().Workers
 	next := func(k uint64, dst []uint64) int { return v.Records(w, k, dst) }
-	return measure(next, v.Own(w), 4*size/workers, max(1, limit/workers), shardStarts)
+	return measure(next, v.Own(w), 4*size/workers, max(1, limit/workers), shardStarts, v.Epoch().Part())
 }
 
 // Advice is a change of one setting, and what it would give.
@@ -164,9 +166,12 @@ type Advice struct {
 
 // Subject is a dataset, as far as an order sees it.
 type Subject struct {
-	// ShardStarts are the first records of the shards, ascending, and T.
+	// ShardStarts are the first records of the shards, ascending, and the
+	// number of all records.
 	ShardStarts []uint64
-	// ChunkStarts gives the first records of the chunks, ascending, and T.
+	// Part is what a split leaves of them, nil where there is none.
+	Part *order.Part
+	// ChunkStarts gives what order.NewEpoch takes.
 	ChunkStarts func(chunkBytes, chunkRecords uint64) []uint64
 }
 
@@ -180,7 +185,7 @@ func Advise(s Subject, o spec.Order, epoch uint64, good float64) ([]Advice, erro
 	if len(s.ShardStarts) < 3 {
 		return nil, nil
 	}
-	total := s.ShardStarts[len(s.ShardStarts)-1]
+	total := s.Part.Count(0, s.ShardStarts[len(s.ShardStarts)-1])
 	s.ChunkStarts = rememberLast(s.ChunkStarts)
 	now, err := try(s, o, epoch)
 	if err != nil {
@@ -214,7 +219,7 @@ func Advise(s Subject, o spec.Order, epoch uint64, good float64) ([]Advice, erro
 }
 
 func try(s Subject, o spec.Order, epoch uint64) (float64, error) {
-	e, err := order.NewEpoch(o, epoch, s.ChunkStarts(o.ChunkBytes, o.ChunkRecords))
+	e, err := order.NewEpoch(o, epoch, s.ChunkStarts(o.ChunkBytes, o.ChunkRecords), s.Part)
 	if err != nil {
 		return 0, err
 	}

@@ -28,7 +28,7 @@ func (d dataset) chunkStarts(_, chunkRecords uint64) []uint64 {
 }
 
 func (d dataset) epoch(t *testing.T, o spec.Order) *order.Epoch {
-	e, err := order.NewEpoch(o, 0, d.chunkStarts(o.ChunkBytes, o.ChunkRecords))
+	e, err := order.NewEpoch(o, 0, d.chunkStarts(o.ChunkBytes, o.ChunkRecords), nil)
 	require.NoError(t, err)
 	return e
 }

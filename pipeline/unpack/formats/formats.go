@@ -93,6 +93,8 @@ func Checked(name string) string {
 		return "the crc32c of each length and of each record's data"
 	case "npy":
 		return "the header, one dtype and row shape in all shards, sizes; rows have no checksum"
+	case "lc0":
+		return "that games are frames of one version; with --lc0-check each frame's policy, values and result"
 	case "fixed":
 		return "sizes; records have no checksum"
 	}

@@ -45,6 +45,7 @@ type Format struct{ check bool }
 var (
 	_ unpack.OwnCodecs = Format{}
 	_ unpack.Uniform   = Format{}
+	_ unpack.Unitary   = Format{}
 )
 
 // New takes from a spec whether frames are checked.
@@ -55,6 +56,9 @@ func (Format) Name() string { return "lc0" }
 
 // Extensions is empty: endings alone don't tell, Takes does.
 func (Format) Extensions() []string { return nil }
+
+// SplitByUnit is true: frames of one game are much alike.
+func (Format) SplitByUnit() bool { return true }
 
 // StreamExtension is ".bin".
 func (Format) StreamExtension(string) string { return ".bin" }

@@ -1,0 +1,56 @@
+package main
+
+import (
+	"fmt"
+
+	"github.com/spf13/cobra"
+
+	"github.com/lsiofs/lsiofs/pipeline/spec"
+)
+
+// splitFlags are --split, --split-seed and --split-by.
+type splitFlags struct {
+	split *spec.Split
+	given func(flag string) bool
+}
+
+// addSplit defines them for a command; they write to split.
+func addSplit(c *cobra.Command, split *spec.Split) splitFlags {
+	f := c.Flags()
+	f.Var(partValue{&split.Part}, "split", "only a part of the dataset, as 0..0.9 for training and 0.9..1 for validation: parts that do not overlap share no record")
+	f.Uint64Var(&split.Seed, "split-seed", split.Seed, "the split's own seed; the same one for all parts")
+	enumFlag(c, "split-by", "what a split keeps together: a record, a shard, or what lies between two entry points of a shard (default: record)",
+		&split.By, spec.SplitByRecord, spec.SplitByShard, spec.SplitByUnit)
+	return splitFlags{split, f.Changed}
+}
+
+// check refuses flags that would have no effect.
+func (f splitFlags) check() error {
+	if !f.given("split") && (f.given("split-seed") || f.given("split-by")) {
+		return usagef("--split-seed and --split-by belong to --split: name a part, as in --split 0..0.9")
+	}
+	if f.given("split-by") && f.split.By == "" {
+		return usagef("--split-by must be one of record, shard, unit")
+	}
+	return nil
+}
+
+// splitText says which part is taken, and how.
+func splitText(s spec.Split) string { return fmt.Sprintf("%s by %s, seed %d", s.Part, s.By, s.Seed) }
+
+// partValue is --split: "0..0.9".
+type partValue struct{ p *spec.Part }
+
+func (v partValue) String() string {
+	if v.p == nil || *v.p == (spec.Part{}) {
+		return ""
+	}
+	return v.p.String()
+}
+
+func (v partValue) Set(s string) (err error) {
+	*v.p, err = spec.ParsePart(s)
+	return err
+}
+
+func (v partValue) Type() string { return "a..b" }

@@ -1,0 +1,187 @@
+package order
+
+import (
+	"fmt"
+	"math/bits"
+	"sort"
+
+	"github.com/lsiofs/lsiofs/pipeline/spec"
+)
+
+// Shard is what a split needs to know of a shard.
+type Shard struct {
+	Records uint64
+	ID      uint64 // of its records, as ID gives it
+	// Anywhere says that every record is an entry point.
+	Anywhere bool
+}
+
+// Shards are those of a dataset, in dataset order. Entries may be called
+// concurrently.
+type Shards interface {
+	Shards() int
+	Shard(i int) Shard
+	// Entries are the entry points among records 64·word … 64·word+63 of shard
+	// i, a bit each, lowest first; bits behind its last record are 0. It is not
+	// asked of shards that are entered anywhere.
+	Entries(i int, word uint64) uint64
+}
+
+// splitWork is how many records are looked at in one piece of the work of a
+// split, about a millisecond; a multiple of 64, so that no two pieces share a
+// word of bits.
+const splitWork = 1 << 18
+
+// NewPart finds the records that a split leaves: about 2 ns each of the dataset,
+// less by shard or by unit. run gets the work in pieces that may be done at the
+// same time, each once, and returns when all are done; when it leaves some out,
+// the result is of no use. A split that is none gives nil.
+//
+// A split without a unit, or with an unknown one, is an error.
+func NewPart(s spec.Split, shards Shards, run func(work []func())) (*Part, error) {
+	if s.Or() == (spec.Split{}) {
+		return nil, nil
+	}
+	c := &splitter{shards: shards, by: s.By, key: key("split", s.Seed, 0, 0)}
+	c.from, c.count = s.Part.Bounds()
+	switch s.By {
+	case spec.SplitByRecord, spec.SplitByShard, spec.SplitByUnit:
+	default:
+		return nil, fmt.Errorf("order: unknown unit %q of a split", s.By)
+	}
+	c.firsts = make([]uint64, 0, shards.Shards()+1)
+	total := uint64(0)
+	for i := range shards.Shards() {
+		c.firsts = append(c.firsts, total)
+		total += shards.Shard(i).Records
+	}
+	c.firsts = append(c.firsts, total)
+	if total > MaxRecords {
+		return nil, fmt.Errorf("order: %d records are more than the %d that can be ordered", total, uint64(MaxRecords))
+	}
+	p := &Part{words: make([]uint64, (total+63)/64)}
+	var work []func()
+	for from := uint64(0); from < total; from += splitWork {
+		work = append(work, func() { c.mark(p.words, from, min(from+splitWork, total)) })
+	}
+	run(work)
+	p.index()
+	return p, nil
+}
+
+// splitter decides which records are left.
+type splitter struct {
+	shards      Shards
+	by          spec.SplitBy
+	key         uint64
+	from, count uint64   // see spec.Part.Bounds
+	firsts      []uint64 // first records of the shards, and T
+}
+
+// mark sets the bits of those of records from … to-1 that are left.
+func (c *splitter) mark(words []uint64, from, to uint64) {
+	i := sort.Search(len(c.firsts), func(i int) bool { return c.firsts[i] > from }) - 1
+	for ; from < to; i++ {
+		first, end := c.firsts[i], min(c.firsts[i+1], to)
+		if from >= end {
+			continue // a shard without records
+		}
+		s := c.shards.Shard(i)
+		u := units{splitter: c, words: words, shard: i, first: first, key: c.key ^ bits.ReverseBytes64(s.ID)}
+		switch {
+		case c.by == spec.SplitByShard:
+			if u.left(0) {
+				u.set(from, end)
+			}
+		case c.by == spec.SplitByRecord || s.Anywhere:
+			u.records(from, end)
+		default:
+			u.stretches(from, end, s.Records)
+		}
+		from = end
+	}
+}
+
+// units goes through a shard.
+type units struct {
+	*splitter
+	words []uint64
+	shard int
+	first uint64 // number of its first record
+	key   uint64
+}
+
+// left says whether the unit is left whose first record has that ordinal.
+func (u *units) left(ordinal uint64) bool { return draw(u.key, ordinal)-u.from < u.count }
+
+// set sets the bits of records from … to-1.
+func (u *units) set(from, to uint64) {
+	for from < to {
+		n := min(to-from, 64-from&63)
+		u.words[from>>6] |= ^uint64(0) >> (64 - n) << (from & 63)
+		from += n
+	}
+}
+
+// records decides records from … to-1 one by one.
+func (u *units) records(from, to uint64) {
+	state := u.key + (from-u.first+1)*gamma
+	for from < to {
+		word, end := from>>6, min(to, (from|63)+1)
+		set := uint64(0)
+		for ; from < end; from++ {
+			var bit uint64
+			if mix(state)-u.from < u.count {
+				bit = 1
+			}
+			set |= bit << (from & 63)
+			state += gamma
+		}
+		u.words[word] |= set
+	}
+}
+
+// stretches decides records from … to-1 by the entry points of their shard.
+func (u *units) stretches(from, to, records uint64) {
+	begin := u.entryAt(from - u.first)
+	for from < to {
+		end := min(u.entryAfter(from-u.first, min(records, to-u.first))+u.first, to)
+		if u.left(begin) {
+			u.set(from, end)
+		}
+		from, begin = end, end-u.first
+	}
+}
+
+// entryAt is the last entry point at or before an ordinal. The first record
+// always is one.
+func (u *units) entryAt(ordinal uint64) uint64 {
+	word := ordinal >> 6
+	set := u.shards.Entries(u.shard, word) << (63 - ordinal&63) >> (63 - ordinal&63)
+	for set == 0 && word > 0 {
+		word--
+		set = u.shards.Entries(u.shard, word)
+	}
+	if set == 0 {
+		return 0
+	}
+	return word<<6 + uint64(bits.Len64(set)) - 1
+}
+
+// entryAfter is the first entry point behind an ordinal and before another, or
+// that one.
+func (u *units) entryAfter(ordinal, before uint64) uint64 {
+	ordinal++
+	if ordinal >= before {
+		return before
+	}
+	word := ordinal >> 6
+	set := u.shards.Entries(u.shard, word) >> (ordinal & 63) << (ordinal & 63)
+	for set == 0 {
+		if word++; word<<6 >= before {
+			return before
+		}
+		set = u.shards.Entries(u.shard, word)
+	}
+	return min(word<<6+uint64(bits.TrailingZeros64(set)), before)
+}

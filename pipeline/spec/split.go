@@ -1,0 +1,123 @@
+package spec
+
+import (
+	"fmt"
+	"math/bits"
+	"strconv"
+	"strings"
+)
+
+// SplitBy names what a split keeps together (ORDER.md, Split).
+type SplitBy string
+
+const (
+	SplitByRecord SplitBy = "record" // each record by itself
+	SplitByShard  SplitBy = "shard"  // all records of a shard
+	SplitByUnit   SplitBy = "unit"   // from one entry point of a shard to the next
+)
+
+// Split is the part of a dataset that an order is of. The zero value is all of
+// the dataset, which is no split. Two equal values take the same records.
+type Split struct {
+	Part Part
+	Seed uint64
+	// By is "" until a dataset is open, where the format's own unit is meant.
+	By SplitBy
+}
+
+// Or is s, or no split at all where its part is the whole dataset: what "0..1"
+// says, seed and unit then mean nothing.
+func (s Split) Or() Split {
+	if s.Part.Whole() {
+		return Split{}
+	}
+	return s
+}
+
+// Part is the half-open interval [From, To) of a split, in billionths: the
+// decimal fractions of ORDER.md have at most 9 digits. The zero value stands for
+// all, as 0..1 does.
+type Part struct{ From, To uint32 }
+
+// billion is 1, in billionths; partDigits are its zeros.
+const (
+	billion    = 1_000_000_000
+	partDigits = 9
+)
+
+// Whole says that p is all of a dataset.
+func (p Part) Whole() bool { return p == Part{} || p == Part{0, billion} }
+
+// String is p in the shortest decimals, as "0..0.9".
+func (p Part) String() string {
+	if p.Whole() {
+		return "0..1"
+	}
+	return fractionText(p.From) + ".." + fractionText(p.To)
+}
+
+func fractionText(n uint32) string {
+	if n%billion == 0 {
+		return strconv.FormatUint(uint64(n/billion), 10)
+	}
+	return strings.TrimRight(fmt.Sprintf("%d.%09d", n/billion, n%billion), "0")
+}
+
+// Bounds gives the first draw that is in the part and how many there are from it
+// on: draws u with u - from < count, where differences wrap around, and a count of
+// 0 stands for all 2⁶⁴. They are floor(a·2⁶⁴) and its distance to floor(b·2⁶⁴).
+func (p Part) Bounds() (from, count uint64) {
+	if p.Whole() {
+		return 0, 0
+	}
+	from = floor64(p.From)
+	return from, floor64(p.To) - from
+}
+
+// floor64 is floor(n·2⁶⁴/10⁹), 0 for 1.
+func floor64(n uint32) uint64 {
+	if n == billion {
+		return 0
+	}
+	quotient, _ := bits.Div64(uint64(n), 0, billion)
+	return quotient
+}
+
+// ParsePart reads "a..b", decimal fractions of at most 9 digits behind the point
+// with 0 ≤ a < b ≤ 1. Nothing is rounded.
+func ParsePart(text string) (Part, error) {
+	a, b, two := strings.Cut(text, "..")
+	from, ok := parseFraction(a)
+	to, ok2 := parseFraction(b)
+	switch {
+	case !two || !ok || !ok2:
+		return Part{}, fmt.Errorf("%q is no part of a dataset: write two fractions between 0 and 1 with at most 9 digits behind the point, as 0..0.9", text)
+	case from >= to:
+		return Part{}, fmt.Errorf("%q is an empty part: the first fraction must be below the second, as in 0..0.9", text)
+	}
+	return Part{from, to}, nil
+}
+
+// parseFraction reads a decimal fraction from 0 to 1, in billionths.
+func parseFraction(text string) (uint32, bool) {
+	whole, digits, point := strings.Cut(text, ".")
+	if whole != "0" && whole != "1" || point && digits == "" || len(digits) > partDigits {
+		return 0, false
+	}
+	for _, c := range digits {
+		if c < '0' || c > '9' {
+			return 0, false
+		}
+	}
+	n, err := strconv.ParseUint(whole+digits+strings.Repeat("0", partDigits-len(digits)), 10, 32)
+	return uint32(n), err == nil && n <= billion
+}
+
+func (s Split) validate(p *problems) {
+	if s.Part.From > s.Part.To || s.Part.To > billion || s.Part.From == s.Part.To && s.Part.To != 0 {
+		p.addf("--split (%s) must be two fractions between 0 and 1, the first below the second, as 0..0.9", s.Part)
+	}
+	if s.By != "" {
+		oneOf(p, "--split-by", s.By, SplitByRecord, SplitByShard, SplitByUnit)
+	}
+}

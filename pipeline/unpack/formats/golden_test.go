@@ -1,0 +1,126 @@
+package formats_test
+
+import (
+	"bytes"
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/lsiofs/lsiofs/pipeline/spec"
+	"github.com/lsiofs/lsiofs/pipeline/unpack"
+	"github.com/lsiofs/lsiofs/pipeline/unpack/formats"
+)
+
+// goldenDir holds shards that other programs wrote; make.py there says how.
+const goldenDir = "testdata/golden"
+
+// golden is what is known of a shard that another program wrote.
+type golden struct {
+	How           string `json:"how"`
+	DecodedSHA256 string `json:"decoded_sha256"`
+	Records       int    `json:"records"`
+	RecordsSHA256 string `json:"records_sha256"` // of "offset size\n" for each
+}
+
+func goldens(t testing.TB) map[string]golden {
+	t.Helper()
+	b, err := os.ReadFile(filepath.Join(goldenDir, "golden.json"))
+	require.NoError(t, err)
+	var all map[string]golden
+	require.NoError(t, json.Unmarshal(b, &all))
+	require.NotEmpty(t, all)
+	return all
+}
+
+// formatOf is the format and the codec that a shard's name says.
+func formatOf(t testing.TB, path string) (unpack.Format, unpack.Codec) {
+	t.Helper()
+	stem, codec := formats.Split(path)
+	f, err := formats.New(spec.Format{Name: filepath.Ext(stem)[1:]})
+	require.NoError(t, err)
+	return f, codec
+}
+
+func TestShardsOfOtherProgramsHaveTheRecordsThatAnotherReaderFinds(t *testing.T) {
+	for name, want := range goldens(t) {
+		t.Run(name, func(t *testing.T) {
+			raw, err := os.ReadFile(filepath.Join(goldenDir, name))
+			require.NoError(t, err)
+			format, codec := formatOf(t, name)
+			var places bytes.Buffer
+			records := 0
+			emit := func(e unpack.Extent) error {
+				records++
+				fmt.Fprintf(&places, "%d %d\n", e.OffsetBytes, e.SizeBytes)
+				return nil
+			}
+			restart := func() { t.Fatal("a sound shard is passed over once") }
+			sum, err := unpack.Scan(context.Background(), format, codec, bytes.NewReader(raw), int64(len(raw)), emit, restart)
+			require.NoError(t, err)
+			require.Nil(t, sum.Damage)
+			require.Equal(t, want.Records, records, "%s\n%s", want.How, &places)
+			require.Equal(t, want.RecordsSHA256, sha(places.Bytes()), "%s\n%s", want.How, &places)
+
+			decoded := raw
+			if codec != nil {
+				r, err := unpack.NewDecoded(codec, bytes.NewReader(raw), int64(len(raw)), unpack.Entry{})
+				require.NoError(t, err)
+				defer r.Close()
+				decoded, err = io.ReadAll(r)
+				require.NoError(t, err)
+			}
+			require.Equal(t, want.DecodedSHA256, sha(decoded))
+			require.EqualValues(t, len(decoded), sum.DecodedBytes)
+		})
+	}
+}
+
+func TestFramesOfPzstdAreMembers(t *testing.T) {
+	raw, err := os.ReadFile(filepath.Join(goldenDir, "pzstd.jsonl.zst"))
+	require.NoError(t, err)
+	format, codec := formatOf(t, "pzstd.jsonl.zst")
+	sum, err := unpack.Scan(context.Background(), format, codec, bytes.NewReader(raw), int64(len(raw)), func(unpack.Extent) error { return nil }, func() {})
+	require.NoError(t, err)
+	require.Greater(t, len(sum.Members), 1)
+	// Each is a place where decoding can start.
+	whole, err := unpack.NewDecoded(codec, bytes.NewReader(raw), int64(len(raw)), unpack.Entry{})
+	require.NoError(t, err)
+	defer whole.Close()
+	decoded, err := io.ReadAll(whole)
+	require.NoError(t, err)
+	for _, m := range sum.Members {
+		r, err := unpack.NewDecoded(codec, bytes.NewReader(raw), int64(len(raw)), unpack.Entry{RawBytes: m.RawBytes, DecodedBytes: m.DecodedBytes})
+		require.NoError(t, err)
+		rest, err := io.ReadAll(r)
+		r.Close()
+		require.NoError(t, err)
+		require.Equal(t, sha(decoded[m.DecodedBytes:]), sha(rest))
+	}
+}
+
+func TestEveryGoldenShardIsNamed(t *testing.T) {
+	all := goldens(t)
+	files, err := os.ReadDir(goldenDir)
+	require.NoError(t, err)
+	shards := 0
+	for _, f := range files {
+		if f.Name() != "golden.json" && f.Name() != "make.py" {
+			require.Contains(t, all, f.Name())
+			shards++
+		}
+	}
+	require.Len(t, all, shards)
+}
+
+func sha(b []byte) string {
+	sum := sha256.Sum256(b)
+	return hex.EncodeToString(sum[:])
+}
