@@ -43,7 +43,7 @@ func newTestRoot() *cobra.Command {
 }
 
 func TestHelpTexts(t *testing.T) {
-	for _, args := range [][]string{{}, {"mount"}, {"umount"}, {"index"}, {"inspect"}, {"cat"}, {"plan"}, {"tune"}, {"checkpoint"},
+	for _, args := range [][]string{{}, {"mount"}, {"umount"}, {"index"}, {"inspect"}, {"verify"}, {"cat"}, {"plan"}, {"tune"}, {"checkpoint"},
 		{"checkpoint", "show"}, {"checkpoint", "save"}, {"checkpoint", "restore"}, {"checkpoint", "merge"}, {"bench"}, {"doctor"}, {"demo"}, {"version"}} {
 		name := "help" + strings.Join(append([]string{""}, args...), "-") + ".txt"
 		t.Run(name, func(t *testing.T) {
@@ -73,7 +73,7 @@ func TestCommandsThatOpenADatasetShareItsFlags(t *testing.T) {
 		"cat":     {"worker", "from", "ids", "offsets", "resume"},
 		"plan":    {"worker", "from", "records", "resume"},
 		"bench":   {"rounds", "seconds", "check", "only", "dir", "make", "gz", "zst", "tar", "records", "bytes", "shards"},
-		"inspect": {}, "index": {"rebuild"},
+		"inspect": {}, "verify": {"order"}, "index": {"rebuild"},
 	} {
 		c, _, err := root.Find([]string{name})
 		require.NoError(t, err)
