@@ -123,8 +123,9 @@ func (s *scan) scanParts(ctx context.Context, codec PartCodec) (Summary, error) 
 		return Summary{}, err
 	}
 	defer d.Close()
-	src := &partSource{decoder: d, buf: partBuffers.Get().([]byte)}
-	defer func() { partBuffers.Put(src.buf) }() //nolint:staticcheck // a slice in an interface is small beside what it holds
+	buffer := partBuffers.Get().(*[]byte)
+	defer partBuffers.Put(buffer)
+	src := &partSource{decoder: d, buf: *buffer}
 	kind, err := s.index(ctx, src)
 	damage, err := splitDamage(err)
 	if err != nil {
@@ -141,7 +142,10 @@ func (s *scan) scanParts(ctx context.Context, codec PartCodec) (Summary, error) 
 // partBufferBytes is what of a part is decoded at a time: some tens of frames.
 const partBufferBytes = 256 << 10
 
-var partBuffers = sync.Pool{New: func() any { return make([]byte, partBufferBytes) }}
+var partBuffers = sync.Pool{New: func() any {
+	b := make([]byte, partBufferBytes)
+	return &b
+}}
 
 // partSource implements Parts over a decoder.
 type partSource struct {
