@@ -38,6 +38,9 @@ func discover(ctx context.Context, where string, objects []storage.Object, asked
 	files := make([]candidate, len(objects))
 	for i, o := range objects {
 		codec, inner := t.codec(o.Path)
+		if asked.Name == "files" { // its shards are directories, whatever their names end in
+			codec, inner = 0, o.Path
+		}
 		files[i] = candidate{object: o, codec: codec, inner: inner}
 	}
 	if asked.Name != "auto" {
@@ -47,7 +50,7 @@ func discover(ctx context.Context, where string, objects []storage.Object, asked
 }
 
 // takesAll says whether a format takes all files when it is asked for.
-func takesAll(name string) bool { return name == "fixed" || name == "lines" }
+func takesAll(name string) bool { return name == "fixed" || name == "lines" || name == "files" }
 
 func discoverAsked(where string, files []candidate, asked spec.Format, t *table) (discovered, error) {
 	f, err := t.make(asked)

@@ -23,11 +23,12 @@ func Open(ctx context.Context, c Config) (*Catalog, storage.Storage, error) {
 	if err != nil {
 		return nil, nil, err
 	}
-	s, err := c.OpenStorage(t.root)
+	store := openStore(&c, &t, c.Log)
+	s, err := c.OpenStorage(t.root, store.dir)
 	if err != nil {
 		return nil, nil, fmt.Errorf("dataset %s: %w", &t, err)
 	}
-	o := opening{Config: c, target: t, storage: s, table: newTable(), reporter: newReporter(c.Progress)}
+	o := opening{Config: c, target: t, storage: s, table: newTable(), reporter: newReporter(c.Progress), store: store}
 	catalog, err := o.open(ctx)
 	o.reporter.stop(err == nil)
 	if err != nil {
@@ -54,7 +55,6 @@ type opening struct {
 }
 
 func (o *opening) open(ctx context.Context) (*Catalog, error) {
-	o.store = openStore(&o.Config, &o.target, o.Log)
 	if !o.Rebuild {
 		o.prior, o.priorMapping = o.store.load()
 	}

@@ -69,6 +69,20 @@ type Storage interface {
 	Close() error
 }
 
+// Compare gives the difference of an object as it is now to what was listed, as
+// an error that wraps ErrChanged, or nil. It looks at sizes and versions only.
+func Compare(listed, now Object) error {
+	switch {
+	case now.SizeBytes != listed.SizeBytes:
+		return fmt.Errorf("size is %d bytes, was %d: %w", now.SizeBytes, listed.SizeBytes, ErrChanged)
+	case now.Version.Inode != listed.Version.Inode:
+		return fmt.Errorf("another file is in its place: %w", ErrChanged)
+	case now.Version != listed.Version:
+		return fmt.Errorf("modification time differs: %w", ErrChanged)
+	}
+	return nil
+}
+
 // ErrChanged is wrapped by errors about objects that have changed or vanished
 // since they were listed.
 var ErrChanged = errors.New("changed since it was indexed: mount again to index it anew")

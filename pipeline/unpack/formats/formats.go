@@ -7,13 +7,14 @@
 //	tfrecord  .tfrecord .tfrecords .tfrec   a frame                   record_writer.h          every length's crc32c; lsiofs verify and reads: the data's
 //	npy       .npy                          a row                     numpy.lib.format         the header, the length; one dtype and row shape in all shards
 //	fixed     asked for                     N bytes every S from H    —                        the remainder
+//	files     directories, asked for        files with one key        POSIX.1-2017 pax         nothing: contents are not looked at
 //
 //	codec     shards                        entry points              specification            checked when decoding
 //	gzip      .gz .tgz                      members                   RFC 1952                 crc32 and size
 //	zstd      .zst                          frames                    RFC 8878                 xxh64 where there is one
 //
-// RECORDS.md is the specification of all of them. Formats to come (lc0,
-// files) and codec lz4 are packages beside the others, and lines here.
+// RECORDS.md is the specification of all of them. Formats to come (lc0) and codec
+// lz4 are packages beside the others, and lines here.
 package formats
 
 import (
@@ -22,6 +23,7 @@ import (
 
 	"github.com/lsiofs/lsiofs/pipeline/spec"
 	"github.com/lsiofs/lsiofs/pipeline/unpack"
+	"github.com/lsiofs/lsiofs/pipeline/unpack/files"
 	"github.com/lsiofs/lsiofs/pipeline/unpack/fixed"
 	"github.com/lsiofs/lsiofs/pipeline/unpack/gzip"
 	"github.com/lsiofs/lsiofs/pipeline/unpack/lines"
@@ -34,7 +36,7 @@ import (
 // All are the formats that need no numbers, in the order in which automatic
 // choice asks their Sniff.
 func All() []unpack.Format {
-	return []unpack.Format{tar.Format{}, tfrecord.Format{}, lines.JSONL(), lines.Lines(), npy.Format{}}
+	return []unpack.Format{tar.Format{}, tfrecord.Format{}, lines.JSONL(), lines.Lines(), npy.Format{}, files.Format{}}
 }
 
 // New makes the format that a spec names; "auto" names none.
