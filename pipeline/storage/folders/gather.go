@@ -48,8 +48,11 @@ func (g *gathering) directory(path string) (segment, error) {
 		return segment{}, err
 	}
 	defer func() { _ = unix.Close(fd) }()
-	if err := g.read(fd, path, l.wants(path, false)); err != nil {
+	if err := g.read(fd, path); err != nil {
 		return segment{}, err
+	}
+	if len(g.seen) == 0 || !l.wants(path, false) {
+		return segment{}, nil
 	}
 	// In the order of inodes, which lie together on a disk.
 	slices.SortFunc(g.seen, func(a, b seen) int { return cmp.Compare(a.inode, b.inode) })
@@ -71,9 +74,9 @@ func (g *gathering) directory(path string) (segment, error) {
 
 func (g *gathering) name(f *seen) []byte { return g.names[f.at : f.at+f.length] }
 
-// read takes the names in a directory: of files, where they are wanted, and of
-// directories.
-func (g *gathering) read(fd int, path string, wanted bool) error {
+// read takes the names in a directory: of files and links, and of directories
+// that are to be entered.
+func (g *gathering) read(fd int, path string) error {
 	if g.entries == nil {
 		g.entries = make([]byte, entriesBytes)
 	}
@@ -90,14 +93,14 @@ func (g *gathering) read(fd int, path string, wanted bool) error {
 		}
 		for b := g.entries[:n]; len(b) > 0; {
 			length := binary.NativeEndian.Uint16(b[16:])
-			g.entry(fd, path, b[:length], wanted)
+			g.entry(fd, path, b[:length])
 			b = b[length:]
 		}
 	}
 }
 
 // entry takes one struct linux_dirent64: inode, offset, length, type, name.
-func (g *gathering) entry(fd int, path string, b []byte, wanted bool) {
+func (g *gathering) entry(fd int, path string, b []byte) {
 	const nameAt = 19
 	name := b[nameAt:]
 	name = name[:bytes.IndexByte(name, 0)]
@@ -118,10 +121,8 @@ func (g *gathering) entry(fd int, path string, b []byte, wanted bool) {
 			g.dirs = append(g.dirs, below)
 		}
 	case unix.DT_REG, unix.DT_LNK:
-		if wanted {
-			g.seen = append(g.seen, seen{at: len(g.names), length: len(name), inode: binary.NativeEndian.Uint64(b)})
-			g.names = append(append(g.names, name...), 0)
-		}
+		g.seen = append(g.seen, seen{at: len(g.names), length: len(name), inode: binary.NativeEndian.Uint64(b)})
+		g.names = append(append(g.names, name...), 0)
 	}
 }
 
