@@ -259,5 +259,9 @@ type Status struct {
 
 // Status gives the state now.
 func (d *Dataset) Status() Status {
-	return Status{Engine: d.engine.Status(), Fetch: d.fetcher.Stats(), Start: d.start.Load(), Storage: d.profile, Uptime: time.Since(d.started)}
+	engine := d.engine.Status()
+	if f, ok := d.storage.(*folders.Storage); ok {
+		engine = f.Status()
+	}
+	return Status{Engine: engine, Fetch: d.fetcher.Stats(), Start: d.start.Load(), Storage: d.profile, Uptime: time.Since(d.started)}
 }

@@ -188,6 +188,7 @@ var standard = []struct {
 	{SectionZstd, synthetic.Shape{Format: "jsonl", RecordBytes: 1200, Codec: "zst"}, 600_000},
 	{SectionGzip, synthetic.Shape{Format: "jsonl", RecordBytes: 1200, Codec: "gz"}, 600_000},
 	{SectionNpy, synthetic.Shape{Format: "npy", RecordBytes: 4096}, 170_000},
+	{SectionFiles, synthetic.Shape{Format: "files", RecordBytes: 12 << 10}, 56_000},
 }
 
 // datasets checks the one that was named, or those that are made.
@@ -242,7 +243,7 @@ func (k *check) named(ctx context.Context) error {
 	}
 	section := sectionOf(d)
 	if section == "" {
-		k.add(notChecked("", d.Path, fmt.Sprintf("nothing is promised of %s%s with records of %.0f bytes: what is is of tar of 12 KiB, of npy rows of 4 KiB, and of JSONL of 1.2 KiB, also .zst and .gz",
+		k.add(notChecked("", d.Path, fmt.Sprintf("nothing is promised of %s%s with records of %.0f bytes: what is is of tar and files of 12 KiB, of npy rows of 4 KiB, and of JSONL of 1.2 KiB, also .zst and .gz",
 			d.Format, strings.TrimSuffix("."+d.Compression, "."), d.RecordBytes)))
 		return nil
 	}
@@ -256,6 +257,10 @@ func (k *check) named(ctx context.Context) error {
 func (k *check) dataset(ctx context.Context, path string, section Section) error {
 	c := k.config.Config
 	c.Spec.Dataset = path
+	if section == SectionFiles && c.Spec.Format.Name != "files" { // they are never found by themselves
+		c.Spec.Format.Name = "files"
+		c.Flags = append(slices.Clone(c.Flags), "--format=files")
+	}
 	c.Rows = rowsOf(k.config.Promises, section)
 	if len(c.Rows) == 0 {
 		return nil

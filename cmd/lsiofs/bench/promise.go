@@ -16,10 +16,11 @@ const (
 	SectionZstd   Section = "zst"
 	SectionGzip   Section = "gz"
 	SectionNpy    Section = "npy"
+	SectionFiles  Section = "files"
 )
 
 // Sections are all of them, in the order in which they are checked.
-var Sections = []Section{SectionEngine, SectionTar, SectionJSONL, SectionZstd, SectionGzip, SectionNpy}
+var Sections = []Section{SectionEngine, SectionTar, SectionJSONL, SectionZstd, SectionGzip, SectionNpy, SectionFiles}
 
 // Figure is what of a row a promise is about.
 type Figure string
@@ -89,6 +90,9 @@ func Promises() []Promise {
 		{Section: SectionGzip, What: "mount to cat, JSONL .gz", Row: rowMountFirst, Figure: FigureRatio, AtLeast: 0.80},
 
 		{Section: SectionNpy, What: "mount, hot, npy rows of 4 KiB, 1 reader, to the FUSE ceiling", Row: "mount-1", Figure: FigureRatio, AtLeast: 0.50},
+
+		{Section: SectionFiles, What: "mount, hot, files of 12 KiB, each opened and read, to tar c", Row: rowMountOpened, Figure: FigureRatio, AtLeast: 2.0},
+		{Section: SectionFiles, What: "mount to cat, files of 12 KiB", Row: rowMountFirst, Figure: FigureRatio, AtLeast: 0.80},
 	}
 }
 
@@ -145,6 +149,7 @@ func verdict(measured, atLeast, atMost float64) string {
 func rowsOf(promises []Promise, s Section) []string {
 	against := map[string][]string{
 		rowMountFirst: {rowCat, rowMountWhole}, rowMountWhole: {rowDecode, rowDecodeOwn}, rowMountCold: {rowFioCold}, rowEngineCold: {rowFioCold}, rowVerify: {rowFioSequential},
+		rowMountOpened: {rowTar},
 	}
 	var ids []string
 	for _, p := range promises {
@@ -165,6 +170,8 @@ func sectionOf(d DatasetInfo) Section {
 	near := func(bytes float64) bool { return d.RecordBytes > bytes*2/3 && d.RecordBytes < bytes*3/2 }
 	lines := (d.Format == "jsonl" || d.Format == "lines") && near(1200)
 	switch {
+	case d.Format == "files" && near(12<<10):
+		return SectionFiles
 	case d.Format == "tar" && d.Compression == "" && near(12<<10):
 		return SectionTar
 	case d.Format == "npy" && d.Compression == "" && near(4<<10):

@@ -147,8 +147,12 @@ func (s *Storage) do(o *opener, j job) {
 		f := x.segment.file(i)
 		if err := o.file(x.read, &f); err != nil {
 			x.fail(fmt.Errorf("%s: %w", o.path[:len(o.path)-1], err))
+			s.errors.Add(1)
 		}
 	}
+	s.reads.Add(o.reads)
+	s.bytes.Add(o.bytes)
+	o.reads, o.bytes = 0, 0
 	s.end(x)
 }
 
