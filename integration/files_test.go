@@ -81,6 +81,22 @@ func TestStreamsOfFoldersOfFilesEqualTheReference(t *testing.T) {
 	require.Contains(t, string(m.read("dataset.json")), `"fingerprint": "`+ref.fingerprint()+`"`)
 }
 
+func TestPatternsOfFilesNameDirectories(t *testing.T) {
+	d := folders(t)
+	for pattern, want := range map[string]string{
+		"train/n000[12]":      "train/n0001/ train/n0002/",
+		"train/n{0001..0002}": "train/n0001/ train/n0002/",
+		"train/**/n0003.d":    "train/more/n0003.d/",
+		"*":                   "__meta__/ strange/",
+	} {
+		list := shell(t, `"$1" cat "$2" --format files --shuffle none | tar -tf - | sed 's|[^/]*$||' | sort -u | tr '\n' ' '`, lsiofs, filepath.Join(d.dir, pattern))
+		require.Equal(t, want, strings.TrimSpace(string(list)), pattern)
+	}
+	refused := tool(t, "cat", filepath.Join(d.dir, "top.txt"), "--format", "files")
+	require.NotZero(t, refused.code)
+	require.Contains(t, string(refused.stderr), "is a file: with --format files name the directory")
+}
+
 // TestRepeatedSamplesOfFilesAreTwoSamples pads a dataset of one sample, so that
 // every record has the key of the one before.
 func TestRepeatedSamplesOfFilesAreTwoSamples(t *testing.T) {

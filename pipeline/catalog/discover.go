@@ -202,6 +202,8 @@ func suggestion(extension string) string {
 		return "npz files hold several arrays: save each as an .npy of its own"
 	case ".bin", ".dat", ".raw", ".tokens":
 		return "if records have one size, try --format fixed --record-bytes N"
+	case ".jpg", ".jpeg", ".JPG", ".JPEG", ".png", ".PNG", ".webp", ".wav", ".flac", ".mp3", ".mp4":
+		return "if each file is a sample, or those with one name up to the dot are, try --format files"
 	}
-	return "try --format tar, jsonl, tfrecord, npy, lines, or fixed with --record-bytes N"
+	return "try --format tar, jsonl, tfrecord, npy, lines, files, or fixed with --record-bytes N"
 }

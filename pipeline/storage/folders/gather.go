@@ -117,8 +117,11 @@ func (g *gathering) entry(fd int, path string, b []byte) {
 		if path != "." {
 			below = path + "/" + below
 		}
-		if g.listing.match != nil && g.listing.wants(below, true) {
-			g.dirs = append(g.dirs, below)
+		if l := g.listing; l.match != nil {
+			itself, inside := l.wants(below, false), l.wants(below, true)
+			if itself || inside {
+				g.dirs = append(g.dirs, below)
+			}
 		}
 	case unix.DT_REG, unix.DT_LNK:
 		g.seen = append(g.seen, seen{at: len(g.names), length: len(name), inode: binary.NativeEndian.Uint64(b)})

@@ -13,16 +13,18 @@ import (
 )
 
 // List calls visit for the directories that directly hold regular files. match
-// is asked about each of them as an object, and, as a directory, whether to
-// enter it. Sockets, devices and pipes are passed over, and so is what vanishes
+// is asked about each directory whether it is accepted as an object, and whether
+// to enter it. Sockets, devices and pipes are passed over, and so is what vanishes
 // meanwhile; a directory that can't be read and a symbolic link to nothing are
 // errors, because files may be missing from the list.
 func (s *Storage) List(ctx context.Context, match func(path string, isDir bool) bool, visit func(storage.Object) error) error {
 	if err := ctx.Err(); err != nil {
 		return err
 	}
-	l := newListing(ctx, s, match)
-	t, err := l.run()
+	t, err := newListing(ctx, s, match).run(s.indexDir)
+	if errors.Is(err, errNotKept) {
+		t, err = newListing(ctx, s, match).run("")
+	}
 	if err != nil {
 		return err
 	}
@@ -74,9 +76,10 @@ func newListing(ctx context.Context, s *Storage, match func(string, bool) bool) 
 // maxListers is how many directories are read at a time: each may wait for a disk.
 const maxListers = 16
 
-func (l *listing) run() (*table, error) {
+// run lists everything, and keeps the table in dir.
+func (l *listing) run(dir string) (*table, error) {
 	var err error
-	if l.scratch, err = newScratch(l.storage.indexDir); err != nil {
+	if l.scratch, err = newScratch(dir); err != nil {
 		return nil, err
 	}
 	defer l.scratch.file.Close()

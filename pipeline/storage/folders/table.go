@@ -3,6 +3,7 @@ package folders
 import (
 	"cmp"
 	"encoding/binary"
+	"errors"
 	"fmt"
 	"os"
 	"slices"
@@ -125,6 +126,8 @@ func (t *table) find(o storage.Object) (segment, error) {
 	return d, nil
 }
 
+var errNotKept = errors.New("the listing can't be kept")
+
 // scratch is the file that becomes a table. put may be called concurrently.
 type scratch struct {
 	file *os.File
@@ -151,7 +154,7 @@ func (s *scratch) put(b []byte) (uint64, error) {
 	n := pad8(uint64(len(b)))
 	at := s.end.Add(n) - n
 	if _, err := s.file.WriteAt(b, int64(at)); err != nil {
-		return 0, fmt.Errorf("keep the listing: %w: free space there, or name another directory with --index-dir", err)
+		return 0, fmt.Errorf("%w: %w", errNotKept, err)
 	}
 	return at, nil
 }
@@ -194,7 +197,7 @@ func (s *scratch) seal(list []found) (*table, error) {
 	t.users.Store(1)
 	if end := s.end.Load(); end > 0 {
 		if err := s.file.Truncate(int64(end)); err != nil {
-			return nil, fmt.Errorf("keep the listing: %w", err)
+			return nil, fmt.Errorf("%w: %w", errNotKept, err)
 		}
 		if t.data, err = unix.Mmap(int(s.file.Fd()), 0, int(end), unix.PROT_READ, unix.MAP_SHARED); err != nil {
 			return nil, fmt.Errorf("map the listing: %w", err)
