@@ -74,6 +74,7 @@ type Storage struct {
 	indexDir string
 	most     int           // files and directories that are open at a time
 	readings sync.Pool     // of *reading
+	openers  sync.Pool     // of *opener
 	reads    atomic.Uint64 // of files, that have succeeded
 	errors   atomic.Uint64 // the others
 	bytes    atomic.Uint64 // of contents, in reads

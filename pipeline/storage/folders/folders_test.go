@@ -337,3 +337,27 @@ func TestSparseFilesThatAreTooLargeTogetherAreRefused(t *testing.T) {
 }
 
 func background() context.Context { return context.Background() }
+
+// TestReadingAllocatesNothingForEachFile reads some files at a time, as a gather
+// does. What goroutines take for themselves is shared by all reads of a Submit.
+func TestReadingAllocatesNothingForEachFile(t *testing.T) {
+	root := t.TempDir()
+	const n = 64
+	for i := range n {
+		write(t, root, fmt.Sprintf("d/%06d", i), make([]byte, 700))
+	}
+	s := open(t, root, files.Framing{})
+	s.most = 1
+	o := list(t, s)["d"]
+	var done sync.WaitGroup
+	reads := make([]*storage.Read, n)
+	for i := range reads {
+		reads[i] = &storage.Read{Object: o, OffsetBytes: int64(i) * o.SizeBytes / n, Buf: make([]byte, o.SizeBytes/n), Done: func(error) { done.Done() }}
+	}
+	allocated := testing.AllocsPerRun(100, func() {
+		done.Add(n)
+		s.Submit(reads)
+		done.Wait()
+	})
+	require.Less(t, allocated, float64(n)/8)
+}

@@ -96,7 +96,11 @@ const takenJobs = 4
 // work does jobs until none is left. Close waits for it.
 func (s *Storage) work() {
 	var taken [takenJobs]job
-	o := opener{storage: s}
+	o, _ := s.openers.Get().(*opener)
+	if o == nil {
+		o = &opener{storage: s}
+	}
+	defer s.openers.Put(o)
 	for {
 		n := s.take(&taken)
 		if n == 0 {
@@ -104,7 +108,7 @@ func (s *Storage) work() {
 		}
 		for i, j := range taken[:n] {
 			taken[i] = job{}
-			s.do(&o, j)
+			s.do(o, j)
 		}
 	}
 }
