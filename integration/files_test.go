@@ -84,9 +84,9 @@ func TestStreamsOfFoldersOfFilesEqualTheReference(t *testing.T) {
 func TestPatternsOfFilesNameDirectories(t *testing.T) {
 	d := folders(t)
 	for pattern, want := range map[string]string{
-		"train/n000[12]":      "train/n0001/ train/n0002/",
-		"train/n{0001..0002}": "train/n0001/ train/n0002/",
-		"train/**/n0003.d":    "train/more/n0003.d/",
+		"train/n000[12]":      "n0001/ n0002/",
+		"train/n{0001..0002}": "n0001/ n0002/",
+		"train/**/n0003.d":    "more/n0003.d/",
 		"*":                   "__meta__/ strange/",
 	} {
 		list := shell(t, `"$1" cat "$2" --format files --shuffle none | tar -tf - | sed 's|[^/]*$||' | sort -u | tr '\n' ' '`, lsiofs, filepath.Join(d.dir, pattern))

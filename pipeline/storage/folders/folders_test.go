@@ -121,7 +121,7 @@ func drawDirectories(t *rapid.T, root string) map[string]map[string][]byte {
 		for range rapid.IntRange(0, 3).Draw(t, "levels") {
 			path = filepath.Join(path, "d"+name.Draw(t, "directory"))
 		}
-		for range rapid.IntRange(1, 20).Draw(t, "files") {
+		for range rapid.IntRange(1, 12).Draw(t, "files") {
 			n := name.Draw(t, "name")
 			if rapid.IntRange(0, 9).Draw(t, "long") == 0 {
 				n = strings.Repeat("l", 150) + n
