@@ -174,6 +174,8 @@ func (s *Storage) begin(x *reading) (job, error) {
 		return job{}, fmt.Errorf("the range is not inside of the object, which has %d bytes", r.Object.SizeBytes)
 	case x.table == nil:
 		return job{}, fmt.Errorf("nothing was listed: %w", storage.ErrChanged)
+	case r.Wanted != nil && !r.Wanted():
+		return job{}, storage.ErrUnwanted
 	}
 	var err error
 	if x.segment, err = x.table.find(r.Object); err != nil {
@@ -229,7 +231,10 @@ func (s *Storage) end(x *reading) {
 	r := x.read
 	var err error
 	if failed := x.failed.Load(); failed != nil {
-		err = &storage.Error{Object: r.Object.Path, OffsetBytes: r.OffsetBytes, SizeBytes: int64(len(r.Buf)), Err: *failed}
+		err = *failed
+	}
+	if err != nil && err != storage.ErrUnwanted {
+		err = &storage.Error{Object: r.Object.Path, OffsetBytes: r.OffsetBytes, SizeBytes: int64(len(r.Buf)), Err: err}
 	}
 	if x.table != nil {
 		x.table.drop()
