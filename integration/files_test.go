@@ -1,6 +1,7 @@
 package integration
 
 import (
+	"encoding/json"
 	"fmt"
 	"math/rand/v2"
 	"os"
@@ -191,6 +192,30 @@ func TestAFileThatChangesUnderAMountGivesEIOThatNamesItAndIsRightAfterTheNextMou
 	for w := range s.Workers {
 		requireFile(t, after.data(s, w), again.path("worker-%d.tar", w))
 	}
+}
+
+func TestOnlyDirectoriesInWhichSomethingHasChangedAreIndexedAgain(t *testing.T) {
+	d := folders(t)
+	index := func() (shards, reused int) {
+		var s struct {
+			Shards int `json:"shards"`
+			Reused int `json:"shards_reused"`
+		}
+		require.NoError(t, json.Unmarshal(toolOK(t, "index", d.dir, "--format", "files", "--json"), &s))
+		return s.Shards, s.Reused
+	}
+	shards, reused := index()
+	require.Zero(t, reused)
+	again, reused := index()
+	require.Equal(t, shards, again)
+	require.Equal(t, shards, reused)
+	writeFile(t, d.dir, "train/n0001/n0001_0.JPEG", []byte("changed"))
+	writeFile(t, d.dir, "train/n0002/added.jpg", nil)
+	require.NoError(t, os.Remove(filepath.Join(d.dir, "strange/dot.")))
+	writeFile(t, d.dir, "train/new/a.jpg", []byte("new"))
+	again, reused = index()
+	require.Equal(t, shards+1, again)
+	require.Equal(t, shards-3, reused)
 }
 
 // failedBlocks reads a tar stream block by block: each read gives EIO, or the
