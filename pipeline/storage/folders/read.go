@@ -181,7 +181,11 @@ func (s *Storage) begin(x *reading) (job, error) {
 	if x.segment, err = x.table.find(r.Object); err != nil {
 		return job{}, err
 	}
-	from, to := x.segment.at(r.OffsetBytes), x.segment.at(r.OffsetBytes+size-1)+1
+	from := x.segment.at(r.OffsetBytes)
+	to := from + 1
+	for to < x.segment.files && x.segment.offset(to) < r.OffsetBytes+size {
+		to++
+	}
 	first := job{x, from, min(from+jobFiles, to)}
 	if first.to < to {
 		s.mu.Lock()

@@ -62,9 +62,12 @@ func (g *segment) file(i int) file {
 	return f
 }
 
+// offset is where file i begins in the object.
+func (g *segment) offset(i int) int64 { return int64(word(g.bytes[i*fileBytes:], 0)) }
+
 // at is the number of the file that has the byte at offset.
 func (g *segment) at(offset int64) int {
-	return sort.Search(g.files, func(i int) bool { return int64(word(g.bytes[i*fileBytes:], 0)) > offset }) - 1
+	return sort.Search(g.files, func(i int) bool { return g.offset(i) > offset }) - 1
 }
 
 func (f *file) object(path string) storage.Object {
