@@ -218,6 +218,13 @@ func TestOnlyDirectoriesInWhichSomethingHasChangedAreIndexedAgain(t *testing.T) 
 	require.Equal(t, shards-3, reused)
 }
 
+func TestVerifyReadsFoldersOfFiles(t *testing.T) {
+	d := folders(t)
+	out := string(toolOK(t, "verify", d.dir, "--format", "files"))
+	require.Contains(t, out, "197", "records")
+	require.Contains(t, string(toolOK(t, "verify", d.dir, "--format", "files", "--order")), "197")
+}
+
 // failedBlocks reads a tar stream block by block: each read gives EIO, or the
 // right bytes. It returns how many failed.
 func failedBlocks(t *testing.T, want []byte, path string) (failed int) {
