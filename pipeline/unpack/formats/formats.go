@@ -86,6 +86,8 @@ func Checked(name string) string {
 		return "the header, one dtype and row shape in all shards, sizes; rows have no checksum"
 	case "fixed":
 		return "sizes; records have no checksum"
+	case "files":
+		return "that each file can be read, and is what was indexed; contents have no checksum"
 	}
 	return ""
 }
