@@ -6,6 +6,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"syscall"
@@ -82,10 +83,16 @@ func tryMount(t testing.TB, d dataset, dir string, flags ...string) (*mount, err
 // startMount starts the server, and does not wait for the mount.
 func startMount(t testing.TB, d dataset, dir string, flags ...string) *mount {
 	t.Helper()
+	return startMountBy(t, nil, d, dir, flags...)
+}
+
+// startMountBy has a command (a program and its first arguments) start the server.
+func startMountBy(t testing.TB, starter []string, d dataset, dir string, flags ...string) *mount {
+	t.Helper()
 	needFUSE(t)
 	m := &mount{t: t, dir: dir, tmp: t.TempDir(), exited: make(chan struct{}), log: lockedBuffer{written: make(chan struct{}, 1)}}
-	args := append([]string{"mount", d.dir, dir}, d.flags...)
-	m.cmd = exec.Command(lsiofs, append(args, flags...)...)
+	line := slices.Concat(starter, []string{lsiofs, "mount", d.dir, dir}, d.flags, flags)
+	m.cmd = exec.Command(line[0], line[1:]...)
 	m.cmd.Env = environment(m.tmp)
 	m.cmd.Stderr = &m.log
 	require.NoError(t, m.cmd.Start())

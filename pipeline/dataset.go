@@ -15,9 +15,11 @@ import (
 	"github.com/lsiofs/lsiofs/pipeline/order"
 	"github.com/lsiofs/lsiofs/pipeline/spec"
 	"github.com/lsiofs/lsiofs/pipeline/storage"
+	"github.com/lsiofs/lsiofs/pipeline/storage/folders"
 	"github.com/lsiofs/lsiofs/pipeline/storage/local"
 	"github.com/lsiofs/lsiofs/pipeline/storage/profile"
 	"github.com/lsiofs/lsiofs/pipeline/stream"
+	"github.com/lsiofs/lsiofs/pipeline/unpack/files"
 	"github.com/lsiofs/lsiofs/uring"
 )
 
@@ -91,7 +93,10 @@ func (d *Dataset) open(ctx context.Context, o Options) error {
 	s := &d.spec
 	c, st, err := catalog.Open(ctx, catalog.Config{
 		Dataset: s.Dataset, Format: s.Format, OnCorrupt: s.OnCorrupt, IndexDir: s.IndexDir,
-		OpenStorage: func(root string) (storage.Storage, error) {
+		OpenStorage: func(root, indexDir string) (storage.Storage, error) {
+			if s.Format.Name == files.Name {
+				return folders.Open(root, indexDir, files.Framing{})
+			}
 			return local.OpenDirect(root, d.engine, local.Direct(s.Direct))
 		},
 		Rebuild: o.Rebuild, MemoryBytes: s.MemoryBytes, Progress: o.Progress, Log: o.Log,
@@ -101,6 +106,9 @@ func (d *Dataset) open(ctx context.Context, o Options) error {
 	}
 	d.catalog, d.storage = c, st
 	d.profile = findProfile(c.Root(), o)
+	if c.Format().Name == files.Name {
+		d.profile.GapBytes = 0 // what nobody wants would be a file to open
+	}
 	s.Format = c.Format()
 	if err := d.takePart(ctx); err != nil {
 		return err
@@ -255,8 +263,12 @@ type Status struct {
 
 // Status gives the state now.
 func (d *Dataset) Status() Status {
+	engine := d.engine.Status()
+	if f, ok := d.storage.(*folders.Storage); ok {
+		engine = f.Status()
+	}
 	return Status{
-		Engine: d.engine.Status(), Fetch: d.fetcher.Stats(), Start: d.start.Load(), Storage: d.profile, Uptime: time.Since(d.started),
+		Engine: engine, Fetch: d.fetcher.Stats(), Start: d.start.Load(), Storage: d.profile, Uptime: time.Since(d.started),
 		DamagedShards: len(d.catalog.Damaged()), Damages: d.damages(),
 	}
 }

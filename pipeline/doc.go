@@ -3,7 +3,7 @@
 //
 // # Glossary
 //
-//	shard      one file of the dataset
+//	shard      one file of the dataset; of format files one directory
 //	record     the smallest thing that is shuffled: a tar sample, a line, a frame
 //	extent     where a record's bytes are: shard, offset, size
 //	member     one gzip member or zstd frame of a compressed shard
@@ -48,6 +48,7 @@
 //	                                 ├─ plan     (which reads a gather makes)
 //	                                 ▼
 //	                              storage ──► local ──► uring
+//	                                      └─► folders (format files)
 //
 // The order depends on the catalog, never on the data, so what comes next is
 // known before it is read: sizes are exact before a byte is read, a resume costs

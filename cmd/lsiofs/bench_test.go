@@ -87,6 +87,28 @@ func TestBenchOfCompressedShardsPrintsATable(t *testing.T) {
 	nothingLeft(t, tmp)
 }
 
+func TestBenchOfFoldersOfFilesComparesWithTar(t *testing.T) {
+	tmp := benchTemp(t)
+	data := made(t, "files", "--records", "300", "--bytes", "12KiB", "--shards", "3")
+	var r bench.Report
+	require.NoError(t, json.Unmarshal([]byte(ok(t, append([]string{"bench", data, "--format", "files", "--json"}, small(t)...)...).stdout), &r))
+	require.EqualValues(t, 300, r.Dataset.Records)
+	require.Equal(t, 3, r.Dataset.Shards)
+	rows := map[string]bench.Row{}
+	for _, row := range r.Rows {
+		rows[row.ID] = row
+	}
+	for _, id := range []string{"tar", "fetch", "mount-1", "mount-small", "mount-opened", "cat", "mount-first"} {
+		require.Empty(t, rows[id].NotMeasured, id)
+		require.Positive(t, rows[id].GiBPerSecond.Median, id)
+	}
+	require.Equal(t, "tar", rows["mount-opened"].Against)
+	require.Positive(t, rows["mount-opened"].Ratio.Median)
+	require.Positive(t, rows["mount-first"].Amplification.Median, "files that are read are counted")
+	require.NotContains(t, rows, "pread-random-hot")
+	nothingLeft(t, tmp)
+}
+
 // benchCheck runs a check with promises of the test's own.
 func benchCheck(t *testing.T, promises []bench.Promise, args ...string) (exitCode, bench.CheckReport, string) {
 	t.Helper()

@@ -45,10 +45,11 @@ func newBenchCommandOf(o *benchOptions, g *globals) *cobra.Command {
 		Short: "Measure reading a dataset beside the limits of this machine",
 		Long: `Measures how fast streams of DATASET come, beside what limits them here: preads of
 the same ranges in a plain loop, fio where it is installed, the decoder's own program
-for compressed shards, and the FUSE ceiling, a mount like any other whose every answer
-lies ready in memory. Rows are measured in turns, in rounds, after one round that does
-not count; shown are medians of the rounds and their spread. A ratio is that of two
-rows of the same round, so it means something on a machine that is not quiet too.
+for compressed shards, tar c for folders of files, and the FUSE ceiling, a mount like
+any other whose every answer lies ready in memory. Rows are measured in turns, in
+rounds, after one round that does not count; shown are medians of the rounds and their
+spread. A ratio is that of two rows of the same round, so it means something on a
+machine that is not quiet too.
 
   FUSE ceiling, mount    a server in a process of its own; readers, one process each,
                          read(2) 1 MiB at a time into the same memory
@@ -72,8 +73,9 @@ datasets of 0.7 GB that it makes for it, and removes (some minutes, 2 GB of disk
 
 With --make FORMAT, makes a dataset of seeded data in the directory DATASET, which
 must be empty or not exist yet: WebDataset samples (tar), text (jsonl), frames
-(tfrecord), rows of arrays (npy), records of one size (fixed), or games of Leela Chess
-Zero, a .gz each or in tars (lc0). The same flags make the same bytes.`,
+(tfrecord), rows of arrays (npy), records of one size (fixed), directories of files
+(files), or games of Leela Chess Zero, a .gz each or in tars (lc0). The same flags
+make the same bytes.`,
 		Example: `  lsiofs bench /data/train
   lsiofs bench --check
   lsiofs bench --check --only tar,jsonl --dir /data/bench --json > check.json
@@ -100,7 +102,7 @@ func (o *benchOptions) addFlags(c *cobra.Command) {
 	f.IntVar(&o.rounds, "rounds", 5, "measure each row so often, at most")
 	f.Float64Var(&o.seconds, "seconds", 90, "about how long all rows of a dataset may take together")
 	f.BoolVar(&o.check, "check", false, "measure what is promised, and fail where it is not reached; without DATASET of data that is made for it")
-	f.StringSliceVar(&o.only, "only", nil, "with --check: these `sections` of engine, tar, jsonl, zst, gz, npy, lc0 only")
+	f.StringSliceVar(&o.only, "only", nil, "with --check: these `sections` of engine, tar, jsonl, zst, gz, npy, lc0, files only")
 	f.StringVar(&o.dir, "dir", "", "with --check: the `directory` where data is made, and kept (default: a temporary one beside the user's cache)")
 	enumFlag(c, "make", "make a dataset of this format", &o.make, synthetic.Formats...)
 	f.BoolVar(&o.gz, "gz", false, "with --make: compress shards with gzip")

@@ -16,6 +16,7 @@ EXTENSIONS = {
     "tfrecord": (".tfrecord", ".tfrecords", ".tfrec"),
     "npy": (".npy",),
     "fixed": (),
+    "files": (),
 }
 
 
@@ -133,6 +134,8 @@ def guess(root, path):
 
 def load(dataset, options):
     """(format, shards). Raises Corrupt or Refused where lsiofs has to refuse."""
+    if options.get("format") == "files":
+        return "files", load_directories(dataset)
     root, paths = find_files(dataset)
     fmt, paths = choose(root, paths, options.get("format", "auto"))
     shards, versions = [], set()
@@ -189,6 +192,34 @@ def load_shard(path, raw, fmt, options):
         record.shard, record.ordinal = path, ordinal
         record.entry = codec == "" or ordinal == 0 or record.begin in begins
     return Shard(path, records, len(data))
+
+
+def load_directories(root):
+    """The shards of format files: directories that hold regular files."""
+    shards = []
+    for directory, names, files in os.walk(os.fsencode(root)):
+        names[:] = [n for n in names if not n.startswith(b".")]
+        groups = {}
+        for name in sorted(files):
+            full = os.path.join(directory, name)
+            if name.startswith(b".") or not os.path.isfile(full):
+                continue
+            with open(full, "rb") as f:
+                path = os.path.relpath(full, os.fsencode(root))
+                key = path[: len(path) - len(name)] + name.split(b".")[0] if b"." in name else None
+                groups.setdefault(key or (name,), []).append((path, f.read()))
+        shard = os.fsdecode(os.path.relpath(directory, os.fsencode(root)))
+        records = []
+        for key, members in groups.items():
+            data = b"".join(tarfiles.file(path, contents) for path, contents in members)
+            record = Record(data, 0, key if isinstance(key, bytes) else None, [m for m in tarfiles.members(data, None) if m.key is not None])
+            record.shard, record.ordinal, record.entry = shard, len(records), True
+            records.append(record)
+        if records:
+            shards.append(Shard(shard, records, sum(len(r.data) for r in records)))
+    if not shards:
+        raise Refused("a dataset without a record")
+    return sorted(shards, key=lambda s: os.fsencode(s.path))
 
 
 def parse_tar(data, damage, _):

@@ -80,15 +80,18 @@ class Dataset:
             return b"".join(order.record_id(r.shard, r.ordinal) for r in mine)
         parts = []
         for position, r in enumerate(mine):
-            equal = self.format == "tar" and position > 0 and r.key == mine[position - 1].key
-            parts.append(tarfiles.rename(r.data, r.members, position) if equal else r.data)
+            equal = self.tars() and position > 0 and r.key is not None and r.key == mine[position - 1].key
+            parts.append(tarfiles.rename(r.data, r.members, position, r.begin) if equal else r.data)
         prologue = arrays.prologue(self.records[0].kind, len(mine)) if self.format == "npy" else b""
         if kind == "offsets":
             offsets = [len(prologue)]
             for p in parts:
                 offsets.append(offsets[-1] + len(p))
             return b"".join(n.to_bytes(8, "little") for n in offsets)
-        return prologue + b"".join(parts) + (tarfiles.EPILOGUE if self.format == "tar" else b"")
+        return prologue + b"".join(parts) + (tarfiles.EPILOGUE if self.tars() else b"")
+
+    def tars(self):
+        return self.format in ("tar", "files")
 
 
 def arguments():

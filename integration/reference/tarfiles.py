@@ -173,9 +173,9 @@ def padded(n):
 # The equal-key rule
 
 
-def rename(record, members, position):
-    """The record's bytes with dup-<position>/ before the paths of its members."""
-    begin = members[0].begin
+def rename(record, members, position, begin):
+    """The record's bytes with dup-<position>/ before the paths of its members,
+    whose offsets count from begin before it."""
     out, at = bytearray(), 0
     for m in members:
         out += record[at : m.begin - begin]
@@ -251,6 +251,19 @@ def new_header(name, kind):
     h[156:157] = kind
     h[257:265] = b"ustar\x0000"
     return h
+
+
+def file(path, contents):
+    """A member as format files writes it."""
+    header, pax = new_header(path[:100], b"0"), b""
+    if len(path) > 100:
+        pax += pax_record(b"path", path)
+    if len(contents) >= 8 << 30:
+        pax += pax_record(b"size", b"%d" % len(contents))
+    else:
+        header[124:136] = b"%011o\0" % len(contents)
+    out = extension(new_header(b"././@PaxHeader", b"x"), pax) if pax else b""
+    return out + with_sum(header) + contents.ljust(padded(len(contents)), b"\0")
 
 
 def with_sum(h):

@@ -66,7 +66,10 @@ func (b *builder) shard(ctx context.Context, c candidate) (packed, error) {
 	}
 	_, keyed := b.unpacker.(unpack.Renamer)
 	p := newPacker(keyed, codec != nil)
-	r := &shardReader{objectReader: objectReader{ctx: ctx, storage: b.storage, object: c.object, counter: &b.progress.bytes}}
+	r, err := newShardReader(ctx, b.storage, c.object, &b.progress.bytes)
+	if err != nil {
+		return packed{}, errChangedMeanwhile(c.object.Path, err)
+	}
 	defer r.close()
 	var records uint64 // told to progress
 	tell := func() {
@@ -99,7 +102,7 @@ func (b *builder) shard(ctx context.Context, c candidate) (packed, error) {
 	if lost := sum.Lost(); len(lost.First) > 0 && b.onCorrupt != spec.CorruptSkip {
 		return packed{}, fmt.Errorf("%s: %w: repair or remove the file; --on-corrupt skip leaves it out", c.object.Path, lost.First[0])
 	}
-	if !unreadable {
+	if !unreadable && r.outline == nil { // of which nothing was read that could have changed
 		if err := b.unchanged(ctx, c.object); err != nil {
 			return packed{}, err
 		}

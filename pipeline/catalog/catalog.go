@@ -18,7 +18,8 @@ type Config struct {
 	OnCorrupt spec.OnCorrupt
 	IndexDir  string
 	// OpenStorage opens the storage of a dataset's root directory (absolute).
-	OpenStorage func(root string) (storage.Storage, error)
+	// What it keeps for itself goes to indexDir, "" where nothing can be stored.
+	OpenStorage func(root, indexDir string) (storage.Storage, error)
 	// Rebuild indexes every shard again, whatever is stored.
 	Rebuild bool
 	// MemoryBytes bounds what decoders hold while shards are indexed, but for

@@ -38,6 +38,9 @@ func discover(ctx context.Context, where string, objects []storage.Object, asked
 	files := make([]candidate, len(objects))
 	for i, o := range objects {
 		codec, inner := t.codec(o.Path)
+		if asked.Name == "files" { // its shards are directories, whatever their names end in
+			codec, inner = 0, o.Path
+		}
 		files[i] = candidate{object: o, codec: codec, inner: inner}
 	}
 	if asked.Name != "auto" {
@@ -47,7 +50,7 @@ func discover(ctx context.Context, where string, objects []storage.Object, asked
 }
 
 // takesAll says whether a format takes all files when it is asked for.
-func takesAll(name string) bool { return name == "fixed" || name == "lines" }
+func takesAll(name string) bool { return name == "fixed" || name == "lines" || name == "files" }
 
 func discoverAsked(where string, files []candidate, asked spec.Format, t *table) (discovered, error) {
 	f, err := t.make(asked)
@@ -208,9 +211,11 @@ func suggestion(extension string) string {
 		return "npz files hold several arrays: save each as an .npy of its own"
 	case ".bin", ".dat", ".raw", ".tokens":
 		return "if records have one size, try --format fixed --record-bytes N"
+	case ".jpg", ".jpeg", ".JPG", ".JPEG", ".png", ".PNG", ".webp", ".wav", ".flac", ".mp3", ".mp4":
+		return "if each file is a sample, or those with one name up to the dot are, try --format files"
 	}
 	if extension == ".gz" {
 		return "if they are games of Leela Chess Zero, try --format lc0"
 	}
-	return "try --format tar, jsonl, tfrecord, npy, lines, lc0, or fixed with --record-bytes N"
+	return "try --format tar, jsonl, tfrecord, npy, lines, lc0, files, or fixed with --record-bytes N"
 }

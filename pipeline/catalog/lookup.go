@@ -116,8 +116,8 @@ func (c *Catalog) Sizes(records []uint64, dst []int64) {
 	}
 }
 
-// KeyHashes fills dst[i] with the key hash of records[i]. It returns false, and
-// fills nothing, when the format has no keys.
+// KeyHashes fills dst[i] with the key hash of records[i], 0 for one without a
+// key. It returns false, and fills nothing, when the format has no keys.
 func (c *Catalog) KeyHashes(records []uint64, dst []uint64) bool {
 	if c.image.h.keyed == 0 {
 		return false

@@ -60,7 +60,7 @@ func (w *world) config() Config {
 	return Config{
 		Dataset: w.data, Format: spec.Format{Name: "auto", Remainder: spec.RemainderCorrupt}, OnCorrupt: spec.CorruptFail,
 		IndexDir: w.index, Log: slog.New(slog.NewTextHandler(&w.log, nil)),
-		OpenStorage: func(root string) (storage.Storage, error) {
+		OpenStorage: func(root, _ string) (storage.Storage, error) {
 			s, err := local.Open(root, w.engine)
 			return &watched{Storage: s, w: w}, err
 		},

@@ -23,11 +23,12 @@ func Open(ctx context.Context, c Config) (*Catalog, storage.Storage, error) {
 	if err != nil {
 		return nil, nil, err
 	}
-	s, err := c.OpenStorage(t.root)
+	store := openStore(&c, &t, c.Log)
+	s, err := c.OpenStorage(t.root, store.dir)
 	if err != nil {
 		return nil, nil, fmt.Errorf("dataset %s: %w", &t, err)
 	}
-	o := opening{Config: c, target: t, storage: s, table: newTable(), reporter: newReporter(c.Progress)}
+	o := opening{Config: c, target: t, storage: s, table: newTable(), reporter: newReporter(c.Progress), store: store}
 	catalog, err := o.open(ctx)
 	o.reporter.stop(err == nil)
 	if err != nil {
@@ -54,7 +55,6 @@ type opening struct {
 }
 
 func (o *opening) open(ctx context.Context) (*Catalog, error) {
-	o.store = openStore(&o.Config, &o.target, o.Log)
 	if !o.Rebuild {
 		o.prior, o.priorMapping = o.store.load()
 	}
@@ -86,6 +86,9 @@ func (o *opening) discoverAndBuild(ctx context.Context) (*Catalog, error) {
 // list gives the objects that the target may want.
 func (o *opening) list(ctx context.Context) ([]storage.Object, error) {
 	if o.target.file != "" {
+		if o.Format.Name == "files" {
+			return nil, fmt.Errorf("dataset %s is a file: with --format files name the directory that holds files, or a pattern of directories", &o.target)
+		}
 		object, err := o.storage.Stat(ctx, o.target.file)
 		if err != nil {
 			return nil, fmt.Errorf("dataset %s: %w", &o.target, err)
@@ -97,7 +100,8 @@ func (o *opening) list(ctx context.Context) ([]storage.Object, error) {
 		if isDir && path == own {
 			return false
 		}
-		return o.target.pattern == nil || o.target.pattern.match(path, isDir)
+		// A pattern names what is below the root, never the root itself.
+		return o.target.pattern == nil || path != "." && o.target.pattern.match(path, isDir)
 	}
 	var objects []storage.Object
 	err := o.storage.List(ctx, match, func(object storage.Object) error {

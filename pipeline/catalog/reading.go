@@ -104,18 +104,32 @@ func (r *objectReader) advance(to int64) {
 
 // shardReader is an objectReader that remembers the storage's failure, so that
 // it is told from what a format says of the bytes, and that reads what memory
-// holds without asking the storage's queues.
+// holds without asking the storage's queues. Of an object that is put together
+// from files it reads what is around these.
 type shardReader struct {
 	objectReader
 	failure error
 
 	opened   bool
 	resident storage.Resident // nil where there is none
+	outline  io.ReaderAt      // likewise
 }
 
 var _ unpack.ResidentReaderAt = (*shardReader)(nil)
 
+func newShardReader(ctx context.Context, s storage.Storage, o storage.Object, counter *atomic.Int64) (*shardReader, error) {
+	r := &shardReader{objectReader: objectReader{ctx: ctx, storage: s, object: o, counter: counter}}
+	var err error
+	if made, ok := s.(storage.Outliner); ok {
+		r.outline, err = made.Outline(o)
+	}
+	return r, err
+}
+
 func (r *shardReader) ReadAt(p []byte, off int64) (int, error) {
+	if r.outline != nil {
+		return r.outline.ReadAt(p, off)
+	}
 	n, err := r.objectReader.ReadAt(p, off)
 	if err != nil && n < len(p) && off+int64(n) < r.object.SizeBytes {
 		r.failure = err
@@ -127,6 +141,9 @@ func (r *shardReader) ReadAt(p []byte, off int64) (int, error) {
 // call: of most small shards nobody asks. That it can't be is not told: the next
 // ordinary read finds the same.
 func (r *shardReader) Holds(offsetBytes, sizeBytes int64) bool {
+	if r.outline != nil {
+		return true
+	}
 	if !r.opened {
 		r.opened = true
 		if s, ok := r.storage.(storage.ResidentOpener); ok {
@@ -138,6 +155,10 @@ func (r *shardReader) Holds(offsetBytes, sizeBytes int64) bool {
 
 // ReadResident implements unpack.ResidentReaderAt.
 func (r *shardReader) ReadResident(p []byte, offsetBytes int64) bool {
+	if r.outline != nil {
+		_, err := r.outline.ReadAt(p, offsetBytes)
+		return err == nil
+	}
 	return r.resident.ReadAt(p, offsetBytes)
 }
 

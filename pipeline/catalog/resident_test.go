@@ -44,7 +44,7 @@ func TestAnIndexIsTheSameHoweverShardsAreRead(t *testing.T) {
 	var opened atomic.Bool
 	atOnce := w.mustOpen(func(c *Config) {
 		c.Rebuild = true
-		c.OpenStorage = func(root string) (storage.Storage, error) {
+		c.OpenStorage = func(root, _ string) (storage.Storage, error) {
 			s, err := local.Open(root, w.engine)
 			return residents{&watched{Storage: s, w: w}, s, &opened}, err
 		}

@@ -45,7 +45,7 @@ func TestLinesOfARealDatasetComeOnceEach(t *testing.T) {
 			defer engine.Close()
 			c, s, err := catalog.Open(context.Background(), catalog.Config{
 				Dataset: dir, Format: spec.Format{Name: "auto"}, IndexDir: t.TempDir(),
-				OpenStorage: func(root string) (storage.Storage, error) { return local.Open(root, engine) },
+				OpenStorage: func(root, _ string) (storage.Storage, error) { return local.Open(root, engine) },
 			})
 			require.NoError(t, err)
 			defer func() { require.NoError(t, s.Close()); require.NoError(t, c.Close()) }()

@@ -86,7 +86,7 @@ func (g games) open(t *testing.T, o spec.Order) (*catalog.Catalog, storage.Stora
 	t.Cleanup(func() { engine.Close() })
 	c, s, err := catalog.Open(context.Background(), catalog.Config{
 		Dataset: g.dir, Format: spec.Format{Name: "lc0"}, OnCorrupt: spec.CorruptSkip, IndexDir: t.TempDir(),
-		OpenStorage: func(root string) (storage.Storage, error) { return local.Open(root, engine) },
+		OpenStorage: func(root, _ string) (storage.Storage, error) { return local.Open(root, engine) },
 	})
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, s.Close()); require.NoError(t, c.Close()) })

@@ -26,6 +26,8 @@ func (f *Fetcher) choosePlain(asked spec.Read) Choice {
 		return scan("memory holds the dataset")
 	case f.config.Order.Shuffle == spec.ShuffleNone:
 		return scan("shards are read from front to back")
+	case f.readsCostNothing():
+		return gather("no shard is compressed, and nothing is saved by reading the records beside one")
 	case waits <= f.scanBudget():
 		return scan("memory holds what waits in the shuffle")
 	}
@@ -42,6 +44,13 @@ func (f *Fetcher) scanBudget() int64 {
 		return f.limits.cache / 5 * 4
 	}
 	return f.limits.cache / 2
+}
+
+// readsCostNothing says that many small reads cost no more than a large one: then
+// no gap is worth reading across, and gather does with less memory.
+func (f *Fetcher) readsCostNothing() bool {
+	k := f.config.Storage.Kind
+	return f.config.Storage.GapBytes == 0 && k != profile.KindDisk && k != profile.KindNetwork
 }
 
 // waitingBytes is about how much a scan keeps of records that have been read and

@@ -83,7 +83,7 @@ const (
 
 // Format is how shards are cut into records (RECORDS.md).
 type Format struct {
-	// Name is "auto", "tar", "jsonl", "lines", "tfrecord", "npy", "fixed" or "lc0".
+	// Name is "auto" or one of Formats.
 	Name string
 	// RecordBytes, StrideBytes and HeaderBytes are fixed's N, S and H. A
 	// StrideBytes of 0 stands for RecordBytes.

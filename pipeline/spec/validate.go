@@ -8,7 +8,7 @@ import (
 )
 
 // Formats are the names that Format.Name accepts beside "auto".
-var Formats = []string{"tar", "jsonl", "lines", "tfrecord", "npy", "fixed", "lc0"}
+var Formats = []string{"tar", "jsonl", "lines", "tfrecord", "npy", "fixed", "lc0", "files"}
 
 // Validate reports every problem of s at once, one error a line, each naming
 // the flag, the value and the bound. It looks at nothing but s.

@@ -1,8 +1,8 @@
 // Package storage is the contract between lsiofs and the places where shards
-// lie: list objects, read ranges of them. local is files through package uring;
-// HTTP and buckets come later behind the same contract. storagetest is the one
-// suite that every implementation passes. Wrappers (retry, counting, faults)
-// are Storages themselves.
+// lie: list objects, read ranges of them. local is files through package uring,
+// folders directories of files as archives; HTTP and buckets come later behind
+// the same contract. storagetest is the one suite that every implementation
+// passes. Wrappers (retry, counting, faults) are Storages themselves.
 package storage
 
 import (
@@ -67,6 +67,20 @@ type Storage interface {
 	// Close waits for the reads that are under way; those submitted after it
 	// fail. It is idempotent.
 	Close() error
+}
+
+// Compare gives the difference of an object as it is now to what was listed, as
+// an error that wraps ErrChanged, or nil. It looks at sizes and versions only.
+func Compare(listed, now Object) error {
+	switch {
+	case now.SizeBytes != listed.SizeBytes:
+		return fmt.Errorf("size is %d bytes, was %d: %w", now.SizeBytes, listed.SizeBytes, ErrChanged)
+	case now.Version.Inode != listed.Version.Inode:
+		return fmt.Errorf("another file is in its place: %w", ErrChanged)
+	case now.Version != listed.Version:
+		return fmt.Errorf("modification time differs: %w", ErrChanged)
+	}
+	return nil
 }
 
 // ErrChanged is wrapped by errors about objects that have changed or vanished

@@ -81,7 +81,7 @@ func (r memoryReader) Lend(_ context.Context, k uint64, n int, l *fetch.Loan) er
 
 func (memoryReader) Close() {}
 
-// drawDataset draws records of many sizes, some with the key of others.
+// drawDataset draws records of many sizes, some with the key of others, or none (0).
 func drawDataset(t *rapid.T) *memory {
 	n := rapid.IntRange(1, 600).Draw(t, "records")
 	keys := rapid.IntRange(1, 2*n).Draw(t, "keys")
@@ -144,7 +144,7 @@ func naive(m *memory, v *order.View, w uint64) (files [3][]byte, ends []int64) {
 	data := m.Prologue(n)
 	for k, r := range records {
 		files[Offsets] = binary.LittleEndian.AppendUint64(files[Offsets], uint64(len(data)))
-		if k > 0 && m.hashes[r] == m.hashes[records[k-1]] {
+		if k > 0 && m.hashes[r] != 0 && m.hashes[r] == m.hashes[records[k-1]] {
 			data = append(data, prefix(uint64(k))...)
 		}
 		data = append(data, m.bytes[r]...)

@@ -193,7 +193,7 @@ func (m *measure) add(records []uint64) error {
 			switch hash := m.hashes[i]; {
 			case k == share.first:
 				share.record, share.firstHash, share.hash = record, hash, hash
-			case share.hash == hash:
+			case share.hash == hash && hash != 0:
 				size += m.source.records.Growth(record, k)
 			default:
 				share.hash = hash
@@ -219,7 +219,7 @@ func (m *measure) mergeInto(s *sweep) error {
 	l := s.layout
 	growth := func(w uint64) int64 {
 		share := &m.shares[w]
-		if !m.renames || share.first == 0 || share.firstHash != s.previous[w] {
+		if !m.renames || share.first == 0 || share.firstHash != s.previous[w] || share.firstHash == 0 {
 			return 0
 		}
 		return m.source.records.Growth(share.record, share.first)

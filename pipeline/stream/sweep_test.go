@@ -27,7 +27,7 @@ func wholeSweep(m *memory, v *order.View) *layout {
 			if k%sampleRecords == 0 {
 				l.samples[w] = append(l.samples[w], l.bytes[w])
 			}
-			if k > 0 && m.hashes[r] == m.hashes[records[k-1]] {
+			if k > 0 && m.hashes[r] != 0 && m.hashes[r] == m.hashes[records[k-1]] {
 				l.bytes[w] += m.Growth(r, uint64(k))
 			}
 			l.bytes[w] += int64(len(m.bytes[r]))
@@ -58,7 +58,7 @@ func manyRecords(n int) *memory {
 	m := &memory{shards: 1, lends: 100}
 	for i := range n {
 		m.bytes = append(m.bytes, make([]byte, i%3))
-		m.hashes = append(m.hashes, uint64(i%7/5))
+		m.hashes = append(m.hashes, 1+uint64(i%7/5))
 	}
 	return m
 }

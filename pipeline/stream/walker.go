@@ -61,7 +61,7 @@ func (w *walker) fill() bool {
 		return true
 	}
 	for i := 1; i < n; i++ {
-		if w.hashes[i] == w.hashes[i-1] {
+		if w.hashes[i] == w.hashes[i-1] && w.hashes[i] != 0 {
 			w.renamed[i] = true
 			w.sizes[i] += src.records.Growth(w.records[i], first+uint64(i-behind))
 		}

@@ -23,7 +23,8 @@ import (
 // without its newline; that byte is then a '\n'.
 type Extent struct {
 	OffsetBytes, SizeBytes int64
-	// KeyHash is the xxh3 of the sample key, for formats that are Renamers; else 0.
+	// KeyHash is the xxh3 of the sample key, for formats that are Renamers; 0 for
+	// a record that has none, which equals no other.
 	KeyHash uint64
 	// Growth[d-1] is by how many bytes the record grows under the equal-key
 	// rule when its position has d decimal digits; nil when it never does.

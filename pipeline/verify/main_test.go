@@ -61,7 +61,7 @@ func (d *dataset) open(t testing.TB, format string, recordBytes int64) {
 	}
 	c, s, err := catalog.Open(context.Background(), catalog.Config{
 		Dataset: d.dir, Format: f, OnCorrupt: spec.CorruptSkip, IndexDir: t.TempDir(),
-		OpenStorage: func(root string) (storage.Storage, error) { return local.Open(root, engine) },
+		OpenStorage: func(root, _ string) (storage.Storage, error) { return local.Open(root, engine) },
 	})
 	require.NoError(t, err)
 	d.catalog, d.storage = c, faulty.New(s)

@@ -189,6 +189,7 @@ var standard = []struct {
 	{SectionGzip, synthetic.Shape{Format: "jsonl", RecordBytes: 1200, Codec: "gz"}, 600_000},
 	{SectionNpy, synthetic.Shape{Format: "npy", RecordBytes: 4096}, 170_000},
 	{SectionLc0, synthetic.Shape{Format: "lc0", RecordBytes: synthetic.FrameBytes, Codec: "gz"}, 90_000},
+	{SectionFiles, synthetic.Shape{Format: "files", RecordBytes: 12 << 10}, 56_000},
 }
 
 // datasets checks the one that was named, or those that are made.
@@ -243,7 +244,7 @@ func (k *check) named(ctx context.Context) error {
 	}
 	section := sectionOf(d)
 	if section == "" {
-		k.add(notChecked("", d.Path, fmt.Sprintf("nothing is promised of %s%s with records of %.0f bytes: what is is of tar of 12 KiB, of npy rows of 4 KiB, of JSONL of 1.2 KiB, also .zst and .gz, and of lc0's games",
+		k.add(notChecked("", d.Path, fmt.Sprintf("nothing is promised of %s%s with records of %.0f bytes: what is is of tar and files of 12 KiB, of npy rows of 4 KiB, of JSONL of 1.2 KiB, also .zst and .gz, and of lc0's games",
 			d.Format, strings.TrimSuffix("."+d.Compression, "."), d.RecordBytes)))
 		return nil
 	}
@@ -257,6 +258,10 @@ func (k *check) named(ctx context.Context) error {
 func (k *check) dataset(ctx context.Context, path string, section Section) error {
 	c := k.config.Config
 	c.Spec.Dataset = path
+	if section == SectionFiles && c.Spec.Format.Name != "files" { // they are never found by themselves
+		c.Spec.Format.Name = "files"
+		c.Flags = append(slices.Clone(c.Flags), "--format=files")
+	}
 	c.Rows = rowsOf(k.config.Promises, section)
 	if len(c.Rows) == 0 {
 		return nil

@@ -174,12 +174,21 @@ func (m *Make) report(bytes *atomic.Int64) (stop func()) {
 // shard makes shard i and gives its size.
 func (m *Make) shard(ctx context.Context, dir string, i uint64, bytes *atomic.Int64) (int64, error) {
 	path := filepath.Join(dir, fmt.Sprintf("shard-%05d%s", i, m.Shape.Extension()))
+	// Shards differ by a record at most.
+	first, last := i*m.Records/m.Shards, (i+1)*m.Records/m.Shards
+	if m.Shape.Format == "files" {
+		if err := os.Mkdir(path, 0o777); err != nil {
+			return 0, err
+		}
+		return m.Shape.WriteFiles(path, first, last-first, func(n int64) error {
+			bytes.Add(n)
+			return context.Cause(ctx)
+		})
+	}
 	f, err := os.Create(path)
 	if err != nil {
 		return 0, err
 	}
-	// Shards differ by a record at most.
-	first, last := i*m.Records/m.Shards, (i+1)*m.Records/m.Shards
 	err = m.Shape.WriteShard(stopping{ctx, f}, first, last-first, func(n int64) { bytes.Add(n) })
 	size, serr := f.Seek(0, io.SeekCurrent)
 	return size, errors.Join(err, serr, f.Close())

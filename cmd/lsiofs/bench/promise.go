@@ -17,10 +17,11 @@ const (
 	SectionGzip   Section = "gz"
 	SectionNpy    Section = "npy"
 	SectionLc0    Section = "lc0"
+	SectionFiles  Section = "files"
 )
 
 // Sections are all of them, in the order in which they are checked.
-var Sections = []Section{SectionEngine, SectionTar, SectionJSONL, SectionZstd, SectionGzip, SectionNpy, SectionLc0}
+var Sections = []Section{SectionEngine, SectionTar, SectionJSONL, SectionZstd, SectionGzip, SectionNpy, SectionLc0, SectionFiles}
 
 // Figure is what of a row a promise is about.
 type Figure string
@@ -93,6 +94,8 @@ func Promises() []Promise {
 
 		{Section: SectionLc0, What: "mount, first epoch, lc0 V6 frames of .gz games, 1 reader, to gzip -dc", Row: rowMountEpoch, Figure: FigureRatio, AtLeast: 1.3},
 		{Section: SectionLc0, What: "mount, first epoch, lc0 V6 frames that compress 10:1 or better", Row: rowMountEpoch, Figure: FigureRecords, AtLeast: 180_000},
+		{Section: SectionFiles, What: "mount, hot, files of 12 KiB, each opened and read, to tar c", Row: rowMountOpened, Figure: FigureRatio, AtLeast: 2.0},
+		{Section: SectionFiles, What: "mount to cat, files of 12 KiB", Row: rowMountFirst, Figure: FigureRatio, AtLeast: 0.80},
 	}
 }
 
@@ -149,6 +152,7 @@ func verdict(measured, atLeast, atMost float64) string {
 func rowsOf(promises []Promise, s Section) []string {
 	against := map[string][]string{
 		rowMountFirst: {rowCat, rowMountWhole}, rowMountWhole: {rowDecode, rowDecodeOwn}, rowMountEpoch: {rowDecode}, rowMountCold: {rowFioCold}, rowEngineCold: {rowFioCold}, rowVerify: {rowFioSequential},
+		rowMountOpened: {rowTar},
 	}
 	var ids []string
 	for _, p := range promises {
@@ -171,6 +175,8 @@ func sectionOf(d DatasetInfo) Section {
 	switch {
 	case d.Format == "lc0" && near(8356):
 		return SectionLc0
+	case d.Format == "files" && near(12<<10):
+		return SectionFiles
 	case d.Format == "tar" && d.Compression == "" && near(12<<10):
 		return SectionTar
 	case d.Format == "npy" && d.Compression == "" && near(4<<10):

@@ -20,6 +20,8 @@ const (
 	rowCeiling             = "ceiling-" // and the number of readers
 	rowMount               = "mount-"   // likewise
 	rowMountSmall          = "mount-small"
+	rowTar                 = "tar"
+	rowMountOpened         = "mount-opened"
 	rowCat                 = "cat"
 	rowMountFirst          = "mount-first"
 	rowMountWhole          = "mount-whole"
@@ -56,11 +58,15 @@ func (s *session) rows() []*row {
 		}})
 	}
 	fetchLimit := rowPreadRandomHot
-	if s.scope.compressed {
+	switch {
+	case s.scope.files:
+		fetchLimit = rowTar
+		l.add(row{id: rowTar, name: "tar c of all files, to a pipe", measure: s.measureTar})
+	case s.scope.compressed:
 		fetchLimit = rowDecode
 		l.add(row{id: rowDecode, name: s.decoderText(), measure: s.measureDecode})
 		l.add(row{id: rowDecodeOwn, name: "lsiofs' decoders alone, into new memory", against: rowDecode, measure: s.measureDecodeOwn})
-	} else {
+	default:
 		l.add(row{id: rowPreadSequentialHot, name: "pread 1 MiB, file order, hot", measure: s.preads(true, false)})
 		l.add(row{id: rowPreadRandomHot, name: "pread a record, the epoch's order, hot", measure: s.preads(false, false)})
 	}
@@ -73,6 +79,9 @@ func (s *session) rows() []*row {
 	if !s.scope.compressed {
 		l.add(row{id: rowMountSmall, name: "mount, --memory half the data, 1 reader", against: rowCeiling + "1", measure: s.measureSmall})
 	}
+	if s.scope.files {
+		l.add(row{id: rowMountOpened, name: "mount, --read gather, 1 reader", against: rowTar, measure: s.measureOpened})
+	}
 	if s.scope.compressed {
 		// Where whole shards are decoded before the first byte, only the whole counts.
 		l.add(row{id: rowCat, name: "cat | reader, from start to end", measure: s.measureCat})
@@ -82,6 +91,8 @@ func (s *session) rows() []*row {
 	} else {
 		l.add(row{id: rowCat, name: "cat | reader, first epoch of a process", measure: s.measureCat})
 		l.add(row{id: rowMountFirst, name: "mount, first epoch of a process", against: rowCat, measure: s.measureFirst})
+	}
+	if !s.scope.compressed && !s.scope.files {
 		l.add(row{id: rowPreadSequentialCold, name: "pread 1 MiB, file order, O_DIRECT", measure: s.preads(true, true)})
 		l.add(row{id: rowPreadRandomCold, name: "pread a record, the epoch's order, O_DIRECT", measure: s.preads(false, true)})
 		l.add(row{id: rowFioCold, name: "fio io_uring 256 KiB random QD 32, O_DIRECT", noRecords: true, measure: s.measureFio})
@@ -105,6 +116,9 @@ func readersText(n int) string {
 // warm fills the page cache with what hot rows read, in large reads.
 func (s *session) warm(ctx context.Context) error {
 	s.cooled = false
+	if s.scope.files {
+		return s.warmFiles(ctx)
+	}
 	extents := wholeFiles(s.scope.shardBytes)
 	if !s.scope.whole {
 		extents = inFileOrder(s.scope.extents, readBytes)

@@ -36,6 +36,7 @@ type scope struct {
 	recordBytes float64 // mean
 	compressed  bool    // some shard is
 	codec       string  // of the first shard, "" for none
+	files       bool    // shards are directories
 	whole       bool
 	bytes       int64    // of what is measured
 	extents     []extent // of the records of the epoch, in its order; none where compressed
@@ -51,7 +52,7 @@ type scope struct {
 // be counted on.
 func newScope(ctx context.Context, d *pipeline.Dataset, memory int64) (*scope, error) {
 	c := d.Catalog()
-	s := &scope{records: d.Records(), streamBytes: d.StreamBytes(), extension: c.StreamExtension()}
+	s := &scope{records: d.Records(), streamBytes: d.StreamBytes(), extension: c.StreamExtension(), files: c.Format().Name == "files"}
 	if s.records == 0 {
 		return nil, fmt.Errorf("--split %s leaves no records: there is nothing to measure", d.Spec().Order.Split.Part)
 	}

@@ -47,6 +47,7 @@ type session struct {
 	ceiling *server
 	mount   *server
 	small   *server // with little memory
+	opened  *server // of a dataset of files, that keeps none of them
 	warming bool
 
 	lastWhole reading // what measureWhole has found last

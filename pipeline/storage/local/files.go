@@ -242,16 +242,8 @@ func verify(fd int, o storage.Object) error {
 			return fmt.Errorf("stat: %w", err)
 		}
 	}
-	now := describe(o.Path, &st)
-	switch {
-	case st.Mode&syscall.S_IFMT != syscall.S_IFREG:
+	if st.Mode&syscall.S_IFMT != syscall.S_IFREG {
 		return fmt.Errorf("no regular file any more: %w", storage.ErrChanged)
-	case now.SizeBytes != o.SizeBytes:
-		return fmt.Errorf("size is %d bytes, was %d: %w", now.SizeBytes, o.SizeBytes, storage.ErrChanged)
-	case now.Version.Inode != o.Version.Inode:
-		return fmt.Errorf("another file is in its place: %w", storage.ErrChanged)
-	case now.Version != o.Version:
-		return fmt.Errorf("modification time differs: %w", storage.ErrChanged)
 	}
-	return nil
+	return storage.Compare(o, describe(o.Path, &st))
 }

@@ -8,14 +8,15 @@
 //	npy       .npy                          a row                     numpy.lib.format         the header, the length; one dtype and row shape in all shards
 //	fixed     asked for                     N bytes every S from H    —                        the remainder
 //	lc0       .gz .tar, by content          a frame of a game         lc0's trainingdata       every game's checksum and length; --lc0-check: every frame
+//	files     directories, asked for        files with one key        POSIX.1-2017 pax         nothing: contents are not looked at
 //
 //	codec     shards                        entry points              specification            checked when decoding
 //	gzip      .gz .tgz                      members                   RFC 1952                 crc32 and size
 //	zstd      .zst                          frames                    RFC 8878                 xxh64 where there is one
 //	lc0       the format's                  games                     RFC 1952, tar            crc32 and size of every game
 //
-// RECORDS.md is the specification of all of them. Format files and codec lz4
-// are to come: packages beside the others, and lines here.
+// RECORDS.md is the specification of all of them. Codec lz4 is to come: a package
+// beside the others, and a line here.
 package formats
 
 import (
@@ -24,6 +25,7 @@ import (
 
 	"github.com/lsiofs/lsiofs/pipeline/spec"
 	"github.com/lsiofs/lsiofs/pipeline/unpack"
+	"github.com/lsiofs/lsiofs/pipeline/unpack/files"
 	"github.com/lsiofs/lsiofs/pipeline/unpack/fixed"
 	"github.com/lsiofs/lsiofs/pipeline/unpack/gzip"
 	"github.com/lsiofs/lsiofs/pipeline/unpack/lc0"
@@ -37,7 +39,7 @@ import (
 // All are the formats that need no numbers, in the order in which automatic
 // choice asks their Sniff.
 func All() []unpack.Format {
-	return []unpack.Format{tar.Format{}, tfrecord.Format{}, lines.JSONL(), lc0.Format{}, lines.Lines(), npy.Format{}}
+	return []unpack.Format{tar.Format{}, tfrecord.Format{}, lines.JSONL(), lc0.Format{}, lines.Lines(), npy.Format{}, files.Format{}}
 }
 
 // New makes the format that a spec names; "auto" names none.
@@ -97,6 +99,8 @@ func Checked(name string) string {
 		return "that games are frames of one version; with --lc0-check each frame's policy, values and result"
 	case "fixed":
 		return "sizes; records have no checksum"
+	case "files":
+		return "that each file can be read, and is what was indexed; contents have no checksum"
 	}
 	return ""
 }

@@ -7,6 +7,7 @@
 //	fixed     records that begin with their number, half of whose bits are random
 //	npy       arrays of bytes whose rows are the records of fixed
 //	lc0       frames of version 6, of games of 180, a .gz file each or in tars
+//	files     a directory of NNNNNNNNN.jpg of random bytes
 //
 // Bytes of a record are a pure function of the shape and the record's number,
 // so they don't depend on how records are cut into shards, or on which core
@@ -20,6 +21,8 @@ import (
 	"fmt"
 	"io"
 	"math/rand/v2"
+	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 
@@ -28,21 +31,22 @@ import (
 )
 
 // Formats are the names of Shape.Format.
-var Formats = []string{"tar", "jsonl", "fixed", "tfrecord", "npy", "lc0"}
+var Formats = []string{"tar", "jsonl", "fixed", "tfrecord", "npy", "lc0", "files"}
 
 // Shape is what is made.
 type Shape struct {
 	Format string // one of Formats
 	Codec  string // "" for none, "gz", "zst"; of lc0 "gz", or "tar" for tars of games
-	// RecordBytes is what a record has in its shard, framing included: exactly
-	// for fixed, npy and lc0 (FrameBytes), on average elsewhere, where sizes are spread evenly between half
-	// and one and a half times of it.
+	// RecordBytes is what a record has in its shard, framing included (of files,
+	// what the file has): exactly for fixed, npy and lc0 (FrameBytes), on average
+	// elsewhere, where sizes are spread evenly between half and one and a half
+	// times of it.
 	RecordBytes int64
 	Seed        uint64
 }
 
 // The least record of each format: what is written beside the data, and some data.
-var leastBytes = map[string]int64{"tar": 4096, "jsonl": 64, "fixed": 8, "tfrecord": 64, "npy": 8, "lc0": FrameBytes}
+var leastBytes = map[string]int64{"tar": 4096, "jsonl": 64, "fixed": 8, "tfrecord": 64, "npy": 8, "lc0": FrameBytes, "files": 1}
 
 // maxRecordBytes bounds a record, which is made in memory.
 const maxRecordBytes = 1 << 30
@@ -64,14 +68,20 @@ func (s Shape) Validate() error {
 	if !slices.Contains(codecs, s.Codec) {
 		problems = append(problems, fmt.Errorf("compression %q of %s: what can be made is %s", s.Codec, s.Format, strings.TrimPrefix(strings.Join(codecs, ", "), ", ")))
 	}
+	if s.Format == "files" && s.Codec != "" {
+		problems = append(problems, fmt.Errorf("compression %q: directories of files have none", s.Codec))
+	}
 	if known && (s.RecordBytes < least || s.RecordBytes > maxRecordBytes) {
 		problems = append(problems, fmt.Errorf("bytes of a record (%d) of %s must be between %d and %d", s.RecordBytes, s.Format, least, int64(maxRecordBytes)))
 	}
 	return errors.Join(problems...)
 }
 
-// Extension is the ending of the shards' names, with the dot.
+// Extension is the ending of the shards' names, with the dot; "" for directories.
 func (s Shape) Extension() string {
+	if s.Format == "files" {
+		return ""
+	}
 	e := "." + s.Format
 	switch s.Format {
 	case "fixed":
@@ -134,6 +144,25 @@ func (s Shape) head(count uint64) ([]byte, error) {
 	return rows.(unpack.Framer).Prologue(count), nil
 }
 
+// WriteFiles writes the files with numbers first … first+count-1 to a directory
+// that exists, and gives their size. It may be called concurrently. made is told
+// the bytes of each; its error ends it. The shape must be a valid one of format
+// files.
+func (s Shape) WriteFiles(dir string, first, count uint64, made func(bytes int64) error) (size int64, err error) {
+	m := newMaker(s)
+	for i := range count {
+		file := m.record(first + i)
+		if err := os.WriteFile(filepath.Join(dir, fmt.Sprintf("%09d.jpg", first+i)), file, 0o666); err != nil {
+			return size, err
+		}
+		size += int64(len(file))
+		if err := made(int64(len(file))); err != nil {
+			return size, err
+		}
+	}
+	return size, nil
+}
+
 // maker makes records, one after the other, in memory that it reuses.
 type maker struct {
 	shape  Shape
@@ -163,6 +192,8 @@ func (m *maker) record(n uint64) []byte {
 		m.frame()
 	case "lc0":
 		m.game(n)
+	case "files":
+		m.random(m.size(), ^uint64(0))
 	default:
 		m.fixed(n)
 	}

@@ -27,8 +27,10 @@ type naiveMember struct {
 	exts     []piece
 	own      piece
 	path     string
+	regular  bool
 	eligible bool
 	key      string
+	dotted   bool // key is a beginning of the path, and not all of it
 }
 
 func (m naiveMember) start() int {
@@ -234,7 +236,9 @@ func readArchive(shard []byte) (a naiveArchive) {
 		stem, _, dotted := strings.Cut(base, ".")
 		first, _, _ := strings.Cut(m.path, "/")
 		dunder := len(first) >= 4 && first[:2] == "__" && first[len(first)-2:] == "__"
-		m.eligible = (kind == '0' || kind == 0 || kind == '7') && dotted && stem != "" && !dunder
+		m.regular = kind == '0' || kind == 0 || kind == '7'
+		m.dotted = dotted && stem != ""
+		m.eligible = m.regular && m.dotted && !dunder
 		m.key = dir + stem
 		m.own = p
 		if !fits {
@@ -252,24 +256,34 @@ func readArchive(shard []byte) (a naiveArchive) {
 
 // naive finds the samples of an archive.
 func naive(shard []byte) unpacktest.Outcome {
+	return naiveRecords(shard, func(m naiveMember) bool { return m.eligible })
+}
+
+// naiveFiles finds the records of an archive of format files.
+func naiveFiles(shard []byte) unpacktest.Outcome {
+	return naiveRecords(shard, func(m naiveMember) bool { return m.regular })
+}
+
+func naiveRecords(shard []byte, counts func(naiveMember) bool) unpacktest.Outcome {
 	a := readArchive(shard)
 	o := unpacktest.Outcome{Damaged: a.damaged, Refused: a.refused}
 	var run []naiveMember
 	flush := func() {
 		if len(run) > 0 {
 			start, end := run[0].start(), run[len(run)-1].own.end
-			o.Records = append(o.Records, unpacktest.Record{
-				OffsetBytes: int64(start), SizeBytes: int64(end - start),
-				KeyHash: xxh3.HashString(run[0].key), Growth: naiveGrowth(shard[start:end]),
-			})
+			r := unpacktest.Record{OffsetBytes: int64(start), SizeBytes: int64(end - start), Growth: naiveGrowth(shard[start:end])}
+			if run[0].dotted {
+				r.KeyHash = xxh3.HashString(run[0].key)
+			}
+			o.Records = append(o.Records, r)
 		}
 		run = nil
 	}
 	for _, m := range a.members {
-		if !m.eligible {
+		if !counts(m) {
 			continue
 		}
-		if len(run) > 0 && run[0].key != m.key {
+		if len(run) > 0 && (run[0].key != m.key || !m.dotted || !run[0].dotted) {
 			flush()
 		}
 		run = append(run, m)

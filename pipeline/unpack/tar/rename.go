@@ -98,22 +98,6 @@ func (r *renamer) putPrefix(block []byte) {
 	putChecksum(block)
 }
 
-// appendPAXHeader appends a PAX header with this data, as RECORDS.md writes
-// them under format files.
-func appendPAXHeader(dst, data []byte) []byte {
-	var block [blockBytes]byte
-	copy(block[nameAt:], "././@PaxHeader")
-	copy(block[modeAt:], "0000644\x00")
-	copy(block[uidAt:], "0000000\x00")
-	copy(block[gidAt:], "0000000\x00")
-	putSize(block[:], int64(len(data)))
-	copy(block[mtimeAt:], "00000000000\x00")
-	block[typeAt] = typePAX
-	copy(block[magicAt:], ustarMagic)
-	putChecksum(block[:])
-	return appendPadded(append(dst, block[:]...), data)
-}
-
 // appendPadded appends data and the zeros that fill its last block.
 func appendPadded(dst, data []byte) []byte {
 	dst = append(dst, data...)

@@ -46,6 +46,20 @@ func (Format) Epilogue(uint64) []byte { return make([]byte, 2*blockBytes) }
 // when the headers of the first member of the next one have been read, or the
 // archive's end: until then another member of it might follow.
 func (Format) Index(ctx context.Context, src unpack.Source, emit func(unpack.Extent) error) error {
+	return index(ctx, src, emit, func(m *member) membership {
+		key := m.key()
+		return membership{key: key, counts: key != nil, eligible: key != nil}
+	})
+}
+
+// membership says which record a member is part of.
+type membership struct {
+	key      []byte // empty: of one of its own
+	counts   bool   // it is part of a record at all
+	eligible bool   // for the equal-key rule
+}
+
+func index(ctx context.Context, src unpack.Source, emit func(unpack.Extent) error, of func(*member) membership) error {
 	w := newWalker(src)
 	var s sample
 	for members := 0; ; members++ {
@@ -59,22 +73,24 @@ func (Format) Index(ctx context.Context, src unpack.Source, emit func(unpack.Ext
 		if err != nil {
 			return err
 		}
-		key := m.key()
-		if key == nil {
+		part := of(m)
+		if !part.counts {
 			continue
 		}
-		if !s.open || !bytes.Equal(key, s.key) {
+		if !s.open || len(part.key) == 0 || !bytes.Equal(part.key, s.key) {
 			if s.open {
 				w.record++
 			}
 			if err := s.finish(emit); err != nil {
 				return err
 			}
-			s.begin(m.start, key)
+			s.begin(m.start, part.key)
 			w.from = m.start
 		}
 		s.end = m.end
-		s.growth.add(m)
+		if part.eligible {
+			s.growth.add(m)
+		}
 	}
 }
 
@@ -97,12 +113,11 @@ func (s *sample) finish(emit func(unpack.Extent) error) error {
 		return nil
 	}
 	s.open = false
-	return emit(unpack.Extent{
-		OffsetBytes: s.start,
-		SizeBytes:   s.end - s.start,
-		KeyHash:     xxh3.Hash(s.key),
-		Growth:      s.growth.slice(),
-	})
+	e := unpack.Extent{OffsetBytes: s.start, SizeBytes: s.end - s.start, Growth: s.growth.slice()}
+	if len(s.key) > 0 {
+		e.KeyHash = xxh3.Hash(s.key)
+	}
+	return emit(e)
 }
 
 // key is the sample key of an eligible member, nil for others.
@@ -110,16 +125,22 @@ func (m *member) key() []byte {
 	if !m.regular || len(m.path) == 0 {
 		return nil
 	}
+	first := m.path
+	if slash := bytes.IndexByte(m.path, '/'); slash >= 0 {
+		first = m.path[:slash]
+	}
+	if len(first) >= 4 && bytes.HasPrefix(first, dunder) && bytes.HasSuffix(first, dunder) {
+		return nil
+	}
+	return m.stem()
+}
+
+// stem is the path up to the first dot of its base name, nil where that has none
+// or begins with it.
+func (m *member) stem() []byte {
 	base := bytes.LastIndexByte(m.path, '/') + 1
 	dot := bytes.IndexByte(m.path[base:], '.')
 	if dot <= 0 {
-		return nil
-	}
-	first := m.path
-	if base > 0 {
-		first = m.path[:bytes.IndexByte(m.path, '/')]
-	}
-	if len(first) >= 4 && bytes.HasPrefix(first, dunder) && bytes.HasSuffix(first, dunder) {
 		return nil
 	}
 	return m.path[:base+dot]

@@ -1,0 +1,185 @@
+// Package folders is storage whose objects are directories: each reads as the
+// archive that would hold the regular files directly in it.
+//
+//	object   │ header │ a.jpg … │ zeros │ header │ b.jpg … │ zeros │
+//	file     0        └ its contents      1
+//
+// The path of an object is its directory's, relative to the root, "." for the
+// root itself. Files are in bytewise order of their names; what is around their
+// contents is a Framing's, a pure function of path and size. So an object's size
+// is known from the directory alone. Its version is a hash of the names, sizes,
+// modification times and inodes in it.
+//
+// # The table
+//
+// List looks at every file, on some goroutines, and keeps what it finds in a
+// table outside of the Go heap: a file without a name in the index directory,
+// mapped. It is made anew by each List and never read by another process, so it
+// needs neither a version nor a checksum. Numbers are native 64-bit words.
+//
+//	segments  one a directory: for each file 5 words (offset in the object, size,
+//	          mtime in ns, inode, where its name ends), then the names
+//	entries   8 words a directory, by path: where its path begins and its length,
+//	          where its segment begins and its length, files, size of the object,
+//	          first and second half of the version
+//	paths     of the directories
+//
+// # Reading
+//
+// A file is opened, read, looked at and closed in one go by one of a bounded
+// number of goroutines, which end when nothing is to be read: nothing of a file
+// stays behind. It is looked at last, so bytes that are handed on are those of
+// the version that was listed, as far as the file system can tell. An error names
+// the file.
+//
+// Plain system calls do this. With 10⁵ files of 12 KiB in the page cache, four
+// goroutines took 3.5 µs of time and 6.9 µs of CPU a file on two cores; a ring with chains of
+// openat, read and close on direct descriptors 5.2 and 5.5, without the look at
+// the file, which costs it 5 µs more because the kernel hands each statx to a
+// thread. Files go through the page cache.
+package folders
+
+import (
+	"context"
+	"fmt"
+	"io/fs"
+	"path/filepath"
+	"sync"
+	"sync/atomic"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/lsiofs/lsiofs/pipeline/storage"
+	"github.com/lsiofs/lsiofs/uring"
+)
+
+// Framing is what a file has around it in an object. It is safe for concurrent
+// use.
+type Framing interface {
+	// HeaderBytes is how many bytes AppendHeader appends for a path of so many
+	// bytes.
+	HeaderBytes(pathBytes int, sizeBytes int64) int64
+	// AppendHeader appends what comes before the contents of a file. path is
+	// relative to the root, and valid during the call only.
+	AppendHeader(dst, path []byte, sizeBytes int64) []byte
+	// AlignBytes is what contents are filled up to a multiple of, with zeros.
+	AlignBytes() int64
+}
+
+// Storage is a storage.Storage of directories.
+type Storage struct {
+	root     string // absolute
+	fd       int    // of the root, which files are opened relative to
+	framing  Framing
+	indexDir string
+	most     int           // files and directories that are open at a time
+	readings sync.Pool     // of *reading
+	openers  sync.Pool     // of *opener
+	reads    atomic.Uint64 // of files, that have succeeded
+	errors   atomic.Uint64 // the others
+	bytes    atomic.Uint64 // of contents, in reads
+
+	mu       sync.Mutex
+	quiet    sync.Cond // underWay or workers has become 0
+	table    *table    // of the last List; nil before
+	underWay int       // reads that were submitted and are not done
+	closed   bool
+	parts    queue // of reads that were begun: they come first
+	jobs     queue
+	workers  int // goroutines that work on these
+}
+
+var (
+	_ storage.Storage  = (*Storage)(nil)
+	_ storage.Outliner = (*Storage)(nil)
+)
+
+// Open gives the storage of the directories below root. The table is kept in
+// indexDir, in memory where that is "" or can't be written.
+func Open(root, indexDir string, framing Framing) (*Storage, error) {
+	absolute, err := filepath.Abs(root)
+	if err != nil {
+		return nil, fmt.Errorf("dataset %s: %w", root, err)
+	}
+	fd, err := unix.Open(absolute, unix.O_PATH|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return nil, fmt.Errorf("dataset: %w", &fs.PathError{Op: "open", Path: absolute, Err: err})
+	}
+	s := &Storage{root: absolute, fd: fd, framing: framing, indexDir: indexDir, most: mostOpen()}
+	s.quiet.L = &s.mu
+	return s, nil
+}
+
+// maxOpen is how many files are open at a time: as many as a pool of preads has
+// under way (package uring).
+const maxOpen = 32
+
+// mostOpen leaves three quarters of a small limit to others.
+func mostOpen() int {
+	var limit unix.Rlimit
+	if err := unix.Getrlimit(unix.RLIMIT_NOFILE, &limit); err != nil {
+		return maxOpen
+	}
+	return int(max(4, min(maxOpen, limit.Cur/4)))
+}
+
+// Stat lists one directory and describes it. Whatever is no directory with
+// files in it does not exist for it.
+func (s *Storage) Stat(ctx context.Context, path string) (storage.Object, error) {
+	if err := ctx.Err(); err != nil {
+		return storage.Object{}, err
+	}
+	missing := func(why string) error {
+		return &fs.PathError{Op: "stat", Path: filepath.Join(s.root, path), Err: fmt.Errorf("%s: %w", why, fs.ErrNotExist)}
+	}
+	if !filepath.IsLocal(path) {
+		return storage.Object{}, missing("not a path below the dataset")
+	}
+	l := newListing(ctx, s, nil)
+	g := gathering{listing: l}
+	segment, err := g.directory(path)
+	switch {
+	case err == unix.ENOENT || err == unix.ENOTDIR:
+		return storage.Object{}, missing("not a directory")
+	case err != nil:
+		return storage.Object{}, fmt.Errorf("%s: %w", filepath.Join(s.root, path), err)
+	case segment.files == 0:
+		return storage.Object{}, missing("a directory without files")
+	}
+	return segment.object(path), nil
+}
+
+// Status is what an engine would say of the reads. They are of files, each of
+// which was opened for it.
+func (s *Storage) Status() uring.Status {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return uring.Status{
+		Engine: "files", Reason: "each file is opened, read and closed at once", InFlight: int64(s.underWay),
+		Reads: s.reads.Load(), ReadBytes: s.bytes.Load(), Errors: s.errors.Load(),
+	}
+}
+
+// Close waits for the reads that are under way and frees the table. It is
+// idempotent.
+func (s *Storage) Close() error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.closed && s.fd < 0 {
+		return nil
+	}
+	s.closed = true
+	for s.underWay > 0 || s.workers > 0 {
+		s.quiet.Wait()
+	}
+	if s.fd < 0 {
+		return nil
+	}
+	err := unix.Close(s.fd)
+	s.fd = -1
+	if s.table != nil {
+		s.table.drop()
+		s.table = nil
+	}
+	return err
+}

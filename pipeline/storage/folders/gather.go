@@ -1,0 +1,206 @@
+package folders
+
+import (
+	"bytes"
+	"cmp"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"math"
+	"slices"
+	"unsafe"
+
+	"github.com/zeebo/xxh3"
+	"golang.org/x/sys/unix"
+)
+
+// gathering lists one directory after the other, in memory that it uses again.
+type gathering struct {
+	listing *listing
+	entries []byte // as getdents64 gives them
+	names   []byte // of files, each with a NUL behind it
+	seen    []seen
+	dirs    []string // paths of the directories in it that are to be entered
+	bytes   []byte   // of the segment
+}
+
+// seen is a name of a directory.
+type seen struct {
+	at, length  int // in gathering.names
+	inode       uint64
+	size, mtime int64
+	regular     bool
+}
+
+// entriesBytes is how much of a directory is read at a time.
+const entriesBytes = 64 << 10
+
+// maxObjectBytes bounds an object, so that no sum of sizes overflows.
+const maxObjectBytes = math.MaxInt64 / 4
+
+// directory gives the segment of a directory, which is valid until the next
+// call, and fills dirs. Errors of opening it are unix.Errno.
+func (g *gathering) directory(path string) (segment, error) {
+	g.names, g.seen, g.dirs = g.names[:0], g.seen[:0], g.dirs[:0]
+	l := g.listing
+	fd, err := l.storage.open(path, unix.O_DIRECTORY|unix.O_NOFOLLOW)
+	if err != nil {
+		return segment{}, err
+	}
+	defer func() { _ = unix.Close(fd) }()
+	if err := g.read(fd, path); err != nil {
+		return segment{}, err
+	}
+	if len(g.seen) == 0 || !l.wants(path, false) {
+		return segment{}, nil
+	}
+	// In the order of inodes, which lie together on a disk.
+	slices.SortFunc(g.seen, func(a, b seen) int { return cmp.Compare(a.inode, b.inode) })
+	err = l.each(len(g.seen), func(from, to int) error {
+		for i := from; i < to; i++ {
+			if err := g.look(fd, &g.seen[i]); err != nil {
+				return err
+			}
+		}
+		return l.ctx.Err()
+	})
+	if err != nil {
+		return segment{}, err
+	}
+	g.seen = slices.DeleteFunc(g.seen, func(f seen) bool { return !f.regular })
+	slices.SortFunc(g.seen, func(a, b seen) int { return bytes.Compare(g.name(&a), g.name(&b)) })
+	return g.segment(path)
+}
+
+func (g *gathering) name(f *seen) []byte { return g.names[f.at : f.at+f.length] }
+
+// read takes the names in a directory: of files and links, and of directories
+// that are to be entered.
+func (g *gathering) read(fd int, path string) error {
+	if g.entries == nil {
+		g.entries = make([]byte, entriesBytes)
+	}
+	for {
+		n, err := unix.Getdents(fd, g.entries)
+		if err == unix.EINTR {
+			continue
+		}
+		if err != nil || n == 0 {
+			return err
+		}
+		if err := g.listing.ctx.Err(); err != nil {
+			return err
+		}
+		for b := g.entries[:n]; len(b) > 0; {
+			length := binary.NativeEndian.Uint16(b[16:])
+			g.entry(fd, path, b[:length])
+			b = b[length:]
+		}
+	}
+}
+
+// entry takes one struct linux_dirent64: inode, offset, length, type, name.
+func (g *gathering) entry(fd int, path string, b []byte) {
+	const nameAt = 19
+	name := b[nameAt:]
+	name = name[:bytes.IndexByte(name, 0)]
+	if name[0] == '.' {
+		return
+	}
+	kind := b[18]
+	if kind == unix.DT_UNKNOWN {
+		kind = kindOf(fd, name)
+	}
+	switch kind {
+	case unix.DT_DIR:
+		below := string(name)
+		if path != "." {
+			below = path + "/" + below
+		}
+		if l := g.listing; l.match != nil {
+			itself, inside := l.wants(below, false), l.wants(below, true)
+			if itself || inside {
+				g.dirs = append(g.dirs, below)
+			}
+		}
+	case unix.DT_REG, unix.DT_LNK:
+		g.seen = append(g.seen, seen{at: len(g.names), length: len(name), inode: binary.NativeEndian.Uint64(b)})
+		g.names = append(append(g.names, name...), 0)
+	}
+}
+
+// kindOf asks for the type of a name where the file system does not tell it with
+// the name.
+func kindOf(fd int, name []byte) uint8 {
+	var st unix.Stat_t
+	if err := unix.Fstatat(fd, string(name), &st, unix.AT_SYMLINK_NOFOLLOW); err != nil {
+		return unix.DT_UNKNOWN // it has gone
+	}
+	return uint8(st.Mode & unix.S_IFMT >> 12)
+}
+
+// look finds out what a file is. What is none, or has gone, is not regular.
+func (g *gathering) look(fd int, f *seen) error {
+	var st unix.Statx_t
+	name := g.names[f.at:]
+	const mask = unix.STATX_TYPE | unix.STATX_SIZE | unix.STATX_MTIME | unix.STATX_INO
+	for {
+		_, _, errno := unix.Syscall6(unix.SYS_STATX, uintptr(fd), uintptr(unsafe.Pointer(&name[0])), unix.AT_NO_AUTOMOUNT, mask, uintptr(unsafe.Pointer(&st)), 0)
+		switch errno {
+		case 0:
+		case unix.EINTR:
+			continue
+		default:
+			return g.notLooked(fd, f, errno)
+		}
+		break
+	}
+	if st.Mode&unix.S_IFMT == unix.S_IFREG {
+		f.regular, f.size, f.mtime, f.inode = true, int64(st.Size), st.Mtime.Sec*1e9+int64(st.Mtime.Nsec), st.Ino
+	}
+	return nil
+}
+
+// notLooked tells a file that has gone from one that can't be looked at.
+func (g *gathering) notLooked(fd int, f *seen, err error) error {
+	name := string(g.name(f))
+	var st unix.Stat_t
+	if lerr := unix.Fstatat(fd, name, &st, unix.AT_SYMLINK_NOFOLLOW); lerr == unix.ENOENT {
+		return nil
+	} else if lerr == nil && st.Mode&unix.S_IFMT == unix.S_IFLNK {
+		return fmt.Errorf("%s: follow symbolic link: %w: mend the link or remove it", name, err)
+	}
+	return fmt.Errorf("%s: stat: %w", name, err)
+}
+
+var errTooLarge = errors.New("its files are larger together than an object can be")
+
+// segment puts together what was seen of a directory.
+func (g *gathering) segment(path string) (segment, error) {
+	before := len(path) + 1 // of a name in its path
+	if path == "." {
+		before = 0
+	}
+	framing := g.listing.storage.framing
+	align := framing.AlignBytes()
+	b, nameEnd, offset := g.bytes[:0], uint64(0), int64(0)
+	for i := range g.seen {
+		f := &g.seen[i]
+		nameEnd += uint64(f.length)
+		for _, v := range [fileWords]uint64{uint64(offset), uint64(f.size), uint64(f.mtime), f.inode, nameEnd} {
+			b = binary.NativeEndian.AppendUint64(b, v)
+		}
+		if f.size > maxObjectBytes {
+			return segment{}, errTooLarge
+		}
+		offset += framing.HeaderBytes(before+f.length, f.size) + (f.size+align-1)/align*align
+		if offset > maxObjectBytes {
+			return segment{}, errTooLarge
+		}
+	}
+	for i := range g.seen {
+		b = append(b, g.name(&g.seen[i])...)
+	}
+	g.bytes = b
+	return segment{bytes: b, files: len(g.seen), sizeBytes: offset, version: xxh3.Hash128(b)}, nil
+}

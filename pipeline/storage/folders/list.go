@@ -1,0 +1,210 @@
+package folders
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"path/filepath"
+	"sync"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/lsiofs/lsiofs/pipeline/storage"
+)
+
+// List calls visit for the directories that directly hold regular files. match
+// is asked about each directory whether it is accepted as an object, and whether
+// to enter it. Sockets, devices and pipes are passed over, and so is what vanishes
+// meanwhile; a directory that can't be read and a symbolic link to nothing are
+// errors, because files may be missing from the list.
+func (s *Storage) List(ctx context.Context, match func(path string, isDir bool) bool, visit func(storage.Object) error) error {
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	t, err := newListing(ctx, s, match).run(s.indexDir)
+	if errors.Is(err, errNotKept) {
+		t, err = newListing(ctx, s, match).run("")
+	}
+	if err != nil {
+		return err
+	}
+	s.mu.Lock()
+	old := s.table
+	s.table = t
+	t.hold()
+	s.mu.Unlock()
+	if old != nil {
+		old.drop()
+	}
+	defer t.drop()
+	for i := range t.count {
+		if err := ctx.Err(); err != nil {
+			return err
+		}
+		d := t.directory(i)
+		if err := visit(d.object(string(t.path(i)))); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// listing is one pass over the directories, by several goroutines. Directories
+// that are still to be read are listed, not recursed into.
+type listing struct {
+	ctx     context.Context // of the one call that this is
+	storage *Storage
+	match   func(path string, isDir bool) bool // nil: one directory alone is listed
+	matches sync.Mutex                         // held over match
+	scratch *scratch
+	looking chan struct{} // one for each goroutine that helps to look at the files of a large directory
+
+	mu      sync.Mutex
+	changed sync.Cond // pending or busy
+	pending []string
+	busy    int // goroutines in a directory
+	found   []found
+	err     error
+}
+
+func newListing(ctx context.Context, s *Storage, match func(string, bool) bool) *listing {
+	l := &listing{ctx: ctx, storage: s, match: match, looking: make(chan struct{}, s.most)}
+	l.changed.L = &l.mu
+	return l
+}
+
+// maxListers is how many directories are read at a time: each may wait for a disk.
+const maxListers = 16
+
+// run lists everything, and keeps the table in dir.
+func (l *listing) run(dir string) (*table, error) {
+	var err error
+	if l.scratch, err = newScratch(dir); err != nil {
+		return nil, err
+	}
+	defer l.scratch.file.Close()
+	l.pending = []string{"."}
+	var all sync.WaitGroup
+	for range min(maxListers, l.storage.most) {
+		all.Go(l.work)
+	}
+	all.Wait()
+	if l.err != nil {
+		return nil, l.err
+	}
+	return l.scratch.seal(l.found)
+}
+
+// work lists directories until none is left.
+func (l *listing) work() {
+	g := gathering{listing: l}
+	for {
+		path, ok := l.next()
+		if !ok {
+			return
+		}
+		l.end(l.one(&g, path))
+	}
+}
+
+func (l *listing) next() (string, bool) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for len(l.pending) == 0 && l.busy > 0 && l.err == nil {
+		l.changed.Wait()
+	}
+	n := len(l.pending)
+	if n == 0 || l.err != nil {
+		l.changed.Broadcast()
+		return "", false
+	}
+	path := l.pending[n-1]
+	l.pending = l.pending[:n-1]
+	l.busy++
+	return path, true
+}
+
+func (l *listing) end(err error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.busy--
+	if l.err == nil {
+		l.err = err
+	}
+	l.changed.Broadcast()
+}
+
+// one lists a directory and keeps what it holds.
+func (l *listing) one(g *gathering, path string) error {
+	d, err := g.directory(path)
+	switch {
+	case l.ctx.Err() != nil:
+		return l.ctx.Err()
+	case path != "." && (err == unix.ENOENT || err == unix.ENOTDIR || err == unix.ELOOP):
+		return nil // it has gone
+	case err != nil:
+		return fmt.Errorf("list dataset: %s: %w", filepath.Join(l.storage.root, path), err)
+	}
+	if len(g.dirs) > 0 {
+		l.mu.Lock()
+		l.pending = append(l.pending, g.dirs...)
+		l.changed.Broadcast()
+		l.mu.Unlock()
+	}
+	if d.files == 0 {
+		return nil
+	}
+	at, err := l.scratch.put(d.bytes)
+	if err != nil {
+		return err
+	}
+	f := found{path: path, at: at, segment: d, segmentBytes: uint64(len(d.bytes))}
+	f.segment.bytes = nil // used again for the next one
+	l.mu.Lock()
+	l.found = append(l.found, f)
+	l.mu.Unlock()
+	return nil
+}
+
+// wants asks match, which is not called concurrently.
+func (l *listing) wants(path string, isDir bool) bool {
+	if l.match == nil {
+		return !isDir
+	}
+	l.matches.Lock()
+	defer l.matches.Unlock()
+	return l.match(path, isDir)
+}
+
+// each calls f for stretches of 0 … n-1, by several goroutines where there are
+// many; f may be called concurrently.
+func (l *listing) each(n int, f func(from, to int) error) error {
+	const stretch = 512
+	var helpers sync.WaitGroup
+	var mu sync.Mutex
+	var errs []error
+	run := func(from, to int) {
+		if err := f(from, to); err != nil {
+			mu.Lock()
+			errs = append(errs, err)
+			mu.Unlock()
+		}
+	}
+	for from := 0; from < n; from += stretch {
+		to := min(from+stretch, n)
+		if to < n {
+			select {
+			case l.looking <- struct{}{}:
+				helpers.Go(func() {
+					run(from, to)
+					<-l.looking
+				})
+				continue
+			default:
+			}
+		}
+		run(from, to)
+	}
+	helpers.Wait()
+	return errors.Join(errs...)
+}

@@ -1,0 +1,256 @@
+package folders
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"sync/atomic"
+
+	"github.com/lsiofs/lsiofs/pipeline/storage"
+)
+
+var (
+	errEmptyBuffer = errors.New("a read needs a buffer")
+	errClosed      = fmt.Errorf("the storage is closed: %w", fs.ErrClosed)
+)
+
+// reading is a read under way. It is used again, so that reading allocates
+// nothing.
+type reading struct {
+	read     *storage.Read
+	accepted bool // it came before Close
+	table    *table
+	segment  segment
+	pending  atomic.Int32 // jobs that are not done
+	failed   atomic.Pointer[error]
+}
+
+// job is a read of which nothing is known yet (to is 0), or the files from … to-1
+// of one.
+type job struct {
+	reading  *reading
+	from, to int
+}
+
+// jobFiles is how many files a job has at most: the rest of a large read is left
+// to others, for each open may wait for a disk.
+const jobFiles = 8
+
+// queue is a first-in-first-out list of jobs, in memory that it uses again.
+type queue struct {
+	items []job
+	head  int
+}
+
+func (q *queue) len() int { return len(q.items) - q.head }
+
+func (q *queue) push(j job) {
+	if q.head > len(q.items)/2 {
+		n := copy(q.items, q.items[q.head:])
+		clear(q.items[n:])
+		q.items, q.head = q.items[:n], 0
+	}
+	q.items = append(q.items, j)
+}
+
+// pop takes the oldest job out; there must be one.
+func (q *queue) pop() job {
+	j := q.items[q.head]
+	q.items[q.head] = job{}
+	q.head++
+	return j
+}
+
+// Submit implements storage.Storage.
+func (s *Storage) Submit(reads []*storage.Read) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.underWay += len(reads)
+	for _, r := range reads {
+		x, _ := s.readings.Get().(*reading)
+		if x == nil {
+			x = new(reading)
+		}
+		x.read, x.accepted, x.table = r, !s.closed, s.table
+		if x.table != nil {
+			x.table.hold()
+		}
+		x.pending.Store(1)
+		s.jobs.push(job{reading: x})
+	}
+	s.start()
+}
+
+// start starts goroutines for the jobs that there are. s.mu is held.
+func (s *Storage) start() {
+	for s.workers < min(s.most, s.parts.len()+s.jobs.len()) {
+		s.workers++
+		go s.work()
+	}
+}
+
+// takenJobs is how many jobs a goroutine takes at a time at most: a lock costs a
+// twentieth of a small read.
+const takenJobs = 4
+
+// work does jobs until none is left. Close waits for it.
+func (s *Storage) work() {
+	var taken [takenJobs]job
+	o, _ := s.openers.Get().(*opener)
+	if o == nil {
+		o = &opener{storage: s}
+	}
+	defer s.openers.Put(o)
+	for {
+		n := s.take(&taken)
+		if n == 0 {
+			return
+		}
+		for i, j := range taken[:n] {
+			taken[i] = job{}
+			s.do(o, j)
+		}
+	}
+}
+
+// take gives a goroutine its share of the jobs, and counts it out when there are
+// none.
+func (s *Storage) take(taken *[takenJobs]job) (n int) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	share := min(max((s.parts.len()+s.jobs.len())/s.workers, 1), takenJobs)
+	for n < share && s.parts.len()+s.jobs.len() > 0 {
+		list := &s.parts
+		if list.len() == 0 {
+			list = &s.jobs
+		}
+		taken[n] = list.pop()
+		n++
+	}
+	if n == 0 {
+		s.workers--
+		if s.workers == 0 {
+			s.quiet.Broadcast()
+		}
+	}
+	return n
+}
+
+func (s *Storage) do(o *opener, j job) {
+	x := j.reading
+	if j.to == 0 {
+		var err error
+		if j, err = s.begin(x); err != nil {
+			x.fail(err)
+			s.end(x)
+			return
+		}
+	}
+	o.enter(x.read.Object.Path)
+	for i := j.from; i < j.to && x.failed.Load() == nil; i++ {
+		f := x.segment.file(i)
+		if err := o.file(x.read, &f); err != nil {
+			x.fail(fmt.Errorf("%s: %w", o.path[:len(o.path)-1], err))
+			s.errors.Add(1)
+		}
+	}
+	s.reads.Add(o.reads)
+	s.bytes.Add(o.bytes)
+	o.reads, o.bytes = 0, 0
+	s.end(x)
+}
+
+// begin finds the files of a read, and gives those that come first; the others
+// are jobs of their own.
+func (s *Storage) begin(x *reading) (job, error) {
+	r := x.read
+	size := int64(len(r.Buf))
+	switch {
+	case !x.accepted:
+		return job{}, errClosed
+	case size == 0:
+		return job{}, errEmptyBuffer
+	case r.OffsetBytes < 0 || size > r.Object.SizeBytes || r.OffsetBytes > r.Object.SizeBytes-size:
+		return job{}, fmt.Errorf("the range is not inside of the object, which has %d bytes", r.Object.SizeBytes)
+	case x.table == nil:
+		return job{}, fmt.Errorf("nothing was listed: %w", storage.ErrChanged)
+	case r.Wanted != nil && !r.Wanted():
+		return job{}, storage.ErrUnwanted
+	}
+	var err error
+	if x.segment, err = x.table.find(r.Object); err != nil {
+		return job{}, err
+	}
+	from := x.segment.at(r.OffsetBytes)
+	to := from + 1
+	for to < x.segment.files && x.segment.offset(to) < r.OffsetBytes+size {
+		to++
+	}
+	first := job{x, from, min(from+jobFiles, to)}
+	if first.to < to {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		for at := first.to; at < to; at += jobFiles {
+			x.pending.Add(1)
+			s.parts.push(job{x, at, min(at+jobFiles, to)})
+		}
+		s.start()
+	}
+	return first, nil
+}
+
+// file fills what of a read's buffer is a file's: header, contents, zeros.
+func (o *opener) file(r *storage.Read, f *file) error {
+	path := o.at(f.name)
+	// part gives the bytes of the buffer that are between two offsets in the
+	// object, and how many of them lie before it.
+	part := func(from, to int64) (p []byte, skipped int64) {
+		low, high := max(from, r.OffsetBytes), min(to, r.OffsetBytes+int64(len(r.Buf)))
+		if low >= high {
+			return nil, 0
+		}
+		return r.Buf[low-r.OffsetBytes : high-r.OffsetBytes], low - from
+	}
+	contents := f.offset + o.storage.framing.HeaderBytes(len(path), f.size)
+	if p, skipped := part(f.offset, contents); len(p) > 0 {
+		o.header = o.storage.framing.AppendHeader(o.header[:0], path, f.size)
+		copy(p, o.header[skipped:])
+	}
+	p, _ := part(contents+f.size, f.end)
+	clear(p)
+	p, skipped := part(contents, contents+f.size)
+	if len(p) == 0 && f.size > 0 {
+		return nil
+	}
+	return o.contents(f, p, skipped)
+}
+
+func (x *reading) fail(err error) { x.failed.CompareAndSwap(nil, &err) }
+
+// end counts a job off, and tells the read's submitter after the last.
+func (s *Storage) end(x *reading) {
+	if x.pending.Add(-1) > 0 {
+		return
+	}
+	r := x.read
+	var err error
+	if failed := x.failed.Load(); failed != nil {
+		err = *failed
+	}
+	if err != nil && err != storage.ErrUnwanted {
+		err = &storage.Error{Object: r.Object.Path, OffsetBytes: r.OffsetBytes, SizeBytes: int64(len(r.Buf)), Err: err}
+	}
+	if x.table != nil {
+		x.table.drop()
+	}
+	x.read, x.table, x.segment = nil, nil, segment{}
+	x.failed.Store(nil)
+	s.readings.Put(x)
+	r.Done(err)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.underWay--
+	if s.underWay == 0 {
+		s.quiet.Broadcast()
+	}
+}
