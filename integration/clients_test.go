@@ -71,6 +71,7 @@ var clients = []client{
 	byShell("head", `head -c -10 "$1"; tail -c 10 "$1"`),
 	byShell("pigz", `pigz -c < "$1" | pigz -dc`),
 	byShell("zstd", `zstd -qc "$1" | zstd -qdc`),
+	byShell("lz4", `lz4 -qc "$1" | lz4 -qdc`),
 	byCopy("rsync", `rsync -a "$1" "$2"`),
 	byCopy("rsync", `rsync --inplace --checksum "$1" "$2"`),
 	byCopy("curl", `curl -s -o "$2" "file://$1"`),

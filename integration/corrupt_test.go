@@ -13,6 +13,7 @@ import (
 	"syscall"
 	"testing"
 
+	"github.com/pierrec/lz4/v4"
 	"github.com/stretchr/testify/require"
 )
 
@@ -48,6 +49,8 @@ var badInputs = []badInput{
 	{name: "a jsonl.gz cut in the middle", format: "jsonl", codec: ".gz", pack: half, offset: somewhere},
 	{name: "a jsonl.gz with bytes after its end", format: "jsonl", codec: ".gz", pack: func(b []byte) []byte { return append(b, "garbage"...) }, offset: somewhere},
 	{name: "a jsonl.zst with a damaged block", format: "jsonl", codec: ".zst", pack: flipTail(40), offset: somewhere},
+	{name: "a tar.lz4 cut in the middle", format: "tar", codec: ".lz4", pack: half, offset: somewhere},
+	{name: "a jsonl.lz4 with a damaged block", format: "jsonl", codec: ".lz4", pack: flipTail(40), offset: somewhere},
 	{name: "a TFRecord whose length CRC is wrong", format: "tfrecord", spoil: flip(9), record: [2]int{5, 5}, offset: near},
 	{name: "a TFRecord whose length is wrong", format: "tfrecord", spoil: flip(1), record: [2]int{5, 5}, offset: near},
 	{name: "a TFRecord longer than anything", format: "tfrecord", spoil: hugeRecord, record: [2]int{5, 5}, offset: near},
@@ -101,6 +104,8 @@ func (c badInput) dataset(t *testing.T) (d dataset, at, size int) {
 			packed = gzipMember(packed)
 		case ".zst":
 			packed = zstdFrame(packed, false)
+		case ".lz4":
+			packed = lz4Frame(packed, lz4.Block64Kb, false)
 		}
 		if i == 1 && c.pack != nil {
 			packed = c.pack(packed)

@@ -14,6 +14,7 @@ import (
 
 	kgzip "github.com/klauspost/compress/gzip"
 	"github.com/klauspost/compress/zstd"
+	"github.com/pierrec/lz4/v4"
 	"github.com/stretchr/testify/require"
 )
 
@@ -84,6 +85,17 @@ var codecs = []codec{
 		}
 		return out
 	}},
+	{".lz4", func(r *rand.Rand, s shard) []byte {
+		pieces := [][]byte{s.bytes}
+		if r.IntN(3) != 0 {
+			pieces = cut(r, s)
+		}
+		var out []byte
+		for i, piece := range pieces {
+			out = append(out, lz4Frame(piece, []lz4.BlockSize{lz4.Block64Kb, lz4.Block4Mb}[i%2], i%3 == 0)...)
+		}
+		return append(out, 0x5f, 0x2a, 0x4d, 0x18, 2, 0, 0, 0, 'a', 'b') // a skippable frame
+	}},
 }
 
 // cut cuts a shard in pieces, at ends of records and elsewhere.
@@ -135,6 +147,23 @@ func zstdFrame(b []byte, sized bool) []byte {
 	for i := 0; i < len(b); i += 1000 {
 		w.Write(b[i:min(len(b), i+1000)])
 	}
+	w.Close()
+	return out.Bytes()
+}
+
+// lz4Frame makes a frame of blocks of a size, with checksums, all there can be or
+// that of the whole alone.
+func lz4Frame(b []byte, size lz4.BlockSize, all bool) []byte {
+	var out bytes.Buffer
+	w := lz4.NewWriter(&out)
+	options := []lz4.Option{lz4.BlockSizeOption(size)}
+	if all {
+		options = append(options, lz4.BlockChecksumOption(true), lz4.SizeOption(uint64(len(b))))
+	}
+	if err := w.Apply(options...); err != nil {
+		panic(err)
+	}
+	w.Write(b)
 	w.Close()
 	return out.Bytes()
 }

@@ -45,6 +45,7 @@ var onlyIn = []struct{ library, pkg, why string }{
 	{"github.com/hanwen/go-fuse", "fs", "everything below fs works without FUSE"},
 	{"github.com/godzie44/go-uring", "uring", "the library has traps that one package has to know"},
 	{"github.com/klauspost/compress", "pipeline/unpack", "codecs are a matter of unpack"},
+	{"github.com/pierrec/lz4", "pipeline/unpack", "codecs are a matter of unpack"},
 	{"github.com/spf13/cobra", "cmd/lsiofs", "flags are a matter of the command line"},
 	{"github.com/schollz/progressbar", "cmd/lsiofs", "drawing is a matter of the command line"},
 	{"github.com/prometheus", "fs", "metrics are a file of the mount"},

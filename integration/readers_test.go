@@ -10,6 +10,7 @@ import (
 	"sync"
 	"testing"
 
+	"github.com/pierrec/lz4/v4"
 	"github.com/stretchr/testify/require"
 	"golang.org/x/sync/errgroup"
 )
@@ -108,6 +109,7 @@ func TestManyReadersAtRandomGetTheRightBytesWithLittleMemory(t *testing.T) {
 	for name, d := range map[string]dataset{
 		"gz":  large(t, gzipMember, ".gz"),
 		"zst": large(t, func(b []byte) []byte { return zstdFrame(b, false) }, ".zst"),
+		"lz4": large(t, func(b []byte) []byte { return lz4Frame(b, lz4.Block256Kb, true) }, ".lz4"),
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := usual()

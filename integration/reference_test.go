@@ -85,6 +85,7 @@ type reference struct {
 func newReference(t testing.TB, d dataset, extra ...string) *reference {
 	t.Helper()
 	need(t, "zstd")
+	need(t, "lz4")
 	args := append([]string{"reference/reference.py", d.dir, "--requests"}, d.flags...)
 	cmd := exec.Command(python(t), append(args, extra...)...)
 	cmd.Env = environment(filepath.Join(scratch, "tmp"))

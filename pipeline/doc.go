@@ -6,7 +6,7 @@
 //	shard      one file of the dataset; of format files one directory
 //	record     the smallest thing that is shuffled: a tar sample, a line, a frame
 //	extent     where a record's bytes are: shard, offset, size
-//	member     one gzip member or zstd frame of a compressed shard
+//	member     one gzip member, zstd or lz4 frame of a compressed shard
 //	entry      a record at which reading a shard can start
 //	chunk      a run of consecutive records of a shard: what an order permutes
 //	piece      a run of consecutive records of a shard: what is read at a time

@@ -31,7 +31,7 @@ func hashes(t *testing.T, dir string) map[string][32]byte {
 }
 
 func TestBenchMakesTheSameDatasetAgain(t *testing.T) {
-	for _, c := range [][]string{{"tar"}, {"jsonl"}, {"jsonl", "--gz"}, {"jsonl", "--zst"}, {"fixed"}, {"tfrecord", "--zst"}, {"npy"}, {"npy", "--gz"}, {"lc0"}, {"lc0", "--tar"}} {
+	for _, c := range [][]string{{"tar"}, {"jsonl"}, {"jsonl", "--gz"}, {"jsonl", "--zst"}, {"jsonl", "--lz4"}, {"fixed"}, {"tfrecord", "--zst"}, {"npy"}, {"npy", "--gz"}, {"lc0"}, {"lc0", "--tar"}} {
 		parent := t.TempDir()
 		one, two := filepath.Join(parent, "one"), filepath.Join(parent, "two")
 		args := append([]string{"bench", "--records", "200", "--bytes", "5000", "--shards", "3", "--seed", "9", "--make"}, c...)

@@ -31,6 +31,7 @@ type benchOptions struct {
 	make   string
 	gz     bool
 	zst    bool
+	lz4    bool
 	tar    bool
 	shape  synthetic.Shape
 	count  uint64
@@ -107,6 +108,7 @@ func (o *benchOptions) addFlags(c *cobra.Command) {
 	enumFlag(c, "make", "make a dataset of this format", &o.make, synthetic.Formats...)
 	f.BoolVar(&o.gz, "gz", false, "with --make: compress shards with gzip")
 	f.BoolVar(&o.zst, "zst", false, "with --make: compress shards with zstd")
+	f.BoolVar(&o.lz4, "lz4", false, "with --make: compress shards with lz4")
 	f.BoolVar(&o.tar, "tar", false, "with --make lc0: tars of games")
 	f.Uint64Var(&o.count, "records", 56000, "with --make: how many records")
 	sizeFlag(f, "bytes", "with --make: bytes of a record, on average, before compression", &o.shape.RecordBytes)
@@ -126,8 +128,8 @@ func runBench(ctx context.Context, o *benchOptions, g *globals) error {
 		return usagef("--make and --check: choose one")
 	case !o.check && (o.dir != "" || len(o.only) > 0):
 		return usagef("--dir and --only belong to --check")
-	case o.make == "" && (o.gz || o.zst || o.tar || o.given("records") || o.given("bytes") || o.given("shards")):
-		return usagef("--gz, --zst, --tar, --records, --bytes and --shards belong to --make")
+	case o.make == "" && (o.gz || o.zst || o.lz4 || o.tar || o.given("records") || o.given("bytes") || o.given("shards")):
+		return usagef("--gz, --zst, --lz4, --tar, --records, --bytes and --shards belong to --make")
 	}
 	if o.make != "" {
 		return runBenchMake(ctx, o, g)
@@ -279,16 +281,18 @@ func runBenchMake(ctx context.Context, o *benchOptions, g *globals) error {
 	switch {
 	case len(o.paths) != 1:
 		return usagef("lsiofs bench --make takes the directory where the dataset is to be made (see lsiofs bench --help)")
-	case o.gz && o.zst:
-		return usagef("--gz and --zst: choose one")
+	case o.gz && o.zst || o.gz && o.lz4 || o.zst && o.lz4:
+		return usagef("--gz, --zst and --lz4: choose one")
 	case o.tar:
 		o.shape.Codec = "tar"
-	case o.make == "lc0" && !o.zst:
+	case o.make == "lc0" && !o.zst && !o.lz4:
 		o.shape.Codec = "gz"
 	case o.gz:
 		o.shape.Codec = "gz"
 	case o.zst:
 		o.shape.Codec = "zst"
+	case o.lz4:
+		o.shape.Codec = "lz4"
 	}
 	if o.make == "lc0" && !o.given("bytes") {
 		o.shape.RecordBytes = synthetic.FrameBytes

@@ -117,7 +117,7 @@ func (i inspection) mixingText(b *strings.Builder) {
 	}
 	if m.poor() && i.CompressedShards > 0 && i.EntryPoints < 8*uint64(i.Shards) {
 		b.WriteString("  compressed shards that can only be entered at their start are one chunk each:\n" +
-			"  write them with many gzip members or zstd frames, or make the shards smaller\n")
+			"  write them with many gzip members, zstd or lz4 frames, or make the shards smaller\n")
 	}
 }
 

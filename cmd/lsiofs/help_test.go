@@ -72,7 +72,7 @@ func TestCommandsThatOpenADatasetShareItsFlags(t *testing.T) {
 	for name, own := range map[string][]string{
 		"cat":     {"worker", "from", "ids", "offsets", "resume"},
 		"plan":    {"worker", "from", "records", "resume"},
-		"bench":   {"rounds", "seconds", "check", "only", "dir", "make", "gz", "zst", "tar", "records", "bytes", "shards"},
+		"bench":   {"rounds", "seconds", "check", "only", "dir", "make", "gz", "zst", "lz4", "tar", "records", "bytes", "shards"},
 		"inspect": {}, "verify": {"order"}, "index": {"rebuild"},
 	} {
 		c, _, err := root.Find([]string{name})

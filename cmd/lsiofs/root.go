@@ -25,7 +25,7 @@ func newRootCommand(g *globals) *cobra.Command {
 		Use:   "lsiofs",
 		Short: "Mount a dataset: every worker's shuffled epoch is a file",
 		Long: `lsiofs mounts a dataset of shards (tar, JSON lines, TFRecord, fixed-size records,
-each also gzip or zstd) as shuffled training streams: one file a worker, with an
+each also gzip, zstd or lz4) as shuffled training streams: one file a worker, with an
 exact size, that any program can read. A checkpoint is a small JSON file, valid
 for any number of workers.`,
 		Example: `  lsiofs demo

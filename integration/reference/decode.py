@@ -1,7 +1,8 @@
 """Whole-shard compression of RECORDS.md: bytes of a file to decoded bytes.
 
-gzip goes through Python's zlib, member by member; zstd through the program
-`zstd -dc`, frame by frame, the frames found by walking their block headers.
+gzip goes through Python's zlib, member by member; zstd and lz4 through
+the programs `zstd -dc` and `lz4 -dc`, frame by frame, the frames found by walking
+the sizes of their blocks.
 """
 
 import subprocess
@@ -20,7 +21,7 @@ def split_extension(name):
     """("a.tar.gz") -> ("a.tar", "gz"): the name without its codec's ending, and the codec."""
     if name.endswith(".tgz"):
         return name[:-4] + ".tar", "gz"
-    for ending, codec in ((".gz", "gz"), (".zst", "zst")):
+    for ending, codec in ((".gz", "gz"), (".zst", "zst"), (".lz4", "lz4")):
         if name.endswith(ending) and name != ending:
             return name[: -len(ending)], codec
     return name, ""
@@ -31,7 +32,7 @@ def decode(raw, codec):
     if codec == "":
         return raw, [0], None
     out, starts, damage = bytearray(), [], None
-    members = gzip_members(raw) if codec == "gz" else zstd_frames(raw)
+    members = gzip_members(raw) if codec == "gz" else frames(raw, *FRAMES[codec])
     try:
         for member in members:
             starts.append(len(out))
@@ -57,7 +58,7 @@ def gzip_members(raw):
         at = len(raw) - len(d.unused_data)
 
 
-def zstd_frames(raw):
+def frames(raw, magic_of_frames, frame_end, program):
     at = 0
     while at < len(raw):
         magic = int.from_bytes(raw[at : at + 4], "little")
@@ -66,12 +67,12 @@ def zstd_frames(raw):
             need(raw, at + 8, size)
             at += 8 + size
             continue
-        if magic != 0xFD2FB528:
-            raise Corrupt("no zstd frame at byte %d" % at)
-        end = zstd_frame_end(raw, at)
-        run = subprocess.run(["zstd", "-dcq"], input=raw[at:end], stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+        if magic != magic_of_frames:
+            raise Corrupt("no %s frame at byte %d" % (program, at))
+        end = frame_end(raw, at)
+        run = subprocess.run([program, "-dcq"], input=raw[at:end], stdout=subprocess.PIPE, stderr=subprocess.PIPE)
         if run.returncode != 0:
-            raise Corrupt("zstd frame at byte %d: %s" % (at, run.stderr.decode(errors="replace")))
+            raise Corrupt("%s frame at byte %d: %s" % (program, at, run.stderr.decode(errors="replace")))
         yield run.stdout
         at = end
 
@@ -96,7 +97,24 @@ def zstd_frame_end(raw, begin):
     return at
 
 
+def lz4_frame_end(raw, begin):
+    """The LZ4 Frame Format, version 1.6.4."""
+    flags = need(raw, begin + 4, 1)[0]
+    at = begin + 7 + (8 if flags & 8 else 0) + (4 if flags & 1 else 0)
+    while True:
+        size = int.from_bytes(need(raw, at, 4), "little") & 0x7FFFFFFF
+        at += 4
+        if size == 0:  # the end mark
+            at += 4 if flags & 4 else 0
+            need(raw, begin, at - begin)
+            return at
+        at += size + (4 if flags & 16 else 0)
+
+
+FRAMES = {"zst": (0xFD2FB528, zstd_frame_end, "zstd"), "lz4": (0x184D2204, lz4_frame_end, "lz4")}
+
+
 def need(raw, at, n):
     if at + n > len(raw):
-        raise Corrupt("zstd frame ends early, at byte %d" % at)
+        raise Corrupt("a frame ends early, at byte %d" % at)
     return raw[at : at + n]

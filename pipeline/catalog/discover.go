@@ -201,7 +201,7 @@ func errNoShards(where string, all []candidate, t *table) error {
 
 // suggestion is the --format to try for files with an extension.
 func suggestion(extension string) string {
-	e := strings.TrimSuffix(strings.TrimSuffix(extension, ".gz"), ".zst")
+	e := strings.TrimSuffix(strings.TrimSuffix(strings.TrimSuffix(extension, ".gz"), ".zst"), ".lz4")
 	switch e {
 	case ".json", ".jsonlines", ".jl":
 		return "if each line is a JSON object, try --format jsonl"

@@ -30,7 +30,7 @@
 //	  200      zeros
 //	  248      xxh3 of the header up to here
 //	table      64 bytes a shard: offset of its path, u32 size of the path, u32
-//	           codec (0 none, 1 gzip, 2 zstd, 4 lc0's game, 5 lc0's tar), size in bytes, mtime in ns, inode,
+//	           codec (0 none, 1 gzip, 2 zstd, 3 lz4, 4 lc0's game, 5 lc0's tar), size in bytes, mtime in ns, inode,
 //	           offset and size of its blob, first half of its records' IDs
 //	starts     number of each shard's first record, and of all records
 //	paths      one behind the other

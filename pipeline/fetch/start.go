@@ -18,7 +18,8 @@ type Start struct {
 // decodedBytesPerSecond are rates of decoding on a processor: text of JSON, by
 // this module's decoders, on one of 2026's servers.
 func decodedBytesPerSecond(codec string) float64 {
-	if codec == "zstd" {
+	switch codec {
+	case "zstd", "lz4":
 		return 1.2e9
 	}
 	return 400e6

@@ -8,7 +8,7 @@ import (
 	"slices"
 )
 
-// Member is one gzip member or zstd frame: where its first byte is in the
+// Member is one gzip member, zstd or lz4 frame: where its first byte is in the
 // decoded shard and in the file.
 type Member struct {
 	DecodedBytes, RawBytes int64

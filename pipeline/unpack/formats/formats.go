@@ -13,10 +13,10 @@
 //	codec     shards                        entry points              specification            checked when decoding
 //	gzip      .gz .tgz                      members                   RFC 1952                 crc32 and size
 //	zstd      .zst                          frames                    RFC 8878                 xxh64 where there is one
+//	lz4       .lz4                          frames                    LZ4 Frame Format 1.6.4   xxh32 where there is one
 //	lc0       the format's                  games                     RFC 1952, tar            crc32 and size of every game
 //
-// RECORDS.md is the specification of all of them. Codec lz4 is to come: a package
-// beside the others, and a line here.
+// RECORDS.md is the specification of all of them.
 package formats
 
 import (
@@ -30,6 +30,7 @@ import (
 	"github.com/lsiofs/lsiofs/pipeline/unpack/gzip"
 	"github.com/lsiofs/lsiofs/pipeline/unpack/lc0"
 	"github.com/lsiofs/lsiofs/pipeline/unpack/lines"
+	"github.com/lsiofs/lsiofs/pipeline/unpack/lz4"
 	"github.com/lsiofs/lsiofs/pipeline/unpack/npy"
 	"github.com/lsiofs/lsiofs/pipeline/unpack/tar"
 	"github.com/lsiofs/lsiofs/pipeline/unpack/tfrecord"
@@ -60,7 +61,7 @@ func New(f spec.Format) (unpack.Format, error) {
 
 // Codecs are the codecs of whole shards.
 func Codecs() []unpack.Codec {
-	return []unpack.Codec{gzip.Codec{}, zstd.Codec{}}
+	return []unpack.Codec{gzip.Codec{}, zstd.Codec{}, lz4.Codec{}}
 }
 
 // OwnCodecs are those that a format chooses, whatever a name's ending.

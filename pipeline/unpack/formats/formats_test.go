@@ -40,6 +40,7 @@ func TestSplit(t *testing.T) {
 		"a/b.tar.gz":    {"a/b.tar", "gzip"},
 		"a/b.tgz":       {"a/b.tar", "gzip"},
 		"a/b.tar.zst":   {"a/b.tar", "zstd"},
+		"a/b.tar.lz4":   {"a/b.tar", "lz4"},
 		"a/b.gz":        {"a/b", "gzip"},
 		"a.gz/b":        {"a.gz/b", ""},
 		"a.gz/b.jsonl":  {"a.gz/b.jsonl", ""},

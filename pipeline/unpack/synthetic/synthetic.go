@@ -33,10 +33,14 @@ import (
 // Formats are the names of Shape.Format.
 var Formats = []string{"tar", "jsonl", "fixed", "tfrecord", "npy", "lc0", "files"}
 
+// Codecs are the names of Shape.Codec but for none, which are also the endings
+// of compressed shards.
+var Codecs = []string{"gz", "zst", "lz4"}
+
 // Shape is what is made.
 type Shape struct {
 	Format string // one of Formats
-	Codec  string // "" for none, "gz", "zst"; of lc0 "gz", or "tar" for tars of games
+	Codec  string // one of Codecs, "" for none; of lc0 "gz", or "tar" for tars of games
 	// RecordBytes is what a record has in its shard, framing included (of files,
 	// what the file has): exactly for fixed, npy and lc0 (FrameBytes), on average
 	// elsewhere, where sizes are spread evenly between half and one and a half
@@ -58,7 +62,7 @@ func (s Shape) Validate() error {
 	if !known {
 		problems = append(problems, fmt.Errorf("format %q: what can be made is %s", s.Format, strings.Join(Formats, ", ")))
 	}
-	codecs := []string{"", "gz", "zst"}
+	codecs := append([]string{""}, Codecs...)
 	if s.Format == "lc0" {
 		codecs = []string{"gz", "tar"}
 		if s.RecordBytes > FrameBytes {

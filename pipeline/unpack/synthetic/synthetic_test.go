@@ -12,6 +12,7 @@ import (
 	"testing"
 
 	"github.com/klauspost/compress/zstd"
+	"github.com/pierrec/lz4/v4"
 	"github.com/stretchr/testify/require"
 
 	"github.com/lsiofs/lsiofs/pipeline/spec"
@@ -139,11 +140,15 @@ func TestCompressedShardsAreTheSameDecoded(t *testing.T) {
 	decoded, err = io.ReadAll(z)
 	require.NoError(t, err)
 	require.True(t, bytes.Equal(plain, decoded))
+	s.Codec = "lz4"
+	decoded, err = io.ReadAll(lz4.NewReader(bytes.NewReader(shard(t, s, 0, 3000))))
+	require.NoError(t, err)
+	require.True(t, bytes.Equal(plain, decoded))
 }
 
 func TestWrongShapesAreRefusedWithAllThatIsWrong(t *testing.T) {
-	err := synthetic.Shape{Format: "tar", Codec: "lz4", RecordBytes: 100}.Validate()
-	require.ErrorContains(t, err, "lz4")
+	err := synthetic.Shape{Format: "tar", Codec: "xz", RecordBytes: 100}.Validate()
+	require.ErrorContains(t, err, "gz, zst, lz4")
 	require.ErrorContains(t, err, "between 4096")
 	require.ErrorContains(t, synthetic.Shape{Format: "csv"}.Validate(), "tar, jsonl, fixed, tfrecord, npy")
 }
@@ -160,7 +165,7 @@ func (f *failing) Write(p []byte) (int, error) {
 }
 
 func TestAWriterThatFailsEndsIt(t *testing.T) {
-	for _, codec := range []string{"", "gz", "zst"} {
+	for _, codec := range append([]string{""}, synthetic.Codecs...) {
 		s := synthetic.Shape{Format: "jsonl", RecordBytes: 1200, Codec: codec}
 		require.ErrorIs(t, s.WriteShard(&failing{100_000}, 0, 2000, nil), errFull, codec)
 	}

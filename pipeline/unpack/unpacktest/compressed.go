@@ -9,14 +9,16 @@ import (
 
 	kgzip "github.com/klauspost/compress/gzip"
 	kzstd "github.com/klauspost/compress/zstd"
+	plz4 "github.com/pierrec/lz4/v4"
 	"github.com/stretchr/testify/require"
 
 	"github.com/lsiofs/lsiofs/pipeline/unpack"
 	"github.com/lsiofs/lsiofs/pipeline/unpack/gzip"
+	"github.com/lsiofs/lsiofs/pipeline/unpack/lz4"
 	"github.com/lsiofs/lsiofs/pipeline/unpack/zstd"
 )
 
-func codecs() []unpack.Codec { return []unpack.Codec{gzip.Codec{}, zstd.Codec{}} }
+func codecs() []unpack.Codec { return []unpack.Codec{gzip.Codec{}, zstd.Codec{}, lz4.Codec{}} }
 
 // Gzip is a member of these bytes.
 func Gzip(p []byte) []byte {
@@ -37,6 +39,17 @@ func Zstd(p []byte) []byte {
 	if b.Len() == 0 { // the encoder writes no frame of no bytes
 		return []byte{0x28, 0xb5, 0x2f, 0xfd, 0x20, 0x00, 0x01, 0x00, 0x00}
 	}
+	return b.Bytes()
+}
+
+// LZ4 is a frame of these bytes, of independent blocks of up to 64 KiB, with
+// checksums of the blocks and of all of it.
+func LZ4(p []byte) []byte {
+	var b bytes.Buffer
+	w := plz4.NewWriter(&b)
+	must(0, w.Apply(plz4.BlockSizeOption(plz4.Block64Kb), plz4.BlockChecksumOption(true), plz4.ChecksumOption(true)))
+	must(w.Write(p))
+	must(0, w.Close())
 	return b.Bytes()
 }
 
@@ -68,15 +81,18 @@ func variants(shard []byte) []variant {
 	for _, parts := range [][]int{{n}, {0, n / 3, n / 3, n / 2, n}} {
 		g := variant{name: fmt.Sprintf("gzip of %d members", len(parts)), codec: gzip.Codec{}}
 		z := variant{name: fmt.Sprintf("zstd of %d frames", len(parts)), codec: zstd.Codec{}, between: Skippable(300)}
+		l := variant{name: fmt.Sprintf("lz4 of %d frames", len(parts)), codec: lz4.Codec{}, between: Skippable(5)}
 		start := 0
 		for _, end := range parts {
 			g.add(shard[start:end], start, Gzip)
 			z.add(shard[start:end], start, Zstd)
+			l.add(shard[start:end], start, LZ4)
 			start = end
 		}
 		g.raw = append(g.raw, 0, 0, 0)
 		z.raw = append(z.raw, z.between...)
-		all = append(all, g, z)
+		l.raw = append(l.raw, l.between...)
+		all = append(all, g, z, l)
 	}
 	return all
 }

@@ -1,0 +1,232 @@
+package lz4_test
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/lsiofs/lsiofs/pipeline/unpack"
+	"github.com/lsiofs/lsiofs/pipeline/unpack/lines"
+	"github.com/lsiofs/lsiofs/pipeline/unpack/lz4"
+	"github.com/lsiofs/lsiofs/pipeline/unpack/unpacktest"
+)
+
+func TestSuite(t *testing.T) {
+	for name, between := range map[string][]byte{"frames alone": nil, "skippable frames": unpacktest.Skippable(40)} {
+		t.Run(name, func(t *testing.T) {
+			unpacktest.CodecSuite{Codec: lz4.Codec{}, Compress: unpacktest.LZ4, Between: between, After: between}.Run(t)
+		})
+	}
+}
+
+func scan(raw []byte) (unpack.Summary, int, error) {
+	n := 0
+	s, err := unpack.Scan(context.Background(), lines.Lines(), lz4.Codec{}, bytes.NewReader(raw), int64(len(raw)),
+		func(unpack.Extent) error { n++; return nil }, func() { n = 0 })
+	return s, n, err
+}
+
+// frame is a header up to where its checksum comes, and what follows.
+func frame(rest ...byte) []byte { return append([]byte{0x04, 0x22, 0x4d, 0x18}, rest...) }
+
+// changed is a frame with one byte xored.
+func changed(frame []byte, at int, by byte) []byte {
+	frame = bytes.Clone(frame)
+	frame[(at+len(frame))%len(frame)] ^= by
+	return frame
+}
+
+func TestDamage(t *testing.T) {
+	good := unpacktest.LZ4([]byte("one\ntwo\n"))
+	for _, c := range []struct {
+		name, reason string
+		tail         []byte
+	}{
+		{"garbage", "neither an lz4 frame nor a skippable one", []byte("garbage")},
+		{"two bytes", "ends inside the header of an lz4 frame", good[:2]},
+		{"a magic", "ends inside the header of an lz4 frame", good[:4]},
+		{"a header with its last byte missing", "ends inside the header of an lz4 frame", good[:6]},
+		{"a header without its content size", "ends inside the header of an lz4 frame", frame(0x68, 0x40, 1, 2, 3)},
+		{"a skippable frame's magic", "ends inside the header of a skippable lz4 frame", unpacktest.Skippable(9)[:6]},
+		{"a skippable frame that is cut off", "ends inside a skippable lz4 frame", unpacktest.Skippable(100)[:50]},
+		{"a skippable frame of 4 GiB", "ends inside a skippable lz4 frame", []byte{0x50, 0x2a, 0x4d, 0x18, 0xff, 0xff, 0xff, 0xff}},
+		{"a legacy frame", "a frame of the legacy lz4 format", []byte{0x02, 0x21, 0x4c, 0x18, 1, 0, 0, 0, 0}},
+		{"a dictionary", "needs dictionary 7", frame(0x61, 0x40, 7, 0, 0, 0, 0)},
+		{"a size of blocks that there is not", "a size of blocks of 3", frame(0x60, 0x30, 0)},
+		{"another checksum of the header", "header does not match its checksum", changed(good, 6, 1)},
+		{"a version to come", "header does not match its checksum", changed(good, 4, 0xc0)},
+		{"a block above the size of blocks", "can't be decoded", append(bytes.Clone(good[:7]), 0xff, 0xff, 0xff, 0x7f)},
+		{"another checksum of a block", "a block of the lz4 frame does not match its checksum", changed(good, 19, 1)},
+		{"another checksum", "frame's checksum does not match its bytes", changed(good, -1, 1)},
+		{"another content size", "not of the size that its header tells", sized(t, 9)},
+		{"no checksum", "ends inside an lz4 frame", good[:len(good)-4]},
+		{"no end mark", "ends inside an lz4 frame", good[:len(good)-8]},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			s, n, err := scan(append(bytes.Clone(good), c.tail...))
+			require.NoError(t, err)
+			require.Equal(t, 2, n)
+			require.NotNil(t, s.Damage)
+			require.Contains(t, s.Damage.Reason, c.reason)
+			require.Equal(t, int64(len(good)), s.Damage.RawOffset)
+			require.Equal(t, int64(8), s.Damage.OffsetBytes)
+			require.Equal(t, int64(8), s.DecodedBytes)
+		})
+	}
+}
+
+// sized is a frame that has eight bytes of a stored block and tells another size.
+func sized(t *testing.T, size byte) []byte {
+	for sum := range 256 { // the header's checksum is found by trying
+		b := frame(0x68, 0x40, size, 0, 0, 0, 0, 0, 0, 0, byte(sum), 8, 0, 0, 0x80, '1', '\n', '3', '4', '5', '6', '7', '\n', 0, 0, 0, 0)
+		s, _, err := scan(b)
+		require.NoError(t, err)
+		if s.Damage == nil || !strings.Contains(s.Damage.Reason, "header does not match its checksum") {
+			return b
+		}
+	}
+	t.Fatal("no checksum fits")
+	return nil
+}
+
+func TestAStoredBlockOfTheSizeThatTheHeaderTellsIsSound(t *testing.T) {
+	s, n, err := scan(sized(t, 8))
+	require.NoError(t, err)
+	require.Nil(t, s.Damage)
+	require.Equal(t, 2, n)
+}
+
+func TestNothingButSkippableFramesIsSound(t *testing.T) {
+	s, n, err := scan(append(unpacktest.Skippable(0), unpacktest.Skippable(300)...))
+	require.NoError(t, err)
+	require.Nil(t, s.Damage)
+	require.Zero(t, n)
+	require.Zero(t, s.DecodedBytes)
+}
+
+// A text with matches at all distances up to 64 KiB, for linked blocks.
+func text() []byte {
+	r := rand.New(rand.NewPCG(1, 2))
+	var b []byte
+	for range 30_000 {
+		if n := len(b); n > 70_000 && r.IntN(3) > 0 {
+			at := n - 1 - r.IntN(65_000)
+			b = append(b, b[at:min(n, at+r.IntN(200))]...)
+		} else {
+			for range r.IntN(100) {
+				b = append(b, byte('a'+r.IntN(20)))
+			}
+		}
+		b = append(b, '\n')
+	}
+	return b
+}
+
+var programFlags = map[string][]string{
+	"as it comes": {"-c"}, "level 9": {"-c", "-9"}, "blocks of 64 KiB": {"-c", "-B4"}, "blocks of 4 MiB": {"-c", "-B7"},
+	"linked blocks": {"-c", "-B4", "-BD"}, "linked blocks of 4 MiB, checksums": {"-c", "-B7", "-BD", "-BX"},
+	"no checksum": {"-c", "--no-frame-crc"}, "content size": {"-c", "--content-size"},
+}
+
+func TestTheProgram(t *testing.T) {
+	text := text()
+	for name, args := range programFlags {
+		t.Run(name, func(t *testing.T) {
+			one := unpacktest.Program(t, t.TempDir(), text, "lz4", args...)
+			raw := append(bytes.Clone(one), one...)
+			s, _, err := scan(raw)
+			require.NoError(t, err)
+			require.Nil(t, s.Damage)
+			require.Equal(t, int64(2*len(text)), s.DecodedBytes)
+			require.Equal(t, []unpack.Member{{}, {DecodedBytes: int64(len(text)), RawBytes: int64(len(one))}}, s.Members)
+			for _, m := range s.Members {
+				require.True(t, bytes.Equal(append(bytes.Clone(text), text...)[m.DecodedBytes:], decoded(t, raw, unpack.Entry{RawBytes: m.RawBytes, DecodedBytes: m.DecodedBytes})))
+			}
+		})
+	}
+}
+
+func decoded(t *testing.T, raw []byte, at unpack.Entry) []byte {
+	d, err := unpack.NewDecoded(lz4.Codec{}, bytes.NewReader(raw), int64(len(raw)), at)
+	require.NoError(t, err)
+	defer d.Close()
+	all, err := io.ReadAll(d)
+	require.NoError(t, err)
+	require.Less(t, d.MemoryBytes(), int64(21<<20))
+	return all
+}
+
+// The golden files are `lz4 -B4 -BX`, `lz4 -B4 -BD --content-size` and `lz4 -l`
+// 1.9.4 of goldenText.
+func goldenText() []byte {
+	var b []byte
+	for i := range 6000 {
+		b = fmt.Appendf(b, "line %d, %d\n", i, i*i%977)
+	}
+	return b
+}
+
+func TestGoldenFilesOfTheProgram(t *testing.T) {
+	golden := func(name string) []byte {
+		b, err := os.ReadFile(filepath.Join("testdata", name))
+		require.NoError(t, err)
+		return b
+	}
+	for _, name := range []string{"checksums.lz4", "linked.lz4"} {
+		require.True(t, bytes.Equal(goldenText(), decoded(t, golden(name), unpack.Entry{})), name)
+	}
+	s, n, err := scan(golden("legacy.lz4"))
+	require.NoError(t, err)
+	require.Zero(t, n)
+	require.NotNil(t, s.Damage)
+	require.Contains(t, s.Damage.Reason, "legacy")
+}
+
+// A linked block that refers to bytes before its frame is damage wherever the
+// frame is decoded from, also behind another one of linked blocks.
+func TestAFrameDoesNotSeeTheOneBeforeIt(t *testing.T) {
+	before := unpacktest.Program(t, t.TempDir(), text(), "lz4", "-c", "-B4", "-BD", "--no-frame-crc")
+	// One literal, then four bytes from 100 bytes back.
+	bad := frame(0x40, 0x40, 0xc0, 10, 0, 0, 0, 0x10, 'x', 100, 0, 0x50, 'a', 'b', 'c', 'd', 'e', 0, 0, 0, 0)
+	for name, raw := range map[string][]byte{"alone": bad, "behind another": append(before, bad...)} {
+		t.Run(name, func(t *testing.T) {
+			s, _, err := scan(raw)
+			require.NoError(t, err)
+			require.NotNil(t, s.Damage)
+			require.Equal(t, int64(len(raw)-len(bad)), s.Damage.RawOffset)
+			require.Contains(t, s.Damage.Reason, "can't be decoded")
+		})
+	}
+}
+
+func FuzzDecoder(f *testing.F) {
+	member := unpacktest.LZ4([]byte("some text, some text"))
+	f.Add(member)
+	f.Add(append(unpacktest.Skippable(3), member...))
+	f.Add(frame(0x60, 0x40, 0x82, 1, 0, 0, 0x80, 'x', 0, 0, 0, 0))
+	f.Fuzz(func(t *testing.T, raw []byte) {
+		d, err := lz4.Codec{}.NewDecoder(bytes.NewReader(raw), 0)
+		require.NoError(t, err)
+		defer d.Close()
+		for last := int64(-1); ; {
+			at, err := d.Next()
+			if err != nil {
+				var damage *unpack.CorruptError
+				require.True(t, err == io.EOF || errors.As(err, &damage))
+				return
+			}
+			require.Greater(t, at, last)
+			last = at
+			_, _ = io.CopyN(io.Discard, d, 1<<20)
+		}
+	})
+}
