@@ -3,7 +3,6 @@ package catalog
 import (
 	"encoding/binary"
 	"errors"
-	"math/bits"
 	"sort"
 
 	"github.com/lsiofs/lsiofs/pipeline/unpack"
@@ -233,35 +232,17 @@ func (b blob) isEntry(l *layout, ordinal uint64) bool {
 	return b.word(l.entries+ordinal>>6<<3)>>(ordinal&63)&1 != 0
 }
 
-// entry is the last entry point at or before ordinal. See Catalog.Entry.
-func (b blob) entry(ordinal uint64) Entry {
+// entry is the last member that begins at or before a byte of the decoded
+// shard, or the first one of a shard of parts whose first ones were left out. See Catalog.Entry.
+func (b blob) entry(decodedBytes int64) unpack.Entry {
 	h := b.header()
-	if h.records == 0 {
-		return Entry{}
-	}
 	l := h.layout()
-	ordinal = min(ordinal, h.records-1)
-	w := ordinal >> 6
-	set := b.word(l.entries+w<<3) << (63 - ordinal&63) >> (63 - ordinal&63)
-	for set == 0 && w > 0 {
-		w--
-		set = b.word(l.entries + w<<3)
+	m := sort.Search(int(h.members), func(i int) bool { return int64(b.word(l.members+uint64(i)*16)) > decodedBytes })
+	if h.members == 0 {
+		return unpack.Entry{}
 	}
-	if set == 0 {
-		return Entry{}
-	}
-	first := w<<6 + uint64(bits.Len64(set)) - 1
-	k, i := b.blockOf(first, h.records)
-	decoded := k.offset(b, i)
-	m := sort.Search(int(h.members), func(i int) bool { return int64(b.word(l.members+uint64(i)*16)) > decoded })
-	if m == 0 {
-		return Entry{}
-	}
-	begin, raw := int64(b.word(l.members+uint64(m-1)*16)), int64(b.word(l.members+uint64(m-1)*16+8))
-	if begin != decoded && h.flags&flagParts == 0 {
-		return Entry{} // the first record, behind a mark or blank lines
-	}
-	return Entry{Ordinal: first, DecodedBytes: begin, RawBytes: raw}
+	at := l.members + uint64(max(m, 1)-1)*16
+	return unpack.Entry{DecodedBytes: int64(b.word(at)), RawBytes: int64(b.word(at + 8))}
 }
 
 // kind is what a uniform format has said of the shard's records.

@@ -48,7 +48,8 @@ type Shard struct {
 	First        uint64       // number of its first record
 	Records      uint64
 	DecodedBytes int64
-	EntryPoints  uint64 // records at which reading can start
+	EntryPoints  uint64 // records at which reading can start: what chunks go by
+	Members      uint64 // of a compressed shard: places where decoding can start
 	IDPrefix     uint64 // first 8 bytes of its records' IDs, big-endian
 	Parts        bool   // it is made of parts, see Part
 }
@@ -68,13 +69,6 @@ type Extent struct {
 	Shard                  int
 	Ordinal                uint64 // of the record in its shard
 	OffsetBytes, SizeBytes int64
-}
-
-// Entry is a place where decoding can start.
-type Entry struct {
-	Ordinal      uint64 // the first record that lies behind it
-	DecodedBytes int64  // offset in the decoded shard
-	RawBytes     int64  // offset in the file
 }
 
 // Catalog is immutable and safe for concurrent use. Its methods do no I/O
@@ -133,7 +127,7 @@ func (c *Catalog) Shard(i int) Shard {
 	return Shard{
 		Object: c.image.object(n), Codec: c.table.byNumber(c.image.codec(n)),
 		First: c.image.start(n), Records: h.records, DecodedBytes: h.decodedBytes,
-		EntryPoints: h.entryPoints, IDPrefix: c.image.idPrefix(n), Parts: h.flags&flagParts != 0,
+		EntryPoints: h.entryPoints, Members: h.members, IDPrefix: c.image.idPrefix(n), Parts: h.flags&flagParts != 0,
 	}
 }
 
@@ -162,11 +156,11 @@ func (c *Catalog) Entries(shard int, word uint64) uint64 {
 	return b.word(l.entries + word<<3)
 }
 
-// Entry is the last place of a compressed shard, at or before ordinal, where
-// decoding can start: the first byte of a member, and the record that begins
-// there, or, in a part, the first one that is kept. For a shard's first records it is the start of the file, where
-// RecordOffset may lie behind DecodedBytes. It must not be called for shards
-// without a codec.
-func (c *Catalog) Entry(shard int, ordinal uint64) Entry {
-	return c.image.blob(uint64(shard)).entry(ordinal)
+// Entry is the last place of a compressed shard, at or before a byte of the
+// decoded shard, where decoding can start: the first byte of a member, whether
+// a record begins there (an entry point, which the order goes by) or not. Of
+// members that begin at one place, for all but the last are empty, it is the last.
+// It must not be called for shards without a codec.
+func (c *Catalog) Entry(shard int, decodedBytes int64) unpack.Entry {
+	return c.image.blob(uint64(shard)).entry(decodedBytes)
 }

@@ -219,7 +219,7 @@ func useImage(i *image) {
 		_ = i.blob(uint64(s)).damage()
 		_ = i.blob(uint64(s)).kind()
 		if sh := c.Shard(s); i.codec(uint64(s)) != 0 && i.blob(uint64(s)).header().flags&flagCompressed != 0 {
-			_ = c.Entry(s, sh.Records/2)
+			_ = c.Entry(s, sh.DecodedBytes/2)
 		}
 	}
 }

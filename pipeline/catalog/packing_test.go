@@ -234,14 +234,17 @@ func checkEntries(t *rapid.T, c *Catalog, shard int, s *plainShard) {
 	if s.members == nil {
 		return
 	}
-	want := Entry{}
-	for o, e := range s.extents {
-		for _, m := range s.members {
-			if m.DecodedBytes == e.OffsetBytes {
-				want = Entry{Ordinal: uint64(o), DecodedBytes: m.DecodedBytes, RawBytes: m.RawBytes}
+	require.EqualValues(t, len(s.members), c.Shard(shard).Members)
+	for _, e := range s.extents {
+		for _, at := range []int64{e.OffsetBytes, e.OffsetBytes + e.SizeBytes - 1} {
+			want := unpack.Entry{}
+			for _, m := range s.members {
+				if m.DecodedBytes <= at {
+					want = unpack.Entry{DecodedBytes: m.DecodedBytes, RawBytes: m.RawBytes}
+				}
 			}
+			require.Equal(t, want, c.Entry(shard, at), "byte %d", at)
 		}
-		require.Equal(t, want, c.Entry(shard, uint64(o)), "ordinal %d", o)
 	}
 }
 

@@ -74,7 +74,7 @@ func TestTheIndexKnowsThePartsThatAreKept(t *testing.T) {
 	third, fifth := bytes.Index(raw, []byte("2.gz\x00")), bytes.Index(raw, []byte("4.gz\x00"))
 	require.Equal(t, Part{DecodedBytes: 3 * 8356, EndBytes: 7 * 8356, RawBytes: int64(third), EndRawBytes: int64(fifth)}, c.Part(0, 4*8356))
 	require.Equal(t, Part{DecodedBytes: 7 * 8356, EndBytes: 8 * 8356, RawBytes: int64(fifth)}, c.Part(0, 7*8356))
-	require.Equal(t, Entry{Ordinal: 3, DecodedBytes: 3 * 8356, RawBytes: int64(third)}, c.Entry(0, 6))
+	require.Equal(t, unpack.Entry{DecodedBytes: 3 * 8356, RawBytes: int64(third)}, c.Entry(0, 6*8356))
 
 	require.Len(t, c.Damaged(), 1)
 	d := c.Damaged()[0]
@@ -97,7 +97,7 @@ func TestAGameWhoseFirstFrameIsLeftOutIsEnteredAtItsStart(t *testing.T) {
 	require.EqualValues(t, 2, checked.Shard(0).EntryPoints)
 	require.EqualValues(t, 9*8356, checked.Shard(0).DecodedBytes)
 	third := int64(bytes.Index(raw, []byte("2.gz\x00")))
-	require.Equal(t, Entry{Ordinal: 2, DecodedBytes: 5 * 8356, RawBytes: third}, checked.Entry(0, 4))
+	require.Equal(t, unpack.Entry{DecodedBytes: 5 * 8356, RawBytes: third}, checked.Entry(0, 6*8356))
 	require.Equal(t, []unpack.Reason{{Text: "the policy has a value that is not finite", Count: 4}}, checked.DamageReasons())
 	require.EqualError(t, checked.Damaged()[0].Errors[0], "offset 8356 (compressed member at byte 0 of the file): 0.gz, frame 1 of the game: the policy has a value that is not finite")
 	_, err := w.open(checking)
@@ -171,15 +171,15 @@ func TestPartsAreEnteredAndPiecesAreWholeParts(t *testing.T) {
 			}
 			return m
 		}
-		first, entries := 0, uint64(0)
+		entries := uint64(0)
 		isEntry := make([]bool, len(s.extents))
 		for o := range s.extents {
 			m := memberOf(o)
 			if o == 0 || memberOf(o-1) != m {
-				first, isEntry[o] = o, true
+				isEntry[o] = true
 				entries++
 			}
-			require.Equal(t, Entry{Ordinal: uint64(first), DecodedBytes: s.members[m].DecodedBytes, RawBytes: s.members[m].RawBytes}, c.Entry(0, uint64(o)))
+			require.Equal(t, unpack.Entry{DecodedBytes: s.members[m].DecodedBytes, RawBytes: s.members[m].RawBytes}, c.Entry(0, s.extents[o].OffsetBytes))
 			p := c.Part(0, s.extents[o].OffsetBytes)
 			require.Equal(t, s.members[m].DecodedBytes, p.DecodedBytes)
 			require.Equal(t, s.members[m].RawBytes, p.RawBytes)

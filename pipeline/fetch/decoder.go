@@ -5,20 +5,22 @@ import (
 	"fmt"
 	"io"
 	"slices"
+	"sort"
 	"sync/atomic"
 
 	"github.com/lsiofs/lsiofs/pipeline/catalog"
 	"github.com/lsiofs/lsiofs/pipeline/unpack"
 )
 
-// decoder goes through a compressed shard once, forward, from an entry point.
+// decoder goes through a compressed shard once, forward, from the first byte of
+// a member.
 // It works while it has loads to bring, keeps on its way what else is wanted,
 // and pauses where it is.
 type decoder struct {
 	shard   int
 	parts   bool  // the shard is made of parts, which begin where the index has them
 	decoded int64 // size of the decoded shard
-	entry   catalog.Entry
+	entry   unpack.Entry
 	raw     *rawReader
 	clock   atomic.Int64 // Fetcher.now when it last got on
 
@@ -52,13 +54,12 @@ const (
 	maxTurnBytes = 16 << 20
 )
 
-func newDecoder(f *Fetcher, shard int, entry catalog.Entry, own int64) *decoder {
+func newDecoder(f *Fetcher, shard int, entry unpack.Entry, own int64) *decoder {
 	s := f.index.Shard(shard)
 	d := &decoder{shard: shard, parts: s.Parts, decoded: s.DecodedBytes, entry: entry, at: entry.DecodedBytes, pos: entry.DecodedBytes, own: own}
-	first := s.First + entry.Ordinal
-	d.piece = f.pieces.of(first)
-	if f.pieces.starts[d.piece] < first {
-		d.piece++
+	if d.piece = f.pieces.of(s.First); entry.DecodedBytes > 0 {
+		end := f.pieces.of(s.First+s.Records-1) + 1
+		d.piece += sort.Search(end-d.piece, func(i int) bool { return f.pieceStart(d.piece+i) >= entry.DecodedBytes })
 	}
 	d.raw = newRawReader(f, s.Object, entry.RawBytes, &d.clock)
 	return d
@@ -248,7 +249,7 @@ func (d *decoder) checkEnd(f *Fetcher, ld *load) error {
 	next := f.pieces.starts[ld.piece+1]
 	end := d.decoded
 	if f.part.Count(next, s.First+s.Records) > 0 {
-		end = f.index.Entry(d.shard, next-s.First).DecodedBytes
+		end = f.index.Entry(d.shard, f.pieceStart(ld.piece+1)).DecodedBytes
 	}
 	if d.parts { // what lies behind the part is of no use to it
 		if d.member && end >= d.partEnd {
@@ -327,6 +328,7 @@ func (d *decoder) fill(p []byte) error {
 		}
 		n, err := d.dec.Read(p[:most])
 		d.pos += int64(n)
+		d.raw.f.counts.decoded.Add(uint64(n))
 		p = p[n:]
 		if err == io.EOF {
 			d.member = false

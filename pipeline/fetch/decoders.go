@@ -27,7 +27,7 @@ type decoders struct {
 const openCostBytes = 64 << 10
 
 // assign gives a load to the decoder that comes to its piece soonest: one that
-// stands or will pass before it, or a new one at the last entry point.
+// stands or will pass before it, or a new one at the last member that begins there.
 func (f *Fetcher) assign(ld *load, u urgency) bool {
 	start := ld.layout.start()
 	var best *decoder
@@ -37,7 +37,7 @@ func (f *Fetcher) assign(ld *load, u urgency) bool {
 			best, at = d, p
 		}
 	}
-	entry := f.index.Entry(ld.shard, f.ordinal(ld))
+	entry := f.index.Entry(ld.shard, start)
 	if best == nil || start-at > start-entry.DecodedBytes+openCostBytes {
 		full := len(f.decoders.all) >= f.config.Decoders || len(f.decoders.all) > 0 && f.decoders.held >= f.limits.decoder
 		if full && !f.closeOldest() && u != demanded {
@@ -159,7 +159,7 @@ func (f *Fetcher) notePassed(shard int, bytes int64) {
 	s := f.index.Shard(shard)
 	if !d.warned && d.passed[shard] > slowPasses*max(s.DecodedBytes, slowBytes) {
 		d.warned = true
-		f.log.Warn("reading is slow: a compressed shard without enough entry points is decoded again and again, because the order jumps about in it; use the reservoir shuffle, more memory, or uncompressed shards",
+		f.log.Warn("reading is slow: a compressed shard of few gzip members, zstd or lz4 frames is decoded again and again, because the order jumps about in it; use the reservoir shuffle, more memory, or uncompressed shards",
 			"shard", s.Object.Path, "decoded_bytes", s.DecodedBytes, "passed_over_bytes", d.passed[shard])
 	}
 }

@@ -310,11 +310,11 @@ func TestARecordThatFailsItsChecksumFailsAlone(t *testing.T) {
 }
 
 func TestAShardWhoseChecksumFailsStaysFailed(t *testing.T) {
-	for _, codec := range []string{"gz", "zst"} {
+	for _, codec := range []string{"gz", "zst", "lz4"} {
 		d := makeDataset(t, shape{codec: codec, shards: 2, records: 100, maxBytes: 2000})
 		size := int(d.index.shards[0].Object.SizeBytes)
 		// The last bytes are the member's checksum (of gz with its size behind it).
-		at := map[string]int{"gz": size - 8, "zst": size - 1}[codec]
+		at := map[string]int{"gz": size - 8, "zst": size - 1, "lz4": size - 1}[codec]
 		alter(t, d, 0, func(b []byte) { b[at] ^= 1 })
 		f := newTestFetcher(t, d, 4<<20)
 		r := f.Open(inOrder(d.index))

@@ -22,7 +22,7 @@ type index interface {
 	Unpacker() unpack.Format
 	Extents(records []uint64, dst []catalog.Extent)
 	PieceStarts(chunkBytes, chunkRecords, wholeBytes uint64) []uint64
-	Entry(shard int, ordinal uint64) catalog.Entry
+	Entry(shard int, decodedBytes int64) unpack.Entry
 	Part(shard int, decodedBytes int64) catalog.Part
 }
 
@@ -238,7 +238,7 @@ func (c *cache) close() error {
 // counters are what Stats tells and no lock protects.
 type counters struct {
 	recordsOut, bytesOut, hits, waits, waitNanos atomic.Uint64
-	piecesRead, piecesReread, bytesRead          atomic.Uint64
+	piecesRead, piecesReread, bytesRead, decoded atomic.Uint64
 	recordsMapped, recordsLent                   atomic.Uint64
 	readsCancelled, bytesCancelled               atomic.Uint64
 }

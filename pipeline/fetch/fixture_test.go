@@ -13,12 +13,14 @@ import (
 
 	kgzip "github.com/klauspost/compress/gzip"
 	"github.com/klauspost/compress/zstd"
+	plz4 "github.com/pierrec/lz4/v4"
 	"github.com/stretchr/testify/require"
 
 	"github.com/lsiofs/lsiofs/pipeline/catalog"
 	"github.com/lsiofs/lsiofs/pipeline/spec"
 	"github.com/lsiofs/lsiofs/pipeline/unpack"
 	"github.com/lsiofs/lsiofs/pipeline/unpack/gzip"
+	"github.com/lsiofs/lsiofs/pipeline/unpack/lz4"
 	zst "github.com/lsiofs/lsiofs/pipeline/unpack/zstd"
 )
 
@@ -27,7 +29,7 @@ import (
 type plainIndex struct {
 	format  unpack.Format
 	shards  []catalog.Shard
-	entries [][]catalog.Entry // of each shard, ascending
+	entries [][]unpack.Entry // of each shard, ascending
 	extents []catalog.Extent
 }
 
@@ -56,9 +58,9 @@ func (x *plainIndex) PieceStarts(chunkBytes, chunkRecords, _ uint64) []uint64 {
 	return append(starts, x.Records())
 }
 
-func (x *plainIndex) Entry(shard int, ordinal uint64) catalog.Entry {
+func (x *plainIndex) Entry(shard int, decodedBytes int64) unpack.Entry {
 	e := x.entries[shard]
-	return e[sort.Search(len(e), func(i int) bool { return e[i].Ordinal > ordinal })-1]
+	return e[sort.Search(len(e), func(i int) bool { return e[i].DecodedBytes > decodedBytes })-1]
 }
 
 func (x *plainIndex) Part(int, int64) catalog.Part { panic("no shard is made of parts") }
@@ -83,12 +85,13 @@ type dataset struct {
 
 // shape says how to make a dataset.
 type shape struct {
-	codec       string // "", "gz" or "zst"
+	codec       string // "", "gz", "zst" or "lz4"
 	shards      int
 	records     int // of a shard
 	maxBytes    int // of a record
 	sameSize    bool
 	member      int // records in a member, 0 for all
+	memberBytes int // if above 0, decoded bytes in a member instead, wherever records begin
 	gapBytes    int // greatest number of bytes between records
 	noNewline   bool
 	checksummed bool
@@ -112,28 +115,37 @@ func (d *dataset) addShard(t testing.TB, s shape, i int, rng *rand.Rand) {
 	x := d.index
 	shard := catalog.Shard{First: x.Records(), Records: uint64(s.records)}
 	var decoded, raw bytes.Buffer
-	var entries []catalog.Entry
+	var entries []unpack.Entry
 	var closeMember func()
 	var w interface{ Write([]byte) (int, error) } = &raw
+	begin := func() {
+		if closeMember != nil {
+			closeMember()
+		}
+		entries = append(entries, unpack.Entry{DecodedBytes: int64(decoded.Len()), RawBytes: int64(raw.Len())})
+		w, closeMember = memberWriter(t, s.codec, &raw)
+	}
 	write := func(b []byte) {
-		decoded.Write(b)
-		_, err := w.Write(b)
-		require.NoError(t, err)
+		for len(b) > 0 {
+			n := len(b)
+			if s.memberBytes > 0 {
+				if decoded.Len() > 0 && decoded.Len()%s.memberBytes == 0 {
+					begin()
+				}
+				n = min(n, s.memberBytes-decoded.Len()%s.memberBytes)
+			}
+			decoded.Write(b[:n])
+			_, err := w.Write(b[:n])
+			require.NoError(t, err)
+			b = b[n:]
+		}
 	}
 	for r := range s.records {
 		if s.codec != "" && (r == 0 || s.member > 0 && r%s.member == 0) {
-			if closeMember != nil {
-				closeMember()
-			}
-			entries = append(entries, catalog.Entry{Ordinal: uint64(r), DecodedBytes: int64(decoded.Len()), RawBytes: int64(raw.Len())})
-			w, closeMember = memberWriter(t, s.codec, &raw)
+			begin()
 		}
 		if s.gapBytes > 0 {
-			gap := make([]byte, rng.IntN(s.gapBytes))
-			write(gap)
-			if s.member > 0 && len(entries) > 0 && entries[len(entries)-1].Ordinal == uint64(r) {
-				entries[len(entries)-1].DecodedBytes = int64(decoded.Len() - len(gap))
-			}
+			write(make([]byte, rng.IntN(s.gapBytes)))
 		}
 		n := s.maxBytes
 		if !s.sameSize {
@@ -157,8 +169,11 @@ func (d *dataset) addShard(t testing.TB, s shape, i int, rng *rand.Rand) {
 		closeMember()
 	}
 	shard.DecodedBytes = int64(decoded.Len())
-	shard.Codec = map[string]unpack.Codec{"gz": gzip.Codec{}, "zst": zst.Codec{}}[s.codec]
-	shard.EntryPoints = uint64(len(entries))
+	shard.Codec = map[string]unpack.Codec{"gz": gzip.Codec{}, "zst": zst.Codec{}, "lz4": lz4.Codec{}}[s.codec]
+	shard.EntryPoints, shard.Members = uint64(len(entries)), uint64(len(entries))
+	if s.memberBytes > 0 {
+		shard.EntryPoints = 1
+	}
 	name := fmt.Sprintf("shard-%03d", i)
 	path := filepath.Join(d.dir, name)
 	require.NoError(t, os.WriteFile(path, raw.Bytes(), 0o644))
@@ -168,7 +183,11 @@ func (d *dataset) addShard(t testing.TB, s shape, i int, rng *rand.Rand) {
 }
 
 func memberWriter(t testing.TB, codec string, to *bytes.Buffer) (interface{ Write([]byte) (int, error) }, func()) {
-	if codec == "gz" {
+	switch codec {
+	case "lz4":
+		w := plz4.NewWriter(to)
+		return w, func() { require.NoError(t, w.Close()) }
+	case "gz":
 		w := kgzip.NewWriter(to)
 		return w, func() { require.NoError(t, w.Close()) }
 	}

@@ -6,6 +6,7 @@ import (
 	"sort"
 
 	"github.com/lsiofs/lsiofs/pipeline/catalog"
+	"github.com/lsiofs/lsiofs/pipeline/unpack"
 )
 
 // Forecast is what a reader's next records take, if nothing is in memory, not
@@ -19,8 +20,8 @@ type Forecast struct {
 	// budget. Where it does not, pieces may be dropped and read again.
 	Fits bool
 	// Estimated is set where records of compressed shards are among those
-	// wanted: how much is read of a shard up to a place between two entry points
-	// is then interpolated, and decoders are taken to keep on their way all that
+	// wanted: how much is read of a shard up to a place inside of a member is
+	// then interpolated, and decoders are taken to keep on their way all that
 	// is looked at in advance, and to go through the shard again for the rest.
 	Estimated bool
 	// Passes is how often decoders go through compressed shards, or parts of
@@ -141,11 +142,11 @@ func (f *Fetcher) forecastPiece(piece, shard int, l *layout, at place, compresse
 // go through the pieces in order, as assign would have them do.
 func (f *Fetcher) forecastDecoding(shard int, pieces []int, read func(int64)) {
 	slices.Sort(pieces)
-	var begin catalog.Entry // where the decoder at hand began
-	at := int64(-1)         // where it stands, -1 for none
+	var begin unpack.Entry // where the decoder at hand began
+	at := int64(-1)        // where it stands, -1 for none
 	for _, piece := range pieces {
 		_, l := f.layoutOf(piece)
-		entry := f.index.Entry(shard, f.pieces.starts[piece]-f.index.Shard(shard).First)
+		entry := f.index.Entry(shard, l.start())
 		if at < 0 || l.start()-at > l.start()-entry.DecodedBytes+openCostBytes {
 			if at >= 0 {
 				f.forecastRaw(shard, begin, at, read)
@@ -159,7 +160,7 @@ func (f *Fetcher) forecastDecoding(shard int, pieces []int, read func(int64)) {
 
 // forecastRaw calls read for the blocks that a decoder reads from an entry to a
 // place in the decoded shard, and the one ahead.
-func (f *Fetcher) forecastRaw(shard int, from catalog.Entry, to int64, read func(int64)) {
+func (f *Fetcher) forecastRaw(shard int, from unpack.Entry, to int64, read func(int64)) {
 	block := int64(f.limits.rawBlock)
 	end := f.index.Shard(shard).Object.SizeBytes
 	blocks := (f.rawPlace(shard, to)-from.RawBytes+block-1)/block + 1
@@ -171,19 +172,17 @@ func (f *Fetcher) forecastRaw(shard int, from catalog.Entry, to int64, read func
 }
 
 // rawPlace is about where in the file a place in the decoded shard is: between
-// the entry before it and the one behind it.
+// the first byte of the member that it lies in and that of the one behind it.
 func (f *Fetcher) rawPlace(shard int, decoded int64) int64 {
 	s := f.index.Shard(shard)
-	// The first record whose entry lies behind the place.
-	next := uint64(sort.Search(int(s.Records), func(i int) bool {
-		return f.index.Entry(shard, uint64(i)).DecodedBytes >= decoded
+	before, behind := f.index.Entry(shard, decoded), unpack.Entry{DecodedBytes: s.DecodedBytes, RawBytes: s.Object.SizeBytes}
+	// The first byte behind the place that does not lie in its member.
+	rest := max(s.DecodedBytes-decoded, 0)
+	next := int64(sort.Search(int(rest), func(i int) bool {
+		return f.index.Entry(shard, decoded+int64(i)).DecodedBytes > before.DecodedBytes
 	}))
-	before, behind := catalog.Entry{}, catalog.Entry{DecodedBytes: s.DecodedBytes, RawBytes: s.Object.SizeBytes}
-	if next < s.Records {
-		behind = f.index.Entry(shard, next)
-	}
-	if next > 0 {
-		before = f.index.Entry(shard, next-1)
+	if next < rest {
+		behind = f.index.Entry(shard, decoded+next)
 	}
 	if behind.DecodedBytes <= before.DecodedBytes {
 		return behind.RawBytes

@@ -10,6 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/lsiofs/lsiofs/pipeline/catalog"
+	"github.com/lsiofs/lsiofs/pipeline/unpack"
 	"github.com/lsiofs/lsiofs/pipeline/unpack/gzip"
 )
 
@@ -24,10 +25,9 @@ func makeOverlapping(t testing.TB, shards, records, recordBytes, strideBytes, me
 			decoded[j] = byte(j*31 + j>>8*7 + i)
 		}
 		var raw bytes.Buffer
-		entries := []catalog.Entry{}
+		entries := []unpack.Entry{}
 		for at := 0; at < len(decoded); at += memberBytes {
-			ordinal := (at + strideBytes - 1) / strideBytes
-			entries = append(entries, catalog.Entry{Ordinal: uint64(ordinal), DecodedBytes: int64(at), RawBytes: int64(raw.Len())})
+			entries = append(entries, unpack.Entry{DecodedBytes: int64(at), RawBytes: int64(raw.Len())})
 			w, end := memberWriter(t, "gz", &raw)
 			_, err := w.Write(decoded[at:min(at+memberBytes, len(decoded))])
 			require.NoError(t, err)
@@ -37,7 +37,7 @@ func makeOverlapping(t testing.TB, shards, records, recordBytes, strideBytes, me
 		require.NoError(t, os.WriteFile(filepath.Join(d.dir, name), raw.Bytes(), 0o644))
 		d.index.shards = append(d.index.shards, catalog.Shard{
 			First: d.index.Records(), Records: uint64(records), DecodedBytes: int64(len(decoded)),
-			Codec: gzip.Codec{}, EntryPoints: uint64(len(entries)), Object: listed(t, d.dir, name),
+			Codec: gzip.Codec{}, EntryPoints: uint64(len(entries)), Members: uint64(len(entries)), Object: listed(t, d.dir, name),
 		})
 		d.index.entries = append(d.index.entries, entries)
 		for r := range records {

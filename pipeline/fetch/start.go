@@ -40,7 +40,7 @@ func (f *Fetcher) Start(seq Sequence, n int) Start {
 		}
 		from := int64(0)
 		if !f.spools(x.Shard) {
-			from = f.index.Entry(x.Shard, x.Ordinal).DecodedBytes
+			from = f.index.Entry(x.Shard, x.OffsetBytes).DecodedBytes
 		}
 		s, ok := shards[x.Shard]
 		if !ok {

@@ -18,7 +18,10 @@ type Stats struct {
 	PiecesRead    uint64 `json:"pieces_read"`
 	PiecesReread  uint64 `json:"pieces_reread"` // read again because they had been dropped
 	PiecesDropped uint64 `json:"pieces_dropped"`
-	BytesRead     uint64 `json:"bytes_read"` // decoded
+	BytesRead     uint64 `json:"bytes_read"` // of pieces, decoded
+	// DecodedBytes are all that have come out of decoders of compressed shards,
+	// also those that nobody wanted.
+	DecodedBytes uint64 `json:"decoded_bytes"`
 	// ReadsCancelled and BytesCancelled are what was asked for ahead of readers
 	// that then went elsewhere, and had not begun: pieces where they are
 	// scanned, reads where records are gathered.
@@ -69,6 +72,7 @@ func (f *Fetcher) Stats() Stats {
 		PiecesRead:   n.piecesRead.Load(),
 		PiecesReread: n.piecesReread.Load(),
 		BytesRead:    n.bytesRead.Load(),
+		DecodedBytes: n.decoded.Load(),
 		RecordsOut:   n.recordsOut.Load(),
 		BytesOut:     n.bytesOut.Load(),
 		Hits:         n.hits.Load(),
