@@ -86,7 +86,7 @@ func TestACompressedDatasetTenTimesTheBudgetIsDecodedOnceAnEpoch(t *testing.T) {
 			}
 			stats := m.fetchStats()
 			require.Equal(t, "spool", stats.Strategy)
-			require.Contains(t, stats.Reason, "12 compressed shards without entry points")
+			require.Contains(t, stats.Reason, "12 compressed shards of few")
 			require.NotNil(t, stats.Spool)
 			require.GreaterOrEqual(t, stats.Spool.Decoded, uint64(bigShards))
 			require.LessOrEqual(t, stats.Spool.Decoded, c.most)

@@ -116,8 +116,8 @@ func (i inspection) mixingText(b *strings.Builder) {
 		b.WriteString("  better with          nothing that the shuffle's flags can do\n")
 	}
 	if m.poor() && i.CompressedShards > 0 && i.EntryPoints < 8*uint64(i.Shards) {
-		b.WriteString("  compressed shards that can only be entered at their start are one chunk each:\n" +
-			"  write them with many gzip members, zstd or lz4 frames, or make the shards smaller\n")
+		b.WriteString("  compressed shards in which no gzip member, zstd or lz4 frame begins with a record are\n" +
+			"  one chunk each: have many of them begin so, or make the shards smaller\n")
 	}
 }
 

@@ -8,19 +8,14 @@ import (
 	"testing"
 	"time"
 
+	"github.com/dustin/go-humanize"
 	"github.com/stretchr/testify/require"
+
+	"github.com/lsiofs/lsiofs/pipeline/spec"
 )
 
 // decodedBytes is all that decoders have decoded, kept or not.
-func decodedBytes(f *Fetcher) int64 {
-	n := int64(f.Stats().BytesRead)
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	for _, passed := range f.decoders.passed {
-		n += passed
-	}
-	return n
-}
+func decodedBytes(f *Fetcher) int64 { return int64(f.Stats().DecodedBytes) }
 
 func totalBytes(d *dataset) int64 {
 	n := int64(0)
@@ -52,6 +47,51 @@ func TestAReservoirOverShardsWithoutEntryPointsDecodesEachOnce(t *testing.T) {
 		}
 		wg.Wait()
 		require.LessOrEqual(t, decodedBytes(f), totalBytes(d)*110/100, "%d workers", workers)
+	}
+}
+
+// Frames that end in the middle of records are entered as others are: what is
+// decoded for a record is at most a frame and the piece behind its first byte.
+func TestARecordTakesNoMoreDecodingThanItsFrameAndPiece(t *testing.T) {
+	const frame, piece = 20_000, 16 << 10
+	for _, codec := range []string{"gz", "zst", "lz4"} {
+		t.Run(codec, func(t *testing.T) {
+			d := makeDataset(t, shape{codec: codec, shards: 3, records: 2000, maxBytes: 1000, memberBytes: frame})
+			f := newTestFetcher(t, d, 1)
+			seq := randomOrder(5, d.index)[:200]
+			for i := range seq { // one by one, so that nothing is read ahead
+				one := seq[i : i+1]
+				r := f.Open(one)
+				readAll(t, d, r, one, 1)
+				r.Close()
+			}
+			require.LessOrEqual(t, decodedBytes(f), int64(len(seq))*(frame+2*piece))
+		})
+	}
+}
+
+// Where memory holds what waits in the shuffle, frames that end anywhere need no
+// spool; where it does not, each record that waits would be decoded again. In
+// either case little more is decoded than there is.
+func TestAReservoirOverFramesThatEndAnywhereDecodesLittleTwice(t *testing.T) {
+	d := makeDataset(t, shape{codec: "zst", shards: 8, records: 2000, maxBytes: 1000, memberBytes: 30_000})
+	g := reservoirOrder(5, d.index, 3, 900)
+	for _, c := range []struct {
+		budget int64
+		want   spec.Read
+	}{{1, spec.ReadSpool}, {1 << 20, spec.ReadSpool}, {3 << 20, spec.ReadScan}, {4 << 20, spec.ReadScan}, {64 << 20, spec.ReadScan}} {
+		t.Run(humanize.IBytes(uint64(c.budget)), func(t *testing.T) {
+			config := spoolConfig(t, c.budget, spec.Order{Shuffle: spec.ShuffleReservoir, Lanes: 3, SizeRecords: 900})
+			config.Read = spec.ReadAuto
+			f := newSpoolingFetcher(t, d, config, openStorage(t, d.dir))
+			require.Equal(t, string(c.want), f.Stats().Strategy, f.Stats().Reason)
+			require.Equal(t, c.want == spec.ReadSpool, f.Stats().Spool != nil)
+			r := f.Open(g)
+			readAll(t, d, r, g, 50)
+			r.Close()
+			t.Logf("decoded %.2f times", float64(decodedBytes(f))/float64(totalBytes(d)))
+			require.LessOrEqual(t, decodedBytes(f), (1+mostDecodedAgain)*totalBytes(d))
+		})
 	}
 }
 

@@ -61,8 +61,8 @@
 //
 // # Spool
 //
-// A compressed shard that can be entered only at its beginning, in an order that
-// jumps about, is decoded once into a file, and its pieces are read from there
+// A compressed shard in which decoding can start at few places (its members or
+// frames, wherever records begin), in an order that jumps about, is decoded once into a file, and its pieces are read from there
 // like those of an uncompressed one, as soon as they have come. A shard leaves
 // the spool when another needs its room: first one of which all has gone out.
 // The file has no name, so nothing is left of it however the process ends.

@@ -320,6 +320,9 @@ func TestAutoChoosesByWhatFits(t *testing.T) {
 	gz := func(member int) shape {
 		return shape{codec: "gz", shards: 12, records: 400, maxBytes: 1000, member: member}
 	}
+	frames := func(size int) shape {
+		return shape{codec: "zst", shards: 12, records: 400, maxBytes: 1000, memberBytes: size}
+	}
 	for _, c := range []struct {
 		name   string
 		shape  shape
@@ -334,11 +337,16 @@ func TestAutoChoosesByWhatFits(t *testing.T) {
 		{"plain, the shuffle fits", plain, spec.Order{Shuffle: spec.ShuffleReservoir, Lanes: 2, SizeRecords: 90}, 1 << 20, spec.ReadScan, "memory holds what waits in the shuffle"},
 		{"plain, the shuffle does not", plain, spec.Order{Shuffle: spec.ShuffleReservoir, Lanes: 2, SizeRecords: 1000}, 1 << 20, spec.ReadGather, "wait in the shuffle"},
 		{"all fits", gz(0), spoolFull, 64 << 20, spec.ReadScan, "fit in memory"},
-		{"full", gz(0), spoolFull, 1 << 20, spec.ReadSpool, "12 compressed shards without entry points"},
+		{"full", gz(0), spoolFull, 1 << 20, spec.ReadSpool, "12 compressed shards of few"},
 		{"reservoir, too little memory", gz(0), spoolReservoir, 1 << 20, spec.ReadSpool, "more than memory holds"},
-		{"reservoir in little memory", gz(0), spec.Order{Shuffle: spec.ShuffleReservoir, Lanes: 1, SizeRecords: 90}, 4 << 20, spec.ReadScan, "buffer fits"},
+		{"reservoir in little memory", shape{codec: "gz", shards: 3, records: 6000, maxBytes: 1000}, spec.Order{Shuffle: spec.ShuffleReservoir, Lanes: 1, SizeRecords: 90}, 4 << 20, spec.ReadScan, "buffer fits"},
+		{"small shards", gz(0), spec.Order{Shuffle: spec.ShuffleReservoir, Lanes: 1, SizeRecords: 90}, 4 << 20, spec.ReadScan, "decoding can start at 12 places in the 12 compressed shards"},
 		{"front to back", gz(0), spoolNone, 1 << 20, spec.ReadScan, "front to back"},
-		{"entered often", gz(20), spoolFull, 1 << 20, spec.ReadScan, "entry points"},
+		{"entered often", gz(20), spoolFull, 1 << 20, spec.ReadScan, "decoding can start at 240 places in the 12 compressed shards, every 9"},
+		{"frames cut anywhere", frames(10_000), spoolReservoir, 1 << 20, spec.ReadScan, "decoding can start at 248 places in the 12 compressed shards, every 9.5 KiB (decoded)"},
+		{"frames cut anywhere, too little memory", frames(10_000), spoolReservoir, 200 << 10, spec.ReadSpool, "of few gzip members"},
+		{"frames too large for the memory", frames(190_000), spoolReservoir, 1 << 20, spec.ReadSpool, "of few gzip members"},
+		{"frames cut anywhere, full", frames(10_000), spoolFull, 1 << 20, spec.ReadSpool, "of few gzip members"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			d := makeDataset(t, c.shape)

@@ -46,26 +46,27 @@ type compressed struct {
 	shards                  uint64
 	records, any            uint64 // of the part, of any kind
 	total, largest, rounded int64  // decoded bytes; rounded is total in the spool
-	all                     int64  // of the other shards, too
+	// Of all compressed shards that hold records of the part.
+	compressed, members uint64
+	decoded             int64
+	all                 int64 // of the other shards, too
 }
 
-// entryPieces is at most how many pieces lie between two entry points where
-// these are often enough to read a shard through them.
-const entryPieces = 4
-
-// survey looks at the shards. all takes those with many entry points, too.
+// survey looks at the shards. all takes those that are entered often, too.
 func (f *Fetcher) survey(all bool) compressed {
 	c := compressed{bits: make([]uint64, (f.index.Shards()+63)/64)}
+	often := f.entering()
 	for i := range f.index.Shards() {
 		s := f.index.Shard(i)
 		records := f.recordsOf(s)
 		c.all += s.DecodedBytes
-		enough := entryPieces * f.config.PieceBytes
-		if s.Parts && f.config.Order.Shuffle != spec.ShuffleFull { // each record of a part is soon wanted
-			enough = max(enough, uint64(f.wholeBytes()))
+		if s.Codec == nil || records == 0 {
+			continue
 		}
-		often := uint64(s.DecodedBytes)/max(s.EntryPoints, 1) <= enough
-		if s.Codec == nil || records == 0 || often && !all {
+		c.compressed++
+		c.members += s.Members
+		c.decoded += s.DecodedBytes
+		if !all && often.enough(&s) {
 			continue
 		}
 		c.bits[i/64] |= 1 << (i % 64)
@@ -149,12 +150,15 @@ func (c *compressed) fewerLanes(o spec.Order, places uint64) string {
 func (f *Fetcher) scannable(c *compressed) string {
 	o, budget := f.config.Order, f.limits.cache
 	switch {
-	case c.shards == 0:
-		return "no shard is compressed without entry points"
-	case c.total <= budget/2:
+	case c.compressed == 0:
+		return "no compressed shard has records"
+	case c.decoded <= budget/2:
 		return "the compressed shards fit in memory, decoded"
 	case o.Shuffle == spec.ShuffleNone && max(f.config.Spool.Places, 1) <= uint64(f.config.Decoders):
 		return "shards are read from front to back"
+	case c.shards == 0:
+		return fmt.Sprintf("decoding can start at %d places in the %d compressed shards, every %s (decoded)",
+			c.members, c.compressed, humanize.IBytes(uint64(c.decoded)/max(c.members, 1)))
 	case o.Shuffle == spec.ShuffleFull:
 		return ""
 	}
@@ -205,7 +209,7 @@ func (f *Fetcher) chooseCompressed(asked spec.Read) (Choice, error) {
 	}
 	reason := "asked for"
 	if asked == spec.ReadAuto {
-		reason = fmt.Sprintf("%d compressed shards without entry points (%s decoded) are more than memory holds in this order", c.shards, humanize.IBytes(uint64(c.total)))
+		reason = fmt.Sprintf("%d compressed shards of few gzip members, zstd or lz4 frames (%s decoded) are more than memory holds in this order", c.shards, humanize.IBytes(uint64(c.total)))
 	}
 	return Choice{Strategy: spec.ReadSpool, Reason: reason, spooled: c.bits, SpoolBytes: capacity, FewerLanes: fewer, bytes: c.all}, nil
 }

@@ -10,7 +10,7 @@
 //	lc0       .gz .tar, by content          a frame of a game         lc0's trainingdata       every game's checksum and length; --lc0-check: every frame
 //	files     directories, asked for        files with one key        POSIX.1-2017 pax         nothing: contents are not looked at
 //
-//	codec     shards                        entry points              specification            checked when decoding
+//	codec     shards                        decoding starts at        specification            checked when decoding
 //	gzip      .gz .tgz                      members                   RFC 1952                 crc32 and size
 //	zstd      .zst                          frames                    RFC 8878                 xxh64 where there is one
 //	lz4       .lz4                          frames                    LZ4 Frame Format 1.6.4   xxh32 where there is one

@@ -1,0 +1,75 @@
+package fetch
+
+import (
+	"github.com/lsiofs/lsiofs/pipeline/catalog"
+	"github.com/lsiofs/lsiofs/pipeline/spec"
+)
+
+const (
+	// entryPieces is at most how many pieces lie between two entry points where
+	// these are often enough to read a shard through them.
+	entryPieces = 4
+	// mostDecodedAgain is at most how often each byte of a shard is decoded
+	// beside the first time, where its members are often enough: a processor
+	// decodes 0.4 to 1.2 GB/s, and a disk takes all of it and gives it back at
+	// some hundred MB/s.
+	mostDecodedAgain = 3
+)
+
+// entering is what decides whether the places in a shard where decoding can
+// start are near enough to each other that it need not be spooled.
+type entering struct {
+	pieceBytes float64
+	partBytes  float64 // up to which a part is near enough, each of whose records is soon wanted
+	// mostBytes is at most how much lies between two places: what each lane is
+	// in fits in half of the memory.
+	mostBytes float64
+	// lost is the share of records that memory does not hold until their turn
+	// comes: each of these is decoded again, from the place before it on.
+	lost float64
+	// reopened says that decoders don't all stay open, so that many a piece is
+	// decoded from the place before it on.
+	reopened bool
+}
+
+func (f *Fetcher) entering() entering {
+	lanes := float64(max(f.config.Order.Lanes, 1) * max(f.config.Spool.Places, 1))
+	memory := float64(f.limits.cache) / 2 // which records have whatever decoders hold
+	e := entering{
+		pieceBytes: float64(f.config.PieceBytes),
+		mostBytes:  memory / lanes,
+		reopened:   2*lanes > float64(f.config.Decoders) || lanes*decoderBytes > float64(f.limits.decoder),
+	}
+	if f.config.Order.Shuffle != spec.ShuffleFull {
+		e.partBytes = float64(f.wholeBytes())
+	}
+	if waits := float64(f.waitingBytes(f.shardsInUse())); waits > memory && f.config.Order.Shuffle != spec.ShuffleNone {
+		e.lost = 1 - memory/waits
+	}
+	return e
+}
+
+// enough says whether the places in a shard are near enough, on average.
+func (e *entering) enough(s *catalog.Shard) bool {
+	decoded := float64(s.DecodedBytes)
+	near := entryPieces * e.pieceBytes
+	if s.Parts {
+		near = max(near, e.partBytes)
+	}
+	if decoded/float64(max(s.EntryPoints, 1)) <= near {
+		return true // its owner has cut it at records, to be entered there
+	}
+	member, record := decoded/float64(max(s.Members, 1)), decoded/float64(s.Records)
+	return member <= e.mostBytes && e.again(member, record) <= mostDecodedAgain
+}
+
+// again is about how often each byte of a shard of members and records of such
+// sizes is decoded beside the first time.
+func (e *entering) again(memberBytes, recordBytes float64) float64 {
+	piece := max(e.pieceBytes, recordBytes)
+	again := e.lost * (memberBytes/2 + piece) / recordBytes
+	if e.reopened {
+		again += memberBytes / 2 / piece
+	}
+	return again
+}
