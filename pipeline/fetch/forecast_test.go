@@ -86,8 +86,12 @@ func requireClose(t *testing.T, forecast, read [2]int64, message string, args ..
 
 func TestForecastsOfCompressedShardsAreClose(t *testing.T) {
 	for _, codec := range []string{"gz", "zst"} {
-		for _, member := range []int{0, 50, 200} {
-			d := makeDataset(t, shape{codec: codec, shards: 2, records: 800, maxBytes: 1500, member: member})
+		for _, member := range []int{0, 50, 200, -1} {
+			s := shape{codec: codec, shards: 2, records: 800, maxBytes: 1500, member: member}
+			if member < 0 {
+				s.member, s.memberBytes = 0, 40_000
+			}
+			d := makeDataset(t, s)
 			c, forecast, read := forecastAndRead(t, d, inOrder(d.index), Config{MemoryBytes: 8 << 20, ReadTimeout: time.Minute, PieceBytes: 32 << 10, PieceRecords: 50})
 			require.True(t, c.Estimated)
 			requireClose(t, forecast, read, "%s, members of %d", codec, member)
