@@ -31,7 +31,21 @@ type block struct {
 	next   int                            // parts before it have been taken
 	filled [MaxReadBytes / partBytes]bool // by part
 	failed bool                           // a part could not be filled: the reader will be told why
-	more   chan struct{}                  // closed when a part is filled or failed, nil where nobody waits
+	waits  *waiter                        // who is woken when a part is filled or failed
+}
+
+// waiter is a reader that waits for parts of a block. They are pooled: a reply
+// may have to wait several times.
+type waiter struct {
+	wake  chan struct{} // of capacity 1
+	timer *time.Timer
+	next  *waiter // of the same block
+}
+
+func newWaiter() any {
+	w := &waiter{wake: make(chan struct{}, 1), timer: time.NewTimer(stalled)}
+	w.timer.Stop()
+	return w
 }
 
 func (b *block) hold() { b.refs.Add(1) }
@@ -75,50 +89,75 @@ func (b *block) done(part int, err error) {
 	defer b.mu.Unlock()
 	b.filled[part] = err == nil
 	b.failed = b.failed || err != nil
-	if b.more != nil {
-		close(b.more)
-		b.more = nil
+	for w := b.waits; w != nil; w = w.next {
+		select {
+		case w.wake <- struct{}{}:
+		default: // it will look anyway
+		}
 	}
 }
 
-// state says whether all parts up to a place in the stream are filled, whether
-// they may still be, and what tells of the next change.
-func (b *block) state(to int64) (there, coming bool, more chan struct{}) {
+// state says whether all parts up to a place in the stream are filled, and
+// whether they may still be.
+func (b *block) state(to int64) (there, coming bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	there = true
 	for i := 0; b.from+int64(i)*partBytes < to; i++ {
 		there = there && b.filled[i]
 	}
-	if !there && !b.failed && b.more == nil {
-		b.more = make(chan struct{})
-	}
-	return there, !b.failed, b.more
+	return there, !b.failed
 }
 
 // has waits until the bytes up to a place in the stream are there. It returns
 // false when they don't come, or not soon.
 func (b *block) has(ctx context.Context, to int64) bool {
-	var timer *time.Timer
+	if there, coming := b.state(to); there || !coming {
+		return there
+	}
+	w := b.enter()
+	defer b.leave(w)
 	for {
-		there, coming, more := b.state(to)
-		if there || !coming {
+		// Whatever changes from here on wakes.
+		if there, coming := b.state(to); there || !coming {
 			return there
 		}
-		if timer == nil {
-			timer = time.NewTimer(stalled)
-			defer timer.Stop()
-		} else {
-			timer.Reset(stalled)
-		}
+		w.timer.Reset(stalled)
 		select {
-		case <-more:
-		case <-timer.C:
+		case <-w.wake:
+		case <-w.timer.C:
 			return false
 		case <-ctx.Done():
 			return false
 		}
 	}
+}
+
+// enter adds a waiter.
+func (b *block) enter() *waiter {
+	w := b.source.waiters.Get().(*waiter)
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	w.next, b.waits = b.waits, w
+	return w
+}
+
+// leave takes a waiter out again.
+func (b *block) leave(w *waiter) {
+	b.mu.Lock()
+	at := &b.waits
+	for *at != w {
+		at = &(*at).next
+	}
+	*at, w.next = w.next, nil
+	b.mu.Unlock()
+	// Nobody knows it any more: nothing comes behind these.
+	w.timer.Stop()
+	select {
+	case <-w.wake:
+	default:
+	}
+	b.source.waiters.Put(w)
 }
 
 // bytes of the stretch [from, to), which must be filled, or be the caller's to

@@ -49,6 +49,7 @@ type Source struct {
 	recent  recent
 	holders holders
 	replies sync.Pool // of those who fill parts of blocks
+	waiters sync.Pool // of those who wait for them
 
 	// layouts are computed in goroutines that outlive a caller who gives up;
 	// Close stops them and waits.
@@ -70,6 +71,7 @@ func NewSource(c *catalog.Catalog, f *fetch.Fetcher) *Source {
 func newSource(r records, l lender) *Source {
 	s := &Source{records: r, lender: l, buffers: newBuffers(), stop: make(chan struct{}), turn: make(chan struct{}, 1)}
 	s.replies.New = func() any { return new(Reply) }
+	s.waiters.New = newWaiter
 	s.framer, _ = r.Unpacker().(unpack.Framer)
 	s.renamer, _ = r.Unpacker().(unpack.Renamer)
 	return s
