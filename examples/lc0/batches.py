@@ -11,8 +11,13 @@ numpy.memmap("MNT/epoch-0/worker-0-of-1.bin", FRAME, "r").
 """
 
 import argparse
+import pathlib
+import sys
 
 import numpy as np
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "python"))
+import lsiofs  # noqa: E402
 
 # V6TrainingData of lc0, src/trainingdata/trainingdata_v6.h.
 FRAME = np.dtype([
@@ -23,19 +28,6 @@ FRAME = np.dtype([
     ("visits", "<u4"), ("played_index", "<u2"), ("best_index", "<u2"), ("policy_kld", "<f4"), ("reserved", "<u4"),
 ])
 assert FRAME.itemsize == 8356
-
-
-def batches(path, size):
-    """Arrays of up to size frames, in the stream's order."""
-    with open(path, "rb", buffering=0) as stream:
-        while True:
-            data = bytearray(size * FRAME.itemsize)
-            filled = 0
-            while filled < len(data) and (n := stream.readinto(memoryview(data)[filled:])):
-                filled += n
-            if filled == 0:
-                return
-            yield np.frombuffer(data, FRAME, filled // FRAME.itemsize)
 
 
 def tensors(batch):
@@ -49,7 +41,7 @@ def main():
     p.add_argument("stream")
     p.add_argument("--batch", type=int, default=1024)
     a = p.parse_args()
-    for batch in batches(a.stream, a.batch):
+    for batch in lsiofs.batches(a.stream, a.batch, FRAME):
         planes, policy, result = tensors(batch)
         print(len(batch), int(planes.sum()), "%.4f" % policy.sum(dtype="f8"), "%.4f" % result.sum(dtype="f8"))
 

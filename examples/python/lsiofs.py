@@ -1,9 +1,9 @@
 """Read lsiofs streams: records as views, samples as dicts, batches as arrays.
 
     for record in Stream("MNT/epoch-0/worker-0-of-4.tar"):
-        sample = tar_sample(record)             # {"__key__": "n01/17", "jpg": …, "cls": …}
+        sample = tar_sample(record)             # {"__key__": b"n01/17", "jpg": …, "cls": …}
     for rows in batches("MNT/worker-0.npy", 256):
-    for frames in batches("MNT/worker-0.bin", 256, LC0_V6):
+    for rows in batches("MNT/worker-0.bin", 256, "<u2"):   # fixed and lc0: the dtype of a record
     DataLoader(Dataset("MNT", "jsonl", json.loads, rank, ranks), batch_size=8, num_workers=2)
 
 Copy this file: it needs Python 3.8 alone, `batches` numpy; import torch before it for `Dataset` (that takes seconds).
@@ -20,11 +20,6 @@ KEYED = rb"(?!__[^/]*__(?:/|\0))((?:[^\0]*/)?[^\0./][^\0./]*)\.([^\0/]*)\0"  # a
 NAME = re.compile(KEYED).match
 PLAIN = re.compile(rb"(?s)(?=" + KEYED + rb").{99}\0.{24}([0-7]{11})[\0 ].{20}[0\0].{188}\0").match  # the usual header
 WINDOW = (4 << 20) - 4096  # bytes a read: four requests of 1 MiB, as its buffer begins within a page
-F4 = "root_q best_q root_d best_d root_m best_m plies_left result_q result_d played_q played_d played_m orig_q orig_d orig_m"
-LC0_V6 = [("version", "<u4"), ("input_format", "<u4"), ("probabilities", "<f4", 1858), ("planes", "<u8", 104),
-          ("castling", "u1", 4), ("side_to_move_or_enpassant", "u1"), ("rule50_count", "u1"), ("invariance_info", "u1"),
-          ("dummy", "u1"), *[(name, "<f4") for name in F4.split()], ("visits", "<u4"), ("played_idx", "<u2"),
-          ("best_idx", "<u2"), ("policy_kld", "<f4"), ("reserved", "<u4")]
 
 
 class Stream:
