@@ -47,10 +47,10 @@ func TestAnIndexIsReusedWhileShardsStayTheSame(t *testing.T) {
 	allDatasets(t, func(t *testing.T, d dataset) {
 		dir := t.TempDir()
 		first := index(t, d, "--index-dir", dir)
-		require.Equal(t, 9, first.Shards)
+		require.Greater(t, first.Shards, 3)
 		require.Zero(t, first.Reused)
 		second := index(t, d, "--index-dir", dir)
-		require.Equal(t, 9, second.Reused)
+		require.Equal(t, first.Shards, second.Reused)
 		require.Equal(t, 0, index(t, d, "--index-dir", dir, "--rebuild").Reused)
 		second.Reused = 0
 		require.Equal(t, first, second)
