@@ -100,7 +100,8 @@ type Unitary interface {
 }
 
 // Framer is implemented by formats whose streams have bytes before or after
-// the records. Both are pure functions of the number of records n.
+// the records. Both are pure functions of the number of records n. What they
+// give may be shared and is not to be changed.
 type Framer interface {
 	Prologue(n uint64) []byte
 	Epilogue(n uint64) []byte

@@ -40,7 +40,9 @@ func (Format) Sniff(head []byte) bool {
 func (Format) Prologue(uint64) []byte { return nil }
 
 // Epilogue is the two zero blocks that end an archive.
-func (Format) Epilogue(uint64) []byte { return make([]byte, 2*blockBytes) }
+func (Format) Epilogue(uint64) []byte { return endOfArchive[:] }
+
+var endOfArchive [2 * blockBytes]byte
 
 // Index implements unpack.Format. It reads headers only. A sample is emitted
 // when the headers of the first member of the next one have been read, or the
