@@ -36,6 +36,32 @@ func (r *Raw) Buffer() *bufio.Reader { return r.buffer }
 // OffsetBytes is the offset in the file of the byte that Buffer gives next.
 func (r *Raw) OffsetBytes() int64 { return r.from.next - int64(r.buffer.Buffered()) }
 
+// ReadPart reads into p of the next *left bytes, and takes from *left what it
+// has read. Where the file ends before them it gives io.ErrUnexpectedEOF.
+func (r *Raw) ReadPart(p []byte, left *int64) (int, error) {
+	n, err := r.buffer.Read(p[:min(int64(len(p)), *left)])
+	*left -= int64(n)
+	switch {
+	case err != io.EOF:
+		return n, err
+	case n == 0:
+		return 0, io.ErrUnexpectedEOF
+	}
+	return n, nil
+}
+
+// Skip passes over n bytes. It gives Failure where reading failed, and
+// io.ErrUnexpectedEOF where the file ends before.
+func (r *Raw) Skip(n int64) error {
+	if _, err := io.CopyN(io.Discard, r.buffer, n); err != nil {
+		if r.Failure() != nil {
+			return r.Failure()
+		}
+		return io.ErrUnexpectedEOF
+	}
+	return nil
+}
+
 // Failure is the error other than io.EOF with which reading failed, or nil. It
 // comes before everything that a decoder makes of the bytes being cut short.
 func (r *Raw) Failure() error { return r.from.failure }

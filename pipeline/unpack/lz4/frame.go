@@ -88,15 +88,8 @@ func (f *frame) Read(p []byte) (int, error) {
 			return 0, err
 		}
 	}
-	n, err := f.raw.Buffer().Read(p[:min(int64(len(p)), f.left)])
-	f.left -= int64(n)
-	if n == 0 && err == io.EOF {
-		f.cut = true
-		return 0, io.ErrUnexpectedEOF
-	}
-	if err == io.EOF {
-		err = nil
-	}
+	n, err := f.raw.ReadPart(p, &f.left)
+	f.cut = f.cut || err == io.ErrUnexpectedEOF
 	return n, err
 }
 

@@ -111,13 +111,11 @@ func (d *decoder) begin() error {
 }
 
 func (d *decoder) skip(n int64) error {
-	if _, err := io.CopyN(io.Discard, d.raw.Buffer(), n); err != nil {
-		if d.raw.Failure() != nil {
-			return d.raw.Failure()
-		}
+	err := d.raw.Skip(n)
+	if err != nil && d.raw.Failure() == nil {
 		return d.damage("the file ends inside a skippable lz4 frame")
 	}
-	return nil
+	return err
 }
 
 // open begins to decode the frame whose first bytes are head.

@@ -126,13 +126,11 @@ func (d *decoder) begin() error {
 }
 
 func (d *decoder) skip(n int64) error {
-	if _, err := io.CopyN(io.Discard, d.raw.Buffer(), n); err != nil {
-		if d.raw.Failure() != nil {
-			return d.raw.Failure()
-		}
+	err := d.raw.Skip(n)
+	if err != nil && d.raw.Failure() == nil {
 		return d.damage("the file ends inside a skippable zstd frame")
 	}
-	return nil
+	return err
 }
 
 // open begins to decode the frame whose header is h.
@@ -257,15 +255,8 @@ func (f *frame) Read(p []byte) (int, error) {
 			return 0, err
 		}
 	}
-	n, err := f.raw.Buffer().Read(p[:min(int64(len(p)), f.left)])
-	f.left -= int64(n)
-	if n == 0 && err == io.EOF {
-		f.cut = true
-		return 0, io.ErrUnexpectedEOF
-	}
-	if err == io.EOF {
-		err = nil
-	}
+	n, err := f.raw.ReadPart(p, &f.left)
+	f.cut = f.cut || err == io.ErrUnexpectedEOF
 	return n, err
 }
 
