@@ -1,68 +1,74 @@
 package catalog
 
 import (
+	"sync"
+	"sync/atomic"
 	"time"
 )
 
 // progressInterval is often enough for a bar that moves smoothly.
 const progressInterval = 100 * time.Millisecond
 
-// reporter calls Config.Progress from one goroutine, which lives from
-// newReporter to stop.
+// Tell calls report with what now gives, now and then, from one goroutine, which
+// lives until stop is called; report may be nil. Elapsed and Done are filled in.
+// stop waits for the last report, which says Done only when done; of several
+// calls the first counts.
+func Tell(report func(Progress), now func() Progress) (stop func(done bool)) {
+	if report == nil {
+		return func(bool) {}
+	}
+	began := time.Now()
+	ready, ended := make(chan bool, 1), make(chan struct{})
+	tell := func(done bool) {
+		p := now()
+		p.Elapsed, p.Done = time.Since(began), done
+		report(p)
+	}
+	go func() {
+		defer close(ended)
+		ticker := time.NewTicker(progressInterval)
+		defer ticker.Stop()
+		for {
+			select {
+			case <-ticker.C:
+				tell(false)
+			case done := <-ready:
+				if done {
+					tell(true)
+				}
+				return
+			}
+		}
+	}()
+	var once sync.Once
+	return func(done bool) {
+		once.Do(func() { ready <- done })
+		<-ended
+	}
+}
+
+// reporter is the progress of a build: what workers count, and totals.
 type reporter struct {
 	counters
-	report func(Progress)
-	plan   chan Progress // totals, once they are known
-	ready  chan bool     // whether to say Done
-	ended  chan struct{}
+	totals atomic.Pointer[Progress] // nil until they are known
+	stop   func(done bool)
 }
 
 func newReporter(report func(Progress)) *reporter {
-	r := &reporter{report: report, plan: make(chan Progress, 1), ready: make(chan bool, 1), ended: make(chan struct{})}
-	if report == nil {
-		close(r.ended)
-		return r
-	}
-	go r.run(time.Now())
+	r := &reporter{}
+	r.stop = Tell(report, r.now)
 	return r
 }
 
-// planned tells the totals, once.
-func (r *reporter) planned(totals Progress) { r.plan <- totals }
+// planned tells the totals.
+func (r *reporter) planned(totals Progress) { r.totals.Store(&totals) }
 
-// stop ends the reports and waits for the last one, which says Done only when
-// done. Called once.
-func (r *reporter) stop(done bool) {
-	r.ready <- done
-	<-r.ended
-}
-
-func (r *reporter) run(begin time.Time) {
-	defer close(r.ended)
-	ticker := time.NewTicker(progressInterval)
-	defer ticker.Stop()
-	var totals Progress
-	tell := func(done bool) {
-		p := totals
-		p.Shards, p.Bytes = int(r.shards.Load()), r.bytes.Load()
-		p.Records += r.records.Load()
-		p.Elapsed, p.Done = time.Since(begin), done
-		r.report(p)
+func (r *reporter) now() Progress {
+	var p Progress
+	if totals := r.totals.Load(); totals != nil {
+		p = *totals
 	}
-	for {
-		select {
-		case totals = <-r.plan:
-		case <-ticker.C:
-			tell(false)
-		case done := <-r.ready:
-			if done {
-				select {
-				case totals = <-r.plan:
-				default:
-				}
-				tell(true)
-			}
-			return
-		}
-	}
+	p.Shards, p.Bytes = int(r.shards.Load()), r.bytes.Load()
+	p.Records += r.records.Load()
+	return p
 }

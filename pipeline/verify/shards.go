@@ -66,8 +66,8 @@ func Shards(ctx context.Context, c Config) (Report, error) {
 	run := &run{config: c, results: make([]result, c.Catalog.Shards())}
 	queue := run.largestFirst()
 	workers := max(1, min(runtime.GOMAXPROCS(0), len(queue)))
-	told := newTeller(c.Progress, run)
-	defer told.stop(false)
+	stop := catalog.Tell(c.Progress, run.progress(queue))
+	defer stop(false)
 	var next atomic.Int64
 	g, gctx := errgroup.WithContext(ctx)
 	for range workers {
@@ -93,7 +93,7 @@ func Shards(ctx context.Context, c Config) (Report, error) {
 	if err := ctx.Err(); err != nil {
 		return Report{}, err
 	}
-	told.stop(true)
+	stop(true)
 	return run.report(), nil
 }
 
@@ -136,6 +136,19 @@ func (r *run) largestFirst() []int {
 		return int(min(1, max(-1, sizes[j]-sizes[i])))
 	})
 	return queue
+}
+
+// progress gives how far the run has come with the shards of a queue.
+func (r *run) progress(queue []int) func() catalog.Progress {
+	p := catalog.Progress{ShardsTotal: len(queue)}
+	for _, i := range queue {
+		p.BytesTotal += r.config.Catalog.Shard(i).Object.SizeBytes
+	}
+	return func() catalog.Progress {
+		p := p
+		p.Shards, p.Bytes, p.Records = int(r.shards.Load()), r.bytes.Load(), r.records.Load()
+		return p
+	}
 }
 
 func (r *run) report() Report {
