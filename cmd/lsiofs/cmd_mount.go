@@ -98,6 +98,7 @@ func mountAndServe(ctx, force context.Context, o *mountOptions, g *globals, rep 
 	if err != nil {
 		return err
 	}
+	fs.MoreThreads() // the dataset has seen how many processors there are
 	m, err := startMount(ctx, o, g, d, resume, rep)
 	if err != nil {
 		return closeAfter(d, err)

@@ -1,7 +1,6 @@
 package stream
 
 import (
-	"runtime"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -9,6 +8,7 @@ import (
 
 // recent is who has read data last, without a clock.
 type recent struct {
+	cores int // processors that may be busy at once; constant
 	n     atomic.Uint32
 	reads [32]atomic.Uint64 // numbers of handles
 }
@@ -18,8 +18,7 @@ type recent struct {
 // them away from answering.
 func (c *recent) add(handle uint64) bool {
 	c.reads[c.n.Add(1)%uint32(len(c.reads))].Store(handle)
-	cores := runtime.GOMAXPROCS(0)
-	if cores == 1 {
+	if c.cores == 1 {
 		return false
 	}
 	var seen [len(c.reads)]uint64
@@ -30,7 +29,7 @@ func (c *recent) add(handle uint64) bool {
 			continue
 		}
 		seen[n] = number
-		if n++; n > cores/2 {
+		if n++; n > c.cores/2 {
 			return false
 		}
 	}

@@ -2,6 +2,7 @@ package stream
 
 import (
 	"context"
+	"runtime"
 	"sync"
 	"sync/atomic"
 
@@ -45,6 +46,7 @@ type Source struct {
 	framer  unpack.Framer
 	renamer unpack.Renamer
 	buffers *buffers
+	cores   int           // that may be busy at once, as it was when the source was made
 	opened  atomic.Uint64 // handles
 	recent  recent
 	holders holders
@@ -69,7 +71,8 @@ func NewSource(c *catalog.Catalog, f *fetch.Fetcher) *Source {
 }
 
 func newSource(r records, l lender) *Source {
-	s := &Source{records: r, lender: l, buffers: newBuffers(), stop: make(chan struct{}), turn: make(chan struct{}, 1)}
+	s := &Source{records: r, lender: l, buffers: newBuffers(), cores: runtime.GOMAXPROCS(0), stop: make(chan struct{}), turn: make(chan struct{}, 1)}
+	s.recent.cores = s.cores
 	s.replies.New = func() any { return new(Reply) }
 	s.waiters.New = newWaiter
 	s.framer, _ = r.Unpacker().(unpack.Framer)

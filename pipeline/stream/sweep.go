@@ -2,7 +2,6 @@ package stream
 
 import (
 	"fmt"
-	"runtime"
 	"sync"
 	"sync/atomic"
 
@@ -26,7 +25,7 @@ func computeLayout(s *Source, v *order.View) (*layout, error) {
 	segment := s.segment
 	switch {
 	case segment != 0:
-	case runtime.GOMAXPROCS(0) == 1:
+	case s.cores == 1:
 		segment = max(v.Dealt(), 1)
 	default:
 		segment = segmentStrides * v.Epoch().Stride()
@@ -36,7 +35,7 @@ func computeLayout(s *Source, v *order.View) (*layout, error) {
 		return nil, ErrClosed
 	}
 	var g sync.WaitGroup
-	for range min(uint64(runtime.GOMAXPROCS(0)), (v.Dealt()+segment-1)/segment) {
+	for range min(uint64(s.cores), (v.Dealt()+segment-1)/segment) {
 		g.Go(w.run)
 	}
 	g.Wait()
@@ -52,7 +51,7 @@ func prepare(s *Source, e *order.Epoch) bool {
 	parts := e.Prepare()
 	var next atomic.Int64
 	var g sync.WaitGroup
-	for range min(runtime.GOMAXPROCS(0), len(parts)) {
+	for range min(s.cores, len(parts)) {
 		g.Go(func() {
 			for i := next.Add(1) - 1; i < int64(len(parts)); i = next.Add(1) - 1 {
 				parts[i](s.stopped)

@@ -42,6 +42,7 @@ func Part(ctx context.Context, args []string, in io.Reader, out io.Writer) error
 const unmountTime = 5 * time.Second
 
 func serveCeiling(ctx context.Context, point string, streamBytes int64, in io.Reader, out io.Writer) error {
+	fs.MoreThreads()
 	m, err := fs.NewCeiling(ctx, fs.CeilingConfig{MountPoint: point, StreamBytes: streamBytes})
 	if err != nil {
 		return err
