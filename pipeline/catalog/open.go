@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"log/slog"
 	"path/filepath"
+	"runtime"
 	"strings"
 
 	"github.com/lsiofs/lsiofs/pipeline/spec"
@@ -219,7 +220,7 @@ func (o *opening) build(ctx context.Context, sealed []packed, todo []int) (*Cata
 	o.reporter.planned(totals)
 
 	b := builder{storage: o.storage, table: o.table, unpacker: o.found.unpacker, onCorrupt: o.OnCorrupt, journal: own, progress: o.reporter,
-		windows: newWindows(o.MemoryBytes)}
+		windows: newWindows(o.MemoryBytes, runtime.GOMAXPROCS(0))}
 	if err := b.run(ctx, o.found.shards, todo); err != nil {
 		own.close(true)
 		return nil, err

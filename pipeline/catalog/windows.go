@@ -12,25 +12,56 @@ import (
 
 // windows bounds what the decoders of a pass hold together: zstd windows of
 // 128 MiB on many cores would be more than a mount may ever take. One decoder
-// may hold more than the bound, alone.
+// may hold more than the bound, alone. It is also the room of members that are
+// decoded ahead, so that the frames of one large shard take all cores.
 type windows struct {
 	room  *semaphore.Weighted
 	bytes int64
+	ahead *semaphore.Weighted // members
 }
+
+var _ unpack.Room = (*windows)(nil)
 
 // leastWindows is for some shards at a time with windows of ordinary levels,
 // up to 8 MiB, however small the bound is.
 const leastWindows = 32 << 20
 
-func newWindows(boundBytes int64) *windows {
+// newWindows is room for decoders on so many cores: for members that are decoded,
+// and as many that wait for their turn.
+func newWindows(boundBytes int64, cores int) *windows {
 	boundBytes = max(boundBytes, leastWindows)
-	return &windows{semaphore.NewWeighted(boundBytes), boundBytes}
+	return &windows{semaphore.NewWeighted(boundBytes), boundBytes, semaphore.NewWeighted(int64(2 * cores))}
+}
+
+// mostAhead is the most that a member takes that is decoded ahead: with windows up
+// to 8 MiB, as those of decoders that are used again and leave nothing behind.
+const mostAhead = 24 << 20
+
+// TryTake implements unpack.Room.
+func (w *windows) TryTake(bytes int64) bool {
+	if bytes > mostAhead || !w.ahead.TryAcquire(1) {
+		return false
+	}
+	if !w.room.TryAcquire(bytes) {
+		w.ahead.Release(1)
+		return false
+	}
+	return true
+}
+
+// Give implements unpack.Room.
+func (w *windows) Give(bytes int64) {
+	w.room.Release(bytes)
+	w.ahead.Release(1)
 }
 
 // codec is c with decoders that wait for room. nil stays nil.
 func (w *windows) codec(ctx context.Context, c unpack.Codec) unpack.Codec {
 	if c == nil {
 		return nil
+	}
+	if m, ok := c.(unpack.MemberCodec); ok {
+		return unpack.Ahead{MemberCodec: m, InTurn: boundCodec{c, ctx, w}, Room: w}
 	}
 	return boundCodec{c, ctx, w}
 }

@@ -5,9 +5,105 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"sync"
 
 	"github.com/lsiofs/lsiofs/pipeline/unpack"
 )
+
+const (
+	frameMagic     = 0x184d2204
+	legacyMagic    = 0x184c2102
+	skippableMagic = 0x184d2a50 // to …5f
+)
+
+// walk goes from frame to frame through a file. It is an unpack.Walk, and what a
+// decoder reads through.
+type walk struct {
+	raw    unpack.Raw
+	member int64 // first byte of the current frame
+	frame  frame
+}
+
+// begin goes on to the frame that follows, passing over skippable ones. What is
+// left of the frame before has been read.
+func (w *walk) begin() error {
+	for {
+		w.member = w.raw.OffsetBytes()
+		head, err := w.raw.Buffer().Peek(maxHeaderBytes)
+		switch {
+		case w.raw.Failure() != nil:
+			return w.raw.Failure()
+		case len(head) == 0:
+			return err
+		case len(head) < 4:
+			return w.damage("the file ends inside the header of an lz4 frame")
+		}
+		switch magic := binary.LittleEndian.Uint32(head); {
+		case magic == frameMagic:
+			return w.open(head)
+		case magic == legacyMagic:
+			return w.damage("a frame of the legacy lz4 format: compress again with lz4 1.4 or later, without -l")
+		case magic&^0xf != skippableMagic:
+			return w.damage("neither an lz4 frame nor a skippable one")
+		case len(head) < 8:
+			return w.damage("the file ends inside the header of a skippable lz4 frame")
+		}
+		if err := w.skip(8 + int64(binary.LittleEndian.Uint32(head[4:]))); err != nil {
+			return err
+		}
+	}
+}
+
+func (w *walk) skip(n int64) error {
+	err := w.raw.Skip(n)
+	if err != nil && w.raw.Failure() == nil {
+		return w.damage("the file ends inside a skippable lz4 frame")
+	}
+	return err
+}
+
+// open begins the frame whose first bytes are head.
+func (w *walk) open(head []byte) error {
+	h, err := parseHeader(head)
+	if err != nil {
+		return w.damage(err.Error())
+	}
+	w.frame = frame{raw: &w.raw, left: h.size, linked: h.linked, blockSum: h.blockSum, contentSum: h.contentSum,
+		memory: h.memory(), blockBytes: h.blockBytes}
+	return nil
+}
+
+func (w *walk) damage(reason string) error {
+	return &unpack.CorruptError{Record: -1, RawOffset: w.member, Reason: reason}
+}
+
+// walks are not in use; kept for their buffers.
+var walks = sync.Pool{New: func() any { return new(walk) }}
+
+// Next implements unpack.Walk.
+func (w *walk) Next() (int64, error) {
+	err := w.begin()
+	return w.member, err
+}
+
+// Read implements unpack.Walk.
+func (w *walk) Read(p []byte) (int, error) { return w.frame.Read(p) }
+
+// Raw implements unpack.Walk.
+func (w *walk) Raw() *unpack.Raw { return &w.raw }
+
+// DecodedBytes implements unpack.Walk.
+func (w *walk) DecodedBytes() int64 { return w.frame.blocks * w.frame.blockBytes }
+
+// DecoderBytes implements unpack.Walk.
+func (w *walk) DecoderBytes() int64 { return w.frame.memory + w.raw.MemoryBytes() }
+
+// Close implements unpack.Walk.
+func (w *walk) Close() {
+	w.raw.Release()
+	w.frame = frame{}
+	walks.Put(w)
+}
 
 // maxHeaderBytes is the size of a frame's header that has all there can be.
 const maxHeaderBytes = 19
@@ -75,9 +171,12 @@ type frame struct {
 	raw        *unpack.Raw
 	left       int64 // bytes up to the next block's size, the checksum or the end
 	linked     bool
-	blockSum   bool // four bytes follow each block
-	contentSum bool // four bytes follow the end mark
-	last       bool // the end mark has been seen
+	blockSum   bool  // four bytes follow each block
+	contentSum bool  // four bytes follow the end mark
+	memory     int64 // that decoding it takes
+	blockBytes int64 // of the largest block, decoded
+	blocks     int64 // seen
+	last       bool  // the end mark has been seen
 	done       bool
 	cut        bool // the file ends inside the frame
 }
@@ -107,6 +206,7 @@ func (f *frame) advance() error {
 		f.cut = err == io.EOF
 		return io.ErrUnexpectedEOF
 	}
+	f.blocks++
 	n := int64(binary.LittleEndian.Uint32(size) &^ storedBlock)
 	sum := f.blockSum
 	if binary.LittleEndian.Uint32(size) == 0 {

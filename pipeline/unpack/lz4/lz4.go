@@ -14,7 +14,6 @@
 package lz4
 
 import (
-	"encoding/binary"
 	"errors"
 	"fmt"
 	"io"
@@ -28,7 +27,7 @@ import (
 // Codec is lz4's unpack.Codec.
 type Codec struct{}
 
-var _ unpack.Codec = Codec{}
+var _ unpack.MemberCodec = Codec{}
 
 // Name is "lz4".
 func (Codec) Name() string { return "lz4" }
@@ -43,21 +42,26 @@ func (Codec) NewDecoder(raw io.Reader, rawOffset int64) (unpack.Decoder, error) 
 	return &decoder{state: s}, nil
 }
 
+// NewWalk makes a walk of raw from the first byte of a frame on.
+func (Codec) NewWalk(raw io.Reader, rawOffset int64) unpack.Walk {
+	w := walks.Get().(*walk)
+	w.raw.Reset(raw, rawOffset)
+	return w
+}
+
 // states are decoders not in use. What is idle is left to the garbage
 // collector, and what is in use its owner bounds; blocks are pooled by lz4.
 var states = sync.Pool{New: func() any { return new(state) }}
 
 // state is what a decoder reuses.
 type state struct {
-	raw    unpack.Raw
+	walk
 	lz4    *lz4.Reader // nil before the first frame, and behind one of linked blocks
-	frame  frame
-	memory int64 // the most that a frame has needed
+	memory int64       // the most that a frame has needed
 }
 
 type decoder struct {
 	*state
-	member  int64 // first byte of the current frame
 	inFrame bool
 	err     error
 }
@@ -65,67 +69,21 @@ type decoder struct {
 // Next implements unpack.Decoder.
 func (d *decoder) Next() (int64, error) {
 	if d.err == nil && d.inFrame {
-		if _, err := io.Copy(io.Discard, frameReader{d}); err != nil {
-			return 0, err
-		}
+		_, d.err = io.Copy(io.Discard, frameReader{d})
 	}
-	if d.err == nil {
-		d.err = d.begin()
+	if d.err != nil {
+		return 0, d.err
 	}
+	d.err = d.begin()
 	return d.member, d.err
 }
 
-const (
-	frameMagic     = 0x184d2204
-	legacyMagic    = 0x184c2102
-	skippableMagic = 0x184d2a50 // to …5f
-)
-
-// begin opens the frame that follows, passing over skippable ones.
+// begin opens the frame that follows.
 func (d *decoder) begin() error {
-	for {
-		d.member = d.raw.OffsetBytes()
-		head, err := d.raw.Buffer().Peek(maxHeaderBytes)
-		switch {
-		case d.raw.Failure() != nil:
-			return d.raw.Failure()
-		case len(head) == 0:
-			return err
-		case len(head) < 4:
-			return d.damage("the file ends inside the header of an lz4 frame")
-		}
-		switch magic := binary.LittleEndian.Uint32(head); {
-		case magic == frameMagic:
-			return d.open(head)
-		case magic == legacyMagic:
-			return d.damage("a frame of the legacy lz4 format: compress again with lz4 1.4 or later, without -l")
-		case magic&^0xf != skippableMagic:
-			return d.damage("neither an lz4 frame nor a skippable one")
-		case len(head) < 8:
-			return d.damage("the file ends inside the header of a skippable lz4 frame")
-		}
-		if err := d.skip(8 + int64(binary.LittleEndian.Uint32(head[4:]))); err != nil {
-			return err
-		}
+	if err := d.walk.begin(); err != nil {
+		return err
 	}
-}
-
-func (d *decoder) skip(n int64) error {
-	err := d.raw.Skip(n)
-	if err != nil && d.raw.Failure() == nil {
-		return d.damage("the file ends inside a skippable lz4 frame")
-	}
-	return err
-}
-
-// open begins to decode the frame whose first bytes are head.
-func (d *decoder) open(head []byte) error {
-	h, err := parseHeader(head)
-	if err != nil {
-		return d.damage(err.Error())
-	}
-	d.memory = max(d.memory, h.memory())
-	d.frame = frame{raw: &d.raw, left: h.size, linked: h.linked, blockSum: h.blockSum, contentSum: h.contentSum}
+	d.memory = max(d.memory, d.frame.memory)
 	if d.lz4 == nil {
 		d.lz4 = lz4.NewReader(&d.frame)
 	} else {
@@ -185,10 +143,6 @@ func (d *decoder) explain(err error) error {
 		return d.damage("the lz4 frame is not of the size that its header tells")
 	}
 	return d.damage(fmt.Sprintf("the lz4 frame can't be decoded: %v", err))
-}
-
-func (d *decoder) damage(reason string) error {
-	return &unpack.CorruptError{Record: -1, RawOffset: d.member, Reason: reason}
 }
 
 // MemoryBytes implements unpack.Decoder.

@@ -3,6 +3,7 @@ package unpacktest
 import (
 	"bytes"
 	"errors"
+	"fmt"
 	"io"
 	"testing"
 	"testing/iotest"
@@ -31,8 +32,29 @@ func text(n int) []byte {
 	return b.Bytes()[:n]
 }
 
-// Run runs all of the suite.
+// Run runs all of the suite. Codecs whose members are decoded ahead pass it so
+// too, and give what they give one by one.
 func (c CodecSuite) Run(t *testing.T) {
+	c.run(t)
+	m, ok := c.Codec.(unpack.MemberCodec)
+	if !ok {
+		return
+	}
+	for _, members := range []int64{6, 1} {
+		t.Run(fmt.Sprintf("ahead with room for %d", members), func(t *testing.T) {
+			room := newRoom(members)
+			c.Codec = unpack.Ahead{MemberCodec: m, InTurn: m, Room: room}
+			if members > 1 {
+				c.run(t)
+			}
+			t.Run("random members and damage come as they do in turn", func(t *testing.T) { c.asInTurn(t, m) })
+			t.Run("large members come as they do in turn", func(t *testing.T) { c.largeAsInTurn(t, m) })
+			room.requireWhole(t)
+		})
+	}
+}
+
+func (c CodecSuite) run(t *testing.T) {
 	parts := [][]byte{text(300), nil, text(1000)[300:], text(5), nil}
 	var raw, decoded []byte
 	var starts []int64

@@ -13,7 +13,6 @@
 package zstd
 
 import (
-	"encoding/binary"
 	"errors"
 	"fmt"
 	"io"
@@ -31,7 +30,7 @@ const maxWindowBytes = 128 << 20
 // Codec is zstd's unpack.Codec.
 type Codec struct{}
 
-var _ unpack.Codec = Codec{}
+var _ unpack.MemberCodec = Codec{}
 
 // Name is "zstd".
 func (Codec) Name() string { return "zstd" }
@@ -52,6 +51,13 @@ func (Codec) NewDecoder(raw io.Reader, rawOffset int64) (unpack.Decoder, error) 
 	return &decoder{state: s}, nil
 }
 
+// NewWalk makes a walk of raw from the first byte of a frame on.
+func (Codec) NewWalk(raw io.Reader, rawOffset int64) unpack.Walk {
+	w := walks.Get().(*walk)
+	w.raw.Reset(raw, rawOffset)
+	return w
+}
+
 // states are decoders not in use: the buffers and tables of one cost more to
 // make than many a small shard to decode. What is idle is left to the garbage
 // collector, and what is in use its owner bounds.
@@ -63,9 +69,8 @@ const keepWindowBytes = 8 << 20
 
 // state is what a decoder reuses.
 type state struct {
-	raw   unpack.Raw
-	zstd  *zstd.Decoder
-	frame frame
+	walk
+	zstd *zstd.Decoder
 	// window is the largest that a frame has had: what zstd holds goes by it.
 	window int64
 }
@@ -83,7 +88,6 @@ func newState() (*state, error) {
 
 type decoder struct {
 	*state
-	member  int64 // first byte of the current frame
 	inFrame bool
 	err     error
 }
@@ -91,62 +95,21 @@ type decoder struct {
 // Next implements unpack.Decoder.
 func (d *decoder) Next() (int64, error) {
 	if d.err == nil && d.inFrame {
-		if _, err := io.Copy(io.Discard, frameReader{d}); err != nil {
-			return 0, err
-		}
+		_, d.err = io.Copy(io.Discard, frameReader{d})
 	}
-	if d.err == nil {
-		d.err = d.begin()
+	if d.err != nil {
+		return 0, d.err
 	}
+	d.err = d.begin()
 	return d.member, d.err
 }
 
-// begin opens the frame that follows, passing over skippable ones.
+// begin opens the frame that follows.
 func (d *decoder) begin() error {
-	for {
-		d.member = d.raw.OffsetBytes()
-		head, err := d.raw.Buffer().Peek(zstd.HeaderMaxSize)
-		switch {
-		case d.raw.Failure() != nil:
-			return d.raw.Failure()
-		case len(head) == 0:
-			return err
-		}
-		var h zstd.Header
-		if err := h.Decode(head); err != nil {
-			return d.explainHeader(err)
-		}
-		if !h.Skippable {
-			return d.open(&h)
-		}
-		if err := d.skip(int64(h.HeaderSize) + int64(h.SkippableSize)); err != nil {
-			return err
-		}
+	if err := d.walk.begin(); err != nil {
+		return err
 	}
-}
-
-func (d *decoder) skip(n int64) error {
-	err := d.raw.Skip(n)
-	if err != nil && d.raw.Failure() == nil {
-		return d.damage("the file ends inside a skippable zstd frame")
-	}
-	return err
-}
-
-// open begins to decode the frame whose header is h.
-func (d *decoder) open(h *zstd.Header) error {
-	window := h.WindowSize
-	if h.SingleSegment {
-		window = h.FrameContentSize
-	}
-	if window > maxWindowBytes {
-		return d.damage(fmt.Sprintf("the zstd frame needs a window of %d bytes, above the %d that are decoded: compress without --long", window, maxWindowBytes))
-	}
-	if h.DictionaryID != 0 {
-		return d.damage(fmt.Sprintf("the zstd frame needs dictionary %d: compress without one", h.DictionaryID))
-	}
-	d.window = max(d.window, int64(window))
-	d.frame = frame{raw: &d.raw, left: int64(h.HeaderSize), checksum: h.HasCheckSum}
+	d.window = max(d.window, d.frame.window)
 	if err := d.zstd.Reset(&d.frame); err != nil {
 		return fmt.Errorf("zstd: %w", err)
 	}
@@ -187,26 +150,8 @@ func (d *decoder) explain(err error) error {
 	return d.damage(fmt.Sprintf("the zstd frame can't be decoded: %v", err))
 }
 
-func (d *decoder) explainHeader(err error) error {
-	switch {
-	case errors.Is(err, zstd.ErrMagicMismatch):
-		return d.damage("neither a zstd frame nor a skippable one")
-	case errors.Is(err, io.ErrUnexpectedEOF):
-		return d.damage("the file ends inside the header of a zstd frame")
-	}
-	return d.damage(fmt.Sprintf("the zstd frame's header is invalid: %v", err))
-}
-
-func (d *decoder) damage(reason string) error {
-	return &unpack.CorruptError{Record: -1, RawOffset: d.member, Reason: reason}
-}
-
-// blockBytes is the largest block; the decoder holds a window, two blocks
-// beyond it, and about four more for literals, input, sequences and output.
-const blockBytes = 128 << 10
-
 // MemoryBytes implements unpack.Decoder.
-func (d *decoder) MemoryBytes() int64 { return d.window + 6*blockBytes + d.raw.MemoryBytes() }
+func (d *decoder) MemoryBytes() int64 { return decoderBytes(d.window) }
 
 // Close implements unpack.Decoder.
 func (d *decoder) Close() {
@@ -232,57 +177,3 @@ var errClosed = errors.New("zstd decoder is closed")
 type frameReader struct{ d *decoder }
 
 func (f frameReader) Read(p []byte) (int, error) { return f.d.Read(p) }
-
-// frame gives the raw bytes of one frame, and io.EOF behind its last.
-type frame struct {
-	raw      *unpack.Raw
-	left     int64 // bytes up to the next block header, checksum or end
-	checksum bool  // four bytes follow the last block
-	last     bool  // the last block's header has been seen
-	done     bool
-	cut      bool // the file ends inside the frame
-}
-
-// blockTypes, RFC 8878 section 3.1.1.2.2.
-const (
-	rleBlock      = 1
-	reservedBlock = 3
-)
-
-func (f *frame) Read(p []byte) (int, error) {
-	for f.left == 0 {
-		if err := f.advance(); err != nil {
-			return 0, err
-		}
-	}
-	n, err := f.raw.ReadPart(p, &f.left)
-	f.cut = f.cut || err == io.ErrUnexpectedEOF
-	return n, err
-}
-
-// advance finds how many bytes come before the next place to look at.
-func (f *frame) advance() error {
-	if f.last {
-		if f.checksum {
-			f.checksum, f.left = false, 4
-			return nil
-		}
-		f.done = true
-		return io.EOF
-	}
-	head, err := f.raw.Buffer().Peek(3)
-	if len(head) < 3 {
-		f.cut = err == io.EOF
-		return io.ErrUnexpectedEOF
-	}
-	block := uint32(binary.LittleEndian.Uint16(head)) | uint32(head[2])<<16
-	size := int64(block >> 3)
-	switch block >> 1 & 3 {
-	case reservedBlock:
-		return errors.New("block of a reserved type")
-	case rleBlock:
-		size = 1
-	}
-	f.last, f.left = block&1 != 0, 3+size
-	return nil
-}

@@ -1,0 +1,296 @@
+package unpack
+
+import (
+	"bytes"
+	"errors"
+	"io"
+)
+
+// MemberCodec is implemented by codecs that tell where a member ends without
+// decoding it: zstd and lz4, whose blocks begin with their size.
+type MemberCodec interface {
+	Codec
+	// NewWalk makes a walk of raw bytes, as NewDecoder makes a decoder.
+	NewWalk(raw io.Reader, rawOffset int64) Walk
+}
+
+// Walk goes over the members of a shard without decoding them. It is not for
+// concurrent use.
+type Walk interface {
+	// Next goes on to the member that follows, and fails as Decoder's does. The
+	// one before has been read to its end.
+	Next() (rawOffset int64, err error)
+	// Read reads the member's raw bytes, and gives io.EOF at its end. Another
+	// error says that the end can't be told.
+	Read(p []byte) (int, error)
+	// Raw is where it reads; what a Read that failed has not given comes next.
+	Raw() *Raw
+	// DecodedBytes is about how many the member has, as far as it has been read:
+	// seldom less.
+	DecodedBytes() int64
+	// DecoderBytes is about how much memory a decoder of the member takes.
+	DecoderBytes() int64
+	// Close gives the walk back.
+	Close()
+}
+
+// Room is what members that are decoded ahead take. It is for concurrent use.
+type Room interface {
+	// TryTake takes room for one member and so many bytes, or says at once that
+	// there is none.
+	TryTake(bytes int64) bool
+	Give(bytes int64)
+}
+
+// Ahead is a codec whose decoders decode the members that follow on goroutines of
+// their own, as far as there is room. One goroutine reads the file, forward, and
+// what comes is to the byte and to the error what MemberCodec's decoders give:
+// members are cut by walking their blocks as they are read, and each is decoded
+// from its own bytes. So the seek table at the end of a file in zstd's seekable
+// format, which tells where frames begin, is not asked: it would save nothing,
+// and may lie.
+//
+// A member is decoded ahead up to 8 MiB; what it has beyond them, and a member of
+// more than 4 MiB in the file, is decoded when it is its turn.
+type Ahead struct {
+	MemberCodec
+	// InTurn makes the decoders of members that are decoded in turn because there
+	// is no room: it may wait for room, at a time when none is held.
+	InTurn Codec
+	Room   Room
+}
+
+const (
+	// aheadRawBytes and aheadBytes are the size of a member that is decoded ahead:
+	// that of pzstd's frames at its usual level is 8 MiB.
+	aheadRawBytes = 4 << 20
+	aheadBytes    = 8 << 20
+)
+
+// NewDecoder makes a decoder that decodes ahead. Close waits for its goroutines.
+func (a Ahead) NewDecoder(raw io.Reader, rawOffset int64) (Decoder, error) {
+	return &aheadDecoder{Ahead: a, cutter: cutter{walk: a.NewWalk(raw, rawOffset)}}, nil
+}
+
+type aheadDecoder struct {
+	Ahead
+	cutter  cutter
+	current *aheadMember
+	queue   []*aheadMember // behind current, in order; all but the last are under way
+	offset  int64          // of the member that Next went on to last
+	err     error
+	spare   []*aheadMember // their buffers
+}
+
+// aheadMember is one member between the cutter and who reads it.
+type aheadMember struct {
+	offset int64
+	cut    error  // what the cutter gave instead of a member
+	raw    []byte // its bytes
+	open   bool   // there are more, which the cutter reads
+	taken  int64  // of the room
+	held   bool   // room was taken
+
+	done    chan struct{} // closed once the goroutine has ended; nil where there is none
+	decoder Decoder       // nil once it is closed, and before it is needed
+	out     []byte        // decoded by the goroutine
+	at      int           // of out, what has been read
+	end     error         // what follows out; nil: what decoder gives
+}
+
+// Next implements Decoder.
+func (d *aheadDecoder) Next() (int64, error) {
+	if d.err == nil && d.current != nil {
+		_, d.err = io.Copy(io.Discard, onlyReader{d})
+	}
+	if d.err != nil {
+		return 0, d.err
+	}
+	d.err = d.begin()
+	return d.offset, d.err
+}
+
+// onlyReader hides all of a decoder but Read.
+type onlyReader struct{ d *aheadDecoder }
+
+func (o onlyReader) Read(p []byte) (int, error) { return o.d.Read(p) }
+
+// begin goes on to the next member.
+func (d *aheadDecoder) begin() error {
+	if len(d.queue) == 0 {
+		d.cutNext()
+	}
+	m := d.queue[0]
+	d.queue = d.queue[:copy(d.queue, d.queue[1:])]
+	d.current, d.offset = m, m.offset
+	if m.cut != nil {
+		return m.cut
+	}
+	if m.held { // what is in turn may wait for room, and so nothing behind it may hold any
+		d.fill()
+	}
+	if m.done != nil {
+		<-m.done
+		return nil
+	}
+	codec, raw := Codec(d.MemberCodec), io.Reader(bytes.NewReader(m.raw))
+	if !m.held {
+		codec = d.InTurn
+	}
+	if m.open {
+		raw = io.MultiReader(raw, &d.cutter)
+	}
+	return m.start(codec, raw)
+}
+
+// start makes the member's decoder.
+func (m *aheadMember) start(codec Codec, raw io.Reader) (err error) {
+	if m.decoder, err = codec.NewDecoder(raw, m.offset); err == nil {
+		_, err = m.decoder.Next()
+	}
+	return err
+}
+
+// fill cuts members that follow and has them decoded, as far as there is room.
+func (d *aheadDecoder) fill() {
+	last := d.current
+	if n := len(d.queue); n > 0 {
+		last = d.queue[n-1]
+	}
+	for last.cut == nil && last.held && !last.open {
+		last = d.cutNext()
+		if last.cut == nil && last.held && !last.open {
+			last.out = grownTo(last.out, int(min(d.cutter.walk.DecodedBytes(), aheadBytes)))
+			last.done = make(chan struct{})
+			go last.run(d.MemberCodec)
+		}
+	}
+}
+
+// cutNext puts the next member of the file into the queue.
+func (d *aheadDecoder) cutNext() *aheadMember {
+	m := &aheadMember{}
+	if n := len(d.spare); n > 0 {
+		m, d.spare = d.spare[n-1], d.spare[:n-1]
+	}
+	d.queue = append(d.queue, m)
+	if m.offset, m.cut = d.cutter.next(); m.cut != nil {
+		return m
+	}
+	m.raw, m.open = readMember(m.raw[:0], &d.cutter)
+	m.taken = d.cutter.walk.DecoderBytes() + int64(len(m.raw)) + min(d.cutter.walk.DecodedBytes(), aheadBytes)
+	if m.held = !m.open && d.Room.TryTake(m.taken); !m.held {
+		d.spare = nil // others have more use for it
+	}
+	return m
+}
+
+// readMember appends to p the bytes of a member, up to aheadRawBytes. open says
+// that there may be more, or an error.
+func readMember(p []byte, c *cutter) (raw []byte, open bool) {
+	for len(p) < aheadRawBytes {
+		if len(p) == cap(p) {
+			p = append(p, make([]byte, max(16<<10, cap(p)))...)[:len(p)]
+		}
+		n, err := c.Read(p[len(p):min(cap(p), aheadRawBytes)])
+		p = p[:len(p)+n]
+		if err != nil {
+			return p, err != io.EOF
+		}
+	}
+	return p, true
+}
+
+func grownTo(p []byte, n int) []byte {
+	if cap(p) < n {
+		return make([]byte, 0, n)
+	}
+	return p[:0:n]
+}
+
+// run decodes the member into out. It is the goroutine's.
+func (m *aheadMember) run(codec Codec) {
+	defer close(m.done)
+	m.end = m.start(codec, bytes.NewReader(m.raw))
+	for m.end == nil && len(m.out) < cap(m.out) {
+		var n int
+		n, m.end = m.decoder.Read(m.out[len(m.out):cap(m.out)])
+		m.out = m.out[:len(m.out)+n]
+	}
+	if m.end != nil {
+		m.close()
+	}
+}
+
+func (m *aheadMember) close() {
+	if m.decoder != nil {
+		m.decoder.Close()
+		m.decoder = nil
+	}
+}
+
+// Read implements Decoder.
+func (d *aheadDecoder) Read(p []byte) (n int, err error) {
+	m := d.current
+	switch {
+	case d.err != nil:
+		return 0, d.err
+	case m == nil:
+		return 0, io.EOF
+	case m.at < len(m.out):
+		n = copy(p, m.out[m.at:])
+		m.at += n
+		return n, nil
+	case m.decoder != nil:
+		n, err = m.decoder.Read(p)
+	default:
+		err = m.end
+	}
+	if err == io.EOF {
+		d.current = nil
+		d.drop(m)
+	} else {
+		d.err = err
+	}
+	return n, err
+}
+
+// drop gives back what a member holds.
+func (d *aheadDecoder) drop(m *aheadMember) {
+	if m.done != nil {
+		<-m.done
+	}
+	m.close()
+	if m.held {
+		d.Room.Give(m.taken)
+	}
+	d.spare = append(d.spare, &aheadMember{raw: m.raw[:0], out: m.out[:0]})
+}
+
+// MemoryBytes implements Decoder.
+func (d *aheadDecoder) MemoryBytes() int64 {
+	all := int64(rawBufferBytes)
+	for _, m := range append(d.queue[:len(d.queue):len(d.queue)], d.current) {
+		if m != nil {
+			all += m.taken
+		}
+	}
+	return all
+}
+
+var errAheadClosed = errors.New("decoder is closed")
+
+// Close implements Decoder.
+func (d *aheadDecoder) Close() {
+	if d.cutter.walk == nil {
+		return
+	}
+	if d.current != nil {
+		d.drop(d.current)
+	}
+	for _, m := range d.queue {
+		d.drop(m)
+	}
+	d.cutter.walk.Close()
+	d.cutter.walk, d.current, d.queue, d.spare, d.err = nil, nil, nil, nil, errAheadClosed
+}

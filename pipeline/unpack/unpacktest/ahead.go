@@ -1,0 +1,152 @@
+package unpacktest
+
+import (
+	"bytes"
+	"errors"
+	"io"
+	"math/rand/v2"
+	"slices"
+	"sync/atomic"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+	"pgregory.net/rapid"
+
+	"github.com/lsiofs/lsiofs/pipeline/unpack"
+)
+
+// room is an unpack.Room for so many members.
+type room struct {
+	members     int64
+	taken, free atomic.Int64 // bytes, members
+}
+
+func newRoom(members int64) *room {
+	r := &room{members: members}
+	r.free.Store(members)
+	return r
+}
+
+func (r *room) TryTake(bytes int64) bool {
+	if r.free.Add(-1) < 0 {
+		r.free.Add(1)
+		return false
+	}
+	r.taken.Add(bytes)
+	return true
+}
+
+func (r *room) Give(bytes int64) {
+	r.taken.Add(-bytes)
+	r.free.Add(1)
+}
+
+func (r *room) requireWhole(t require.TestingT) {
+	require.Zero(t, r.taken.Load(), "room that was not given back")
+	require.Equal(t, r.members, r.free.Load())
+}
+
+// ahead is codec, of which members are decoded ahead where that can be.
+func ahead(codec unpack.Codec) (unpack.Codec, *room) {
+	r := newRoom(3)
+	if m, ok := codec.(unpack.MemberCodec); ok {
+		return unpack.Ahead{MemberCodec: m, InTurn: m, Room: r}, r
+	}
+	return codec, r
+}
+
+// decoding is all that a decoder says of a file.
+type decoding struct {
+	starts []int64
+	parts  [][]byte
+	err    error
+}
+
+// decode reads a file's members, all but those that skip says to the end.
+func decode(t require.TestingT, codec unpack.Codec, raw []byte, skip func(member int) bool) (all decoding) {
+	d, err := codec.NewDecoder(bytes.NewReader(raw), 17)
+	require.NoError(t, err)
+	defer d.Close()
+	for {
+		at, err := d.Next()
+		if err != nil {
+			all.err = err
+			return all
+		}
+		all.starts = append(all.starts, at)
+		var r io.Reader = reader{d}
+		if skip(len(all.starts)) {
+			r = io.LimitReader(r, 2)
+		}
+		part, err := io.ReadAll(r)
+		all.parts = append(all.parts, part)
+		if err != nil {
+			all.err = err
+			return all
+		}
+	}
+}
+
+func requireAsInTurn(t require.TestingT, codec, inTurn unpack.Codec, raw []byte) {
+	for _, skip := range []func(int) bool{func(int) bool { return false }, func(n int) bool { return n%3 == 1 }} {
+		want, got := decode(t, inTurn, raw, skip), decode(t, codec, raw, skip)
+		require.Equal(t, want.starts, got.starts)
+		require.Equal(t, want.err, got.err)
+		require.Equal(t, len(want.parts), len(got.parts))
+		for i := range want.parts {
+			require.True(t, bytes.Equal(want.parts[i], got.parts[i]), "member %d", i)
+		}
+	}
+}
+
+// asInTurn compares on files of random members, of which some are damaged.
+func (c CodecSuite) asInTurn(t *testing.T, inTurn unpack.Codec) {
+	rapid.Check(t, func(t *rapid.T) {
+		var raw []byte
+		for range rapid.IntRange(0, 12).Draw(t, "members") {
+			if rapid.Bool().Draw(t, "between") {
+				raw = append(raw, c.Between...)
+			}
+			raw = append(raw, c.Compress(text(rapid.SampledFrom([]int{0, 1, 100, 5000, 200_000, 300_000}).Draw(t, "bytes")))...)
+		}
+		for range rapid.SampledFrom([]int{0, 0, 1, 2}).Draw(t, "damages") {
+			if n := len(raw); n > 0 {
+				at := rapid.IntRange(0, n-1).Draw(t, "at")
+				switch rapid.IntRange(0, 2).Draw(t, "damage") {
+				case 0:
+					raw[at] ^= 1 << rapid.IntRange(0, 7).Draw(t, "bit")
+				case 1:
+					raw = raw[:at]
+				default:
+					raw = slices.Delete(raw, at, min(n, at+rapid.IntRange(1, 50).Draw(t, "deleted")))
+				}
+			}
+		}
+		requireAsInTurn(t, c.Codec, inTurn, raw)
+	})
+}
+
+// largeAsInTurn compares on members that are too large to be decoded ahead: in
+// the file, or decoded.
+func (c CodecSuite) largeAsInTurn(t *testing.T, inTurn unpack.Codec) {
+	random := make([]byte, 9<<20)
+	_, err := rand.NewChaCha8([32]byte{1}).Read(random)
+	require.NoError(t, err)
+	small := c.Compress(text(1000))
+	raw := slices.Concat(small, c.Compress(make([]byte, 20<<20)), small, c.Compress(random), small, c.Compress(random[:5<<20]), small)
+	requireAsInTurn(t, c.Codec, inTurn, raw)
+	raw[len(raw)-len(small)-1<<20] ^= 1
+	requireAsInTurn(t, c.Codec, inTurn, raw)
+	for n := range 8 { // closed in the middle
+		d, err := c.Codec.NewDecoder(bytes.NewReader(raw), 0)
+		require.NoError(t, err)
+		for range n {
+			if _, err := d.Next(); err != nil {
+				var damage *unpack.CorruptError
+				require.True(t, err == io.EOF || errors.As(err, &damage))
+			}
+		}
+		_, _ = d.Read(make([]byte, 100))
+		d.Close()
+	}
+}
