@@ -83,10 +83,16 @@ func TestShardsOfOtherProgramsHaveTheRecordsThatAnotherReaderFinds(t *testing.T)
 	}
 }
 
-func TestFramesOfPzstdAreMembers(t *testing.T) {
-	raw, err := os.ReadFile(filepath.Join(goldenDir, "pzstd.jsonl.zst"))
+func TestFramesAreMembers(t *testing.T) {
+	for _, name := range []string{"pzstd.jsonl.zst", "seekable.jsonl.zst"} {
+		t.Run(name, func(t *testing.T) { requireMembers(t, name) })
+	}
+}
+
+func requireMembers(t *testing.T, name string) {
+	raw, err := os.ReadFile(filepath.Join(goldenDir, name))
 	require.NoError(t, err)
-	format, codec := formatOf(t, "pzstd.jsonl.zst")
+	format, codec := formatOf(t, name)
 	sum, err := unpack.Scan(context.Background(), format, codec, bytes.NewReader(raw), int64(len(raw)), func(unpack.Extent) error { return nil }, func() {})
 	require.NoError(t, err)
 	require.Greater(t, len(sum.Members), 1)
@@ -104,6 +110,41 @@ func TestFramesOfPzstdAreMembers(t *testing.T) {
 		require.NoError(t, err)
 		require.Equal(t, sha(decoded[m.DecodedBytes:]), sha(rest))
 	}
+}
+
+// Where frames begin is found by walking them. A seek table that lies does no
+// harm: whatever it says, records and frames are what they are.
+func TestASeekTableIsNotBelieved(t *testing.T) {
+	raw, err := os.ReadFile(filepath.Join(goldenDir, "seekable.jsonl.zst"))
+	require.NoError(t, err)
+	format, codec := formatOf(t, "seekable.jsonl.zst")
+	scan := func(raw []byte) (places string, sum unpack.Summary) {
+		emit := func(e unpack.Extent) error { places += fmt.Sprintln(e.OffsetBytes, e.SizeBytes); return nil }
+		sum, err := unpack.Scan(context.Background(), format, codec, bytes.NewReader(raw), int64(len(raw)), emit, func() { places = "" })
+		require.NoError(t, err)
+		return places, sum
+	}
+	places, sum := scan(raw)
+	require.Nil(t, sum.Damage)
+	require.Len(t, sum.Members, 7)
+	// The table: 184D2A5E, its size; of each frame its sizes and a checksum; their
+	// number, a descriptor, 8F92EAB1.
+	table := bytes.LastIndex(raw, []byte{0x5e, 0x2a, 0x4d, 0x18})
+	require.Equal(t, len(raw)-8-12*len(sum.Members)-9, table)
+	for i := table + 8; i < len(raw); i++ {
+		lie := bytes.Clone(raw)
+		lie[i] ^= 1 << (i % 8)
+		p, s := scan(lie)
+		require.Equal(t, places, p)
+		require.Equal(t, sum, s)
+	}
+	p, s := scan(raw[:table])
+	require.Equal(t, places, p)
+	require.Equal(t, sum, s)
+	p, s = scan(raw[:len(raw)-1])
+	require.Equal(t, places, p)
+	require.NotNil(t, s.Damage)
+	require.Equal(t, "the file ends inside a skippable zstd frame", s.Damage.Reason)
 }
 
 func TestEveryGoldenShardIsNamed(t *testing.T) {

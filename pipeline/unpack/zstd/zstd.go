@@ -8,7 +8,9 @@
 //	skippable frame: 184D2A5x, u32le size, bytes
 //
 // The decoder is shown one frame at a time: its end is found by walking the
-// block headers as bytes pass through. Frames that need a window above 128 MiB,
+// block headers as bytes pass through. The seek table of the seekable format
+// (facebook/zstd, contrib/seekable_format) is a skippable frame like others: it
+// tells what is found at no cost, and may lie. Frames that need a window above 128 MiB,
 // or a dictionary, count as damaged, since they can't be decoded.
 package zstd
 

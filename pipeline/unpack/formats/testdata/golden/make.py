@@ -4,7 +4,7 @@
 golden.json says how each was made, and what of it is to be found: the SHA-256 of its decoded bytes (by zcat and
 zstd -dc), the number of its records, and the SHA-256 of where they lie, "offset size\n" for each (tars by Python's
 tarfile, lines by their ends). It needs GNU tar, bsdtar, gzip, pigz,
-zstd and pzstd. What is here was written by GNU tar 1.34, bsdtar 3.6.2, gzip 1.12, pigz 2.6, zstd 1.5.4, Python 3.11.
+zstd, pzstd, and Go for the module zstd-seekable-format-go, which has no program (SEEKABLE below). What is here was written by GNU tar 1.34, bsdtar 3.6.2, gzip 1.12, pigz 2.6, zstd 1.5.4, Python 3.11.
 """
 
 import hashlib
@@ -35,6 +35,28 @@ FILES = {
 }
 SHORT = [name for name in FILES if not name.startswith(LONG[:10])]
 LINES = b"".join(b'{"n": %d, "text": "%s"}\n' % (i, b"word " * (i % 17)) for i in range(400))
+
+# Go: each 4000 bytes of stdin are a frame of a file in zstd's seekable format.
+SEEKABLE = """package main
+
+import (
+	"io"
+	"os"
+
+	seekable "github.com/SaveTheRbtz/zstd-seekable-format-go/pkg"
+	"github.com/klauspost/compress/zstd"
+)
+
+func main() {
+	data, _ := io.ReadAll(os.Stdin)
+	encoder, _ := zstd.NewWriter(nil)
+	w, _ := seekable.NewWriter(os.Stdout, encoder)
+	for ; len(data) > 0; data = data[min(4000, len(data)):] {
+		w.Write(data[:min(4000, len(data))])
+	}
+	w.Close()
+}
+"""
 
 golden = {}
 
@@ -145,12 +167,20 @@ def compressed():
         path.write_bytes(large)
         run("pzstd", "-q", "-p", "4", "-1", "-f", path, "-o", str(path) + ".zst")
         keep("pzstd.jsonl.zst", "pzstd -p 4 -1 of 400 times the lines", pathlib.Path(str(path) + ".zst").read_bytes(), large, lines)
+        module = pathlib.Path(d) / "seekable"
+        module.mkdir()
+        (module / "go.mod").write_text("module seekable\n")
+        (module / "main.go").write_text(SEEKABLE)
+        run("go", "get", "github.com/SaveTheRbtz/zstd-seekable-format-go/pkg@v0.7.1", "github.com/klauspost/compress@v1.18.0", cwd=module)
+        run("go", "mod", "tidy", cwd=module)
+        raw = run("go", "run", ".", cwd=module, stdin=LINES)
+        keep("seekable.jsonl.zst", "zstd-seekable-format-go 0.7.1, frames of 4000 bytes", raw, run("zstd", "-dcq", stdin=raw), lines)
         archive = (HERE / "gnutar-posix.tar").read_bytes()
         keep("gnutar-posix.tar.gz", "gzip -nc of gnutar-posix.tar", run("gzip", "-nc", stdin=archive), archive, samples)
 
 
 def main():
-    for program in ["tar", "bsdtar", "gzip", "pigz", "zstd", "pzstd"]:
+    for program in ["tar", "bsdtar", "gzip", "pigz", "zstd", "pzstd", "go"]:
         if not shutil.which(program):
             raise SystemExit(f"make.py: there is no {program}")
     os.environ.update(LC_ALL="C.UTF-8", TZ="UTC")

@@ -1,0 +1,82 @@
+package catalog
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"runtime"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/lsiofs/lsiofs/pipeline/unpack/unpacktest"
+)
+
+// The index of a shard of many frames is the same to the byte on any number of
+// cores, and whatever memory there is to decode ahead: frames cut records, tar
+// headers and lines anywhere, and some are damaged.
+func TestTheIndexOfManyFramesIsTheSameOnAnyNumberOfCores(t *testing.T) {
+	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(0))
+	var lines []byte
+	for i := range 60_000 {
+		lines = fmt.Appendf(lines, "{\"n\": %d, \"text\": %q}\n", i, make([]byte, i%23))
+	}
+	for seed := range uint64(8) {
+		t.Run(fmt.Sprint("seed ", seed), func(t *testing.T) {
+			r := rand.New(rand.NewPCG(seed, 1))
+			w := newWorld(t)
+			w.write("a.jsonl.zst", framed(r, lines, unpacktest.Zstd, seed%3 == 1))
+			w.write("b.jsonl.lz4", framed(r, lines, unpacktest.LZ4, seed%3 == 2))
+			w.write("c.jsonl.zst", framed(r, lines[:5000], unpacktest.Zstd, false))
+			if seed%2 == 1 {
+				w = newWorld(t)
+				w.write("a.tar.zst", framed(r, tarOf(400, "s"), unpacktest.Zstd, seed%3 == 1))
+				w.write("b.tar.lz4", framed(r, tarOf(300, "t"), unpacktest.LZ4, seed%3 == 2))
+			}
+			var want []byte
+			for cores := 1; cores <= 4; cores++ {
+				for _, memory := range []int64{0, 1 << 30} {
+					runtime.GOMAXPROCS(cores)
+					c := w.mustOpen(skipping, func(c *Config) { c.IndexDir, c.MemoryBytes = t.TempDir(), memory })
+					require.Positive(t, c.Records())
+					got := append([]byte(nil), c.mapping.data...)
+					if want == nil {
+						want = got
+					}
+					require.True(t, string(want) == string(got), "%d cores, %d bytes of memory", cores, memory)
+				}
+			}
+		})
+	}
+}
+
+// framed compresses data in frames of random sizes, of none and of some MiB too,
+// with skippable frames between, and may damage one.
+func framed(r *rand.Rand, data []byte, compress func([]byte) []byte, damage bool) []byte {
+	var raw []byte
+	for len(data) > 0 {
+		n := min(len(data), []int{0, 1, r.IntN(600), r.IntN(40_000), r.IntN(3 << 20)}[r.IntN(5)])
+		frame := compress(data[:n])
+		if damage && len(raw) > 1000 {
+			frame[len(frame)-1] ^= 1
+			damage = false
+		}
+		raw, data = append(raw, frame...), data[n:]
+		if r.IntN(4) == 0 {
+			raw = append(raw, unpacktest.Skippable(r.IntN(100))...)
+		}
+	}
+	return raw
+}
+
+func TestWithoutRoomFramesAreDecodedInTurn(t *testing.T) {
+	w := newWindows(0, 1)
+	require.True(t, w.TryTake(mostAhead))
+	require.False(t, w.TryTake(mostAhead), "beyond the bound")
+	require.True(t, w.TryTake(leastWindows-mostAhead))
+	require.False(t, w.TryTake(1), "more members than cores can use")
+	w.Give(mostAhead)
+	w.Give(leastWindows - mostAhead)
+	require.False(t, w.TryTake(mostAhead+1), "a window that is given back to the system")
+	require.True(t, w.TryTake(mostAhead))
+	w.Give(mostAhead)
+}
