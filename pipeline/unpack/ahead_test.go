@@ -1,0 +1,58 @@
+package unpack_test
+
+import (
+	"bytes"
+	"io"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/lsiofs/lsiofs/pipeline/unpack"
+	"github.com/lsiofs/lsiofs/pipeline/unpack/unpacktest"
+	"github.com/lsiofs/lsiofs/pipeline/unpack/zstd"
+)
+
+// meeting is a codec whose decoders, once made, wait until there are as many as
+// arrivals holds.
+type meeting struct {
+	zstd.Codec
+	arrivals chan struct{}
+	late     chan struct{}
+}
+
+func (m meeting) NewDecoder(raw io.Reader, rawOffset int64) (unpack.Decoder, error) {
+	m.arrivals <- struct{}{}
+	for deadline := time.Now().Add(30 * time.Second); len(m.arrivals) < cap(m.arrivals); time.Sleep(time.Millisecond) {
+		if time.Now().After(deadline) {
+			close(m.late)
+			break
+		}
+	}
+	return m.Codec.NewDecoder(raw, rawOffset)
+}
+
+type endless struct{}
+
+func (endless) TryTake(int64) bool { return true }
+func (endless) Give(int64)         {}
+
+func TestMembersAreDecodedAtTheSameTime(t *testing.T) {
+	m := meeting{arrivals: make(chan struct{}, 4), late: make(chan struct{})}
+	member := unpacktest.Zstd([]byte("some text"))
+	raw := slices.Concat(member, member, member, member)
+	d, err := unpack.Ahead{MemberCodec: m, InTurn: m, Room: endless{}}.NewDecoder(bytes.NewReader(raw), 0)
+	require.NoError(t, err)
+	defer d.Close()
+	for i := range 4 {
+		at, err := d.Next()
+		require.NoError(t, err)
+		require.Equal(t, int64(i*len(member)), at)
+	}
+	select {
+	case <-m.late:
+		t.Fatal("members waited for each other")
+	default:
+	}
+}
