@@ -143,3 +143,34 @@ func TestLc0IsShownWithItsGamesAndWhatWasLeftOut(t *testing.T) {
 	require.Equal(t, shown.Reasons, described.Reasons)
 	require.Contains(t, string(m.read("status")), "the policy has no legal move")
 }
+
+// Parts of games, whole games by default, equal the reference, share nothing and
+// miss nothing.
+func TestPartsOfGamesEqualTheReference(t *testing.T) {
+	lc0Datasets(t, func(t *testing.T, d dataset) {
+		ref := newReference(t, d)
+		for i, by := range splitUnits {
+			var parts [][]string
+			for _, part := range []string{"0..0.4", "0.4..1"} {
+				s := usual().part(part, by, 9)
+				s.Shuffle = []string{"reservoir", "full", "block"}[i]
+				m := mountDataset(t, d, s)
+				for w := range s.Workers {
+					requireFile(t, ref.data(s, w), m.path("worker-%d.bin", w))
+					requireFile(t, ref.ask(question{settings: s, Worker: w, Kind: "ids"}), m.path("worker-%d.ids", w))
+				}
+				parts = append(parts, idsOfWorkers(m, s))
+				require.NotEmpty(t, parts[len(parts)-1])
+				m.end()
+				if by == "unit" { // what is kept together unless it is said
+					of := usual()
+					of.Shuffle = s.Shuffle
+					m := mountDataset(t, d, of, "--split", part, "--split-seed", "9")
+					requireFile(t, ref.data(s, 1), m.path("worker-1.bin"))
+					m.end()
+				}
+			}
+			requireTiles(t, ref.g(usual()), parts...)
+		}
+	})
+}
