@@ -111,7 +111,6 @@ func TestShardsOfNoBytesAreRefusedByNameOrLeftOut(t *testing.T) {
 		require.NoError(t, err)
 		name := all[1].Name()
 		require.NoError(t, os.Truncate(filepath.Join(d.dir, name), 0))
-		requireSameOutcome(t, d)
 		refused := tool(t, append([]string{"index", d.dir}, d.flags...)...)
 		require.Equal(t, exitDataset, refused.code)
 		require.Contains(t, refused.stderr, name)
@@ -120,12 +119,13 @@ func TestShardsOfNoBytesAreRefusedByNameOrLeftOut(t *testing.T) {
 		var shown struct{ Shards, Records int }
 		require.NoError(t, json.Unmarshal(toolOK(t, append([]string{"inspect", d.dir, "--json"}, d.flags...)...), &shown))
 		require.Equal(t, 2, shown.Records)
+		requireCatEquals(t, d, newReference(t, d), usual(), 0, 0)
 	})
 }
 
 // One record that is larger than all of --memory, between small ones.
 func TestARecordThatIsLargerThanTheMemoryIsRead(t *testing.T) {
-	const budget, large = 16 << 20, 40 << 20
+	const budget, large = 16 << 20, 20 << 20
 	r := rand.New(rand.NewPCG(*drawSeed, 13))
 	random := make([]byte, large)
 	for i := range random {
@@ -171,9 +171,9 @@ func TestAMillionEmptyLinesAreNoRecords(t *testing.T) {
 				refused := tool(t, append([]string{"index", d.dir}, d.flags...)...)
 				require.Equal(t, exitDataset, refused.code)
 				require.Contains(t, refused.stderr, "holds no records")
-				requireSameOutcome(t, d)
 				write(bytes.Join([][]byte{empty, []byte("{\"a\": 1}\n"), empty, []byte("{}")}, nil))
-				requireSameOutcome(t, d)
+				args := append([]string{"cat", d.dir, "--worker", "0/1", "--shuffle", "none"}, d.flags...)
+				require.Equal(t, "{\"a\": 1}\n{}\n", string(toolOK(t, args...)))
 			})
 		}
 	}
@@ -194,10 +194,9 @@ func TestATarOfNothingButDirectoriesHasNoRecords(t *testing.T) {
 			refused := tool(t, "index", d.dir)
 			require.Equal(t, exitDataset, refused.code)
 			require.Contains(t, refused.stderr, "holds no records in 1 file of format tar")
-			requireSameOutcome(t, d)
 			// Beside shards with samples it is one like others.
 			writeFile(t, d.dir, "b.tar", tarShard(r, 0).bytes)
-			requireSameOutcome(t, d)
+			requireCatEquals(t, d, newReference(t, d), usual(), 0, 0)
 			var shown struct{ Shards, Records int }
 			require.NoError(t, json.Unmarshal(toolOK(t, "inspect", d.dir, "--json"), &shown))
 			require.Equal(t, 2, shown.Shards)
