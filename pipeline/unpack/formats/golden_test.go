@@ -57,8 +57,10 @@ func TestShardsOfOtherProgramsHaveTheRecordsThatAnotherReaderFinds(t *testing.T)
 			format, codec := formatOf(t, name)
 			var places bytes.Buffer
 			records := 0
+			var extents []unpack.Extent
 			emit := func(e unpack.Extent) error {
 				records++
+				extents = append(extents, e)
 				fmt.Fprintf(&places, "%d %d\n", e.OffsetBytes, e.SizeBytes)
 				return nil
 			}
@@ -79,6 +81,11 @@ func TestShardsOfOtherProgramsHaveTheRecordsThatAnotherReaderFinds(t *testing.T)
 			}
 			require.Equal(t, want.DecodedSHA256, sha(decoded))
 			require.EqualValues(t, len(decoded), sum.DecodedBytes)
+			if v, ok := format.(unpack.Verifier); ok {
+				for _, e := range extents {
+					require.NoError(t, v.Verify(decoded[e.OffsetBytes:e.OffsetBytes+e.SizeBytes]))
+				}
+			}
 		})
 	}
 }

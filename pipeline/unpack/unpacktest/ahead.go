@@ -87,6 +87,16 @@ func decode(t require.TestingT, codec unpack.Codec, raw []byte, skip func(member
 	}
 }
 
+// RequireAheadAsInTurn compares what a codec makes of any bytes, with members that
+// are decoded ahead and in turn.
+func RequireAheadAsInTurn(t require.TestingT, codec unpack.MemberCodec, raw []byte) {
+	for members := range int64(3) {
+		r := newRoom(members)
+		requireAsInTurn(t, unpack.Ahead{MemberCodec: codec, InTurn: codec, Room: r}, codec, raw)
+		r.requireWhole(t)
+	}
+}
+
 func requireAsInTurn(t require.TestingT, codec, inTurn unpack.Codec, raw []byte) {
 	for _, skip := range []func(int) bool{func(int) bool { return false }, func(n int) bool { return n%3 == 1 }} {
 		want, got := decode(t, inTurn, raw, skip), decode(t, codec, raw, skip)

@@ -4,7 +4,8 @@
 golden.json says how each was made, and what of it is to be found: the SHA-256 of its decoded bytes (by zcat and
 zstd -dc), the number of its records, and the SHA-256 of where they lie, "offset size\n" for each (tars by Python's
 tarfile, lines by their ends). It needs GNU tar, bsdtar, gzip, pigz,
-zstd, pzstd, and Go for the module zstd-seekable-format-go, which has no program (SEEKABLE below). What is here was written by GNU tar 1.34, bsdtar 3.6.2, gzip 1.12, pigz 2.6, zstd 1.5.4, Python 3.11.
+zstd, pzstd, lz4; Go for the module zstd-seekable-format-go and node for the package tfrecord, which have no program
+(SEEKABLE and TFRECORD below). What is here was written by GNU tar 1.34, bsdtar 3.6.2, gzip 1.12, pigz 2.6, zstd 1.5.4, lz4 1.9.4, Python 3.11.
 """
 
 import hashlib
@@ -58,6 +59,17 @@ func main() {
 }
 """
 
+# node: each line of stdin is a record of a TFRecord file.
+TFRECORD = """
+const { RecordWriter } = require("tfrecord/lib/record_writer");
+(async () => {
+  const lines = require("fs").readFileSync(0).toString().split("\\n");
+  const w = await RecordWriter.create("out.tfrecord");
+  for (const line of lines) await w.writeRecord(Buffer.from(line));
+  await w.close();
+})();
+"""
+
 golden = {}
 
 
@@ -103,6 +115,14 @@ def lines(text):
     for line in text.splitlines(keepends=True):
         records.append([at, len(line)])
         at += len(line)
+    return records
+
+
+def frames(data):
+    records, at = [], 0
+    while at < len(data):
+        records.append([at, 16 + int.from_bytes(data[at : at + 8], "little")])
+        at += records[-1][1]
     return records
 
 
@@ -175,12 +195,25 @@ def compressed():
         run("go", "mod", "tidy", cwd=module)
         raw = run("go", "run", ".", cwd=module, stdin=LINES)
         keep("seekable.jsonl.zst", "zstd-seekable-format-go 0.7.1, frames of 4000 bytes", raw, run("zstd", "-dcq", stdin=raw), lines)
+        whole = run("lz4", "-qc", stdin=LINES)
+        keep("lz4.jsonl.lz4", "lz4 -c", whole, LINES, lines)
+        raw = b"".join(run("lz4", "-qc", "-BD", "-BX", stdin=p) for p in (LINES[:half], LINES[half:]))
+        keep("lz4-frames.jsonl.lz4", "two of lz4 -BD -BX -c, one behind the other", raw, run("lz4", "-dcq", stdin=raw), lines)
+        module = pathlib.Path(d) / "tfrecord"
+        module.mkdir()
+        run("npm", "install", "--prefix", ".", "tfrecord@0.2.0", cwd=module)
+        run("node", "-e", TFRECORD, cwd=module, stdin=LINES[:half])
+        raw = (module / "out.tfrecord").read_bytes()
+        keep("node.tfrecord", "tfrecord 0.2.0 of npm, each line a record, and an empty one", raw, raw, frames)
+        keep("node.tfrecord.gz", "the same, gzip -nc", run("gzip", "-nc", stdin=raw), raw, frames)
         archive = (HERE / "gnutar-posix.tar").read_bytes()
+        keep("gnutar-posix.tar.zst", "zstd -c of gnutar-posix.tar", run("zstd", "-qc", stdin=archive), archive, samples)
+        keep("gnutar-posix.tar.lz4", "lz4 -c of gnutar-posix.tar", run("lz4", "-qc", stdin=archive), archive, samples)
         keep("gnutar-posix.tar.gz", "gzip -nc of gnutar-posix.tar", run("gzip", "-nc", stdin=archive), archive, samples)
 
 
 def main():
-    for program in ["tar", "bsdtar", "gzip", "pigz", "zstd", "pzstd", "go"]:
+    for program in ["tar", "bsdtar", "gzip", "pigz", "zstd", "pzstd", "lz4", "go", "npm"]:
         if not shutil.which(program):
             raise SystemExit(f"make.py: there is no {program}")
     os.environ.update(LC_ALL="C.UTF-8", TZ="UTC")
