@@ -7,13 +7,18 @@ records of each step in turn, a line a record.
 
 import itertools
 import json
+import pickle
 import sys
-
-import torch
-from torch.utils.data import DataLoader
 
 sys.path.insert(0, sys.argv[1])
 import lsiofs  # noqa: E402
+
+assert "torch" not in sys.modules  # it takes seconds, and is for those who use it
+assert "Dataset" not in vars(lsiofs) and not hasattr(lsiofs, "Data")
+assert pickle.loads(pickle.dumps(lsiofs.Dataset("MNT", "tar", samples=3))).samples == 3
+
+import torch  # noqa: E402
+from torch.utils.data import DataLoader  # noqa: E402
 
 MOUNT, BATCH = sys.argv[2], int(sys.argv[3])
 
