@@ -14,6 +14,12 @@
 //	  ─ builder: unpack.Scan on all cores ─ packer ─► blobs in a journal
 //	  ─ sealing ─► one file, mapped ─► Catalog
 //
+// Shards are indexed in parallel, and of a shard of many zstd or lz4 frames those
+// that follow are decoded ahead, in the room that decoders have together (windows,
+// unpack.Ahead). A format sees the decoded bytes of a shard in order all the same,
+// from one goroutine: so records may lie across frames, and the index does not
+// depend on the number of cores, on memory or on timing.
+//
 // # The sealed index
 //
 // One file, version 2. Numbers are little-endian, 64 bits where nothing else is
