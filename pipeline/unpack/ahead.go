@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"errors"
 	"io"
+	"slices"
 )
 
 // MemberCodec is implemented by codecs that tell where a member ends without
@@ -94,6 +95,7 @@ type aheadMember struct {
 	done    chan struct{} // closed once the goroutine has ended; nil where there is none
 	decoder Decoder       // nil once it is closed, and before it is needed
 	out     []byte        // decoded by the goroutine
+	most    int           // of out
 	at      int           // of out, what has been read
 	end     error         // what follows out; nil: what decoder gives
 }
@@ -160,7 +162,7 @@ func (d *aheadDecoder) fill() {
 	for last.cut == nil && last.held && !last.open {
 		last = d.cutNext()
 		if last.cut == nil && last.held && !last.open {
-			last.out = grownTo(last.out, int(min(d.cutter.walk.DecodedBytes(), aheadBytes)))
+			last.most = int(min(d.cutter.walk.DecodedBytes(), aheadBytes))
 			last.done = make(chan struct{})
 			go last.run(d.MemberCodec)
 		}
@@ -190,7 +192,7 @@ func (d *aheadDecoder) cutNext() *aheadMember {
 func readMember(p []byte, c *cutter) (raw []byte, open bool) {
 	for len(p) < aheadRawBytes {
 		if len(p) == cap(p) {
-			p = append(p, make([]byte, max(16<<10, cap(p)))...)[:len(p)]
+			p = slices.Grow(p, max(16<<10, cap(p)))
 		}
 		n, err := c.Read(p[len(p):min(cap(p), aheadRawBytes)])
 		p = p[:len(p)+n]
@@ -201,20 +203,16 @@ func readMember(p []byte, c *cutter) (raw []byte, open bool) {
 	return p, true
 }
 
-func grownTo(p []byte, n int) []byte {
-	if cap(p) < n {
-		return make([]byte, 0, n)
-	}
-	return p[:0:n]
-}
-
 // run decodes the member into out. It is the goroutine's.
 func (m *aheadMember) run(codec Codec) {
 	defer close(m.done)
 	m.end = m.start(codec, bytes.NewReader(m.raw))
-	for m.end == nil && len(m.out) < cap(m.out) {
+	for m.end == nil && len(m.out) < m.most {
+		if len(m.out) == cap(m.out) {
+			m.out = slices.Grow(m.out, min(m.most-len(m.out), max(16<<10, len(m.out))))
+		}
 		var n int
-		n, m.end = m.decoder.Read(m.out[len(m.out):cap(m.out)])
+		n, m.end = m.decoder.Read(m.out[len(m.out):min(m.most, cap(m.out))])
 		m.out = m.out[:len(m.out)+n]
 	}
 	if m.end != nil {
