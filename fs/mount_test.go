@@ -202,6 +202,7 @@ func TestStatusForPeopleAndMachines(t *testing.T) {
 	require.EqualValues(t, m.cmd.Process.Pid, r.Files[1].ReaderPID)
 	require.EqualValues(t, 50, r.Files[1].DeliveredBytes)
 	require.Positive(t, r.Traffic.SentBytes)
+	require.Positive(t, r.Process.Goroutines)
 	out, code := run(t, "/", "cat", m.path("status"), m.path("status.json"))
 	require.Zero(t, code)
 	require.Contains(t, out, `"mount_point": `)

@@ -52,7 +52,7 @@ func run(m *testing.M) (code int) {
 		}
 	}
 	lsiofs = filepath.Join(scratch, "lsiofs")
-	if err = serve.Build(lsiofs, "../cmd/lsiofs", raceBuilt); err != nil {
+	if err = serve.Build(lsiofs, "../cmd/lsiofs"); err != nil {
 		fmt.Fprintln(os.Stderr, "integration:", err)
 		return 1
 	}
@@ -62,13 +62,13 @@ func run(m *testing.M) (code int) {
 	return m.Run()
 }
 
-// environment is that of every program that the tests start: a cache of its own,
-// so that indexes are not found from another run, and a temporary directory, in
-// which nothing may be left.
+// environment is that of every program that the tests start.
 func environment(tmp string) []string {
-	// A race-built program sleeps for a second at its end unless told not to.
-	return append(os.Environ(), "GORACE=atexit_sleep_ms=1", "TMPDIR="+tmp, "XDG_CACHE_HOME="+filepath.Join(scratch, "cache"), "PYTHONDONTWRITEBYTECODE=1")
+	return serve.Environment(tmp, filepath.Join(scratch, "cache"))
 }
+
+// raceBuilt says whether the program is race-built, as the tests are then.
+const raceBuilt = serve.RaceBuilt
 
 // Short words for what serve finds and does.
 var (

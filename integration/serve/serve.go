@@ -10,6 +10,7 @@ package serve
 import (
 	"bytes"
 	"fmt"
+	"os"
 	"os/exec"
 	"strings"
 	"sync"
@@ -17,16 +18,24 @@ import (
 )
 
 // Build builds the program from the package in directory source into the file
-// out, with the race detector where that is asked for.
-func Build(out, source string, race bool) error {
+// out, race-built where the tests are.
+func Build(out, source string) error {
 	args := []string{"build", "-o", out}
-	if race {
+	if RaceBuilt {
 		args = append(args, "-race")
 	}
 	if text, err := exec.Command("go", append(args, source)...).CombinedOutput(); err != nil {
 		return fmt.Errorf("go build: %w\n%s", err, text)
 	}
 	return nil
+}
+
+// Environment is that of a program that a test starts: a cache of its own, so
+// that indexes are not found from another run, and a temporary directory, in
+// which nothing may be left.
+func Environment(tmp, cache string) []string {
+	// A race-built program sleeps for a second at its end unless told not to.
+	return append(os.Environ(), "GORACE=atexit_sleep_ms=1", "TMPDIR="+tmp, "XDG_CACHE_HOME="+cache, "PYTHONDONTWRITEBYTECODE=1")
 }
 
 // Server is a child process that serves a mount, or is about to.
