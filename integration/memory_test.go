@@ -251,6 +251,32 @@ func TestMemoryPromiseHoldsForSixtyFourFilesReadAtOnce(t *testing.T) {
 	w.requirePromise()
 }
 
+func TestMemoryPromiseHoldsForReadsOfEveryLength(t *testing.T) {
+	withoutRace(t)
+	const budget, longest = 16 << 20, 1 << 20
+	s := bigSettings()
+	w := watchMount(t, big(t), s, budget)
+	var group errgroup.Group
+	for worker := range s.Workers {
+		f, err := os.Open(w.path("worker-%d.bin", worker))
+		require.NoError(t, err)
+		defer f.Close()
+		group.Go(func() error {
+			buf := make([]byte, longest)
+			for range 8 {
+				for n := 4096; n <= longest; n += 4096 {
+					if _, err := f.ReadAt(buf[:n], 0); err != nil {
+						return err
+					}
+				}
+			}
+			return nil
+		})
+	}
+	require.NoError(t, group.Wait())
+	w.requirePromise()
+}
+
 // lineBytes is the length of a line of numbered, and numberedShards times
 // numberedLines their number.
 const (

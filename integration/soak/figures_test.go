@@ -34,7 +34,7 @@ type figure struct {
 }
 
 var figures = []figure{
-	{"memory in MiB", func(s sample) int { return s.MemoryBytes }, 1 << 20, 24 << 20},
+	{"memory in MiB", func(s sample) int { return s.MemoryBytes }, 1 << 20, 12 << 20},
 	{"descriptors", func(s sample) int { return s.Descriptors }, 1, 12},
 	{"threads", func(s sample) int { return s.Threads }, 1, 12},
 	{"goroutines", func(s sample) int { return s.goroutines }, 1, 20},
