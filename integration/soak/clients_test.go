@@ -63,13 +63,16 @@ func (s *mounted) compareAt(f io.ReaderAt, want readable, buf []byte, off int64)
 		off, buf = want.size(), buf[:0]
 	}
 	if wrong := want.differs(off, buf[:n]); wrong != nil {
-		return n, wrong
+		return n, &wrongByte{wrong}
 	}
 	if err == io.EOF && off+int64(n) != want.size() {
-		return n, fmt.Errorf("ends at %d of %d bytes", off+int64(n), want.size())
+		return n, &wrongByte{fmt.Errorf("ends at %d of %d bytes", off+int64(n), want.size())}
 	}
 	return n, err
 }
+
+// wrongByte is what not even a dying server may give.
+type wrongByte struct{ error }
 
 // sizeOfRead is that of some client's reads.
 func sizeOfRead(r *rand.Rand) int {
