@@ -37,8 +37,14 @@ var clients = []client{
 // run takes turns until ctx ends.
 func (c client) run(ctx context.Context, s *mounted, r *rand.Rand) error {
 	for ctx.Err() == nil {
-		if err := c.turn(ctx, s, r); err != nil {
-			return fmt.Errorf("%s: client %q: %w", s.m.d.name, c.name, err)
+		// Whatever hangs in the mount is woken when its server dies.
+		hangs := time.AfterFunc(endLimit, func() { s.Cmd.Process.Kill() })
+		err := c.turn(ctx, s, r)
+		if !hangs.Stop() {
+			return fmt.Errorf("%s: client %q hung for %v: its server was killed: %w", s.m.d.name, c.name, endLimit, err)
+		}
+		if err != nil {
+			return fmt.Errorf("%s: client %q: %w; its server said: %s", s.m.d.name, c.name, err, s.Log)
 		}
 		pause(ctx, time.Duration(r.Int64N(int64(c.rest))))
 	}

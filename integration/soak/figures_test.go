@@ -97,7 +97,7 @@ func judge(samples []sample) (text string, grown []string) {
 			per = float64(is-was) / float64(f.scale) / float64(restores) * 1000
 		}
 		fmt.Fprintf(&b, "  %-14s %5d in the second third, %5d in the last: %+.1f per 1000 restores\n", f.name, was/f.scale, is/f.scale, per)
-		if is-was > f.slack {
+		if is-was > f.slack && (!serve.RaceBuilt || f.scale == 1) { // the race detector has a memory of its own
 			grown = append(grown, f.name)
 		}
 	}
@@ -121,7 +121,9 @@ func TestWhatIsLeftOfEachRestoreIsFound(t *testing.T) {
 		return grown
 	}
 	require.Empty(t, run(func(*sample, int) {}))
-	require.Equal(t, []string{"memory in MiB"}, run(func(s *sample, n int) { s.MemoryBytes += n << 18 }))
+	if !serve.RaceBuilt {
+		require.Equal(t, []string{"memory in MiB"}, run(func(s *sample, n int) { s.MemoryBytes += n << 18 }))
+	}
 	require.Equal(t, []string{"descriptors"}, run(func(s *sample, n int) { s.Descriptors += n }))
 	require.Equal(t, []string{"threads"}, run(func(s *sample, n int) { s.Threads += n }))
 	require.Equal(t, []string{"goroutines"}, run(func(s *sample, n int) { s.goroutines += n }))

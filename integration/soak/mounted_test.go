@@ -67,9 +67,6 @@ func startServer(t *testing.T, m *model, dir string, more ...string) *mounted {
 		if serve.IsMount(dir) {
 			serve.Detach(dir)
 		}
-		if t.Failed() && s.Log.String() != "" {
-			t.Logf("what the server of %s at %s said:\n%s", m.d.name, dir, s.Log)
-		}
 	})
 	return s
 }

@@ -82,4 +82,5 @@ func visit(ctx context.Context, t *testing.T, m *model, seed uint64) {
 	s.keepBusy(visiting, group, seed)
 	require.NoError(t, group.Wait(), "%v, seed %d", m.s, seed)
 	s.end(t)
+	m.epochs = nil // the test keeps its mounts, to clean up behind them
 }

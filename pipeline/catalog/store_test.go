@@ -232,3 +232,21 @@ func TestFilesOfTheFutureDoNotKeepNewOnesAway(t *testing.T) {
 	require.Len(t, w.indexFiles("*.layout"), kept)
 	require.Empty(t, w.indexFiles("*wrong*"))
 }
+
+func TestWhatKilledProcessesLeaveIsRemovedWhereTheIndexHoldsToo(t *testing.T) {
+	w := newWorld(t)
+	w.write("a.jsonl", linesOf(5, "a"))
+	name := strings.TrimSuffix(w.mustOpen().store.path("index"), "index")
+	for _, left := range []string{"abc.tmp", "def.journal"} {
+		require.NoError(t, os.WriteFile(name+left, []byte("left"), 0o600))
+	}
+	other := filepath.Join(w.index, "0123456789abcdef0123456789abcdef.abc.tmp")
+	require.NoError(t, os.WriteFile(other, nil, 0o600))
+	alive, err := w.mustOpen().store.create("tmp")
+	require.NoError(t, err)
+	defer alive.Close()
+
+	require.Zero(t, w.readsOf(func() { w.mustOpen() }))
+	require.ElementsMatch(t, []string{other, alive.Name()}, append(w.indexFiles("*.tmp"), w.indexFiles("*.journal")...),
+		"those of another dataset and of a living process stay")
+}
