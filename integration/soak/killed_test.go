@@ -1,12 +1,14 @@
 package soak
 
 import (
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
 	"io/fs"
 	"math/rand/v2"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -225,6 +227,15 @@ func (v *victim) finish(t *testing.T, k *killings) {
 	}
 	k.done.add(&s.done)
 	serveNothing(t, v.dir)
+	var found struct {
+		Shards int `json:"shards"`
+		Reused int `json:"shards_reused"`
+	}
+	out, err := exec.Command(lsiofs, append([]string{"index", v.m.d.dir, "--json", "--index-dir", v.index}, v.m.d.flags...)...).Output()
+	require.NoError(t, err)
+	require.NoError(t, json.Unmarshal(out, &found))
+	require.NotZero(t, found.Shards)
+	require.Equal(t, found.Shards, found.Reused, "the index is whole")
 }
 
 // serveNothing shows that a mount point is a directory again.
