@@ -98,13 +98,13 @@ func memoryGroup(t *testing.T, limit int) (dir string, killed func() string) {
 // which the page cache counts towards.
 func TestAControlGroupOfTheBudgetAnd200MiBIsEnough(t *testing.T) {
 	withoutRace(t)
-	const recordBytes, budget = 24_000, 32 << 20
-	d := stamped(t, 24, 1024, recordBytes)
+	const recordBytes, budget = 96_000, 32 << 20
+	d := stamped(t, 24, 256, recordBytes)
 	for _, direct := range []string{"auto", "on"} {
 		t.Run("direct "+direct, func(t *testing.T) {
 			group, killed := memoryGroup(t, budget+200<<20)
 			s := usual()
-			s.ShuffleSize, s.Lanes, s.ChunkBytes, s.ChunkRecords, s.Workers = 8192, 16, 256<<10, 128, 4
+			s.ShuffleSize, s.Lanes, s.ChunkBytes, s.ChunkRecords, s.Workers = 2048, 16, 1<<20, 128, 4
 			enter := []string{"sh", "-c", `echo $$ > "$0/cgroup.procs" && exec "$@"`, group}
 			m := startMountBy(t, enter, d, t.TempDir(), append(s.flags(), "--memory", fmt.Sprint(budget), "--direct", direct)...)
 			require.NoError(t, m.waitUntilMounted())

@@ -263,7 +263,7 @@ func TestMemoryPromiseHoldsForReadsOfEveryLength(t *testing.T) {
 		defer f.Close()
 		group.Go(func() error {
 			buf := make([]byte, longest)
-			for range 8 {
+			for range 6 {
 				for n := 4096; n <= longest; n += 4096 {
 					if _, err := f.ReadAt(buf[:n], 0); err != nil {
 						return err

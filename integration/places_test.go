@@ -176,11 +176,16 @@ func TestTwentyMountsOnOneMachine(t *testing.T) {
 	s := usual()
 	var mounts []*mount
 	var want [][]byte
-	for i := range 20 {
-		d := makeDataset(t, formatNamed("jsonl"), codecs[i%len(codecs)], 4, uint64(i))
-		want = append(want, newReference(t, d).data(s, 1))
-		mounts = append(mounts, startMount(t, d, t.TempDir(), append(s.flags(), "--memory", "1MiB")...))
+	for _, codec := range codecs {
+		d := makeDataset(t, formatNamed("jsonl"), codec, 4, *drawSeed)
+		ref := newReference(t, d)
+		for range 5 {
+			s.Seed++
+			want = append(want, ref.data(s, 1))
+			mounts = append(mounts, startMount(t, d, t.TempDir(), append(s.flags(), "--memory", "1MiB")...))
+		}
 	}
+	require.Len(t, mounts, 20)
 	for _, m := range mounts {
 		require.NoError(t, m.waitUntilMounted())
 	}
