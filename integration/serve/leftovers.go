@@ -77,3 +77,17 @@ func Detach(point string) {
 		_ = exec.Command("fusermount3", "-u", "-z", point).Run()
 	}
 }
+
+// SeenBy are the processes in whose view something is mounted at dir: a copy of a
+// mount in another namespace of mounts keeps its server alive.
+func SeenBy(dir string) []string {
+	var seen []string
+	tables, _ := filepath.Glob("/proc/[0-9]*/mountinfo")
+	for _, table := range tables {
+		if b, err := os.ReadFile(table); err == nil && strings.Contains(string(b), " "+dir+" ") {
+			pid, _ := strconv.Atoi(strings.Split(table, "/")[2])
+			seen = append(seen, fmt.Sprintf("%d (%s)", pid, commandLine(pid)))
+		}
+	}
+	return seen
+}

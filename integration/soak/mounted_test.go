@@ -12,6 +12,7 @@ import (
 	"sync/atomic"
 	"syscall"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -71,11 +72,20 @@ func startServer(t *testing.T, m *model, dir string, more ...string) *mounted {
 	return s
 }
 
-// end unmounts, and says what is wrong with that.
+// end unmounts, and says what is wrong with that. A container that was started
+// while the mount was there has a copy of it, which keeps the server alive; that
+// is said, and no failure.
 func (s *mounted) end(t *testing.T) {
 	t.Helper()
 	require.NoError(t, s.Cmd.Process.Signal(syscall.SIGTERM))
-	require.True(t, s.Ended(endLimit), "the server of %s does not end", s.m.d.name)
+	if !s.Ended(6 * time.Second) { // nobody reads any more, so that it has nothing to wait for
+		elsewhere := serve.SeenBy(s.Dir)
+		s.Cmd.Process.Signal(syscall.SIGQUIT)
+		s.Ended(endLimit)
+		require.NotEmpty(t, elsewhere, "the server of %s does not end, and has no readers: %s", s.m.d.name, s.Log)
+		t.Logf("the server of %s did not end, since others that were started meanwhile hold its mount: %q", s.m.d.name, elsewhere)
+		return
+	}
 	require.Zero(t, s.Cmd.ProcessState.ExitCode(), "exit code of the server of %s: %s", s.m.d.name, s.Log)
 	require.False(t, serve.IsMount(s.Dir), "%s is still a mount", s.Dir)
 	requireEmpty(t, s.tmp)
