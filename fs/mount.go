@@ -214,6 +214,9 @@ func (m *Mount) Unmount(ctx context.Context) error {
 		return nil
 	case <-ctx.Done():
 		open, _ := m.tree.handles.count()
+		if open == 0 {
+			return fmt.Errorf("unmount %s: no stream is open, but something holds the mount, such as a working directory or a container that was started meanwhile: %w", m.tree.mountPoint, ctx.Err())
+		}
 		return fmt.Errorf("unmount %s: %d stream handles are still open: %w", m.tree.mountPoint, open, ctx.Err())
 	}
 }

@@ -146,6 +146,21 @@ func TestUnmountWhileFilesAreOpen(t *testing.T) {
 	require.NoError(t, m.Unmount(t.Context()), "once more is fine")
 }
 
+func TestUnmountSaysThatItIsNoStreamThatHoldsTheMount(t *testing.T) {
+	needFUSE(t)
+	dir, d := newPoint(t), newFakeDataset(1)
+	m, err := newMount(t.Context(), Config{Dataset: d, MountPoint: dir}, d.set)
+	require.NoError(t, err)
+	a := newAgent(t)
+	fd := a.open(dir, unix.O_RDONLY|unix.O_DIRECTORY)
+
+	ended, cancel := context.WithCancel(t.Context())
+	cancel()
+	require.ErrorContains(t, m.Unmount(ended), "no stream is open, but something holds the mount")
+	a.must(call{Op: "close", FD: fd})
+	require.NoError(t, m.Unmount(t.Context()))
+}
+
 func TestUnmountFromOutside(t *testing.T) {
 	needFUSE(t)
 	dir, d := newPoint(t), newFakeDataset(1)
@@ -202,6 +217,7 @@ func TestStatusForPeopleAndMachines(t *testing.T) {
 	require.EqualValues(t, m.cmd.Process.Pid, r.Files[1].ReaderPID)
 	require.EqualValues(t, 50, r.Files[1].DeliveredBytes)
 	require.Positive(t, r.Traffic.SentBytes)
+	require.Positive(t, r.Process.Goroutines)
 	out, code := run(t, "/", "cat", m.path("status"), m.path("status.json"))
 	require.Zero(t, code)
 	require.Contains(t, out, `"mount_point": `)

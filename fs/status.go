@@ -7,6 +7,8 @@ import (
 	"encoding/json"
 	"fmt"
 	"maps"
+	"os"
+	"runtime"
 	"slices"
 	"strings"
 	"time"
@@ -30,6 +32,7 @@ type statusReport struct {
 
 	Pipeline pipeline.Status `json:"pipeline"`
 	Traffic  trafficReport   `json:"traffic"`
+	Process  processReport   `json:"process"`
 
 	Workers          uint64       `json:"workers"`
 	DeliveredRecords uint64       `json:"delivered_records"`
@@ -43,6 +46,12 @@ type statusReport struct {
 	ScratchFiles int          `json:"scratch_files"`
 	ScratchBytes int64        `json:"scratch_bytes"`
 	Kernel       kernelReport `json:"kernel"`
+}
+
+// processReport is the server itself: what only it can say about it.
+type processReport struct {
+	PID        int `json:"pid"`
+	Goroutines int `json:"goroutines"`
 }
 
 type trafficReport struct {
@@ -77,6 +86,7 @@ func (t *tree) report(ctx context.Context) (*statusReport, error) {
 	}
 	r.Traffic = trafficReport{SentBytes: t.traffic.bytes.Load(), Reads: t.traffic.reads.Load(), BytesPerSecond: t.traffic.look(t.started, now)}
 	r.Traffic.OpenHandles, r.Traffic.Opened = t.handles.count()
+	r.Process = processReport{PID: os.Getpid(), Goroutines: runtime.NumGoroutine()}
 	r.LastErrors, r.Errors = t.problems.snapshot()
 	r.LastRefusal, r.Refusals = t.refusals.snapshot()
 	r.ScratchFiles, r.ScratchBytes = t.scratch.usage()

@@ -12,6 +12,8 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/lsiofs/lsiofs/integration/serve"
 )
 
 // podman is the engine with the flags that work inside a virtual machine or a
@@ -88,9 +90,9 @@ func (p podman) server(name, shared, data, index string, more ...string) (stop f
 		"-v", data + ":/data:ro", "-v", shared + ":/mnt:rshared", "-v", index + ":/index",
 	}, more...)
 	args = append(args, "lsiofs", "mount", "/data", "/mnt/stream", "--index-dir", "/index")
-	var log lockedBuffer
+	log := serve.NewLog()
 	cmd := exec.Command("podman", p.command(append(args, usual().flags()...)...)...)
-	cmd.Stderr = &log
+	cmd.Stderr = log
 	require.NoError(p.t, cmd.Start())
 	ended := make(chan struct{})
 	go func() {

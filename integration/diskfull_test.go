@@ -2,6 +2,7 @@ package integration
 
 import (
 	"errors"
+	"fmt"
 	"io"
 	"os"
 	"path/filepath"
@@ -117,4 +118,88 @@ func TestADiskThatIsFullAfterTheMountFailsReadersOfASpoolThatCouldNotBeReserved(
 	require.NoError(t, os.Remove(filler))
 	requireSameBytes(t, want, m.read("worker-0.jsonl"), "once there is room again")
 	t.Logf("%d reads failed, %d bytes came", failed, came)
+}
+
+func TestAFullDiskUnderTheIndexDirectoryCostsNothingButTheIndex(t *testing.T) {
+	d := plain(t, "tar", 9)
+	s := usual()
+	want := newReference(t, d).data(s, 1)
+	for _, leave := range []int64{0, 4 << 10, 32 << 10} {
+		t.Run(fmt.Sprint(leave, " bytes left"), func(t *testing.T) {
+			disk := smallDisk(t)
+			dir := filepath.Join(disk, "index")
+			require.NoError(t, os.Mkdir(dir, 0o700))
+			filler := fill(t, disk, leave)
+			m := mountDataset(t, d, s, "--index-dir", dir)
+			requireFile(t, want, m.path("worker-1.tar"))
+			if leave == 0 {
+				require.Contains(t, m.log.String(), "no space left on device", "that nothing is stored is said")
+			}
+			m.end()
+			for _, file := range indexFiles(t, dir) {
+				require.NotEqual(t, ".tmp", filepath.Ext(file))
+			}
+
+			require.NoError(t, os.Remove(filler))
+			m = mountDataset(t, d, s, "--index-dir", dir)
+			requireFile(t, want, m.path("worker-1.tar"))
+			m.end()
+			require.Equal(t, 9, index(t, d, "--index-dir", dir).Reused, "once there is room again")
+		})
+	}
+}
+
+func TestAFullDiskUnderASavedCheckpointLeavesTheLastOne(t *testing.T) {
+	d := plain(t, "jsonl", 4)
+	m := mountDataset(t, d, usual())
+	disk := smallDisk(t)
+	file := filepath.Join(disk, "ckpt.json")
+	toolOK(t, "checkpoint", "save", m.dir, file)
+	before, err := os.ReadFile(file)
+	require.NoError(t, err)
+
+	filler := fill(t, disk, 0)
+	m.take(d, 0, 5)
+	r := tool(t, "checkpoint", "save", m.dir, file)
+	require.NotZero(t, r.code)
+	require.Contains(t, r.stderr, file)
+	require.Contains(t, r.stderr, "no space left on device")
+	after, err := os.ReadFile(file)
+	require.NoError(t, err)
+	require.Equal(t, before, after)
+	require.Subset(t, []string{"ckpt.json", "filler", "lost+found"}, names(t, disk), "nothing is left beside it")
+
+	require.NoError(t, os.Remove(filler))
+	toolOK(t, "checkpoint", "save", m.dir, file)
+	after, err = os.ReadFile(file)
+	require.NoError(t, err)
+	require.Equal(t, 5, last(documentOf(t, after).Done).Consumed[0])
+}
+
+func TestAnIndexDirectoryThatIsReadOnlyIsUsedAsFarAsItGoes(t *testing.T) {
+	d := plain(t, "jsonl", 5)
+	s := usual()
+	disk := smallDisk(t)
+	full, empty := filepath.Join(disk, "full"), filepath.Join(disk, "empty")
+	require.NoError(t, os.Mkdir(empty, 0o700))
+	index(t, d, "--index-dir", full)
+	output(t, "mount", "-o", "remount,ro", disk)
+
+	require.Equal(t, 5, index(t, d, "--index-dir", full).Reused)
+	want := newReference(t, d).data(s, 2)
+	for _, dir := range []string{full, empty, filepath.Join(disk, "nothing")} {
+		m := mountDataset(t, d, s, "--index-dir", dir)
+		requireFile(t, want, m.path("worker-2.jsonl"))
+		m.end()
+	}
+
+	appendTo(t, filepath.Join(d.dir, "part-0/shard-0002.jsonl"), "{\"new\": 1}\n")
+	m := mountDataset(t, d, s, "--index-dir", full)
+	requireFile(t, newReference(t, d).data(s, 2), m.path("worker-2.jsonl"))
+	require.Contains(t, m.log.String(), "read-only file system", "that nothing is stored is said")
+
+	// What needs a spool says where it wants one.
+	_, err := tryMount(t, makeBig(t), t.TempDir(), append(spoolSettings("full").flags(), "--memory", "1MiB", "--read", "spool", "--index-dir", empty)...)
+	require.ErrorContains(t, err, "exit code 3")
+	require.ErrorContains(t, err, "--spool-dir")
 }

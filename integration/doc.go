@@ -1,7 +1,8 @@
 // Package integration tests the whole program from outside: real mounts in
 // child processes, real client programs, faults, and a second implementation of
 // the order in Python (reference/) that streams are held against. It has no
-// code of its own beside its tests; integration/check runs them.
+// code of its own beside its tests; integration/check runs them. What it shares
+// with the soak (soak/) is in serve and reference.
 //
 // Rules that keep a broken mount from hanging a test run for ever:
 //

@@ -9,7 +9,6 @@ import (
 	"io"
 	"os"
 	"path/filepath"
-	"regexp"
 	"strconv"
 	"sync"
 	"testing"
@@ -19,6 +18,8 @@ import (
 	"github.com/klauspost/compress/zstd"
 	"github.com/stretchr/testify/require"
 	"golang.org/x/sync/errgroup"
+
+	"github.com/lsiofs/lsiofs/integration/serve"
 )
 
 // The promise: what a server holds beside files stays below --memory and this.
@@ -49,7 +50,7 @@ func (w *watched) look() {
 	tick := time.NewTicker(2 * time.Millisecond)
 	defer tick.Stop()
 	for {
-		if held, err := memoryOf(w.cmd.Process.Pid); err == nil {
+		if held, err := serve.MemoryOf(w.cmd.Process.Pid); err == nil {
 			w.most = max(w.most, held)
 			w.looks++
 		}
@@ -76,30 +77,11 @@ func (w *watched) requirePromise() {
 	require.Less(w.t, w.most, w.budget+promisedSlack, "RssAnon and RssShmem of the server, with --memory %d", w.budget)
 }
 
-var residents = regexp.MustCompile(`(?m)^Rss(?:Anon|Shmem):\s+(\d+) kB`)
-
-// heldBy is memoryOf of a process that lives.
+// heldBy is what a process that lives holds beside files, in bytes.
 func heldBy(t *testing.T, pid int) int {
-	n, err := memoryOf(pid)
+	n, err := serve.MemoryOf(pid)
 	require.NoError(t, err)
 	return n
-}
-
-// memoryOf is what a process holds beside files: RssAnon and RssShmem, in bytes.
-func memoryOf(pid int) (int, error) {
-	b, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
-	if err != nil {
-		return 0, err
-	}
-	sum := 0
-	for _, m := range residents.FindAllSubmatch(b, -1) {
-		n, err := strconv.Atoi(string(m[1]))
-		if err != nil {
-			return 0, err
-		}
-		sum += n << 10
-	}
-	return sum, nil
 }
 
 func withoutRace(t *testing.T) {
@@ -264,6 +246,32 @@ func TestMemoryPromiseHoldsForSixtyFourFilesReadAtOnce(t *testing.T) {
 	for worker := range files {
 		r := w.stampReader(recordBytes, 1<<20, worker)
 		group.Go(r.all)
+	}
+	require.NoError(t, group.Wait())
+	w.requirePromise()
+}
+
+func TestMemoryPromiseHoldsForReadsOfEveryLength(t *testing.T) {
+	withoutRace(t)
+	const budget, longest = 16 << 20, 1 << 20
+	s := bigSettings()
+	w := watchMount(t, big(t), s, budget)
+	var group errgroup.Group
+	for worker := range s.Workers {
+		f, err := os.Open(w.path("worker-%d.bin", worker))
+		require.NoError(t, err)
+		defer f.Close()
+		group.Go(func() error {
+			buf := make([]byte, longest)
+			for range 6 {
+				for n := 4096; n <= longest; n += 4096 {
+					if _, err := f.ReadAt(buf[:n], 0); err != nil {
+						return err
+					}
+				}
+			}
+			return nil
+		})
 	}
 	require.NoError(t, group.Wait())
 	w.requirePromise()

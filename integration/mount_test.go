@@ -1,19 +1,19 @@
 package integration
 
 import (
-	"bytes"
 	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
-	"sync"
 	"syscall"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/lsiofs/lsiofs/integration/serve"
 )
 
 // mount is a live mount, served by a child process.
@@ -22,37 +22,11 @@ type mount struct {
 	dir string
 	// tmp is the server's temporary directory; nothing may be left in it.
 	tmp    string
+	server *serve.Server
+	// What of the server is looked at most.
 	cmd    *exec.Cmd
-	log    lockedBuffer
-	exited chan struct{} // closed when the server has ended
-}
-
-// lockedBuffer takes a child's stderr while a test looks at it.
-type lockedBuffer struct {
-	mu sync.Mutex
-	b  bytes.Buffer
-	// written has a value when something was written since it was received last.
-	written chan struct{}
-}
-
-func (l *lockedBuffer) Write(p []byte) (int, error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	select {
-	case l.written <- struct{}{}:
-	default:
-	}
-	return l.b.Write(p)
-}
-
-// contains says whether text was written; a text that begins with a line break
-// may stand at the very beginning too.
-func (l *lockedBuffer) contains(text string) bool { return strings.Contains("\n"+l.String(), text) }
-
-func (l *lockedBuffer) String() string {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.b.String()
+	log    *serve.Log
+	exited <-chan struct{} // closed when the server has ended
 }
 
 // mountAt mounts d at dir with `lsiofs mount`, and waits until it is there. The
@@ -90,16 +64,14 @@ func startMount(t testing.TB, d dataset, dir string, flags ...string) *mount {
 func startMountBy(t testing.TB, starter []string, d dataset, dir string, flags ...string) *mount {
 	t.Helper()
 	needFUSE(t)
-	m := &mount{t: t, dir: dir, tmp: t.TempDir(), exited: make(chan struct{}), log: lockedBuffer{written: make(chan struct{}, 1)}}
+	m := &mount{t: t, dir: dir, tmp: t.TempDir()}
 	line := slices.Concat(starter, []string{lsiofs, "mount", d.dir, dir}, d.flags, flags)
 	m.cmd = exec.Command(line[0], line[1:]...)
 	m.cmd.Env = environment(m.tmp)
-	m.cmd.Stderr = &m.log
-	require.NoError(t, m.cmd.Start())
-	go func() {
-		m.cmd.Wait()
-		close(m.exited)
-	}()
+	var err error
+	m.server, err = serve.Start(m.cmd, dir)
+	require.NoError(t, err)
+	m.log, m.exited = m.server.Log, m.server.Exited
 	// Whatever hangs in the mount is woken when its server dies.
 	watchdog := time.AfterFunc(mountLimit, func() {
 		fmt.Fprintf(os.Stderr, "integration: %s: a mount took longer than %v; its server is killed\n", t.Name(), mountLimit)
@@ -115,31 +87,7 @@ func startMountBy(t testing.TB, starter []string, d dataset, dir string, flags .
 	return m
 }
 
-// waitUntilMounted waits for the server's word that its mount answers. The table
-// of mounts shows it somewhat earlier, when it is still busy with its own look.
-func (m *mount) waitUntilMounted() error {
-	for !m.log.contains("\nmounted ") {
-		select {
-		case <-m.exited:
-			return fmt.Errorf("mount of %s ended with exit code %d: %s", m.dir, m.cmd.ProcessState.ExitCode(), m.log.String())
-		case <-m.log.written:
-		}
-	}
-	if !isMount(m.dir) {
-		return fmt.Errorf("the server of %s says that it is mounted, and it is not: %s", m.dir, m.log.String())
-	}
-	return nil
-}
-
-// isMount says whether a file system of ours is mounted at dir.
-func isMount(dir string) bool {
-	for _, point := range mountsBelow(filepath.Dir(dir)) {
-		if point == dir {
-			return true
-		}
-	}
-	return false
-}
+func (m *mount) waitUntilMounted() error { return m.server.WaitUntilMounted() }
 
 // end unmounts, as the test's last act, and checks that nothing is left. It
 // does nothing when the test has unmounted already.
@@ -181,14 +129,7 @@ func (m *mount) requireNothingLeft() {
 }
 
 // ended waits for the server's end.
-func (m *mount) ended(limit time.Duration) bool {
-	select {
-	case <-m.exited:
-		return true
-	case <-time.After(limit):
-		return false
-	}
-}
+func (m *mount) ended(limit time.Duration) bool { return m.server.Ended(limit) }
 
 // kill ends the server as a crash would, and leaves the mount behind.
 func (m *mount) kill() {

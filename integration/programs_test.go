@@ -3,7 +3,6 @@ package integration
 import (
 	"bytes"
 	"context"
-	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -12,17 +11,15 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/lsiofs/lsiofs/integration/serve"
 )
 
 // missing ends a test that needs something this machine does not have: it skips
 // with the reason, or fails where nothing may be missing (CI=true).
 func missing(t testing.TB, format string, args ...any) {
 	t.Helper()
-	reason := fmt.Sprintf(format, args...) + "; integration/check installs what the tests use"
-	if os.Getenv("CI") == "true" {
-		t.Fatal("CI=true, and nothing may be missing: " + reason)
-	}
-	t.Skip(reason)
+	serve.Missing(t, format, args...)
 }
 
 // need gives the path of a client program.
@@ -38,11 +35,7 @@ func need(t testing.TB, program string) string {
 // needFUSE skips where nothing can be mounted.
 func needFUSE(t testing.TB) {
 	t.Helper()
-	f, err := os.OpenFile("/dev/fuse", os.O_RDWR, 0)
-	if err != nil {
-		missing(t, "FUSE does not work here: %v", err)
-	}
-	f.Close()
+	serve.NeedFUSE(t)
 	if os.Getuid() != 0 {
 		need(t, "fusermount3")
 	}

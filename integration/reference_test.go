@@ -1,20 +1,14 @@
 package integration
 
 import (
-	"bufio"
-	"encoding/json"
 	"fmt"
-	"io"
-	"os"
-	"os/exec"
 	"path/filepath"
-	"strconv"
-	"strings"
-	"sync"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/require"
+
+	second "github.com/lsiofs/lsiofs/integration/reference"
 )
 
 // settings are an order and a deal, in the words of the reference's requests;
@@ -75,10 +69,8 @@ type taken struct {
 
 // reference is a running reference implementation that has loaded one dataset.
 type reference struct {
-	t     testing.TB
-	mu    sync.Mutex
-	stdin io.Writer
-	out   *bufio.Reader
+	t       testing.TB
+	process *second.Process
 }
 
 // newReference starts reference/reference.py on a dataset.
@@ -86,22 +78,14 @@ func newReference(t testing.TB, d dataset, extra ...string) *reference {
 	t.Helper()
 	need(t, "zstd")
 	need(t, "lz4")
-	args := append([]string{"reference/reference.py", d.dir, "--requests"}, d.flags...)
-	cmd := exec.Command(python(t), append(args, extra...)...)
-	cmd.Env = environment(filepath.Join(scratch, "tmp"))
-	stdin, err := cmd.StdinPipe()
+	p, err := second.Start(python(t), "reference", d.dir, environment(filepath.Join(scratch, "tmp")), append(d.flags[:len(d.flags):len(d.flags)], extra...))
 	require.NoError(t, err)
-	stdout, err := cmd.StdoutPipe()
-	require.NoError(t, err)
-	cmd.Stderr = os.Stderr
-	require.NoError(t, cmd.Start())
-	watchdog := time.AfterFunc(mountLimit, func() { cmd.Process.Kill() })
+	watchdog := time.AfterFunc(mountLimit, p.Kill)
 	t.Cleanup(func() {
-		stdin.Close()
-		cmd.Wait()
+		p.Close()
 		watchdog.Stop()
 	})
-	return &reference{t: t, stdin: stdin, out: bufio.NewReader(stdout)}
+	return &reference{t, p}
 }
 
 // question is what a reference can be asked beside the settings.
@@ -115,18 +99,7 @@ type question struct {
 
 func (r *reference) ask(q question) []byte {
 	r.t.Helper()
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	line, err := json.Marshal(q)
-	require.NoError(r.t, err)
-	_, err = r.stdin.Write(append(line, '\n'))
-	require.NoError(r.t, err)
-	head, err := r.out.ReadString('\n')
-	require.NoErrorf(r.t, err, "the reference died of %s", line)
-	n, err := strconv.Atoi(strings.TrimSpace(head))
-	require.NoError(r.t, err)
-	answer := make([]byte, n)
-	_, err = io.ReadFull(r.out, answer)
+	answer, err := r.process.Ask(q)
 	require.NoError(r.t, err)
 	return answer
 }

@@ -60,7 +60,9 @@ func (s *store) writeLines(name string, f spec.Format, shards []packed) error {
 	return err
 }
 
-// forget removes all but the newest of the dataset's files with an ending.
+// forget removes all but the newest of the dataset's files with an ending. Those
+// of the future were written when the clock was wrong: they count as the oldest,
+// or else nothing that is written from now on would be kept.
 func (s *store) forget(ending string, kept int) {
 	paths, _ := filepath.Glob(s.path("*" + ending))
 	type aged struct {
@@ -69,9 +71,15 @@ func (s *store) forget(ending string, kept int) {
 	}
 	var list []aged
 	for _, p := range paths {
-		if info, err := os.Stat(p); err == nil {
-			list = append(list, aged{p, info.ModTime()})
+		info, err := os.Stat(p)
+		if err != nil {
+			continue
 		}
+		a := aged{p, info.ModTime()}
+		if a.time.After(time.Now()) {
+			a.time = time.Time{}
+		}
+		list = append(list, a)
 	}
 	slices.SortFunc(list, func(a, b aged) int { return b.time.Compare(a.time) })
 	for _, a := range list[min(len(list), kept):] {

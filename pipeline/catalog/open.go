@@ -78,6 +78,9 @@ func (o *opening) discoverAndBuild(ctx context.Context) (*Catalog, error) {
 	sealed := make([]packed, len(o.found.shards))
 	todo := o.reuse(sealed)
 	if len(todo) == 0 && o.prior != nil && o.prior.h.shards == uint64(len(sealed)) && o.priorKnowsJudged() {
+		// Nothing is left to build, so that journals of dead processes, which were
+		// killed between the seal and their end, are as useless as the rest.
+		o.store.clean(".tmp", ".journal")
 		o.reporter.planned(Progress{Reused: len(sealed), Records: o.prior.h.records})
 		return o.catalog(o.prior, o.priorMapping)
 	}
@@ -242,7 +245,7 @@ func (o *opening) build(ctx context.Context, sealed []packed, todo []int) (*Cata
 	own.close(err != nil || !stored)
 	if stored {
 		old.remove()
-		o.store.clean()
+		o.store.clean(".tmp")
 	}
 	return catalog, err
 }

@@ -192,10 +192,12 @@ func (s *store) publish(f *os.File, name string) error {
 	return d.Sync()
 }
 
-// clean removes what dead processes left of this dataset, but for journals.
-func (s *store) clean() {
-	for _, f := range s.abandoned(".tmp") {
-		_ = os.Remove(f.Name())
-		_ = f.Close()
+// clean removes the dataset's files with these endings that dead processes left.
+func (s *store) clean(endings ...string) {
+	for _, ending := range endings {
+		for _, f := range s.abandoned(ending) {
+			_ = os.Remove(f.Name())
+			_ = f.Close()
+		}
 	}
 }

@@ -9,6 +9,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 	"golang.org/x/sync/errgroup"
@@ -207,4 +208,45 @@ func TestTheDatasetsOwnIndexDirectoryIsUsedWhenItIsThere(t *testing.T) {
 	c := w.mustOpen(func(c *Config) { c.IndexDir = filepath.Join(w.data, "visible") })
 	c2 := w.mustOpen(func(c *Config) { c.IndexDir = filepath.Join(w.data, "visible") })
 	require.Zero(t, c.PassedOver()+c2.PassedOver())
+}
+
+func TestFilesOfTheFutureDoNotKeepNewOnesAway(t *testing.T) {
+	w := newWorld(t)
+	w.write("a.jsonl", linesOf(5, "a"))
+	c := w.mustOpen()
+	const kept = 3
+	for i := range kept {
+		require.NoError(t, c.SaveBeside(fmt.Sprint("wrong", i), ".layout", kept, []byte("x")))
+	}
+	wrong := time.Now().AddDate(1, 0, 0)
+	for _, path := range w.indexFiles("*.layout") {
+		require.NoError(t, os.Chtimes(path, wrong, wrong))
+	}
+	for i := range kept {
+		name := fmt.Sprint("right", i)
+		require.NoError(t, c.SaveBeside(name, ".layout", kept, []byte("y")))
+		b, err := c.LoadBeside(name, ".layout", 1)
+		require.NoError(t, err)
+		require.Equal(t, []byte("y"), b)
+	}
+	require.Len(t, w.indexFiles("*.layout"), kept)
+	require.Empty(t, w.indexFiles("*wrong*"))
+}
+
+func TestWhatKilledProcessesLeaveIsRemovedWhereTheIndexHoldsToo(t *testing.T) {
+	w := newWorld(t)
+	w.write("a.jsonl", linesOf(5, "a"))
+	name := strings.TrimSuffix(w.mustOpen().store.path("index"), "index")
+	for _, left := range []string{"abc.tmp", "def.journal"} {
+		require.NoError(t, os.WriteFile(name+left, []byte("left"), 0o600))
+	}
+	other := filepath.Join(w.index, "0123456789abcdef0123456789abcdef.abc.tmp")
+	require.NoError(t, os.WriteFile(other, nil, 0o600))
+	alive, err := w.mustOpen().store.create("tmp")
+	require.NoError(t, err)
+	defer alive.Close()
+
+	require.Zero(t, w.readsOf(func() { w.mustOpen() }))
+	require.ElementsMatch(t, []string{other, alive.Name()}, append(w.indexFiles("*.tmp"), w.indexFiles("*.journal")...),
+		"those of another dataset and of a living process stay")
 }

@@ -1,6 +1,0 @@
-//go:build race
-
-package integration
-
-// raceBuilt makes the program race-built where the tests are.
-const raceBuilt = true

@@ -1,0 +1,93 @@
+package serve
+
+import (
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+)
+
+// LeftOvers describes what must not be there when all tests are done, and ends
+// and unmounts it, so that one run does not spoil the next: processes of the
+// program, mounts below scratch, and files in tmp. It is empty when all is well.
+func LeftOvers(program, scratch, tmp string) string {
+	var b strings.Builder
+	for _, pid := range Processes(program) {
+		fmt.Fprintf(&b, "  process %d: %s\n", pid, commandLine(pid))
+		if p, err := os.FindProcess(pid); err == nil {
+			_ = p.Kill()
+		}
+	}
+	for _, point := range MountsBelow(scratch) {
+		fmt.Fprintf(&b, "  mount %s\n", point)
+		Detach(point)
+	}
+	if names, _ := filepath.Glob(filepath.Join(tmp, "*")); len(names) > 0 {
+		fmt.Fprintf(&b, "  temporary files %q\n", names)
+	}
+	return b.String()
+}
+
+// Processes are those that run a program, which is a path.
+func Processes(program string) []int {
+	var pids []int
+	exes, _ := filepath.Glob("/proc/[0-9]*/exe")
+	for _, exe := range exes {
+		if target, err := os.Readlink(exe); err == nil && target == program && program != "" {
+			pid, _ := strconv.Atoi(strings.Split(exe, "/")[2])
+			pids = append(pids, pid)
+		}
+	}
+	return pids
+}
+
+func commandLine(pid int) string {
+	b, _ := os.ReadFile(fmt.Sprintf("/proc/%d/cmdline", pid))
+	return strings.ReplaceAll(string(b), "\x00", " ")
+}
+
+// MountsBelow lists the mount points below dir, innermost last.
+func MountsBelow(dir string) []string {
+	b, _ := os.ReadFile("/proc/self/mountinfo")
+	var points []string
+	for line := range strings.Lines(string(b)) {
+		fields := strings.Fields(line)
+		if len(fields) > 4 && strings.HasPrefix(fields[4], dir+"/") {
+			points = append(points, fields[4])
+		}
+	}
+	return points
+}
+
+// IsMount says whether something is mounted at dir.
+func IsMount(dir string) bool {
+	for _, point := range MountsBelow(filepath.Dir(dir)) {
+		if point == dir {
+			return true
+		}
+	}
+	return false
+}
+
+// Detach removes a mount whatever its state.
+func Detach(point string) {
+	if exec.Command("umount", "-l", point).Run() != nil {
+		_ = exec.Command("fusermount3", "-u", "-z", point).Run()
+	}
+}
+
+// SeenBy are the processes in whose view something is mounted at dir: a copy of a
+// mount in another namespace of mounts keeps its server alive.
+func SeenBy(dir string) []string {
+	var seen []string
+	tables, _ := filepath.Glob("/proc/[0-9]*/mountinfo")
+	for _, table := range tables {
+		if b, err := os.ReadFile(table); err == nil && strings.Contains(string(b), " "+dir+" ") {
+			pid, _ := strconv.Atoi(strings.Split(table, "/")[2])
+			seen = append(seen, fmt.Sprintf("%d (%s)", pid, commandLine(pid)))
+		}
+	}
+	return seen
+}

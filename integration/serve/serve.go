@@ -1,0 +1,123 @@
+// Package serve runs the program under test as the server of a mount: it builds
+// it, starts it in a child process, waits for its mount, and finds what it
+// leaves behind. It is what the tests of integration and of integration/soak
+// share; nothing else uses it.
+//
+// A test never serves a mount itself: access to a mount from the process that
+// serves it can deadlock, and only another process can be killed.
+package serve
+
+import (
+	"bytes"
+	"fmt"
+	"os"
+	"os/exec"
+	"strings"
+	"sync"
+	"time"
+)
+
+// Build builds the program from the package in directory source into the file
+// out, race-built where the tests are.
+func Build(out, source string) error {
+	args := []string{"build", "-o", out}
+	if RaceBuilt {
+		args = append(args, "-race")
+	}
+	if text, err := exec.Command("go", append(args, source)...).CombinedOutput(); err != nil {
+		return fmt.Errorf("go build: %w\n%s", err, text)
+	}
+	return nil
+}
+
+// Environment is that of a program that a test starts: a cache of its own, so
+// that indexes are not found from another run, and a temporary directory, in
+// which nothing may be left.
+func Environment(tmp, cache string) []string {
+	// A race-built program sleeps for a second at its end unless told not to.
+	return append(os.Environ(), "GORACE=atexit_sleep_ms=1", "TMPDIR="+tmp, "XDG_CACHE_HOME="+cache, "PYTHONDONTWRITEBYTECODE=1")
+}
+
+// Server is a child process that serves a mount, or is about to.
+type Server struct {
+	Dir string // the mount point
+	Cmd *exec.Cmd
+	// Log takes what the process writes to stderr.
+	Log *Log
+	// Exited is closed when the process has ended and was waited for.
+	Exited <-chan struct{}
+}
+
+// Start starts cmd, which is to mount at dir, and does not wait for the mount.
+// Whoever calls it sees to it that the process ends.
+func Start(cmd *exec.Cmd, dir string) (*Server, error) {
+	exited := make(chan struct{})
+	s := &Server{Dir: dir, Cmd: cmd, Log: NewLog(), Exited: exited}
+	cmd.Stderr = s.Log
+	if err := cmd.Start(); err != nil {
+		return nil, err
+	}
+	go func() {
+		_ = cmd.Wait() // what it ended with is in cmd.ProcessState
+		close(exited)
+	}()
+	return s, nil
+}
+
+// WaitUntilMounted waits for the server's word that its mount answers. The table
+// of mounts shows it somewhat earlier, when it is still busy with its own look.
+func (s *Server) WaitUntilMounted() error {
+	for !s.Log.contains("\nmounted ") {
+		select {
+		case <-s.Exited:
+			return fmt.Errorf("mount of %s ended with exit code %d: %s", s.Dir, s.Cmd.ProcessState.ExitCode(), s.Log)
+		case <-s.Log.written:
+		}
+	}
+	if !IsMount(s.Dir) {
+		return fmt.Errorf("the server of %s says that it is mounted, and it is not: %s", s.Dir, s.Log)
+	}
+	return nil
+}
+
+// Ended waits for the server's end, for limit at most, and says whether it came.
+func (s *Server) Ended(limit time.Duration) bool {
+	select {
+	case <-s.Exited:
+		return true
+	case <-time.After(limit):
+		return false
+	}
+}
+
+// Log takes a child's stderr while others look at it.
+type Log struct {
+	mu sync.Mutex
+	b  bytes.Buffer
+	// written has a value when something was written since it was received last.
+	written chan struct{}
+}
+
+// NewLog makes an empty one.
+func NewLog() *Log { return &Log{written: make(chan struct{}, 1)} }
+
+func (l *Log) Write(p []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	select {
+	case l.written <- struct{}{}:
+	default:
+	}
+	return l.b.Write(p)
+}
+
+// contains says whether text was written; a text that begins with a line break
+// may stand at the very beginning too.
+func (l *Log) contains(text string) bool { return strings.Contains("\n"+l.String(), text) }
+
+// String is all that was written so far.
+func (l *Log) String() string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.b.String()
+}

@@ -1,0 +1,291 @@
+package soak
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"os"
+	"os/exec"
+	"syscall"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// client is a loop at a mount. Each of its turns ends by itself in bounded time.
+type client struct {
+	name string
+	turn func(ctx context.Context, s *mounted, r *rand.Rand) error
+	// rest is how long it rests between two turns, at most.
+	rest time.Duration
+}
+
+// clients are all that run at a mount at once.
+var clients = []client{
+	{"front to back", readOn, 20 * time.Millisecond},
+	{"front to back", readOn, 20 * time.Millisecond},
+	{"at random", readAnywhere, 20 * time.Millisecond},
+	{"a mapping", readMapped, 50 * time.Millisecond},
+	{"one that stops", stopAndGoOn, 50 * time.Millisecond},
+	{"a program and signals", readBySignals, 100 * time.Millisecond},
+	{"positions", moveAbout, 150 * time.Millisecond},
+	{"onlooker", lookAround, 300 * time.Millisecond},
+}
+
+// run takes turns until ctx ends.
+func (c client) run(ctx context.Context, s *mounted, r *rand.Rand) error {
+	for ctx.Err() == nil {
+		// Whatever hangs in the mount is woken when its server dies.
+		hangs := time.AfterFunc(endLimit, func() { s.Cmd.Process.Kill() })
+		err := c.turn(ctx, s, r)
+		if !hangs.Stop() {
+			return fmt.Errorf("%s: client %q hung for %v: its server was killed: %w", s.m.d.name, c.name, endLimit, err)
+		}
+		if err != nil {
+			return fmt.Errorf("%s: client %q: %w; its server said: %s", s.m.d.name, c.name, err, s.Log)
+		}
+		pause(ctx, time.Duration(r.Int64N(int64(c.rest))))
+	}
+	return nil
+}
+
+// pause waits, or until ctx ends.
+func pause(ctx context.Context, d time.Duration) {
+	select {
+	case <-time.After(d):
+	case <-ctx.Done():
+	}
+}
+
+// compareAt reads once, and holds what came against want. It gives the number of
+// bytes, and io.EOF behind the last one.
+func (s *mounted) compareAt(f io.ReaderAt, want readable, buf []byte, off int64) (int, error) {
+	n, err := f.ReadAt(buf, off)
+	s.done.reads.Add(1)
+	s.done.bytes.Add(int64(n))
+	if off > want.size() {
+		off, buf = want.size(), buf[:0]
+	}
+	if wrong := want.differs(off, buf[:n]); wrong != nil {
+		return n, &wrongByte{wrong}
+	}
+	if err == io.EOF && off+int64(n) != want.size() {
+		return n, &wrongByte{fmt.Errorf("ends at %d of %d bytes", off+int64(n), want.size())}
+	}
+	return n, err
+}
+
+// wrongByte is what not even a dying server may give.
+type wrongByte struct{ error }
+
+// sizeOfRead is that of some client's reads.
+func sizeOfRead(r *rand.Rand) int {
+	return 1 + r.IntN([]int{1 << 10, 64 << 10, 256 << 10, 3 << 20}[r.IntN(4)])
+}
+
+// readOn reads from front to back, mostly to the end.
+func readOn(ctx context.Context, s *mounted, r *rand.Rand) error {
+	f, want, v, err := s.openSome(r)
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	end := want.size() + 1
+	if r.IntN(3) == 0 {
+		end = r.Int64N(end)
+	}
+	buf := make([]byte, max(4096, sizeOfRead(r)))
+	for off := int64(0); off < end && ctx.Err() == nil; {
+		n, err := s.compareAt(f, want, buf, off)
+		if err == io.EOF || s.isStale(err, v) {
+			return nil
+		} else if err != nil {
+			return fmt.Errorf("%s at %d: %w", f.Name(), off, err)
+		}
+		off += int64(n)
+	}
+	return nil
+}
+
+// readAnywhere reads pieces at random, also behind the end.
+func readAnywhere(ctx context.Context, s *mounted, r *rand.Rand) error {
+	f, want, v, err := s.openSome(r)
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	for range 20 {
+		off := r.Int64N(want.size() + 100)
+		_, err := s.compareAt(f, want, make([]byte, sizeOfRead(r)), off)
+		if s.isStale(err, v) {
+			return nil
+		} else if err != nil && err != io.EOF {
+			return fmt.Errorf("%s at %d: %w", f.Name(), off, err)
+		}
+	}
+	return nil
+}
+
+// mapping reads a mapping by having the kernel copy it, which gives an error
+// where a touch would end the process.
+type mapping struct {
+	pages []byte
+	copy  *os.File // in memory
+}
+
+func (m mapping) ReadAt(p []byte, off int64) (int, error) {
+	from := m.pages[min(off, int64(len(m.pages))):]
+	from = from[:min(len(p), len(from))]
+	for at := 0; at < len(from); {
+		n, err := m.copy.WriteAt(from[at:], int64(at))
+		if at += n; err != nil {
+			return 0, err
+		}
+	}
+	n, err := m.copy.ReadAt(p[:len(from)], 0)
+	if err == nil && n < len(p) {
+		err = io.EOF
+	}
+	return n, err
+}
+
+// readMapped maps a file and reads pieces of the mapping.
+func readMapped(ctx context.Context, s *mounted, r *rand.Rand) error {
+	f, want, v, err := s.openSome(r)
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	if want.size() == 0 {
+		return nil
+	}
+	fd, err := unix.MemfdCreate("soak", 0)
+	if err != nil {
+		return err
+	}
+	m := mapping{copy: os.NewFile(uintptr(fd), "memory")}
+	defer m.copy.Close()
+	if m.pages, err = unix.Mmap(int(f.Fd()), 0, int(want.size()), unix.PROT_READ, unix.MAP_SHARED); err != nil {
+		return fmt.Errorf("mmap of %s: %w", f.Name(), err)
+	}
+	defer unix.Munmap(m.pages)
+	for range 8 {
+		off := r.Int64N(want.size())
+		_, err := s.compareAt(m, want, make([]byte, sizeOfRead(r)), off)
+		if s.isStale(err, v) {
+			return nil
+		} else if err != nil && err != io.EOF {
+			return fmt.Errorf("mapping of %s at %d: %w", f.Name(), off, err)
+		}
+		pause(ctx, time.Duration(r.IntN(20))*time.Millisecond)
+	}
+	return nil
+}
+
+// stopAndGoOn reads a little, keeps the file for a while, and goes on or not.
+func stopAndGoOn(ctx context.Context, s *mounted, r *rand.Rand) error {
+	f, want, v, err := s.openSome(r)
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	off := int64(0)
+	for range 1 + r.IntN(3) {
+		buf := make([]byte, sizeOfRead(r))
+		n, err := s.compareAt(f, want, buf, off)
+		if err == io.EOF || s.isStale(err, v) {
+			return nil
+		} else if err != nil {
+			return fmt.Errorf("%s at %d: %w", f.Name(), off, err)
+		}
+		off += int64(n)
+		pause(ctx, time.Duration(r.IntN(2000))*time.Millisecond)
+	}
+	return nil
+}
+
+// readBySignals has cat read a file, stops it, lets it go on, and mostly ends it
+// by a signal before it is through.
+func readBySignals(ctx context.Context, s *mounted, r *rand.Rand) error {
+	f, want, v, err := s.openSome(r)
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	cat := exec.Command("cat")
+	cat.Stdin = f // cat reads the very opening whose content is known
+	out, err := cat.StdoutPipe()
+	if err != nil {
+		return err
+	}
+	if err := cat.Start(); err != nil {
+		return err
+	}
+	err = compareAmidstSignals(ctx, s, r, cat.Process, out, want)
+	cat.Process.Kill() // where it still lives
+	waited := cat.Wait()
+	if err != nil {
+		return fmt.Errorf("cat of %s: %w", f.Name(), err)
+	}
+	if ended := (*exec.ExitError)(nil); errors.As(waited, &ended) && ended.ExitCode() > 0 && !s.isStale(syscall.ESTALE, v) {
+		return fmt.Errorf("cat of %s: %w", f.Name(), waited)
+	}
+	return nil
+}
+
+// compareAmidstSignals reads a child's output until it has ended.
+func compareAmidstSignals(ctx context.Context, s *mounted, r *rand.Rand, child *os.Process, out io.Reader, want readable) error {
+	last := r.Int64N(want.size()*3/2 + 1) // where it is killed
+	buf := make([]byte, 64<<10)
+	for off := int64(0); ; {
+		n, err := out.Read(buf)
+		if wrong := want.differs(off, buf[:n]); wrong != nil {
+			return wrong
+		}
+		s.done.bytes.Add(int64(n))
+		if off += int64(n); err != nil {
+			return nil // its end
+		}
+		switch {
+		case off >= last || ctx.Err() != nil:
+			last = want.size() * 2
+			s.done.signals.Add(1)
+			child.Signal([]os.Signal{syscall.SIGKILL, syscall.SIGTERM, syscall.SIGINT}[r.IntN(3)])
+		case r.IntN(20) == 0:
+			s.done.signals.Add(1)
+			child.Signal(syscall.SIGSTOP)
+			pause(ctx, time.Duration(r.IntN(50))*time.Millisecond)
+			child.Signal(syscall.SIGCONT)
+		}
+	}
+}
+
+// lookAround lists, looks at sizes, and reads what tells of the mount.
+func lookAround(ctx context.Context, s *mounted, r *rand.Rand) error {
+	for _, name := range []string{"README", "status", "status.json", "metrics", "dataset.json"} {
+		if b, err := os.ReadFile(s.path("%s", name)); err != nil || len(b) == 0 {
+			return fmt.Errorf("%s: %d bytes, %w", name, len(b), err)
+		}
+	}
+	if _, err := os.ReadDir(s.Dir); err != nil {
+		return err
+	}
+	s.mu.RLock()
+	defer s.mu.RUnlock()
+	for w := range s.m.s.number("workers") {
+		want, err := s.m.stream(s.now.position, w, s.m.s.number("workers"))
+		if err != nil {
+			return err
+		}
+		info, err := os.Stat(s.path("worker-%d%s", w, s.m.d.ext))
+		if err != nil {
+			return err
+		}
+		if info.Size() != want.size() {
+			return fmt.Errorf("%s has %d bytes, want %d", info.Name(), info.Size(), want.size())
+		}
+	}
+	return nil
+}

@@ -1,0 +1,208 @@
+package soak
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"sync"
+	"sync/atomic"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/lsiofs/lsiofs/integration/serve"
+)
+
+// mounted is a mount of a dataset, the model of it, and the position that its
+// worker files are at.
+type mounted struct {
+	*serve.Server
+	m   *model
+	tmp string // the server's temporary directory; nothing may be left in it
+
+	// mu is held for writing while a position is restored, and for reading while
+	// a worker file is opened: so it is known what was opened.
+	mu  sync.RWMutex
+	now view
+
+	done tally
+}
+
+// view is one position of the worker files, from one restore to the next.
+type view struct {
+	number int
+	position
+}
+
+// tally counts what was done.
+type tally struct {
+	restores, saves, refusals, openings, reads, bytes, stale, signals atomic.Int64
+}
+
+func (t *tally) String() string {
+	return fmt.Sprintf("%d openings, %d reads, %d MiB compared, %d restores, %d saves, %d refused documents, %d stale handles, %d signals",
+		t.openings.Load(), t.reads.Load(), t.bytes.Load()>>20, t.restores.Load(), t.saves.Load(), t.refusals.Load(), t.stale.Load(), t.signals.Load())
+}
+
+// startServer starts `lsiofs mount`, which ends with the test at the latest.
+func startServer(t *testing.T, m *model, dir string, more ...string) *mounted {
+	t.Helper()
+	s := &mounted{m: m, tmp: t.TempDir()}
+	args := append([]string{"mount", m.d.dir, dir, "--log-level", "error"}, m.d.flags...)
+	cmd := exec.Command(lsiofs, append(append(args, m.s.flags()...), more...)...)
+	cmd.Env = environmentIn(s.tmp)
+	var err error
+	s.Server, err = serve.Start(cmd, dir)
+	require.NoError(t, err)
+	t.Cleanup(func() {
+		if !s.Ended(0) {
+			s.Cmd.Process.Kill()
+			<-s.Exited
+		}
+		if serve.IsMount(dir) {
+			serve.Detach(dir)
+		}
+	})
+	return s
+}
+
+// end unmounts, and says what is wrong with that. A container that was started
+// while the mount was there has a copy of it, which keeps the server alive; that
+// is said, and no failure.
+func (s *mounted) end(t *testing.T) {
+	t.Helper()
+	require.NoError(t, s.Cmd.Process.Signal(syscall.SIGTERM))
+	if !s.Ended(6 * time.Second) { // nobody reads any more, so that it has nothing to wait for
+		elsewhere := serve.SeenBy(s.Dir)
+		s.Cmd.Process.Signal(syscall.SIGQUIT)
+		s.Ended(endLimit)
+		require.NotEmpty(t, elsewhere, "the server of %s does not end, and has no readers: %s", s.m.d.name, s.Log)
+		t.Logf("the server of %s did not end, since others that were started meanwhile hold its mount: %q", s.m.d.name, elsewhere)
+		return
+	}
+	require.Zero(t, s.Cmd.ProcessState.ExitCode(), "exit code of the server of %s: %s", s.m.d.name, s.Log)
+	require.False(t, serve.IsMount(s.Dir), "%s is still a mount", s.Dir)
+	requireEmpty(t, s.tmp)
+	require.NotContains(t, s.Log.String(), "DATA RACE")
+}
+
+func requireEmpty(t *testing.T, dir string) {
+	t.Helper()
+	names, err := filepath.Glob(filepath.Join(dir, "*"))
+	require.NoError(t, err)
+	require.Empty(t, names, "files that were left")
+}
+
+func (s *mounted) path(format string, args ...any) string {
+	return filepath.Join(s.Dir, fmt.Sprintf(format, args...))
+}
+
+// openWorker opens worker w's file of the position there is now.
+func (s *mounted) openWorker(w int) (*os.File, *stream, view, error) {
+	s.mu.RLock()
+	defer s.mu.RUnlock()
+	want, err := s.m.stream(s.now.position, w, s.m.s.number("workers"))
+	if err != nil {
+		return nil, nil, view{}, err
+	}
+	f, err := os.Open(s.path("worker-%d%s", w, s.m.d.ext))
+	s.done.openings.Add(1)
+	return f, want, s.now, err
+}
+
+// openSome opens any file of any epoch, or a worker file; v is the view that the
+// file ends with, nil where it is of none.
+func (s *mounted) openSome(r *rand.Rand) (*os.File, readable, *view, error) {
+	if r.IntN(3) == 0 {
+		f, want, v, err := s.openWorker(r.IntN(s.m.s.number("workers")))
+		return f, want, &v, err
+	}
+	workers := 1 + r.IntN(9)
+	w, p := r.IntN(workers), position{epoch: uint64(r.IntN(epochs))}
+	dir := fmt.Sprintf("epoch-%d", p.epoch)
+	if r.IntN(3) == 0 {
+		from := r.IntN(len(s.m.d.records) + 1)
+		p.done = []entry{{Batch: 1, Consumed: []int{from}}}
+		dir += fmt.Sprintf("/from-%d", from)
+	}
+	want, err := s.m.stream(p, w, workers)
+	if err != nil {
+		return nil, nil, nil, err
+	}
+	ext := []string{s.m.d.ext, s.m.d.ext, s.m.d.ext, ".ids", ".offsets"}[r.IntN(5)]
+	f, err := os.Open(s.path("%s/worker-%d-of-%d%s", dir, w, workers, ext))
+	s.done.openings.Add(1)
+	if ext != s.m.d.ext {
+		return f, flat(want.beside(ext)), nil, err
+	}
+	return f, want, nil, err
+}
+
+// epochs is how many of them are read.
+const epochs = 4
+
+// isStale says whether err is what a handle of a view has to give, which a
+// restore has ended.
+func (s *mounted) isStale(err error, v *view) bool {
+	if v == nil || !errors.Is(err, syscall.ESTALE) && !errors.Is(err, syscall.EFAULT) {
+		return false
+	}
+	s.mu.RLock() // a restore that is under way has ended then
+	defer s.mu.RUnlock()
+	if s.now.number == v.number {
+		return false
+	}
+	s.done.stale.Add(1)
+	return true
+}
+
+// document is a checkpoint as a user's program sees it.
+type document struct {
+	Version int             `json:"version"`
+	Dataset string          `json:"dataset"`
+	Order   json.RawMessage `json:"order"`
+	Epoch   uint64          `json:"epoch"`
+	Done    []entry         `json:"done"`
+}
+
+func parse(b []byte) (d document, err error) {
+	err = json.Unmarshal(b, &d)
+	return d, err
+}
+
+func (d document) position() position { return position{d.Epoch, d.Done} }
+
+// save reads the checkpoint.
+func (s *mounted) save() ([]byte, error) {
+	s.done.saves.Add(1)
+	return os.ReadFile(s.path("checkpoint"))
+}
+
+// restore writes a document that has to be accepted, which goes on at p.
+func (s *mounted) restore(doc []byte, p position) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if err := writeThrough(s.path("checkpoint"), doc); err != nil {
+		return fmt.Errorf("restore %.200s: %w", doc, err)
+	}
+	s.now = view{s.now.number + 1, p}
+	s.done.restores.Add(1)
+	return nil
+}
+
+// writeThrough writes a document as a careful program does, and gives the first
+// error of write and close.
+func writeThrough(path string, doc []byte) error {
+	f, err := os.OpenFile(path, os.O_WRONLY|os.O_TRUNC, 0)
+	if err != nil {
+		return err
+	}
+	_, err = f.Write(doc)
+	return errors.Join(err, f.Close())
+}

@@ -1,0 +1,90 @@
+package soak
+
+import (
+	"context"
+	"math/rand/v2"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"golang.org/x/sync/errgroup"
+)
+
+// visitFor is how long a mount lasts that comes and goes.
+const visitFor = 5 * time.Second
+
+// leastSoak is how long a soak lasts at least whose figures are judged: what
+// grows in the first half minute is not yet a leak.
+const leastSoak = time.Minute
+
+func TestSoak(t *testing.T) {
+	needAll(t)
+	t.Logf("again: go test -v ./integration/soak -run TestSoak -soak %v -soak-seed %d -timeout 0", *soakFor, *soakSeed)
+	r := rand.New(rand.NewPCG(*soakSeed, 0))
+	var models []*model
+	for _, k := range []kind{tars, linesGz, fixed, tarsZstd} {
+		d := makeDataset(t, k, *soakSeed)
+		models = append(models, newModel(d, newReference(t, d), drawSettings(r, len(d.records))))
+	}
+	var stay []*mounted
+	for _, m := range models[:3] {
+		// Of the compressed one, more than memory holds at times: then it is spooled.
+		stay = append(stay, mount(t, m, "--memory", []string{"1MiB", "4MiB", "64MiB"}[r.IntN(3)]))
+	}
+
+	ctx, cancel := context.WithTimeout(t.Context(), *soakFor)
+	group, ctx := errgroup.WithContext(ctx)
+	defer group.Wait()
+	defer cancel()
+	samples := make([][]sample, len(stay))
+	for i, s := range stay {
+		s.keepBusy(ctx, group, *soakSeed+uint64(i))
+		group.Go(func() (err error) {
+			samples[i], err = s.watch(ctx)
+			return err
+		})
+	}
+	visits := 0
+	for ; ctx.Err() == nil; visits++ {
+		m := models[r.IntN(len(models))]
+		visit(ctx, t, newModel(m.d, m.ref, drawSettings(r, len(m.d.records))), r.Uint64())
+	}
+	require.NoError(t, group.Wait())
+
+	for i, s := range stay {
+		text, grown := judge(samples[i])
+		t.Logf("%s, %v:\n  %v\n%s", s.m.d.name, s.m.s, &s.done, text)
+		if len(grown) > 0 && *soakFor >= leastSoak {
+			t.Errorf("%s: grown are %q", s.m.d.name, grown)
+		}
+		s.end(t)
+	}
+	t.Logf("%d more mounts came and went", visits)
+}
+
+// mount mounts, with index and spool of its own.
+func mount(t *testing.T, m *model, more ...string) *mounted {
+	t.Helper()
+	s := startServer(t, m, t.TempDir(), append(more, "--index-dir", t.TempDir())...)
+	require.NoError(t, s.WaitUntilMounted(), "%s, %v", m.d.name, m.s)
+	return s
+}
+
+// keepBusy starts all clients, which go on until ctx ends.
+func (s *mounted) keepBusy(ctx context.Context, group *errgroup.Group, seed uint64) {
+	for i, c := range clients {
+		group.Go(func() error { return c.run(ctx, s, rand.New(rand.NewPCG(seed, uint64(i)))) })
+	}
+}
+
+// visit is a mount that comes and goes, with all clients at once.
+func visit(ctx context.Context, t *testing.T, m *model, seed uint64) {
+	s := mount(t, m)
+	visiting, cancel := context.WithTimeout(ctx, visitFor)
+	defer cancel()
+	group, visiting := errgroup.WithContext(visiting)
+	s.keepBusy(visiting, group, seed)
+	require.NoError(t, group.Wait(), "%v, seed %d", m.s, seed)
+	s.end(t)
+	m.epochs = nil // the test keeps its mounts, to clean up behind them
+}
