@@ -40,7 +40,7 @@ func TestForwardReadsAreTheBytesOfTheFile(t *testing.T) {
 		f, err := newForward(context.Background(), files, part, depth, func(n int64) { arrived += n })
 		require.NoError(t, err)
 		defer f.close()
-		require.NoError(t, f.open(o))
+		require.NoError(t, f.open(o, nil))
 		at := int64(0)
 		for range rapid.IntRange(1, 30).Draw(t, "reads") {
 			if rapid.IntRange(0, 5).Draw(t, "jump") == 0 {
