@@ -24,7 +24,7 @@ type forward struct {
 	head    int   // of the parts, the one that holds the earliest bytes
 	held    int   // parts that hold bytes or wait for them: those of object, then those of then
 	reached int64 // the bytes of object up to here have been told to arrived
-	failure error // what the storage said of object, sticky until a step back
+	failure error // what the storage said of object, sticky
 	arrived func(n int64)
 
 	object storage.Object
@@ -96,7 +96,7 @@ func (f *forward) jump(to int64) error {
 		}
 		f.drop()
 	}
-	f.next, f.onThen, f.failure = to-to%f.part, false, nil
+	f.next, f.onThen = to-to%f.part, false
 	return nil
 }
 
@@ -183,6 +183,9 @@ func (f *forward) ReadAt(p []byte, off int64) (int, error) {
 
 // at gives the bytes that are there from an offset on, at least one.
 func (f *forward) at(off int64) ([]byte, error) {
+	if f.failure != nil {
+		return nil, f.failure
+	}
 	p := &f.parts[f.head]
 	mine := f.held > 0 && !p.then // there is a part of the object, the earliest
 	if mine && off < p.at || !mine && (f.onThen || off < f.next) {
@@ -196,10 +199,7 @@ func (f *forward) at(off int64) ([]byte, error) {
 		if err := f.await(p); err != nil {
 			return nil, err
 		}
-		if f.failure == nil {
-			f.failure = p.err
-		}
-		if f.failure != nil {
+		if f.failure = p.err; f.failure != nil {
 			return nil, f.failure
 		}
 		if end := p.at + int64(p.n); end > f.reached {
@@ -216,7 +216,7 @@ func (f *forward) at(off int64) ([]byte, error) {
 // rest reads the object to its end.
 func (f *forward) rest() error {
 	if f.reached == f.object.SizeBytes {
-		return f.failure
+		return nil
 	}
 	_, err := f.at(f.object.SizeBytes - 1)
 	return err

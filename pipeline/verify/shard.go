@@ -94,8 +94,8 @@ func (w *worker) shard(number int) result {
 		codec = tee{inner: s.Codec, begin: w.payload.restart, look: w.payload.look}
 	}
 	sum, err := unpack.Scan(w.ctx, c.Unpacker(), codec, w.forward, s.Object.SizeBytes, emit, restart)
-	if codec == nil && w.forward.failure == nil && s.Object.SizeBytes > 0 {
-		_ = w.forward.rest() // what nobody has looked at; failure is the error, if it is none of the context's
+	if codec == nil {
+		_ = w.forward.rest() // what nobody has looked at; an error is the context's, or failure
 	}
 	w.run.records.Add(w.extents.seen - min(told, w.extents.seen))
 	r.records, r.decodedBytes = w.extents.seen, sum.DecodedBytes
