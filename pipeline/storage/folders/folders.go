@@ -51,6 +51,7 @@ import (
 	"fmt"
 	"io/fs"
 	"path/filepath"
+	"runtime"
 	"sync"
 	"sync/atomic"
 
@@ -80,6 +81,7 @@ type Storage struct {
 	framing  Framing
 	indexDir string
 	most     int           // files and directories that are open at a time
+	cores    int           // there were when it was opened
 	openers  sync.Pool     // of *opener
 	reads    atomic.Uint64 // of files, that have succeeded
 	errors   atomic.Uint64 // the others
@@ -115,7 +117,7 @@ func Open(root, indexDir string, framing Framing) (*Storage, error) {
 	if err != nil {
 		return nil, fmt.Errorf("dataset: %w", &fs.PathError{Op: "open", Path: absolute, Err: err})
 	}
-	s := &Storage{root: absolute, fd: fd, framing: framing, indexDir: indexDir, most: mostOpen()}
+	s := &Storage{root: absolute, fd: fd, framing: framing, indexDir: indexDir, most: mostOpen(), cores: runtime.GOMAXPROCS(0)}
 	s.quiet.L = &s.mu
 	return s, nil
 }

@@ -110,7 +110,7 @@ func (s *Storage) mostLookers() int {
 	if s.blind.Load() {
 		return s.most
 	}
-	return min(runtime.GOMAXPROCS(0), s.most)
+	return min(s.cores, s.most)
 }
 
 // takenJobs is how many jobs a goroutine takes at a time at most: a lock costs a
