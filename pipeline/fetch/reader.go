@@ -77,6 +77,10 @@ func (r *Reader) Close() {
 	r.f.open.Add(-1)
 }
 
+// InOrder says that records of loans mostly lie in memory one behind the other, as
+// they go out, and that none of it is of Go's heap or of a file.
+func (r *Reader) InOrder() bool { return r.batches != nil }
+
 // lendBlock is how many records are looked up at a time.
 const lendBlock = 256
 

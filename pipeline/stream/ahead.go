@@ -14,8 +14,8 @@ const (
 )
 
 // ahead is what one handle copies together ahead of its reader, while there are
-// cores for it: the copy then runs beside the kernel's copy to the reader. It is
-// guarded by Handle.mu.
+// cores for it: the copy then runs beside the kernel's copy to the reader. Where
+// records lie together already there is none. It is guarded by Handle.mu.
 type ahead struct {
 	next    int64    // behind the last read
 	run     int64    // bytes that were read one after the other, up to next
@@ -67,7 +67,7 @@ func (h *Handle) follow(taken []*block, from, to, size int64) []*block {
 		a.blocks[0].drop()
 		a.blocks = append(a.blocks[:0], a.blocks[1:]...)
 	}
-	if idle && a.run >= firstAheadBytes && !a.closed {
+	if idle && !h.joins && a.run >= firstAheadBytes && !a.closed {
 		h.extend(from, to, size)
 	}
 	for _, b := range a.blocks {

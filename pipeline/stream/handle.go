@@ -16,6 +16,7 @@ type Handle struct {
 	w      uint64
 	kind   Kind
 	reader reader // of a data file
+	joins  bool   // its records lie one behind the other
 	number uint64 // of the source's handles, from 1 on
 
 	mu      sync.Mutex
@@ -36,6 +37,7 @@ func (s *Set) Open(w uint64, k Kind) *Handle {
 	h := &Handle{set: s, w: w, kind: k, number: s.source.opened.Add(1)}
 	if k == Data {
 		h.reader = s.source.lender.open(sequence{s, w})
+		h.joins = h.reader.InOrder()
 		if s.begun != nil {
 			s.first.Do(s.begun)
 		}

@@ -70,11 +70,14 @@ func (h *Handle) emit(r *Reply, wk *walker, loan *fetch.Loan, pos *int64, to int
 			return keep, fmt.Errorf("record %d of worker %d has %d bytes where the index says %d: run lsiofs index --rebuild", wk.k, h.w, len(record), wk.size())
 		}
 		begin, end := *pos-wk.offset, min(to-wk.offset, wk.size())
-		if part := record[begin:end]; isLong(part) && !renamed && lends && r.canLend() {
+		switch part := record[begin:end]; {
+		case h.joins && !renamed && r.join(part):
+			keep = true
+		case (isLong(part) || h.joins) && !renamed && lends && r.canLend():
 			r.lend(part)
 			keep = true
 			lent++
-		} else {
+		default:
 			copy(r.space(len(part), most), part)
 		}
 		*pos = wk.offset + end

@@ -1,6 +1,10 @@
 package stream
 
-import "github.com/lsiofs/lsiofs/pipeline/fetch"
+import (
+	"unsafe"
+
+	"github.com/lsiofs/lsiofs/pipeline/fetch"
+)
 
 const (
 	// MaxSlices bounds Reply.Slices: all records of lendBytes and more that the
@@ -12,7 +16,8 @@ const (
 	// lendBytes is the length from which on a record goes out from where it
 	// lies: from there on a copy takes longer than an element of the vector (four
 	// readers of 12.5 KiB samples got a fifth more). Below it the copy is
-	// cheaper, and pins no memory until the reply is written.
+	// cheaper, and pins no memory until the reply is written. Where records lie one
+	// behind the other, as they go out, one element has many of them.
 	lendBytes = 8 << 10
 )
 
@@ -93,6 +98,22 @@ func (r *Reply) begin(b *buffers) {
 func (r *Reply) lend(b []byte) {
 	r.Slices = append(r.Slices, b)
 	r.run = -1
+}
+
+// join appends b as it lies, if that is behind the slice that was lent last. Their
+// memory must not be of Go's heap, which knows where one thing ends.
+func (r *Reply) join(b []byte) bool {
+	n := len(r.Slices)
+	if r.copies || n == 0 || r.run >= 0 {
+		return false
+	}
+	last := r.Slices[n-1]
+	begin := unsafe.SliceData(last)
+	if unsafe.Add(unsafe.Pointer(begin), len(last)) != unsafe.Pointer(unsafe.SliceData(b)) {
+		return false
+	}
+	r.Slices[n-1] = unsafe.Slice(begin, len(last)+len(b))
+	return true
 }
 
 // canLend says whether one more slice, and a copied run behind it, still fit.

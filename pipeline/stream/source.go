@@ -31,6 +31,7 @@ type lender interface {
 
 type reader interface {
 	Lend(ctx context.Context, k uint64, n int, l *fetch.Loan) error
+	InOrder() bool
 	Close()
 }
 

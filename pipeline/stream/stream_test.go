@@ -9,6 +9,7 @@ import (
 	"strconv"
 	"sync"
 	"testing"
+	"unsafe"
 
 	"github.com/stretchr/testify/require"
 	"pgregory.net/rapid"
@@ -18,6 +19,7 @@ import (
 	"github.com/lsiofs/lsiofs/pipeline/order"
 	"github.com/lsiofs/lsiofs/pipeline/spec"
 	"github.com/lsiofs/lsiofs/pipeline/unpack"
+	"github.com/lsiofs/lsiofs/uring"
 )
 
 // memory is a dataset of records in memory: what a stream sees of a catalog and
@@ -28,6 +30,7 @@ type memory struct {
 	hashes []uint64
 	shards int
 	lends  int // the most records that one Lend gives
+	batch  int // so many records lie one behind the other, in the order of their reader; 0: none
 }
 
 func (m *memory) Sizes(records []uint64, dst []int64) {
@@ -64,7 +67,12 @@ func (m *memory) Rename(dst, record []byte, position uint64) ([]byte, error) {
 
 func prefix(position uint64) string { return "dup-" + strconv.FormatUint(position, 10) + "/" }
 
-func (m *memory) open(seq fetch.Sequence) reader { return memoryReader{m, seq} }
+func (m *memory) open(seq fetch.Sequence) reader {
+	if m.batch > 0 {
+		return newOrderedReader(m, seq)
+	}
+	return memoryReader{m, seq}
+}
 
 type memoryReader struct {
 	m   *memory
@@ -79,7 +87,48 @@ func (r memoryReader) Lend(_ context.Context, k uint64, n int, l *fetch.Loan) er
 	return nil
 }
 
-func (memoryReader) Close() {}
+func (memoryReader) InOrder() bool { return false }
+func (memoryReader) Close()        {}
+
+// orderedReader has the records of its sequence in batches, in memory that is none
+// of Go's heap.
+type orderedReader struct {
+	memory  []byte
+	records [][]byte
+	lends   int
+}
+
+func newOrderedReader(m *memory, seq fetch.Sequence) *orderedReader {
+	records := make([]uint64, seq.Len())
+	seq.Records(0, records)
+	bytes := 1
+	for _, record := range records {
+		bytes += len(m.bytes[record]) + 1
+	}
+	memory, err := uring.Map(bytes)
+	if err != nil {
+		panic(err)
+	}
+	r := &orderedReader{memory: memory, lends: m.lends}
+	at := 0
+	for k, record := range records {
+		if k%m.batch == 0 {
+			at++ // a gap
+		}
+		n := copy(memory[at:], m.bytes[record])
+		r.records = append(r.records, memory[at:at+n:at+n])
+		at += n
+	}
+	return r
+}
+
+func (r *orderedReader) Lend(_ context.Context, k uint64, n int, l *fetch.Loan) error {
+	l.Records = append(l.Records, r.records[k:k+uint64(min(n, r.lends))]...)
+	return nil
+}
+
+func (*orderedReader) InOrder() bool { return true }
+func (r *orderedReader) Close()      { _ = uring.Unmap(r.memory) }
 
 // drawDataset draws records of many sizes, some with the key of others, or none (0).
 func drawDataset(t *rapid.T) *memory {
@@ -88,6 +137,9 @@ func drawDataset(t *rapid.T) *memory {
 	largest := rapid.SampledFrom([]int{1, 40, 3000, 120_000}).Draw(t, "largest")
 	rng := rand.New(rand.NewPCG(rapid.Uint64().Draw(t, "seed"), 0))
 	m := &memory{shards: rapid.IntRange(1, 5).Draw(t, "shards"), lends: rapid.IntRange(1, 300).Draw(t, "lends")}
+	if largest <= 3000 { // whose copy is soon made
+		m.batch = rapid.SampledFrom([]int{0, 1, 3, 100}).Draw(t, "batch")
+	}
 	for range n {
 		b := make([]byte, 1+rng.IntN(largest))
 		for i := range b {
@@ -232,6 +284,34 @@ func TestOneHandleServesReadersAtManyPlacesAtOnce(t *testing.T) {
 		})
 	}
 	group.Wait()
+}
+
+func TestRecordsThatLieInOrderGoOutTogetherAndAreNotCopied(t *testing.T) {
+	m := &memory{shards: 1, lends: 40, batch: 100}
+	for i := range 10_000 {
+		m.bytes = append(m.bytes, bytes.Repeat([]byte{byte(i)}, 500))
+		m.hashes = append(m.hashes, uint64(i))
+	}
+	v := defaultView(t, 0, 10_000)
+	src := newSource(m, m)
+	defer src.Close()
+	want, _ := naive(m, v, 0)
+	h := src.Set(v, nil).Open(0, Data)
+	defer h.Close()
+	memory := h.reader.(*orderedReader).memory
+	begin := uintptr(unsafe.Pointer(&memory[0]))
+	prologue := int64(len(m.Prologue(10_000)))
+	var r Reply
+	for off := prologue; off < 5_000_000; off += 128 << 10 {
+		n := min(128<<10, 5_000_000+prologue-off)
+		require.NoError(t, h.ReadAt(t.Context(), &r, off, int(n)))
+		require.Equal(t, want[Data][off:off+n], bytes.Join(r.Slices, nil))
+		require.LessOrEqual(t, len(r.Slices), 4, "parts of batches of 50 000 bytes")
+		for _, s := range r.Slices {
+			require.Less(t, uintptr(unsafe.Pointer(&s[0]))-begin, uintptr(len(memory)), "it is the reader's memory")
+		}
+		r.Release()
+	}
 }
 
 func TestAllocationsOfAReadDoNotGrowWithItsRecords(t *testing.T) {

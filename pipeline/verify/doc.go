@@ -2,14 +2,15 @@
 // it, and proves an order by walking it.
 //
 // Shards goes through each shard from its first byte to its last, in large reads
-// of which several are under way, and runs the format's index pass over what
-// comes, decoded where the shard is compressed. So every checksum of codec and
-// format is looked at, every record is parsed again, and what is found is held
-// against the stored index: number, places, sizes and keys of the records. Where
-// a format's records have checksums that the index pass does not look at
-// (unpack.Verifier), each record's bytes are gathered and checked, too.
+// of which several are under way, at a shard's end those of the next one, and runs
+// the format's index pass over what comes, decoded where the shard is compressed. So
+// every checksum of codec and format is looked at, every record is parsed again, and
+// what is found is held against the stored index: number, places, sizes and keys of
+// the records. Where a format's records have checksums that the index pass does not
+// look at (unpack.Verifier), each record's bytes are gathered and checked, too.
+// Elsewhere the inside of records is read, and not copied.
 //
-//	storage ──► forward: reads under way ──► tee: decoder ──┬──► unpack.Scan ──► extents: as indexed?
+//	storage ──► forward: reads under way ──► decoder, tee ──┬──► unpack.Scan ──► extents: as indexed?
 //	                                                        └──► payloads: checksums of records
 //
 // What is wrong is a Finding; it does not stop the pass, nor does one shard keep

@@ -9,22 +9,30 @@ import (
 	"github.com/lsiofs/lsiofs/uring"
 )
 
-// forward reads objects from front to back, with several reads under way ahead
-// of what is asked for. It is an io.ReaderAt for one goroutine; a jump costs the
-// reads that were under way. It owns its memory, parts of partBytes each.
+// forward reads objects from front to back, one after the other, with several
+// reads under way ahead of what is asked for: at an object's end those of the next
+// one. It is an io.ReaderAt of the object that was opened last, for one goroutine.
+// What is asked for further on is read up to there, so no byte is passed over; a
+// step back costs the reads that were under way. It owns its memory, parts of
+// partBytes each.
 type forward struct {
 	ctx     context.Context
 	storage storage.Storage
-	object  storage.Object
 	memory  []byte
 	parts   []part
 	part    int64 // bytes
 	head    int   // of the parts, the one that holds the earliest bytes
-	held    int   // parts that hold bytes or wait for them
-	next    int64 // offset of the next read
-	reached int64 // the bytes up to here have been told to arrived
-	failure error // what the storage said, sticky until a jump
+	held    int   // parts that hold bytes or wait for them: those of object, then those of then
+	reached int64 // the bytes of object up to here have been told to arrived
+	failure error // what the storage said of object, sticky
 	arrived func(n int64)
+
+	object storage.Object
+	next   int64                         // offset of the next read, in then if onThen
+	then   storage.Object                // what comes after object
+	more   func() (storage.Object, bool) // tells then, is nil when it was asked
+	known  bool                          // then is
+	onThen bool                          // all of object is under way
 }
 
 // part is one read: under way until done has told, once.
@@ -32,12 +40,14 @@ type part struct {
 	read    storage.Read
 	done    chan error
 	waiting bool
+	then    bool // it is of forward.then
 	at      int64
 	n       int
+	err     error
 }
 
 // newForward makes a reader with depth reads of partBytes under way. arrived is
-// told of bytes that are asked for the first time.
+// told of bytes that are asked for, or passed, the first time.
 func newForward(ctx context.Context, s storage.Storage, partBytes int64, depth int, arrived func(n int64)) (*forward, error) {
 	memory, err := uring.Map(int(partBytes) * depth)
 	if err != nil {
@@ -52,13 +62,33 @@ func newForward(ctx context.Context, s storage.Storage, partBytes int64, depth i
 	return f, nil
 }
 
-// open turns to another object, from its start. Nothing is read before ReadAt.
-func (f *forward) open(o storage.Object) error {
-	f.object, f.reached = o, 0
-	return f.jump(0)
+// open turns to another object, from its start. Nothing is read before ReadAt, but
+// for what has been read ahead of it. When all reads of the object are under way,
+// more is asked which one will be opened next, if any; it may be nil.
+func (f *forward) open(o storage.Object, more func() (storage.Object, bool)) error {
+	if !f.known || o != f.then {
+		if err := f.jump(0); err != nil {
+			return err
+		}
+	}
+	for f.held > 0 && !f.parts[f.head].then {
+		if err := f.await(&f.parts[f.head]); err != nil {
+			return err
+		}
+		f.drop()
+	}
+	for i := range f.held {
+		f.parts[(f.head+i)%len(f.parts)].then = false
+	}
+	if !f.onThen {
+		f.next = 0
+	}
+	f.object, f.reached, f.failure = o, 0, nil
+	f.more, f.known, f.onThen = more, false, false
+	return nil
 }
 
-// jump gives up what is held and goes on at an offset.
+// jump gives up what is held and goes on at an offset of the object.
 func (f *forward) jump(to int64) error {
 	for f.held > 0 {
 		if err := f.await(&f.parts[f.head]); err != nil {
@@ -66,7 +96,7 @@ func (f *forward) jump(to int64) error {
 		}
 		f.drop()
 	}
-	f.next, f.failure = to-to%f.part, nil
+	f.next, f.onThen = to-to%f.part, false
 	return nil
 }
 
@@ -77,14 +107,8 @@ func (f *forward) await(p *part) error {
 		return nil
 	}
 	select {
-	case err := <-p.done:
+	case p.err = <-p.done:
 		p.waiting = false
-		if err != nil {
-			p.n = 0
-			if f.failure == nil {
-				f.failure = err
-			}
-		}
 		return nil
 	case <-f.ctx.Done():
 		return f.ctx.Err()
@@ -100,11 +124,21 @@ func (f *forward) drop() {
 // ahead puts reads under way until all parts are used.
 func (f *forward) ahead() {
 	var reads []*storage.Read
-	for f.held < len(f.parts) && f.next < f.object.SizeBytes {
+	for f.held < len(f.parts) {
+		o := f.object
+		if f.onThen {
+			o = f.then
+		}
+		if f.next >= o.SizeBytes {
+			if f.onThen || !f.turn() {
+				break
+			}
+			continue
+		}
 		i := (f.head + f.held) % len(f.parts)
 		p := &f.parts[i]
-		p.at, p.n = f.next, int(min(f.part, f.object.SizeBytes-f.next))
-		p.read.Object, p.read.OffsetBytes = f.object, p.at
+		p.at, p.n, p.then = f.next, int(min(f.part, o.SizeBytes-f.next)), f.onThen
+		p.read.Object, p.read.OffsetBytes = o, p.at
 		p.read.Buf = f.memory[int64(i)*f.part:][:p.n]
 		p.waiting = true
 		reads = append(reads, &p.read)
@@ -114,6 +148,18 @@ func (f *forward) ahead() {
 	if len(reads) > 0 {
 		f.storage.Submit(reads)
 	}
+}
+
+// turn has the next reads be of what comes after the object, if anything does.
+func (f *forward) turn() bool {
+	if f.more != nil {
+		f.then, f.known = f.more()
+		f.more = nil
+	}
+	if f.known {
+		f.onThen, f.next = true, 0
+	}
+	return f.known
 }
 
 // ReadAt fills p, or as much as the object has, with io.EOF.
@@ -137,30 +183,54 @@ func (f *forward) ReadAt(p []byte, off int64) (int, error) {
 
 // at gives the bytes that are there from an offset on, at least one.
 func (f *forward) at(off int64) ([]byte, error) {
-	if f.held == 0 || off < f.parts[f.head].at || off >= f.next {
+	if f.failure != nil {
+		return nil, f.failure
+	}
+	p := &f.parts[f.head]
+	mine := f.held > 0 && !p.then // there is a part of the object, the earliest
+	if mine && off < p.at || !mine && (f.onThen || off < f.next) {
 		if err := f.jump(off); err != nil {
 			return nil, err
 		}
 	}
-	for f.held > 0 && off >= f.parts[f.head].at+f.part {
-		if err := f.await(&f.parts[f.head]); err != nil {
+	for {
+		f.ahead()
+		p := &f.parts[f.head]
+		if err := f.await(p); err != nil {
 			return nil, err
+		}
+		if f.failure = p.err; f.failure != nil {
+			return nil, f.failure
+		}
+		if end := p.at + int64(p.n); end > f.reached {
+			f.arrived(end - f.reached)
+			f.reached = end
+		}
+		if off < p.at+int64(p.n) {
+			return p.read.Buf[off-p.at:], nil
 		}
 		f.drop()
 	}
-	f.ahead()
-	p := &f.parts[f.head]
-	if err := f.await(p); err != nil {
-		return nil, err
+}
+
+// rest reads the object to its end.
+func (f *forward) rest() error {
+	if f.reached == f.object.SizeBytes {
+		return nil
 	}
-	if f.failure != nil {
-		return nil, f.failure
-	}
-	if end := p.at + int64(p.n); end > f.reached {
-		f.arrived(end - f.reached)
-		f.reached = end
-	}
-	return p.read.Buf[off-p.at:], nil
+	_, err := f.at(f.object.SizeBytes - 1)
+	return err
+}
+
+// Holds implements unpack.ResidentReaderAt: all bytes come by here, whether they
+// are looked at or not.
+func (f *forward) Holds(int64, int64) bool { return true }
+
+// ReadResident implements unpack.ResidentReaderAt. After a no, ReadAt gives the
+// error.
+func (f *forward) ReadResident(p []byte, off int64) bool {
+	n, err := f.ReadAt(p, off)
+	return err == nil && n == len(p)
 }
 
 // close frees the memory once no read is under way. Where the context has ended,

@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/lsiofs/lsiofs/pipeline/catalog"
+	"github.com/lsiofs/lsiofs/pipeline/storage"
 	"github.com/lsiofs/lsiofs/pipeline/unpack"
 )
 
@@ -17,6 +18,8 @@ type worker struct {
 	forward *forward
 	extents extents
 	payload payload
+	claimed int  // a shard that is to be read next
+	claims  bool // there is one
 }
 
 // maxInFlightBytes is what all workers read ahead together: enough for large reads
@@ -35,6 +38,34 @@ func newWorker(ctx context.Context, r *run, workers int) (*worker, error) {
 
 func (w *worker) close() { w.forward.close() }
 
+// work reads shards until none is left.
+func (w *worker) work() error {
+	for w.ctx.Err() == nil {
+		if !w.claims {
+			w.claim()
+		}
+		if !w.claims {
+			break
+		}
+		w.claims = false
+		number := w.claimed
+		w.run.results[number] = w.shard(number)
+		w.run.shards.Add(1)
+	}
+	return w.ctx.Err()
+}
+
+// claim takes the next shard of the queue, if there is one.
+func (w *worker) claim() (storage.Object, bool) {
+	r := w.run
+	i := int(r.next.Add(1)) - 1
+	if w.claims = i < len(r.queue); !w.claims {
+		return storage.Object{}, false
+	}
+	w.claimed = r.queue[i]
+	return r.config.Catalog.Shard(w.claimed).Object, true
+}
+
 // shard reads one shard. What was found when the context ended is of no use.
 func (w *worker) shard(number int) result {
 	c := w.run.config.Catalog
@@ -43,7 +74,7 @@ func (w *worker) shard(number int) result {
 	finding := func(record, offset, raw int64, format string, args ...any) {
 		r.add(Finding{s.Object.Path, record, offset, raw, fmt.Sprintf(format, args...)})
 	}
-	if err := w.forward.open(s.Object); err != nil {
+	if err := w.forward.open(s.Object, w.claim); err != nil {
 		return r
 	}
 	w.extents.open(c, s)
@@ -59,10 +90,13 @@ func (w *worker) shard(number int) result {
 	}
 	restart := func() { w.extents.restart() }
 	codec := s.Codec
-	if !s.Parts { // whose formats have no checksums of their own
+	if !s.Parts && w.payload.verifier != nil { // formats with parts have no checksums of their own
 		codec = tee{inner: s.Codec, begin: w.payload.restart, look: w.payload.look}
 	}
 	sum, err := unpack.Scan(w.ctx, c.Unpacker(), codec, w.forward, s.Object.SizeBytes, emit, restart)
+	if codec == nil {
+		_ = w.forward.rest() // what nobody has looked at; an error is the context's, or failure
+	}
 	w.run.records.Add(w.extents.seen - min(told, w.extents.seen))
 	r.records, r.decodedBytes = w.extents.seen, sum.DecodedBytes
 	var refused *unpack.RefusedError

@@ -64,11 +64,10 @@ type Report struct {
 // takes the profile's bytes in flight, and what decoders need.
 func Shards(ctx context.Context, c Config) (Report, error) {
 	run := &run{config: c, results: make([]result, c.Catalog.Shards())}
-	queue := run.largestFirst()
-	workers := max(1, min(runtime.GOMAXPROCS(0), len(queue)))
-	stop := catalog.Tell(c.Progress, run.progress(queue))
+	run.largestFirst()
+	workers := max(1, min(runtime.GOMAXPROCS(0), len(run.queue)))
+	stop := catalog.Tell(c.Progress, run.progress())
 	defer stop(false)
-	var next atomic.Int64
 	g, gctx := errgroup.WithContext(ctx)
 	for range workers {
 		g.Go(func() error {
@@ -77,14 +76,7 @@ func Shards(ctx context.Context, c Config) (Report, error) {
 				return err
 			}
 			defer w.close()
-			for {
-				i := int(next.Add(1)) - 1
-				if i >= len(queue) || gctx.Err() != nil {
-					return gctx.Err()
-				}
-				run.results[queue[i]] = w.shard(queue[i])
-				run.shards.Add(1)
-			}
+			return w.work()
 		})
 	}
 	if err := g.Wait(); err != nil {
@@ -101,6 +93,8 @@ func Shards(ctx context.Context, c Config) (Report, error) {
 type run struct {
 	config  Config
 	results []result // by shard; each is written by one worker
+	queue   []int    // the shards, in the order in which they are read
+	next    atomic.Int64
 
 	shards  atomic.Int64
 	bytes   atomic.Int64
@@ -123,25 +117,24 @@ func (r *result) add(f Finding) {
 	}
 }
 
-// largestFirst is the order in which shards are read: a large one that comes
-// last would leave cores idle.
-func (r *run) largestFirst() []int {
+// largestFirst makes the queue: a large shard that comes last would leave cores
+// idle.
+func (r *run) largestFirst() {
 	c := r.config.Catalog
 	sizes := make([]int64, c.Shards())
-	queue := make([]int, c.Shards())
-	for i := range queue {
-		queue[i], sizes[i] = i, c.Shard(i).Object.SizeBytes
+	r.queue = make([]int, c.Shards())
+	for i := range r.queue {
+		r.queue[i], sizes[i] = i, c.Shard(i).Object.SizeBytes
 	}
-	slices.SortStableFunc(queue, func(i, j int) int {
+	slices.SortStableFunc(r.queue, func(i, j int) int {
 		return int(min(1, max(-1, sizes[j]-sizes[i])))
 	})
-	return queue
 }
 
-// progress gives how far the run has come with the shards of a queue.
-func (r *run) progress(queue []int) func() catalog.Progress {
-	p := catalog.Progress{ShardsTotal: len(queue)}
-	for _, i := range queue {
+// progress gives how far the run has come.
+func (r *run) progress() func() catalog.Progress {
+	p := catalog.Progress{ShardsTotal: len(r.queue)}
+	for _, i := range r.queue {
 		p.BytesTotal += r.config.Catalog.Shard(i).Object.SizeBytes
 	}
 	return func() catalog.Progress {

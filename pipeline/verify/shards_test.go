@@ -196,9 +196,14 @@ func TestAShardThatChangedOrIsGoneIsAFindingAndOthersAreRead(t *testing.T) {
 	require.Equal(t, uint64(60), r.Records)
 }
 
+// TestTheNthReadThatFailsIsAFinding has records, too, that are longer than reads, so
+// that some reads are of bytes that nobody looks at.
 func TestTheNthReadThatFailsIsAFinding(t *testing.T) {
-	for _, codec := range []string{"", "gz"} {
-		d := makeDataset(t, "jsonl", codec, 3, 60, 1000)
+	for _, c := range []struct {
+		format, codec        string
+		records, recordBytes int
+	}{{"jsonl", "", 60, 1000}, {"jsonl", "gz", 60, 1000}, {"tar", "", 6, 40_000}, {"npy", "", 6, 40_000}} {
+		d := makeDataset(t, c.format, c.codec, 3, c.records, c.recordBytes)
 		d.verify(t)
 		for n := int64(0); ; n++ {
 			var reads atomic.Int64
@@ -213,7 +218,7 @@ func TestTheNthReadThatFailsIsAFinding(t *testing.T) {
 				require.Zero(t, r.Total)
 				break
 			}
-			require.Equal(t, uint64(1), r.Total, "read %d", n)
+			require.Equal(t, uint64(1), r.Total, "%s%s: read %d of %d", c.format, c.codec, n, reads.Load())
 			require.Equal(t, "can't be read: the disk is on fire", r.Findings[0].Reason)
 		}
 	}

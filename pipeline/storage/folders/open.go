@@ -1,6 +1,7 @@
 package folders
 
 import (
+	"errors"
 	"fmt"
 	"time"
 	"unsafe"
@@ -23,7 +24,7 @@ const scarceTries = 1000
 func (s *Storage) openName(path []byte, flags int) (int, error) {
 	for tries := 0; ; {
 		fd, _, errno := unix.Syscall6(unix.SYS_OPENAT, uintptr(s.fd), uintptr(unsafe.Pointer(&path[0])),
-			uintptr(flags|unix.O_RDONLY|unix.O_CLOEXEC|unix.O_NONBLOCK|unix.O_NOCTTY), 0, 0, 0)
+			uintptr(flags|openFlags), 0, 0, 0)
 		switch {
 		case errno == 0:
 			return int(fd), nil
@@ -37,6 +38,33 @@ func (s *Storage) openName(path []byte, flags int) (int, error) {
 	}
 }
 
+const (
+	openFlags = unix.O_RDONLY | unix.O_CLOEXEC | unix.O_NONBLOCK | unix.O_NOCTTY
+	// resolveCached is RESOLVE_CACHED; the library has no name for it.
+	resolveCached = 0x20
+)
+
+// errMissed says that the kernel does not have all of a file in memory.
+var errMissed = errors.New("not in memory")
+
+// openCached opens the file at path if that takes no disk (Linux 5.12), and fails
+// with errMissed otherwise.
+func (o *opener) openCached() (int, error) {
+	o.how = unix.OpenHow{Flags: openFlags, Resolve: resolveCached}
+	fd, _, errno := unix.Syscall6(unix.SYS_OPENAT2, uintptr(o.storage.fd), uintptr(unsafe.Pointer(&o.path[0])),
+		uintptr(unsafe.Pointer(&o.how)), unix.SizeofOpenHow, 0, 0)
+	switch errno {
+	case 0:
+		return int(fd), nil
+	case unix.EINVAL, unix.ENOSYS, unix.EPERM: // an old kernel, or a sandbox
+		o.storage.blind.Store(true)
+		return -1, errMissed
+	case unix.EAGAIN, unix.EINTR, unix.EMFILE, unix.ENFILE:
+		return -1, errMissed
+	}
+	return -1, errno
+}
+
 // opener reads files, one after the other, in memory that it uses again.
 type opener struct {
 	storage *Storage
@@ -44,6 +72,12 @@ type opener struct {
 	before  int    // of a name in path
 	header  []byte
 	st      unix.Stat_t
+	how     unix.OpenHow
+
+	// The directory that was found last, in table.
+	table   *table
+	object  storage.Object
+	segment segment
 
 	reads, bytes uint64 // of files, since somebody has looked
 }
@@ -63,11 +97,32 @@ func (o *opener) at(name []byte) []byte {
 	return o.path[:len(o.path)-1]
 }
 
+// find is table.find, for reads that often follow another one of their object.
+func (o *opener) find(t *table, x storage.Object) (segment, error) {
+	if t == o.table && x == o.object {
+		return o.segment, nil
+	}
+	g, err := t.find(x)
+	if err == nil {
+		o.table, o.object, o.segment = t, x, g
+	}
+	return g, err
+}
+
 // contents fills p with a file's bytes from off on, and shows that it is what was
-// listed. path is the file's.
-func (o *opener) contents(f *file, p []byte, off int64) error {
-	fd, err := o.storage.openName(o.path, 0)
+// listed. path is the file's. Where it may not wait for a disk it may fail with
+// errMissed.
+func (o *opener) contents(f *file, p []byte, off int64, waits bool) error {
+	var fd int
+	var err error
+	if waits {
+		fd, err = o.storage.openName(o.path, 0)
+	} else {
+		fd, err = o.openCached()
+	}
 	switch {
+	case err == errMissed:
+		return err
 	case err == unix.ENOENT || err == unix.ENOTDIR || err == unix.ELOOP:
 		return fmt.Errorf("the file is gone: %w", storage.ErrChanged)
 	case err == unix.EMFILE || err == unix.ENFILE:
@@ -75,9 +130,11 @@ func (o *opener) contents(f *file, p []byte, off int64) error {
 	case err != nil:
 		return fmt.Errorf("open: %w", err)
 	}
-	err = readFull(fd, p, off)
-	if changed := o.verify(fd, f); changed != nil {
-		err = changed
+	err = o.readFull(fd, p, off, waits)
+	if err != errMissed {
+		if changed := o.verify(fd, f); changed != nil {
+			err = changed
+		}
 	}
 	_ = unix.Close(fd)
 	if err == nil {
@@ -88,11 +145,24 @@ func (o *opener) contents(f *file, p []byte, off int64) error {
 }
 
 // readFull fills p. That the file is shorter is found by verify, and else here.
-func readFull(fd int, p []byte, off int64) error {
+// What it misses where it may not wait the kernel begins to read.
+func (o *opener) readFull(fd int, p []byte, off int64, waits bool) error {
 	for len(p) > 0 {
-		n, err := unix.Pread(fd, p, off)
+		var n int
+		var err error
+		if waits {
+			n, err = unix.Pread(fd, p, off)
+		} else {
+			vector := [1][]byte{p}
+			n, err = unix.Preadv2(fd, vector[:], off, unix.RWF_NOWAIT)
+		}
 		switch {
 		case err == unix.EINTR:
+		case !waits && err == unix.EAGAIN:
+			return errMissed
+		case !waits && (err == unix.EOPNOTSUPP || err == unix.EINVAL || err == unix.ENOSYS || err == unix.EPERM):
+			o.storage.blind.Store(true)
+			return errMissed
 		case err != nil:
 			return fmt.Errorf("read: %w", err)
 		case n == 0:

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"runtime"
 	"sync/atomic"
 
 	"github.com/lsiofs/lsiofs/pipeline/storage"
@@ -30,6 +31,7 @@ type reading struct {
 type job struct {
 	reading  *reading
 	from, to int
+	missed   bool // by the kernel's memory, one file: who does it may have to wait
 }
 
 // jobFiles is how many files a job has at most: the rest of a large read is left
@@ -67,10 +69,7 @@ func (s *Storage) Submit(reads []*storage.Read) {
 	defer s.mu.Unlock()
 	s.underWay += len(reads)
 	for _, r := range reads {
-		x, _ := s.readings.Get().(*reading)
-		if x == nil {
-			x = new(reading)
-		}
+		x := s.newReading()
 		x.read, x.accepted, x.table = r, !s.closed, s.table
 		if x.table != nil {
 			x.table.hold()
@@ -81,20 +80,46 @@ func (s *Storage) Submit(reads []*storage.Read) {
 	s.start()
 }
 
+// newReading gives a reading that is free. s.mu is held.
+func (s *Storage) newReading() *reading {
+	n := len(s.readings)
+	if n == 0 {
+		return new(reading)
+	}
+	x := s.readings[n-1]
+	s.readings = s.readings[:n-1]
+	return x
+}
+
 // start starts goroutines for the jobs that there are. s.mu is held.
 func (s *Storage) start() {
-	for s.workers < min(s.most, s.parts.len()+s.jobs.len()) {
-		s.workers++
-		go s.work()
+	for s.lookers < min(s.mostLookers(), s.parts.len()+s.jobs.len()) {
+		s.lookers++
+		go s.work(false)
 	}
+	for s.waiters < min(s.most, s.missed.len()) {
+		s.waiters++
+		go s.work(true)
+	}
+}
+
+// mostLookers is how many goroutines do jobs that nobody has looked at. As many as
+// there are cores keep these busy while the kernel has everything in memory; where
+// it can't be asked for that, each may have to wait for a disk.
+func (s *Storage) mostLookers() int {
+	if s.blind.Load() {
+		return s.most
+	}
+	return min(s.cores, s.most)
 }
 
 // takenJobs is how many jobs a goroutine takes at a time at most: a lock costs a
 // twentieth of a small read.
 const takenJobs = 4
 
-// work does jobs until none is left. Close waits for it.
-func (s *Storage) work() {
+// work does jobs until none is left: as a looker, or as one of those who may wait
+// for a disk. Close waits for it.
+func (s *Storage) work(waits bool) {
 	var taken [takenJobs]job
 	o, _ := s.openers.Get().(*opener)
 	if o == nil {
@@ -102,7 +127,7 @@ func (s *Storage) work() {
 	}
 	defer s.openers.Put(o)
 	for {
-		n := s.take(&taken)
+		n := s.take(&taken, waits)
 		if n == 0 {
 			return
 		}
@@ -110,26 +135,34 @@ func (s *Storage) work() {
 			taken[i] = job{}
 			s.do(o, j)
 		}
+		if !waits {
+			// System calls that don't wait keep the processor: for 10 ms, which
+			// readers of what has come would wait.
+			runtime.Gosched()
+		}
 	}
 }
 
 // take gives a goroutine its share of the jobs, and counts it out when there are
 // none.
-func (s *Storage) take(taken *[takenJobs]job) (n int) {
+func (s *Storage) take(taken *[takenJobs]job, waits bool) (n int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	share := min(max((s.parts.len()+s.jobs.len())/s.workers, 1), takenJobs)
-	for n < share && s.parts.len()+s.jobs.len() > 0 {
-		list := &s.parts
-		if list.len() == 0 {
-			list = &s.jobs
+	lists, workers := [...]*queue{&s.parts, &s.jobs}, &s.lookers
+	if waits {
+		lists, workers = [...]*queue{&s.missed, &s.missed}, &s.waiters
+	}
+	left := lists[0].len() + lists[1].len()
+	share := min(max(left / *workers, 1), takenJobs)
+	for _, list := range lists {
+		for n < share && list.len() > 0 {
+			taken[n] = list.pop()
+			n++
 		}
-		taken[n] = list.pop()
-		n++
 	}
 	if n == 0 {
-		s.workers--
-		if s.workers == 0 {
+		*workers--
+		if s.lookers+s.waiters == 0 {
 			s.quiet.Broadcast()
 		}
 	}
@@ -140,7 +173,7 @@ func (s *Storage) do(o *opener, j job) {
 	x := j.reading
 	if j.to == 0 {
 		var err error
-		if j, err = s.begin(x); err != nil {
+		if j, err = s.begin(o, x); err != nil {
 			x.fail(err)
 			s.end(x)
 			return
@@ -149,7 +182,10 @@ func (s *Storage) do(o *opener, j job) {
 	o.enter(x.read.Object.Path)
 	for i := j.from; i < j.to && x.failed.Load() == nil; i++ {
 		f := x.segment.file(i)
-		if err := o.file(x.read, &f); err != nil {
+		switch err := o.file(x.read, &f, j.missed || s.blind.Load()); {
+		case err == errMissed:
+			s.miss(job{reading: x, from: i, to: i + 1, missed: true})
+		case err != nil:
 			x.fail(fmt.Errorf("%s: %w", o.path[:len(o.path)-1], err))
 			s.errors.Add(1)
 		}
@@ -160,9 +196,18 @@ func (s *Storage) do(o *opener, j job) {
 	s.end(x)
 }
 
+// miss leaves a file to those who may wait.
+func (s *Storage) miss(j job) {
+	j.reading.pending.Add(1)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.missed.push(j)
+	s.start()
+}
+
 // begin finds the files of a read, and gives those that come first; the others
 // are jobs of their own.
-func (s *Storage) begin(x *reading) (job, error) {
+func (s *Storage) begin(o *opener, x *reading) (job, error) {
 	r := x.read
 	size := int64(len(r.Buf))
 	switch {
@@ -178,7 +223,7 @@ func (s *Storage) begin(x *reading) (job, error) {
 		return job{}, storage.ErrUnwanted
 	}
 	var err error
-	if x.segment, err = x.table.find(r.Object); err != nil {
+	if x.segment, err = o.find(x.table, r.Object); err != nil {
 		return job{}, err
 	}
 	from := x.segment.at(r.OffsetBytes)
@@ -186,21 +231,22 @@ func (s *Storage) begin(x *reading) (job, error) {
 	for to < x.segment.files && x.segment.offset(to) < r.OffsetBytes+size {
 		to++
 	}
-	first := job{x, from, min(from+jobFiles, to)}
+	first := job{reading: x, from: from, to: min(from+jobFiles, to)}
 	if first.to < to {
 		s.mu.Lock()
 		defer s.mu.Unlock()
 		for at := first.to; at < to; at += jobFiles {
 			x.pending.Add(1)
-			s.parts.push(job{x, at, min(at+jobFiles, to)})
+			s.parts.push(job{reading: x, from: at, to: min(at+jobFiles, to)})
 		}
 		s.start()
 	}
 	return first, nil
 }
 
-// file fills what of a read's buffer is a file's: header, contents, zeros.
-func (o *opener) file(r *storage.Read, f *file) error {
+// file fills what of a read's buffer is a file's: header, contents, zeros. Where
+// it may not wait it may fail with errMissed.
+func (o *opener) file(r *storage.Read, f *file, waits bool) error {
 	path := o.at(f.name)
 	// part gives the bytes of the buffer that are between two offsets in the
 	// object, and how many of them lie before it.
@@ -222,7 +268,7 @@ func (o *opener) file(r *storage.Read, f *file) error {
 	if len(p) == 0 && f.size > 0 {
 		return nil
 	}
-	return o.contents(f, p, skipped)
+	return o.contents(f, p, skipped, waits)
 }
 
 func (x *reading) fail(err error) { x.failed.CompareAndSwap(nil, &err) }
@@ -245,10 +291,10 @@ func (s *Storage) end(x *reading) {
 	}
 	x.read, x.table, x.segment = nil, nil, segment{}
 	x.failed.Store(nil)
-	s.readings.Put(x)
 	r.Done(err)
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	s.readings = append(s.readings, x)
 	s.underWay--
 	if s.underWay == 0 {
 		s.quiet.Broadcast()

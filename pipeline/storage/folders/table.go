@@ -65,9 +65,19 @@ func (g *segment) file(i int) file {
 // offset is where file i begins in the object.
 func (g *segment) offset(i int) int64 { return int64(word(g.bytes[i*fileBytes:], 0)) }
 
-// at is the number of the file that has the byte at offset.
+// at is the number of the file that has the byte at offset. The sizes of files are
+// often alike, so it looks around where the file would then be first: a search of
+// all takes memory that no cache has.
 func (g *segment) at(offset int64) int {
-	return sort.Search(g.files, func(i int) bool { return g.offset(i) > offset }) - 1
+	i := min(int(float64(offset)/float64(g.sizeBytes)*float64(g.files)), g.files-1)
+	low, high := i, i+1 // low is at or before the file, high behind it
+	for step := 1; low > 0 && g.offset(low) > offset; step *= 2 {
+		low, high = max(low-step, 0), low
+	}
+	for step := 1; high < g.files && g.offset(high) <= offset; step *= 2 {
+		low, high = high, min(high+step, g.files)
+	}
+	return low + sort.Search(high-low, func(k int) bool { return g.offset(low+k) > offset }) - 1
 }
 
 func (f *file) object(path string) storage.Object {

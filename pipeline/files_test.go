@@ -1,0 +1,92 @@
+package pipeline
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+	"runtime"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/lsiofs/lsiofs/pipeline/spec"
+	"github.com/lsiofs/lsiofs/pipeline/stream"
+)
+
+// makeFiles writes n files of some 700 bytes into 20 directories.
+func makeFiles(t testing.TB, n int) string {
+	dir := t.TempDir()
+	for i := range n {
+		at := filepath.Join(dir, fmt.Sprintf("class-%02d", i%20))
+		if i < 20 {
+			require.NoError(t, os.Mkdir(at, 0o755))
+		}
+		require.NoError(t, os.WriteFile(filepath.Join(at, fmt.Sprintf("%06d.jpg", i)), bytes.Repeat([]byte{byte(i)}, 600+i%200), 0o644))
+	}
+	return dir
+}
+
+// TestManyFilesLeaveNothingBehind opens and reads each of 20 000 files, epoch for
+// epoch: what a process has of goroutines and descriptors does not grow with them,
+// and in the long run no record costs an allocation.
+func TestManyFilesLeaveNothingBehind(t *testing.T) {
+	const files, epochs = 20_000, 30
+	s := testSpec(t, makeFiles(t, files))
+	s.Format.Name, s.Read, s.MemoryBytes, s.Deal.Workers = "files", spec.ReadGather, 64<<20, 1
+	openFiles := func() *Dataset {
+		d, err := Open(context.Background(), s, Options{})
+		require.NoError(t, err)
+		return d
+	}
+	require.NoError(t, openFiles().Close()) // the runtime opens what it keeps
+	goroutines, descriptors := runtime.NumGoroutine(), openDescriptors(t)
+	d := openFiles()
+	require.EqualValues(t, files, d.Records())
+	opened := openDescriptors(t)
+	var r stream.Reply
+	perRecord := make([]float64, 0, epochs)
+	for n := range uint64(epochs) {
+		set, err := d.Set(context.Background(), n, nil, s.Deal)
+		require.NoError(t, err)
+		before := mallocs()
+		h := set.Open(0, stream.Data)
+		for off := int64(0); ; off += int64(r.Len()) {
+			r.Release()
+			if err := h.ReadAt(context.Background(), &r, off, stream.MaxReadBytes); err != nil {
+				t.Fatal(err)
+			}
+			if r.Len() == 0 {
+				break
+			}
+		}
+		h.Close()
+		perRecord = append(perRecord, float64(mallocs()-before)/files)
+		require.LessOrEqual(t, openDescriptors(t), opened, "epoch %d", n)
+		if perRecord[n] < 0.03 {
+			break
+		}
+	}
+	// What is kept for the next epoch comes to be as large as it has to.
+	require.Less(t, perRecord[len(perRecord)-1], 0.03, "allocations a record, by epoch: %v", perRecord)
+	t.Logf("allocations a record, by epoch: %v", perRecord)
+	require.NoError(t, d.Close())
+	require.Eventually(t, func() bool {
+		return runtime.NumGoroutine() <= goroutines+1 && openDescriptors(t) <= descriptors // this function has one
+	}, time.Minute, time.Millisecond)
+}
+
+// openDescriptors counts this process's, but for the one that it is counted with.
+func openDescriptors(t testing.TB) int {
+	entries, err := os.ReadDir("/proc/self/fd")
+	require.NoError(t, err)
+	return len(entries) - 1
+}
+
+func mallocs() uint64 {
+	var m runtime.MemStats
+	runtime.ReadMemStats(&m)
+	return m.Mallocs
+}
