@@ -26,6 +26,9 @@ const (
 // errStale says that a handle is of a view that a restore has replaced.
 var errStale = errors.New("the checkpoint was restored after this file was opened: open it again")
 
+// errEnding says that a request was under way, or came, when the mount had to end.
+var errEnding = errors.New("the mount has ended")
+
 // errNoSpace says that scratch files and unfinished writes have filled their room.
 var errNoSpace = errors.New("scratch files and unfinished checkpoints take all the room there is for them")
 
@@ -63,6 +66,8 @@ func (p *problems) errno(name string, err error) syscall.Errno {
 		return ok
 	case errors.Is(err, errStale):
 		return syscall.ESTALE
+	case err == errEnding:
+		return syscall.ENOTCONN // as once the process has gone
 	case errors.Is(err, context.Canceled):
 		return syscall.EINTR
 	}

@@ -95,14 +95,14 @@ func TestInterruptedReaders(t *testing.T) {
 
 func TestPatience(t *testing.T) {
 	t.Run("nothing is started for a request that nobody waits on", func(t *testing.T) {
-		p := patient(t.Context(), nil)
+		p := patient(t.Context(), nil, nil)
 		require.NoError(t, p.Err())
 		require.Nil(t, p.done)
 		p.finish()
 	})
 	t.Run("it ends after the interruption", func(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
-		p := patient(ctx, nil)
+		p := patient(ctx, nil, nil)
 		defer p.finish()
 		done := p.Done()
 		cancel()
@@ -112,22 +112,30 @@ func TestPatience(t *testing.T) {
 	t.Run("asking without waiting sees the end too", func(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
 		cancel()
-		p := patient(ctx, nil)
+		p := patient(ctx, nil, nil)
 		defer p.finish()
 		require.Eventually(t, func() bool { return p.Err() != nil }, callTimeout, time.Millisecond)
 	})
 	t.Run("it ends when its view is retired", func(t *testing.T) {
 		retired := make(chan struct{})
-		p := patient(t.Context(), retired)
+		p := patient(t.Context(), retired, nil)
 		defer p.finish()
 		done := p.Done()
 		close(retired)
 		<-done
 	})
+	t.Run("it ends when the mount does", func(t *testing.T) {
+		ending := make(chan struct{})
+		p := patient(t.Context(), nil, ending)
+		defer p.finish()
+		done := p.Done()
+		close(ending)
+		<-done
+	})
 	t.Run("it does not end when the request is over", func(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
 		defer cancel()
-		p := patient(ctx, nil)
+		p := patient(ctx, nil, nil)
 		done := p.Done()
 		p.finish()
 		select {

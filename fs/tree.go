@@ -50,6 +50,10 @@ type tree struct {
 	kernel   kernelFacts
 	metrics  *metrics
 
+	// ending is closed when nobody is waited for any more: all requests end.
+	ending  chan struct{}
+	endOnce sync.Once
+
 	// background is what was started beside requests.
 	background sync.WaitGroup
 }
@@ -72,6 +76,7 @@ func newTree(c Config, open openSet) (*tree, error) {
 		dataset: d, open: open, spec: d.Spec(), fingerprint: d.Fingerprint(), records: d.Records(),
 		ext: d.StreamExtension(), mountPoint: c.MountPoint, version: c.Version, started: time.Now(),
 		uid: uint32(os.Geteuid()), gid: uint32(os.Getegid()), log: c.Log,
+		ending: make(chan struct{}),
 	}
 	if t.log == nil {
 		t.log = slog.New(slog.DiscardHandler)
@@ -132,6 +137,23 @@ func (t *tree) dropPages(old *view) {
 	for _, n := range t.handles.nodesOf(old) {
 		// A node that is gone by now has no pages.
 		n.NotifyContent(0, 0)
+	}
+}
+
+// end makes requests for streams fail from now on, also those that are under way.
+func (t *tree) end() { t.endOnce.Do(func() { close(t.ending) }) }
+
+// patient makes a request's context of go-fuse's.
+func (t *tree) patient(ctx context.Context, retired <-chan struct{}) *patience {
+	return patient(ctx, retired, t.ending)
+}
+
+func (t *tree) isEnding() bool {
+	select {
+	case <-t.ending:
+		return true
+	default:
+		return false
 	}
 }
 

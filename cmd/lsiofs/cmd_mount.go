@@ -101,19 +101,33 @@ func mountAndServe(ctx, force context.Context, o *mountOptions, g *globals, rep 
 	fs.MoreThreads() // the dataset has seen how many processors there are
 	m, err := startMount(ctx, o, g, d, resume, rep)
 	if err != nil {
-		return closeAfter(d, err)
+		return closeAfter(d, err, g.log())
 	}
 	if err = serve(ctx, force, m, g.log()); errors.Is(err, errReadersLeft) {
 		// The dataset can't be closed under readers: the process' end does it.
 		return err
 	}
-	return closeAfter(d, err)
+	return closeAfter(d, err, g.log())
 }
 
-// closeAfter closes d and keeps the first of the two errors.
-func closeAfter(d *pipeline.Dataset, err error) error {
-	if cerr := d.Close(); err == nil {
-		return cerr
+// closeTime is how long reads that storage has begun may take to end once nobody
+// wants them. It and drainTime are less than docker stop's 10 s together.
+const closeTime = 1500 * time.Millisecond
+
+// closeAfter closes d and keeps the first of the two errors. A dataset that can't
+// be closed, since storage does not answer, is left to the end of the process.
+func closeAfter(d *pipeline.Dataset, err error, log *slog.Logger) error {
+	closed := make(chan error, 1)
+	go func() { closed <- d.Close() }()
+	limit := time.NewTimer(closeTime)
+	defer limit.Stop()
+	select {
+	case cerr := <-closed:
+		if err == nil {
+			return cerr
+		}
+	case <-limit.C:
+		log.Warn("storage does not answer: what it still owes is not waited for", "reads", d.Status().Engine.InFlight)
 	}
 	return err
 }
@@ -168,7 +182,7 @@ func serve(ctx, force context.Context, m *fs.Mount, log *slog.Logger) error {
 	drain, cancel := context.WithTimeout(context.WithoutCancel(ctx), drainTime)
 	defer cancel()
 	defer context.AfterFunc(force, cancel)()
-	if err := m.Unmount(drain); err != nil {
+	if err := m.Unmount(drain); err != nil && (drain.Err() == nil || !m.End()) {
 		return codedf(exitMount, "%w: %w", errReadersLeft, err)
 	}
 	return coded(exitMount, <-ended)
