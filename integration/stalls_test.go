@@ -119,7 +119,8 @@ func TestAMappingOfAStalledRangeWaitsForTheTimeout(t *testing.T) {
 	began := time.Now()
 	r := command(t, nil, nil, python(t), "-c", `
 import mmap, sys
-m = mmap.mmap(open(sys.argv[1], "rb").fileno(), 0, prot=mmap.PROT_READ)
+f = open(sys.argv[1], "rb")
+m = mmap.mmap(f.fileno(), 0, prot=mmap.PROT_READ)
 print(m[0], flush=True)
 m[600 << 10]
 `, m.path("worker-0.bin"))
@@ -189,10 +190,9 @@ func TestPagesThatGoAwayWhileTheirStorageStallsHoldUpNobodyElse(t *testing.T) {
 	s := inOrder()
 	want := newReference(t, whole)
 	m := mountDataset(t, d, s, "--memory", "64MiB")
-	for range 2 {
-		for w := range s.Workers {
-			requireFile(t, want.data(s, w), m.path("worker-%d.bin", w))
-		}
+	shell(t, `cat "$1"/*.bin > /dev/null`, d.dir) // into the page cache, from where it could be mapped
+	for w := range s.Workers {
+		requireFile(t, want.data(s, w), m.path("worker-%d.bin", w))
 	}
 	b.fail(fault{Path: "a.bin", To: 1 << 40, Do: doStall})
 	b.drop("a.bin")
@@ -203,6 +203,7 @@ func TestPagesThatGoAwayWhileTheirStorageStallsHoldUpNobodyElse(t *testing.T) {
 	for w := 1; w < s.Workers; w++ {
 		requireFile(t, want.data(s, w), m.path("worker-%d.bin", w))
 	}
+	require.Zero(t, m.fetchStats().MappedBytes)
 	b.fail()
 	requireFile(t, want.data(s, 0), m.path("worker-0.bin"))
 }
@@ -222,7 +223,7 @@ func TestFaultsOfTheStorageAreEIOThatNamesThemOrPassUnseen(t *testing.T) {
 			first := want.data(s, 0)
 			require.NotZero(t, requireEIOOrRight(t, first, m.path("worker-0.bin")))
 			for place, said := range map[string]string{"status": string(m.read("status")), "log": m.log.String()} {
-				require.Regexp(t, `b\.bin: record 25 at \[102400, 106496\): bytes \[\d+, \d+\): input/output error`, said, place)
+				require.Regexp(t, `b\.bin: record \d+ at \[\d+, \d+\): bytes \[\d+, \d+\): input/output error`, said, place)
 			}
 			b.fail()
 			requireFile(t, first, m.path("worker-0.bin"))
@@ -233,7 +234,7 @@ func TestFaultsOfTheStorageAreEIOThatNamesThemOrPassUnseen(t *testing.T) {
 			}
 			if way.direct {
 				// In the page cache a short answer of FUSE is the end of the file.
-				faults = append(faults, fault{Path: "g.bin", To: 1 << 20, Do: doShort})
+				faults = append(faults, fault{Path: "g.bin", To: 1 << 20, Do: doShort, Times: 1})
 			}
 			b.fail(faults...)
 			requireFile(t, want.data(s, 1), m.path("worker-1.bin"))
