@@ -80,6 +80,9 @@ func newCollector(t *tree) *collector {
 	gauge("lsiofs_engine_in_flight", "Reads that are under way.", func(s *sample) float64 { return float64(s.Pipeline.Engine.InFlight) })
 	gauge("lsiofs_engine_in_flight_bytes", "Bytes of reads that are under way.", func(s *sample) float64 { return float64(s.Pipeline.Engine.InFlightBytes) })
 
+	counter("lsiofs_storage_retries_total", "Reads that were made again after an error that is likely to pass.", func(s *sample) float64 { return float64(s.Pipeline.Retries.Retries) })
+	counter("lsiofs_storage_retries_failed_total", "Reads that failed although they were made again.", func(s *sample) float64 { return float64(s.Pipeline.Retries.GaveUp) })
+
 	gauge("lsiofs_memory_budget_bytes", "The budget for data that is kept.", func(s *sample) float64 { return float64(s.Pipeline.Fetch.BudgetBytes) })
 	gauge("lsiofs_memory_held_bytes", "Bytes of the budget that are held.", func(s *sample) float64 { return float64(s.Pipeline.Fetch.HeldBytes) })
 	counter("lsiofs_fetch_pieces_read_total", "Pieces that were read.", func(s *sample) float64 { return float64(s.Pipeline.Fetch.PiecesRead) })

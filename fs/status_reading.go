@@ -38,6 +38,10 @@ func (r *statusReport) describeReading(line func(label, format string, args ...a
 		line("fetch", "%s%s; %d pieces read, %d of them again, %d loads in flight, %d open decoders", f.Strategy, because(f.Reason),
 			f.PiecesRead, f.PiecesReread, f.LoadsInFlight, f.OpenDecoders)
 	}
+	if n := r.Pipeline.Retries; n.Retries > 0 || n.Waiting > 0 {
+		line("retries", "%s reads were made again after errors that pass, %s failed all the same; %d wait to be", humanize.Comma(int64(n.Retries)),
+			humanize.Comma(int64(n.GaveUp)), n.Waiting)
+	}
 	if f.ReadsCancelled > 0 {
 		line("called off", "%d reads ahead of readers that went elsewhere, %s", f.ReadsCancelled, size(int64(f.BytesCancelled)))
 	}

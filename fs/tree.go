@@ -165,6 +165,7 @@ func (t *tree) close() {
 	for _, h := range t.handles.all() {
 		h.close()
 	}
+	t.problems.flush()
 }
 
 // before is the entry of done that takes the first n records of G off.
