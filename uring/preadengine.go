@@ -131,6 +131,7 @@ func (p *preadReader) getsStuck(x *preader) {
 	}
 	x.stuck = true
 	p.stuck++
+	p.counters.stuck.Add(1)
 	p.preaders--
 	if f := x.file; f != nil {
 		f.stall.stuck++
@@ -147,6 +148,7 @@ func (p *preadReader) ended(x *preader) bool {
 	}
 	x.stuck = false
 	p.stuck--
+	p.counters.stuck.Add(-1)
 	if f != nil {
 		f.stall.stuck--
 		p.waiting.push(f.stall.parked...)
@@ -174,6 +176,9 @@ func (p *preadReader) one(j job) {
 		var more int
 		more, err = pread(j.request.fd(), j.rest(), j.off())
 		j.n += more
+	}
+	if f := j.request.File; f != nil && f.remote && err == nil {
+		p.remote.Add(1)
 	}
 	p.end(j.request, j.n, err)
 }

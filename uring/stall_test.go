@@ -41,6 +41,8 @@ func TestAFileThatStallsHoldsUpNoOther(t *testing.T) {
 			require.LessOrEqual(t, p.preaders, maxPreaders)
 			p.mu.Unlock()
 			require.Empty(t, done)
+			require.Positive(t, e.Status().Stuck)
+			require.Positive(t, e.Status().RemoteReads)
 
 			closed := make(chan error)
 			go func() { closed <- e.Close() }()
