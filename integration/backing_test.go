@@ -152,7 +152,7 @@ func serveBacking(behind, point string) error {
 	root.RootNode = s.root
 	second := time.Second
 	server, err := fusefs.Mount(point, s.root, &fusefs.Options{
-		MountOptions: fuse.MountOptions{FsName: "backing", Name: "backing", MaxWrite: 1 << 20, DisableXAttrs: true, DirectMount: os.Geteuid() == 0, Logger: log.New(io.Discard, "", 0)},
+		MountOptions: fuse.MountOptions{FsName: "backing", Name: "backing", MaxWrite: 1 << 20, MaxBackground: 1 << 10, DisableXAttrs: true, DirectMount: os.Geteuid() == 0, Logger: log.New(io.Discard, "", 0)},
 		EntryTimeout: &second, AttrTimeout: new(time.Duration),
 	})
 	if err != nil {

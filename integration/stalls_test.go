@@ -1,6 +1,7 @@
 package integration
 
 import (
+	"encoding/json"
 	"os"
 	"os/exec"
 	"strconv"
@@ -106,6 +107,56 @@ func TestAStalledRangeBlocksOnlyThoseWhoNeedItAndIsEIOAfterTheTimeout(t *testing
 
 			b.fail()
 			requireFile(t, first, m.path("worker-0.bin"))
+		})
+	}
+}
+
+// stuckReads is how many reads by threads have waited for more than a second.
+func (m *mount) stuckReads() int {
+	m.t.Helper()
+	var s struct {
+		Pipeline struct{ Engine struct{ Stuck int } }
+	}
+	require.NoError(m.t, json.Unmarshal(m.read("status.json"), &s))
+	return s.Pipeline.Engine.Stuck
+}
+
+// More reads stall than an engine makes at a time.
+func TestManyStalledReadsHoldUpNobodyElse(t *testing.T) {
+	t.Parallel()
+	for _, way := range ways {
+		t.Run(way.name, func(t *testing.T) {
+			t.Parallel()
+			whole := big(t)
+			d, b := backingDataset(t, whole)
+			s := inOrder()
+			want := newReference(t, whole)
+			m := mountDataset(t, d, s, append(way.flags, "--memory", "16MiB")...)
+			var stalled []fault
+			for _, shard := range []string{"a.bin", "b.bin", "c.bin", "d.bin"} {
+				stalled = append(stalled, fault{Path: shard, To: 1 << 20, Do: doStall})
+			}
+			b.fail(stalled...)
+			reader := exec.Command(python(t), "-c", `
+import os, sys, threading
+fd = os.open(sys.argv[1], os.O_RDONLY)
+for i in range(64):
+    threading.Thread(target=os.pread, args=(fd, 4096, i << 16)).start()
+`, m.path("worker-0.bin"))
+			require.NoError(t, reader.Start())
+			t.Cleanup(func() {
+				reader.Process.Kill()
+				reader.Wait()
+			})
+			// Of each file at least four are begun, and of all as many as come in the
+			// first second.
+			require.Eventually(t, func() bool { return m.stuckReads() >= 16 }, clientLimit, 10*time.Millisecond)
+			for w := 1; w < s.Workers; w++ {
+				requireFile(t, want.data(s, w), m.path("worker-%d.bin", w))
+			}
+			b.fail()
+			requireEnd(t, reader, "all its reads are answered")
+			requireFile(t, want.data(s, 0), m.path("worker-0.bin"))
 		})
 	}
 }

@@ -73,6 +73,7 @@ type Storage struct {
 	framing  Framing
 	indexDir string
 	most     int           // files and directories that are open at a time
+	taken    int           // jobs that a goroutine takes at a time
 	readings sync.Pool     // of *reading
 	openers  sync.Pool     // of *opener
 	reads    atomic.Uint64 // of files, that have succeeded
@@ -105,7 +106,10 @@ func Open(root, indexDir string, framing Framing) (*Storage, error) {
 	if err != nil {
 		return nil, fmt.Errorf("dataset: %w", &fs.PathError{Op: "open", Path: absolute, Err: err})
 	}
-	s := &Storage{root: absolute, fd: fd, framing: framing, indexDir: indexDir, most: mostOpen()}
+	s := &Storage{root: absolute, fd: fd, framing: framing, indexDir: indexDir, most: mostOpen(), taken: takenJobs}
+	if uring.Remote(fd) {
+		s.taken = 1 // what is taken with a file that stalls would wait for it
+	}
 	s.quiet.L = &s.mu
 	return s, nil
 }

@@ -118,7 +118,7 @@ func (s *Storage) work() {
 func (s *Storage) take(taken *[takenJobs]job) (n int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	share := min(max((s.parts.len()+s.jobs.len())/s.workers, 1), takenJobs)
+	share := min(max((s.parts.len()+s.jobs.len())/s.workers, 1), s.taken)
 	for n < share && s.parts.len()+s.jobs.len() > 0 {
 		list := &s.parts
 		if list.len() == 0 {
