@@ -145,9 +145,6 @@ func serveBacking(behind, point string) error {
 		return err
 	}
 	root := &fusefs.LoopbackRoot{Path: behind, Dev: uint64(st.Dev)}
-	root.NewNode = func(r *fusefs.LoopbackRoot, _ *fusefs.Inode, _ string, _ *syscall.Stat_t) fusefs.InodeEmbedder {
-		return &backingNode{LoopbackNode: fusefs.LoopbackNode{RootData: r}, server: s}
-	}
 	s.root = &backingNode{LoopbackNode: fusefs.LoopbackNode{RootData: root}, server: s}
 	root.RootNode = s.root
 	second := time.Second
@@ -239,6 +236,11 @@ func (s *backingServer) stall(n int) {
 type backingNode struct {
 	fusefs.LoopbackNode
 	server *backingServer
+}
+
+// WrapChild makes all nodes such ones.
+func (n *backingNode) WrapChild(context.Context, fusefs.InodeEmbedder) fusefs.InodeEmbedder {
+	return &backingNode{LoopbackNode: fusefs.LoopbackNode{RootData: n.RootData}, server: n.server}
 }
 
 // Open keeps the pages that there are, as a file system does whose files don't
