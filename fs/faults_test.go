@@ -36,7 +36,8 @@ func TestErrorsOfReadsAreEIOAndNamed(t *testing.T) {
 	status := m.read(m.path("status"))
 	require.Contains(t, status, "worker-0.rec: shard-007.tar: bytes [512, 1024): ")
 	require.Contains(t, status, "last errors, of 20:")
-	require.Equal(t, problemsKept, strings.Count(status, "worker-0.rec: shard-007.tar"))
+	require.Equal(t, 1, strings.Count(status, "worker-0.rec: shard-007.tar"), "once")
+	require.Contains(t, status, " (20 times)\n")
 	m.data.setFault(nil)
 	require.Equal(t, string(m.expect(checkpoint.Position{}, 0, 2)[stream.Data]), m.read(m.path("worker-0.rec")), "an error does not stick")
 }
@@ -95,14 +96,14 @@ func TestInterruptedReaders(t *testing.T) {
 
 func TestPatience(t *testing.T) {
 	t.Run("nothing is started for a request that nobody waits on", func(t *testing.T) {
-		p := patient(t.Context(), nil)
+		p := patient(t.Context(), nil, nil)
 		require.NoError(t, p.Err())
 		require.Nil(t, p.done)
 		p.finish()
 	})
 	t.Run("it ends after the interruption", func(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
-		p := patient(ctx, nil)
+		p := patient(ctx, nil, nil)
 		defer p.finish()
 		done := p.Done()
 		cancel()
@@ -112,22 +113,30 @@ func TestPatience(t *testing.T) {
 	t.Run("asking without waiting sees the end too", func(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
 		cancel()
-		p := patient(ctx, nil)
+		p := patient(ctx, nil, nil)
 		defer p.finish()
 		require.Eventually(t, func() bool { return p.Err() != nil }, callTimeout, time.Millisecond)
 	})
 	t.Run("it ends when its view is retired", func(t *testing.T) {
 		retired := make(chan struct{})
-		p := patient(t.Context(), retired)
+		p := patient(t.Context(), retired, nil)
 		defer p.finish()
 		done := p.Done()
 		close(retired)
 		<-done
 	})
+	t.Run("it ends when the mount does", func(t *testing.T) {
+		ending := make(chan struct{})
+		p := patient(t.Context(), nil, ending)
+		defer p.finish()
+		done := p.Done()
+		close(ending)
+		<-done
+	})
 	t.Run("it does not end when the request is over", func(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
 		defer cancel()
-		p := patient(ctx, nil)
+		p := patient(ctx, nil, nil)
 		done := p.Done()
 		p.finish()
 		select {

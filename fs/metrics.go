@@ -77,8 +77,13 @@ func newCollector(t *tree) *collector {
 	counter("lsiofs_engine_direct_reads_total", "Reads that bypassed the page cache.", func(s *sample) float64 { return float64(s.Pipeline.Engine.DirectReads) })
 	counter("lsiofs_engine_errors_total", "Reads of the io engine that failed.", func(s *sample) float64 { return float64(s.Pipeline.Engine.Errors) })
 	counter("lsiofs_engine_unwanted_total", "Reads that were called off while they waited for the io engine.", func(s *sample) float64 { return float64(s.Pipeline.Engine.Unwanted) })
+	counter("lsiofs_engine_remote_reads_total", "Reads of files on FUSE or a network file system.", func(s *sample) float64 { return float64(s.Pipeline.Engine.RemoteReads) })
+	gauge("lsiofs_engine_stuck_reads", "Reads by threads that have waited for more than a second.", func(s *sample) float64 { return float64(s.Pipeline.Engine.Stuck) })
 	gauge("lsiofs_engine_in_flight", "Reads that are under way.", func(s *sample) float64 { return float64(s.Pipeline.Engine.InFlight) })
 	gauge("lsiofs_engine_in_flight_bytes", "Bytes of reads that are under way.", func(s *sample) float64 { return float64(s.Pipeline.Engine.InFlightBytes) })
+
+	counter("lsiofs_storage_retries_total", "Reads that were made again after an error that is likely to pass.", func(s *sample) float64 { return float64(s.Pipeline.Retries.Retries) })
+	counter("lsiofs_storage_retries_failed_total", "Reads that failed although they were made again.", func(s *sample) float64 { return float64(s.Pipeline.Retries.GaveUp) })
 
 	gauge("lsiofs_memory_budget_bytes", "The budget for data that is kept.", func(s *sample) float64 { return float64(s.Pipeline.Fetch.BudgetBytes) })
 	gauge("lsiofs_memory_held_bytes", "Bytes of the budget that are held.", func(s *sample) float64 { return float64(s.Pipeline.Fetch.HeldBytes) })

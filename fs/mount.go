@@ -7,6 +7,7 @@ import (
 	"log"
 	"log/slog"
 	"os"
+	"time"
 
 	fusefs "github.com/hanwen/go-fuse/v2/fs"
 	"github.com/hanwen/go-fuse/v2/fuse"
@@ -176,6 +177,24 @@ func explainMount(point string, err error) error {
 	}
 }
 
+// End makes all reads fail with ENOTCONN, as if the process were gone: also those
+// that wait for storage which does not answer, and so may keep the process from
+// going. It returns whether all readers have closed their files within lastWords.
+func (m *Mount) End() bool {
+	m.tree.end()
+	last := time.NewTimer(lastWords)
+	defer last.Stop()
+	select {
+	case <-m.ended:
+		return true
+	case <-last.C:
+		return false
+	}
+}
+
+// lastWords is how long readers have to close their files once all reads fail.
+const lastWords = 500 * time.Millisecond
+
 // MountPoint is the absolute path, without symbolic links.
 func (m *Mount) MountPoint() string { return m.tree.mountPoint }
 
@@ -187,8 +206,8 @@ func (m *Mount) Wait() error {
 }
 
 // Unmount unmounts; while files are in use it detaches the tree, lets readers
-// finish until ctx ends, and then returns with ctx's error. The readers that
-// are left then fail when the process ends. It may be called again.
+// finish until ctx ends, and then returns with ctx's error. What becomes of the
+// readers that are left is for End. It may be called again.
 func (m *Mount) Unmount(ctx context.Context) error {
 	select {
 	case <-m.ended:

@@ -73,7 +73,7 @@ func (t *tree) newControlHandle(ctx context.Context, flags uint32) (*controlHand
 	if flags&syscall.O_ACCMODE == syscall.O_WRONLY {
 		return h, nil
 	}
-	p := patient(ctx, nil)
+	p := t.patient(ctx, nil)
 	defer p.finish()
 	var err error
 	h.snapshot, err = t.snapshot(p, t.view.Load())
@@ -155,7 +155,7 @@ func (h *controlHandle) commit(ctx context.Context) syscall.Errno {
 	if doc == nil {
 		return ok
 	}
-	p := patient(ctx, nil)
+	p := h.t.patient(ctx, nil)
 	defer p.finish()
 	err = h.t.restore(p, doc)
 	h.draft.settle(err)

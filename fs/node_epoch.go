@@ -58,7 +58,7 @@ func (n *epochNode) Lookup(ctx context.Context, name string, out *fuse.EntryOut)
 		deal := n.t.spec.Deal
 		deal.Workers = f.of
 		s = &streamNode{t: n.t, name: f, path: n.below + "/" + name, epoch: n.epoch, done: n.t.before(n.from), deal: deal}
-		p := patient(ctx, nil)
+		p := n.t.patient(ctx, nil)
 		defer p.finish()
 		if err := s.measure(p); err != nil {
 			return nil, n.t.problems.errno(s.path, err)

@@ -74,7 +74,7 @@ func (n *rootNode) control(ctx context.Context, out *fuse.EntryOut) *fusefs.Inod
 
 // worker is a file of the current view.
 func (n *rootNode) worker(ctx context.Context, out *fuse.EntryOut, name string, f fileName) (*fusefs.Inode, syscall.Errno) {
-	p := patient(ctx, nil)
+	p := n.t.patient(ctx, nil)
 	defer p.finish()
 	for {
 		v := n.t.view.Load()
@@ -212,7 +212,7 @@ func (n *rootNode) Rename(ctx context.Context, name string, newParent fusefs.Ino
 }
 
 func (n *rootNode) commitScratch(ctx context.Context, name string, s *scratchNode) syscall.Errno {
-	p := patient(ctx, nil)
+	p := n.t.patient(ctx, nil)
 	defer p.finish()
 	if err := n.t.restore(p, s.bytes()); err != nil {
 		return renameErrno(err)
@@ -233,7 +233,7 @@ func (n *rootNode) renameControl(ctx context.Context, newName string) syscall.Er
 	if !scratchAllowed(newName) {
 		return errnoReadOnly
 	}
-	p := patient(ctx, nil)
+	p := n.t.patient(ctx, nil)
 	defer p.finish()
 	doc, err := n.t.snapshot(p, n.t.view.Load())
 	if err != nil {

@@ -2,6 +2,7 @@ package fs
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"sync"
 	"sync/atomic"
@@ -78,7 +79,7 @@ func (n *streamNode) Open(ctx context.Context, flags uint32) (fusefs.FileHandle,
 	if wantsWrite(flags) {
 		return nil, 0, errnoReadOnly
 	}
-	p := patient(ctx, nil)
+	p := n.t.patient(ctx, nil)
 	defer p.finish()
 	s, v, err := n.set(p)
 	if err != nil {
@@ -118,7 +119,10 @@ func (h *streamHandle) Read(ctx context.Context, dest []byte, off int64) (fuse.R
 	if want <= 0 {
 		return fuse.ReadResultData(nil), ok
 	}
-	p := patient(ctx, retired)
+	if h.t.isEnding() {
+		return nil, h.t.problems.errno(h.node.path, errEnding)
+	}
+	p := h.t.patient(ctx, retired)
 	defer p.finish()
 	r := newReadReply()
 	err := h.file.ReadAt(p, &r.reply, off, int(want))
@@ -129,6 +133,9 @@ func (h *streamHandle) Read(ctx context.Context, dest []byte, off int64) (fuse.R
 		return nil, h.t.problems.errno(h.node.path, errStale)
 	}
 	if err != nil {
+		if errors.Is(err, context.Canceled) && h.t.isEnding() {
+			err = errEnding
+		}
 		return nil, h.t.problems.errno(h.node.path, err)
 	}
 	if r.bytes = r.reply.Len(); int64(r.bytes) != want || len(r.reply.Slices) > stream.MaxSlices {

@@ -51,7 +51,7 @@ func (n *liveNode) Open(ctx context.Context, flags uint32) (fusefs.FileHandle, u
 	if wantsWrite(flags) {
 		return nil, 0, errnoReadOnly
 	}
-	p := patient(ctx, nil)
+	p := n.t.patient(ctx, nil)
 	defer p.finish()
 	text, err := n.render(p)
 	if err != nil {

@@ -14,11 +14,12 @@ const interruptGrace = 200 * time.Millisecond
 
 // patience is the context of one request. It ends interruptGrace after the
 // client was interrupted, or when the view that the request is about is
-// retired. Nothing is started until someone waits on it, since most requests
+// retired, or the mount ends. Nothing is started until someone waits on it, since most requests
 // are answered at once. finish must be called when the request is over.
 type patience struct {
 	interrupted <-chan struct{}
 	retired     <-chan struct{} // nil where no restore ends the request
+	ending      <-chan struct{} // of the mount
 
 	mu       sync.Mutex
 	done     chan struct{} // nil until someone waits
@@ -27,8 +28,8 @@ type patience struct {
 }
 
 // patient makes a request's context of go-fuse's.
-func patient(ctx context.Context, retired <-chan struct{}) *patience {
-	return &patience{interrupted: ctx.Done(), retired: retired}
+func patient(ctx context.Context, retired, ending <-chan struct{}) *patience {
+	return &patience{interrupted: ctx.Done(), retired: retired, ending: ending}
 }
 
 func (p *patience) Deadline() (time.Time, bool) { return time.Time{}, false }
@@ -50,6 +51,7 @@ func (p *patience) Err() error {
 	select {
 	case <-p.interrupted:
 	case <-p.retired:
+	case <-p.ending:
 	default:
 		return nil
 	}
@@ -68,6 +70,9 @@ func (p *patience) wait() {
 	case <-p.retired:
 		close(p.done)
 		return
+	case <-p.ending:
+		close(p.done)
+		return
 	case <-p.interrupted:
 	}
 	grace := time.NewTimer(interruptGrace)
@@ -75,6 +80,8 @@ func (p *patience) wait() {
 	select {
 	case <-p.finished:
 	case <-p.retired:
+		close(p.done)
+	case <-p.ending:
 		close(p.done)
 	case <-grace.C:
 		close(p.done)

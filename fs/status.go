@@ -169,7 +169,7 @@ func (r *statusReport) writeTroubles(b *bytes.Buffer) {
 	if len(r.LastErrors) > 0 {
 		fmt.Fprintf(b, "\nlast errors, of %d:\n", r.Errors)
 		for _, p := range r.LastErrors {
-			fmt.Fprintf(b, "  %s %s\n", stamp(p.Time), p.Text)
+			fmt.Fprintf(b, "  %s %s%s\n", stamp(p.Time), p.Text, times(p.Count))
 		}
 	}
 	if texts := r.Pipeline.Fetch.LastErrors; len(texts) > 0 {
@@ -206,6 +206,14 @@ func reasons(counts map[string]uint64) string {
 		texts[i] = fmt.Sprintf("%s (%s)", text, humanize.Comma(int64(counts[text])))
 	}
 	return strings.Join(texts, "; ")
+}
+
+// times says that something happened more than once.
+func times(n uint64) string {
+	if n < 2 {
+		return ""
+	}
+	return fmt.Sprintf(" (%s times)", humanize.Comma(int64(n)))
 }
 
 func because(reason string) string {

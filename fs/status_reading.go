@@ -14,6 +14,10 @@ func (r *statusReport) describeReading(line func(label, format string, args ...a
 	line("reads with", "%s%s; %d in flight (%s), %s read in %s reads, %s of them from the page cache at once, %s past it", engine.Engine, because(engine.Reason),
 		engine.InFlight, size(engine.InFlightBytes), size(int64(engine.ReadBytes)), humanize.Comma(int64(engine.Reads)),
 		humanize.Comma(int64(engine.CachedReads)), humanize.Comma(int64(engine.DirectReads)))
+	if engine.RemoteReads > 0 || engine.Stuck > 0 {
+		line("remote", "%s of them by threads, since the files lie on FUSE or a network file system; %d wait for more than a second now",
+			humanize.Comma(int64(engine.RemoteReads)), engine.Stuck)
+	}
 	for _, reason := range slices.Sorted(maps.Keys(engine.NotDirect)) {
 		line("not direct", "%d files: %s", engine.NotDirect[reason], reason)
 	}
@@ -37,6 +41,10 @@ func (r *statusReport) describeReading(line func(label, format string, args ...a
 	} else {
 		line("fetch", "%s%s; %d pieces read, %d of them again, %d loads in flight, %d open decoders", f.Strategy, because(f.Reason),
 			f.PiecesRead, f.PiecesReread, f.LoadsInFlight, f.OpenDecoders)
+	}
+	if n := r.Pipeline.Retries; n.Retries > 0 || n.Waiting > 0 {
+		line("retries", "%s reads were made again after errors that pass, %s failed all the same; %d wait to be", humanize.Comma(int64(n.Retries)),
+			humanize.Comma(int64(n.GaveUp)), n.Waiting)
 	}
 	if f.ReadsCancelled > 0 {
 		line("called off", "%d reads ahead of readers that went elsewhere, %s", f.ReadsCancelled, size(int64(f.BytesCancelled)))

@@ -50,6 +50,10 @@ type tree struct {
 	kernel   kernelFacts
 	metrics  *metrics
 
+	// ending is closed when nobody is waited for any more: all requests end.
+	ending  chan struct{}
+	endOnce sync.Once
+
 	// background is what was started beside requests.
 	background sync.WaitGroup
 }
@@ -72,6 +76,7 @@ func newTree(c Config, open openSet) (*tree, error) {
 		dataset: d, open: open, spec: d.Spec(), fingerprint: d.Fingerprint(), records: d.Records(),
 		ext: d.StreamExtension(), mountPoint: c.MountPoint, version: c.Version, started: time.Now(),
 		uid: uint32(os.Geteuid()), gid: uint32(os.Getegid()), log: c.Log,
+		ending: make(chan struct{}),
 	}
 	if t.log == nil {
 		t.log = slog.New(slog.DiscardHandler)
@@ -135,6 +140,23 @@ func (t *tree) dropPages(old *view) {
 	}
 }
 
+// end makes requests for streams fail from now on, also those that are under way.
+func (t *tree) end() { t.endOnce.Do(func() { close(t.ending) }) }
+
+// patient makes a request's context of go-fuse's.
+func (t *tree) patient(ctx context.Context, retired <-chan struct{}) *patience {
+	return patient(ctx, retired, t.ending)
+}
+
+func (t *tree) isEnding() bool {
+	select {
+	case <-t.ending:
+		return true
+	default:
+		return false
+	}
+}
+
 // close ends all openings that clients have left behind. No request may be
 // under way.
 func (t *tree) close() {
@@ -143,6 +165,7 @@ func (t *tree) close() {
 	for _, h := range t.handles.all() {
 		h.close()
 	}
+	t.problems.flush()
 }
 
 // before is the entry of done that takes the first n records of G off.

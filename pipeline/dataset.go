@@ -18,6 +18,7 @@ import (
 	"github.com/lsiofs/lsiofs/pipeline/storage/folders"
 	"github.com/lsiofs/lsiofs/pipeline/storage/local"
 	"github.com/lsiofs/lsiofs/pipeline/storage/profile"
+	"github.com/lsiofs/lsiofs/pipeline/storage/retry"
 	"github.com/lsiofs/lsiofs/pipeline/stream"
 	"github.com/lsiofs/lsiofs/pipeline/unpack/files"
 	"github.com/lsiofs/lsiofs/uring"
@@ -32,6 +33,9 @@ type Options struct {
 	// Storage says which reads the dataset's storage likes; nil for what is
 	// known of the file system that it lies on (profile.Find).
 	Storage *profile.Profile
+	// Faults, where it is set, is put around the storage that records are read
+	// from once the catalog is open: for tests, which fail reads.
+	Faults func(storage.Storage) storage.Storage
 	// Ahead computes the next epoch's order while one is read, with a fifth of
 	// one core.
 	Ahead bool
@@ -43,7 +47,9 @@ type Dataset struct {
 	spec    spec.Spec
 	started time.Time
 	engine  uring.Engine
-	storage storage.Storage
+	files   storage.Storage // as it was opened
+	storage storage.Storage // what is read: files, with what is put around it
+	retries *retry.Storage  // of that
 	profile profile.Profile // of the storage
 	catalog *catalog.Catalog
 	part    *order.Part // what the split leaves; nil: all
@@ -104,7 +110,12 @@ func (d *Dataset) open(ctx context.Context, o Options) error {
 	if err != nil {
 		return err
 	}
-	d.catalog, d.storage = c, st
+	d.catalog, d.files = c, st
+	below := st
+	if o.Faults != nil {
+		below = o.Faults(st)
+	}
+	d.storage, d.retries = retry.Over(below)
 	d.profile = findProfile(c.Root(), o)
 	if c.Format().Name == files.Name {
 		d.profile.GapBytes = 0 // what nobody wants would be a file to open
@@ -114,7 +125,7 @@ func (d *Dataset) open(ctx context.Context, o Options) error {
 		return err
 	}
 	d.starts = d.ChunkStarts(s.Order.ChunkBytes, s.Order.ChunkRecords)
-	d.fetcher, err = fetch.New(c, st, fetch.Config{
+	d.fetcher, err = fetch.New(c, d.storage, fetch.Config{
 		MemoryBytes: s.MemoryBytes, ReadTimeout: s.ReadTimeout,
 		PieceBytes: s.Order.ChunkBytes, PieceRecords: s.Order.ChunkRecords,
 		Decoders: decoders(s.Order), LookaheadRecords: lookahead(s.Order),
@@ -250,8 +261,10 @@ func (d *Dataset) computeAhead(n nextEpoch, goOn func() bool) error {
 // Status is a snapshot of what the dataset is doing.
 type Status struct {
 	Engine uring.Status `json:"engine"`
-	Fetch  fetch.Stats  `json:"fetch"`
-	Start  *Start       `json:"start,omitempty"` // what Expect found, where that was called
+	// Retries are reads that were made again, as their errors were likely to pass.
+	Retries retry.Stats `json:"retries"`
+	Fetch   fetch.Stats `json:"fetch"`
+	Start   *Start      `json:"start,omitempty"` // what Expect found, where that was called
 	// Storage says which reads are made, and whether that was measured.
 	Storage profile.Profile `json:"storage"`
 	Uptime  time.Duration   `json:"uptime_nanos"`
@@ -264,11 +277,11 @@ type Status struct {
 // Status gives the state now.
 func (d *Dataset) Status() Status {
 	engine := d.engine.Status()
-	if f, ok := d.storage.(*folders.Storage); ok {
+	if f, ok := d.files.(*folders.Storage); ok {
 		engine = f.Status()
 	}
 	return Status{
-		Engine: engine, Fetch: d.fetcher.Stats(), Start: d.start.Load(), Storage: d.profile, Uptime: time.Since(d.started),
+		Engine: engine, Retries: d.retries.Stats(), Fetch: d.fetcher.Stats(), Start: d.start.Load(), Storage: d.profile, Uptime: time.Since(d.started),
 		DamagedShards: len(d.catalog.Damaged()), Damages: d.damages(),
 	}
 }

@@ -15,7 +15,7 @@ import (
 // the page cache where that is possible and not switched off, and says what is
 // wrong. Errors are of ctx.
 func (d *Dataset) VerifyShards(ctx context.Context, progress func(catalog.Progress)) (verify.Report, error) {
-	c := verify.Config{Catalog: d.catalog, Storage: d.storage, Profile: d.profile, Progress: progress}
+	c := verify.Config{Catalog: d.catalog, Storage: d.files, Profile: d.profile, Progress: progress}
 	if d.spec.Format.Name == files.Name { // they are read through the page cache, whatever is wanted
 		return verify.Shards(ctx, c)
 	}

@@ -13,7 +13,12 @@
 // time, or 32 preads; what is submitted beyond that waits in a queue, first
 // come, first served.
 //
-// Requests for a File go through three ways. What the page cache holds is
+// Requests for a File that is Remote are read by the pool in both engines: the
+// page cache is not asked first, nor the ring. A pread that takes over a second
+// does not count as one of the pool, and of a File that has some of these no more
+// reads are begun until one ends: so a file that stalls holds up no other.
+//
+// Requests for other Files go through three ways. What the page cache holds is
 // copied by a few goroutines, one a core at most: a ring would do that on one
 // core, and several times slower. A request that is alone is read by such a
 // goroutine too. The rest goes to the ring or the pool, and bypasses the page
@@ -98,6 +103,11 @@ type Status struct {
 	// bypassed it.
 	CachedReads uint64 `json:"cached_reads"`
 	DirectReads uint64 `json:"direct_reads"`
+	// RemoteReads, of Reads, are of files on FUSE or a network file system, which
+	// threads make. Stuck is how many reads by threads have waited for more than a
+	// second, now.
+	RemoteReads uint64 `json:"remote_reads"`
+	Stuck       int64  `json:"stuck"`
 	// NotDirect says why Files that were to bypass the page cache don't, with
 	// the number of Files (of reads, where it passes: descriptors).
 	NotDirect map[string]uint64 `json:"not_direct,omitempty"`

@@ -17,9 +17,9 @@ const (
 	// DirectNever reads through the page cache.
 	DirectNever Direct = iota
 	// DirectCold bypasses the page cache for reads of 128 KiB and more that it
-	// does not hold whole. For data that does not fit into memory anyway: such
-	// reads took a fifth of the CPU at twice the speed, and what is read so is
-	// not in the page cache the next time.
+	// does not hold whole, but for those of FUSE. For data that does not fit into
+	// memory anyway: such reads took a fifth of the CPU at twice the speed, and
+	// what is read so is not in the page cache the next time.
 	DirectCold
 	// DirectAlways bypasses it for every read.
 	DirectAlways
@@ -50,12 +50,15 @@ const (
 type File struct {
 	fd     int
 	policy Direct
+	remote bool         // see Remote
 	verify func() error // nil without VerifyWith
 
 	waits   atomic.Bool   // RWF_NOWAIT is refused
 	refused atomic.Uint32 // a refusal: why direct reads are given up
 	direct  atomic.Pointer[directFile]
 	opening sync.Mutex // held by the one who sets direct
+
+	stall stall // of the engine's preadReader, under its lock
 }
 
 // refusal is why a File is not read directly.
@@ -67,6 +70,7 @@ const (
 	refusedAtOpen
 	refusedAtRead
 	refusedByCache
+	refusedFUSE
 	refusedForNow // not kept: descriptors come back
 
 	numRefusals
@@ -79,6 +83,7 @@ func (r refusal) String() string {
 		refusedAtOpen:   "the file can't be opened for direct reads",
 		refusedAtRead:   "the file system refused a direct read",
 		refusedByCache:  "the kernel does not tell what the page cache holds (cachestat, Linux 6.5)",
+		refusedFUSE:     "a direct read of FUSE that is not answered keeps the process from ending (they are made with --direct on)",
 		refusedForNow:   "no descriptor was left",
 	}[r]
 }
@@ -94,7 +99,7 @@ type directFile struct {
 // NewFile makes a File of a descriptor that was opened for reading without
 // O_DIRECT and O_NONBLOCK. The descriptor is the File's from now on. A second
 // one is opened at the first direct read.
-func NewFile(fd int, policy Direct) *File { return &File{fd: fd, policy: policy} }
+func NewFile(fd int, policy Direct) *File { return &File{fd: fd, policy: policy, remote: Remote(fd)} }
 
 // VerifyWith has verify called whenever reads of the File have ended, before
 // their Done: once for several reads, which so cost less each. Its error takes
@@ -130,6 +135,9 @@ func (f *File) wantsDirect(c *counters, off int64, size int) bool {
 		return false
 	case f.policy == DirectAlways:
 		return true
+	case f.remote && outlivesSignals(f.fd):
+		c.refuse(f, refusedFUSE)
+		return false
 	}
 	return size >= minDirectBytes && !f.cached(c, off, size)
 }

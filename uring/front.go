@@ -1,6 +1,7 @@
 package uring
 
 import (
+	"errors"
 	"runtime"
 	"sync"
 	"sync/atomic"
@@ -31,6 +32,7 @@ type reader interface {
 type engine struct {
 	name, reason string
 	reader       reader
+	threads      *preadReader // reads what is Remote; may be the reader
 	*counters
 
 	mu       sync.Mutex
@@ -39,6 +41,7 @@ type engine struct {
 	lookers  int            // that are not in a read that may wait
 	most     int            // lookers at a time
 	passing  []job          // of one Submit, to the reader: what the page cache is not asked for
+	remote   []job          // of one Submit, to threads
 	closed   atomic.Bool    // set under mu
 	looking  sync.WaitGroup // lookers
 	once     sync.Once
@@ -47,8 +50,8 @@ type engine struct {
 
 var _ Engine = (*engine)(nil)
 
-func newEngine(name, reason string, c *counters, r reader) *engine {
-	return &engine{name: name, reason: reason, reader: r, counters: c, most: runtime.GOMAXPROCS(0)}
+func newEngine(name, reason string, c *counters, r reader, threads *preadReader) *engine {
+	return &engine{name: name, reason: reason, reader: r, threads: threads, counters: c, most: runtime.GOMAXPROCS(0)}
 }
 
 func (e *engine) Submit(requests []*Request) {
@@ -68,6 +71,10 @@ func (e *engine) Submit(requests []*Request) {
 			e.passing = append(e.passing, j)
 			continue
 		}
+		if r.File.remote {
+			e.remote = append(e.remote, j)
+			continue
+		}
 		if j.direct = r.File.alwaysDirect(); j.direct {
 			e.passing = append(e.passing, j)
 			continue
@@ -79,11 +86,17 @@ func (e *engine) Submit(requests []*Request) {
 		e.lookers++
 		e.looking.Go(e.look)
 	}
-	if len(e.passing) > 0 {
-		e.reader.submit(e.passing)
-		clear(e.passing)
-		e.passing = e.passing[:0]
+	e.passing = hand(e.reader, e.passing)
+	e.remote = hand(e.threads, e.remote)
+}
+
+// hand submits jobs, and gives their memory back.
+func hand(to reader, jobs []job) []job {
+	if len(jobs) > 0 {
+		to.submit(jobs)
+		clear(jobs)
 	}
+	return jobs[:0]
 }
 
 // look is a looker. It ends when nothing waits.
@@ -156,7 +169,7 @@ func (e *engine) answer(j *job, answered *ending) bool {
 
 // ReadNow asks as answer does, and where that would read directly it says no.
 func (e *engine) ReadNow(r *Request) bool {
-	if r.File == nil || r.check() != nil || e.closed.Load() || r.File.wantsDirect(e.counters, r.OffsetBytes, len(r.Buf)) {
+	if r.File == nil || r.File.remote || r.check() != nil || e.closed.Load() || r.File.wantsDirect(e.counters, r.OffsetBytes, len(r.Buf)) {
 		return false
 	}
 	n, full := r.File.readCached(r.Buf, r.OffsetBytes)
@@ -195,6 +208,9 @@ func (e *engine) Close() error {
 		e.mu.Unlock()
 		e.looking.Wait()
 		e.closeErr = e.reader.close()
+		if e.threads != e.reader {
+			e.closeErr = errors.Join(e.closeErr, e.threads.close())
+		}
 	})
 	return e.closeErr
 }

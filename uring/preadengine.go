@@ -2,13 +2,27 @@ package uring
 
 import (
 	"sync"
+	"time"
 
 	"golang.org/x/sys/unix"
 )
 
-// maxPreaders is how many preads run at a time. A pool of 32 was measured to
-// reach 0.92–1.0 of a ring's throughput for reads of 128 KiB and more.
-const maxPreaders = 32
+const (
+	// maxPreaders is how many preads run at a time. A pool of 32 was measured to
+	// reach 0.92–1.0 of a ring's throughput for reads of 128 KiB and more.
+	maxPreaders = 32
+
+	// stuckAfter is from when on a pread is taken for one that may never end, and
+	// another may run beside it. A slow read is none the worse for it.
+	stuckAfter = time.Second
+
+	// maxStuck bounds the threads that such preads hold.
+	maxStuck = 512
+
+	// maxStuckOfFile is with how many of a File no more of its reads are begun: so
+	// that one which stalls does not take all threads.
+	maxStuckOfFile = 4
+)
 
 // preadReader reads with blocking preads on goroutines that start when there
 // is work for them, and stay until close.
@@ -19,19 +33,39 @@ type preadReader struct {
 	mu       sync.Mutex
 	work     sync.Cond // waiting grew, or closed was set
 	waiting  queue
-	preaders int // goroutines there are
+	preaders int // goroutines there are, but for stuck ones
 	idle     int // of them, those that will look into waiting next
+	stuck    int // preads for longer than stuckAfter
+	parked   int // jobs of Files that stall
 	closed   bool
 	running  sync.WaitGroup // the goroutines
+}
+
+// stall is what a preadReader knows of a File that stalls, or not.
+type stall struct {
+	stuck  int   // preads
+	parked []job // until one of these ends
+}
+
+// preader is one goroutine of the pool. All is under the pool's lock.
+type preader struct {
+	timer   *time.Timer
+	reading bool
+	file    *File // that is read, or nil
+	stuck   bool  // it does not count as one of the pool
 }
 
 var _ reader = (*preadReader)(nil)
 
 func openPread(reason string) *engine {
-	c := &counters{}
+	p := newPreadReader(&counters{})
+	return newEngine(string(ModePread), reason, p.counters, p, p)
+}
+
+func newPreadReader(c *counters) *preadReader {
 	p := &preadReader{counters: c}
 	p.work.L = &p.mu
-	return newEngine(string(ModePread), reason, c, p)
+	return p
 }
 
 func (p *preadReader) submit(jobs []job) {
@@ -41,6 +75,11 @@ func (p *preadReader) submit(jobs []job) {
 	for range min(p.idle, len(jobs)) {
 		p.work.Signal()
 	}
+	p.start()
+}
+
+// start starts goroutines for what waits. p.mu is held.
+func (p *preadReader) start() {
 	for p.preaders < maxPreaders && p.idle < p.waiting.len() {
 		p.preaders++
 		p.idle++
@@ -48,24 +87,80 @@ func (p *preadReader) submit(jobs []job) {
 	}
 }
 
-// read is one goroutine of the pool. After close it ends when nothing waits.
+// read is one goroutine of the pool. After close it ends when nothing waits, and
+// nothing is parked: then somebody is stuck, who will tell.
 func (p *preadReader) read() {
+	x := &preader{}
+	x.timer = time.AfterFunc(stuckAfter, func() { p.getsStuck(x) })
+	defer x.timer.Stop()
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	for {
 		for p.waiting.len() == 0 {
-			if p.closed {
+			if p.closed && p.parked == 0 {
 				return
 			}
 			p.work.Wait()
 		}
-		p.idle--
 		j := p.waiting.pop()
+		if f := j.request.File; f != nil && f.stall.stuck >= maxStuckOfFile {
+			f.stall.parked = append(f.stall.parked, j)
+			p.parked++
+			continue
+		}
+		p.idle--
+		x.reading, x.file = true, j.request.File
+		x.timer.Reset(stuckAfter)
 		p.mu.Unlock()
 		p.one(j)
+		x.timer.Stop()
 		p.mu.Lock()
+		if !p.ended(x) {
+			return
+		}
 		p.idle++
 	}
+}
+
+// getsStuck counts a goroutine out whose pread does not end: another may start.
+func (p *preadReader) getsStuck(x *preader) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if !x.reading || x.stuck || p.stuck >= maxStuck {
+		return
+	}
+	x.stuck = true
+	p.stuck++
+	p.counters.stuck.Add(1)
+	p.preaders--
+	if f := x.file; f != nil {
+		f.stall.stuck++
+	}
+	p.start()
+}
+
+// ended is called after a pread, and says whether its goroutine is still wanted.
+func (p *preadReader) ended(x *preader) bool {
+	f := x.file
+	x.reading, x.file = false, nil
+	if !x.stuck {
+		return true
+	}
+	x.stuck = false
+	p.stuck--
+	p.counters.stuck.Add(-1)
+	if f != nil {
+		f.stall.stuck--
+		p.waiting.push(f.stall.parked...)
+		p.parked -= len(f.stall.parked)
+		f.stall.parked = nil
+	}
+	p.work.Broadcast() // for what was parked, or to end
+	if p.preaders == maxPreaders {
+		return false
+	}
+	p.preaders++
+	return true
 }
 
 func (p *preadReader) one(j job) {
@@ -74,10 +169,16 @@ func (p *preadReader) one(j job) {
 		p.complete(j.request, 0, err)
 		return
 	}
+	if f := j.request.File; f != nil && f.remote {
+		j.direct = f.readsDirectly(p.counters, j.off(), len(j.rest()))
+	}
 	if !(j.direct && p.readDirectly(&j)) {
 		var more int
 		more, err = pread(j.request.fd(), j.rest(), j.off())
 		j.n += more
+	}
+	if f := j.request.File; f != nil && f.remote && err == nil {
+		p.remote.Add(1)
 	}
 	p.end(j.request, j.n, err)
 }

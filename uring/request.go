@@ -86,7 +86,8 @@ type counters struct {
 	inFlight, inFlightBytes  atomic.Int64
 	reads, readBytes, errors atomic.Uint64
 	unwanted                 atomic.Uint64
-	cached, direct           atomic.Uint64
+	cached, direct, remote   atomic.Uint64
+	stuck                    atomic.Int64
 	refusals                 [numRefusals]atomic.Uint64 // of Files by this engine
 	registration             atomic.Pointer[registration]
 }
@@ -150,6 +151,8 @@ func (c *counters) status(engine, reason string) Status {
 		Unwanted:      c.unwanted.Load(),
 		CachedReads:   c.cached.Load(),
 		DirectReads:   c.direct.Load(),
+		RemoteReads:   c.remote.Load(),
+		Stuck:         c.stuck.Load(),
 	}
 	for why := range c.refusals {
 		if n := c.refusals[why].Load(); n > 0 {

@@ -54,7 +54,7 @@ func openRinged(reason string, makeRing func() (kernelRing, error)) (*engine, er
 		<-r.stopped
 		return nil, err
 	}
-	return newEngine(string(ModeUring), reason, c, r), nil
+	return newEngine(string(ModeUring), reason, c, r, newPreadReader(c)), nil
 }
 
 func (r *ringReader) submit(jobs []job) {

@@ -71,7 +71,7 @@ func runCat(ctx context.Context, o *catOptions, g *globals) error {
 		return err
 	}
 	g.endAtOnce()
-	return closeAfter(d, catStream(ctx, d, resume, o, kind, g.ui.out))
+	return closeAfter(d, catStream(ctx, d, resume, o, kind, g.ui.out), g.log())
 }
 
 func catStream(ctx context.Context, d *pipeline.Dataset, resume *resumption, o *catOptions, kind stream.Kind, out io.Writer) error {

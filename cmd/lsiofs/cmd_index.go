@@ -69,7 +69,7 @@ func runIndex(ctx context.Context, o *indexOptions, g *globals) error {
 	if err != nil {
 		return err
 	}
-	return closeAfter(d, printIndex(d, last, g.ui))
+	return closeAfter(d, printIndex(d, last, g.ui), g.log())
 }
 
 func printIndex(d *pipeline.Dataset, last catalog.Progress, u *ui) error {

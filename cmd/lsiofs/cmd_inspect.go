@@ -59,7 +59,7 @@ func runInspect(ctx context.Context, o *inspectOptions, g *globals) error {
 			err = i.print(g.ui)
 		}
 	}
-	return closeAfter(d, err)
+	return closeAfter(d, err, g.log())
 }
 
 // print writes an inspection for people.

@@ -6,8 +6,11 @@ import (
 	"fmt"
 	"log/slog"
 	"os"
+	"os/signal"
 	"path/filepath"
 	"runtime/debug"
+	"sync"
+	"syscall"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -58,7 +61,8 @@ on the directory MNT. Every worker's shuffled epoch is then a file:
 
 The first mount of a dataset indexes it; later ones start at once. Without
 --daemon the mount is served in the foreground: Ctrl-C unmounts it and lets open
-files be read on for some seconds, a second Ctrl-C does not wait for them.`,
+files be read on for some seconds, a second Ctrl-C does not wait for them. SIGUSR1
+writes a line of status to the log.`,
 		Example: `  lsiofs mount /data/train /mnt/train --workers 4 --seed 42
   lsiofs mount '/data/**/shard-{000..146}.tar.zst' /mnt/train --workers 8 --batch 32 --daemon
   lsiofs mount /data/train /mnt/train --workers 6 --resume ckpt.json`,
@@ -79,16 +83,19 @@ files be read on for some seconds, a second Ctrl-C does not wait for them.`,
 // runMount mounts and serves until a signal or an unmount from outside.
 func runMount(ctx context.Context, o *mountOptions, g *globals) error {
 	force := g.takeForce()
+	asked := make(chan os.Signal, 1) // for a line of status; a second one before that is the same
+	signal.Notify(asked, syscall.SIGUSR1)
+	defer signal.Stop(asked)
 	rep, err := newReporter(o.readyFD, g.ui)
 	if err != nil {
 		return err
 	}
-	err = interrupted(ctx, mountAndServe(ctx, force, o, g, rep))
+	err = interrupted(ctx, mountAndServe(ctx, force, asked, o, g, rep))
 	rep.ended(err)
 	return err
 }
 
-func mountAndServe(ctx, force context.Context, o *mountOptions, g *globals, rep reporter) error {
+func mountAndServe(ctx, force context.Context, asked <-chan os.Signal, o *mountOptions, g *globals, rep reporter) error {
 	s, resume, err := o.resolve(o.dataset)
 	if err != nil {
 		return err
@@ -103,14 +110,17 @@ func mountAndServe(ctx, force context.Context, o *mountOptions, g *globals, rep 
 	fs.MoreThreads() // the dataset has seen how many processors there are
 	m, err := startMount(ctx, o, g, d, resume, rep)
 	if err != nil {
-		return closeAfter(d, err)
+		return closeAfter(d, err, g.log())
 	}
 	collectOften()
-	if err = serve(ctx, force, m, g.log()); errors.Is(err, errReadersLeft) {
+	stop := tellStatus(ctx, m, asked, g)
+	err = serve(ctx, force, m, g.log())
+	stop()
+	if errors.Is(err, errReadersLeft) {
 		// The dataset can't be closed under readers: the process' end does it.
 		return err
 	}
-	return closeAfter(d, err)
+	return closeAfter(d, err, g.log())
 }
 
 // servedHeapPercent is by how much the heap grows from one garbage collection to
@@ -130,10 +140,43 @@ func collectOften() {
 	}
 }
 
-// closeAfter closes d and keeps the first of the two errors.
-func closeAfter(d *pipeline.Dataset, err error) error {
-	if cerr := d.Close(); err == nil {
-		return cerr
+// tellStatus logs a line of status for each signal, whatever the level of the log,
+// until it is stopped.
+func tellStatus(ctx context.Context, m *fs.Mount, asked <-chan os.Signal, g *globals) (stop func()) {
+	log := g.ui.logger(slog.LevelInfo, g.logFormat)
+	ended := make(chan struct{})
+	var telling sync.WaitGroup
+	telling.Go(func() {
+		for {
+			select {
+			case <-asked:
+				m.LogStatus(ctx, log)
+			case <-ended:
+				return
+			}
+		}
+	})
+	return func() { close(ended); telling.Wait() }
+}
+
+// closeTime is how long reads that storage has begun may take to end once nobody
+// wants them. It and drainTime are less than docker stop's 10 s together.
+const closeTime = 1500 * time.Millisecond
+
+// closeAfter closes d and keeps the first of the two errors. A dataset that can't
+// be closed, since storage does not answer, is left to the end of the process.
+func closeAfter(d *pipeline.Dataset, err error, log *slog.Logger) error {
+	closed := make(chan error, 1)
+	go func() { closed <- d.Close() }()
+	limit := time.NewTimer(closeTime)
+	defer limit.Stop()
+	select {
+	case cerr := <-closed:
+		if err == nil {
+			return cerr
+		}
+	case <-limit.C:
+		log.Warn("storage does not answer: what it still owes is not waited for", "reads", d.Status().Engine.InFlight)
 	}
 	return err
 }
@@ -188,7 +231,7 @@ func serve(ctx, force context.Context, m *fs.Mount, log *slog.Logger) error {
 	drain, cancel := context.WithTimeout(context.WithoutCancel(ctx), drainTime)
 	defer cancel()
 	defer context.AfterFunc(force, cancel)()
-	if err := m.Unmount(drain); err != nil {
+	if err := m.Unmount(drain); err != nil && (drain.Err() == nil || !m.End()) {
 		return codedf(exitMount, "%w: %w", errReadersLeft, err)
 	}
 	return coded(exitMount, <-ended)

@@ -70,7 +70,7 @@ func runPlan(ctx context.Context, o *planOptions, g *globals) error {
 			err = r.print(g.ui)
 		}
 	}
-	return closeAfter(d, err)
+	return closeAfter(d, err, g.log())
 }
 
 func planReport(ctx context.Context, d *pipeline.Dataset, resume *resumption, o *planOptions, asked spec.Read) (readPlan, error) {

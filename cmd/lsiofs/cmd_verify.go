@@ -86,7 +86,7 @@ func runVerify(ctx context.Context, o *verifyOptions, g *globals) error {
 	if err == nil {
 		err = v.verdict()
 	}
-	return closeAfter(d, err)
+	return closeAfter(d, err, g.log())
 }
 
 func verifyDataset(ctx context.Context, d *pipeline.Dataset, order bool, g *globals) (verification, error) {

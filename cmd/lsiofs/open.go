@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"fmt"
+	"time"
 
 	"github.com/lsiofs/lsiofs/pipeline"
 	"github.com/lsiofs/lsiofs/pipeline/catalog"
@@ -10,11 +11,37 @@ import (
 	"github.com/lsiofs/lsiofs/pipeline/unpack"
 )
 
-// openDataset opens a dataset and gives its errors a code. The log is g's.
+// openEndTime is how long a dataset that is being opened has to end when the user
+// wants no more: to keep what has been indexed so far.
+const openEndTime = 5 * time.Second
+
+// openDataset opens a dataset and gives its errors a code. The log is g's. When ctx
+// ends and storage does not answer, it is not waited for: the process ends.
 func openDataset(ctx context.Context, g *globals, s spec.Spec, o pipeline.Options) (*pipeline.Dataset, error) {
 	o.Log = g.log()
-	d, err := pipeline.Open(ctx, s, o)
-	return d, coded(exitDataset, err)
+	type opened struct {
+		d   *pipeline.Dataset
+		err error
+	}
+	done := make(chan opened, 1)
+	go func() {
+		d, err := pipeline.Open(ctx, s, o)
+		done <- opened{d, err}
+	}()
+	select {
+	case r := <-done:
+		return r.d, coded(exitDataset, r.err)
+	case <-ctx.Done():
+	}
+	limit := time.NewTimer(openEndTime)
+	defer limit.Stop()
+	select {
+	case r := <-done:
+		return r.d, coded(exitDataset, r.err)
+	case <-limit.C:
+		o.Log.Warn("storage does not answer: what it still owes is not waited for")
+		return nil, ctx.Err()
+	}
 }
 
 // openShowing is openDataset with progress on the ui.

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"fmt"
 	"log/slog"
 	"strings"
 
@@ -10,15 +11,35 @@ import (
 // globals is what all commands share.
 type globals struct {
 	*interrupts
-	ui       *ui
-	args     []string // the command line, without the program
-	logLevel slog.Level
+	ui        *ui
+	args      []string // the command line, without the program
+	logLevel  slog.Level
+	logFormat logFormat
 	// running is true once a command's own code runs: errors before that are
 	// about the command line.
 	running bool
 }
 
-func (g *globals) log() *slog.Logger { return g.ui.logger(g.logLevel) }
+func (g *globals) log() *slog.Logger { return g.ui.logger(g.logLevel, g.logFormat) }
+
+// logFormat is how log lines are written, a flag. The zero value is JSON where
+// results are, else text.
+type logFormat string
+
+const (
+	logText logFormat = "text"
+	logJSON logFormat = "json"
+)
+
+func (f *logFormat) String() string { return string(*f) }
+func (f *logFormat) Type() string   { return string(logText + "|" + logJSON) }
+
+func (f *logFormat) Set(s string) error {
+	if *f = logFormat(s); *f != logText && *f != logJSON {
+		return fmt.Errorf("%q is no format of logs: use %s or %s", s, logText, logJSON)
+	}
+	return nil
+}
 
 func newRootCommand(g *globals) *cobra.Command {
 	root := &cobra.Command{
@@ -45,6 +66,11 @@ for any number of workers.`,
 	root.PersistentFlags().BoolVar(&g.ui.json, "json", false, "write results, warnings and errors as JSON, one object a line")
 	g.logLevel = slog.LevelWarn
 	root.PersistentFlags().TextVar(&g.logLevel, "log-level", slog.LevelWarn, "log to stderr what is at least of this `level`: debug, info, warn, error")
+	root.PersistentFlags().Var(&g.logFormat, "log-format", "how log lines are written (default text, and json with --json)")
+	formats := cobra.FixedCompletions([]string{string(logText), string(logJSON)}, cobra.ShellCompDirectiveNoFileComp)
+	if err := root.RegisterFlagCompletionFunc("log-format", formats); err != nil {
+		panic(err) // it has just been defined
+	}
 	root.AddCommand(
 		newMountCommand(g), newUmountCommand(g), newIndexCommand(g), newInspectCommand(g), newVerifyCommand(g),
 		newCatCommand(g), newPlanCommand(g), newTuneCommand(g), newBenchCommand(g), newBenchPartCommand(g),

@@ -84,10 +84,10 @@ func (u *ui) reportError(err error) exitCode {
 }
 
 // logger writes to stderr what happens at level and above.
-func (u *ui) logger(level slog.Level) *slog.Logger {
+func (u *ui) logger(level slog.Level, format logFormat) *slog.Logger {
 	w := lockedWriter{u}
 	o := &slog.HandlerOptions{Level: level}
-	if u.json {
+	if format == logJSON || format == "" && u.json {
 		return slog.New(slog.NewJSONHandler(w, o))
 	}
 	return slog.New(slog.NewTextHandler(w, o))

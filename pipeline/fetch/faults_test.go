@@ -3,6 +3,7 @@ package fetch
 import (
 	"context"
 	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
 	"sync"
@@ -278,65 +279,79 @@ func TestAShardThatChangesGivesErrorsNeverWrongBytes(t *testing.T) {
 	}
 }
 
-func TestARecordThatFailsItsChecksumFailsAlone(t *testing.T) {
+func TestARecordThatFailsItsChecksumFailsAloneAndAlways(t *testing.T) {
 	for _, name := range []string{"plain", "gathered"} {
-		d := makeDataset(t, faultShapes[name])
-		x := d.index.extents[17]
-		alter(t, d, 0, func(b []byte) { b[x.OffsetBytes+3] ^= 1 })
-		f := newTestFetcher(t, d, 1<<20)
-		r := f.Open(inOrder(d.index))
-		defer r.Close()
-		var l Loan
-		for k := range d.records {
-			err := r.Lend(context.Background(), uint64(k), 1, &l)
-			if k == 17 {
-				require.ErrorContains(t, err, "shard-000: record 17 at [")
-				require.ErrorContains(t, err, "checksum mismatch")
-				continue
-			}
-			require.NoError(t, err)
-			require.Equal(t, string(d.records[k]), string(l.Records[0]))
-			l.Release()
+		for _, budget := range []int64{1, 1 << 20} { // with the small one all is forgotten and read again
+			t.Run(fmt.Sprintf("%s, budget of %d", name, budget), func(t *testing.T) {
+				d := makeDataset(t, faultShapes[name])
+				x := d.index.extents[17]
+				alter(t, d, 0, func(b []byte) { b[x.OffsetBytes+3] ^= 1 })
+				f := newTestFetcher(t, d, budget)
+				r := f.Open(inOrder(d.index))
+				defer r.Close()
+				var l Loan
+				for range 3 {
+					for k := range d.records {
+						err := r.Lend(context.Background(), uint64(k), 1, &l)
+						if k == 17 {
+							require.ErrorContains(t, err, "shard-000: record 17 at [")
+							require.ErrorContains(t, err, "checksum mismatch")
+							continue
+						}
+						require.NoError(t, err)
+						require.Equal(t, string(d.records[k]), string(l.Records[0]))
+						l.Release()
+					}
+				}
+				// Those before it are lent without an error, all at once or not.
+				for k := 10; k < 17; {
+					require.NoError(t, r.Lend(context.Background(), uint64(k), 20, &l))
+					k += len(l.Records)
+					require.LessOrEqual(t, k, 17)
+					l.Release()
+				}
+				require.Contains(t, f.Stats().LastErrors[0], "shard-000: checksum mismatch")
+			})
 		}
-		// Those before it are lent without an error, all at once or not.
-		for k := 10; k < 17; {
-			require.NoError(t, r.Lend(context.Background(), uint64(k), 20, &l))
-			k += len(l.Records)
-			require.LessOrEqual(t, k, 17)
-			l.Release()
-		}
-		require.Contains(t, f.Stats().LastErrors[0], "shard-000: checksum mismatch")
 	}
 }
 
 func TestAShardWhoseChecksumFailsStaysFailed(t *testing.T) {
 	for _, codec := range []string{"gz", "zst", "lz4"} {
-		d := makeDataset(t, shape{codec: codec, shards: 2, records: 100, maxBytes: 2000})
-		size := int(d.index.shards[0].Object.SizeBytes)
-		// The last bytes are the member's checksum (of gz with its size behind it).
-		at := map[string]int{"gz": size - 8, "zst": size - 1, "lz4": size - 1}[codec]
-		alter(t, d, 0, func(b []byte) { b[at] ^= 1 })
-		f := newTestFetcher(t, d, 4<<20)
-		r := f.Open(inOrder(d.index))
-		defer r.Close()
-		var l Loan
-		failedAt := -1
-		for k := 0; k < 100 && failedAt < 0; k++ {
-			if err := r.Lend(context.Background(), uint64(k), 1, &l); err != nil {
-				failedAt = k
-				break
-			}
-			require.Equal(t, string(d.records[k]), string(l.Records[0]))
-			l.Release()
+		for _, budget := range []int64{1, 4 << 20} {
+			t.Run(fmt.Sprintf("%s, budget of %d", codec, budget), func(t *testing.T) {
+				d := makeDataset(t, shape{codec: codec, shards: 2, records: 100, maxBytes: 2000})
+				size := int(d.index.shards[0].Object.SizeBytes)
+				// The last bytes are the member's checksum (of gz with its size behind it).
+				at := map[string]int{"gz": size - 8, "zst": size - 1, "lz4": size - 1}[codec]
+				alter(t, d, 0, func(b []byte) { b[at] ^= 1 })
+				f := newTestFetcher(t, d, budget)
+				r := f.Open(inOrder(d.index))
+				defer r.Close()
+				var l Loan
+				failedAt := -1
+				for k := 0; k < 100 && failedAt < 0; k++ {
+					if err := r.Lend(context.Background(), uint64(k), 1, &l); err != nil {
+						failedAt = k
+						break
+					}
+					require.Equal(t, string(d.records[k]), string(l.Records[0]))
+					l.Release()
+				}
+				require.GreaterOrEqual(t, failedAt, 0, "the last piece is not lent before the checksum has been seen")
+				require.NoError(t, r.Lend(context.Background(), 100, 1, &l), "the other shard is read")
+				l.Release()
+				other := f.Open(inOrder(d.index))
+				defer other.Close()
+				for _, r := range []*Reader{r, other} {
+					for _, k := range []uint64{0, 50, 99} {
+						err := r.Lend(context.Background(), k, 1, &l)
+						_, corrupt := errors.AsType[*unpack.CorruptError](err)
+						require.True(t, corrupt, "record %d: %v", k, err)
+					}
+				}
+			})
 		}
-		require.GreaterOrEqual(t, failedAt, 0, "the last piece is not lent before the checksum has been seen")
-		for _, k := range []uint64{0, 50, 99} {
-			err := r.Lend(context.Background(), k, 1, &l)
-			_, corrupt := errors.AsType[*unpack.CorruptError](err)
-			require.True(t, corrupt, "record %d: %v", k, err)
-		}
-		require.NoError(t, r.Lend(context.Background(), 100, 1, &l), "the other shard is read")
-		l.Release()
 	}
 }
 

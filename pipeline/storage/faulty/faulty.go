@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	"github.com/lsiofs/lsiofs/pipeline/storage"
 )
@@ -23,12 +24,14 @@ type Storage struct {
 	// After, when set, is called for each read that was handed on, with its
 	// outcome, and gives the one that is reported. It may change r.Buf.
 	After func(r *storage.Read, err error) error
+	// Delay, when set, says how long a read waits before it is handed on.
+	Delay func(r *storage.Read) time.Duration
 
 	mu      sync.Mutex
 	arrived sync.Cond // a read is held
 	holding bool
 	held    []*storage.Read
-	failing sync.WaitGroup // goroutines that fail reads
+	failing sync.WaitGroup // goroutines that fail or delay reads
 }
 
 var _ storage.Storage = (*Storage)(nil)
@@ -76,15 +79,24 @@ func (f *Storage) Submit(reads []*storage.Read) {
 		return
 	}
 	f.mu.Unlock()
-	f.forward(reads)
+	if f.Delay == nil {
+		f.forward(reads)
+		return
+	}
+	for _, r := range reads {
+		f.failing.Go(func() {
+			time.Sleep(f.Delay(r))
+			f.forward([]*storage.Read{r})
+		})
+	}
 }
 
-// Close releases what is held and closes the wrapped storage.
+// Close releases what is held, waits for what is delayed and closes the wrapped
+// storage.
 func (f *Storage) Close() error {
 	f.Release()
-	err := f.Storage.Close()
 	f.failing.Wait()
-	return err
+	return f.Storage.Close()
 }
 
 func (f *Storage) forward(reads []*storage.Read) {
@@ -125,6 +137,16 @@ func Nth(n int64) func(*storage.Read) error {
 	return func(*storage.Read) error {
 		if at := count.Add(1) - 1; at == n {
 			return fmt.Errorf("%w in read %d", ErrInjected, n)
+		}
+		return nil
+	}
+}
+
+// Range is a Before that fails all reads of an object which touch [from, to).
+func Range(path string, from, to int64, err error) func(*storage.Read) error {
+	return func(r *storage.Read) error {
+		if r.Object.Path == path && r.OffsetBytes < to && r.OffsetBytes+int64(len(r.Buf)) > from {
+			return err
 		}
 		return nil
 	}

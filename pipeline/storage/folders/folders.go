@@ -82,6 +82,7 @@ type Storage struct {
 	indexDir string
 	most     int           // files and directories that are open at a time
 	cores    int           // there were when it was opened
+	taken    int           // jobs that a goroutine takes at a time
 	openers  sync.Pool     // of *opener
 	reads    atomic.Uint64 // of files, that have succeeded
 	errors   atomic.Uint64 // the others
@@ -117,7 +118,11 @@ func Open(root, indexDir string, framing Framing) (*Storage, error) {
 	if err != nil {
 		return nil, fmt.Errorf("dataset: %w", &fs.PathError{Op: "open", Path: absolute, Err: err})
 	}
-	s := &Storage{root: absolute, fd: fd, framing: framing, indexDir: indexDir, most: mostOpen(), cores: runtime.GOMAXPROCS(0)}
+	s := &Storage{root: absolute, fd: fd, framing: framing, indexDir: indexDir, most: mostOpen(), cores: runtime.GOMAXPROCS(0), taken: takenJobs}
+	if uring.Remote(fd) {
+		s.blind.Store(true) // an open may wait, whatever is in memory
+		s.taken = 1         // and what is taken with it would wait, too
+	}
 	s.quiet.L = &s.mu
 	return s, nil
 }

@@ -153,7 +153,7 @@ func (s *Storage) take(taken *[takenJobs]job, waits bool) (n int) {
 		lists, workers = [...]*queue{&s.missed, &s.missed}, &s.waiters
 	}
 	left := lists[0].len() + lists[1].len()
-	share := min(max(left / *workers, 1), takenJobs)
+	share := min(max(left / *workers, 1), s.taken)
 	for _, list := range lists {
 		for n < share && list.len() > 0 {
 			taken[n] = list.pop()

@@ -10,6 +10,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/lsiofs/lsiofs/pipeline/storage"
+	"github.com/lsiofs/lsiofs/uring"
 )
 
 // maxMapped is how many files are mapped at a time: a quarter of the usual
@@ -27,7 +28,8 @@ func maxMappedFiles() int64 {
 
 var _ storage.Mapper = (*Storage)(nil)
 
-// Map implements storage.Mapper. Where all reads are direct nothing is mapped.
+// Map implements storage.Mapper. Where all reads are direct nothing is mapped, and
+// nothing of a file system whose pages may go away behind those who look at them.
 func (s *Storage) Map(o storage.Object) (storage.Mapping, error) {
 	m, err := s.mapFile(o)
 	if err != nil {
@@ -52,6 +54,10 @@ func (s *Storage) mapFile(o storage.Object) (_ *mapping, err error) {
 	fd, err := openObject(&s.files, o)
 	if err != nil {
 		return nil, err
+	}
+	if uring.Remote(fd) {
+		_ = unix.Close(fd)
+		return nil, storage.ErrNotMapped
 	}
 	m := &mapping{storage: s, object: o, fd: fd}
 	if m.mem, err = mapAligned(fd, o.SizeBytes); err == nil {

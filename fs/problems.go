@@ -1,0 +1,183 @@
+package fs
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/lsiofs/lsiofs/pipeline/fetch"
+	"github.com/lsiofs/lsiofs/pipeline/storage"
+)
+
+// problems keeps the last faults of reads and look-ups, for status, and logs them:
+// a fault at once when it is new, and from then on with a count, once a
+// problemAgain at most and at the end. It is safe for concurrent use.
+type problems struct {
+	log *slog.Logger
+
+	mu     sync.Mutex
+	faults []*problem // the one that happened last is the last
+	total  uint64
+	// dropped counts what happened of faults that had to make room for others and
+	// was never logged.
+	dropped uint64
+	window  time.Time
+	logged  int // lines since window
+}
+
+// A shard that is gone can fail thousands of reads a second, each another range: of
+// so many faults are the counts kept, problemLines of them are logged a
+// problemWindow, and problemsShown are shown in status.
+const (
+	problemsKept  = 256
+	problemsShown = 8
+	problemLines  = 5
+	problemWindow = 10 * time.Second
+	problemAgain  = time.Minute
+)
+
+// problem is a fault: an error that clients got as EIO, with what it is about as
+// far as that is known. The same object, range and reason is the same fault,
+// whatever file was read.
+type problem struct {
+	Time   time.Time `json:"time"` // the last
+	First  time.Time `json:"first"`
+	Text   string    `json:"text"`
+	Object string    `json:"object,omitempty"`
+	// OffsetBytes and SizeBytes are the range of the object that was to be read.
+	OffsetBytes int64  `json:"offset_bytes"`
+	SizeBytes   int64  `json:"size_bytes"`
+	Errno       string `json:"errno"`
+	Count       uint64 `json:"count"`
+
+	reason   string
+	toldAt   time.Time // when it was logged last
+	untold   uint64    // of Count, not logged yet
+	announce bool      // it was never logged
+}
+
+// describe finds out what an error is about.
+func describe(name string, err error) problem {
+	p := problem{Text: name + ": " + err.Error(), Errno: errnoName(err), reason: err.Error()}
+	if r, ok := errors.AsType[*fetch.RecordError](err); ok {
+		p.Object, p.OffsetBytes, p.SizeBytes, p.reason = r.Shard, r.OffsetBytes, r.SizeBytes, r.Err.Error()
+	}
+	if s, ok := errors.AsType[*storage.Error](err); ok {
+		// Several records lie in what is read at a time, and fail together.
+		p.Object, p.OffsetBytes, p.SizeBytes, p.reason = s.Object, s.OffsetBytes, s.SizeBytes, s.Err.Error()
+	}
+	return p
+}
+
+func (p *problem) same(x *problem) bool {
+	return p.Object == x.Object && p.OffsetBytes == x.OffsetBytes && p.SizeBytes == x.SizeBytes && p.reason == x.reason
+}
+
+// note counts a fault, and logs it if it is time to.
+func (p *problems) note(name string, err error) {
+	now, x := time.Now(), describe(name, err)
+	p.mu.Lock()
+	f := p.find(&x)
+	f.Time, f.Text = now, x.Text
+	f.Count++
+	f.untold++
+	p.total++
+	due := f.announce || now.Sub(f.toldAt) >= problemAgain
+	if due = due && p.mayLog(now); due {
+		x = f.tell(now)
+	}
+	p.mu.Unlock()
+	if due {
+		x.write(p.log)
+	}
+}
+
+// find gives the fault that is the same as x, new or not, as the last one.
+func (p *problems) find(x *problem) *problem {
+	i := slices.IndexFunc(p.faults, x.same)
+	if i < 0 {
+		if len(p.faults) == problemsKept {
+			p.dropped += p.faults[0].untold
+			p.faults = slices.Delete(p.faults, 0, 1)
+		}
+		x := *x
+		x.First, x.announce = time.Now(), true
+		p.faults = append(p.faults, &x)
+		return &x
+	}
+	f := p.faults[i]
+	p.faults = append(slices.Delete(p.faults, i, i+1), f)
+	return f
+}
+
+// mayLog takes one of the lines that a window has.
+func (p *problems) mayLog(now time.Time) bool {
+	if now.Sub(p.window) >= problemWindow {
+		p.window, p.logged = now, 0
+	}
+	if p.logged == problemLines {
+		return false
+	}
+	p.logged++
+	return true
+}
+
+// tell marks a fault as logged, and gives a copy to log.
+func (p *problem) tell(now time.Time) problem {
+	told := *p
+	p.untold, p.toldAt, p.announce = 0, now, false
+	return told
+}
+
+// write is the line of a fault. Its count is of all times.
+func (p *problem) write(log *slog.Logger) {
+	attrs := []slog.Attr{slog.String("error", p.Text)}
+	if p.Object != "" {
+		attrs = append(attrs, slog.String("object", p.Object), slog.String("range", fmt.Sprintf("[%d, %d)", p.OffsetBytes, p.OffsetBytes+p.SizeBytes)))
+	}
+	attrs = append(attrs, slog.String("errno", p.Errno), slog.Uint64("count", p.Count))
+	log.LogAttrs(context.Background(), slog.LevelError, "a read failed", attrs...)
+}
+
+// flush logs what has not been logged, at the end of the mount: the last
+// problemsShown faults, and how many more there were.
+func (p *problems) flush() {
+	p.mu.Lock()
+	now := time.Now()
+	var told []problem
+	faults, times := 0, p.dropped
+	for _, f := range slices.Backward(p.faults) {
+		switch {
+		case f.untold == 0:
+		case len(told) < problemsShown:
+			told = append(told, f.tell(now))
+		default:
+			faults++
+			times += f.tell(now).untold
+		}
+	}
+	p.dropped = 0
+	p.mu.Unlock()
+	for _, f := range slices.Backward(told) {
+		f.write(p.log)
+	}
+	if times > 0 {
+		p.log.Error("more reads failed", "count", times, "faults", faults)
+	}
+}
+
+// snapshot gives the last problems, oldest first, and how often clients got EIO.
+func (p *problems) snapshot() ([]problem, uint64) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	shown := p.faults[max(0, len(p.faults)-problemsShown):]
+	last := make([]problem, len(shown))
+	for i, f := range shown {
+		last[i] = *f
+	}
+	return last, p.total
+}

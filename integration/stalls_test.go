@@ -1,0 +1,295 @@
+package integration
+
+import (
+	"encoding/json"
+	"os"
+	"os/exec"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+)
+
+// ways are how a shard's bytes come in: each waits for a storage that does not
+// answer elsewhere in the kernel.
+var ways = []struct {
+	name   string
+	flags  []string
+	direct bool
+}{
+	{"uring, page cache", []string{"--io", "uring", "--direct", "off"}, false},
+	{"uring, direct", []string{"--io", "uring", "--direct", "on"}, true},
+	{"pread, page cache", []string{"--io", "pread", "--direct", "off"}, false},
+	{"pread, direct", []string{"--io", "pread", "--direct", "on"}, true},
+}
+
+// inOrder deals big in order: worker-0 has shards a to d, and so on. So who reads
+// a range of a stream needs that of the shard.
+func inOrder() settings {
+	s := usual()
+	s.Shuffle, s.Workers, s.Deal, s.ChunkBytes, s.ChunkRecords = "none", 4, "contiguous", 64<<10, 16
+	return s
+}
+
+// reads starts a program that reads 64 KiB of a file from off on.
+func reads(t *testing.T, path string, off int) *exec.Cmd {
+	t.Helper()
+	cmd := exec.Command(python(t), "-c", "import os, sys; os.pread(os.open(sys.argv[1], os.O_RDONLY), 65536, int(sys.argv[2]))", path, strconv.Itoa(off))
+	require.NoError(t, cmd.Start())
+	t.Cleanup(func() {
+		cmd.Process.Kill()
+		cmd.Wait()
+	})
+	return cmd
+}
+
+// requireEnd waits for a child's end, however it comes.
+func requireEnd(t *testing.T, cmd *exec.Cmd, why string) {
+	t.Helper()
+	done := make(chan error, 1)
+	go func() { done <- cmd.Wait() }()
+	select {
+	case <-done:
+	case <-time.After(clientLimit):
+		require.Fail(t, "a client has not ended", why)
+	}
+}
+
+func TestAStalledRangeBlocksOnlyThoseWhoNeedItAndIsEIOAfterTheTimeout(t *testing.T) {
+	t.Parallel()
+	for _, way := range ways {
+		t.Run(way.name, func(t *testing.T) {
+			t.Parallel()
+			whole := big(t)
+			d, b := backingDataset(t, whole)
+			s := inOrder()
+			want := newReference(t, whole)
+			m := mountDataset(t, d, s, append(way.flags, "--memory", "1MiB", "--read-timeout", "4s")...)
+			first := want.data(s, 0)
+			const from, to = 512 << 10, 768 << 10
+			b.fail(fault{Path: "a.bin", From: from, To: to, Do: doStall})
+
+			killed, waits := reads(t, m.path("worker-0.bin"), from), make(chan error, 1)
+			f, err := os.Open(m.path("worker-0.bin"))
+			require.NoError(t, err)
+			defer f.Close()
+			buf := make([]byte, 64<<10)
+			go func() {
+				_, err := f.ReadAt(buf, from+100)
+				waits <- err
+			}()
+			b.waitStalled(1)
+			require.NoError(t, killed.Process.Kill())
+			requireEnd(t, killed, "a reader that waits dies of a signal")
+			for w := 1; w < s.Workers; w++ {
+				requireFile(t, want.data(s, w), m.path("worker-%d.bin", w))
+			}
+			other, err := os.ReadFile(m.path("epoch-0/worker-0-of-16.bin"))
+			require.ErrorIs(t, err, syscall.EIO, "all of a.bin is in it")
+			require.Less(t, len(other), to)
+			g, err := os.Open(m.path("worker-0.bin"))
+			require.NoError(t, err, "the same file can be opened")
+			defer g.Close()
+			head := make([]byte, from-64<<10)
+			_, err = g.ReadAt(head, 0)
+			require.NoError(t, err)
+			requireSameBytes(t, first[:len(head)], head, "before the stalled range")
+			_, err = g.ReadAt(head[:4096], 1<<20)
+			require.NoError(t, err)
+			requireSameBytes(t, first[1<<20:1<<20+4096], head[:4096], "behind the stalled range")
+			require.ErrorIs(t, <-waits, syscall.EIO)
+			for place, said := range map[string]string{"status": string(m.read("status")), "log": m.log.String()} {
+				require.Regexp(t, `a\.bin: record \d+ at \[\d+, \d+\): storage has not answered within --read-timeout`, said, place)
+			}
+
+			b.fail()
+			requireFile(t, first, m.path("worker-0.bin"))
+		})
+	}
+}
+
+// stuckReads is how many reads by threads have waited for more than a second.
+func (m *mount) stuckReads() int {
+	m.t.Helper()
+	var s struct {
+		Pipeline struct{ Engine struct{ Stuck int } }
+	}
+	require.NoError(m.t, json.Unmarshal(m.read("status.json"), &s))
+	return s.Pipeline.Engine.Stuck
+}
+
+// More reads stall than an engine makes at a time.
+func TestManyStalledReadsHoldUpNobodyElse(t *testing.T) {
+	t.Parallel()
+	for _, way := range ways {
+		t.Run(way.name, func(t *testing.T) {
+			t.Parallel()
+			whole := big(t)
+			d, b := backingDataset(t, whole)
+			s := inOrder()
+			want := newReference(t, whole)
+			m := mountDataset(t, d, s, append(way.flags, "--memory", "16MiB")...)
+			var stalled []fault
+			for _, shard := range []string{"a.bin", "b.bin", "c.bin", "d.bin"} {
+				stalled = append(stalled, fault{Path: shard, To: 1 << 20, Do: doStall})
+			}
+			b.fail(stalled...)
+			reader := exec.Command(python(t), "-c", `
+import os, sys, threading
+fd = os.open(sys.argv[1], os.O_RDONLY)
+for i in range(64):
+    threading.Thread(target=os.pread, args=(fd, 4096, i << 16)).start()
+`, m.path("worker-0.bin"))
+			require.NoError(t, reader.Start())
+			t.Cleanup(func() {
+				reader.Process.Kill()
+				reader.Wait()
+			})
+			// Of each file at least four are begun, and of all as many as come in the
+			// first second.
+			require.Eventually(t, func() bool { return m.stuckReads() >= 16 }, clientLimit, 10*time.Millisecond)
+			for w := 1; w < s.Workers; w++ {
+				requireFile(t, want.data(s, w), m.path("worker-%d.bin", w))
+			}
+			b.fail()
+			requireEnd(t, reader, "all its reads are answered")
+			requireFile(t, want.data(s, 0), m.path("worker-0.bin"))
+		})
+	}
+}
+
+func TestAMappingOfAStalledRangeWaitsForTheTimeout(t *testing.T) {
+	whole := big(t)
+	d, b := backingDataset(t, whole)
+	s := inOrder()
+	m := mountDataset(t, d, s, "--memory", "1MiB", "--read-timeout", "2s")
+	b.fail(fault{Path: "a.bin", From: 512 << 10, To: 768 << 10, Do: doStall})
+	began := time.Now()
+	r := command(t, nil, nil, python(t), "-c", `
+import mmap, sys
+f = open(sys.argv[1], "rb")
+m = mmap.mmap(f.fileno(), 0, prot=mmap.PROT_READ)
+print(m[0], flush=True)
+m[600 << 10]
+`, m.path("worker-0.bin"))
+	require.Equal(t, -1, r.code, "SIGBUS: %s", r.stderr)
+	require.NotEmpty(t, r.stdout, "it had the beginning")
+	require.GreaterOrEqual(t, time.Since(began), 2*time.Second)
+	b.fail()
+	requireFile(t, newReference(t, whole).data(s, 0), m.path("worker-0.bin"))
+}
+
+func TestAMountEndsWhileARangeIsStalled(t *testing.T) {
+	t.Parallel()
+	for _, way := range ways {
+		for name, end := range map[string]func(m *mount){
+			"Ctrl-C": func(m *mount) { m.cmd.Process.Signal(syscall.SIGINT) },
+			"umount": func(m *mount) { toolOK(t, "umount", m.dir) },
+			"Ctrl-C twice, a reader waits": func(m *mount) {
+				m.cmd.Process.Signal(syscall.SIGINT)
+				require.Eventually(t, func() bool { return !isMount(m.dir) }, clientLimit, 5*time.Millisecond)
+				m.cmd.Process.Signal(syscall.SIGINT)
+			},
+		} {
+			t.Run(way.name+", "+name, func(t *testing.T) {
+				t.Parallel()
+				d, b := backingDataset(t, big(t))
+				m := mountDataset(t, d, inOrder(), append(way.flags, "--memory", "1MiB")...)
+				b.fail(fault{Path: "a.bin", To: 1 << 20, Do: doStall})
+				reader := reads(t, m.path("worker-0.bin"), 0)
+				b.waitStalled(1)
+				stays := strings.Contains(name, "reader")
+				if !stays {
+					require.NoError(t, reader.Process.Kill())
+					requireEnd(t, reader, "it was killed")
+				}
+				end(m)
+				require.Eventually(t, func() bool { return !isMount(m.dir) }, clientLimit, 5*time.Millisecond)
+				if stays {
+					requireEnd(t, reader, "its read fails")
+				}
+				if way.direct {
+					// The kernel keeps the process until FUSE answers.
+					b.fail()
+				}
+				require.True(t, m.ended(clientLimit), "the server ends")
+				m.requireNothingLeft()
+			})
+		}
+	}
+}
+
+func TestCtrlCEndsIndexingOfAStalledShard(t *testing.T) {
+	d, b := backingDataset(t, plain(t, "jsonl", 3))
+	b.fail(fault{Path: "part-1/shard-0001.jsonl", To: 1 << 40, Do: doStall})
+	m := startMount(t, d, t.TempDir(), usual().flags()...)
+	b.waitStalled(1)
+	require.NoError(t, m.cmd.Process.Signal(syscall.SIGINT))
+	require.True(t, m.ended(clientLimit))
+	require.Equal(t, 130, m.cmd.ProcessState.ExitCode(), m.log.String())
+	require.False(t, isMount(m.dir))
+}
+
+// A goroutine that touches a page which is not there holds a processor, and once
+// the collector wants to stop all, everybody waits for it.
+func TestPagesThatGoAwayWhileTheirStorageStallsHoldUpNobodyElse(t *testing.T) {
+	whole := big(t)
+	d, b := backingDataset(t, whole)
+	s := inOrder()
+	want := newReference(t, whole)
+	m := mountDataset(t, d, s, "--memory", "64MiB")
+	shell(t, `cat "$1"/*.bin > /dev/null`, d.dir) // into the page cache, from where it could be mapped
+	for w := range s.Workers {
+		requireFile(t, want.data(s, w), m.path("worker-%d.bin", w))
+	}
+	b.fail(fault{Path: "a.bin", To: 1 << 40, Do: doStall})
+	b.drop("a.bin")
+	reads(t, m.path("worker-0.bin"), 0)
+	for range 300 {
+		m.read("status.json") // for the collector to have something to do
+	}
+	for w := 1; w < s.Workers; w++ {
+		requireFile(t, want.data(s, w), m.path("worker-%d.bin", w))
+	}
+	require.Zero(t, m.fetchStats().MappedBytes)
+	b.fail()
+	requireFile(t, want.data(s, 0), m.path("worker-0.bin"))
+}
+
+func TestFaultsOfTheStorageAreEIOThatNamesThemOrPassUnseen(t *testing.T) {
+	t.Parallel()
+	for _, way := range ways {
+		t.Run(way.name, func(t *testing.T) {
+			t.Parallel()
+			whole := big(t)
+			d, b := backingDataset(t, whole)
+			s := inOrder()
+			want := newReference(t, whole)
+			m := mountDataset(t, d, s, append(way.flags, "--memory", "1MiB")...)
+
+			b.fail(fault{Path: "b.bin", From: 100 << 10, To: 101 << 10, Do: doEIO})
+			first := want.data(s, 0)
+			require.NotZero(t, requireEIOOrRight(t, first, m.path("worker-0.bin")))
+			for place, said := range map[string]string{"status": string(m.read("status")), "log": m.log.String()} {
+				require.Regexp(t, `b\.bin: record \d+ at \[\d+, \d+\): bytes \[\d+, \d+\): input/output error`, said, place)
+			}
+			b.fail()
+			requireFile(t, first, m.path("worker-0.bin"))
+
+			faults := []fault{
+				{Path: "e.bin", To: 1 << 20, Do: doSlow, Times: 3},
+				{Path: "f.bin", To: 1 << 20, Do: doEINTR, Times: 3},
+			}
+			if way.direct {
+				// In the page cache a short answer of FUSE is the end of the file.
+				faults = append(faults, fault{Path: "g.bin", To: 1 << 20, Do: doShort, Times: 1})
+			}
+			b.fail(faults...)
+			requireFile(t, want.data(s, 1), m.path("worker-1.bin"))
+			m.requireAlive()
+		})
+	}
+}

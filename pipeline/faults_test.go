@@ -1,0 +1,117 @@
+package pipeline
+
+import (
+	"context"
+	"errors"
+	"sync/atomic"
+	"syscall"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/lsiofs/lsiofs/pipeline/fetch"
+	"github.com/lsiofs/lsiofs/pipeline/spec"
+	"github.com/lsiofs/lsiofs/pipeline/storage"
+	"github.com/lsiofs/lsiofs/pipeline/storage/faulty"
+	"github.com/lsiofs/lsiofs/pipeline/stream"
+)
+
+// openFaulty opens a dataset over a storage that set makes fail.
+func openFaulty(t *testing.T, s spec.Spec, set func(*faulty.Storage)) *Dataset {
+	t.Helper()
+	d, err := Open(context.Background(), s, Options{Faults: func(below storage.Storage) storage.Storage {
+		f := faulty.New(below)
+		set(f)
+		return f
+	}})
+	require.NoError(t, err)
+	return d
+}
+
+// readFailing reads a worker's stream, and again what fails.
+func readFailing(t *testing.T, d *Dataset, failed func(error)) (all []byte) {
+	t.Helper()
+	set, err := d.Set(t.Context(), 0, nil, d.Spec().Deal)
+	require.NoError(t, err)
+	h := set.Open(0, stream.Data)
+	defer h.Close()
+	var r stream.Reply
+	for {
+		if err := h.ReadAt(t.Context(), &r, int64(len(all)), 10_000); err != nil {
+			require.Zero(t, r.Len(), "an error leaves the reply empty")
+			failed(err)
+			continue
+		}
+		if r.Len() == 0 {
+			return all
+		}
+		for _, b := range r.Slices {
+			all = append(all, b...)
+		}
+		r.Release()
+	}
+}
+
+// TestAStreamOutlivesTheFailureOfEachRead fails each read of storage once, one
+// after the other; that goroutines end is for TestMain to see.
+func TestAStreamOutlivesTheFailureOfEachRead(t *testing.T) {
+	dir := makeLines(t)
+	for _, read := range []spec.Read{spec.ReadScan, spec.ReadSpool} {
+		t.Run(string(read), func(t *testing.T) {
+			s := testSpec(t, dir)
+			s.Read, s.IO, s.MemoryBytes = read, spec.IOPread, 1<<20
+			s.Order.ChunkRecords = 100
+			clean := open(t, s)
+			want := readFailing(t, clean, func(err error) { require.NoError(t, err) })
+			told := 0
+			for n := int64(0); ; n++ {
+				var injected atomic.Bool
+				nth := faulty.Nth(n)
+				d := openFaulty(t, s, func(f *faulty.Storage) {
+					f.Before = func(r *storage.Read) error {
+						err := nth(r)
+						if err != nil {
+							injected.Store(true)
+						}
+						return err
+					}
+				})
+				got := readFailing(t, d, func(err error) {
+					told++
+					record, ok := errors.AsType[*fetch.RecordError](err)
+					require.True(t, ok, "%v", err)
+					require.ErrorIs(t, err, faulty.ErrInjected)
+					read, ok := errors.AsType[*storage.Error](err)
+					require.True(t, ok, "%v", err)
+					require.Equal(t, record.Shard, read.Object)
+				})
+				require.Equal(t, string(want), string(got))
+				require.LessOrEqual(t, d.Status().Fetch.HeldBytes, s.MemoryBytes)
+				require.NoError(t, d.Close())
+				if !injected.Load() {
+					require.Positive(t, n)
+					break
+				}
+			}
+			require.Positive(t, told)
+		})
+	}
+}
+
+func TestReadsThatFailForAWhileAreMadeAgainAndCounted(t *testing.T) {
+	s := testSpec(t, makeLines(t))
+	want := readFailing(t, open(t, s), func(err error) { require.NoError(t, err) })
+	var n atomic.Int64
+	d := openFaulty(t, s, func(f *faulty.Storage) {
+		f.Before = func(*storage.Read) error {
+			if n.Add(1)%3 == 0 {
+				return syscall.EAGAIN
+			}
+			return nil
+		}
+	})
+	got := readFailing(t, d, func(err error) { require.ErrorIs(t, err, syscall.EAGAIN) })
+	require.Equal(t, string(want), string(got))
+	require.Positive(t, d.Status().Retries.Retries)
+	require.NoError(t, d.Close())
+}

@@ -1,0 +1,181 @@
+// Package retry is a storage that reads again what failed for a reason that is
+// likely to pass. It alone waits between attempts; what stands below it says what
+// happened, and tries again at once at most.
+//
+// Transient are the errors by which a kernel says "not now", and those of a network
+// file system whose server did not answer in time. EIO is not: a disk has tried for
+// long before it says that, and the engine once more after that. Whatever ends as
+// an error is not remembered: the next one who wants the range has it read anew.
+package retry
+
+import (
+	"errors"
+	"io/fs"
+	"sync"
+	"sync/atomic"
+	"syscall"
+	"time"
+
+	"github.com/lsiofs/lsiofs/pipeline/storage"
+)
+
+// waits are what is waited before the second, third … attempt. Together they are
+// about a second: far less than --read-timeout, to which they add, and long enough
+// for a kernel to find memory.
+var waits = [...]time.Duration{20 * time.Millisecond, 100 * time.Millisecond, 400 * time.Millisecond, 800 * time.Millisecond}
+
+// transient are the errors after which a read is tried again.
+var transient = [...]error{
+	syscall.EAGAIN, syscall.EINTR, syscall.EBUSY, syscall.ENOMEM, syscall.ENOBUFS, syscall.ENFILE,
+	syscall.ETIMEDOUT, syscall.ECONNRESET, syscall.ECONNABORTED, syscall.EHOSTUNREACH, syscall.ENETUNREACH, syscall.EREMOTEIO,
+}
+
+// Transient says whether a read that failed with err may work the next time.
+func Transient(err error) bool {
+	for _, t := range transient {
+		if errors.Is(err, t) {
+			return true
+		}
+	}
+	return false
+}
+
+// Stats is a snapshot.
+type Stats struct {
+	Retries uint64 `json:"retries"`  // attempts after the first
+	GaveUp  uint64 `json:"gave_up"`  // reads that failed all the same
+	Waiting int    `json:"in_retry"` // reads that wait for their next attempt, now
+}
+
+// Storage is a storage.Storage over another, which is closed with it.
+type Storage struct {
+	storage.Storage
+	attempts        sync.Pool // of *attempt
+	retries, gaveUp atomic.Uint64
+
+	mu      sync.Mutex
+	quiet   sync.Cond // waiting has become empty
+	waiting map[*attempt]*time.Timer
+	going   int // attempts whose timer has run out, and that are about to be submitted
+	closed  bool
+}
+
+var _ storage.Storage = (*Storage)(nil)
+
+// New wraps s.
+func New(s storage.Storage) *Storage {
+	r := &Storage{Storage: s, waiting: map[*attempt]*time.Timer{}}
+	r.quiet.L = &r.mu
+	return r
+}
+
+// attempt is a read on its way. It is used again.
+type attempt struct {
+	s     *Storage
+	read  storage.Read // handed on
+	done  func(error)  // its submitter's
+	tried int
+}
+
+// Submit implements storage.Storage.
+func (s *Storage) Submit(reads []*storage.Read) {
+	handed := make([]*storage.Read, len(reads))
+	for i, r := range reads {
+		a, _ := s.attempts.Get().(*attempt)
+		if a == nil {
+			a = &attempt{s: s}
+			a.read.Done = a.ended
+		}
+		a.done, a.tried = r.Done, 0
+		a.read.Object, a.read.OffsetBytes, a.read.Buf, a.read.Wanted = r.Object, r.OffsetBytes, r.Buf, r.Wanted
+		handed[i] = &a.read
+	}
+	s.Storage.Submit(handed)
+}
+
+// ended is called when an attempt has.
+func (a *attempt) ended(err error) {
+	s := a.s
+	if err != nil && Transient(err) {
+		if a.tried < len(waits) && s.later(a) {
+			return
+		}
+		s.gaveUp.Add(1)
+	}
+	done := a.done
+	a.done, a.read.Buf, a.read.Wanted = nil, nil, nil
+	s.attempts.Put(a)
+	done(err)
+}
+
+// later has a read tried again after a while; not once the storage is closed.
+func (s *Storage) later(a *attempt) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.closed {
+		return false
+	}
+	wait := waits[a.tried]
+	a.tried++
+	s.waiting[a] = time.AfterFunc(wait, func() { s.again(a) })
+	return true
+}
+
+// again submits a read that has waited. Who called it off is told by the storage.
+func (s *Storage) again(a *attempt) {
+	s.mu.Lock()
+	if _, waits := s.waiting[a]; !waits {
+		s.mu.Unlock()
+		return // Close was faster
+	}
+	delete(s.waiting, a)
+	s.going++
+	s.mu.Unlock()
+	s.retries.Add(1)
+	s.Storage.Submit([]*storage.Read{&a.read})
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.going--
+	s.quiet.Broadcast()
+}
+
+// Stats gives a snapshot.
+func (s *Storage) Stats() Stats {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return Stats{Retries: s.retries.Load(), GaveUp: s.gaveUp.Load(), Waiting: len(s.waiting)}
+}
+
+// Close ends what waits for another attempt, each with an error, waits for the
+// reads that are under way, and closes the wrapped storage.
+func (s *Storage) Close() error {
+	s.mu.Lock()
+	s.closed = true
+	var ended []*attempt
+	for a, timer := range s.waiting {
+		timer.Stop()
+		ended = append(ended, a)
+	}
+	clear(s.waiting)
+	for s.going > 0 {
+		s.quiet.Wait()
+	}
+	s.mu.Unlock()
+	for _, a := range ended {
+		a.tried = len(waits)
+		a.ended(&storage.Error{Object: a.read.Object.Path, OffsetBytes: a.read.OffsetBytes, SizeBytes: int64(len(a.read.Buf)), Err: fs.ErrClosed})
+	}
+	return s.Storage.Close()
+}
+
+// Over is New(s), as a Mapper where s is one.
+func Over(s storage.Storage) (storage.Storage, *Storage) {
+	r := New(s)
+	if m, ok := s.(storage.Mapper); ok {
+		return struct {
+			*Storage
+			storage.Mapper
+		}{r, m}, r
+	}
+	return r, r
+}

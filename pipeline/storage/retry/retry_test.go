@@ -1,0 +1,105 @@
+package retry
+
+import (
+	"bytes"
+	"os"
+	"path/filepath"
+	"sync/atomic"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/lsiofs/lsiofs/pipeline/storage"
+	"github.com/lsiofs/lsiofs/pipeline/storage/faulty"
+	"github.com/lsiofs/lsiofs/pipeline/storage/local"
+	"github.com/lsiofs/lsiofs/pipeline/storage/storagetest"
+	"github.com/lsiofs/lsiofs/uring"
+)
+
+func open(t *testing.T, files map[string][]byte) *faulty.Storage {
+	t.Helper()
+	dir := t.TempDir()
+	for path, b := range files {
+		full := filepath.Join(dir, path)
+		require.NoError(t, os.MkdirAll(filepath.Dir(full), 0o755))
+		require.NoError(t, os.WriteFile(full, b, 0o644))
+	}
+	e, err := uring.Open(uring.ModePread)
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, e.Close()) })
+	s, err := local.Open(dir, e)
+	require.NoError(t, err)
+	return faulty.New(s)
+}
+
+func TestSuite(t *testing.T) {
+	storagetest.Run(t, func(t *testing.T, files map[string][]byte) storage.Storage { return New(open(t, files)) })
+}
+
+func TestTransientErrorsAreTriedAgainAFewTimesAndOthersAreNot(t *testing.T) {
+	for _, c := range []struct {
+		name            string
+		err             error
+		times           int64
+		fails           bool
+		retries, gaveUp uint64
+	}{
+		{"passes at once", syscall.EAGAIN, 1, false, 1, 0},
+		{"passes at the last attempt", syscall.ETIMEDOUT, int64(len(waits)), false, uint64(len(waits)), 0},
+		{"never passes", syscall.EINTR, 1 << 30, true, uint64(len(waits)), 1},
+		{"a disk's own", syscall.EIO, 1, true, 0, 0},
+		{"changed", storage.ErrChanged, 1, true, 0, 0},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			t.Parallel()
+			below := open(t, map[string][]byte{"a": []byte("content")})
+			var n atomic.Int64
+			below.Before = func(*storage.Read) error {
+				if n.Add(1) <= c.times {
+					return c.err
+				}
+				return nil
+			}
+			s := New(below)
+			o, err := s.Stat(t.Context(), "a")
+			require.NoError(t, err)
+			b := make([]byte, 4)
+			err = storage.ReadAt(t.Context(), s, o, b, 3)
+			if c.fails {
+				require.ErrorIs(t, err, c.err)
+				require.ErrorContains(t, err, "a: bytes [3, 7): ")
+			} else {
+				require.NoError(t, err)
+				require.Equal(t, "tent", string(b))
+			}
+			require.Equal(t, Stats{Retries: c.retries, GaveUp: c.gaveUp}, s.Stats())
+			require.NoError(t, s.Close())
+		})
+	}
+}
+
+func TestWhatWaitsForAnotherAttemptMayBeCalledOffAndEndsAtClose(t *testing.T) {
+	below := open(t, map[string][]byte{"a": bytes.Repeat([]byte("x"), 100)})
+	var failed atomic.Int64
+	below.Before = func(*storage.Read) error { failed.Add(1); return syscall.EAGAIN }
+	s := New(below)
+	o, err := s.Stat(t.Context(), "a")
+	require.NoError(t, err)
+	var unwanted atomic.Bool
+	done := make(chan error, 3)
+	s.Submit([]*storage.Read{{Object: o, Buf: make([]byte, 1), Wanted: func() bool { return !unwanted.Load() }, Done: func(err error) { done <- err }}})
+	require.Eventually(t, func() bool { return failed.Load() > 0 }, time.Minute, time.Millisecond)
+	unwanted.Store(true)
+	require.Equal(t, storage.ErrUnwanted, <-done)
+
+	for range 2 {
+		s.Submit([]*storage.Read{{Object: o, Buf: make([]byte, 1), Done: func(err error) { done <- err }}})
+	}
+	require.Eventually(t, func() bool { return s.Stats().Waiting > 0 }, time.Minute, time.Millisecond)
+	require.NoError(t, s.Close())
+	require.Error(t, <-done)
+	require.Error(t, <-done)
+	require.NoError(t, s.Close(), "once more is fine")
+}
