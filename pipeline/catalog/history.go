@@ -9,7 +9,6 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"path/filepath"
 	"slices"
 	"strings"
 	"time"
@@ -62,7 +61,7 @@ func (s *store) writeLines(name string, f spec.Format, shards []packed) error {
 
 // forget removes all but the newest of the dataset's files with an ending.
 func (s *store) forget(ending string, kept int) {
-	paths, _ := filepath.Glob(s.path("*" + ending))
+	paths := s.files(s.name+".", ending)
 	type aged struct {
 		path string
 		time time.Time
@@ -86,9 +85,9 @@ func (s *store) recall(fingerprint string) []byte {
 	if err != nil || len(want) != sha256.Size || s.dir == "" {
 		return nil
 	}
-	paths, _ := filepath.Glob(filepath.Join(s.dir, "*."+hex.EncodeToString(want)+".gz"))
+	paths := s.files("", "."+hex.EncodeToString(want)+".gz")
 	for _, p := range paths {
-		if lines := readLines(p); lines != nil {
+		if lines := s.readLines(p); lines != nil {
 			if sum := sha256.Sum256(lines); bytes.Equal(sum[:], want) {
 				return lines
 			}
@@ -97,8 +96,8 @@ func (s *store) recall(fingerprint string) []byte {
 	return nil
 }
 
-func readLines(path string) []byte {
-	f, err := os.Open(path)
+func (s *store) readLines(path string) []byte {
+	f, err := s.openStored(path)
 	if err != nil {
 		return nil
 	}
