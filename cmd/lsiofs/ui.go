@@ -113,5 +113,11 @@ type lockedWriter struct{ u *ui }
 func (w lockedWriter) Write(p []byte) (int, error) {
 	w.u.mu.Lock()
 	defer w.u.mu.Unlock()
-	return w.u.err.Write(p)
+	if !w.u.json { // what can't be printed is quoted by then
+		return w.u.err.Write(p)
+	}
+	if _, err := w.u.err.Write(printable.JSON(p)); err != nil {
+		return 0, err
+	}
+	return len(p), nil
 }
