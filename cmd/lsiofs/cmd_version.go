@@ -9,8 +9,9 @@ import (
 	"github.com/spf13/cobra"
 )
 
-// version may be set when linking: -ldflags "-X main.version=v1.2.3".
-var version = ""
+// version and commit may be set when linking, as .ci/release does: what Go itself
+// writes into a program depends on how the tree was checked out.
+var version, commit = "", ""
 
 // build says which program this is.
 type build struct {
@@ -41,6 +42,9 @@ func versionOf() build {
 	}
 	if b.Version == "" {
 		b.Version = "(devel)"
+	}
+	if commit != "" {
+		b.Commit = commit
 	}
 	return b
 }
