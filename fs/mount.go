@@ -42,8 +42,8 @@ type Config struct {
 	Position checkpoint.Position
 	// Explain is checkpoint.Subject's.
 	Explain func(fingerprint string) string
-	// AllowOther lets other users read (not restore); without it only the user
-	// that mounts, and root, can look inside.
+	// AllowOther lets other users read (not restore); without it the kernel lets
+	// nobody look inside but the user that mounts, not even root.
 	AllowOther bool
 	Log        *slog.Logger
 	// Version is shown in README and status.

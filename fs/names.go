@@ -1,9 +1,11 @@
 package fs
 
 import (
+	"fmt"
 	"strconv"
 	"strings"
 
+	"github.com/lsiofs/lsiofs/pipeline/printable"
 	"github.com/lsiofs/lsiofs/pipeline/spec"
 	"github.com/lsiofs/lsiofs/pipeline/stream"
 )
@@ -106,6 +108,18 @@ func kindExtension(k stream.Kind, ext string) string {
 	default:
 		return ext
 	}
+}
+
+// maxExtensionBytes leaves room for the rest of a name.
+const maxExtensionBytes = 64
+
+// checkExtension says whether streams can be named with the extension that the
+// shards of some formats bring: it is part of names that programs list.
+func checkExtension(ext string) error {
+	if ext == extIDs || ext == extOffsets || len(ext) > maxExtensionBytes || printable.Line(ext) != ext {
+		return fmt.Errorf("streams would be named %s0%s, after the first shard: that is the name of another file, or none that can be shown; rename the shards", prefixWorker, printable.Line(ext))
+	}
+	return nil
 }
 
 // kinds are the files of a worker, in the order in which they are listed.

@@ -1,6 +1,7 @@
 package fs
 
 import (
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -8,6 +9,17 @@ import (
 
 	"github.com/lsiofs/lsiofs/pipeline/stream"
 )
+
+func TestExtensionsThatAreNoneForAStreamAreRefused(t *testing.T) {
+	for _, ext := range []string{".tar", ".jsonl", ".weiß", ".a b"} {
+		require.NoError(t, checkExtension(ext))
+	}
+	for _, ext := range []string{".ids", ".offsets", ".\x1b[31m", ".\xff", ".a\nb", "." + strings.Repeat("x", 64)} {
+		err := checkExtension(ext)
+		require.ErrorContains(t, err, "rename the shards")
+		require.NotContains(t, err.Error(), "\x1b")
+	}
+}
 
 func TestNamesOfFiles(t *testing.T) {
 	for _, c := range []struct {

@@ -16,6 +16,7 @@ import (
 	"github.com/dustin/go-humanize"
 
 	"github.com/lsiofs/lsiofs/pipeline"
+	"github.com/lsiofs/lsiofs/pipeline/printable"
 	"github.com/lsiofs/lsiofs/pipeline/stream"
 )
 
@@ -119,7 +120,7 @@ func (t *tree) renderStatusJSON(ctx context.Context) ([]byte, error) {
 		return nil, err
 	}
 	b, err := json.MarshalIndent(r, "", "  ")
-	return append(b, '\n'), err
+	return append(printable.JSON(b), '\n'), err
 }
 
 // renderStatus is status, for people.
@@ -130,7 +131,7 @@ func (t *tree) renderStatus(ctx context.Context) ([]byte, error) {
 	}
 	var b bytes.Buffer
 	line := func(label, format string, args ...any) {
-		fmt.Fprintf(&b, "%-12s %s\n", label, fmt.Sprintf(format, args...))
+		fmt.Fprintf(&b, "%-12s %s\n", label, printable.Line(fmt.Sprintf(format, args...)))
 	}
 	line("lsiofs", "%s, mounted at %s since %s (%s)", r.Version, r.MountPoint, stamp(r.Started), age(r.UptimeSeconds))
 	line("dataset", "%s, %s records", r.Dataset, humanize.Comma(int64(r.Records)))
@@ -164,18 +165,18 @@ func (r *statusReport) writeTroubles(b *bytes.Buffer) {
 		if r.LastRefusal.Restored {
 			since = " (restored since)"
 		}
-		fmt.Fprintf(b, "\nlast checkpoint refused: %s: %s%s\n", stamp(r.LastRefusal.Time), r.LastRefusal.Reason, since)
+		fmt.Fprintf(b, "\nlast checkpoint refused: %s: %s%s\n", stamp(r.LastRefusal.Time), printable.Line(r.LastRefusal.Reason), since)
 	}
 	if len(r.LastErrors) > 0 {
 		fmt.Fprintf(b, "\nlast errors, of %d:\n", r.Errors)
 		for _, p := range r.LastErrors {
-			fmt.Fprintf(b, "  %s %s%s\n", stamp(p.Time), p.Text, times(p.Count))
+			fmt.Fprintf(b, "  %s %s%s\n", stamp(p.Time), printable.Line(p.Text), times(p.Count))
 		}
 	}
 	if texts := r.Pipeline.Fetch.LastErrors; len(texts) > 0 {
 		fmt.Fprintf(b, "\nlast errors of storage, of %d:\n", r.Pipeline.Fetch.Errors)
 		for _, text := range texts {
-			fmt.Fprintf(b, "  %s\n", text)
+			fmt.Fprintf(b, "  %s\n", printable.Line(text))
 		}
 	}
 	if len(r.Kernel.Lacks) > 0 {

@@ -30,6 +30,7 @@ type tree struct {
 	version     string
 	started     time.Time
 	uid, gid    uint32
+	modes       uint32 // the bits of modes that are shown
 	log         *slog.Logger
 
 	root                *fusefs.Inode
@@ -72,11 +73,18 @@ const (
 
 func newTree(c Config, open openSet) (*tree, error) {
 	d := c.Dataset
+	if err := checkExtension(d.StreamExtension()); err != nil {
+		return nil, err
+	}
 	t := &tree{
 		dataset: d, open: open, spec: d.Spec(), fingerprint: d.Fingerprint(), records: d.Records(),
 		ext: d.StreamExtension(), mountPoint: c.MountPoint, version: c.Version, started: time.Now(),
 		uid: uint32(os.Geteuid()), gid: uint32(os.Getegid()), log: c.Log,
 		ending: make(chan struct{}),
+	}
+	// What nobody else gets at is shown as the owner's, so that copies of it are.
+	if t.modes = 0o700; c.AllowOther {
+		t.modes = 0o777
 	}
 	if t.log == nil {
 		t.log = slog.New(slog.DiscardHandler)
@@ -187,7 +195,7 @@ const (
 
 // attr fills the attributes of a regular file.
 func (t *tree) attr(out *fuse.Attr, mode uint32, size int64, mtime time.Time) {
-	out.Mode = fuse.S_IFREG | mode
+	out.Mode = fuse.S_IFREG | mode&t.modes
 	out.Size = uint64(size)
 	out.Nlink = 1
 	t.owned(out, mtime)
@@ -202,7 +210,7 @@ func (t *tree) streamAttr(out *fuse.Attr, size int64, mtime time.Time) {
 
 // dirAttr fills the attributes of a directory.
 func (t *tree) dirAttr(out *fuse.Attr, mode uint32, mtime time.Time) {
-	out.Mode = fuse.S_IFDIR | mode
+	out.Mode = fuse.S_IFDIR | mode&t.modes
 	out.Nlink = 2
 	t.owned(out, mtime)
 }

@@ -2,6 +2,7 @@ package integration
 
 import (
 	"errors"
+	"fmt"
 	"io"
 	"os"
 	"os/exec"
@@ -174,7 +175,7 @@ func TestPointsThatCannotBeMountedAreRefusedInWords(t *testing.T) {
 	require.Len(t, mountsBelow(filepath.Dir(live.dir)), 1, "nothing was mounted on top of it")
 }
 
-func TestAnOrdinaryUserMountsReadsAndUnmounts(t *testing.T) {
+func TestAnOrdinaryUserMountsReadsSavesAndResumes(t *testing.T) {
 	needFUSE(t)
 	need(t, "fusermount3")
 	d := plain(t, "jsonl", 3)
@@ -187,7 +188,6 @@ func TestAnOrdinaryUserMountsReadsAndUnmounts(t *testing.T) {
 		if info, err := os.Stat("/dev/fuse"); err != nil || info.Mode().Perm() != 0o666 {
 			missing(t, "/dev/fuse is not open to everybody")
 		}
-		const nobody = 65534
 		letOthersThrough(t, d.dir, dir, home)
 		require.NoError(t, errors.Join(os.Chown(dir, nobody, nobody), os.Chown(home, nobody, nobody)))
 		setpriv, root := need(t, "setpriv"), as
@@ -205,12 +205,40 @@ func TestAnOrdinaryUserMountsReadsAndUnmounts(t *testing.T) {
 	r = as("cat", filepath.Join(dir, "worker-1.jsonl"))
 	require.Zero(t, r.code, r.stderr)
 	requireSameBytes(t, newReference(t, d).data(s, 1), r.stdout, "a stream of a user's mount")
-	r = as(lsiofs, "checkpoint", "save", dir, filepath.Join(home, "ckpt.json"))
+	saved := filepath.Join(home, "ckpt.json")
+	r = as(lsiofs, "checkpoint", "save", dir, saved)
 	require.Zero(t, r.code, r.stderr)
-	r = as(lsiofs, "umount", dir)
+	unmount := func() {
+		t.Helper()
+		r := as(lsiofs, "umount", dir)
+		require.Zero(t, r.code, r.stderr)
+		require.False(t, isMount(dir))
+		require.Eventually(t, func() bool { return len(serverProcesses()) == 0 }, clientLimit, 10*time.Millisecond, "the daemon ends")
+	}
+	unmount()
+	indexes, err := filepath.Glob(filepath.Join(home, "lsiofs", "*.index"))
+	require.NoError(t, err)
+	require.Len(t, indexes, 1, "the index is the user's own")
+
+	r = as(lsiofs, "mount", d.dir, dir, "--daemon", "--resume", saved, "--workers", "2")
 	require.Zero(t, r.code, r.stderr)
-	require.False(t, isMount(dir))
-	require.Eventually(t, func() bool { return len(serverProcesses()) == 0 }, clientLimit, 10*time.Millisecond, "the daemon ends")
+	document, err := os.ReadFile(saved)
+	if os.Getuid() == 0 {
+		r = as("cat", saved) // as others may not
+		document, err = r.stdout, nil
+	}
+	require.NoError(t, err)
+	done := []taken{last(documentOf(t, document).Done)}
+	require.Equal(t, len(newReference(t, d).ids(s, 1)), done[0].Consumed[1])
+	s.Workers = 2
+	for w := range s.Workers {
+		r = as("cat", filepath.Join(dir, fmt.Sprintf("worker-%d.jsonl", w)))
+		require.Zero(t, r.code, r.stderr)
+		requireSameBytes(t, newReference(t, d).ask(question{settings: s, Worker: w, Done: done, Kind: "data"}), r.stdout, "worker %d after the resume", w)
+	}
+	r = as("sh", "-c", `echo '{"epoch": 1}' > "$1"/checkpoint && cp "$1"/checkpoint "$2"`, "sh", dir, saved)
+	require.Zero(t, r.code, r.stderr)
+	unmount()
 }
 
 // letOthersThrough opens the way to directories of this test to other users.

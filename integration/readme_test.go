@@ -2,7 +2,9 @@ package integration
 
 import (
 	"os"
+	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 
@@ -47,6 +49,44 @@ func TestREADMEsCommandsExist(t *testing.T) {
 		}
 	}
 	require.GreaterOrEqual(t, commands, 10)
+}
+
+// TestREADMEsTestsExist: what the README says is shown by a test is shown by one
+// that is there. Names that end with … are beginnings of names.
+func TestREADMEsTestsExist(t *testing.T) {
+	var all []string
+	require.NoError(t, filepath.WalkDir("..", func(path string, e os.DirEntry, err error) error {
+		if err != nil || !strings.HasSuffix(path, "_test.go") && !strings.Contains(path, "unpacktest") || e.IsDir() {
+			return err
+		}
+		b, err := os.ReadFile(path)
+		for _, f := range regexp.MustCompile(`(?m)^func ((?:Test|Fuzz)\w+)\(`).FindAllStringSubmatch(string(b), -1) {
+			all = append(all, f[1])
+		}
+		return err
+	}))
+	named := regexp.MustCompile("`((?:Test|Fuzz)\\w+)(…?)`").FindAllStringSubmatch(readme(t), -1)
+	require.Greater(t, len(named), 30)
+	for _, n := range named {
+		require.True(t, slices.ContainsFunc(all, func(name string) bool {
+			return name == n[1] || n[2] != "" && strings.HasPrefix(name, n[1])
+		}), "%s%s is no test", n[1], n[2])
+	}
+}
+
+// TestEachThreatNamesItsTest: the table of Security has no empty promise.
+func TestEachThreatNamesItsTest(t *testing.T) {
+	_, section, found := strings.Cut(readme(t), "\n## Security\n")
+	require.True(t, found)
+	section, _, _ = strings.Cut(section, "\n## ")
+	rows := regexp.MustCompile(`(?m)^\| (.*) \|$`).FindAllStringSubmatch(section, -1)
+	require.Greater(t, len(rows), 12)
+	for _, row := range rows[1:] {
+		columns := strings.Split(row[1], " | ")
+		require.Len(t, columns, 3, row[1])
+		require.Regexp(t, "`(Test|Fuzz)", columns[2], row[1])
+	}
+	require.Contains(t, section, "security/advisories/new")
 }
 
 func requireExists(t *testing.T, words []string, line string) {

@@ -111,6 +111,9 @@ func (d *Dataset) open(ctx context.Context, o Options) error {
 		return err
 	}
 	d.catalog, d.files = c, st
+	if err := d.boundRecords(); err != nil {
+		return err
+	}
 	below := st
 	if o.Faults != nil {
 		below = o.Faults(st)
@@ -142,6 +145,20 @@ func (d *Dataset) open(ctx context.Context, o Options) error {
 		d.ahead = newAhead(defaultPace, o.Log, d.computeAhead)
 	}
 	return nil
+}
+
+// boundRecords refuses a dataset with a record beyond Spec.MaxRecordBytes.
+func (d *Dataset) boundRecords() error {
+	most := d.spec.MaxRecordBytes
+	if most == 0 {
+		return nil
+	}
+	x, found := d.catalog.RecordAbove(most)
+	if !found {
+		return nil
+	}
+	return fmt.Errorf("%s: record %d at offset %d has %d bytes, more than the %d of --max-record: raise that if memory holds such a record for each reader, or leave the file out with a pattern",
+		d.catalog.Shard(x.Shard).Object.Path, x.Ordinal, x.OffsetBytes, x.SizeBytes, most)
 }
 
 // decoders is how many paused decoders of compressed shards are worth their

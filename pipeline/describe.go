@@ -3,6 +3,8 @@ package pipeline
 import (
 	"encoding/json"
 	"fmt"
+
+	"github.com/lsiofs/lsiofs/pipeline/printable"
 )
 
 // maxDescribedDamage bounds the damaged shards that Describe lists.
@@ -96,7 +98,7 @@ func (d *Dataset) Describe() ([]byte, error) {
 	if err != nil {
 		return nil, fmt.Errorf("dataset.json: %w", err)
 	}
-	return append(b, '\n'), nil
+	return append(printable.JSON(b), '\n'), nil
 }
 
 // damages counts what was left out, by reason; nil where nothing was.

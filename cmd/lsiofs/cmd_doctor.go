@@ -1,8 +1,6 @@
 package main
 
 import (
-	"fmt"
-
 	"github.com/spf13/cobra"
 )
 
@@ -61,9 +59,9 @@ func reportFindings(found []finding, u *ui) error {
 			}
 			continue
 		}
-		fmt.Fprintf(u.out, "%-5s %-16s %s\n", f.Level, f.Check, f.Detail)
+		_ = u.printf("%-5s %-16s %s\n", f.Level, f.Check, f.Detail)
 		if f.Do != "" {
-			fmt.Fprintf(u.out, "%-5s %-16s → %s\n", "", "", f.Do)
+			_ = u.printf("%-5s %-16s → %s\n", "", "", f.Do)
 		}
 	}
 	if failed > 0 {

@@ -10,6 +10,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/lsiofs/lsiofs/pipeline/order/quality"
+	"github.com/lsiofs/lsiofs/pipeline/printable"
 	"github.com/lsiofs/lsiofs/pipeline/spec"
 )
 
@@ -89,20 +90,19 @@ func (i inspection) print(u *ui) error {
 	}
 	var b strings.Builder
 	for _, line := range i.Damaged {
-		fmt.Fprintf(&b, "  %s\n", line)
+		fmt.Fprintf(&b, "  %s\n", printable.Line(line))
 	}
 	if len(i.Damages) > 0 {
 		b.WriteString("\nleft out, by reason\n")
 		for _, text := range slices.Sorted(maps.Keys(i.Damages)) {
-			fmt.Fprintf(&b, "  %13s  %s\n", countText(i.Damages[text]), text)
+			fmt.Fprintf(&b, "  %13s  %s\n", countText(i.Damages[text]), printable.Line(text))
 		}
 	}
 	b.WriteString("\nrecord sizes\n")
 	b.WriteString(histogramText(i.Histogram))
 	b.WriteString("\nmixing (χ²/df: 1 is as even as independent sampling, more is worse)\n")
 	i.mixingText(&b)
-	_, err := fmt.Fprint(u.out, b.String())
-	return err
+	return u.printf("%s", b.String())
 }
 
 func (i inspection) mixingText(b *strings.Builder) {

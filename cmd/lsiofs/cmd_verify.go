@@ -11,6 +11,7 @@ import (
 
 	"github.com/lsiofs/lsiofs/pipeline"
 	"github.com/lsiofs/lsiofs/pipeline/order/quality"
+	"github.com/lsiofs/lsiofs/pipeline/printable"
 	"github.com/lsiofs/lsiofs/pipeline/spec"
 	"github.com/lsiofs/lsiofs/pipeline/unpack/formats"
 	"github.com/lsiofs/lsiofs/pipeline/verify"
@@ -140,10 +141,10 @@ func (v verification) verdict() error {
 
 func (v verification) print(u *ui) error {
 	for _, f := range v.Findings {
-		fmt.Fprintf(u.out, "%s\n", findingText(f))
+		_ = u.printf("%s\n", printable.Line(findingText(f)))
 	}
 	if more := v.Total - uint64(len(v.Findings)); more > 0 {
-		fmt.Fprintf(u.out, "… and %d more\n", more)
+		_ = u.printf("… and %d more\n", more)
 	}
 	found := "nothing is damaged"
 	if v.Total > 0 {

@@ -4,12 +4,14 @@ import (
 	"fmt"
 	"runtime"
 	"runtime/debug"
+	"text/tabwriter"
 
 	"github.com/spf13/cobra"
 )
 
-// version may be set when linking: -ldflags "-X main.version=v1.2.3".
-var version = ""
+// version and commit may be set when linking, as .ci/release does: what Go itself
+// writes into a program depends on how the tree was checked out.
+var version, commit = "", ""
 
 // build says which program this is.
 type build struct {
@@ -18,6 +20,8 @@ type build struct {
 	Modified bool   `json:"modified"` // the tree had changes that are not in the commit
 	Go       string `json:"go"`
 	Platform string `json:"platform"`
+	// Dependencies are what is linked in; only where they are asked for.
+	Dependencies []dependency `json:"dependencies,omitempty"`
 }
 
 func versionOf() build {
@@ -39,18 +43,31 @@ func versionOf() build {
 	if b.Version == "" {
 		b.Version = "(devel)"
 	}
+	if commit != "" {
+		b.Commit = commit
+	}
 	return b
 }
 
 func newVersionCommand(g *globals) *cobra.Command {
-	return &cobra.Command{
+	deps := false
+	c := &cobra.Command{
 		Use:   "version",
-		Short: "Print version, commit, Go and platform",
+		Short: "Print version, commit, Go and platform, and what lsiofs is made of",
 		Example: `  lsiofs version
-  lsiofs version --json`,
+  lsiofs version --deps
+  lsiofs version --deps --json | jq .dependencies`,
 		Args: exactArgs(),
-		RunE: func(*cobra.Command, []string) error { return printVersion(versionOf(), g.ui) },
+		RunE: func(*cobra.Command, []string) error {
+			b := versionOf()
+			if info, ok := debug.ReadBuildInfo(); ok && deps {
+				b.Dependencies = dependencies(info)
+			}
+			return printVersion(b, g.ui)
+		},
 	}
+	c.Flags().BoolVar(&deps, "deps", false, "list the modules that are linked in, with their versions and licences")
+	return c
 }
 
 func printVersion(b build, u *ui) error {
@@ -61,6 +78,14 @@ func printVersion(b build, u *ui) error {
 	if b.Modified {
 		modified = " (modified)"
 	}
-	_, err := fmt.Fprintf(u.out, "lsiofs %s\ncommit   %s%s\ngo       %s\nplatform %s\n", b.Version, b.Commit, modified, b.Go, b.Platform)
-	return err
+	err := u.printf("lsiofs %s\ncommit   %s%s\ngo       %s\nplatform %s\n", b.Version, b.Commit, modified, b.Go, b.Platform)
+	if err != nil || len(b.Dependencies) == 0 {
+		return err
+	}
+	w := tabwriter.NewWriter(u.out, 0, 0, 2, ' ', 0)
+	fmt.Fprintln(w, "\nmodule\tversion\tlicence")
+	for _, d := range b.Dependencies {
+		fmt.Fprintf(w, "%s\t%s\t%s\n", d.Module, d.Version, d.Licence)
+	}
+	return w.Flush()
 }

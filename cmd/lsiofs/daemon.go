@@ -12,6 +12,8 @@ import (
 	"path/filepath"
 	"strings"
 	"syscall"
+
+	"github.com/lsiofs/lsiofs/pipeline/catalog"
 )
 
 // runDaemon starts this command again, detached, and returns when its mount is
@@ -28,7 +30,7 @@ func runDaemon(ctx context.Context, o *mountOptions, g *globals) error {
 	if err != nil {
 		return err
 	}
-	log, err := os.OpenFile(logPath, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
+	log, err := openLog(logPath, o.logFile != "")
 	if err != nil {
 		return coded(exitMount, err)
 	}
@@ -78,7 +80,7 @@ func (o *mountOptions) logPath() (string, error) {
 	if o.logFile != "" {
 		return filepath.Abs(o.logFile)
 	}
-	dir, err := indexDirectory(o.spec.IndexDir, o.dataset)
+	dir, _, err := catalog.DirectoryFor(o.spec.IndexDir, o.dataset)
 	if err != nil {
 		return "", err
 	}
@@ -94,19 +96,26 @@ func (o *mountOptions) logPath() (string, error) {
 	return filepath.Join(dir, fmt.Sprintf("mount-%s-%08x.log", filepath.Base(point), h.Sum32())), nil
 }
 
-// indexDirectory is where indexes are stored, as spec.Spec.IndexDir says.
-func indexDirectory(flag, dataset string) (string, error) {
-	if flag != "" {
-		return filepath.Abs(flag)
+// openLog opens a log to be appended to. One that nobody has asked for by its name
+// may lie in a directory of others, who could have put a link or a pipe there.
+func openLog(path string, asked bool) (*os.File, error) {
+	flags := os.O_CREATE | os.O_APPEND | os.O_WRONLY
+	if asked {
+		return os.OpenFile(path, flags, 0o600)
 	}
-	if own := filepath.Join(dataset, ".lsiofs"); dataset != "" && isDirectory(own) {
-		return filepath.Abs(own)
-	}
-	cache, err := os.UserCacheDir()
+	f, err := os.OpenFile(path, flags|syscall.O_NOFOLLOW|syscall.O_NONBLOCK, 0o600)
 	if err != nil {
-		return "", fmt.Errorf("%w: choose a directory with --index-dir", err)
+		return nil, fmt.Errorf("log: %w (choose a file with --log-file)", err)
 	}
-	return filepath.Join(cache, "lsiofs"), nil
+	info, err := f.Stat()
+	if err == nil && (!info.Mode().IsRegular() || info.Sys().(*syscall.Stat_t).Nlink > 1) {
+		err = fmt.Errorf("log %s: it is no regular file, or has another name as well: choose a file with --log-file", path)
+	}
+	if err != nil {
+		_ = f.Close()
+		return nil, err
+	}
+	return f, nil
 }
 
 // mountChild is a mount in a process of its own.

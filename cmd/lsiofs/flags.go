@@ -49,6 +49,7 @@ func (d *datasetFlags) add(c *cobra.Command) {
 	enumFlag(c, "tail", "records that do not fill a round of all workers: keep, drop, or pad with the first ones", &s.Deal.Tail, spec.TailKeep, spec.TailDrop, spec.TailPad)
 
 	sizeFlag(d.flags, "memory", "memory for everything that is kept of the data", &s.MemoryBytes)
+	sizeFlag(d.flags, "max-record", "refuse a dataset with a larger record, which would be held whole (0: no bound)", &s.MaxRecordBytes)
 	enumFlag(c, "io", "how shards are read", &s.IO, spec.IOAuto, spec.IOUring, spec.IOPread)
 	enumFlag(c, "direct", "bypass the page cache: large cold reads of a dataset that exceeds memory, all reads, or none", &s.Direct, spec.DirectAuto, spec.DirectOn, spec.DirectOff)
 	enumFlag(c, "read", "how records are fetched: scan pieces of shards, gather exactly the records that come next, or spool compressed shards, decoded, to a file", &s.Read, spec.ReadAuto, spec.ReadScan, spec.ReadGather, spec.ReadSpool)

@@ -146,8 +146,7 @@ func (r readPlan) print(u *ui) error {
 	if r.Workers > 1 {
 		b.WriteString("\nWorkers that read at the same time share pieces: of all of them together, scan's amplification is less.\n")
 	}
-	_, err := fmt.Fprint(u.out, b.String())
-	return err
+	return u.printf("%s", b.String())
 }
 
 func (s storagePlan) table(b *strings.Builder) {

@@ -5,13 +5,15 @@ import (
 	"io"
 	"strings"
 	"text/tabwriter"
+
+	"github.com/lsiofs/lsiofs/pipeline/printable"
 )
 
 // table writes names and values in two columns.
 func table(out io.Writer, rows [][2]string) error {
 	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
 	for _, r := range rows {
-		fmt.Fprintf(w, "%s\t%s\n", r[0], r[1])
+		fmt.Fprintf(w, "%s\t%s\n", printable.Line(r[0]), printable.Line(r[1]))
 	}
 	return w.Flush()
 }

@@ -40,8 +40,7 @@ func (r tuneReport) write(u *ui) error {
 	if r.File != "" {
 		fmt.Fprintf(&b, "stored as %s: mounts of datasets on this file system use it\n", r.File)
 	}
-	_, err := fmt.Fprint(u.out, b.String())
-	return err
+	return u.printf("%s", b.String())
 }
 
 // placeText names a storage.
@@ -150,8 +149,7 @@ func showProfile(path string, u *ui) error {
 	var b strings.Builder
 	b.WriteString("\n")
 	cellTable(&b, f.Cells, p)
-	_, err := fmt.Fprint(u.out, b.String())
-	return err
+	return u.printf("%s", b.String())
 }
 
 // tuneView shows how far a measurement is: a bar on a terminal, a line now and

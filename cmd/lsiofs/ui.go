@@ -1,6 +1,7 @@
 package main
 
 import (
+	"bytes"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -10,6 +11,8 @@ import (
 	"sync"
 
 	"golang.org/x/term"
+
+	"github.com/lsiofs/lsiofs/pipeline/printable"
 )
 
 // ui is where a command writes: data to out, everything else to err. Its
@@ -37,7 +40,7 @@ func (u *ui) notef(format string, args ...any) {
 	}
 	u.mu.Lock()
 	defer u.mu.Unlock()
-	fmt.Fprintf(u.err, format+"\n", args...)
+	fmt.Fprintln(u.err, printable.Text(fmt.Sprintf(format, args...)))
 }
 
 // warn writes a warning.
@@ -48,16 +51,27 @@ func (u *ui) warn(text string) {
 		writeJSON(u.err, map[string]string{"warning": text})
 		return
 	}
-	fmt.Fprintf(u.err, "warning: %s\n", text)
+	fmt.Fprintf(u.err, "warning: %s\n", printable.Text(text))
 }
 
 // emit writes one JSON object, on a line of its own, to stdout.
 func (u *ui) emit(v any) error { return writeJSON(u.out, v) }
 
 func writeJSON(w io.Writer, v any) error {
-	e := json.NewEncoder(w)
+	var b bytes.Buffer
+	e := json.NewEncoder(&b)
 	e.SetEscapeHTML(false)
-	return e.Encode(v)
+	if err := e.Encode(v); err != nil {
+		return err
+	}
+	_, err := w.Write(printable.JSON(b.Bytes()))
+	return err
+}
+
+// printf writes text for people to stdout.
+func (u *ui) printf(format string, args ...any) error {
+	_, err := io.WriteString(u.out, printable.Text(fmt.Sprintf(format, args...)))
+	return err
 }
 
 // reportError prints err, once, and gives the code to exit with.
@@ -78,7 +92,7 @@ func (u *ui) reportError(err error) exitCode {
 		return code
 	}
 	for line := range strings.Lines(text) {
-		fmt.Fprintf(u.err, "lsiofs: %s\n", strings.TrimSuffix(line, "\n"))
+		fmt.Fprintf(u.err, "lsiofs: %s\n", printable.Text(strings.TrimSuffix(line, "\n")))
 	}
 	return code
 }
@@ -99,5 +113,11 @@ type lockedWriter struct{ u *ui }
 func (w lockedWriter) Write(p []byte) (int, error) {
 	w.u.mu.Lock()
 	defer w.u.mu.Unlock()
-	return w.u.err.Write(p)
+	if !w.u.json { // what can't be printed is quoted by then
+		return w.u.err.Write(p)
+	}
+	if _, err := w.u.err.Write(printable.JSON(p)); err != nil {
+		return 0, err
+	}
+	return len(p), nil
 }

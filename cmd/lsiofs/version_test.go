@@ -18,7 +18,7 @@ func TestVersion(t *testing.T) {
 	require.Contains(t, ok(t, "version").stdout, "lsiofs "+b.Version+"\n")
 
 	var out bytes.Buffer
-	require.NoError(t, printVersion(build{"v1.2.3", "abc", true, "go1.26", "linux/arm64"}, newUI(&out, &out)))
+	require.NoError(t, printVersion(build{"v1.2.3", "abc", true, "go1.26", "linux/arm64", nil}, newUI(&out, &out)))
 	require.Equal(t, "lsiofs v1.2.3\ncommit   abc (modified)\ngo       go1.26\nplatform linux/arm64\n", out.String())
 }
 

@@ -50,7 +50,7 @@ func (c *Catalog) LoadBeside(name, ending string, size int64) ([]byte, error) {
 	if s.dir == "" {
 		return nil, fmt.Errorf("%w: %w", iofs.ErrNotExist, errNoDir)
 	}
-	f, err := os.Open(s.path(name + ending))
+	f, err := s.openStored(s.path(name + ending))
 	if err != nil {
 		return nil, err
 	}
@@ -59,7 +59,7 @@ func (c *Catalog) LoadBeside(name, ending string, size int64) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	if !info.Mode().IsRegular() || info.Size() != size {
+	if info.Size() != size {
 		return nil, fmt.Errorf("%s %w: it has %d bytes, not %d", f.Name(), errDamaged, info.Size(), size)
 	}
 	content := make([]byte, size)

@@ -76,6 +76,10 @@
 // records overlap. So a size is found in O(1), an offset by a sum over at most
 // 127 values, and equal values cost nothing.
 //
+// An index is believed, so it counts only where nobody else could have written
+// it: trust.go. One of another version is that of another dataset (the version is
+// in its name's hash), stays as it is, and a new one is built beside it.
+//
 // # Journals
 //
 // A journal has a head ("lsiofsJN", version, what it is of, xxh3 of the format),

@@ -9,7 +9,6 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"path/filepath"
 	"slices"
 	"strings"
 	"time"
@@ -64,7 +63,7 @@ func (s *store) writeLines(name string, f spec.Format, shards []packed) error {
 // of the future were written when the clock was wrong: they count as the oldest,
 // or else nothing that is written from now on would be kept.
 func (s *store) forget(ending string, kept int) {
-	paths, _ := filepath.Glob(s.path("*" + ending))
+	paths := s.files(s.name+".", ending)
 	type aged struct {
 		path string
 		time time.Time
@@ -94,9 +93,9 @@ func (s *store) recall(fingerprint string) []byte {
 	if err != nil || len(want) != sha256.Size || s.dir == "" {
 		return nil
 	}
-	paths, _ := filepath.Glob(filepath.Join(s.dir, "*."+hex.EncodeToString(want)+".gz"))
+	paths := s.files("", "."+hex.EncodeToString(want)+".gz")
 	for _, p := range paths {
-		if lines := readLines(p); lines != nil {
+		if lines := s.readLines(p); lines != nil {
 			if sum := sha256.Sum256(lines); bytes.Equal(sum[:], want) {
 				return lines
 			}
@@ -105,8 +104,8 @@ func (s *store) recall(fingerprint string) []byte {
 	return nil
 }
 
-func readLines(path string) []byte {
-	f, err := os.Open(path)
+func (s *store) readLines(path string) []byte {
+	f, err := s.openStored(path)
 	if err != nil {
 		return nil
 	}

@@ -74,8 +74,11 @@ var (
 
 func parseImageHeader(b []byte) (imageHeader, error) {
 	var h imageHeader
-	if len(b) < imageHeaderBytes || string(b[:8]) != imageMagic || binary.LittleEndian.Uint64(b[8:]) != imageVersion {
+	if len(b) < imageHeaderBytes || string(b[:8]) != imageMagic {
 		return h, errForeign
+	}
+	if v := binary.LittleEndian.Uint64(b[8:]); v != imageVersion {
+		return h, fmt.Errorf("%w: it is of version %d, and this lsiofs reads version %d", errForeign, v, imageVersion)
 	}
 	if xxh3.Hash(b[:imageHeaderBytes-8]) != binary.LittleEndian.Uint64(b[imageHeaderBytes-8:]) {
 		return h, fmt.Errorf("%w in its header", errDamaged)

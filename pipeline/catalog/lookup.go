@@ -156,3 +156,26 @@ func digits(n uint64) int {
 	}
 	return d
 }
+
+// RecordAbove finds the first record of more than sizeBytes bytes. It looks at
+// the heads of blocks, 128 records at a time, and at the records of those alone
+// whose width leaves room for such a one.
+func (c *Catalog) RecordAbove(sizeBytes int64) (Extent, bool) {
+	for n := range c.image.h.shards {
+		b := c.image.blob(n)
+		left := b.header().records
+		for i := range blockCount(left) {
+			k := b.block(i, min(left, blockRecords))
+			left -= k.records
+			if k.sizeBase <= sizeBytes && uint64(sizeBytes-k.sizeBase)>>k.sizeWidth > 0 {
+				continue
+			}
+			for j := range k.records {
+				if size := k.size(b, j); size > sizeBytes {
+					return Extent{Shard: int(n), Ordinal: i<<blockShift + j, OffsetBytes: k.offset(b, j), SizeBytes: size}, true
+				}
+			}
+		}
+	}
+	return Extent{}, false
+}

@@ -28,23 +28,6 @@ func mapFile(f *os.File, size int64) (*mapping, error) {
 	return &mapping{data: data}, nil
 }
 
-// mapPath maps a whole file.
-func mapPath(path string) (*mapping, error) {
-	f, err := os.Open(path)
-	if err != nil {
-		return nil, err
-	}
-	defer f.Close()
-	info, err := f.Stat()
-	if err != nil {
-		return nil, err
-	}
-	if !info.Mode().IsRegular() {
-		return nil, fmt.Errorf("%s is no regular file", path)
-	}
-	return mapFile(f, info.Size())
-}
-
 // Close unmaps; nothing may use data afterwards.
 func (m *mapping) Close() error {
 	if m == nil || m.data == nil {

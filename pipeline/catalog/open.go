@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
+	"math"
 	"path/filepath"
 	"runtime"
 	"strings"
@@ -259,6 +260,9 @@ func (o *opening) seal(sealed []packed, inMemory bool) (catalog *Catalog, stored
 	if err := o.refuseKinds(sealed); err != nil {
 		return nil, false, err
 	}
+	if err := o.refuseTooLarge(sealed); err != nil {
+		return nil, false, err
+	}
 	_, keyed := o.found.unpacker.(unpack.Renamer)
 	s := sealing{
 		key: o.store.key, formatLine: formatLine(o.found.format), keyed: keyed, shards: sealed, judged: o.found.judged,
@@ -281,6 +285,19 @@ func (o *opening) seal(sealed []packed, inMemory bool) (catalog *Catalog, stored
 		return nil, false, err
 	}
 	return catalog, stored, nil
+}
+
+// refuseTooLarge refuses datasets whose sizes can't be added up.
+func (o *opening) refuseTooLarge(sealed []packed) error {
+	sum := int64(0)
+	for i := range sealed {
+		n := sealed[i].blob.header().streamBytes
+		if sum > math.MaxInt64-n {
+			return fmt.Errorf("%s holds more than 2⁶³ bytes in its records: name fewer files with a pattern", &o.target)
+		}
+		sum += n
+	}
+	return nil
 }
 
 func (o *opening) refuseEmpty(sealed []packed) error {

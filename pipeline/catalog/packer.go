@@ -12,6 +12,7 @@ import (
 // holds the packed form and one block of extents, nothing else a record.
 type packer struct {
 	keyed, compressed bool
+	most              int // bytes that may be held
 
 	h       blobHeader
 	blocks  []byte
@@ -23,7 +24,7 @@ type packer struct {
 }
 
 func newPacker(keyed, compressed bool) *packer {
-	return &packer{keyed: keyed, compressed: compressed, pending: make([]unpack.Extent, 0, blockRecords)}
+	return &packer{keyed: keyed, compressed: compressed, most: maxPackedBytes, pending: make([]unpack.Extent, 0, blockRecords)}
 }
 
 // restart forgets every record.
@@ -53,10 +54,23 @@ func (p *packer) add(e unpack.Extent) error {
 	p.h.records++
 	p.h.streamBytes += e.SizeBytes
 	p.pending = append(p.pending, e)
-	if len(p.pending) == blockRecords {
-		p.flush()
+	if len(p.pending) < blockRecords {
+		return nil
+	}
+	p.flush()
+	if p.bytes() > p.most {
+		return &unpack.RefusedError{OffsetBytes: e.OffsetBytes, Reason: fmt.Sprintf("an index of more than %d bytes for %d records: split the shard", p.most, p.h.records)}
 	}
 	return nil
+}
+
+// maxPackedBytes bounds what is held of a shard until it is packed, as many
+// shards at a time as there are cores: 10⁸ records of tar, 10⁹ lines.
+const maxPackedBytes = 1 << 30
+
+// bytes is about what is held.
+func (p *packer) bytes() int {
+	return len(p.blocks) + len(p.data) + len(p.keys) + 2*len(p.growth.vectors) + 12*len(p.growth.ordinals)
 }
 
 // flush packs the pending block.

@@ -3,7 +3,6 @@ package catalog
 import (
 	"math"
 	"os"
-	"path/filepath"
 	"slices"
 	"testing"
 
@@ -148,7 +147,7 @@ func writeSealed(t require.TestingT, dir string, s *sealing) *mapping {
 	require.NoError(t, err)
 	defer f.Close()
 	require.NoError(t, s.write(f))
-	m, err := mapPath(filepath.Join(f.Name()))
+	m, err := mapWhole(f)
 	require.NoError(t, err)
 	return m
 }

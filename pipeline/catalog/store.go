@@ -30,10 +30,12 @@ var errNoDir = errors.New("there is no index directory")
 // temporary files are locked (flock) by the process that writes them, so those
 // of dead processes are told from living ones'.
 type store struct {
-	dir  string // empty where there is none
-	key  [32]byte
-	name string
-	log  *slog.Logger
+	dir string // empty where there is none
+	// owners are the users whose files count, see openStored.
+	owners []uint32
+	key    [32]byte
+	name   string
+	log    *slog.Logger
 }
 
 // openStore chooses the index directory and names the dataset's files in it.
@@ -41,37 +43,21 @@ type store struct {
 func openStore(c *Config, t *target, log *slog.Logger) *store {
 	s := &store{key: indexKey(c, t), log: log}
 	s.name = hex.EncodeToString(s.key[:16])
-	dir, err := indexDir(c, t)
-	if err == nil {
-		dir, err = filepath.Abs(dir)
+	dir, refused, err := DirectoryFor(c.IndexDir, c.Dataset)
+	if refused != nil {
+		log.Warn("the index directory of the dataset is not used", "reason", refused, "instead", dir)
 	}
 	if err == nil {
 		err = os.MkdirAll(dir, 0o700)
 	}
+	if s.dir = dir; err == nil {
+		err = s.believe()
+	}
 	if err != nil {
+		s.dir = ""
 		log.Warn("no index directory: the index is kept in memory and built anew by the next run; name a directory with --index-dir", "error", err)
-		return s
 	}
-	s.dir = dir
 	return s
-}
-
-// indexDir as spec.Spec.IndexDir says.
-func indexDir(c *Config, t *target) (string, error) {
-	if c.IndexDir != "" {
-		return c.IndexDir, nil
-	}
-	if t.file == "" && t.pattern == nil {
-		own := filepath.Join(t.root, ".lsiofs")
-		if info, err := os.Stat(own); err == nil && info.IsDir() {
-			return own, nil
-		}
-	}
-	cache, err := os.UserCacheDir()
-	if err != nil {
-		return "", err
-	}
-	return filepath.Join(cache, "lsiofs"), nil
 }
 
 // indexKey hashes everything that decides what an index of unchanged files
@@ -104,13 +90,17 @@ func (s *store) load() (*image, *mapping) {
 		return nil, nil
 	}
 	path := s.path("index")
-	m, err := mapPath(path)
+	f, err := s.openStored(path)
 	if err == nil {
-		var i *image
-		if i, err = openImage(m.data, s.key); err == nil {
-			return i, m
+		defer f.Close()
+		var m *mapping
+		if m, err = mapWhole(f); err == nil {
+			var i *image
+			if i, err = openImage(m.data, s.key); err == nil {
+				return i, m
+			}
+			_ = m.Close()
 		}
-		_ = m.Close()
 	}
 	if !errors.Is(err, iofs.ErrNotExist) {
 		s.log.Warn("stored index can't be used and is built again", "index", path, "reason", err)
@@ -147,9 +137,8 @@ func stillNamed(f *os.File) bool {
 	return unix.Fstat(int(f.Fd()), &st) == nil && st.Nlink > 0
 }
 
-// abandoned opens and locks the dataset's files with an ending that no living
-// process holds. The caller closes them.
-func (s *store) abandoned(ending string) []*os.File {
+// files are the paths of the index directory's files whose names begin and end so.
+func (s *store) files(prefix, ending string) (paths []string) {
 	if s.dir == "" {
 		return nil
 	}
@@ -157,12 +146,20 @@ func (s *store) abandoned(ending string) []*os.File {
 	if err != nil {
 		return nil
 	}
-	var list []*os.File
 	for _, e := range entries {
-		if !strings.HasPrefix(e.Name(), s.name+".") || !strings.HasSuffix(e.Name(), ending) || !e.Type().IsRegular() {
-			continue
+		if strings.HasPrefix(e.Name(), prefix) && strings.HasSuffix(e.Name(), ending) && e.Type().IsRegular() {
+			paths = append(paths, filepath.Join(s.dir, e.Name()))
 		}
-		f, err := os.Open(filepath.Join(s.dir, e.Name()))
+	}
+	return paths
+}
+
+// abandoned opens and locks the dataset's files with an ending that no living
+// process holds. The caller closes them.
+func (s *store) abandoned(ending string) []*os.File {
+	var list []*os.File
+	for _, path := range s.files(s.name+".", ending) {
+		f, err := s.openStored(path)
 		if err != nil {
 			continue
 		}

@@ -132,10 +132,13 @@ type Spec struct {
 
 	// MemoryBytes bounds everything that is kept of the data.
 	MemoryBytes int64
-	IO          IO
-	Direct      Direct
-	ReadTimeout time.Duration
-	Read        Read
+	// MaxRecordBytes bounds the size of a record, 0 for no bound: one that is read
+	// is held whole, and few bytes of a compressed shard can stand for any number.
+	MaxRecordBytes int64
+	IO             IO
+	Direct         Direct
+	ReadTimeout    time.Duration
+	Read           Read
 	// SpoolDir is where compressed shards are spooled; empty for the directory
 	// spool beside the stored index.
 	SpoolDir string
@@ -159,7 +162,7 @@ func Default() Spec {
 		},
 		Deal:        Deal{Workers: 1, Batch: 1, Dealing: DealInterleaved, Tail: TailKeep},
 		OnCorrupt:   CorruptFail,
-		MemoryBytes: 1 << 30,
+		MemoryBytes: 1 << 30, MaxRecordBytes: 1 << 30,
 		IO:          IOAuto,
 		Direct:      DirectAuto,
 		ReadTimeout: 5 * time.Minute,

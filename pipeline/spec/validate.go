@@ -39,6 +39,9 @@ func (s Spec) Validate() error {
 	if s.MemoryBytes < 1<<20 {
 		p.addf("--memory (%d bytes) must be at least 1MiB", s.MemoryBytes)
 	}
+	if s.MaxRecordBytes < 0 {
+		p.addf("--max-record (%d bytes) must be at least 0, which stands for no bound", s.MaxRecordBytes)
+	}
 	if s.ReadTimeout <= 0 {
 		p.addf("--read-timeout (%v) must be above 0", s.ReadTimeout)
 	}

@@ -24,7 +24,7 @@ type Decoded struct {
 	start    int64 // in the decoded shard, of the member that is being read
 	inMember bool
 	err      error
-	onMember func(Member) // may be nil
+	onMember func(Member) error // may be nil
 }
 
 // NewDecoded opens a decoder of codec over raw, a file of sizeBytes bytes, at
@@ -55,12 +55,18 @@ func (d *Decoded) Read(p []byte) (int, error) {
 			d.inMember = false
 		case err != nil:
 			d.fail(err)
+		case d.offset > MaxDecodedBytes:
+			d.fail(errDecodedTooLarge(d.offset))
 		}
 		if n > 0 {
 			return n, nil
 		}
 	}
 	return 0, d.err
+}
+
+func errDecodedTooLarge(at int64) error {
+	return &RefusedError{OffsetBytes: at, Reason: fmt.Sprintf("a compressed shard of more than %d decoded bytes: split it", int64(MaxDecodedBytes))}
 }
 
 // next goes on to the following member.
@@ -73,7 +79,10 @@ func (d *Decoded) next() bool {
 	}
 	d.inMember = true
 	if d.onMember != nil {
-		d.onMember(Member{DecodedBytes: d.offset, RawBytes: raw})
+		if err := d.onMember(Member{DecodedBytes: d.offset, RawBytes: raw}); err != nil {
+			d.fail(err)
+			return false
+		}
 	}
 	return true
 }

@@ -180,6 +180,9 @@ func (s *partSource) NextPart() error {
 		}
 		s.members = append(s.members, Member{DecodedBytes: s.base, RawBytes: s.raw})
 		s.base += s.size
+		if err := boundMembers(len(s.members), s.base); err != nil {
+			return err
+		}
 	}
 	s.part, s.start, s.end, s.size = partNone, 0, 0, 0
 	raw, err := s.decoder.Next()
@@ -221,7 +224,10 @@ func (s *partSource) fill(room int) error {
 	n, err := s.decoder.Read(s.buf[s.end:])
 	s.end += n
 	s.size += int64(n)
-	s.err = err
+	if s.err = err; s.base+s.size > MaxDecodedBytes {
+		s.err = errDecodedTooLarge(s.base + s.size)
+		return s.err
+	}
 	if n > 0 {
 		return nil
 	}

@@ -3,6 +3,7 @@ package unpack
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"math"
 	"slices"
@@ -60,6 +61,9 @@ func (s *Summary) Lost() Losses {
 func Scan(ctx context.Context, format Format, codec Codec, raw io.ReaderAt, size int64, emit func(Extent) error, restart func()) (Summary, error) {
 	if size == 0 {
 		return Summary{Damage: &CorruptError{Record: -1, RawOffset: -1, Reason: "the file is empty"}}, nil
+	}
+	if size > MaxShardBytes {
+		return Summary{}, &RefusedError{Reason: fmt.Sprintf("the file has %d bytes, of at most %d", size, int64(MaxShardBytes))}
 	}
 	s := scan{format: format, codec: codec, raw: cancellable{ctx: ctx, raw: raw}, size: size}
 	s.resident, _ = raw.(ResidentReaderAt)
@@ -141,10 +145,11 @@ func (s *scan) pass(ctx context.Context, limit int64, known *CorruptError) (pass
 		return p, err
 	}
 	defer d.Close()
-	d.onMember = func(m Member) {
+	d.onMember = func(m Member) error {
 		if known == nil || m.RawBytes < known.RawOffset {
 			p.members = append(p.members, m)
 		}
+		return boundMembers(len(p.members), m.DecodedBytes)
 	}
 	src := newDecodedSource(d, limit, known)
 	p.kind, err = s.index(ctx, src)
@@ -165,6 +170,14 @@ func (s *scan) pass(ctx context.Context, limit int64, known *CorruptError) (pass
 	p.decodedBytes = d.OffsetBytes()
 	p.records = s.records
 	return p, err
+}
+
+// boundMembers refuses a shard of more than MaxMembers.
+func boundMembers(n int, at int64) error {
+	if n > MaxMembers {
+		return &RefusedError{OffsetBytes: at, Reason: fmt.Sprintf("more than %d compressed members: have each hold more records", MaxMembers)}
+	}
+	return nil
 }
 
 // summary is of the last pass; known is the damage that it ended at, if any.

@@ -61,6 +61,20 @@ type Source interface {
 // of a tar that is accepted, and for an npy header.
 const MaxWindowBytes = 1 << 20
 
+// What a shard may be at most, whatever it claims; beyond, it is refused. Numbers
+// of shards that hold to it can be added up without a thought, and a few bytes
+// that decode to any number of others end.
+const (
+	// MaxShardBytes is the size of a file: some file systems have sparse ones of
+	// nearly 2⁶³ bytes.
+	MaxShardBytes = 1 << 56
+	// MaxDecodedBytes is what a compressed shard may decode to.
+	MaxDecodedBytes = 1 << 40
+	// MaxMembers is how many members or frames a compressed shard may have, of
+	// which each takes 16 bytes of memory, and of the index.
+	MaxMembers = 1 << 26
+)
+
 // Format finds records. Values are immutable and safe for concurrent use.
 type Format interface {
 	// Name is the format's name on the command line.

@@ -1,0 +1,130 @@
+package checkpoint
+
+import (
+	"flag"
+	"fmt"
+	"math"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/lsiofs/lsiofs/pipeline/order"
+	"github.com/lsiofs/lsiofs/pipeline/spec"
+)
+
+// Golden documents: testdata/golden/<version>-<name>.json as lsiofs, or a person,
+// wrote it when that version was its newest, and beside it, .said, what was read
+// from it then.
+//
+// A new version adds files: raise Version, add to goldenStates what is new in it,
+// run
+//
+//	go test ./checkpoint -run Golden -update
+//
+// and commit what is new. What is there is never changed or removed, -update does
+// not touch it: documents like these lie beside the models of users, and mean the
+// same for ever.
+const goldenDir = "testdata/golden"
+
+var update = flag.Bool("update", false, "write the golden documents that are missing")
+
+// goldenStates are what documents of each version are written of.
+func goldenStates(t *testing.T) map[string]State {
+	part, err := spec.ParsePart("0.1..0.95")
+	require.NoError(t, err)
+	s := subject()
+	with := func(o spec.Order, epoch uint64, done ...order.Done) State {
+		return State{Dataset: s.Dataset, Order: o, Epoch: epoch, Done: done}
+	}
+	grouped, split, full := s.Order, s.Order, s.Order
+	grouped.Groups, grouped.Batch, grouped.Lanes = 4, 8, 64
+	split.Split = spec.Split{Part: part, Seed: math.MaxUint64, By: spec.SplitByUnit}
+	full.Shuffle, full.Seed, full.SizeRecords, full.ChunkBytes = spec.ShuffleFull, math.MaxUint64, 0, 1
+	return map[string]State{
+		"start":   with(s.Order, 0, interleaved(1, 0)),
+		"resumes": with(s.Order, 7, interleaved(1, 5120, 5119, 5120, 5118), interleaved(32, 64, 0), contiguous(0, 1000), interleaved(1, 3, 0, 0)),
+		"groups":  with(grouped, 1, interleaved(8, 80, 72)),
+		"split":   with(split, 2, interleaved(1, 9)),
+		"full":    with(full, math.MaxUint64, interleaved(1, 1)),
+	}
+}
+
+// goldenByHand are documents as people and other programs write them.
+var goldenByHand = map[string]string{
+	"epoch":       `{"epoch": 3}`,
+	"samples":     "{\n\t\"samples\": 20480,\r\n\t\"epoch\": 3\n}\n\n",
+	"other-order": `{"done":[{"consumed":[1,2],"batch":1}],"epoch":5,"order":{"chunk_records":128,"chunk_bytes":262144,"batch":1,"groups":1,"lanes":32,"size":16384,"shuffle":"reservoir","seed":42},"dataset":"` + strings.Repeat("ab", 32) + `","version":1}`,
+	"deal-told":   fullDocument(`{"batch": 1, "deal": "interleaved", "consumed": [1,2]}`),
+}
+
+// saidOf is what a document says, however it is written. New fields are shown
+// only where they have a value, so that what there is stays as it is.
+func saidOf(t *testing.T, doc []byte) string {
+	d, err := read(doc)
+	require.NoError(t, err)
+	var b strings.Builder
+	fmt.Fprintf(&b, "epoch %d\n", d.state.Epoch)
+	if !d.full() {
+		fmt.Fprintf(&b, "samples %d\n", d.samples)
+		return b.String()
+	}
+	o := d.state.Order
+	fmt.Fprintf(&b, "dataset %s\nseed %d\nshuffle %s\nsize %d\nlanes %d\ngroups %d\nbatch %d\nchunk bytes %d\nchunk records %d\n",
+		d.state.Dataset, o.Seed, o.Shuffle, o.SizeRecords, o.Lanes, o.Groups, o.Batch, o.ChunkBytes, o.ChunkRecords)
+	if o.Split != (spec.Split{}) {
+		fmt.Fprintf(&b, "split %s, seed %d, by %s\n", o.Split.Part, o.Split.Seed, o.Split.By)
+	}
+	for _, done := range d.state.Done {
+		fmt.Fprintf(&b, "done %v, batch %d, %s\n", done.Consumed, done.Batch, done.Dealing)
+	}
+	return b.String()
+}
+
+func writeGolden(t *testing.T) {
+	docs := map[string][]byte{}
+	for name, s := range goldenStates(t) {
+		docs["written-"+name] = s.Marshal(records)
+	}
+	for name, text := range goldenByHand {
+		docs["by-hand-"+name] = []byte(text)
+	}
+	require.NoError(t, os.MkdirAll(goldenDir, 0o755))
+	for name, doc := range docs {
+		path := filepath.Join(goldenDir, fmt.Sprintf("%d-%s", Version, name))
+		if _, err := os.Stat(path + ".json"); err == nil {
+			continue
+		}
+		require.NoError(t, os.WriteFile(path+".json", doc, 0o644))
+		require.NoError(t, os.WriteFile(path+".said", []byte(saidOf(t, doc)), 0o644))
+	}
+}
+
+// TestGoldenDocumentsOfAllVersionsMeanWhatTheyMeant reads each; those of this
+// version are also written as they were.
+func TestGoldenDocumentsOfAllVersionsMeanWhatTheyMeant(t *testing.T) {
+	if *update {
+		writeGolden(t)
+	}
+	paths, err := filepath.Glob(filepath.Join(goldenDir, "*.json"))
+	require.NoError(t, err)
+	for name := range goldenStates(t) {
+		require.Contains(t, paths, filepath.Join(goldenDir, fmt.Sprintf("%d-written-%s.json", Version, name)), "of this version, see above")
+	}
+	for _, path := range paths {
+		t.Run(filepath.Base(path), func(t *testing.T) {
+			doc, err := os.ReadFile(path)
+			require.NoError(t, err)
+			want, err := os.ReadFile(strings.TrimSuffix(path, ".json") + ".said")
+			require.NoError(t, err)
+			require.Equal(t, string(want), saidOf(t, doc))
+			if strings.HasPrefix(filepath.Base(path), fmt.Sprintf("%d-written-", Version)) {
+				s, err := Parse(doc)
+				require.NoError(t, err)
+				require.Equal(t, string(doc), string(s.Marshal(records)))
+			}
+		})
+	}
+}

@@ -1,0 +1,135 @@
+package integration
+
+import (
+	"bytes"
+	"crypto/sha256"
+	"debug/elf"
+	"encoding/json"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+// release clones the repository's last commit to a directory, and makes a release
+// there. Packages are compiled once: with -trimpath they are the same for all
+// directories, so that Go's cache has them for the second one.
+func release(t *testing.T, clone string, arches ...string) (out, commit string) {
+	t.Helper()
+	git := need(t, "git")
+	output(t, git, "clone", "--quiet", "--no-hardlinks", "..", clone)
+	out = filepath.Join(filepath.Dir(clone), "out")
+	cmd := exec.Command(filepath.Join(clone, ".ci/release"), append([]string{"v0.0.1-test", out}, arches...)...)
+	cmd.Env = append(os.Environ(), "GOFLAGS=-tags=lost", "GOAMD64=v3") // neither may show
+	text, err := cmd.CombinedOutput()
+	require.NoError(t, err, "%s", text)
+	return out, strings.TrimSpace(string(output(t, git, "-C", clone, "rev-parse", "HEAD")))
+}
+
+// TestAReleaseIsTheSameBytesFromEveryDirectory: static, for amd64 and arm64, with
+// its commit and its licences.
+func TestAReleaseIsTheSameBytesFromEveryDirectory(t *testing.T) {
+	if raceBuilt {
+		t.Skip("the same as without the race detector")
+	}
+	first, commit := release(t, filepath.Join(t.TempDir(), "one"))
+	second, _ := release(t, filepath.Join(t.TempDir(), "a deeper/and other/directory"), "amd64")
+	sums := regexp.MustCompile(`(?m)^([0-9a-f]{64})  (\S+)$`)
+	listed, err := os.ReadFile(filepath.Join(first, "SHA256SUMS"))
+	require.NoError(t, err)
+	entries := sums.FindAllStringSubmatch(string(listed), -1)
+	require.Len(t, entries, 3)
+	for _, e := range entries {
+		b, err := os.ReadFile(filepath.Join(first, e[2]))
+		require.NoError(t, err)
+		require.Equal(t, e[1], fmt.Sprintf("%x", sha256.Sum256(b)), e[2])
+		again, err := os.ReadFile(filepath.Join(second, e[2]))
+		if !strings.HasSuffix(e[2], "arm64") {
+			require.NoError(t, err)
+			require.True(t, bytes.Equal(b, again), "%s differs from directory to directory", e[2])
+		}
+		require.NotContains(t, string(b), first, "%s knows where it was made", e[2])
+	}
+	for arch, machine := range map[string]elf.Machine{"amd64": elf.EM_X86_64, "arm64": elf.EM_AARCH64} {
+		f, err := elf.Open(filepath.Join(first, "lsiofs-v0.0.1-test-linux-"+arch))
+		require.NoError(t, err)
+		defer f.Close()
+		require.Equal(t, machine, f.Machine)
+		for _, p := range f.Progs {
+			require.NotContains(t, []elf.ProgType{elf.PT_INTERP, elf.PT_DYNAMIC}, p.Type, "%s is not static", arch)
+		}
+	}
+	requireTellsOfItself(t, filepath.Join(first, "lsiofs-v0.0.1-test-linux-amd64"), commit, filepath.Join(first, "LICENSES.txt"))
+
+	// What is not in the commit is refused.
+	require.NoError(t, os.WriteFile(filepath.Join(filepath.Dir(second), "directory/more.go"), nil, 0o600))
+	r := command(t, nil, nil, filepath.Join(filepath.Dir(second), "directory/.ci/release"), "v0.0.2", second)
+	require.Equal(t, 1, r.code)
+	require.Contains(t, r.stderr, "more.go")
+	r = command(t, nil, nil, "../.ci/release", "1.2", second)
+	require.Equal(t, 2, r.code)
+}
+
+// built is what version says.
+type built struct {
+	Version, Commit string
+	Modified        bool
+	Dependencies    []struct{ Module, Version, Licence string }
+}
+
+func builtOf(t *testing.T, program string) built {
+	t.Helper()
+	var b built
+	require.NoError(t, json.Unmarshal(output(t, program, "version", "--deps", "--json"), &b))
+	return b
+}
+
+func requireTellsOfItself(t *testing.T, program, commit, licences string) {
+	t.Helper()
+	b := builtOf(t, program)
+	require.Equal(t, "v0.0.1-test", b.Version)
+	require.Equal(t, commit, b.Commit)
+	require.False(t, b.Modified)
+	text, err := os.ReadFile(licences)
+	require.NoError(t, err)
+	for _, d := range b.Dependencies[1:] {
+		require.Contains(t, string(text), "\n"+d.Module+"@"+d.Version+": LICEN", "the text of its licence is given away with it")
+	}
+}
+
+// TestEachModuleThatIsLinkedIsListedWithItsVersionAndLicence compares with what
+// Go's own tool finds in the program.
+func TestEachModuleThatIsLinkedIsListedWithItsVersionAndLicence(t *testing.T) {
+	var listed []string
+	for _, d := range builtOf(t, lsiofs).Dependencies[1:] {
+		require.NotEqual(t, "unknown", d.Licence, "%s: run go test ./cmd/lsiofs -run Licences -update", d.Module)
+		listed = append(listed, d.Module+" "+d.Version)
+	}
+	var linked []string
+	for _, m := range regexp.MustCompile(`(?m)^\tdep\t(\S+)\t(\S+)`).FindAllStringSubmatch(string(output(t, "go", "version", "-m", lsiofs)), -1) {
+		linked = append(linked, m[1]+" "+m[2])
+	}
+	require.Greater(t, len(linked), 10)
+	require.Equal(t, linked, listed)
+	table := string(toolOK(t, "version", "--deps"))
+	for _, line := range linked {
+		require.Contains(t, table, strings.Fields(line)[0]+" ")
+	}
+}
+
+// TestTheOtherPlatformsCodePassesVet: assembly and system calls differ there.
+func TestTheOtherPlatformsCodePassesVet(t *testing.T) {
+	if raceBuilt {
+		t.Skip("the same as without the race detector")
+	}
+	cmd := exec.Command("go", "vet", "-trimpath", "./cmd/lsiofs", "./fs", "./checkpoint", "./uring", "./pipeline/...")
+	cmd.Dir = ".."
+	cmd.Env = append(os.Environ(), "GOOS=linux", "GOARCH=arm64", "CGO_ENABLED=0")
+	text, err := cmd.CombinedOutput()
+	require.NoError(t, err, "%s", text)
+}

@@ -1,0 +1,227 @@
+package catalog
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"flag"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/klauspost/compress/zstd"
+	"github.com/stretchr/testify/require"
+
+	"github.com/lsiofs/lsiofs/pipeline/spec"
+	"github.com/lsiofs/lsiofs/pipeline/unpack"
+)
+
+// Golden indexes: testdata/golden/<version>-<dataset> has shards, the index that
+// lsiofs made of them when that version was its newest, and all that the index
+// said then, as text.
+//
+// A new version adds directories: raise imageVersion, run
+//
+//	go test ./pipeline/catalog -run Golden -update
+//
+// and commit what is new. What is there is never changed or removed, -update does
+// not touch it: indexes like these lie on the disks of users, and what was in them
+// has to come out again. (A new version may also build such an index anew instead
+// of reading it, as it does with those that it does not know; then openGolden says
+// so for that version, and the fingerprint is still compared.)
+const goldenDir = "testdata/golden"
+
+var update = flag.Bool("update", false, "write the golden indexes that are missing")
+
+// goldenDatasets are what an index of each version is made of: every part of the
+// format is in one of them.
+var goldenDatasets = []struct {
+	name   string
+	format spec.Format
+	shards func() map[string][]byte
+}{
+	{"tar", spec.Format{Name: "auto"}, func() map[string][]byte {
+		long := strings.Repeat("a-directory/", 12) // which the equal-key rule makes longer
+		return map[string][]byte{
+			"a.tar": tarOf(150, "s"), "b.tar": tarOf(3, long), "c.tar.gz": gz(tarOf(9, "s")[:9216], tarOf(9, "s")[9216:]), "no-shard.xyz": []byte("?"),
+		}
+	}},
+	{"jsonl", spec.Format{Name: "auto"}, func() map[string][]byte {
+		e, err := zstd.NewWriter(nil)
+		if err != nil {
+			panic(err)
+		}
+		defer e.Close()
+		lines := linesOf(40, "z")
+		frames := slices.Concat(e.EncodeAll(lines[:len(lines)/2], nil), e.EncodeAll(nil, nil), e.EncodeAll(lines[len(lines)/2:], nil))
+		damaged := gz(linesOf(10, "one"), linesOf(10, "two"))
+		damaged[len(damaged)-6] ^= 1
+		return map[string][]byte{
+			"a.jsonl": append([]byte("\xef\xbb\xbf"), linesOf(300, "a")...), "b.jsonl": []byte("{}\n\n {\"no\": \"newline\"}"),
+			"c.jsonl.zst": frames, "d.jsonl.gz": damaged,
+		}
+	}},
+	{"lc0", spec.Format{Name: "lc0", Lc0Check: true}, func() map[string][]byte {
+		return map[string][]byte{"a.tar": gamesOf(gz(gameOf(6, 3)), damagedGame(6, 2), gz(gameOf(6, 4, 1))), "b.gz": gz(gameOf(6, 2))}
+	}},
+	{"fixed", spec.Format{Name: "fixed", RecordBytes: 96, StrideBytes: 64, HeaderBytes: 40}, func() map[string][]byte {
+		return map[string][]byte{"a.bin": linesOf(60, "a"), "b.bin": linesOf(2, "b")}
+	}},
+}
+
+// writeGolden makes what is missing of this version.
+func writeGolden(t *testing.T) {
+	for _, g := range goldenDatasets {
+		dir := filepath.Join(goldenDir, fmt.Sprintf("%d-%s", imageVersion, g.name))
+		if _, err := os.Stat(dir); err == nil {
+			continue
+		}
+		require.NoError(t, os.MkdirAll(filepath.Join(dir, "shards"), 0o755))
+		for name, content := range g.shards() {
+			require.NoError(t, os.WriteFile(filepath.Join(dir, "shards", name), content, 0o644))
+		}
+		c := openFresh(t, dir, g.format)
+		require.NoError(t, os.WriteFile(filepath.Join(dir, "index"), c.image.data, 0o644))
+		require.NoError(t, os.WriteFile(filepath.Join(dir, "said.txt"), []byte(said(t, c, dir)), 0o644))
+	}
+}
+
+// openFresh indexes the shards of a golden index with what there is now.
+func openFresh(t *testing.T, dir string, format spec.Format) *Catalog {
+	w := newWorld(t)
+	return w.mustOpen(func(c *Config) {
+		c.Dataset, c.Format, c.OnCorrupt = filepath.Join(dir, "shards"), format, spec.CorruptSkip
+	})
+}
+
+// openGolden opens an index as it was committed. What it is of, it says itself: the
+// dataset lay elsewhere.
+func openGolden(t *testing.T, dir string) *Catalog {
+	data, err := os.ReadFile(filepath.Join(dir, "index"))
+	require.NoError(t, err)
+	h, err := parseImageHeader(data)
+	require.NoError(t, err)
+	i, err := openImage(data, h.key)
+	require.NoError(t, err)
+	return &Catalog{image: i, mapping: &mapping{}, coarse: newCoarse(i), table: newTable()}
+}
+
+// said is all that an index says, and the bytes of each record that it leads to.
+func said(t *testing.T, c *Catalog, dir string) string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "format %s\nfingerprint %s\n%d records, %d bytes\n", c.image.formatLine(), c.Fingerprint(), c.Records(), c.StreamBytes())
+	record := uint64(0)
+	for i := range c.Shards() {
+		s := c.Shard(i)
+		n := uint64(i)
+		fmt.Fprintf(&b, "\n%s: %d records from %d, %d bytes, decoded %d, id %016x, kind %q, members %d, entries %d, parts %v\n", s.Object.Path,
+			s.Records, s.First, s.Object.SizeBytes, s.DecodedBytes, s.IDPrefix, c.image.blob(n).kind(), s.Members, s.EntryPoints, s.Parts)
+		for _, d := range c.image.blob(n).damage().First {
+			fmt.Fprintf(&b, "left out: %v\n", d)
+		}
+		decoded := decodedShard(t, c, dir, i)
+		for range s.Records {
+			var x [1]Extent
+			var key [1]uint64
+			numbers := []uint64{record}
+			c.Extents(numbers, x[:])
+			line := fmt.Sprintf("%d: [%d, +%d)", x[0].Ordinal, x[0].OffsetBytes, x[0].SizeBytes)
+			if c.KeyHashes(numbers, key[:]) {
+				line += fmt.Sprintf(", key %016x, grows %d %d %d", key[0], c.Growth(record, 0), c.Growth(record, 99_999), c.Growth(record, 1<<63))
+			}
+			if s.Codec != nil {
+				e := c.Entry(i, x[0].OffsetBytes)
+				line += fmt.Sprintf(", from %d at %d", e.RawBytes, e.DecodedBytes)
+			}
+			sum := sha256.Sum256(decoded[x[0].OffsetBytes:][:x[0].SizeBytes])
+			fmt.Fprintf(&b, "%s: %s\n", line, hex.EncodeToString(sum[:8]))
+			record++
+		}
+	}
+	return b.String()
+}
+
+// decodedShard is what a shard's extents are of: the bytes before damage, and a
+// newline that may be missing behind them; of parts, those that are kept.
+func decodedShard(t *testing.T, c *Catalog, dir string, shard int) []byte {
+	s := c.Shard(shard)
+	raw, err := os.Open(filepath.Join(dir, "shards", s.Object.Path))
+	require.NoError(t, err)
+	defer raw.Close()
+	if s.Codec == nil {
+		b, err := io.ReadAll(raw)
+		require.NoError(t, err)
+		return append(b, '\n')
+	}
+	var all []byte
+	for int64(len(all)) < s.DecodedBytes {
+		end := s.DecodedBytes
+		entry := c.Entry(shard, int64(len(all)))
+		if s.Parts {
+			end = c.Part(shard, int64(len(all))).EndBytes
+		}
+		d, err := unpack.NewDecoded(s.Codec, raw, s.Object.SizeBytes, entry)
+		require.NoError(t, err)
+		_, err = io.CopyN(io.Discard, d, int64(len(all))-entry.DecodedBytes)
+		require.NoError(t, err)
+		part := make([]byte, end-int64(len(all)))
+		_, err = io.ReadFull(d, part)
+		require.NoError(t, err)
+		d.Close()
+		all = append(all, part...)
+	}
+	return append(all, '\n')
+}
+
+// TestGoldenIndexesOfAllVersionsAreRead opens each, reads every record through it,
+// and compares with what it said when it was made. Then the shards are indexed
+// anew, which has to give the same dataset: fingerprints are in checkpoints.
+func TestGoldenIndexesOfAllVersionsAreRead(t *testing.T) {
+	if *update {
+		writeGolden(t)
+	}
+	for _, g := range goldenDatasets {
+		require.DirExists(t, filepath.Join(goldenDir, fmt.Sprintf("%d-%s", imageVersion, g.name)), "of this version, see above")
+	}
+	entries, err := os.ReadDir(goldenDir)
+	require.NoError(t, err)
+	for _, e := range entries {
+		t.Run(e.Name(), func(t *testing.T) {
+			dir := filepath.Join(goldenDir, e.Name())
+			want, err := os.ReadFile(filepath.Join(dir, "said.txt"))
+			require.NoError(t, err)
+			old := openGolden(t, dir)
+			require.Equal(t, string(want), said(t, old, dir))
+			_, name, _ := strings.Cut(e.Name(), "-")
+			for _, g := range goldenDatasets {
+				if g.name == name {
+					fresh := openFresh(t, dir, g.format)
+					require.Equal(t, old.Fingerprint(), fresh.Fingerprint())
+					require.Equal(t, string(want), said(t, fresh, dir))
+					return
+				}
+			}
+			t.Fatal("nothing says what it is of")
+		})
+	}
+}
+
+// TestAnIndexOfAnotherVersionIsSaidInWordsAndBuiltAgain: one that a newer lsiofs
+// has made, under the name that this one uses.
+func TestAnIndexOfAnotherVersionIsSaidInWordsAndBuiltAgain(t *testing.T) {
+	w := newWorld(t)
+	w.write("a.jsonl", linesOf(50, "a"))
+	want := w.mustOpen().Fingerprint()
+	path := w.indexFiles("*.index")[0]
+	stored, err := os.ReadFile(path)
+	require.NoError(t, err)
+	stored[8]++ // the version
+	require.NoError(t, os.WriteFile(path, stored, 0o600))
+	require.NotZero(t, w.readsOf(func() { require.Equal(t, want, w.mustOpen().Fingerprint()) }))
+	require.Contains(t, w.log.String(), fmt.Sprintf("it is of version %d, and this lsiofs reads version %d", imageVersion+1, imageVersion))
+	require.Contains(t, w.log.String(), "built again")
+	require.Zero(t, w.readsOf(func() { w.mustOpen() }), "the new one is used")
+}

@@ -1,0 +1,76 @@
+// Package printable makes text safe to be shown on a terminal. Names of shards,
+// of members, keys and reasons come from files of others; written as they are they
+// could move the cursor, change the title or the keys of a terminal, or turn a line
+// around. What is shown to people passes through here where it leaves lsiofs;
+// inside of it, and in streams, bytes stay as they are.
+package printable
+
+import (
+	"bytes"
+	"fmt"
+	"strings"
+	"unicode"
+	"unicode/utf8"
+)
+
+// Text is s with all that is no graphic character (control characters, invisible
+// formatting, bytes that are no UTF-8) written as in a string of Go. Line breaks
+// and tabs stay.
+func Text(s string) string { return escaped(s, "\n\t") }
+
+// Line is Text on one line: line breaks and tabs are written likewise.
+func Line(s string) string { return escaped(s, "") }
+
+func escaped(s, kept string) string {
+	plain := func(r rune, n int) bool {
+		if r == utf8.RuneError && n == 1 {
+			return false
+		}
+		return unicode.IsGraphic(r) || strings.ContainsRune(kept, r)
+	}
+	from := 0
+	var b strings.Builder
+	for i := 0; i < len(s); {
+		r, n := utf8.DecodeRuneInString(s[i:])
+		if !plain(r, n) {
+			b.WriteString(s[from:i])
+			switch {
+			case n == 1 || r < 0x80: // also a byte that begins no rune
+				fmt.Fprintf(&b, `\x%02x`, s[i])
+			case r > 0xffff:
+				fmt.Fprintf(&b, `\U%08x`, r)
+			default:
+				fmt.Fprintf(&b, `\u%04x`, r)
+			}
+			from = i + n
+		}
+		i += n
+	}
+	if from == 0 {
+		return s
+	}
+	b.WriteString(s[from:])
+	return b.String()
+}
+
+// JSON is a text of JSON with what Text would escape escaped as JSON has it: its
+// values stay the same. encoding/json escapes only some of it.
+func JSON(text []byte) []byte {
+	hidden := func(r rune) bool { return r >= 0x7f && !unicode.IsGraphic(r) }
+	if bytes.IndexFunc(text, hidden) < 0 {
+		return text
+	}
+	b := make([]byte, 0, len(text)+64)
+	for _, r := range string(text) {
+		switch {
+		case !hidden(r):
+			b = utf8.AppendRune(b, r)
+		case r > 0xffff: // as two halves
+			r -= 0x10000
+			b = fmt.Appendf(b, `\u%04x\u%04x`, 0xd800+r>>10, 0xdc00+r&0x3ff)
+		default:
+			b = fmt.Appendf(b, `\u%04x`, r)
+		}
+	}
+	return b
+}
