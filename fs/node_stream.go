@@ -11,6 +11,7 @@ import (
 	fusefs "github.com/hanwen/go-fuse/v2/fs"
 	"github.com/hanwen/go-fuse/v2/fuse"
 
+	"github.com/lsiofs/lsiofs/pipeline/meter"
 	"github.com/lsiofs/lsiofs/pipeline/order"
 	"github.com/lsiofs/lsiofs/pipeline/spec"
 	"github.com/lsiofs/lsiofs/pipeline/stream"
@@ -57,8 +58,10 @@ func (n *streamNode) measure(ctx context.Context) error {
 	if v != nil {
 		n.mtime = v.began
 	}
-	n.sizeBytes, err = s.SizeBytes(ctx, n.name.worker, n.name.kind)
-	return err
+	return n.t.orderWait(ctx, func(ctx context.Context) error {
+		n.sizeBytes, err = s.SizeBytes(ctx, n.name.worker, n.name.kind)
+		return err
+	})
 }
 
 func (n *streamNode) Getattr(_ context.Context, _ fusefs.FileHandle, out *fuse.AttrOut) syscall.Errno {
@@ -102,6 +105,9 @@ type streamHandle struct {
 	pid    uint32
 	ended  sync.Once
 	bytes  atomic.Int64 // sent
+	// began is meter.Now when the last read began, pending how many there are.
+	began   atomic.Int64
+	pending atomic.Int32
 }
 
 // Read answers with all bytes up to the end of the file, or with an error:
@@ -121,14 +127,19 @@ func (h *streamHandle) Read(ctx context.Context, dest []byte, off int64) (fuse.R
 	p := patient(ctx, retired)
 	defer p.finish()
 	r := newReadReply()
+	began := h.begin()
 	err := h.file.ReadAt(p, &r.reply, off, int(want))
+	r.answered(h, began)
 	if h.view != nil && h.view.isRetired() {
 		if err == nil {
 			r.Done()
+		} else {
+			r.ended()
 		}
 		return nil, h.t.problems.errno(h.node.path, errStale)
 	}
 	if err != nil {
+		r.ended()
 		return nil, h.t.problems.errno(h.node.path, err)
 	}
 	if r.bytes = r.reply.Len(); int64(r.bytes) != want || len(r.reply.Slices) > stream.MaxSlices {
@@ -173,6 +184,9 @@ func (h *streamHandle) close() {
 type readReply struct {
 	reply stream.Reply
 	bytes int
+
+	handle *streamHandle // nil when the read has ended
+	at     int64         // meter.Now when it was answered
 }
 
 // A reply in flight belongs to a request, whose number the kernel bounds.
@@ -193,9 +207,38 @@ func (r *readReply) Bytes(buf []byte) ([]byte, fuse.Status) {
 
 // Done gives everything back.
 func (r *readReply) Done() {
+	r.ended()
 	r.reply.Release()
 	r.bytes = 0
 	readReplies.Put(r)
+}
+
+// begin notes that a read has begun, and gives meter.Now.
+func (h *streamHandle) begin() int64 {
+	now := meter.Now()
+	h.began.Store(now)
+	h.pending.Add(1)
+	h.t.meter.Queued[meter.FUSE].Add(1)
+	return now
+}
+
+// answered notes that ReadAt has returned.
+func (r *readReply) answered(h *streamHandle, began int64) {
+	r.handle, r.at = h, meter.Now()
+	h.t.meter.Copied.Add(r.at - began - r.reply.WaitedNanos())
+}
+
+// ended notes that the kernel has the reply, or gets none.
+func (r *readReply) ended() {
+	h := r.handle
+	if h == nil {
+		return
+	}
+	r.handle = nil
+	h.pending.Add(-1)
+	m := h.t.meter
+	m.Queued[meter.FUSE].Add(-1)
+	m.Replied.Add(meter.Now() - r.at)
 }
 
 // handles are all open handles of streams.
@@ -238,6 +281,27 @@ func (s *handles) count() (open int, opened uint64) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return len(s.byNum), s.opened
+}
+
+// readers counts who has read in the last minute and still has the stream open,
+// and of these who has read in the last second, or reads.
+func (s *handles) readers(now int64) (recent, active int) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, h := range s.byNum {
+		began := h.began.Load()
+		if began == 0 {
+			continue
+		}
+		switch reads := h.pending.Load() > 0; {
+		case reads || now-began <= second:
+			recent++
+			active++
+		case now-began <= 60*second:
+			recent++
+		}
+	}
+	return recent, active
 }
 
 // get is the handle with this number, nil when it is closed.

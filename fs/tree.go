@@ -13,6 +13,7 @@ import (
 	"github.com/hanwen/go-fuse/v2/fuse"
 
 	"github.com/lsiofs/lsiofs/checkpoint"
+	"github.com/lsiofs/lsiofs/pipeline/meter"
 	"github.com/lsiofs/lsiofs/pipeline/order"
 	"github.com/lsiofs/lsiofs/pipeline/spec"
 )
@@ -49,6 +50,8 @@ type tree struct {
 	traffic  traffic
 	kernel   kernelFacts
 	metrics  *metrics
+	meter    *meter.Meter
+	recorder *recorder
 
 	// background is what was started beside requests.
 	background sync.WaitGroup
@@ -87,6 +90,8 @@ func newTree(c Config, open openSet) (*tree, error) {
 	t.readme = t.renderREADME()
 	t.lookups = newLookups(lookupsKept, notifyEntry)
 	t.metrics = newMetrics(t)
+	t.meter = d.Meter()
+	t.recorder = newRecorder(t)
 	return t, nil
 }
 
@@ -139,6 +144,7 @@ func (t *tree) dropPages(old *view) {
 // under way.
 func (t *tree) close() {
 	t.lookups.close()
+	t.recorder.close()
 	t.background.Wait()
 	for _, h := range t.handles.all() {
 		h.close()
