@@ -151,20 +151,24 @@ type explained struct {
 	Second  explain.Window   `json:"second"`
 	Minute  explain.Window   `json:"minute"`
 	Start   explain.Window   `json:"start"`
+}
 
-	now explain.Snapshot
+// now is all counters now.
+func (r *recorder) now() explain.Snapshot {
+	now := meter.Now()
+	r.look(now)
+	return r.snapshot(now)
 }
 
 // explain looks at the counters now.
 func (r *recorder) explain() explained {
-	now := meter.Now()
-	r.look(now)
-	s := r.snapshot(now)
+	s := r.now()
+	now := s.At
 	e := explained{
 		Second: explain.Between(r.before(now, second), s, true),
 		Minute: explain.Between(r.before(now, 60*second), s, false),
 		Start:  explain.Between(r.first, s, false),
-		Cores:  runtime.GOMAXPROCS(0), now: s,
+		Cores:  runtime.GOMAXPROCS(0),
 	}
 	p := r.status()
 	facts := explain.Facts{

@@ -23,6 +23,18 @@ type Snapshot struct {
 	Looked int64
 }
 
+// Waited is how long requests of readers have waited for a stage, or were in it,
+// in nanoseconds.
+func (s *Snapshot) Waited(stage meter.Stage) int64 {
+	switch stage {
+	case meter.Copy:
+		return s.Copied + s.Waits[stage]
+	case meter.FUSE:
+		return s.Busy[stage]
+	}
+	return s.Waits[stage]
+}
+
 // Window is what went on between two snapshots.
 type Window struct {
 	Seconds float64 `json:"seconds"`
@@ -68,12 +80,10 @@ func Between(from, to Snapshot, brief bool) Window {
 	}
 	w := Window{Seconds: round(nanos/1e9, 3)}
 	grown := func(a, b int64) float64 { return float64(max(b-a, 0)) }
-	waits := func(s meter.Stage) float64 { return grown(from.Waits[s], to.Waits[s]) }
-	copied, replied := grown(from.Copied, to.Copied), grown(from.Busy[meter.FUSE], to.Busy[meter.FUSE])
-
-	answered := copied + replied
+	waited := func(s meter.Stage) float64 { return grown(from.Waited(s), to.Waited(s)) }
+	answered := 0.0
 	for s := range meter.Stage(meter.Stages) {
-		answered += waits(s)
+		answered += waited(s)
 	}
 	readers := grown(from.Recent, to.Recent)
 	if brief {
@@ -89,24 +99,17 @@ func Between(from, to Snapshot, brief bool) Window {
 	}
 	w.Readers = round(readers/nanos, 2)
 	w.Shares = Shares{
-		Themselves: share(readers - answered), Order: share(waits(meter.Order)), Storage: share(waits(meter.Storage)),
-		Decompress: share(waits(meter.Decompress)), Gather: share(waits(meter.Gather)),
-		Copy: share(copied + waits(meter.Copy)), FUSE: share(replied),
+		Themselves: share(readers - answered), Order: share(waited(meter.Order)), Storage: share(waited(meter.Storage)),
+		Decompress: share(waited(meter.Decompress)), Gather: share(waited(meter.Gather)),
+		Copy: share(waited(meter.Copy)), FUSE: share(waited(meter.FUSE)),
 	}
 	for s := range meter.Stage(meter.Stages) {
 		r := Row{
-			Stage: s.String(), Busy: round(grown(from.Busy[s], to.Busy[s])/nanos, 4), Waited: share(waits(s)),
+			Stage: s.String(), Busy: round(grown(from.Busy[s], to.Busy[s])/nanos, 4), Waited: share(waited(s)),
 			BytesPerSecond: math.Round(float64(to.Bytes[s]-min(from.Bytes[s], to.Bytes[s])) / nanos * 1e9),
 		}
-		switch s {
-		case meter.Copy:
-			r.Waited = w.Shares.Copy
-		case meter.FUSE:
-			r.Waited = w.Shares.FUSE
-		case meter.Storage:
-			if n := to.Reads - min(from.Reads, to.Reads); n > 0 {
-				r.ReadBytes = math.Round(float64(to.Bytes[s]-min(from.Bytes[s], to.Bytes[s])) / float64(n))
-			}
+		if n := to.Reads - min(from.Reads, to.Reads); s == meter.Storage && n > 0 {
+			r.ReadBytes = math.Round(float64(to.Bytes[s]-min(from.Bytes[s], to.Bytes[s])) / float64(n))
 		}
 		if looked := grown(from.Looked, to.Looked); looked > 0 {
 			r.Queued = round(grown(from.Fill[s], to.Fill[s])/looked, 2)
