@@ -17,6 +17,9 @@ import (
 	"github.com/lsiofs/lsiofs/pipeline/stream"
 )
 
+// Status is status.json, for those who read it.
+type Status = statusReport
+
 // statusReport is status.json.
 type statusReport struct {
 	Version       string    `json:"version"`

@@ -47,7 +47,7 @@ for any number of workers.`,
 	root.PersistentFlags().TextVar(&g.logLevel, "log-level", slog.LevelWarn, "log to stderr what is at least of this `level`: debug, info, warn, error")
 	root.AddCommand(
 		newMountCommand(g), newUmountCommand(g), newIndexCommand(g), newInspectCommand(g), newVerifyCommand(g),
-		newCatCommand(g), newPlanCommand(g), newTuneCommand(g), newBenchCommand(g), newBenchPartCommand(g),
+		newCatCommand(g), newPlanCommand(g), newTuneCommand(g), newTopCommand(g), newBenchCommand(g), newBenchPartCommand(g),
 		newCheckpointCommand(g), newDoctorCommand(g), newDemoCommand(g), newVersionCommand(g),
 	)
 	root.SetOut(g.ui.out) // what InitDefaultCompletionCmd remembers

@@ -158,7 +158,7 @@ func (w Window) sentence(v Verdict, f Facts) string {
 	case KindOrder:
 		return fmt.Sprintf("readers wait for the order of an epoch to be computed %s of the time", share)
 	default:
-		text := fmt.Sprintf("lsiofs and the kernel copy records to readers %s of the time: %s, as fast as they take it", share, rate(w.row(meter.FUSE).BytesPerSecond))
+		text := fmt.Sprintf("lsiofs and the kernel copy records to readers %s of the time: %s", share, rate(w.row(meter.FUSE).BytesPerSecond))
 		if w.Readers < float64(f.Cores)*saturated {
 			text += "; more workers get more"
 		}
