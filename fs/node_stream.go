@@ -247,6 +247,7 @@ type handles struct {
 	last   uint64
 	byNum  map[uint64]*streamHandle
 	opened uint64
+	read   closedReads
 }
 
 func (s *handles) add(h *streamHandle) {
@@ -265,6 +266,7 @@ func (s *handles) remove(h *streamHandle) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	delete(s.byNum, h.number)
+	s.read.note(h)
 }
 
 func (s *handles) all() []*streamHandle {
@@ -281,27 +283,6 @@ func (s *handles) count() (open int, opened uint64) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return len(s.byNum), s.opened
-}
-
-// readers counts who has read in the last minute and still has the stream open,
-// and of these who has read in the last second, or reads.
-func (s *handles) readers(now int64) (recent, active int) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	for _, h := range s.byNum {
-		began := h.began.Load()
-		if began == 0 {
-			continue
-		}
-		switch reads := h.pending.Load() > 0; {
-		case reads || now-began <= second:
-			recent++
-			active++
-		case now-began <= 60*second:
-			recent++
-		}
-	}
-	return recent, active
 }
 
 // get is the handle with this number, nil when it is closed.

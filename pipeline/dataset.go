@@ -33,6 +33,9 @@ type Options struct {
 	// Storage says which reads the dataset's storage likes; nil for what is
 	// known of the file system that it lies on (profile.Find).
 	Storage *profile.Profile
+	// Wrap, where it is set, gives the storage that is read in place of the one
+	// that was opened: tests delay and fail reads with it.
+	Wrap func(storage.Storage) storage.Storage
 	// Ahead computes the next epoch's order while one is read, with a fifth of
 	// one core.
 	Ahead bool
@@ -99,10 +102,11 @@ func (d *Dataset) open(ctx context.Context, o Options) error {
 	c, st, err := catalog.Open(ctx, catalog.Config{
 		Dataset: s.Dataset, Format: s.Format, OnCorrupt: s.OnCorrupt, IndexDir: s.IndexDir,
 		OpenStorage: func(root, indexDir string) (storage.Storage, error) {
-			if s.Format.Name == files.Name {
-				return folders.Open(root, indexDir, files.Framing{})
+			st, err := d.openStorage(root, indexDir)
+			if err == nil && o.Wrap != nil {
+				st = o.Wrap(st)
 			}
-			return local.OpenDirect(root, d.engine, local.Direct(s.Direct))
+			return st, err
 		},
 		Rebuild: o.Rebuild, MemoryBytes: s.MemoryBytes, Progress: o.Progress, Log: o.Log,
 	})
@@ -137,6 +141,13 @@ func (d *Dataset) open(ctx context.Context, o Options) error {
 		d.ahead = newAhead(defaultPace, o.Log, d.computeAhead)
 	}
 	return nil
+}
+
+func (d *Dataset) openStorage(root, indexDir string) (storage.Storage, error) {
+	if d.spec.Format.Name == files.Name {
+		return folders.Open(root, indexDir, files.Framing{})
+	}
+	return local.OpenDirect(root, d.engine, local.Direct(d.spec.Direct))
 }
 
 // decoders is how many paused decoders of compressed shards are worth their

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	"github.com/lsiofs/lsiofs/pipeline/storage"
 )
@@ -24,11 +25,14 @@ type Storage struct {
 	// outcome, and gives the one that is reported. It may change r.Buf.
 	After func(r *storage.Read, err error) error
 
+	// Delay, when set, says how long a read waits before it is handed on.
+	Delay func(r *storage.Read) time.Duration
+
 	mu      sync.Mutex
 	arrived sync.Cond // a read is held
 	holding bool
 	held    []*storage.Read
-	failing sync.WaitGroup // goroutines that fail reads
+	failing sync.WaitGroup // goroutines that fail reads, and timers that hand them on
 }
 
 var _ storage.Storage = (*Storage)(nil)
@@ -88,6 +92,20 @@ func (f *Storage) Close() error {
 }
 
 func (f *Storage) forward(reads []*storage.Read) {
+	if f.Delay != nil {
+		for _, r := range reads {
+			f.failing.Add(1)
+			time.AfterFunc(f.Delay(r), func() {
+				defer f.failing.Done()
+				f.handOn([]*storage.Read{r})
+			})
+		}
+		return
+	}
+	f.handOn(reads)
+}
+
+func (f *Storage) handOn(reads []*storage.Read) {
 	good := make([]*storage.Read, 0, len(reads))
 	for _, r := range reads {
 		if f.Before != nil && (r.Wanted == nil || r.Wanted()) {
