@@ -159,7 +159,11 @@ func (f *frame) draw(width int) string {
 		if l.SizeBytes > 0 {
 			part = float64(l.DeliveredBytes) / float64(l.SizeBytes)
 		}
-		say("%-14s %s %5.1f %%  %10s/s%s", clip(l.Name, 14), meterBar(part, width-50), part*100, bytesText(int64(l.BytesPerSecond)), leftText("  ", l.LeftSeconds))
+		left := leftText("  ", l.LeftSeconds)
+		if l.DeliveredBytes == l.SizeBytes {
+			left = "  done"
+		}
+		say("%-14s %s %5.1f %%  %10s/s%s", clip(l.Name, 14), meterBar(part, width-50), part*100, bytesText(int64(l.BytesPerSecond)), left)
 	}
 	if more := int(s.Workers) - min(len(lines), shownStreams); more > 0 {
 		say("and %s more", plural(uint64(more), "stream"))
@@ -170,7 +174,11 @@ func (f *frame) draw(width int) string {
 // drawStages is a row for the readers' own time, and one a stage.
 func (f *frame) drawStages(say func(string, ...any), width int) {
 	e := &f.now.Explain
-	say("%-11s%s  %6s %6s %6s %7s %10s", "of readers'", pad("time", width-54), "minute", "second", "busy", "queued", "")
+	head := "time of readers"
+	if width-54 < len(head) {
+		head = "time"
+	}
+	say("%-10s %s  %6s %6s %6s %7s %12s", "stage", pad(head[:min(len(head), max(width-54, 4))], max(width-54, 4)), "minute", "second", "busy", "queued", "rate")
 	row := func(name string, minute, second float64, rest string) {
 		say("%-10s %s  %5.0f%% %5.0f%% %s", name, meterBar(minute, width-54), minute*100, second*100, rest)
 	}
@@ -184,7 +192,7 @@ func (f *frame) drawStages(say func(string, ...any), width int) {
 		if second.BytesPerSecond > 0 {
 			rate = bytesText(int64(second.BytesPerSecond)) + "/s"
 		}
-		row(second.Stage, minute.Waited, second.Waited, fmt.Sprintf("%6.2f %7.1f %12s", second.Busy, second.Queued, rate))
+		row(clip(second.Stage, 10), minute.Waited, second.Waited, fmt.Sprintf("%6.2f %7.1f %12s", second.Busy, second.Queued, rate))
 	}
 }
 

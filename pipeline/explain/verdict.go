@@ -136,6 +136,8 @@ func (w Window) Judge(f Facts) Verdict {
 	case v.Share >= waits.Share:
 		v.Text = fmt.Sprintf("lsiofs waits for its readers %s of the time; else %s", percent(v.Share), waits.Text)
 		return v
+	case waits.Kind == KindCopy && w.Readers < float64(f.Cores)*saturated:
+		waits.Text += "; more workers get more"
 	}
 	return waits
 }
@@ -158,11 +160,7 @@ func (w Window) sentence(v Verdict, f Facts) string {
 	case KindOrder:
 		return fmt.Sprintf("readers wait for the order of an epoch to be computed %s of the time", share)
 	default:
-		text := fmt.Sprintf("lsiofs and the kernel copy records to readers %s of the time: %s", share, rate(w.row(meter.FUSE).BytesPerSecond))
-		if w.Readers < float64(f.Cores)*saturated {
-			text += "; more workers get more"
-		}
-		return text
+		return fmt.Sprintf("lsiofs and the kernel copy records to readers %s of the time: %s", share, rate(w.row(meter.FUSE).BytesPerSecond))
 	}
 }
 
