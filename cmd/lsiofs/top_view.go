@@ -147,7 +147,7 @@ func (f *frame) draw(width int) string {
 	}
 	say("")
 	share, left := f.epoch()
-	say("%s   epoch %d, %.1f %% read%s", s.MountPoint, s.Epoch, share*100, leftText(", ", left))
+	say("epoch %d, %.1f %% read%s   %s", s.Epoch, share*100, leftText(", ", left), s.MountPoint)
 	say("")
 	f.drawStages(say, width)
 	say("")
