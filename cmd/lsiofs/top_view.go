@@ -205,8 +205,8 @@ func (f *frame) drawFacts(say func(string, ...any), width int) {
 	}
 	say("%-10s %s  %s of %s held", "memory", meterBar(held, width-54), bytesText(x.HeldBytes), bytesText(x.BudgetBytes))
 	text := fmt.Sprintf("%s went out", plural(x.RecordsOut, "record"))
-	if all := x.Hits + x.Waits; all > 0 {
-		text += fmt.Sprintf(", %.1f %% of which were in memory when wanted", 100*float64(x.Hits)/float64(all))
+	if x.Hits+x.Waits > 0 {
+		text += fmt.Sprintf(": %s in memory when wanted, %s waited for", countText(x.Hits), countText(x.Waits))
 	}
 	for _, c := range []struct {
 		n    uint64
