@@ -2,7 +2,6 @@ package fs
 
 import (
 	"context"
-	"runtime"
 	"sync"
 	"time"
 
@@ -168,7 +167,7 @@ func (r *recorder) explain() explained {
 		Second: explain.Between(r.before(now, second), s, true),
 		Minute: explain.Between(r.before(now, 60*second), s, false),
 		Start:  explain.Between(r.first, s, false),
-		Cores:  runtime.GOMAXPROCS(0),
+		Cores:  max(r.meter.Cores, 1),
 	}
 	p := r.status()
 	facts := explain.Facts{

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"log/slog"
 	"path/filepath"
+	"runtime"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -89,6 +90,7 @@ func Open(ctx context.Context, s spec.Spec, o Options) (*Dataset, error) {
 		return nil, err
 	}
 	d := &Dataset{spec: s, started: time.Now(), engine: engine}
+	d.meter.Cores = runtime.GOMAXPROCS(0) // a mount raises it later, for its waiting threads
 	if err := d.open(ctx, o); err != nil {
 		return nil, errors.Join(err, d.Close())
 	}

@@ -34,6 +34,8 @@ func Now() int64 { return int64(time.Since(started)) }
 // Meter is the counters of one dataset. The zero value is ready. Its methods,
 // and those of its parts, may be called concurrently.
 type Meter struct {
+	// Cores is how many goroutines may compute at a time; set before anything counts.
+	Cores int
 	// Readers are the waits of requests of readers.
 	Readers Ledger
 	// Working are the goroutines that are at work in a stage; not of Storage, Copy
