@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/lsiofs/lsiofs/pipeline"
+	"github.com/lsiofs/lsiofs/pipeline/meter"
 	"github.com/lsiofs/lsiofs/pipeline/order"
 	"github.com/lsiofs/lsiofs/pipeline/spec"
 	"github.com/lsiofs/lsiofs/pipeline/stream"
@@ -36,6 +37,7 @@ type ceiling struct {
 	block       []byte // one reply at any place of a period
 	streamBytes int64
 	started     time.Time
+	meter       meter.Meter
 }
 
 var _ Dataset = (*ceiling)(nil)
@@ -62,6 +64,7 @@ func (c *ceiling) Fingerprint() string       { return "0" }
 func (c *ceiling) Records() uint64           { return uint64(c.streamBytes / stream.MaxReadBytes) }
 func (c *ceiling) StreamExtension() string   { return CeilingExtension }
 func (c *ceiling) Describe() ([]byte, error) { return []byte("{}\n"), nil }
+func (c *ceiling) Meter() *meter.Meter       { return &c.meter }
 func (c *ceiling) Status() pipeline.Status   { return pipeline.Status{Uptime: time.Since(c.started)} }
 
 // Set is not called: newMount is given the sets of set.

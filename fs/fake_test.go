@@ -8,6 +8,7 @@ import (
 
 	"github.com/lsiofs/lsiofs/pipeline"
 	"github.com/lsiofs/lsiofs/pipeline/fetch"
+	"github.com/lsiofs/lsiofs/pipeline/meter"
 	"github.com/lsiofs/lsiofs/pipeline/order"
 	"github.com/lsiofs/lsiofs/pipeline/spec"
 	"github.com/lsiofs/lsiofs/pipeline/stream"
@@ -20,6 +21,8 @@ import (
 type fakeDataset struct {
 	spec    spec.Spec
 	records uint64
+
+	meter meter.Meter
 
 	mu sync.Mutex
 	// fault, when set, is asked before a data read is answered.
@@ -46,6 +49,8 @@ func (d *fakeDataset) Describe() ([]byte, error) {
 func (d *fakeDataset) Set(context.Context, uint64, []order.Done, spec.Deal) (*stream.Set, error) {
 	panic("the tests open sets through newMount")
 }
+
+func (d *fakeDataset) Meter() *meter.Meter { return &d.meter }
 
 func (d *fakeDataset) Status() pipeline.Status {
 	return pipeline.Status{

@@ -14,6 +14,7 @@ import (
 
 	"github.com/lsiofs/lsiofs/checkpoint"
 	"github.com/lsiofs/lsiofs/pipeline/fetch"
+	"github.com/lsiofs/lsiofs/pipeline/meter"
 	"github.com/lsiofs/lsiofs/pipeline/stream"
 )
 
@@ -44,7 +45,7 @@ func TestErrorsOfReadsAreEIOAndNamed(t *testing.T) {
 
 func TestAnAnswerThatIsShortIsAnErrorNotAnEndOfFile(t *testing.T) {
 	h := &streamHandle{
-		t:    &tree{},
+		t:    &tree{meter: new(meter.Meter)},
 		node: &streamNode{sizeBytes: 1000, path: "worker-0.rec"},
 		file: shortHandle{},
 	}

@@ -6,6 +6,8 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/common/expfmt"
+
+	"github.com/lsiofs/lsiofs/pipeline/explain"
 )
 
 // metrics renders the mount's counters for Prometheus, from a registry of its
@@ -36,7 +38,8 @@ func (t *tree) renderMetrics(context.Context) ([]byte, error) {
 // sample is all that metrics are made of, taken at one time.
 type sample struct {
 	statusReport
-	view *view
+	view  *view
+	times explain.Snapshot
 }
 
 // metric is one counter or gauge without labels.
@@ -51,10 +54,11 @@ type collector struct {
 	t       *tree
 	metrics []metric
 	engine  *prometheus.Desc
+	stages  []stageMetric
 }
 
 func newCollector(t *tree) *collector {
-	c := &collector{t: t, engine: prometheus.NewDesc("lsiofs_engine_info", "The io engine that reads.", []string{"engine"}, nil)}
+	c := &collector{t: t, stages: stageMetrics(), engine: prometheus.NewDesc("lsiofs_engine_info", "The io engine that reads.", []string{"engine"}, nil)}
 	counter := func(name, help string, value func(s *sample) float64) {
 		c.metrics = append(c.metrics, metric{prometheus.NewDesc(name, help, nil, nil), prometheus.CounterValue, value})
 	}
@@ -63,6 +67,7 @@ func newCollector(t *tree) *collector {
 	}
 	counter("lsiofs_sent_bytes_total", "Bytes of streams that clients were sent.", func(s *sample) float64 { return float64(s.Traffic.SentBytes) })
 	counter("lsiofs_sent_reads_total", "Reads of streams that were answered with bytes.", func(s *sample) float64 { return float64(s.Traffic.Reads) })
+	counter("lsiofs_reader_seconds_total", "Time of readers, each counted for itself from its first read to a minute after its last.", func(s *sample) float64 { return float64(s.times.Recent) / 1e9 })
 	counter("lsiofs_opened_total", "Openings of streams.", func(s *sample) float64 { return float64(s.Traffic.Opened) })
 	gauge("lsiofs_open_handles", "Streams that are open.", func(s *sample) float64 { return float64(s.Traffic.OpenHandles) })
 	counter("lsiofs_failed_requests_total", "Requests that clients got EIO for.", func(s *sample) float64 { return float64(s.Errors) })
@@ -112,6 +117,9 @@ func (c *collector) Describe(out chan<- *prometheus.Desc) {
 	for _, m := range c.metrics {
 		out <- m.desc
 	}
+	for _, m := range c.stages {
+		out <- m.desc
+	}
 }
 
 func (c *collector) Collect(out chan<- prometheus.Metric) {
@@ -120,11 +128,14 @@ func (c *collector) Collect(out chan<- prometheus.Metric) {
 	for _, m := range c.metrics {
 		out <- prometheus.MustNewConstMetric(m.desc, m.kind, m.value(s))
 	}
+	for _, m := range c.stages {
+		m.collect(out, &s.times)
+	}
 }
 
 // sample takes no interval of the rates that status shows.
 func (t *tree) sample() *sample {
-	s := &sample{view: t.view.Load()}
+	s := &sample{view: t.view.Load(), times: t.recorder.now()}
 	s.Records, s.Pipeline = t.records, t.dataset.Status()
 	s.Traffic.SentBytes, s.Traffic.Reads = t.traffic.bytes.Load(), t.traffic.reads.Load()
 	s.Traffic.OpenHandles, s.Traffic.Opened = t.handles.count()

@@ -15,6 +15,7 @@ import (
 
 	"github.com/lsiofs/lsiofs/checkpoint"
 	"github.com/lsiofs/lsiofs/pipeline"
+	"github.com/lsiofs/lsiofs/pipeline/meter"
 	"github.com/lsiofs/lsiofs/pipeline/order"
 	"github.com/lsiofs/lsiofs/pipeline/spec"
 	"github.com/lsiofs/lsiofs/pipeline/stream"
@@ -30,6 +31,8 @@ type Dataset interface {
 	Set(ctx context.Context, epoch uint64, done []order.Done, deal spec.Deal) (*stream.Set, error)
 	Status() pipeline.Status
 	Describe() ([]byte, error)
+	// Meter counts where time goes; it is always the same one.
+	Meter() *meter.Meter
 }
 
 var _ Dataset = (*pipeline.Dataset)(nil)
@@ -98,6 +101,7 @@ func newMount(ctx context.Context, c Config, open openSet) (*Mount, error) {
 	}
 	t.kernel.set(server.KernelSettings())
 	m := &Mount{tree: t, server: server, ended: make(chan struct{})}
+	t.recorder.start()
 	go m.serve()
 	if err := m.settle(); err != nil {
 		return nil, errors.Join(err, m.Unmount(ctx))

@@ -12,6 +12,7 @@ import (
 	fusefs "github.com/hanwen/go-fuse/v2/fs"
 	"github.com/hanwen/go-fuse/v2/fuse"
 
+	"github.com/lsiofs/lsiofs/pipeline/meter"
 	"github.com/lsiofs/lsiofs/pipeline/order"
 	"github.com/lsiofs/lsiofs/pipeline/spec"
 	"github.com/lsiofs/lsiofs/pipeline/stream"
@@ -58,8 +59,10 @@ func (n *streamNode) measure(ctx context.Context) error {
 	if v != nil {
 		n.mtime = v.began
 	}
-	n.sizeBytes, err = s.SizeBytes(ctx, n.name.worker, n.name.kind)
-	return err
+	return n.t.orderWait(ctx, func(ctx context.Context) error {
+		n.sizeBytes, err = s.SizeBytes(ctx, n.name.worker, n.name.kind)
+		return err
+	})
 }
 
 func (n *streamNode) Getattr(_ context.Context, _ fusefs.FileHandle, out *fuse.AttrOut) syscall.Errno {
@@ -103,6 +106,9 @@ type streamHandle struct {
 	pid    uint32
 	ended  sync.Once
 	bytes  atomic.Int64 // sent
+	// began is meter.Now when the last read began, pending how many there are.
+	began   atomic.Int64
+	pending atomic.Int32
 }
 
 // Read answers with all bytes up to the end of the file, or with an error:
@@ -125,14 +131,19 @@ func (h *streamHandle) Read(ctx context.Context, dest []byte, off int64) (fuse.R
 	p := h.t.patient(ctx, retired)
 	defer p.finish()
 	r := newReadReply()
+	began := h.begin()
 	err := h.file.ReadAt(p, &r.reply, off, int(want))
+	r.answered(h, began)
 	if h.view != nil && h.view.isRetired() {
 		if err == nil {
 			r.Done()
+		} else {
+			r.ended()
 		}
 		return nil, h.t.problems.errno(h.node.path, errStale)
 	}
 	if err != nil {
+		r.ended()
 		if errors.Is(err, context.Canceled) && h.t.isEnding() {
 			err = errEnding
 		}
@@ -180,6 +191,9 @@ func (h *streamHandle) close() {
 type readReply struct {
 	reply stream.Reply
 	bytes int
+
+	handle *streamHandle // nil when the read has ended
+	at     int64         // meter.Now when it was answered
 }
 
 // A reply in flight belongs to a request, whose number the kernel bounds.
@@ -200,9 +214,38 @@ func (r *readReply) Bytes(buf []byte) ([]byte, fuse.Status) {
 
 // Done gives everything back.
 func (r *readReply) Done() {
+	r.ended()
 	r.reply.Release()
 	r.bytes = 0
 	readReplies.Put(r)
+}
+
+// begin notes that a read has begun, and gives meter.Now.
+func (h *streamHandle) begin() int64 {
+	now := meter.Now()
+	h.began.Store(now)
+	h.pending.Add(1)
+	h.t.meter.Queued[meter.FUSE].Add(1)
+	return now
+}
+
+// answered notes that ReadAt has returned.
+func (r *readReply) answered(h *streamHandle, began int64) {
+	r.handle, r.at = h, meter.Now()
+	h.t.meter.Copied.Add(r.at - began - r.reply.WaitedNanos())
+}
+
+// ended notes that the kernel has the reply, or gets none.
+func (r *readReply) ended() {
+	h := r.handle
+	if h == nil {
+		return
+	}
+	r.handle = nil
+	h.pending.Add(-1)
+	m := h.t.meter
+	m.Queued[meter.FUSE].Add(-1)
+	m.Replied.Add(meter.Now() - r.at)
 }
 
 // handles are all open handles of streams.
@@ -211,6 +254,7 @@ type handles struct {
 	last   uint64
 	byNum  map[uint64]*streamHandle
 	opened uint64
+	read   closedReads
 }
 
 func (s *handles) add(h *streamHandle) {
@@ -229,6 +273,7 @@ func (s *handles) remove(h *streamHandle) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	delete(s.byNum, h.number)
+	s.read.note(h)
 }
 
 func (s *handles) all() []*streamHandle {

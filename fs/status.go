@@ -20,6 +20,9 @@ import (
 	"github.com/lsiofs/lsiofs/pipeline/stream"
 )
 
+// Status is status.json, for those who read it.
+type Status = statusReport
+
 // statusReport is status.json.
 type statusReport struct {
 	Version       string    `json:"version"`
@@ -31,6 +34,7 @@ type statusReport struct {
 	Started       time.Time `json:"started"`
 	UptimeSeconds float64   `json:"uptime_seconds"`
 
+	Explain  explained       `json:"explain"`
 	Pipeline pipeline.Status `json:"pipeline"`
 	Traffic  trafficReport   `json:"traffic"`
 	Process  processReport   `json:"process"`
@@ -83,7 +87,7 @@ func (t *tree) report(ctx context.Context) (*statusReport, error) {
 	r := &statusReport{
 		Version: t.version, MountPoint: t.mountPoint, Dataset: t.datasetPath(), Fingerprint: t.fingerprint,
 		Records: t.records, Epoch: v.position.Epoch, Started: t.started, UptimeSeconds: now.Sub(t.started).Seconds(),
-		Pipeline: t.dataset.Status(), Workers: v.workers, RestoredAt: v.began, Kernel: t.kernel.get(),
+		Pipeline: t.dataset.Status(), Workers: v.workers, RestoredAt: v.began, Kernel: t.kernel.get(), Explain: t.recorder.explain(),
 	}
 	r.Traffic = trafficReport{SentBytes: t.traffic.bytes.Load(), Reads: t.traffic.reads.Load(), BytesPerSecond: t.traffic.look(t.started, now)}
 	r.Traffic.OpenHandles, r.Traffic.Opened = t.handles.count()
@@ -130,6 +134,7 @@ func (t *tree) renderStatus(ctx context.Context) ([]byte, error) {
 		return nil, err
 	}
 	var b bytes.Buffer
+	fmt.Fprintf(&b, "%s\n\n", r.Explain.Verdict.Text)
 	line := func(label, format string, args ...any) {
 		fmt.Fprintf(&b, "%-12s %s\n", label, printable.Line(fmt.Sprintf(format, args...)))
 	}

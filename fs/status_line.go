@@ -20,6 +20,7 @@ func (m *Mount) LogStatus(ctx context.Context, log *slog.Logger) {
 func (r *statusReport) line() []slog.Attr {
 	f := r.Pipeline.Fetch
 	return []slog.Attr{
+		slog.String("bottleneck", r.Explain.Verdict.Text),
 		slog.String("mount_point", r.MountPoint),
 		slog.Uint64("epoch", r.Epoch),
 		slog.Uint64("delivered_records", r.DeliveredRecords),

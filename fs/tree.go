@@ -13,6 +13,7 @@ import (
 	"github.com/hanwen/go-fuse/v2/fuse"
 
 	"github.com/lsiofs/lsiofs/checkpoint"
+	"github.com/lsiofs/lsiofs/pipeline/meter"
 	"github.com/lsiofs/lsiofs/pipeline/order"
 	"github.com/lsiofs/lsiofs/pipeline/spec"
 )
@@ -50,6 +51,8 @@ type tree struct {
 	traffic  traffic
 	kernel   kernelFacts
 	metrics  *metrics
+	meter    *meter.Meter
+	recorder *recorder
 
 	// ending is closed when nobody is waited for any more: all requests end.
 	ending  chan struct{}
@@ -100,6 +103,8 @@ func newTree(c Config, open openSet) (*tree, error) {
 	t.readme = t.renderREADME()
 	t.lookups = newLookups(lookupsKept, notifyEntry)
 	t.metrics = newMetrics(t)
+	t.meter = d.Meter()
+	t.recorder = newRecorder(t)
 	return t, nil
 }
 
@@ -169,6 +174,7 @@ func (t *tree) isEnding() bool {
 // under way.
 func (t *tree) close() {
 	t.lookups.close()
+	t.recorder.close()
 	t.background.Wait()
 	for _, h := range t.handles.all() {
 		h.close()

@@ -24,12 +24,14 @@ var arrows = []struct {
 	{"pipeline/spec", nil, "the user's configuration is plain data that every other package uses"},
 	{"pipeline/order", []string{"pipeline/order", "pipeline/spec"}, "the order is a pure function, to be checked against another implementation: it knows no bytes"},
 	{"pipeline/plan", nil, "planning turns ranges into reads and does none"},
+	{"pipeline/meter", nil, "counters know nothing of what is counted"},
+	{"pipeline/explain", []string{"pipeline/meter"}, "what the counters mean follows from them alone"},
 	{"pipeline/storage/local", []string{"pipeline/storage", "uring"}, "storage reads ranges of files and knows no formats"},
 	{"pipeline/storage", []string{"pipeline/storage", "uring"}, "storage reads ranges of objects and knows no formats"},
 	{"pipeline/unpack", []string{"pipeline/unpack", "pipeline/spec"}, "formats know nothing of shuffling, of storage and of mounts, so that a new one is a package and a line of a table"},
 	{"pipeline/catalog", []string{"pipeline/catalog", "pipeline/spec", "pipeline/storage", "pipeline/unpack"}, "the catalog says what is there; the order comes from it, not the other way round"},
-	{"pipeline/fetch", []string{"pipeline/fetch", "pipeline/catalog", "pipeline/plan", "pipeline/storage", "pipeline/unpack", "pipeline/spec", "uring"}, "fetch (which takes its buffers from uring) gives bytes of references in whatever order it is told, and must not know which"},
-	{"pipeline/stream", []string{"pipeline/catalog", "pipeline/fetch", "pipeline/order", "pipeline/spec", "pipeline/unpack", "uring"}, "a stream turns records into bytes, in buffers from uring, and reads nothing itself"},
+	{"pipeline/fetch", []string{"pipeline/fetch", "pipeline/catalog", "pipeline/meter", "pipeline/plan", "pipeline/storage", "pipeline/unpack", "pipeline/spec", "uring"}, "fetch (which takes its buffers from uring) gives bytes of references in whatever order it is told, and must not know which"},
+	{"pipeline/stream", []string{"pipeline/catalog", "pipeline/fetch", "pipeline/meter", "pipeline/order", "pipeline/spec", "pipeline/unpack", "uring"}, "a stream turns records into bytes, in buffers from uring, and reads nothing itself"},
 	{"pipeline", []string{"pipeline", "uring"}, "the assembly knows neither FUSE nor flags, so that cat, a server or another program can use it"},
 	{"uring/uringbench", []string{"uring"}, "what measures the engine uses it as others do"},
 	{"uring", nil, "the engine reads files and knows no datasets"},
@@ -48,14 +50,16 @@ var onlyIn = []struct{ library, pkg, why string }{
 	{"github.com/pierrec/lz4", "pipeline/unpack", "codecs are a matter of unpack"},
 	{"github.com/spf13/cobra", "cmd/lsiofs", "flags are a matter of the command line"},
 	{"github.com/schollz/progressbar", "cmd/lsiofs", "drawing is a matter of the command line"},
+	{"github.com/gdamore/tcell", "cmd/lsiofs", "drawing is a matter of the command line"},
 	{"github.com/prometheus", "fs", "metrics are a file of the mount"},
 }
 
 // pure packages do no I/O, look at no clock and draw no randomness.
 var pure = map[string][]string{
-	"pipeline/order": {"os", "io", "net", "time", "math/rand", "math/rand/v2", "log/slog", "context"},
-	"pipeline/plan":  {"os", "io", "net", "time", "math/rand", "math/rand/v2", "log/slog", "context"},
-	"pipeline/spec":  {"os", "io", "net", "math/rand", "math/rand/v2", "log/slog", "context"},
+	"pipeline/order":   {"os", "io", "net", "time", "math/rand", "math/rand/v2", "log/slog", "context"},
+	"pipeline/plan":    {"os", "io", "net", "time", "math/rand", "math/rand/v2", "log/slog", "context"},
+	"pipeline/explain": {"os", "io", "net", "time", "math/rand", "math/rand/v2", "log/slog", "context"},
+	"pipeline/spec":    {"os", "io", "net", "math/rand", "math/rand/v2", "log/slog", "context"},
 }
 
 // below says whether pkg is parent or lies below it.

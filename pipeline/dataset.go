@@ -6,12 +6,14 @@ import (
 	"fmt"
 	"log/slog"
 	"path/filepath"
+	"runtime"
 	"sync"
 	"sync/atomic"
 	"time"
 
 	"github.com/lsiofs/lsiofs/pipeline/catalog"
 	"github.com/lsiofs/lsiofs/pipeline/fetch"
+	"github.com/lsiofs/lsiofs/pipeline/meter"
 	"github.com/lsiofs/lsiofs/pipeline/order"
 	"github.com/lsiofs/lsiofs/pipeline/spec"
 	"github.com/lsiofs/lsiofs/pipeline/storage"
@@ -34,7 +36,7 @@ type Options struct {
 	// known of the file system that it lies on (profile.Find).
 	Storage *profile.Profile
 	// Faults, where it is set, is put around the storage that records are read
-	// from once the catalog is open: for tests, which fail reads.
+	// from once the catalog is open: for tests, which delay and fail reads.
 	Faults func(storage.Storage) storage.Storage
 	// Ahead computes the next epoch's order while one is read, with a fifth of
 	// one core.
@@ -47,10 +49,12 @@ type Dataset struct {
 	spec    spec.Spec
 	started time.Time
 	engine  uring.Engine
+	meter   meter.Meter
 	files   storage.Storage // as it was opened
 	storage storage.Storage // what is read: files, with what is put around it
 	retries *retry.Storage  // of that
 	profile profile.Profile // of the storage
+	cells   []profile.Cell  // what was measured of it
 	catalog *catalog.Catalog
 	part    *order.Part // what the split leaves; nil: all
 	starts  []uint64    // of the chunks of that
@@ -89,6 +93,7 @@ func Open(ctx context.Context, s spec.Spec, o Options) (*Dataset, error) {
 		return nil, err
 	}
 	d := &Dataset{spec: s, started: time.Now(), engine: engine}
+	d.meter.Cores = runtime.GOMAXPROCS(0) // a mount raises it later, for its waiting threads
 	if err := d.open(ctx, o); err != nil {
 		return nil, errors.Join(err, d.Close())
 	}
@@ -97,16 +102,14 @@ func Open(ctx context.Context, s spec.Spec, o Options) (*Dataset, error) {
 
 func (d *Dataset) open(ctx context.Context, o Options) error {
 	s := &d.spec
+	index := &d.meter.Working[meter.Index]
+	index.Begin(meter.Now())
 	c, st, err := catalog.Open(ctx, catalog.Config{
 		Dataset: s.Dataset, Format: s.Format, OnCorrupt: s.OnCorrupt, IndexDir: s.IndexDir,
-		OpenStorage: func(root, indexDir string) (storage.Storage, error) {
-			if s.Format.Name == files.Name {
-				return folders.Open(root, indexDir, files.Framing{})
-			}
-			return local.OpenDirect(root, d.engine, local.Direct(s.Direct))
-		},
-		Rebuild: o.Rebuild, MemoryBytes: s.MemoryBytes, Progress: o.Progress, Log: o.Log,
+		OpenStorage: d.openStorage,
+		Rebuild:     o.Rebuild, MemoryBytes: s.MemoryBytes, Progress: o.Progress, Log: o.Log,
 	})
+	index.End(meter.Now())
 	if err != nil {
 		return err
 	}
@@ -119,7 +122,7 @@ func (d *Dataset) open(ctx context.Context, o Options) error {
 		below = o.Faults(st)
 	}
 	d.storage, d.retries = retry.Over(below)
-	d.profile = findProfile(c.Root(), o)
+	d.profile, d.cells = findProfile(c.Root(), o)
 	if c.Format().Name == files.Name {
 		d.profile.GapBytes = 0 // what nobody wants would be a file to open
 	}
@@ -132,7 +135,7 @@ func (d *Dataset) open(ctx context.Context, o Options) error {
 		MemoryBytes: s.MemoryBytes, ReadTimeout: s.ReadTimeout,
 		PieceBytes: s.Order.ChunkBytes, PieceRecords: s.Order.ChunkRecords,
 		Decoders: decoders(s.Order), LookaheadRecords: lookahead(s.Order),
-		Read: s.Read, Order: s.Order, Part: d.part, Spool: d.spool(), Storage: d.profile, Log: o.Log,
+		Read: s.Read, Order: s.Order, Part: d.part, Spool: d.spool(), Storage: d.profile, Meter: &d.meter, Log: o.Log,
 	})
 	if err != nil {
 		return err
@@ -161,6 +164,13 @@ func (d *Dataset) boundRecords() error {
 		d.catalog.Shard(x.Shard).Object.Path, x.Ordinal, x.OffsetBytes, x.SizeBytes, most)
 }
 
+func (d *Dataset) openStorage(root, indexDir string) (storage.Storage, error) {
+	if d.spec.Format.Name == files.Name {
+		return folders.Open(root, indexDir, files.Framing{})
+	}
+	return local.OpenDirect(root, d.engine, local.Direct(d.spec.Direct))
+}
+
 // decoders is how many paused decoders of compressed shards are worth their
 // memory: each lane stands in a shard, and beside it in the one before.
 func decoders(o spec.Order) int { return int(min(max(64, 2*o.Lanes), 1024)) }
@@ -171,15 +181,15 @@ func lookahead(o spec.Order) int { return int(min(max(64<<10, 4*o.SizeRecords), 
 
 // findProfile looks up which reads the storage of a directory likes. What is
 // wrong with a stored profile is no reason not to read.
-func findProfile(root string, o Options) profile.Profile {
+func findProfile(root string, o Options) (profile.Profile, []profile.Cell) {
 	if o.Storage != nil {
-		return *o.Storage
+		return *o.Storage, nil
 	}
 	f := profile.Find(root)
 	if f.Problem != nil {
 		o.Log.Warn(f.Problem.Error())
 	}
-	return f.Profile
+	return f.Profile, f.Cells
 }
 
 // spool is where compressed shards go that are better decoded once.
@@ -270,10 +280,13 @@ func (d *Dataset) Set(_ context.Context, epoch uint64, done []order.Done, deal s
 func (d *Dataset) computeAhead(n nextEpoch, goOn func() bool) error {
 	set, err := d.Set(context.Background(), n.epoch, nil, n.deal)
 	if err == nil {
-		set.Ahead(goOn)
+		set.Ahead(d.meter.Timed(meter.Order, goOn))
 	}
 	return err
 }
+
+// Meter counts where the time of the dataset and its readers goes.
+func (d *Dataset) Meter() *meter.Meter { return &d.meter }
 
 // Status is a snapshot of what the dataset is doing.
 type Status struct {
@@ -284,7 +297,9 @@ type Status struct {
 	Start   *Start      `json:"start,omitempty"` // what Expect found, where that was called
 	// Storage says which reads are made, and whether that was measured.
 	Storage profile.Profile `json:"storage"`
-	Uptime  time.Duration   `json:"uptime_nanos"`
+	// Measured is what was measured of the storage, nil where it was not.
+	Measured []profile.Cell `json:"-"`
+	Uptime   time.Duration  `json:"uptime_nanos"`
 	// DamagedShards are those of which something was left out, Damages counts what
 	// was, by reason.
 	DamagedShards int               `json:"damaged_shards"`
@@ -298,7 +313,7 @@ func (d *Dataset) Status() Status {
 		engine = f.Status()
 	}
 	return Status{
-		Engine: engine, Retries: d.retries.Stats(), Fetch: d.fetcher.Stats(), Start: d.start.Load(), Storage: d.profile, Uptime: time.Since(d.started),
+		Engine: engine, Retries: d.retries.Stats(), Fetch: d.fetcher.Stats(), Start: d.start.Load(), Storage: d.profile, Measured: d.cells, Uptime: time.Since(d.started),
 		DamagedShards: len(d.catalog.Damaged()), Damages: d.damages(),
 	}
 }

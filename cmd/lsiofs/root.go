@@ -73,7 +73,7 @@ for any number of workers.`,
 	}
 	root.AddCommand(
 		newMountCommand(g), newUmountCommand(g), newIndexCommand(g), newInspectCommand(g), newVerifyCommand(g),
-		newCatCommand(g), newPlanCommand(g), newTuneCommand(g), newBenchCommand(g), newBenchPartCommand(g),
+		newCatCommand(g), newPlanCommand(g), newTuneCommand(g), newTopCommand(g), newBenchCommand(g), newBenchPartCommand(g),
 		newCheckpointCommand(g), newDoctorCommand(g), newDemoCommand(g), newVersionCommand(g),
 	)
 	root.SetOut(g.ui.out) // what InitDefaultCompletionCmd remembers

@@ -1,6 +1,10 @@
 package fetch
 
-import "sync"
+import (
+	"sync"
+
+	"github.com/lsiofs/lsiofs/pipeline/meter"
+)
 
 // checkQueue hands loads whose bytes have come to the goroutines that look at
 // their checksums. It holds no more than there are loads, each of which has
@@ -26,12 +30,15 @@ func (q *checkQueue) add(ld *load) bool {
 	return true
 }
 
-// next waits for a load, and gives nil when the queue is closed and empty.
-func (q *checkQueue) next() *load {
+// next waits for a load, and gives nil when the queue is closed and empty. The
+// caller is at work, but for the wait.
+func (q *checkQueue) next(work *meter.Level) *load {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	for len(q.loads) == 0 && !q.closed {
+		work.End(meter.Now())
 		q.some.Wait()
+		work.Begin(meter.Now())
 	}
 	if len(q.loads) == 0 {
 		return nil
@@ -49,7 +56,10 @@ func (q *checkQueue) close() {
 }
 
 func (f *Fetcher) checkRecords() {
-	for ld := f.checks.next(); ld != nil; ld = f.checks.next() {
+	m := &f.meter.Working[meter.Gather]
+	m.Begin(meter.Now())
+	defer func() { m.End(meter.Now()) }()
+	for ld := f.checks.next(m); ld != nil; ld = f.checks.next(m) {
 		f.verify(ld)
 		f.finish(ld)
 		f.running.Done()

@@ -5,6 +5,7 @@ import (
 	"log/slog"
 	"time"
 
+	"github.com/lsiofs/lsiofs/pipeline/meter"
 	"github.com/lsiofs/lsiofs/pipeline/plan"
 	"github.com/lsiofs/lsiofs/pipeline/spec"
 	"github.com/lsiofs/lsiofs/pipeline/storage/profile"
@@ -38,7 +39,9 @@ type Config struct {
 	// Storage says which reads the shards' storage likes; the zero value
 	// stands for profile.Defaults of an unknown one. No byte depends on it.
 	Storage profile.Profile
-	Log     *slog.Logger
+	// Meter counts where time goes; nil for one of its own.
+	Meter *meter.Meter
+	Log   *slog.Logger
 }
 
 // Part is some of a catalog's records: the others are never asked for, so they

@@ -9,6 +9,7 @@ import (
 	"sync/atomic"
 
 	"github.com/lsiofs/lsiofs/pipeline/catalog"
+	"github.com/lsiofs/lsiofs/pipeline/meter"
 	"github.com/lsiofs/lsiofs/pipeline/unpack"
 )
 
@@ -23,6 +24,7 @@ type decoder struct {
 	entry   unpack.Entry
 	raw     *rawReader
 	clock   atomic.Int64 // Fetcher.now when it last got on
+	ledger  meter.Ledger // of its waits for storage
 
 	// With Fetcher.mu held.
 	running bool
@@ -61,7 +63,7 @@ func newDecoder(f *Fetcher, shard int, entry unpack.Entry, own int64) *decoder {
 		end := f.pieces.of(s.First+s.Records-1) + 1
 		d.piece += sort.Search(end-d.piece, func(i int) bool { return f.pieceStart(d.piece+i) >= entry.DecodedBytes })
 	}
-	d.raw = newRawReader(f, s.Object, entry.RawBytes, &d.clock)
+	d.raw = newRawReader(f, s, entry.RawBytes, &d.clock, &d.ledger)
 	return d
 }
 
@@ -88,8 +90,10 @@ func (d *decoder) add(ld *load) {
 // run brings the decoder's loads, one after the other, until there are no more.
 func (f *Fetcher) run(d *decoder) {
 	defer f.running.Done()
-	f.cpu <- struct{}{}
-	defer func() { <-f.cpu }()
+	f.meter.Queued[meter.Decompress].Add(1)
+	defer f.meter.Queued[meter.Decompress].Add(-1)
+	f.takeCore()
+	defer f.giveCore()
 	d.turn = d.pos
 	for {
 		f.mu.Lock()
@@ -131,8 +135,8 @@ func (f *Fetcher) yield(d *decoder) {
 	if d.pos-d.turn < min(2*d.memory(), maxTurnBytes) {
 		return
 	}
-	<-f.cpu
-	f.cpu <- struct{}{}
+	f.giveCore()
+	f.takeCore()
 	d.turn = d.pos
 }
 
@@ -177,7 +181,7 @@ func (f *Fetcher) keepInPassing(d *decoder) *load {
 		return nil
 	}
 	shard, l := f.layoutOf(d.piece)
-	ld := &load{piece: d.piece, shard: shard, layout: l, started: f.now(), clock: &d.clock, done: make(chan struct{})}
+	ld := &load{piece: d.piece, shard: shard, layout: l, started: f.now(), clock: &d.clock, via: &d.ledger, done: make(chan struct{})}
 	var err error
 	if ld.seg, ld.off, err = f.cache.alloc(l.size, inPassing); err != nil {
 		return nil

@@ -48,7 +48,7 @@ func (f *Fetcher) assign(ld *load, u urgency) bool {
 		f.decoders.all[best] = struct{}{}
 		f.holdDecoder(best, best.memory())
 	}
-	ld.clock, ld.decoder = &best.clock, best
+	ld.clock, ld.decoder, ld.via = &best.clock, best, &best.ledger
 	best.add(ld)
 	if !best.running {
 		best.running = true

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/lsiofs/lsiofs/pipeline/catalog"
+	"github.com/lsiofs/lsiofs/pipeline/meter"
 	"github.com/lsiofs/lsiofs/pipeline/spec"
 	"github.com/lsiofs/lsiofs/pipeline/storage"
 	"github.com/lsiofs/lsiofs/pipeline/unpack"
@@ -42,6 +43,7 @@ type Fetcher struct {
 	pieces   pieceTable
 	slots    *slots
 	counts   counters
+	meter    *meter.Meter
 	started  time.Time
 	open     atomic.Int64 // readers
 	wanted   wanted
@@ -84,11 +86,14 @@ func newFetcher(x index, s storage.Storage, cfg Config) (*Fetcher, error) {
 	}
 	cfg.Storage = cfg.Storage.Or()
 	f := &Fetcher{
-		index: x, storage: s, config: cfg, part: cfg.Part, log: cfg.Log,
+		index: x, storage: s, config: cfg, part: cfg.Part, meter: cfg.Meter, log: cfg.Log,
 		started: time.Now(),
 		cpu:     make(chan struct{}, runtime.GOMAXPROCS(0)),
 		loads:   map[int]*load{},
 		broken:  map[int]error{},
+	}
+	if f.meter == nil {
+		f.meter = new(meter.Meter)
 	}
 	if f.part == nil {
 		f.part = everything{}

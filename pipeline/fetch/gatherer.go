@@ -7,6 +7,8 @@ import (
 	"slices"
 	"sync"
 	"sync/atomic"
+
+	"github.com/lsiofs/lsiofs/pipeline/meter"
 )
 
 // gatherer is what the readers of a fetcher share that reads exactly the records
@@ -60,9 +62,13 @@ func (f *Fetcher) objectBytes() []int64 {
 }
 
 func (g *gatherer) finishReads() {
-	for r := g.work.next(); r != nil; r = g.work.next() {
+	m := &g.f.meter.Working[meter.Gather]
+	m.Begin(meter.Now())
+	for r := g.work.next(m); r != nil; r = g.work.next(m) {
 		r.finish()
+		g.f.meter.Queued[meter.Gather].Add(-1)
 	}
+	m.End(meter.Now())
 }
 
 // note keeps an error for status.
@@ -248,12 +254,15 @@ func (q *readQueue) add(r *gatherRead) bool {
 	return true
 }
 
-// next waits for a read, and gives nil when the queue is closed and empty.
-func (q *readQueue) next() *gatherRead {
+// next waits for a read, and gives nil when the queue is closed and empty. The
+// caller is at work, but for the wait.
+func (q *readQueue) next(work *meter.Level) *gatherRead {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	for q.first == nil && !q.closed {
+		work.End(meter.Now())
 		q.some.Wait()
+		work.Begin(meter.Now())
 	}
 	r := q.first
 	if r != nil {

@@ -6,6 +6,8 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"github.com/lsiofs/lsiofs/pipeline/meter"
 )
 
 // gatherReader is what a Reader that gathers has ahead. It keeps to a few places
@@ -157,7 +159,7 @@ func (r *gatherReader) lendFirst(ctx context.Context, b *batch, k uint64, n int,
 			r.readAgain(b, i, k)
 		}
 		waited = true
-		if err := r.wait(ctx, b, i, k); err != nil {
+		if err := r.wait(ctx, b, i, k, l.Waiter); err != nil {
 			return err
 		}
 	}
@@ -182,11 +184,15 @@ func (r *gatherReader) recordError(k uint64, err error) error {
 
 // wait waits for a batch that the caller pins: until all has come, or, at the
 // end of its patience, record k, which is its record i.
-func (r *gatherReader) wait(ctx context.Context, b *batch, i int, k uint64) error {
+func (r *gatherReader) wait(ctx context.Context, b *batch, i int, k uint64, w *meter.Waiter) error {
 	f := r.g.f
 	began := f.now()
 	f.counts.waits.Add(1)
-	defer func() { f.counts.waitNanos.Add(uint64(f.now() - began)) }()
+	number := w.Begin(r.g.waitsFor(), nil, r, k)
+	defer func() {
+		w.End(number)
+		f.counts.waitNanos.Add(uint64(f.now() - began))
+	}()
 	left := f.config.ReadTimeout
 	timer := time.NewTimer(min(patience, left))
 	defer timer.Stop()

@@ -5,6 +5,7 @@ import (
 	"slices"
 	"sync/atomic"
 
+	"github.com/lsiofs/lsiofs/pipeline/meter"
 	"github.com/lsiofs/lsiofs/pipeline/plan"
 	"github.com/lsiofs/lsiofs/pipeline/storage"
 )
@@ -61,7 +62,7 @@ func (g *gatherer) start(p *planner, pl *plan.Plan, scratch int) {
 	g.underWay.Add(int64(len(st.submit)))
 	g.f.running.Add(len(st.submit))
 	if len(st.submit) > 0 {
-		g.f.storage.Submit(st.submit)
+		g.f.submitReads(st.submit)
 	}
 	st.down()
 }
@@ -119,9 +120,14 @@ func (r *gatherRead) wanted() bool {
 func (r *gatherRead) done(err error) {
 	r.err = err
 	g := r.stretch.g
+	g.f.meter.Reading.End()
 	long := g.f.verifier != nil || r.copied && len(r.read.Buf) > inlineCopyBytes
-	if err == nil && long && g.work.add(r) {
-		return
+	if err == nil && long {
+		g.f.meter.Queued[meter.Gather].Add(1)
+		if g.work.add(r) {
+			return
+		}
+		g.f.meter.Queued[meter.Gather].Add(-1)
 	}
 	r.finish()
 }

@@ -6,6 +6,7 @@ import (
 	"sync/atomic"
 
 	"github.com/lsiofs/lsiofs/pipeline/catalog"
+	"github.com/lsiofs/lsiofs/pipeline/meter"
 	"github.com/lsiofs/lsiofs/pipeline/storage"
 	"github.com/lsiofs/lsiofs/pipeline/storage/profile"
 )
@@ -19,6 +20,9 @@ type load struct {
 	started int64 // Fetcher.now
 	// clock, when set, is when the decoder that brings the piece last got on.
 	clock *atomic.Int64
+	// via, when set, are the waits of that decoder. It is written with
+	// Fetcher.mu held.
+	via *meter.Ledger
 
 	// Written before done is closed, read after.
 	done  chan struct{}
@@ -195,6 +199,7 @@ func (f *Fetcher) start(piece, wanted int, u urgency, t *todo) *load {
 func (f *Fetcher) read(ld *load, t *todo) {
 	object := f.index.Shard(ld.shard).Object
 	done := func(err error) {
+		f.meter.Reading.End()
 		if err != nil {
 			ld.failed.CompareAndSwap(nil, &err)
 		}

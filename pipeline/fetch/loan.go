@@ -1,9 +1,13 @@
 package fetch
 
+import "github.com/lsiofs/lsiofs/pipeline/meter"
+
 // Loan is bytes lent to a caller: valid, and not to be written to, until
 // Release. A Loan is reused without allocation.
 type Loan struct {
 	Records [][]byte
+	// Waiter, when set, books what Lend waits for.
+	Waiter *meter.Waiter
 
 	f       *Fetcher
 	segs    []*segment     // each pinned once

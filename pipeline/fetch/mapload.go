@@ -25,7 +25,7 @@ func (f *Fetcher) carryOut(t *todo) {
 
 func (f *Fetcher) submit(t *todo) {
 	if len(t.reads) > 0 {
-		f.storage.Submit(t.reads)
+		f.submitReads(t.reads)
 		t.reads = t.reads[:0]
 	}
 }

@@ -6,6 +6,8 @@ import (
 	"sync"
 	"sync/atomic"
 
+	"github.com/lsiofs/lsiofs/pipeline/catalog"
+	"github.com/lsiofs/lsiofs/pipeline/meter"
 	"github.com/lsiofs/lsiofs/pipeline/storage"
 )
 
@@ -15,6 +17,7 @@ import (
 type rawReader struct {
 	f      *Fetcher
 	object storage.Object
+	first  uint64        // the shard's first record
 	next   int64         // offset of the block to ask for next
 	block  []byte        // the block at hand
 	cur    []byte        // what of it has not been read
@@ -24,6 +27,8 @@ type rawReader struct {
 	err    error
 	// got is when the last block came, for those who wait for the decoder.
 	got *atomic.Int64
+	// waits are its waits for storage.
+	waits *meter.Ledger
 	// until is where what is wanted ends, as far as it is known: what lies before it
 	// is read without what lies behind. 0: it is not known.
 	until int64
@@ -57,8 +62,8 @@ type rawBlock struct {
 	err   error
 }
 
-func newRawReader(f *Fetcher, object storage.Object, off int64, got *atomic.Int64) *rawReader {
-	return &rawReader{f: f, object: object, next: off, came: make(chan rawBlock, 1), got: got}
+func newRawReader(f *Fetcher, s catalog.Shard, off int64, got *atomic.Int64, waits *meter.Ledger) *rawReader {
+	return &rawReader{f: f, object: s.Object, first: s.First, next: off, came: make(chan rawBlock, 1), got: got, waits: waits}
 }
 
 // memory is how much the two blocks hold.
@@ -79,9 +84,10 @@ func (r *rawReader) ask() {
 		b = takeBlock(r.f.limits.rawBlock)
 	}
 	r.spare = nil
-	came, running := r.came, &r.f.running
+	came, running, reading := r.came, &r.f.running, &r.f.meter.Reading
 	running.Add(1)
-	r.f.storage.Submit([]*storage.Read{{Object: r.object, OffsetBytes: r.next, Buf: b[:n], Done: func(err error) {
+	r.f.submitReads([]*storage.Read{{Object: r.object, OffsetBytes: r.next, Buf: b[:n], Done: func(err error) {
+		reading.End()
 		came <- rawBlock{b[:n], err}
 		running.Done()
 	}}})
@@ -109,9 +115,11 @@ func (r *rawReader) Read(p []byte) (int, error) {
 		select {
 		case b = <-r.came:
 		default:
-			<-r.f.cpu
+			wait := r.waits.Begin(meter.Now(), meter.Storage, nil, r.f, r.first)
+			r.f.giveCore()
 			b = <-r.came
-			r.f.cpu <- struct{}{}
+			r.waits.End(wait, meter.Now())
+			r.f.takeCore()
 		}
 		r.asked = false
 		r.got.Store(r.f.now())

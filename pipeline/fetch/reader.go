@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/lsiofs/lsiofs/pipeline/catalog"
+	"github.com/lsiofs/lsiofs/pipeline/meter"
 )
 
 // Sequence is the list of records that a reader goes through: one worker's
@@ -242,7 +243,7 @@ func (r *Reader) lendFirst(ctx context.Context, k uint64, g *gathering) error {
 	record := g.loan.numbers[0]
 	piece := f.pieces.of(record)
 	i := int(record - f.pieces.starts[piece])
-	e, waited, err := r.demand(ctx, piece, i)
+	e, waited, err := r.demand(ctx, piece, i, g.loan.Waiter)
 	if err == nil {
 		err = e.bad[i]
 		if err != nil {
@@ -281,7 +282,7 @@ func (f *Fetcher) recordError(record uint64, err error) error {
 }
 
 // demand waits for a piece that has record i, and pins it.
-func (r *Reader) demand(ctx context.Context, piece, i int) (e *entry, waited bool, err error) {
+func (r *Reader) demand(ctx context.Context, piece, i int, w *meter.Waiter) (e *entry, waited bool, err error) {
 	f := r.f
 	var t todo
 	f.mu.Lock()
@@ -305,7 +306,12 @@ func (r *Reader) demand(ctx context.Context, piece, i int) (e *entry, waited boo
 		return ld.entry, false, ld.err
 	default:
 	}
+	f.mu.Lock()
+	on, via := ld.waitsFor()
+	f.mu.Unlock()
+	number := w.Begin(on, via, f, f.pieces.starts[piece])
 	e, err = f.wait(ctx, ld)
+	w.End(number)
 	return e, true, err
 }
 

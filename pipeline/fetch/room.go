@@ -54,12 +54,12 @@ func (f *Fetcher) makeRoom(d *decoder) {
 		d.raw.got.Store(f.now()) // what it waits for gets on
 		changed := x.changed
 		f.mu.Unlock()
-		<-f.cpu
+		f.giveCore()
 		select {
 		case <-changed:
 		case <-time.After(min(time.Second, f.config.ReadTimeout/4)):
 		}
-		f.cpu <- struct{}{}
+		f.takeCore()
 		f.mu.Lock()
 		x.waiting--
 		d.waits = false

@@ -5,6 +5,7 @@ import (
 	"slices"
 	"sync/atomic"
 
+	"github.com/lsiofs/lsiofs/pipeline/meter"
 	"github.com/lsiofs/lsiofs/uring"
 )
 
@@ -34,8 +35,9 @@ type spooled struct {
 	there   int64 // so many bytes can be read
 	whole   bool
 	dropped bool
-	reading int     // loads that are reading from it
-	work    []*load // that wait for bytes to come
+	reading int          // loads that are reading from it
+	work    []*load      // that wait for bytes to come
+	ledger  meter.Ledger // of its decoder's waits for storage
 
 	// A bit a record, and how many of the part are not set: what has gone out
 	// since the shard came, or since all of it had.
@@ -86,6 +88,7 @@ func (f *Fetcher) assignSpool(ld *load, u urgency) bool {
 		if s = f.admit(ld.shard, u); s == nil {
 			if u == demanded {
 				p.clocks[ld.shard].Store(f.now())
+				ld.via = new(meter.Ledger) // it waits for others to be decoded and used
 				p.waiting = append(p.waiting, ld)
 			}
 			return u == demanded
@@ -95,6 +98,7 @@ func (f *Fetcher) assignSpool(ld *load, u urgency) bool {
 		s.renew(f.recordsOf(f.index.Shard(s.shard))) // the next epoch has come to it
 	}
 	if s.there < ld.layout.end() {
+		ld.via = &s.ledger
 		s.work = append(s.work, ld)
 		return true
 	}
@@ -216,6 +220,7 @@ func (f *Fetcher) readSpooled(s *spooled, ld *load) {
 			ld.pending.Add(1)
 			ld.stage.Store(isQueued)
 			batch = append(batch, &uring.Request{FD: int(f.spool.file.file.Fd()), OffsetBytes: at, Buf: b, Wanted: ld.begin, Done: func(n int, err error) {
+				f.meter.Reading.End()
 				if err == nil && n < len(b) {
 					err = fmt.Errorf("it ends after %d of %d bytes", n, len(b))
 				}
@@ -230,6 +235,7 @@ func (f *Fetcher) readSpooled(s *spooled, ld *load) {
 	}
 	f.running.Add(1)
 	if len(batch) > 0 {
+		f.meter.Reading.Begin(len(batch))
 		f.spool.engine.Submit(batch)
 	}
 	if ld.pending.Add(-1) == 0 {

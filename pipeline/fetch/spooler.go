@@ -1,6 +1,10 @@
 package fetch
 
-import "slices"
+import (
+	"slices"
+
+	"github.com/lsiofs/lsiofs/pipeline/meter"
+)
 
 // spoolBlock is what a shard is decoded and written by.
 const spoolBlock = 256 << 10
@@ -17,7 +21,7 @@ func (f *Fetcher) startSpoolers() {
 		p.queue = slices.Delete(p.queue, i, i+1)
 		p.running++
 		d := newDecoder(f, s.shard, f.index.Entry(s.shard, 0), spoolBlock)
-		d.raw.got = &p.clocks[s.shard]
+		d.raw.got, d.raw.waits = &p.clocks[s.shard], &s.ledger
 		d.running = true
 		f.decoders.all[d] = struct{}{}
 		f.holdDecoder(d, d.memory())
@@ -28,8 +32,10 @@ func (f *Fetcher) startSpoolers() {
 
 func (f *Fetcher) runSpooler(s *spooled, d *decoder) {
 	defer f.running.Done()
-	f.cpu <- struct{}{}
-	defer func() { <-f.cpu }()
+	f.meter.Queued[meter.Decompress].Add(1)
+	defer f.meter.Queued[meter.Decompress].Add(-1)
+	f.takeCore()
+	defer f.giveCore()
 	err := f.decodeShard(s, d)
 
 	f.mu.Lock()
@@ -68,9 +74,9 @@ func (f *Fetcher) decodeShard(s *spooled, d *decoder) error {
 		if err := d.fill(b); err != nil {
 			return err
 		}
-		<-f.cpu // a disk may take its time
+		f.giveCore() // a disk may take its time
 		err := f.spool.file.write(s.runs, from, b)
-		f.cpu <- struct{}{}
+		f.takeCore()
 		if err != nil {
 			return err
 		}

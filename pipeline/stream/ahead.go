@@ -1,6 +1,10 @@
 package stream
 
-import "context"
+import (
+	"context"
+
+	"github.com/lsiofs/lsiofs/pipeline/meter"
+)
 
 const (
 	// maxBlocks bounds the blocks of all handles, of up to 1 MiB each.
@@ -22,6 +26,7 @@ type ahead struct {
 	blocks  []*block // each begins where the one before it ends
 	filling bool     // a goroutine is at it
 	closed  bool
+	waits   meter.Ledger // of who fills
 	ctx     context.Context
 	cancel  context.CancelFunc // nil until something was read ahead
 }
@@ -31,7 +36,7 @@ type ahead struct {
 func (h *Handle) read(ctx context.Context, r *Reply, from, to, size int64) error {
 	var taken [handleBlocks]*block
 	for _, b := range h.follow(taken[:0], from, to, size) {
-		if end := min(to, b.to); from >= b.from && from < end && h.help(ctx, b, end) && b.has(ctx, end) {
+		if end := min(to, b.to); from >= b.from && from < end && h.help(ctx, b, end, r.waits) && b.has(ctx, end, r.waits, &h.ahead.waits) {
 			r.share(b, from, end)
 			from = end
 		} else {
@@ -146,9 +151,13 @@ func (h *Handle) fill() {
 }
 
 func (h *Handle) fillBlock(ctx context.Context, r *Reply, b *block) {
+	w := meter.Waiter{Ledger: &h.ahead.waits}
+	r.waits = &w
+	began := meter.Now()
 	for {
 		part, ok := b.take(b.to)
 		if !ok {
+			h.set.source.meter.Ahead.Add(meter.Now() - began - w.Nanos)
 			return
 		}
 		from, to := b.part(part)
@@ -160,13 +169,14 @@ func (h *Handle) fillBlock(ctx context.Context, r *Reply, b *block) {
 
 // help fills parts of a block whose reader has come before they were: those
 // that it wants all of. It returns false when one can't be filled.
-func (h *Handle) help(ctx context.Context, b *block, to int64) bool {
+func (h *Handle) help(ctx context.Context, b *block, to int64, w *meter.Waiter) bool {
 	part, ok := b.take(to)
 	if !ok {
 		return true
 	}
 	r := h.set.source.replies.Get().(*Reply)
 	defer h.set.source.replies.Put(r)
+	r.waits = w
 	for ; ok; part, ok = b.take(to) {
 		from, end := b.part(part)
 		r.copyInto(b.bytes(from, end)[:0])

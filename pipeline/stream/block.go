@@ -5,6 +5,8 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"github.com/lsiofs/lsiofs/pipeline/meter"
 )
 
 const (
@@ -110,13 +112,16 @@ func (b *block) state(to int64) (there, coming bool) {
 }
 
 // has waits until the bytes up to a place in the stream are there. It returns
-// false when they don't come, or not soon.
-func (b *block) has(ctx context.Context, to int64) bool {
+// false when they don't come, or not soon. It waits for what those wait for who
+// fill the block.
+func (b *block) has(ctx context.Context, to int64, waits *meter.Waiter, fillers *meter.Ledger) bool {
 	if there, coming := b.state(to); there || !coming {
 		return there
 	}
 	w := b.enter()
 	defer b.leave(w)
+	number := waits.Begin(meter.Copy, fillers, nil, 0)
+	defer waits.End(number)
 	for {
 		// Whatever changes from here on wakes.
 		if there, coming := b.state(to); there || !coming {

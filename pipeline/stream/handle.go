@@ -7,6 +7,7 @@ import (
 	"sync"
 
 	"github.com/lsiofs/lsiofs/pipeline/catalog"
+	"github.com/lsiofs/lsiofs/pipeline/meter"
 )
 
 // Handle is one opening of a file. ReadAt may be called concurrently; readers
@@ -70,6 +71,8 @@ func (s sequence) Records(k uint64, dst []uint64) int { return s.set.view.Record
 // failed may be made again.
 func (h *Handle) ReadAt(ctx context.Context, r *Reply, off int64, n int) error {
 	r.begin(h.set.source.buffers)
+	r.own = meter.Waiter{Ledger: &h.set.source.meter.Readers}
+	r.waits = &r.own
 	if off < 0 || n < 0 || n > MaxReadBytes {
 		return fmt.Errorf("read of %d bytes at %d: not between 0 and %d bytes from 0 on", n, off, MaxReadBytes)
 	}

@@ -4,6 +4,7 @@ import (
 	"unsafe"
 
 	"github.com/lsiofs/lsiofs/pipeline/fetch"
+	"github.com/lsiofs/lsiofs/pipeline/meter"
 )
 
 const (
@@ -40,7 +41,13 @@ type Reply struct {
 	inUse   int // loans[:inUse] are out
 	renamed []byte
 	anew    bool // slices of files did not hold: this time nothing is lent of them
+	own     meter.Waiter
+	waits   *meter.Waiter // own, or that of who has this reply filled
 }
+
+// WaitedNanos is how long the ReadAt that filled r, or failed to, has waited for
+// storage, decoders and what is read ahead.
+func (r *Reply) WaitedNanos() int64 { return r.own.Nanos }
 
 // Len is the number of bytes.
 func (r *Reply) Len() int {
@@ -155,7 +162,9 @@ func (r *Reply) loan() *fetch.Loan {
 		r.loans = append(r.loans, new(fetch.Loan))
 	}
 	r.inUse++
-	return r.loans[r.inUse-1]
+	l := r.loans[r.inUse-1]
+	l.Waiter = r.waits
+	return l
 }
 
 func (r *Reply) unloan() {

@@ -8,6 +8,7 @@ import (
 
 	"github.com/lsiofs/lsiofs/pipeline/catalog"
 	"github.com/lsiofs/lsiofs/pipeline/fetch"
+	"github.com/lsiofs/lsiofs/pipeline/meter"
 	"github.com/lsiofs/lsiofs/pipeline/order"
 	"github.com/lsiofs/lsiofs/pipeline/unpack"
 )
@@ -47,6 +48,7 @@ type Source struct {
 	framer  unpack.Framer
 	renamer unpack.Renamer
 	buffers *buffers
+	meter   *meter.Meter
 	cores   int           // that may be busy at once, as it was when the source was made
 	opened  atomic.Uint64 // handles
 	recent  recent
@@ -68,11 +70,13 @@ type Source struct {
 
 // NewSource makes a source. The catalog and the fetcher stay the caller's.
 func NewSource(c *catalog.Catalog, f *fetch.Fetcher) *Source {
-	return newSource(c, fetchLender{f})
+	s := newSource(c, fetchLender{f})
+	s.meter = f.Meter()
+	return s
 }
 
 func newSource(r records, l lender) *Source {
-	s := &Source{records: r, lender: l, buffers: newBuffers(), cores: runtime.GOMAXPROCS(0), stop: make(chan struct{}), turn: make(chan struct{}, 1)}
+	s := &Source{records: r, lender: l, buffers: newBuffers(), meter: new(meter.Meter), cores: runtime.GOMAXPROCS(0), stop: make(chan struct{}), turn: make(chan struct{}, 1)}
 	s.recent.cores = s.cores
 	s.replies.New = func() any { return new(Reply) }
 	s.waiters.New = newWaiter

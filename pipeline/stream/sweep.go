@@ -5,6 +5,7 @@ import (
 	"sync"
 	"sync/atomic"
 
+	"github.com/lsiofs/lsiofs/pipeline/meter"
 	"github.com/lsiofs/lsiofs/pipeline/order"
 	"github.com/lsiofs/lsiofs/pipeline/spec"
 )
@@ -36,13 +37,23 @@ func computeLayout(s *Source, v *order.View) (*layout, error) {
 	}
 	var g sync.WaitGroup
 	for range min(uint64(s.cores), (v.Dealt()+segment-1)/segment) {
-		g.Go(w.run)
+		g.Go(func() {
+			defer s.computes()()
+			w.run()
+		})
 	}
 	g.Wait()
 	if w.err != nil {
 		return nil, w.err
 	}
 	return w.layout, nil
+}
+
+// computes counts the caller as at work until it calls what it gets.
+func (s *Source) computes() (end func()) {
+	l := &s.meter.Working[meter.Order]
+	l.Begin(meter.Now())
+	return func() { l.End(meter.Now()) }
 }
 
 // prepare computes the states of an epoch, so that sweeps can begin anywhere;
@@ -53,6 +64,7 @@ func prepare(s *Source, e *order.Epoch) bool {
 	var g sync.WaitGroup
 	for range min(s.cores, len(parts)) {
 		g.Go(func() {
+			defer s.computes()()
 			for i := next.Add(1) - 1; i < int64(len(parts)); i = next.Add(1) - 1 {
 				parts[i](s.stopped)
 			}

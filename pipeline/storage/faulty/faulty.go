@@ -31,7 +31,7 @@ type Storage struct {
 	arrived sync.Cond // a read is held
 	holding bool
 	held    []*storage.Read
-	failing sync.WaitGroup // goroutines that fail or delay reads
+	failing sync.WaitGroup // goroutines that fail reads, and timers that hand them on
 }
 
 var _ storage.Storage = (*Storage)(nil)
@@ -79,16 +79,7 @@ func (f *Storage) Submit(reads []*storage.Read) {
 		return
 	}
 	f.mu.Unlock()
-	if f.Delay == nil {
-		f.forward(reads)
-		return
-	}
-	for _, r := range reads {
-		f.failing.Go(func() {
-			time.Sleep(f.Delay(r))
-			f.forward([]*storage.Read{r})
-		})
-	}
+	f.forward(reads)
 }
 
 // Close releases what is held, waits for what is delayed and closes the wrapped
@@ -100,6 +91,20 @@ func (f *Storage) Close() error {
 }
 
 func (f *Storage) forward(reads []*storage.Read) {
+	if f.Delay != nil {
+		for _, r := range reads {
+			f.failing.Add(1)
+			time.AfterFunc(f.Delay(r), func() {
+				defer f.failing.Done()
+				f.handOn([]*storage.Read{r})
+			})
+		}
+		return
+	}
+	f.handOn(reads)
+}
+
+func (f *Storage) handOn(reads []*storage.Read) {
 	good := make([]*storage.Read, 0, len(reads))
 	for _, r := range reads {
 		if f.Before != nil && (r.Wanted == nil || r.Wanted()) {

@@ -1,0 +1,54 @@
+package fs
+
+// closedReads is when a worker's files were read last whose handles are closed since:
+// who reads a file, closes it and opens it again, or that of the next epoch, is one
+// reader.
+type closedReads struct{ last map[uint64]int64 }
+
+// keptWorkers bounds it; workers beyond it are no readers when their handles are closed.
+const keptWorkers = 1024
+
+// note takes a handle that is being closed.
+func (f *closedReads) note(h *streamHandle) {
+	began := h.began.Load()
+	if began == 0 {
+		return
+	}
+	if f.last == nil {
+		f.last = map[uint64]int64{}
+	}
+	if _, known := f.last[h.node.name.worker]; known || len(f.last) < keptWorkers {
+		f.last[h.node.name.worker] = max(began, f.last[h.node.name.worker])
+	}
+}
+
+// readers counts who has read in the last minute, and of these who has read in the
+// last second, or reads: open handles, and workers none of whose is.
+func (s *handles) readers(now int64) (recent, active int) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	counted := map[uint64]bool{} // workers
+	count := func(began int64, reads bool) bool {
+		switch {
+		case began == 0 || !reads && now-began > 60*second:
+			return false
+		case reads || now-began <= second:
+			active++
+		}
+		recent++
+		return true
+	}
+	for _, h := range s.byNum {
+		if count(h.began.Load(), h.pending.Load() > 0) {
+			counted[h.node.name.worker] = true
+		}
+	}
+	for w, began := range s.read.last {
+		if now-began > 60*second {
+			delete(s.read.last, w)
+		} else if !counted[w] {
+			count(began, false)
+		}
+	}
+	return recent, active
+}

@@ -1,0 +1,68 @@
+package integration
+
+import (
+	"bytes"
+	"context"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+// TestPromtoolAcceptsTheMetrics also scrapes them as the README says.
+func TestPromtoolAcceptsTheMetrics(t *testing.T) {
+	promtool := need(t, "promtool")
+	m := mountDataset(t, plain(t, "tar", 3), usual())
+	m.read("worker-0.tar")
+
+	dir := t.TempDir()
+	script := `cp "$1/metrics" "$2/lsiofs.prom.$$" && mv "$2/lsiofs.prom.$$" "$2/lsiofs.prom"`
+	out, err := exec.Command("sh", "-c", script, "sh", m.dir, dir).CombinedOutput()
+	require.NoError(t, err, "%s", out)
+	files, err := filepath.Glob(filepath.Join(dir, "*"))
+	require.NoError(t, err)
+	require.Equal(t, []string{filepath.Join(dir, "lsiofs.prom")}, files)
+	text, err := os.ReadFile(files[0])
+	require.NoError(t, err)
+	for _, stage := range []string{"index", "order", "storage", "decompress", "gather", "copy", "fuse"} {
+		require.Contains(t, string(text), `lsiofs_stage_busy_seconds_total{stage="`+stage+`"} `)
+		require.Contains(t, string(text), `lsiofs_stage_wait_seconds_total{stage="`+stage+`"} `)
+	}
+
+	ctx, cancel := context.WithTimeout(t.Context(), clientLimit)
+	defer cancel()
+	cmd := exec.CommandContext(ctx, promtool, "check", "metrics")
+	cmd.Stdin = bytes.NewReader(text)
+	out, err = cmd.CombinedOutput()
+	require.NoError(t, err, "%s", out)
+	require.Empty(t, string(out))
+}
+
+func TestTopShowsAMountAndEndsWithIt(t *testing.T) {
+	m := mountDataset(t, plain(t, "tar", 3), usual())
+	m.read("worker-0.tar")
+	ctx, cancel := context.WithTimeout(t.Context(), clientLimit)
+	defer cancel()
+	out, err := exec.CommandContext(ctx, lsiofs, "top", m.dir, "--once").Output()
+	require.NoError(t, err)
+	require.Contains(t, string(out), "worker-0.tar")
+	require.Regexp(t, `(?m)^epoch \d+, [\d.]+ % read`, string(out))
+	sentence, _, _ := strings.Cut(string(m.read("status")), "\n")
+	require.NotEmpty(t, sentence, "status begins with what readers wait for")
+
+	top := exec.CommandContext(ctx, lsiofs, "top", m.dir)
+	var stderr bytes.Buffer
+	top.Stderr = &stderr
+	lines, err := top.StdoutPipe()
+	require.NoError(t, err)
+	require.NoError(t, top.Start())
+	_, err = lines.Read(make([]byte, 1)) // it has begun
+	require.NoError(t, err)
+	m.end()
+	require.Error(t, top.Wait())
+	require.Equal(t, 4, top.ProcessState.ExitCode())
+	require.Equal(t, "lsiofs: "+m.dir+" was unmounted, or its server has ended\n", stderr.String())
+}

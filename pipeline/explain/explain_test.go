@@ -1,0 +1,134 @@
+package explain
+
+import (
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/lsiofs/lsiofs/pipeline/meter"
+)
+
+// sec is in nanoseconds.
+const sec = 1_000_000_000
+
+// of is a window of ten seconds with some readers and what grew meanwhile.
+func of(readers int64, grow func(s *Snapshot)) Window {
+	from := Snapshot{Times: meter.Times{At: 100 * sec}}
+	from.Bytes[meter.Storage], from.Recent = 5000, 77*sec
+	to := from
+	to.At += 10 * sec
+	to.Recent += readers * 10 * sec
+	grow(&to)
+	return Between(from, to, false)
+}
+
+func TestSharesAreOfTheReadersTime(t *testing.T) {
+	w := of(2, func(s *Snapshot) {
+		s.Waits[meter.Storage] = 5 * sec
+		s.Waits[meter.Decompress] = 4 * sec
+		s.Waits[meter.Copy] = sec
+		s.Copied = 2 * sec
+		s.Busy[meter.Copy] = 3 * sec
+		s.Busy[meter.FUSE] = sec
+		s.Busy[meter.Decompress] = 15 * sec
+		s.Bytes[meter.Storage] += 1 << 20
+		s.Reads = 4
+		s.Fill[meter.Storage], s.Looked = 120*sec, 10*sec
+	})
+	require.Equal(t, Shares{Storage: 0.25, Decompress: 0.2, Copy: 0.15, FUSE: 0.05, Themselves: 0.35}, w.Shares)
+	require.Equal(t, 2.0, w.Readers)
+	require.Equal(t, 10.0, w.Seconds)
+	require.Equal(t, Row{Stage: "storage", Waited: 0.25, Queued: 12, BytesPerSecond: 104858, ReadBytes: 262144}, w.row(meter.Storage))
+	require.Equal(t, 1.5, w.row(meter.Decompress).Busy)
+	require.Equal(t, 0.3, w.row(meter.Copy).Busy, "work ahead of readers too")
+}
+
+func TestAReaderWithSeveralRequestsIsNotMoreThanWhole(t *testing.T) {
+	w := of(1, func(s *Snapshot) { s.Waits[meter.Storage] = 40 * sec })
+	require.Equal(t, Shares{Storage: 1}, w.Shares)
+	require.Equal(t, 4.0, w.Readers)
+}
+
+func TestNoTimeIsNoWindow(t *testing.T) {
+	s := Snapshot{Times: meter.Times{At: 5}}
+	w := Between(s, s, true)
+	require.True(t, w.Idle())
+	require.Equal(t, KindIdle, w.Judge(Facts{}).Kind)
+}
+
+func TestVerdicts(t *testing.T) {
+	disk := Facts{Cores: 2, Storage: "the disk", Possible: func(float64) float64 { return 2 << 30 }}
+	unmeasured := Facts{Cores: 2, Storage: "the disk", Possible: func(float64) float64 { return 0 }}
+	storage := func(rate uint64) func(*Snapshot) {
+		return func(s *Snapshot) {
+			s.Waits[meter.Storage], s.Copied = 71*sec/10, sec
+			s.Bytes[meter.Storage] += rate * 10
+		}
+	}
+	for _, c := range []struct {
+		name    string
+		readers int64
+		grow    func(*Snapshot)
+		facts   Facts
+		kind    Kind
+		text    string
+	}{
+		{"nobody reads", 0, func(*Snapshot) {}, disk, KindIdle, "nobody reads"},
+		{"the disk gives what it can", 1, storage(19 << 30 / 10), disk, KindStorage,
+			"readers wait for the disk 71 % of the time: 1.9 GiB/s of about 2.0 GiB/s possible; more workers won't help"},
+		{"the disk could give more", 1, storage(1 << 30), disk, KindStorage,
+			"readers wait for the disk 71 % of the time: 1.0 GiB/s of about 2.0 GiB/s possible"},
+		{"what the disk can give is not known", 1, storage(1 << 30), unmeasured, KindStorage,
+			"readers wait for the disk 71 % of the time: 1.0 GiB/s"},
+		{"a cache gives more than the disk could", 1, storage(9 << 30), disk, KindStorage,
+			"readers wait for the disk 71 % of the time: 9.0 GiB/s"},
+		{"a storage without a name", 1, storage(1 << 30), Facts{Cores: 1}, KindStorage,
+			"readers wait for storage 71 % of the time: 1.0 GiB/s"},
+		{"slow readers", 4, func(s *Snapshot) { s.Copied = 16 * sec / 10 }, disk, KindReaders,
+			"lsiofs waits for its readers 96 % of the time: the loader is not the bottleneck"},
+		{"readers that only idle", 1, func(s *Snapshot) { s.Copied = sec / 100 }, disk, KindReaders,
+			"lsiofs waits for its readers 99 % of the time: the loader is not the bottleneck"},
+		{"readers half the time", 1, func(s *Snapshot) { s.Waits[meter.Storage] = 4 * sec; s.Bytes[meter.Storage] += 10 << 30 }, disk, KindReaders,
+			"lsiofs waits for its readers 60 % of the time; else readers wait for the disk 40 % of the time: 1.0 GiB/s of about 2.0 GiB/s possible"},
+		{"all cores decompress", 1, func(s *Snapshot) { s.Waits[meter.Decompress] = 8 * sec; s.Busy[meter.Decompress] = 19 * sec }, disk, KindDecompress,
+			"readers wait for decompression 80 % of the time: both cores are busy with it"},
+		{"few shards decompress", 1, func(s *Snapshot) { s.Waits[meter.Decompress] = 8 * sec; s.Busy[meter.Decompress] = 9 * sec }, Facts{Cores: 16}, KindDecompress,
+			"readers wait for decompression 80 % of the time: 0.9 of 16 cores are busy with it"},
+		{"many cores decompress", 1, func(s *Snapshot) { s.Waits[meter.Decompress] = 8 * sec; s.Busy[meter.Decompress] = 150 * sec }, Facts{Cores: 16}, KindDecompress,
+			"readers wait for decompression 80 % of the time: all 16 cores are busy with it"},
+		{"checks", 1, func(s *Snapshot) { s.Waits[meter.Gather] = 8 * sec }, disk, KindGather,
+			"readers wait for records that were read to be checked and copied together 80 % of the time"},
+		{"an order of many records", 0, func(s *Snapshot) { s.Waits[meter.Order] = 9 * sec }, disk, KindOrder,
+			"readers wait for the order of an epoch to be computed 100 % of the time"},
+		{"hot data, one reader", 1, func(s *Snapshot) { s.Copied = 5 * sec; s.Busy[meter.FUSE] = 3 * sec; s.Bytes[meter.FUSE] = 30 << 30 }, disk, KindCopy,
+			"lsiofs and the kernel copy records to readers 80 % of the time: 3.0 GiB/s; more workers get more"},
+		{"hot data, a reader a core", 2, func(s *Snapshot) { s.Copied = 10 * sec; s.Busy[meter.FUSE] = 6 * sec; s.Bytes[meter.FUSE] = 30 << 30 }, disk, KindCopy,
+			"lsiofs and the kernel copy records to readers 80 % of the time: 3.0 GiB/s"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			v := of(c.readers, c.grow).Judge(c.facts)
+			require.Equal(t, c.kind, v.Kind)
+			require.Equal(t, c.text, v.Text)
+		})
+	}
+}
+
+func TestTheMinuteIsJudgedUnlessNobodyReadInIt(t *testing.T) {
+	idle := of(0, func(*Snapshot) {})
+	slow := of(1, func(s *Snapshot) { s.Waits[meter.Storage] = 9 * sec })
+	hungry := of(1, func(s *Snapshot) { s.Copied = sec / 10 })
+	f := Facts{Cores: 2, Storage: "the disk"}
+	require.Equal(t, KindStorage, Judge(hungry, slow, f).Kind)
+	require.Equal(t, "nobody reads now; before, readers wait for the disk 90 % of the time: 0 B/s", Judge(idle, slow, f).Text)
+	require.Equal(t, KindReaders, Judge(hungry, idle, f).Kind)
+	require.Equal(t, KindIdle, Judge(idle, idle, f).Kind)
+
+	f.Waiting = Waiting{Seconds: 12.2, Stage: "storage", Object: "b/shard-7.tar"}
+	v := Judge(idle, slow, f)
+	require.Equal(t, KindStalled, v.Kind)
+	require.Equal(t, "a reader waits for the disk, which has not answered for 12 s: shard b/shard-7.tar", v.Text)
+	f.Waiting = Waiting{Seconds: 4, Stage: "storage"}
+	require.Equal(t, KindStorage, Judge(slow, slow, f).Kind, "not that long yet")
+	f.Waiting = Waiting{Seconds: 40, Stage: "order"}
+	require.Equal(t, "a reader waits for the order of an epoch, which has not answered for 40 s", Judge(slow, slow, f).Text)
+}

@@ -1,0 +1,210 @@
+package explain
+
+import (
+	"fmt"
+	"math"
+
+	"github.com/dustin/go-humanize"
+
+	"github.com/lsiofs/lsiofs/pipeline/meter"
+)
+
+// Kind is what readers wait for most.
+type Kind string
+
+const (
+	KindIdle       Kind = "idle"       // nobody reads
+	KindReaders    Kind = "readers"    // lsiofs waits for them
+	KindStorage    Kind = "storage"    // they wait for it
+	KindDecompress Kind = "decompress" // for decoders
+	KindGather     Kind = "gather"     // for what has come to be copied to its place and checked
+	KindOrder      Kind = "order"      // for the order to be computed
+	KindCopy       Kind = "copy"       // for lsiofs and the kernel to hand records over
+	KindStalled    Kind = "stalled"    // for something that has not answered for long
+)
+
+// Verdict is the answer to "is the loader the bottleneck?".
+type Verdict struct {
+	Kind Kind `json:"kind"`
+	// Share is the part of the readers' time that it is about.
+	Share float64 `json:"share"`
+	// Seconds is how much of the past it is about.
+	Seconds float64 `json:"seconds"`
+	Text    string  `json:"text"`
+}
+
+// Facts are what a verdict needs beside what was counted.
+type Facts struct {
+	Cores int
+	// Storage is what people call it: "the disk".
+	Storage string
+	// Possible is how many bytes a second the storage can give in reads of a size,
+	// 0 where that is not known; nil: it never is.
+	Possible func(readBytes float64) float64
+	// Waiting is the request of a reader that has waited for the longest, if any.
+	Waiting Waiting
+}
+
+// Waiting is a request that waits.
+type Waiting struct {
+	Seconds float64 `json:"seconds"`
+	Stage   string  `json:"stage"`
+	Object  string  `json:"object,omitempty"`
+}
+
+const (
+	// stalledSeconds is from when on a wait is worth more words than the shares.
+	stalledSeconds = 5
+	// notTheBottleneck is the share of the time from which on readers are said to
+	// be the ones that are waited for.
+	notTheBottleneck = 0.8
+	// saturated is the share of what a storage, or the cores, can do from which on
+	// nothing but more of them helps.
+	saturated = 0.8
+)
+
+// Judge gives the verdict for now: of the last minute, or of the second, if in the
+// minute before nobody read. The windows are of a second and of a minute.
+func Judge(second, minute Window, f Facts) Verdict {
+	if f.Waiting.Seconds >= stalledSeconds {
+		return f.stalled(minute)
+	}
+	if minute.Idle() {
+		return second.Judge(f)
+	}
+	v := minute.Judge(f)
+	if second.Idle() {
+		v.Text = "nobody reads now; before, " + v.Text
+	}
+	return v
+}
+
+func (f *Facts) stalled(w Window) Verdict {
+	at := ""
+	if f.Waiting.Object != "" {
+		at = ": shard " + f.Waiting.Object
+	}
+	return Verdict{
+		Kind: KindStalled, Share: 1, Seconds: w.Seconds,
+		Text: fmt.Sprintf("a reader waits for %s, which has not answered for %.0f s%s", f.name(f.Waiting.Stage), f.Waiting.Seconds, at),
+	}
+}
+
+// name is what people call a stage that is waited for.
+func (f *Facts) name(stage string) string {
+	switch stage {
+	case meter.Storage.String():
+		return f.storage()
+	case meter.Decompress.String():
+		return "decompression"
+	case meter.Order.String():
+		return "the order of an epoch"
+	}
+	return "lsiofs"
+}
+
+func (f *Facts) storage() string {
+	if f.Storage == "" {
+		return "storage"
+	}
+	return f.Storage
+}
+
+// Judge gives the verdict of a window.
+func (w Window) Judge(f Facts) Verdict {
+	if w.Idle() {
+		return Verdict{Kind: KindIdle, Seconds: w.Seconds, Text: "nobody reads"}
+	}
+	s := w.Shares
+	v := Verdict{Kind: KindReaders, Share: s.Themselves, Seconds: w.Seconds}
+	waits := Verdict{Share: -1, Seconds: w.Seconds}
+	for _, x := range []struct {
+		kind  Kind
+		share float64
+	}{
+		{KindStorage, s.Storage}, {KindDecompress, s.Decompress}, {KindGather, s.Gather}, {KindOrder, s.Order}, {KindCopy, s.Copy + s.FUSE},
+	} {
+		if x.share > waits.Share {
+			waits.Kind, waits.Share = x.kind, x.share
+		}
+	}
+	waits.Text = w.sentence(waits, f)
+	switch {
+	case v.Share >= notTheBottleneck:
+		v.Text = fmt.Sprintf("lsiofs waits for its readers %s of the time: the loader is not the bottleneck", percent(v.Share))
+		return v
+	case v.Share >= waits.Share:
+		v.Text = fmt.Sprintf("lsiofs waits for its readers %s of the time; else %s", percent(v.Share), waits.Text)
+		return v
+	case waits.Kind == KindCopy && w.Readers < float64(f.Cores)*saturated:
+		waits.Text += "; more workers get more"
+	}
+	return waits
+}
+
+// sentence says what readers wait for.
+func (w Window) sentence(v Verdict, f Facts) string {
+	share := percent(v.Share)
+	switch v.Kind {
+	case KindStorage:
+		return fmt.Sprintf("readers wait for %s %s of the time: %s", f.storage(), share, w.storageRate(f))
+	case KindDecompress:
+		cores := w.row(meter.Decompress).Busy
+		text := fmt.Sprintf("readers wait for decompression %s of the time: ", share)
+		if n := float64(f.Cores); cores >= saturated*n {
+			return text + allCores(f.Cores)
+		}
+		return text + fmt.Sprintf("%.1f of %d cores are busy with it", cores, f.Cores)
+	case KindGather:
+		return fmt.Sprintf("readers wait for records that were read to be checked and copied together %s of the time", share)
+	case KindOrder:
+		return fmt.Sprintf("readers wait for the order of an epoch to be computed %s of the time", share)
+	default:
+		return fmt.Sprintf("lsiofs and the kernel copy records to readers %s of the time: %s", share, rate(w.row(meter.FUSE).BytesPerSecond))
+	}
+}
+
+func allCores(n int) string {
+	switch n {
+	case 1:
+		return "the one core is busy with it"
+	case 2:
+		return "both cores are busy with it"
+	}
+	return fmt.Sprintf("all %d cores are busy with it", n)
+}
+
+// storageRate says how much storage gives, and of how much, where that is known.
+func (w Window) storageRate(f Facts) string {
+	r := w.row(meter.Storage)
+	text := rate(r.BytesPerSecond)
+	if f.Possible == nil {
+		return text
+	}
+	possible := f.Possible(r.ReadBytes)
+	// More than is possible comes from a cache.
+	if possible <= 0 || r.BytesPerSecond > possible*1.25 {
+		return text
+	}
+	text += " of about " + rate(possible) + " possible"
+	if r.BytesPerSecond >= saturated*possible {
+		text += "; more workers won't help"
+	}
+	return text
+}
+
+func rate(bytesPerSecond float64) string {
+	return humanize.IBytes(uint64(math.Max(bytesPerSecond, 0))) + "/s"
+}
+
+// percent never says that all, or nothing, is what is only nearly so.
+func percent(share float64) string {
+	switch p := share * 100; {
+	case p > 99 && p < 100:
+		return "99 %"
+	case p > 0 && p < 1:
+		return "under 1 %"
+	default:
+		return fmt.Sprintf("%.0f %%", p)
+	}
+}

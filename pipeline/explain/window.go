@@ -1,0 +1,135 @@
+// Package explain says where the time of readers went between two looks at the
+// counters of package meter, and which of it all is the bottleneck: as shares, and
+// in a sentence. It is pure: it looks at no clock and at nothing but its arguments.
+package explain
+
+import (
+	"math"
+
+	"github.com/lsiofs/lsiofs/pipeline/meter"
+)
+
+// Snapshot is all counters at one time. They only grow.
+type Snapshot struct {
+	meter.Times
+	Bytes [meter.Stages]uint64 // that came out of a stage
+	Reads uint64               // of storage
+	// Recent and Active are the time of readers, each counted for itself, in
+	// nanoseconds: of those who have read in the last minute, and in the last second.
+	Recent, Active int64
+	// Fill is how much was in a stage times how long, in nanoseconds; Looked is how
+	// long that was looked at.
+	Fill   meter.Sums
+	Looked int64
+}
+
+// Waited is how long requests of readers have waited for a stage, or were in it,
+// in nanoseconds.
+func (s *Snapshot) Waited(stage meter.Stage) int64 {
+	switch stage {
+	case meter.Copy:
+		return s.Copied + s.Waits[stage]
+	case meter.FUSE:
+		return s.Busy[stage]
+	}
+	return s.Waits[stage]
+}
+
+// Window is what went on between two snapshots.
+type Window struct {
+	Seconds float64 `json:"seconds"`
+	// Readers is how many there were, on average.
+	Readers float64 `json:"readers"`
+	// Shares are of the time of these.
+	Shares Shares `json:"shares"`
+	Stages []Row  `json:"stages"`
+}
+
+// Shares say where the time of readers went. Together they are 1, or 0 where there
+// were none.
+type Shares struct {
+	Themselves float64 `json:"themselves"` // they did not wait for lsiofs
+	Order      float64 `json:"order"`
+	Storage    float64 `json:"storage"`
+	Decompress float64 `json:"decompress"`
+	Gather     float64 `json:"gather"`
+	Copy       float64 `json:"copy"`
+	FUSE       float64 `json:"fuse"`
+}
+
+// Row is one stage.
+type Row struct {
+	Stage string `json:"stage"`
+	// Busy is how many goroutines were at work, on average: of one core, or of one
+	// storage, the share of the time.
+	Busy float64 `json:"busy"`
+	// Waited is the share of the readers' time in which they waited for it.
+	Waited float64 `json:"waited"`
+	// Queued is how much was in the stage, on average: see meter.Meter.
+	Queued         float64 `json:"queued"`
+	BytesPerSecond float64 `json:"bytes_per_second"`
+	ReadBytes      float64 `json:"read_bytes,omitempty"` // mean size of reads of storage
+}
+
+// Between is what went on from one snapshot to a later one. brief says that it is
+// so short that those count as readers who have read in the last second.
+func Between(from, to Snapshot, brief bool) Window {
+	nanos := float64(to.At - from.At)
+	if nanos <= 0 {
+		return Window{Stages: []Row{}}
+	}
+	w := Window{Seconds: round(nanos/1e9, 3)}
+	grown := func(a, b int64) float64 { return float64(max(b-a, 0)) }
+	waited := func(s meter.Stage) float64 { return grown(from.Waited(s), to.Waited(s)) }
+	answered := 0.0
+	for s := range meter.Stage(meter.Stages) {
+		answered += waited(s)
+	}
+	readers := grown(from.Recent, to.Recent)
+	if brief {
+		readers = grown(from.Active, to.Active)
+	}
+	// Requests of one reader may be answered at the same time.
+	readers = max(readers, answered)
+	share := func(x float64) float64 {
+		if readers == 0 {
+			return 0
+		}
+		return round(x/readers, 4)
+	}
+	w.Readers = round(readers/nanos, 2)
+	w.Shares = Shares{
+		Themselves: share(readers - answered), Order: share(waited(meter.Order)), Storage: share(waited(meter.Storage)),
+		Decompress: share(waited(meter.Decompress)), Gather: share(waited(meter.Gather)),
+		Copy: share(waited(meter.Copy)), FUSE: share(waited(meter.FUSE)),
+	}
+	for s := range meter.Stage(meter.Stages) {
+		r := Row{
+			Stage: s.String(), Busy: round(grown(from.Busy[s], to.Busy[s])/nanos, 4), Waited: share(waited(s)),
+			BytesPerSecond: math.Round(float64(to.Bytes[s]-min(from.Bytes[s], to.Bytes[s])) / nanos * 1e9),
+		}
+		if n := to.Reads - min(from.Reads, to.Reads); s == meter.Storage && n > 0 {
+			r.ReadBytes = math.Round(float64(to.Bytes[s]-min(from.Bytes[s], to.Bytes[s])) / float64(n))
+		}
+		if looked := grown(from.Looked, to.Looked); looked > 0 {
+			r.Queued = round(grown(from.Fill[s], to.Fill[s])/looked, 2)
+		}
+		w.Stages = append(w.Stages, r)
+	}
+	return w
+}
+
+// Idle says that nobody read.
+func (w *Window) Idle() bool { return w.Readers == 0 }
+
+func (w *Window) row(s meter.Stage) Row {
+	if int(s) < len(w.Stages) {
+		return w.Stages[s]
+	}
+	return Row{}
+}
+
+func round(x float64, digits int) float64 {
+	p := math.Pow10(digits)
+	return math.Round(x*p) / p
+}

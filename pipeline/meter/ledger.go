@@ -1,0 +1,147 @@
+package meter
+
+import "sync"
+
+// Ledger books waits by what is waited for: those that have ended, and those
+// that go on. The zero value is ready.
+//
+// Whoever waits for a goroutine gives the ledger of that one's own waits, and
+// waits for the same things for as long as that one does:
+//
+//	reader   ├── waits for a decoder ──────────────┤
+//	decoder    decodes │ waits for storage │ decodes
+//	booked     decompr.│ storage           │ decompress
+type Ledger struct {
+	mu    sync.Mutex
+	ended Sums
+	open  []wait // by number; those that have ended are free
+	free  []int
+}
+
+// wait is one that goes on.
+type wait struct {
+	since  int64
+	on     Stage
+	via    *Ledger // of whom is waited for; nil: on alone
+	before Sums    // of via, at the begin
+	place  Place
+	at     uint64
+	going  bool
+}
+
+// Place says where in a dataset something is, for people.
+type Place interface {
+	// Object names the object of what it knows as at.
+	Object(at uint64) string
+}
+
+// Begin books a wait for a stage from now on, and gives its number. via may be
+// nil, and so may place.
+func (l *Ledger) Begin(now int64, on Stage, via *Ledger, place Place, at uint64) int {
+	w := wait{since: now, on: on, via: via, place: place, at: at, going: true}
+	if via != nil {
+		w.before = via.Sums(now)
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if n := len(l.free); n > 0 {
+		i := l.free[n-1]
+		l.free, l.open[i] = l.free[:n-1], w
+		return i
+	}
+	l.open = append(l.open, w)
+	return len(l.open) - 1
+}
+
+// End ends a wait and gives its nanoseconds.
+func (l *Ledger) End(number int, now int64) int64 {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	w := &l.open[number]
+	w.addTo(&l.ended, now)
+	nanos := max(now-w.since, 0)
+	*w = wait{}
+	l.free = append(l.free, number)
+	return nanos
+}
+
+// addTo adds the wait until now to sums.
+func (w *wait) addTo(sums *Sums, now int64) {
+	left := max(now-w.since, 0)
+	if w.via != nil {
+		for s, nanos := range w.via.Sums(now) {
+			n := min(max(nanos-w.before[s], 0), left)
+			sums[s] += n
+			left -= n
+		}
+	}
+	sums[w.on] += left
+}
+
+// Sums are all waits until now.
+func (l *Ledger) Sums(now int64) Sums {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	sums := l.ended
+	for i := range l.open {
+		if l.open[i].going {
+			l.open[i].addTo(&sums, now)
+		}
+	}
+	return sums
+}
+
+// Waiting is a wait that goes on.
+type Waiting struct {
+	On     Stage
+	Nanos  int64
+	Object string // "" where it is not known
+}
+
+// Oldest is the wait that has gone on for the longest.
+func (l *Ledger) Oldest(now int64) (Waiting, bool) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	var oldest *wait
+	for i := range l.open {
+		if w := &l.open[i]; w.going && (oldest == nil || w.since < oldest.since) {
+			oldest = w
+		}
+	}
+	if oldest == nil {
+		return Waiting{}, false
+	}
+	x := Waiting{On: oldest.on, Nanos: max(now-oldest.since, 0)}
+	if oldest.place != nil {
+		x.Object = oldest.place.Object(oldest.at)
+	}
+	if oldest.via != nil {
+		if y, ok := oldest.via.Oldest(now); ok {
+			x.On = y.On
+		}
+	}
+	return x, true
+}
+
+// Waiter is the waits of one goroutine: booked in a ledger, and added up. The
+// nil Waiter books nothing. It is not for concurrent use.
+type Waiter struct {
+	Ledger *Ledger
+	Nanos  int64
+}
+
+// Begin begins a wait.
+func (w *Waiter) Begin(on Stage, via *Ledger, place Place, at uint64) int {
+	if w == nil || w.Ledger == nil {
+		return 0
+	}
+	return w.Ledger.Begin(Now(), on, via, place, at)
+}
+
+// End ends the wait with that number.
+func (w *Waiter) End(number int) {
+	if w == nil || w.Ledger == nil {
+		return
+	}
+	w.Nanos += w.Ledger.End(number, Now())
+}
