@@ -343,6 +343,8 @@ func TestAutoChoosesByWhatFits(t *testing.T) {
 		{"small shards", gz(0), spec.Order{Shuffle: spec.ShuffleReservoir, Lanes: 1, SizeRecords: 90}, 4 << 20, spec.ReadScan, "decoding can start at 12 places in the 12 compressed shards"},
 		{"front to back", gz(0), spoolNone, 1 << 20, spec.ReadScan, "front to back"},
 		{"entered often", gz(20), spoolFull, 1 << 20, spec.ReadScan, "decoding can start at 240 places in the 12 compressed shards, every 9"},
+		{"entered often, too little memory", gz(20), spoolReservoir, 200 << 10, spec.ReadSpool, "of few gzip members"},
+		{"entered often, enough memory", gz(20), spoolReservoir, 1 << 20, spec.ReadScan, "decoding can start at 240 places in the 12 compressed shards, every 9"},
 		{"frames cut anywhere", frames(10_000), spoolReservoir, 1 << 20, spec.ReadScan, "decoding can start at 248 places in the 12 compressed shards, every 9.5 KiB (decoded)"},
 		{"frames cut anywhere, too little memory", frames(10_000), spoolReservoir, 200 << 10, spec.ReadSpool, "of few gzip members"},
 		{"frames too large for the memory", frames(190_000), spoolReservoir, 1 << 20, spec.ReadSpool, "of few gzip members"},
