@@ -16,12 +16,12 @@ import (
 func WriteFile(path string, doc []byte) error {
 	dir := filepath.Dir(path)
 	if there, err := os.Lstat(path); err == nil && !there.Mode().IsRegular() && there.Mode().Type() != os.ModeSymlink {
-		return fmt.Errorf("checkpoint: save %s: it is no regular file; name another one", path)
+		return fmt.Errorf("save %s: it is no regular file; name another one", path)
 	}
 	// CreateTemp opens with O_EXCL and 0600, under a name that can't be guessed.
 	temp, err := os.CreateTemp(dir, ".lsiofs-checkpoint-*")
 	if err != nil {
-		return fmt.Errorf("checkpoint: save %s: %w", path, err)
+		return fmt.Errorf("save %s: %w", path, err)
 	}
 	err = fill(temp, doc)
 	if err == nil {
@@ -29,10 +29,10 @@ func WriteFile(path string, doc []byte) error {
 	}
 	if err != nil {
 		err = errors.Join(err, os.Remove(temp.Name()))
-		return fmt.Errorf("checkpoint: save %s: %w", path, err)
+		return fmt.Errorf("save %s: %w", path, err)
 	}
 	if err := syncDir(dir); err != nil {
-		return fmt.Errorf("checkpoint: %s is saved, but may not survive a power failure: %w", path, err)
+		return fmt.Errorf("%s is saved, but may not survive a power failure: %w", path, err)
 	}
 	return nil
 }

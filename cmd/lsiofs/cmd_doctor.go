@@ -1,26 +1,50 @@
 package main
 
 import (
+	"context"
+
 	"github.com/spf13/cobra"
 )
 
 type doctorOptions struct {
 	indexDir string
+	report   bool
+	output   string
+	subject  string // a dataset or a mount, for the report; "" for none
 }
 
 func newDoctorCommand(g *globals) *cobra.Command {
 	o := &doctorOptions{}
 	c := &cobra.Command{
-		Use:   "doctor",
+		Use:   "doctor [--report [DATASET|MNT]]",
 		Short: "Check what of this machine works for lsiofs, and say what to do",
 		Long: `Checks kernel, FUSE, io_uring, limits, the cache directory, storage profiles and
 mounts that were left behind. ok: works. warn: works, with something lost. fail: mounting or indexing
-will not work; the exit code says so too.`,
+will not work; the exit code says so too.
+
+--report gathers what an issue report needs, as a text to paste: version, machine,
+limits, checks; of a dataset (which is indexed first where it is not) its format,
+counts and sizes; of a mount its status. It begins with what is private, and whether
+that is in it: no names of shards, keys, users and hosts are, and no paths.`,
 		Example: `  lsiofs doctor
+  lsiofs doctor --report /data/train -o report.md
+  lsiofs doctor --report /mnt/train
   lsiofs doctor --json | jq 'select(.level != "ok")'`,
-		Args: exactArgs(),
-		RunE: func(*cobra.Command, []string) error { return runDoctor(o, g.ui) },
+		Args: func(c *cobra.Command, args []string) error {
+			if len(args) > 1 || len(args) == 1 && !o.report {
+				return usagef("%s takes no arguments, with --report a DATASET or MNT (see %s --help)", c.CommandPath(), c.CommandPath())
+			}
+			return nil
+		},
+		RunE: func(c *cobra.Command, args []string) error {
+			if len(args) > 0 {
+				o.subject = args[0]
+			}
+			return runDoctor(c.Context(), o, g)
+		},
 	}
+	c.Flags().BoolVar(&o.report, "report", false, "write a report for an issue, without what is private; exit code 0 whatever it says")
+	c.Flags().StringVarP(&o.output, "output", "o", "-", "write the report to this `file`, whole or not at all (- for stdout)")
 	c.Flags().StringVar(&o.indexDir, "index-dir", "", "the `directory` of indexes to check (default: the user's cache directory)")
 	return c
 }
@@ -42,8 +66,18 @@ type finding struct {
 	Do     string `json:"do,omitempty"` // what to do; "" where nothing is to be done
 }
 
-func runDoctor(o *doctorOptions, u *ui) error {
-	return reportFindings(examine(thisMachine(o.indexDir)), u)
+func runDoctor(ctx context.Context, o *doctorOptions, g *globals) error {
+	if !o.report {
+		return reportFindings(examine(thisMachine(o.indexDir)), g.ui)
+	}
+	r := gatherReport(ctx, g, o.indexDir, o.subject)
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	if g.ui.json && o.output == "-" {
+		return g.ui.emit(r)
+	}
+	return writeDocument(o.output, []byte(r.markdown()), g.ui)
 }
 
 // reportFindings prints findings, and fails when one of them is essential.

@@ -9,6 +9,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/lsiofs/lsiofs/pipeline"
 	"github.com/lsiofs/lsiofs/pipeline/order/quality"
 	"github.com/lsiofs/lsiofs/pipeline/printable"
 	"github.com/lsiofs/lsiofs/pipeline/spec"
@@ -17,6 +18,7 @@ import (
 type inspectOptions struct {
 	datasetFlags
 	dataset string
+	html    string
 }
 
 func newInspectCommand(g *globals) *cobra.Command {
@@ -28,10 +30,15 @@ func newInspectCommand(g *globals) *cobra.Command {
 the χ²/df to expect: the histogram over shards of each batch of 256 records, against
 that of independent sampling, which has 1.0. It is measured on the order that the
 flags describe, of G and of one worker's stream; above ` + fmt.Sprint(quality.Good) + `, what would improve it is
-tried out and shown.`,
+tried out and shown.
+
+--html writes it as a page instead, with pictures: the sizes of shards and records,
+where in the epoch which shards come, beside two other ways of shuffling, and what a
+mount with these flags would read. It is one file that loads nothing else.`,
 		Example: `  lsiofs inspect /data/train
   lsiofs inspect /data/train --shuffle-size 65536 --workers 8
-  lsiofs inspect '/data/*.jsonl.zst' --json | jq .mixing`,
+  lsiofs inspect '/data/*.jsonl.zst' --json | jq .mixing
+  lsiofs inspect /data/train --html train.html`,
 		Args: exactArgs("DATASET"),
 		RunE: func(c *cobra.Command, args []string) error {
 			o.dataset = args[0]
@@ -39,6 +46,7 @@ tried out and shown.`,
 		},
 	}
 	o.add(c)
+	c.Flags().StringVar(&o.html, "html", "", "write a page to this `file`, whole or not at all (- for stdout), instead of a text to stdout")
 	return c
 }
 
@@ -47,20 +55,30 @@ func runInspect(ctx context.Context, o *inspectOptions, g *globals) error {
 	if err != nil {
 		return err
 	}
+	asked := s.Read
 	s.Read = spec.ReadScan // no record is read: no spool
 	d, err := openShowing(ctx, g, s, false)
 	if err != nil {
 		return err
 	}
+	return closeAfter(d, showInspection(ctx, d, o, asked, g.ui), g.log())
+}
+
+func showInspection(ctx context.Context, d *pipeline.Dataset, o *inspectOptions, asked spec.Read, u *ui) error {
 	i, err := inspect(ctx, d)
-	if err == nil {
-		if g.ui.json {
-			err = g.ui.emit(i)
-		} else {
-			err = i.print(g.ui)
+	switch {
+	case err != nil:
+		return err
+	case o.html != "":
+		p, err := newPage(ctx, d, i, o, asked)
+		if err != nil {
+			return err
 		}
+		return writePage(p, o.html, u)
+	case u.json:
+		return u.emit(i)
 	}
-	return closeAfter(d, err, g.log())
+	return i.print(u)
 }
 
 // print writes an inspection for people.

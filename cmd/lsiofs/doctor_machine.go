@@ -1,7 +1,6 @@
 package main
 
 import (
-	"bufio"
 	"errors"
 	"fmt"
 	iofs "io/fs"
@@ -9,7 +8,6 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strconv"
-	"strings"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -108,18 +106,9 @@ func probeDirectory(dir string) error {
 
 // hasMountCapability reads bit 21, CAP_SYS_ADMIN, of the effective set.
 func hasMountCapability() bool {
-	f, err := os.Open("/proc/self/status")
-	if err != nil {
-		return false
-	}
-	defer f.Close()
-	for lines := bufio.NewScanner(f); lines.Scan(); {
-		if hex, ok := strings.CutPrefix(lines.Text(), "CapEff:"); ok {
-			caps, err := strconv.ParseUint(strings.TrimSpace(hex), 16, 64)
-			return err == nil && caps&(1<<unix.CAP_SYS_ADMIN) != 0
-		}
-	}
-	return false
+	hex, _ := fieldOf("/proc/self/status", "CapEff:")
+	caps, err := strconv.ParseUint(hex, 16, 64)
+	return err == nil && caps&(1<<unix.CAP_SYS_ADMIN) != 0
 }
 
 // mountPatience is how long a mount may take to answer a stat: a live server

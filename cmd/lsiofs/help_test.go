@@ -73,7 +73,7 @@ func TestCommandsThatOpenADatasetShareItsFlags(t *testing.T) {
 		"cat":     {"worker", "from", "ids", "offsets", "resume"},
 		"plan":    {"worker", "from", "records", "resume"},
 		"bench":   {"rounds", "seconds", "check", "only", "dir", "make", "gz", "zst", "lz4", "tar", "records", "bytes", "shards"},
-		"inspect": {}, "verify": {"order"}, "index": {"rebuild"},
+		"inspect": {"html"}, "verify": {"order"}, "index": {"rebuild"},
 	} {
 		c, _, err := root.Find([]string{name})
 		require.NoError(t, err)

@@ -34,8 +34,7 @@ type Claim struct {
 
 // Mixing is a row of the comparison of shuffles.
 type Mixing struct {
-	Shuffle string `json:"shuffle"`
-	quality.Mix
+	quality.Compared
 	// Predicted is the χ²/df that inspection shows, 0 where it shows none.
 	Predicted float64 `json:"chi2_df_predicted,omitempty"`
 }
@@ -315,17 +314,18 @@ func (s *streams) end() string {
 
 // mixing compares the order with others.
 func (p *proof) mixing(e *order.Epoch) ([]Mixing, error) {
-	o, starts, part := p.config.Order, p.config.Subject.ShardStarts, p.config.Subject.Part
 	p.config.Step("how shards are mixed")
-	rows := []Mixing{{Shuffle: "this order", Mix: quality.OfSequence(quality.Walk(e), starts, part, p.goOn), Predicted: p.config.Predicted}}
-	buffer := quality.ShardsAndBuffer(starts, part, o.SizeRecords, o.Seed)
-	rows = append(rows, Mixing{Shuffle: fmt.Sprintf("shards at random, a buffer of %d", o.SizeRecords), Mix: quality.OfSequence(buffer, starts, part, p.goOn)})
-	o.Shuffle = spec.ShuffleFull
-	full, err := order.NewEpoch(o, p.config.Epoch, p.starts, part)
-	if err != nil {
-		return nil, err
+	s := p.config.Subject
+	s.ChunkStarts = func(_, _ uint64) []uint64 { return p.starts } // known already
+	compared, err := quality.Compare(e, p.config.Order, p.config.Epoch, s, quality.Resolution{}, p.goOn)
+	rows := make([]Mixing, len(compared))
+	for i, c := range compared {
+		rows[i].Compared = c
 	}
-	return append(rows, Mixing{Shuffle: "full permutation", Mix: quality.OfSequence(quality.Walk(full), starts, part, p.goOn)}), nil
+	if len(rows) > 0 {
+		rows[0].Predicted = p.config.Predicted
+	}
+	return rows, err
 }
 
 func workersText(n uint64) string {

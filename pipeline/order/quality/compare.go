@@ -1,72 +1,46 @@
 package quality
 
 import (
+	"fmt"
 	"math/rand/v2"
 
 	"github.com/lsiofs/lsiofs/pipeline/order"
+	"github.com/lsiofs/lsiofs/pipeline/spec"
 )
 
-// Mix is how well a whole sequence of records mixes shards.
-type Mix struct {
-	Estimate
-	// Neighbours is the share of records that come right behind one of the same
-	// shard; Independent is what it would be if every record were drawn on its own,
-	// Σ q(s)².
-	Neighbours  float64 `json:"neighbours_of_one_shard"`
-	Independent float64 `json:"neighbours_if_independent"`
+// Compared is a shuffle, and how it mixes.
+type Compared struct {
+	Shuffle string `json:"shuffle"`
+	Mix
+	Picture *Picture `json:"-"` // nil where none was asked for
 }
 
-// Next fills dst with the records that follow and returns how many there were,
-// fewer than len(dst) only at the end.
-type Next func(dst []uint64) int
-
-// OfSequence measures all of a sequence, about 40 ns a record beside what next
-// takes. shardStarts are the first records of the shards, ascending, and the number
-// of all; part is what a split leaves of them. It gives up, with what it has, when
-// goOn says no.
-func OfSequence(next Next, shardStarts []uint64, part *order.Part, goOn func() bool) Mix {
-	m := newMeter(shardStarts, part)
-	shards := len(m.starts) - 1
-	total := float64(max(part.Count(0, m.starts[shards]), 1))
-	var mix Mix
-	for s := range shards {
-		q := float64(part.Count(m.starts[s], m.starts[s+1])) / total
-		mix.Independent += q * q
+// Compare surveys an epoch, and beside it what two other ways would make of the
+// same records: a buffer over shards at random, and a full permutation. o and
+// epoch are those that e is of.
+func Compare(e *order.Epoch, o spec.Order, epoch uint64, s Subject, r Resolution, goOn func() bool) ([]Compared, error) {
+	list := []Compared{survey("this order", Walk(e), s, r, goOn)}
+	list = append(list, survey(fmt.Sprintf("shards at random, a buffer of %d", o.SizeRecords),
+		ShardsAndBuffer(s.ShardStarts, s.Part, o.SizeRecords, o.Seed), s, r, goOn))
+	o.Shuffle = spec.ShuffleFull
+	full, err := order.NewEpoch(o, epoch, s.ChunkStarts(o.ChunkBytes, o.ChunkRecords), s.Part)
+	if err != nil {
+		return nil, err
 	}
-	batch := make([]uint64, BatchRecords)
-	records, same, last := 0, 0, -1
-	for goOn() {
-		n := next(batch)
-		for _, r := range batch[:n] {
-			s := m.shardOf(r)
-			if s == last {
-				same++
-			}
-			last = s
-		}
-		records += n
-		if n < BatchRecords {
-			break
-		}
-		if m.degrees > 0 {
-			m.add(batch)
-		}
-	}
-	if records > 1 {
-		mix.Neighbours = float64(same) / float64(records-1)
-	}
-	mix.Estimate = m.estimate(true)
-	return mix
+	return append(list, survey("full permutation", Walk(full), s, r, goOn)), nil
 }
 
-// Walk is G from its start.
-func Walk(e *order.Epoch) Next { return e.Cursor(0).Next }
+func survey(name string, next Source, s Subject, r Resolution, goOn func() bool) Compared {
+	mix, picture := Survey(next, s.ShardStarts, s.Part, r, goOn)
+	return Compared{name, mix, picture}
+}
 
 // ShardsAndBuffer is what loaders do that shuffle shards and samples apart, as
 // webdataset and tf.data are commonly used: shards in a random order, read one
 // after the other, into a buffer of size records out of which a random one goes
-// for each that comes. Records that are not of the part are passed over.
-func ShardsAndBuffer(shardStarts []uint64, part *order.Part, size, seed uint64) Next {
+// for each that comes. Records that are not of the part are passed over. Positions
+// can only ascend from call to call: what lies between is gone through.
+func ShardsAndBuffer(shardStarts []uint64, part *order.Part, size, seed uint64) Source {
 	r := rand.New(rand.NewPCG(seed, 0))
 	shards := r.Perm(len(shardStarts) - 1)
 	var at, end uint64 // in the shard that is read
@@ -93,22 +67,37 @@ func ShardsAndBuffer(shardStarts []uint64, part *order.Part, size, seed uint64) 
 		}
 		buffer = append(buffer, record)
 	}
-	return func(dst []uint64) int {
+	draw := func() (uint64, bool) {
+		if len(buffer) == 0 {
+			return 0, false
+		}
+		k := r.IntN(len(buffer))
+		drawn := buffer[k]
+		record, ok := source()
+		if !ok {
+			last := len(buffer) - 1
+			record, buffer = buffer[last], buffer[:last]
+			if k == last {
+				return drawn, true
+			}
+		}
+		buffer[k] = record
+		return drawn, true
+	}
+	position := uint64(0)
+	return func(k uint64, dst []uint64) int {
+		for ; position < k; position++ {
+			if _, ok := draw(); !ok {
+				return 0
+			}
+		}
 		for i := range dst {
-			if len(buffer) == 0 {
+			record, ok := draw()
+			if !ok {
 				return i
 			}
-			k := r.IntN(len(buffer))
-			dst[i] = buffer[k]
-			record, ok := source()
-			if !ok {
-				record = buffer[len(buffer)-1]
-				buffer = buffer[:len(buffer)-1]
-				if k == len(buffer) {
-					continue
-				}
-			}
-			buffer[k] = record
+			dst[i] = record
+			position++
 		}
 		return len(dst)
 	}

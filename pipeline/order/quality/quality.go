@@ -104,13 +104,28 @@ func (m *meter) estimate(whole bool) Estimate {
 	return Estimate{Value: m.sum / float64(m.batches), Batches: m.batches, Whole: whole}
 }
 
-// source fills dst with records k, k+1, … and returns how many there were.
-type source func(k uint64, dst []uint64) int
+// Source fills dst with the records from position k on and returns how many there
+// were, fewer than len(dst) only at the end. It is one goroutine's.
+type Source func(k uint64, dst []uint64) int
+
+// Walk is G.
+func Walk(e *order.Epoch) Source {
+	c := e.Cursor(0)
+	at := uint64(0)
+	return func(k uint64, dst []uint64) int {
+		if k != at {
+			c.Seek(k)
+		}
+		n := c.Next(dst)
+		at = k + uint64(n)
+		return n
+	}
+}
 
 // measure goes through at most limit of count records. A stretch begins behind
 // warmUp records where that leaves half of the limit: a reservoir mixes less at
 // its start, when it holds consecutive chunks only, than over an epoch.
-func measure(next source, count, warmUp, limit uint64, shardStarts []uint64, part *order.Part) Estimate {
+func measure(next Source, count, warmUp, limit uint64, shardStarts []uint64, part *order.Part) Estimate {
 	m := newMeter(shardStarts, part)
 	if m.degrees < 1 {
 		return m.estimate(true)
@@ -136,17 +151,7 @@ func measure(next source, count, warmUp, limit uint64, shardStarts []uint64, par
 // OfEpoch measures G. It looks at no more than limit records of it, about 40 ns
 // each. shardStarts are the first records of the shards, and the number of all.
 func OfEpoch(e *order.Epoch, size, limit uint64, shardStarts []uint64) Estimate {
-	c := e.Cursor(0)
-	at := uint64(0)
-	next := func(k uint64, dst []uint64) int {
-		if k != at {
-			c.Seek(k)
-		}
-		n := c.Next(dst)
-		at = k + uint64(n)
-		return n
-	}
-	return measure(next, e.Len(), 4*size, limit, shardStarts, e.Part())
+	return measure(Walk(e), e.Len(), 4*size, limit, shardStarts, e.Part())
 }
 
 // OfWorker measures the stream of worker w of a view, which costs the steps of

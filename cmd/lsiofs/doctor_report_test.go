@@ -1,0 +1,214 @@
+package main
+
+import (
+	"archive/tar"
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	iofs "io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/lsiofs/lsiofs/pipeline/storage/profile"
+)
+
+// planted is in every name that a report must not have.
+const planted = "zqxjplanted"
+
+// plantedDataset has it in the names of its directory, shards and records, and in
+// records; one of its shards is damaged.
+func plantedDataset(t *testing.T) string {
+	t.Helper()
+	dir := filepath.Join(t.TempDir(), planted+"-dataset")
+	require.NoError(t, os.Mkdir(dir, 0o755))
+	for shard := range 4 {
+		var b bytes.Buffer
+		w := tar.NewWriter(&b)
+		for i := range 50 {
+			data := []byte(planted + " in the record")
+			require.NoError(t, w.WriteHeader(&tar.Header{Name: fmt.Sprintf("%s-key-%d.txt", planted, i), Size: int64(len(data)), Mode: 0o644}))
+			_, err := w.Write(data)
+			require.NoError(t, err)
+		}
+		require.NoError(t, w.Close())
+		doc := b.Bytes()
+		if shard == 3 {
+			doc[10*1024+3] ^= 1 // a member's header does not fit its checksum
+		}
+		require.NoError(t, os.WriteFile(filepath.Join(dir, fmt.Sprintf("%s-shard %d 4711.tar", planted, shard)), doc, 0o644))
+	}
+	return dir
+}
+
+// reportOf runs the program with planted names in its environment, and holds what
+// it says against them.
+func reportOf(t *testing.T, args ...string) string {
+	t.Helper()
+	home := filepath.Join(t.TempDir(), planted+"-home")
+	require.NoError(t, os.Mkdir(home, 0o755))
+	c := program(t, append([]string{"doctor", "--report"}, args...)...)
+	c.Env = append(c.Environ(), "HOME="+home, "USER="+planted, "LOGNAME="+planted, "XDG_CACHE_HOME="+filepath.Join(home, "cache"), "SECRET_TOKEN="+planted+"-token")
+	var stdout, stderr bytes.Buffer
+	c.Stdout, c.Stderr = &stdout, &stderr
+	require.NoError(t, c.Run(), "%s", stderr.String())
+	report := stdout.String()
+	require.NotContains(t, strings.ToLower(report), planted)
+	require.NotContains(t, report, "4711", "a number in a name")
+	require.NotContains(t, report, filepath.Join(os.TempDir(), "Test"))
+	if host, err := os.Hostname(); err == nil && len(host) >= 4 {
+		require.NotContains(t, report, host)
+	}
+	return report
+}
+
+func TestAReportOfTheMachineAlone(t *testing.T) {
+	report := reportOf(t)
+	require.True(t, strings.HasPrefix(report, "## Report of lsiofs doctor\n\nWhat is private, and whether it is in here:\n"), report)
+	for _, want := range []string{"| kernel |", "| memory |", "| processors |", "| control groups |", "index directory", "INDEX-DIR can be written to", "github.com/spf13/cobra"} {
+		require.Contains(t, report, want)
+	}
+	require.NotContains(t, report, "<summary>DATASET")
+}
+
+func TestAReportOfADatasetHasCountsAndNoNames(t *testing.T) {
+	data := plantedDataset(t)
+	report := reportOf(t, data)
+	for _, want := range []string{`"format": "tar"`, `"none": 4`, `"shards": 4`, `"damaged_shards": 1`, "damages_by_reason", "checksum", "fingerprint"} {
+		require.Contains(t, report, want)
+	}
+	var i inspection
+	require.NoError(t, json.Unmarshal([]byte(ok(t, "inspect", data, "--on-corrupt", "skip", "--json").stdout), &i))
+	var r issueReport
+	require.NoError(t, json.Unmarshal([]byte(reportOf(t, "--json", data)), &r))
+	require.Equal(t, i.Records, r.Dataset.Records)
+	require.Equal(t, i.Histogram, r.Dataset.Histogram)
+	require.Equal(t, i.Fingerprint, r.Dataset.Fingerprint)
+	require.NotEmpty(t, r.Private)
+	require.Empty(t, r.Problems)
+}
+
+func TestAReportOfWhatCanNotBeOpenedSaysWhy(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), planted)
+	require.NoError(t, os.Mkdir(dir, 0o755))
+	require.NoError(t, os.WriteFile(filepath.Join(dir, planted+".unknown"), []byte(planted), 0o644))
+	require.Contains(t, reportOf(t, dir), "\nNot looked at: DATASET: ")
+	require.Contains(t, reportOf(t, filepath.Join(dir, "nothing")), "does not exist: name a directory")
+}
+
+func TestAReportOfAMountHasItsStatusAndNoNames(t *testing.T) {
+	needMount(t)
+	data := plantedDataset(t)
+	mnt, _ := daemon(t, data, "--on-corrupt", "skip", "--workers", "2", "--direct", "on")
+	shards, err := filepath.Glob(filepath.Join(data, "*.tar"))
+	require.NoError(t, err)
+	for _, shard := range shards { // what is read of them fails, which status tells
+		require.NoError(t, os.WriteFile(shard, nil, 0o644))
+	}
+	_, err = os.ReadFile(filepath.Join(mnt, "worker-0.tar"))
+	require.Error(t, err)
+	require.Contains(t, read(t, mnt, "status.json"), planted, "the mount itself names them")
+
+	var r struct {
+		Mount map[string]map[string]any
+	}
+	require.NoError(t, json.Unmarshal([]byte(reportOf(t, "--json", mnt)), &r))
+	status, described := r.Mount["status"], r.Mount["dataset"]
+	require.Equal(t, "MNT", status["mount_point"])
+	require.Equal(t, "DATASET", status["dataset"])
+	require.Equal(t, "DATASET", described["root"])
+	require.EqualValues(t, 2, status["workers"])
+	require.Len(t, status["files"], 2)
+	require.NotEmpty(t, status["last_errors"])
+	require.Contains(t, fmt.Sprint(status["last_errors"], status["pipeline"]), "changed since it was indexed")
+	requireKnownKeys(t, status)
+	requireKnownKeys(t, described)
+}
+
+// requireKnownKeys: words of fields that a mount has and doctor_words.txt does not
+// would be missing from reports.
+func requireKnownKeys(t *testing.T, x any) {
+	t.Helper()
+	switch x := x.(type) {
+	case map[string]any:
+		for k, value := range x {
+			if !strings.Contains(k, " ") { // a reason
+				require.NotContainsf(t, k, told, "put the words of this field into doctor_words.txt: %v", value)
+			}
+			requireKnownKeys(t, value)
+		}
+	case []any:
+		for _, value := range x {
+			requireKnownKeys(t, value)
+		}
+	}
+}
+
+func TestAVeilLetsThroughWhatIsLsiofssOwn(t *testing.T) {
+	for in, want := range map[string]string{
+		"tar: /data/x/secret-003.tar: record 17 at [1048576, 1052672): crc32c mismatch": "tar: … record 17 at [1048576, 1052672): crc32c …",
+		"no shard is compressed, and memory holds the dataset":                          "no shard is compressed, and memory holds the dataset",
+		"read Zqx Jones 12345: input/output error":                                      "read … error",
+		"record 0 at offset 512 (compressed member at byte 7 of the file): cut":         "record 0 at offset 512 (compressed member at byte 7 of the file): …",
+		"1052672) 77": told,
+		"":            "",
+		"readers wait for the disk 71 % of the time: 1.9 GiB/s, Zqx 9 8 %": "readers wait for the disk 71 % of the time: 1.9 GiB/s, … 8 %",
+		"permission denied": "permission denied",
+	} {
+		v := newVeil()
+		require.Equal(t, want, v.text(in))
+		require.Equal(t, strings.Contains(want, told), v.cut == 1)
+	}
+}
+
+func TestAVeilOfAMachine(t *testing.T) {
+	v := newVeil()
+	v.secrets = append(v.secrets, planted)
+	m := goodMachine()
+	m.release = "6.18.1-" + planted
+	m.indexDir = "/home/" + planted
+	m.indexDirErr = &iofs.PathError{Op: "mkdir", Path: "/home/" + planted, Err: iofs.ErrPermission}
+	m.fusermount = "/home/" + planted + "/fusermount3"
+	m.fuse = fmt.Errorf("%s: %w", planted, iofs.ErrNotExist)
+	m.mounts = []leftMount{{"/mnt/" + planted, errors.New("no answer from " + planted)}, {"/mnt/b" + planted, nil}}
+	m.profiles = []profile.Listed{
+		{Stored: profile.Stored{Place: profile.Place{Kind: profile.KindNetwork, Device: planted + ":/export", FileSystem: "nfs4", Identity: planted}, Profile: profile.Defaults(profile.KindNetwork)}},
+		{File: "/home/" + planted + "/storage.json", Problem: errors.New(planted)},
+	}
+	found := fmt.Sprintf("%+v", examine(m.veiled(v)))
+	require.NotContains(t, found, planted)
+	for _, want := range []string{"6.18.1-…", "/dev/fuse does not exist", "mkdir …: permission denied", "umount --lazy MNT", "MNT-2 answers", "DEVICE (nfs4)", "rm PROFILE"} {
+		require.Contains(t, found, want)
+	}
+	require.Contains(t, fmt.Sprintf("%+v", m), planted, "the machine itself is as it was")
+}
+
+func TestLimitsOfControlGroupsAreTheLeast(t *testing.T) {
+	dir := t.TempDir()
+	group := filepath.Join(dir, "group")
+	require.NoError(t, os.WriteFile(group, []byte("0::/outer/inner\n"), 0o644))
+	for name, text := range map[string]string{
+		"outer/inner/memory.max": "8589934592", "outer/memory.max": "4294967296", "outer/inner/cpu.max": "max 100000",
+		"outer/cpu.max": "150000 100000", "outer/inner/pids.max": planted,
+	} {
+		file := filepath.Join(dir, name)
+		require.NoError(t, os.MkdirAll(filepath.Dir(file), 0o755))
+		require.NoError(t, os.WriteFile(file, []byte(text+"\n"), 0o644))
+	}
+	require.Equal(t, map[string]string{"memory.max": "4294967296", "cpu.max": "150000 100000"}, cgroupLimits(dir, group))
+	require.Empty(t, cgroupLimits(dir, filepath.Join(dir, "none")))
+}
+
+func TestAReportIsWrittenWholeToAFile(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "report.md")
+	r := ok(t, "doctor", "--report", "-o", file, "--index-dir", t.TempDir())
+	require.Empty(t, r.stdout)
+	require.Contains(t, read(t, file), "Report of lsiofs doctor")
+	r = lsiofs(t, "doctor", "/somewhere")
+	require.Equal(t, exitUsage, r.code)
+	require.Contains(t, r.stderr, "with --report a DATASET or MNT")
+}

@@ -1,0 +1,222 @@
+package integration
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"encoding/base64"
+	"encoding/json"
+	"fmt"
+	"image"
+	"image/png"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+)
+
+// browser is a headless Chromium with one page, spoken to through pipes: its file
+// descriptors 3 and 4, one JSON document a message, a zero byte behind each (the
+// DevTools protocol).
+type browser struct {
+	t        testing.TB
+	ctx      context.Context
+	in       *os.File
+	messages <-chan message
+	session  string
+	id       int
+	// seen are the events that came so far.
+	seen []message
+}
+
+type message struct {
+	ID     int             `json:"id,omitempty"`
+	Method string          `json:"method,omitempty"`
+	Params json.RawMessage `json:"params,omitempty"`
+	Result json.RawMessage `json:"result,omitempty"`
+	Error  *struct {
+		Message string `json:"message"`
+	} `json:"error,omitempty"`
+}
+
+// startBrowser starts a browser that ends with the test.
+func startBrowser(t testing.TB) *browser {
+	t.Helper()
+	path := need(t, "chromium")
+	ctx, cancel := context.WithTimeout(context.Background(), clientLimit)
+	// Its sockets' names have little room: t.TempDir's are too long.
+	home, err := os.MkdirTemp(filepath.Join(scratch, "tmp"), "browser-")
+	require.NoError(t, err)
+	cmd := exec.CommandContext(ctx, path, "--headless=new", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage",
+		"--no-first-run", "--disable-background-networking", "--disable-component-update", "--disable-extensions",
+		"--hide-scrollbars", "--remote-debugging-pipe", "--user-data-dir="+home, "about:blank")
+	// What it writes, wherever it likes to, goes with the directory of the test.
+	cmd.Env = append(environment(home), "HOME="+home, "XDG_CONFIG_HOME="+home, "XDG_CACHE_HOME="+home)
+	cmd.WaitDelay = clientLimit
+	// Killing it kills the processes that it has started.
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	cmd.Cancel = func() error { return syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) }
+	theirs, in, err := os.Pipe()
+	require.NoError(t, err)
+	out, theirOut, err := os.Pipe()
+	require.NoError(t, err)
+	cmd.ExtraFiles = []*os.File{theirs, theirOut}
+	var stderr bytes.Buffer
+	cmd.Stderr = &stderr
+	require.NoError(t, cmd.Start())
+	theirs.Close()
+	theirOut.Close()
+
+	messages := make(chan message)
+	read := make(chan struct{})
+	go func() { // ends when the browser closes its end
+		defer close(read)
+		defer close(messages)
+		r := bufio.NewReader(out)
+		for {
+			line, err := r.ReadBytes(0)
+			if err != nil {
+				return
+			}
+			var m message
+			if json.Unmarshal(bytes.TrimSuffix(line, []byte{0}), &m) != nil {
+				return
+			}
+			select {
+			case messages <- m:
+			case <-ctx.Done():
+				return
+			}
+		}
+	}()
+	t.Cleanup(func() {
+		cancel()
+		_ = cmd.Wait() // killed
+		in.Close()
+		out.Close()
+		<-read
+		// Those of its processes that are not waited for here may write to the end.
+		require.Eventually(t, func() bool { return os.RemoveAll(home) == nil }, 30*time.Second, 50*time.Millisecond)
+		if t.Failed() {
+			t.Logf("chromium: %s", stderr.String())
+		}
+	})
+	b := &browser{t: t, ctx: ctx, in: in, messages: messages}
+	var target struct{ TargetID, SessionID string }
+	b.call("Target.createTarget", map[string]any{"url": "about:blank"}, &target)
+	b.call("Target.attachToTarget", map[string]any{"targetId": target.TargetID, "flatten": true}, &target)
+	b.session = target.SessionID
+	for _, domain := range []string{"Page", "Network", "Log", "Runtime"} {
+		b.call(domain+".enable", nil, nil)
+	}
+	return b
+}
+
+// next waits for a message; events are kept.
+func (b *browser) next() message {
+	b.t.Helper()
+	select {
+	case m, ok := <-b.messages:
+		require.True(b.t, ok, "the browser has ended")
+		if m.Method != "" {
+			b.seen = append(b.seen, m)
+		}
+		return m
+	case <-b.ctx.Done():
+		require.NoError(b.t, b.ctx.Err(), "the browser does not answer")
+		return message{}
+	}
+}
+
+// call asks for something and waits for the answer, into result unless that is nil.
+func (b *browser) call(method string, params, result any) {
+	b.t.Helper()
+	b.id++
+	doc, err := json.Marshal(struct {
+		ID        int    `json:"id"`
+		SessionID string `json:"sessionId,omitempty"`
+		Method    string `json:"method"`
+		Params    any    `json:"params,omitempty"`
+	}{b.id, b.session, method, params})
+	require.NoError(b.t, err)
+	_, err = b.in.Write(append(doc, 0))
+	require.NoError(b.t, err)
+	for {
+		m := b.next()
+		if m.ID != b.id {
+			continue
+		}
+		require.Nilf(b.t, m.Error, "%s: %+v", method, m.Error)
+		if result != nil {
+			require.NoError(b.t, json.Unmarshal(m.Result, result))
+		}
+		return
+	}
+}
+
+// open shows a file in a window of a size, in a light or dark scheme.
+func (b *browser) open(path string, width, height int, scheme string) {
+	b.t.Helper()
+	b.call("Emulation.setDeviceMetricsOverride", map[string]any{"width": width, "height": height, "deviceScaleFactor": 1, "mobile": width < 600}, nil)
+	b.call("Emulation.setEmulatedMedia", map[string]any{"features": []map[string]string{{"name": "prefers-color-scheme", "value": scheme}}}, nil)
+	b.seen = nil
+	b.call("Page.navigate", map[string]any{"url": "file://" + path}, nil)
+	for {
+		for _, m := range b.seen {
+			if m.Method == "Page.loadEventFired" {
+				return
+			}
+		}
+		b.next()
+	}
+}
+
+// evaluate gives the value of an expression of JavaScript.
+func (b *browser) evaluate(expression string, value any) {
+	b.t.Helper()
+	var r struct {
+		Result struct{ Value json.RawMessage }
+		Detail json.RawMessage `json:"exceptionDetails"`
+	}
+	b.call("Runtime.evaluate", map[string]any{"expression": expression, "returnByValue": true}, &r)
+	require.Emptyf(b.t, r.Detail, "%s: %s", expression, r.Detail)
+	require.NoError(b.t, json.Unmarshal(r.Result.Value, value))
+}
+
+// screenshot is the whole page, also what is not in the window.
+func (b *browser) screenshot() image.Image {
+	b.t.Helper()
+	var r struct{ Data string }
+	b.call("Page.captureScreenshot", map[string]any{"format": "png", "captureBeyondViewport": true}, &r)
+	raw, err := base64.StdEncoding.DecodeString(r.Data)
+	require.NoError(b.t, err)
+	if dir := os.Getenv("LSIOFS_SCREENSHOTS"); dir != "" { // to look at
+		b.id++
+		require.NoError(b.t, os.WriteFile(fmt.Sprintf("%s/page-%03d.png", dir, b.id), raw, 0o644))
+	}
+	img, err := png.Decode(bytes.NewReader(raw))
+	require.NoError(b.t, err)
+	return img
+}
+
+// complaints are what the page made the browser say: errors, warnings, requests of
+// anything that is not the page itself or in it.
+func (b *browser) complaints(page string) (list []string) {
+	for _, m := range b.seen {
+		switch m.Method {
+		case "Log.entryAdded", "Runtime.consoleAPICalled", "Runtime.exceptionThrown":
+			list = append(list, m.Method+": "+string(m.Params))
+		case "Network.requestWillBeSent":
+			var p struct{ Request struct{ URL string } }
+			require.NoError(b.t, json.Unmarshal(m.Params, &p))
+			if p.Request.URL != "file://"+page && !bytes.HasPrefix([]byte(p.Request.URL), []byte("data:")) {
+				list = append(list, "request: "+p.Request.URL)
+			}
+		}
+	}
+	return list
+}
