@@ -12,6 +12,8 @@ type reporter interface {
 	progress(catalog.Progress)
 	warn(text string)
 	mounted(mountInfo)
+	// unmounting is called when a signal has come: readers may finish for a while.
+	unmounting()
 	// ended is called once, last, with the error that the command returns.
 	ended(error)
 }
@@ -35,6 +37,7 @@ type uiReporter struct {
 
 func (r *uiReporter) progress(p catalog.Progress) { r.view.show(p) }
 func (r *uiReporter) warn(text string)            { r.view.clear(); r.ui.warn(text) }
+func (r *uiReporter) unmounting()                 {}
 func (r *uiReporter) ended(error)                 { r.view.clear() }
 
 func (r *uiReporter) mounted(i mountInfo) {
@@ -82,6 +85,9 @@ func (r *pipeReporter) mounted(i mountInfo) {
 	r.send(readyMessage{Mounted: &i})
 	r.close()
 }
+
+// unmounting has nobody to tell: the parent has ended, or is the one that wants it.
+func (r *pipeReporter) unmounting() {}
 
 func (r *pipeReporter) ended(err error) {
 	if err != nil {
