@@ -102,7 +102,7 @@ func TestExampleSystemdUnitsReallyRun(t *testing.T) {
 			require.NoError(t, os.WriteFile(config, []byte(lines), 0o600))
 
 			script := "set -euo pipefail; cd " + home + underSystemd
-			r := command(t, nil, nil, "testdata/systemd/manager", home, "bash", "-c", script, "bash", point, config)
+			r := command(t, nil, nil, "testdata/systemd/own-systemd", home, "bash", "-c", script, "bash", point, config)
 			log, _ := os.ReadFile(filepath.Join(home, "manager.log"))
 			require.Zero(t, r.code, "%s\n%s%s", r.stdout, r.stderr, log)
 			requireFile(t, want, filepath.Join(home, "stream"))
