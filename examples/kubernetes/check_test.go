@@ -22,7 +22,7 @@ func TestTheManifestsAreSound(t *testing.T) {
 
 func TestMistakesAreRefused(t *testing.T) {
 	for _, c := range []struct{ mistake, file, old, new, why string }{
-		{"a field that does not exist", "sidecar.yaml", "mountPropagation: Bidirectional", "propagation: Bidirectional", "unknown field"},
+		{"a field that does not exist", "sidecar.yaml", ", mountPropagation: Bidirectional", ", propagation: Bidirectional", "unknown field"},
 		{"a field twice", "sidecar.yaml", "  restartPolicy: Never\n", "  restartPolicy: Never\n  restartPolicy: Always\n", "already set"},
 		{"a version that does not exist", "train.yaml", "batch/v1", "batch/v2", "no kind"},
 		{"a number that is none", "train.yaml", "completions: 4", "completions: four", "cannot unmarshal"},
