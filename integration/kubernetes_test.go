@@ -17,6 +17,8 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/lsiofs/lsiofs/integration/serve"
 )
 
 const kubernetes = "../examples/kubernetes"
@@ -127,7 +129,7 @@ type pod struct {
 	volumes  map[string]string
 	sidecars []*exec.Cmd
 	main     *exec.Cmd
-	out      lockedBuffer // of the main container
+	out      *serve.Log // of the main container
 }
 
 // process makes a process of a container's command.
@@ -184,7 +186,7 @@ func (c container) words() []string {
 // sidecar until its startup probe succeeds, then the main container.
 func (c *cluster) start(spec podSpec, env ...string) *pod {
 	c.t.Helper()
-	p := &pod{cluster: c, volumes: map[string]string{}, out: lockedBuffer{written: make(chan struct{}, 1)}}
+	p := &pod{cluster: c, volumes: map[string]string{}, out: serve.NewLog()}
 	for _, v := range spec.Volumes {
 		p.volumes[v.Name] = c.claims[v.PersistentVolumeClaim.ClaimName]
 		if v.PersistentVolumeClaim.ClaimName == "" {
@@ -200,17 +202,17 @@ func (c *cluster) start(spec podSpec, env ...string) *pod {
 			require.NoError(c.t, err, "%s", out)
 			continue
 		}
-		var log lockedBuffer
-		cmd.Stderr = &log
+		log := serve.NewLog()
+		cmd.Stderr = log
 		require.NoError(c.t, cmd.Start())
 		p.sidecars = append(p.sidecars, cmd)
 		require.Eventually(c.t, func() bool {
 			return p.process(i, i.StartupProbe.Exec.Command, env).Run() == nil
-		}, clientLimit, 20*time.Millisecond, "%s: %s", i.Name, &log)
+		}, clientLimit, 20*time.Millisecond, "%s: %s", i.Name, log)
 	}
 	require.Len(c.t, spec.Containers, 1)
 	p.main = p.process(spec.Containers[0], spec.Containers[0].words(), env)
-	p.main.Stdout, p.main.Stderr = &p.out, &p.out
+	p.main.Stdout, p.main.Stderr = p.out, p.out
 	require.NoError(c.t, p.main.Start())
 	return p
 }
@@ -218,14 +220,8 @@ func (c *cluster) start(spec podSpec, env ...string) *pod {
 // says waits until the main container has written a line.
 func (p *pod) says(line string) {
 	p.t.Helper()
-	limit := time.After(clientLimit)
-	for !p.out.contains("\n" + line + "\n") {
-		select {
-		case <-p.out.written:
-		case <-limit:
-			require.Failf(p.t, "a line was not written", "%q in %s", line, p.out.String())
-		}
-	}
+	require.Eventually(p.t, func() bool { return strings.Contains("\n"+p.out.String(), "\n"+line+"\n") },
+		clientLimit, 5*time.Millisecond, "%q is not written: %s", line, p.out)
 }
 
 // end waits for the main container, after a signal where there is one, gives how it

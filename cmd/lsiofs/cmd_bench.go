@@ -261,6 +261,7 @@ type silentReporter struct{}
 func (silentReporter) progress(catalog.Progress) {}
 func (silentReporter) warn(string)               {}
 func (silentReporter) mounted(mountInfo)         {}
+func (silentReporter) serving(func() string)     {}
 func (silentReporter) unmounting()               {}
 func (silentReporter) ended(error)               {}
 

@@ -221,15 +221,25 @@ func startMount(ctx context.Context, o *mountOptions, g *globals, d *pipeline.Da
 	return m, nil
 }
 
+// stateEvery is how often a served mount says how it is doing, to whom wants it.
+const stateEvery = 5 * time.Second
+
 // serve waits for the end of the mount. The first signal unmounts and lets
 // readers finish for a while, the second (force) does not wait for them.
 func serve(ctx, force context.Context, m *fs.Mount, rep reporter, log *slog.Logger) error {
 	ended := make(chan error, 1)
 	go func() { ended <- m.Wait() }()
-	select {
-	case err := <-ended:
-		return coded(exitMount, err)
-	case <-ctx.Done():
+	tick := time.NewTicker(stateEvery)
+	defer tick.Stop()
+	for signalled := false; !signalled; {
+		select {
+		case err := <-ended:
+			return coded(exitMount, err)
+		case <-tick.C:
+			rep.serving(m.Sentence)
+		case <-ctx.Done():
+			signalled = true
+		}
 	}
 	rep.unmounting()
 	log.Info("unmounting", "readers may finish within", drainTime)

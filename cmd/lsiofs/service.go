@@ -76,6 +76,11 @@ func (r *serviceReporter) mounted(i mountInfo) {
 	r.notify("READY=1", "STATUS="+i.sentence())
 }
 
+func (r *serviceReporter) serving(sentence func() string) {
+	r.reporter.serving(sentence)
+	r.notify("STATUS=" + sentence())
+}
+
 func (r *serviceReporter) unmounting() {
 	r.reporter.unmounting()
 	r.notify("STOPPING=1", fmt.Sprintf("STATUS=unmounting: readers may finish within %v", drainTime))

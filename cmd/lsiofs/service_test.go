@@ -122,6 +122,22 @@ func TestAServiceManagerHearsOfReadinessWhenTheMountCanBeReadAndOfItsEnd(t *test
 	}
 }
 
+func TestAServiceManagerHearsWhatAMountWaitsFor(t *testing.T) {
+	needMount(t)
+	m, address := listen(t, false)
+	mnt := t.TempDir()
+	t.Cleanup(func() { endDaemon(t, mnt) })
+	c := program(t, "mount", dataset(t), mnt)
+	c.Env = append(c.Env, "NOTIFY_SOCKET="+address)
+	require.NoError(t, c.Start())
+	m.until("READY")
+	said := m.next()
+	require.Len(t, said, 1)
+	require.Regexp(t, "reader|read", said["STATUS"])
+	require.Equal(t, exitOK, umountInOwnProcess(t, mnt).code)
+	require.NoError(t, c.Wait())
+}
+
 func TestAServiceManagerHearsWhyNot(t *testing.T) {
 	needMount(t)
 	m, address := listen(t, false)
