@@ -261,6 +261,8 @@ type silentReporter struct{}
 func (silentReporter) progress(catalog.Progress) {}
 func (silentReporter) warn(string)               {}
 func (silentReporter) mounted(mountInfo)         {}
+func (silentReporter) serving(func() string)     {}
+func (silentReporter) unmounting()               {}
 func (silentReporter) ended(error)               {}
 
 // newBenchPartCommand is for processes that bench starts.

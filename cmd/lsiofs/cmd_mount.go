@@ -90,6 +90,10 @@ func runMount(ctx context.Context, o *mountOptions, g *globals) error {
 	if err != nil {
 		return err
 	}
+	if o.readyFD == 0 {
+		// Of a detached process no service manager knows.
+		rep = withService(rep)
+	}
 	err = interrupted(ctx, mountAndServe(ctx, force, asked, o, g, rep))
 	rep.ended(err)
 	return err
@@ -114,7 +118,7 @@ func mountAndServe(ctx, force context.Context, asked <-chan os.Signal, o *mountO
 	}
 	collectOften()
 	stop := tellStatus(ctx, m, asked, g)
-	err = serve(ctx, force, m, g.log())
+	err = serve(ctx, force, m, rep, g.log())
 	stop()
 	if errors.Is(err, errReadersLeft) {
 		// The dataset can't be closed under readers: the process' end does it.
@@ -217,16 +221,27 @@ func startMount(ctx context.Context, o *mountOptions, g *globals, d *pipeline.Da
 	return m, nil
 }
 
+// stateEvery is how often a served mount says how it is doing, to whom wants it.
+const stateEvery = 5 * time.Second
+
 // serve waits for the end of the mount. The first signal unmounts and lets
 // readers finish for a while, the second (force) does not wait for them.
-func serve(ctx, force context.Context, m *fs.Mount, log *slog.Logger) error {
+func serve(ctx, force context.Context, m *fs.Mount, rep reporter, log *slog.Logger) error {
 	ended := make(chan error, 1)
 	go func() { ended <- m.Wait() }()
-	select {
-	case err := <-ended:
-		return coded(exitMount, err)
-	case <-ctx.Done():
+	tick := time.NewTicker(stateEvery)
+	defer tick.Stop()
+	for signalled := false; !signalled; {
+		select {
+		case err := <-ended:
+			return coded(exitMount, err)
+		case <-tick.C:
+			rep.serving(m.Sentence)
+		case <-ctx.Done():
+			signalled = true
+		}
 	}
+	rep.unmounting()
 	log.Info("unmounting", "readers may finish within", drainTime)
 	drain, cancel := context.WithTimeout(context.WithoutCancel(ctx), drainTime)
 	defer cancel()
@@ -282,6 +297,16 @@ func describeMount(d *pipeline.Dataset, point string, epoch, left uint64, start 
 	return i
 }
 
+// sentence says what there is now.
+func (i mountInfo) sentence() string {
+	records := plural(i.Records, "record")
+	if i.Split != "" {
+		records += " (split " + i.Split + ")"
+	}
+	return fmt.Sprintf("mounted %s on %s: %s in %s, %s; epoch %d, %s to read",
+		i.Dataset, i.Mount, records, plural(uint64(i.Shards), "shard"), bytesText(i.Bytes), i.Epoch, plural(i.Left, "record"))
+}
+
 // text says what there is now, and what to type next.
 func (i mountInfo) text() string {
 	files := i.Files[0]
@@ -297,16 +322,12 @@ func (i mountInfo) text() string {
 	if i.StartSeconds >= 1 {
 		start = "\n  start    " + i.Start
 	}
-	records := plural(i.Records, "record")
-	if i.Split != "" {
-		records += " (split " + i.Split + ")"
-	}
-	return fmt.Sprintf(`mounted %s on %s: %s in %s, %s; epoch %d, %s to read
+	return fmt.Sprintf(`%s
   read     %s
   look     ls -l %s; cat %s/README
   save     cp %s/checkpoint ckpt.json
   unmount  lsiofs umount %s   (%s)
   fetch    %s (%s)%s`,
-		i.Dataset, i.Mount, records, plural(uint64(i.Shards), "shard"), bytesText(i.Bytes), i.Epoch, plural(i.Left, "record"),
+		i.sentence(),
 		files, at, at, at, at, stop, i.Strategy, i.Reason, start)
 }

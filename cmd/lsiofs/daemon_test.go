@@ -49,6 +49,8 @@ type recorded struct{ what []string }
 func (r *recorded) progress(p catalog.Progress) { r.what = append(r.what, "progress") }
 func (r *recorded) warn(text string)            { r.what = append(r.what, "warn "+text) }
 func (r *recorded) mounted(i mountInfo)         { r.what = append(r.what, "mounted "+i.Mount) }
+func (r *recorded) serving(func() string)       { r.what = append(r.what, "serving") }
+func (r *recorded) unmounting()                 { r.what = append(r.what, "unmounting") }
 func (r *recorded) ended(error)                 { r.what = append(r.what, "ended") }
 
 func TestWhatAChildSaysIsPassedOn(t *testing.T) {

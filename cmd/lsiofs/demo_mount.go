@@ -43,6 +43,8 @@ type demoReporter struct{ d *demo }
 
 func (r demoReporter) progress(catalog.Progress) {}
 func (r demoReporter) warn(text string)          { r.d.say("warning: %s", text) }
+func (r demoReporter) serving(func() string)     {}
+func (r demoReporter) unmounting()               {}
 func (r demoReporter) ended(error)               {}
 
 func (r demoReporter) mounted(i mountInfo) {

@@ -12,6 +12,10 @@ type reporter interface {
 	progress(catalog.Progress)
 	warn(text string)
 	mounted(mountInfo)
+	// serving is called now and then while the mount is served.
+	serving(sentence func() string)
+	// unmounting is called when a signal has come: readers may finish for a while.
+	unmounting()
 	// ended is called once, last, with the error that the command returns.
 	ended(error)
 }
@@ -35,6 +39,8 @@ type uiReporter struct {
 
 func (r *uiReporter) progress(p catalog.Progress) { r.view.show(p) }
 func (r *uiReporter) warn(text string)            { r.view.clear(); r.ui.warn(text) }
+func (r *uiReporter) serving(func() string)       {}
+func (r *uiReporter) unmounting()                 {}
 func (r *uiReporter) ended(error)                 { r.view.clear() }
 
 func (r *uiReporter) mounted(i mountInfo) {
@@ -82,6 +88,10 @@ func (r *pipeReporter) mounted(i mountInfo) {
 	r.send(readyMessage{Mounted: &i})
 	r.close()
 }
+
+// A parent waits for the mount, and no longer.
+func (r *pipeReporter) serving(func() string) {}
+func (r *pipeReporter) unmounting()           {}
 
 func (r *pipeReporter) ended(err error) {
 	if err != nil {

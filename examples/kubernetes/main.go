@@ -1,0 +1,84 @@
+// Command kubernetes looks at manifests as an API server would, and harder:
+//
+//	go run . sidecar.yaml begin.yaml train.yaml
+//
+// It decodes them with the types of the Kubernetes API, refuses what those do not
+// know or what stands there twice, checks what decoding does not (check.go), and
+// prints them as JSON, one object a line. It is a module of its own, so that lsiofs
+// does not depend on Kubernetes.
+package main
+
+import (
+	"bufio"
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+
+	batchv1 "k8s.io/api/batch/v1"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/serializer"
+	"k8s.io/apimachinery/pkg/util/yaml"
+)
+
+func main() {
+	failed := false
+	for _, path := range os.Args[1:] {
+		if err := show(path, os.Stdout); err != nil {
+			fmt.Fprintf(os.Stderr, "%s: %v\n", path, err)
+			failed = true
+		}
+	}
+	if failed {
+		os.Exit(1)
+	}
+}
+
+// show prints the objects of a file.
+func show(path string, w io.Writer) error {
+	b, err := os.ReadFile(path)
+	if err != nil {
+		return err
+	}
+	objects, err := decode(b)
+	if err != nil {
+		return err
+	}
+	for _, o := range objects {
+		if err := check(o); err != nil {
+			return err
+		}
+		if err := json.NewEncoder(w).Encode(o); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// decode gives the objects of a manifest, which are of kinds that the examples use.
+func decode(manifest []byte) ([]runtime.Object, error) {
+	scheme := runtime.NewScheme()
+	if err := errors.Join(corev1.AddToScheme(scheme), batchv1.AddToScheme(scheme)); err != nil {
+		return nil, err
+	}
+	decoder := serializer.NewCodecFactory(scheme, serializer.EnableStrict).UniversalDeserializer()
+	documents := yaml.NewYAMLReader(bufio.NewReader(bytes.NewReader(manifest)))
+	var objects []runtime.Object
+	for {
+		document, err := documents.Read()
+		if errors.Is(err, io.EOF) {
+			return objects, nil
+		}
+		if err != nil {
+			return nil, err
+		}
+		o, _, err := decoder.Decode(document, nil, nil)
+		if err != nil {
+			return nil, err
+		}
+		objects = append(objects, o)
+	}
+}
