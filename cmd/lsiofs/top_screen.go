@@ -32,25 +32,27 @@ func drawFrames(ctx context.Context, w *watch, screen tcell.Screen) error {
 	go func() { defer close(done); screen.ChannelEvents(events, quit) }()
 	defer func() { close(quit); <-done }()
 
-	// Frames come from a goroutine of their own, so that keys are never late.
+	// Frames come from a goroutine of their own, so that keys are never late. The
+	// watch is that one's until it has given a frame that ends it.
+	last := w.frame()
 	frames := make(chan frame)
 	watching := make(chan struct{})
 	go func() {
 		defer close(watching)
 		for {
+			f := w.look(ctx)
 			select {
-			case frames <- w.look(ctx):
+			case frames <- f:
 			case <-ctx.Done():
 				return
 			}
-			if !pause(ctx, topEvery) {
+			if f.err != nil || !pause(ctx, topEvery) {
 				return
 			}
 		}
 	}()
 	defer func() { cancel(); <-watching }()
 
-	last := w.frame()
 	for {
 		drawOn(screen, last)
 		select {

@@ -1,11 +1,13 @@
 package main
 
 import (
+	"context"
 	"encoding/json"
 	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 	"unicode/utf8"
@@ -85,15 +87,26 @@ func TestTopOnce(t *testing.T) {
 	require.Len(t, l.Streams, 2)
 }
 
+// removing removes a file as soon as something is written.
+type removing struct {
+	strings.Builder
+	path string
+}
+
+func (r *removing) Write(p []byte) (int, error) {
+	_ = os.Remove(r.path)
+	return r.Builder.Write(p)
+}
+
 func TestTopSaysThatTheMountIsGone(t *testing.T) {
 	dir := pointWith(t, 1)
-	time.AfterFunc(1500*time.Millisecond, func() { _ = os.Remove(filepath.Join(dir, "status.json")) })
-	r := lsiofs(t, "top", dir)
-	require.Equal(t, exitMount, r.code)
-	require.Equal(t, "lsiofs: "+dir+" was unmounted, or its server has ended\n", r.stderr)
-	require.Regexp(t, `^\d\d:\d\d:\d\d .*/s, epoch 0`, r.stdout, "a line a second until then")
+	out := removing{path: filepath.Join(dir, "status.json")}
+	var stderr strings.Builder
+	require.Equal(t, exitMount, run(t.Context(), &interrupts{force: context.Background()}, []string{"top", dir}, &out, &stderr))
+	require.Equal(t, "lsiofs: "+dir+" was unmounted, or its server has ended\n", stderr.String())
+	require.Regexp(t, `^\d\d:\d\d:\d\d .*/s, epoch 0`, out.String(), "a line a second until then")
 
-	r = lsiofs(t, "top", dir)
+	r := lsiofs(t, "top", dir)
 	require.Equal(t, exitMount, r.code)
 	require.Contains(t, r.stderr, dir+" is no mount of lsiofs: there is no ")
 }
@@ -129,17 +142,17 @@ func TestTopShowsAMountThatHangs(t *testing.T) {
 
 func TestTheScreenIsRedrawnResizedAndLeft(t *testing.T) {
 	for _, key := range []tcell.Key{tcell.KeyCtrlC, tcell.KeyEscape, tcell.KeyRune} {
-		s := tcell.NewSimulationScreen("UTF-8")
+		s := &shownScreen{SimulationScreen: tcell.NewSimulationScreen("UTF-8")}
 		require.NoError(t, s.Init())
 		s.SetSize(80, 30)
 		w := newWatch(pointWith(t, 2))
 		require.NoError(t, w.look(t.Context()).err)
 		ended := make(chan error, 1)
 		go func() { ended <- drawFrames(t.Context(), w, s) }()
-		require.Eventually(t, func() bool { return strings.Contains(shown(s), "worker-1.jsonl") }, time.Minute, 10*time.Millisecond)
+		require.Eventually(t, func() bool { return strings.Contains(s.shown(), "worker-1.jsonl") }, time.Minute, 10*time.Millisecond)
 		s.SetSize(60, 5)
 		require.NoError(t, s.PostEvent(tcell.NewEventResize(60, 5)))
-		require.Eventually(t, func() bool { return !strings.Contains(shown(s), "worker-1.jsonl") }, time.Minute, 10*time.Millisecond)
+		require.Eventually(t, func() bool { return !strings.Contains(s.shown(), "worker-1.jsonl") }, time.Minute, 10*time.Millisecond)
 		s.InjectKey(key, 'q', tcell.ModNone)
 		require.NoError(t, <-ended)
 		s.Fini()
@@ -157,8 +170,16 @@ func TestTheScreenIsLeftWhenTheMountIsGone(t *testing.T) {
 	require.ErrorContains(t, drawFrames(t.Context(), w, s), "was unmounted, or its server has ended")
 }
 
-// shown is what is on a screen.
-func shown(s tcell.SimulationScreen) string {
+// shownScreen keeps what it shows as text: the cells of a simulation are written
+// to by who draws.
+type shownScreen struct {
+	tcell.SimulationScreen
+	mu   sync.Mutex
+	text string
+}
+
+func (s *shownScreen) Show() {
+	s.SimulationScreen.Show()
 	var b strings.Builder
 	cells, width, _ := s.GetContents()
 	for i, c := range cells {
@@ -167,5 +188,14 @@ func shown(s tcell.SimulationScreen) string {
 		}
 		b.WriteString(string(c.Runes))
 	}
-	return b.String()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.text = b.String()
+}
+
+// shown is what is on the screen. Anybody may ask.
+func (s *shownScreen) shown() string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.text
 }
