@@ -64,3 +64,16 @@ func TestAMissedFileIsLeftToThoseWhoMayWait(t *testing.T) {
 	require.NoError(t, <-done)
 	require.Equal(t, "content", string(r.Buf))
 }
+
+// TestThoseWhoMayWaitShareWhatWasMissed has each of them wait for its part alone.
+func TestThoseWhoMayWaitShareWhatWasMissed(t *testing.T) {
+	s := &Storage{taken: takenJobs, waiters: 4}
+	for i := range 8 {
+		s.missed.push(job{from: i, to: i + 1, missed: true})
+	}
+	var taken [takenJobs]job
+	for _, want := range []int{2, 1, 1, 1, 1, 1, 1} {
+		require.Equal(t, want, s.take(&taken, true))
+	}
+	require.Zero(t, s.missed.len())
+}

@@ -148,11 +148,10 @@ func (s *Storage) work(waits bool) {
 func (s *Storage) take(taken *[takenJobs]job, waits bool) (n int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	lists, workers := [...]*queue{&s.parts, &s.jobs}, &s.lookers
+	lists, workers, left := []*queue{&s.parts, &s.jobs}, &s.lookers, s.parts.len()+s.jobs.len()
 	if waits {
-		lists, workers = [...]*queue{&s.missed, &s.missed}, &s.waiters
+		lists, workers, left = []*queue{&s.missed}, &s.waiters, s.missed.len()
 	}
-	left := lists[0].len() + lists[1].len()
 	share := min(max(left / *workers, 1), s.taken)
 	for _, list := range lists {
 		for n < share && list.len() > 0 {
