@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"runtime"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -44,6 +45,12 @@ func TestAMountKnowsWhatItsFirstBytesWaitFor(t *testing.T) {
 	require.Equal(t, start, *d.Status().Start)
 	require.Contains(t, start.Text(), "less than a second until the first bytes come: 6.3 KiB of 16 compressed shards")
 	require.NotContains(t, start.Text(), "--lanes")
+	cores := runtime.GOMAXPROCS(0)
+	defer runtime.GOMAXPROCS(cores)
+	runtime.GOMAXPROCS(2 * cores) // as a mount does
+	again, err := d.Expect(set.View(), 0)
+	require.NoError(t, err)
+	require.Equal(t, start, again, "threads that wait decode nothing")
 
 	s = testSpec(t, makeCompressedLines(t, 32, 100))
 	s.Order.Lanes, s.Order.SizeRecords, s.Deal.Workers = 32, 3200, 1

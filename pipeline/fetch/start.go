@@ -1,17 +1,14 @@
 package fetch
 
-import (
-	"runtime"
-
-	"github.com/lsiofs/lsiofs/pipeline/catalog"
-)
+import "github.com/lsiofs/lsiofs/pipeline/catalog"
 
 // Start is what the first bytes of a stream wait for, where records of
 // compressed shards are among them.
 type Start struct {
 	Shards      int   `json:"shards"`       // compressed, in which the first records lie
 	DecodeBytes int64 `json:"decode_bytes"` // that come before these in them, decoded
-	// Seconds is about how long that takes, at assumed rates, on all processors.
+	// Seconds is about how long that takes, at assumed rates, on all processors
+	// that there were when the fetcher was made.
 	Seconds float64 `json:"seconds"`
 }
 
@@ -57,6 +54,6 @@ func (f *Fetcher) Start(seq Sequence, n int) Start {
 		s.Seconds += seconds
 		longest = max(longest, seconds)
 	}
-	s.Seconds = max(s.Seconds/float64(runtime.GOMAXPROCS(0)), longest)
+	s.Seconds = max(s.Seconds/float64(cap(f.cpu)), longest)
 	return s
 }
