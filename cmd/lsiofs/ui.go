@@ -99,21 +99,23 @@ func (u *ui) reportError(err error) exitCode {
 
 // logger writes to stderr what happens at level and above.
 func (u *ui) logger(level slog.Level, format logFormat) *slog.Logger {
-	w := lockedWriter{u}
 	o := &slog.HandlerOptions{Level: level}
 	if format == logJSON || format == "" && u.json {
-		return slog.New(slog.NewJSONHandler(w, o))
+		return slog.New(slog.NewJSONHandler(lockedWriter{u, true}, o))
 	}
-	return slog.New(slog.NewTextHandler(w, o))
+	return slog.New(slog.NewTextHandler(lockedWriter{u, false}, o))
 }
 
 // lockedWriter keeps log lines and the ui's own lines whole.
-type lockedWriter struct{ u *ui }
+type lockedWriter struct {
+	u    *ui
+	json bool // what is written is
+}
 
 func (w lockedWriter) Write(p []byte) (int, error) {
 	w.u.mu.Lock()
 	defer w.u.mu.Unlock()
-	if !w.u.json { // what can't be printed is quoted by then
+	if !w.json { // what can't be printed is quoted by then
 		return w.u.err.Write(p)
 	}
 	if _, err := w.u.err.Write(printable.JSON(p)); err != nil {
