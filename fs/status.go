@@ -134,7 +134,7 @@ func (t *tree) renderStatus(ctx context.Context) ([]byte, error) {
 		return nil, err
 	}
 	var b bytes.Buffer
-	fmt.Fprintf(&b, "%s\n\n", r.Explain.Verdict.Text)
+	fmt.Fprintf(&b, "%s\n\n", printable.Line(r.Explain.Verdict.Text))
 	line := func(label, format string, args ...any) {
 		fmt.Fprintf(&b, "%-12s %s\n", label, printable.Line(fmt.Sprintf(format, args...)))
 	}

@@ -16,6 +16,7 @@ import (
 
 	"github.com/lsiofs/lsiofs/pipeline"
 	"github.com/lsiofs/lsiofs/pipeline/explain"
+	"github.com/lsiofs/lsiofs/pipeline/meter"
 	"github.com/lsiofs/lsiofs/pipeline/spec"
 	"github.com/lsiofs/lsiofs/pipeline/storage"
 	"github.com/lsiofs/lsiofs/pipeline/storage/faulty"
@@ -188,4 +189,19 @@ func TestWhenNobodyReadsStatusSaysSo(t *testing.T) {
 	r := says(t, m.Mount, explain.KindIdle)
 	require.Equal(t, "nobody reads", r.Explain.Verdict.Text)
 	require.Nil(t, r.Explain.Waiting)
+}
+
+// evil is a shard's name that a terminal would act on.
+type evil struct{}
+
+func (evil) Object(uint64) string { return "a\x1b[2J\u202e.tar" }
+
+func TestTheSentenceOfStatusShowsATerminalNothingToActOn(t *testing.T) {
+	m := mount(t, 1)
+	waits := &m.tree.meter.Readers
+	number := waits.Begin(meter.Now()-60*second, meter.Storage, nil, evil{}, 0)
+	defer func() { waits.End(number, meter.Now()) }()
+	text, err := m.tree.renderStatus(t.Context())
+	require.NoError(t, err)
+	require.Contains(t, string(text), `for 60 s: shard a\x1b[2J\u202e.tar`)
 }

@@ -45,6 +45,11 @@ func TestAFrameOfAMountThatHasJustBegunOrDoesNotAnswer(t *testing.T) {
 	f.silent = 12 * time.Second
 	require.True(t, strings.HasPrefix(f.draw(80), "/mnt/train has not answered for 12s; before that, "), f.draw(80))
 	require.Equal(t, "/mnt/train has not answered for 12s", f.short())
+	f.silent = 0
+	f.now.Explain.Verdict.Text = "a reader waits for the disk: shard a\x1b[2J\u202e.tar"
+	for _, text := range []string{f.draw(80), f.short()} {
+		require.Contains(t, text, `shard a\x1b[2J\u202e.tar`, "names are of others")
+	}
 	empty := frame{point: "/mnt/train", now: new(fs.Status)}
 	for width := range 200 {
 		require.NotPanics(t, func() { empty.draw(width); f.draw(width) })

@@ -10,6 +10,7 @@ import (
 
 	"github.com/lsiofs/lsiofs/fs"
 	"github.com/lsiofs/lsiofs/pipeline/explain"
+	"github.com/lsiofs/lsiofs/pipeline/printable"
 )
 
 // streamLine is how far one stream is.
@@ -106,11 +107,11 @@ func (f *frame) short() string {
 		return f.silence()
 	}
 	share, left := f.epoch()
-	return fmt.Sprintf("%s/s, epoch %d %.0f %%%s: %s", bytesText(int64(f.rate())), f.now.Epoch, share*100, leftText(", ", left), f.now.Explain.Verdict.Text)
+	return printable.Line(fmt.Sprintf("%s/s, epoch %d %.0f %%%s: %s", bytesText(int64(f.rate())), f.now.Epoch, share*100, leftText(", ", left), f.now.Explain.Verdict.Text))
 }
 
 func (f *frame) silence() string {
-	return fmt.Sprintf("%s has not answered for %s", f.point, roundDuration(f.silent))
+	return printable.Line(fmt.Sprintf("%s has not answered for %s", f.point, roundDuration(f.silent)))
 }
 
 // rate is how many bytes readers got in the last second.
@@ -137,13 +138,15 @@ const shownStreams = 16
 func (f *frame) draw(width int) string {
 	width = min(max(width, 40), 160)
 	var b strings.Builder
-	say := func(format string, args ...any) { b.WriteString(clip(fmt.Sprintf(format, args...), width) + "\n") }
+	say := func(format string, args ...any) {
+		b.WriteString(clip(printable.Line(fmt.Sprintf(format, args...)), width) + "\n")
+	}
 	s := f.now
 	head := s.Explain.Verdict.Text
 	if f.silent > 0 {
 		head = f.silence() + "; before that, " + head
 	}
-	for _, l := range wrap(head, width) {
+	for _, l := range wrap(printable.Line(head), width) {
 		say("%s", l)
 	}
 	say("")
