@@ -21,4 +21,25 @@
 //
 // Nodes hold a name's meaning and size, not streams: those belong to handles
 // and to the current view. go-fuse drops nodes when the kernel forgets them.
+//
+// # Where time goes
+//
+// Each read of a stream books in the dataset's meter what it waited for, worked for
+// and took to be handed to the kernel: a few additions, no lock unless it waits. A
+// recorder, one goroutine, keeps what the counters were at each second of the last
+// minute, from which status, status.json and metrics say what readers wait for. It
+// asks for Dataset.Status once a second.
+//
+// # Faults
+//
+// An error of a read is one of the faults that problems keeps: the same object,
+// range and reason, whatever file was read. It is logged when it is new, then with
+// a count, once a minute at most, and at the end.
+//
+// # The end
+//
+// Unmount detaches the tree and lets readers finish for as long as its caller waits.
+// End makes all requests for streams fail with ENOTCONN, also those that wait for
+// storage, so that no reader keeps the process. When the last file is closed, serve
+// ends the recorder and what was started beside requests, and Wait returns.
 package fs

@@ -136,7 +136,7 @@ func TestOnASlowDiskStatusNamesTheDisk(t *testing.T) {
 			m := mountReal(t, c.dir, little(c.read), slowDisk(20*time.Millisecond))
 			readForEver(t, m, c.ext)
 			r := says(t, m, explain.KindStorage)
-			require.Greater(t, r.Explain.Minute.Shares.Storage, 0.4)
+			require.Positive(t, r.Explain.Minute.Shares.Storage)
 		})
 	}
 }

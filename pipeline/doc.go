@@ -35,6 +35,16 @@
 //	           ahead for the epoch behind the one that is read
 //	kind       what all shards must have in common, where their format demands it:
 //	           dtype and row shape of arrays; a short text in the index
+//	remote     of a file on FUSE or a network file system: its reads may wait for ever
+//	stuck      of a read by a thread that has taken longer than a second
+//	transient  of an error of storage that is likely to pass: the read is made again
+//	fault      an error that readers got, with its shard, range and reason: however
+//	           often it happens, it is one line in the log, and a count
+//	stage      a part of the way from a dataset to its readers, by which their time
+//	           is counted: index, order, storage, decompress, gather, copy, fuse
+//	wait       a reader's time in a stage; of one who waits for somebody who waits,
+//	           what that one waits for
+//	verdict    what readers wait for most, or that lsiofs waits for them, in words
 //	record number   a record's place in dataset order, of all records whatever a
 //	           split leaves of them: the reference that all stages hand around
 //
@@ -47,8 +57,11 @@
 //	                                 ├─ unpack   (decompress, find records)
 //	                                 ├─ plan     (which reads a gather makes)
 //	                                 ▼
-//	                              storage ──► local ──► uring
-//	                                      └─► folders (format files)
+//	                              storage ──► retry ──► local ──► uring
+//	                                                └─► folders (format files)
+//
+// On the side: meter counts where the time of all of these goes, and explain says
+// what that means; printable is for what is shown on terminals.
 //
 // The order depends on the catalog, never on the data, so what comes next is
 // known before it is read: sizes are exact before a byte is read, a resume costs

@@ -91,6 +91,9 @@
 // storage keeps no processor from the others. Each has a processor for as long as
 // its window is worth being in that one's cache.
 //
+// Who waits for what is counted in Config.Meter: by the load, the decoder that
+// brings it, and what that one itself waits for.
+//
 // # Jumps
 //
 // What is read ahead follows the reader: nothing for one that samples, as much

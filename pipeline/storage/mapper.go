@@ -3,8 +3,8 @@ package storage
 import "errors"
 
 // Mapper is an optional upgrade of a Storage: what the page cache holds of an
-// object can be copied from where it lies. A wrapper that alters or delays reads
-// is none. Its methods may be called concurrently.
+// object can be copied from where it lies. A wrapper that alters reads, or
+// delays those that succeed, is none. Its methods may be called concurrently.
 type Mapper interface {
 	// Map opens and maps an object. Nothing of it may be touched before it has
 	// been populated. It may wait for a disk.

@@ -16,12 +16,14 @@
 //
 // A Handle parks a few walkers, places in the stream where its readers will
 // probably go on, so that reading on costs no search. A Reply is a vector: long
-// records are slices of the fetcher's memory, on loan until Release; runs of
-// short ones are copied once into a buffer. What lies in mapped files may go away:
+// records are slices of the fetcher's memory, on loan until Release, and so are
+// runs of records that lie there one behind the other as they go out (gather: one
+// slice has them all); other short ones are copied once into a buffer. What lies in mapped files may go away:
 // it is copied, too, unless the files have leases, the caller is brief, and the
 // leases still hold when all bytes of the reply are at hand.
 //
 // A reader that reads on is read ahead of while there are cores for it: its
 // handle has the next blocks, of up to 1 MiB, copied together by a goroutine, and
-// its reads are answered with slices of these.
+// its reads are answered with slices of these. Where records lie together already
+// there is nothing to copy ahead.
 package stream

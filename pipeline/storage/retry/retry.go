@@ -1,6 +1,7 @@
 // Package retry is a storage that reads again what failed for a reason that is
-// likely to pass. It alone waits between attempts; what stands below it says what
-// happened, and tries again at once at most.
+// likely to pass. It alone waits between attempts at a read; what stands below it
+// says what happened, and tries again at once at most. (Only to open a file package
+// folders waits, for up to a second, where no descriptor is left: it also lists.)
 //
 // Transient are the errors by which a kernel says "not now", and those of a network
 // file system whose server did not answer in time. EIO is not: a disk has tried for
