@@ -164,8 +164,9 @@ func tellStatus(ctx context.Context, m *fs.Mount, asked <-chan os.Signal, g *glo
 }
 
 // closeTime is how long reads that storage has begun may take to end once nobody
-// wants them. It and drainTime are less than docker stop's 10 s together.
-const closeTime = 1500 * time.Millisecond
+// wants them. It, drainTime and what Mount.End waits are less than docker stop's
+// 10 s together.
+const closeTime = time.Second
 
 // closeAfter closes d and keeps the first of the two errors. A dataset that can't
 // be closed, since storage does not answer, is left to the end of the process.

@@ -141,6 +141,7 @@ func (d *aheadDecoder) begin() error {
 	}
 	if m.open {
 		raw = io.MultiReader(raw, &d.cutter)
+		m.raw = nil // these MiB are the reader's alone, which lets go of them once it is past them
 	}
 	return m.start(codec, raw)
 }
