@@ -37,7 +37,9 @@ loader is not the bottleneck. Its bar is the last minute's.`,
 		Example: `  lsiofs top /mnt/train
   lsiofs top /mnt/train --once
   lsiofs top /mnt/train --json | head -60 > minute.jsonl`,
-		Args: exactArgs("MNT"),
+		// What people try first.
+		SuggestFor: []string{"status", "stat", "watch"},
+		Args:       exactArgs("MNT"),
 		RunE: func(c *cobra.Command, args []string) error {
 			o.point = args[0]
 			return runTop(c.Context(), o, g.ui)
@@ -225,7 +227,7 @@ func (w *watch) failed(err error) error {
 	case gone && seen:
 		return codedf(exitMount, "%s was unmounted, or its server has ended", w.point)
 	case errors.Is(err, os.ErrNotExist):
-		return codedf(exitMount, "%s is no mount of lsiofs: there is no %s", w.point, w.path)
+		return codedf(exitMount, "%s is no mount of lsiofs: there is no %s; name the directory that lsiofs mount was given", w.point, w.path)
 	}
 	return codedf(exitMount, "top: %w", err)
 }
