@@ -226,6 +226,9 @@ func (w *watch) failed(err error) error {
 		return err
 	case gone && seen:
 		return codedf(exitMount, "%s was unmounted, or its server has ended", w.point)
+	case errors.Is(err, unix.ENOTCONN):
+		return codedf(exitMount, "the server of %s is gone: mount again, which heals the place, or take it away with lsiofs umount %s",
+			w.point, shellQuote(w.point))
 	case errors.Is(err, os.ErrNotExist):
 		return codedf(exitMount, "%s is no mount of lsiofs: there is no %s; name the directory that lsiofs mount was given", w.point, w.path)
 	}
