@@ -94,6 +94,7 @@ func TestAKilledServerWakesItsReadersAndTheNextMountHealsThePointAndResumes(t *t
 	require.ErrorIs(t, err, syscall.ENOTCONN)
 	_, err = os.Stat(m.path("status"))
 	require.ErrorIs(t, err, syscall.ENOTCONN, "the killed server leaves a stale mount")
+	require.Contains(t, tool(t, "top", m.dir).stderr, "the server of "+m.dir+" is gone: mount again")
 
 	m = mountAt(t, d, dir, "--resume", saved, "--workers", "3")
 	done := []taken{{Batch: 1, Consumed: []int{100, 0, 0, 57}}}

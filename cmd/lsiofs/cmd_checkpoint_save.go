@@ -42,10 +42,11 @@ has buffered what it did not train on, says so with --consumed.`,
 }
 
 func runCheckpointSave(o *saveOptions, own bool, u *ui) error {
-	if !isDirectory(o.mnt) {
-		return codedf(exitCheckpoint, "%s is not the directory of a mount", o.mnt)
+	control, err := controlFile(o.mnt)
+	if err != nil {
+		return err
 	}
-	doc, err := readDocument(filepath.Join(o.mnt, "checkpoint"))
+	doc, err := readDocument(control)
 	if err != nil {
 		return err
 	}
@@ -71,6 +72,15 @@ func runCheckpointSave(o *saveOptions, own bool, u *ui) error {
 		return err
 	}
 	return saved(o.file, state, u)
+}
+
+// controlFile is the checkpoint of a mount; a directory without one is no mount.
+func controlFile(mnt string) (string, error) {
+	path := filepath.Join(mnt, "checkpoint")
+	if _, err := os.Stat(path); err != nil {
+		return "", codedf(exitCheckpoint, "%s is not a mount of lsiofs: %w; name the directory that lsiofs mount was given", mnt, err)
+	}
+	return path, nil
 }
 
 // replaceConsumed puts a program's own numbers into the last entry, where they
@@ -108,12 +118,9 @@ func runCheckpointRestore(file, mnt string, u *ui) error {
 	if err != nil {
 		return err
 	}
-	if !isDirectory(mnt) {
-		return codedf(exitCheckpoint, "%s is not the directory of a mount", mnt)
-	}
-	control := filepath.Join(mnt, "checkpoint")
-	if _, err := os.Stat(control); err != nil {
-		return codedf(exitCheckpoint, "%s is not a mount of lsiofs: %w", mnt, err)
+	control, err := controlFile(mnt)
+	if err != nil {
+		return err
 	}
 	if err := writeControl(control, doc); err != nil {
 		if errors.Is(err, unix.EINVAL) || errors.Is(err, unix.EFBIG) {

@@ -70,6 +70,9 @@ writes a line of status to the log.`,
 		RunE: func(c *cobra.Command, args []string) error {
 			o.dataset, o.point = args[0], args[1]
 			// A detached process never detaches another one.
+			if !o.daemon && o.logFile != "" && o.readyFD == 0 {
+				return usagef("--log-file needs --daemon: in the foreground the log goes to stderr")
+			}
 			if o.daemon && o.readyFD == 0 {
 				return runDaemon(c.Context(), o, g)
 			}

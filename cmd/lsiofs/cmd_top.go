@@ -37,7 +37,9 @@ loader is not the bottleneck. Its bar is the last minute's.`,
 		Example: `  lsiofs top /mnt/train
   lsiofs top /mnt/train --once
   lsiofs top /mnt/train --json | head -60 > minute.jsonl`,
-		Args: exactArgs("MNT"),
+		// What people try first.
+		SuggestFor: []string{"status", "stat", "watch"},
+		Args:       exactArgs("MNT"),
 		RunE: func(c *cobra.Command, args []string) error {
 			o.point = args[0]
 			return runTop(c.Context(), o, g.ui)
@@ -224,8 +226,11 @@ func (w *watch) failed(err error) error {
 		return err
 	case gone && seen:
 		return codedf(exitMount, "%s was unmounted, or its server has ended", w.point)
+	case errors.Is(err, unix.ENOTCONN):
+		return codedf(exitMount, "the server of %s is gone: mount again, which heals the place, or take it away with lsiofs umount %s",
+			w.point, shellQuote(w.point))
 	case errors.Is(err, os.ErrNotExist):
-		return codedf(exitMount, "%s is no mount of lsiofs: there is no %s", w.point, w.path)
+		return codedf(exitMount, "%s is no mount of lsiofs: there is no %s; name the directory that lsiofs mount was given", w.point, w.path)
 	}
 	return codedf(exitMount, "top: %w", err)
 }

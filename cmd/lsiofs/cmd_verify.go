@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strings"
 	"text/tabwriter"
 	"time"
@@ -95,7 +96,7 @@ func verifyDataset(ctx context.Context, d *pipeline.Dataset, order bool, g *glob
 	view.verb = "verifying"
 	defer view.clear()
 	c := d.Catalog()
-	v := verification{Dataset: c.Root(), Format: c.Format().Name, Checked: formats.Checked(c.Format().Name)}
+	v := verification{Dataset: c.Root(), Format: c.Format().Name, Checked: checkedText(d)}
 	began := time.Now()
 	var err error
 	if v.Report, err = d.VerifyShards(ctx, view.show); err != nil {
@@ -126,13 +127,31 @@ func verifyOrder(ctx context.Context, d *pipeline.Dataset, g *globals) (verify.O
 	})
 }
 
+// checkedText says what of d's shards is checked: by the format, and by what they
+// are compressed with.
+func checkedText(d *pipeline.Dataset) string {
+	c := d.Catalog()
+	text := formats.Checked(c.Format().Name)
+	var used []string
+	for i := range c.Shards() {
+		// A format's own codecs are its own matter.
+		if codec := c.Shard(i).Codec; codec != nil && slices.Contains(formats.Codecs(), codec) && !slices.Contains(used, codec.Name()) {
+			used = append(used, codec.Name())
+		}
+	}
+	if len(used) == 0 {
+		return text
+	}
+	slices.Sort(used)
+	return text + "; the checksums of " + strings.Join(used, ", ")
+}
+
 // verdict is the error that the command ends with where something is wrong.
 func (v verification) verdict() error {
 	switch {
-	case v.Total == 1:
-		return codedf(exitVerify, "1 place of %s is damaged", v.Dataset)
-	case v.Total > 1:
-		return codedf(exitVerify, "%d places of %s are damaged", v.Total, v.Dataset)
+	case v.Total > 0:
+		return codedf(exitVerify, "%s of %s damaged: repair or remove the files, or mount what is left with --on-corrupt skip",
+			plural(v.Total, "place"), v.Dataset)
 	case v.Order != nil && !v.Order.Holds():
 		return codedf(exitVerify, "the order of %s is not what it should be: report this as a bug of lsiofs", v.Dataset)
 	}

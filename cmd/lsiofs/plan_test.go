@@ -141,7 +141,7 @@ func TestPlanRefusesWhatCatRefuses(t *testing.T) {
 		"--worker 4/4":              "must be below the number of workers",
 		"--from 1001":               "--from (1001) must be at most the number of records (1000)",
 		"--worker 1/2 --workers 3":  "differ",
-		"--records -1":              "invalid argument",
+		"--records -1":              "must be a whole number",
 		"--resume x.json --from 17": "leave one of them out",
 	} {
 		r := lsiofs(t, append([]string{"plan", data}, strings.Fields(flags)...)...)

@@ -45,10 +45,11 @@ func newRootCommand(g *globals) *cobra.Command {
 	root := &cobra.Command{
 		Use:   "lsiofs",
 		Short: "Mount a dataset: every worker's shuffled epoch is a file",
-		Long: `lsiofs mounts a dataset of shards (tar, JSON lines, TFRecord, fixed-size records,
-each also gzip, zstd or lz4) as shuffled training streams: one file a worker, with an
-exact size, that any program can read. A checkpoint is a small JSON file, valid
-for any number of workers.`,
+		Long: `lsiofs mounts a dataset as shuffled training streams: one file a worker, with an
+exact size, that any program can read. A dataset is shards (tar, JSON lines, TFRecord,
+npy, records of one size, games of Leela Chess Zero; each also gzip, zstd or lz4) or
+folders of single files. A checkpoint is a small JSON file, valid for any number of
+workers.`,
 		Example: `  lsiofs demo
   lsiofs mount /data/train /mnt/train --workers 4 --seed 42
   lsiofs cat /data/train --worker 0/4 | tar -t | head`,
@@ -61,7 +62,7 @@ for any number of workers.`,
 	}
 	// The default would add a line about --help to errors of Find only.
 	root.SetFlagErrorFunc(func(c *cobra.Command, err error) error {
-		return usagef("%v (see %s --help)", err, c.CommandPath())
+		return usagef("%s (see %s --help)", flagProblem(c, err), c.CommandPath())
 	})
 	root.PersistentFlags().BoolVar(&g.ui.json, "json", false, "write results, warnings and errors as JSON, one object a line")
 	g.logLevel = slog.LevelWarn

@@ -114,7 +114,7 @@ func (o *opening) list(ctx context.Context) ([]storage.Object, error) {
 		return nil
 	})
 	if err != nil {
-		return nil, fmt.Errorf("listing dataset %s: %w", &o.target, err)
+		return nil, fmt.Errorf("dataset %s: %w", &o.target, err)
 	}
 	if o.target.pattern == nil {
 		return objects, nil

@@ -35,7 +35,7 @@ func parseTarget(dataset string) (target, error) {
 		return target{}, fmt.Errorf("dataset %s is neither a directory nor a regular file: name a directory, a file or a quoted pattern", dataset)
 	case !hasMeta(abs):
 		if errors.Is(err, iofs.ErrNotExist) {
-			return target{}, fmt.Errorf("dataset %s does not exist: name a directory, a file or a quoted pattern: %w", dataset, iofs.ErrNotExist)
+			return target{}, fmt.Errorf("dataset %s: %w: name a directory, a file or a quoted pattern", dataset, iofs.ErrNotExist)
 		}
 		return target{}, fmt.Errorf("dataset %s: %w", dataset, err)
 	}

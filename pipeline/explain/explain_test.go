@@ -49,6 +49,24 @@ func TestAReaderWithSeveralRequestsIsNotMoreThanWhole(t *testing.T) {
 	require.Equal(t, 4.0, w.Readers)
 }
 
+// Listing a mount computes the sizes of its files.
+func TestALookAtTheTreeIsNoReader(t *testing.T) {
+	look := func(waited int64) Window {
+		from := Snapshot{Times: meter.Times{At: 100 * sec}}
+		to := from
+		to.At += sec / 20
+		to.Waits[meter.Order] = waited
+		return Between(from, to, false)
+	}
+	glimpsed := look(glimpse - 1)
+	require.True(t, glimpsed.Idle())
+	require.Equal(t, "nobody reads", glimpsed.Judge(Facts{}).Text)
+	require.Zero(t, glimpsed.Shares)
+	waited := look(glimpse)
+	require.False(t, waited.Idle())
+	require.Equal(t, KindOrder, waited.Judge(Facts{}).Kind)
+}
+
 func TestNoTimeIsNoWindow(t *testing.T) {
 	s := Snapshot{Times: meter.Times{At: 5}}
 	w := Between(s, s, true)
@@ -119,7 +137,7 @@ func TestTheMinuteIsJudgedUnlessNobodyReadInIt(t *testing.T) {
 	hungry := of(1, func(s *Snapshot) { s.Copied = sec / 10 })
 	f := Facts{Cores: 2, Storage: "the disk"}
 	require.Equal(t, KindStorage, Judge(hungry, slow, f).Kind)
-	require.Equal(t, "nobody reads now; before, readers wait for the disk 90 % of the time: 0 B/s", Judge(idle, slow, f).Text)
+	require.Equal(t, "nobody reads now; before that: readers wait for the disk 90 % of the time: 0 B/s", Judge(idle, slow, f).Text)
 	require.Equal(t, KindReaders, Judge(hungry, idle, f).Kind)
 	require.Equal(t, KindIdle, Judge(idle, idle, f).Kind)
 

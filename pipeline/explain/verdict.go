@@ -74,7 +74,7 @@ func Judge(second, minute Window, f Facts) Verdict {
 	}
 	v := minute.Judge(f)
 	if second.Idle() {
-		v.Text = "nobody reads now; before, " + v.Text
+		v.Text = "nobody reads now; before that: " + v.Text
 	}
 	return v
 }

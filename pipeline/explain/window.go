@@ -71,6 +71,12 @@ type Row struct {
 	ReadBytes      float64 `json:"read_bytes,omitempty"` // mean size of reads of storage
 }
 
+// glimpse is how long, in nanoseconds, what has no stream open has to wait to count
+// as a reader. The sizes of files need the order: whoever lists a mount waits for
+// it, for some milliseconds a million records, and that alone says nothing about
+// reading.
+const glimpse = 100_000_000
+
 // Between is what went on from one snapshot to a later one. brief says that it is
 // so short that those count as readers who have read in the last second.
 func Between(from, to Snapshot, brief bool) Window {
@@ -88,6 +94,9 @@ func Between(from, to Snapshot, brief bool) Window {
 	readers := grown(from.Recent, to.Recent)
 	if brief {
 		readers = grown(from.Active, to.Active)
+	}
+	if readers == 0 && answered < glimpse {
+		answered = 0
 	}
 	// Requests of one reader may be answered at the same time.
 	readers = max(readers, answered)

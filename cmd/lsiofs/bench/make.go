@@ -80,6 +80,9 @@ func (m Make) Run(ctx context.Context) (made Made, err error) {
 	if err := vacant(dir); err != nil {
 		return Made{}, err
 	}
+	if err := os.MkdirAll(filepath.Dir(dir), 0o755); err != nil {
+		return Made{}, fmt.Errorf("make %s: %w", dir, err)
+	}
 	// Beside it, so that a rename does.
 	half, err := os.MkdirTemp(filepath.Dir(dir), ".lsiofs-make-")
 	if err != nil {

@@ -97,7 +97,7 @@ func Checked(name string) string {
 	case "npy":
 		return "the header, one dtype and row shape in all shards, sizes; rows have no checksum"
 	case "lc0":
-		return "that games are frames of one version; with --lc0-check each frame's policy, values and result"
+		return "each game's gzip checksums, that it is frames of one version; with --lc0-check each frame's policy, values and result"
 	case "fixed":
 		return "sizes; records have no checksum"
 	case "files":

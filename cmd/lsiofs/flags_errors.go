@@ -1,0 +1,60 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+)
+
+// flagProblem says what is wrong with a flag of c in words that a person can act
+// on: pflag's are those of the parser ("strconv.ParseUint: …").
+func flagProblem(c *cobra.Command, err error) string {
+	if unknown, ok := errors.AsType[*pflag.NotExistError](err); ok {
+		if near := nearFlag(c, unknown.GetSpecifiedName()); near != "" {
+			return fmt.Sprintf("%v: did you mean --%s?", err, near)
+		}
+	}
+	invalid, ok := errors.AsType[*pflag.InvalidValueError](err)
+	if !ok {
+		return err.Error()
+	}
+	f := invalid.GetFlag()
+	want := ""
+	switch f.Value.Type() {
+	case "uint", "uint64":
+		want = "a whole number, 0 or more"
+	case "int", "int64":
+		want = "a whole number"
+	case "float64":
+		want = "a number"
+	case "duration":
+		want = "a time with its unit, as 30s or 5m"
+	}
+	if f.Name == "log-level" {
+		want = "debug, info, warn or error"
+	}
+	if want == "" {
+		return err.Error() // the flag's own words
+	}
+	return fmt.Sprintf("--%s (%s) must be %s", f.Name, invalid.GetValue(), want)
+}
+
+// nearFlag is the flag of c whose name is like name as cobra finds commands, "" if
+// none is. What takes two changes or fewer, or goes on where name ends, is like it.
+func nearFlag(c *cobra.Command, name string) string {
+	names := &cobra.Command{SuggestionsMinimumDistance: 2}
+	c.Flags().VisitAll(func(f *pflag.Flag) {
+		if !f.Hidden {
+			names.AddCommand(&cobra.Command{Use: f.Name, Run: func(*cobra.Command, []string) {}})
+		}
+	})
+	found := names.SuggestionsFor(name)
+	slices.SortStableFunc(found, func(a, b string) int { return len(a) - len(b) })
+	if len(found) == 0 {
+		return ""
+	}
+	return found[0]
+}

@@ -1,0 +1,29 @@
+package main
+
+import (
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+func TestFlagsThatAreWrongAreSaidInWords(t *testing.T) {
+	for _, c := range []struct {
+		args []string
+		want string
+	}{
+		{[]string{"mount", "a", "b", "--worker", "4"}, "unknown flag: --worker: did you mean --workers? (see lsiofs mount --help)"},
+		{[]string{"verify", "a", "--ordr"}, "unknown flag: --ordr: did you mean --order? (see lsiofs verify --help)"},
+		{[]string{"cat", "a", "--jsn"}, "unknown flag: --jsn: did you mean --json? (see lsiofs cat --help)"},
+		{[]string{"mount", "a", "b", "--nothing-like-it"}, "unknown flag: --nothing-like-it (see lsiofs mount --help)"},
+		{[]string{"mount", "a", "b", "--epoch", "-1"}, "--epoch (-1) must be a whole number, 0 or more (see lsiofs mount --help)"},
+		{[]string{"mount", "a", "b", "--read-timeout", "30"}, "--read-timeout (30) must be a time with its unit, as 30s or 5m (see lsiofs mount --help)"},
+		{[]string{"mount", "a", "b", "--log-level", "quiet"}, "--log-level (quiet) must be debug, info, warn or error (see lsiofs mount --help)"},
+		{[]string{"mount", "a", "b", "--memory", "1x"}, `"1x" is not a size: a number of bytes, or one with a unit, as 256KiB or 1GiB`},
+		{[]string{"mount", "a", "b", "--log-file", "x"}, "--log-file needs --daemon: in the foreground the log goes to stderr"},
+		{[]string{"status", "a"}, `unknown command "status" for "lsiofs": did you mean top?`},
+	} {
+		r := lsiofs(t, c.args...)
+		require.Equal(t, exitUsage, r.code, c.args)
+		require.Contains(t, r.stderr, c.want)
+	}
+}
