@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/lsiofs/lsiofs/pipeline/catalog"
+	"github.com/lsiofs/lsiofs/pipeline/printable"
 )
 
 // serviceReporter also tells the service manager that has started this process
@@ -42,10 +43,10 @@ func withService(r reporter) reporter {
 }
 
 // notify sends assignments in one message (sd_notify(3)): one a line, which no
-// value may break.
+// value may break, and with names of others in them, which systemctl shows.
 func (r *serviceReporter) notify(assignments ...string) {
 	for i, a := range assignments {
-		assignments[i] = strings.ReplaceAll(a, "\n", "; ")
+		assignments[i] = printable.Line(strings.ReplaceAll(a, "\n", "; "))
 	}
 	c, err := net.Dial("unixgram", r.socket)
 	if err != nil {

@@ -181,3 +181,10 @@ func TestAServiceManagerWaitsForAnIndexPassThatMoves(t *testing.T) {
 	require.Equal(t, map[string]string{"STOPPING": "1", "STATUS": "one line; and another; "}, m.next())
 	require.Equal(t, append(strings.Split(strings.Repeat("progress ", 6), " ")[:6], "ended"), inner.what, "others are told, too")
 }
+
+func TestAServiceManagerIsToldNamesAsTheyCanBeShown(t *testing.T) {
+	m, address := listen(t, false)
+	r := &serviceReporter{socket: address}
+	r.notify("STATUS=a reader waits for the disk: shard a\x1b[2J\u202e.tar\nREADY=1")
+	require.Equal(t, map[string]string{"STATUS": `a reader waits for the disk: shard a\x1b[2J\u202e.tar; READY=1`}, m.next())
+}
