@@ -115,3 +115,22 @@ func TestReadsThatFailForAWhileAreMadeAgainAndCounted(t *testing.T) {
 	require.Positive(t, d.Status().Retries.Retries)
 	require.NoError(t, d.Close())
 }
+
+func TestVerifyTakesNoReadThatPassesForDamage(t *testing.T) {
+	s := testSpec(t, makeFiles(t, 100))
+	s.Format.Name = "files"
+	var n atomic.Int64
+	d := openFaulty(t, s, func(f *faulty.Storage) {
+		f.Before = func(*storage.Read) error {
+			if n.Add(1) <= 3 {
+				return syscall.ETIMEDOUT
+			}
+			return nil
+		}
+	})
+	defer func() { require.NoError(t, d.Close()) }()
+	r, err := d.VerifyShards(t.Context(), nil)
+	require.NoError(t, err)
+	require.Empty(t, r.Findings)
+	require.Greater(t, n.Load(), int64(3))
+}

@@ -7,15 +7,17 @@ import (
 	"github.com/lsiofs/lsiofs/pipeline/catalog"
 	"github.com/lsiofs/lsiofs/pipeline/spec"
 	"github.com/lsiofs/lsiofs/pipeline/storage/local"
+	"github.com/lsiofs/lsiofs/pipeline/storage/retry"
 	"github.com/lsiofs/lsiofs/pipeline/unpack/files"
 	"github.com/lsiofs/lsiofs/pipeline/verify"
 )
 
 // VerifyShards reads every byte of the dataset's shards from their storage, past
 // the page cache where that is possible and not switched off, and says what is
-// wrong. Errors are of ctx.
+// wrong. A read that fails for a reason that passes is made again first, as for
+// readers. Errors are of ctx.
 func (d *Dataset) VerifyShards(ctx context.Context, progress func(catalog.Progress)) (verify.Report, error) {
-	c := verify.Config{Catalog: d.catalog, Storage: d.files, Profile: d.profile, Progress: progress}
+	c := verify.Config{Catalog: d.catalog, Storage: d.storage, Profile: d.profile, Progress: progress}
 	if d.spec.Format.Name == files.Name { // they are read through the page cache, whatever is wanted
 		return verify.Shards(ctx, c)
 	}
@@ -27,7 +29,8 @@ func (d *Dataset) VerifyShards(ctx context.Context, progress func(catalog.Progre
 	if err != nil {
 		return verify.Report{}, err
 	}
-	c.Storage = s
+	again := retry.New(s)
+	c.Storage = again
 	r, err := verify.Shards(ctx, c)
-	return r, errors.Join(err, s.Close())
+	return r, errors.Join(err, again.Close())
 }
