@@ -36,8 +36,8 @@
 // one such looker a core: they keep the cores busy when the kernel has everything
 // in memory, and more would only keep readers waiting, as a goroutine whose system
 // calls never wait keeps its processor for 10 ms. What they miss the kernel begins
-// to read, and it is left to those who may wait for it, up to 32 of them. Where the kernel or the
-// file system can't say what is in memory, all may wait.
+// to read, and it is left to those who may wait for it, up to 32 of them. Where the
+// kernel or the file system can't say what is in memory, all may wait.
 //
 // Plain system calls do this. With 10⁵ files of 12 KiB in the page cache two
 // threads of a C program took, of time and of CPU, 4.2 and 8.1 µs a file (medians of 9 rounds; of open,
@@ -80,7 +80,7 @@ type Storage struct {
 	fd       int    // of the root, which files are opened relative to
 	framing  Framing
 	indexDir string
-	most     int           // files and directories that are open at a time
+	most     int           // goroutines that may wait for a disk at a time, with a file or directory open
 	cores    int           // there were when it was opened
 	taken    int           // jobs that a goroutine takes at a time
 	openers  sync.Pool     // of *opener
@@ -127,8 +127,9 @@ func Open(root, indexDir string, framing Framing) (*Storage, error) {
 	return s, nil
 }
 
-// maxOpen is how many files are open at a time: as many as a pool of preads has
-// under way (package uring).
+// maxOpen is how many files are open at a time by those who may wait for a disk: as
+// many as a pool of preads has under way (package uring). Lookers, one a core, have
+// one open each beside them.
 const maxOpen = 32
 
 // mostOpen leaves three quarters of a small limit to others.
