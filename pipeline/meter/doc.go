@@ -19,7 +19,7 @@
 // # Cost
 //
 // Clocks are read for a reply, a piece, a block of compressed bytes: never for a
-// record. What a reply needs is two additions; locks are taken by those alone
-// who wait anyhow, or when a stage begins or ends to have work at all. Nothing is
+// record. What a reply needs is two additions; locks, for a few more, are taken
+// by those alone who wait anyhow, or begin or end to work in a stage. Nothing is
 // allocated but the list of those who wait at one time.
 package meter

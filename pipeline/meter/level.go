@@ -1,22 +1,18 @@
 package meter
 
-import "sync/atomic"
+import (
+	"sync"
+	"sync/atomic"
+)
 
 // Level counts goroutines that are at work: how many there are now, and the sum
-// of the times that each has been. It takes no lock. The zero value is ready.
+// of the times that each has been, which never goes back. The zero value is ready.
 type Level struct {
-	// state is how many there are (16 bits, signed) and when that changed last (48
-	// bits, in ticks: nine years).
-	state atomic.Uint64
-	sum   atomic.Int64 // nanoseconds, until then
+	mu    sync.Mutex // held for some additions
+	n     int64
+	since int64 // when n changed last, or was looked at
+	sum   int64 // nanoseconds, until then
 }
-
-// A tick is about a microsecond. Times are cut off to ticks, not rounded: their
-// differences add up to the whole.
-const (
-	tickShift = 10
-	ticksMask = 1<<48 - 1
-)
 
 // Begin counts one more at now.
 func (l *Level) Begin(now int64) { l.change(1, now) }
@@ -25,30 +21,36 @@ func (l *Level) Begin(now int64) { l.change(1, now) }
 func (l *Level) End(now int64) { l.change(-1, now) }
 
 // Add adds time that was measured otherwise.
-func (l *Level) Add(nanos int64) { l.sum.Add(nanos) }
+func (l *Level) Add(nanos int64) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.sum += nanos
+}
 
-func (l *Level) change(by int16, now int64) {
-	for {
-		old := l.state.Load()
-		n, since := int16(old>>48), old&ticksMask
-		at := max(uint64(now)>>tickShift, since) // another's clock may have been looked at later
-		if l.state.CompareAndSwap(old, uint64(uint16(n+by))<<48|at) {
-			if n != 0 && at > since {
-				l.sum.Add(int64(n) * int64(at-since) << tickShift)
-			}
-			return
-		}
+func (l *Level) change(by, now int64) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.advance(now)
+	l.n += by
+}
+
+// advance adds what has gone on until now, unless that is past: another's clock was
+// looked at later. mu is held.
+func (l *Level) advance(now int64) {
+	if now > l.since {
+		l.sum += l.n * (now - l.since)
+		l.since = now
 	}
 }
 
 // Sum is the sum of the times until now.
 func (l *Level) Sum(now int64) int64 {
-	state := l.state.Load()
-	sum := l.sum.Load()
-	if n, since := int16(state>>48), state&ticksMask; n > 0 {
-		sum += int64(n) * int64(max(uint64(now)>>tickShift, since)-since) << tickShift
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.n > 0 {
+		l.advance(now)
 	}
-	return sum
+	return l.sum
 }
 
 // Busy counts things under way and the time in which there are any. It looks at
