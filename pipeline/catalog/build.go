@@ -19,6 +19,7 @@ import (
 // journal. It holds as many packed shards as there are cores.
 type builder struct {
 	storage   storage.Storage
+	reads     storage.Storage // the same, for ordinary reads
 	table     *table
 	unpacker  unpack.Format
 	onCorrupt spec.OnCorrupt
@@ -66,7 +67,7 @@ func (b *builder) shard(ctx context.Context, c candidate) (packed, error) {
 	}
 	_, keyed := b.unpacker.(unpack.Renamer)
 	p := newPacker(keyed, codec != nil)
-	r, err := newShardReader(ctx, b.storage, c.object, &b.progress.bytes)
+	r, err := newShardReader(ctx, b.storage, b.reads, c.object, &b.progress.bytes)
 	if err != nil {
 		return packed{}, errChangedMeanwhile(c.object.Path, err)
 	}

@@ -11,6 +11,7 @@ import (
 
 	"github.com/lsiofs/lsiofs/pipeline/spec"
 	"github.com/lsiofs/lsiofs/pipeline/storage"
+	"github.com/lsiofs/lsiofs/pipeline/storage/retry"
 	"github.com/lsiofs/lsiofs/pipeline/unpack"
 )
 
@@ -30,7 +31,9 @@ func Open(ctx context.Context, c Config) (*Catalog, storage.Storage, error) {
 	if err != nil {
 		return nil, nil, fmt.Errorf("dataset %s: %w", &t, err)
 	}
-	o := opening{Config: c, target: t, storage: s, table: newTable(), reporter: newReporter(c.Progress), store: store}
+	reads := retry.New(lent{s})
+	defer reads.Close() // of which nothing waits any more
+	o := opening{Config: c, target: t, storage: s, reads: reads, table: newTable(), reporter: newReporter(c.Progress), store: store}
 	catalog, err := o.open(ctx)
 	o.reporter.stop(err == nil)
 	if err != nil {
@@ -40,11 +43,17 @@ func Open(ctx context.Context, c Config) (*Catalog, storage.Storage, error) {
 	return catalog, s, nil
 }
 
+// lent is a storage that stays open.
+type lent struct{ storage.Storage }
+
+func (lent) Close() error { return nil }
+
 // opening is one run of Open.
 type opening struct {
 	Config
 	target   target
 	storage  storage.Storage
+	reads    storage.Storage // storage, whose errors that are likely to pass are tried again
 	table    *table
 	reporter *reporter
 	store    *store
@@ -72,7 +81,7 @@ func (o *opening) discoverAndBuild(ctx context.Context) (*Catalog, error) {
 	if err != nil {
 		return nil, err
 	}
-	s := sniffer{storage: o.storage, table: o.table, known: o.known(), onCorrupt: o.OnCorrupt, log: o.Log}
+	s := sniffer{storage: o.reads, table: o.table, known: o.known(), onCorrupt: o.OnCorrupt, log: o.Log}
 	if o.found, err = discover(ctx, o.target.String(), objects, o.Format, o.table, s.judge); err != nil {
 		return nil, err
 	}
@@ -223,7 +232,7 @@ func (o *opening) build(ctx context.Context, sealed []packed, todo []int) (*Cata
 	}
 	o.reporter.planned(totals)
 
-	b := builder{storage: o.storage, table: o.table, unpacker: o.found.unpacker, onCorrupt: o.OnCorrupt, journal: own, progress: o.reporter,
+	b := builder{storage: o.storage, reads: o.reads, table: o.table, unpacker: o.found.unpacker, onCorrupt: o.OnCorrupt, journal: own, progress: o.reporter,
 		windows: newWindows(o.MemoryBytes, runtime.GOMAXPROCS(0))}
 	if err := b.run(ctx, o.found.shards, todo); err != nil {
 		own.close(true)

@@ -108,6 +108,7 @@ func (r *objectReader) advance(to int64) {
 // from files it reads what is around these.
 type shardReader struct {
 	objectReader
+	files   storage.Storage // knows what memory holds, and what is around files
 	failure error
 
 	opened   bool
@@ -117,10 +118,10 @@ type shardReader struct {
 
 var _ unpack.ResidentReaderAt = (*shardReader)(nil)
 
-func newShardReader(ctx context.Context, s storage.Storage, o storage.Object, counter *atomic.Int64) (*shardReader, error) {
-	r := &shardReader{objectReader: objectReader{ctx: ctx, storage: s, object: o, counter: counter}}
+func newShardReader(ctx context.Context, files, reads storage.Storage, o storage.Object, counter *atomic.Int64) (*shardReader, error) {
+	r := &shardReader{files: files, objectReader: objectReader{ctx: ctx, storage: reads, object: o, counter: counter}}
 	var err error
-	if made, ok := s.(storage.Outliner); ok {
+	if made, ok := files.(storage.Outliner); ok {
 		r.outline, err = made.Outline(o)
 	}
 	return r, err
@@ -146,7 +147,7 @@ func (r *shardReader) Holds(offsetBytes, sizeBytes int64) bool {
 	}
 	if !r.opened {
 		r.opened = true
-		if s, ok := r.storage.(storage.ResidentOpener); ok {
+		if s, ok := r.files.(storage.ResidentOpener); ok {
 			r.resident, _ = s.OpenResident(r.object)
 		}
 	}
