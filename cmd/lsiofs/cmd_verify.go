@@ -150,12 +150,21 @@ func checkedText(d *pipeline.Dataset) string {
 func (v verification) verdict() error {
 	switch {
 	case v.Total > 0:
-		return codedf(exitVerify, "%s of %s damaged: repair or remove the files, or mount what is left with --on-corrupt skip",
-			plural(v.Total, "place"), v.Dataset)
+		return codedf(exitVerify, "%s of %s damaged: repair or remove the files%s", plural(v.Total, "place"), v.Dataset, v.leavingOut())
 	case v.Order != nil && !v.Order.Holds():
 		return codedf(exitVerify, "the order of %s is not what it should be: report this as a bug of lsiofs", v.Dataset)
 	}
 	return nil
+}
+
+// leavingOut says how mounts can do without what is damaged, where they can: an
+// index pass does not read records' data where lengths lead from one to the next,
+// and so finds no damage in it.
+func (v verification) leavingOut() string {
+	if v.Format == "tfrecord" || v.Format == "files" {
+		return ""
+	}
+	return ", or leave out what is damaged: lsiofs index --rebuild --on-corrupt skip, then mount with --on-corrupt skip"
 }
 
 func (v verification) print(u *ui) error {
