@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"github.com/lsiofs/lsiofs/pipeline"
+	"github.com/lsiofs/lsiofs/pipeline/catalog"
 	"github.com/lsiofs/lsiofs/pipeline/order/quality"
 	"github.com/lsiofs/lsiofs/pipeline/spec"
 )
@@ -97,6 +98,9 @@ func adviceText(advice []quality.Advice) string {
 func mountWarnings(ctx context.Context, d *pipeline.Dataset, counts []uint64, resumed bool) ([]string, error) {
 	warnings := append(damageLines(d.Catalog().Damaged(), 5), reasonLines(d.Catalog().DamageReasons())...)
 	s := d.Spec()
+	if w := passedOver(d.Catalog()); w != "" {
+		warnings = append(warnings, w)
+	}
 	if d.Records() == 0 {
 		return append(warnings, fmt.Sprintf("--split %s --split-by %s leaves none of the dataset's %s: the worker files are empty; take a larger part, or split by record",
 			s.Order.Split.Part, s.Order.Split.By, plural(d.Catalog().Records(), "record"))), nil
@@ -117,6 +121,19 @@ func mountWarnings(ctx context.Context, d *pipeline.Dataset, counts []uint64, re
 			quality.BatchRecords, m.Global.Value, m.Worker.Value, adviceText(m.Advice)))
 	}
 	return warnings, nil
+}
+
+// passedOver is a warning about files that are not read, where they are as many as those that are: folders of
+// images with a text or an array beside each are not meant as lines or rows. Other
+// formats often have a file beside each shard.
+func passedOver(c *catalog.Catalog) string {
+	name := c.Format().Name
+	if name != "lines" && name != "npy" || c.PassedOver() < c.Shards() {
+		return ""
+	}
+	return fmt.Sprintf("read are %s of format %s, and %s passed over: if each file is a sample, or those with one name up to the dot are, use --format files; "+
+		"if not, a pattern that names the shards alone says so",
+		plural(uint64(c.Shards()), "shard"), name, plural(uint64(c.PassedOver()), "file"))
 }
 
 // emptyWorkers is a warning about workers whose files hold no records, where

@@ -1,0 +1,31 @@
+package main
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+// Images with a caption beside each would be lines of captions, unsaid.
+func TestAMountSaysThatItReadsTheTextsBesideImagesOnly(t *testing.T) {
+	needMount(t)
+	data, mnt := t.TempDir(), t.TempDir()
+	for i := range 3 {
+		require.NoError(t, os.WriteFile(filepath.Join(data, fmt.Sprintf("%d.jpg", i)), []byte("picture"), 0o600))
+		require.NoError(t, os.WriteFile(filepath.Join(data, fmt.Sprintf("%d.txt", i)), []byte("caption\n"), 0o600))
+	}
+	t.Cleanup(func() { endDaemon(t, mnt) })
+	for dataset, warned := range map[string]bool{data: true, filepath.Join(data, "*.txt"): false} {
+		out, err := program(t, "mount", dataset, mnt, "--daemon", "--index-dir", t.TempDir()).CombinedOutput()
+		require.NoError(t, err, "%s", out)
+		if warned {
+			require.Contains(t, string(out), "warning: read are 3 shards of format lines, and 3 files passed over: if each file is a sample")
+		} else {
+			require.NotContains(t, string(out), "passed over")
+		}
+		ok(t, "umount", mnt)
+	}
+}
