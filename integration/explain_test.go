@@ -3,11 +3,13 @@ package integration
 import (
 	"bytes"
 	"context"
+	"encoding/json"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 )
@@ -65,4 +67,34 @@ func TestTopShowsAMountAndEndsWithIt(t *testing.T) {
 	require.Error(t, top.Wait())
 	require.Equal(t, 4, top.ProcessState.ExitCode())
 	require.Equal(t, "lsiofs: "+m.dir+" was unmounted, or its server has ended\n", stderr.String())
+}
+
+// topSays waits until top finds that the mount's readers wait for something, or it
+// for them.
+func (m *mount) topSays(kind, words string) {
+	m.t.Helper()
+	var last result
+	require.Eventually(m.t, func() bool {
+		last = tool(m.t, "top", m.dir, "--once", "--json")
+		var frame struct{ Verdict struct{ Kind, Text string } }
+		return last.code == 0 && json.Unmarshal(last.stdout, &frame) == nil && frame.Verdict.Kind == kind && strings.Contains(frame.Verdict.Text, words)
+	}, clientLimit, 10*time.Millisecond, "%s is what top says at last: %v", kind, &last)
+}
+
+func TestTopNamesTheSlowDisk(t *testing.T) {
+	d, b := backingDataset(t, big(t))
+	m := mountDataset(t, d, bigSettings(), "--memory", "1MiB", "--direct", "on")
+	var slow []fault
+	for i := range 16 {
+		slow = append(slow, fault{Path: string(rune('a'+i)) + ".bin", To: 1 << 20, Do: doSlow})
+	}
+	b.fail(slow...)
+	start(t, `head -c 4096 "$1"; while :; do cat "$1" >/dev/null; done`, m.path("worker-0.bin"))
+	m.topSays("storage", "readers wait for ")
+}
+
+func TestTopNamesTheSlowReader(t *testing.T) {
+	m := mountDataset(t, big(t), bigSettings())
+	start(t, `exec 3<"$1"; head -c 4096 <&3; while :; do head -c 4096 <&3 >/dev/null; sleep 0.2; done`, m.path("epoch-0/worker-0-of-1.bin"))
+	m.topSays("readers", "the loader is not the bottleneck")
 }
