@@ -63,7 +63,7 @@ func TestCommandLinesThatAreWrong(t *testing.T) {
 		{"a checkpoint that is missing", []string{"mount", dir, dir, "--resume", missing}, exitCheckpoint, missing},
 		{"nothing to unmount", []string{"umount", dir}, exitMount, "is not a mount point"},
 		{"a mount of another kind", []string{"umount", "/proc"}, exitMount, "not of lsiofs"},
-		{"no mount to save", []string{"checkpoint", "save", missing, "f"}, exitCheckpoint, "not the directory of a mount"},
+		{"no mount to save", []string{"checkpoint", "save", missing, "f"}, exitCheckpoint, "is not a mount of lsiofs"},
 		{"no files to merge", []string{"checkpoint", "merge"}, exitUsage, "at least one FILE"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
