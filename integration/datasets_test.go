@@ -16,6 +16,8 @@ import (
 	"github.com/klauspost/compress/zstd"
 	"github.com/pierrec/lz4/v4"
 	"github.com/stretchr/testify/require"
+
+	"github.com/lsiofs/lsiofs/integration/backing"
 )
 
 // dataset is a directory of shards and what has to be said to read it.
@@ -295,4 +297,13 @@ func tfrecord(data []byte) []byte {
 func maskedCRC(b []byte) uint32 {
 	c := crc32.Checksum(b, crc32.MakeTable(crc32.Castagnoli))
 	return (c>>15 | c<<17) + 0xa282ead8
+}
+
+// backingDataset is d on a file system that fails as it is told.
+func backingDataset(t testing.TB, d dataset, o backing.Options) (dataset, *backing.FileSystem) {
+	t.Helper()
+	needFUSE(t)
+	b := backing.Mount(t, d.dir, o, environment(filepath.Join(scratch, "tmp")))
+	d.dir = b.Dir
+	return d, b
 }

@@ -12,6 +12,8 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/lsiofs/lsiofs/integration/backing"
 )
 
 // TestPromtoolAcceptsTheMetrics also scrapes them as the README says.
@@ -82,13 +84,13 @@ func (m *mount) topSays(kind, words string) {
 }
 
 func TestTopNamesTheSlowDisk(t *testing.T) {
-	d, b := backingDataset(t, big(t))
+	d, b := backingDataset(t, big(t), backing.Options{})
 	m := mountDataset(t, d, bigSettings(), "--memory", "1MiB", "--direct", "on")
-	var slow []fault
+	var slow []backing.Fault
 	for i := range 16 {
-		slow = append(slow, fault{Path: string(rune('a'+i)) + ".bin", To: 1 << 20, Do: doSlow})
+		slow = append(slow, backing.Fault{Path: string(rune('a'+i)) + ".bin", To: 1 << 20, Do: backing.Slow})
 	}
-	b.fail(slow...)
+	b.Fail(slow...)
 	start(t, `head -c 4096 "$1"; while :; do cat "$1" >/dev/null; done`, m.path("worker-0.bin"))
 	m.topSays("storage", "readers wait for ")
 }

@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/lsiofs/lsiofs/integration/backing"
 	"github.com/lsiofs/lsiofs/integration/serve"
 )
 
@@ -30,9 +31,7 @@ const (
 )
 
 func TestMain(m *testing.M) {
-	if os.Getenv(backingVariable) != "" {
-		os.Exit(backingMain())
-	}
+	backing.Main()
 	os.Exit(run(m))
 }
 

@@ -11,6 +11,8 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/lsiofs/lsiofs/integration/backing"
 )
 
 // ways are how a shard's bytes come in: each waits for a storage that does not
@@ -64,13 +66,13 @@ func TestAStalledRangeBlocksOnlyThoseWhoNeedItAndIsEIOAfterTheTimeout(t *testing
 		t.Run(way.name, func(t *testing.T) {
 			t.Parallel()
 			whole := big(t)
-			d, b := backingDataset(t, whole)
+			d, b := backingDataset(t, whole, backing.Options{})
 			s := inOrder()
 			want := newReference(t, whole)
 			m := mountDataset(t, d, s, append(way.flags, "--memory", "1MiB", "--read-timeout", "6s")...)
 			first := want.data(s, 0)
 			const from, to = 512 << 10, 768 << 10
-			b.fail(fault{Path: "a.bin", From: from, To: to, Do: doStall})
+			b.Fail(backing.Fault{Path: "a.bin", From: from, To: to, Do: backing.Stall})
 
 			killed, waits := reads(t, m.path("worker-0.bin"), from), make(chan error, 1)
 			f, err := os.Open(m.path("worker-0.bin"))
@@ -81,7 +83,7 @@ func TestAStalledRangeBlocksOnlyThoseWhoNeedItAndIsEIOAfterTheTimeout(t *testing
 				_, err := f.ReadAt(buf, from+100)
 				waits <- err
 			}()
-			b.waitStalled(1)
+			b.WaitStalled(1)
 			require.NoError(t, killed.Process.Kill())
 			requireEnd(t, killed, "a reader that waits dies of a signal")
 			for w := 1; w < s.Workers; w++ {
@@ -105,7 +107,7 @@ func TestAStalledRangeBlocksOnlyThoseWhoNeedItAndIsEIOAfterTheTimeout(t *testing
 				require.Regexp(t, `a\.bin: record \d+ at \[\d+, \d+\): storage has not answered within --read-timeout`, said, place)
 			}
 
-			b.fail()
+			b.Fail()
 			requireFile(t, first, m.path("worker-0.bin"))
 		})
 	}
@@ -128,15 +130,15 @@ func TestManyStalledReadsHoldUpNobodyElse(t *testing.T) {
 		t.Run(way.name, func(t *testing.T) {
 			t.Parallel()
 			whole := big(t)
-			d, b := backingDataset(t, whole)
+			d, b := backingDataset(t, whole, backing.Options{})
 			s := inOrder()
 			want := newReference(t, whole)
 			m := mountDataset(t, d, s, append(way.flags, "--memory", "16MiB")...)
-			var stalled []fault
+			var stalled []backing.Fault
 			for _, shard := range []string{"a.bin", "b.bin", "c.bin", "d.bin"} {
-				stalled = append(stalled, fault{Path: shard, To: 1 << 20, Do: doStall})
+				stalled = append(stalled, backing.Fault{Path: shard, To: 1 << 20, Do: backing.Stall})
 			}
-			b.fail(stalled...)
+			b.Fail(stalled...)
 			reader := exec.Command(python(t), "-c", `
 import os, sys, threading
 fd = os.open(sys.argv[1], os.O_RDONLY)
@@ -154,7 +156,7 @@ for i in range(64):
 			for w := 1; w < s.Workers; w++ {
 				requireFile(t, want.data(s, w), m.path("worker-%d.bin", w))
 			}
-			b.fail()
+			b.Fail()
 			requireEnd(t, reader, "all its reads are answered")
 			requireFile(t, want.data(s, 0), m.path("worker-0.bin"))
 		})
@@ -163,10 +165,10 @@ for i in range(64):
 
 func TestAMappingOfAStalledRangeWaitsForTheTimeout(t *testing.T) {
 	whole := big(t)
-	d, b := backingDataset(t, whole)
+	d, b := backingDataset(t, whole, backing.Options{})
 	s := inOrder()
 	m := mountDataset(t, d, s, "--memory", "1MiB", "--read-timeout", "5s")
-	b.fail(fault{Path: "a.bin", From: 512 << 10, To: 768 << 10, Do: doStall})
+	b.Fail(backing.Fault{Path: "a.bin", From: 512 << 10, To: 768 << 10, Do: backing.Stall})
 	began := time.Now()
 	r := command(t, nil, nil, python(t), "-c", `
 import mmap, sys
@@ -178,7 +180,7 @@ m[600 << 10]
 	require.Equal(t, -1, r.code, "SIGBUS: %s", r.stderr)
 	require.NotEmpty(t, r.stdout, "it had the beginning")
 	require.GreaterOrEqual(t, time.Since(began), 5*time.Second)
-	b.fail()
+	b.Fail()
 	requireFile(t, newReference(t, whole).data(s, 0), m.path("worker-0.bin"))
 }
 
@@ -196,11 +198,11 @@ func TestAMountEndsWhileARangeIsStalled(t *testing.T) {
 		} {
 			t.Run(way.name+", "+name, func(t *testing.T) {
 				t.Parallel()
-				d, b := backingDataset(t, big(t))
+				d, b := backingDataset(t, big(t), backing.Options{})
 				m := mountDataset(t, d, inOrder(), append(way.flags, "--memory", "1MiB")...)
-				b.fail(fault{Path: "a.bin", To: 1 << 20, Do: doStall})
+				b.Fail(backing.Fault{Path: "a.bin", To: 1 << 20, Do: backing.Stall})
 				reader := reads(t, m.path("worker-0.bin"), 0)
-				b.waitStalled(1)
+				b.WaitStalled(1)
 				stays := strings.Contains(name, "reader")
 				if !stays {
 					require.NoError(t, reader.Process.Kill())
@@ -213,7 +215,7 @@ func TestAMountEndsWhileARangeIsStalled(t *testing.T) {
 				}
 				if way.direct {
 					// The kernel keeps the process until FUSE answers.
-					b.fail()
+					b.Fail()
 				}
 				require.True(t, m.ended(clientLimit), "the server ends")
 				m.requireNothingLeft()
@@ -223,10 +225,10 @@ func TestAMountEndsWhileARangeIsStalled(t *testing.T) {
 }
 
 func TestCtrlCEndsIndexingOfAStalledShard(t *testing.T) {
-	d, b := backingDataset(t, plain(t, "jsonl", 3))
-	b.fail(fault{Path: "part-1/shard-0001.jsonl", To: 1 << 40, Do: doStall})
+	d, b := backingDataset(t, plain(t, "jsonl", 3), backing.Options{})
+	b.Fail(backing.Fault{Path: "part-1/shard-0001.jsonl", To: 1 << 40, Do: backing.Stall})
 	m := startMount(t, d, t.TempDir(), usual().flags()...)
-	b.waitStalled(1)
+	b.WaitStalled(1)
 	require.NoError(t, m.cmd.Process.Signal(syscall.SIGINT))
 	require.True(t, m.ended(clientLimit))
 	require.Equal(t, 130, m.cmd.ProcessState.ExitCode(), m.log.String())
@@ -237,7 +239,7 @@ func TestCtrlCEndsIndexingOfAStalledShard(t *testing.T) {
 // the collector wants to stop all, everybody waits for it.
 func TestPagesThatGoAwayWhileTheirStorageStallsHoldUpNobodyElse(t *testing.T) {
 	whole := big(t)
-	d, b := backingDataset(t, whole)
+	d, b := backingDataset(t, whole, backing.Options{})
 	s := inOrder()
 	want := newReference(t, whole)
 	m := mountDataset(t, d, s, "--memory", "64MiB")
@@ -245,8 +247,8 @@ func TestPagesThatGoAwayWhileTheirStorageStallsHoldUpNobodyElse(t *testing.T) {
 	for w := range s.Workers {
 		requireFile(t, want.data(s, w), m.path("worker-%d.bin", w))
 	}
-	b.fail(fault{Path: "a.bin", To: 1 << 40, Do: doStall})
-	b.drop("a.bin")
+	b.Fail(backing.Fault{Path: "a.bin", To: 1 << 40, Do: backing.Stall})
+	b.Drop("a.bin")
 	reads(t, m.path("worker-0.bin"), 0)
 	for range 300 {
 		m.read("status.json") // for the collector to have something to do
@@ -255,7 +257,7 @@ func TestPagesThatGoAwayWhileTheirStorageStallsHoldUpNobodyElse(t *testing.T) {
 		requireFile(t, want.data(s, w), m.path("worker-%d.bin", w))
 	}
 	require.Zero(t, m.fetchStats().MappedBytes)
-	b.fail()
+	b.Fail()
 	requireFile(t, want.data(s, 0), m.path("worker-0.bin"))
 }
 
@@ -265,29 +267,29 @@ func TestFaultsOfTheStorageAreEIOThatNamesThemOrPassUnseen(t *testing.T) {
 		t.Run(way.name, func(t *testing.T) {
 			t.Parallel()
 			whole := big(t)
-			d, b := backingDataset(t, whole)
+			d, b := backingDataset(t, whole, backing.Options{})
 			s := inOrder()
 			want := newReference(t, whole)
 			m := mountDataset(t, d, s, append(way.flags, "--memory", "1MiB")...)
 
-			b.fail(fault{Path: "b.bin", From: 100 << 10, To: 101 << 10, Do: doEIO})
+			b.Fail(backing.Fault{Path: "b.bin", From: 100 << 10, To: 101 << 10, Do: backing.EIO})
 			first := want.data(s, 0)
 			require.NotZero(t, requireEIOOrRight(t, first, m.path("worker-0.bin")))
 			for place, said := range map[string]string{"status": string(m.read("status")), "log": m.log.String()} {
 				require.Regexp(t, `b\.bin: record \d+ at \[\d+, \d+\): bytes \[\d+, \d+\): input/output error`, said, place)
 			}
-			b.fail()
+			b.Fail()
 			requireFile(t, first, m.path("worker-0.bin"))
 
-			faults := []fault{
-				{Path: "e.bin", To: 1 << 20, Do: doSlow, Times: 3},
-				{Path: "f.bin", To: 1 << 20, Do: doEINTR, Times: 3},
+			faults := []backing.Fault{
+				{Path: "e.bin", To: 1 << 20, Do: backing.Slow, Times: 3},
+				{Path: "f.bin", To: 1 << 20, Do: backing.EINTR, Times: 3},
 			}
 			if way.direct {
 				// In the page cache a short answer of FUSE is the end of the file.
-				faults = append(faults, fault{Path: "g.bin", To: 1 << 20, Do: doShort, Times: 1})
+				faults = append(faults, backing.Fault{Path: "g.bin", To: 1 << 20, Do: backing.Short, Times: 1})
 			}
-			b.fail(faults...)
+			b.Fail(faults...)
 			requireFile(t, want.data(s, 1), m.path("worker-1.bin"))
 			m.requireAlive()
 		})

@@ -1,0 +1,83 @@
+package backing
+
+import (
+	"os"
+	"path/filepath"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/lsiofs/lsiofs/integration/serve"
+)
+
+func TestMain(m *testing.M) {
+	Main()
+	os.Exit(m.Run())
+}
+
+// mounted is a file system over a directory with one file a, of eight bytes.
+func mounted(t *testing.T, o Options) (b *FileSystem, behind string) {
+	if f, err := os.OpenFile("/dev/fuse", os.O_RDWR, 0); err != nil {
+		if os.Getenv("CI") != "" {
+			t.Fatal(err)
+		}
+		t.Skip(err)
+	} else {
+		f.Close()
+	}
+	behind = t.TempDir()
+	require.NoError(t, os.WriteFile(filepath.Join(behind, "a"), []byte("original"), 0o644))
+	return Mount(t, behind, o, serve.Environment(t.TempDir(), t.TempDir())), behind
+}
+
+func stat(t *testing.T, path string) *syscall.Stat_t {
+	info, err := os.Stat(path)
+	require.NoError(t, err)
+	return info.Sys().(*syscall.Stat_t)
+}
+
+func TestAnOpeningStallsUntilItIsLetGo(t *testing.T) {
+	b, _ := mounted(t, Options{})
+	b.Fail(Fault{Path: "a", Open: true, Do: Stall})
+	opened := make(chan error)
+	go func() {
+		f, err := os.Open(filepath.Join(b.Dir, "a"))
+		if err == nil {
+			err = f.Close()
+		}
+		opened <- err
+	}()
+	b.WaitStalled(1)
+	b.Fail()
+	require.NoError(t, <-opened)
+	require.Zero(t, b.Stalled())
+}
+
+func TestAttributesAreKeptAsLongAsTheOptionsSay(t *testing.T) {
+	for kept, want := range map[time.Duration]int64{0: 6, time.Hour: 8} {
+		b, behind := mounted(t, Options{Attributes: kept, ReadOnly: true})
+		path := filepath.Join(b.Dir, "a")
+		require.Equal(t, int64(8), stat(t, path).Size)
+		require.NoError(t, os.WriteFile(filepath.Join(behind, "a"), []byte("change"), 0o644))
+		require.Equal(t, want, stat(t, path).Size, "attributes kept for %v", kept)
+		require.ErrorIs(t, os.WriteFile(path, nil, 0), syscall.EROFS)
+	}
+}
+
+func TestInodesAreNumberedAnewOnceTheyAreForgotten(t *testing.T) {
+	for _, anew := range []bool{false, true} {
+		b, _ := mounted(t, Options{NewInodes: anew})
+		path := filepath.Join(b.Dir, "a")
+		before := stat(t, path).Ino
+		require.Equal(t, before, stat(t, path).Ino)
+		b.Forget("a")
+		// The kernel tells the server of it a moment later.
+		if anew {
+			require.Eventually(t, func() bool { return stat(t, path).Ino != before }, limit, 10*time.Millisecond)
+		} else {
+			require.Equal(t, before, stat(t, path).Ino)
+		}
+	}
+}
