@@ -13,11 +13,14 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// needMount skips where nothing can be mounted, and makes processes that this
-// one starts be lsiofs.
+// needMount skips where nothing can be mounted, but fails in CI, and makes
+// processes that this one starts be lsiofs.
 func needMount(t *testing.T) {
 	t.Helper()
 	if err := missingForMount(mountingMachine()); err != nil {
+		if os.Getenv("CI") == "true" {
+			t.Fatalf("CI=true, and nothing can be mounted here: %v", err)
+		}
 		t.Skipf("nothing can be mounted here: %v", err)
 	}
 	t.Setenv(asProgram, "1")
@@ -213,7 +216,7 @@ func TestWarningsOfAMount(t *testing.T) {
 	out, err = program(t, "mount", data, mnt, "--daemon", "--resume", file, "--tail", "drop").CombinedOutput()
 	require.NoError(t, err, "%s", out)
 	require.Contains(t, string(out), "warning: --tail drop leaves 8 of 8 workers no records")
-	require.NotContains(t, string(out), "poor")
+	require.NotContains(t, string(out), "the shuffle is poor")
 }
 
 func TestIndexAndInspect(t *testing.T) {
