@@ -6,6 +6,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"regexp"
 	"syscall"
 	"testing"
 
@@ -110,9 +111,9 @@ func TestADiskThatIsFullAfterTheMountFailsReadersOfASpoolThatCouldNotBeReserved(
 	}
 	require.NotZero(t, failed, "there is room for four shards of twelve")
 	require.NotZero(t, came, "of those that were there first")
-	for _, says := range []string{string(m.read("status")), m.log.String()} {
-		require.Contains(t, says, "write the spool in "+disk)
-		require.Contains(t, says, "no space left on device")
+	for _, words := range []string{"write the spool in " + disk, "no space left on device"} {
+		require.Contains(t, string(m.read("status")), words)
+		m.requireLog(regexp.QuoteMeta(words))
 	}
 
 	require.NoError(t, os.Remove(filler))
@@ -133,7 +134,7 @@ func TestAFullDiskUnderTheIndexDirectoryCostsNothingButTheIndex(t *testing.T) {
 			m := mountDataset(t, d, s, "--index-dir", dir)
 			requireFile(t, want, m.path("worker-1.tar"))
 			if leave == 0 {
-				require.Contains(t, m.log.String(), "no space left on device", "that nothing is stored is said")
+				m.requireLog("no space left on device") // that nothing is stored is said
 			}
 			m.end()
 			for _, file := range indexFiles(t, dir) {
@@ -196,7 +197,7 @@ func TestAnIndexDirectoryThatIsReadOnlyIsUsedAsFarAsItGoes(t *testing.T) {
 	appendTo(t, filepath.Join(d.dir, "part-0/shard-0002.jsonl"), "{\"new\": 1}\n")
 	m := mountDataset(t, d, s, "--index-dir", full)
 	requireFile(t, newReference(t, d).data(s, 2), m.path("worker-2.jsonl"))
-	require.Contains(t, m.log.String(), "read-only file system", "that nothing is stored is said")
+	m.requireLog("read-only file system") // that nothing is stored is said
 
 	// What needs a spool says where it wants one.
 	_, err := tryMount(t, makeBig(t), t.TempDir(), append(spoolSettings("full").flags(), "--memory", "1MiB", "--read", "spool", "--index-dir", empty)...)
