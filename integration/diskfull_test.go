@@ -166,6 +166,30 @@ func TestAFullDiskUnderTheIndexDirectoryCostsNothingButTheIndex(t *testing.T) {
 	}
 }
 
+// The listing of a dataset of files lies in the index directory, mapped. A disk that
+// takes it and loses it later would show zeros in its place. (It is some MB: of what
+// does not fit, a loop device reports all writes but the first.)
+func TestAListingThatItsDiskHasNoRoomForIsKeptInMemory(t *testing.T) {
+	d := dataset{name: "files", dir: t.TempDir(), flags: []string{"--format", "files"}, ext: ".tar"}
+	for i := range 10_000 {
+		writeFile(t, d.dir, fmt.Sprintf("%02d/%0240d", i%20, i), fmt.Append(nil, i))
+	}
+	s := usual()
+	want := newReference(t, d).data(s, 1)
+	mapped := func(m *mount) string {
+		maps, err := os.ReadFile(fmt.Sprintf("/proc/%d/maps", m.cmd.Process.Pid))
+		require.NoError(t, err)
+		return string(maps)
+	}
+	roomy := mountDataset(t, d, s, "--index-dir", smallDisk(t))
+	requireFile(t, want, roomy.path("worker-1.tar"))
+	require.NotContains(t, mapped(roomy), "memfd:lsiofs-listing")
+
+	m := mountDataset(t, d, s, "--index-dir", thinDisk(t, 512<<10, 64<<20))
+	requireFile(t, want, m.path("worker-1.tar"))
+	require.Contains(t, mapped(m), "memfd:lsiofs-listing")
+}
+
 func TestAFullDiskUnderASavedCheckpointLeavesTheLastOne(t *testing.T) {
 	d := plain(t, "jsonl", 4)
 	m := mountDataset(t, d, usual())

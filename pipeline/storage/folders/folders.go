@@ -15,14 +15,19 @@
 // List looks at every file, on some goroutines, and keeps what it finds in a
 // table outside of the Go heap: a file without a name in the index directory,
 // mapped. It is made anew by each List and never read by another process, so it
-// needs neither a version nor a checksum. Numbers are native 64-bit words.
+// needs no version. Numbers are native 64-bit words.
 //
 //	segments  one a directory: for each file 5 words (offset in the object, size,
 //	          mtime in ns, inode, where its name ends), then the names
-//	entries   8 words a directory, by path: where its path begins and its length,
-//	          where its segment begins and its length, files, size of the object,
-//	          first and second half of the version
 //	paths     of the directories
+//	entries   9 words a directory, by path: where its path begins and its length,
+//	          where its segment begins and its length, files, size of the object,
+//	          first and second half of the version, the number of its first checksum
+//
+// A disk may lose what was written, then or later. So a table that its disk does not
+// take is kept in memory, as is one whose directory is remote; and each block of it
+// has a checksum, in memory, which all that a read goes by is compared with. What is
+// not as it was written, or can't be read (SIGBUS), is an error of that read.
 //
 // # Reading
 //

@@ -22,6 +22,7 @@ type reading struct {
 	accepted bool // it came before Close
 	table    *table
 	segment  segment
+	files    [2]int       // the first that has some of the range, and the one behind the last
 	pending  atomic.Int32 // jobs that are not done
 	failed   atomic.Pointer[error]
 }
@@ -180,8 +181,7 @@ func (s *Storage) do(o *opener, j job) {
 	}
 	o.enter(x.read.Object.Path)
 	for i := j.from; i < j.to && x.failed.Load() == nil; i++ {
-		f := x.segment.file(i)
-		switch err := o.file(x.read, &f, j.missed || s.blind.Load()); {
+		switch err := o.file(x, i, j.missed || s.blind.Load()); {
 		case err == errMissed:
 			s.miss(job{reading: x, from: i, to: i + 1, missed: true})
 		case err != nil:
@@ -225,11 +225,11 @@ func (s *Storage) begin(o *opener, x *reading) (job, error) {
 	if x.segment, err = o.find(x.table, r.Object); err != nil {
 		return job{}, err
 	}
-	from := x.segment.at(r.OffsetBytes)
-	to := from + 1
-	for to < x.segment.files && x.segment.offset(to) < r.OffsetBytes+size {
-		to++
+	from, to, err := x.table.locate(&x.segment, r.OffsetBytes, size, -1)
+	if err != nil {
+		return job{}, err
 	}
+	x.files = [2]int{from, to}
 	first := job{reading: x, from: from, to: min(from+jobFiles, to)}
 	if first.to < to {
 		s.mu.Lock()
@@ -243,10 +243,19 @@ func (s *Storage) begin(o *opener, x *reading) (job, error) {
 	return first, nil
 }
 
-// file fills what of a read's buffer is a file's: header, contents, zeros. Where
+// file fills what of a read's buffer is file i's: header, contents, zeros. Where
 // it may not wait it may fail with errMissed.
-func (o *opener) file(r *storage.Read, f *file, waits bool) error {
-	path := o.at(f.name)
+func (o *opener) file(x *reading, i int, waits bool) error {
+	r := x.read
+	found, err := o.lookUp(x.table, &x.segment, i)
+	if err != nil {
+		o.at([]byte("(unknown)"))
+		return err
+	}
+	f, path := &found, o.path[:len(o.path)-1]
+	if i == x.files[0] && f.offset > r.OffsetBytes || i == x.files[1]-1 && f.end < r.OffsetBytes+int64(len(r.Buf)) {
+		return x.table.damaged() // which files there are was looked up unchecked
+	}
 	// part gives the bytes of the buffer that are between two offsets in the
 	// object, and how many of them lie before it.
 	part := func(from, to int64) (p []byte, skipped int64) {
