@@ -4,7 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"runtime"
 	"sync/atomic"
 
 	"github.com/lsiofs/lsiofs/pipeline/storage"
@@ -39,31 +38,6 @@ type job struct {
 // to others, for each open may wait for a disk.
 const jobFiles = 8
 
-// queue is a first-in-first-out list of jobs, in memory that it uses again.
-type queue struct {
-	items []job
-	head  int
-}
-
-func (q *queue) len() int { return len(q.items) - q.head }
-
-func (q *queue) push(j job) {
-	if q.head > len(q.items)/2 {
-		n := copy(q.items, q.items[q.head:])
-		clear(q.items[n:])
-		q.items, q.head = q.items[:n], 0
-	}
-	q.items = append(q.items, j)
-}
-
-// pop takes the oldest job out; there must be one.
-func (q *queue) pop() job {
-	j := q.items[q.head]
-	q.items[q.head] = job{}
-	q.head++
-	return j
-}
-
 // Submit implements storage.Storage.
 func (s *Storage) Submit(reads []*storage.Read) {
 	s.mu.Lock()
@@ -90,109 +64,6 @@ func (s *Storage) newReading() *reading {
 	x := s.readings[n-1]
 	s.readings = s.readings[:n-1]
 	return x
-}
-
-// start starts goroutines for the jobs that there are. s.mu is held.
-func (s *Storage) start() {
-	for s.lookers < min(s.mostLookers(), s.parts.len()+s.jobs.len()) {
-		s.lookers++
-		go s.work(false)
-	}
-	for s.waiters < min(s.most, s.missed.len()) {
-		s.waiters++
-		go s.work(true)
-	}
-}
-
-// mostLookers is how many goroutines do jobs that nobody has looked at. As many as
-// there are cores keep these busy while the kernel has everything in memory; where
-// it can't be asked for that, each may have to wait for a disk.
-func (s *Storage) mostLookers() int {
-	if s.blind.Load() {
-		return s.most
-	}
-	return min(s.cores, s.most)
-}
-
-// takenJobs is how many jobs a goroutine takes at a time at most: a lock costs a
-// twentieth of a small read.
-const takenJobs = 4
-
-// work does jobs until none is left: as a looker, or as one of those who may wait
-// for a disk. Close waits for it.
-func (s *Storage) work(waits bool) {
-	var taken [takenJobs]job
-	o, _ := s.openers.Get().(*opener)
-	if o == nil {
-		o = &opener{storage: s}
-	}
-	defer s.openers.Put(o)
-	for {
-		n := s.take(&taken, waits)
-		if n == 0 {
-			return
-		}
-		for i, j := range taken[:n] {
-			taken[i] = job{}
-			s.do(o, j)
-		}
-		if !waits {
-			// System calls that don't wait keep the processor: for 10 ms, which
-			// readers of what has come would wait.
-			runtime.Gosched()
-		}
-	}
-}
-
-// take gives a goroutine its share of the jobs, and counts it out when there are
-// none.
-func (s *Storage) take(taken *[takenJobs]job, waits bool) (n int) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	lists, workers, left := []*queue{&s.parts, &s.jobs}, &s.lookers, s.parts.len()+s.jobs.len()
-	if waits {
-		lists, workers, left = []*queue{&s.missed}, &s.waiters, s.missed.len()
-	}
-	share := min(max(left / *workers, 1), s.taken)
-	for _, list := range lists {
-		for n < share && list.len() > 0 {
-			taken[n] = list.pop()
-			n++
-		}
-	}
-	if n == 0 {
-		*workers--
-		if s.lookers+s.waiters == 0 {
-			s.quiet.Broadcast()
-		}
-	}
-	return n
-}
-
-func (s *Storage) do(o *opener, j job) {
-	x := j.reading
-	if j.to == 0 {
-		var err error
-		if j, err = s.begin(o, x); err != nil {
-			x.fail(err)
-			s.end(x)
-			return
-		}
-	}
-	o.enter(x.read.Object.Path)
-	for i := j.from; i < j.to && x.failed.Load() == nil; i++ {
-		switch err := o.file(x, i, j.missed || s.blind.Load()); {
-		case err == errMissed:
-			s.miss(job{reading: x, from: i, to: i + 1, missed: true})
-		case err != nil:
-			x.fail(fmt.Errorf("%s: %w", o.path[:len(o.path)-1], err))
-			s.errors.Add(1)
-		}
-	}
-	s.reads.Add(o.reads)
-	s.bytes.Add(o.bytes)
-	o.reads, o.bytes = 0, 0
-	s.end(x)
 }
 
 // miss leaves a file to those who may wait.
