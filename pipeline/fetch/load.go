@@ -98,6 +98,7 @@ func (f *Fetcher) layoutOf(piece int) (int, layout) {
 	if f.index.Shard(shard).Codec == nil {
 		gap = f.config.Storage.GapBytes
 	}
+	wide := f.newWidener(shard, piece)
 	l := layout{spans: make([]span, n)}
 	base := int64(0) // of the ranges before the last
 	for i, x := range extents {
@@ -107,11 +108,11 @@ func (f *Fetcher) layoutOf(piece int) (int, layout) {
 		}
 		if len(l.ranges) == 0 || x.OffsetBytes-l.end() > gap {
 			base = l.size
-			l.ranges = append(l.ranges, byteRange{off: f.readFrom(shard, piece, x.OffsetBytes)})
+			l.ranges = append(l.ranges, byteRange{off: wide.from(x.OffsetBytes)})
 		}
 		r := &l.ranges[len(l.ranges)-1]
 		if end := x.OffsetBytes + x.SizeBytes; end > r.off+r.size {
-			r.size = f.readTo(shard, piece, end) - r.off
+			r.size = wide.to(end) - r.off
 		}
 		l.spans[i] = span{base + x.OffsetBytes - r.off, x.SizeBytes}
 		l.size = base + r.size

@@ -219,6 +219,11 @@ func (f *Fetcher) admitWaiting() {
 	p := f.spool
 	for len(p.waiting) > 0 && !f.closed {
 		ld := p.waiting[0]
+		if f.avoids(ld.shard) { // since it began to wait
+			p.waiting = p.waiting[1:]
+			f.assign(ld, demanded)
+			continue
+		}
 		if p.shards[ld.shard] == nil && f.admit(ld.shard, demanded) == nil {
 			return
 		}

@@ -165,6 +165,7 @@ func TestADiskThatGivesNothingBackRightIsDoneWithout(t *testing.T) {
 						wg.Go(func() { readAll(t, d, r, seq, 7); r.Close() })
 					}
 					wg.Wait()
+					require.NoError(t, f.Close(), "all has been said then")
 					s := f.Stats()
 					require.Zero(t, s.Errors)
 					require.NotZero(t, s.Spool.DamagedPieces)

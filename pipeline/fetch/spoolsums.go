@@ -25,7 +25,6 @@ type sumBlock struct {
 	piece       int   // in which it begins
 	from, to    int64 // of that piece, up to the next one or the shard's end
 	first, last int   // pieces of the shard
-	begin       int64 // of the first one
 	decoded     int64 // size of the shard
 }
 
@@ -34,7 +33,7 @@ type sumBlock struct {
 func (f *Fetcher) blockAt(shard, piece int, off int64) sumBlock {
 	s := f.index.Shard(shard)
 	b := sumBlock{piece: piece, first: f.pieces.of(s.First), last: f.pieces.of(s.First + s.Records - 1), decoded: s.DecodedBytes}
-	b.begin, b.from = f.pieceStart(b.first), f.pieceStart(piece)
+	b.from = f.pieceStart(piece)
 	b.to = f.pieceEnd(&b)
 	f.place(&b, off)
 	return b
@@ -62,7 +61,7 @@ func (f *Fetcher) place(b *sumBlock, off int64) {
 	b.end = min(b.off+blockBytes, b.to)
 	// No two blocks have one place: a piece of n blocks is longer than n-1 times
 	// blockBytes, and there is one place more for each piece.
-	b.sum = int((b.from-b.begin)/blockBytes+n) + b.piece - b.first
+	b.sum = int(b.from/blockBytes+n) + b.piece - b.first
 }
 
 // pieceEnd is where the piece behind that of b begins, or the shard ends.
@@ -76,8 +75,7 @@ func (f *Fetcher) pieceEnd(b *sumBlock) int64 {
 // blocks is how many places a shard's sums have.
 func (f *Fetcher) blocks(shard int) int {
 	s := f.index.Shard(shard)
-	first, last := f.pieces.of(s.First), f.pieces.of(s.First+s.Records-1)
-	return int((s.DecodedBytes-f.pieceStart(first))/blockBytes) + last - first + 1
+	return int(s.DecodedBytes/blockBytes) + f.pieces.of(s.First+s.Records-1) - f.pieces.of(s.First) + 1
 }
 
 // summer takes the checksums of a shard's blocks from what is decoded, before it is
@@ -88,18 +86,19 @@ type summer struct {
 	block   sumBlock
 	begun   xxh3.Hasher // of the bytes of block that were there
 	at      int64       // how far it has come
+	begin   int64       // of the first block
 }
 
 func (f *Fetcher) newSummer(s *spooled) *summer {
 	first := f.pieces.of(f.index.Shard(s.shard).First)
-	m := &summer{fetcher: f, sums: s.sums}
-	m.block = f.blockAt(s.shard, first, f.pieceStart(first))
+	m := &summer{fetcher: f, sums: s.sums, begin: f.pieceStart(first)}
+	m.block = f.blockAt(s.shard, first, m.begin)
 	return m
 }
 
 // add takes the bytes that come next.
 func (m *summer) add(p []byte) {
-	if head := min(m.block.begin-m.at, int64(len(p))); head > 0 {
+	if head := min(m.begin-m.at, int64(len(p))); head > 0 {
 		m.at, p = m.at+head, p[head:]
 	}
 	for len(p) > 0 && m.at < m.block.end {
@@ -116,8 +115,10 @@ func (m *summer) add(p []byte) {
 // readBack compares what a load has read from the spool with what was written there.
 func (f *Fetcher) readBack(ld *load) error {
 	mem := ld.seg.mem[ld.off:]
+	b := f.blockAt(ld.shard, ld.piece, ld.layout.start())
 	for _, r := range ld.layout.ranges {
-		for b := f.blockAt(ld.shard, ld.piece, r.off); b.off < r.off+r.size; b = f.after(b) {
+		for at := r.off; at < r.off+r.size; at = b.end {
+			f.place(&b, at)
 			n := b.end - b.off
 			if xxh3.Hash(mem[:n]) != ld.spooled.sums[b.sum] {
 				return fmt.Errorf("bytes [%d, %d) of the decoded shard are others than were written", b.off, b.end)
@@ -128,19 +129,35 @@ func (f *Fetcher) readBack(ld *load) error {
 	return nil
 }
 
-// readFrom is where the bytes of a piece from off on are read from.
-func (f *Fetcher) readFrom(shard, piece int, off int64) int64 {
-	if !f.spools(shard) {
-		return off
-	}
-	return f.blockAt(shard, piece, off).off
+// widener makes ranges of a piece of a spooled shard whole blocks. They are asked
+// about in order.
+type widener struct {
+	fetcher *Fetcher // nil where the shard is not spooled
+	block   sumBlock
 }
 
-// readTo is up to where those before end are read: a last line's newline may lie
-// behind the shard.
-func (f *Fetcher) readTo(shard, piece int, end int64) int64 {
+func (f *Fetcher) newWidener(shard, piece int) widener {
 	if !f.spools(shard) {
+		return widener{}
+	}
+	return widener{fetcher: f, block: f.blockAt(shard, piece, f.pieceStart(piece))}
+}
+
+// from is where the byte at off is read from.
+func (w *widener) from(off int64) int64 {
+	if w.fetcher == nil {
+		return off
+	}
+	w.fetcher.place(&w.block, off)
+	return w.block.off
+}
+
+// to is up to where the byte before end is read: a last line's newline may lie behind
+// the shard.
+func (w *widener) to(end int64) int64 {
+	if w.fetcher == nil {
 		return end
 	}
-	return max(end, f.blockAt(shard, piece, end-1).end)
+	w.fetcher.place(&w.block, end-1)
+	return max(end, w.block.end)
 }
