@@ -1,7 +1,9 @@
 package integration
 
 import (
+	"bytes"
 	"encoding/json"
+	"fmt"
 	"os"
 	"os/exec"
 	"strconv"
@@ -161,6 +163,54 @@ for i in range(64):
 			requireEnd(t, reader, "all its reads are answered")
 			requireFile(t, want.data(s, 0), m.path("worker-0.bin"))
 		})
+	}
+}
+
+// Each worker's stream is one file, whose opening or reading stalls for the first ones:
+// one, and more than files are waited for at a time.
+func TestFilesThatStallHoldUpTheirOwnReadersAlone(t *testing.T) {
+	t.Parallel()
+	const files = 60
+	whole := dataset{name: "files", dir: t.TempDir(), flags: []string{"--format", "files"}, ext: ".tar"}
+	for i := range files {
+		writeFile(t, whole.dir, fmt.Sprintf("d/%02d.bin", i), bytes.Repeat([]byte{byte(i)}, 40_000))
+	}
+	s := usual()
+	s.Shuffle, s.Workers, s.Deal, s.ChunkRecords = "none", files, "contiguous", 1
+	want := newReference(t, whole)
+	for _, opening := range []bool{true, false} {
+		for _, hang := range []int{1, 40} {
+			t.Run(fmt.Sprintf("opening=%v/files=%d", opening, hang), func(t *testing.T) {
+				t.Parallel()
+				d, b := backingDataset(t, whole, backing.Options{})
+				m := mountDataset(t, d, s, "--memory", "1MiB")
+				var faults []backing.Fault
+				for i := range hang {
+					faults = append(faults, backing.Fault{Path: fmt.Sprintf("d/%02d.bin", i), Open: opening, To: 1 << 30, Do: backing.Stall})
+				}
+				b.Fail(faults...)
+				reader := exec.Command(python(t), "-c", `
+import os, sys, threading
+for i in range(int(sys.argv[2])):
+    fd = os.open(sys.argv[1] + "/worker-%d.tar" % i, os.O_RDONLY)
+    threading.Thread(target=os.pread, args=(fd, 4096, 0)).start()
+`, m.dir, fmt.Sprint(hang))
+				require.NoError(t, reader.Start())
+				t.Cleanup(func() {
+					reader.Process.Kill()
+					reader.Wait()
+				})
+				b.WaitStalled(hang)
+				for w := hang; w < files; w++ {
+					requireFile(t, want.data(s, w), m.path("worker-%d.tar", w))
+				}
+				b.Fail()
+				requireEnd(t, reader, "all its reads are answered")
+				for w := range hang {
+					requireFile(t, want.data(s, w), m.path("worker-%d.tar", w))
+				}
+			})
+		}
 	}
 }
 

@@ -67,6 +67,14 @@
 // the spool when another needs its room: first one of which all has gone out.
 // The file has no name, so nothing is left of it however the process ends.
 //
+// A disk may lose what was written, long after it was: then the kernel shows zeros.
+// So each block of 64 KiB or less has a checksum, taken from the decoded bytes before
+// they are written, and a piece is compared with it before anybody gets a byte of it.
+// A shard that does not come back as it was written, or can't be read, leaves the
+// spool and is decoded again. Who waits gets its piece that way: through the spool
+// once more, then from a decoder alone, so nobody waits in a circle. A shard that was
+// damaged twice in ten minutes is read by decoders until these are over.
+//
 // # Memory
 //
 // Segments are memory outside of the Go heap, filled one after the other. Below

@@ -125,7 +125,7 @@ func newFetcher(x index, s storage.Storage, cfg Config) (*Fetcher, error) {
 		if f.gatherer, err = newGatherer(f); err != nil {
 			return nil, err
 		}
-	} else if f.verifier != nil {
+	} else if f.verifier != nil || f.spool != nil {
 		for range cap(f.cpu) {
 			f.running.Go(f.checkRecords)
 		}

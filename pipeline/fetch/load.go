@@ -42,6 +42,7 @@ type load struct {
 	pending atomic.Int32 // reads under way
 	failed  atomic.Pointer[error]
 	spooled *spooled // it is read from there
+	damaged bool     // it was, and did not come back as it was written; with Fetcher.mu held
 }
 
 // layout says which ranges of a decoded shard a piece is made of, and where
@@ -83,7 +84,8 @@ func (l *layout) reads(p profile.Profile, read func(byteRange)) {
 }
 
 // layoutOf lays out a piece's records, as far as they are of the part, of which
-// there must be some. Bytes between records come along, but for large gaps.
+// there must be some. Bytes between records come along, but for large gaps. Of
+// shards that are spooled it has whole blocks, which are what is checked.
 func (f *Fetcher) layoutOf(piece int) (int, layout) {
 	n := f.pieces.records(piece)
 	numbers, extents := make([]uint64, n), make([]catalog.Extent, n)
@@ -96,6 +98,7 @@ func (f *Fetcher) layoutOf(piece int) (int, layout) {
 	if f.index.Shard(shard).Codec == nil {
 		gap = f.config.Storage.GapBytes
 	}
+	wide := f.newWidener(shard, piece)
 	l := layout{spans: make([]span, n)}
 	base := int64(0) // of the ranges before the last
 	for i, x := range extents {
@@ -105,10 +108,12 @@ func (f *Fetcher) layoutOf(piece int) (int, layout) {
 		}
 		if len(l.ranges) == 0 || x.OffsetBytes-l.end() > gap {
 			base = l.size
-			l.ranges = append(l.ranges, byteRange{off: x.OffsetBytes})
+			l.ranges = append(l.ranges, byteRange{off: wide.from(x.OffsetBytes)})
 		}
 		r := &l.ranges[len(l.ranges)-1]
-		r.size = max(r.size, x.OffsetBytes+x.SizeBytes-r.off)
+		if end := x.OffsetBytes + x.SizeBytes; end > r.off+r.size {
+			r.size = wide.to(end) - r.off
+		}
 		l.spans[i] = span{base + x.OffsetBytes - r.off, x.SizeBytes}
 		l.size = base + r.size
 	}
@@ -163,7 +168,7 @@ func (f *Fetcher) start(piece, wanted int, u urgency, t *todo) *load {
 	if f.closed {
 		err = errClosed
 	}
-	if err == nil && f.spools(shard) {
+	if err == nil && f.spools(shard) && !f.avoids(shard) {
 		if !f.assignSpool(ld, u) {
 			return nil
 		}
@@ -228,16 +233,37 @@ func (f *Fetcher) arrived(ld *load) {
 		f.running.Done()
 		return
 	}
-	if err := ld.failed.Load(); err != nil {
+	err := ld.failed.Load()
+	switch {
+	case err != nil && ld.spooled != nil:
+		f.lostInSpool(ld, *err)
+	case err != nil:
 		ld.err = *err
-	} else {
-		ld.addNewline()
-		if f.verifier != nil && f.checks.add(ld) {
-			return // running is theirs to count down
+		f.finish(ld)
+	case (f.verifier != nil || ld.spooled != nil && ld.layout.size > checkedAtOnce) && f.checks.add(ld):
+		return // running is theirs to count down
+	default:
+		f.checkAndFinish(ld)
+	}
+	f.running.Done()
+}
+
+// checkedAtOnce is how much is checked by those who have read it, in some 100 µs:
+// what is more is left to others.
+const checkedAtOnce = 1 << 20
+
+// checkAndFinish looks at all checksums that there are of a load's bytes, which have
+// come. Others may do it.
+func (f *Fetcher) checkAndFinish(ld *load) {
+	if ld.spooled != nil {
+		if err := f.readBack(ld); err != nil {
+			f.lostInSpool(ld, err)
+			return
 		}
 	}
+	ld.addNewline()
+	f.verify(ld)
 	f.finish(ld)
-	f.running.Done()
 }
 
 func (ld *load) addNewline() {

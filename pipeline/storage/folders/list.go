@@ -41,8 +41,11 @@ func (s *Storage) List(ctx context.Context, match func(path string, isDir bool) 
 		if err := ctx.Err(); err != nil {
 			return err
 		}
-		d := t.directory(i)
-		if err := visit(d.object(string(t.path(i)))); err != nil {
+		path, d, err := t.listed(i)
+		if err != nil {
+			return fmt.Errorf("list dataset: %w", err)
+		}
+		if err := visit(d.object(path)); err != nil {
 			return err
 		}
 	}
@@ -158,7 +161,7 @@ func (l *listing) one(g *gathering, path string) error {
 	if err != nil {
 		return err
 	}
-	f := found{path: path, at: at, segment: d, segmentBytes: uint64(len(d.bytes))}
+	f := found{path: path, at: at, segment: d}
 	f.segment.bytes = nil // used again for the next one
 	l.mu.Lock()
 	l.found = append(l.found, f)
