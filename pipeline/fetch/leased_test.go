@@ -12,6 +12,7 @@ import (
 type fakeLeaser struct {
 	breaks uint64
 	holds  int
+	fallen bool // leases may have been lost
 }
 
 func (l *fakeLeaser) Breaks() uint64 { return l.breaks }
@@ -22,6 +23,8 @@ func (l *fakeLeaser) Hold(breaks uint64) bool {
 	l.holds++
 	return true
 }
+func (l *fakeLeaser) Unbroken(breaks uint64) bool    { return breaks == l.breaks && !l.fallen }
+func (l *fakeLeaser) Standing() bool                 { return !l.fallen }
 func (l *fakeLeaser) Unhold()                        { l.holds-- }
 func (l *fakeLeaser) LeaseStats() storage.LeaseStats { return storage.LeaseStats{} }
 

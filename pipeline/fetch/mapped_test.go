@@ -206,7 +206,7 @@ func TestTheZerosOfATruncatedFileNeverGoOut(t *testing.T) {
 			}
 		})
 		store := openMapper(t, d)
-		store.deaf = true
+		store.unleased = true
 		f := newMappedFetcher(t, d, 64<<20, store)
 		r := f.Open(inOrder(d.index))
 		var l Loan
