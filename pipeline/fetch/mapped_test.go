@@ -179,7 +179,7 @@ func TestATruncationWhileRecordsAreLentIsAnError(t *testing.T) {
 			err := failed(t, l)
 			l.Release()
 			require.ErrorIs(t, err, storage.ErrChanged)
-			require.ErrorContains(t, err, "shard-000: record 1 at [9000, 18000): ")
+			require.ErrorContains(t, err, "shard-000: record 0 at [0, 9000): ")
 			require.Contains(t, f.Stats().LastErrors, err.Error())
 			for k := range uint64(40) {
 				err := r.Lend(context.Background(), k, 1, l)
