@@ -18,17 +18,18 @@ import (
 type mapping struct {
 	storage.Storage
 	storage.Leaser
-	mapper    storage.Mapper
-	evictions atomic.Uint64
-	dir       string
-	cold      bool          // the page cache is left as it is
-	evicted   atomic.Bool   // nothing is in the page cache any more
-	most      int64         // mappings at a time, 0 for any number
-	open      atomic.Int64  // mappings
-	checks    atomic.Int64  // looks at mapped files
-	unleased  bool          // files have no leases
-	hangs     chan struct{} // mappings wait for it, if it is there
-	calls     atomic.Int64  // of Map
+	mapper     storage.Mapper
+	evictions  atomic.Uint64
+	dir        string
+	cold       bool         // the page cache is left as it is
+	evicted    atomic.Bool  // nothing is in the page cache any more
+	most       int64        // mappings at a time, 0 for any number
+	open       atomic.Int64 // mappings
+	checks     atomic.Int64 // looks at mapped files
+	unmappable bool
+	unleased   bool          // files have no leases
+	hangs      chan struct{} // mappings wait for it, if it is there
+	calls      atomic.Int64  // of Map
 }
 
 // openMapper is the storage of a dataset that can be mapped here.
@@ -49,6 +50,10 @@ func (s *mapping) Maps() bool        { return s.mapper.Maps() }
 
 func (s *mapping) Map(o storage.Object, done func(storage.Mapping, error)) {
 	s.calls.Add(1)
+	if s.unmappable {
+		go done(nil, storage.ErrNotMapped)
+		return
+	}
 	if hangs := s.hangs; hangs != nil {
 		go func() {
 			<-hangs
