@@ -52,10 +52,10 @@ type fileCache struct {
 	// later has a file closed by somebody who may wait, and then calls hasClosed.
 	later func(*uring.File)
 
-	mu     sync.Mutex
-	freed  sync.Cond // a descriptor was closed, or its file has become idle
-	files  map[storage.Object]*file
-	idle   list.List // of *file, the one used longest ago first
+	mu    sync.Mutex
+	freed sync.Cond // a descriptor was closed, or its file has become idle
+	files map[storage.Object]*file
+	idle  list.List // of *file, the one used longest ago first
 	// open are descriptors that are open or about to be, but for those of openers
 	// that are stuck.
 	open    int

@@ -104,13 +104,10 @@ func (m *mapping) OpenForWriting() bool { return m.lease.Load() == leaseWriter }
 func (l *leases) begin(m *mapping) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
+	began := l.clock()
 	l.take(m)
-	l.start()
-}
-
-// start starts the goroutine if there is work for it. l.mu is held.
-func (l *leases) start() {
 	if l.watch == nil && len(l.held)+len(l.waiting) > 0 {
+		l.until.Store(int64(began + leaseStands))
 		l.watch = &leaseWatch{make(chan struct{}), make(chan struct{})}
 		go l.poll(l.watch)
 	}

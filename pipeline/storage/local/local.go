@@ -42,11 +42,11 @@ type Storage struct {
 	files         fileCache
 	readings      sync.Pool // of *reading
 
-	maxMapped  int64
-	mapped     atomic.Int64 // files that are mapped, or about to be
-	maps       bool         // files may be mapped
-	evictions  evictions
-	leases     leases
+	maxMapped int64
+	mapped    atomic.Int64 // files that are mapped, or about to be
+	maps      bool         // files may be mapped
+	evictions evictions
+	leases    leases
 
 	mu       sync.Mutex
 	quiet    sync.Cond // underWay, or the openers there are, have become 0

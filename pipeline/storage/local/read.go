@@ -115,4 +115,3 @@ func (s *Storage) done(r *storage.Read, err error) {
 		s.quiet.Broadcast()
 	}
 }
-
