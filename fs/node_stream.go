@@ -179,6 +179,12 @@ func (h *streamHandle) Flush(context.Context) syscall.Errno {
 	return ok
 }
 
+// fail is called when bytes that were sent may have been wrong, or could not be.
+func (h *streamHandle) fail(err error) {
+	h.lost.CompareAndSwap(nil, &err)
+	h.t.problems.note(h.node.path, err)
+}
+
 func (h *streamHandle) Release(context.Context) syscall.Errno {
 	h.t.handles.remove(h)
 	h.close()
@@ -224,8 +230,7 @@ func (r *readReply) Bytes(buf []byte) ([]byte, fuse.Status) {
 // Done gives everything back.
 func (r *readReply) Done() {
 	if err := r.reply.Sent(); err != nil && r.handle != nil {
-		r.handle.lost.CompareAndSwap(nil, &err)
-		r.handle.t.problems.note(r.handle.node.path, err)
+		r.handle.fail(err)
 	}
 	r.ended()
 	r.reply.Release()
