@@ -107,6 +107,9 @@ func NewFile(fd int, policy Direct) *File { return &File{fd: fd, policy: policy,
 // disk. VerifyWith comes before the first request.
 func (f *File) VerifyWith(verify func() error) { f.verify = verify }
 
+// Remote says whether the file lies where Remote said so when the File was made.
+func (f *File) Remote() bool { return f.remote }
+
 // FD is the descriptor that NewFile was given.
 func (f *File) FD() int { return f.fd }
 

@@ -27,12 +27,18 @@
 // While that is enough all stays mapped for the next epoch; else what has all
 // gone out is unmapped first, then the oldest. What can't be mapped is read.
 //
+// A shard is opened and mapped by its storage, while nobody waits: its pieces that
+// are wanted meanwhile wait for a moment, and are read if that takes longer. An
+// opening that hangs so holds up nobody, not even those who want the shard, if it
+// is open for reads.
+//
 // A cold page is never touched: a goroutine that faults holds a processor. When
 // the kernel has taken pages from the page cache, each piece is looked at before
 // its records are lent again, and one that is not all there is read. A file that
-// is truncated takes its pages away, or shows zeros: those who copy see to
-// Loan.Mapped, Check and Fault. Where the storage has leases on the files, records
-// can be handed on as they lie: see Loan.Leased and Hold.
+// is truncated takes its pages away, or shows zeros, and one that is written to
+// shows what was written: those who copy see to Loan.Mapped, Leased, Check and
+// Fault. While the files have leases nobody writes, and they need not be looked at;
+// then records can also be handed on as they lie: see Loan.Hold.
 //
 // # Gather
 //

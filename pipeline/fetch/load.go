@@ -178,7 +178,7 @@ func (f *Fetcher) start(piece, wanted int, u urgency, t *todo) *load {
 			return nil
 		}
 	} else if err == nil && f.mappable(ld) {
-		t.maps = append(t.maps, ld)
+		f.mapLater(ld, t)
 	} else if err == nil {
 		if ld.seg, ld.off, err = f.cache.alloc(l.size, u); err == errNoRoom {
 			return nil

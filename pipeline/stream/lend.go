@@ -51,7 +51,8 @@ func (h *Handle) lend(ctx context.Context, r *Reply, l *layout, from, to int64, 
 // with the walker's, and moves both on. It says whether r has slices of the loan.
 func (h *Handle) emit(r *Reply, wk *walker, loan *fetch.Loan, pos *int64, to int64, most int) (keep bool, err error) {
 	mapped := loan.Mapped()
-	lends := !mapped || r.canLendMapped() && slices.ContainsFunc(loan.Records, isLong) && loan.Leased()
+	leased := mapped && loan.Leased() // before anything is copied
+	lends := !mapped || leased && r.canLendMapped() && slices.ContainsFunc(loan.Records, isLong)
 	lent := 0
 	if mapped && lends {
 		defer func() { loan.Lent(lent) }()

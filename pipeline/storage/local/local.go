@@ -6,9 +6,13 @@
 // opened, and again after each read. Reads of files that are not open wait for
 // a goroutine that opens them, so Submit never waits for a disk.
 //
-// Files are mapped for those who copy from the page cache: each whole, populated
-// range by range, and watched by inotify while it is. Where the kernel gives a read
-// lease on one, it does not change until that is given up.
+// What may wait for another machine or process is done by openers, goroutines of
+// which there are a few beside those that hang: to open files, to close those of
+// network file systems, and to map.
+//
+// Files are mapped for those who copy from the page cache: each whole, and populated
+// range by range. Where the kernel gives a read lease on one, it does not change
+// until that is given up; else it is looked at after each copy.
 package local
 
 import (
@@ -38,19 +42,19 @@ type Storage struct {
 	files         fileCache
 	readings      sync.Pool // of *reading
 
-	maxMapped  int64
-	mapped     atomic.Int64 // files that are mapped
-	unmappable atomic.Bool  // the kernel can't populate mappings
-	evictions  evictions
-	watch      watch
-	leases     leases
+	maxMapped int64
+	mapped    atomic.Int64 // files that are mapped, or about to be
+	maps      bool         // files may be mapped
+	evictions evictions
+	leases    leases
 
 	mu       sync.Mutex
-	quiet    sync.Cond // underWay has become 0
+	quiet    sync.Cond // underWay, or the openers there are, have become 0
 	underWay int       // reads that were submitted and are not done
 	closed   bool
 	jobs     []job // for the openers
-	openers  int   // goroutines that work on jobs
+	openers  int   // goroutines that work on jobs, but for stuck ones
+	stuck    int   // openers that have waited for longer than stuckAfter
 }
 
 var _ storage.Storage = (*Storage)(nil)
@@ -81,12 +85,12 @@ func open(root string, engine uring.Engine, direct Direct, maxOpen int) (*Storag
 	if err := direct.check(); err != nil {
 		return nil, err
 	}
-	s := &Storage{root: absolute, engine: engine, direct: direct, maxMapped: maxMappedFiles()}
+	s := &Storage{root: absolute, engine: engine, direct: direct, maxMapped: maxMappedFiles(), maps: mapsAt(absolute, direct)}
 	s.quiet.L = &s.mu
 	s.files.init(absolute, maxOpen)
+	s.files.later = func(f *uring.File) { s.start([]job{{closing: f}}) }
 	s.evictions.start = time.Now()
-	s.watch.start = time.Now()
-	s.leases.start = time.Now()
+	s.leases.init()
 	return s, nil
 }
 
@@ -115,14 +119,27 @@ func (s *Storage) Stat(ctx context.Context, path string) (storage.Object, error)
 func (s *Storage) Close() error {
 	s.mu.Lock()
 	s.closed = true
-	for s.underWay > 0 || s.openers > 0 {
-		s.quiet.Wait()
-	}
+	s.wait()
 	s.mu.Unlock()
 	s.files.closeAll()
+	s.mu.Lock()
+	s.wait() // for those who close
+	s.mu.Unlock()
 	s.evictions.close()
-	s.watch.close()
 	return nil
+}
+
+func (s *Storage) isClosed() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.closed
+}
+
+// wait waits until nothing is under way. s.mu is held.
+func (s *Storage) wait() {
+	for s.underWay > 0 || s.openers > 0 || s.stuck > 0 {
+		s.quiet.Wait()
+	}
 }
 
 // describe is the object that a file's attributes stand for.
