@@ -3,11 +3,12 @@ package local
 import (
 	"encoding/binary"
 	"fmt"
-	"slices"
 	"sync"
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/lsiofs/lsiofs/uring/filesystem"
 )
 
 // watch tells whether any of the files that are mapped may have changed, by one
@@ -35,17 +36,9 @@ const (
 	eventHeader = 16
 )
 
-// localMagics are the file systems on which all changes are this kernel's, and
+// isLocal says whether an open file lies where all changes are this kernel's, and
 // cause events.
-var localMagics = []int64{
-	unix.EXT4_SUPER_MAGIC, unix.XFS_SUPER_MAGIC, unix.BTRFS_SUPER_MAGIC, unix.F2FS_SUPER_MAGIC, unix.TMPFS_MAGIC,
-}
-
-// isLocal says whether an open file lies in such a file system.
-func isLocal(fd int) bool {
-	var st unix.Statfs_t
-	return unix.Fstatfs(fd, &st) == nil && slices.Contains(localMagics, int64(st.Type))
-}
+func isLocal(fd int) bool { return filesystem.Of(fd).Watched }
 
 // add watches an open file, and gives its watch, -1 where it can't be watched.
 func (w *watch) add(fd int) int {
