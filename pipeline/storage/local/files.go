@@ -7,11 +7,11 @@ import (
 	"io/fs"
 	"path/filepath"
 	"sync"
-	"syscall"
 
 	"golang.org/x/sys/unix"
 
 	"github.com/lsiofs/lsiofs/pipeline/storage"
+	"github.com/lsiofs/lsiofs/pipeline/storage/identity"
 	"github.com/lsiofs/lsiofs/uring"
 )
 
@@ -221,8 +221,7 @@ func (c *fileCache) openDescriptor(x *opener, o storage.Object, policy uring.Dir
 				return
 			}
 			f = uring.NewFile(fd, policy) // it asks where the file lies
-			// The attributes are in the kernel's memory, as the file is open.
-			f.VerifyWith(func() error { return verify(fd, o) })
+			f.VerifyWith(verifier(fd, o, f.Remote()))
 		})
 		c.mu.Lock()
 		if err == nil {
@@ -251,17 +250,11 @@ func openObject(c *fileCache, o storage.Object) (fd int, err error) {
 	if err != nil {
 		return -1, err
 	}
-	for {
-		// Not blocking: the path may be a pipe by now.
-		fd, err = unix.Open(full, unix.O_RDONLY|unix.O_CLOEXEC|unix.O_NONBLOCK|unix.O_NOCTTY, 0)
-		if err != unix.EINTR {
-			break
+	fd, err = identity.OpenRegular(unix.AT_FDCWD, full)
+	if err != nil {
+		if errors.Is(err, storage.ErrChanged) {
+			return -1, err
 		}
-	}
-	switch {
-	case err == unix.ENOENT || err == unix.ENOTDIR:
-		return -1, fmt.Errorf("the file is gone: %w", storage.ErrChanged)
-	case err != nil:
 		return -1, fmt.Errorf("open: %w", err)
 	}
 	err = verify(fd, o)
@@ -276,20 +269,6 @@ func openObject(c *fileCache, o storage.Object) (fd int, err error) {
 	return fd, nil
 }
 
-// verify compares an open file with what was listed.
-func verify(fd int, o storage.Object) error {
-	var st syscall.Stat_t
-	for {
-		err := syscall.Fstat(fd, &st)
-		if err == nil {
-			break
-		}
-		if err != syscall.EINTR {
-			return fmt.Errorf("stat: %w", err)
-		}
-	}
-	if st.Mode&syscall.S_IFMT != syscall.S_IFREG {
-		return fmt.Errorf("no regular file any more: %w", storage.ErrChanged)
-	}
-	return storage.Compare(o, describe(o.Path, &st))
-}
+// verify compares an open file with what was listed, by what the kernel knows of
+// it. Of a remote file that may be old: see verifier.
+func verify(fd int, o storage.Object) error { return identity.Check(fd, o) }

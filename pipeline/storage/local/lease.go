@@ -1,7 +1,6 @@
 package local
 
 import (
-	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -9,6 +8,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/lsiofs/lsiofs/pipeline/storage"
+	"github.com/lsiofs/lsiofs/uring/filesystem"
 )
 
 // leases are read leases (fcntl(2), F_SETLEASE) on mapped files. The kernel
@@ -75,16 +75,9 @@ const (
 
 const openForWriting = "a program has the file open for writing (what it stores through a mapping may go unnoticed)"
 
-// localMagics are the file systems on which all writers are this kernel's.
-var localMagics = []int64{
-	unix.EXT4_SUPER_MAGIC, unix.XFS_SUPER_MAGIC, unix.BTRFS_SUPER_MAGIC, unix.F2FS_SUPER_MAGIC, unix.TMPFS_MAGIC,
-}
-
-// isLocal says whether an open file lies in such a file system.
-func isLocal(fd int) bool {
-	var st unix.Statfs_t
-	return unix.Fstatfs(fd, &st) == nil && slices.Contains(localMagics, int64(st.Type))
-}
+// isLocal says whether an open file lies where all writers are this kernel's, which
+// keeps leases.
+func isLocal(fd int) bool { return filesystem.Of(fd).Watched }
 
 var _ storage.Leaser = (*Storage)(nil)
 

@@ -2,9 +2,9 @@
 // engine of package uring.
 //
 // A file is opened when it is first read and kept open, a bounded number of
-// them; its size, mtime and inode are compared with what was listed when it is
-// opened, and again after each read. Reads of files that are not open wait for
-// a goroutine that opens them, so Submit never waits for a disk.
+// them; it is compared with what was listed when it is opened, and again after each
+// read (package identity). Reads of files that are not open wait for a goroutine
+// that opens them, so Submit never waits for a disk.
 //
 // What may wait for another machine or process is done by openers, goroutines of
 // which there are a few beside those that hang: to open files, to close those of
@@ -23,11 +23,14 @@ import (
 	"path/filepath"
 	"sync"
 	"sync/atomic"
-	"syscall"
 	"time"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/lsiofs/lsiofs/pipeline/storage"
+	"github.com/lsiofs/lsiofs/pipeline/storage/identity"
 	"github.com/lsiofs/lsiofs/uring"
+	"github.com/lsiofs/lsiofs/uring/filesystem"
 )
 
 // Storage is a storage.Storage. Done is never called from within Submit, which
@@ -57,7 +60,10 @@ type Storage struct {
 	stuck    int   // openers that have waited for longer than stuckAfter
 }
 
-var _ storage.Storage = (*Storage)(nil)
+var (
+	_ storage.Storage = (*Storage)(nil)
+	_ storage.Settler = (*Storage)(nil)
+)
 
 // Open gives the storage of the files below root, a directory, with DirectAuto.
 // The engine stays the caller's, who closes it after the storage.
@@ -100,18 +106,52 @@ func (s *Storage) Stat(ctx context.Context, path string) (storage.Object, error)
 	if err := ctx.Err(); err != nil {
 		return storage.Object{}, err
 	}
-	full, err := s.files.fullPath(path)
+	var systems identity.Systems
+	full, now, err := s.look(path)
 	if err != nil {
 		return storage.Object{}, err
 	}
-	info, err := os.Stat(full)
-	if err != nil {
-		return storage.Object{}, err
+	return describe(path, &now, systems.Traits(unix.AT_FDCWD, full, now.Device)), nil
+}
+
+// Settled implements storage.Settler.
+func (s *Storage) Settled(ctx context.Context, path string) (storage.Object, error) {
+	var systems identity.Systems
+	settling := systems.Young()
+	var before *identity.Attributes
+	for last := false; ; {
+		from := time.Now()
+		full, now, err := s.look(path)
+		if err != nil {
+			return storage.Object{}, err
+		}
+		traits := systems.Traits(unix.AT_FDCWD, full, now.Device)
+		young := settling.Add(&now, before, traits, from, time.Now())
+		if young && last {
+			now.NeverMet()
+		}
+		if !young || last {
+			return describe(path, &now, traits), nil
+		}
+		before = &now
+		if last, err = settling.Wait(ctx); err != nil {
+			return storage.Object{}, err
+		}
 	}
-	if !info.Mode().IsRegular() {
-		return storage.Object{}, &fs.PathError{Op: "stat", Path: full, Err: fmt.Errorf("not a regular file: %w", fs.ErrNotExist)}
+}
+
+// look gives the attributes of a regular file.
+func (s *Storage) look(path string) (full string, now identity.Attributes, err error) {
+	if full, err = s.files.fullPath(path); err != nil {
+		return full, now, err
 	}
-	return describe(path, info.Sys().(*syscall.Stat_t)), nil
+	if now, err = identity.Stat(full); err != nil {
+		return full, now, err
+	}
+	if !now.Regular() {
+		err = &fs.PathError{Op: "stat", Path: full, Err: fmt.Errorf("not a regular file: %w", fs.ErrNotExist)}
+	}
+	return full, now, err
 }
 
 // Close waits for the reads that are under way and closes the files. It is
@@ -142,11 +182,7 @@ func (s *Storage) wait() {
 	}
 }
 
-// describe is the object that a file's attributes stand for.
-func describe(path string, st *syscall.Stat_t) storage.Object {
-	return storage.Object{
-		Path:      path,
-		SizeBytes: st.Size,
-		Version:   storage.Version{ModTimeNanos: syscall.TimespecToNsec(st.Mtim), Inode: st.Ino},
-	}
+// describe is the object that a file's attributes stand for, on such a file system.
+func describe(path string, a *identity.Attributes, on filesystem.Traits) storage.Object {
+	return storage.Object{Path: path, SizeBytes: a.SizeBytes, Version: a.Version(on)}
 }
