@@ -8,7 +8,7 @@
 // root itself. Files are in bytewise order of their names; what is around their
 // contents is a Framing's, a pure function of path and size. So an object's size
 // is known from the directory alone. Its version is a hash of the names, sizes,
-// modification times and inodes in it.
+// times and inodes in it.
 //
 // # The table
 //
@@ -29,8 +29,13 @@
 // A file is opened, read, looked at and closed in one go by one of a bounded
 // number of goroutines, which end when nothing is to be read: nothing of a file
 // stays behind. It is looked at last, so bytes that are handed on are those of
-// the version that was listed, as far as the file system can tell. An error names
-// the file. Files go through the page cache.
+// the version that was listed, as far as the file system can tell (package
+// identity). An error names the file. Files go through the page cache.
+//
+// An open follows no link (RESOLVE_NO_SYMLINKS), which costs nothing; what is behind
+// a link is looked at before it is opened, which takes 1 to 1.5 µs more. A pipe that
+// the owner of a directory has put in the place of a file is opened, without waiting,
+// and given up; so is a device, which takes root, and a file system that has those.
 //
 // Who opens a file first may not wait (RESOLVE_CACHED, RWF_NOWAIT), and there is
 // one such looker a core: they keep the cores busy when the kernel has everything
@@ -89,6 +94,10 @@ type Storage struct {
 	bytes    atomic.Uint64 // of contents, in reads
 	blind    atomic.Bool   // the kernel or the file system can't say what is in memory
 
+	device    uint64      // that the root lies on; it stays, as fd is open
+	remote    bool        // see filesystem.Traits
+	noOpenat2 atomic.Bool // a sandbox does not let it pass
+
 	mu       sync.Mutex
 	quiet    sync.Cond  // underWay has become 0, or there are no goroutines
 	table    *table     // of the last List; nil before
@@ -119,7 +128,13 @@ func Open(root, indexDir string, framing Framing) (*Storage, error) {
 		return nil, fmt.Errorf("dataset: %w", &fs.PathError{Op: "open", Path: absolute, Err: err})
 	}
 	s := &Storage{root: absolute, fd: fd, framing: framing, indexDir: indexDir, most: mostOpen(), cores: runtime.GOMAXPROCS(0), taken: takenJobs}
-	if uring.Remote(fd) {
+	var st unix.Stat_t
+	if err := unix.Fstat(fd, &st); err != nil {
+		_ = unix.Close(fd)
+		return nil, fmt.Errorf("dataset: %w", &fs.PathError{Op: "stat", Path: absolute, Err: err})
+	}
+	s.device = st.Dev
+	if s.remote = uring.Remote(fd); s.remote {
 		s.blind.Store(true) // an open may wait, whatever is in memory
 		s.taken = 1         // and what is taken with it would wait, too
 	}

@@ -10,6 +10,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/lsiofs/lsiofs/pipeline/storage"
+	"github.com/lsiofs/lsiofs/pipeline/storage/identity"
 )
 
 // List calls visit for the directories that directly hold regular files. match
@@ -56,6 +57,7 @@ type listing struct {
 	storage *Storage
 	match   func(path string, isDir bool) bool // nil: one directory alone is listed
 	matches sync.Mutex                         // held over match
+	systems identity.Systems
 	scratch *scratch
 	looking chan struct{} // one for each goroutine that helps to look at the files of a large directory
 

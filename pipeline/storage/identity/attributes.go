@@ -87,7 +87,7 @@ func Check(fd int, listed storage.Object) error {
 	if err != nil {
 		return fmt.Errorf("stat: %w", err)
 	}
-	return FromStat(&st).check(listed)
+	return FromStat(&st).Check(listed)
 }
 
 // CheckAsking is Check, by what the server of a remote file system says. It may
@@ -105,10 +105,11 @@ func CheckAsking(fd int, listed storage.Object) error {
 	case err != nil:
 		return fmt.Errorf("stat: %w", err)
 	}
-	return FromStatx(&st).check(listed)
+	return FromStatx(&st).Check(listed)
 }
 
-func (a Attributes) check(listed storage.Object) error {
+// Check compares them with what was listed.
+func (a Attributes) Check(listed storage.Object) error {
 	if !a.Regular() {
 		return fmt.Errorf("no regular file any more: %w", storage.ErrChanged)
 	}

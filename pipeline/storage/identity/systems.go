@@ -25,14 +25,21 @@ type system struct {
 	over int64
 }
 
+// Known is Traits, where the device was met already.
+func (s *Systems) Known(device uint64) (t filesystem.Traits, ok bool) {
+	s.mu.RLock()
+	defer s.mu.RUnlock()
+	if x := s.met[device]; x != nil {
+		return x.traits, true
+	}
+	return t, false
+}
+
 // Traits are those of the file system of a device, which a path that is relative to
 // dirfd was found to lie on.
 func (s *Systems) Traits(dirfd int, path string, device uint64) filesystem.Traits {
-	s.mu.RLock()
-	x := s.met[device]
-	s.mu.RUnlock()
-	if x != nil {
-		return x.traits
+	if traits, ok := s.Known(device); ok {
+		return traits
 	}
 	fd := -1
 	err := again(func() (err error) {
