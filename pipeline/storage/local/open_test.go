@@ -9,6 +9,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/lsiofs/lsiofs/pipeline/storage"
+	"github.com/lsiofs/lsiofs/pipeline/storage/storagetest"
 )
 
 // opened watches a file, and says whether anybody has opened it since.
@@ -64,7 +65,7 @@ func TestWhatAFileHasBecomeIsNotOpened(t *testing.T) {
 			require.False(t, isOpened(), "it was opened")
 			_, err = s.OpenResident(a)
 			require.ErrorIs(t, err, storage.ErrChanged)
-			_, err = s.Map(a)
+			_, err = storagetest.Map(s, a)
 			require.ErrorIs(t, err, storage.ErrChanged)
 			require.False(t, isOpened(), "it was opened")
 		})
