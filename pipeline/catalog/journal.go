@@ -51,6 +51,7 @@ type where struct {
 	segment int
 	at      int64
 	bytes   int
+	sum     uint64 // xxh3 of what was written
 }
 
 func newJournal(s *store, format string, log *slog.Logger) *journal {
@@ -66,7 +67,7 @@ func (j *journal) append(shard int, p packed) error {
 	head := marshalEntryHead(p)
 	j.mu.Lock()
 	defer j.mu.Unlock()
-	w := where{shard: shard, at: int64(len(j.buffer) + len(head)), bytes: len(p.blob)}
+	w := where{shard: shard, at: int64(len(j.buffer) + len(head)), bytes: len(p.blob), sum: xxh3.Hash(p.blob)}
 	if len(p.blob) < journalBufferBytes {
 		j.buffer = append(append(j.buffer, head...), p.blob...)
 		j.waiting = append(j.waiting, w)
@@ -171,7 +172,9 @@ func (j *journal) inMemory() bool {
 }
 
 // blobs writes what is waiting and maps all of it: set is called with each
-// shard's blob, which stays valid until the mappings are closed.
+// shard's blob, which stays valid until the mappings are closed. A blob that its disk
+// does not give back as it was written is an error: a write that succeeded may be
+// lost when the kernel writes back later.
 func (j *journal) blobs(set func(shard int, b blob)) ([]*mapping, error) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
@@ -187,7 +190,11 @@ func (j *journal) blobs(set func(shard int, b blob)) ([]*mapping, error) {
 		maps = append(maps, m)
 	}
 	for _, w := range j.where {
-		set(w.shard, maps[w.segment].data[w.at:w.at+int64(w.bytes)])
+		b := maps[w.segment].data[w.at : w.at+int64(w.bytes)]
+		if xxh3.Hash(b) != w.sum {
+			return maps, fmt.Errorf("%s lost what was written to it: check its disk, or name another directory with --index-dir", j.store.dir)
+		}
+		set(w.shard, b)
 	}
 	return maps, nil
 }
