@@ -52,8 +52,7 @@ const (
 func (f *Fetcher) newMaps() maps {
 	m := maps{least: storage.MapBlockBytes, limit: f.config.MemoryBytes, tableLimit: f.limits.cache / 4, shards: map[int]*mappedShard{}, changed: map[int]bool{}}
 	m.mapper, _ = f.storage.(storage.Mapper)
-	bytes, _ := f.shardsInUse()
-	m.trims = bytes > m.limit
+	m.trims = f.held.bytes > m.limit
 	return m
 }
 
