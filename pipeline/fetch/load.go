@@ -34,7 +34,7 @@ type load struct {
 	waiters int
 	readers []*Reader // that will come to it: see callOff
 	decoder *decoder  // that brings it, nil where it is read
-	ahead   bool      // its bytes are in Fetcher.aheadOut
+	ahead   bool      // its cost is in Fetcher.aheadOut
 
 	stage   atomic.Uint32
 	seg     *segment
@@ -60,6 +60,9 @@ type layout struct {
 }
 
 type byteRange struct{ off, size int64 }
+
+// cost is what it takes of the memory.
+func (l *layout) cost() int64 { return l.size + tableBytes(len(l.spans)) }
 
 func (l *layout) start() int64 { return l.ranges[0].off }
 func (l *layout) end() int64   { r := l.ranges[len(l.ranges)-1]; return r.off + r.size }
@@ -160,7 +163,7 @@ func (l *layout) align(objectBytes int64) {
 // released. nil means that there is no room to read ahead.
 func (f *Fetcher) start(piece, wanted int, u urgency, t *todo) *load {
 	shard, l := f.layoutOf(piece)
-	if u == ahead && f.aheadOut > 0 && f.aheadOut+l.size > f.limits.inFlight {
+	if u == ahead && f.aheadOut > 0 && f.aheadOut+l.cost() > f.limits.inFlight {
 		return nil
 	}
 	ld := &load{piece: piece, shard: shard, layout: l, wanted: wanted, started: f.now(), done: make(chan struct{})}
@@ -192,7 +195,7 @@ func (f *Fetcher) start(piece, wanted int, u urgency, t *todo) *load {
 	f.loads[piece] = ld
 	if u == ahead {
 		ld.ahead = true
-		f.aheadOut += l.size
+		f.aheadOut += l.cost()
 	}
 	if ld.seg != nil && ld.spooled == nil {
 		f.read(ld, t)
@@ -315,7 +318,7 @@ func (f *Fetcher) finish(ld *load) {
 func (f *Fetcher) finishLocked(ld *load) {
 	delete(f.loads, ld.piece)
 	if ld.ahead {
-		f.aheadOut -= ld.layout.size
+		f.aheadOut -= ld.layout.cost()
 	}
 	if ld.err == nil {
 		ld.err = f.broken[ld.shard]

@@ -66,8 +66,7 @@ func (f *Fetcher) newMaps() maps {
 	if mapper, ok := f.storage.(storage.Mapper); ok && mapper.Maps() {
 		m.mapper = mapper
 	}
-	bytes, _ := f.shardsInUse()
-	m.trims = bytes > m.limit
+	m.trims = f.held.bytes > m.limit
 	return m
 }
 

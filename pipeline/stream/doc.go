@@ -10,12 +10,15 @@
 //
 // Sizes come from the catalog and the order alone. One sweep over the view, the
 // layout, adds up each worker's bytes and notes where every 4096th record
-// begins; a read finds its first record from there.
+// begins; a read finds its first record from there. The layouts in memory are
+// bounded for all sets together: one that is dropped comes from the shelf, or is
+// computed again.
 //
 // # Reads
 //
 // A Handle parks a few walkers, places in the stream where its readers will
-// probably go on, so that reading on costs no search. A Reply is a vector: long
+// probably go on, so that reading on costs no search; a bounded number of handles
+// do. A Reply is a vector: long
 // records are slices of the fetcher's memory, on loan until Release, and so are
 // runs of records that lie there one behind the other as they go out (gather: one
 // slice has them all); other short ones are copied once into a buffer.
