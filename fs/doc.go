@@ -22,6 +22,14 @@
 // Nodes hold a name's meaning and size, not streams: those belong to handles
 // and to the current view. go-fuse drops nodes when the kernel forgets them.
 //
+// # Signals
+//
+// The kernel interrupts a request for every signal to its client, and FUSE would hand
+// EINTR to programs that merely handle one. So a request is given up only when its
+// client is dying, which /proc shows; one goroutine looks at all clients that were
+// interrupted and still wait (interrupts). A client of another PID namespace can't be
+// looked at, and is let go a minute after the signal.
+//
 // # Where time goes
 //
 // Each read of a stream books in the dataset's meter what it waited for, worked for

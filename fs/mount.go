@@ -101,6 +101,10 @@ func newMount(ctx context.Context, c Config, open openSet) (*Mount, error) {
 	}
 	t.kernel.set(server.KernelSettings())
 	m := &Mount{tree: t, server: server, ended: make(chan struct{})}
+	if own, mounted, err := mountAt(point); err == nil && mounted && own.Type == FileSystemType {
+		m.id = own.ID
+		t.interrupts.gone = connectionOf(own)
+	}
 	t.recorder.start()
 	go m.serve()
 	if err := m.settle(); err != nil {
@@ -127,10 +131,9 @@ func (m *Mount) settle() error {
 	if err != nil {
 		return err
 	}
-	if !mounted || top.Type != FileSystemType {
+	if !mounted || top.ID != m.id {
 		return fmt.Errorf("mount point %s: mounted, but something else is there now", m.tree.mountPoint)
 	}
-	m.id = top.ID
 	return nil
 }
 
@@ -139,6 +142,22 @@ func (m *Mount) serve() {
 	defer close(m.ended)
 	m.server.Serve()
 	m.tree.close()
+	m.clear()
+}
+
+// clear takes the mount away where it is left behind, dead: umount -f ends the
+// connection also where it can't unmount. By now another mount may be there, even one
+// of the same number.
+func (m *Mount) clear() {
+	point := m.tree.mountPoint
+	top, mounted, err := mountAt(point)
+	var st unix.Statfs_t
+	if err != nil || !mounted || top.ID != m.id || !isDead(unix.Statfs(point, &st)) {
+		return
+	}
+	if err := detach(point); err != nil {
+		m.tree.log.Warn("the dead mount is left behind: unmount it with umount -l", "mount_point", point, "error", err)
+	}
 }
 
 // mountOptions: why each is what it is was measured, or is a trap of go-fuse.

@@ -58,6 +58,8 @@ type tree struct {
 	ending  chan struct{}
 	endOnce sync.Once
 
+	interrupts interrupts
+
 	// background is what was started beside requests.
 	background sync.WaitGroup
 }
@@ -93,6 +95,7 @@ func newTree(c Config, open openSet) (*tree, error) {
 		t.log = slog.New(slog.DiscardHandler)
 	}
 	t.problems.log = t.log
+	t.interrupts.group = &t.background
 	t.subject = checkpoint.Subject{Dataset: t.fingerprint, Order: t.spec.Order, Records: t.records, Workers: t.spec.Deal.Workers, Explain: c.Explain}
 	t.nextIno.Store(firstViewIno)
 	t.hidden.most = hiddenFor
@@ -158,7 +161,7 @@ func (t *tree) end() { t.endOnce.Do(func() { close(t.ending) }) }
 
 // patient makes a request's context of go-fuse's.
 func (t *tree) patient(ctx context.Context, retired <-chan struct{}) *patience {
-	return patient(ctx, retired, t.ending)
+	return patient(ctx, &t.interrupts, retired, t.ending)
 }
 
 func (t *tree) isEnding() bool {
