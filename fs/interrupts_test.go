@@ -2,8 +2,11 @@ package fs
 
 import (
 	"context"
+	"fmt"
 	"os"
 	"os/exec"
+	"path/filepath"
+	"strings"
 	"sync"
 	"syscall"
 	"testing"
@@ -13,6 +16,9 @@ import (
 	"github.com/hanwen/go-fuse/v2/fuse"
 	"github.com/stretchr/testify/require"
 	"golang.org/x/sys/unix"
+
+	"github.com/lsiofs/lsiofs/pipeline/order"
+	"github.com/lsiofs/lsiofs/pipeline/spec"
 )
 
 // interruptedBy is a request of a thread that has been interrupted.
@@ -134,4 +140,50 @@ func TestRequestsEndWhenTheKernelGivesUpTheMount(t *testing.T) {
 	require.Contains(t, []syscall.Errno{syscall.ECONNABORTED, syscall.ENOTCONN}, a.wait().Errno)
 	require.NoError(t, m.Unmount(t.Context()))
 	require.NoError(t, m.Wait())
+}
+
+// The order of the position that is restored may take long to compute.
+func TestWhoWaitsForAnothersRestoreCanBeKilled(t *testing.T) {
+	needFUSE(t)
+	dir, d := newPoint(t), newFakeDataset(1)
+	entered := make(chan struct{}, 1)
+	hangs := func(ctx context.Context, epoch uint64, done []order.Done, deal spec.Deal) (fileSet, error) {
+		if epoch == 0 {
+			return d.set(ctx, epoch, done, deal)
+		}
+		entered <- struct{}{}
+		<-ctx.Done()
+		return nil, ctx.Err()
+	}
+	m, err := newMount(t.Context(), Config{Dataset: d, MountPoint: dir}, hangs)
+	require.NoError(t, err)
+	writes := func() (*agent, int) {
+		a := newAgent(t)
+		fd := a.open(dir+"/checkpoint", unix.O_WRONLY)
+		a.must(call{Op: "write", FD: fd, Data: []byte(`{"epoch": 1}`)})
+		return a, fd
+	}
+	first, firstFD := writes()
+	second, secondFD := writes()
+	first.start(call{Op: "close", FD: firstFD})
+	<-entered
+	second.start(call{Op: "close", FD: secondFD})
+	require.Eventually(t, func() bool { return inClose(second.cmd.Process.Pid) }, callTimeout, time.Millisecond)
+	for _, a := range []*agent{second, first} {
+		require.NoError(t, a.cmd.Process.Kill())
+		_, err := a.cmd.Process.Wait()
+		require.NoError(t, err)
+	}
+	require.NoError(t, m.Unmount(t.Context()))
+}
+
+// inClose says whether a thread of a process is in that system call.
+func inClose(pid int) bool {
+	names, _ := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/syscall", pid))
+	for _, name := range names {
+		if text, err := os.ReadFile(name); err == nil && strings.HasPrefix(string(text), fmt.Sprint(unix.SYS_CLOSE, " ")) {
+			return true
+		}
+	}
+	return false
 }

@@ -37,10 +37,12 @@ type tree struct {
 	root                *fusefs.Inode
 	readme, description []byte
 
-	view      atomic.Pointer[view]
-	views     atomic.Uint64
-	nextIno   atomic.Uint64
-	restoring sync.Mutex // held by the one restore that is under way
+	view    atomic.Pointer[view]
+	views   atomic.Uint64
+	nextIno atomic.Uint64
+	// restoring holds a token while a restore is under way; who waits for it can be
+	// killed.
+	restoring chan struct{}
 
 	handles  handles
 	lookups  *lookups
@@ -85,7 +87,7 @@ func newTree(c Config, open openSet) (*tree, error) {
 		dataset: d, open: open, spec: d.Spec(), fingerprint: d.Fingerprint(), records: d.Records(),
 		ext: d.StreamExtension(), mountPoint: c.MountPoint, version: c.Version, started: time.Now(),
 		uid: uint32(os.Geteuid()), gid: uint32(os.Getegid()), log: c.Log,
-		ending: make(chan struct{}),
+		ending: make(chan struct{}), restoring: make(chan struct{}, 1),
 	}
 	// What nobody else gets at is shown as the owner's, so that copies of it are.
 	if t.modes = 0o700; c.AllowOther {
@@ -124,8 +126,12 @@ func (t *tree) start(ctx context.Context, p checkpoint.Position) error {
 // restore goes on where doc says, or changes nothing and says why not. The
 // reason is kept for status.
 func (t *tree) restore(ctx context.Context, doc []byte) error {
-	t.restoring.Lock()
-	defer t.restoring.Unlock()
+	select {
+	case t.restoring <- struct{}{}:
+		defer func() { <-t.restoring }()
+	case <-ctx.Done():
+		return ctx.Err()
+	}
 	p, err := checkpoint.Resolve(doc, t.subject)
 	var v *view
 	if err == nil {
