@@ -10,7 +10,8 @@ import (
 )
 
 // client is the thread that waits for the answer to a request, looked at through
-// /proc. The zero value is one that can't be looked at.
+// /proc: its files stat and status, which, unlike others there, wait for no lock that
+// a stalled page fault holds. The zero value is one that can't be looked at.
 type client struct {
 	// thread is its number in the PID namespace of the mount, 0 where it has none
 	// there.

@@ -13,7 +13,7 @@ import (
 
 // connectionOf gives a function that says whether the kernel has ended the FUSE
 // connection of a mount that this process serves: then nobody waits for
-// answers any more. go-fuse has the connection's descriptor and does not show it, so
+// answers any more. It keeps the descriptor from child processes, too. go-fuse has the connection's descriptor and does not show it, so
 // it is looked for in /proc/self. nil where it is not found.
 //
 // The function may be called while the mount is served, no longer: then another file
@@ -37,6 +37,8 @@ func connectionOf(m MountEntry) func() bool {
 		}
 		_, tail, told := bytes.Cut(info, []byte("fuse_connection:"))
 		if own, _, _ := bytes.Cut(bytes.TrimSpace(tail), []byte("\n")); !told || string(own) == number {
+			// go-fuse lets children inherit it, and the connection would live as long as they.
+			unix.CloseOnExec(fd)
 			return func() bool { return hasEnded(fd) }
 		}
 	}

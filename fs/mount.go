@@ -48,7 +48,9 @@ type Config struct {
 	// AllowOther lets other users read (not restore); without it the kernel lets
 	// nobody look inside but the user that mounts, not even root.
 	AllowOther bool
-	Log        *slog.Logger
+	// Readers are whose reads count in the checkpoint too, where others may read.
+	Readers Readers
+	Log     *slog.Logger
 	// Version is shown in README and status.
 	Version string
 }

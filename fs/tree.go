@@ -60,6 +60,7 @@ type tree struct {
 	ending  chan struct{}
 	endOnce sync.Once
 
+	readers    readers
 	interrupts interrupts
 
 	// background is what was started beside requests.
@@ -98,6 +99,7 @@ func newTree(c Config, open openSet) (*tree, error) {
 	}
 	t.problems.log = t.log
 	t.interrupts.group = &t.background
+	t.readers.Readers, t.readers.owner, t.readers.log = c.Readers, t.uid, t.log
 	t.subject = checkpoint.Subject{Dataset: t.fingerprint, Order: t.spec.Order, Records: t.records, Workers: t.spec.Deal.Workers, Explain: c.Explain}
 	t.nextIno.Store(firstViewIno)
 	t.hidden.most = hiddenFor

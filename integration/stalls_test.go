@@ -295,3 +295,43 @@ func TestFaultsOfTheStorageAreEIOThatNamesThemOrPassUnseen(t *testing.T) {
 		})
 	}
 }
+
+// Several threads, AIO and io_uring make several reads at once of one open file, and
+// storage may answer the first of them last.
+func TestReadsThatAreMadeAtOnceAllCountAsDelivered(t *testing.T) {
+	whole := big(t)
+	d, b := backingDataset(t, whole, backing.Options{})
+	s := inOrder()
+	m := mountDataset(t, d, s, "--memory", "1MiB")
+	b.Fail(backing.Fault{Path: "a.bin", To: 256 << 10, Do: backing.Stall})
+	reader := exec.Command(python(t), "-c", `
+import os, sys, threading
+fd = os.open(sys.argv[1], os.O_RDONLY)
+size = os.fstat(fd).st_size
+first = threading.Thread(target=os.pread, args=(fd, 65536, 0))
+first.start()
+sys.stdin.readline()
+for off in range(1 << 20, size, 1 << 20):
+    os.pread(fd, 1 << 20, off)
+print("read", flush=True)
+first.join()
+`, m.path("worker-0.bin"))
+	in, err := reader.StdinPipe()
+	require.NoError(t, err)
+	out, err := reader.StdoutPipe()
+	require.NoError(t, err)
+	require.NoError(t, reader.Start())
+	t.Cleanup(func() {
+		b.Fail()
+		reader.Process.Kill()
+		reader.Wait()
+	})
+	b.WaitStalled(1)
+	_, err = in.Write([]byte("\n"))
+	require.NoError(t, err)
+	_, err = out.Read(make([]byte, 10))
+	require.NoError(t, err)
+	b.Fail()
+	requireEnd(t, reader, "storage has answered")
+	require.Contains(t, string(m.read("checkpoint")), `"consumed": [1024,    0,    0,    0]`)
+}
