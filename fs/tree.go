@@ -24,6 +24,7 @@ type tree struct {
 	open        openSet
 	spec        spec.Spec
 	fingerprint string
+	content     string // see contentOf
 	records     uint64
 	ext         string
 	subject     checkpoint.Subject
@@ -67,18 +68,6 @@ type tree struct {
 	background sync.WaitGroup
 }
 
-// Inode numbers of files that are always there; views take theirs from
-// firstViewIno on, and go-fuse numbers the rest from automaticIno on.
-const (
-	inoREADME = iota + 2
-	inoDataset
-	inoStatus
-	inoStatusJSON
-	inoMetrics
-	firstViewIno = 1 << 10
-	automaticIno = 1 << 48
-)
-
 func newTree(c Config, open openSet) (*tree, error) {
 	d := c.Dataset
 	if err := checkExtension(d.StreamExtension()); err != nil {
@@ -102,6 +91,7 @@ func newTree(c Config, open openSet) (*tree, error) {
 	t.readers.Readers, t.readers.owner, t.readers.log = c.Readers, t.uid, t.log
 	t.subject = checkpoint.Subject{Dataset: t.fingerprint, Order: t.spec.Order, Records: t.records, Workers: t.spec.Deal.Workers, Explain: c.Explain}
 	t.nextIno.Store(firstViewIno)
+	t.content = t.contentOf()
 	t.hidden.most = hiddenFor
 	var err error
 	if t.description, err = d.Describe(); err != nil {
