@@ -162,6 +162,15 @@ func (m *Mount) clear() {
 	}
 }
 
+// maxBackground is how many background requests the kernel has under way: reads of
+// mappings, AIO and io_uring. Each that stalls takes one of them, so with 64 as many
+// programs stopped the mappings of all others. A program may ask for as many at once
+// (madvise), and each takes up to 128 KiB while it is answered: a flood of 1024 was
+// measured to take some 140 MiB, one of 4096 300 MiB. For a server without
+// CAP_SYS_ADMIN the kernel has a bound of its own, by the machine's memory
+// (max_user_bgreq of the module fuse, 330 for each GiB).
+const maxBackground = 1024
+
 // mountOptions: why each is what it is was measured, or is a trap of go-fuse.
 func mountOptions(c Config) *fuse.MountOptions {
 	o := &fuse.MountOptions{
@@ -169,7 +178,7 @@ func mountOptions(c Config) *fuse.MountOptions {
 		FsName:             fsName,
 		Name:               fsName,
 		MaxWrite:           stream.MaxReadBytes,
-		MaxBackground:      64,   // mapped and asynchronous reads; the default of 12 starves 64 readers
+		MaxBackground:      maxBackground,
 		DisableSplice:      true, // it costs four system calls a read
 		DisableXAttrs:      true, // go-fuse's answer to them breaks cp -p
 		ExtraCapabilities:  fuse.CAP_DIRECT_IO_ALLOW_MMAP,

@@ -73,7 +73,7 @@ func signalledMount(t *testing.T, starter ...string) (*mount, *backing.FileSyste
 func compiled(t *testing.T, source string) string {
 	t.Helper()
 	program := filepath.Join(t.TempDir(), "program")
-	output(t, need(t, "cc"), "-O1", "-o", program, source)
+	output(t, need(t, "cc"), "-O1", "-pthread", "-o", program, source)
 	return program
 }
 
