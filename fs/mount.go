@@ -97,7 +97,9 @@ func newMount(ctx context.Context, c Config, open openSet) (*Mount, error) {
 		RootStableAttr:    &fusefs.StableAttr{Ino: 1},
 		Logger:            fuseLog(c.Log),
 	})
-	server, err := fuse.NewServer(raw, point, mountOptions(c))
+	options := mountOptions(c)
+	options.Logger = t.serverLog()
+	server, err := fuse.NewServer(raw, point, options)
 	if err != nil {
 		return nil, errors.Join(explainMount(point, err), sweepPoint(point))
 	}
@@ -182,7 +184,6 @@ func mountOptions(c Config) *fuse.MountOptions {
 		DisableSplice:      true, // it costs four system calls a read
 		DisableXAttrs:      true, // go-fuse's answer to them breaks cp -p
 		ExtraCapabilities:  fuse.CAP_DIRECT_IO_ALLOW_MMAP,
-		Logger:             fuseLog(c.Log),
 		DirectMountStrict:  os.Geteuid() == 0,
 		DirectMount:        os.Geteuid() == 0,
 		DirectMountFlags:   unix.MS_NOSUID | unix.MS_NODEV,
@@ -196,7 +197,7 @@ func mountOptions(c Config) *fuse.MountOptions {
 	return o
 }
 
-// fuseLog takes what go-fuse has to say.
+// fuseLog takes what go-fuse's tree of nodes has to say.
 func fuseLog(l *slog.Logger) *log.Logger { return slog.NewLogLogger(l.Handler(), slog.LevelWarn) }
 
 // explainMount says what a failed mount needs.

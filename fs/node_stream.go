@@ -109,7 +109,8 @@ type streamHandle struct {
 	// Who opened it, and whether what it is sent counts as delivered.
 	uid, pid uint32
 	counts   bool
-	flight   flight       // of a view's data; its mark's lock guards it
+	flight   flight // of a view's data; its mark's lock guards it
+	last     lastReply
 	bytes    atomic.Int64 // sent
 	// began is meter.Now when the last read began, pending how many there are.
 	began   atomic.Int64
@@ -166,8 +167,12 @@ func (h *streamHandle) Read(ctx context.Context, dest []byte, off int64) (fuse.R
 	}
 	h.bytes.Add(want)
 	h.t.traffic.sent(want)
-	if h.marks() && h.view.sent(h, off, off+want) {
-		h.t.readers.tell(h)
+	r.off = off
+	if h.marks() {
+		var uncounted bool
+		if r.before, r.mark, uncounted = h.view.sent(h, off, off+want); uncounted {
+			h.t.readers.tell(h)
+		}
 	}
 	return r, ok
 }
@@ -207,6 +212,9 @@ type readReply struct {
 
 	handle *streamHandle // nil when the read has ended
 	at     int64         // meter.Now when it was answered
+
+	// off is where it begins; before and mark are the file's mark before and after it.
+	off, before, mark int64
 }
 
 // A reply in flight belongs to a request, whose number the kernel bounds.
@@ -227,9 +235,13 @@ func (r *readReply) Bytes(buf []byte) ([]byte, fuse.Status) {
 
 // Done gives everything back.
 func (r *readReply) Done() {
+	h := r.handle
 	r.ended()
 	r.reply.Release()
-	r.bytes = 0
+	if h != nil {
+		h.last.note(r)
+	}
+	r.bytes, r.off, r.before, r.mark = 0, 0, 0, 0
 	readReplies.Put(r)
 }
 
