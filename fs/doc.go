@@ -20,7 +20,8 @@
 // # Memory
 //
 // Nodes hold a name's meaning and size, not streams: those belong to handles
-// and to the current view. go-fuse drops nodes when the kernel forgets them.
+// and to the current view. go-fuse drops nodes when the kernel forgets them. Inode
+// numbers below epoch-N follow from names, so that they outlast that.
 //
 // # Signals
 //

@@ -10,6 +10,7 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 )
@@ -95,4 +96,24 @@ func TestWhoseReadsCountIsSaidInWords(t *testing.T) {
 	} {
 		require.Equal(t, want, r.words())
 	}
+}
+
+// Each opening of status, metrics and checkpoint keeps a text.
+func TestOtherUsersKeepSoManyTextsInMemoryAndNoMore(t *testing.T) {
+	m, _ := mountForAll(t, Readers{})
+	texts := &m.tree.texts
+	texts.mu.Lock()
+	texts.most = int64(2 * len(m.tree.readme)) // about as long as a status
+	texts.mu.Unlock()
+	for _, name := range []string{"status", "metrics", "checkpoint"} {
+		hold := `i=3; while [ $i -lt 60 ]; do eval "exec $i< \"$0\"" || exit 1; i=$((i+1)); done; echo all`
+		out, err := asNobody(t, "exec bash -c '"+hold+"' "+m.path(name))
+		require.Error(t, err, "%s: %s", name, out)
+		require.Contains(t, out, "Too many open files in system", name)
+		out, code := run(t, "/", "bash", "-c", hold, m.path(name))
+		require.Zero(t, code, "the owner: %s", out)
+		require.Eventually(t, func() bool { texts.mu.Lock(); defer texts.mu.Unlock(); return texts.taken == 0 }, callTimeout, time.Millisecond, name)
+	}
+	out, err := asNobody(t, "cat "+m.path("checkpoint"))
+	require.NoError(t, err, out)
 }

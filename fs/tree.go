@@ -62,6 +62,7 @@ type tree struct {
 	endOnce sync.Once
 
 	readers    readers
+	texts      texts
 	interrupts interrupts
 
 	// background is what was started beside requests.
@@ -89,6 +90,7 @@ func newTree(c Config, open openSet) (*tree, error) {
 	t.problems.log = t.log
 	t.interrupts.group = &t.background
 	t.readers.Readers, t.readers.owner, t.readers.log = c.Readers, t.uid, t.log
+	t.texts.owner, t.texts.most = t.uid, textsMost
 	t.subject = checkpoint.Subject{Dataset: t.fingerprint, Order: t.spec.Order, Records: t.records, Workers: t.spec.Deal.Workers, Explain: c.Explain}
 	t.nextIno.Store(firstViewIno)
 	t.content = t.contentOf()
