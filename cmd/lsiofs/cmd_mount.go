@@ -27,6 +27,7 @@ type mountOptions struct {
 	datasetFlags
 	dataset, point string
 	allowOther     bool
+	readers        readerUsers
 	daemon         bool
 	logFile        string
 	// readyFD, when above 2, is where a parent waits for word of the mount.
@@ -38,6 +39,7 @@ func (o *mountOptions) addFlags(c *cobra.Command) {
 	o.addResume()
 	f := c.Flags()
 	f.BoolVar(&o.allowOther, "allow-other", false, "let other users read; needs root, or user_allow_other in /etc/fuse.conf")
+	f.Var(&o.readers, "readers", "with --allow-other: `users` (names or numbers, or all) whose reads count in the checkpoint, besides you and root")
 	f.BoolVar(&o.daemon, "daemon", false, "return when the mount is ready, and serve in the background")
 	f.StringVar(&o.logFile, "log-file", "", "with --daemon: the `file` to log to (default: beside the indexes)")
 	f.IntVar(&o.readyFD, "ready-fd", 0, "")
@@ -72,6 +74,9 @@ writes a line of status to the log.`,
 			// A detached process never detaches another one.
 			if !o.daemon && o.logFile != "" && o.readyFD == 0 {
 				return usagef("--log-file needs --daemon: in the foreground the log goes to stderr")
+			}
+			if !o.allowOther && o.readers.given() {
+				return usagef("--readers needs --allow-other: without it nobody else can read")
 			}
 			if o.daemon && o.readyFD == 0 {
 				return runDaemon(c.Context(), o, g)
@@ -211,12 +216,15 @@ func startMount(ctx context.Context, o *mountOptions, g *globals, d *pipeline.Da
 	if err != nil {
 		return nil, err
 	}
+	if o.allowOther && !o.readers.given() {
+		warnings = append(warnings, "the checkpoint counts what you and root read, not what other users read (--allow-other): name those who train with --readers")
+	}
 	for _, w := range warnings {
 		rep.warn(w)
 	}
 	m, err := fs.New(ctx, fs.Config{
 		Dataset: d, MountPoint: o.point, Position: position, Explain: d.Explain,
-		AllowOther: o.allowOther, Log: g.log(), Version: versionOf().Version,
+		AllowOther: o.allowOther, Readers: o.readers.Readers, Log: g.log(), Version: versionOf().Version,
 	})
 	if err != nil {
 		return nil, coded(exitMount, err)
