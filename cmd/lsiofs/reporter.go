@@ -3,6 +3,8 @@ package main
 import (
 	"encoding/json"
 	"os"
+	"strconv"
+	"strings"
 
 	"github.com/lsiofs/lsiofs/pipeline/catalog"
 )
@@ -30,6 +32,21 @@ func newReporter(fd int, u *ui) (reporter, error) {
 		return nil, usagef("--ready-fd (%d) is not an open file: %w", fd, err)
 	}
 	return &pipeReporter{file: f, encoder: json.NewEncoder(f)}, nil
+}
+
+// tellParent tells a parent that waits at --ready-fd what is wrong with a command
+// line that could not be parsed.
+func tellParent(args []string, err error) {
+	for _, a := range args {
+		if number, found := strings.CutPrefix(a, "--ready-fd="); found {
+			if fd, perr := strconv.Atoi(number); perr == nil && fd > 2 {
+				if rep, rerr := newReporter(fd, nil); rerr == nil {
+					rep.ended(err)
+				}
+			}
+			return
+		}
+	}
 }
 
 type uiReporter struct {
@@ -70,8 +87,9 @@ type readyError struct {
 // pipeReporter reports to a parent until the mount is ready. A parent that has
 // gone away is no reason to stop: errors of writing are passed over.
 type pipeReporter struct {
-	file    *os.File
-	encoder *json.Encoder
+	file      *os.File
+	encoder   *json.Encoder
+	toldError bool // while somebody listened
 }
 
 func (r *pipeReporter) send(m readyMessage) {
@@ -95,6 +113,7 @@ func (r *pipeReporter) unmounting()           {}
 
 func (r *pipeReporter) ended(err error) {
 	if err != nil {
+		r.toldError = r.file != nil
 		r.send(readyMessage{Error: &readyError{err.Error(), errorCode(err)}})
 	}
 	r.close()
