@@ -118,6 +118,11 @@ func runMount(ctx context.Context, o *mountOptions, g *globals) error {
 		err = interrupted(ctx, mountAndServe(ctx, force, asked, o, g, rep))
 		release()
 	}
+	if o.whilePID != 0 && errors.Is(err, errReadersLeft) {
+		// They are the owner's, who has gone or has asked twice.
+		g.log().Info("ended under readers", "error", err)
+		err = nil
+	}
 	rep.ended(err)
 	if p, ok := rep.(*pipeReporter); ok && p.toldError && o.whilePID != 0 {
 		// The parent lives, and says it; a daemon's log has to say it, too.

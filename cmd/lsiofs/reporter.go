@@ -35,18 +35,22 @@ func newReporter(fd int, u *ui) (reporter, error) {
 }
 
 // tellParent tells a parent that waits at --ready-fd what is wrong with a command
-// line that could not be parsed.
-func tellParent(args []string, err error) {
+// line that could not be parsed, and says whether there is one.
+func tellParent(args []string, err error) bool {
 	for _, a := range args {
 		if number, found := strings.CutPrefix(a, "--ready-fd="); found {
-			if fd, perr := strconv.Atoi(number); perr == nil && fd > 2 {
-				if rep, rerr := newReporter(fd, nil); rerr == nil {
-					rep.ended(err)
-				}
+			fd, perr := strconv.Atoi(number)
+			if perr != nil || fd <= 2 {
+				return false
 			}
-			return
+			rep, rerr := newReporter(fd, nil)
+			if rerr == nil {
+				rep.ended(err)
+			}
+			return rerr == nil
 		}
 	}
+	return false
 }
 
 type uiReporter struct {
