@@ -35,18 +35,18 @@ def command() -> str:
 
 
 def _installed() -> Optional[str]:
-    """What pip has installed with this package. pip install --target and --user have places of their own: RECORD knows them."""
+    """What pip has installed with this package: it has noted where, but for pip install --target."""
     try:
         files = metadata.files("lsiofs") or []
     except metadata.PackageNotFoundError:
         return None
     for file in files:
-        if file.name == "lsiofs" and file.parent.name == "bin":
-            path = os.path.normpath(str(file.locate()))
-            if _runs(path):
-                return path
-    path = os.path.join(sysconfig.get_path("scripts"), "lsiofs")
-    return path if any(f.name == "lsiofs" for f in files) and _runs(path) else None
+        if file.name == "lsiofs":
+            beside = os.path.join(os.path.dirname(os.path.dirname(os.path.abspath(__file__))), "bin", "lsiofs")
+            for path in (os.path.normpath(str(file.locate())), beside, os.path.join(sysconfig.get_path("scripts"), "lsiofs")):
+                if _runs(path):
+                    return path
+    return None
 
 
 def _runs(path: str) -> bool:
