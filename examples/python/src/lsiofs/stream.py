@@ -14,6 +14,7 @@ view of its window.
 from __future__ import annotations
 
 import bisect
+import contextlib
 import os
 from typing import TYPE_CHECKING, Any, Generator, Iterator, NamedTuple, Optional
 
@@ -181,7 +182,8 @@ class _File:
         return self
 
     def __exit__(self, *_: object) -> None:
-        os.close(self.descriptor)
+        with contextlib.suppress(OSError):  # ENOTCONN, of a server that is gone; it is closed all the same
+            os.close(self.descriptor)
 
     def read(self, at: int, size: int) -> bytes:
         """Exactly so many bytes."""
