@@ -130,7 +130,7 @@ got = sorted((s["__key__"].decode() + "." + extension, hashlib.sha256(s[extensio
 want = []
 for w in range(4):
     with tarfile.open(f"{sys.argv[1]}/epoch-0/worker-{w}-of-4.tar") as stream:
-        want += [(m.name, hashlib.sha256(stream.extractfile(m).read()).hexdigest()) for m in stream if m.isfile() and "." in m.name.split("/")[-1][1:]]
+        want += [(m.name, hashlib.sha256(stream.extractfile(m).read()).hexdigest()) for m in stream if m.isfile() and not m.name.startswith("__") and "." in m.name.split("/")[-1][1:]]
 assert len(want) > 100 and got == sorted(want), (len(got), len(want))
 `
 	script(t, interpreter, "import sys\n"+program, m.dir)

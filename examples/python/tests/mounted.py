@@ -7,6 +7,7 @@ import io
 import json
 import os
 import pathlib
+import re
 import struct
 import sys
 import tarfile
@@ -62,6 +63,8 @@ class Case(unittest.TestCase):
         self.addCleanup(directory.cleanup)
         self.directory = directory.name
         self.index = self.made("index")
+        before = mount_points()
+        self.addCleanup(lambda: self.assertEqual(mount_points() - before, set(), "mount points are left"))
 
     def made(self, name, make=lambda root: None, **sizes):
         path = os.path.join(self.directory, name)
@@ -100,6 +103,11 @@ def windows_of(size):
 
 def reading_threads():
     return [t for t in threading.enumerate() if t.name == "lsiofs-read-ahead"]
+
+
+def mount_points():
+    """The directories that this program has made to mount at."""
+    return {name for name in os.listdir(tempfile.gettempdir()) if re.fullmatch(r"lsiofs-[a-z0-9_]{8}", name)}
 
 
 def is_mount(path):

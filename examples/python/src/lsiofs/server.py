@@ -50,8 +50,8 @@ class Server:
     def __init__(self, dataset: str, mountpoint: Optional[str], flags: Mapping[str, Value], program: Optional[str] = None) -> None:
         self.program = program or command()
         own = mountpoint is None
-        self.mountpoint = os.path.abspath(mountpoint) if mountpoint is not None else tempfile.mkdtemp(prefix="lsiofs-")
         line = [self.program, "mount", f"--while-pid={os.getpid()}", *(["--rmdir"] if own else []), *arguments(flags)]
+        self.mountpoint = os.path.abspath(mountpoint) if mountpoint is not None else tempfile.mkdtemp(prefix="lsiofs-")
         try:
             self.process, self.mounted = _start(line, [dataset, self.mountpoint])
         except BaseException:
