@@ -118,7 +118,11 @@ func newCluster(t *testing.T, data string) *cluster {
 	copied := regexp.MustCompile(`(?m)^COPY (\w.*) /app/$`).FindStringSubmatch(string(image))
 	require.NotNil(t, copied)
 	for _, file := range strings.Fields(copied[1]) {
-		output(t, "cp", filepath.Join("../examples", file), c.app)
+		from := filepath.Join("../examples", file)
+		if info, err := os.Stat(from); err == nil && info.IsDir() {
+			from += "/." // COPY takes what is in a directory
+		}
+		output(t, "cp", "-r", from, c.app)
 	}
 	return c
 }

@@ -30,6 +30,10 @@ type mountOptions struct {
 	readers        readerUsers
 	daemon         bool
 	logFile        string
+	// whilePID, when not 0, is the process that the mount must not outlive.
+	whilePID int
+	// removePoint removes the mount point's directory at the end.
+	removePoint bool
 	// readyFD, when above 2, is where a parent waits for word of the mount.
 	readyFD int
 }
@@ -42,6 +46,8 @@ func (o *mountOptions) addFlags(c *cobra.Command) {
 	f.Var(&o.readers, "readers", "with --allow-other: `users` (names or numbers, or all) whose reads count in the checkpoint, besides you and root")
 	f.BoolVar(&o.daemon, "daemon", false, "return when the mount is ready, and serve in the background")
 	f.StringVar(&o.logFile, "log-file", "", "with --daemon: the `file` to log to (default: beside the indexes)")
+	f.IntVar(&o.whilePID, "while-pid", 0, "unmount when the process of this `number` has ended, however it ended; its readers are not waited for")
+	f.BoolVar(&o.removePoint, "rmdir", false, "remove the directory MNT at the end")
 	f.IntVar(&o.readyFD, "ready-fd", 0, "")
 	if err := f.MarkHidden("ready-fd"); err != nil {
 		panic(err)
@@ -78,6 +84,9 @@ writes a line of status to the log.`,
 			if !o.allowOther && o.readers.given() {
 				return usagef("--readers needs --allow-other: without it nobody else can read")
 			}
+			if o.whilePID < 0 {
+				return usagef("--while-pid (%d) must be the number of a process", o.whilePID)
+			}
 			if o.daemon && o.readyFD == 0 {
 				return runDaemon(c.Context(), o, g)
 			}
@@ -88,9 +97,16 @@ writes a line of status to the log.`,
 	return c
 }
 
-// runMount mounts and serves until a signal or an unmount from outside.
+// runMount mounts and serves until a signal, an unmount from outside or the end of
+// the mount's owner.
 func runMount(ctx context.Context, o *mountOptions, g *globals) error {
-	force := g.takeForce()
+	// Whoever reads stdout and stderr may go: a line of the log that nobody reads
+	// is no reason to leave a dead mount behind.
+	signal.Ignore(syscall.SIGPIPE)
+	if o.removePoint {
+		// It fails where something is in it, or still mounted on it: then it stays.
+		defer func() { _ = os.Remove(o.point) }()
+	}
 	asked := make(chan os.Signal, 1) // for a line of status; a second one before that is the same
 	signal.Notify(asked, syscall.SIGUSR1)
 	defer signal.Stop(asked)
@@ -102,8 +118,21 @@ func runMount(ctx context.Context, o *mountOptions, g *globals) error {
 		// Of a detached process no service manager knows.
 		rep = withService(rep)
 	}
-	err = interrupted(ctx, mountAndServe(ctx, force, asked, o, g, rep))
+	ctx, force, release, err := whileAlive(ctx, g.takeForce(), o.whilePID)
+	if err == nil {
+		err = interrupted(ctx, mountAndServe(ctx, force, asked, o, g, rep))
+		release()
+	}
+	if o.whilePID != 0 && errors.Is(err, errReadersLeft) {
+		// They are the owner's, who has gone or has asked twice.
+		g.log().Info("ended under readers", "error", err)
+		err = nil
+	}
 	rep.ended(err)
+	if p, ok := rep.(*pipeReporter); ok && p.toldError && o.whilePID != 0 {
+		// The parent lives, and says it; a daemon's log has to say it, too.
+		return coded(errorCode(err), errSilent)
+	}
 	return err
 }
 
