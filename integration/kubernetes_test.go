@@ -110,6 +110,9 @@ type cluster struct {
 func newCluster(t *testing.T, data string) *cluster {
 	t.Helper()
 	needFUSE(t)
+	if os.Getuid() != 0 {
+		missing(t, "the manifests mount with --allow-other, which takes root")
+	}
 	c := &cluster{t: t, app: t.TempDir(), bin: t.TempDir(), claims: map[string]string{"train-data": data, "train-state": t.TempDir()}}
 	require.NoError(t, os.Symlink(lsiofs, filepath.Join(c.bin, "lsiofs")))
 	require.NoError(t, os.Symlink(python(t), filepath.Join(c.bin, "python3")))
