@@ -17,6 +17,7 @@ type site struct {
 	path  string // where it can be written to
 	a, b  []byte // what is in it, and what comes
 	other string // a file of the next shard
+	sound string // a file to which nothing is ever done
 	r     *rand.Rand
 }
 
@@ -47,7 +48,7 @@ var changes = []change{
 	{name: "removed", do: func(s *site) error { return os.Remove(s.path) }},
 	{name: "made a directory", do: func(s *site) error { return errors.Join(os.Remove(s.path), os.Mkdir(s.path, 0o755)) }},
 	{name: "made a pipe", do: func(s *site) error { return errors.Join(os.Remove(s.path), unix.Mkfifo(s.path, 0o644)) }},
-	{name: "made a link to another shard", do: func(s *site) error { return errors.Join(os.Remove(s.path), os.Symlink(s.other, s.path)) }},
+	{name: "made a link to another shard", do: func(s *site) error { return errors.Join(os.Remove(s.path), os.Symlink(s.sound, s.path)) }},
 	{name: "made empty", do: func(s *site) error { return os.Truncate(s.path, 0) }},
 	{name: "written with the same content", do: func(s *site) error { return os.WriteFile(s.path, s.a, 0o644) }},
 	{name: "touched", do: func(s *site) error { return os.Chtimes(s.path, time.Time{}, time.Now()) }},
@@ -196,7 +197,7 @@ func (d *dataset) site(shard int, dir string, r *rand.Rand) *site {
 	a := d.a[shard][i]
 	return &site{
 		shard: shard, path: filepath.Join(dir, a.path), a: a.bytes, b: d.b[shard][i].bytes,
-		other: filepath.Join(dir, d.a[next][i].path), r: r,
+		other: filepath.Join(dir, d.a[next][i].path), sound: filepath.Join(dir, d.a[targets][i].path), r: r,
 	}
 }
 

@@ -44,11 +44,18 @@ func (h *hunter) signalServer(s syscall.Signal) {
 	}
 }
 
-// evict takes a shard's pages out of the page cache.
 func evict(h *hunter, r *rand.Rand) {
 	shard := r.IntN(shards)
+	h.evict(h.behind, shard)
+	if h.fuse != nil {
+		h.evict(h.dir, shard)
+	}
+}
+
+// evict takes a shard's pages out of the page cache.
+func (h *hunter) evict(dir string, shard int) {
 	for _, file := range h.d.a[shard] {
-		f, err := os.OpenFile(filepath.Join(h.behind, file.path), os.O_RDONLY|unix.O_NONBLOCK, 0)
+		f, err := os.OpenFile(filepath.Join(dir, file.path), os.O_RDONLY|unix.O_NONBLOCK, 0)
 		if err != nil {
 			continue // it is gone
 		}

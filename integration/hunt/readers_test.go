@@ -26,7 +26,10 @@ type client struct {
 	r      *rand.Rand
 	buf    []byte  // a mapping, so that its reads are not cut by alignment
 	mapper *mapper // nil until it is wanted
-	thread atomic.Int64
+	stream *stream // that readOn reads, nil for none, and how far
+	fd     int
+	off    int64
+	thread atomic.Int64 // that it runs on, 0 when it does not
 	turns  atomic.Int64
 }
 
@@ -34,7 +37,7 @@ type client struct {
 var readers = []reader{
 	{"reader where it happens", readTarget}, {"reader where it happens", readTarget},
 	{"reader where it happens", readTarget}, {"reader where it happens", readTarget},
-	{"reader front to back", readAll},
+	{"reader front to back", readOn},
 	{"reader of a mapping", readMapping},
 	{"reader of a worker file", readWorkerFile},
 	{healthyReader, readHealthy}, {healthyReader, readHealthy},
@@ -46,8 +49,12 @@ const (
 	healthyMapper = "reader of mappings of healthy shards"
 )
 
-// largestRead is the largest that is one request of FUSE.
-const largestRead = 1 << 20
+const (
+	// largestRead is the largest that is one request of FUSE.
+	largestRead = 1 << 20
+	// turnBytes bounds what a turn reads: who waits for turns must not wait long.
+	turnBytes = 512 << 10
+)
 
 // newClient makes the n-th of a schedule.
 func (h *hunter) newClient(n int, r *reader) (*client, error) {
@@ -58,6 +65,7 @@ func (h *hunter) newClient(n int, r *reader) (*client, error) {
 }
 
 func (c *client) close() {
+	c.leave()
 	_ = unix.Munmap(c.buf)
 	if c.mapper != nil {
 		c.mapper.close()
@@ -166,8 +174,12 @@ func readTarget(h *hunter, c *client) error {
 	defer unix.Close(fd)
 	n := c.sizeOfRead()
 	off = max(0, off-int64(c.r.IntN(n+1)/2))
+	begin := off
 	for range 1 + c.r.IntN(8) {
-		if _, err := h.read(c, fd, s, off, n); err != nil || off >= s.size() {
+		if off >= s.size() || off > begin+turnBytes {
+			break
+		}
+		if _, err := h.read(c, fd, s, off, n); err != nil {
 			return err
 		}
 		off += int64(n)
@@ -175,21 +187,33 @@ func readTarget(h *hunter, c *client) error {
 	return nil
 }
 
-// readAll reads a stream to its end, or a good part of it.
-func readAll(h *hunter, c *client) error {
-	s := h.streams[c.r.IntN(len(h.streams))]
-	fd, err := h.open(s.name)
-	if err != nil {
-		return err
-	}
-	defer unix.Close(fd)
-	n := max(64<<10, c.sizeOfRead())
-	for off := int64(0); off < s.size() && h.ctx.Err() == nil; off += int64(n) {
-		if _, err := h.read(c, fd, s, off, n); err != nil {
+// readOn reads a stream from front to back, some of it a turn.
+func readOn(h *hunter, c *client) (err error) {
+	if c.stream == nil {
+		c.stream, c.off = h.streams[c.r.IntN(len(h.streams))], 0
+		if c.fd, err = h.open(c.stream.name); err != nil {
+			c.stream = nil
 			return err
 		}
 	}
+	n := max(16<<10, c.sizeOfRead())
+	for end := min(c.off+turnBytes, c.stream.size()); c.off < end; c.off += int64(n) {
+		if _, err := h.read(c, c.fd, c.stream, c.off, n); err != nil {
+			return err
+		}
+	}
+	if c.off >= c.stream.size() || c.r.IntN(16) == 0 {
+		c.leave()
+	}
 	return nil
+}
+
+// leave closes what readOn has open.
+func (c *client) leave() {
+	if c.stream != nil {
+		_ = unix.Close(c.fd)
+		c.stream = nil
+	}
 }
 
 // readMapping reads a mapping around a record of the shard to which something is

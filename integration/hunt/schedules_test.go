@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"strings"
+	"time"
 )
 
 // schedule is what is done at one mount.
@@ -44,17 +45,20 @@ func enumerated() (all []schedule) {
 	everyChange := schedule{what: "every change", plan: (*hunter).everyChange, again: true}
 	for i, w := range ways {
 		s := everyChange
-		s.way, s.source, s.mixed = w, ext4, i%2 == 1
+		s.way, s.source, s.mixed = w, ext4, i%2 == 1 && !w.decodes
 		add(s)
 	}
 	for i, w := range ways {
 		s := everyChange
-		s.way, s.source, s.mixed, s.again = w, ext4, i%2 == 0, false
+		s.way, s.source, s.mixed, s.again = w, ext4, i%2 == 0 && !w.decodes, false
 		switch {
 		case w.cat:
 			continue
 		case w.local:
 			s.source, s.mixed = []source{tmpfs, overlay}[i%2], true
+			if !s.source.maps {
+				s.way.taken = nil
+			}
 		default:
 			s.source, s.what, s.plan, s.steps = fuse, "every fault", nil, everyFault
 			s.first = func(h *hunter, _ *rand.Rand) { h.stallMany(targets-2, true) }
@@ -66,7 +70,8 @@ func enumerated() (all []schedule) {
 		s.way, s.source, s.mixed, s.again = wayOf(name), cachingFuse, i%2 == 0, false
 		s.way.taken = nil
 		add(s)
-		s.source, s.what, s.plan, s.steps = forgetfulFuse, "forgotten", nil, forgetting
+		// Files are forgotten that nobody has open.
+		s.source, s.what, s.plan, s.steps, s.descriptors = forgetfulFuse, "forgotten", nil, forgetting, fewDescriptors
 		add(s)
 	}
 	add(schedule{way: wayOf("spool"), source: ext4, mixed: true, what: "a spool that is spoilt", steps: spoiling})
@@ -96,11 +101,14 @@ func everyFault(h *hunter, r *rand.Rand) {
 	}
 }
 
+// fewDescriptors make a server open shards again and again.
+const fewDescriptors = 64
+
 // forgetting has the kernel forget shards, one after the other.
 func forgetting(h *hunter, r *rand.Rand) {
-	for shard := range 8 {
+	for shard := range targets {
 		h.forget(shard)
-		h.pause(5 * 1e6)
+		h.pause(5 * time.Millisecond)
 	}
 }
 
@@ -108,7 +116,7 @@ func forgetting(h *hunter, r *rand.Rand) {
 func spoiling(h *hunter, r *rand.Rand) {
 	for range 10 {
 		h.spoil(r)
-		h.pause(30 * 1e6)
+		h.pause(30 * time.Millisecond)
 	}
 	if h.ctx.Err() == nil && !h.spoilt {
 		h.find("no spool was found")
@@ -121,7 +129,7 @@ func random(number int, seed uint64) schedule {
 	s := schedule{number: number, what: "at random", again: r.IntN(4) == 0, mixed: r.IntN(2) == 0}
 	for {
 		s.way, s.source = ways[r.IntN(len(ways))], sources[r.IntN(len(sources))]
-		if !s.way.local || s.source.local() {
+		if !s.way.local || s.source.maps {
 			break
 		}
 	}
@@ -130,7 +138,7 @@ func random(number int, seed uint64) schedule {
 		s.way.taken = nil
 	}
 	if r.IntN(4) == 0 {
-		s.descriptors = 64
+		s.descriptors = fewDescriptors
 	}
 	if s.source.options != nil && !s.source.options.NewInodes && r.IntN(3) == 0 {
 		s.first = func(h *hunter, r *rand.Rand) { h.stallMany(1+r.IntN(targets-1), r.IntN(2) == 0) }

@@ -18,6 +18,7 @@ type source struct {
 	name string
 	// options of a FUSE that fails as it is told; nil for another file system.
 	options *backing.Options
+	maps    bool // what the page cache holds of it is mapped
 	mount   func(t testing.TB, d *dataset) place
 }
 
@@ -32,15 +33,13 @@ type place struct {
 var sources = []source{ext4, tmpfs, overlay, fuse, cachingFuse, forgetfulFuse}
 
 var (
-	ext4          = source{name: "ext4", mount: onDisk}
-	tmpfs         = source{name: "tmpfs", mount: onTmpfs}
+	ext4          = source{name: "ext4", maps: true, mount: onDisk}
+	tmpfs         = source{name: "tmpfs", maps: true, mount: onTmpfs}
 	overlay       = source{name: "overlay", mount: onOverlay}
 	fuse          = onFuse("fuse", backing.Options{})
 	cachingFuse   = onFuse("fuse that keeps attributes", backing.Options{Attributes: time.Hour, ReadOnly: true})
 	forgetfulFuse = onFuse("fuse of new inodes", backing.Options{NewInodes: true})
 )
-
-func (s source) local() bool { return s.options == nil }
 
 func onDisk(t testing.TB, d *dataset) place {
 	dir := t.TempDir()

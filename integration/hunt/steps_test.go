@@ -9,11 +9,11 @@ import (
 	"time"
 )
 
-// drawChange draws a change that can be told on the source, and needs nothing before
-// the mount.
+// drawChange draws a change that lasts, can be told on the source, and needs nothing
+// before the mount.
 func (h *hunter) drawChange(r *rand.Rand) change {
 	for {
-		if c := changes[r.IntN(len(changes))]; c.prepare == nil && !c.two && c.applies(h.source) {
+		if c := changes[r.IntN(len(changes))]; c.prepare == nil && !c.two && !c.passes && c.applies(h.source) {
 			return c
 		}
 	}
@@ -58,6 +58,10 @@ func (h *hunter) changeSomehow(c change, shard int, r *rand.Rand) {
 		h.pause(time.Duration(r.IntN(12)) * time.Millisecond)
 		h.change(c, shard, r)
 		h.pause(time.Duration(r.IntN(12)) * time.Millisecond)
+	}
+	if h.fuse != nil { // what the kernel has of it would be given out for ever
+		h.evict(h.dir, shard)
+		h.pause(time.Duration(5+r.IntN(12)) * time.Millisecond)
 	}
 }
 
