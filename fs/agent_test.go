@@ -134,8 +134,9 @@ func (c *call) run(a *answer) (err error) {
 	return err
 }
 
-// callTimeout is the watchdog of one call.
-const callTimeout = 30 * time.Second
+// callTimeout is the watchdog of one call. It ends what hangs, on however slow a
+// machine: nothing that works comes near it.
+const callTimeout = 90 * time.Second
 
 // agent is a client process.
 type agent struct {
@@ -227,7 +228,7 @@ func run(t *testing.T, dir, name string, args ...string) (string, int) {
 	t.Helper()
 	need(t, name)
 	cmd := exec.Command("sh", append([]string{"-c", `cd "$0" && exec "$@"`, dir, name}, args...)...)
-	cmd.WaitDelay = time.Second
+	cmd.WaitDelay = callTimeout
 	var out strings.Builder
 	cmd.Stdout, cmd.Stderr = &out, &out
 	require.NoError(t, cmd.Start())

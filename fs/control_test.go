@@ -47,23 +47,23 @@ func TestProgramsThatRestore(t *testing.T) {
 		// silent: the program does not look at what close says.
 		silent bool
 	}{
-		{"cp", "sh", `cp FILE $M/checkpoint`, false},
-		{"cp -p", "sh", `cp -p FILE $M/checkpoint`, false},
-		{"cp --remove-destination", "sh", `cp --remove-destination FILE $M/checkpoint`, false},
-		{"cat", "sh", `cat FILE > $M/checkpoint`, false},
-		{"cat >>", "sh", `cat FILE >> $M/checkpoint`, false},
-		{"tee", "sh", `tee $M/checkpoint < FILE`, false},
-		{"echo in sh", "sh", `echo "$(cat FILE)" > $M/checkpoint`, true},
-		{"echo in bash", "bash", `echo "$(cat FILE)" > $M/checkpoint`, true},
-		{"printf in pieces", "bash", `{ head -c 20 FILE; tail -c +21 FILE; } > $M/checkpoint`, false},
-		{"dd in small blocks", "sh", `dd if=FILE of=$M/checkpoint bs=7 status=none`, false},
-		{"dd conv=notrunc,fsync", "sh", `dd if=FILE of=$M/checkpoint conv=notrunc,fsync status=none`, false},
-		{"mv from another file system", "sh", `mv FILE $M/checkpoint`, false},
-		{"cp and mv", "sh", `cp FILE $M/new && mv $M/new $M/checkpoint`, false},
-		{"install", "sh", `install -m 644 FILE $M/checkpoint`, false},
-		{"rsync", "rsync", `rsync -It FILE $M/checkpoint`, false},
-		{"rsync --inplace", "rsync", `rsync -I --inplace FILE $M/checkpoint`, false},
-		{"cp within the mount and mv", "sh", `cp FILE $M/a && cp $M/a $M/b && rm $M/a && mv $M/b $M/checkpoint`, false},
+		{"cp", "sh", `cp FILE "$M"/checkpoint`, false},
+		{"cp -p", "sh", `cp -p FILE "$M"/checkpoint`, false},
+		{"cp --remove-destination", "sh", `cp --remove-destination FILE "$M"/checkpoint`, false},
+		{"cat", "sh", `cat FILE > "$M"/checkpoint`, false},
+		{"cat >>", "sh", `cat FILE >> "$M"/checkpoint`, false},
+		{"tee", "sh", `tee "$M"/checkpoint < FILE`, false},
+		{"echo in sh", "sh", `echo "$(cat FILE)" > "$M"/checkpoint`, true},
+		{"echo in bash", "bash", `echo "$(cat FILE)" > "$M"/checkpoint`, true},
+		{"printf in pieces", "bash", `{ head -c 20 FILE; tail -c +21 FILE; } > "$M"/checkpoint`, false},
+		{"dd in small blocks", "sh", `dd if=FILE of="$M"/checkpoint bs=7 status=none`, false},
+		{"dd conv=notrunc,fsync", "sh", `dd if=FILE of="$M"/checkpoint conv=notrunc,fsync status=none`, false},
+		{"mv from another file system", "sh", `mv FILE "$M"/checkpoint`, false},
+		{"cp and mv", "sh", `cp FILE "$M"/new && mv "$M"/new "$M"/checkpoint`, false},
+		{"install", "sh", `install -m 644 FILE "$M"/checkpoint`, false},
+		{"rsync", "rsync", `rsync -It FILE "$M"/checkpoint`, false},
+		{"rsync --inplace", "rsync", `rsync -I --inplace FILE "$M"/checkpoint`, false},
+		{"cp within the mount and mv", "sh", `cp FILE "$M"/a && cp "$M"/a "$M"/b && rm "$M"/a && mv "$M"/b "$M"/checkpoint`, false},
 		{"python write", python, "import os\nopen(os.environ['M']+'/checkpoint','w').write(open('FILE').read())", true},
 		{"python with", python, "import os\nwith open(os.environ['M']+'/checkpoint','w') as f:\n  f.write(open('FILE').read())", false},
 		{"python r+", python, "import os\nwith open(os.environ['M']+'/checkpoint','r+') as f:\n  f.read()\n  f.seek(0)\n  f.truncate()\n  f.write(open('FILE').read())", false},
@@ -111,11 +111,11 @@ func TestProgramsThatRestore(t *testing.T) {
 
 func TestProgramsThatEditInPlace(t *testing.T) {
 	for _, c := range []struct{ program, script string }{
-		{"sed", `sed -i 's/"epoch": 0/"epoch": 5/' $M/checkpoint`},
-		{"sed", `sed -i.bak 's/"epoch": 0/"epoch": 5/' $M/checkpoint`},
-		{"perl", `perl -pi -e 's/"epoch": 0/"epoch": 5/' $M/checkpoint`},
-		{"vim", `vim -Nes -u NONE -c '%s/"epoch": 0/"epoch": 5/' -c wq $M/checkpoint`},
-		{"ed", `printf '1,$s/"epoch": 0/"epoch": 5/\nw\nq\n' | ed -s $M/checkpoint`},
+		{"sed", `sed -i 's/"epoch": 0/"epoch": 5/' "$M"/checkpoint`},
+		{"sed", `sed -i.bak 's/"epoch": 0/"epoch": 5/' "$M"/checkpoint`},
+		{"perl", `perl -pi -e 's/"epoch": 0/"epoch": 5/' "$M"/checkpoint`},
+		{"vim", `vim -Nes -u NONE -c '%s/"epoch": 0/"epoch": 5/' -c wq "$M"/checkpoint`},
+		{"ed", `printf '1,$s/"epoch": 0/"epoch": 5/\nw\nq\n' | ed -s "$M"/checkpoint`},
 	} {
 		t.Run(c.script[:min(len(c.script), 10)], func(t *testing.T) {
 			need(t, c.program)
@@ -134,8 +134,8 @@ func TestProgramsThatSave(t *testing.T) {
 	m.must(call{Op: "close", FD: fd})
 	want := m.read(m.path("checkpoint"))
 	for _, script := range []string{
-		`cp $M/checkpoint out`, `cp -p $M/checkpoint out`, `cat $M/checkpoint > out`, `cat < $M/checkpoint > out`, `dd if=$M/checkpoint of=out bs=10 status=none`,
-		`head -c 100000 $M/checkpoint > out`, `tail -c 100000 $M/checkpoint > out`, `tar -C $M -cf - checkpoint | tar -xOf - > out`,
+		`cp "$M"/checkpoint out`, `cp -p "$M"/checkpoint out`, `cat "$M"/checkpoint > out`, `cat < "$M"/checkpoint > out`, `dd if="$M"/checkpoint of=out bs=10 status=none`,
+		`head -c 100000 "$M"/checkpoint > out`, `tail -c 100000 "$M"/checkpoint > out`, `tar -C "$M" -cf - checkpoint | tar -xOf - > out`,
 	} {
 		dir := t.TempDir()
 		out, code := run(t, dir, "sh", "-c", "M='"+m.dir+"'\n"+script)
@@ -148,7 +148,7 @@ func TestProgramsThatSave(t *testing.T) {
 
 func TestTouchingTheControlFileDoesNothing(t *testing.T) {
 	m := mount(t, 1)
-	out, code := run(t, t.TempDir(), "sh", "-c", "set -e; cd "+m.dir+"; touch checkpoint; chmod 600 checkpoint; truncate -s 0 checkpoint; : > checkpoint; : >> checkpoint; truncate -s 100 checkpoint")
+	out, code := run(t, t.TempDir(), "sh", "-c", "set -e; cd '"+m.dir+"'; touch checkpoint; chmod 600 checkpoint; truncate -s 0 checkpoint; : > checkpoint; : >> checkpoint; truncate -s 100 checkpoint")
 	require.Zero(t, code, out)
 	require.EqualValues(t, 1, m.tree.view.Load().number, "no restore")
 	require.NotContains(t, m.read(m.path("status")), "refused")

@@ -108,6 +108,12 @@ func newCollector(t *tree) *collector {
 	counter("lsiofs_fetch_waits_total", "Records that a reader waited for.", func(s *sample) float64 { return float64(s.Pipeline.Fetch.Waits) })
 	counter("lsiofs_fetch_wait_seconds_total", "Time that readers have waited.", func(s *sample) float64 { return float64(s.Pipeline.Fetch.WaitNanos) / 1e9 })
 	gauge("lsiofs_fetch_open_decoders", "Decoders of compressed shards that are open.", func(s *sample) float64 { return float64(s.Pipeline.Fetch.OpenDecoders) })
+	counter("lsiofs_spool_damaged_pieces_total", "Pieces that could not be read back from the spool, or were other bytes than were written, and were decoded again.", func(s *sample) float64 {
+		if spool := s.Pipeline.Fetch.Spool; spool != nil {
+			return float64(spool.DamagedPieces)
+		}
+		return 0
+	})
 	counter("lsiofs_fetch_errors_total", "Records that could not be had.", func(s *sample) float64 { return float64(s.Pipeline.Fetch.Errors) })
 	return c
 }

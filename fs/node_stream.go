@@ -106,6 +106,9 @@ type streamHandle struct {
 	pid    uint32
 	ended  sync.Once
 	bytes  atomic.Int64 // sent
+	// lost is why a reply that was sent may have been wrong: then no read succeeds
+	// any more, and close fails, too.
+	lost atomic.Pointer[error]
 	// began is meter.Now when the last read began, pending how many there are.
 	began   atomic.Int64
 	pending atomic.Int32
@@ -114,6 +117,9 @@ type streamHandle struct {
 // Read answers with all bytes up to the end of the file, or with an error:
 // short replies to mapped reads would be taken for an end of file.
 func (h *streamHandle) Read(ctx context.Context, dest []byte, off int64) (fuse.ReadResult, syscall.Errno) {
+	if lost := h.lost.Load(); lost != nil {
+		return nil, h.t.problems.errno(h.node.path, *lost)
+	}
 	var retired <-chan struct{}
 	if h.view != nil {
 		if h.view.isRetired() {
@@ -167,7 +173,16 @@ func (h *streamHandle) Flush(context.Context) syscall.Errno {
 	if h.view != nil && h.node.name.kind == stream.Data {
 		h.view.flushed(h.node.name.worker, h.number)
 	}
+	if lost := h.lost.Load(); lost != nil {
+		return h.t.problems.errno(h.node.path, *lost)
+	}
 	return ok
+}
+
+// fail is called when bytes that were sent may have been wrong, or could not be.
+func (h *streamHandle) fail(err error) {
+	h.lost.CompareAndSwap(nil, &err)
+	h.t.problems.note(h.node.path, err)
 }
 
 func (h *streamHandle) Release(context.Context) syscall.Errno {
@@ -202,11 +217,11 @@ var readReplies = sync.Pool{New: func() any { return &readReply{reply: stream.Re
 func newReadReply() *readReply { return readReplies.Get().(*readReply) }
 
 func (r *readReply) Size() int                       { return r.bytes }
-func (r *readReply) Slices() ([][]byte, fuse.Status) { return r.reply.Slices, fuse.OK }
+func (r *readReply) Slices() ([][]byte, fuse.Status) { return r.reply.Final(), fuse.OK }
 
 func (r *readReply) Bytes(buf []byte) ([]byte, fuse.Status) {
 	buf = buf[:0]
-	for _, s := range r.reply.Slices {
+	for _, s := range r.reply.Final() {
 		buf = append(buf, s...)
 	}
 	return buf, fuse.OK
@@ -214,6 +229,9 @@ func (r *readReply) Bytes(buf []byte) ([]byte, fuse.Status) {
 
 // Done gives everything back.
 func (r *readReply) Done() {
+	if err := r.reply.Sent(); err != nil && r.handle != nil {
+		r.handle.fail(err)
+	}
 	r.ended()
 	r.reply.Release()
 	r.bytes = 0

@@ -52,6 +52,10 @@ func (r *statusReport) describeReading(line func(label, format string, args ...a
 	if s := f.Spool; s != nil {
 		line("spool", "%s of %s used in %s; %d shards are there or on their way, %d being decoded; %d were decoded, %d of them again",
 			size(s.UsedBytes), size(s.CapacityBytes), s.Dir, s.Shards, s.Decoding, s.Decoded, s.DecodedAgain)
+		if s.DamagedPieces > 0 {
+			line("spool loss", "%d pieces could not be read back, or were other bytes than were written; %d shards left the spool for it and are decoded again: look at the disk of %s, or mount with another --spool-dir",
+				s.DamagedPieces, s.DamagedShards, s.Dir)
+		}
 	}
 	if s := r.Pipeline.Start; s != nil && s.DecodeBytes > 0 {
 		line("start", "it takes %s", s.Text())

@@ -66,7 +66,7 @@ func mountReal(t *testing.T, dir string, change func(*spec.Spec), fault func(*fa
 func readForEver(t *testing.T, m *Mount, ext string) {
 	t.Helper()
 	cmd := exec.Command("sh", "-c", `k=0; while cat "$0/epoch-$k/worker-0-of-1`+ext+`" > /dev/null; do k=$((k+1)); done`, m.MountPoint())
-	cmd.WaitDelay = time.Second
+	cmd.WaitDelay = callTimeout
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true} // cat ends with its shell
 	require.NoError(t, cmd.Start())
 	t.Cleanup(func() {
@@ -80,7 +80,7 @@ func says(t *testing.T, m *Mount, kind explain.Kind) statusReport {
 	t.Helper()
 	a := newAgent(t)
 	var r statusReport
-	for end := time.Now().Add(time.Minute); time.Now().Before(end); time.Sleep(100 * time.Millisecond) {
+	for end := time.Now().Add(callTimeout); time.Now().Before(end); time.Sleep(100 * time.Millisecond) {
 		r = statusReport{}
 		require.NoError(t, json.Unmarshal([]byte(a.read(filepath.Join(m.MountPoint(), "status.json"))), &r))
 		// A share of the few first milliseconds may be anything.
@@ -90,7 +90,7 @@ func says(t *testing.T, m *Mount, kind explain.Kind) statusReport {
 			return r
 		}
 	}
-	t.Fatalf("after a minute it does not say %q: %q, %+v", kind, r.Explain.Verdict.Text, r.Explain.Minute)
+	t.Fatalf("after %v it does not say %q: %q, %+v", callTimeout, kind, r.Explain.Verdict.Text, r.Explain.Minute)
 	return r
 }
 

@@ -47,7 +47,7 @@ type message struct {
 func startBrowser(t testing.TB) *browser {
 	t.Helper()
 	path := need(t, "chromium")
-	ctx, cancel := context.WithTimeout(context.Background(), clientLimit)
+	ctx, cancel := context.WithTimeout(context.Background(), mountLimit) // for all that a test does with it
 	// Its sockets' names have little room: t.TempDir's are too long.
 	home, err := os.MkdirTemp(filepath.Join(scratch, "tmp"), "browser-")
 	require.NoError(t, err)
@@ -100,7 +100,7 @@ func startBrowser(t testing.TB) *browser {
 		out.Close()
 		<-read
 		// Those of its processes that are not waited for here may write to the end.
-		require.Eventually(t, func() bool { return os.RemoveAll(home) == nil }, 30*time.Second, 50*time.Millisecond)
+		require.Eventually(t, func() bool { return os.RemoveAll(home) == nil }, clientLimit, 50*time.Millisecond)
 		if t.Failed() {
 			t.Logf("chromium: %s", stderr.String())
 		}

@@ -63,7 +63,7 @@ func (p podman) run(args ...string) []byte {
 func (p podman) image(tag, pkg string) {
 	p.t.Helper()
 	dir := p.t.TempDir()
-	build := exec.Command("go", "build", "-o", filepath.Join(dir, "lsiofs"), pkg)
+	build := exec.Command("go", "build", "-buildvcs=false", "-o", filepath.Join(dir, "lsiofs"), pkg)
 	build.Env = append(os.Environ(), "CGO_ENABLED=0")
 	text, err := build.CombinedOutput()
 	require.NoError(p.t, err, "%s", text)

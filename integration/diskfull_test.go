@@ -6,6 +6,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"regexp"
 	"syscall"
 	"testing"
 
@@ -17,13 +18,30 @@ import (
 // image that is mounted. options are mkfs.ext4's.
 func smallDisk(t *testing.T, options ...string) string {
 	t.Helper()
+	return imageDisk(t, filepath.Join(t.TempDir(), "image"), 24<<20, options...)
+}
+
+// thinDisk is a file system that promises more than there is, as thin volumes and
+// images on a full host do: what is written to it is lost when it is written back.
+func thinDisk(t *testing.T, there, promised int64) string {
+	t.Helper()
+	host := t.TempDir()
+	if r := command(t, nil, nil, "mount", "-t", "tmpfs", "-o", fmt.Sprintf("size=%d", there), "tmpfs", host); r.code != 0 {
+		missing(t, "a tmpfs can't be mounted: %s", r.stderr)
+	}
+	t.Cleanup(func() { output(t, "umount", host) })
+	return imageDisk(t, filepath.Join(host, "image"), promised, "-O", "^has_journal")
+}
+
+// imageDisk makes an image of a file system and mounts it until the test ends.
+func imageDisk(t *testing.T, image string, size int64, options ...string) string {
+	t.Helper()
 	if os.Getuid() != 0 {
 		missing(t, "an image can be mounted by root only")
 	}
-	mkfs := need(t, "mkfs.ext4")
-	image, dir := filepath.Join(t.TempDir(), "image"), t.TempDir()
+	mkfs, dir := need(t, "mkfs.ext4"), t.TempDir()
 	require.NoError(t, os.WriteFile(image, nil, 0o600))
-	require.NoError(t, os.Truncate(image, 24<<20))
+	require.NoError(t, os.Truncate(image, size))
 	output(t, mkfs, append(append([]string{"-q", "-m", "0"}, options...), image)...)
 	if r := command(t, nil, nil, "mount", "-o", "loop", image, dir); r.code != 0 {
 		missing(t, "an image can't be mounted: %s", r.stderr)
@@ -110,9 +128,9 @@ func TestADiskThatIsFullAfterTheMountFailsReadersOfASpoolThatCouldNotBeReserved(
 	}
 	require.NotZero(t, failed, "there is room for four shards of twelve")
 	require.NotZero(t, came, "of those that were there first")
-	for _, says := range []string{string(m.read("status")), m.log.String()} {
-		require.Contains(t, says, "write the spool in "+disk)
-		require.Contains(t, says, "no space left on device")
+	for _, words := range []string{"write the spool in " + disk, "no space left on device"} {
+		require.Contains(t, string(m.read("status")), words)
+		m.requireLog(regexp.QuoteMeta(words))
 	}
 
 	require.NoError(t, os.Remove(filler))
@@ -133,7 +151,7 @@ func TestAFullDiskUnderTheIndexDirectoryCostsNothingButTheIndex(t *testing.T) {
 			m := mountDataset(t, d, s, "--index-dir", dir)
 			requireFile(t, want, m.path("worker-1.tar"))
 			if leave == 0 {
-				require.Contains(t, m.log.String(), "no space left on device", "that nothing is stored is said")
+				m.requireLog("no space left on device") // that nothing is stored is said
 			}
 			m.end()
 			for _, file := range indexFiles(t, dir) {
@@ -147,6 +165,30 @@ func TestAFullDiskUnderTheIndexDirectoryCostsNothingButTheIndex(t *testing.T) {
 			require.Equal(t, 9, index(t, d, "--index-dir", dir).Reused, "once there is room again")
 		})
 	}
+}
+
+// The listing of a dataset of files lies in the index directory, mapped. A disk that
+// takes it and loses it later would show zeros in its place. (It is some MB: of what
+// does not fit, a loop device reports all writes but the first.)
+func TestAListingThatItsDiskHasNoRoomForIsKeptInMemory(t *testing.T) {
+	d := dataset{name: "files", dir: t.TempDir(), flags: []string{"--format", "files"}, ext: ".tar"}
+	for i := range 10_000 {
+		writeFile(t, d.dir, fmt.Sprintf("%02d/%0240d", i%20, i), fmt.Append(nil, i))
+	}
+	s := usual()
+	want := newReference(t, d).data(s, 1)
+	mapped := func(m *mount) string {
+		maps, err := os.ReadFile(fmt.Sprintf("/proc/%d/maps", m.cmd.Process.Pid))
+		require.NoError(t, err)
+		return string(maps)
+	}
+	roomy := mountDataset(t, d, s, "--index-dir", smallDisk(t))
+	requireFile(t, want, roomy.path("worker-1.tar"))
+	require.NotContains(t, mapped(roomy), "memfd:lsiofs-listing")
+
+	m := mountDataset(t, d, s, "--index-dir", thinDisk(t, 512<<10, 64<<20))
+	requireFile(t, want, m.path("worker-1.tar"))
+	require.Contains(t, mapped(m), "memfd:lsiofs-listing")
 }
 
 func TestAFullDiskUnderASavedCheckpointLeavesTheLastOne(t *testing.T) {
@@ -196,7 +238,7 @@ func TestAnIndexDirectoryThatIsReadOnlyIsUsedAsFarAsItGoes(t *testing.T) {
 	appendTo(t, filepath.Join(d.dir, "part-0/shard-0002.jsonl"), "{\"new\": 1}\n")
 	m := mountDataset(t, d, s, "--index-dir", full)
 	requireFile(t, newReference(t, d).data(s, 2), m.path("worker-2.jsonl"))
-	require.Contains(t, m.log.String(), "read-only file system", "that nothing is stored is said")
+	m.requireLog("read-only file system") // that nothing is stored is said
 
 	// What needs a spool says where it wants one.
 	_, err := tryMount(t, makeBig(t), t.TempDir(), append(spoolSettings("full").flags(), "--memory", "1MiB", "--read", "spool", "--index-dir", empty)...)

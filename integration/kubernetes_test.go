@@ -35,7 +35,7 @@ func inKubernetesModule(t *testing.T, args ...string) *exec.Cmd {
 // decoder builds the program that decodes manifests.
 var decoder = sync.OnceValues(func() (string, error) {
 	path := filepath.Join(scratch, "decode-manifests")
-	c := exec.Command("go", "build", "-o", path, ".")
+	c := exec.Command("go", "build", "-buildvcs=false", "-o", path, ".")
 	c.Dir = kubernetes
 	out, err := c.CombinedOutput()
 	if err != nil {
@@ -354,7 +354,7 @@ func TestExampleKubernetesJobTrainsOnEveryRecordOnceWithOtherNumbersOfPods(t *te
 		t.Helper()
 		return c.start(job.Template.Spec, append(env, "JOB_COMPLETION_INDEX="+strconv.Itoa(index))...)
 	}
-	const patiently = "STEP_SECONDS=300" // after each step it waits, to be stopped there
+	const patiently = "STEP_SECONDS=86400" // after each step it waits, to be stopped there
 	pods := []*pod{start(0, patiently), start(1, patiently), start(2, patiently), start(3)}
 	for _, p := range pods[:3] {
 		p.says("saved 10")

@@ -70,14 +70,14 @@ func TestNoDescriptorLeftIsEIOUntilThereAreSomeAgain(t *testing.T) {
 // and how often the kernel has killed in it.
 func memoryGroup(t *testing.T, limit int) (dir string, killed func() string) {
 	t.Helper()
-	name := fmt.Sprintf("lsiofs-test-%d", os.Getpid())
-	file, events := "memory.limit_in_bytes", "memory.oom_control"
-	dir = filepath.Join("/sys/fs/cgroup/memory", name)
+	file, events, parent := "memory.limit_in_bytes", "memory.oom_control", "/sys/fs/cgroup/memory"
 	if _, err := os.Stat("/sys/fs/cgroup/cgroup.controllers"); err == nil { // version 2
-		file, events, dir = "memory.max", "memory.events", filepath.Join("/sys/fs/cgroup", name)
+		file, events, parent = "memory.max", "memory.events", "/sys/fs/cgroup"
 		_ = os.WriteFile("/sys/fs/cgroup/cgroup.subtree_control", []byte("+memory"), 0o644) // perhaps it is there already
 	}
-	if err := os.Mkdir(dir, 0o755); err != nil {
+	// A name of its own: others may test here, or be killed before they remove theirs.
+	dir, err := os.MkdirTemp(parent, "lsiofs-test-")
+	if err != nil {
 		missing(t, "no control group can be made: %v", err)
 	}
 	t.Cleanup(func() {

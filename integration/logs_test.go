@@ -35,6 +35,7 @@ func TestTheLogHasALineAFaultAndALineOfStatusWhenAsked(t *testing.T) {
 		_, err = f.ReadAt(make([]byte, 100), 500<<10)
 		require.ErrorIs(t, err, syscall.EIO)
 	}
+	m.requireLog("a read failed")
 	faults := logLines(t, m.log.String(), "a read failed")
 	require.Len(t, faults, 1)
 	require.Equal(t, "a.bin", faults[0]["object"])

@@ -5,6 +5,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"syscall"
@@ -87,6 +88,14 @@ func startMountBy(t testing.TB, starter []string, d dataset, dir string, flags .
 	return m
 }
 
+// requireLog waits until the server's log fits a pattern. What the server writes
+// comes through a pipe: perhaps later than the answer that it gave next.
+func (m *mount) requireLog(pattern string) {
+	m.t.Helper()
+	fits := regexp.MustCompile(pattern).MatchString
+	require.Eventually(m.t, func() bool { return fits(m.log.String()) }, clientLimit, 5*time.Millisecond, "%q is not in the log: %s", pattern, m.log)
+}
+
 func (m *mount) waitUntilMounted() error { return m.server.WaitUntilMounted() }
 
 // end unmounts, as the test's last act, and checks that nothing is left. It
@@ -101,8 +110,8 @@ func (m *mount) end() {
 	default:
 	}
 	m.cmd.Process.Signal(syscall.SIGTERM)
-	if !m.ended(30 * time.Second) {
-		m.t.Errorf("the server of %s did not end within 30 s of SIGTERM", m.dir)
+	if !m.ended(clientLimit) {
+		m.t.Errorf("the server of %s did not end within %v of SIGTERM", m.dir, clientLimit)
 		m.cmd.Process.Kill()
 		<-m.exited
 		detach(m.dir)

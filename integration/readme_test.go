@@ -18,6 +18,31 @@ func readme(t *testing.T) string {
 	return string(b)
 }
 
+// manual gives a page of the manual.
+func manual(t *testing.T, topic string) string {
+	t.Helper()
+	b, err := os.ReadFile(filepath.Join(manualDir, topic+".md"))
+	require.NoError(t, err)
+	return string(b)
+}
+
+const manualDir = "../cmd/lsiofs/manual"
+
+// documents are the README and all pages of the manual, by their paths.
+func documents(t *testing.T) map[string]string {
+	t.Helper()
+	paths, err := filepath.Glob(filepath.Join(manualDir, "*.md"))
+	require.NoError(t, err)
+	require.Greater(t, len(paths), 10)
+	found := map[string]string{}
+	for _, path := range append(paths, "../README.md") {
+		b, err := os.ReadFile(path)
+		require.NoError(t, err)
+		found[path] = string(b)
+	}
+	return found
+}
+
 // blocks are the fenced blocks of a text in a language, "" for those without.
 func blocks(text, language string) []string {
 	var found []string
@@ -29,12 +54,16 @@ func blocks(text, language string) []string {
 	return found
 }
 
-// TestREADMEsCommandsExist looks at every call of lsiofs in the README, in
+// TestCommandsOfREADMEAndManualExist looks at every call of lsiofs in them, in
 // blocks and in sentences: its verb exists, and its help knows the flags.
-func TestREADMEsCommandsExist(t *testing.T) {
-	text := readme(t)
+func TestCommandsOfREADMEAndManualExist(t *testing.T) {
+	all := ""
+	for _, text := range documents(t) {
+		all += text + "\n"
+	}
+	text := all
 	inline := regexp.MustCompile("`(lsiofs [^`]+)`").FindAllStringSubmatch(text, -1)
-	lines := strings.Split(strings.Join(blocks(text, ""), ""), "\n")
+	lines := strings.Split(strings.Join(append(blocks(text, ""), blocks(text, "console")...), ""), "\n")
 	for _, code := range inline {
 		lines = append(lines, code[1])
 	}
@@ -48,12 +77,12 @@ func TestREADMEsCommandsExist(t *testing.T) {
 			}
 		}
 	}
-	require.GreaterOrEqual(t, commands, 10)
+	require.GreaterOrEqual(t, commands, 40)
 }
 
-// TestREADMEsTestsExist: what the README says is shown by a test is shown by one
+// TestTestsOfREADMEAndManualExist: what they say is shown by a test is shown by one
 // that is there. Names that end with … are beginnings of names.
-func TestREADMEsTestsExist(t *testing.T) {
+func TestTestsOfREADMEAndManualExist(t *testing.T) {
 	var all []string
 	require.NoError(t, filepath.WalkDir("..", func(path string, e os.DirEntry, err error) error {
 		if err != nil || !strings.HasSuffix(path, "_test.go") && !strings.Contains(path, "unpacktest") || e.IsDir() {
@@ -65,8 +94,11 @@ func TestREADMEsTestsExist(t *testing.T) {
 		}
 		return err
 	}))
-	named := regexp.MustCompile("`((?:Test|Fuzz)\\w+)(…?)`").FindAllStringSubmatch(readme(t), -1)
-	require.Greater(t, len(named), 30)
+	var named [][]string
+	for _, text := range documents(t) {
+		named = append(named, regexp.MustCompile("`((?:Test|Fuzz)\\w+)(…?)`").FindAllStringSubmatch(text, -1)...)
+	}
+	require.Greater(t, len(named), 70)
 	for _, n := range named {
 		require.True(t, slices.ContainsFunc(all, func(name string) bool {
 			return name == n[1] || n[2] != "" && strings.HasPrefix(name, n[1])
@@ -76,9 +108,7 @@ func TestREADMEsTestsExist(t *testing.T) {
 
 // TestEachThreatNamesItsTest: the table of Security has no empty promise.
 func TestEachThreatNamesItsTest(t *testing.T) {
-	_, section, found := strings.Cut(readme(t), "\n## Security\n")
-	require.True(t, found)
-	section, _, _ = strings.Cut(section, "\n## ")
+	section := manual(t, "security")
 	rows := regexp.MustCompile(`(?m)^\| (.*) \|$`).FindAllStringSubmatch(section, -1)
 	require.Greater(t, len(rows), 12)
 	for _, row := range rows[1:] {
@@ -92,6 +122,10 @@ func TestEachThreatNamesItsTest(t *testing.T) {
 func requireExists(t *testing.T, words []string, line string) {
 	t.Helper()
 	verb := words[:1]
+	if words[0] == "help" {
+		require.Zero(t, tool(t, words...).code, line)
+		return
+	}
 	if words[0] == "checkpoint" && len(words) > 1 {
 		verb = words[:2]
 	}

@@ -96,7 +96,7 @@ func TestRefusedDocumentsChangeNothingAndStatusSaysWhy(t *testing.T) {
 			require.NoError(t, os.WriteFile(file, []byte(withOrder("seed", fmt.Sprint(1000+i))), 0o600))
 			r := command(t, nil, nil, "sh", "-ec", line, "sh", file, m.path("checkpoint"))
 			require.NotZero(t, r.code, "the program sees the refusal")
-			require.Contains(t, string(m.read("status")), fmt.Sprint(1000+i), "status says which seed was not the mount's")
+			require.Contains(t, string(m.read("status")), fmt.Sprintf("order.seed is %d", 1000+i), "status says which seed was not the mount's")
 			require.Equal(t, string(before), string(m.read("checkpoint")))
 		})
 	}

@@ -263,7 +263,7 @@ func TestTheProgramsOwnVerbsForCheckpoints(t *testing.T) {
 	require.Equal(t, []taken{{Batch: 1, Consumed: []int{10, 12}}}, documentOf(t, b).Done)
 
 	shown := toolOK(t, "checkpoint", "show", merged)
-	require.Contains(t, string(shown), "12")
+	require.Contains(t, string(shown), "2 workers in batches of 1: [10 12]\n")
 	toolOK(t, "checkpoint", "restore", merged, m.dir)
 	done := []taken{{Batch: 1, Consumed: []int{10, 12}}}
 	requireFile(t, ref.ask(question{settings: s, Worker: 1, Done: done, Kind: "data"}), m.path("worker-1.jsonl"))

@@ -6,6 +6,7 @@ import (
 	"math/rand/v2"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -37,15 +38,22 @@ func makeBig(t *testing.T) dataset {
 	return d
 }
 
-// spoolDir is a directory on a disk.
+// spoolDir is a directory on a disk: on many machines /tmp lies in memory.
 func spoolDir(t *testing.T) string {
 	t.Helper()
-	dir := t.TempDir()
-	var st unix.Statfs_t
-	if require.NoError(t, unix.Statfs(dir, &st)); st.Type == unix.TMPFS_MAGIC {
-		t.Skip("temporary files lie in memory")
+	for _, base := range []string{os.TempDir(), "/var/tmp"} {
+		dir, err := os.MkdirTemp(base, "lsiofs-spool-")
+		if err != nil {
+			continue
+		}
+		t.Cleanup(func() { require.NoError(t, os.RemoveAll(dir)) })
+		var st unix.Statfs_t
+		if require.NoError(t, unix.Statfs(dir, &st)); st.Type != unix.TMPFS_MAGIC {
+			return dir
+		}
 	}
-	return dir
+	missing(t, "temporary files lie in memory")
+	return ""
 }
 
 func (m *mount) fetchStats() fetch.Stats {
@@ -131,6 +139,58 @@ func TestNothingIsLeftOfTheSpoolOfAKilledMount(t *testing.T) {
 
 	m = mountDataset(t, d, s, "--memory", "1MiB", "--spool-dir", spool)
 	requireSameBytes(t, want, m.read("epoch-0/worker-0-of-1.jsonl"), "after a kill")
+}
+
+// TestWhatADiskLosesOfTheSpoolIsDecodedAgain has a disk that takes all that is
+// written, and has no room for it when it is written back: the kernel drops the
+// pages, and shows zeros in their places.
+func TestWhatADiskLosesOfTheSpoolIsDecodedAgain(t *testing.T) {
+	d := makeBig(t)
+	disk := thinDisk(t, 6<<20, 128<<20)
+	for _, io := range []string{"uring", "pread"} {
+		t.Run(io, func(t *testing.T) {
+			s := spoolSettings("full")
+			ref := newReference(t, d)
+			m := mountDataset(t, d, s, "--memory", "1MiB", "--read", "spool", "--spool-dir", disk, "--io", io)
+			for epoch := range uint64(2) {
+				s.Epoch = epoch
+				requireSameBytes(t, ref.data(s, 0), m.read("epoch-%d/worker-0-of-1.jsonl", epoch), "epoch %d", epoch)
+				require.Error(t, m.forgetSpool(disk), "there is less room than the disk promises")
+			}
+			stats := m.fetchStats()
+			require.NotNil(t, stats.Spool)
+			require.NotZero(t, stats.Spool.DamagedPieces)
+			require.NotZero(t, stats.Spool.DamagedShards)
+			require.Zero(t, stats.Errors)
+			for place, said := range map[string]string{"status": string(m.read("status")), "log": m.log.String()} {
+				require.Contains(t, said, disk, place)
+				require.Contains(t, said, "other bytes than were written", place)
+			}
+			require.Regexp(t, `(?m)^lsiofs_spool_damaged_pieces_total [1-9]`, string(m.read("metrics")))
+			require.Less(t, strings.Count(m.log.String(), "other bytes than were written"), 3, "it is said once a minute at most")
+		})
+	}
+}
+
+// forgetSpool has the server's spool written to its disk, and its pages dropped, as
+// the kernel does when memory is short. It gives the error of writing.
+func (m *mount) forgetSpool(disk string) error {
+	m.t.Helper()
+	links, err := filepath.Glob(fmt.Sprintf("/proc/%d/fd/*", m.cmd.Process.Pid))
+	require.NoError(m.t, err)
+	for _, link := range links {
+		if to, err := os.Readlink(link); err != nil || !strings.HasPrefix(to, disk+"/") {
+			continue
+		}
+		f, err := os.OpenFile(link, os.O_RDWR, 0)
+		require.NoError(m.t, err)
+		defer f.Close()
+		lost := f.Sync()
+		require.NoError(m.t, unix.Fadvise(int(f.Fd()), 0, 0, unix.FADV_DONTNEED))
+		return lost
+	}
+	require.Fail(m.t, "the server has no file in "+disk)
+	return nil
 }
 
 func TestASpoolWithoutRoomIsRefusedAtTheMount(t *testing.T) {

@@ -1,7 +1,9 @@
 package integration
 
 import (
+	"bytes"
 	"encoding/json"
+	"fmt"
 	"os"
 	"os/exec"
 	"strconv"
@@ -69,7 +71,8 @@ func TestAStalledRangeBlocksOnlyThoseWhoNeedItAndIsEIOAfterTheTimeout(t *testing
 			d, b := backingDataset(t, whole, backing.Options{})
 			s := inOrder()
 			want := newReference(t, whole)
-			m := mountDataset(t, d, s, append(way.flags, "--memory", "1MiB", "--read-timeout", "6s")...)
+			// Longer than a sound read takes on a busy machine.
+			m := mountDataset(t, d, s, append(way.flags, "--memory", "1MiB", "--read-timeout", "20s")...)
 			first := want.data(s, 0)
 			const from, to = 512 << 10, 768 << 10
 			b.Fail(backing.Fault{Path: "a.bin", From: from, To: to, Do: backing.Stall})
@@ -103,9 +106,9 @@ func TestAStalledRangeBlocksOnlyThoseWhoNeedItAndIsEIOAfterTheTimeout(t *testing
 			require.NoError(t, err)
 			requireSameBytes(t, first[1<<20:1<<20+4096], head[:4096], "behind the stalled range")
 			require.ErrorIs(t, <-waits, syscall.EIO)
-			for place, said := range map[string]string{"status": string(m.read("status")), "log": m.log.String()} {
-				require.Regexp(t, `a\.bin: record \d+ at \[\d+, \d+\): storage has not answered within --read-timeout`, said, place)
-			}
+			const said = `a\.bin: record \d+ at \[\d+, \d+\): storage has not answered within --read-timeout`
+			require.Regexp(t, said, string(m.read("status")))
+			m.requireLog(said)
 
 			b.Fail()
 			requireFile(t, first, m.path("worker-0.bin"))
@@ -160,6 +163,54 @@ for i in range(64):
 			requireEnd(t, reader, "all its reads are answered")
 			requireFile(t, want.data(s, 0), m.path("worker-0.bin"))
 		})
+	}
+}
+
+// Each worker's stream is one file, whose opening or reading stalls for the first ones:
+// one, and more than files are waited for at a time.
+func TestFilesThatStallHoldUpTheirOwnReadersAlone(t *testing.T) {
+	t.Parallel()
+	const files = 60
+	whole := dataset{name: "files", dir: t.TempDir(), flags: []string{"--format", "files"}, ext: ".tar"}
+	for i := range files {
+		writeFile(t, whole.dir, fmt.Sprintf("d/%02d.bin", i), bytes.Repeat([]byte{byte(i)}, 40_000))
+	}
+	s := usual()
+	s.Shuffle, s.Workers, s.Deal, s.ChunkRecords = "none", files, "contiguous", 1
+	want := newReference(t, whole)
+	for _, opening := range []bool{true, false} {
+		for _, hang := range []int{1, 40} {
+			t.Run(fmt.Sprintf("opening=%v/files=%d", opening, hang), func(t *testing.T) {
+				t.Parallel()
+				d, b := backingDataset(t, whole, backing.Options{})
+				m := mountDataset(t, d, s, "--memory", "1MiB")
+				var faults []backing.Fault
+				for i := range hang {
+					faults = append(faults, backing.Fault{Path: fmt.Sprintf("d/%02d.bin", i), Open: opening, To: 1 << 30, Do: backing.Stall})
+				}
+				b.Fail(faults...)
+				reader := exec.Command(python(t), "-c", `
+import os, sys, threading
+for i in range(int(sys.argv[2])):
+    fd = os.open(sys.argv[1] + "/worker-%d.tar" % i, os.O_RDONLY)
+    threading.Thread(target=os.pread, args=(fd, 4096, 0)).start()
+`, m.dir, fmt.Sprint(hang))
+				require.NoError(t, reader.Start())
+				t.Cleanup(func() {
+					reader.Process.Kill()
+					reader.Wait()
+				})
+				b.WaitStalled(hang)
+				for w := hang; w < files; w++ {
+					requireFile(t, want.data(s, w), m.path("worker-%d.tar", w))
+				}
+				b.Fail()
+				requireEnd(t, reader, "all its reads are answered")
+				for w := range hang {
+					requireFile(t, want.data(s, w), m.path("worker-%d.tar", w))
+				}
+			})
+		}
 	}
 }
 
@@ -275,9 +326,9 @@ func TestFaultsOfTheStorageAreEIOThatNamesThemOrPassUnseen(t *testing.T) {
 			b.Fail(backing.Fault{Path: "b.bin", From: 100 << 10, To: 101 << 10, Do: backing.EIO})
 			first := want.data(s, 0)
 			require.NotZero(t, requireEIOOrRight(t, first, m.path("worker-0.bin")))
-			for place, said := range map[string]string{"status": string(m.read("status")), "log": m.log.String()} {
-				require.Regexp(t, `b\.bin: record \d+ at \[\d+, \d+\): bytes \[\d+, \d+\): input/output error`, said, place)
-			}
+			const said = `b\.bin: record \d+ at \[\d+, \d+\): bytes \[\d+, \d+\): input/output error`
+			require.Regexp(t, said, string(m.read("status")))
+			m.requireLog(said)
 			b.Fail()
 			requireFile(t, first, m.path("worker-0.bin"))
 

@@ -54,7 +54,7 @@ func TestExampleSystemdUnitsAreSound(t *testing.T) {
 const underSystemd = `
 unit=lsiofs@train
 property() { systemctl --user show --property "$1" --value "$unit"; }
-answers() { for ((i = 0; i < 300; i++)); do [[ $(property ActiveState) == active ]] && return; sleep 0.1; done; return 1; }
+answers() { for ((i = 0; i < 800; i++)); do [[ $(property ActiveState) == active ]] && return; sleep 0.1; done; return 1; }
 
 systemctl --user start $unit
 cat "$1/worker-1.jsonl" > stream # at once: started is mounted

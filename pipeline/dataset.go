@@ -61,7 +61,8 @@ type Dataset struct {
 	fetcher *fetch.Fetcher
 	source  *stream.Source
 	layouts *layouts
-	ahead   *ahead // nil where nothing is computed ahead
+	ahead   *ahead        // nil where nothing is computed ahead
+	orders  *order.Memory // of all views
 	epochs  *cache[uint64, *order.Epoch]
 	sets    *cache[string, *stream.Set]
 	start   atomic.Pointer[Start] // what Expect found
@@ -71,8 +72,9 @@ type Dataset struct {
 	}
 }
 
-// How many epochs and sets are remembered. An epoch keeps 128 KiB for every
-// 2¹⁸ records that were walked through, a set some MiB of its order.
+// How many epochs and sets are remembered. An epoch keeps 64 KiB for every 2¹⁸
+// records that were walked through, but only a few do (order.Memory). What a set
+// has of its order and its layout is bounded for all sets together.
 const (
 	keptEpochs = 4
 	keptSets   = 16
@@ -142,6 +144,7 @@ func (d *Dataset) open(ctx context.Context, o Options) error {
 	}
 	d.source = stream.NewSource(c, d.fetcher)
 	d.layouts = newLayouts(c, s.Order, o.Log)
+	d.orders = order.NewMemory(0)
 	d.epochs = newCache[uint64, *order.Epoch](keptEpochs)
 	d.sets = newCache[string, *stream.Set](keptSets)
 	if o.Ahead {
@@ -264,7 +267,7 @@ func (d *Dataset) Set(_ context.Context, epoch uint64, done []order.Done, deal s
 		if err != nil {
 			return nil, err
 		}
-		v, err := order.NewView(e, done, deal)
+		v, err := d.orders.View(e, done, deal)
 		if err != nil {
 			return nil, err
 		}

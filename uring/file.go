@@ -8,6 +8,8 @@ import (
 	"unsafe"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/lsiofs/lsiofs/uring/filesystem"
 )
 
 // Direct says which reads of a File bypass the page cache (O_DIRECT).
@@ -51,6 +53,7 @@ type File struct {
 	fd     int
 	policy Direct
 	remote bool         // see Remote
+	holds  bool         // a direct read holds the process when it is killed
 	verify func() error // nil without VerifyWith
 
 	waits   atomic.Bool   // RWF_NOWAIT is refused
@@ -99,13 +102,20 @@ type directFile struct {
 // NewFile makes a File of a descriptor that was opened for reading without
 // O_DIRECT and O_NONBLOCK. The descriptor is the File's from now on. A second
 // one is opened at the first direct read.
-func NewFile(fd int, policy Direct) *File { return &File{fd: fd, policy: policy, remote: Remote(fd)} }
+func NewFile(fd int, policy Direct) *File {
+	on := filesystem.Of(fd)
+	return &File{fd: fd, policy: policy, remote: on.Remote, holds: on.HoldsKilled}
+}
 
 // VerifyWith has verify called whenever reads of the File have ended, before
 // their Done: once for several reads, which so cost less each. Its error takes
 // the place of theirs. It may be called concurrently and must not wait for a
-// disk. VerifyWith comes before the first request.
+// disk; that of a File that is Remote may wait for the server as its reads may.
+// VerifyWith comes before the first request.
 func (f *File) VerifyWith(verify func() error) { f.verify = verify }
+
+// Remote says whether the file lies where Remote said so when the File was made.
+func (f *File) Remote() bool { return f.remote }
 
 // FD is the descriptor that NewFile was given.
 func (f *File) FD() int { return f.fd }
@@ -135,7 +145,7 @@ func (f *File) wantsDirect(c *counters, off int64, size int) bool {
 		return false
 	case f.policy == DirectAlways:
 		return true
-	case f.remote && outlivesSignals(f.fd):
+	case f.holds:
 		c.refuse(f, refusedFUSE)
 		return false
 	}

@@ -7,9 +7,9 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"slices"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/spf13/cobra"
 	"golang.org/x/sys/unix"
@@ -63,7 +63,7 @@ func runUmount(ctx context.Context, o *umountOptions, u *ui) error {
 			return codedf(exitMount, "unmount %s: %w", o.point, err)
 		}
 		return codedf(exitMount, "%s is busy%s; close these, or detach it with lsiofs umount --lazy %s",
-			o.point, holdersText(holders("/proc", point, os.Getpid())), shellQuote(o.point))
+			o.point, holdersText(holders("/proc", point, os.Getpid(), os.ReadDir)), shellQuote(o.point))
 	}
 	if u.json {
 		return u.emit(map[string]string{"unmounted": point})
@@ -108,14 +108,22 @@ type holder struct {
 // maxHolders bounds what is looked for and printed.
 const maxHolders = 8
 
+// mapsPatience is how long it may take to look at what processes have mapped. The
+// kernel makes that wait for a process that hangs: for one, say, that waits for a
+// page of a file system which does not answer.
+const mapsPatience = 3 * time.Second
+
 // holders looks through a proc file system for processes that have a file or a
 // directory below point open, or mapped. Processes of others show nothing; but is
-// left out (it is this one, with what its parent has left open to it).
-func holders(proc, point string, but int) []holder {
-	dirs, err := os.ReadDir(proc)
+// left out (it is this one, with what its parent has left open to it). Mappings
+// that can't be looked at within mapsPatience are not; list is os.ReadDir.
+func holders(proc, point string, but int, list func(dir string) ([]os.DirEntry, error)) []holder {
+	dirs, err := list(proc)
 	if err != nil {
 		return nil
 	}
+	ctx, cancel := context.WithTimeout(context.Background(), mapsPatience)
+	defer cancel()
 	var found []holder
 	for _, d := range dirs {
 		pid, err := strconv.Atoi(d.Name())
@@ -123,7 +131,23 @@ func holders(proc, point string, but int) []holder {
 			continue
 		}
 		dir := filepath.Join(proc, d.Name())
-		if uses := usedBelow(dir, point); uses != "" {
+		linksOf := func(sub string) (links []string) {
+			entries, _ := list(filepath.Join(dir, sub))
+			for _, e := range entries {
+				links = append(links, filepath.Join(dir, sub, e.Name()))
+			}
+			return links
+		}
+		uses := targetBelow(point, append(linksOf("fd"), filepath.Join(dir, "cwd"), filepath.Join(dir, "root")))
+		if uses == "" && ctx.Err() == nil {
+			mapped := make(chan string, 1)
+			go func() { mapped <- targetBelow(point, linksOf("map_files")) }() // ends with this process at the latest
+			select {
+			case uses = <-mapped:
+			case <-ctx.Done():
+			}
+		}
+		if uses != "" {
 			name, _ := os.ReadFile(filepath.Join(dir, "comm")) // "" for one that is gone
 			found = append(found, holder{pid, strings.TrimSpace(string(name)), uses})
 		}
@@ -140,23 +164,15 @@ func inside(path, dir string) bool {
 	return err == nil && rel != ".." && !strings.HasPrefix(rel, "../")
 }
 
-func usedBelow(dir, point string) string {
-	links := []string{filepath.Join(dir, "cwd"), filepath.Join(dir, "root")}
-	for _, sub := range []string{"fd", "map_files"} {
-		entries, _ := os.ReadDir(filepath.Join(dir, sub))
-		for _, e := range entries {
-			links = append(links, filepath.Join(dir, sub, e.Name()))
+// targetBelow is where the first of links leads that leads to point or below it, ""
+// where none does.
+func targetBelow(point string, links []string) string {
+	for _, l := range links {
+		if target, err := os.Readlink(l); err == nil && inside(target, point) {
+			return target
 		}
 	}
-	i := slices.IndexFunc(links, func(l string) bool {
-		target, err := os.Readlink(l)
-		return err == nil && inside(target, point)
-	})
-	if i < 0 {
-		return ""
-	}
-	target, _ := os.Readlink(links[i]) // it was there a moment ago
-	return target
+	return ""
 }
 
 func holdersText(held []holder) string {

@@ -58,7 +58,7 @@ func TestDoctorJudgesMachines(t *testing.T) {
 		{"no storage profiles", func(*machine) {}, "storage profiles", levelOK, "lsiofs tune PATH"},
 		{"a storage profile", func(m *machine) {
 			p := profile.Defaults(profile.KindSSD)
-			p.Tuned = time.Unix(1<<30, 0)
+			p.Tuned = time.Unix(1<<30, 0).UTC()
 			m.profiles = []profile.Listed{{Stored: profile.Stored{Place: profile.Place{Kind: profile.KindSSD, Device: "nvme0n1p1", FileSystem: "xfs"}, Profile: p}}}
 		}, "storage profiles", levelOK, "ssd nvme0n1p1 (xfs): ssd, tuned 2004-01-10: reads of up to 1.0 MiB"},
 		{"a damaged storage profile", func(m *machine) {

@@ -3,22 +3,50 @@ package main
 import (
 	"bytes"
 	"context"
+	"fmt"
 	"os"
 	"testing"
 
 	"github.com/stretchr/testify/require"
+	"golang.org/x/sys/unix"
 )
 
 // asProgram makes the test binary the program itself: commands that start
 // themselves again (mount --daemon, demo) then start this.
 const asProgram = "LSIOFS_TEST_AS_PROGRAM"
 
+// asHost is the name that such a program gives its machine. It is for one that was
+// started in a namespace of its own.
+const asHost = "LSIOFS_TEST_AS_HOST"
+
 func TestMain(m *testing.M) {
 	if os.Getenv(asProgram) != "" {
+		if host := os.Getenv(asHost); host != "" {
+			if err := unix.Sethostname([]byte(host)); err != nil {
+				fmt.Fprintln(os.Stderr, err)
+				os.Exit(1)
+			}
+		}
 		main()
 		return
 	}
-	os.Exit(m.Run())
+	os.Exit(runTests(m))
+}
+
+// runTests gives all tests a cache directory of their own, and so the programs
+// that they start: what was measured on this machine would change plans, and
+// indexes of the tests would be left in its user's. Nor is the service manager of
+// whoever runs the tests to hear of mounts.
+func runTests(m *testing.M) int {
+	cache, err := os.MkdirTemp("", "lsiofs-cache-")
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		return 1
+	}
+	defer os.RemoveAll(cache)
+	os.Setenv("XDG_CACHE_HOME", cache)
+	os.Unsetenv("NOTIFY_SOCKET")
+	return m.Run()
 }
 
 // result is what one run of the program gave.

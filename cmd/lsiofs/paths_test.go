@@ -58,12 +58,31 @@ func TestHoldersAreFound(t *testing.T) {
 	f, err := os.Create(filepath.Join(dir, "held"))
 	require.NoError(t, err)
 	defer f.Close()
-	found := holders("/proc", dir, 0)
+	found := holders("/proc", dir, 0, os.ReadDir)
 	require.Len(t, found, 1)
 	require.Equal(t, os.Getpid(), found[0].PID)
 	require.Equal(t, f.Name(), found[0].Uses)
-	require.Empty(t, holders("/proc", dir, os.Getpid()))
+	require.Empty(t, holders("/proc", dir, os.Getpid(), os.ReadDir))
 	require.Contains(t, holdersText(found), f.Name())
-	require.Empty(t, holders("/proc", filepath.Join(dir, "other"), 0))
+	require.Empty(t, holders("/proc", filepath.Join(dir, "other"), 0, os.ReadDir))
 	require.Contains(t, holdersText(nil), "can't be seen")
+}
+
+// The kernel lets nobody look at the mappings of a process that hangs in one.
+func TestHoldersAreFoundBesideAProcessWhoseMappingsCanNotBeLookedAt(t *testing.T) {
+	proc, point := t.TempDir(), t.TempDir()
+	for link, target := range map[string]string{"1/map_files/0-1": point + "/a", "2/map_files/0-1": "/elsewhere", "3/fd/0": point + "/c"} {
+		link = filepath.Join(proc, link)
+		require.NoError(t, os.MkdirAll(filepath.Dir(link), 0o755))
+		require.NoError(t, os.Symlink(target, link))
+	}
+	hangs := make(chan struct{})
+	t.Cleanup(func() { close(hangs) })
+	found := holders(proc, point, 0, func(dir string) ([]os.DirEntry, error) {
+		if dir == filepath.Join(proc, "2", "map_files") {
+			<-hangs
+		}
+		return os.ReadDir(dir)
+	})
+	require.Equal(t, []holder{{1, "", point + "/a"}, {3, "", point + "/c"}}, found)
 }

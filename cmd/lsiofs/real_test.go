@@ -7,17 +7,23 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/require"
 )
 
-// needMount skips where nothing can be mounted, and makes processes that this
-// one starts be lsiofs.
+// needMount skips where nothing can be mounted, but fails in CI, and makes
+// processes that this one starts be lsiofs.
 func needMount(t *testing.T) {
 	t.Helper()
 	if err := missingForMount(mountingMachine()); err != nil {
+		if os.Getenv("CI") == "true" {
+			t.Fatalf("CI=true, and nothing can be mounted here: %v", err)
+		}
 		t.Skipf("nothing can be mounted here: %v", err)
 	}
 	t.Setenv(asProgram, "1")
@@ -61,16 +67,41 @@ func endDaemon(t *testing.T, mnt string) {
 	t.Helper()
 	_ = exec.Command("umount", "-l", mnt).Run()
 	require.Eventually(t, func() bool {
-		processes, err := filepath.Glob("/proc/[0-9]*/cmdline")
-		require.NoError(t, err)
-		for _, p := range processes {
-			line, _ := os.ReadFile(p) // "" for one that has ended
-			if bytes.Contains(line, []byte("\x00"+mnt+"\x00")) {
-				return false
-			}
+		return !slices.ContainsFunc(commandLines(t), func(line string) bool { return strings.Contains(line, "\x00"+mnt+"\x00") })
+	}, 90*time.Second, 5*time.Millisecond, "a daemon is left")
+}
+
+// commandLines are those of the processes of this session that are no older than
+// this one, and of those that run its program. Of others reading the command line
+// may hang: of one that waits for a page of a file system which does not answer.
+func commandLines(t *testing.T) (lines []string) {
+	t.Helper()
+	self, err := os.Executable()
+	require.NoError(t, err)
+	session, born := sessionAndBirth("/proc/self")
+	processes, err := filepath.Glob("/proc/[0-9]*")
+	require.NoError(t, err)
+	for _, dir := range processes {
+		exe, _ := os.Readlink(dir + "/exe") // "" for one that has ended
+		if s, b := sessionAndBirth(dir); exe == self || s == session && b >= born {
+			line, _ := os.ReadFile(dir + "/cmdline")
+			lines = append(lines, string(line))
 		}
-		return true
-	}, time.Minute, 5*time.Millisecond, "a daemon is left")
+	}
+	return lines
+}
+
+// sessionAndBirth are a process's session, and when it was started, in ticks; none
+// of one that has ended.
+func sessionAndBirth(dir string) (session, born int) {
+	b, _ := os.ReadFile(dir + "/stat")
+	fields := strings.Fields(string(b[bytes.LastIndexByte(b, ')')+1:])) // from the third one on
+	if len(fields) < 20 {
+		return 0, 0
+	}
+	session, _ = strconv.Atoi(fields[6-3])
+	born, _ = strconv.Atoi(fields[22-3])
+	return session, born
 }
 
 // read gives a file of a mount.
@@ -213,7 +244,7 @@ func TestWarningsOfAMount(t *testing.T) {
 	out, err = program(t, "mount", data, mnt, "--daemon", "--resume", file, "--tail", "drop").CombinedOutput()
 	require.NoError(t, err, "%s", out)
 	require.Contains(t, string(out), "warning: --tail drop leaves 8 of 8 workers no records")
-	require.NotContains(t, string(out), "poor")
+	require.NotContains(t, string(out), "the shuffle is poor")
 }
 
 func TestIndexAndInspect(t *testing.T) {

@@ -77,20 +77,19 @@ workers.`,
 		newCatCommand(g), newPlanCommand(g), newTuneCommand(g), newTopCommand(g), newBenchCommand(g), newBenchPartCommand(g),
 		newCheckpointCommand(g), newDoctorCommand(g), newDemoCommand(g), newVersionCommand(g),
 	)
+	root.SetHelpCommand(newHelpCommand(g))
+	root.InitDefaultHelpCmd()
 	root.SetOut(g.ui.out) // what InitDefaultCompletionCmd remembers
 	root.SetErr(g.ui.err)
 	root.InitDefaultCompletionCmd("completion")
 	describeCobrasOwn(root)
+	root.SetUsageFunc(func(c *cobra.Command) error { return writeUsage(c.OutOrStdout(), c) })
 	root.SetHelpTemplate(root.HelpTemplate() + "\n" + exitTable())
 	return root
 }
 
 // describeCobrasOwn gives cobra's own commands the examples that all have.
 func describeCobrasOwn(root *cobra.Command) {
-	root.InitDefaultHelpCmd()
-	if help, _, err := root.Find([]string{"help"}); err == nil {
-		help.Example = "  lsiofs help mount"
-	}
 	c, _, err := root.Find([]string{"completion"})
 	if err != nil {
 		panic(err) // it has just been added

@@ -46,7 +46,7 @@ func TestWhatTuneMeasuresIsWhatMountsUse(t *testing.T) {
 	cache, data := ownCache(t), dataset(t)
 	before := ok(t, "tune", data, "--show").stdout
 	require.Contains(t, before, "default for ")
-	require.Contains(t, before, "lsiofs tune "+data)
+	require.Contains(t, before, "lsiofs tune "+shellQuote(data))
 
 	r, err := tuneQuickly(t, t.Context(), true, tuneOptions{path: data})
 	require.NoError(t, err)

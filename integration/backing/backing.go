@@ -103,6 +103,7 @@ func Main() {
 // is that of the child.
 func Mount(t testing.TB, behind string, o Options, environment []string) *FileSystem {
 	t.Helper()
+	require.Empty(t, os.Getenv(variable), "this program's TestMain does not call backing.Main")
 	b := &FileSystem{t: t, Dir: t.TempDir(), ended: make(chan struct{})}
 	options, err := json.Marshal(o)
 	require.NoError(t, err)

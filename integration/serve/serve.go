@@ -20,7 +20,8 @@ import (
 // Build builds the program from the package in directory source into the file
 // out, race-built where the tests are.
 func Build(out, source string) error {
-	args := []string{"build", "-o", out}
+	// Not with what git says of the tree, which may be another user's.
+	args := []string{"build", "-buildvcs=false", "-o", out}
 	if RaceBuilt {
 		args = append(args, "-race")
 	}
@@ -32,10 +33,11 @@ func Build(out, source string) error {
 
 // Environment is that of a program that a test starts: a cache of its own, so
 // that indexes are not found from another run, and a temporary directory, in
-// which nothing may be left.
+// which nothing may be left. The service manager of whoever runs the tests does
+// not hear of their mounts.
 func Environment(tmp, cache string) []string {
 	// A race-built program sleeps for a second at its end unless told not to.
-	return append(os.Environ(), "GORACE=atexit_sleep_ms=1", "TMPDIR="+tmp, "XDG_CACHE_HOME="+cache, "PYTHONDONTWRITEBYTECODE=1")
+	return append(os.Environ(), "GORACE=atexit_sleep_ms=1", "TMPDIR="+tmp, "XDG_CACHE_HOME="+cache, "PYTHONDONTWRITEBYTECODE=1", "NOTIFY_SOCKET=")
 }
 
 // Server is a child process that serves a mount, or is about to.

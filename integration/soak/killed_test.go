@@ -79,7 +79,7 @@ func TestKilledAtRandom(t *testing.T) {
 	for _, v := range victims {
 		v.finish(t, k)
 	}
-	require.Empty(t, without(names(t, "/dev/shm"), sharedMemory), "left in /dev/shm")
+	requireGone(t, "/dev/shm", without(names(t, "/dev/shm"), sharedMemory))
 	t.Logf("%d servers killed in %v: by %v, %d of them before they had mounted; exit codes %v (-1: by SIGKILL)\n  %v\n  %d mounts in the place of a dead one, %d rounds saved a position that the next ones went on from",
 		*kills, time.Since(began).Round(time.Second), k.signals, k.beforeMount, k.exits, &k.done, k.healed, k.saved)
 }
@@ -260,8 +260,20 @@ func names(t *testing.T, dir string) []string {
 	return list
 }
 
+// requireGone shows that nothing is left of what has come into a directory. There
+// may be files of others, which they remove some time.
+func requireGone(t *testing.T, dir string, came []string) {
+	t.Helper()
+	var left []string
+	require.Eventually(t, func() bool {
+		left = without(came, without(came, names(t, dir)))
+		return len(left) == 0
+	}, endLimit, 100*time.Millisecond, "left in %s: %q", dir, &left)
+}
+
+// without gives those of a list that are not among others.
 func without(list, others []string) []string {
-	return slices.DeleteFunc(list, func(name string) bool { return slices.Contains(others, name) })
+	return slices.DeleteFunc(slices.Clone(list), func(name string) bool { return slices.Contains(others, name) })
 }
 
 func (t *tally) add(o *tally) {

@@ -13,7 +13,7 @@ import (
 )
 
 var (
-	soakFor  = flag.Duration("soak", 90*time.Second, "how long the soak lasts")
+	soakFor  = flag.Duration("soak", 90*time.Second, "how long the soak lasts at least")
 	kills    = flag.Int("kills", 40, "how often servers are killed")
 	soakSeed = flag.Uint64("soak-seed", 0, "seed of datasets, settings and clients (0: one by the time)")
 )

@@ -156,8 +156,9 @@ func (b *builder) unchanged(ctx context.Context, o storage.Object) error {
 		return ctx.Err()
 	case err != nil:
 		return errChangedMeanwhile(o.Path, err)
-	case now.SizeBytes != o.SizeBytes || now.Version != o.Version:
-		return errChangedMeanwhile(o.Path, storage.ErrChanged)
+	}
+	if err := storage.Compare(o, now); err != nil {
+		return errChangedMeanwhile(o.Path, err)
 	}
 	return nil
 }

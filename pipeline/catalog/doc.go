@@ -22,7 +22,7 @@
 //
 // # The sealed index
 //
-// One file, version 2. Numbers are little-endian, 64 bits where nothing else is
+// One file, version 3. Numbers are little-endian, 64 bits where nothing else is
 // said; parts begin at multiples of 8.
 //
 //	header     256 bytes
@@ -35,12 +35,12 @@
 //	  168      the dataset's fingerprint
 //	  200      zeros
 //	  248      xxh3 of the header up to here
-//	table      64 bytes a shard: offset of its path, u32 size of the path, u32
+//	table      72 bytes a shard: offset of its path, u32 size of the path, u32
 //	           codec (0 none, 1 gzip, 2 zstd, 3 lz4, 4 lc0's game, 5 lc0's tar), size in bytes, mtime in ns, inode,
-//	           offset and size of its blob, first half of its records' IDs
+//	           offset and size of its blob, first half of its records' IDs, ctime in ns
 //	starts     number of each shard's first record, and of all records
 //	paths      one behind the other
-//	judged     files that were opened and are no shards: size, mtime, inode, u32
+//	judged     files that were opened and are no shards: size, mtime, ctime, inode, u32
 //	           size of the path, path, without padding
 //	format     the format's name and numbers, as text
 //	blobs      one a shard, in dataset order
@@ -76,6 +76,13 @@
 // records overlap. So a size is found in O(1), an offset by a sum over at most
 // 127 values, and equal values cost nothing.
 //
+// A shard is indexed again when its size, mtime, inode or ctime differs, as far as
+// these last on its file system (package identity): where they don't they are 0.
+//
+// The pages of a mapped file can go, and not come again: where the file system is
+// another machine's or process' an index is copied to memory, and so is one of up to
+// 16 MiB, and checked there. An error of the disk of a larger one ends the process.
+//
 // An index is believed, so it counts only where nobody else could have written
 // it: trust.go. One of another version is that of another dataset (the version is
 // in its name's hash), stays as it is, and a new one is built beside it.
@@ -84,8 +91,8 @@
 //
 // A journal has a head ("lsiofsJN", version, what it is of, xxh3 of the format),
 // and an entry for each shard that was finished: xxh3 of all that follows in the
-// entry, size of the entry's head and of the blob, size, mtime and inode of the
-// shard, u32 codec, u32 size of the path, path padded to 8, blob. It only grows,
+// entry, size of the entry's head and of the blob, size, mtime, inode and ctime
+// of the shard, u32 codec, u32 size of the path, path padded to 8, blob. It only grows,
 // and what is behind the first entry that is not whole does not count.
 //
 // # Beside the index

@@ -22,9 +22,9 @@ type image struct {
 
 const (
 	imageMagic       = "lsiofsIX"
-	imageVersion     = 2
+	imageVersion     = 3
 	imageHeaderBytes = 256
-	shardEntryBytes  = 64
+	shardEntryBytes  = 72
 	// Checksums are of so many bytes each, so that several cores check a large
 	// index, and what is written is not read again.
 	segmentBytes = 4 << 20
@@ -227,8 +227,9 @@ func (m *image) object(i uint64) storage.Object {
 		Path:      m.path(i),
 		SizeBytes: int64(binary.LittleEndian.Uint64(e[16:])),
 		Version: storage.Version{
-			ModTimeNanos: int64(binary.LittleEndian.Uint64(e[24:])),
-			Inode:        binary.LittleEndian.Uint64(e[32:]),
+			ModTimeNanos:    int64(binary.LittleEndian.Uint64(e[24:])),
+			ChangeTimeNanos: int64(binary.LittleEndian.Uint64(e[64:])),
+			Inode:           binary.LittleEndian.Uint64(e[32:]),
 		},
 	}
 }

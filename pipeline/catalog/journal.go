@@ -20,7 +20,7 @@ const (
 	// long: a killed build loses no more.
 	journalBufferBytes = 256 << 10
 	journalDelay       = time.Second
-	entryHeadBytes     = 8 + 8 + 8 + 8 + 8 + 8 + 4 + 4 // sum, head and blob lengths, size, mtime, inode, codec, path length
+	entryHeadBytes     = 7*8 + 4 + 4 // sum, head and blob lengths, size, mtime, inode, ctime, codec, path length
 )
 
 // journal takes finished shards as they come, in the index directory, or in
@@ -51,6 +51,7 @@ type where struct {
 	segment int
 	at      int64
 	bytes   int
+	sum     uint64 // xxh3 of what was written
 }
 
 func newJournal(s *store, format string, log *slog.Logger) *journal {
@@ -66,7 +67,7 @@ func (j *journal) append(shard int, p packed) error {
 	head := marshalEntryHead(p)
 	j.mu.Lock()
 	defer j.mu.Unlock()
-	w := where{shard: shard, at: int64(len(j.buffer) + len(head)), bytes: len(p.blob)}
+	w := where{shard: shard, at: int64(len(j.buffer) + len(head)), bytes: len(p.blob), sum: xxh3.Hash(p.blob)}
 	if len(p.blob) < journalBufferBytes {
 		j.buffer = append(append(j.buffer, head...), p.blob...)
 		j.waiting = append(j.waiting, w)
@@ -171,7 +172,9 @@ func (j *journal) inMemory() bool {
 }
 
 // blobs writes what is waiting and maps all of it: set is called with each
-// shard's blob, which stays valid until the mappings are closed.
+// shard's blob, which stays valid until the mappings are closed. A blob that its disk
+// does not give back as it was written is an error: a write that succeeded may be
+// lost when the kernel writes back later.
 func (j *journal) blobs(set func(shard int, b blob)) ([]*mapping, error) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
@@ -180,14 +183,18 @@ func (j *journal) blobs(set func(shard int, b blob)) ([]*mapping, error) {
 	}
 	var maps []*mapping
 	for _, s := range j.parts {
-		m, err := mapFile(s.f, s.bytes)
+		m, err := j.store.mapFile(s.f, s.bytes, s.inMemory)
 		if err != nil {
 			return maps, err
 		}
 		maps = append(maps, m)
 	}
 	for _, w := range j.where {
-		set(w.shard, maps[w.segment].data[w.at:w.at+int64(w.bytes)])
+		b := maps[w.segment].data[w.at : w.at+int64(w.bytes)]
+		if xxh3.Hash(b) != w.sum {
+			return maps, fmt.Errorf("%s lost what was written to it: check its disk, or name another directory with --index-dir", j.store.dir)
+		}
+		set(w.shard, b)
 	}
 	return maps, nil
 }
@@ -221,6 +228,7 @@ func marshalEntryHead(p packed) []byte {
 	b = binary.LittleEndian.AppendUint64(b, uint64(p.object.SizeBytes))
 	b = binary.LittleEndian.AppendUint64(b, uint64(p.object.Version.ModTimeNanos))
 	b = binary.LittleEndian.AppendUint64(b, p.object.Version.Inode)
+	b = binary.LittleEndian.AppendUint64(b, uint64(p.object.Version.ChangeTimeNanos))
 	b = binary.LittleEndian.AppendUint32(b, p.codec)
 	b = binary.LittleEndian.AppendUint32(b, uint32(len(path)))
 	b = append(b, path...)
@@ -261,7 +269,7 @@ func readEntry(b []byte) (p packed, n uint64, ok bool) {
 	}
 	word := func(at int) uint64 { return binary.LittleEndian.Uint64(b[at:]) }
 	size, headBytes, blobBytes := uint64(len(b)), word(8), word(16)
-	pathBytes := uint64(binary.LittleEndian.Uint32(b[52:]))
+	pathBytes := uint64(binary.LittleEndian.Uint32(b[60:]))
 	if headBytes > size || blobBytes > size-headBytes || headBytes != entryHeadBytes+pad8(pathBytes) {
 		return p, 0, false
 	}
@@ -270,10 +278,10 @@ func readEntry(b []byte) (p packed, n uint64, ok bool) {
 	if entrySum(b[8:headBytes], p.blob) != word(0) || p.blob.check() != nil {
 		return p, 0, false
 	}
-	p.codec = binary.LittleEndian.Uint32(b[48:])
+	p.codec = binary.LittleEndian.Uint32(b[56:])
 	p.object = storage.Object{
 		Path: string(b[entryHeadBytes : entryHeadBytes+pathBytes]), SizeBytes: int64(word(24)),
-		Version: storage.Version{ModTimeNanos: int64(word(32)), Inode: word(40)},
+		Version: storage.Version{ModTimeNanos: int64(word(32)), Inode: word(40), ChangeTimeNanos: int64(word(48))},
 	}
 	return p, n, true
 }

@@ -2,19 +2,57 @@ package catalog
 
 import (
 	"fmt"
+	"io"
 	"math"
 	"os"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/lsiofs/lsiofs/uring/filesystem"
 )
 
-// mapping is a file mapped for reading. Files that are mapped are never
+// mapping is a file mapped for reading, or a copy of it in memory. Files that are mapped are never
 // truncated or written to by lsiofs afterwards: replaced ones get a new name's
 // inode, journals only grow.
 type mapping struct{ data []byte }
 
-// mapFile maps the first size bytes of f, which may be closed afterwards.
-func mapFile(f *os.File, size int64) (*mapping, error) {
+// maxCopied is up to which size an index is copied to memory wherever it lies:
+// some million records.
+const maxCopied = 16 << 20
+
+// mapFile gives the first size bytes of f, which may be closed afterwards: a copy of
+// them in memory, unless f is in memory or is large. Pages of a mapping can go, and
+// when they can't be read again that is the end of the process; while the server of
+// a remote file system does not answer, it stands still. So nothing of one is mapped.
+func (s *store) mapFile(f *os.File, size int64, inMemory bool) (*mapping, error) {
+	remote := !inMemory && filesystem.Of(int(f.Fd())).Remote
+	if size == 0 || inMemory || !remote && size > maxCopied {
+		return mapPages(f, size)
+	}
+	if remote && size > maxCopied {
+		s.log.Warn("the index lies on a network file system, or FUSE: a copy of it is kept in memory; name a local directory with --index-dir",
+			"dir", s.dir, "bytes", size)
+	}
+	if size < 0 || size > math.MaxInt {
+		return nil, fmt.Errorf("%s: %d bytes can't be held", f.Name(), size)
+	}
+	data, err := unix.Mmap(-1, 0, int(size), unix.PROT_READ|unix.PROT_WRITE, unix.MAP_PRIVATE|unix.MAP_ANON)
+	if err != nil {
+		return nil, fmt.Errorf("memory for %s: %w", f.Name(), err)
+	}
+	m := &mapping{data: data}
+	if _, err = io.ReadFull(io.NewSectionReader(f, 0, size), data); err == nil {
+		err = unix.Mprotect(data, unix.PROT_READ)
+	}
+	if err != nil {
+		_ = m.Close()
+		return nil, fmt.Errorf("reading %s: %w", f.Name(), err)
+	}
+	return m, nil
+}
+
+// mapPages maps the first size bytes of f.
+func mapPages(f *os.File, size int64) (*mapping, error) {
 	if size == 0 {
 		return &mapping{}, nil
 	}

@@ -103,7 +103,11 @@ func (o *opening) list(ctx context.Context) ([]storage.Object, error) {
 		if o.Format.Name == "files" {
 			return nil, fmt.Errorf("dataset %s is a file: with --format files name the directory that holds files, or a pattern of directories", &o.target)
 		}
-		object, err := o.storage.Stat(ctx, o.target.file)
+		stat := o.storage.Stat
+		if s, ok := o.storage.(storage.Settler); ok {
+			stat = s.Settled
+		}
+		object, err := stat(ctx, o.target.file)
 		if err != nil {
 			return nil, fmt.Errorf("dataset %s: %w", &o.target, err)
 		}

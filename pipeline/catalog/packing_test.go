@@ -147,7 +147,7 @@ func writeSealed(t require.TestingT, dir string, s *sealing) *mapping {
 	require.NoError(t, err)
 	defer f.Close()
 	require.NoError(t, s.write(f))
-	m, err := mapWhole(f)
+	m, err := (&store{}).mapWhole(f, false)
 	require.NoError(t, err)
 	return m
 }

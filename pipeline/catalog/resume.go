@@ -21,7 +21,7 @@ func openJournals(s *store, head []byte, policy spec.OnCorrupt, ignore bool) *jo
 		return j
 	}
 	for _, f := range j.files {
-		m, err := mapWhole(f)
+		m, err := s.mapWhole(f, false)
 		if err != nil {
 			continue
 		}

@@ -108,7 +108,8 @@ func (s *sealing) writeTable(w *summingWriter, h *imageHeader, paths []uint64) {
 		b = binary.LittleEndian.AppendUint64(b, p.object.Version.Inode)
 		b = binary.LittleEndian.AppendUint64(b, blobAt)
 		b = binary.LittleEndian.AppendUint64(b, uint64(len(p.blob)))
-		w.write(binary.LittleEndian.AppendUint64(b, idPrefix(p.object.Path)))
+		b = binary.LittleEndian.AppendUint64(b, idPrefix(p.object.Path))
+		w.write(binary.LittleEndian.AppendUint64(b, uint64(p.object.Version.ChangeTimeNanos)))
 		blobAt += uint64(len(p.blob))
 	}
 }

@@ -24,7 +24,7 @@ func (s *store) seal(content *sealing, inMemory bool) (m *mapping, stored bool, 
 	if err := content.write(f); err != nil {
 		return nil, false, err
 	}
-	m, err = mapWhole(f)
+	m, err = s.mapWhole(f, true)
 	return m, false, err
 }
 
@@ -41,15 +41,15 @@ func (s *store) sealInDir(content *sealing) (*mapping, error) {
 		_ = os.Remove(f.Name())
 		return nil, err
 	}
-	return mapWhole(f)
+	return s.mapWhole(f, false)
 }
 
-func mapWhole(f *os.File) (*mapping, error) {
+func (s *store) mapWhole(f *os.File, inMemory bool) (*mapping, error) {
 	info, err := f.Stat()
 	if err != nil {
 		return nil, err
 	}
-	return mapFile(f, info.Size())
+	return s.mapFile(f, info.Size(), inMemory)
 }
 
 // find is the number of the shard with that path.

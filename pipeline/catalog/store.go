@@ -94,7 +94,7 @@ func (s *store) load() (*image, *mapping) {
 	if err == nil {
 		defer f.Close()
 		var m *mapping
-		if m, err = mapWhole(f); err == nil {
+		if m, err = s.mapWhole(f, false); err == nil {
 			var i *image
 			if i, err = openImage(m.data, s.key); err == nil {
 				return i, m

@@ -193,6 +193,28 @@ func TestAFullDiskEndsInMemory(t *testing.T) {
 	require.Equal(t, 1, strings.Count(w.log.String(), "level=WARN"))
 }
 
+func TestWhatADiskLosesOfAnIndexThatIsBeingBuiltIsNoticed(t *testing.T) {
+	w := newWorld(t)
+	config := w.config()
+	s := plainShard{decoded: 10}
+	b := s.pack(t, false)
+	for _, lost := range []int64{0, 1, int64(len(b)) - 1} {
+		j := newJournal(&store{dir: t.TempDir(), name: "x", log: config.Log}, "jsonl", config.Log)
+		require.NoError(t, j.append(0, packed{object: storage.Object{Path: "a"}, blob: b}))
+		require.NoError(t, j.flush())
+		at := j.where[0].at + lost
+		_, err := j.parts[0].f.WriteAt([]byte{b[lost] ^ 1}, at)
+		require.NoError(t, err)
+		maps, err := j.blobs(func(int, blob) {})
+		require.ErrorContains(t, err, "lost what was written to it", "byte %d", lost)
+		require.ErrorContains(t, err, "--index-dir")
+		for _, m := range maps {
+			require.NoError(t, m.Close())
+		}
+		j.close(false)
+	}
+}
+
 func TestTheDatasetsOwnIndexDirectoryIsUsedWhenItIsThere(t *testing.T) {
 	w := newWorld(t)
 	t.Setenv("XDG_CACHE_HOME", filepath.Join(w.index, "cache"))

@@ -14,20 +14,22 @@ const (
 // cache holds the segments. All its methods are called with Fetcher.mu held.
 type cache struct {
 	memory
-	budget  int64 // for segments; decoders' memory is taken off it
-	cur     *segment
-	segs    []*segment // oldest first
-	tables  int64      // bytes of entries
-	slots   *slots
-	gone    map[int][]uint64
-	dropped uint64 // pieces of which something was lost that had not gone out
+	budget int64 // for segments; decoders' memory is taken off it
+	cur    *segment
+	segs   []*segment // oldest first
+	tables int64      // bytes of entries
+	// mostTables is limits.tables.
+	mostTables int64
+	slots      *slots
+	gone       map[int][]uint64
+	dropped    uint64 // pieces of which something was lost that had not gone out
 }
 
 // alloc finds n bytes for a piece and pins their segment.
 func (c *cache) alloc(n int64, u urgency) (*segment, int64, error) {
 	n = max(n, 1)
 	for {
-		fits := c.cur != nil && c.cur.fits(n)
+		fits := c.cur != nil && c.cur.fits(n) && c.cur.tables < c.mostTables
 		if c.excess(n, fits) > 0 {
 			if freed, err := c.evict(u); err != nil {
 				return nil, 0, err
@@ -189,7 +191,7 @@ func (c *cache) recall(e *entry, wanted int) {
 // copyTarget is a segment with room for n bytes, beyond the budget if need be:
 // the one that is being cleared comes back at once. nil when there is no memory.
 func (c *cache) copyTarget(n int64) *segment {
-	if c.cur != nil && c.cur.fits(n) {
+	if c.cur != nil && c.cur.fits(n) && c.cur.tables < c.mostTables {
 		return c.cur
 	}
 	seg, err := c.newSegment(c.segment)

@@ -69,6 +69,13 @@ func (f *Fetcher) takeBack(ld *load) bool {
 		if !took {
 			f.spool.waiting, took = from(f.spool.waiting)
 		}
+	case ld.seg == nil:
+		// It waits for its shard to be mapped, or is being mapped at this moment.
+		if s := f.maps.shards[ld.shard]; s != nil {
+			if s.waiting, took = from(s.waiting); took {
+				s.users--
+			}
+		}
 	default:
 		took = ld.stage.CompareAndSwap(isQueued, calledOff)
 	}

@@ -60,8 +60,7 @@ func (f *Fetcher) checkRecords() {
 	m.Begin(meter.Now())
 	defer func() { m.End(meter.Now()) }()
 	for ld := f.checks.next(m); ld != nil; ld = f.checks.next(m) {
-		f.verify(ld)
-		f.finish(ld)
+		f.checkAndFinish(ld)
 		f.running.Done()
 	}
 }

@@ -107,6 +107,7 @@ const (
 // limits are the bounds that follow from the budget.
 type limits struct {
 	segment  int64 // bytes of a segment
+	tables   int64 // of the tables of a segment's pieces: with more the next is begun
 	cache    int64 // segments are freed above so many bytes
 	windows  int64 // of what all readers read ahead together
 	inFlight int64 // of bytes that are read ahead and have not come yet
@@ -129,6 +130,9 @@ func newLimits(budget, tables int64, p profile.Profile) limits {
 	if l.cache >= 8*l.segment {
 		l.cache -= 2 * l.segment // one to copy into, one spare
 	}
+	// What is dropped to make room is a segment, and of the shortest records one
+	// could hold all there are.
+	l.tables = min(4*l.segment, max(l.segment, l.cache/16))
 	l.windows = l.cache / 8
 	l.inFlight = min(maxInFlightBytes, 2*p.InFlightBytes, l.cache/4)
 	l.decoder = l.cache / 2

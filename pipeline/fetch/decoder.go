@@ -170,6 +170,32 @@ func (f *Fetcher) next(d *decoder) (*load, int64) {
 		}
 		return ld, ld.layout.reach
 	}
+	return f.sweepOn(d)
+}
+
+// sweepOn is next where nobody waits for a load of the decoder: with a scan that
+// sweeps it goes on to the next piece that is wanted and not there, while there
+// is memory.
+func (f *Fetcher) sweepOn(d *decoder) (*load, int64) {
+	if !f.looking.sweeps {
+		return nil, d.pos
+	}
+	s := f.index.Shard(d.shard)
+	for piece := d.piece; piece < f.pieces.len() && f.pieces.starts[piece] < s.First+s.Records; piece++ {
+		if f.wanted[piece].Load() <= 0 || f.slots.at(piece) != nil || f.loads[piece] != nil {
+			continue
+		}
+		if to := f.pieceStart(piece); piece > d.piece && to > d.pos {
+			d.piece = piece
+			f.notePassed(d.shard, to-d.pos)
+			return nil, to
+		}
+		d.piece = piece
+		if passing := f.keepInPassing(d); passing != nil {
+			return passing, passing.layout.reach
+		}
+		break
+	}
 	return nil, d.pos
 }
 

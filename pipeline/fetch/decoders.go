@@ -68,7 +68,17 @@ func (f *Fetcher) ordinal(ld *load) uint64 {
 func (f *Fetcher) holdDecoder(d *decoder, bytes int64) {
 	f.decoders.held += bytes - d.held
 	d.held = bytes
-	f.cache.budget = max(f.limits.cache-f.decoders.held, f.limits.cache/2)
+	f.makeBudget()
+}
+
+// makeBudget leaves segments what decoders and the spool's tables don't hold, and
+// half of all at least.
+func (f *Fetcher) makeBudget() {
+	held := f.decoders.held
+	if f.spool != nil {
+		held += f.spool.tables
+	}
+	f.cache.budget = max(f.limits.cache-held, f.limits.cache/2)
 }
 
 // pause is called when a decoder has nothing to do.

@@ -27,12 +27,18 @@
 // While that is enough all stays mapped for the next epoch; else what has all
 // gone out is unmapped first, then the oldest. What can't be mapped is read.
 //
+// A shard is opened and mapped by its storage, while nobody waits: its pieces that
+// are wanted meanwhile wait for a moment, and are read if that takes longer. An
+// opening that hangs so holds up nobody, not even those who want the shard, if it
+// is open for reads.
+//
 // A cold page is never touched: a goroutine that faults holds a processor. When
 // the kernel has taken pages from the page cache, each piece is looked at before
 // its records are lent again, and one that is not all there is read. A file that
-// is truncated takes its pages away, or shows zeros: those who copy see to
-// Loan.Mapped, Check and Fault. Where the storage has leases on the files, records
-// can be handed on as they lie: see Loan.Leased and Hold.
+// is truncated takes its pages away, or shows zeros, and one that is written to
+// shows what was written: those who copy see to Loan.Mapped, Leased, Check and
+// Fault. While the files have leases nobody writes, and they need not be looked at;
+// then records can also be handed on as they lie: see Loan.Hold.
 //
 // # Gather
 //
@@ -67,6 +73,14 @@
 // the spool when another needs its room: first one of which all has gone out.
 // The file has no name, so nothing is left of it however the process ends.
 //
+// A disk may lose what was written, long after it was: then the kernel shows zeros.
+// So each block of 64 KiB or less has a checksum, taken from the decoded bytes before
+// they are written, and a piece is compared with it before anybody gets a byte of it.
+// A shard that does not come back as it was written, or can't be read, leaves the
+// spool and is decoded again. Who waits gets its piece that way: through the spool
+// once more, then from a decoder alone, so nobody waits in a circle. A shard that was
+// damaged twice in ten minutes is read by decoders until these are over.
+//
 // # Memory
 //
 // Segments are memory outside of the Go heap, filled one after the other. Below
@@ -81,6 +95,27 @@
 // budget by the pieces that callers of Lend wait for, the segments that loans
 // pin, one segment, and, for compressed shards, one decoder for each caller
 // that waits.
+//
+// Each piece that is held has a table: 16 bytes a record and 200 of its own, counted
+// twice for the collector's sake. Of records below 50 bytes the tables take more
+// than the records. So they count wherever memory is divided (holding): for what
+// can be held whole, for what waits in a shuffle, for what is read ahead, and for
+// what a decoder keeps on its way.
+//
+// # How often bytes are decoded
+//
+// An epoch decodes the bytes of compressed shards once where memory holds them or
+// the spool does, and where what waits in the shuffle fits. Shards that can be
+// entered often enough are scanned while each byte is reckoned to be decoded up
+// to 3 times again (of a full shuffle, 64 times); else they are spooled. The
+// reckoning is rough where the least memory meets records of a few bytes: whatever
+// auto chooses, a test over random datasets, orders and budgets has an epoch
+// decode no more than 32 times what the shards are, of a full shuffle 256 times.
+// That is for readers that keep step with each other.
+//
+// A scan that is asked for where auto would have spooled has no such bound, but gets
+// on: its readers look as far ahead as a quarter of the memory holds pieces, and
+// each pass through a shard brings all of these (looking).
 //
 // # Who waits for whom
 //

@@ -47,7 +47,9 @@ type Fetcher struct {
 	started  time.Time
 	open     atomic.Int64 // readers
 	wanted   wanted
-	holdsAll bool // all shards, decoded, fit into the cache
+	held     holding
+	holdsAll bool // all shards, decoded, fit into the cache, with their tables
+	looking  looking
 	choice   Choice
 	gatherer *gatherer // nil unless records are gathered
 
@@ -101,6 +103,10 @@ func newFetcher(x index, s storage.Storage, cfg Config) (*Fetcher, error) {
 	if f.log == nil {
 		f.log = slog.New(slog.DiscardHandler)
 	}
+	if cfg.Order.Shuffle == spec.ShuffleNone {
+		// There are no chunks to go by, and a piece has a table.
+		f.config.PieceRecords = max(cfg.PieceRecords, leastFrontRecords)
+	}
 	if err := f.makeTables(cfg.PieceBytes); err != nil {
 		return nil, err
 	}
@@ -114,18 +120,18 @@ func newFetcher(x index, s storage.Storage, cfg Config) (*Fetcher, error) {
 			return nil, errors.Join(err, f.closeSpool())
 		}
 	}
-	f.cache = cache{memory: memory{segment: f.limits.segment}, budget: f.limits.cache, slots: f.slots, gone: map[int][]uint64{}}
+	f.cache = cache{memory: memory{segment: f.limits.segment}, budget: f.limits.cache, mostTables: f.limits.tables, slots: f.slots, gone: map[int][]uint64{}}
 	f.maps = f.newMaps()
 	f.decoders = decoders{all: map[*decoder]struct{}{}, byShard: map[int][]*decoder{}, passed: map[int]int64{}, changed: make(chan struct{})}
-	bytes, _ := f.shardsInUse()
-	f.holdsAll = f.wanted != nil && bytes <= f.cache.budget/4*3 // decoders and tables have the rest
+	f.holdsAll = f.wanted != nil && f.fits()
+	f.newLooking()
 	f.checks.init()
 	if f.choice.Strategy == spec.ReadGather {
 		var err error
 		if f.gatherer, err = newGatherer(f); err != nil {
 			return nil, err
 		}
-	} else if f.verifier != nil {
+	} else if f.verifier != nil || f.spool != nil {
 		for range cap(f.cpu) {
 			f.running.Go(f.checkRecords)
 		}
@@ -133,18 +139,9 @@ func newFetcher(x index, s storage.Storage, cfg Config) (*Fetcher, error) {
 	return f, nil
 }
 
-// shardsInUse is the size of the shards that hold records of the part, decoded,
-// and how many records of any kind they hold. What lies between records of the
-// part is mostly read with them.
-func (f *Fetcher) shardsInUse() (bytes int64, records uint64) {
-	for i := range f.index.Shards() {
-		if s := f.index.Shard(i); f.recordsOf(s) > 0 {
-			bytes += s.DecodedBytes
-			records += s.Records
-		}
-	}
-	return bytes, records
-}
+// leastFrontRecords is how many records of a shard that is read from front to back
+// may be a piece.
+const leastFrontRecords = 128
 
 // recordsOf is how many records of a shard are of the part.
 func (f *Fetcher) recordsOf(s catalog.Shard) uint64 {
@@ -164,13 +161,8 @@ func (f *Fetcher) makeTables(pieceBytes uint64) error {
 		return err
 	}
 	f.pieces = pieces
-	used := 0
-	for piece := range pieces.len() {
-		if f.wants(piece) {
-			used++
-		}
-	}
-	f.slots = newSlots(pieces.len(), used)
+	f.held = f.holding()
+	f.slots = newSlots(pieces.len(), f.held.pieces)
 	f.everRead = make([]uint64, (pieces.len()+63)/64)
 	for i := range x.Shards() {
 		if x.Shard(i).Codec != nil {

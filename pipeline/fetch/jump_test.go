@@ -85,7 +85,7 @@ func TestReadsThatHaveNotBegunAreNotMadeAfterAJump(t *testing.T) {
 	f.mu.Lock()
 	out := f.aheadOut
 	f.mu.Unlock()
-	require.EqualValues(t, far, out, "there is room to read ahead again")
+	require.Less(t, out, int64(2*far), "there is room to read ahead again: what is out is one piece, with its table")
 
 	store.Release()
 	lendOne(t, d, r, seq, 5000)

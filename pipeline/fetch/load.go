@@ -34,7 +34,7 @@ type load struct {
 	waiters int
 	readers []*Reader // that will come to it: see callOff
 	decoder *decoder  // that brings it, nil where it is read
-	ahead   bool      // its bytes are in Fetcher.aheadOut
+	ahead   bool      // its cost is in Fetcher.aheadOut
 
 	stage   atomic.Uint32
 	seg     *segment
@@ -42,6 +42,7 @@ type load struct {
 	pending atomic.Int32 // reads under way
 	failed  atomic.Pointer[error]
 	spooled *spooled // it is read from there
+	damaged bool     // it was, and did not come back as it was written; with Fetcher.mu held
 }
 
 // layout says which ranges of a decoded shard a piece is made of, and where
@@ -59,6 +60,9 @@ type layout struct {
 }
 
 type byteRange struct{ off, size int64 }
+
+// cost is what it takes of the memory.
+func (l *layout) cost() int64 { return l.size + tableBytes(len(l.spans)) }
 
 func (l *layout) start() int64 { return l.ranges[0].off }
 func (l *layout) end() int64   { r := l.ranges[len(l.ranges)-1]; return r.off + r.size }
@@ -83,7 +87,8 @@ func (l *layout) reads(p profile.Profile, read func(byteRange)) {
 }
 
 // layoutOf lays out a piece's records, as far as they are of the part, of which
-// there must be some. Bytes between records come along, but for large gaps.
+// there must be some. Bytes between records come along, but for large gaps. Of
+// shards that are spooled it has whole blocks, which are what is checked.
 func (f *Fetcher) layoutOf(piece int) (int, layout) {
 	n := f.pieces.records(piece)
 	numbers, extents := make([]uint64, n), make([]catalog.Extent, n)
@@ -96,6 +101,7 @@ func (f *Fetcher) layoutOf(piece int) (int, layout) {
 	if f.index.Shard(shard).Codec == nil {
 		gap = f.config.Storage.GapBytes
 	}
+	wide := f.newWidener(shard, piece)
 	l := layout{spans: make([]span, n)}
 	base := int64(0) // of the ranges before the last
 	for i, x := range extents {
@@ -105,10 +111,12 @@ func (f *Fetcher) layoutOf(piece int) (int, layout) {
 		}
 		if len(l.ranges) == 0 || x.OffsetBytes-l.end() > gap {
 			base = l.size
-			l.ranges = append(l.ranges, byteRange{off: x.OffsetBytes})
+			l.ranges = append(l.ranges, byteRange{off: wide.from(x.OffsetBytes)})
 		}
 		r := &l.ranges[len(l.ranges)-1]
-		r.size = max(r.size, x.OffsetBytes+x.SizeBytes-r.off)
+		if end := x.OffsetBytes + x.SizeBytes; end > r.off+r.size {
+			r.size = wide.to(end) - r.off
+		}
 		l.spans[i] = span{base + x.OffsetBytes - r.off, x.SizeBytes}
 		l.size = base + r.size
 	}
@@ -155,7 +163,7 @@ func (l *layout) align(objectBytes int64) {
 // released. nil means that there is no room to read ahead.
 func (f *Fetcher) start(piece, wanted int, u urgency, t *todo) *load {
 	shard, l := f.layoutOf(piece)
-	if u == ahead && f.aheadOut > 0 && f.aheadOut+l.size > f.limits.inFlight {
+	if u == ahead && f.aheadOut > 0 && f.aheadOut+l.cost() > f.limits.inFlight {
 		return nil
 	}
 	ld := &load{piece: piece, shard: shard, layout: l, wanted: wanted, started: f.now(), done: make(chan struct{})}
@@ -163,7 +171,7 @@ func (f *Fetcher) start(piece, wanted int, u urgency, t *todo) *load {
 	if f.closed {
 		err = errClosed
 	}
-	if err == nil && f.spools(shard) {
+	if err == nil && f.spools(shard) && !f.avoids(shard) {
 		if !f.assignSpool(ld, u) {
 			return nil
 		}
@@ -173,7 +181,7 @@ func (f *Fetcher) start(piece, wanted int, u urgency, t *todo) *load {
 			return nil
 		}
 	} else if err == nil && f.mappable(ld) {
-		t.maps = append(t.maps, ld)
+		f.mapLater(ld, t)
 	} else if err == nil {
 		if ld.seg, ld.off, err = f.cache.alloc(l.size, u); err == errNoRoom {
 			return nil
@@ -187,7 +195,7 @@ func (f *Fetcher) start(piece, wanted int, u urgency, t *todo) *load {
 	f.loads[piece] = ld
 	if u == ahead {
 		ld.ahead = true
-		f.aheadOut += l.size
+		f.aheadOut += l.cost()
 	}
 	if ld.seg != nil && ld.spooled == nil {
 		f.read(ld, t)
@@ -228,16 +236,37 @@ func (f *Fetcher) arrived(ld *load) {
 		f.running.Done()
 		return
 	}
-	if err := ld.failed.Load(); err != nil {
+	err := ld.failed.Load()
+	switch {
+	case err != nil && ld.spooled != nil:
+		f.lostInSpool(ld, *err)
+	case err != nil:
 		ld.err = *err
-	} else {
-		ld.addNewline()
-		if f.verifier != nil && f.checks.add(ld) {
-			return // running is theirs to count down
+		f.finish(ld)
+	case (f.verifier != nil || ld.spooled != nil && ld.layout.size > checkedAtOnce) && f.checks.add(ld):
+		return // running is theirs to count down
+	default:
+		f.checkAndFinish(ld)
+	}
+	f.running.Done()
+}
+
+// checkedAtOnce is how much is checked by those who have read it, in some 100 µs:
+// what is more is left to others.
+const checkedAtOnce = 1 << 20
+
+// checkAndFinish looks at all checksums that there are of a load's bytes, which have
+// come. Others may do it.
+func (f *Fetcher) checkAndFinish(ld *load) {
+	if ld.spooled != nil {
+		if err := f.readBack(ld); err != nil {
+			f.lostInSpool(ld, err)
+			return
 		}
 	}
+	ld.addNewline()
+	f.verify(ld)
 	f.finish(ld)
-	f.running.Done()
 }
 
 func (ld *load) addNewline() {
@@ -289,7 +318,7 @@ func (f *Fetcher) finish(ld *load) {
 func (f *Fetcher) finishLocked(ld *load) {
 	delete(f.loads, ld.piece)
 	if ld.ahead {
-		f.aheadOut -= ld.layout.size
+		f.aheadOut -= ld.layout.cost()
 	}
 	if ld.err == nil {
 		ld.err = f.broken[ld.shard]

@@ -12,7 +12,7 @@ type Loan struct {
 	f       *Fetcher
 	segs    []*segment     // each pinned once
 	mapped  []mappedRecord // each has a pin of its own
-	checked checked
+	asked   checkedShards
 	leased  bool   // Leased has said yes
 	breaks  uint64 // Leaser.Breaks at that time
 	held    bool
@@ -32,11 +32,19 @@ type mappedRecord struct {
 	index int
 }
 
-// checked are shards that one Check has asked about, or looked at. Where a loan
-// has records of more than fit, it may do so twice.
-type checked struct{ asked, looked checkedShards }
-
+// checkedShards are mapped files that were asked already. Where a loan has records
+// of more than fit, some are asked twice.
 type checkedShards [128]*mappedShard
+
+// first says whether a mapped file was not asked yet.
+func (c *checkedShards) first(s *mappedShard) bool {
+	slot := &c[s.shard%len(c)]
+	if *slot == s {
+		return false
+	}
+	*slot = s
+	return true
+}
 
 // Release gives everything back and empties l.
 func (l *Loan) Release() {
@@ -56,26 +64,25 @@ func (l *Loan) Release() {
 	l.segs, l.mapped, l.Records = l.segs[:0], l.mapped[:0], l.Records[:0]
 }
 
-// Mapped says that some of the loan's records lie in mapped files. Such bytes
-// are copied, by a goroutine that has set debug.SetPanicOnFault and recovers (a
-// file that is truncated takes its pages away), and only given on after Check: a
-// truncation shows the rest of its last page as zeros. They are handed on as they
-// lie only where Leased says yes, and then Hold.
+// Mapped says that some of the loan's records lie in mapped files. Before such bytes
+// are copied Leased is asked. They are copied by a goroutine that has set
+// debug.SetPanicOnFault and recovers (a file that is truncated takes its pages
+// away), and only given on after Check. They are handed on as they lie only where
+// Leased says yes, and then Hold.
 func (l *Loan) Mapped() bool { return len(l.mapped) > 0 }
 
-// Leased says whether all records of the loan that lie in mapped files may be
-// handed on as they lie, if Hold says yes when nothing more is to be waited for.
+// Leased says whether all files of the loan's mapped records have leases. Then
+// nobody alters them but after a break, which Check and Hold would know of.
 func (l *Loan) Leased() bool {
 	l.breaks = l.f.maps.mapper.Breaks()
 	l.leased = true
 	for _, x := range l.mapped {
-		s := x.entry.seg.shard
-		if slot := &l.checked.asked[s.shard%len(l.checked.asked)]; *slot != s {
-			*slot = s
-			l.leased = l.leased && s.mapping.Lease()
+		if s := x.entry.seg.shard; l.asked.first(s) && !s.mapping.Leased() {
+			l.leased = false
+			break
 		}
 	}
-	clear(l.checked.asked[:])
+	clear(l.asked[:])
 	return l.leased
 }
 
@@ -92,66 +99,31 @@ func (l *Loan) Hold() bool {
 	return l.held || !l.leased
 }
 
+// Stands says whether what Hold holds is certain: a process that stands still, for
+// as long as the kernel is patient, loses its leases.
+func (l *Loan) Stands() bool { return !l.held || l.f.maps.mapper.Standing() }
+
 // Check says whether what was copied from the loan's records so far is what was
-// indexed: nil, or the error that Lend would give. It looks at each mapped file
-// of the loan once.
+// indexed: nil, or the error that Lend would give. Where it is not certain, it
+// looks at each mapped file of the loan once.
 func (l *Loan) Check() error {
-	if len(l.mapped) == 0 {
+	if len(l.mapped) == 0 || l.leased && l.f.maps.mapper.Unbroken(l.breaks) {
 		return nil
 	}
-	defer func() { l.checked = checked{} }()
-	// First what a truncation shows before anybody is told of it: when a file is
-	// written anew after that, somebody has been.
-	var err error
-	at := 0
-	// Where all had leases, and have them still, nothing was.
-	leased := l.leased && l.f.maps.mapper.Breaks() == l.breaks
-	if !leased && Faulted(func() {
-		for ; at < len(l.mapped) && err == nil; at++ {
-			if x := l.mapped[at]; !x.whole() {
-				err = l.check(x, &l.checked.looked, 0)
+	defer clear(l.asked[:])
+	for _, x := range l.mapped {
+		if s := x.entry.seg.shard; l.asked.first(s) {
+			if err := s.mapping.Check(); err != nil {
+				return l.f.lost(x, err)
 			}
 		}
-	}) {
-		return l.lost(l.mapped[at])
-	}
-	changes := l.f.maps.mapper.Changes()
-	for at = 0; at < len(l.mapped) && err == nil; at++ {
-		err = l.check(l.mapped[at], &l.checked.asked, changes)
-	}
-	return err
-}
-
-// check asks a record's mapping, unless it is among those that were asked.
-func (l *Loan) check(x mappedRecord, asked *checkedShards, changes uint64) error {
-	s := x.entry.seg.shard
-	slot := &asked[s.shard%len(asked)]
-	if *slot == s {
-		return nil
-	}
-	*slot = s
-	if err := s.mapping.Check(changes); err != nil {
-		return l.f.lost(x, err)
 	}
 	return nil
 }
 
-// whole says that the record's bytes are not cut off: behind the end of a file
-// that was truncated there are zeros up to the end of the page, and then no pages.
-// It may fault.
-func (x mappedRecord) whole() bool {
-	seg, span := x.entry.seg, x.entry.spans[x.index]
-	if span.size == 0 {
-		return true
-	}
-	const page = 4096 // or more
-	mem, end := seg.shard.mapping.Bytes(), seg.off+span.off+span.size
-	return mem[end-1] != 0 || end%page != 0 && end < int64(len(mem)) && mem[end] != 0
-}
-
 // lost gives the error for a record whose memory is gone.
 func (l *Loan) lost(x mappedRecord) error {
-	err := x.entry.seg.shard.mapping.Check(0)
+	err := x.entry.seg.shard.mapping.Check()
 	if err == nil {
 		err = l.f.fault(x.entry.seg)
 	}

@@ -10,16 +10,23 @@ import (
 
 // todo is what is to be done once mu has been released.
 type todo struct {
-	reads []*storage.Read
-	maps  []*load
+	reads  []*storage.Read
+	shards []*mappedShard // to be mapped
+	maps   []*load        // of shards that are
 }
 
-// carryOut does it. It may wait for system calls, but not for data.
+// carryOut does it. It may wait for system calls on files that are open, but
+// neither for data nor for openings.
 func (f *Fetcher) carryOut(t *todo) {
 	f.submit(t)
+	for _, s := range t.shards {
+		f.mapShard(s)
+	}
+	t.shards = t.shards[:0]
 	for _, ld := range t.maps {
 		f.mapPiece(ld, t)
 	}
+	t.maps = t.maps[:0]
 	f.submit(t)
 }
 
@@ -34,11 +41,14 @@ func (f *Fetcher) submit(t *todo) {
 // mapped, if the page cache holds it. It is called with mu held.
 func (f *Fetcher) mappable(ld *load) bool {
 	m, l := &f.maps, &ld.layout
-	if m.mapper == nil || l.size < m.least || len(l.ranges) != 1 || l.newline || m.changed[ld.shard] {
+	if m.mapper == nil || l.size < m.least || len(l.ranges) != 1 || l.newline || m.never[ld.shard] {
 		return false
 	}
 	if blocksAround(l.ranges[0]) > m.limit || tableBytes(len(l.spans)) > m.tableLimit {
 		return false
+	}
+	if s := m.shards[ld.shard]; s != nil && s.late {
+		return false // it is being opened, since long
 	}
 	if m.skip > 0 {
 		m.skip--
@@ -47,27 +57,38 @@ func (f *Fetcher) mappable(ld *load) bool {
 	return true
 }
 
+// mapLater has a load's piece mapped: at once where its shard is mapped, else when
+// it is. It is called with mu held.
+func (f *Fetcher) mapLater(ld *load, t *todo) {
+	m := &f.maps
+	s := m.shards[ld.shard]
+	if s == nil {
+		s = &mappedShard{shard: ld.shard}
+		m.shards[ld.shard] = s
+		t.shards = append(t.shards, s)
+	}
+	s.users++
+	if s.mapping != nil {
+		t.maps = append(t.maps, ld)
+	} else {
+		s.waiting = append(s.waiting, ld)
+	}
+}
+
 // blocksAround is the most that is mapped for a range.
 func blocksAround(r byteRange) int64 {
 	const block = storage.MapBlockBytes
 	return (r.off+r.size+block-1)/block*block - r.off/block*block
 }
 
-// mapPiece maps a load's piece; where that can't be done it is read.
+// mapPiece maps a load's piece, a user of its shard's mapping; where the page cache
+// does not hold it, it is read.
 func (f *Fetcher) mapPiece(ld *load, t *todo) {
 	seg := f.populate(ld)
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if seg == nil {
-		u := ahead
-		if ld.waiters > 0 {
-			u = demanded
-		}
-		if ld.seg, ld.off, ld.err = f.cache.alloc(ld.layout.size, u); ld.err != nil {
-			f.finishLocked(ld)
-		} else {
-			f.read(ld, t)
-		}
+		f.readInstead(ld, t)
 		return
 	}
 	f.maps.segs = append(f.maps.segs, seg)
@@ -79,42 +100,56 @@ func (f *Fetcher) mapPiece(ld *load, t *todo) {
 	f.finishLocked(ld)
 }
 
+// readInstead reads a piece that was to be mapped. It is called with mu held.
+func (f *Fetcher) readInstead(ld *load, t *todo) {
+	u := ahead
+	if ld.waiters > 0 {
+		u = demanded
+	}
+	if f.closed {
+		ld.err = errClosed
+	} else {
+		ld.seg, ld.off, ld.err = f.cache.alloc(ld.layout.size, u)
+	}
+	if ld.err != nil {
+		f.finishLocked(ld)
+	} else {
+		f.read(ld, t)
+	}
+}
+
 // populate makes a load's piece a segment of its shard's mapping, pinned, or
-// gives nil.
+// gives nil, and then it is a user no more.
 func (f *Fetcher) populate(ld *load) *segment {
 	m, r := &f.maps, ld.layout.ranges[0]
 	most, tables := blocksAround(r), tableBytes(len(ld.layout.spans))
 	f.mu.Lock()
+	shard := m.shards[ld.shard] // it stays while it has users
 	ok := f.reserve(most, tables)
-	f.mu.Unlock()
 	if !ok {
-		return nil // sweeps have found nothing: all is lent, at this moment
+		shard.users-- // sweeps have found nothing: all is lent, at this moment
+		f.mu.Unlock()
+		return nil
 	}
-	seg := &segment{off: r.off, used: r.size}
+	f.mu.Unlock()
+	seg := &segment{off: r.off, used: r.size, shard: shard}
 	seg.seen.Store(m.mapper.Evictions())
 	seg.pins.Store(1)
-	added := int64(0)
-	if seg.shard = f.mapShard(ld.shard); seg.shard != nil {
-		added, ok = seg.shard.mapping.Populate(r.off, r.size)
-		if ok && m.trims {
-			seg.shard.mapping.Trim(r.off, r.size)
-		}
+	added, ok := shard.mapping.Populate(r.off, r.size)
+	if ok && m.trims {
+		shard.mapping.Trim(r.off, r.size)
 	}
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	m.coming -= most
 	m.bytes += added
-	if seg.shard != nil && ok {
+	if ok {
 		m.skip, m.skips = 0, 0
-		seg.mem = seg.shard.mapping.Bytes()[r.off : r.off+r.size : r.off+r.size]
+		seg.mem = shard.mapping.Bytes()[r.off : r.off+r.size : r.off+r.size]
 		return seg
 	}
 	m.tables -= tables
-	if seg.shard == nil {
-		m.skip = fewSkips
-		return nil
-	}
-	seg.shard.users--
+	shard.users--
 	m.skips = min(max(2*m.skips, 1), maxSkips)
 	m.skip = m.skips
 	return nil
@@ -194,7 +229,7 @@ func (f *Fetcher) verifyMapped(ld *load) {
 	if !gone && len(ld.bad) == 0 {
 		return
 	}
-	if ld.err = ld.seg.shard.mapping.Check(0); ld.err == nil && gone {
+	if ld.err = ld.seg.shard.mapping.Check(); ld.err == nil && gone {
 		ld.err = f.fault(ld.seg)
 	}
 	if errors.Is(ld.err, storage.ErrChanged) {

@@ -3,7 +3,7 @@ package fetch
 import (
 	"errors"
 	"math"
-	"sync"
+	"time"
 
 	"github.com/lsiofs/lsiofs/pipeline/storage"
 )
@@ -22,19 +22,25 @@ type maps struct {
 	bytes      int64        // mapped now
 	coming     int64        // at most so many are about to be
 	tables     int64        // of the pieces, coming ones included
-	changed    map[int]bool // shards that are not mapped any more
+	never      map[int]bool // shards that are not mapped, or not any more
+	// patience is how long pieces wait for their shard to be opened and mapped,
+	// before they are read.
+	patience time.Duration
+	warned   bool // of a shard that a program has open for writing
 	// After a piece that the page cache did not hold some are not tried, twice as
 	// many each time: where all is cold, files are not opened to find that out.
 	skip, skips int
 }
 
-// mappedShard is a shard in the address space, from when it is first wanted.
+// mappedShard is a shard in the address space, or on its way there. All is guarded
+// by Fetcher.mu, but the mapping, which stays while there are users.
 type mappedShard struct {
 	shard   int
-	once    sync.Once // makes mapping, or err
-	mapping storage.Mapping
-	err     error
-	users   int // pieces that are mapped, or about to be; under Fetcher.mu
+	mapping storage.Mapping // nil: it is being mapped
+	waiting []*load         // that are mapped when the shard is
+	late    bool            // they don't wait any more
+	timer   *time.Timer     // makes it late
+	users   int             // pieces that are mapped, or about to be
 }
 
 const (
@@ -42,6 +48,9 @@ const (
 	fewSkips = 8
 	// maxSkips bounds how late it is seen that data has become hot.
 	maxSkips = 64
+	// mapPatience is how long an opening may take that is worth waiting for: a piece
+	// that has been mapped costs less from then on than one that was read.
+	mapPatience = 20 * time.Millisecond
 	// sweepShare: one of so many of the bytes is unmapped at a time. A sweep
 	// looks at all pieces.
 	sweepShare = 32
@@ -50,10 +59,14 @@ const (
 )
 
 func (f *Fetcher) newMaps() maps {
-	m := maps{least: storage.MapBlockBytes, limit: f.config.MemoryBytes, tableLimit: f.limits.cache / 4, shards: map[int]*mappedShard{}, changed: map[int]bool{}}
-	m.mapper, _ = f.storage.(storage.Mapper)
-	bytes, _ := f.shardsInUse()
-	m.trims = bytes > m.limit
+	m := maps{
+		least: storage.MapBlockBytes, limit: f.config.MemoryBytes, tableLimit: f.limits.cache / 4, patience: mapPatience,
+		shards: map[int]*mappedShard{}, never: map[int]bool{},
+	}
+	if mapper, ok := f.storage.(storage.Mapper); ok && mapper.Maps() {
+		m.mapper = mapper
+	}
+	m.trims = f.held.bytes > m.limit
 	return m
 }
 
@@ -156,32 +169,78 @@ func (f *Fetcher) unmap(victims []*segment) {
 	}
 }
 
-// mapShard gives a shard's mapping, one user more, or nil. It is called without
-// mu.
-func (f *Fetcher) mapShard(shard int) *mappedShard {
-	for range 2 {
-		f.mu.Lock()
-		s := f.maps.shards[shard]
-		if s == nil {
-			s = &mappedShard{shard: shard}
-			f.maps.shards[shard] = s
+// mapShard has a shard opened and mapped, and what waits for it mapped then. It
+// waits for nothing.
+func (f *Fetcher) mapShard(s *mappedShard) {
+	f.running.Add(2)
+	f.mu.Lock()
+	s.timer = time.AfterFunc(f.maps.patience, func() {
+		defer f.running.Done()
+		f.mapsLate(s)
+	})
+	f.mu.Unlock()
+	object := f.index.Shard(s.shard).Object
+	f.maps.mapper.Map(object, func(m storage.Mapping, err error) {
+		if errors.Is(err, storage.ErrTooManyMappings) && f.closeIdleMappings() {
+			f.maps.mapper.Map(object, func(m storage.Mapping, err error) { f.shardMapped(s, m, err) })
+			return
 		}
-		s.users++
-		f.mu.Unlock()
-		s.once.Do(func() { s.mapping, s.err = f.maps.mapper.Map(f.index.Shard(shard).Object) })
-		if s.err == nil {
-			return s
-		}
-		f.mu.Lock()
-		if f.maps.shards[shard] == s {
-			delete(f.maps.shards, shard) // it may be possible later
-		}
-		f.mu.Unlock()
-		if !errors.Is(s.err, storage.ErrTooManyMappings) || !f.closeIdleMappings() {
-			return nil
-		}
+		f.shardMapped(s, m, err)
+	})
+}
+
+// mapsLate reads what waits for a shard whose opening takes long: it may never end,
+// and the file may be open for reads.
+func (f *Fetcher) mapsLate(s *mappedShard) {
+	var t todo
+	f.mu.Lock()
+	if s.mapping == nil {
+		s.late = true
+		f.readWaiting(s, &t)
 	}
-	return nil
+	f.mu.Unlock()
+	f.carryOut(&t)
+}
+
+// readWaiting reads what waits for a shard. It is called with mu held.
+func (f *Fetcher) readWaiting(s *mappedShard, t *todo) {
+	waiting := s.waiting
+	s.waiting = nil
+	s.users -= len(waiting)
+	for _, ld := range waiting {
+		f.readInstead(ld, t)
+	}
+}
+
+// shardMapped goes on with what waits for a shard that has been mapped, or can't
+// be. It is called on a goroutine of the storage.
+func (f *Fetcher) shardMapped(s *mappedShard, m storage.Mapping, err error) {
+	defer f.running.Done()
+	var t todo
+	warn := false
+	f.mu.Lock()
+	if s.timer.Stop() {
+		f.running.Done()
+	}
+	s.late = false
+	if err == nil {
+		s.mapping = m
+		t.maps, s.waiting = s.waiting, nil
+		warn = m.OpenForWriting() && !f.maps.warned
+		f.maps.warned = f.maps.warned || warn
+	} else {
+		delete(f.maps.shards, s.shard) // it may be possible later
+		if errors.Is(err, storage.ErrNotMapped) {
+			f.maps.never[s.shard] = true
+		}
+		f.maps.skip = fewSkips
+		f.readWaiting(s, &t)
+	}
+	f.mu.Unlock()
+	if warn {
+		f.log.Warn("a program has a shard open for writing: what it stores through a mapping of its own (mmap) may be read without being noticed", "shard", f.index.Shard(s.shard).Object.Path)
+	}
+	f.carryOut(&t)
 }
 
 // closeIdleMappings closes the mappings of shards without pieces, and if there
@@ -205,7 +264,7 @@ func (f *Fetcher) closeIdleMappings() bool {
 // takeIdle takes out the shards that have no users.
 func (m *maps) takeIdle() (idle []*mappedShard) {
 	for shard, s := range m.shards {
-		if s.users == 0 {
+		if s.users == 0 && s.mapping != nil {
 			delete(m.shards, shard)
 			idle = append(idle, s)
 		}
@@ -216,7 +275,7 @@ func (m *maps) takeIdle() (idle []*mappedShard) {
 // refuse makes a shard one that is not mapped, and forgets what is. It is called
 // with mu held.
 func (f *Fetcher) refuse(shard int) {
-	f.maps.changed[shard] = true
+	f.maps.never[shard] = true
 	for _, s := range f.maps.segs {
 		if s.shard.shard == shard {
 			for _, e := range s.entries {

@@ -5,34 +5,38 @@ import (
 	"path/filepath"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 	"golang.org/x/sys/unix"
 
 	"github.com/lsiofs/lsiofs/pipeline/storage"
+	"github.com/lsiofs/lsiofs/pipeline/storage/storagetest"
 )
 
 // mapping is a storage that maps, as a test says. What it maps is real.
 type mapping struct {
 	storage.Storage
 	storage.Leaser
-	mapper    storage.Mapper
-	evictions atomic.Uint64
-	dir       string
-	cold      bool         // the page cache is left as it is
-	evicted   atomic.Bool  // nothing is in the page cache any more
-	most      int64        // mappings at a time, 0 for any number
-	open      atomic.Int64 // mappings
-	checks    atomic.Int64 // of mappings
-	looks     atomic.Int64 // of these, whatever Changes says
-	deaf      bool         // nobody is told of changes
+	mapper     storage.Mapper
+	evictions  atomic.Uint64
+	dir        string
+	cold       bool         // the page cache is left as it is
+	evicted    atomic.Bool  // nothing is in the page cache any more
+	most       int64        // mappings at a time, 0 for any number
+	open       atomic.Int64 // mappings
+	checks     atomic.Int64 // looks at mapped files
+	unmappable bool
+	unleased   bool          // files have no leases
+	hangs      chan struct{} // mappings wait for it, if it is there
+	calls      atomic.Int64  // of Map
 }
 
 // openMapper is the storage of a dataset that can be mapped here.
 func openMapper(t testing.TB, d *dataset) *mapping {
 	t.Helper()
 	files := openFiles(t, d.dir)
-	m, err := files.Map(d.index.shards[0].Object)
+	m, err := storagetest.Map(files, d.index.shards[0].Object)
 	if err != nil && os.Getenv("CI") != "true" {
 		t.Skipf("files can't be mapped here: %v", err)
 	}
@@ -42,23 +46,44 @@ func openMapper(t testing.TB, d *dataset) *mapping {
 }
 
 func (s *mapping) Evictions() uint64 { return s.evictions.Load() }
-func (s *mapping) Changes() uint64 {
-	if s.deaf {
-		return 1
+func (s *mapping) Maps() bool        { return s.mapper.Maps() }
+
+func (s *mapping) Map(o storage.Object, done func(storage.Mapping, error)) {
+	s.calls.Add(1)
+	if s.unmappable {
+		go done(nil, storage.ErrNotMapped)
+		return
 	}
-	return s.mapper.Changes()
+	if hangs := s.hangs; hangs != nil {
+		go func() {
+			<-hangs
+			s.mapNow(o, done)
+		}()
+		return
+	}
+	s.mapNow(o, done)
 }
 
-func (s *mapping) Map(o storage.Object) (storage.Mapping, error) {
-	if s.most > 0 && s.open.Load() >= s.most {
-		return nil, storage.ErrTooManyMappings
+func (s *mapping) mapNow(o storage.Object, done func(storage.Mapping, error)) {
+	if s.most > 0 && s.open.Add(1) > s.most {
+		s.open.Add(-1)
+		go done(nil, storage.ErrTooManyMappings)
+		return
 	}
-	m, err := s.mapper.Map(o)
-	if err != nil {
-		return nil, err
-	}
-	s.open.Add(1)
-	return &countedMapping{m, s, filepath.Join(s.dir, o.Path)}, nil
+	s.mapper.Map(o, func(m storage.Mapping, err error) {
+		switch {
+		case err == nil:
+			if s.most == 0 {
+				s.open.Add(1)
+			}
+			done(&countedMapping{m, s, filepath.Join(s.dir, o.Path)}, nil)
+		default:
+			if s.most > 0 {
+				s.open.Add(-1)
+			}
+			done(nil, err)
+		}
+	})
 }
 
 type countedMapping struct {
@@ -83,13 +108,11 @@ func (m *countedMapping) hot(ask func() bool) bool {
 	return false
 }
 
-func (m *countedMapping) Check(changes uint64) error {
+func (m *countedMapping) Check() error {
 	m.s.checks.Add(1)
-	if changes == 0 {
-		m.s.looks.Add(1)
-	}
-	return m.Mapping.Check(changes)
+	return m.Mapping.Check()
 }
+func (m *countedMapping) Leased() bool { return !m.s.unleased && m.Mapping.Leased() }
 func (m *countedMapping) Close() error { m.s.open.Add(-1); return m.Mapping.Close() }
 func (m *countedMapping) Resident(off, size int64) bool {
 	return !m.s.evicted.Load() && m.hot(func() bool { return m.Mapping.Resident(off, size) })
@@ -111,6 +134,7 @@ func newMappedFetcher(t testing.TB, d *dataset, budget int64, s *mapping) *Fetch
 	t.Helper()
 	f := newFetcherOver(t, d, budget, s)
 	f.maps.least = 0
+	f.maps.patience = time.Hour // all is mapped, however long it takes
 	t.Cleanup(func() {
 		require.NoError(t, f.Close())
 		require.Zero(t, f.maps.bytes)

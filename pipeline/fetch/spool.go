@@ -26,6 +26,8 @@ type spool struct {
 	refused int64          // Fetcher.now when there was no room
 	decoded uint64         // shards that were decoded to their end
 	again   uint64         // of these, those that had been before
+	tables  int64          // bytes of memory, of shards in the spool
+	losses  losses
 }
 
 // spooled is a shard in the spool, or on its way there.
@@ -34,10 +36,15 @@ type spooled struct {
 	runs    []run
 	there   int64 // so many bytes can be read
 	whole   bool
-	dropped bool
+	writing bool         // its decoder is at work
+	dropped bool         // it is in no list any more, and its room is free once nobody uses it
+	damaged bool         // it did not come back as it was written
 	reading int          // loads that are reading from it
 	work    []*load      // that wait for bytes to come
 	ledger  meter.Ledger // of its decoder's waits for storage
+
+	// The checksums of its blocks. Those before there are not changed any more.
+	sums []uint64
 
 	// A bit a record, and how many of the part are not set: what has gone out
 	// since the shard came, or since all of it had.
@@ -53,11 +60,13 @@ func newSpool(f *Fetcher, file *spoolFile) *spool {
 	return &spool{
 		file: file, engine: f.config.Spool.Engine, shards: map[int]*spooled{},
 		most:   int(min(max(f.limits.decoder/decoderBytes, 1), int64(f.config.Decoders))),
+		losses: losses{of: map[int]loss{}},
 		clocks: make([]atomic.Int64, f.index.Shards()), ever: make([]uint64, (f.index.Shards()+63)/64),
 	}
 }
 
-// spools says whether a shard is read through the spool.
+// spools says whether a shard is of those that are read through the spool, as far
+// as that works: see avoids.
 func (f *Fetcher) spools(shard int) bool {
 	return f.spool != nil && f.choice.spools(shard)
 }
@@ -126,8 +135,9 @@ func (f *Fetcher) admit(shard int, u urgency) *spooled {
 		f.dropSpooled(victim)
 		runs, ok = p.file.take(x.DecodedBytes)
 	}
-	s := &spooled{shard: shard, runs: runs, gone: make([]atomic.Uint64, (x.Records+63)/64)}
+	s := &spooled{shard: shard, runs: runs, gone: make([]atomic.Uint64, (x.Records+63)/64), sums: make([]uint64, f.blocks(shard))}
 	s.left.Store(int64(f.recordsOf(x)))
+	f.holdTables(s.tableBytes())
 	p.shards[shard] = s
 	p.order = append(p.order, s)
 	p.queue = append(p.queue, s)
@@ -174,16 +184,34 @@ func (f *Fetcher) wantedSoon(shard int, missing bool) bool {
 	return false
 }
 
-// dropSpooled forgets a shard. Its room is free once nothing reads from it.
+// dropSpooled forgets a shard.
 func (f *Fetcher) dropSpooled(s *spooled) {
 	p := f.spool
 	delete(p.shards, s.shard)
 	p.order = slices.DeleteFunc(p.order, func(x *spooled) bool { return x == s })
 	s.dropped = true
-	if s.reading == 0 {
-		p.file.give(s.runs)
-		s.runs = nil
+	f.freeSpooled(s)
+}
+
+// freeSpooled frees the room of a shard that was dropped, once nobody reads or writes
+// there any more. It is called whenever one of these ends.
+func (f *Fetcher) freeSpooled(s *spooled) {
+	if !s.dropped || s.reading > 0 || s.writing || s.runs == nil {
+		return
 	}
+	f.spool.file.give(s.runs)
+	s.runs = nil
+	f.holdTables(-s.tableBytes())
+}
+
+// tableBytes is the memory of what there is for a shard in the spool.
+func (s *spooled) tableBytes() int64 { return int64(len(s.gone)+len(s.sums)) * 8 }
+
+// holdTables notes that so much more memory is held; segments make room for it.
+func (f *Fetcher) holdTables(bytes int64) {
+	f.spool.tables += bytes
+	f.makeBudget()
+	f.cache.shrink()
 }
 
 // admitWaiting is called when there may be room in the spool.
@@ -191,6 +219,11 @@ func (f *Fetcher) admitWaiting() {
 	p := f.spool
 	for len(p.waiting) > 0 && !f.closed {
 		ld := p.waiting[0]
+		if f.avoids(ld.shard) { // since it began to wait
+			p.waiting = p.waiting[1:]
+			f.assign(ld, demanded)
+			continue
+		}
 		if p.shards[ld.shard] == nil && f.admit(ld.shard, demanded) == nil {
 			return
 		}
@@ -253,10 +286,7 @@ func (f *Fetcher) spoolRead(s *spooled, ld *load) {
 func (f *Fetcher) spoolArrived(s *spooled, ld *load) {
 	f.mu.Lock()
 	s.reading--
-	if s.dropped && s.reading == 0 {
-		f.spool.file.give(s.runs)
-		s.runs = nil
-	}
+	f.freeSpooled(s)
 	if s.reading == 0 {
 		f.admitWaiting()
 	}

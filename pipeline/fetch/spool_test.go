@@ -247,8 +247,15 @@ func TestASpoolThatCanNotBeWrittenIsAnErrorOfItsRecords(t *testing.T) {
 	require.ErrorAs(t, err, &record)
 
 	// It works again when it can be written.
-	f.running.Wait()
-	f.spool.file.file = writable
+	require.Eventually(t, func() bool {
+		f.mu.Lock()
+		defer f.mu.Unlock()
+		if f.spool.running > 0 {
+			return false
+		}
+		f.spool.file.file = writable
+		return true
+	}, time.Minute, time.Millisecond)
 	require.NoError(t, readOnly.Close())
 	readAll(t, d, r, seq, 20)
 }

@@ -20,6 +20,7 @@ func (f *Fetcher) startSpoolers() {
 		s := p.queue[i]
 		p.queue = slices.Delete(p.queue, i, i+1)
 		p.running++
+		s.writing = true
 		d := newDecoder(f, s.shard, f.index.Entry(s.shard, 0), spoolBlock)
 		d.raw.got, d.raw.waits = &p.clocks[s.shard], &s.ledger
 		d.running = true
@@ -42,11 +43,16 @@ func (f *Fetcher) runSpooler(s *spooled, d *decoder) {
 	defer f.mu.Unlock()
 	p := f.spool
 	p.running--
-	if err != nil {
+	s.writing = false
+	switch {
+	case s.dropped: // what waited for it has gone elsewhere
+		f.remove(d)
+		f.freeSpooled(s)
+	case err != nil:
 		f.dropSpooled(s)
 		d.work, s.work = s.work, nil
 		f.fail(d, nil, err)
-	} else {
+	default:
 		f.remove(d)
 		s.whole = true
 		p.decoded++
@@ -68,12 +74,14 @@ func (f *Fetcher) decodeShard(s *spooled, d *decoder) error {
 		return err
 	}
 	buf := make([]byte, min(spoolBlock, d.decoded))
+	sums := f.newSummer(s)
 	for d.pos < d.decoded {
 		from := d.pos
 		b := buf[:min(d.decoded-from, int64(len(buf)))]
 		if err := d.fill(b); err != nil {
 			return err
 		}
+		sums.add(b)
 		f.giveCore() // a disk may take its time
 		err := f.spool.file.write(s.runs, from, b)
 		f.takeCore()
@@ -84,6 +92,10 @@ func (f *Fetcher) decodeShard(s *spooled, d *decoder) error {
 		if f.closed {
 			f.mu.Unlock()
 			return errClosed
+		}
+		if s.dropped {
+			f.mu.Unlock()
+			return errDamaged
 		}
 		f.came(s, from)
 		f.mu.Unlock()

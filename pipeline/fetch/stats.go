@@ -60,6 +60,10 @@ type SpoolStats struct {
 	Decoding      int    `json:"decoding"`       // of these, being decoded now
 	Decoded       uint64 `json:"shards_decoded"` // to their end, so far
 	DecodedAgain  uint64 `json:"shards_decoded_again"`
+	// DamagedPieces could not be read back, or not as they were written, and
+	// DamagedShards were taken out of the spool for it: they are decoded again.
+	DamagedPieces uint64 `json:"pieces_damaged"`
+	DamagedShards uint64 `json:"shards_damaged"`
 }
 
 // Stats gives a snapshot.
@@ -102,9 +106,11 @@ func (f *Fetcher) Stats() Stats {
 	s.Errors = f.failures.total
 	s.LastErrors = f.failures.last()
 	if p := f.spool; p != nil {
+		s.HeldBytes += p.tables
 		s.Spool = &SpoolStats{
 			Dir: p.file.dir, CapacityBytes: p.file.capacity, UsedBytes: p.file.used(), Shards: len(p.shards),
 			Decoding: p.running, Decoded: p.decoded, DecodedAgain: p.again,
+			DamagedPieces: p.losses.pieces, DamagedShards: p.losses.shards,
 		}
 	}
 	return s

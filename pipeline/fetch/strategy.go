@@ -8,6 +8,7 @@ import (
 
 	"github.com/dustin/go-humanize"
 
+	"github.com/lsiofs/lsiofs/pipeline/catalog"
 	"github.com/lsiofs/lsiofs/pipeline/spec"
 	"github.com/lsiofs/lsiofs/uring"
 )
@@ -50,6 +51,9 @@ type compressed struct {
 	compressed, members uint64
 	decoded             int64
 	all                 int64 // of the other shards, too
+	// scattered says that some shard is several chunks, which an order permutes:
+	// then it comes back to each shard again and again.
+	scattered bool
 }
 
 // survey looks at the shards. all takes those that are entered often, too.
@@ -76,12 +80,21 @@ func (f *Fetcher) survey(all bool) compressed {
 		c.total += s.DecodedBytes
 		c.rounded += spoolRound(s.DecodedBytes)
 		c.largest = max(c.largest, spoolRound(s.DecodedBytes))
+		c.scattered = c.scattered || f.chunksOf(&s) > 1
 	}
 	return c
 }
 
-// need is about how much of the shards is open at a time in an order: for each
-// lane the shard that it goes through, and those before it whose last records
+// chunksOf is about how many chunks of the order a compressed shard is: they end
+// where they are full, and at entry points only.
+func (f *Fetcher) chunksOf(s *catalog.Shard) uint64 {
+	record := max(uint64(s.DecodedBytes)/max(s.Records, 1), 1)
+	full := max(min(f.config.PieceRecords, f.config.PieceBytes/record), 1)
+	return min(s.EntryPoints, (s.Records+full-1)/full)
+}
+
+// need is about how much of the shards is open at a time in an order: all of it
+// where the shards' chunks are permuted; else for each lane the shard that it goes through, and those before it whose last records
 // still wait. The last of R records leaves a buffer of B after about B·ln R
 // turns. One more is read ahead.
 //
@@ -106,8 +119,11 @@ func (f *Fetcher) survey(all bool) compressed {
 // a second time, a twentieth to a half of all data. It pays where shards are
 // small, and a spool of many small shards is small, too.
 func (c *compressed) need(o spec.Order, places uint64) int64 {
-	if c.shards == 0 {
+	switch {
+	case c.shards == 0:
 		return 0
+	case c.scattered && o.Shuffle != spec.ShuffleNone:
+		return c.rounded
 	}
 	count := float64(2)
 	r := max(float64(c.records)/float64(c.shards), 1)
@@ -149,22 +165,26 @@ func (c *compressed) fewerLanes(o spec.Order, places uint64) string {
 // scannable says why the shards can be scanned within memory, or "".
 func (f *Fetcher) scannable(c *compressed) string {
 	o, budget := f.config.Order, f.limits.cache
+	places := int64(max(f.config.Spool.Places, 1))
 	switch {
 	case c.compressed == 0:
 		return "no compressed shard has records"
-	case c.decoded <= budget/2:
+	case c.decoded <= budget/2 && f.fits():
 		return "the compressed shards fit in memory, decoded"
-	case o.Shuffle == spec.ShuffleNone && max(f.config.Spool.Places, 1) <= uint64(f.config.Decoders):
-		return "shards are read from front to back"
 	case c.shards == 0:
 		return fmt.Sprintf("decoding can start at %d places in the %d compressed shards, every %s (decoded)",
 			c.members, c.compressed, humanize.IBytes(uint64(c.decoded)/max(c.members, 1)))
-	case o.Shuffle == spec.ShuffleFull:
+	case o.Shuffle == spec.ShuffleFull, f.begunAgain(c) > mostDecodedAgain:
+		return ""
+	case o.Shuffle == spec.ShuffleNone:
+		if places == 1 || places <= min(int64(f.config.Decoders), f.limits.decoder/f.held.decoder) {
+			return "shards are read from front to back"
+		}
 		return ""
 	}
 	// What waits in the buffer, and in the pieces it came with.
-	lanes := float64(o.Lanes) * float64(max(f.config.Spool.Places, 1))
-	waiting := float64(o.SizeRecords)*float64(c.total)/float64(c.any)*1.5 + lanes*(decoderBytes+float64(f.config.PieceBytes))
+	lanes := float64(o.Lanes) * float64(places)
+	waiting := float64(o.SizeRecords)*float64(c.total)/float64(c.any)*1.5 + lanes*float64(f.held.decoder+int64(f.config.PieceBytes)) + float64(f.waitingTables())
 	if waiting <= float64(budget)/2 && 2*lanes <= float64(f.config.Decoders) {
 		return "what waits in the shuffle buffer fits in memory"
 	}

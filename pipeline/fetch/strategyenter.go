@@ -14,6 +14,9 @@ const (
 	// decodes 0.4 to 1.2 GB/s, and a disk takes all of it and gives it back at
 	// some hundred MB/s.
 	mostDecodedAgain = 3
+	// mostDecodedAgainFull is that for a full shuffle, for which a spool would have
+	// to hold all there is: with entry points a MiB apart, of records of 12 KiB.
+	mostDecodedAgainFull = 64
 )
 
 // entering is what decides whether the places in a shard where decoding can
@@ -37,17 +40,17 @@ func (f *Fetcher) entering() entering {
 	lanes := float64(max(f.config.Order.Lanes, 1) * max(f.config.Spool.Places, 1))
 	cache := float64(f.limits.cache)
 	// What records have beside decoders: half of it whatever these hold.
-	memory := max(cache/2, cache-decoderBytes*min(2*lanes, float64(f.config.Decoders)))
+	memory := float64(f.room(f.openDecoders()))
 	e := entering{
-		pieceBytes: float64(f.config.PieceBytes),
+		pieceBytes: float64(f.held.pieceBytes(&f.config)),
 		mostBytes:  cache / 2 / lanes,
-		reopened:   2*lanes > float64(f.config.Decoders) || lanes*decoderBytes > float64(f.limits.decoder),
+		reopened:   2*lanes > float64(f.config.Decoders) || lanes*float64(f.held.decoder) > float64(f.limits.decoder),
 	}
 	e.full = f.config.Order.Shuffle == spec.ShuffleFull
 	if !e.full {
 		e.partBytes = float64(f.wholeBytes())
 	}
-	if waits := float64(f.waitingBytes(f.shardsInUse())); waits > memory && f.config.Order.Shuffle != spec.ShuffleNone {
+	if waits := float64(f.waiting()); waits > memory && f.config.Order.Shuffle != spec.ShuffleNone {
 		e.lost = 1 - memory/waits
 	}
 	return e
@@ -64,7 +67,7 @@ func (e *entering) enough(s *catalog.Shard) bool {
 	if part := decoded / float64(max(s.EntryPoints, 1)); part <= near {
 		// Its owner has cut it at records, to be entered there; and for a full
 		// shuffle a spool would have to hold all there is.
-		return e.full || e.lostAgain(part, record) <= mostDecodedAgain
+		return e.lostAgain(part, record) <= e.mostAgain()
 	}
 	member := decoded / float64(max(s.Members, 1))
 	again := e.lostAgain(member, record)
@@ -72,6 +75,13 @@ func (e *entering) enough(s *catalog.Shard) bool {
 		again += member / 2 / max(e.pieceBytes, record)
 	}
 	return member <= e.mostBytes && again <= mostDecodedAgain
+}
+
+func (e *entering) mostAgain() float64 {
+	if e.full {
+		return mostDecodedAgainFull
+	}
+	return mostDecodedAgain
 }
 
 // lostAgain is about how often each byte of a shard of members and records of such

@@ -19,10 +19,9 @@ func (f *Fetcher) choosePlain(asked spec.Read) Choice {
 	if asked == spec.ReadGather {
 		return gather("asked for")
 	}
-	total, records := f.shardsInUse()
-	waits := f.waitingBytes(total, records)
+	waits := f.waiting()
 	switch {
-	case total <= f.limits.cache/4*3:
+	case f.fits():
 		return scan("memory holds the dataset")
 	case f.config.Order.Shuffle == spec.ShuffleNone:
 		return scan("shards are read from front to back")
@@ -51,19 +50,4 @@ func (f *Fetcher) scanBudget() int64 {
 func (f *Fetcher) readsCostNothing() bool {
 	k := f.config.Storage.Kind
 	return f.config.Storage.GapBytes == 0 && k != profile.KindDisk && k != profile.KindNetwork
-}
-
-// waitingBytes is about how much a scan keeps of records that have been read and
-// wait for their turn: what the shuffle holds, for each place where the order
-// is read, with what is lost between records that stay and such that have gone;
-// and the pieces that they come with. The shards in use have total bytes and
-// records.
-func (f *Fetcher) waitingBytes(total int64, records uint64) int64 {
-	o := f.config.Order
-	if records == 0 || o.Shuffle == spec.ShuffleFull {
-		return total
-	}
-	places := float64(max(f.config.Spool.Places, 1))
-	waits := float64(o.SizeRecords)*float64(total)/float64(records)*1.5 + 2*float64(o.Lanes)*float64(f.config.PieceBytes)
-	return int64(min(places*waits, float64(total)))
 }

@@ -35,7 +35,7 @@ type window struct {
 	scanned uint64 // up to here the sequence has been looked at
 	// started are the pieces that were read ahead and not come to, in order.
 	started []aheadPiece
-	bytes   int64 // of started
+	bytes   int64 // of started, with their tables
 }
 
 type aheadPiece struct {
@@ -168,7 +168,7 @@ func (r *Reader) startAhead(w *window, piece, i int, k uint64, t *todo) bool {
 		return false
 	}
 	ld.want(r)
-	w.started = append(w.started, aheadPiece{k, ld.layout.size})
-	w.bytes += ld.layout.size
+	w.started = append(w.started, aheadPiece{k, ld.layout.cost()})
+	w.bytes += ld.layout.cost()
 	return true
 }

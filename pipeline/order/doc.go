@@ -15,5 +15,7 @@
 //
 // G is never stored. What is kept instead are the permuted chunks, and states of
 // the reservoirs every so many positions, from which any position is reached by
-// a short replay.
+// a short replay. Of what views have computed a Memory keeps a bounded part, for
+// all views together: however many there are, and wherever they are read, what is
+// dropped is computed again.
 package order

@@ -4,6 +4,9 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"sync"
+	"sync/atomic"
+	"unsafe"
 
 	"github.com/lsiofs/lsiofs/pipeline/spec"
 )
@@ -19,13 +22,50 @@ const MaxRecords = 1 << 47
 type Epoch struct {
 	order spec.Order
 	total uint64
-	part  *Part         // turns what walkers make into records
-	start func() walker // a walker at position 0
-	bytes uint64        // what a walker takes, about
+	part  *Part  // turns what walkers make into records
+	bytes uint64 // what a walker takes, about
 	// stride is the distance of positions that are cheap to begin at, once
 	// their states are kept.
 	stride uint64
-	states states // nil where the shuffle has none
+
+	// arrange makes an arrangement. nil where there is nothing to make, and
+	// arranged is always there. Else that may be dropped, and is made again.
+	arrange  func() *arrangement
+	making   sync.Mutex
+	arranged atomic.Pointer[arrangement]
+	holds    atomic.Int64 // while it is above 0 nobody drops it
+}
+
+// arrangement is what walkers go by, and share: the permuted chunks, and the
+// states that are kept.
+type arrangement struct {
+	start  func() walker // a walker at position 0
+	states states        // nil where the shuffle has none
+}
+
+// arranges says whether the epoch has an arrangement that is worth dropping.
+func (e *Epoch) arranges() bool { return e.arrange != nil }
+
+// arrangement gives what walkers go by, made again where it has been dropped.
+func (e *Epoch) arrangement() *arrangement {
+	if a := e.arranged.Load(); a != nil {
+		return a
+	}
+	e.making.Lock()
+	defer e.making.Unlock()
+	a := e.arranged.Load()
+	if a == nil {
+		a = e.arrange()
+		e.arranged.Store(a)
+	}
+	return a
+}
+
+// Hold keeps what an epoch has computed from being dropped by a Memory, until
+// release is called, once.
+func (e *Epoch) Hold() (release func()) {
+	e.holds.Add(1)
+	return func() { e.holds.Add(-1) }
 }
 
 // walker makes the records of G, by their ranks in what is left of the dataset;
@@ -57,38 +97,46 @@ func NewEpoch(o spec.Order, epoch uint64, starts []uint64, part *Part) (*Epoch, 
 	e := &Epoch{order: o, total: starts[len(starts)-1], part: part, stride: spacingPositions}
 	switch o.Shuffle {
 	case spec.ShuffleNone:
-		e.start = func() walker { return straight{} }
+		e.arranged.Store(&arrangement{start: func() walker { return straight{} }})
 		return e, nil
 	case spec.ShuffleFull:
 		f := newFull(o.Seed, epoch, e.total)
-		e.start = func() walker { return f }
+		e.arranged.Store(&arrangement{start: func() walker { return f }})
 		return e, nil
 	}
-	l := newLayout(layoutOptions{
-		seed: o.Seed, epoch: epoch, size: o.SizeRecords,
-		lanes: o.Lanes, groups: o.Groups, step: o.Batch,
-	}, e.total, newChunks(o.Seed, epoch, starts))
+	lanes := func() *layout {
+		return newLayout(layoutOptions{
+			seed: o.Seed, epoch: epoch, size: o.SizeRecords,
+			lanes: o.Lanes, groups: o.Groups, step: o.Batch,
+		}, e.total, newChunks(o.Seed, epoch, starts))
+	}
 	if e.total <= math.MaxUint32 {
-		shuffled[uint32](e, l)
+		shuffled[uint32](e, lanes)
 	} else {
-		shuffled[uint64](e, l)
+		shuffled[uint64](e, lanes)
 	}
 	return e, nil
 }
 
 // shuffled makes e's walkers go through lanes.
-func shuffled[S slot](e *Epoch, l *layout) {
-	var slots uint64
-	if e.order.Shuffle == spec.ShuffleBlock {
-		b := newBlocks[S](l)
-		e.start, slots = b.walker, b.slots
-		e.stride = max(spacingPositions, spacingPerSlot*slots)
-	} else {
+func shuffled[S slot](e *Epoch, lanes func() *layout) {
+	arrange := func(l *layout) (a *arrangement, slots, stride uint64) {
+		if e.order.Shuffle == spec.ShuffleBlock {
+			b := newBlocks[S](l)
+			return &arrangement{start: b.walker}, b.slots, max(spacingPositions, spacingPerSlot*b.slots)
+		}
 		r := newReservoirs[S](l, e.total)
-		e.start, slots = r.walker, r.slots
-		e.stride, e.states = r.spacing, r
+		return &arrangement{start: r.walker, states: r}, r.slots, r.spacing
 	}
-	e.bytes = 8*slots + 64*uint64(len(l.lanes))
+	l := lanes()
+	a, slots, stride := arrange(l)
+	e.stride = stride
+	e.bytes = uint64(unsafe.Sizeof(S(0)))*slots + 64*uint64(len(l.lanes))
+	e.arranged.Store(a)
+	e.arrange = func() *arrangement {
+		a, _, _ := arrange(lanes())
+		return a
+	}
 }
 
 func checkStarts(starts []uint64) error {
@@ -156,14 +204,16 @@ func (e *Epoch) Part() *Part { return e.part }
 
 // Cursor is a place in G. It is not for concurrent use.
 type Cursor struct {
-	epoch    *Epoch
-	walker   walker
-	position uint64
+	epoch       *Epoch
+	arrangement *arrangement // of walker
+	walker      walker
+	position    uint64
 }
 
 // Cursor gives a cursor at position p ≤ T.
 func (e *Epoch) Cursor(p uint64) *Cursor {
-	c := &Cursor{epoch: e, walker: e.start()}
+	a := e.arrangement()
+	c := &Cursor{epoch: e, arrangement: a, walker: a.start()}
 	c.Seek(p)
 	return c
 }

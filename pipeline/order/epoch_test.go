@@ -153,10 +153,12 @@ func TestWideSlotsShuffleAsNarrowOnes(t *testing.T) {
 			s.g = naiveG(s.order, s.epoch, s.chunks)
 		}
 		e := s.newEpoch(t)
-		shuffled[uint64](e, newLayout(layoutOptions{
-			seed: s.order.Seed, epoch: s.epoch, size: s.order.SizeRecords,
-			lanes: s.order.Lanes, groups: s.order.Groups, step: s.order.Batch,
-		}, e.total, newChunks(s.order.Seed, s.epoch, startsOf(s.chunks))))
+		shuffled[uint64](e, func() *layout {
+			return newLayout(layoutOptions{
+				seed: s.order.Seed, epoch: s.epoch, size: s.order.SizeRecords,
+				lanes: s.order.Lanes, groups: s.order.Groups, step: s.order.Batch,
+			}, e.total, newChunks(s.order.Seed, s.epoch, startsOf(s.chunks)))
+		})
 		require.Equal(t, s.g, allOf(e))
 	})
 }

@@ -31,22 +31,27 @@ func (e *Epoch) Stride() uint64 { return e.stride }
 // ended. stop is asked now and then; once it says true to a part, the part ends
 // and nothing is kept.
 func (e *Epoch) Prepare() []func(stop func() bool) {
-	if e.states == nil {
+	states := e.arrangement().states
+	if states == nil {
 		return nil
 	}
-	return e.states.prepare()
+	return states.prepare()
 }
 
 // Prepared says whether all states of the epoch are kept.
-func (e *Epoch) Prepared() bool { return e.states == nil || e.states.whole() }
+func (e *Epoch) Prepared() bool {
+	states := e.arrangement().states
+	return states == nil || states.whole()
+}
 
 // StoredStatesBytes is the size of what StoreStates appends, 0 when this
 // epoch has no states to store.
 func (e *Epoch) StoredStatesBytes() uint64 {
-	if e.states == nil {
+	states := e.arrangement().states
+	if states == nil {
 		return 0
 	}
-	return e.states.storedBytes()
+	return states.storedBytes()
 }
 
 // StoreStates appends the states of the epoch to dst, for RestoreStates of an
@@ -56,20 +61,22 @@ func (e *Epoch) StoredStatesBytes() uint64 {
 //	position of the first state, u64; of all slots at each multiple of that
 //	position below T: ranks of records, u32 where T fits, else u64
 func (e *Epoch) StoreStates(dst []byte) []byte {
-	if e.states == nil {
+	states := e.arrangement().states
+	if states == nil {
 		return dst
 	}
-	return e.states.store(dst)
+	return states.store(dst)
 }
 
 // RestoreStates brings back what StoreStates gave. What can't be states of this
 // epoch is an error and changes nothing; whether it really are its states can't
 // be told, so the caller vouches for that.
 func (e *Epoch) RestoreStates(stored []byte) error {
-	if e.states == nil {
+	states := e.arrangement().states
+	if states == nil {
 		return errors.New("order: stored states of a shuffle that has none")
 	}
-	return e.states.restore(stored)
+	return states.restore(stored)
 }
 
 // count is how many states are kept of a whole epoch: those at multiples of the

@@ -17,7 +17,7 @@ import (
 // closeStates makes an epoch keep its states every few positions, so that small
 // datasets have many; false when its shuffle has none.
 func closeStates(e *Epoch, spacing uint64) bool {
-	switch r := e.states.(type) {
+	switch r := e.arrangement().states.(type) {
 	case *reservoirs[uint32]:
 		r.spacing, r.kept = spacing, make([]atomic.Pointer[reservoirState[uint32]], r.total/spacing+1)
 	case *reservoirs[uint64]:
@@ -96,7 +96,8 @@ func TestWideStatesAreStoredToo(t *testing.T) {
 	layout := newLayout(layoutOptions{size: 40, lanes: 4, groups: 1, step: 1}, 1000, newChunks(0, 0, starts))
 	wide := func() (*Epoch, *reservoirs[uint64]) {
 		r := newReservoirs[uint64](layout, 1000)
-		e := &Epoch{order: o, total: 1000, start: r.walker, states: r}
+		e := &Epoch{order: o, total: 1000}
+		e.arranged.Store(&arrangement{start: r.walker, states: r})
 		require.True(t, closeStates(e, 50))
 		return e, r
 	}

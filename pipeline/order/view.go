@@ -7,21 +7,28 @@ import (
 )
 
 // View is G′ dealt to workers. It is immutable to its users and safe for
-// concurrent use; inside, it caches a bounded number of pages of G′ (at most
-// 8 MiB), so that readers that go through a view together compute it once, and
-// keeps the cursors that made them where they stopped (at most 16 MiB, or two).
+// concurrent use; its Memory has pages of G′, so that readers that go through a
+// view together compute it once, and the cursors that made them where they
+// stopped.
 type View struct {
 	epoch     *Epoch
 	levels    []level
 	deal      spec.Deal
 	remaining uint64
 	table     table
-	pages     *pages
+	memory    *Memory
+	rest      *sequence // G′
+	whole     *sequence // G: for padding, and where nothing was taken
 }
 
 // NewView applies done to e in turn and deals what is left. Entries that are
 // impossible (a worker that took more than it had) are errors naming the entry.
+// The view has a Memory of its own, of the usual size.
 func NewView(e *Epoch, done []Done, deal spec.Deal) (*View, error) {
+	return NewMemory(0).View(e, done, deal)
+}
+
+func dealView(e *Epoch, done []Done, deal spec.Deal, m *Memory) (*View, error) {
 	if err := checkDeal(e.order, deal); err != nil {
 		return nil, err
 	}
@@ -29,14 +36,18 @@ func NewView(e *Epoch, done []Done, deal spec.Deal) (*View, error) {
 	if err != nil {
 		return nil, fmt.Errorf("order: %w", err)
 	}
-	v := &View{epoch: e, deal: deal, remaining: e.total}
+	v := &View{epoch: e, deal: deal, remaining: e.total, memory: m}
 	for _, d := range simple {
 		l := newLevel(v.remaining, d)
 		v.levels = append(v.levels, l)
 		v.remaining = l.left
 	}
 	v.table = dealt(v.remaining, deal)
-	v.pages = newPages(e, v.levels)
+	v.whole = &sequence{memory: m, epoch: e}
+	v.rest = v.whole
+	if len(v.levels) > 0 {
+		v.rest = &sequence{memory: m, epoch: e, levels: v.levels}
+	}
 	return v, nil
 }
 
@@ -122,11 +133,11 @@ type span struct {
 func (v *View) span(j uint64) span {
 	if j < v.remaining {
 		page := j / pageRecords
-		return span{begin: page * pageRecords, records: v.pages.records(pageKey{whole: len(v.levels) == 0, page: page})}
+		return span{begin: page * pageRecords, records: v.rest.records(page)}
 	}
 	p := (j - v.remaining) % v.epoch.total
 	page := p / pageRecords
-	records := v.pages.records(pageKey{whole: true, page: page})
+	records := v.whole.records(page)
 	skip := p - page*pageRecords
 	return span{begin: j, records: records[skip:]}
 }
@@ -147,6 +158,7 @@ func (v *View) Sweep(from, to uint64, visit func(j uint64, records []uint64) boo
 	if to > v.table.positions {
 		panic(fmt.Sprintf("order: a sweep to index %d is behind the %d records that were dealt", to, v.table.positions))
 	}
+	defer v.Hold()()
 	block := make([]uint64, sweepRecords)
 	j, end := from, min(v.remaining, to)
 	if j < end {
@@ -178,3 +190,12 @@ func (v *View) Sweep(from, to uint64, visit func(j uint64, records []uint64) boo
 
 // Epoch is what the view is of.
 func (v *View) Epoch() *Epoch { return v.epoch }
+
+// Hold keeps what the view's epoch has computed from being dropped, until
+// release is called, once: for those who sweep it in several stretches.
+func (v *View) Hold() (release func()) {
+	v.memory.mu.Lock()
+	defer v.memory.mu.Unlock()
+	v.memory.use(v.epoch)
+	return v.epoch.Hold()
+}

@@ -117,12 +117,14 @@ func TestBatchesOfAnyEntryAreReached(t *testing.T) {
 
 // Across many pages, more than are kept, in any order, by many at a time.
 func TestReadersOfAllPagesAtTheSameTime(t *testing.T) {
-	const total = (maxPages + 6) * pageRecords
+	const total, keeps = 70 * pageRecords, 64 // pages
 	o := spec.Order{Seed: 5, Shuffle: spec.ShuffleFull, Lanes: 1, Groups: 1, Batch: 1}
 	e := newEpoch(t, o, 0, []uint64{total})
 	d := Done{Batch: 100, Dealing: spec.DealInterleaved, Consumed: []uint64{150_000, 10, 70_000}}
 	want := naiveResume(allOf(e), d)
-	v := newView(t, e, []Done{d}, deal(5, 7))
+	m := NewMemory(keeps * 8 * pageRecords)
+	v, err := m.View(e, []Done{d}, deal(5, 7))
+	require.NoError(t, err)
 	places := naiveDeal(uint64(len(want)), 5, 7, spec.DealInterleaved)
 	var wg sync.WaitGroup
 	for w := range uint64(5) {
@@ -142,9 +144,8 @@ func TestReadersOfAllPagesAtTheSameTime(t *testing.T) {
 		})
 	}
 	wg.Wait()
-	require.LessOrEqual(t, len(v.pages.byKey), maxPages)
-	require.LessOrEqual(t, len(v.pages.rest.idle), v.pages.rest.limit)
-	require.Zero(t, v.pages.rest.busy)
+	require.LessOrEqual(t, m.HeldBytes(), m.most)
+	require.Empty(t, m.turns)
 }
 
 // counting counts the records that are made.
@@ -162,7 +163,7 @@ func TestAPageIsComputedOnceForAllReaders(t *testing.T) {
 	const total = 10 * pageRecords
 	var made atomic.Uint64
 	e := plainEpoch(t, total)
-	e.start = func() walker { return counting{made: &made} }
+	e.arranged.Store(&arrangement{start: func() walker { return counting{made: &made} }})
 	v := newView(t, e, nil, deal(4, 1))
 	var wg sync.WaitGroup
 	for w := range uint64(4) {
@@ -183,8 +184,8 @@ func TestReadingOnUsesTheWalkerThatWaits(t *testing.T) {
 	for k := uint64(0); k < v.Count(0); k += pageRecords {
 		require.Equal(t, 1, v.Records(0, k, got))
 	}
-	require.Len(t, v.pages.rest.idle, 1)
-	require.Len(t, v.pages.byKey, maxPages)
+	require.Len(t, v.rest.idle, 1)
+	require.Equal(t, 1, v.memory.idle)
 }
 
 func TestRecordsDoNotAllocateWhilePagesAreAtHand(t *testing.T) {
@@ -209,7 +210,7 @@ func TestSweepEndsEarlyAndLeavesPagesAlone(t *testing.T) {
 	})
 	require.Greater(t, seen, uint64(100_000))
 	require.Less(t, seen, v.Dealt())
-	require.Empty(t, v.pages.byKey)
+	require.Empty(t, v.memory.pages)
 }
 
 func TestSimplifySharesNothingWithItsInput(t *testing.T) {

@@ -6,41 +6,55 @@ import "errors"
 // object can be copied from where it lies. A wrapper that alters reads, or
 // delays those that succeed, is none. Its methods may be called concurrently.
 type Mapper interface {
-	// Map opens and maps an object. Nothing of it may be touched before it has
-	// been populated. It may wait for a disk.
+	// Maps says whether objects may be mapped at all. It does not change.
+	Maps() bool
+	// Map opens and maps an object, and calls done once, from a goroutine of the
+	// storage and never from within Map. An opening may take any time. Nothing of a
+	// mapping may be touched before it has been populated.
 	//
-	// Errors are *Error: ErrChanged; ErrNotMapped where objects are not to be
-	// mapped, or can't be; ErrTooManyMappings.
-	Map(o Object) (Mapping, error)
+	// Errors are *Error: ErrChanged; ErrNotMapped where this object can't be mapped,
+	// now and later; ErrTooManyMappings.
+	Map(o Object, done func(Mapping, error))
 	// Evictions is a number that stays the same as long as the page cache is
 	// known not to have lost pages (but for what was so in the last 100 ms). It
 	// costs little enough to be asked for each read.
 	Evictions() uint64
-	// Changes is a number that stays the same as long as no object that is mapped
-	// is known to have changed. An object may have changed a moment before, by a
-	// call that is not at its end; it is found to have after 100 ms at the latest.
-	Changes() uint64
 	Leaser
 }
 
 // Leaser is about leases on mapped objects: while there is one, nobody can alter
 // the object's bytes. Who wants to waits for the lease to be given up, which is at
-// once, but for what is held at the time. So the bytes of leased objects can be
-// handed on as they lie:
+// once, but for what is held at the time. A holder that does not give it up, since
+// its process stands still, loses it after a while, and is not told.
+//
+// Bytes that are copied are right if nobody can have altered them before the copy
+// was made:
 //
 //	breaks := l.Breaks()       before any
-//	mapping.Lease() …          of each object
-//	…                          look for records, wait for them
-//	l.Hold(breaks)             all of them have their leases still
-//	…                          hand bytes on
+//	mapping.Leased() …         of each object
+//	…                          copy
+//	l.Unbroken(breaks)         yes: nobody can; no: look at each object (Check)
+//
+// Bytes can also be handed on as they lie. Then the one who copies is the kernel,
+// later:
+//
+//	l.Hold(breaks)             instead of Unbroken: none is given up until Unhold
+//	l.Standing()               right before they are handed on; no: copy them
+//	…                          hand them on
+//	l.Standing()               yes: nobody could alter them before; no: Check each
 //	l.Unhold()
 type Leaser interface {
 	// Breaks is how many leases somebody has waited for so far.
 	Breaks() uint64
+	// Unbroken says whether all leases that there were when Breaks gave the number
+	// were there without a break up to now. No may also mean that it is not known.
+	Unbroken(breaks uint64) bool
 	// Hold keeps all leases from being given up until Unhold, which must be soon: it
 	// may hold up a writer, so nothing but memory is to be waited for. It returns
 	// false, and does nothing, if any lease was wanted since Breaks gave the number.
 	Hold(breaks uint64) bool
+	// Standing says whether leases that are held can't have been lost up to now.
+	Standing() bool
 	Unhold()
 	LeaseStats() LeaseStats
 }
@@ -57,8 +71,8 @@ type LeaseStats struct {
 //
 // Memory that is mapped goes away when the file is truncated: touching it is
 // then a fault (SIGBUS), and the rest of the last page shows zeros. So it is
-// copied under debug.SetPanicOnFault, and used only if Check, called after the
-// copy, gives nil; or handed on as it lies while a lease is held.
+// copied under debug.SetPanicOnFault, and used only if, after the copy, leases
+// were Unbroken or Check gives nil; or handed on as it lies while a lease is held.
 type Mapping interface {
 	// Bytes is the whole object. What is populated may be read, nothing written.
 	Bytes() []byte
@@ -76,13 +90,17 @@ type Mapping interface {
 	// Drop ends one Populate of the same range. Nothing may touch the range any
 	// more, unless it is populated otherwise. freed is by how much less is mapped.
 	Drop(off, size int64) (freed int64)
-	// Check gives an *Error with ErrChanged when the object is not any more what
-	// was listed. With what Changes has given after the copy it looks at the object
-	// only if it has not since then; with 0 it does always.
-	Check(changes uint64) error
-	// Lease says whether the object has a lease, and asks for one if it may be had.
-	// It costs little where there is one.
-	Lease() bool
+	// Check looks at the object, and gives an *Error with ErrChanged when it is not
+	// any more what was listed. So bytes that were copied before it are right as far
+	// as the storage can tell.
+	Check() error
+	// Leased says whether the object has a lease. It costs next to nothing: leases
+	// are asked for, and asked for again, by the storage.
+	Leased() bool
+	// OpenForWriting says that the object has no lease because a program has it open
+	// for writing. What that one stores through a mapping of its own may show in no
+	// attribute, so Check does not tell of it.
+	OpenForWriting() bool
 	// Close unmaps everything. It may be called after the storage's Close.
 	Close() error
 }

@@ -13,9 +13,16 @@ import (
 
 // Version identifies what an object held when it was listed. Two equal versions
 // of one object have the same bytes, as far as the storage can tell.
+//
+// Times are in nanoseconds. What the storage does not know, or what does not last
+// there, is 0. ChangeTimeNanos is for those who keep what they know of an object
+// from one run to the next: it also shows that something was written and the
+// modification time was set back, and changes for less (names, modes). Reads don't
+// compare it.
 type Version struct {
-	ModTimeNanos int64
-	Inode        uint64
+	ModTimeNanos    int64
+	ChangeTimeNanos int64
+	Inode           uint64
 }
 
 // Object is one object as it was listed. Path is relative to the dataset's
@@ -54,7 +61,9 @@ type Storage interface {
 	// also asked about directories (isDir, path without trailing slash): those
 	// it does not accept are not entered. Files and directories whose names
 	// begin with a dot are passed over; symbolic links to files are followed,
-	// those to directories are not. visit is not called concurrently.
+	// those to directories are not. visit is not called concurrently. An object is
+	// visited when a change that comes next would show in its version: where times
+	// are coarse and the last change is young, that is waited for, some seconds.
 	List(ctx context.Context, match func(path string, isDir bool) bool, visit func(Object) error) error
 	// Stat describes one object as it is now, or fails with fs.ErrNotExist.
 	Stat(ctx context.Context, path string) (Object, error)
@@ -69,15 +78,24 @@ type Storage interface {
 	Close() error
 }
 
+// Settler is implemented by storages whose Stat may describe an object in a way that
+// a change that comes at once does not show in.
+type Settler interface {
+	// Settled is Stat for what is going to be read: as List, it waits until a change
+	// would show in the version.
+	Settled(ctx context.Context, path string) (Object, error)
+}
+
 // Compare gives the difference of an object as it is now to what was listed, as
-// an error that wraps ErrChanged, or nil. It looks at sizes and versions only.
+// an error that wraps ErrChanged, or nil. It looks at sizes, modification times, and
+// at inode numbers where there was one in the listing.
 func Compare(listed, now Object) error {
 	switch {
 	case now.SizeBytes != listed.SizeBytes:
 		return fmt.Errorf("size is %d bytes, was %d: %w", now.SizeBytes, listed.SizeBytes, ErrChanged)
-	case now.Version.Inode != listed.Version.Inode:
+	case listed.Version.Inode != 0 && now.Version.Inode != listed.Version.Inode:
 		return fmt.Errorf("another file is in its place: %w", ErrChanged)
-	case now.Version != listed.Version:
+	case now.Version.ModTimeNanos != listed.Version.ModTimeNanos:
 		return fmt.Errorf("modification time differs: %w", ErrChanged)
 	}
 	return nil

@@ -10,17 +10,29 @@
 //
 // Sizes come from the catalog and the order alone. One sweep over the view, the
 // layout, adds up each worker's bytes and notes where every 4096th record
-// begins; a read finds its first record from there.
+// begins; a read finds its first record from there. The layouts in memory are
+// bounded for all sets together: one that is dropped comes from the shelf, or is
+// computed again.
 //
 // # Reads
 //
 // A Handle parks a few walkers, places in the stream where its readers will
-// probably go on, so that reading on costs no search. A Reply is a vector: long
+// probably go on, so that reading on costs no search; a bounded number of handles
+// do. A Reply is a vector: long
 // records are slices of the fetcher's memory, on loan until Release, and so are
 // runs of records that lie there one behind the other as they go out (gather: one
-// slice has them all); other short ones are copied once into a buffer. What lies in mapped files may go away:
-// it is copied, too, unless the files have leases, the caller is brief, and the
-// leases still hold when all bytes of the reply are at hand.
+// slice has them all); other short ones are copied once into a buffer.
+//
+// What lies in mapped files may go away, or change: it is copied, and then the files
+// are looked at, but where leases show that nobody can have written. To brief
+// callers it is handed on as it lies, if the files have leases that still hold when
+// all bytes of the reply are at hand. A process that stands still for most of a
+// minute (docker pause, SIGSTOP) loses its leases, so the clock is looked at twice
+// more. Right before the bytes go to the kernel (Reply.Final): if too much time has
+// passed they are copied then, and the files are looked at. And behind that
+// (Reply.Sent): it remains that the process stands still between Final and the
+// system call that follows, and a writer gets in meanwhile. That is found out, a
+// system call too late.
 //
 // A reader that reads on is read ahead of while there are cores for it: its
 // handle has the next blocks, of up to 1 MiB, copied together by a goroutine, and

@@ -5,6 +5,7 @@ import (
 	"encoding/binary"
 	"fmt"
 	"sync"
+	"sync/atomic"
 
 	"github.com/lsiofs/lsiofs/pipeline/catalog"
 	"github.com/lsiofs/lsiofs/pipeline/meter"
@@ -16,11 +17,13 @@ type Handle struct {
 	set    *Set
 	w      uint64
 	kind   Kind
-	reader reader // of a data file
-	joins  bool   // its records lie one behind the other
-	number uint64 // of the source's handles, from 1 on
+	reader reader       // of a data file
+	joins  bool         // its records lie one behind the other
+	number uint64       // of the source's handles, from 1 on
+	size   atomic.Int64 // of the file, and 1; 0 while nobody knows
 
 	mu      sync.Mutex
+	parks   bool // it is one of Source.parking
 	parked  []*walker
 	ahead   ahead
 	fillers sync.WaitGroup
@@ -49,6 +52,7 @@ func (s *Set) Open(w uint64, k Kind) *Handle {
 // Close ends the opening. Replies that are out stay valid.
 func (h *Handle) Close() {
 	h.endAhead()
+	h.set.source.parking.remove(h)
 	if h.reader != nil {
 		h.reader.Close()
 	}
@@ -76,7 +80,7 @@ func (h *Handle) ReadAt(ctx context.Context, r *Reply, off int64, n int) error {
 	if off < 0 || n < 0 || n > MaxReadBytes {
 		return fmt.Errorf("read of %d bytes at %d: not between 0 and %d bytes from 0 on", n, off, MaxReadBytes)
 	}
-	size, err := h.set.SizeBytes(ctx, h.w, h.kind)
+	size, err := h.sizeBytes(ctx)
 	if err != nil {
 		return err
 	}
@@ -101,6 +105,18 @@ func (h *Handle) ReadAt(ctx context.Context, r *Reply, off int64, n int) error {
 		r.Release()
 	}
 	return err
+}
+
+// sizeBytes is Set.SizeBytes, asked once.
+func (h *Handle) sizeBytes(ctx context.Context) (int64, error) {
+	if known := h.size.Load(); known > 0 {
+		return known - 1, nil
+	}
+	size, err := h.set.SizeBytes(ctx, h.w, h.kind)
+	if err == nil {
+		h.size.Store(size + 1)
+	}
+	return size, err
 }
 
 // ids fills r with n bytes of the record IDs from off on.
@@ -178,6 +194,15 @@ func (h *Handle) data(ctx context.Context, r *Reply, from, to int64) error {
 
 // take gives the parked walker that is good and best of those, or a new one.
 func (h *Handle) take(good func(*walker) bool, better func(a, b *walker) bool) *walker {
+	if wk := h.takeParked(good, better); wk != nil {
+		return wk
+	}
+	h.set.source.parking.add(h)
+	return newWalker(h.set, h.w)
+}
+
+// takeParked gives nil where there is to be a new one.
+func (h *Handle) takeParked(good func(*walker) bool, better func(a, b *walker) bool) *walker {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	best := -1
@@ -188,7 +213,7 @@ func (h *Handle) take(good func(*walker) bool, better func(a, b *walker) bool) *
 	}
 	if best < 0 {
 		if len(h.parked) < maxParked {
-			return newWalker(h.set, h.w)
+			return nil
 		}
 		best = 0 // the one that was parked longest ago
 	}
@@ -200,7 +225,17 @@ func (h *Handle) take(good func(*walker) bool, better func(a, b *walker) bool) *
 func (h *Handle) park(wk *walker) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	if len(h.parked) < maxParked {
+	if len(h.parked) < maxParked && h.parks {
 		h.parked = append(h.parked, wk)
+		return
 	}
+	wk.forgetRenamed()
+}
+
+// unpark forgets the walkers that are parked. It is called with h.mu held.
+func (h *Handle) unpark() {
+	for _, wk := range h.parked {
+		wk.forgetRenamed()
+	}
+	h.parked, h.parks = nil, false
 }

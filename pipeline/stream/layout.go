@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"unsafe"
 
 	"github.com/lsiofs/lsiofs/pipeline/order"
 )
@@ -26,6 +27,15 @@ type layout struct {
 
 func newLayout(workers uint64) *layout {
 	return &layout{bytes: make([]int64, workers), samples: make([][]int64, workers)}
+}
+
+// memoryBytes is what a layout takes.
+func (l *layout) memoryBytes() int64 {
+	n := int64(len(l.bytes)) * int64(unsafe.Sizeof(l.bytes[0])+unsafe.Sizeof(l.samples[0]))
+	for _, s := range l.samples {
+		n += int64(cap(s)) * 8
+	}
+	return n
 }
 
 // samplesOf is how many samples a worker has.

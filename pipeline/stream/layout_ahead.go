@@ -9,7 +9,7 @@ package stream
 // wait for this.
 func (s *Set) Ahead(goOn func() bool) {
 	stop := func() bool { return s.source.stopped() || s.asked() || !goOn() }
-	if stop() {
+	if stop() || checkPadding(s.view) != nil {
 		return
 	}
 	l, computed := s.stored(), false
@@ -37,10 +37,15 @@ func (s *Set) asked() bool {
 
 // keep has l answer those who ask from now on.
 func (s *Set) keep(l *layout) {
+	p := &pendingLayout{done: make(chan struct{}), layout: l}
+	close(p.done)
 	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.pending == nil {
-		s.pending = &pendingLayout{done: make(chan struct{}), layout: l}
-		close(s.pending.done)
+	asked := s.pending != nil
+	if !asked {
+		s.pending = p
+	}
+	s.mu.Unlock()
+	if !asked {
+		s.source.laidOut.add(s, p)
 	}
 }

@@ -51,7 +51,8 @@ func (h *Handle) lend(ctx context.Context, r *Reply, l *layout, from, to int64, 
 // with the walker's, and moves both on. It says whether r has slices of the loan.
 func (h *Handle) emit(r *Reply, wk *walker, loan *fetch.Loan, pos *int64, to int64, most int) (keep bool, err error) {
 	mapped := loan.Mapped()
-	lends := !mapped || r.canLendMapped() && slices.ContainsFunc(loan.Records, isLong) && loan.Leased()
+	leased := mapped && loan.Leased() // before anything is copied
+	lends := !mapped || leased && r.canLendMapped() && slices.ContainsFunc(loan.Records, isLong)
 	lent := 0
 	if mapped && lends {
 		defer func() { loan.Lent(lent) }()
@@ -120,7 +121,7 @@ func (h *Handle) emitMapped(r *Reply, wk *walker, loan *fetch.Loan, pos *int64, 
 		err = loan.Check()
 	}
 	if err != nil {
-		wk.kept = nil // it was made of bytes that are not to be believed
+		wk.forgetRenamed() // it was made of bytes that are not to be believed
 	}
 	return keep, err
 }
@@ -135,8 +136,8 @@ func (w *walker) countUntil(to int64) int {
 	return n
 }
 
-// maxKeptRenameBytes bounds the renamed record that a walker keeps while a
-// reader goes through it in several reads.
+// maxKeptRenameBytes bounds the renamed records that all walkers keep together
+// while readers go through them in several reads.
 const maxKeptRenameBytes = 16 << 20
 
 // rename gives the record it stands at as the equal-key rule changes it, in
@@ -145,7 +146,7 @@ func (w *walker) rename(r *Reply, record []byte) ([]byte, error) {
 	if w.kept != nil && w.keptRecord == w.k {
 		return w.kept, nil
 	}
-	w.kept = nil
+	w.forgetRenamed()
 	var err error
 	r.renamed, err = w.set.source.renamer.Rename(r.renamed[:0], record, w.k)
 	if err != nil {
@@ -154,10 +155,24 @@ func (w *walker) rename(r *Reply, record []byte) ([]byte, error) {
 	if n := len(r.renamed); n > MaxReadBytes {
 		renamed := r.renamed
 		r.renamed = nil // too large to be kept by a pooled reply
-		if n <= maxKeptRenameBytes {
-			w.kept, w.keptRecord = renamed, w.k
-		}
+		w.keepRenamed(renamed)
 		return renamed, nil
 	}
 	return r.renamed, nil
+}
+
+// keepRenamed keeps the record it stands at, if there is room.
+func (w *walker) keepRenamed(record []byte) {
+	n := int64(cap(record))
+	if w.set.source.renamed.Add(n) > maxKeptRenameBytes {
+		w.set.source.renamed.Add(-n)
+		return
+	}
+	w.kept, w.keptRecord = record, w.k
+}
+
+// forgetRenamed gives up what keepRenamed has kept.
+func (w *walker) forgetRenamed() {
+	w.set.source.renamed.Add(-int64(cap(w.kept)))
+	w.kept = nil
 }

@@ -29,7 +29,7 @@ type Reply struct {
 	Slices [][]byte
 	// Brief is set by callers who release each reply as soon as they have copied
 	// its bytes, waiting for nobody: it may then have slices of files that can't be
-	// written to meanwhile.
+	// written to meanwhile. They ask for Final, and Sent.
 	Brief bool
 
 	buffers *buffers
@@ -41,6 +41,8 @@ type Reply struct {
 	inUse   int // loans[:inUse] are out
 	renamed []byte
 	anew    bool // slices of files did not hold: this time nothing is lent of them
+	lost    error
+	copied  []byte // all of it, by Final
 	own     meter.Waiter
 	waits   *meter.Waiter // own, or that of who has this reply filled
 }
@@ -64,9 +66,14 @@ func (r *Reply) Release() {
 		l.Release()
 	}
 	r.inUse = 0
+	r.lost = nil
 	if r.buffer != nil {
 		r.buffers.put(r.buffer)
 		r.buffer = nil
+	}
+	if r.copied != nil {
+		r.buffers.put(r.copied)
+		r.copied = nil
 	}
 	for i, b := range r.blocks {
 		b.drop()

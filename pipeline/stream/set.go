@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"math"
 	"sync"
+	"sync/atomic"
 
 	"github.com/lsiofs/lsiofs/pipeline/order"
 )
@@ -39,7 +40,8 @@ type Set struct {
 	first sync.Once
 
 	mu      sync.Mutex
-	pending *pendingLayout // nil until somebody asks
+	pending *pendingLayout // nil until somebody asks, and when it has been dropped
+	used    atomic.Uint64  // laidOut.clock when somebody asked last
 }
 
 // OnBegin has f called when a data file of the set is opened for the first time.
@@ -51,6 +53,12 @@ type pendingLayout struct {
 	done   chan struct{}
 	layout *layout
 	err    error
+
+	// Of those who wait, with Set.mu held. left is closed when the last of them
+	// has gone and what is computed is worth nothing to anybody else.
+	waiters int
+	settled bool // it goes on to its end, whoever waits
+	left    chan struct{}
 }
 
 // View is the view that the files are of.
@@ -110,27 +118,64 @@ func (s *Set) WholeRecords(ctx context.Context, w uint64, k Kind, mark int64) (u
 	return min(own, wk.k), nil
 }
 
-// layout returns the layout, computing it where nobody has.
+// layout returns the layout, computing it where nobody has, or where it has been
+// dropped for others.
 func (s *Set) layout(ctx context.Context) (*layout, error) {
+	s.used.Store(s.source.laidOut.clock.Load())
 	s.mu.Lock()
 	p := s.pending
 	if p == nil {
-		p = &pendingLayout{done: make(chan struct{})}
+		p = &pendingLayout{done: make(chan struct{}), left: make(chan struct{})}
 		s.pending = p
-		s.source.work.Go(func() {
-			computed := s.obtain(p)
-			close(p.done)
-			if computed && s.shelf != nil {
-				s.shelf.Save(p.layout.encode())
-			}
-		})
+		s.source.work.Go(func() { s.run(p) })
 	}
+	p.waiters++
 	s.mu.Unlock()
 	select {
 	case <-p.done:
 		return p.layout, p.err
 	case <-ctx.Done():
+		s.leave(p)
 		return nil, ctx.Err()
+	}
+}
+
+// leave takes a waiter off. What has not begun, or is mostly padding, ends with
+// the last of them: else clients that are gone could keep others waiting.
+func (s *Set) leave(p *pendingLayout) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	p.waiters--
+	if p.waiters > 0 || p.settled || s.pending != p {
+		return
+	}
+	select {
+	case <-p.done:
+	default:
+		s.pending = nil // whoever comes next begins anew
+		close(p.left)
+	}
+}
+
+// settle says that what is computed is computed to its end; no means that nobody
+// waits for it any more.
+func (s *Set) settle(p *pendingLayout) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	p.settled = s.pending == p
+	return p.settled
+}
+
+// run obtains a layout, and makes it known.
+func (s *Set) run(p *pendingLayout) {
+	computed := s.obtain(p)
+	close(p.done)
+	if p.err != nil {
+		return
+	}
+	s.source.laidOut.add(s, p)
+	if computed && s.shelf != nil {
+		s.shelf.Save(p.layout.encode())
 	}
 }
 
@@ -140,7 +185,7 @@ func (s *Set) obtain(p *pendingLayout) (computed bool) {
 	if p.layout = s.stored(); p.layout != nil {
 		return false
 	}
-	p.layout, p.err = computeLayout(s.source, s.view)
+	p.layout, p.err = computeLayout(s.source, s.view, p.left, func() bool { return s.settle(p) })
 	return p.err == nil
 }
 

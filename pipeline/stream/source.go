@@ -53,16 +53,20 @@ type Source struct {
 	opened  atomic.Uint64 // handles
 	recent  recent
 	holders holders
-	replies sync.Pool // of those who fill parts of blocks
-	waiters sync.Pool // of those who wait for them
+	parking parking
+	renamed atomic.Int64 // bytes of renamed records that walkers keep
+	replies sync.Pool    // of those who fill parts of blocks
+	waiters sync.Pool    // of those who wait for them
 
 	// layouts are computed in goroutines that outlive a caller who gives up;
 	// Close stops them and waits.
 	stop chan struct{}
 	work sync.WaitGroup
 	once sync.Once
-	// turn is held by the layout that is being computed: it takes all cores.
-	turn chan struct{}
+	// turn is held by the layout that is being computed: it takes all cores. One
+	// that is mostly padding takes one core, and holds padding.
+	turn, padding chan struct{}
+	laidOut       laidOut
 	// segment is how many records one core sweeps at a time; 0: as many as
 	// suit the order.
 	segment uint64
@@ -76,7 +80,7 @@ func NewSource(c *catalog.Catalog, f *fetch.Fetcher) *Source {
 }
 
 func newSource(r records, l lender) *Source {
-	s := &Source{records: r, lender: l, buffers: newBuffers(), meter: new(meter.Meter), cores: runtime.GOMAXPROCS(0), stop: make(chan struct{}), turn: make(chan struct{}, 1)}
+	s := &Source{records: r, lender: l, buffers: newBuffers(), meter: new(meter.Meter), cores: runtime.GOMAXPROCS(0), stop: make(chan struct{}), turn: make(chan struct{}, 1), padding: make(chan struct{}, 1)}
 	s.recent.cores = s.cores
 	s.replies.New = func() any { return new(Reply) }
 	s.waiters.New = newWaiter
@@ -104,9 +108,11 @@ type Shelf interface {
 func (s *Source) Set(v *order.View, shelf Shelf) *Set { return &Set{source: s, view: v, shelf: shelf} }
 
 // stopped says whether Close was called.
-func (s *Source) stopped() bool {
+func (s *Source) stopped() bool { return isClosed(s.stop) }
+
+func isClosed(c <-chan struct{}) bool {
 	select {
-	case <-s.stop:
+	case <-c:
 		return true
 	default:
 		return false

@@ -15,23 +15,66 @@ import (
 // the middle, and none otherwise.
 const segmentStrides = 2
 
-// computeLayout sweeps the view once, in segments, on all cores.
-func computeLayout(s *Source, v *order.View) (*layout, error) {
+const (
+	// shortPadding records of padding are swept as the others are: what whole
+	// batches of all workers usually take.
+	shortPadding = 4 << 20
+	// maxPadding bounds the padding of a view: to lay it out takes a minute of one
+	// core, and 2 MiB.
+	maxPadding = 1 << 30
+)
+
+// padding is how many records of a view are padding.
+func padding(v *order.View) uint64 { return v.Dealt() - min(v.Dealt(), v.Remaining()) }
+
+// mostlyPadding says whether a view takes much longer to lay out than its
+// records do. Only clients that ask for many workers by name see one.
+func mostlyPadding(v *order.View) bool { return padding(v) > max(shortPadding, v.Remaining()) }
+
+// checkPadding refuses views with so much padding that nobody would live to see
+// the end of it.
+func checkPadding(v *order.View) error {
+	if padding(v) <= maxPadding {
+		return nil
+	}
+	d := v.Deal()
+	return fmt.Errorf("batches of %d for each of %d workers would have %d records of padding behind %d of the dataset, more than %d: ask for fewer workers, or mount with a smaller --batch or with --tail keep",
+		d.Batch, d.Workers, padding(v), v.Remaining(), uint64(maxPadding))
+}
+
+// computeLayout sweeps the view once, in segments, on all cores; a view that is
+// mostly padding on one, beside others, as long as left is not closed. It waits
+// for its turn as long; begin is then asked whether it is still wanted.
+func computeLayout(s *Source, v *order.View, left <-chan struct{}, begin func() bool) (*layout, error) {
+	if err := checkPadding(v); err != nil {
+		return nil, err
+	}
+	turn, stop, slow := s.turn, s.stopped, mostlyPadding(v)
+	if slow {
+		turn, begin = s.padding, nil
+		stop = func() bool { return s.stopped() || isClosed(left) }
+	}
 	select {
-	case s.turn <- struct{}{}:
-		defer func() { <-s.turn }()
+	case turn <- struct{}{}:
+		defer func() { <-turn }()
+	case <-left:
+		return nil, ErrClosed
 	case <-s.stop:
 		return nil, ErrClosed
 	}
+	if begin != nil && !begin() {
+		return nil, ErrClosed
+	}
+	defer v.Hold()()
 	segment := s.segment
 	switch {
-	case segment != 0:
-	case s.cores == 1:
+	case slow || segment == 0 && s.cores == 1:
 		segment = max(v.Dealt(), 1)
+	case segment != 0:
 	default:
 		segment = segmentStrides * v.Epoch().Stride()
 	}
-	w := newSweep(s, v, segment, s.stopped)
+	w := newSweep(s, v, segment, stop)
 	if segment < v.Dealt() && !prepare(s, v.Epoch()) {
 		return nil, ErrClosed
 	}

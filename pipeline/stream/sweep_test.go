@@ -46,7 +46,7 @@ func TestSegmentsSweptAtTheSameTimeGiveOneLayout(t *testing.T) {
 		src := newSource(m, m)
 		defer src.Close()
 		src.segment = rapid.Uint64Range(1, 1000).Draw(t, "segment")
-		got, err := computeLayout(src, v)
+		got, err := computeLayout(src, v, nil, nil)
 		require.NoError(t, err)
 		require.Equal(t, plain(wholeSweep(m, v)), plain(got))
 	})
@@ -85,7 +85,7 @@ func TestSamplesBehindAChangedFirstRecordOfASegmentMove(t *testing.T) {
 			for _, segment := range []uint64{100, 4096, 5000, 12_288, n - 1, n, n + 1} {
 				src := newSource(m, m)
 				src.segment = segment
-				got, err := computeLayout(src, v)
+				got, err := computeLayout(src, v, nil, nil)
 				require.NoError(t, err)
 				require.Equal(t, want, plain(got), "segments of %d", segment)
 				src.Close()
@@ -108,7 +108,7 @@ func TestAStreamTooLargeForAFileIsAnErrorWhereverItsSegmentsAre(t *testing.T) {
 	for segment := uint64(1); segment <= 11; segment++ {
 		src := newSource(largeRecords{m}, m)
 		src.segment = segment
-		_, err := computeLayout(src, viewOf(t, 10, spec.ShuffleNone, spec.Default().Deal))
+		_, err := computeLayout(src, viewOf(t, 10, spec.ShuffleNone, spec.Default().Deal), nil, nil)
 		require.ErrorContains(t, err, "larger than a file can be: use more workers")
 		src.Close()
 	}
@@ -216,7 +216,7 @@ func TestALayoutThatIsBeingComputedStopsWhenTheSourceCloses(t *testing.T) {
 	m := &closing{memory: manyRecords(n)}
 	m.source = newSource(m, m.memory)
 	m.source.segment = 1000
-	_, err := computeLayout(m.source, viewOf(t, n, spec.ShuffleReservoir, spec.Default().Deal))
+	_, err := computeLayout(m.source, viewOf(t, n, spec.ShuffleReservoir, spec.Default().Deal), nil, nil)
 	require.ErrorIs(t, err, ErrClosed)
 }
 
@@ -241,7 +241,7 @@ func BenchmarkLayout(b *testing.B) {
 				defer src.Close()
 				src.segment = segment
 				for b.Loop() {
-					_, err := computeLayout(src, viewOf(b, n, shuffle, spec.Default().Deal))
+					_, err := computeLayout(src, viewOf(b, n, shuffle, spec.Default().Deal), nil, nil)
 					require.NoError(b, err)
 				}
 				b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N)/n, "ns/record")

@@ -77,7 +77,9 @@ func (w *walker) step() {
 	w.offset += w.sizes[w.i]
 	w.i++
 	w.k++
-	w.kept = nil
+	if w.kept != nil {
+		w.forgetRenamed()
+	}
 }
 
 // reset goes to record k, which begins at offset.

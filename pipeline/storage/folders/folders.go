@@ -8,29 +8,39 @@
 // root itself. Files are in bytewise order of their names; what is around their
 // contents is a Framing's, a pure function of path and size. So an object's size
 // is known from the directory alone. Its version is a hash of the names, sizes,
-// modification times and inodes in it.
+// times and inodes in it.
 //
 // # The table
 //
 // List looks at every file, on some goroutines, and keeps what it finds in a
 // table outside of the Go heap: a file without a name in the index directory,
 // mapped. It is made anew by each List and never read by another process, so it
-// needs neither a version nor a checksum. Numbers are native 64-bit words.
+// needs no version. Numbers are native 64-bit words.
 //
 //	segments  one a directory: for each file 5 words (offset in the object, size,
 //	          mtime in ns, inode, where its name ends), then the names
-//	entries   8 words a directory, by path: where its path begins and its length,
-//	          where its segment begins and its length, files, size of the object,
-//	          first and second half of the version
 //	paths     of the directories
+//	entries   9 words a directory, by path: where its path begins and its length,
+//	          where its segment begins and its length, files, size of the object,
+//	          first and second half of the version, the number of its first checksum
+//
+// A disk may lose what was written, then or later. So a table that its disk does not
+// take is kept in memory, as is one whose directory is remote; and each block of it
+// has a checksum, in memory, which all that a read goes by is compared with. What is
+// not as it was written, or can't be read (SIGBUS), is an error of that read.
 //
 // # Reading
 //
 // A file is opened, read, looked at and closed in one go by one of a bounded
 // number of goroutines, which end when nothing is to be read: nothing of a file
 // stays behind. It is looked at last, so bytes that are handed on are those of
-// the version that was listed, as far as the file system can tell. An error names
-// the file. Files go through the page cache.
+// the version that was listed, as far as the file system can tell (package
+// identity). An error names the file. Files go through the page cache.
+//
+// An open follows no link (RESOLVE_NO_SYMLINKS), which costs nothing; what is behind
+// a link is looked at before it is opened, which takes 1 to 1.5 µs more. A pipe that
+// the owner of a directory has put in the place of a file is opened, without waiting,
+// and given up; so is a device, which takes root, and a file system that has those.
 //
 // Who opens a file first may not wait (RESOLVE_CACHED, RWF_NOWAIT), and there is
 // one such looker a core: they keep the cores busy when the kernel has everything
@@ -38,6 +48,10 @@
 // calls never wait keeps its processor for 10 ms. What they miss the kernel begins
 // to read, and it is left to those who may wait for it, up to 32 of them. Where the
 // kernel or the file system can't say what is in memory, all may wait.
+//
+// Who has been at one file for more than a second does not count any more, and what
+// it was to do beside it is done by others; of a file that has some of these no more
+// reads are begun until one ends. So a file that hangs holds up its own readers alone.
 //
 // Plain system calls do this. With 10⁵ files of 12 KiB in the page cache two
 // threads of a C program took, of time and of CPU, 4.2 and 8.1 µs a file (medians of 9 rounds; of open,
@@ -54,6 +68,7 @@ import (
 	"runtime"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -89,6 +104,10 @@ type Storage struct {
 	bytes    atomic.Uint64 // of contents, in reads
 	blind    atomic.Bool   // the kernel or the file system can't say what is in memory
 
+	device    uint64      // that the root lies on; it stays, as fd is open
+	remote    bool        // see filesystem.Traits
+	noOpenat2 atomic.Bool // a sandbox does not let it pass
+
 	mu       sync.Mutex
 	quiet    sync.Cond  // underWay has become 0, or there are no goroutines
 	table    *table     // of the last List; nil before
@@ -97,9 +116,19 @@ type Storage struct {
 	closed   bool
 	parts    queue // of reads that were begun: they come first
 	jobs     queue
-	lookers  int // goroutines that work on these
+	lookers  crew // that does these
 	missed   queue
-	waiters  int // goroutines that work on these
+	waiters  crew // that does these
+	workers  map[*worker]struct{}
+	spare    []*worker          // that are used again
+	stalls   map[fileKey]*stall // files that hang
+	watch    *time.Timer        // calls look; nil before the first read
+	watching bool               // it will
+
+	stuck      atomic.Int64 // workers, written with mu held
+	mostStuck  int64
+	stuckAfter time.Duration
+	before     func(fileKey) // nil but in tests: called before a file is opened
 }
 
 var (
@@ -118,8 +147,16 @@ func Open(root, indexDir string, framing Framing) (*Storage, error) {
 	if err != nil {
 		return nil, fmt.Errorf("dataset: %w", &fs.PathError{Op: "open", Path: absolute, Err: err})
 	}
-	s := &Storage{root: absolute, fd: fd, framing: framing, indexDir: indexDir, most: mostOpen(), cores: runtime.GOMAXPROCS(0), taken: takenJobs}
-	if uring.Remote(fd) {
+	s := &Storage{root: absolute, fd: fd, framing: framing, indexDir: indexDir, cores: runtime.GOMAXPROCS(0), taken: takenJobs,
+		waiters: crew{waits: true}, workers: map[*worker]struct{}{}, stalls: map[fileKey]*stall{}, stuckAfter: stuckAfter}
+	s.most, s.mostStuck = mostOpen()
+	var st unix.Stat_t
+	if err := unix.Fstat(fd, &st); err != nil {
+		_ = unix.Close(fd)
+		return nil, fmt.Errorf("dataset: %w", &fs.PathError{Op: "stat", Path: absolute, Err: err})
+	}
+	s.device = st.Dev
+	if s.remote = uring.Remote(fd); s.remote {
 		s.blind.Store(true) // an open may wait, whatever is in memory
 		s.taken = 1         // and what is taken with it would wait, too
 	}
@@ -132,13 +169,14 @@ func Open(root, indexDir string, framing Framing) (*Storage, error) {
 // one open each beside them.
 const maxOpen = 32
 
-// mostOpen leaves three quarters of a small limit to others.
-func mostOpen() int {
+// mostOpen is how many files are open at a time, beside those that hang, and how many
+// of these: it leaves half of a small limit to others.
+func mostOpen() (most int, hanging int64) {
 	var limit unix.Rlimit
 	if err := unix.Getrlimit(unix.RLIMIT_NOFILE, &limit); err != nil {
-		return maxOpen
+		return maxOpen, maxOpen
 	}
-	return int(max(4, min(maxOpen, limit.Cur/4)))
+	return int(max(4, min(maxOpen, limit.Cur/4))), int64(max(4, min(maxStuck, limit.Cur/4)))
 }
 
 // Stat lists one directory and describes it. Whatever is no directory with
@@ -174,7 +212,7 @@ func (s *Storage) Status() uring.Status {
 	defer s.mu.Unlock()
 	return uring.Status{
 		Engine: "files", Reason: "each file is opened, read and closed at once", InFlight: int64(s.underWay),
-		Reads: s.reads.Load(), ReadBytes: s.bytes.Load(), Errors: s.errors.Load(),
+		Reads: s.reads.Load(), ReadBytes: s.bytes.Load(), Errors: s.errors.Load(), Stuck: s.stuck.Load(),
 	}
 }
 
@@ -187,11 +225,14 @@ func (s *Storage) Close() error {
 		return nil
 	}
 	s.closed = true
-	for s.underWay > 0 || s.lookers+s.waiters > 0 {
+	for s.underWay > 0 || len(s.workers) > 0 {
 		s.quiet.Wait()
 	}
 	if s.fd < 0 {
 		return nil
+	}
+	if s.watch != nil {
+		s.watch.Stop()
 	}
 	err := unix.Close(s.fd)
 	s.fd = -1

@@ -21,12 +21,16 @@ import (
 	"golang.org/x/sys/unix"
 	"pgregory.net/rapid"
 
+	"github.com/lsiofs/lsiofs/integration/backing"
 	"github.com/lsiofs/lsiofs/pipeline/storage"
 	"github.com/lsiofs/lsiofs/pipeline/storage/storagetest"
 	"github.com/lsiofs/lsiofs/pipeline/unpack/files"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) {
+	backing.Main()
+	goleak.VerifyTestMain(m)
+}
 
 // bare has nothing around contents: an object is its files one behind the other.
 type bare struct{}

@@ -8,10 +8,14 @@ import (
 	"fmt"
 	"math"
 	"slices"
+	"time"
 	"unsafe"
 
 	"github.com/zeebo/xxh3"
 	"golang.org/x/sys/unix"
+
+	"github.com/lsiofs/lsiofs/pipeline/storage/identity"
+	"github.com/lsiofs/lsiofs/uring/filesystem"
 )
 
 // gathering lists one directory after the other, in memory that it uses again.
@@ -22,14 +26,24 @@ type gathering struct {
 	seen    []seen
 	dirs    []string // paths of the directories in it that are to be entered
 	bytes   []byte   // of the segment
+	hash    xxh3.Hasher
+	word    [8]byte
 }
 
-// seen is a name of a directory.
+// seen is a name of a directory, and what it is.
 type seen struct {
-	at, length  int // in gathering.names
-	inode       uint64
-	size, mtime int64
-	regular     bool
+	at, length         int // in gathering.names
+	device, inode      uint64
+	size, mtime, ctime int64 // times as they are, then as the version has them
+	regular            bool
+	young              bool // it was changed so shortly ago that another change may not show
+}
+
+// attributes are what was seen of a regular file.
+func (f *seen) attributes() identity.Attributes {
+	return identity.Attributes{
+		Device: f.device, Inode: f.inode, Mode: unix.S_IFREG, SizeBytes: f.size, ModTimeNanos: f.mtime, ChangeTimeNanos: f.ctime,
+	}
 }
 
 // entriesBytes is how much of a directory is read at a time.
@@ -43,7 +57,7 @@ const maxObjectBytes = math.MaxInt64 / 4
 func (g *gathering) directory(path string) (segment, error) {
 	g.names, g.seen, g.dirs = g.names[:0], g.seen[:0], g.dirs[:0]
 	l := g.listing
-	fd, err := l.storage.open(path, unix.O_DIRECTORY|unix.O_NOFOLLOW)
+	fd, err := l.storage.openDirectory(path)
 	if err != nil {
 		return segment{}, err
 	}
@@ -56,15 +70,7 @@ func (g *gathering) directory(path string) (segment, error) {
 	}
 	// In the order of inodes, which lie together on a disk.
 	slices.SortFunc(g.seen, func(a, b seen) int { return cmp.Compare(a.inode, b.inode) })
-	err = l.each(len(g.seen), func(from, to int) error {
-		for i := from; i < to; i++ {
-			if err := g.look(fd, &g.seen[i]); err != nil {
-				return err
-			}
-		}
-		return l.ctx.Err()
-	})
-	if err != nil {
+	if err := g.lookAtAll(fd); err != nil {
 		return segment{}, err
 	}
 	g.seen = slices.DeleteFunc(g.seen, func(f seen) bool { return !f.regular })
@@ -139,13 +145,91 @@ func kindOf(fd int, name []byte) uint8 {
 	return uint8(st.Mode & unix.S_IFMT >> 12)
 }
 
+// lookAtAll finds out what the files are. Those that are young are looked at again
+// when another change of them would show.
+func (g *gathering) lookAtAll(fd int) error {
+	l := g.listing
+	settling := l.systems.Young()
+	from := time.Now()
+	err := l.each(len(g.seen), func(from, to int) error {
+		for i := from; i < to; i++ {
+			if err := g.look(fd, &g.seen[i]); err != nil {
+				return err
+			}
+		}
+		return l.ctx.Err()
+	})
+	if err != nil {
+		return err
+	}
+	to, some := time.Now(), false
+	for i := range g.seen {
+		if f := &g.seen[i]; f.regular {
+			is := f.attributes()
+			f.young = settling.Add(&is, nil, g.traits(fd, f), from, to)
+			some = some || f.young
+		}
+	}
+	for some {
+		last, err := settling.Wait(l.ctx)
+		if err != nil {
+			return err
+		}
+		if some, err = g.lookAgain(fd, settling, last); err != nil {
+			return err
+		}
+	}
+	for i := range g.seen {
+		if f := &g.seen[i]; f.regular {
+			is := f.attributes()
+			v := is.Version(g.traits(fd, f))
+			f.mtime, f.ctime, f.inode = v.ModTimeNanos, v.ChangeTimeNanos, v.Inode
+		}
+	}
+	return nil
+}
+
+// lookAgain looks at the young files, and says whether some still are.
+func (g *gathering) lookAgain(fd int, settling *identity.Young, last bool) (some bool, err error) {
+	for i := range g.seen {
+		f := &g.seen[i]
+		if !f.young {
+			continue
+		}
+		before, from := f.attributes(), time.Now()
+		f.regular, f.young = false, false
+		if err := g.look(fd, f); err != nil {
+			return false, err
+		}
+		is := f.attributes()
+		if !f.regular || !settling.Add(&is, &before, g.traits(fd, f), from, time.Now()) {
+			continue
+		}
+		if last {
+			is.NeverMet()
+			f.mtime = is.ModTimeNanos
+			continue
+		}
+		f.young, some = true, true
+	}
+	return some, g.listing.ctx.Err()
+}
+
+// traits are those of the file system that a file lies on.
+func (g *gathering) traits(fd int, f *seen) filesystem.Traits {
+	systems := &g.listing.systems
+	if traits, ok := systems.Known(f.device); ok {
+		return traits
+	}
+	return systems.Traits(fd, string(g.name(f)), f.device)
+}
+
 // look finds out what a file is. What is none, or has gone, is not regular.
 func (g *gathering) look(fd int, f *seen) error {
 	var st unix.Statx_t
 	name := g.names[f.at:]
-	const mask = unix.STATX_TYPE | unix.STATX_SIZE | unix.STATX_MTIME | unix.STATX_INO
 	for {
-		_, _, errno := unix.Syscall6(unix.SYS_STATX, uintptr(fd), uintptr(unsafe.Pointer(&name[0])), unix.AT_NO_AUTOMOUNT, mask, uintptr(unsafe.Pointer(&st)), 0)
+		_, _, errno := unix.Syscall6(unix.SYS_STATX, uintptr(fd), uintptr(unsafe.Pointer(&name[0])), unix.AT_NO_AUTOMOUNT, identity.StatxMask, uintptr(unsafe.Pointer(&st)), 0)
 		switch errno {
 		case 0:
 		case unix.EINTR:
@@ -155,8 +239,9 @@ func (g *gathering) look(fd int, f *seen) error {
 		}
 		break
 	}
-	if st.Mode&unix.S_IFMT == unix.S_IFREG {
-		f.regular, f.size, f.mtime, f.inode = true, int64(st.Size), st.Mtime.Sec*1e9+int64(st.Mtime.Nsec), st.Ino
+	if is := identity.FromStatx(&st); is.Regular() {
+		f.regular, f.device, f.inode = true, is.Device, is.Inode
+		f.size, f.mtime, f.ctime = is.SizeBytes, is.ModTimeNanos, is.ChangeTimeNanos
 	}
 	return nil
 }
@@ -202,5 +287,10 @@ func (g *gathering) segment(path string) (segment, error) {
 		b = append(b, g.name(&g.seen[i])...)
 	}
 	g.bytes = b
-	return segment{bytes: b, files: len(g.seen), sizeBytes: offset, version: xxh3.Hash128(b)}, nil
+	g.hash.Reset()
+	_, _ = g.hash.Write(b)
+	for i := range g.seen {
+		_, _ = g.hash.Write(binary.NativeEndian.AppendUint64(g.word[:0], uint64(g.seen[i].ctime)))
+	}
+	return segment{bytes: b, files: len(g.seen), sizeBytes: offset, version: g.hash.Sum128()}, nil
 }

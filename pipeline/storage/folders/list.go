@@ -10,6 +10,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/lsiofs/lsiofs/pipeline/storage"
+	"github.com/lsiofs/lsiofs/pipeline/storage/identity"
 )
 
 // List calls visit for the directories that directly hold regular files. match
@@ -41,8 +42,11 @@ func (s *Storage) List(ctx context.Context, match func(path string, isDir bool) 
 		if err := ctx.Err(); err != nil {
 			return err
 		}
-		d := t.directory(i)
-		if err := visit(d.object(string(t.path(i)))); err != nil {
+		path, d, err := t.listed(i)
+		if err != nil {
+			return fmt.Errorf("list dataset: %w", err)
+		}
+		if err := visit(d.object(path)); err != nil {
 			return err
 		}
 	}
@@ -56,6 +60,7 @@ type listing struct {
 	storage *Storage
 	match   func(path string, isDir bool) bool // nil: one directory alone is listed
 	matches sync.Mutex                         // held over match
+	systems identity.Systems
 	scratch *scratch
 	looking chan struct{} // one for each goroutine that helps to look at the files of a large directory
 
@@ -158,7 +163,7 @@ func (l *listing) one(g *gathering, path string) error {
 	if err != nil {
 		return err
 	}
-	f := found{path: path, at: at, segment: d, segmentBytes: uint64(len(d.bytes))}
+	f := found{path: path, at: at, segment: d}
 	f.segment.bytes = nil // used again for the next one
 	l.mu.Lock()
 	l.found = append(l.found, f)

@@ -67,13 +67,14 @@ func TestAMissedFileIsLeftToThoseWhoMayWait(t *testing.T) {
 
 // TestThoseWhoMayWaitShareWhatWasMissed has each of them wait for its part alone.
 func TestThoseWhoMayWaitShareWhatWasMissed(t *testing.T) {
-	s := &Storage{taken: takenJobs, waiters: 4}
+	s := &Storage{taken: takenJobs, most: 4, waiters: crew{waits: true, members: 4}}
 	for i := range 8 {
 		s.missed.push(job{from: i, to: i + 1, missed: true})
 	}
-	var taken [takenJobs]job
+	w := &worker{crew: &s.waiters}
 	for _, want := range []int{2, 1, 1, 1, 1, 1, 1} {
-		require.Equal(t, want, s.take(&taken, true))
+		require.True(t, s.take(w, false))
+		require.Equal(t, want, w.n)
 	}
 	require.Zero(t, s.missed.len())
 }

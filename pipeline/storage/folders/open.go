@@ -9,40 +9,72 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/lsiofs/lsiofs/pipeline/storage"
+	"github.com/lsiofs/lsiofs/pipeline/storage/identity"
+	"github.com/lsiofs/lsiofs/uring/filesystem"
 )
 
-// open opens a path relative to the root.
-func (s *Storage) open(path string, flags int) (int, error) {
-	return s.openName(append([]byte(path), 0), flags)
+// openDirectory opens a directory; path is relative to the root.
+func (s *Storage) openDirectory(path string) (int, error) {
+	const flags = unix.O_RDONLY | unix.O_CLOEXEC | unix.O_DIRECTORY | unix.O_NOFOLLOW
+	for tries := 0; ; {
+		fd, err := unix.Openat(s.fd, path, flags, 0)
+		if err == nil || err != unix.EINTR && !(identity.NoDescriptor(err) && waitForDescriptor(&tries)) {
+			return fd, err
+		}
+	}
 }
 
 // scarceTries is how often an open is tried again that found no descriptor left,
 // a millisecond apart: others of this process get free in less.
 const scarceTries = 1000
 
-// openName is open for a path with a NUL behind it. It allocates nothing.
-func (s *Storage) openName(path []byte, flags int) (int, error) {
+// waitForDescriptor waits a little, and says whether it is worth trying again.
+func waitForDescriptor(tries *int) bool {
+	*tries++
+	time.Sleep(time.Millisecond)
+	return *tries <= scarceTries
+}
+
+// open opens the file at path, which may wait for a disk. Where no link is on the
+// way this is one call: what stands there itself was put there by the owner of the
+// directory, who can't make a device without being root. What is behind a link may
+// be anything, and the link may be new: there the file is looked at before it is
+// opened (identity.OpenRegular).
+func (o *opener) open() (int, error) {
 	for tries := 0; ; {
-		fd, _, errno := unix.Syscall6(unix.SYS_OPENAT, uintptr(s.fd), uintptr(unsafe.Pointer(&path[0])),
-			uintptr(flags|openFlags), 0, 0, 0)
-		switch {
-		case errno == 0:
-			return int(fd), nil
-		case errno == unix.EINTR:
-		case (errno == unix.EMFILE || errno == unix.ENFILE) && tries < scarceTries:
-			tries++
-			time.Sleep(time.Millisecond)
-		default:
-			return -1, errno
+		fd, err := o.openNoLink(0)
+		if err == unix.ELOOP || err == errNoOpenat2 {
+			fd, err = identity.OpenRegular(o.storage.fd, string(o.path[:len(o.path)-1]))
+		}
+		if err == nil || err != unix.EINTR && !(identity.NoDescriptor(err) && waitForDescriptor(&tries)) {
+			return fd, err
 		}
 	}
 }
 
-const (
-	openFlags = unix.O_RDONLY | unix.O_CLOEXEC | unix.O_NONBLOCK | unix.O_NOCTTY
-	// resolveCached is RESOLVE_CACHED; the library has no name for it.
-	resolveCached = 0x20
-)
+// openNoLink opens the file at path if there is no link on the way to it, and fails
+// with ELOOP otherwise. It allocates nothing.
+func (o *opener) openNoLink(resolve uint64) (int, error) {
+	if o.storage.noOpenat2.Load() {
+		return -1, errNoOpenat2
+	}
+	o.how = unix.OpenHow{Flags: identity.OpenFlags, Resolve: unix.RESOLVE_NO_SYMLINKS | resolve}
+	fd, _, errno := unix.Syscall6(unix.SYS_OPENAT2, uintptr(o.storage.fd), uintptr(unsafe.Pointer(&o.path[0])),
+		uintptr(unsafe.Pointer(&o.how)), unix.SizeofOpenHow, 0, 0)
+	switch errno {
+	case 0:
+		return int(fd), nil
+	case unix.ENOSYS, unix.EPERM: // a sandbox
+		o.storage.noOpenat2.Store(true)
+		return -1, errNoOpenat2
+	}
+	return -1, errno
+}
+
+// resolveCached is RESOLVE_CACHED; the library has no name for it.
+const resolveCached = 0x20
+
+var errNoOpenat2 = errors.New("no openat2")
 
 // errMissed says that the kernel does not have all of a file in memory.
 var errMissed = errors.New("not in memory")
@@ -50,19 +82,18 @@ var errMissed = errors.New("not in memory")
 // openCached opens the file at path if that takes no disk (Linux 5.12), and fails
 // with errMissed otherwise.
 func (o *opener) openCached() (int, error) {
-	o.how = unix.OpenHow{Flags: openFlags, Resolve: resolveCached}
-	fd, _, errno := unix.Syscall6(unix.SYS_OPENAT2, uintptr(o.storage.fd), uintptr(unsafe.Pointer(&o.path[0])),
-		uintptr(unsafe.Pointer(&o.how)), unix.SizeofOpenHow, 0, 0)
-	switch errno {
-	case 0:
-		return int(fd), nil
-	case unix.EINVAL, unix.ENOSYS, unix.EPERM: // an old kernel, or a sandbox
+	fd, err := o.openNoLink(resolveCached)
+	if err == unix.ELOOP {
+		fd, err = identity.OpenRegularCached(o.storage.fd, string(o.path[:len(o.path)-1]))
+	}
+	switch err {
+	case unix.EINVAL, errNoOpenat2: // an old kernel, or a sandbox
 		o.storage.blind.Store(true)
 		return -1, errMissed
 	case unix.EAGAIN, unix.EINTR, unix.EMFILE, unix.ENFILE:
 		return -1, errMissed
 	}
-	return -1, errno
+	return fd, err
 }
 
 // opener reads files, one after the other, in memory that it uses again.
@@ -116,14 +147,14 @@ func (o *opener) contents(f *file, p []byte, off int64, waits bool) error {
 	var fd int
 	var err error
 	if waits {
-		fd, err = o.storage.openName(o.path, 0)
+		fd, err = o.open()
 	} else {
 		fd, err = o.openCached()
 	}
 	switch {
-	case err == errMissed:
+	case err == errMissed || errors.Is(err, storage.ErrChanged):
 		return err
-	case err == unix.ENOENT || err == unix.ENOTDIR || err == unix.ELOOP:
+	case err == unix.ENOENT || err == unix.ENOTDIR:
 		return fmt.Errorf("the file is gone: %w", storage.ErrChanged)
 	case err == unix.EMFILE || err == unix.ENFILE:
 		return fmt.Errorf("open: %w: raise the limit on open files (ulimit -n)", err)
@@ -174,8 +205,13 @@ func (o *opener) readFull(fd int, p []byte, off int64, waits bool) error {
 	return nil
 }
 
-// verify compares an open file with what was listed.
+// verify compares an open file with what was listed: by what the server says, where
+// there is one, since what the kernel keeps may be old when a read has brought bytes
+// of now. It may then wait for it, as a read does.
 func (o *opener) verify(fd int, f *file) error {
+	if o.storage.remote {
+		return identity.CheckAsking(fd, f.object(""))
+	}
 	for {
 		err := unix.Fstat(fd, &o.st)
 		if err == nil {
@@ -185,9 +221,8 @@ func (o *opener) verify(fd int, f *file) error {
 			return fmt.Errorf("stat: %w", err)
 		}
 	}
-	if o.st.Mode&unix.S_IFMT != unix.S_IFREG {
-		return fmt.Errorf("no regular file any more: %w", storage.ErrChanged)
+	if o.st.Dev != o.storage.device && filesystem.Of(fd).Remote { // through a link, or on a mount in the dataset
+		return identity.CheckAsking(fd, f.object(""))
 	}
-	now := file{size: o.st.Size, mtime: unix.TimespecToNsec(o.st.Mtim), inode: o.st.Ino}
-	return storage.Compare(f.object(""), now.object(""))
+	return identity.FromStat(&o.st).Check(f.object(""))
 }

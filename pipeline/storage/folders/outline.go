@@ -11,20 +11,22 @@ func (s *Storage) Outline(o storage.Object) (io.ReaderAt, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	err := errClosed
+	t := s.table
 	var d segment
-	if s.table != nil {
-		d, err = s.table.find(o)
+	if t != nil {
+		d, err = t.find(o)
 	}
 	if err != nil {
 		return nil, &storage.Error{Object: o.Path, SizeBytes: o.SizeBytes, Err: err}
 	}
-	x := &outline{segment: d, opener: opener{storage: s}}
+	x := &outline{table: t, segment: d, opener: opener{storage: s}}
 	x.opener.enter(o.Path)
 	return x, nil
 }
 
 // outline is an object with zeros in the places of files' contents.
 type outline struct {
+	table   *table
 	segment segment
 	opener  opener
 	last    int // the file that was looked at last
@@ -35,7 +37,9 @@ func (x *outline) ReadAt(p []byte, off int64) (int, error) {
 	n := min(int64(len(p)), max(x.segment.sizeBytes-off, 0))
 	clear(p[:n])
 	if n > 0 {
-		x.headers(p[:n], off)
+		if err := x.headers(p[:n], off); err != nil {
+			return 0, err
+		}
 	}
 	if n < int64(len(p)) {
 		return int(n), io.EOF
@@ -44,21 +48,22 @@ func (x *outline) ReadAt(p []byte, off int64) (int, error) {
 }
 
 // headers writes the headers that lie in a range into it.
-func (x *outline) headers(p []byte, off int64) {
-	i := x.last
-	if f := x.segment.file(i); off < f.offset || off >= f.end {
-		if i++; i == x.segment.files || x.segment.file(i).offset > off || x.segment.file(i).end <= off {
-			i = x.segment.at(off)
+func (x *outline) headers(p []byte, off int64) error {
+	first, _, err := x.table.locate(&x.segment, off, 0, x.last)
+	for i := first; err == nil && i < x.segment.files; i++ {
+		o := &x.opener
+		var f file
+		if f, err = o.lookUp(x.table, &x.segment, i); err != nil {
+			break
 		}
-	}
-	for ; i < x.segment.files; i++ {
-		f := x.segment.file(i)
-		if f.offset >= off+int64(len(p)) {
-			return
+		if i == first && (f.offset > off || f.end <= off) {
+			err = x.table.damaged()
+		}
+		if err != nil || f.offset >= off+int64(len(p)) {
+			break
 		}
 		x.last = i
-		o := &x.opener
-		o.header = o.storage.framing.AppendHeader(o.header[:0], o.at(f.name), f.size)
+		o.header = o.storage.framing.AppendHeader(o.header[:0], o.path[:len(o.path)-1], f.size)
 		if skipped := off - f.offset; skipped >= int64(len(o.header)) {
 			continue
 		} else if skipped > 0 {
@@ -67,4 +72,5 @@ func (x *outline) headers(p []byte, off int64) {
 			copy(p[f.offset-off:], o.header)
 		}
 	}
+	return err
 }

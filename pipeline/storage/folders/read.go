@@ -4,7 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"runtime"
 	"sync/atomic"
 
 	"github.com/lsiofs/lsiofs/pipeline/storage"
@@ -22,6 +21,7 @@ type reading struct {
 	accepted bool // it came before Close
 	table    *table
 	segment  segment
+	files    [2]int       // the first that has some of the range, and the one behind the last
 	pending  atomic.Int32 // jobs that are not done
 	failed   atomic.Pointer[error]
 }
@@ -37,31 +37,6 @@ type job struct {
 // jobFiles is how many files a job has at most: the rest of a large read is left
 // to others, for each open may wait for a disk.
 const jobFiles = 8
-
-// queue is a first-in-first-out list of jobs, in memory that it uses again.
-type queue struct {
-	items []job
-	head  int
-}
-
-func (q *queue) len() int { return len(q.items) - q.head }
-
-func (q *queue) push(j job) {
-	if q.head > len(q.items)/2 {
-		n := copy(q.items, q.items[q.head:])
-		clear(q.items[n:])
-		q.items, q.head = q.items[:n], 0
-	}
-	q.items = append(q.items, j)
-}
-
-// pop takes the oldest job out; there must be one.
-func (q *queue) pop() job {
-	j := q.items[q.head]
-	q.items[q.head] = job{}
-	q.head++
-	return j
-}
 
 // Submit implements storage.Storage.
 func (s *Storage) Submit(reads []*storage.Read) {
@@ -89,110 +64,6 @@ func (s *Storage) newReading() *reading {
 	x := s.readings[n-1]
 	s.readings = s.readings[:n-1]
 	return x
-}
-
-// start starts goroutines for the jobs that there are. s.mu is held.
-func (s *Storage) start() {
-	for s.lookers < min(s.mostLookers(), s.parts.len()+s.jobs.len()) {
-		s.lookers++
-		go s.work(false)
-	}
-	for s.waiters < min(s.most, s.missed.len()) {
-		s.waiters++
-		go s.work(true)
-	}
-}
-
-// mostLookers is how many goroutines do jobs that nobody has looked at. As many as
-// there are cores keep these busy while the kernel has everything in memory; where
-// it can't be asked for that, each may have to wait for a disk.
-func (s *Storage) mostLookers() int {
-	if s.blind.Load() {
-		return s.most
-	}
-	return min(s.cores, s.most)
-}
-
-// takenJobs is how many jobs a goroutine takes at a time at most: a lock costs a
-// twentieth of a small read.
-const takenJobs = 4
-
-// work does jobs until none is left: as a looker, or as one of those who may wait
-// for a disk. Close waits for it.
-func (s *Storage) work(waits bool) {
-	var taken [takenJobs]job
-	o, _ := s.openers.Get().(*opener)
-	if o == nil {
-		o = &opener{storage: s}
-	}
-	defer s.openers.Put(o)
-	for {
-		n := s.take(&taken, waits)
-		if n == 0 {
-			return
-		}
-		for i, j := range taken[:n] {
-			taken[i] = job{}
-			s.do(o, j)
-		}
-		if !waits {
-			// System calls that don't wait keep the processor: for 10 ms, which
-			// readers of what has come would wait.
-			runtime.Gosched()
-		}
-	}
-}
-
-// take gives a goroutine its share of the jobs, and counts it out when there are
-// none.
-func (s *Storage) take(taken *[takenJobs]job, waits bool) (n int) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	lists, workers, left := []*queue{&s.parts, &s.jobs}, &s.lookers, s.parts.len()+s.jobs.len()
-	if waits {
-		lists, workers, left = []*queue{&s.missed}, &s.waiters, s.missed.len()
-	}
-	share := min(max(left / *workers, 1), s.taken)
-	for _, list := range lists {
-		for n < share && list.len() > 0 {
-			taken[n] = list.pop()
-			n++
-		}
-	}
-	if n == 0 {
-		*workers--
-		if s.lookers+s.waiters == 0 {
-			s.quiet.Broadcast()
-		}
-	}
-	return n
-}
-
-func (s *Storage) do(o *opener, j job) {
-	x := j.reading
-	if j.to == 0 {
-		var err error
-		if j, err = s.begin(o, x); err != nil {
-			x.fail(err)
-			s.end(x)
-			return
-		}
-	}
-	o.enter(x.read.Object.Path)
-	for i := j.from; i < j.to && x.failed.Load() == nil; i++ {
-		f := x.segment.file(i)
-		switch err := o.file(x.read, &f, j.missed || s.blind.Load()); {
-		case err == errMissed:
-			s.miss(job{reading: x, from: i, to: i + 1, missed: true})
-		case err != nil:
-			x.fail(fmt.Errorf("%s: %w", o.path[:len(o.path)-1], err))
-			s.errors.Add(1)
-		}
-	}
-	s.reads.Add(o.reads)
-	s.bytes.Add(o.bytes)
-	o.reads, o.bytes = 0, 0
-	s.end(x)
 }
 
 // miss leaves a file to those who may wait.
@@ -225,11 +96,11 @@ func (s *Storage) begin(o *opener, x *reading) (job, error) {
 	if x.segment, err = o.find(x.table, r.Object); err != nil {
 		return job{}, err
 	}
-	from := x.segment.at(r.OffsetBytes)
-	to := from + 1
-	for to < x.segment.files && x.segment.offset(to) < r.OffsetBytes+size {
-		to++
+	from, to, err := x.table.locate(&x.segment, r.OffsetBytes, size, -1)
+	if err != nil {
+		return job{}, err
 	}
+	x.files = [2]int{from, to}
 	first := job{reading: x, from: from, to: min(from+jobFiles, to)}
 	if first.to < to {
 		s.mu.Lock()
@@ -243,10 +114,19 @@ func (s *Storage) begin(o *opener, x *reading) (job, error) {
 	return first, nil
 }
 
-// file fills what of a read's buffer is a file's: header, contents, zeros. Where
+// file fills what of a read's buffer is file i's: header, contents, zeros. Where
 // it may not wait it may fail with errMissed.
-func (o *opener) file(r *storage.Read, f *file, waits bool) error {
-	path := o.at(f.name)
+func (o *opener) file(x *reading, i int, waits bool) error {
+	r := x.read
+	found, err := o.lookUp(x.table, &x.segment, i)
+	if err != nil {
+		o.at([]byte("(unknown)"))
+		return err
+	}
+	f, path := &found, o.path[:len(o.path)-1]
+	if i == x.files[0] && f.offset > r.OffsetBytes || i == x.files[1]-1 && f.end < r.OffsetBytes+int64(len(r.Buf)) {
+		return x.table.damaged() // which files there are was looked up unchecked
+	}
 	// part gives the bytes of the buffer that are between two offsets in the
 	// object, and how many of them lie before it.
 	part := func(from, to int64) (p []byte, skipped int64) {

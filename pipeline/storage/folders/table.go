@@ -1,12 +1,9 @@
 package folders
 
 import (
-	"cmp"
 	"encoding/binary"
-	"errors"
 	"fmt"
-	"os"
-	"slices"
+	"runtime/debug"
 	"sort"
 	"sync/atomic"
 
@@ -19,16 +16,18 @@ import (
 const (
 	fileWords  = 5
 	fileBytes  = fileWords * 8
-	entryWords = 8
+	entryWords = 9
 	entryBytes = entryWords * 8
 )
 
 func word(b []byte, i int) uint64 { return binary.NativeEndian.Uint64(b[8*i:]) }
 
 // segment is one directory: its files' words and their names. Nothing of it is
-// changed once it was made.
+// changed once it was made; but where it was kept on a disk it may be shown as
+// something else one day, so what is taken from it is checked (see opener.lookUp).
 type segment struct {
 	bytes     []byte
+	sums      []uint64 // of its blocks, nil where there is nothing to check
 	files     int
 	sizeBytes int64 // of the object
 	version   xxh3.Uint128
@@ -43,19 +42,18 @@ type file struct {
 	size   int64
 	mtime  int64
 	inode  uint64
-	name   []byte
 	end    int64 // in the object, of the zeros behind it
+
+	nameFrom, nameTo uint64 // in the names
 }
 
-// file is the file with number i.
+// file is the file with number i, unchecked.
 func (g *segment) file(i int) file {
 	w := g.bytes[i*fileBytes:]
-	f := file{offset: int64(word(w, 0)), size: int64(word(w, 1)), mtime: int64(word(w, 2)), inode: word(w, 3), end: g.sizeBytes}
-	from := uint64(0)
+	f := file{offset: int64(word(w, 0)), size: int64(word(w, 1)), mtime: int64(word(w, 2)), inode: word(w, 3), end: g.sizeBytes, nameTo: word(w, 4)}
 	if i > 0 {
-		from = word(g.bytes[(i-1)*fileBytes:], 4)
+		f.nameFrom = word(g.bytes[(i-1)*fileBytes:], 4)
 	}
-	f.name = g.names()[from:word(w, 4)]
 	if i+1 < g.files {
 		f.end = int64(word(w[fileBytes:], 0))
 	}
@@ -65,7 +63,7 @@ func (g *segment) file(i int) file {
 // offset is where file i begins in the object.
 func (g *segment) offset(i int) int64 { return int64(word(g.bytes[i*fileBytes:], 0)) }
 
-// at is the number of the file that has the byte at offset. The sizes of files are
+// at is the number of the file that has the byte at offset, unchecked. The sizes of files are
 // often alike, so it looks around where the file would then be first: a search of
 // all takes memory that no cache has.
 func (g *segment) at(offset int64) int {
@@ -94,8 +92,11 @@ func (g *segment) object(path string) storage.Object {
 // uses it any more.
 type table struct {
 	users   atomic.Int64
+	dir     string // where it is kept; "": in memory
 	data    []byte
-	entries int // where they begin
+	sums    []uint64 // of the blocks of all that was put there, nil in memory
+	entries placed
+	paths   placed
 	count   int // of directories
 }
 
@@ -108,113 +109,73 @@ func (t *table) drop() {
 	}
 }
 
-func (t *table) entry(i int) []byte { return t.data[t.entries+i*entryBytes:][:entryBytes] }
+// entry is a directory's as it lies in the table.
+type entry [entryBytes]byte
 
-func (t *table) path(i int) []byte {
-	e := t.entry(i)
-	return t.data[word(e, 0):][:word(e, 1)]
+// entry copies entry i, unchecked.
+func (t *table) entry(i int) entry {
+	return entry(t.data[t.entries.at+uint64(i)*entryBytes:])
 }
 
-func (t *table) directory(i int) segment {
+// path is that of an entry, unchecked; nil where it can't be one.
+func (t *table) path(e *entry) []byte {
+	at, n := word(e[:], 0), word(e[:], 1)
+	if at > uint64(len(t.data)) || n > uint64(len(t.data))-at {
+		return nil
+	}
+	return t.data[at:][:n]
+}
+
+// checked is entry i, if it is as it was written.
+func (t *table) checked(i int) (entry, error) {
 	e := t.entry(i)
-	at, length := word(e, 2), word(e, 3)
+	return e, t.check(t.entries, uint64(i)*entryBytes, uint64(i+1)*entryBytes)
+}
+
+// directory is that of an entry which was checked.
+func (t *table) directory(e *entry) segment {
+	p := placed{at: word(e[:], 2), bytes: word(e[:], 3), sum: word(e[:], 8)}
 	return segment{
-		bytes: t.data[at : at+length : at+length], files: int(word(e, 4)), sizeBytes: int64(word(e, 5)),
-		version: xxh3.Uint128{Hi: word(e, 6), Lo: word(e, 7)},
+		bytes: t.data[p.at:][:p.bytes:p.bytes], sums: t.sumsOf(p), files: int(word(e[:], 4)), sizeBytes: int64(word(e[:], 5)),
+		version: xxh3.Uint128{Hi: word(e[:], 6), Lo: word(e[:], 7)},
 	}
 }
 
-func pad8(n uint64) uint64 { return (n + 7) &^ 7 }
+// listed is the directory with number i and its path.
+func (t *table) listed(i int) (path string, d segment, err error) {
+	defer debug.SetPanicOnFault(debug.SetPanicOnFault(true))
+	defer t.caught(&err)
+	e, err := t.checked(i)
+	if err != nil {
+		return "", segment{}, err
+	}
+	path = string(t.path(&e))
+	from := word(e[:], 0) - t.paths.at
+	return path, t.directory(&e), t.check(t.paths, from, from+word(e[:], 1))
+}
 
 // find gives the directory of an object as it was listed.
-func (t *table) find(o storage.Object) (segment, error) {
-	i := sort.Search(t.count, func(i int) bool { return string(t.path(i)) >= o.Path })
-	if i == t.count || string(t.path(i)) != o.Path {
-		return segment{}, fmt.Errorf("no such directory was listed: %w", storage.ErrChanged)
-	}
-	d := t.directory(i)
-	if d.object(o.Path) != o {
-		return segment{}, fmt.Errorf("the directory is not what was listed last: %w", storage.ErrChanged)
-	}
-	return d, nil
-}
-
-var errNotKept = errors.New("the listing can't be kept")
-
-// scratch is the file that becomes a table. put may be called concurrently.
-type scratch struct {
-	file *os.File
-	end  atomic.Uint64
-}
-
-// newScratch makes a file without a name in dir, in memory where that can't be.
-func newScratch(dir string) (*scratch, error) {
-	if dir != "" {
-		fd, err := unix.Open(dir, unix.O_TMPFILE|unix.O_RDWR|unix.O_CLOEXEC, 0o600)
-		if err == nil {
-			return &scratch{file: os.NewFile(uintptr(fd), dir+"/(listing)")}, nil
+func (t *table) find(o storage.Object) (d segment, err error) {
+	defer debug.SetPanicOnFault(debug.SetPanicOnFault(true))
+	defer t.caught(&err)
+	i := sort.Search(t.count, func(i int) bool { e := t.entry(i); return string(t.path(&e)) >= o.Path })
+	if i < t.count {
+		e, err := t.checked(i)
+		if err != nil {
+			return segment{}, err
+		}
+		if string(t.path(&e)) == o.Path {
+			if d = t.directory(&e); d.object(o.Path) != o {
+				return segment{}, fmt.Errorf("the directory is not what was listed last: %w", storage.ErrChanged)
+			}
+			return d, nil
 		}
 	}
-	fd, err := unix.MemfdCreate("lsiofs-listing", unix.MFD_CLOEXEC)
-	if err != nil {
-		return nil, fmt.Errorf("a listing in memory: %w", err)
-	}
-	return &scratch{file: os.NewFile(uintptr(fd), "listing in memory")}, nil
-}
-
-// put writes b at a multiple of 8 and says where.
-func (s *scratch) put(b []byte) (uint64, error) {
-	n := pad8(uint64(len(b)))
-	at := s.end.Add(n) - n
-	if _, err := s.file.WriteAt(b, int64(at)); err != nil {
-		return 0, fmt.Errorf("%w: %w", errNotKept, err)
-	}
-	return at, nil
-}
-
-// found is a directory whose segment is in the scratch file.
-type found struct {
-	path         string
-	at           uint64
-	segment      segment // without bytes
-	segmentBytes uint64
-}
-
-// seal writes what is found behind the segments, sorted by path, and maps it all.
-func (s *scratch) seal(list []found) (*table, error) {
-	slices.SortFunc(list, func(a, b found) int { return cmp.Compare(a.path, b.path) })
-	var paths []byte
-	for i := range list {
-		paths = append(paths, list[i].path...)
-	}
-	pathsAt, err := s.put(paths)
-	if err != nil {
-		return nil, err
-	}
-	entries := make([]byte, 0, len(list)*entryBytes)
-	for i := range list {
-		d := &list[i]
-		for _, v := range [entryWords]uint64{
-			pathsAt, uint64(len(d.path)), d.at, d.segmentBytes,
-			uint64(d.segment.files), uint64(d.segment.sizeBytes), d.segment.version.Hi, d.segment.version.Lo,
-		} {
-			entries = binary.NativeEndian.AppendUint64(entries, v)
-		}
-		pathsAt += uint64(len(d.path))
-	}
-	at, err := s.put(entries)
-	if err != nil {
-		return nil, err
-	}
-	t := &table{entries: int(at), count: len(list)}
-	t.users.Store(1)
-	if end := s.end.Load(); end > 0 {
-		if err := s.file.Truncate(int64(end)); err != nil {
-			return nil, fmt.Errorf("%w: %w", errNotKept, err)
-		}
-		if t.data, err = unix.Mmap(int(s.file.Fd()), 0, int(end), unix.PROT_READ, unix.MAP_SHARED); err != nil {
-			return nil, fmt.Errorf("map the listing: %w", err)
+	// It is not there, or the search has met what is damaged.
+	for _, p := range []placed{t.entries, t.paths} {
+		if err := t.check(p, 0, p.bytes); err != nil {
+			return segment{}, err
 		}
 	}
-	return t, nil
+	return segment{}, fmt.Errorf("no such directory was listed: %w", storage.ErrChanged)
 }

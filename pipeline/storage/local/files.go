@@ -7,11 +7,11 @@ import (
 	"io/fs"
 	"path/filepath"
 	"sync"
-	"syscall"
 
 	"golang.org/x/sys/unix"
 
 	"github.com/lsiofs/lsiofs/pipeline/storage"
+	"github.com/lsiofs/lsiofs/pipeline/storage/identity"
 	"github.com/lsiofs/lsiofs/uring"
 )
 
@@ -33,6 +33,7 @@ func maxOpenFiles() int {
 type file struct {
 	object storage.Object
 	opened *uring.File // nil until it is open
+	remote bool        // closing it may wait for another process or machine
 
 	// The rest is under the cache's lock.
 	waiting []*storage.Read // reads that came before it was open
@@ -46,19 +47,27 @@ type file struct {
 type fileCache struct {
 	root  string
 	limit int
+	// openObject opens an object's file and shows that it is what was listed.
+	openObject func(storage.Object) (int, error)
+	// later has a file closed by somebody who may wait, and then calls hasClosed.
+	later func(*uring.File)
 
-	mu     sync.Mutex
-	freed  sync.Cond // a descriptor was closed, or its file has become idle
-	files  map[storage.Object]*file
-	idle   list.List // of *file, the one used longest ago first
-	open   int       // descriptors that are open or about to be
-	closes uint64    // descriptors closed so far
+	mu    sync.Mutex
+	freed sync.Cond // a descriptor was closed, or its file has become idle
+	files map[storage.Object]*file
+	idle  list.List // of *file, the one used longest ago first
+	// open are descriptors that are open or about to be, but for those of openers
+	// that are stuck.
+	open    int
+	closing int    // descriptors that are closed later
+	closes  uint64 // descriptors closed so far
 }
 
 func (c *fileCache) init(root string, limit int) {
 	c.root, c.limit = root, limit
 	c.freed.L = &c.mu
 	c.files = make(map[storage.Object]*file)
+	c.openObject = func(o storage.Object) (int, error) { return openObject(c, o) }
 }
 
 // fullPath is where an object lies. A path that leads out of the root is
@@ -97,8 +106,8 @@ func (c *fileCache) use(r *storage.Read) (f *file, ready, first bool) {
 // openFile opens a file that is registered, and gives the reads that have
 // waited for that. After an error none of them holds the file any more. It
 // blocks until a descriptor is free.
-func (c *fileCache) openFile(f *file, policy uring.Direct) (waiting []*storage.Read, err error) {
-	fd, err := c.openDescriptor(f.object)
+func (c *fileCache) openFile(x *opener, f *file, policy uring.Direct) (waiting []*storage.Read, err error) {
+	opened, err := c.openDescriptor(x, f.object, policy)
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	waiting, f.waiting = f.waiting, nil
@@ -106,9 +115,7 @@ func (c *fileCache) openFile(f *file, policy uring.Direct) (waiting []*storage.R
 		delete(c.files, f.object)
 		return waiting, err
 	}
-	f.opened = uring.NewFile(fd, policy)
-	// The attributes are in the kernel's memory, as the file is open.
-	f.opened.VerifyWith(func() error { return verify(fd, f.object) })
+	f.opened, f.remote = opened, opened.Remote()
 	return waiting, nil
 }
 
@@ -134,11 +141,42 @@ func (c *fileCache) release(f *file, changed bool) {
 }
 
 // close closes a file that nothing uses. c.mu is held: closing a file that was
-// only read does no I/O.
+// only read does no I/O, but where a server is told of it.
 func (c *fileCache) close(f *file) {
-	_ = f.opened.Close()
 	c.open--
+	c.closing++
+	if f.remote {
+		c.later(f.opened)
+		return
+	}
+	_ = f.opened.Close()
+	c.closed()
+}
+
+// closed counts a descriptor that has been closed. c.mu is held.
+func (c *fileCache) closed() {
+	c.closing--
 	c.closes++
+	c.freed.Broadcast()
+}
+
+// hasClosed is for those who close later.
+func (c *fileCache) hasClosed() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.closed()
+}
+
+// stuck takes the descriptor of an opener that is stuck out of those that are
+// open, or adds it again: what hangs shall not keep others from being opened.
+func (c *fileCache) stuck(is bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if !is {
+		c.open++
+		return
+	}
+	c.open--
 	c.freed.Broadcast()
 }
 
@@ -165,7 +203,7 @@ func (c *fileCache) closeAll() {
 
 // openDescriptor opens an object within the limit. Files in use are waited
 // for; they get free because reads end.
-func (c *fileCache) openDescriptor(o storage.Object) (int, error) {
+func (c *fileCache) openDescriptor(x *opener, o storage.Object, policy uring.Direct) (f *uring.File, err error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	for {
@@ -177,20 +215,27 @@ func (c *fileCache) openDescriptor(o storage.Object) (int, error) {
 		c.open++
 		closes := c.closes
 		c.mu.Unlock()
-		fd, err := openObject(c, o)
+		x.waits(c.stuck, func() {
+			var fd int
+			if fd, err = c.openObject(o); err != nil {
+				return
+			}
+			f = uring.NewFile(fd, policy) // it asks where the file lies
+			f.VerifyWith(verifier(fd, o, f.Remote()))
+		})
 		c.mu.Lock()
 		if err == nil {
-			return fd, nil
+			return f, nil
 		}
 		c.open--
 		c.freed.Broadcast()
 		if !errors.Is(err, unix.EMFILE) && !errors.Is(err, unix.ENFILE) {
-			return -1, err
+			return nil, err
 		}
 		// The process or the machine has no descriptor left: try with ours.
 		if !c.closeIdle() && c.closes == closes {
-			if c.open == 0 {
-				return -1, fmt.Errorf("%w: raise the limit on open files (ulimit -n)", err)
+			if c.open+c.closing == 0 {
+				return nil, fmt.Errorf("%w: raise the limit on open files (ulimit -n)", err)
 			}
 			c.freed.Wait()
 		}
@@ -205,17 +250,11 @@ func openObject(c *fileCache, o storage.Object) (fd int, err error) {
 	if err != nil {
 		return -1, err
 	}
-	for {
-		// Not blocking: the path may be a pipe by now.
-		fd, err = unix.Open(full, unix.O_RDONLY|unix.O_CLOEXEC|unix.O_NONBLOCK|unix.O_NOCTTY, 0)
-		if err != unix.EINTR {
-			break
+	fd, err = identity.OpenRegular(unix.AT_FDCWD, full)
+	if err != nil {
+		if errors.Is(err, storage.ErrChanged) {
+			return -1, err
 		}
-	}
-	switch {
-	case err == unix.ENOENT || err == unix.ENOTDIR:
-		return -1, fmt.Errorf("the file is gone: %w", storage.ErrChanged)
-	case err != nil:
 		return -1, fmt.Errorf("open: %w", err)
 	}
 	err = verify(fd, o)
@@ -230,20 +269,6 @@ func openObject(c *fileCache, o storage.Object) (fd int, err error) {
 	return fd, nil
 }
 
-// verify compares an open file with what was listed.
-func verify(fd int, o storage.Object) error {
-	var st syscall.Stat_t
-	for {
-		err := syscall.Fstat(fd, &st)
-		if err == nil {
-			break
-		}
-		if err != syscall.EINTR {
-			return fmt.Errorf("stat: %w", err)
-		}
-	}
-	if st.Mode&syscall.S_IFMT != syscall.S_IFREG {
-		return fmt.Errorf("no regular file any more: %w", storage.ErrChanged)
-	}
-	return storage.Compare(o, describe(o.Path, &st))
-}
+// verify compares an open file with what was listed, by what the kernel knows of
+// it. Of a remote file that may be old: see verifier.
+func verify(fd int, o storage.Object) error { return identity.Check(fd, o) }

@@ -6,6 +6,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/lsiofs/lsiofs/pipeline/storage"
+	"github.com/lsiofs/lsiofs/uring"
 )
 
 var _ storage.ResidentOpener = (*Storage)(nil)
@@ -15,7 +16,8 @@ var _ storage.ResidentOpener = (*Storage)(nil)
 type inMemory struct{ fd int }
 
 // OpenResident implements storage.ResidentOpener: memory is the page cache, and
-// with DirectOn it is not read from.
+// with DirectOn it is not read from, nor that of remote files, where Stat may not
+// show what has changed meanwhile.
 func (s *Storage) OpenResident(o storage.Object) (storage.Resident, error) {
 	if s.direct == DirectOn {
 		return nil, nil
@@ -23,6 +25,9 @@ func (s *Storage) OpenResident(o storage.Object) (storage.Resident, error) {
 	fd, err := openObject(&s.files, o)
 	if err != nil {
 		return nil, &storage.Error{Object: o.Path, SizeBytes: o.SizeBytes, Err: err}
+	}
+	if uring.Remote(fd) {
+		return nil, unix.Close(fd)
 	}
 	return inMemory{fd}, nil
 }

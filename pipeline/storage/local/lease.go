@@ -8,28 +8,43 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/lsiofs/lsiofs/pipeline/storage"
+	"github.com/lsiofs/lsiofs/uring/filesystem"
 )
 
 // leases are read leases (fcntl(2), F_SETLEASE) on mapped files. The kernel
-// gives one only while nobody has the file open for writing; from then on whoever
-// opens it for writing or truncates it waits in the kernel until the lease is
-// given up, /proc/sys/fs/lease-break-time (45 s) at most. So what is mapped of
-// such a file stays what it is.
+// gives one only while nobody has the file open for writing or mapped writable;
+// from then on whoever opens it for writing or truncates it waits in the kernel
+// until the lease is given up. So what is mapped of such a file stays what it is.
 //
-// A goroutine, that there is only while there are leases, asks for each of them
-// whether somebody waits. The signal that the kernel could send is turned off: it
-// would be one for the whole process, which is not ours alone.
+// A goroutine, that there is only while files are mapped, asks for each lease
+// whether somebody waits, and gives it up; and asks for those that could not be
+// had. The signal that the kernel could send is turned off: it would be one for the
+// whole process, which is not ours alone.
+//
+// # Lost leases
+//
+// A lease that is not given up is taken after /proc/sys/fs/lease-break-time (45 s),
+// which is told to nobody. That is whole seconds, and 0 means never: so one that
+// nobody waited for at a moment is there for a second at least from that moment
+// on, whatever that file says, now or later. The goroutine notes when it has last
+// found all leases so (until). A process that stands still, or has no time for the
+// goroutine, sees that this is long ago, and looks at files instead.
+//
+// The kernel counts that second in ticks, which follow CLOCK_MONOTONIC, as the
+// clock here does: both stand still while the machine is suspended.
 type leases struct {
 	// holds is read-locked while bytes are lent that rely on leases; who gives one
 	// up locks it.
 	holds  sync.RWMutex
 	broken atomic.Uint64 // leases that somebody waited for, so far
-	start  time.Time
+	until  atomic.Int64  // on clock: no lease can have been taken before
+	clock  func() time.Duration
 
 	mu      sync.Mutex
-	held    map[*mapping]struct{} // those about to be given up, too
-	refused map[*mapping]string
-	watch   *leaseWatch // nil where held is empty
+	held    map[*mapping]struct{}      // those about to be given up, too
+	waiting map[*mapping]time.Duration // when to ask next for one that may be had, on clock
+	refused map[*mapping]string        // mapped files without a lease, and why
+	watch   *leaseWatch                // nil where held and waiting are empty
 }
 
 // leaseWatch is one run of the goroutine.
@@ -41,59 +56,77 @@ const (
 	// leasePoll is how often each lease is asked about: a writer waits as long at
 	// most, and for the replies that are under way.
 	leasePoll = 50 * time.Millisecond
+	// leaseStands is how long after it was asked about a lease can't have been
+	// taken. The kernel rounds its second down to ticks, of 10 ms at most.
+	leaseStands = 500 * time.Millisecond
 	// leaseAgain is how long a file that is written to, or was, goes without.
 	leaseAgain = time.Second
-	// maxLeases bounds what one poll costs: about half a microsecond each.
+	// maxLeases bounds what one poll costs: about 0.1 µs each.
 	maxLeases = 2048
 )
 
 // A mapping's lease.
 const (
-	leaseNone    = iota // it may be had
+	leaseNone    = iota // it may be had, later
+	leaseWriter         // the same: a program has the file open for writing
 	leaseHeld           // the file does not change
 	leaseRefused        // for good
 )
 
+const openForWriting = "a program has the file open for writing (what it stores through a mapping may go unnoticed)"
+
+// isLocal says whether an open file lies where all writers are this kernel's, which
+// keeps leases.
+func isLocal(fd int) bool { return filesystem.Of(fd).Watched }
+
 var _ storage.Leaser = (*Storage)(nil)
 
-// Lease implements storage.Mapping.
-func (m *mapping) Lease() bool {
-	switch m.lease.Load() {
-	case leaseHeld:
-		return true
-	case leaseRefused:
-		return false
-	}
-	now := int64(time.Since(m.storage.leases.start))
-	again := m.leaseAgain.Load()
-	return now >= again && m.leaseAgain.CompareAndSwap(again, now+int64(leaseAgain)) && m.storage.leases.take(m)
+func (l *leases) init() {
+	start := time.Now()
+	l.clock = func() time.Duration { return time.Since(start) }
+	l.held, l.waiting, l.refused = map[*mapping]struct{}{}, map[*mapping]time.Duration{}, map[*mapping]string{}
 }
 
-// take asks the kernel for a lease.
-func (l *leases) take(m *mapping) bool {
+// Leased implements storage.Mapping.
+func (m *mapping) Leased() bool { return m.lease.Load() == leaseHeld }
+
+// OpenForWriting implements storage.Mapping.
+func (m *mapping) OpenForWriting() bool { return m.lease.Load() == leaseWriter }
+
+// begin asks for a lease on a file that has just been mapped.
+func (l *leases) begin(m *mapping) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if _, given := l.held[m]; given {
-		return m.lease.Load() == leaseHeld // if not it is about to be given up
+	began := l.clock()
+	l.take(m)
+	if l.watch == nil && len(l.held)+len(l.waiting) > 0 {
+		l.until.Store(int64(began + leaseStands))
+		l.watch = &leaseWatch{make(chan struct{}), make(chan struct{})}
+		go l.poll(l.watch)
 	}
+}
+
+// take asks the kernel for a lease. l.mu is held.
+func (l *leases) take(m *mapping) {
+	delete(l.waiting, m)
 	if len(l.held) >= maxLeases {
-		l.refuse(m, leaseNone, "there are many others")
-		return false
+		l.wait(m, leaseNone, "there are many others")
+		return
 	}
 	if !isLocal(m.fd) {
-		l.refuse(m, leaseRefused, "a lease on a file system of this kind may not keep all writers off")
-		return false
+		l.refuse(m, "a lease on a file system of this kind may not keep all writers off")
+		return
 	}
 	if _, err := unix.FcntlInt(uintptr(m.fd), unix.F_SETLEASE, unix.F_RDLCK); err != nil {
 		switch err {
 		case unix.EAGAIN:
-			l.refuse(m, leaseNone, "somebody has the file open for writing")
+			l.wait(m, leaseWriter, openForWriting)
 		case unix.EACCES:
-			l.refuse(m, leaseRefused, "the file is another user's, and the process lacks CAP_LEASE")
+			l.refuse(m, "the file is another user's, and the process lacks CAP_LEASE")
 		default:
-			l.refuse(m, leaseRefused, "the file system gives no lease: "+err.Error())
+			l.refuse(m, "the file system gives no lease: "+err.Error())
 		}
-		return false
+		return
 	}
 	_, err := unix.FcntlInt(uintptr(m.fd), unix.F_SETOWN, 0)
 	if err == nil {
@@ -102,51 +135,46 @@ func (l *leases) take(m *mapping) bool {
 	}
 	if err != nil {
 		_, _ = unix.FcntlInt(uintptr(m.fd), unix.F_SETLEASE, unix.F_UNLCK)
-		l.refuse(m, leaseRefused, err.Error())
-		return false
+		l.refuse(m, err.Error())
+		return
 	}
 	delete(l.refused, m)
-	if l.held == nil {
-		l.held = map[*mapping]struct{}{}
-	}
 	l.held[m] = struct{}{}
-	if l.watch == nil {
-		l.watch = &leaseWatch{make(chan struct{}), make(chan struct{})}
-		go l.poll(l.watch)
-	}
 	m.lease.Store(leaseHeld)
-	return true
 }
 
-// refuse notes why a mapping has no lease. l.mu is held.
-func (l *leases) refuse(m *mapping, state uint32, why string) {
-	if l.refused == nil {
-		l.refused = map[*mapping]string{}
-	}
+// wait notes why a mapping has no lease now. l.mu is held.
+func (l *leases) wait(m *mapping, state uint32, why string) {
+	l.waiting[m] = l.clock() + leaseAgain
 	l.refused[m] = why
 	m.lease.Store(state)
 }
 
-// poll gives up the leases that somebody waits for, until it is stopped.
+// refuse notes why a mapping never has a lease. l.mu is held.
+func (l *leases) refuse(m *mapping, why string) {
+	l.refused[m] = why
+	m.lease.Store(leaseRefused)
+}
+
+// poll looks after the leases until it is stopped, or there are none.
 func (l *leases) poll(w *leaseWatch) {
 	defer close(w.ended)
 	tick := time.NewTicker(leasePoll)
 	defer tick.Stop()
-	for {
+	for l.round(w) {
 		select {
 		case <-w.stop:
 			return
 		case <-tick.C:
-			if !l.giveUp(w) {
-				return
-			}
 		}
 	}
 }
 
-// giveUp gives up the leases that somebody waits for, when what was lent
-// relying on them has come back. It says whether the run goes on.
-func (l *leases) giveUp(w *leaseWatch) bool {
+// round asks about all leases, gives up those that somebody waits for, when what
+// was lent relying on them has come back, and asks for those that may be had by
+// now. It says whether the run goes on.
+func (l *leases) round(w *leaseWatch) bool {
+	began := l.clock()
 	wanted := l.wanted()
 	if len(wanted) > 0 {
 		l.holds.Lock()
@@ -156,27 +184,37 @@ func (l *leases) giveUp(w *leaseWatch) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	for _, m := range wanted {
-		if _, open := l.held[m]; open {
+		if _, open := l.held[m]; open && !m.Leased() {
 			_, _ = unix.FcntlInt(uintptr(m.fd), unix.F_SETLEASE, unix.F_UNLCK)
 			delete(l.held, m)
+			l.wait(m, leaseWriter, openForWriting)
 		}
 	}
-	if len(l.held) == 0 && l.watch == w {
+	// Nothing relies on those that were wanted any more, some of which may have been
+	// taken already; all others were there when the round began.
+	l.until.Store(int64(began + leaseStands))
+	if len(l.held) < maxLeases {
+		for m, next := range l.waiting {
+			if began >= next {
+				l.take(m)
+			}
+		}
+	}
+	if len(l.held)+len(l.waiting) == 0 && l.watch == w {
 		l.watch = nil
 	}
 	return l.watch == w
 }
 
-// wanted are the mappings whose leases somebody waits for. Nothing is lent
-// relying on them any more.
+// wanted are the mappings whose leases somebody waits for, or has taken. Nothing is
+// lent relying on them any more.
 func (l *leases) wanted() (wanted []*mapping) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	for m := range l.held {
 		// While somebody waits it is what the lease is to become.
 		if kind, err := unix.FcntlInt(uintptr(m.fd), unix.F_GETLEASE, 0); err != nil || kind != unix.F_RDLCK {
-			m.leaseAgain.Store(int64(time.Since(l.start) + leaseAgain))
-			l.refuse(m, leaseNone, "somebody has opened the file for writing")
+			m.lease.Store(leaseWriter)
 			wanted = append(wanted, m)
 		}
 	}
@@ -189,9 +227,10 @@ func (l *leases) wanted() (wanted []*mapping) {
 func (l *leases) end(m *mapping) {
 	l.mu.Lock()
 	delete(l.held, m)
+	delete(l.waiting, m)
 	delete(l.refused, m)
 	w := l.watch
-	if w == nil || len(l.held) > 0 {
+	if w == nil || len(l.held)+len(l.waiting) > 0 {
 		l.mu.Unlock()
 		return
 	}
@@ -203,6 +242,24 @@ func (l *leases) end(m *mapping) {
 
 // Breaks implements storage.Leaser.
 func (s *Storage) Breaks() uint64 { return s.leases.broken.Load() }
+
+// Unbroken implements storage.Leaser.
+func (s *Storage) Unbroken(breaks uint64) bool {
+	afterReads()
+	return s.leases.broken.Load() == breaks && s.Standing()
+}
+
+// afterReads has all that was read from mapped files be read before what follows:
+// writers are not of this process, so nothing else orders a processor's reads. On
+// arm64 a load may overtake another, but neither an atomic store nor an atomic
+// load behind that.
+func afterReads() {
+	var fence atomic.Uint32
+	fence.Store(1)
+}
+
+// Standing implements storage.Leaser.
+func (s *Storage) Standing() bool { return int64(s.leases.clock()) < s.leases.until.Load() }
 
 // Hold implements storage.Leaser.
 func (s *Storage) Hold(breaks uint64) bool {

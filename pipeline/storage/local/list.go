@@ -8,9 +8,12 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
-	"syscall"
+	"time"
+
+	"golang.org/x/sys/unix"
 
 	"github.com/lsiofs/lsiofs/pipeline/storage"
+	"github.com/lsiofs/lsiofs/pipeline/storage/identity"
 )
 
 // listBatch is how many names are read from a directory at a time, so that one
@@ -27,12 +30,16 @@ func (s *Storage) List(ctx context.Context, match func(path string, isDir bool) 
 		listedBytes += o.SizeBytes
 		return visit(o)
 	}}
+	w.settling = w.systems.Young()
 	for len(w.pending) > 0 {
 		dir := w.pending[len(w.pending)-1]
 		w.pending = w.pending[:len(w.pending)-1]
 		if err := w.directory(dir); err != nil {
 			return err
 		}
+	}
+	if err := w.settle(); err != nil {
+		return err
 	}
 	s.exceedsMemory.Store(listedBytes > cacheableBytes())
 	return nil
@@ -46,6 +53,16 @@ type walk struct {
 	match   func(path string, isDir bool) bool
 	visit   func(storage.Object) error
 	pending []string
+
+	systems  identity.Systems
+	settling *identity.Young
+	young    []young // are visited at the end
+}
+
+// young is a file that was changed so shortly ago that another change may not show.
+type young struct {
+	path   string
+	before identity.Attributes
 }
 
 func (w *walk) directory(dir string) error {
@@ -98,20 +115,53 @@ func (w *walk) entry(dir string, entry fs.DirEntry) error {
 	case !w.match(path, false):
 		return nil
 	}
+	return w.file(path, nil, false)
+}
+
+// file looks at a file and visits it, or keeps it for settle. before is what it was
+// at the last look, if there was one; after the last look it is not kept.
+func (w *walk) file(path string, before *identity.Attributes, last bool) error {
 	full := filepath.Join(w.root, path)
-	info, err := os.Stat(full)
+	from := time.Now()
+	now, err := identity.Stat(full)
 	if err != nil {
-		_, lstatErr := os.Lstat(full)
+		link, lstatErr := os.Lstat(full)
 		switch {
 		case errors.Is(lstatErr, fs.ErrNotExist):
 			return nil
-		case entry.Type()&fs.ModeSymlink != 0:
+		case lstatErr == nil && link.Mode()&fs.ModeSymlink != 0:
 			return fmt.Errorf("list dataset: follow symbolic link: %w: mend the link or remove it", err)
 		}
 		return fmt.Errorf("list dataset: %w", err)
 	}
-	if !info.Mode().IsRegular() {
+	if !now.Regular() {
 		return nil
 	}
-	return w.visit(describe(path, info.Sys().(*syscall.Stat_t)))
+	traits := w.systems.Traits(unix.AT_FDCWD, full, now.Device)
+	if w.settling.Add(&now, before, traits, from, time.Now()) {
+		if !last {
+			w.young = append(w.young, young{path, now})
+			return nil
+		}
+		now.NeverMet()
+	}
+	return w.visit(describe(path, &now, traits))
+}
+
+// settle waits until a change of the young files would show, and visits them.
+func (w *walk) settle() error {
+	for len(w.young) > 0 {
+		last, err := w.settling.Wait(w.ctx)
+		if err != nil {
+			return err
+		}
+		list := w.young
+		w.young = nil
+		for i := range list {
+			if err := w.file(list[i].path, &list[i].before, last); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
 }

@@ -2,13 +2,17 @@
 // engine of package uring.
 //
 // A file is opened when it is first read and kept open, a bounded number of
-// them; its size, mtime and inode are compared with what was listed when it is
-// opened, and again after each read. Reads of files that are not open wait for
-// a goroutine that opens them, so Submit never waits for a disk.
+// them; it is compared with what was listed when it is opened, and again after each
+// read (package identity). Reads of files that are not open wait for a goroutine
+// that opens them, so Submit never waits for a disk.
 //
-// Files are mapped for those who copy from the page cache: each whole, populated
-// range by range, and watched by inotify while it is. Where the kernel gives a read
-// lease on one, it does not change until that is given up.
+// What may wait for another machine or process is done by openers, goroutines of
+// which there are a few beside those that hang: to open files, to close those of
+// network file systems, and to map.
+//
+// Files are mapped for those who copy from the page cache: each whole, and populated
+// range by range. Where the kernel gives a read lease on one, it does not change
+// until that is given up; else it is looked at after each copy.
 package local
 
 import (
@@ -19,11 +23,14 @@ import (
 	"path/filepath"
 	"sync"
 	"sync/atomic"
-	"syscall"
 	"time"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/lsiofs/lsiofs/pipeline/storage"
+	"github.com/lsiofs/lsiofs/pipeline/storage/identity"
 	"github.com/lsiofs/lsiofs/uring"
+	"github.com/lsiofs/lsiofs/uring/filesystem"
 )
 
 // Storage is a storage.Storage. Done is never called from within Submit, which
@@ -38,22 +45,25 @@ type Storage struct {
 	files         fileCache
 	readings      sync.Pool // of *reading
 
-	maxMapped  int64
-	mapped     atomic.Int64 // files that are mapped
-	unmappable atomic.Bool  // the kernel can't populate mappings
-	evictions  evictions
-	watch      watch
-	leases     leases
+	maxMapped int64
+	mapped    atomic.Int64 // files that are mapped, or about to be
+	maps      bool         // files may be mapped
+	evictions evictions
+	leases    leases
 
 	mu       sync.Mutex
-	quiet    sync.Cond // underWay has become 0
+	quiet    sync.Cond // underWay, or the openers there are, have become 0
 	underWay int       // reads that were submitted and are not done
 	closed   bool
 	jobs     []job // for the openers
-	openers  int   // goroutines that work on jobs
+	openers  int   // goroutines that work on jobs, but for stuck ones
+	stuck    int   // openers that have waited for longer than stuckAfter
 }
 
-var _ storage.Storage = (*Storage)(nil)
+var (
+	_ storage.Storage = (*Storage)(nil)
+	_ storage.Settler = (*Storage)(nil)
+)
 
 // Open gives the storage of the files below root, a directory, with DirectAuto.
 // The engine stays the caller's, who closes it after the storage.
@@ -81,12 +91,12 @@ func open(root string, engine uring.Engine, direct Direct, maxOpen int) (*Storag
 	if err := direct.check(); err != nil {
 		return nil, err
 	}
-	s := &Storage{root: absolute, engine: engine, direct: direct, maxMapped: maxMappedFiles()}
+	s := &Storage{root: absolute, engine: engine, direct: direct, maxMapped: maxMappedFiles(), maps: mapsAt(absolute, direct)}
 	s.quiet.L = &s.mu
 	s.files.init(absolute, maxOpen)
+	s.files.later = func(f *uring.File) { s.start([]job{{closing: f}}) }
 	s.evictions.start = time.Now()
-	s.watch.start = time.Now()
-	s.leases.start = time.Now()
+	s.leases.init()
 	return s, nil
 }
 
@@ -96,18 +106,52 @@ func (s *Storage) Stat(ctx context.Context, path string) (storage.Object, error)
 	if err := ctx.Err(); err != nil {
 		return storage.Object{}, err
 	}
-	full, err := s.files.fullPath(path)
+	var systems identity.Systems
+	full, now, err := s.look(path)
 	if err != nil {
 		return storage.Object{}, err
 	}
-	info, err := os.Stat(full)
-	if err != nil {
-		return storage.Object{}, err
+	return describe(path, &now, systems.Traits(unix.AT_FDCWD, full, now.Device)), nil
+}
+
+// Settled implements storage.Settler.
+func (s *Storage) Settled(ctx context.Context, path string) (storage.Object, error) {
+	var systems identity.Systems
+	settling := systems.Young()
+	var before *identity.Attributes
+	for last := false; ; {
+		from := time.Now()
+		full, now, err := s.look(path)
+		if err != nil {
+			return storage.Object{}, err
+		}
+		traits := systems.Traits(unix.AT_FDCWD, full, now.Device)
+		young := settling.Add(&now, before, traits, from, time.Now())
+		if young && last {
+			now.NeverMet()
+		}
+		if !young || last {
+			return describe(path, &now, traits), nil
+		}
+		before = &now
+		if last, err = settling.Wait(ctx); err != nil {
+			return storage.Object{}, err
+		}
 	}
-	if !info.Mode().IsRegular() {
-		return storage.Object{}, &fs.PathError{Op: "stat", Path: full, Err: fmt.Errorf("not a regular file: %w", fs.ErrNotExist)}
+}
+
+// look gives the attributes of a regular file.
+func (s *Storage) look(path string) (full string, now identity.Attributes, err error) {
+	if full, err = s.files.fullPath(path); err != nil {
+		return full, now, err
 	}
-	return describe(path, info.Sys().(*syscall.Stat_t)), nil
+	if now, err = identity.Stat(full); err != nil {
+		return full, now, err
+	}
+	if !now.Regular() {
+		err = &fs.PathError{Op: "stat", Path: full, Err: fmt.Errorf("not a regular file: %w", fs.ErrNotExist)}
+	}
+	return full, now, err
 }
 
 // Close waits for the reads that are under way and closes the files. It is
@@ -115,21 +159,30 @@ func (s *Storage) Stat(ctx context.Context, path string) (storage.Object, error)
 func (s *Storage) Close() error {
 	s.mu.Lock()
 	s.closed = true
-	for s.underWay > 0 || s.openers > 0 {
-		s.quiet.Wait()
-	}
+	s.wait()
 	s.mu.Unlock()
 	s.files.closeAll()
+	s.mu.Lock()
+	s.wait() // for those who close
+	s.mu.Unlock()
 	s.evictions.close()
-	s.watch.close()
 	return nil
 }
 
-// describe is the object that a file's attributes stand for.
-func describe(path string, st *syscall.Stat_t) storage.Object {
-	return storage.Object{
-		Path:      path,
-		SizeBytes: st.Size,
-		Version:   storage.Version{ModTimeNanos: syscall.TimespecToNsec(st.Mtim), Inode: st.Ino},
+func (s *Storage) isClosed() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.closed
+}
+
+// wait waits until nothing is under way. s.mu is held.
+func (s *Storage) wait() {
+	for s.underWay > 0 || s.openers > 0 || s.stuck > 0 {
+		s.quiet.Wait()
 	}
+}
+
+// describe is the object that a file's attributes stand for, on such a file system.
+func describe(path string, a *identity.Attributes, on filesystem.Traits) storage.Object {
+	return storage.Object{Path: path, SizeBytes: a.SizeBytes, Version: a.Version(on)}
 }

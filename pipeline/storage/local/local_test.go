@@ -14,12 +14,16 @@ import (
 	"go.uber.org/goleak"
 	"golang.org/x/sys/unix"
 
+	"github.com/lsiofs/lsiofs/integration/backing"
 	"github.com/lsiofs/lsiofs/pipeline/storage"
 	"github.com/lsiofs/lsiofs/pipeline/storage/storagetest"
 	"github.com/lsiofs/lsiofs/uring"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) {
+	backing.Main()
+	goleak.VerifyTestMain(m)
+}
 
 func openEngine(t *testing.T, mode uring.Mode) uring.Engine {
 	engine, err := uring.Open(mode)

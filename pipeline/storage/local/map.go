@@ -28,19 +28,54 @@ func maxMappedFiles() int64 {
 
 var _ storage.Mapper = (*Storage)(nil)
 
-// Map implements storage.Mapper. Where all reads are direct nothing is mapped, and
+// Maps implements storage.Mapper. Where all reads are direct nothing is mapped, and
 // nothing of a file system whose pages may go away behind those who look at them.
-func (s *Storage) Map(o storage.Object) (storage.Mapping, error) {
-	m, err := s.mapFile(o)
-	if err != nil {
-		return nil, &storage.Error{Object: o.Path, SizeBytes: o.SizeBytes, Err: err}
+func (s *Storage) Maps() bool { return s.maps }
+
+// mapsAt says whether files below a directory may be mapped.
+func mapsAt(root string, direct Direct) bool {
+	if direct == DirectOn || !populates() {
+		return false
 	}
-	return m, nil
+	fd, err := unix.Open(root, unix.O_PATH|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return false
+	}
+	defer unix.Close(fd)
+	return !uring.Remote(fd)
 }
 
-func (s *Storage) mapFile(o storage.Object) (_ *mapping, err error) {
-	if s.direct == DirectOn || o.SizeBytes <= 0 || s.unmappable.Load() {
+// populates says whether the kernel can populate mappings (Linux 5.14).
+var populates = sync.OnceValue(func() bool {
+	page, err := unix.Mmap(-1, 0, int(pageBytes), unix.PROT_READ, unix.MAP_PRIVATE|unix.MAP_ANON)
+	if err != nil {
+		return false
+	}
+	defer func() { _ = unix.Munmap(page) }()
+	return unix.Madvise(page, unix.MADV_POPULATE_READ) != unix.EINVAL
+})
+
+// Map implements storage.Mapper.
+func (s *Storage) Map(o storage.Object, done func(storage.Mapping, error)) {
+	s.start([]job{{object: o, mapped: done}})
+}
+
+// mapObject is Map, on an opener's goroutine.
+func (s *Storage) mapObject(x *opener, j job) {
+	m, err := s.mapFile(x, j.object)
+	if err != nil {
+		j.mapped(nil, &storage.Error{Object: j.object.Path, SizeBytes: j.object.SizeBytes, Err: err})
+		return
+	}
+	j.mapped(m, nil)
+}
+
+func (s *Storage) mapFile(x *opener, o storage.Object) (_ *mapping, err error) {
+	if !s.maps || o.SizeBytes <= 0 {
 		return nil, storage.ErrNotMapped
+	}
+	if s.isClosed() {
+		return nil, errClosed
 	}
 	if s.mapped.Add(1) > s.maxMapped {
 		s.mapped.Add(-1)
@@ -51,19 +86,24 @@ func (s *Storage) mapFile(o storage.Object) (_ *mapping, err error) {
 			s.mapped.Add(-1)
 		}
 	}()
-	fd, err := openObject(&s.files, o)
+	fd, remote := -1, false
+	x.waits(nil, func() {
+		if fd, err = s.files.openObject(o); err != nil {
+			return
+		}
+		if remote = uring.Remote(fd); remote {
+			_ = unix.Close(fd)
+			err = storage.ErrNotMapped
+		}
+	})
 	if err != nil {
 		return nil, err
-	}
-	if uring.Remote(fd) {
-		_ = unix.Close(fd)
-		return nil, storage.ErrNotMapped
 	}
 	m := &mapping{storage: s, object: o, fd: fd}
 	if m.mem, err = mapAligned(fd, o.SizeBytes); err == nil {
 		if m.residency = findResidency(m); m.residency != nil {
 			m.uses = make([]uint32, (o.SizeBytes+storage.MapBlockBytes-1)/storage.MapBlockBytes)
-			m.watched = s.watch.add(fd)
+			s.leases.begin(m)
 			return m, nil
 		}
 		err = fmt.Errorf("the kernel does not tell what the page cache holds: %w", storage.ErrNotMapped)
@@ -83,11 +123,7 @@ type mapping struct {
 	mem       []byte
 	residency residency
 
-	watched int           // by the storage's watch, -1 if it is not
-	checked atomic.Uint64 // Storage.Changes when it was last found to be unchanged
-
-	lease      atomic.Uint32 // leaseNone and so on; moved on under Storage.leases.mu
-	leaseAgain atomic.Int64  // when to ask for one next, in nanoseconds after leases.start
+	lease atomic.Uint32 // leaseNone and so on; moved on under Storage.leases.mu
 
 	mu   sync.Mutex
 	uses []uint32 // of each block
@@ -99,19 +135,29 @@ func mapAligned(fd int, size int64) ([]byte, error) {
 	length := uintptr(size+pageBytes-1) &^ uintptr(pageBytes-1)
 	raw, err := unix.MmapPtr(-1, 0, nil, length+storage.MapBlockBytes, unix.PROT_NONE, unix.MAP_PRIVATE|unix.MAP_ANON|unix.MAP_NORESERVE)
 	if err != nil {
-		return nil, fmt.Errorf("reserve address space: %w: %w", err, storage.ErrNotMapped)
+		return nil, mapError("reserve address space", err)
 	}
 	before := -uintptr(raw) & (storage.MapBlockBytes - 1)
 	p, err := unix.MmapPtr(fd, 0, unsafe.Add(raw, before), length, unix.PROT_READ, unix.MAP_SHARED|unix.MAP_FIXED)
 	if err != nil {
 		_ = unix.MunmapPtr(raw, length+storage.MapBlockBytes)
-		return nil, fmt.Errorf("mmap: %w: %w", err, storage.ErrNotMapped)
+		return nil, mapError("mmap", err)
 	}
 	if before > 0 {
 		_ = unix.MunmapPtr(raw, before)
 	}
 	_ = unix.MunmapPtr(unsafe.Add(p, length), storage.MapBlockBytes-before)
 	return unsafe.Slice((*byte)(p), size), nil
+}
+
+// mapError says whether others must be unmapped (vm.max_map_count, the address
+// space), or a file can't be mapped.
+func mapError(op string, err error) error {
+	why := storage.ErrNotMapped
+	if err == unix.ENOMEM {
+		why = storage.ErrTooManyMappings
+	}
+	return fmt.Errorf("%s: %w: %w", op, err, why)
 }
 
 func unmap(mem []byte) error {
@@ -138,9 +184,6 @@ func (m *mapping) Populate(off, size int64) (added int64, ok bool) {
 		err := unix.Madvise(m.pages(off, size), unix.MADV_POPULATE_READ)
 		if err == nil {
 			break
-		}
-		if err == unix.EINVAL {
-			m.storage.unmappable.Store(true) // Linux before 5.14
 		}
 		if err != unix.EINTR && err != unix.EAGAIN {
 			m.dropUnused(off, size)
@@ -208,21 +251,15 @@ func (m *mapping) Resident(off, size int64) bool {
 	return m.residency(m, from, off+size-from)
 }
 
-func (m *mapping) Check(changes uint64) error {
-	if changes != 0 && m.watched >= 0 && m.checked.Load() == changes {
-		return nil
-	}
+func (m *mapping) Check() error {
+	afterReads()
 	if err := verify(m.fd, m.object); err != nil {
 		return &storage.Error{Object: m.object.Path, SizeBytes: m.object.SizeBytes, Err: err}
-	}
-	if changes != 0 {
-		m.checked.Store(changes)
 	}
 	return nil
 }
 
 func (m *mapping) Close() error {
-	m.storage.watch.remove(m.watched)
 	m.storage.leases.end(m)
 	err := unmap(m.mem)
 	_ = unix.Close(m.fd)

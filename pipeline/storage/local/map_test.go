@@ -17,7 +17,7 @@ import (
 func mapsHere(t *testing.T, root string) {
 	write(t, root, ".probe", "x")
 	s := openAt(t, root, 10)
-	m, err := s.Map(stat(t, s, ".probe"))
+	m, err := storagetest.Map(s, stat(t, s, ".probe"))
 	if err != nil && os.Getenv("CI") != "true" {
 		t.Skipf("files can't be mapped here: %v", err)
 	}
@@ -50,12 +50,13 @@ type asking struct {
 	residency residency
 }
 
-func (s asking) Map(o storage.Object) (storage.Mapping, error) {
-	m, err := s.Storage.Map(o)
-	if err == nil {
-		m.(*mapping).residency = s.residency
-	}
-	return m, err
+func (s asking) Map(o storage.Object, done func(storage.Mapping, error)) {
+	s.Storage.Map(o, func(m storage.Mapping, err error) {
+		if err == nil {
+			m.(*mapping).residency = s.residency
+		}
+		done(m, err)
+	})
 }
 
 func TestNoMoreFilesAreMappedThanTheLimitSays(t *testing.T) {
@@ -68,7 +69,7 @@ func TestNoMoreFilesAreMappedThanTheLimitSays(t *testing.T) {
 	s.maxMapped = 2
 	var mappings []storage.Mapping
 	for i := range 4 {
-		m, err := s.Map(stat(t, s, fmt.Sprint(i)))
+		m, err := storagetest.Map(s, stat(t, s, fmt.Sprint(i)))
 		if i >= 2 {
 			require.ErrorIs(t, err, storage.ErrTooManyMappings)
 			continue
@@ -77,12 +78,12 @@ func TestNoMoreFilesAreMappedThanTheLimitSays(t *testing.T) {
 		mappings = append(mappings, m)
 	}
 	require.NoError(t, mappings[0].Close())
-	m, err := s.Map(stat(t, s, "3"))
+	m, err := storagetest.Map(s, stat(t, s, "3"))
 	require.NoError(t, err, "there is room again")
 	gone := stat(t, s, "2")
 	gone.Path = "gone"
 	for range 5 {
-		_, err = s.Map(gone)
+		_, err = storagetest.Map(s, gone)
 		require.Error(t, err)
 	}
 	require.NoError(t, m.Close())
@@ -92,19 +93,12 @@ func TestNoMoreFilesAreMappedThanTheLimitSays(t *testing.T) {
 
 func TestNothingIsMappedWhereAllReadsAreDirect(t *testing.T) {
 	root := t.TempDir()
-	write(t, root, "a", "content")
-	s := openDirectly(t, root, openEngine(t, uring.ModePread), DirectOn, 10)
-	_, err := s.Map(stat(t, s, "a"))
-	require.ErrorIs(t, err, storage.ErrNotMapped)
-}
-
-func TestNothingIsMappedWhereTheKernelCantPopulate(t *testing.T) {
-	root := t.TempDir()
 	mapsHere(t, root)
 	write(t, root, "a", "content")
-	s := openAt(t, root, 10)
-	s.unmappable.Store(true)
-	_, err := s.Map(stat(t, s, "a"))
+	require.True(t, openAt(t, root, 10).Maps())
+	s := openDirectly(t, root, openEngine(t, uring.ModePread), DirectOn, 10)
+	require.False(t, s.Maps())
+	_, err := storagetest.Map(s, stat(t, s, "a"))
 	require.ErrorIs(t, err, storage.ErrNotMapped)
 }
 

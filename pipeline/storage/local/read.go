@@ -9,25 +9,10 @@ import (
 	"github.com/lsiofs/lsiofs/uring"
 )
 
-// maxOpeners is how many files are opened at a time: each open may wait for a
-// disk. Opening through a ring was measured with 100 000 small files: in the
-// kernel's memory it took 30 % less CPU and 30 % longer, for a ring is one core;
-// from the disk it took 10 to 20 % more CPU and 15 to 40 % longer, because the
-// kernel has threads of its own do it.
-const maxOpeners = 16
-
 var (
 	errEmptyBuffer = errors.New("a read needs a buffer")
 	errClosed      = fmt.Errorf("the storage is closed: %w", fs.ErrClosed)
 )
-
-// job is work for an opener: a file to open, or a read that was refused.
-type job struct {
-	file *file
-
-	read *storage.Read
-	err  error
-}
 
 // Submit implements storage.Storage.
 func (s *Storage) Submit(reads []*storage.Read) {
@@ -128,58 +113,5 @@ func (s *Storage) done(r *storage.Read, err error) {
 	s.underWay--
 	if s.underWay == 0 {
 		s.quiet.Broadcast()
-	}
-}
-
-// start hands jobs to the openers, and starts more of these where needed.
-func (s *Storage) start(jobs []job) {
-	if len(jobs) == 0 {
-		return
-	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.jobs = append(s.jobs, jobs...)
-	for range min(len(jobs), maxOpeners-s.openers) {
-		s.openers++
-		go s.work()
-	}
-}
-
-// work is an opener. It ends when there is no job left; Close waits for it.
-func (s *Storage) work() {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	for len(s.jobs) > 0 {
-		j := s.jobs[0]
-		s.jobs[0] = job{}
-		s.jobs = s.jobs[1:]
-		s.mu.Unlock()
-		if j.file != nil {
-			s.open(j.file)
-		} else {
-			s.done(j.read, j.err)
-		}
-		s.mu.Lock()
-	}
-	s.jobs = nil
-	s.openers--
-	if s.openers == 0 {
-		s.quiet.Broadcast()
-	}
-}
-
-// open opens a file and starts the reads that have waited for it.
-func (s *Storage) open(f *file) {
-	waiting, err := s.files.openFile(f, s.policy())
-	requests := make([]*uring.Request, 0, len(waiting))
-	for _, r := range waiting {
-		if err != nil {
-			s.done(r, err)
-			continue
-		}
-		requests = append(requests, s.request(f, r))
-	}
-	if len(requests) > 0 {
-		s.engine.Submit(requests)
 	}
 }

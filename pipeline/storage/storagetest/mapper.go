@@ -56,9 +56,20 @@ func openMapper(t *testing.T, newMapper NewMapper) *mappable {
 	return &mappable{mapper, files, dir, list(t, s, everything)}
 }
 
+// Map maps an object and waits for it.
+func Map(s storage.Mapper, o storage.Object) (m storage.Mapping, err error) {
+	done := make(chan struct{})
+	s.Map(o, func(mapped storage.Mapping, failed error) {
+		m, err = mapped, failed
+		close(done)
+	})
+	<-done
+	return m, err
+}
+
 // mapped maps the large object.
 func (m *mappable) mapped(t *testing.T) (storage.Mapping, string) {
-	mapping, err := m.Map(m.objects["large.tar"])
+	mapping, err := Map(m, m.objects["large.tar"])
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, mapping.Close()) })
 	return mapping, m.dir + "/large.tar"
@@ -83,11 +94,11 @@ func testMappedBytes(t *testing.T, newMapper NewMapper) {
 	s := openMapper(t, newMapper)
 	for path, o := range s.objects {
 		if o.SizeBytes == 0 {
-			_, err := s.Map(o)
+			_, err := Map(s, o)
 			require.ErrorIs(t, err, storage.ErrNotMapped, "nothing can't be mapped")
 			continue
 		}
-		m, err := s.Map(o)
+		m, err := Map(s, o)
 		require.NoError(t, err, path)
 		require.Len(t, m.Bytes(), int(o.SizeBytes))
 		random := rand.New(rand.NewPCG(1, 2))
@@ -98,7 +109,7 @@ func testMappedBytes(t *testing.T, newMapper NewMapper) {
 			require.True(t, bytes.Equal(s.files[path][off:off+size], m.Bytes()[off:off+size]))
 			m.Drop(off, size)
 		}
-		require.NoError(t, m.Check(0))
+		require.NoError(t, m.Check())
 		require.NoError(t, m.Close())
 	}
 }
@@ -109,7 +120,7 @@ func testMappedCount(t *testing.T, newMapper NewMapper) {
 	path := s.dir + "/" + o.Path
 	pages := (o.SizeBytes + 4095) &^ 4095
 	rapid.Check(t, func(t *rapid.T) {
-		m, err := s.Map(o)
+		m, err := Map(s, o)
 		require.NoError(t, err)
 		defer func() { require.NoError(t, m.Close()) }()
 		random := rand.New(rand.NewPCG(rapid.Uint64().Draw(t, "seed"), 0))
@@ -202,7 +213,7 @@ func testMapChanged(t *testing.T, newMapper NewMapper) {
 	size.SizeBytes++
 	path.Path = "nothing.tar"
 	for _, o := range []storage.Object{inode, time, size, path} {
-		_, err := s.Map(o)
+		_, err := Map(s, o)
 		require.ErrorIs(t, err, storage.ErrChanged)
 		requireError(t, err, &storage.Read{Object: o, Buf: make([]byte, o.SizeBytes)})
 	}
@@ -217,9 +228,9 @@ func testMappedChanges(t *testing.T, newMapper NewMapper) {
 		t.Run(name, func(t *testing.T) {
 			s := openMapper(t, newMapper)
 			m, path := s.mapped(t)
-			require.NoError(t, m.Check(0))
+			require.NoError(t, m.Check())
 			require.NoError(t, change(path))
-			err := m.Check(0)
+			err := m.Check()
 			require.ErrorIs(t, err, storage.ErrChanged)
 			requireError(t, err, &storage.Read{Object: s.objects["large.tar"], Buf: make([]byte, len(m.Bytes()))})
 		})
@@ -237,7 +248,7 @@ func testMappedTruncated(t *testing.T, newMapper NewMapper) {
 	require.True(t, bytes.Equal(make([]byte, 3192), got[5000:8192]), "the rest of the last page is zeros")
 	defer debug.SetPanicOnFault(debug.SetPanicOnFault(true))
 	require.Panics(t, func() { copy(got, m.Bytes()[8192:20_000]) })
-	require.ErrorIs(t, m.Check(0), storage.ErrChanged)
+	require.ErrorIs(t, m.Check(), storage.ErrChanged)
 	_, ok := m.Populate(8192, 100)
 	require.False(t, ok)
 }
@@ -247,7 +258,7 @@ func testMappedClose(t *testing.T, newMapper NewMapper) {
 	var mappings []storage.Mapping
 	for path, o := range s.objects {
 		if o.SizeBytes > 0 {
-			m, err := s.Map(o)
+			m, err := Map(s, o)
 			require.NoError(t, err)
 			mappings = append(mappings, m)
 			populate(t, m, s.dir+"/"+path, 0, 1)
@@ -257,7 +268,7 @@ func testMappedClose(t *testing.T, newMapper NewMapper) {
 	require.NoError(t, s.Mapper.(storage.Storage).Close())
 	for _, m := range mappings {
 		require.Len(t, m.Bytes()[:1], 1)
-		require.NoError(t, m.Check(0))
+		require.NoError(t, m.Check())
 		require.NoError(t, m.Close())
 	}
 	require.False(t, inAddressSpace(t, s.dir))

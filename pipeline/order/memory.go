@@ -1,0 +1,161 @@
+package order
+
+import (
+	"runtime"
+	"slices"
+	"sync"
+
+	"github.com/lsiofs/lsiofs/pipeline/spec"
+)
+
+const (
+	// defaultViewBytes bounds the pages and the idle walkers of all views
+	// together. 64 readers at 64 places need 17 MiB in the default order: a page
+	// of 128 KiB and a walker of about as much each.
+	defaultViewBytes = 32 << 20
+	// leastPages and leastWalkers stay whatever they take: where a walker is
+	// larger than the bound, reading on still costs no replay.
+	leastPages   = 16
+	leastWalkers = 2
+	// keptArrangements is of how many epochs the permuted chunks and the states
+	// of the reservoirs are kept: of the one that is read, the next one, and two
+	// more. Those take 4 bytes a chunk and up to a quarter of a byte a record.
+	keptArrangements = 4
+)
+
+// Memory is what views keep of their orders, all views of a dataset together. It
+// is bounded: what was used longest ago goes, and is computed again when it is
+// wanted. So it does not matter how many views there are, nor at how many
+// places they are read. It is safe for concurrent use.
+//
+// Its lock is taken once for each page that a call of View.Records touches.
+type Memory struct {
+	most int64
+	// turns are held by those who compute pages. More of them than processors
+	// would compute nothing sooner, and each has a walker.
+	turns chan struct{}
+
+	mu     sync.Mutex
+	pages  map[pageKey]*page
+	held   int64
+	idle   int  // walkers
+	recent item // the ring's head: recent.older was used last
+	epochs []*Epoch
+}
+
+// item is a page or a walker that Memory keeps. It is guarded by Memory.mu.
+type item struct {
+	bytes        int64
+	page         *page // or:
+	walker       *rest
+	of           *sequence // the walker's
+	newer, older *item
+}
+
+// NewMemory gives a memory of so many bytes, 0 for as many as are usual.
+func NewMemory(mostBytes int64) *Memory {
+	if mostBytes == 0 {
+		mostBytes = defaultViewBytes
+	}
+	m := &Memory{most: mostBytes, turns: make(chan struct{}, max(4, 2*runtime.GOMAXPROCS(0))), pages: make(map[pageKey]*page)}
+	m.recent.older, m.recent.newer = &m.recent, &m.recent
+	return m
+}
+
+// HeldBytes is about what pages and idle walkers take now.
+func (m *Memory) HeldBytes() int64 {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.held
+}
+
+// link adds an item as the one that was used last.
+func (m *Memory) link(it *item) {
+	m.held += it.bytes
+	if it.walker != nil {
+		m.idle++
+	}
+	m.front(it)
+}
+
+func (m *Memory) front(it *item) {
+	it.newer, it.older = &m.recent, m.recent.older
+	it.older.newer, m.recent.older = it, it
+}
+
+// unlink takes an item out.
+func (m *Memory) unlink(it *item) {
+	it.newer.older, it.older.newer = it.older, it.newer
+	it.newer, it.older = nil, nil
+	m.held -= it.bytes
+	if it.walker != nil {
+		m.idle--
+	}
+}
+
+// touch makes an item the one that was used last.
+func (m *Memory) touch(it *item) {
+	it.newer.older, it.older.newer = it.older, it.newer
+	m.front(it)
+}
+
+// drop forgets an item.
+func (m *Memory) drop(it *item) {
+	m.unlink(it)
+	if it.page != nil {
+		delete(m.pages, it.page.key)
+	} else {
+		it.of.idle = slices.DeleteFunc(it.of.idle, func(x *item) bool { return x == it })
+	}
+}
+
+// trim drops what was used longest ago until the bound is kept.
+func (m *Memory) trim() {
+	for it := m.recent.newer; it != &m.recent && m.held > m.most; {
+		newer := it.newer
+		if it.page != nil && len(m.pages) > leastPages || it.walker != nil && m.idle > leastWalkers {
+			m.drop(it)
+		}
+		it = newer
+	}
+}
+
+// use notes that an epoch's arrangement is wanted. Of those that were wanted
+// longest ago it is dropped, and their idle walkers with it, which have it, too.
+func (m *Memory) use(e *Epoch) {
+	if !e.arranges() {
+		return
+	}
+	if i := slices.Index(m.epochs, e); i >= 0 {
+		m.epochs = slices.Delete(m.epochs, i, i+1)
+	}
+	m.epochs = append(m.epochs, e)
+	for i := 0; len(m.epochs) > keptArrangements && i < len(m.epochs)-1; {
+		old := m.epochs[i]
+		if old.holds.Load() > 0 {
+			i++
+			continue
+		}
+		m.epochs = slices.Delete(m.epochs, i, i+1)
+		for it := m.recent.newer; it != &m.recent; {
+			newer := it.newer
+			if it.walker != nil && it.of.epoch == old {
+				m.drop(it)
+			}
+			it = newer
+		}
+		old.arranged.Store(nil)
+	}
+}
+
+// View is NewView with this memory, which any number of views may share.
+func (m *Memory) View(e *Epoch, done []Done, deal spec.Deal) (*View, error) {
+	v, err := dealView(e, done, deal, m)
+	if err != nil {
+		return nil, err
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.use(e)
+	return v, nil
+}

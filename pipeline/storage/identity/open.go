@@ -1,0 +1,92 @@
+package identity
+
+import (
+	"errors"
+	"fmt"
+	"strconv"
+	"sync"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/lsiofs/lsiofs/pipeline/storage"
+)
+
+// OpenFlags are those that files are opened with. What is no file after all is not
+// waited for, and becomes nobody's terminal.
+const OpenFlags = unix.O_RDONLY | unix.O_CLOEXEC | unix.O_NONBLOCK | unix.O_NOCTTY
+
+// OpenRegular opens a regular file; path is relative to dirfd, and links are
+// followed. What has become something else is not opened, since that acts: a pipe's
+// writer goes on, a watchdog begins to count. So the path is found first (O_PATH),
+// looked at, and the very inode that was found is opened.
+//
+// Errors are of unix.Errno, or wrap storage.ErrChanged where there is no file, or
+// none that is regular. It may wait for a disk, or a server.
+func OpenRegular(dirfd int, path string) (int, error) {
+	return openRegular(dirfd, path, func() (int, error) { return unix.Openat(dirfd, path, unix.O_PATH|unix.O_CLOEXEC, 0) })
+}
+
+// OpenRegularCached is OpenRegular, where that waits for nothing (Linux 5.12); else
+// it gives unix.EAGAIN, or what else openat2 says that is not let pass.
+func OpenRegularCached(dirfd int, path string) (int, error) {
+	const resolveCached = 0x20 // the library has no name for it
+	how := unix.OpenHow{Flags: unix.O_PATH | unix.O_CLOEXEC, Resolve: resolveCached}
+	if !haveProc() {
+		return -1, unix.EAGAIN
+	}
+	return openRegular(dirfd, path, func() (int, error) { return unix.Openat2(dirfd, path, &how) })
+}
+
+func openRegular(dirfd int, path string, find func() (int, error)) (int, error) {
+	found := -1
+	err := again(func() (err error) {
+		found, err = find()
+		return err
+	})
+	if err == unix.ENOENT || err == unix.ENOTDIR || err == unix.ELOOP {
+		return -1, errGone
+	}
+	if err != nil {
+		return -1, err
+	}
+	defer func() { _ = unix.Close(found) }()
+	var st unix.Stat_t
+	if err := again(func() error { return unix.Fstat(found, &st) }); err != nil {
+		return -1, err
+	}
+	if st.Mode&unix.S_IFMT != unix.S_IFREG {
+		return -1, errNoFile
+	}
+	fd := -1
+	err = again(func() (err error) {
+		if haveProc() {
+			fd, err = unix.Open("/proc/self/fd/"+strconv.Itoa(found), OpenFlags, 0)
+			return err
+		}
+		// Without /proc an inode can't be opened that was found: in between the path
+		// may become something else, which then is opened. Who reads looks at what
+		// is open once more.
+		fd, err = unix.Openat(dirfd, path, OpenFlags, 0)
+		return err
+	})
+	if err == unix.ENOENT || err == unix.ESTALE {
+		return -1, errGone
+	}
+	return fd, err
+}
+
+var (
+	errGone   = fmt.Errorf("the file is gone: %w", storage.ErrChanged)
+	errNoFile = fmt.Errorf("no regular file any more: %w", storage.ErrChanged)
+)
+
+// haveProc says whether /proc is mounted here, as it is nearly everywhere.
+var haveProc = sync.OnceValue(func() bool {
+	var st unix.Statfs_t
+	return again(func() error { return unix.Statfs("/proc/self/fd", &st) }) == nil && st.Type == unix.PROC_SUPER_MAGIC
+})
+
+// NoDescriptor says whether an error means that no descriptor is left.
+func NoDescriptor(err error) bool {
+	return errors.Is(err, unix.EMFILE) || errors.Is(err, unix.ENFILE)
+}

@@ -1,0 +1,155 @@
+package identity
+
+import (
+	"context"
+	"math"
+	"sync"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/lsiofs/lsiofs/uring/filesystem"
+)
+
+// Systems are the file systems that a listing has met, by their devices. Its
+// methods may be called concurrently. The zero value is ready.
+type Systems struct {
+	mu  sync.RWMutex
+	met map[uint64]*system
+}
+
+type system struct {
+	traits filesystem.Traits
+	// No change gets this time, or an earlier one, any more, by the clock of the
+	// file system: nanoseconds.
+	over int64
+}
+
+// Known is Traits, where the device was met already.
+func (s *Systems) Known(device uint64) (t filesystem.Traits, ok bool) {
+	s.mu.RLock()
+	defer s.mu.RUnlock()
+	if x := s.met[device]; x != nil {
+		return x.traits, true
+	}
+	return t, false
+}
+
+// Traits are those of the file system of a device, which a path that is relative to
+// dirfd was found to lie on.
+func (s *Systems) Traits(dirfd int, path string, device uint64) filesystem.Traits {
+	if traits, ok := s.Known(device); ok {
+		return traits
+	}
+	fd := -1
+	err := again(func() (err error) {
+		fd, err = unix.Openat(dirfd, path, unix.O_PATH|unix.O_CLOEXEC, 0)
+		return err
+	})
+	if err != nil {
+		return filesystem.Traits{} // it is gone by now
+	}
+	defer func() { _ = unix.Close(fd) }()
+	traits := filesystem.Of(fd)
+	var st unix.Stat_t
+	if again(func() error { return unix.Fstat(fd, &st) }) == nil && st.Dev == device {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		if s.met == nil {
+			s.met = map[uint64]*system{}
+		}
+		s.met[device] = &system{traits: traits, over: math.MinInt64}
+	}
+	return traits
+}
+
+// maxSkew is how far the clock of a server may be from ours, for the times of files
+// there to be told from old ones. What is wrongly taken for young costs a Step.
+const maxSkew = time.Minute
+
+// maxLooks is how often a file is looked at that is young again and again, because
+// somebody writes to it.
+const maxLooks = 3
+
+// Young are files whose next change could get the time of their last one, on one
+// goroutine.
+type Young struct {
+	systems *Systems
+	looks   int
+	wait    time.Duration
+	latest  map[uint64]int64 // change of a file, by device
+}
+
+// Young begins with none.
+func (s *Systems) Young() *Young { return &Young{systems: s} }
+
+// Add says whether a file is young, that was looked at between two times. Then it
+// is to be looked at again after Wait, and only what it is then is believed. before
+// is what it was before the last Wait, nil at the first look.
+func (y *Young) Add(a, before *Attributes, t filesystem.Traits, from, to time.Time) bool {
+	if before != nil && *a == *before {
+		return false // that time is over, and nothing has come since
+	}
+	y.systems.mu.RLock()
+	over := int64(math.MinInt64)
+	if x := y.systems.met[a.Device]; x != nil {
+		over = x.over
+	}
+	y.systems.mu.RUnlock()
+	// By which clock a file was changed only ctime says: mtime may be set.
+	changed := a.ChangeTimeNanos
+	if t.NoChangeTimes {
+		changed = a.ModTimeNanos
+	}
+	step, skew := t.Step(changed), time.Duration(0)
+	if t.Remote {
+		skew = maxSkew
+	}
+	young := false
+	for _, at := range [2]int64{a.ModTimeNanos, changed} {
+		if at <= over || at <= from.Add(-step-skew).UnixNano() || at >= to.Add(step+skew).UnixNano() {
+			continue
+		}
+		young = true
+		wait := step
+		if !t.Remote { // the clock is ours: a time that lies ahead of it is waited for
+			wait = max(step, time.Duration(at-to.UnixNano())+step)
+		}
+		y.wait = max(y.wait, wait)
+	}
+	if young {
+		if y.latest == nil {
+			y.latest = map[uint64]int64{}
+		}
+		y.latest[a.Device] = max(y.latest[a.Device], changed)
+	}
+	return young
+}
+
+// Wait waits until the times of the files that were added are over: some hundredths
+// of a second, some seconds where times are coarse. last says that it was the last
+// time: who is young then is being written to, and not to be believed at all, see
+// NeverMet.
+func (y *Young) Wait(ctx context.Context) (last bool, err error) {
+	timer := time.NewTimer(y.wait)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+	case <-ctx.Done():
+		return false, ctx.Err()
+	}
+	y.systems.mu.Lock()
+	defer y.systems.mu.Unlock()
+	for device, at := range y.latest {
+		if x := y.systems.met[device]; x != nil {
+			x.over = max(x.over, at)
+		}
+	}
+	y.wait, y.latest = 0, nil
+	y.looks++
+	return y.looks >= maxLooks, nil
+}
+
+// NeverMet makes of a file's attributes those that it never has: whoever reads it
+// is told that it has changed.
+func (a *Attributes) NeverMet() { a.ModTimeNanos++ }

@@ -1,0 +1,103 @@
+package local
+
+import (
+	"os"
+	"path/filepath"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/lsiofs/lsiofs/pipeline/storage/storagetest"
+)
+
+// leasedFile maps a file that has a lease, of a storage whose clock goes when a test
+// says so.
+func leasedFile(t *testing.T) (s *Storage, m *mapping, path string, clock *atomic.Int64) {
+	root := t.TempDir()
+	mapsHere(t, root)
+	write(t, root, "a", "content")
+	s = openAt(t, root, 10)
+	clock = new(atomic.Int64)
+	s.leases.clock = func() time.Duration { return time.Duration(clock.Load()) }
+	mapped, err := storagetest.Map(s, stat(t, s, "a"))
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, mapped.Close()) })
+	m = mapped.(*mapping)
+	if !m.Leased() {
+		t.Skipf("there are no leases here: %v", s.LeaseStats().Refused)
+	}
+	return s, m, filepath.Join(root, "a"), clock
+}
+
+// eventually waits for what the goroutine of leases does.
+func eventually(t *testing.T, is func() bool, why string) {
+	t.Helper()
+	require.Eventually(t, is, 90*time.Second, time.Millisecond, why)
+}
+
+// A process that stands still does not ask about its leases; time goes on, and the
+// kernel may have taken them.
+func TestALeaseIsCertainForHalfASecondAfterItWasAskedAbout(t *testing.T) {
+	s, m, _, clock := leasedFile(t)
+	breaks := s.Breaks()
+	eventually(t, s.Standing, "it was asked about")
+	require.True(t, s.Unbroken(breaks))
+
+	// The goroutine stands still, too.
+	s.leases.mu.Lock()
+	until := s.leases.until.Load()
+	require.LessOrEqual(t, until, clock.Load()+int64(500*time.Millisecond))
+	clock.Store(until)
+	require.False(t, s.Standing())
+	require.False(t, s.Unbroken(breaks), "it may have been taken, and somebody may write")
+	require.True(t, m.Leased(), "nobody knows")
+	s.leases.mu.Unlock()
+
+	eventually(t, s.Standing, "it was asked about again")
+	require.True(t, s.Unbroken(breaks), "nobody has waited for it")
+}
+
+// While somebody waits who can't be let in, since bytes are held, it is not certain
+// for longer than what was known before.
+func TestALeaseThatSomebodyWaitsForBecomesNoMoreCertain(t *testing.T) {
+	s, m, path, clock := leasedFile(t)
+	breaks := s.Breaks()
+	eventually(t, s.Standing, "it was asked about")
+	require.True(t, s.Hold(breaks))
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		require.NoError(t, os.Truncate(path, 0))
+	}()
+	eventually(t, func() bool { return s.Breaks() != breaks }, "it is known that somebody waits")
+	require.True(t, s.Standing())
+	require.False(t, s.Unbroken(breaks))
+	until := s.leases.until.Load()
+	clock.Store(until)
+	require.False(t, s.Standing(), "from here on the kernel may let him in")
+	s.Unhold()
+	<-done
+	require.Error(t, m.Check())
+	eventually(t, s.Standing, "other leases are certain")
+	require.False(t, s.Unbroken(breaks))
+}
+
+func TestALeaseThatIsNotToBeHadIsAskedForOnceASecond(t *testing.T) {
+	s, m, path, clock := leasedFile(t)
+	f, err := os.OpenFile(path, os.O_RDWR, 0)
+	require.NoError(t, err)
+	require.False(t, m.Leased())
+	require.True(t, m.OpenForWriting())
+	require.NoError(t, f.Close())
+	eventually(t, func() bool {
+		s.leases.mu.Lock()
+		defer s.leases.mu.Unlock()
+		return len(s.leases.waiting) == 1
+	}, "it was given up")
+	require.False(t, m.Leased(), "no time has passed")
+	clock.Add(int64(time.Second))
+	eventually(t, m.Leased, "it is asked for again")
+	require.False(t, m.OpenForWriting())
+}
