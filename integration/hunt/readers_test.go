@@ -220,7 +220,10 @@ func (c *client) leave() {
 // being done.
 func readMapping(h *hunter, c *client) error {
 	s, off := h.around(c, int(h.target.Load()))
-	return h.readMapped(c, s, off, min(int64(c.sizeOfRead()), 128<<10), c.r.IntN(2) == 0)
+	// What the kernel reads ahead it locks, for all who map the file: where that may
+	// stall it is to read none.
+	several := len(s.of[s.shard[0]]) < len(s.shard)
+	return h.readMapped(c, s, off, min(int64(c.sizeOfRead()), 128<<10), several || c.r.IntN(2) == 0)
 }
 
 func (h *hunter) readMapped(c *client, s *stream, off, n int64, alone bool) (err error) {
