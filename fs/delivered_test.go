@@ -35,7 +35,7 @@ func TestMarkFollowsTheHandleThatCoversIt(t *testing.T) {
 				if e.end == 0 {
 					m.closed(e.handle)
 				} else {
-					m.sent(e.handle, e.off, e.end)
+					m.sent(e.handle, e.off, e.end, e.end)
 				}
 				require.Equal(t, mark{bytes: e.mark, reader: e.reader}, m, "after event %d", i)
 			}
@@ -79,7 +79,7 @@ func TestMarkEqualsItsDefinition(t *testing.T) {
 				leaving = false
 				markBytes = max(markBytes, r.end)
 			}
-			moved := m.sent(h, r.off, r.end)
+			moved := m.sent(h, r.off, r.end, r.end)
 			if moved != (markBytes > before) {
 				t.Fatalf("moved is %v from %d to %d", moved, before, markBytes)
 			}
@@ -94,16 +94,16 @@ func TestMarkEqualsItsDefinition(t *testing.T) {
 // reads may come before. A flush comes in time.
 func TestMarkGoesOnWithTheNextReaderBeforeTheLastIsReleased(t *testing.T) {
 	var m mark
-	m.sent(1, 0, 10)
+	m.sent(1, 0, 10, 10)
 	m.flushed(1)
-	require.False(t, m.sent(2, 50, 60), "it does not cover the mark")
-	require.True(t, m.sent(2, 10, 20))
+	require.False(t, m.sent(2, 50, 60, 60), "it does not cover the mark")
+	require.True(t, m.sent(2, 10, 20, 20))
 	m.closed(1)
 	require.Equal(t, mark{bytes: 20, reader: 2}, m)
 
 	m.flushed(2) // one of its descriptors: a child's copy
-	require.True(t, m.sent(2, 20, 30))
-	require.False(t, m.sent(3, 30, 40), "2 has read on, so it is still the reader")
+	require.True(t, m.sent(2, 20, 30, 30))
+	require.False(t, m.sent(3, 30, 40, 40), "2 has read on, so it is still the reader")
 	require.Equal(t, mark{bytes: 30, reader: 2}, m)
 }
 
@@ -114,15 +114,16 @@ func TestMarkIsNeverMovedByOnlookers(t *testing.T) {
 		var m mark
 		var at int64
 		reader := uint64(1)
-		m.sent(reader, 0, 1)
+		m.sent(reader, 0, 1, 1)
 		at = 1
 		for range rapid.IntRange(1, 40).Draw(t, "events") {
 			if rapid.Bool().Draw(t, "onlooker") {
 				off := rapid.Int64Range(0, 100).Draw(t, "off")
-				m.sent(100+rapid.Uint64Range(0, 3).Draw(t, "who"), off, off+rapid.Int64Range(1, 100).Draw(t, "n"))
+				end := off + rapid.Int64Range(1, 100).Draw(t, "n")
+				m.sent(100+rapid.Uint64Range(0, 3).Draw(t, "who"), off, end, end)
 			} else {
 				n := rapid.Int64Range(1, 10).Draw(t, "n")
-				m.sent(reader, at, at+n)
+				m.sent(reader, at, at+n, at+n)
 				at += n
 			}
 			if m.bytes != at {
@@ -130,4 +131,24 @@ func TestMarkIsNeverMovedByOnlookers(t *testing.T) {
 			}
 		}
 	})
+}
+
+// What threads, AIO and io_uring do: the read at the mark is answered last.
+func TestReadsThatAreUnderWayAtOnceCountWhicheverIsAnsweredFirst(t *testing.T) {
+	var m mark
+	var f flight
+	f.begin()
+	require.False(t, m.sent(1, 90, 100, f.ended(100)), "a look at the end, which was over before")
+	f.begin() // of [0, 10)
+	f.begin() // of [20, 30)
+	f.begin() // of [30, 40), which fails
+	f.begin() // of [10, 20)
+	require.False(t, m.sent(1, 20, 30, f.ended(30)))
+	f.ended(0)
+	require.False(t, m.sent(1, 10, 20, f.ended(20)))
+	require.True(t, m.sent(1, 0, 10, f.ended(10)))
+	require.Equal(t, mark{bytes: 30, reader: 1}, m)
+	f.begin()
+	require.True(t, m.sent(1, 30, 40, f.ended(40)))
+	require.Equal(t, mark{bytes: 40, reader: 1}, m)
 }

@@ -20,7 +20,16 @@
 // # Memory
 //
 // Nodes hold a name's meaning and size, not streams: those belong to handles
-// and to the current view. go-fuse drops nodes when the kernel forgets them.
+// and to the current view. go-fuse drops nodes when the kernel forgets them. Inode
+// numbers below epoch-N follow from names, so that they outlast that.
+//
+// # Signals
+//
+// The kernel interrupts a request for every signal to its client, and FUSE would hand
+// EINTR to programs that merely handle one. So a request is given up only when its
+// client is dying, which /proc shows; one goroutine looks at all clients that were
+// interrupted and still wait (interrupts). A client of another PID namespace can't be
+// looked at, and is let go a minute after the signal.
 //
 // # Where time goes
 //
@@ -34,7 +43,8 @@
 //
 // An error of a read is one of the faults that problems keeps: the same object,
 // range and reason, whatever file was read. It is logged when it is new, then with
-// a count, once a minute at most, and at the end.
+// a count, once a minute at most, and at the end. That the kernel could not copy a
+// reply, only go-fuse's log says, which is listened to for it (lostReplies).
 //
 // # The end
 //

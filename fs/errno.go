@@ -20,6 +20,7 @@ const (
 	errnoTooLarge  = syscall.EFBIG
 	errnoInvalid   = syscall.EINVAL
 	errnoNoTmpfile = syscall.EOPNOTSUPP
+	errnoTooMany   = syscall.ENFILE
 )
 
 // errStale says that a handle is of a view that a restore has replaced.

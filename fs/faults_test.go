@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+	"sync"
 	"syscall"
 	"testing"
 	"time"
@@ -117,39 +118,36 @@ func TestInterruptedReaders(t *testing.T) {
 }
 
 func TestPatience(t *testing.T) {
+	var group sync.WaitGroup
+	defer group.Wait()
+	on := func(ctx context.Context, retired, ending <-chan struct{}) *patience {
+		return patient(ctx, &interrupts{group: &group}, retired, ending)
+	}
 	t.Run("nothing is started for a request that nobody waits on", func(t *testing.T) {
-		p := patient(t.Context(), nil, nil)
+		p := on(t.Context(), nil, nil)
 		require.NoError(t, p.Err())
 		require.Nil(t, p.done)
 		p.finish()
 	})
-	t.Run("it ends after the interruption", func(t *testing.T) {
-		ctx, cancel := context.WithCancel(t.Context())
-		p := patient(ctx, nil, nil)
-		defer p.finish()
-		done := p.Done()
-		cancel()
-		<-done
-		require.ErrorIs(t, p.Err(), context.Canceled)
-	})
 	t.Run("asking without waiting sees the end too", func(t *testing.T) {
-		ctx, cancel := context.WithCancel(t.Context())
-		cancel()
-		p := patient(ctx, nil, nil)
+		ended := make(chan struct{})
+		close(ended)
+		p := on(t.Context(), nil, ended)
 		defer p.finish()
 		require.Eventually(t, func() bool { return p.Err() != nil }, callTimeout, time.Millisecond)
 	})
 	t.Run("it ends when its view is retired", func(t *testing.T) {
 		retired := make(chan struct{})
-		p := patient(t.Context(), retired, nil)
+		p := on(t.Context(), retired, nil)
 		defer p.finish()
 		done := p.Done()
 		close(retired)
 		<-done
+		require.ErrorIs(t, p.Err(), context.Canceled)
 	})
 	t.Run("it ends when the mount does", func(t *testing.T) {
 		ending := make(chan struct{})
-		p := patient(t.Context(), nil, ending)
+		p := on(t.Context(), nil, ending)
 		defer p.finish()
 		done := p.Done()
 		close(ending)
@@ -158,7 +156,7 @@ func TestPatience(t *testing.T) {
 	t.Run("it does not end when the request is over", func(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
 		defer cancel()
-		p := patient(ctx, nil, nil)
+		p := on(ctx, nil, nil)
 		done := p.Done()
 		p.finish()
 		select {

@@ -59,6 +59,8 @@ var (
 	_ fusefs.FileFsyncer  = (*controlHandle)(nil)
 	_ fusefs.FileReleaser = (*controlHandle)(nil)
 	_ fusefs.FileReader   = textHandle(nil)
+	_ fusefs.FileReader   = (*liveHandle)(nil)
+	_ fusefs.FileReleaser = (*liveHandle)(nil)
 
 	_ fusefs.DirStream = (*listing)(nil)
 

@@ -48,7 +48,9 @@ type Config struct {
 	// AllowOther lets other users read (not restore); without it the kernel lets
 	// nobody look inside but the user that mounts, not even root.
 	AllowOther bool
-	Log        *slog.Logger
+	// Readers are whose reads count in the checkpoint too, where others may read.
+	Readers Readers
+	Log     *slog.Logger
 	// Version is shown in README and status.
 	Version string
 }
@@ -95,12 +97,18 @@ func newMount(ctx context.Context, c Config, open openSet) (*Mount, error) {
 		RootStableAttr:    &fusefs.StableAttr{Ino: 1},
 		Logger:            fuseLog(c.Log),
 	})
-	server, err := fuse.NewServer(raw, point, mountOptions(c))
+	options := mountOptions(c)
+	options.Logger = t.serverLog()
+	server, err := fuse.NewServer(raw, point, options)
 	if err != nil {
 		return nil, errors.Join(explainMount(point, err), sweepPoint(point))
 	}
 	t.kernel.set(server.KernelSettings())
 	m := &Mount{tree: t, server: server, ended: make(chan struct{})}
+	if own, mounted, err := mountAt(point); err == nil && mounted && own.Type == FileSystemType {
+		m.id = own.ID
+		t.interrupts.gone = connectionOf(own)
+	}
 	t.recorder.start()
 	go m.serve()
 	if err := m.settle(); err != nil {
@@ -127,10 +135,9 @@ func (m *Mount) settle() error {
 	if err != nil {
 		return err
 	}
-	if !mounted || top.Type != FileSystemType {
+	if !mounted || top.ID != m.id {
 		return fmt.Errorf("mount point %s: mounted, but something else is there now", m.tree.mountPoint)
 	}
-	m.id = top.ID
 	return nil
 }
 
@@ -139,7 +146,32 @@ func (m *Mount) serve() {
 	defer close(m.ended)
 	m.server.Serve()
 	m.tree.close()
+	m.clear()
 }
+
+// clear takes the mount away where it is left behind, dead: umount -f ends the
+// connection also where it can't unmount. By now another mount may be there, even one
+// of the same number.
+func (m *Mount) clear() {
+	point := m.tree.mountPoint
+	top, mounted, err := mountAt(point)
+	var st unix.Statfs_t
+	if err != nil || !mounted || top.ID != m.id || !isDead(unix.Statfs(point, &st)) {
+		return
+	}
+	if err := detach(point); err != nil {
+		m.tree.log.Warn("the dead mount is left behind: unmount it with umount -l", "mount_point", point, "error", err)
+	}
+}
+
+// maxBackground is how many background requests the kernel has under way: reads of
+// mappings, AIO and io_uring. Each that stalls takes one of them, so with 64 as many
+// programs stopped the mappings of all others. A program may ask for as many at once
+// (madvise), and each takes up to 128 KiB while it is answered: a flood of 1024 was
+// measured to take some 140 MiB, one of 4096 300 MiB. For a server without
+// CAP_SYS_ADMIN the kernel has a bound of its own, by the machine's memory
+// (max_user_bgreq of the module fuse, 330 for each GiB).
+const maxBackground = 1024
 
 // mountOptions: why each is what it is was measured, or is a trap of go-fuse.
 func mountOptions(c Config) *fuse.MountOptions {
@@ -148,11 +180,10 @@ func mountOptions(c Config) *fuse.MountOptions {
 		FsName:             fsName,
 		Name:               fsName,
 		MaxWrite:           stream.MaxReadBytes,
-		MaxBackground:      64,   // mapped and asynchronous reads; the default of 12 starves 64 readers
+		MaxBackground:      maxBackground,
 		DisableSplice:      true, // it costs four system calls a read
 		DisableXAttrs:      true, // go-fuse's answer to them breaks cp -p
 		ExtraCapabilities:  fuse.CAP_DIRECT_IO_ALLOW_MMAP,
-		Logger:             fuseLog(c.Log),
 		DirectMountStrict:  os.Geteuid() == 0,
 		DirectMount:        os.Geteuid() == 0,
 		DirectMountFlags:   unix.MS_NOSUID | unix.MS_NODEV,
@@ -166,7 +197,7 @@ func mountOptions(c Config) *fuse.MountOptions {
 	return o
 }
 
-// fuseLog takes what go-fuse has to say.
+// fuseLog takes what go-fuse's tree of nodes has to say.
 func fuseLog(l *slog.Logger) *log.Logger { return slog.NewLogLogger(l.Handler(), slog.LevelWarn) }
 
 // explainMount says what a failed mount needs.

@@ -21,6 +21,7 @@ const (
 // MountEntry is one mount that this process sees.
 type MountEntry struct {
 	ID                  int
+	Device              string // major:minor, as stat shows it
 	Point, Type, Source string
 }
 
@@ -72,7 +73,7 @@ func parseMounts(r io.Reader) ([]MountEntry, error) {
 		if err != nil {
 			continue
 		}
-		mounts = append(mounts, MountEntry{ID: id, Point: profile.UnescapeMount(l[4]), Type: f[0], Source: profile.UnescapeMount(f[1])})
+		mounts = append(mounts, MountEntry{ID: id, Device: l[2], Point: profile.UnescapeMount(l[4]), Type: f[0], Source: profile.UnescapeMount(f[1])})
 	}
 	return mounts, lines.Err()
 }

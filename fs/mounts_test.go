@@ -22,7 +22,7 @@ func TestMountsAreRead(t *testing.T) {
 	require.Len(t, mounts, 4)
 	m, ok := TopMount(mounts, "/mnt/with space")
 	require.True(t, ok)
-	require.Equal(t, MountEntry{37, "/mnt/with space", FileSystemType, "/data set"}, m)
+	require.Equal(t, MountEntry{37, "0:32", "/mnt/with space", FileSystemType, "/data set"}, m)
 	m, _ = TopMount(mounts, "/mnt/a")
 	require.Equal(t, "tmpfs", m.Type, "the topmost counts")
 	_, ok = TopMount(mounts, "/mnt/b")

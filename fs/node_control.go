@@ -47,6 +47,10 @@ func (n *controlNode) Open(ctx context.Context, flags uint32) (fusefs.FileHandle
 	if err != nil {
 		return nil, 0, n.t.problems.errno(nameCheckpoint, err)
 	}
+	var fits bool
+	if h.texts, fits = n.t.texts.take(ctx, len(h.snapshot)); !fits {
+		return nil, 0, errnoTooMany
+	}
 	// Not KEEP_CACHE: pages of the last opening show another state.
 	return h, fuse.FOPEN_DIRECT_IO, ok
 }
@@ -62,6 +66,7 @@ func (n *controlNode) Statfs(_ context.Context, out *fuse.StatfsOut) syscall.Err
 type controlHandle struct {
 	t        *tree
 	snapshot []byte
+	texts    int64 // of the tree's texts
 
 	mu    sync.Mutex
 	draft draft
@@ -167,7 +172,8 @@ func (h *controlHandle) Release(context.Context) syscall.Errno {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.t.scratch.give(h.taken)
-	h.taken = 0
+	h.t.texts.give(h.texts)
+	h.taken, h.texts = 0, 0
 	h.draft = draft{}
 	return ok
 }

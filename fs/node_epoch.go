@@ -31,14 +31,14 @@ func (n *epochNode) Getattr(_ context.Context, _ fusefs.FileHandle, out *fuse.At
 	return ok
 }
 
-// Lookup finds any worker-w-of-W, and from-M in epoch-N. A name keeps its node,
-// and so its inode, as long as the kernel knows it.
+// Lookup finds any worker-w-of-W, and from-M in epoch-N. A name keeps its node
+// as long as the kernel knows it, and its inode's number for ever.
 func (n *epochNode) Lookup(ctx context.Context, name string, out *fuse.EntryOut) (*fusefs.Inode, syscall.Errno) {
 	if m, isNumber := parsePrefixed(name, prefixFrom); isNumber && !n.isFrom && m <= n.t.records {
 		child := n.GetChild(name)
 		if child == nil {
 			from := &epochNode{t: n.t, epoch: n.epoch, from: m, isFrom: true, below: n.below + "/" + name}
-			child = n.NewInode(ctx, from, fusefs.StableAttr{Mode: syscall.S_IFDIR})
+			child = n.NewInode(ctx, from, n.t.named(syscall.S_IFDIR, from.below))
 			n.t.lookups.add(n.EmbeddedInode(), name)
 		}
 		n.t.dirAttr(&out.Attr, 0o555, n.t.started)
@@ -63,7 +63,7 @@ func (n *epochNode) Lookup(ctx context.Context, name string, out *fuse.EntryOut)
 		if err := s.measure(p); err != nil {
 			return nil, n.t.problems.errno(s.path, err)
 		}
-		child = n.NewInode(ctx, s, fusefs.StableAttr{Mode: syscall.S_IFREG})
+		child = n.NewInode(ctx, s, n.t.named(syscall.S_IFREG, s.path))
 		n.t.lookups.add(n.EmbeddedInode(), name)
 	}
 	n.t.streamAttr(&out.Attr, s.sizeBytes, s.mtime)
@@ -76,7 +76,8 @@ func (n *epochNode) Lookup(ctx context.Context, name string, out *fuse.EntryOut)
 func (n *epochNode) Readdir(context.Context) (fusefs.DirStream, syscall.Errno) {
 	of := n.t.spec.Deal.Workers
 	return &listing{files: of, next: func(w uint64, k int) fuse.DirEntry {
-		return fuse.DirEntry{Mode: syscall.S_IFREG, Name: fileName{w, of, kinds[k]}.format(n.t.ext)}
+		name := fileName{w, of, kinds[k]}.format(n.t.ext)
+		return fuse.DirEntry{Mode: syscall.S_IFREG, Name: name, Ino: n.t.named(syscall.S_IFREG, n.below+"/"+name).Ino}
 	}}, ok
 }
 

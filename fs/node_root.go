@@ -47,7 +47,7 @@ func (n *rootNode) Lookup(ctx context.Context, name string, out *fuse.EntryOut) 
 	if epoch, isEpoch := parsePrefixed(name, prefixEpoch); isEpoch {
 		child := n.GetChild(name)
 		if child == nil {
-			child = n.NewInode(ctx, n.t.newEpochNode(epoch), fusefs.StableAttr{Mode: syscall.S_IFDIR})
+			child = n.NewInode(ctx, n.t.newEpochNode(epoch), n.t.named(syscall.S_IFDIR, name))
 			n.t.lookups.add(n.EmbeddedInode(), name)
 		}
 		n.t.dirAttr(&out.Attr, 0o555, n.t.started)
@@ -126,7 +126,8 @@ func (n *rootNode) Readdir(context.Context) (fusefs.DirStream, syscall.Errno) {
 		epochs = epochs[:1]
 	}
 	for _, e := range epochs {
-		own = append(own, fuse.DirEntry{Name: prefixEpoch + strconv.FormatUint(e, 10), Mode: syscall.S_IFDIR})
+		name := prefixEpoch + strconv.FormatUint(e, 10)
+		own = append(own, fuse.DirEntry{Name: name, Mode: syscall.S_IFDIR, Ino: n.t.named(syscall.S_IFDIR, name).Ino})
 	}
 	return &listing{own: own, files: v.workers, next: func(w uint64, k int) fuse.DirEntry {
 		return file(fileName{worker: w, kind: kinds[k]}.format(n.t.ext), v.ino(w, kinds[k]))

@@ -89,8 +89,10 @@ func (n *streamNode) Open(ctx context.Context, flags uint32) (fusefs.FileHandle,
 		return nil, 0, n.t.problems.errno(n.path, err)
 	}
 	h := &streamHandle{t: n.t, node: n, view: v, file: s.Open(n.name.worker, n.name.kind)}
+	h.counts = true
 	if c, fromClient := ctx.(*fuse.Context); fromClient {
-		h.pid = processOf(c.Pid)
+		h.uid, h.pid = c.Uid, processOf(c.Pid)
+		h.counts = n.t.readers.counts(c.Uid)
 	}
 	n.t.handles.add(h)
 	return h, streamFlags, ok
@@ -103,9 +105,13 @@ type streamHandle struct {
 	view   *view // nil below epoch-N
 	file   fileHandle
 	number uint64 // never 0
-	pid    uint32
 	ended  sync.Once
-	bytes  atomic.Int64 // sent
+	// Who opened it, and whether what it is sent counts as delivered.
+	uid, pid uint32
+	counts   bool
+	flight   flight // of a view's data; its mark's lock guards it
+	last     lastReply
+	bytes    atomic.Int64 // sent
 	// lost is why a reply that was sent may have been wrong: then no read succeeds
 	// any more, and close fails, too.
 	lost atomic.Pointer[error]
@@ -140,38 +146,50 @@ func (h *streamHandle) Read(ctx context.Context, dest []byte, off int64) (fuse.R
 	began := h.begin()
 	err := h.file.ReadAt(p, &r.reply, off, int(want))
 	r.answered(h, began)
-	if h.view != nil && h.view.isRetired() {
-		if err == nil {
-			r.Done()
-		} else {
-			r.ended()
+	if err == nil {
+		if r.bytes = r.reply.Len(); int64(r.bytes) != want || len(r.reply.Slices) > stream.MaxSlices {
+			err = fmt.Errorf("bytes [%d, %d): internal error: the answer has %d bytes in %d slices", off, off+want, r.bytes, len(r.reply.Slices))
 		}
-		return nil, h.t.problems.errno(h.node.path, errStale)
-	}
-	if err != nil {
+		if h.view != nil && h.view.isRetired() {
+			err = errStale
+		}
+		if err != nil {
+			r.Done()
+		}
+	} else {
 		r.ended()
-		if errors.Is(err, context.Canceled) && h.t.isEnding() {
+		switch {
+		case h.view != nil && h.view.isRetired():
+			err = errStale
+		case errors.Is(err, context.Canceled) && h.t.isEnding():
 			err = errEnding
 		}
-		return nil, h.t.problems.errno(h.node.path, err)
 	}
-	if r.bytes = r.reply.Len(); int64(r.bytes) != want || len(r.reply.Slices) > stream.MaxSlices {
-		err = fmt.Errorf("bytes [%d, %d): internal error: the answer has %d bytes in %d slices", off, off+want, r.bytes, len(r.reply.Slices))
-		r.Done()
+	if err != nil {
+		if h.marks() {
+			h.view.failed(h)
+		}
 		return nil, h.t.problems.errno(h.node.path, err)
 	}
 	h.bytes.Add(want)
 	h.t.traffic.sent(want)
-	if h.view != nil && h.node.name.kind == stream.Data {
-		h.view.sent(h.node.name.worker, h.number, off, off+want)
+	r.off = off
+	if h.marks() {
+		var uncounted bool
+		if r.before, r.mark, uncounted = h.view.sent(h, off, off+want); uncounted {
+			h.t.readers.tell(h)
+		}
 	}
 	return r, ok
 }
 
+// marks says whether reads of h move a mark, if its user's count.
+func (h *streamHandle) marks() bool { return h.view != nil && h.node.name.kind == stream.Data }
+
 // Flush comes with every close of a descriptor, before close() returns.
 func (h *streamHandle) Flush(context.Context) syscall.Errno {
-	if h.view != nil && h.node.name.kind == stream.Data {
-		h.view.flushed(h.node.name.worker, h.number)
+	if h.marks() {
+		h.view.flushed(h)
 	}
 	if lost := h.lost.Load(); lost != nil {
 		return h.t.problems.errno(h.node.path, *lost)
@@ -194,8 +212,8 @@ func (h *streamHandle) Release(context.Context) syscall.Errno {
 // close is idempotent.
 func (h *streamHandle) close() {
 	h.ended.Do(func() {
-		if h.view != nil && h.node.name.kind == stream.Data {
-			h.view.closed(h.node.name.worker, h.number)
+		if h.marks() {
+			h.view.closed(h)
 		}
 		h.file.Close()
 	})
@@ -209,6 +227,9 @@ type readReply struct {
 
 	handle *streamHandle // nil when the read has ended
 	at     int64         // meter.Now when it was answered
+
+	// off is where it begins; before and mark are the file's mark before and after it.
+	off, before, mark int64
 }
 
 // A reply in flight belongs to a request, whose number the kernel bounds.
@@ -229,17 +250,24 @@ func (r *readReply) Bytes(buf []byte) ([]byte, fuse.Status) {
 
 // Done gives everything back.
 func (r *readReply) Done() {
-	if err := r.reply.Sent(); err != nil && r.handle != nil {
-		r.handle.fail(err)
+	h := r.handle
+	if err := r.reply.Sent(); err != nil && h != nil {
+		h.fail(err)
 	}
 	r.ended()
 	r.reply.Release()
-	r.bytes = 0
+	if h != nil {
+		h.last.note(r)
+	}
+	r.bytes, r.off, r.before, r.mark = 0, 0, 0, 0
 	readReplies.Put(r)
 }
 
 // begin notes that a read has begun, and gives meter.Now.
 func (h *streamHandle) begin() int64 {
+	if h.marks() {
+		h.view.begin(h)
+	}
 	now := meter.Now()
 	h.began.Store(now)
 	h.pending.Add(1)

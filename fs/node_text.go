@@ -57,7 +57,23 @@ func (n *liveNode) Open(ctx context.Context, flags uint32) (fusefs.FileHandle, u
 	if err != nil {
 		return nil, 0, n.t.problems.errno(n.name, err)
 	}
-	return textHandle(text), fuse.FOPEN_DIRECT_IO | fuse.FOPEN_NONSEEKABLE, ok
+	taken, fits := n.t.texts.take(ctx, len(text))
+	if !fits {
+		return nil, 0, errnoTooMany
+	}
+	return &liveHandle{textHandle(text), n.t, taken}, fuse.FOPEN_DIRECT_IO | fuse.FOPEN_NONSEEKABLE, ok
+}
+
+// liveHandle is an opening of a text that was made for it.
+type liveHandle struct {
+	textHandle
+	t     *tree
+	taken int64 // of the tree's texts
+}
+
+func (h *liveHandle) Release(context.Context) syscall.Errno {
+	h.t.texts.give(h.taken)
+	return ok
 }
 
 // textHandle is an opening of a text.

@@ -4,22 +4,22 @@ import (
 	"context"
 	"sync"
 	"time"
+
+	"github.com/hanwen/go-fuse/v2/fuse"
 )
 
-// interruptGrace is how long a request goes on after its client was
-// interrupted. Any signal to the client interrupts it, also those that programs
-// send themselves all the time (timers, the Go runtime's SIGURG): giving up at
-// once livelocks them. With 200 ms no EINTR was seen, and Ctrl-C still works.
-const interruptGrace = 200 * time.Millisecond
-
-// patience is the context of one request. It ends interruptGrace after the
-// client was interrupted, or when the view that the request is about is
-// retired, or the mount ends. Nothing is started until someone waits on it, since most requests
-// are answered at once. finish must be called when the request is over.
+// patience is the context of one request. It ends when the client is interrupted
+// by a signal that it dies of (see interrupts), when the view that the request is
+// about is retired, or when the mount ends. Other signals end nothing: a local file
+// system, too, goes on reading. Nothing is started until someone waits on it, since
+// most requests are answered at once. finish must be called when the request is
+// over.
 type patience struct {
 	interrupted <-chan struct{}
 	retired     <-chan struct{} // nil where no restore ends the request
 	ending      <-chan struct{} // of the mount
+	client      client
+	interrupts  *interrupts
 
 	mu       sync.Mutex
 	done     chan struct{} // nil until someone waits
@@ -28,8 +28,12 @@ type patience struct {
 }
 
 // patient makes a request's context of go-fuse's.
-func patient(ctx context.Context, retired, ending <-chan struct{}) *patience {
-	return &patience{interrupted: ctx.Done(), retired: retired, ending: ending}
+func patient(ctx context.Context, s *interrupts, retired, ending <-chan struct{}) *patience {
+	p := &patience{interrupted: ctx.Done(), retired: retired, ending: ending, interrupts: s}
+	if c, fromClient := ctx.(*fuse.Context); fromClient {
+		p.client.thread = c.Pid
+	}
+	return p
 }
 
 func (p *patience) Deadline() (time.Time, bool) { return time.Time{}, false }
@@ -75,15 +79,15 @@ func (p *patience) wait() {
 		return
 	case <-p.interrupted:
 	}
-	grace := time.NewTimer(interruptGrace)
-	defer grace.Stop()
+	dies := p.interrupts.add(p)
+	defer p.interrupts.remove(p)
 	select {
 	case <-p.finished:
 	case <-p.retired:
 		close(p.done)
 	case <-p.ending:
 		close(p.done)
-	case <-grace.C:
+	case <-dies:
 		close(p.done)
 	}
 }

@@ -11,7 +11,7 @@ import (
 // that made a request. Where /proc does not show it, it is the thread's number.
 func processOf(thread uint32) uint32 {
 	status, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", thread))
-	if err != nil {
+	if err != nil || !ownProc() {
 		return thread
 	}
 	for line := range bytes.Lines(status) {

@@ -30,6 +30,7 @@ func (t *tree) renderREADME() []byte {
 	err := tmpl.Execute(&b, map[string]any{
 		"Version": t.version, "Mount": t.mountPoint, "Dataset": t.datasetPath(), "Records": t.records, "Half": t.records / 2,
 		"Workers": t.spec.Deal.Workers, "Batch": t.spec.Deal.Batch, "Ext": t.ext, "Tar": t.ext == ".tar", "Npy": t.ext == ".npy",
+		"Others": t.modes&0o077 != 0, "Counted": t.readers.words(),
 	})
 	if err != nil {
 		panic(err) // the text is ours, and a test renders it

@@ -77,6 +77,9 @@ type fileReport struct {
 	// when there is none.
 	ReaderPID uint32 `json:"reader_pid"`
 	HasReader bool   `json:"has_reader"`
+	// Uncounted is who read where the mark is and does not move it, since its user is
+	// not among those that count.
+	Uncounted *onlooker `json:"uncounted,omitempty"`
 }
 
 // filesShown bounds the list of files in status.
@@ -104,7 +107,8 @@ func (t *tree) report(ctx context.Context) (*statusReport, error) {
 	}
 	for w := range min(v.workers, filesShown) {
 		f := fileReport{Name: fileName{worker: w}.format(t.ext), DeliveredRecords: counts[w]}
-		m := v.mark(w)
+		m, uncounted := v.mark(w)
+		f.Uncounted = uncounted
 		f.DeliveredBytes, f.HasReader = m.bytes, m.reader != 0
 		if h := t.handles.get(m.reader); h != nil {
 			f.ReaderPID = h.pid
@@ -159,6 +163,9 @@ func (t *tree) renderStatus(ctx context.Context) ([]byte, error) {
 	if more := r.Workers - uint64(len(r.Files)); more > 0 {
 		fmt.Fprintf(&b, "  … and %d more\n", more)
 	}
+	if i := slices.IndexFunc(r.Files, func(f fileReport) bool { return f.Uncounted != nil }); i >= 0 {
+		fmt.Fprintf(&b, "not counted is user %d: %s\n", r.Files[i].Uncounted.UID, uncountedHelp(r.Files[i].Uncounted.UID))
+	}
 	r.writeTroubles(&b)
 	return b.Bytes(), nil
 }
@@ -193,6 +200,13 @@ func (r *statusReport) writeTroubles(b *bytes.Buffer) {
 }
 
 func (f *fileReport) reader() string {
+	if f.Uncounted != nil {
+		return f.counted() + "; " + f.Uncounted.String()
+	}
+	return f.counted()
+}
+
+func (f *fileReport) counted() string {
 	switch {
 	case f.ReaderPID != 0:
 		return fmt.Sprintf("read by process %d", f.ReaderPID)

@@ -24,6 +24,7 @@ type tree struct {
 	open        openSet
 	spec        spec.Spec
 	fingerprint string
+	content     string // see contentOf
 	records     uint64
 	ext         string
 	subject     checkpoint.Subject
@@ -37,10 +38,12 @@ type tree struct {
 	root                *fusefs.Inode
 	readme, description []byte
 
-	view      atomic.Pointer[view]
-	views     atomic.Uint64
-	nextIno   atomic.Uint64
-	restoring sync.Mutex // held by the one restore that is under way
+	view    atomic.Pointer[view]
+	views   atomic.Uint64
+	nextIno atomic.Uint64
+	// restoring holds a token while a restore is under way; who waits for it can be
+	// killed.
+	restoring chan struct{}
 
 	handles  handles
 	lookups  *lookups
@@ -58,21 +61,13 @@ type tree struct {
 	ending  chan struct{}
 	endOnce sync.Once
 
+	readers    readers
+	texts      texts
+	interrupts interrupts
+
 	// background is what was started beside requests.
 	background sync.WaitGroup
 }
-
-// Inode numbers of files that are always there; views take theirs from
-// firstViewIno on, and go-fuse numbers the rest from automaticIno on.
-const (
-	inoREADME = iota + 2
-	inoDataset
-	inoStatus
-	inoStatusJSON
-	inoMetrics
-	firstViewIno = 1 << 10
-	automaticIno = 1 << 48
-)
 
 func newTree(c Config, open openSet) (*tree, error) {
 	d := c.Dataset
@@ -83,7 +78,7 @@ func newTree(c Config, open openSet) (*tree, error) {
 		dataset: d, open: open, spec: d.Spec(), fingerprint: d.Fingerprint(), records: d.Records(),
 		ext: d.StreamExtension(), mountPoint: c.MountPoint, version: c.Version, started: time.Now(),
 		uid: uint32(os.Geteuid()), gid: uint32(os.Getegid()), log: c.Log,
-		ending: make(chan struct{}),
+		ending: make(chan struct{}), restoring: make(chan struct{}, 1),
 	}
 	// What nobody else gets at is shown as the owner's, so that copies of it are.
 	if t.modes = 0o700; c.AllowOther {
@@ -93,8 +88,12 @@ func newTree(c Config, open openSet) (*tree, error) {
 		t.log = slog.New(slog.DiscardHandler)
 	}
 	t.problems.log = t.log
+	t.interrupts.group = &t.background
+	t.readers.Readers, t.readers.owner, t.readers.log = c.Readers, t.uid, t.log
+	t.texts.owner, t.texts.most = t.uid, textsMost
 	t.subject = checkpoint.Subject{Dataset: t.fingerprint, Order: t.spec.Order, Records: t.records, Workers: t.spec.Deal.Workers, Explain: c.Explain}
 	t.nextIno.Store(firstViewIno)
+	t.content = t.contentOf()
 	t.hidden.most = hiddenFor
 	var err error
 	if t.description, err = d.Describe(); err != nil {
@@ -121,8 +120,12 @@ func (t *tree) start(ctx context.Context, p checkpoint.Position) error {
 // restore goes on where doc says, or changes nothing and says why not. The
 // reason is kept for status.
 func (t *tree) restore(ctx context.Context, doc []byte) error {
-	t.restoring.Lock()
-	defer t.restoring.Unlock()
+	select {
+	case t.restoring <- struct{}{}:
+		defer func() { <-t.restoring }()
+	case <-ctx.Done():
+		return ctx.Err()
+	}
 	p, err := checkpoint.Resolve(doc, t.subject)
 	var v *view
 	if err == nil {
@@ -158,7 +161,7 @@ func (t *tree) end() { t.endOnce.Do(func() { close(t.ending) }) }
 
 // patient makes a request's context of go-fuse's.
 func (t *tree) patient(ctx context.Context, retired <-chan struct{}) *patience {
-	return patient(ctx, retired, t.ending)
+	return patient(ctx, &t.interrupts, retired, t.ending)
 }
 
 func (t *tree) isEnding() bool {

@@ -41,6 +41,8 @@ type workerMark struct {
 	mark
 	countedBytes int64
 	counted      uint64
+	// onlooker is who read at the mark last and does not count.
+	onlooker *onlooker
 }
 
 // newView opens the streams of a position; number and inodes come from t.
@@ -86,37 +88,76 @@ func (v *view) isRetired() bool {
 	}
 }
 
-// sent records bytes that a handle of worker w's data was sent.
-func (v *view) sent(w, handle uint64, off, end int64) {
-	m := &v.marks[w]
+// begin records that a read of a worker's data has begun.
+func (v *view) begin(h *streamHandle) {
+	m := &v.marks[h.node.name.worker]
 	m.mu.Lock()
-	moved := m.sent(handle, off, end)
+	h.flight.begin()
 	m.mu.Unlock()
-	if moved {
+}
+
+// failed records that it was sent nothing.
+func (v *view) failed(h *streamHandle) {
+	m := &v.marks[h.node.name.worker]
+	m.mu.Lock()
+	h.flight.ended(0)
+	m.mu.Unlock()
+}
+
+// sent records that it was sent the bytes [off, end), and gives the mark before and
+// after it. It says whether they would have moved the mark, but for the user who opened
+// the handle.
+func (v *view) sent(h *streamHandle, off, end int64) (before, after int64, uncounted bool) {
+	m := &v.marks[h.node.name.worker]
+	m.mu.Lock()
+	furthest := h.flight.ended(end)
+	before = m.bytes
+	switch {
+	case h.counts:
+		m.sent(h.number, off, end, furthest)
+	case m.covers(off, end):
+		m.onlooker, uncounted = &onlooker{UID: h.uid, PID: h.pid}, true
+	}
+	after = m.bytes
+	m.mu.Unlock()
+	if after != before {
 		v.moved.Store(time.Now().UnixNano())
 	}
+	return before, after, uncounted
 }
 
-func (v *view) flushed(w, handle uint64) {
-	m := &v.marks[w]
+// unsent takes back that a read of h moved the mark from before to after, unless
+// another read has moved it since.
+func (v *view) unsent(h *streamHandle, before, after int64) {
+	m := &v.marks[h.node.name.worker]
 	m.mu.Lock()
-	m.flushed(handle)
+	if m.reader == h.number && m.bytes == after {
+		m.bytes = before
+	}
+	m.mu.Unlock()
+	v.moved.Store(time.Now().UnixNano())
+}
+
+func (v *view) flushed(h *streamHandle) {
+	m := &v.marks[h.node.name.worker]
+	m.mu.Lock()
+	m.flushed(h.number)
 	m.mu.Unlock()
 }
 
-func (v *view) closed(w, handle uint64) {
-	m := &v.marks[w]
+func (v *view) closed(h *streamHandle) {
+	m := &v.marks[h.node.name.worker]
 	m.mu.Lock()
-	m.closed(handle)
+	m.closed(h.number)
 	m.mu.Unlock()
 }
 
-// mark is worker w's.
-func (v *view) mark(w uint64) mark {
+// mark is worker w's, with who has read at it and does not count, nil for nobody.
+func (v *view) mark(w uint64) (mark, *onlooker) {
 	m := &v.marks[w]
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	return m.mark
+	return m.mark, m.onlooker
 }
 
 // delivered is how many whole records each worker file has given out.

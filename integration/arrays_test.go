@@ -36,14 +36,13 @@ for i, (rows, version) in enumerate([(40, 1), (0, 1), (61, 2), (7, 3), (90, 1), 
 `
 
 // readArrays has NumPy read a mount and compare every row of every stream with
-// the one of its ID, by nothing but ORDER.md, Record identity; and the batches of
-// examples/python with both. argv: the dataset,
+// the one of its ID, by nothing but ORDER.md, Record identity; and the arrays of
+// the Python package with both. argv: the dataset,
 // the mount, the number of workers.
 const readArrays = `
 import gzip, hashlib, io, json, os, sys
 import numpy as np
 
-sys.path.insert(0, "../examples/python")
 import lsiofs
 
 directory, mount, workers = sys.argv[1], sys.argv[2], int(sys.argv[3])
@@ -68,7 +67,7 @@ def check(stream):
     raw = open(path + ".npy", "rb").read()
     offsets = np.fromfile(path + ".offsets", "<u8")
     ids = open(path + ".ids", "rb").read()
-    batches = list(lsiofs.batches(path + ".npy", 7))
+    batches = list(lsiofs.Stream(path + ".npy").arrays(7))
     assert sum(len(b) for b in batches) == len(loaded) and all(same(b, loaded[7 * i : 7 * i + 7]) for i, b in enumerate(batches))
     assert len(loaded) == len(mapped) == len(offsets) - 1 == len(ids) // 16, (len(loaded), len(offsets), len(ids))
     assert offsets[0] % 64 == 0 and offsets[-1] == len(raw) == os.stat(path + ".npy").st_size

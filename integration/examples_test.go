@@ -2,7 +2,6 @@ package integration
 
 import (
 	"bytes"
-	"encoding/json"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -76,72 +75,18 @@ func TestExamplePythonSamplesGroupsAsTheStreamDoes(t *testing.T) {
 	require.Equal(t, len(newReference(t, d).ids(s, 0)), bytes.Count(out, []byte("\n")), "one sample a record")
 }
 
-func TestExamplePythonGivesTheRecordsOfEveryFormat(t *testing.T) {
-	for _, f := range formats {
-		t.Run(f.name, func(t *testing.T) {
-			m := mountDataset(t, makeDataset(t, f, codecs[0], 5, 3), usual())
-			data := m.read("epoch-0/worker-0-of-1%s", f.ext)
-			offsets := splitOffsets(m.read("epoch-0/worker-0-of-1.offsets"))
-			last := len(offsets) - 1
-			for _, window := range []string{"1", "1000", "4190208"} {
-				out := script(t, python(t), `
-import sys
-sys.path.insert(0, sys.argv[1])
-import lsiofs
-lsiofs.WINDOW = int(sys.argv[3])
-stream = lsiofs.Stream(sys.argv[2])
-held = list(stream)
-assert len(held) == len(stream) and [len(r) for r in held] == [b - a for a, b in zip(stream.offsets, stream.offsets[1:])]
-assert [bytes(r) for r in lsiofs.Stream(sys.argv[2], 17)] == held[17:]
-for record in held:
-    sys.stdout.buffer.write(record)
-`, "../examples/python", m.path("epoch-0/worker-0-of-1%s", f.ext), window)
-				requireSameBytes(t, data[offsets[0]:offsets[last]], out, "%s", f.name)
-			}
-		})
-	}
-}
-
-func TestExamplePythonSplitsSamplesAsTarfileDoes(t *testing.T) {
-	out := output(t, python(t), "testdata/python/tar_sample.py", "../examples/python")
-	compared, err := strconv.Atoi(strings.TrimSpace(string(out)))
-	require.NoError(t, err)
-	require.Greater(t, compared, 1000)
-}
-
-func TestExamplePythonGivesBatchesOfFixedRecords(t *testing.T) {
-	m := mountDataset(t, plain(t, "fixed", 4), usual())
-	data := m.read("epoch-0/worker-0-of-1.bin")
-	out := script(t, python(t, "numpy"), `
-import sys
-sys.path.insert(0, sys.argv[1])
-import lsiofs
-dtype = [("head", ">u4"), ("rest", "u1", 92)]
-for lsiofs.WINDOW in 1, 10000, 1 << 22:
-    sizes = [len(b) for b in lsiofs.batches(sys.argv[2], 7, dtype)]
-    assert set(sizes[:-1]) == {7} and sum(sizes) == len(lsiofs.Stream(sys.argv[2])), sizes
-rest = b"".join(b.tobytes() for b in lsiofs.batches(sys.argv[2], 7, dtype, first=5))
-every = b"".join(b.tobytes() for b in lsiofs.batches(sys.argv[2], 7, dtype))
-assert every[5 * 96 :] == rest
-sys.stdout.buffer.write(every)
-`, "../examples/python", m.path("epoch-0/worker-0-of-1.bin"))
-	requireSameBytes(t, data, out, "all batches")
-}
-
-func TestExamplePythonDatasetGoesOnWithOtherRanksAndWorkers(t *testing.T) {
+func TestExampleTorchImagesLearnsTheLabelsOfImageFolder(t *testing.T) {
 	interpreter := python(t, "torch")
-	const records, batch = 240, 4
-	s := usual()
-	s.Batch = batch
-	m := mountDataset(t, targets(t, records), s)
-	out := output(t, interpreter, "testdata/python/torch_dataset.py", "../examples/python", m.dir, fmt.Sprint(batch))
-	var want bytes.Buffer
-	for line := range bytes.Lines(m.read("epoch-0/worker-0-of-1.jsonl")) {
-		var record struct{ Y int }
-		require.NoError(t, json.Unmarshal(line, &record))
-		fmt.Fprintln(&want, record.Y)
-	}
-	require.Equal(t, want.String(), string(out), "the order of the epoch, whoever read it")
+	needFUSE(t)
+	dir := t.TempDir()
+	output(t, interpreter, "../examples/torch/images.py", "make", dir)
+	out := string(output(t, interpreter, "../examples/torch/images.py", "train", dir, "--epochs", "3"))
+	require.Contains(t, out, "classes: 0 circle, 1 cross, 2 stripes\n")
+	last := regexp.MustCompile(`epoch 2: (\d+) of 360 right`).FindStringSubmatch(out)
+	require.NotNil(t, last, out)
+	right, err := strconv.Atoi(last[1])
+	require.NoError(t, err)
+	require.Greater(t, right, 300, "a guess is right 120 times")
 }
 
 func TestExamplePythonRecordsReadsAtRandom(t *testing.T) {

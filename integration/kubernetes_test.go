@@ -110,6 +110,9 @@ type cluster struct {
 func newCluster(t *testing.T, data string) *cluster {
 	t.Helper()
 	needFUSE(t)
+	if os.Getuid() != 0 {
+		missing(t, "the manifests mount with --allow-other, which takes root")
+	}
 	c := &cluster{t: t, app: t.TempDir(), bin: t.TempDir(), claims: map[string]string{"train-data": data, "train-state": t.TempDir()}}
 	require.NoError(t, os.Symlink(lsiofs, filepath.Join(c.bin, "lsiofs")))
 	require.NoError(t, os.Symlink(python(t), filepath.Join(c.bin, "python3")))
@@ -118,7 +121,11 @@ func newCluster(t *testing.T, data string) *cluster {
 	copied := regexp.MustCompile(`(?m)^COPY (\w.*) /app/$`).FindStringSubmatch(string(image))
 	require.NotNil(t, copied)
 	for _, file := range strings.Fields(copied[1]) {
-		output(t, "cp", filepath.Join("../examples", file), c.app)
+		from := filepath.Join("../examples", file)
+		if info, err := os.Stat(from); err == nil && info.IsDir() {
+			from += "/." // COPY takes what is in a directory
+		}
+		output(t, "cp", "-r", from, c.app)
 	}
 	return c
 }

@@ -76,10 +76,12 @@ func below(pkg, parent string) bool {
 }
 
 func TestImportsGoOneWay(t *testing.T) {
-	cmd := exec.Command("go", "list", "-f", "{{.ImportPath}} {{join .Imports \" \"}}", "./...")
+	cmd := exec.Command("go", "list", "-buildvcs=false", "-f", "{{.ImportPath}} {{join .Imports \" \"}}", "./...")
 	cmd.Dir = ".."
+	var stderr bytes.Buffer
+	cmd.Stderr = &stderr
 	out, err := cmd.Output()
-	require.NoError(t, err)
+	require.NoError(t, err, "%s", &stderr)
 	packages := 0
 	for line := range strings.Lines(string(out)) {
 		fields := strings.Fields(line)
@@ -128,10 +130,17 @@ func checkTool(t *testing.T, args ...string) {
 	var stdout, stderr bytes.Buffer
 	cmd := exec.Command(args[0], args[1:]...)
 	cmd.Dir = ".."
+	cmd.Env = append(os.Environ(), "GOFLAGS=-buildvcs=false "+goEnv(t, "GOFLAGS")) // whoever the tree belongs to
 	cmd.Stdout, cmd.Stderr = &stdout, &stderr
 	require.NoError(t, cmd.Run(), "%s%s", &stdout, &stderr)
 	require.Empty(t, stdout.String())
 	require.Empty(t, fetching.ReplaceAllString(stderr.String(), ""))
+}
+
+// goEnv is a setting of the go command.
+func goEnv(t *testing.T, name string) string {
+	t.Helper()
+	return strings.TrimSpace(string(output(t, "go", "env", name)))
 }
 
 // fetching is what the go command says on stderr of each module that it fetches.
@@ -139,8 +148,7 @@ var fetching = regexp.MustCompile(`(?m)^go: downloading \S+ v\S+\n`)
 
 func TestGofmtIsClean(t *testing.T) {
 	// It lies with Go, which may be in PATH alone.
-	root := strings.TrimSpace(string(output(t, "go", "env", "GOROOT")))
-	checkTool(t, filepath.Join(root, "bin", "gofmt"), "-l", "-s", ".")
+	checkTool(t, filepath.Join(goEnv(t, "GOROOT"), "bin", "gofmt"), "-l", "-s", ".")
 }
 
 func TestGoVetIsClean(t *testing.T) { checkTool(t, "go", "vet", "./...") }

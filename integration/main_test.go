@@ -60,6 +60,14 @@ func run(m *testing.M) (code int) {
 		fmt.Fprintln(os.Stderr, "integration:", err)
 		return 1
 	}
+	// Python programs find the package in its source, and the program under test.
+	source, err := filepath.Abs("../examples/python/src")
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "integration:", err)
+		return 1
+	}
+	os.Setenv("PYTHONPATH", source)
+	os.Setenv("LSIOFS_COMMAND", lsiofs)
 	// t.TempDir makes its directories here, so that the mounts of this run, and
 	// of no other, are found at its end.
 	os.Setenv("TMPDIR", filepath.Join(scratch, "tests"))

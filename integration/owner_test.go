@@ -214,3 +214,32 @@ func TestSavingFollowsNoLinkThatSomebodyElsePlanted(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, "precious", string(b))
 }
+
+// Who trains may be another user than the one that mounts: then the mount has to be
+// told, and says so.
+func TestOnlyReadsOfThoseWhoTrainCount(t *testing.T) {
+	needFUSE(t)
+	asRoot(t)
+	d := plain(t, "jsonl", 3)
+	for _, flags := range [][]string{{"--allow-other"}, {"--allow-other", "--readers", "nobody"}} {
+		m := mountDataset(t, d, usual(), flags...)
+		letOthersThrough(t, filepath.Dir(m.dir))
+		before := string(m.read("checkpoint"))
+		for _, script := range []string{`head -c 20 "$1"`, `cat "$1"`} {
+			r := runAs(t, nobody, nil, "sh", "-c", script, "sh", m.path("worker-0.jsonl"))
+			require.Zero(t, r.code, r.stderr)
+		}
+		if len(flags) > 1 {
+			require.NotEqual(t, before, string(m.read("checkpoint")))
+			require.NotContains(t, m.log.String(), "the checkpoint ")
+			continue
+		}
+		require.Equal(t, before, string(m.read("checkpoint")))
+		require.Contains(t, m.log.String(), "name those who train with --readers")
+		require.Contains(t, m.log.String(), "the checkpoint does not count what this user reads")
+		require.Contains(t, string(m.read("status")), "if this user trains, mount with --readers 65534")
+	}
+	r := tool(t, "mount", d.dir, t.TempDir(), "--readers", "nobody")
+	require.Equal(t, exitUsage, r.code)
+	require.Contains(t, r.stderr, "--readers needs --allow-other")
+}

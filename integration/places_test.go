@@ -138,6 +138,30 @@ func TestTheStreamsOfAMountAreADataset(t *testing.T) {
 	}
 }
 
+// The kernel forgets names when it is short of memory. The shards must be the same
+// files then: a file of another number is one that was replaced.
+func TestTheStreamsOfAMountStayADatasetWhenTheKernelForgetsThem(t *testing.T) {
+	asRoot(t)
+	first := mountDataset(t, plain(t, "jsonl", 6), usual())
+	d := dataset{dir: first.path("epoch-0/*-of-3.jsonl"), ext: ".jsonl"}
+	s := usual()
+	s.Workers = 2
+	ref := newReference(t, d)
+	dir := t.TempDir()
+	toolOK(t, "index", d.dir, "--index-dir", dir)
+	m := mountDataset(t, d, s, "--index-dir", dir) // which opens no shard
+	shard := first.path("epoch-0/worker-0-of-3.jsonl")
+	before, err := os.Stat(shard)
+	require.NoError(t, err)
+	require.NoError(t, os.WriteFile("/proc/sys/vm/drop_caches", []byte("2"), 0))
+	after, err := os.Stat(shard)
+	require.NoError(t, err)
+	require.True(t, os.SameFile(before, after))
+	for w := range s.Workers {
+		requireFile(t, ref.data(s, w), m.path("worker-%d.jsonl", w))
+	}
+}
+
 func TestTwoMountsOfADatasetDoNotKnowOfEachOther(t *testing.T) {
 	d := big(t)
 	s, other := bigSettings(), bigSettings()

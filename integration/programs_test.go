@@ -51,6 +51,15 @@ var pythonImports sync.Map
 // python gives an interpreter that imports all of modules.
 func python(t testing.TB, modules ...string) string {
 	t.Helper()
+	path := pythonWith(modules...)
+	if path == "" {
+		missing(t, "no Python 3 that imports %s (tried %s)", strings.Join(modules, ", "), strings.Join(pythons, ", "))
+	}
+	return path
+}
+
+// pythonWith is python, or "" where there is none.
+func pythonWith(modules ...string) string {
 	imports := strings.Join(append([]string{"sys"}, modules...), ", ")
 	find, _ := pythonImports.LoadOrStore(imports, sync.OnceValue(func() string {
 		candidates := pythons
@@ -65,11 +74,7 @@ func python(t testing.TB, modules ...string) string {
 		}
 		return ""
 	}))
-	path := find.(func() string)()
-	if path == "" {
-		missing(t, "no Python 3 that imports %s (tried %s)", imports, strings.Join(pythons, ", "))
-	}
-	return path
+	return find.(func() string)()
 }
 
 // nodeWithTarStream gives Node, and the directory that NODE_PATH has to name.

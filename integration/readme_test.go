@@ -122,6 +122,9 @@ func TestEachThreatNamesItsTest(t *testing.T) {
 func requireExists(t *testing.T, words []string, line string) {
 	t.Helper()
 	verb := words[:1]
+	if words[0] == "help" && slices.Contains(words, "…") {
+		return // of any topic
+	}
 	if words[0] == "help" {
 		require.Zero(t, tool(t, words...).code, line)
 		return
@@ -146,28 +149,31 @@ func requireExists(t *testing.T, words []string, line string) {
 	}
 }
 
-// TestREADMEsProgramsRun runs the README's reader of records, and its
-// DataLoader, on a mount.
+// TestREADMEsProgramsRun runs the README's first programs: one that makes a mount, and
+// a DataLoader on a mount that is there, which has to give every member once.
 func TestREADMEsProgramsRun(t *testing.T) {
 	interpreter := python(t, "torch")
 	needFUSE(t)
 	programs := blocks(readme(t), "python")
-	require.GreaterOrEqual(t, len(programs), 2)
+	require.Len(t, programs, 2)
 	d := plain(t, "tar", 3)
 	s := usual()
 	s.Workers = 4
-	m := mountDataset(t, d, s)
-	program := strings.ReplaceAll("import torch\n"+programs[0]+programs[1], "/mnt/train", m.dir) + `
-import hashlib, struct
-assert sample["__key__"]
-got = sorted(hashlib.sha256(r).hexdigest() for batch in loader for r in batch)
-want = []
-for w in range(4):
-    numbers = open(f"{sys.argv[1]}/epoch-0/worker-{w}-of-4.offsets", "rb").read()
-    starts = struct.unpack(f"<{len(numbers) // 8}Q", numbers)
-    stream = open(f"{sys.argv[1]}/epoch-0/worker-{w}-of-4.tar", "rb").read()
-    want += [hashlib.sha256(stream[a:b]).hexdigest() for a, b in zip(starts, starts[1:])]
-assert len(want) > 100 and got == sorted(want), (len(got), len(want))
+	m := mountDataset(t, d, s, "--batch", "4", "--tail", "drop")
+	program := `
+import os, sys, torch
+os.chdir(sys.argv[2])
+rank, ranks, trained, model = 0, 1, [], torch.nn.Linear(1, 1)
+def decode(sample): return int(sample["__key__"] != b"")
+def train(batch): trained.extend(batch)
+` + strings.NewReplacer("/mnt/train", m.dir, "/data/train", d.dir, "64", "4", "step % 1000", "step % 7").Replace(programs[0]+programs[1]) + `
+assert size
+assert len(trained) == len(data.epoch(0)) // 16 * 16 > 80 and set(map(int, trained)) == {1}, trained
+data.load_state_dict(torch.load("ckpt.pt")["data"])
+epoch, samples = data.position
+assert epoch == 0 and samples > 0 and samples % 28 == 0, (epoch, samples)
+rest = sum(len(b) for b in torch.utils.data.DataLoader(data.torch(decode), batch_size=4, num_workers=1))
+assert rest == (len(data.epoch(0)) - samples) // 4 * 4, (rest, samples)
 `
-	script(t, interpreter, "import sys\nsys.path.insert(0, sys.argv[2])\n"+program, m.dir, "../examples/python")
+	script(t, interpreter, program, m.dir, t.TempDir())
 }

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
+	"regexp"
 	"strconv"
 	"strings"
 	"syscall"
@@ -345,4 +346,80 @@ func TestFaultsOfTheStorageAreEIOThatNamesThemOrPassUnseen(t *testing.T) {
 			m.requireAlive()
 		})
 	}
+}
+
+// Several threads, AIO and io_uring make several reads at once of one open file, and
+// storage may answer the first of them last.
+func TestReadsThatAreMadeAtOnceAllCountAsDelivered(t *testing.T) {
+	whole := big(t)
+	d, b := backingDataset(t, whole, backing.Options{})
+	s := inOrder()
+	m := mountDataset(t, d, s, "--memory", "1MiB")
+	b.Fail(backing.Fault{Path: "a.bin", To: 256 << 10, Do: backing.Stall})
+	reader := exec.Command(python(t), "-c", `
+import os, sys, threading
+fd = os.open(sys.argv[1], os.O_RDONLY)
+size = os.fstat(fd).st_size
+first = threading.Thread(target=os.pread, args=(fd, 65536, 0))
+first.start()
+sys.stdin.readline()
+for off in range(1 << 20, size, 1 << 20):
+    os.pread(fd, 1 << 20, off)
+print("read", flush=True)
+first.join()
+`, m.path("worker-0.bin"))
+	in, err := reader.StdinPipe()
+	require.NoError(t, err)
+	out, err := reader.StdoutPipe()
+	require.NoError(t, err)
+	require.NoError(t, reader.Start())
+	t.Cleanup(func() {
+		b.Fail()
+		reader.Process.Kill()
+		reader.Wait()
+	})
+	b.WaitStalled(1)
+	_, err = in.Write([]byte("\n"))
+	require.NoError(t, err)
+	_, err = out.Read(make([]byte, 10))
+	require.NoError(t, err)
+	b.Fail()
+	requireEnd(t, reader, "storage has answered")
+	require.Contains(t, string(m.read("checkpoint")), `"consumed": [1024,    0,    0,    0]`)
+}
+
+// Reads of mappings are background requests to the kernel, which has only so many of
+// them under way.
+func TestManyMappingsThatStallHoldUpNoOther(t *testing.T) {
+	whole := big(t)
+	d, b := backingDataset(t, whole, backing.Options{})
+	s := inOrder()
+	want := newReference(t, whole)
+	m := mountDataset(t, d, s, "--memory", "16MiB")
+	b.Fail(backing.Fault{Path: "a.bin", Do: backing.Stall})
+	var paths []string
+	for epoch := range 200 {
+		paths = append(paths, m.path("epoch-%d/worker-0-of-4.bin", epoch))
+	}
+	reader := exec.Command(compiled(t, "testdata/mapper/main.c"), paths...)
+	require.NoError(t, reader.Start())
+	t.Cleanup(func() {
+		b.Fail()
+		reader.Process.Kill()
+		reader.Wait()
+	})
+	queued := regexp.MustCompile(`lsiofs_stage_queued{stage="fuse"} (\d+)`)
+	require.Eventually(t, func() bool {
+		n, err := strconv.Atoi(string(queued.FindSubmatch(m.read("metrics"))[1]))
+		return err == nil && n >= 64
+	}, clientLimit, 10*time.Millisecond)
+	r := command(t, nil, nil, python(t), "-c", `
+import mmap, sys
+with open(sys.argv[1], "rb") as f: sys.stdout.buffer.write(mmap.mmap(f.fileno(), 0, prot=mmap.PROT_READ)[:])
+`, m.path("worker-1.bin"))
+	require.Zero(t, r.code, r.stderr)
+	requireSameBytes(t, want.data(s, 1), r.stdout, "the other mapping")
+	b.Fail()
+	requireEnd(t, reader, "all its reads are answered")
+	require.Zero(t, reader.ProcessState.ExitCode())
 }

@@ -27,8 +27,13 @@ type mountOptions struct {
 	datasetFlags
 	dataset, point string
 	allowOther     bool
+	readers        readerUsers
 	daemon         bool
 	logFile        string
+	// whilePID, when not 0, is the process that the mount must not outlive.
+	whilePID int
+	// removePoint removes the mount point's directory at the end.
+	removePoint bool
 	// readyFD, when above 2, is where a parent waits for word of the mount.
 	readyFD int
 }
@@ -38,8 +43,11 @@ func (o *mountOptions) addFlags(c *cobra.Command) {
 	o.addResume()
 	f := c.Flags()
 	f.BoolVar(&o.allowOther, "allow-other", false, "let other users read; needs root, or user_allow_other in /etc/fuse.conf")
+	f.Var(&o.readers, "readers", "with --allow-other: `users` (names or numbers, or all) whose reads count in the checkpoint, besides you and root")
 	f.BoolVar(&o.daemon, "daemon", false, "return when the mount is ready, and serve in the background")
 	f.StringVar(&o.logFile, "log-file", "", "with --daemon: the `file` to log to (default: beside the indexes)")
+	f.IntVar(&o.whilePID, "while-pid", 0, "unmount when the process of this `number` has ended, however it ended; its readers are not waited for")
+	f.BoolVar(&o.removePoint, "rmdir", false, "remove the directory MNT at the end")
 	f.IntVar(&o.readyFD, "ready-fd", 0, "")
 	if err := f.MarkHidden("ready-fd"); err != nil {
 		panic(err)
@@ -73,6 +81,12 @@ writes a line of status to the log.`,
 			if !o.daemon && o.logFile != "" && o.readyFD == 0 {
 				return usagef("--log-file needs --daemon: in the foreground the log goes to stderr")
 			}
+			if !o.allowOther && o.readers.given() {
+				return usagef("--readers needs --allow-other: without it nobody else can read")
+			}
+			if o.whilePID < 0 {
+				return usagef("--while-pid (%d) must be the number of a process", o.whilePID)
+			}
 			if o.daemon && o.readyFD == 0 {
 				return runDaemon(c.Context(), o, g)
 			}
@@ -83,9 +97,16 @@ writes a line of status to the log.`,
 	return c
 }
 
-// runMount mounts and serves until a signal or an unmount from outside.
+// runMount mounts and serves until a signal, an unmount from outside or the end of
+// the mount's owner.
 func runMount(ctx context.Context, o *mountOptions, g *globals) error {
-	force := g.takeForce()
+	// Whoever reads stdout and stderr may go: a line of the log that nobody reads
+	// is no reason to leave a dead mount behind.
+	signal.Ignore(syscall.SIGPIPE)
+	if o.removePoint {
+		// It fails where something is in it, or still mounted on it: then it stays.
+		defer func() { _ = os.Remove(o.point) }()
+	}
 	asked := make(chan os.Signal, 1) // for a line of status; a second one before that is the same
 	signal.Notify(asked, syscall.SIGUSR1)
 	defer signal.Stop(asked)
@@ -97,8 +118,21 @@ func runMount(ctx context.Context, o *mountOptions, g *globals) error {
 		// Of a detached process no service manager knows.
 		rep = withService(rep)
 	}
-	err = interrupted(ctx, mountAndServe(ctx, force, asked, o, g, rep))
+	ctx, force, release, err := whileAlive(ctx, g.takeForce(), o.whilePID)
+	if err == nil {
+		err = interrupted(ctx, mountAndServe(ctx, force, asked, o, g, rep))
+		release()
+	}
+	if o.whilePID != 0 && errors.Is(err, errReadersLeft) {
+		// They are the owner's, who has gone or has asked twice.
+		g.log().Info("ended under readers", "error", err)
+		err = nil
+	}
 	rep.ended(err)
+	if p, ok := rep.(*pipeReporter); ok && p.toldError && o.whilePID != 0 {
+		// The parent lives, and says it; a daemon's log has to say it, too.
+		return coded(errorCode(err), errSilent)
+	}
 	return err
 }
 
@@ -211,12 +245,15 @@ func startMount(ctx context.Context, o *mountOptions, g *globals, d *pipeline.Da
 	if err != nil {
 		return nil, err
 	}
+	if o.allowOther && !o.readers.given() {
+		warnings = append(warnings, "the checkpoint counts what you and root read, not what other users read (--allow-other): name those who train with --readers")
+	}
 	for _, w := range warnings {
 		rep.warn(w)
 	}
 	m, err := fs.New(ctx, fs.Config{
 		Dataset: d, MountPoint: o.point, Position: position, Explain: d.Explain,
-		AllowOther: o.allowOther, Log: g.log(), Version: versionOf().Version,
+		AllowOther: o.allowOther, Readers: o.readers.Readers, Log: g.log(), Version: versionOf().Version,
 	})
 	if err != nil {
 		return nil, coded(exitMount, err)

@@ -97,7 +97,8 @@ func (o *mountOptions) logPath() (string, error) {
 }
 
 // openLog opens a log to be appended to. One that nobody has asked for by its name
-// may lie in a directory of others, who could have put a link or a pipe there.
+// may lie in a directory of others, who could have put a link, a pipe or a file that
+// they read there: it has to be believable as an index is.
 func openLog(path string, asked bool) (*os.File, error) {
 	flags := os.O_CREATE | os.O_APPEND | os.O_WRONLY
 	if asked {
@@ -107,15 +108,27 @@ func openLog(path string, asked bool) (*os.File, error) {
 	if err != nil {
 		return nil, fmt.Errorf("log: %w (choose a file with --log-file)", err)
 	}
-	info, err := f.Stat()
-	if err == nil && (!info.Mode().IsRegular() || info.Sys().(*syscall.Stat_t).Nlink > 1) {
-		err = fmt.Errorf("log %s: it is no regular file, or has another name as well: choose a file with --log-file", path)
-	}
-	if err != nil {
+	if err := believableLog(f); err != nil {
 		_ = f.Close()
-		return nil, err
+		return nil, fmt.Errorf("log %s: %w: remove it, or choose a file with --log-file", path, err)
 	}
 	return f, nil
+}
+
+// believableLog says why others may have made a log, or get at it.
+func believableLog(f *os.File) error {
+	info, err := f.Stat()
+	if err != nil {
+		return err
+	}
+	if info.Sys().(*syscall.Stat_t).Nlink > 1 {
+		return errors.New("it has another name as well")
+	}
+	trusted, err := catalog.TrustIn(filepath.Dir(f.Name()))
+	if err != nil {
+		return err
+	}
+	return trusted.Believable(info)
 }
 
 // mountChild is a mount in a process of its own.

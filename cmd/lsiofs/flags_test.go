@@ -7,6 +7,8 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/stretchr/testify/require"
 
+	"github.com/lsiofs/lsiofs/fs"
+
 	"github.com/lsiofs/lsiofs/checkpoint"
 	"github.com/lsiofs/lsiofs/pipeline/order"
 	"github.com/lsiofs/lsiofs/pipeline/spec"
@@ -199,4 +201,18 @@ func TestFlagsOfASplitBelongToAPart(t *testing.T) {
 	require.Equal(t, "0.5..1", d.flags.Lookup("split").Value.String(), "as it is handed to other processes")
 	require.Equal(t, "0..1", parsed(t, "--split", "0..1").flags.Lookup("split").Value.String())
 	require.Empty(t, parsed(t).flags.Lookup("split").Value.String())
+}
+
+func TestReadersAreUsersByNameOrNumber(t *testing.T) {
+	var r readerUsers
+	require.False(t, r.given())
+	require.NoError(t, r.Set("root,1000"))
+	require.NoError(t, r.Set("7"))
+	require.Equal(t, fs.Readers{Users: []uint32{0, 1000, 7}}, r.Readers)
+	require.Equal(t, "root,1000,7", r.String())
+	require.NoError(t, r.Set("all"))
+	require.True(t, r.All)
+	for _, wrong := range []string{"", "no such user", "1,,2", "-1", "4294967296"} {
+		require.ErrorContains(t, r.Set(wrong), "there is no user")
+	}
 }

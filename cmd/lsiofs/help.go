@@ -24,7 +24,7 @@ var flagGroups = []struct {
 	{"Order", []string{"seed", "epoch", "shuffle", "shuffle-size", "lanes", "chunk-bytes", "chunk-records", "groups"}},
 	{"Workers", []string{"workers", "batch", "tail", "deal", "worker", "from"}},
 	{"Reading", []string{"memory", "read", "index-dir", "spool-dir", "spool-max", "read-timeout", "direct", "io"}},
-	{"Mount", []string{"resume", "daemon", "log-file", "allow-other"}},
+	{"Mount", []string{"resume", "daemon", "log-file", "allow-other", "readers", "while-pid", "rmdir"}},
 }
 
 const (

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"bytes"
 	"fmt"
 	"maps"
 	"os"
@@ -47,10 +48,12 @@ func linkedModules(t *testing.T) map[string]string {
 	t.Helper()
 	dirs := map[string]string{}
 	for _, arch := range []string{"amd64", "arm64"} {
-		list := exec.Command("go", "list", "-deps", "-f", "{{with .Module}}{{if not .Main}}{{.Path}}\t{{.Dir}}{{end}}{{end}}", ".")
+		list := exec.Command("go", "list", "-buildvcs=false", "-deps", "-f", "{{with .Module}}{{if not .Main}}{{.Path}}\t{{.Dir}}{{end}}{{end}}", ".")
 		list.Env = append(os.Environ(), "GOOS=linux", "GOARCH="+arch, "CGO_ENABLED=0")
+		var stderr bytes.Buffer
+		list.Stderr = &stderr
 		out, err := list.Output()
-		require.NoError(t, err)
+		require.NoError(t, err, "%s", &stderr)
 		for line := range strings.Lines(string(out)) {
 			if path, dir, found := strings.Cut(strings.TrimSpace(line), "\t"); found {
 				dirs[path] = dir

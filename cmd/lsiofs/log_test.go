@@ -3,6 +3,7 @@ package main
 import (
 	"bytes"
 	"encoding/json"
+	"errors"
 	"log/slog"
 	"os"
 	"path/filepath"
@@ -22,6 +23,15 @@ func TestADaemonsLogIsNotWrittenWhereALinkLeads(t *testing.T) {
 		"a symbolic link": func() error { return os.Symlink(victim, path) },
 		"a second name":   func() error { return os.Link(victim, path) },
 		"a pipe":          func() error { return syscall.Mkfifo(path, 0o600) },
+		"a file that others may write to": func() error {
+			return errors.Join(os.WriteFile(path, nil, 0o600), os.Chmod(path, 0o622))
+		},
+		"a stranger's file": func() error {
+			if os.Getuid() != 0 {
+				t.Skip("making a stranger's file takes root")
+			}
+			return errors.Join(os.WriteFile(path, nil, 0o600), os.Chown(path, 65533, 65533))
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			require.NoError(t, plant())

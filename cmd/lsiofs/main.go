@@ -77,6 +77,9 @@ func run(ctx context.Context, ints *interrupts, args []string, stdout, stderr io
 	}
 	if !g.running {
 		err = coded(exitUsage, err)
+		if tellParent(args, err) {
+			return errorCode(err)
+		}
 	}
 	// Flags may not have been parsed when they are what is wrong.
 	g.ui.json = g.ui.json || slices.Contains(args, "--json")

@@ -3,6 +3,8 @@ package main
 import (
 	"encoding/json"
 	"os"
+	"strconv"
+	"strings"
 
 	"github.com/lsiofs/lsiofs/pipeline/catalog"
 )
@@ -30,6 +32,25 @@ func newReporter(fd int, u *ui) (reporter, error) {
 		return nil, usagef("--ready-fd (%d) is not an open file: %w", fd, err)
 	}
 	return &pipeReporter{file: f, encoder: json.NewEncoder(f)}, nil
+}
+
+// tellParent tells a parent that waits at --ready-fd what is wrong with a command
+// line that could not be parsed, and says whether there is one.
+func tellParent(args []string, err error) bool {
+	for _, a := range args {
+		if number, found := strings.CutPrefix(a, "--ready-fd="); found {
+			fd, perr := strconv.Atoi(number)
+			if perr != nil || fd <= 2 {
+				return false
+			}
+			rep, rerr := newReporter(fd, nil)
+			if rerr == nil {
+				rep.ended(err)
+			}
+			return rerr == nil
+		}
+	}
+	return false
 }
 
 type uiReporter struct {
@@ -70,8 +91,9 @@ type readyError struct {
 // pipeReporter reports to a parent until the mount is ready. A parent that has
 // gone away is no reason to stop: errors of writing are passed over.
 type pipeReporter struct {
-	file    *os.File
-	encoder *json.Encoder
+	file      *os.File
+	encoder   *json.Encoder
+	toldError bool // while somebody listened
 }
 
 func (r *pipeReporter) send(m readyMessage) {
@@ -95,6 +117,7 @@ func (r *pipeReporter) unmounting()           {}
 
 func (r *pipeReporter) ended(err error) {
 	if err != nil {
+		r.toldError = r.file != nil
 		r.send(readyMessage{Error: &readyError{err.Error(), errorCode(err)}})
 	}
 	r.close()

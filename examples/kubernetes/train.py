@@ -43,8 +43,7 @@ def write(name, document):
 def save(model, used):
     write(f"model-{index}-{used}.json", model)
     # The mount counts what it has delivered, and that is more: it was read ahead.
-    with open(f"{mount}/checkpoint") as f:
-        checkpoint = json.load(f)
+    checkpoint = data.checkpoint()
     consumed = [0] * len(checkpoint["done"][-1]["consumed"])
     consumed[index] = used
     checkpoint["done"][-1]["consumed"] = consumed
@@ -52,6 +51,7 @@ def save(model, used):
     print("saved", used, flush=True)
 
 
+data = lsiofs.open(mount)
 model, used = collections.Counter(), 0
 try:
     with open(f"{saves}/checkpoint-{index}.json") as f:
@@ -62,9 +62,9 @@ except FileNotFoundError:
     save(model, used)
 
 last = used  # of what is saved
-stream = lsiofs.Stream(f"{mount}/worker-{index}.jsonl", used)
-for record in stream:
-    model[json.loads(bytes(record))["label"]] += 1
+stream = data.worker(index, used)
+for sample in stream.samples():
+    model[sample["label"]] += 1
     used += 1
     if used % step == 0 or used == len(stream):
         save(model, used)

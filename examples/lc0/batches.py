@@ -11,13 +11,9 @@ numpy.memmap("MNT/epoch-0/worker-0-of-1.bin", FRAME, "r").
 """
 
 import argparse
-import pathlib
-import sys
 
+import lsiofs
 import numpy as np
-
-sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "python"))
-import lsiofs  # noqa: E402
 
 # V6TrainingData of lc0, src/trainingdata/trainingdata_v6.h.
 FRAME = np.dtype([
@@ -41,7 +37,7 @@ def main():
     p.add_argument("stream")
     p.add_argument("--batch", type=int, default=1024)
     a = p.parse_args()
-    for batch in lsiofs.batches(a.stream, a.batch, FRAME):
+    for batch in lsiofs.Stream(a.stream).arrays(a.batch, FRAME):
         planes, policy, result = tensors(batch)
         print(len(batch), int(planes.sum()), "%.4f" % policy.sum(dtype="f8"), "%.4f" % result.sum(dtype="f8"))
 

@@ -14,7 +14,6 @@ import sys
 import lsiofs
 
 if __name__ == "__main__":
-    for record in lsiofs.Stream(sys.argv[1]):
-        sample = lsiofs.tar_sample(record)
+    for sample in lsiofs.Stream(sys.argv[1]).samples():
         key = sample.pop("__key__").decode()
         print(key, *(f"{extension}:{len(data)}" for extension, data in sample.items()))

@@ -12,12 +12,9 @@ so every token is predicted once an epoch. llm.c's files have a header: mount th
 import argparse
 import json
 import pathlib
-import sys
 
+import lsiofs
 import numpy as np
-
-sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "python"))
-import lsiofs  # noqa: E402
 
 LENGTH, CONTEXT, WIDTH, HIDDEN = 64, 4, 16, 64
 
@@ -70,10 +67,10 @@ class Model:
 def train(mount, data, epochs, batch):
     vocabulary = json.loads((pathlib.Path(data) / "vocabulary.json").read_text())
     model = Model(len(vocabulary))
+    streams = lsiofs.open(mount)
     for epoch in range(epochs):
         losses = []
-        stream = f"{mount}/epoch-{epoch}/worker-0-of-1.bin"
-        for rows in lsiofs.batches(stream, batch, ("<u2", (LENGTH + 1,))):
+        for rows in streams.epoch(epoch).arrays(batch, ("<u2", (LENGTH + 1,))):
             windows = np.lib.stride_tricks.sliding_window_view(rows, CONTEXT + 1, axis=1).reshape(-1, CONTEXT + 1)
             losses.append(model.step(windows[:, :-1].astype(int), windows[:, -1].astype(int), 0.01))
         print(f"epoch {epoch}: {len(losses)} steps, loss {np.mean(losses):.3f}")

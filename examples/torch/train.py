@@ -13,30 +13,23 @@ of its workers in turn; so step k of all ranks together is always the same
 stretch of the epoch, k·R·B to (k+1)·R·B, however many ranks and workers there are.
 
 So all that has to be saved is the epoch and the number of samples that all ranks
-have trained on. The files of that place have a name: epoch-E/from-M. Nothing is
-written to the mount, and what the workers had read ahead does not matter. (The
-same two numbers, written to MNT/checkpoint, move the files MNT/worker-*.)
+have trained on: data.state_dict(samples, epoch). Nothing is written to the mount,
+and what the workers had read ahead does not matter.
+
+One program on one machine can make the mount by itself:
+with lsiofs.mount(DATASET, batch=4, tail="drop") as data.
 """
 
 import argparse
-import json
 import os
 
+import lsiofs
 import torch
-from torch.utils.data import DataLoader, IterableDataset, get_worker_info
+from torch.utils.data import DataLoader
 
 
-class Stream(IterableDataset):
-    def __init__(self, place, rank, ranks):
-        self.place, self.rank, self.ranks = place, rank, ranks
-
-    def __iter__(self):
-        me = get_worker_info()
-        file, files = me.id * self.ranks + self.rank, me.num_workers * self.ranks
-        with open(f"{self.place}/worker-{file}-of-{files}.jsonl", "rb") as f:
-            for line in f:
-                record = json.loads(line)
-                yield torch.tensor(record["x"], dtype=torch.float32), torch.tensor(float(record["y"]))
+def decode(sample):
+    return torch.tensor(sample["x"], dtype=torch.float32), torch.tensor(float(sample["y"]))
 
 
 def main():
@@ -51,36 +44,38 @@ def main():
     a = p.parse_args()
     rank, ranks = int(os.environ.get("RANK", 0)), int(os.environ.get("WORLD_SIZE", 1))
 
+    data = lsiofs.open(a.mount)
     model = torch.nn.Linear(2, 1)
     optimizer = torch.optim.SGD(model.parameters(), lr=1e-6)
-    position = {"epoch": 0, "samples": 0}
     if os.path.exists(a.save):
         saved = torch.load(a.save)
         model.load_state_dict(saved["model"])
-        position = saved["position"]
+        data.load_state_dict(saved["data"])
+    epoch, samples = data.position
 
     steps = 0
-    while position["epoch"] < a.epochs:
-        place = f"{a.mount}/epoch-{position['epoch']}/from-{position['samples']}"
-        for x, y in DataLoader(Stream(place, rank, ranks), batch_size=a.batch, num_workers=a.loader_workers):
+    dataset = data.torch(decode, rank=rank, ranks=ranks)
+    loader = DataLoader(dataset, batch_size=a.batch, num_workers=a.loader_workers)
+    while epoch < a.epochs and steps != a.steps:
+        dataset.set_epoch(epoch, samples)
+        for x, y in loader:
             loss = torch.nn.functional.mse_loss(model(x).squeeze(1), y)
             optimizer.zero_grad()
             loss.backward()
             optimizer.step()  # with several ranks: DistributedDataParallel averages here
             if a.log:
                 with open(a.log, "a") as f:
-                    print(position["epoch"], *[int(v) for v in y], file=f)
+                    print(epoch, *[int(v) for v in y], file=f)
 
-            position["samples"] += a.batch * ranks
+            samples += a.batch * ranks
             steps += 1
             if steps == a.steps:
                 break
-        if steps == a.steps:
-            break
-        position = {"epoch": position["epoch"] + 1, "samples": 0}  # the next epoch, by name
+        else:
+            epoch, samples = epoch + 1, 0
 
     if rank == 0:
-        torch.save({"model": model.state_dict(), "position": position}, a.save + ".tmp")
+        torch.save({"model": model.state_dict(), "data": data.state_dict(samples, epoch)}, a.save + ".tmp")
         os.replace(a.save + ".tmp", a.save)
 
 

@@ -22,7 +22,7 @@ import tarfile
 import time
 import zlib
 
-sys.path.append(str(pathlib.Path(__file__).resolve().parents[2] / "examples" / "python"))
+sys.path.append(str(pathlib.Path(__file__).resolve().parents[2] / "examples" / "python" / "src"))
 import lsiofs  # noqa: E402
 
 RESERVOIR = 16384  # samples, the default of lsiofs; set by main
@@ -67,15 +67,14 @@ def tarfiles(path):
 
 
 def records(path):
-    """The records of a stream of lsiofs as they lie there, by the example."""
+    """The records of a stream of lsiofs as they lie there, by its Python package."""
     for record in lsiofs.Stream(path):
         yield {"record": record}
 
 
 def samples(path):
-    """The samples of a tar stream of lsiofs, by the example."""
-    for record in lsiofs.Stream(path):
-        sample = lsiofs.tar_sample(record)
+    """The samples of a tar stream of lsiofs, by its Python package."""
+    for sample in lsiofs.Stream(path).samples():
         del sample["__key__"]
         yield sample
 

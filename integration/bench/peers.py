@@ -68,14 +68,14 @@ TAR = [
     Row("cat", "lsiofs, `cat` of one file", True, line="cat", workers=1),
     Row("stream-tarfile", "lsiofs, Python `tarfile`", True, loader="tarfile", workers=1),
     Row("parser", "lsiofs, ten lines of Python", True, loader="parser", workers=1),
-    Row("samples", "lsiofs, `examples/python`: samples", True, loader="samples", workers=1),
-    Row("records", "lsiofs, `examples/python`: records", True, loader="records", workers=1),
+    Row("samples", "lsiofs, its Python package: samples", True, loader="samples", workers=1),
+    Row("records", "lsiofs, its Python package: records", True, loader="records", workers=1),
 ]
 FIXED = [
     Row("blocks", "Python, `read` of 8 KiB", False, loader="blocks"),
     Row("reservoir-blocks", "Python, shards at random, a reservoir", True, loader="reservoir-blocks"),
     Row("cat", "lsiofs, `cat` of one file", True, line="cat", workers=1),
-    Row("records", "lsiofs, `examples/python`: records", True, loader="records", workers=1),
+    Row("records", "lsiofs, its Python package: records", True, loader="records", workers=1),
 ]
 TORCH = [
     Row("torch-reservoir", "torch DataLoader, 2 workers, over the `tarfile` reservoir", True, loader="torch-reservoir"),

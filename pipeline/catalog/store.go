@@ -31,11 +31,11 @@ var errNoDir = errors.New("there is no index directory")
 // of dead processes are told from living ones'.
 type store struct {
 	dir string // empty where there is none
-	// owners are the users whose files count, see openStored.
-	owners []uint32
-	key    [32]byte
-	name   string
-	log    *slog.Logger
+	// trusted are the users whose files count, see openStored.
+	trusted Trusted
+	key     [32]byte
+	name    string
+	log     *slog.Logger
 }
 
 // openStore chooses the index directory and names the dataset's files in it.
@@ -51,7 +51,7 @@ func openStore(c *Config, t *target, log *slog.Logger) *store {
 		err = os.MkdirAll(dir, 0o700)
 	}
 	if s.dir = dir; err == nil {
-		err = s.believe()
+		s.trusted, err = TrustIn(dir)
 	}
 	if err != nil {
 		s.dir = ""

@@ -25,7 +25,7 @@ func (s *store) openStored(path string) (*os.File, error) {
 	}
 	info, err := f.Stat()
 	if err == nil {
-		err = s.believable(info)
+		err = s.trusted.Believable(info)
 	}
 	if err != nil {
 		_ = f.Close()
@@ -34,11 +34,25 @@ func (s *store) openStored(path string) (*os.File, error) {
 	return f, nil
 }
 
-func (s *store) believable(info fs.FileInfo) error {
+// Trusted are the users whose files count in a directory.
+type Trusted []uint32
+
+// TrustIn are those of a directory.
+func TrustIn(dir string) (Trusted, error) {
+	info, err := os.Stat(dir)
+	if err != nil {
+		return nil, err
+	}
+	return Trusted{uint32(os.Geteuid()), 0, ownerOf(info)}, nil
+}
+
+// Believable says why a file of the directory does not count, nil where it does: it has
+// to be a regular file of one of t to which nobody else may write.
+func (t Trusted) Believable(info fs.FileInfo) error {
 	switch owner := ownerOf(info); {
 	case !info.Mode().IsRegular():
 		return fmt.Errorf("it is no regular file")
-	case !slices.Contains(s.owners, owner):
+	case !slices.Contains(t, owner):
 		return fmt.Errorf("it belongs to user %d, who is neither you, nor root, nor the owner of its directory", owner)
 	case info.Mode().Perm()&0o022 != 0:
 		return fmt.Errorf("others may write to it (mode %04o)", info.Mode().Perm())
@@ -47,16 +61,6 @@ func (s *store) believable(info fs.FileInfo) error {
 }
 
 func ownerOf(info fs.FileInfo) uint32 { return info.Sys().(*syscall.Stat_t).Uid }
-
-// believe sets whose files count in the store's directory.
-func (s *store) believe() error {
-	info, err := os.Stat(s.dir)
-	if err != nil {
-		return err
-	}
-	s.owners = []uint32{uint32(os.Geteuid()), 0, ownerOf(info)}
-	return nil
-}
 
 // ownDirName is the directory of an index that lies with its dataset.
 const ownDirName = ".lsiofs"

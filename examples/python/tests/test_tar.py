@@ -1,12 +1,11 @@
-"""Holds lsiofs.tar_sample against tarfile, over random samples in tarfile's three formats: tar_sample.py EXAMPLES."""
+"""Samples of tar streams, held against the standard library's tarfile."""
 
 import io
 import random
-import sys
 import tarfile
+import unittest
 
-sys.path.insert(0, sys.argv[1])
-import lsiofs  # noqa: E402
+import lsiofs
 
 
 def reference(archive):
@@ -24,9 +23,11 @@ def reference(archive):
 def random_sample(r):
     out = io.BytesIO()
     archive = tarfile.open(fileobj=out, mode="w", format=r.choice([tarfile.USTAR_FORMAT, tarfile.GNU_FORMAT, tarfile.PAX_FORMAT]))
-    directory = "".join("d" * r.choice([1, 5, 40]) + "/" for _ in range(r.randrange(4)))
+    directory = "".join(r.choice("ddd.") + "d" * r.choice([0, 4, 39]) + "/" for _ in range(r.randrange(4)))
     if r.random() < 0.1:
         directory = "__x__/" + directory
+    if r.random() < 0.1:
+        directory = "./" + directory
     key = directory + "k" * r.choice([1, 8, 60, 90, 99])
     if r.random() < 0.2:
         key = key.replace("k", "é", 1)
@@ -41,7 +42,7 @@ def random_sample(r):
             others.append(tarfile.TarInfo("LICENSE"))
         if r.random() < 0.1:
             others.append(tarfile.TarInfo(key + ".link"))
-            others[-1].type, others[-1].linkname = tarfile.SYMTYPE, "elsewhere"
+            others[-1].type, others[-1].linkname = tarfile.SYMTYPE, r.choice(["elsewhere", "e" * 150])
         try:
             archive.addfile(member, io.BytesIO(data))
             for m in others:
@@ -51,17 +52,24 @@ def random_sample(r):
     return out.getvalue()[: archive.offset]
 
 
-def main():
-    r, compared = random.Random(1), 0
-    for _ in range(2000):
-        archive = random_sample(r)
-        if not archive:
-            continue
-        got = {k: v if k == "__key__" else bytes(v) for k, v in lsiofs.tar_sample(memoryview(archive)).items()}
-        want = reference(archive)
-        assert got == want, (got, want)
-        compared += len(want) > 1
-    print(compared)
+class Tar(unittest.TestCase):
+    def test_random_samples_are_split_as_tarfile_does(self):
+        r, compared = random.Random(1), 0
+        for _ in range(2000):
+            archive = random_sample(r)
+            if not archive:
+                continue
+            got = {k: v if k == "__key__" else bytes(v) for k, v in lsiofs.tar_sample(memoryview(archive)).items()}
+            want = reference(archive)
+            self.assertEqual(got, want)
+            compared += len(want) > 1
+        self.assertGreater(compared, 1000)
+
+    def test_an_extension_that_is_no_utf_8_is_kept_as_names_of_files_are(self):
+        member = tarfile.TarInfo("k.\udcff")
+        header = member.tobuf(tarfile.GNU_FORMAT, "utf-8", "surrogateescape")
+        self.assertEqual(lsiofs.tar_sample(memoryview(header)), {"__key__": b"k", "\udcff": b""})
 
 
-main()
+if __name__ == "__main__":
+    unittest.main()

@@ -1,0 +1,41 @@
+package main
+
+import (
+	"fmt"
+	"os/user"
+	"strconv"
+	"strings"
+
+	"github.com/lsiofs/lsiofs/fs"
+)
+
+// readerUsers is the value of --readers: names or numbers of users, with commas
+// between them, or "all". It may be given several times.
+type readerUsers struct {
+	fs.Readers
+	text []string
+}
+
+func (r *readerUsers) given() bool    { return len(r.text) > 0 }
+func (r *readerUsers) String() string { return strings.Join(r.text, ",") }
+func (*readerUsers) Type() string     { return "users" }
+
+func (r *readerUsers) Set(text string) error {
+	for name := range strings.SplitSeq(text, ",") {
+		if name == "all" {
+			r.All = true
+			continue
+		}
+		id := name
+		if u, err := user.Lookup(name); err == nil {
+			id = u.Uid
+		}
+		uid, err := strconv.ParseUint(id, 10, 32)
+		if err != nil {
+			return fmt.Errorf("there is no user %q: name one of this machine, its number, or all", name)
+		}
+		r.Users = append(r.Users, uint32(uid))
+	}
+	r.text = append(r.text, text)
+	return nil
+}

@@ -1,0 +1,153 @@
+"""The server of a mount: a process of ``lsiofs mount`` that ends with this one.
+
+How the two hold together:
+
+- The server writes messages to a pipe until its mount answers: a JSON object a line, of which
+  one says that it is mounted, or why not. Then it closes the pipe.
+- It has this process' number, and watches it (``--while-pid``): when this process is gone,
+  killed or not, it unmounts, removes the mount point if that was made for it (``--rmdir``), and
+  ends. Reads of processes that are left fail then.
+- It is in a session of its own, so that Ctrl-C at a terminal is this process' to deal with.
+- Its log goes to this process' stderr.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import logging
+import os
+import signal
+import subprocess
+import tempfile
+import warnings
+import weakref
+from typing import Any, Mapping, Optional, Sequence, Union
+
+from .errors import MountError
+from .program import command
+
+log = logging.getLogger("lsiofs")
+
+Value = Union[None, bool, int, float, str, "os.PathLike[str]", Sequence[Union[int, float, str]]]
+
+# How long the server has for each step of its end: to let readers finish, to have ended
+# when it is not to wait for them, to be gone.
+READERS_SECONDS, ENDING_SECONDS = 0.5, 15.0
+
+
+class MountWarning(UserWarning):
+    """Something about a mount that the server warns of."""
+
+
+class Server:
+    """A mount of `dataset` at `mountpoint`, or, without one, at a directory of its own, that answers.
+
+    `flags` are those of ``lsiofs mount``, which checks them. `close` unmounts; so does the end of
+    this process, and the end of this object.
+    """
+
+    def __init__(self, dataset: str, mountpoint: Optional[str], flags: Mapping[str, Value], program: Optional[str] = None) -> None:
+        self.program = program or command()
+        own = mountpoint is None
+        line = [self.program, "mount", f"--while-pid={os.getpid()}", *(["--rmdir"] if own else []), *arguments(flags)]
+        self.mountpoint = os.path.abspath(mountpoint) if mountpoint is not None else tempfile.mkdtemp(prefix="lsiofs-")
+        try:
+            self.process, self.mounted = _start(line, [dataset, self.mountpoint])
+        except BaseException:
+            if own:
+                _remove(self.mountpoint)
+            raise
+        self._closed = weakref.finalize(self, _end, self.process, self.program, self.mountpoint, own, os.getpid())
+
+    def close(self) -> None:
+        """Unmounts. Files that are still open can be read on for a moment; after that, reads of them fail."""
+        self._closed()
+
+
+def arguments(flags: Mapping[str, Value]) -> list[str]:
+    """Flags of the command line for keyword arguments: batch=64 is --batch=64, allow_other=True is --allow-other."""
+    line = []
+    for name, value in flags.items():
+        if name in ("daemon", "log_file"):
+            raise TypeError(f"{name} is not for a mount that ends with its program: use lsiofs mount, and lsiofs.open")
+        flag = "--" + name.replace("_", "-")
+        values = value if isinstance(value, (list, tuple)) else [value]
+        for v in values:
+            if v is not None:
+                line.append(f"{flag}={_text(v)}")
+    return line
+
+
+def _text(value: Any) -> str:
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    return str(os.fspath(value)) if isinstance(value, os.PathLike) else str(value)
+
+
+def _start(line: list[str], places: list[str]) -> tuple[subprocess.Popen[bytes], dict[str, Any]]:
+    """Starts a server and waits until its mount answers. Gives what it says about the mount."""
+    reader, writer = os.pipe()
+    with open(reader, "rb") as messages:
+        try:
+            process = subprocess.Popen(
+                [*line, f"--ready-fd={writer}", "--", *places],
+                stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, pass_fds=[writer], start_new_session=True,
+            )
+        finally:
+            os.close(writer)
+        try:
+            return process, _await(process, messages)
+        except BaseException:
+            _stop(process)
+            raise
+
+
+def _await(process: subprocess.Popen[bytes], messages: Any) -> dict[str, Any]:
+    for text in messages:
+        message: dict[str, Any] = json.loads(text)
+        if "mounted" in message:
+            return dict(message["mounted"])
+        if "error" in message:
+            raise _failed(message["error"]["text"], message["error"]["code"])
+        if "warning" in message:
+            warnings.warn(message["warning"], MountWarning, stacklevel=5)
+        if "progress" in message:
+            log.debug("indexing: %s", message["progress"])
+    code = process.wait()
+    how = f"was killed by signal {-code}" if code < 0 else f"ended with code {code}"
+    raise _failed(f"the server {how} before it had mounted; what it has to say is on stderr", code)
+
+
+def _failed(text: str, code: int) -> MountError:
+    error = MountError(text)
+    error.exit_code = code
+    return error
+
+
+def _end(process: subprocess.Popen[bytes], program: str, mountpoint: str, own: bool, owner: int) -> None:
+    """Ends a server, cleanly if it can. In a fork of the process that started it, it does nothing."""
+    if os.getpid() != owner:
+        return
+    if not _stop(process):  # it leaves a dead mount behind
+        subprocess.run([program, "umount", "--lazy", mountpoint], stdin=subprocess.DEVNULL, stderr=subprocess.DEVNULL, check=False)
+    if own:
+        _remove(mountpoint)
+
+
+def _stop(process: subprocess.Popen[bytes]) -> bool:
+    """Ends a server, and says whether it has unmounted itself."""
+    for seconds in (READERS_SECONDS, ENDING_SECONDS):
+        # The first one lets readers finish, the second one doesn't.
+        with contextlib.suppress(ProcessLookupError):
+            process.send_signal(signal.SIGTERM)
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            return process.wait(seconds) >= 0
+    process.kill()
+    process.wait()
+    return False
+
+
+def _remove(directory: str) -> None:
+    with contextlib.suppress(OSError):  # the server may have removed it
+        os.rmdir(directory)

@@ -1,0 +1,116 @@
+"""WebDataset samples: a tar stream's records as dicts.
+
+A record of a tar stream is the members that are one sample: neighbours whose paths are equal
+up to the first dot of the base name, the *key*. What comes behind that dot is the extension.
+Members that are no regular files, or have no key, are none of the sample's.
+"""
+
+from __future__ import annotations
+
+import re
+import struct
+from typing import Any, Iterator
+
+Sample = dict[str, Any]  # "__key__": bytes; else a memoryview
+
+# A path with a key and an extension; paths below __x__ have none.
+_PATH = rb"(?!__[^/]*__(?:/|\0))((?:[^\0]*/)?[^\0./]+)\.([^\0/]*)\0"
+_named = re.compile(_PATH).match
+
+# The usual header, whole: such a path of less than 100 bytes (whose directories have no dots,
+# which is much faster to match), a size in octal, a regular file, and no prefix.
+_usual = re.compile(
+    rb"(?s)(?=(?!__[^/]*__(?:/|\0))((?:\./)?(?:[^\0./]+/)*[^\0./]+)\.([^\0/]*)\0).{99}\0.{24}([0-7]{11})[\0 ].{20}[0\0].{188}\0"
+).match
+
+_header = struct.Struct("100s24x12s20xc100x8s80x155s12x").unpack_from  # name, size, type, magic and version, prefix
+
+_WITHOUT_DATA = b"123456"  # types: links, devices, directories, pipes, whatever their size says
+
+
+def tar_sample(record: memoryview) -> Sample:
+    """The members of a sample by extension, as views, and its ``"__key__"``, as bytes."""
+    return _parse(record, 0, len(record))
+
+
+def samples(data: memoryview, ends: list[int]) -> Iterator[Sample]:
+    """The samples that lie in `data` one behind the other; `ends` says where each ends."""
+    begin = 0
+    for end in ends:
+        yield _parse(data, begin, end)
+        begin = end
+
+
+def _parse(data: memoryview, at: int, end: int) -> Sample:
+    sample: Sample = {}
+    while at < end:
+        member = _usual(data, at)
+        if member is None:
+            at = _parse_unusual(data, at, end, sample)
+            continue
+        sample["__key__"], extension, octal = member.groups()
+        size = int(octal, 8)
+        at += 512
+        sample[_text(extension)] = data[at : at + size]
+        at += (size + 511) & -512
+    return sample
+
+
+def _parse_unusual(data: memoryview, at: int, end: int, sample: Sample) -> int:
+    """Parses one member of any kind, with the extension headers before it, and gives the place behind it."""
+    told: dict[bytes, bytes] = {}  # by extension headers, about the member that follows
+    while at < end:
+        name, size_field, kind, magic, prefix = _header(data, at)
+        at += 512
+        size = int(told[b"size"]) if b"size" in told else _number(size_field)
+        content = data[at : at + size]
+        if kind not in _WITHOUT_DATA:
+            at += (size + 511) & -512
+        if kind in b"xX":  # PAX
+            told.update(_pax(bytes(content)))
+        elif kind == b"L":  # GNU: a long path
+            told[b"path"] = _string(bytes(content))
+        elif kind == b"K":  # GNU: a long target of a link
+            pass
+        else:
+            path = told.get(b"path")
+            if path is None:
+                path = _string(name)
+                if prefix[0] and magic == b"ustar\x0000":
+                    path = _string(prefix) + b"/" + path
+            named = _named(path + b"\0")
+            if named and kind in b"0\x007":
+                sample["__key__"] = named[1]
+                sample[_text(named[2])] = content
+            break
+    return at
+
+
+def _number(field: bytes) -> int:
+    """A size: octal, or, with the first bit set, in base 256."""
+    if field[0] & 128:
+        return int.from_bytes(field[1:], "big")
+    return int(field.strip(b"\0 ") or b"0", 8)
+
+
+def _pax(text: bytes) -> dict[bytes, bytes]:
+    """The lines of a PAX header, "length key=value"; values may have line ends in them."""
+    found = {}
+    while text.strip(b"\0"):
+        space = text.index(b" ")
+        length = int(text[:space])
+        key, _, value = text[space + 1 : length - 1].partition(b"=")
+        found[key] = value
+        text = text[length:]
+    return found
+
+
+def _string(field: bytes) -> bytes:
+    return field.partition(b"\0")[0]
+
+
+def _text(extension: bytes) -> str:
+    try:
+        return extension.decode()
+    except UnicodeDecodeError:
+        return extension.decode("utf-8", "surrogateescape")

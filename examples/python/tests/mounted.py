@@ -1,0 +1,147 @@
+"""Datasets that the tests mount, small ones, and what all of them share."""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import json
+import os
+import pathlib
+import re
+import struct
+import sys
+import tarfile
+import tempfile
+import threading
+import time
+import unittest
+
+import lsiofs
+
+PATIENCE = 90  # seconds, for what comes for certain
+
+
+def make_jsonl(root, records=240, shards=4):
+    """{"x": [...], "y": n}, n from 0 on."""
+    for shard in range(shards):
+        numbers = range(shard * records // shards, (shard + 1) * records // shards)
+        text = "".join(json.dumps({"x": [n % 7, n % 3], "y": n}) + "\n" for n in numbers)
+        pathlib.Path(root, f"{shard}.jsonl").write_text(text)
+
+
+def make_tar(root, records=60, size=700):
+    """Samples n01/000 … of two members."""
+    with tarfile.open(os.path.join(root, "all.tar"), "w") as archive:
+        for n in range(records):
+            for extension, data in ("jpg", bytes([n]) * (size + n)), ("cls", str(n).encode()):
+                member = tarfile.TarInfo(f"n0{n % 2}/{n:03}.{extension}")
+                member.size = len(data)
+                archive.addfile(member, io.BytesIO(data))
+
+
+def make_lines(root):
+    pathlib.Path(root, "a.txt").write_bytes(b"one\ntwo\r\n\xff three\n" * 20)
+
+
+def make_fixed(root, records=300):
+    pathlib.Path(root, "tokens.bin").write_bytes(b"".join(struct.pack("<4H", n, n + 1, n + 2, 7) for n in range(records)))
+
+
+def make_images(root):
+    for name in "dog", "cat", "emu":
+        directory = pathlib.Path(root, name, "more")
+        directory.mkdir(parents=True)
+        for i in range(5):
+            (directory / f"{i}.ppm").write_bytes(name.encode() * (i + 1))
+
+
+class Case(unittest.TestCase):
+    """A test with datasets, and a cache of indexes of its own, all gone at its end."""
+
+    def setUp(self):
+        directory = tempfile.TemporaryDirectory()
+        self.addCleanup(directory.cleanup)
+        self.directory = directory.name
+        self.index = self.made("index")
+        before = mount_points()
+        self.addCleanup(lambda: self.assertEqual(mount_points() - before, set(), "mount points are left"))
+
+    def made(self, name, make=lambda root: None, **sizes):
+        path = os.path.join(self.directory, name)
+        os.mkdir(path)
+        make(path, **sizes)
+        return path
+
+    def mount(self, make, *args, sizes=None, **flags):
+        """Mounts a dataset that `make` makes, until the end of the test."""
+        root = os.path.join(self.directory, make.__name__)
+        if not os.path.isdir(root):
+            self.made(make.__name__, make, **(sizes or {}))
+        mount = lsiofs.mount(root, *args, index_dir=self.index, **flags)
+        self.addCleanup(mount.close)
+        return mount
+
+    def until(self, what, holds):
+        end = time.monotonic() + PATIENCE
+        while not holds():
+            if time.monotonic() > end:
+                self.fail(f"it has not come about that {what}")
+            time.sleep(0.005)
+
+
+@contextlib.contextmanager
+def windows_of(size):
+    """Small windows, so that small data has many."""
+    from lsiofs import stream
+
+    before, stream.WINDOW = stream.WINDOW, size
+    try:
+        yield
+    finally:
+        stream.WINDOW = before
+
+
+def reading_threads():
+    return [t for t in threading.enumerate() if t.name == "lsiofs-read-ahead"]
+
+
+def mount_points():
+    """The directories that this program has made to mount at."""
+    return {name for name in os.listdir(tempfile.gettempdir()) if re.fullmatch(r"lsiofs-[a-z0-9_]{8}", name)}
+
+
+def is_mount(path):
+    with open("/proc/self/mountinfo") as f:
+        return any(line.split(" ")[4] == path for line in f)
+
+
+def is_running(pid):
+    """Whether a process lives, which is none of ours to wait for."""
+    try:
+        with open(f"/proc/{pid}/stat") as f:
+            return f.read().rpartition(")")[2].split()[0] not in "ZX"
+    except FileNotFoundError:
+        return False
+
+
+def in_child(body):
+    """Runs body in a fork, and gives what it returned, or the name of its error, as JSON carries it."""
+    reader, writer = os.pipe()
+    pid = os.fork()
+    if pid == 0:
+        os.close(reader)
+        try:
+            result = body()
+        except BaseException as e:
+            result = type(e).__name__
+        with open(writer, "w") as f:
+            json.dump(result, f)
+        os._exit(0)
+    os.close(writer)
+    with open(reader) as f:
+        text = f.read()
+    os.waitpid(pid, 0)
+    return json.loads(text)
+
+
+PYTHON = sys.executable

@@ -1,0 +1,77 @@
+"""States: what is saved, and what is taken back."""
+
+import json
+import os
+import subprocess
+import unittest
+
+import lsiofs
+
+from . import mounted
+
+
+class State(mounted.Case):
+    def test_a_state_goes_on_where_it_was_made(self):
+        data = self.mount(mounted.make_jsonl, seed=5)
+        want = [s["y"] for s in data.epoch(2, 70)]
+        saved = json.loads(json.dumps(data.state_dict(70, epoch=2)))
+        data.close()
+        for resumed in self.mount(mounted.make_jsonl, resume=saved), self.mount(mounted.make_jsonl, resume=saved, workers=3):
+            self.assertEqual(resumed.position, (2, 70))
+            self.assertEqual([s["y"] for s in resumed.epoch(*resumed.position)], want)
+            self.assertEqual(resumed.state_dict(), saved)
+        again = self.mount(mounted.make_jsonl, seed=5)
+        self.assertEqual(again.position, (0, 0))
+        again.load_state_dict(saved)
+        self.assertEqual((again.position, again.state_dict(80)["done"][-1]["consumed"]), ((2, 70), [80]))
+
+    def test_a_state_is_a_checkpoint_of_the_command(self):
+        data = self.mount(mounted.make_jsonl, seed=5, split="0.5..1", groups=2, batch=4)
+        path = os.path.join(self.directory, "state.json")
+        with open(path, "w") as f:
+            json.dump(data.state_dict(64, epoch=1), f)
+        data.close()
+        subprocess.run([lsiofs.command(), "checkpoint", "show", path], check=True, stdout=subprocess.DEVNULL)
+        resumed = self.mount(mounted.make_jsonl, resume=path)
+        self.assertEqual(resumed.position, (1, 64))
+        self.assertEqual([s["y"] for s in resumed.worker(0).samples()], [s["y"] for s in resumed.epoch(1, 64)])
+
+    def test_a_mount_begins_at_its_epoch(self):
+        data = self.mount(mounted.make_jsonl, epoch=3)
+        self.assertEqual(data.position, (3, 0))
+        list(data.worker(0))  # what worker files have delivered moves no position
+        self.assertEqual(lsiofs.open(data.path).position, (3, 0))
+
+    def test_what_does_not_fit_is_refused_and_changes_nothing(self):
+        data = self.mount(mounted.make_jsonl, seed=5)
+        saved = data.state_dict(70)
+        data.load_state_dict({"epoch": 4, "samples": 20})
+        for words, state in (
+            ("another dataset", {**saved, "dataset": "0" * 64}),
+            ("another order: seed was 6, and is 5", {**saved, "order": {**saved["order"], "seed": 6}}),
+            ("another order: split was", {**saved, "order": {**saved["order"], "split": {}}}),
+            ("version 2", {**saved, "version": 2}),
+            ("no state of a dataset: it has no order", {k: v for k, v in saved.items() if k != "order"}),
+            ("no state", {"model": 1}),
+            ("no state", [1]),
+            ("no state", {**saved, "epoch": -1}),
+            ("no state", {**saved, "done": [1]}),
+            ("each worker", {**saved, "done": [{"batch": 1, "consumed": [3, 4]}]}),
+            ("samples", {"epoch": 0, "samples": "many"}),
+        ):
+            with self.subTest(words), self.assertRaisesRegex(lsiofs.StateError, words):
+                data.load_state_dict(state)
+            self.assertEqual(data.position, (4, 20))
+        self.assertRaises(lsiofs.StateError, data.state_dict, -1)
+
+    def test_a_mount_that_goes_on_by_workers_says_that_it_has_no_one_place(self):
+        data = self.mount(mounted.make_jsonl, seed=5)
+        saved = {**data.state_dict(), "done": [{"batch": 1, "consumed": [30, 4]}]}
+        resumed = self.mount(mounted.make_jsonl, resume=saved)
+        with self.assertRaisesRegex(lsiofs.StateError, "read worker"):
+            resumed.position
+        self.assertEqual(len(list(resumed.worker(0).samples())) + len(list(resumed.worker(1).samples())), 206)
+
+
+if __name__ == "__main__":
+    unittest.main()

@@ -1,0 +1,84 @@
+package fs
+
+import (
+	"fmt"
+	"log/slog"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+)
+
+// Readers are users whose reads of worker files count as delivered, besides the
+// mount's owner and root: those who train, where others may read.
+type Readers struct {
+	All   bool
+	Users []uint32
+}
+
+// onlooker is a process that has read where a worker's mark is, and does not count.
+type onlooker struct {
+	UID uint32 `json:"uid"`
+	PID uint32 `json:"pid"` // 0 for one of another container
+}
+
+// readers says whose reads count, and tells the log of whom they don't, once each. It
+// is safe for concurrent use.
+type readers struct {
+	Readers
+	owner uint32
+	log   *slog.Logger
+
+	mu   sync.Mutex
+	told []uint32
+}
+
+// toldMost bounds of how many users the log is told.
+const toldMost = 16
+
+func (r *readers) counts(uid uint32) bool {
+	return r.All || uid == r.owner || uid == 0 || slices.Contains(r.Users, uid)
+}
+
+// words says whose reads count, for people.
+func (r *readers) words() string {
+	users := []string{"root"}
+	for _, uid := range slices.Compact(slices.Sorted(slices.Values(append(r.Users[:len(r.Users):len(r.Users)], r.owner)))) {
+		if uid != 0 {
+			users = append(users, fmt.Sprintf("user %d", uid))
+		}
+	}
+	if r.All {
+		return "all users"
+	}
+	if len(users) == 1 {
+		return users[0]
+	}
+	return strings.Join(users[:len(users)-1], ", ") + " and " + users[len(users)-1]
+}
+
+// tell logs that what h was sent does not count.
+func (r *readers) tell(h *streamHandle) {
+	r.mu.Lock()
+	known := len(r.told) == toldMost || slices.Contains(r.told, h.uid)
+	if !known {
+		r.told = append(r.told, h.uid)
+	}
+	r.mu.Unlock()
+	if !known {
+		r.log.Warn("the checkpoint does not count what this user reads", "user", h.uid, "process", h.pid, "file", h.node.path, "help", uncountedHelp(h.uid))
+	}
+}
+
+// uncountedHelp is what to do where a user who trains does not count.
+func uncountedHelp(uid uint32) string {
+	return "if this user trains, mount with --readers " + strconv.FormatUint(uint64(uid), 10) +
+		", or restore with the short form {\"epoch\": …, \"samples\": …}"
+}
+
+func (o *onlooker) String() string {
+	if o.PID == 0 {
+		return fmt.Sprintf("read by user %d, which does not count", o.UID)
+	}
+	return fmt.Sprintf("read by user %d (process %d), which does not count", o.UID, o.PID)
+}
