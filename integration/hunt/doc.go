@@ -42,7 +42,9 @@
 //
 // # What is not held
 //
-// A store through a mapping on tmpfs changes no attribute, and one that puts size,
-// mtime and inode back can't be told either: neither is tried. A file system that
-// answers a read in part is broken unless the read was direct.
+// What no file system tells is not tried: a store through a mapping on tmpfs, which
+// changes no attribute; a change that puts size, mtime and inode back; and, on a FUSE
+// that goes by paths, another file of the same size and time, which has the inode
+// number of the first one there. A file system that answers a read in part is broken
+// unless the read was direct.
 package hunt
