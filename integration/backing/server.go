@@ -213,7 +213,8 @@ func (n *node) Open(context.Context, uint32) (fusefs.FileHandle, uint32, syscall
 	if _, errno := n.server.suffer(path, true, 0, 1); errno != 0 {
 		return nil, 0, errno
 	}
-	f, err := os.Open(filepath.Join(n.RootData.Path, path))
+	// It may be a pipe by now, which is not to be waited for.
+	f, err := os.OpenFile(filepath.Join(n.RootData.Path, path), os.O_RDONLY|syscall.O_NONBLOCK, 0)
 	if err != nil {
 		return nil, 0, fusefs.ToErrno(err)
 	}

@@ -1,0 +1,300 @@
+package hunt
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/lsiofs/lsiofs/integration/backing"
+)
+
+// fault is something that storage does: on a FUSE that fails as it is told.
+type fault struct {
+	name string
+	do   func(h *hunter, shard int, r *rand.Rand)
+	// direct says that it is made only where reads are direct.
+	direct bool
+}
+
+// faults are all there are.
+var faults = []fault{
+	{name: "EIO", do: failing(backing.EIO)},
+	{name: "EINTR", do: failing(backing.EINTR)},
+	{name: "short", do: failing(backing.Short), direct: true},
+	{name: "slow", do: failing(backing.Slow)},
+	{name: "stalled reads", do: stallReads},
+	{name: "stalled openings", do: stallOpenings},
+	{name: "stalled reads and signals", do: stallReadsAndSignal},
+	{name: "changed while reads stall", do: changeWhile(false)},
+	{name: "changed while openings stall", do: changeWhile(true)},
+	{name: "openings that fail", do: failOpenings},
+}
+
+// fuseFaults are those of a shard: of one of its files, or of all.
+func (h *hunter) fuseFaults(shard int, f backing.Fault) (faults []backing.Fault) {
+	for _, file := range h.d.a[shard] {
+		f.Path = file.path
+		faults = append(faults, f)
+	}
+	return faults
+}
+
+// drop takes a shard's pages out of the page cache, so that it is read again.
+func (h *hunter) drop(shard int) {
+	if h.source.options == nil || h.source.options.NewInodes {
+		return
+	}
+	for _, file := range h.d.a[shard] {
+		h.fuse.Drop(file.path)
+	}
+}
+
+// failing makes reads of a shard fail for a while.
+func failing(do string) func(h *hunter, shard int, r *rand.Rand) {
+	return func(h *hunter, shard int, r *rand.Rand) {
+		deed := h.begin(do, false, do != backing.Slow, shard)
+		h.target.Store(int64(shard))
+		h.drop(shard)
+		h.fuse.Fail(h.fuseFaults(shard, backing.Fault{Do: do})...)
+		h.pause(time.Duration(1+r.IntN(40)) * time.Millisecond)
+		h.recover(deed)
+	}
+}
+
+func failOpenings(h *hunter, shard int, r *rand.Rand) {
+	deed := h.begin("openings fail", false, true, shard)
+	h.target.Store(int64(shard))
+	h.fuse.Fail(h.fuseFaults(shard, backing.Fault{Do: backing.EIO, Open: true})...)
+	h.pause(time.Duration(1+r.IntN(40)) * time.Millisecond)
+	h.recover(deed)
+}
+
+// recover ends a fault. Who came in time still gets its error.
+func (h *hunter) recover(d *deed) {
+	h.fuse.Fail()
+	h.turnsOfAll()
+	h.end(d)
+}
+
+// turnsOfAll waits until each reader has ended the turn that it was at, and one more.
+func (h *hunter) turnsOfAll() {
+	before := make([]int64, len(h.clients))
+	for i, c := range h.clients {
+		before[i] = c.turns.Load()
+	}
+	for i, c := range h.clients {
+		for h.ctx.Err() == nil && c.turns.Load() < before[i]+2 {
+			time.Sleep(time.Millisecond)
+		}
+	}
+}
+
+// stall has reads or openings of shards stall until something of them does, and gives
+// a function that lets them go. It does not insist: what is in memory is not read.
+func (h *hunter) stall(open bool, some ...int) (letGo func()) {
+	what := "reads stall"
+	if open {
+		what = "openings stall"
+	}
+	deed := h.begin(what, false, false, some...)
+	var all []backing.Fault
+	for _, shard := range some {
+		h.drop(shard)
+		all = append(all, h.fuseFaults(shard, backing.Fault{Do: backing.Stall, Open: open})...)
+	}
+	h.target.Store(int64(some[0]))
+	h.fuse.Fail(all...)
+	for range 100 {
+		if h.ctx.Err() != nil || h.fuse.Stalled() > 0 {
+			break
+		}
+		time.Sleep(time.Millisecond)
+	}
+	return func() {
+		h.fuse.Fail()
+		h.end(deed)
+	}
+}
+
+func stallReads(h *hunter, shard int, r *rand.Rand) {
+	letGo := h.stall(false, shard)
+	h.healthyGoOn("reads of another shard stall")
+	letGo()
+}
+
+func stallOpenings(h *hunter, shard int, r *rand.Rand) {
+	letGo := h.stall(true, shard)
+	h.healthyGoOn("openings of another shard stall")
+	letGo()
+}
+
+// stallReadsAndSignal sends readers that wait a signal that no program dies of.
+func stallReadsAndSignal(h *hunter, shard int, r *rand.Rand) {
+	letGo := h.stall(false, shard)
+	h.signalReaders()
+	h.pause(400 * time.Millisecond)
+	letGo()
+}
+
+// signalReaders sends each reader a signal.
+func (h *hunter) signalReaders() {
+	for _, c := range h.clients {
+		if thread := int(c.thread.Load()); thread > 0 {
+			_ = unix.Tgkill(unix.Getpid(), thread, unix.SIGURG)
+		}
+	}
+}
+
+// changeWhile changes a shard while reads of it, or openings, are under way.
+func changeWhile(open bool) func(h *hunter, shard int, r *rand.Rand) {
+	return func(h *hunter, shard int, r *rand.Rand) {
+		letGo := h.stall(open, shard)
+		c := h.drawChange(r)
+		h.change(c, shard, r)
+		letGo()
+	}
+}
+
+// stallMany has the openings of many shards stall while somebody wants each of them.
+// It is for a mount whose files have not been opened yet.
+func (h *hunter) stallMany(n int, open bool) {
+	some := make([]int, n)
+	for i := range some {
+		some[i] = i
+	}
+	letGo := h.stall(open, some...)
+	var wanting sync.WaitGroup
+	for _, shard := range some {
+		c, err := h.newClient(200+shard, &reader{name: "reader of a shard that stalls"})
+		if err != nil {
+			h.find("%v", err)
+			break
+		}
+		wanting.Go(func() {
+			defer c.close()
+			s, off := h.around(c, shard)
+			fd, err := h.open(s.name)
+			if err == nil {
+				defer unix.Close(fd)
+				_, err = h.read(c, fd, s, off, 1000)
+			}
+			if err != nil {
+				h.find("%s: %v", c.name, err)
+			}
+		})
+	}
+	for last, same := 0, 0; same < 100 && h.ctx.Err() == nil; same++ {
+		if n := h.fuse.Stalled(); n != last {
+			last, same = n, 0
+		}
+		time.Sleep(time.Millisecond)
+	}
+	h.healthyGoOn(fmt.Sprintf("%d openings or reads of other shards stall", h.fuse.Stalled()))
+	letGo()
+	wanting.Wait()
+}
+
+// stallMappings has more pages of mappings stall than the kernel has background
+// requests by default.
+func (h *hunter) stallMappings() {
+	const pages = 96
+	some := []int{0, 1, 2, 3, 4, 5, 6, 7}
+	letGo := h.stall(false, some...)
+	c, err := h.newClient(300, &reader{name: "reader of mappings that stall"})
+	if err == nil {
+		c.mapper, err = startMapper()
+	}
+	if err != nil {
+		h.find("%v", err)
+		return
+	}
+	defer c.close()
+	var orders []mapOrder
+	var of []*stream
+	for i := range pages {
+		s, off := h.around(c, some[i%len(some)])
+		orders, of = append(orders, h.mapOrder(s, off, 1, true)), append(of, s)
+	}
+	var wanting sync.WaitGroup
+	wanting.Go(func() {
+		began := time.Since(h.start)
+		answers, err := c.mapper.read(orders...)
+		if err != nil {
+			h.find("%s: %v", c.name, err)
+			return
+		}
+		for i, a := range answers {
+			if err := h.judgeMapped(of[i], orders[i], a, began); err != nil {
+				h.find("%s: %v", c.name, err)
+				return
+			}
+		}
+	})
+	h.pause(200 * time.Millisecond)
+	h.healthyGoOn(fmt.Sprintf("%d mappings wait", pages))
+	letGo()
+	wanting.Wait()
+}
+
+// forget has the kernel forget files, as it does when memory is short.
+func (h *hunter) forget(shard int) {
+	for _, file := range h.d.a[shard] {
+		h.fuse.Forget(file.path)
+	}
+	h.begin("forgotten by the kernel", false, false, shard)
+	h.target.Store(int64(shard))
+}
+
+// spoil overwrites some of the spool, which only the server has open: as a disk does
+// that loses what was written back.
+func (h *hunter) spoil(r *rand.Rand) {
+	dir := fmt.Sprintf("/proc/%d/fd", h.server.Cmd.Process.Pid)
+	fds, err := os.ReadDir(dir)
+	if err != nil {
+		h.find("%v", err)
+		return
+	}
+	for _, fd := range fds {
+		path := filepath.Join(dir, fd.Name())
+		if target, err := os.Readlink(path); err != nil || !strings.HasPrefix(target, h.spool) {
+			continue
+		}
+		h.begin("the spool is spoilt", false, true, everyShard()...)
+		err := writing(path, func(f *os.File) error {
+			info, err := f.Stat()
+			if err != nil {
+				return err
+			}
+			for range 1 + r.IntN(20) {
+				spoilt := make([]byte, 1+r.IntN(100_000))
+				if r.IntN(2) == 0 {
+					fill(spoilt, 0xff, 0, versionB)
+				}
+				if info.Size() > int64(len(spoilt)) {
+					if _, err := f.WriteAt(spoilt, r.Int64N(info.Size()-int64(len(spoilt)))); err != nil {
+						return err
+					}
+				}
+			}
+			return nil
+		})
+		if err != nil {
+			h.find("the spool can't be spoilt: %v", err)
+		}
+		h.spoilt = true
+	}
+}
+
+func everyShard() []int {
+	all := make([]int, shards)
+	for i := range all {
+		all[i] = i
+	}
+	return all
+}

@@ -1,0 +1,91 @@
+package hunt
+
+import (
+	"flag"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/lsiofs/lsiofs/integration/backing"
+	"github.com/lsiofs/lsiofs/integration/serve"
+)
+
+var (
+	huntFor  = flag.Duration("hunt", 50*time.Second, "how long the hunt lasts; the enumerated schedules are always run")
+	huntSeed = flag.Uint64("hunt-seed", 0, "seed of schedules (0: one by the time)")
+	huntOnly = flag.Int("hunt-only", -1, "the only schedule to run, by its number")
+	huntWay  = flag.String("hunt-way", "", "run schedules of this way only")
+	huntGoOn = flag.Bool("hunt-go-on", false, "go on behind schedules that fail")
+)
+
+// Places that the whole run shares, set before any test.
+var (
+	lsiofs  string // the program under test
+	scratch string // everything that the run makes
+)
+
+// endLimit ends what hangs: nothing that works comes near it.
+const endLimit = 90 * time.Second
+
+func TestMain(m *testing.M) {
+	backing.Main()
+	mapperMain()
+	os.Exit(run(m))
+}
+
+func run(m *testing.M) (code int) {
+	flag.Parse()
+	if *huntSeed == 0 {
+		*huntSeed = uint64(time.Now().UnixNano())
+	}
+	var err error
+	if scratch, err = os.MkdirTemp("", "lsiofs-hunt-"); err != nil {
+		fmt.Fprintln(os.Stderr, "hunt:", err)
+		return 1
+	}
+	lsiofs = filepath.Join(scratch, "lsiofs")
+	defer func() {
+		// Mounts first: removing a tree must never walk into one.
+		if left := serve.LeftOvers(lsiofs, scratch, filepath.Join(scratch, "tmp")); left != "" {
+			fmt.Fprintf(os.Stderr, "hunt: the tests left behind:\n%s", left)
+			code = 1
+		}
+		os.RemoveAll(scratch)
+	}()
+	for _, dir := range []string{"cache", "tmp", "tests"} {
+		if err := os.Mkdir(filepath.Join(scratch, dir), 0o700); err != nil {
+			fmt.Fprintln(os.Stderr, "hunt:", err)
+			return 1
+		}
+	}
+	if err := serve.Build(lsiofs, "../../cmd/lsiofs"); err != nil {
+		fmt.Fprintln(os.Stderr, "hunt:", err)
+		return 1
+	}
+	// t.TempDir makes its directories here, so that the mounts of this run, and
+	// of no other, are found at its end.
+	os.Setenv("TMPDIR", filepath.Join(scratch, "tests"))
+	return m.Run()
+}
+
+// environment is that of every program that the tests start, but for servers, each
+// of which has a temporary directory of its own.
+func environment() []string { return environmentIn(filepath.Join(scratch, "tmp")) }
+
+func environmentIn(tmp string) []string {
+	return serve.Environment(tmp, filepath.Join(scratch, "cache"))
+}
+
+// needAll ends a test where the machine lacks what it needs.
+func needAll(t *testing.T) {
+	t.Helper()
+	serve.NeedFUSE(t)
+	for _, program := range []string{"python3", "cat", "zstd", "lz4", "mount", "umount", "prlimit"} {
+		if _, err := exec.LookPath(program); err != nil {
+			serve.Missing(t, "%s is not installed", program)
+		}
+	}
+}

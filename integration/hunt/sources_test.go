@@ -1,0 +1,91 @@
+package hunt
+
+import (
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"golang.org/x/sys/unix"
+
+	"github.com/lsiofs/lsiofs/integration/backing"
+	"github.com/lsiofs/lsiofs/integration/serve"
+)
+
+// source is what sort of file system a dataset lies on.
+type source struct {
+	name string
+	// options of a FUSE that fails as it is told; nil for another file system.
+	options *backing.Options
+	maps    bool // what the page cache holds of it is mapped
+	mount   func(t testing.TB, d *dataset) place
+}
+
+// place is where a dataset lies.
+type place struct {
+	dir    string // as lsiofs sees it
+	behind string // where it is changed: by somebody else, where it is not dir
+	fuse   *backing.FileSystem
+}
+
+// sources are all there are. ext4 stands for whatever temporary files lie on.
+var sources = []source{ext4, tmpfs, overlay, fuse, cachingFuse, forgetfulFuse}
+
+var (
+	ext4          = source{name: "ext4", maps: true, mount: onDisk}
+	tmpfs         = source{name: "tmpfs", maps: true, mount: onTmpfs}
+	overlay       = source{name: "overlay", mount: onOverlay}
+	fuse          = onFuse("fuse", backing.Options{})
+	cachingFuse   = onFuse("fuse that keeps attributes", backing.Options{Attributes: time.Hour, ReadOnly: true})
+	forgetfulFuse = onFuse("fuse of new inodes", backing.Options{NewInodes: true})
+)
+
+func onDisk(t testing.TB, d *dataset) place {
+	dir := t.TempDir()
+	d.write(t, dir)
+	return place{dir: dir, behind: dir}
+}
+
+// needRoot ends a test that has to mount.
+func needRoot(t testing.TB) {
+	t.Helper()
+	if os.Getuid() != 0 {
+		serve.Missing(t, "only root can mount file systems")
+	}
+}
+
+func onTmpfs(t testing.TB, d *dataset) place {
+	needRoot(t)
+	dir := t.TempDir()
+	require.NoError(t, unix.Mount("tmpfs", dir, "tmpfs", 0, "size=256m"))
+	t.Cleanup(func() { require.NoError(t, unix.Unmount(dir, unix.MNT_DETACH)) })
+	d.write(t, dir)
+	return place{dir: dir, behind: dir}
+}
+
+// onOverlay has the dataset in the lower directory: what is written to is copied
+// first.
+func onOverlay(t testing.TB, d *dataset) place {
+	needRoot(t)
+	dir, below := t.TempDir(), t.TempDir()
+	lower, upper, work := filepath.Join(below, "lower"), filepath.Join(below, "upper"), filepath.Join(below, "work")
+	for _, path := range []string{lower, upper, work} {
+		require.NoError(t, os.Mkdir(path, 0o755))
+	}
+	d.write(t, lower)
+	if err := unix.Mount("overlay", dir, "overlay", 0, "lowerdir="+lower+",upperdir="+upper+",workdir="+work); err != nil {
+		serve.Missing(t, "overlayfs can't be mounted: %v", err)
+	}
+	t.Cleanup(func() { require.NoError(t, unix.Unmount(dir, unix.MNT_DETACH)) })
+	return place{dir: dir, behind: dir}
+}
+
+func onFuse(name string, o backing.Options) source {
+	return source{name: name, options: &o, mount: func(t testing.TB, d *dataset) place {
+		behind := t.TempDir()
+		d.write(t, behind)
+		fuse := backing.Mount(t, behind, o, environment())
+		return place{dir: fuse.Dir, behind: behind, fuse: fuse}
+	}}
+}

@@ -1,0 +1,114 @@
+package hunt
+
+import (
+	"encoding/json"
+	"fmt"
+	"os"
+
+	"github.com/lsiofs/lsiofs/pipeline/fetch"
+	"github.com/lsiofs/lsiofs/uring"
+)
+
+// way is how bytes take their way from shards to readers.
+type way struct {
+	name  string
+	k     kind
+	chunk int // bytes of a chunk, which is what is read at a time
+	flags []string
+	// taken says whether a mount's figures show that its bytes took that way.
+	taken func(f figures) bool
+	// local says that the way needs a file system of this kernel.
+	local bool
+	// decodes says that shards are decoded: a mixed order takes long then.
+	decodes bool
+	// cat has no mount: the program writes streams to its output.
+	cat bool
+}
+
+// figures are of status.json.
+type figures struct {
+	fetch               fetch.Stats
+	engine              uring.Status
+	goroutines, handles int
+}
+
+const (
+	// smallChunk is less than what is mapped at a time (64 KiB), so that it is read.
+	smallChunk = 16 << 10
+	largeChunk = 128 << 10
+)
+
+// little is a budget that holds a fifth of a dataset.
+var little = []string{"--memory", "2MiB"}
+
+func flags(more ...string) []string { return append(more, little...) }
+
+// ways are all there are.
+var ways = []way{
+	{name: "scan", k: tars, chunk: smallChunk, flags: flags("--read", "scan"),
+		taken: func(f figures) bool {
+			return f.fetch.Strategy == "scan" && f.fetch.PiecesRead > 0 && f.fetch.RecordsMapped == 0
+		}},
+	{name: "scan by preads", k: lines, chunk: smallChunk, flags: flags("--read", "scan", "--io", "pread"),
+		taken: func(f figures) bool { return f.engine.Engine == "pread" && f.fetch.PiecesRead > 0 }},
+	{name: "direct", k: long, chunk: largeChunk, flags: flags("--read", "scan", "--direct", "on"),
+		taken: func(f figures) bool { return f.engine.DirectReads > 0 && f.fetch.RecordsMapped == 0 }},
+	{name: "copies of mappings", k: lines, chunk: largeChunk, flags: []string{"--memory", "64MiB"}, local: true,
+		taken: func(f figures) bool { return f.fetch.RecordsMapped > 0 && f.fetch.RecordsLent == 0 }},
+	{name: "trimmed mappings", k: tars, chunk: largeChunk, flags: flags("--read", "scan"), local: true,
+		taken: func(f figures) bool { return f.fetch.RecordsMapped > 0 }},
+	{name: "leased", k: long, chunk: largeChunk, flags: []string{"--memory", "64MiB"}, local: true,
+		taken: func(f figures) bool {
+			return f.fetch.RecordsLent > 0 || f.fetch.RecordsMapped > 0 && len(f.fetch.Leases.Refused) > 0
+		}},
+	{name: "checksums of records", k: frames, chunk: largeChunk, flags: []string{"--memory", "64MiB"},
+		taken: func(f figures) bool { return f.fetch.RecordsMapped > 0 || f.engine.RemoteReads > 0 }},
+	{name: "gather", k: tars, chunk: largeChunk, flags: flags("--read", "gather"),
+		taken: func(f figures) bool { return f.fetch.Gather != nil && f.fetch.Gather.Reads > 0 }},
+	{name: "gather by preads", k: arrays, chunk: largeChunk, flags: flags("--read", "gather", "--io", "pread"),
+		taken: func(f figures) bool {
+			return f.fetch.Gather != nil && f.fetch.Gather.Reads > 0 && f.engine.Engine == "pread"
+		}},
+	{name: "spool", k: linesGz, decodes: true, chunk: largeChunk, flags: flags("--read", "spool"),
+		taken: func(f figures) bool { return f.fetch.Spool != nil && f.fetch.Spool.Decoded > 0 }},
+	decoded("gzip", linesGz), decoded("gzip members", linesGzs), decoded("zstd", tarsZst), decoded("zstd frames", tarsZsts),
+	decoded("lz4", linesLz4), decoded("lz4 frames", tarsLz4s), decoded("games", games),
+	{name: "files", k: folders, chunk: largeChunk, flags: flags(),
+		taken: func(f figures) bool { return f.engine.Reads > 0 }},
+	{name: "arrays", k: arrays, chunk: largeChunk, flags: []string{"--memory", "64MiB"},
+		taken: func(f figures) bool { return f.fetch.RecordsMapped > 0 || f.engine.RemoteReads > 0 }},
+	{name: "cat", k: lines, chunk: largeChunk, flags: flags(), cat: true},
+	{name: "cat of gzip", k: linesGz, chunk: largeChunk, flags: flags("--read", "scan"), cat: true},
+}
+
+// decoded is decoding in memory.
+func decoded(name string, k kind) way {
+	// Of shards of one member each budget that does not hold all is too little for a
+	// mixed order: they are decoded again and again. This is one that goes on.
+	return way{name: name, k: k, decodes: true, chunk: largeChunk, flags: []string{"--read", "scan", "--memory", "8MiB"},
+		taken: func(f figures) bool { return f.fetch.Strategy == "scan" && f.fetch.DecodedBytes > 0 }}
+}
+
+// figuresOf reads status.json.
+func figuresOf(path string) (f figures, err error) {
+	var s struct {
+		Pipeline struct {
+			Fetch  fetch.Stats  `json:"fetch"`
+			Engine uring.Status `json:"engine"`
+		} `json:"pipeline"`
+		Process struct {
+			Goroutines int `json:"goroutines"`
+		} `json:"process"`
+		Traffic struct {
+			OpenHandles int `json:"open_handles"`
+		} `json:"traffic"`
+	}
+	b, err := os.ReadFile(path)
+	if err == nil {
+		err = json.Unmarshal(b, &s)
+	}
+	if err != nil {
+		return f, fmt.Errorf("status.json: %w", err)
+	}
+	return figures{s.Pipeline.Fetch, s.Pipeline.Engine, s.Process.Goroutines, s.Traffic.OpenHandles}, nil
+}
