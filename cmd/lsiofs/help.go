@@ -64,6 +64,9 @@ func writeUsage(w io.Writer, c *cobra.Command) error {
 	isHelp := func(f *pflag.Flag) bool { return f.Name == "help" }
 	groups := groupFlags(c.LocalFlags(), isHelp)
 	everywhere := append(flagLines(c.InheritedFlags(), nil), flagLines(c.LocalFlags(), isHelp)...)
+	if !c.HasParent() { // its flags are those of all commands
+		everywhere, groups = append(flagLines(c.LocalFlags(), func(f *pflag.Flag) bool { return !isHelp(f) }), everywhere...), nil
+	}
 	for _, g := range append(groups, helpGroup{"Flags of all commands", everywhere}) {
 		b.WriteString("\n\n" + g.name + ":\n" + strings.Join(g.lines, "\n"))
 	}
@@ -167,6 +170,7 @@ func newHelpCommand(g *globals) *cobra.Command {
 		ValidArgs: topics,
 		RunE: func(c *cobra.Command, args []string) error {
 			root := c.Root()
+			root.InitDefaultHelpFlag()
 			if len(args) == 0 {
 				return root.Help()
 			}
