@@ -7,6 +7,7 @@ import (
 	"os"
 	"os/exec"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 	"syscall"
@@ -18,13 +19,15 @@ import (
 	"github.com/lsiofs/lsiofs/integration/backing"
 )
 
-// ways are how a shard's bytes come in: each waits for a storage that does not
-// answer elsewhere in the kernel.
-var ways = []struct {
+type way struct {
 	name   string
 	flags  []string
 	direct bool
-}{
+}
+
+// ways are how a shard's bytes come in: each waits for a storage that does not
+// answer elsewhere in the kernel.
+var ways = []way{
 	{"uring, page cache", []string{"--io", "uring", "--direct", "off"}, false},
 	{"uring, direct", []string{"--io", "uring", "--direct", "on"}, true},
 	{"pread, page cache", []string{"--io", "pread", "--direct", "off"}, false},
@@ -39,16 +42,46 @@ func inOrder() settings {
 	return s
 }
 
+// bigMount is a mount of big in order, in some way, over a storage that fails as it is
+// told.
+type bigMount struct {
+	way      way
+	settings settings
+	mount    *mount
+	backing  *backing.FileSystem
+	want     *reference
+}
+
+// ofEachWay runs a test on such a mount for each way, side by side.
+func ofEachWay(t *testing.T, flags []string, test func(t *testing.T, o bigMount)) {
+	for _, way := range ways {
+		t.Run(way.name, func(t *testing.T) {
+			t.Parallel()
+			whole := big(t)
+			d, b := backingDataset(t, whole, backing.Options{})
+			s := inOrder()
+			want := newReference(t, whole)
+			test(t, bigMount{way, s, mountDataset(t, d, s, append(slices.Clone(way.flags), flags...)...), b, want})
+		})
+	}
+}
+
 // reads starts a program that reads 64 KiB of a file from off on.
 func reads(t *testing.T, path string, off int) *exec.Cmd {
 	t.Helper()
 	cmd := exec.Command(python(t), "-c", "import os, sys; os.pread(os.open(sys.argv[1], os.O_RDONLY), 65536, int(sys.argv[2]))", path, strconv.Itoa(off))
+	startChild(t, cmd)
+	return cmd
+}
+
+// startChild starts a program that does not outlive the test.
+func startChild(t *testing.T, cmd *exec.Cmd) {
+	t.Helper()
 	require.NoError(t, cmd.Start())
 	t.Cleanup(func() {
 		cmd.Process.Kill()
 		cmd.Wait()
 	})
-	return cmd
 }
 
 // requireEnd waits for a child's end, however it comes.
@@ -65,56 +98,49 @@ func requireEnd(t *testing.T, cmd *exec.Cmd, why string) {
 
 func TestAStalledRangeBlocksOnlyThoseWhoNeedItAndIsEIOAfterTheTimeout(t *testing.T) {
 	t.Parallel()
-	for _, way := range ways {
-		t.Run(way.name, func(t *testing.T) {
-			t.Parallel()
-			whole := big(t)
-			d, b := backingDataset(t, whole, backing.Options{})
-			s := inOrder()
-			want := newReference(t, whole)
-			// Longer than a sound read takes on a busy machine.
-			m := mountDataset(t, d, s, append(way.flags, "--memory", "1MiB", "--read-timeout", "20s")...)
-			first := want.data(s, 0)
-			const from, to = 512 << 10, 768 << 10
-			b.Fail(backing.Fault{Path: "a.bin", From: from, To: to, Do: backing.Stall})
+	// The timeout is longer than a sound read takes on a busy machine.
+	ofEachWay(t, []string{"--memory", "1MiB", "--read-timeout", "20s"}, func(t *testing.T, o bigMount) {
+		m, b, s, want := o.mount, o.backing, o.settings, o.want
+		first := want.data(s, 0)
+		const from, to = 512 << 10, 768 << 10
+		b.Fail(backing.Fault{Path: "a.bin", From: from, To: to, Do: backing.Stall})
 
-			killed, waits := reads(t, m.path("worker-0.bin"), from), make(chan error, 1)
-			f, err := os.Open(m.path("worker-0.bin"))
-			require.NoError(t, err)
-			defer f.Close()
-			buf := make([]byte, 64<<10)
-			go func() {
-				_, err := f.ReadAt(buf, from+100)
-				waits <- err
-			}()
-			b.WaitStalled(1)
-			require.NoError(t, killed.Process.Kill())
-			requireEnd(t, killed, "a reader that waits dies of a signal")
-			for w := 1; w < s.Workers; w++ {
-				requireFile(t, want.data(s, w), m.path("worker-%d.bin", w))
-			}
-			other, err := os.ReadFile(m.path("epoch-0/worker-0-of-16.bin"))
-			require.ErrorIs(t, err, syscall.EIO, "all of a.bin is in it")
-			require.Less(t, len(other), to)
-			g, err := os.Open(m.path("worker-0.bin"))
-			require.NoError(t, err, "the same file can be opened")
-			defer g.Close()
-			head := make([]byte, from-64<<10)
-			_, err = g.ReadAt(head, 0)
-			require.NoError(t, err)
-			requireSameBytes(t, first[:len(head)], head, "before the stalled range")
-			_, err = g.ReadAt(head[:4096], 1<<20)
-			require.NoError(t, err)
-			requireSameBytes(t, first[1<<20:1<<20+4096], head[:4096], "behind the stalled range")
-			require.ErrorIs(t, <-waits, syscall.EIO)
-			const said = `a\.bin: record \d+ at \[\d+, \d+\): storage has not answered within --read-timeout`
-			require.Regexp(t, said, string(m.read("status")))
-			m.requireLog(said)
+		killed, waits := reads(t, m.path("worker-0.bin"), from), make(chan error, 1)
+		f, err := os.Open(m.path("worker-0.bin"))
+		require.NoError(t, err)
+		defer f.Close()
+		buf := make([]byte, 64<<10)
+		go func() {
+			_, err := f.ReadAt(buf, from+100)
+			waits <- err
+		}()
+		b.WaitStalled(1)
+		require.NoError(t, killed.Process.Kill())
+		requireEnd(t, killed, "a reader that waits dies of a signal")
+		for w := 1; w < s.Workers; w++ {
+			requireFile(t, want.data(s, w), m.path("worker-%d.bin", w))
+		}
+		other, err := os.ReadFile(m.path("epoch-0/worker-0-of-16.bin"))
+		require.ErrorIs(t, err, syscall.EIO, "all of a.bin is in it")
+		require.Less(t, len(other), to)
+		g, err := os.Open(m.path("worker-0.bin"))
+		require.NoError(t, err, "the same file can be opened")
+		defer g.Close()
+		head := make([]byte, from-64<<10)
+		_, err = g.ReadAt(head, 0)
+		require.NoError(t, err)
+		requireSameBytes(t, first[:len(head)], head, "before the stalled range")
+		_, err = g.ReadAt(head[:4096], 1<<20)
+		require.NoError(t, err)
+		requireSameBytes(t, first[1<<20:1<<20+4096], head[:4096], "behind the stalled range")
+		require.ErrorIs(t, <-waits, syscall.EIO)
+		const said = `a\.bin: record \d+ at \[\d+, \d+\): storage has not answered within --read-timeout`
+		require.Regexp(t, said, string(m.read("status")))
+		m.requireLog(said)
 
-			b.Fail()
-			requireFile(t, first, m.path("worker-0.bin"))
-		})
-	}
+		b.Fail()
+		requireFile(t, first, m.path("worker-0.bin"))
+	})
 }
 
 // stuckReads is how many reads by threads have waited for more than a second.
@@ -130,41 +156,30 @@ func (m *mount) stuckReads() int {
 // More reads stall than an engine makes at a time.
 func TestManyStalledReadsHoldUpNobodyElse(t *testing.T) {
 	t.Parallel()
-	for _, way := range ways {
-		t.Run(way.name, func(t *testing.T) {
-			t.Parallel()
-			whole := big(t)
-			d, b := backingDataset(t, whole, backing.Options{})
-			s := inOrder()
-			want := newReference(t, whole)
-			m := mountDataset(t, d, s, append(way.flags, "--memory", "16MiB")...)
-			var stalled []backing.Fault
-			for _, shard := range []string{"a.bin", "b.bin", "c.bin", "d.bin"} {
-				stalled = append(stalled, backing.Fault{Path: shard, To: 1 << 20, Do: backing.Stall})
-			}
-			b.Fail(stalled...)
-			reader := exec.Command(python(t), "-c", `
+	ofEachWay(t, []string{"--memory", "16MiB"}, func(t *testing.T, o bigMount) {
+		m, b, s, want := o.mount, o.backing, o.settings, o.want
+		var stalled []backing.Fault
+		for _, shard := range []string{"a.bin", "b.bin", "c.bin", "d.bin"} {
+			stalled = append(stalled, backing.Fault{Path: shard, To: 1 << 20, Do: backing.Stall})
+		}
+		b.Fail(stalled...)
+		reader := exec.Command(python(t), "-c", `
 import os, sys, threading
 fd = os.open(sys.argv[1], os.O_RDONLY)
 for i in range(64):
     threading.Thread(target=os.pread, args=(fd, 4096, i << 16)).start()
 `, m.path("worker-0.bin"))
-			require.NoError(t, reader.Start())
-			t.Cleanup(func() {
-				reader.Process.Kill()
-				reader.Wait()
-			})
-			// Of each file at least four are begun, and of all as many as come in the
-			// first second.
-			require.Eventually(t, func() bool { return m.stuckReads() >= 16 }, clientLimit, 10*time.Millisecond)
-			for w := 1; w < s.Workers; w++ {
-				requireFile(t, want.data(s, w), m.path("worker-%d.bin", w))
-			}
-			b.Fail()
-			requireEnd(t, reader, "all its reads are answered")
-			requireFile(t, want.data(s, 0), m.path("worker-0.bin"))
-		})
-	}
+		startChild(t, reader)
+		// Of each file at least four are begun, and of all as many as come in the
+		// first second.
+		require.Eventually(t, func() bool { return m.stuckReads() >= 16 }, clientLimit, 10*time.Millisecond)
+		for w := 1; w < s.Workers; w++ {
+			requireFile(t, want.data(s, w), m.path("worker-%d.bin", w))
+		}
+		b.Fail()
+		requireEnd(t, reader, "all its reads are answered")
+		requireFile(t, want.data(s, 0), m.path("worker-0.bin"))
+	})
 }
 
 // Each worker's stream is one file, whose opening or reading stalls for the first ones:
@@ -196,11 +211,7 @@ for i in range(int(sys.argv[2])):
     fd = os.open(sys.argv[1] + "/worker-%d.tar" % i, os.O_RDONLY)
     threading.Thread(target=os.pread, args=(fd, 4096, 0)).start()
 `, m.dir, fmt.Sprint(hang))
-				require.NoError(t, reader.Start())
-				t.Cleanup(func() {
-					reader.Process.Kill()
-					reader.Wait()
-				})
+				startChild(t, reader)
 				b.WaitStalled(hang)
 				for w := hang; w < files; w++ {
 					requireFile(t, want.data(s, w), m.path("worker-%d.tar", w))
@@ -315,37 +326,29 @@ func TestPagesThatGoAwayWhileTheirStorageStallsHoldUpNobodyElse(t *testing.T) {
 
 func TestFaultsOfTheStorageAreEIOThatNamesThemOrPassUnseen(t *testing.T) {
 	t.Parallel()
-	for _, way := range ways {
-		t.Run(way.name, func(t *testing.T) {
-			t.Parallel()
-			whole := big(t)
-			d, b := backingDataset(t, whole, backing.Options{})
-			s := inOrder()
-			want := newReference(t, whole)
-			m := mountDataset(t, d, s, append(way.flags, "--memory", "1MiB")...)
+	ofEachWay(t, []string{"--memory", "1MiB"}, func(t *testing.T, o bigMount) {
+		m, b, s, want := o.mount, o.backing, o.settings, o.want
+		b.Fail(backing.Fault{Path: "b.bin", From: 100 << 10, To: 101 << 10, Do: backing.EIO})
+		first := want.data(s, 0)
+		require.NotZero(t, requireEIOOrRight(t, first, m.path("worker-0.bin")))
+		const said = `b\.bin: record \d+ at \[\d+, \d+\): bytes \[\d+, \d+\): input/output error`
+		require.Regexp(t, said, string(m.read("status")))
+		m.requireLog(said)
+		b.Fail()
+		requireFile(t, first, m.path("worker-0.bin"))
 
-			b.Fail(backing.Fault{Path: "b.bin", From: 100 << 10, To: 101 << 10, Do: backing.EIO})
-			first := want.data(s, 0)
-			require.NotZero(t, requireEIOOrRight(t, first, m.path("worker-0.bin")))
-			const said = `b\.bin: record \d+ at \[\d+, \d+\): bytes \[\d+, \d+\): input/output error`
-			require.Regexp(t, said, string(m.read("status")))
-			m.requireLog(said)
-			b.Fail()
-			requireFile(t, first, m.path("worker-0.bin"))
-
-			faults := []backing.Fault{
-				{Path: "e.bin", To: 1 << 20, Do: backing.Slow, Times: 3},
-				{Path: "f.bin", To: 1 << 20, Do: backing.EINTR, Times: 3},
-			}
-			if way.direct {
-				// In the page cache a short answer of FUSE is the end of the file.
-				faults = append(faults, backing.Fault{Path: "g.bin", To: 1 << 20, Do: backing.Short, Times: 1})
-			}
-			b.Fail(faults...)
-			requireFile(t, want.data(s, 1), m.path("worker-1.bin"))
-			m.requireAlive()
-		})
-	}
+		faults := []backing.Fault{
+			{Path: "e.bin", To: 1 << 20, Do: backing.Slow, Times: 3},
+			{Path: "f.bin", To: 1 << 20, Do: backing.EINTR, Times: 3},
+		}
+		if o.way.direct {
+			// In the page cache a short answer of FUSE is the end of the file.
+			faults = append(faults, backing.Fault{Path: "g.bin", To: 1 << 20, Do: backing.Short, Times: 1})
+		}
+		b.Fail(faults...)
+		requireFile(t, want.data(s, 1), m.path("worker-1.bin"))
+		m.requireAlive()
+	})
 }
 
 // Several threads, AIO and io_uring make several reads at once of one open file, and

@@ -24,12 +24,12 @@ type client struct {
 
 // clients are all that run at a mount at once.
 var clients = []client{
-	{"front to back", readOn, 20 * time.Millisecond},
-	{"front to back", readOn, 20 * time.Millisecond},
-	{"at random", readAnywhere, 20 * time.Millisecond},
-	{"a mapping", readMapped, 50 * time.Millisecond},
-	{"one that stops", stopAndGoOn, 50 * time.Millisecond},
-	{"a program and signals", readBySignals, 100 * time.Millisecond},
+	{"front to back", atSome(readOn), 20 * time.Millisecond},
+	{"front to back", atSome(readOn), 20 * time.Millisecond},
+	{"at random", atSome(readAnywhere), 20 * time.Millisecond},
+	{"a mapping", atSome(readMapped), 50 * time.Millisecond},
+	{"one that stops", atSome(stopAndGoOn), 50 * time.Millisecond},
+	{"a program and signals", atSome(readBySignals), 100 * time.Millisecond},
 	{"positions", moveAbout, 150 * time.Millisecond},
 	{"onlooker", lookAround, 300 * time.Millisecond},
 }
@@ -80,29 +80,67 @@ func (s *mounted) compareAt(f io.ReaderAt, want readable, buf []byte, off int64)
 // wrongByte is what not even a dying server may give.
 type wrongByte struct{ error }
 
+// opening is a stream of a mount that a client has opened.
+type opening struct {
+	s    *mounted
+	file *os.File
+	want readable
+	view *view // nil: of no view, which never goes stale
+}
+
+// errStale is a read from a view that a restore has ended.
+var errStale = errors.New("the view has ended")
+
+// atSome is a turn of a client that does something with one stream. That it comes to
+// the stream's end, or that its view does, is none of its errors.
+func atSome(do func(ctx context.Context, o opening, r *rand.Rand) error) func(context.Context, *mounted, *rand.Rand) error {
+	return func(ctx context.Context, s *mounted, r *rand.Rand) error {
+		f, want, v, err := s.openSome(r)
+		if err != nil {
+			return err
+		}
+		defer f.Close()
+		if err = do(ctx, opening{s, f, want, v}, r); err == io.EOF || err == errStale {
+			return nil
+		}
+		return err
+	}
+}
+
+// compareAt is mounted's, of the file. It gives errStale and io.EOF as they are, and
+// other errors with their place.
+func (o opening) compareAt(buf []byte, off int64) (int, error) {
+	return o.compareFrom(o.file, o.file.Name(), buf, off)
+}
+
+// compareFrom is compareAt of what is another way to the file's bytes.
+func (o opening) compareFrom(from io.ReaderAt, name string, buf []byte, off int64) (int, error) {
+	n, err := o.s.compareAt(from, o.want, buf, off)
+	switch {
+	case err == nil || err == io.EOF:
+		return n, err
+	case o.s.isStale(err, o.view):
+		return n, errStale
+	}
+	return n, fmt.Errorf("%s at %d: %w", name, off, err)
+}
+
 // sizeOfRead is that of some client's reads.
 func sizeOfRead(r *rand.Rand) int {
 	return 1 + r.IntN([]int{1 << 10, 64 << 10, 256 << 10, 3 << 20}[r.IntN(4)])
 }
 
 // readOn reads from front to back, mostly to the end.
-func readOn(ctx context.Context, s *mounted, r *rand.Rand) error {
-	f, want, v, err := s.openSome(r)
-	if err != nil {
-		return err
-	}
-	defer f.Close()
-	end := want.size() + 1
+func readOn(ctx context.Context, o opening, r *rand.Rand) error {
+	end := o.want.size() + 1
 	if r.IntN(3) == 0 {
 		end = r.Int64N(end)
 	}
 	buf := make([]byte, max(4096, sizeOfRead(r)))
 	for off := int64(0); off < end && ctx.Err() == nil; {
-		n, err := s.compareAt(f, want, buf, off)
-		if err == io.EOF || s.isStale(err, v) {
-			return nil
-		} else if err != nil {
-			return fmt.Errorf("%s at %d: %w", f.Name(), off, err)
+		n, err := o.compareAt(buf, off)
+		if err != nil {
+			return err
 		}
 		off += int64(n)
 	}
@@ -110,19 +148,11 @@ func readOn(ctx context.Context, s *mounted, r *rand.Rand) error {
 }
 
 // readAnywhere reads pieces at random, also behind the end.
-func readAnywhere(ctx context.Context, s *mounted, r *rand.Rand) error {
-	f, want, v, err := s.openSome(r)
-	if err != nil {
-		return err
-	}
-	defer f.Close()
+func readAnywhere(ctx context.Context, o opening, r *rand.Rand) error {
 	for range 20 {
-		off := r.Int64N(want.size() + 100)
-		_, err := s.compareAt(f, want, make([]byte, sizeOfRead(r)), off)
-		if s.isStale(err, v) {
-			return nil
-		} else if err != nil && err != io.EOF {
-			return fmt.Errorf("%s at %d: %w", f.Name(), off, err)
+		off := r.Int64N(o.want.size() + 100)
+		if _, err := o.compareAt(make([]byte, sizeOfRead(r)), off); err != nil && err != io.EOF {
+			return err
 		}
 	}
 	return nil
@@ -152,13 +182,9 @@ func (m mapping) ReadAt(p []byte, off int64) (int, error) {
 }
 
 // readMapped maps a file and reads pieces of the mapping.
-func readMapped(ctx context.Context, s *mounted, r *rand.Rand) error {
-	f, want, v, err := s.openSome(r)
-	if err != nil {
-		return err
-	}
-	defer f.Close()
-	if want.size() == 0 {
+func readMapped(ctx context.Context, o opening, r *rand.Rand) error {
+	size := o.want.size()
+	if size == 0 {
 		return nil
 	}
 	fd, err := unix.MemfdCreate("soak", 0)
@@ -167,17 +193,15 @@ func readMapped(ctx context.Context, s *mounted, r *rand.Rand) error {
 	}
 	m := mapping{copy: os.NewFile(uintptr(fd), "memory")}
 	defer m.copy.Close()
-	if m.pages, err = unix.Mmap(int(f.Fd()), 0, int(want.size()), unix.PROT_READ, unix.MAP_SHARED); err != nil {
-		return fmt.Errorf("mmap of %s: %w", f.Name(), err)
+	if m.pages, err = unix.Mmap(int(o.file.Fd()), 0, int(size), unix.PROT_READ, unix.MAP_SHARED); err != nil {
+		return fmt.Errorf("mmap of %s: %w", o.file.Name(), err)
 	}
 	defer unix.Munmap(m.pages)
 	for range 8 {
-		off := r.Int64N(want.size())
-		_, err := s.compareAt(m, want, make([]byte, sizeOfRead(r)), off)
-		if s.isStale(err, v) {
-			return nil
-		} else if err != nil && err != io.EOF {
-			return fmt.Errorf("mapping of %s at %d: %w", f.Name(), off, err)
+		off := r.Int64N(size)
+		_, err := o.compareFrom(m, "mapping of "+o.file.Name(), make([]byte, sizeOfRead(r)), off)
+		if err != nil && err != io.EOF {
+			return err
 		}
 		pause(ctx, time.Duration(r.IntN(20))*time.Millisecond)
 	}
@@ -185,20 +209,13 @@ func readMapped(ctx context.Context, s *mounted, r *rand.Rand) error {
 }
 
 // stopAndGoOn reads a little, keeps the file for a while, and goes on or not.
-func stopAndGoOn(ctx context.Context, s *mounted, r *rand.Rand) error {
-	f, want, v, err := s.openSome(r)
-	if err != nil {
-		return err
-	}
-	defer f.Close()
+func stopAndGoOn(ctx context.Context, o opening, r *rand.Rand) error {
 	off := int64(0)
 	for range 1 + r.IntN(3) {
 		buf := make([]byte, sizeOfRead(r))
-		n, err := s.compareAt(f, want, buf, off)
-		if err == io.EOF || s.isStale(err, v) {
-			return nil
-		} else if err != nil {
-			return fmt.Errorf("%s at %d: %w", f.Name(), off, err)
+		n, err := o.compareAt(buf, off)
+		if err != nil {
+			return err
 		}
 		off += int64(n)
 		pause(ctx, time.Duration(r.IntN(2000))*time.Millisecond)
@@ -208,14 +225,9 @@ func stopAndGoOn(ctx context.Context, s *mounted, r *rand.Rand) error {
 
 // readBySignals has cat read a file, stops it, lets it go on, and mostly ends it
 // by a signal before it is through.
-func readBySignals(ctx context.Context, s *mounted, r *rand.Rand) error {
-	f, want, v, err := s.openSome(r)
-	if err != nil {
-		return err
-	}
-	defer f.Close()
+func readBySignals(ctx context.Context, o opening, r *rand.Rand) error {
 	cat := exec.Command("cat")
-	cat.Stdin = f // cat reads the very opening whose content is known
+	cat.Stdin = o.file // cat reads the very opening whose content is known
 	out, err := cat.StdoutPipe()
 	if err != nil {
 		return err
@@ -223,14 +235,14 @@ func readBySignals(ctx context.Context, s *mounted, r *rand.Rand) error {
 	if err := cat.Start(); err != nil {
 		return err
 	}
-	err = compareAmidstSignals(ctx, s, r, cat.Process, out, want)
+	err = compareAmidstSignals(ctx, o.s, r, cat.Process, out, o.want)
 	cat.Process.Kill() // where it still lives
 	waited := cat.Wait()
 	if err != nil {
-		return fmt.Errorf("cat of %s: %w", f.Name(), err)
+		return fmt.Errorf("cat of %s: %w", o.file.Name(), err)
 	}
-	if ended := (*exec.ExitError)(nil); errors.As(waited, &ended) && ended.ExitCode() > 0 && !s.isStale(syscall.ESTALE, v) {
-		return fmt.Errorf("cat of %s: %w", f.Name(), waited)
+	if ended := (*exec.ExitError)(nil); errors.As(waited, &ended) && ended.ExitCode() > 0 && !o.s.isStale(syscall.ESTALE, o.view) {
+		return fmt.Errorf("cat of %s: %w", o.file.Name(), waited)
 	}
 	return nil
 }

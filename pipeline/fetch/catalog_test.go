@@ -3,33 +3,17 @@ package fetch_test
 import (
 	"bytes"
 	"compress/gzip"
-	"context"
 	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/stretchr/testify/require"
 
 	"github.com/lsiofs/lsiofs/pipeline/catalog"
-	"github.com/lsiofs/lsiofs/pipeline/fetch"
-	"github.com/lsiofs/lsiofs/pipeline/order"
 	"github.com/lsiofs/lsiofs/pipeline/spec"
-	"github.com/lsiofs/lsiofs/pipeline/storage"
-	"github.com/lsiofs/lsiofs/pipeline/storage/local"
-	"github.com/lsiofs/lsiofs/uring"
 )
-
-// worker is one worker's sequence of a view.
-type worker struct {
-	view *order.View
-	w    uint64
-}
-
-func (s worker) Len() uint64                        { return s.view.Count(s.w) }
-func (s worker) Records(k uint64, dst []uint64) int { return s.view.Records(s.w, k, dst) }
 
 // A real dataset, its catalog, an order and storage: every line comes once.
 func TestLinesOfARealDatasetComeOnceEach(t *testing.T) {
@@ -40,38 +24,12 @@ func TestLinesOfARealDatasetComeOnceEach(t *testing.T) {
 			for shard := range 5 {
 				writeLines(t, filepath.Join(dir, fmt.Sprint("part-", shard, ending)), shard, want)
 			}
-			engine, err := uring.Open(uring.ModeAuto)
-			require.NoError(t, err)
-			defer engine.Close()
-			c, s, err := catalog.Open(context.Background(), catalog.Config{
-				Dataset: dir, Format: spec.Format{Name: "auto"}, IndexDir: t.TempDir(),
-				OpenStorage: func(root, _ string) (storage.Storage, error) { return local.Open(root, engine) },
-			})
-			require.NoError(t, err)
-			defer func() { require.NoError(t, s.Close()); require.NoError(t, c.Close()) }()
-
 			o := spec.Default().Order
 			o.SizeRecords, o.Lanes, o.ChunkBytes = 200, 3, 4<<10
-			epoch, err := order.NewEpoch(o, 0, c.ChunkStarts(o.ChunkBytes, o.ChunkRecords), nil)
-			require.NoError(t, err)
-			view, err := order.NewView(epoch, nil, spec.Deal{Workers: 2, Batch: 1, Dealing: spec.DealInterleaved, Tail: spec.TailKeep})
-			require.NoError(t, err)
-			f, err := fetch.New(c, s, fetch.Config{MemoryBytes: 4 << 20, ReadTimeout: time.Minute, PieceBytes: o.ChunkBytes, PieceRecords: o.ChunkRecords})
-			require.NoError(t, err)
-			defer func() { require.NoError(t, f.Close()) }()
+			d := openReal(t, catalog.Config{Dataset: dir, Format: spec.Format{Name: "auto"}}, o, 2)
+			f := d.fetcher(t, 4<<20)
 			for w := range uint64(2) {
-				seq := worker{view, w}
-				r := f.Open(seq)
-				var l fetch.Loan
-				for k := uint64(0); k < seq.Len(); {
-					require.NoError(t, r.Lend(context.Background(), k, 50, &l))
-					for _, line := range l.Records {
-						want[string(line)]--
-					}
-					k += uint64(len(l.Records))
-					l.Release()
-				}
-				r.Close()
+				require.NoError(t, d.lendFirst(f, w, d.view.Count(w), func(line []byte) { want[string(line)]-- }))
 			}
 			for line, n := range want {
 				require.Zero(t, n, "%q", line)

@@ -4,24 +4,17 @@ import (
 	"archive/tar"
 	"bytes"
 	"compress/gzip"
-	"context"
 	"encoding/binary"
 	"fmt"
 	"math/rand/v2"
 	"os"
 	"path/filepath"
 	"testing"
-	"time"
 
 	"github.com/stretchr/testify/require"
 
 	"github.com/lsiofs/lsiofs/pipeline/catalog"
-	"github.com/lsiofs/lsiofs/pipeline/fetch"
-	"github.com/lsiofs/lsiofs/pipeline/order"
 	"github.com/lsiofs/lsiofs/pipeline/spec"
-	"github.com/lsiofs/lsiofs/pipeline/storage"
-	"github.com/lsiofs/lsiofs/pipeline/storage/local"
-	"github.com/lsiofs/lsiofs/uring"
 )
 
 // games is a dataset of tars of games, some of which are damaged, and the frames
@@ -79,28 +72,12 @@ func gameOf(r *rand.Rand, n int) (packed []byte, frames []string) {
 	return b.Bytes(), frames
 }
 
-// open opens the catalog, its storage, and a view of one worker.
-func (g games) open(t *testing.T, o spec.Order) (*catalog.Catalog, storage.Storage, worker) {
-	engine, err := uring.Open(uring.ModeAuto)
-	require.NoError(t, err)
-	t.Cleanup(func() { engine.Close() })
-	c, s, err := catalog.Open(context.Background(), catalog.Config{
-		Dataset: g.dir, Format: spec.Format{Name: "lc0"}, OnCorrupt: spec.CorruptSkip, IndexDir: t.TempDir(),
-		OpenStorage: func(root, _ string) (storage.Storage, error) { return local.Open(root, engine) },
-	})
-	require.NoError(t, err)
-	t.Cleanup(func() { require.NoError(t, s.Close()); require.NoError(t, c.Close()) })
-	epoch, err := order.NewEpoch(o, 0, c.ChunkStarts(o.ChunkBytes, o.ChunkRecords), nil)
-	require.NoError(t, err)
-	view, err := order.NewView(epoch, nil, spec.Deal{Workers: 1, Batch: 1, Dealing: spec.DealInterleaved, Tail: spec.TailKeep})
-	require.NoError(t, err)
-	return c, s, worker{view, 0}
-}
-
-func gamesOrder(shuffle spec.Shuffle) spec.Order {
+// open opens the dataset with a view of one worker.
+func (g games) open(t *testing.T, shuffle spec.Shuffle) realDataset {
+	t.Helper()
 	o := spec.Default().Order
 	o.Shuffle, o.SizeRecords, o.Lanes, o.ChunkBytes = shuffle, 100, 3, 64<<10
-	return o
+	return openReal(t, catalog.Config{Dataset: g.dir, Format: spec.Format{Name: "lc0"}, OnCorrupt: spec.CorruptSkip}, o, 1)
 }
 
 func TestFramesOfSoundGamesComeOnceEachBetweenDamagedOnes(t *testing.T) {
@@ -108,23 +85,9 @@ func TestFramesOfSoundGamesComeOnceEachBetweenDamagedOnes(t *testing.T) {
 	for _, shuffle := range []spec.Shuffle{spec.ShuffleNone, spec.ShuffleReservoir, spec.ShuffleFull} {
 		for _, memory := range []int64{1 << 20, 16 << 20, 256 << 20} {
 			t.Run(fmt.Sprint(shuffle, memory>>20), func(t *testing.T) {
-				o := gamesOrder(shuffle)
-				c, s, seq := g.open(t, o)
-				f, err := fetch.New(c, s, fetch.Config{MemoryBytes: memory, ReadTimeout: time.Minute, PieceBytes: o.ChunkBytes, PieceRecords: o.ChunkRecords})
-				require.NoError(t, err)
-				defer func() { require.NoError(t, f.Close()) }()
-				r := f.Open(seq)
-				defer r.Close()
+				d := g.open(t, shuffle)
 				got := map[string]int{}
-				var l fetch.Loan
-				for k := uint64(0); k < seq.Len(); {
-					require.NoError(t, r.Lend(context.Background(), k, 50, &l))
-					for _, frame := range l.Records {
-						got[string(frame)]++
-					}
-					k += uint64(len(l.Records))
-					l.Release()
-				}
+				require.NoError(t, d.lendFirst(d.fetcher(t, memory), 0, d.view.Count(0), func(frame []byte) { got[string(frame)]++ }))
 				require.Equal(t, len(g.want), len(got))
 				for frame, n := range g.want {
 					require.Equal(t, n, got[frame])
@@ -153,8 +116,7 @@ func TestAnotherGameInAPlaceOfTheIndexIsAnError(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			g := makeGames(t)
-			o := gamesOrder(spec.ShuffleNone)
-			c, s, seq := g.open(t, o)
+			d := g.open(t, spec.ShuffleNone)
 			path := filepath.Join(g.dir, "0.tar")
 			info, err := os.Stat(path)
 			require.NoError(t, err)
@@ -162,28 +124,14 @@ func TestAnotherGameInAPlaceOfTheIndexIsAnError(t *testing.T) {
 			require.NoError(t, err)
 			file, err := os.OpenFile(path, os.O_WRONLY, 0)
 			require.NoError(t, err)
-			_, err = file.WriteAt(change(raw, c), 0)
+			_, err = file.WriteAt(change(raw, d.catalog), 0)
 			require.NoError(t, err)
 			require.NoError(t, file.Close())
 			require.NoError(t, os.Chtimes(path, info.ModTime(), info.ModTime()))
 
-			f, err := fetch.New(c, s, fetch.Config{MemoryBytes: 1 << 20, ReadTimeout: time.Minute, PieceBytes: o.ChunkBytes, PieceRecords: o.ChunkRecords})
-			require.NoError(t, err)
-			defer func() { require.NoError(t, f.Close()) }()
-			r := f.Open(seq)
-			defer r.Close()
-			var l fetch.Loan
-			var failed error
-			for k := uint64(0); k < c.Shard(0).Records && failed == nil; {
-				if failed = r.Lend(context.Background(), k, 50, &l); failed != nil {
-					break
-				}
-				for _, frame := range l.Records {
-					require.NotZero(t, g.want[string(frame)], "a frame that is none")
-				}
-				k += uint64(len(l.Records))
-				l.Release()
-			}
+			failed := d.lendFirst(d.fetcher(t, 1<<20), 0, d.catalog.Shard(0).Records, func(frame []byte) {
+				require.NotZero(t, g.want[string(frame)], "a frame that is none")
+			})
 			require.ErrorContains(t, failed, "0.tar")
 		})
 	}

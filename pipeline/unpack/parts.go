@@ -125,7 +125,7 @@ func (s *scan) scanParts(ctx context.Context, codec PartCodec) (Summary, error) 
 	defer d.Close()
 	buffer := partBuffers.Get().(*[]byte)
 	defer partBuffers.Put(buffer)
-	src := &partSource{decoder: d, buf: *buffer}
+	src := newPartSource(d, *buffer)
 	kind, err := s.index(ctx, src)
 	damage, err := splitDamage(err)
 	if err != nil {
@@ -149,17 +149,22 @@ var partBuffers = sync.Pool{New: func() any {
 
 // partSource implements Parts over a decoder.
 type partSource struct {
+	window  // of the part; at its end where there is none
 	decoder PartDecoder
-	buf     []byte
-	// buf[start:end] are the bytes that come next.
-	start, end int
-	base       int64 // bytes of the parts before this one
-	size       int64 // of this part, as far as it has been decoded
-	raw        int64 // where it begins in the file
-	part       partState
-	err        error // what follows buf[:end]
-	members    []Member
-	losses     Losses
+	base    int64 // bytes of the parts before this one
+	size    int64 // of this part, as far as it has been decoded
+	raw     int64 // where it begins in the file
+	part    partState
+	members []Member
+	losses  Losses
+}
+
+// newPartSource makes a source that stands before the first part. It reads into
+// buffer.
+func newPartSource(d PartDecoder, buffer []byte) *partSource {
+	s := &partSource{decoder: d}
+	s.window = window{from: partReader{s}, buf: buffer, err: io.EOF}
+	return s
 }
 
 // partState says whether there is a part at hand.
@@ -184,7 +189,7 @@ func (s *partSource) NextPart() error {
 			return err
 		}
 	}
-	s.part, s.start, s.end, s.size = partNone, 0, 0, 0
+	s.leave(partNone)
 	raw, err := s.decoder.Next()
 	if err != nil {
 		return err
@@ -193,66 +198,31 @@ func (s *partSource) NextPart() error {
 	return nil
 }
 
-func (s *partSource) OffsetBytes() int64 { return s.base + s.size - int64(s.end-s.start) }
-
-func (s *partSource) Window(min int) ([]byte, error) {
-	for s.end-s.start < min {
-		if err := s.fill(min); err != nil {
-			return s.buf[s.start:s.end], err
-		}
-	}
-	return s.buf[s.start:s.end], nil
+// leave drops what there is of the current part.
+func (s *partSource) leave(to partState) {
+	s.part, s.size = to, 0
+	s.endWith(io.EOF)
 }
 
-// fill decodes some more bytes into a buffer with room for at least room.
-func (s *partSource) fill(room int) error {
-	if s.part != partOpen {
-		return io.EOF
-	}
-	if s.err != nil {
-		return s.err
-	}
-	if s.start > 0 && (s.start == s.end || s.start+room > len(s.buf)) {
-		s.end = copy(s.buf, s.buf[s.start:s.end])
-		s.start = 0
-	}
-	if room > len(s.buf) {
-		grown := make([]byte, room)
-		copy(grown, s.buf[:s.end])
-		s.buf = grown
-	}
-	n, err := s.decoder.Read(s.buf[s.end:])
-	s.end += n
-	s.size += int64(n)
-	if s.err = err; s.base+s.size > MaxDecodedBytes {
-		s.err = errDecodedTooLarge(s.base + s.size)
-		return s.err
-	}
-	if n > 0 {
-		return nil
-	}
-	return err
-}
+func (s *partSource) OffsetBytes() int64 { return s.base + s.size - s.sizeBytes() }
 
-func (s *partSource) Discard(n int64) error {
-	for n > int64(s.end-s.start) {
-		n -= int64(s.end - s.start)
-		s.start = s.end
-		if err := s.fill(1); err == io.EOF {
-			return io.ErrUnexpectedEOF
-		} else if err != nil {
-			return err
-		}
+// partReader decodes the current part.
+type partReader struct{ s *partSource }
+
+func (r partReader) Read(p []byte) (int, error) {
+	n, err := r.s.decoder.Read(p)
+	if all := r.s.base + r.s.size + int64(n); all > MaxDecodedBytes {
+		return 0, errDecodedTooLarge(all)
 	}
-	s.start += int(n)
-	return nil
+	r.s.size += int64(n)
+	return n, err
 }
 
 func (s *partSource) Lose(damage *CorruptError) {
 	placed := *damage
 	placed.OffsetBytes, placed.Record = s.base, -1 // all of its records are lost
 	s.note(placed)
-	s.part, s.start, s.end, s.size = partLost, 0, 0, 0
+	s.leave(partLost)
 }
 
 func (s *partSource) PartName() string { return s.decoder.PartName() }

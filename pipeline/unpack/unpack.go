@@ -1,8 +1,9 @@
 // Package unpack is the contract between shards and records: where records
 // begin and end in a shard's decoded bytes, and what a codec, a format and a
 // stream's framing have to offer. Each format and each codec is a package of
-// its own below this one; package formats holds the table of them; unpacktest
-// is the suite that all pass. RECORDS.md is the specification.
+// its own below this one; package formats holds the table of them; frames is what
+// the codecs zstd and lz4 share; unpacktest is the suite that all pass. RECORDS.md
+// is the specification.
 //
 // Formats see a Source: the decoded bytes of one shard, read forward once.
 // Uncompressed shards give a source that skips what nobody looks at, compressed

@@ -2,34 +2,20 @@ package faulty
 
 import (
 	"context"
-	"os"
-	"path/filepath"
 	"testing"
 
 	"github.com/stretchr/testify/require"
 	"go.uber.org/goleak"
 
 	"github.com/lsiofs/lsiofs/pipeline/storage"
-	"github.com/lsiofs/lsiofs/pipeline/storage/local"
+	"github.com/lsiofs/lsiofs/pipeline/storage/local/localtest"
 	"github.com/lsiofs/lsiofs/pipeline/storage/storagetest"
-	"github.com/lsiofs/lsiofs/uring"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 func newStorage(t *testing.T, files map[string][]byte) *Storage {
-	root := t.TempDir()
-	for path, content := range files {
-		full := filepath.Join(root, path)
-		require.NoError(t, os.MkdirAll(filepath.Dir(full), 0o700))
-		require.NoError(t, os.WriteFile(full, content, 0o600))
-	}
-	engine, err := uring.Open(uring.ModePread)
-	require.NoError(t, err)
-	t.Cleanup(func() { require.NoError(t, engine.Close()) })
-	s, err := local.Open(root, engine)
-	require.NoError(t, err)
-	f := New(s)
+	f := New(localtest.Open(t, files))
 	t.Cleanup(func() { require.NoError(t, f.Close()) })
 	return f
 }

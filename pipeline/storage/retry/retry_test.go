@@ -2,8 +2,6 @@ package retry
 
 import (
 	"bytes"
-	"os"
-	"path/filepath"
 	"sync/atomic"
 	"syscall"
 	"testing"
@@ -13,25 +11,13 @@ import (
 
 	"github.com/lsiofs/lsiofs/pipeline/storage"
 	"github.com/lsiofs/lsiofs/pipeline/storage/faulty"
-	"github.com/lsiofs/lsiofs/pipeline/storage/local"
+	"github.com/lsiofs/lsiofs/pipeline/storage/local/localtest"
 	"github.com/lsiofs/lsiofs/pipeline/storage/storagetest"
-	"github.com/lsiofs/lsiofs/uring"
 )
 
 func open(t *testing.T, files map[string][]byte) *faulty.Storage {
 	t.Helper()
-	dir := t.TempDir()
-	for path, b := range files {
-		full := filepath.Join(dir, path)
-		require.NoError(t, os.MkdirAll(filepath.Dir(full), 0o755))
-		require.NoError(t, os.WriteFile(full, b, 0o644))
-	}
-	e, err := uring.Open(uring.ModePread)
-	require.NoError(t, err)
-	t.Cleanup(func() { require.NoError(t, e.Close()) })
-	s, err := local.Open(dir, e)
-	require.NoError(t, err)
-	return faulty.New(s)
+	return faulty.New(localtest.Open(t, files))
 }
 
 func TestSuite(t *testing.T) {

@@ -2,16 +2,12 @@ package gzip_test
 
 import (
 	"bytes"
-	"context"
-	"errors"
-	"io"
 	"testing"
 
 	"github.com/stretchr/testify/require"
 
 	"github.com/lsiofs/lsiofs/pipeline/unpack"
 	"github.com/lsiofs/lsiofs/pipeline/unpack/gzip"
-	"github.com/lsiofs/lsiofs/pipeline/unpack/lines"
 	"github.com/lsiofs/lsiofs/pipeline/unpack/unpacktest"
 )
 
@@ -19,12 +15,7 @@ func TestSuite(t *testing.T) {
 	unpacktest.CodecSuite{Codec: gzip.Codec{}, Compress: unpacktest.Gzip, After: make([]byte, 100)}.Run(t)
 }
 
-func scan(raw []byte) (unpack.Summary, int, error) {
-	n := 0
-	s, err := unpack.Scan(context.Background(), lines.Lines(), gzip.Codec{}, bytes.NewReader(raw), int64(len(raw)),
-		func(unpack.Extent) error { n++; return nil }, func() { n = 0 })
-	return s, n, err
-}
+func scan(raw []byte) (unpack.Summary, int, error) { return unpacktest.ScanLines(gzip.Codec{}, raw) }
 
 func TestWhatFollowsTheLastMember(t *testing.T) {
 	member := unpacktest.Gzip([]byte("one\ntwo\n"))
@@ -71,38 +62,15 @@ func TestFilesThatAreNoGzip(t *testing.T) {
 }
 
 func TestOtherPrograms(t *testing.T) {
-	text := bytes.Repeat([]byte("some line of text\n"), 20_000)
 	for _, program := range []string{"gzip", "pigz"} {
-		t.Run(program, func(t *testing.T) {
-			one := unpacktest.Program(t, t.TempDir(), text, program, "-c")
-			s, n, err := scan(append(bytes.Clone(one), one...))
-			require.NoError(t, err)
-			require.Nil(t, s.Damage)
-			require.Equal(t, 40_000, n)
-			require.Equal(t, []unpack.Member{{}, {DecodedBytes: int64(len(text)), RawBytes: int64(len(one))}}, s.Members)
-		})
+		t.Run(program, func(t *testing.T) { unpacktest.RequireOfProgram(t, gzip.Codec{}, program, "-c") })
 	}
 }
 
 func FuzzDecoder(f *testing.F) {
 	member := unpacktest.Gzip([]byte("some text, some text"))
-	f.Add(member)
-	f.Add(append(bytes.Clone(member), member...))
-	f.Add(append(bytes.Clone(member), 0, 0, 1))
-	f.Fuzz(func(t *testing.T, raw []byte) {
-		d, err := gzip.Codec{}.NewDecoder(bytes.NewReader(raw), 0)
-		require.NoError(t, err)
-		defer d.Close()
-		for last := int64(-1); ; {
-			at, err := d.Next()
-			if err != nil {
-				var damage *unpack.CorruptError
-				require.True(t, err == io.EOF || errors.As(err, &damage))
-				return
-			}
-			require.Greater(t, at, last)
-			last = at
-			_, _ = io.CopyN(io.Discard, d, 1<<20)
-		}
-	})
+	unpacktest.FuzzDecoder(f, gzip.Codec{},
+		member,
+		append(bytes.Clone(member), member...),
+		append(bytes.Clone(member), 0, 0, 1))
 }

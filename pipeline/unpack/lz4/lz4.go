@@ -15,13 +15,12 @@ package lz4
 
 import (
 	"errors"
-	"fmt"
 	"io"
-	"sync"
 
 	"github.com/pierrec/lz4/v4"
 
 	"github.com/lsiofs/lsiofs/pipeline/unpack"
+	"github.com/lsiofs/lsiofs/pipeline/unpack/frames"
 )
 
 // Codec is lz4's unpack.Codec.
@@ -30,140 +29,91 @@ type Codec struct{}
 var _ unpack.MemberCodec = Codec{}
 
 // Name is "lz4".
-func (Codec) Name() string { return "lz4" }
+func (Codec) Name() string { return codec.Name }
 
 // Extensions is ".lz4".
 func (Codec) Extensions() map[string]string { return map[string]string{".lz4": ""} }
 
 // NewDecoder makes a decoder of raw from the first byte of a frame on.
 func (Codec) NewDecoder(raw io.Reader, rawOffset int64) (unpack.Decoder, error) {
-	s := states.Get().(*state)
-	s.raw.Reset(raw, rawOffset)
-	return &decoder{state: s}, nil
+	return codec.NewDecoder(raw, rawOffset)
 }
 
 // NewWalk makes a walk of raw from the first byte of a frame on.
 func (Codec) NewWalk(raw io.Reader, rawOffset int64) unpack.Walk {
-	w := walks.Get().(*walk)
-	w.raw.Reset(raw, rawOffset)
-	return w
+	return codec.NewWalk(raw, rawOffset)
 }
 
-// states are decoders not in use. What is idle is left to the garbage
-// collector, and what is in use its owner bounds; blocks are pooled by lz4.
-var states = sync.Pool{New: func() any { return new(state) }}
+var codec = frames.Codec{
+	Name:             "lz4",
+	OneFrame:         "an lz4 frame",
+	HeaderBytes:      maxHeaderBytes,
+	Header:           parseHeader,
+	BlockHeaderBytes: 4,
+	Block:            parseBlock,
+	NewLibrary:       func() (frames.Library, error) { return &library{}, nil },
+}
 
-// state is what a decoder reuses.
-type state struct {
-	walk
+// library is lz4's frames.Library. Blocks are pooled by lz4.
+type library struct {
 	lz4    *lz4.Reader // nil before the first frame, and behind one of linked blocks
+	linked bool        // the frame's blocks are
 	memory int64       // the most that a frame has needed
 }
 
-type decoder struct {
-	*state
-	inFrame bool
-	err     error
-}
-
-// Next implements unpack.Decoder.
-func (d *decoder) Next() (int64, error) {
-	if d.err == nil && d.inFrame {
-		_, d.err = io.Copy(io.Discard, frameReader{d})
-	}
-	if d.err != nil {
-		return 0, d.err
-	}
-	d.err = d.begin()
-	return d.member, d.err
-}
-
-// begin opens the frame that follows.
-func (d *decoder) begin() error {
-	if err := d.walk.begin(); err != nil {
-		return err
-	}
-	d.memory = max(d.memory, d.frame.memory)
-	if d.lz4 == nil {
-		d.lz4 = lz4.NewReader(&d.frame)
+// Open implements frames.Library.
+func (l *library) Open(raw io.Reader, h *frames.Header) error {
+	l.memory, l.linked = max(l.memory, h.MemoryBytes), h.Linked
+	if l.lz4 == nil {
+		l.lz4 = lz4.NewReader(raw)
 	} else {
-		d.lz4.Reset(&d.frame)
+		l.lz4.Reset(raw)
 	}
-	d.inFrame = true
 	return nil
 }
 
-// Read implements unpack.Decoder.
-func (d *decoder) Read(p []byte) (int, error) {
-	if d.err != nil {
-		return 0, d.err
+// Read implements frames.Library.
+func (l *library) Read(p []byte) (int, error) {
+	n, err := l.lz4.Read(p)
+	if err == io.EOF {
+		l.giveBlocksBack()
 	}
-	if !d.inFrame {
-		return 0, io.EOF
-	}
-	n, err := d.lz4.Read(p)
-	switch {
-	case err == nil:
-		return n, nil
-	case err == io.EOF && d.frame.done:
-		d.inFrame = false
-		d.release()
-		return n, io.EOF
-	}
-	d.err = d.explain(err)
-	return n, d.err
+	return n, err
 }
 
-// release gives blocks back. A reader that has seen linked blocks keeps the last
-// of them, also for the next frame, which must not see them.
-func (d *decoder) release() {
-	if d.lz4 == nil {
+// giveBlocksBack gives them back to lz4's pool. A reader that has seen linked blocks
+// keeps the last of them, also for the next frame, which must not see them.
+func (l *library) giveBlocksBack() {
+	if l.lz4 == nil {
 		return
 	}
-	d.lz4.Reset(nil)
-	if d.frame.linked {
-		d.lz4 = nil
+	l.lz4.Reset(nil)
+	if l.linked {
+		l.lz4 = nil
 	}
 }
 
-// explain tells failures of reading from damage.
-func (d *decoder) explain(err error) error {
+// Damage implements frames.Library.
+func (l *library) Damage(err error) string {
 	switch {
-	case d.raw.Failure() != nil:
-		return d.raw.Failure()
-	case d.frame.cut || err == io.EOF:
-		return d.damage("the file ends inside an lz4 frame")
 	case errors.Is(err, lz4.ErrInvalidHeaderChecksum):
-		return d.damage("the lz4 frame's header does not match its checksum")
+		return "the lz4 frame's header does not match its checksum"
 	case errors.Is(err, lz4.ErrInvalidBlockChecksum):
-		return d.damage("a block of the lz4 frame does not match its checksum")
+		return "a block of the lz4 frame does not match its checksum"
 	case errors.Is(err, lz4.ErrInvalidFrameChecksum):
-		return d.damage("the lz4 frame's checksum does not match its bytes")
+		return "the lz4 frame's checksum does not match its bytes"
 	case errors.Is(err, lz4.ErrInvalidContentSize):
-		return d.damage("the lz4 frame is not of the size that its header tells")
+		return "the lz4 frame is not of the size that its header tells"
 	}
-	return d.damage(fmt.Sprintf("the lz4 frame can't be decoded: %v", err))
+	return ""
 }
 
-// MemoryBytes implements unpack.Decoder.
-func (d *decoder) MemoryBytes() int64 { return d.memory + d.raw.MemoryBytes() }
+// MemoryBytes implements frames.Library.
+func (l *library) MemoryBytes() int64 { return l.memory }
 
-// Close implements unpack.Decoder.
-func (d *decoder) Close() {
-	s := d.state
-	if s == nil {
-		return
-	}
-	d.release()
-	d.state, d.err, d.inFrame = nil, errClosed, false
-	s.raw.Release()
-	s.frame, s.memory = frame{}, 0
-	states.Put(s)
+// Release implements frames.Library.
+func (l *library) Release() bool {
+	l.giveBlocksBack()
+	l.memory = 0
+	return true
 }
-
-var errClosed = errors.New("lz4 decoder is closed")
-
-// frameReader reads what is left of the current frame.
-type frameReader struct{ d *decoder }
-
-func (f frameReader) Read(p []byte) (int, error) { return f.d.Read(p) }

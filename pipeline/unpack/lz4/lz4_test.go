@@ -2,8 +2,6 @@ package lz4_test
 
 import (
 	"bytes"
-	"context"
-	"errors"
 	"fmt"
 	"io"
 	"math/rand/v2"
@@ -15,25 +13,15 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/lsiofs/lsiofs/pipeline/unpack"
-	"github.com/lsiofs/lsiofs/pipeline/unpack/lines"
 	"github.com/lsiofs/lsiofs/pipeline/unpack/lz4"
 	"github.com/lsiofs/lsiofs/pipeline/unpack/unpacktest"
 )
 
 func TestSuite(t *testing.T) {
-	for name, between := range map[string][]byte{"frames alone": nil, "skippable frames": unpacktest.Skippable(40)} {
-		t.Run(name, func(t *testing.T) {
-			unpacktest.CodecSuite{Codec: lz4.Codec{}, Compress: unpacktest.LZ4, Between: between, After: between}.Run(t)
-		})
-	}
+	unpacktest.CodecSuite{Codec: lz4.Codec{}, Compress: unpacktest.LZ4}.RunWithSkippable(t)
 }
 
-func scan(raw []byte) (unpack.Summary, int, error) {
-	n := 0
-	s, err := unpack.Scan(context.Background(), lines.Lines(), lz4.Codec{}, bytes.NewReader(raw), int64(len(raw)),
-		func(unpack.Extent) error { n++; return nil }, func() { n = 0 })
-	return s, n, err
-}
+func scan(raw []byte) (unpack.Summary, int, error) { return unpacktest.ScanLines(lz4.Codec{}, raw) }
 
 // frame is a header up to where its checksum comes, and what follows.
 func frame(rest ...byte) []byte { return append([]byte{0x04, 0x22, 0x4d, 0x18}, rest...) }
@@ -71,16 +59,7 @@ func TestDamage(t *testing.T) {
 		{"no checksum", "ends inside an lz4 frame", good[:len(good)-4]},
 		{"no end mark", "ends inside an lz4 frame", good[:len(good)-8]},
 	} {
-		t.Run(c.name, func(t *testing.T) {
-			s, n, err := scan(append(bytes.Clone(good), c.tail...))
-			require.NoError(t, err)
-			require.Equal(t, 2, n)
-			require.NotNil(t, s.Damage)
-			require.Contains(t, s.Damage.Reason, c.reason)
-			require.Equal(t, int64(len(good)), s.Damage.RawOffset)
-			require.Equal(t, int64(8), s.Damage.OffsetBytes)
-			require.Equal(t, int64(8), s.DecodedBytes)
-		})
+		t.Run(c.name, func(t *testing.T) { unpacktest.RequireDamagedTail(t, lz4.Codec{}, good, c.tail, c.reason) })
 	}
 }
 
@@ -106,11 +85,7 @@ func TestAStoredBlockOfTheSizeThatTheHeaderTellsIsSound(t *testing.T) {
 }
 
 func TestNothingButSkippableFramesIsSound(t *testing.T) {
-	s, n, err := scan(append(unpacktest.Skippable(0), unpacktest.Skippable(300)...))
-	require.NoError(t, err)
-	require.Nil(t, s.Damage)
-	require.Zero(t, n)
-	require.Zero(t, s.DecodedBytes)
+	unpacktest.RequireSkippableAlone(t, lz4.Codec{})
 }
 
 // A text with matches at all distances up to 64 KiB, for linked blocks.
@@ -208,32 +183,10 @@ func TestAFrameDoesNotSeeTheOneBeforeIt(t *testing.T) {
 	}
 }
 
-// FuzzDecoder decodes any bytes: nothing breaks, places of frames ascend, and frames
-// that are decoded ahead are what they are in turn.
 func FuzzDecoder(f *testing.F) {
 	member := unpacktest.LZ4([]byte("some text, some text"))
-	f.Add(member)
-	f.Add(append(unpacktest.Skippable(3), member...))
-	f.Add(frame(0x60, 0x40, 0x82, 1, 0, 0, 0x80, 'x', 0, 0, 0, 0))
-	f.Fuzz(func(t *testing.T, raw []byte) {
-		d, err := lz4.Codec{}.NewDecoder(bytes.NewReader(raw), 0)
-		require.NoError(t, err)
-		defer d.Close()
-		decodedBytes := int64(0)
-		for last := int64(-1); ; {
-			at, err := d.Next()
-			if err != nil {
-				var damage *unpack.CorruptError
-				require.True(t, err == io.EOF || errors.As(err, &damage))
-				break
-			}
-			require.Greater(t, at, last)
-			last = at
-			n, _ := io.CopyN(io.Discard, d, 4<<20)
-			decodedBytes += n
-		}
-		if decodedBytes < 4<<20 {
-			unpacktest.RequireAheadAsInTurn(t, lz4.Codec{}, raw)
-		}
-	})
+	unpacktest.FuzzDecoder(f, lz4.Codec{},
+		member,
+		append(unpacktest.Skippable(3), member...),
+		frame(0x60, 0x40, 0x82, 1, 0, 0, 0x80, 'x', 0, 0, 0, 0))
 }

@@ -18,16 +18,12 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"sync"
 
 	"github.com/klauspost/compress/zstd"
 
 	"github.com/lsiofs/lsiofs/pipeline/unpack"
+	"github.com/lsiofs/lsiofs/pipeline/unpack/frames"
 )
-
-// maxWindowBytes bounds what a frame may have a decoder allocate: the window of
-// `zstd --ultra -22`, the largest that needs no other option to be decoded.
-const maxWindowBytes = 128 << 20
 
 // Codec is zstd's unpack.Codec.
 type Codec struct{}
@@ -35,49 +31,43 @@ type Codec struct{}
 var _ unpack.MemberCodec = Codec{}
 
 // Name is "zstd".
-func (Codec) Name() string { return "zstd" }
+func (Codec) Name() string { return codec.Name }
 
 // Extensions is ".zst".
 func (Codec) Extensions() map[string]string { return map[string]string{".zst": ""} }
 
 // NewDecoder makes a decoder of raw from the first byte of a frame on.
 func (Codec) NewDecoder(raw io.Reader, rawOffset int64) (unpack.Decoder, error) {
-	s, ok := states.Get().(*state)
-	if !ok {
-		var err error
-		if s, err = newState(); err != nil {
-			return nil, err
-		}
-	}
-	s.raw.Reset(raw, rawOffset)
-	return &decoder{state: s}, nil
+	return codec.NewDecoder(raw, rawOffset)
 }
 
 // NewWalk makes a walk of raw from the first byte of a frame on.
 func (Codec) NewWalk(raw io.Reader, rawOffset int64) unpack.Walk {
-	w := walks.Get().(*walk)
-	w.raw.Reset(raw, rawOffset)
-	return w
+	return codec.NewWalk(raw, rawOffset)
 }
 
-// states are decoders not in use: the buffers and tables of one cost more to
-// make than many a small shard to decode. What is idle is left to the garbage
-// collector, and what is in use its owner bounds.
-var states sync.Pool
+var codec = frames.Codec{
+	Name:             "zstd",
+	OneFrame:         "a zstd frame",
+	HeaderBytes:      zstd.HeaderMaxSize,
+	Header:           parseHeader,
+	BlockHeaderBytes: 3,
+	Block:            parseBlock,
+	NewLibrary:       newLibrary,
+}
 
 // keepWindowBytes is the window above which a decoder is not kept for reuse:
 // that of the highest ordinary level, 19.
 const keepWindowBytes = 8 << 20
 
-// state is what a decoder reuses.
-type state struct {
-	walk
+// library is zstd's frames.Library.
+type library struct {
 	zstd *zstd.Decoder
-	// window is the largest that a frame has had: what zstd holds goes by it.
-	window int64
+	// memory is what zstd holds. It goes by the largest window that a frame has had.
+	memory int64
 }
 
-func newState() (*state, error) {
+func newLibrary() (frames.Library, error) {
 	z, err := zstd.NewReader(nil,
 		zstd.WithDecoderConcurrency(1),
 		zstd.WithDecoderLowmem(true),
@@ -85,97 +75,37 @@ func newState() (*state, error) {
 	if err != nil {
 		return nil, fmt.Errorf("zstd: %w", err)
 	}
-	return &state{zstd: z}, nil
+	return &library{zstd: z, memory: memoryBytes(0)}, nil
 }
 
-type decoder struct {
-	*state
-	inFrame bool
-	err     error
-}
-
-// Next implements unpack.Decoder.
-func (d *decoder) Next() (int64, error) {
-	if d.err == nil && d.inFrame {
-		_, d.err = io.Copy(io.Discard, frameReader{d})
-	}
-	if d.err != nil {
-		return 0, d.err
-	}
-	d.err = d.begin()
-	return d.member, d.err
-}
-
-// begin opens the frame that follows.
-func (d *decoder) begin() error {
-	if err := d.walk.begin(); err != nil {
-		return err
-	}
-	d.window = max(d.window, d.frame.window)
-	if err := d.zstd.Reset(&d.frame); err != nil {
+// Open implements frames.Library.
+func (l *library) Open(raw io.Reader, h *frames.Header) error {
+	l.memory = max(l.memory, h.MemoryBytes)
+	if err := l.zstd.Reset(raw); err != nil {
 		return fmt.Errorf("zstd: %w", err)
 	}
-	d.inFrame = true
 	return nil
 }
 
-// Read implements unpack.Decoder.
-func (d *decoder) Read(p []byte) (int, error) {
-	if d.err != nil {
-		return 0, d.err
+// Read implements frames.Library.
+func (l *library) Read(p []byte) (int, error) { return l.zstd.Read(p) }
+
+// Damage implements frames.Library.
+func (l *library) Damage(err error) string {
+	if errors.Is(err, zstd.ErrCRCMismatch) {
+		return "the zstd frame's checksum does not match its bytes"
 	}
-	if !d.inFrame {
-		return 0, io.EOF
-	}
-	n, err := d.zstd.Read(p)
-	switch {
-	case err == nil:
-		return n, nil
-	case err == io.EOF && d.frame.done:
-		d.inFrame = false
-		return n, io.EOF
-	}
-	d.err = d.explain(err)
-	return n, d.err
+	return ""
 }
 
-// explain tells failures of reading from damage.
-func (d *decoder) explain(err error) error {
-	switch {
-	case d.raw.Failure() != nil:
-		return d.raw.Failure()
-	case d.frame.cut || err == io.EOF:
-		return d.damage("the file ends inside a zstd frame")
-	case errors.Is(err, zstd.ErrCRCMismatch):
-		return d.damage("the zstd frame's checksum does not match its bytes")
+// MemoryBytes implements frames.Library.
+func (l *library) MemoryBytes() int64 { return l.memory }
+
+// Release implements frames.Library.
+func (l *library) Release() bool {
+	if l.memory > memoryBytes(keepWindowBytes) {
+		l.zstd.Close()
+		return false
 	}
-	return d.damage(fmt.Sprintf("the zstd frame can't be decoded: %v", err))
+	return l.zstd.Reset(nil) == nil
 }
-
-// MemoryBytes implements unpack.Decoder.
-func (d *decoder) MemoryBytes() int64 { return decoderBytes(d.window) }
-
-// Close implements unpack.Decoder.
-func (d *decoder) Close() {
-	s := d.state
-	if s == nil {
-		return
-	}
-	d.state, d.err, d.inFrame = nil, errClosed, false
-	if s.window > keepWindowBytes {
-		s.zstd.Close()
-		return
-	}
-	s.raw.Release()
-	s.frame = frame{}
-	if err := s.zstd.Reset(nil); err == nil {
-		states.Put(s)
-	}
-}
-
-var errClosed = errors.New("zstd decoder is closed")
-
-// frameReader reads what is left of the current frame.
-type frameReader struct{ d *decoder }
-
-func (f frameReader) Read(p []byte) (int, error) { return f.d.Read(p) }

@@ -1,33 +1,14 @@
 package zstd_test
 
 import (
-	"bytes"
-	"context"
-	"errors"
-	"io"
 	"testing"
 
-	"github.com/stretchr/testify/require"
-
-	"github.com/lsiofs/lsiofs/pipeline/unpack"
-	"github.com/lsiofs/lsiofs/pipeline/unpack/lines"
 	"github.com/lsiofs/lsiofs/pipeline/unpack/unpacktest"
 	"github.com/lsiofs/lsiofs/pipeline/unpack/zstd"
 )
 
 func TestSuite(t *testing.T) {
-	for name, between := range map[string][]byte{"frames alone": nil, "skippable frames": unpacktest.Skippable(40)} {
-		t.Run(name, func(t *testing.T) {
-			unpacktest.CodecSuite{Codec: zstd.Codec{}, Compress: unpacktest.Zstd, Between: between, After: between}.Run(t)
-		})
-	}
-}
-
-func scan(raw []byte) (unpack.Summary, int, error) {
-	n := 0
-	s, err := unpack.Scan(context.Background(), lines.Lines(), zstd.Codec{}, bytes.NewReader(raw), int64(len(raw)),
-		func(unpack.Extent) error { n++; return nil }, func() { n = 0 })
-	return s, n, err
+	unpacktest.CodecSuite{Codec: zstd.Codec{}, Compress: unpacktest.Zstd}.RunWithSkippable(t)
 }
 
 // frame is a header without content: a magic, a descriptor and what follows.
@@ -52,65 +33,24 @@ func TestDamage(t *testing.T) {
 		{"another checksum", "checksum does not match", append(good[:len(good)-1:len(good)-1], good[len(good)-1]^1)},
 		{"no checksum", "ends inside a zstd frame", good[:len(good)-4]},
 	} {
-		t.Run(c.name, func(t *testing.T) {
-			s, n, err := scan(append(bytes.Clone(good), c.tail...))
-			require.NoError(t, err)
-			require.Equal(t, 2, n)
-			require.NotNil(t, s.Damage)
-			require.Contains(t, s.Damage.Reason, c.reason)
-			require.Equal(t, int64(len(good)), s.Damage.RawOffset)
-			require.Equal(t, int64(8), s.Damage.OffsetBytes)
-			require.Equal(t, int64(8), s.DecodedBytes)
-		})
+		t.Run(c.name, func(t *testing.T) { unpacktest.RequireDamagedTail(t, zstd.Codec{}, good, c.tail, c.reason) })
 	}
 }
 
 func TestNothingButSkippableFramesIsSound(t *testing.T) {
-	s, n, err := scan(append(unpacktest.Skippable(0), unpacktest.Skippable(300)...))
-	require.NoError(t, err)
-	require.Nil(t, s.Damage)
-	require.Zero(t, n)
-	require.Zero(t, s.DecodedBytes)
+	unpacktest.RequireSkippableAlone(t, zstd.Codec{})
 }
 
 func TestTheProgram(t *testing.T) {
-	text := bytes.Repeat([]byte("some line of text\n"), 20_000)
 	for _, args := range [][]string{{"-c"}, {"-c", "-19"}, {"-c", "--no-check"}, {"-c", "--long=27"}, {"-c", "-B65536", "-T2"}} {
-		one := unpacktest.Program(t, t.TempDir(), text, "zstd", args...)
-		s, n, err := scan(append(bytes.Clone(one), one...))
-		require.NoError(t, err)
-		require.Nil(t, s.Damage)
-		require.Equal(t, 40_000, n)
-		require.Equal(t, []unpack.Member{{}, {DecodedBytes: int64(len(text)), RawBytes: int64(len(one))}}, s.Members)
+		unpacktest.RequireOfProgram(t, zstd.Codec{}, "zstd", args...)
 	}
 }
 
-// FuzzDecoder decodes any bytes: nothing breaks, places of frames ascend, and frames
-// that are decoded ahead are what they are in turn.
 func FuzzDecoder(f *testing.F) {
 	member := unpacktest.Zstd([]byte("some text, some text"))
-	f.Add(member)
-	f.Add(append(unpacktest.Skippable(3), member...))
-	f.Add(frame(0x20, 0x05, 0x2b, 0x00, 0x00, 'x'))
-	f.Fuzz(func(t *testing.T, raw []byte) {
-		d, err := zstd.Codec{}.NewDecoder(bytes.NewReader(raw), 0)
-		require.NoError(t, err)
-		defer d.Close()
-		decodedBytes := int64(0)
-		for last := int64(-1); ; {
-			at, err := d.Next()
-			if err != nil {
-				var damage *unpack.CorruptError
-				require.True(t, err == io.EOF || errors.As(err, &damage))
-				break
-			}
-			require.Greater(t, at, last)
-			last = at
-			n, _ := io.CopyN(io.Discard, d, 4<<20)
-			decodedBytes += n
-		}
-		if decodedBytes < 4<<20 {
-			unpacktest.RequireAheadAsInTurn(t, zstd.Codec{}, raw)
-		}
-	})
+	unpacktest.FuzzDecoder(f, zstd.Codec{},
+		member,
+		append(unpacktest.Skippable(3), member...),
+		frame(0x20, 0x05, 0x2b, 0x00, 0x00, 'x'))
 }

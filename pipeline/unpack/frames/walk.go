@@ -1,0 +1,136 @@
+package frames
+
+import (
+	"io"
+
+	"github.com/lsiofs/lsiofs/pipeline/unpack"
+)
+
+// walk goes from frame to frame through a file. It is an unpack.Walk, and what a
+// decoder reads through.
+type walk struct {
+	codec  *Codec
+	raw    unpack.Raw
+	member int64 // first byte of the current frame
+	frame  frame
+}
+
+// begin goes on to the frame that follows, passing over skippable ones. What is
+// left of the frame before has been read.
+func (w *walk) begin() error {
+	for {
+		w.member = w.raw.OffsetBytes()
+		head, err := w.raw.Buffer().Peek(w.codec.HeaderBytes)
+		switch {
+		case w.raw.Failure() != nil:
+			return w.raw.Failure()
+		case len(head) == 0:
+			return err
+		}
+		w.frame = frame{codec: w.codec, raw: &w.raw}
+		h := &w.frame.header
+		if err := w.codec.Header(h, head); err != nil {
+			return w.damage(err.Error())
+		}
+		if !h.Skippable {
+			w.frame.left = h.SizeBytes
+			return nil
+		}
+		if err := w.skip(h.SizeBytes); err != nil {
+			return err
+		}
+	}
+}
+
+func (w *walk) skip(n int64) error {
+	err := w.raw.Skip(n)
+	if err != nil && w.raw.Failure() == nil {
+		return w.damage("the file ends inside a skippable " + w.codec.Name + " frame")
+	}
+	return err
+}
+
+func (w *walk) damage(reason string) error {
+	return &unpack.CorruptError{Record: -1, RawOffset: w.member, Reason: reason}
+}
+
+// release lets go of the file.
+func (w *walk) release() {
+	w.raw.Release()
+	w.frame = frame{}
+}
+
+// Next implements unpack.Walk.
+func (w *walk) Next() (int64, error) {
+	err := w.begin()
+	return w.member, err
+}
+
+// Read implements unpack.Walk.
+func (w *walk) Read(p []byte) (int, error) { return w.frame.Read(p) }
+
+// Raw implements unpack.Walk.
+func (w *walk) Raw() *unpack.Raw { return &w.raw }
+
+// DecodedBytes implements unpack.Walk.
+func (w *walk) DecodedBytes() int64 { return w.frame.blocks * w.frame.header.BlockBytes }
+
+// DecoderBytes implements unpack.Walk.
+func (w *walk) DecoderBytes() int64 { return w.frame.header.MemoryBytes + w.raw.MemoryBytes() }
+
+// Close implements unpack.Walk.
+func (w *walk) Close() {
+	w.release()
+	w.codec.walks.Put(w)
+}
+
+// frame gives the raw bytes of one frame, and io.EOF behind its last.
+type frame struct {
+	codec  *Codec
+	raw    *unpack.Raw
+	header Header
+	left   int64 // bytes up to the next block's header or the end
+	blocks int64 // seen
+	last   bool  // the last block's header has been seen
+	done   bool
+	cut    bool // the file ends inside the frame
+}
+
+func (f *frame) Read(p []byte) (int, error) {
+	for f.left == 0 {
+		if err := f.advance(); err != nil {
+			return 0, err
+		}
+	}
+	n, err := f.raw.ReadPart(p, &f.left)
+	f.cut = f.cut || err == io.ErrUnexpectedEOF
+	return n, err
+}
+
+// advance finds how many bytes come before the next place to look at.
+func (f *frame) advance() error {
+	if f.last {
+		f.done = true
+		return io.EOF
+	}
+	size := f.codec.BlockHeaderBytes
+	head, err := f.raw.Buffer().Peek(size)
+	if len(head) < size {
+		f.cut = err == io.EOF
+		return io.ErrUnexpectedEOF
+	}
+	block, err := f.codec.Block(head)
+	if err != nil {
+		return err
+	}
+	f.blocks++
+	sum := f.header.BlockSum
+	if block.Last {
+		f.last, sum = true, f.header.ContentSum
+	}
+	f.left = int64(size) + block.SizeBytes
+	if sum {
+		f.left += 4
+	}
+	return nil
+}
