@@ -40,6 +40,8 @@ var arrows = []struct {
 	{"uring", []string{"uring/filesystem"}, "the engine reads files and knows no datasets"},
 	{"checkpoint", []string{"pipeline/order", "pipeline/spec"}, "a checkpoint is a document, valid without a mount"},
 	{"fs", []string{"fs", "checkpoint", "pipeline", "pipeline/order", "pipeline/spec", "pipeline/stream", "pipeline/fetch", "uring"}, "the tree of names knows no formats and reads no shards"},
+	{"cmd/lsiofs/exit", nil, "exit codes are a table, and errors that carry one"},
+	{"cmd/lsiofs/terminal", []string{"pipeline/printable"}, "how people are talked to does not depend on what is said"},
 	{"cmd/lsiofs", []string{"cmd/lsiofs", "checkpoint", "fs", "pipeline", "uring"}, "a command turns flags into a spec, and works through pipeline and fs"},
 	{"integration", nil, "these tests look at the program from outside"},
 	{"examples", nil, "examples are programs of users, who have no lsiofs to import"},
@@ -52,7 +54,7 @@ var onlyIn = []struct{ library, pkg, why string }{
 	{"github.com/klauspost/compress", "pipeline/unpack", "codecs are a matter of unpack"},
 	{"github.com/pierrec/lz4", "pipeline/unpack", "codecs are a matter of unpack"},
 	{"github.com/spf13/cobra", "cmd/lsiofs", "flags are a matter of the command line"},
-	{"github.com/schollz/progressbar", "cmd/lsiofs", "drawing is a matter of the command line"},
+	{"github.com/schollz/progressbar", "cmd/lsiofs/terminal", "what is drawn on a terminal must not break the lines of others"},
 	{"github.com/gdamore/tcell", "cmd/lsiofs", "drawing is a matter of the command line"},
 	{"github.com/prometheus", "fs", "metrics are a file of the mount"},
 }

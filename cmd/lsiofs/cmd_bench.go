@@ -10,6 +10,8 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/lsiofs/lsiofs/cmd/lsiofs/bench"
+	"github.com/lsiofs/lsiofs/cmd/lsiofs/exit"
+	"github.com/lsiofs/lsiofs/cmd/lsiofs/terminal"
 	"github.com/lsiofs/lsiofs/pipeline"
 	"github.com/lsiofs/lsiofs/pipeline/catalog"
 	"github.com/lsiofs/lsiofs/pipeline/spec"
@@ -84,7 +86,7 @@ make the same bytes.`,
   lsiofs bench --make jsonl --zst --records 600000 --bytes 1200 /data/bench-zst`,
 		Args: func(c *cobra.Command, args []string) error {
 			if len(args) > 1 {
-				return usagef("%s takes one DATASET, not %d arguments (see %s --help)", c.CommandPath(), len(args), c.CommandPath())
+				return exit.Usagef("%s takes one DATASET, not %d arguments (see %s --help)", c.CommandPath(), len(args), c.CommandPath())
 			}
 			return nil
 		},
@@ -125,11 +127,11 @@ func (o *benchOptions) addFlags(c *cobra.Command) {
 func runBench(ctx context.Context, o *benchOptions, g *globals) error {
 	switch {
 	case o.make != "" && o.check:
-		return usagef("--make and --check: choose one")
+		return exit.Usagef("--make and --check: choose one")
 	case !o.check && (o.dir != "" || len(o.only) > 0):
-		return usagef("--dir and --only belong to --check")
+		return exit.Usagef("--dir and --only belong to --check")
 	case o.make == "" && (o.gz || o.zst || o.lz4 || o.tar || o.given("records") || o.given("bytes") || o.given("shards")):
-		return usagef("--gz, --zst, --lz4, --tar, --records, --bytes and --shards belong to --make")
+		return exit.Usagef("--gz, --zst, --lz4, --tar, --records, --bytes and --shards belong to --make")
 	}
 	if o.make != "" {
 		return runBenchMake(ctx, o, g)
@@ -143,7 +145,7 @@ func runBench(ctx context.Context, o *benchOptions, g *globals) error {
 // runBenchDataset measures a dataset and prints the table.
 func runBenchDataset(ctx context.Context, o *benchOptions, g *globals) error {
 	if len(o.paths) != 1 {
-		return usagef("lsiofs bench takes DATASET; only --check does without (see lsiofs bench --help)")
+		return exit.Usagef("lsiofs bench takes DATASET; only --check does without (see lsiofs bench --help)")
 	}
 	s, _, err := o.resolve(o.paths[0])
 	if err != nil {
@@ -155,10 +157,10 @@ func runBenchDataset(ctx context.Context, o *benchOptions, g *globals) error {
 	if err != nil {
 		return err
 	}
-	if g.ui.json {
-		return g.ui.emit(r)
+	if g.ui.JSON {
+		return g.ui.Emit(r)
 	}
-	return r.Print(g.ui.out)
+	return r.Print(g.ui.Out)
 }
 
 // measured runs a measurement where it makes sense and mounts are possible. The
@@ -167,7 +169,7 @@ func measured[R any](g *globals, v *benchView, c interface{ Validate() error }, 
 	defer v.clear()
 	g.takeForce() // a second Ctrl-C must not leave a mount behind
 	if err := c.Validate(); err != nil {
-		return r, coded(exitUsage, err)
+		return r, exit.With(exit.Usage, err)
 	}
 	if missing := missingForMount(mountingMachine()); missing != nil {
 		return r, missing
@@ -198,13 +200,13 @@ func runBenchCheck(ctx context.Context, o *benchOptions, g *globals, promises []
 	if err != nil {
 		return err
 	}
-	if g.ui.json {
-		err = g.ui.emit(r)
+	if g.ui.JSON {
+		err = g.ui.Emit(r)
 	} else {
-		err = r.Print(g.ui.out)
+		err = r.Print(g.ui.Out)
 	}
 	if err == nil && r.Short() {
-		err = codedf(exitCheck, "some promises were not kept")
+		err = exit.Errorf(exit.Check, "some promises were not kept")
 	}
 	return err
 }
@@ -274,7 +276,7 @@ func newBenchPartCommand(g *globals) *cobra.Command {
 		Hidden:  true,
 		Args:    cobra.ArbitraryArgs,
 		RunE: func(c *cobra.Command, args []string) error {
-			return bench.Part(c.Context(), args, os.Stdin, g.ui.out)
+			return bench.Part(c.Context(), args, os.Stdin, g.ui.Out)
 		},
 	}
 }
@@ -282,9 +284,9 @@ func newBenchPartCommand(g *globals) *cobra.Command {
 func runBenchMake(ctx context.Context, o *benchOptions, g *globals) error {
 	switch {
 	case len(o.paths) != 1:
-		return usagef("lsiofs bench --make takes the directory where the dataset is to be made (see lsiofs bench --help)")
+		return exit.Usagef("lsiofs bench --make takes the directory where the dataset is to be made (see lsiofs bench --help)")
 	case o.gz && o.zst || o.gz && o.lz4 || o.zst && o.lz4:
-		return usagef("--gz, --zst and --lz4: choose one")
+		return exit.Usagef("--gz, --zst and --lz4: choose one")
 	case o.tar:
 		o.shape.Codec = "tar"
 	case o.make == "lc0" && !o.zst && !o.lz4:
@@ -303,17 +305,17 @@ func runBenchMake(ctx context.Context, o *benchOptions, g *globals) error {
 	v := newMakingView(g.ui)
 	m := bench.Make{Dir: o.paths[0], Shape: o.shape, Records: o.count, Shards: o.shards, Progress: v.show}
 	if err := m.Validate(); err != nil {
-		return coded(exitUsage, err)
+		return exit.With(exit.Usage, err)
 	}
 	made, err := m.Run(ctx)
 	v.clear()
 	if err != nil {
 		return err
 	}
-	if g.ui.json {
-		return g.ui.emit(made)
+	if g.ui.JSON {
+		return g.ui.Emit(made)
 	}
-	g.ui.notef("made %s: %s of %s in %s, %s (%s of files) in %s", made.Dir, plural(made.Records, "record"), made.Format,
-		plural(made.Shards, "shard"), bytesText(made.DecodedBytes), bytesText(made.FileBytes), roundDuration(made.Took))
+	g.ui.Notef("made %s: %s of %s in %s, %s (%s of files) in %s", made.Dir, terminal.Plural(made.Records, "record"), made.Format,
+		terminal.Plural(made.Shards, "shard"), terminal.Bytes(made.DecodedBytes), terminal.Bytes(made.FileBytes), terminal.Round(made.Took))
 	return nil
 }

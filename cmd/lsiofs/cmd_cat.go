@@ -6,6 +6,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/lsiofs/lsiofs/cmd/lsiofs/exit"
 	"github.com/lsiofs/lsiofs/pipeline"
 	"github.com/lsiofs/lsiofs/pipeline/spec"
 	"github.com/lsiofs/lsiofs/pipeline/stream"
@@ -45,7 +46,7 @@ without FUSE.`,
 func (o *catOptions) kind() (stream.Kind, error) {
 	switch {
 	case o.ids && o.offsets:
-		return 0, usagef("--ids and --offsets are two files: choose one")
+		return 0, exit.Usagef("--ids and --offsets are two files: choose one")
 	case o.ids:
 		return stream.IDs, nil
 	case o.offsets:
@@ -71,7 +72,7 @@ func runCat(ctx context.Context, o *catOptions, g *globals) error {
 		return err
 	}
 	g.endAtOnce()
-	return closeAfter(d, catStream(ctx, d, resume, o, kind, g.ui.out), g.log())
+	return closeAfter(d, catStream(ctx, d, resume, o, kind, g.ui.Out), g.log())
 }
 
 func catStream(ctx context.Context, d *pipeline.Dataset, resume *resumption, o *catOptions, kind stream.Kind, out io.Writer) error {
@@ -81,7 +82,7 @@ func catStream(ctx context.Context, d *pipeline.Dataset, resume *resumption, o *
 	}
 	set, err := d.Set(ctx, position.Epoch, position.Done, d.Spec().Deal)
 	if err != nil {
-		return coded(exitCheckpoint, err)
+		return exit.With(exit.Checkpoint, err)
 	}
 	h := set.Open(o.share.worker, kind)
 	defer h.Close()
@@ -94,7 +95,7 @@ func copyStream(ctx context.Context, h *stream.Handle, out io.Writer) error {
 	var r stream.Reply
 	for off := int64(0); ; {
 		if err := h.ReadAt(ctx, &r, off, stream.MaxReadBytes); err != nil {
-			return coded(exitDataset, err)
+			return exit.With(exit.Dataset, err)
 		}
 		n := r.Len()
 		err := w.write(r.Slices)

@@ -9,6 +9,8 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/lsiofs/lsiofs/checkpoint"
+	"github.com/lsiofs/lsiofs/cmd/lsiofs/exit"
+	"github.com/lsiofs/lsiofs/cmd/lsiofs/terminal"
 	"github.com/lsiofs/lsiofs/pipeline/order"
 	"github.com/lsiofs/lsiofs/pipeline/spec"
 )
@@ -43,7 +45,7 @@ func newCheckpointShowCommand(g *globals) *cobra.Command {
 
 // runCheckpointShow prints a checkpoint for people, or, as JSON, its full form
 // on one line.
-func runCheckpointShow(path string, u *ui) error {
+func runCheckpointShow(path string, u *terminal.UI) error {
 	if isDirectory(path) {
 		path = filepath.Join(path, "checkpoint")
 	}
@@ -51,18 +53,23 @@ func runCheckpointShow(path string, u *ui) error {
 	if err != nil {
 		return err
 	}
-	if u.json {
+	if u.JSON {
 		var compact json.RawMessage = r.doc
-		return u.emit(compact)
+		return u.Emit(compact)
 	}
 	if r.state == nil {
 		rows := [][2]string{{"epoch", fmt.Sprint(*r.short.Epoch)}}
 		if r.short.Samples != nil {
-			rows = append(rows, [2]string{"consumed", plural(*r.short.Samples, "record")})
+			rows = append(rows, [2]string{"consumed", terminal.Plural(*r.short.Samples, "record")})
 		}
-		return table(u.out, append(rows, [2]string{"form", "short: dataset and order are the mount's"}))
+		return terminal.Table(u.Out, append(rows, [2]string{"form", "short: dataset and order are the mount's"}))
 	}
-	return table(u.out, stateRows(*r.state))
+	return terminal.Table(u.Out, stateRows(*r.state))
+}
+
+func isDirectory(path string) bool {
+	info, err := os.Stat(path)
+	return err == nil && info.IsDir()
 }
 
 func stateRows(s checkpoint.State) [][2]string {
@@ -70,7 +77,7 @@ func stateRows(s checkpoint.State) [][2]string {
 	rows := [][2]string{
 		{"dataset", s.Dataset},
 		{"order", fmt.Sprintf("seed %d, shuffle %s of %s, %d lanes in %s, chunks of %s or %s", o.Seed, o.Shuffle,
-			plural(o.SizeRecords, "record"), o.Lanes, plural(o.Groups, "group"), formatSize(o.ChunkBytes), plural(o.ChunkRecords, "record"))},
+			terminal.Plural(o.SizeRecords, "record"), o.Lanes, terminal.Plural(o.Groups, "group"), terminal.Size(o.ChunkBytes), terminal.Plural(o.ChunkRecords, "record"))},
 		{"epoch", fmt.Sprint(s.Epoch)},
 	}
 	if split := o.Split; split != (spec.Split{}) {
@@ -85,15 +92,15 @@ func stateRows(s checkpoint.State) [][2]string {
 		rows = append(rows, [2]string{name, doneText(d)})
 		total += d.Taken()
 	}
-	return append(rows, [2]string{"consumed", plural(total, "record") + " of the epoch"})
+	return append(rows, [2]string{"consumed", terminal.Plural(total, "record") + " of the epoch"})
 }
 
 // doneText describes an entry; of many workers it shows the first few.
 func doneText(d order.Done) string {
 	const shown = 16
-	text := fmt.Sprintf("%s in batches of %d", plural(uint64(len(d.Consumed)), "worker"), d.Batch)
+	text := fmt.Sprintf("%s in batches of %d", terminal.Plural(uint64(len(d.Consumed)), "worker"), d.Batch)
 	if d.Dealing == spec.DealContiguous {
-		text = plural(uint64(len(d.Consumed)), "worker") + ", contiguous"
+		text = terminal.Plural(uint64(len(d.Consumed)), "worker") + ", contiguous"
 	}
 	text += ": " + fmt.Sprint(d.Consumed[:min(shown, len(d.Consumed))])
 	if len(d.Consumed) > shown {
@@ -118,7 +125,7 @@ entry's numbers, element by element, the greatest.`,
 		Example: `  lsiofs checkpoint merge node-*.json -o ckpt.json`,
 		Args: func(c *cobra.Command, args []string) error {
 			if len(args) == 0 {
-				return usagef("%s takes at least one FILE (see %s --help)", c.CommandPath(), c.CommandPath())
+				return exit.Usagef("%s takes at least one FILE (see %s --help)", c.CommandPath(), c.CommandPath())
 			}
 			return nil
 		},
@@ -131,7 +138,7 @@ entry's numbers, element by element, the greatest.`,
 	return c
 }
 
-func runCheckpointMerge(o *mergeOptions, u *ui) error {
+func runCheckpointMerge(o *mergeOptions, u *terminal.UI) error {
 	var states []checkpoint.State
 	for _, path := range o.files {
 		doc, err := readDocument(path)
@@ -140,21 +147,21 @@ func runCheckpointMerge(o *mergeOptions, u *ui) error {
 		}
 		s, err := checkpoint.Parse(doc)
 		if err != nil {
-			return codedf(exitCheckpoint, "%s: %w", path, err)
+			return exit.Errorf(exit.Checkpoint, "%s: %w", path, err)
 		}
 		states = append(states, s)
 	}
 	merged, err := checkpoint.Merge(states)
 	if err != nil {
-		return coded(exitCheckpoint, err)
+		return exit.With(exit.Checkpoint, err)
 	}
 	doc := merged.Marshal(widest(merged.Done))
 	if o.output == "" {
-		_, err := u.out.Write(doc)
+		_, err := u.Out.Write(doc)
 		return err
 	}
 	if err := checkpoint.WriteFile(o.output, doc); err != nil {
-		return coded(exitFailure, err)
+		return exit.With(exit.Failure, err)
 	}
 	return saved(o.output, merged, u)
 }
@@ -171,15 +178,15 @@ func widest(done []order.Done) (n uint64) {
 }
 
 // saved says what was written.
-func saved(path string, s checkpoint.State, u *ui) error {
+func saved(path string, s checkpoint.State, u *terminal.UI) error {
 	total := uint64(0)
 	for _, d := range s.Done {
 		total += d.Taken()
 	}
-	if u.json {
-		return u.emit(map[string]any{"saved": path, "epoch": s.Epoch, "consumed": total})
+	if u.JSON {
+		return u.Emit(map[string]any{"saved": path, "epoch": s.Epoch, "consumed": total})
 	}
-	u.notef("saved %s: epoch %d, %s consumed", path, s.Epoch, plural(total, "record"))
+	u.Notef("saved %s: epoch %d, %s consumed", path, s.Epoch, terminal.Plural(total, "record"))
 	return nil
 }
 

@@ -9,6 +9,9 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
+
+	"github.com/lsiofs/lsiofs/cmd/lsiofs/exit"
+	"github.com/lsiofs/lsiofs/cmd/lsiofs/terminal"
 )
 
 type demoOptions struct {
@@ -59,12 +62,12 @@ func missingForMount(m machine) error {
 			problems = append(problems, fmt.Errorf("%s: %s: %s", f.Check, f.Detail, f.Do))
 		}
 	}
-	return errJoin(exitCheck, problems)
+	return exit.Join(exit.Check, problems)
 }
 
 // demo is a demo under way.
 type demo struct {
-	ui             *ui
+	ui             *terminal.UI
 	dir, data, mnt string
 	child          *demoMount // nil: not mounted
 }
@@ -79,7 +82,7 @@ func (d *demo) run(ctx context.Context) error {
 	if err := errors.Join(os.Mkdir(filepath.Join(d.data, ".lsiofs"), 0o700), os.Mkdir(d.mnt, 0o700)); err != nil {
 		return err
 	}
-	d.step("a small dataset: %s in %s, and a directory to mount it on", plural(uint64(len(samples)), "sample"), plural(demoShards, "tar shard"))
+	d.step("a small dataset: %s in %s, and a directory to mount it on", terminal.Plural(uint64(len(samples)), "sample"), terminal.Plural(demoShards, "tar shard"))
 	d.typed("ls %s", d.data)
 	d.typed("mkdir %s", d.mnt)
 
@@ -111,10 +114,10 @@ func (d *demo) run(ctx context.Context) error {
 
 	d.step("was every record read exactly once?")
 	if err := seen.check(); err != nil {
-		return coded(exitCheck, err)
+		return exit.With(exit.Check, err)
 	}
 	d.say("yes: %d before the checkpoint and %d after it are all %d, each once, with the right contents (%s)",
-		consumed, rest, len(samples), roundDuration(time.Since(begin)))
+		consumed, rest, len(samples), terminal.Round(time.Since(begin)))
 	return nil
 }
 
@@ -185,9 +188,9 @@ func (d *demo) say(format string, args ...any)   { d.line("  "+format, args...) 
 // line writes to stdout; under --json each line is an object.
 func (d *demo) line(format string, args ...any) {
 	text := fmt.Sprintf(format, args...)
-	if d.ui.json {
-		_ = d.ui.emit(map[string]string{"demo": text})
+	if d.ui.JSON {
+		_ = d.ui.Emit(map[string]string{"demo": text})
 		return
 	}
-	fmt.Fprintln(d.ui.out, text)
+	fmt.Fprintln(d.ui.Out, text)
 }

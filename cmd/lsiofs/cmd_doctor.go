@@ -4,6 +4,9 @@ import (
 	"context"
 
 	"github.com/spf13/cobra"
+
+	"github.com/lsiofs/lsiofs/cmd/lsiofs/exit"
+	"github.com/lsiofs/lsiofs/cmd/lsiofs/terminal"
 )
 
 type doctorOptions struct {
@@ -32,7 +35,7 @@ that is in it: no names of shards, keys, users and hosts are, and no paths.`,
   lsiofs doctor --json | jq 'select(.level != "ok")'`,
 		Args: func(c *cobra.Command, args []string) error {
 			if len(args) > 1 || len(args) == 1 && !o.report {
-				return usagef("%s takes no arguments, with --report a DATASET or MNT (see %s --help)", c.CommandPath(), c.CommandPath())
+				return exit.Usagef("%s takes no arguments, with --report a DATASET or MNT (see %s --help)", c.CommandPath(), c.CommandPath())
 			}
 			return nil
 		},
@@ -74,32 +77,32 @@ func runDoctor(ctx context.Context, o *doctorOptions, g *globals) error {
 	if err := ctx.Err(); err != nil {
 		return err
 	}
-	if g.ui.json && o.output == "-" {
-		return g.ui.emit(r)
+	if g.ui.JSON && o.output == "-" {
+		return g.ui.Emit(r)
 	}
 	return writeDocument(o.output, []byte(r.markdown()), g.ui)
 }
 
 // reportFindings prints findings, and fails when one of them is essential.
-func reportFindings(found []finding, u *ui) error {
+func reportFindings(found []finding, u *terminal.UI) error {
 	failed := 0
 	for _, f := range found {
 		if f.Level == levelFail {
 			failed++
 		}
-		if u.json {
-			if err := u.emit(f); err != nil {
+		if u.JSON {
+			if err := u.Emit(f); err != nil {
 				return err
 			}
 			continue
 		}
-		_ = u.printf("%-5s %-16s %s\n", f.Level, f.Check, f.Detail)
+		_ = u.Printf("%-5s %-16s %s\n", f.Level, f.Check, f.Detail)
 		if f.Do != "" {
-			_ = u.printf("%-5s %-16s → %s\n", "", "", f.Do)
+			_ = u.Printf("%-5s %-16s → %s\n", "", "", f.Do)
 		}
 	}
 	if failed > 0 {
-		return codedf(exitCheck, "%s failed: mounting will not work before that is put right", plural(uint64(failed), "check"))
+		return exit.Errorf(exit.Check, "%s failed: mounting will not work before that is put right", terminal.Plural(uint64(failed), "check"))
 	}
 	return nil
 }

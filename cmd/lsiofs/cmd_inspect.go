@@ -9,6 +9,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/lsiofs/lsiofs/cmd/lsiofs/terminal"
 	"github.com/lsiofs/lsiofs/pipeline"
 	"github.com/lsiofs/lsiofs/pipeline/order/quality"
 	"github.com/lsiofs/lsiofs/pipeline/printable"
@@ -64,7 +65,7 @@ func runInspect(ctx context.Context, o *inspectOptions, g *globals) error {
 	return closeAfter(d, showInspection(ctx, d, o, asked, g.ui), g.log())
 }
 
-func showInspection(ctx context.Context, d *pipeline.Dataset, o *inspectOptions, asked spec.Read, u *ui) error {
+func showInspection(ctx context.Context, d *pipeline.Dataset, o *inspectOptions, asked spec.Read, u *terminal.UI) error {
 	i, err := inspect(ctx, d)
 	switch {
 	case err != nil:
@@ -75,35 +76,35 @@ func showInspection(ctx context.Context, d *pipeline.Dataset, o *inspectOptions,
 			return err
 		}
 		return writePage(p, o.html, u)
-	case u.json:
-		return u.emit(i)
+	case u.JSON:
+		return u.Emit(i)
 	}
 	return i.print(u)
 }
 
 // print writes an inspection for people.
-func (i inspection) print(u *ui) error {
+func (i inspection) print(u *terminal.UI) error {
 	rows := [][2]string{
 		{"dataset", i.Root},
 		{"format", strings.TrimSuffix(i.Format+", "+i.Kind, ", ")},
 		{"fingerprint", i.Fingerprint},
-		{"shards", fmt.Sprintf("%s (%d compressed), %s passed over", countText(uint64(i.Shards)), i.CompressedShards, plural(uint64(i.PassedOver), "file"))},
-		{"records", fmt.Sprintf("%s, %s entry points", countText(i.Records), countText(i.EntryPoints))},
-		{"bytes", fmt.Sprintf("%s raw, %s decoded, %s in streams", bytesText(i.RawBytes), bytesText(i.DecodedBytes), bytesText(i.StreamBytes))},
+		{"shards", fmt.Sprintf("%s (%d compressed), %s passed over", terminal.Count(uint64(i.Shards)), i.CompressedShards, terminal.Plural(uint64(i.PassedOver), "file"))},
+		{"records", fmt.Sprintf("%s, %s entry points", terminal.Count(i.Records), terminal.Count(i.EntryPoints))},
+		{"bytes", fmt.Sprintf("%s raw, %s decoded, %s in streams", terminal.Bytes(i.RawBytes), terminal.Bytes(i.DecodedBytes), terminal.Bytes(i.StreamBytes))},
 		{"record size", i.RecordBytes.text()},
-		{"chunks", countText(i.Chunks)},
+		{"chunks", terminal.Count(i.Chunks)},
 		{"chunk size", i.ChunkBytes.text()},
-		{"chunk records", fmt.Sprintf("%s to %s, mean %.1f", countText(uint64(i.ChunkRecords.Min)), countText(uint64(i.ChunkRecords.Max)), i.ChunkRecords.Mean)},
+		{"chunk records", fmt.Sprintf("%s to %s, mean %.1f", terminal.Count(uint64(i.ChunkRecords.Min)), terminal.Count(uint64(i.ChunkRecords.Max)), i.ChunkRecords.Mean)},
 		{"storage", i.Storage.String()},
-		{"damaged", plural(uint64(len(i.Damaged)), "shard")},
+		{"damaged", terminal.Plural(uint64(len(i.Damaged)), "shard")},
 	}
 	if i.Games != nil {
 		rows = slices.Insert(rows, 5, [2]string{"games", i.Games.text()})
 	}
 	if s := i.Split; s != nil {
-		rows = slices.Insert(rows, 4, [2]string{"split", fmt.Sprintf("%s by %s, seed %d, of %s, %s in streams", s.Part, s.By, s.Seed, plural(s.WholeRecords, "record"), bytesText(s.WholeBytes))})
+		rows = slices.Insert(rows, 4, [2]string{"split", fmt.Sprintf("%s by %s, seed %d, of %s, %s in streams", s.Part, s.By, s.Seed, terminal.Plural(s.WholeRecords, "record"), terminal.Bytes(s.WholeBytes))})
 	}
-	if err := table(u.out, rows); err != nil {
+	if err := terminal.Table(u.Out, rows); err != nil {
 		return err
 	}
 	var b strings.Builder
@@ -113,14 +114,14 @@ func (i inspection) print(u *ui) error {
 	if len(i.Damages) > 0 {
 		b.WriteString("\nleft out, by reason\n")
 		for _, text := range slices.Sorted(maps.Keys(i.Damages)) {
-			fmt.Fprintf(&b, "  %13s  %s\n", countText(i.Damages[text]), printable.Line(text))
+			fmt.Fprintf(&b, "  %13s  %s\n", terminal.Count(i.Damages[text]), printable.Line(text))
 		}
 	}
 	b.WriteString("\nrecord sizes\n")
 	b.WriteString(histogramText(i.Histogram))
 	b.WriteString("\nmixing (χ²/df: 1 is as even as independent sampling, more is worse)\n")
 	i.mixingText(&b)
-	return u.printf("%s", b.String())
+	return u.Printf("%s", b.String())
 }
 
 func (i inspection) mixingText(b *strings.Builder) {
@@ -146,7 +147,7 @@ func estimateText(e quality.Estimate) string {
 	case e.Whole:
 		return fmt.Sprintf("%.2f", e.Value)
 	}
-	return fmt.Sprintf("%.2f (from %s batches)", e.Value, countText(uint64(e.Batches)))
+	return fmt.Sprintf("%.2f (from %s batches)", e.Value, terminal.Count(uint64(e.Batches)))
 }
 
 // histogramText draws one bar a bucket.
@@ -158,7 +159,7 @@ func histogramText(buckets []bucket) string {
 	}
 	var b strings.Builder
 	for _, k := range buckets {
-		line := fmt.Sprintf("  %9s … %9s  %13s  %s", bytesText(k.FromBytes), bytesText(k.ToBytes), countText(k.Records), bar(k.Records, most, width))
+		line := fmt.Sprintf("  %9s … %9s  %13s  %s", terminal.Bytes(k.FromBytes), terminal.Bytes(k.ToBytes), terminal.Count(k.Records), terminal.Hashes(k.Records, most, width))
 		b.WriteString(strings.TrimRight(line, " ") + "\n")
 	}
 	return b.String()

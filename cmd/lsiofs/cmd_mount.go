@@ -15,6 +15,8 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/lsiofs/lsiofs/cmd/lsiofs/exit"
+	"github.com/lsiofs/lsiofs/cmd/lsiofs/terminal"
 	"github.com/lsiofs/lsiofs/fs"
 	"github.com/lsiofs/lsiofs/pipeline"
 )
@@ -79,13 +81,13 @@ writes a line of status to the log.`,
 			o.dataset, o.point = args[0], args[1]
 			// A detached process never detaches another one.
 			if !o.daemon && o.logFile != "" && o.readyFD == 0 {
-				return usagef("--log-file needs --daemon: in the foreground the log goes to stderr")
+				return exit.Usagef("--log-file needs --daemon: in the foreground the log goes to stderr")
 			}
 			if !o.allowOther && o.readers.given() {
-				return usagef("--readers needs --allow-other: without it nobody else can read")
+				return exit.Usagef("--readers needs --allow-other: without it nobody else can read")
 			}
 			if o.whilePID < 0 {
-				return usagef("--while-pid (%d) must be the number of a process", o.whilePID)
+				return exit.Usagef("--while-pid (%d) must be the number of a process", o.whilePID)
 			}
 			if o.daemon && o.readyFD == 0 {
 				return runDaemon(c.Context(), o, g)
@@ -120,7 +122,7 @@ func runMount(ctx context.Context, o *mountOptions, g *globals) error {
 	}
 	ctx, force, release, err := whileAlive(ctx, g.takeForce(), o.whilePID)
 	if err == nil {
-		err = interrupted(ctx, mountAndServe(ctx, force, asked, o, g, rep))
+		err = exit.OrInterrupted(ctx, mountAndServe(ctx, force, asked, o, g, rep))
 		release()
 	}
 	if o.whilePID != 0 && errors.Is(err, errReadersLeft) {
@@ -131,7 +133,7 @@ func runMount(ctx context.Context, o *mountOptions, g *globals) error {
 	rep.ended(err)
 	if p, ok := rep.(*pipeReporter); ok && p.toldError && o.whilePID != 0 {
 		// The parent lives, and says it; a daemon's log has to say it, too.
-		return coded(errorCode(err), errSilent)
+		return exit.With(exit.CodeOf(err), exit.Silent)
 	}
 	return err
 }
@@ -184,7 +186,7 @@ func collectOften() {
 // tellStatus logs a line of status for each signal, whatever the level of the log,
 // until it is stopped.
 func tellStatus(ctx context.Context, m *fs.Mount, asked <-chan os.Signal, g *globals) (stop func()) {
-	log := g.ui.logger(slog.LevelInfo, g.logFormat)
+	log := g.ui.Logger(slog.LevelInfo, g.logFormat)
 	ended := make(chan struct{})
 	var telling sync.WaitGroup
 	telling.Go(func() {
@@ -231,7 +233,7 @@ func startMount(ctx context.Context, o *mountOptions, g *globals, d *pipeline.Da
 	}
 	set, err := d.Set(ctx, position.Epoch, position.Done, d.Spec().Deal)
 	if err != nil {
-		return nil, coded(exitCheckpoint, err)
+		return nil, exit.With(exit.Checkpoint, err)
 	}
 	start, err := d.Expect(set.View(), position.Epoch)
 	if err != nil {
@@ -256,7 +258,7 @@ func startMount(ctx context.Context, o *mountOptions, g *globals, d *pipeline.Da
 		AllowOther: o.allowOther, Readers: o.readers.Readers, Log: g.log(), Version: versionOf().Version,
 	})
 	if err != nil {
-		return nil, coded(exitMount, err)
+		return nil, exit.With(exit.Mount, err)
 	}
 	rep.mounted(describeMount(d, o.point, position.Epoch, set.View().Dealt(), start))
 	return m, nil
@@ -275,7 +277,7 @@ func serve(ctx, force context.Context, m *fs.Mount, rep reporter, log *slog.Logg
 	for signalled := false; !signalled; {
 		select {
 		case err := <-ended:
-			return coded(exitMount, err)
+			return exit.With(exit.Mount, err)
 		case <-tick.C:
 			rep.serving(m.Sentence)
 		case <-ctx.Done():
@@ -288,9 +290,9 @@ func serve(ctx, force context.Context, m *fs.Mount, rep reporter, log *slog.Logg
 	defer cancel()
 	defer context.AfterFunc(force, cancel)()
 	if err := m.Unmount(drain); err != nil && (drain.Err() == nil || !m.End()) {
-		return codedf(exitMount, "%w: %w", errReadersLeft, err)
+		return exit.Errorf(exit.Mount, "%w: %w", errReadersLeft, err)
 	}
-	return coded(exitMount, <-ended)
+	return exit.With(exit.Mount, <-ended)
 }
 
 // errReadersLeft is wrapped when programs still had files open at the end.
@@ -340,12 +342,12 @@ func describeMount(d *pipeline.Dataset, point string, epoch, left uint64, start 
 
 // sentence says what there is now.
 func (i mountInfo) sentence() string {
-	records := plural(i.Records, "record")
+	records := terminal.Plural(i.Records, "record")
 	if i.Split != "" {
 		records += " (split " + i.Split + ")"
 	}
 	return fmt.Sprintf("mounted %s on %s: %s in %s, %s; epoch %d, %s to read",
-		i.Dataset, i.Mount, records, plural(uint64(i.Shards), "shard"), bytesText(i.Bytes), i.Epoch, plural(i.Left, "record"))
+		i.Dataset, i.Mount, records, terminal.Plural(uint64(i.Shards), "shard"), terminal.Bytes(i.Bytes), i.Epoch, terminal.Plural(i.Left, "record"))
 }
 
 // text says what there is now, and what to type next.
@@ -354,7 +356,7 @@ func (i mountInfo) text() string {
 	if last := i.Workers - 1; last > 0 {
 		files += " … worker-" + fmt.Sprint(last) + filepath.Ext(i.Files[0])
 	}
-	at := shellQuote(i.Mount)
+	at := terminal.Quote(i.Mount)
 	stop := "or Ctrl-C here"
 	if i.detached {
 		stop = fmt.Sprintf("the server is process %d, its log is %s", i.PID, i.LogFile)

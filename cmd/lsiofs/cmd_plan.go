@@ -5,6 +5,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/lsiofs/lsiofs/cmd/lsiofs/exit"
 	"github.com/lsiofs/lsiofs/pipeline"
 	"github.com/lsiofs/lsiofs/pipeline/spec"
 )
@@ -64,8 +65,8 @@ func runPlan(ctx context.Context, o *planOptions, g *globals) error {
 	}
 	r, err := planReport(ctx, d, resume, o, asked)
 	if err == nil {
-		if g.ui.json {
-			err = g.ui.emit(r)
+		if g.ui.JSON {
+			err = g.ui.Emit(r)
 		} else {
 			err = r.print(g.ui)
 		}
@@ -80,7 +81,7 @@ func planReport(ctx context.Context, d *pipeline.Dataset, resume *resumption, o 
 	}
 	set, err := d.Set(ctx, position.Epoch, position.Done, d.Spec().Deal)
 	if err != nil {
-		return readPlan{}, coded(exitCheckpoint, err)
+		return readPlan{}, exit.With(exit.Checkpoint, err)
 	}
 	n, left := o.records, set.View().Count(o.share.worker)
 	if n == 0 {

@@ -14,6 +14,8 @@ import (
 	"golang.org/x/sys/unix"
 	"golang.org/x/term"
 
+	"github.com/lsiofs/lsiofs/cmd/lsiofs/exit"
+	"github.com/lsiofs/lsiofs/cmd/lsiofs/terminal"
 	"github.com/lsiofs/lsiofs/fs"
 )
 
@@ -59,22 +61,22 @@ const (
 	onceWidth = 80
 )
 
-func runTop(ctx context.Context, o *topOptions, u *ui) error {
+func runTop(ctx context.Context, o *topOptions, u *terminal.UI) error {
 	w := newWatch(o.point)
 	first := w.look(ctx)
 	if first.err != nil {
 		return w.failed(first.err)
 	}
-	out, isFile := u.out.(*os.File)
+	out, isFile := u.Out.(*os.File)
 	switch {
 	case o.once:
 		return topOnce(ctx, w, u)
-	case u.json:
-		return topLines(ctx, w, func(f frame) error { return u.emit(f.line()) })
+	case u.JSON:
+		return topLines(ctx, w, func(f frame) error { return u.Emit(f.line()) })
 	case isFile && term.IsTerminal(int(out.Fd())):
 		return topScreen(ctx, w)
 	}
-	return topLines(ctx, w, func(f frame) error { return printLine(u.out, f) })
+	return topLines(ctx, w, func(f frame) error { return printLine(u.Out, f) })
 }
 
 func printLine(w io.Writer, f frame) error {
@@ -83,7 +85,7 @@ func printLine(w io.Writer, f frame) error {
 }
 
 // topOnce prints one frame, of what went on for a second.
-func topOnce(ctx context.Context, w *watch, u *ui) error {
+func topOnce(ctx context.Context, w *watch, u *terminal.UI) error {
 	if !pause(ctx, topEvery) {
 		return ctx.Err()
 	}
@@ -91,16 +93,16 @@ func topOnce(ctx context.Context, w *watch, u *ui) error {
 	if f.err != nil {
 		return w.failed(f.err)
 	}
-	if u.json {
-		return u.emit(f.line())
+	if u.JSON {
+		return u.Emit(f.line())
 	}
 	width := onceWidth
-	if out, ok := u.out.(*os.File); ok {
+	if out, ok := u.Out.(*os.File); ok {
 		if columns, _, err := term.GetSize(int(out.Fd())); err == nil {
 			width = columns
 		}
 	}
-	_, err := io.WriteString(u.out, f.draw(width))
+	_, err := io.WriteString(u.Out, f.draw(width))
 	return err
 }
 
@@ -113,7 +115,7 @@ func topLines(ctx context.Context, w *watch, show func(frame) error) error {
 		}
 		if err := show(f); err != nil {
 			if errors.Is(err, unix.EPIPE) {
-				return codedf(exitPipe, "write: %w", err)
+				return exit.Errorf(exit.Pipe, "write: %w", err)
 			}
 			return err
 		}
@@ -177,7 +179,7 @@ func (w *watch) look(ctx context.Context) frame {
 		return frame{point: w.point, err: ctx.Err()}
 	case <-late.C:
 		if len(w.history) == 0 {
-			return frame{point: w.point, err: fmt.Errorf("%s has not answered for %s", w.point, roundDuration(time.Since(w.asked)))}
+			return frame{point: w.point, err: fmt.Errorf("%s has not answered for %s", w.point, terminal.Round(time.Since(w.asked)))}
 		}
 		f := w.frame()
 		f.silent = time.Since(w.asked)
@@ -225,12 +227,12 @@ func (w *watch) failed(err error) error {
 	case errors.Is(err, context.Canceled):
 		return err
 	case gone && seen:
-		return codedf(exitMount, "%s was unmounted, or its server has ended", w.point)
+		return exit.Errorf(exit.Mount, "%s was unmounted, or its server has ended", w.point)
 	case errors.Is(err, unix.ENOTCONN):
-		return codedf(exitMount, "the server of %s is gone: mount again, which heals the place, or take it away with lsiofs umount %s",
-			w.point, shellQuote(w.point))
+		return exit.Errorf(exit.Mount, "the server of %s is gone: mount again, which heals the place, or take it away with lsiofs umount %s",
+			w.point, terminal.Quote(w.point))
 	case errors.Is(err, os.ErrNotExist):
-		return codedf(exitMount, "%s is no mount of lsiofs: there is no %s; name the directory that lsiofs mount was given", w.point, w.path)
+		return exit.Errorf(exit.Mount, "%s is no mount of lsiofs: there is no %s; name the directory that lsiofs mount was given", w.point, w.path)
 	}
-	return codedf(exitMount, "top: %w", err)
+	return exit.Errorf(exit.Mount, "top: %w", err)
 }

@@ -7,6 +7,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/lsiofs/lsiofs/cmd/lsiofs/exit"
 	"github.com/lsiofs/lsiofs/pipeline/catalog"
 	"github.com/lsiofs/lsiofs/pipeline/storage/profile"
 	"github.com/lsiofs/lsiofs/pipeline/storage/tune"
@@ -57,26 +58,26 @@ Run it when nothing else uses the storage.`,
 
 func runTune(ctx context.Context, o *tuneOptions, g *globals) error {
 	if !(o.seconds >= 0.1 && o.seconds <= 86400) {
-		return usagef("--seconds (%v) must be between 0.1 and 86400", o.seconds)
+		return exit.Usagef("--seconds (%v) must be between 0.1 and 86400", o.seconds)
 	}
 	if o.show && o.dryRun {
-		return usagef("--show and --dry-run: choose one, as --show measures nothing")
+		return exit.Usagef("--show and --dry-run: choose one, as --show measures nothing")
 	}
 	root, err := catalog.Root(o.path)
 	if err != nil {
-		return coded(exitDataset, err)
+		return exit.With(exit.Dataset, err)
 	}
 	if o.show {
 		return showProfile(root, g.ui)
 	}
-	v := &tuneView{ui: g.ui, began: time.Now(), next: lineEvery}
+	v := newTuneView(g.ui)
 	c := o.measured(root)
 	c.Duration = time.Duration(o.seconds * float64(time.Second))
 	c.Progress = v.show
 	r, err := tune.Run(ctx, c)
 	v.clear()
 	if err != nil {
-		return coded(exitDataset, err)
+		return exit.With(exit.Dataset, err)
 	}
 	report := tuneReport{Result: r}
 	if !o.dryRun {

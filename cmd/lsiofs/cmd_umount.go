@@ -14,6 +14,8 @@ import (
 	"github.com/spf13/cobra"
 	"golang.org/x/sys/unix"
 
+	"github.com/lsiofs/lsiofs/cmd/lsiofs/exit"
+	"github.com/lsiofs/lsiofs/cmd/lsiofs/terminal"
 	"github.com/lsiofs/lsiofs/fs"
 )
 
@@ -42,33 +44,33 @@ ends when the last of them has closed its files.`,
 	return c
 }
 
-func runUmount(ctx context.Context, o *umountOptions, u *ui) error {
+func runUmount(ctx context.Context, o *umountOptions, u *terminal.UI) error {
 	point, err := fs.ResolvePoint(o.point)
 	if err != nil {
-		return coded(exitMount, err)
+		return exit.With(exit.Mount, err)
 	}
 	mounts, err := fs.Mounts()
 	if err != nil {
-		return coded(exitMount, err)
+		return exit.With(exit.Mount, err)
 	}
 	m, ok := fs.TopMount(mounts, point)
 	switch {
 	case !ok:
-		return codedf(exitMount, "%s is not a mount point", o.point)
+		return exit.Errorf(exit.Mount, "%s is not a mount point", o.point)
 	case m.Type != fs.FileSystemType:
-		return codedf(exitMount, "%s is a mount of type %s, not of lsiofs: use umount", o.point, m.Type)
+		return exit.Errorf(exit.Mount, "%s is a mount of type %s, not of lsiofs: use umount", o.point, m.Type)
 	}
 	if err := unmount(ctx, point, o.lazy); err != nil {
 		if !errors.Is(err, unix.EBUSY) {
-			return codedf(exitMount, "unmount %s: %w", o.point, err)
+			return exit.Errorf(exit.Mount, "unmount %s: %w", o.point, err)
 		}
-		return codedf(exitMount, "%s is busy%s; close these, or detach it with lsiofs umount --lazy %s",
-			o.point, holdersText(holders("/proc", point, os.Getpid(), os.ReadDir)), shellQuote(o.point))
+		return exit.Errorf(exit.Mount, "%s is busy%s; close these, or detach it with lsiofs umount --lazy %s",
+			o.point, holdersText(holders("/proc", point, os.Getpid(), os.ReadDir)), terminal.Quote(o.point))
 	}
-	if u.json {
-		return u.emit(map[string]string{"unmounted": point})
+	if u.JSON {
+		return u.Emit(map[string]string{"unmounted": point})
 	}
-	u.notef("unmounted %s", o.point)
+	u.Notef("unmounted %s", o.point)
 	return nil
 }
 

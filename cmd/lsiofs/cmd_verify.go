@@ -10,6 +10,8 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/lsiofs/lsiofs/cmd/lsiofs/exit"
+	"github.com/lsiofs/lsiofs/cmd/lsiofs/terminal"
 	"github.com/lsiofs/lsiofs/pipeline"
 	"github.com/lsiofs/lsiofs/pipeline/order/quality"
 	"github.com/lsiofs/lsiofs/pipeline/printable"
@@ -32,7 +34,7 @@ func newVerifyCommand(g *globals) *cobra.Command {
 		Long: `Reads all shards once, past the page cache (but with --direct off), and checks every
 checksum that the format and the compression have, that every record parses, and
 that all is as in the index. What is damaged is listed by shard, record and offset;
-then the command ends with code ` + fmt.Sprint(int(exitVerify)) + `. A dataset without an index is indexed first.
+then the command ends with code ` + fmt.Sprint(int(exit.Verify)) + `. A dataset without an index is indexed first.
 
 --order also proves the order that the flags describe: that every record comes once,
 that the workers share the records by the rule, that resuming at random places goes
@@ -79,8 +81,8 @@ func runVerify(ctx context.Context, o *verifyOptions, g *globals) error {
 	}
 	v, err := verifyDataset(ctx, d, o.order, g)
 	if err == nil {
-		if g.ui.json {
-			err = g.ui.emit(v)
+		if g.ui.JSON {
+			err = g.ui.Emit(v)
 		} else {
 			err = v.print(g.ui)
 		}
@@ -123,7 +125,7 @@ func verifyOrder(ctx context.Context, d *pipeline.Dataset, g *globals) (verify.O
 	return verify.Order(ctx, verify.OrderConfig{
 		Order: s.Order, Epoch: s.Epoch, Deal: s.Deal, Predicted: predicted.Global.Value,
 		Subject: quality.Subject{ShardStarts: shardStarts(d), Part: d.Part(), ChunkStarts: d.ChunkStarts},
-		Step:    func(claim string) { g.ui.notef("proving: %s", claim) },
+		Step:    func(claim string) { g.ui.Notef("proving: %s", claim) },
 	})
 }
 
@@ -150,9 +152,9 @@ func checkedText(d *pipeline.Dataset) string {
 func (v verification) verdict() error {
 	switch {
 	case v.Total > 0:
-		return codedf(exitVerify, "%s of %s damaged: repair or remove the files%s", plural(v.Total, "place"), v.Dataset, v.leavingOut())
+		return exit.Errorf(exit.Verify, "%s of %s damaged: repair or remove the files%s", terminal.Plural(v.Total, "place"), v.Dataset, v.leavingOut())
 	case v.Order != nil && !v.Order.Holds():
-		return codedf(exitVerify, "the order of %s is not what it should be: report this as a bug of lsiofs", v.Dataset)
+		return exit.Errorf(exit.Verify, "the order of %s is not what it should be: report this as a bug of lsiofs", v.Dataset)
 	}
 	return nil
 }
@@ -167,42 +169,42 @@ func (v verification) leavingOut() string {
 	return ", or leave out what is damaged: lsiofs index --rebuild --on-corrupt skip, then mount with --on-corrupt skip"
 }
 
-func (v verification) print(u *ui) error {
+func (v verification) print(u *terminal.UI) error {
 	for _, f := range v.Findings {
-		_ = u.printf("%s\n", printable.Line(findingText(f)))
+		_ = u.Printf("%s\n", printable.Line(findingText(f)))
 	}
 	if more := v.Total - uint64(len(v.Findings)); more > 0 {
-		_ = u.printf("… and %d more\n", more)
+		_ = u.Printf("… and %d more\n", more)
 	}
 	found := "nothing is damaged"
 	if v.Total > 0 {
-		found = plural(v.Total, "place") + " damaged"
+		found = terminal.Plural(v.Total, "place") + " damaged"
 	}
-	err := table(u.out, [][2]string{
+	err := terminal.Table(u.Out, [][2]string{
 		{"dataset", v.Dataset},
-		{"read", fmt.Sprintf("%s of %s in %s, %s/s", bytesText(v.Bytes), plural(uint64(v.Shards), "shard"),
-			roundDuration(time.Duration(v.Seconds*float64(time.Second))), bytesText(int64(v.BytesPerSecond)))},
-		{"records", countText(v.Records)},
+		{"read", fmt.Sprintf("%s of %s in %s, %s/s", terminal.Bytes(v.Bytes), terminal.Plural(uint64(v.Shards), "shard"),
+			terminal.Round(time.Duration(v.Seconds*float64(time.Second))), terminal.Bytes(int64(v.BytesPerSecond)))},
+		{"records", terminal.Count(v.Records)},
 		{"checked", v.Checked},
 		{"found", found},
 	})
 	if err != nil || v.Order == nil {
 		return err
 	}
-	fmt.Fprintln(u.out, "\norder")
+	fmt.Fprintln(u.Out, "\norder")
 	for _, c := range v.Order.Claims {
 		verdict := "holds"
 		if c.Problem != "" {
 			verdict = "DOES NOT HOLD: " + c.Problem
 		}
-		fmt.Fprintf(u.out, "  %s: %s\n", c.Name, verdict)
+		fmt.Fprintf(u.Out, "  %s: %s\n", c.Name, verdict)
 	}
 	return printMixing(u, v.Order.Mixing)
 }
 
-func printMixing(u *ui, rows []verify.Mixing) error {
-	fmt.Fprintln(u.out)
-	w := tabwriter.NewWriter(u.out, 0, 0, 2, ' ', 0)
+func printMixing(u *terminal.UI, rows []verify.Mixing) error {
+	fmt.Fprintln(u.Out)
+	w := tabwriter.NewWriter(u.Out, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(w, "shuffle\tχ²/df of shards in batches of 256\tpredicted\tneighbours from one shard\tif independent")
 	for _, r := range rows {
 		predicted := ""

@@ -7,6 +7,8 @@ import (
 	"text/tabwriter"
 
 	"github.com/spf13/cobra"
+
+	"github.com/lsiofs/lsiofs/cmd/lsiofs/terminal"
 )
 
 // version and commit may be set when linking, as .ci/release does: what Go itself
@@ -70,19 +72,19 @@ func newVersionCommand(g *globals) *cobra.Command {
 	return c
 }
 
-func printVersion(b build, u *ui) error {
-	if u.json {
-		return u.emit(b)
+func printVersion(b build, u *terminal.UI) error {
+	if u.JSON {
+		return u.Emit(b)
 	}
 	modified := ""
 	if b.Modified {
 		modified = " (modified)"
 	}
-	err := u.printf("lsiofs %s\ncommit   %s%s\ngo       %s\nplatform %s\n", b.Version, b.Commit, modified, b.Go, b.Platform)
+	err := u.Printf("lsiofs %s\ncommit   %s%s\ngo       %s\nplatform %s\n", b.Version, b.Commit, modified, b.Go, b.Platform)
 	if err != nil || len(b.Dependencies) == 0 {
 		return err
 	}
-	w := tabwriter.NewWriter(u.out, 0, 0, 2, ' ', 0)
+	w := tabwriter.NewWriter(u.Out, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(w, "\nmodule\tversion\tlicence")
 	for _, d := range b.Dependencies {
 		fmt.Fprintf(w, "%s\t%s\t%s\n", d.Module, d.Version, d.Licence)

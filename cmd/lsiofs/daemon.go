@@ -13,6 +13,7 @@ import (
 	"strings"
 	"syscall"
 
+	"github.com/lsiofs/lsiofs/cmd/lsiofs/exit"
 	"github.com/lsiofs/lsiofs/pipeline/catalog"
 )
 
@@ -32,7 +33,7 @@ func runDaemon(ctx context.Context, o *mountOptions, g *globals) error {
 	}
 	log, err := openLog(logPath, o.logFile != "")
 	if err != nil {
-		return coded(exitMount, err)
+		return exit.With(exit.Mount, err)
 	}
 	defer log.Close()
 	rep := &daemonReporter{uiReporter{ui: g.ui, view: newProgressView(g.ui)}, logPath}
@@ -160,7 +161,7 @@ func (c *mountChild) start(ctx context.Context, rep reporter) error {
 	err = c.cmd.Start()
 	w.Close()
 	if err != nil {
-		return coded(exitMount, err)
+		return exit.With(exit.Mount, err)
 	}
 	stop := context.AfterFunc(ctx, func() { _ = c.cmd.Process.Signal(syscall.SIGTERM) })
 	defer stop()
@@ -184,7 +185,7 @@ func follow(r io.Reader, rep reporter) error {
 			if errors.Is(err, io.EOF) {
 				err = errors.New("the process ended before the mount was ready")
 			}
-			return coded(exitMount, err)
+			return exit.With(exit.Mount, err)
 		}
 		switch {
 		case m.Progress != nil:
@@ -192,7 +193,7 @@ func follow(r io.Reader, rep reporter) error {
 		case m.Warning != "":
 			rep.warn(m.Warning)
 		case m.Error != nil:
-			return codedf(m.Error.Code, "%s", m.Error.Text)
+			return exit.Errorf(m.Error.Code, "%s", m.Error.Text)
 		case m.Mounted != nil:
 			rep.mounted(*m.Mounted)
 			return nil

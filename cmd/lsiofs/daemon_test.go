@@ -9,6 +9,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/lsiofs/lsiofs/cmd/lsiofs/exit"
 	"github.com/lsiofs/lsiofs/pipeline/catalog"
 )
 
@@ -66,12 +67,12 @@ func TestWhatAChildSaysIsPassedOn(t *testing.T) {
 	require.NoError(t, follow(say(progress, warning, readyMessage{Mounted: &mountInfo{Mount: "/m"}}), &r))
 	require.Equal(t, []string{"progress", "warn w", "mounted /m"}, r.what)
 
-	err := follow(say(progress, readyMessage{Error: &readyError{"no such dataset", exitDataset}}), &recorded{})
+	err := follow(say(progress, readyMessage{Error: &readyError{"no such dataset", exit.Dataset}}), &recorded{})
 	require.EqualError(t, err, "no such dataset")
-	require.Equal(t, exitDataset, errorCode(err))
+	require.Equal(t, exit.Dataset, exit.CodeOf(err))
 
 	err = follow(say(progress), &recorded{})
 	require.ErrorContains(t, err, "ended before the mount was ready")
-	require.Equal(t, exitMount, errorCode(err))
+	require.Equal(t, exit.Mount, exit.CodeOf(err))
 	require.Error(t, follow(strings.NewReader("{broken"), &recorded{}))
 }

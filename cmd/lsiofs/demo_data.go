@@ -12,6 +12,7 @@ import (
 	"strings"
 
 	"github.com/lsiofs/lsiofs/checkpoint"
+	"github.com/lsiofs/lsiofs/cmd/lsiofs/exit"
 )
 
 // The demo's dataset: big enough that two thirds of it are left when some of
@@ -102,7 +103,7 @@ func (t *tally) addTar(path string, count int) error {
 			return nil
 		}
 		if err != nil {
-			return codedf(exitCheck, "%s: sample %d: %w", path, n, err)
+			return exit.Errorf(exit.Check, "%s: sample %d: %w", path, n, err)
 		}
 		t.seen[key]++
 		t.total++
@@ -172,10 +173,10 @@ func (t *tally) check() error {
 func demoCounts(doc []byte, workers int) ([]uint64, error) {
 	s, err := checkpoint.Parse(doc)
 	if err != nil {
-		return nil, coded(exitCheckpoint, err)
+		return nil, exit.With(exit.Checkpoint, err)
 	}
 	if len(s.Done) != 1 || len(s.Done[0].Consumed) != workers {
-		return nil, codedf(exitCheckpoint, "the checkpoint has not one entry of %d workers: %s", workers, doc)
+		return nil, exit.Errorf(exit.Checkpoint, "the checkpoint has not one entry of %d workers: %s", workers, doc)
 	}
 	return s.Done[0].Consumed, nil
 }

@@ -10,6 +10,7 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/lsiofs/lsiofs/cmd/lsiofs/terminal"
 	"github.com/lsiofs/lsiofs/fs"
 	"github.com/lsiofs/lsiofs/pipeline/catalog"
 )
@@ -48,10 +49,10 @@ func (r demoReporter) unmounting()               {}
 func (r demoReporter) ended(error)               {}
 
 func (r demoReporter) mounted(i mountInfo) {
-	r.d.say("mounted: %s, %s", plural(i.Records, "record"), bytesText(i.Bytes))
+	r.d.say("mounted: %s, %s", terminal.Plural(i.Records, "record"), terminal.Bytes(i.Bytes))
 	for _, f := range i.Files {
 		if info, err := os.Stat(f); err == nil {
-			r.d.say("%s  %s", f, plural(uint64(info.Size()), "byte"))
+			r.d.say("%s  %s", f, terminal.Plural(uint64(info.Size()), "byte"))
 		}
 	}
 }
@@ -62,8 +63,8 @@ const unmountTime = 20 * time.Second
 // unmount unmounts, and waits for the server's clean end.
 func (d *demo) unmount(ctx context.Context) error {
 	d.typed("lsiofs umount %s", d.mnt)
-	quiet := newUI(d.ui.out, d.ui.err)
-	quiet.json, quiet.out = true, discard{}
+	quiet := terminal.New(d.ui.Out, d.ui.Err)
+	quiet.JSON, quiet.Out = true, discard{}
 	if err := runUmount(ctx, &umountOptions{point: d.mnt}, quiet); err != nil {
 		return err
 	}

@@ -10,6 +10,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/lsiofs/lsiofs/cmd/lsiofs/exit"
 	"github.com/lsiofs/lsiofs/fs"
 )
 
@@ -59,7 +60,7 @@ func TestDemoCleansUpWhenInterrupted(t *testing.T) {
 			require.NoError(t, err)
 			_ = c.Wait() // the exit code is looked at
 			// It may have been done before the signal came.
-			require.Contains(t, []int{int(exitOK), int(exitInterrupted)}, c.ProcessState.ExitCode(), stderr.String())
+			require.Contains(t, []int{int(exit.OK), int(exit.Interrupted)}, c.ProcessState.ExitCode(), stderr.String())
 			nothingLeft(t, tmp)
 		})
 	}

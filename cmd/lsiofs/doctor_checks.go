@@ -8,6 +8,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/lsiofs/lsiofs/cmd/lsiofs/terminal"
 	"github.com/lsiofs/lsiofs/pipeline/storage/profile"
 )
 
@@ -127,7 +128,7 @@ const littleMemlock = 64 << 20
 func checkMemlock(m machine) finding {
 	f := finding{Check: "locked memory", Level: levelOK, Detail: "limit " + limitText(m.memlock.Cur)}
 	if m.memlock.Cur != unix.RLIM_INFINITY {
-		f.Detail = "limit " + bytesText(int64(m.memlock.Cur))
+		f.Detail = "limit " + terminal.Bytes(int64(m.memlock.Cur))
 	}
 	if m.memlock.Cur < littleMemlock && !m.root {
 		f.Level, f.Do = levelWarn, "ulimit -l unlimited, or do nothing: reads through io_uring take a little more CPU"
@@ -153,7 +154,7 @@ func checkProfiles(profiles []profile.Listed) []finding {
 		f := finding{Check: check, Level: levelOK, Detail: placeText(l.Stored.Place) + ": " + l.Stored.Profile.String()}
 		if l.Problem != nil {
 			f.Level, f.Detail = levelWarn, fmt.Sprintf("%s is ignored: %v", l.File, l.Problem)
-			f.Do = "rm " + shellQuote(l.File) + ", and measure anew with lsiofs tune"
+			f.Do = "rm " + terminal.Quote(l.File) + ", and measure anew with lsiofs tune"
 		}
 		found = append(found, f)
 	}
@@ -170,10 +171,10 @@ func checkMounts(mounts []leftMount) []finding {
 		switch {
 		case errors.Is(l.err, unix.ENOTCONN):
 			f.Level, f.Detail = levelWarn, l.point+" is left over: its server is gone"
-			f.Do = "lsiofs umount --lazy " + shellQuote(l.point) + " (mounting there again does it too)"
+			f.Do = "lsiofs umount --lazy " + terminal.Quote(l.point) + " (mounting there again does it too)"
 		case l.err != nil:
 			f.Level, f.Detail = levelWarn, fmt.Sprintf("%s: %v", l.point, l.err)
-			f.Do = "look at its log; lsiofs umount --lazy " + shellQuote(l.point)
+			f.Do = "look at its log; lsiofs umount --lazy " + terminal.Quote(l.point)
 		}
 		found = append(found, f)
 	}
@@ -184,5 +185,5 @@ func limitText(n uint64) string {
 	if n == unix.RLIM_INFINITY {
 		return "unlimited"
 	}
-	return countText(n)
+	return terminal.Count(n)
 }

@@ -15,6 +15,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/lsiofs/lsiofs/cmd/lsiofs/terminal"
 	"github.com/lsiofs/lsiofs/pipeline/storage/profile"
 )
 
@@ -70,7 +71,7 @@ func (f machineFacts) rows() [][2]string {
 		{"kernel", f.Kernel},
 		{"distribution", f.Distribution + where},
 		{"processors", fmt.Sprintf("%d, GOMAXPROCS %d", f.Processors, f.Threads)},
-		{"memory", fmt.Sprintf("%s, %s available", bytesText(f.MemoryBytes), bytesText(f.AvailableBytes))},
+		{"memory", fmt.Sprintf("%s, %s available", terminal.Bytes(f.MemoryBytes), terminal.Bytes(f.AvailableBytes))},
 		{"control groups", strings.Join(limits, "; ")},
 	}
 }

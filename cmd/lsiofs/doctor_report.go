@@ -11,6 +11,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/lsiofs/lsiofs/cmd/lsiofs/terminal"
 	"github.com/lsiofs/lsiofs/fs"
 	"github.com/lsiofs/lsiofs/pipeline"
 	"github.com/lsiofs/lsiofs/pipeline/spec"
@@ -216,8 +217,8 @@ func (r issueReport) markdown() string {
 	}
 	if r.Dataset != nil {
 		d := r.Dataset
-		fmt.Fprintf(&b, "\nDATASET: %s of %s in %s, %s on storage, %s in streams.\n", plural(d.Records, "record"), d.Format,
-			plural(uint64(d.Shards), "shard"), bytesText(d.RawBytes), bytesText(d.StreamBytes))
+		fmt.Fprintf(&b, "\nDATASET: %s of %s in %s, %s on storage, %s in streams.\n", terminal.Plural(d.Records, "record"), d.Format,
+			terminal.Plural(uint64(d.Shards), "shard"), terminal.Bytes(d.RawBytes), terminal.Bytes(d.StreamBytes))
 		block("DATASET", d)
 	}
 	if r.Mount != nil {

@@ -15,6 +15,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/lsiofs/lsiofs/cmd/lsiofs/exit"
 	"github.com/lsiofs/lsiofs/pipeline/storage/profile"
 )
 
@@ -221,6 +222,6 @@ func TestAReportIsWrittenWholeToAFile(t *testing.T) {
 	require.Empty(t, r.stdout)
 	require.Contains(t, read(t, file), "Report of lsiofs doctor")
 	r = lsiofs(t, "doctor", "/somewhere")
-	require.Equal(t, exitUsage, r.code)
+	require.Equal(t, exit.Usage, r.code)
 	require.Contains(t, r.stderr, "with --report a DATASET or MNT")
 }

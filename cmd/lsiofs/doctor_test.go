@@ -12,6 +12,8 @@ import (
 	"github.com/stretchr/testify/require"
 	"golang.org/x/sys/unix"
 
+	"github.com/lsiofs/lsiofs/cmd/lsiofs/exit"
+	"github.com/lsiofs/lsiofs/cmd/lsiofs/terminal"
 	"github.com/lsiofs/lsiofs/pipeline/storage/profile"
 )
 
@@ -90,7 +92,7 @@ func TestDoctorJudgesMachines(t *testing.T) {
 
 func TestDoctorFailsOnlyForWhatIsEssential(t *testing.T) {
 	var out, err bytes.Buffer
-	u := newUI(&out, &err)
+	u := terminal.New(&out, &err)
 	warned := goodMachine()
 	warned.ring = unix.EPERM
 	require.NoError(t, reportFindings(examine(warned), u))
@@ -98,14 +100,14 @@ func TestDoctorFailsOnlyForWhatIsEssential(t *testing.T) {
 
 	broken := goodMachine()
 	broken.fuse = iofs.ErrNotExist
-	require.Equal(t, exitCheck, errorCode(reportFindings(examine(broken), u)))
-	require.Equal(t, exitCheck, errorCode(missingForMount(broken)))
+	require.Equal(t, exit.Check, exit.CodeOf(reportFindings(examine(broken), u)))
+	require.Equal(t, exit.Check, exit.CodeOf(missingForMount(broken)))
 	require.NoError(t, missingForMount(warned))
 }
 
 func TestDoctorAsJSONIsOneObjectALine(t *testing.T) {
 	r := lsiofs(t, "doctor", "--json", "--index-dir", t.TempDir())
-	require.Contains(t, []exitCode{exitOK, exitCheck}, r.code)
+	require.Contains(t, []exit.Code{exit.OK, exit.Check}, r.code)
 	checks := map[string]bool{}
 	for line := range strings.Lines(r.stdout) {
 		var f finding

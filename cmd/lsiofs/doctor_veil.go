@@ -10,6 +10,8 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"github.com/lsiofs/lsiofs/cmd/lsiofs/terminal"
 )
 
 // reportWords are the words that lsiofs's own messages and the system's errors are
@@ -210,7 +212,7 @@ func (v *veil) told(r issueReport) [][2]string {
 	}
 	texts := "none was cut"
 	if v.cut > 0 {
-		texts = fmt.Sprintf("words that lsiofs itself uses, and places in files; the rest is … (in %s)", plural(uint64(v.cut), "text"))
+		texts = fmt.Sprintf("words that lsiofs itself uses, and places in files; the rest is … (in %s)", terminal.Plural(uint64(v.cut), "text"))
 	}
 	rows := [][2]string{
 		{"names of user and host, home directory, environment", "not in it"},

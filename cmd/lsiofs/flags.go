@@ -1,11 +1,10 @@
 package main
 
 import (
-	"errors"
-
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
+	"github.com/lsiofs/lsiofs/cmd/lsiofs/exit"
 	"github.com/lsiofs/lsiofs/pipeline/spec"
 )
 
@@ -103,7 +102,7 @@ func (d *datasetFlags) resolve(dataset string) (spec.Spec, *resumption, error) {
 		}
 	}
 	if err := s.Validate(); err != nil {
-		return s, nil, coded(exitUsage, err)
+		return s, nil, exit.With(exit.Usage, err)
 	}
 	return s, r, nil
 }
@@ -115,9 +114,4 @@ func orderBatch(s spec.Spec) uint64 {
 		return s.Deal.Batch
 	}
 	return 1
-}
-
-// errJoin is errors.Join with a code.
-func errJoin(code exitCode, problems []error) error {
-	return coded(code, errors.Join(problems...))
 }

@@ -10,6 +10,8 @@ import (
 	"github.com/lsiofs/lsiofs/fs"
 
 	"github.com/lsiofs/lsiofs/checkpoint"
+	"github.com/lsiofs/lsiofs/cmd/lsiofs/exit"
+	"github.com/lsiofs/lsiofs/cmd/lsiofs/terminal"
 	"github.com/lsiofs/lsiofs/pipeline/order"
 	"github.com/lsiofs/lsiofs/pipeline/spec"
 )
@@ -133,7 +135,7 @@ func TestResumeBringsItsOrderAndDeal(t *testing.T) {
 				for _, part := range c.fails {
 					require.ErrorContains(t, err, part)
 				}
-				require.Equal(t, exitUsage, errorCode(err))
+				require.Equal(t, exit.Usage, exit.CodeOf(err))
 				return
 			}
 			require.NoError(t, err)
@@ -168,7 +170,7 @@ func TestWorkerOfCat(t *testing.T) {
 
 func TestSizesAreWrittenAsTheyAreRead(t *testing.T) {
 	for text, n := range map[string]uint64{"0": 0, "1": 1, "1000": 1000, "256KiB": 256 << 10, "1GiB": 1 << 30, "1025KiB": 1025 << 10, "2TiB": 2 << 40, "1048577": 1<<20 + 1} {
-		require.Equal(t, text, formatSize(n))
+		require.Equal(t, text, terminal.Size(n))
 		var v uint64
 		require.NoError(t, sizeValue[uint64]{&v}.Set(text))
 		require.Equal(t, n, v)
@@ -194,7 +196,7 @@ func TestCounts(t *testing.T) {
 func TestFlagsOfASplitBelongToAPart(t *testing.T) {
 	for _, args := range [][]string{{"--split-seed", "3"}, {"--split-by", "shard"}} {
 		_, _, err := parsed(t, args...).resolve("data")
-		require.Equal(t, exitUsage, errorCode(err))
+		require.Equal(t, exit.Usage, exit.CodeOf(err))
 		require.ErrorContains(t, err, "name a part, as in --split 0..0.9")
 	}
 	d := parsed(t, "--split", "0.5..1.0")

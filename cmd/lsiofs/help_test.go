@@ -12,6 +12,9 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 	"github.com/stretchr/testify/require"
+
+	"github.com/lsiofs/lsiofs/cmd/lsiofs/exit"
+	"github.com/lsiofs/lsiofs/cmd/lsiofs/terminal"
 )
 
 var update = flag.Bool("update", false, "write the golden files anew")
@@ -39,7 +42,7 @@ func commands(c *cobra.Command) []*cobra.Command {
 }
 
 func newTestRoot() *cobra.Command {
-	return newRootCommand(&globals{interrupts: &interrupts{}, ui: newUI(&bytes.Buffer{}, &bytes.Buffer{})})
+	return newRootCommand(&globals{interrupts: &interrupts{}, ui: terminal.New(&bytes.Buffer{}, &bytes.Buffer{})})
 }
 
 func TestHelpTexts(t *testing.T) {
@@ -60,7 +63,7 @@ func TestEveryCommandHasAnExampleAndTheExitCodes(t *testing.T) {
 			require.NotEmpty(t, c.Example)
 			require.NotEmpty(t, c.Short)
 			args := strings.Fields(c.CommandPath())[1:]
-			require.Contains(t, ok(t, append(args, "--help")...).stdout, exitTable())
+			require.Contains(t, ok(t, append(args, "--help")...).stdout, exit.Table())
 		})
 	}
 }

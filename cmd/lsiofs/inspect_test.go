@@ -8,6 +8,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"pgregory.net/rapid"
 
+	"github.com/lsiofs/lsiofs/cmd/lsiofs/terminal"
 	"github.com/lsiofs/lsiofs/pipeline/order/quality"
 	"github.com/lsiofs/lsiofs/pipeline/spec"
 	"github.com/lsiofs/lsiofs/pipeline/storage/profile"
@@ -60,13 +61,13 @@ func TestInspectionForPeople(t *testing.T) {
 		i.ChunkRecords.add(v)
 	}
 	var out, err bytes.Buffer
-	require.NoError(t, i.print(newUI(&out, &err)))
+	require.NoError(t, i.print(terminal.New(&out, &err)))
 	require.Empty(t, err.String())
 	golden(t, "inspect.txt", out.String())
 
 	i.Split = &splitInfo{Part: "0.9..1", Seed: 3, By: spec.SplitByUnit, WholeRecords: 12_345_678, WholeBytes: 120 << 30}
 	out.Reset()
-	require.NoError(t, i.print(newUI(&out, &err)))
+	require.NoError(t, i.print(terminal.New(&out, &err)))
 	require.Contains(t, out.String(), "\nsplit          0.9..1 by unit, seed 3, of 12,345,678 records, 120 GiB in streams\nrecords        1,234,567, 147 entry points\n")
 }
 

@@ -6,6 +6,7 @@ import (
 	"math/bits"
 	"slices"
 
+	"github.com/lsiofs/lsiofs/cmd/lsiofs/terminal"
 	"github.com/lsiofs/lsiofs/pipeline"
 	"github.com/lsiofs/lsiofs/pipeline/order/quality"
 	"github.com/lsiofs/lsiofs/pipeline/spec"
@@ -80,7 +81,7 @@ func (s *spread) add(v int64) {
 }
 
 func (s spread) text() string {
-	return fmt.Sprintf("%s to %s, mean %s", bytesText(s.Min), bytesText(s.Max), bytesText(int64(s.Mean)))
+	return fmt.Sprintf("%s to %s, mean %s", terminal.Bytes(s.Min), terminal.Bytes(s.Max), terminal.Bytes(int64(s.Mean)))
 }
 
 func inspect(ctx context.Context, d *pipeline.Dataset) (inspection, error) {

@@ -3,6 +3,7 @@ package main
 import (
 	"fmt"
 
+	"github.com/lsiofs/lsiofs/cmd/lsiofs/terminal"
 	"github.com/lsiofs/lsiofs/pipeline/catalog"
 )
 
@@ -25,6 +26,6 @@ func gamesOf(c *catalog.Catalog) *games {
 }
 
 func (g *games) text() string {
-	return fmt.Sprintf("%s, frames a game %s to %s, mean %.1f", countText(uint64(g.Games)),
-		countText(uint64(g.Frames.Min)), countText(uint64(g.Frames.Max)), g.Frames.Mean)
+	return fmt.Sprintf("%s, frames a game %s to %s, mean %.1f", terminal.Count(uint64(g.Games)),
+		terminal.Count(uint64(g.Frames.Min)), terminal.Count(uint64(g.Frames.Max)), g.Frames.Mean)
 }

@@ -1,10 +1,7 @@
 package main
 
 import (
-	"bytes"
-	"encoding/json"
 	"errors"
-	"log/slog"
 	"os"
 	"path/filepath"
 	"syscall"
@@ -53,25 +50,4 @@ func TestADaemonsLogIsNotWrittenWhereALinkLeads(t *testing.T) {
 	text, err := os.ReadFile(victim)
 	require.NoError(t, err)
 	require.Equal(t, "precious", string(text))
-}
-
-// TestALogShowsATerminalNothingToActOn: a control character of one byte, one that
-// turns a line around, and an escape sequence.
-func TestALogShowsATerminalNothingToActOn(t *testing.T) {
-	const name = "a\u009b31m\u202eb\x1b[2Jc"
-	for _, results := range []bool{false, true} {
-		for _, format := range []logFormat{"", logText, logJSON} {
-			var out bytes.Buffer
-			u := &ui{err: &out, json: results}
-			u.logger(slog.LevelInfo, format).Info("a read failed", "object", name)
-			for _, r := range []rune{0x9b, 0x202e, 0x1b} {
-				require.NotContains(t, out.String(), string(r), "--json=%v --log-format=%q", results, format)
-			}
-			if format == logJSON || format == "" && results {
-				var line struct{ Object string }
-				require.NoError(t, json.Unmarshal(out.Bytes(), &line))
-				require.Equal(t, name, line.Object)
-			}
-		}
-	}
 }

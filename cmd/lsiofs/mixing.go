@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"strings"
 
+	"github.com/lsiofs/lsiofs/cmd/lsiofs/terminal"
 	"github.com/lsiofs/lsiofs/pipeline"
 	"github.com/lsiofs/lsiofs/pipeline/catalog"
 	"github.com/lsiofs/lsiofs/pipeline/order/quality"
@@ -103,7 +104,7 @@ func mountWarnings(ctx context.Context, d *pipeline.Dataset, counts []uint64, re
 	}
 	if d.Records() == 0 {
 		return append(warnings, fmt.Sprintf("--split %s --split-by %s leaves none of the dataset's %s: the worker files are empty; take a larger part, or split by record",
-			s.Order.Split.Part, s.Order.Split.By, plural(d.Catalog().Records(), "record"))), nil
+			s.Order.Split.Part, s.Order.Split.By, terminal.Plural(d.Catalog().Records(), "record"))), nil
 	}
 	if w := emptyWorkers(counts, s.Deal); w != "" {
 		warnings = append(warnings, w)
@@ -133,7 +134,7 @@ func passedOver(c *catalog.Catalog) string {
 	}
 	return fmt.Sprintf("read are %s of format %s, and %s passed over: if each file is a sample, or those with one name up to the dot are, use --format files; "+
 		"if not, a pattern that names the shards alone says so",
-		plural(uint64(c.Shards()), "shard"), name, plural(uint64(c.PassedOver()), "file"))
+		terminal.Plural(uint64(c.Shards()), "shard"), name, terminal.Plural(uint64(c.PassedOver()), "file"))
 }
 
 // emptyWorkers is a warning about workers whose files hold no records, where
@@ -156,5 +157,5 @@ func emptyWorkers(counts []uint64, deal spec.Deal) string {
 		round = deal.Workers
 	}
 	return fmt.Sprintf("--tail drop leaves %d of %d workers no records: a round of all workers takes %s, and fewer are left; "+
-		"use --tail pad or keep, fewer workers, or a smaller --batch", empty, len(counts), countText(round))
+		"use --tail pad or keep, fewer workers, or a smaller --batch", empty, len(counts), terminal.Count(round))
 }

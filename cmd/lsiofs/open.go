@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/lsiofs/lsiofs/cmd/lsiofs/exit"
+	"github.com/lsiofs/lsiofs/cmd/lsiofs/terminal"
 	"github.com/lsiofs/lsiofs/pipeline"
 	"github.com/lsiofs/lsiofs/pipeline/catalog"
 	"github.com/lsiofs/lsiofs/pipeline/spec"
@@ -30,14 +32,14 @@ func openDataset(ctx context.Context, g *globals, s spec.Spec, o pipeline.Option
 	}()
 	select {
 	case r := <-done:
-		return r.d, coded(exitDataset, r.err)
+		return r.d, exit.With(exit.Dataset, r.err)
 	case <-ctx.Done():
 	}
 	limit := time.NewTimer(openEndTime)
 	defer limit.Stop()
 	select {
 	case r := <-done:
-		return r.d, coded(exitDataset, r.err)
+		return r.d, exit.With(exit.Dataset, r.err)
 	case <-limit.C:
 		o.Log.Warn("storage does not answer: what it still owes is not waited for")
 		return nil, ctx.Err()
@@ -68,7 +70,7 @@ func damageLines(damaged []catalog.Damage, limit int) []string {
 func damageText(d catalog.Damage) string {
 	text := fmt.Sprintf("%s: %v", d.Path, d.Errors[0])
 	if n := d.Count(); n > 1 {
-		text += fmt.Sprintf(", and %s more", countText(n-1))
+		text += fmt.Sprintf(", and %s more", terminal.Count(n-1))
 	}
 	return text
 }
@@ -79,7 +81,7 @@ func reasonLines(list []unpack.Reason) []string {
 	var lines []string
 	for _, r := range list {
 		if r.Count > 1 {
-			lines = append(lines, fmt.Sprintf("left out %s times: %s", countText(r.Count), r.Text))
+			lines = append(lines, fmt.Sprintf("left out %s times: %s", terminal.Count(r.Count), r.Text))
 		}
 	}
 	return lines

@@ -8,6 +8,8 @@ import (
 	"sync"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/lsiofs/lsiofs/cmd/lsiofs/exit"
 )
 
 // owner is a process that a mount serves and must not outlive.
@@ -29,9 +31,9 @@ func whileAlive(ctx, force context.Context, pid int) (_, _ context.Context, rele
 	fd, err := unix.PidfdOpen(pid, unix.PIDFD_NONBLOCK)
 	switch {
 	case errors.Is(err, unix.ESRCH):
-		return nil, nil, nil, codedf(exitMount, "--while-pid (%d) is no process: it has ended already", pid)
+		return nil, nil, nil, exit.Errorf(exit.Mount, "--while-pid (%d) is no process: it has ended already", pid)
 	case err != nil:
-		return nil, nil, nil, codedf(exitMount, "--while-pid (%d): %w: this container's seccomp profile may forbid pidfd_open", pid, err)
+		return nil, nil, nil, exit.Errorf(exit.Mount, "--while-pid (%d): %w: this container's seccomp profile may forbid pidfd_open", pid, err)
 	}
 	ctx, cancel := context.WithCancel(ctx)
 	force, cancelForce := context.WithCancel(force)

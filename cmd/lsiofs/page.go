@@ -15,6 +15,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/lsiofs/lsiofs/checkpoint"
+	"github.com/lsiofs/lsiofs/cmd/lsiofs/terminal"
 	"github.com/lsiofs/lsiofs/pipeline"
 	"github.com/lsiofs/lsiofs/pipeline/order/quality"
 	"github.com/lsiofs/lsiofs/pipeline/printable"
@@ -161,7 +162,7 @@ func (p *page) Order() quality.Mix { return p.Shuffles[0].Mix }
 func (p *page) RecordMean() int64 { return int64(p.RecordBytes.Mean) }
 
 // Quoted is the dataset as a word of a command line.
-func (p *page) Quoted() string { return shellQuote(p.Dataset) }
+func (p *page) Quoted() string { return terminal.Quote(p.Dataset) }
 
 // Grade is how good the mix is, as the name of a style.
 func (p *page) Grade() string {
@@ -209,11 +210,11 @@ func (p *page) Settings() [][2]string {
 	rows := [][2]string{
 		{"seed", fmt.Sprint(s.Order.Seed)},
 		{"epoch", fmt.Sprint(s.Epoch)},
-		{"shuffle", fmt.Sprintf("%s, %s", s.Order.Shuffle, plural(s.Order.SizeRecords, "record"))},
-		{"lanes", fmt.Sprintf("%d in %s", s.Order.Lanes, plural(s.Order.Groups, "group"))},
-		{"chunks", fmt.Sprintf("up to %s or %s", formatSize(s.Order.ChunkBytes), plural(s.Order.ChunkRecords, "record"))},
-		{"workers", fmt.Sprintf("%d, dealt %s, %s, tail %s", s.Deal.Workers, s.Deal.Dealing, plural(s.Deal.Batch, "record")+" at a time", s.Deal.Tail)},
-		{"memory", formatSize(uint64(s.MemoryBytes))},
+		{"shuffle", fmt.Sprintf("%s, %s", s.Order.Shuffle, terminal.Plural(s.Order.SizeRecords, "record"))},
+		{"lanes", fmt.Sprintf("%d in %s", s.Order.Lanes, terminal.Plural(s.Order.Groups, "group"))},
+		{"chunks", fmt.Sprintf("up to %s or %s", terminal.Size(s.Order.ChunkBytes), terminal.Plural(s.Order.ChunkRecords, "record"))},
+		{"workers", fmt.Sprintf("%d, dealt %s, %s, tail %s", s.Deal.Workers, s.Deal.Dealing, terminal.Plural(s.Deal.Batch, "record")+" at a time", s.Deal.Tail)},
+		{"memory", terminal.Size(uint64(s.MemoryBytes))},
 		{"reading", fmt.Sprintf("--read %s, --io %s, --direct %s", s.Read, s.IO, s.Direct)},
 		{"damaged input", string(s.OnCorrupt)},
 	}
@@ -230,7 +231,7 @@ func givenFlags(f *pflag.FlagSet) string {
 		switch f.Name {
 		case "html", "json", "log-level", "log-format":
 		default:
-			fmt.Fprintf(&b, " --%s %s", f.Name, shellQuote(f.Value.String()))
+			fmt.Fprintf(&b, " --%s %s", f.Name, terminal.Quote(f.Value.String()))
 		}
 	})
 	return b.String()
@@ -243,7 +244,7 @@ func sizeRows(buckets []bucket) []sizeRow {
 	}
 	rows := make([]sizeRow, len(buckets))
 	for i, k := range buckets {
-		rows[i] = sizeRow{From: bytesText(k.FromBytes), To: bytesText(k.ToBytes), Count: k.Records,
+		rows[i] = sizeRow{From: terminal.Bytes(k.FromBytes), To: terminal.Bytes(k.ToBytes), Count: k.Records,
 			Share: float64(k.Records) / float64(max(all, 1)), Percent: 100 * float64(k.Records) / float64(max(most, 1))}
 	}
 	return rows
@@ -260,17 +261,17 @@ func readSizeRows(buckets []readBucket) []sizeRow {
 // pageTemplate is the page's form. What it calls is listed here, so that a text
 // that does not fit fails when the program starts, in every test.
 var pageTemplate = template.Must(template.New("page").Funcs(template.FuncMap{
-	"bytes":   bytesText,
-	"count":   countText,
+	"bytes":   terminal.Bytes,
+	"count":   terminal.Count,
 	"spread":  spread.text,
 	"games":   (*games).text,
-	"long":    func(n int64) string { return countText(uint64(n)) },
-	"number":  func(n int) string { return countText(uint64(n)) },
-	"plural":  func(n int, one string) string { return plural(uint64(n), one) },
+	"long":    func(n int64) string { return terminal.Count(uint64(n)) },
+	"number":  func(n int) string { return terminal.Count(uint64(n)) },
+	"plural":  func(n int, one string) string { return terminal.Plural(uint64(n), one) },
 	"percent": func(share float64) string { return fmt.Sprintf("%.2f", 100*share) },
 	"fixed":   func(x float64) string { return fmt.Sprintf("%.2f", x) },
-	"about":   func(x float64) string { return countText(uint64(math.Round(x))) },
-	"mean":    func(p strategyPlan) string { return bytesText(p.ReadBytes / max(int64(p.Reads), 1)) },
+	"about":   func(x float64) string { return terminal.Count(uint64(math.Round(x))) },
+	"mean":    func(p strategyPlan) string { return terminal.Bytes(p.ReadBytes / max(int64(p.Reads), 1)) },
 	"upper":   func(s string) string { return strings.ToUpper(s[:1]) + s[1:] },
 	"sizes":   func(of string, rows []sizeRow) sizeTable { return sizeTable{of, rows} },
 }).Parse(pageText))
@@ -284,7 +285,7 @@ func (p *page) render() ([]byte, error) {
 }
 
 // writePage writes a page to a file, whole or not at all, or to stdout for "-".
-func writePage(p *page, path string, u *ui) error {
+func writePage(p *page, path string, u *terminal.UI) error {
 	doc, err := p.render()
 	if err != nil {
 		return err
@@ -294,17 +295,17 @@ func writePage(p *page, path string, u *ui) error {
 
 // writeDocument writes what a command has made to a file of the user's, whole or
 // not at all and for the user alone, or to stdout for "-".
-func writeDocument(path string, doc []byte, u *ui) error {
+func writeDocument(path string, doc []byte, u *terminal.UI) error {
 	if path == "-" {
-		_, err := u.out.Write(doc)
+		_, err := u.Out.Write(doc)
 		return err
 	}
 	if err := checkpoint.WriteFile(path, doc); err != nil {
 		return err
 	}
-	if u.json {
-		return u.emit(map[string]any{"saved": path, "bytes": len(doc)})
+	if u.JSON {
+		return u.Emit(map[string]any{"saved": path, "bytes": len(doc)})
 	}
-	u.notef("saved %s: %s", path, bytesText(int64(len(doc))))
+	u.Notef("saved %s: %s", path, terminal.Bytes(int64(len(doc))))
 	return nil
 }

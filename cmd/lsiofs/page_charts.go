@@ -11,6 +11,7 @@ import (
 	"image/png"
 	"slices"
 
+	"github.com/lsiofs/lsiofs/cmd/lsiofs/terminal"
 	"github.com/lsiofs/lsiofs/pipeline/catalog"
 	"github.com/lsiofs/lsiofs/pipeline/order/quality"
 )
@@ -83,7 +84,7 @@ func newShardChart(c shards) shardChart {
 		if run.count == int64(each) || i == n-1 {
 			b := shardBar{First: i + 2 - int(run.count), Last: i + 1, Mean: run.Mean, Most: float64(run.Max)}
 			if b.Text = fmt.Sprintf("shards %d to %d: %s", b.First, b.Last, run.text()); b.First == b.Last {
-				b.Text = fmt.Sprintf("%s: %s, %s", s.Object.Path, bytesText(s.Object.SizeBytes), plural(s.Records, "record"))
+				b.Text = fmt.Sprintf("%s: %s, %s", s.Object.Path, terminal.Bytes(s.Object.SizeBytes), terminal.Plural(s.Records, "record"))
 			}
 			chart.Bars = append(chart.Bars, b)
 			run = spread{}

@@ -17,6 +17,8 @@ import (
 	"github.com/stretchr/testify/require"
 	"pgregory.net/rapid"
 
+	"github.com/lsiofs/lsiofs/cmd/lsiofs/exit"
+	"github.com/lsiofs/lsiofs/cmd/lsiofs/terminal"
 	"github.com/lsiofs/lsiofs/pipeline/catalog"
 	"github.com/lsiofs/lsiofs/pipeline/order/quality"
 	"github.com/lsiofs/lsiofs/pipeline/spec"
@@ -40,10 +42,10 @@ func TestThePageSaysWhatInspectAndPlanSay(t *testing.T) {
 	require.NoError(t, json.Unmarshal([]byte(ok(t, append([]string{"inspect", "--json"}, flags...)...).stdout), &i))
 	p := planOf(t, append([]string{"--records", "0"}, flags...)...)
 	for _, want := range []string{
-		i.Fingerprint, countText(i.Records), bytesText(i.StreamBytes), i.RecordBytes.text(), i.ChunkBytes.text(),
+		i.Fingerprint, terminal.Count(i.Records), terminal.Bytes(i.StreamBytes), i.RecordBytes.text(), i.ChunkBytes.text(),
 		fmt.Sprintf("χ²/df %.2f", i.Mixing.Global.Value), fmt.Sprintf(">%.2f</td>", i.Mixing.Worker.Value),
 		p.Storages[0].Plans[0].Notes[0], fmt.Sprintf(">%.2f</td>", p.Storages[0].Plans[0].Amplification),
-		"lsiofs mount " + shellQuote(data) + " MNT --workers 3 --seed 7 --shuffle-size 100 --lanes 4",
+		"lsiofs mount " + terminal.Quote(data) + " MNT --workers 3 --seed 7 --shuffle-size 100 --lanes 4",
 		"full permutation", "shards at random, a buffer of 100", "this order, as one of 3 workers sees it",
 	} {
 		require.Truef(t, strings.Contains(html.UnescapeString(text), want), "no %q in the page", want)
@@ -174,9 +176,9 @@ func TestThePageIsWrittenWholeOrNotAtAll(t *testing.T) {
 	require.Equal(t, read(t, file), ok(t, "inspect", data, "--html", "-").stdout, "and the same on stdout")
 
 	r = lsiofs(t, "inspect", data, "--html", dir)
-	require.NotEqual(t, exitOK, r.code)
+	require.NotEqual(t, exit.OK, r.code)
 	require.Contains(t, r.stderr, "no regular file; name another one")
-	require.NotEqual(t, exitOK, lsiofs(t, "inspect", filepath.Join(dir, "nothing"), "--html", file+"2").code)
+	require.NotEqual(t, exit.OK, lsiofs(t, "inspect", filepath.Join(dir, "nothing"), "--html", file+"2").code)
 	names, err := os.ReadDir(dir)
 	require.NoError(t, err)
 	require.Len(t, names, 1, "nothing is left beside it")

@@ -2,9 +2,8 @@ package main
 
 import (
 	"log/slog"
-	"os"
-	"strings"
 
+	"github.com/lsiofs/lsiofs/cmd/lsiofs/exit"
 	"github.com/lsiofs/lsiofs/fs"
 )
 
@@ -13,23 +12,7 @@ import (
 func checkMountPoint(path, dataset string, log *slog.Logger) (string, error) {
 	point, err := fs.PreparePoint(path, dataset, log)
 	if err != nil {
-		return "", codedf(exitMount, "%w", err)
+		return "", exit.Errorf(exit.Mount, "%w", err)
 	}
 	return point, nil
-}
-
-func isDirectory(path string) bool {
-	info, err := os.Stat(path)
-	return err == nil && info.IsDir()
-}
-
-// shellQuote writes s so that a shell takes it as one word.
-func shellQuote(s string) string {
-	plain := func(r rune) bool {
-		return r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r >= '0' && r <= '9' || strings.ContainsRune("_-./:=,@%+", r)
-	}
-	if s != "" && strings.IndexFunc(s, func(r rune) bool { return !plain(r) }) < 0 {
-		return s
-	}
-	return "'" + strings.ReplaceAll(s, "'", `'\''`) + "'"
 }

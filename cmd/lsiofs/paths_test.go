@@ -7,6 +7,8 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/lsiofs/lsiofs/cmd/lsiofs/exit"
 )
 
 func TestMountPointChecks(t *testing.T) {
@@ -39,17 +41,10 @@ func TestMountPointChecks(t *testing.T) {
 	} {
 		_, err := checkMountPoint(path, data, slog.New(slog.DiscardHandler))
 		require.ErrorContains(t, err, says, path)
-		require.Equal(t, exitMount, errorCode(err))
+		require.Equal(t, exit.Mount, exit.CodeOf(err))
 	}
 	_, err = checkMountPoint(filepath.Join(data, "sub"), filepath.Join(data, "**", "*.tar"), slog.New(slog.DiscardHandler))
 	require.ErrorContains(t, err, "inside the dataset", "a pattern's root counts")
-}
-
-func TestShellWords(t *testing.T) {
-	require.Equal(t, "/mnt/a-1.x", shellQuote("/mnt/a-1.x"))
-	require.Equal(t, "'/mnt/a b'", shellQuote("/mnt/a b"))
-	require.Equal(t, `'it'\''s'`, shellQuote("it's"))
-	require.Equal(t, "''", shellQuote(""))
 }
 
 func TestHoldersAreFound(t *testing.T) {

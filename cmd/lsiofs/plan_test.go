@@ -11,6 +11,8 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/lsiofs/lsiofs/cmd/lsiofs/exit"
+	"github.com/lsiofs/lsiofs/cmd/lsiofs/terminal"
 	"github.com/lsiofs/lsiofs/pipeline"
 	"github.com/lsiofs/lsiofs/pipeline/plan"
 	"github.com/lsiofs/lsiofs/pipeline/spec"
@@ -41,7 +43,7 @@ func TestPlanForPeople(t *testing.T) {
 		r := newReadPlan(f)
 		r.Dataset, r.Workers, r.RecordsLeft, r.Epoch = "/data/train", workers, 1_000_000, 3
 		var out, err bytes.Buffer
-		require.NoError(t, r.print(newUI(&out, &err)))
+		require.NoError(t, r.print(terminal.New(&out, &err)))
 		require.Empty(t, err.String())
 		golden(t, name, out.String())
 	}
@@ -145,7 +147,7 @@ func TestPlanRefusesWhatCatRefuses(t *testing.T) {
 		"--resume x.json --from 17": "leave one of them out",
 	} {
 		r := lsiofs(t, append([]string{"plan", data}, strings.Fields(flags)...)...)
-		require.Equal(t, exitUsage, r.code, flags)
+		require.Equal(t, exit.Usage, r.code, flags)
 		require.Contains(t, r.stderr, words)
 	}
 }

@@ -8,6 +8,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/lsiofs/lsiofs/cmd/lsiofs/terminal"
 	"github.com/lsiofs/lsiofs/pipeline/catalog"
 )
 
@@ -22,15 +23,15 @@ func pass(show func(catalog.Progress)) {
 
 func TestProgressWithoutATerminalIsALineNowAndThen(t *testing.T) {
 	var out, err bytes.Buffer
-	pass(newProgressView(newUI(&out, &err)).show)
+	pass(newProgressView(terminal.New(&out, &err)).show)
 	require.Empty(t, out.String())
 	golden(t, "progress-lines.txt", err.String())
 }
 
 func TestProgressAsJSON(t *testing.T) {
 	var out, err bytes.Buffer
-	u := newUI(&out, &err)
-	u.json = true
+	u := terminal.New(&out, &err)
+	u.JSON = true
 	pass(newProgressView(u).show)
 	require.Empty(t, out.String())
 	golden(t, "progress.jsonl", err.String())
@@ -38,8 +39,8 @@ func TestProgressAsJSON(t *testing.T) {
 
 func TestProgressOnATerminalIsABarThatGoesAway(t *testing.T) {
 	var out, err bytes.Buffer
-	u := newUI(&out, &err)
-	u.terminal = true
+	u := terminal.New(&out, &err)
+	u.Terminal = true
 	v := newProgressView(u)
 	pass(v.show)
 	v.clear()
@@ -52,7 +53,7 @@ func TestProgressOnATerminalIsABarThatGoesAway(t *testing.T) {
 
 func TestNothingIsSaidWhereNothingWasIndexed(t *testing.T) {
 	var out, err bytes.Buffer
-	newProgressView(newUI(&out, &err)).show(catalog.Progress{Shards: 12, ShardsTotal: 12, Reused: 12, Elapsed: time.Second, Done: true})
+	newProgressView(terminal.New(&out, &err)).show(catalog.Progress{Shards: 12, ShardsTotal: 12, Reused: 12, Elapsed: time.Second, Done: true})
 	require.Empty(t, err.String())
 }
 

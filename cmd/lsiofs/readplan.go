@@ -6,6 +6,7 @@ import (
 	"strings"
 	"text/tabwriter"
 
+	"github.com/lsiofs/lsiofs/cmd/lsiofs/terminal"
 	"github.com/lsiofs/lsiofs/pipeline"
 	"github.com/lsiofs/lsiofs/pipeline/storage/profile"
 )
@@ -68,13 +69,13 @@ func newReadPlan(f pipeline.Forecast) readPlan {
 			gather := newStrategyPlan("gather", g.ReadsForecast, f)
 			gather.GapBytes = g.GapBytes
 			gather.Notes = []string{fmt.Sprintf("reads records up to %s apart together, at most %s a read; throws %s away",
-				bytesText(g.Config.MergeGapBytes), bytesText(g.Config.MaxReadBytes), bytesText(g.GapBytes)), gatherNote}
+				terminal.Bytes(g.Config.MergeGapBytes), terminal.Bytes(g.Config.MaxReadBytes), terminal.Bytes(g.GapBytes)), gatherNote}
 			p.Plans = append(p.Plans, gather)
 		}
 		if sp := s.Spool; sp != nil {
 			spool := newStrategyPlan("spool", sp.ReadsForecast, f)
 			spool.SpoolBytes, spool.Estimated = sp.SpoolBytes, true
-			spool.Notes = []string{fmt.Sprintf("decodes %s whole, once each, into a spool of %s", plural(sp.Shards, "compressed shard"), bytesText(sp.SpoolBytes))}
+			spool.Notes = []string{fmt.Sprintf("decodes %s whole, once each, into a spool of %s", terminal.Plural(sp.Shards, "compressed shard"), terminal.Bytes(sp.SpoolBytes))}
 			if sp.FewerLanes != "" {
 				spool.Notes = append(spool.Notes, sp.FewerLanes)
 			}
@@ -103,27 +104,27 @@ func newStrategyPlan(name string, reads pipeline.ReadsForecast, f pipeline.Forec
 }
 
 func scanNotes(s pipeline.ScanForecast) []string {
-	notes := []string{fmt.Sprintf("reads %s whole, each once, and keeps up to %s for records to come", plural(s.Pieces, "piece"), bytesText(s.KeptBytes))}
+	notes := []string{fmt.Sprintf("reads %s whole, each once, and keeps up to %s for records to come", terminal.Plural(s.Pieces, "piece"), terminal.Bytes(s.KeptBytes))}
 	if !s.Fits {
-		notes[0] = fmt.Sprintf("reads %s whole, each at least once", plural(s.Pieces, "piece"))
+		notes[0] = fmt.Sprintf("reads %s whole, each at least once", terminal.Plural(s.Pieces, "piece"))
 		notes = append(notes, fmt.Sprintf("--memory %s is too little for the %s that wait for their turn: pieces are dropped and read again",
-			formatSize(uint64(s.MemoryBytes)), bytesText(s.KeptBytes)))
+			terminal.Size(uint64(s.MemoryBytes)), terminal.Bytes(s.KeptBytes)))
 	}
 	if s.Estimated {
 		times := "once each, as far as needed"
 		if s.Passes > s.Compressed {
-			times = fmt.Sprintf("in about %s passes", countText(s.Passes))
+			times = fmt.Sprintf("in about %s passes", terminal.Count(s.Passes))
 		}
-		notes = append(notes, fmt.Sprintf("decodes %s %s; bytes are those of the files", plural(s.Compressed, "compressed shard"), times))
+		notes = append(notes, fmt.Sprintf("decodes %s %s; bytes are those of the files", terminal.Plural(s.Compressed, "compressed shard"), times))
 	}
 	return notes
 }
 
 // print writes a plan for people.
-func (r readPlan) print(u *ui) error {
+func (r readPlan) print(u *terminal.UI) error {
 	var b strings.Builder
 	fmt.Fprintf(&b, "%s (%s) of %s left for worker %d of %d in epoch %d of %s\n",
-		plural(r.Records, "record"), bytesText(r.RecordBytes), countText(r.RecordsLeft), r.Worker, r.Workers, r.Epoch, r.Dataset)
+		terminal.Plural(r.Records, "record"), terminal.Bytes(r.RecordBytes), terminal.Count(r.RecordsLeft), r.Worker, r.Workers, r.Epoch, r.Dataset)
 	for _, s := range r.Storages {
 		fmt.Fprintf(&b, "\nstorage %s %s (%s)\n", s.Kind, s.Root, s.Likes)
 		s.table(&b)
@@ -146,7 +147,7 @@ func (r readPlan) print(u *ui) error {
 	if r.Workers > 1 {
 		b.WriteString("\nWorkers that read at the same time share pieces: of all of them together, scan's amplification is less.\n")
 	}
-	return u.printf("%s", b.String())
+	return u.Printf("%s", b.String())
 }
 
 func (s storagePlan) table(b *strings.Builder) {
@@ -164,7 +165,7 @@ func (s storagePlan) table(b *strings.Builder) {
 		if p.Reads > 0 {
 			mean = p.ReadBytes / int64(p.Reads)
 		}
-		fmt.Fprintf(w, "  %s\t%s%s\t%s%s\t%.2f\t%s\n", name, about, countText(p.Reads), about, bytesText(p.ReadBytes), p.Amplification, bytesText(mean))
+		fmt.Fprintf(w, "  %s\t%s%s\t%s%s\t%.2f\t%s\n", name, about, terminal.Count(p.Reads), about, terminal.Bytes(p.ReadBytes), p.Amplification, terminal.Bytes(mean))
 	}
 	// Writing to memory does not fail.
 	_ = w.Flush()

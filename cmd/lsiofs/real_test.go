@@ -14,6 +14,8 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/lsiofs/lsiofs/cmd/lsiofs/exit"
 )
 
 // needMount skips where nothing can be mounted, but fails in CI, and makes
@@ -145,7 +147,7 @@ func TestCatWithPadding(t *testing.T) {
 		require.Equal(t, want, len(r.stdout)/16, tail)
 	}
 	r := lsiofs(t, "cat", data, "--from", "1001")
-	require.Equal(t, exitUsage, r.code)
+	require.Equal(t, exit.Usage, r.code)
 	require.Contains(t, r.stderr, "--from (1001) must be at most the number of records (1000)")
 }
 
@@ -163,7 +165,7 @@ func TestCatEndsQuietlyWhenItsReaderDoes(t *testing.T) {
 	require.NoError(t, err)
 	require.NoError(t, r.Close()) // 2 MB do not fit into the pipe
 	require.Error(t, c.Wait())
-	require.Equal(t, int(exitPipe), c.ProcessState.ExitCode())
+	require.Equal(t, int(exit.Pipe), c.ProcessState.ExitCode())
 	require.Empty(t, stderr.String())
 }
 
@@ -175,7 +177,7 @@ func TestResumeWithOtherWorkers(t *testing.T) {
 	ok(t, "checkpoint", "save", mnt, file, "--consumed", "10,7")
 
 	r := lsiofs(t, "mount", data, t.TempDir(), "--resume", file, "--seed", "4")
-	require.Equal(t, exitUsage, r.code)
+	require.Equal(t, exit.Usage, r.code)
 	require.Contains(t, r.stderr, "--seed (4) differs from "+file+", which has 3")
 
 	// Workers 0 and 1 took G[0,2,…,18] and G[1,3,…,13].
@@ -218,7 +220,7 @@ func TestRestoreIntoARunningMount(t *testing.T) {
 	} {
 		require.NoError(t, os.WriteFile(file, []byte(doc), 0o600))
 		r := lsiofs(t, "checkpoint", "restore", file, mnt)
-		require.Equal(t, exitCheckpoint, r.code)
+		require.Equal(t, exit.Checkpoint, r.code)
 		require.Contains(t, r.stderr, says)
 		require.NotContains(t, r.stderr, "invalid argument", "words, not an errno")
 	}
@@ -290,11 +292,11 @@ func TestDatasetsThatAreWrong(t *testing.T) {
 			dir := t.TempDir()
 			require.NoError(t, make(dir))
 			r := lsiofs(t, "cat", dir, "--index-dir", t.TempDir())
-			require.Equal(t, exitDataset, r.code, r.stderr)
+			require.Equal(t, exit.Dataset, r.code, r.stderr)
 			require.Empty(t, r.stdout)
 		})
 	}
 	r := lsiofs(t, "cat", filepath.Join(t.TempDir(), "missing"), "--index-dir", t.TempDir())
-	require.Equal(t, exitDataset, r.code)
+	require.Equal(t, exit.Dataset, r.code)
 	require.Contains(t, r.stderr, "missing")
 }

@@ -6,6 +6,8 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/lsiofs/lsiofs/cmd/lsiofs/exit"
+	"github.com/lsiofs/lsiofs/cmd/lsiofs/terminal"
 	"github.com/lsiofs/lsiofs/pipeline/catalog"
 )
 
@@ -23,13 +25,13 @@ type reporter interface {
 }
 
 // newReporter reports to a parent that waits at fd, or, without one, to the ui.
-func newReporter(fd int, u *ui) (reporter, error) {
+func newReporter(fd int, u *terminal.UI) (reporter, error) {
 	if fd <= 2 {
 		return &uiReporter{ui: u, view: newProgressView(u)}, nil
 	}
 	f := os.NewFile(uintptr(fd), "ready-fd")
 	if _, err := f.Stat(); err != nil {
-		return nil, usagef("--ready-fd (%d) is not an open file: %w", fd, err)
+		return nil, exit.Usagef("--ready-fd (%d) is not an open file: %w", fd, err)
 	}
 	return &pipeReporter{file: f, encoder: json.NewEncoder(f)}, nil
 }
@@ -54,24 +56,24 @@ func tellParent(args []string, err error) bool {
 }
 
 type uiReporter struct {
-	ui   *ui
+	ui   *terminal.UI
 	view *progressView
 }
 
 func (r *uiReporter) progress(p catalog.Progress) { r.view.show(p) }
-func (r *uiReporter) warn(text string)            { r.view.clear(); r.ui.warn(text) }
+func (r *uiReporter) warn(text string)            { r.view.clear(); r.ui.Warn(text) }
 func (r *uiReporter) serving(func() string)       {}
 func (r *uiReporter) unmounting()                 {}
 func (r *uiReporter) ended(error)                 { r.view.clear() }
 
 func (r *uiReporter) mounted(i mountInfo) {
 	r.view.clear()
-	if r.ui.json {
+	if r.ui.JSON {
 		// A mount is as good when nobody reads what is said about it.
-		_ = r.ui.emit(i)
+		_ = r.ui.Emit(i)
 		return
 	}
-	r.ui.notef("%s", i.text())
+	r.ui.Notef("%s", i.text())
 }
 
 // readyMessage is what a mount writes to a waiting parent, one JSON object a
@@ -84,8 +86,8 @@ type readyMessage struct {
 }
 
 type readyError struct {
-	Text string   `json:"text"`
-	Code exitCode `json:"code"`
+	Text string    `json:"text"`
+	Code exit.Code `json:"code"`
 }
 
 // pipeReporter reports to a parent until the mount is ready. A parent that has
@@ -118,7 +120,7 @@ func (r *pipeReporter) unmounting()           {}
 func (r *pipeReporter) ended(err error) {
 	if err != nil {
 		r.toldError = r.file != nil
-		r.send(readyMessage{Error: &readyError{err.Error(), errorCode(err)}})
+		r.send(readyMessage{Error: &readyError{err.Error(), exit.CodeOf(err)}})
 	}
 	r.close()
 }

@@ -7,6 +7,7 @@ import (
 	"os"
 
 	"github.com/lsiofs/lsiofs/checkpoint"
+	"github.com/lsiofs/lsiofs/cmd/lsiofs/exit"
 	"github.com/lsiofs/lsiofs/pipeline"
 	"github.com/lsiofs/lsiofs/pipeline/order"
 	"github.com/lsiofs/lsiofs/pipeline/spec"
@@ -38,14 +39,14 @@ func readResumption(path string) (*resumption, error) {
 	var fields map[string]json.RawMessage
 	if json.Unmarshal(doc, &fields) == nil && fields["version"] == nil && fields["dataset"] == nil && fields["order"] == nil && fields["done"] == nil {
 		if err := checkpoint.Possible(doc); err != nil {
-			return nil, codedf(exitCheckpoint, "%s: %w", path, err)
+			return nil, exit.Errorf(exit.Checkpoint, "%s: %w", path, err)
 		}
 		// It is complete, and as strict as Possible wants it.
-		return r, coded(exitCheckpoint, json.Unmarshal(doc, &r.short))
+		return r, exit.With(exit.Checkpoint, json.Unmarshal(doc, &r.short))
 	}
 	state, err := checkpoint.Parse(doc)
 	if err != nil {
-		return nil, codedf(exitCheckpoint, "%s: %w", path, err)
+		return nil, exit.Errorf(exit.Checkpoint, "%s: %w", path, err)
 	}
 	r.state = &state
 	return r, nil
@@ -56,15 +57,15 @@ func readResumption(path string) (*resumption, error) {
 func readDocument(path string) ([]byte, error) {
 	f, err := os.Open(path)
 	if err != nil {
-		return nil, coded(exitCheckpoint, err)
+		return nil, exit.With(exit.Checkpoint, err)
 	}
 	defer f.Close()
 	doc, err := io.ReadAll(io.LimitReader(f, checkpoint.MaxBytes+1))
 	if err != nil {
-		return nil, coded(exitCheckpoint, err)
+		return nil, exit.With(exit.Checkpoint, err)
 	}
 	if len(doc) > checkpoint.MaxBytes {
-		return nil, codedf(exitCheckpoint, "%s: %w: more than %d bytes", path, checkpoint.ErrTooLarge, checkpoint.MaxBytes)
+		return nil, exit.Errorf(exit.Checkpoint, "%s: %w: more than %d bytes", path, checkpoint.ErrTooLarge, checkpoint.MaxBytes)
 	}
 	return doc, nil
 }
@@ -83,7 +84,7 @@ func (r *resumption) apply(s spec.Spec, given func(flag string) bool) (spec.Spec
 	if r.state == nil {
 		differs("epoch", s.Epoch, *r.short.Epoch)
 		s.Epoch = *r.short.Epoch
-		return s, errJoin(exitUsage, problems)
+		return s, exit.Join(exit.Usage, problems)
 	}
 	o := r.state.Order
 	differs("seed", s.Order.Seed, o.Seed)
@@ -116,7 +117,7 @@ func (r *resumption) apply(s spec.Spec, given func(flag string) bool) (spec.Spec
 		differs("batch", s.Deal.Batch, o.Batch)
 		s.Deal.Batch = o.Batch
 	}
-	return s, errJoin(exitUsage, problems)
+	return s, exit.Join(exit.Usage, problems)
 }
 
 // bringsOrder says whether the order is the checkpoint's.
@@ -133,7 +134,7 @@ func (r *resumption) position(d *pipeline.Dataset) (checkpoint.Position, error) 
 		Dataset: d.Fingerprint(), Order: s.Order, Records: d.Records(), Workers: s.Deal.Workers, Explain: d.Explain,
 	})
 	if err != nil {
-		return p, codedf(exitCheckpoint, "%s: %w", r.path, err)
+		return p, exit.Errorf(exit.Checkpoint, "%s: %w", r.path, err)
 	}
 	return p, nil
 }

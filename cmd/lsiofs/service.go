@@ -7,6 +7,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/lsiofs/lsiofs/cmd/lsiofs/terminal"
 	"github.com/lsiofs/lsiofs/pipeline/catalog"
 	"github.com/lsiofs/lsiofs/pipeline/printable"
 )
@@ -67,7 +68,7 @@ func (r *serviceReporter) progress(p catalog.Progress) {
 	r.seen, r.next = p, p.Elapsed+extendEvery
 	status := fmt.Sprintf("STATUS=%s: %s", indexing, lineOf(p))
 	if p.Done {
-		status = fmt.Sprintf("STATUS=indexed: %s; mounting", plural(p.Records, "record"))
+		status = fmt.Sprintf("STATUS=indexed: %s; mounting", terminal.Plural(p.Records, "record"))
 	}
 	r.notify(status, fmt.Sprintf("EXTEND_TIMEOUT_USEC=%d", startExtension.Microseconds()))
 }

@@ -12,6 +12,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/lsiofs/lsiofs/cmd/lsiofs/exit"
 	"github.com/lsiofs/lsiofs/fs"
 	"github.com/lsiofs/lsiofs/pipeline/catalog"
 )
@@ -98,7 +99,7 @@ func TestAServiceManagerHearsOfReadinessWhenTheMountCanBeReadAndOfItsEnd(t *test
 
 				switch way {
 				case "umount":
-					require.Equal(t, exitOK, umountInOwnProcess(t, mnt).code)
+					require.Equal(t, exit.OK, umountInOwnProcess(t, mnt).code)
 				case "SIGTERM":
 					require.NoError(t, c.Process.Signal(syscall.SIGTERM))
 				default:
@@ -134,7 +135,7 @@ func TestAServiceManagerHearsWhatAMountWaitsFor(t *testing.T) {
 	said := m.next()
 	require.Len(t, said, 1)
 	require.Regexp(t, "reader|read", said["STATUS"])
-	require.Equal(t, exitOK, umountInOwnProcess(t, mnt).code)
+	require.Equal(t, exit.OK, umountInOwnProcess(t, mnt).code)
 	require.NoError(t, c.Wait())
 }
 

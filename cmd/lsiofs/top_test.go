@@ -16,6 +16,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"golang.org/x/sys/unix"
 
+	"github.com/lsiofs/lsiofs/cmd/lsiofs/exit"
 	"github.com/lsiofs/lsiofs/fs"
 )
 
@@ -107,12 +108,12 @@ func TestTopSaysThatTheMountIsGone(t *testing.T) {
 	dir := pointWith(t, 1)
 	out := removing{path: filepath.Join(dir, "status.json")}
 	var stderr strings.Builder
-	require.Equal(t, exitMount, run(t.Context(), &interrupts{force: context.Background()}, []string{"top", dir}, &out, &stderr))
+	require.Equal(t, exit.Mount, run(t.Context(), &interrupts{force: context.Background()}, []string{"top", dir}, &out, &stderr))
 	require.Equal(t, "lsiofs: "+dir+" was unmounted, or its server has ended\n", stderr.String())
 	require.Regexp(t, `^\d\d:\d\d:\d\d .*/s, epoch 0`, out.String(), "a line a second until then")
 
 	r := lsiofs(t, "top", dir)
-	require.Equal(t, exitMount, r.code)
+	require.Equal(t, exit.Mount, r.code)
 	require.Contains(t, r.stderr, dir+" is no mount of lsiofs: there is no ")
 }
 

@@ -8,6 +8,7 @@ import (
 
 	"github.com/dustin/go-humanize"
 
+	"github.com/lsiofs/lsiofs/cmd/lsiofs/terminal"
 	"github.com/lsiofs/lsiofs/fs"
 	"github.com/lsiofs/lsiofs/pipeline/explain"
 	"github.com/lsiofs/lsiofs/pipeline/printable"
@@ -107,11 +108,11 @@ func (f *frame) short() string {
 		return f.silence()
 	}
 	share, left := f.epoch()
-	return printable.Line(fmt.Sprintf("%s/s, epoch %d %.0f %%%s: %s", bytesText(int64(f.rate())), f.now.Epoch, share*100, leftText(", ", left), f.now.Explain.Verdict.Text))
+	return printable.Line(fmt.Sprintf("%s/s, epoch %d %.0f %%%s: %s", terminal.Bytes(int64(f.rate())), f.now.Epoch, share*100, leftText(", ", left), f.now.Explain.Verdict.Text))
 }
 
 func (f *frame) silence() string {
-	return printable.Line(fmt.Sprintf("%s has not answered for %s", f.point, roundDuration(f.silent)))
+	return printable.Line(fmt.Sprintf("%s has not answered for %s", f.point, terminal.Round(f.silent)))
 }
 
 // rate is how many bytes readers got in the last second.
@@ -127,7 +128,7 @@ func leftText(before string, seconds float64) string {
 	if seconds < 0 {
 		return ""
 	}
-	return before + roundDuration(time.Duration(seconds*float64(time.Second))).String() + " left"
+	return before + terminal.Round(time.Duration(seconds*float64(time.Second))).String() + " left"
 }
 
 // shownStreams bounds the list of a frame.
@@ -167,10 +168,10 @@ func (f *frame) draw(width int) string {
 		if l.DeliveredBytes == l.SizeBytes {
 			left = "  done"
 		}
-		say("%-14s %s %5.1f %%  %10s/s%s", clip(l.Name, 14), meterBar(part, width-50), part*100, bytesText(int64(l.BytesPerSecond)), left)
+		say("%-14s %s %5.1f %%  %10s/s%s", clip(l.Name, 14), meterBar(part, width-50), part*100, terminal.Bytes(int64(l.BytesPerSecond)), left)
 	}
 	if more := int(s.Workers) - min(len(lines), shownStreams); more > 0 {
-		say("and %s more", plural(uint64(more), "stream"))
+		say("and %s more", terminal.Plural(uint64(more), "stream"))
 	}
 	return b.String()
 }
@@ -194,7 +195,7 @@ func (f *frame) drawStages(say func(string, ...any), width int) {
 		}
 		rate := ""
 		if second.BytesPerSecond > 0 {
-			rate = bytesText(int64(second.BytesPerSecond)) + "/s"
+			rate = terminal.Bytes(int64(second.BytesPerSecond)) + "/s"
 		}
 		row(clip(second.Stage, 10), minute.Waited, second.Waited, fmt.Sprintf("%6.2f %7.1f %12s", second.Busy, second.Queued, rate))
 	}
@@ -207,10 +208,10 @@ func (f *frame) drawFacts(say func(string, ...any), width int) {
 	if x.BudgetBytes > 0 {
 		held = float64(x.HeldBytes) / float64(x.BudgetBytes)
 	}
-	say("%-10s %s  %s of %s held", "memory", meterBar(held, width-54), bytesText(x.HeldBytes), bytesText(x.BudgetBytes))
-	text := fmt.Sprintf("%s went out", plural(x.RecordsOut, "record"))
+	say("%-10s %s  %s of %s held", "memory", meterBar(held, width-54), terminal.Bytes(x.HeldBytes), terminal.Bytes(x.BudgetBytes))
+	text := fmt.Sprintf("%s went out", terminal.Plural(x.RecordsOut, "record"))
 	if x.Hits+x.Waits > 0 {
-		text += fmt.Sprintf(": %s in memory when wanted, %s waited for", countText(x.Hits), countText(x.Waits))
+		text += fmt.Sprintf(": %s in memory when wanted, %s waited for", terminal.Count(x.Hits), terminal.Count(x.Waits))
 	}
 	for _, c := range []struct {
 		n    uint64

@@ -12,6 +12,8 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/lsiofs/lsiofs/cmd/lsiofs/exit"
+	"github.com/lsiofs/lsiofs/cmd/lsiofs/terminal"
 	"github.com/lsiofs/lsiofs/pipeline/storage/profile"
 	"github.com/lsiofs/lsiofs/pipeline/storage/tune"
 )
@@ -36,17 +38,17 @@ func tuneQuickly(t *testing.T, ctx context.Context, json bool, o tuneOptions) (r
 		return c
 	}
 	var out, errs bytes.Buffer
-	g := &globals{interrupts: &interrupts{force: ctx}, ui: newUI(&out, &errs)}
-	g.ui.json = json
+	g := &globals{interrupts: &interrupts{force: ctx}, ui: terminal.New(&out, &errs)}
+	g.ui.JSON = json
 	err := runTune(ctx, &o, g)
-	return result{errorCode(err), out.String(), errs.String()}, err
+	return result{exit.CodeOf(err), out.String(), errs.String()}, err
 }
 
 func TestWhatTuneMeasuresIsWhatMountsUse(t *testing.T) {
 	cache, data := ownCache(t), dataset(t)
 	before := ok(t, "tune", data, "--show").stdout
 	require.Contains(t, before, "default for ")
-	require.Contains(t, before, "lsiofs tune "+shellQuote(data))
+	require.Contains(t, before, "lsiofs tune "+terminal.Quote(data))
 
 	r, err := tuneQuickly(t, t.Context(), true, tuneOptions{path: data})
 	require.NoError(t, err)
@@ -143,7 +145,7 @@ func TestTuneThatIsCalledOffLeavesNothing(t *testing.T) {
 	cancel()
 	_, err := tuneQuickly(t, ctx, false, tuneOptions{path: dir})
 	require.ErrorIs(t, err, context.Canceled)
-	require.Equal(t, exitInterrupted, errorCode(interrupted(ctx, err)))
+	require.Equal(t, exit.Interrupted, exit.CodeOf(exit.OrInterrupted(ctx, err)))
 	entries, err := os.ReadDir(dir)
 	require.NoError(t, err)
 	require.Empty(t, entries)
@@ -154,13 +156,13 @@ func TestTuneRefuses(t *testing.T) {
 	dir := t.TempDir()
 	for _, c := range []struct {
 		args []string
-		code exitCode
+		code exit.Code
 		says string
 	}{
-		{[]string{"tune", dir, "--seconds", "0"}, exitUsage, "--seconds (0) must be between"},
-		{[]string{"tune", dir, "--seconds", "nan"}, exitUsage, "--seconds (NaN)"},
-		{[]string{"tune", dir, "--show", "--dry-run"}, exitUsage, "choose one"},
-		{[]string{"tune", filepath.Join(dir, "x")}, exitDataset, "does not exist"},
+		{[]string{"tune", dir, "--seconds", "0"}, exit.Usage, "--seconds (0) must be between"},
+		{[]string{"tune", dir, "--seconds", "nan"}, exit.Usage, "--seconds (NaN)"},
+		{[]string{"tune", dir, "--show", "--dry-run"}, exit.Usage, "choose one"},
+		{[]string{"tune", filepath.Join(dir, "x")}, exit.Dataset, "does not exist"},
 	} {
 		r := lsiofs(t, c.args...)
 		require.Equal(t, c.code, r.code, r.stderr)

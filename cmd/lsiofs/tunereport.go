@@ -7,8 +7,7 @@ import (
 	"text/tabwriter"
 	"time"
 
-	"github.com/schollz/progressbar/v3"
-
+	"github.com/lsiofs/lsiofs/cmd/lsiofs/terminal"
 	"github.com/lsiofs/lsiofs/pipeline/storage/profile"
 	"github.com/lsiofs/lsiofs/pipeline/storage/tune"
 )
@@ -19,9 +18,9 @@ type tuneReport struct {
 	File string `json:"file,omitempty"` // "" for --dry-run
 }
 
-func (r tuneReport) write(u *ui) error {
-	if u.json {
-		return u.emit(r)
+func (r tuneReport) write(u *terminal.UI) error {
+	if u.JSON {
+		return u.Emit(r)
 	}
 	var b strings.Builder
 	fmt.Fprintf(&b, "%s: %s\n", placeText(r.Place), r.Data)
@@ -29,7 +28,7 @@ func (r tuneReport) write(u *ui) error {
 	if !r.Direct {
 		about = "through the page cache, which this file system does not let reads pass"
 	}
-	fmt.Fprintf(&b, "random reads %s, with %s; %s in %.0f s\n\n", about, r.Engine, plural(uint64(r.Rounds), "round"), r.Seconds)
+	fmt.Fprintf(&b, "random reads %s, with %s; %s in %.0f s\n\n", about, r.Engine, terminal.Plural(uint64(r.Rounds), "round"), r.Seconds)
 	cellTable(&b, r.Cells, r.Profile)
 	b.WriteString("\n")
 	costTable(&b, r.Costs, r.CopyBytesPerSecond)
@@ -40,7 +39,7 @@ func (r tuneReport) write(u *ui) error {
 	if r.File != "" {
 		fmt.Fprintf(&b, "stored as %s: mounts of datasets on this file system use it\n", r.File)
 	}
-	return u.printf("%s", b.String())
+	return u.Printf("%s", b.String())
 }
 
 // placeText names a storage.
@@ -74,7 +73,7 @@ func cellTable(b *strings.Builder, cells []profile.Cell, chosen profile.Profile)
 	}
 	fmt.Fprintln(w, "at a time")
 	for _, s := range sizes {
-		fmt.Fprintf(w, "of %s\t", bytesText(s))
+		fmt.Fprintf(w, "of %s\t", terminal.Bytes(s))
 		for _, d := range depths {
 			rate, measured := rates[[2]int64{s, int64(d)}]
 			switch {
@@ -100,7 +99,7 @@ func costTable(b *strings.Builder, costs []tune.Cost, copyRate float64) {
 	w := tabwriter.NewWriter(b, 0, 0, 2, ' ', tabwriter.AlignRight)
 	fmt.Fprint(w, "µs a read\t")
 	for _, c := range costs {
-		fmt.Fprintf(w, "%s\t", bytesText(c.ReadBytes))
+		fmt.Fprintf(w, "%s\t", terminal.Bytes(c.ReadBytes))
 	}
 	fmt.Fprint(w, "\nat a time\t")
 	for _, c := range costs {
@@ -117,94 +116,73 @@ func costTable(b *strings.Builder, costs []tune.Cost, copyRate float64) {
 	fmt.Fprintln(w)
 	// Writing to memory does not fail.
 	_ = w.Flush()
-	fmt.Fprintf(b, "memory is copied at %s/s\n\n", bytesText(int64(copyRate)))
+	fmt.Fprintf(b, "memory is copied at %s/s\n\n", terminal.Bytes(int64(copyRate)))
 }
 
 // showProfile says what a mount would use.
-func showProfile(path string, u *ui) error {
+func showProfile(path string, u *terminal.UI) error {
 	f := profile.Find(path)
 	if f.Problem != nil {
-		u.warn(f.Problem.Error())
+		u.Warn(f.Problem.Error())
 	}
-	if u.json {
-		return u.emit(f)
+	if u.JSON {
+		return u.Emit(f)
 	}
 	from := "stored as " + f.File
 	if f.File == "" {
-		from = "defaults, as nothing was measured here: lsiofs tune " + shellQuote(path)
+		from = "defaults, as nothing was measured here: lsiofs tune " + terminal.Quote(path)
 	}
 	p := f.Profile
-	if err := table(u.out, [][2]string{
+	if err := terminal.Table(u.Out, [][2]string{
 		{"path", path},
 		{"storage", placeText(f.Place)},
 		{"identity", f.Place.Identity},
 		{"profile", p.Source() + "; " + from},
-		{"read size", bytesText(p.ReadBytes)},
-		{"in flight", fmt.Sprintf("%s, or %s", plural(uint64(p.Depth), "read"), bytesText(p.InFlightBytes))},
-		{"gap", bytesText(p.GapBytes)},
-		{"alignment", bytesText(p.AlignBytes)},
+		{"read size", terminal.Bytes(p.ReadBytes)},
+		{"in flight", fmt.Sprintf("%s, or %s", terminal.Plural(uint64(p.Depth), "read"), terminal.Bytes(p.InFlightBytes))},
+		{"gap", terminal.Bytes(p.GapBytes)},
+		{"alignment", terminal.Bytes(p.AlignBytes)},
 	}); err != nil || len(f.Cells) == 0 {
 		return err
 	}
 	var b strings.Builder
 	b.WriteString("\n")
 	cellTable(&b, f.Cells, p)
-	return u.printf("%s", b.String())
+	return u.Printf("%s", b.String())
 }
 
 // tuneView shows how far a measurement is: a bar on a terminal, a line now and
 // then elsewhere.
 type tuneView struct {
-	ui    *ui
+	ui    *terminal.UI
 	began time.Time
-	next  time.Duration // when the next line is due
-	bar   *progressbar.ProgressBar
+	pace  terminal.Pace
+	bar   *terminal.Bar
 	shown time.Time
 }
 
-// redrawEvery is how often the bar is drawn anew.
-const redrawEvery = 100 * time.Millisecond
+func newTuneView(u *terminal.UI) *tuneView {
+	return &tuneView{ui: u, began: time.Now(), pace: terminal.NewPace(), bar: u.NewShareBar()}
+}
 
 func (v *tuneView) show(p tune.Progress) {
 	now := time.Now()
-	if v.ui.terminal && !v.ui.json {
-		if now.Sub(v.shown) >= redrawEvery {
+	if v.ui.Terminal && !v.ui.JSON {
+		if now.Sub(v.shown) >= terminal.RedrawEvery {
 			v.shown = now
-			v.redraw(p)
+			v.bar.Draw(p.Stage, min(999, int64(1000*p.Done)), 1000)
 		}
 		return
 	}
-	if now.Sub(v.began) < v.next {
+	if !v.pace.Due(now.Sub(v.began)) {
 		return
 	}
-	v.next = now.Sub(v.began) + lineEvery
-	if v.ui.json {
-		v.ui.mu.Lock()
-		defer v.ui.mu.Unlock()
-		writeJSON(v.ui.err, map[string]tune.Progress{"progress": p})
+	if v.ui.JSON {
+		v.ui.WriteProgress(p)
 		return
 	}
-	v.ui.notef("%s: %.0f %%", p.Stage, 100*p.Done)
-}
-
-func (v *tuneView) redraw(p tune.Progress) {
-	v.ui.mu.Lock()
-	defer v.ui.mu.Unlock()
-	if v.bar == nil {
-		v.bar = progressbar.NewOptions(1000, progressbar.OptionSetWriter(v.ui.err), progressbar.OptionSetWidth(20),
-			progressbar.OptionSetPredictTime(false), progressbar.OptionClearOnFinish())
-	}
-	v.bar.Describe(p.Stage)
-	// It only fails when its writer does, and then there is no one to tell.
-	_ = v.bar.Set(min(999, int(1000*p.Done)))
+	v.ui.Notef("%s: %.0f %%", p.Stage, 100*p.Done)
 }
 
 // clear takes the bar off the screen.
-func (v *tuneView) clear() {
-	if v.bar != nil {
-		v.ui.mu.Lock()
-		defer v.ui.mu.Unlock()
-		_ = v.bar.Clear()
-		v.bar = nil
-	}
-}
+func (v *tuneView) clear() { v.bar.Clear() }

@@ -8,6 +8,8 @@ import (
 	"syscall"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/lsiofs/lsiofs/cmd/lsiofs/exit"
 )
 
 // sliceWriter writes vectors of slices: to a file with writev, as they are,
@@ -27,7 +29,7 @@ func newSliceWriter(out io.Writer) *sliceWriter {
 	return w
 }
 
-// write writes all slices. A reader that went away is an error with exitPipe.
+// write writes all slices. A reader that went away is an error with exit.Pipe.
 func (w *sliceWriter) write(slices [][]byte) error {
 	var err error
 	if w.conn == nil {
@@ -43,7 +45,7 @@ func (w *sliceWriter) write(slices [][]byte) error {
 	case err == nil:
 		return nil
 	case errors.Is(err, unix.EPIPE):
-		return coded(exitPipe, errSilent)
+		return exit.With(exit.Pipe, exit.Silent)
 	}
 	return fmt.Errorf("write to stdout: %w", err)
 }

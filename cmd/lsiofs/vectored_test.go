@@ -9,6 +9,9 @@ import (
 
 	"github.com/stretchr/testify/require"
 	"pgregory.net/rapid"
+
+	"github.com/lsiofs/lsiofs/cmd/lsiofs/exit"
+	"github.com/lsiofs/lsiofs/cmd/lsiofs/terminal"
 )
 
 func TestSlicesAreWrittenWhole(t *testing.T) {
@@ -42,9 +45,9 @@ func TestAReaderThatWentAwayEndsQuietly(t *testing.T) {
 	require.NoError(t, r.Close())
 	defer w.Close()
 	err = newSliceWriter(w).write([][]byte{[]byte("x")})
-	require.Equal(t, exitPipe, errorCode(err))
+	require.Equal(t, exit.Pipe, exit.CodeOf(err))
 	var out bytes.Buffer
-	require.Equal(t, exitPipe, newUI(&out, &out).reportError(err))
+	require.Equal(t, exit.Pipe, reportError(terminal.New(&out, &out), err))
 	require.Empty(t, out.String())
 }
 

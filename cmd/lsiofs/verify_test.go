@@ -7,6 +7,8 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/lsiofs/lsiofs/cmd/lsiofs/exit"
 )
 
 func TestVerifyFindsNothingWrongWithWhatIsSound(t *testing.T) {
@@ -44,7 +46,7 @@ func TestVerifyListsDamageAndHasACodeOfItsOwn(t *testing.T) {
 	require.NoError(t, os.Chtimes(shards[1], before.ModTime(), before.ModTime()))
 
 	r := lsiofs(t, "verify", data)
-	require.EqualValues(t, exitVerify, r.code)
+	require.EqualValues(t, exit.Verify, r.code)
 	require.Contains(t, r.stdout, filepath.Base(shards[1])+": record 0, offset 0: ")
 	require.Contains(t, r.stderr, " damaged: repair or remove the files, or leave out what is damaged: lsiofs index --rebuild --on-corrupt skip")
 	// What it says works, though size and time of the shard are what they were.
@@ -52,7 +54,7 @@ func TestVerifyListsDamageAndHasACodeOfItsOwn(t *testing.T) {
 	ok(t, "cat", data, "--on-corrupt", "skip")
 
 	r = lsiofs(t, "verify", data, "--json")
-	require.EqualValues(t, exitVerify, r.code)
+	require.EqualValues(t, exit.Verify, r.code)
 	var v verification
 	require.NoError(t, json.Unmarshal([]byte(r.stdout), &v), r.stdout)
 	require.NotZero(t, v.Total)

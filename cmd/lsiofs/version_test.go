@@ -7,6 +7,8 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/lsiofs/lsiofs/cmd/lsiofs/terminal"
 )
 
 func TestVersion(t *testing.T) {
@@ -18,7 +20,7 @@ func TestVersion(t *testing.T) {
 	require.Contains(t, ok(t, "version").stdout, "lsiofs "+b.Version+"\n")
 
 	var out bytes.Buffer
-	require.NoError(t, printVersion(build{"v1.2.3", "abc", true, "go1.26", "linux/arm64", nil}, newUI(&out, &out)))
+	require.NoError(t, printVersion(build{"v1.2.3", "abc", true, "go1.26", "linux/arm64", nil}, terminal.New(&out, &out)))
 	require.Equal(t, "lsiofs v1.2.3\ncommit   abc (modified)\ngo       go1.26\nplatform linux/arm64\n", out.String())
 }
 

@@ -1,4 +1,4 @@
-package main
+package terminal
 
 import (
 	"fmt"
@@ -9,8 +9,8 @@ import (
 	"github.com/lsiofs/lsiofs/pipeline/printable"
 )
 
-// table writes names and values in two columns.
-func table(out io.Writer, rows [][2]string) error {
+// Table writes names and values in two columns.
+func Table(out io.Writer, rows [][2]string) error {
 	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
 	for _, r := range rows {
 		fmt.Fprintf(w, "%s\t%s\n", printable.Line(r[0]), printable.Line(r[1]))
@@ -18,8 +18,8 @@ func table(out io.Writer, rows [][2]string) error {
 	return w.Flush()
 }
 
-// bar draws n of most as a bar of at most width signs, at least one for n > 0.
-func bar(n, most uint64, width int) string {
+// Hashes draws n of most as a bar of at most width signs, at least one for n > 0.
+func Hashes(n, most uint64, width int) string {
 	if n == 0 || most == 0 {
 		return ""
 	}
