@@ -13,6 +13,7 @@ import (
 
 	"github.com/lsiofs/lsiofs/checkpoint"
 	"github.com/lsiofs/lsiofs/cmd/lsiofs/exit"
+	"github.com/lsiofs/lsiofs/cmd/lsiofs/goldentest"
 	"github.com/lsiofs/lsiofs/pipeline/order"
 	"github.com/lsiofs/lsiofs/pipeline/spec"
 )
@@ -48,7 +49,7 @@ func TestCheckpointShow(t *testing.T) {
 	s := savedState(20, 20, 18, 18)
 	file := saveState(t, filepath.Join(t.TempDir(), "c.json"), s)
 	r := ok(t, "checkpoint", "show", file)
-	golden(t, "checkpoint-show.txt", r.stdout)
+	goldentest.Equal(t, "checkpoint-show.txt", r.stdout)
 	require.Equal(t, r.stdout, ok(t, "checkpoint", "show", asMount(t, s)).stdout, "a mount's is shown the same")
 
 	j := ok(t, "checkpoint", "show", file, "--json")
@@ -64,7 +65,7 @@ func TestCheckpointShow(t *testing.T) {
 func TestCheckpointShowKnowsShortForms(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "c.json")
 	require.NoError(t, os.WriteFile(file, []byte(`{"epoch": 3, "samples": 20480}`), 0o600))
-	golden(t, "checkpoint-show-short.txt", ok(t, "checkpoint", "show", file).stdout)
+	goldentest.Equal(t, "checkpoint-show-short.txt", ok(t, "checkpoint", "show", file).stdout)
 	require.JSONEq(t, `{"epoch": 3, "samples": 20480}`, ok(t, "checkpoint", "show", file, "--json").stdout)
 }
 

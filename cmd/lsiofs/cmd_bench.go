@@ -11,6 +11,7 @@ import (
 
 	"github.com/lsiofs/lsiofs/cmd/lsiofs/bench"
 	"github.com/lsiofs/lsiofs/cmd/lsiofs/exit"
+	"github.com/lsiofs/lsiofs/cmd/lsiofs/opening"
 	"github.com/lsiofs/lsiofs/cmd/lsiofs/terminal"
 	"github.com/lsiofs/lsiofs/pipeline"
 	"github.com/lsiofs/lsiofs/pipeline/catalog"
@@ -251,7 +252,7 @@ func benchProgram(g *globals) (bench.Program, error) {
 			return c.cmd, err
 		},
 		Open: func(ctx context.Context, s spec.Spec) (*pipeline.Dataset, error) {
-			return openShowing(ctx, g, s, false)
+			return opening.OpenShowing(ctx, g.ui, g.log(), s)
 		},
 	}, nil
 }

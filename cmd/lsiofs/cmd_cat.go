@@ -7,6 +7,8 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/lsiofs/lsiofs/cmd/lsiofs/exit"
+	"github.com/lsiofs/lsiofs/cmd/lsiofs/opening"
+	"github.com/lsiofs/lsiofs/cmd/lsiofs/resuming"
 	"github.com/lsiofs/lsiofs/pipeline"
 	"github.com/lsiofs/lsiofs/pipeline/spec"
 	"github.com/lsiofs/lsiofs/pipeline/stream"
@@ -67,15 +69,15 @@ func runCat(ctx context.Context, o *catOptions, g *globals) error {
 	if kind != stream.Data {
 		s.Read = spec.ReadScan // no record is read: no spool
 	}
-	d, err := openShowing(ctx, g, s, false)
+	d, err := opening.OpenShowing(ctx, g.ui, g.log(), s)
 	if err != nil {
 		return err
 	}
 	g.endAtOnce()
-	return closeAfter(d, catStream(ctx, d, resume, o, kind, g.ui.Out), g.log())
+	return opening.Close(d, catStream(ctx, d, resume, o, kind, g.ui.Out), g.log())
 }
 
-func catStream(ctx context.Context, d *pipeline.Dataset, resume *resumption, o *catOptions, kind stream.Kind, out io.Writer) error {
+func catStream(ctx context.Context, d *pipeline.Dataset, resume *resuming.Checkpoint, o *catOptions, kind stream.Kind, out io.Writer) error {
 	position, err := o.position(d, resume)
 	if err != nil {
 		return err

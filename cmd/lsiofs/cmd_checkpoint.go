@@ -10,6 +10,8 @@ import (
 
 	"github.com/lsiofs/lsiofs/checkpoint"
 	"github.com/lsiofs/lsiofs/cmd/lsiofs/exit"
+	"github.com/lsiofs/lsiofs/cmd/lsiofs/inspect"
+	"github.com/lsiofs/lsiofs/cmd/lsiofs/resuming"
 	"github.com/lsiofs/lsiofs/cmd/lsiofs/terminal"
 	"github.com/lsiofs/lsiofs/pipeline/order"
 	"github.com/lsiofs/lsiofs/pipeline/spec"
@@ -49,22 +51,22 @@ func runCheckpointShow(path string, u *terminal.UI) error {
 	if isDirectory(path) {
 		path = filepath.Join(path, "checkpoint")
 	}
-	r, err := readResumption(path)
+	r, err := resuming.Read(path)
 	if err != nil {
 		return err
 	}
 	if u.JSON {
-		var compact json.RawMessage = r.doc
+		var compact json.RawMessage = r.Doc
 		return u.Emit(compact)
 	}
-	if r.state == nil {
-		rows := [][2]string{{"epoch", fmt.Sprint(*r.short.Epoch)}}
-		if r.short.Samples != nil {
-			rows = append(rows, [2]string{"consumed", terminal.Plural(*r.short.Samples, "record")})
+	if r.State == nil {
+		rows := [][2]string{{"epoch", fmt.Sprint(*r.Short.Epoch)}}
+		if r.Short.Samples != nil {
+			rows = append(rows, [2]string{"consumed", terminal.Plural(*r.Short.Samples, "record")})
 		}
 		return terminal.Table(u.Out, append(rows, [2]string{"form", "short: dataset and order are the mount's"}))
 	}
-	return terminal.Table(u.Out, stateRows(*r.state))
+	return terminal.Table(u.Out, stateRows(*r.State))
 }
 
 func isDirectory(path string) bool {
@@ -81,7 +83,7 @@ func stateRows(s checkpoint.State) [][2]string {
 		{"epoch", fmt.Sprint(s.Epoch)},
 	}
 	if split := o.Split; split != (spec.Split{}) {
-		rows = append(rows, [2]string{"split", splitText(split)})
+		rows = append(rows, [2]string{"split", inspect.SplitText(split)})
 	}
 	total := uint64(0)
 	for i, d := range s.Done {
@@ -141,7 +143,7 @@ entry's numbers, element by element, the greatest.`,
 func runCheckpointMerge(o *mergeOptions, u *terminal.UI) error {
 	var states []checkpoint.State
 	for _, path := range o.files {
-		doc, err := readDocument(path)
+		doc, err := resuming.ReadDocument(path)
 		if err != nil {
 			return err
 		}

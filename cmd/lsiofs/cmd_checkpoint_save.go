@@ -13,6 +13,7 @@ import (
 
 	"github.com/lsiofs/lsiofs/checkpoint"
 	"github.com/lsiofs/lsiofs/cmd/lsiofs/exit"
+	"github.com/lsiofs/lsiofs/cmd/lsiofs/resuming"
 	"github.com/lsiofs/lsiofs/cmd/lsiofs/terminal"
 	"github.com/lsiofs/lsiofs/pipeline/order"
 )
@@ -48,7 +49,7 @@ func runCheckpointSave(o *saveOptions, own bool, u *terminal.UI) error {
 	if err != nil {
 		return err
 	}
-	doc, err := readDocument(control)
+	doc, err := resuming.ReadDocument(control)
 	if err != nil {
 		return err
 	}
@@ -116,7 +117,7 @@ changes nothing, and the reason is printed.`,
 }
 
 func runCheckpointRestore(file, mnt string, u *terminal.UI) error {
-	doc, err := readDocument(file)
+	doc, err := resuming.ReadDocument(file)
 	if err != nil {
 		return err
 	}

@@ -5,6 +5,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/lsiofs/lsiofs/cmd/lsiofs/document"
 	"github.com/lsiofs/lsiofs/cmd/lsiofs/exit"
 	"github.com/lsiofs/lsiofs/cmd/lsiofs/terminal"
 )
@@ -80,7 +81,7 @@ func runDoctor(ctx context.Context, o *doctorOptions, g *globals) error {
 	if g.ui.JSON && o.output == "-" {
 		return g.ui.Emit(r)
 	}
-	return writeDocument(o.output, []byte(r.markdown()), g.ui)
+	return document.Write(o.output, []byte(r.markdown()), g.ui)
 }
 
 // reportFindings prints findings, and fails when one of them is essential.

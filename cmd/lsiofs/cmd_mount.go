@@ -16,6 +16,9 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/lsiofs/lsiofs/cmd/lsiofs/exit"
+	"github.com/lsiofs/lsiofs/cmd/lsiofs/inspect"
+	"github.com/lsiofs/lsiofs/cmd/lsiofs/opening"
+	"github.com/lsiofs/lsiofs/cmd/lsiofs/resuming"
 	"github.com/lsiofs/lsiofs/cmd/lsiofs/terminal"
 	"github.com/lsiofs/lsiofs/fs"
 	"github.com/lsiofs/lsiofs/pipeline"
@@ -146,14 +149,14 @@ func mountAndServe(ctx, force context.Context, asked <-chan os.Signal, o *mountO
 	if o.point, err = checkMountPoint(o.point, o.dataset, g.log()); err != nil {
 		return err
 	}
-	d, err := openDataset(ctx, g, s, pipeline.Options{Progress: rep.progress, Ahead: true})
+	d, err := opening.Open(ctx, g.log(), s, pipeline.Options{Progress: rep.progress, Ahead: true})
 	if err != nil {
 		return err
 	}
 	fs.MoreThreads() // the dataset has seen how many processors there are
 	m, err := startMount(ctx, o, g, d, resume, rep)
 	if err != nil {
-		return closeAfter(d, err, g.log())
+		return opening.Close(d, err, g.log())
 	}
 	collectOften()
 	stop := tellStatus(ctx, m, asked, g)
@@ -163,7 +166,7 @@ func mountAndServe(ctx, force context.Context, asked <-chan os.Signal, o *mountO
 		// The dataset can't be closed under readers: the process' end does it.
 		return err
 	}
-	return closeAfter(d, err, g.log())
+	return opening.Close(d, err, g.log())
 }
 
 // servedHeapPercent is by how much the heap grows from one garbage collection to
@@ -202,32 +205,9 @@ func tellStatus(ctx context.Context, m *fs.Mount, asked <-chan os.Signal, g *glo
 	return func() { close(ended); telling.Wait() }
 }
 
-// closeTime is how long reads that storage has begun may take to end once nobody
-// wants them. It, drainTime and what Mount.End waits are less than docker stop's
-// 10 s together.
-const closeTime = time.Second
-
-// closeAfter closes d and keeps the first of the two errors. A dataset that can't
-// be closed, since storage does not answer, is left to the end of the process.
-func closeAfter(d *pipeline.Dataset, err error, log *slog.Logger) error {
-	closed := make(chan error, 1)
-	go func() { closed <- d.Close() }()
-	limit := time.NewTimer(closeTime)
-	defer limit.Stop()
-	select {
-	case cerr := <-closed:
-		if err == nil {
-			return cerr
-		}
-	case <-limit.C:
-		log.Warn("storage does not answer: what it still owes is not waited for", "reads", d.Status().Engine.InFlight)
-	}
-	return err
-}
-
 // startMount mounts an open dataset and reports that it is ready.
-func startMount(ctx context.Context, o *mountOptions, g *globals, d *pipeline.Dataset, resume *resumption, rep reporter) (*fs.Mount, error) {
-	position, err := resume.position(d)
+func startMount(ctx context.Context, o *mountOptions, g *globals, d *pipeline.Dataset, resume *resuming.Checkpoint, rep reporter) (*fs.Mount, error) {
+	position, err := resume.Position(d)
 	if err != nil {
 		return nil, err
 	}
@@ -243,7 +223,7 @@ func startMount(ctx context.Context, o *mountOptions, g *globals, d *pipeline.Da
 	for w := range counts {
 		counts[w] = set.View().Count(uint64(w))
 	}
-	warnings, err := mountWarnings(ctx, d, counts, resume.bringsOrder())
+	warnings, err := mountWarnings(ctx, d, counts, resume.BringsOrder())
 	if err != nil {
 		return nil, err
 	}
@@ -332,7 +312,7 @@ func describeMount(d *pipeline.Dataset, point string, epoch, left uint64, start 
 		Strategy: f.Strategy, Reason: f.Reason, Start: start.Text(), StartSeconds: start.Seconds,
 	}
 	if d.Part() != nil {
-		i.Split = splitText(s.Order.Split)
+		i.Split = inspect.SplitText(s.Order.Split)
 	}
 	for w := range min(s.Deal.Workers, namedFiles) {
 		i.Files = append(i.Files, filepath.Join(point, fmt.Sprintf("worker-%d%s", w, d.StreamExtension())))

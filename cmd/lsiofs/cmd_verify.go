@@ -11,6 +11,8 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/lsiofs/lsiofs/cmd/lsiofs/exit"
+	"github.com/lsiofs/lsiofs/cmd/lsiofs/inspect"
+	"github.com/lsiofs/lsiofs/cmd/lsiofs/opening"
 	"github.com/lsiofs/lsiofs/cmd/lsiofs/terminal"
 	"github.com/lsiofs/lsiofs/pipeline"
 	"github.com/lsiofs/lsiofs/pipeline/order/quality"
@@ -75,7 +77,7 @@ func runVerify(ctx context.Context, o *verifyOptions, g *globals) error {
 	s.Read = spec.ReadScan         // no stream is read: no spool
 	s.OnCorrupt = spec.CorruptSkip // what is damaged is to be listed, not the first of it alone
 	s.Deal.Tail = spec.TailKeep    // of the records that there are
-	d, err := openShowing(ctx, g, s, false)
+	d, err := opening.OpenShowing(ctx, g.ui, g.log(), s)
 	if err != nil {
 		return err
 	}
@@ -90,18 +92,18 @@ func runVerify(ctx context.Context, o *verifyOptions, g *globals) error {
 	if err == nil {
 		err = v.verdict()
 	}
-	return closeAfter(d, err, g.log())
+	return opening.Close(d, err, g.log())
 }
 
 func verifyDataset(ctx context.Context, d *pipeline.Dataset, order bool, g *globals) (verification, error) {
-	view := newProgressView(g.ui)
-	view.verb = "verifying"
-	defer view.clear()
+	view := opening.NewPass(g.ui)
+	view.Verb = "verifying"
+	defer view.Clear()
 	c := d.Catalog()
 	v := verification{Dataset: c.Root(), Format: c.Format().Name, Checked: checkedText(d)}
 	began := time.Now()
 	var err error
-	if v.Report, err = d.VerifyShards(ctx, view.show); err != nil {
+	if v.Report, err = d.VerifyShards(ctx, view.Show); err != nil {
 		return v, err
 	}
 	v.Seconds = time.Since(began).Seconds()
@@ -118,13 +120,13 @@ func verifyDataset(ctx context.Context, d *pipeline.Dataset, order bool, g *glob
 
 func verifyOrder(ctx context.Context, d *pipeline.Dataset, g *globals) (verify.OrderReport, error) {
 	s := d.Spec()
-	predicted, err := measureMixing(ctx, d, quality.Poor)
+	predicted, err := inspect.MeasureMixing(ctx, d, quality.Poor)
 	if err != nil {
 		return verify.OrderReport{}, err
 	}
 	return verify.Order(ctx, verify.OrderConfig{
 		Order: s.Order, Epoch: s.Epoch, Deal: s.Deal, Predicted: predicted.Global.Value,
-		Subject: quality.Subject{ShardStarts: shardStarts(d), Part: d.Part(), ChunkStarts: d.ChunkStarts},
+		Subject: quality.Subject{ShardStarts: inspect.ShardStarts(d), Part: d.Part(), ChunkStarts: d.ChunkStarts},
 		Step:    func(claim string) { g.ui.Notef("proving: %s", claim) },
 	})
 }

@@ -14,6 +14,7 @@ import (
 	"syscall"
 
 	"github.com/lsiofs/lsiofs/cmd/lsiofs/exit"
+	"github.com/lsiofs/lsiofs/cmd/lsiofs/opening"
 	"github.com/lsiofs/lsiofs/pipeline/catalog"
 )
 
@@ -36,7 +37,7 @@ func runDaemon(ctx context.Context, o *mountOptions, g *globals) error {
 		return exit.With(exit.Mount, err)
 	}
 	defer log.Close()
-	rep := &daemonReporter{uiReporter{ui: g.ui, view: newProgressView(g.ui)}, logPath}
+	rep := &daemonReporter{uiReporter{ui: g.ui, view: opening.NewPass(g.ui)}, logPath}
 	c := mountChild{args: daemonArgs(g.args), output: log, detach: true}
 	if err := c.start(ctx, rep); err != nil {
 		return fmt.Errorf("%w (log: %s)", err, logPath)

@@ -11,6 +11,9 @@ import (
 	"strings"
 	"time"
 
+	"github.com/lsiofs/lsiofs/cmd/lsiofs/build"
+	"github.com/lsiofs/lsiofs/cmd/lsiofs/inspect"
+	"github.com/lsiofs/lsiofs/cmd/lsiofs/opening"
 	"github.com/lsiofs/lsiofs/cmd/lsiofs/terminal"
 	"github.com/lsiofs/lsiofs/fs"
 	"github.com/lsiofs/lsiofs/pipeline"
@@ -21,7 +24,7 @@ import (
 // the machine's kind, or has gone through a veil; Private says so first.
 type issueReport struct {
 	Private  [][2]string    `json:"private"`
-	Build    build          `json:"build"`
+	Build    build.Info     `json:"build"`
 	Machine  machineFacts   `json:"machine"`
 	Checks   []finding      `json:"checks"`
 	Dataset  *datasetFacts  `json:"dataset,omitempty"`
@@ -35,21 +38,21 @@ type datasetFacts struct {
 	Codecs           map[string]int    `json:"codecs"` // shards of each; "none"
 	Fingerprint      string            `json:"fingerprint"`
 	Shards           int               `json:"shards"`
-	ShardBytes       spread            `json:"shard_bytes"`
+	ShardBytes       inspect.Spread    `json:"shard_bytes"`
 	FilesPassedOver  int               `json:"files_passed_over"`
 	Records          uint64            `json:"records"`
 	EntryPoints      uint64            `json:"entry_points"`
 	RawBytes         int64             `json:"raw_bytes"`
 	DecodedBytes     int64             `json:"decoded_bytes"`
 	StreamBytes      int64             `json:"stream_bytes"`
-	RecordBytes      spread            `json:"record_bytes"`
-	Histogram        []bucket          `json:"record_bytes_histogram"`
+	RecordBytes      inspect.Spread    `json:"record_bytes"`
+	Histogram        []inspect.Bucket  `json:"record_bytes_histogram"`
 	Chunks           uint64            `json:"chunks"`
-	ChunkBytes       spread            `json:"chunk_bytes"`
+	ChunkBytes       inspect.Spread    `json:"chunk_bytes"`
 	DamagedShards    int               `json:"damaged_shards"`
 	DamagesByReason  map[string]uint64 `json:"damages_by_reason,omitempty"`
 	Storage          string            `json:"storage"`
-	MixingOfDefaults mixing            `json:"mixing_of_defaults"`
+	MixingOfDefaults inspect.Mixing    `json:"mixing_of_defaults"`
 }
 
 // reportPatience is how long a mount may take to give a file. Status goes through
@@ -63,7 +66,7 @@ func gatherReport(ctx context.Context, g *globals, indexDir, subject string) iss
 	v := newVeil()
 	r := issueReport{Build: versionOf(), Problems: []string{}}
 	if info, ok := debug.ReadBuildInfo(); ok {
-		r.Build.Dependencies = dependencies(info)
+		r.Build.Dependencies = build.Dependencies(info)
 	}
 	if subject != "" {
 		kind := "DATASET"
@@ -143,16 +146,16 @@ func gatherDataset(ctx context.Context, g *globals, indexDir, path string, v *ve
 	s.Dataset, s.IndexDir = path, indexDir
 	s.OnCorrupt = spec.CorruptSkip // what is damaged is to be counted
 	s.Read = spec.ReadScan         // no record is read: no spool
-	d, err := openShowing(ctx, g, s, false)
+	d, err := opening.OpenShowing(ctx, g.ui, g.log(), s)
 	if err != nil {
 		return nil, err
 	}
 	facts, err := factsOf(ctx, d, v)
-	return facts, closeAfter(d, err, g.log())
+	return facts, opening.Close(d, err, g.log())
 }
 
 func factsOf(ctx context.Context, d *pipeline.Dataset, v *veil) (*datasetFacts, error) {
-	i, err := inspect(ctx, d)
+	i, err := inspect.Dataset(ctx, d)
 	if err != nil {
 		return nil, err
 	}
@@ -165,7 +168,7 @@ func factsOf(ctx context.Context, d *pipeline.Dataset, v *veil) (*datasetFacts, 
 	c := d.Catalog()
 	for n := range c.Shards() {
 		s := c.Shard(n)
-		f.ShardBytes.add(s.Object.SizeBytes)
+		f.ShardBytes.Add(s.Object.SizeBytes)
 		codec := "none"
 		if s.Codec != nil {
 			codec = s.Codec.Name()

@@ -16,6 +16,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/lsiofs/lsiofs/cmd/lsiofs/exit"
+	"github.com/lsiofs/lsiofs/cmd/lsiofs/inspect"
 	"github.com/lsiofs/lsiofs/pipeline/storage/profile"
 )
 
@@ -94,7 +95,7 @@ func TestAReportOfADatasetHasCountsAndNoNames(t *testing.T) {
 	for _, want := range []string{`"format": "tar"`, `"none": 4`, `"shards": 4`, `"damaged_shards": 1`, "damages_by_reason", "checksum", "fingerprint"} {
 		require.Contains(t, report, want)
 	}
-	var i inspection
+	var i inspect.Report
 	require.NoError(t, json.Unmarshal([]byte(ok(t, "inspect", data, "--on-corrupt", "skip", "--json").stdout), &i))
 	var r issueReport
 	require.NoError(t, json.Unmarshal([]byte(reportOf(t, "--json", data)), &r))

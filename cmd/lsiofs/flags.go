@@ -5,6 +5,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/lsiofs/lsiofs/cmd/lsiofs/exit"
+	"github.com/lsiofs/lsiofs/cmd/lsiofs/resuming"
 	"github.com/lsiofs/lsiofs/pipeline/spec"
 )
 
@@ -84,20 +85,20 @@ func (d *datasetFlags) given(name string) bool { return d.flags.Changed(name) }
 
 // resolve makes the spec of the flags, of dataset and of the checkpoint of
 // --resume, which is nil without the flag. All problems are reported at once.
-func (d *datasetFlags) resolve(dataset string) (spec.Spec, *resumption, error) {
+func (d *datasetFlags) resolve(dataset string) (spec.Spec, *resuming.Checkpoint, error) {
 	s := d.spec
 	s.Dataset = dataset
 	if err := d.split.check(); err != nil {
 		return s, nil, err
 	}
 	s.Order.Batch = orderBatch(s)
-	var r *resumption
+	var r *resuming.Checkpoint
 	if d.resume != "" {
 		var err error
-		if r, err = readResumption(d.resume); err != nil {
+		if r, err = resuming.Read(d.resume); err != nil {
 			return s, nil, err
 		}
-		if s, err = r.apply(s, d.given); err != nil {
+		if s, err = r.Apply(s, d.given); err != nil {
 			return s, nil, err
 		}
 	}

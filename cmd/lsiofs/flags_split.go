@@ -1,8 +1,6 @@
 package main
 
 import (
-	"fmt"
-
 	"github.com/spf13/cobra"
 
 	"github.com/lsiofs/lsiofs/cmd/lsiofs/exit"
@@ -35,9 +33,6 @@ func (f splitFlags) check() error {
 	}
 	return nil
 }
-
-// splitText says which part is taken, and how.
-func splitText(s spec.Split) string { return fmt.Sprintf("%s by %s, seed %d", s.Part, s.By, s.Seed) }
 
 // partValue is --split: "0..0.9".
 type partValue struct{ p *spec.Part }

@@ -7,6 +7,7 @@ import (
 
 	"github.com/lsiofs/lsiofs/checkpoint"
 	"github.com/lsiofs/lsiofs/cmd/lsiofs/exit"
+	"github.com/lsiofs/lsiofs/cmd/lsiofs/resuming"
 	"github.com/lsiofs/lsiofs/pipeline"
 	"github.com/lsiofs/lsiofs/pipeline/spec"
 )
@@ -28,7 +29,7 @@ func (o *streamFlags) add(c *cobra.Command) {
 }
 
 // resolveStream is resolve with the flags of the stream on top.
-func (o *streamFlags) resolveStream(dataset string) (s spec.Spec, r *resumption, err error) {
+func (o *streamFlags) resolveStream(dataset string) (s spec.Spec, r *resuming.Checkpoint, err error) {
 	if o.share.both {
 		if o.given("workers") && o.spec.Deal.Workers != o.share.workers {
 			return s, nil, exit.Usagef("--worker %s and --workers %d differ: leave one of them out", &o.share, o.spec.Deal.Workers)
@@ -51,13 +52,13 @@ func (o *streamFlags) resolveStream(dataset string) (s spec.Spec, r *resumption,
 }
 
 // position is where the stream begins.
-func (o *streamFlags) position(d *pipeline.Dataset, resume *resumption) (checkpoint.Position, error) {
+func (o *streamFlags) position(d *pipeline.Dataset, resume *resuming.Checkpoint) (checkpoint.Position, error) {
 	if resume != nil {
-		return resume.position(d)
+		return resume.Position(d)
 	}
 	s := d.Spec()
 	if o.from > d.Records() {
 		return checkpoint.Position{}, exit.Usagef("--from (%d) must be at most the number of records (%d)", o.from, d.Records())
 	}
-	return checkpoint.Position{Epoch: s.Epoch, Done: prefix(s.Order, o.from)}, nil
+	return checkpoint.Position{Epoch: s.Epoch, Done: resuming.Prefix(s.Order, o.from)}, nil
 }

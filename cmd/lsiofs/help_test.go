@@ -2,9 +2,6 @@ package main
 
 import (
 	"bytes"
-	"flag"
-	"os"
-	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -14,23 +11,9 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/lsiofs/lsiofs/cmd/lsiofs/exit"
+	"github.com/lsiofs/lsiofs/cmd/lsiofs/goldentest"
 	"github.com/lsiofs/lsiofs/cmd/lsiofs/terminal"
 )
-
-var update = flag.Bool("update", false, "write the golden files anew")
-
-// golden compares with a file in testdata.
-func golden(t *testing.T, name, got string) {
-	t.Helper()
-	path := filepath.Join("testdata", name)
-	if *update {
-		require.NoError(t, os.MkdirAll("testdata", 0o755))
-		require.NoError(t, os.WriteFile(path, []byte(got), 0o644))
-	}
-	want, err := os.ReadFile(path)
-	require.NoError(t, err, "run go test ./cmd/lsiofs -update")
-	require.Equal(t, string(want), got)
-}
 
 // commands lists all commands, by their paths.
 func commands(c *cobra.Command) []*cobra.Command {
@@ -52,7 +35,7 @@ func TestHelpTexts(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			r := ok(t, append(args, "--help")...)
 			require.Empty(t, r.stderr)
-			golden(t, name, r.stdout)
+			goldentest.Equal(t, name, r.stdout)
 		})
 	}
 }

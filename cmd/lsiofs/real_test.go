@@ -16,6 +16,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/lsiofs/lsiofs/cmd/lsiofs/exit"
+	"github.com/lsiofs/lsiofs/cmd/lsiofs/inspect"
 )
 
 // needMount skips where nothing can be mounted, but fails in CI, and makes
@@ -261,7 +262,7 @@ func TestIndexAndInspect(t *testing.T) {
 	require.Equal(t, first.Fingerprint, rebuilt.Fingerprint)
 	require.Contains(t, ok(t, "index", data).stdout, "1,000")
 
-	var i inspection
+	var i inspect.Report
 	r := ok(t, "inspect", data, "--json", "--workers", "2", "--chunk-records", "10")
 	require.NoError(t, json.Unmarshal([]byte(r.stdout), &i), r.stdout)
 	require.Equal(t, first.Fingerprint, i.Fingerprint)

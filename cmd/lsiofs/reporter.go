@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/lsiofs/lsiofs/cmd/lsiofs/exit"
+	"github.com/lsiofs/lsiofs/cmd/lsiofs/opening"
 	"github.com/lsiofs/lsiofs/cmd/lsiofs/terminal"
 	"github.com/lsiofs/lsiofs/pipeline/catalog"
 )
@@ -27,7 +28,7 @@ type reporter interface {
 // newReporter reports to a parent that waits at fd, or, without one, to the ui.
 func newReporter(fd int, u *terminal.UI) (reporter, error) {
 	if fd <= 2 {
-		return &uiReporter{ui: u, view: newProgressView(u)}, nil
+		return &uiReporter{ui: u, view: opening.NewPass(u)}, nil
 	}
 	f := os.NewFile(uintptr(fd), "ready-fd")
 	if _, err := f.Stat(); err != nil {
@@ -57,17 +58,17 @@ func tellParent(args []string, err error) bool {
 
 type uiReporter struct {
 	ui   *terminal.UI
-	view *progressView
+	view *opening.Pass
 }
 
-func (r *uiReporter) progress(p catalog.Progress) { r.view.show(p) }
-func (r *uiReporter) warn(text string)            { r.view.clear(); r.ui.Warn(text) }
+func (r *uiReporter) progress(p catalog.Progress) { r.view.Show(p) }
+func (r *uiReporter) warn(text string)            { r.view.Clear(); r.ui.Warn(text) }
 func (r *uiReporter) serving(func() string)       {}
 func (r *uiReporter) unmounting()                 {}
-func (r *uiReporter) ended(error)                 { r.view.clear() }
+func (r *uiReporter) ended(error)                 { r.view.Clear() }
 
 func (r *uiReporter) mounted(i mountInfo) {
-	r.view.clear()
+	r.view.Clear()
 	if r.ui.JSON {
 		// A mount is as good when nobody reads what is said about it.
 		_ = r.ui.Emit(i)

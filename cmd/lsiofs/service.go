@@ -7,6 +7,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/lsiofs/lsiofs/cmd/lsiofs/opening"
 	"github.com/lsiofs/lsiofs/cmd/lsiofs/terminal"
 	"github.com/lsiofs/lsiofs/pipeline/catalog"
 	"github.com/lsiofs/lsiofs/pipeline/printable"
@@ -66,7 +67,7 @@ func (r *serviceReporter) progress(p catalog.Progress) {
 		return
 	}
 	r.seen, r.next = p, p.Elapsed+extendEvery
-	status := fmt.Sprintf("STATUS=%s: %s", indexing, lineOf(p))
+	status := fmt.Sprintf("STATUS=%s: %s", opening.Indexing, opening.LineOf(p))
 	if p.Done {
 		status = fmt.Sprintf("STATUS=indexed: %s; mounting", terminal.Plural(p.Records, "record"))
 	}

@@ -17,6 +17,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/lsiofs/lsiofs/cmd/lsiofs/exit"
+	"github.com/lsiofs/lsiofs/cmd/lsiofs/goldentest"
 	"github.com/lsiofs/lsiofs/fs"
 )
 
@@ -35,9 +36,9 @@ func TestFramesOfAllWidths(t *testing.T) {
 		for line := range strings.Lines(text) {
 			require.LessOrEqual(t, utf8.RuneCountInString(strings.TrimSuffix(line, "\n")), width)
 		}
-		golden(t, fmt.Sprintf("top-%d.txt", width), text)
+		goldentest.Equal(t, fmt.Sprintf("top-%d.txt", width), text)
 	}
-	golden(t, "top-line.txt", f.short()+"\n")
+	goldentest.Equal(t, "top-line.txt", f.short()+"\n")
 }
 
 func TestAFrameOfAMountThatHasJustBegunOrDoesNotAnswer(t *testing.T) {

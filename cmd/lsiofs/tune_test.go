@@ -13,6 +13,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/lsiofs/lsiofs/cmd/lsiofs/exit"
+	"github.com/lsiofs/lsiofs/cmd/lsiofs/goldentest"
 	"github.com/lsiofs/lsiofs/cmd/lsiofs/terminal"
 	"github.com/lsiofs/lsiofs/pipeline/storage/profile"
 	"github.com/lsiofs/lsiofs/pipeline/storage/tune"
@@ -135,7 +136,7 @@ func TestTheTableOfMeasurements(t *testing.T) {
 	cells := []profile.Cell{{ReadBytes: 4096, Depth: 1, BytesPerSecond: 1 << 27}, {ReadBytes: 4096, Depth: 128, BytesPerSecond: 3 << 28},
 		{ReadBytes: 4 << 20, Depth: 1, BytesPerSecond: 12 << 30}}
 	cellTable(&b, cells, profile.Profile{ReadBytes: 4 << 20, Depth: 128, InFlightBytes: 4 << 20})
-	golden(t, "tune-table.txt", b.String())
+	goldentest.Equal(t, "tune-table.txt", b.String())
 }
 
 func TestTuneThatIsCalledOffLeavesNothing(t *testing.T) {

@@ -14,16 +14,17 @@ import (
 	"github.com/lsiofs/lsiofs/pipeline/printable"
 )
 
-// UI is where a command writes: data to out, everything else to err. Its
-// methods may be called concurrently.
+// UI is where a command writes: data to Out, everything else to Err. Its
+// methods may be called concurrently; the fields are set before that.
 type UI struct {
 	Out, Err io.Writer
-	JSON     bool
-	Terminal bool // err is one: redrawing is welcome
+	JSON     bool // objects, one a line, instead of sentences
+	Terminal bool // Err is one: redrawing is welcome
 
 	mu sync.Mutex
 }
 
+// New makes a UI that writes sentences, and looks whether err is a terminal.
 func New(out, err io.Writer) *UI {
 	u := &UI{Out: out, Err: err}
 	if f, ok := err.(*os.File); ok {

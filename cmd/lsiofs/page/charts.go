@@ -1,4 +1,4 @@
-package main
+package page
 
 import (
 	"bytes"
@@ -11,6 +11,7 @@ import (
 	"image/png"
 	"slices"
 
+	"github.com/lsiofs/lsiofs/cmd/lsiofs/inspect"
 	"github.com/lsiofs/lsiofs/cmd/lsiofs/terminal"
 	"github.com/lsiofs/lsiofs/pipeline/catalog"
 	"github.com/lsiofs/lsiofs/pipeline/order/quality"
@@ -27,8 +28,8 @@ const (
 type shardChart struct {
 	Bars       []shardBar
 	EachShards int // of a bar, at most
-	Bytes      spread
-	Records    spread
+	Bytes      inspect.Spread
+	Records    inspect.Spread
 	Compressed bool
 	Lists      []shardList
 }
@@ -73,21 +74,21 @@ func newShardChart(c shards) shardChart {
 	each := max(1, (n+chartBars-1)/chartBars)
 	chart.EachShards = each
 	var ends sizeEnds
-	var run spread
+	var run inspect.Spread
 	for i := range n {
 		s := c.Shard(i)
-		chart.Bytes.add(s.Object.SizeBytes)
-		chart.Records.add(int64(s.Records))
+		chart.Bytes.Add(s.Object.SizeBytes)
+		chart.Records.Add(int64(s.Records))
 		chart.Compressed = chart.Compressed || s.Codec != nil
-		run.add(s.Object.SizeBytes)
+		run.Add(s.Object.SizeBytes)
 		ends.add(shardRow{Path: s.Object.Path, Number: i + 1, Records: s.Records, Bytes: s.Object.SizeBytes, DecodedBytes: s.DecodedBytes})
-		if run.count == int64(each) || i == n-1 {
-			b := shardBar{First: i + 2 - int(run.count), Last: i + 1, Mean: run.Mean, Most: float64(run.Max)}
-			if b.Text = fmt.Sprintf("shards %d to %d: %s", b.First, b.Last, run.text()); b.First == b.Last {
+		if run.Values() == int64(each) || i == n-1 {
+			b := shardBar{First: i + 2 - int(run.Values()), Last: i + 1, Mean: run.Mean, Most: float64(run.Max)}
+			if b.Text = fmt.Sprintf("shards %d to %d: %s", b.First, b.Last, run.Text()); b.First == b.Last {
 				b.Text = fmt.Sprintf("%s: %s, %s", s.Object.Path, terminal.Bytes(s.Object.SizeBytes), terminal.Plural(s.Records, "record"))
 			}
 			chart.Bars = append(chart.Bars, b)
-			run = spread{}
+			run = inspect.Spread{}
 		}
 	}
 	most := float64(max(chart.Bytes.Max, 1))

@@ -1,4 +1,4 @@
-package main
+package opening
 
 import (
 	"fmt"
@@ -10,64 +10,65 @@ import (
 	"github.com/lsiofs/lsiofs/pipeline/catalog"
 )
 
-// progressView shows a pass over the shards: a bar on a terminal, a line now and then
+// Pass shows a pass over the shards: a bar on a terminal, a line now and then
 // elsewhere. Its clock is the progress' own. It is not for concurrent use, as
 // the catalog calls from one goroutine.
-type progressView struct {
+type Pass struct {
 	ui *terminal.UI
-	// verb says what is being done. What indexing has done is said at its end.
-	verb string
+	// Verb says what is being done. What indexing has done is said at its end.
+	Verb string
 	bar  *terminal.Bar
 	pace terminal.Pace
 	done bool
 }
 
-const indexing = "indexing"
+const Indexing = "indexing"
 
-func newProgressView(u *terminal.UI) *progressView {
-	return &progressView{ui: u, verb: indexing, bar: u.NewBytesBar(), pace: terminal.NewPace()}
+// NewPass shows an index pass. Verb may be set to another work before it begins.
+func NewPass(u *terminal.UI) *Pass {
+	return &Pass{ui: u, Verb: Indexing, bar: u.NewBytesBar(), pace: terminal.NewPace()}
 }
 
-// show takes the next state of the pass.
-func (v *progressView) show(p catalog.Progress) {
+// Show takes the next state of the pass.
+func (v *Pass) Show(p catalog.Progress) {
 	switch {
 	case v.done:
 	case p.Done:
 		v.finish(p)
 	case v.ui.JSON:
 		if v.pace.Due(p.Elapsed) {
-			v.ui.WriteProgress(lineOf(p))
+			v.ui.WriteProgress(LineOf(p))
 		}
 	case v.ui.Terminal:
 		v.redraw(p)
 	case v.pace.Due(p.Elapsed):
-		v.ui.Notef("%s: %s", v.verb, lineOf(p))
+		v.ui.Notef("%s: %s", v.Verb, LineOf(p))
 	}
 }
 
-func (v *progressView) redraw(p catalog.Progress) {
+func (v *Pass) redraw(p catalog.Progress) {
 	if p.BytesTotal == 0 {
 		return
 	}
-	v.bar.Draw(fmt.Sprintf("%s %d/%d shards, %s", v.verb, p.Shards, p.ShardsTotal, terminal.Plural(p.Records, "record")),
+	v.bar.Draw(fmt.Sprintf("%s %d/%d shards, %s", v.Verb, p.Shards, p.ShardsTotal, terminal.Plural(p.Records, "record")),
 		min(p.Bytes, p.BytesTotal), p.BytesTotal)
 }
 
 // finish clears the bar and says what was done, if anything was.
-func (v *progressView) finish(p catalog.Progress) {
+func (v *Pass) finish(p catalog.Progress) {
 	v.done = true
-	v.clear()
-	if v.verb == indexing && p.Reused < p.ShardsTotal {
+	v.Clear()
+	if v.Verb == Indexing && p.Reused < p.ShardsTotal {
 		v.ui.Notef("indexed %s in %s (%d reused): %s", terminal.Plural(uint64(p.ShardsTotal-p.Reused), "shard"),
 			terminal.Round(p.Elapsed), p.Reused, terminal.Plural(p.Records, "record"))
 	}
 }
 
-// clear takes the bar off the screen, also when the pass has failed.
-func (v *progressView) clear() { v.bar.Clear() }
+// Clear takes the bar off the screen, also when the pass has failed.
+func (v *Pass) Clear() { v.bar.Clear() }
 
-// progressLine is a state of the pass with what follows from it.
-type progressLine struct {
+// Line is a state of the pass with what follows from it.
+type Line struct {
 	Shards         int     `json:"shards"`
 	ShardsTotal    int     `json:"shards_total"`
 	Bytes          int64   `json:"bytes"`
@@ -77,8 +78,9 @@ type progressLine struct {
 	LeftSeconds    float64 `json:"left_seconds"` // 0 while nothing is known
 }
 
-func lineOf(p catalog.Progress) progressLine {
-	l := progressLine{Shards: p.Shards, ShardsTotal: p.ShardsTotal, Bytes: p.Bytes, BytesTotal: p.BytesTotal, Records: p.Records}
+// LineOf makes a line of a state of the pass.
+func LineOf(p catalog.Progress) Line {
+	l := Line{Shards: p.Shards, ShardsTotal: p.ShardsTotal, Bytes: p.Bytes, BytesTotal: p.BytesTotal, Records: p.Records}
 	if s := p.Elapsed.Seconds(); s > 0 {
 		l.BytesPerSecond = float64(p.Bytes) / s
 	}
@@ -88,7 +90,7 @@ func lineOf(p catalog.Progress) progressLine {
 	return l
 }
 
-func (l progressLine) String() string {
+func (l Line) String() string {
 	percent := 100.0
 	if l.BytesTotal > 0 {
 		percent = 100 * float64(l.Bytes) / float64(l.BytesTotal)

@@ -1,4 +1,4 @@
-package main
+package build
 
 import (
 	"bytes"
@@ -13,6 +13,8 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/lsiofs/lsiofs/cmd/lsiofs/goldentest"
 )
 
 // licenceTexts are sentences that stand in a licence and in no other one.
@@ -48,7 +50,7 @@ func linkedModules(t *testing.T) map[string]string {
 	t.Helper()
 	dirs := map[string]string{}
 	for _, arch := range []string{"amd64", "arm64"} {
-		list := exec.Command("go", "list", "-buildvcs=false", "-deps", "-f", "{{with .Module}}{{if not .Main}}{{.Path}}\t{{.Dir}}{{end}}{{end}}", ".")
+		list := exec.Command("go", "list", "-buildvcs=false", "-deps", "-f", "{{with .Module}}{{if not .Main}}{{.Path}}\t{{.Dir}}{{end}}{{end}}", "..")
 		list.Env = append(os.Environ(), "GOOS=linux", "GOARCH="+arch, "CGO_ENABLED=0")
 		var stderr bytes.Buffer
 		list.Stderr = &stderr
@@ -87,15 +89,15 @@ func TestLicencesAreThoseOfTheModulesThatAreLinked(t *testing.T) {
 		fmt.Fprintf(&b, "%s %s\n", module, licence)
 	}
 	const file = "licences.txt"
-	if *update {
+	if goldentest.Update() {
 		require.NoError(t, os.WriteFile(file, []byte(b.String()), 0o644))
 		return
 	}
-	require.Equal(t, b.String(), licencesText, "other modules are linked: run go test ./cmd/lsiofs -run Licences -update, and see that lsiofs may be given away with them")
+	require.Equal(t, b.String(), licencesText, "other modules are linked: run go test ./cmd/lsiofs/build -run Licences -update, and see that lsiofs may be given away with them")
 }
 
 func TestLicencesAreToldApart(t *testing.T) {
-	text, err := os.ReadFile("../../LICENSE")
+	text, err := os.ReadFile("../../../LICENSE")
 	require.NoError(t, err)
 	require.Equal(t, "MIT", licenceOf(string(text)))
 	require.Empty(t, licenceOf("All rights reserved."))
@@ -104,12 +106,12 @@ func TestLicencesAreToldApart(t *testing.T) {
 
 func TestDependenciesAreThoseOfTheBuild(t *testing.T) {
 	first, _, _ := strings.Cut(licencesText, " ")
-	list := dependencies(&debug.BuildInfo{Deps: []*debug.Module{
+	list := Dependencies(&debug.BuildInfo{Deps: []*debug.Module{
 		{Path: first, Version: "v1.0.0"},
 		{Path: "example.org/x", Version: "v2.0.0", Replace: &debug.Module{Path: "example.org/y", Version: "v2.0.1"}},
 	}})
 	require.Len(t, list, 3)
 	require.Equal(t, standardLibrary, list[0].Module)
 	require.Contains(t, licencesText, first+" "+list[1].Licence+"\n")
-	require.Equal(t, dependency{"example.org/x", "v2.0.0 => example.org/y v2.0.1", "unknown"}, list[2])
+	require.Equal(t, Dependency{"example.org/x", "v2.0.0 => example.org/y v2.0.1", "unknown"}, list[2])
 }

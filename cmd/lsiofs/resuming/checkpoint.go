@@ -1,4 +1,4 @@
-package main
+package resuming
 
 import (
 	"encoding/json"
@@ -13,48 +13,48 @@ import (
 	"github.com/lsiofs/lsiofs/pipeline/spec"
 )
 
-// resumption is a checkpoint to go on from.
-type resumption struct {
-	path string
-	doc  []byte
-	// state is the full form; nil for a short one, which brings no order.
-	state *checkpoint.State
-	short shortForm
+// Checkpoint is a checkpoint to go on from.
+type Checkpoint struct {
+	Path string
+	Doc  []byte
+	// State is the full form; nil for a short one, which brings no order.
+	State *checkpoint.State
+	Short Short
 }
 
-// shortForm is what a training loop may write by hand.
-type shortForm struct {
+// Short is what a training loop may write by hand.
+type Short struct {
 	Epoch   *uint64 `json:"epoch"`
 	Samples *uint64 `json:"samples"`
 }
 
-// readResumption reads a checkpoint of either form. What it says is judged
-// against the dataset later, by position.
-func readResumption(path string) (*resumption, error) {
-	doc, err := readDocument(path)
+// Read reads a checkpoint of either form. What it says is judged
+// against the dataset later, by Position.
+func Read(path string) (*Checkpoint, error) {
+	doc, err := ReadDocument(path)
 	if err != nil {
 		return nil, err
 	}
-	r := &resumption{path: path, doc: doc}
+	r := &Checkpoint{Path: path, Doc: doc}
 	var fields map[string]json.RawMessage
 	if json.Unmarshal(doc, &fields) == nil && fields["version"] == nil && fields["dataset"] == nil && fields["order"] == nil && fields["done"] == nil {
 		if err := checkpoint.Possible(doc); err != nil {
 			return nil, exit.Errorf(exit.Checkpoint, "%s: %w", path, err)
 		}
 		// It is complete, and as strict as Possible wants it.
-		return r, exit.With(exit.Checkpoint, json.Unmarshal(doc, &r.short))
+		return r, exit.With(exit.Checkpoint, json.Unmarshal(doc, &r.Short))
 	}
 	state, err := checkpoint.Parse(doc)
 	if err != nil {
 		return nil, exit.Errorf(exit.Checkpoint, "%s: %w", path, err)
 	}
-	r.state = &state
+	r.State = &state
 	return r, nil
 }
 
-// readDocument reads a file that may be a checkpoint, and no more of it than
+// ReadDocument reads a file that may be a checkpoint, and no more of it than
 // one may have. "-" is no file name here: a checkpoint is read twice.
-func readDocument(path string) ([]byte, error) {
+func ReadDocument(path string) ([]byte, error) {
 	f, err := os.Open(path)
 	if err != nil {
 		return nil, exit.With(exit.Checkpoint, err)
@@ -70,23 +70,23 @@ func readDocument(path string) ([]byte, error) {
 	return doc, nil
 }
 
-// apply puts the checkpoint's order into s, and, unless they were given, the
+// Apply puts the checkpoint's order into s, and, unless they were given, the
 // workers, batch and deal of its last entry. An order flag that was given and
 // differs is an error; all of them are reported.
-func (r *resumption) apply(s spec.Spec, given func(flag string) bool) (spec.Spec, error) {
+func (r *Checkpoint) Apply(s spec.Spec, given func(flag string) bool) (spec.Spec, error) {
 	var problems []error
 	differs := func(flag string, flagValue, fileValue any) {
 		if given(flag) && flagValue != fileValue {
 			problems = append(problems, fmt.Errorf("--%s (%v) differs from %s, which has %v: an epoch can only go on in its own order, so leave the flag out",
-				flag, flagValue, r.path, fileValue))
+				flag, flagValue, r.Path, fileValue))
 		}
 	}
-	if r.state == nil {
-		differs("epoch", s.Epoch, *r.short.Epoch)
-		s.Epoch = *r.short.Epoch
+	if r.State == nil {
+		differs("epoch", s.Epoch, *r.Short.Epoch)
+		s.Epoch = *r.Short.Epoch
 		return s, exit.Join(exit.Usage, problems)
 	}
-	o := r.state.Order
+	o := r.State.Order
 	differs("seed", s.Order.Seed, o.Seed)
 	differs("shuffle", s.Order.Shuffle, o.Shuffle)
 	differs("shuffle-size", s.Order.SizeRecords, o.SizeRecords)
@@ -98,11 +98,11 @@ func (r *resumption) apply(s spec.Spec, given func(flag string) bool) (spec.Spec
 	differs("split", split.Part, o.Split.Part)
 	differs("split-seed", split.Seed, o.Split.Seed)
 	differs("split-by", split.By, o.Split.By)
-	differs("epoch", s.Epoch, r.state.Epoch)
-	s.Order, s.Epoch = o, r.state.Epoch
+	differs("epoch", s.Epoch, r.State.Epoch)
+	s.Order, s.Epoch = o, r.State.Epoch
 
-	if n := len(r.state.Done); n > 0 {
-		last := r.state.Done[n-1]
+	if n := len(r.State.Done); n > 0 {
+		last := r.State.Done[n-1]
 		if !given("workers") {
 			s.Deal.Workers = uint64(len(last.Consumed))
 		}
@@ -120,27 +120,27 @@ func (r *resumption) apply(s spec.Spec, given func(flag string) bool) (spec.Spec
 	return s, exit.Join(exit.Usage, problems)
 }
 
-// bringsOrder says whether the order is the checkpoint's.
-func (r *resumption) bringsOrder() bool { return r != nil && r.state != nil }
+// BringsOrder says whether the order is the checkpoint's.
+func (r *Checkpoint) BringsOrder() bool { return r != nil && r.State != nil }
 
-// position judges the checkpoint against an open dataset; without one (r is
+// Position judges the checkpoint against an open dataset; without one (r is
 // nil) it is the start of the spec's epoch.
-func (r *resumption) position(d *pipeline.Dataset) (checkpoint.Position, error) {
+func (r *Checkpoint) Position(d *pipeline.Dataset) (checkpoint.Position, error) {
 	s := d.Spec()
 	if r == nil {
 		return checkpoint.Position{Epoch: s.Epoch}, nil
 	}
-	p, err := checkpoint.Resolve(r.doc, checkpoint.Subject{
+	p, err := checkpoint.Resolve(r.Doc, checkpoint.Subject{
 		Dataset: d.Fingerprint(), Order: s.Order, Records: d.Records(), Workers: s.Deal.Workers, Explain: d.Explain,
 	})
 	if err != nil {
-		return p, exit.Errorf(exit.Checkpoint, "%s: %w", r.path, err)
+		return p, exit.Errorf(exit.Checkpoint, "%s: %w", r.Path, err)
 	}
 	return p, nil
 }
 
-// prefix is the resume after n records of G, as names with from-N have it.
-func prefix(o spec.Order, n uint64) []order.Done {
+// Prefix is the resume after n records of G, as names with from-N have it.
+func Prefix(o spec.Order, n uint64) []order.Done {
 	if n == 0 {
 		return nil
 	}

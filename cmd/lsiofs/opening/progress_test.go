@@ -1,4 +1,4 @@
-package main
+package opening
 
 import (
 	"bytes"
@@ -8,6 +8,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/lsiofs/lsiofs/cmd/lsiofs/goldentest"
 	"github.com/lsiofs/lsiofs/cmd/lsiofs/terminal"
 	"github.com/lsiofs/lsiofs/pipeline/catalog"
 )
@@ -23,27 +24,27 @@ func pass(show func(catalog.Progress)) {
 
 func TestProgressWithoutATerminalIsALineNowAndThen(t *testing.T) {
 	var out, err bytes.Buffer
-	pass(newProgressView(terminal.New(&out, &err)).show)
+	pass(NewPass(terminal.New(&out, &err)).Show)
 	require.Empty(t, out.String())
-	golden(t, "progress-lines.txt", err.String())
+	goldentest.Equal(t, "progress-lines.txt", err.String())
 }
 
 func TestProgressAsJSON(t *testing.T) {
 	var out, err bytes.Buffer
 	u := terminal.New(&out, &err)
 	u.JSON = true
-	pass(newProgressView(u).show)
+	pass(NewPass(u).Show)
 	require.Empty(t, out.String())
-	golden(t, "progress.jsonl", err.String())
+	goldentest.Equal(t, "progress.jsonl", err.String())
 }
 
 func TestProgressOnATerminalIsABarThatGoesAway(t *testing.T) {
 	var out, err bytes.Buffer
 	u := terminal.New(&out, &err)
 	u.Terminal = true
-	v := newProgressView(u)
-	pass(v.show)
-	v.clear()
+	v := NewPass(u)
+	pass(v.Show)
+	v.Clear()
 	text := err.String()
 	require.Contains(t, text, "indexing 0/12 shards")
 	require.Contains(t, text, "\r", "it is redrawn in place")
@@ -53,11 +54,11 @@ func TestProgressOnATerminalIsABarThatGoesAway(t *testing.T) {
 
 func TestNothingIsSaidWhereNothingWasIndexed(t *testing.T) {
 	var out, err bytes.Buffer
-	newProgressView(terminal.New(&out, &err)).show(catalog.Progress{Shards: 12, ShardsTotal: 12, Reused: 12, Elapsed: time.Second, Done: true})
+	NewPass(terminal.New(&out, &err)).Show(catalog.Progress{Shards: 12, ShardsTotal: 12, Reused: 12, Elapsed: time.Second, Done: true})
 	require.Empty(t, err.String())
 }
 
 func TestTimeLeftIsUnknownAtFirst(t *testing.T) {
 	require.Equal(t, "0 of 3 shards, 0 B of 1.0 KiB (0 %), 0 records, 0 B/s, ? left",
-		lineOf(catalog.Progress{ShardsTotal: 3, BytesTotal: 1024}).String())
+		LineOf(catalog.Progress{ShardsTotal: 3, BytesTotal: 1024}).String())
 }

@@ -1,4 +1,4 @@
-package main
+package page
 
 import (
 	"cmp"
@@ -12,9 +12,10 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/spf13/pflag"
-
 	"github.com/lsiofs/lsiofs/checkpoint"
+	"github.com/lsiofs/lsiofs/cmd/lsiofs/build"
+	"github.com/lsiofs/lsiofs/cmd/lsiofs/inspect"
+	"github.com/lsiofs/lsiofs/cmd/lsiofs/readplan"
 	"github.com/lsiofs/lsiofs/cmd/lsiofs/terminal"
 	"github.com/lsiofs/lsiofs/pipeline"
 	"github.com/lsiofs/lsiofs/pipeline/order/quality"
@@ -46,18 +47,18 @@ const (
 
 // page is what the template shows.
 type page struct {
-	inspection
+	inspect.Report
 	Name        string // of the dataset, for people
 	Spec        spec.Spec
 	Flags       string // that were given, to make a mount of the same order
 	Chart       shardChart
 	Shuffles    []shuffleRow
 	RecordSizes []sizeRow
-	Reads       *readPlan
+	Reads       *readplan.Report
 	NoReads     string // why Reads is nil
 	ReadSizes   []sizeRow
 	Reasons     []reasonRow
-	Build       build
+	Build       build.Info
 }
 
 // shuffleRow is a shuffle, and its picture where it has one.
@@ -87,18 +88,20 @@ type reasonRow struct {
 	Count uint64
 }
 
-// newPage gathers what inspect and plan find out. asked is how records are to be
-// read, as the dataset was opened to read none.
-func newPage(ctx context.Context, d *pipeline.Dataset, i inspection, o *inspectOptions, asked spec.Read) (*page, error) {
+// New gathers what inspect and plan find out. flags are those that make a
+// mount of the same order; asked is how records are to be read, as the dataset was
+// opened to read none.
+func New(ctx context.Context, d *pipeline.Dataset, i inspect.Report, flags string, asked spec.Read, program build.Info) (*page, error) {
 	p := &page{
-		inspection: i, Name: filepath.Base(i.Root), Spec: d.Spec(), Flags: givenFlags(o.flags), Chart: newShardChart(d.Catalog()),
-		RecordSizes: sizeRows(i.Histogram), Build: versionOf(),
+		Report: i, Name: filepath.Base(i.Root), Spec: d.Spec(), Flags: flags, Chart: newShardChart(d.Catalog()),
+		RecordSizes: sizeRows(i.Histogram), Build: program,
 	}
 	p.Spec.Read = asked
 	if err := p.compare(ctx, d); err != nil {
 		return nil, err
 	}
-	plan, err := planReport(ctx, d, nil, &planOptions{records: min(pageReads, max(d.Records(), 1))}, asked)
+	start := checkpoint.Position{Epoch: d.Spec().Epoch}
+	plan, err := readplan.New(ctx, d, start, 0, min(pageReads, max(d.Records(), 1)), asked)
 	switch {
 	case ctx.Err() != nil:
 		return nil, ctx.Err()
@@ -126,7 +129,7 @@ func (p *page) compare(ctx context.Context, d *pipeline.Dataset) error {
 	if err != nil {
 		return err
 	}
-	subject := quality.Subject{ShardStarts: shardStarts(d), Part: d.Part(), ChunkStarts: d.ChunkStarts}
+	subject := quality.Subject{ShardStarts: inspect.ShardStarts(d), Part: d.Part(), ChunkStarts: d.ChunkStarts}
 	compared, err := quality.Compare(e, s.Order, s.Epoch, subject,
 		quality.Resolution{LimitRecords: pageRecords, Columns: pageColumns, Rows: pageRows}, func() bool { return ctx.Err() == nil })
 	if err != nil || ctx.Err() != nil {
@@ -197,9 +200,9 @@ func (p *page) Verdict() string {
 func (p *page) Advice() string {
 	switch {
 	case len(p.Mixing.Advice) > 0:
-		return adviceText(p.Mixing.Advice)
-	case p.Mixing.poor() && p.Shuffle != spec.ShuffleNone:
-		return adviceText(nil)
+		return inspect.AdviceText(p.Mixing.Advice)
+	case p.Mixing.Poor() && p.Shuffle != spec.ShuffleNone:
+		return inspect.AdviceText(nil)
 	}
 	return ""
 }
@@ -219,25 +222,12 @@ func (p *page) Settings() [][2]string {
 		{"damaged input", string(s.OnCorrupt)},
 	}
 	if p.Split != nil {
-		rows = append(rows, [2]string{"split", splitText(s.Order.Split)})
+		rows = append(rows, [2]string{"split", inspect.SplitText(s.Order.Split)})
 	}
 	return rows
 }
 
-// givenFlags writes the flags of a command line that say which order is meant.
-func givenFlags(f *pflag.FlagSet) string {
-	var b strings.Builder
-	f.Visit(func(f *pflag.Flag) {
-		switch f.Name {
-		case "html", "json", "log-level", "log-format":
-		default:
-			fmt.Fprintf(&b, " --%s %s", f.Name, terminal.Quote(f.Value.String()))
-		}
-	})
-	return b.String()
-}
-
-func sizeRows(buckets []bucket) []sizeRow {
+func sizeRows(buckets []inspect.Bucket) []sizeRow {
 	most, all := uint64(0), uint64(0)
 	for _, k := range buckets {
 		most, all = max(most, k.Records), all+k.Records
@@ -250,10 +240,10 @@ func sizeRows(buckets []bucket) []sizeRow {
 	return rows
 }
 
-func readSizeRows(buckets []readBucket) []sizeRow {
-	list := make([]bucket, len(buckets))
+func readSizeRows(buckets []readplan.ReadBucket) []sizeRow {
+	list := make([]inspect.Bucket, len(buckets))
 	for i, k := range buckets {
-		list[i] = bucket{k.FromBytes, k.ToBytes, k.Reads}
+		list[i] = inspect.Bucket{FromBytes: k.FromBytes, ToBytes: k.ToBytes, Records: k.Reads}
 	}
 	return sizeRows(list)
 }
@@ -263,49 +253,23 @@ func readSizeRows(buckets []readBucket) []sizeRow {
 var pageTemplate = template.Must(template.New("page").Funcs(template.FuncMap{
 	"bytes":   terminal.Bytes,
 	"count":   terminal.Count,
-	"spread":  spread.text,
-	"games":   (*games).text,
+	"spread":  inspect.Spread.Text,
+	"games":   (*inspect.Games).Text,
 	"long":    func(n int64) string { return terminal.Count(uint64(n)) },
 	"number":  func(n int) string { return terminal.Count(uint64(n)) },
 	"plural":  func(n int, one string) string { return terminal.Plural(uint64(n), one) },
 	"percent": func(share float64) string { return fmt.Sprintf("%.2f", 100*share) },
 	"fixed":   func(x float64) string { return fmt.Sprintf("%.2f", x) },
 	"about":   func(x float64) string { return terminal.Count(uint64(math.Round(x))) },
-	"mean":    func(p strategyPlan) string { return terminal.Bytes(p.ReadBytes / max(int64(p.Reads), 1)) },
+	"mean":    func(p readplan.StrategyPlan) string { return terminal.Bytes(p.ReadBytes / max(int64(p.Reads), 1)) },
 	"upper":   func(s string) string { return strings.ToUpper(s[:1]) + s[1:] },
 	"sizes":   func(of string, rows []sizeRow) sizeTable { return sizeTable{of, rows} },
 }).Parse(pageText))
 
-// render makes the file. What a terminal acts on, or a browser turns text around
+// Render makes the file. What a terminal acts on, or a browser turns text around
 // by, is written out.
-func (p *page) render() ([]byte, error) {
+func (p *page) Render() ([]byte, error) {
 	var b strings.Builder
 	err := pageTemplate.Execute(&b, p)
 	return []byte(printable.Text(b.String())), err
-}
-
-// writePage writes a page to a file, whole or not at all, or to stdout for "-".
-func writePage(p *page, path string, u *terminal.UI) error {
-	doc, err := p.render()
-	if err != nil {
-		return err
-	}
-	return writeDocument(path, doc, u)
-}
-
-// writeDocument writes what a command has made to a file of the user's, whole or
-// not at all and for the user alone, or to stdout for "-".
-func writeDocument(path string, doc []byte, u *terminal.UI) error {
-	if path == "-" {
-		_, err := u.Out.Write(doc)
-		return err
-	}
-	if err := checkpoint.WriteFile(path, doc); err != nil {
-		return err
-	}
-	if u.JSON {
-		return u.Emit(map[string]any{"saved": path, "bytes": len(doc)})
-	}
-	u.Notef("saved %s: %s", path, terminal.Bytes(int64(len(doc))))
-	return nil
 }

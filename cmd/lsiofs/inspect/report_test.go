@@ -1,4 +1,4 @@
-package main
+package inspect
 
 import (
 	"bytes"
@@ -8,6 +8,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"pgregory.net/rapid"
 
+	"github.com/lsiofs/lsiofs/cmd/lsiofs/goldentest"
 	"github.com/lsiofs/lsiofs/cmd/lsiofs/terminal"
 	"github.com/lsiofs/lsiofs/pipeline/order/quality"
 	"github.com/lsiofs/lsiofs/pipeline/spec"
@@ -21,7 +22,7 @@ func TestHistogramCountsEverySizeOnce(t *testing.T) {
 		for _, s := range sizes {
 			byLength[bits.Len64(s)]++
 		}
-		buckets := histogram(byLength[:])
+		buckets := Histogram(byLength[:])
 		total := uint64(0)
 		for i, b := range buckets {
 			n := uint64(0)
@@ -45,38 +46,28 @@ func TestHistogramCountsEverySizeOnce(t *testing.T) {
 }
 
 func TestInspectionForPeople(t *testing.T) {
-	i := inspection{
+	i := Report{
 		Root: "/data/train", Format: "jsonl", Fingerprint: "abcd", Shards: 147, CompressedShards: 147, PassedOver: 1,
 		Damaged: []string{"a.jsonl.gz: record 7: cut off"}, Records: 1_234_567, EntryPoints: 147,
 		RawBytes: 3 << 30, DecodedBytes: 12 << 30, StreamBytes: 12 << 30, Chunks: 147, Shuffle: spec.ShuffleReservoir, Workers: 4, Storage: profile.Defaults(profile.KindSSD),
-		Histogram: []bucket{{4096, 8192, 1_000_000}, {8192, 16384, 0}, {16384, 32768, 234_567}},
-		Mixing: mixing{
+		Histogram: []Bucket{{4096, 8192, 1_000_000}, {8192, 16384, 0}, {16384, 32768, 234_567}},
+		Mixing: Mixing{
 			Global: quality.Estimate{Value: 6.1, Batches: 4000}, Worker: quality.Estimate{Value: 6.54, Batches: 1205, Whole: true},
 			Advice: []quality.Advice{{Flag: "--lanes", Value: "128", Chi: 1.7}, {Flag: "--shuffle", Value: "full", Chi: 1}},
 		},
 	}
 	for _, v := range []int64{4100, 20000, 9000} {
-		i.RecordBytes.add(v)
-		i.ChunkBytes.add(v * 1000)
-		i.ChunkRecords.add(v)
+		i.RecordBytes.Add(v)
+		i.ChunkBytes.Add(v * 1000)
+		i.ChunkRecords.Add(v)
 	}
 	var out, err bytes.Buffer
-	require.NoError(t, i.print(terminal.New(&out, &err)))
+	require.NoError(t, i.Print(terminal.New(&out, &err)))
 	require.Empty(t, err.String())
-	golden(t, "inspect.txt", out.String())
+	goldentest.Equal(t, "inspect.txt", out.String())
 
 	i.Split = &splitInfo{Part: "0.9..1", Seed: 3, By: spec.SplitByUnit, WholeRecords: 12_345_678, WholeBytes: 120 << 30}
 	out.Reset()
-	require.NoError(t, i.print(terminal.New(&out, &err)))
+	require.NoError(t, i.Print(terminal.New(&out, &err)))
 	require.Contains(t, out.String(), "\nsplit          0.9..1 by unit, seed 3, of 12,345,678 records, 120 GiB in streams\nrecords        1,234,567, 147 entry points\n")
-}
-
-func TestDropThatLeavesNothingIsAWarning(t *testing.T) {
-	deal := spec.Deal{Workers: 4, Batch: 100, Dealing: spec.DealInterleaved, Tail: spec.TailDrop}
-	require.Contains(t, emptyWorkers([]uint64{0, 0, 0, 0}, deal), "4 of 4 workers no records: a round of all workers takes 400")
-	require.Empty(t, emptyWorkers([]uint64{100, 100, 100, 100}, deal))
-	deal.Dealing = spec.DealContiguous
-	require.Contains(t, emptyWorkers([]uint64{0, 0, 0, 0}, deal), "takes 4,")
-	deal.Tail = spec.TailKeep
-	require.Empty(t, emptyWorkers([]uint64{1, 0, 0, 0}, deal), "keep was asked for")
 }

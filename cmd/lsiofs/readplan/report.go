@@ -1,18 +1,23 @@
-package main
+package readplan
 
 import (
+	"context"
 	"fmt"
 	"slices"
 	"strings"
 	"text/tabwriter"
 
+	"github.com/lsiofs/lsiofs/checkpoint"
+	"github.com/lsiofs/lsiofs/cmd/lsiofs/exit"
+	"github.com/lsiofs/lsiofs/cmd/lsiofs/inspect"
 	"github.com/lsiofs/lsiofs/cmd/lsiofs/terminal"
 	"github.com/lsiofs/lsiofs/pipeline"
+	"github.com/lsiofs/lsiofs/pipeline/spec"
 	"github.com/lsiofs/lsiofs/pipeline/storage/profile"
 )
 
-// readPlan is what plan finds out.
-type readPlan struct {
+// Report is what plan finds out.
+type Report struct {
 	Dataset     string        `json:"dataset"`
 	Epoch       uint64        `json:"epoch"`
 	Worker      uint64        `json:"worker"`
@@ -29,11 +34,11 @@ type storagePlan struct {
 	Reason string `json:"reason"` // why the plan in use is
 	// Likes are the sizes, depth and gaps that reads there are made of.
 	Likes profile.Profile `json:"profile"`
-	Plans []strategyPlan  `json:"plans"`
+	Plans []StrategyPlan  `json:"plans"`
 }
 
-// strategyPlan is what a strategy reads.
-type strategyPlan struct {
+// StrategyPlan is what a strategy reads.
+type StrategyPlan struct {
 	Strategy      string       `json:"strategy"`
 	InUse         bool         `json:"in_use"`
 	Reads         uint64       `json:"reads"`
@@ -45,20 +50,43 @@ type strategyPlan struct {
 	FitsMemory    *bool        `json:"fits_memory,omitempty"` // scan: each piece is read once
 	GapBytes      int64        `json:"gap_bytes,omitempty"`   // gather: read and thrown away
 	SpoolBytes    int64        `json:"spool_bytes,omitempty"` // spool: that a mount reserves
-	Histogram     []readBucket `json:"read_bytes_histogram"`
+	Histogram     []ReadBucket `json:"read_bytes_histogram"`
 	Notes         []string     `json:"notes"`
 }
 
-// readBucket counts reads of FromBytes ≤ size < ToBytes.
-type readBucket struct {
+// ReadBucket counts reads of FromBytes ≤ size < ToBytes.
+type ReadBucket struct {
 	FromBytes int64  `json:"from_bytes"`
 	ToBytes   int64  `json:"to_bytes"`
 	Reads     uint64 `json:"reads"`
 }
 
-// newReadPlan makes the report of a forecast.
-func newReadPlan(f pipeline.Forecast) readPlan {
-	r := readPlan{Records: f.Records, RecordBytes: f.RecordBytes}
+// New says what the next records of a worker's stream read from a position on,
+// 0 for all that are left. asked is how they are to be read, whatever the dataset was
+// opened for.
+func New(ctx context.Context, d *pipeline.Dataset, position checkpoint.Position, worker, records uint64, asked spec.Read) (Report, error) {
+	set, err := d.Set(ctx, position.Epoch, position.Done, d.Spec().Deal)
+	if err != nil {
+		return Report{}, exit.With(exit.Checkpoint, err)
+	}
+	left := set.View().Count(worker)
+	if records == 0 {
+		records = left
+	}
+	f, err := d.Forecast(ctx, set.View(), worker, records, asked)
+	if err != nil {
+		return Report{}, err
+	}
+	r := newReport(f)
+	s := d.Spec()
+	r.Dataset, r.Epoch = s.Dataset, position.Epoch
+	r.Worker, r.Workers, r.RecordsLeft = worker, s.Deal.Workers, left
+	return r, nil
+}
+
+// newReport makes the report of a forecast.
+func newReport(f pipeline.Forecast) Report {
+	r := Report{Records: f.Records, RecordBytes: f.RecordBytes}
 	for _, s := range f.Storages {
 		p := storagePlan{Kind: s.Kind, Root: s.Root, Reason: s.Reason, Likes: s.Likes}
 		scan := newStrategyPlan("scan", s.Scan.ReadsForecast, f)
@@ -92,13 +120,13 @@ func newReadPlan(f pipeline.Forecast) readPlan {
 // gatherNote says what is counted.
 const gatherNote = "counted as read from front to back; where the reader and what is copied ahead of it ask in turn, some reads more or fewer are merged"
 
-func newStrategyPlan(name string, reads pipeline.ReadsForecast, f pipeline.Forecast) strategyPlan {
-	p := strategyPlan{Strategy: name, Reads: reads.Reads, ReadBytes: reads.ReadBytes, Histogram: []readBucket{}}
+func newStrategyPlan(name string, reads pipeline.ReadsForecast, f pipeline.Forecast) StrategyPlan {
+	p := StrategyPlan{Strategy: name, Reads: reads.Reads, ReadBytes: reads.ReadBytes, Histogram: []ReadBucket{}}
 	if f.RecordBytes > 0 {
 		p.Amplification = float64(reads.ReadBytes) / float64(f.RecordBytes)
 	}
-	for _, b := range histogram(reads.ByLength[:]) {
-		p.Histogram = append(p.Histogram, readBucket{b.FromBytes, b.ToBytes, b.Records})
+	for _, b := range inspect.Histogram(reads.ByLength[:]) {
+		p.Histogram = append(p.Histogram, ReadBucket{b.FromBytes, b.ToBytes, b.Records})
 	}
 	return p
 }
@@ -120,8 +148,8 @@ func scanNotes(s pipeline.ScanForecast) []string {
 	return notes
 }
 
-// print writes a plan for people.
-func (r readPlan) print(u *terminal.UI) error {
+// Print writes a plan for people.
+func (r Report) Print(u *terminal.UI) error {
 	var b strings.Builder
 	fmt.Fprintf(&b, "%s (%s) of %s left for worker %d of %d in epoch %d of %s\n",
 		terminal.Plural(r.Records, "record"), terminal.Bytes(r.RecordBytes), terminal.Count(r.RecordsLeft), r.Worker, r.Workers, r.Epoch, r.Dataset)
@@ -134,13 +162,13 @@ func (r readPlan) print(u *terminal.UI) error {
 				notes = append([]string{"in use (" + s.Reason + ")"}, notes...)
 			}
 			fmt.Fprintf(&b, "\n%s: %s\n", p.Strategy, strings.Join(notes, "\n  "))
-			var buckets []bucket
+			var buckets []inspect.Bucket
 			for _, k := range p.Histogram {
-				buckets = append(buckets, bucket{k.FromBytes, k.ToBytes, k.Reads})
+				buckets = append(buckets, inspect.Bucket{FromBytes: k.FromBytes, ToBytes: k.ToBytes, Records: k.Reads})
 			}
-			b.WriteString(histogramText(buckets))
+			b.WriteString(inspect.HistogramText(buckets))
 		}
-		if !slices.ContainsFunc(s.Plans, func(p strategyPlan) bool { return p.Strategy == "gather" }) {
+		if !slices.ContainsFunc(s.Plans, func(p StrategyPlan) bool { return p.Strategy == "gather" }) {
 			b.WriteString("\ngather: not possible, as these records lie in compressed shards\n")
 		}
 	}

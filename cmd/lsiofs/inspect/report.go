@@ -1,4 +1,4 @@
-package main
+package inspect
 
 import (
 	"context"
@@ -6,6 +6,7 @@ import (
 	"math/bits"
 	"slices"
 
+	"github.com/lsiofs/lsiofs/cmd/lsiofs/opening"
 	"github.com/lsiofs/lsiofs/cmd/lsiofs/terminal"
 	"github.com/lsiofs/lsiofs/pipeline"
 	"github.com/lsiofs/lsiofs/pipeline/order/quality"
@@ -13,8 +14,8 @@ import (
 	"github.com/lsiofs/lsiofs/pipeline/storage/profile"
 )
 
-// inspection is what inspect finds out.
-type inspection struct {
+// Report is what inspect finds out.
+type Report struct {
 	Dataset          string   `json:"dataset"`
 	Root             string   `json:"root"`
 	Format           string   `json:"format"`
@@ -26,21 +27,21 @@ type inspection struct {
 	Damaged          []string `json:"damaged"`
 	// Damages counts what was left out, by reason.
 	Damages      map[string]uint64 `json:"damages_by_reason,omitempty"`
-	Games        *games            `json:"games,omitempty"` // of lc0
+	Games        *Games            `json:"games,omitempty"` // of lc0
 	Records      uint64            `json:"records"`         // that the split leaves
 	Split        *splitInfo        `json:"split,omitempty"` // nil: none
 	EntryPoints  uint64            `json:"entry_points"`
 	RawBytes     int64             `json:"raw_bytes"`
 	DecodedBytes int64             `json:"decoded_bytes"`
 	StreamBytes  int64             `json:"stream_bytes"` // of Records
-	RecordBytes  spread            `json:"record_bytes"`
-	Histogram    []bucket          `json:"record_bytes_histogram"`
+	RecordBytes  Spread            `json:"record_bytes"`
+	Histogram    []Bucket          `json:"record_bytes_histogram"`
 	Chunks       uint64            `json:"chunks"`
-	ChunkBytes   spread            `json:"chunk_bytes"`
-	ChunkRecords spread            `json:"chunk_records"`
+	ChunkBytes   Spread            `json:"chunk_bytes"`
+	ChunkRecords Spread            `json:"chunk_records"`
 	Shuffle      spec.Shuffle      `json:"shuffle"`
 	Workers      uint64            `json:"workers"`
-	Mixing       mixing            `json:"mixing"`
+	Mixing       Mixing            `json:"mixing"`
 	// Storage says which reads a mount would make.
 	Storage profile.Profile `json:"storage"`
 }
@@ -54,15 +55,15 @@ type splitInfo struct {
 	WholeBytes   int64        `json:"whole_stream_bytes"`
 }
 
-// bucket counts records of FromBytes ≤ size < ToBytes.
-type bucket struct {
+// Bucket counts records of FromBytes ≤ size < ToBytes.
+type Bucket struct {
 	FromBytes int64  `json:"from_bytes"`
 	ToBytes   int64  `json:"to_bytes"`
 	Records   uint64 `json:"records"`
 }
 
-// spread is the least, the greatest and the mean of a number of values.
-type spread struct {
+// Spread is the least, the greatest and the mean of a number of values.
+type Spread struct {
 	Min  int64   `json:"min"`
 	Max  int64   `json:"max"`
 	Mean float64 `json:"mean"`
@@ -70,7 +71,8 @@ type spread struct {
 	sum, count int64
 }
 
-func (s *spread) add(v int64) {
+// Add takes one more value in.
+func (s *Spread) Add(v int64) {
 	if s.count == 0 || v < s.Min {
 		s.Min = v
 	}
@@ -80,15 +82,20 @@ func (s *spread) add(v int64) {
 	s.Mean = float64(s.sum) / float64(s.count)
 }
 
-func (s spread) text() string {
+// Values is how many values there were.
+func (s Spread) Values() int64 { return s.count }
+
+// Text is a spread of bytes, for people.
+func (s Spread) Text() string {
 	return fmt.Sprintf("%s to %s, mean %s", terminal.Bytes(s.Min), terminal.Bytes(s.Max), terminal.Bytes(int64(s.Mean)))
 }
 
-func inspect(ctx context.Context, d *pipeline.Dataset) (inspection, error) {
+// Dataset inspects an open dataset.
+func Dataset(ctx context.Context, d *pipeline.Dataset) (Report, error) {
 	c, s := d.Catalog(), d.Spec()
-	i := inspection{
+	i := Report{
 		Dataset: s.Dataset, Root: c.Root(), Format: c.Format().Name, Kind: c.Kind(), Fingerprint: c.Fingerprint(),
-		Shards: c.Shards(), PassedOver: c.PassedOver(), Damaged: damageList(c.Damaged()),
+		Shards: c.Shards(), PassedOver: c.PassedOver(), Damaged: opening.DamageList(c.Damaged()),
 		Records: d.Records(), StreamBytes: d.StreamBytes(),
 		Shuffle: s.Order.Shuffle, Workers: s.Deal.Workers, Storage: d.Status().Storage,
 	}
@@ -117,13 +124,13 @@ func inspect(ctx context.Context, d *pipeline.Dataset) (inspection, error) {
 		return i, err
 	}
 	var err error
-	i.Mixing, err = measureMixing(ctx, d, quality.Good)
+	i.Mixing, err = MeasureMixing(ctx, d, quality.Good)
 	return i, err
 }
 
 // sizes goes through the sizes of all records that the split leaves once, in
 // dataset order.
-func (i *inspection) sizes(ctx context.Context, d *pipeline.Dataset) error {
+func (i *Report) sizes(ctx context.Context, d *pipeline.Dataset) error {
 	const block = 4096
 	o := d.Spec().Order
 	chunkStarts := d.ChunkStarts(o.ChunkBytes, o.ChunkRecords)
@@ -142,31 +149,31 @@ func (i *inspection) sizes(ctx context.Context, d *pipeline.Dataset) error {
 		d.Catalog().Sizes(records[:n], sizes[:n])
 		for k, size := range sizes[:n] {
 			buckets[bits.Len64(uint64(size))]++
-			i.RecordBytes.add(size)
+			i.RecordBytes.Add(size)
 			chunkBytes += size
 			if end := chunkStarts[chunk+1]; first+uint64(k)+1 == end {
-				i.ChunkBytes.add(chunkBytes)
-				i.ChunkRecords.add(int64(end - chunkStarts[chunk]))
+				i.ChunkBytes.Add(chunkBytes)
+				i.ChunkRecords.Add(int64(end - chunkStarts[chunk]))
 				chunk, chunkBytes = chunk+1, 0
 			}
 		}
 	}
 	i.Chunks = uint64(chunk)
-	i.Histogram = histogram(buckets[:])
+	i.Histogram = Histogram(buckets[:])
 	return nil
 }
 
-// histogram makes buckets of counts by bit length: length l holds the sizes
+// Histogram makes buckets of counts by bit length: length l holds the sizes
 // from 2^(l-1) to 2^l - 1. Empty buckets at both ends are left out.
-func histogram(byLength []uint64) []bucket {
-	list := []bucket{}
+func Histogram(byLength []uint64) []Bucket {
+	list := []Bucket{}
 	for l, n := range byLength[:63] {
 		from := int64(0)
 		if l > 0 {
 			from = 1 << (l - 1)
 		}
 		if n > 0 || len(list) > 0 {
-			list = append(list, bucket{from, 1 << l, n})
+			list = append(list, Bucket{from, 1 << l, n})
 		}
 	}
 	last := len(list)

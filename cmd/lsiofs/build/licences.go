@@ -1,4 +1,4 @@
-package main
+package build
 
 import (
 	_ "embed"
@@ -14,8 +14,8 @@ import (
 //go:embed licences.txt
 var licencesText string
 
-// dependency is a module that is linked into this program.
-type dependency struct {
+// Dependency is a module that is linked into this program.
+type Dependency struct {
 	Module  string `json:"module"`
 	Version string `json:"version"`
 	Licence string `json:"licence"`
@@ -24,18 +24,18 @@ type dependency struct {
 // standardLibrary is what comes with Go, under Go's licence.
 const standardLibrary = "std"
 
-// dependencies are the modules of a build, in the order of their paths, behind
+// Dependencies are the modules of a build, in the order of their paths, behind
 // the standard library.
-func dependencies(info *debug.BuildInfo) []dependency {
+func Dependencies(info *debug.BuildInfo) []Dependency {
 	licences := map[string]string{}
 	for line := range strings.Lines(licencesText) {
 		if module, licence, found := strings.Cut(strings.TrimSpace(line), " "); found {
 			licences[module] = licence
 		}
 	}
-	list := []dependency{{standardLibrary, runtime.Version(), "BSD-3-Clause"}}
+	list := []Dependency{{standardLibrary, runtime.Version(), "BSD-3-Clause"}}
 	for _, m := range info.Deps {
-		d := dependency{m.Path, m.Version, licences[m.Path]}
+		d := Dependency{m.Path, m.Version, licences[m.Path]}
 		if m.Replace != nil {
 			d.Version += " => " + m.Replace.Path + " " + m.Replace.Version
 		}
