@@ -10,6 +10,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/lsiofs/lsiofs/cmd/lsiofs/bench"
+	"github.com/lsiofs/lsiofs/cmd/lsiofs/doctor"
 	"github.com/lsiofs/lsiofs/cmd/lsiofs/exit"
 	"github.com/lsiofs/lsiofs/cmd/lsiofs/opening"
 	"github.com/lsiofs/lsiofs/cmd/lsiofs/terminal"
@@ -172,7 +173,7 @@ func measured[R any](g *globals, v *benchView, c interface{ Validate() error }, 
 	if err := c.Validate(); err != nil {
 		return r, exit.With(exit.Usage, err)
 	}
-	if missing := missingForMount(mountingMachine()); missing != nil {
+	if missing := doctor.CanMount(); missing != nil {
 		return r, missing
 	}
 	p, err := benchProgram(g)

@@ -10,6 +10,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/lsiofs/lsiofs/cmd/lsiofs/doctor"
 	"github.com/lsiofs/lsiofs/cmd/lsiofs/exit"
 	"github.com/lsiofs/lsiofs/cmd/lsiofs/terminal"
 )
@@ -41,7 +42,7 @@ nothing installed; as a user it needs fusermount3 and a /dev/fuse open to users.
 // happens. Steps go to stdout; an error says what is wrong.
 func runDemo(ctx context.Context, o *demoOptions, g *globals) (err error) {
 	g.takeForce() // a second Ctrl-C must not leave a mount behind
-	if missing := missingForMount(mountingMachine()); missing != nil {
+	if missing := doctor.CanMount(); missing != nil {
 		return missing
 	}
 	dir, err := os.MkdirTemp("", "lsiofs-demo-")
@@ -51,18 +52,6 @@ func runDemo(ctx context.Context, o *demoOptions, g *globals) (err error) {
 	d := &demo{ui: g.ui, dir: dir, data: filepath.Join(dir, "shards"), mnt: filepath.Join(dir, "mnt")}
 	defer func() { err = errors.Join(err, d.cleanUp(o.keep)) }()
 	return d.run(ctx)
-}
-
-// missingForMount says what a mount here lacks: the failures of doctor that
-// have to do with mounting.
-func missingForMount(m machine) error {
-	var problems []error
-	for _, f := range []finding{checkKernel(m.release), checkFuse(m), checkFusermount(m)} {
-		if f.Level == levelFail {
-			problems = append(problems, fmt.Errorf("%s: %s: %s", f.Check, f.Detail, f.Do))
-		}
-	}
-	return exit.Join(exit.Check, problems)
 }
 
 // demo is a demo under way.

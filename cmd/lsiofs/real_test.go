@@ -15,6 +15,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/lsiofs/lsiofs/cmd/lsiofs/doctor"
 	"github.com/lsiofs/lsiofs/cmd/lsiofs/exit"
 	"github.com/lsiofs/lsiofs/cmd/lsiofs/inspect"
 )
@@ -23,7 +24,7 @@ import (
 // processes that this one starts be lsiofs.
 func needMount(t *testing.T) {
 	t.Helper()
-	if err := missingForMount(mountingMachine()); err != nil {
+	if err := doctor.CanMount(); err != nil {
 		if os.Getenv("CI") == "true" {
 			t.Fatalf("CI=true, and nothing can be mounted here: %v", err)
 		}

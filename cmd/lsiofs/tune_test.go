@@ -6,17 +6,16 @@ import (
 	"encoding/json"
 	"os"
 	"path/filepath"
-	"strings"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/require"
 
 	"github.com/lsiofs/lsiofs/cmd/lsiofs/exit"
-	"github.com/lsiofs/lsiofs/cmd/lsiofs/goldentest"
 	"github.com/lsiofs/lsiofs/cmd/lsiofs/terminal"
+	"github.com/lsiofs/lsiofs/cmd/lsiofs/tune"
 	"github.com/lsiofs/lsiofs/pipeline/storage/profile"
-	"github.com/lsiofs/lsiofs/pipeline/storage/tune"
+	storagetune "github.com/lsiofs/lsiofs/pipeline/storage/tune"
 )
 
 // ownCache gives the commands of a test a cache directory of their own.
@@ -27,21 +26,21 @@ func ownCache(t *testing.T) string {
 }
 
 // tuneQuickly is tune with a small table and little data.
-func tuneQuickly(t *testing.T, ctx context.Context, json bool, o tuneOptions) (result, error) {
+func tuneQuickly(t *testing.T, ctx context.Context, json bool, o tune.Options) (result, error) {
 	t.Helper()
-	if o.seconds == 0 {
-		o.seconds = 0.3
+	if o.Seconds == 0 {
+		o.Seconds = 0.3
 	}
-	o.measured = func(path string) tune.Config {
-		c := tune.Default(path)
+	o.Measured = func(path string) storagetune.Config {
+		c := storagetune.Default(path)
 		c.ReadBytes, c.Depths = []int64{4 << 10, 128 << 10, 1 << 20}, []int{1, 4, 16}
 		c.MinDataBytes, c.DataBytes, c.TempBytes = 64<<20, 64<<20, 8<<20
 		return c
 	}
 	var out, errs bytes.Buffer
-	g := &globals{interrupts: &interrupts{force: ctx}, ui: terminal.New(&out, &errs)}
-	g.ui.JSON = json
-	err := runTune(ctx, &o, g)
+	u := terminal.New(&out, &errs)
+	u.JSON = json
+	err := tune.Run(ctx, o, u)
 	return result{exit.CodeOf(err), out.String(), errs.String()}, err
 }
 
@@ -51,9 +50,9 @@ func TestWhatTuneMeasuresIsWhatMountsUse(t *testing.T) {
 	require.Contains(t, before, "default for ")
 	require.Contains(t, before, "lsiofs tune "+terminal.Quote(data))
 
-	r, err := tuneQuickly(t, t.Context(), true, tuneOptions{path: data})
+	r, err := tuneQuickly(t, t.Context(), true, tune.Options{Path: data})
 	require.NoError(t, err)
-	var report tuneReport
+	var report tune.Report
 	require.NoError(t, json.Unmarshal([]byte(r.stdout), &report))
 	require.Len(t, report.Cells, 9)
 	require.Equal(t, cache, filepath.Dir(report.File))
@@ -119,7 +118,7 @@ func TestProfilesDoNotChangeStreams(t *testing.T) {
 func TestTuneForPeople(t *testing.T) {
 	cache := ownCache(t)
 	dir := t.TempDir()
-	r, err := tuneQuickly(t, t.Context(), false, tuneOptions{path: dir, dryRun: true})
+	r, err := tuneQuickly(t, t.Context(), false, tune.Options{Path: dir, DryRun: true})
 	require.NoError(t, err)
 	for _, words := range []string{"GiB/s, reads", "of 128 KiB", "*", "at a time: so many small reads", "gaps of up to", "tuned "} {
 		require.Contains(t, r.stdout, words)
@@ -131,20 +130,12 @@ func TestTuneForPeople(t *testing.T) {
 	require.Empty(t, entries)
 }
 
-func TestTheTableOfMeasurements(t *testing.T) {
-	var b strings.Builder
-	cells := []profile.Cell{{ReadBytes: 4096, Depth: 1, BytesPerSecond: 1 << 27}, {ReadBytes: 4096, Depth: 128, BytesPerSecond: 3 << 28},
-		{ReadBytes: 4 << 20, Depth: 1, BytesPerSecond: 12 << 30}}
-	cellTable(&b, cells, profile.Profile{ReadBytes: 4 << 20, Depth: 128, InFlightBytes: 4 << 20})
-	goldentest.Equal(t, "tune-table.txt", b.String())
-}
-
 func TestTuneThatIsCalledOffLeavesNothing(t *testing.T) {
 	cache := ownCache(t)
 	dir := t.TempDir()
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	_, err := tuneQuickly(t, ctx, false, tuneOptions{path: dir})
+	_, err := tuneQuickly(t, ctx, false, tune.Options{Path: dir})
 	require.ErrorIs(t, err, context.Canceled)
 	require.Equal(t, exit.Interrupted, exit.CodeOf(exit.OrInterrupted(ctx, err)))
 	entries, err := os.ReadDir(dir)

@@ -1,9 +1,10 @@
-package main
+package doctor
 
 import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"log/slog"
 	"os"
 	"path/filepath"
 	"runtime/debug"
@@ -20,13 +21,13 @@ import (
 	"github.com/lsiofs/lsiofs/pipeline/spec"
 )
 
-// issueReport is what doctor --report gathers. Every string in it is lsiofs's own,
+// Report is what doctor --report gathers. Every string in it is lsiofs's own,
 // the machine's kind, or has gone through a veil; Private says so first.
-type issueReport struct {
+type Report struct {
 	Private  [][2]string    `json:"private"`
 	Build    build.Info     `json:"build"`
 	Machine  machineFacts   `json:"machine"`
-	Checks   []finding      `json:"checks"`
+	Checks   []Finding      `json:"checks"`
 	Dataset  *datasetFacts  `json:"dataset,omitempty"`
 	Mount    map[string]any `json:"mount,omitempty"` // status.json and dataset.json
 	Problems []string       `json:"problems"`        // why something is missing here
@@ -62,9 +63,10 @@ const reportPatience = 10 * time.Second
 // gatherReport looks at the machine, and at a dataset or a mount where subject
 // names one. What can't be looked at is one of the problems: a report is wanted
 // most where something does not work.
-func gatherReport(ctx context.Context, g *globals, indexDir, subject string) issueReport {
+func gatherReport(ctx context.Context, o Options, program build.Info, u *terminal.UI, log *slog.Logger) Report {
+	subject := o.Subject
 	v := newVeil()
-	r := issueReport{Build: versionOf(), Problems: []string{}}
+	r := Report{Build: program, Problems: []string{}}
 	if info, ok := debug.ReadBuildInfo(); ok {
 		r.Build.Dependencies = build.Dependencies(info)
 	}
@@ -81,13 +83,13 @@ func gatherReport(ctx context.Context, g *globals, indexDir, subject string) iss
 		if mounted {
 			r.Mount, err = mountFacts(subject, v)
 		} else {
-			r.Dataset, err = gatherDataset(ctx, g, indexDir, subject, v)
+			r.Dataset, err = gatherDataset(ctx, u, log, o, v)
 		}
 		if err != nil {
 			r.Problems = append(r.Problems, kind+": "+v.text(err.Error()))
 		}
 	}
-	m := thisMachine(indexDir)
+	m := thisMachine(o.IndexDir)
 	r.Machine = thisMachinesFacts(v)
 	r.Checks = examine(m.veiled(v))
 	r.Private = v.told(r)
@@ -141,17 +143,17 @@ func mountFacts(mnt string, v *veil) (map[string]any, error) {
 }
 
 // gatherDataset opens a dataset with default settings, as inspect does.
-func gatherDataset(ctx context.Context, g *globals, indexDir, path string, v *veil) (*datasetFacts, error) {
+func gatherDataset(ctx context.Context, u *terminal.UI, log *slog.Logger, o Options, v *veil) (*datasetFacts, error) {
 	s := spec.Default()
-	s.Dataset, s.IndexDir = path, indexDir
+	s.Dataset, s.IndexDir = o.Subject, o.IndexDir
 	s.OnCorrupt = spec.CorruptSkip // what is damaged is to be counted
 	s.Read = spec.ReadScan         // no record is read: no spool
-	d, err := opening.OpenShowing(ctx, g.ui, g.log(), s)
+	d, err := opening.OpenShowing(ctx, u, log, s)
 	if err != nil {
 		return nil, err
 	}
 	facts, err := factsOf(ctx, d, v)
-	return facts, opening.Close(d, err, g.log())
+	return facts, opening.Close(d, err, log)
 }
 
 func factsOf(ctx context.Context, d *pipeline.Dataset, v *veil) (*datasetFacts, error) {
@@ -185,7 +187,7 @@ func factsOf(ctx context.Context, d *pipeline.Dataset, v *veil) (*datasetFacts, 
 }
 
 // markdown is the report as a text to paste into an issue.
-func (r issueReport) markdown() string {
+func (r Report) markdown() string {
 	var b strings.Builder
 	b.WriteString("## Report of lsiofs doctor\n\nWhat is private, and whether it is in here:\n\n| | |\n|---|---|\n")
 	for _, row := range r.Private {

@@ -1,4 +1,4 @@
-package main
+package top
 
 import (
 	"fmt"
@@ -24,8 +24,8 @@ type streamLine struct {
 	LeftSeconds float64 `json:"left_seconds"`
 }
 
-// topLine is a frame under --json.
-type topLine struct {
+// Line is a frame under --json.
+type Line struct {
 	Time        time.Time        `json:"time"`
 	Dataset     string           `json:"dataset"`
 	Epoch       uint64           `json:"epoch"`
@@ -45,9 +45,9 @@ type topLine struct {
 	Skipped     uint64           `json:"skipped"`
 }
 
-func (f *frame) line() topLine {
+func (f *frame) line() Line {
 	s, x := f.now, f.now.Pipeline.Fetch
-	return topLine{
+	return Line{
 		Time: s.Started.Add(time.Duration(s.UptimeSeconds * float64(time.Second))), Dataset: s.Dataset, Epoch: s.Epoch, Silent: f.silent.Seconds(),
 		Verdict: s.Explain.Verdict, Waiting: s.Explain.Waiting, Second: s.Explain.Second, Minute: s.Explain.Minute, Streams: f.streams(),
 		HeldBytes: x.HeldBytes, BudgetBytes: x.BudgetBytes, Hits: x.Hits, Waits: x.Waits, ReadAgain: x.PiecesReread,

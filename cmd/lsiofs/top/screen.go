@@ -1,4 +1,4 @@
-package main
+package top
 
 import (
 	"context"
@@ -9,9 +9,9 @@ import (
 	"github.com/gdamore/tcell/v2"
 )
 
-// topScreen redraws frames on the terminal until q, Escape or Ctrl-C, or until
+// onScreen redraws frames on the terminal until q, Escape or Ctrl-C, or until
 // the mount is gone.
-func topScreen(ctx context.Context, w *watch) error {
+func onScreen(ctx context.Context, w *watch) error {
 	screen, err := tcell.NewScreen()
 	if err == nil {
 		err = screen.Init()
@@ -46,7 +46,7 @@ func drawFrames(ctx context.Context, w *watch, screen tcell.Screen) error {
 			case <-ctx.Done():
 				return
 			}
-			if f.err != nil || !pause(ctx, topEvery) {
+			if f.err != nil || !pause(ctx, every) {
 				return
 			}
 		}

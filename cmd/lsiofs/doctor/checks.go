@@ -1,4 +1,4 @@
-package main
+package doctor
 
 import (
 	"errors"
@@ -9,12 +9,13 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/lsiofs/lsiofs/cmd/lsiofs/terminal"
+	"github.com/lsiofs/lsiofs/cmd/lsiofs/tune"
 	"github.com/lsiofs/lsiofs/pipeline/storage/profile"
 )
 
 // examine judges a machine. It is pure.
-func examine(m machine) []finding {
-	found := []finding{
+func examine(m machine) []Finding {
+	found := []Finding{
 		checkKernel(m.release), checkFuse(m), checkFusermount(m), checkAllowOther(m),
 		checkRing(m), checkFiles(m), checkMemlock(m), checkIndexDir(m),
 	}
@@ -28,8 +29,8 @@ var (
 	kernelMappings = [2]int{6, 6}  // shared mappings of direct_io files
 )
 
-func checkKernel(release string) finding {
-	f := finding{Check: "kernel", Level: levelOK, Detail: release}
+func checkKernel(release string) Finding {
+	f := Finding{Check: "kernel", Level: levelOK, Detail: release}
 	var v [2]int
 	if _, err := fmt.Sscanf(release, "%d.%d", &v[0], &v[1]); err != nil {
 		f.Level, f.Detail = levelWarn, fmt.Sprintf("version %q can't be read", release)
@@ -53,8 +54,8 @@ func checkKernel(release string) finding {
 	return f
 }
 
-func checkFuse(m machine) finding {
-	f := finding{Check: "FUSE", Level: levelOK, Detail: fmt.Sprintf("/dev/fuse can be opened (mode %04o)", m.fuseMode)}
+func checkFuse(m machine) Finding {
+	f := Finding{Check: "FUSE", Level: levelOK, Detail: fmt.Sprintf("/dev/fuse can be opened (mode %04o)", m.fuseMode)}
 	switch {
 	case m.fuse == nil && m.root && !m.mountCap && m.fusermount == "":
 		f.Level, f.Detail = levelFail, "/dev/fuse can be opened, but this root may not mount (no CAP_SYS_ADMIN)"
@@ -73,8 +74,8 @@ func checkFuse(m machine) finding {
 	return f
 }
 
-func checkFusermount(m machine) finding {
-	f := finding{Check: "fusermount3", Level: levelOK, Detail: m.fusermount}
+func checkFusermount(m machine) Finding {
+	f := Finding{Check: "fusermount3", Level: levelOK, Detail: m.fusermount}
 	switch {
 	case m.fusermount != "":
 	case m.mountCap:
@@ -85,8 +86,8 @@ func checkFusermount(m machine) finding {
 	return f
 }
 
-func checkAllowOther(m machine) finding {
-	f := finding{Check: "--allow-other", Level: levelOK}
+func checkAllowOther(m machine) Finding {
+	f := Finding{Check: "--allow-other", Level: levelOK}
 	allowed := false
 	for line := range strings.Lines(m.fuseConf) {
 		allowed = allowed || strings.TrimSpace(line) == "user_allow_other"
@@ -102,19 +103,19 @@ func checkAllowOther(m machine) finding {
 	return f
 }
 
-func checkRing(m machine) finding {
+func checkRing(m machine) Finding {
 	if m.ring == nil {
-		return finding{Check: "io_uring", Level: levelOK, Detail: "a ring was made and read through"}
+		return Finding{Check: "io_uring", Level: levelOK, Detail: "a ring was made and read through"}
 	}
-	return finding{Check: "io_uring", Level: levelWarn, Detail: m.ring.Error() + "; reads go through pread instead",
+	return Finding{Check: "io_uring", Level: levelWarn, Detail: m.ring.Error() + "; reads go through pread instead",
 		Do: "permit io_uring (in containers: a seccomp profile that allows it; sysctl kernel.io_uring_disabled=0), or do nothing: small reads are slower, large ones about the same"}
 }
 
 // fewFiles is below what a mount of a few hundred shards and readers opens.
 const fewFiles = 4096
 
-func checkFiles(m machine) finding {
-	f := finding{Check: "open files", Level: levelOK, Detail: fmt.Sprintf("limit %s (hard %s)", limitText(m.nofile.Cur), limitText(m.nofile.Max))}
+func checkFiles(m machine) Finding {
+	f := Finding{Check: "open files", Level: levelOK, Detail: fmt.Sprintf("limit %s (hard %s)", limitText(m.nofile.Cur), limitText(m.nofile.Max))}
 	// The Go runtime raises the soft limit to the hard one.
 	if m.nofile.Max < fewFiles {
 		f.Level, f.Do = levelWarn, fmt.Sprintf("ulimit -n %d or more: many shards and readers at a time need more", fewFiles)
@@ -125,8 +126,8 @@ func checkFiles(m machine) finding {
 // littleMemlock is below what registered buffers take; non-root has 8 MiB.
 const littleMemlock = 64 << 20
 
-func checkMemlock(m machine) finding {
-	f := finding{Check: "locked memory", Level: levelOK, Detail: "limit " + limitText(m.memlock.Cur)}
+func checkMemlock(m machine) Finding {
+	f := Finding{Check: "locked memory", Level: levelOK, Detail: "limit " + limitText(m.memlock.Cur)}
 	if m.memlock.Cur != unix.RLIM_INFINITY {
 		f.Detail = "limit " + terminal.Bytes(int64(m.memlock.Cur))
 	}
@@ -136,22 +137,22 @@ func checkMemlock(m machine) finding {
 	return f
 }
 
-func checkIndexDir(m machine) finding {
+func checkIndexDir(m machine) Finding {
 	if m.indexDirErr == nil {
-		return finding{Check: "index directory", Level: levelOK, Detail: m.indexDir + " can be written to"}
+		return Finding{Check: "index directory", Level: levelOK, Detail: m.indexDir + " can be written to"}
 	}
-	return finding{Check: "index directory", Level: levelFail, Detail: m.indexDirErr.Error(),
+	return Finding{Check: "index directory", Level: levelFail, Detail: m.indexDirErr.Error(),
 		Do: "choose another one with --index-dir, or set XDG_CACHE_HOME"}
 }
 
-func checkProfiles(profiles []profile.Listed) []finding {
+func checkProfiles(profiles []profile.Listed) []Finding {
 	const check = "storage profiles"
 	if len(profiles) == 0 {
-		return []finding{{Check: check, Level: levelOK, Detail: "none: mounts use defaults of the kind of storage (lsiofs tune PATH measures)"}}
+		return []Finding{{Check: check, Level: levelOK, Detail: "none: mounts use defaults of the kind of storage (lsiofs tune PATH measures)"}}
 	}
-	var found []finding
+	var found []Finding
 	for _, l := range profiles {
-		f := finding{Check: check, Level: levelOK, Detail: placeText(l.Stored.Place) + ": " + l.Stored.Profile.String()}
+		f := Finding{Check: check, Level: levelOK, Detail: tune.PlaceText(l.Stored.Place) + ": " + l.Stored.Profile.String()}
 		if l.Problem != nil {
 			f.Level, f.Detail = levelWarn, fmt.Sprintf("%s is ignored: %v", l.File, l.Problem)
 			f.Do = "rm " + terminal.Quote(l.File) + ", and measure anew with lsiofs tune"
@@ -161,13 +162,13 @@ func checkProfiles(profiles []profile.Listed) []finding {
 	return found
 }
 
-func checkMounts(mounts []leftMount) []finding {
+func checkMounts(mounts []leftMount) []Finding {
 	if len(mounts) == 0 {
-		return []finding{{Check: "mounts", Level: levelOK, Detail: "none of lsiofs"}}
+		return []Finding{{Check: "mounts", Level: levelOK, Detail: "none of lsiofs"}}
 	}
-	var found []finding
+	var found []Finding
 	for _, l := range mounts {
-		f := finding{Check: "mounts", Level: levelOK, Detail: l.point + " answers"}
+		f := Finding{Check: "mounts", Level: levelOK, Detail: l.point + " answers"}
 		switch {
 		case errors.Is(l.err, unix.ENOTCONN):
 			f.Level, f.Detail = levelWarn, l.point+" is left over: its server is gone"

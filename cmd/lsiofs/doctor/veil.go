@@ -1,4 +1,4 @@
-package main
+package doctor
 
 import (
 	_ "embed"
@@ -17,7 +17,7 @@ import (
 // reportWords are the words that lsiofs's own messages and the system's errors are
 // made of. Nothing else of a free text is told.
 //
-//go:embed doctor_words.txt
+//go:embed words.txt
 var reportWords string
 
 // veil takes out of texts what is private. It does not look for what is private,
@@ -197,7 +197,7 @@ func (v *veil) field(key, s string) string {
 }
 
 // told says what of what is private is in a report, and what stands for it.
-func (v *veil) told(r issueReport) [][2]string {
+func (v *veil) told(r Report) [][2]string {
 	var names []string
 	for _, kind := range slices.Sorted(maps.Keys(v.kinds)) {
 		name := kind

@@ -1,4 +1,4 @@
-package main
+package tune
 
 import (
 	"fmt"
@@ -9,21 +9,21 @@ import (
 
 	"github.com/lsiofs/lsiofs/cmd/lsiofs/terminal"
 	"github.com/lsiofs/lsiofs/pipeline/storage/profile"
-	"github.com/lsiofs/lsiofs/pipeline/storage/tune"
+	storagetune "github.com/lsiofs/lsiofs/pipeline/storage/tune"
 )
 
-// tuneReport is what tune has measured, and where it is stored.
-type tuneReport struct {
-	tune.Result
+// Report is what tune has measured, and where it is stored.
+type Report struct {
+	storagetune.Result
 	File string `json:"file,omitempty"` // "" for --dry-run
 }
 
-func (r tuneReport) write(u *terminal.UI) error {
+func (r Report) write(u *terminal.UI) error {
 	if u.JSON {
 		return u.Emit(r)
 	}
 	var b strings.Builder
-	fmt.Fprintf(&b, "%s: %s\n", placeText(r.Place), r.Data)
+	fmt.Fprintf(&b, "%s: %s\n", PlaceText(r.Place), r.Data)
 	about := "past the page cache"
 	if !r.Direct {
 		about = "through the page cache, which this file system does not let reads pass"
@@ -42,8 +42,8 @@ func (r tuneReport) write(u *terminal.UI) error {
 	return u.Printf("%s", b.String())
 }
 
-// placeText names a storage.
-func placeText(p profile.Place) string {
+// PlaceText names a storage.
+func PlaceText(p profile.Place) string {
 	text := string(p.Kind)
 	if p.Device != "" {
 		text += " " + p.Device
@@ -92,7 +92,7 @@ func cellTable(b *strings.Builder, cells []profile.Cell, chosen profile.Profile)
 }
 
 // costTable draws what a read of each size costs, which the gap follows from.
-func costTable(b *strings.Builder, costs []tune.Cost, copyRate float64) {
+func costTable(b *strings.Builder, costs []storagetune.Cost, copyRate float64) {
 	if len(costs) == 0 {
 		return
 	}
@@ -135,7 +135,7 @@ func showProfile(path string, u *terminal.UI) error {
 	p := f.Profile
 	if err := terminal.Table(u.Out, [][2]string{
 		{"path", path},
-		{"storage", placeText(f.Place)},
+		{"storage", PlaceText(f.Place)},
 		{"identity", f.Place.Identity},
 		{"profile", p.Source() + "; " + from},
 		{"read size", terminal.Bytes(p.ReadBytes)},
@@ -151,9 +151,9 @@ func showProfile(path string, u *terminal.UI) error {
 	return u.Printf("%s", b.String())
 }
 
-// tuneView shows how far a measurement is: a bar on a terminal, a line now and
+// view shows how far a measurement is: a bar on a terminal, a line now and
 // then elsewhere.
-type tuneView struct {
+type view struct {
 	ui    *terminal.UI
 	began time.Time
 	pace  terminal.Pace
@@ -161,11 +161,11 @@ type tuneView struct {
 	shown time.Time
 }
 
-func newTuneView(u *terminal.UI) *tuneView {
-	return &tuneView{ui: u, began: time.Now(), pace: terminal.NewPace(), bar: u.NewShareBar()}
+func newView(u *terminal.UI) *view {
+	return &view{ui: u, began: time.Now(), pace: terminal.NewPace(), bar: u.NewShareBar()}
 }
 
-func (v *tuneView) show(p tune.Progress) {
+func (v *view) show(p storagetune.Progress) {
 	now := time.Now()
 	if v.ui.Terminal && !v.ui.JSON {
 		if now.Sub(v.shown) >= terminal.RedrawEvery {
@@ -185,4 +185,4 @@ func (v *tuneView) show(p tune.Progress) {
 }
 
 // clear takes the bar off the screen.
-func (v *tuneView) clear() { v.bar.Clear() }
+func (v *view) clear() { v.bar.Clear() }
