@@ -12,10 +12,10 @@ import (
 	"github.com/lsiofs/lsiofs/cmd/lsiofs/bench"
 	"github.com/lsiofs/lsiofs/cmd/lsiofs/doctor"
 	"github.com/lsiofs/lsiofs/cmd/lsiofs/exit"
+	"github.com/lsiofs/lsiofs/cmd/lsiofs/mounting"
 	"github.com/lsiofs/lsiofs/cmd/lsiofs/opening"
 	"github.com/lsiofs/lsiofs/cmd/lsiofs/terminal"
 	"github.com/lsiofs/lsiofs/pipeline"
-	"github.com/lsiofs/lsiofs/pipeline/catalog"
 	"github.com/lsiofs/lsiofs/pipeline/spec"
 	"github.com/lsiofs/lsiofs/pipeline/unpack/synthetic"
 )
@@ -248,26 +248,15 @@ func benchProgram(g *globals) (bench.Program, error) {
 	return bench.Program{
 		Self: self, Version: versionOf().Version,
 		Mount: func(ctx context.Context, args []string, output *os.File) (*exec.Cmd, error) {
-			c := mountChild{args: args, output: output}
-			err := c.start(ctx, silentReporter{})
-			return c.cmd, err
+			c := mounting.Child{Args: args, Output: output}
+			err := c.Start(ctx, mounting.Silent{})
+			return c.Cmd, err
 		},
 		Open: func(ctx context.Context, s spec.Spec) (*pipeline.Dataset, error) {
 			return opening.OpenShowing(ctx, g.ui, g.log(), s)
 		},
 	}, nil
 }
-
-// silentReporter is for a mount whose beginning nobody is to see; its errors
-// come back as such.
-type silentReporter struct{}
-
-func (silentReporter) progress(catalog.Progress) {}
-func (silentReporter) warn(string)               {}
-func (silentReporter) mounted(mountInfo)         {}
-func (silentReporter) serving(func() string)     {}
-func (silentReporter) unmounting()               {}
-func (silentReporter) ended(error)               {}
 
 // newBenchPartCommand is for processes that bench starts.
 func newBenchPartCommand(g *globals) *cobra.Command {

@@ -10,6 +10,7 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/lsiofs/lsiofs/cmd/lsiofs/mounting"
 	"github.com/lsiofs/lsiofs/cmd/lsiofs/terminal"
 	"github.com/lsiofs/lsiofs/fs"
 	"github.com/lsiofs/lsiofs/pipeline/catalog"
@@ -18,7 +19,7 @@ import (
 // demoMount is a mount in a child process: a demo that read from a mount of its
 // own process could deadlock.
 type demoMount struct {
-	child mountChild
+	child mounting.Child
 	log   *os.File
 	ended chan error // the process' end, once
 }
@@ -30,11 +31,11 @@ func (d *demo) mount(ctx context.Context, flags ...string) error {
 	if err != nil {
 		return err
 	}
-	m := &demoMount{child: mountChild{args: append([]string{d.data, d.mnt}, flags...), output: log}, log: log, ended: make(chan error, 1)}
-	if err := m.child.start(ctx, demoReporter{d}); err != nil {
+	m := &demoMount{child: mounting.Child{Args: append([]string{d.data, d.mnt}, flags...), Output: log}, log: log, ended: make(chan error, 1)}
+	if err := m.child.Start(ctx, demoReporter{d}); err != nil {
 		return errors.Join(err, log.Close())
 	}
-	go func() { m.ended <- m.child.cmd.Wait() }()
+	go func() { m.ended <- m.child.Cmd.Wait() }()
 	d.child = m
 	return nil
 }
@@ -42,13 +43,13 @@ func (d *demo) mount(ctx context.Context, flags ...string) error {
 // demoReporter shows what the mount says.
 type demoReporter struct{ d *demo }
 
-func (r demoReporter) progress(catalog.Progress) {}
-func (r demoReporter) warn(text string)          { r.d.say("warning: %s", text) }
-func (r demoReporter) serving(func() string)     {}
-func (r demoReporter) unmounting()               {}
-func (r demoReporter) ended(error)               {}
+func (r demoReporter) Progress(catalog.Progress) {}
+func (r demoReporter) Warn(text string)          { r.d.say("warning: %s", text) }
+func (r demoReporter) Serving(func() string)     {}
+func (r demoReporter) Unmounting()               {}
+func (r demoReporter) Ended(error)               {}
 
-func (r demoReporter) mounted(i mountInfo) {
+func (r demoReporter) Mounted(i mounting.Info) {
 	r.d.say("mounted: %s, %s", terminal.Plural(i.Records, "record"), terminal.Bytes(i.Bytes))
 	for _, f := range i.Files {
 		if info, err := os.Stat(f); err == nil {
@@ -65,7 +66,7 @@ func (d *demo) unmount(ctx context.Context) error {
 	d.typed("lsiofs umount %s", d.mnt)
 	quiet := terminal.New(d.ui.Out, d.ui.Err)
 	quiet.JSON, quiet.Out = true, discard{}
-	if err := runUmount(ctx, &umountOptions{point: d.mnt}, quiet); err != nil {
+	if err := mounting.Unmount(ctx, mounting.UnmountOptions{Point: d.mnt}, quiet); err != nil {
 		return err
 	}
 	return d.await(unmountTime)
@@ -83,7 +84,7 @@ func (d *demo) await(patience time.Duration) error {
 		}
 		return errors.Join(err, m.log.Close())
 	case <-time.After(patience):
-		return fmt.Errorf("the mount's process (%d) has not ended within %v of the unmount", m.child.cmd.Process.Pid, patience)
+		return fmt.Errorf("the mount's process (%d) has not ended within %v of the unmount", m.child.Cmd.Process.Pid, patience)
 	}
 }
 
@@ -91,13 +92,13 @@ func (d *demo) await(patience time.Duration) error {
 func (d *demo) cleanUp(keep bool) error {
 	var problems []error
 	if d.child != nil {
-		p := d.child.child.cmd.Process
+		p := d.child.child.Cmd.Process
 		_ = p.Signal(syscall.SIGTERM) // an error: it has ended already
 		if d.await(unmountTime) != nil && d.child != nil {
 			_ = p.Kill()
 			<-d.child.ended
 			problems = append(problems, d.child.log.Close())
-			if err := unmount(context.Background(), d.mnt, true); err != nil {
+			if err := mounting.UnmountPoint(context.Background(), d.mnt, true); err != nil {
 				problems = append(problems, fmt.Errorf("unmount %s: %w", d.mnt, err))
 			}
 			d.child = nil

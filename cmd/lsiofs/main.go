@@ -15,6 +15,7 @@ import (
 	"syscall"
 
 	"github.com/lsiofs/lsiofs/cmd/lsiofs/exit"
+	"github.com/lsiofs/lsiofs/cmd/lsiofs/mounting"
 	"github.com/lsiofs/lsiofs/cmd/lsiofs/terminal"
 )
 
@@ -80,7 +81,7 @@ func run(ctx context.Context, ints *interrupts, args []string, stdout, stderr io
 	}
 	if !g.running {
 		err = exit.With(exit.Usage, err)
-		if tellParent(args, err) {
+		if mounting.TellParent(args, err) {
 			return exit.CodeOf(err)
 		}
 	}

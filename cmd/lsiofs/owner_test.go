@@ -120,7 +120,12 @@ func TestAParentThatWaitsIsToldWhatIsWrong(t *testing.T) {
 			p.Stderr, p.ExtraFiles = &stderr, []*os.File{w}
 			require.NoError(t, p.Start())
 			require.NoError(t, w.Close())
-			var m readyMessage
+			var m struct {
+				Error *struct {
+					Text string
+					Code exit.Code
+				}
+			}
 			require.NoError(t, json.NewDecoder(r).Decode(&m))
 			require.Error(t, p.Wait())
 			require.NotNil(t, m.Error)

@@ -18,6 +18,7 @@ import (
 	"github.com/lsiofs/lsiofs/cmd/lsiofs/doctor"
 	"github.com/lsiofs/lsiofs/cmd/lsiofs/exit"
 	"github.com/lsiofs/lsiofs/cmd/lsiofs/inspect"
+	"github.com/lsiofs/lsiofs/cmd/lsiofs/mounting"
 )
 
 // needMount skips where nothing can be mounted, but fails in CI, and makes
@@ -53,7 +54,7 @@ func program(t *testing.T, args ...string) *exec.Cmd {
 }
 
 // daemon mounts in the background and unmounts at the end of the test.
-func daemon(t *testing.T, data string, flags ...string) (mnt string, info mountInfo) {
+func daemon(t *testing.T, data string, flags ...string) (mnt string, info mounting.Info) {
 	t.Helper()
 	needMount(t)
 	mnt = t.TempDir()

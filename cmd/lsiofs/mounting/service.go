@@ -1,4 +1,4 @@
-package main
+package mounting
 
 import (
 	"fmt"
@@ -18,7 +18,7 @@ import (
 // answers, STOPPING=1 when it is being unmounted, and STATUS, a sentence for
 // systemctl status. A manager that does not listen is no reason to stop.
 type serviceReporter struct {
-	reporter
+	Reporter
 	socket string           // its address; one that begins with @ is no file
 	seen   catalog.Progress // the last that moved
 	next   time.Duration    // when, of the pass' clock, the next word of it is due
@@ -36,12 +36,12 @@ const (
 const notifyTimeout = time.Second
 
 // withService adds word to the service manager, where there is one.
-func withService(r reporter) reporter {
+func withService(r Reporter) Reporter {
 	socket := os.Getenv("NOTIFY_SOCKET")
 	if socket == "" {
 		return r
 	}
-	return &serviceReporter{reporter: r, socket: socket}
+	return &serviceReporter{Reporter: r, socket: socket}
 }
 
 // notify sends assignments in one message (sd_notify(3)): one a line, which no
@@ -60,8 +60,8 @@ func (r *serviceReporter) notify(assignments ...string) {
 	}
 }
 
-func (r *serviceReporter) progress(p catalog.Progress) {
-	r.reporter.progress(p)
+func (r *serviceReporter) Progress(p catalog.Progress) {
+	r.Reporter.Progress(p)
 	moved := p.Bytes != r.seen.Bytes || p.Shards != r.seen.Shards || p.Records != r.seen.Records
 	if !p.Done && (!moved || p.Elapsed < r.next) {
 		return
@@ -74,23 +74,23 @@ func (r *serviceReporter) progress(p catalog.Progress) {
 	r.notify(status, fmt.Sprintf("EXTEND_TIMEOUT_USEC=%d", startExtension.Microseconds()))
 }
 
-func (r *serviceReporter) mounted(i mountInfo) {
-	r.reporter.mounted(i)
+func (r *serviceReporter) Mounted(i Info) {
+	r.Reporter.Mounted(i)
 	r.notify("READY=1", "STATUS="+i.sentence())
 }
 
-func (r *serviceReporter) serving(sentence func() string) {
-	r.reporter.serving(sentence)
+func (r *serviceReporter) Serving(sentence func() string) {
+	r.Reporter.Serving(sentence)
 	r.notify("STATUS=" + sentence())
 }
 
-func (r *serviceReporter) unmounting() {
-	r.reporter.unmounting()
+func (r *serviceReporter) Unmounting() {
+	r.Reporter.Unmounting()
 	r.notify("STOPPING=1", fmt.Sprintf("STATUS=unmounting: readers may finish within %v", drainTime))
 }
 
-func (r *serviceReporter) ended(err error) {
-	r.reporter.ended(err)
+func (r *serviceReporter) Ended(err error) {
+	r.Reporter.Ended(err)
 	status := "STATUS=unmounted"
 	if err != nil {
 		status = "STATUS=" + err.Error()

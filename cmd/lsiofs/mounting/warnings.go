@@ -1,4 +1,4 @@
-package main
+package mounting
 
 import (
 	"context"
@@ -13,10 +13,10 @@ import (
 	"github.com/lsiofs/lsiofs/pipeline/spec"
 )
 
-// mountWarnings is what a person should know before training starts. A shuffle
+// findWarnings is what a person should know before training starts. A shuffle
 // that a checkpoint has brought (resumed) can't be changed any more, and was
 // measured when the run began: going on must not wait for it.
-func mountWarnings(ctx context.Context, d *pipeline.Dataset, counts []uint64, resumed bool) ([]string, error) {
+func findWarnings(ctx context.Context, d *pipeline.Dataset, counts []uint64, resumed bool) ([]string, error) {
 	warnings := append(opening.DamageLines(d.Catalog().Damaged(), 5), opening.ReasonLines(d.Catalog().DamageReasons())...)
 	s := d.Spec()
 	if w := passedOver(d.Catalog()); w != "" {

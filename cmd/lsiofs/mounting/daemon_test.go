@@ -1,4 +1,4 @@
-package main
+package mounting
 
 import (
 	"bytes"
@@ -28,31 +28,30 @@ func TestTheDetachedProcessGetsTheSameArguments(t *testing.T) {
 
 func TestLogFilesOfMountsAreBesideTheIndexes(t *testing.T) {
 	dir := t.TempDir()
-	o := mountOptions{point: "/mnt/train"}
-	o.spec.IndexDir = dir
-	a, err := o.logPath()
+	o := Config{Point: "/mnt/train"}
+	a, err := o.logPath("", dir)
 	require.NoError(t, err)
 	require.Equal(t, dir, filepath.Dir(a))
 	require.Regexp(t, `^mount-train-[0-9a-f]{8}\.log$`, filepath.Base(a))
-	o.point = "/other/train"
-	b, err := o.logPath()
+	o.Point = "/other/train"
+	b, err := o.logPath("", dir)
 	require.NoError(t, err)
 	require.NotEqual(t, a, b, "two mounts, two logs")
-	o.logFile = filepath.Join(dir, "x.log")
-	b, err = o.logPath()
+	file := filepath.Join(dir, "x.log")
+	b, err = o.logPath(file, dir)
 	require.NoError(t, err)
-	require.Equal(t, o.logFile, b)
+	require.Equal(t, file, b)
 }
 
 // recorded is a reporter that remembers.
 type recorded struct{ what []string }
 
-func (r *recorded) progress(p catalog.Progress) { r.what = append(r.what, "progress") }
-func (r *recorded) warn(text string)            { r.what = append(r.what, "warn "+text) }
-func (r *recorded) mounted(i mountInfo)         { r.what = append(r.what, "mounted "+i.Mount) }
-func (r *recorded) serving(func() string)       { r.what = append(r.what, "serving") }
-func (r *recorded) unmounting()                 { r.what = append(r.what, "unmounting") }
-func (r *recorded) ended(error)                 { r.what = append(r.what, "ended") }
+func (r *recorded) Progress(p catalog.Progress) { r.what = append(r.what, "progress") }
+func (r *recorded) Warn(text string)            { r.what = append(r.what, "warn "+text) }
+func (r *recorded) Mounted(i Info)              { r.what = append(r.what, "mounted "+i.Mount) }
+func (r *recorded) Serving(func() string)       { r.what = append(r.what, "serving") }
+func (r *recorded) Unmounting()                 { r.what = append(r.what, "unmounting") }
+func (r *recorded) Ended(error)                 { r.what = append(r.what, "ended") }
 
 func TestWhatAChildSaysIsPassedOn(t *testing.T) {
 	say := func(messages ...readyMessage) *bytes.Buffer {
@@ -64,7 +63,7 @@ func TestWhatAChildSaysIsPassedOn(t *testing.T) {
 	}
 	progress, warning := readyMessage{Progress: &catalog.Progress{}}, readyMessage{Warning: "w"}
 	var r recorded
-	require.NoError(t, follow(say(progress, warning, readyMessage{Mounted: &mountInfo{Mount: "/m"}}), &r))
+	require.NoError(t, follow(say(progress, warning, readyMessage{Mounted: &Info{Mount: "/m"}}), &r))
 	require.Equal(t, []string{"progress", "warn w", "mounted /m"}, r.what)
 
 	err := follow(say(progress, readyMessage{Error: &readyError{"no such dataset", exit.Dataset}}), &recorded{})

@@ -1,4 +1,4 @@
-package main
+package mounting
 
 import (
 	"encoding/json"
@@ -12,21 +12,21 @@ import (
 	"github.com/lsiofs/lsiofs/pipeline/catalog"
 )
 
-// reporter is told how a mount comes up. Its methods are called one at a time.
-type reporter interface {
-	progress(catalog.Progress)
-	warn(text string)
-	mounted(mountInfo)
-	// serving is called now and then while the mount is served.
-	serving(sentence func() string)
-	// unmounting is called when a signal has come: readers may finish for a while.
-	unmounting()
-	// ended is called once, last, with the error that the command returns.
-	ended(error)
+// Reporter is told how a mount comes up. Its methods are called one at a time.
+type Reporter interface {
+	Progress(catalog.Progress)
+	Warn(text string)
+	Mounted(Info)
+	// Serving is called now and then while the mount is served.
+	Serving(sentence func() string)
+	// Unmounting is called when a signal has come: readers may finish for a while.
+	Unmounting()
+	// Ended is called once, last, with the error that the command returns.
+	Ended(error)
 }
 
 // newReporter reports to a parent that waits at fd, or, without one, to the ui.
-func newReporter(fd int, u *terminal.UI) (reporter, error) {
+func newReporter(fd int, u *terminal.UI) (Reporter, error) {
 	if fd <= 2 {
 		return &uiReporter{ui: u, view: opening.NewPass(u)}, nil
 	}
@@ -37,9 +37,9 @@ func newReporter(fd int, u *terminal.UI) (reporter, error) {
 	return &pipeReporter{file: f, encoder: json.NewEncoder(f)}, nil
 }
 
-// tellParent tells a parent that waits at --ready-fd what is wrong with a command
+// TellParent tells a parent that waits at --ready-fd what is wrong with a command
 // line that could not be parsed, and says whether there is one.
-func tellParent(args []string, err error) bool {
+func TellParent(args []string, err error) bool {
 	for _, a := range args {
 		if number, found := strings.CutPrefix(a, "--ready-fd="); found {
 			fd, perr := strconv.Atoi(number)
@@ -48,7 +48,7 @@ func tellParent(args []string, err error) bool {
 			}
 			rep, rerr := newReporter(fd, nil)
 			if rerr == nil {
-				rep.ended(err)
+				rep.Ended(err)
 			}
 			return rerr == nil
 		}
@@ -61,13 +61,13 @@ type uiReporter struct {
 	view *opening.Pass
 }
 
-func (r *uiReporter) progress(p catalog.Progress) { r.view.Show(p) }
-func (r *uiReporter) warn(text string)            { r.view.Clear(); r.ui.Warn(text) }
-func (r *uiReporter) serving(func() string)       {}
-func (r *uiReporter) unmounting()                 {}
-func (r *uiReporter) ended(error)                 { r.view.Clear() }
+func (r *uiReporter) Progress(p catalog.Progress) { r.view.Show(p) }
+func (r *uiReporter) Warn(text string)            { r.view.Clear(); r.ui.Warn(text) }
+func (r *uiReporter) Serving(func() string)       {}
+func (r *uiReporter) Unmounting()                 {}
+func (r *uiReporter) Ended(error)                 { r.view.Clear() }
 
-func (r *uiReporter) mounted(i mountInfo) {
+func (r *uiReporter) Mounted(i Info) {
 	r.view.Clear()
 	if r.ui.JSON {
 		// A mount is as good when nobody reads what is said about it.
@@ -82,7 +82,7 @@ func (r *uiReporter) mounted(i mountInfo) {
 type readyMessage struct {
 	Progress *catalog.Progress `json:"progress,omitempty"`
 	Warning  string            `json:"warning,omitempty"`
-	Mounted  *mountInfo        `json:"mounted,omitempty"`
+	Mounted  *Info             `json:"mounted,omitempty"`
 	Error    *readyError       `json:"error,omitempty"`
 }
 
@@ -105,20 +105,20 @@ func (r *pipeReporter) send(m readyMessage) {
 	}
 }
 
-func (r *pipeReporter) progress(p catalog.Progress) { r.send(readyMessage{Progress: &p}) }
-func (r *pipeReporter) warn(text string)            { r.send(readyMessage{Warning: text}) }
+func (r *pipeReporter) Progress(p catalog.Progress) { r.send(readyMessage{Progress: &p}) }
+func (r *pipeReporter) Warn(text string)            { r.send(readyMessage{Warning: text}) }
 
-func (r *pipeReporter) mounted(i mountInfo) {
+func (r *pipeReporter) Mounted(i Info) {
 	i.PID = os.Getpid()
 	r.send(readyMessage{Mounted: &i})
 	r.close()
 }
 
 // A parent waits for the mount, and no longer.
-func (r *pipeReporter) serving(func() string) {}
-func (r *pipeReporter) unmounting()           {}
+func (r *pipeReporter) Serving(func() string) {}
+func (r *pipeReporter) Unmounting()           {}
 
-func (r *pipeReporter) ended(err error) {
+func (r *pipeReporter) Ended(err error) {
 	if err != nil {
 		r.toldError = r.file != nil
 		r.send(readyMessage{Error: &readyError{err.Error(), exit.CodeOf(err)}})
@@ -132,3 +132,14 @@ func (r *pipeReporter) close() {
 		r.file = nil
 	}
 }
+
+// Silent is for a mount whose beginning nobody is to see; its errors
+// come back as such.
+type Silent struct{}
+
+func (Silent) Progress(catalog.Progress) {}
+func (Silent) Warn(string)               {}
+func (Silent) Mounted(Info)              {}
+func (Silent) Serving(func() string)     {}
+func (Silent) Unmounting()               {}
+func (Silent) Ended(error)               {}
