@@ -6,6 +6,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/lsiofs/lsiofs/cmd/lsiofs/cat"
 	"github.com/lsiofs/lsiofs/cmd/lsiofs/exit"
 	"github.com/lsiofs/lsiofs/cmd/lsiofs/opening"
 	"github.com/lsiofs/lsiofs/cmd/lsiofs/resuming"
@@ -88,26 +89,5 @@ func catStream(ctx context.Context, d *pipeline.Dataset, resume *resuming.Checkp
 	}
 	h := set.Open(o.share.worker, kind)
 	defer h.Close()
-	return copyStream(ctx, h, out)
-}
-
-// copyStream writes a stream from its first byte to its end.
-func copyStream(ctx context.Context, h *stream.Handle, out io.Writer) error {
-	w := newSliceWriter(out)
-	var r stream.Reply
-	for off := int64(0); ; {
-		if err := h.ReadAt(ctx, &r, off, stream.MaxReadBytes); err != nil {
-			return exit.With(exit.Dataset, err)
-		}
-		n := r.Len()
-		err := w.write(r.Slices)
-		r.Release()
-		if err != nil {
-			return err
-		}
-		if n == 0 {
-			return nil
-		}
-		off += int64(n)
-	}
+	return cat.Copy(ctx, h, out)
 }

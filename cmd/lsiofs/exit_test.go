@@ -1,6 +1,7 @@
 package main
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"path/filepath"
@@ -10,6 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/lsiofs/lsiofs/cmd/lsiofs/exit"
+	"github.com/lsiofs/lsiofs/cmd/lsiofs/terminal"
 )
 
 func TestCommandLinesThatAreWrong(t *testing.T) {
@@ -90,4 +92,10 @@ func TestInterruptedIs130(t *testing.T) {
 			require.Empty(t, r.stdout)
 		})
 	}
+}
+
+func TestNothingIsSaidOfAReaderThatWentAway(t *testing.T) {
+	var out bytes.Buffer
+	require.Equal(t, exit.Pipe, reportError(terminal.New(&out, &out), exit.With(exit.Pipe, exit.Silent)))
+	require.Empty(t, out.String())
 }

@@ -15,6 +15,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/lsiofs/lsiofs/cmd/lsiofs/demo"
 	"github.com/lsiofs/lsiofs/cmd/lsiofs/doctor"
 	"github.com/lsiofs/lsiofs/cmd/lsiofs/exit"
 	"github.com/lsiofs/lsiofs/cmd/lsiofs/inspect"
@@ -38,7 +39,7 @@ func needMount(t *testing.T) {
 func dataset(t *testing.T) string {
 	t.Helper()
 	dir := filepath.Join(t.TempDir(), "shards")
-	_, err := makeDemoShards(dir)
+	_, err := demo.MakeShards(dir)
 	require.NoError(t, err)
 	require.NoError(t, os.Mkdir(filepath.Join(dir, ".lsiofs"), 0o700))
 	return dir
@@ -259,8 +260,8 @@ func TestIndexAndInspect(t *testing.T) {
 		r := ok(t, append([]string{"index", data, "--json"}, args...)...)
 		require.NoError(t, json.Unmarshal([]byte(r.stdout), []*indexSummary{&first, &second, &rebuilt}[i]))
 	}
-	require.EqualValues(t, demoShards*demoSamplesPerShard, first.Records)
-	require.Equal(t, []int{0, demoShards, 0}, []int{first.Reused, second.Reused, rebuilt.Reused})
+	require.EqualValues(t, demo.Shards*demo.SamplesPerShard, first.Records)
+	require.Equal(t, []int{0, demo.Shards, 0}, []int{first.Reused, second.Reused, rebuilt.Reused})
 	require.Equal(t, first.Fingerprint, rebuilt.Fingerprint)
 	require.Contains(t, ok(t, "index", data).stdout, "1,000")
 
@@ -269,7 +270,7 @@ func TestIndexAndInspect(t *testing.T) {
 	require.NoError(t, json.Unmarshal([]byte(r.stdout), &i), r.stdout)
 	require.Equal(t, first.Fingerprint, i.Fingerprint)
 	require.EqualValues(t, 1000, i.Records)
-	require.EqualValues(t, demoShards*13, i.Chunks, "125 records in chunks of 10")
+	require.EqualValues(t, demo.Shards*13, i.Chunks, "125 records in chunks of 10")
 	require.EqualValues(t, 10, i.ChunkRecords.Max)
 	require.EqualValues(t, 5, i.ChunkRecords.Min)
 	require.InDelta(t, 1.0, i.Mixing.Global.Value, 0.5)
@@ -285,7 +286,7 @@ func TestDatasetsThatAreWrong(t *testing.T) {
 	for name, make := range map[string]func(dir string) error{
 		"empty": func(string) error { return nil },
 		"cut off": func(dir string) error {
-			if _, err := makeDemoShards(filepath.Join(dir, "s")); err != nil {
+			if _, err := demo.MakeShards(filepath.Join(dir, "s")); err != nil {
 				return err
 			}
 			return os.Truncate(filepath.Join(dir, "s", "shard-003.tar"), 12_345)

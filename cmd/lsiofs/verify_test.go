@@ -9,11 +9,12 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/lsiofs/lsiofs/cmd/lsiofs/exit"
+	"github.com/lsiofs/lsiofs/cmd/lsiofs/verification"
 )
 
 func TestVerifyFindsNothingWrongWithWhatIsSound(t *testing.T) {
 	data := dataset(t)
-	var v verification
+	var v verification.Report
 	r := ok(t, "verify", data, "--order", "--workers", "3", "--json")
 	require.NoError(t, json.Unmarshal([]byte(r.stdout), &v), r.stdout)
 	require.Empty(t, v.Findings)
@@ -55,7 +56,7 @@ func TestVerifyListsDamageAndHasACodeOfItsOwn(t *testing.T) {
 
 	r = lsiofs(t, "verify", data, "--json")
 	require.EqualValues(t, exit.Verify, r.code)
-	var v verification
+	var v verification.Report
 	require.NoError(t, json.Unmarshal([]byte(r.stdout), &v), r.stdout)
 	require.NotZero(t, v.Total)
 	require.Equal(t, filepath.Base(shards[1]), v.Findings[0].Shard)

@@ -1,4 +1,4 @@
-package main
+package demo
 
 import (
 	"context"
@@ -16,9 +16,9 @@ import (
 	"github.com/lsiofs/lsiofs/pipeline/catalog"
 )
 
-// demoMount is a mount in a child process: a demo that read from a mount of its
+// server is a mount in a child process: a demo that read from a mount of its
 // own process could deadlock.
-type demoMount struct {
+type server struct {
 	child mounting.Child
 	log   *os.File
 	ended chan error // the process' end, once
@@ -31,8 +31,8 @@ func (d *demo) mount(ctx context.Context, flags ...string) error {
 	if err != nil {
 		return err
 	}
-	m := &demoMount{child: mounting.Child{Args: append([]string{d.data, d.mnt}, flags...), Output: log}, log: log, ended: make(chan error, 1)}
-	if err := m.child.Start(ctx, demoReporter{d}); err != nil {
+	m := &server{child: mounting.Child{Args: append([]string{d.data, d.mnt}, flags...), Output: log}, log: log, ended: make(chan error, 1)}
+	if err := m.child.Start(ctx, reporter{d}); err != nil {
 		return errors.Join(err, log.Close())
 	}
 	go func() { m.ended <- m.child.Cmd.Wait() }()
@@ -40,16 +40,16 @@ func (d *demo) mount(ctx context.Context, flags ...string) error {
 	return nil
 }
 
-// demoReporter shows what the mount says.
-type demoReporter struct{ d *demo }
+// reporter shows what the mount says.
+type reporter struct{ d *demo }
 
-func (r demoReporter) Progress(catalog.Progress) {}
-func (r demoReporter) Warn(text string)          { r.d.say("warning: %s", text) }
-func (r demoReporter) Serving(func() string)     {}
-func (r demoReporter) Unmounting()               {}
-func (r demoReporter) Ended(error)               {}
+func (r reporter) Progress(catalog.Progress) {}
+func (r reporter) Warn(text string)          { r.d.say("warning: %s", text) }
+func (r reporter) Serving(func() string)     {}
+func (r reporter) Unmounting()               {}
+func (r reporter) Ended(error)               {}
 
-func (r demoReporter) Mounted(i mounting.Info) {
+func (r reporter) Mounted(i mounting.Info) {
 	r.d.say("mounted: %s, %s", terminal.Plural(i.Records, "record"), terminal.Bytes(i.Bytes))
 	for _, f := range i.Files {
 		if info, err := os.Stat(f); err == nil {

@@ -1,4 +1,4 @@
-package main
+package bench
 
 import (
 	"fmt"
@@ -7,6 +7,32 @@ import (
 
 	"github.com/lsiofs/lsiofs/cmd/lsiofs/terminal"
 )
+
+// rowView shows which row is being measured: a line that is redrawn on a
+// terminal, elsewhere the log's. It is not for concurrent use.
+type rowView struct {
+	ui   *terminal.UI
+	log  *slog.Logger
+	line *terminal.StatusLine
+}
+
+func newRowView(u *terminal.UI, log *slog.Logger) *rowView {
+	return &rowView{ui: u, log: log, line: u.NewStatusLine()}
+}
+
+// show takes what is being done; total is 0 where nobody knows how long that takes.
+func (v *rowView) show(text string, done, total int) {
+	v.log.Debug("measuring", "row", text)
+	if v.ui.JSON || !v.ui.Terminal {
+		return
+	}
+	if total > 0 {
+		text = fmt.Sprintf("%d %% %s", 100*done/total, text)
+	}
+	v.line.Show(text)
+}
+
+func (v *rowView) clear() { v.line.Clear() }
 
 // makingView shows how much of a dataset has been made: a bar on a terminal, a
 // line now and then elsewhere. It is not for concurrent use.
@@ -32,29 +58,3 @@ func (v *makingView) show(bytes, total int64) {
 }
 
 func (v *makingView) clear() { v.bar.Clear() }
-
-// benchView shows which row is being measured: a line that is redrawn on a
-// terminal, elsewhere the log's. It is not for concurrent use.
-type benchView struct {
-	ui   *terminal.UI
-	log  *slog.Logger
-	line *terminal.StatusLine
-}
-
-func newBenchView(g *globals) *benchView {
-	return &benchView{ui: g.ui, log: g.log(), line: g.ui.NewStatusLine()}
-}
-
-// show takes what is being done; total is 0 where nobody knows how long that takes.
-func (v *benchView) show(text string, done, total int) {
-	v.log.Debug("measuring", "row", text)
-	if v.ui.JSON || !v.ui.Terminal {
-		return
-	}
-	if total > 0 {
-		text = fmt.Sprintf("%d %% %s", 100*done/total, text)
-	}
-	v.line.Show(text)
-}
-
-func (v *benchView) clear() { v.line.Clear() }

@@ -1,4 +1,4 @@
-package main
+package demo
 
 import (
 	"archive/tar"
@@ -18,26 +18,26 @@ import (
 // The demo's dataset: big enough that two thirds of it are left when some of
 // both workers has been read, small enough to take no time.
 const (
-	demoShards          = 8
-	demoSamplesPerShard = 125
+	Shards          = 8
+	SamplesPerShard = 125
 )
 
-// demoSample is what a sample's two members hold.
-type demoSample struct{ text, label []byte }
+// sample is what a sample's two members hold.
+type sample struct{ text, label []byte }
 
-// makeDemoShards writes the shards and gives all samples by their keys.
-func makeDemoShards(dir string) (map[string]demoSample, error) {
+// MakeShards writes the shards and gives all samples by their keys.
+func MakeShards(dir string) (map[string]sample, error) {
 	if err := os.Mkdir(dir, 0o700); err != nil {
 		return nil, err
 	}
-	samples := make(map[string]demoSample)
+	samples := make(map[string]sample)
 	random := rand.New(rand.NewPCG(1, 2))
-	for shard := range demoShards {
+	for shard := range Shards {
 		var b bytes.Buffer
 		w := tar.NewWriter(&b)
-		for i := range demoSamplesPerShard {
-			key := fmt.Sprintf("%06d", shard*demoSamplesPerShard+i)
-			s := demoSample{text: demoText(random), label: fmt.Appendf(nil, "%d\n", random.IntN(10))}
+		for i := range SamplesPerShard {
+			key := fmt.Sprintf("%06d", shard*SamplesPerShard+i)
+			s := sample{text: sentence(random), label: fmt.Appendf(nil, "%d\n", random.IntN(10))}
 			samples[key] = s
 			if err := errors.Join(addMember(w, key+".txt", s.text), addMember(w, key+".cls", s.label)); err != nil {
 				return nil, err
@@ -57,7 +57,7 @@ func shardPath(dir string, shard int) string {
 	return filepath.Join(dir, fmt.Sprintf("shard-%03d.tar", shard))
 }
 
-func demoText(random *rand.Rand) []byte {
+func sentence(random *rand.Rand) []byte {
 	words := []string{"mount", "a", "dataset", "every", "epoch", "is", "one", "file", "of", "records"}
 	var b bytes.Buffer
 	for range 20 + random.IntN(200) {
@@ -76,12 +76,12 @@ func addMember(w *tar.Writer, name string, data []byte) error {
 
 // tally counts how often each sample was read.
 type tally struct {
-	samples map[string]demoSample
+	samples map[string]sample
 	seen    map[string]int
 	total   int
 }
 
-func newTally(samples map[string]demoSample) *tally {
+func newTally(samples map[string]sample) *tally {
 	return &tally{samples: samples, seen: make(map[string]int)}
 }
 
@@ -169,8 +169,8 @@ func (t *tally) check() error {
 	return nil
 }
 
-// demoCounts reads from a checkpoint what its workers were given.
-func demoCounts(doc []byte, workers int) ([]uint64, error) {
+// delivered reads from a checkpoint what its workers were given.
+func delivered(doc []byte, workers int) ([]uint64, error) {
 	s, err := checkpoint.Parse(doc)
 	if err != nil {
 		return nil, exit.With(exit.Checkpoint, err)
