@@ -96,6 +96,6 @@ func TestInterruptedIs130(t *testing.T) {
 
 func TestNothingIsSaidOfAReaderThatWentAway(t *testing.T) {
 	var out bytes.Buffer
-	require.Equal(t, exit.Pipe, reportError(terminal.New(&out, &out), exit.With(exit.Pipe, exit.Silent)))
+	require.Equal(t, exit.Pipe, reportError(terminal.New(&out, &out), exit.With(exit.Pipe, exit.ErrSilent)))
 	require.Empty(t, out.String())
 }

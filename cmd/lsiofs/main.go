@@ -1,8 +1,19 @@
 // Command lsiofs mounts a dataset as shuffled training streams.
 //
-// One file holds one verb (cmd_mount.go, …): a command that turns flags into an
-// options value, and a run function that works on that value and returns an
-// error. Only main prints errors and chooses exit codes (exit.go).
+// One file holds one verb (cmd_mount.go, …): its flags, its help, and a call of the
+// package below that does the work. flags*.go and values.go are what several verbs'
+// flags have in common. The packages below know no flags. They write to a
+// terminal.UI and return errors, which may have an exit code (package exit); only
+// main prints errors and ends the process.
+//
+//	cmd_*.go ──► mounting · demo · bench · doctor · page · inspect · readplan
+//	             verification · cat · top · tune
+//	                 │
+//	                 ▼
+//	             opening · resuming · document · build
+//	                 │
+//	                 ▼
+//	             terminal · exit
 package main
 
 import (

@@ -45,7 +45,7 @@ func (w *sliceWriter) write(slices [][]byte) error {
 	case err == nil:
 		return nil
 	case errors.Is(err, unix.EPIPE):
-		return exit.With(exit.Pipe, exit.Silent)
+		return exit.With(exit.Pipe, exit.ErrSilent)
 	}
 	return fmt.Errorf("write to stdout: %w", err)
 }

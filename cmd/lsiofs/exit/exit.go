@@ -121,5 +121,5 @@ func CodeOf(err error) Code {
 	return Failure
 }
 
-// Silent ends a command whose output has said everything.
-var Silent = errors.New("")
+// ErrSilent ends a command whose output has said everything.
+var ErrSilent = errors.New("")

@@ -74,7 +74,7 @@ func Run(ctx, force context.Context, o *Config) error {
 	rep.Ended(err)
 	if p, ok := rep.(*pipeReporter); ok && p.toldError && o.WhilePID != 0 {
 		// The parent lives, and says it; a daemon's log has to say it, too.
-		return exit.With(exit.CodeOf(err), exit.Silent)
+		return exit.With(exit.CodeOf(err), exit.ErrSilent)
 	}
 	return err
 }

@@ -22,6 +22,7 @@ type Pass struct {
 	done bool
 }
 
+// Indexing is the verb of an index pass.
 const Indexing = "indexing"
 
 // NewPass shows an index pass. Verb may be set to another work before it begins.

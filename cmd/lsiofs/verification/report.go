@@ -106,6 +106,7 @@ func (v Report) leavingOut() string {
 	return ", or leave out what is damaged: lsiofs index --rebuild --on-corrupt skip, then mount with --on-corrupt skip"
 }
 
+// Print writes a report for people.
 func (v Report) Print(u *terminal.UI) error {
 	for _, f := range v.Findings {
 		_ = u.Printf("%s\n", printable.Line(findingText(f)))
