@@ -40,6 +40,17 @@ var arrows = []struct {
 	{"uring", []string{"uring/filesystem"}, "the engine reads files and knows no datasets"},
 	{"checkpoint", []string{"pipeline/order", "pipeline/spec"}, "a checkpoint is a document, valid without a mount"},
 	{"fs", []string{"fs", "checkpoint", "pipeline", "pipeline/order", "pipeline/spec", "pipeline/stream", "pipeline/fetch", "uring"}, "the tree of names knows no formats and reads no shards"},
+	{"cmd/lsiofs/exit", nil, "exit codes are a table, and errors that carry one"},
+	{"cmd/lsiofs/terminal", []string{"pipeline/printable"}, "how people are talked to does not depend on what is said"},
+	{"cmd/lsiofs/goldentest", nil, "it compares texts"},
+	{"cmd/lsiofs/manual", nil, "the manual is text"},
+	{"cmd/lsiofs/build", nil, "which program this is does not depend on what it does"},
+	{"cmd/lsiofs/document", []string{"cmd/lsiofs/terminal", "checkpoint"}, "a document is bytes"},
+	{"cmd/lsiofs/opening", []string{"cmd/lsiofs/exit", "cmd/lsiofs/terminal", "pipeline"}, "a dataset is opened the same way by every verb"},
+	{"cmd/lsiofs/resuming", []string{"cmd/lsiofs/exit", "checkpoint", "pipeline"}, "a checkpoint is read the same way by every verb"},
+	{"cmd/lsiofs/inspect", []string{"cmd/lsiofs/opening", "cmd/lsiofs/terminal", "pipeline"}, "what a dataset holds is known without a mount"},
+	{"cmd/lsiofs/top", []string{"cmd/lsiofs/exit", "cmd/lsiofs/terminal", "fs", "pipeline/explain", "pipeline/printable"}, "top reads a mount's status and nothing else"},
+	{"cmd/lsiofs/tune", []string{"cmd/lsiofs/exit", "cmd/lsiofs/terminal", "pipeline/catalog", "pipeline/storage"}, "storage is measured without a dataset's formats and order"},
 	{"cmd/lsiofs", []string{"cmd/lsiofs", "checkpoint", "fs", "pipeline", "uring"}, "a command turns flags into a spec, and works through pipeline and fs"},
 	{"integration", nil, "these tests look at the program from outside"},
 	{"examples", nil, "examples are programs of users, who have no lsiofs to import"},
@@ -51,9 +62,8 @@ var onlyIn = []struct{ library, pkg, why string }{
 	{"github.com/godzie44/go-uring", "uring", "the library has traps that one package has to know"},
 	{"github.com/klauspost/compress", "pipeline/unpack", "codecs are a matter of unpack"},
 	{"github.com/pierrec/lz4", "pipeline/unpack", "codecs are a matter of unpack"},
-	{"github.com/spf13/cobra", "cmd/lsiofs", "flags are a matter of the command line"},
-	{"github.com/schollz/progressbar", "cmd/lsiofs", "drawing is a matter of the command line"},
-	{"github.com/gdamore/tcell", "cmd/lsiofs", "drawing is a matter of the command line"},
+	{"github.com/schollz/progressbar", "cmd/lsiofs/terminal", "what is drawn on a terminal must not break the lines of others"},
+	{"github.com/gdamore/tcell", "cmd/lsiofs/top", "one verb draws on the whole screen"},
 	{"github.com/prometheus", "fs", "metrics are a file of the mount"},
 }
 
@@ -61,6 +71,10 @@ var onlyIn = []struct{ library, pkg, why string }{
 var alsoIn = map[string]string{
 	"integration/backing": "github.com/hanwen/go-fuse", // it is another file system, below the one that is tested
 }
+
+// flagLibraries are for package cmd/lsiofs alone, not for those below it, which get
+// what the flags say.
+var flagLibraries = []string{"github.com/spf13/cobra", "github.com/spf13/pflag"}
 
 // pure packages do no I/O, look at no clock and draw no randomness.
 var pure = map[string][]string{
@@ -116,6 +130,9 @@ func checkImport(t *testing.T, pkg, path string, own bool) {
 		if below(path, rule.library) && !below(pkg, rule.pkg) && alsoIn[pkg] != rule.library {
 			t.Errorf("%s must not import %s: %s", pkg, path, rule.why)
 		}
+	}
+	if slices.Contains(flagLibraries, path) && pkg != "cmd/lsiofs" {
+		t.Errorf("%s must not import %s: flags are a matter of the command line", pkg, path)
 	}
 	if slices.Contains(pure[pkg], path) {
 		t.Errorf("%s must not import %s: it is a pure function of its arguments", pkg, path)

@@ -112,7 +112,7 @@ func requireTellsOfItself(t *testing.T, program, commit, licences string) {
 func TestEachModuleThatIsLinkedIsListedWithItsVersionAndLicence(t *testing.T) {
 	var listed []string
 	for _, d := range builtOf(t, lsiofs).Dependencies[1:] {
-		require.NotEqual(t, "unknown", d.Licence, "%s: run go test ./cmd/lsiofs -run Licences -update", d.Module)
+		require.NotEqual(t, "unknown", d.Licence, "%s: run go test ./cmd/lsiofs/build -run Licences -update", d.Module)
 		listed = append(listed, d.Module+" "+d.Version)
 	}
 	var linked []string

@@ -14,6 +14,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/lsiofs/lsiofs/cmd/lsiofs/bench"
+	"github.com/lsiofs/lsiofs/cmd/lsiofs/exit"
 )
 
 // hashes are those of a directory's files, by name.
@@ -68,7 +69,7 @@ func TestBenchMakesNothingInAFullDirectory(t *testing.T) {
 	dir := t.TempDir()
 	require.NoError(t, os.WriteFile(filepath.Join(dir, "precious"), nil, 0o600))
 	r := lsiofs(t, "bench", "--make", "tar", "--records", "10", dir)
-	require.Equal(t, exitFailure, r.code)
+	require.Equal(t, exit.Failure, r.code)
 	require.Contains(t, r.stderr, "precious")
 	require.Len(t, hashes(t, dir), 1)
 }
@@ -87,7 +88,7 @@ func TestBenchLeavesNothingHalfMade(t *testing.T) {
 	said, err := io.ReadAll(stderr)
 	require.NoError(t, err)
 	require.Error(t, c.Wait())
-	require.Equal(t, int(exitInterrupted), c.ProcessState.ExitCode(), "%s", said)
+	require.Equal(t, int(exit.Interrupted), c.ProcessState.ExitCode(), "%s", said)
 	left, err := os.ReadDir(parent)
 	require.NoError(t, err)
 	require.Empty(t, left)
@@ -104,7 +105,7 @@ func TestBenchMakeSaysWhatIsWrong(t *testing.T) {
 		"records (0)":   {"--make", "tar", "--records", "0", dir},
 	} {
 		r := lsiofs(t, append([]string{"bench"}, args...)...)
-		require.Equal(t, exitUsage, r.code, says)
+		require.Equal(t, exit.Usage, r.code, says)
 		require.Contains(t, r.stderr, says)
 	}
 }

@@ -13,6 +13,8 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/lsiofs/lsiofs/cmd/lsiofs/bench"
+	"github.com/lsiofs/lsiofs/cmd/lsiofs/exit"
+	"github.com/lsiofs/lsiofs/cmd/lsiofs/terminal"
 )
 
 // benchTemp has temporary directories of measurements below one that is looked
@@ -110,11 +112,11 @@ func TestBenchOfFoldersOfFilesComparesWithTar(t *testing.T) {
 }
 
 // benchCheck runs a check with promises of the test's own.
-func benchCheck(t *testing.T, promises []bench.Promise, args ...string) (exitCode, bench.CheckReport, string) {
+func benchCheck(t *testing.T, promises []bench.Promise, args ...string) (exit.Code, bench.CheckReport, string) {
 	t.Helper()
 	var stdout, stderr bytes.Buffer
-	g := &globals{interrupts: &interrupts{force: context.Background()}, ui: newUI(&stdout, &stderr), running: true}
-	g.ui.json = true
+	g := &globals{interrupts: &interrupts{force: context.Background()}, ui: terminal.New(&stdout, &stderr), running: true}
+	g.ui.JSON = true
 	o := &benchOptions{}
 	c := newBenchCommandOf(o, g)
 	require.NoError(t, c.ParseFlags(append(args, small(t)...)))
@@ -124,7 +126,7 @@ func benchCheck(t *testing.T, promises []bench.Promise, args ...string) (exitCod
 	if stdout.Len() > 0 {
 		require.NoError(t, json.Unmarshal(stdout.Bytes(), &r))
 	}
-	return errorCode(err), r, stderr.String()
+	return exit.CodeOf(err), r, stderr.String()
 }
 
 func TestBenchCheckFailsWhereAPromiseIsNotKept(t *testing.T) {
@@ -137,7 +139,7 @@ func TestBenchCheckFailsWhereAPromiseIsNotKept(t *testing.T) {
 	args := []string{"--check", "--only", "jsonl", "--dir", t.TempDir(), data}
 
 	code, r, said := benchCheck(t, []bench.Promise{kept, broken, missing, other}, args...)
-	require.Equal(t, exitCheck, code, said)
+	require.Equal(t, exit.Check, code, said)
 	require.Len(t, r.Checks, 3, "what is promised of tar does not apply")
 	require.Equal(t, bench.VerdictOK, r.Checks[0].Verdict)
 	require.Equal(t, bench.VerdictShort, r.Checks[1].Verdict)
@@ -146,12 +148,12 @@ func TestBenchCheckFailsWhereAPromiseIsNotKept(t *testing.T) {
 	require.Contains(t, r.Checks[2].Why, "too little for random reads")
 
 	code, r, said = benchCheck(t, []bench.Promise{kept, missing}, args...)
-	require.Equal(t, exitOK, code, said)
+	require.Equal(t, exit.OK, code, said)
 	require.Len(t, r.Checks, 2)
 
 	data = made(t, "fixed", "--records", "300", "--bytes", "500")
 	code, r, said = benchCheck(t, []bench.Promise{kept}, "--check", "--only", "jsonl", "--dir", t.TempDir(), "--format", "fixed", "--record-bytes", "500", data)
-	require.Equal(t, exitOK, code, said)
+	require.Equal(t, exit.OK, code, said)
 	require.Contains(t, r.Checks[0].Why, "nothing is promised of fixed with records of 500 bytes")
 	nothingLeft(t, tmp)
 }
@@ -165,7 +167,7 @@ func TestBenchCheckWantsADisk(t *testing.T) {
 	require.NoError(t, err)
 	defer os.RemoveAll(dir)
 	r := lsiofs(t, append([]string{"bench", "--check", "--dir", dir}, small(t)...)...)
-	require.Equal(t, exitFailure, r.code)
+	require.Equal(t, exit.Failure, r.code)
 	require.Contains(t, r.stderr, "is in memory: name a directory on a disk with --dir")
 }
 
@@ -184,7 +186,7 @@ func TestBenchLeavesNothingWhenInterrupted(t *testing.T) {
 	said, err := io.ReadAll(stderr)
 	require.NoError(t, err)
 	require.Error(t, c.Wait())
-	require.Equal(t, int(exitInterrupted), c.ProcessState.ExitCode(), "%s", said)
+	require.Equal(t, int(exit.Interrupted), c.ProcessState.ExitCode(), "%s", said)
 	require.Empty(t, stdout.String())
 	nothingLeft(t, tmp)
 	for _, line := range commandLines(t) {

@@ -12,6 +12,8 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/lsiofs/lsiofs/checkpoint"
+	"github.com/lsiofs/lsiofs/cmd/lsiofs/exit"
+	"github.com/lsiofs/lsiofs/cmd/lsiofs/goldentest"
 	"github.com/lsiofs/lsiofs/pipeline/order"
 	"github.com/lsiofs/lsiofs/pipeline/spec"
 )
@@ -47,7 +49,7 @@ func TestCheckpointShow(t *testing.T) {
 	s := savedState(20, 20, 18, 18)
 	file := saveState(t, filepath.Join(t.TempDir(), "c.json"), s)
 	r := ok(t, "checkpoint", "show", file)
-	golden(t, "checkpoint-show.txt", r.stdout)
+	goldentest.Equal(t, "checkpoint-show.txt", r.stdout)
 	require.Equal(t, r.stdout, ok(t, "checkpoint", "show", asMount(t, s)).stdout, "a mount's is shown the same")
 
 	j := ok(t, "checkpoint", "show", file, "--json")
@@ -63,7 +65,7 @@ func TestCheckpointShow(t *testing.T) {
 func TestCheckpointShowKnowsShortForms(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "c.json")
 	require.NoError(t, os.WriteFile(file, []byte(`{"epoch": 3, "samples": 20480}`), 0o600))
-	golden(t, "checkpoint-show-short.txt", ok(t, "checkpoint", "show", file).stdout)
+	goldentest.Equal(t, "checkpoint-show-short.txt", ok(t, "checkpoint", "show", file).stdout)
 	require.JSONEq(t, `{"epoch": 3, "samples": 20480}`, ok(t, "checkpoint", "show", file, "--json").stdout)
 }
 
@@ -78,10 +80,10 @@ func TestDocumentsThatAreNoCheckpoints(t *testing.T) {
 			file := filepath.Join(dir, strings.ReplaceAll(name, " ", "-"))
 			require.NoError(t, os.WriteFile(file, []byte(doc), 0o600))
 			r := lsiofs(t, "checkpoint", "show", file)
-			require.Equal(t, exitCheckpoint, r.code)
+			require.Equal(t, exit.Checkpoint, r.code)
 			require.Contains(t, r.stderr, file)
 			r = lsiofs(t, "checkpoint", "merge", file)
-			require.Equal(t, exitCheckpoint, r.code)
+			require.Equal(t, exit.Checkpoint, r.code)
 			require.Contains(t, r.stderr, file)
 		})
 	}
@@ -92,7 +94,7 @@ func TestTooLargeADocumentIsNotRead(t *testing.T) {
 	require.NoError(t, os.WriteFile(file, nil, 0o600))
 	require.NoError(t, os.Truncate(file, 1<<40)) // sparse
 	r := lsiofs(t, "checkpoint", "show", file)
-	require.Equal(t, exitCheckpoint, r.code)
+	require.Equal(t, exit.Checkpoint, r.code)
 	require.Contains(t, r.stderr, "too large")
 }
 
@@ -129,7 +131,7 @@ func TestCheckpointSaveRefusesNumbersThatCantBe(t *testing.T) {
 		"":            "not a number of records",
 	} {
 		r := lsiofs(t, "checkpoint", "save", mnt, file, "--consumed", consumed)
-		require.Equal(t, exitUsage, r.code, consumed)
+		require.Equal(t, exit.Usage, r.code, consumed)
 		require.Contains(t, r.stderr, says)
 		require.NoFileExists(t, file)
 	}
@@ -157,7 +159,7 @@ func TestCheckpointMerge(t *testing.T) {
 	other := savedState(1, 1, 1, 1)
 	other.Epoch = 4
 	r = lsiofs(t, "checkpoint", "merge", a, saveState(t, filepath.Join(dir, "d"), other))
-	require.Equal(t, exitCheckpoint, r.code)
+	require.Equal(t, exit.Checkpoint, r.code)
 	require.Contains(t, r.stderr, "epoch")
 }
 
@@ -172,7 +174,7 @@ func TestCheckpointRestoreWritesTheControlFile(t *testing.T) {
 	require.Equal(t, string(want), string(got))
 
 	r := lsiofs(t, "checkpoint", "restore", file, t.TempDir())
-	require.Equal(t, exitCheckpoint, r.code)
+	require.Equal(t, exit.Checkpoint, r.code)
 	require.Contains(t, r.stderr, "is not a mount of lsiofs")
 }
 

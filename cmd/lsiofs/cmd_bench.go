@@ -2,16 +2,13 @@ package main
 
 import (
 	"context"
-	"os"
-	"os/exec"
 	"time"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
 	"github.com/lsiofs/lsiofs/cmd/lsiofs/bench"
-	"github.com/lsiofs/lsiofs/pipeline"
-	"github.com/lsiofs/lsiofs/pipeline/catalog"
+	"github.com/lsiofs/lsiofs/cmd/lsiofs/exit"
 	"github.com/lsiofs/lsiofs/pipeline/spec"
 	"github.com/lsiofs/lsiofs/pipeline/unpack/synthetic"
 )
@@ -84,7 +81,7 @@ make the same bytes.`,
   lsiofs bench --make jsonl --zst --records 600000 --bytes 1200 /data/bench-zst`,
 		Args: func(c *cobra.Command, args []string) error {
 			if len(args) > 1 {
-				return usagef("%s takes one DATASET, not %d arguments (see %s --help)", c.CommandPath(), len(args), c.CommandPath())
+				return exit.Usagef("%s takes one DATASET, not %d arguments (see %s --help)", c.CommandPath(), len(args), c.CommandPath())
 			}
 			return nil
 		},
@@ -125,11 +122,11 @@ func (o *benchOptions) addFlags(c *cobra.Command) {
 func runBench(ctx context.Context, o *benchOptions, g *globals) error {
 	switch {
 	case o.make != "" && o.check:
-		return usagef("--make and --check: choose one")
+		return exit.Usagef("--make and --check: choose one")
 	case !o.check && (o.dir != "" || len(o.only) > 0):
-		return usagef("--dir and --only belong to --check")
+		return exit.Usagef("--dir and --only belong to --check")
 	case o.make == "" && (o.gz || o.zst || o.lz4 || o.tar || o.given("records") || o.given("bytes") || o.given("shards")):
-		return usagef("--gz, --zst, --lz4, --tar, --records, --bytes and --shards belong to --make")
+		return exit.Usagef("--gz, --zst, --lz4, --tar, --records, --bytes and --shards belong to --make")
 	}
 	if o.make != "" {
 		return runBenchMake(ctx, o, g)
@@ -143,40 +140,14 @@ func runBench(ctx context.Context, o *benchOptions, g *globals) error {
 // runBenchDataset measures a dataset and prints the table.
 func runBenchDataset(ctx context.Context, o *benchOptions, g *globals) error {
 	if len(o.paths) != 1 {
-		return usagef("lsiofs bench takes DATASET; only --check does without (see lsiofs bench --help)")
+		return exit.Usagef("lsiofs bench takes DATASET; only --check does without (see lsiofs bench --help)")
 	}
 	s, _, err := o.resolve(o.paths[0])
 	if err != nil {
 		return err
 	}
-	v := newBenchView(g)
-	c := o.config(s, v)
-	r, err := measured(g, v, &c, func(p bench.Program) (bench.Report, error) { return bench.Run(ctx, p, c) })
-	if err != nil {
-		return err
-	}
-	if g.ui.json {
-		return g.ui.emit(r)
-	}
-	return r.Print(g.ui.out)
-}
-
-// measured runs a measurement where it makes sense and mounts are possible. The
-// view is gone when it returns.
-func measured[R any](g *globals, v *benchView, c interface{ Validate() error }, run func(bench.Program) (R, error)) (r R, err error) {
-	defer v.clear()
 	g.takeForce() // a second Ctrl-C must not leave a mount behind
-	if err := c.Validate(); err != nil {
-		return r, coded(exitUsage, err)
-	}
-	if missing := missingForMount(mountingMachine()); missing != nil {
-		return r, missing
-	}
-	p, err := benchProgram(g)
-	if err != nil {
-		return r, err
-	}
-	return run(p)
+	return benchCommand(g).Dataset(ctx, o.config(s))
 }
 
 // runBenchCheck checks what is promised.
@@ -192,27 +163,18 @@ func runBenchCheck(ctx context.Context, o *benchOptions, g *globals, promises []
 	if len(o.paths) == 0 {
 		s.Dataset = ""
 	}
-	v := newBenchView(g)
-	c := bench.CheckConfig{Config: o.config(s, v), Only: o.sections(), Promises: promises, Dir: o.dir}
-	r, err := measured(g, v, &c, func(p bench.Program) (bench.CheckReport, error) { return bench.RunCheck(ctx, p, c) })
-	if err != nil {
-		return err
-	}
-	if g.ui.json {
-		err = g.ui.emit(r)
-	} else {
-		err = r.Print(g.ui.out)
-	}
-	if err == nil && r.Short() {
-		err = codedf(exitCheck, "some promises were not kept")
-	}
-	return err
+	g.takeForce() // a second Ctrl-C must not leave a mount behind
+	return benchCommand(g).Check(ctx, bench.CheckConfig{Config: o.config(s), Only: o.sections(), Promises: promises, Dir: o.dir})
+}
+
+func benchCommand(g *globals) bench.Command {
+	return bench.Command{UI: g.ui, Log: g.log(), Version: versionOf().Version}
 }
 
 // config is what all measurements of a dataset have in common.
-func (o *benchOptions) config(s spec.Spec, v *benchView) bench.Config {
+func (o *benchOptions) config(s spec.Spec) bench.Config {
 	return bench.Config{
-		Spec: s, Flags: o.datasetArgs(), Rounds: o.rounds, Total: time.Duration(o.seconds * float64(time.Second)), Progress: v.show,
+		Spec: s, Flags: o.datasetArgs(), Rounds: o.rounds, Total: time.Duration(o.seconds * float64(time.Second)),
 	}
 }
 
@@ -233,87 +195,4 @@ func (o *benchOptions) datasetArgs() []string {
 		}
 	})
 	return args
-}
-
-// benchProgram is how measurements run this program.
-func benchProgram(g *globals) (bench.Program, error) {
-	self, err := os.Executable()
-	if err != nil {
-		return bench.Program{}, err
-	}
-	return bench.Program{
-		Self: self, Version: versionOf().Version,
-		Mount: func(ctx context.Context, args []string, output *os.File) (*exec.Cmd, error) {
-			c := mountChild{args: args, output: output}
-			err := c.start(ctx, silentReporter{})
-			return c.cmd, err
-		},
-		Open: func(ctx context.Context, s spec.Spec) (*pipeline.Dataset, error) {
-			return openShowing(ctx, g, s, false)
-		},
-	}, nil
-}
-
-// silentReporter is for a mount whose beginning nobody is to see; its errors
-// come back as such.
-type silentReporter struct{}
-
-func (silentReporter) progress(catalog.Progress) {}
-func (silentReporter) warn(string)               {}
-func (silentReporter) mounted(mountInfo)         {}
-func (silentReporter) serving(func() string)     {}
-func (silentReporter) unmounting()               {}
-func (silentReporter) ended(error)               {}
-
-// newBenchPartCommand is for processes that bench starts.
-func newBenchPartCommand(g *globals) *cobra.Command {
-	return &cobra.Command{
-		Use:     bench.PartCommand,
-		Short:   "A process of a measurement, started by lsiofs bench",
-		Example: "  lsiofs bench DATASET",
-		Hidden:  true,
-		Args:    cobra.ArbitraryArgs,
-		RunE: func(c *cobra.Command, args []string) error {
-			return bench.Part(c.Context(), args, os.Stdin, g.ui.out)
-		},
-	}
-}
-
-func runBenchMake(ctx context.Context, o *benchOptions, g *globals) error {
-	switch {
-	case len(o.paths) != 1:
-		return usagef("lsiofs bench --make takes the directory where the dataset is to be made (see lsiofs bench --help)")
-	case o.gz && o.zst || o.gz && o.lz4 || o.zst && o.lz4:
-		return usagef("--gz, --zst and --lz4: choose one")
-	case o.tar:
-		o.shape.Codec = "tar"
-	case o.make == "lc0" && !o.zst && !o.lz4:
-		o.shape.Codec = "gz"
-	case o.gz:
-		o.shape.Codec = "gz"
-	case o.zst:
-		o.shape.Codec = "zst"
-	case o.lz4:
-		o.shape.Codec = "lz4"
-	}
-	if o.make == "lc0" && !o.given("bytes") {
-		o.shape.RecordBytes = synthetic.FrameBytes
-	}
-	o.shape.Format, o.shape.Seed = o.make, o.spec.Order.Seed
-	v := newMakingView(g.ui)
-	m := bench.Make{Dir: o.paths[0], Shape: o.shape, Records: o.count, Shards: o.shards, Progress: v.show}
-	if err := m.Validate(); err != nil {
-		return coded(exitUsage, err)
-	}
-	made, err := m.Run(ctx)
-	v.clear()
-	if err != nil {
-		return err
-	}
-	if g.ui.json {
-		return g.ui.emit(made)
-	}
-	g.ui.notef("made %s: %s of %s in %s, %s (%s of files) in %s", made.Dir, plural(made.Records, "record"), made.Format,
-		plural(made.Shards, "shard"), bytesText(made.DecodedBytes), bytesText(made.FileBytes), roundDuration(made.Took))
-	return nil
 }

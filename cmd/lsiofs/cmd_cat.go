@@ -6,6 +6,10 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/lsiofs/lsiofs/cmd/lsiofs/cat"
+	"github.com/lsiofs/lsiofs/cmd/lsiofs/exit"
+	"github.com/lsiofs/lsiofs/cmd/lsiofs/opening"
+	"github.com/lsiofs/lsiofs/cmd/lsiofs/resuming"
 	"github.com/lsiofs/lsiofs/pipeline"
 	"github.com/lsiofs/lsiofs/pipeline/spec"
 	"github.com/lsiofs/lsiofs/pipeline/stream"
@@ -45,7 +49,7 @@ without FUSE.`,
 func (o *catOptions) kind() (stream.Kind, error) {
 	switch {
 	case o.ids && o.offsets:
-		return 0, usagef("--ids and --offsets are two files: choose one")
+		return 0, exit.Usagef("--ids and --offsets are two files: choose one")
 	case o.ids:
 		return stream.IDs, nil
 	case o.offsets:
@@ -66,45 +70,24 @@ func runCat(ctx context.Context, o *catOptions, g *globals) error {
 	if kind != stream.Data {
 		s.Read = spec.ReadScan // no record is read: no spool
 	}
-	d, err := openShowing(ctx, g, s, false)
+	d, err := opening.OpenShowing(ctx, g.ui, g.log(), s)
 	if err != nil {
 		return err
 	}
 	g.endAtOnce()
-	return closeAfter(d, catStream(ctx, d, resume, o, kind, g.ui.out), g.log())
+	return opening.Close(d, catStream(ctx, d, resume, o, kind, g.ui.Out), g.log())
 }
 
-func catStream(ctx context.Context, d *pipeline.Dataset, resume *resumption, o *catOptions, kind stream.Kind, out io.Writer) error {
+func catStream(ctx context.Context, d *pipeline.Dataset, resume *resuming.Checkpoint, o *catOptions, kind stream.Kind, out io.Writer) error {
 	position, err := o.position(d, resume)
 	if err != nil {
 		return err
 	}
 	set, err := d.Set(ctx, position.Epoch, position.Done, d.Spec().Deal)
 	if err != nil {
-		return coded(exitCheckpoint, err)
+		return exit.With(exit.Checkpoint, err)
 	}
 	h := set.Open(o.share.worker, kind)
 	defer h.Close()
-	return copyStream(ctx, h, out)
-}
-
-// copyStream writes a stream from its first byte to its end.
-func copyStream(ctx context.Context, h *stream.Handle, out io.Writer) error {
-	w := newSliceWriter(out)
-	var r stream.Reply
-	for off := int64(0); ; {
-		if err := h.ReadAt(ctx, &r, off, stream.MaxReadBytes); err != nil {
-			return coded(exitDataset, err)
-		}
-		n := r.Len()
-		err := w.write(r.Slices)
-		r.Release()
-		if err != nil {
-			return err
-		}
-		if n == 0 {
-			return nil
-		}
-		off += int64(n)
-	}
+	return cat.Copy(ctx, h, out)
 }

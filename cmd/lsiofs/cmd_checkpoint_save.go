@@ -12,6 +12,9 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/lsiofs/lsiofs/checkpoint"
+	"github.com/lsiofs/lsiofs/cmd/lsiofs/exit"
+	"github.com/lsiofs/lsiofs/cmd/lsiofs/resuming"
+	"github.com/lsiofs/lsiofs/cmd/lsiofs/terminal"
 	"github.com/lsiofs/lsiofs/pipeline/order"
 )
 
@@ -41,27 +44,27 @@ has buffered what it did not train on, says so with --consumed.`,
 	return c
 }
 
-func runCheckpointSave(o *saveOptions, own bool, u *ui) error {
+func runCheckpointSave(o *saveOptions, own bool, u *terminal.UI) error {
 	control, err := controlFile(o.mnt)
 	if err != nil {
 		return err
 	}
-	doc, err := readDocument(control)
+	doc, err := resuming.ReadDocument(control)
 	if err != nil {
 		return err
 	}
 	state, err := checkpoint.Parse(doc)
 	if err != nil {
-		return codedf(exitCheckpoint, "%s/checkpoint: %w", o.mnt, err)
+		return exit.Errorf(exit.Checkpoint, "%s/checkpoint: %w", o.mnt, err)
 	}
 	if own {
 		counts, err := parseCounts(o.consumed)
 		if err != nil {
-			return usagef("--consumed: %w", err)
+			return exit.Usagef("--consumed: %w", err)
 		}
 		records, err := mountRecords(o.mnt)
 		if err != nil {
-			return coded(exitMount, err)
+			return exit.With(exit.Mount, err)
 		}
 		if err := replaceConsumed(&state, counts, records); err != nil {
 			return err
@@ -78,7 +81,7 @@ func runCheckpointSave(o *saveOptions, own bool, u *ui) error {
 func controlFile(mnt string) (string, error) {
 	path := filepath.Join(mnt, "checkpoint")
 	if _, err := os.Stat(path); err != nil {
-		return "", codedf(exitCheckpoint, "%s is not a mount of lsiofs: %w; name the directory that lsiofs mount was given", mnt, err)
+		return "", exit.Errorf(exit.Checkpoint, "%s is not a mount of lsiofs: %w; name the directory that lsiofs mount was given", mnt, err)
 	}
 	return path, nil
 }
@@ -87,15 +90,15 @@ func controlFile(mnt string) (string, error) {
 // are possible in a dataset of so many records.
 func replaceConsumed(s *checkpoint.State, counts []uint64, records uint64) error {
 	if len(s.Done) == 0 {
-		return codedf(exitCheckpoint, "the mount's checkpoint has no entry for its workers")
+		return exit.Errorf(exit.Checkpoint, "the mount's checkpoint has no entry for its workers")
 	}
 	last := &s.Done[len(s.Done)-1]
 	if len(counts) != len(last.Consumed) {
-		return usagef("--consumed has %s, but the mount has %s", plural(uint64(len(counts)), "number"), plural(uint64(len(last.Consumed)), "worker"))
+		return exit.Usagef("--consumed has %s, but the mount has %s", terminal.Plural(uint64(len(counts)), "number"), terminal.Plural(uint64(len(last.Consumed)), "worker"))
 	}
 	last.Consumed = counts
 	if _, err := order.Simplify(records, s.Order, s.Done); err != nil {
-		return usagef("--consumed: %w", err)
+		return exit.Usagef("--consumed: %w", err)
 	}
 	return nil
 }
@@ -113,8 +116,8 @@ changes nothing, and the reason is printed.`,
 	}
 }
 
-func runCheckpointRestore(file, mnt string, u *ui) error {
-	doc, err := readDocument(file)
+func runCheckpointRestore(file, mnt string, u *terminal.UI) error {
+	doc, err := resuming.ReadDocument(file)
 	if err != nil {
 		return err
 	}
@@ -124,14 +127,14 @@ func runCheckpointRestore(file, mnt string, u *ui) error {
 	}
 	if err := writeControl(control, doc); err != nil {
 		if errors.Is(err, unix.EINVAL) || errors.Is(err, unix.EFBIG) {
-			return codedf(exitCheckpoint, "%s: %s", file, refusalReason(mnt, err))
+			return exit.Errorf(exit.Checkpoint, "%s: %s", file, refusalReason(mnt, err))
 		}
-		return coded(exitCheckpoint, err)
+		return exit.With(exit.Checkpoint, err)
 	}
-	if u.json {
-		return u.emit(map[string]string{"restored": file, "mount": mnt})
+	if u.JSON {
+		return u.Emit(map[string]string{"restored": file, "mount": mnt})
 	}
-	u.notef("restored %s: the worker files of %s hold what is left", file, mnt)
+	u.Notef("restored %s: the worker files of %s hold what is left", file, mnt)
 	return nil
 }
 
@@ -161,7 +164,7 @@ func refusalReason(mnt string, err error) string {
 		} `json:"last_checkpoint_refusal"`
 	}
 	if readErr != nil || json.Unmarshal(b, &s) != nil || s.Refusal == nil || s.Refusal.Reason == "" {
-		return fmt.Sprintf("refused (%v); cat %s/status may say why", err, shellQuote(mnt))
+		return fmt.Sprintf("refused (%v); cat %s/status may say why", err, terminal.Quote(mnt))
 	}
 	return s.Refusal.Reason
 }

@@ -1,22 +1,13 @@
 package main
 
 import (
-	"context"
-	"errors"
-	"fmt"
-	"os"
-	"path/filepath"
-	"time"
-
 	"github.com/spf13/cobra"
+
+	"github.com/lsiofs/lsiofs/cmd/lsiofs/demo"
 )
 
-type demoOptions struct {
-	keep bool
-}
-
 func newDemoCommand(g *globals) *cobra.Command {
-	o := &demoOptions{}
+	o := &demo.Options{}
 	c := &cobra.Command{
 		Use:   "demo",
 		Short: "Show it all on a small dataset in a temporary directory",
@@ -28,166 +19,11 @@ nothing installed; as a user it needs fusermount3 and a /dev/fuse open to users.
 		Example: `  lsiofs demo
   lsiofs demo --keep   # leaves the directory, to go on trying`,
 		Args: exactArgs(),
-		RunE: func(c *cobra.Command, _ []string) error { return runDemo(c.Context(), o, g) },
+		RunE: func(c *cobra.Command, _ []string) error {
+			g.takeForce() // a second Ctrl-C must not leave a mount behind
+			return demo.Run(c.Context(), *o, g.ui)
+		},
 	}
-	c.Flags().BoolVar(&o.keep, "keep", false, "leave the dataset and the checkpoint in place")
+	c.Flags().BoolVar(&o.Keep, "keep", false, "leave the dataset and the checkpoint in place")
 	return c
-}
-
-// runDemo runs the demo in a temporary directory, and cleans up whatever
-// happens. Steps go to stdout; an error says what is wrong.
-func runDemo(ctx context.Context, o *demoOptions, g *globals) (err error) {
-	g.takeForce() // a second Ctrl-C must not leave a mount behind
-	if missing := missingForMount(mountingMachine()); missing != nil {
-		return missing
-	}
-	dir, err := os.MkdirTemp("", "lsiofs-demo-")
-	if err != nil {
-		return err
-	}
-	d := &demo{ui: g.ui, dir: dir, data: filepath.Join(dir, "shards"), mnt: filepath.Join(dir, "mnt")}
-	defer func() { err = errors.Join(err, d.cleanUp(o.keep)) }()
-	return d.run(ctx)
-}
-
-// missingForMount says what a mount here lacks: the failures of doctor that
-// have to do with mounting.
-func missingForMount(m machine) error {
-	var problems []error
-	for _, f := range []finding{checkKernel(m.release), checkFuse(m), checkFusermount(m)} {
-		if f.Level == levelFail {
-			problems = append(problems, fmt.Errorf("%s: %s: %s", f.Check, f.Detail, f.Do))
-		}
-	}
-	return errJoin(exitCheck, problems)
-}
-
-// demo is a demo under way.
-type demo struct {
-	ui             *ui
-	dir, data, mnt string
-	child          *demoMount // nil: not mounted
-}
-
-func (d *demo) run(ctx context.Context) error {
-	begin := time.Now()
-	samples, err := makeDemoShards(d.data)
-	if err != nil {
-		return err
-	}
-	// Indexes go here instead of the user's cache.
-	if err := errors.Join(os.Mkdir(filepath.Join(d.data, ".lsiofs"), 0o700), os.Mkdir(d.mnt, 0o700)); err != nil {
-		return err
-	}
-	d.step("a small dataset: %s in %s, and a directory to mount it on", plural(uint64(len(samples)), "sample"), plural(demoShards, "tar shard"))
-	d.typed("ls %s", d.data)
-	d.typed("mkdir %s", d.mnt)
-
-	d.step("mount it for two workers: each has a file with its share of the shuffled epoch")
-	if err := d.mount(ctx, "--workers", "2", "--seed", "42"); err != nil {
-		return err
-	}
-	seen := newTally(samples)
-	ckpt := filepath.Join(d.dir, "ckpt.json")
-	consumed, err := d.readSome(ctx, seen, ckpt)
-	if err != nil {
-		return err
-	}
-	if err := d.unmount(ctx); err != nil {
-		return err
-	}
-
-	d.step("go on where that was, with three workers instead of two")
-	if err := d.mount(ctx, "--workers", "3", "--resume", ckpt); err != nil {
-		return err
-	}
-	rest, err := d.readRest(ctx, seen, 3)
-	if err != nil {
-		return err
-	}
-	if err := d.unmount(ctx); err != nil {
-		return err
-	}
-
-	d.step("was every record read exactly once?")
-	if err := seen.check(); err != nil {
-		return coded(exitCheck, err)
-	}
-	d.say("yes: %d before the checkpoint and %d after it are all %d, each once, with the right contents (%s)",
-		consumed, rest, len(samples), roundDuration(time.Since(begin)))
-	return nil
-}
-
-// readSome reads the beginning of both workers' files, saves a checkpoint, and
-// counts what it says was delivered.
-func (d *demo) readSome(ctx context.Context, seen *tally, ckpt string) (int, error) {
-	d.step("read a part of both")
-	var parts [2]string
-	for w, n := range []int64{150_000, 220_000} { // somewhere inside a record
-		if err := ctx.Err(); err != nil {
-			return 0, err
-		}
-		parts[w] = filepath.Join(d.dir, fmt.Sprintf("part-%d.tar", w))
-		d.typed("head -c %d %s > %s", n, d.worker(w), parts[w])
-		if err := copyHead(d.worker(w), parts[w], n); err != nil {
-			return 0, err
-		}
-	}
-	d.step("save a checkpoint: the whole records that each worker was given")
-	d.typed("cp %s/checkpoint %s", d.mnt, ckpt)
-	doc, err := os.ReadFile(filepath.Join(d.mnt, "checkpoint"))
-	if err == nil {
-		err = os.WriteFile(ckpt, doc, 0o600)
-	}
-	if err != nil {
-		return 0, err
-	}
-	counts, err := demoCounts(doc, 2)
-	if err != nil {
-		return 0, err
-	}
-	d.say("worker 0 has had %d records, worker 1 %d", counts[0], counts[1])
-	total := 0
-	for w, part := range parts {
-		if err := seen.addTar(part, int(counts[w])); err != nil {
-			return 0, err
-		}
-		total += int(counts[w])
-	}
-	return total, nil
-}
-
-// readRest reads all workers' files to their ends.
-func (d *demo) readRest(ctx context.Context, seen *tally, workers int) (int, error) {
-	d.step("read what is left, all of it")
-	total := 0
-	for w := range workers {
-		if err := ctx.Err(); err != nil {
-			return 0, err
-		}
-		d.typed("tar -tf %s", d.worker(w))
-		before := seen.total
-		if err := seen.addTar(d.worker(w), wholeFile); err != nil {
-			return 0, err
-		}
-		d.say("%d records", seen.total-before)
-		total += seen.total - before
-	}
-	return total, nil
-}
-
-func (d *demo) worker(w int) string { return filepath.Join(d.mnt, fmt.Sprintf("worker-%d.tar", w)) }
-
-func (d *demo) step(format string, args ...any)  { d.line("\n# "+format, args...) }
-func (d *demo) typed(format string, args ...any) { d.line("$ "+format, args...) }
-func (d *demo) say(format string, args ...any)   { d.line("  "+format, args...) }
-
-// line writes to stdout; under --json each line is an object.
-func (d *demo) line(format string, args ...any) {
-	text := fmt.Sprintf(format, args...)
-	if d.ui.json {
-		_ = d.ui.emit(map[string]string{"demo": text})
-		return
-	}
-	fmt.Fprintln(d.ui.out, text)
 }

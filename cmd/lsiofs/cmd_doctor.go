@@ -1,20 +1,14 @@
 package main
 
 import (
-	"context"
-
 	"github.com/spf13/cobra"
+
+	"github.com/lsiofs/lsiofs/cmd/lsiofs/doctor"
+	"github.com/lsiofs/lsiofs/cmd/lsiofs/exit"
 )
 
-type doctorOptions struct {
-	indexDir string
-	report   bool
-	output   string
-	subject  string // a dataset or a mount, for the report; "" for none
-}
-
 func newDoctorCommand(g *globals) *cobra.Command {
-	o := &doctorOptions{}
+	o := &doctor.Options{}
 	c := &cobra.Command{
 		Use:   "doctor [--report [DATASET|MNT]]",
 		Short: "Check what of this machine works for lsiofs, and say what to do",
@@ -31,75 +25,20 @@ that is in it: no names of shards, keys, users and hosts are, and no paths.`,
   lsiofs doctor --report /mnt/train
   lsiofs doctor --json | jq 'select(.level != "ok")'`,
 		Args: func(c *cobra.Command, args []string) error {
-			if len(args) > 1 || len(args) == 1 && !o.report {
-				return usagef("%s takes no arguments, with --report a DATASET or MNT (see %s --help)", c.CommandPath(), c.CommandPath())
+			if len(args) > 1 || len(args) == 1 && !o.Report {
+				return exit.Usagef("%s takes no arguments, with --report a DATASET or MNT (see %s --help)", c.CommandPath(), c.CommandPath())
 			}
 			return nil
 		},
 		RunE: func(c *cobra.Command, args []string) error {
 			if len(args) > 0 {
-				o.subject = args[0]
+				o.Subject = args[0]
 			}
-			return runDoctor(c.Context(), o, g)
+			return doctor.Run(c.Context(), *o, versionOf(), g.ui, g.log())
 		},
 	}
-	c.Flags().BoolVar(&o.report, "report", false, "write a report for an issue, without what is private; exit code 0 whatever it says")
-	c.Flags().StringVarP(&o.output, "output", "o", "-", "write the report to this `file`, whole or not at all (- for stdout)")
-	c.Flags().StringVar(&o.indexDir, "index-dir", "", "the `directory` of indexes to check (default: the user's cache directory)")
+	c.Flags().BoolVar(&o.Report, "report", false, "write a report for an issue, without what is private; exit code 0 whatever it says")
+	c.Flags().StringVarP(&o.Output, "output", "o", "-", "write the report to this `file`, whole or not at all (- for stdout)")
+	c.Flags().StringVar(&o.IndexDir, "index-dir", "", "the `directory` of indexes to check (default: the user's cache directory)")
 	return c
-}
-
-// level is how a check came out.
-type level string
-
-const (
-	levelOK   level = "ok"
-	levelWarn level = "warn"
-	levelFail level = "fail"
-)
-
-// finding is the outcome of one check.
-type finding struct {
-	Check  string `json:"check"`
-	Level  level  `json:"level"`
-	Detail string `json:"detail"`
-	Do     string `json:"do,omitempty"` // what to do; "" where nothing is to be done
-}
-
-func runDoctor(ctx context.Context, o *doctorOptions, g *globals) error {
-	if !o.report {
-		return reportFindings(examine(thisMachine(o.indexDir)), g.ui)
-	}
-	r := gatherReport(ctx, g, o.indexDir, o.subject)
-	if err := ctx.Err(); err != nil {
-		return err
-	}
-	if g.ui.json && o.output == "-" {
-		return g.ui.emit(r)
-	}
-	return writeDocument(o.output, []byte(r.markdown()), g.ui)
-}
-
-// reportFindings prints findings, and fails when one of them is essential.
-func reportFindings(found []finding, u *ui) error {
-	failed := 0
-	for _, f := range found {
-		if f.Level == levelFail {
-			failed++
-		}
-		if u.json {
-			if err := u.emit(f); err != nil {
-				return err
-			}
-			continue
-		}
-		_ = u.printf("%-5s %-16s %s\n", f.Level, f.Check, f.Detail)
-		if f.Do != "" {
-			_ = u.printf("%-5s %-16s → %s\n", "", "", f.Do)
-		}
-	}
-	if failed > 0 {
-		return codedf(exitCheck, "%s failed: mounting will not work before that is put right", plural(uint64(failed), "check"))
-	}
-	return nil
 }

@@ -5,6 +5,8 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/lsiofs/lsiofs/cmd/lsiofs/opening"
+	"github.com/lsiofs/lsiofs/cmd/lsiofs/terminal"
 	"github.com/lsiofs/lsiofs/pipeline"
 	"github.com/lsiofs/lsiofs/pipeline/catalog"
 	"github.com/lsiofs/lsiofs/pipeline/spec"
@@ -58,49 +60,41 @@ func runIndex(ctx context.Context, o *indexOptions, g *globals) error {
 	if err != nil {
 		return err
 	}
-	view := newProgressView(g.ui)
-	defer view.clear()
+	view := opening.NewPass(g.ui)
+	defer view.Clear()
 	var last catalog.Progress
 	s.Read = spec.ReadScan // no record is read: no spool
-	d, err := openDataset(ctx, g, s, pipeline.Options{Rebuild: o.rebuild, Progress: func(p catalog.Progress) {
+	d, err := opening.Open(ctx, g.log(), s, pipeline.Options{Rebuild: o.rebuild, Progress: func(p catalog.Progress) {
 		last = p
-		view.show(p)
+		view.Show(p)
 	}})
 	if err != nil {
 		return err
 	}
-	return closeAfter(d, printIndex(d, last, g.ui), g.log())
+	return opening.Close(d, printIndex(d, last, g.ui), g.log())
 }
 
-func printIndex(d *pipeline.Dataset, last catalog.Progress, u *ui) error {
+func printIndex(d *pipeline.Dataset, last catalog.Progress, u *terminal.UI) error {
 	c := d.Catalog()
 	i := indexSummary{
 		Dataset: d.Spec().Dataset, Root: c.Root(), Format: c.Format().Name, Fingerprint: c.Fingerprint(),
 		Shards: c.Shards(), Reused: last.Reused, Records: c.Records(), StreamBytes: c.StreamBytes(),
-		PassedOver: c.PassedOver(), Damaged: damageList(c.Damaged()), Seconds: last.Elapsed.Seconds(),
+		PassedOver: c.PassedOver(), Damaged: opening.DamageList(c.Damaged()), Seconds: last.Elapsed.Seconds(),
 	}
-	for _, line := range append(damageLines(c.Damaged(), 20), reasonLines(c.DamageReasons())...) {
-		u.warn(line)
+	for _, line := range append(opening.DamageLines(c.Damaged(), 20), opening.ReasonLines(c.DamageReasons())...) {
+		u.Warn(line)
 	}
-	if u.json {
-		return u.emit(i)
+	if u.JSON {
+		return u.Emit(i)
 	}
-	return table(u.out, [][2]string{
+	return terminal.Table(u.Out, [][2]string{
 		{"dataset", i.Root},
 		{"format", i.Format},
-		{"shards", countText(uint64(i.Shards)) + " (" + countText(uint64(i.Reused)) + " had a stored index)"},
-		{"records", countText(i.Records)},
-		{"stream bytes", bytesText(i.StreamBytes)},
-		{"passed over", plural(uint64(i.PassedOver), "file")},
-		{"damaged", plural(uint64(len(i.Damaged)), "shard")},
+		{"shards", terminal.Count(uint64(i.Shards)) + " (" + terminal.Count(uint64(i.Reused)) + " had a stored index)"},
+		{"records", terminal.Count(i.Records)},
+		{"stream bytes", terminal.Bytes(i.StreamBytes)},
+		{"passed over", terminal.Plural(uint64(i.PassedOver), "file")},
+		{"damaged", terminal.Plural(uint64(len(i.Damaged)), "shard")},
 		{"fingerprint", i.Fingerprint},
 	})
-}
-
-func damageList(damaged []catalog.Damage) []string {
-	list := []string{}
-	for _, d := range damaged {
-		list = append(list, damageText(d))
-	}
-	return list
 }

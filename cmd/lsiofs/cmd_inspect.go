@@ -3,15 +3,18 @@ package main
 import (
 	"context"
 	"fmt"
-	"maps"
-	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 
+	"github.com/lsiofs/lsiofs/cmd/lsiofs/document"
+	"github.com/lsiofs/lsiofs/cmd/lsiofs/inspect"
+	"github.com/lsiofs/lsiofs/cmd/lsiofs/opening"
+	"github.com/lsiofs/lsiofs/cmd/lsiofs/page"
+	"github.com/lsiofs/lsiofs/cmd/lsiofs/terminal"
 	"github.com/lsiofs/lsiofs/pipeline"
 	"github.com/lsiofs/lsiofs/pipeline/order/quality"
-	"github.com/lsiofs/lsiofs/pipeline/printable"
 	"github.com/lsiofs/lsiofs/pipeline/spec"
 )
 
@@ -57,109 +60,43 @@ func runInspect(ctx context.Context, o *inspectOptions, g *globals) error {
 	}
 	asked := s.Read
 	s.Read = spec.ReadScan // no record is read: no spool
-	d, err := openShowing(ctx, g, s, false)
+	d, err := opening.OpenShowing(ctx, g.ui, g.log(), s)
 	if err != nil {
 		return err
 	}
-	return closeAfter(d, showInspection(ctx, d, o, asked, g.ui), g.log())
+	return opening.Close(d, showInspection(ctx, d, o, asked, g.ui), g.log())
 }
 
-func showInspection(ctx context.Context, d *pipeline.Dataset, o *inspectOptions, asked spec.Read, u *ui) error {
-	i, err := inspect(ctx, d)
+func showInspection(ctx context.Context, d *pipeline.Dataset, o *inspectOptions, asked spec.Read, u *terminal.UI) error {
+	i, err := inspect.Dataset(ctx, d)
 	switch {
 	case err != nil:
 		return err
 	case o.html != "":
-		p, err := newPage(ctx, d, i, o, asked)
+		p, err := page.New(ctx, d, i, givenFlags(o.flags), asked, versionOf())
 		if err != nil {
 			return err
 		}
-		return writePage(p, o.html, u)
-	case u.json:
-		return u.emit(i)
-	}
-	return i.print(u)
-}
-
-// print writes an inspection for people.
-func (i inspection) print(u *ui) error {
-	rows := [][2]string{
-		{"dataset", i.Root},
-		{"format", strings.TrimSuffix(i.Format+", "+i.Kind, ", ")},
-		{"fingerprint", i.Fingerprint},
-		{"shards", fmt.Sprintf("%s (%d compressed), %s passed over", countText(uint64(i.Shards)), i.CompressedShards, plural(uint64(i.PassedOver), "file"))},
-		{"records", fmt.Sprintf("%s, %s entry points", countText(i.Records), countText(i.EntryPoints))},
-		{"bytes", fmt.Sprintf("%s raw, %s decoded, %s in streams", bytesText(i.RawBytes), bytesText(i.DecodedBytes), bytesText(i.StreamBytes))},
-		{"record size", i.RecordBytes.text()},
-		{"chunks", countText(i.Chunks)},
-		{"chunk size", i.ChunkBytes.text()},
-		{"chunk records", fmt.Sprintf("%s to %s, mean %.1f", countText(uint64(i.ChunkRecords.Min)), countText(uint64(i.ChunkRecords.Max)), i.ChunkRecords.Mean)},
-		{"storage", i.Storage.String()},
-		{"damaged", plural(uint64(len(i.Damaged)), "shard")},
-	}
-	if i.Games != nil {
-		rows = slices.Insert(rows, 5, [2]string{"games", i.Games.text()})
-	}
-	if s := i.Split; s != nil {
-		rows = slices.Insert(rows, 4, [2]string{"split", fmt.Sprintf("%s by %s, seed %d, of %s, %s in streams", s.Part, s.By, s.Seed, plural(s.WholeRecords, "record"), bytesText(s.WholeBytes))})
-	}
-	if err := table(u.out, rows); err != nil {
-		return err
-	}
-	var b strings.Builder
-	for _, line := range i.Damaged {
-		fmt.Fprintf(&b, "  %s\n", printable.Line(line))
-	}
-	if len(i.Damages) > 0 {
-		b.WriteString("\nleft out, by reason\n")
-		for _, text := range slices.Sorted(maps.Keys(i.Damages)) {
-			fmt.Fprintf(&b, "  %13s  %s\n", countText(i.Damages[text]), printable.Line(text))
+		doc, err := p.Render()
+		if err != nil {
+			return err
 		}
+		return document.Write(o.html, doc, u)
+	case u.JSON:
+		return u.Emit(i)
 	}
-	b.WriteString("\nrecord sizes\n")
-	b.WriteString(histogramText(i.Histogram))
-	b.WriteString("\nmixing (χ²/df: 1 is as even as independent sampling, more is worse)\n")
-	i.mixingText(&b)
-	return u.printf("%s", b.String())
+	return i.Print(u)
 }
 
-func (i inspection) mixingText(b *strings.Builder) {
-	m := i.Mixing
-	fmt.Fprintf(b, "  all records, G       %s\n", estimateText(m.Global))
-	fmt.Fprintf(b, "  one worker of %-6d %s\n", i.Workers, estimateText(m.Worker))
-	switch {
-	case len(m.Advice) > 0:
-		b.WriteString("  better with          " + adviceText(m.Advice) + "\n")
-	case m.poor() && i.Shuffle != spec.ShuffleNone:
-		b.WriteString("  better with          nothing that the shuffle's flags can do\n")
-	}
-	if m.poor() && i.CompressedShards > 0 && i.EntryPoints < 8*uint64(i.Shards) {
-		b.WriteString("  compressed shards in which no gzip member, zstd or lz4 frame begins with a record are\n" +
-			"  one chunk each: have many of them begin so, or make the shards smaller\n")
-	}
-}
-
-func estimateText(e quality.Estimate) string {
-	switch {
-	case e.Batches == 0:
-		return "nothing to measure: one shard, or fewer than 256 records"
-	case e.Whole:
-		return fmt.Sprintf("%.2f", e.Value)
-	}
-	return fmt.Sprintf("%.2f (from %s batches)", e.Value, countText(uint64(e.Batches)))
-}
-
-// histogramText draws one bar a bucket.
-func histogramText(buckets []bucket) string {
-	const width = 40
-	most := uint64(0)
-	for _, k := range buckets {
-		most = max(most, k.Records)
-	}
+// givenFlags writes the flags of a command line that say which order is meant.
+func givenFlags(f *pflag.FlagSet) string {
 	var b strings.Builder
-	for _, k := range buckets {
-		line := fmt.Sprintf("  %9s … %9s  %13s  %s", bytesText(k.FromBytes), bytesText(k.ToBytes), countText(k.Records), bar(k.Records, most, width))
-		b.WriteString(strings.TrimRight(line, " ") + "\n")
-	}
+	f.Visit(func(f *pflag.Flag) {
+		switch f.Name {
+		case "html", "json", "log-level", "log-format":
+		default:
+			fmt.Fprintf(&b, " --%s %s", f.Name, terminal.Quote(f.Value.String()))
+		}
+	})
 	return b.String()
 }

@@ -1,27 +1,15 @@
 package main
 
 import (
-	"context"
-	"errors"
-	"fmt"
 	"log/slog"
-	"os"
-	"os/signal"
-	"path/filepath"
-	"runtime/debug"
-	"sync"
-	"syscall"
-	"time"
 
 	"github.com/spf13/cobra"
 
-	"github.com/lsiofs/lsiofs/fs"
-	"github.com/lsiofs/lsiofs/pipeline"
+	"github.com/lsiofs/lsiofs/cmd/lsiofs/exit"
+	"github.com/lsiofs/lsiofs/cmd/lsiofs/mounting"
+	"github.com/lsiofs/lsiofs/cmd/lsiofs/resuming"
+	"github.com/lsiofs/lsiofs/pipeline/spec"
 )
-
-// drainTime is how long open files may be read on after a signal: enough for a
-// program to finish a batch, short of the 10 s after which docker stop kills.
-const drainTime = 8 * time.Second
 
 type mountOptions struct {
 	datasetFlags
@@ -30,12 +18,9 @@ type mountOptions struct {
 	readers        readerUsers
 	daemon         bool
 	logFile        string
-	// whilePID, when not 0, is the process that the mount must not outlive.
-	whilePID int
-	// removePoint removes the mount point's directory at the end.
-	removePoint bool
-	// readyFD, when above 2, is where a parent waits for word of the mount.
-	readyFD int
+	whilePID       int
+	removePoint    bool
+	readyFD        int // where a parent waits for word of the mount; 0: there is none
 }
 
 func (o *mountOptions) addFlags(c *cobra.Command) {
@@ -79,296 +64,34 @@ writes a line of status to the log.`,
 			o.dataset, o.point = args[0], args[1]
 			// A detached process never detaches another one.
 			if !o.daemon && o.logFile != "" && o.readyFD == 0 {
-				return usagef("--log-file needs --daemon: in the foreground the log goes to stderr")
+				return exit.Usagef("--log-file needs --daemon: in the foreground the log goes to stderr")
 			}
 			if !o.allowOther && o.readers.given() {
-				return usagef("--readers needs --allow-other: without it nobody else can read")
+				return exit.Usagef("--readers needs --allow-other: without it nobody else can read")
 			}
 			if o.whilePID < 0 {
-				return usagef("--while-pid (%d) must be the number of a process", o.whilePID)
+				return exit.Usagef("--while-pid (%d) must be the number of a process", o.whilePID)
 			}
 			if o.daemon && o.readyFD == 0 {
-				return runDaemon(c.Context(), o, g)
+				return mounting.Daemon(c.Context(), o.config(g), o.logFile, o.spec.IndexDir, g.args)
 			}
-			return runMount(c.Context(), o, g)
+			return mounting.Run(c.Context(), g.takeForce(), o.config(g))
 		},
 	}
 	o.addFlags(c)
 	return c
 }
 
-// runMount mounts and serves until a signal, an unmount from outside or the end of
-// the mount's owner.
-func runMount(ctx context.Context, o *mountOptions, g *globals) error {
-	// Whoever reads stdout and stderr may go: a line of the log that nobody reads
-	// is no reason to leave a dead mount behind.
-	signal.Ignore(syscall.SIGPIPE)
-	if o.removePoint {
-		// It fails where something is in it, or still mounted on it: then it stays.
-		defer func() { _ = os.Remove(o.point) }()
+// config is what the flags say.
+func (o *mountOptions) config(g *globals) *mounting.Config {
+	c := &mounting.Config{
+		Dataset: o.dataset, Point: o.point,
+		Resolve:    func() (spec.Spec, *resuming.Checkpoint, error) { return o.resolve(o.dataset) },
+		AllowOther: o.allowOther, WhilePID: o.whilePID, RemovePoint: o.removePoint, ReadyFD: o.readyFD,
+		UI: g.ui, Log: g.log(), StatusLog: g.ui.Logger(slog.LevelInfo, g.logFormat), Version: versionOf().Version,
 	}
-	asked := make(chan os.Signal, 1) // for a line of status; a second one before that is the same
-	signal.Notify(asked, syscall.SIGUSR1)
-	defer signal.Stop(asked)
-	rep, err := newReporter(o.readyFD, g.ui)
-	if err != nil {
-		return err
+	if o.readers.given() {
+		c.Readers = &o.readers.Readers
 	}
-	if o.readyFD == 0 {
-		// Of a detached process no service manager knows.
-		rep = withService(rep)
-	}
-	ctx, force, release, err := whileAlive(ctx, g.takeForce(), o.whilePID)
-	if err == nil {
-		err = interrupted(ctx, mountAndServe(ctx, force, asked, o, g, rep))
-		release()
-	}
-	if o.whilePID != 0 && errors.Is(err, errReadersLeft) {
-		// They are the owner's, who has gone or has asked twice.
-		g.log().Info("ended under readers", "error", err)
-		err = nil
-	}
-	rep.ended(err)
-	if p, ok := rep.(*pipeReporter); ok && p.toldError && o.whilePID != 0 {
-		// The parent lives, and says it; a daemon's log has to say it, too.
-		return coded(errorCode(err), errSilent)
-	}
-	return err
-}
-
-func mountAndServe(ctx, force context.Context, asked <-chan os.Signal, o *mountOptions, g *globals, rep reporter) error {
-	s, resume, err := o.resolve(o.dataset)
-	if err != nil {
-		return err
-	}
-	if o.point, err = checkMountPoint(o.point, o.dataset, g.log()); err != nil {
-		return err
-	}
-	d, err := openDataset(ctx, g, s, pipeline.Options{Progress: rep.progress, Ahead: true})
-	if err != nil {
-		return err
-	}
-	fs.MoreThreads() // the dataset has seen how many processors there are
-	m, err := startMount(ctx, o, g, d, resume, rep)
-	if err != nil {
-		return closeAfter(d, err, g.log())
-	}
-	collectOften()
-	stop := tellStatus(ctx, m, asked, g)
-	err = serve(ctx, force, m, rep, g.log())
-	stop()
-	if errors.Is(err, errReadersLeft) {
-		// The dataset can't be closed under readers: the process' end does it.
-		return err
-	}
-	return closeAfter(d, err, g.log())
-}
-
-// servedHeapPercent is by how much the heap grows from one garbage collection to
-// the next while a mount is served. FUSE's library keeps a buffer for every
-// length of reads that it has seen, and gives up those that were not used from
-// one collection to the one after the next. With Go's 100 % a client that reads
-// in many lengths makes new buffers faster than old ones go: 350 MiB of them,
-// whatever --memory says; from 50 % down they settle, at about as much as the rest
-// of the heap with 30 %. Answering reads makes no garbage, so that collections
-// stay rare.
-const servedHeapPercent = 30
-
-// collectOften sets that, but where the user has set something else.
-func collectOften() {
-	if os.Getenv("GOGC") == "" {
-		debug.SetGCPercent(servedHeapPercent)
-	}
-}
-
-// tellStatus logs a line of status for each signal, whatever the level of the log,
-// until it is stopped.
-func tellStatus(ctx context.Context, m *fs.Mount, asked <-chan os.Signal, g *globals) (stop func()) {
-	log := g.ui.logger(slog.LevelInfo, g.logFormat)
-	ended := make(chan struct{})
-	var telling sync.WaitGroup
-	telling.Go(func() {
-		for {
-			select {
-			case <-asked:
-				m.LogStatus(ctx, log)
-			case <-ended:
-				return
-			}
-		}
-	})
-	return func() { close(ended); telling.Wait() }
-}
-
-// closeTime is how long reads that storage has begun may take to end once nobody
-// wants them. It, drainTime and what Mount.End waits are less than docker stop's
-// 10 s together.
-const closeTime = time.Second
-
-// closeAfter closes d and keeps the first of the two errors. A dataset that can't
-// be closed, since storage does not answer, is left to the end of the process.
-func closeAfter(d *pipeline.Dataset, err error, log *slog.Logger) error {
-	closed := make(chan error, 1)
-	go func() { closed <- d.Close() }()
-	limit := time.NewTimer(closeTime)
-	defer limit.Stop()
-	select {
-	case cerr := <-closed:
-		if err == nil {
-			return cerr
-		}
-	case <-limit.C:
-		log.Warn("storage does not answer: what it still owes is not waited for", "reads", d.Status().Engine.InFlight)
-	}
-	return err
-}
-
-// startMount mounts an open dataset and reports that it is ready.
-func startMount(ctx context.Context, o *mountOptions, g *globals, d *pipeline.Dataset, resume *resumption, rep reporter) (*fs.Mount, error) {
-	position, err := resume.position(d)
-	if err != nil {
-		return nil, err
-	}
-	set, err := d.Set(ctx, position.Epoch, position.Done, d.Spec().Deal)
-	if err != nil {
-		return nil, coded(exitCheckpoint, err)
-	}
-	start, err := d.Expect(set.View(), position.Epoch)
-	if err != nil {
-		return nil, err
-	}
-	counts := make([]uint64, d.Spec().Deal.Workers)
-	for w := range counts {
-		counts[w] = set.View().Count(uint64(w))
-	}
-	warnings, err := mountWarnings(ctx, d, counts, resume.bringsOrder())
-	if err != nil {
-		return nil, err
-	}
-	if o.allowOther && !o.readers.given() {
-		warnings = append(warnings, "the checkpoint counts what you and root read, not what other users read (--allow-other): name those who train with --readers")
-	}
-	for _, w := range warnings {
-		rep.warn(w)
-	}
-	m, err := fs.New(ctx, fs.Config{
-		Dataset: d, MountPoint: o.point, Position: position, Explain: d.Explain,
-		AllowOther: o.allowOther, Readers: o.readers.Readers, Log: g.log(), Version: versionOf().Version,
-	})
-	if err != nil {
-		return nil, coded(exitMount, err)
-	}
-	rep.mounted(describeMount(d, o.point, position.Epoch, set.View().Dealt(), start))
-	return m, nil
-}
-
-// stateEvery is how often a served mount says how it is doing, to whom wants it.
-const stateEvery = 5 * time.Second
-
-// serve waits for the end of the mount. The first signal unmounts and lets
-// readers finish for a while, the second (force) does not wait for them.
-func serve(ctx, force context.Context, m *fs.Mount, rep reporter, log *slog.Logger) error {
-	ended := make(chan error, 1)
-	go func() { ended <- m.Wait() }()
-	tick := time.NewTicker(stateEvery)
-	defer tick.Stop()
-	for signalled := false; !signalled; {
-		select {
-		case err := <-ended:
-			return coded(exitMount, err)
-		case <-tick.C:
-			rep.serving(m.Sentence)
-		case <-ctx.Done():
-			signalled = true
-		}
-	}
-	rep.unmounting()
-	log.Info("unmounting", "readers may finish within", drainTime)
-	drain, cancel := context.WithTimeout(context.WithoutCancel(ctx), drainTime)
-	defer cancel()
-	defer context.AfterFunc(force, cancel)()
-	if err := m.Unmount(drain); err != nil && (drain.Err() == nil || !m.End()) {
-		return codedf(exitMount, "%w: %w", errReadersLeft, err)
-	}
-	return coded(exitMount, <-ended)
-}
-
-// errReadersLeft is wrapped when programs still had files open at the end.
-var errReadersLeft = errors.New("unmounted, but not cleanly")
-
-// mountInfo describes a ready mount.
-type mountInfo struct {
-	Mount   string   `json:"mounted"`
-	Dataset string   `json:"dataset"`
-	Split   string   `json:"split,omitempty"` // in words
-	Records uint64   `json:"records"`         // that it leaves
-	Shards  int      `json:"shards"`
-	Bytes   int64    `json:"stream_bytes"`
-	Epoch   uint64   `json:"epoch"`
-	Left    uint64   `json:"records_left"`
-	Workers uint64   `json:"workers"`
-	Files   []string `json:"files"` // the first ones
-	// How records are read, why, and what the first bytes wait for.
-	Strategy     string  `json:"read"`
-	Reason       string  `json:"read_reason"`
-	Start        string  `json:"start,omitempty"`
-	StartSeconds float64 `json:"start_seconds"`
-	LogFile      string  `json:"log_file,omitempty"`
-	PID          int     `json:"pid,omitempty"`
-	detached     bool
-}
-
-// namedFiles bounds mountInfo.Files: there may be 65536.
-const namedFiles = 64
-
-func describeMount(d *pipeline.Dataset, point string, epoch, left uint64, start pipeline.Start) mountInfo {
-	f := d.Status().Fetch
-	s, c := d.Spec(), d.Catalog()
-	i := mountInfo{
-		Mount: point, Dataset: s.Dataset, Records: d.Records(), Shards: c.Shards(), Bytes: d.StreamBytes(),
-		Epoch: epoch, Left: left, Workers: s.Deal.Workers,
-		Strategy: f.Strategy, Reason: f.Reason, Start: start.Text(), StartSeconds: start.Seconds,
-	}
-	if d.Part() != nil {
-		i.Split = splitText(s.Order.Split)
-	}
-	for w := range min(s.Deal.Workers, namedFiles) {
-		i.Files = append(i.Files, filepath.Join(point, fmt.Sprintf("worker-%d%s", w, d.StreamExtension())))
-	}
-	return i
-}
-
-// sentence says what there is now.
-func (i mountInfo) sentence() string {
-	records := plural(i.Records, "record")
-	if i.Split != "" {
-		records += " (split " + i.Split + ")"
-	}
-	return fmt.Sprintf("mounted %s on %s: %s in %s, %s; epoch %d, %s to read",
-		i.Dataset, i.Mount, records, plural(uint64(i.Shards), "shard"), bytesText(i.Bytes), i.Epoch, plural(i.Left, "record"))
-}
-
-// text says what there is now, and what to type next.
-func (i mountInfo) text() string {
-	files := i.Files[0]
-	if last := i.Workers - 1; last > 0 {
-		files += " … worker-" + fmt.Sprint(last) + filepath.Ext(i.Files[0])
-	}
-	at := shellQuote(i.Mount)
-	stop := "or Ctrl-C here"
-	if i.detached {
-		stop = fmt.Sprintf("the server is process %d, its log is %s", i.PID, i.LogFile)
-	}
-	start := ""
-	if i.StartSeconds >= 1 {
-		start = "\n  start    " + i.Start
-	}
-	return fmt.Sprintf(`%s
-  read     %s
-  look     ls -l %s; cat %s/README
-  save     cp %s/checkpoint ckpt.json
-  unmount  lsiofs umount %s   (%s)
-  fetch    %s (%s)%s`,
-		i.sentence(),
-		files, at, at, at, at, stop, i.Strategy, i.Reason, start)
+	return c
 }

@@ -5,6 +5,10 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/lsiofs/lsiofs/cmd/lsiofs/opening"
+	"github.com/lsiofs/lsiofs/cmd/lsiofs/readplan"
+	"github.com/lsiofs/lsiofs/cmd/lsiofs/resuming"
+	"github.com/lsiofs/lsiofs/cmd/lsiofs/terminal"
 	"github.com/lsiofs/lsiofs/pipeline"
 	"github.com/lsiofs/lsiofs/pipeline/spec"
 )
@@ -58,41 +62,24 @@ func runPlan(ctx context.Context, o *planOptions, g *globals) error {
 	}
 	asked := s.Read
 	s.Read = spec.ReadScan // nothing is read: no spool is to be made
-	d, err := openShowing(ctx, g, s, false)
+	d, err := opening.OpenShowing(ctx, g.ui, g.log(), s)
 	if err != nil {
 		return err
 	}
-	r, err := planReport(ctx, d, resume, o, asked)
-	if err == nil {
-		if g.ui.json {
-			err = g.ui.emit(r)
-		} else {
-			err = r.print(g.ui)
-		}
-	}
-	return closeAfter(d, err, g.log())
+	return opening.Close(d, showPlan(ctx, d, o, resume, asked, g.ui), g.log())
 }
 
-func planReport(ctx context.Context, d *pipeline.Dataset, resume *resumption, o *planOptions, asked spec.Read) (readPlan, error) {
+func showPlan(ctx context.Context, d *pipeline.Dataset, o *planOptions, resume *resuming.Checkpoint, asked spec.Read, u *terminal.UI) error {
 	position, err := o.position(d, resume)
 	if err != nil {
-		return readPlan{}, err
+		return err
 	}
-	set, err := d.Set(ctx, position.Epoch, position.Done, d.Spec().Deal)
+	r, err := readplan.New(ctx, d, position, o.share.worker, o.records, asked)
 	if err != nil {
-		return readPlan{}, coded(exitCheckpoint, err)
+		return err
 	}
-	n, left := o.records, set.View().Count(o.share.worker)
-	if n == 0 {
-		n = left
+	if u.JSON {
+		return u.Emit(r)
 	}
-	f, err := d.Forecast(ctx, set.View(), o.share.worker, n, asked)
-	if err != nil {
-		return readPlan{}, err
-	}
-	r := newReadPlan(f)
-	s := d.Spec()
-	r.Dataset, r.Epoch = s.Dataset, position.Epoch
-	r.Worker, r.Workers, r.RecordsLeft = o.share.worker, s.Deal.Workers, left
-	return r, nil
+	return r.Print(u)
 }

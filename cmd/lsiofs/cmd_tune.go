@@ -1,28 +1,13 @@
 package main
 
 import (
-	"context"
-	"errors"
-	"time"
-
 	"github.com/spf13/cobra"
 
-	"github.com/lsiofs/lsiofs/pipeline/catalog"
-	"github.com/lsiofs/lsiofs/pipeline/storage/profile"
-	"github.com/lsiofs/lsiofs/pipeline/storage/tune"
+	"github.com/lsiofs/lsiofs/cmd/lsiofs/tune"
 )
 
-type tuneOptions struct {
-	path    string
-	seconds float64
-	dryRun  bool
-	show    bool
-	// measured is what is measured where; tests make it small.
-	measured func(path string) tune.Config
-}
-
 func newTuneCommand(g *globals) *cobra.Command {
-	o := &tuneOptions{measured: tune.Default}
+	o := &tune.Options{}
 	c := &cobra.Command{
 		Use:   "tune PATH",
 		Short: "Measure which reads a storage likes, for mounts to use",
@@ -43,52 +28,14 @@ Run it when nothing else uses the storage.`,
   lsiofs tune /data/train --dry-run --json | jq .measured`,
 		Args: exactArgs("PATH"),
 		RunE: func(c *cobra.Command, args []string) error {
-			o.path = args[0]
-			return runTune(c.Context(), o, g)
+			o.Path = args[0]
+			return tune.Run(c.Context(), *o, g.ui)
 		},
 	}
 	f := c.Flags()
 	f.SortFlags = false
-	f.Float64Var(&o.seconds, "seconds", 60, "about how long to measure; the writing of a temporary file comes on top")
-	f.BoolVar(&o.dryRun, "dry-run", false, "store nothing")
-	f.BoolVar(&o.show, "show", false, "measure nothing: show the profile that a mount of PATH would use, and where it comes from")
+	f.Float64Var(&o.Seconds, "seconds", 60, "about how long to measure; the writing of a temporary file comes on top")
+	f.BoolVar(&o.DryRun, "dry-run", false, "store nothing")
+	f.BoolVar(&o.Show, "show", false, "measure nothing: show the profile that a mount of PATH would use, and where it comes from")
 	return c
-}
-
-func runTune(ctx context.Context, o *tuneOptions, g *globals) error {
-	if !(o.seconds >= 0.1 && o.seconds <= 86400) {
-		return usagef("--seconds (%v) must be between 0.1 and 86400", o.seconds)
-	}
-	if o.show && o.dryRun {
-		return usagef("--show and --dry-run: choose one, as --show measures nothing")
-	}
-	root, err := catalog.Root(o.path)
-	if err != nil {
-		return coded(exitDataset, err)
-	}
-	if o.show {
-		return showProfile(root, g.ui)
-	}
-	v := &tuneView{ui: g.ui, began: time.Now(), next: lineEvery}
-	c := o.measured(root)
-	c.Duration = time.Duration(o.seconds * float64(time.Second))
-	c.Progress = v.show
-	r, err := tune.Run(ctx, c)
-	v.clear()
-	if err != nil {
-		return coded(exitDataset, err)
-	}
-	report := tuneReport{Result: r}
-	if !o.dryRun {
-		report.File, err = saveProfile(r)
-	}
-	return errors.Join(report.write(g.ui), err)
-}
-
-func saveProfile(r tune.Result) (string, error) {
-	dir, err := profile.Dir()
-	if err != nil {
-		return "", err
-	}
-	return profile.Save(dir, profile.Stored{Place: r.Place, Profile: r.Profile, Cells: r.Cells})
 }

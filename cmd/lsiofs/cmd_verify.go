@@ -3,19 +3,13 @@ package main
 import (
 	"context"
 	"fmt"
-	"slices"
-	"strings"
-	"text/tabwriter"
-	"time"
 
 	"github.com/spf13/cobra"
 
-	"github.com/lsiofs/lsiofs/pipeline"
-	"github.com/lsiofs/lsiofs/pipeline/order/quality"
-	"github.com/lsiofs/lsiofs/pipeline/printable"
+	"github.com/lsiofs/lsiofs/cmd/lsiofs/exit"
+	"github.com/lsiofs/lsiofs/cmd/lsiofs/opening"
+	"github.com/lsiofs/lsiofs/cmd/lsiofs/verification"
 	"github.com/lsiofs/lsiofs/pipeline/spec"
-	"github.com/lsiofs/lsiofs/pipeline/unpack/formats"
-	"github.com/lsiofs/lsiofs/pipeline/verify"
 )
 
 type verifyOptions struct {
@@ -32,7 +26,7 @@ func newVerifyCommand(g *globals) *cobra.Command {
 		Long: `Reads all shards once, past the page cache (but with --direct off), and checks every
 checksum that the format and the compression have, that every record parses, and
 that all is as in the index. What is damaged is listed by shard, record and offset;
-then the command ends with code ` + fmt.Sprint(int(exitVerify)) + `. A dataset without an index is indexed first.
+then the command ends with code ` + fmt.Sprint(int(exit.Verify)) + `. A dataset without an index is indexed first.
 
 --order also proves the order that the flags describe: that every record comes once,
 that the workers share the records by the rule, that resuming at random places goes
@@ -54,17 +48,6 @@ are read whole.`,
 	return c
 }
 
-// verification is what verify prints.
-type verification struct {
-	Dataset string `json:"dataset"`
-	Format  string `json:"format"`
-	Checked string `json:"checked"`
-	verify.Report
-	Seconds        float64             `json:"seconds"`
-	BytesPerSecond float64             `json:"bytes_per_second"`
-	Order          *verify.OrderReport `json:"order,omitempty"`
-}
-
 func runVerify(ctx context.Context, o *verifyOptions, g *globals) error {
 	s, _, err := o.resolve(o.dataset)
 	if err != nil {
@@ -73,156 +56,23 @@ func runVerify(ctx context.Context, o *verifyOptions, g *globals) error {
 	s.Read = spec.ReadScan         // no stream is read: no spool
 	s.OnCorrupt = spec.CorruptSkip // what is damaged is to be listed, not the first of it alone
 	s.Deal.Tail = spec.TailKeep    // of the records that there are
-	d, err := openShowing(ctx, g, s, false)
+	d, err := opening.OpenShowing(ctx, g.ui, g.log(), s)
 	if err != nil {
 		return err
 	}
-	v, err := verifyDataset(ctx, d, o.order, g)
+	v, err := verification.Shards(ctx, d, g.ui)
+	if err == nil && o.order {
+		err = v.ProveOrder(ctx, d, g.ui)
+	}
 	if err == nil {
-		if g.ui.json {
-			err = g.ui.emit(v)
+		if g.ui.JSON {
+			err = g.ui.Emit(v)
 		} else {
-			err = v.print(g.ui)
+			err = v.Print(g.ui)
 		}
 	}
 	if err == nil {
-		err = v.verdict()
+		err = v.Verdict()
 	}
-	return closeAfter(d, err, g.log())
-}
-
-func verifyDataset(ctx context.Context, d *pipeline.Dataset, order bool, g *globals) (verification, error) {
-	view := newProgressView(g.ui)
-	view.verb = "verifying"
-	defer view.clear()
-	c := d.Catalog()
-	v := verification{Dataset: c.Root(), Format: c.Format().Name, Checked: checkedText(d)}
-	began := time.Now()
-	var err error
-	if v.Report, err = d.VerifyShards(ctx, view.show); err != nil {
-		return v, err
-	}
-	v.Seconds = time.Since(began).Seconds()
-	v.BytesPerSecond = float64(v.Bytes) / v.Seconds
-	if order {
-		r, err := verifyOrder(ctx, d, g)
-		if err != nil {
-			return v, err
-		}
-		v.Order = &r
-	}
-	return v, nil
-}
-
-func verifyOrder(ctx context.Context, d *pipeline.Dataset, g *globals) (verify.OrderReport, error) {
-	s := d.Spec()
-	predicted, err := measureMixing(ctx, d, quality.Poor)
-	if err != nil {
-		return verify.OrderReport{}, err
-	}
-	return verify.Order(ctx, verify.OrderConfig{
-		Order: s.Order, Epoch: s.Epoch, Deal: s.Deal, Predicted: predicted.Global.Value,
-		Subject: quality.Subject{ShardStarts: shardStarts(d), Part: d.Part(), ChunkStarts: d.ChunkStarts},
-		Step:    func(claim string) { g.ui.notef("proving: %s", claim) },
-	})
-}
-
-// checkedText says what of d's shards is checked: by the format, and by what they
-// are compressed with.
-func checkedText(d *pipeline.Dataset) string {
-	c := d.Catalog()
-	text := formats.Checked(c.Format().Name)
-	var used []string
-	for i := range c.Shards() {
-		// A format's own codecs are its own matter.
-		if codec := c.Shard(i).Codec; codec != nil && slices.Contains(formats.Codecs(), codec) && !slices.Contains(used, codec.Name()) {
-			used = append(used, codec.Name())
-		}
-	}
-	if len(used) == 0 {
-		return text
-	}
-	slices.Sort(used)
-	return text + "; the checksums of " + strings.Join(used, ", ")
-}
-
-// verdict is the error that the command ends with where something is wrong.
-func (v verification) verdict() error {
-	switch {
-	case v.Total > 0:
-		return codedf(exitVerify, "%s of %s damaged: repair or remove the files%s", plural(v.Total, "place"), v.Dataset, v.leavingOut())
-	case v.Order != nil && !v.Order.Holds():
-		return codedf(exitVerify, "the order of %s is not what it should be: report this as a bug of lsiofs", v.Dataset)
-	}
-	return nil
-}
-
-// leavingOut says how mounts can do without what is damaged, where they can: an
-// index pass does not read records' data where lengths lead from one to the next,
-// and so finds no damage in it.
-func (v verification) leavingOut() string {
-	if v.Format == "tfrecord" || v.Format == "files" {
-		return ""
-	}
-	return ", or leave out what is damaged: lsiofs index --rebuild --on-corrupt skip, then mount with --on-corrupt skip"
-}
-
-func (v verification) print(u *ui) error {
-	for _, f := range v.Findings {
-		_ = u.printf("%s\n", printable.Line(findingText(f)))
-	}
-	if more := v.Total - uint64(len(v.Findings)); more > 0 {
-		_ = u.printf("… and %d more\n", more)
-	}
-	found := "nothing is damaged"
-	if v.Total > 0 {
-		found = plural(v.Total, "place") + " damaged"
-	}
-	err := table(u.out, [][2]string{
-		{"dataset", v.Dataset},
-		{"read", fmt.Sprintf("%s of %s in %s, %s/s", bytesText(v.Bytes), plural(uint64(v.Shards), "shard"),
-			roundDuration(time.Duration(v.Seconds*float64(time.Second))), bytesText(int64(v.BytesPerSecond)))},
-		{"records", countText(v.Records)},
-		{"checked", v.Checked},
-		{"found", found},
-	})
-	if err != nil || v.Order == nil {
-		return err
-	}
-	fmt.Fprintln(u.out, "\norder")
-	for _, c := range v.Order.Claims {
-		verdict := "holds"
-		if c.Problem != "" {
-			verdict = "DOES NOT HOLD: " + c.Problem
-		}
-		fmt.Fprintf(u.out, "  %s: %s\n", c.Name, verdict)
-	}
-	return printMixing(u, v.Order.Mixing)
-}
-
-func printMixing(u *ui, rows []verify.Mixing) error {
-	fmt.Fprintln(u.out)
-	w := tabwriter.NewWriter(u.out, 0, 0, 2, ' ', 0)
-	fmt.Fprintln(w, "shuffle\tχ²/df of shards in batches of 256\tpredicted\tneighbours from one shard\tif independent")
-	for _, r := range rows {
-		predicted := ""
-		if r.Predicted > 0 {
-			predicted = fmt.Sprintf("%.2f", r.Predicted)
-		}
-		fmt.Fprintf(w, "%s\t%.2f\t%s\t%.2f %%\t%.2f %%\n", r.Shuffle, r.Value, predicted, 100*r.Neighbours, 100*r.Independent)
-	}
-	return w.Flush()
-}
-
-// findingText is a finding as a line: where, then what.
-func findingText(f verify.Finding) string {
-	var where []string
-	if f.Record >= 0 {
-		where = append(where, fmt.Sprintf("record %d", f.Record))
-	}
-	where = append(where, fmt.Sprintf("offset %d", f.OffsetBytes))
-	if f.RawOffset >= 0 {
-		where = append(where, fmt.Sprintf("compressed member at byte %d of the file", f.RawOffset))
-	}
-	return f.Shard + ": " + strings.Join(where, ", ") + ": " + f.Reason
+	return opening.Close(d, err, g.log())
 }

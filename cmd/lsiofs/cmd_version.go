@@ -2,52 +2,21 @@ package main
 
 import (
 	"fmt"
-	"runtime"
 	"runtime/debug"
 	"text/tabwriter"
 
 	"github.com/spf13/cobra"
+
+	"github.com/lsiofs/lsiofs/cmd/lsiofs/build"
+	"github.com/lsiofs/lsiofs/cmd/lsiofs/terminal"
 )
 
 // version and commit may be set when linking, as .ci/release does: what Go itself
 // writes into a program depends on how the tree was checked out.
 var version, commit = "", ""
 
-// build says which program this is.
-type build struct {
-	Version  string `json:"version"`
-	Commit   string `json:"commit"`
-	Modified bool   `json:"modified"` // the tree had changes that are not in the commit
-	Go       string `json:"go"`
-	Platform string `json:"platform"`
-	// Dependencies are what is linked in; only where they are asked for.
-	Dependencies []dependency `json:"dependencies,omitempty"`
-}
-
-func versionOf() build {
-	b := build{Version: version, Commit: "unknown", Go: runtime.Version(), Platform: runtime.GOOS + "/" + runtime.GOARCH}
-	info, ok := debug.ReadBuildInfo()
-	if ok {
-		if b.Version == "" {
-			b.Version = info.Main.Version
-		}
-		for _, s := range info.Settings {
-			switch s.Key {
-			case "vcs.revision":
-				b.Commit = s.Value
-			case "vcs.modified":
-				b.Modified = s.Value == "true"
-			}
-		}
-	}
-	if b.Version == "" {
-		b.Version = "(devel)"
-	}
-	if commit != "" {
-		b.Commit = commit
-	}
-	return b
-}
+// versionOf says which program this is.
+func versionOf() build.Info { return build.Of(version, commit) }
 
 func newVersionCommand(g *globals) *cobra.Command {
 	deps := false
@@ -61,7 +30,7 @@ func newVersionCommand(g *globals) *cobra.Command {
 		RunE: func(*cobra.Command, []string) error {
 			b := versionOf()
 			if info, ok := debug.ReadBuildInfo(); ok && deps {
-				b.Dependencies = dependencies(info)
+				b.Dependencies = build.Dependencies(info)
 			}
 			return printVersion(b, g.ui)
 		},
@@ -70,19 +39,19 @@ func newVersionCommand(g *globals) *cobra.Command {
 	return c
 }
 
-func printVersion(b build, u *ui) error {
-	if u.json {
-		return u.emit(b)
+func printVersion(b build.Info, u *terminal.UI) error {
+	if u.JSON {
+		return u.Emit(b)
 	}
 	modified := ""
 	if b.Modified {
 		modified = " (modified)"
 	}
-	err := u.printf("lsiofs %s\ncommit   %s%s\ngo       %s\nplatform %s\n", b.Version, b.Commit, modified, b.Go, b.Platform)
+	err := u.Printf("lsiofs %s\ncommit   %s%s\ngo       %s\nplatform %s\n", b.Version, b.Commit, modified, b.Go, b.Platform)
 	if err != nil || len(b.Dependencies) == 0 {
 		return err
 	}
-	w := tabwriter.NewWriter(u.out, 0, 0, 2, ' ', 0)
+	w := tabwriter.NewWriter(u.Out, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(w, "\nmodule\tversion\tlicence")
 	for _, d := range b.Dependencies {
 		fmt.Fprintf(w, "%s\t%s\t%s\n", d.Module, d.Version, d.Licence)

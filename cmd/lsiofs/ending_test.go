@@ -12,6 +12,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/lsiofs/lsiofs/cmd/lsiofs/exit"
 	"github.com/lsiofs/lsiofs/fs"
 )
 
@@ -20,14 +21,14 @@ func TestUmountNamesWhatHoldsTheMount(t *testing.T) {
 	f, err := os.Open(info.Files[0])
 	require.NoError(t, err)
 	r := umountInOwnProcess(t, mnt)
-	require.Equal(t, exitMount, r.code)
+	require.Equal(t, exit.Mount, r.code)
 	require.Contains(t, r.stderr, "(process "+strconv.Itoa(os.Getpid())+") uses "+info.Files[0])
 	require.NoError(t, f.Close())
 
 	r = umountInOwnProcess(t, mnt)
-	require.Equal(t, exitOK, r.code, r.stderr)
+	require.Equal(t, exit.OK, r.code, r.stderr)
 	require.Equal(t, "unmounted "+mnt+"\n", r.stderr)
-	require.Equal(t, exitMount, umountInOwnProcess(t, mnt).code, "it is gone")
+	require.Equal(t, exit.Mount, umountInOwnProcess(t, mnt).code, "it is gone")
 }
 
 func umountInOwnProcess(t *testing.T, args ...string) result {
@@ -35,14 +36,14 @@ func umountInOwnProcess(t *testing.T, args ...string) result {
 	var stdout, stderr bytes.Buffer
 	c.Stdout, c.Stderr = &stdout, &stderr
 	_ = c.Run() // the exit code is what is asked for
-	return result{exitCode(c.ProcessState.ExitCode()), stdout.String(), stderr.String()}
+	return result{exit.Code(c.ProcessState.ExitCode()), stdout.String(), stderr.String()}
 }
 
 func TestALiveMountIsRefusedAndADeadOneHealed(t *testing.T) {
 	data := dataset(t)
 	mnt, info := daemon(t, data)
 	r := lsiofs(t, "mount", data, mnt)
-	require.Equal(t, exitMount, r.code)
+	require.Equal(t, exit.Mount, r.code)
 	require.Contains(t, r.stderr, "lsiofs umount "+mnt)
 
 	p, err := os.FindProcess(info.PID)
@@ -57,7 +58,7 @@ func TestALiveMountIsRefusedAndADeadOneHealed(t *testing.T) {
 	require.NoError(t, err, "%s", out)
 	require.Contains(t, string(out), "mounted "+data)
 	require.NotEmpty(t, read(t, mnt, "worker-0.tar"))
-	require.Equal(t, exitOK, umountInOwnProcess(t, mnt).code)
+	require.Equal(t, exit.OK, umountInOwnProcess(t, mnt).code)
 }
 
 func TestADeadMountIsUnmounted(t *testing.T) {
@@ -69,7 +70,7 @@ func TestADeadMountIsUnmounted(t *testing.T) {
 		}
 	}
 	r := umountInOwnProcess(t, mnt)
-	require.Equal(t, exitOK, r.code, r.stderr)
+	require.Equal(t, exit.OK, r.code, r.stderr)
 	_, err := os.Stat(mnt)
 	require.NoError(t, err)
 }
@@ -81,7 +82,7 @@ func TestLazyUmountLetsReadersFinish(t *testing.T) {
 	require.NoError(t, err)
 	defer f.Close()
 	r := umountInOwnProcess(t, "--lazy", mnt)
-	require.Equal(t, exitOK, r.code, r.stderr)
+	require.Equal(t, exit.OK, r.code, r.stderr)
 	require.NoFileExists(t, info.Files[0])
 	got, err := io.ReadAll(f)
 	require.NoError(t, err)
@@ -109,7 +110,7 @@ func TestASecondSignalDoesNotWaitForReaders(t *testing.T) {
 	rest, err := io.ReadAll(stderr)
 	require.NoError(t, err)
 	require.Error(t, c.Wait())
-	require.Equal(t, int(exitMount), c.ProcessState.ExitCode())
+	require.Equal(t, int(exit.Mount), c.ProcessState.ExitCode())
 	require.Contains(t, string(rest), "1 stream handles are still open: context canceled", "not the deadline's end")
 }
 
@@ -133,7 +134,7 @@ func TestDaemonSaysWhyNot(t *testing.T) {
 	var stderr bytes.Buffer
 	r.Stderr = &stderr
 	require.Error(t, r.Run())
-	require.Equal(t, int(exitDataset), r.ProcessState.ExitCode(), stderr.String())
+	require.Equal(t, int(exit.Dataset), r.ProcessState.ExitCode(), stderr.String())
 	require.Contains(t, stderr.String(), "log: ")
 }
 
@@ -172,5 +173,5 @@ func TestASignalEndsACatThatNobodyReads(t *testing.T) {
 	require.NoError(t, c.Process.Signal(syscall.SIGINT))
 	state, err := c.Process.Wait()
 	require.NoError(t, err)
-	require.Equal(t, int(exitInterrupted), state.ExitCode())
+	require.Equal(t, int(exit.Interrupted), state.ExitCode())
 }

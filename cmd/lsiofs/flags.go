@@ -1,11 +1,11 @@
 package main
 
 import (
-	"errors"
-
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
+	"github.com/lsiofs/lsiofs/cmd/lsiofs/exit"
+	"github.com/lsiofs/lsiofs/cmd/lsiofs/resuming"
 	"github.com/lsiofs/lsiofs/pipeline/spec"
 )
 
@@ -85,25 +85,25 @@ func (d *datasetFlags) given(name string) bool { return d.flags.Changed(name) }
 
 // resolve makes the spec of the flags, of dataset and of the checkpoint of
 // --resume, which is nil without the flag. All problems are reported at once.
-func (d *datasetFlags) resolve(dataset string) (spec.Spec, *resumption, error) {
+func (d *datasetFlags) resolve(dataset string) (spec.Spec, *resuming.Checkpoint, error) {
 	s := d.spec
 	s.Dataset = dataset
 	if err := d.split.check(); err != nil {
 		return s, nil, err
 	}
 	s.Order.Batch = orderBatch(s)
-	var r *resumption
+	var r *resuming.Checkpoint
 	if d.resume != "" {
 		var err error
-		if r, err = readResumption(d.resume); err != nil {
+		if r, err = resuming.Read(d.resume); err != nil {
 			return s, nil, err
 		}
-		if s, err = r.apply(s, d.given); err != nil {
+		if s, err = r.Apply(s, d.given); err != nil {
 			return s, nil, err
 		}
 	}
 	if err := s.Validate(); err != nil {
-		return s, nil, coded(exitUsage, err)
+		return s, nil, exit.With(exit.Usage, err)
 	}
 	return s, r, nil
 }
@@ -115,9 +115,4 @@ func orderBatch(s spec.Spec) uint64 {
 		return s.Deal.Batch
 	}
 	return 1
-}
-
-// errJoin is errors.Join with a code.
-func errJoin(code exitCode, problems []error) error {
-	return coded(code, errors.Join(problems...))
 }

@@ -4,6 +4,8 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/lsiofs/lsiofs/cmd/lsiofs/exit"
 )
 
 func TestFlagsThatAreWrongAreSaidInWords(t *testing.T) {
@@ -23,7 +25,7 @@ func TestFlagsThatAreWrongAreSaidInWords(t *testing.T) {
 		{[]string{"status", "a"}, `unknown command "status" for "lsiofs": did you mean top?`},
 	} {
 		r := lsiofs(t, c.args...)
-		require.Equal(t, exitUsage, r.code, c.args)
+		require.Equal(t, exit.Usage, r.code, c.args)
 		require.Contains(t, r.stderr, c.want)
 	}
 }

@@ -1,10 +1,9 @@
 package main
 
 import (
-	"fmt"
-
 	"github.com/spf13/cobra"
 
+	"github.com/lsiofs/lsiofs/cmd/lsiofs/exit"
 	"github.com/lsiofs/lsiofs/pipeline/spec"
 )
 
@@ -27,16 +26,13 @@ func addSplit(c *cobra.Command, split *spec.Split) splitFlags {
 // check refuses flags that would have no effect.
 func (f splitFlags) check() error {
 	if !f.given("split") && (f.given("split-seed") || f.given("split-by")) {
-		return usagef("--split-seed and --split-by belong to --split: name a part, as in --split 0..0.9")
+		return exit.Usagef("--split-seed and --split-by belong to --split: name a part, as in --split 0..0.9")
 	}
 	if f.given("split-by") && f.split.By == "" {
-		return usagef("--split-by must be one of record, shard, unit")
+		return exit.Usagef("--split-by must be one of record, shard, unit")
 	}
 	return nil
 }
-
-// splitText says which part is taken, and how.
-func splitText(s spec.Split) string { return fmt.Sprintf("%s by %s, seed %d", s.Part, s.By, s.Seed) }
 
 // partValue is --split: "0..0.9".
 type partValue struct{ p *spec.Part }

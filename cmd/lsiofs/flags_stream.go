@@ -6,6 +6,8 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/lsiofs/lsiofs/checkpoint"
+	"github.com/lsiofs/lsiofs/cmd/lsiofs/exit"
+	"github.com/lsiofs/lsiofs/cmd/lsiofs/resuming"
 	"github.com/lsiofs/lsiofs/pipeline"
 	"github.com/lsiofs/lsiofs/pipeline/spec"
 )
@@ -27,36 +29,36 @@ func (o *streamFlags) add(c *cobra.Command) {
 }
 
 // resolveStream is resolve with the flags of the stream on top.
-func (o *streamFlags) resolveStream(dataset string) (s spec.Spec, r *resumption, err error) {
+func (o *streamFlags) resolveStream(dataset string) (s spec.Spec, r *resuming.Checkpoint, err error) {
 	if o.share.both {
 		if o.given("workers") && o.spec.Deal.Workers != o.share.workers {
-			return s, nil, usagef("--worker %s and --workers %d differ: leave one of them out", &o.share, o.spec.Deal.Workers)
+			return s, nil, exit.Usagef("--worker %s and --workers %d differ: leave one of them out", &o.share, o.spec.Deal.Workers)
 		}
 		// As if --workers had been given: a checkpoint has no say then.
 		if err := o.flags.Set("workers", fmt.Sprint(o.share.workers)); err != nil {
-			return s, nil, usagef("--worker: %w", err)
+			return s, nil, exit.Usagef("--worker: %w", err)
 		}
 	}
 	if o.resume != "" && o.given("from") {
-		return s, nil, usagef("--from and --resume both say where to begin: leave one of them out")
+		return s, nil, exit.Usagef("--from and --resume both say where to begin: leave one of them out")
 	}
 	if s, r, err = o.resolve(dataset); err != nil {
 		return s, r, err
 	}
 	if o.share.worker >= s.Deal.Workers {
-		return s, r, usagef("--worker (%d) must be below the number of workers (%d)", o.share.worker, s.Deal.Workers)
+		return s, r, exit.Usagef("--worker (%d) must be below the number of workers (%d)", o.share.worker, s.Deal.Workers)
 	}
 	return s, r, nil
 }
 
 // position is where the stream begins.
-func (o *streamFlags) position(d *pipeline.Dataset, resume *resumption) (checkpoint.Position, error) {
+func (o *streamFlags) position(d *pipeline.Dataset, resume *resuming.Checkpoint) (checkpoint.Position, error) {
 	if resume != nil {
-		return resume.position(d)
+		return resume.Position(d)
 	}
 	s := d.Spec()
 	if o.from > d.Records() {
-		return checkpoint.Position{}, usagef("--from (%d) must be at most the number of records (%d)", o.from, d.Records())
+		return checkpoint.Position{}, exit.Usagef("--from (%d) must be at most the number of records (%d)", o.from, d.Records())
 	}
-	return checkpoint.Position{Epoch: s.Epoch, Done: prefix(s.Order, o.from)}, nil
+	return checkpoint.Position{Epoch: s.Epoch, Done: resuming.Prefix(s.Order, o.from)}, nil
 }

@@ -10,6 +10,9 @@ import (
 	"github.com/lsiofs/lsiofs/fs"
 
 	"github.com/lsiofs/lsiofs/checkpoint"
+	"github.com/lsiofs/lsiofs/cmd/lsiofs/exit"
+	"github.com/lsiofs/lsiofs/cmd/lsiofs/resuming"
+	"github.com/lsiofs/lsiofs/cmd/lsiofs/terminal"
 	"github.com/lsiofs/lsiofs/pipeline/order"
 	"github.com/lsiofs/lsiofs/pipeline/spec"
 )
@@ -88,52 +91,52 @@ func TestResumeBringsItsOrderAndDeal(t *testing.T) {
 	for _, c := range []struct {
 		name  string
 		args  []string
-		r     resumption
+		r     resuming.Checkpoint
 		want  func(*spec.Spec)
 		fails []string
 	}{
-		{name: "everything from the file", r: resumption{state: state(nil)},
+		{name: "everything from the file", r: resuming.Checkpoint{State: state(nil)},
 			want: func(s *spec.Spec) { s.Deal.Workers, s.Deal.Batch = 3, 8 }},
-		{name: "other workers, batch and deal", args: []string{"--workers", "5", "--batch", "2", "--deal", "contiguous", "--tail", "drop"}, r: resumption{state: state(nil)},
+		{name: "other workers, batch and deal", args: []string{"--workers", "5", "--batch", "2", "--deal", "contiguous", "--tail", "drop"}, r: resuming.Checkpoint{State: state(nil)},
 			want: func(s *spec.Spec) {
 				s.Deal = spec.Deal{Workers: 5, Batch: 2, Dealing: spec.DealContiguous, Tail: spec.TailDrop}
 			}},
-		{name: "flags of the order that say the same", args: []string{"--seed", "42", "--lanes", "16", "--epoch", "5"}, r: resumption{state: state(nil)},
+		{name: "flags of the order that say the same", args: []string{"--seed", "42", "--lanes", "16", "--epoch", "5"}, r: resuming.Checkpoint{State: state(nil)},
 			want: func(s *spec.Spec) { s.Deal.Workers, s.Deal.Batch = 3, 8 }},
-		{name: "flags of the order that differ are all reported", args: []string{"--seed", "1", "--lanes", "32", "--epoch", "4"}, r: resumption{state: state(nil)},
+		{name: "flags of the order that differ are all reported", args: []string{"--seed", "1", "--lanes", "32", "--epoch", "4"}, r: resuming.Checkpoint{State: state(nil)},
 			fails: []string{"--seed (1) differs from f, which has 42", "--lanes (32)", "--epoch (4)"}},
-		{name: "the split comes from the file", args: []string{"--split", "0.0..0.9"}, r: resumption{state: state(split)},
+		{name: "the split comes from the file", args: []string{"--split", "0.0..0.9"}, r: resuming.Checkpoint{State: state(split)},
 			want: func(s *spec.Spec) {
 				s.Order.Split = ninety
 				s.Deal.Workers, s.Deal.Batch = 3, 8
 			}},
-		{name: "splits that differ are reported", args: []string{"--split", "0..0.8", "--split-seed", "1", "--split-by", "shard"}, r: resumption{state: state(split)},
+		{name: "splits that differ are reported", args: []string{"--split", "0..0.8", "--split-seed", "1", "--split-by", "shard"}, r: resuming.Checkpoint{State: state(split)},
 			fails: []string{"--split (0..0.8) differs from f, which has 0..0.9", "--split-seed (1)", "--split-by (shard) differs from f, which has record"}},
-		{name: "all of a dataset is no split", args: []string{"--split", "0..1", "--split-seed", "1", "--split-by", "shard"}, r: resumption{state: state(nil)},
+		{name: "all of a dataset is no split", args: []string{"--split", "0..1", "--split-seed", "1", "--split-by", "shard"}, r: resuming.Checkpoint{State: state(nil)},
 			want: func(s *spec.Spec) { s.Deal.Workers, s.Deal.Batch = 3, 8 }},
-		{name: "groups keep the order's batch", r: resumption{state: state(grouped)},
+		{name: "groups keep the order's batch", r: resuming.Checkpoint{State: state(grouped)},
 			want: func(s *spec.Spec) {
 				s.Order.Groups, s.Order.Batch = 4, 8
 				s.Deal.Workers, s.Deal.Batch = 3, 8
 			}},
-		{name: "with groups the batch can't change", args: []string{"--batch", "2"}, r: resumption{state: state(grouped)},
+		{name: "with groups the batch can't change", args: []string{"--batch", "2"}, r: resuming.Checkpoint{State: state(grouped)},
 			fails: []string{"--batch (2) differs from f, which has 8"}},
-		{name: "a contiguous deal", r: resumption{state: state(func(s *checkpoint.State) {
+		{name: "a contiguous deal", r: resuming.Checkpoint{State: state(func(s *checkpoint.State) {
 			s.Done[1].Dealing, s.Done[1].Batch = spec.DealContiguous, 1
 		})},
 			want: func(s *spec.Spec) { s.Deal.Workers, s.Deal.Dealing = 3, spec.DealContiguous }},
-		{name: "the short form brings the epoch alone", args: []string{"--seed", "3"}, r: resumption{short: shortForm{Epoch: &epoch}},
+		{name: "the short form brings the epoch alone", args: []string{"--seed", "3"}, r: resuming.Checkpoint{Short: resuming.Short{Epoch: &epoch}},
 			want: func(s *spec.Spec) { s.Order, s.Epoch = spec.Default().Order, 7; s.Order.Seed = 3 }},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			d := parsed(t, c.args...)
-			c.r.path = "f"
-			got, err := c.r.apply(d.spec, d.given)
+			c.r.Path = "f"
+			got, err := c.r.Apply(d.spec, d.given)
 			if c.fails != nil {
 				for _, part := range c.fails {
 					require.ErrorContains(t, err, part)
 				}
-				require.Equal(t, exitUsage, errorCode(err))
+				require.Equal(t, exit.Usage, exit.CodeOf(err))
 				return
 			}
 			require.NoError(t, err)
@@ -168,7 +171,7 @@ func TestWorkerOfCat(t *testing.T) {
 
 func TestSizesAreWrittenAsTheyAreRead(t *testing.T) {
 	for text, n := range map[string]uint64{"0": 0, "1": 1, "1000": 1000, "256KiB": 256 << 10, "1GiB": 1 << 30, "1025KiB": 1025 << 10, "2TiB": 2 << 40, "1048577": 1<<20 + 1} {
-		require.Equal(t, text, formatSize(n))
+		require.Equal(t, text, terminal.Size(n))
 		var v uint64
 		require.NoError(t, sizeValue[uint64]{&v}.Set(text))
 		require.Equal(t, n, v)
@@ -194,7 +197,7 @@ func TestCounts(t *testing.T) {
 func TestFlagsOfASplitBelongToAPart(t *testing.T) {
 	for _, args := range [][]string{{"--split-seed", "3"}, {"--split-by", "shard"}} {
 		_, _, err := parsed(t, args...).resolve("data")
-		require.Equal(t, exitUsage, errorCode(err))
+		require.Equal(t, exit.Usage, exit.CodeOf(err))
 		require.ErrorContains(t, err, "name a part, as in --split 0..0.9")
 	}
 	d := parsed(t, "--split", "0.5..1.0")

@@ -10,6 +10,7 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
+	"github.com/lsiofs/lsiofs/cmd/lsiofs/exit"
 	"github.com/lsiofs/lsiofs/cmd/lsiofs/manual"
 )
 
@@ -175,12 +176,12 @@ func newHelpCommand(g *globals) *cobra.Command {
 				return root.Help()
 			}
 			if page, ok := manual.Find(args[0]); ok && len(args) == 1 {
-				_, err := io.WriteString(g.ui.out, page.Text)
+				_, err := io.WriteString(g.ui.Out, page.Text)
 				return err
 			}
 			about, rest, err := root.Find(args)
 			if err != nil || len(rest) > 0 {
-				return usagef("there is no command and no page %q: the pages are %s; the commands are listed by lsiofs --help", strings.Join(args, " "), strings.Join(topics, ", "))
+				return exit.Usagef("there is no command and no page %q: the pages are %s; the commands are listed by lsiofs --help", strings.Join(args, " "), strings.Join(topics, ", "))
 			}
 			about.InitDefaultHelpFlag()
 			return about.Help()

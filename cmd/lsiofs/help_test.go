@@ -2,9 +2,6 @@ package main
 
 import (
 	"bytes"
-	"flag"
-	"os"
-	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -12,22 +9,11 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 	"github.com/stretchr/testify/require"
+
+	"github.com/lsiofs/lsiofs/cmd/lsiofs/exit"
+	"github.com/lsiofs/lsiofs/cmd/lsiofs/goldentest"
+	"github.com/lsiofs/lsiofs/cmd/lsiofs/terminal"
 )
-
-var update = flag.Bool("update", false, "write the golden files anew")
-
-// golden compares with a file in testdata.
-func golden(t *testing.T, name, got string) {
-	t.Helper()
-	path := filepath.Join("testdata", name)
-	if *update {
-		require.NoError(t, os.MkdirAll("testdata", 0o755))
-		require.NoError(t, os.WriteFile(path, []byte(got), 0o644))
-	}
-	want, err := os.ReadFile(path)
-	require.NoError(t, err, "run go test ./cmd/lsiofs -update")
-	require.Equal(t, string(want), got)
-}
 
 // commands lists all commands, by their paths.
 func commands(c *cobra.Command) []*cobra.Command {
@@ -39,7 +25,7 @@ func commands(c *cobra.Command) []*cobra.Command {
 }
 
 func newTestRoot() *cobra.Command {
-	return newRootCommand(&globals{interrupts: &interrupts{}, ui: newUI(&bytes.Buffer{}, &bytes.Buffer{})})
+	return newRootCommand(&globals{interrupts: &interrupts{}, ui: terminal.New(&bytes.Buffer{}, &bytes.Buffer{})})
 }
 
 func TestHelpTexts(t *testing.T) {
@@ -49,7 +35,7 @@ func TestHelpTexts(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			r := ok(t, append(args, "--help")...)
 			require.Empty(t, r.stderr)
-			golden(t, name, r.stdout)
+			goldentest.Equal(t, name, r.stdout)
 		})
 	}
 }
@@ -60,7 +46,7 @@ func TestEveryCommandHasAnExampleAndTheExitCodes(t *testing.T) {
 			require.NotEmpty(t, c.Example)
 			require.NotEmpty(t, c.Short)
 			args := strings.Fields(c.CommandPath())[1:]
-			require.Contains(t, ok(t, append(args, "--help")...).stdout, exitTable())
+			require.Contains(t, ok(t, append(args, "--help")...).stdout, exit.Table())
 		})
 	}
 }

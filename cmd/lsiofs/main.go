@@ -1,8 +1,19 @@
 // Command lsiofs mounts a dataset as shuffled training streams.
 //
-// One file holds one verb (cmd_mount.go, …): a command that turns flags into an
-// options value, and a run function that works on that value and returns an
-// error. Only main prints errors and chooses exit codes (exit.go).
+// One file holds one verb (cmd_mount.go, …): its flags, its help, and a call of the
+// package below that does the work. flags*.go and values.go are what several verbs'
+// flags have in common. The packages below know no flags. They write to a
+// terminal.UI and return errors, which may have an exit code (package exit); only
+// main prints errors and ends the process.
+//
+//	cmd_*.go ──► mounting · demo · bench · doctor · page · inspect · readplan
+//	             verification · cat · top · tune
+//	                 │
+//	                 ▼
+//	             opening · resuming · document · build
+//	                 │
+//	                 ▼
+//	             terminal · exit
 package main
 
 import (
@@ -13,6 +24,10 @@ import (
 	"slices"
 	"sync/atomic"
 	"syscall"
+
+	"github.com/lsiofs/lsiofs/cmd/lsiofs/exit"
+	"github.com/lsiofs/lsiofs/cmd/lsiofs/mounting"
+	"github.com/lsiofs/lsiofs/cmd/lsiofs/terminal"
 )
 
 func main() {
@@ -40,7 +55,7 @@ func (i *interrupts) takeForce() context.Context {
 	return i.force
 }
 
-func runSignalled(args []string, stdout, stderr io.Writer) exitCode {
+func runSignalled(args []string, stdout, stderr io.Writer) exit.Code {
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()
 	force, cancelForce := context.WithCancel(context.Background())
@@ -54,34 +69,48 @@ func runSignalled(args []string, stdout, stderr io.Writer) exitCode {
 		<-signals
 		cancel()
 		if ints.atOnce.Load() {
-			os.Exit(int(exitInterrupted))
+			os.Exit(int(exit.Interrupted))
 		}
 		<-signals
 		cancelForce()
 		if ints.taken.Load() {
 			<-signals
 		}
-		os.Exit(int(exitInterrupted))
+		os.Exit(int(exit.Interrupted))
 	}()
 	return run(ctx, ints, args, stdout, stderr)
 }
 
 // run is the whole program but for the process: tests call it.
-func run(ctx context.Context, ints *interrupts, args []string, stdout, stderr io.Writer) exitCode {
-	g := &globals{interrupts: ints, args: args, ui: newUI(stdout, stderr)}
+func run(ctx context.Context, ints *interrupts, args []string, stdout, stderr io.Writer) exit.Code {
+	g := &globals{interrupts: ints, args: args, ui: terminal.New(stdout, stderr)}
 	root := newRootCommand(g)
 	root.SetArgs(args)
-	err := interrupted(ctx, root.ExecuteContext(ctx))
+	err := exit.OrInterrupted(ctx, root.ExecuteContext(ctx))
 	if err == nil {
-		return exitOK
+		return exit.OK
 	}
 	if !g.running {
-		err = coded(exitUsage, err)
-		if tellParent(args, err) {
-			return errorCode(err)
+		err = exit.With(exit.Usage, err)
+		if mounting.TellParent(args, err) {
+			return exit.CodeOf(err)
 		}
 	}
 	// Flags may not have been parsed when they are what is wrong.
-	g.ui.json = g.ui.json || slices.Contains(args, "--json")
-	return g.ui.reportError(err)
+	g.ui.JSON = g.ui.JSON || slices.Contains(args, "--json")
+	return reportError(g.ui, err)
+}
+
+// reportError prints err, once, and gives the code to exit with.
+func reportError(u *terminal.UI, err error) exit.Code {
+	code := exit.CodeOf(err)
+	text := err.Error()
+	if text != "" && code != exit.Pipe {
+		u.Fail(text, struct {
+			Error string    `json:"error"`
+			Code  exit.Code `json:"exit_code"`
+			Name  string    `json:"exit_name"`
+		}{text, code, code.Name()})
+	}
+	return code
 }

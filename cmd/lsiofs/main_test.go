@@ -9,6 +9,8 @@ import (
 
 	"github.com/stretchr/testify/require"
 	"golang.org/x/sys/unix"
+
+	"github.com/lsiofs/lsiofs/cmd/lsiofs/exit"
 )
 
 // asProgram makes the test binary the program itself: commands that start
@@ -51,7 +53,7 @@ func runTests(m *testing.M) int {
 
 // result is what one run of the program gave.
 type result struct {
-	code           exitCode
+	code           exit.Code
 	stdout, stderr string
 }
 
@@ -71,6 +73,6 @@ func lsiofsContext(ctx context.Context, args ...string) result {
 func ok(t *testing.T, args ...string) result {
 	t.Helper()
 	r := lsiofs(t, args...)
-	require.Equal(t, exitOK, r.code, "lsiofs %v: %s", args, r.stderr)
+	require.Equal(t, exit.OK, r.code, "lsiofs %v: %s", args, r.stderr)
 	return r
 }

@@ -12,6 +12,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/lsiofs/lsiofs/cmd/lsiofs/exit"
 	"github.com/lsiofs/lsiofs/fs"
 )
 
@@ -72,10 +73,10 @@ func TestAMountForAProcessThatHasEndedIsRefused(t *testing.T) {
 	gone := exec.Command("true")
 	require.NoError(t, gone.Run())
 	r := lsiofs(t, "mount", dataset(t), t.TempDir(), "--while-pid", strconv.Itoa(gone.Process.Pid))
-	require.Equal(t, exitMount, r.code)
+	require.Equal(t, exit.Mount, r.code)
 	require.Contains(t, r.stderr, "has ended already")
 	r = lsiofs(t, "mount", dataset(t), t.TempDir(), "--while-pid=-1")
-	require.Equal(t, exitUsage, r.code)
+	require.Equal(t, exit.Usage, r.code)
 }
 
 // A killed program leaves behind a pipe that nobody reads: writing to it must not
@@ -103,12 +104,12 @@ func TestAParentThatWaitsIsToldWhatIsWrong(t *testing.T) {
 	own := "--while-pid=" + strconv.Itoa(os.Getpid())
 	for _, c := range []struct {
 		name, words string
-		code        exitCode
+		code        exit.Code
 		args        []string
 	}{
-		{"an unknown flag", "unknown flag: --bacth", exitUsage, []string{t.TempDir(), t.TempDir(), own, "--bacth=3"}},
-		{"a flag that is not possible", "--workers", exitUsage, []string{t.TempDir(), t.TempDir(), own, "--workers=70000"}},
-		{"no dataset", "holds no files", exitDataset, []string{t.TempDir(), t.TempDir(), own, "--index-dir", t.TempDir()}},
+		{"an unknown flag", "unknown flag: --bacth", exit.Usage, []string{t.TempDir(), t.TempDir(), own, "--bacth=3"}},
+		{"a flag that is not possible", "--workers", exit.Usage, []string{t.TempDir(), t.TempDir(), own, "--workers=70000"}},
+		{"no dataset", "holds no files", exit.Dataset, []string{t.TempDir(), t.TempDir(), own, "--index-dir", t.TempDir()}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			r, w, err := os.Pipe()
@@ -119,7 +120,12 @@ func TestAParentThatWaitsIsToldWhatIsWrong(t *testing.T) {
 			p.Stderr, p.ExtraFiles = &stderr, []*os.File{w}
 			require.NoError(t, p.Start())
 			require.NoError(t, w.Close())
-			var m readyMessage
+			var m struct {
+				Error *struct {
+					Text string
+					Code exit.Code
+				}
+			}
 			require.NoError(t, json.NewDecoder(r).Decode(&m))
 			require.Error(t, p.Wait())
 			require.NotNil(t, m.Error)

@@ -3,7 +3,6 @@ package main
 import (
 	"bytes"
 	"encoding/json"
-	"math/bits"
 	"os"
 	"path/filepath"
 	"strings"
@@ -12,56 +11,11 @@ import (
 	"github.com/stretchr/testify/require"
 	"golang.org/x/sys/unix"
 
-	"github.com/lsiofs/lsiofs/pipeline"
-	"github.com/lsiofs/lsiofs/pipeline/plan"
-	"github.com/lsiofs/lsiofs/pipeline/spec"
-	"github.com/lsiofs/lsiofs/pipeline/storage/profile"
+	"github.com/lsiofs/lsiofs/cmd/lsiofs/exit"
+	"github.com/lsiofs/lsiofs/cmd/lsiofs/readplan"
 )
 
-// readsOf are so many reads of one size after the other.
-func readsOf(counts map[int64]uint64) (r pipeline.ReadsForecast) {
-	for size, n := range counts {
-		r.Reads += n
-		r.ReadBytes += size * int64(n)
-		r.ByLength[bits.Len64(uint64(size))] += n
-	}
-	return r
-}
-
-func TestPlanForPeople(t *testing.T) {
-	f := pipeline.Forecast{Records: 16384, RecordBytes: 185 << 20, Storages: []pipeline.StorageForecast{{
-		Kind: "local", Root: "/data/train", Likes: profile.Defaults(profile.KindVirtual), Strategy: spec.ReadScan, Reason: "no shard is compressed, and memory holds the dataset",
-		Scan: pipeline.ScanForecast{
-			ReadsForecast: readsOf(map[int64]uint64{256 << 10: 1500, 70_000: 20}), Pieces: 1520, KeptBytes: 190 << 20, MemoryBytes: 1 << 30, Fits: true,
-		},
-		Gather: &pipeline.GatherForecast{
-			ReadsForecast: readsOf(map[int64]uint64{12 << 10: 14000, 24 << 10: 1100, 100_000: 3}), GapBytes: 5 << 20, Config: plan.DefaultConfig(),
-		},
-	}}}
-	print := func(name string, f pipeline.Forecast, workers uint64) {
-		r := newReadPlan(f)
-		r.Dataset, r.Workers, r.RecordsLeft, r.Epoch = "/data/train", workers, 1_000_000, 3
-		var out, err bytes.Buffer
-		require.NoError(t, r.print(newUI(&out, &err)))
-		require.Empty(t, err.String())
-		golden(t, name, out.String())
-	}
-	print("plan.txt", f, 1)
-	s := &f.Storages[0]
-	s.Strategy, s.Reason, s.Scan.Fits, s.Scan.MemoryBytes = spec.ReadGather, "asked for", false, 64<<20
-	print("plan-gather.txt", f, 1)
-	s.Strategy = spec.ReadScan
-	s.Gather, s.Scan.Estimated, s.Scan.Fits, s.Scan.MemoryBytes = nil, true, false, 64<<20
-	s.Scan.Compressed, s.Scan.Passes = 7, 7
-	print("plan-compressed.txt", f, 4)
-	s.Scan.Passes, s.Scan.Fits = 1234, true
-	print("plan-passes.txt", f, 1)
-	s.Strategy, s.Reason = spec.ReadSpool, "7 compressed shards of few gzip members, zstd or lz4 frames (4.2 GiB decoded) are more than memory holds in this order"
-	s.Spool = &pipeline.SpoolForecast{ReadsForecast: readsOf(map[int64]uint64{128 << 10: 800}), Shards: 7, SpoolBytes: 4 << 30}
-	print("plan-spool.txt", f, 1)
-}
-
-func planOf(t *testing.T, args ...string) (r readPlan) {
+func planOf(t *testing.T, args ...string) (r readplan.Report) {
 	t.Helper()
 	require.NoError(t, json.Unmarshal([]byte(ok(t, append([]string{"plan", "--json"}, args...)...).stdout), &r))
 	return r
@@ -78,7 +32,7 @@ func TestPlanOfADataset(t *testing.T) {
 	require.True(t, scan.InUse)
 	require.Equal(t, "gather", gather.Strategy)
 	require.False(t, gather.InUse)
-	for _, p := range []strategyPlan{scan, gather} {
+	for _, p := range []readplan.StrategyPlan{scan, gather} {
 		require.InDelta(t, 1, p.Amplification-float64(p.GapBytes)/float64(all.RecordBytes), 0.05, "all of an epoch is read once")
 		n := uint64(0)
 		for _, b := range p.Histogram {
@@ -147,7 +101,7 @@ func TestPlanRefusesWhatCatRefuses(t *testing.T) {
 		"--resume x.json --from 17": "leave one of them out",
 	} {
 		r := lsiofs(t, append([]string{"plan", data}, strings.Fields(flags)...)...)
-		require.Equal(t, exitUsage, r.code, flags)
+		require.Equal(t, exit.Usage, r.code, flags)
 		require.Contains(t, r.stderr, words)
 	}
 }

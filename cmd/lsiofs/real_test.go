@@ -14,13 +14,19 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/lsiofs/lsiofs/cmd/lsiofs/demo"
+	"github.com/lsiofs/lsiofs/cmd/lsiofs/doctor"
+	"github.com/lsiofs/lsiofs/cmd/lsiofs/exit"
+	"github.com/lsiofs/lsiofs/cmd/lsiofs/inspect"
+	"github.com/lsiofs/lsiofs/cmd/lsiofs/mounting"
 )
 
 // needMount skips where nothing can be mounted, but fails in CI, and makes
 // processes that this one starts be lsiofs.
 func needMount(t *testing.T) {
 	t.Helper()
-	if err := missingForMount(mountingMachine()); err != nil {
+	if err := doctor.CanMount(); err != nil {
 		if os.Getenv("CI") == "true" {
 			t.Fatalf("CI=true, and nothing can be mounted here: %v", err)
 		}
@@ -33,7 +39,7 @@ func needMount(t *testing.T) {
 func dataset(t *testing.T) string {
 	t.Helper()
 	dir := filepath.Join(t.TempDir(), "shards")
-	_, err := makeDemoShards(dir)
+	_, err := demo.MakeShards(dir)
 	require.NoError(t, err)
 	require.NoError(t, os.Mkdir(filepath.Join(dir, ".lsiofs"), 0o700))
 	return dir
@@ -49,7 +55,7 @@ func program(t *testing.T, args ...string) *exec.Cmd {
 }
 
 // daemon mounts in the background and unmounts at the end of the test.
-func daemon(t *testing.T, data string, flags ...string) (mnt string, info mountInfo) {
+func daemon(t *testing.T, data string, flags ...string) (mnt string, info mounting.Info) {
 	t.Helper()
 	needMount(t)
 	mnt = t.TempDir()
@@ -145,7 +151,7 @@ func TestCatWithPadding(t *testing.T) {
 		require.Equal(t, want, len(r.stdout)/16, tail)
 	}
 	r := lsiofs(t, "cat", data, "--from", "1001")
-	require.Equal(t, exitUsage, r.code)
+	require.Equal(t, exit.Usage, r.code)
 	require.Contains(t, r.stderr, "--from (1001) must be at most the number of records (1000)")
 }
 
@@ -163,7 +169,7 @@ func TestCatEndsQuietlyWhenItsReaderDoes(t *testing.T) {
 	require.NoError(t, err)
 	require.NoError(t, r.Close()) // 2 MB do not fit into the pipe
 	require.Error(t, c.Wait())
-	require.Equal(t, int(exitPipe), c.ProcessState.ExitCode())
+	require.Equal(t, int(exit.Pipe), c.ProcessState.ExitCode())
 	require.Empty(t, stderr.String())
 }
 
@@ -175,7 +181,7 @@ func TestResumeWithOtherWorkers(t *testing.T) {
 	ok(t, "checkpoint", "save", mnt, file, "--consumed", "10,7")
 
 	r := lsiofs(t, "mount", data, t.TempDir(), "--resume", file, "--seed", "4")
-	require.Equal(t, exitUsage, r.code)
+	require.Equal(t, exit.Usage, r.code)
 	require.Contains(t, r.stderr, "--seed (4) differs from "+file+", which has 3")
 
 	// Workers 0 and 1 took G[0,2,…,18] and G[1,3,…,13].
@@ -218,7 +224,7 @@ func TestRestoreIntoARunningMount(t *testing.T) {
 	} {
 		require.NoError(t, os.WriteFile(file, []byte(doc), 0o600))
 		r := lsiofs(t, "checkpoint", "restore", file, mnt)
-		require.Equal(t, exitCheckpoint, r.code)
+		require.Equal(t, exit.Checkpoint, r.code)
 		require.Contains(t, r.stderr, says)
 		require.NotContains(t, r.stderr, "invalid argument", "words, not an errno")
 	}
@@ -254,17 +260,17 @@ func TestIndexAndInspect(t *testing.T) {
 		r := ok(t, append([]string{"index", data, "--json"}, args...)...)
 		require.NoError(t, json.Unmarshal([]byte(r.stdout), []*indexSummary{&first, &second, &rebuilt}[i]))
 	}
-	require.EqualValues(t, demoShards*demoSamplesPerShard, first.Records)
-	require.Equal(t, []int{0, demoShards, 0}, []int{first.Reused, second.Reused, rebuilt.Reused})
+	require.EqualValues(t, demo.Shards*demo.SamplesPerShard, first.Records)
+	require.Equal(t, []int{0, demo.Shards, 0}, []int{first.Reused, second.Reused, rebuilt.Reused})
 	require.Equal(t, first.Fingerprint, rebuilt.Fingerprint)
 	require.Contains(t, ok(t, "index", data).stdout, "1,000")
 
-	var i inspection
+	var i inspect.Report
 	r := ok(t, "inspect", data, "--json", "--workers", "2", "--chunk-records", "10")
 	require.NoError(t, json.Unmarshal([]byte(r.stdout), &i), r.stdout)
 	require.Equal(t, first.Fingerprint, i.Fingerprint)
 	require.EqualValues(t, 1000, i.Records)
-	require.EqualValues(t, demoShards*13, i.Chunks, "125 records in chunks of 10")
+	require.EqualValues(t, demo.Shards*13, i.Chunks, "125 records in chunks of 10")
 	require.EqualValues(t, 10, i.ChunkRecords.Max)
 	require.EqualValues(t, 5, i.ChunkRecords.Min)
 	require.InDelta(t, 1.0, i.Mixing.Global.Value, 0.5)
@@ -280,7 +286,7 @@ func TestDatasetsThatAreWrong(t *testing.T) {
 	for name, make := range map[string]func(dir string) error{
 		"empty": func(string) error { return nil },
 		"cut off": func(dir string) error {
-			if _, err := makeDemoShards(filepath.Join(dir, "s")); err != nil {
+			if _, err := demo.MakeShards(filepath.Join(dir, "s")); err != nil {
 				return err
 			}
 			return os.Truncate(filepath.Join(dir, "s", "shard-003.tar"), 12_345)
@@ -290,11 +296,11 @@ func TestDatasetsThatAreWrong(t *testing.T) {
 			dir := t.TempDir()
 			require.NoError(t, make(dir))
 			r := lsiofs(t, "cat", dir, "--index-dir", t.TempDir())
-			require.Equal(t, exitDataset, r.code, r.stderr)
+			require.Equal(t, exit.Dataset, r.code, r.stderr)
 			require.Empty(t, r.stdout)
 		})
 	}
 	r := lsiofs(t, "cat", filepath.Join(t.TempDir(), "missing"), "--index-dir", t.TempDir())
-	require.Equal(t, exitDataset, r.code)
+	require.Equal(t, exit.Dataset, r.code)
 	require.Contains(t, r.stderr, "missing")
 }

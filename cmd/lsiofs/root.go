@@ -1,45 +1,28 @@
 package main
 
 import (
-	"fmt"
 	"log/slog"
 	"strings"
 
 	"github.com/spf13/cobra"
+
+	"github.com/lsiofs/lsiofs/cmd/lsiofs/exit"
+	"github.com/lsiofs/lsiofs/cmd/lsiofs/terminal"
 )
 
 // globals is what all commands share.
 type globals struct {
 	*interrupts
-	ui        *ui
+	ui        *terminal.UI
 	args      []string // the command line, without the program
 	logLevel  slog.Level
-	logFormat logFormat
+	logFormat terminal.LogFormat
 	// running is true once a command's own code runs: errors before that are
 	// about the command line.
 	running bool
 }
 
-func (g *globals) log() *slog.Logger { return g.ui.logger(g.logLevel, g.logFormat) }
-
-// logFormat is how log lines are written, a flag. The zero value is JSON where
-// results are, else text.
-type logFormat string
-
-const (
-	logText logFormat = "text"
-	logJSON logFormat = "json"
-)
-
-func (f *logFormat) String() string { return string(*f) }
-func (f *logFormat) Type() string   { return string(logText + "|" + logJSON) }
-
-func (f *logFormat) Set(s string) error {
-	if *f = logFormat(s); *f != logText && *f != logJSON {
-		return fmt.Errorf("%q is no format of logs: use %s or %s", s, logText, logJSON)
-	}
-	return nil
-}
+func (g *globals) log() *slog.Logger { return g.ui.Logger(g.logLevel, g.logFormat) }
 
 func newRootCommand(g *globals) *cobra.Command {
 	root := &cobra.Command{
@@ -62,13 +45,13 @@ workers.`,
 	}
 	// The default would add a line about --help to errors of Find only.
 	root.SetFlagErrorFunc(func(c *cobra.Command, err error) error {
-		return usagef("%s (see %s --help)", flagProblem(c, err), c.CommandPath())
+		return exit.Usagef("%s (see %s --help)", flagProblem(c, err), c.CommandPath())
 	})
-	root.PersistentFlags().BoolVar(&g.ui.json, "json", false, "write results, warnings and errors as JSON, one object a line")
+	root.PersistentFlags().BoolVar(&g.ui.JSON, "json", false, "write results, warnings and errors as JSON, one object a line")
 	g.logLevel = slog.LevelWarn
 	root.PersistentFlags().TextVar(&g.logLevel, "log-level", slog.LevelWarn, "log to stderr what is at least of this `level`: debug, info, warn, error")
 	root.PersistentFlags().Var(&g.logFormat, "log-format", "how log lines are written (default text, and json with --json)")
-	formats := cobra.FixedCompletions([]string{string(logText), string(logJSON)}, cobra.ShellCompDirectiveNoFileComp)
+	formats := cobra.FixedCompletions([]string{string(terminal.LogText), string(terminal.LogJSON)}, cobra.ShellCompDirectiveNoFileComp)
 	if err := root.RegisterFlagCompletionFunc("log-format", formats); err != nil {
 		panic(err) // it has just been defined
 	}
@@ -79,12 +62,12 @@ workers.`,
 	)
 	root.SetHelpCommand(newHelpCommand(g))
 	root.InitDefaultHelpCmd()
-	root.SetOut(g.ui.out) // what InitDefaultCompletionCmd remembers
-	root.SetErr(g.ui.err)
+	root.SetOut(g.ui.Out) // what InitDefaultCompletionCmd remembers
+	root.SetErr(g.ui.Err)
 	root.InitDefaultCompletionCmd("completion")
 	describeCobrasOwn(root)
 	root.SetUsageFunc(func(c *cobra.Command) error { return writeUsage(c.OutOrStdout(), c) })
-	root.SetHelpTemplate(root.HelpTemplate() + "\n" + exitTable())
+	root.SetHelpTemplate(root.HelpTemplate() + "\n" + exit.Table())
 	return root
 }
 
@@ -118,14 +101,14 @@ func runParent(c *cobra.Command, args []string) error {
 	if s := c.SuggestionsFor(args[0]); len(s) > 0 {
 		hint = ": did you mean " + strings.Join(s, " or ") + "?"
 	}
-	return usagef("unknown command %q for %q%s (see %s --help)", args[0], c.CommandPath(), hint, c.CommandPath())
+	return exit.Usagef("unknown command %q for %q%s (see %s --help)", args[0], c.CommandPath(), hint, c.CommandPath())
 }
 
 // exactArgs and minimumArgs are cobra's, as usage errors that name the arguments.
 func exactArgs(names ...string) cobra.PositionalArgs {
 	return func(c *cobra.Command, args []string) error {
 		if len(args) != len(names) {
-			return usagef("%s takes %s, not %d arguments (see %s --help)",
+			return exit.Usagef("%s takes %s, not %d arguments (see %s --help)",
 				c.CommandPath(), describeArgs(names), len(args), c.CommandPath())
 		}
 		return nil

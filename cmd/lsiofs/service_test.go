@@ -1,7 +1,6 @@
 package main
 
 import (
-	"errors"
 	"net"
 	"os"
 	"path/filepath"
@@ -12,8 +11,8 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/lsiofs/lsiofs/cmd/lsiofs/exit"
 	"github.com/lsiofs/lsiofs/fs"
-	"github.com/lsiofs/lsiofs/pipeline/catalog"
 )
 
 // manager listens as a service manager does.
@@ -98,7 +97,7 @@ func TestAServiceManagerHearsOfReadinessWhenTheMountCanBeReadAndOfItsEnd(t *test
 
 				switch way {
 				case "umount":
-					require.Equal(t, exitOK, umountInOwnProcess(t, mnt).code)
+					require.Equal(t, exit.OK, umountInOwnProcess(t, mnt).code)
 				case "SIGTERM":
 					require.NoError(t, c.Process.Signal(syscall.SIGTERM))
 				default:
@@ -134,7 +133,7 @@ func TestAServiceManagerHearsWhatAMountWaitsFor(t *testing.T) {
 	said := m.next()
 	require.Len(t, said, 1)
 	require.Regexp(t, "reader|read", said["STATUS"])
-	require.Equal(t, exitOK, umountInOwnProcess(t, mnt).code)
+	require.Equal(t, exit.OK, umountInOwnProcess(t, mnt).code)
 	require.NoError(t, c.Wait())
 }
 
@@ -153,38 +152,4 @@ func TestNoServiceManagerHearsOfADetachedMount(t *testing.T) {
 	mnt, _ := daemon(t, dataset(t))
 	endDaemon(t, mnt)
 	m.requireSilent() // and the process has ended
-}
-
-func TestAServiceManagerWaitsForAnIndexPassThatMoves(t *testing.T) {
-	m, address := listen(t, false)
-	t.Setenv("NOTIFY_SOCKET", address)
-	var inner recorded
-	r := withService(&inner)
-	pass := func(at time.Duration, bytes int64) catalog.Progress {
-		return catalog.Progress{Shards: 1, ShardsTotal: 4, Bytes: bytes, BytesTotal: 400 << 20, Records: 10, Elapsed: at}
-	}
-	r.progress(catalog.Progress{Elapsed: 5 * time.Second})
-	m.requireSilent() // nothing has begun
-	r.progress(pass(6*time.Second, 100<<20))
-	said := m.next()
-	require.Equal(t, "120000000", said["EXTEND_TIMEOUT_USEC"])
-	require.Contains(t, said["STATUS"], "indexing: 1 of 4 shards, 100 MiB of 400 MiB (25 %)")
-	r.progress(pass(6*time.Second+100*time.Millisecond, 200<<20))
-	m.requireSilent() // once a second is enough
-	r.progress(pass(8*time.Second, 200<<20))
-	require.Contains(t, m.next()["STATUS"], "50 %")
-	r.progress(pass(80*time.Second, 200<<20))
-	m.requireSilent() // it stands still
-	r.progress(catalog.Progress{Records: 40, Elapsed: 81 * time.Second, Done: true})
-	require.Equal(t, "indexed: 40 records; mounting", m.next()["STATUS"])
-	r.ended(errors.New("one line\nand another\n"))
-	require.Equal(t, map[string]string{"STOPPING": "1", "STATUS": "one line; and another; "}, m.next())
-	require.Equal(t, append(strings.Split(strings.Repeat("progress ", 6), " ")[:6], "ended"), inner.what, "others are told, too")
-}
-
-func TestAServiceManagerIsToldNamesAsTheyCanBeShown(t *testing.T) {
-	m, address := listen(t, false)
-	r := &serviceReporter{socket: address}
-	r.notify("STATUS=a reader waits for the disk: shard a\x1b[2J\u202e.tar\nREADY=1")
-	require.Equal(t, map[string]string{"STATUS": `a reader waits for the disk: shard a\x1b[2J\u202e.tar; READY=1`}, m.next())
 }

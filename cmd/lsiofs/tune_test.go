@@ -6,14 +6,16 @@ import (
 	"encoding/json"
 	"os"
 	"path/filepath"
-	"strings"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/lsiofs/lsiofs/cmd/lsiofs/exit"
+	"github.com/lsiofs/lsiofs/cmd/lsiofs/terminal"
+	"github.com/lsiofs/lsiofs/cmd/lsiofs/tune"
 	"github.com/lsiofs/lsiofs/pipeline/storage/profile"
-	"github.com/lsiofs/lsiofs/pipeline/storage/tune"
+	storagetune "github.com/lsiofs/lsiofs/pipeline/storage/tune"
 )
 
 // ownCache gives the commands of a test a cache directory of their own.
@@ -24,33 +26,33 @@ func ownCache(t *testing.T) string {
 }
 
 // tuneQuickly is tune with a small table and little data.
-func tuneQuickly(t *testing.T, ctx context.Context, json bool, o tuneOptions) (result, error) {
+func tuneQuickly(t *testing.T, ctx context.Context, json bool, o tune.Options) (result, error) {
 	t.Helper()
-	if o.seconds == 0 {
-		o.seconds = 0.3
+	if o.Seconds == 0 {
+		o.Seconds = 0.3
 	}
-	o.measured = func(path string) tune.Config {
-		c := tune.Default(path)
+	o.Measured = func(path string) storagetune.Config {
+		c := storagetune.Default(path)
 		c.ReadBytes, c.Depths = []int64{4 << 10, 128 << 10, 1 << 20}, []int{1, 4, 16}
 		c.MinDataBytes, c.DataBytes, c.TempBytes = 64<<20, 64<<20, 8<<20
 		return c
 	}
 	var out, errs bytes.Buffer
-	g := &globals{interrupts: &interrupts{force: ctx}, ui: newUI(&out, &errs)}
-	g.ui.json = json
-	err := runTune(ctx, &o, g)
-	return result{errorCode(err), out.String(), errs.String()}, err
+	u := terminal.New(&out, &errs)
+	u.JSON = json
+	err := tune.Run(ctx, o, u)
+	return result{exit.CodeOf(err), out.String(), errs.String()}, err
 }
 
 func TestWhatTuneMeasuresIsWhatMountsUse(t *testing.T) {
 	cache, data := ownCache(t), dataset(t)
 	before := ok(t, "tune", data, "--show").stdout
 	require.Contains(t, before, "default for ")
-	require.Contains(t, before, "lsiofs tune "+shellQuote(data))
+	require.Contains(t, before, "lsiofs tune "+terminal.Quote(data))
 
-	r, err := tuneQuickly(t, t.Context(), true, tuneOptions{path: data})
+	r, err := tuneQuickly(t, t.Context(), true, tune.Options{Path: data})
 	require.NoError(t, err)
-	var report tuneReport
+	var report tune.Report
 	require.NoError(t, json.Unmarshal([]byte(r.stdout), &report))
 	require.Len(t, report.Cells, 9)
 	require.Equal(t, cache, filepath.Dir(report.File))
@@ -116,7 +118,7 @@ func TestProfilesDoNotChangeStreams(t *testing.T) {
 func TestTuneForPeople(t *testing.T) {
 	cache := ownCache(t)
 	dir := t.TempDir()
-	r, err := tuneQuickly(t, t.Context(), false, tuneOptions{path: dir, dryRun: true})
+	r, err := tuneQuickly(t, t.Context(), false, tune.Options{Path: dir, DryRun: true})
 	require.NoError(t, err)
 	for _, words := range []string{"GiB/s, reads", "of 128 KiB", "*", "at a time: so many small reads", "gaps of up to", "tuned "} {
 		require.Contains(t, r.stdout, words)
@@ -128,22 +130,14 @@ func TestTuneForPeople(t *testing.T) {
 	require.Empty(t, entries)
 }
 
-func TestTheTableOfMeasurements(t *testing.T) {
-	var b strings.Builder
-	cells := []profile.Cell{{ReadBytes: 4096, Depth: 1, BytesPerSecond: 1 << 27}, {ReadBytes: 4096, Depth: 128, BytesPerSecond: 3 << 28},
-		{ReadBytes: 4 << 20, Depth: 1, BytesPerSecond: 12 << 30}}
-	cellTable(&b, cells, profile.Profile{ReadBytes: 4 << 20, Depth: 128, InFlightBytes: 4 << 20})
-	golden(t, "tune-table.txt", b.String())
-}
-
 func TestTuneThatIsCalledOffLeavesNothing(t *testing.T) {
 	cache := ownCache(t)
 	dir := t.TempDir()
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	_, err := tuneQuickly(t, ctx, false, tuneOptions{path: dir})
+	_, err := tuneQuickly(t, ctx, false, tune.Options{Path: dir})
 	require.ErrorIs(t, err, context.Canceled)
-	require.Equal(t, exitInterrupted, errorCode(interrupted(ctx, err)))
+	require.Equal(t, exit.Interrupted, exit.CodeOf(exit.OrInterrupted(ctx, err)))
 	entries, err := os.ReadDir(dir)
 	require.NoError(t, err)
 	require.Empty(t, entries)
@@ -154,13 +148,13 @@ func TestTuneRefuses(t *testing.T) {
 	dir := t.TempDir()
 	for _, c := range []struct {
 		args []string
-		code exitCode
+		code exit.Code
 		says string
 	}{
-		{[]string{"tune", dir, "--seconds", "0"}, exitUsage, "--seconds (0) must be between"},
-		{[]string{"tune", dir, "--seconds", "nan"}, exitUsage, "--seconds (NaN)"},
-		{[]string{"tune", dir, "--show", "--dry-run"}, exitUsage, "choose one"},
-		{[]string{"tune", filepath.Join(dir, "x")}, exitDataset, "does not exist"},
+		{[]string{"tune", dir, "--seconds", "0"}, exit.Usage, "--seconds (0) must be between"},
+		{[]string{"tune", dir, "--seconds", "nan"}, exit.Usage, "--seconds (NaN)"},
+		{[]string{"tune", dir, "--show", "--dry-run"}, exit.Usage, "choose one"},
+		{[]string{"tune", filepath.Join(dir, "x")}, exit.Dataset, "does not exist"},
 	} {
 		r := lsiofs(t, c.args...)
 		require.Equal(t, c.code, r.code, r.stderr)

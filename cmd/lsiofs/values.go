@@ -7,6 +7,8 @@ import (
 	"strings"
 
 	"github.com/dustin/go-humanize"
+
+	"github.com/lsiofs/lsiofs/cmd/lsiofs/terminal"
 )
 
 // sizeValue is a flag for a number of bytes, with or without a unit.
@@ -16,7 +18,7 @@ func (v sizeValue[T]) String() string {
 	if v.p == nil {
 		return "0"
 	}
-	return formatSize(uint64(*v.p))
+	return terminal.Size(uint64(*v.p))
 }
 
 func (v sizeValue[T]) Set(s string) error {
@@ -29,16 +31,6 @@ func (v sizeValue[T]) Set(s string) error {
 }
 
 func (v sizeValue[T]) Type() string { return "size" }
-
-// formatSize writes n exactly: in the largest unit that divides it.
-func formatSize(n uint64) string {
-	for shift, unit := range map[int]string{40: "TiB", 30: "GiB", 20: "MiB", 10: "KiB"} {
-		if n != 0 && n%(1<<shift) == 0 && (n>>shift)%1024 != 0 {
-			return strconv.FormatUint(n>>shift, 10) + unit
-		}
-	}
-	return strconv.FormatUint(n, 10)
-}
 
 // enumValue is a flag that takes one of a few words. Which ones are right is
 // for spec.Validate to say, beside all other problems.
@@ -100,14 +92,4 @@ func parseCounts(s string) ([]uint64, error) {
 		counts = append(counts, n)
 	}
 	return counts, nil
-}
-
-// Numbers for people.
-func bytesText(n int64) string  { return humanize.IBytes(uint64(max(n, 0))) }
-func countText(n uint64) string { return humanize.Comma(int64(n)) }
-func plural(n uint64, one string) string {
-	if n == 1 {
-		return "1 " + one
-	}
-	return countText(n) + " " + one + "s"
 }

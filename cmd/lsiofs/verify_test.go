@@ -7,11 +7,14 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/lsiofs/lsiofs/cmd/lsiofs/exit"
+	"github.com/lsiofs/lsiofs/cmd/lsiofs/verification"
 )
 
 func TestVerifyFindsNothingWrongWithWhatIsSound(t *testing.T) {
 	data := dataset(t)
-	var v verification
+	var v verification.Report
 	r := ok(t, "verify", data, "--order", "--workers", "3", "--json")
 	require.NoError(t, json.Unmarshal([]byte(r.stdout), &v), r.stdout)
 	require.Empty(t, v.Findings)
@@ -44,7 +47,7 @@ func TestVerifyListsDamageAndHasACodeOfItsOwn(t *testing.T) {
 	require.NoError(t, os.Chtimes(shards[1], before.ModTime(), before.ModTime()))
 
 	r := lsiofs(t, "verify", data)
-	require.EqualValues(t, exitVerify, r.code)
+	require.EqualValues(t, exit.Verify, r.code)
 	require.Contains(t, r.stdout, filepath.Base(shards[1])+": record 0, offset 0: ")
 	require.Contains(t, r.stderr, " damaged: repair or remove the files, or leave out what is damaged: lsiofs index --rebuild --on-corrupt skip")
 	// What it says works, though size and time of the shard are what they were.
@@ -52,8 +55,8 @@ func TestVerifyListsDamageAndHasACodeOfItsOwn(t *testing.T) {
 	ok(t, "cat", data, "--on-corrupt", "skip")
 
 	r = lsiofs(t, "verify", data, "--json")
-	require.EqualValues(t, exitVerify, r.code)
-	var v verification
+	require.EqualValues(t, exit.Verify, r.code)
+	var v verification.Report
 	require.NoError(t, json.Unmarshal([]byte(r.stdout), &v), r.stdout)
 	require.NotZero(t, v.Total)
 	require.Equal(t, filepath.Base(shards[1]), v.Findings[0].Shard)

@@ -1,0 +1,60 @@
+package bench
+
+import (
+	"fmt"
+	"log/slog"
+	"time"
+
+	"github.com/lsiofs/lsiofs/cmd/lsiofs/terminal"
+)
+
+// rowView shows which row is being measured: a line that is redrawn on a
+// terminal, elsewhere the log's. It is not for concurrent use.
+type rowView struct {
+	ui   *terminal.UI
+	log  *slog.Logger
+	line *terminal.StatusLine
+}
+
+func newRowView(u *terminal.UI, log *slog.Logger) *rowView {
+	return &rowView{ui: u, log: log, line: u.NewStatusLine()}
+}
+
+// show takes what is being done; total is 0 where nobody knows how long that takes.
+func (v *rowView) show(text string, done, total int) {
+	v.log.Debug("measuring", "row", text)
+	if v.ui.JSON || !v.ui.Terminal {
+		return
+	}
+	if total > 0 {
+		text = fmt.Sprintf("%d %% %s", 100*done/total, text)
+	}
+	v.line.Show(text)
+}
+
+func (v *rowView) clear() { v.line.Clear() }
+
+// makingView shows how much of a dataset has been made: a bar on a terminal, a
+// line now and then elsewhere. It is not for concurrent use.
+type makingView struct {
+	ui    *terminal.UI
+	bar   *terminal.Bar
+	begin time.Time
+	pace  terminal.Pace
+}
+
+func newMakingView(u *terminal.UI) *makingView {
+	return &makingView{ui: u, bar: u.NewBytesBar(), begin: time.Now(), pace: terminal.NewPace()}
+}
+
+func (v *makingView) show(bytes, total int64) {
+	switch {
+	case v.ui.JSON:
+	case v.ui.Terminal:
+		v.bar.Draw("making", min(bytes, total), total)
+	case v.pace.Due(time.Since(v.begin)):
+		v.ui.Notef("making: %s of about %s", terminal.Bytes(bytes), terminal.Bytes(total))
+	}
+}
+
+func (v *makingView) clear() { v.bar.Clear() }

@@ -1,0 +1,79 @@
+package main
+
+import (
+	"github.com/spf13/cobra"
+
+	"github.com/lsiofs/lsiofs/checkpoint"
+	"github.com/lsiofs/lsiofs/cmd/lsiofs/exit"
+	"github.com/lsiofs/lsiofs/cmd/lsiofs/resuming"
+	"github.com/lsiofs/lsiofs/cmd/lsiofs/terminal"
+	"github.com/lsiofs/lsiofs/pipeline/order"
+)
+
+type mergeOptions struct {
+	files  []string
+	output string
+}
+
+func newCheckpointMergeCommand(g *globals) *cobra.Command {
+	o := &mergeOptions{}
+	c := &cobra.Command{
+		Use:   "merge FILE…",
+		Short: "Make one checkpoint of those that the machines of a cluster saved",
+		Long: `Each mount of a cluster knows its own workers only. merge takes documents that agree
+in dataset, order, epoch and all entries but the last, and takes of the last
+entry's numbers, element by element, the greatest.`,
+		Example: `  lsiofs checkpoint merge node-*.json -o ckpt.json`,
+		Args: func(c *cobra.Command, args []string) error {
+			if len(args) == 0 {
+				return exit.Usagef("%s takes at least one FILE (see %s --help)", c.CommandPath(), c.CommandPath())
+			}
+			return nil
+		},
+		RunE: func(c *cobra.Command, args []string) error {
+			o.files = args
+			return runCheckpointMerge(o, g.ui)
+		},
+	}
+	c.Flags().StringVarP(&o.output, "output", "o", "", "write the document to this `file`, whole or not at all (default: stdout)")
+	return c
+}
+
+func runCheckpointMerge(o *mergeOptions, u *terminal.UI) error {
+	var states []checkpoint.State
+	for _, path := range o.files {
+		doc, err := resuming.ReadDocument(path)
+		if err != nil {
+			return err
+		}
+		s, err := checkpoint.Parse(doc)
+		if err != nil {
+			return exit.Errorf(exit.Checkpoint, "%s: %w", path, err)
+		}
+		states = append(states, s)
+	}
+	merged, err := checkpoint.Merge(states)
+	if err != nil {
+		return exit.With(exit.Checkpoint, err)
+	}
+	doc := merged.Marshal(widest(merged.Done))
+	if o.output == "" {
+		_, err := u.Out.Write(doc)
+		return err
+	}
+	if err := checkpoint.WriteFile(o.output, doc); err != nil {
+		return exit.With(exit.Failure, err)
+	}
+	return saved(o.output, merged, u)
+}
+
+// widest is the largest number of entries: it gives Marshal a width where the
+// number of records is not known.
+func widest(done []order.Done) (n uint64) {
+	for _, d := range done {
+		for _, c := range d.Consumed {
+			n = max(n, c)
+		}
+	}
+	return n
+}

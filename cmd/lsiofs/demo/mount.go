@@ -1,0 +1,123 @@
+package demo
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/lsiofs/lsiofs/cmd/lsiofs/mounting"
+	"github.com/lsiofs/lsiofs/cmd/lsiofs/terminal"
+	"github.com/lsiofs/lsiofs/fs"
+	"github.com/lsiofs/lsiofs/pipeline/catalog"
+)
+
+// server is a mount in a child process: a demo that read from a mount of its
+// own process could deadlock.
+type server struct {
+	child mounting.Child
+	log   *os.File
+	ended chan error // the process' end, once
+}
+
+// mount mounts the demo's dataset as its user would from a shell.
+func (d *demo) mount(ctx context.Context, flags ...string) error {
+	d.typed("lsiofs mount %s %s %s &", d.data, d.mnt, strings.Join(flags, " "))
+	log, err := os.OpenFile(filepath.Join(d.dir, "mount.log"), os.O_CREATE|os.O_APPEND|os.O_RDWR, 0o600)
+	if err != nil {
+		return err
+	}
+	m := &server{child: mounting.Child{Args: append([]string{d.data, d.mnt}, flags...), Output: log}, log: log, ended: make(chan error, 1)}
+	if err := m.child.Start(ctx, reporter{d}); err != nil {
+		return errors.Join(err, log.Close())
+	}
+	go func() { m.ended <- m.child.Cmd.Wait() }()
+	d.child = m
+	return nil
+}
+
+// reporter shows what the mount says.
+type reporter struct{ d *demo }
+
+func (r reporter) Progress(catalog.Progress) {}
+func (r reporter) Warn(text string)          { r.d.say("warning: %s", text) }
+func (r reporter) Serving(func() string)     {}
+func (r reporter) Unmounting()               {}
+func (r reporter) Ended(error)               {}
+
+func (r reporter) Mounted(i mounting.Info) {
+	r.d.say("mounted: %s, %s", terminal.Plural(i.Records, "record"), terminal.Bytes(i.Bytes))
+	for _, f := range i.Files {
+		if info, err := os.Stat(f); err == nil {
+			r.d.say("%s  %s", f, terminal.Plural(uint64(info.Size()), "byte"))
+		}
+	}
+}
+
+// unmountTime bounds how long a server may take to end once it is unmounted.
+const unmountTime = 20 * time.Second
+
+// unmount unmounts, and waits for the server's clean end.
+func (d *demo) unmount(ctx context.Context) error {
+	d.typed("lsiofs umount %s", d.mnt)
+	quiet := terminal.New(d.ui.Out, d.ui.Err)
+	quiet.JSON, quiet.Out = true, discard{}
+	if err := mounting.Unmount(ctx, mounting.UnmountOptions{Point: d.mnt}, quiet); err != nil {
+		return err
+	}
+	return d.await(unmountTime)
+}
+
+// await waits for the end of the server, and says how it failed.
+func (d *demo) await(patience time.Duration) error {
+	m := d.child
+	select {
+	case err := <-m.ended:
+		d.child = nil
+		if err != nil {
+			log, _ := os.ReadFile(m.log.Name()) // the error stands without it
+			err = fmt.Errorf("the mount's process: %w: %s", err, log)
+		}
+		return errors.Join(err, m.log.Close())
+	case <-time.After(patience):
+		return fmt.Errorf("the mount's process (%d) has not ended within %v of the unmount", m.child.Cmd.Process.Pid, patience)
+	}
+}
+
+// cleanUp leaves neither mount nor process nor files.
+func (d *demo) cleanUp(keep bool) error {
+	var problems []error
+	if d.child != nil {
+		p := d.child.child.Cmd.Process
+		_ = p.Signal(syscall.SIGTERM) // an error: it has ended already
+		if d.await(unmountTime) != nil && d.child != nil {
+			_ = p.Kill()
+			<-d.child.ended
+			problems = append(problems, d.child.log.Close())
+			if err := mounting.UnmountPoint(context.Background(), d.mnt, true); err != nil {
+				problems = append(problems, fmt.Errorf("unmount %s: %w", d.mnt, err))
+			}
+			d.child = nil
+		}
+	}
+	if keep {
+		d.say("left in %s", d.dir)
+		return errors.Join(problems...)
+	}
+	// Never remove through a mount that is still there.
+	if mounts, err := fs.Mounts(); err == nil {
+		if _, ok := fs.TopMount(mounts, d.mnt); ok {
+			return errors.Join(append(problems, fmt.Errorf("%s is still mounted: lsiofs umount --lazy %s", d.mnt, d.mnt))...)
+		}
+	}
+	return errors.Join(append(problems, os.RemoveAll(d.dir))...)
+}
+
+// discard is a writer for output that nobody is to see.
+type discard struct{}
+
+func (discard) Write(p []byte) (int, error) { return len(p), nil }

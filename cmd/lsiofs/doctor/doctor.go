@@ -1,0 +1,92 @@
+package doctor
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+
+	"github.com/lsiofs/lsiofs/cmd/lsiofs/build"
+	"github.com/lsiofs/lsiofs/cmd/lsiofs/document"
+	"github.com/lsiofs/lsiofs/cmd/lsiofs/exit"
+	"github.com/lsiofs/lsiofs/cmd/lsiofs/terminal"
+)
+
+// Options say what the doctor looks at, and where the report goes.
+type Options struct {
+	IndexDir string
+	Report   bool
+	Output   string
+	Subject  string // a dataset or a mount, for the report; "" for none
+}
+
+// level is how a check came out.
+type level string
+
+const (
+	levelOK   level = "ok"
+	levelWarn level = "warn"
+	levelFail level = "fail"
+)
+
+// Finding is the outcome of one check.
+type Finding struct {
+	Check  string `json:"check"`
+	Level  level  `json:"level"`
+	Detail string `json:"detail"`
+	Do     string `json:"do,omitempty"` // what to do; "" where nothing is to be done
+}
+
+// Run checks this machine, and prints findings or, where it was asked for, the
+// report. program is what the report says of lsiofs itself.
+func Run(ctx context.Context, o Options, program build.Info, u *terminal.UI, log *slog.Logger) error {
+	if !o.Report {
+		return reportFindings(examine(thisMachine(o.IndexDir)), u)
+	}
+	r := gatherReport(ctx, o, program, u, log)
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	if u.JSON && o.Output == "-" {
+		return u.Emit(r)
+	}
+	return document.Write(o.Output, []byte(r.markdown()), u)
+}
+
+// reportFindings prints findings, and fails when one of them is essential.
+func reportFindings(found []Finding, u *terminal.UI) error {
+	failed := 0
+	for _, f := range found {
+		if f.Level == levelFail {
+			failed++
+		}
+		if u.JSON {
+			if err := u.Emit(f); err != nil {
+				return err
+			}
+			continue
+		}
+		_ = u.Printf("%-5s %-16s %s\n", f.Level, f.Check, f.Detail)
+		if f.Do != "" {
+			_ = u.Printf("%-5s %-16s → %s\n", "", "", f.Do)
+		}
+	}
+	if failed > 0 {
+		return exit.Errorf(exit.Check, "%s failed: mounting will not work before that is put right", terminal.Plural(uint64(failed), "check"))
+	}
+	return nil
+}
+
+// CanMount says what this machine lacks for a mount, nil for nothing.
+func CanMount() error { return missingForMount(mountingMachine()) }
+
+// missingForMount says what a mount on a machine lacks: the failures of doctor that
+// have to do with mounting.
+func missingForMount(m machine) error {
+	var problems []error
+	for _, f := range []Finding{checkKernel(m.release), checkFuse(m), checkFusermount(m)} {
+		if f.Level == levelFail {
+			problems = append(problems, fmt.Errorf("%s: %s: %s", f.Check, f.Detail, f.Do))
+		}
+	}
+	return exit.Join(exit.Check, problems)
+}

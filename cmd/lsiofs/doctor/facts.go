@@ -1,0 +1,183 @@
+package doctor
+
+import (
+	"bufio"
+	"errors"
+	"fmt"
+	iofs "io/fs"
+	"maps"
+	"os"
+	"path/filepath"
+	"runtime"
+	"slices"
+	"strconv"
+	"strings"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/lsiofs/lsiofs/cmd/lsiofs/terminal"
+	"github.com/lsiofs/lsiofs/pipeline/storage/profile"
+)
+
+// machineFacts are what of a machine matters to lsiofs, beside the checks.
+type machineFacts struct {
+	Kernel         string `json:"kernel"`
+	Distribution   string `json:"distribution"`
+	Container      bool   `json:"container"`
+	Root           bool   `json:"root"`
+	Processors     int    `json:"processors"` // that the process may use
+	Threads        int    `json:"gomaxprocs"`
+	MemoryBytes    int64  `json:"memory_bytes"`
+	AvailableBytes int64  `json:"memory_available_bytes"`
+	// Limits are those of the control groups that the process is in, the least of
+	// each that is one.
+	Limits map[string]string `json:"cgroup_limits"`
+}
+
+func thisMachinesFacts(v *veil) machineFacts {
+	f := machineFacts{Distribution: "unknown", Root: os.Geteuid() == 0, Processors: runtime.NumCPU(), Threads: runtime.GOMAXPROCS(0), Limits: cgroupLimits("/sys/fs/cgroup", "/proc/self/cgroup")}
+	var name unix.Utsname
+	if unix.Uname(&name) == nil {
+		f.Kernel = v.hide(unix.ByteSliceToString(name.Release[:]) + " " + unix.ByteSliceToString(name.Machine[:]))
+	}
+	if text, ok := fieldOf("/etc/os-release", "PRETTY_NAME="); ok {
+		f.Distribution = v.hide(strings.Trim(text, `"`))
+	}
+	for _, mark := range []string{"/.dockerenv", "/run/.containerenv"} {
+		_, err := os.Stat(mark)
+		f.Container = f.Container || err == nil
+	}
+	f.MemoryBytes, f.AvailableBytes = meminfo("MemTotal:"), meminfo("MemAvailable:")
+	return f
+}
+
+// rows are facts for people.
+func (f machineFacts) rows() [][2]string {
+	where := ""
+	if f.Container {
+		where = ", in a container"
+	}
+	if f.Root {
+		where += ", as root"
+	}
+	var limits []string
+	for _, name := range slices.Sorted(maps.Keys(f.Limits)) {
+		limits = append(limits, name+" "+f.Limits[name])
+	}
+	if limits == nil {
+		limits = []string{"none"}
+	}
+	return [][2]string{
+		{"kernel", f.Kernel},
+		{"distribution", f.Distribution + where},
+		{"processors", fmt.Sprintf("%d, GOMAXPROCS %d", f.Processors, f.Threads)},
+		{"memory", fmt.Sprintf("%s, %s available", terminal.Bytes(f.MemoryBytes), terminal.Bytes(f.AvailableBytes))},
+		{"control groups", strings.Join(limits, "; ")},
+	}
+}
+
+// fieldOf is what follows a prefix of a line in a file.
+func fieldOf(file, prefix string) (string, bool) {
+	f, err := os.Open(file)
+	if err != nil {
+		return "", false
+	}
+	defer f.Close()
+	for lines := bufio.NewScanner(f); lines.Scan(); {
+		if rest, found := strings.CutPrefix(lines.Text(), prefix); found {
+			return strings.TrimSpace(rest), true
+		}
+	}
+	return "", false
+}
+
+func meminfo(name string) int64 {
+	text, _ := fieldOf("/proc/meminfo", name)
+	n, _ := strconv.ParseInt(strings.TrimSuffix(text, " kB"), 10, 53)
+	return n << 10
+}
+
+// cgroupFiles are limits that lsiofs may run into.
+var cgroupFiles = []string{"cpu.max", "memory.high", "memory.max", "memory.swap.max", "pids.max"}
+
+// cgroupLimits looks at a process's control group (of version 2) and those that it
+// is in, from the inside out; the first limit of a kind is told.
+func cgroupLimits(mount, groupFile string) map[string]string {
+	limits := map[string]string{}
+	path, ok := fieldOf(groupFile, "0::")
+	if !ok {
+		return limits
+	}
+	for dir := filepath.Clean("/" + path); ; dir = filepath.Dir(dir) {
+		for _, name := range cgroupFiles {
+			text, err := os.ReadFile(filepath.Join(mount, dir, name))
+			limit := strings.TrimSpace(string(text))
+			if err != nil || strings.HasPrefix(limit, "max") || strings.Trim(limit, "0123456789 ") != "" {
+				continue
+			}
+			n, err := strconv.ParseUint(limit, 10, 64)
+			old, parseErr := strconv.ParseUint(limits[name], 10, 64)
+			if _, there := limits[name]; !there || err == nil && parseErr == nil && n < old {
+				limits[name] = limit
+			}
+		}
+		if dir == "/" {
+			return limits
+		}
+	}
+}
+
+// veiled is a machine without what is private of it: what examine says of it is
+// then told to others.
+func (m machine) veiled(v *veil) machine {
+	m.release = v.hide(m.release)
+	m.fuse, m.ring = v.fault(m.fuse), v.fault(m.ring)
+	m.indexDir, m.indexDirErr = v.standIn("INDEX-DIR", m.indexDir), v.fault(m.indexDirErr)
+	if m.fusermount != "" && !slices.Contains([]string{"/bin", "/usr/bin", "/usr/local/bin"}, filepath.Dir(m.fusermount)) {
+		m.fusermount = v.standIn("FUSERMOUNT3", m.fusermount)
+	}
+	m.mounts = slices.Clone(m.mounts)
+	for i := range m.mounts {
+		l := &m.mounts[i]
+		l.point, l.err = v.standIn("MNT", l.point), v.fault(l.err)
+	}
+	m.profiles = slices.Clone(m.profiles)
+	for i := range m.profiles {
+		l := &m.profiles[i]
+		l.File, l.Problem = v.standIn("PROFILE", l.File), v.fault(l.Problem)
+		l.Stored.Place = v.place(l.Stored.Place)
+	}
+	return m
+}
+
+// place is a storage without its identity, and without the name of its device
+// where that is not a kernel's: a network file system's has a host and a path.
+func (v *veil) place(p profile.Place) profile.Place {
+	p.Identity = ""
+	if p.Device != "" && !kernelDevice.MatchString(p.Device) {
+		p.Device = v.standIn("DEVICE", p.Device)
+	}
+	return p
+}
+
+// fault is an error whose text goes through the veil. It is what it was to
+// errors.Is.
+func (v *veil) fault(err error) error {
+	if err == nil {
+		return nil
+	}
+	text := v.text(err.Error())
+	var path *iofs.PathError
+	if errors.As(err, &path) {
+		text = path.Op + " " + told + ": " + v.text(path.Err.Error())
+	}
+	return &veiledError{text, err}
+}
+
+type veiledError struct {
+	text string
+	err  error
+}
+
+func (e *veiledError) Error() string { return e.text }
+func (e *veiledError) Unwrap() error { return e.err }

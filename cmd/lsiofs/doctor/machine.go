@@ -1,0 +1,139 @@
+package doctor
+
+import (
+	"errors"
+	"fmt"
+	iofs "io/fs"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/lsiofs/lsiofs/fs"
+	"github.com/lsiofs/lsiofs/pipeline/catalog"
+	"github.com/lsiofs/lsiofs/pipeline/storage/profile"
+	"github.com/lsiofs/lsiofs/uring"
+)
+
+// machine is what doctor looks at, as plain values, so that what follows from
+// them can be tested without such a machine.
+type machine struct {
+	release     string // of the kernel
+	root        bool
+	mountCap    bool          // CAP_SYS_ADMIN in effect
+	fuse        error         // of opening /dev/fuse for reading and writing
+	fuseMode    iofs.FileMode // of /dev/fuse
+	fusermount  string        // path, "" for none
+	fuseConf    string        // text of /etc/fuse.conf
+	ring        error         // why io_uring can't be used
+	nofile      unix.Rlimit
+	memlock     unix.Rlimit
+	indexDir    string
+	indexDirErr error // of writing to it
+	mounts      []leftMount
+	profiles    []profile.Listed // of storages
+}
+
+// leftMount is a mount of lsiofs, and whether its server answers.
+type leftMount struct {
+	point string
+	err   error
+}
+
+// thisMachine looks at everything. It makes the index directory where that is
+// missing.
+func thisMachine(indexDir string) machine {
+	m := mountingMachine()
+	conf, _ := os.ReadFile("/etc/fuse.conf") // a missing file is an empty one
+	m.fuseConf = string(conf)
+	m.ring = probeRing()
+	_ = unix.Getrlimit(unix.RLIMIT_NOFILE, &m.nofile)
+	_ = unix.Getrlimit(unix.RLIMIT_MEMLOCK, &m.memlock)
+	if m.indexDir, _, m.indexDirErr = catalog.DirectoryFor(indexDir, ""); m.indexDirErr == nil {
+		m.indexDirErr = probeDirectory(m.indexDir)
+	}
+	m.mounts = probeMounts()
+	if dir, err := profile.Dir(); err == nil {
+		m.profiles = profile.List(dir, profilesShown)
+	}
+	return m
+}
+
+// mountingMachine looks at what a mount needs, and changes nothing.
+func mountingMachine() machine {
+	m := machine{root: os.Geteuid() == 0, mountCap: hasMountCapability()}
+	var name unix.Utsname
+	if unix.Uname(&name) == nil {
+		m.release = unix.ByteSliceToString(name.Release[:])
+	}
+	if info, err := os.Stat("/dev/fuse"); err == nil {
+		m.fuseMode = info.Mode().Perm()
+	}
+	f, err := os.OpenFile("/dev/fuse", os.O_RDWR, 0)
+	if m.fuse = err; err == nil {
+		f.Close()
+	}
+	// "" where it is not found, which is the answer.
+	m.fusermount, _ = exec.LookPath("fusermount3")
+	return m
+}
+
+// profilesShown bounds the storage profiles that doctor lists.
+const profilesShown = 32
+
+func probeRing() error {
+	e, err := uring.Open(uring.ModeUring)
+	if err != nil {
+		return err
+	}
+	return e.Close()
+}
+
+// probeDirectory makes the directory where it is missing, and a file in it.
+func probeDirectory(dir string) error {
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return err
+	}
+	f, err := os.CreateTemp(dir, "doctor-")
+	if err != nil {
+		return err
+	}
+	return errors.Join(f.Close(), os.Remove(f.Name()))
+}
+
+// hasMountCapability reads bit 21, CAP_SYS_ADMIN, of the effective set.
+func hasMountCapability() bool {
+	hex, _ := fieldOf("/proc/self/status", "CapEff:")
+	caps, err := strconv.ParseUint(hex, 16, 64)
+	return err == nil && caps&(1<<unix.CAP_SYS_ADMIN) != 0
+}
+
+// mountPatience is how long a mount may take to answer a stat: a live server
+// answers within milliseconds, a hanging one never.
+const mountPatience = 2 * time.Second
+
+func probeMounts() []leftMount {
+	mounts, err := fs.Mounts()
+	if err != nil {
+		return nil
+	}
+	var found []leftMount
+	for _, m := range mounts {
+		if m.Type != fs.FileSystemType {
+			continue
+		}
+		answer := make(chan error, 1)
+		// Ends with the stat, or, behind a server that hangs, with the process.
+		go func() { _, err := os.Stat(filepath.Join(m.Point, "README")); answer <- err }()
+		select {
+		case err = <-answer:
+		case <-time.After(mountPatience):
+			err = fmt.Errorf("no answer within %v", mountPatience)
+		}
+		found = append(found, leftMount{m.Point, err})
+	}
+	return found
+}

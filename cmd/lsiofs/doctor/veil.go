@@ -1,0 +1,231 @@
+package doctor
+
+import (
+	_ "embed"
+	"fmt"
+	"maps"
+	"os"
+	"os/user"
+	"regexp"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/lsiofs/lsiofs/cmd/lsiofs/terminal"
+)
+
+// reportWords are the words that lsiofs's own messages and the system's errors are
+// made of. Nothing else of a free text is told.
+//
+//go:embed words.txt
+var reportWords string
+
+// veil takes out of texts what is private. It does not look for what is private,
+// which can't be known, but lets through what is known to be harmless: words of
+// lsiofs's own messages, numbers that say where in a file or epoch, types of file
+// systems. Paths get stand-ins, the same one for the same path. One report has one
+// veil; it is not for concurrent use.
+type veil struct {
+	words   map[string]bool
+	secrets []string // names that are taken out of what else is told
+	kinds   map[string]int
+	stand   map[string]string // path → stand-in
+	cut     int               // texts of which something was taken out
+}
+
+func newVeil() *veil {
+	v := &veil{words: map[string]bool{}, kinds: map[string]int{}, stand: map[string]string{}}
+	for word := range strings.FieldsSeq(reportWords) {
+		v.words[word] = true
+	}
+	v.words["root"] = true // a field of dataset.json
+	if host, err := os.Hostname(); err == nil {
+		v.secrets = append(v.secrets, host)
+	}
+	if home, err := os.UserHomeDir(); err == nil {
+		v.secrets = append(v.secrets, home)
+	}
+	if u, err := user.Current(); err == nil {
+		v.secrets = append(v.secrets, u.Username)
+	}
+	v.secrets = append(v.secrets, os.Getenv("USER"), os.Getenv("LOGNAME"))
+	// A name as short as this, or root, says nothing, and is part of other words.
+	v.secrets = slices.DeleteFunc(v.secrets, func(s string) bool { return len(s) < 4 || s == "root" || s == "/root" })
+	return v
+}
+
+// standIn gives the name that a path has in the report: MNT, MNT-2, …
+func (v *veil) standIn(kind, path string) string {
+	if path == "" {
+		return ""
+	}
+	// Of a dataset that was named relative to another directory the end is known.
+	for known, name := range v.stand {
+		if strings.HasPrefix(name, kind) && strings.HasSuffix(known, "/"+path) {
+			return name
+		}
+	}
+	if name, there := v.stand[path]; there {
+		return name
+	}
+	v.kinds[kind]++
+	v.stand[path] = kind
+	if n := v.kinds[kind]; n > 1 {
+		v.stand[path] = fmt.Sprintf("%s-%d", kind, n)
+	}
+	return v.stand[path]
+}
+
+// hide takes names of this machine and its user out of what is told otherwise.
+func (v *veil) hide(s string) string {
+	for _, secret := range v.secrets {
+		s = strings.ReplaceAll(s, secret, "…")
+	}
+	return s
+}
+
+const told = "…" // for what is not
+
+// Numbers are told where they follow one of these words, are a range, or have a unit.
+var (
+	countable    = regexp.MustCompile(`^(record|offset|byte|member|frame|chunk|epoch|worker|lane|at|to|of|than|within|has|is|version)$`)
+	number       = regexp.MustCompile(`^\d{1,20}(\.\d+)?(B|KiB|MiB|GiB|ms|s)?$`)
+	quantity     = regexp.MustCompile(`^\d{1,5}(\.\d+)?$`) // of a unit
+	unit         = regexp.MustCompile(`^(%|ms|s|(b|kib|mib|gib|tib)(/s)?)$`)
+	rangeBegin   = regexp.MustCompile(`^\[\d+,$`)
+	rangeEnd     = regexp.MustCompile(`^\d+\):?$`)
+	kernelDevice = regexp.MustCompile(`^(sd|vd|xvd|hd|dm-|md|loop|nvme|mmcblk|zram|ram|pmem|nbd)[0-9a-z]*$`)
+	workerFile   = regexp.MustCompile(`^worker-\d+\.`)
+)
+
+// text lets words of lsiofs's own messages through, and numbers that say where;
+// what is between becomes one …
+func (v *veil) text(s string) string {
+	var out []string
+	last, open := "", false
+	tokens := strings.Fields(s)
+	for i, token := range tokens {
+		word := strings.ToLower(strings.Trim(token, `.,:;()"'`))
+		keep := v.words[word]
+		switch {
+		case keep:
+		case rangeBegin.MatchString(token):
+			open, keep = true, true
+		case rangeEnd.MatchString(token):
+			open, keep = false, open
+		case unit.MatchString(word):
+			keep = i > 0 && quantity.MatchString(tokens[i-1])
+		default:
+			keep = number.MatchString(word) && countable.MatchString(last) ||
+				quantity.MatchString(token) && i+1 < len(tokens) && unit.MatchString(strings.ToLower(strings.TrimRight(tokens[i+1], ".,:;)")))
+		}
+		last = word
+		switch {
+		case keep:
+			out = append(out, token)
+		case len(out) == 0 || out[len(out)-1] != told:
+			out = append(out, told)
+		}
+	}
+	text := strings.Join(out, " ")
+	if strings.Contains(text, told) {
+		v.cut++
+	}
+	return text
+}
+
+// key lets a field's name through: words with _ between them.
+func (v *veil) key(s string) string {
+	for word := range strings.SplitSeq(s, "_") {
+		if !v.words[word] {
+			return v.text(s)
+		}
+	}
+	return s
+}
+
+// tree is a JSON document without what is private. Numbers and truth values are
+// told, strings as their key has it.
+func (v *veil) tree(key string, x any) any {
+	switch x := x.(type) {
+	case map[string]any:
+		m := map[string]any{}
+		for _, k := range slices.Sorted(maps.Keys(x)) { // stand-ins are numbered
+			name := v.key(k)
+			for n := 2; m[name] != nil; n++ { // two that the veil makes one
+				name = fmt.Sprintf("%s %d", v.key(k), n)
+			}
+			m[name] = v.tree(k, x[k])
+		}
+		return m
+	case []any:
+		list := make([]any, len(x))
+		for i, value := range x {
+			list[i] = v.tree(key, value)
+		}
+		return list
+	case string:
+		return v.field(key, x)
+	}
+	return x // json.Number, bool, nil
+}
+
+// hash and release are what fingerprints and versions of kernels look like.
+var (
+	hash    = regexp.MustCompile(`^[0-9a-f]{64}$`)
+	release = regexp.MustCompile(`^[0-9A-Za-z.+~_()-]{1,64}$`)
+	part    = regexp.MustCompile(`^[0-9.]{4,32}$`)
+)
+
+func (v *veil) field(key, s string) string {
+	_, noTime := time.Parse(time.RFC3339Nano, s)
+	switch {
+	case key == "mount_point":
+		return v.standIn("MNT", s)
+	case key == "dataset", key == "root":
+		return v.standIn("DATASET", s)
+	case key == "shard":
+		return v.standIn("SHARD", s)
+	case noTime == nil, key == "fingerprint" && hash.MatchString(s), key == "part" && part.MatchString(s):
+		return s
+	case (key == "version" || key == "release" || key == "fuse_protocol") && release.MatchString(s):
+		return v.hide(s)
+	case key == "name" && workerFile.MatchString(s):
+		return s[:strings.IndexByte(s, '.')]
+	}
+	return v.text(s)
+}
+
+// told says what of what is private is in a report, and what stands for it.
+func (v *veil) told(r Report) [][2]string {
+	var names []string
+	for _, kind := range slices.Sorted(maps.Keys(v.kinds)) {
+		name := kind
+		if n := v.kinds[kind]; n > 1 {
+			name += fmt.Sprintf(" to %s-%d", kind, n)
+		}
+		names = append(names, name)
+	}
+	paths := "not in it; in their places stand " + strings.Join(names, ", ")
+	if len(names) == 0 {
+		paths = "not in it"
+	}
+	texts := "none was cut"
+	if v.cut > 0 {
+		texts = fmt.Sprintf("words that lsiofs itself uses, and places in files; the rest is … (in %s)", terminal.Plural(uint64(v.cut), "text"))
+	}
+	rows := [][2]string{
+		{"names of user and host, home directory, environment", "not in it"},
+		{"paths", paths},
+		{"names of shards, keys and contents of records", "not in it"},
+		{"texts of errors", texts},
+		{"this machine", "in it: kernel, distribution, processors, memory, limits, kinds and device names of storage"},
+	}
+	if r.Dataset != nil {
+		rows = append(rows, [2]string{"the dataset", "in it: format, counts, sizes, and its fingerprint, a hash of its files' names and sizes"})
+	}
+	if r.Mount != nil {
+		rows = append(rows, [2]string{"the mount", "in it: settings, counters, times, numbers of reading processes, and the dataset's fingerprint, a hash of its files' names and sizes"})
+	}
+	return rows
+}

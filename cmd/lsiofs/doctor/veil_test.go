@@ -1,0 +1,73 @@
+package doctor
+
+import (
+	"errors"
+	"fmt"
+	iofs "io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/lsiofs/lsiofs/pipeline/storage/profile"
+)
+
+// planted is in names that a report must not have.
+const planted = "zqxjplanted"
+
+func TestAVeilLetsThroughWhatIsLsiofssOwn(t *testing.T) {
+	for in, want := range map[string]string{
+		"tar: /data/x/secret-003.tar: record 17 at [1048576, 1052672): crc32c mismatch": "tar: … record 17 at [1048576, 1052672): crc32c …",
+		"no shard is compressed, and memory holds the dataset":                          "no shard is compressed, and memory holds the dataset",
+		"read Zqx Jones 12345: input/output error":                                      "read … error",
+		"record 0 at offset 512 (compressed member at byte 7 of the file): cut":         "record 0 at offset 512 (compressed member at byte 7 of the file): …",
+		"1052672) 77": told,
+		"":            "",
+		"readers wait for the disk 71 % of the time: 1.9 GiB/s, Zqx 9 8 %": "readers wait for the disk 71 % of the time: 1.9 GiB/s, … 8 %",
+		"permission denied": "permission denied",
+	} {
+		v := newVeil()
+		require.Equal(t, want, v.text(in))
+		require.Equal(t, strings.Contains(want, told), v.cut == 1)
+	}
+}
+
+func TestAVeilOfAMachine(t *testing.T) {
+	v := newVeil()
+	v.secrets = append(v.secrets, planted)
+	m := goodMachine()
+	m.release = "6.18.1-" + planted
+	m.indexDir = "/home/" + planted
+	m.indexDirErr = &iofs.PathError{Op: "mkdir", Path: "/home/" + planted, Err: iofs.ErrPermission}
+	m.fusermount = "/home/" + planted + "/fusermount3"
+	m.fuse = fmt.Errorf("%s: %w", planted, iofs.ErrNotExist)
+	m.mounts = []leftMount{{"/mnt/" + planted, errors.New("no answer from " + planted)}, {"/mnt/b" + planted, nil}}
+	m.profiles = []profile.Listed{
+		{Stored: profile.Stored{Place: profile.Place{Kind: profile.KindNetwork, Device: planted + ":/export", FileSystem: "nfs4", Identity: planted}, Profile: profile.Defaults(profile.KindNetwork)}},
+		{File: "/home/" + planted + "/storage.json", Problem: errors.New(planted)},
+	}
+	found := fmt.Sprintf("%+v", examine(m.veiled(v)))
+	require.NotContains(t, found, planted)
+	for _, want := range []string{"6.18.1-…", "/dev/fuse does not exist", "mkdir …: permission denied", "umount --lazy MNT", "MNT-2 answers", "DEVICE (nfs4)", "rm PROFILE"} {
+		require.Contains(t, found, want)
+	}
+	require.Contains(t, fmt.Sprintf("%+v", m), planted, "the machine itself is as it was")
+}
+
+func TestLimitsOfControlGroupsAreTheLeast(t *testing.T) {
+	dir := t.TempDir()
+	group := filepath.Join(dir, "group")
+	require.NoError(t, os.WriteFile(group, []byte("0::/outer/inner\n"), 0o644))
+	for name, text := range map[string]string{
+		"outer/inner/memory.max": "8589934592", "outer/memory.max": "4294967296", "outer/inner/cpu.max": "max 100000",
+		"outer/cpu.max": "150000 100000", "outer/inner/pids.max": planted,
+	} {
+		file := filepath.Join(dir, name)
+		require.NoError(t, os.MkdirAll(filepath.Dir(file), 0o755))
+		require.NoError(t, os.WriteFile(file, []byte(text+"\n"), 0o644))
+	}
+	require.Equal(t, map[string]string{"memory.max": "4294967296", "cpu.max": "150000 100000"}, cgroupLimits(dir, group))
+	require.Empty(t, cgroupLimits(dir, filepath.Join(dir, "none")))
+}

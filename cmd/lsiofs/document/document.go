@@ -1,0 +1,23 @@
+package document
+
+import (
+	"github.com/lsiofs/lsiofs/checkpoint"
+	"github.com/lsiofs/lsiofs/cmd/lsiofs/terminal"
+)
+
+// Write writes what a command has made to a file of the user's, whole or
+// not at all and for the user alone, or to stdout for "-".
+func Write(path string, doc []byte, u *terminal.UI) error {
+	if path == "-" {
+		_, err := u.Out.Write(doc)
+		return err
+	}
+	if err := checkpoint.WriteFile(path, doc); err != nil {
+		return err
+	}
+	if u.JSON {
+		return u.Emit(map[string]any{"saved": path, "bytes": len(doc)})
+	}
+	u.Notef("saved %s: %s", path, terminal.Bytes(int64(len(doc))))
+	return nil
+}

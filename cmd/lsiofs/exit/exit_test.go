@@ -1,0 +1,32 @@
+package exit
+
+import (
+	"errors"
+	"fmt"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+func TestExitCodesAreAPromise(t *testing.T) {
+	// Scripts rely on these: a change here is a breaking change.
+	want := map[string]Code{"ok": 0, "failure": 1, "usage": 2, "dataset": 3, "mount": 4, "checkpoint": 5, "check": 6, "verify": 7, "interrupted": 130, "pipe": 141}
+	got := map[string]Code{}
+	for _, e := range codes {
+		require.Equal(t, e.Name, e.Code.Name())
+		require.NotEmpty(t, e.Meaning)
+		got[e.Name] = e.Code
+	}
+	require.Equal(t, want, got)
+	require.Equal(t, "unknown", Code(77).Name())
+}
+
+func TestErrorsKeepTheirFirstCode(t *testing.T) {
+	base := errors.New("x")
+	err := fmt.Errorf("y: %w", With(Mount, base))
+	require.Equal(t, Mount, CodeOf(With(Dataset, err)))
+	require.ErrorIs(t, err, base)
+	require.Equal(t, Failure, CodeOf(base))
+	require.Equal(t, OK, CodeOf(nil))
+	require.NoError(t, With(Mount, nil))
+}

@@ -1,0 +1,31 @@
+// Package goldentest compares what commands print with texts that are kept beside
+// their tests, in testdata. With -update a test writes them anew; look at the
+// difference before it is committed.
+package goldentest
+
+import (
+	"flag"
+	"os"
+	"path/filepath"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+var update = flag.Bool("update", false, "write the golden files anew")
+
+// Update says whether files are to be written anew.
+func Update() bool { return *update }
+
+// Equal compares with a file in the testdata of the package that is tested.
+func Equal(t *testing.T, name, got string) {
+	t.Helper()
+	path := filepath.Join("testdata", name)
+	if *update {
+		require.NoError(t, os.MkdirAll("testdata", 0o755))
+		require.NoError(t, os.WriteFile(path, []byte(got), 0o644))
+	}
+	want, err := os.ReadFile(path)
+	require.NoError(t, err, "run this package's tests with -update")
+	require.Equal(t, string(want), got)
+}

@@ -1,0 +1,32 @@
+package inspect
+
+import (
+	"fmt"
+
+	"github.com/lsiofs/lsiofs/cmd/lsiofs/terminal"
+	"github.com/lsiofs/lsiofs/pipeline/catalog"
+)
+
+// Games is what a dataset of format lc0 holds: frames are its records.
+type Games struct {
+	Games  int64  `json:"games"`  // with a frame at least
+	Frames Spread `json:"frames"` // of a game
+}
+
+// gamesOf counts frames from one game's first to the next one's: games are what
+// entry points are.
+func gamesOf(c *catalog.Catalog) *Games {
+	var g Games
+	starts := c.ChunkStarts(1, 1)
+	for i, first := range starts[:len(starts)-1] {
+		g.Frames.Add(int64(starts[i+1] - first))
+	}
+	g.Games = g.Frames.count
+	return &g
+}
+
+// Text is what a person wants to know of them.
+func (g *Games) Text() string {
+	return fmt.Sprintf("%s, frames a game %s to %s, mean %.1f", terminal.Count(uint64(g.Games)),
+		terminal.Count(uint64(g.Frames.Min)), terminal.Count(uint64(g.Frames.Max)), g.Frames.Mean)
+}

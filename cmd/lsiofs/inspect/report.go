@@ -1,0 +1,184 @@
+package inspect
+
+import (
+	"context"
+	"fmt"
+	"math/bits"
+	"slices"
+
+	"github.com/lsiofs/lsiofs/cmd/lsiofs/opening"
+	"github.com/lsiofs/lsiofs/cmd/lsiofs/terminal"
+	"github.com/lsiofs/lsiofs/pipeline"
+	"github.com/lsiofs/lsiofs/pipeline/order/quality"
+	"github.com/lsiofs/lsiofs/pipeline/spec"
+	"github.com/lsiofs/lsiofs/pipeline/storage/profile"
+)
+
+// Report is what inspect finds out.
+type Report struct {
+	Dataset          string   `json:"dataset"`
+	Root             string   `json:"root"`
+	Format           string   `json:"format"`
+	Kind             string   `json:"kind,omitempty"` // of formats whose shards must be of one
+	Fingerprint      string   `json:"fingerprint"`
+	Shards           int      `json:"shards"`
+	CompressedShards int      `json:"compressed_shards"`
+	PassedOver       int      `json:"files_passed_over"`
+	Damaged          []string `json:"damaged"`
+	// Damages counts what was left out, by reason.
+	Damages      map[string]uint64 `json:"damages_by_reason,omitempty"`
+	Games        *Games            `json:"games,omitempty"` // of lc0
+	Records      uint64            `json:"records"`         // that the split leaves
+	Split        *splitInfo        `json:"split,omitempty"` // nil: none
+	EntryPoints  uint64            `json:"entry_points"`
+	RawBytes     int64             `json:"raw_bytes"`
+	DecodedBytes int64             `json:"decoded_bytes"`
+	StreamBytes  int64             `json:"stream_bytes"` // of Records
+	RecordBytes  Spread            `json:"record_bytes"`
+	Histogram    []Bucket          `json:"record_bytes_histogram"`
+	Chunks       uint64            `json:"chunks"`
+	ChunkBytes   Spread            `json:"chunk_bytes"`
+	ChunkRecords Spread            `json:"chunk_records"`
+	Shuffle      spec.Shuffle      `json:"shuffle"`
+	Workers      uint64            `json:"workers"`
+	Mixing       Mixing            `json:"mixing"`
+	// Storage says which reads a mount would make.
+	Storage profile.Profile `json:"storage"`
+}
+
+// splitInfo is a split, and the dataset that it is of.
+type splitInfo struct {
+	Part         string       `json:"part"`
+	Seed         uint64       `json:"seed"`
+	By           spec.SplitBy `json:"by"`
+	WholeRecords uint64       `json:"whole_records"`
+	WholeBytes   int64        `json:"whole_stream_bytes"`
+}
+
+// Bucket counts records of FromBytes ≤ size < ToBytes.
+type Bucket struct {
+	FromBytes int64  `json:"from_bytes"`
+	ToBytes   int64  `json:"to_bytes"`
+	Records   uint64 `json:"records"`
+}
+
+// Spread is the least, the greatest and the mean of a number of values.
+type Spread struct {
+	Min  int64   `json:"min"`
+	Max  int64   `json:"max"`
+	Mean float64 `json:"mean"`
+
+	sum, count int64
+}
+
+// Add takes one more value in.
+func (s *Spread) Add(v int64) {
+	if s.count == 0 || v < s.Min {
+		s.Min = v
+	}
+	s.Max = max(s.Max, v)
+	s.sum += v
+	s.count++
+	s.Mean = float64(s.sum) / float64(s.count)
+}
+
+// Values is how many values there were.
+func (s Spread) Values() int64 { return s.count }
+
+// Text is a spread of bytes, for people.
+func (s Spread) Text() string {
+	return fmt.Sprintf("%s to %s, mean %s", terminal.Bytes(s.Min), terminal.Bytes(s.Max), terminal.Bytes(int64(s.Mean)))
+}
+
+// Dataset inspects an open dataset.
+func Dataset(ctx context.Context, d *pipeline.Dataset) (Report, error) {
+	c, s := d.Catalog(), d.Spec()
+	i := Report{
+		Dataset: s.Dataset, Root: c.Root(), Format: c.Format().Name, Kind: c.Kind(), Fingerprint: c.Fingerprint(),
+		Shards: c.Shards(), PassedOver: c.PassedOver(), Damaged: opening.DamageList(c.Damaged()),
+		Records: d.Records(), StreamBytes: d.StreamBytes(),
+		Shuffle: s.Order.Shuffle, Workers: s.Deal.Workers, Storage: d.Status().Storage,
+	}
+	if split := s.Order.Split; d.Part() != nil {
+		i.Split = &splitInfo{split.Part.String(), split.Seed, split.By, c.Records(), c.StreamBytes()}
+	}
+	for n := range c.Shards() {
+		shard := c.Shard(n)
+		i.RawBytes += shard.Object.SizeBytes
+		i.DecodedBytes += shard.DecodedBytes
+		i.EntryPoints += shard.EntryPoints
+		if shard.Codec != nil {
+			i.CompressedShards++
+		}
+	}
+	for _, r := range c.DamageReasons() {
+		if i.Damages == nil {
+			i.Damages = map[string]uint64{}
+		}
+		i.Damages[r.Text] = r.Count
+	}
+	if i.Format == "lc0" {
+		i.Games = gamesOf(c)
+	}
+	if err := i.sizes(ctx, d); err != nil {
+		return i, err
+	}
+	var err error
+	i.Mixing, err = MeasureMixing(ctx, d, quality.Good)
+	return i, err
+}
+
+// sizes goes through the sizes of all records that the split leaves once, in
+// dataset order.
+func (i *Report) sizes(ctx context.Context, d *pipeline.Dataset) error {
+	const block = 4096
+	o := d.Spec().Order
+	chunkStarts := d.ChunkStarts(o.ChunkBytes, o.ChunkRecords)
+	var buckets [65]uint64 // by the bit length of the size
+	records, sizes := make([]uint64, block), make([]int64, block)
+	chunk, chunkBytes := 0, int64(0)
+	for first := uint64(0); first < d.Records(); first += block {
+		if err := ctx.Err(); err != nil {
+			return err
+		}
+		n := int(min(block, d.Records()-first))
+		for k := range n {
+			records[k] = first + uint64(k)
+		}
+		d.Part().Numbers(records[:n])
+		d.Catalog().Sizes(records[:n], sizes[:n])
+		for k, size := range sizes[:n] {
+			buckets[bits.Len64(uint64(size))]++
+			i.RecordBytes.Add(size)
+			chunkBytes += size
+			if end := chunkStarts[chunk+1]; first+uint64(k)+1 == end {
+				i.ChunkBytes.Add(chunkBytes)
+				i.ChunkRecords.Add(int64(end - chunkStarts[chunk]))
+				chunk, chunkBytes = chunk+1, 0
+			}
+		}
+	}
+	i.Chunks = uint64(chunk)
+	i.Histogram = Histogram(buckets[:])
+	return nil
+}
+
+// Histogram makes buckets of counts by bit length: length l holds the sizes
+// from 2^(l-1) to 2^l - 1. Empty buckets at both ends are left out.
+func Histogram(byLength []uint64) []Bucket {
+	list := []Bucket{}
+	for l, n := range byLength[:63] {
+		from := int64(0)
+		if l > 0 {
+			from = 1 << (l - 1)
+		}
+		if n > 0 || len(list) > 0 {
+			list = append(list, Bucket{from, 1 << l, n})
+		}
+	}
+	last := len(list)
+	for last > 0 && list[last-1].Records == 0 {
+		last--
+	}
+	return slices.Clip(list[:last])
+}

@@ -1,0 +1,99 @@
+package inspect
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/lsiofs/lsiofs/cmd/lsiofs/terminal"
+	"github.com/lsiofs/lsiofs/pipeline/order/quality"
+	"github.com/lsiofs/lsiofs/pipeline/printable"
+	"github.com/lsiofs/lsiofs/pipeline/spec"
+)
+
+// Print writes an inspection for people.
+func (i Report) Print(u *terminal.UI) error {
+	rows := [][2]string{
+		{"dataset", i.Root},
+		{"format", strings.TrimSuffix(i.Format+", "+i.Kind, ", ")},
+		{"fingerprint", i.Fingerprint},
+		{"shards", fmt.Sprintf("%s (%d compressed), %s passed over", terminal.Count(uint64(i.Shards)), i.CompressedShards, terminal.Plural(uint64(i.PassedOver), "file"))},
+		{"records", fmt.Sprintf("%s, %s entry points", terminal.Count(i.Records), terminal.Count(i.EntryPoints))},
+		{"bytes", fmt.Sprintf("%s raw, %s decoded, %s in streams", terminal.Bytes(i.RawBytes), terminal.Bytes(i.DecodedBytes), terminal.Bytes(i.StreamBytes))},
+		{"record size", i.RecordBytes.Text()},
+		{"chunks", terminal.Count(i.Chunks)},
+		{"chunk size", i.ChunkBytes.Text()},
+		{"chunk records", fmt.Sprintf("%s to %s, mean %.1f", terminal.Count(uint64(i.ChunkRecords.Min)), terminal.Count(uint64(i.ChunkRecords.Max)), i.ChunkRecords.Mean)},
+		{"storage", i.Storage.String()},
+		{"damaged", terminal.Plural(uint64(len(i.Damaged)), "shard")},
+	}
+	if i.Games != nil {
+		rows = slices.Insert(rows, 5, [2]string{"games", i.Games.Text()})
+	}
+	if s := i.Split; s != nil {
+		rows = slices.Insert(rows, 4, [2]string{"split", fmt.Sprintf("%s by %s, seed %d, of %s, %s in streams", s.Part, s.By, s.Seed, terminal.Plural(s.WholeRecords, "record"), terminal.Bytes(s.WholeBytes))})
+	}
+	if err := terminal.Table(u.Out, rows); err != nil {
+		return err
+	}
+	var b strings.Builder
+	for _, line := range i.Damaged {
+		fmt.Fprintf(&b, "  %s\n", printable.Line(line))
+	}
+	if len(i.Damages) > 0 {
+		b.WriteString("\nleft out, by reason\n")
+		for _, text := range slices.Sorted(maps.Keys(i.Damages)) {
+			fmt.Fprintf(&b, "  %13s  %s\n", terminal.Count(i.Damages[text]), printable.Line(text))
+		}
+	}
+	b.WriteString("\nrecord sizes\n")
+	b.WriteString(HistogramText(i.Histogram))
+	b.WriteString("\nmixing (χ²/df: 1 is as even as independent sampling, more is worse)\n")
+	i.mixingText(&b)
+	return u.Printf("%s", b.String())
+}
+
+func (i Report) mixingText(b *strings.Builder) {
+	m := i.Mixing
+	fmt.Fprintf(b, "  all records, G       %s\n", estimateText(m.Global))
+	fmt.Fprintf(b, "  one worker of %-6d %s\n", i.Workers, estimateText(m.Worker))
+	switch {
+	case len(m.Advice) > 0:
+		b.WriteString("  better with          " + AdviceText(m.Advice) + "\n")
+	case m.Poor() && i.Shuffle != spec.ShuffleNone:
+		b.WriteString("  better with          nothing that the shuffle's flags can do\n")
+	}
+	if m.Poor() && i.CompressedShards > 0 && i.EntryPoints < 8*uint64(i.Shards) {
+		b.WriteString("  compressed shards in which no gzip member, zstd or lz4 frame begins with a record are\n" +
+			"  one chunk each: have many of them begin so, or make the shards smaller\n")
+	}
+}
+
+func estimateText(e quality.Estimate) string {
+	switch {
+	case e.Batches == 0:
+		return "nothing to measure: one shard, or fewer than 256 records"
+	case e.Whole:
+		return fmt.Sprintf("%.2f", e.Value)
+	}
+	return fmt.Sprintf("%.2f (from %s batches)", e.Value, terminal.Count(uint64(e.Batches)))
+}
+
+// HistogramText draws one bar a bucket.
+func HistogramText(buckets []Bucket) string {
+	const width = 40
+	most := uint64(0)
+	for _, k := range buckets {
+		most = max(most, k.Records)
+	}
+	var b strings.Builder
+	for _, k := range buckets {
+		line := fmt.Sprintf("  %9s … %9s  %13s  %s", terminal.Bytes(k.FromBytes), terminal.Bytes(k.ToBytes), terminal.Count(k.Records), terminal.Hashes(k.Records, most, width))
+		b.WriteString(strings.TrimRight(line, " ") + "\n")
+	}
+	return b.String()
+}
+
+// SplitText says which part is taken, and how.
+func SplitText(s spec.Split) string { return fmt.Sprintf("%s by %s, seed %d", s.Part, s.By, s.Seed) }

@@ -1,0 +1,82 @@
+package mounting
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"io"
+	"os"
+	"os/exec"
+	"syscall"
+
+	"github.com/lsiofs/lsiofs/cmd/lsiofs/exit"
+)
+
+// Child is a mount in a process of its own.
+type Child struct {
+	Args   []string // of the mount, without the verb
+	Output *os.File // its stdout and stderr
+	detach bool     // in a session of its own, outliving this process
+	Cmd    *exec.Cmd
+}
+
+// Start starts the process and waits until its mount is ready, passing on to
+// rep what it says meanwhile. On an error the process has ended. When ctx ends
+// first, the process is told to stop, and waited for.
+func (c *Child) Start(ctx context.Context, rep Reporter) error {
+	self, err := os.Executable()
+	if err != nil {
+		return err
+	}
+	r, w, err := os.Pipe()
+	if err != nil {
+		return err
+	}
+	defer r.Close()
+	c.Cmd = exec.Command(self, append([]string{"mount", "--ready-fd=3"}, c.Args...)...)
+	c.Cmd.Stdout, c.Cmd.Stderr = c.Output, c.Output
+	c.Cmd.ExtraFiles = []*os.File{w}
+	// Either way a Ctrl-C at the terminal is for this process to deal with.
+	c.Cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: c.detach, Setpgid: !c.detach}
+	err = c.Cmd.Start()
+	w.Close()
+	if err != nil {
+		return exit.With(exit.Mount, err)
+	}
+	stop := context.AfterFunc(ctx, func() { _ = c.Cmd.Process.Signal(syscall.SIGTERM) })
+	defer stop()
+	err = follow(r, rep)
+	if !stop() {
+		err = context.Canceled // it was told to stop, whatever it came to
+	}
+	rep.Ended(err)
+	if err != nil {
+		_ = c.Cmd.Wait() // its exit code says less than err
+	}
+	return err
+}
+
+// follow reads a child's messages until it is ready or has failed.
+func follow(r io.Reader, rep Reporter) error {
+	messages := json.NewDecoder(r)
+	for {
+		var m readyMessage
+		if err := messages.Decode(&m); err != nil {
+			if errors.Is(err, io.EOF) {
+				err = errors.New("the process ended before the mount was ready")
+			}
+			return exit.With(exit.Mount, err)
+		}
+		switch {
+		case m.Progress != nil:
+			rep.Progress(*m.Progress)
+		case m.Warning != "":
+			rep.Warn(m.Warning)
+		case m.Error != nil:
+			return exit.Errorf(m.Error.Code, "%s", m.Error.Text)
+		case m.Mounted != nil:
+			rep.Mounted(*m.Mounted)
+			return nil
+		}
+	}
+}

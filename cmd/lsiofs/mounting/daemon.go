@@ -1,0 +1,69 @@
+package mounting
+
+import (
+	"context"
+	"fmt"
+	"strings"
+
+	"github.com/lsiofs/lsiofs/cmd/lsiofs/exit"
+	"github.com/lsiofs/lsiofs/cmd/lsiofs/opening"
+)
+
+// Daemon starts this command again, whose arguments were args, detached, and
+// returns when its mount is ready or has failed. It logs to logFile; where that is ""
+// to a file beside the indexes, which indexDir names as --index-dir does.
+func Daemon(ctx context.Context, o *Config, logFile, indexDir string, args []string) error {
+	// What can be said at once is said here, before there is a log.
+	if _, _, err := o.Resolve(); err != nil {
+		return err
+	}
+	if _, err := checkMountPoint(o.Point, o.Dataset, o.Log); err != nil {
+		return err
+	}
+	logPath, err := o.logPath(logFile, indexDir)
+	if err != nil {
+		return err
+	}
+	log, err := openLog(logPath, logFile != "")
+	if err != nil {
+		return exit.With(exit.Mount, err)
+	}
+	defer log.Close()
+	rep := &daemonReporter{uiReporter{ui: o.UI, view: opening.NewPass(o.UI)}, logPath}
+	c := Child{Args: daemonArgs(args), Output: log, detach: true}
+	if err := c.Start(ctx, rep); err != nil {
+		return fmt.Errorf("%w (log: %s)", err, logPath)
+	}
+	return c.Cmd.Process.Release()
+}
+
+// daemonReporter adds what only the parent knows.
+type daemonReporter struct {
+	uiReporter
+	logPath string
+}
+
+func (r *daemonReporter) Mounted(i Info) {
+	i.LogFile, i.detached = r.logPath, true
+	r.uiReporter.Mounted(i)
+}
+
+// daemonArgs are the arguments for the detached process: the same without the
+// verb and --daemon. Only arguments before "--" can be that flag.
+func daemonArgs(args []string) []string {
+	var out []string
+	verb := false
+	for i, a := range args {
+		if a == "--" {
+			return append(out, args[i:]...)
+		}
+		switch {
+		case a == "mount" && !verb:
+			verb = true
+		case a == "--daemon" || strings.HasPrefix(a, "--daemon="):
+		default:
+			out = append(out, a)
+		}
+	}
+	return out
+}

@@ -1,0 +1,102 @@
+package mounting
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// holder is a process that uses a mount.
+type holder struct {
+	PID  int
+	Name string
+	Uses string // one of the paths
+}
+
+// maxHolders bounds what is looked for and printed.
+const maxHolders = 8
+
+// mapsPatience is how long it may take to look at what processes have mapped. The
+// kernel makes that wait for a process that hangs: for one, say, that waits for a
+// page of a file system which does not answer.
+const mapsPatience = 3 * time.Second
+
+// holders looks through a proc file system for processes that have a file or a
+// directory below point open, or mapped. Processes of others show nothing; but is
+// left out (it is this one, with what its parent has left open to it). Mappings
+// that can't be looked at within mapsPatience are not; list is os.ReadDir.
+func holders(proc, point string, but int, list func(dir string) ([]os.DirEntry, error)) []holder {
+	dirs, err := list(proc)
+	if err != nil {
+		return nil
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), mapsPatience)
+	defer cancel()
+	var found []holder
+	for _, d := range dirs {
+		pid, err := strconv.Atoi(d.Name())
+		if err != nil || pid == but {
+			continue
+		}
+		dir := filepath.Join(proc, d.Name())
+		linksOf := func(sub string) (links []string) {
+			entries, _ := list(filepath.Join(dir, sub))
+			for _, e := range entries {
+				links = append(links, filepath.Join(dir, sub, e.Name()))
+			}
+			return links
+		}
+		uses := targetBelow(point, append(linksOf("fd"), filepath.Join(dir, "cwd"), filepath.Join(dir, "root")))
+		if uses == "" && ctx.Err() == nil {
+			mapped := make(chan string, 1)
+			go func() { mapped <- targetBelow(point, linksOf("map_files")) }() // ends with this process at the latest
+			select {
+			case uses = <-mapped:
+			case <-ctx.Done():
+			}
+		}
+		if uses != "" {
+			name, _ := os.ReadFile(filepath.Join(dir, "comm")) // "" for one that is gone
+			found = append(found, holder{pid, strings.TrimSpace(string(name)), uses})
+		}
+		if len(found) == maxHolders {
+			break
+		}
+	}
+	return found
+}
+
+// inside says whether path is dir or lies below it. Both are absolute and clean.
+func inside(path, dir string) bool {
+	rel, err := filepath.Rel(dir, path)
+	return err == nil && rel != ".." && !strings.HasPrefix(rel, "../")
+}
+
+// targetBelow is where the first of links leads that leads to point or below it, ""
+// where none does.
+func targetBelow(point string, links []string) string {
+	for _, l := range links {
+		if target, err := os.Readlink(l); err == nil && inside(target, point) {
+			return target
+		}
+	}
+	return ""
+}
+
+func holdersText(held []holder) string {
+	if len(held) == 0 {
+		return " (by processes that can't be seen from here)"
+	}
+	parts := make([]string, len(held))
+	for i, h := range held {
+		parts[i] = fmt.Sprintf("%s (process %d) uses %s", h.Name, h.PID, h.Uses)
+	}
+	if len(held) == maxHolders {
+		parts = append(parts, "and perhaps more")
+	}
+	return ": " + strings.Join(parts, ", ")
+}

@@ -1,0 +1,87 @@
+package mounting
+
+import (
+	"fmt"
+	"path/filepath"
+
+	"github.com/lsiofs/lsiofs/cmd/lsiofs/inspect"
+	"github.com/lsiofs/lsiofs/cmd/lsiofs/terminal"
+	"github.com/lsiofs/lsiofs/pipeline"
+)
+
+// Info describes a ready mount.
+type Info struct {
+	Mount   string   `json:"mounted"`
+	Dataset string   `json:"dataset"`
+	Split   string   `json:"split,omitempty"` // in words
+	Records uint64   `json:"records"`         // that it leaves
+	Shards  int      `json:"shards"`
+	Bytes   int64    `json:"stream_bytes"`
+	Epoch   uint64   `json:"epoch"`
+	Left    uint64   `json:"records_left"`
+	Workers uint64   `json:"workers"`
+	Files   []string `json:"files"` // the first ones
+	// How records are read, why, and what the first bytes wait for.
+	Strategy     string  `json:"read"`
+	Reason       string  `json:"read_reason"`
+	Start        string  `json:"start,omitempty"`
+	StartSeconds float64 `json:"start_seconds"`
+	LogFile      string  `json:"log_file,omitempty"`
+	PID          int     `json:"pid,omitempty"`
+	detached     bool
+}
+
+// namedFiles bounds Info.Files: there may be 65536.
+const namedFiles = 64
+
+func describeMount(d *pipeline.Dataset, point string, epoch, left uint64, start pipeline.Start) Info {
+	f := d.Status().Fetch
+	s, c := d.Spec(), d.Catalog()
+	i := Info{
+		Mount: point, Dataset: s.Dataset, Records: d.Records(), Shards: c.Shards(), Bytes: d.StreamBytes(),
+		Epoch: epoch, Left: left, Workers: s.Deal.Workers,
+		Strategy: f.Strategy, Reason: f.Reason, Start: start.Text(), StartSeconds: start.Seconds,
+	}
+	if d.Part() != nil {
+		i.Split = inspect.SplitText(s.Order.Split)
+	}
+	for w := range min(s.Deal.Workers, namedFiles) {
+		i.Files = append(i.Files, filepath.Join(point, fmt.Sprintf("worker-%d%s", w, d.StreamExtension())))
+	}
+	return i
+}
+
+// sentence says what there is now.
+func (i Info) sentence() string {
+	records := terminal.Plural(i.Records, "record")
+	if i.Split != "" {
+		records += " (split " + i.Split + ")"
+	}
+	return fmt.Sprintf("mounted %s on %s: %s in %s, %s; epoch %d, %s to read",
+		i.Dataset, i.Mount, records, terminal.Plural(uint64(i.Shards), "shard"), terminal.Bytes(i.Bytes), i.Epoch, terminal.Plural(i.Left, "record"))
+}
+
+// text says what there is now, and what to type next.
+func (i Info) text() string {
+	files := i.Files[0]
+	if last := i.Workers - 1; last > 0 {
+		files += " … worker-" + fmt.Sprint(last) + filepath.Ext(i.Files[0])
+	}
+	at := terminal.Quote(i.Mount)
+	stop := "or Ctrl-C here"
+	if i.detached {
+		stop = fmt.Sprintf("the server is process %d, its log is %s", i.PID, i.LogFile)
+	}
+	start := ""
+	if i.StartSeconds >= 1 {
+		start = "\n  start    " + i.Start
+	}
+	return fmt.Sprintf(`%s
+  read     %s
+  look     ls -l %s; cat %s/README
+  save     cp %s/checkpoint ckpt.json
+  unmount  lsiofs umount %s   (%s)
+  fetch    %s (%s)%s`,
+		i.sentence(),
+		files, at, at, at, at, stop, i.Strategy, i.Reason, start)
+}

@@ -1,0 +1,83 @@
+package mounting
+
+import (
+	"log/slog"
+	"os"
+	"path/filepath"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/lsiofs/lsiofs/cmd/lsiofs/exit"
+)
+
+func TestMountPointChecks(t *testing.T) {
+	dir := t.TempDir()
+	data := filepath.Join(dir, "data")
+	mnt := filepath.Join(dir, "mnt")
+	require.NoError(t, os.MkdirAll(filepath.Join(data, "sub"), 0o755))
+	require.NoError(t, os.Mkdir(mnt, 0o755))
+	require.NoError(t, os.Symlink(filepath.Join(data, "sub"), filepath.Join(dir, "sneaky")))
+	file := filepath.Join(dir, "file")
+	require.NoError(t, os.WriteFile(file, nil, 0o644))
+
+	_, err := checkMountPoint(mnt, data, slog.New(slog.DiscardHandler))
+	require.NoError(t, err)
+	_, err = checkMountPoint(mnt, filepath.Join(data, "**", "*.tar"), slog.New(slog.DiscardHandler))
+	require.NoError(t, err)
+	_, err = checkMountPoint(filepath.Join(data, "sub"), filepath.Join(data, "*.tar"), slog.New(slog.DiscardHandler))
+	require.NoError(t, err, "a pattern without ** does not look into directories")
+	full := filepath.Join(dir, "full")
+	require.NoError(t, os.MkdirAll(filepath.Join(full, "x"), 0o755))
+	for path, says := range map[string]string{
+		filepath.Join(dir, "none"):   "mkdir -p",
+		file:                         "not a directory",
+		full:                         "is not empty",
+		dir:                          "would hide it",
+		data:                         "inside the dataset",
+		filepath.Join(data, "sub"):   "inside the dataset",
+		filepath.Join(dir, "sneaky"): "inside the dataset",
+		"/proc":                      "is a mount already (proc)",
+	} {
+		_, err := checkMountPoint(path, data, slog.New(slog.DiscardHandler))
+		require.ErrorContains(t, err, says, path)
+		require.Equal(t, exit.Mount, exit.CodeOf(err))
+	}
+	_, err = checkMountPoint(filepath.Join(data, "sub"), filepath.Join(data, "**", "*.tar"), slog.New(slog.DiscardHandler))
+	require.ErrorContains(t, err, "inside the dataset", "a pattern's root counts")
+}
+
+func TestHoldersAreFound(t *testing.T) {
+	dir, err := filepath.EvalSymlinks(t.TempDir())
+	require.NoError(t, err)
+	f, err := os.Create(filepath.Join(dir, "held"))
+	require.NoError(t, err)
+	defer f.Close()
+	found := holders("/proc", dir, 0, os.ReadDir)
+	require.Len(t, found, 1)
+	require.Equal(t, os.Getpid(), found[0].PID)
+	require.Equal(t, f.Name(), found[0].Uses)
+	require.Empty(t, holders("/proc", dir, os.Getpid(), os.ReadDir))
+	require.Contains(t, holdersText(found), f.Name())
+	require.Empty(t, holders("/proc", filepath.Join(dir, "other"), 0, os.ReadDir))
+	require.Contains(t, holdersText(nil), "can't be seen")
+}
+
+// The kernel lets nobody look at the mappings of a process that hangs in one.
+func TestHoldersAreFoundBesideAProcessWhoseMappingsCanNotBeLookedAt(t *testing.T) {
+	proc, point := t.TempDir(), t.TempDir()
+	for link, target := range map[string]string{"1/map_files/0-1": point + "/a", "2/map_files/0-1": "/elsewhere", "3/fd/0": point + "/c"} {
+		link = filepath.Join(proc, link)
+		require.NoError(t, os.MkdirAll(filepath.Dir(link), 0o755))
+		require.NoError(t, os.Symlink(target, link))
+	}
+	hangs := make(chan struct{})
+	t.Cleanup(func() { close(hangs) })
+	found := holders(proc, point, 0, func(dir string) ([]os.DirEntry, error) {
+		if dir == filepath.Join(proc, "2", "map_files") {
+			<-hangs
+		}
+		return os.ReadDir(dir)
+	})
+	require.Equal(t, []holder{{1, "", point + "/a"}, {3, "", point + "/c"}}, found)
+}

@@ -1,0 +1,145 @@
+package mounting
+
+import (
+	"encoding/json"
+	"os"
+	"strconv"
+	"strings"
+
+	"github.com/lsiofs/lsiofs/cmd/lsiofs/exit"
+	"github.com/lsiofs/lsiofs/cmd/lsiofs/opening"
+	"github.com/lsiofs/lsiofs/cmd/lsiofs/terminal"
+	"github.com/lsiofs/lsiofs/pipeline/catalog"
+)
+
+// Reporter is told how a mount comes up. Its methods are called one at a time.
+type Reporter interface {
+	Progress(catalog.Progress)
+	Warn(text string)
+	Mounted(Info)
+	// Serving is called now and then while the mount is served.
+	Serving(sentence func() string)
+	// Unmounting is called when a signal has come: readers may finish for a while.
+	Unmounting()
+	// Ended is called once, last, with the error that the command returns.
+	Ended(error)
+}
+
+// newReporter reports to a parent that waits at fd, or, without one, to the ui.
+func newReporter(fd int, u *terminal.UI) (Reporter, error) {
+	if fd <= 2 {
+		return &uiReporter{ui: u, view: opening.NewPass(u)}, nil
+	}
+	f := os.NewFile(uintptr(fd), "ready-fd")
+	if _, err := f.Stat(); err != nil {
+		return nil, exit.Usagef("--ready-fd (%d) is not an open file: %w", fd, err)
+	}
+	return &pipeReporter{file: f, encoder: json.NewEncoder(f)}, nil
+}
+
+// TellParent tells a parent that waits at --ready-fd what is wrong with a command
+// line that could not be parsed, and says whether there is one.
+func TellParent(args []string, err error) bool {
+	for _, a := range args {
+		if number, found := strings.CutPrefix(a, "--ready-fd="); found {
+			fd, perr := strconv.Atoi(number)
+			if perr != nil || fd <= 2 {
+				return false
+			}
+			rep, rerr := newReporter(fd, nil)
+			if rerr == nil {
+				rep.Ended(err)
+			}
+			return rerr == nil
+		}
+	}
+	return false
+}
+
+type uiReporter struct {
+	ui   *terminal.UI
+	view *opening.Pass
+}
+
+func (r *uiReporter) Progress(p catalog.Progress) { r.view.Show(p) }
+func (r *uiReporter) Warn(text string)            { r.view.Clear(); r.ui.Warn(text) }
+func (r *uiReporter) Serving(func() string)       {}
+func (r *uiReporter) Unmounting()                 {}
+func (r *uiReporter) Ended(error)                 { r.view.Clear() }
+
+func (r *uiReporter) Mounted(i Info) {
+	r.view.Clear()
+	if r.ui.JSON {
+		// A mount is as good when nobody reads what is said about it.
+		_ = r.ui.Emit(i)
+		return
+	}
+	r.ui.Notef("%s", i.text())
+}
+
+// readyMessage is what a mount writes to a waiting parent, one JSON object a
+// line, exactly one of the fields set.
+type readyMessage struct {
+	Progress *catalog.Progress `json:"progress,omitempty"`
+	Warning  string            `json:"warning,omitempty"`
+	Mounted  *Info             `json:"mounted,omitempty"`
+	Error    *readyError       `json:"error,omitempty"`
+}
+
+type readyError struct {
+	Text string    `json:"text"`
+	Code exit.Code `json:"code"`
+}
+
+// pipeReporter reports to a parent until the mount is ready. A parent that has
+// gone away is no reason to stop: errors of writing are passed over.
+type pipeReporter struct {
+	file      *os.File
+	encoder   *json.Encoder
+	toldError bool // while somebody listened
+}
+
+func (r *pipeReporter) send(m readyMessage) {
+	if r.file != nil {
+		_ = r.encoder.Encode(m)
+	}
+}
+
+func (r *pipeReporter) Progress(p catalog.Progress) { r.send(readyMessage{Progress: &p}) }
+func (r *pipeReporter) Warn(text string)            { r.send(readyMessage{Warning: text}) }
+
+func (r *pipeReporter) Mounted(i Info) {
+	i.PID = os.Getpid()
+	r.send(readyMessage{Mounted: &i})
+	r.close()
+}
+
+// A parent waits for the mount, and no longer.
+func (r *pipeReporter) Serving(func() string) {}
+func (r *pipeReporter) Unmounting()           {}
+
+func (r *pipeReporter) Ended(err error) {
+	if err != nil {
+		r.toldError = r.file != nil
+		r.send(readyMessage{Error: &readyError{err.Error(), exit.CodeOf(err)}})
+	}
+	r.close()
+}
+
+func (r *pipeReporter) close() {
+	if r.file != nil {
+		_ = r.file.Close()
+		r.file = nil
+	}
+}
+
+// Silent is for a mount whose beginning nobody is to see; its errors
+// come back as such.
+type Silent struct{}
+
+func (Silent) Progress(catalog.Progress) {}
+func (Silent) Warn(string)               {}
+func (Silent) Mounted(Info)              {}
+func (Silent) Serving(func() string)     {}
+func (Silent) Unmounting()               {}
+func (Silent) Ended(error)               {}

@@ -1,0 +1,99 @@
+package mounting
+
+import (
+	"fmt"
+	"net"
+	"os"
+	"strings"
+	"time"
+
+	"github.com/lsiofs/lsiofs/cmd/lsiofs/opening"
+	"github.com/lsiofs/lsiofs/cmd/lsiofs/terminal"
+	"github.com/lsiofs/lsiofs/pipeline/catalog"
+	"github.com/lsiofs/lsiofs/pipeline/printable"
+)
+
+// serviceReporter also tells the service manager that has started this process
+// (systemd, Type=notify) how the mount comes up and goes: READY=1 once the tree
+// answers, STOPPING=1 when it is being unmounted, and STATUS, a sentence for
+// systemctl status. A manager that does not listen is no reason to stop.
+type serviceReporter struct {
+	Reporter
+	socket string           // its address; one that begins with @ is no file
+	seen   catalog.Progress // the last that moved
+	next   time.Duration    // when, of the pass' clock, the next word of it is due
+}
+
+// While an index pass moves, it has so long until the next word of it, whatever
+// TimeoutStartSec the unit has: a first index may take hours. One that stands
+// still is not prolonged.
+const (
+	startExtension = 2 * time.Minute
+	extendEvery    = time.Second
+)
+
+// notifyTimeout bounds how long a manager that reads nothing is waited for.
+const notifyTimeout = time.Second
+
+// withService adds word to the service manager, where there is one.
+func withService(r Reporter) Reporter {
+	socket := os.Getenv("NOTIFY_SOCKET")
+	if socket == "" {
+		return r
+	}
+	return &serviceReporter{Reporter: r, socket: socket}
+}
+
+// notify sends assignments in one message (sd_notify(3)): one a line, which no
+// value may break, and with names of others in them, which systemctl shows.
+func (r *serviceReporter) notify(assignments ...string) {
+	for i, a := range assignments {
+		assignments[i] = printable.Line(strings.ReplaceAll(a, "\n", "; "))
+	}
+	c, err := net.Dial("unixgram", r.socket)
+	if err != nil {
+		return
+	}
+	defer c.Close()
+	if c.SetWriteDeadline(time.Now().Add(notifyTimeout)) == nil {
+		_, _ = c.Write([]byte(strings.Join(assignments, "\n")))
+	}
+}
+
+func (r *serviceReporter) Progress(p catalog.Progress) {
+	r.Reporter.Progress(p)
+	moved := p.Bytes != r.seen.Bytes || p.Shards != r.seen.Shards || p.Records != r.seen.Records
+	if !p.Done && (!moved || p.Elapsed < r.next) {
+		return
+	}
+	r.seen, r.next = p, p.Elapsed+extendEvery
+	status := fmt.Sprintf("STATUS=%s: %s", opening.Indexing, opening.LineOf(p))
+	if p.Done {
+		status = fmt.Sprintf("STATUS=indexed: %s; mounting", terminal.Plural(p.Records, "record"))
+	}
+	r.notify(status, fmt.Sprintf("EXTEND_TIMEOUT_USEC=%d", startExtension.Microseconds()))
+}
+
+func (r *serviceReporter) Mounted(i Info) {
+	r.Reporter.Mounted(i)
+	r.notify("READY=1", "STATUS="+i.sentence())
+}
+
+func (r *serviceReporter) Serving(sentence func() string) {
+	r.Reporter.Serving(sentence)
+	r.notify("STATUS=" + sentence())
+}
+
+func (r *serviceReporter) Unmounting() {
+	r.Reporter.Unmounting()
+	r.notify("STOPPING=1", fmt.Sprintf("STATUS=unmounting: readers may finish within %v", drainTime))
+}
+
+func (r *serviceReporter) Ended(err error) {
+	r.Reporter.Ended(err)
+	status := "STATUS=unmounted"
+	if err != nil {
+		status = "STATUS=" + err.Error()
+	}
+	r.notify("STOPPING=1", status)
+}

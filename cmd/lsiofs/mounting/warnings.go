@@ -1,0 +1,81 @@
+package mounting
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/lsiofs/lsiofs/cmd/lsiofs/inspect"
+	"github.com/lsiofs/lsiofs/cmd/lsiofs/opening"
+	"github.com/lsiofs/lsiofs/cmd/lsiofs/terminal"
+	"github.com/lsiofs/lsiofs/pipeline"
+	"github.com/lsiofs/lsiofs/pipeline/catalog"
+	"github.com/lsiofs/lsiofs/pipeline/order/quality"
+	"github.com/lsiofs/lsiofs/pipeline/spec"
+)
+
+// findWarnings is what a person should know before training starts. A shuffle
+// that a checkpoint has brought (resumed) can't be changed any more, and was
+// measured when the run began: going on must not wait for it.
+func findWarnings(ctx context.Context, d *pipeline.Dataset, counts []uint64, resumed bool) ([]string, error) {
+	warnings := append(opening.DamageLines(d.Catalog().Damaged(), 5), opening.ReasonLines(d.Catalog().DamageReasons())...)
+	s := d.Spec()
+	if w := passedOver(d.Catalog()); w != "" {
+		warnings = append(warnings, w)
+	}
+	if d.Records() == 0 {
+		return append(warnings, fmt.Sprintf("--split %s --split-by %s leaves none of the dataset's %s: the worker files are empty; take a larger part, or split by record",
+			s.Order.Split.Part, s.Order.Split.By, terminal.Plural(d.Catalog().Records(), "record"))), nil
+	}
+	if w := emptyWorkers(counts, s.Deal); w != "" {
+		warnings = append(warnings, w)
+	}
+	if s.Order.Shuffle == spec.ShuffleNone || resumed {
+		return warnings, nil
+	}
+	m, err := inspect.MeasureMixing(ctx, d, quality.Poor)
+	if err != nil {
+		return warnings, err
+	}
+	if m.Poor() {
+		warnings = append(warnings, fmt.Sprintf("the shuffle is poor: shards in a batch of %d are expected with χ²/df %.1f, "+
+			"in one worker's stream %.1f, where 1.0 is perfect; %s",
+			quality.BatchRecords, m.Global.Value, m.Worker.Value, inspect.AdviceText(m.Advice)))
+	}
+	return warnings, nil
+}
+
+// passedOver is a warning about files that are not read, where they are as many as those that are: folders of
+// images with a text or an array beside each are not meant as lines or rows. Other
+// formats often have a file beside each shard.
+func passedOver(c *catalog.Catalog) string {
+	name := c.Format().Name
+	if name != "lines" && name != "npy" || c.PassedOver() < c.Shards() {
+		return ""
+	}
+	return fmt.Sprintf("read are %s of format %s, and %s passed over: if each file is a sample, or those with one name up to the dot are, use --format files; "+
+		"if not, a pattern that names the shards alone says so",
+		terminal.Plural(uint64(c.Shards()), "shard"), name, terminal.Plural(uint64(c.PassedOver()), "file"))
+}
+
+// emptyWorkers is a warning about workers whose files hold no records, where
+// the tail rule is the reason.
+func emptyWorkers(counts []uint64, deal spec.Deal) string {
+	if deal.Tail != spec.TailDrop {
+		return ""
+	}
+	empty := 0
+	for _, n := range counts {
+		if n == 0 {
+			empty++
+		}
+	}
+	if empty == 0 {
+		return ""
+	}
+	round := deal.Workers * deal.Batch
+	if deal.Dealing == spec.DealContiguous {
+		round = deal.Workers
+	}
+	return fmt.Sprintf("--tail drop leaves %d of %d workers no records: a round of all workers takes %s, and fewer are left; "+
+		"use --tail pad or keep, fewer workers, or a smaller --batch", empty, len(counts), terminal.Count(round))
+}

@@ -1,0 +1,52 @@
+package opening
+
+import (
+	"fmt"
+
+	"github.com/lsiofs/lsiofs/cmd/lsiofs/terminal"
+	"github.com/lsiofs/lsiofs/pipeline/catalog"
+	"github.com/lsiofs/lsiofs/pipeline/unpack"
+)
+
+// DamageLines names what --on-corrupt skip left out, at most limit shards.
+func DamageLines(damaged []catalog.Damage, limit int) []string {
+	var lines []string
+	for i, d := range damaged {
+		if i == limit {
+			lines = append(lines, fmt.Sprintf("… and %d more damaged shards (lsiofs inspect lists them all)", len(damaged)-limit))
+			break
+		}
+		lines = append(lines, "left out of "+damageText(d))
+	}
+	return lines
+}
+
+// damageText is a shard's first damage, and how many more there are.
+func damageText(d catalog.Damage) string {
+	text := fmt.Sprintf("%s: %v", d.Path, d.Errors[0])
+	if n := d.Count(); n > 1 {
+		text += fmt.Sprintf(", and %s more", terminal.Count(n-1))
+	}
+	return text
+}
+
+// ReasonLines says how often something was left out for which reason, where that
+// was more than once.
+func ReasonLines(list []unpack.Reason) []string {
+	var lines []string
+	for _, r := range list {
+		if r.Count > 1 {
+			lines = append(lines, fmt.Sprintf("left out %s times: %s", terminal.Count(r.Count), r.Text))
+		}
+	}
+	return lines
+}
+
+// DamageList is a line for each damaged shard.
+func DamageList(damaged []catalog.Damage) []string {
+	list := []string{}
+	for _, d := range damaged {
+		list = append(list, damageText(d))
+	}
+	return list
+}

@@ -1,0 +1,75 @@
+package opening
+
+import (
+	"context"
+	"log/slog"
+	"time"
+
+	"github.com/lsiofs/lsiofs/cmd/lsiofs/exit"
+	"github.com/lsiofs/lsiofs/cmd/lsiofs/terminal"
+	"github.com/lsiofs/lsiofs/pipeline"
+	"github.com/lsiofs/lsiofs/pipeline/spec"
+)
+
+// openEndTime is how long a dataset that is being opened has to end when the user
+// wants no more: to keep what has been indexed so far.
+const openEndTime = 5 * time.Second
+
+// Open opens a dataset and gives its errors a code. When ctx ends and
+// storage does not answer, it is not waited for: the process ends.
+func Open(ctx context.Context, log *slog.Logger, s spec.Spec, o pipeline.Options) (*pipeline.Dataset, error) {
+	o.Log = log
+	type opened struct {
+		d   *pipeline.Dataset
+		err error
+	}
+	done := make(chan opened, 1)
+	go func() {
+		d, err := pipeline.Open(ctx, s, o)
+		done <- opened{d, err}
+	}()
+	select {
+	case r := <-done:
+		return r.d, exit.With(exit.Dataset, r.err)
+	case <-ctx.Done():
+	}
+	limit := time.NewTimer(openEndTime)
+	defer limit.Stop()
+	select {
+	case r := <-done:
+		return r.d, exit.With(exit.Dataset, r.err)
+	case <-limit.C:
+		o.Log.Warn("storage does not answer: what it still owes is not waited for")
+		return nil, ctx.Err()
+	}
+}
+
+// OpenShowing is Open with progress on the ui.
+func OpenShowing(ctx context.Context, u *terminal.UI, log *slog.Logger, s spec.Spec) (*pipeline.Dataset, error) {
+	v := NewPass(u)
+	defer v.Clear()
+	return Open(ctx, log, s, pipeline.Options{Progress: v.Show})
+}
+
+// closeTime is how long reads that storage has begun may take to end once nobody
+// wants them. It, drainTime and what Mount.End waits are less than docker stop's
+// 10 s together.
+const closeTime = time.Second
+
+// Close closes d and keeps the first of the two errors. A dataset that can't
+// be closed, since storage does not answer, is left to the end of the process.
+func Close(d *pipeline.Dataset, err error, log *slog.Logger) error {
+	closed := make(chan error, 1)
+	go func() { closed <- d.Close() }()
+	limit := time.NewTimer(closeTime)
+	defer limit.Stop()
+	select {
+	case cerr := <-closed:
+		if err == nil {
+			return cerr
+		}
+	case <-limit.C:
+		log.Warn("storage does not answer: what it still owes is not waited for", "reads", d.Status().Engine.InFlight)
+	}
+	return err
+}

@@ -1,0 +1,275 @@
+package page
+
+import (
+	"cmp"
+	"context"
+	_ "embed"
+	"fmt"
+	"html/template"
+	"maps"
+	"math"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/lsiofs/lsiofs/checkpoint"
+	"github.com/lsiofs/lsiofs/cmd/lsiofs/build"
+	"github.com/lsiofs/lsiofs/cmd/lsiofs/inspect"
+	"github.com/lsiofs/lsiofs/cmd/lsiofs/readplan"
+	"github.com/lsiofs/lsiofs/cmd/lsiofs/terminal"
+	"github.com/lsiofs/lsiofs/pipeline"
+	"github.com/lsiofs/lsiofs/pipeline/order/quality"
+	"github.com/lsiofs/lsiofs/pipeline/printable"
+	"github.com/lsiofs/lsiofs/pipeline/spec"
+)
+
+// The page of inspect --html is one file that needs no other: styles and pictures
+// are in it, there is no script, and its policy forbids the browser to fetch
+// anything. What comes from a dataset is escaped by html/template. Its size is
+// bounded, whatever the dataset: charts have so many bars, lists so many lines.
+//
+//go:embed page.html
+var pageText string
+
+// Bounds of a page.
+const (
+	// pageRecords bounds the records that each picture and figure of a shuffle is
+	// made from: a fifth of a second each.
+	pageRecords = 1 << 21
+	// pageColumns and pageRows bound a picture: about as many as a phone and a
+	// desktop show without shrinking it.
+	pageColumns, pageRows = 400, 100
+	// pageReads is how many records the reads of a mount are counted for.
+	pageReads = 1 << 20
+	// pageDamages bounds the lists of what was left out.
+	pageDamages = 100
+)
+
+// page is what the template shows.
+type page struct {
+	inspect.Report
+	Name        string // of the dataset, for people
+	Spec        spec.Spec
+	Flags       string // that were given, to make a mount of the same order
+	Chart       shardChart
+	Shuffles    []shuffleRow
+	RecordSizes []sizeRow
+	Reads       *readplan.Report
+	NoReads     string // why Reads is nil
+	ReadSizes   []sizeRow
+	Reasons     []reasonRow
+	Build       build.Info
+}
+
+// shuffleRow is a shuffle, and its picture where it has one.
+type shuffleRow struct {
+	Name, Note string
+	Mix        quality.Mix
+	Picture    *picture
+}
+
+// sizeRow is a bar of a histogram.
+type sizeRow struct {
+	From, To string
+	Count    uint64
+	Share    float64 // of all
+	Percent  float64 // of the longest bar
+}
+
+// sizeTable is a histogram of so many of something.
+type sizeTable struct {
+	Of   string
+	Rows []sizeRow
+}
+
+// reasonRow is why something was left out, and how often.
+type reasonRow struct {
+	Text  string
+	Count uint64
+}
+
+// New gathers what inspect and plan find out. flags are those that make a
+// mount of the same order; asked is how records are to be read, as the dataset was
+// opened to read none.
+func New(ctx context.Context, d *pipeline.Dataset, i inspect.Report, flags string, asked spec.Read, program build.Info) (*page, error) {
+	p := &page{
+		Report: i, Name: filepath.Base(i.Root), Spec: d.Spec(), Flags: flags, Chart: newShardChart(d.Catalog()),
+		RecordSizes: sizeRows(i.Histogram), Build: program,
+	}
+	p.Spec.Read = asked
+	if err := p.compare(ctx, d); err != nil {
+		return nil, err
+	}
+	start := checkpoint.Position{Epoch: d.Spec().Epoch}
+	plan, err := readplan.New(ctx, d, start, 0, min(pageReads, max(d.Records(), 1)), asked)
+	switch {
+	case ctx.Err() != nil:
+		return nil, ctx.Err()
+	case err != nil:
+		p.NoReads = err.Error()
+	default:
+		p.Reads = &plan
+		for _, s := range plan.Storages[0].Plans {
+			if s.InUse {
+				p.ReadSizes = readSizeRows(s.Histogram)
+			}
+		}
+	}
+	for _, text := range slices.Sorted(maps.Keys(i.Damages)) {
+		p.Reasons = append(p.Reasons, reasonRow{text, i.Damages[text]})
+	}
+	slices.SortStableFunc(p.Reasons, func(a, b reasonRow) int { return int(b.Count) - int(a.Count) })
+	return p, nil
+}
+
+// compare draws the order beside others.
+func (p *page) compare(ctx context.Context, d *pipeline.Dataset) error {
+	s := d.Spec()
+	e, err := d.Epoch(s.Epoch)
+	if err != nil {
+		return err
+	}
+	subject := quality.Subject{ShardStarts: inspect.ShardStarts(d), Part: d.Part(), ChunkStarts: d.ChunkStarts}
+	compared, err := quality.Compare(e, s.Order, s.Epoch, subject,
+		quality.Resolution{LimitRecords: pageRecords, Columns: pageColumns, Rows: pageRows}, func() bool { return ctx.Err() == nil })
+	if err != nil || ctx.Err() != nil {
+		return cmp.Or(ctx.Err(), err)
+	}
+	for i, c := range compared {
+		row := shuffleRow{Name: c.Shuffle, Note: shuffleNotes[min(i, len(shuffleNotes)-1)], Mix: c.Mix}
+		if row.Picture, err = newPicture(c.Picture); err != nil {
+			return err
+		}
+		p.Shuffles = append(p.Shuffles, row)
+	}
+	return nil
+}
+
+// shuffleNotes say what one sees in the pictures, in the order of quality.Compare.
+var shuffleNotes = []string{
+	"what a mount with these settings delivers",
+	"what loaders do that open shards in random order and shuffle in a buffer",
+	"what --shuffle full delivers: every record drawn on its own",
+}
+
+// Shown are the lines of Damaged that the page has.
+func (p *page) Shown() []string { return p.Damaged[:min(len(p.Damaged), pageDamages)] }
+
+// ReasonsShown are the Reasons that the page has.
+func (p *page) ReasonsShown() []reasonRow { return p.Reasons[:min(len(p.Reasons), pageDamages)] }
+
+// Order is how the order given mixes.
+func (p *page) Order() quality.Mix { return p.Shuffles[0].Mix }
+
+// RecordMean is the mean size of a record, in bytes.
+func (p *page) RecordMean() int64 { return int64(p.RecordBytes.Mean) }
+
+// Quoted is the dataset as a word of a command line.
+func (p *page) Quoted() string { return terminal.Quote(p.Dataset) }
+
+// Grade is how good the mix is, as the name of a style.
+func (p *page) Grade() string {
+	switch m := p.Order(); {
+	case m.Batches == 0:
+		return "soft"
+	case m.Value <= quality.Good:
+		return "good"
+	case m.Value <= quality.Poor:
+		return "fair"
+	}
+	return "poor"
+}
+
+// Verdict is a word for how well the order mixes, and what the word stands on.
+func (p *page) Verdict() string {
+	m := p.Order()
+	switch {
+	case m.Batches == 0:
+		return "nothing to measure: one shard, or fewer than 256 records"
+	case m.Value <= (1+quality.Good)/2.0:
+		return "as good as independent sampling"
+	case m.Value <= quality.Good:
+		return "good"
+	case m.Value <= quality.Poor:
+		return "fair"
+	}
+	return "poor: batches come from few shards"
+}
+
+// Advice is what would mix better, "" where nothing is to be said.
+func (p *page) Advice() string {
+	switch {
+	case len(p.Mixing.Advice) > 0:
+		return inspect.AdviceText(p.Mixing.Advice)
+	case p.Mixing.Poor() && p.Shuffle != spec.ShuffleNone:
+		return inspect.AdviceText(nil)
+	}
+	return ""
+}
+
+// Settings are those of the order, of the deal and of reading.
+func (p *page) Settings() [][2]string {
+	s := p.Spec
+	rows := [][2]string{
+		{"seed", fmt.Sprint(s.Order.Seed)},
+		{"epoch", fmt.Sprint(s.Epoch)},
+		{"shuffle", fmt.Sprintf("%s, %s", s.Order.Shuffle, terminal.Plural(s.Order.SizeRecords, "record"))},
+		{"lanes", fmt.Sprintf("%d in %s", s.Order.Lanes, terminal.Plural(s.Order.Groups, "group"))},
+		{"chunks", fmt.Sprintf("up to %s or %s", terminal.Size(s.Order.ChunkBytes), terminal.Plural(s.Order.ChunkRecords, "record"))},
+		{"workers", fmt.Sprintf("%d, dealt %s, %s, tail %s", s.Deal.Workers, s.Deal.Dealing, terminal.Plural(s.Deal.Batch, "record")+" at a time", s.Deal.Tail)},
+		{"memory", terminal.Size(uint64(s.MemoryBytes))},
+		{"reading", fmt.Sprintf("--read %s, --io %s, --direct %s", s.Read, s.IO, s.Direct)},
+		{"damaged input", string(s.OnCorrupt)},
+	}
+	if p.Split != nil {
+		rows = append(rows, [2]string{"split", inspect.SplitText(s.Order.Split)})
+	}
+	return rows
+}
+
+func sizeRows(buckets []inspect.Bucket) []sizeRow {
+	most, all := uint64(0), uint64(0)
+	for _, k := range buckets {
+		most, all = max(most, k.Records), all+k.Records
+	}
+	rows := make([]sizeRow, len(buckets))
+	for i, k := range buckets {
+		rows[i] = sizeRow{From: terminal.Bytes(k.FromBytes), To: terminal.Bytes(k.ToBytes), Count: k.Records,
+			Share: float64(k.Records) / float64(max(all, 1)), Percent: 100 * float64(k.Records) / float64(max(most, 1))}
+	}
+	return rows
+}
+
+func readSizeRows(buckets []readplan.ReadBucket) []sizeRow {
+	list := make([]inspect.Bucket, len(buckets))
+	for i, k := range buckets {
+		list[i] = inspect.Bucket{FromBytes: k.FromBytes, ToBytes: k.ToBytes, Records: k.Reads}
+	}
+	return sizeRows(list)
+}
+
+// pageTemplate is the page's form. What it calls is listed here, so that a text
+// that does not fit fails when the program starts, in every test.
+var pageTemplate = template.Must(template.New("page").Funcs(template.FuncMap{
+	"bytes":   terminal.Bytes,
+	"count":   terminal.Count,
+	"spread":  inspect.Spread.Text,
+	"games":   (*inspect.Games).Text,
+	"long":    func(n int64) string { return terminal.Count(uint64(n)) },
+	"number":  func(n int) string { return terminal.Count(uint64(n)) },
+	"plural":  func(n int, one string) string { return terminal.Plural(uint64(n), one) },
+	"percent": func(share float64) string { return fmt.Sprintf("%.2f", 100*share) },
+	"fixed":   func(x float64) string { return fmt.Sprintf("%.2f", x) },
+	"about":   func(x float64) string { return terminal.Count(uint64(math.Round(x))) },
+	"mean":    func(p readplan.StrategyPlan) string { return terminal.Bytes(p.ReadBytes / max(int64(p.Reads), 1)) },
+	"upper":   func(s string) string { return strings.ToUpper(s[:1]) + s[1:] },
+	"sizes":   func(of string, rows []sizeRow) sizeTable { return sizeTable{of, rows} },
+}).Parse(pageText))
+
+// Render makes the file. What a terminal acts on, or a browser turns text around
+// by, is written out.
+func (p *page) Render() ([]byte, error) {
+	var b strings.Builder
+	err := pageTemplate.Execute(&b, p)
+	return []byte(printable.Text(b.String())), err
+}

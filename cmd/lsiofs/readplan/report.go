@@ -1,0 +1,200 @@
+package readplan
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"text/tabwriter"
+
+	"github.com/lsiofs/lsiofs/checkpoint"
+	"github.com/lsiofs/lsiofs/cmd/lsiofs/exit"
+	"github.com/lsiofs/lsiofs/cmd/lsiofs/inspect"
+	"github.com/lsiofs/lsiofs/cmd/lsiofs/terminal"
+	"github.com/lsiofs/lsiofs/pipeline"
+	"github.com/lsiofs/lsiofs/pipeline/spec"
+	"github.com/lsiofs/lsiofs/pipeline/storage/profile"
+)
+
+// Report is what plan finds out.
+type Report struct {
+	Dataset     string        `json:"dataset"`
+	Epoch       uint64        `json:"epoch"`
+	Worker      uint64        `json:"worker"`
+	Workers     uint64        `json:"workers"`
+	RecordsLeft uint64        `json:"records_left"`
+	Records     uint64        `json:"records"`
+	RecordBytes int64         `json:"record_bytes"`
+	Storages    []storagePlan `json:"storages"`
+}
+
+type storagePlan struct {
+	Kind   string `json:"kind"`
+	Root   string `json:"root"`
+	Reason string `json:"reason"` // why the plan in use is
+	// Likes are the sizes, depth and gaps that reads there are made of.
+	Likes profile.Profile `json:"profile"`
+	Plans []StrategyPlan  `json:"plans"`
+}
+
+// StrategyPlan is what a strategy reads.
+type StrategyPlan struct {
+	Strategy      string       `json:"strategy"`
+	InUse         bool         `json:"in_use"`
+	Reads         uint64       `json:"reads"`
+	ReadBytes     int64        `json:"read_bytes"`
+	Amplification float64      `json:"amplification"` // bytes read for each byte of the records
+	Estimated     bool         `json:"estimated"`
+	Pieces        uint64       `json:"pieces,omitempty"`      // scan
+	KeptBytes     int64        `json:"kept_bytes,omitempty"`  // scan: most at a time, for records to come
+	FitsMemory    *bool        `json:"fits_memory,omitempty"` // scan: each piece is read once
+	GapBytes      int64        `json:"gap_bytes,omitempty"`   // gather: read and thrown away
+	SpoolBytes    int64        `json:"spool_bytes,omitempty"` // spool: that a mount reserves
+	Histogram     []ReadBucket `json:"read_bytes_histogram"`
+	Notes         []string     `json:"notes"`
+}
+
+// ReadBucket counts reads of FromBytes ≤ size < ToBytes.
+type ReadBucket struct {
+	FromBytes int64  `json:"from_bytes"`
+	ToBytes   int64  `json:"to_bytes"`
+	Reads     uint64 `json:"reads"`
+}
+
+// New says what the next records of a worker's stream read from a position on,
+// 0 for all that are left. asked is how they are to be read, whatever the dataset was
+// opened for.
+func New(ctx context.Context, d *pipeline.Dataset, position checkpoint.Position, worker, records uint64, asked spec.Read) (Report, error) {
+	set, err := d.Set(ctx, position.Epoch, position.Done, d.Spec().Deal)
+	if err != nil {
+		return Report{}, exit.With(exit.Checkpoint, err)
+	}
+	left := set.View().Count(worker)
+	if records == 0 {
+		records = left
+	}
+	f, err := d.Forecast(ctx, set.View(), worker, records, asked)
+	if err != nil {
+		return Report{}, err
+	}
+	r := newReport(f)
+	s := d.Spec()
+	r.Dataset, r.Epoch = s.Dataset, position.Epoch
+	r.Worker, r.Workers, r.RecordsLeft = worker, s.Deal.Workers, left
+	return r, nil
+}
+
+// newReport makes the report of a forecast.
+func newReport(f pipeline.Forecast) Report {
+	r := Report{Records: f.Records, RecordBytes: f.RecordBytes}
+	for _, s := range f.Storages {
+		p := storagePlan{Kind: s.Kind, Root: s.Root, Reason: s.Reason, Likes: s.Likes}
+		scan := newStrategyPlan("scan", s.Scan.ReadsForecast, f)
+		scan.Estimated, scan.Notes = s.Scan.Estimated, scanNotes(s.Scan)
+		scan.Pieces, scan.KeptBytes, scan.FitsMemory = s.Scan.Pieces, s.Scan.KeptBytes, &s.Scan.Fits
+		p.Plans = append(p.Plans, scan)
+		if g := s.Gather; g != nil {
+			gather := newStrategyPlan("gather", g.ReadsForecast, f)
+			gather.GapBytes = g.GapBytes
+			gather.Notes = []string{fmt.Sprintf("reads records up to %s apart together, at most %s a read; throws %s away",
+				terminal.Bytes(g.Config.MergeGapBytes), terminal.Bytes(g.Config.MaxReadBytes), terminal.Bytes(g.GapBytes)), gatherNote}
+			p.Plans = append(p.Plans, gather)
+		}
+		if sp := s.Spool; sp != nil {
+			spool := newStrategyPlan("spool", sp.ReadsForecast, f)
+			spool.SpoolBytes, spool.Estimated = sp.SpoolBytes, true
+			spool.Notes = []string{fmt.Sprintf("decodes %s whole, once each, into a spool of %s", terminal.Plural(sp.Shards, "compressed shard"), terminal.Bytes(sp.SpoolBytes))}
+			if sp.FewerLanes != "" {
+				spool.Notes = append(spool.Notes, sp.FewerLanes)
+			}
+			p.Plans = append(p.Plans, spool)
+		}
+		for i := range p.Plans {
+			p.Plans[i].InUse = p.Plans[i].Strategy == string(s.Strategy)
+		}
+		r.Storages = append(r.Storages, p)
+	}
+	return r
+}
+
+// gatherNote says what is counted.
+const gatherNote = "counted as read from front to back; where the reader and what is copied ahead of it ask in turn, some reads more or fewer are merged"
+
+func newStrategyPlan(name string, reads pipeline.ReadsForecast, f pipeline.Forecast) StrategyPlan {
+	p := StrategyPlan{Strategy: name, Reads: reads.Reads, ReadBytes: reads.ReadBytes, Histogram: []ReadBucket{}}
+	if f.RecordBytes > 0 {
+		p.Amplification = float64(reads.ReadBytes) / float64(f.RecordBytes)
+	}
+	for _, b := range inspect.Histogram(reads.ByLength[:]) {
+		p.Histogram = append(p.Histogram, ReadBucket{b.FromBytes, b.ToBytes, b.Records})
+	}
+	return p
+}
+
+func scanNotes(s pipeline.ScanForecast) []string {
+	notes := []string{fmt.Sprintf("reads %s whole, each once, and keeps up to %s for records to come", terminal.Plural(s.Pieces, "piece"), terminal.Bytes(s.KeptBytes))}
+	if !s.Fits {
+		notes[0] = fmt.Sprintf("reads %s whole, each at least once", terminal.Plural(s.Pieces, "piece"))
+		notes = append(notes, fmt.Sprintf("--memory %s is too little for the %s that wait for their turn: pieces are dropped and read again",
+			terminal.Size(uint64(s.MemoryBytes)), terminal.Bytes(s.KeptBytes)))
+	}
+	if s.Estimated {
+		times := "once each, as far as needed"
+		if s.Passes > s.Compressed {
+			times = fmt.Sprintf("in about %s passes", terminal.Count(s.Passes))
+		}
+		notes = append(notes, fmt.Sprintf("decodes %s %s; bytes are those of the files", terminal.Plural(s.Compressed, "compressed shard"), times))
+	}
+	return notes
+}
+
+// Print writes a plan for people.
+func (r Report) Print(u *terminal.UI) error {
+	var b strings.Builder
+	fmt.Fprintf(&b, "%s (%s) of %s left for worker %d of %d in epoch %d of %s\n",
+		terminal.Plural(r.Records, "record"), terminal.Bytes(r.RecordBytes), terminal.Count(r.RecordsLeft), r.Worker, r.Workers, r.Epoch, r.Dataset)
+	for _, s := range r.Storages {
+		fmt.Fprintf(&b, "\nstorage %s %s (%s)\n", s.Kind, s.Root, s.Likes)
+		s.table(&b)
+		for _, p := range s.Plans {
+			notes := p.Notes
+			if p.InUse && s.Reason != "" {
+				notes = append([]string{"in use (" + s.Reason + ")"}, notes...)
+			}
+			fmt.Fprintf(&b, "\n%s: %s\n", p.Strategy, strings.Join(notes, "\n  "))
+			var buckets []inspect.Bucket
+			for _, k := range p.Histogram {
+				buckets = append(buckets, inspect.Bucket{FromBytes: k.FromBytes, ToBytes: k.ToBytes, Records: k.Reads})
+			}
+			b.WriteString(inspect.HistogramText(buckets))
+		}
+		if !slices.ContainsFunc(s.Plans, func(p StrategyPlan) bool { return p.Strategy == "gather" }) {
+			b.WriteString("\ngather: not possible, as these records lie in compressed shards\n")
+		}
+	}
+	if r.Workers > 1 {
+		b.WriteString("\nWorkers that read at the same time share pieces: of all of them together, scan's amplification is less.\n")
+	}
+	return u.Printf("%s", b.String())
+}
+
+func (s storagePlan) table(b *strings.Builder) {
+	w := tabwriter.NewWriter(b, 0, 0, 2, ' ', 0)
+	fmt.Fprint(w, "  strategy\treads\tbytes\tamplification\tbytes a read\n")
+	for _, p := range s.Plans {
+		name, about := p.Strategy, ""
+		if p.InUse {
+			name += " (in use)"
+		}
+		if p.Estimated {
+			about = "about "
+		}
+		mean := int64(0)
+		if p.Reads > 0 {
+			mean = p.ReadBytes / int64(p.Reads)
+		}
+		fmt.Fprintf(w, "  %s\t%s%s\t%s%s\t%.2f\t%s\n", name, about, terminal.Count(p.Reads), about, terminal.Bytes(p.ReadBytes), p.Amplification, terminal.Bytes(mean))
+	}
+	// Writing to memory does not fail.
+	_ = w.Flush()
+}

@@ -1,0 +1,148 @@
+package resuming
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+	"os"
+
+	"github.com/lsiofs/lsiofs/checkpoint"
+	"github.com/lsiofs/lsiofs/cmd/lsiofs/exit"
+	"github.com/lsiofs/lsiofs/pipeline"
+	"github.com/lsiofs/lsiofs/pipeline/order"
+	"github.com/lsiofs/lsiofs/pipeline/spec"
+)
+
+// Checkpoint is a checkpoint to go on from.
+type Checkpoint struct {
+	Path string
+	Doc  []byte
+	// State is the full form; nil for a short one, which brings no order.
+	State *checkpoint.State
+	Short Short
+}
+
+// Short is what a training loop may write by hand.
+type Short struct {
+	Epoch   *uint64 `json:"epoch"`
+	Samples *uint64 `json:"samples"`
+}
+
+// Read reads a checkpoint of either form. What it says is judged
+// against the dataset later, by Position.
+func Read(path string) (*Checkpoint, error) {
+	doc, err := ReadDocument(path)
+	if err != nil {
+		return nil, err
+	}
+	r := &Checkpoint{Path: path, Doc: doc}
+	var fields map[string]json.RawMessage
+	if json.Unmarshal(doc, &fields) == nil && fields["version"] == nil && fields["dataset"] == nil && fields["order"] == nil && fields["done"] == nil {
+		if err := checkpoint.Possible(doc); err != nil {
+			return nil, exit.Errorf(exit.Checkpoint, "%s: %w", path, err)
+		}
+		// It is complete, and as strict as Possible wants it.
+		return r, exit.With(exit.Checkpoint, json.Unmarshal(doc, &r.Short))
+	}
+	state, err := checkpoint.Parse(doc)
+	if err != nil {
+		return nil, exit.Errorf(exit.Checkpoint, "%s: %w", path, err)
+	}
+	r.State = &state
+	return r, nil
+}
+
+// ReadDocument reads a file that may be a checkpoint, and no more of it than
+// one may have. "-" is no file name here: a checkpoint is read twice.
+func ReadDocument(path string) ([]byte, error) {
+	f, err := os.Open(path)
+	if err != nil {
+		return nil, exit.With(exit.Checkpoint, err)
+	}
+	defer f.Close()
+	doc, err := io.ReadAll(io.LimitReader(f, checkpoint.MaxBytes+1))
+	if err != nil {
+		return nil, exit.With(exit.Checkpoint, err)
+	}
+	if len(doc) > checkpoint.MaxBytes {
+		return nil, exit.Errorf(exit.Checkpoint, "%s: %w: more than %d bytes", path, checkpoint.ErrTooLarge, checkpoint.MaxBytes)
+	}
+	return doc, nil
+}
+
+// Apply puts the checkpoint's order into s, and, unless they were given, the
+// workers, batch and deal of its last entry. An order flag that was given and
+// differs is an error; all of them are reported.
+func (r *Checkpoint) Apply(s spec.Spec, given func(flag string) bool) (spec.Spec, error) {
+	var problems []error
+	differs := func(flag string, flagValue, fileValue any) {
+		if given(flag) && flagValue != fileValue {
+			problems = append(problems, fmt.Errorf("--%s (%v) differs from %s, which has %v: an epoch can only go on in its own order, so leave the flag out",
+				flag, flagValue, r.Path, fileValue))
+		}
+	}
+	if r.State == nil {
+		differs("epoch", s.Epoch, *r.Short.Epoch)
+		s.Epoch = *r.Short.Epoch
+		return s, exit.Join(exit.Usage, problems)
+	}
+	o := r.State.Order
+	differs("seed", s.Order.Seed, o.Seed)
+	differs("shuffle", s.Order.Shuffle, o.Shuffle)
+	differs("shuffle-size", s.Order.SizeRecords, o.SizeRecords)
+	differs("lanes", s.Order.Lanes, o.Lanes)
+	differs("groups", s.Order.Groups, o.Groups)
+	differs("chunk-bytes", s.Order.ChunkBytes, o.ChunkBytes)
+	differs("chunk-records", s.Order.ChunkRecords, o.ChunkRecords)
+	split := s.Order.Split.Or()
+	differs("split", split.Part, o.Split.Part)
+	differs("split-seed", split.Seed, o.Split.Seed)
+	differs("split-by", split.By, o.Split.By)
+	differs("epoch", s.Epoch, r.State.Epoch)
+	s.Order, s.Epoch = o, r.State.Epoch
+
+	if n := len(r.State.Done); n > 0 {
+		last := r.State.Done[n-1]
+		if !given("workers") {
+			s.Deal.Workers = uint64(len(last.Consumed))
+		}
+		if !given("batch") {
+			s.Deal.Batch = last.Batch
+		}
+		if !given("deal") && last.Dealing != "" {
+			s.Deal.Dealing = last.Dealing
+		}
+	}
+	if o.Groups > 1 {
+		differs("batch", s.Deal.Batch, o.Batch)
+		s.Deal.Batch = o.Batch
+	}
+	return s, exit.Join(exit.Usage, problems)
+}
+
+// BringsOrder says whether the order is the checkpoint's.
+func (r *Checkpoint) BringsOrder() bool { return r != nil && r.State != nil }
+
+// Position judges the checkpoint against an open dataset; without one (r is
+// nil) it is the start of the spec's epoch.
+func (r *Checkpoint) Position(d *pipeline.Dataset) (checkpoint.Position, error) {
+	s := d.Spec()
+	if r == nil {
+		return checkpoint.Position{Epoch: s.Epoch}, nil
+	}
+	p, err := checkpoint.Resolve(r.Doc, checkpoint.Subject{
+		Dataset: d.Fingerprint(), Order: s.Order, Records: d.Records(), Workers: s.Deal.Workers, Explain: d.Explain,
+	})
+	if err != nil {
+		return p, exit.Errorf(exit.Checkpoint, "%s: %w", r.Path, err)
+	}
+	return p, nil
+}
+
+// Prefix is the resume after n records of G, as names with from-N have it.
+func Prefix(o spec.Order, n uint64) []order.Done {
+	if n == 0 {
+		return nil
+	}
+	return []order.Done{order.First(n, o)}
+}

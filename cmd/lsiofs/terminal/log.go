@@ -1,0 +1,55 @@
+package terminal
+
+import (
+	"fmt"
+	"log/slog"
+
+	"github.com/lsiofs/lsiofs/pipeline/printable"
+)
+
+// LogFormat is how log lines are written, a flag. The zero value is JSON where
+// results are, else text.
+type LogFormat string
+
+// The formats of logs.
+const (
+	LogText LogFormat = "text"
+	LogJSON LogFormat = "json"
+)
+
+func (f *LogFormat) String() string { return string(*f) }
+func (f *LogFormat) Type() string   { return string(LogText + "|" + LogJSON) }
+
+func (f *LogFormat) Set(s string) error {
+	if *f = LogFormat(s); *f != LogText && *f != LogJSON {
+		return fmt.Errorf("%q is no format of logs: use %s or %s", s, LogText, LogJSON)
+	}
+	return nil
+}
+
+// Logger writes to stderr what happens at level and above.
+func (u *UI) Logger(level slog.Level, format LogFormat) *slog.Logger {
+	o := &slog.HandlerOptions{Level: level}
+	if format == LogJSON || format == "" && u.JSON {
+		return slog.New(slog.NewJSONHandler(lockedWriter{u, true}, o))
+	}
+	return slog.New(slog.NewTextHandler(lockedWriter{u, false}, o))
+}
+
+// lockedWriter keeps log lines and the ui's own lines whole.
+type lockedWriter struct {
+	u    *UI
+	json bool // what is written is
+}
+
+func (w lockedWriter) Write(p []byte) (int, error) {
+	w.u.mu.Lock()
+	defer w.u.mu.Unlock()
+	if !w.json { // what can't be printed is quoted by then
+		return w.u.Err.Write(p)
+	}
+	if _, err := w.u.Err.Write(printable.JSON(p)); err != nil {
+		return 0, err
+	}
+	return len(p), nil
+}

@@ -1,0 +1,96 @@
+package terminal
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"io"
+	"os"
+	"strings"
+	"sync"
+
+	"golang.org/x/term"
+
+	"github.com/lsiofs/lsiofs/pipeline/printable"
+)
+
+// UI is where a command writes: data to Out, everything else to Err. Its
+// methods may be called concurrently; the fields are set before that.
+type UI struct {
+	Out, Err io.Writer
+	JSON     bool // objects, one a line, instead of sentences
+	Terminal bool // Err is one: redrawing is welcome
+
+	mu sync.Mutex
+}
+
+// New makes a UI that writes sentences, and looks whether err is a terminal.
+func New(out, err io.Writer) *UI {
+	u := &UI{Out: out, Err: err}
+	if f, ok := err.(*os.File); ok {
+		u.Terminal = term.IsTerminal(int(f.Fd()))
+	}
+	return u
+}
+
+// Notef writes a line for people; nothing under --json.
+func (u *UI) Notef(format string, args ...any) {
+	if u.JSON {
+		return
+	}
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	fmt.Fprintln(u.Err, printable.Text(fmt.Sprintf(format, args...)))
+}
+
+// Warn writes a warning.
+func (u *UI) Warn(text string) {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	if u.JSON {
+		writeJSON(u.Err, map[string]string{"warning": text})
+		return
+	}
+	fmt.Fprintf(u.Err, "warning: %s\n", printable.Text(text))
+}
+
+// Emit writes one JSON object, on a line of its own, to stdout.
+func (u *UI) Emit(v any) error { return writeJSON(u.Out, v) }
+
+func writeJSON(w io.Writer, v any) error {
+	var b bytes.Buffer
+	e := json.NewEncoder(&b)
+	e.SetEscapeHTML(false)
+	if err := e.Encode(v); err != nil {
+		return err
+	}
+	_, err := w.Write(printable.JSON(b.Bytes()))
+	return err
+}
+
+// WriteProgress writes a state of a long work as JSON.
+func (u *UI) WriteProgress(state any) {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	writeJSON(u.Err, map[string]any{"progress": state})
+}
+
+// Fail writes the error that the program ends with: a line for each problem, or, as
+// JSON, object, which says it to programs.
+func (u *UI) Fail(text string, object any) {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	if u.JSON {
+		writeJSON(u.Err, object)
+		return
+	}
+	for line := range strings.Lines(text) {
+		fmt.Fprintf(u.Err, "lsiofs: %s\n", printable.Text(strings.TrimSuffix(line, "\n")))
+	}
+}
+
+// Printf writes text for people to stdout.
+func (u *UI) Printf(format string, args ...any) error {
+	_, err := io.WriteString(u.Out, printable.Text(fmt.Sprintf(format, args...)))
+	return err
+}

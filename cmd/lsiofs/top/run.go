@@ -1,0 +1,108 @@
+package top
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"time"
+
+	"golang.org/x/sys/unix"
+	"golang.org/x/term"
+
+	"github.com/lsiofs/lsiofs/cmd/lsiofs/exit"
+	"github.com/lsiofs/lsiofs/cmd/lsiofs/terminal"
+)
+
+// Options are what is watched, and for how long.
+type Options struct {
+	Point string
+	Once  bool
+}
+
+const (
+	every = time.Second
+	// patience is how long status may take to come before that is said.
+	patience = 3 * time.Second
+	// rateSeconds is over how much of the past rates of streams are.
+	rateSeconds = 10
+	// onceWidth is the width of a frame where there is no terminal.
+	onceWidth = 80
+)
+
+// Run shows frames until the mount is gone or ctx ends: on a terminal until q, else
+// a line a second; one frame where that was asked for.
+func Run(ctx context.Context, o Options, u *terminal.UI) error {
+	w := newWatch(o.Point)
+	first := w.look(ctx)
+	if first.err != nil {
+		return w.failed(first.err)
+	}
+	out, isFile := u.Out.(*os.File)
+	switch {
+	case o.Once:
+		return once(ctx, w, u)
+	case u.JSON:
+		return lines(ctx, w, func(f frame) error { return u.Emit(f.line()) })
+	case isFile && term.IsTerminal(int(out.Fd())):
+		return onScreen(ctx, w)
+	}
+	return lines(ctx, w, func(f frame) error { return printLine(u.Out, f) })
+}
+
+func printLine(w io.Writer, f frame) error {
+	_, err := fmt.Fprintln(w, time.Now().Format(time.TimeOnly), f.short())
+	return err
+}
+
+// once prints one frame, of what went on for a second.
+func once(ctx context.Context, w *watch, u *terminal.UI) error {
+	if !pause(ctx, every) {
+		return ctx.Err()
+	}
+	f := w.look(ctx)
+	if f.err != nil {
+		return w.failed(f.err)
+	}
+	if u.JSON {
+		return u.Emit(f.line())
+	}
+	width := onceWidth
+	if out, ok := u.Out.(*os.File); ok {
+		if columns, _, err := term.GetSize(int(out.Fd())); err == nil {
+			width = columns
+		}
+	}
+	_, err := io.WriteString(u.Out, f.draw(width))
+	return err
+}
+
+// lines gives a frame a second to show until the mount is gone.
+func lines(ctx context.Context, w *watch, show func(frame) error) error {
+	for pause(ctx, every) {
+		f := w.look(ctx)
+		if f.err != nil {
+			return w.failed(f.err)
+		}
+		if err := show(f); err != nil {
+			if errors.Is(err, unix.EPIPE) {
+				return exit.Errorf(exit.Pipe, "write: %w", err)
+			}
+			return err
+		}
+	}
+	return ctx.Err()
+}
+
+// pause waits; no means that ctx has ended.
+func pause(ctx context.Context, d time.Duration) bool {
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-t.C:
+		return true
+	case <-ctx.Done():
+		return false
+	}
+}

@@ -1,0 +1,173 @@
+package top
+
+import (
+	"encoding/json"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+	"unicode/utf8"
+
+	"github.com/gdamore/tcell/v2"
+	"github.com/stretchr/testify/require"
+	"golang.org/x/sys/unix"
+
+	"github.com/lsiofs/lsiofs/cmd/lsiofs/goldentest"
+	"github.com/lsiofs/lsiofs/fs"
+)
+
+// savedStatus is one of two that a real mount wrote, some seconds apart.
+func savedStatus(t *testing.T, n int) *fs.Status {
+	t.Helper()
+	x := readStatus(filepath.Join("testdata", fmt.Sprintf("status-%d.json", n)))
+	require.NoError(t, x.err)
+	return x.status
+}
+
+// pointWith is a directory with a status.json, as far as files can be a mount.
+func pointWith(t *testing.T, n int) string {
+	dir := t.TempDir()
+	b, err := os.ReadFile(filepath.Join("testdata", fmt.Sprintf("status-%d.json", n)))
+	require.NoError(t, err)
+	require.NoError(t, os.WriteFile(filepath.Join(dir, "status.json"), b, 0o600))
+	return dir
+}
+
+func TestFramesOfAllWidths(t *testing.T) {
+	f := frame{point: "/mnt/train", now: savedStatus(t, 2), before: savedStatus(t, 1)}
+	for _, width := range []int{60, 80, 120} {
+		text := f.draw(width)
+		for line := range strings.Lines(text) {
+			require.LessOrEqual(t, utf8.RuneCountInString(strings.TrimSuffix(line, "\n")), width)
+		}
+		goldentest.Equal(t, fmt.Sprintf("top-%d.txt", width), text)
+	}
+	goldentest.Equal(t, "top-line.txt", f.short()+"\n")
+}
+
+func TestAFrameOfAMountThatHasJustBegunOrDoesNotAnswer(t *testing.T) {
+	f := frame{point: "/mnt/train", now: savedStatus(t, 1)}
+	require.NotContains(t, f.draw(80), " left\n", "no rate is known yet")
+	f.silent = 12 * time.Second
+	require.True(t, strings.HasPrefix(f.draw(80), "/mnt/train has not answered for 12s; before that, "), f.draw(80))
+	require.Equal(t, "/mnt/train has not answered for 12s", f.short())
+	f.silent = 0
+	f.now.Explain.Verdict.Text = "a reader waits for the disk: shard a\x1b[2J\u202e.tar"
+	for _, text := range []string{f.draw(80), f.short()} {
+		require.Contains(t, text, `shard a\x1b[2J\u202e.tar`, "names are of others")
+	}
+	empty := frame{point: "/mnt/train", now: new(fs.Status)}
+	for width := range 200 {
+		require.NotPanics(t, func() { empty.draw(width); f.draw(width) })
+	}
+}
+
+func TestStreamsThatEndAndStreamsThatRest(t *testing.T) {
+	before, now := savedStatus(t, 1), savedStatus(t, 1)
+	now.UptimeSeconds = before.UptimeSeconds + 10
+	now.Files[0].DeliveredBytes = before.Files[0].DeliveredBytes + 1000
+	now.Files[0].SizeBytes = now.Files[0].DeliveredBytes + 500
+	f := frame{now: now, before: before}
+	lines := f.streams()
+	require.Equal(t, 100.0, lines[0].BytesPerSecond)
+	require.Equal(t, 5.0, lines[0].LeftSeconds)
+	require.Equal(t, -1.0, lines[1].LeftSeconds, "nobody reads it")
+	_, left := f.epoch()
+	require.Equal(t, -1.0, left)
+	now.Files[1].DeliveredBytes = now.Files[1].SizeBytes
+	require.Zero(t, f.streams()[1].LeftSeconds)
+	_, left = f.epoch()
+	require.Equal(t, 5.0, left)
+}
+
+// A pipe that nobody writes to is a mount that does not answer.
+func TestTopShowsAMountThatHangs(t *testing.T) {
+	dir := pointWith(t, 1)
+	w := newWatch(dir)
+	require.NoError(t, w.look(t.Context()).err)
+	path := filepath.Join(dir, "status.json")
+	require.NoError(t, os.Remove(path))
+	require.NoError(t, unix.Mkfifo(path, 0o600))
+	w.patience = 10 * time.Millisecond
+	f := w.look(t.Context())
+	require.NoError(t, f.err)
+	require.Positive(t, f.silent)
+	require.Positive(t, w.look(t.Context()).silent, "one read is under way, and no other")
+	b, err := json.Marshal(savedStatus(t, 2))
+	require.NoError(t, err)
+	require.NoError(t, os.WriteFile(path, b, 0o600)) // as the mount answers at last
+	w.patience = time.Minute
+	f = w.look(t.Context())
+	require.NoError(t, f.err)
+	require.Zero(t, f.silent)
+	require.NotNil(t, f.before)
+
+	hanging := newWatch(dir)
+	hanging.patience = 10 * time.Millisecond
+	require.ErrorContains(t, hanging.look(t.Context()).err, "has not answered for")
+	require.NoError(t, os.WriteFile(path, b, 0o600))
+	<-hanging.reading
+}
+
+func TestTheScreenIsRedrawnResizedAndLeft(t *testing.T) {
+	for _, key := range []tcell.Key{tcell.KeyCtrlC, tcell.KeyEscape, tcell.KeyRune} {
+		s := &shownScreen{SimulationScreen: tcell.NewSimulationScreen("UTF-8")}
+		require.NoError(t, s.Init())
+		s.SetSize(80, 30)
+		w := newWatch(pointWith(t, 2))
+		require.NoError(t, w.look(t.Context()).err)
+		ended := make(chan error, 1)
+		go func() { ended <- drawFrames(t.Context(), w, s) }()
+		require.Eventually(t, func() bool { return strings.Contains(s.shown(), "worker-1.jsonl") }, time.Minute, 10*time.Millisecond)
+		s.SetSize(60, 5)
+		require.NoError(t, s.PostEvent(tcell.NewEventResize(60, 5)))
+		require.Eventually(t, func() bool { return !strings.Contains(s.shown(), "worker-1.jsonl") }, time.Minute, 10*time.Millisecond)
+		s.InjectKey(key, 'q', tcell.ModNone)
+		require.NoError(t, <-ended)
+		s.Fini()
+	}
+}
+
+func TestTheScreenIsLeftWhenTheMountIsGone(t *testing.T) {
+	s := tcell.NewSimulationScreen("UTF-8")
+	require.NoError(t, s.Init())
+	defer s.Fini()
+	dir := pointWith(t, 2)
+	w := newWatch(dir)
+	require.NoError(t, w.look(t.Context()).err)
+	require.NoError(t, os.Remove(filepath.Join(dir, "status.json")))
+	require.ErrorContains(t, drawFrames(t.Context(), w, s), "was unmounted, or its server has ended")
+}
+
+// shownScreen keeps what it shows as text: the cells of a simulation are written
+// to by who draws.
+type shownScreen struct {
+	tcell.SimulationScreen
+	mu   sync.Mutex
+	text string
+}
+
+func (s *shownScreen) Show() {
+	s.SimulationScreen.Show()
+	var b strings.Builder
+	cells, width, _ := s.GetContents()
+	for i, c := range cells {
+		if i%width == 0 {
+			b.WriteByte('\n')
+		}
+		b.WriteString(string(c.Runes))
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.text = b.String()
+}
+
+// shown is what is on the screen. Anybody may ask.
+func (s *shownScreen) shown() string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.text
+}

@@ -1,0 +1,188 @@
+package tune
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"text/tabwriter"
+	"time"
+
+	"github.com/lsiofs/lsiofs/cmd/lsiofs/terminal"
+	"github.com/lsiofs/lsiofs/pipeline/storage/profile"
+	storagetune "github.com/lsiofs/lsiofs/pipeline/storage/tune"
+)
+
+// Report is what tune has measured, and where it is stored.
+type Report struct {
+	storagetune.Result
+	File string `json:"file,omitempty"` // "" for --dry-run
+}
+
+func (r Report) write(u *terminal.UI) error {
+	if u.JSON {
+		return u.Emit(r)
+	}
+	var b strings.Builder
+	fmt.Fprintf(&b, "%s: %s\n", PlaceText(r.Place), r.Data)
+	about := "past the page cache"
+	if !r.Direct {
+		about = "through the page cache, which this file system does not let reads pass"
+	}
+	fmt.Fprintf(&b, "random reads %s, with %s; %s in %.0f s\n\n", about, r.Engine, terminal.Plural(uint64(r.Rounds), "round"), r.Seconds)
+	cellTable(&b, r.Cells, r.Profile)
+	b.WriteString("\n")
+	costTable(&b, r.Costs, r.CopyBytesPerSecond)
+	for _, why := range r.Reasons {
+		fmt.Fprintf(&b, "%s\n", why)
+	}
+	fmt.Fprintf(&b, "\n%s\n", r.Profile)
+	if r.File != "" {
+		fmt.Fprintf(&b, "stored as %s: mounts of datasets on this file system use it\n", r.File)
+	}
+	return u.Printf("%s", b.String())
+}
+
+// PlaceText names a storage.
+func PlaceText(p profile.Place) string {
+	text := string(p.Kind)
+	if p.Device != "" {
+		text += " " + p.Device
+	}
+	if p.FileSystem != "" {
+		text += " (" + p.FileSystem + ")"
+	}
+	return text
+}
+
+// cellTable draws throughput over size and depth. The chosen cell is marked.
+func cellTable(b *strings.Builder, cells []profile.Cell, chosen profile.Profile) {
+	var sizes []int64
+	var depths []int
+	rates := map[[2]int64]float64{}
+	for _, c := range cells {
+		sizes, depths = append(sizes, c.ReadBytes), append(depths, c.Depth)
+		rates[[2]int64{c.ReadBytes, int64(c.Depth)}] = c.BytesPerSecond
+	}
+	slices.Sort(sizes)
+	slices.Sort(depths)
+	sizes, depths = slices.Compact(sizes), slices.Compact(depths)
+	w := tabwriter.NewWriter(b, 0, 0, 2, ' ', tabwriter.AlignRight)
+	fmt.Fprint(w, "GiB/s, reads\t")
+	for _, d := range depths {
+		fmt.Fprintf(w, "%d \t", d)
+	}
+	fmt.Fprintln(w, "at a time")
+	for _, s := range sizes {
+		fmt.Fprintf(w, "of %s\t", terminal.Bytes(s))
+		for _, d := range depths {
+			rate, measured := rates[[2]int64{s, int64(d)}]
+			switch {
+			case !measured:
+				fmt.Fprint(w, "- \t")
+			case s == chosen.ReadBytes && s*int64(d) == chosen.InFlightBytes:
+				fmt.Fprintf(w, "%.3f*\t", rate/(1<<30))
+			default:
+				fmt.Fprintf(w, "%.3f \t", rate/(1<<30))
+			}
+		}
+		fmt.Fprintln(w)
+	}
+	// Writing to memory does not fail.
+	_ = w.Flush()
+}
+
+// costTable draws what a read of each size costs, which the gap follows from.
+func costTable(b *strings.Builder, costs []storagetune.Cost, copyRate float64) {
+	if len(costs) == 0 {
+		return
+	}
+	w := tabwriter.NewWriter(b, 0, 0, 2, ' ', tabwriter.AlignRight)
+	fmt.Fprint(w, "µs a read\t")
+	for _, c := range costs {
+		fmt.Fprintf(w, "%s\t", terminal.Bytes(c.ReadBytes))
+	}
+	fmt.Fprint(w, "\nat a time\t")
+	for _, c := range costs {
+		fmt.Fprintf(w, "%d\t", c.Depth)
+	}
+	fmt.Fprint(w, "\nmeasured\t")
+	for _, c := range costs {
+		fmt.Fprintf(w, "%.1f\t", c.Seconds*1e6)
+	}
+	fmt.Fprint(w, "\nrequest + bytes\t")
+	for _, c := range costs {
+		fmt.Fprintf(w, "%.1f\t", c.FittedSeconds*1e6)
+	}
+	fmt.Fprintln(w)
+	// Writing to memory does not fail.
+	_ = w.Flush()
+	fmt.Fprintf(b, "memory is copied at %s/s\n\n", terminal.Bytes(int64(copyRate)))
+}
+
+// showProfile says what a mount would use.
+func showProfile(path string, u *terminal.UI) error {
+	f := profile.Find(path)
+	if f.Problem != nil {
+		u.Warn(f.Problem.Error())
+	}
+	if u.JSON {
+		return u.Emit(f)
+	}
+	from := "stored as " + f.File
+	if f.File == "" {
+		from = "defaults, as nothing was measured here: lsiofs tune " + terminal.Quote(path)
+	}
+	p := f.Profile
+	if err := terminal.Table(u.Out, [][2]string{
+		{"path", path},
+		{"storage", PlaceText(f.Place)},
+		{"identity", f.Place.Identity},
+		{"profile", p.Source() + "; " + from},
+		{"read size", terminal.Bytes(p.ReadBytes)},
+		{"in flight", fmt.Sprintf("%s, or %s", terminal.Plural(uint64(p.Depth), "read"), terminal.Bytes(p.InFlightBytes))},
+		{"gap", terminal.Bytes(p.GapBytes)},
+		{"alignment", terminal.Bytes(p.AlignBytes)},
+	}); err != nil || len(f.Cells) == 0 {
+		return err
+	}
+	var b strings.Builder
+	b.WriteString("\n")
+	cellTable(&b, f.Cells, p)
+	return u.Printf("%s", b.String())
+}
+
+// view shows how far a measurement is: a bar on a terminal, a line now and
+// then elsewhere.
+type view struct {
+	ui    *terminal.UI
+	began time.Time
+	pace  terminal.Pace
+	bar   *terminal.Bar
+	shown time.Time
+}
+
+func newView(u *terminal.UI) *view {
+	return &view{ui: u, began: time.Now(), pace: terminal.NewPace(), bar: u.NewShareBar()}
+}
+
+func (v *view) show(p storagetune.Progress) {
+	now := time.Now()
+	if v.ui.Terminal && !v.ui.JSON {
+		if now.Sub(v.shown) >= terminal.RedrawEvery {
+			v.shown = now
+			v.bar.Draw(p.Stage, min(999, int64(1000*p.Done)), 1000)
+		}
+		return
+	}
+	if !v.pace.Due(now.Sub(v.began)) {
+		return
+	}
+	if v.ui.JSON {
+		v.ui.WriteProgress(p)
+		return
+	}
+	v.ui.Notef("%s: %.0f %%", p.Stage, 100*p.Done)
+}
+
+// clear takes the bar off the screen.
+func (v *view) clear() { v.bar.Clear() }

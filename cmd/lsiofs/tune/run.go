@@ -1,0 +1,65 @@
+package tune
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/lsiofs/lsiofs/cmd/lsiofs/exit"
+	"github.com/lsiofs/lsiofs/cmd/lsiofs/terminal"
+	"github.com/lsiofs/lsiofs/pipeline/catalog"
+	"github.com/lsiofs/lsiofs/pipeline/storage/profile"
+	storagetune "github.com/lsiofs/lsiofs/pipeline/storage/tune"
+)
+
+// Options are what is measured, and what becomes of it.
+type Options struct {
+	Path    string
+	Seconds float64
+	DryRun  bool
+	Show    bool
+	// Measured is what is measured where; tests make it small. nil is the default.
+	Measured func(path string) storagetune.Config
+}
+
+// Run measures the storage that o.path lies on, or shows what is known of it.
+func Run(ctx context.Context, o Options, u *terminal.UI) error {
+	if o.Measured == nil {
+		o.Measured = storagetune.Default
+	}
+	if !(o.Seconds >= 0.1 && o.Seconds <= 86400) {
+		return exit.Usagef("--seconds (%v) must be between 0.1 and 86400", o.Seconds)
+	}
+	if o.Show && o.DryRun {
+		return exit.Usagef("--show and --dry-run: choose one, as --show measures nothing")
+	}
+	root, err := catalog.Root(o.Path)
+	if err != nil {
+		return exit.With(exit.Dataset, err)
+	}
+	if o.Show {
+		return showProfile(root, u)
+	}
+	v := newView(u)
+	c := o.Measured(root)
+	c.Duration = time.Duration(o.Seconds * float64(time.Second))
+	c.Progress = v.show
+	r, err := storagetune.Run(ctx, c)
+	v.clear()
+	if err != nil {
+		return exit.With(exit.Dataset, err)
+	}
+	report := Report{Result: r}
+	if !o.DryRun {
+		report.File, err = saveProfile(r)
+	}
+	return errors.Join(report.write(u), err)
+}
+
+func saveProfile(r storagetune.Result) (string, error) {
+	dir, err := profile.Dir()
+	if err != nil {
+		return "", err
+	}
+	return profile.Save(dir, profile.Stored{Place: r.Place, Profile: r.Profile, Cells: r.Cells})
+}

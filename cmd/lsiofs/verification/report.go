@@ -1,0 +1,168 @@
+package verification
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"text/tabwriter"
+	"time"
+
+	"github.com/lsiofs/lsiofs/cmd/lsiofs/exit"
+	"github.com/lsiofs/lsiofs/cmd/lsiofs/inspect"
+	"github.com/lsiofs/lsiofs/cmd/lsiofs/opening"
+	"github.com/lsiofs/lsiofs/cmd/lsiofs/terminal"
+	"github.com/lsiofs/lsiofs/pipeline"
+	"github.com/lsiofs/lsiofs/pipeline/order/quality"
+	"github.com/lsiofs/lsiofs/pipeline/printable"
+	"github.com/lsiofs/lsiofs/pipeline/unpack/formats"
+	"github.com/lsiofs/lsiofs/pipeline/verify"
+)
+
+// Report is what verify prints.
+type Report struct {
+	Dataset string `json:"dataset"`
+	Format  string `json:"format"`
+	Checked string `json:"checked"`
+	verify.Report
+	Seconds        float64             `json:"seconds"`
+	BytesPerSecond float64             `json:"bytes_per_second"`
+	Order          *verify.OrderReport `json:"order,omitempty"`
+}
+
+// Shards reads all shards of an open dataset, and shows how far it is.
+func Shards(ctx context.Context, d *pipeline.Dataset, u *terminal.UI) (Report, error) {
+	view := opening.NewPass(u)
+	view.Verb = "verifying"
+	defer view.Clear()
+	c := d.Catalog()
+	v := Report{Dataset: c.Root(), Format: c.Format().Name, Checked: checkedText(d)}
+	began := time.Now()
+	var err error
+	if v.Report, err = d.VerifyShards(ctx, view.Show); err != nil {
+		return v, err
+	}
+	v.Seconds = time.Since(began).Seconds()
+	v.BytesPerSecond = float64(v.Bytes) / v.Seconds
+	return v, nil
+}
+
+// ProveOrder proves the order of the dataset's spec, and measures how it mixes shards.
+func (v *Report) ProveOrder(ctx context.Context, d *pipeline.Dataset, u *terminal.UI) error {
+	s := d.Spec()
+	predicted, err := inspect.MeasureMixing(ctx, d, quality.Poor)
+	if err != nil {
+		return err
+	}
+	r, err := verify.Order(ctx, verify.OrderConfig{
+		Order: s.Order, Epoch: s.Epoch, Deal: s.Deal, Predicted: predicted.Global.Value,
+		Subject: quality.Subject{ShardStarts: inspect.ShardStarts(d), Part: d.Part(), ChunkStarts: d.ChunkStarts},
+		Step:    func(claim string) { u.Notef("proving: %s", claim) },
+	})
+	if err != nil {
+		return err
+	}
+	v.Order = &r
+	return nil
+}
+
+// checkedText says what of d's shards is checked: by the format, and by what they
+// are compressed with.
+func checkedText(d *pipeline.Dataset) string {
+	c := d.Catalog()
+	text := formats.Checked(c.Format().Name)
+	var used []string
+	for i := range c.Shards() {
+		// A format's own codecs are its own matter.
+		if codec := c.Shard(i).Codec; codec != nil && slices.Contains(formats.Codecs(), codec) && !slices.Contains(used, codec.Name()) {
+			used = append(used, codec.Name())
+		}
+	}
+	if len(used) == 0 {
+		return text
+	}
+	slices.Sort(used)
+	return text + "; the checksums of " + strings.Join(used, ", ")
+}
+
+// Verdict is the error that the command ends with where something is wrong.
+func (v Report) Verdict() error {
+	switch {
+	case v.Total > 0:
+		return exit.Errorf(exit.Verify, "%s of %s damaged: repair or remove the files%s", terminal.Plural(v.Total, "place"), v.Dataset, v.leavingOut())
+	case v.Order != nil && !v.Order.Holds():
+		return exit.Errorf(exit.Verify, "the order of %s is not what it should be: report this as a bug of lsiofs", v.Dataset)
+	}
+	return nil
+}
+
+// leavingOut says how mounts can do without what is damaged, where they can: an
+// index pass does not read records' data where lengths lead from one to the next,
+// and so finds no damage in it.
+func (v Report) leavingOut() string {
+	if v.Format == "tfrecord" || v.Format == "files" {
+		return ""
+	}
+	return ", or leave out what is damaged: lsiofs index --rebuild --on-corrupt skip, then mount with --on-corrupt skip"
+}
+
+// Print writes a report for people.
+func (v Report) Print(u *terminal.UI) error {
+	for _, f := range v.Findings {
+		_ = u.Printf("%s\n", printable.Line(findingText(f)))
+	}
+	if more := v.Total - uint64(len(v.Findings)); more > 0 {
+		_ = u.Printf("… and %d more\n", more)
+	}
+	found := "nothing is damaged"
+	if v.Total > 0 {
+		found = terminal.Plural(v.Total, "place") + " damaged"
+	}
+	err := terminal.Table(u.Out, [][2]string{
+		{"dataset", v.Dataset},
+		{"read", fmt.Sprintf("%s of %s in %s, %s/s", terminal.Bytes(v.Bytes), terminal.Plural(uint64(v.Shards), "shard"),
+			terminal.Round(time.Duration(v.Seconds*float64(time.Second))), terminal.Bytes(int64(v.BytesPerSecond)))},
+		{"records", terminal.Count(v.Records)},
+		{"checked", v.Checked},
+		{"found", found},
+	})
+	if err != nil || v.Order == nil {
+		return err
+	}
+	fmt.Fprintln(u.Out, "\norder")
+	for _, c := range v.Order.Claims {
+		verdict := "holds"
+		if c.Problem != "" {
+			verdict = "DOES NOT HOLD: " + c.Problem
+		}
+		fmt.Fprintf(u.Out, "  %s: %s\n", c.Name, verdict)
+	}
+	return printMixing(u, v.Order.Mixing)
+}
+
+func printMixing(u *terminal.UI, rows []verify.Mixing) error {
+	fmt.Fprintln(u.Out)
+	w := tabwriter.NewWriter(u.Out, 0, 0, 2, ' ', 0)
+	fmt.Fprintln(w, "shuffle\tχ²/df of shards in batches of 256\tpredicted\tneighbours from one shard\tif independent")
+	for _, r := range rows {
+		predicted := ""
+		if r.Predicted > 0 {
+			predicted = fmt.Sprintf("%.2f", r.Predicted)
+		}
+		fmt.Fprintf(w, "%s\t%.2f\t%s\t%.2f %%\t%.2f %%\n", r.Shuffle, r.Value, predicted, 100*r.Neighbours, 100*r.Independent)
+	}
+	return w.Flush()
+}
+
+// findingText is a finding as a line: where, then what.
+func findingText(f verify.Finding) string {
+	var where []string
+	if f.Record >= 0 {
+		where = append(where, fmt.Sprintf("record %d", f.Record))
+	}
+	where = append(where, fmt.Sprintf("offset %d", f.OffsetBytes))
+	if f.RawOffset >= 0 {
+		where = append(where, fmt.Sprintf("compressed member at byte %d of the file", f.RawOffset))
+	}
+	return f.Shard + ": " + strings.Join(where, ", ") + ": " + f.Reason
+}
