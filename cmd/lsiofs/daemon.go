@@ -38,9 +38,20 @@ func runDaemon(ctx context.Context, o *mountOptions, g *globals) error {
 	rep := &daemonReporter{uiReporter{ui: g.ui, view: newProgressView(g.ui)}, logPath}
 	c := mountChild{args: daemonArgs(g.args), output: log, detach: true}
 	if err := c.start(ctx, rep); err != nil {
-		return fmt.Errorf("%w (log: %s)", err, logPath)
+		return namingLog(err, logPath)
 	}
 	return c.cmd.Process.Release()
+}
+
+// errWordless is a process that ended and did not say why.
+var errWordless = errors.New("the process ended before the mount was ready")
+
+// namingLog adds where the log is to an error that does not say what went wrong.
+func namingLog(err error, logPath string) error {
+	if errors.Is(err, errWordless) {
+		return fmt.Errorf("%w (log: %s)", err, logPath)
+	}
+	return err
 }
 
 // daemonReporter adds what only the parent knows.
@@ -182,7 +193,7 @@ func follow(r io.Reader, rep reporter) error {
 		var m readyMessage
 		if err := messages.Decode(&m); err != nil {
 			if errors.Is(err, io.EOF) {
-				err = errors.New("the process ended before the mount was ready")
+				err = errWordless
 			}
 			return coded(exitMount, err)
 		}

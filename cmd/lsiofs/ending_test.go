@@ -134,7 +134,16 @@ func TestDaemonSaysWhyNot(t *testing.T) {
 	r.Stderr = &stderr
 	require.Error(t, r.Run())
 	require.Equal(t, int(exitDataset), r.ProcessState.ExitCode(), stderr.String())
-	require.Contains(t, stderr.String(), "log: ")
+	require.NotContains(t, stderr.String(), "log", "the reason is here, the log has no more")
+}
+
+// TestADaemonThatEndsWithoutAWordNamesItsLog: what killed it may have been told there.
+func TestADaemonThatEndsWithoutAWordNamesItsLog(t *testing.T) {
+	err := namingLog(follow(strings.NewReader(""), &recorded{}), "/logs/mount.log")
+	require.EqualError(t, err, "the process ended before the mount was ready (log: /logs/mount.log)")
+	require.Equal(t, exitMount, errorCode(err))
+	told := codedf(exitDataset, "no such dataset")
+	require.Equal(t, told, namingLog(told, "/logs/mount.log"))
 }
 
 func TestASignalUnmounts(t *testing.T) {
