@@ -92,7 +92,11 @@ func (u *ui) reportError(err error) exitCode {
 		return code
 	}
 	for line := range strings.Lines(text) {
-		fmt.Fprintf(u.err, "lsiofs: %s\n", printable.Text(strings.TrimSuffix(line, "\n")))
+		prefix := "lsiofs: "
+		if strings.HasPrefix(line, "    ") {
+			prefix = "" // a program, to be copied
+		}
+		fmt.Fprintf(u.err, "%s%s\n", prefix, printable.Text(strings.TrimSuffix(line, "\n")))
 	}
 	return code
 }
