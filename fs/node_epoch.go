@@ -57,7 +57,7 @@ func (n *epochNode) Lookup(ctx context.Context, name string, out *fuse.EntryOut)
 	if !known {
 		deal := n.t.spec.Deal
 		deal.Workers = f.of
-		s = &streamNode{t: n.t, name: f, path: n.below + "/" + name, epoch: n.epoch, done: n.t.before(n.from), deal: deal}
+		s = &streamNode{t: n.t, name: f, path: n.below + "/" + name, epoch: n.epoch, from: n.from, done: n.t.before(n.from), deal: deal}
 		p := n.t.patient(ctx, nil)
 		defer p.finish()
 		if err := s.measure(p); err != nil {

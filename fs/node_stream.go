@@ -32,6 +32,7 @@ type streamNode struct {
 	view uint64
 	// Below epoch-N: what to open.
 	epoch uint64
+	from  uint64 // records of G that done takes off
 	done  []order.Done
 	deal  spec.Deal
 }
@@ -88,7 +89,7 @@ func (n *streamNode) Open(ctx context.Context, flags uint32) (fusefs.FileHandle,
 	if err != nil {
 		return nil, 0, n.t.problems.errno(n.path, err)
 	}
-	h := &streamHandle{t: n.t, node: n, view: v, file: s.Open(n.name.worker, n.name.kind)}
+	h := &streamHandle{t: n.t, node: n, view: v, file: s.Open(n.name.worker, n.name.kind), opened: meter.Now()}
 	h.counts = true
 	if c, fromClient := ctx.(*fuse.Context); fromClient {
 		h.uid, h.pid = c.Uid, processOf(c.Pid)
@@ -112,6 +113,8 @@ type streamHandle struct {
 	flight   flight // of a view's data; its mark's lock guards it
 	last     lastReply
 	bytes    atomic.Int64 // sent
+	furthest atomic.Int64 // end of what was sent
+	opened   int64        // meter.Now
 	// lost is why a reply that was sent may have been wrong: then no read succeeds
 	// any more, and close fails, too.
 	lost atomic.Pointer[error]
@@ -172,6 +175,7 @@ func (h *streamHandle) Read(ctx context.Context, dest []byte, off int64) (fuse.R
 		return nil, h.t.problems.errno(h.node.path, err)
 	}
 	h.bytes.Add(want)
+	raise(&h.furthest, off+want)
 	h.t.traffic.sent(want)
 	r.off = off
 	if h.marks() {
@@ -301,6 +305,7 @@ type handles struct {
 	byNum  map[uint64]*streamHandle
 	opened uint64
 	read   closedReads
+	left   map[string]streamPlace // by path, of handles that are closed
 }
 
 func (s *handles) add(h *streamHandle) {
@@ -320,6 +325,7 @@ func (s *handles) remove(h *streamHandle) {
 	defer s.mu.Unlock()
 	delete(s.byNum, h.number)
 	s.read.note(h)
+	s.leave(h)
 }
 
 func (s *handles) all() []*streamHandle {

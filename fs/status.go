@@ -20,8 +20,13 @@ import (
 	"github.com/lsiofs/lsiofs/pipeline/stream"
 )
 
-// Status is status.json, for those who read it.
-type Status = statusReport
+// Status is status.json, for those who read it, with its parts.
+type (
+	Status        = statusReport
+	ReadingReport = readingReport
+	FileReport    = fileReport
+	StreamReport  = streamReport
+)
 
 // statusReport is status.json.
 type statusReport struct {
@@ -39,10 +44,11 @@ type statusReport struct {
 	Traffic  trafficReport   `json:"traffic"`
 	Process  processReport   `json:"process"`
 
-	Workers          uint64       `json:"workers"`
-	DeliveredRecords uint64       `json:"delivered_records"`
-	RestoredAt       time.Time    `json:"restored_at"`
-	Files            []fileReport `json:"files"` // the first of them
+	Workers          uint64         `json:"workers"`
+	DeliveredRecords uint64         `json:"delivered_records"`
+	Reading          *readingReport `json:"reading,omitempty"`
+	RestoredAt       time.Time      `json:"restored_at"`
+	Files            []fileReport   `json:"files"` // the first of them
 
 	LastErrors   []problem    `json:"last_errors"` // oldest first
 	Errors       uint64       `json:"errors"`
@@ -98,6 +104,7 @@ func (t *tree) report(ctx context.Context) (*statusReport, error) {
 	r.LastErrors, r.Errors = t.problems.snapshot()
 	r.LastRefusal, r.Refusals = t.refusals.snapshot()
 	r.ScratchFiles, r.ScratchBytes = t.scratch.usage()
+	r.Reading = t.reading(v, now)
 	counts, err := v.delivered(ctx)
 	if err != nil {
 		return nil, err
@@ -154,6 +161,9 @@ func (t *tree) renderStatus(ctx context.Context) ([]byte, error) {
 	line("open", "%d handles of streams now, %d so far", r.Traffic.OpenHandles, r.Traffic.Opened)
 	if r.ScratchFiles > 0 || r.ScratchBytes > 0 {
 		line("scratch", "%d files, %s with unfinished writes", r.ScratchFiles, size(r.ScratchBytes))
+	}
+	if r.Reading != nil {
+		r.Reading.write(&b)
 	}
 	fmt.Fprintf(&b, "\ndelivered: %s records since the position was set\n", humanize.Comma(int64(r.DeliveredRecords)))
 	for _, f := range r.Files {

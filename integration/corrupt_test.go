@@ -183,7 +183,8 @@ func TestDatasetsThatCannotBeReadAreRefusedInWords(t *testing.T) {
 		{name: "a number of a pattern that is missing", files: map[string]string{"s-00.jsonl": "{}\n", "s-02.jsonl": "{}\n"}, path: "/s-{00..02}.jsonl", words: []string{"s-01.jsonl"}},
 		{name: "a pattern that matches nothing", files: map[string]string{"a.jsonl": "{}\n"}, path: "/**/*.tar", words: []string{"*.tar"}},
 		{name: "fixed without a size", files: map[string]string{"a.bin": "x"}, flags: []string{"--format", "fixed"}, words: []string{"--record-bytes"}},
-		{name: "a format that does not exist", files: map[string]string{"a.bin": "x"}, flags: []string{"--format", "parquet"}, words: []string{"parquet", "tfrecord"}},
+		{name: "a format that does not exist", files: map[string]string{"a.bin": "x"}, flags: []string{"--format", "csvs"}, words: []string{"csvs", "tfrecord"}},
+		{name: "a format that is not supported yet", files: map[string]string{"a.bin": "x"}, flags: []string{"--format", "parquet"}, words: []string{"Parquet is not supported yet", "pandas.read_parquet"}},
 		{name: "a sparse tar", files: map[string]string{"a.tar": sparseTar()}, flags: []string{"--on-corrupt", "skip"}, words: []string{"a.tar", "sparse"}},
 	} {
 		t.Run(c.name, func(t *testing.T) {

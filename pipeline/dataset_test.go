@@ -181,6 +181,38 @@ func TestDescribeNamesWhatTheStreamsDependOn(t *testing.T) {
 	require.Equal(t, b, again)
 }
 
+func TestDescribeListsTheDirectoriesOfSingleFilesAlsoThoseThatASplitLeavesNothingOf(t *testing.T) {
+	dir := t.TempDir()
+	write := func(path string) {
+		path = filepath.Join(dir, path)
+		require.NoError(t, os.MkdirAll(filepath.Dir(path), 0o755))
+		require.NoError(t, os.WriteFile(path, []byte(path), 0o644))
+	}
+	for i := range 40 {
+		write(fmt.Sprintf("cat/%d.jpg", i))
+	}
+	for _, path := range []string{"dog/1.jpg", "dog/1.cls", "a\xffb/x.jpg", "top.jpg"} {
+		write(path)
+	}
+	describe := func(d *Dataset) (list []directory) {
+		b, err := d.Describe()
+		require.NoError(t, err)
+		var got struct{ Directories []directory }
+		require.NoError(t, json.Unmarshal(b, &got))
+		return got.Directories
+	}
+	s := testSpec(t, dir)
+	s.Format.Name = "files"
+	want := []directory{{Path: ".", Records: 1}, {Path: "a\ufffdb", Hex: "61ff62", Records: 1}, {Path: "cat", Records: 40}, {Path: "dog", Records: 1}}
+	require.Equal(t, want, describe(open(t, s)))
+	s.Order.Split = spec.Split{Part: spec.Part{To: 100_000_000}, By: spec.SplitByRecord}
+	part := open(t, s)
+	require.Less(t, part.Records(), uint64(40))
+	require.Equal(t, want, describe(part), "labels count all classes")
+
+	require.Nil(t, describe(open(t, testSpec(t, makeLines(t)))), "other formats have none")
+}
+
 func TestOpenReportsEveryProblemOfASpecAndLeavesNothingOpen(t *testing.T) {
 	s := testSpec(t, "")
 	s.Order.Lanes = 0

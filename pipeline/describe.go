@@ -66,7 +66,11 @@ func (d *Dataset) Describe() ([]byte, error) {
 		Whole       *whole `json:"whole,omitempty"`
 		Order       order  `json:"order"`
 		Deal        deal   `json:"deal"`
-		Damaged     int    `json:"damaged_shards"`
+		// Directories are those of a dataset of single files. Where there are too many of
+		// them, Omitted is their number instead.
+		Directories []directory `json:"directories,omitempty"`
+		Omitted     int         `json:"directories_omitted,omitempty"`
+		Damaged     int         `json:"damaged_shards"`
 		// Reasons counts all damages; Damage lists the first shards.
 		Reasons map[string]uint64 `json:"damages_by_reason,omitempty"`
 		Damage  []damage          `json:"damage,omitempty"`
@@ -94,6 +98,7 @@ func (d *Dataset) Describe() ([]byte, error) {
 		document.Damage = append(document.Damage, one)
 	}
 	document.Reasons = d.damages()
+	document.Directories, document.Omitted = d.directories()
 	b, err := json.MarshalIndent(document, "", "  ")
 	if err != nil {
 		return nil, fmt.Errorf("dataset.json: %w", err)

@@ -128,6 +128,9 @@ func discoverAuto(ctx context.Context, where string, files []candidate, asked sp
 		asked.Name = name
 		d.shards = shards
 	}
+	if err := t.errUnsupported(where, files, d.shards); err != nil {
+		return d, err
+	}
 	if len(d.shards) == 0 {
 		return d, errNoShards(where, files, t)
 	}

@@ -21,6 +21,7 @@ import (
 func TestWhichFilesAreShards(t *testing.T) {
 	lines, archive, frames := linesOf(3, "a"), tarOf(2, "s"), framesOf(3)
 	prose := []byte("some text\nmore of it\n")
+	table := bytes.Repeat([]byte("PAR1\x00"), 100)
 	tests := []struct {
 		name   string
 		files  map[string][]byte
@@ -61,6 +62,18 @@ func TestWhichFilesAreShards(t *testing.T) {
 		{name: "npz files hold several arrays",
 			files: map[string][]byte{"a.npz": prose},
 			err:   []string{"no shards", ".npz (1)", "save each as an .npy"}},
+		{name: "what is not supported yet says how to convert it",
+			files: map[string][]byte{"a.parquet": prose, "b/c.parquet": prose, "README.md": prose, "LICENSE": prose, "d.md": prose},
+			err:   []string{"holds no shards, and 2 files of Parquet (a.parquet …), which is not supported yet", "convert", "pandas.read_parquet"}},
+		{name: "MosaicML's shards are not passed over for their index",
+			files: map[string][]byte{"index.json": []byte("{\"version\": 2}\n"), "shard.00000.mds.zstd": table},
+			err:   []string{"MDS (shard.00000.mds.zstd …)", "streaming.LocalDataset"}},
+		{name: "nor others for a text beside them",
+			files: map[string][]byte{"a.arrow": table, "README.txt": prose}, err: []string{"1 file of Arrow", "Dataset.from_file"}},
+		{name: "a table beside more lines of JSON is passed over",
+			files: map[string][]byte{"a.json": lines, "words.parquet": table[:5]}, want: []string{"a.json"}, format: "jsonl", passed: 1},
+		{name: "and beside a shard",
+			files: map[string][]byte{"a.jsonl": lines, "a.parquet": table}, want: []string{"a.jsonl"}, format: "jsonl", passed: 1},
 		{name: "arrays by their extension, not by content",
 			files: map[string][]byte{"a.npy": rowsOf(3, "'<i2'"), "b.npy.gz": gz(rowsOf(3, "'<i2'")), "c": rowsOf(3, "'<i2'")}, want: []string{"a.npy", "b.npy.gz"}, format: "npy", passed: 1},
 		{name: "nothing at all", err: []string{"holds no files"}},

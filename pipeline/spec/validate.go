@@ -49,7 +49,9 @@ func (s Spec) Validate() error {
 }
 
 func (f Format) validate(p *problems) {
-	if f.Name != "auto" && !slices.Contains(Formats, f.Name) {
+	if u, is := UnsupportedFile("." + f.Name); is {
+		p.addf("--format %s: %s is not supported yet: %s", f.Name, u.Title, u.Convert())
+	} else if f.Name != "auto" && !slices.Contains(Formats, f.Name) {
 		p.addf("--format (%q) must be auto, %s", f.Name, strings.Join(Formats, ", "))
 	}
 	if f.Lc0Check && f.Name != "lc0" && f.Name != "auto" {

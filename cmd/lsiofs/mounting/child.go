@@ -63,7 +63,7 @@ func follow(r io.Reader, rep Reporter) error {
 		var m readyMessage
 		if err := messages.Decode(&m); err != nil {
 			if errors.Is(err, io.EOF) {
-				err = errors.New("the process ended before the mount was ready")
+				err = errWordless
 			}
 			return exit.With(exit.Mount, err)
 		}

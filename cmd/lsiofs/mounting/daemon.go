@@ -2,6 +2,7 @@ package mounting
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"strings"
 
@@ -32,9 +33,20 @@ func Daemon(ctx context.Context, o *Config, logFile, indexDir string, args []str
 	rep := &daemonReporter{uiReporter{ui: o.UI, view: opening.NewPass(o.UI)}, logPath}
 	c := Child{Args: daemonArgs(args), Output: log, detach: true}
 	if err := c.Start(ctx, rep); err != nil {
-		return fmt.Errorf("%w (log: %s)", err, logPath)
+		return namingLog(err, logPath)
 	}
 	return c.Cmd.Process.Release()
+}
+
+// errWordless is a process that ended and did not say why.
+var errWordless = errors.New("the process ended before the mount was ready")
+
+// namingLog adds where the log is to an error that does not say what went wrong.
+func namingLog(err error, logPath string) error {
+	if errors.Is(err, errWordless) {
+		return fmt.Errorf("%w (log: %s)", err, logPath)
+	}
+	return err
 }
 
 // daemonReporter adds what only the parent knows.

@@ -85,7 +85,11 @@ func (u *UI) Fail(text string, object any) {
 		return
 	}
 	for line := range strings.Lines(text) {
-		fmt.Fprintf(u.Err, "lsiofs: %s\n", printable.Text(strings.TrimSuffix(line, "\n")))
+		prefix := "lsiofs: "
+		if strings.HasPrefix(line, "    ") {
+			prefix = "" // a program, to be copied
+		}
+		fmt.Fprintf(u.Err, "%s%s\n", prefix, printable.Text(strings.TrimSuffix(line, "\n")))
 	}
 }
 

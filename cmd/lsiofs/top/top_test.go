@@ -27,6 +27,48 @@ func savedStatus(t *testing.T, n int) *fs.Status {
 	return x.status
 }
 
+// readBelow has two workers of four read epoch 3 from a record on, and one more epoch 2.
+func readBelow(s *fs.Status, readBytes int64) *fs.Status {
+	stream := func(dir string, epoch, from, w uint64, read int64, share float64, open bool) fs.StreamReport {
+		return fs.StreamReport{
+			Name: fmt.Sprintf("%s/worker-%d-of-4.jsonl", dir, w), Directory: dir, Epoch: epoch, From: from, Worker: w, Workers: 4,
+			SizeBytes: 400 << 20, ReadBytes: read, EpochShare: share, Open: open,
+		}
+	}
+	s.Reading = &fs.ReadingReport{Epoch: 3, Directory: "epoch-3/from-20480", EpochShare: 0.625, Latest: true, Streams: []fs.StreamReport{
+		stream("epoch-3/from-20480", 3, 20480, 1, readBytes, 0.5, true),
+		stream("epoch-3/from-20480", 3, 20480, 0, 400<<20, 1, false),
+		stream("epoch-2", 2, 0, 3, 100<<20, 0.25, true),
+	}}
+	for i := range s.Files {
+		s.Files[i].DeliveredBytes, s.Files[i].HasReader = 0, false
+	}
+	return s
+}
+
+func TestTopShowsWhatIsReadBelowAnEpochWithItsPlaceInIt(t *testing.T) {
+	before, now := readBelow(savedStatus(t, 1), 40<<20), readBelow(savedStatus(t, 2), 80<<20)
+	now.UptimeSeconds = before.UptimeSeconds + 10
+	f := frame{point: "/mnt/train", now: now, before: before}
+	goldentest.Equal(t, "top-below-80.txt", f.draw(80))
+	require.Contains(t, f.short(), "epoch 3 62 %, 1m20s left: ")
+	require.EqualValues(t, 3, f.line().Epoch)
+	require.Len(t, f.line().Streams, 3, "nobody reads a worker file of the root")
+
+	now.Files[0].DeliveredBytes, now.Reading.Latest = 1, false
+	require.Len(t, f.line().Streams, 3+len(now.Files))
+	require.Contains(t, f.draw(80), "\nepoch 0, 0.0 % read", "the worker files were read last")
+	require.Contains(t, f.draw(80), "worker-1.jsonl")
+
+	now.Reading.More, before.Reading.More = 90, 90
+	now.Reading.Streams[0].Name = "epoch-3/from-20480/worker-2-of-4.jsonl"
+	require.Zero(t, f.streams()[2].BytesPerSecond, "it may have been read before")
+	require.Contains(t, f.draw(80), "and 90 streams more\n")
+	for width := range 100 {
+		require.NotPanics(t, func() { f.draw(width) })
+	}
+}
+
 // pointWith is a directory with a status.json, as far as files can be a mount.
 func pointWith(t *testing.T, n int) string {
 	dir := t.TempDir()

@@ -22,6 +22,8 @@ type streamLine struct {
 	BytesPerSecond float64 `json:"bytes_per_second"`
 	// LeftSeconds is when it comes to its end at this rate; -1: that is not known.
 	LeftSeconds float64 `json:"left_seconds"`
+	// EpochShare is its place in the epoch, of a stream below epoch-N.
+	EpochShare float64 `json:"epoch_share,omitempty"`
 }
 
 // Line is a frame under --json.
@@ -48,7 +50,7 @@ type Line struct {
 func (f *frame) line() Line {
 	s, x := f.now, f.now.Pipeline.Fetch
 	return Line{
-		Time: s.Started.Add(time.Duration(s.UptimeSeconds * float64(time.Second))), Dataset: s.Dataset, Epoch: s.Epoch, Silent: f.silent.Seconds(),
+		Time: s.Started.Add(time.Duration(s.UptimeSeconds * float64(time.Second))), Dataset: s.Dataset, Epoch: f.epochNumber(), Silent: f.silent.Seconds(),
 		Verdict: s.Explain.Verdict, Waiting: s.Explain.Waiting, Second: s.Explain.Second, Minute: s.Explain.Minute, Streams: f.streams(),
 		HeldBytes: x.HeldBytes, BudgetBytes: x.BudgetBytes, Hits: x.Hits, Waits: x.Waits, ReadAgain: x.PiecesReread,
 		Retries: s.Pipeline.Retries.Retries, Errors: s.Errors, Skipped: skipped(s),
@@ -63,8 +65,18 @@ func skipped(s *fs.Status) (n uint64) {
 	return n
 }
 
-// streams are those of the workers, with what they did between the two states.
+// streams are those that are read, with what they did between the two states: those
+// below epoch-N and those of the root, or the latter alone where nobody reads any.
 func (f *frame) streams() []streamLine {
+	lines := f.reading()
+	if len(lines) > 0 && !f.readsRoot() {
+		return lines
+	}
+	return append(lines, f.rootStreams()...)
+}
+
+// rootStreams are those of the worker files.
+func (f *frame) rootStreams() []streamLine {
 	lines := make([]streamLine, len(f.now.Files))
 	for i, x := range f.now.Files {
 		lines[i] = streamLine{Name: x.Name, DeliveredBytes: x.DeliveredBytes, SizeBytes: x.SizeBytes, LeftSeconds: -1}
@@ -87,7 +99,11 @@ func (f *frame) streams() []streamLine {
 // ends; -1: that is not known.
 func (f *frame) epoch() (share, leftSeconds float64) {
 	var sent, size int64
-	for _, l := range f.streams() {
+	lines := f.rootStreams()
+	if f.readsBelow() {
+		lines = f.latestReading()
+	}
+	for _, l := range lines {
 		sent, size = sent+l.DeliveredBytes, size+l.SizeBytes
 		if leftSeconds >= 0 {
 			leftSeconds = max(leftSeconds, l.LeftSeconds)
@@ -96,7 +112,10 @@ func (f *frame) epoch() (share, leftSeconds float64) {
 			leftSeconds = -1
 		}
 	}
-	if size == 0 {
+	switch {
+	case f.readsBelow():
+		return f.now.Reading.EpochShare, leftSeconds
+	case size == 0:
 		return 1, 0
 	}
 	return float64(sent) / float64(size), leftSeconds
@@ -108,7 +127,7 @@ func (f *frame) short() string {
 		return f.silence()
 	}
 	share, left := f.epoch()
-	return printable.Line(fmt.Sprintf("%s/s, epoch %d %.0f %%%s: %s", terminal.Bytes(int64(f.rate())), f.now.Epoch, share*100, leftText(", ", left), f.now.Explain.Verdict.Text))
+	return printable.Line(fmt.Sprintf("%s/s, epoch %d %.0f %%%s: %s", terminal.Bytes(int64(f.rate())), f.epochNumber(), share*100, leftText(", ", left), f.now.Explain.Verdict.Text))
 }
 
 func (f *frame) silence() string {
@@ -152,27 +171,13 @@ func (f *frame) draw(width int) string {
 	}
 	say("")
 	share, left := f.epoch()
-	say("epoch %d, %.1f %% read%s   %s", s.Epoch, share*100, leftText(", ", left), s.MountPoint)
+	say("epoch %d, %.1f %% read%s   %s", f.epochNumber(), share*100, leftText(", ", left), s.MountPoint)
 	say("")
 	f.drawStages(say, width)
 	say("")
 	f.drawFacts(say, width)
 	say("")
-	lines := f.streams()
-	for _, l := range lines[:min(len(lines), shownStreams)] {
-		part := 1.0
-		if l.SizeBytes > 0 {
-			part = float64(l.DeliveredBytes) / float64(l.SizeBytes)
-		}
-		left := leftText("  ", l.LeftSeconds)
-		if l.DeliveredBytes == l.SizeBytes {
-			left = "  done"
-		}
-		say("%-14s %s %5.1f %%  %10s/s%s", clip(l.Name, 14), meterBar(part, width-50), part*100, terminal.Bytes(int64(l.BytesPerSecond)), left)
-	}
-	if more := int(s.Workers) - min(len(lines), shownStreams); more > 0 {
-		say("and %s more", terminal.Plural(uint64(more), "stream"))
-	}
+	f.drawStreams(say, width)
 	return b.String()
 }
 

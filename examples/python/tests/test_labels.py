@@ -28,8 +28,24 @@ class Labels(mounted.Case):
         self.assertEqual(classes({"__key__": b"./dog/17"}), 1)
         for key in b"emu/more/1", b"1":
             self.assertRaisesRegex(lsiofs.Error, "none of the 2 classes", classes, {"__key__": key})
+
+    def test_classes_that_a_split_leaves_without_records_are_counted_as_image_folder_counts_them(self):
+        data = self.mount(mounted.make_images, format="files", split="0..0.25", seed=2)
+        self.assertLess(len({bytes(s["ppm"])[:3] for s in data.epoch(0)}), 3)
+        self.assertEqual(list(data.classes()), ["cat", "dog", "emu"])
+
+    def test_the_mount_says_what_the_classes_are_where_the_images_can_not_be_listed(self):
+        data = self.mount(mounted.make_images, format="files")
         os.rename(os.path.join(self.directory, "make_images"), os.path.join(self.directory, "elsewhere"))
+        self.assertEqual(list(data.classes()), ["cat", "dog", "emu"])
+        del data.info["directories"]  # as where there are too many
         self.assertRaisesRegex(lsiofs.Error, "name them", data.classes)
+
+    def test_a_name_that_is_no_utf8_is_a_class(self):
+        info = {"directories": [{"path": "."}, {"path": "b/x"}, {"path": "a\ufffd/y", "path_hex": "61ff2f79"}, {"path": "b"}]}
+        listed = lsiofs.labels.listed(info)
+        self.assertEqual(listed, ["a\udcff", "b"])
+        self.assertEqual(lsiofs.Classes(listed or ())({"__key__": b"a\xff/y/7"}), 0)
 
 
 if __name__ == "__main__":

@@ -51,6 +51,14 @@ def directory(sample: Mapping[str, Any]) -> str:
     return path.partition("/")[0] if "/" in path else ""
 
 
+def listed(info: Mapping[str, Any]) -> list[str] | None:
+    """The first directories of a dataset of single files, of what ``dataset.json`` lists; None where it lists none."""
+    if "directories" not in info:
+        return None
+    paths = [os.fsdecode(bytes.fromhex(d["path_hex"])) if "path_hex" in d else d["path"] for d in info["directories"]]
+    return sorted({path.partition("/")[0] for path in paths if path != "."})
+
+
 def directories(root: str) -> list[str]:
     """The directories in `root`, as ImageFolder takes them for classes. lsiofs passes over those that begin with a dot."""
     with os.scandir(root) as entries:

@@ -115,9 +115,15 @@ class Mount:
         return Stream(f"{self.path}/worker-{worker}{self.extension}", first, self.format, owner=self)
 
     def classes(self, names: Optional[Iterable[str]] = None) -> labels.Classes:
-        """The classes of samples that lie in a directory for each: `names`, else the directories of the dataset."""
+        """The classes of samples that lie in a directory for each: `names`, else the directories of the dataset.
+
+        These are all of the dataset's, also where a split leaves a class without records.
+        """
         if names is not None:
             return labels.Classes(names)
+        listed = labels.listed(self.info)
+        if listed is not None:
+            return labels.Classes(listed)
         root = str(self.info["root"])
         try:
             return labels.Classes(labels.directories(root))

@@ -1,0 +1,46 @@
+package pipeline
+
+import (
+	"encoding/hex"
+	"unicode/utf8"
+)
+
+// Bounds of the directories that dataset.json lists.
+const (
+	maxDirectories     = 1 << 16
+	maxDirectoriesPath = 16 << 20 // bytes of their paths together
+)
+
+// directory is a shard of a dataset of single files, in dataset.json.
+type directory struct {
+	Path string `json:"path"` // relative to the root, "." for the root itself
+	// Hex are the bytes of a path that is no UTF-8, which JSON can't hold.
+	Hex     string `json:"path_hex,omitempty"`
+	Records uint64 `json:"records"` // before a split
+}
+
+// directories are those of a dataset of single files, in dataset order: what labels are
+// made of, for readers that can't list the dataset itself. A dataset of another format
+// has none. Where there are too many to list, omitted is their number.
+func (d *Dataset) directories() (list []directory, omitted int) {
+	c := d.catalog
+	if c.Format().Name != "files" {
+		return nil, 0
+	}
+	if c.Shards() > maxDirectories {
+		return nil, c.Shards()
+	}
+	list = make([]directory, c.Shards())
+	bytes := 0
+	for i := range list {
+		s := c.Shard(i)
+		list[i] = directory{Path: s.Object.Path, Records: s.Records}
+		if !utf8.ValidString(s.Object.Path) {
+			list[i].Hex = hex.EncodeToString([]byte(s.Object.Path))
+		}
+		if bytes += len(s.Object.Path); bytes > maxDirectoriesPath {
+			return nil, c.Shards()
+		}
+	}
+	return list, 0
+}

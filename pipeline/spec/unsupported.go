@@ -1,0 +1,44 @@
+package spec
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+)
+
+// Unsupported is a format that people have datasets of and that is not read yet.
+type Unsupported struct {
+	Name  string // as --format would have it; its files end in a dot and this
+	Title string
+	// python converts the files below the working directory to JSON lines. Each file's
+	// lines lie beside it, with .jsonl behind its name, where that can be.
+	python [2]string
+}
+
+const eachTo = `for f in glob.glob("**/*.%s", recursive=True): %s`
+
+// unsupported has the programs as their libraries document them.
+var unsupported = []Unsupported{
+	{"parquet", "Parquet", [2]string{"import glob, pandas", fmt.Sprintf(eachTo, "parquet", `pandas.read_parquet(f).to_json(f + ".jsonl", orient="records", lines=True)`)}},
+	{"arrow", "Arrow", [2]string{"import datasets, glob", fmt.Sprintf(eachTo, "arrow", `datasets.Dataset.from_file(f).to_json(f + ".jsonl")`)}},
+	{"feather", "Feather", [2]string{"import glob, pandas", fmt.Sprintf(eachTo, "feather", `pandas.read_feather(f).to_json(f + ".jsonl", orient="records", lines=True)`)}},
+	{"mds", "MosaicML's MDS", [2]string{`import json, streaming; d = streaming.LocalDataset(".")`, `with open("all.jsonl", "w") as f: f.writelines(json.dumps(d[i]) + "\n" for i in range(len(d)))`}},
+}
+
+// UnsupportedFile gives the format that a file's name stands for, compressed or not.
+func UnsupportedFile(path string) (Unsupported, bool) {
+	for _, codec := range []string{".gz", ".zst", ".zstd", ".lz4", ".br", ".bz2", ".snappy"} {
+		path = strings.TrimSuffix(path, codec)
+	}
+	i := slices.IndexFunc(unsupported, func(u Unsupported) bool { return strings.HasSuffix(path, "."+u.Name) })
+	if i < 0 {
+		return Unsupported{}, false
+	}
+	return unsupported[i], true
+}
+
+// Convert says how to convert it.
+func (u Unsupported) Convert() string {
+	return fmt.Sprintf("convert it to JSON lines, with these two lines of Python in its directory, and mount that with --format jsonl; records with bytes in them, such as images, need .tar or .npy (see lsiofs help formats)\n    %s\n    %s",
+		u.python[0], u.python[1])
+}
