@@ -32,6 +32,9 @@ type Traits struct {
 	// Watched: every change is made by this kernel, which tells of it (inotify),
 	// and which keeps leases.
 	Watched bool
+	// ZeroesFirst: a truncation zeroes the rest of the file's last page before it
+	// changes size and times. A read waits for it; memory that is mapped does not.
+	ZeroesFirst bool
 	// HoldsKilled: a direct read goes on when its process is killed, which then
 	// stays until there is an answer. A read through the page cache does not.
 	HoldsKilled bool
@@ -71,7 +74,7 @@ var table = map[int64]Traits{
 	aufsMagic:              {NewNumbers: true},
 
 	unix.EXT4_SUPER_MAGIC:  {Watched: true}, // ext2 and ext3 too
-	unix.XFS_SUPER_MAGIC:   {Watched: true},
+	unix.XFS_SUPER_MAGIC:   {Watched: true, ZeroesFirst: true},
 	unix.BTRFS_SUPER_MAGIC: {Watched: true},
 	unix.F2FS_SUPER_MAGIC:  {Watched: true},
 	unix.TMPFS_MAGIC:       {Watched: true},

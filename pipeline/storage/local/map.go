@@ -11,6 +11,7 @@ import (
 
 	"github.com/lsiofs/lsiofs/pipeline/storage"
 	"github.com/lsiofs/lsiofs/uring"
+	"github.com/lsiofs/lsiofs/uring/filesystem"
 )
 
 // maxMapped is how many files are mapped at a time: a quarter of the usual
@@ -99,7 +100,7 @@ func (s *Storage) mapFile(x *opener, o storage.Object) (_ *mapping, err error) {
 	if err != nil {
 		return nil, err
 	}
-	m := &mapping{storage: s, object: o, fd: fd}
+	m := &mapping{storage: s, object: o, fd: fd, zeroesFirst: filesystem.Of(fd).ZeroesFirst}
 	if m.mem, err = mapAligned(fd, o.SizeBytes); err == nil {
 		if m.residency = findResidency(m); m.residency != nil {
 			m.uses = make([]uint32, (o.SizeBytes+storage.MapBlockBytes-1)/storage.MapBlockBytes)
@@ -117,11 +118,12 @@ func (s *Storage) mapFile(x *opener, o storage.Object) (_ *mapping, err error) {
 // populated at first. One mapping a file is cheaper than one a piece: to unmap
 // takes the lock of the whole address space.
 type mapping struct {
-	storage   *Storage
-	object    storage.Object
-	fd        int
-	mem       []byte
-	residency residency
+	storage     *Storage
+	object      storage.Object
+	fd          int
+	mem         []byte
+	zeroesFirst bool // filesystem.Traits
+	residency   residency
 
 	lease atomic.Uint32 // leaseNone and so on; moved on under Storage.leases.mu
 
@@ -253,6 +255,12 @@ func (m *mapping) Resident(off, size int64) bool {
 
 func (m *mapping) Check() error {
 	afterReads()
+	if m.zeroesFirst {
+		// What a truncation has zeroed may have been copied before anything shows it:
+		// a read comes back behind it.
+		var one [1]byte
+		_, _ = unix.Pread(m.fd, one[:], 0)
+	}
 	if err := verify(m.fd, m.object); err != nil {
 		return &storage.Error{Object: m.object.Path, SizeBytes: m.object.SizeBytes, Err: err}
 	}
