@@ -240,7 +240,8 @@ func (h *hunter) readMapped(c *client, s *stream, off, n int64, alone bool) (err
 }
 
 func (h *hunter) mapOrder(s *stream, off, n int64, alone bool) mapOrder {
-	return mapOrder{filepath.Join(h.point, s.name), s.size(), off, min(off+n, s.size()), alone}
+	// What the kernel has of it once, it would give out for ever.
+	return mapOrder{Path: filepath.Join(h.point, s.name), Size: s.size(), Off: off, End: min(off+n, s.size()), Alone: alone, Anew: true}
 }
 
 // readHealthy reads records of shards to which nothing is ever done, which must come.
@@ -278,9 +279,12 @@ func (s *stream) healthyUntil(off int64) int64 {
 // file waits for a page, the kernel lets nobody else map that file. A mixed order has
 // none.
 func readHealthyMapping(h *hunter, c *client) error {
-	s := h.streams[c.r.IntN(len(h.streams))]
-	if slices.Min(s.shard) < targets {
+	if h.order.mixed {
 		return nil
+	}
+	s := h.streams[c.r.IntN(len(h.streams))]
+	for slices.Min(s.shard) < targets {
+		s = h.streams[c.r.IntN(len(h.streams))]
 	}
 	return h.readMapped(c, s, c.r.Int64N(s.size()), 128<<10, c.r.IntN(2) == 0)
 }
