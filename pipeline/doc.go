@@ -75,4 +75,24 @@
 //
 // Bytes never depend on timing, budget, engine, number of threads or size of
 // reads.
+//
+// # How a dataset is indexed
+//
+// catalog lists the dataset through storage and finds out its format. It compares
+// each shard with the stored index (size, mtime, inode, ctime) and keeps what is
+// the same. The other shards are read on all cores: unpack decodes them and cuts
+// them into records, and catalog packs the places of these into a few bits each.
+// Finished shards go to a journal, so that an index pass that is killed goes on
+// where it was. At the end the index is sealed: written with checksums, synced,
+// renamed into its place, and read back.
+//
+// # How a checkpoint is taken and restored
+//
+// fs counts, for each worker file, the bytes that were sent to the program that
+// reads it from the front (its mark). A read of the file checkpoint turns the marks
+// into whole records by the layouts of the streams, and package checkpoint writes
+// them as a document. A document that is written to that file, or given by
+// --resume, goes the other way: checkpoint parses it and holds it against dataset
+// and order, order makes the view of what is left (G′), and fs shows the files of
+// that view in place of the old ones. No record is read for that.
 package pipeline

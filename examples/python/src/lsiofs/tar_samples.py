@@ -30,30 +30,33 @@ _WITHOUT_DATA = b"123456"  # types: links, devices, directories, pipes, whatever
 
 def tar_sample(record: memoryview) -> Sample:
     """The members of a sample by extension, as views, and its ``"__key__"``, as bytes."""
-    return _parse(record, 0, len(record))
+    return next(samples(record, [len(record)]))
 
 
 def samples(data: memoryview, ends: list[int]) -> Iterator[Sample]:
-    """The samples that lie in `data` one behind the other; `ends` says where each ends."""
-    begin = 0
+    """The samples that lie in `data` one behind the other; `ends` says where each ends.
+
+    It is one loop, since this is where a program that reads tar streams spends its time.
+    """
+    usual, at = _usual, 0
     for end in ends:
-        yield _parse(data, begin, end)
-        begin = end
-
-
-def _parse(data: memoryview, at: int, end: int) -> Sample:
-    sample: Sample = {}
-    while at < end:
-        member = _usual(data, at)
-        if member is None:
-            at = _parse_unusual(data, at, end, sample)
-            continue
-        sample["__key__"], extension, octal = member.groups()
-        size = int(octal, 8)
-        at += 512
-        sample[_text(extension)] = data[at : at + size]
-        at += (size + 511) & -512
-    return sample
+        sample: Sample = {}
+        while at < end:
+            member = usual(data, at)
+            if member is None:
+                at = _parse_unusual(data, at, end, sample)
+                continue
+            if sample:  # with the key, which all members have
+                extension, octal = member.group(2, 3)
+            else:
+                sample["__key__"], extension, octal = member.group(1, 2, 3)
+            begin, size = at + 512, int(octal, 8)
+            try:
+                sample[extension.decode()] = data[begin : begin + size]
+            except UnicodeDecodeError:
+                sample[_text(extension)] = data[begin : begin + size]
+            at = begin + ((size + 511) & -512)
+        yield sample
 
 
 def _parse_unusual(data: memoryview, at: int, end: int, sample: Sample) -> int:
@@ -110,7 +113,4 @@ def _string(field: bytes) -> bytes:
 
 
 def _text(extension: bytes) -> str:
-    try:
-        return extension.decode()
-    except UnicodeDecodeError:
-        return extension.decode("utf-8", "surrogateescape")
+    return extension.decode("utf-8", "surrogateescape")
