@@ -2,7 +2,7 @@
 // child processes, real client programs, faults, and a second implementation of
 // the order in Python (reference/) that streams are held against. It has no
 // code of its own beside its tests; integration/check runs them. What it shares
-// with the soak (soak/) is in serve and reference.
+// with the soak (soak/) and the hunt (hunt/) is in serve, reference and backing.
 //
 // Rules that keep a broken mount from hanging a test run for ever:
 //

@@ -199,7 +199,7 @@ func (n *node) Lookup(ctx context.Context, name string, out *fuse.EntryOut) (*fu
 	}
 	out.Attr.FromStat(&st)
 	child := n.GetChild(name)
-	if child == nil {
+	if child == nil || child.StableAttr().Mode != st.Mode&syscall.S_IFMT {
 		// go-fuse numbers it, and never gives a number again.
 		child = n.NewInode(ctx, n.server.newNode(n.RootData), fusefs.StableAttr{Mode: st.Mode & syscall.S_IFMT})
 	}

@@ -20,6 +20,13 @@ func (h *hunter) again() {
 	if h.source.options != nil && h.source.options.Attributes > 0 {
 		return // the kernel knows the old ones still
 	}
+	if h.fuse != nil { // the kernel keeps names for a second, and what they were
+		for shard := range shards {
+			for _, file := range h.d.a[shard] {
+				h.fuse.Forget(file.path)
+			}
+		}
+	}
 	ref, err := h.d.startReference(h.behind, "--on-corrupt", "skip")
 	if err != nil {
 		h.find("the reference: %v", err)

@@ -223,3 +223,23 @@ func (s *stream) differs(off int64, got []byte) string {
 	end := min(len(got), first+2*wordBytes)
 	return fmt.Sprintf("%s: %s, want %s", text, origin(got[first:end]), origin(want[first:end]))
 }
+
+func TestAStreamTellsWrongBytesAndWhoseTheyAre(t *testing.T) {
+	data := append(content(100, 1, 0, versionA), content(60, 2, 32, versionA)...)
+	s := &stream{bytes: append(data, "END"...), offsets: []int64{0, 100, 160}, shard: []int{1, 2}}
+	require.Empty(t, s.differs(50, s.bytes[50:]))
+	require.Empty(t, s.differs(500, nil))
+	require.Contains(t, s.differs(150, make([]byte, 14)), "1 bytes more than there are")
+	for off := range s.bytes {
+		wrong := bytes.Clone(s.bytes)
+		wrong[off] ^= 1
+		require.Contains(t, s.differs(0, wrong), fmt.Sprintf("1 wrong bytes, the first at %d", off))
+	}
+	later := append(bytes.Clone(data[:100]), content(60, 2, 32, versionB)...)
+	require.Contains(t, s.differs(0, later), "(record 1, of shard 2, byte 12 of it): version B of shard 2 at 48, want version A of shard 2 at 48")
+
+	require.Equal(t, []int{1, 2}, s.needs(99, 101))
+	require.Equal(t, []int{2}, s.needs(100, 101))
+	require.Empty(t, s.needs(160, 163), "the epilogue is of no shard")
+	require.EqualValues(t, 0, s.healthyUntil(0))
+}

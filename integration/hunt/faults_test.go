@@ -200,44 +200,39 @@ func (h *hunter) stallMany(n int, open bool) {
 	wanting.Wait()
 }
 
-// stallMappings has more pages of mappings stall than the kernel has background
-// requests by default.
+// stallMappings has more reads of mappings stall than the kernel has background
+// requests by default: all that it reads ahead are such. Who waits for a page may
+// hold its process, and the file: each has a process of its own, and a file, which
+// there is in each epoch. In order they are all of one shard.
 func (h *hunter) stallMappings() {
-	const pages = 96
-	some := []int{0, 1, 2, 3, 4, 5, 6, 7}
-	letGo := h.stall(false, some...)
-	c, err := h.newClient(300, &reader{name: "reader of mappings that stall"})
-	if err == nil {
-		c.mapper, err = startMapper()
-	}
-	if err != nil {
-		h.find("%v", err)
-		return
-	}
-	defer c.close()
-	var orders []mapOrder
-	var of []*stream
-	for i := range pages {
-		s, off := h.around(c, some[i%len(some)])
-		orders, of = append(orders, h.mapOrder(s, off, 1, true)), append(of, s)
-	}
+	const epochs = 4
+	letGo := h.stall(false, everyShard()[:targets]...)
 	var wanting sync.WaitGroup
-	wanting.Go(func() {
-		began := time.Since(h.start)
-		answers, err := c.mapper.read(orders...)
-		if err != nil {
-			h.find("%s: %v", c.name, err)
-			return
-		}
-		for i, a := range answers {
-			if err := h.judgeMapped(of[i], orders[i], a, began); err != nil {
-				h.find("%s: %v", c.name, err)
-				return
+	for epoch := range epochs {
+		for shard := range targets {
+			s := *h.streams[shard]
+			s.name = strings.Replace(s.name, "epoch-0", fmt.Sprint("epoch-", epoch), 1)
+			m, err := startMapper()
+			if err != nil {
+				h.find("%v", err)
+				break
 			}
+			wanting.Go(func() {
+				defer m.close()
+				o := h.mapOrder(&s, 0, 1, false)
+				began := time.Since(h.start)
+				answers, err := m.read(o)
+				if err == nil {
+					err = h.judgeMapped(&s, o, answers[0], began)
+				}
+				if err != nil {
+					h.find("reader of a mapping that stalls: %v", err)
+				}
+			})
 		}
-	})
-	h.pause(200 * time.Millisecond)
-	h.healthyGoOn(fmt.Sprintf("%d mappings wait", pages))
+	}
+	h.pause(500 * time.Millisecond) // for most of them to come that far
+	h.healthyGoOn(fmt.Sprintf("%d mappings wait", epochs*targets))
 	letGo()
 	wanting.Wait()
 }

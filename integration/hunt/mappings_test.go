@@ -46,6 +46,7 @@ type mapOrder struct {
 	Path           string
 	Size, Off, End int64
 	Alone          bool // page by page: the kernel is to read none ahead
+	Anew           bool // what the kernel has of the file is to be read again
 }
 
 // mapAnswer is what came. The bytes of a page that can't be read are zeros, and its
@@ -65,6 +66,9 @@ func (o mapOrder) obey() (a mapAnswer) {
 			return fmt.Errorf("open: %w", err)
 		}
 		defer unix.Close(fd)
+		if o.Anew {
+			_ = unix.Fadvise(fd, 0, 0, unix.FADV_DONTNEED) // what others have mapped stays
+		}
 		m, err := unix.Mmap(fd, 0, int(o.Size), unix.PROT_READ, unix.MAP_SHARED)
 		if err != nil {
 			return fmt.Errorf("mmap: %w", err)

@@ -7,6 +7,7 @@ import (
 	"math/rand/v2"
 	"path/filepath"
 	"runtime"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"time"
@@ -220,10 +221,7 @@ func (c *client) leave() {
 // being done.
 func readMapping(h *hunter, c *client) error {
 	s, off := h.around(c, int(h.target.Load()))
-	// What the kernel reads ahead it locks, for all who map the file: where that may
-	// stall it is to read none.
-	several := len(s.of[s.shard[0]]) < len(s.shard)
-	return h.readMapped(c, s, off, min(int64(c.sizeOfRead()), 128<<10), several || c.r.IntN(2) == 0)
+	return h.readMapped(c, s, off, min(int64(c.sizeOfRead()), 128<<10), c.r.IntN(2) == 0)
 }
 
 func (h *hunter) readMapped(c *client, s *stream, off, n int64, alone bool) (err error) {
@@ -242,7 +240,8 @@ func (h *hunter) readMapped(c *client, s *stream, off, n int64, alone bool) (err
 }
 
 func (h *hunter) mapOrder(s *stream, off, n int64, alone bool) mapOrder {
-	return mapOrder{filepath.Join(h.point, s.name), s.size(), off, min(off+n, s.size()), alone}
+	// What the kernel has of it once, it would give out for ever.
+	return mapOrder{Path: filepath.Join(h.point, s.name), Size: s.size(), Off: off, End: min(off+n, s.size()), Alone: alone, Anew: true}
 }
 
 // readHealthy reads records of shards to which nothing is ever done, which must come.
@@ -276,15 +275,18 @@ func (s *stream) healthyUntil(off int64) int64 {
 	return s.offsets[i]
 }
 
+// readHealthyMapping maps streams that have healthy shards only: where a mapping of a
+// file waits for a page, the kernel lets nobody else map that file. A mixed order has
+// none.
 func readHealthyMapping(h *hunter, c *client) error {
-	s, off := h.around(c, targets+c.r.IntN(healthy))
-	// Of whole pages only: their other bytes must come, too.
-	off = (off + pageBytes - 1) / pageBytes * pageBytes
-	end := s.healthyUntil(min(off, s.size()-1)) / pageBytes * pageBytes
-	if off >= end || h.ctx.Err() != nil {
+	if h.order.mixed {
 		return nil
 	}
-	return h.readMapped(c, s, off, min(end-off, 128<<10), true)
+	s := h.streams[c.r.IntN(len(h.streams))]
+	for slices.Min(s.shard) < targets {
+		s = h.streams[c.r.IntN(len(h.streams))]
+	}
+	return h.readMapped(c, s, c.r.Int64N(s.size()), 128<<10, c.r.IntN(2) == 0)
 }
 
 // readWorkerFile reads a file that a restore ends.

@@ -75,7 +75,7 @@ func enumerated() (all []schedule) {
 		add(s)
 	}
 	add(schedule{way: wayOf("spool"), source: ext4, mixed: true, what: "a spool that is spoilt", steps: spoiling})
-	add(schedule{way: wayOf("arrays"), source: fuse, what: "many mappings", steps: func(h *hunter, _ *rand.Rand) { h.stallMappings() }})
+	add(schedule{way: wayOf("gather by preads"), source: fuse, what: "many mappings", first: func(h *hunter, _ *rand.Rand) { h.stallMappings() }})
 	return all
 }
 
@@ -132,6 +132,9 @@ func random(number int, seed uint64) schedule {
 		if !s.way.local || s.source.maps {
 			break
 		}
+	}
+	if s.source.options == nil && !s.source.maps {
+		s.way.taken = nil // what is mapped elsewhere is read there
 	}
 	if r.IntN(3) == 0 {
 		s.way.flags = append(s.way.flags[:len(s.way.flags):len(s.way.flags)], "--memory", []string{"1MiB", "6MiB", "64MiB"}[r.IntN(3)])

@@ -1,6 +1,6 @@
 // Package serve runs the program under test as the server of a mount: it builds
 // it, starts it in a child process, waits for its mount, and finds what it
-// leaves behind. It is what the tests of integration and of integration/soak
+// leaves behind. It is what the tests of integration, integration/soak and hunt
 // share; nothing else uses it.
 //
 // A test never serves a mount itself: access to a mount from the process that
