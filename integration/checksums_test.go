@@ -10,7 +10,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// alterUnseen changes a file so that its attributes show nothing.
+// alterUnseen changes a file so that size, mtime and inode show nothing: what a mount
+// goes by that has indexed it.
 func alterUnseen(t *testing.T, path string, change func([]byte) []byte) {
 	t.Helper()
 	info, err := os.Stat(path)
@@ -51,13 +52,11 @@ func TestDataThatFailsItsChecksumAfterTheIndexWasBuiltIsEIOAndStaysIt(t *testing
 				ref := newReference(t, d)
 				want := ref.data(s, 0)
 				offsets := splitOffsets(ref.ask(question{settings: s, Kind: "offsets"}))
-				toolOK(t, append([]string{"index", d.dir}, d.flags...)...)
+				m := mountDataset(t, d, s, "--memory", "1MiB", "--read", read, "--spool-dir", spoolDir(t))
 				bad, _, _ := c.dataset(t) // the same bytes, but for the damage
 				b, err := os.ReadFile(filepath.Join(bad.dir, name))
 				require.NoError(t, err)
 				alterUnseen(t, filepath.Join(d.dir, name), func([]byte) []byte { return b })
-
-				m := mountDataset(t, d, s, "--memory", "1MiB", "--read", read, "--spool-dir", spoolDir(t))
 				var failed []int
 				for pass := range 3 {
 					f, err := os.Open(m.path([]string{"worker-0%s", "epoch-0/worker-0-of-1%s", "worker-0%s"}[pass], d.ext))
