@@ -44,7 +44,7 @@ type makingView struct {
 }
 
 func newMakingView(u *terminal.UI) *makingView {
-	return &makingView{ui: u, bar: u.NewBytesBar(), begin: time.Now(), pace: terminal.NewPace()}
+	return &makingView{ui: u, bar: u.NewBytesBar(0), begin: time.Now(), pace: terminal.NewPace()}
 }
 
 func (v *makingView) show(bytes, total int64) {

@@ -13,7 +13,7 @@ import (
 	"github.com/lsiofs/lsiofs/cmd/lsiofs/terminal"
 )
 
-// Options say what becomes of the directory: keep leaves it in place.
+// Options say what becomes of the directory: Keep leaves it in place.
 type Options struct {
 	Keep bool
 }

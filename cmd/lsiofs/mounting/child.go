@@ -14,10 +14,10 @@ import (
 
 // Child is a mount in a process of its own.
 type Child struct {
-	Args   []string // of the mount, without the verb
-	Output *os.File // its stdout and stderr
-	detach bool     // in a session of its own, outliving this process
-	Cmd    *exec.Cmd
+	Args   []string  // of the mount, without the verb
+	Output *os.File  // its stdout and stderr
+	detach bool      // in a session of its own, outliving this process
+	Cmd    *exec.Cmd // once it is started
 }
 
 // Start starts the process and waits until its mount is ready, passing on to

@@ -23,7 +23,7 @@ type Config struct {
 	// Resolve makes the spec of the dataset, and gives the checkpoint to go on from,
 	// nil for none. It may be called more than once.
 	Resolve func() (spec.Spec, *resuming.Checkpoint, error)
-	// AllowOther lets other users read; readers says whose reads count in the
+	// AllowOther lets other users read; Readers says whose reads count in the
 	// checkpoint, nil where nobody has said so.
 	AllowOther bool
 	Readers    *fs.Readers

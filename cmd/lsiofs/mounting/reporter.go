@@ -56,6 +56,7 @@ func TellParent(args []string, err error) bool {
 	return false
 }
 
+// uiReporter reports to a person, or as JSON.
 type uiReporter struct {
 	ui   *terminal.UI
 	view *opening.Pass

@@ -15,7 +15,7 @@ import (
 	"github.com/lsiofs/lsiofs/fs"
 )
 
-// UnmountOptions say what is unmounted; lazy detaches it and lets its readers finish.
+// UnmountOptions say what is unmounted; Lazy detaches it and lets its readers finish.
 type UnmountOptions struct {
 	Point string
 	Lazy  bool

@@ -27,7 +27,7 @@ const Indexing = "indexing"
 
 // NewPass shows an index pass. Verb may be set to another work before it begins.
 func NewPass(u *terminal.UI) *Pass {
-	return &Pass{ui: u, Verb: Indexing, bar: u.NewBytesBar(), pace: terminal.NewPace()}
+	return &Pass{ui: u, Verb: Indexing, bar: u.NewBytesBar(terminal.RedrawEvery), pace: terminal.NewPace()}
 }
 
 // Show takes the next state of the pass.

@@ -38,12 +38,13 @@ type Bar struct {
 
 const barWidth = 20 // columns
 
-// NewBytesBar makes a bar of bytes, with their rate and the time that is left.
-func (u *UI) NewBytesBar() *Bar {
+// NewBytesBar makes a bar of bytes, with their rate and the time that is left. It is
+// drawn anew once every so often at most, 0 for whenever Draw is called.
+func (u *UI) NewBytesBar(every time.Duration) *Bar {
 	return &Bar{ui: u, options: []progressbar.Option{
 		progressbar.OptionSetWriter(u.Err),
 		progressbar.OptionShowBytes(true), progressbar.OptionUseIECUnits(true), progressbar.OptionShowTotalBytes(true),
-		progressbar.OptionSetWidth(barWidth), progressbar.OptionThrottle(RedrawEvery),
+		progressbar.OptionSetWidth(barWidth), progressbar.OptionThrottle(every),
 		progressbar.OptionSetPredictTime(true), progressbar.OptionClearOnFinish(),
 	}}
 }
@@ -56,7 +57,7 @@ func (u *UI) NewShareBar() *Bar {
 	}}
 }
 
-// RedrawEvery is how often a bar is drawn anew.
+// RedrawEvery is how often a bar is drawn anew that is told of every step.
 const RedrawEvery = 100 * time.Millisecond
 
 // Draw shows the bar at done of total, with a text before it.

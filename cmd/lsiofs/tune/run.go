@@ -22,7 +22,7 @@ type Options struct {
 	Measured func(path string) storagetune.Config
 }
 
-// Run measures the storage that o.path lies on, or shows what is known of it.
+// Run measures the storage that o.Path lies on, or shows what is known of it.
 func Run(ctx context.Context, o Options, u *terminal.UI) error {
 	if o.Measured == nil {
 		o.Measured = storagetune.Default
