@@ -140,6 +140,10 @@ func random(number int, seed uint64) schedule {
 		s.way.flags = append(s.way.flags[:len(s.way.flags):len(s.way.flags)], "--memory", []string{"1MiB", "6MiB", "64MiB"}[r.IntN(3)])
 		s.way.taken = nil
 	}
+	if s.way.decodes && s.mixed {
+		// With less, each record is waited for until its shard has been decoded again.
+		s.way.flags = append(s.way.flags[:len(s.way.flags):len(s.way.flags)], "--memory", "24MiB")
+	}
 	if r.IntN(4) == 0 {
 		s.descriptors = fewDescriptors
 	}
