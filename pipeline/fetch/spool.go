@@ -24,6 +24,7 @@ type spool struct {
 	clocks  []atomic.Int64 // of each shard: Fetcher.now when it, or what it waits for, last got on
 	ever    []uint64       // a bit a shard
 	refused int64          // Fetcher.now when there was no room
+	leaving int64          // bytes of shards that were dropped and are read or written still
 	decoded uint64         // shards that were decoded to their end
 	again   uint64         // of these, those that had been before
 	tables  int64          // bytes of memory, of shards in the spool
@@ -127,6 +128,9 @@ func (f *Fetcher) admit(shard int, u urgency) *spooled {
 		return nil
 	}
 	for !ok {
+		if p.leaving >= spoolRound(x.DecodedBytes) {
+			return nil // its room comes soon: no other shard has to be decoded again for it
+		}
 		victim := f.leastWanted(u)
 		if victim == nil {
 			p.refused = f.now()
@@ -190,6 +194,7 @@ func (f *Fetcher) dropSpooled(s *spooled) {
 	delete(p.shards, s.shard)
 	p.order = slices.DeleteFunc(p.order, func(x *spooled) bool { return x == s })
 	s.dropped = true
+	p.leaving += spoolRound(f.index.Shard(s.shard).DecodedBytes)
 	f.freeSpooled(s)
 }
 
@@ -201,6 +206,7 @@ func (f *Fetcher) freeSpooled(s *spooled) {
 	}
 	f.spool.file.give(s.runs)
 	s.runs = nil
+	f.spool.leaving -= spoolRound(f.index.Shard(s.shard).DecodedBytes)
 	f.holdTables(-s.tableBytes())
 }
 
