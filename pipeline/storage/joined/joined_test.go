@@ -186,3 +186,19 @@ func TestReadsOfAJoinedObjectThatAreCalledOffImpossibleOrTooLate(t *testing.T) {
 	require.NoError(t, m.Close())
 	require.ErrorIs(t, submit(&storage.Read{Object: m.object, Buf: make([]byte, 1)}), fs.ErrClosed)
 }
+
+// TestTheStepsOfAReadOfManyRowsAreFew: rows are read together, not one by one.
+func TestTheStepsOfAReadOfManyRowsAreFew(t *testing.T) {
+	m := join(t, 1000, 8, 16)
+	o := m.objects[m.object.Path]
+	split := func(off, n int64) int {
+		x := &reading{storage: m.Storage, read: &storage.Read{Object: m.object, OffsetBytes: off, Buf: make([]byte, n)}}
+		return len(x.split(o))
+	}
+	require.Equal(t, 2, split(0, m.object.SizeBytes))
+	first := int64(len(o.prologue))
+	require.Equal(t, 2, split(first, 128), "a record")
+	require.Equal(t, 1, split(first+64, 64), "one field")
+	require.Zero(t, split(first+8, 56), "padding")
+	require.Zero(t, split(0, first), "the prologue")
+}

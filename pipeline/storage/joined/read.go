@@ -149,15 +149,19 @@ func (x *reading) done(err error) {
 		defer x.storage.underWay.Done()
 	}
 	r := x.read
-	if failed := x.failed.Load(); failed == nil {
+	x.mu.Lock()
+	unwanted := x.unwanted // whatever else went wrong
+	x.mu.Unlock()
+	switch failed := x.failed.Load(); {
+	case unwanted:
+		r.Done(storage.ErrUnwanted)
+	case failed != nil:
+		r.Done(&storage.Error{Object: r.Object.Path, OffsetBytes: r.OffsetBytes, SizeBytes: int64(len(r.Buf)), Err: *failed})
+	default:
 		for i := range x.layouts {
 			x.layouts[i].spread(x.out)
 		}
 		r.Done(nil)
-	} else if *failed == storage.ErrUnwanted {
-		r.Done(storage.ErrUnwanted)
-	} else {
-		r.Done(&storage.Error{Object: r.Object.Path, OffsetBytes: r.OffsetBytes, SizeBytes: int64(len(r.Buf)), Err: *failed})
 	}
 }
 
