@@ -18,11 +18,13 @@ import (
 	"github.com/lsiofs/lsiofs/pipeline/spec"
 	"github.com/lsiofs/lsiofs/pipeline/storage"
 	"github.com/lsiofs/lsiofs/pipeline/storage/folders"
+	"github.com/lsiofs/lsiofs/pipeline/storage/joined"
 	"github.com/lsiofs/lsiofs/pipeline/storage/local"
 	"github.com/lsiofs/lsiofs/pipeline/storage/profile"
 	"github.com/lsiofs/lsiofs/pipeline/storage/retry"
 	"github.com/lsiofs/lsiofs/pipeline/stream"
 	"github.com/lsiofs/lsiofs/pipeline/unpack/files"
+	"github.com/lsiofs/lsiofs/pipeline/unpack/npy"
 	"github.com/lsiofs/lsiofs/uring"
 )
 
@@ -171,7 +173,11 @@ func (d *Dataset) openStorage(root, indexDir string) (storage.Storage, error) {
 	if d.spec.Format.Name == files.Name {
 		return folders.Open(root, indexDir, files.Framing{})
 	}
-	return local.OpenDirect(root, d.engine, local.Direct(d.spec.Direct))
+	s, err := local.OpenDirect(root, d.engine, local.Direct(d.spec.Direct))
+	if err != nil || len(d.spec.Format.Arrays) == 0 {
+		return s, err
+	}
+	return joined.Over(s, npy.Framing{}), nil
 }
 
 // decoders is how many paused decoders of compressed shards are worth their

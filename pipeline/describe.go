@@ -18,13 +18,18 @@ func (d *Dataset) Describe() ([]byte, error) {
 		Reason  string `json:"reason"`            // of the first
 		Damages uint64 `json:"damages,omitempty"` // if there are several
 	}
+	type array struct {
+		Name    string `json:"name"`
+		Pattern string `json:"pattern"`
+	}
 	type format struct {
-		Name        string `json:"name"`
-		Kind        string `json:"kind,omitempty"`
-		RecordBytes int64  `json:"record_bytes,omitempty"`
-		StrideBytes int64  `json:"stride_bytes,omitempty"`
-		HeaderBytes int64  `json:"header_bytes,omitempty"`
-		Lc0Check    bool   `json:"lc0_check,omitempty"`
+		Name        string  `json:"name"`
+		Kind        string  `json:"kind,omitempty"`
+		RecordBytes int64   `json:"record_bytes,omitempty"`
+		StrideBytes int64   `json:"stride_bytes,omitempty"`
+		HeaderBytes int64   `json:"header_bytes,omitempty"`
+		Lc0Check    bool    `json:"lc0_check,omitempty"`
+		Arrays      []array `json:"arrays,omitempty"`
 	}
 	type split struct {
 		Part string `json:"part"`
@@ -76,7 +81,7 @@ func (d *Dataset) Describe() ([]byte, error) {
 		Damage  []damage          `json:"damage,omitempty"`
 	}{
 		Fingerprint: c.Fingerprint(), Root: c.Root(), Dataset: s.Dataset,
-		Format:    format{s.Format.Name, c.Kind(), s.Format.RecordBytes, s.Format.StrideBytes, s.Format.HeaderBytes, s.Format.Lc0Check},
+		Format:    format{s.Format.Name, c.Kind(), s.Format.RecordBytes, s.Format.StrideBytes, s.Format.HeaderBytes, s.Format.Lc0Check, nil},
 		Extension: c.StreamExtension(),
 		Shards:    c.Shards(), Records: d.Records(), Chunks: d.Chunks(), RecordBytes: d.StreamBytes(),
 		Order: order{
@@ -85,6 +90,9 @@ func (d *Dataset) Describe() ([]byte, error) {
 		},
 		Deal:    deal{s.Deal.Workers, s.Deal.Batch, string(s.Deal.Dealing), string(s.Deal.Tail)},
 		Damaged: len(c.Damaged()),
+	}
+	for _, a := range s.Format.Arrays {
+		document.Format.Arrays = append(document.Format.Arrays, array(a))
 	}
 	if d.part != nil {
 		document.Order.Split = &split{s.Order.Split.Part.String(), s.Order.Split.Seed, string(s.Order.Split.By)}

@@ -6,6 +6,8 @@ import (
 
 	"github.com/lsiofs/lsiofs/pipeline/catalog"
 	"github.com/lsiofs/lsiofs/pipeline/spec"
+	"github.com/lsiofs/lsiofs/pipeline/storage"
+	"github.com/lsiofs/lsiofs/pipeline/storage/joined"
 	"github.com/lsiofs/lsiofs/pipeline/storage/local"
 	"github.com/lsiofs/lsiofs/pipeline/storage/retry"
 	"github.com/lsiofs/lsiofs/pipeline/unpack/files"
@@ -29,7 +31,11 @@ func (d *Dataset) VerifyShards(ctx context.Context, progress func(catalog.Progre
 	if err != nil {
 		return verify.Report{}, err
 	}
-	again := retry.New(s)
+	var below storage.Storage = s
+	if j, is := d.files.(*joined.Storage); is {
+		below = j.On(s)
+	}
+	again := retry.New(below)
 	c.Storage = again
 	r, err := verify.Shards(ctx, c)
 	return r, errors.Join(err, again.Close())

@@ -136,3 +136,15 @@ def prologue(kind, rows):
     while (10 + len(text) + 1) % 64:
         text += b" "
     return b"\x93NUMPY\1\0" + (len(text) + 1).to_bytes(2, "little") + text + b"\n"
+
+
+def together(fields):
+    """The kind of records of several arrays, of (name, kind, bytes of padding) of each."""
+    words, descr = [], []
+    for name, kind, padding in fields:
+        shape = ", %r" % (kind.shape,) if kind.shape else ""
+        words.append("('%s', %s%s)" % (name, kind.text, shape))
+        descr.append((name, kind.descr, kind.shape))
+        if padding:
+            words.append("('', '|V%d')" % padding)
+    return Kind("[%s]" % ", ".join(words), descr, ())

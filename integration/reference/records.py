@@ -136,6 +136,8 @@ def load(dataset, options):
     """(format, shards). Raises Corrupt or Refused where lsiofs has to refuse."""
     if options.get("format") == "files":
         return "files", load_directories(dataset)
+    if options.get("array"):
+        return "npy", load_together(dataset, options["array"])
     root, paths = find_files(dataset)
     fmt, paths = choose(root, paths, options.get("format", "auto"))
     shards, versions = [], set()
@@ -192,6 +194,43 @@ def load_shard(path, raw, fmt, options):
         record.shard, record.ordinal = path, ordinal
         record.entry = codec == "" or ordinal == 0 or record.begin in begins
     return Shard(path, records, len(data))
+
+
+def load_together(root, options):
+    """The shards of several arrays: the i-th file of each, a row of every one a record."""
+    names, files = [], []
+    for option in options:
+        name, pattern = option.split("=", 1)
+        names.append(name)
+        files.append(find_files(os.path.join(root, pattern))[1] if re.search(r"[*?\[{]", pattern) else [pattern])
+        base = pattern[: re.search(r"[^/]*[*?\[{]|$", pattern).start()]
+        files[-1] = [os.path.normpath(os.path.join(base, f)) if base else f for f in files[-1]]
+    if len({len(f) for f in files}) > 1:
+        raise Refused("as many files of each array")
+    shards, first = [], None
+    for paths in zip(*files):
+        columns, fields = [], []
+        for name, path in zip(names, paths):
+            with open(os.path.join(root, path), "rb") as f:
+                data = f.read()
+            rows = [data[begin:end] for begin, end, _ in arrays.parse(data, None)]
+            _, kind, _, size = arrays.header(data, None)
+            padding = -size % 64
+            columns.append([row + bytes(padding) for row in rows])
+            fields.append((name, kind, padding))
+        if len({len(c) for c in columns}) > 1:
+            raise Refused("as many rows in each array of %s" % paths[0])
+        kind = arrays.together(fields)
+        first = first or kind
+        if kind != first:
+            raise Refused("shards of two kinds")
+        records = [Record(b"".join(row), 0, kind=first) for row in zip(*columns)]
+        for ordinal, record in enumerate(records):
+            record.shard, record.ordinal, record.entry = paths[0], ordinal, True
+        shards.append(Shard(paths[0], records, sum(len(r.data) for r in records)))
+    if not any(s.records for s in shards):
+        raise Refused("a dataset without a record")
+    return shards
 
 
 def load_directories(root):

@@ -44,6 +44,8 @@ class Dataset:
         if words == "fixed":
             n = self.options["record-bytes"]
             words = "fixed %d %d %d" % (n, self.options.get("stride-bytes") or n, self.options.get("header-bytes", 0))
+        if self.options.get("array"):
+            words = "npy " + ",".join(a.split("=", 1)[0] for a in self.options["array"])
         lines = [(len(s.records), s.decoded_bytes, sum(r.entry for r in s.records), s.path) for s in self.shards]
         return order.fingerprint(words, lines)
 
@@ -103,6 +105,7 @@ def arguments():
     p.add_argument("--format", default="auto")
     for name in ("record-bytes", "stride-bytes", "header-bytes"):
         p.add_argument("--" + name, type=int, default=0)
+    p.add_argument("--array", action="append")
     p.add_argument("--remainder", default="corrupt")
     p.add_argument("--lc0-check", action="store_true")
     p.add_argument("--on-corrupt", default="fail")

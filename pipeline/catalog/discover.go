@@ -43,7 +43,8 @@ func discover(ctx context.Context, where string, objects []storage.Object, asked
 		}
 		files[i] = candidate{object: o, codec: codec, inner: inner}
 	}
-	if asked.Name != "auto" {
+	if asked.Name != "auto" || len(asked.Arrays) > 0 {
+		asked = filledIn(asked)
 		return discoverAsked(where, files, asked, t)
 	}
 	return discoverAuto(ctx, where, files, asked, t, byContent)
@@ -61,7 +62,7 @@ func discoverAsked(where string, files []candidate, asked spec.Format, t *table)
 		return discovered{}, fmt.Errorf("%s holds no files: check the path", where)
 	}
 	d := discovered{format: filledIn(asked), unpacker: f, shards: files}
-	if takesAll(asked.Name) {
+	if takesAll(asked.Name) || len(asked.Arrays) > 0 {
 		return d, nil
 	}
 	var with []candidate
@@ -81,6 +82,9 @@ func discoverAsked(where string, files []candidate, asked spec.Format, t *table)
 func filledIn(f spec.Format) spec.Format {
 	if f.Name == "fixed" && f.StrideBytes == 0 {
 		f.StrideBytes = f.RecordBytes
+	}
+	if len(f.Arrays) > 0 {
+		f.Name = "npy"
 	}
 	if f.Remainder == "" {
 		f.Remainder = spec.RemainderCorrupt

@@ -18,12 +18,19 @@ func datasetLines(w io.Writer, f spec.Format, shards []packed) error {
 	if name == "fixed" {
 		name = fmt.Sprintf("fixed %d %d %d", f.RecordBytes, f.StrideBytes, f.HeaderBytes)
 	}
+	if len(f.Arrays) > 0 {
+		name = "npy " + f.ArrayNames()
+	}
 	_, _ = fmt.Fprintf(b, "lsiofs/1 dataset %s\n", name)
 	var line []byte
 	for i := range shards {
 		h := shards[i].blob.header()
 		line = strconv.AppendUint(line[:0], h.records, 10)
-		line = strconv.AppendInt(append(line, ' '), h.decodedBytes, 10)
+		decoded := h.decodedBytes
+		if len(f.Arrays) > 0 {
+			decoded = h.streamBytes // the object has a header of its own
+		}
+		line = strconv.AppendInt(append(line, ' '), decoded, 10)
 		line = strconv.AppendUint(append(line, ' '), h.entryPoints, 10)
 		line = append(append(append(line, ' '), shards[i].object.Path...), '\n')
 		_, _ = b.Write(line)

@@ -99,6 +99,9 @@ func (o *opening) discoverAndBuild(ctx context.Context) (*Catalog, error) {
 
 // list gives the objects that the target may want.
 func (o *opening) list(ctx context.Context) ([]storage.Object, error) {
+	if len(o.Format.Arrays) > 0 {
+		return o.listArrays(ctx)
+	}
 	if o.target.file != "" {
 		if o.Format.Name == "files" {
 			return nil, fmt.Errorf("dataset %s is a file: with --format files name the directory that holds files, or a pattern of directories", &o.target)

@@ -73,6 +73,8 @@ func formatLine(f spec.Format) string {
 	f = filledIn(f)
 	switch {
 	case f.Name == "fixed":
+	case len(f.Arrays) > 0:
+		return fmt.Sprintf("npy %q", f.Arrays)
 	case f.Lc0Check:
 		return f.Name + " check"
 	default:

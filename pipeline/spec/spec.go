@@ -91,6 +91,9 @@ type Format struct {
 	Remainder                             Remainder
 	// Lc0Check has lc0 look at every frame, and take those that can't be for damaged.
 	Lc0Check bool
+	// Arrays are read together, a row of each as one record; none for shards that are
+	// whole by themselves.
+	Arrays []Array
 }
 
 // Order is all that decides G, the global order of an epoch, beside the

@@ -56,6 +56,9 @@ func newScope(ctx context.Context, d *pipeline.Dataset, memory int64) (*scope, e
 	if s.records == 0 {
 		return nil, fmt.Errorf("--split %s leaves no records: there is nothing to measure", d.Spec().Order.Split.Part)
 	}
+	if len(c.Format().Arrays) > 0 {
+		return nil, fmt.Errorf("bench reads shards as files, to compare with, and those of --array are put together from several: measure one of the arrays")
+	}
 	s.recordBytes = float64(s.streamBytes) / float64(s.records)
 	for i := range c.Shards() {
 		shard := c.Shard(i)

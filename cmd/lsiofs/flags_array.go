@@ -1,0 +1,33 @@
+package main
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/lsiofs/lsiofs/pipeline/spec"
+)
+
+// arraysValue is --array, which is given once for each array.
+type arraysValue struct{ p *[]spec.Array }
+
+func (v arraysValue) String() string {
+	if v.p == nil {
+		return ""
+	}
+	var texts []string
+	for _, a := range *v.p {
+		texts = append(texts, a.Name+"="+a.Pattern)
+	}
+	return strings.Join(texts, " ")
+}
+
+func (v arraysValue) Set(s string) error {
+	name, pattern, is := strings.Cut(s, "=")
+	if !is {
+		return fmt.Errorf("%q is not NAME=PATTERN, such as 'x=x-*.npy'", s)
+	}
+	*v.p = append(*v.p, spec.Array{Name: name, Pattern: pattern})
+	return nil
+}
+
+func (v arraysValue) Type() string { return "NAME=PATTERN" }

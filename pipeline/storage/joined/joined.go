@@ -1,0 +1,221 @@
+// Package joined is storage whose objects are put together from several files, record by
+// record: arrays that lie in files of their own read as one file of structured rows.
+//
+//	x-0.npy │ header │ row 0 │ row 1 │ …       y-0.npy │ header │ row 0 │ row 1 │ …
+//
+//	object  │ prologue │ x's row 0 │ 0… │ y's row 0 │ 0… │ x's row 1 │ 0… │ y's row 1 │ 0… │ …
+//
+// Each row is followed by zeros up to a multiple of 64 bytes. The path of an object is that
+// of its first file. The prologue, and where the rows begin in a file, are a Framing's. The
+// version of an object is a hash of the paths, sizes, times and inodes of its files, so a
+// change of any of them shows as one of the object.
+//
+// Files are listed and read through another storage, which compares each of them with what
+// was listed around every read. A read of several rows takes memory of its own as long as it
+// is under way, at most as much as it is long: rows below 32 KiB are read together, then laid
+// out. Nothing is mapped.
+package joined
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"io/fs"
+	"maps"
+	"sync"
+
+	"github.com/lsiofs/lsiofs/pipeline/storage"
+)
+
+// Framing is what a storage of joined files has to know of their format. It is pure.
+type Framing interface {
+	// HeaderBytes is how many of a file's first bytes Describe needs, where head is some
+	// of them: at most len(head) when these are enough.
+	HeaderBytes(head []byte) int
+	// Describe says what a file holds: the kind of its rows, how many there are, the size
+	// of one, and where the first begins. The rows are all that follows.
+	Describe(head []byte, sizeBytes int64) (kind string, rows, rowBytes, offsetBytes int64, err error)
+	// Prologue is what stands before n records, each a row of every kind with its padding.
+	Prologue(names, kinds []string, n uint64) ([]byte, error)
+}
+
+// Storage joins files of another storage. Its methods may be called concurrently.
+type Storage struct {
+	under   storage.Storage
+	framing Framing
+
+	mu      sync.Mutex
+	objects map[string]*object // by path
+	closed  bool
+	// underWay are reads whose Done has not returned.
+	underWay sync.WaitGroup
+}
+
+var _ storage.Storage = (*Storage)(nil)
+
+// Over joins files of a storage, which it closes.
+func Over(under storage.Storage, framing Framing) *Storage {
+	return &Storage{under: under, framing: framing, objects: map[string]*object{}}
+}
+
+// On reads the same objects through another storage of the same files, which it closes.
+func (s *Storage) On(under storage.Storage) *Storage {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return &Storage{under: under, framing: s.framing, objects: maps.Clone(s.objects)}
+}
+
+// object is one that Join has made. It does not change.
+type object struct {
+	listed      storage.Object
+	prologue    []byte
+	recordBytes int64
+	parts       []part
+}
+
+// part is one file of an object.
+type part struct {
+	file        storage.Object
+	offsetBytes int64 // of the first row, in the file
+	rowBytes    int64
+	place       int64 // of the row, in a record
+}
+
+// alignBytes is what each row is padded to a multiple of.
+const alignBytes = 64
+
+// List lists the files, of which Join makes objects.
+func (s *Storage) List(ctx context.Context, match func(path string, isDir bool) bool, visit func(storage.Object) error) error {
+	return s.under.List(ctx, match, visit)
+}
+
+// Stat describes an object that Join has made, as its files are now, or else a file.
+func (s *Storage) Stat(ctx context.Context, path string) (storage.Object, error) {
+	s.mu.Lock()
+	o := s.objects[path]
+	s.mu.Unlock()
+	if o == nil {
+		return s.under.Stat(ctx, path)
+	}
+	files := make([]storage.Object, len(o.parts))
+	for i := range o.parts {
+		var err error
+		if files[i], err = s.under.Stat(ctx, o.parts[i].file.Path); err != nil {
+			return storage.Object{}, err
+		}
+	}
+	now := o.listed
+	now.Version = versionOf(files)
+	return now, nil
+}
+
+// Join makes an object of one file of each name, and reads their headers for that. Files
+// must have been listed. Errors name the file that is no part of an object.
+func (s *Storage) Join(ctx context.Context, names []string, files []storage.Object) (storage.Object, error) {
+	o := &object{listed: storage.Object{Path: files[0].Path, Version: versionOf(files)}}
+	kinds := make([]string, len(files))
+	rows := int64(0)
+	for i, f := range files {
+		head, err := s.header(ctx, f)
+		if err != nil {
+			return storage.Object{}, err
+		}
+		p := part{file: f, place: o.recordBytes}
+		var n int64
+		if kinds[i], n, p.rowBytes, p.offsetBytes, err = s.framing.Describe(head, f.SizeBytes); err != nil {
+			return storage.Object{}, fmt.Errorf("%s: %w", f.Path, err)
+		}
+		if i > 0 && n != rows {
+			return storage.Object{}, fmt.Errorf("%s has %d rows and %s has %d: files of one record each have as many", files[0].Path, rows, f.Path, n)
+		}
+		rows = n
+		if p.rowBytes > 1<<40 {
+			return storage.Object{}, fmt.Errorf("%s: its rows have %d bytes each: at most %d are read", f.Path, p.rowBytes, int64(1<<40))
+		}
+		o.recordBytes += (p.rowBytes + alignBytes - 1) / alignBytes * alignBytes
+		o.parts = append(o.parts, p)
+	}
+	var err error
+	if o.prologue, err = s.framing.Prologue(names, kinds, uint64(rows)); err != nil {
+		return storage.Object{}, fmt.Errorf("%s: %w", files[0].Path, err)
+	}
+	if rows > 0 && o.recordBytes > (1<<62)/rows {
+		return storage.Object{}, fmt.Errorf("%s: %d records of %d bytes are more than 2⁶² bytes", files[0].Path, rows, o.recordBytes)
+	}
+	o.listed.SizeBytes = int64(len(o.prologue)) + rows*o.recordBytes
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.objects[o.listed.Path] = o
+	return o.listed, nil
+}
+
+// firstHeaderBytes is what is read of a file at first: nearly all headers are shorter.
+const firstHeaderBytes = 1024
+
+// header reads as much of a file as describes it.
+func (s *Storage) header(ctx context.Context, f storage.Object) ([]byte, error) {
+	head := make([]byte, min(f.SizeBytes, firstHeaderBytes))
+	if err := storage.ReadAt(ctx, s.under, f, head, 0); err != nil {
+		return nil, err
+	}
+	if n := min(int64(s.framing.HeaderBytes(head)), f.SizeBytes); n > int64(len(head)) {
+		head = make([]byte, n)
+		if err := storage.ReadAt(ctx, s.under, f, head, 0); err != nil {
+			return nil, err
+		}
+	}
+	return head, nil
+}
+
+// versionOf is equal for equal files.
+func versionOf(files []storage.Object) storage.Version {
+	identity, changes := sha256.New(), sha256.New()
+	var b []byte
+	changed := false
+	for _, f := range files {
+		b = binary.LittleEndian.AppendUint64(b[:0], uint64(len(f.Path)))
+		b = append(b, f.Path...)
+		for _, n := range []uint64{uint64(f.SizeBytes), uint64(f.Version.ModTimeNanos), f.Version.Inode} {
+			b = binary.LittleEndian.AppendUint64(b, n)
+		}
+		_, _ = identity.Write(b)
+		_, _ = changes.Write(binary.LittleEndian.AppendUint64(nil, uint64(f.Version.ChangeTimeNanos)))
+		changed = changed || f.Version.ChangeTimeNanos != 0
+	}
+	h := identity.Sum(nil)
+	v := storage.Version{ModTimeNanos: int64(binary.LittleEndian.Uint64(h) >> 1), Inode: binary.LittleEndian.Uint64(h[8:]) | 1}
+	if changed {
+		v.ChangeTimeNanos = int64(binary.LittleEndian.Uint64(changes.Sum(nil)) >> 1)
+	}
+	return v
+}
+
+var errClosed = fmt.Errorf("the storage is closed: %w", fs.ErrClosed)
+
+// Close waits for the reads that are under way. It is idempotent.
+func (s *Storage) Close() error {
+	s.mu.Lock()
+	s.closed = true
+	s.mu.Unlock()
+	s.underWay.Wait()
+	return s.under.Close()
+}
+
+// find is what a read is of.
+func (s *Storage) find(r *storage.Read) (*object, error) {
+	size := int64(len(r.Buf))
+	switch o := s.objects[r.Object.Path]; {
+	case s.closed:
+		return nil, errClosed
+	case size == 0:
+		return nil, errors.New("a read needs a buffer")
+	case r.OffsetBytes < 0 || size > r.Object.SizeBytes || r.OffsetBytes > r.Object.SizeBytes-size:
+		return nil, fmt.Errorf("the range is not inside of the object, which has %d bytes", r.Object.SizeBytes)
+	case o == nil:
+		return nil, fmt.Errorf("it was not listed: %w", storage.ErrChanged)
+	default:
+		return o, storage.Compare(r.Object, o.listed)
+	}
+}
