@@ -1,0 +1,73 @@
+package integration
+
+import (
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+// notRun are commands of the README and the manual that other tests run, since they
+// take long or need what a mount does not have.
+var notRun = []string{"go run ./cmd/lsiofs demo", "integration/check", "lsiofs tune "}
+
+// commandLines are the lines of a text's blocks that are commands, as a person would
+// type them one after the other.
+func commandLines(text string) (lines []string) {
+	text = regexp.MustCompile(`(?m)^ +`).ReplaceAllString(text, "") // blocks in lists
+	for _, language := range []string{"", "console", "bash"} {
+		for _, block := range blocks(text, language) {
+			for line := range strings.Lines(strings.ReplaceAll(block, "&&\n", "&& ")) {
+				line, _, _ = strings.Cut(strings.TrimPrefix(strings.TrimSpace(line), "$ "), "  #")
+				if regexp.MustCompile(`^(lsiofs|cp|tar|cat|ls|go|integration/check) ?`).MatchString(line) {
+					lines = append(lines, strings.TrimSpace(line))
+				}
+			}
+		}
+	}
+	return lines
+}
+
+// TestCommandsOfREADMEAndManualRun runs what their blocks say, page by page, on a
+// dataset and a mount of it, by bash.
+func TestCommandsOfREADMEAndManualRun(t *testing.T) {
+	needFUSE(t)
+	bash := need(t, "bash")
+	bin := t.TempDir()
+	require.NoError(t, os.Symlink(lsiofs, filepath.Join(bin, "lsiofs")))
+	d := plain(t, "tar", 4)
+	ran := 0
+	for path, text := range documents(t) {
+		lines := commandLines(text)
+		lines = slices.DeleteFunc(lines, func(line string) bool {
+			return slices.ContainsFunc(notRun, func(not string) bool { return strings.HasPrefix(line, not) })
+		})
+		if len(lines) == 0 {
+			continue
+		}
+		ran += len(lines)
+		t.Run(filepath.Base(path), func(t *testing.T) {
+			work, train, valid := t.TempDir(), t.TempDir(), t.TempDir()
+			script := "set -e\ntrap 'code=$?; lsiofs umount --lazy /mnt/train || true; lsiofs umount --lazy /mnt/valid || true; exit $code' EXIT\n" +
+				"lsiofs mount /data/train /mnt/train --workers 4 --daemon\ncp /mnt/train/checkpoint a.json; cp a.json b.json\n"
+			for _, line := range lines {
+				if strings.HasPrefix(line, "lsiofs mount ") {
+					point := strings.Fields(line)[3]
+					script += "lsiofs umount " + point + " 2> /dev/null || true\n"
+					line += " --daemon"
+				}
+				script += line + "\n"
+			}
+			// By then the page has mounted for seven workers.
+			script = strings.NewReplacer("/data/train", d.dir, "/mnt/train", train, "/mnt/valid", valid,
+				"/var/lib/node_exporter/textfile", work, "5120,5119,5120,5118", "3,2,3,2,2,2,2").Replace(script)
+			r := command(t, nil, nil, bash, "-c", `cd "$0" && PATH="$1:$PATH" && eval "$2"`, work, bin, script)
+			require.Zero(t, r.code, "%s\n%s\n%s", script, r.stdout, r.stderr)
+		})
+	}
+	require.Greater(t, ran, 15)
+}
