@@ -1,7 +1,7 @@
 package integration
 
 import (
-	"fmt"
+	"errors"
 	"os"
 	"path/filepath"
 	"testing"
@@ -35,43 +35,16 @@ func TestMain(m *testing.M) {
 	os.Exit(run(m))
 }
 
-func run(m *testing.M) (code int) {
-	var err error
-	if scratch, err = os.MkdirTemp("", "lsiofs-integration-"); err != nil {
-		fmt.Fprintln(os.Stderr, "integration:", err)
-		return 1
-	}
-	defer func() {
-		// Mounts first: removing a tree must never walk into one.
-		if leftOver := serve.LeftOvers(lsiofs, scratch, filepath.Join(scratch, "tmp")); leftOver != "" {
-			fmt.Fprintf(os.Stderr, "integration: the tests left behind:\n%s", leftOver)
-			code = 1
+func run(m *testing.M) int {
+	return serve.Run(m, "integration", "../cmd/lsiofs", func(program, dir string) error {
+		lsiofs, scratch = program, dir
+		// Python programs find the package in its source, and the program under test.
+		source, err := filepath.Abs("../examples/python/src")
+		if err != nil {
+			return err
 		}
-		os.RemoveAll(scratch)
-	}()
-	for _, dir := range []string{"cache", "tmp", "tests"} {
-		if err := os.Mkdir(filepath.Join(scratch, dir), 0o700); err != nil {
-			fmt.Fprintln(os.Stderr, "integration:", err)
-			return 1
-		}
-	}
-	lsiofs = filepath.Join(scratch, "lsiofs")
-	if err = serve.Build(lsiofs, "../cmd/lsiofs"); err != nil {
-		fmt.Fprintln(os.Stderr, "integration:", err)
-		return 1
-	}
-	// Python programs find the package in its source, and the program under test.
-	source, err := filepath.Abs("../examples/python/src")
-	if err != nil {
-		fmt.Fprintln(os.Stderr, "integration:", err)
-		return 1
-	}
-	os.Setenv("PYTHONPATH", source)
-	os.Setenv("LSIOFS_COMMAND", lsiofs)
-	// t.TempDir makes its directories here, so that the mounts of this run, and
-	// of no other, are found at its end.
-	os.Setenv("TMPDIR", filepath.Join(scratch, "tests"))
-	return m.Run()
+		return errors.Join(os.Setenv("PYTHONPATH", source), os.Setenv("LSIOFS_COMMAND", lsiofs))
+	})
 }
 
 // environment is that of every program that the tests start.

@@ -54,7 +54,9 @@ func TestFlagsMakeASpec(t *testing.T) {
 				s.Format = spec.Format{Name: "fixed", RecordBytes: 8356, StrideBytes: 9000, HeaderBytes: 1024, Remainder: spec.RemainderDrop}
 			}},
 		{"arrays", []string{"--array", "x=x-*.npy", "--array", "y=deep/y=*.npy"},
-			func(s *spec.Spec) { s.Format.Arrays = []spec.Array{{Name: "x", Pattern: "x-*.npy"}, {Name: "y", Pattern: "deep/y=*.npy"}} }},
+			func(s *spec.Spec) {
+				s.Format.Arrays = []spec.Array{{Name: "x", Pattern: "x-*.npy"}, {Name: "y", Pattern: "deep/y=*.npy"}}
+			}},
 		{"machine", []string{"--memory", "512MB", "--io", "pread", "--direct", "on", "--read-timeout", "30s", "--on-corrupt", "skip", "--index-dir", "/x",
 			"--read", "spool", "--spool-dir", "/y", "--spool-max", "10GiB"},
 			func(s *spec.Spec) {

@@ -2,7 +2,6 @@ package hunt
 
 import (
 	"flag"
-	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -36,39 +35,15 @@ func TestMain(m *testing.M) {
 	os.Exit(run(m))
 }
 
-func run(m *testing.M) (code int) {
+func run(m *testing.M) int {
 	flag.Parse()
 	if *huntSeed == 0 {
 		*huntSeed = uint64(time.Now().UnixNano())
 	}
-	var err error
-	if scratch, err = os.MkdirTemp("", "lsiofs-hunt-"); err != nil {
-		fmt.Fprintln(os.Stderr, "hunt:", err)
-		return 1
-	}
-	lsiofs = filepath.Join(scratch, "lsiofs")
-	defer func() {
-		// Mounts first: removing a tree must never walk into one.
-		if left := serve.LeftOvers(lsiofs, scratch, filepath.Join(scratch, "tmp")); left != "" {
-			fmt.Fprintf(os.Stderr, "hunt: the tests left behind:\n%s", left)
-			code = 1
-		}
-		os.RemoveAll(scratch)
-	}()
-	for _, dir := range []string{"cache", "tmp", "tests"} {
-		if err := os.Mkdir(filepath.Join(scratch, dir), 0o700); err != nil {
-			fmt.Fprintln(os.Stderr, "hunt:", err)
-			return 1
-		}
-	}
-	if err := serve.Build(lsiofs, "../../cmd/lsiofs"); err != nil {
-		fmt.Fprintln(os.Stderr, "hunt:", err)
-		return 1
-	}
-	// t.TempDir makes its directories here, so that the mounts of this run, and
-	// of no other, are found at its end.
-	os.Setenv("TMPDIR", filepath.Join(scratch, "tests"))
-	return m.Run()
+	return serve.Run(m, "hunt", "../../cmd/lsiofs", func(program, dir string) error {
+		lsiofs, scratch = program, dir
+		return nil
+	})
 }
 
 // environment is that of every program that the tests start, but for servers, each

@@ -1,0 +1,76 @@
+// Package managertest is the service manager of tests: it hears what a program says
+// by the protocol of sd_notify(3).
+package managertest
+
+import (
+	"net"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+)
+
+// Manager listens as a service manager does.
+type Manager struct {
+	t    *testing.T
+	conn *net.UnixConn
+}
+
+// Listen gives a manager and its address: a path, or a name that begins with @.
+func Listen(t *testing.T, abstract bool) (m Manager, address string) {
+	t.Helper()
+	dir, err := os.MkdirTemp("", "notify-") // such paths have to be short
+	require.NoError(t, err)
+	t.Cleanup(func() { os.RemoveAll(dir) })
+	address = filepath.Join(dir, "socket")
+	if abstract {
+		address = "@" + address
+	}
+	conn, err := net.ListenUnixgram("unixgram", &net.UnixAddr{Name: address, Net: "unixgram"})
+	require.NoError(t, err)
+	t.Cleanup(func() { conn.Close() })
+	return Manager{t, conn}, address
+}
+
+// Next waits for a message and gives its assignments.
+func (m Manager) Next() map[string]string {
+	m.t.Helper()
+	require.NoError(m.t, m.conn.SetReadDeadline(time.Now().Add(time.Minute)))
+	buf := make([]byte, 4096)
+	n, err := m.conn.Read(buf)
+	require.NoError(m.t, err, "no word of the mount")
+	said := map[string]string{}
+	for line := range strings.SplitSeq(string(buf[:n]), "\n") {
+		key, value, found := strings.Cut(line, "=")
+		require.True(m.t, found, "%q", buf[:n])
+		require.NotContains(m.t, said, key)
+		said[key] = value
+	}
+	return said
+}
+
+// RequireSilent shows that nothing has been said: what was sent has arrived.
+func (m Manager) RequireSilent() {
+	m.t.Helper()
+	require.NoError(m.t, m.conn.SetReadDeadline(time.Now().Add(10*time.Millisecond)))
+	buf := make([]byte, 4096)
+	n, err := m.conn.Read(buf)
+	require.ErrorIs(m.t, err, os.ErrDeadlineExceeded, "%q", buf[:n])
+}
+
+// Until waits for a message with the assignment, which comes before any of but.
+func (m Manager) Until(key string, but ...string) map[string]string {
+	m.t.Helper()
+	for {
+		said := m.Next()
+		if said[key] != "" {
+			return said
+		}
+		for _, b := range but {
+			require.NotContains(m.t, said, b)
+		}
+	}
+}

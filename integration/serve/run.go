@@ -1,0 +1,49 @@
+package serve
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"testing"
+)
+
+// Run builds lsiofs, from the directory of its command, and runs the tests of a
+// package. name says whose they are. Everything that they make lies in scratch, a new
+// directory with a cache, a tmp and a tests directory, which is removed at the end; a
+// mount, process or file that is left behind fails the run. ready is called when the
+// program is there. Run gives the process's exit code.
+func Run(m *testing.M, name, command string, ready func(lsiofs, scratch string) error) (code int) {
+	fail := func(err error) int {
+		fmt.Fprintf(os.Stderr, "%s: %v\n", name, err)
+		return 1
+	}
+	scratch, err := os.MkdirTemp("", "lsiofs-"+name+"-")
+	if err != nil {
+		return fail(err)
+	}
+	lsiofs := filepath.Join(scratch, "lsiofs")
+	defer func() {
+		// Mounts first: removing a tree must never walk into one.
+		if left := LeftOvers(lsiofs, scratch, filepath.Join(scratch, "tmp")); left != "" {
+			code = fail(fmt.Errorf("the tests left behind:\n%s", left))
+		}
+		_ = os.RemoveAll(scratch)
+	}()
+	for _, dir := range []string{"cache", "tmp", "tests"} {
+		if err := os.Mkdir(filepath.Join(scratch, dir), 0o700); err != nil {
+			return fail(err)
+		}
+	}
+	if err := Build(lsiofs, command); err != nil {
+		return fail(err)
+	}
+	if err := ready(lsiofs, scratch); err != nil {
+		return fail(err)
+	}
+	// t.TempDir makes its directories here, so that the mounts of this run, and
+	// of no other, are found at its end.
+	if err := os.Setenv("TMPDIR", filepath.Join(scratch, "tests")); err != nil {
+		return fail(err)
+	}
+	return m.Run()
+}
