@@ -9,7 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/lsiofs/lsiofs/cmd/lsiofs/exit"
-	"github.com/lsiofs/lsiofs/cmd/lsiofs/managertest"
+	"github.com/lsiofs/lsiofs/cmd/lsiofs/servicetest"
 	"github.com/lsiofs/lsiofs/fs"
 )
 
@@ -20,7 +20,7 @@ func TestAServiceManagerHearsOfReadinessWhenTheMountCanBeReadAndOfItsEnd(t *test
 	for name, abstract := range map[string]bool{"a socket with a path": false, "a socket without a path": true} {
 		for _, way := range []string{"SIGTERM", "SIGTERM while a file is open", "umount"} {
 			t.Run(name+", "+way, func(t *testing.T) {
-				m, address := managertest.Listen(t, abstract)
+				m, address := servicetest.Listen(t, abstract)
 				mnt := t.TempDir()
 				t.Cleanup(func() { endDaemon(t, mnt) })
 				c := program(t, "mount", data, mnt, "--workers", "2")
@@ -59,7 +59,7 @@ func TestAServiceManagerHearsOfReadinessWhenTheMountCanBeReadAndOfItsEnd(t *test
 
 func TestAServiceManagerHearsWhatAMountWaitsFor(t *testing.T) {
 	needMount(t)
-	m, address := managertest.Listen(t, false)
+	m, address := servicetest.Listen(t, false)
 	mnt := t.TempDir()
 	t.Cleanup(func() { endDaemon(t, mnt) })
 	c := program(t, "mount", dataset(t), mnt)
@@ -75,7 +75,7 @@ func TestAServiceManagerHearsWhatAMountWaitsFor(t *testing.T) {
 
 func TestAServiceManagerHearsWhyNot(t *testing.T) {
 	needMount(t)
-	m, address := managertest.Listen(t, false)
+	m, address := servicetest.Listen(t, false)
 	c := program(t, "mount", t.TempDir(), t.TempDir(), "--index-dir", t.TempDir())
 	c.Env = append(c.Env, "NOTIFY_SOCKET="+address)
 	require.Error(t, c.Run())
@@ -83,7 +83,7 @@ func TestAServiceManagerHearsWhyNot(t *testing.T) {
 }
 
 func TestNoServiceManagerHearsOfADetachedMount(t *testing.T) {
-	m, address := managertest.Listen(t, false)
+	m, address := servicetest.Listen(t, false)
 	t.Setenv("NOTIFY_SOCKET", address)
 	mnt, _ := daemon(t, dataset(t))
 	endDaemon(t, mnt)

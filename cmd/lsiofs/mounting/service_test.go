@@ -8,12 +8,12 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/lsiofs/lsiofs/cmd/lsiofs/managertest"
+	"github.com/lsiofs/lsiofs/cmd/lsiofs/servicetest"
 	"github.com/lsiofs/lsiofs/pipeline/catalog"
 )
 
 func TestAServiceManagerWaitsForAnIndexPassThatMoves(t *testing.T) {
-	m, address := managertest.Listen(t, false)
+	m, address := servicetest.Listen(t, false)
 	t.Setenv("NOTIFY_SOCKET", address)
 	var inner recorded
 	r := withService(&inner)
@@ -40,7 +40,7 @@ func TestAServiceManagerWaitsForAnIndexPassThatMoves(t *testing.T) {
 }
 
 func TestAServiceManagerIsToldNamesAsTheyCanBeShown(t *testing.T) {
-	m, address := managertest.Listen(t, false)
+	m, address := servicetest.Listen(t, false)
 	r := &serviceReporter{socket: address}
 	r.notify("STATUS=a reader waits for the disk: shard a\x1b[2J\u202e.tar\nREADY=1")
 	require.Equal(t, map[string]string{"STATUS": `a reader waits for the disk: shard a\x1b[2J\u202e.tar; READY=1`}, m.Next())

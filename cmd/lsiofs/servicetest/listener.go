@@ -1,6 +1,6 @@
-// Package managertest is the service manager of tests: it hears what a program says
+// Package servicetest stands for the service manager in tests: it hears what a program says
 // by the protocol of sd_notify(3).
-package managertest
+package servicetest
 
 import (
 	"net"
