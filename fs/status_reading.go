@@ -29,8 +29,7 @@ func (r *statusReport) describeReading(line func(label, format string, args ...a
 	line("memory", "%s of %s held; %s of the page cache mapped, from which %s records went out", size(f.HeldBytes), size(f.BudgetBytes),
 		size(f.MappedBytes), humanize.Comma(int64(f.RecordsMapped)))
 	if l := f.Leases; l.Held > 0 || l.Broken > 0 || len(l.Refused) > 0 {
-		line("leases", "%d mapped files can't be written to but for a moment's wait, and %s records went out as they lie there; %d leases were given up to writers", l.Held,
-			humanize.Comma(int64(f.RecordsLent)), l.Broken)
+		line("leases", "%d mapped files can't be written to but for a moment's wait; %d leases were given up to writers", l.Held, l.Broken)
 	}
 	for _, reason := range slices.Sorted(maps.Keys(f.Leases.Refused)) {
 		line("no lease", "%d mapped files, whose records are copied: %s", f.Leases.Refused[reason], reason)

@@ -59,7 +59,7 @@ var ways = []way{
 		taken: func(f figures) bool { return f.fetch.RecordsMapped > 0 }},
 	{name: "leased", k: long, chunk: largeChunk, flags: []string{"--memory", "64MiB"}, local: true,
 		taken: func(f figures) bool {
-			return f.fetch.RecordsLent > 0 || f.fetch.RecordsMapped > 0 && len(f.fetch.Leases.Refused) > 0
+			return f.fetch.RecordsMapped > 0 && f.fetch.Leases.Held+len(f.fetch.Leases.Refused) > 0
 		}},
 	{name: "checksums of records", k: frames, chunk: largeChunk, flags: []string{"--memory", "64MiB"},
 		taken: func(f figures) bool { return f.fetch.RecordsMapped > 0 || f.engine.RemoteReads > 0 }},
