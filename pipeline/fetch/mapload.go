@@ -2,7 +2,6 @@ package fetch
 
 import (
 	"errors"
-	"runtime"
 	"runtime/debug"
 
 	"github.com/lsiofs/lsiofs/pipeline/storage"
@@ -210,10 +209,7 @@ func Faulted(touch func()) (gone bool) {
 		if p == nil {
 			return
 		}
-		if fault, ok := p.(interface {
-			runtime.Error
-			Addr() uintptr
-		}); !ok || fault.Addr() < 4096 {
+		if !storage.IsFault(p) {
 			panic(p) // our own mistake
 		}
 		gone = true

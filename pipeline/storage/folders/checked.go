@@ -3,10 +3,11 @@ package folders
 import (
 	"errors"
 	"fmt"
-	"runtime"
 	"runtime/debug"
 
 	"github.com/zeebo/xxh3"
+
+	"github.com/lsiofs/lsiofs/pipeline/storage"
 )
 
 // A table on a disk is only as good as the disk: pages that were lost when the kernel
@@ -74,10 +75,7 @@ func (t *table) caught(err *error) {
 	if p == nil {
 		return
 	}
-	if fault, ok := p.(interface {
-		runtime.Error
-		Addr() uintptr
-	}); !ok || fault.Addr() < 4096 {
+	if !storage.IsFault(p) {
 		panic(p) // our own mistake
 	}
 	*err = t.damaged()
