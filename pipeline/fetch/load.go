@@ -334,7 +334,11 @@ func (f *Fetcher) finishLocked(ld *load) {
 	close(ld.done)
 }
 
+// publish puts a load's piece where readers find it, who take no lock: what is
+// told of it is told before, so that nobody has bytes, or an error, that the
+// statistics do not know of yet.
 func (f *Fetcher) publish(ld *load) {
+	f.tell(ld)
 	spans := ld.layout.spans
 	for i := range spans {
 		spans[i].off += ld.off
@@ -351,12 +355,15 @@ func (f *Fetcher) publish(ld *load) {
 	f.cache.attach(e)
 	ld.entry = e
 	f.slots.set(ld.piece, e)
+}
 
+// tell counts what a load has brought.
+func (f *Fetcher) tell(ld *load) {
 	for _, err := range ld.bad {
 		f.failures.add(fmt.Errorf("%s: %w", f.index.Shard(ld.shard).Object.Path, err))
 	}
-	if e.mapped() {
-		return // nothing was read
+	if ld.seg.shard != nil {
+		return // mapped: nothing was read
 	}
 	f.counts.piecesRead.Add(1)
 	f.counts.bytesRead.Add(uint64(ld.layout.size))
