@@ -43,8 +43,7 @@
 //
 // An error of a read is one of the faults that problems keeps: the same object,
 // range and reason, whatever file was read. It is logged when it is new, then with
-// a count, once a minute at most, and at the end. That the kernel could not copy a
-// reply, only go-fuse's log says, which is listened to for it (lostReplies).
+// a count, once a minute at most, and at the end.
 //
 // # The end
 //

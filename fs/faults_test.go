@@ -55,27 +55,6 @@ func TestAnAnswerThatIsShortIsAnErrorNotAnEndOfFile(t *testing.T) {
 	require.Equal(t, syscall.EIO, e)
 }
 
-// The reader of bytes that may have been wrong is told so by whatever it does next.
-func TestAHandleThroughWhichWrongBytesMayHaveGoneFailsFromThenOn(t *testing.T) {
-	m := mount(t, 1)
-	path := m.path("worker-0.rec")
-	fd, other := m.open(path, unix.O_RDONLY), m.open(path, unix.O_RDONLY)
-	m.must(call{Op: "pread", FD: fd, N: 10})
-	var failed *streamHandle
-	m.tree.handles.mu.Lock()
-	for _, h := range m.tree.handles.byNum {
-		if h.bytes.Load() > 0 {
-			failed = h
-		}
-	}
-	m.tree.handles.mu.Unlock()
-	failed.fail(errors.New("these bytes may be wrong"))
-	require.Equal(t, syscall.EIO, m.do(call{Op: "pread", FD: fd, N: 10}).Errno)
-	require.Equal(t, syscall.EIO, m.do(call{Op: "close", FD: fd}).Errno)
-	m.must(call{Op: "pread", FD: other, N: 10})
-	require.Contains(t, m.read(m.path("status")), "worker-0.rec: these bytes may be wrong")
-}
-
 type shortHandle struct{}
 
 func (shortHandle) ReadAt(_ context.Context, r *stream.Reply, _ int64, n int) error {

@@ -100,7 +100,6 @@ func newCollector(t *tree) *collector {
 	counter("lsiofs_fetch_read_bytes_total", "Decoded bytes that were read.", func(s *sample) float64 { return float64(s.Pipeline.Fetch.BytesRead) })
 	gauge("lsiofs_fetch_mapped_bytes", "Bytes of the page cache that are mapped.", func(s *sample) float64 { return float64(s.Pipeline.Fetch.MappedBytes) })
 	counter("lsiofs_fetch_mapped_records_total", "Records that went out from the page cache.", func(s *sample) float64 { return float64(s.Pipeline.Fetch.RecordsMapped) })
-	counter("lsiofs_fetch_lent_records_total", "Records that went out from the page cache without being copied first.", func(s *sample) float64 { return float64(s.Pipeline.Fetch.RecordsLent) })
 	gauge("lsiofs_leases", "Mapped files that nobody can write to without waiting for a moment.", func(s *sample) float64 { return float64(s.Pipeline.Fetch.Leases.Held) })
 	counter("lsiofs_leases_broken_total", "Leases that were given up to writers.", func(s *sample) float64 { return float64(s.Pipeline.Fetch.Leases.Broken) })
 	counter("lsiofs_fetch_records_total", "Records that have gone out.", func(s *sample) float64 { return float64(s.Pipeline.Fetch.RecordsOut) })

@@ -98,7 +98,7 @@ func newMount(ctx context.Context, c Config, open openSet) (*Mount, error) {
 		Logger:            fuseLog(c.Log),
 	})
 	options := mountOptions(c)
-	options.Logger = t.serverLog()
+	options.Logger = fuseLog(c.Log)
 	server, err := fuse.NewServer(raw, point, options)
 	if err != nil {
 		return nil, errors.Join(explainMount(point, err), sweepPoint(point))

@@ -110,14 +110,10 @@ type streamHandle struct {
 	// Who opened it, and whether what it is sent counts as delivered.
 	uid, pid uint32
 	counts   bool
-	flight   flight // of a view's data; its mark's lock guards it
-	last     lastReply
+	flight   flight       // of a view's data; its mark's lock guards it
 	bytes    atomic.Int64 // sent
 	furthest atomic.Int64 // end of what was sent
 	opened   int64        // meter.Now
-	// lost is why a reply that was sent may have been wrong: then no read succeeds
-	// any more, and close fails, too.
-	lost atomic.Pointer[error]
 	// began is meter.Now when the last read began, pending how many there are.
 	began   atomic.Int64
 	pending atomic.Int32
@@ -126,9 +122,6 @@ type streamHandle struct {
 // Read answers with all bytes up to the end of the file, or with an error:
 // short replies to mapped reads would be taken for an end of file.
 func (h *streamHandle) Read(ctx context.Context, dest []byte, off int64) (fuse.ReadResult, syscall.Errno) {
-	if lost := h.lost.Load(); lost != nil {
-		return nil, h.t.problems.errno(h.node.path, *lost)
-	}
 	var retired <-chan struct{}
 	if h.view != nil {
 		if h.view.isRetired() {
@@ -177,10 +170,8 @@ func (h *streamHandle) Read(ctx context.Context, dest []byte, off int64) (fuse.R
 	h.bytes.Add(want)
 	raise(&h.furthest, off+want)
 	h.t.traffic.sent(want)
-	r.off = off
 	if h.marks() {
-		var uncounted bool
-		if r.before, r.mark, uncounted = h.view.sent(h, off, off+want); uncounted {
+		if uncounted := h.view.sent(h, off, off+want); uncounted {
 			h.t.readers.tell(h)
 		}
 	}
@@ -195,16 +186,7 @@ func (h *streamHandle) Flush(context.Context) syscall.Errno {
 	if h.marks() {
 		h.view.flushed(h)
 	}
-	if lost := h.lost.Load(); lost != nil {
-		return h.t.problems.errno(h.node.path, *lost)
-	}
 	return ok
-}
-
-// fail is called when bytes that were sent may have been wrong, or could not be.
-func (h *streamHandle) fail(err error) {
-	h.lost.CompareAndSwap(nil, &err)
-	h.t.problems.note(h.node.path, err)
 }
 
 func (h *streamHandle) Release(context.Context) syscall.Errno {
@@ -231,26 +213,19 @@ type readReply struct {
 
 	handle *streamHandle // nil when the read has ended
 	at     int64         // meter.Now when it was answered
-
-	// off is where it begins; before and mark are the file's mark before and after it.
-	off, before, mark int64
 }
 
-// A reply in flight belongs to a request, whose number the kernel bounds. It is not
-// brief: what lies in mapped files is copied, and looked at after that. Handing it on
-// as it lies was measured to win nothing (four readers, records of 12 and 64 KiB), and
-// a process that stands still between its last look and the system call can't be
-// certain of it.
+// A reply in flight belongs to a request, whose number the kernel bounds.
 var readReplies = sync.Pool{New: func() any { return &readReply{} }}
 
 func newReadReply() *readReply { return readReplies.Get().(*readReply) }
 
 func (r *readReply) Size() int                       { return r.bytes }
-func (r *readReply) Slices() ([][]byte, fuse.Status) { return r.reply.Final(), fuse.OK }
+func (r *readReply) Slices() ([][]byte, fuse.Status) { return r.reply.Slices, fuse.OK }
 
 func (r *readReply) Bytes(buf []byte) ([]byte, fuse.Status) {
 	buf = buf[:0]
-	for _, s := range r.reply.Final() {
+	for _, s := range r.reply.Slices {
 		buf = append(buf, s...)
 	}
 	return buf, fuse.OK
@@ -258,16 +233,9 @@ func (r *readReply) Bytes(buf []byte) ([]byte, fuse.Status) {
 
 // Done gives everything back.
 func (r *readReply) Done() {
-	h := r.handle
-	if err := r.reply.Sent(); err != nil && h != nil {
-		h.fail(err)
-	}
 	r.ended()
 	r.reply.Release()
-	if h != nil {
-		h.last.note(r)
-	}
-	r.bytes, r.off, r.before, r.mark = 0, 0, 0, 0
+	r.bytes = 0
 	readReplies.Put(r)
 }
 

@@ -104,38 +104,25 @@ func (v *view) failed(h *streamHandle) {
 	m.mu.Unlock()
 }
 
-// sent records that it was sent the bytes [off, end), and gives the mark before and
-// after it. It says whether they would have moved the mark, but for the user who opened
-// the handle.
-func (v *view) sent(h *streamHandle, off, end int64) (before, after int64, uncounted bool) {
+// sent records that it was sent the bytes [off, end). It says whether they would have
+// moved the mark, but for the user who opened the handle.
+func (v *view) sent(h *streamHandle, off, end int64) (uncounted bool) {
 	m := &v.marks[h.node.name.worker]
 	m.mu.Lock()
 	furthest := h.flight.ended(end)
-	before = m.bytes
+	before := m.bytes
 	switch {
 	case h.counts:
 		m.sent(h.number, off, end, furthest)
 	case m.covers(off, end):
 		m.onlooker, uncounted = &onlooker{UID: h.uid, PID: h.pid}, true
 	}
-	after = m.bytes
+	moved := m.bytes != before
 	m.mu.Unlock()
-	if after != before {
+	if moved {
 		v.moved.Store(time.Now().UnixNano())
 	}
-	return before, after, uncounted
-}
-
-// unsent takes back that a read of h moved the mark from before to after, unless
-// another read has moved it since.
-func (v *view) unsent(h *streamHandle, before, after int64) {
-	m := &v.marks[h.node.name.worker]
-	m.mu.Lock()
-	if m.reader == h.number && m.bytes == after {
-		m.bytes = before
-	}
-	m.mu.Unlock()
-	v.moved.Store(time.Now().UnixNano())
+	return uncounted
 }
 
 func (v *view) flushed(h *streamHandle) {

@@ -37,8 +37,7 @@
 // its records are lent again, and one that is not all there is read. A file that
 // is truncated takes its pages away, or shows zeros, and one that is written to
 // shows what was written: those who copy see to Loan.Mapped, Leased, Check and
-// Fault. While the files have leases nobody writes, and they need not be looked at;
-// then records can also be handed on as they lie: see Loan.Hold.
+// Fault. While the files have leases nobody writes, and they need not be looked at.
 //
 // # Gather
 //

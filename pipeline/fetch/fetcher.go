@@ -236,6 +236,6 @@ func (c *cache) close() error {
 type counters struct {
 	recordsOut, bytesOut, hits, waits, waitNanos atomic.Uint64
 	piecesRead, piecesReread, bytesRead, decoded atomic.Uint64
-	recordsMapped, recordsLent                   atomic.Uint64
+	recordsMapped                                atomic.Uint64
 	readsCancelled, bytesCancelled               atomic.Uint64
 }

@@ -15,7 +15,6 @@ type Loan struct {
 	asked   checkedShards
 	leased  bool   // Leased has said yes
 	breaks  uint64 // Leaser.Breaks at that time
-	held    bool
 	numbers []uint64
 	found   []found
 }
@@ -48,10 +47,7 @@ func (c *checkedShards) first(s *mappedShard) bool {
 
 // Release gives everything back and empties l.
 func (l *Loan) Release() {
-	if l.held {
-		l.f.maps.mapper.Unhold()
-	}
-	l.leased, l.held = false, false
+	l.leased = false
 	for i, s := range l.segs {
 		s.unpin()
 		l.segs[i] = nil
@@ -67,12 +63,11 @@ func (l *Loan) Release() {
 // Mapped says that some of the loan's records lie in mapped files. Before such bytes
 // are copied Leased is asked. They are copied by a goroutine that has set
 // debug.SetPanicOnFault and recovers (a file that is truncated takes its pages
-// away), and only given on after Check. They are handed on as they lie only where
-// Leased says yes, and then Hold.
+// away), and only given on after Check. They are never handed on as they lie.
 func (l *Loan) Mapped() bool { return len(l.mapped) > 0 }
 
 // Leased says whether all files of the loan's mapped records have leases. Then
-// nobody alters them but after a break, which Check and Hold would know of.
+// nobody alters them but after a break, which Check would know of.
 func (l *Loan) Leased() bool {
 	l.breaks = l.f.maps.mapper.Breaks()
 	l.leased = true
@@ -85,23 +80,6 @@ func (l *Loan) Leased() bool {
 	clear(l.asked[:])
 	return l.leased
 }
-
-// Lent counts records of mapped files that were handed on as they lie.
-func (l *Loan) Lent(n int) { l.f.counts.recordsLent.Add(uint64(n)) }
-
-// Hold says whether bytes of the loan that are handed on as they lie stay what
-// they are until Release, which must be soon then: it may hold up who wants to
-// write to a file. If it says no, all is to be copied.
-func (l *Loan) Hold() bool {
-	if l.leased && !l.held {
-		l.held = l.f.maps.mapper.Hold(l.breaks)
-	}
-	return l.held || !l.leased
-}
-
-// Stands says whether what Hold holds is certain: a process that stands still, for
-// as long as the kernel is patient, loses its leases.
-func (l *Loan) Stands() bool { return !l.held || l.f.maps.mapper.Standing() }
 
 // Check says whether what was copied from the loan's records so far is what was
 // indexed: nil, or the error that Lend would give. Where it is not certain, it

@@ -14,7 +14,6 @@ type Stats struct {
 	HeldBytes     int64  `json:"held_bytes"`     // of memory, now
 	MappedBytes   int64  `json:"mapped_bytes"`   // of the page cache, now
 	RecordsMapped uint64 `json:"records_mapped"` // of records_out, those from there
-	RecordsLent   uint64 `json:"records_lent"`   // of these, those that were not copied first
 	PiecesRead    uint64 `json:"pieces_read"`
 	PiecesReread  uint64 `json:"pieces_reread"` // read again because they had been dropped
 	PiecesDropped uint64 `json:"pieces_dropped"`
@@ -86,7 +85,6 @@ func (f *Fetcher) Stats() Stats {
 		RecordsMapped:  n.recordsMapped.Load(),
 		ReadsCancelled: n.readsCancelled.Load(),
 		BytesCancelled: n.bytesCancelled.Load(),
-		RecordsLent:    n.recordsLent.Load(),
 	}
 	if f.maps.mapper != nil {
 		s.Leases = f.maps.mapper.LeaseStats()

@@ -24,8 +24,8 @@ type Mapper interface {
 
 // Leaser is about leases on mapped objects: while there is one, nobody can alter
 // the object's bytes. Who wants to waits for the lease to be given up, which is at
-// once, but for what is held at the time. A holder that does not give it up, since
-// its process stands still, loses it after a while, and is not told.
+// once. A process that stands still, and does not give it up, loses it after a while,
+// and is not told.
 //
 // Bytes that are copied are right if nobody can have altered them before the copy
 // was made:
@@ -34,28 +34,12 @@ type Mapper interface {
 //	mapping.Leased() …         of each object
 //	…                          copy
 //	l.Unbroken(breaks)         yes: nobody can; no: look at each object (Check)
-//
-// Bytes can also be handed on as they lie. Then the one who copies is the kernel,
-// later:
-//
-//	l.Hold(breaks)             instead of Unbroken: none is given up until Unhold
-//	l.Standing()               right before they are handed on; no: copy them
-//	…                          hand them on
-//	l.Standing()               yes: nobody could alter them before; no: Check each
-//	l.Unhold()
 type Leaser interface {
 	// Breaks is how many leases somebody has waited for so far.
 	Breaks() uint64
 	// Unbroken says whether all leases that there were when Breaks gave the number
 	// were there without a break up to now. No may also mean that it is not known.
 	Unbroken(breaks uint64) bool
-	// Hold keeps all leases from being given up until Unhold, which must be soon: it
-	// may hold up a writer, so nothing but memory is to be waited for. It returns
-	// false, and does nothing, if any lease was wanted since Breaks gave the number.
-	Hold(breaks uint64) bool
-	// Standing says whether leases that are held can't have been lost up to now.
-	Standing() bool
-	Unhold()
 	LeaseStats() LeaseStats
 }
 
@@ -72,7 +56,7 @@ type LeaseStats struct {
 // Memory that is mapped goes away when the file is truncated: touching it is
 // then a fault (SIGBUS), and the rest of the last page shows zeros. So it is
 // copied under debug.SetPanicOnFault, and used only if, after the copy, leases
-// were Unbroken or Check gives nil; or handed on as it lies while a lease is held.
+// were Unbroken or Check gives nil.
 type Mapping interface {
 	// Bytes is the whole object. What is populated may be read, nothing written.
 	Bytes() []byte

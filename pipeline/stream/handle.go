@@ -95,13 +95,7 @@ func (h *Handle) ReadAt(ctx context.Context, r *Reply, off int64, n int) error {
 	case Offsets:
 		return h.offsets(ctx, r, off, int(end-off))
 	}
-	if err = h.read(ctx, r, off, end, size); err == nil && !r.hold() {
-		// Somebody wants to write to a file that r has slices of.
-		r.begin(h.set.source.buffers)
-		r.anew = true
-		err = h.data(ctx, r, off, end)
-	}
-	if err != nil {
+	if err = h.read(ctx, r, off, end, size); err != nil {
 		r.Release()
 	}
 	return err

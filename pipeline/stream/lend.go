@@ -3,7 +3,6 @@ package stream
 import (
 	"context"
 	"fmt"
-	"slices"
 	"unsafe"
 
 	"github.com/lsiofs/lsiofs/pipeline/fetch"
@@ -51,11 +50,8 @@ func (h *Handle) lend(ctx context.Context, r *Reply, l *layout, from, to int64, 
 // with the walker's, and moves both on. It says whether r has slices of the loan.
 func (h *Handle) emit(r *Reply, wk *walker, loan *fetch.Loan, pos *int64, to int64, most int) (keep bool, err error) {
 	mapped := loan.Mapped()
-	leased := mapped && loan.Leased() // before anything is copied
-	lends := !mapped || leased && r.canLendMapped() && slices.ContainsFunc(loan.Records, isLong)
-	lent := 0
-	if mapped && lends {
-		defer func() { loan.Lent(lent) }()
+	if mapped {
+		loan.Leased() // asked before anything is copied, for Check
 	}
 	for i, record := range loan.Records {
 		if mapped && i+fetchAhead < len(loan.Records) {
@@ -74,10 +70,9 @@ func (h *Handle) emit(r *Reply, wk *walker, loan *fetch.Loan, pos *int64, to int
 		switch part := record[begin:end]; {
 		case h.joins && !renamed && r.join(part):
 			keep = true
-		case (isLong(part) || h.joins) && !renamed && lends && r.canLend():
+		case (isLong(part) || h.joins) && !renamed && !mapped && r.canLend():
 			r.lend(part)
 			keep = true
-			lent++
 		default:
 			copy(r.space(len(part), most), part)
 		}

@@ -27,10 +27,6 @@ const (
 // allocation. It is not for concurrent use.
 type Reply struct {
 	Slices [][]byte
-	// Brief is set by callers who release each reply as soon as they have copied
-	// its bytes, waiting for nobody: it may then have slices of files that can't be
-	// written to meanwhile. They ask for Final, and Sent.
-	Brief bool
 
 	buffers *buffers
 	buffer  []byte   // what was copied; the slices of copied runs lie in it
@@ -40,9 +36,6 @@ type Reply struct {
 	loans   []*fetch.Loan
 	inUse   int // loans[:inUse] are out
 	renamed []byte
-	anew    bool // slices of files did not hold: this time nothing is lent of them
-	lost    error
-	copied  []byte // all of it, by Final
 	own     meter.Waiter
 	waits   *meter.Waiter // own, or that of who has this reply filled
 }
@@ -66,14 +59,9 @@ func (r *Reply) Release() {
 		l.Release()
 	}
 	r.inUse = 0
-	r.lost = nil
 	if r.buffer != nil {
 		r.buffers.put(r.buffer)
 		r.buffer = nil
-	}
-	if r.copied != nil {
-		r.buffers.put(r.copied)
-		r.copied = nil
 	}
 	for i, b := range r.blocks {
 		b.drop()
@@ -105,7 +93,7 @@ func (r *Reply) leave() {
 // begin readies an empty r for up to n copied bytes.
 func (r *Reply) begin(b *buffers) {
 	r.Release()
-	r.buffers, r.run, r.anew = b, -1, false
+	r.buffers, r.run = b, -1
 }
 
 // lend appends b as it lies; its loan must stay out.
@@ -132,19 +120,6 @@ func (r *Reply) join(b []byte) bool {
 
 // canLend says whether one more slice, and a copied run behind it, still fit.
 func (r *Reply) canLend() bool { return !r.copies && len(r.Slices) < MaxSlices-1 }
-
-// canLendMapped says whether slices of mapped files may be lent.
-func (r *Reply) canLendMapped() bool { return r.Brief && !r.copies && !r.anew }
-
-// hold says whether the slices stay what they are until Release.
-func (r *Reply) hold() bool {
-	for _, l := range r.loans[:r.inUse] {
-		if !l.Hold() {
-			return false
-		}
-	}
-	return true
-}
 
 // space appends n bytes to the copied ones and returns them for the caller to
 // fill. most is how many bytes the whole reply can have.

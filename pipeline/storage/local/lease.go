@@ -33,9 +33,6 @@ import (
 // The kernel counts that second in ticks, which follow CLOCK_MONOTONIC, as the
 // clock here does: both stand still while the machine is suspended.
 type leases struct {
-	// holds is read-locked while bytes are lent that rely on leases; who gives one
-	// up locks it.
-	holds  sync.RWMutex
 	broken atomic.Uint64 // leases that somebody waited for, so far
 	until  atomic.Int64  // on clock: no lease can have been taken before
 	clock  func() time.Duration
@@ -54,7 +51,7 @@ type leaseWatch struct {
 
 const (
 	// leasePoll is how often each lease is asked about: a writer waits as long at
-	// most, and for the replies that are under way.
+	// most.
 	leasePoll = 50 * time.Millisecond
 	// leaseStands is how long after it was asked about a lease can't have been
 	// taken. The kernel rounds its second down to ticks, of 10 ms at most.
@@ -170,17 +167,11 @@ func (l *leases) poll(w *leaseWatch) {
 	}
 }
 
-// round asks about all leases, gives up those that somebody waits for, when what
-// was lent relying on them has come back, and asks for those that may be had by
-// now. It says whether the run goes on.
+// round asks about all leases, gives up those that somebody waits for, and asks for
+// those that may be had by now. It says whether the run goes on.
 func (l *leases) round(w *leaseWatch) bool {
 	began := l.clock()
 	wanted := l.wanted()
-	if len(wanted) > 0 {
-		l.holds.Lock()
-		//lint:ignore SA2001 it has waited for those who held
-		l.holds.Unlock()
-	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	for _, m := range wanted {
@@ -246,7 +237,7 @@ func (s *Storage) Breaks() uint64 { return s.leases.broken.Load() }
 // Unbroken implements storage.Leaser.
 func (s *Storage) Unbroken(breaks uint64) bool {
 	afterReads()
-	return s.leases.broken.Load() == breaks && s.Standing()
+	return s.leases.broken.Load() == breaks && s.leases.standing()
 }
 
 // afterReads has all that was read from mapped files be read before what follows:
@@ -258,24 +249,8 @@ func afterReads() {
 	fence.Store(1)
 }
 
-// Standing implements storage.Leaser.
-func (s *Storage) Standing() bool { return int64(s.leases.clock()) < s.leases.until.Load() }
-
-// Hold implements storage.Leaser.
-func (s *Storage) Hold(breaks uint64) bool {
-	// Who gives one up is not waited for: the caller may hold others.
-	if !s.leases.holds.TryRLock() {
-		return false
-	}
-	if s.leases.broken.Load() == breaks {
-		return true
-	}
-	s.leases.holds.RUnlock()
-	return false
-}
-
-// Unhold implements storage.Leaser.
-func (s *Storage) Unhold() { s.leases.holds.RUnlock() }
+// standing says that leases which nobody was seen to wait for can't have been taken.
+func (l *leases) standing() bool { return int64(l.clock()) < l.until.Load() }
 
 // LeaseStats implements storage.Leaser.
 func (s *Storage) LeaseStats() storage.LeaseStats {

@@ -42,7 +42,7 @@ func eventually(t *testing.T, is func() bool, why string) {
 func TestALeaseIsCertainForHalfASecondAfterItWasAskedAbout(t *testing.T) {
 	s, m, _, clock := leasedFile(t)
 	breaks := s.Breaks()
-	eventually(t, s.Standing, "it was asked about")
+	eventually(t, s.leases.standing, "it was asked about")
 	require.True(t, s.Unbroken(breaks))
 
 	// The goroutine stands still, too.
@@ -50,38 +50,13 @@ func TestALeaseIsCertainForHalfASecondAfterItWasAskedAbout(t *testing.T) {
 	until := s.leases.until.Load()
 	require.LessOrEqual(t, until, clock.Load()+int64(500*time.Millisecond))
 	clock.Store(until)
-	require.False(t, s.Standing())
+	require.False(t, s.leases.standing())
 	require.False(t, s.Unbroken(breaks), "it may have been taken, and somebody may write")
 	require.True(t, m.Leased(), "nobody knows")
 	s.leases.mu.Unlock()
 
-	eventually(t, s.Standing, "it was asked about again")
+	eventually(t, s.leases.standing, "it was asked about again")
 	require.True(t, s.Unbroken(breaks), "nobody has waited for it")
-}
-
-// While somebody waits who can't be let in, since bytes are held, it is not certain
-// for longer than what was known before.
-func TestALeaseThatSomebodyWaitsForBecomesNoMoreCertain(t *testing.T) {
-	s, m, path, clock := leasedFile(t)
-	breaks := s.Breaks()
-	eventually(t, s.Standing, "it was asked about")
-	require.True(t, s.Hold(breaks))
-	done := make(chan struct{})
-	go func() {
-		defer close(done)
-		require.NoError(t, os.Truncate(path, 0))
-	}()
-	eventually(t, func() bool { return s.Breaks() != breaks }, "it is known that somebody waits")
-	require.True(t, s.Standing())
-	require.False(t, s.Unbroken(breaks))
-	until := s.leases.until.Load()
-	clock.Store(until)
-	require.False(t, s.Standing(), "from here on the kernel may let him in")
-	s.Unhold()
-	<-done
-	require.Error(t, m.Check())
-	eventually(t, s.Standing, "other leases are certain")
-	require.False(t, s.Unbroken(breaks))
 }
 
 func TestALeaseThatIsNotToBeHadIsAskedForOnceASecond(t *testing.T) {
