@@ -36,12 +36,12 @@ func newFetcherOver(t testing.TB, d *dataset, budget int64, s storage.Storage) *
 	f.cache.released = poison
 	if d.read == spec.ReadGather {
 		require.NotNil(t, f.gatherer)
-		f.gatherer.pool.released = poison
+		f.gatherer.pool.Released = poison
 	}
 	t.Cleanup(func() {
 		require.NoError(t, f.Close())
 		if f.gatherer != nil {
-			require.Zero(t, f.gatherer.pool.mapped, "all memory is given back")
+			require.Zero(t, f.gatherer.pool.Held(), "all memory is given back")
 			require.Empty(t, f.gatherer.leaving)
 		}
 		require.Zero(t, f.cache.mapped, "all memory is given back")

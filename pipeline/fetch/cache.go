@@ -1,14 +1,9 @@
 package fetch
 
-import "slices"
+import (
+	"slices"
 
-// urgency says what may be done to find memory for a piece.
-type urgency int
-
-const (
-	inPassing urgency = iota // stay within the budget, and drop nothing that has not gone out
-	ahead                    // stay within the budget
-	demanded                 // a reader waits: stay within the budget if possible
+	"github.com/lsiofs/lsiofs/pipeline/fetch/budget"
 )
 
 // cache holds the segments. All its methods are called with Fetcher.mu held.
@@ -26,7 +21,7 @@ type cache struct {
 }
 
 // alloc finds n bytes for a piece and pins their segment.
-func (c *cache) alloc(n int64, u urgency) (*segment, int64, error) {
+func (c *cache) alloc(n int64, u budget.Urgency) (*segment, int64, error) {
 	n = max(n, 1)
 	for {
 		fits := c.cur != nil && c.cur.fits(n) && c.cur.tables < c.mostTables
@@ -35,8 +30,8 @@ func (c *cache) alloc(n int64, u urgency) (*segment, int64, error) {
 				return nil, 0, err
 			} else if freed {
 				continue
-			} else if u != demanded && !fits {
-				return nil, 0, errNoRoom
+			} else if u != budget.Demanded && !fits {
+				return nil, 0, budget.ErrNoRoom
 			}
 		}
 		if fits {
@@ -106,13 +101,13 @@ func (c *cache) newSegment(n int64) (*segment, error) {
 // evict frees one segment, and reports whether it found one. The oldest of
 // which most has gone out is best; then one that is worth copying; then, so
 // that a reader that has stopped can't keep memory, the oldest.
-func (c *cache) evict(u urgency) (bool, error) {
+func (c *cache) evict(u budget.Urgency) (bool, error) {
 	for _, share := range [...]int64{0, 50, 80, 100} {
-		if u == inPassing && share == 100 {
+		if u == budget.InPassing && share == 100 {
 			return false, nil
 		}
 		for _, s := range c.segs {
-			if s.live.Load()*100 <= share*s.used && s.kill() {
+			if s.live.Load()*100 <= share*s.used && s.pins.Kill() {
 				return true, c.clear(s, share < 100)
 			}
 		}

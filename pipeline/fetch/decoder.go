@@ -9,6 +9,7 @@ import (
 	"sync/atomic"
 
 	"github.com/lsiofs/lsiofs/pipeline/catalog"
+	"github.com/lsiofs/lsiofs/pipeline/fetch/budget"
 	"github.com/lsiofs/lsiofs/pipeline/meter"
 	"github.com/lsiofs/lsiofs/pipeline/unpack"
 )
@@ -160,9 +161,9 @@ func (f *Fetcher) next(d *decoder) (*load, int64) {
 		}
 		d.work = d.work[1:]
 		d.piece = ld.piece + 1
-		u := ahead
+		u := budget.Ahead
 		if ld.waiters > 0 {
-			u = demanded
+			u = budget.Demanded
 		}
 		if ld.seg, ld.off, ld.err = f.cache.alloc(ld.layout.size, u); ld.err != nil {
 			f.finishLocked(ld)
@@ -209,7 +210,7 @@ func (f *Fetcher) keepInPassing(d *decoder) *load {
 	shard, l := f.layoutOf(d.piece)
 	ld := &load{piece: d.piece, shard: shard, layout: l, started: f.now(), clock: &d.clock, via: &d.ledger, done: make(chan struct{})}
 	var err error
-	if ld.seg, ld.off, err = f.cache.alloc(l.size, inPassing); err != nil {
+	if ld.seg, ld.off, err = f.cache.alloc(l.size, budget.InPassing); err != nil {
 		return nil
 	}
 	f.loads[d.piece] = ld

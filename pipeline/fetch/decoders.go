@@ -2,6 +2,8 @@ package fetch
 
 import (
 	"slices"
+
+	"github.com/lsiofs/lsiofs/pipeline/fetch/budget"
 )
 
 // decoders are those that stand somewhere in a compressed shard, at work or
@@ -28,7 +30,7 @@ const openCostBytes = 64 << 10
 
 // assign gives a load to the decoder that comes to its piece soonest: one that
 // stands or will pass before it, or a new one at the last member that begins there.
-func (f *Fetcher) assign(ld *load, u urgency) bool {
+func (f *Fetcher) assign(ld *load, u budget.Urgency) bool {
 	start := ld.layout.start()
 	var best *decoder
 	var at int64
@@ -40,7 +42,7 @@ func (f *Fetcher) assign(ld *load, u urgency) bool {
 	entry := f.index.Entry(ld.shard, start)
 	if best == nil || start-at > start-entry.DecodedBytes+openCostBytes {
 		full := len(f.decoders.all) >= f.config.Decoders || len(f.decoders.all) > 0 && f.decoders.held >= f.limits.decoder
-		if full && !f.closeOldest() && u != demanded {
+		if full && !f.closeOldest() && u != budget.Demanded {
 			return false
 		}
 		best = newDecoder(f, ld.shard, entry, scratchBytes)

@@ -32,11 +32,8 @@ var ErrTimeout = errors.New("storage has not answered within --read-timeout")
 
 var (
 	errClosed = errors.New("the fetcher is closed")
-	// errNoRoom ends a load that was read ahead and found no memory. Nobody
-	// gets to see it: a load that is waited for gets memory always.
-	errNoRoom = errors.New("no memory to read ahead")
 	// errCalledOff ends a load that nobody wants any more. Nobody gets to see
-	// it, either: who wants its piece later starts another one.
+	// it: who wants its piece later starts another one.
 	errCalledOff = errors.New("the piece is not wanted any more")
 	// errDamaged ends the decoding of a shard into the spool that did not come back
 	// as it was written. Nobody gets to see it.

@@ -218,7 +218,7 @@ func (c *cache) close() error {
 				c.slots.set(e.piece, nil)
 			}
 		}
-		if !s.kill() {
+		if !s.pins.Kill() {
 			continue
 		}
 		if err := c.release(s); err != nil && first == nil {

@@ -32,7 +32,7 @@ func TestSixtyFourGatheringReadersKeepWithinTheBudget(t *testing.T) {
 			for w, r := range readers {
 				require.NoError(t, r.Lend(context.Background(), uint64(k), 1, &l))
 				require.Equal(t, string(d.records[seqs[w][k]]), string(l.Records[0]))
-				largest := f.gatherer.pool.round(200 << 10)
+				largest := f.gatherer.pool.Round(200 << 10)
 				require.LessOrEqual(t, f.Stats().HeldBytes, budget+largest)
 				l.Release()
 			}
@@ -73,7 +73,7 @@ func TestGatheringReadersTogetherKeepWithinTheBudget(t *testing.T) {
 		})
 	}
 	wg.Wait()
-	require.LessOrEqual(t, most, budget+readers*f.gatherer.pool.blockBytes, "each may wait for one batch more")
+	require.LessOrEqual(t, most, budget+readers*f.gatherer.pool.BlockBytes, "each may wait for one batch more")
 }
 
 // gatherTo makes a reader that has come to record k, by tens, and its storage.

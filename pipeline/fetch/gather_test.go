@@ -75,7 +75,7 @@ func TestTheStrategyDoesNotShowInTheBytes(t *testing.T) {
 		require.NoError(t, errors.Join(errs...))
 		require.NoError(t, f.Close())
 		if f.gatherer != nil {
-			require.Zero(t, f.gatherer.pool.mapped)
+			require.Zero(t, f.gatherer.pool.Held())
 		}
 	})
 }

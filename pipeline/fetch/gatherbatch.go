@@ -5,6 +5,7 @@ import (
 	"sync"
 	"sync/atomic"
 
+	"github.com/lsiofs/lsiofs/pipeline/fetch/budget"
 	"github.com/lsiofs/lsiofs/pipeline/unpack"
 )
 
@@ -17,13 +18,13 @@ const maxBatchRecords = 2048
 //	block  ├─record from─┼─from+1─┼──── … ────┼─from+n-1─┤ unused
 //	       offs[0]       offs[1]                          offs[n]
 //
-// Its segment is pinned by loans, by those who wait, and once while reads are
+// It is pinned by loans, by those who wait, and once while reads are
 // under way; its block is given back when nobody pins it and the reader has
 // dropped it. Reads come in any order, and each record can be lent as soon as
 // its own have come.
 type batch struct {
-	seg   segment
-	block block
+	pins  budget.Pins
+	block budget.Block
 	size  int64 // of the block
 	from  uint64
 	offs  []int64
@@ -47,7 +48,7 @@ type fault struct {
 }
 
 // init makes b an empty batch.
-func (b *batch) init(m block, size int64, from uint64) {
+func (b *batch) init(m budget.Block, size int64, from uint64) {
 	b.block, b.size, b.from, b.offs = m, size, from, append(b.offs[:0], 0)
 	b.dropped.Store(false)
 }
@@ -62,7 +63,7 @@ func (b *batch) fits(n int64) bool {
 }
 
 func (b *batch) bytes(i int) []byte {
-	return b.block.mem[b.offs[i]:b.offs[i+1]:b.offs[i+1]]
+	return b.block.Mem[b.offs[i]:b.offs[i+1]:b.offs[i+1]]
 }
 
 // ready says that all of a record has come, right or wrong.
@@ -121,7 +122,7 @@ func (b *batch) counts() {
 
 // begin holds the batch while parts are expected; begun lets go.
 func (b *batch) begin() {
-	b.seg.pins.Add(1)
+	b.pins.Add(1)
 	b.pending.Add(1)
 }
 
@@ -157,7 +158,7 @@ func (b *batch) check(i int, verifier unpack.Verifier, r *gatherRead) {
 // pending: not when its reader has dropped it and nobody waits for it. Whoever
 // waits has pinned it, beside the reads, before it was dropped, so a no is for
 // good.
-func (b *batch) wanted() bool { return !b.dropped.Load() || b.seg.pins.Load() > 1 }
+func (b *batch) wanted() bool { return !b.dropped.Load() || b.pins.Count() > 1 }
 
 // down counts one part off, and tells those who wait when it was the last.
 func (b *batch) down() {
@@ -170,7 +171,7 @@ func (b *batch) down() {
 		b.wake = nil
 	}
 	b.mu.Unlock()
-	b.seg.unpin()
+	b.pins.Unpin()
 }
 
 // wait gives a channel that is closed when all has come, nil if it has.

@@ -106,7 +106,7 @@ func (p *planner) place(b *batch, i int, x catalog.Extent) {
 func (p *planner) addNewlines() {
 	for w, r := range p.request.Want {
 		if at := p.places[w]; at.to+r.SizeBytes < at.b.offs[at.record+1] {
-			at.b.block.mem[at.to+r.SizeBytes] = '\n'
+			at.b.block.Mem[at.to+r.SizeBytes] = '\n'
 		}
 	}
 }

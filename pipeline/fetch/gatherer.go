@@ -8,6 +8,7 @@ import (
 	"sync"
 	"sync/atomic"
 
+	"github.com/lsiofs/lsiofs/pipeline/fetch/budget"
 	"github.com/lsiofs/lsiofs/pipeline/meter"
 )
 
@@ -16,7 +17,7 @@ import (
 type gatherer struct {
 	f           *Fetcher
 	objectBytes []int64
-	pool        *blockPool
+	pool        *budget.Blocks
 	planners    chan *planner
 	work        readQueue
 
@@ -36,11 +37,11 @@ type gatherer struct {
 const maxPlanners = 4
 
 func newGatherer(f *Fetcher) (*gatherer, error) {
-	g := &gatherer{f: f, pool: newBlockPool(f.limits.cache), objectBytes: f.objectBytes()}
+	g := &gatherer{f: f, pool: budget.NewBlocks(f.limits.cache), objectBytes: f.objectBytes()}
 	n := min(runtime.GOMAXPROCS(0), maxPlanners)
 	g.planners = make(chan *planner, n)
 	for range n {
-		p, err := newPlanner(f.config, g.pool.blockBytes, g.objectBytes)
+		p, err := newPlanner(f.config, g.pool.BlockBytes, g.objectBytes)
 		if err != nil {
 			return nil, err
 		}
@@ -78,14 +79,14 @@ func (g *gatherer) note(err error) {
 	g.f.failures.add(err)
 }
 
-func (g *gatherer) giveBlock(b block) {
-	if err := g.pool.give(b); err != nil {
+func (g *gatherer) giveBlock(b budget.Block) {
+	if err := g.pool.Give(b); err != nil {
 		g.note(err)
 	}
 }
 
 // newBatch makes an empty batch of memory.
-func (g *gatherer) newBatch(m block, from uint64) *batch {
+func (g *gatherer) newBatch(m budget.Block, from uint64) *batch {
 	g.mu.Lock()
 	var b *batch
 	if n := len(g.batches); n > 0 {
@@ -95,7 +96,7 @@ func (g *gatherer) newBatch(m block, from uint64) *batch {
 	if b == nil {
 		b = new(batch)
 	}
-	b.init(m, int64(len(m.mem)), from)
+	b.init(m, int64(len(m.Mem)), from)
 	return b
 }
 
@@ -104,7 +105,7 @@ func (g *gatherer) newBatch(m block, from uint64) *batch {
 // nobody pins it.
 func (g *gatherer) drop(b *batch) {
 	b.dropped.Store(true)
-	if b.seg.kill() {
+	if b.pins.Kill() {
 		g.recycle(b)
 		return
 	}
@@ -118,7 +119,7 @@ func (g *gatherer) sweep() {
 	g.mu.Lock()
 	var gone []*batch
 	g.leaving = slices.DeleteFunc(g.leaving, func(b *batch) bool {
-		if !b.seg.kill() {
+		if !b.pins.Kill() {
 			return false
 		}
 		gone = append(gone, b)
@@ -133,9 +134,9 @@ func (g *gatherer) sweep() {
 // recycle frees a dead batch.
 func (g *gatherer) recycle(b *batch) {
 	g.giveBlock(b.block)
-	b.block, b.failed = block{}, nil
+	b.block, b.failed = budget.Block{}, nil
 	b.faults.Store(0)
-	b.seg.pins.Store(0)
+	b.pins.Reset(0)
 	g.mu.Lock()
 	g.batches = append(g.batches, b)
 	g.mu.Unlock()
@@ -162,14 +163,14 @@ func (g *gatherer) freeStretch(st *stretch) {
 // take finds memory for n bytes. A batch that a reader waits for gets it in any
 // case: others give up what they have read, those first that have not been read
 // for the longest.
-func (g *gatherer) take(r *gatherReader, n int64, u urgency) (block, error) {
-	b, err := g.pool.take(n, false)
-	if err != errNoRoom {
+func (g *gatherer) take(r *gatherReader, n int64, u budget.Urgency) (budget.Block, error) {
+	b, err := g.pool.Take(n, false)
+	if err != budget.ErrNoRoom {
 		return b, err
 	}
 	g.sweep()
 	g.reclaim(r, n, u)
-	return g.pool.take(n, u == demanded)
+	return g.pool.Take(n, u == budget.Demanded)
 }
 
 // idleCalls is after how many calls of others a reader's memory may be used to
@@ -178,9 +179,9 @@ const idleCalls = 256
 
 // reclaim has other readers drop what they hold, until there is room for n
 // bytes: first what they do not need now, and then, for one that waits, anything.
-func (g *gatherer) reclaim(r *gatherReader, n int64, u urgency) {
+func (g *gatherer) reclaim(r *gatherReader, n int64, u budget.Urgency) {
 	r.dropOthers()
-	if u == demanded {
+	if u == budget.Demanded {
 		r.dropPassed()
 	}
 	g.mu.Lock()
@@ -189,15 +190,15 @@ func (g *gatherer) reclaim(r *gatherReader, n int64, u urgency) {
 	slices.SortFunc(others, func(a, b *gatherReader) int { return cmp.Compare(a.called.Load(), b.called.Load()) })
 	now := g.calls.Load()
 	for _, all := range [...]bool{false, true} {
-		if all && u != demanded {
+		if all && u != budget.Demanded {
 			return
 		}
 		for _, o := range others {
-			if g.pool.room(n) {
+			if g.pool.Room(n) {
 				return
 			}
 			idle := o.called.Load()+idleCalls < now
-			if o == r || u != demanded && !idle || !o.mu.TryLock() {
+			if o == r || u != budget.Demanded && !idle || !o.mu.TryLock() {
 				continue
 			}
 			if idle || all {
@@ -221,7 +222,7 @@ func (g *gatherer) close() error {
 		r.mu.Unlock()
 	}
 	g.sweep()
-	return g.pool.close()
+	return g.pool.Close()
 }
 
 // readQueue hands reads whose bytes have come to those who copy and check them.

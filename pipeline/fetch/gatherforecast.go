@@ -3,6 +3,7 @@ package fetch
 import (
 	"context"
 
+	"github.com/lsiofs/lsiofs/pipeline/fetch/budget"
 	"github.com/lsiofs/lsiofs/pipeline/plan"
 )
 
@@ -25,8 +26,8 @@ const askedRecords = lendBlock
 // when depends on who is first, so that is not counted. It reads nothing itself. It ends early with the
 // context's error.
 func (f *Fetcher) ForecastGather(ctx context.Context, seq Sequence, n uint64, read func(sizeBytes int64)) (GatherForecast, error) {
-	budget := f.limits.cache
-	blockBytes := newBlockPool(budget).blockBytes
+	cacheBytes := f.limits.cache
+	blockBytes := budget.NewBlocks(cacheBytes).BlockBytes
 	p, err := newPlanner(f.config, blockBytes, f.objectBytes())
 	if err != nil {
 		return GatherForecast{}, err
@@ -41,7 +42,7 @@ func (f *Fetcher) ForecastGather(ctx context.Context, seq Sequence, n uint64, re
 		p.reset()
 		_ = p.fill(f.index, seq, k, bytes, records, func(from uint64, bytes int64) (*batch, error) {
 			b := new(batch)
-			b.init(block{}, (max(bytes, 1)+blockBytes-1)/blockBytes*blockBytes, from)
+			b.init(budget.Block{}, (max(bytes, 1)+blockBytes-1)/blockBytes*blockBytes, from)
 			return b, nil
 		})
 		if len(p.batches) == 0 {
@@ -59,7 +60,7 @@ func (f *Fetcher) ForecastGather(ctx context.Context, seq Sequence, n uint64, re
 		}
 		c.GapBytes -= pl.Totals.UsefulBytes
 		k = p.batches[len(p.batches)-1].end()
-		bytes, records, next = next, maxStretchRecords, nextStretch(next, budget, blockBytes)
+		bytes, records, next = next, maxStretchRecords, nextStretch(next, cacheBytes, blockBytes)
 	}
 	c.GapBytes += c.ReadBytes
 	return c, nil

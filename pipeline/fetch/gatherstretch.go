@@ -5,6 +5,7 @@ import (
 	"slices"
 	"sync/atomic"
 
+	"github.com/lsiofs/lsiofs/pipeline/fetch/budget"
 	"github.com/lsiofs/lsiofs/pipeline/meter"
 	"github.com/lsiofs/lsiofs/pipeline/plan"
 	"github.com/lsiofs/lsiofs/pipeline/storage"
@@ -20,7 +21,7 @@ type stretch struct {
 	g       *gatherer
 	reads   []gatherRead
 	parts   []gatherPart
-	scratch []block
+	scratch []budget.Block
 	submit  []*storage.Read
 	pending atomic.Int32
 }
@@ -51,7 +52,7 @@ func (g *gatherer) start(p *planner, pl *plan.Plan, scratch int) {
 		if len(st.scratch) >= scratch {
 			return false
 		}
-		b, err := g.pool.take(1, false)
+		b, err := g.pool.Take(1, false)
 		if err == nil {
 			st.scratch = append(st.scratch, b)
 		}
@@ -86,9 +87,9 @@ func (st *stretch) fill(p *planner) {
 		}
 		var mem []byte
 		if r.copied = c.b == nil; r.copied {
-			mem = st.scratch[c.scratch].mem
+			mem = st.scratch[c.scratch].Mem
 		} else {
-			mem = c.b.block.mem
+			mem = c.b.block.Mem
 		}
 		if i == 0 || c.object != p.cuts[i-1].object {
 			object = st.g.f.index.Shard(c.object).Object
@@ -156,7 +157,7 @@ func (r *gatherRead) finish() {
 		if r.err != nil {
 			x.b.fail(x.record, fault{err: r.err})
 		} else if r.copied {
-			copy(x.b.block.mem[x.to:x.to+x.size], r.read.Buf[x.at:])
+			copy(x.b.block.Mem[x.to:x.to+x.size], r.read.Buf[x.at:])
 		}
 		x.b.came(x.record, r)
 	}

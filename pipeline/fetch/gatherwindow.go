@@ -3,6 +3,8 @@ package fetch
 import (
 	"math"
 	"slices"
+
+	"github.com/lsiofs/lsiofs/pipeline/fetch/budget"
 )
 
 const (
@@ -35,7 +37,7 @@ func (r *gatherReader) moveTo(k uint64, n int) (*gatherRun, error) {
 	if !run.has(k) {
 		size := run.stretch
 		run.grow(r)
-		if planned, err := r.extend(run, k, size, maxStretchRecords, demanded); !planned {
+		if planned, err := r.extend(run, k, size, maxStretchRecords, budget.Demanded); !planned {
 			if len(run.batches) == 0 { // they were given up to make room
 				r.runs = r.runs[:len(r.runs)-1]
 			}
@@ -68,7 +70,7 @@ func (r *gatherReader) begin(k uint64, n int) (*gatherRun, error) {
 		r.dropRun(0)
 	}
 	run := &gatherRun{next: k + uint64(n), stretch: firstStretchBytes}
-	if planned, err := r.extend(run, k, r.g.pool.blockBytes, n, demanded); !planned {
+	if planned, err := r.extend(run, k, r.g.pool.BlockBytes, n, budget.Demanded); !planned {
 		return nil, err
 	}
 	r.runs = append(r.runs, run)
@@ -76,12 +78,12 @@ func (r *gatherReader) begin(k uint64, n int) (*gatherRun, error) {
 }
 
 // share is what one of the readers may hold.
-func (r *gatherReader) share() int64 { return r.g.pool.budget / max(r.g.f.open.Load(), 1) }
+func (r *gatherReader) share() int64 { return r.g.pool.BudgetBytes / max(r.g.f.open.Load(), 1) }
 
 // grow makes the next stretch twice as large, as long as the reader's share has
 // some of them.
 func (run *gatherRun) grow(r *gatherReader) {
-	run.stretch = nextStretch(run.stretch, r.share(), r.g.pool.blockBytes)
+	run.stretch = nextStretch(run.stretch, r.share(), r.g.pool.BlockBytes)
 }
 
 func nextStretch(bytes, share, blockBytes int64) int64 {
@@ -98,13 +100,13 @@ func (r *gatherReader) readAhead(run *gatherRun, k uint64, n int) {
 	if bytes+run.stretch > maxAheadBytes || records >= maxAheadRecords/int(max(r.g.f.open.Load(), 1)) {
 		return
 	}
-	if r.held()+max(run.stretch, r.g.pool.blockBytes) > r.share()/8*7 {
+	if r.held()+max(run.stretch, r.g.pool.BlockBytes) > r.share()/8*7 {
 		return
 	}
-	planned, err := r.extend(run, run.end(), run.stretch, maxStretchRecords, ahead)
+	planned, err := r.extend(run, run.end(), run.stretch, maxStretchRecords, budget.Ahead)
 	if planned {
 		run.grow(r)
-	} else if err != nil && err != errNoRoom {
+	} else if err != nil && err != budget.ErrNoRoom {
 		r.g.note(err)
 	}
 }
@@ -125,7 +127,7 @@ func (run *gatherRun) ahead(k uint64) (bytes int64, records int) {
 // extend plans and starts reads of the records from k on, where the run ends: of
 // so many bytes and records, or less where there is no memory. A reader waits
 // for the first batch if it is demanded.
-func (r *gatherReader) extend(run *gatherRun, k uint64, bytes int64, records int, u urgency) (planned bool, err error) {
+func (r *gatherReader) extend(run *gatherRun, k uint64, bytes int64, records int, u budget.Urgency) (planned bool, err error) {
 	g := r.g
 	if k >= r.seq.Len() {
 		return false, nil
@@ -138,7 +140,7 @@ func (r *gatherReader) extend(run *gatherRun, k uint64, bytes int64, records int
 		if err != nil {
 			return nil, err
 		}
-		u = ahead
+		u = budget.Ahead
 		return g.newBatch(memory, from), nil
 	})
 	if len(p.batches) == 0 {
@@ -281,7 +283,7 @@ func (r *gatherReader) held() int64 {
 	n := int64(0)
 	for _, run := range r.runs {
 		for _, b := range run.batches {
-			n += int64(len(b.block.mem))
+			n += int64(len(b.block.Mem))
 		}
 	}
 	return n

@@ -6,6 +6,7 @@ import (
 	"sync/atomic"
 
 	"github.com/lsiofs/lsiofs/pipeline/catalog"
+	"github.com/lsiofs/lsiofs/pipeline/fetch/budget"
 	"github.com/lsiofs/lsiofs/pipeline/meter"
 	"github.com/lsiofs/lsiofs/pipeline/storage"
 	"github.com/lsiofs/lsiofs/pipeline/storage/profile"
@@ -161,9 +162,9 @@ func (l *layout) align(objectBytes int64) {
 // start begins to load a piece that is neither in memory nor on its way. It is
 // called with mu held; what it adds to t is to be carried out after mu has been
 // released. nil means that there is no room to read ahead.
-func (f *Fetcher) start(piece, wanted int, u urgency, t *todo) *load {
+func (f *Fetcher) start(piece, wanted int, u budget.Urgency, t *todo) *load {
 	shard, l := f.layoutOf(piece)
-	if u == ahead && f.aheadOut > 0 && f.aheadOut+l.cost() > f.limits.inFlight {
+	if u == budget.Ahead && f.aheadOut > 0 && f.aheadOut+l.cost() > f.limits.inFlight {
 		return nil
 	}
 	ld := &load{piece: piece, shard: shard, layout: l, wanted: wanted, started: f.now(), done: make(chan struct{})}
@@ -183,7 +184,7 @@ func (f *Fetcher) start(piece, wanted int, u urgency, t *todo) *load {
 	} else if err == nil && f.mappable(ld) {
 		f.mapLater(ld, t)
 	} else if err == nil {
-		if ld.seg, ld.off, err = f.cache.alloc(l.size, u); err == errNoRoom {
+		if ld.seg, ld.off, err = f.cache.alloc(l.size, u); err == budget.ErrNoRoom {
 			return nil
 		}
 	}
@@ -193,7 +194,7 @@ func (f *Fetcher) start(piece, wanted int, u urgency, t *todo) *load {
 		return ld
 	}
 	f.loads[piece] = ld
-	if u == ahead {
+	if u == budget.Ahead {
 		ld.ahead = true
 		f.aheadOut += l.cost()
 	}
@@ -232,7 +233,7 @@ func (f *Fetcher) read(ld *load, t *todo) {
 // arrived goes on with a load whose reads have ended. It must not block.
 func (f *Fetcher) arrived(ld *load) {
 	if !ld.begin() {
-		ld.seg.unpin() // storage has no part in its memory any more
+		ld.seg.pins.Unpin() // storage has no part in its memory any more
 		f.running.Done()
 		return
 	}
@@ -325,11 +326,11 @@ func (f *Fetcher) finishLocked(ld *load) {
 	}
 	if ld.err == nil {
 		f.publish(ld)
-	} else if ld.err != errNoRoom && ld.err != errClosed && ld.err != errCalledOff {
+	} else if ld.err != budget.ErrNoRoom && ld.err != errClosed && ld.err != errCalledOff {
 		f.failures.add(f.describe(ld))
 	}
 	if ld.seg != nil && ld.stage.Load() != calledOff {
-		ld.seg.unpin()
+		ld.seg.pins.Unpin()
 	}
 	close(ld.done)
 }

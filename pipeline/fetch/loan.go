@@ -1,6 +1,9 @@
 package fetch
 
-import "github.com/lsiofs/lsiofs/pipeline/meter"
+import (
+	"github.com/lsiofs/lsiofs/pipeline/fetch/budget"
+	"github.com/lsiofs/lsiofs/pipeline/meter"
+)
 
 // Loan is bytes lent to a caller: valid, and not to be written to, until
 // Release. A Loan is reused without allocation.
@@ -10,7 +13,7 @@ type Loan struct {
 	Waiter *meter.Waiter
 
 	f       *Fetcher
-	segs    []*segment     // each pinned once
+	segs    []*budget.Pins // each pinned once
 	mapped  []mappedRecord // each has a pin of its own
 	asked   checkedShards
 	leased  bool   // Leased has said yes
@@ -49,11 +52,11 @@ func (c *checkedShards) first(s *mappedShard) bool {
 func (l *Loan) Release() {
 	l.leased = false
 	for i, s := range l.segs {
-		s.unpin()
+		s.Unpin()
 		l.segs[i] = nil
 	}
 	for _, x := range l.mapped {
-		x.entry.seg.unpin()
+		x.entry.seg.pins.Unpin()
 	}
 	clear(l.mapped)
 	clear(l.Records)
@@ -124,15 +127,15 @@ func (l *Loan) Fault() error {
 	return l.lost(l.mapped[0])
 }
 
-// hold pins a segment, unless that would make more than limit of those that
-// were pinned from index from on, or the segment is dead.
-func (l *Loan) hold(s *segment, from, limit int) bool {
+// hold pins memory, unless that would make more than limit of those that
+// were pinned from index from on, or it is dead.
+func (l *Loan) hold(s *budget.Pins, from, limit int) bool {
 	for i := len(l.segs) - 1; i >= from; i-- {
 		if l.segs[i] == s {
 			return true
 		}
 	}
-	if len(l.segs)-from >= limit || !s.pin() {
+	if len(l.segs)-from >= limit || !s.Pin() {
 		return false
 	}
 	l.segs = append(l.segs, s)

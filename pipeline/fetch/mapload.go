@@ -4,6 +4,7 @@ import (
 	"errors"
 	"runtime/debug"
 
+	"github.com/lsiofs/lsiofs/pipeline/fetch/budget"
 	"github.com/lsiofs/lsiofs/pipeline/storage"
 )
 
@@ -101,9 +102,9 @@ func (f *Fetcher) mapPiece(ld *load, t *todo) {
 
 // readInstead reads a piece that was to be mapped. It is called with mu held.
 func (f *Fetcher) readInstead(ld *load, t *todo) {
-	u := ahead
+	u := budget.Ahead
 	if ld.waiters > 0 {
-		u = demanded
+		u = budget.Demanded
 	}
 	if f.closed {
 		ld.err = errClosed
@@ -133,7 +134,7 @@ func (f *Fetcher) populate(ld *load) *segment {
 	f.mu.Unlock()
 	seg := &segment{off: r.off, used: r.size, shard: shard}
 	seg.seen.Store(m.mapper.Evictions())
-	seg.pins.Store(1)
+	seg.pins.Reset(1)
 	added, ok := shard.mapping.Populate(r.off, r.size)
 	if ok && m.trims {
 		shard.mapping.Trim(r.off, r.size)
@@ -159,7 +160,7 @@ func (f *Fetcher) populate(ld *load) *segment {
 // hold a processor.
 func (f *Fetcher) pinMapped(e *entry, evictions uint64) bool {
 	s := e.seg
-	if !s.pin() {
+	if !s.pins.Pin() {
 		return false
 	}
 	if s.seen.Load() == evictions {
@@ -172,7 +173,7 @@ func (f *Fetcher) pinMapped(e *entry, evictions uint64) bool {
 	f.mu.Lock()
 	f.forget(e)
 	f.mu.Unlock()
-	s.unpin()
+	s.pins.Unpin()
 	return false
 }
 

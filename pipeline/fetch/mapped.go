@@ -119,7 +119,7 @@ func (f *Fetcher) sweep(bytes, tables, most int64) (victims []*segment) {
 	for _, live := range [...]int64{0, most} {
 		kept := m.segs[:0]
 		for _, s := range m.segs {
-			if bytes <= 0 && tables <= 0 || s.live.Load() > live || !s.kill() {
+			if bytes <= 0 && tables <= 0 || s.live.Load() > live || !s.pins.Kill() {
 				kept = append(kept, s)
 				continue
 			}

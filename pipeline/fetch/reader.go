@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/lsiofs/lsiofs/pipeline/catalog"
+	"github.com/lsiofs/lsiofs/pipeline/fetch/budget"
 	"github.com/lsiofs/lsiofs/pipeline/meter"
 )
 
@@ -181,7 +182,7 @@ func (r *Reader) gather(g *gathering, k uint64, n int) {
 					found = found[:at]
 					break
 				}
-			} else if !l.hold(x.entry.seg, g.segsFrom, f.limits.loanSegs) {
+			} else if !l.hold(&x.entry.seg.pins, g.segsFrom, f.limits.loanSegs) {
 				g.full, found = true, found[:at]
 				break
 			}
@@ -209,7 +210,7 @@ func (f *Fetcher) find(records []uint64, to []found) int {
 		if e == nil || e.spans[i].size < 0 || e.bad != nil && e.bad[i] != nil {
 			return at
 		}
-		e.seg.pins.Load()
+		e.seg.pins.Count()
 		e.out[i>>6].Load()
 	}
 	return len(records)
@@ -247,7 +248,7 @@ func (r *Reader) lendFirst(ctx context.Context, k uint64, g *gathering) error {
 	if err == nil {
 		err = e.bad[i]
 		if err != nil {
-			e.seg.unpin()
+			e.seg.pins.Unpin()
 		}
 	}
 	if err != nil {
@@ -266,7 +267,7 @@ func (r *Reader) lendFirst(ctx context.Context, k uint64, g *gathering) error {
 		g.waited++
 	}
 	if e.seg.shard == nil {
-		g.loan.segs = append(g.loan.segs, e.seg) // pinned for us
+		g.loan.segs = append(g.loan.segs, &e.seg.pins) // pinned for us
 	}
 	f.add(g, e, i)
 	return nil
@@ -289,13 +290,13 @@ func (r *Reader) demand(ctx context.Context, piece, i int, w *meter.Waiter) (e *
 	if f.slots.has(piece, i) {
 		// No segment dies while mu is held, so it can be pinned.
 		e := f.slots.at(piece)
-		e.seg.pin()
+		e.seg.pins.Pin()
 		f.mu.Unlock()
 		return e, false, nil
 	}
 	ld := f.loads[piece]
 	if ld == nil {
-		ld = f.start(piece, i, demanded, &t)
+		ld = f.start(piece, i, budget.Demanded, &t)
 	}
 	ld.waiters++
 	ld.want(r)
@@ -352,7 +353,7 @@ func (f *Fetcher) abandon(ld *load) {
 	select {
 	case <-ld.done:
 		if ld.entry != nil {
-			ld.entry.seg.unpin()
+			ld.entry.seg.pins.Unpin()
 		}
 	default:
 		ld.waiters--

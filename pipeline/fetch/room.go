@@ -4,6 +4,8 @@ import (
 	"runtime"
 	"runtime/debug"
 	"time"
+
+	"github.com/lsiofs/lsiofs/pipeline/fetch/budget"
 )
 
 const (
@@ -121,7 +123,7 @@ func (f *Fetcher) wakeDecoders() {
 // kept again, or nothing more can be freed.
 func (c *cache) shrink() {
 	for c.excess(0, true) > 0 {
-		if freed, err := c.evict(ahead); err != nil || !freed {
+		if freed, err := c.evict(budget.Ahead); err != nil || !freed {
 			return
 		}
 	}

@@ -3,21 +3,22 @@ package fetch
 import (
 	"sync/atomic"
 
+	"github.com/lsiofs/lsiofs/pipeline/fetch/budget"
 	"github.com/lsiofs/lsiofs/uring"
 )
 
 // segment is a stretch of memory outside of the Go heap that holds pieces one
 // after the other.
 //
-// pins counts the loans and the loads that use its bytes. A segment whose pins
-// are 0 may be made dead, by taking pins below 0 (see kill): its memory is then
-// the cache's again, and the struct is left to those who still point to it.
+// It is pinned by the loans and the loads that use its bytes. One that nobody pins
+// may be made dead: its memory is then the cache's again, and the struct is left to
+// those who still point to it.
 type segment struct {
 	mem     []byte
 	used    int64    // under Fetcher.mu
 	entries []*entry // under Fetcher.mu
 	tables  int64    // bytes of entries, under Fetcher.mu
-	pins    atomic.Int64
+	pins    budget.Pins
 	live    atomic.Int64 // bytes of records that have not gone out
 
 	// Where it is a piece of a mapped shard, at off there:
@@ -25,22 +26,6 @@ type segment struct {
 	off   int64
 	seen  atomic.Uint64 // Mapper.Evictions when the page cache held all of it
 }
-
-const dead = -1 << 40
-
-// pin keeps the segment's bytes where they are, unless it is dead.
-func (s *segment) pin() bool {
-	if s.pins.Add(1) > 0 {
-		return true
-	}
-	s.pins.Add(-1)
-	return false
-}
-
-func (s *segment) unpin() { s.pins.Add(-1) }
-
-// kill makes an unpinned segment dead.
-func (s *segment) kill() bool { return s.pins.CompareAndSwap(0, dead) }
 
 // span is where a record lies in its segment; a size of -1 says that it does not,
 // or that it is not of the part.

@@ -5,6 +5,7 @@ import (
 	"slices"
 	"sync/atomic"
 
+	"github.com/lsiofs/lsiofs/pipeline/fetch/budget"
 	"github.com/lsiofs/lsiofs/pipeline/meter"
 	"github.com/lsiofs/lsiofs/uring"
 )
@@ -90,18 +91,18 @@ func (s *spooled) renew(records uint64) {
 
 // assignSpool lets a load be read from the spool as soon as its bytes are
 // there. false means that there is no room to read ahead.
-func (f *Fetcher) assignSpool(ld *load, u urgency) bool {
+func (f *Fetcher) assignSpool(ld *load, u budget.Urgency) bool {
 	p := f.spool
 	ld.clock = &p.clocks[ld.shard]
 	s := p.shards[ld.shard]
 	if s == nil {
 		if s = f.admit(ld.shard, u); s == nil {
-			if u == demanded {
+			if u == budget.Demanded {
 				p.clocks[ld.shard].Store(f.now())
 				ld.via = new(meter.Ledger) // it waits for others to be decoded and used
 				p.waiting = append(p.waiting, ld)
 			}
-			return u == demanded
+			return u == budget.Demanded
 		}
 	}
 	if s.whole && s.left.Load() <= 0 {
@@ -112,7 +113,7 @@ func (f *Fetcher) assignSpool(ld *load, u urgency) bool {
 		s.work = append(s.work, ld)
 		return true
 	}
-	if ld.seg, ld.off, ld.err = f.cache.alloc(ld.layout.size, u); ld.err == errNoRoom {
+	if ld.seg, ld.off, ld.err = f.cache.alloc(ld.layout.size, u); ld.err == budget.ErrNoRoom {
 		return false
 	}
 	f.readSpooled(s, ld)
@@ -121,10 +122,10 @@ func (f *Fetcher) assignSpool(ld *load, u urgency) bool {
 
 // admit finds room for a shard and has it decoded. nil means that there is none
 // now: in use is what is decoded, and what is being read.
-func (f *Fetcher) admit(shard int, u urgency) *spooled {
+func (f *Fetcher) admit(shard int, u budget.Urgency) *spooled {
 	p, x := f.spool, f.index.Shard(shard)
 	runs, ok := p.file.take(x.DecodedBytes)
-	if !ok && u != demanded && p.refused > 0 && f.now() < p.refused+refusalNanos {
+	if !ok && u != budget.Demanded && p.refused > 0 && f.now() < p.refused+refusalNanos {
 		return nil
 	}
 	for !ok {
@@ -154,7 +155,7 @@ func (f *Fetcher) admit(shard int, u urgency) *spooled {
 // gone out; else the oldest that no reader will come to soon; else, for a
 // reader that waits, the oldest of which memory has all that they will come to,
 // and then the oldest.
-func (f *Fetcher) leastWanted(u urgency) *spooled {
+func (f *Fetcher) leastWanted(u budget.Urgency) *spooled {
 	oldest := func(good func(s *spooled) bool) *spooled {
 		for _, s := range f.spool.order {
 			if s.whole && s.reading == 0 && good(s) {
@@ -167,10 +168,10 @@ func (f *Fetcher) leastWanted(u urgency) *spooled {
 	if s == nil {
 		s = oldest(func(s *spooled) bool { return !f.wantedSoon(s.shard, false) })
 	}
-	if s == nil && u == demanded {
+	if s == nil && u == budget.Demanded {
 		s = oldest(func(s *spooled) bool { return !f.wantedSoon(s.shard, true) })
 	}
-	if s == nil && u == demanded {
+	if s == nil && u == budget.Demanded {
 		s = oldest(func(*spooled) bool { return true })
 	}
 	return s
@@ -227,14 +228,14 @@ func (f *Fetcher) admitWaiting() {
 		ld := p.waiting[0]
 		if f.avoids(ld.shard) { // since it began to wait
 			p.waiting = p.waiting[1:]
-			f.assign(ld, demanded)
+			f.assign(ld, budget.Demanded)
 			continue
 		}
-		if p.shards[ld.shard] == nil && f.admit(ld.shard, demanded) == nil {
+		if p.shards[ld.shard] == nil && f.admit(ld.shard, budget.Demanded) == nil {
 			return
 		}
 		p.waiting = p.waiting[1:]
-		f.assignSpool(ld, demanded)
+		f.assignSpool(ld, budget.Demanded)
 		if ld.err != nil {
 			f.finishLocked(ld)
 		}

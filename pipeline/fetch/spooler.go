@@ -3,6 +3,7 @@ package fetch
 import (
 	"slices"
 
+	"github.com/lsiofs/lsiofs/pipeline/fetch/budget"
 	"github.com/lsiofs/lsiofs/pipeline/meter"
 )
 
@@ -120,9 +121,9 @@ func (f *Fetcher) came(s *spooled, there int64) {
 			left = append(left, ld)
 			continue
 		}
-		u := ahead
+		u := budget.Ahead
 		if ld.waiters > 0 {
-			u = demanded
+			u = budget.Demanded
 		}
 		if ld.seg, ld.off, ld.err = f.cache.alloc(ld.layout.size, u); ld.err != nil {
 			f.finishLocked(ld)

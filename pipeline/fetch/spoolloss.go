@@ -1,6 +1,10 @@
 package fetch
 
-import "time"
+import (
+	"time"
+
+	"github.com/lsiofs/lsiofs/pipeline/fetch/budget"
+)
 
 // losses are what the spool did not give back as it was written: its disk was full
 // when the kernel came to write, it failed, or somebody has written there.
@@ -56,7 +60,7 @@ func (f *Fetcher) lostInSpool(ld *load, why error) {
 			f.bringAgain(other)
 		}
 	}
-	ld.seg.unpin()
+	ld.seg.pins.Unpin()
 	ld.seg, ld.spooled = nil, nil
 	ld.failed.Store(nil)
 	ld.stage.Store(hasBegun)
@@ -93,9 +97,9 @@ func (f *Fetcher) bringAgain(ld *load) {
 	case ld.waiters == 0:
 		ld.err = errCalledOff
 	case ld.damaged || f.avoids(ld.shard):
-		f.assign(ld, demanded)
+		f.assign(ld, budget.Demanded)
 	default:
-		f.assignSpool(ld, demanded)
+		f.assignSpool(ld, budget.Demanded)
 	}
 	if ld.err != nil {
 		f.finishLocked(ld)

@@ -91,7 +91,7 @@ func (f *Fetcher) Stats() Stats {
 	}
 	if g := f.gatherer; g != nil {
 		g.sweep()
-		s.HeldBytes = g.pool.held()
+		s.HeldBytes = g.pool.Held()
 		s.Gather = &GatherStats{Reads: g.reads.Load(), ReadsInFlight: g.underWay.Load(), DroppedBytes: g.dropped.Load()}
 	}
 	f.mu.Lock()

@@ -1,6 +1,10 @@
 package fetch
 
-import "slices"
+import (
+	"slices"
+
+	"github.com/lsiofs/lsiofs/pipeline/fetch/budget"
+)
 
 const (
 	firstWindowRecords = 64
@@ -163,7 +167,7 @@ func (r *Reader) startAhead(w *window, piece, i int, k uint64, t *todo) bool {
 	if w.bytes > 0 && w.bytes >= limit || len(w.started) >= maxWindowPieces {
 		return false
 	}
-	ld := f.start(piece, i, ahead, t)
+	ld := f.start(piece, i, budget.Ahead, t)
 	if ld == nil {
 		return false
 	}
