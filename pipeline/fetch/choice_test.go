@@ -8,6 +8,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/lsiofs/lsiofs/pipeline/catalog"
+	"github.com/lsiofs/lsiofs/pipeline/fetch/spool"
 	"github.com/lsiofs/lsiofs/pipeline/spec"
 	"github.com/lsiofs/lsiofs/pipeline/storage"
 	"github.com/lsiofs/lsiofs/pipeline/unpack"
@@ -125,7 +126,7 @@ func TestASpoolOfShardsWhoseChunksArePermutedHoldsAllOfThem(t *testing.T) {
 	all, err := f.Choose(spec.ReadSpool)
 	require.NoError(t, err)
 	require.Less(t, whole.SpoolBytes, all.SpoolBytes/2)
-	require.Equal(t, int64(x.shards)*spoolRound(x.Shard(0).DecodedBytes), all.SpoolBytes)
+	require.Equal(t, int64(x.shards)*spool.Round(x.Shard(0).DecodedBytes), all.SpoolBytes)
 	o.Shuffle = spec.ShuffleNone
 	f.config.Order = o
 	few, err := f.Choose(spec.ReadSpool)

@@ -62,7 +62,7 @@ func newDecoder(f *Fetcher, shard int, entry unpack.Entry, own int64) *decoder {
 	d := &decoder{shard: shard, parts: s.Parts, decoded: s.DecodedBytes, entry: entry, at: entry.DecodedBytes, pos: entry.DecodedBytes, own: own}
 	if d.piece = f.pieces.of(s.First); entry.DecodedBytes > 0 {
 		end := f.pieces.of(s.First+s.Records-1) + 1
-		d.piece += sort.Search(end-d.piece, func(i int) bool { return f.pieceStart(d.piece+i) >= entry.DecodedBytes })
+		d.piece += sort.Search(end-d.piece, func(i int) bool { return f.places.StartBytes(d.piece+i) >= entry.DecodedBytes })
 	}
 	d.raw = newRawReader(f, s, entry.RawBytes, &d.clock, &d.ledger)
 	return d
@@ -153,7 +153,7 @@ func (f *Fetcher) next(d *decoder) (*load, int64) {
 			}
 			// Piece by piece, so that loads in between can still be given to it.
 			d.piece++
-			if to := f.pieceStart(d.piece); to > d.pos {
+			if to := f.places.StartBytes(d.piece); to > d.pos {
 				f.notePassed(d.shard, to-d.pos)
 				return nil, to
 			}
@@ -186,7 +186,7 @@ func (f *Fetcher) sweepOn(d *decoder) (*load, int64) {
 		if f.wanted[piece].Load() <= 0 || f.slots.at(piece) != nil || f.loads[piece] != nil {
 			continue
 		}
-		if to := f.pieceStart(piece); piece > d.piece && to > d.pos {
+		if to := f.places.StartBytes(piece); piece > d.piece && to > d.pos {
 			d.piece = piece
 			f.notePassed(d.shard, to-d.pos)
 			return nil, to
@@ -216,13 +216,6 @@ func (f *Fetcher) keepInPassing(d *decoder) *load {
 	f.loads[d.piece] = ld
 	d.piece++
 	return ld
-}
-
-// pieceStart is where a piece begins in its decoded shard.
-func (f *Fetcher) pieceStart(piece int) int64 {
-	var x [1]catalog.Extent
-	f.index.Extents(f.pieces.starts[piece:piece+1], x[:])
-	return x[0].OffsetBytes
 }
 
 // open makes the decoder, where there is none yet.
@@ -280,7 +273,7 @@ func (d *decoder) checkEnd(f *Fetcher, ld *load) error {
 	next := f.pieces.starts[ld.piece+1]
 	end := d.decoded
 	if f.part.Count(next, s.First+s.Records) > 0 {
-		end = f.index.Entry(d.shard, f.pieceStart(ld.piece+1)).DecodedBytes
+		end = f.index.Entry(d.shard, f.places.StartBytes(ld.piece+1)).DecodedBytes
 	}
 	if d.parts { // what lies behind the part is of no use to it
 		if d.member && end >= d.partEnd {

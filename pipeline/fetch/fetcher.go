@@ -41,6 +41,7 @@ type Fetcher struct {
 	log      *slog.Logger
 	verifier unpack.Verifier // nil when records carry no checksums
 	pieces   pieceTable
+	places   *places
 	slots    *slots
 	counts   counters
 	meter    *meter.Meter
@@ -64,8 +65,8 @@ type Fetcher struct {
 	loads    map[int]*load
 	aheadOut int64 // bytes of loads that are read ahead and have not come
 	decoders decoders
-	spool    *spool   // nil when no shard is spooled
-	everRead []uint64 // a bit a piece
+	spool    *spooling // nil when no shard is spooled
+	everRead []uint64  // a bit a piece
 	broken   map[int]error
 	failures failures
 	closed   bool
@@ -161,6 +162,7 @@ func (f *Fetcher) makeTables(pieceBytes uint64) error {
 		return err
 	}
 	f.pieces = pieces
+	f.places = &places{x, pieces}
 	f.held = f.holding()
 	f.slots = newSlots(pieces.len(), f.held.pieces)
 	f.everRead = make([]uint64, (pieces.len()+63)/64)

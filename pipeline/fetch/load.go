@@ -3,10 +3,12 @@ package fetch
 import (
 	"errors"
 	"fmt"
+	"iter"
 	"sync/atomic"
 
 	"github.com/lsiofs/lsiofs/pipeline/catalog"
 	"github.com/lsiofs/lsiofs/pipeline/fetch/budget"
+	"github.com/lsiofs/lsiofs/pipeline/fetch/spool"
 	"github.com/lsiofs/lsiofs/pipeline/meter"
 	"github.com/lsiofs/lsiofs/pipeline/storage"
 	"github.com/lsiofs/lsiofs/pipeline/storage/profile"
@@ -65,6 +67,17 @@ type byteRange struct{ off, size int64 }
 // cost is what it takes of the memory.
 func (l *layout) cost() int64 { return l.size + tableBytes(len(l.spans)) }
 
+// all are its ranges, each with its offset and size.
+func (l *layout) all() iter.Seq2[int64, int64] {
+	return func(yield func(off, size int64) bool) {
+		for _, r := range l.ranges {
+			if !yield(r.off, r.size) {
+				return
+			}
+		}
+	}
+}
+
 func (l *layout) start() int64 { return l.ranges[0].off }
 func (l *layout) end() int64   { r := l.ranges[len(l.ranges)-1]; return r.off + r.size }
 
@@ -102,7 +115,10 @@ func (f *Fetcher) layoutOf(piece int) (int, layout) {
 	if f.index.Shard(shard).Codec == nil {
 		gap = f.config.Storage.GapBytes
 	}
-	wide := f.newWidener(shard, piece)
+	var wide spool.Widener
+	if f.spools(shard) {
+		wide = spool.NewWidener(f.places, shard, piece)
+	}
 	l := layout{spans: make([]span, n)}
 	base := int64(0) // of the ranges before the last
 	for i, x := range extents {
@@ -112,11 +128,11 @@ func (f *Fetcher) layoutOf(piece int) (int, layout) {
 		}
 		if len(l.ranges) == 0 || x.OffsetBytes-l.end() > gap {
 			base = l.size
-			l.ranges = append(l.ranges, byteRange{off: wide.from(x.OffsetBytes)})
+			l.ranges = append(l.ranges, byteRange{off: wide.From(x.OffsetBytes)})
 		}
 		r := &l.ranges[len(l.ranges)-1]
 		if end := x.OffsetBytes + x.SizeBytes; end > r.off+r.size {
-			r.size = wide.to(end) - r.off
+			r.size = wide.To(end) - r.off
 		}
 		l.spans[i] = span{base + x.OffsetBytes - r.off, x.SizeBytes}
 		l.size = base + r.size
@@ -127,7 +143,7 @@ func (f *Fetcher) layoutOf(piece int) (int, layout) {
 	}
 	l.reach = l.end()
 	if s := f.index.Shard(shard); f.pieces.starts[piece+1] < s.First+s.Records {
-		l.reach = min(l.reach, f.pieceStart(piece+1))
+		l.reach = min(l.reach, f.places.StartBytes(piece+1))
 	}
 	if f.index.Shard(shard).Codec == nil {
 		l.align(f.index.Shard(shard).Object.SizeBytes)
@@ -260,7 +276,7 @@ const checkedAtOnce = 1 << 20
 // come. Others may do it.
 func (f *Fetcher) checkAndFinish(ld *load) {
 	if ld.spooled != nil {
-		if err := f.readBack(ld); err != nil {
+		if err := spool.Compare(f.places, ld.shard, ld.piece, ld.spooled.sums, ld.layout.all(), ld.seg.mem[ld.off:]); err != nil {
 			f.lostInSpool(ld, err)
 			return
 		}

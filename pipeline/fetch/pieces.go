@@ -5,6 +5,9 @@ import (
 	"math/bits"
 	"sort"
 	"unsafe"
+
+	"github.com/lsiofs/lsiofs/pipeline/catalog"
+	"github.com/lsiofs/lsiofs/pipeline/fetch/spool"
 )
 
 // pieceTable finds the piece of a record. It is immutable.
@@ -60,3 +63,27 @@ func (t *pieceTable) records(piece int) int { return int(t.starts[piece+1] - t.s
 func (t *pieceTable) bytes() int64 {
 	return int64(len(t.starts))*int64(unsafe.Sizeof(uint64(0))+unsafe.Sizeof(uintptr(0))) + int64(len(t.cells))*4
 }
+
+// places says where pieces lie in their shards. It is immutable.
+type places struct {
+	index  index
+	pieces pieceTable
+}
+
+var _ spool.Pieces = (*places)(nil)
+
+// PiecesOf gives the first and the last piece of a shard, which has records.
+func (p *places) PiecesOf(shard int) (first, last int) {
+	s := p.index.Shard(shard)
+	return p.pieces.of(s.First), p.pieces.of(s.First + s.Records - 1)
+}
+
+// StartBytes is where a piece begins in its decoded shard.
+func (p *places) StartBytes(piece int) int64 {
+	var x [1]catalog.Extent
+	p.index.Extents(p.pieces.starts[piece:piece+1], x[:])
+	return x[0].OffsetBytes
+}
+
+// DecodedBytes is the size of a decoded shard.
+func (p *places) DecodedBytes(shard int) int64 { return p.index.Shard(shard).DecodedBytes }

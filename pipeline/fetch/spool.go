@@ -6,15 +6,16 @@ import (
 	"sync/atomic"
 
 	"github.com/lsiofs/lsiofs/pipeline/fetch/budget"
+	"github.com/lsiofs/lsiofs/pipeline/fetch/spool"
 	"github.com/lsiofs/lsiofs/pipeline/meter"
 	"github.com/lsiofs/lsiofs/uring"
 )
 
-// spool keeps compressed shards decoded, in a file: each is decoded once, from
+// spooling keeps compressed shards decoded, in a file: each is decoded once, from
 // front to back, and its pieces are then read from there. Everything but what
 // is atomic is guarded by Fetcher.mu.
-type spool struct {
-	file    *spoolFile
+type spooling struct {
+	file    *spool.File
 	engine  uring.Engine
 	shards  map[int]*spooled
 	order   []*spooled     // of shards, the oldest first
@@ -29,13 +30,13 @@ type spool struct {
 	decoded uint64         // shards that were decoded to their end
 	again   uint64         // of these, those that had been before
 	tables  int64          // bytes of memory, of shards in the spool
-	losses  losses
+	losses  spool.Losses
 }
 
 // spooled is a shard in the spool, or on its way there.
 type spooled struct {
 	shard   int
-	runs    []run
+	runs    []spool.Run
 	there   int64 // so many bytes can be read
 	whole   bool
 	writing bool         // its decoder is at work
@@ -58,11 +59,10 @@ type spooled struct {
 // look costs time, with a lock.
 const refusalNanos = 1e6
 
-func newSpool(f *Fetcher, file *spoolFile) *spool {
-	return &spool{
+func newSpool(f *Fetcher, file *spool.File) *spooling {
+	return &spooling{
 		file: file, engine: f.config.Spool.Engine, shards: map[int]*spooled{},
 		most:   int(min(max(f.limits.decoder/decoderBytes, 1), int64(f.config.Decoders))),
-		losses: losses{of: map[int]loss{}},
 		clocks: make([]atomic.Int64, f.index.Shards()), ever: make([]uint64, (f.index.Shards()+63)/64),
 	}
 }
@@ -124,12 +124,12 @@ func (f *Fetcher) assignSpool(ld *load, u budget.Urgency) bool {
 // now: in use is what is decoded, and what is being read.
 func (f *Fetcher) admit(shard int, u budget.Urgency) *spooled {
 	p, x := f.spool, f.index.Shard(shard)
-	runs, ok := p.file.take(x.DecodedBytes)
+	runs, ok := p.file.Take(x.DecodedBytes)
 	if !ok && u != budget.Demanded && p.refused > 0 && f.now() < p.refused+refusalNanos {
 		return nil
 	}
 	for !ok {
-		if p.leaving >= spoolRound(x.DecodedBytes) {
+		if p.leaving >= spool.Round(x.DecodedBytes) {
 			return nil // its room comes soon: no other shard has to be decoded again for it
 		}
 		victim := f.leastWanted(u)
@@ -138,9 +138,9 @@ func (f *Fetcher) admit(shard int, u budget.Urgency) *spooled {
 			return nil
 		}
 		f.dropSpooled(victim)
-		runs, ok = p.file.take(x.DecodedBytes)
+		runs, ok = p.file.Take(x.DecodedBytes)
 	}
-	s := &spooled{shard: shard, runs: runs, gone: make([]atomic.Uint64, (x.Records+63)/64), sums: make([]uint64, f.blocks(shard))}
+	s := &spooled{shard: shard, runs: runs, gone: make([]atomic.Uint64, (x.Records+63)/64), sums: make([]uint64, spool.Sums(f.places, shard))}
 	s.left.Store(int64(f.recordsOf(x)))
 	f.holdTables(s.tableBytes())
 	p.shards[shard] = s
@@ -195,7 +195,7 @@ func (f *Fetcher) dropSpooled(s *spooled) {
 	delete(p.shards, s.shard)
 	p.order = slices.DeleteFunc(p.order, func(x *spooled) bool { return x == s })
 	s.dropped = true
-	p.leaving += spoolRound(f.index.Shard(s.shard).DecodedBytes)
+	p.leaving += spool.Round(f.index.Shard(s.shard).DecodedBytes)
 	f.freeSpooled(s)
 }
 
@@ -205,9 +205,9 @@ func (f *Fetcher) freeSpooled(s *spooled) {
 	if !s.dropped || s.reading > 0 || s.writing || s.runs == nil {
 		return
 	}
-	f.spool.file.give(s.runs)
+	f.spool.file.Give(s.runs)
 	s.runs = nil
-	f.spool.leaving -= spoolRound(f.index.Shard(s.shard).DecodedBytes)
+	f.spool.leaving -= spool.Round(f.index.Shard(s.shard).DecodedBytes)
 	f.holdTables(-s.tableBytes())
 }
 
@@ -254,18 +254,18 @@ func (f *Fetcher) readSpooled(s *spooled, ld *load) {
 	to := ld.off
 	ld.pending.Store(1) // for this function
 	for _, r := range ld.layout.ranges {
-		_ = eachPart(s.runs, r.off, r.size, func(at, n int64) error {
+		_ = spool.EachPart(s.runs, r.off, r.size, func(at, n int64) error {
 			b := ld.seg.mem[to : to+n : to+n]
 			to += n
 			ld.pending.Add(1)
 			ld.stage.Store(isQueued)
-			batch = append(batch, &uring.Request{FD: int(f.spool.file.file.Fd()), OffsetBytes: at, Buf: b, Wanted: ld.begin, Done: func(n int, err error) {
+			batch = append(batch, &uring.Request{FD: int(f.spool.file.Device.Fd()), OffsetBytes: at, Buf: b, Wanted: ld.begin, Done: func(n int, err error) {
 				f.meter.Reading.End()
 				if err == nil && n < len(b) {
 					err = fmt.Errorf("it ends after %d of %d bytes", n, len(b))
 				}
 				if err != nil {
-					err = fmt.Errorf("read the spool in %s: %w", f.spool.file.dir, err)
+					err = fmt.Errorf("read the spool in %s: %w", f.spool.file.Dir, err)
 					ld.failed.CompareAndSwap(nil, &err)
 				}
 				f.spoolRead(s, ld)
@@ -317,5 +317,5 @@ func (f *Fetcher) closeSpool() error {
 		f.finishLocked(ld)
 	}
 	p.waiting, p.queue, p.order, p.shards = nil, nil, nil, map[int]*spooled{}
-	return p.file.file.Close()
+	return p.file.Close()
 }

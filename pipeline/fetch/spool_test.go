@@ -226,17 +226,26 @@ func TestASpoolThatCanNotBeIsRefused(t *testing.T) {
 	}
 }
 
+// memoryDir is a directory in memory, of a bounded size; "" if there is none.
+func memoryDir() string {
+	const dir = "/dev/shm"
+	var st unix.Statfs_t
+	if err := unix.Statfs(dir, &st); err != nil || st.Type != unix.TMPFS_MAGIC || st.Blocks == 0 {
+		return ""
+	}
+	return dir
+}
+
 // It is memory's that is too small: a disk would give all that is left of it
 // before it says so, and whoever writes to it meanwhile would find it full.
-// memoryDir is a directory in memory, of a bounded size; "" if there is none.
 func TestASpoolThatCanNotBeWrittenIsAnErrorOfItsRecords(t *testing.T) {
 	d := makeDataset(t, shape{codec: "gz", shards: 3, records: 110, maxBytes: 900})
 	c := spoolConfig(t, 300<<10, spoolFull)
 	f := newSpoolingFetcher(t, d, c, openStorage(t, d.dir))
-	writable := f.spool.file.file
+	writable := f.spool.file.Device
 	readOnly, err := os.Open(os.DevNull)
 	require.NoError(t, err)
-	f.spool.file.file = readOnly
+	f.spool.file.Device = readOnly
 	seq := randomOrder(1, d.index)
 	r := f.Open(seq)
 	defer r.Close()
@@ -253,7 +262,7 @@ func TestASpoolThatCanNotBeWrittenIsAnErrorOfItsRecords(t *testing.T) {
 		if f.spool.running > 0 {
 			return false
 		}
-		f.spool.file.file = writable
+		f.spool.file.Device = writable
 		return true
 	}, time.Minute, time.Millisecond)
 	require.NoError(t, readOnly.Close())

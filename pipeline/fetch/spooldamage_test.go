@@ -3,6 +3,7 @@ package fetch
 import (
 	"bytes"
 	"context"
+	"iter"
 	"log/slog"
 	"strings"
 	"sync"
@@ -11,9 +12,9 @@ import (
 
 	"github.com/stretchr/testify/require"
 	"golang.org/x/sys/unix"
-	"pgregory.net/rapid"
 
 	"github.com/lsiofs/lsiofs/pipeline/catalog"
+	"github.com/lsiofs/lsiofs/pipeline/fetch/spool"
 	"github.com/lsiofs/lsiofs/pipeline/storage"
 	"github.com/lsiofs/lsiofs/uring"
 )
@@ -96,21 +97,21 @@ func TestAFlippedByteInAnyBlockOfTheSpoolIsNoticedAndDecodedAgain(t *testing.T) 
 			for shard, x := range d.index.shards {
 				lendAnew(t, d, f, x.First)
 				s := wholeInSpool(t, f, shard)
-				for b := f.blockAt(shard, f.pieces.of(x.First), f.pieceStart(f.pieces.of(x.First))); b.off < x.DecodedBytes; b = f.after(b) {
-					record, ok := recordIn(d, x, b)
+				for from, to := range blocksOf(f, shard) {
+					record, ok := recordIn(d, x, from, to)
 					if !ok {
 						continue // nothing of it is read but with others
 					}
-					flip(t, f, s, (b.off+b.end)/2)
+					flip(t, f, s, (from+to)/2)
 					forgetPieces(f)
 					before := f.Stats().Spool
 					lendAnew(t, d, f, record)
 					after := f.Stats().Spool
-					require.Greater(t, after.DamagedPieces, before.DamagedPieces, "block [%d, %d)", b.off, b.end)
+					require.Greater(t, after.DamagedPieces, before.DamagedPieces, "block [%d, %d)", from, to)
 					require.Greater(t, after.DamagedShards, before.DamagedShards)
 					s = wholeInSpool(t, f, shard)
 					f.mu.Lock()
-					clear(f.spool.losses.of)
+					f.spool.losses.Forget()
 					f.mu.Unlock()
 				}
 			}
@@ -120,10 +121,25 @@ func TestAFlippedByteInAnyBlockOfTheSpoolIsNoticedAndDecodedAgain(t *testing.T) 
 	}
 }
 
+// blocksOf are the blocks of a shard: where each begins and ends.
+func blocksOf(f *Fetcher, shard int) iter.Seq2[int64, int64] {
+	return func(yield func(from, to int64) bool) {
+		first, _ := f.places.PiecesOf(shard)
+		w, end := spool.NewWidener(f.places, shard, first), f.places.DecodedBytes(shard)
+		for from := f.places.StartBytes(first); from < end; {
+			to := w.To(from + 1)
+			if !yield(from, to) {
+				return
+			}
+			from = to
+		}
+	}
+}
+
 // recordIn is a record of which some lies in a block of a shard.
-func recordIn(d *dataset, x catalog.Shard, b sumBlock) (uint64, bool) {
+func recordIn(d *dataset, x catalog.Shard, from, to int64) (uint64, bool) {
 	for r := x.First; r < x.First+x.Records; r++ {
-		if e := d.index.extents[r]; e.OffsetBytes < b.end && e.OffsetBytes+e.SizeBytes > b.off {
+		if e := d.index.extents[r]; e.OffsetBytes < to && e.OffsetBytes+e.SizeBytes > from {
 			return r, true
 		}
 	}
@@ -133,13 +149,13 @@ func recordIn(d *dataset, x catalog.Shard, b sumBlock) (uint64, bool) {
 // flip changes a byte of a shard in the spool's file.
 func flip(t *testing.T, f *Fetcher, s *spooled, off int64) {
 	t.Helper()
-	require.NoError(t, eachPart(s.runs, off, 1, func(at, _ int64) error {
+	require.NoError(t, spool.EachPart(s.runs, off, 1, func(at, _ int64) error {
 		var one [1]byte
-		if _, err := f.spool.file.file.ReadAt(one[:], at); err != nil {
+		if _, err := f.spool.file.Device.ReadAt(one[:], at); err != nil {
 			return err
 		}
 		one[0] ^= 0x10
-		_, err := f.spool.file.file.WriteAt(one[:], at)
+		_, err := f.spool.file.Device.WriteAt(one[:], at)
 		return err
 	}))
 }
@@ -170,8 +186,8 @@ func TestADiskThatGivesNothingBackRightIsDoneWithout(t *testing.T) {
 					require.Zero(t, s.Errors)
 					require.NotZero(t, s.Spool.DamagedPieces)
 					shards := uint64(len(d.index.shards))
-					require.LessOrEqual(t, s.Spool.DamagedShards, shards*spoolTries)
-					require.LessOrEqual(t, s.Spool.Decoded, shards*spoolTries)
+					require.LessOrEqual(t, s.Spool.DamagedShards, shards*spool.Tries)
+					require.LessOrEqual(t, s.Spool.Decoded, shards*spool.Tries)
 					require.Equal(t, 1, strings.Count(said.String(), "level=WARN msg=\"the spool"), said.String())
 					require.Contains(t, said.String(), c.Spool.Dir)
 				})
@@ -193,9 +209,7 @@ func TestTheSpoolIsTriedAgainOnceALossIsForgotten(t *testing.T) {
 	require.Equal(t, uint64(2), f.Stats().Spool.DamagedShards, "it is read without the spool")
 
 	f.mu.Lock()
-	require.Equal(t, loss{2, f.spool.losses.of[0].until}, f.spool.losses.of[0])
-	require.Greater(t, f.spool.losses.of[0].until, f.now())
-	f.spool.losses.of[0] = loss{2, f.now()} // ten minutes later
+	f.spool.losses.Forget() // as after ten minutes
 	f.mu.Unlock()
 	engine.after = func(_ *uring.Request, n int, err error) (int, error) { return n, err }
 	forgetPieces(f)
@@ -241,41 +255,5 @@ func TestTheTablesOfASpoolAreOfTheBudget(t *testing.T) {
 		f.dropSpooled(f.spool.order[0])
 	}
 	require.Zero(t, f.spool.tables)
-	require.Zero(t, f.spool.file.used())
-}
-
-// Blocks cover a shard from its first piece on, none is checked by another's sum, and
-// pieces begin at blocks.
-func TestBlocksOfAShardHaveAPlaceEach(t *testing.T) {
-	rapid.Check(t, func(t *rapid.T) {
-		x := &plainIndex{}
-		off, end := rapid.Int64Range(0, 2*blockBytes).Draw(t, "head"), int64(0)
-		for r := range rapid.IntRange(1, 40).Draw(t, "records") {
-			off += rapid.SampledFrom([]int64{0, 1, 100, blockBytes - 1, blockBytes, blockBytes + 1, 5*blockBytes + 7}).Draw(t, "stride")
-			size := rapid.SampledFrom([]int64{0, 1, 100, blockBytes, 3 * blockBytes}).Draw(t, "size")
-			x.extents = append(x.extents, catalog.Extent{Ordinal: uint64(r), OffsetBytes: off, SizeBytes: size})
-			end = max(end, off+size)
-		}
-		end += rapid.Int64Range(0, 2*blockBytes).Draw(t, "behind")
-		x.shards = []catalog.Shard{{Records: x.Records(), DecodedBytes: end}}
-		pieces, err := newPieceTable(x.PieceStarts(blockBytes, 3, 0), x.Records())
-		require.NoError(t, err)
-		f := &Fetcher{index: x, pieces: pieces}
-		seen, starts, at := map[int]bool{}, map[int64]bool{}, f.pieceStart(0)
-		for b := f.blockAt(0, 0, at); b.off < end; b = f.after(b) {
-			require.Equal(t, at, b.off)
-			require.Greater(t, b.end, b.off)
-			require.LessOrEqual(t, b.end-b.off, int64(blockBytes))
-			require.False(t, seen[b.sum])
-			require.Less(t, b.sum, f.blocks(0))
-			seen[b.sum], starts[b.off] = true, true
-			require.Equal(t, b.sum, f.blockAt(0, b.piece, b.off).sum)
-			require.Equal(t, b.sum, f.blockAt(0, 0, b.end-1).sum)
-			at = b.end
-		}
-		require.Equal(t, end, at)
-		for piece := range pieces.len() {
-			require.True(t, starts[f.pieceStart(piece)] || f.pieceStart(piece) == end)
-		}
-	})
+	require.Zero(t, f.spool.file.Used())
 }

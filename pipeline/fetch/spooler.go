@@ -4,6 +4,7 @@ import (
 	"slices"
 
 	"github.com/lsiofs/lsiofs/pipeline/fetch/budget"
+	"github.com/lsiofs/lsiofs/pipeline/fetch/spool"
 	"github.com/lsiofs/lsiofs/pipeline/meter"
 )
 
@@ -75,16 +76,16 @@ func (f *Fetcher) decodeShard(s *spooled, d *decoder) error {
 		return err
 	}
 	buf := make([]byte, min(spoolBlock, d.decoded))
-	sums := f.newSummer(s)
+	sums := spool.NewSummer(f.places, s.shard, s.sums)
 	for d.pos < d.decoded {
 		from := d.pos
 		b := buf[:min(d.decoded-from, int64(len(buf)))]
 		if err := d.fill(b); err != nil {
 			return err
 		}
-		sums.add(b)
+		sums.Add(b)
 		f.giveCore() // a disk may take its time
-		err := f.spool.file.write(s.runs, from, b)
+		err := f.spool.file.Write(s.runs, from, b)
 		f.takeCore()
 		if err != nil {
 			return err

@@ -7,6 +7,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/lsiofs/lsiofs/pipeline/fetch/spool"
 	"github.com/lsiofs/lsiofs/pipeline/order"
 	"github.com/lsiofs/lsiofs/pipeline/spec"
 )
@@ -63,8 +64,8 @@ func TestASpoolHasRoomForTheShardsThatAnOrderHasOpen(t *testing.T) {
 				o.Seed = seed
 				peaks = append(peaks, openShards(t, o, x.shards, x.records))
 			}
-			c := compressed{shards: uint64(x.shards), records: uint64(x.shards * x.records), largest: spoolAlign, rounded: int64(x.shards) * spoolAlign}
-			need := int(c.need(o, 1) / spoolAlign)
+			c := compressed{shards: uint64(x.shards), records: uint64(x.shards * x.records), largest: spool.AlignBytes, rounded: int64(x.shards) * spool.AlignBytes}
+			need := int(c.need(o, 1) / spool.AlignBytes)
 			peak := slices.Max(peaks)
 			require.Greater(t, peak, x.lanes+1, "a shard a lane and one more is not enough")
 			require.GreaterOrEqual(t, need+need/10+1, peak, "within a tenth where lanes are few")

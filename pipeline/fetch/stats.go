@@ -106,9 +106,9 @@ func (f *Fetcher) Stats() Stats {
 	if p := f.spool; p != nil {
 		s.HeldBytes += p.tables
 		s.Spool = &SpoolStats{
-			Dir: p.file.dir, CapacityBytes: p.file.capacity, UsedBytes: p.file.used(), Shards: len(p.shards),
+			Dir: p.file.Dir, CapacityBytes: p.file.CapacityBytes, UsedBytes: p.file.Used(), Shards: len(p.shards),
 			Decoding: p.running, Decoded: p.decoded, DecodedAgain: p.again,
-			DamagedPieces: p.losses.pieces, DamagedShards: p.losses.shards,
+			DamagedPieces: p.losses.Pieces, DamagedShards: p.losses.Shards,
 		}
 	}
 	return s

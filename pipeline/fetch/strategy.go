@@ -9,6 +9,7 @@ import (
 	"github.com/dustin/go-humanize"
 
 	"github.com/lsiofs/lsiofs/pipeline/catalog"
+	"github.com/lsiofs/lsiofs/pipeline/fetch/spool"
 	"github.com/lsiofs/lsiofs/pipeline/spec"
 	"github.com/lsiofs/lsiofs/uring"
 )
@@ -78,8 +79,8 @@ func (f *Fetcher) survey(all bool) compressed {
 		c.records += records
 		c.any += s.Records
 		c.total += s.DecodedBytes
-		c.rounded += spoolRound(s.DecodedBytes)
-		c.largest = max(c.largest, spoolRound(s.DecodedBytes))
+		c.rounded += spool.Round(s.DecodedBytes)
+		c.largest = max(c.largest, spool.Round(s.DecodedBytes))
 		c.scattered = c.scattered || f.chunksOf(&s) > 1
 	}
 	return c
@@ -222,7 +223,7 @@ func (f *Fetcher) chooseCompressed(asked spec.Read) (Choice, error) {
 	fewer := c.fewerLanes(f.config.Order, f.config.Spool.Places)
 	capacity := need
 	if most := f.config.Spool.MaxBytes; most > 0 {
-		if capacity = min(most&^(spoolAlign-1), c.rounded); capacity < need {
+		if capacity = min(most&^(spool.AlignBytes-1), c.rounded); capacity < need {
 			return Choice{FewerLanes: fewer}, fmt.Errorf("--spool-max (%s) is less than the %s that the order needs at a time, of %d compressed shards with up to %s decoded: raise it",
 				humanize.IBytes(uint64(most)), humanize.IBytes(uint64(need)), c.shards, humanize.IBytes(uint64(c.largest)))
 		}
@@ -273,7 +274,7 @@ func (f *Fetcher) makeSpool(c *Choice) error {
 	if f.config.Spool.Engine == nil {
 		return errors.New("there is no engine to read the spool with")
 	}
-	file, err := openSpoolFile(f.config.Spool.Dir, c.SpoolBytes)
+	file, err := spool.OpenFile(f.config.Spool.Dir, c.SpoolBytes)
 	if err != nil {
 		return err
 	}

@@ -1,4 +1,4 @@
-package fetch
+package spool
 
 import (
 	"errors"
@@ -13,9 +13,9 @@ import (
 
 func TestADiskThatIsTooSmallIsFoundAtTheStart(t *testing.T) {
 	dir := diskDir(t)
-	_, err := reserveSpoolFile(dir, 1<<20, 1<<19)
+	_, err := reserveFile(dir, 1<<20, 1<<19)
 	require.ErrorContains(t, err, "needs 1048576 bytes, of which its directory")
-	_, err = reserveSpoolFile(dir, -1, 1<<60)
+	_, err = reserveFile(dir, -1, 1<<60)
 	require.ErrorContains(t, err, "reserve the spool")
 	entries, err := os.ReadDir(dir)
 	require.NoError(t, err)
@@ -27,7 +27,7 @@ func TestSpaceThatIsNotThereWhenItComesToItIsTooLittle(t *testing.T) {
 	if memory == "" {
 		t.Skip("no tmpfs with a bound")
 	}
-	_, err := reserveSpoolFile(memory, 1<<43, 1<<60)
+	_, err := reserveFile(memory, 1<<43, 1<<60)
 	require.ErrorContains(t, err, "reserve the spool: the spool needs 8796093022208 bytes, of which its directory")
 }
 
@@ -42,35 +42,35 @@ func memoryDir() string {
 
 func TestWhatAKilledProcessLeftIsRemoved(t *testing.T) {
 	dir := diskDir(t)
-	require.NoError(t, os.WriteFile(filepath.Join(dir, spoolName+"123"), []byte("left"), 0o600))
+	require.NoError(t, os.WriteFile(filepath.Join(dir, tempName+"123"), []byte("left"), 0o600))
 	require.NoError(t, os.WriteFile(filepath.Join(dir, "other"), nil, 0o600))
-	a, err := openSpoolFile(dir, 1<<20)
+	a, err := OpenFile(dir, 1<<20)
 	require.NoError(t, err)
-	b, err := openSpoolFile(dir, 1<<20)
+	b, err := OpenFile(dir, 1<<20)
 	require.NoError(t, err)
 	entries, err := os.ReadDir(dir)
 	require.NoError(t, err)
 	require.Len(t, entries, 1, "a living spool has no name, and what is not one stays")
-	require.NoError(t, a.write([]run{{0, 4096}}, 0, []byte("one")))
-	require.NoError(t, b.write([]run{{0, 4096}}, 0, []byte("two")))
-	require.NoError(t, errors.Join(a.file.Close(), b.file.Close()))
+	require.NoError(t, a.Write([]Run{{0, 4096}}, 0, []byte("one")))
+	require.NoError(t, b.Write([]Run{{0, 4096}}, 0, []byte("two")))
+	require.NoError(t, errors.Join(a.Close(), b.Close()))
 }
 
 func TestRoomInASpoolFileIsGivenOnceAndComesBack(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		const pages = 64
-		s := &spoolFile{capacity: pages * spoolAlign, free: []run{{0, pages * spoolAlign}}}
-		var held [][]run
+		s := &File{CapacityBytes: pages * AlignBytes, free: []Run{{0, pages * AlignBytes}}}
+		var held [][]Run
 		for range rapid.IntRange(1, 60).Draw(t, "steps") {
 			if len(held) > 0 && rapid.Bool().Draw(t, "give") {
 				i := rapid.IntRange(0, len(held)-1).Draw(t, "which")
-				s.give(held[i])
+				s.Give(held[i])
 				held = append(held[:i], held[i+1:]...)
 			} else {
-				n := rapid.Int64Range(0, pages*spoolAlign/2).Draw(t, "bytes")
-				room := s.capacity - s.used()
-				runs, ok := s.take(n)
-				require.Equal(t, spoolRound(n) <= room, ok, "there is no loss by fragments")
+				n := rapid.Int64Range(0, pages*AlignBytes/2).Draw(t, "bytes")
+				room := s.CapacityBytes - s.Used()
+				runs, ok := s.Take(n)
+				require.Equal(t, Round(n) <= room, ok, "there is no loss by fragments")
 				if ok {
 					held = append(held, runs)
 				}
@@ -80,13 +80,31 @@ func TestRoomInASpoolFileIsGivenOnceAndComesBack(t *testing.T) {
 			for _, runs := range held {
 				for _, r := range runs {
 					sum += r.size
-					for at := r.off; at < r.off+r.size; at += spoolAlign {
-						require.False(t, taken[at/spoolAlign], "page %d is taken twice", at/spoolAlign)
-						taken[at/spoolAlign] = true
+					for at := r.off; at < r.off+r.size; at += AlignBytes {
+						require.False(t, taken[at/AlignBytes], "page %d is taken twice", at/AlignBytes)
+						taken[at/AlignBytes] = true
 					}
 				}
 			}
-			require.Equal(t, sum, s.used())
+			require.Equal(t, sum, s.Used())
 		}
 	})
+}
+
+// diskDir is a directory that does not lie in memory.
+func diskDir(t *testing.T) string {
+	t.Helper()
+	for _, base := range []string{os.TempDir(), "/var/tmp"} {
+		dir, err := os.MkdirTemp(base, "lsiofs-test-*")
+		if err != nil {
+			continue
+		}
+		t.Cleanup(func() { require.NoError(t, os.RemoveAll(dir)) })
+		var st unix.Statfs_t
+		if require.NoError(t, unix.Statfs(dir, &st)); st.Type != unix.TMPFS_MAGIC {
+			return dir
+		}
+	}
+	t.Skip("no temporary directory on a disk")
+	return ""
 }

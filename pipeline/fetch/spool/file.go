@@ -1,4 +1,4 @@
-package fetch
+package spool
 
 import (
 	"errors"
@@ -11,31 +11,36 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// spoolFile is one file for all shards of a spool. It has no name, so that the
+// File is one file for all shards of a spool. It has no name, so that the
 // system frees it when the process ends, however it does.
-type spoolFile struct {
-	dir      string
-	file     *os.File
-	capacity int64 // bytes
-	free     []run // by offset, never touching each other
+//
+// Take, Give and Used are for one goroutine at a time; all else may be called
+// concurrently.
+type File struct {
+	Dir           string
+	CapacityBytes int64
+	Device        *os.File // what it is; tests put another one in its place
+
+	free []Run // by offset, never touching each other
 }
 
-// run is a stretch of the spool file.
-type run struct{ off, size int64 }
+// Run is a stretch of the file.
+type Run struct{ off, size int64 }
 
 const (
-	// spoolAlign is what a shard's place in the spool is rounded up to: a page.
-	spoolAlign = 4096
-	// spoolName begins the name that the file has for a moment where files
+	// AlignBytes is what a shard's place in the spool is rounded up to: a page.
+	AlignBytes = 4096
+	// tempName begins the name that the file has for a moment where files
 	// can't be made without one.
-	spoolName = "lsiofs-spool-"
+	tempName = "lsiofs-spool-"
 )
 
-func spoolRound(n int64) int64 { return (n + spoolAlign - 1) &^ (spoolAlign - 1) }
+// Round is how much room a shard of n decoded bytes takes.
+func Round(n int64) int64 { return (n + AlignBytes - 1) &^ (AlignBytes - 1) }
 
-// openSpoolFile makes the file and reserves its space, so that a disk that is
+// OpenFile makes the file and reserves its space, so that a disk that is
 // too small shows now.
-func openSpoolFile(dir string, capacity int64) (*spoolFile, error) {
+func OpenFile(dir string, capacity int64) (*File, error) {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return nil, fmt.Errorf("make the spool directory: %w; choose another with --spool-dir", err)
 	}
@@ -47,12 +52,12 @@ func openSpoolFile(dir string, capacity int64) (*spoolFile, error) {
 	if st.Type == unix.TMPFS_MAGIC || st.Type == unix.RAMFS_MAGIC {
 		return nil, fmt.Errorf("spool directory %s lies in memory (tmpfs): choose one on a disk with --spool-dir", dir)
 	}
-	return reserveSpoolFile(dir, capacity, int64(st.Bavail)*st.Bsize)
+	return reserveFile(dir, capacity, int64(st.Bavail)*st.Bsize)
 }
 
-// reserveSpoolFile goes on where the file system is known to be a disk's with so
+// reserveFile goes on where the file system is known to be a disk's with so
 // many bytes available.
-func reserveSpoolFile(dir string, capacity, available int64) (*spoolFile, error) {
+func reserveFile(dir string, capacity, available int64) (*File, error) {
 	tooSmall := func() error {
 		return fmt.Errorf("the spool needs %d bytes, of which its directory %s has %d: choose another with --spool-dir", capacity, dir, available)
 	}
@@ -76,7 +81,7 @@ func reserveSpoolFile(dir string, capacity, available int64) (*spoolFile, error)
 		}
 		return nil, errors.Join(fmt.Errorf("reserve the spool: %w", err), file.Close())
 	}
-	return &spoolFile{dir: dir, file: file, capacity: capacity, free: []run{{0, capacity}}}, nil
+	return &File{Dir: dir, CapacityBytes: capacity, Device: file, free: []Run{{0, capacity}}}, nil
 }
 
 // namelessFile makes a file without a name, or with one that is taken away at once.
@@ -85,7 +90,7 @@ func namelessFile(dir string) (*os.File, error) {
 	if err == nil {
 		return os.NewFile(uintptr(fd), filepath.Join(dir, "(spool)")), nil
 	}
-	file, err := os.CreateTemp(dir, spoolName+"*")
+	file, err := os.CreateTemp(dir, tempName+"*")
 	if err != nil {
 		return nil, err
 	}
@@ -104,16 +109,16 @@ func removeAbandoned(dir string) {
 		return
 	}
 	for _, e := range entries {
-		if strings.HasPrefix(e.Name(), spoolName) && e.Type().IsRegular() {
+		if strings.HasPrefix(e.Name(), tempName) && e.Type().IsRegular() {
 			_ = os.Remove(filepath.Join(dir, e.Name()))
 		}
 	}
 }
 
-// take gives n bytes, in several runs if need be, and false when there are not
+// Take gives n bytes, in several runs if need be, and false when there are not
 // so many left.
-func (s *spoolFile) take(n int64) ([]run, bool) {
-	n = spoolRound(n)
+func (s *File) Take(n int64) ([]Run, bool) {
+	n = Round(n)
 	left := int64(0)
 	for _, r := range s.free {
 		left += r.size
@@ -124,16 +129,16 @@ func (s *spoolFile) take(n int64) ([]run, bool) {
 	// One run that is large enough is best: it is read and written at a time.
 	for i, r := range s.free {
 		if r.size >= n {
-			s.free[i] = run{r.off + n, r.size - n}
+			s.free[i] = Run{r.off + n, r.size - n}
 			s.tidy()
-			return []run{{r.off, n}}, true
+			return []Run{{r.off, n}}, true
 		}
 	}
-	var got []run
+	var got []Run
 	for i, r := range s.free {
 		size := min(r.size, n)
-		got = append(got, run{r.off, size})
-		s.free[i] = run{r.off + size, r.size - size}
+		got = append(got, Run{r.off, size})
+		s.free[i] = Run{r.off + size, r.size - size}
 		if n -= size; n == 0 {
 			break
 		}
@@ -142,15 +147,15 @@ func (s *spoolFile) take(n int64) ([]run, bool) {
 	return got, true
 }
 
-// give takes runs back.
-func (s *spoolFile) give(runs []run) {
+// Give takes runs back.
+func (s *File) Give(runs []Run) {
 	s.free = append(s.free, runs...)
-	slices.SortFunc(s.free, func(a, b run) int { return int(min(max(a.off-b.off, -1), 1)) })
+	slices.SortFunc(s.free, func(a, b Run) int { return int(min(max(a.off-b.off, -1), 1)) })
 	s.tidy()
 }
 
 // tidy joins runs that touch, and leaves out empty ones.
-func (s *spoolFile) tidy() {
+func (s *File) tidy() {
 	kept := s.free[:0]
 	for _, r := range s.free {
 		if n := len(kept); n > 0 && kept[n-1].off+kept[n-1].size == r.off {
@@ -162,18 +167,18 @@ func (s *spoolFile) tidy() {
 	s.free = kept
 }
 
-// used is how many bytes are taken.
-func (s *spoolFile) used() int64 {
-	n := s.capacity
+// Used is how many bytes are taken.
+func (s *File) Used() int64 {
+	n := s.CapacityBytes
 	for _, r := range s.free {
 		n -= r.size
 	}
 	return n
 }
 
-// eachPart calls visit for the places in the file of bytes [off, off+size) of
+// EachPart calls visit for the places in the file of bytes [off, off+size) of
 // what lies in runs, in order.
-func eachPart(runs []run, off, size int64, visit func(at, size int64) error) error {
+func EachPart(runs []Run, off, size int64, visit func(at, size int64) error) error {
 	for _, r := range runs {
 		if size == 0 {
 			return nil
@@ -191,12 +196,16 @@ func eachPart(runs []run, off, size int64, visit func(at, size int64) error) err
 	return nil
 }
 
-func (s *spoolFile) write(runs []run, off int64, b []byte) error {
-	return eachPart(runs, off, int64(len(b)), func(at, n int64) error {
-		if _, err := s.file.WriteAt(b[:n], at); err != nil {
-			return fmt.Errorf("write the spool in %s: %w", s.dir, err)
+// Write puts b at off of what lies in runs.
+func (s *File) Write(runs []Run, off int64, b []byte) error {
+	return EachPart(runs, off, int64(len(b)), func(at, n int64) error {
+		if _, err := s.Device.WriteAt(b[:n], at); err != nil {
+			return fmt.Errorf("write the spool in %s: %w", s.Dir, err)
 		}
 		b = b[n:]
 		return nil
 	})
 }
+
+// Close gives its space back to the file system.
+func (s *File) Close() error { return s.Device.Close() }
