@@ -12,6 +12,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/lsiofs/lsiofs/pipeline/fetch/budget"
 	"github.com/lsiofs/lsiofs/pipeline/spec"
 	"github.com/lsiofs/lsiofs/pipeline/storage"
 )
@@ -91,7 +92,7 @@ func TestMemoryStaysWithinTheBudget(t *testing.T) {
 				const readers = 8
 				// A segment for each piece that is waited for, and each that is
 				// lent, one to copy into; and a decoder each, where there are any.
-				slack := (2*readers + 1) * f.limits.segment
+				slack := (2*readers + 1) * f.limits.SegmentBytes
 				if codec != "" {
 					slack += readers * 1 << 20
 				}
@@ -259,12 +260,12 @@ type alignedStorage struct {
 func (s *alignedStorage) Submit(reads []*storage.Read) {
 	for _, r := range reads {
 		end := r.OffsetBytes + int64(len(r.Buf))
-		if len(r.Buf) < alignFrom {
+		if len(r.Buf) < budget.AlignFromBytes {
 			continue
 		}
 		s.large.Add(1)
 		at := uintptr(unsafe.Pointer(unsafe.SliceData(r.Buf)))
-		if r.OffsetBytes%pageBytes != 0 || at%pageBytes != 0 || end%pageBytes != 0 && end != r.Object.SizeBytes {
+		if r.OffsetBytes%budget.PageBytes != 0 || at%budget.PageBytes != 0 || end%budget.PageBytes != 0 && end != r.Object.SizeBytes {
 			s.astray.Add(1)
 		}
 	}

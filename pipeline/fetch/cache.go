@@ -69,10 +69,10 @@ func (s *segment) fits(n int64) bool { return int64(len(s.mem))-s.next(n) >= n }
 // next is where n bytes would be placed: pieces begin at cache lines, large ones
 // at pages.
 func (s *segment) next(n int64) int64 {
-	if n < alignFrom {
+	if n < budget.AlignFromBytes {
 		return s.used
 	}
-	return (s.used + pageBytes - 1) &^ (pageBytes - 1)
+	return (s.used + budget.PageBytes - 1) &^ (budget.PageBytes - 1)
 }
 
 // place takes n bytes, and pins.

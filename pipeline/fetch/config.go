@@ -9,6 +9,7 @@ import (
 	"github.com/lsiofs/lsiofs/pipeline/plan"
 	"github.com/lsiofs/lsiofs/pipeline/spec"
 	"github.com/lsiofs/lsiofs/pipeline/storage/profile"
+	"github.com/lsiofs/lsiofs/uring"
 )
 
 // Config of a Fetcher.
@@ -42,6 +43,19 @@ type Config struct {
 	// Meter counts where time goes; nil for one of its own.
 	Meter *meter.Meter
 	Log   *slog.Logger
+}
+
+// SpoolConfig is where and how compressed shards are spooled.
+type SpoolConfig struct {
+	// Dir is the directory of the spool; it is made where it does not exist.
+	Dir string
+	// MaxBytes bounds the spool, 0 for what the order needs.
+	MaxBytes int64
+	// Places is how many places of the order are read at a time: 0 or 1, or the
+	// workers of a contiguous deal.
+	Places uint64
+	// Engine reads the spool. It stays the caller's. nil where there is none.
+	Engine uring.Engine
 }
 
 // Part is some of a catalog's records: the others are never asked for, so they
@@ -87,56 +101,13 @@ func (c *Config) validate() error {
 }
 
 const (
-	// Segments are large enough for huge pages, small enough that a small
-	// budget still has 64 of them.
-	maxSegmentBytes = 2 << 20
-	minSegmentBytes = 64 << 10
 	// decodedGapBytes is up to where bytes of a decoded shard between two
 	// records of a piece come along: they are decoded anyhow, and cost memory
 	// only. Of other shards it is the storage's gap.
 	decodedGapBytes = 1 << 20
-	// maxInFlightBytes is twice what an engine has with the kernel at a time.
-	maxInFlightBytes = 64 << 20
 	// defaultDecoders is for twice the default number of lanes.
 	defaultDecoders = 64
 	// defaultLookahead is four times the default size of the shuffle: of a
 	// reservoir's records one in 50 stays longer.
 	defaultLookahead = 64 << 10
 )
-
-// limits are the bounds that follow from the budget.
-type limits struct {
-	segment  int64 // bytes of a segment
-	tables   int64 // of the tables of a segment's pieces: with more the next is begun
-	cache    int64 // segments are freed above so many bytes
-	windows  int64 // of what all readers read ahead together
-	inFlight int64 // of bytes that are read ahead and have not come yet
-	decoder  int64 // of all decoders together
-	rawBlock int   // a decoder's reads
-	loanSegs int   // so many segments are pinned by one Lend
-}
-
-// segmentBytes is the size of the segments of a budget.
-func segmentBytes(budget int64) int64 {
-	return min(max(budget/64, minSegmentBytes), maxSegmentBytes) &^ 4095
-}
-
-// newLimits are the limits of a budget of which tables take some, for a storage.
-// Twice what keeps the storage busy is in flight: readers ask for more only
-// when they come to it, and meanwhile nothing else would be waiting.
-func newLimits(budget, tables int64, p profile.Profile) limits {
-	l := limits{segment: segmentBytes(budget)}
-	l.cache = max(budget-tables, budget/2)
-	if l.cache >= 8*l.segment {
-		l.cache -= 2 * l.segment // one to copy into, one spare
-	}
-	// What is dropped to make room is a segment, and of the shortest records one
-	// could hold all there are.
-	l.tables = min(4*l.segment, max(l.segment, l.cache/16))
-	l.windows = l.cache / 8
-	l.inFlight = min(maxInFlightBytes, 2*p.InFlightBytes, l.cache/4)
-	l.decoder = l.cache / 2
-	l.rawBlock = int(min(max(budget/512, 16<<10), 128<<10))
-	l.loanSegs = int(min(max(l.cache/l.segment/8, 1), 64))
-	return l
-}

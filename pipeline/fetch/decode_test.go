@@ -11,6 +11,7 @@ import (
 	"github.com/dustin/go-humanize"
 	"github.com/stretchr/testify/require"
 
+	"github.com/lsiofs/lsiofs/pipeline/fetch/strategy"
 	"github.com/lsiofs/lsiofs/pipeline/spec"
 )
 
@@ -90,7 +91,7 @@ func TestAReservoirOverFramesThatEndAnywhereDecodesLittleTwice(t *testing.T) {
 			readAll(t, d, r, g, 50)
 			r.Close()
 			t.Logf("decoded %.2f times", float64(decodedBytes(f))/float64(totalBytes(d)))
-			require.LessOrEqual(t, decodedBytes(f), (1+mostDecodedAgain)*totalBytes(d))
+			require.LessOrEqual(t, decodedBytes(f), (1+strategy.MostDecodedAgain)*totalBytes(d))
 		})
 	}
 }

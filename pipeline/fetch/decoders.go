@@ -41,7 +41,7 @@ func (f *Fetcher) assign(ld *load, u budget.Urgency) bool {
 	}
 	entry := f.index.Entry(ld.shard, start)
 	if best == nil || start-at > start-entry.DecodedBytes+openCostBytes {
-		full := len(f.decoders.all) >= f.config.Decoders || len(f.decoders.all) > 0 && f.decoders.held >= f.limits.decoder
+		full := len(f.decoders.all) >= f.config.Decoders || len(f.decoders.all) > 0 && f.decoders.held >= f.limits.DecoderBytes
 		if full && !f.closeOldest() && u != budget.Demanded {
 			return false
 		}
@@ -80,7 +80,7 @@ func (f *Fetcher) makeBudget() {
 	if f.spool != nil {
 		held += f.spool.tables
 	}
-	f.cache.budget = max(f.limits.cache-held, f.limits.cache/2)
+	f.cache.budget = max(f.limits.CacheBytes-held, f.limits.CacheBytes/2)
 }
 
 // pause is called when a decoder has nothing to do.
@@ -98,7 +98,7 @@ func (f *Fetcher) pause(d *decoder) {
 		f.remove(d) // nothing follows that it could bring
 		return
 	}
-	for len(f.decoders.all) > f.config.Decoders || f.decoders.held > f.limits.decoder && len(f.decoders.all) > 1 {
+	for len(f.decoders.all) > f.config.Decoders || f.decoders.held > f.limits.DecoderBytes && len(f.decoders.all) > 1 {
 		if !f.closeOldest() {
 			return
 		}

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/lsiofs/lsiofs/pipeline/catalog"
+	"github.com/lsiofs/lsiofs/pipeline/fetch/strategy"
 	"github.com/lsiofs/lsiofs/pipeline/meter"
 	"github.com/lsiofs/lsiofs/pipeline/spec"
 	"github.com/lsiofs/lsiofs/pipeline/storage"
@@ -37,7 +38,7 @@ type Fetcher struct {
 	storage  storage.Storage
 	config   Config
 	part     Part
-	limits   limits
+	limits   strategy.Limits
 	log      *slog.Logger
 	verifier unpack.Verifier // nil when records carry no checksums
 	pieces   pieceTable
@@ -48,7 +49,7 @@ type Fetcher struct {
 	started  time.Time
 	open     atomic.Int64 // readers
 	wanted   wanted
-	held     holding
+	held     strategy.Held
 	holdsAll bool // all shards, decoded, fit into the cache, with their tables
 	looking  looking
 	choice   Choice
@@ -117,14 +118,15 @@ func newFetcher(x index, s storage.Storage, cfg Config) (*Fetcher, error) {
 	}
 	if f.spool != nil && cfg.Order.Shuffle == spec.ShuffleFull {
 		// A record at a time is wanted of a piece: let it bring little else.
-		if err := f.makeTables(f.choice.finePieceBytes(&cfg)); err != nil {
+		if err := f.makeTables(f.choice.FinePieceBytes(cfg.MemoryBytes, cfg.PieceBytes)); err != nil {
 			return nil, errors.Join(err, f.closeSpool())
 		}
 	}
-	f.cache = cache{memory: memory{segment: f.limits.segment}, budget: f.limits.cache, mostTables: f.limits.tables, slots: f.slots, gone: map[int][]uint64{}}
+	f.cache = cache{memory: memory{segment: f.limits.SegmentBytes}, budget: f.limits.CacheBytes, mostTables: f.limits.TableBytes, slots: f.slots, gone: map[int][]uint64{}}
 	f.maps = f.newMaps()
 	f.decoders = decoders{all: map[*decoder]struct{}{}, byShard: map[int][]*decoder{}, passed: map[int]int64{}, changed: make(chan struct{})}
-	f.holdsAll = f.wanted != nil && f.fits()
+	sizes := f.sizes()
+	f.holdsAll = f.wanted != nil && sizes.Fits()
 	f.newLooking()
 	f.checks.init()
 	if f.choice.Strategy == spec.ReadGather {
@@ -163,8 +165,8 @@ func (f *Fetcher) makeTables(pieceBytes uint64) error {
 	}
 	f.pieces = pieces
 	f.places = &places{x, pieces}
-	f.held = f.holding()
-	f.slots = newSlots(pieces.len(), f.held.pieces)
+	f.held = f.surveyHeld()
+	f.slots = newSlots(pieces.len(), f.held.Pieces)
 	f.everRead = make([]uint64, (pieces.len()+63)/64)
 	for i := range x.Shards() {
 		if x.Shard(i).Codec != nil {
@@ -172,13 +174,13 @@ func (f *Fetcher) makeTables(pieceBytes uint64) error {
 			break
 		}
 	}
-	f.limits = newLimits(f.config.MemoryBytes, 2*f.tableBytes(), f.config.Storage) // twice: see tableBytes
+	f.limits = strategy.NewLimits(f.config.MemoryBytes, 2*f.tableBytes(), f.config.Storage) // twice: see tableBytes
 	return nil
 }
 
 // wholeBytes is how large a piece of a shard that is made of parts may be, whatever
 // Config.PieceBytes: what fits into a segment is decoded at once.
-func (f *Fetcher) wholeBytes() int64 { return segmentBytes(f.config.MemoryBytes) }
+func (f *Fetcher) wholeBytes() int64 { return strategy.SegmentBytes(f.config.MemoryBytes) }
 
 // now is nanoseconds since the fetcher started.
 func (f *Fetcher) now() int64 { return int64(time.Since(f.started)) }

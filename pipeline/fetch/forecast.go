@@ -40,7 +40,7 @@ type Forecast struct {
 // the context's error.
 func (f *Fetcher) Forecast(ctx context.Context, seq Sequence, n uint64, how Choice, read func(sizeBytes int64)) (Forecast, error) {
 	var c Forecast
-	spooled := make([]uint64, len(how.spooled)) // a bit a shard that has been read
+	spooled := make([]uint64, len(how.Spooled)) // a bit a shard that has been read
 	seen := make([]uint64, (f.pieces.len()+63)/64)
 	numbers, sizes := make([]uint64, lendBlock), make([]catalog.Extent, lendBlock)
 	compressed := map[int][]pass{} // of a shard
@@ -60,7 +60,7 @@ func (f *Fetcher) Forecast(ctx context.Context, seq Sequence, n uint64, how Choi
 				*w |= bit
 				c.Pieces++
 				shard, l := f.layoutOf(piece)
-				if how.spools(shard) {
+				if how.Spools(shard) {
 					if w, bit := &spooled[shard/64], uint64(1)<<(shard%64); *w&bit == 0 {
 						*w |= bit
 						c.Spooled++
@@ -81,7 +81,7 @@ func (f *Fetcher) Forecast(ctx context.Context, seq Sequence, n uint64, how Choi
 		k += uint64(m)
 	}
 	c.Estimated = len(compressed) > 0
-	c.Fits = c.KeptBytes+min(maxWindowBytes, f.limits.windows) <= f.limits.cache/5*4
+	c.Fits = c.KeptBytes+min(maxWindowBytes, f.limits.WindowBytes) <= f.limits.CacheBytes/5*4
 	c.Compressed = uint64(len(compressed))
 	for shard, passes := range compressed {
 		c.Passes += uint64(len(passes))
@@ -125,7 +125,7 @@ func (f *Fetcher) take(passes []pass, piece int, at place) []pass {
 func (f *Fetcher) inAdvance(from, to place) bool {
 	records := to.records - from.records
 	return records < uint64(f.config.LookaheadRecords) ||
-		records < maxWindowRecords && to.pieces-from.pieces < maxWindowPieces && to.bytes-from.bytes < min(maxWindowBytes, f.limits.windows)
+		records < maxWindowRecords && to.pieces-from.pieces < maxWindowPieces && to.bytes-from.bytes < min(maxWindowBytes, f.limits.WindowBytes)
 }
 
 // forecastPiece calls read for those of a piece of a shard that is not
@@ -161,7 +161,7 @@ func (f *Fetcher) forecastDecoding(shard int, pieces []int, read func(int64)) {
 // forecastRaw calls read for the blocks that a decoder reads from an entry to a
 // place in the decoded shard, and the one ahead.
 func (f *Fetcher) forecastRaw(shard int, from unpack.Entry, to int64, read func(int64)) {
-	block := int64(f.limits.rawBlock)
+	block := int64(f.limits.RawBlockBytes)
 	end := f.index.Shard(shard).Object.SizeBytes
 	blocks := (f.rawPlace(shard, to)-from.RawBytes+block-1)/block + 1
 	for at := from.RawBytes; at < end && blocks > 0; blocks-- {

@@ -37,7 +37,7 @@ type gatherer struct {
 const maxPlanners = 4
 
 func newGatherer(f *Fetcher) (*gatherer, error) {
-	g := &gatherer{f: f, pool: budget.NewBlocks(f.limits.cache), objectBytes: f.objectBytes()}
+	g := &gatherer{f: f, pool: budget.NewBlocks(f.limits.CacheBytes), objectBytes: f.objectBytes()}
 	n := min(runtime.GOMAXPROCS(0), maxPlanners)
 	g.planners = make(chan *planner, n)
 	for range n {

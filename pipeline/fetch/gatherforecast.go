@@ -26,7 +26,7 @@ const askedRecords = lendBlock
 // when depends on who is first, so that is not counted. It reads nothing itself. It ends early with the
 // context's error.
 func (f *Fetcher) ForecastGather(ctx context.Context, seq Sequence, n uint64, read func(sizeBytes int64)) (GatherForecast, error) {
-	cacheBytes := f.limits.cache
+	cacheBytes := f.limits.CacheBytes
 	blockBytes := budget.NewBlocks(cacheBytes).BlockBytes
 	p, err := newPlanner(f.config, blockBytes, f.objectBytes())
 	if err != nil {

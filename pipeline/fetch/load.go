@@ -151,23 +151,15 @@ func (f *Fetcher) layoutOf(piece int) (int, layout) {
 	return shard, l
 }
 
-const (
-	pageBytes = 4096
-	// alignFrom is how large a piece is that is read from the beginning of a
-	// page to the end of one: into memory that is aligned as well, a read that
-	// bypasses the page cache then needs no copy.
-	alignFrom = 64 << 10
-)
-
 // align extends a large range to whole pages of its object.
 func (l *layout) align(objectBytes int64) {
-	if len(l.ranges) != 1 || l.size < alignFrom {
+	if len(l.ranges) != 1 || l.size < budget.AlignFromBytes {
 		return
 	}
 	r := &l.ranges[0]
 	behind := l.size - r.size // a newline
-	lead := r.off % pageBytes
-	end := min((r.off+r.size+pageBytes-1)&^(pageBytes-1), objectBytes)
+	lead := r.off % budget.PageBytes
+	end := min((r.off+r.size+budget.PageBytes-1)&^(budget.PageBytes-1), objectBytes)
 	*r = byteRange{r.off - lead, end - r.off + lead}
 	for i := range l.spans {
 		l.spans[i].off += lead
@@ -180,7 +172,7 @@ func (l *layout) align(objectBytes int64) {
 // released. nil means that there is no room to read ahead.
 func (f *Fetcher) start(piece, wanted int, u budget.Urgency, t *todo) *load {
 	shard, l := f.layoutOf(piece)
-	if u == budget.Ahead && f.aheadOut > 0 && f.aheadOut+l.cost() > f.limits.inFlight {
+	if u == budget.Ahead && f.aheadOut > 0 && f.aheadOut+l.cost() > f.limits.InFlightBytes {
 		return nil
 	}
 	ld := &load{piece: piece, shard: shard, layout: l, wanted: wanted, started: f.now(), done: make(chan struct{})}

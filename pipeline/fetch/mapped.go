@@ -60,13 +60,13 @@ const (
 
 func (f *Fetcher) newMaps() maps {
 	m := maps{
-		least: storage.MapBlockBytes, limit: f.config.MemoryBytes, tableLimit: f.limits.cache / 4, patience: mapPatience,
+		least: storage.MapBlockBytes, limit: f.config.MemoryBytes, tableLimit: f.limits.CacheBytes / 4, patience: mapPatience,
 		shards: map[int]*mappedShard{}, never: map[int]bool{},
 	}
 	if mapper, ok := f.storage.(storage.Mapper); ok && mapper.Maps() {
 		m.mapper = mapper
 	}
-	m.trims = f.held.bytes > m.limit
+	m.trims = f.held.Bytes > m.limit
 	return m
 }
 

@@ -67,7 +67,7 @@ func newRawReader(f *Fetcher, s catalog.Shard, off int64, got *atomic.Int64, wai
 }
 
 // memory is how much the two blocks hold.
-func (r *rawReader) memory() int64 { return 2 * int64(r.f.limits.rawBlock) }
+func (r *rawReader) memory() int64 { return 2 * int64(r.f.limits.RawBlockBytes) }
 
 // ask submits the next block, if there is one.
 func (r *rawReader) ask() {
@@ -75,13 +75,13 @@ func (r *rawReader) ask() {
 	if r.until > r.next {
 		end = min(end, r.until)
 	}
-	n := min(int64(r.f.limits.rawBlock), end-r.next)
+	n := min(int64(r.f.limits.RawBlockBytes), end-r.next)
 	if n <= 0 {
 		return
 	}
 	b := r.spare
 	if b == nil {
-		b = takeBlock(r.f.limits.rawBlock)
+		b = takeBlock(r.f.limits.RawBlockBytes)
 	}
 	r.spare = nil
 	came, running, reading := r.came, &r.f.running, &r.f.meter.Reading

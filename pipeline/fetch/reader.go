@@ -182,7 +182,7 @@ func (r *Reader) gather(g *gathering, k uint64, n int) {
 					found = found[:at]
 					break
 				}
-			} else if !l.hold(&x.entry.seg.pins, g.segsFrom, f.limits.loanSegs) {
+			} else if !l.hold(&x.entry.seg.pins, g.segsFrom, f.limits.LoanSegments) {
 				g.full, found = true, found[:at]
 				break
 			}

@@ -40,7 +40,7 @@ func (f *Fetcher) makeRoom(d *decoder) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	x := &f.decoders
-	for want > d.held && x.held-d.held+x.garbage+want > max(f.limits.decoder, leastRoomBytes) && !f.closed {
+	for want > d.held && x.held-d.held+x.garbage+want > max(f.limits.DecoderBytes, leastRoomBytes) && !f.closed {
 		if f.closeOldest() {
 			continue
 		}

@@ -7,6 +7,7 @@ import (
 
 	"github.com/lsiofs/lsiofs/pipeline/fetch/budget"
 	"github.com/lsiofs/lsiofs/pipeline/fetch/spool"
+	"github.com/lsiofs/lsiofs/pipeline/fetch/strategy"
 	"github.com/lsiofs/lsiofs/pipeline/meter"
 	"github.com/lsiofs/lsiofs/uring"
 )
@@ -62,7 +63,7 @@ const refusalNanos = 1e6
 func newSpool(f *Fetcher, file *spool.File) *spooling {
 	return &spooling{
 		file: file, engine: f.config.Spool.Engine, shards: map[int]*spooled{},
-		most:   int(min(max(f.limits.decoder/decoderBytes, 1), int64(f.config.Decoders))),
+		most:   int(min(max(f.limits.DecoderBytes/strategy.DecoderBytes, 1), int64(f.config.Decoders))),
 		clocks: make([]atomic.Int64, f.index.Shards()), ever: make([]uint64, (f.index.Shards()+63)/64),
 	}
 }
@@ -70,7 +71,7 @@ func newSpool(f *Fetcher, file *spool.File) *spooling {
 // spools says whether a shard is of those that are read through the spool, as far
 // as that works: see avoids.
 func (f *Fetcher) spools(shard int) bool {
-	return f.spool != nil && f.choice.spools(shard)
+	return f.spool != nil && f.choice.Spools(shard)
 }
 
 // goneOut notes that the shard's record has gone out.

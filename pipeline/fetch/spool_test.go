@@ -180,7 +180,7 @@ func TestASpoolKeepsWithinMemory(t *testing.T) {
 					t.Error(err)
 					return
 				}
-				if held := f.Stats().HeldBytes; held > budget+(2*readers+1)*f.limits.segment {
+				if held := f.Stats().HeldBytes; held > budget+(2*readers+1)*f.limits.SegmentBytes {
 					t.Errorf("%d bytes are held", held)
 				}
 				k += len(l.Records)
@@ -375,4 +375,13 @@ func TestAutoChoosesByWhatFits(t *testing.T) {
 			require.Contains(t, f.Stats().Reason, c.says)
 		})
 	}
+}
+
+func TestARefusedSpoolSaysWhatFewerLanesWouldNeed(t *testing.T) {
+	d := makeDataset(t, shape{codec: "gz", shards: 64, records: 110, maxBytes: 900})
+	c := spoolConfig(t, 300<<10, spec.Order{Shuffle: spec.ShuffleReservoir, Lanes: 16, SizeRecords: 32})
+	c.Spool.MaxBytes = 100 << 10
+	_, err := newFetcher(d.index, openStorage(t, d.dir), c)
+	require.ErrorContains(t, err, "(--lanes 8 would need ")
+	require.ErrorContains(t, err, ", --lanes 4 would need ")
 }

@@ -8,6 +8,7 @@ import (
 	"github.com/dustin/go-humanize"
 	"github.com/stretchr/testify/require"
 
+	"github.com/lsiofs/lsiofs/pipeline/fetch/strategy"
 	"github.com/lsiofs/lsiofs/pipeline/spec"
 )
 
@@ -54,7 +55,7 @@ func TestRecordsSmallerThanTheirTablesDoNotStarve(t *testing.T) {
 		const shards = 8
 		d := makeDataset(t, shape{codec: "gz", shards: shards, records: c.datasetMiB << 20 / quarter / shards / c.recordBytes, maxBytes: c.recordBytes, sameSize: true})
 		g := reservoirOrder(5, d.index, 32, 16384)
-		for read, times := range map[spec.Read]float64{spec.ReadAuto: 1 + mostDecodedAgain, spec.ReadScan: 60} {
+		for read, times := range map[spec.Read]float64{spec.ReadAuto: 1 + strategy.MostDecodedAgain, spec.ReadScan: 60} {
 			if read == spec.ReadScan && c.memoryMiB == 40 {
 				continue // memory does not hold what waits, and nobody would choose it
 			}

@@ -87,15 +87,6 @@ func TestPiecesAreCutIntoReads(t *testing.T) {
 	})
 }
 
-func TestWhatIsInFlightFollowsTheStorage(t *testing.T) {
-	p := profile.Profile{InFlightBytes: 1 << 20}
-	require.EqualValues(t, 2<<20, newLimits(1<<30, 0, p).inFlight)
-	p.InFlightBytes = 1 << 30
-	require.EqualValues(t, maxInFlightBytes, newLimits(1<<30, 0, p).inFlight)
-	small := newLimits(1<<20, 0, p)
-	require.Equal(t, small.cache/4, small.inFlight, "the budget is a bound, too")
-}
-
 func TestAPlannerGoesByTheStorageProfile(t *testing.T) {
 	require.Equal(t, plan.DefaultConfig(), PlanConfig(profile.Profile{}))
 	require.Equal(t, plan.DefaultConfig(), PlanConfig(profile.Defaults(profile.KindSSD)))

@@ -30,22 +30,22 @@ type looking struct {
 
 // newLooking decides that.
 func (f *Fetcher) newLooking() {
-	if f.wanted == nil || f.holdsAll || f.choice.Strategy != spec.ReadScan || f.held.pieces == 0 {
+	if f.wanted == nil || f.holdsAll || f.choice.Strategy != spec.ReadScan || f.held.Pieces == 0 {
 		return
 	}
-	h := &f.held
-	each := h.all(&f.config, &f.limits)/int64(h.pieces) + 1
-	if c, err := f.chooseCompressed(spec.ReadAuto); err != nil || c.Strategy != spec.ReadScan {
+	h, s := &f.held, f.sizes()
+	each := s.AllBytes()/int64(h.Pieces) + 1
+	if c, err := f.Choose(spec.ReadAuto); err != nil || c.Strategy != spec.ReadScan {
 		f.looking.sweeps = true
-		f.looking.most = max(f.limits.cache/4/each, 1)
+		f.looking.most = max(f.limits.CacheBytes/4/each, 1)
 		return
 	}
-	room := f.room(f.openDecoders())
+	room := s.Room(s.OpenDecoders())
 	f.looking.most = max(room/4*3/each, 1)
-	if h.tables < h.bytes/4 && f.config.Order.Shuffle != spec.ShuffleFull {
+	if h.TableBytes < h.Bytes/4 && f.config.Order.Shuffle != spec.ShuffleFull {
 		// Of pieces that are mostly bytes, what waits in the shuffle has partly gone
 		// out, and takes no more room.
-		f.looking.most = max(f.looking.most, int64(2*f.openPieces()))
+		f.looking.most = max(f.looking.most, int64(2*s.OpenPieces()))
 	}
 }
 

@@ -163,7 +163,7 @@ func (r *Reader) startAhead(w *window, piece, i int, k uint64, t *todo) bool {
 		ld.want(r)
 		return true
 	}
-	limit := min(maxWindowBytes, f.limits.windows/max(f.open.Load(), 1))
+	limit := min(maxWindowBytes, f.limits.WindowBytes/max(f.open.Load(), 1))
 	if w.bytes > 0 && w.bytes >= limit || len(w.started) >= maxWindowPieces {
 		return false
 	}

@@ -9,6 +9,8 @@ import (
 	"strings"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/lsiofs/lsiofs/pipeline/fetch/budget"
 )
 
 // File is one file for all shards of a spool. It has no name, so that the
@@ -27,16 +29,12 @@ type File struct {
 // Run is a stretch of the file.
 type Run struct{ off, size int64 }
 
-const (
-	// AlignBytes is what a shard's place in the spool is rounded up to: a page.
-	AlignBytes = 4096
-	// tempName begins the name that the file has for a moment where files
-	// can't be made without one.
-	tempName = "lsiofs-spool-"
-)
+// tempName begins the name that the file has for a moment where files
+// can't be made without one.
+const tempName = "lsiofs-spool-"
 
-// Round is how much room a shard of n decoded bytes takes.
-func Round(n int64) int64 { return (n + AlignBytes - 1) &^ (AlignBytes - 1) }
+// Round is how much room a shard of n decoded bytes takes: whole pages.
+func Round(n int64) int64 { return budget.RoundToPages(n) }
 
 // OpenFile makes the file and reserves its space, so that a disk that is
 // too small shows now.

@@ -9,6 +9,8 @@ import (
 	"github.com/stretchr/testify/require"
 	"golang.org/x/sys/unix"
 	"pgregory.net/rapid"
+
+	"github.com/lsiofs/lsiofs/pipeline/fetch/budget"
 )
 
 func TestADiskThatIsTooSmallIsFoundAtTheStart(t *testing.T) {
@@ -59,7 +61,7 @@ func TestWhatAKilledProcessLeftIsRemoved(t *testing.T) {
 func TestRoomInASpoolFileIsGivenOnceAndComesBack(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		const pages = 64
-		s := &File{CapacityBytes: pages * AlignBytes, free: []Run{{0, pages * AlignBytes}}}
+		s := &File{CapacityBytes: pages * budget.PageBytes, free: []Run{{0, pages * budget.PageBytes}}}
 		var held [][]Run
 		for range rapid.IntRange(1, 60).Draw(t, "steps") {
 			if len(held) > 0 && rapid.Bool().Draw(t, "give") {
@@ -67,7 +69,7 @@ func TestRoomInASpoolFileIsGivenOnceAndComesBack(t *testing.T) {
 				s.Give(held[i])
 				held = append(held[:i], held[i+1:]...)
 			} else {
-				n := rapid.Int64Range(0, pages*AlignBytes/2).Draw(t, "bytes")
+				n := rapid.Int64Range(0, pages*budget.PageBytes/2).Draw(t, "bytes")
 				room := s.CapacityBytes - s.Used()
 				runs, ok := s.Take(n)
 				require.Equal(t, Round(n) <= room, ok, "there is no loss by fragments")
@@ -80,9 +82,9 @@ func TestRoomInASpoolFileIsGivenOnceAndComesBack(t *testing.T) {
 			for _, runs := range held {
 				for _, r := range runs {
 					sum += r.size
-					for at := r.off; at < r.off+r.size; at += AlignBytes {
-						require.False(t, taken[at/AlignBytes], "page %d is taken twice", at/AlignBytes)
-						taken[at/AlignBytes] = true
+					for at := r.off; at < r.off+r.size; at += budget.PageBytes {
+						require.False(t, taken[at/budget.PageBytes], "page %d is taken twice", at/budget.PageBytes)
+						taken[at/budget.PageBytes] = true
 					}
 				}
 			}

@@ -1,4 +1,4 @@
-package fetch
+package strategy
 
 import (
 	"fmt"
@@ -11,7 +11,7 @@ import (
 
 // choosePlain chooses where no shard is compressed: scan where each piece is
 // read once, else gather, which reads each record once in any memory.
-func (f *Fetcher) choosePlain(asked spec.Read) Choice {
+func (s *Sizes) choosePlain(asked spec.Read) Choice {
 	scan := func(reason string) Choice {
 		return Choice{Strategy: spec.ReadScan, Reason: "no shard is compressed, and " + reason}
 	}
@@ -19,15 +19,15 @@ func (f *Fetcher) choosePlain(asked spec.Read) Choice {
 	if asked == spec.ReadGather {
 		return gather("asked for")
 	}
-	waits := f.waiting()
+	waits := s.waiting()
 	switch {
-	case f.fits():
+	case s.Fits():
 		return scan("memory holds the dataset")
-	case f.config.Order.Shuffle == spec.ShuffleNone:
+	case s.Order.Shuffle == spec.ShuffleNone:
 		return scan("shards are read from front to back")
-	case f.readsCostNothing():
+	case s.readsCostNothing():
 		return gather("no shard is compressed, and nothing is saved by reading the records beside one")
-	case waits <= f.scanBudget():
+	case waits <= s.scanBudget():
 		return scan("memory holds what waits in the shuffle")
 	}
 	return gather(fmt.Sprintf("no shard is compressed, and about %s wait in the shuffle, which is more than memory holds well",
@@ -37,17 +37,17 @@ func (f *Fetcher) choosePlain(asked spec.Read) Choice {
 // scanBudget is up to how many waiting bytes scan is better. In a part of the
 // budget that is fuller, pieces are copied and dropped more often; where single
 // reads cost much, that is still better than one a record.
-func (f *Fetcher) scanBudget() int64 {
-	switch f.config.Storage.Kind {
+func (s *Sizes) scanBudget() int64 {
+	switch s.Storage.Kind {
 	case profile.KindDisk, profile.KindNetwork:
-		return f.limits.cache / 5 * 4
+		return s.Limits.CacheBytes / 5 * 4
 	}
-	return f.limits.cache / 2
+	return s.Limits.CacheBytes / 2
 }
 
 // readsCostNothing says that many small reads cost no more than a large one: then
 // no gap is worth reading across, and gather does with less memory.
-func (f *Fetcher) readsCostNothing() bool {
-	k := f.config.Storage.Kind
-	return f.config.Storage.GapBytes == 0 && k != profile.KindDisk && k != profile.KindNetwork
+func (s *Sizes) readsCostNothing() bool {
+	k := s.Storage.Kind
+	return s.Storage.GapBytes == 0 && k != profile.KindDisk && k != profile.KindNetwork
 }

@@ -1,7 +1,6 @@
-package fetch
+package strategy
 
 import (
-	"github.com/lsiofs/lsiofs/pipeline/catalog"
 	"github.com/lsiofs/lsiofs/pipeline/spec"
 )
 
@@ -9,14 +8,14 @@ const (
 	// entryPieces is at most how many pieces lie between two entry points where
 	// these are often enough to read a shard through them.
 	entryPieces = 4
-	// mostDecodedAgain is at most how often each byte of a shard is decoded
+	// MostDecodedAgain is at most how often each byte of a shard is decoded
 	// beside the first time, where its members are often enough: a processor
 	// decodes 0.4 to 1.2 GB/s, and a disk takes all of it and gives it back at
 	// some hundred MB/s.
-	mostDecodedAgain = 3
-	// mostDecodedAgainFull is that for a full shuffle, for which a spool would have
+	MostDecodedAgain = 3
+	// MostDecodedAgainFull is that for a full shuffle, for which a spool would have
 	// to hold all there is: with entry points a MiB apart, of records of 12 KiB.
-	mostDecodedAgainFull = 64
+	MostDecodedAgainFull = 64
 )
 
 // entering is what decides whether the places in a shard where decoding can
@@ -36,28 +35,28 @@ type entering struct {
 	reopened bool
 }
 
-func (f *Fetcher) entering() entering {
-	lanes := float64(max(f.config.Order.Lanes, 1) * max(f.config.Spool.Places, 1))
-	cache := float64(f.limits.cache)
+func (s *Sizes) entering() entering {
+	lanes := float64(max(s.Order.Lanes, 1) * max(s.Places, 1))
+	cache := float64(s.Limits.CacheBytes)
 	// What records have beside decoders: half of it whatever these hold.
-	memory := float64(f.room(f.openDecoders()))
+	memory := float64(s.Room(s.OpenDecoders()))
 	e := entering{
-		pieceBytes: float64(f.held.pieceBytes(&f.config)),
+		pieceBytes: float64(s.pieceBytes()),
 		mostBytes:  cache / 2 / lanes,
-		reopened:   2*lanes > float64(f.config.Decoders) || lanes*float64(f.held.decoder) > float64(f.limits.decoder),
+		reopened:   2*lanes > float64(s.Decoders) || lanes*float64(s.Held.DecoderBytes) > float64(s.Limits.DecoderBytes),
 	}
-	e.full = f.config.Order.Shuffle == spec.ShuffleFull
+	e.full = s.Order.Shuffle == spec.ShuffleFull
 	if !e.full {
-		e.partBytes = float64(f.wholeBytes())
+		e.partBytes = float64(SegmentBytes(s.MemoryBytes))
 	}
-	if waits := float64(f.waiting()); waits > memory && f.config.Order.Shuffle != spec.ShuffleNone {
+	if waits := float64(s.waiting()); waits > memory && s.Order.Shuffle != spec.ShuffleNone {
 		e.lost = 1 - memory/waits
 	}
 	return e
 }
 
 // enough says whether the places in a shard are near enough, on average.
-func (e *entering) enough(s *catalog.Shard) bool {
+func (e *entering) enough(s *Shard) bool {
 	decoded := float64(s.DecodedBytes)
 	record := decoded / float64(s.Records)
 	near := entryPieces * e.pieceBytes
@@ -74,14 +73,14 @@ func (e *entering) enough(s *catalog.Shard) bool {
 	if e.reopened {
 		again += member / 2 / max(e.pieceBytes, record)
 	}
-	return member <= e.mostBytes && again <= mostDecodedAgain
+	return member <= e.mostBytes && again <= MostDecodedAgain
 }
 
 func (e *entering) mostAgain() float64 {
 	if e.full {
-		return mostDecodedAgainFull
+		return MostDecodedAgainFull
 	}
-	return mostDecodedAgain
+	return MostDecodedAgain
 }
 
 // lostAgain is about how often each byte of a shard of members and records of such

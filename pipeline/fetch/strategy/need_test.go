@@ -1,4 +1,4 @@
-package fetch
+package strategy
 
 import (
 	"fmt"
@@ -7,7 +7,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/lsiofs/lsiofs/pipeline/fetch/spool"
+	"github.com/lsiofs/lsiofs/pipeline/fetch/budget"
 	"github.com/lsiofs/lsiofs/pipeline/order"
 	"github.com/lsiofs/lsiofs/pipeline/spec"
 )
@@ -64,21 +64,12 @@ func TestASpoolHasRoomForTheShardsThatAnOrderHasOpen(t *testing.T) {
 				o.Seed = seed
 				peaks = append(peaks, openShards(t, o, x.shards, x.records))
 			}
-			c := compressed{shards: uint64(x.shards), records: uint64(x.shards * x.records), largest: spool.AlignBytes, rounded: int64(x.shards) * spool.AlignBytes}
-			need := int(c.need(o, 1) / spool.AlignBytes)
+			c := compressed{shards: uint64(x.shards), records: uint64(x.shards * x.records), largest: budget.PageBytes, rounded: int64(x.shards) * budget.PageBytes}
+			need := int(c.need(o, 1) / budget.PageBytes)
 			peak := slices.Max(peaks)
 			require.Greater(t, peak, x.lanes+1, "a shard a lane and one more is not enough")
 			require.GreaterOrEqual(t, need+need/10+1, peak, "within a tenth where lanes are few")
 			require.LessOrEqual(t, need, 3*peak/2)
 		})
 	}
-}
-
-func TestARefusedSpoolSaysWhatFewerLanesWouldNeed(t *testing.T) {
-	d := makeDataset(t, shape{codec: "gz", shards: 64, records: 110, maxBytes: 900})
-	c := spoolConfig(t, 300<<10, spec.Order{Shuffle: spec.ShuffleReservoir, Lanes: 16, SizeRecords: 32})
-	c.Spool.MaxBytes = 100 << 10
-	_, err := newFetcher(d.index, openStorage(t, d.dir), c)
-	require.ErrorContains(t, err, "(--lanes 8 would need ")
-	require.ErrorContains(t, err, ", --lanes 4 would need ")
 }

@@ -1,0 +1,79 @@
+package strategy
+
+import (
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/lsiofs/lsiofs/pipeline/spec"
+	"github.com/lsiofs/lsiofs/pipeline/storage/profile"
+)
+
+// sizesOf are those of so many equal shards of 1000 records of 1000 bytes each, in
+// pieces of 100 records.
+func sizesOf(shards int, memory int64, compressed bool, members uint64, o spec.Order) Sizes {
+	const records, recordBytes, pieceRecords, tableBytes = 1000, 1000, 100, 4000
+	s := Sizes{
+		MemoryBytes: memory, PieceBytes: pieceRecords * recordBytes, PieceRecords: pieceRecords, Decoders: 64,
+		Order: o, Storage: profile.Profile{}.Or(), Compressed: compressed,
+	}
+	s.Limits = NewLimits(memory, 0, s.Storage)
+	s.Held = Held{
+		Shards: shards, Bytes: int64(shards * records * recordBytes), Records: uint64(shards * records),
+		Pieces: shards * records / pieceRecords, TableBytes: int64(shards * records / pieceRecords * tableBytes),
+	}
+	x := Shard{DecodedBytes: records * recordBytes, Records: records, Wanted: records, EntryPoints: 1}
+	if compressed {
+		s.Held.Packed, s.Held.DecoderBytes = shards, DecoderBytesOf("gzip", x.DecodedBytes, members)
+		x.Compressed, x.Members, x.EntryPoints = true, members, members
+	}
+	for range shards {
+		s.Shards = append(s.Shards, x)
+	}
+	return s
+}
+
+func TestAChoiceFollowsFromSizesAlone(t *testing.T) {
+	const mib = 1 << 20
+	full := spec.Order{Shuffle: spec.ShuffleFull, Lanes: 1}
+	none := spec.Order{Shuffle: spec.ShuffleNone, Lanes: 1}
+	reservoir := spec.Order{Shuffle: spec.ShuffleReservoir, Lanes: 4, SizeRecords: 2000}
+	for name, c := range map[string]struct {
+		sizes Sizes
+		want  spec.Read
+		says  string
+	}{
+		"plain, memory holds it":              {sizesOf(20, 64*mib, false, 0, full), spec.ReadScan, "memory holds the dataset"},
+		"plain, memory does not":              {sizesOf(200, 16*mib, false, 0, full), spec.ReadGather, "wait in the shuffle"},
+		"plain, front to back":                {sizesOf(200, 16*mib, false, 0, none), spec.ReadScan, "front to back"},
+		"plain, what waits fits":              {sizesOf(200, 32*mib, false, 0, reservoir), spec.ReadScan, "memory holds what waits"},
+		"compressed, memory holds it":         {sizesOf(20, 128*mib, true, 1, full), spec.ReadScan, "fit in memory, decoded"},
+		"compressed, memory does not":         {sizesOf(200, 16*mib, true, 1, full), spec.ReadSpool, "200 compressed shards of few"},
+		"compressed, front to back":           {sizesOf(200, 16*mib, true, 1, none), spec.ReadScan, "decoding can start at 200 places"},
+		"compressed, members of a few pieces": {sizesOf(200, 16*mib, true, 5, full), spec.ReadSpool, "of few gzip members"},
+		"compressed, what waits fits":         {sizesOf(200, 64*mib, true, 1, reservoir), spec.ReadScan, "decoding can start"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			got, err := c.sizes.Choose(spec.ReadAuto)
+			require.NoError(t, err)
+			require.Equal(t, c.want, got.Strategy, got.Reason)
+			require.Contains(t, got.Reason, c.says)
+			require.Equal(t, c.want == spec.ReadSpool, got.Spools(0))
+			require.Equal(t, c.want == spec.ReadSpool, got.SpoolBytes > 0)
+			asked, err := c.sizes.Choose(spec.ReadScan)
+			require.NoError(t, err)
+			require.Equal(t, Choice{Strategy: spec.ReadScan, Reason: "asked for"}, asked)
+		})
+	}
+}
+
+func TestASpoolThatIsBoundedTooTightlyIsRefusedWithWhatItNeeds(t *testing.T) {
+	s := sizesOf(200, 16<<20, true, 1, spec.Order{Shuffle: spec.ShuffleFull, Lanes: 1})
+	s.MaxSpoolBytes = 1 << 20
+	_, err := s.Choose(spec.ReadSpool)
+	require.ErrorContains(t, err, "--spool-max (1.0 MiB) is less than the 191 MiB that the order needs at a time, of 200 compressed shards")
+	s.MaxSpoolBytes = 1 << 30
+	c, err := s.Choose(spec.ReadSpool)
+	require.NoError(t, err)
+	require.EqualValues(t, 200*245*4096, c.SpoolBytes, "no more than all shards")
+}
