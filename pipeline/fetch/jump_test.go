@@ -7,6 +7,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/lsiofs/lsiofs/pipeline/fetch/fetchtest"
 	"github.com/lsiofs/lsiofs/pipeline/spec"
 	"github.com/lsiofs/lsiofs/pipeline/storage"
 	"github.com/lsiofs/lsiofs/pipeline/storage/faulty"
@@ -20,8 +21,8 @@ type made struct {
 }
 
 // holdReads makes a storage that holds all reads until it is told to let go.
-func holdReads(t *testing.T, d *dataset) (*faulty.Storage, *made) {
-	store, m := openStorage(t, d.dir), &made{}
+func holdReads(t *testing.T, d *fetchtest.Dataset) (*faulty.Storage, *made) {
+	store, m := fetchtest.OpenStorage(t, d.Dir), &made{}
 	store.Before = func(r *storage.Read) error {
 		m.mu.Lock()
 		defer m.mu.Unlock()
@@ -52,7 +53,7 @@ func askOn(t *testing.T, r *Reader, k uint64) {
 
 // piecesOf is how many pieces records [from, to) of a sequence lie in, and
 // their bytes.
-func piecesOf(f *Fetcher, seq list, from, to int) (pieces int, bytes uint64) {
+func piecesOf(f *Fetcher, seq fetchtest.List, from, to int) (pieces int, bytes uint64) {
 	seen := map[int]bool{}
 	for _, record := range seq[from:to] {
 		piece := f.pieces.of(record)
@@ -66,8 +67,8 @@ func piecesOf(f *Fetcher, seq list, from, to int) (pieces int, bytes uint64) {
 }
 
 func TestReadsThatHaveNotBegunAreNotMadeAfterAJump(t *testing.T) {
-	d := makeDataset(t, shape{shards: 2, records: 3000, maxBytes: 1000, sameSize: true})
-	seq := inOrder(d.index)
+	d := fetchtest.Make(t, fetchtest.Shape{Shards: 2, Records: 3000, MaxBytes: 1000, SameSize: true})
+	seq := fetchtest.InOrder(d.Index)
 	store, m := holdReads(t, d)
 	f := newFetcherOver(t, d, 64<<20, store)
 	defer store.Release()
@@ -96,17 +97,17 @@ func TestReadsThatHaveNotBegunAreNotMadeAfterAJump(t *testing.T) {
 }
 
 func TestWhatAnotherReaderWantsIsReadAfterAJump(t *testing.T) {
-	d := makeDataset(t, shape{shards: 2, records: 3000, maxBytes: 1000, sameSize: true})
-	seq := inOrder(d.index)
+	d := fetchtest.Make(t, fetchtest.Shape{Shards: 2, Records: 3000, MaxBytes: 1000, SameSize: true})
+	seq := fetchtest.InOrder(d.Index)
 	store, m := holdReads(t, d)
 	f := newFetcherOver(t, d, 64<<20, store)
 	defer store.Release()
-	jumps, stays, waits := f.Open(seq), f.Open(seq), f.Open(list{20})
+	jumps, stays, waits := f.Open(seq), f.Open(seq), f.Open(fetchtest.List{20})
 	defer jumps.Close()
 	askOn(t, jumps, 0)
 	ask(t, stays, 0, 70)
 	var wg sync.WaitGroup
-	wg.Go(func() { readAll(t, d, waits, list{20}, 1) })
+	wg.Go(func() { readAll(t, d, waits, fetchtest.List{20}, 1) })
 	ask(t, jumps, 5000, 1)
 	pieces, _ := piecesOf(f, seq, 0, 70)
 	require.EqualValues(t, pieces+1, f.Stats().LoadsInFlight)
@@ -125,15 +126,15 @@ func TestWhatAnotherReaderWantsIsReadAfterAJump(t *testing.T) {
 }
 
 func TestAReaderThatIsClosedTakesBackWhatItAloneWanted(t *testing.T) {
-	for name, s := range map[string]shape{
-		"scanned": {shards: 2, records: 3000, maxBytes: 1000, sameSize: true}, "gathered": {read: spec.ReadGather, shards: 2, records: 3000, maxBytes: 1000, sameSize: true},
+	for name, s := range map[string]fetchtest.Shape{
+		"scanned": {Shards: 2, Records: 3000, MaxBytes: 1000, SameSize: true}, "gathered": {Read: spec.ReadGather, Shards: 2, Records: 3000, MaxBytes: 1000, SameSize: true},
 	} {
 		t.Run(name, func(t *testing.T) {
-			d := makeDataset(t, s)
+			d := fetchtest.Make(t, s)
 			store, m := holdReads(t, d)
 			f := newFetcherOver(t, d, 64<<20, store)
 			defer store.Release()
-			r, other := f.Open(inOrder(d.index)), f.Open(inOrder(d.index))
+			r, other := f.Open(fetchtest.InOrder(d.Index)), f.Open(fetchtest.InOrder(d.Index))
 			askOn(t, r, 0)
 			askOn(t, other, 0)
 			r.Close()
@@ -150,8 +151,8 @@ func TestAReaderThatIsClosedTakesBackWhatItAloneWanted(t *testing.T) {
 }
 
 func TestLoadsThatADecoderHasNotBegunAreTakenBackAfterAJump(t *testing.T) {
-	d := makeDataset(t, shape{codec: "gz", shards: 2, records: 3000, maxBytes: 1000, sameSize: true})
-	seq := inOrder(d.index)
+	d := fetchtest.Make(t, fetchtest.Shape{Codec: "gz", Shards: 2, Records: 3000, MaxBytes: 1000, SameSize: true})
+	seq := fetchtest.InOrder(d.Index)
 	store, _ := holdReads(t, d)
 	f := newFetcherOver(t, d, 2<<20, store)
 	defer store.Release()
@@ -169,8 +170,8 @@ func TestLoadsThatADecoderHasNotBegunAreTakenBackAfterAJump(t *testing.T) {
 }
 
 func TestShardsThatNobodyHasBegunToSpoolAreTakenBackAfterAJump(t *testing.T) {
-	d := makeDataset(t, shape{codec: "gz", shards: 12, records: 200, maxBytes: 1000, sameSize: true})
-	seq := inOrder(d.index)
+	d := fetchtest.Make(t, fetchtest.Shape{Codec: "gz", Shards: 12, Records: 200, MaxBytes: 1000, SameSize: true})
+	seq := fetchtest.InOrder(d.Index)
 	store, _ := holdReads(t, d)
 	c := spoolConfig(t, 64<<20, spoolFull)
 	c.Decoders = 1
@@ -193,9 +194,9 @@ func TestShardsThatNobodyHasBegunToSpoolAreTakenBackAfterAJump(t *testing.T) {
 }
 
 func TestASeekForwardInsideTheWindowReadsNothingTwiceAndDropsNothing(t *testing.T) {
-	d := makeDataset(t, shape{shards: 2, records: 8000, maxBytes: 100, sameSize: true})
-	seq := inOrder(d.index)
-	store := openStorage(t, d.dir)
+	d := fetchtest.Make(t, fetchtest.Shape{Shards: 2, Records: 8000, MaxBytes: 100, SameSize: true})
+	seq := fetchtest.InOrder(d.Index)
+	store := fetchtest.OpenStorage(t, d.Dir)
 	var mu sync.Mutex
 	times := map[int64]int{}
 	store.Before = func(r *storage.Read) error {
@@ -227,13 +228,13 @@ func TestASeekForwardInsideTheWindowReadsNothingTwiceAndDropsNothing(t *testing.
 
 // Scanned, a sample takes the piece that has it; gathered, its bytes.
 func TestWhoSamplesReadsWhatItAsksForAndNoMore(t *testing.T) {
-	for name, s := range map[string]shape{
-		"scanned": {shards: 3, records: 4000, maxBytes: 1000}, "gathered": {read: spec.ReadGather, shards: 3, records: 4000, maxBytes: 1000},
+	for name, s := range map[string]fetchtest.Shape{
+		"scanned": {Shards: 3, Records: 4000, MaxBytes: 1000}, "gathered": {Read: spec.ReadGather, Shards: 3, Records: 4000, MaxBytes: 1000},
 	} {
 		t.Run(name, func(t *testing.T) {
-			d := makeDataset(t, s)
-			seq := randomOrder(1, d.index)
-			store := &countedStorage{Storage: openStorage(t, d.dir)}
+			d := fetchtest.Make(t, s)
+			seq := fetchtest.RandomOrder(1, d.Index)
+			store := &fetchtest.CountedStorage{Storage: fetchtest.OpenStorage(t, d.Dir)}
 			f := newFetcherOver(t, d, 64<<20, store)
 			r := f.Open(seq)
 			defer r.Close()
@@ -246,21 +247,21 @@ func TestWhoSamplesReadsWhatItAsksForAndNoMore(t *testing.T) {
 				piece := f.pieces.of(seq[k])
 				_, l := f.layoutOf(piece)
 				switch {
-				case s.read == spec.ReadGather:
-					reads, bytes = reads+1, bytes+int64(len(d.records[seq[k]]))
+				case s.Read == spec.ReadGather:
+					reads, bytes = reads+1, bytes+int64(len(d.Records[seq[k]]))
 				case !seen[piece]:
 					reads, bytes = reads+1, bytes+l.size
 				}
 				seen[piece] = true
 			}
-			require.Equal(t, [2]int64{reads, bytes}, [2]int64{store.reads.Load(), store.bytes.Load()})
+			require.Equal(t, [2]int64{reads, bytes}, [2]int64{store.Reads.Load(), store.Bytes.Load()})
 		})
 	}
 }
 
 func TestTwoPlacesInTurnAreBothReadAheadOf(t *testing.T) {
-	d := makeDataset(t, shape{shards: 2, records: 3000, maxBytes: 1000, sameSize: true})
-	seq := inOrder(d.index)
+	d := fetchtest.Make(t, fetchtest.Shape{Shards: 2, Records: 3000, MaxBytes: 1000, SameSize: true})
+	seq := fetchtest.InOrder(d.Index)
 	f := newTestFetcher(t, d, 64<<20)
 	r := f.Open(seq)
 	defer r.Close()
@@ -277,13 +278,13 @@ func TestTwoPlacesInTurnAreBothReadAheadOf(t *testing.T) {
 }
 
 func TestGatheredReadsThatHaveNotBegunAreNotMadeAfterAJump(t *testing.T) {
-	for name, s := range map[string]shape{
-		"plain": {shards: 2, records: 6000, maxBytes: 1000}, "checksummed": {shards: 2, records: 6000, maxBytes: 1000, checksummed: true},
+	for name, s := range map[string]fetchtest.Shape{
+		"plain": {Shards: 2, Records: 6000, MaxBytes: 1000}, "checksummed": {Shards: 2, Records: 6000, MaxBytes: 1000, Checksummed: true},
 	} {
 		t.Run(name, func(t *testing.T) {
-			s.read = spec.ReadGather
-			d := makeDataset(t, s)
-			seq := inOrder(d.index)
+			s.Read = spec.ReadGather
+			d := fetchtest.Make(t, s)
+			seq := fetchtest.InOrder(d.Index)
 			store, m := holdReads(t, d)
 			f := newFetcherOver(t, d, 4<<20, store)
 			defer store.Release()
@@ -299,10 +300,10 @@ func TestGatheredReadsThatHaveNotBegunAreNotMadeAfterAJump(t *testing.T) {
 			store.Release()
 			lendOne(t, d, r, seq, 11_000)
 			m.mu.Lock()
-			behind := d.index.extents[seq[keeps-1]]
+			behind := d.Index.ExtentTable[seq[keeps-1]]
 			for _, x := range m.reads {
-				early := x.Object.Path == d.index.shards[0].Object.Path && x.OffsetBytes < behind.OffsetBytes+behind.SizeBytes
-				far := x.OffsetBytes == d.index.extents[seq[11_000]].OffsetBytes
+				early := x.Object.Path == d.Index.ShardTable[0].Object.Path && x.OffsetBytes < behind.OffsetBytes+behind.SizeBytes
+				far := x.OffsetBytes == d.Index.ExtentTable[seq[11_000]].OffsetBytes
 				require.True(t, early || far, "no read is made of what was given up alone")
 			}
 			require.Less(t, int64(len(m.reads)), asked+1)
