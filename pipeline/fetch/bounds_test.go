@@ -60,7 +60,7 @@ func TestASmallDatasetIsReadOnceForAllEpochs(t *testing.T) {
 	for epoch := range uint64(4) {
 		seq := fetchtest.ReservoirOrder(epoch, d.Index, 4, 100)
 		r := f.Open(seq)
-		readAll(t, d, r, seq, 30)
+		fetchtest.ReadAll(t, d, r, seq, 30)
 		r.Close()
 	}
 	require.Equal(t, uint64(f.pieces.len()), f.Stats().PiecesRead)
@@ -73,7 +73,7 @@ func TestWhatIsKeptOfPiecesIsCopiedTogether(t *testing.T) {
 	g := fetchtest.ReservoirOrder(3, d.Index, 4, 1500)                                 // 750 kB
 	f := newTestFetcher(t, d, 3<<20)
 	r := f.Open(g)
-	readAll(t, d, r, g, 30)
+	fetchtest.ReadAll(t, d, r, g, 30)
 	r.Close()
 	require.Less(t, f.Stats().PiecesReread, uint64(f.pieces.len()/50))
 }
@@ -140,7 +140,7 @@ func TestManyOpenReadersOneOfThemRead(t *testing.T) {
 		}
 		r := f.Open(g)
 		defer r.Close()
-		readAll(t, d, r, g, 25)
+		fetchtest.ReadAll(t, d, r, g, 25)
 	}
 }
 
@@ -181,7 +181,7 @@ func TestLendingWhatIsInMemoryAllocatesNothing(t *testing.T) {
 	var seq Sequence = fetchtest.ReservoirOrder(3, d.Index, 4, 200)
 	r := f.Open(seq)
 	defer r.Close()
-	readAll(t, d, r, seq.(fetchtest.List), 100)
+	fetchtest.ReadAll(t, d, r, seq.(fetchtest.List), 100)
 	var l Loan
 	k := uint64(0)
 	require.Zero(t, testing.AllocsPerRun(100, func() {
@@ -201,7 +201,7 @@ func BenchmarkLend(b *testing.B) {
 			var seq Sequence = fetchtest.ReservoirOrder(3, d.Index, 32, 2000)
 			r := f.Open(seq)
 			defer r.Close()
-			readAll(b, d, r, seq.(fetchtest.List), 100)
+			fetchtest.ReadAll(b, d, r, seq.(fetchtest.List), 100)
 			var l Loan
 			b.ReportAllocs()
 			k, records, bytes := uint64(0), 0, 0
@@ -240,7 +240,7 @@ func TestLargePiecesAreReadInWholePages(t *testing.T) {
 				f.cache.released = fetchtest.Poison
 				seq := fetchtest.ReservoirOrder(5, d.Index, 3, 200)
 				r := f.Open(seq)
-				readAll(t, d, r, seq, 25)
+				fetchtest.ReadAll(t, d, r, seq, 25)
 				r.Close()
 				require.NoError(t, f.Close())
 				require.Zero(t, store.astray.Load(), "reads that begin in a page")

@@ -46,23 +46,6 @@ func newFetcherOver(t testing.TB, d *fetchtest.Dataset, budget int64, s storage.
 	return f
 }
 
-// readAll reads a sequence to its end, n records at a time, and compares.
-func readAll(t testing.TB, d *fetchtest.Dataset, r *Reader, seq fetchtest.List, n int) {
-	var l Loan
-	for k := 0; k < len(seq); {
-		require.NoError(t, r.Lend(context.Background(), uint64(k), min(n, len(seq)-k), &l))
-		require.NotEmpty(t, l.Records)
-		require.LessOrEqual(t, len(l.Records), n)
-		for i, b := range l.Records {
-			if want := d.Records[seq[k+i]]; string(want) != string(b) {
-				require.Equal(t, string(want), string(b), "record %d of the sequence, number %d", k+i, seq[k+i])
-			}
-		}
-		k += len(l.Records)
-		l.Release()
-	}
-}
-
 var shapes = map[string]fetchtest.Shape{
 	"plain":                      {Shards: 6, Records: 200, MaxBytes: 3000},
 	"plain with gaps":            {Shards: 2, Records: 12, MaxBytes: 3000, GapBytes: 3 << 20},
@@ -111,7 +94,7 @@ func TestAllBytesAreRight(t *testing.T) {
 func readEpochs(t testing.TB, d *fetchtest.Dataset, f *Fetcher, seq fetchtest.List, epochs int) {
 	for epoch := range epochs {
 		r := f.Open(seq)
-		readAll(t, d, r, seq, 1+epoch*49)
+		fetchtest.ReadAll(t, d, r, seq, 1+epoch*49)
 		r.Close()
 	}
 }
@@ -133,7 +116,7 @@ func TestReadersTogether(t *testing.T) {
 					for w := range 4 {
 						seq := g.Deal(w, 4)
 						r := f.Open(seq)
-						wg.Go(func() { readAll(t, d, r, seq, 1+rand.IntN(40)); r.Close() })
+						wg.Go(func() { fetchtest.ReadAll(t, d, r, seq, 1+rand.IntN(40)); r.Close() })
 					}
 					wg.Wait()
 					require.Equal(t, string(d.Records[g[0]]), string(l.Records[0]), "a loan outlives all eviction")

@@ -36,7 +36,7 @@ func TestAReservoirOverShardsWithoutEntryPointsDecodesEachOnce(t *testing.T) {
 		for w := range workers {
 			seq := g.Deal(w, workers)
 			r := f.Open(seq)
-			wg.Go(func() { readAll(t, d, r, seq, 20); r.Close() })
+			wg.Go(func() { fetchtest.ReadAll(t, d, r, seq, 20); r.Close() })
 		}
 		wg.Wait()
 		require.LessOrEqual(t, decodedBytes(f), d.DecodedBytes()*110/100, "%d workers", workers)
@@ -55,7 +55,7 @@ func TestARecordTakesNoMoreDecodingThanItsFrameAndPiece(t *testing.T) {
 			for i := range seq { // one by one, so that nothing is read ahead
 				one := seq[i : i+1]
 				r := f.Open(one)
-				readAll(t, d, r, one, 1)
+				fetchtest.ReadAll(t, d, r, one, 1)
 				r.Close()
 			}
 			require.LessOrEqual(t, decodedBytes(f), int64(len(seq))*(frame+2*piece))
@@ -80,7 +80,7 @@ func TestAReservoirOverFramesThatEndAnywhereDecodesLittleTwice(t *testing.T) {
 			require.Equal(t, string(c.want), f.Stats().Strategy, f.Stats().Reason)
 			require.Equal(t, c.want == spec.ReadSpool, f.Stats().Spool != nil)
 			r := f.Open(g)
-			readAll(t, d, r, g, 50)
+			fetchtest.ReadAll(t, d, r, g, 50)
 			r.Close()
 			t.Logf("decoded %.2f times", float64(decodedBytes(f))/float64(d.DecodedBytes()))
 			require.LessOrEqual(t, decodedBytes(f), (1+mostDecodedAgain)*d.DecodedBytes())
@@ -94,7 +94,7 @@ func TestAResumeInTheMiddleDecodesEachShardOnce(t *testing.T) {
 	f := newTestFetcher(t, d, 9<<20)
 	rest := g[len(g)/2:]
 	r := f.Open(rest)
-	readAll(t, d, r, rest, 20)
+	fetchtest.ReadAll(t, d, r, rest, 20)
 	r.Close()
 	require.LessOrEqual(t, decodedBytes(f), d.DecodedBytes()*110/100)
 }
@@ -104,7 +104,7 @@ func TestAFullShuffleThatFitsDecodesEachShardOnceOrTwice(t *testing.T) {
 	seq := fetchtest.RandomOrder(5, d.Index)
 	f := newTestFetcher(t, d, 64<<20)
 	r := f.Open(seq)
-	readAll(t, d, r, seq, 20)
+	fetchtest.ReadAll(t, d, r, seq, 20)
 	r.Close()
 	require.LessOrEqual(t, decodedBytes(f), 2*d.DecodedBytes())
 }
@@ -134,7 +134,7 @@ func TestDecodersAreBounded(t *testing.T) {
 	r := f.Open(seq)
 	defer r.Close()
 	half := seq[:len(seq)/2]
-	readAll(t, d, r, half, 10)
+	fetchtest.ReadAll(t, d, r, half, 10)
 	require.LessOrEqual(t, f.Stats().OpenDecoders, int64(3))
 	require.Positive(t, f.Stats().OpenDecoders)
 }
@@ -148,7 +148,7 @@ func TestShardsThatSeveralLanesBeginInAreDecodedOnceWhereMemoryHoldsThem(t *test
 	require.NoError(t, err)
 	defer func() { require.NoError(t, f.Close()) }()
 	r := f.Open(g)
-	readAll(t, d, r, g, 20)
+	fetchtest.ReadAll(t, d, r, g, 20)
 	r.Close()
 	require.LessOrEqual(t, decodedBytes(f), d.DecodedBytes()*110/100)
 }

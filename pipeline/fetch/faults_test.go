@@ -192,11 +192,11 @@ func TestAStalledRangeBlocksOnlyThoseWhoNeedIt(t *testing.T) {
 				var wg sync.WaitGroup
 				for range 4 { // more than there are processors
 					r := f.Open(stalled)
-					wg.Go(func() { readAll(t, d, r, stalled, 3); r.Close() })
+					wg.Go(func() { fetchtest.ReadAll(t, d, r, stalled, 3); r.Close() })
 				}
 				<-store.came
 				r := f.Open(others)
-				readAll(t, d, r, others, 9)
+				fetchtest.ReadAll(t, d, r, others, 9)
 				r.Close()
 				store.letGo()
 				wg.Wait()
@@ -223,7 +223,7 @@ func TestWaitingEndsAtTheReadTimeoutAndTheReadGoesOn(t *testing.T) {
 			}
 			f.config.ReadTimeout = time.Minute
 			store.letGo()
-			readAll(t, d, r, fetchtest.List{0, 1, 2}, 1)
+			fetchtest.ReadAll(t, d, r, fetchtest.List{0, 1, 2}, 1)
 		})
 	}
 }

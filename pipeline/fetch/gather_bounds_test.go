@@ -22,7 +22,7 @@ func TestSixtyFourGatheringReadersKeepWithinTheBudget(t *testing.T) {
 		f := newTestFetcher(t, d, budget)
 		g := fetchtest.RandomOrder(1, d.Index)
 		long := f.Open(g) // fills its window before there are others
-		readAll(t, d, long, g[:40], 3)
+		fetchtest.ReadAll(t, d, long, g[:40], 3)
 		readers, seqs := make([]*Reader, 64), make([]fetchtest.List, 64)
 		for w := range readers {
 			seqs[w] = g.Deal(w, 64)
@@ -83,16 +83,8 @@ func gatherTo(t *testing.T, d *fetchtest.Dataset, budget int64, seq fetchtest.Li
 	f := newFetcherOver(t, d, budget, store)
 	r := f.Open(seq)
 	t.Cleanup(r.Close)
-	readAll(t, d, r, seq[:k], 10)
+	fetchtest.ReadAll(t, d, r, seq[:k], 10)
 	return f, r, store
-}
-
-func lendOne(t *testing.T, d *fetchtest.Dataset, r *Reader, seq fetchtest.List, k uint64) {
-	t.Helper()
-	var l Loan
-	require.NoError(t, r.Lend(context.Background(), k, 1, &l))
-	require.Equal(t, string(d.Records[seq[k]]), string(l.Records[0]))
-	l.Release()
 }
 
 func TestGatheringFollowsTheReader(t *testing.T) {
@@ -108,22 +100,22 @@ func TestGatheringFollowsTheReader(t *testing.T) {
 	t.Run("a step back reads nothing again", func(t *testing.T) {
 		_, r, store := gatherTo(t, d, 64<<20, seq, 800)
 		before := store.Reads.Load()
-		lendOne(t, d, r, seq, 799)
-		lendOne(t, d, r, seq, 795)
+		fetchtest.LendOne(t, d, r, seq, 799)
+		fetchtest.LendOne(t, d, r, seq, 795)
 		require.Equal(t, before, store.Reads.Load())
 	})
 	t.Run("a seek forward inside the window drops nothing", func(t *testing.T) {
 		f, r, _ := gatherTo(t, d, 64<<20, seq, 800)
 		to := window(r)
 		require.Greater(t, to, uint64(1200))
-		lendOne(t, d, r, seq, to-1)
+		fetchtest.LendOne(t, d, r, seq, to-1)
 		require.Zero(t, f.Stats().Gather.DroppedBytes)
 		require.GreaterOrEqual(t, window(r), to)
 	})
 	t.Run("who samples gets what is asked for", func(t *testing.T) {
 		_, r, store := gatherTo(t, d, 64<<20, seq, 0)
 		for _, k := range []uint64{5000, 300, 7000, 20, 6000, 310} {
-			lendOne(t, d, r, seq, k)
+			fetchtest.LendOne(t, d, r, seq, k)
 		}
 		require.EqualValues(t, 6, store.Reads.Load())
 	})
@@ -136,9 +128,9 @@ func TestGatheringFollowsTheReader(t *testing.T) {
 		require.NoError(t, err)
 		r := f.Open(seq)
 		for _, k := range []uint64{0, 700} {
-			lendOne(t, d, r, seq, k)
+			fetchtest.LendOne(t, d, r, seq, k)
 		}
-		readAll(t, d, r, seq[:700], 9)
+		fetchtest.ReadAll(t, d, r, seq[:700], 9)
 		var l Loan
 		for k := uint64(700); k < end; k += uint64(len(l.Records)) {
 			l.Release()
@@ -154,8 +146,8 @@ func TestGatheringFollowsTheReader(t *testing.T) {
 		_, r, store := gatherTo(t, d, 64<<20, seq, 0)
 		half := end / 2
 		for k := range half {
-			lendOne(t, d, r, seq, k)
-			lendOne(t, d, r, seq, half+k)
+			fetchtest.LendOne(t, d, r, seq, k)
+			fetchtest.LendOne(t, d, r, seq, half+k)
 		}
 		require.Less(t, store.Bytes.Load(), 4*total, "what lies ahead of the first is perhaps read again")
 	})
@@ -163,7 +155,7 @@ func TestGatheringFollowsTheReader(t *testing.T) {
 		f, r, _ := gatherTo(t, d, 8<<20, seq, 800)
 		require.Less(t, window(r), end-8)
 		for k := end - 1; k > end-8; k -= 2 {
-			lendOne(t, d, r, seq, k)
+			fetchtest.LendOne(t, d, r, seq, k)
 		}
 		require.Positive(t, f.Stats().Gather.DroppedBytes)
 		require.Len(t, r.batches.runs, maxRuns)

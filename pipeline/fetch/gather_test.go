@@ -1,9 +1,7 @@
 package fetch
 
 import (
-	"context"
 	"errors"
-	"fmt"
 	stdmaps "maps" // the package has maps of its own
 	"slices"
 	"sync"
@@ -21,24 +19,6 @@ import (
 // gatherConfig reads PieceBytes as other tests do, so that scans are alike.
 func gatherConfig(budget int64) Config {
 	return Config{MemoryBytes: budget, ReadTimeout: time.Minute, PieceBytes: 16 << 10, PieceRecords: 32, Read: spec.ReadGather}
-}
-
-// readEqual is readAll where a test may not be ended.
-func readEqual(d *fetchtest.Dataset, r *Reader, seq fetchtest.List, n int) error {
-	var l Loan
-	for k := 0; k < len(seq); {
-		if err := r.Lend(context.Background(), uint64(k), min(n, len(seq)-k), &l); err != nil {
-			return err
-		}
-		for i, b := range l.Records {
-			if string(d.Records[seq[k+i]]) != string(b) {
-				return fmt.Errorf("record %d of the sequence, number %d, is wrong", k+i, seq[k+i])
-			}
-		}
-		k += len(l.Records)
-		l.Release()
-	}
-	return nil
 }
 
 // Scan and gather give the same bytes, whatever the shards, the order, the
@@ -70,7 +50,7 @@ func TestTheStrategyDoesNotShowInTheBytes(t *testing.T) {
 		for w := range workers {
 			seq := g.Deal(w, workers)
 			r := f.Open(seq)
-			wg.Go(func() { errs[w] = readEqual(d, r, seq, step); r.Close() })
+			wg.Go(func() { errs[w] = fetchtest.ReadEqual(d, r, seq, step); r.Close() })
 		}
 		wg.Wait()
 		require.NoError(t, errors.Join(errs...))
@@ -104,7 +84,7 @@ func TestAGatherReadsWhatIsForecast(t *testing.T) {
 				require.Zero(t, store.Reads.Load(), "a forecast reads nothing")
 				r := f.Open(seq)
 				defer r.Close()
-				readAll(t, d, r, seq, askedRecords)
+				fetchtest.ReadAll(t, d, r, seq, askedRecords)
 				require.Equal(t, [2]int64{reads, bytes}, [2]int64{store.Reads.Load(), store.Bytes.Load()})
 				total := int64(0)
 				for _, b := range d.Records {

@@ -1,7 +1,6 @@
 package fetch
 
 import (
-	"context"
 	"sync"
 	"testing"
 
@@ -10,46 +9,7 @@ import (
 	"github.com/lsiofs/lsiofs/pipeline/fetch/fetchtest"
 	"github.com/lsiofs/lsiofs/pipeline/spec"
 	"github.com/lsiofs/lsiofs/pipeline/storage"
-	"github.com/lsiofs/lsiofs/pipeline/storage/faulty"
 )
-
-// made is the reads that a storage was asked for and still wanted when it came
-// to them.
-type made struct {
-	mu    sync.Mutex
-	reads []storage.Read
-}
-
-// holdReads makes a storage that holds all reads until it is told to let go.
-func holdReads(t *testing.T, d *fetchtest.Dataset) (*faulty.Storage, *made) {
-	store, m := fetchtest.OpenStorage(t, d.Dir), &made{}
-	store.Before = func(r *storage.Read) error {
-		m.mu.Lock()
-		defer m.mu.Unlock()
-		m.reads = append(m.reads, *r)
-		return nil
-	}
-	store.Hold()
-	return store, m
-}
-
-// ask has records from k on asked for and read ahead of, and does not wait for
-// them: what follows does not depend on when they come.
-func ask(t *testing.T, r *Reader, k uint64, n int) {
-	t.Helper()
-	ctx, cancel := context.WithCancel(context.Background())
-	cancel()
-	var l Loan
-	require.ErrorIs(t, r.Lend(ctx, k, n, &l), context.Canceled)
-}
-
-// askOn reads on from record k, so that much is read ahead.
-func askOn(t *testing.T, r *Reader, k uint64) {
-	t.Helper()
-	for i := range uint64(4) {
-		ask(t, r, k+i, 1)
-	}
-}
 
 // piecesOf is how many pieces records [from, to) of a sequence lie in, and
 // their bytes.
@@ -69,15 +29,15 @@ func piecesOf(f *Fetcher, seq fetchtest.List, from, to int) (pieces int, bytes u
 func TestReadsThatHaveNotBegunAreNotMadeAfterAJump(t *testing.T) {
 	d := fetchtest.Make(t, fetchtest.Shape{Shards: 2, Records: 3000, MaxBytes: 1000, SameSize: true})
 	seq := fetchtest.InOrder(d.Index)
-	store, m := holdReads(t, d)
+	store, m := fetchtest.HoldReads(t, d)
 	f := newFetcherOver(t, d, 64<<20, store)
 	defer store.Release()
 	r := f.Open(seq)
 	defer r.Close()
-	askOn(t, r, 0)
+	fetchtest.AskOn(t, r, 0)
 	before := f.Stats()
 	require.Greater(t, before.LoadsInFlight, int64(5), "much is read ahead")
-	ask(t, r, 5000, 1)
+	fetchtest.Ask(t, r, 5000, 1)
 
 	after := f.Stats()
 	require.EqualValues(t, 1, after.LoadsInFlight, "what the reader has come to")
@@ -89,38 +49,38 @@ func TestReadsThatHaveNotBegunAreNotMadeAfterAJump(t *testing.T) {
 	require.Less(t, out, int64(2*far), "there is room to read ahead again: what is out is one piece, with its table")
 
 	store.Release()
-	lendOne(t, d, r, seq, 5000)
-	require.Len(t, m.reads, 1, "no read of the old place is made")
+	fetchtest.LendOne(t, d, r, seq, 5000)
+	require.Len(t, m.Reads, 1, "no read of the old place is made")
 	require.Equal(t, far, f.Stats().BytesRead)
-	readAll(t, d, r, seq, 7) // what was called off is read when it is wanted
+	fetchtest.ReadAll(t, d, r, seq, 7) // what was called off is read when it is wanted
 	require.Zero(t, f.Stats().Errors)
 }
 
 func TestWhatAnotherReaderWantsIsReadAfterAJump(t *testing.T) {
 	d := fetchtest.Make(t, fetchtest.Shape{Shards: 2, Records: 3000, MaxBytes: 1000, SameSize: true})
 	seq := fetchtest.InOrder(d.Index)
-	store, m := holdReads(t, d)
+	store, m := fetchtest.HoldReads(t, d)
 	f := newFetcherOver(t, d, 64<<20, store)
 	defer store.Release()
 	jumps, stays, waits := f.Open(seq), f.Open(seq), f.Open(fetchtest.List{20})
 	defer jumps.Close()
-	askOn(t, jumps, 0)
-	ask(t, stays, 0, 70)
+	fetchtest.AskOn(t, jumps, 0)
+	fetchtest.Ask(t, stays, 0, 70)
 	var wg sync.WaitGroup
-	wg.Go(func() { readAll(t, d, waits, fetchtest.List{20}, 1) })
-	ask(t, jumps, 5000, 1)
+	wg.Go(func() { fetchtest.ReadAll(t, d, waits, fetchtest.List{20}, 1) })
+	fetchtest.Ask(t, jumps, 5000, 1)
 	pieces, _ := piecesOf(f, seq, 0, 70)
 	require.EqualValues(t, pieces+1, f.Stats().LoadsInFlight)
 	require.Positive(t, f.Stats().ReadsCancelled)
-	ask(t, jumps, 2500, 1)
+	fetchtest.Ask(t, jumps, 2500, 1)
 	require.EqualValues(t, pieces+1, f.Stats().LoadsInFlight, "nor does another jump take it")
 
 	store.Release()
 	wg.Wait()
-	readAll(t, d, stays, seq[:70], 70)
-	m.mu.Lock()
-	require.LessOrEqual(t, len(m.reads), pieces+1, "each is read once")
-	m.mu.Unlock()
+	fetchtest.ReadAll(t, d, stays, seq[:70], 70)
+	m.Lock()
+	require.LessOrEqual(t, len(m.Reads), pieces+1, "each is read once")
+	m.Unlock()
 	stays.Close()
 	waits.Close()
 }
@@ -131,18 +91,18 @@ func TestAReaderThatIsClosedTakesBackWhatItAloneWanted(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			d := fetchtest.Make(t, s)
-			store, m := holdReads(t, d)
+			store, m := fetchtest.HoldReads(t, d)
 			f := newFetcherOver(t, d, 64<<20, store)
 			defer store.Release()
 			r, other := f.Open(fetchtest.InOrder(d.Index)), f.Open(fetchtest.InOrder(d.Index))
-			askOn(t, r, 0)
-			askOn(t, other, 0)
+			fetchtest.AskOn(t, r, 0)
+			fetchtest.AskOn(t, other, 0)
 			r.Close()
 			other.Close()
 			require.Zero(t, f.Stats().LoadsInFlight)
 			store.Release()
 			require.NoError(t, f.Close()) // when all reads have ended
-			require.Empty(t, m.reads)
+			require.Empty(t, m.Reads)
 			require.Positive(t, f.Stats().ReadsCancelled)
 			require.Positive(t, f.Stats().BytesCancelled)
 			require.Zero(t, f.Stats().Errors)
@@ -153,26 +113,26 @@ func TestAReaderThatIsClosedTakesBackWhatItAloneWanted(t *testing.T) {
 func TestLoadsThatADecoderHasNotBegunAreTakenBackAfterAJump(t *testing.T) {
 	d := fetchtest.Make(t, fetchtest.Shape{Codec: "gz", Shards: 2, Records: 3000, MaxBytes: 1000, SameSize: true})
 	seq := fetchtest.InOrder(d.Index)
-	store, _ := holdReads(t, d)
+	store, _ := fetchtest.HoldReads(t, d)
 	f := newFetcherOver(t, d, 2<<20, store)
 	defer store.Release()
 	r := f.Open(seq)
 	defer r.Close()
-	askOn(t, r, 0)
+	fetchtest.AskOn(t, r, 0)
 	before := f.Stats().LoadsInFlight
 	require.Greater(t, before, int64(4))
-	ask(t, r, 4500, 1)
+	fetchtest.Ask(t, r, 4500, 1)
 	after := f.Stats()
 	require.LessOrEqual(t, after.LoadsInFlight, int64(2), "the one that a decoder may be at, and the new one")
 	require.EqualValues(t, before+1-after.LoadsInFlight, after.ReadsCancelled)
 	store.Release()
-	readAll(t, d, r, seq, 7)
+	fetchtest.ReadAll(t, d, r, seq, 7)
 }
 
 func TestShardsThatNobodyHasBegunToSpoolAreTakenBackAfterAJump(t *testing.T) {
 	d := fetchtest.Make(t, fetchtest.Shape{Codec: "gz", Shards: 12, Records: 200, MaxBytes: 1000, SameSize: true})
 	seq := fetchtest.InOrder(d.Index)
-	store, _ := holdReads(t, d)
+	store, _ := fetchtest.HoldReads(t, d)
 	c := spoolConfig(t, 64<<20, spoolFull)
 	c.Decoders = 1
 	f := newSpoolingFetcher(t, d, c, store)
@@ -180,16 +140,16 @@ func TestShardsThatNobodyHasBegunToSpoolAreTakenBackAfterAJump(t *testing.T) {
 	r := f.Open(seq)
 	defer r.Close()
 	for k := range uint64(6) {
-		ask(t, r, k*200, 200) // six shards and more, of which one is being decoded
+		fetchtest.Ask(t, r, k*200, 200) // six shards and more, of which one is being decoded
 	}
 	require.GreaterOrEqual(t, f.Stats().Spool.Shards, 6)
-	ask(t, r, 2399, 1)
+	fetchtest.Ask(t, r, 2399, 1)
 	s := f.Stats()
 	require.EqualValues(t, 2, s.Spool.Shards)
 	require.EqualValues(t, 1, s.LoadsInFlight)
 	require.Positive(t, s.ReadsCancelled)
 	store.Release()
-	readAll(t, d, r, seq, 7)
+	fetchtest.ReadAll(t, d, r, seq, 7)
 	require.Zero(t, f.Stats().Spool.DecodedAgain)
 }
 
@@ -208,18 +168,18 @@ func TestASeekForwardInsideTheWindowReadsNothingTwiceAndDropsNothing(t *testing.
 	f := newFetcherOver(t, d, 64<<20, store)
 	r := f.Open(seq)
 	defer r.Close()
-	readAll(t, d, r, seq[:200], 10)
+	fetchtest.ReadAll(t, d, r, seq[:200], 10)
 	r.mu.Lock()
 	w := r.windows[0]
 	to := w.scanned - 1
 	require.Greater(t, to, w.next+nearRecords)
 	r.mu.Unlock()
-	lendOne(t, d, r, seq, to)
+	fetchtest.LendOne(t, d, r, seq, to)
 	require.Len(t, r.windows, 1)
 	s := f.Stats()
 	require.Zero(t, s.ReadsCancelled)
 	require.Zero(t, s.PiecesDropped)
-	readAll(t, d, r, seq, 10) // what was passed over, and the rest
+	fetchtest.ReadAll(t, d, r, seq, 10) // what was passed over, and the rest
 	require.Zero(t, f.Stats().PiecesReread)
 	for _, n := range times {
 		require.Equal(t, 1, n)
@@ -243,7 +203,7 @@ func TestWhoSamplesReadsWhatItAsksForAndNoMore(t *testing.T) {
 			for i := range 50 {
 				// Near the sample before it, and far from it.
 				k := uint64(i/5*1100 + i%5*200)
-				lendOne(t, d, r, seq, k)
+				fetchtest.LendOne(t, d, r, seq, k)
 				piece := f.pieces.of(seq[k])
 				_, l := f.layoutOf(piece)
 				switch {
@@ -266,8 +226,8 @@ func TestTwoPlacesInTurnAreBothReadAheadOf(t *testing.T) {
 	r := f.Open(seq)
 	defer r.Close()
 	for k := range uint64(200) {
-		lendOne(t, d, r, seq, k)
-		lendOne(t, d, r, seq, 4000+k)
+		fetchtest.LendOne(t, d, r, seq, k)
+		fetchtest.LendOne(t, d, r, seq, 4000+k)
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -285,34 +245,34 @@ func TestGatheredReadsThatHaveNotBegunAreNotMadeAfterAJump(t *testing.T) {
 			s.Read = spec.ReadGather
 			d := fetchtest.Make(t, s)
 			seq := fetchtest.InOrder(d.Index)
-			store, m := holdReads(t, d)
+			store, m := fetchtest.HoldReads(t, d)
 			f := newFetcherOver(t, d, 4<<20, store)
 			defer store.Release()
 			r := f.Open(seq)
 			defer r.Close()
-			askOn(t, r, 0)
+			fetchtest.AskOn(t, r, 0)
 			asked := f.Stats().Gather.ReadsInFlight
 			require.Greater(t, r.batches.runs[0].end(), uint64(500), "much is read ahead")
-			ask(t, r, 11_000, 1)
+			fetchtest.Ask(t, r, 11_000, 1)
 			require.Len(t, r.batches.runs, 2)
 			keeps := r.batches.runs[0].end()
 
 			store.Release()
-			lendOne(t, d, r, seq, 11_000)
-			m.mu.Lock()
+			fetchtest.LendOne(t, d, r, seq, 11_000)
+			m.Lock()
 			behind := d.Index.ExtentTable[seq[keeps-1]]
-			for _, x := range m.reads {
+			for _, x := range m.Reads {
 				early := x.Object.Path == d.Index.ShardTable[0].Object.Path && x.OffsetBytes < behind.OffsetBytes+behind.SizeBytes
 				far := x.OffsetBytes == d.Index.ExtentTable[seq[11_000]].OffsetBytes
 				require.True(t, early || far, "no read is made of what was given up alone")
 			}
-			require.Less(t, int64(len(m.reads)), asked+1)
-			m.mu.Unlock()
-			readAll(t, d, r, seq, 7)
+			require.Less(t, int64(len(m.Reads)), asked+1)
+			m.Unlock()
+			fetchtest.ReadAll(t, d, r, seq, 7)
 			require.NoError(t, f.Close())
 			s := f.Stats()
-			require.EqualValues(t, len(m.reads), s.Gather.Reads)
-			require.GreaterOrEqual(t, int64(s.ReadsCancelled)+int64(len(m.reads)), asked+1, "each read was made or called off")
+			require.EqualValues(t, len(m.Reads), s.Gather.Reads)
+			require.GreaterOrEqual(t, int64(s.ReadsCancelled)+int64(len(m.Reads)), asked+1, "each read was made or called off")
 			require.Positive(t, s.ReadsCancelled)
 		})
 	}

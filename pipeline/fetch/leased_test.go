@@ -45,7 +45,7 @@ func TestWhatWasCopiedUnderLeasesIsLookedAtOnlyWhereTheyMayBeLost(t *testing.T) 
 				require.Equal(t, checks+1, store.checks.Load())
 			}
 			l.Release()
-			readAll(t, d, r, fetchtest.InOrder(d.Index), 7)
+			fetchtest.ReadAll(t, d, r, fetchtest.InOrder(d.Index), 7)
 		})
 	}
 }

@@ -30,7 +30,7 @@ func TestAShardWhoseOpeningHangsIsReadMeanwhile(t *testing.T) {
 	})
 	r := f.Open(seq)
 	defer r.Close()
-	readAll(t, d, r, seq, 30)
+	fetchtest.ReadAll(t, d, r, seq, 30)
 	require.Zero(t, f.Stats().RecordsMapped)
 	require.LessOrEqual(t, store.calls.Load(), int64(4), "one opening a shard hangs at most")
 	close(store.hangs)
@@ -62,7 +62,7 @@ func TestAShardThatCannotBeMappedIsOpenedForItOnce(t *testing.T) {
 	f := newMappedFetcher(t, d, 1<<20, store)
 	for range 3 {
 		r := f.Open(seq)
-		readAll(t, d, r, seq, 30)
+		fetchtest.ReadAll(t, d, r, seq, 30)
 		r.Close()
 	}
 	require.Equal(t, int64(4), store.calls.Load())
@@ -81,7 +81,7 @@ func TestAShardThatAProgramHasOpenForWritingIsWarnedOfOnce(t *testing.T) {
 	f.log = slog.New(slog.NewTextHandler(&log, nil))
 	r := f.Open(fetchtest.InOrder(d.Index))
 	defer r.Close()
-	readAll(t, d, r, fetchtest.InOrder(d.Index), 30)
+	fetchtest.ReadAll(t, d, r, fetchtest.InOrder(d.Index), 30)
 	r.Close()
 	if f.Stats().Leases.Refused["a program has the file open for writing (what it stores through a mapping may go unnoticed)"] == 0 {
 		t.Skipf("there are no leases here: %v", f.Stats().Leases)

@@ -62,9 +62,9 @@ func TestReadersOfAMappingTogether(t *testing.T) {
 			seq := g.Deal(w, 4)
 			r := f.Open(seq)
 			wg.Go(func() {
-				readAll(t, d, r, seq, 1+w*9)
+				fetchtest.ReadAll(t, d, r, seq, 1+w*9)
 				store.evictions.Add(1)
-				readAll(t, d, r, seq, 20)
+				fetchtest.ReadAll(t, d, r, seq, 20)
 				r.Close()
 			})
 		}
@@ -119,7 +119,7 @@ func TestWhatThePageCacheLacksIsRead(t *testing.T) {
 		require.NoError(t, r.Lend(context.Background(), 0, 1, &l))
 		require.Equal(t, hot, l.Mapped())
 		l.Release()
-		readAll(t, d, r, seq, 30)
+		fetchtest.ReadAll(t, d, r, seq, 30)
 		r.Close()
 		require.Equal(t, hot, f.Stats().BytesRead == 0)
 	}
@@ -132,16 +132,16 @@ func TestWhatThePageCacheLosesIsReadAgain(t *testing.T) {
 	f := newMappedFetcher(t, d, 64<<20, store)
 	r := f.Open(seq)
 	defer r.Close()
-	readAll(t, d, r, seq, 30)
+	fetchtest.ReadAll(t, d, r, seq, 30)
 	first := f.Stats().RecordsMapped
 	require.Positive(t, first)
 	store.evictions.Add(1)
-	readAll(t, d, r, seq, 30)
+	fetchtest.ReadAll(t, d, r, seq, 30)
 	again := f.Stats().RecordsMapped
 	require.Greater(t, again, first, "some pages went, but none of these")
 	store.evicted.Store(true)
 	store.evictions.Add(1)
-	readAll(t, d, r, seq, 30)
+	fetchtest.ReadAll(t, d, r, seq, 30)
 	require.Equal(t, again, f.Stats().RecordsMapped)
 	require.GreaterOrEqual(t, f.Stats().PiecesRead, uint64(f.pieces.len()))
 }
@@ -219,7 +219,7 @@ func TestTheZerosOfATruncatedFileNeverGoOut(t *testing.T) {
 		require.NoError(t, os.Truncate(filepath.Join(d.Dir, "shard-000"), rng.Int64N(size)))
 		for k, b := range l.Records {
 			var got [3000]byte
-			one := Loan{f: f, Records: l.Records[k : k+1], mapped: l.mapped[k : k+1]}
+			one := Loan{Records: l.Records[k : k+1], Lender: &lending{f: f, mapped: f.lendingOf(&l).mapped[k : k+1]}}
 			n := 0
 			var err error
 			if Faulted(func() { n = copy(got[:], b) }) {
@@ -248,7 +248,7 @@ func TestAFaultOfAFileThatIsWhatItWasIsAnErrorOnce(t *testing.T) {
 	require.ErrorIs(t, err, errFault)
 	require.ErrorContains(t, err, "shard-000: record 0 at [0, 9000): ")
 	require.EqualValues(t, 1, f.Stats().Errors)
-	readAll(t, d, r, fetchtest.InOrder(d.Index), 7)
+	fetchtest.ReadAll(t, d, r, fetchtest.InOrder(d.Index), 7)
 }
 
 func TestALoanWithoutMappedRecordsHasNothingToCheck(t *testing.T) {
@@ -265,7 +265,7 @@ func TestEachMappedFileOfALoanIsLookedAtOnce(t *testing.T) {
 	seq := fetchtest.RandomOrder(3, d.Index)
 	r := f.Open(seq)
 	defer r.Close()
-	readAll(t, d, r, seq, 30)
+	fetchtest.ReadAll(t, d, r, seq, 30)
 	var l Loan
 	require.NoError(t, r.Lend(context.Background(), 0, 300, &l))
 	require.NoError(t, l.Check())
@@ -322,7 +322,7 @@ func TestMappingsAreClosedForOthers(t *testing.T) {
 	f := newMappedFetcher(t, d, 64<<20, store)
 	seq := fetchtest.InOrder(d.Index)
 	r := f.Open(seq)
-	readAll(t, d, r, seq, 30)
+	fetchtest.ReadAll(t, d, r, seq, 30)
 	r.Close()
 	mapped := map[int]bool{}
 	for _, s := range f.maps.segs {
@@ -339,7 +339,7 @@ func TestLendingMappedRecordsAllocatesNothing(t *testing.T) {
 	var seq Sequence = fetchtest.ReservoirOrder(3, d.Index, 4, 200)
 	r := f.Open(seq)
 	defer r.Close()
-	readAll(t, d, r, seq.(fetchtest.List), 100)
+	fetchtest.ReadAll(t, d, r, seq.(fetchtest.List), 100)
 	var l Loan
 	k := uint64(0)
 	require.Zero(t, testing.AllocsPerRun(100, func() {

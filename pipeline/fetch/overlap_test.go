@@ -60,7 +60,7 @@ func TestRecordsOfCompressedShardsMayOverlap(t *testing.T) {
 				for _, seq := range []fetchtest.List{fetchtest.InOrder(d.Index), fetchtest.RandomOrder(1, d.Index)[:200], fetchtest.ReservoirOrder(2, d.Index, 3, 60)} {
 					f := newTestFetcher(t, d, budget)
 					r := f.Open(seq)
-					readAll(t, d, r, seq, 17)
+					fetchtest.ReadAll(t, d, r, seq, 17)
 					r.Close()
 				}
 			}
@@ -73,7 +73,7 @@ func TestOverlappingRecordsInOrderAreDecodedOnce(t *testing.T) {
 	f := newTestFetcher(t, d, 1<<30)
 	seq := fetchtest.InOrder(d.Index)
 	r := f.Open(seq)
-	readAll(t, d, r, seq, 50)
+	fetchtest.ReadAll(t, d, r, seq, 50)
 	r.Close()
 	f.mu.Lock()
 	defer f.mu.Unlock()

@@ -124,7 +124,7 @@ func TestReadersOfASpoolTogether(t *testing.T) {
 		for w := range 4 {
 			seq := g.Deal(w, 4)
 			r := f.Open(seq)
-			wg.Go(func() { readAll(t, d, r, seq, 1+w*9); r.Close() })
+			wg.Go(func() { fetchtest.ReadAll(t, d, r, seq, 1+w*9); r.Close() })
 		}
 		wg.Wait()
 		require.Equal(t, string(d.Records[g[0]]), string(l.Records[0]), "a loan outlives all eviction")
@@ -151,7 +151,7 @@ func TestASpoolDecodesEachShardOnce(t *testing.T) {
 			for epoch := range uint64(2) {
 				seq := c.seq(epoch)
 				r := f.Open(seq)
-				readAll(t, d, r, seq, 40)
+				fetchtest.ReadAll(t, d, r, seq, 40)
 				r.Close()
 			}
 			s := f.Stats().Spool
@@ -258,7 +258,7 @@ func TestASpoolThatCanNotBeWrittenIsAnErrorOfItsRecords(t *testing.T) {
 		return true
 	}, time.Minute, time.Millisecond)
 	require.NoError(t, readOnly.Close())
-	readAll(t, d, r, seq, 20)
+	fetchtest.ReadAll(t, d, r, seq, 20)
 }
 
 func TestAShardThatChangesWhileItIsSpooledFailsItsRecordsOnly(t *testing.T) {

@@ -163,7 +163,7 @@ func TestADiskThatGivesNothingBackRightIsDoneWithout(t *testing.T) {
 					for w := range 3 {
 						seq := g.Deal(w, 3)
 						r := f.Open(seq)
-						wg.Go(func() { readAll(t, d, r, seq, 7); r.Close() })
+						wg.Go(func() { fetchtest.ReadAll(t, d, r, seq, 7); r.Close() })
 					}
 					wg.Wait()
 					require.NoError(t, f.Close(), "all has been said then")
