@@ -113,7 +113,7 @@ func (g *gatherer) lent(records int, bytes int64, hits int) {
 // not. Where not even all of the first batch's are, it lends none: those who
 // wait get more at a time.
 func (r *gatherReader) lendReady(run *gatherRun, k uint64, n int, l *Loan) (lent int, bytes int64) {
-	from, limit := len(l.segs), max(int(r.g.pool.BudgetBytes/r.g.pool.BlockBytes/8), 1)
+	from, limit := l.Pinned(), max(int(r.g.pool.BudgetBytes/r.g.pool.BlockBytes/8), 1)
 	for _, b := range run.batches {
 		if lent == n || b.from > k {
 			break
@@ -124,7 +124,7 @@ func (r *gatherReader) lendReady(run *gatherRun, k uint64, n int, l *Loan) (lent
 		i := int(k - b.from)
 		want := min(n-lent, b.records()-i)
 		m := b.lendable(i, want)
-		if m == 0 || m < want && lent == 0 && b.pending.Load() > 0 || !l.hold(&b.pins, from, limit) {
+		if m == 0 || m < want && lent == 0 && b.pending.Load() > 0 || !l.Hold(&b.pins, from, limit) {
 			break
 		}
 		bytes += b.lend(i, m, l)
@@ -165,7 +165,7 @@ func (r *gatherReader) lendFirst(ctx context.Context, b *batch, k uint64, n int,
 	}
 	m := max(b.lendable(i, n), 1)
 	bytes := b.lend(i, m, l)
-	l.segs = append(l.segs, &b.pins)
+	l.Keep(&b.pins)
 	hits := m
 	if waited {
 		hits--

@@ -1,7 +1,7 @@
 package fetch
 
 import (
-	"github.com/lsiofs/lsiofs/pipeline/catalog"
+	"github.com/lsiofs/lsiofs/pipeline/fetch/loan"
 	"github.com/lsiofs/lsiofs/pipeline/meter"
 	"github.com/lsiofs/lsiofs/pipeline/storage"
 )
@@ -39,11 +39,7 @@ func (ld *load) waitsFor() (meter.Stage, *meter.Ledger) {
 }
 
 // Object names the shard of a record.
-func (f *Fetcher) Object(record uint64) string {
-	var x [1]catalog.Extent
-	f.index.Extents([]uint64{record}, x[:])
-	return f.index.Shard(x[0].Shard).Object.Path
-}
+func (f *Fetcher) Object(record uint64) string { return loan.ShardOf(f.index, record) }
 
 // Object names the shard of a record of the reader's sequence.
 func (r *gatherReader) Object(k uint64) string {

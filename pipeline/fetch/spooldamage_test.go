@@ -14,6 +14,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/lsiofs/lsiofs/pipeline/catalog"
+	"github.com/lsiofs/lsiofs/pipeline/fetch/fetchtest"
 	"github.com/lsiofs/lsiofs/pipeline/fetch/spool"
 	"github.com/lsiofs/lsiofs/pipeline/storage"
 	"github.com/lsiofs/lsiofs/uring"
@@ -44,13 +45,13 @@ var diskFaults = map[string]func(r *uring.Request, n int, err error) (int, error
 }
 
 // damageable are datasets whose blocks lie in every way beside pieces and records.
-func damageable(t *testing.T) map[string]*dataset {
-	return map[string]*dataset{
-		"many pieces a block":     makeDataset(t, shape{codec: "gz", shards: 3, records: 110, maxBytes: 900}),
-		"many blocks a piece":     makeDataset(t, shape{codec: "zst", shards: 2, records: 4, maxBytes: 300_000, sameSize: true}),
-		"gaps before pieces":      makeDataset(t, shape{codec: "gz", shards: 2, records: 40, maxBytes: 9000, gapBytes: 5000}),
-		"a newline is missing":    makeDataset(t, shape{codec: "gz", shards: 2, records: 100, maxBytes: 900, noNewline: true}),
-		"checksums of records":    makeDataset(t, shape{codec: "gz", shards: 2, records: 100, maxBytes: 900, checksummed: true}),
+func damageable(t *testing.T) map[string]*fetchtest.Dataset {
+	return map[string]*fetchtest.Dataset{
+		"many pieces a block":     fetchtest.Make(t, fetchtest.Shape{Codec: "gz", Shards: 3, Records: 110, MaxBytes: 900}),
+		"many blocks a piece":     fetchtest.Make(t, fetchtest.Shape{Codec: "zst", Shards: 2, Records: 4, MaxBytes: 300_000, SameSize: true}),
+		"gaps before pieces":      fetchtest.Make(t, fetchtest.Shape{Codec: "gz", Shards: 2, Records: 40, MaxBytes: 9000, GapBytes: 5000}),
+		"a newline is missing":    fetchtest.Make(t, fetchtest.Shape{Codec: "gz", Shards: 2, Records: 100, MaxBytes: 900, NoNewline: true}),
+		"checksums of records":    fetchtest.Make(t, fetchtest.Shape{Codec: "gz", Shards: 2, Records: 100, MaxBytes: 900, Checksummed: true}),
 		"records overlap":         makeOverlapping(t, 2, 300, 5000, 10, 1<<30),
 		"records overlap, larger": makeOverlapping(t, 1, 40, 150_000, 9000, 1<<30),
 	}
@@ -80,21 +81,21 @@ func wholeInSpool(t *testing.T, f *Fetcher, shard int) (s *spooled) {
 	return s
 }
 
-func lendAnew(t *testing.T, d *dataset, f *Fetcher, record uint64) {
+func lendAnew(t *testing.T, d *fetchtest.Dataset, f *Fetcher, record uint64) {
 	t.Helper()
-	r := f.Open(list{record})
+	r := f.Open(fetchtest.List{record})
 	defer r.Close()
 	var l Loan
 	require.NoError(t, r.Lend(context.Background(), 0, 1, &l))
-	require.Equal(t, string(d.records[record]), string(l.Records[0]))
+	require.Equal(t, string(d.Records[record]), string(l.Records[0]))
 	l.Release()
 }
 
 func TestAFlippedByteInAnyBlockOfTheSpoolIsNoticedAndDecodedAgain(t *testing.T) {
 	for name, d := range damageable(t) {
 		t.Run(name, func(t *testing.T) {
-			f := newSpoolingFetcher(t, d, spoolConfig(t, 300<<10, spoolFull), openStorage(t, d.dir))
-			for shard, x := range d.index.shards {
+			f := newSpoolingFetcher(t, d, spoolConfig(t, 300<<10, spoolFull), fetchtest.OpenStorage(t, d.Dir))
+			for shard, x := range d.Index.ShardTable {
 				lendAnew(t, d, f, x.First)
 				s := wholeInSpool(t, f, shard)
 				for from, to := range blocksOf(f, shard) {
@@ -116,7 +117,7 @@ func TestAFlippedByteInAnyBlockOfTheSpoolIsNoticedAndDecodedAgain(t *testing.T) 
 				}
 			}
 			require.Zero(t, f.Stats().Errors)
-			readEpochs(t, d, f, randomOrder(4, d.index), 1)
+			readEpochs(t, d, f, fetchtest.RandomOrder(4, d.Index), 1)
 		})
 	}
 }
@@ -137,9 +138,9 @@ func blocksOf(f *Fetcher, shard int) iter.Seq2[int64, int64] {
 }
 
 // recordIn is a record of which some lies in a block of a shard.
-func recordIn(d *dataset, x catalog.Shard, from, to int64) (uint64, bool) {
+func recordIn(d *fetchtest.Dataset, x catalog.Shard, from, to int64) (uint64, bool) {
 	for r := x.First; r < x.First+x.Records; r++ {
-		if e := d.index.extents[r]; e.OffsetBytes < to && e.OffsetBytes+e.SizeBytes > from {
+		if e := d.Index.ExtentTable[r]; e.OffsetBytes < to && e.OffsetBytes+e.SizeBytes > from {
 			return r, true
 		}
 	}
@@ -172,20 +173,20 @@ func TestADiskThatGivesNothingBackRightIsDoneWithout(t *testing.T) {
 					c.Log = slog.New(slog.NewTextHandler(&said, nil))
 					engine := c.Spool.Engine
 					c.Spool.Engine = &failingEngine{engine, after}
-					f := newSpoolingFetcher(t, d, c, openStorage(t, d.dir))
-					g := reservoirOrder(3, d.index, 3, 90)
+					f := newSpoolingFetcher(t, d, c, fetchtest.OpenStorage(t, d.Dir))
+					g := fetchtest.ReservoirOrder(3, d.Index, 3, 90)
 					var wg sync.WaitGroup
 					for w := range 3 {
-						seq := g.deal(w, 3)
+						seq := g.Deal(w, 3)
 						r := f.Open(seq)
-						wg.Go(func() { readAll(t, d, r, seq, 7); r.Close() })
+						wg.Go(func() { fetchtest.ReadAll(t, d, r, seq, 7); r.Close() })
 					}
 					wg.Wait()
 					require.NoError(t, f.Close(), "all has been said then")
 					s := f.Stats()
 					require.Zero(t, s.Errors)
 					require.NotZero(t, s.Spool.DamagedPieces)
-					shards := uint64(len(d.index.shards))
+					shards := uint64(len(d.Index.ShardTable))
 					require.LessOrEqual(t, s.Spool.DamagedShards, shards*spool.Tries)
 					require.LessOrEqual(t, s.Spool.Decoded, shards*spool.Tries)
 					require.Equal(t, 1, strings.Count(said.String(), "level=WARN msg=\"the spool"), said.String())
@@ -197,11 +198,11 @@ func TestADiskThatGivesNothingBackRightIsDoneWithout(t *testing.T) {
 }
 
 func TestTheSpoolIsTriedAgainOnceALossIsForgotten(t *testing.T) {
-	d := makeDataset(t, shape{codec: "gz", shards: 2, records: 110, maxBytes: 900})
+	d := fetchtest.Make(t, fetchtest.Shape{Codec: "gz", Shards: 2, Records: 110, MaxBytes: 900})
 	c := spoolConfig(t, 300<<10, spoolFull)
 	engine := &failingEngine{c.Spool.Engine, diskFaults["zeros"]}
 	c.Spool.Engine = engine
-	f := newSpoolingFetcher(t, d, c, openStorage(t, d.dir))
+	f := newSpoolingFetcher(t, d, c, fetchtest.OpenStorage(t, d.Dir))
 	lendAnew(t, d, f, 0) // the second time at once
 	require.Equal(t, uint64(2), f.Stats().Spool.DamagedShards)
 	forgetPieces(f)
@@ -220,25 +221,25 @@ func TestTheSpoolIsTriedAgainOnceALossIsForgotten(t *testing.T) {
 
 // What decoding finds when it is done again is said, not hidden.
 func TestAShardThatIsGoneWhenTheSpoolLosesItIsAnError(t *testing.T) {
-	d := makeDataset(t, shape{codec: "gz", shards: 2, records: 110, maxBytes: 900})
-	s := openStorage(t, d.dir)
+	d := fetchtest.Make(t, fetchtest.Shape{Codec: "gz", Shards: 2, Records: 110, MaxBytes: 900})
+	s := fetchtest.OpenStorage(t, d.Dir)
 	f := newSpoolingFetcher(t, d, spoolConfig(t, 300<<10, spoolFull), s)
 	lendAnew(t, d, f, 0)
 	flip(t, f, wholeInSpool(t, f, 0), 0)
 	forgetPieces(f)
 	s.Before = func(*storage.Read) error { return storage.ErrChanged }
-	r := f.Open(list{0})
+	r := f.Open(fetchtest.List{0})
 	defer r.Close()
 	var l Loan
 	require.ErrorIs(t, r.Lend(context.Background(), 0, 1, &l), storage.ErrChanged)
 }
 
 func TestTheTablesOfASpoolAreOfTheBudget(t *testing.T) {
-	d := makeDataset(t, shape{codec: "gz", shards: 4, records: 2000, maxBytes: 90})
+	d := fetchtest.Make(t, fetchtest.Shape{Codec: "gz", Shards: 4, Records: 2000, MaxBytes: 90})
 	c := spoolConfig(t, 300<<10, spoolFull)
-	f := newSpoolingFetcher(t, d, c, openStorage(t, d.dir))
+	f := newSpoolingFetcher(t, d, c, fetchtest.OpenStorage(t, d.Dir))
 	before := f.cache.budget
-	for shard, x := range d.index.shards {
+	for shard, x := range d.Index.ShardTable {
 		lendAnew(t, d, f, x.First)
 		wholeInSpool(t, f, shard)
 	}

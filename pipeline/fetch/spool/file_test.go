@@ -11,10 +11,11 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/lsiofs/lsiofs/pipeline/fetch/budget"
+	"github.com/lsiofs/lsiofs/pipeline/fetch/fetchtest"
 )
 
 func TestADiskThatIsTooSmallIsFoundAtTheStart(t *testing.T) {
-	dir := diskDir(t)
+	dir := fetchtest.DiskDir(t)
 	_, err := reserveFile(dir, 1<<20, 1<<19)
 	require.ErrorContains(t, err, "needs 1048576 bytes, of which its directory")
 	_, err = reserveFile(dir, -1, 1<<60)
@@ -43,7 +44,7 @@ func memoryDir() string {
 }
 
 func TestWhatAKilledProcessLeftIsRemoved(t *testing.T) {
-	dir := diskDir(t)
+	dir := fetchtest.DiskDir(t)
 	require.NoError(t, os.WriteFile(filepath.Join(dir, tempName+"123"), []byte("left"), 0o600))
 	require.NoError(t, os.WriteFile(filepath.Join(dir, "other"), nil, 0o600))
 	a, err := OpenFile(dir, 1<<20)
@@ -91,22 +92,4 @@ func TestRoomInASpoolFileIsGivenOnceAndComesBack(t *testing.T) {
 			require.Equal(t, sum, s.Used())
 		}
 	})
-}
-
-// diskDir is a directory that does not lie in memory.
-func diskDir(t *testing.T) string {
-	t.Helper()
-	for _, base := range []string{os.TempDir(), "/var/tmp"} {
-		dir, err := os.MkdirTemp(base, "lsiofs-test-*")
-		if err != nil {
-			continue
-		}
-		t.Cleanup(func() { require.NoError(t, os.RemoveAll(dir)) })
-		var st unix.Statfs_t
-		if require.NoError(t, unix.Statfs(dir, &st)); st.Type != unix.TMPFS_MAGIC {
-			return dir
-		}
-	}
-	t.Skip("no temporary directory on a disk")
-	return ""
 }
