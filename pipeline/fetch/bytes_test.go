@@ -25,7 +25,12 @@ func newTestFetcher(t testing.TB, d *fetchtest.Dataset, budget int64) *Fetcher {
 
 func newFetcherOver(t testing.TB, d *fetchtest.Dataset, budget int64, s storage.Storage) *Fetcher {
 	t.Helper()
-	f, err := newFetcher(d.Index, s, Config{MemoryBytes: budget, ReadTimeout: time.Minute, PieceBytes: 16 << 10, PieceRecords: 32, Read: d.Read})
+	return newFetcherWith(t, d, Config{MemoryBytes: budget, ReadTimeout: time.Minute, PieceBytes: 16 << 10, PieceRecords: 32, Read: d.Read}, s)
+}
+
+func newFetcherWith(t testing.TB, d *fetchtest.Dataset, c Config, s storage.Storage) *Fetcher {
+	t.Helper()
+	f, err := newFetcher(d.Index, s, c)
 	require.NoError(t, err)
 	f.cache.released = fetchtest.Poison
 	if d.Read == spec.ReadGather {
@@ -39,7 +44,7 @@ func newFetcherOver(t testing.TB, d *fetchtest.Dataset, budget int64, s storage.
 			require.Empty(t, f.gatherer.leaving)
 		}
 		require.Zero(t, f.cache.mapped, "all memory is given back")
-		require.Zero(t, f.decoders.held)
+		require.Zero(t, f.decoders.Stats().HeldBytes)
 		require.Empty(t, f.loads)
 		require.Zero(t, f.aheadOut)
 	})

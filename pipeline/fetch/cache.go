@@ -9,7 +9,7 @@ import (
 // cache holds the segments. All its methods are called with Fetcher.mu held.
 type cache struct {
 	memory
-	budget int64 // for segments; decoders' memory is taken off it
+	budget *budget.Budget
 	cur    *segment
 	segs   []*segment // oldest first
 	tables int64      // bytes of entries
@@ -52,7 +52,7 @@ func (c *cache) alloc(n int64, u budget.Urgency) (*segment, int64, error) {
 // is beyond the budget already, since nothing could be freed when it was
 // demanded, counts even where the n bytes need no new segment.
 func (c *cache) excess(n int64, fits bool) int64 {
-	held := c.mapped + c.tables - c.budget
+	held := c.mapped + c.tables - c.budget.Rest()
 	switch {
 	case fits:
 		return held
@@ -236,4 +236,14 @@ func (c *cache) release(s *segment) error {
 	c.tables -= s.tables
 	s.mem, s.entries, s.tables = nil, nil, 0
 	return c.give(mem)
+}
+
+// shrink frees segments until the budget, which others have made smaller, is
+// kept again, or nothing more can be freed.
+func (c *cache) shrink() {
+	for c.excess(0, true) > 0 {
+		if freed, err := c.evict(budget.Ahead); err != nil || !freed {
+			return
+		}
+	}
 }

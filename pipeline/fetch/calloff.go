@@ -61,7 +61,7 @@ func (f *Fetcher) takeBack(ld *load) bool {
 	took := false
 	switch {
 	case ld.decoder != nil:
-		ld.decoder.work, took = from(ld.decoder.work)
+		took = ld.decoder.TakeBack(ld)
 	case ld.seg == nil && f.spools(ld.shard):
 		if s := f.spool.shards[ld.shard]; s != nil {
 			s.work, took = from(s.work)

@@ -113,8 +113,7 @@ func TestAFullShuffleThatFitsDecodesEachShardOnceOrTwice(t *testing.T) {
 func TestDecodingAgainAndAgainIsSaidOnce(t *testing.T) {
 	d := fetchtest.Make(t, fetchtest.Shape{Codec: "gz", Shards: 1, Records: 1000, MaxBytes: 2000})
 	var log bytes.Buffer
-	f := newTestFetcher(t, d, 300<<10)
-	f.log = slog.New(slog.NewTextHandler(&log, nil))
+	f := newFetcherWith(t, d, Config{MemoryBytes: 300 << 10, ReadTimeout: time.Minute, PieceBytes: 16 << 10, PieceRecords: 32, Log: slog.New(slog.NewTextHandler(&log, nil))}, fetchtest.OpenStorage(t, d.Dir))
 	r := f.Open(fetchtest.RandomOrder(5, d.Index))
 	defer r.Close()
 	var l Loan
@@ -129,8 +128,7 @@ func TestDecodingAgainAndAgainIsSaidOnce(t *testing.T) {
 
 func TestDecodersAreBounded(t *testing.T) {
 	d := fetchtest.Make(t, fetchtest.Shape{Codec: "zst", Shards: 40, Records: 60, MaxBytes: 2000})
-	f := newTestFetcher(t, d, 64<<20)
-	f.config.Decoders = 3
+	f := newFetcherWith(t, d, Config{MemoryBytes: 64 << 20, ReadTimeout: time.Minute, PieceBytes: 16 << 10, PieceRecords: 32, Decoders: 3}, fetchtest.OpenStorage(t, d.Dir))
 	seq := fetchtest.ReservoirOrder(1, d.Index, 20, 100)
 	r := f.Open(seq)
 	defer r.Close()

@@ -1,9 +1,13 @@
 package fetch
 
-import "errors"
+import (
+	"errors"
+
+	"github.com/lsiofs/lsiofs/pipeline/fetch/decode"
+)
 
 var (
-	errClosed = errors.New("the fetcher is closed")
+	errClosed = decode.ErrClosed
 	// errCalledOff ends a load that nobody wants any more. Nobody gets to see
 	// it: who wants its piece later starts another one.
 	errCalledOff = errors.New("the piece is not wanted any more")

@@ -9,6 +9,8 @@ import (
 	"time"
 
 	"github.com/lsiofs/lsiofs/pipeline/catalog"
+	"github.com/lsiofs/lsiofs/pipeline/fetch/budget"
+	"github.com/lsiofs/lsiofs/pipeline/fetch/decode"
 	"github.com/lsiofs/lsiofs/pipeline/fetch/strategy"
 	"github.com/lsiofs/lsiofs/pipeline/meter"
 	"github.com/lsiofs/lsiofs/pipeline/spec"
@@ -53,10 +55,10 @@ type Fetcher struct {
 	holdsAll bool // all shards, decoded, fit into the cache, with their tables
 	looking  looking
 	choice   Choice
+	decoders *decode.Set
+	budget   *budget.Budget
 	gatherer *gatherer // nil unless records are gathered
 
-	// cpu has a token for each processor: decoders hold one while they decode.
-	cpu     chan struct{}
 	checks  checkQueue
 	running sync.WaitGroup // reads, decoders, the pool
 
@@ -64,8 +66,7 @@ type Fetcher struct {
 	cache    cache
 	maps     maps
 	loads    map[int]*load
-	aheadOut int64 // bytes of loads that are read ahead and have not come
-	decoders decoders
+	aheadOut int64     // bytes of loads that are read ahead and have not come
 	spool    *spooling // nil when no shard is spooled
 	everRead []uint64  // a bit a piece
 	broken   map[int]error
@@ -92,7 +93,6 @@ func newFetcher(x index, s storage.Storage, cfg Config) (*Fetcher, error) {
 	f := &Fetcher{
 		index: x, storage: s, config: cfg, part: cfg.Part, meter: cfg.Meter, log: cfg.Log,
 		started: time.Now(),
-		cpu:     make(chan struct{}, runtime.GOMAXPROCS(0)),
 		loads:   map[int]*load{},
 		broken:  map[int]error{},
 	}
@@ -122,9 +122,10 @@ func newFetcher(x index, s storage.Storage, cfg Config) (*Fetcher, error) {
 			return nil, errors.Join(err, f.closeSpool())
 		}
 	}
-	f.cache = cache{memory: memory{segment: f.limits.SegmentBytes}, budget: f.limits.CacheBytes, mostTables: f.limits.TableBytes, slots: f.slots, gone: map[int][]uint64{}}
+	f.budget = budget.New(f.limits.CacheBytes)
+	f.cache = cache{memory: memory{segment: f.limits.SegmentBytes}, budget: f.budget, mostTables: f.limits.TableBytes, slots: f.slots, gone: map[int][]uint64{}}
 	f.maps = f.newMaps()
-	f.decoders = decoders{all: map[*decoder]struct{}{}, byShard: map[int][]*decoder{}, passed: map[int]int64{}, changed: make(chan struct{})}
+	f.decoders = f.newDecoders()
 	sizes := f.sizes()
 	f.holdsAll = f.wanted != nil && sizes.Fits()
 	f.newLooking()
@@ -135,7 +136,7 @@ func newFetcher(x index, s storage.Storage, cfg Config) (*Fetcher, error) {
 			return nil, err
 		}
 	} else if f.verifier != nil || f.spool != nil {
-		for range cap(f.cpu) {
+		for range runtime.GOMAXPROCS(0) {
 			f.running.Go(f.checkRecords)
 		}
 	}
@@ -164,7 +165,7 @@ func (f *Fetcher) makeTables(pieceBytes uint64) error {
 		return err
 	}
 	f.pieces = pieces
-	f.places = &places{x, pieces}
+	f.places = &places{x, pieces, f.part}
 	f.held = f.surveyHeld()
 	f.slots = newSlots(pieces.len(), f.held.Pieces)
 	f.everRead = make([]uint64, (pieces.len()+63)/64)
@@ -194,8 +195,8 @@ func (f *Fetcher) Close() error {
 		return nil
 	}
 	f.closed = true
-	f.wakeDecoders()
 	f.mu.Unlock()
+	f.decoders.Stop()
 	f.checks.close()
 	if f.gatherer != nil {
 		f.gatherer.work.close()
@@ -206,9 +207,9 @@ func (f *Fetcher) Close() error {
 		err = f.gatherer.close()
 	}
 
+	f.decoders.Close()
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	f.closeDecoders()
 	return errors.Join(err, f.closeSpool(), f.closeMaps(), f.cache.close())
 }
 
@@ -239,7 +240,7 @@ func (c *cache) close() error {
 // counters are what Stats tells and no lock protects.
 type counters struct {
 	recordsOut, bytesOut, hits, waits, waitNanos atomic.Uint64
-	piecesRead, piecesReread, bytesRead, decoded atomic.Uint64
+	piecesRead, piecesReread, bytesRead          atomic.Uint64
 	recordsMapped                                atomic.Uint64
 	readsCancelled, bytesCancelled               atomic.Uint64
 }

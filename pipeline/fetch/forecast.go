@@ -6,6 +6,7 @@ import (
 	"sort"
 
 	"github.com/lsiofs/lsiofs/pipeline/catalog"
+	"github.com/lsiofs/lsiofs/pipeline/fetch/decode"
 	"github.com/lsiofs/lsiofs/pipeline/unpack"
 )
 
@@ -147,7 +148,7 @@ func (f *Fetcher) forecastDecoding(shard int, pieces []int, read func(int64)) {
 	for _, piece := range pieces {
 		_, l := f.layoutOf(piece)
 		entry := f.index.Entry(shard, l.start())
-		if at < 0 || l.start()-at > l.start()-entry.DecodedBytes+openCostBytes {
+		if at < 0 || decode.Enters(l.start(), at, entry.DecodedBytes) {
 			if at >= 0 {
 				f.forecastRaw(shard, begin, at, read)
 			}

@@ -8,6 +8,7 @@ import (
 
 	"github.com/lsiofs/lsiofs/pipeline/catalog"
 	"github.com/lsiofs/lsiofs/pipeline/fetch/budget"
+	"github.com/lsiofs/lsiofs/pipeline/fetch/decode"
 	"github.com/lsiofs/lsiofs/pipeline/fetch/spool"
 	"github.com/lsiofs/lsiofs/pipeline/meter"
 	"github.com/lsiofs/lsiofs/pipeline/storage"
@@ -35,9 +36,9 @@ type load struct {
 
 	// With Fetcher.mu held.
 	waiters int
-	readers []*Reader // that will come to it: see callOff
-	decoder *decoder  // that brings it, nil where it is read
-	ahead   bool      // its cost is in Fetcher.aheadOut
+	readers []*Reader       // that will come to it: see callOff
+	decoder *decode.Decoder // that brings it, nil where it is read
+	ahead   bool            // its cost is in Fetcher.aheadOut
 
 	stage   atomic.Uint32
 	seg     *segment

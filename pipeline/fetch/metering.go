@@ -6,17 +6,6 @@ import (
 	"github.com/lsiofs/lsiofs/pipeline/storage"
 )
 
-// takeCore waits for a processor to decode on; giveCore lets others have it.
-func (f *Fetcher) takeCore() {
-	f.cpu <- struct{}{}
-	f.meter.Working[meter.Decompress].Begin(meter.Now())
-}
-
-func (f *Fetcher) giveCore() {
-	f.meter.Working[meter.Decompress].End(meter.Now())
-	<-f.cpu
-}
-
 // submitReads hands reads over whose Done calls Fetcher.meter.Reading.End.
 func (f *Fetcher) submitReads(reads []*storage.Read) {
 	f.meter.Reading.Begin(len(reads))

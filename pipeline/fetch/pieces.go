@@ -7,6 +7,7 @@ import (
 	"unsafe"
 
 	"github.com/lsiofs/lsiofs/pipeline/catalog"
+	"github.com/lsiofs/lsiofs/pipeline/fetch/decode"
 	"github.com/lsiofs/lsiofs/pipeline/fetch/spool"
 )
 
@@ -68,9 +69,13 @@ func (t *pieceTable) bytes() int64 {
 type places struct {
 	index  index
 	pieces pieceTable
+	part   Part
 }
 
-var _ spool.Pieces = (*places)(nil)
+var (
+	_ spool.Pieces  = (*places)(nil)
+	_ decode.Pieces = (*places)(nil)
+)
 
 // PiecesOf gives the first and the last piece of a shard, which has records.
 func (p *places) PiecesOf(shard int) (first, last int) {
@@ -87,3 +92,11 @@ func (p *places) StartBytes(piece int) int64 {
 
 // DecodedBytes is the size of a decoded shard.
 func (p *places) DecodedBytes(shard int) int64 { return p.index.Shard(shard).DecodedBytes }
+
+// AnyFrom says whether any record of the part is in a piece of the shard, or behind it
+// in the shard.
+func (p *places) AnyFrom(shard, piece int) bool {
+	s := p.index.Shard(shard)
+	from, end := p.pieces.starts[piece], s.First+s.Records
+	return from < end && p.part.Count(from, end) > 0
+}

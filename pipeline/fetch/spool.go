@@ -218,7 +218,7 @@ func (s *spooled) tableBytes() int64 { return int64(len(s.gone)+len(s.sums)) * 8
 // holdTables notes that so much more memory is held; segments make room for it.
 func (f *Fetcher) holdTables(bytes int64) {
 	f.spool.tables += bytes
-	f.makeBudget()
+	f.budget.Charge(bytes)
 	f.cache.shrink()
 }
 

@@ -39,8 +39,8 @@ func newSpoolingFetcher(t testing.TB, d *fetchtest.Dataset, c Config, s storage.
 	t.Cleanup(func() {
 		require.NoError(t, f.Close())
 		require.Zero(t, f.cache.mapped, "all memory is given back")
-		require.Zero(t, f.decoders.held)
-		require.Empty(t, f.decoders.all)
+		require.Zero(t, f.decoders.Stats().HeldBytes)
+		require.Zero(t, f.decoders.Stats().Open)
 		require.Empty(t, f.loads)
 		require.Zero(t, f.aheadOut)
 		entries, err := os.ReadDir(c.Spool.Dir)

@@ -238,7 +238,7 @@ func TestTheTablesOfASpoolAreOfTheBudget(t *testing.T) {
 	d := fetchtest.Make(t, fetchtest.Shape{Codec: "gz", Shards: 4, Records: 2000, MaxBytes: 90})
 	c := spoolConfig(t, 300<<10, spoolFull)
 	f := newSpoolingFetcher(t, d, c, fetchtest.OpenStorage(t, d.Dir))
-	before := f.cache.budget
+	before := f.budget.Rest()
 	for shard, x := range d.Index.ShardTable {
 		lendAnew(t, d, f, x.First)
 		wholeInSpool(t, f, shard)
@@ -251,7 +251,7 @@ func TestTheTablesOfASpoolAreOfTheBudget(t *testing.T) {
 	}
 	require.NotZero(t, want)
 	require.Equal(t, want, f.spool.tables)
-	require.Equal(t, before-want-f.decoders.held, f.cache.budget)
+	require.Equal(t, before-want-f.decoders.Stats().HeldBytes, f.budget.Rest())
 	for len(f.spool.order) > 0 {
 		f.dropSpooled(f.spool.order[0])
 	}

@@ -1,11 +1,14 @@
 package fetch
 
 import (
+	"errors"
 	"slices"
 
 	"github.com/lsiofs/lsiofs/pipeline/fetch/budget"
+	"github.com/lsiofs/lsiofs/pipeline/fetch/decode"
 	"github.com/lsiofs/lsiofs/pipeline/fetch/spool"
 	"github.com/lsiofs/lsiofs/pipeline/meter"
+	"github.com/lsiofs/lsiofs/pipeline/unpack"
 )
 
 // spoolBlock is what a shard is decoded and written by.
@@ -23,39 +26,40 @@ func (f *Fetcher) startSpoolers() {
 		p.queue = slices.Delete(p.queue, i, i+1)
 		p.running++
 		s.writing = true
-		d := newDecoder(f, s.shard, f.index.Entry(s.shard, 0), spoolBlock)
-		d.raw.got, d.raw.waits = &p.clocks[s.shard], &s.ledger
-		d.running = true
-		f.decoders.all[d] = struct{}{}
-		f.holdDecoder(d, d.memory())
+		d := f.decoders.Whole(s.shard, spoolBlock, &p.clocks[s.shard], &s.ledger)
 		f.running.Add(1)
 		go f.runSpooler(s, d)
 	}
 }
 
-func (f *Fetcher) runSpooler(s *spooled, d *decoder) {
+func (f *Fetcher) runSpooler(s *spooled, d *decode.Decoder) {
 	defer f.running.Done()
 	f.meter.Queued[meter.Decompress].Add(1)
 	defer f.meter.Queued[meter.Decompress].Add(-1)
-	f.takeCore()
-	defer f.giveCore()
+	f.decoders.TakeCore()
+	defer f.decoders.GiveCore()
 	err := f.decodeShard(s, d)
 
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	p := f.spool
+	p, decoded := f.spool, f.index.Shard(s.shard).DecodedBytes
 	p.running--
 	s.writing = false
+	f.decoders.End(d)
 	switch {
 	case s.dropped: // what waited for it has gone elsewhere
-		f.remove(d)
 		f.freeSpooled(s)
 	case err != nil:
 		f.dropSpooled(s)
-		d.work, s.work = s.work, nil
-		f.fail(d, nil, err)
+		if _, ok := errors.AsType[*unpack.CorruptError](err); ok {
+			f.breakShard(s.shard, err)
+		}
+		for _, ld := range s.work {
+			ld.err = err
+			f.finishLocked(ld)
+		}
+		s.work = nil
 	default:
-		f.remove(d)
 		s.whole = true
 		p.decoded++
 		w, bit := &p.ever[s.shard/64], uint64(1)<<(s.shard%64)
@@ -63,7 +67,7 @@ func (f *Fetcher) runSpooler(s *spooled, d *decoder) {
 			p.again++
 		}
 		*w |= bit
-		f.came(s, d.decoded)
+		f.came(s, decoded)
 	}
 	f.startSpoolers()
 	f.admitWaiting()
@@ -71,22 +75,20 @@ func (f *Fetcher) runSpooler(s *spooled, d *decoder) {
 
 // decodeShard writes a shard to the spool. What was written can be read one
 // block later: by then a member that ended with it has been found right.
-func (f *Fetcher) decodeShard(s *spooled, d *decoder) error {
-	if err := d.open(f); err != nil {
-		return err
-	}
-	buf := make([]byte, min(spoolBlock, d.decoded))
+func (f *Fetcher) decodeShard(s *spooled, d *decode.Decoder) error {
+	decoded := f.index.Shard(s.shard).DecodedBytes
+	buf := make([]byte, min(spoolBlock, decoded))
 	sums := spool.NewSummer(f.places, s.shard, s.sums)
-	for d.pos < d.decoded {
-		from := d.pos
-		b := buf[:min(d.decoded-from, int64(len(buf)))]
-		if err := d.fill(b); err != nil {
+	for d.Pos() < decoded {
+		from := d.Pos()
+		b := buf[:min(decoded-from, int64(len(buf)))]
+		if err := d.Fill(b); err != nil {
 			return err
 		}
 		sums.Add(b)
-		f.giveCore() // a disk may take its time
+		f.decoders.GiveCore() // a disk may take its time
 		err := f.spool.file.Write(s.runs, from, b)
-		f.takeCore()
+		f.decoders.TakeCore()
 		if err != nil {
 			return err
 		}
@@ -102,7 +104,7 @@ func (f *Fetcher) decodeShard(s *spooled, d *decoder) error {
 		f.came(s, from)
 		f.mu.Unlock()
 	}
-	return d.endMember()
+	return d.EndMember()
 }
 
 // came starts the loads whose bytes are there now. It is called with mu held.

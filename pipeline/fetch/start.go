@@ -54,6 +54,6 @@ func (f *Fetcher) Start(seq Sequence, n int) Start {
 		s.Seconds += seconds
 		longest = max(longest, seconds)
 	}
-	s.Seconds = max(s.Seconds/float64(cap(f.cpu)), longest)
+	s.Seconds = max(s.Seconds/float64(f.decoders.Cores()), longest)
 	return s
 }

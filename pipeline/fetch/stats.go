@@ -67,7 +67,7 @@ type SpoolStats struct {
 
 // Stats gives a snapshot.
 func (f *Fetcher) Stats() Stats {
-	n := &f.counts
+	n, decoders := &f.counts, f.decoders.Stats()
 	s := Stats{
 		Strategy:     string(f.choice.Strategy),
 		Reason:       f.choice.Reason,
@@ -75,7 +75,7 @@ func (f *Fetcher) Stats() Stats {
 		PiecesRead:   n.piecesRead.Load(),
 		PiecesReread: n.piecesReread.Load(),
 		BytesRead:    n.bytesRead.Load(),
-		DecodedBytes: n.decoded.Load(),
+		DecodedBytes: decoders.DecodedBytes,
 		RecordsOut:   n.recordsOut.Load(),
 		BytesOut:     n.bytesOut.Load(),
 		Hits:         n.hits.Load(),
@@ -96,11 +96,11 @@ func (f *Fetcher) Stats() Stats {
 	}
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	s.HeldBytes += f.cache.mapped + f.cache.tables + f.decoders.held + f.tableBytes()
+	s.HeldBytes += f.cache.mapped + f.cache.tables + decoders.HeldBytes + f.tableBytes()
 	s.MappedBytes = f.maps.bytes
 	s.PiecesDropped = f.cache.dropped
 	s.LoadsInFlight = int64(len(f.loads))
-	s.OpenDecoders = int64(len(f.decoders.all))
+	s.OpenDecoders = int64(decoders.Open)
 	s.Errors = f.failures.total
 	s.LastErrors = f.failures.last()
 	if p := f.spool; p != nil {

@@ -1,11 +1,11 @@
-package fetch
+package decode
 
 import (
 	"runtime"
 	"runtime/debug"
 	"time"
 
-	"github.com/lsiofs/lsiofs/pipeline/fetch/budget"
+	"github.com/lsiofs/lsiofs/pipeline/meter"
 )
 
 const (
@@ -23,7 +23,7 @@ const (
 
 // memory is what a decoder holds, or is about to hold for the member that it
 // has seen the head of. It is called from its goroutine.
-func (d *decoder) memory() int64 {
+func (d *Decoder) memory() int64 {
 	n := d.raw.memory() + d.own + int64(cap(d.tail))
 	if d.dec != nil {
 		n += d.dec.MemoryBytes()
@@ -35,45 +35,44 @@ func (d *decoder) memory() int64 {
 // to begin: a window may be as large as the whole budget, and is not known
 // before. One decoder may always exceed what there is, so one gets on; those
 // that wait let go of the processor.
-func (f *Fetcher) makeRoom(d *decoder) {
+func (s *Set) makeRoom(d *Decoder) {
 	want := d.memory()
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	x := &f.decoders
-	for want > d.held && x.held-d.held+x.garbage+want > max(f.limits.DecoderBytes, leastRoomBytes) && !f.closed {
-		if f.closeOldest() {
+	s.mu.Lock()
+	for want > d.held && s.held-d.held+s.garbage+want > max(s.c.LimitBytes, leastRoomBytes) && !s.closed {
+		if s.closeOldest() {
 			continue
 		}
-		if x.garbage > 0 && !x.collecting {
-			f.collect()
+		if s.garbage > 0 && !s.collecting {
+			s.collect()
 			continue
 		}
-		if !x.collecting && !f.othersWork(d) {
+		if !s.collecting && !s.othersWork(d) {
 			break
 		}
 		d.waits = true
-		x.waiting++
-		d.raw.got.Store(f.now()) // what it waits for gets on
-		changed := x.changed
-		f.mu.Unlock()
-		f.giveCore()
+		s.waiting++
+		d.raw.got.Store(s.c.Now()) // what it waits for gets on
+		changed := s.changed
+		s.mu.Unlock()
+		s.GiveCore()
 		select {
 		case <-changed:
-		case <-time.After(min(time.Second, f.config.ReadTimeout/4)):
+		case <-time.After(min(time.Second, s.c.Patience/4)):
 		}
-		f.takeCore()
-		f.mu.Lock()
-		x.waiting--
+		s.TakeCore()
+		s.mu.Lock()
+		s.waiting--
 		d.waits = false
 	}
-	f.holdDecoder(d, want)
-	f.cache.shrink()
+	s.hold(d, want)
+	s.mu.Unlock()
+	s.work.Shrink()
 }
 
 // othersWork says whether memory will be given back by decoders that get on.
-func (f *Fetcher) othersWork(d *decoder) bool {
-	for o := range f.decoders.all {
-		if o != d && o.running && !o.waits && o.raw.got.Load() > f.now()-stalledNanos {
+func (s *Set) othersWork(d *Decoder) bool {
+	for o := range s.all {
+		if o != d && o.running && !o.waits && o.raw.got.Load() > s.c.Now()-stalledNanos {
 			return true
 		}
 	}
@@ -82,49 +81,52 @@ func (f *Fetcher) othersWork(d *decoder) bool {
 
 // discard notes that a closed decoder's memory is the collector's now, and has
 // it collected when that is much. It is called with mu held.
-func (f *Fetcher) discard(bytes int64) {
-	x := &f.decoders
-	x.garbage += bytes
-	if x.garbage < maxGarbageBytes || x.collecting || f.closed {
+func (s *Set) discard(bytes int64) {
+	s.garbage += bytes
+	if s.garbage < maxGarbageBytes || s.collecting || s.closed {
 		return
 	}
-	x.collecting = true
-	f.running.Go(func() {
-		f.mu.Lock()
-		defer f.mu.Unlock()
-		f.collect()
+	s.collecting = true
+	s.goroutines.Go(func() {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		s.collect()
 	})
 }
 
 // collect gives the memory of closed decoders back to the system. It is called
 // with mu held, and lets go of it meanwhile.
-func (f *Fetcher) collect() {
-	x := &f.decoders
-	x.collecting = true
-	was := x.garbage
-	f.mu.Unlock()
+func (s *Set) collect() {
+	s.collecting = true
+	was := s.garbage
+	s.mu.Unlock()
 	runtime.GC() // what a sync.Pool has is left for one collection
 	debug.FreeOSMemory()
-	f.mu.Lock()
-	x.collecting = false
-	x.garbage -= was
-	f.wakeDecoders()
+	s.mu.Lock()
+	s.collecting = false
+	s.garbage -= was
+	s.wake()
 }
 
-// wakeDecoders wakes those that wait for memory.
-func (f *Fetcher) wakeDecoders() {
-	if f.decoders.waiting > 0 {
-		close(f.decoders.changed)
-		f.decoders.changed = make(chan struct{})
+// wake wakes those that wait for memory.
+func (s *Set) wake() {
+	if s.waiting > 0 {
+		close(s.changed)
+		s.changed = make(chan struct{})
 	}
 }
 
-// shrink frees segments until the budget, which decoders have made smaller, is
-// kept again, or nothing more can be freed.
-func (c *cache) shrink() {
-	for c.excess(0, true) > 0 {
-		if freed, err := c.evict(budget.Ahead); err != nil || !freed {
-			return
-		}
-	}
+// TakeCore waits for a core to decode on; GiveCore lets others have it.
+func (s *Set) TakeCore() {
+	s.cores <- struct{}{}
+	s.c.Meter.Working[meter.Decompress].Begin(meter.Now())
 }
+
+// GiveCore gives back what TakeCore took.
+func (s *Set) GiveCore() {
+	s.c.Meter.Working[meter.Decompress].End(meter.Now())
+	<-s.cores
+}
+
+// Cores is how many decoders decode at a time.
+func (s *Set) Cores() int { return cap(s.cores) }

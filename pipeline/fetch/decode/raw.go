@@ -1,4 +1,4 @@
-package fetch
+package decode
 
 import (
 	"io"
@@ -15,7 +15,7 @@ import (
 // block ahead. Its buffers are of the Go heap, so that a decoder may be closed
 // while a block is on its way. It is not for concurrent use.
 type rawReader struct {
-	f      *Fetcher
+	set    *Set
 	object storage.Object
 	first  uint64        // the shard's first record
 	next   int64         // offset of the block to ask for next
@@ -54,7 +54,7 @@ func (r *rawReader) release() {
 			blocks.Put(&b)
 		}
 	}
-	r.block, r.spare, r.cur, r.err = nil, nil, nil, errClosed
+	r.block, r.spare, r.cur, r.err = nil, nil, nil, ErrClosed
 }
 
 type rawBlock struct {
@@ -62,12 +62,12 @@ type rawBlock struct {
 	err   error
 }
 
-func newRawReader(f *Fetcher, s catalog.Shard, off int64, got *atomic.Int64, waits *meter.Ledger) *rawReader {
-	return &rawReader{f: f, object: s.Object, first: s.First, next: off, came: make(chan rawBlock, 1), got: got, waits: waits}
+func newRawReader(set *Set, s catalog.Shard, off int64, got *atomic.Int64, waits *meter.Ledger) *rawReader {
+	return &rawReader{set: set, object: s.Object, first: s.First, next: off, came: make(chan rawBlock, 1), got: got, waits: waits}
 }
 
 // memory is how much the two blocks hold.
-func (r *rawReader) memory() int64 { return 2 * int64(r.f.limits.RawBlockBytes) }
+func (r *rawReader) memory() int64 { return 2 * int64(r.set.c.BlockBytes) }
 
 // ask submits the next block, if there is one.
 func (r *rawReader) ask() {
@@ -75,18 +75,18 @@ func (r *rawReader) ask() {
 	if r.until > r.next {
 		end = min(end, r.until)
 	}
-	n := min(int64(r.f.limits.RawBlockBytes), end-r.next)
+	n := min(int64(r.set.c.BlockBytes), end-r.next)
 	if n <= 0 {
 		return
 	}
 	b := r.spare
 	if b == nil {
-		b = takeBlock(r.f.limits.RawBlockBytes)
+		b = takeBlock(r.set.c.BlockBytes)
 	}
 	r.spare = nil
-	came, running, reading := r.came, &r.f.running, &r.f.meter.Reading
+	came, running, reading := r.came, &r.set.goroutines, &r.set.c.Meter.Reading
 	running.Add(1)
-	r.f.submitReads([]*storage.Read{{Object: r.object, OffsetBytes: r.next, Buf: b[:n], Done: func(err error) {
+	r.set.c.Submit([]*storage.Read{{Object: r.object, OffsetBytes: r.next, Buf: b[:n], Done: func(err error) {
 		reading.End()
 		came <- rawBlock{b[:n], err}
 		running.Done()
@@ -115,14 +115,14 @@ func (r *rawReader) Read(p []byte) (int, error) {
 		select {
 		case b = <-r.came:
 		default:
-			wait := r.waits.Begin(meter.Now(), meter.Storage, nil, r.f, r.first)
-			r.f.giveCore()
+			wait := r.waits.Begin(meter.Now(), meter.Storage, nil, r.set.c.Place, r.first)
+			r.set.GiveCore()
 			b = <-r.came
 			r.waits.End(wait, meter.Now())
-			r.f.takeCore()
+			r.set.TakeCore()
 		}
 		r.asked = false
-		r.got.Store(r.f.now())
+		r.got.Store(r.set.c.Now())
 		if b.err != nil {
 			r.err = b.err
 			return 0, r.err
