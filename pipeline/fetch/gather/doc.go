@@ -19,21 +19,23 @@
 //
 // # What is in memory
 //
-//		Reader ──► run: batches one after the other, each a block of memory
-//		             │   ▓▓▓▓ ▓▓▓▓ ▓▓▓▓ ░░░░ ░░░░ ░░░░ ░░░░ ░░░░
-//		             │   kept ▲    ready └─── reads under way ──┘
-//		             │        └ lent                            ↑ the next stretch
-//		             ▼
-//		           stretch ──► planner (package plan) ──► reads ──► storage
+//	Reader ──► run: batches one after the other, each a block of memory
+//	             │   ▓▓▓▓ ▓▓▓▓ ▓▓▓▓ ░░░░ ░░░░ ░░░░ ░░░░ ░░░░
+//	             │   kept ▲    ready └─── reads under way ──┘
+//	             │        └ lent                            ↑ the next stretch
+//	             ▼
+//	           stretch ──► planner (package plan) ──► reads ──► storage
 //
-//	  - A batch is consecutive records of a sequence in one block of memory, in the
-//	    order in which they go out. So what is lent lies together.
-//	  - A run is a place at which a reader reads: batches one after the other. A file
-//	    that is mapped is read at some places in turn, so a reader may have some runs.
-//	  - A stretch is some batches whose reads are planned together. The more records
-//	    are looked at, the more of them lie close to each other. Reads of one record go
-//	    straight to its place in its batch. Those of several records, or with gaps, go
-//	    to a scratch block, and from there the records are copied to their places.
+// A batch is consecutive records of a sequence in one block of memory, in the order in
+// which they go out. So what is lent lies together.
+//
+// A run is a place at which a reader reads: batches one after the other. A file that is
+// mapped is read at some places in turn, so a reader may have some runs.
+//
+// A stretch is some batches whose reads are planned together. The more records are
+// looked at, the more of them lie close to each other. Reads of one record go straight
+// to its place in its batch. Those of several records, or with gaps, go to a scratch
+// block, and from there the records are copied to their places.
 //
 // # What is read ahead
 //
