@@ -25,7 +25,11 @@ func newTestFetcher(t testing.TB, d *fetchtest.Dataset, budget int64) *Fetcher {
 
 func newFetcherOver(t testing.TB, d *fetchtest.Dataset, budget int64, s storage.Storage) *Fetcher {
 	t.Helper()
-	return newFetcherWith(t, d, Config{MemoryBytes: budget, ReadTimeout: time.Minute, PieceBytes: 16 << 10, PieceRecords: 32, Read: d.Read}, s)
+	return newFetcherWith(t, d, testConfig(d, budget), s)
+}
+
+func testConfig(d *fetchtest.Dataset, budget int64) Config {
+	return Config{MemoryBytes: budget, ReadTimeout: time.Minute, PieceBytes: 16 << 10, PieceRecords: 32, Read: d.Read}
 }
 
 func newFetcherWith(t testing.TB, d *fetchtest.Dataset, c Config, s storage.Storage) *Fetcher {
@@ -35,13 +39,12 @@ func newFetcherWith(t testing.TB, d *fetchtest.Dataset, c Config, s storage.Stor
 	f.cache.released = fetchtest.Poison
 	if d.Read == spec.ReadGather {
 		require.NotNil(t, f.gatherer)
-		f.gatherer.pool.Released = fetchtest.Poison
+		f.gatherMemory.Released = fetchtest.Poison
 	}
 	t.Cleanup(func() {
 		require.NoError(t, f.Close())
 		if f.gatherer != nil {
-			require.Zero(t, f.gatherer.pool.Held(), "all memory is given back")
-			require.Empty(t, f.gatherer.leaving)
+			require.Zero(t, f.gatherMemory.Held(), "all memory is given back")
 		}
 		require.Zero(t, f.cache.mapped, "all memory is given back")
 		require.Zero(t, f.decoders.Stats().HeldBytes)

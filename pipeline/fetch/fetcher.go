@@ -11,6 +11,7 @@ import (
 	"github.com/lsiofs/lsiofs/pipeline/catalog"
 	"github.com/lsiofs/lsiofs/pipeline/fetch/budget"
 	"github.com/lsiofs/lsiofs/pipeline/fetch/decode"
+	"github.com/lsiofs/lsiofs/pipeline/fetch/gather"
 	"github.com/lsiofs/lsiofs/pipeline/fetch/strategy"
 	"github.com/lsiofs/lsiofs/pipeline/meter"
 	"github.com/lsiofs/lsiofs/pipeline/spec"
@@ -57,7 +58,10 @@ type Fetcher struct {
 	choice   Choice
 	decoders *decode.Set
 	budget   *budget.Budget
-	gatherer *gatherer // nil unless records are gathered
+
+	// Records are gathered where there is a gatherer, which then does all.
+	gatherer     *gather.Gatherer
+	gatherMemory *budget.Blocks
 
 	checks  checkQueue
 	running sync.WaitGroup // reads, decoders, the pool
@@ -131,8 +135,7 @@ func newFetcher(x index, s storage.Storage, cfg Config) (*Fetcher, error) {
 	f.newLooking()
 	f.checks.init()
 	if f.choice.Strategy == spec.ReadGather {
-		var err error
-		if f.gatherer, err = newGatherer(f); err != nil {
+		if err := f.startGatherer(); err != nil {
 			return nil, err
 		}
 	} else if f.verifier != nil || f.spool != nil {
@@ -198,14 +201,8 @@ func (f *Fetcher) Close() error {
 	f.mu.Unlock()
 	f.decoders.Stop()
 	f.checks.close()
-	if f.gatherer != nil {
-		f.gatherer.work.close()
-	}
 	f.running.Wait()
-	var err error
-	if f.gatherer != nil {
-		err = f.gatherer.close()
-	}
+	err := f.closeGatherer()
 
 	f.decoders.Close()
 	f.mu.Lock()

@@ -56,45 +56,34 @@ func TestTheStrategyDoesNotShowInTheBytes(t *testing.T) {
 		require.NoError(t, errors.Join(errs...))
 		require.NoError(t, f.Close())
 		if f.gatherer != nil {
-			require.Zero(t, f.gatherer.pool.Held())
+			require.Zero(t, f.gatherMemory.Held())
 		}
 	})
 }
 
-// With room for it, each record is read once, in the reads that are forecast.
-func TestAGatherReadsWhatIsForecast(t *testing.T) {
-	for name, s := range map[string]fetchtest.Shape{
-		"plain": {Shards: 6, Records: 250, MaxBytes: 12_000}, "gaps": {Shards: 2, Records: 1000, MaxBytes: 900, GapBytes: 12 << 10},
-		"no newline": {Shards: 6, Records: 300, MaxBytes: 40, NoNewline: true}, "large": {Shards: 2, Records: 8, MaxBytes: 2 << 20},
-	} {
-		s.Read = spec.ReadGather
-		d := fetchtest.Make(t, s)
-		for order, seq := range map[string]fetchtest.List{"none": fetchtest.InOrder(d.Index), "reservoir": fetchtest.ReservoirOrder(3, d.Index, 3, 90), "full": fetchtest.RandomOrder(4, d.Index)} {
-			t.Run(name+"/"+order, func(t *testing.T) {
-				store := &fetchtest.CountedStorage{Storage: fetchtest.OpenStorage(t, d.Dir)}
-				f := newFetcherOver(t, d, 256<<20, store)
-				reads, bytes := int64(0), int64(0)
-				c, err := f.ForecastGather(t.Context(), seq, seq.Len(), func(n int64) {
-					require.Positive(t, n)
-					reads++
-					bytes += n
-				})
-				require.NoError(t, err)
-				require.Equal(t, bytes, c.ReadBytes)
-				require.Zero(t, store.Reads.Load(), "a forecast reads nothing")
-				r := f.Open(seq)
-				defer r.Close()
-				fetchtest.ReadAll(t, d, r, seq, askedRecords)
-				require.Equal(t, [2]int64{reads, bytes}, [2]int64{store.Reads.Load(), store.Bytes.Load()})
-				total := int64(0)
-				for _, b := range d.Records {
-					total += int64(len(b))
-				}
-				if s.NoNewline {
-					total -= int64(s.Shards)
-				}
-				require.Equal(t, total, bytes-c.GapBytes, "each byte is read once")
-			})
-		}
+// What a gatherer counts is in the fetcher's statistics, once.
+func TestStatsOfAGatheringFetcher(t *testing.T) {
+	d := fetchtest.Make(t, fetchtest.Shape{Read: spec.ReadGather, Shards: 3, Records: 200, MaxBytes: 3000})
+	store := &fetchtest.CountedStorage{Storage: fetchtest.OpenStorage(t, d.Dir)}
+	f := newFetcherOver(t, d, 8<<20, store)
+	seq := fetchtest.RandomOrder(1, d.Index)
+	r := f.Open(seq)
+	defer r.Close()
+	fetchtest.ReadAll(t, d, r, seq, 10)
+	total := 0
+	for _, b := range d.Records {
+		total += len(b)
 	}
+	s := f.Stats()
+	require.Equal(t, "gather", s.Strategy)
+	require.EqualValues(t, len(seq), s.RecordsOut)
+	require.EqualValues(t, total, s.BytesOut)
+	require.LessOrEqual(t, s.Hits, s.RecordsOut)
+	require.Positive(t, s.Waits)
+	require.Positive(t, s.WaitNanos)
+	require.EqualValues(t, store.Bytes.Load(), s.BytesRead)
+	require.EqualValues(t, store.Reads.Load(), s.Gather.Reads)
+	require.Zero(t, s.Gather.ReadsInFlight)
+	require.Positive(t, s.HeldBytes)
+	require.LessOrEqual(t, s.HeldBytes, int64(8<<20))
 }

@@ -29,21 +29,3 @@ func (ld *load) waitsFor() (meter.Stage, *meter.Ledger) {
 
 // Object names the shard of a record.
 func (f *Fetcher) Object(record uint64) string { return loan.ShardOf(f.index, record) }
-
-// Object names the shard of a record of the reader's sequence.
-func (r *gatherReader) Object(k uint64) string {
-	var number [1]uint64
-	if r.seq.Records(k, number[:]) != 1 {
-		return ""
-	}
-	return r.g.f.Object(number[0])
-}
-
-// waitsFor says for which stage those wait who wait for reads that gather: while
-// none is with the storage, what is missing has come and is being copied or checked.
-func (g *gatherer) waitsFor() meter.Stage {
-	if g.f.meter.Reading.Any() {
-		return meter.Storage
-	}
-	return meter.Gather
-}

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/lsiofs/lsiofs/pipeline/fetch/budget"
+	"github.com/lsiofs/lsiofs/pipeline/fetch/gather"
 	"github.com/lsiofs/lsiofs/pipeline/fetch/loan"
 	"github.com/lsiofs/lsiofs/pipeline/meter"
 )
@@ -16,7 +17,7 @@ import (
 type Reader struct {
 	f       *Fetcher
 	seq     Sequence
-	batches *gatherReader // nil unless records are gathered; it then does all
+	batches *gather.Reader // nil unless records are gathered; it then does all
 
 	mu      sync.Mutex
 	windows []*window // the one used last is the last
@@ -37,10 +38,11 @@ type lastLent struct {
 // Open gives a reader of a sequence. Opening costs nothing: what is read ahead
 // follows the calls of Lend.
 func (f *Fetcher) Open(seq Sequence) *Reader {
-	f.open.Add(1)
 	r := &Reader{f: f, seq: seq}
 	if f.gatherer != nil {
-		r.batches = f.gatherer.open(seq)
+		r.batches = f.gatherer.Open(seq)
+	} else {
+		f.open.Add(1)
 	}
 	return r
 }
@@ -48,7 +50,7 @@ func (f *Fetcher) Open(seq Sequence) *Reader {
 // Close ends the pass. It is idempotent.
 func (r *Reader) Close() {
 	if r.batches != nil {
-		r.batches.close()
+		r.batches.Close()
 		return
 	}
 	r.mu.Lock()
@@ -85,12 +87,12 @@ const lendBlock = 256
 // when the failing record is asked for first. A failed call lends nothing and
 // loses nothing; the same call may be made again.
 func (r *Reader) Lend(ctx context.Context, k uint64, n int, l *Loan) error {
+	if r.batches != nil {
+		return r.batches.Lend(ctx, k, n, l)
+	}
 	n, err := loan.Clip(r.seq, k, n)
 	if err != nil {
 		return err
-	}
-	if r.batches != nil {
-		return r.batches.lend(ctx, k, n, l)
 	}
 	own := r.f.lendingOf(l)
 	g := gathering{loan: l, own: own, evictions: r.f.maps.evictions(), mappedFrom: len(own.mapped), segsFrom: l.Pinned(), recordsFrom: len(l.Records)}
@@ -246,9 +248,7 @@ func (r *Reader) lendFirst(ctx context.Context, k uint64, g *gathering) error {
 		}
 		described := f.recordError(record, err)
 		if err == ErrTimeout {
-			f.mu.Lock()
-			f.failures.add(described)
-			f.mu.Unlock()
+			f.note(described)
 		}
 		return described
 	}

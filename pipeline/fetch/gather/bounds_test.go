@@ -1,4 +1,4 @@
-package fetch
+package gather
 
 import (
 	"context"
@@ -10,35 +10,34 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/lsiofs/lsiofs/pipeline/fetch/fetchtest"
-	"github.com/lsiofs/lsiofs/pipeline/spec"
-	"github.com/lsiofs/lsiofs/pipeline/storage/profile"
+	"github.com/lsiofs/lsiofs/pipeline/fetch/loan"
 )
 
 // Readers take turns, so that nobody waits while another one is looked at: each
 // is given memory, and what others hold goes for it.
 func TestSixtyFourGatheringReadersKeepWithinTheBudget(t *testing.T) {
-	d := fetchtest.Make(t, fetchtest.Shape{Read: spec.ReadGather, Shards: 4, Records: 32, MaxBytes: 200 << 10})
+	d := fetchtest.Make(t, fetchtest.Shape{Shards: 4, Records: 32, MaxBytes: 200 << 10})
 	for _, budget := range []int64{1 << 20, 16 << 20} {
-		f := newTestFetcher(t, d, budget)
-		g := fetchtest.RandomOrder(1, d.Index)
-		long := f.Open(g) // fills its window before there are others
-		fetchtest.ReadAll(t, d, long, g[:40], 3)
+		g := newTestGatherer(t, d, budget)
+		order := fetchtest.RandomOrder(1, d.Index)
+		long := g.Open(order) // fills its window before there are others
+		fetchtest.ReadAll(t, d, long, order[:40], 3)
 		readers, seqs := make([]*Reader, 64), make([]fetchtest.List, 64)
 		for w := range readers {
-			seqs[w] = g.Deal(w, 64)
-			readers[w] = f.Open(seqs[w])
+			seqs[w] = order.Deal(w, 64)
+			readers[w] = g.Open(seqs[w])
 		}
-		var l Loan
+		var l loan.Loan
 		for k := range seqs[0] {
 			for w, r := range readers {
 				require.NoError(t, r.Lend(context.Background(), uint64(k), 1, &l))
 				require.Equal(t, string(d.Records[seqs[w][k]]), string(l.Records[0]))
-				largest := f.gatherer.pool.Round(200 << 10)
-				require.LessOrEqual(t, f.Stats().HeldBytes, budget+largest)
+				largest := g.pool.Round(200 << 10)
+				require.LessOrEqual(t, g.Stats().HeldBytes, budget+largest)
 				l.Release()
 			}
 		}
-		require.Positive(t, f.Stats().Gather.DroppedBytes, "the first one gave up what it had read ahead")
+		require.Positive(t, g.Stats().DroppedBytes, "the first one gave up what it had read ahead")
 		for _, r := range append(readers, long) {
 			r.Close()
 		}
@@ -46,26 +45,26 @@ func TestSixtyFourGatheringReadersKeepWithinTheBudget(t *testing.T) {
 }
 
 func TestGatheringReadersTogetherKeepWithinTheBudget(t *testing.T) {
-	d := fetchtest.Make(t, fetchtest.Shape{Read: spec.ReadGather, Shards: 4, Records: 100, MaxBytes: 100 << 10})
+	d := fetchtest.Make(t, fetchtest.Shape{Shards: 4, Records: 100, MaxBytes: 100 << 10})
 	const budget, readers = 8 << 20, 8
-	f := newTestFetcher(t, d, budget)
-	g := fetchtest.RandomOrder(1, d.Index)
+	g := newTestGatherer(t, d, budget)
+	order := fetchtest.RandomOrder(1, d.Index)
 	most := int64(0)
 	var mu sync.Mutex
 	var wg sync.WaitGroup
 	for w := range readers {
-		seq := g.Deal(w, readers)
-		r := f.Open(seq)
+		seq := order.Deal(w, readers)
+		r := g.Open(seq)
 		wg.Go(func() {
 			defer r.Close()
-			var l Loan
+			var l loan.Loan
 			for k := 0; k < len(seq); k += len(l.Records) {
 				l.Release()
 				if err := r.Lend(context.Background(), uint64(k), 7, &l); err != nil {
 					t.Error(err)
 					return
 				}
-				held := f.Stats().HeldBytes
+				held := g.Stats().HeldBytes
 				mu.Lock()
 				most = max(most, held)
 				mu.Unlock()
@@ -74,28 +73,28 @@ func TestGatheringReadersTogetherKeepWithinTheBudget(t *testing.T) {
 		})
 	}
 	wg.Wait()
-	require.LessOrEqual(t, most, budget+readers*f.gatherer.pool.BlockBytes, "each may wait for one batch more")
+	require.LessOrEqual(t, most, budget+readers*g.pool.BlockBytes, "each may wait for one batch more")
 }
 
 // gatherTo makes a reader that has come to record k, by tens, and its storage.
-func gatherTo(t *testing.T, d *fetchtest.Dataset, budget int64, seq fetchtest.List, k int) (*Fetcher, *Reader, *fetchtest.CountedStorage) {
+func gatherTo(t *testing.T, d *fetchtest.Dataset, budget int64, seq fetchtest.List, k int) (*Gatherer, *Reader, *fetchtest.CountedStorage) {
 	store := &fetchtest.CountedStorage{Storage: fetchtest.OpenStorage(t, d.Dir)}
-	f := newFetcherOver(t, d, budget, store)
-	r := f.Open(seq)
+	g := newGathererOver(t, d, budget, store)
+	r := g.Open(seq)
 	t.Cleanup(r.Close)
 	fetchtest.ReadAll(t, d, r, seq[:k], 10)
-	return f, r, store
+	return g, r, store
 }
 
 func TestGatheringFollowsTheReader(t *testing.T) {
-	d := fetchtest.Make(t, fetchtest.Shape{Read: spec.ReadGather, Shards: 4, Records: 2000, MaxBytes: 4000}) // 16 MB
+	d := fetchtest.Make(t, fetchtest.Shape{Shards: 4, Records: 2000, MaxBytes: 4000}) // 16 MB
 	seq := fetchtest.RandomOrder(1, d.Index)
 	end := uint64(len(seq))
 	total := int64(0)
 	for _, b := range d.Records {
 		total += int64(len(b))
 	}
-	window := func(r *Reader) uint64 { return r.batches.runs[len(r.batches.runs)-1].end() }
+	window := func(r *Reader) uint64 { return r.runs[len(r.runs)-1].end() }
 
 	t.Run("a step back reads nothing again", func(t *testing.T) {
 		_, r, store := gatherTo(t, d, 64<<20, seq, 800)
@@ -105,11 +104,11 @@ func TestGatheringFollowsTheReader(t *testing.T) {
 		require.Equal(t, before, store.Reads.Load())
 	})
 	t.Run("a seek forward inside the window drops nothing", func(t *testing.T) {
-		f, r, _ := gatherTo(t, d, 64<<20, seq, 800)
+		g, r, _ := gatherTo(t, d, 64<<20, seq, 800)
 		to := window(r)
 		require.Greater(t, to, uint64(1200))
 		fetchtest.LendOne(t, d, r, seq, to-1)
-		require.Zero(t, f.Stats().Gather.DroppedBytes)
+		require.Zero(t, g.Stats().DroppedBytes)
 		require.GreaterOrEqual(t, window(r), to)
 	})
 	t.Run("who samples gets what is asked for", func(t *testing.T) {
@@ -121,26 +120,23 @@ func TestGatheringFollowsTheReader(t *testing.T) {
 	})
 	t.Run("who begins ahead of itself reads nothing twice", func(t *testing.T) {
 		store := &fetchtest.CountedStorage{Storage: fetchtest.OpenStorage(t, d.Dir)}
-		c := gatherConfig(64 << 20)
-		c.Storage = profile.Defaults(profile.KindSSD)
-		c.Storage.GapBytes = 0
-		f, err := newFetcher(d.Index, store, c)
-		require.NoError(t, err)
-		r := f.Open(seq)
+		c := testConfig(d, 64<<20, store)
+		c.Plan.MergeGapBytes = 0
+		g := newGathererWith(t, c)
+		r := g.Open(seq)
 		for _, k := range []uint64{0, 700} {
 			fetchtest.LendOne(t, d, r, seq, k)
 		}
 		fetchtest.ReadAll(t, d, r, seq[:700], 9)
-		var l Loan
+		var l loan.Loan
 		for k := uint64(700); k < end; k += uint64(len(l.Records)) {
 			l.Release()
 			require.NoError(t, r.Lend(t.Context(), k, 9, &l))
 		}
 		l.Release()
 		require.Equal(t, total, store.Bytes.Load())
-		require.Zero(t, f.Stats().Gather.DroppedBytes)
+		require.Zero(t, g.Stats().DroppedBytes)
 		r.Close()
-		require.NoError(t, f.Close())
 	})
 	t.Run("two places in turn keep what each has ahead", func(t *testing.T) {
 		_, r, store := gatherTo(t, d, 64<<20, seq, 0)
@@ -152,29 +148,29 @@ func TestGatheringFollowsTheReader(t *testing.T) {
 		require.Less(t, store.Bytes.Load(), 4*total, "what lies ahead of the first is perhaps read again")
 	})
 	t.Run("a jump gives up what lies ahead", func(t *testing.T) {
-		f, r, _ := gatherTo(t, d, 8<<20, seq, 800)
+		g, r, _ := gatherTo(t, d, 8<<20, seq, 800)
 		require.Less(t, window(r), end-8)
 		for k := end - 1; k > end-8; k -= 2 {
 			fetchtest.LendOne(t, d, r, seq, k)
 		}
-		require.Positive(t, f.Stats().Gather.DroppedBytes)
-		require.Len(t, r.batches.runs, maxRuns)
+		require.Positive(t, g.Stats().DroppedBytes)
+		require.Len(t, r.runs, maxRuns)
 	})
 }
 
 func TestJumpsAndConcurrentCallsOfAGatheringReader(t *testing.T) {
 	for _, budget := range []int64{1, 2 << 20, 64 << 20} {
-		d := fetchtest.Make(t, fetchtest.Shape{Read: spec.ReadGather, Shards: 4, Records: 300, MaxBytes: 4000})
+		d := fetchtest.Make(t, fetchtest.Shape{Shards: 4, Records: 300, MaxBytes: 4000})
 		seq := fetchtest.RandomOrder(1, d.Index)
-		f := newTestFetcher(t, d, budget)
-		r := f.Open(seq)
+		g := newTestGatherer(t, d, budget)
+		r := g.Open(seq)
 		var wg sync.WaitGroup
 		for g := range 6 {
 			rng := rand.New(rand.NewPCG(uint64(g), 7))
 			wg.Go(func() {
 				for range 40 {
 					k := rng.IntN(len(seq))
-					var l Loan
+					var l loan.Loan
 					for range 1 + rng.IntN(12) { // go on for a while
 						n := min(1+rng.IntN(20), len(seq)-k)
 						if n == 0 {
@@ -197,22 +193,22 @@ func TestJumpsAndConcurrentCallsOfAGatheringReader(t *testing.T) {
 		}
 		wg.Wait()
 		r.Close()
-		require.ErrorIs(t, r.Lend(context.Background(), 0, 1, new(Loan)), errGatherClosed)
+		require.ErrorIs(t, r.Lend(context.Background(), 0, 1, new(loan.Loan)), errClosed)
 	}
 }
 
 func TestLendingWhatHasBeenGatheredAllocatesNothing(t *testing.T) {
-	d := fetchtest.Make(t, fetchtest.Shape{Read: spec.ReadGather, Shards: 4, Records: 500, MaxBytes: 1000})
+	d := fetchtest.Make(t, fetchtest.Shape{Shards: 4, Records: 500, MaxBytes: 1000})
 	seq := fetchtest.RandomOrder(1, d.Index)
 	_, r, _ := gatherTo(t, d, 64<<20, seq, 1000)
-	for _, run := range r.batches.runs {
+	for _, run := range r.runs {
 		for _, b := range run.batches {
 			if wake := b.wait(); wake != nil {
 				<-wake
 			}
 		}
 	}
-	var l Loan
+	var l loan.Loan
 	k := uint64(1000)
 	require.Zero(t, testing.AllocsPerRun(10, func() {
 		if err := r.Lend(context.Background(), k, 3, &l); err != nil {
@@ -241,12 +237,12 @@ func (c cycle) Records(k uint64, dst []uint64) int {
 func BenchmarkGather(b *testing.B) {
 	for _, maxBytes := range []int{1000, 20_000} {
 		b.Run(fmt.Sprintf("record=%d", maxBytes/2), func(b *testing.B) {
-			d := fetchtest.Make(b, fetchtest.Shape{Read: spec.ReadGather, Shards: 4, Records: 8_000_000 / maxBytes, MaxBytes: maxBytes})
+			d := fetchtest.Make(b, fetchtest.Shape{Shards: 4, Records: 8_000_000 / maxBytes, MaxBytes: maxBytes})
 			seq := cycle{fetchtest.RandomOrder(1, d.Index)}
-			f := newFetcherOver(b, d, 8<<20, fetchtest.OpenFiles(b, d.Dir))
-			r := f.Open(seq)
+			g := newGathererOver(b, d, 8<<20, fetchtest.OpenFiles(b, d.Dir))
+			r := g.Open(seq)
 			defer r.Close()
-			var l Loan
+			var l loan.Loan
 			k := uint64(0)
 			epoch := func() {
 				for n := 0; n < len(seq.List); n += len(l.Records) {
@@ -259,14 +255,14 @@ func BenchmarkGather(b *testing.B) {
 			for range 3 {
 				epoch()
 			}
-			before := f.Stats().Gather.Reads
+			before := g.Stats().Reads
 			b.ReportAllocs()
 			b.SetBytes(d.DecodedBytes())
 			for b.Loop() {
 				epoch()
 			}
 			b.ReportMetric(float64(len(seq.List)), "records/op")
-			b.ReportMetric(float64(f.Stats().Gather.Reads-before)/float64(b.N), "reads/op")
+			b.ReportMetric(float64(g.Stats().Reads-before)/float64(b.N), "reads/op")
 		})
 	}
 }
