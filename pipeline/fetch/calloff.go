@@ -36,7 +36,7 @@ func (f *Fetcher) callOff(r *Reader) {
 			continue
 		}
 		ld.readers = slices.Delete(ld.readers, i, i+1)
-		if ld.waiters == 0 && len(ld.readers) == 0 && f.takeBack(ld) {
+		if !ld.Waited() && len(ld.readers) == 0 && f.takeBack(ld) {
 			f.counts.readsCancelled.Add(1)
 			f.counts.bytesCancelled.Add(uint64(ld.layout.size))
 			ld.err = errCalledOff
@@ -44,7 +44,7 @@ func (f *Fetcher) callOff(r *Reader) {
 		}
 	}
 	if f.spool != nil {
-		f.unqueueSpooled()
+		f.newsOfSpool(f.spool.Unqueue())
 	}
 }
 
@@ -63,12 +63,7 @@ func (f *Fetcher) takeBack(ld *load) bool {
 	case ld.decoder != nil:
 		took = ld.decoder.TakeBack(ld)
 	case ld.seg == nil && f.spools(ld.shard):
-		if s := f.spool.shards[ld.shard]; s != nil {
-			s.work, took = from(s.work)
-		}
-		if !took {
-			f.spool.waiting, took = from(f.spool.waiting)
-		}
+		took = f.spool.TakeBack(ld)
 	case ld.seg == nil:
 		// It waits for its shard to be mapped, or is being mapped at this moment.
 		if s := f.maps.shards[ld.shard]; s != nil {
@@ -80,22 +75,4 @@ func (f *Fetcher) takeBack(ld *load) bool {
 		took = ld.stage.CompareAndSwap(isQueued, calledOff)
 	}
 	return took
-}
-
-// unqueueSpooled drops shards of which nothing is wanted, and that nobody has
-// begun to decode.
-func (f *Fetcher) unqueueSpooled() {
-	p := f.spool
-	dropped := false
-	p.queue = slices.DeleteFunc(p.queue, func(s *spooled) bool {
-		if len(s.work) > 0 {
-			return false
-		}
-		f.dropSpooled(s)
-		dropped = true
-		return true
-	})
-	if dropped {
-		f.admitWaiting()
-	}
 }

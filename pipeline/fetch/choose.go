@@ -69,35 +69,30 @@ func (f *Fetcher) surveyHeld() strategy.Held {
 	return h
 }
 
-// openSpool chooses, and makes the spool where there is to be one. A spool that
+// chooseStrategy chooses, and opens the file of a spool where there is to be one. A spool that
 // can't be is an error: scanning would decode shards again and again, which
 // nobody should find out about by waiting.
-func (f *Fetcher) openSpool() error {
+func (f *Fetcher) chooseStrategy() (file *spool.File, err error) {
 	c, err := f.Choose(f.config.Read)
 	if err == nil && c.Spooled != nil {
-		err = f.makeSpool(&c)
+		file, err = f.openSpoolFile(&c)
 	}
 	if err != nil {
 		if c.FewerLanes != "" {
 			err = fmt.Errorf("%w (%s)", err, c.FewerLanes)
 		}
-		return fmt.Errorf("--read %s: %w; fewer --lanes, a smaller --shuffle-size or more --memory need less, and --read scan needs none but decodes shards again and again", f.config.Read, err)
+		return nil, fmt.Errorf("--read %s: %w; fewer --lanes, a smaller --shuffle-size or more --memory need less, and --read scan needs none but decodes shards again and again", f.config.Read, err)
 	}
 	f.choice = c
-	return nil
+	return file, nil
 }
 
-func (f *Fetcher) makeSpool(c *Choice) error {
+func (f *Fetcher) openSpoolFile(c *Choice) (*spool.File, error) {
 	if f.config.Spool.Dir == "" {
-		return fmt.Errorf("%s are to be spooled, and there is no directory for that: name one with --spool-dir", humanize.IBytes(uint64(c.SpoolBytes)))
+		return nil, fmt.Errorf("%s are to be spooled, and there is no directory for that: name one with --spool-dir", humanize.IBytes(uint64(c.SpoolBytes)))
 	}
 	if f.config.Spool.Engine == nil {
-		return errors.New("there is no engine to read the spool with")
+		return nil, errors.New("there is no engine to read the spool with")
 	}
-	file, err := spool.OpenFile(f.config.Spool.Dir, c.SpoolBytes)
-	if err != nil {
-		return err
-	}
-	f.spool = newSpool(f, file)
-	return nil
+	return spool.OpenFile(f.config.Spool.Dir, c.SpoolBytes)
 }

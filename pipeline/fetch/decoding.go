@@ -42,7 +42,7 @@ func (w decoding) Room(l decode.Load) bool {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	u := budget.Ahead
-	if ld.waiters > 0 {
+	if ld.Waited() {
 		u = budget.Demanded
 	}
 	if ld.seg, ld.off, ld.err = f.cache.alloc(ld.layout.size, u); ld.err != nil {

@@ -12,6 +12,7 @@ import (
 	"github.com/lsiofs/lsiofs/pipeline/fetch/budget"
 	"github.com/lsiofs/lsiofs/pipeline/fetch/decode"
 	"github.com/lsiofs/lsiofs/pipeline/fetch/gather"
+	"github.com/lsiofs/lsiofs/pipeline/fetch/spool"
 	"github.com/lsiofs/lsiofs/pipeline/fetch/strategy"
 	"github.com/lsiofs/lsiofs/pipeline/meter"
 	"github.com/lsiofs/lsiofs/pipeline/spec"
@@ -70,9 +71,9 @@ type Fetcher struct {
 	cache    cache
 	maps     maps
 	loads    map[int]*load
-	aheadOut int64     // bytes of loads that are read ahead and have not come
-	spool    *spooling // nil when no shard is spooled
-	everRead []uint64  // a bit a piece
+	aheadOut int64        // bytes of loads that are read ahead and have not come
+	spool    *spool.Spool // nil when no shard is spooled
+	everRead []uint64     // a bit a piece
 	broken   map[int]error
 	failures failures
 	closed   bool
@@ -117,19 +118,23 @@ func newFetcher(x index, s storage.Storage, cfg Config) (*Fetcher, error) {
 		return nil, err
 	}
 	f.verifier, _ = x.Unpacker().(unpack.Verifier)
-	if err := f.openSpool(); err != nil {
+	file, err := f.chooseStrategy()
+	if err != nil {
 		return nil, err
 	}
-	if f.spool != nil && cfg.Order.Shuffle == spec.ShuffleFull {
+	if file != nil && cfg.Order.Shuffle == spec.ShuffleFull {
 		// A record at a time is wanted of a piece: let it bring little else.
 		if err := f.makeTables(f.choice.FinePieceBytes(cfg.MemoryBytes, cfg.PieceBytes)); err != nil {
-			return nil, errors.Join(err, f.closeSpool())
+			return nil, errors.Join(err, file.Close())
 		}
 	}
 	f.budget = budget.New(f.limits.CacheBytes)
 	f.cache = cache{memory: memory{segment: f.limits.SegmentBytes}, budget: f.budget, mostTables: f.limits.TableBytes, slots: f.slots, gone: map[int][]uint64{}}
 	f.maps = f.newMaps()
 	f.decoders = f.newDecoders()
+	if file != nil {
+		f.spool = f.startSpool(file)
+	}
 	sizes := f.sizes()
 	f.holdsAll = f.wanted != nil && sizes.Fits()
 	f.newLooking()
@@ -200,6 +205,10 @@ func (f *Fetcher) Close() error {
 	f.closed = true
 	f.mu.Unlock()
 	f.decoders.Stop()
+	if f.spool != nil {
+		f.spool.Stop()
+		f.spool.Wait()
+	}
 	f.checks.close()
 	f.running.Wait()
 	err := f.closeGatherer()

@@ -35,7 +35,7 @@ type load struct {
 	bad   map[int]error // records that failed their checksum
 
 	// With Fetcher.mu held.
-	waiters int
+	waiters atomic.Int32    // changed with Fetcher.mu held
 	readers []*Reader       // that will come to it: see callOff
 	decoder *decode.Decoder // that brings it, nil where it is read
 	ahead   bool            // its cost is in Fetcher.aheadOut
@@ -45,8 +45,8 @@ type load struct {
 	off     int64
 	pending atomic.Int32 // reads under way
 	failed  atomic.Pointer[error]
-	spooled *spooled // it is read from there
-	damaged bool     // it was, and did not come back as it was written; with Fetcher.mu held
+	spooled *spool.Place // it is read from there
+	damaged bool         // it was, and did not come back as it was written; with Fetcher.mu held
 }
 
 // layout says which ranges of a decoded shard a piece is made of, and where
@@ -181,7 +181,7 @@ func (f *Fetcher) start(piece, wanted int, u budget.Urgency, t *todo) *load {
 	if f.closed {
 		err = errClosed
 	}
-	if err == nil && f.spools(shard) && !f.avoids(shard) {
+	if err == nil && f.spools(shard) && !f.spool.Avoids(shard) {
 		if !f.assignSpool(ld, u) {
 			return nil
 		}
@@ -269,7 +269,7 @@ const checkedAtOnce = 1 << 20
 // come. Others may do it.
 func (f *Fetcher) checkAndFinish(ld *load) {
 	if ld.spooled != nil {
-		if err := spool.Compare(f.places, ld.shard, ld.piece, ld.spooled.sums, ld.layout.all(), ld.seg.mem[ld.off:]); err != nil {
+		if err := f.spool.Compare(ld.spooled, ld.piece, ld.layout.all(), ld.Memory()); err != nil {
 			f.lostInSpool(ld, err)
 			return
 		}
@@ -361,7 +361,7 @@ func (f *Fetcher) publish(ld *load) {
 		old.seg.live.Add(-old.liveBytes())
 	}
 	ld.seg.live.Add(e.liveBytes())
-	ld.seg.pins.Add(int64(ld.waiters))
+	ld.seg.pins.Add(int64(ld.waiters.Load()))
 	f.cache.attach(e)
 	ld.entry = e
 	f.slots.set(ld.piece, e)

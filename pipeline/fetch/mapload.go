@@ -103,7 +103,7 @@ func (f *Fetcher) mapPiece(ld *load, t *todo) {
 // readInstead reads a piece that was to be mapped. It is called with mu held.
 func (f *Fetcher) readInstead(ld *load, t *todo) {
 	u := budget.Ahead
-	if ld.waiters > 0 {
+	if ld.Waited() {
 		u = budget.Demanded
 	}
 	if f.closed {

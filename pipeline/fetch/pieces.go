@@ -100,3 +100,15 @@ func (p *places) AnyFrom(shard, piece int) bool {
 	from, end := p.pieces.starts[piece], s.First+s.Records
 	return from < end && p.part.Count(from, end) > 0
 }
+
+// Shards is how many there are.
+func (p *places) Shards() int { return p.index.Shards() }
+
+// Records are a shard's, and those of them that are of the part.
+func (p *places) Records(shard int) (all, wanted uint64) {
+	s := p.index.Shard(shard)
+	return s.Records, p.part.Count(s.First, s.First+s.Records)
+}
+
+// Path names a shard.
+func (p *places) Path(shard int) string { return p.index.Shard(shard).Object.Path }

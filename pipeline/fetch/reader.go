@@ -282,7 +282,7 @@ func (r *Reader) demand(ctx context.Context, piece, i int, w *meter.Waiter) (e *
 	if ld == nil {
 		ld = f.start(piece, i, budget.Demanded, &t)
 	}
-	ld.waiters++
+	ld.waiters.Add(1)
 	ld.want(r)
 	f.mu.Unlock()
 	f.carryOut(&t)
@@ -340,6 +340,6 @@ func (f *Fetcher) abandon(ld *load) {
 			ld.entry.seg.pins.Unpin()
 		}
 	default:
-		ld.waiters--
+		ld.waiters.Add(-1)
 	}
 }

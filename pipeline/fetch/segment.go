@@ -4,6 +4,7 @@ import (
 	"sync/atomic"
 
 	"github.com/lsiofs/lsiofs/pipeline/fetch/budget"
+	"github.com/lsiofs/lsiofs/pipeline/fetch/spool"
 	"github.com/lsiofs/lsiofs/uring"
 )
 
@@ -42,7 +43,7 @@ type entry struct {
 	out   []atomic.Uint64 // a bit a record: gone out
 
 	// Where the shard is spooled, its place there is told what has gone out.
-	spooled *spooled
+	spooled *spool.Place
 	ordinal uint64 // of the first record in the shard
 }
 
@@ -70,7 +71,7 @@ func (e *entry) deliver(i int) bool {
 	}
 	e.seg.live.Add(-e.spans[i].size)
 	if e.spooled != nil {
-		e.spooled.goneOut(e.ordinal + uint64(i))
+		e.spooled.GoneOut(e.ordinal + uint64(i))
 	}
 	return true
 }

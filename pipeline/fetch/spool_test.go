@@ -225,10 +225,10 @@ func TestASpoolThatCanNotBeWrittenIsAnErrorOfItsRecords(t *testing.T) {
 	d := fetchtest.Make(t, fetchtest.Shape{Codec: "gz", Shards: 3, Records: 110, MaxBytes: 900})
 	c := spoolConfig(t, 300<<10, spoolFull)
 	f := newSpoolingFetcher(t, d, c, fetchtest.OpenStorage(t, d.Dir))
-	writable := f.spool.file.Device
+	writable := f.spool.File().Device
 	readOnly, err := os.Open(os.DevNull)
 	require.NoError(t, err)
-	f.spool.file.Device = readOnly
+	f.spool.File().Device = readOnly
 	seq := fetchtest.RandomOrder(1, d.Index)
 	r := f.Open(seq)
 	defer r.Close()
@@ -240,12 +240,10 @@ func TestASpoolThatCanNotBeWrittenIsAnErrorOfItsRecords(t *testing.T) {
 
 	// It works again when it can be written.
 	require.Eventually(t, func() bool {
-		f.mu.Lock()
-		defer f.mu.Unlock()
-		if f.spool.running > 0 {
+		if f.spool.Stats().Decoding > 0 {
 			return false
 		}
-		f.spool.file.Device = writable
+		f.spool.File().Device = writable
 		return true
 	}, time.Minute, time.Millisecond)
 	require.NoError(t, readOnly.Close())

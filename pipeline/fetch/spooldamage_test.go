@@ -70,13 +70,12 @@ func forgetPieces(f *Fetcher) {
 }
 
 // wholeInSpool waits until a shard is in the spool.
-func wholeInSpool(t *testing.T, f *Fetcher, shard int) (s *spooled) {
+func wholeInSpool(t *testing.T, f *Fetcher, shard int) (s *spool.Place) {
 	t.Helper()
 	require.Eventually(t, func() bool {
-		f.mu.Lock()
-		defer f.mu.Unlock()
-		s = f.spool.shards[shard]
-		return s != nil && s.whole
+		var whole bool
+		s, whole = f.spool.Find(shard)
+		return whole
 	}, 90*time.Second, time.Millisecond)
 	return s
 }
@@ -111,9 +110,7 @@ func TestAFlippedByteInAnyBlockOfTheSpoolIsNoticedAndDecodedAgain(t *testing.T) 
 					require.Greater(t, after.DamagedPieces, before.DamagedPieces, "block [%d, %d)", from, to)
 					require.Greater(t, after.DamagedShards, before.DamagedShards)
 					s = wholeInSpool(t, f, shard)
-					f.mu.Lock()
-					f.spool.losses.Forget()
-					f.mu.Unlock()
+					f.spool.ForgetLosses()
 				}
 			}
 			require.Zero(t, f.Stats().Errors)
@@ -148,15 +145,15 @@ func recordIn(d *fetchtest.Dataset, x catalog.Shard, from, to int64) (uint64, bo
 }
 
 // flip changes a byte of a shard in the spool's file.
-func flip(t *testing.T, f *Fetcher, s *spooled, off int64) {
+func flip(t *testing.T, f *Fetcher, s *spool.Place, off int64) {
 	t.Helper()
-	require.NoError(t, spool.EachPart(s.runs, off, 1, func(at, _ int64) error {
+	require.NoError(t, s.EachPart(off, 1, func(at, _ int64) error {
 		var one [1]byte
-		if _, err := f.spool.file.Device.ReadAt(one[:], at); err != nil {
+		if _, err := f.spool.File().Device.ReadAt(one[:], at); err != nil {
 			return err
 		}
 		one[0] ^= 0x10
-		_, err := f.spool.file.Device.WriteAt(one[:], at)
+		_, err := f.spool.File().Device.WriteAt(one[:], at)
 		return err
 	}))
 }
@@ -209,9 +206,7 @@ func TestTheSpoolIsTriedAgainOnceALossIsForgotten(t *testing.T) {
 	lendAnew(t, d, f, 0)
 	require.Equal(t, uint64(2), f.Stats().Spool.DamagedShards, "it is read without the spool")
 
-	f.mu.Lock()
-	f.spool.losses.Forget() // as after ten minutes
-	f.mu.Unlock()
+	f.spool.ForgetLosses() // as after ten minutes
 	engine.after = func(_ *uring.Request, n int, err error) (int, error) { return n, err }
 	forgetPieces(f)
 	lendAnew(t, d, f, 0)
@@ -243,18 +238,7 @@ func TestTheTablesOfASpoolAreOfTheBudget(t *testing.T) {
 		lendAnew(t, d, f, x.First)
 		wholeInSpool(t, f, shard)
 	}
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	want := int64(0)
-	for _, s := range f.spool.order {
-		want += s.tableBytes()
-	}
-	require.NotZero(t, want)
-	require.Equal(t, want, f.spool.tables)
-	require.Equal(t, before-want-f.decoders.Stats().HeldBytes, f.budget.Rest())
-	for len(f.spool.order) > 0 {
-		f.dropSpooled(f.spool.order[0])
-	}
-	require.Zero(t, f.spool.tables)
-	require.Zero(t, f.spool.file.Used())
+	tables := f.spool.Stats().TableBytes
+	require.NotZero(t, tables)
+	require.Equal(t, before-tables-f.decoders.Stats().HeldBytes, f.budget.Rest())
 }

@@ -102,11 +102,12 @@ func (f *Fetcher) Stats() Stats {
 	s.Errors = f.failures.total
 	s.LastErrors = f.failures.last()
 	if p := f.spool; p != nil {
-		s.HeldBytes += p.tables
+		x := p.Stats()
+		s.HeldBytes += x.TableBytes
 		s.Spool = &SpoolStats{
-			Dir: p.file.Dir, CapacityBytes: p.file.CapacityBytes, UsedBytes: p.file.Used(), Shards: len(p.shards),
-			Decoding: p.running, Decoded: p.decoded, DecodedAgain: p.again,
-			DamagedPieces: p.losses.Pieces, DamagedShards: p.losses.Shards,
+			Dir: x.Dir, CapacityBytes: x.CapacityBytes, UsedBytes: x.UsedBytes, Shards: x.Shards,
+			Decoding: x.Decoding, Decoded: x.Decoded, DecodedAgain: x.DecodedAgain,
+			DamagedPieces: x.DamagedPieces, DamagedShards: x.DamagedShards,
 		}
 	}
 	return s

@@ -14,3 +14,6 @@ const (
 // ErrNoRoom says that there is no memory to read ahead. No reader gets to see it: who
 // waits gets memory always.
 var ErrNoRoom = errors.New("no memory to read ahead")
+
+// ErrClosed ends what was to be brought when its fetcher is closed.
+var ErrClosed = errors.New("the fetcher is closed")

@@ -224,7 +224,7 @@ func TestDecodersThatAreStoppedEndTheirLoads(t *testing.T) {
 	}
 	set.Assign(0, o.load(60), budget.Demanded)
 	o.ended(1)
-	require.Equal(t, map[int]error{60: ErrClosed}, o.failed)
+	require.Equal(t, map[int]error{60: budget.ErrClosed}, o.failed)
 }
 
 func TestAWholeShardIsDecodedForWhoAsksForIt(t *testing.T) {

@@ -7,6 +7,7 @@ import (
 	"sync/atomic"
 
 	"github.com/lsiofs/lsiofs/pipeline/catalog"
+	"github.com/lsiofs/lsiofs/pipeline/fetch/budget"
 	"github.com/lsiofs/lsiofs/pipeline/meter"
 	"github.com/lsiofs/lsiofs/pipeline/storage"
 )
@@ -54,7 +55,7 @@ func (r *rawReader) release() {
 			blocks.Put(&b)
 		}
 	}
-	r.block, r.spare, r.cur, r.err = nil, nil, nil, ErrClosed
+	r.block, r.spare, r.cur, r.err = nil, nil, nil, budget.ErrClosed
 }
 
 type rawBlock struct {

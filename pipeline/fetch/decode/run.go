@@ -4,6 +4,7 @@ import (
 	"errors"
 	"slices"
 
+	"github.com/lsiofs/lsiofs/pipeline/fetch/budget"
 	"github.com/lsiofs/lsiofs/pipeline/meter"
 	"github.com/lsiofs/lsiofs/pipeline/unpack"
 )
@@ -139,7 +140,7 @@ func (s *Set) next(d *Decoder) (l Load, to int64, more bool) {
 	}
 	loads := s.end(d)
 	s.mu.Unlock()
-	s.work.Failed(loads, ErrClosed)
+	s.work.Failed(loads, budget.ErrClosed)
 	s.mu.Lock()
 	return nil, 0, false
 }

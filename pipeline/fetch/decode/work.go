@@ -1,7 +1,6 @@
 package decode
 
 import (
-	"errors"
 	"iter"
 
 	"github.com/lsiofs/lsiofs/pipeline/catalog"
@@ -62,6 +61,3 @@ type Pieces interface {
 	// piece or behind it.
 	AnyFrom(shard, piece int) bool
 }
-
-// ErrClosed ends loads when the set is closed.
-var ErrClosed = errors.New("the fetcher is closed")
