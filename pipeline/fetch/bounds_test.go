@@ -48,7 +48,7 @@ func TestWorkersThatReadTogetherReadEachPieceOnce(t *testing.T) {
 			r.Close()
 		}
 		s := f.Stats()
-		require.Equal(t, uint64(f.pieces.len()), s.PiecesRead, "codec %q", codec)
+		require.Equal(t, uint64(f.pieces.Len()), s.PiecesRead, "codec %q", codec)
 		require.Zero(t, s.PiecesReread)
 		require.Equal(t, uint64(len(g)), s.RecordsOut)
 		require.Equal(t, s.RecordsOut, s.Hits+s.Waits)
@@ -64,7 +64,7 @@ func TestASmallDatasetIsReadOnceForAllEpochs(t *testing.T) {
 		fetchtest.ReadAll(t, d, r, seq, 30)
 		r.Close()
 	}
-	require.Equal(t, uint64(f.pieces.len()), f.Stats().PiecesRead)
+	require.Equal(t, uint64(f.pieces.Len()), f.Stats().PiecesRead)
 }
 
 // A few records that stay long never pin the pieces they came with: with room
@@ -76,7 +76,7 @@ func TestWhatIsKeptOfPiecesIsCopiedTogether(t *testing.T) {
 	r := f.Open(g)
 	fetchtest.ReadAll(t, d, r, g, 30)
 	r.Close()
-	require.Less(t, f.Stats().PiecesReread, uint64(f.pieces.len()/50))
+	require.Less(t, f.Stats().PiecesReread, uint64(f.pieces.Len()/50))
 }
 
 func TestMemoryStaysWithinTheBudget(t *testing.T) {

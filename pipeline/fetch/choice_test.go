@@ -108,7 +108,7 @@ func TestAStrategyFollowsFromSizesTablesIncluded(t *testing.T) {
 			forced, err := f.Choose(spec.ReadScan)
 			require.NoError(t, err)
 			require.Equal(t, spec.ReadScan, forced.Strategy)
-			require.Equal(t, got.Strategy == spec.ReadSpool, f.looking.sweeps, "what nobody would choose sweeps")
+			require.Equal(t, got.Strategy == spec.ReadSpool, f.sweeps, "what nobody would choose sweeps")
 		})
 	}
 }

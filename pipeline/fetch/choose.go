@@ -60,10 +60,10 @@ func (f *Fetcher) surveyHeld() strategy.Held {
 			}
 		}
 	}
-	for piece := range f.pieces.len() {
+	for piece := range f.pieces.Len() {
 		if f.wants(piece) {
 			h.Pieces++
-			h.TableBytes += tableBytes(f.pieces.records(piece))
+			h.TableBytes += tableBytes(f.pieces.Records(piece))
 		}
 	}
 	return h

@@ -57,7 +57,7 @@ func (w decoding) Room(l decode.Load) bool {
 // is memory for it.
 func (w decoding) Passing(d *decode.Decoder, piece int) decode.Load {
 	f := w.f
-	if f.wanted[piece].Load() <= 0 && !(f.holdsAll && f.wants(piece)) {
+	if !f.wanted.Wanted(piece) && !(f.holdsAll && f.wants(piece)) {
 		return nil
 	}
 	f.mu.Lock()
@@ -79,14 +79,14 @@ func (w decoding) Passing(d *decode.Decoder, piece int) decode.Load {
 // wanted and not there.
 func (w decoding) Next(shard, piece int) int {
 	f := w.f
-	if !f.looking.sweeps {
+	if !f.sweeps {
 		return -1
 	}
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	s := f.index.Shard(shard)
-	for ; piece < f.pieces.len() && f.pieces.starts[piece] < s.First+s.Records; piece++ {
-		if f.wanted[piece].Load() > 0 && f.slots.at(piece) == nil && f.loads[piece] == nil {
+	for ; piece < f.pieces.Len() && f.pieces.Starts[piece] < s.First+s.Records; piece++ {
+		if f.wanted.Wanted(piece) && f.slots.at(piece) == nil && f.loads[piece] == nil {
 			return piece
 		}
 	}
@@ -116,7 +116,7 @@ func (f *Fetcher) breakShard(shard int, err error) {
 	if s.Records == 0 {
 		return
 	}
-	for p := f.pieces.of(s.First); p < f.pieces.len() && f.pieces.starts[p] < s.First+s.Records; p++ {
+	for p := f.pieces.Of(s.First); p < f.pieces.Len() && f.pieces.Starts[p] < s.First+s.Records; p++ {
 		if e := f.slots.at(p); e != nil {
 			e.seg.live.Add(-e.liveBytes())
 			f.slots.set(p, nil)
@@ -156,5 +156,5 @@ func (ld *load) Memory() []byte { return ld.seg.mem[ld.off:] }
 
 // ordinal is that of a load's first record in its shard.
 func (f *Fetcher) ordinal(ld *load) uint64 {
-	return f.pieces.starts[ld.piece] - f.index.Shard(ld.shard).First
+	return f.pieces.Starts[ld.piece] - f.index.Shard(ld.shard).First
 }

@@ -9,9 +9,11 @@ import (
 	"time"
 
 	"github.com/lsiofs/lsiofs/pipeline/catalog"
+	"github.com/lsiofs/lsiofs/pipeline/fetch/ahead"
 	"github.com/lsiofs/lsiofs/pipeline/fetch/budget"
 	"github.com/lsiofs/lsiofs/pipeline/fetch/decode"
 	"github.com/lsiofs/lsiofs/pipeline/fetch/gather"
+	"github.com/lsiofs/lsiofs/pipeline/fetch/piece"
 	"github.com/lsiofs/lsiofs/pipeline/fetch/spool"
 	"github.com/lsiofs/lsiofs/pipeline/fetch/strategy"
 	"github.com/lsiofs/lsiofs/pipeline/meter"
@@ -45,17 +47,17 @@ type Fetcher struct {
 	limits   strategy.Limits
 	log      *slog.Logger
 	verifier unpack.Verifier // nil when records carry no checksums
-	pieces   pieceTable
-	places   *places
+	pieces   piece.Table
+	places   *piece.Places
 	slots    *slots
 	counts   counters
 	meter    *meter.Meter
 	started  time.Time
-	open     atomic.Int64 // readers
-	wanted   wanted
+	open     atomic.Int64  // readers
+	wanted   *ahead.Counts // nil where no shard is compressed
 	held     strategy.Held
 	holdsAll bool // all shards, decoded, fit into the cache, with their tables
-	looking  looking
+	sweeps   bool // a scan that nobody would have chosen: see boundLookahead
 	choice   Choice
 	decoders *decode.Set
 	budget   *budget.Budget
@@ -137,7 +139,7 @@ func newFetcher(x index, s storage.Storage, cfg Config) (*Fetcher, error) {
 	}
 	sizes := f.sizes()
 	f.holdsAll = f.wanted != nil && sizes.Fits()
-	f.newLooking()
+	f.boundLookahead()
 	f.checks.init()
 	if f.choice.Strategy == spec.ReadGather {
 		if err := f.startGatherer(); err != nil {
@@ -162,24 +164,24 @@ func (f *Fetcher) recordsOf(s catalog.Shard) uint64 {
 
 // wants says whether records of a piece are of the part.
 func (f *Fetcher) wants(piece int) bool {
-	return f.part.Count(f.pieces.starts[piece], f.pieces.starts[piece+1]) > 0
+	return f.part.Count(f.pieces.Starts[piece], f.pieces.Starts[piece+1]) > 0
 }
 
 // makeTables makes what there is for each piece, and the limits that follow.
 func (f *Fetcher) makeTables(pieceBytes uint64) error {
 	x := f.index
-	pieces, err := newPieceTable(x.PieceStarts(pieceBytes, f.config.PieceRecords, uint64(f.wholeBytes())), x.Records())
+	pieces, err := piece.New(x.PieceStarts(pieceBytes, f.config.PieceRecords, uint64(f.wholeBytes())), x.Records())
 	if err != nil {
 		return err
 	}
 	f.pieces = pieces
-	f.places = &places{x, pieces, f.part}
+	f.places = &piece.Places{Index: x, Table: pieces, Part: f.part}
 	f.held = f.surveyHeld()
-	f.slots = newSlots(pieces.len(), f.held.Pieces)
-	f.everRead = make([]uint64, (pieces.len()+63)/64)
+	f.slots = newSlots(pieces.Len(), f.held.Pieces)
+	f.everRead = make([]uint64, (pieces.Len()+63)/64)
 	for i := range x.Shards() {
 		if x.Shard(i).Codec != nil {
-			f.wanted = make(wanted, pieces.len())
+			f.wanted = ahead.NewCounts(&f.pieces)
 			break
 		}
 	}

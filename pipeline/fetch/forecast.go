@@ -6,6 +6,7 @@ import (
 	"sort"
 
 	"github.com/lsiofs/lsiofs/pipeline/catalog"
+	"github.com/lsiofs/lsiofs/pipeline/fetch/ahead"
 	"github.com/lsiofs/lsiofs/pipeline/fetch/decode"
 	"github.com/lsiofs/lsiofs/pipeline/unpack"
 )
@@ -42,7 +43,7 @@ type Forecast struct {
 func (f *Fetcher) Forecast(ctx context.Context, seq Sequence, n uint64, how Choice, read func(sizeBytes int64)) (Forecast, error) {
 	var c Forecast
 	spooled := make([]uint64, len(how.Spooled)) // a bit a shard that has been read
-	seen := make([]uint64, (f.pieces.len()+63)/64)
+	seen := make([]uint64, (f.pieces.Len()+63)/64)
 	numbers, sizes := make([]uint64, lendBlock), make([]catalog.Extent, lendBlock)
 	compressed := map[int][]pass{} // of a shard
 	bytes, kept := int64(0), int64(0)
@@ -56,7 +57,7 @@ func (f *Fetcher) Forecast(ctx context.Context, seq Sequence, n uint64, how Choi
 		}
 		f.index.Extents(numbers[:m], sizes[:m])
 		for i, record := range numbers[:m] {
-			piece := f.pieces.of(record)
+			piece := f.pieces.Of(record)
 			if w, bit := &seen[piece>>6], uint64(1)<<(piece&63); *w&bit == 0 {
 				*w |= bit
 				c.Pieces++
@@ -82,7 +83,7 @@ func (f *Fetcher) Forecast(ctx context.Context, seq Sequence, n uint64, how Choi
 		k += uint64(m)
 	}
 	c.Estimated = len(compressed) > 0
-	c.Fits = c.KeptBytes+min(maxWindowBytes, f.limits.WindowBytes) <= f.limits.CacheBytes/5*4
+	c.Fits = c.KeptBytes+min(ahead.MaxBytes, f.limits.WindowBytes) <= f.limits.CacheBytes/5*4
 	c.Compressed = uint64(len(compressed))
 	for shard, passes := range compressed {
 		c.Passes += uint64(len(passes))
@@ -126,7 +127,7 @@ func (f *Fetcher) take(passes []pass, piece int, at place) []pass {
 func (f *Fetcher) inAdvance(from, to place) bool {
 	records := to.records - from.records
 	return records < uint64(f.config.LookaheadRecords) ||
-		records < maxWindowRecords && to.pieces-from.pieces < maxWindowPieces && to.bytes-from.bytes < min(maxWindowBytes, f.limits.WindowBytes)
+		records < ahead.MaxRecords && to.pieces-from.pieces < ahead.MaxPieces && to.bytes-from.bytes < min(ahead.MaxBytes, f.limits.WindowBytes)
 }
 
 // forecastPiece calls read for those of a piece of a shard that is not

@@ -16,7 +16,7 @@ import (
 func piecesOf(f *Fetcher, seq fetchtest.List, from, to int) (pieces int, bytes uint64) {
 	seen := map[int]bool{}
 	for _, record := range seq[from:to] {
-		piece := f.pieces.of(record)
+		piece := f.pieces.Of(record)
 		if !seen[piece] {
 			seen[piece] = true
 			_, l := f.layoutOf(piece)
@@ -170,12 +170,12 @@ func TestASeekForwardInsideTheWindowReadsNothingTwiceAndDropsNothing(t *testing.
 	defer r.Close()
 	fetchtest.ReadAll(t, d, r, seq[:200], 10)
 	r.mu.Lock()
-	w := r.windows[0]
-	to := w.scanned - 1
-	require.Greater(t, to, w.next+nearRecords)
+	w := r.ahead.Windows()[0]
+	to := w.Scanned - 1
+	require.Greater(t, to, w.Next+1024)
 	r.mu.Unlock()
 	fetchtest.LendOne(t, d, r, seq, to)
-	require.Len(t, r.windows, 1)
+	require.Len(t, r.ahead.Windows(), 1)
 	s := f.Stats()
 	require.Zero(t, s.ReadsCancelled)
 	require.Zero(t, s.PiecesDropped)
@@ -204,7 +204,7 @@ func TestWhoSamplesReadsWhatItAsksForAndNoMore(t *testing.T) {
 				// Near the sample before it, and far from it.
 				k := uint64(i/5*1100 + i%5*200)
 				fetchtest.LendOne(t, d, r, seq, k)
-				piece := f.pieces.of(seq[k])
+				piece := f.pieces.Of(seq[k])
 				_, l := f.layoutOf(piece)
 				switch {
 				case s.Read == spec.ReadGather:
@@ -231,8 +231,8 @@ func TestTwoPlacesInTurnAreBothReadAheadOf(t *testing.T) {
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	require.Len(t, r.windows, 2)
-	for _, w := range r.windows {
-		require.Greater(t, w.records, firstWindowRecords)
+	require.Len(t, r.ahead.Windows(), 2)
+	for _, w := range r.ahead.Windows() {
+		require.Greater(t, w.Records, 64)
 	}
 }

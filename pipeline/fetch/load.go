@@ -105,10 +105,10 @@ func (l *layout) reads(p profile.Profile, read func(byteRange)) {
 // there must be some. Bytes between records come along, but for large gaps. Of
 // shards that are spooled it has whole blocks, which are what is checked.
 func (f *Fetcher) layoutOf(piece int) (int, layout) {
-	n := f.pieces.records(piece)
+	n := f.pieces.Records(piece)
 	numbers, extents := make([]uint64, n), make([]catalog.Extent, n)
 	for i := range numbers {
-		numbers[i] = f.pieces.starts[piece] + uint64(i)
+		numbers[i] = f.pieces.Starts[piece] + uint64(i)
 	}
 	f.index.Extents(numbers, extents)
 	shard := extents[0].Shard
@@ -143,7 +143,7 @@ func (f *Fetcher) layoutOf(piece int) (int, layout) {
 		l.newline = true
 	}
 	l.reach = l.end()
-	if s := f.index.Shard(shard); f.pieces.starts[piece+1] < s.First+s.Records {
+	if s := f.index.Shard(shard); f.pieces.Starts[piece+1] < s.First+s.Records {
 		l.reach = min(l.reach, f.places.StartBytes(piece+1))
 	}
 	if f.index.Shard(shard).Codec == nil {

@@ -191,7 +191,7 @@ func (f *Fetcher) lost(x mappedRecord, err error) error {
 	if errors.Is(err, storage.ErrChanged) {
 		f.refuse(x.entry.seg.shard.shard)
 	}
-	described := f.recordError(f.pieces.starts[x.entry.piece]+uint64(x.index), err)
+	described := f.recordError(f.pieces.Starts[x.entry.piece]+uint64(x.index), err)
 	f.failures.add(described)
 	return described
 }

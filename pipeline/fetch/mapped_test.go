@@ -143,7 +143,7 @@ func TestWhatThePageCacheLosesIsReadAgain(t *testing.T) {
 	store.evictions.Add(1)
 	fetchtest.ReadAll(t, d, r, seq, 30)
 	require.Equal(t, again, f.Stats().RecordsMapped)
-	require.GreaterOrEqual(t, f.Stats().PiecesRead, uint64(f.pieces.len()))
+	require.GreaterOrEqual(t, f.Stats().PiecesRead, uint64(f.pieces.Len()))
 }
 
 // lendMapped lends the first records of a dataset's only shard.
@@ -309,7 +309,7 @@ func TestWhatCannotBeMappedIsRead(t *testing.T) {
 			f := newFetcherOver(t, d, 64<<20, s)
 			readEpochs(t, d, f, seq, 2)
 			require.Zero(t, f.Stats().RecordsMapped)
-			require.Equal(t, uint64(f.pieces.len()), f.Stats().PiecesRead)
+			require.Equal(t, uint64(f.pieces.Len()), f.Stats().PiecesRead)
 		})
 	}
 }

@@ -5,6 +5,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/lsiofs/lsiofs/pipeline/fetch/ahead"
 	"github.com/lsiofs/lsiofs/pipeline/fetch/budget"
 	"github.com/lsiofs/lsiofs/pipeline/fetch/gather"
 	"github.com/lsiofs/lsiofs/pipeline/fetch/loan"
@@ -19,12 +20,11 @@ type Reader struct {
 	seq     Sequence
 	batches *gather.Reader // nil unless records are gathered; it then does all
 
-	mu      sync.Mutex
-	windows []*window // the one used last is the last
-	look    lookahead
-	buf     []uint64
-	last    lastLent
-	closed  bool
+	mu     sync.Mutex
+	ahead  ahead.Reader
+	stock  stock
+	last   lastLent
+	closed bool
 }
 
 // lastLent is the last record of the last Lend. It is not taken as gone out
@@ -43,6 +43,7 @@ func (f *Fetcher) Open(seq Sequence) *Reader {
 		r.batches = f.gatherer.Open(seq)
 	} else {
 		f.open.Add(1)
+		r.ahead, r.stock.r = f.follow(seq), r
 	}
 	return r
 }
@@ -63,9 +64,7 @@ func (r *Reader) Close() {
 		r.f.deliver(r.last.entry, r.last.index)
 		r.last = lastLent{}
 	}
-	if r.f.wanted != nil {
-		r.count(r.look.from, r.look.to, -1)
-	}
+	r.ahead.Close()
 	r.f.callOff(r)
 	r.f.open.Add(-1)
 }
@@ -193,8 +192,8 @@ func (r *Reader) gather(g *gathering, k uint64, n int) {
 // before it, as locked operations do, so the processor does several at a time.
 func (f *Fetcher) find(records []uint64, to []found) int {
 	for at, record := range records {
-		piece := f.pieces.of(record)
-		to[at] = found{f.slots.at(piece), int(record - f.pieces.starts[piece])}
+		piece := f.pieces.Of(record)
+		to[at] = found{f.slots.at(piece), int(record - f.pieces.Starts[piece])}
 	}
 	for at, x := range to[:len(records)] {
 		e, i := x.entry, x.index
@@ -233,8 +232,8 @@ func (r *Reader) lendFirst(ctx context.Context, k uint64, g *gathering) error {
 		return nil
 	}
 	record := g.own.numbers[0]
-	piece := f.pieces.of(record)
-	i := int(record - f.pieces.starts[piece])
+	piece := f.pieces.Of(record)
+	i := int(record - f.pieces.Starts[piece])
 	e, waited, err := r.demand(ctx, piece, i, g.loan.Waiter)
 	if err == nil {
 		err = e.bad[i]
@@ -294,7 +293,7 @@ func (r *Reader) demand(ctx context.Context, piece, i int, w *meter.Waiter) (e *
 	f.mu.Lock()
 	on, via := ld.waitsFor()
 	f.mu.Unlock()
-	number := w.Begin(on, via, f, f.pieces.starts[piece])
+	number := w.Begin(on, via, f, f.pieces.Starts[piece])
 	e, err = f.wait(ctx, ld)
 	w.End(number)
 	return e, true, err

@@ -61,7 +61,7 @@ func damageable(t *testing.T) map[string]*fetchtest.Dataset {
 func forgetPieces(f *Fetcher) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	for piece := range f.pieces.len() {
+	for piece := range f.pieces.Len() {
 		if e := f.slots.at(piece); e != nil {
 			e.seg.live.Add(-e.liveBytes())
 			f.slots.set(piece, nil)

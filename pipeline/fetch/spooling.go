@@ -6,6 +6,7 @@ import (
 
 	"github.com/lsiofs/lsiofs/pipeline/fetch/budget"
 	"github.com/lsiofs/lsiofs/pipeline/fetch/decode"
+	"github.com/lsiofs/lsiofs/pipeline/fetch/piece"
 	"github.com/lsiofs/lsiofs/pipeline/fetch/spool"
 	"github.com/lsiofs/lsiofs/pipeline/fetch/strategy"
 	"github.com/lsiofs/lsiofs/pipeline/meter"
@@ -17,7 +18,8 @@ type spooling struct{ f *Fetcher }
 
 var (
 	_ spool.Owner    = spooling{}
-	_ spool.Shards   = (*places)(nil)
+	_ spool.Shards   = (*piece.Places)(nil)
+	_ decode.Pieces  = (*piece.Places)(nil)
 	_ spool.Decoders = spoolDecoders{}
 	_ spool.Load     = (*load)(nil)
 )
@@ -122,8 +124,8 @@ func (f *Fetcher) readSpooled(s *spool.Place, ld *load) {
 func (w spooling) WantedSoon(shard int, missing bool) bool {
 	f := w.f
 	x := f.index.Shard(shard)
-	for piece := f.pieces.of(x.First); piece < f.pieces.len() && f.pieces.starts[piece] < x.First+x.Records; piece++ {
-		if f.wanted[piece].Load() > 0 && !(missing && f.slots.at(piece) != nil) {
+	for piece := f.pieces.Of(x.First); piece < f.pieces.Len() && f.pieces.Starts[piece] < x.First+x.Records; piece++ {
+		if f.wanted.Wanted(piece) && !(missing && f.slots.at(piece) != nil) {
 			return true
 		}
 	}

@@ -1,0 +1,141 @@
+package ahead
+
+import (
+	"slices"
+
+	"github.com/lsiofs/lsiofs/pipeline/fetch/loan"
+)
+
+// Stock is where pieces are, or are brought to. Its methods are called with the
+// reader's lock held.
+type Stock interface {
+	// Have is how many of the records, up to the first that is not, are in memory.
+	Have(records []uint64) int
+	// Start has the piece of a record brought, unless it is there or on its way. more
+	// says whether another one may be begun. It gives what the piece takes, 0 where
+	// none was begun, and false where there is no room to read further ahead.
+	Start(record uint64, more bool) (bytes int64, room bool)
+	// CallOff takes back what the reader wanted, and nobody else, and has not begun.
+	CallOff()
+}
+
+// Reader follows one pass over a sequence. It is not for concurrent use.
+type Reader struct {
+	seq         loan.Sequence
+	counts      *Counts // nil where nobody needs them
+	lookRecords int
+	windows     []*window // the one used last is the last
+	look        lookahead
+	buf         []uint64
+}
+
+// NewReader follows a pass over a sequence. Where counts are given, lookRecords of the
+// records that follow are counted, of all readers together.
+func NewReader(seq loan.Sequence, counts *Counts, lookRecords int) Reader {
+	return Reader{seq: seq, counts: counts, lookRecords: lookRecords}
+}
+
+// Close takes back what was counted.
+func (r *Reader) Close() {
+	if r.counts != nil {
+		r.count(r.look.from, r.look.to, -1)
+		r.look = lookahead{}
+	}
+}
+
+// goTo gives the window of a call for records k … k+n-1. Where none is at that
+// place the reader has jumped: what it wanted elsewhere and has not begun is
+// called off.
+func (r *Reader) goTo(k uint64, n int, s Stock) *window {
+	if i := slices.IndexFunc(r.windows, func(w *window) bool { return w.has(k) }); i >= 0 {
+		w := r.windows[i]
+		r.windows = append(slices.Delete(r.windows, i, i+1), w)
+		w.move(k, n)
+		return w
+	}
+	if len(r.windows) > 0 {
+		s.CallOff()
+	}
+	for _, w := range r.windows {
+		w.scanned, w.started, w.bytes = w.next, w.started[:0], 0
+	}
+	if len(r.windows) == maxWindows {
+		r.windows = slices.Delete(r.windows, 0, 1)
+	}
+	w := &window{next: k + uint64(n), scanned: k}
+	r.windows = append(r.windows, w)
+	return w
+}
+
+// Advance starts what is missing behind records k … k+n-1, and of these. again says
+// that some of these are missing: they are looked at again, from the lent-th on. There
+// are so many readers, who together read ahead up to limit bytes each.
+func (r *Reader) Advance(s Stock, k uint64, n int, again bool, lent, readers int, limit int64) {
+	w := r.goTo(k, n, s)
+	r.lookAhead(k, readers)
+	limit = min(MaxBytes, limit)
+	if again && w.scanned >= k+uint64(n) {
+		r.scan(s, w, k+uint64(lent), k+uint64(n), limit)
+	}
+	target := min(w.next+uint64(w.records), r.seq.Len())
+	if w.scanned < k+uint64(n) || w.scanned+uint64(w.records)/4 < target {
+		w.scanned = r.scan(s, w, w.scanned, target, limit)
+	}
+}
+
+// blockRecords is how many records are looked up at a time.
+const blockRecords = 256
+
+// scratch is memory for the numbers of the next n records, or some of them.
+func (r *Reader) scratch(n uint64) []uint64 {
+	if r.buf == nil {
+		r.buf = make([]uint64, blockRecords)
+	}
+	return r.buf[:min(n, blockRecords)]
+}
+
+// scan starts the missing pieces of records from … to-1, as far as there is
+// room, and returns how far it came.
+func (r *Reader) scan(s Stock, w *window, from, to uint64, limit int64) uint64 {
+	for from < to {
+		m := r.seq.Records(from, r.scratch(to-from))
+		if m == 0 {
+			return from
+		}
+		for rest := r.buf[:m]; len(rest) > 0; {
+			have := s.Have(rest)
+			from += uint64(have)
+			if rest = rest[have:]; len(rest) == 0 {
+				break
+			}
+			more := !(w.bytes > 0 && w.bytes >= limit || len(w.started) >= MaxPieces)
+			bytes, room := s.Start(rest[0], more)
+			if !room {
+				return from
+			}
+			if bytes > 0 {
+				w.started = append(w.started, aheadPiece{from, bytes})
+				w.bytes += bytes
+			}
+			from++
+			rest = rest[1:]
+		}
+	}
+	return from
+}
+
+// Window is what a reader reads ahead at one place, for those who look on.
+type Window struct {
+	Next    uint64 // behind the furthest record that was asked for in turn
+	Records int    // that follow, and are read ahead
+	Scanned uint64 // up to here the sequence has been looked at
+}
+
+// Windows are the places that the reader reads at, the one used last is the last.
+func (r *Reader) Windows() []Window {
+	out := make([]Window, len(r.windows))
+	for i, w := range r.windows {
+		out[i] = Window{w.next, w.records, w.scanned}
+	}
+	return out
+}

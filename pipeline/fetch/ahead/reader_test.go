@@ -1,0 +1,174 @@
+package ahead
+
+import (
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/lsiofs/lsiofs/pipeline/fetch/fetchtest"
+	"github.com/lsiofs/lsiofs/pipeline/fetch/piece"
+)
+
+// pieces are of so many records each.
+func pieces(t testing.TB, records, each uint64) *piece.Table {
+	var starts []uint64
+	for r := uint64(0); r < records; r += each {
+		starts = append(starts, r)
+	}
+	x, err := piece.New(append(starts, records), records)
+	require.NoError(t, err)
+	return &x
+}
+
+func sequence(n int) fetchtest.List {
+	l := make(fetchtest.List, n)
+	for i := range l {
+		l[i] = uint64(i)
+	}
+	return l
+}
+
+// stock brings what it is asked for at once, and writes it down.
+type stock struct {
+	table   *piece.Table
+	has     map[int]bool
+	started []int
+	bytes   int64 // of a piece
+	room    int   // pieces that may be begun
+	calls   int   // of CallOff
+}
+
+func (s *stock) Have(records []uint64) int {
+	for i, r := range records {
+		if !s.has[s.table.Of(r)] {
+			return i
+		}
+	}
+	return len(records)
+}
+
+func (s *stock) Start(record uint64, more bool) (int64, bool) {
+	p := s.table.Of(record)
+	if s.has[p] {
+		return 0, true
+	}
+	if !more || s.room == 0 {
+		return 0, false
+	}
+	s.room--
+	s.has[p] = true
+	s.started = append(s.started, p)
+	return s.bytes, true
+}
+
+func (s *stock) CallOff() { s.calls++ }
+
+func newStock(table *piece.Table) *stock {
+	return &stock{table: table, has: map[int]bool{}, bytes: 100, room: 1 << 30}
+}
+
+func TestWhoSamplesGetsWhatIsAskedForAndWhoReadsOnGetsMoreEachTime(t *testing.T) {
+	x := pieces(t, 100_000, 10)
+	s, r := newStock(x), NewReader(sequence(100_000), nil, 0)
+	r.Advance(s, 50_000, 5, false, 0, 1, MaxBytes)
+	require.Equal(t, []int{5000}, s.started, "one sample, one piece")
+	var far []uint64
+	for k := uint64(50_005); k < 50_025; k += 5 {
+		r.Advance(s, k, 5, false, 0, 1, MaxBytes)
+		far = append(far, r.Windows()[0].Scanned-k)
+	}
+	require.Equal(t, []uint64{69, 133, 261, 517}, far)
+	require.Zero(t, s.calls)
+}
+
+func TestAJumpCallsOffAndASeekToWhatWasLookedAtDoesNot(t *testing.T) {
+	x := pieces(t, 100_000, 10)
+	s, r := newStock(x), NewReader(sequence(100_000), nil, 0)
+	for k := uint64(0); k < 100; k += 5 {
+		r.Advance(s, k, 5, false, 0, 1, MaxBytes)
+	}
+	to := r.Windows()[0].Scanned - 1
+	require.Greater(t, to, uint64(nearRecords+100))
+	r.Advance(s, to, 5, false, 0, 1, MaxBytes)
+	require.Zero(t, s.calls)
+	require.Len(t, r.Windows(), 1)
+	for i, k := range []uint64{60_000, 70_000, 80_000, 90_000} {
+		r.Advance(s, k, 5, false, 0, 1, MaxBytes)
+		require.Equal(t, i+1, s.calls)
+	}
+	require.Len(t, r.Windows(), maxWindows)
+}
+
+func TestWhatIsReadAheadStaysWithinItsBounds(t *testing.T) {
+	x := pieces(t, 100_000, 1)
+	s, r := newStock(x), NewReader(sequence(100_000), nil, 0)
+	for k := uint64(0); k < 500; k += 5 {
+		r.Advance(s, k, 5, false, 0, 1, 2000)
+		ahead := 0
+		for _, p := range s.started {
+			if uint64(p) >= k {
+				ahead++
+			}
+		}
+		require.LessOrEqual(t, ahead, 2000/100)
+	}
+	// Without a bound of bytes it is one of pieces.
+	s, r = newStock(x), NewReader(sequence(100_000), nil, 0)
+	for range 20 {
+		r.Advance(s, 0, 5, false, 0, 1, 1<<40)
+		r.Advance(s, 5, 5, false, 0, 1, 1<<40)
+		r.Advance(s, 10, 5, false, 0, 1, 1<<40)
+	}
+	require.LessOrEqual(t, len(s.started), MaxPieces+10)
+}
+
+// Where there was no room the reader looks there again once it comes closer.
+func TestWhatHadNoRoomIsAskedForAgain(t *testing.T) {
+	x := pieces(t, 10_000, 10)
+	s, r := newStock(x), NewReader(sequence(10_000), nil, 0)
+	s.room = 1
+	r.Advance(s, 0, 10, false, 0, 1, MaxBytes)
+	r.Advance(s, 10, 10, false, 0, 1, MaxBytes)
+	require.Equal(t, []int{0}, s.started)
+	s.room = 3
+	r.Advance(s, 10, 10, false, 0, 1, MaxBytes)
+	require.Equal(t, []int{0, 1, 2, 3}, s.started)
+}
+
+func TestPiecesAreCountedWhileAReaderComesToThem(t *testing.T) {
+	x := pieces(t, 10_000, 10)
+	c := NewCounts(x)
+	s := newStock(x)
+	r := NewReader(sequence(10_000), c, 2000)
+	r.Advance(s, 0, 5, false, 0, 1, MaxBytes)
+	require.True(t, c.Wanted(0))
+	require.True(t, c.Wanted(199))
+	require.False(t, c.Wanted(200))
+	r.Advance(s, 4000, 5, false, 0, 1, MaxBytes)
+	require.False(t, c.Wanted(0), "it has gone elsewhere")
+	require.True(t, c.Wanted(400))
+	other := NewReader(sequence(10_000), c, 2000)
+	other.Advance(newStock(x), 4000, 5, false, 0, 2, MaxBytes)
+	r.Close()
+	r.Close()
+	require.True(t, c.Wanted(400), "the other one comes to it")
+	other.Close()
+	for p := range x.Len() {
+		require.False(t, c.Wanted(p), "piece %d", p)
+	}
+	require.Zero(t, c.wanted.Load())
+}
+
+func TestNoMorePiecesAreWantedAtATimeThanTheBound(t *testing.T) {
+	x := pieces(t, 10_000, 1)
+	c := NewCounts(x)
+	c.Bound(40)
+	r := NewReader(sequence(10_000), c, 5000)
+	for k := uint64(0); k < 1000; k += 7 {
+		r.Advance(newStock(x), k, 7, false, 0, 1, MaxBytes)
+		require.True(t, c.Wanted(int(k)), "what comes next always is")
+		require.LessOrEqual(t, c.wanted.Load(), int64(40+c.step()))
+	}
+	r.Close()
+	require.Zero(t, c.wanted.Load())
+}
