@@ -1,6 +1,37 @@
 // Package fetch turns references in order into record bytes in the same order,
 // inside one memory budget. It knows nothing of what the bytes mean.
 //
+// # Rooms
+//
+// Its parts are packages below it, each with a contract of its own:
+//
+//	piece     which piece a record is of, and where pieces lie; pure
+//	strategy  how shards are read, and how memory is divided, from sizes alone; pure
+//	ahead     what each reader comes to next, piece by piece
+//	decode    decoders of compressed shards: who has a core, and memory
+//	spool     shards that were decoded into a file: who is let in, and what is lost
+//	gather    readers that read exactly the records that come next
+//	loan      what readers share with those who call them
+//	budget    memory: what is charged to it, and who may have more
+//	fetchtest datasets, orders and storages of their tests
+//
+// This package has the pieces in memory and on their way (the table of entries, the
+// cache of segments, the loads), what is mapped of the page cache, and puts the rooms
+// together.
+//
+// # Locks
+//
+// Locks are taken in this order, never the other way:
+//
+//	Reader.mu ──► Fetcher.mu ──┬─► decode.Set ──┐
+//	                           └─► spool.Spool ─┴─► (budget: atomic, without a lock)
+//
+// decode and spool call back without their locks (decode.Work, spool.Owner), or return
+// what there is to do (spool.News). So between the moment when one of them has taken a
+// load up and the moment when the fetcher is told, the load is in no list, and can't be
+// taken back. Looking up what is in memory takes no lock: a look-up is an atomic load
+// and a pin.
+//
 // # Pieces
 //
 // Data is read in pieces, runs of consecutive records of one shard. A piece of
@@ -96,7 +127,7 @@
 //
 // A scan that is asked for where auto would have spooled has no such bound, but gets
 // on: its readers look as far ahead as a quarter of the memory holds pieces, and
-// each pass through a shard brings all of these (looking).
+// each pass through a shard brings all of these (boundLookahead).
 //
 // # Who waits for whom
 //
