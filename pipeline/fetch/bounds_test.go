@@ -12,20 +12,21 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/lsiofs/lsiofs/pipeline/fetch/fetchtest"
 	"github.com/lsiofs/lsiofs/pipeline/spec"
 	"github.com/lsiofs/lsiofs/pipeline/storage"
 )
 
 func TestWorkersThatReadTogetherReadEachPieceOnce(t *testing.T) {
 	for _, codec := range []string{"", "gz"} {
-		d := makeDataset(t, shape{codec: codec, shards: 8, records: 600, maxBytes: 2000})
-		g := reservoirOrder(3, d.index, 3, 200)
+		d := fetchtest.Make(t, fetchtest.Shape{Codec: codec, Shards: 8, Records: 600, MaxBytes: 2000})
+		g := fetchtest.ReservoirOrder(3, d.Index, 3, 200)
 		f := newTestFetcher(t, d, map[string]int64{"": 2 << 20, "gz": 5 << 20}[codec]) // of 5 MB
 		// In turn, as a loader reads them.
 		readers := make([]*Reader, 4)
-		seqs := make([]list, 4)
+		seqs := make([]fetchtest.List, 4)
 		for w := range readers {
-			seqs[w] = g.deal(w, 4)
+			seqs[w] = g.Deal(w, 4)
 			readers[w] = f.Open(seqs[w])
 		}
 		var l Loan
@@ -34,7 +35,7 @@ func TestWorkersThatReadTogetherReadEachPieceOnce(t *testing.T) {
 				for at := k; at < min(k+10, len(seqs[w])); {
 					require.NoError(t, r.Lend(context.Background(), uint64(at), min(k+10, len(seqs[w]))-at, &l))
 					for i, b := range l.Records {
-						require.Equal(t, string(d.records[seqs[w][at+i]]), string(b))
+						require.Equal(t, string(d.Records[seqs[w][at+i]]), string(b))
 					}
 					at += len(l.Records)
 					l.Release()
@@ -54,12 +55,12 @@ func TestWorkersThatReadTogetherReadEachPieceOnce(t *testing.T) {
 }
 
 func TestASmallDatasetIsReadOnceForAllEpochs(t *testing.T) {
-	d := makeDataset(t, shape{shards: 6, records: 200, maxBytes: 1000})
+	d := fetchtest.Make(t, fetchtest.Shape{Shards: 6, Records: 200, MaxBytes: 1000})
 	f := newTestFetcher(t, d, 8<<20)
 	for epoch := range uint64(4) {
-		seq := reservoirOrder(epoch, d.index, 4, 100)
+		seq := fetchtest.ReservoirOrder(epoch, d.Index, 4, 100)
 		r := f.Open(seq)
-		readAll(t, d, r, seq, 30)
+		fetchtest.ReadAll(t, d, r, seq, 30)
 		r.Close()
 	}
 	require.Equal(t, uint64(f.pieces.len()), f.Stats().PiecesRead)
@@ -68,18 +69,18 @@ func TestASmallDatasetIsReadOnceForAllEpochs(t *testing.T) {
 // A few records that stay long never pin the pieces they came with: with room
 // for little more than the buffer, nothing is read twice.
 func TestWhatIsKeptOfPiecesIsCopiedTogether(t *testing.T) {
-	d := makeDataset(t, shape{shards: 12, records: 1000, maxBytes: 1000}) // 6 MB
-	g := reservoirOrder(3, d.index, 4, 1500)                              // 750 kB
+	d := fetchtest.Make(t, fetchtest.Shape{Shards: 12, Records: 1000, MaxBytes: 1000}) // 6 MB
+	g := fetchtest.ReservoirOrder(3, d.Index, 4, 1500)                                 // 750 kB
 	f := newTestFetcher(t, d, 3<<20)
 	r := f.Open(g)
-	readAll(t, d, r, g, 30)
+	fetchtest.ReadAll(t, d, r, g, 30)
 	r.Close()
 	require.Less(t, f.Stats().PiecesReread, uint64(f.pieces.len()/50))
 }
 
 func TestMemoryStaysWithinTheBudget(t *testing.T) {
 	for _, codec := range []string{"", "gz"} {
-		d := makeDataset(t, shape{codec: codec, shards: 6, records: 200, maxBytes: 2000})
+		d := fetchtest.Make(t, fetchtest.Shape{Codec: codec, Shards: 6, Records: 200, MaxBytes: 2000})
 		budgets := []int64{256 << 10, 512 << 10}
 		if codec != "" {
 			budgets = []int64{8 << 20} // a decoder has about 600 kB
@@ -87,7 +88,7 @@ func TestMemoryStaysWithinTheBudget(t *testing.T) {
 		for _, budget := range budgets {
 			t.Run(fmt.Sprintf("%s/%d", codec, budget), func(t *testing.T) {
 				f := newTestFetcher(t, d, budget)
-				g := reservoirOrder(3, d.index, 4, 100)
+				g := fetchtest.ReservoirOrder(3, d.Index, 4, 100)
 				const readers = 8
 				// A segment for each piece that is waited for, and each that is
 				// lent, one to copy into; and a decoder each, where there are any.
@@ -99,7 +100,7 @@ func TestMemoryStaysWithinTheBudget(t *testing.T) {
 				var mu sync.Mutex
 				var wg sync.WaitGroup
 				for w := range readers {
-					seq := g.deal(w, readers)
+					seq := g.Deal(w, readers)
 					r := f.Open(seq)
 					wg.Go(func() {
 						defer r.Close()
@@ -127,26 +128,26 @@ func TestMemoryStaysWithinTheBudget(t *testing.T) {
 
 func TestManyOpenReadersOneOfThemRead(t *testing.T) {
 	for _, read := range []spec.Read{spec.ReadScan, spec.ReadGather} {
-		d := makeDataset(t, shape{shards: 6, records: 200, maxBytes: 1000, read: read})
+		d := fetchtest.Make(t, fetchtest.Shape{Shards: 6, Records: 200, MaxBytes: 1000, Read: read})
 		f := newTestFetcher(t, d, 200<<10)
-		g := reservoirOrder(3, d.index, 3, 60)
+		g := fetchtest.ReservoirOrder(3, d.Index, 3, 60)
 		var l Loan
 		for w := range 64 {
-			r := f.Open(g.deal(w, 64))
+			r := f.Open(g.Deal(w, 64))
 			defer r.Close()
 			require.NoError(t, r.Lend(context.Background(), 0, 3, &l))
 			l.Release()
 		}
 		r := f.Open(g)
 		defer r.Close()
-		readAll(t, d, r, g, 25)
+		fetchtest.ReadAll(t, d, r, g, 25)
 	}
 }
 
 func TestSeeksAndConcurrentCallsOfOneReader(t *testing.T) {
-	for name, s := range map[string]shape{"plain": shapes["plain"], "gz": shapes["gz, many members"], "gathered": shapes["gathered"]} {
-		d := makeDataset(t, s)
-		seq := reservoirOrder(3, d.index, 3, 60)
+	for name, s := range map[string]fetchtest.Shape{"plain": shapes["plain"], "gz": shapes["gz, many members"], "gathered": shapes["gathered"]} {
+		d := fetchtest.Make(t, s)
+		seq := fetchtest.ReservoirOrder(3, d.Index, 3, 60)
 		f := newTestFetcher(t, d, 300<<10)
 		r := f.Open(seq)
 		var wg sync.WaitGroup
@@ -161,7 +162,7 @@ func TestSeeksAndConcurrentCallsOfOneReader(t *testing.T) {
 						return
 					}
 					for i, b := range l.Records {
-						if string(b) != string(d.records[seq[k+i]]) {
+						if string(b) != string(d.Records[seq[k+i]]) {
 							t.Errorf("%s: record %d is wrong", name, k+i)
 						}
 					}
@@ -175,12 +176,12 @@ func TestSeeksAndConcurrentCallsOfOneReader(t *testing.T) {
 }
 
 func TestLendingWhatIsInMemoryAllocatesNothing(t *testing.T) {
-	d := makeDataset(t, shape{shards: 4, records: 500, maxBytes: 1000})
+	d := fetchtest.Make(t, fetchtest.Shape{Shards: 4, Records: 500, MaxBytes: 1000})
 	f := newTestFetcher(t, d, 64<<20)
-	var seq Sequence = reservoirOrder(3, d.index, 4, 200)
+	var seq Sequence = fetchtest.ReservoirOrder(3, d.Index, 4, 200)
 	r := f.Open(seq)
 	defer r.Close()
-	readAll(t, d, r, seq.(list), 100)
+	fetchtest.ReadAll(t, d, r, seq.(fetchtest.List), 100)
 	var l Loan
 	k := uint64(0)
 	require.Zero(t, testing.AllocsPerRun(100, func() {
@@ -193,14 +194,14 @@ func TestLendingWhatIsInMemoryAllocatesNothing(t *testing.T) {
 }
 
 func BenchmarkLend(b *testing.B) {
-	d := makeDataset(b, shape{shards: 16, records: 1000, maxBytes: 2400})
+	d := fetchtest.Make(b, fetchtest.Shape{Shards: 16, Records: 1000, MaxBytes: 2400})
 	for _, n := range []int{1, 80, 800} {
 		b.Run(fmt.Sprintf("records=%d", n), func(b *testing.B) {
 			f := newTestFetcher(b, d, 256<<20)
-			var seq Sequence = reservoirOrder(3, d.index, 32, 2000)
+			var seq Sequence = fetchtest.ReservoirOrder(3, d.Index, 32, 2000)
 			r := f.Open(seq)
 			defer r.Close()
-			readAll(b, d, r, seq.(list), 100)
+			fetchtest.ReadAll(b, d, r, seq.(fetchtest.List), 100)
 			var l Loan
 			b.ReportAllocs()
 			k, records, bytes := uint64(0), 0, 0
@@ -224,22 +225,22 @@ func BenchmarkLend(b *testing.B) {
 // Large pieces are read as whole pages, into memory that is aligned as the file
 // is, and have the same bytes.
 func TestLargePiecesAreReadInWholePages(t *testing.T) {
-	for name, s := range map[string]shape{
-		"sizes of all kinds": {shards: 3, records: 400, maxBytes: 3000},
-		"no newline":         {shards: 3, records: 400, maxBytes: 3000, noNewline: true},
-		"checksummed":        {shards: 2, records: 300, maxBytes: 3000, checksummed: true},
-		"large records":      {shards: 2, records: 9, maxBytes: 300_000},
+	for name, s := range map[string]fetchtest.Shape{
+		"sizes of all kinds": {Shards: 3, Records: 400, MaxBytes: 3000},
+		"no newline":         {Shards: 3, Records: 400, MaxBytes: 3000, NoNewline: true},
+		"checksummed":        {Shards: 2, Records: 300, MaxBytes: 3000, Checksummed: true},
+		"large records":      {Shards: 2, Records: 9, MaxBytes: 300_000},
 	} {
 		t.Run(name, func(t *testing.T) {
-			d := makeDataset(t, s)
+			d := fetchtest.Make(t, s)
 			for _, budget := range []int64{200 << 10, 1 << 20, 64 << 20} {
-				store := &alignedStorage{Storage: openStorage(t, d.dir)}
-				f, err := newFetcher(d.index, store, Config{MemoryBytes: budget, ReadTimeout: time.Minute, PieceBytes: 200_000, PieceRecords: 128})
+				store := &alignedStorage{Storage: fetchtest.OpenStorage(t, d.Dir)}
+				f, err := newFetcher(d.Index, store, Config{MemoryBytes: budget, ReadTimeout: time.Minute, PieceBytes: 200_000, PieceRecords: 128})
 				require.NoError(t, err)
-				f.cache.released = poison
-				seq := reservoirOrder(5, d.index, 3, 200)
+				f.cache.released = fetchtest.Poison
+				seq := fetchtest.ReservoirOrder(5, d.Index, 3, 200)
 				r := f.Open(seq)
-				readAll(t, d, r, seq, 25)
+				fetchtest.ReadAll(t, d, r, seq, 25)
 				r.Close()
 				require.NoError(t, f.Close())
 				require.Zero(t, store.astray.Load(), "reads that begin in a page")

@@ -11,38 +11,40 @@ import (
 	"github.com/stretchr/testify/require"
 	"go.uber.org/goleak"
 
+	"github.com/lsiofs/lsiofs/pipeline/fetch/fetchtest"
 	"github.com/lsiofs/lsiofs/pipeline/spec"
 	"github.com/lsiofs/lsiofs/pipeline/storage"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// poison overwrites memory that is given back, so that a use after that shows.
-func poison(b []byte) {
-	for i := range b {
-		b[i] = 0xDB
-	}
+func newTestFetcher(t testing.TB, d *fetchtest.Dataset, budget int64) *Fetcher {
+	t.Helper()
+	return newFetcherOver(t, d, budget, fetchtest.OpenStorage(t, d.Dir))
 }
 
-func newTestFetcher(t testing.TB, d *dataset, budget int64) *Fetcher {
+func newFetcherOver(t testing.TB, d *fetchtest.Dataset, budget int64, s storage.Storage) *Fetcher {
 	t.Helper()
-	return newFetcherOver(t, d, budget, openStorage(t, d.dir))
+	return newFetcherWith(t, d, testConfig(d, budget), s)
 }
 
-func newFetcherOver(t testing.TB, d *dataset, budget int64, s storage.Storage) *Fetcher {
+func testConfig(d *fetchtest.Dataset, budget int64) Config {
+	return Config{MemoryBytes: budget, ReadTimeout: time.Minute, PieceBytes: 16 << 10, PieceRecords: 32, Read: d.Read}
+}
+
+func newFetcherWith(t testing.TB, d *fetchtest.Dataset, c Config, s storage.Storage) *Fetcher {
 	t.Helper()
-	f, err := newFetcher(d.index, s, Config{MemoryBytes: budget, ReadTimeout: time.Minute, PieceBytes: 16 << 10, PieceRecords: 32, Read: d.read})
+	f, err := newFetcher(d.Index, s, c)
 	require.NoError(t, err)
-	f.cache.released = poison
-	if d.read == spec.ReadGather {
+	f.cache.released = fetchtest.Poison
+	if d.Read == spec.ReadGather {
 		require.NotNil(t, f.gatherer)
-		f.gatherer.pool.Released = poison
+		f.gatherMemory.Released = fetchtest.Poison
 	}
 	t.Cleanup(func() {
 		require.NoError(t, f.Close())
 		if f.gatherer != nil {
-			require.Zero(t, f.gatherer.pool.Held(), "all memory is given back")
-			require.Empty(t, f.gatherer.leaving)
+			require.Zero(t, f.gatherMemory.Held(), "all memory is given back")
 		}
 		require.Zero(t, f.cache.mapped, "all memory is given back")
 		require.Zero(t, f.decoders.held)
@@ -52,55 +54,38 @@ func newFetcherOver(t testing.TB, d *dataset, budget int64, s storage.Storage) *
 	return f
 }
 
-// readAll reads a sequence to its end, n records at a time, and compares.
-func readAll(t testing.TB, d *dataset, r *Reader, seq list, n int) {
-	var l Loan
-	for k := 0; k < len(seq); {
-		require.NoError(t, r.Lend(context.Background(), uint64(k), min(n, len(seq)-k), &l))
-		require.NotEmpty(t, l.Records)
-		require.LessOrEqual(t, len(l.Records), n)
-		for i, b := range l.Records {
-			if want := d.records[seq[k+i]]; string(want) != string(b) {
-				require.Equal(t, string(want), string(b), "record %d of the sequence, number %d", k+i, seq[k+i])
-			}
-		}
-		k += len(l.Records)
-		l.Release()
-	}
-}
-
-var shapes = map[string]shape{
-	"plain":                      {shards: 6, records: 200, maxBytes: 3000},
-	"plain with gaps":            {shards: 2, records: 12, maxBytes: 3000, gapBytes: 3 << 20},
-	"small records, no newline":  {shards: 6, records: 300, maxBytes: 40, noNewline: true},
-	"one record a shard":         {shards: 9, records: 1, maxBytes: 100},
-	"checksummed":                {shards: 4, records: 200, maxBytes: 2000, checksummed: true},
-	"records beyond a segment":   {shards: 3, records: 8, maxBytes: 200 << 10},
-	"gz, one member":             {codec: "gz", shards: 3, records: 110, maxBytes: 900},
-	"gz, many members":           {codec: "gz", shards: 3, records: 110, maxBytes: 900, member: 20, noNewline: true},
-	"gz with gaps":               {codec: "gz", shards: 3, records: 110, maxBytes: 900, member: 33, gapBytes: 5000},
-	"gz, cut anywhere":           {codec: "gz", shards: 3, records: 110, maxBytes: 900, memberBytes: 5000, gapBytes: 300},
-	"zst, cut anywhere, sums":    {codec: "zst", shards: 3, records: 110, maxBytes: 900, memberBytes: 100, checksummed: true},
-	"lz4, cut anywhere":          {codec: "lz4", shards: 3, records: 110, maxBytes: 900, memberBytes: 1000, noNewline: true},
-	"zst, one frame":             {codec: "zst", shards: 3, records: 110, maxBytes: 900, noNewline: true},
-	"zst, many frames, checksum": {codec: "zst", shards: 3, records: 110, maxBytes: 900, member: 40, checksummed: true},
-	"gathered":                   {read: spec.ReadGather, shards: 6, records: 200, maxBytes: 3000},
-	"gathered with gaps":         {read: spec.ReadGather, shards: 2, records: 40, maxBytes: 3000, gapBytes: 20 << 10},
-	"gathered, tiny, no newline": {read: spec.ReadGather, shards: 6, records: 300, maxBytes: 40, noNewline: true},
-	"gathered, checksummed":      {read: spec.ReadGather, shards: 4, records: 200, maxBytes: 2000, checksummed: true},
-	"gathered, beyond a block":   {read: spec.ReadGather, shards: 3, records: 8, maxBytes: 200 << 10},
+var shapes = map[string]fetchtest.Shape{
+	"plain":                      {Shards: 6, Records: 200, MaxBytes: 3000},
+	"plain with gaps":            {Shards: 2, Records: 12, MaxBytes: 3000, GapBytes: 3 << 20},
+	"small records, no newline":  {Shards: 6, Records: 300, MaxBytes: 40, NoNewline: true},
+	"one record a shard":         {Shards: 9, Records: 1, MaxBytes: 100},
+	"checksummed":                {Shards: 4, Records: 200, MaxBytes: 2000, Checksummed: true},
+	"records beyond a segment":   {Shards: 3, Records: 8, MaxBytes: 200 << 10},
+	"gz, one member":             {Codec: "gz", Shards: 3, Records: 110, MaxBytes: 900},
+	"gz, many members":           {Codec: "gz", Shards: 3, Records: 110, MaxBytes: 900, Member: 20, NoNewline: true},
+	"gz with gaps":               {Codec: "gz", Shards: 3, Records: 110, MaxBytes: 900, Member: 33, GapBytes: 5000},
+	"gz, cut anywhere":           {Codec: "gz", Shards: 3, Records: 110, MaxBytes: 900, MemberBytes: 5000, GapBytes: 300},
+	"zst, cut anywhere, sums":    {Codec: "zst", Shards: 3, Records: 110, MaxBytes: 900, MemberBytes: 100, Checksummed: true},
+	"lz4, cut anywhere":          {Codec: "lz4", Shards: 3, Records: 110, MaxBytes: 900, MemberBytes: 1000, NoNewline: true},
+	"zst, one frame":             {Codec: "zst", Shards: 3, Records: 110, MaxBytes: 900, NoNewline: true},
+	"zst, many frames, checksum": {Codec: "zst", Shards: 3, Records: 110, MaxBytes: 900, Member: 40, Checksummed: true},
+	"gathered":                   {Read: spec.ReadGather, Shards: 6, Records: 200, MaxBytes: 3000},
+	"gathered with gaps":         {Read: spec.ReadGather, Shards: 2, Records: 40, MaxBytes: 3000, GapBytes: 20 << 10},
+	"gathered, tiny, no newline": {Read: spec.ReadGather, Shards: 6, Records: 300, MaxBytes: 40, NoNewline: true},
+	"gathered, checksummed":      {Read: spec.ReadGather, Shards: 4, Records: 200, MaxBytes: 2000, Checksummed: true},
+	"gathered, beyond a block":   {Read: spec.ReadGather, Shards: 3, Records: 8, MaxBytes: 200 << 10},
 }
 
 func TestAllBytesAreRight(t *testing.T) {
 	for name, s := range shapes {
 		t.Run(name, func(t *testing.T) {
-			d := makeDataset(t, s)
-			orders := map[string]list{
-				"none": inOrder(d.index), "reservoir": reservoirOrder(3, d.index, 3, 90), "full": randomOrder(4, d.index),
+			d := fetchtest.Make(t, s)
+			orders := map[string]fetchtest.List{
+				"none": fetchtest.InOrder(d.Index), "reservoir": fetchtest.ReservoirOrder(3, d.Index, 3, 90), "full": fetchtest.RandomOrder(4, d.Index),
 			}
 			for order, seq := range orders {
 				for _, budget := range []int64{1, 300 << 10, 64 << 20} {
-					if order == "full" && budget < 1<<20 && s.codec != "" && s.member == 0 {
+					if order == "full" && budget < 1<<20 && s.Codec != "" && s.Member == 0 {
 						seq = seq[:30] // every record decodes a shard
 					}
 					t.Run(fmt.Sprintf("%s/budget=%d", order, budget), func(t *testing.T) {
@@ -114,10 +99,10 @@ func TestAllBytesAreRight(t *testing.T) {
 }
 
 // readEpochs reads a sequence some times, by different steps.
-func readEpochs(t testing.TB, d *dataset, f *Fetcher, seq list, epochs int) {
+func readEpochs(t testing.TB, d *fetchtest.Dataset, f *Fetcher, seq fetchtest.List, epochs int) {
 	for epoch := range epochs {
 		r := f.Open(seq)
-		readAll(t, d, r, seq, 1+epoch*49)
+		fetchtest.ReadAll(t, d, r, seq, 1+epoch*49)
 		r.Close()
 	}
 }
@@ -125,8 +110,8 @@ func readEpochs(t testing.TB, d *dataset, f *Fetcher, seq list, epochs int) {
 func TestReadersTogether(t *testing.T) {
 	for name, s := range shapes {
 		t.Run(name, func(t *testing.T) {
-			d := makeDataset(t, s)
-			g := reservoirOrder(3, d.index, 3, 90)
+			d := fetchtest.Make(t, s)
+			g := fetchtest.ReservoirOrder(3, d.Index, 3, 90)
 			for _, budget := range []int64{1, 300 << 10, 64 << 20} {
 				t.Run(fmt.Sprintf("budget=%d", budget), func(t *testing.T) {
 					f := newTestFetcher(t, d, budget)
@@ -137,12 +122,12 @@ func TestReadersTogether(t *testing.T) {
 					defer l.Release()
 					var wg sync.WaitGroup
 					for w := range 4 {
-						seq := g.deal(w, 4)
+						seq := g.Deal(w, 4)
 						r := f.Open(seq)
-						wg.Go(func() { readAll(t, d, r, seq, 1+rand.IntN(40)); r.Close() })
+						wg.Go(func() { fetchtest.ReadAll(t, d, r, seq, 1+rand.IntN(40)); r.Close() })
 					}
 					wg.Wait()
-					require.Equal(t, string(d.records[g[0]]), string(l.Records[0]), "a loan outlives all eviction")
+					require.Equal(t, string(d.Records[g[0]]), string(l.Records[0]), "a loan outlives all eviction")
 				})
 			}
 		})

@@ -8,6 +8,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/lsiofs/lsiofs/pipeline/catalog"
+	"github.com/lsiofs/lsiofs/pipeline/fetch/fetchtest"
 	"github.com/lsiofs/lsiofs/pipeline/spec"
 	"github.com/lsiofs/lsiofs/pipeline/storage"
 	"github.com/lsiofs/lsiofs/pipeline/unpack"
@@ -16,7 +17,7 @@ import (
 
 // sizes is a catalog of equal records in equal shards, of which nothing exists.
 type sizes struct {
-	plainIndex
+	fetchtest.Index
 	shards, records, recordBytes, members uint64 // of a shard: records, members
 	codec                                 unpack.Codec
 	entered                               bool // the members begin with records

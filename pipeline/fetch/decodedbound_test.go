@@ -9,16 +9,17 @@ import (
 	"github.com/stretchr/testify/require"
 	"pgregory.net/rapid"
 
+	"github.com/lsiofs/lsiofs/pipeline/fetch/fetchtest"
 	"github.com/lsiofs/lsiofs/pipeline/order"
 	"github.com/lsiofs/lsiofs/pipeline/spec"
 )
 
 // chunkStarts applies ORDER.md's chunk rule to a dataset of shape s.
-func chunkStarts(x *plainIndex, s shape, o spec.Order) []uint64 {
+func chunkStarts(x *fetchtest.Index, s fetchtest.Shape, o spec.Order) []uint64 {
 	starts := []uint64{0}
 	var n, size uint64
-	for r, e := range x.extents {
-		entry := s.codec == "" || s.member > 0 && s.memberBytes == 0 && e.Ordinal%uint64(s.member) == 0
+	for r, e := range x.ExtentTable {
+		entry := s.Codec == "" || s.Member > 0 && s.MemberBytes == 0 && e.Ordinal%uint64(s.Member) == 0
 		if r > 0 && (e.Ordinal == 0 || entry && (size >= o.ChunkBytes || n >= o.ChunkRecords)) {
 			starts = append(starts, uint64(r))
 			n, size = 0, 0
@@ -30,10 +31,10 @@ func chunkStarts(x *plainIndex, s shape, o spec.Order) []uint64 {
 }
 
 // wholeEpoch is the order of an epoch.
-func wholeEpoch(t require.TestingT, x *plainIndex, s shape, o spec.Order) list {
+func wholeEpoch(t require.TestingT, x *fetchtest.Index, s fetchtest.Shape, o spec.Order) fetchtest.List {
 	e, err := order.NewEpoch(o, 0, chunkStarts(x, s, o), nil)
 	require.NoError(t, err)
-	l := make(list, e.Len())
+	l := make(fetchtest.List, e.Len())
 	e.Cursor(0).Next(l)
 	return l
 }
@@ -42,19 +43,19 @@ func wholeEpoch(t require.TestingT, x *plainIndex, s shape, o spec.Order) list {
 // as the package comment says.
 func TestWhatAutoChoosesDecodesNoMoreThanThePackageSays(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
-		s := shape{
-			codec:    rapid.SampledFrom([]string{"gz", "zst"}).Draw(rt, "codec"),
-			shards:   rapid.IntRange(1, 12).Draw(rt, "shards"),
-			maxBytes: rapid.SampledFrom([]int{1, 3, 12, 40, 200, 1000, 6000}).Draw(rt, "record bytes"),
-			sameSize: rapid.Bool().Draw(rt, "same size"),
+		s := fetchtest.Shape{
+			Codec:    rapid.SampledFrom([]string{"gz", "zst"}).Draw(rt, "codec"),
+			Shards:   rapid.IntRange(1, 12).Draw(rt, "shards"),
+			MaxBytes: rapid.SampledFrom([]int{1, 3, 12, 40, 200, 1000, 6000}).Draw(rt, "record bytes"),
+			SameSize: rapid.Bool().Draw(rt, "same size"),
 		}
-		s.records = rapid.IntRange(1, min(20_000, 4<<20/s.maxBytes)/s.shards+1).Draw(rt, "records")
+		s.Records = rapid.IntRange(1, min(20_000, 4<<20/s.MaxBytes)/s.Shards+1).Draw(rt, "records")
 		switch rapid.IntRange(0, 3).Draw(rt, "members") {
 		case 0:
-			s.member = rapid.IntRange(1, s.records).Draw(rt, "records of a member")
-			s.member = max(s.member, 1+s.records/50)
+			s.Member = rapid.IntRange(1, s.Records).Draw(rt, "records of a member")
+			s.Member = max(s.Member, 1+s.Records/50)
 		case 1:
-			s.memberBytes = max(rapid.IntRange(500, 200_000).Draw(rt, "bytes of a member"), s.records*s.maxBytes/50)
+			s.MemberBytes = max(rapid.IntRange(500, 200_000).Draw(rt, "bytes of a member"), s.Records*s.MaxBytes/50)
 		}
 		o := spec.Default().Order
 		o.Shuffle = rapid.SampledFrom([]spec.Shuffle{spec.ShuffleReservoir, spec.ShuffleReservoir, spec.ShuffleBlock, spec.ShuffleFull, spec.ShuffleNone}).Draw(rt, "shuffle")
@@ -65,17 +66,17 @@ func TestWhatAutoChoosesDecodesNoMoreThanThePackageSays(t *testing.T) {
 		budget := int64(rapid.SampledFrom([]int{1024, 2048, 4096, 8192, 16384, 32768}).Draw(rt, "KiB")) << 10
 		budget += budget * int64(rapid.IntRange(0, 99).Draw(rt, "percent")) / 100
 
-		d := makeDataset(t, s)
+		d := fetchtest.Make(t, s)
 		config := spoolConfig(t, budget, o)
 		config.Read, config.PieceBytes, config.PieceRecords = spec.ReadAuto, o.ChunkBytes, o.ChunkRecords
 		config.Decoders, config.LookaheadRecords = int(max(64, 2*o.Lanes)), int(max(64<<10, 4*o.SizeRecords))
-		f, err := newFetcher(d.index, openStorage(t, d.dir), config)
+		f, err := newFetcher(d.Index, fetchtest.OpenStorage(t, d.Dir), config)
 		require.NoError(rt, err)
 		defer func() { require.NoError(rt, f.Close()) }()
-		seq := wholeEpoch(rt, d.index, s, o)
+		seq := wholeEpoch(rt, d.Index, s, o)
 		workers := rapid.IntRange(1, 3).Draw(rt, "workers")
 		readInTurn(rt, d, f, seq, workers, rapid.Uint64().Draw(rt, "turns"))
-		decoded, total := decodedBytes(f), totalBytes(d)
+		decoded, total := decodedBytes(f), d.DecodedBytes()
 		times := float64(mostDecoded)
 		if o.Shuffle == spec.ShuffleFull {
 			times = mostDecodedFull
@@ -87,11 +88,11 @@ func TestWhatAutoChoosesDecodesNoMoreThanThePackageSays(t *testing.T) {
 }
 
 // readInTurn reads a sequence by workers that take turns, some records each.
-func readInTurn(t require.TestingT, d *dataset, f *Fetcher, seq list, workers int, seed uint64) {
+func readInTurn(t require.TestingT, d *fetchtest.Dataset, f *Fetcher, seq fetchtest.List, workers int, seed uint64) {
 	rng := rand.New(rand.NewPCG(seed, 1))
-	readers, seqs, at := make([]*Reader, workers), make([]list, workers), make([]int, workers)
+	readers, seqs, at := make([]*Reader, workers), make([]fetchtest.List, workers), make([]int, workers)
 	for w := range readers {
-		seqs[w] = seq.deal(w, workers)
+		seqs[w] = seq.Deal(w, workers)
 		readers[w] = f.Open(seqs[w])
 		defer readers[w].Close()
 	}
@@ -103,13 +104,13 @@ func readInTurn(t require.TestingT, d *dataset, f *Fetcher, seq list, workers in
 	}
 }
 
-func readSome(t require.TestingT, d *dataset, r *Reader, seq list, at *int, n int) int {
+func readSome(t require.TestingT, d *fetchtest.Dataset, r *Reader, seq fetchtest.List, at *int, n int) int {
 	var l Loan
 	from := *at
 	for end := min(from+n, len(seq)); *at < end; {
 		require.NoError(t, r.Lend(context.Background(), uint64(*at), end-*at, &l))
 		for i, b := range l.Records {
-			if want := d.records[seq[*at+i]]; string(want) != string(b) {
+			if want := d.Records[seq[*at+i]]; string(want) != string(b) {
 				require.Equal(t, fmt.Sprintf("%q", want), fmt.Sprintf("%q", b), "record %d", *at+i)
 			}
 		}

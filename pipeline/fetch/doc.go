@@ -41,28 +41,10 @@
 //
 // # Gather
 //
-// Where no shard is compressed, and memory does not hold what waits in the
-// shuffle, pieces would be read again and again. A reader then has no part in the
-// cache, but reads exactly the records that come next:
-//
-//	Reader ──► run: batches one after the other, each a block of memory
-//	             │   ▓▓▓▓ ▓▓▓▓ ▓▓▓▓ ░░░░ ░░░░ ░░░░ ░░░░ ░░░░
-//	             │   kept ▲    ready └─── reads under way ──┘
-//	             │        └ lent                            ↑ the next stretch
-//	             ▼
-//	           stretch ──► planner (package plan) ──► reads ──► storage
-//
-// Records lie in a batch in the order in which they go out, so what is lent lies
-// together. Some batches at a time are a stretch, whose reads are planned
-// together, so that near records come along with each other: those go to scratch
-// blocks and are copied, the others straight to their places. Stretches double
-// while a reader reads on; who samples gets what it asks for. A reader may be at
-// some places at a time, each of which is a run.
-//
-// Readers share the budget evenly. One that waits gets memory in any case: those
-// that have not been read for long give up theirs first. HeldBytes may exceed
-// the budget by the batches that callers of Lend wait for, and those that loans
-// pin. Tables of up to 64 Ki records ahead come on top.
+// Where no shard is compressed, and memory does not hold what waits in the shuffle,
+// pieces would be read again and again. Then package gather reads exactly the records
+// that come next, in memory of the same budget; its own page says how. What follows
+// about pieces, segments and loads is not about it.
 //
 // # Spool
 //

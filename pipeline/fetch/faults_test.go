@@ -13,23 +13,24 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/lsiofs/lsiofs/pipeline/fetch/fetchtest"
 	"github.com/lsiofs/lsiofs/pipeline/spec"
 	"github.com/lsiofs/lsiofs/pipeline/storage"
 	"github.com/lsiofs/lsiofs/pipeline/storage/faulty"
 	"github.com/lsiofs/lsiofs/pipeline/unpack"
 )
 
-var faultShapes = map[string]shape{
-	"plain":        {shards: 2, records: 60, maxBytes: 2000, checksummed: true},
-	"gz":           {codec: "gz", shards: 2, records: 60, maxBytes: 2000},
-	"zst, members": {codec: "zst", shards: 2, records: 60, maxBytes: 2000, member: 7},
-	"gathered":     {read: spec.ReadGather, shards: 2, records: 60, maxBytes: 2000, checksummed: true},
+var faultShapes = map[string]fetchtest.Shape{
+	"plain":        {Shards: 2, Records: 60, MaxBytes: 2000, Checksummed: true},
+	"gz":           {Codec: "gz", Shards: 2, Records: 60, MaxBytes: 2000},
+	"zst, members": {Codec: "zst", Shards: 2, Records: 60, MaxBytes: 2000, Member: 7},
+	"gathered":     {Read: spec.ReadGather, Shards: 2, Records: 60, MaxBytes: 2000, Checksummed: true},
 }
 
 // faultBudget makes plain shards be dropped and read again, and leaves a decoder
 // to each of the others.
-func faultBudget(s shape) int64 {
-	if s.codec == "" {
+func faultBudget(s fetchtest.Shape) int64 {
+	if s.Codec == "" {
 		return 100 << 10
 	}
 	return 4 << 20
@@ -37,7 +38,7 @@ func faultBudget(s shape) int64 {
 
 // readWithErrors reads a sequence to its end; what fails is asked for again,
 // and handed to failed.
-func readWithErrors(t *testing.T, ctx func() context.Context, d *dataset, r *Reader, seq list, failed func(k int, err error)) {
+func readWithErrors(t *testing.T, ctx func() context.Context, d *fetchtest.Dataset, r *Reader, seq fetchtest.List, failed func(k int, err error)) {
 	var l Loan
 	for k := 0; k < len(seq); {
 		if err := r.Lend(ctx(), uint64(k), 5, &l); err != nil {
@@ -46,7 +47,7 @@ func readWithErrors(t *testing.T, ctx func() context.Context, d *dataset, r *Rea
 			continue
 		}
 		for i, b := range l.Records {
-			require.Equal(t, string(d.records[seq[k+i]]), string(b))
+			require.Equal(t, string(d.Records[seq[k+i]]), string(b))
 		}
 		k += len(l.Records)
 		l.Release()
@@ -56,13 +57,13 @@ func readWithErrors(t *testing.T, ctx func() context.Context, d *dataset, r *Rea
 func TestEveryReadThatFailsSurfacesAndTheNextCallWorks(t *testing.T) {
 	for name, s := range faultShapes {
 		t.Run(name, func(t *testing.T) {
-			d := makeDataset(t, s)
-			seq := reservoirOrder(1, d.index, 2, 20)
+			d := fetchtest.Make(t, s)
+			seq := fetchtest.ReservoirOrder(1, d.Index, 2, 20)
 			// A read ahead that fails before anybody waits for it is made again
 			// by the one who does: it surfaces in Stats alone.
 			told := 0
 			for n := int64(0); ; n++ {
-				store := openStorage(t, d.dir)
+				store := fetchtest.OpenStorage(t, d.Dir)
 				nth, injected := faulty.Nth(n), atomic.Bool{}
 				store.Before = func(r *storage.Read) error {
 					err := nth(r)
@@ -77,8 +78,8 @@ func TestEveryReadThatFailsSurfacesAndTheNextCallWorks(t *testing.T) {
 					record, ok := errors.AsType[*RecordError](err)
 					require.True(t, ok, "%v", err)
 					require.ErrorIs(t, err, faulty.ErrInjected)
-					x := d.index.extents[seq[k]]
-					require.Equal(t, d.index.shards[x.Shard].Object.Path, record.Shard)
+					x := d.Index.ExtentTable[seq[k]]
+					require.Equal(t, d.Index.ShardTable[x.Shard].Object.Path, record.Shard)
 					require.Equal(t, x.Ordinal, record.Ordinal)
 					require.Equal(t, x.OffsetBytes, record.OffsetBytes)
 				})
@@ -89,7 +90,7 @@ func TestEveryReadThatFailsSurfacesAndTheNextCallWorks(t *testing.T) {
 				if len(f.Stats().LastErrors) > 0 {
 					told++
 				} else {
-					require.NotEmpty(t, s.codec, "read %d: only a decoder reads ahead what it may not come to need", n)
+					require.NotEmpty(t, s.Codec, "read %d: only a decoder reads ahead what it may not come to need", n)
 				}
 				require.NoError(t, f.Close())
 			}
@@ -101,10 +102,10 @@ func TestEveryReadThatFailsSurfacesAndTheNextCallWorks(t *testing.T) {
 func TestACallMayBeCancelledAtEveryRead(t *testing.T) {
 	for name, s := range faultShapes {
 		t.Run(name, func(t *testing.T) {
-			d := makeDataset(t, s)
-			seq := reservoirOrder(1, d.index, 2, 20)
+			d := fetchtest.Make(t, s)
+			seq := fetchtest.ReservoirOrder(1, d.Index, 2, 20)
 			for n := int64(0); ; n++ {
-				store := openStorage(t, d.dir)
+				store := fetchtest.OpenStorage(t, d.Dir)
 				ctx, cancel := context.WithCancel(context.Background())
 				nth := faulty.Nth(n)
 				store.Before = func(r *storage.Read) error {
@@ -173,16 +174,16 @@ func (s *stalling) letGo() {
 func TestAStalledRangeBlocksOnlyThoseWhoNeedIt(t *testing.T) {
 	for name, s := range faultShapes {
 		t.Run(name, func(t *testing.T) {
-			s.shards = 8
-			d := makeDataset(t, s)
-			stalledShard := d.index.shards[3]
+			s.Shards = 8
+			d := fetchtest.Make(t, s)
+			stalledShard := d.Index.ShardTable[3]
 			for _, budget := range []int64{1, 1 << 20} {
-				store := &stalling{Storage: openStorage(t, d.dir), came: make(chan struct{})}
+				store := &stalling{Storage: fetchtest.OpenStorage(t, d.Dir), came: make(chan struct{})}
 				store.match = func(r *storage.Read) bool { return r.Object.Path == stalledShard.Object.Path }
 				f := newFetcherOver(t, d, budget, store)
-				var stalled, others list
-				for _, k := range reservoirOrder(1, d.index, 8, 80) {
-					if d.index.extents[k].Shard == 3 {
+				var stalled, others fetchtest.List
+				for _, k := range fetchtest.ReservoirOrder(1, d.Index, 8, 80) {
+					if d.Index.ExtentTable[k].Shard == 3 {
 						stalled = append(stalled, k)
 					} else {
 						others = append(others, k)
@@ -191,11 +192,11 @@ func TestAStalledRangeBlocksOnlyThoseWhoNeedIt(t *testing.T) {
 				var wg sync.WaitGroup
 				for range 4 { // more than there are processors
 					r := f.Open(stalled)
-					wg.Go(func() { readAll(t, d, r, stalled, 3); r.Close() })
+					wg.Go(func() { fetchtest.ReadAll(t, d, r, stalled, 3); r.Close() })
 				}
 				<-store.came
 				r := f.Open(others)
-				readAll(t, d, r, others, 9)
+				fetchtest.ReadAll(t, d, r, others, 9)
 				r.Close()
 				store.letGo()
 				wg.Wait()
@@ -208,11 +209,12 @@ func TestAStalledRangeBlocksOnlyThoseWhoNeedIt(t *testing.T) {
 func TestWaitingEndsAtTheReadTimeoutAndTheReadGoesOn(t *testing.T) {
 	for name, s := range faultShapes {
 		t.Run(name, func(t *testing.T) {
-			d := makeDataset(t, s)
-			store := &stalling{Storage: openStorage(t, d.dir), came: make(chan struct{}), match: func(*storage.Read) bool { return true }}
-			f := newFetcherOver(t, d, 1<<20, store)
-			f.config.ReadTimeout = time.Millisecond
-			r := f.Open(list{0, 1, 2})
+			d := fetchtest.Make(t, s)
+			store := &stalling{Storage: fetchtest.OpenStorage(t, d.Dir), came: make(chan struct{}), match: func(*storage.Read) bool { return true }}
+			c := testConfig(d, 1<<20)
+			c.ReadTimeout = time.Millisecond
+			f := newFetcherWith(t, d, c, store)
+			r := f.Open(fetchtest.List{0, 1, 2})
 			defer r.Close()
 			var l Loan
 			for range 2 {
@@ -220,16 +222,23 @@ func TestWaitingEndsAtTheReadTimeoutAndTheReadGoesOn(t *testing.T) {
 				require.ErrorIs(t, err, ErrTimeout)
 				require.ErrorContains(t, err, "shard-000: record 0 at [")
 			}
-			f.config.ReadTimeout = time.Minute
 			store.letGo()
-			readAll(t, d, r, list{0, 1, 2}, 1)
+			for k := range uint64(3) {
+				for l.Release(); len(l.Records) == 0; {
+					if err := r.Lend(context.Background(), k, 1, &l); err != nil {
+						require.ErrorIs(t, err, ErrTimeout, "it has perhaps not come yet")
+					}
+				}
+				require.Equal(t, string(d.Records[k]), string(l.Records[0]))
+			}
+			l.Release()
 		})
 	}
 }
 
 // alter changes a file and leaves its mtime as it was.
-func alter(t *testing.T, d *dataset, shard int, change func(b []byte)) {
-	path := filepath.Join(d.dir, d.index.shards[shard].Object.Path)
+func alter(t *testing.T, d *fetchtest.Dataset, shard int, change func(b []byte)) {
+	path := filepath.Join(d.Dir, d.Index.ShardTable[shard].Object.Path)
 	info, err := os.Stat(path)
 	require.NoError(t, err)
 	b, err := os.ReadFile(path)
@@ -253,12 +262,12 @@ func TestAShardThatChangesGivesErrorsNeverWrongBytes(t *testing.T) {
 			},
 		} {
 			t.Run(name+", "+change, func(t *testing.T) {
-				d := makeDataset(t, s)
+				d := fetchtest.Make(t, s)
 				f := newTestFetcher(t, d, 1)
-				seq := inOrder(d.index)
+				seq := fetchtest.InOrder(d.Index)
 				r := f.Open(seq)
 				defer r.Close()
-				act(t, filepath.Join(d.dir, "shard-000"))
+				act(t, filepath.Join(d.Dir, "shard-000"))
 				errs, good := 0, 0
 				var l Loan
 				for k := range seq {
@@ -268,7 +277,7 @@ func TestAShardThatChangesGivesErrorsNeverWrongBytes(t *testing.T) {
 						errs++
 						continue
 					}
-					require.Equal(t, string(d.records[k]), string(l.Records[0]))
+					require.Equal(t, string(d.Records[k]), string(l.Records[0]))
 					good++
 					l.Release()
 				}
@@ -283,15 +292,15 @@ func TestARecordThatFailsItsChecksumFailsAloneAndAlways(t *testing.T) {
 	for _, name := range []string{"plain", "gathered"} {
 		for _, budget := range []int64{1, 1 << 20} { // with the small one all is forgotten and read again
 			t.Run(fmt.Sprintf("%s, budget of %d", name, budget), func(t *testing.T) {
-				d := makeDataset(t, faultShapes[name])
-				x := d.index.extents[17]
+				d := fetchtest.Make(t, faultShapes[name])
+				x := d.Index.ExtentTable[17]
 				alter(t, d, 0, func(b []byte) { b[x.OffsetBytes+3] ^= 1 })
 				f := newTestFetcher(t, d, budget)
-				r := f.Open(inOrder(d.index))
+				r := f.Open(fetchtest.InOrder(d.Index))
 				defer r.Close()
 				var l Loan
 				for range 3 {
-					for k := range d.records {
+					for k := range d.Records {
 						err := r.Lend(context.Background(), uint64(k), 1, &l)
 						if k == 17 {
 							require.ErrorContains(t, err, "shard-000: record 17 at [")
@@ -299,7 +308,7 @@ func TestARecordThatFailsItsChecksumFailsAloneAndAlways(t *testing.T) {
 							continue
 						}
 						require.NoError(t, err)
-						require.Equal(t, string(d.records[k]), string(l.Records[0]))
+						require.Equal(t, string(d.Records[k]), string(l.Records[0]))
 						l.Release()
 					}
 				}
@@ -320,13 +329,13 @@ func TestAShardWhoseChecksumFailsStaysFailed(t *testing.T) {
 	for _, codec := range []string{"gz", "zst", "lz4"} {
 		for _, budget := range []int64{1, 4 << 20} {
 			t.Run(fmt.Sprintf("%s, budget of %d", codec, budget), func(t *testing.T) {
-				d := makeDataset(t, shape{codec: codec, shards: 2, records: 100, maxBytes: 2000})
-				size := int(d.index.shards[0].Object.SizeBytes)
+				d := fetchtest.Make(t, fetchtest.Shape{Codec: codec, Shards: 2, Records: 100, MaxBytes: 2000})
+				size := int(d.Index.ShardTable[0].Object.SizeBytes)
 				// The last bytes are the member's checksum (of gz with its size behind it).
 				at := map[string]int{"gz": size - 8, "zst": size - 1, "lz4": size - 1}[codec]
 				alter(t, d, 0, func(b []byte) { b[at] ^= 1 })
 				f := newTestFetcher(t, d, budget)
-				r := f.Open(inOrder(d.index))
+				r := f.Open(fetchtest.InOrder(d.Index))
 				defer r.Close()
 				var l Loan
 				failedAt := -1
@@ -335,13 +344,13 @@ func TestAShardWhoseChecksumFailsStaysFailed(t *testing.T) {
 						failedAt = k
 						break
 					}
-					require.Equal(t, string(d.records[k]), string(l.Records[0]))
+					require.Equal(t, string(d.Records[k]), string(l.Records[0]))
 					l.Release()
 				}
 				require.GreaterOrEqual(t, failedAt, 0, "the last piece is not lent before the checksum has been seen")
 				require.NoError(t, r.Lend(context.Background(), 100, 1, &l), "the other shard is read")
 				l.Release()
-				other := f.Open(inOrder(d.index))
+				other := f.Open(fetchtest.InOrder(d.Index))
 				defer other.Close()
 				for _, r := range []*Reader{r, other} {
 					for _, k := range []uint64{0, 50, 99} {

@@ -9,6 +9,8 @@ import (
 	"time"
 
 	"github.com/lsiofs/lsiofs/pipeline/catalog"
+	"github.com/lsiofs/lsiofs/pipeline/fetch/budget"
+	"github.com/lsiofs/lsiofs/pipeline/fetch/gather"
 	"github.com/lsiofs/lsiofs/pipeline/meter"
 	"github.com/lsiofs/lsiofs/pipeline/spec"
 	"github.com/lsiofs/lsiofs/pipeline/storage"
@@ -51,7 +53,10 @@ type Fetcher struct {
 	holdsAll bool // all shards, decoded, fit into the cache, with their tables
 	looking  looking
 	choice   Choice
-	gatherer *gatherer // nil unless records are gathered
+
+	// Records are gathered where there is a gatherer, which then does all.
+	gatherer     *gather.Gatherer
+	gatherMemory *budget.Blocks
 
 	// cpu has a token for each processor: decoders hold one while they decode.
 	cpu     chan struct{}
@@ -127,8 +132,7 @@ func newFetcher(x index, s storage.Storage, cfg Config) (*Fetcher, error) {
 	f.newLooking()
 	f.checks.init()
 	if f.choice.Strategy == spec.ReadGather {
-		var err error
-		if f.gatherer, err = newGatherer(f); err != nil {
+		if err := f.startGatherer(); err != nil {
 			return nil, err
 		}
 	} else if f.verifier != nil || f.spool != nil {
@@ -193,14 +197,8 @@ func (f *Fetcher) Close() error {
 	f.wakeDecoders()
 	f.mu.Unlock()
 	f.checks.close()
-	if f.gatherer != nil {
-		f.gatherer.work.close()
-	}
 	f.running.Wait()
-	var err error
-	if f.gatherer != nil {
-		err = f.gatherer.close()
-	}
+	err := f.closeGatherer()
 
 	f.mu.Lock()
 	defer f.mu.Unlock()

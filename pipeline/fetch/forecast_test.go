@@ -3,33 +3,18 @@ package fetch
 import (
 	"context"
 	"fmt"
-	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/lsiofs/lsiofs/pipeline/storage"
+	"github.com/lsiofs/lsiofs/pipeline/fetch/fetchtest"
 )
 
-// countedStorage counts what is read.
-type countedStorage struct {
-	storage.Storage
-	reads, bytes atomic.Int64
-}
-
-func (s *countedStorage) Submit(reads []*storage.Read) {
-	for _, r := range reads {
-		s.reads.Add(1)
-		s.bytes.Add(int64(len(r.Buf)))
-	}
-	s.Storage.Submit(reads)
-}
-
 // forecastAndRead gives what was forecast and what was read for all of a sequence.
-func forecastAndRead(t *testing.T, d *dataset, seq list, cfg Config) (c Forecast, forecast, read [2]int64) {
-	s := &countedStorage{Storage: openStorage(t, d.dir)}
-	f, err := newFetcher(d.index, s, cfg)
+func forecastAndRead(t *testing.T, d *fetchtest.Dataset, seq fetchtest.List, cfg Config) (c Forecast, forecast, read [2]int64) {
+	s := &fetchtest.CountedStorage{Storage: fetchtest.OpenStorage(t, d.Dir)}
+	f, err := newFetcher(d.Index, s, cfg)
 	require.NoError(t, err)
 	defer func() { require.NoError(t, f.Close()) }()
 	c, err = f.Forecast(t.Context(), seq, seq.Len(), Choice{}, func(n int64) {
@@ -38,7 +23,7 @@ func forecastAndRead(t *testing.T, d *dataset, seq list, cfg Config) (c Forecast
 		forecast[1] += n
 	})
 	require.NoError(t, err)
-	require.Zero(t, s.reads.Load(), "a forecast reads nothing")
+	require.Zero(t, s.Reads.Load(), "a forecast reads nothing")
 	r := f.Open(seq)
 	defer r.Close()
 	var l Loan
@@ -48,21 +33,21 @@ func forecastAndRead(t *testing.T, d *dataset, seq list, cfg Config) (c Forecast
 	}
 	l.Release()
 	require.EqualValues(t, f.Stats().PiecesRead-f.Stats().PiecesReread, c.Pieces)
-	return c, forecast, [2]int64{s.reads.Load(), s.bytes.Load()}
+	return c, forecast, [2]int64{s.Reads.Load(), s.Bytes.Load()}
 }
 
 func TestForecastsOfShardsThatAreNotCompressedAreExact(t *testing.T) {
-	for name, s := range map[string]shape{
-		"records side by side": {shards: 5, records: 300, maxBytes: 2000},
-		"gaps":                 {shards: 3, records: 200, maxBytes: 300, gapBytes: 3000},
+	for name, s := range map[string]fetchtest.Shape{
+		"records side by side": {Shards: 5, Records: 300, MaxBytes: 2000},
+		"gaps":                 {Shards: 3, Records: 200, MaxBytes: 300, GapBytes: 3000},
 		"gaps that are not read": {
-			shards: 1, records: 6, maxBytes: 10_000, gapBytes: 3 << 20,
+			Shards: 1, Records: 6, MaxBytes: 10_000, GapBytes: 3 << 20,
 		},
-		"a newline that is not there": {shards: 4, records: 50, maxBytes: 20, noNewline: true},
+		"a newline that is not there": {Shards: 4, Records: 50, MaxBytes: 20, NoNewline: true},
 	} {
 		t.Run(name, func(t *testing.T) {
-			d := makeDataset(t, s)
-			for _, seq := range []list{inOrder(d.index), reservoirOrder(1, d.index, 4, 200), inOrder(d.index).deal(1, 3)} {
+			d := fetchtest.Make(t, s)
+			for _, seq := range []fetchtest.List{fetchtest.InOrder(d.Index), fetchtest.ReservoirOrder(1, d.Index, 4, 200), fetchtest.InOrder(d.Index).Deal(1, 3)} {
 				c, forecast, read := forecastAndRead(t, d, seq, Config{MemoryBytes: 256 << 20, ReadTimeout: time.Minute, PieceBytes: 20_000, PieceRecords: 16})
 				require.Equal(t, read, forecast)
 				require.True(t, c.Fits)
@@ -87,12 +72,12 @@ func requireClose(t *testing.T, forecast, read [2]int64, message string, args ..
 func TestForecastsOfCompressedShardsAreClose(t *testing.T) {
 	for _, codec := range []string{"gz", "zst"} {
 		for _, member := range []int{0, 50, 200, -1} {
-			s := shape{codec: codec, shards: 2, records: 800, maxBytes: 1500, member: member}
+			s := fetchtest.Shape{Codec: codec, Shards: 2, Records: 800, MaxBytes: 1500, Member: member}
 			if member < 0 {
-				s.member, s.memberBytes = 0, 40_000
+				s.Member, s.MemberBytes = 0, 40_000
 			}
-			d := makeDataset(t, s)
-			c, forecast, read := forecastAndRead(t, d, inOrder(d.index), Config{MemoryBytes: 8 << 20, ReadTimeout: time.Minute, PieceBytes: 32 << 10, PieceRecords: 50})
+			d := fetchtest.Make(t, s)
+			c, forecast, read := forecastAndRead(t, d, fetchtest.InOrder(d.Index), Config{MemoryBytes: 8 << 20, ReadTimeout: time.Minute, PieceBytes: 32 << 10, PieceRecords: 50})
 			require.True(t, c.Estimated)
 			requireClose(t, forecast, read, "%s, members of %d", codec, member)
 		}
@@ -103,72 +88,72 @@ func TestForecastsOfCompressedShardsAreClose(t *testing.T) {
 // again and again, unless memory holds all that decoders pass: so says the
 // forecast.
 func TestForecastsCountPassesOfDecoders(t *testing.T) {
-	d := makeDataset(t, shape{codec: "gz", shards: 3, records: 1500, maxBytes: 1500})
+	d := fetchtest.Make(t, fetchtest.Shape{Codec: "gz", Shards: 3, Records: 1500, MaxBytes: 1500})
 	cfg := Config{MemoryBytes: 16 << 20, ReadTimeout: time.Minute, PieceBytes: 64 << 10, PieceRecords: 5, LookaheadRecords: 100}
-	for _, seq := range []list{inOrder(d.index), randomOrder(1, d.index)} {
+	for _, seq := range []fetchtest.List{fetchtest.InOrder(d.Index), fetchtest.RandomOrder(1, d.Index)} {
 		c, forecast, read := forecastAndRead(t, d, seq, cfg)
 		require.EqualValues(t, 3, c.Compressed)
 		require.EqualValues(t, 3, c.Passes)
 		requireClose(t, forecast, read, "%d passes", c.Passes)
 	}
 	cfg.MemoryBytes = 3 << 20
-	c, forecast, read := forecastAndRead(t, d, randomOrder(1, d.index)[:1500], cfg)
+	c, forecast, read := forecastAndRead(t, d, fetchtest.RandomOrder(1, d.Index)[:1500], cfg)
 	require.Greater(t, c.Passes, uint64(3))
-	dataset := 3 * d.index.Shard(0).Object.SizeBytes
+	dataset := 3 * d.Index.Shard(0).Object.SizeBytes
 	require.Greater(t, int64(read[1]), dataset)
 	require.Greater(t, int64(forecast[1]), dataset)
 }
 
 func TestForecastOfAPartOfACompressedShardEndsThere(t *testing.T) {
-	d := makeDataset(t, shape{codec: "gz", shards: 1, records: 2000, maxBytes: 1500})
-	f, err := newFetcher(d.index, openStorage(t, d.dir), Config{MemoryBytes: 8 << 20, ReadTimeout: time.Minute, PieceBytes: 64 << 10, PieceRecords: 50})
+	d := fetchtest.Make(t, fetchtest.Shape{Codec: "gz", Shards: 1, Records: 2000, MaxBytes: 1500})
+	f, err := newFetcher(d.Index, fetchtest.OpenStorage(t, d.Dir), Config{MemoryBytes: 8 << 20, ReadTimeout: time.Minute, PieceBytes: 64 << 10, PieceRecords: 50})
 	require.NoError(t, err)
 	defer func() { require.NoError(t, f.Close()) }()
-	size := float64(d.index.Shard(0).Object.SizeBytes)
+	size := float64(d.Index.Shard(0).Object.SizeBytes)
 	sum := int64(0)
-	_, err = f.Forecast(t.Context(), inOrder(d.index), 500, Choice{}, func(n int64) { sum += n })
+	_, err = f.Forecast(t.Context(), fetchtest.InOrder(d.Index), 500, Choice{}, func(n int64) { sum += n })
 	require.NoError(t, err)
 	require.InDelta(t, 0.25, float64(sum)/size, 0.05)
 }
 
 func TestForecastsSayWhatIsKept(t *testing.T) {
-	d := makeDataset(t, shape{shards: 1, records: 200, maxBytes: 10_000})
+	d := fetchtest.Make(t, fetchtest.Shape{Shards: 1, Records: 200, MaxBytes: 10_000})
 	small := Config{MemoryBytes: 4 << 20, ReadTimeout: time.Minute, PieceBytes: 1 << 40, PieceRecords: 10}
-	f, err := newFetcher(d.index, openStorage(t, d.dir), small)
+	f, err := newFetcher(d.Index, fetchtest.OpenStorage(t, d.Dir), small)
 	require.NoError(t, err)
 	defer func() { require.NoError(t, f.Close()) }()
 	size := func(from, to int) (sum int64) {
-		for _, b := range d.records[from:to] {
+		for _, b := range d.Records[from:to] {
 			sum += int64(len(b))
 		}
 		return sum
 	}
 	nothing := func(int64) {}
-	c, err := f.Forecast(t.Context(), list{0, 10, 1, 11}, 4, Choice{}, nothing)
+	c, err := f.Forecast(t.Context(), fetchtest.List{0, 10, 1, 11}, 4, Choice{}, nothing)
 	require.NoError(t, err)
 	require.Equal(t, size(0, 20)-size(0, 1), c.KeptBytes)
 	require.EqualValues(t, 2, c.Pieces)
 	require.True(t, c.Fits)
 
-	c, err = f.Forecast(t.Context(), list{0, 10, 1, 11}, 1, Choice{}, nothing)
+	c, err = f.Forecast(t.Context(), fetchtest.List{0, 10, 1, 11}, 1, Choice{}, nothing)
 	require.NoError(t, err)
 	require.Equal(t, size(0, 10), c.KeptBytes, "the others are not asked for")
 
-	large := makeDataset(t, shape{shards: 1, records: 200, maxBytes: 60_000})
-	g, err := newFetcher(large.index, openStorage(t, large.dir), small)
+	large := fetchtest.Make(t, fetchtest.Shape{Shards: 1, Records: 200, MaxBytes: 60_000})
+	g, err := newFetcher(large.Index, fetchtest.OpenStorage(t, large.Dir), small)
 	require.NoError(t, err)
 	defer func() { require.NoError(t, g.Close()) }()
-	c, err = g.Forecast(t.Context(), randomOrder(1, large.index), 200, Choice{}, nothing)
+	c, err = g.Forecast(t.Context(), fetchtest.RandomOrder(1, large.Index), 200, Choice{}, nothing)
 	require.NoError(t, err)
 }
 
 func TestForecastsEndWithTheirContext(t *testing.T) {
-	d := makeDataset(t, shape{shards: 1, records: 20, maxBytes: 100})
-	f, err := newFetcher(d.index, openStorage(t, d.dir), Config{MemoryBytes: 1 << 20, ReadTimeout: time.Minute, PieceBytes: 1000, PieceRecords: 5})
+	d := fetchtest.Make(t, fetchtest.Shape{Shards: 1, Records: 20, MaxBytes: 100})
+	f, err := newFetcher(d.Index, fetchtest.OpenStorage(t, d.Dir), Config{MemoryBytes: 1 << 20, ReadTimeout: time.Minute, PieceBytes: 1000, PieceRecords: 5})
 	require.NoError(t, err)
 	defer func() { require.NoError(t, f.Close()) }()
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	_, err = f.Forecast(ctx, inOrder(d.index), 20, Choice{}, func(int64) {})
+	_, err = f.Forecast(ctx, fetchtest.InOrder(d.Index), 20, Choice{}, func(int64) {})
 	require.ErrorIs(t, err, context.Canceled)
 }

@@ -1,58 +1,19 @@
 package fetch
 
 import (
-	"context"
 	"sync"
 	"testing"
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/lsiofs/lsiofs/pipeline/fetch/fetchtest"
 	"github.com/lsiofs/lsiofs/pipeline/spec"
 	"github.com/lsiofs/lsiofs/pipeline/storage"
-	"github.com/lsiofs/lsiofs/pipeline/storage/faulty"
 )
-
-// made is the reads that a storage was asked for and still wanted when it came
-// to them.
-type made struct {
-	mu    sync.Mutex
-	reads []storage.Read
-}
-
-// holdReads makes a storage that holds all reads until it is told to let go.
-func holdReads(t *testing.T, d *dataset) (*faulty.Storage, *made) {
-	store, m := openStorage(t, d.dir), &made{}
-	store.Before = func(r *storage.Read) error {
-		m.mu.Lock()
-		defer m.mu.Unlock()
-		m.reads = append(m.reads, *r)
-		return nil
-	}
-	store.Hold()
-	return store, m
-}
-
-// ask has records from k on asked for and read ahead of, and does not wait for
-// them: what follows does not depend on when they come.
-func ask(t *testing.T, r *Reader, k uint64, n int) {
-	t.Helper()
-	ctx, cancel := context.WithCancel(context.Background())
-	cancel()
-	var l Loan
-	require.ErrorIs(t, r.Lend(ctx, k, n, &l), context.Canceled)
-}
-
-// askOn reads on from record k, so that much is read ahead.
-func askOn(t *testing.T, r *Reader, k uint64) {
-	t.Helper()
-	for i := range uint64(4) {
-		ask(t, r, k+i, 1)
-	}
-}
 
 // piecesOf is how many pieces records [from, to) of a sequence lie in, and
 // their bytes.
-func piecesOf(f *Fetcher, seq list, from, to int) (pieces int, bytes uint64) {
+func piecesOf(f *Fetcher, seq fetchtest.List, from, to int) (pieces int, bytes uint64) {
 	seen := map[int]bool{}
 	for _, record := range seq[from:to] {
 		piece := f.pieces.of(record)
@@ -66,17 +27,17 @@ func piecesOf(f *Fetcher, seq list, from, to int) (pieces int, bytes uint64) {
 }
 
 func TestReadsThatHaveNotBegunAreNotMadeAfterAJump(t *testing.T) {
-	d := makeDataset(t, shape{shards: 2, records: 3000, maxBytes: 1000, sameSize: true})
-	seq := inOrder(d.index)
-	store, m := holdReads(t, d)
+	d := fetchtest.Make(t, fetchtest.Shape{Shards: 2, Records: 3000, MaxBytes: 1000, SameSize: true})
+	seq := fetchtest.InOrder(d.Index)
+	store, m := fetchtest.HoldReads(t, d)
 	f := newFetcherOver(t, d, 64<<20, store)
 	defer store.Release()
 	r := f.Open(seq)
 	defer r.Close()
-	askOn(t, r, 0)
+	fetchtest.AskOn(t, r, 0)
 	before := f.Stats()
 	require.Greater(t, before.LoadsInFlight, int64(5), "much is read ahead")
-	ask(t, r, 5000, 1)
+	fetchtest.Ask(t, r, 5000, 1)
 
 	after := f.Stats()
 	require.EqualValues(t, 1, after.LoadsInFlight, "what the reader has come to")
@@ -88,60 +49,60 @@ func TestReadsThatHaveNotBegunAreNotMadeAfterAJump(t *testing.T) {
 	require.Less(t, out, int64(2*far), "there is room to read ahead again: what is out is one piece, with its table")
 
 	store.Release()
-	lendOne(t, d, r, seq, 5000)
-	require.Len(t, m.reads, 1, "no read of the old place is made")
+	fetchtest.LendOne(t, d, r, seq, 5000)
+	require.Len(t, m.Reads, 1, "no read of the old place is made")
 	require.Equal(t, far, f.Stats().BytesRead)
-	readAll(t, d, r, seq, 7) // what was called off is read when it is wanted
+	fetchtest.ReadAll(t, d, r, seq, 7) // what was called off is read when it is wanted
 	require.Zero(t, f.Stats().Errors)
 }
 
 func TestWhatAnotherReaderWantsIsReadAfterAJump(t *testing.T) {
-	d := makeDataset(t, shape{shards: 2, records: 3000, maxBytes: 1000, sameSize: true})
-	seq := inOrder(d.index)
-	store, m := holdReads(t, d)
+	d := fetchtest.Make(t, fetchtest.Shape{Shards: 2, Records: 3000, MaxBytes: 1000, SameSize: true})
+	seq := fetchtest.InOrder(d.Index)
+	store, m := fetchtest.HoldReads(t, d)
 	f := newFetcherOver(t, d, 64<<20, store)
 	defer store.Release()
-	jumps, stays, waits := f.Open(seq), f.Open(seq), f.Open(list{20})
+	jumps, stays, waits := f.Open(seq), f.Open(seq), f.Open(fetchtest.List{20})
 	defer jumps.Close()
-	askOn(t, jumps, 0)
-	ask(t, stays, 0, 70)
+	fetchtest.AskOn(t, jumps, 0)
+	fetchtest.Ask(t, stays, 0, 70)
 	var wg sync.WaitGroup
-	wg.Go(func() { readAll(t, d, waits, list{20}, 1) })
-	ask(t, jumps, 5000, 1)
+	wg.Go(func() { fetchtest.ReadAll(t, d, waits, fetchtest.List{20}, 1) })
+	fetchtest.Ask(t, jumps, 5000, 1)
 	pieces, _ := piecesOf(f, seq, 0, 70)
 	require.EqualValues(t, pieces+1, f.Stats().LoadsInFlight)
 	require.Positive(t, f.Stats().ReadsCancelled)
-	ask(t, jumps, 2500, 1)
+	fetchtest.Ask(t, jumps, 2500, 1)
 	require.EqualValues(t, pieces+1, f.Stats().LoadsInFlight, "nor does another jump take it")
 
 	store.Release()
 	wg.Wait()
-	readAll(t, d, stays, seq[:70], 70)
-	m.mu.Lock()
-	require.LessOrEqual(t, len(m.reads), pieces+1, "each is read once")
-	m.mu.Unlock()
+	fetchtest.ReadAll(t, d, stays, seq[:70], 70)
+	m.Lock()
+	require.LessOrEqual(t, len(m.Reads), pieces+1, "each is read once")
+	m.Unlock()
 	stays.Close()
 	waits.Close()
 }
 
 func TestAReaderThatIsClosedTakesBackWhatItAloneWanted(t *testing.T) {
-	for name, s := range map[string]shape{
-		"scanned": {shards: 2, records: 3000, maxBytes: 1000, sameSize: true}, "gathered": {read: spec.ReadGather, shards: 2, records: 3000, maxBytes: 1000, sameSize: true},
+	for name, s := range map[string]fetchtest.Shape{
+		"scanned": {Shards: 2, Records: 3000, MaxBytes: 1000, SameSize: true}, "gathered": {Read: spec.ReadGather, Shards: 2, Records: 3000, MaxBytes: 1000, SameSize: true},
 	} {
 		t.Run(name, func(t *testing.T) {
-			d := makeDataset(t, s)
-			store, m := holdReads(t, d)
+			d := fetchtest.Make(t, s)
+			store, m := fetchtest.HoldReads(t, d)
 			f := newFetcherOver(t, d, 64<<20, store)
 			defer store.Release()
-			r, other := f.Open(inOrder(d.index)), f.Open(inOrder(d.index))
-			askOn(t, r, 0)
-			askOn(t, other, 0)
+			r, other := f.Open(fetchtest.InOrder(d.Index)), f.Open(fetchtest.InOrder(d.Index))
+			fetchtest.AskOn(t, r, 0)
+			fetchtest.AskOn(t, other, 0)
 			r.Close()
 			other.Close()
 			require.Zero(t, f.Stats().LoadsInFlight)
 			store.Release()
 			require.NoError(t, f.Close()) // when all reads have ended
-			require.Empty(t, m.reads)
+			require.Empty(t, m.Reads)
 			require.Positive(t, f.Stats().ReadsCancelled)
 			require.Positive(t, f.Stats().BytesCancelled)
 			require.Zero(t, f.Stats().Errors)
@@ -150,28 +111,28 @@ func TestAReaderThatIsClosedTakesBackWhatItAloneWanted(t *testing.T) {
 }
 
 func TestLoadsThatADecoderHasNotBegunAreTakenBackAfterAJump(t *testing.T) {
-	d := makeDataset(t, shape{codec: "gz", shards: 2, records: 3000, maxBytes: 1000, sameSize: true})
-	seq := inOrder(d.index)
-	store, _ := holdReads(t, d)
+	d := fetchtest.Make(t, fetchtest.Shape{Codec: "gz", Shards: 2, Records: 3000, MaxBytes: 1000, SameSize: true})
+	seq := fetchtest.InOrder(d.Index)
+	store, _ := fetchtest.HoldReads(t, d)
 	f := newFetcherOver(t, d, 2<<20, store)
 	defer store.Release()
 	r := f.Open(seq)
 	defer r.Close()
-	askOn(t, r, 0)
+	fetchtest.AskOn(t, r, 0)
 	before := f.Stats().LoadsInFlight
 	require.Greater(t, before, int64(4))
-	ask(t, r, 4500, 1)
+	fetchtest.Ask(t, r, 4500, 1)
 	after := f.Stats()
 	require.LessOrEqual(t, after.LoadsInFlight, int64(2), "the one that a decoder may be at, and the new one")
 	require.EqualValues(t, before+1-after.LoadsInFlight, after.ReadsCancelled)
 	store.Release()
-	readAll(t, d, r, seq, 7)
+	fetchtest.ReadAll(t, d, r, seq, 7)
 }
 
 func TestShardsThatNobodyHasBegunToSpoolAreTakenBackAfterAJump(t *testing.T) {
-	d := makeDataset(t, shape{codec: "gz", shards: 12, records: 200, maxBytes: 1000, sameSize: true})
-	seq := inOrder(d.index)
-	store, _ := holdReads(t, d)
+	d := fetchtest.Make(t, fetchtest.Shape{Codec: "gz", Shards: 12, Records: 200, MaxBytes: 1000, SameSize: true})
+	seq := fetchtest.InOrder(d.Index)
+	store, _ := fetchtest.HoldReads(t, d)
 	c := spoolConfig(t, 64<<20, spoolFull)
 	c.Decoders = 1
 	f := newSpoolingFetcher(t, d, c, store)
@@ -179,23 +140,23 @@ func TestShardsThatNobodyHasBegunToSpoolAreTakenBackAfterAJump(t *testing.T) {
 	r := f.Open(seq)
 	defer r.Close()
 	for k := range uint64(6) {
-		ask(t, r, k*200, 200) // six shards and more, of which one is being decoded
+		fetchtest.Ask(t, r, k*200, 200) // six shards and more, of which one is being decoded
 	}
 	require.GreaterOrEqual(t, f.Stats().Spool.Shards, 6)
-	ask(t, r, 2399, 1)
+	fetchtest.Ask(t, r, 2399, 1)
 	s := f.Stats()
 	require.EqualValues(t, 2, s.Spool.Shards)
 	require.EqualValues(t, 1, s.LoadsInFlight)
 	require.Positive(t, s.ReadsCancelled)
 	store.Release()
-	readAll(t, d, r, seq, 7)
+	fetchtest.ReadAll(t, d, r, seq, 7)
 	require.Zero(t, f.Stats().Spool.DecodedAgain)
 }
 
 func TestASeekForwardInsideTheWindowReadsNothingTwiceAndDropsNothing(t *testing.T) {
-	d := makeDataset(t, shape{shards: 2, records: 8000, maxBytes: 100, sameSize: true})
-	seq := inOrder(d.index)
-	store := openStorage(t, d.dir)
+	d := fetchtest.Make(t, fetchtest.Shape{Shards: 2, Records: 8000, MaxBytes: 100, SameSize: true})
+	seq := fetchtest.InOrder(d.Index)
+	store := fetchtest.OpenStorage(t, d.Dir)
 	var mu sync.Mutex
 	times := map[int64]int{}
 	store.Before = func(r *storage.Read) error {
@@ -207,18 +168,18 @@ func TestASeekForwardInsideTheWindowReadsNothingTwiceAndDropsNothing(t *testing.
 	f := newFetcherOver(t, d, 64<<20, store)
 	r := f.Open(seq)
 	defer r.Close()
-	readAll(t, d, r, seq[:200], 10)
+	fetchtest.ReadAll(t, d, r, seq[:200], 10)
 	r.mu.Lock()
 	w := r.windows[0]
 	to := w.scanned - 1
 	require.Greater(t, to, w.next+nearRecords)
 	r.mu.Unlock()
-	lendOne(t, d, r, seq, to)
+	fetchtest.LendOne(t, d, r, seq, to)
 	require.Len(t, r.windows, 1)
 	s := f.Stats()
 	require.Zero(t, s.ReadsCancelled)
 	require.Zero(t, s.PiecesDropped)
-	readAll(t, d, r, seq, 10) // what was passed over, and the rest
+	fetchtest.ReadAll(t, d, r, seq, 10) // what was passed over, and the rest
 	require.Zero(t, f.Stats().PiecesReread)
 	for _, n := range times {
 		require.Equal(t, 1, n)
@@ -227,13 +188,13 @@ func TestASeekForwardInsideTheWindowReadsNothingTwiceAndDropsNothing(t *testing.
 
 // Scanned, a sample takes the piece that has it; gathered, its bytes.
 func TestWhoSamplesReadsWhatItAsksForAndNoMore(t *testing.T) {
-	for name, s := range map[string]shape{
-		"scanned": {shards: 3, records: 4000, maxBytes: 1000}, "gathered": {read: spec.ReadGather, shards: 3, records: 4000, maxBytes: 1000},
+	for name, s := range map[string]fetchtest.Shape{
+		"scanned": {Shards: 3, Records: 4000, MaxBytes: 1000}, "gathered": {Read: spec.ReadGather, Shards: 3, Records: 4000, MaxBytes: 1000},
 	} {
 		t.Run(name, func(t *testing.T) {
-			d := makeDataset(t, s)
-			seq := randomOrder(1, d.index)
-			store := &countedStorage{Storage: openStorage(t, d.dir)}
+			d := fetchtest.Make(t, s)
+			seq := fetchtest.RandomOrder(1, d.Index)
+			store := &fetchtest.CountedStorage{Storage: fetchtest.OpenStorage(t, d.Dir)}
 			f := newFetcherOver(t, d, 64<<20, store)
 			r := f.Open(seq)
 			defer r.Close()
@@ -242,77 +203,36 @@ func TestWhoSamplesReadsWhatItAsksForAndNoMore(t *testing.T) {
 			for i := range 50 {
 				// Near the sample before it, and far from it.
 				k := uint64(i/5*1100 + i%5*200)
-				lendOne(t, d, r, seq, k)
+				fetchtest.LendOne(t, d, r, seq, k)
 				piece := f.pieces.of(seq[k])
 				_, l := f.layoutOf(piece)
 				switch {
-				case s.read == spec.ReadGather:
-					reads, bytes = reads+1, bytes+int64(len(d.records[seq[k]]))
+				case s.Read == spec.ReadGather:
+					reads, bytes = reads+1, bytes+int64(len(d.Records[seq[k]]))
 				case !seen[piece]:
 					reads, bytes = reads+1, bytes+l.size
 				}
 				seen[piece] = true
 			}
-			require.Equal(t, [2]int64{reads, bytes}, [2]int64{store.reads.Load(), store.bytes.Load()})
+			require.Equal(t, [2]int64{reads, bytes}, [2]int64{store.Reads.Load(), store.Bytes.Load()})
 		})
 	}
 }
 
 func TestTwoPlacesInTurnAreBothReadAheadOf(t *testing.T) {
-	d := makeDataset(t, shape{shards: 2, records: 3000, maxBytes: 1000, sameSize: true})
-	seq := inOrder(d.index)
+	d := fetchtest.Make(t, fetchtest.Shape{Shards: 2, Records: 3000, MaxBytes: 1000, SameSize: true})
+	seq := fetchtest.InOrder(d.Index)
 	f := newTestFetcher(t, d, 64<<20)
 	r := f.Open(seq)
 	defer r.Close()
 	for k := range uint64(200) {
-		lendOne(t, d, r, seq, k)
-		lendOne(t, d, r, seq, 4000+k)
+		fetchtest.LendOne(t, d, r, seq, k)
+		fetchtest.LendOne(t, d, r, seq, 4000+k)
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	require.Len(t, r.windows, 2)
 	for _, w := range r.windows {
 		require.Greater(t, w.records, firstWindowRecords)
-	}
-}
-
-func TestGatheredReadsThatHaveNotBegunAreNotMadeAfterAJump(t *testing.T) {
-	for name, s := range map[string]shape{
-		"plain": {shards: 2, records: 6000, maxBytes: 1000}, "checksummed": {shards: 2, records: 6000, maxBytes: 1000, checksummed: true},
-	} {
-		t.Run(name, func(t *testing.T) {
-			s.read = spec.ReadGather
-			d := makeDataset(t, s)
-			seq := inOrder(d.index)
-			store, m := holdReads(t, d)
-			f := newFetcherOver(t, d, 4<<20, store)
-			defer store.Release()
-			r := f.Open(seq)
-			defer r.Close()
-			askOn(t, r, 0)
-			asked := f.Stats().Gather.ReadsInFlight
-			require.Greater(t, r.batches.runs[0].end(), uint64(500), "much is read ahead")
-			ask(t, r, 11_000, 1)
-			require.Len(t, r.batches.runs, 2)
-			keeps := r.batches.runs[0].end()
-
-			store.Release()
-			lendOne(t, d, r, seq, 11_000)
-			m.mu.Lock()
-			behind := d.index.extents[seq[keeps-1]]
-			for _, x := range m.reads {
-				early := x.Object.Path == d.index.shards[0].Object.Path && x.OffsetBytes < behind.OffsetBytes+behind.SizeBytes
-				far := x.OffsetBytes == d.index.extents[seq[11_000]].OffsetBytes
-				require.True(t, early || far, "no read is made of what was given up alone")
-			}
-			require.Less(t, int64(len(m.reads)), asked+1)
-			m.mu.Unlock()
-			readAll(t, d, r, seq, 7)
-			require.NoError(t, f.Close())
-			s := f.Stats()
-			require.EqualValues(t, len(m.reads), s.Gather.Reads)
-			require.GreaterOrEqual(t, int64(s.ReadsCancelled)+int64(len(m.reads)), asked+1, "each read was made or called off")
-			require.Positive(t, s.ReadsCancelled)
-		})
 	}
 }

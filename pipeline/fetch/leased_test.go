@@ -5,6 +5,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/lsiofs/lsiofs/pipeline/fetch/fetchtest"
 	"github.com/lsiofs/lsiofs/pipeline/storage"
 )
 
@@ -44,7 +45,7 @@ func TestWhatWasCopiedUnderLeasesIsLookedAtOnlyWhereTheyMayBeLost(t *testing.T) 
 				require.Equal(t, checks+1, store.checks.Load())
 			}
 			l.Release()
-			readAll(t, d, r, inOrder(d.index), 7)
+			fetchtest.ReadAll(t, d, r, fetchtest.InOrder(d.Index), 7)
 		})
 	}
 }

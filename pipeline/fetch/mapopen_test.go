@@ -9,13 +9,14 @@ import (
 	"testing"
 	"time"
 
+	"github.com/lsiofs/lsiofs/pipeline/fetch/fetchtest"
 	"github.com/stretchr/testify/require"
 )
 
 // An opening for a mapping hangs, of each shard, while the same files can be read.
 func TestAShardWhoseOpeningHangsIsReadMeanwhile(t *testing.T) {
-	d := makeDataset(t, shape{shards: 4, records: 400, maxBytes: 3000})
-	seq := reservoirOrder(3, d.index, 3, 300)
+	d := fetchtest.Make(t, fetchtest.Shape{Shards: 4, Records: 400, MaxBytes: 3000})
+	seq := fetchtest.ReservoirOrder(3, d.Index, 3, 300)
 	store := openMapper(t, d)
 	store.hangs = make(chan struct{})
 	f := newMappedFetcher(t, d, 64<<20, store)
@@ -29,7 +30,7 @@ func TestAShardWhoseOpeningHangsIsReadMeanwhile(t *testing.T) {
 	})
 	r := f.Open(seq)
 	defer r.Close()
-	readAll(t, d, r, seq, 30)
+	fetchtest.ReadAll(t, d, r, seq, 30)
 	require.Zero(t, f.Stats().RecordsMapped)
 	require.LessOrEqual(t, store.calls.Load(), int64(4), "one opening a shard hangs at most")
 	close(store.hangs)
@@ -37,8 +38,8 @@ func TestAShardWhoseOpeningHangsIsReadMeanwhile(t *testing.T) {
 
 // What waits for an opening is called off like other loads that have not begun.
 func TestWhatWaitsForAnOpeningIsCalledOff(t *testing.T) {
-	d := makeDataset(t, shape{shards: 4, records: 400, maxBytes: 3000})
-	seq := reservoirOrder(3, d.index, 3, 300)
+	d := fetchtest.Make(t, fetchtest.Shape{Shards: 4, Records: 400, MaxBytes: 3000})
+	seq := fetchtest.ReservoirOrder(3, d.Index, 3, 300)
 	store := openMapper(t, d)
 	store.hangs = make(chan struct{})
 	f := newMappedFetcher(t, d, 64<<20, store)
@@ -54,33 +55,33 @@ func TestWhatWaitsForAnOpeningIsCalledOff(t *testing.T) {
 }
 
 func TestAShardThatCannotBeMappedIsOpenedForItOnce(t *testing.T) {
-	d := makeDataset(t, shape{shards: 4, records: 1000, maxBytes: 3000})
-	seq := reservoirOrder(3, d.index, 3, 300)
+	d := fetchtest.Make(t, fetchtest.Shape{Shards: 4, Records: 1000, MaxBytes: 3000})
+	seq := fetchtest.ReservoirOrder(3, d.Index, 3, 300)
 	store := openMapper(t, d)
 	store.unmappable = true
 	f := newMappedFetcher(t, d, 1<<20, store)
 	for range 3 {
 		r := f.Open(seq)
-		readAll(t, d, r, seq, 30)
+		fetchtest.ReadAll(t, d, r, seq, 30)
 		r.Close()
 	}
 	require.Equal(t, int64(4), store.calls.Load())
 }
 
 func TestAShardThatAProgramHasOpenForWritingIsWarnedOfOnce(t *testing.T) {
-	d := makeDataset(t, shape{shards: 3, records: 100, maxBytes: 3000})
+	d := fetchtest.Make(t, fetchtest.Shape{Shards: 3, Records: 100, MaxBytes: 3000})
 	store := openMapper(t, d)
-	for _, s := range d.index.shards {
-		w, err := os.OpenFile(filepath.Join(d.dir, s.Object.Path), os.O_RDWR, 0)
+	for _, s := range d.Index.ShardTable {
+		w, err := os.OpenFile(filepath.Join(d.Dir, s.Object.Path), os.O_RDWR, 0)
 		require.NoError(t, err)
 		defer w.Close()
 	}
 	var log bytes.Buffer
 	f := newMappedFetcher(t, d, 64<<20, store)
 	f.log = slog.New(slog.NewTextHandler(&log, nil))
-	r := f.Open(inOrder(d.index))
+	r := f.Open(fetchtest.InOrder(d.Index))
 	defer r.Close()
-	readAll(t, d, r, inOrder(d.index), 30)
+	fetchtest.ReadAll(t, d, r, fetchtest.InOrder(d.Index), 30)
 	r.Close()
 	if f.Stats().Leases.Refused["a program has the file open for writing (what it stores through a mapping may go unnoticed)"] == 0 {
 		t.Skipf("there are no leases here: %v", f.Stats().Leases)

@@ -8,6 +8,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/lsiofs/lsiofs/pipeline/fetch/fetchtest"
 	"github.com/lsiofs/lsiofs/pipeline/storage"
 )
 
@@ -18,16 +19,16 @@ type reading struct{ storage.Storage }
 // in the page cache, 1 MiB at a time, as replies are made.
 func BenchmarkEpochFromThePageCache(b *testing.B) {
 	for _, size := range []int{12800, 1200} {
-		d := makeDataset(b, shape{shards: 16, records: 128 << 20 / 16 / size, maxBytes: size, sameSize: true})
-		seq := Sequence(reservoirOrder(3, d.index, 16, 4096))
-		store := openFiles(b, d.dir)
+		d := fetchtest.Make(b, fetchtest.Shape{Shards: 16, Records: 128 << 20 / 16 / size, MaxBytes: size, SameSize: true})
+		seq := Sequence(fetchtest.ReservoirOrder(3, d.Index, 16, 4096))
+		store := fetchtest.OpenFiles(b, d.Dir)
 		for _, budget := range []int64{512 << 20, 32 << 20} {
 			for name, s := range map[string]storage.Storage{"mapped": store, "read": reading{store}} {
 				b.Run(fmt.Sprintf("record=%d/memory=%dMiB/%s", size, budget>>20, name), func(b *testing.B) {
 					b.SetBytes(int64(size) * int64(seq.Len()))
 					b.ReportAllocs()
 					for b.Loop() {
-						f, err := newFetcher(d.index, s, Config{MemoryBytes: budget, ReadTimeout: time.Minute, PieceBytes: 256 << 10, PieceRecords: 128})
+						f, err := newFetcher(d.Index, s, Config{MemoryBytes: budget, ReadTimeout: time.Minute, PieceBytes: 256 << 10, PieceRecords: 128})
 						require.NoError(b, err)
 						copyEpoch(b, f, seq, size)
 						require.NoError(b, f.Close())

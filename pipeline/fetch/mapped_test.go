@@ -12,6 +12,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/lsiofs/lsiofs/pipeline/fetch/fetchtest"
 	"github.com/lsiofs/lsiofs/pipeline/spec"
 	"github.com/lsiofs/lsiofs/pipeline/storage"
 	"github.com/lsiofs/lsiofs/pipeline/storage/faulty"
@@ -19,24 +20,24 @@ import (
 
 func TestMappedBytesAreRight(t *testing.T) {
 	for name, s := range shapes {
-		if s.read == spec.ReadGather {
+		if s.Read == spec.ReadGather {
 			continue // maps nothing
 		}
 		t.Run(name, func(t *testing.T) {
-			d := makeDataset(t, s)
-			for order, seq := range map[string]list{"none": inOrder(d.index), "reservoir": reservoirOrder(3, d.index, 3, 90)} {
+			d := fetchtest.Make(t, s)
+			for order, seq := range map[string]fetchtest.List{"none": fetchtest.InOrder(d.Index), "reservoir": fetchtest.ReservoirOrder(3, d.Index, 3, 90)} {
 				for _, budget := range []int64{1, 300 << 10, 2 << 20, 64 << 20} {
 					store := openMapper(t, d)
 					f := newMappedFetcher(t, d, budget, store)
 					readEpochs(t, d, f, seq, 2)
 					stats := f.Stats()
 					require.LessOrEqual(t, stats.MappedBytes, budget)
-					if s.codec != "" || budget == 1 {
+					if s.Codec != "" || budget == 1 {
 						require.Zero(t, stats.RecordsMapped, "%s, budget %d", order, budget)
-					} else if budget >= 2<<20 && s.gapBytes == 0 && s.records > 1 {
+					} else if budget >= 2<<20 && s.GapBytes == 0 && s.Records > 1 {
 						require.Positive(t, stats.RecordsMapped, "%s, budget %d", order, budget)
 					}
-					if s.codec == "" && budget == 64<<20 && s.gapBytes == 0 && !s.noNewline {
+					if s.Codec == "" && budget == 64<<20 && s.GapBytes == 0 && !s.NoNewline {
 						// Not all: the kernel may move pages while it is asked about them.
 						require.Greater(t, stats.RecordsMapped, stats.RecordsOut/2)
 					}
@@ -47,8 +48,8 @@ func TestMappedBytesAreRight(t *testing.T) {
 }
 
 func TestReadersOfAMappingTogether(t *testing.T) {
-	d := makeDataset(t, shape{shards: 6, records: 400, maxBytes: 3000, checksummed: true})
-	g := reservoirOrder(3, d.index, 3, 300)
+	d := fetchtest.Make(t, fetchtest.Shape{Shards: 6, Records: 400, MaxBytes: 3000, Checksummed: true})
+	g := fetchtest.ReservoirOrder(3, d.Index, 3, 300)
 	for _, budget := range []int64{500 << 10, 1 << 20, 64 << 20} {
 		store := openMapper(t, d)
 		store.most = 5 // of 6
@@ -58,17 +59,17 @@ func TestReadersOfAMappingTogether(t *testing.T) {
 		require.NoError(t, stopped.Lend(context.Background(), 0, 1, &l))
 		var wg sync.WaitGroup
 		for w := range 4 {
-			seq := g.deal(w, 4)
+			seq := g.Deal(w, 4)
 			r := f.Open(seq)
 			wg.Go(func() {
-				readAll(t, d, r, seq, 1+w*9)
+				fetchtest.ReadAll(t, d, r, seq, 1+w*9)
 				store.evictions.Add(1)
-				readAll(t, d, r, seq, 20)
+				fetchtest.ReadAll(t, d, r, seq, 20)
 				r.Close()
 			})
 		}
 		wg.Wait()
-		require.Equal(t, string(d.records[g[0]]), string(l.Records[0]), "a loan outlives all unmapping")
+		require.Equal(t, string(d.Records[g[0]]), string(l.Records[0]), "a loan outlives all unmapping")
 		require.LessOrEqual(t, f.Stats().MappedBytes, budget)
 		require.Positive(t, f.Stats().RecordsMapped)
 		l.Release()
@@ -77,10 +78,10 @@ func TestReadersOfAMappingTogether(t *testing.T) {
 }
 
 func TestNoMoreIsMappedThanTheBudget(t *testing.T) {
-	d := makeDataset(t, shape{shards: 6, records: 500, maxBytes: 4000}) // 6 MB
+	d := fetchtest.Make(t, fetchtest.Shape{Shards: 6, Records: 500, MaxBytes: 4000}) // 6 MB
 	const budget = 2 << 20
 	f := newMappedFetcher(t, d, budget, openMapper(t, d))
-	seq := reservoirOrder(3, d.index, 3, 200)
+	seq := fetchtest.ReservoirOrder(3, d.Index, 3, 200)
 	r := f.Open(seq)
 	defer r.Close()
 	var l Loan
@@ -91,10 +92,10 @@ func TestNoMoreIsMappedThanTheBudget(t *testing.T) {
 		l.Release()
 	}
 	require.Greater(t, f.Stats().RecordsMapped, uint64(len(seq)*9/10))
-	require.True(t, inAddressSpace(t, d.dir))
+	require.True(t, inAddressSpace(t, d.Dir))
 	r.Close()
 	require.NoError(t, f.Close())
-	require.False(t, inAddressSpace(t, d.dir), "nothing is left")
+	require.False(t, inAddressSpace(t, d.Dir), "nothing is left")
 }
 
 func inAddressSpace(t *testing.T, path string) bool {
@@ -104,10 +105,10 @@ func inAddressSpace(t *testing.T, path string) bool {
 }
 
 func TestWhatThePageCacheLacksIsRead(t *testing.T) {
-	d := makeDataset(t, shapes["plain"])
-	seq := reservoirOrder(3, d.index, 3, 90)
-	for _, s := range d.index.shards {
-		evict(t, filepath.Join(d.dir, s.Object.Path))
+	d := fetchtest.Make(t, shapes["plain"])
+	seq := fetchtest.ReservoirOrder(3, d.Index, 3, 90)
+	for _, s := range d.Index.ShardTable {
+		evict(t, filepath.Join(d.Dir, s.Object.Path))
 	}
 	for _, hot := range []bool{false, true} {
 		store := openMapper(t, d)
@@ -118,39 +119,39 @@ func TestWhatThePageCacheLacksIsRead(t *testing.T) {
 		require.NoError(t, r.Lend(context.Background(), 0, 1, &l))
 		require.Equal(t, hot, l.Mapped())
 		l.Release()
-		readAll(t, d, r, seq, 30)
+		fetchtest.ReadAll(t, d, r, seq, 30)
 		r.Close()
 		require.Equal(t, hot, f.Stats().BytesRead == 0)
 	}
 }
 
 func TestWhatThePageCacheLosesIsReadAgain(t *testing.T) {
-	d := makeDataset(t, shapes["plain"])
-	seq := reservoirOrder(3, d.index, 3, 90)
+	d := fetchtest.Make(t, shapes["plain"])
+	seq := fetchtest.ReservoirOrder(3, d.Index, 3, 90)
 	store := openMapper(t, d)
 	f := newMappedFetcher(t, d, 64<<20, store)
 	r := f.Open(seq)
 	defer r.Close()
-	readAll(t, d, r, seq, 30)
+	fetchtest.ReadAll(t, d, r, seq, 30)
 	first := f.Stats().RecordsMapped
 	require.Positive(t, first)
 	store.evictions.Add(1)
-	readAll(t, d, r, seq, 30)
+	fetchtest.ReadAll(t, d, r, seq, 30)
 	again := f.Stats().RecordsMapped
 	require.Greater(t, again, first, "some pages went, but none of these")
 	store.evicted.Store(true)
 	store.evictions.Add(1)
-	readAll(t, d, r, seq, 30)
+	fetchtest.ReadAll(t, d, r, seq, 30)
 	require.Equal(t, again, f.Stats().RecordsMapped)
 	require.GreaterOrEqual(t, f.Stats().PiecesRead, uint64(f.pieces.len()))
 }
 
 // lendMapped lends the first records of a dataset's only shard.
-func lendMapped(t *testing.T, n int) (*dataset, *mapping, *Fetcher, *Reader, *Loan) {
-	d := makeDataset(t, shape{shards: 1, records: n, maxBytes: 9000, sameSize: true})
+func lendMapped(t *testing.T, n int) (*fetchtest.Dataset, *mapping, *Fetcher, *Reader, *Loan) {
+	d := fetchtest.Make(t, fetchtest.Shape{Shards: 1, Records: n, MaxBytes: 9000, SameSize: true})
 	store := openMapper(t, d)
 	f := newMappedFetcher(t, d, 64<<20, store)
-	r := f.Open(inOrder(d.index))
+	r := f.Open(fetchtest.InOrder(d.Index))
 	t.Cleanup(r.Close)
 	l := new(Loan)
 	for len(l.Records) < n { // its pieces are mapped one after the other
@@ -177,7 +178,7 @@ func TestATruncationWhileRecordsAreLentIsAnError(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			d, _, f, r, l := lendMapped(t, 40)
-			require.NoError(t, os.Truncate(filepath.Join(d.dir, "shard-000"), 9000+2000))
+			require.NoError(t, os.Truncate(filepath.Join(d.Dir, "shard-000"), 9000+2000))
 			err := failed(t, l)
 			l.Release()
 			require.ErrorIs(t, err, storage.ErrChanged)
@@ -194,31 +195,31 @@ func TestATruncationWhileRecordsAreLentIsAnError(t *testing.T) {
 // Before anybody is told that a file is being truncated its last page shows
 // zeros, and what follows is a fault: a record goes out whole, or not.
 func TestTheZerosOfATruncatedFileNeverGoOut(t *testing.T) {
-	shape := shape{shards: 1, records: 40, maxBytes: 3000}
+	shape := fetchtest.Shape{Shards: 1, Records: 40, MaxBytes: 3000}
 	rng := rand.New(rand.NewPCG(3, 4))
 	caught := 0
 	for range 60 {
-		d := makeDataset(t, shape)
+		d := fetchtest.Make(t, shape)
 		alter(t, d, 0, func(b []byte) {
-			for k, x := range d.index.extents {
+			for k, x := range d.Index.ExtentTable {
 				if zeros := int64(rng.IntN(600)); k%2 == 0 && zeros < x.SizeBytes { // as members of a tar end
 					clear(b[x.OffsetBytes+x.SizeBytes-zeros : x.OffsetBytes+x.SizeBytes])
-					clear(d.records[k][x.SizeBytes-zeros:])
+					clear(d.Records[k][x.SizeBytes-zeros:])
 				}
 			}
 		})
 		store := openMapper(t, d)
 		store.unleased = true
 		f := newMappedFetcher(t, d, 64<<20, store)
-		r := f.Open(inOrder(d.index))
+		r := f.Open(fetchtest.InOrder(d.Index))
 		var l Loan
 		require.NoError(t, r.Lend(context.Background(), 0, 40, &l))
 		require.NoError(t, l.Check())
-		size := d.index.shards[0].Object.SizeBytes
-		require.NoError(t, os.Truncate(filepath.Join(d.dir, "shard-000"), rng.Int64N(size)))
+		size := d.Index.ShardTable[0].Object.SizeBytes
+		require.NoError(t, os.Truncate(filepath.Join(d.Dir, "shard-000"), rng.Int64N(size)))
 		for k, b := range l.Records {
 			var got [3000]byte
-			one := Loan{f: f, Records: l.Records[k : k+1], mapped: l.mapped[k : k+1]}
+			one := Loan{Records: l.Records[k : k+1], Lender: &lending{f: f, mapped: f.lendingOf(&l).mapped[k : k+1]}}
 			n := 0
 			var err error
 			if Faulted(func() { n = copy(got[:], b) }) {
@@ -230,7 +231,7 @@ func TestTheZerosOfATruncatedFileNeverGoOut(t *testing.T) {
 				require.ErrorIs(t, err, storage.ErrChanged)
 				caught++
 			} else {
-				require.Equal(t, string(d.records[k]), string(got[:n]), "record %d", k)
+				require.Equal(t, string(d.Records[k]), string(got[:n]), "record %d", k)
 			}
 		}
 		l.Release()
@@ -247,7 +248,7 @@ func TestAFaultOfAFileThatIsWhatItWasIsAnErrorOnce(t *testing.T) {
 	require.ErrorIs(t, err, errFault)
 	require.ErrorContains(t, err, "shard-000: record 0 at [0, 9000): ")
 	require.EqualValues(t, 1, f.Stats().Errors)
-	readAll(t, d, r, inOrder(d.index), 7)
+	fetchtest.ReadAll(t, d, r, fetchtest.InOrder(d.Index), 7)
 }
 
 func TestALoanWithoutMappedRecordsHasNothingToCheck(t *testing.T) {
@@ -258,29 +259,29 @@ func TestALoanWithoutMappedRecordsHasNothingToCheck(t *testing.T) {
 }
 
 func TestEachMappedFileOfALoanIsLookedAtOnce(t *testing.T) {
-	d := makeDataset(t, shapes["plain"])
+	d := fetchtest.Make(t, shapes["plain"])
 	store := openMapper(t, d)
 	f := newMappedFetcher(t, d, 64<<20, store)
-	seq := randomOrder(3, d.index)
+	seq := fetchtest.RandomOrder(3, d.Index)
 	r := f.Open(seq)
 	defer r.Close()
-	readAll(t, d, r, seq, 30)
+	fetchtest.ReadAll(t, d, r, seq, 30)
 	var l Loan
 	require.NoError(t, r.Lend(context.Background(), 0, 300, &l))
 	require.NoError(t, l.Check())
-	require.EqualValues(t, len(d.index.shards), store.checks.Load())
+	require.EqualValues(t, len(d.Index.ShardTable), store.checks.Load())
 	l.Release()
 }
 
 func TestAMappedRecordThatFailsItsChecksumFailsAlone(t *testing.T) {
-	d := makeDataset(t, faultShapes["plain"])
-	x := d.index.extents[17]
+	d := fetchtest.Make(t, faultShapes["plain"])
+	x := d.Index.ExtentTable[17]
 	alter(t, d, 0, func(b []byte) { b[x.OffsetBytes+3] ^= 1 })
 	f := newMappedFetcher(t, d, 1<<20, openMapper(t, d))
-	r := f.Open(inOrder(d.index))
+	r := f.Open(fetchtest.InOrder(d.Index))
 	defer r.Close()
 	var l Loan
-	for k := range d.records {
+	for k := range d.Records {
 		err := r.Lend(context.Background(), uint64(k), 1, &l)
 		if k == 17 {
 			require.ErrorContains(t, err, "shard-000: record 17 at [")
@@ -288,18 +289,18 @@ func TestAMappedRecordThatFailsItsChecksumFailsAlone(t *testing.T) {
 			continue
 		}
 		require.NoError(t, err)
-		require.Equal(t, string(d.records[k]), string(l.Records[0]))
+		require.Equal(t, string(d.Records[k]), string(l.Records[0]))
 		require.True(t, l.Mapped())
 		l.Release()
 	}
 }
 
 func TestWhatCannotBeMappedIsRead(t *testing.T) {
-	d := makeDataset(t, shapes["plain"])
-	seq := inOrder(d.index)
+	d := fetchtest.Make(t, shapes["plain"])
+	seq := fetchtest.InOrder(d.Index)
 	for name, s := range map[string]storage.Storage{
-		"a wrapper is no mapper": faulty.New(openFiles(t, d.dir)),
-		"no mapping is left":     &mapping{Storage: openFiles(t, d.dir), Leaser: openFiles(t, d.dir), mapper: openFiles(t, d.dir), most: 1, open: atomic.Int64{}},
+		"a wrapper is no mapper": faulty.New(fetchtest.OpenFiles(t, d.Dir)),
+		"no mapping is left":     &mapping{Storage: fetchtest.OpenFiles(t, d.Dir), Leaser: fetchtest.OpenFiles(t, d.Dir), mapper: fetchtest.OpenFiles(t, d.Dir), most: 1, open: atomic.Int64{}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			if m, ok := s.(*mapping); ok {
@@ -315,13 +316,13 @@ func TestWhatCannotBeMappedIsRead(t *testing.T) {
 
 // One mapping at a time is enough to go through shards one after the other.
 func TestMappingsAreClosedForOthers(t *testing.T) {
-	d := makeDataset(t, shape{shards: 3, records: 2000, maxBytes: 2000})
+	d := fetchtest.Make(t, fetchtest.Shape{Shards: 3, Records: 2000, MaxBytes: 2000})
 	store := openMapper(t, d)
 	store.most = 1
 	f := newMappedFetcher(t, d, 64<<20, store)
-	seq := inOrder(d.index)
+	seq := fetchtest.InOrder(d.Index)
 	r := f.Open(seq)
-	readAll(t, d, r, seq, 30)
+	fetchtest.ReadAll(t, d, r, seq, 30)
 	r.Close()
 	mapped := map[int]bool{}
 	for _, s := range f.maps.segs {
@@ -333,12 +334,12 @@ func TestMappingsAreClosedForOthers(t *testing.T) {
 }
 
 func TestLendingMappedRecordsAllocatesNothing(t *testing.T) {
-	d := makeDataset(t, shape{shards: 4, records: 500, maxBytes: 1000})
+	d := fetchtest.Make(t, fetchtest.Shape{Shards: 4, Records: 500, MaxBytes: 1000})
 	f := newMappedFetcher(t, d, 64<<20, openMapper(t, d))
-	var seq Sequence = reservoirOrder(3, d.index, 4, 200)
+	var seq Sequence = fetchtest.ReservoirOrder(3, d.Index, 4, 200)
 	r := f.Open(seq)
 	defer r.Close()
-	readAll(t, d, r, seq.(list), 100)
+	fetchtest.ReadAll(t, d, r, seq.(fetchtest.List), 100)
 	var l Loan
 	k := uint64(0)
 	require.Zero(t, testing.AllocsPerRun(100, func() {

@@ -10,6 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"golang.org/x/sys/unix"
 
+	"github.com/lsiofs/lsiofs/pipeline/fetch/fetchtest"
 	"github.com/lsiofs/lsiofs/pipeline/storage"
 	"github.com/lsiofs/lsiofs/pipeline/storage/storagetest"
 )
@@ -33,16 +34,16 @@ type mapping struct {
 }
 
 // openMapper is the storage of a dataset that can be mapped here.
-func openMapper(t testing.TB, d *dataset) *mapping {
+func openMapper(t testing.TB, d *fetchtest.Dataset) *mapping {
 	t.Helper()
-	files := openFiles(t, d.dir)
-	m, err := storagetest.Map(files, d.index.shards[0].Object)
+	files := fetchtest.OpenFiles(t, d.Dir)
+	m, err := storagetest.Map(files, d.Index.ShardTable[0].Object)
 	if err != nil && os.Getenv("CI") != "true" {
 		t.Skipf("files can't be mapped here: %v", err)
 	}
 	require.NoError(t, err)
 	require.NoError(t, m.Close())
-	return &mapping{Storage: files, Leaser: files, mapper: files, dir: d.dir}
+	return &mapping{Storage: files, Leaser: files, mapper: files, dir: d.Dir}
 }
 
 func (s *mapping) Evictions() uint64 { return s.evictions.Load() }
@@ -130,7 +131,7 @@ func (m *countedMapping) Populate(off, size int64) (added int64, ok bool) {
 
 // newMappedFetcher is a fetcher that maps pieces of any size; all is unmapped when
 // the test ends.
-func newMappedFetcher(t testing.TB, d *dataset, budget int64, s *mapping) *Fetcher {
+func newMappedFetcher(t testing.TB, d *fetchtest.Dataset, budget int64, s *mapping) *Fetcher {
 	t.Helper()
 	f := newFetcherOver(t, d, budget, s)
 	f.maps.least = 0

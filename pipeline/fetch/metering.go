@@ -1,7 +1,7 @@
 package fetch
 
 import (
-	"github.com/lsiofs/lsiofs/pipeline/catalog"
+	"github.com/lsiofs/lsiofs/pipeline/fetch/loan"
 	"github.com/lsiofs/lsiofs/pipeline/meter"
 	"github.com/lsiofs/lsiofs/pipeline/storage"
 )
@@ -39,26 +39,4 @@ func (ld *load) waitsFor() (meter.Stage, *meter.Ledger) {
 }
 
 // Object names the shard of a record.
-func (f *Fetcher) Object(record uint64) string {
-	var x [1]catalog.Extent
-	f.index.Extents([]uint64{record}, x[:])
-	return f.index.Shard(x[0].Shard).Object.Path
-}
-
-// Object names the shard of a record of the reader's sequence.
-func (r *gatherReader) Object(k uint64) string {
-	var number [1]uint64
-	if r.seq.Records(k, number[:]) != 1 {
-		return ""
-	}
-	return r.g.f.Object(number[0])
-}
-
-// waitsFor says for which stage those wait who wait for reads that gather: while
-// none is with the storage, what is missing has come and is being copied or checked.
-func (g *gatherer) waitsFor() meter.Stage {
-	if g.f.meter.Reading.Any() {
-		return meter.Storage
-	}
-	return meter.Gather
-}
+func (f *Fetcher) Object(record uint64) string { return loan.ShardOf(f.index, record) }

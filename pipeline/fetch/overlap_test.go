@@ -10,15 +10,17 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/lsiofs/lsiofs/pipeline/catalog"
+	"github.com/lsiofs/lsiofs/pipeline/fetch/fetchtest"
 	"github.com/lsiofs/lsiofs/pipeline/unpack"
 	"github.com/lsiofs/lsiofs/pipeline/unpack/gzip"
+	"github.com/lsiofs/lsiofs/pipeline/unpack/unpacktest"
 )
 
 // makeOverlapping makes compressed shards of records of recordBytes that begin
 // every strideBytes, as overlapping training sequences do.
-func makeOverlapping(t testing.TB, shards, records, recordBytes, strideBytes, memberBytes int) *dataset {
+func makeOverlapping(t testing.TB, shards, records, recordBytes, strideBytes, memberBytes int) *fetchtest.Dataset {
 	t.Helper()
-	d := &dataset{dir: t.TempDir(), index: &plainIndex{}}
+	d := &fetchtest.Dataset{Dir: t.TempDir(), Index: &fetchtest.Index{}}
 	for i := range shards {
 		decoded := make([]byte, (records-1)*strideBytes+recordBytes)
 		for j := range decoded {
@@ -28,22 +30,19 @@ func makeOverlapping(t testing.TB, shards, records, recordBytes, strideBytes, me
 		entries := []unpack.Entry{}
 		for at := 0; at < len(decoded); at += memberBytes {
 			entries = append(entries, unpack.Entry{DecodedBytes: int64(at), RawBytes: int64(raw.Len())})
-			w, end := memberWriter(t, "gz", &raw)
-			_, err := w.Write(decoded[at:min(at+memberBytes, len(decoded))])
-			require.NoError(t, err)
-			end()
+			raw.Write(unpacktest.Gzip(decoded[at:min(at+memberBytes, len(decoded))]))
 		}
 		name := fmt.Sprintf("shard-%03d", i)
-		require.NoError(t, os.WriteFile(filepath.Join(d.dir, name), raw.Bytes(), 0o644))
-		d.index.shards = append(d.index.shards, catalog.Shard{
-			First: d.index.Records(), Records: uint64(records), DecodedBytes: int64(len(decoded)),
-			Codec: gzip.Codec{}, EntryPoints: uint64(len(entries)), Members: uint64(len(entries)), Object: listed(t, d.dir, name),
+		require.NoError(t, os.WriteFile(filepath.Join(d.Dir, name), raw.Bytes(), 0o644))
+		d.Index.ShardTable = append(d.Index.ShardTable, catalog.Shard{
+			First: d.Index.Records(), Records: uint64(records), DecodedBytes: int64(len(decoded)),
+			Codec: gzip.Codec{}, EntryPoints: uint64(len(entries)), Members: uint64(len(entries)), Object: fetchtest.Listed(t, d.Dir, name),
 		})
-		d.index.entries = append(d.index.entries, entries)
+		d.Index.EntryTable = append(d.Index.EntryTable, entries)
 		for r := range records {
 			off := r * strideBytes
-			d.records = append(d.records, decoded[off:off+recordBytes])
-			d.index.extents = append(d.index.extents, catalog.Extent{
+			d.Records = append(d.Records, decoded[off:off+recordBytes])
+			d.Index.ExtentTable = append(d.Index.ExtentTable, catalog.Extent{
 				Shard: i, Ordinal: uint64(r), OffsetBytes: int64(off), SizeBytes: int64(recordBytes),
 			})
 		}
@@ -58,10 +57,10 @@ func TestRecordsOfCompressedShardsMayOverlap(t *testing.T) {
 		t.Run(fmt.Sprintf("record=%d/stride=%d/member=%d", c.record, c.stride, c.member), func(t *testing.T) {
 			d := makeOverlapping(t, 3, 300, c.record, c.stride, c.member)
 			for _, budget := range []int64{1, 1 << 20, 1 << 30} {
-				for _, seq := range []list{inOrder(d.index), randomOrder(1, d.index)[:200], reservoirOrder(2, d.index, 3, 60)} {
+				for _, seq := range []fetchtest.List{fetchtest.InOrder(d.Index), fetchtest.RandomOrder(1, d.Index)[:200], fetchtest.ReservoirOrder(2, d.Index, 3, 60)} {
 					f := newTestFetcher(t, d, budget)
 					r := f.Open(seq)
-					readAll(t, d, r, seq, 17)
+					fetchtest.ReadAll(t, d, r, seq, 17)
 					r.Close()
 				}
 			}
@@ -72,9 +71,9 @@ func TestRecordsOfCompressedShardsMayOverlap(t *testing.T) {
 func TestOverlappingRecordsInOrderAreDecodedOnce(t *testing.T) {
 	d := makeOverlapping(t, 3, 2000, 96, 64, 1<<30)
 	f := newTestFetcher(t, d, 1<<30)
-	seq := inOrder(d.index)
+	seq := fetchtest.InOrder(d.Index)
 	r := f.Open(seq)
-	readAll(t, d, r, seq, 50)
+	fetchtest.ReadAll(t, d, r, seq, 50)
 	r.Close()
 	f.mu.Lock()
 	defer f.mu.Unlock()

@@ -2,24 +2,14 @@ package fetch
 
 import (
 	"context"
-	"fmt"
 	"sync"
 	"time"
 
-	"github.com/lsiofs/lsiofs/pipeline/catalog"
 	"github.com/lsiofs/lsiofs/pipeline/fetch/budget"
+	"github.com/lsiofs/lsiofs/pipeline/fetch/gather"
+	"github.com/lsiofs/lsiofs/pipeline/fetch/loan"
 	"github.com/lsiofs/lsiofs/pipeline/meter"
 )
-
-// Sequence is the list of records that a reader goes through: one worker's
-// stream. Implementations are safe for concurrent use.
-type Sequence interface {
-	// Len is the number of records.
-	Len() uint64
-	// Records fills dst with the numbers of records k, k+1, …, and returns how
-	// many there were.
-	Records(k uint64, dst []uint64) int
-}
 
 // Reader is one pass over a sequence, from anywhere to anywhere. Calls from
 // several goroutines are allowed (a file that is mapped is read so) and do not
@@ -27,7 +17,7 @@ type Sequence interface {
 type Reader struct {
 	f       *Fetcher
 	seq     Sequence
-	batches *gatherReader // nil unless records are gathered; it then does all
+	batches *gather.Reader // nil unless records are gathered; it then does all
 
 	mu      sync.Mutex
 	windows []*window // the one used last is the last
@@ -48,10 +38,11 @@ type lastLent struct {
 // Open gives a reader of a sequence. Opening costs nothing: what is read ahead
 // follows the calls of Lend.
 func (f *Fetcher) Open(seq Sequence) *Reader {
-	f.open.Add(1)
 	r := &Reader{f: f, seq: seq}
 	if f.gatherer != nil {
-		r.batches = f.gatherer.open(seq)
+		r.batches = f.gatherer.Open(seq)
+	} else {
+		f.open.Add(1)
 	}
 	return r
 }
@@ -59,7 +50,7 @@ func (f *Fetcher) Open(seq Sequence) *Reader {
 // Close ends the pass. It is idempotent.
 func (r *Reader) Close() {
 	if r.batches != nil {
-		r.batches.close()
+		r.batches.Close()
 		return
 	}
 	r.mu.Lock()
@@ -96,16 +87,15 @@ const lendBlock = 256
 // when the failing record is asked for first. A failed call lends nothing and
 // loses nothing; the same call may be made again.
 func (r *Reader) Lend(ctx context.Context, k uint64, n int, l *Loan) error {
-	if total := r.seq.Len(); n <= 0 || k >= total {
-		return fmt.Errorf("lend %d records from %d on: the sequence has %d", n, k, total)
-	} else if uint64(n) > total-k {
-		n = int(total - k)
-	}
-	l.f = r.f
 	if r.batches != nil {
-		return r.batches.lend(ctx, k, n, l)
+		return r.batches.Lend(ctx, k, n, l)
 	}
-	g := gathering{loan: l, evictions: r.f.maps.evictions(), mappedFrom: len(l.mapped), segsFrom: len(l.segs), recordsFrom: len(l.Records)}
+	n, err := loan.Clip(r.seq, k, n)
+	if err != nil {
+		return err
+	}
+	own := r.f.lendingOf(l)
+	g := gathering{loan: l, own: own, evictions: r.f.maps.evictions(), mappedFrom: len(own.mapped), segsFrom: l.Pinned(), recordsFrom: len(l.Records)}
 	r.gather(&g, k, n)
 	missing := g.lent < n && !g.full
 	r.readAhead(k, n, missing && g.lent > 0, g.lent)
@@ -124,7 +114,8 @@ func (r *Reader) Lend(ctx context.Context, k uint64, n int, l *Loan) error {
 // gathering is what one call of Lend has so far.
 type gathering struct {
 	loan                  *Loan
-	evictions             uint64 // before anything is lent
+	own                   *lending // of the loan
+	evictions             uint64   // before anything is lent
 	segsFrom, recordsFrom int
 	mappedFrom            int
 	lent                  int
@@ -140,7 +131,7 @@ type gathering struct {
 func (f *Fetcher) add(g *gathering, e *entry, i int) {
 	b := e.bytes(i)
 	if e.mapped() {
-		g.loan.mapped = append(g.loan.mapped, mappedRecord{e, i})
+		g.own.mapped = append(g.own.mapped, mappedRecord{e, i})
 	}
 	g.loan.Records = append(g.loan.Records, b)
 	g.lent++
@@ -166,7 +157,7 @@ func (f *Fetcher) deliver(e *entry, i int) {
 // gather lends what is in memory of records k … k+n-1, up to the first that is
 // not. It takes no lock and allocates nothing once l has grown.
 func (r *Reader) gather(g *gathering, k uint64, n int) {
-	f, l := r.f, g.loan
+	f, l := r.f, g.own
 	if l.numbers == nil {
 		l.numbers, l.found = make([]uint64, lendBlock), make([]found, lendBlock)
 	}
@@ -182,7 +173,7 @@ func (r *Reader) gather(g *gathering, k uint64, n int) {
 					found = found[:at]
 					break
 				}
-			} else if !l.hold(&x.entry.seg.pins, g.segsFrom, f.limits.loanSegs) {
+			} else if !g.loan.Hold(&x.entry.seg.pins, g.segsFrom, f.limits.loanSegs) {
 				g.full, found = true, found[:at]
 				break
 			}
@@ -222,7 +213,7 @@ func (r *Reader) lent(k uint64, g *gathering) {
 	c.recordsOut.Add(uint64(g.lent))
 	c.bytesOut.Add(g.bytes)
 	c.hits.Add(uint64(g.lent - g.waited))
-	if mapped := len(g.loan.mapped) - g.mappedFrom; mapped > 0 {
+	if mapped := len(g.own.mapped) - g.mappedFrom; mapped > 0 {
 		c.recordsMapped.Add(uint64(mapped))
 	}
 	r.mu.Lock()
@@ -238,10 +229,10 @@ func (r *Reader) lent(k uint64, g *gathering) {
 // lendFirst lends record k, and waits for it.
 func (r *Reader) lendFirst(ctx context.Context, k uint64, g *gathering) error {
 	f := r.f
-	if r.seq.Records(k, g.loan.numbers[:1]) != 1 {
+	if r.seq.Records(k, g.own.numbers[:1]) != 1 {
 		return nil
 	}
-	record := g.loan.numbers[0]
+	record := g.own.numbers[0]
 	piece := f.pieces.of(record)
 	i := int(record - f.pieces.starts[piece])
 	e, waited, err := r.demand(ctx, piece, i, g.loan.Waiter)
@@ -257,9 +248,7 @@ func (r *Reader) lendFirst(ctx context.Context, k uint64, g *gathering) error {
 		}
 		described := f.recordError(record, err)
 		if err == ErrTimeout {
-			f.mu.Lock()
-			f.failures.add(described)
-			f.mu.Unlock()
+			f.note(described)
 		}
 		return described
 	}
@@ -267,19 +256,14 @@ func (r *Reader) lendFirst(ctx context.Context, k uint64, g *gathering) error {
 		g.waited++
 	}
 	if e.seg.shard == nil {
-		g.loan.segs = append(g.loan.segs, &e.seg.pins) // pinned for us
+		g.loan.Keep(&e.seg.pins) // pinned for us
 	}
 	f.add(g, e, i)
 	return nil
 }
 
 func (f *Fetcher) recordError(record uint64, err error) error {
-	var x [1]catalog.Extent
-	f.index.Extents([]uint64{record}, x[:])
-	return &RecordError{
-		Shard: f.index.Shard(x[0].Shard).Object.Path, Ordinal: x[0].Ordinal,
-		OffsetBytes: x[0].OffsetBytes, SizeBytes: x[0].SizeBytes, Err: err,
-	}
+	return loan.NameRecord(f.index, record, err)
 }
 
 // demand waits for a piece that has record i, and pins it.

@@ -13,6 +13,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"golang.org/x/sys/unix"
 
+	"github.com/lsiofs/lsiofs/pipeline/fetch/fetchtest"
 	"github.com/lsiofs/lsiofs/pipeline/spec"
 	"github.com/lsiofs/lsiofs/pipeline/storage"
 	"github.com/lsiofs/lsiofs/uring"
@@ -48,11 +49,11 @@ func spoolConfig(t testing.TB, budget int64, o spec.Order) Config {
 	}
 }
 
-func newSpoolingFetcher(t testing.TB, d *dataset, c Config, s storage.Storage) *Fetcher {
+func newSpoolingFetcher(t testing.TB, d *fetchtest.Dataset, c Config, s storage.Storage) *Fetcher {
 	t.Helper()
-	f, err := newFetcher(d.index, s, c)
+	f, err := newFetcher(d.Index, s, c)
 	require.NoError(t, err)
-	f.cache.released = poison
+	f.cache.released = fetchtest.Poison
 	t.Cleanup(func() {
 		require.NoError(t, f.Close())
 		require.Zero(t, f.cache.mapped, "all memory is given back")
@@ -75,25 +76,25 @@ var (
 
 func TestASpoolGivesTheSameBytes(t *testing.T) {
 	for name, s := range shapes {
-		if s.codec == "" {
+		if s.Codec == "" {
 			continue
 		}
 		t.Run(name, func(t *testing.T) {
-			s.shards = 6
-			d := makeDataset(t, s)
+			s.Shards = 6
+			d := fetchtest.Make(t, s)
 			for _, c := range []struct {
 				name  string
-				seq   list
+				seq   fetchtest.List
 				order spec.Order
 			}{
-				{"none", inOrder(d.index), spoolNone},
-				{"reservoir", reservoirOrder(3, d.index, 3, 90), spoolReservoir},
-				{"full", randomOrder(4, d.index), spoolFull},
-				{"full with room for two shards", randomOrder(4, d.index)[:60], spoolNone},
+				{"none", fetchtest.InOrder(d.Index), spoolNone},
+				{"reservoir", fetchtest.ReservoirOrder(3, d.Index, 3, 90), spoolReservoir},
+				{"full", fetchtest.RandomOrder(4, d.Index), spoolFull},
+				{"full with room for two shards", fetchtest.RandomOrder(4, d.Index)[:60], spoolNone},
 			} {
 				for _, budget := range []int64{1, 300 << 10, 64 << 20} {
 					t.Run(fmt.Sprintf("%s/budget=%d", c.name, budget), func(t *testing.T) {
-						f := newSpoolingFetcher(t, d, spoolConfig(t, budget, c.order), openStorage(t, d.dir))
+						f := newSpoolingFetcher(t, d, spoolConfig(t, budget, c.order), fetchtest.OpenStorage(t, d.Dir))
 						require.Equal(t, "spool", f.Stats().Strategy)
 						readEpochs(t, d, f, c.seq, 2)
 					})
@@ -106,27 +107,27 @@ func TestASpoolGivesTheSameBytes(t *testing.T) {
 func TestASpoolOfOverlappingRecordsGivesTheSameBytes(t *testing.T) {
 	d := makeOverlapping(t, 3, 300, 5000, 10, 3000)
 	for _, budget := range []int64{1, 1 << 20} {
-		f := newSpoolingFetcher(t, d, spoolConfig(t, budget, spoolFull), openStorage(t, d.dir))
-		readEpochs(t, d, f, randomOrder(1, d.index), 1)
+		f := newSpoolingFetcher(t, d, spoolConfig(t, budget, spoolFull), fetchtest.OpenStorage(t, d.Dir))
+		readEpochs(t, d, f, fetchtest.RandomOrder(1, d.Index), 1)
 	}
 }
 
 func TestReadersOfASpoolTogether(t *testing.T) {
-	d := makeDataset(t, shape{codec: "gz", shards: 8, records: 110, maxBytes: 900})
-	g := reservoirOrder(3, d.index, 3, 90)
+	d := fetchtest.Make(t, fetchtest.Shape{Codec: "gz", Shards: 8, Records: 110, MaxBytes: 900})
+	g := fetchtest.ReservoirOrder(3, d.Index, 3, 90)
 	for _, o := range []spec.Order{spoolNone, spoolReservoir, spoolFull} {
-		f := newSpoolingFetcher(t, d, spoolConfig(t, 300<<10, o), openStorage(t, d.dir))
+		f := newSpoolingFetcher(t, d, spoolConfig(t, 300<<10, o), fetchtest.OpenStorage(t, d.Dir))
 		stopped := f.Open(g)
 		var l Loan
 		require.NoError(t, stopped.Lend(context.Background(), 0, 1, &l))
 		var wg sync.WaitGroup
 		for w := range 4 {
-			seq := g.deal(w, 4)
+			seq := g.Deal(w, 4)
 			r := f.Open(seq)
-			wg.Go(func() { readAll(t, d, r, seq, 1+w*9); r.Close() })
+			wg.Go(func() { fetchtest.ReadAll(t, d, r, seq, 1+w*9); r.Close() })
 		}
 		wg.Wait()
-		require.Equal(t, string(d.records[g[0]]), string(l.Records[0]), "a loan outlives all eviction")
+		require.Equal(t, string(d.Records[g[0]]), string(l.Records[0]), "a loan outlives all eviction")
 		l.Release()
 		stopped.Close()
 	}
@@ -135,22 +136,22 @@ func TestReadersOfASpoolTogether(t *testing.T) {
 // The dataset is ten times the budget, and each shard is decoded once an epoch,
 // or once for all where the spool has room for all.
 func TestASpoolDecodesEachShardOnce(t *testing.T) {
-	d := makeDataset(t, shape{codec: "gz", shards: 24, records: 400, maxBytes: 1000}) // 4.8 MB
+	d := fetchtest.Make(t, fetchtest.Shape{Codec: "gz", Shards: 24, Records: 400, MaxBytes: 1000}) // 4.8 MB
 	for _, c := range []struct {
 		name   string
-		seq    func(epoch uint64) list
+		seq    func(epoch uint64) fetchtest.List
 		order  spec.Order
 		decode uint64 // in two epochs
 	}{
-		{"reservoir", func(e uint64) list { return reservoirOrder(e, d.index, 3, 90) }, spoolReservoir, 2*24 + 2},
-		{"full", func(e uint64) list { return randomOrder(e, d.index) }, spoolFull, 24},
+		{"reservoir", func(e uint64) fetchtest.List { return fetchtest.ReservoirOrder(e, d.Index, 3, 90) }, spoolReservoir, 2*24 + 2},
+		{"full", func(e uint64) fetchtest.List { return fetchtest.RandomOrder(e, d.Index) }, spoolFull, 24},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			f := newSpoolingFetcher(t, d, spoolConfig(t, 480<<10, c.order), openStorage(t, d.dir))
+			f := newSpoolingFetcher(t, d, spoolConfig(t, 480<<10, c.order), fetchtest.OpenStorage(t, d.Dir))
 			for epoch := range uint64(2) {
 				seq := c.seq(epoch)
 				r := f.Open(seq)
-				readAll(t, d, r, seq, 40)
+				fetchtest.ReadAll(t, d, r, seq, 40)
 				r.Close()
 			}
 			s := f.Stats().Spool
@@ -163,14 +164,14 @@ func TestASpoolDecodesEachShardOnce(t *testing.T) {
 }
 
 func TestASpoolKeepsWithinMemory(t *testing.T) {
-	d := makeDataset(t, shape{codec: "gz", shards: 10, records: 400, maxBytes: 2000})
+	d := fetchtest.Make(t, fetchtest.Shape{Codec: "gz", Shards: 10, Records: 400, MaxBytes: 2000})
 	const budget = 8 << 20
-	f := newSpoolingFetcher(t, d, spoolConfig(t, budget, spoolFull), openStorage(t, d.dir))
-	g := randomOrder(3, d.index)
+	f := newSpoolingFetcher(t, d, spoolConfig(t, budget, spoolFull), fetchtest.OpenStorage(t, d.Dir))
+	g := fetchtest.RandomOrder(3, d.Index)
 	const readers = 4
 	var wg sync.WaitGroup
 	for w := range readers {
-		seq := g.deal(w, readers)
+		seq := g.Deal(w, readers)
 		r := f.Open(seq)
 		wg.Go(func() {
 			defer r.Close()
@@ -192,7 +193,7 @@ func TestASpoolKeepsWithinMemory(t *testing.T) {
 }
 
 func TestASpoolThatCanNotBeIsRefused(t *testing.T) {
-	d := makeDataset(t, shape{codec: "gz", shards: 8, records: 110, maxBytes: 900})
+	d := fetchtest.Make(t, fetchtest.Shape{Codec: "gz", Shards: 8, Records: 110, MaxBytes: 900})
 	memory := memoryDir()
 	file := filepath.Join(t.TempDir(), "file")
 	require.NoError(t, os.WriteFile(file, nil, 0o600))
@@ -213,13 +214,13 @@ func TestASpoolThatCanNotBeIsRefused(t *testing.T) {
 			}
 			config.PieceBytes = 1 << 10
 			for _, config.Read = range []spec.Read{spec.ReadSpool, spec.ReadAuto, spec.ReadGather} {
-				_, err := newFetcher(d.index, openStorage(t, d.dir), config)
+				_, err := newFetcher(d.Index, fetchtest.OpenStorage(t, d.Dir), config)
 				require.ErrorContains(t, err, c.says)
 				require.ErrorContains(t, err, fmt.Sprintf("--read %s: ", config.Read))
 				require.ErrorContains(t, err, "--read scan needs none")
 			}
 			config.Read = spec.ReadScan
-			f, err := newFetcher(d.index, openStorage(t, d.dir), config)
+			f, err := newFetcher(d.Index, fetchtest.OpenStorage(t, d.Dir), config)
 			require.NoError(t, err, "a scan needs no spool")
 			require.NoError(t, f.Close())
 		})
@@ -230,14 +231,14 @@ func TestASpoolThatCanNotBeIsRefused(t *testing.T) {
 // before it says so, and whoever writes to it meanwhile would find it full.
 // memoryDir is a directory in memory, of a bounded size; "" if there is none.
 func TestASpoolThatCanNotBeWrittenIsAnErrorOfItsRecords(t *testing.T) {
-	d := makeDataset(t, shape{codec: "gz", shards: 3, records: 110, maxBytes: 900})
+	d := fetchtest.Make(t, fetchtest.Shape{Codec: "gz", Shards: 3, Records: 110, MaxBytes: 900})
 	c := spoolConfig(t, 300<<10, spoolFull)
-	f := newSpoolingFetcher(t, d, c, openStorage(t, d.dir))
+	f := newSpoolingFetcher(t, d, c, fetchtest.OpenStorage(t, d.Dir))
 	writable := f.spool.file.file
 	readOnly, err := os.Open(os.DevNull)
 	require.NoError(t, err)
 	f.spool.file.file = readOnly
-	seq := randomOrder(1, d.index)
+	seq := fetchtest.RandomOrder(1, d.Index)
 	r := f.Open(seq)
 	defer r.Close()
 	var l Loan
@@ -257,12 +258,12 @@ func TestASpoolThatCanNotBeWrittenIsAnErrorOfItsRecords(t *testing.T) {
 		return true
 	}, time.Minute, time.Millisecond)
 	require.NoError(t, readOnly.Close())
-	readAll(t, d, r, seq, 20)
+	fetchtest.ReadAll(t, d, r, seq, 20)
 }
 
 func TestAShardThatChangesWhileItIsSpooledFailsItsRecordsOnly(t *testing.T) {
-	d := makeDataset(t, shape{codec: "gz", shards: 3, records: 110, maxBytes: 900})
-	s := openStorage(t, d.dir)
+	d := fetchtest.Make(t, fetchtest.Shape{Codec: "gz", Shards: 3, Records: 110, MaxBytes: 900})
+	s := fetchtest.OpenStorage(t, d.Dir)
 	s.Before = func(r *storage.Read) error {
 		if r.Object.Path == "shard-001" {
 			return storage.ErrChanged
@@ -270,14 +271,14 @@ func TestAShardThatChangesWhileItIsSpooledFailsItsRecordsOnly(t *testing.T) {
 		return nil
 	}
 	f := newSpoolingFetcher(t, d, spoolConfig(t, 300<<10, spoolFull), s)
-	for i, record := range randomOrder(1, d.index)[:60] {
-		r := f.Open(list{record})
+	for i, record := range fetchtest.RandomOrder(1, d.Index)[:60] {
+		r := f.Open(fetchtest.List{record})
 		var l Loan
 		err := r.Lend(context.Background(), 0, 1, &l)
 		if record >= 110 && record < 220 {
 			require.ErrorIs(t, err, storage.ErrChanged)
 		} else if require.NoError(t, err, "%d", i); true {
-			require.Equal(t, string(d.records[record]), string(l.Records[0]))
+			require.Equal(t, string(d.Records[record]), string(l.Records[0]))
 		}
 		l.Release()
 		r.Close()
@@ -285,15 +286,15 @@ func TestAShardThatChangesWhileItIsSpooledFailsItsRecordsOnly(t *testing.T) {
 }
 
 func TestDamageThatAChecksumShowsGoesForTheWholeShard(t *testing.T) {
-	d := makeDataset(t, shape{codec: "gz", shards: 1, records: 110, maxBytes: 900})
-	path := filepath.Join(d.dir, "shard-000")
+	d := fetchtest.Make(t, fetchtest.Shape{Codec: "gz", Shards: 1, Records: 110, MaxBytes: 900})
+	path := filepath.Join(d.Dir, "shard-000")
 	raw, err := os.ReadFile(path)
 	require.NoError(t, err)
 	raw[len(raw)-6] ^= 1 // its CRC
 	require.NoError(t, os.WriteFile(path, raw, 0o600))
-	d.index.shards[0].Object = listed(t, d.dir, "shard-000")
-	f := newSpoolingFetcher(t, d, spoolConfig(t, 300<<10, spoolFull), openStorage(t, d.dir))
-	r := f.Open(list{109, 0})
+	d.Index.ShardTable[0].Object = fetchtest.Listed(t, d.Dir, "shard-000")
+	f := newSpoolingFetcher(t, d, spoolConfig(t, 300<<10, spoolFull), fetchtest.OpenStorage(t, d.Dir))
+	r := f.Open(fetchtest.List{109, 0})
 	defer r.Close()
 	var l Loan
 	for k := range uint64(2) {
@@ -302,14 +303,14 @@ func TestDamageThatAChecksumShowsGoesForTheWholeShard(t *testing.T) {
 }
 
 func TestASpoolThatStorageStopsTimesOut(t *testing.T) {
-	d := makeDataset(t, shape{codec: "gz", shards: 2, records: 110, maxBytes: 900})
-	s := openStorage(t, d.dir)
+	d := fetchtest.Make(t, fetchtest.Shape{Codec: "gz", Shards: 2, Records: 110, MaxBytes: 900})
+	s := fetchtest.OpenStorage(t, d.Dir)
 	s.Hold()
 	c := spoolConfig(t, 64<<20, spoolFull)
 	c.ReadTimeout = 20 * time.Millisecond
 	f := newSpoolingFetcher(t, d, c, s)
 	var l Loan
-	r := f.Open(list{0})
+	r := f.Open(fetchtest.List{0})
 	defer r.Close()
 	require.ErrorIs(t, r.Lend(context.Background(), 0, 1, &l), ErrTimeout)
 	s.Release()
@@ -318,27 +319,27 @@ func TestASpoolThatStorageStopsTimesOut(t *testing.T) {
 		require.True(t, err == nil || errors.Is(err, ErrTimeout), "%v", err)
 		return err == nil
 	}, time.Minute, time.Millisecond)
-	require.Equal(t, string(d.records[0]), string(l.Records[0]))
+	require.Equal(t, string(d.Records[0]), string(l.Records[0]))
 	l.Release()
 }
 
 func TestAutoChoosesByWhatFits(t *testing.T) {
-	plain := shape{shards: 12, records: 400, maxBytes: 1000}
-	gz := func(member int) shape {
-		return shape{codec: "gz", shards: 12, records: 400, maxBytes: 1000, member: member}
+	plain := fetchtest.Shape{Shards: 12, Records: 400, MaxBytes: 1000}
+	gz := func(member int) fetchtest.Shape {
+		return fetchtest.Shape{Codec: "gz", Shards: 12, Records: 400, MaxBytes: 1000, Member: member}
 	}
-	frames := func(size int) shape {
-		return shape{codec: "zst", shards: 12, records: 400, maxBytes: 1000, memberBytes: size}
+	frames := func(size int) fetchtest.Shape {
+		return fetchtest.Shape{Codec: "zst", Shards: 12, Records: 400, MaxBytes: 1000, MemberBytes: size}
 	}
 	for _, c := range []struct {
 		name   string
-		shape  shape
+		shape  fetchtest.Shape
 		order  spec.Order
 		budget int64
 		want   spec.Read
 		says   string
 	}{
-		{"plain, fits", shape{shards: 3, records: 20, maxBytes: 1000}, spoolFull, 1 << 20, spec.ReadScan, "no shard is compressed, and memory holds the dataset"},
+		{"plain, fits", fetchtest.Shape{Shards: 3, Records: 20, MaxBytes: 1000}, spoolFull, 1 << 20, spec.ReadScan, "no shard is compressed, and memory holds the dataset"},
 		{"plain, full", plain, spoolFull, 1 << 20, spec.ReadGather, "wait in the shuffle"},
 		{"plain, front to back", plain, spoolNone, 1 << 20, spec.ReadScan, "front to back"},
 		{"plain, the shuffle fits", plain, spec.Order{Shuffle: spec.ShuffleReservoir, Lanes: 2, SizeRecords: 90}, 1 << 20, spec.ReadScan, "memory holds what waits in the shuffle"},
@@ -346,7 +347,7 @@ func TestAutoChoosesByWhatFits(t *testing.T) {
 		{"all fits", gz(0), spoolFull, 64 << 20, spec.ReadScan, "fit in memory"},
 		{"full", gz(0), spoolFull, 1 << 20, spec.ReadSpool, "12 compressed shards of few"},
 		{"reservoir, too little memory", gz(0), spoolReservoir, 1 << 20, spec.ReadSpool, "more than memory holds"},
-		{"reservoir in little memory", shape{codec: "gz", shards: 3, records: 6000, maxBytes: 1000}, spec.Order{Shuffle: spec.ShuffleReservoir, Lanes: 1, SizeRecords: 90}, 4 << 20, spec.ReadScan, "buffer fits"},
+		{"reservoir in little memory", fetchtest.Shape{Codec: "gz", Shards: 3, Records: 6000, MaxBytes: 1000}, spec.Order{Shuffle: spec.ShuffleReservoir, Lanes: 1, SizeRecords: 90}, 4 << 20, spec.ReadScan, "buffer fits"},
 		{"small shards", gz(0), spec.Order{Shuffle: spec.ShuffleReservoir, Lanes: 1, SizeRecords: 90}, 4 << 20, spec.ReadScan, "decoding can start at 12 places in the 12 compressed shards"},
 		{"front to back", gz(0), spoolNone, 1 << 20, spec.ReadScan, "front to back"},
 		{"entered often", gz(20), spoolFull, 1 << 20, spec.ReadScan, "decoding can start at 240 places in the 12 compressed shards, every 9"},
@@ -358,10 +359,10 @@ func TestAutoChoosesByWhatFits(t *testing.T) {
 		{"frames cut anywhere, full", frames(10_000), spoolFull, 1 << 20, spec.ReadSpool, "of few gzip members"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			d := makeDataset(t, c.shape)
+			d := fetchtest.Make(t, c.shape)
 			config := spoolConfig(t, c.budget, c.order)
 			config.Read = spec.ReadAuto
-			f := newSpoolingFetcher(t, d, config, openStorage(t, d.dir))
+			f := newSpoolingFetcher(t, d, config, fetchtest.OpenStorage(t, d.Dir))
 			require.Equal(t, string(c.want), f.Stats().Strategy)
 			require.Contains(t, f.Stats().Reason, c.says)
 		})

@@ -14,6 +14,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/lsiofs/lsiofs/pipeline/catalog"
+	"github.com/lsiofs/lsiofs/pipeline/fetch/fetchtest"
 	"github.com/lsiofs/lsiofs/pipeline/storage"
 	"github.com/lsiofs/lsiofs/uring"
 )
@@ -43,13 +44,13 @@ var diskFaults = map[string]func(r *uring.Request, n int, err error) (int, error
 }
 
 // damageable are datasets whose blocks lie in every way beside pieces and records.
-func damageable(t *testing.T) map[string]*dataset {
-	return map[string]*dataset{
-		"many pieces a block":     makeDataset(t, shape{codec: "gz", shards: 3, records: 110, maxBytes: 900}),
-		"many blocks a piece":     makeDataset(t, shape{codec: "zst", shards: 2, records: 4, maxBytes: 300_000, sameSize: true}),
-		"gaps before pieces":      makeDataset(t, shape{codec: "gz", shards: 2, records: 40, maxBytes: 9000, gapBytes: 5000}),
-		"a newline is missing":    makeDataset(t, shape{codec: "gz", shards: 2, records: 100, maxBytes: 900, noNewline: true}),
-		"checksums of records":    makeDataset(t, shape{codec: "gz", shards: 2, records: 100, maxBytes: 900, checksummed: true}),
+func damageable(t *testing.T) map[string]*fetchtest.Dataset {
+	return map[string]*fetchtest.Dataset{
+		"many pieces a block":     fetchtest.Make(t, fetchtest.Shape{Codec: "gz", Shards: 3, Records: 110, MaxBytes: 900}),
+		"many blocks a piece":     fetchtest.Make(t, fetchtest.Shape{Codec: "zst", Shards: 2, Records: 4, MaxBytes: 300_000, SameSize: true}),
+		"gaps before pieces":      fetchtest.Make(t, fetchtest.Shape{Codec: "gz", Shards: 2, Records: 40, MaxBytes: 9000, GapBytes: 5000}),
+		"a newline is missing":    fetchtest.Make(t, fetchtest.Shape{Codec: "gz", Shards: 2, Records: 100, MaxBytes: 900, NoNewline: true}),
+		"checksums of records":    fetchtest.Make(t, fetchtest.Shape{Codec: "gz", Shards: 2, Records: 100, MaxBytes: 900, Checksummed: true}),
 		"records overlap":         makeOverlapping(t, 2, 300, 5000, 10, 1<<30),
 		"records overlap, larger": makeOverlapping(t, 1, 40, 150_000, 9000, 1<<30),
 	}
@@ -79,21 +80,21 @@ func wholeInSpool(t *testing.T, f *Fetcher, shard int) (s *spooled) {
 	return s
 }
 
-func lendAnew(t *testing.T, d *dataset, f *Fetcher, record uint64) {
+func lendAnew(t *testing.T, d *fetchtest.Dataset, f *Fetcher, record uint64) {
 	t.Helper()
-	r := f.Open(list{record})
+	r := f.Open(fetchtest.List{record})
 	defer r.Close()
 	var l Loan
 	require.NoError(t, r.Lend(context.Background(), 0, 1, &l))
-	require.Equal(t, string(d.records[record]), string(l.Records[0]))
+	require.Equal(t, string(d.Records[record]), string(l.Records[0]))
 	l.Release()
 }
 
 func TestAFlippedByteInAnyBlockOfTheSpoolIsNoticedAndDecodedAgain(t *testing.T) {
 	for name, d := range damageable(t) {
 		t.Run(name, func(t *testing.T) {
-			f := newSpoolingFetcher(t, d, spoolConfig(t, 300<<10, spoolFull), openStorage(t, d.dir))
-			for shard, x := range d.index.shards {
+			f := newSpoolingFetcher(t, d, spoolConfig(t, 300<<10, spoolFull), fetchtest.OpenStorage(t, d.Dir))
+			for shard, x := range d.Index.ShardTable {
 				lendAnew(t, d, f, x.First)
 				s := wholeInSpool(t, f, shard)
 				for b := f.blockAt(shard, f.pieces.of(x.First), f.pieceStart(f.pieces.of(x.First))); b.off < x.DecodedBytes; b = f.after(b) {
@@ -115,15 +116,15 @@ func TestAFlippedByteInAnyBlockOfTheSpoolIsNoticedAndDecodedAgain(t *testing.T) 
 				}
 			}
 			require.Zero(t, f.Stats().Errors)
-			readEpochs(t, d, f, randomOrder(4, d.index), 1)
+			readEpochs(t, d, f, fetchtest.RandomOrder(4, d.Index), 1)
 		})
 	}
 }
 
 // recordIn is a record of which some lies in a block of a shard.
-func recordIn(d *dataset, x catalog.Shard, b sumBlock) (uint64, bool) {
+func recordIn(d *fetchtest.Dataset, x catalog.Shard, b sumBlock) (uint64, bool) {
 	for r := x.First; r < x.First+x.Records; r++ {
-		if e := d.index.extents[r]; e.OffsetBytes < b.end && e.OffsetBytes+e.SizeBytes > b.off {
+		if e := d.Index.ExtentTable[r]; e.OffsetBytes < b.end && e.OffsetBytes+e.SizeBytes > b.off {
 			return r, true
 		}
 	}
@@ -156,20 +157,20 @@ func TestADiskThatGivesNothingBackRightIsDoneWithout(t *testing.T) {
 					c.Log = slog.New(slog.NewTextHandler(&said, nil))
 					engine := c.Spool.Engine
 					c.Spool.Engine = &failingEngine{engine, after}
-					f := newSpoolingFetcher(t, d, c, openStorage(t, d.dir))
-					g := reservoirOrder(3, d.index, 3, 90)
+					f := newSpoolingFetcher(t, d, c, fetchtest.OpenStorage(t, d.Dir))
+					g := fetchtest.ReservoirOrder(3, d.Index, 3, 90)
 					var wg sync.WaitGroup
 					for w := range 3 {
-						seq := g.deal(w, 3)
+						seq := g.Deal(w, 3)
 						r := f.Open(seq)
-						wg.Go(func() { readAll(t, d, r, seq, 7); r.Close() })
+						wg.Go(func() { fetchtest.ReadAll(t, d, r, seq, 7); r.Close() })
 					}
 					wg.Wait()
 					require.NoError(t, f.Close(), "all has been said then")
 					s := f.Stats()
 					require.Zero(t, s.Errors)
 					require.NotZero(t, s.Spool.DamagedPieces)
-					shards := uint64(len(d.index.shards))
+					shards := uint64(len(d.Index.ShardTable))
 					require.LessOrEqual(t, s.Spool.DamagedShards, shards*spoolTries)
 					require.LessOrEqual(t, s.Spool.Decoded, shards*spoolTries)
 					require.Equal(t, 1, strings.Count(said.String(), "level=WARN msg=\"the spool"), said.String())
@@ -181,11 +182,11 @@ func TestADiskThatGivesNothingBackRightIsDoneWithout(t *testing.T) {
 }
 
 func TestTheSpoolIsTriedAgainOnceALossIsForgotten(t *testing.T) {
-	d := makeDataset(t, shape{codec: "gz", shards: 2, records: 110, maxBytes: 900})
+	d := fetchtest.Make(t, fetchtest.Shape{Codec: "gz", Shards: 2, Records: 110, MaxBytes: 900})
 	c := spoolConfig(t, 300<<10, spoolFull)
 	engine := &failingEngine{c.Spool.Engine, diskFaults["zeros"]}
 	c.Spool.Engine = engine
-	f := newSpoolingFetcher(t, d, c, openStorage(t, d.dir))
+	f := newSpoolingFetcher(t, d, c, fetchtest.OpenStorage(t, d.Dir))
 	lendAnew(t, d, f, 0) // the second time at once
 	require.Equal(t, uint64(2), f.Stats().Spool.DamagedShards)
 	forgetPieces(f)
@@ -206,25 +207,25 @@ func TestTheSpoolIsTriedAgainOnceALossIsForgotten(t *testing.T) {
 
 // What decoding finds when it is done again is said, not hidden.
 func TestAShardThatIsGoneWhenTheSpoolLosesItIsAnError(t *testing.T) {
-	d := makeDataset(t, shape{codec: "gz", shards: 2, records: 110, maxBytes: 900})
-	s := openStorage(t, d.dir)
+	d := fetchtest.Make(t, fetchtest.Shape{Codec: "gz", Shards: 2, Records: 110, MaxBytes: 900})
+	s := fetchtest.OpenStorage(t, d.Dir)
 	f := newSpoolingFetcher(t, d, spoolConfig(t, 300<<10, spoolFull), s)
 	lendAnew(t, d, f, 0)
 	flip(t, f, wholeInSpool(t, f, 0), 0)
 	forgetPieces(f)
 	s.Before = func(*storage.Read) error { return storage.ErrChanged }
-	r := f.Open(list{0})
+	r := f.Open(fetchtest.List{0})
 	defer r.Close()
 	var l Loan
 	require.ErrorIs(t, r.Lend(context.Background(), 0, 1, &l), storage.ErrChanged)
 }
 
 func TestTheTablesOfASpoolAreOfTheBudget(t *testing.T) {
-	d := makeDataset(t, shape{codec: "gz", shards: 4, records: 2000, maxBytes: 90})
+	d := fetchtest.Make(t, fetchtest.Shape{Codec: "gz", Shards: 4, Records: 2000, MaxBytes: 90})
 	c := spoolConfig(t, 300<<10, spoolFull)
-	f := newSpoolingFetcher(t, d, c, openStorage(t, d.dir))
+	f := newSpoolingFetcher(t, d, c, fetchtest.OpenStorage(t, d.Dir))
 	before := f.cache.budget
-	for shard, x := range d.index.shards {
+	for shard, x := range d.Index.ShardTable {
 		lendAnew(t, d, f, x.First)
 		wholeInSpool(t, f, shard)
 	}
@@ -248,16 +249,16 @@ func TestTheTablesOfASpoolAreOfTheBudget(t *testing.T) {
 // pieces begin at blocks.
 func TestBlocksOfAShardHaveAPlaceEach(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		x := &plainIndex{}
+		x := &fetchtest.Index{}
 		off, end := rapid.Int64Range(0, 2*blockBytes).Draw(t, "head"), int64(0)
 		for r := range rapid.IntRange(1, 40).Draw(t, "records") {
 			off += rapid.SampledFrom([]int64{0, 1, 100, blockBytes - 1, blockBytes, blockBytes + 1, 5*blockBytes + 7}).Draw(t, "stride")
 			size := rapid.SampledFrom([]int64{0, 1, 100, blockBytes, 3 * blockBytes}).Draw(t, "size")
-			x.extents = append(x.extents, catalog.Extent{Ordinal: uint64(r), OffsetBytes: off, SizeBytes: size})
+			x.ExtentTable = append(x.ExtentTable, catalog.Extent{Ordinal: uint64(r), OffsetBytes: off, SizeBytes: size})
 			end = max(end, off+size)
 		}
 		end += rapid.Int64Range(0, 2*blockBytes).Draw(t, "behind")
-		x.shards = []catalog.Shard{{Records: x.Records(), DecodedBytes: end}}
+		x.ShardTable = []catalog.Shard{{Records: x.Records(), DecodedBytes: end}}
 		pieces, err := newPieceTable(x.PieceStarts(blockBytes, 3, 0), x.Records())
 		require.NoError(t, err)
 		f := &Fetcher{index: x, pieces: pieces}

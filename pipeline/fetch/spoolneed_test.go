@@ -7,6 +7,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/lsiofs/lsiofs/pipeline/fetch/fetchtest"
 	"github.com/lsiofs/lsiofs/pipeline/order"
 	"github.com/lsiofs/lsiofs/pipeline/spec"
 )
@@ -74,10 +75,10 @@ func TestASpoolHasRoomForTheShardsThatAnOrderHasOpen(t *testing.T) {
 }
 
 func TestARefusedSpoolSaysWhatFewerLanesWouldNeed(t *testing.T) {
-	d := makeDataset(t, shape{codec: "gz", shards: 64, records: 110, maxBytes: 900})
+	d := fetchtest.Make(t, fetchtest.Shape{Codec: "gz", Shards: 64, Records: 110, MaxBytes: 900})
 	c := spoolConfig(t, 300<<10, spec.Order{Shuffle: spec.ShuffleReservoir, Lanes: 16, SizeRecords: 32})
 	c.Spool.MaxBytes = 100 << 10
-	_, err := newFetcher(d.index, openStorage(t, d.dir), c)
+	_, err := newFetcher(d.Index, fetchtest.OpenStorage(t, d.Dir), c)
 	require.ErrorContains(t, err, "(--lanes 8 would need ")
 	require.ErrorContains(t, err, ", --lanes 4 would need ")
 }

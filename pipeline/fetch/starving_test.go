@@ -8,21 +8,22 @@ import (
 	"github.com/dustin/go-humanize"
 	"github.com/stretchr/testify/require"
 
+	"github.com/lsiofs/lsiofs/pipeline/fetch/fetchtest"
 	"github.com/lsiofs/lsiofs/pipeline/spec"
 )
 
 // readWithin reads all of a sequence, and fails as soon as more has been decoded,
 // or more bytes of pieces have been read, than times the dataset.
-func readWithin(t testing.TB, d *dataset, f *Fetcher, seq list, times float64) {
+func readWithin(t testing.TB, d *fetchtest.Dataset, f *Fetcher, seq fetchtest.List, times float64) {
 	t.Helper()
-	most := uint64(times * float64(totalBytes(d)))
+	most := uint64(times * float64(d.DecodedBytes()))
 	r := f.Open(seq)
 	defer r.Close()
 	var l Loan
 	for k := 0; k < len(seq); {
 		require.NoError(t, r.Lend(context.Background(), uint64(k), min(500, len(seq)-k), &l))
 		for i, b := range l.Records {
-			if want := d.records[seq[k+i]]; string(want) != string(b) {
+			if want := d.Records[seq[k+i]]; string(want) != string(b) {
 				require.Equal(t, string(want), string(b), "record %d of the sequence, number %d", k+i, seq[k+i])
 			}
 		}
@@ -30,11 +31,11 @@ func readWithin(t testing.TB, d *dataset, f *Fetcher, seq list, times float64) {
 		l.Release()
 		if s := f.Stats(); s.DecodedBytes > most {
 			require.Failf(t, "starved", "%s: %d of %d records have come, and %s of %s were decoded; %d pieces were read, %d again",
-				s.Reason, k, len(seq), humanize.IBytes(s.DecodedBytes), humanize.IBytes(uint64(totalBytes(d))), s.PiecesRead, s.PiecesReread)
+				s.Reason, k, len(seq), humanize.IBytes(s.DecodedBytes), humanize.IBytes(uint64(d.DecodedBytes())), s.PiecesRead, s.PiecesReread)
 		}
 	}
 	s := f.Stats()
-	t.Logf("%s (%s): decoded %.2f times, %d of %d pieces read again", s.Strategy, s.Reason, float64(s.DecodedBytes)/float64(totalBytes(d)), s.PiecesReread, f.pieces.len())
+	t.Logf("%s (%s): decoded %.2f times, %d of %d pieces read again", s.Strategy, s.Reason, float64(s.DecodedBytes)/float64(d.DecodedBytes()), s.PiecesReread, f.pieces.len())
 }
 
 // The order of a mount's defaults.
@@ -52,8 +53,8 @@ func TestRecordsSmallerThanTheirTablesDoNotStarve(t *testing.T) {
 		{30, 60, 64}, {30, 60, 100}, {30, 60, 120},
 	} {
 		const shards = 8
-		d := makeDataset(t, shape{codec: "gz", shards: shards, records: c.datasetMiB << 20 / quarter / shards / c.recordBytes, maxBytes: c.recordBytes, sameSize: true})
-		g := reservoirOrder(5, d.index, 32, 16384)
+		d := fetchtest.Make(t, fetchtest.Shape{Codec: "gz", Shards: shards, Records: c.datasetMiB << 20 / quarter / shards / c.recordBytes, MaxBytes: c.recordBytes, SameSize: true})
+		g := fetchtest.ReservoirOrder(5, d.Index, 32, 16384)
 		for read, times := range map[spec.Read]float64{spec.ReadAuto: 1 + mostDecodedAgain, spec.ReadScan: 60} {
 			if read == spec.ReadScan && c.memoryMiB == 40 {
 				continue // memory does not hold what waits, and nobody would choose it
@@ -61,7 +62,7 @@ func TestRecordsSmallerThanTheirTablesDoNotStarve(t *testing.T) {
 			t.Run(fmt.Sprintf("%+v/%s", c, read), func(t *testing.T) {
 				config := spoolConfig(t, int64(c.memoryMiB)<<20/quarter, usualOrder())
 				config.Read, config.PieceBytes, config.PieceRecords = read, 256<<10, 128
-				f := newSpoolingFetcher(t, d, config, openStorage(t, d.dir))
+				f := newSpoolingFetcher(t, d, config, fetchtest.OpenStorage(t, d.Dir))
 				readWithin(t, d, f, g, times)
 			})
 		}
@@ -72,8 +73,8 @@ func TestRecordsSmallerThanTheirTablesDoNotStarve(t *testing.T) {
 // takes hundreds of times what they are.
 func TestRecordsOfAByteEachAPieceDoNotStarve(t *testing.T) {
 	for _, codec := range []string{"gz", "zst", ""} {
-		d := makeDataset(t, shape{codec: codec, shards: 2, records: 6053, maxBytes: 1, sameSize: true})
-		for name, g := range map[string]list{"reservoir": reservoirOrder(5, d.index, 1, 16384), "full": randomOrder(5, d.index)} {
+		d := fetchtest.Make(t, fetchtest.Shape{Codec: codec, Shards: 2, Records: 6053, MaxBytes: 1, SameSize: true})
+		for name, g := range map[string]fetchtest.List{"reservoir": fetchtest.ReservoirOrder(5, d.Index, 1, 16384), "full": fetchtest.RandomOrder(5, d.Index)} {
 			for _, read := range []spec.Read{spec.ReadAuto, spec.ReadScan} {
 				t.Run(fmt.Sprintf("%s/%s/%s", codec, name, read), func(t *testing.T) {
 					o := usualOrder()
@@ -82,7 +83,7 @@ func TestRecordsOfAByteEachAPieceDoNotStarve(t *testing.T) {
 					}
 					config := spoolConfig(t, 2<<20, o)
 					config.Read, config.PieceBytes, config.PieceRecords = read, 256<<10, 1
-					f := newSpoolingFetcher(t, d, config, openStorage(t, d.dir))
+					f := newSpoolingFetcher(t, d, config, fetchtest.OpenStorage(t, d.Dir))
 					readWithin(t, d, f, g, 100)
 					s := f.Stats()
 					require.LessOrEqual(t, s.PiecesReread, 100*uint64(len(g)))

@@ -90,9 +90,7 @@ func (f *Fetcher) Stats() Stats {
 		s.Leases = f.maps.mapper.LeaseStats()
 	}
 	if g := f.gatherer; g != nil {
-		g.sweep()
-		s.HeldBytes = g.pool.Held()
-		s.Gather = &GatherStats{Reads: g.reads.Load(), ReadsInFlight: g.underWay.Load(), DroppedBytes: g.dropped.Load()}
+		s.addGathered(g.Stats())
 	}
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -126,6 +124,13 @@ type failure struct {
 }
 
 const keptFailures = 8
+
+// note keeps an error for status.
+func (f *Fetcher) note(err error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.failures.add(err)
+}
 
 func (l *failures) add(err error) {
 	l.total++

@@ -7,33 +7,24 @@ import (
 	"github.com/stretchr/testify/require"
 	"pgregory.net/rapid"
 
+	"github.com/lsiofs/lsiofs/pipeline/fetch/fetchtest"
 	"github.com/lsiofs/lsiofs/pipeline/plan"
 	"github.com/lsiofs/lsiofs/pipeline/storage/profile"
 )
 
-// extremeProfiles are storages that like the strangest reads.
-func extremeProfiles() map[string]profile.Profile {
-	return map[string]profile.Profile{
-		"tiny reads, one at a time, no gaps": {Kind: profile.KindDisk, GapBytes: 0, ReadBytes: 4 << 10, Depth: 1, InFlightBytes: 4 << 10, AlignBytes: 1},
-		"tiny reads, many at a time":         {Kind: profile.KindSSD, GapBytes: 1 << 20, ReadBytes: 4 << 10, Depth: 128, InFlightBytes: 512 << 10, AlignBytes: 4 << 10},
-		"large reads, one at a time":         {Kind: profile.KindNetwork, GapBytes: 0, ReadBytes: 4 << 20, Depth: 1, InFlightBytes: 4 << 20, AlignBytes: 512},
-		"large reads, many at a time":        {Kind: profile.KindVirtual, GapBytes: 1 << 20, ReadBytes: 4 << 20, Depth: 128, InFlightBytes: 512 << 20, AlignBytes: 4 << 10},
-	}
-}
-
 func TestBytesDoNotDependOnTheStorageProfile(t *testing.T) {
 	for name, s := range shapes {
-		d := makeDataset(t, s)
-		seq := reservoirOrder(3, d.index, 3, 90)
-		for like, p := range extremeProfiles() {
+		d := fetchtest.Make(t, s)
+		seq := fetchtest.ReservoirOrder(3, d.Index, 3, 90)
+		for like, p := range fetchtest.ExtremeProfiles() {
 			t.Run(name+"/"+like, func(t *testing.T) {
-				storage := &countedStorage{Storage: openStorage(t, d.dir)}
-				f, err := newFetcher(d.index, storage, Config{MemoryBytes: 8 << 20, ReadTimeout: time.Minute, PieceBytes: 64 << 10, PieceRecords: 32, Storage: p})
+				storage := &fetchtest.CountedStorage{Storage: fetchtest.OpenStorage(t, d.Dir)}
+				f, err := newFetcher(d.Index, storage, Config{MemoryBytes: 8 << 20, ReadTimeout: time.Minute, PieceBytes: 64 << 10, PieceRecords: 32, Storage: p})
 				require.NoError(t, err)
 				defer func() { require.NoError(t, f.Close()) }()
 				readEpochs(t, d, f, seq, 1)
-				if s.codec == "" && s.maxBytes > 1000 && p.ReadBytes < 8<<10 {
-					require.Greater(t, storage.reads.Load(), 2*int64(f.Stats().PiecesRead), "pieces are cut")
+				if s.Codec == "" && s.MaxBytes > 1000 && p.ReadBytes < 8<<10 {
+					require.Greater(t, storage.Reads.Load(), 2*int64(f.Stats().PiecesRead), "pieces are cut")
 				}
 			})
 		}
@@ -41,10 +32,10 @@ func TestBytesDoNotDependOnTheStorageProfile(t *testing.T) {
 }
 
 func TestForecastsKnowTheStorageProfile(t *testing.T) {
-	d := makeDataset(t, shape{shards: 3, records: 200, maxBytes: 3000, gapBytes: 9000})
-	for name, p := range extremeProfiles() {
+	d := fetchtest.Make(t, fetchtest.Shape{Shards: 3, Records: 200, MaxBytes: 3000, GapBytes: 9000})
+	for name, p := range fetchtest.ExtremeProfiles() {
 		t.Run(name, func(t *testing.T) {
-			_, forecast, read := forecastAndRead(t, d, inOrder(d.index), Config{MemoryBytes: 64 << 20, ReadTimeout: time.Minute, PieceBytes: 64 << 10, PieceRecords: 32, Storage: p})
+			_, forecast, read := forecastAndRead(t, d, fetchtest.InOrder(d.Index), Config{MemoryBytes: 64 << 20, ReadTimeout: time.Minute, PieceBytes: 64 << 10, PieceRecords: 32, Storage: p})
 			require.Equal(t, read, forecast)
 		})
 	}
@@ -99,15 +90,15 @@ func TestWhatIsInFlightFollowsTheStorage(t *testing.T) {
 func TestAPlannerGoesByTheStorageProfile(t *testing.T) {
 	require.Equal(t, plan.DefaultConfig(), PlanConfig(profile.Profile{}))
 	require.Equal(t, plan.DefaultConfig(), PlanConfig(profile.Defaults(profile.KindSSD)))
-	for _, p := range extremeProfiles() {
+	for _, p := range fetchtest.ExtremeProfiles() {
 		require.NoError(t, PlanConfig(p).Validate())
 		require.Equal(t, p.GapBytes, PlanConfig(p).MergeGapBytes)
 	}
 }
 
 func TestAStorageProfileThatIsNoneIsRefused(t *testing.T) {
-	d := makeDataset(t, shape{shards: 1, records: 1, maxBytes: 10})
-	_, err := newFetcher(d.index, openStorage(t, d.dir), Config{MemoryBytes: 1 << 20, ReadTimeout: time.Minute, PieceBytes: 1, PieceRecords: 1,
+	d := fetchtest.Make(t, fetchtest.Shape{Shards: 1, Records: 1, MaxBytes: 10})
+	_, err := newFetcher(d.Index, fetchtest.OpenStorage(t, d.Dir), Config{MemoryBytes: 1 << 20, ReadTimeout: time.Minute, PieceBytes: 1, PieceRecords: 1,
 		Storage: profile.Profile{Kind: profile.KindSSD, ReadBytes: 1}})
 	require.ErrorContains(t, err, "storage profile: read_bytes (1) must be between")
 }

@@ -1,4 +1,4 @@
-package fetch
+package gather
 
 import (
 	"fmt"
@@ -130,8 +130,8 @@ func (b *batch) begun() { b.down() }
 
 // came notes that a part of record i has, with read r. The batch may be gone after
 // it.
-func (b *batch) came(i int, r *gatherRead) {
-	verifier := r.stretch.g.f.verifier
+func (b *batch) came(i int, r *read) {
+	verifier := r.stretch.g.verifier
 	if verifier == nil {
 		b.left[i].Add(-1)
 	} else if b.left[i].Add(-1) == 1 {
@@ -142,12 +142,12 @@ func (b *batch) came(i int, r *gatherRead) {
 
 // check looks at a record's checksum when its last part has come, with read r, if
 // there was one. That it is wrong is known to all before anybody is told.
-func (b *batch) check(i int, verifier unpack.Verifier, r *gatherRead) {
+func (b *batch) check(i int, verifier unpack.Verifier, r *read) {
 	if _, failed := b.fault(i); !failed {
 		if err := verifier.Verify(b.bytes(i)); err != nil {
 			b.fail(i, fault{err, true})
 			if r != nil {
-				r.stretch.g.note(fmt.Errorf("%s: %w", r.read.Object.Path, err))
+				r.stretch.g.note(fmt.Errorf("%s: %w", r.request.Object.Path, err))
 			}
 		}
 	}

@@ -1,4 +1,4 @@
-package fetch
+package loan
 
 import (
 	"errors"

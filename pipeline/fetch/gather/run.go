@@ -1,4 +1,4 @@
-package fetch
+package gather
 
 import (
 	"math"
@@ -16,14 +16,39 @@ const (
 	maxStretchRecords = 8192
 )
 
+// run is a place of a sequence: batches one after the other.
+type run struct {
+	batches []*batch
+	next    uint64 // behind the furthest record that was asked for
+	stretch int64  // bytes of the next stretch
+	streams bool   // it was read on
+}
+
+// at is the batch that has a record, which must be in the run.
+func (run *run) at(k uint64) *batch {
+	for _, b := range run.batches {
+		if k < b.end() {
+			return b
+		}
+	}
+	return nil
+}
+
+func (run *run) has(k uint64) bool {
+	return len(run.batches) > 0 && k >= run.batches[0].from && k < run.end()
+}
+
+// end is behind the last record of a run that is not empty.
+func (run *run) end() uint64 { return run.batches[len(run.batches)-1].end() }
+
 // moveTo gives the run that has record k, and drops what lies behind; nil if
-// there is no such record. Where no run has it, the records that are asked for are read: as the next stretch of
-// the run that ends there, or as the first of a new one.
-func (r *gatherReader) moveTo(k uint64, n int) (*gatherRun, error) {
+// there is no such record. Where no run has it, the records that are asked for are
+// read: as the next stretch of the run that ends there, or as the first of a new one.
+func (r *Reader) moveTo(k uint64, n int) (*run, error) {
 	r.at = k
-	i := slices.IndexFunc(r.runs, func(run *gatherRun) bool { return run.has(k) })
+	i := slices.IndexFunc(r.runs, func(run *run) bool { return run.has(k) })
 	if i < 0 {
-		i = slices.IndexFunc(r.runs, func(run *gatherRun) bool { return run.end() == k })
+		i = slices.IndexFunc(r.runs, func(run *run) bool { return run.end() == k })
 	}
 	if i < 0 {
 		return r.begin(k, n)
@@ -50,7 +75,7 @@ func (r *gatherReader) moveTo(k uint64, n int) (*gatherRun, error) {
 
 // gap is how many records there are from k to where another run begins: beyond
 // that, they are read already.
-func (r *gatherReader) gap(k uint64) uint64 {
+func (r *Reader) gap(k uint64) uint64 {
 	n := uint64(math.MaxUint64)
 	for _, run := range r.runs {
 		if from := run.batches[0].from; from >= k {
@@ -62,14 +87,14 @@ func (r *gatherReader) gap(k uint64) uint64 {
 
 // begin makes a run of records k … k+n-1 alone: who samples wants no more. The
 // reader has jumped, so what it wanted elsewhere and has not begun is called off.
-func (r *gatherReader) begin(k uint64, n int) (*gatherRun, error) {
+func (r *Reader) begin(k uint64, n int) (*run, error) {
 	for _, run := range r.runs {
 		r.dropAhead(run)
 	}
 	for len(r.runs) >= maxRuns || len(r.runs) > 0 && r.held() > r.share()/2 {
 		r.dropRun(0)
 	}
-	run := &gatherRun{next: k + uint64(n), stretch: firstStretchBytes}
+	run := &run{next: k + uint64(n), stretch: firstStretchBytes}
 	if planned, err := r.extend(run, k, r.g.pool.BlockBytes, n, budget.Demanded); !planned {
 		return nil, err
 	}
@@ -78,11 +103,11 @@ func (r *gatherReader) begin(k uint64, n int) (*gatherRun, error) {
 }
 
 // share is what one of the readers may hold.
-func (r *gatherReader) share() int64 { return r.g.pool.BudgetBytes / max(r.g.f.open.Load(), 1) }
+func (r *Reader) share() int64 { return r.g.pool.BudgetBytes / max(r.g.open.Load(), 1) }
 
 // grow makes the next stretch twice as large, as long as the reader's share has
 // some of them.
-func (run *gatherRun) grow(r *gatherReader) {
+func (run *run) grow(r *Reader) {
 	run.stretch = nextStretch(run.stretch, r.share(), r.g.pool.BlockBytes)
 }
 
@@ -92,12 +117,12 @@ func nextStretch(bytes, share, blockBytes int64) int64 {
 
 // readAhead plans the next stretch where a reader reads on, and little enough is
 // ahead of it.
-func (r *gatherReader) readAhead(run *gatherRun, k uint64, n int) {
+func (r *Reader) readAhead(run *run, k uint64, n int) {
 	if !run.streams {
 		return
 	}
 	bytes, records := run.ahead(k + uint64(n))
-	if bytes+run.stretch > maxAheadBytes || records >= maxAheadRecords/int(max(r.g.f.open.Load(), 1)) {
+	if bytes+run.stretch > maxAheadBytes || records >= maxAheadRecords/int(max(r.g.open.Load(), 1)) {
 		return
 	}
 	if r.held()+max(run.stretch, r.g.pool.BlockBytes) > r.share()/8*7 {
@@ -112,7 +137,7 @@ func (r *gatherReader) readAhead(run *gatherRun, k uint64, n int) {
 }
 
 // ahead is what of the run lies from record k on.
-func (run *gatherRun) ahead(k uint64) (bytes int64, records int) {
+func (run *run) ahead(k uint64) (bytes int64, records int) {
 	for _, b := range slices.Backward(run.batches) {
 		if b.end() <= k {
 			break
@@ -127,7 +152,7 @@ func (run *gatherRun) ahead(k uint64) (bytes int64, records int) {
 // extend plans and starts reads of the records from k on, where the run ends: of
 // so many bytes and records, or less where there is no memory. A reader waits
 // for the first batch if it is demanded.
-func (r *gatherReader) extend(run *gatherRun, k uint64, bytes int64, records int, u budget.Urgency) (planned bool, err error) {
+func (r *Reader) extend(run *run, k uint64, bytes int64, records int, u budget.Urgency) (planned bool, err error) {
 	g := r.g
 	if k >= r.seq.Len() {
 		return false, nil
@@ -135,7 +160,7 @@ func (r *gatherReader) extend(run *gatherRun, k uint64, bytes int64, records int
 	records = int(min(uint64(records), r.gap(k)))
 	p := <-g.planners
 	defer func() { p.reset(); g.planners <- p }()
-	err = p.fill(g.f.index, r.seq, k, bytes, records, func(from uint64, n int64) (*batch, error) {
+	err = p.fill(g.index, r.seq, k, bytes, records, func(from uint64, n int64) (*batch, error) {
 		memory, err := g.take(r, n, u)
 		if err != nil {
 			return nil, err
@@ -154,7 +179,7 @@ func (r *gatherReader) extend(run *gatherRun, k uint64, bytes int64, records int
 		return false, err
 	}
 	p.addNewlines()
-	p.expect(pl, g.f.verifier)
+	p.expect(pl, g.verifier)
 	g.start(p, pl, len(p.batches)+1)
 	for _, b := range p.batches {
 		b.begun()
@@ -164,7 +189,7 @@ func (r *gatherReader) extend(run *gatherRun, k uint64, bytes int64, records int
 }
 
 // readAgain reads one record once more, to its place. The caller pins the batch.
-func (r *gatherReader) readAgain(b *batch, i int, k uint64) {
+func (r *Reader) readAgain(b *batch, i int, k uint64) {
 	g := r.g
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -176,7 +201,7 @@ func (r *gatherReader) readAgain(b *batch, i int, k uint64) {
 	if r.seq.Records(k, p.numbers[:1]) != 1 {
 		return
 	}
-	g.f.index.Extents(p.numbers[:1], p.extents[:1])
+	g.index.Extents(p.numbers[:1], p.extents[:1])
 	p.place(b, i, p.extents[0])
 	pl, err := p.planner.Plan(p.request)
 	if err != nil {
@@ -184,14 +209,14 @@ func (r *gatherReader) readAgain(b *batch, i int, k uint64) {
 	}
 	b.begin()
 	b.forgive(i)
-	b.expect(i, int32(len(pl.Sources(0))), g.f.verifier != nil)
+	b.expect(i, int32(len(pl.Sources(0))), g.verifier != nil)
 	g.start(p, pl, 0)
 	b.begun()
 }
 
 // dropBehind drops the batches that a reader which is at record k has passed,
 // but for the last of them: replies are asked for out of order.
-func (r *gatherReader) dropBehind(run *gatherRun, k uint64) {
+func (r *Reader) dropBehind(run *run, k uint64) {
 	n := 0
 	for n < len(run.batches) && run.batches[n].end() <= k {
 		n++
@@ -206,7 +231,7 @@ func (r *gatherReader) dropBehind(run *gatherRun, k uint64) {
 
 // dropAhead drops the batches from the first one on that has not come and that
 // the reader has not come to.
-func (r *gatherReader) dropAhead(run *gatherRun) {
+func (r *Reader) dropAhead(run *run) {
 	n := slices.IndexFunc(run.batches, func(b *batch) bool { return b.from >= run.next && b.pending.Load() > 0 })
 	if n <= 0 {
 		return // a run is never empty: its first batch was asked for
@@ -217,7 +242,7 @@ func (r *gatherReader) dropAhead(run *gatherRun) {
 	run.batches = slices.Delete(run.batches, n, len(run.batches))
 }
 
-func (r *gatherReader) dropFirst(run *gatherRun, n int) {
+func (r *Reader) dropFirst(run *run, n int) {
 	if n <= 0 {
 		return
 	}
@@ -227,14 +252,14 @@ func (r *gatherReader) dropFirst(run *gatherRun, n int) {
 	run.batches = slices.Delete(run.batches, 0, n)
 }
 
-func (r *gatherReader) drop(run *gatherRun, b *batch) {
+func (r *Reader) drop(run *run, b *batch) {
 	if b.from >= run.next {
-		r.g.dropped.Add(uint64(b.used()))
+		r.g.counts.dropped.Add(uint64(b.used()))
 	}
 	r.g.drop(b)
 }
 
-func (r *gatherReader) dropRun(i int) {
+func (r *Reader) dropRun(i int) {
 	run := r.runs[i]
 	r.runs = slices.Delete(r.runs, i, i+1)
 	for _, b := range run.batches {
@@ -242,14 +267,14 @@ func (r *gatherReader) dropRun(i int) {
 	}
 }
 
-func (r *gatherReader) dropAll() {
+func (r *Reader) dropAll() {
 	for len(r.runs) > 0 {
 		r.dropRun(0)
 	}
 }
 
 // dropOthers drops all but the run used last.
-func (r *gatherReader) dropOthers() {
+func (r *Reader) dropOthers() {
 	for len(r.runs) > 1 {
 		r.dropRun(0)
 	}
@@ -257,7 +282,7 @@ func (r *gatherReader) dropOthers() {
 
 // dropPassed drops the run of a reader that waits at its end, which is then
 // empty, to be extended.
-func (r *gatherReader) dropPassed() {
+func (r *Reader) dropPassed() {
 	if n := len(r.runs); n > 0 && r.runs[n-1].end() == r.at {
 		r.dropFirst(r.runs[n-1], len(r.runs[n-1].batches))
 	}
@@ -265,7 +290,7 @@ func (r *gatherReader) dropPassed() {
 
 // giveUp makes room for another reader: what was passed goes, and what is ahead
 // beyond a reader's share.
-func (r *gatherReader) giveUp() {
+func (r *Reader) giveUp() {
 	r.dropOthers()
 	for _, run := range r.runs {
 		n := slices.IndexFunc(run.batches, func(b *batch) bool { return run.next <= b.end() })
@@ -279,7 +304,7 @@ func (r *gatherReader) giveUp() {
 }
 
 // held is the memory of all runs.
-func (r *gatherReader) held() int64 {
+func (r *Reader) held() int64 {
 	n := int64(0)
 	for _, run := range r.runs {
 		for _, b := range run.batches {

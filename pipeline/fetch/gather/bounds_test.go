@@ -1,4 +1,4 @@
-package fetch
+package gather
 
 import (
 	"context"
@@ -9,35 +9,35 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/lsiofs/lsiofs/pipeline/spec"
-	"github.com/lsiofs/lsiofs/pipeline/storage/profile"
+	"github.com/lsiofs/lsiofs/pipeline/fetch/fetchtest"
+	"github.com/lsiofs/lsiofs/pipeline/fetch/loan"
 )
 
 // Readers take turns, so that nobody waits while another one is looked at: each
 // is given memory, and what others hold goes for it.
 func TestSixtyFourGatheringReadersKeepWithinTheBudget(t *testing.T) {
-	d := makeDataset(t, shape{read: spec.ReadGather, shards: 4, records: 32, maxBytes: 200 << 10})
+	d := fetchtest.Make(t, fetchtest.Shape{Shards: 4, Records: 32, MaxBytes: 200 << 10})
 	for _, budget := range []int64{1 << 20, 16 << 20} {
-		f := newTestFetcher(t, d, budget)
-		g := randomOrder(1, d.index)
-		long := f.Open(g) // fills its window before there are others
-		readAll(t, d, long, g[:40], 3)
-		readers, seqs := make([]*Reader, 64), make([]list, 64)
+		g := newTestGatherer(t, d, budget)
+		order := fetchtest.RandomOrder(1, d.Index)
+		long := g.Open(order) // fills its window before there are others
+		fetchtest.ReadAll(t, d, long, order[:40], 3)
+		readers, seqs := make([]*Reader, 64), make([]fetchtest.List, 64)
 		for w := range readers {
-			seqs[w] = g.deal(w, 64)
-			readers[w] = f.Open(seqs[w])
+			seqs[w] = order.Deal(w, 64)
+			readers[w] = g.Open(seqs[w])
 		}
-		var l Loan
+		var l loan.Loan
 		for k := range seqs[0] {
 			for w, r := range readers {
 				require.NoError(t, r.Lend(context.Background(), uint64(k), 1, &l))
-				require.Equal(t, string(d.records[seqs[w][k]]), string(l.Records[0]))
-				largest := f.gatherer.pool.Round(200 << 10)
-				require.LessOrEqual(t, f.Stats().HeldBytes, budget+largest)
+				require.Equal(t, string(d.Records[seqs[w][k]]), string(l.Records[0]))
+				largest := g.pool.Round(200 << 10)
+				require.LessOrEqual(t, g.Stats().HeldBytes, budget+largest)
 				l.Release()
 			}
 		}
-		require.Positive(t, f.Stats().Gather.DroppedBytes, "the first one gave up what it had read ahead")
+		require.Positive(t, g.Stats().DroppedBytes, "the first one gave up what it had read ahead")
 		for _, r := range append(readers, long) {
 			r.Close()
 		}
@@ -45,26 +45,26 @@ func TestSixtyFourGatheringReadersKeepWithinTheBudget(t *testing.T) {
 }
 
 func TestGatheringReadersTogetherKeepWithinTheBudget(t *testing.T) {
-	d := makeDataset(t, shape{read: spec.ReadGather, shards: 4, records: 100, maxBytes: 100 << 10})
+	d := fetchtest.Make(t, fetchtest.Shape{Shards: 4, Records: 100, MaxBytes: 100 << 10})
 	const budget, readers = 8 << 20, 8
-	f := newTestFetcher(t, d, budget)
-	g := randomOrder(1, d.index)
+	g := newTestGatherer(t, d, budget)
+	order := fetchtest.RandomOrder(1, d.Index)
 	most := int64(0)
 	var mu sync.Mutex
 	var wg sync.WaitGroup
 	for w := range readers {
-		seq := g.deal(w, readers)
-		r := f.Open(seq)
+		seq := order.Deal(w, readers)
+		r := g.Open(seq)
 		wg.Go(func() {
 			defer r.Close()
-			var l Loan
+			var l loan.Loan
 			for k := 0; k < len(seq); k += len(l.Records) {
 				l.Release()
 				if err := r.Lend(context.Background(), uint64(k), 7, &l); err != nil {
 					t.Error(err)
 					return
 				}
-				held := f.Stats().HeldBytes
+				held := g.Stats().HeldBytes
 				mu.Lock()
 				most = max(most, held)
 				mu.Unlock()
@@ -73,115 +73,104 @@ func TestGatheringReadersTogetherKeepWithinTheBudget(t *testing.T) {
 		})
 	}
 	wg.Wait()
-	require.LessOrEqual(t, most, budget+readers*f.gatherer.pool.BlockBytes, "each may wait for one batch more")
+	require.LessOrEqual(t, most, budget+readers*g.pool.BlockBytes, "each may wait for one batch more")
 }
 
 // gatherTo makes a reader that has come to record k, by tens, and its storage.
-func gatherTo(t *testing.T, d *dataset, budget int64, seq list, k int) (*Fetcher, *Reader, *countedStorage) {
-	store := &countedStorage{Storage: openStorage(t, d.dir)}
-	f := newFetcherOver(t, d, budget, store)
-	r := f.Open(seq)
+func gatherTo(t *testing.T, d *fetchtest.Dataset, budget int64, seq fetchtest.List, k int) (*Gatherer, *Reader, *fetchtest.CountedStorage) {
+	store := &fetchtest.CountedStorage{Storage: fetchtest.OpenStorage(t, d.Dir)}
+	g := newGathererOver(t, d, budget, store)
+	r := g.Open(seq)
 	t.Cleanup(r.Close)
-	readAll(t, d, r, seq[:k], 10)
-	return f, r, store
-}
-
-func lendOne(t *testing.T, d *dataset, r *Reader, seq list, k uint64) {
-	t.Helper()
-	var l Loan
-	require.NoError(t, r.Lend(context.Background(), k, 1, &l))
-	require.Equal(t, string(d.records[seq[k]]), string(l.Records[0]))
-	l.Release()
+	fetchtest.ReadAll(t, d, r, seq[:k], 10)
+	return g, r, store
 }
 
 func TestGatheringFollowsTheReader(t *testing.T) {
-	d := makeDataset(t, shape{read: spec.ReadGather, shards: 4, records: 2000, maxBytes: 4000}) // 16 MB
-	seq := randomOrder(1, d.index)
+	d := fetchtest.Make(t, fetchtest.Shape{Shards: 4, Records: 2000, MaxBytes: 4000}) // 16 MB
+	seq := fetchtest.RandomOrder(1, d.Index)
 	end := uint64(len(seq))
 	total := int64(0)
-	for _, b := range d.records {
+	for _, b := range d.Records {
 		total += int64(len(b))
 	}
-	window := func(r *Reader) uint64 { return r.batches.runs[len(r.batches.runs)-1].end() }
+	window := func(r *Reader) uint64 { return r.runs[len(r.runs)-1].end() }
 
 	t.Run("a step back reads nothing again", func(t *testing.T) {
 		_, r, store := gatherTo(t, d, 64<<20, seq, 800)
-		before := store.reads.Load()
-		lendOne(t, d, r, seq, 799)
-		lendOne(t, d, r, seq, 795)
-		require.Equal(t, before, store.reads.Load())
+		before := store.Reads.Load()
+		fetchtest.LendOne(t, d, r, seq, 799)
+		fetchtest.LendOne(t, d, r, seq, 795)
+		require.Equal(t, before, store.Reads.Load())
 	})
 	t.Run("a seek forward inside the window drops nothing", func(t *testing.T) {
-		f, r, _ := gatherTo(t, d, 64<<20, seq, 800)
+		g, r, _ := gatherTo(t, d, 64<<20, seq, 800)
 		to := window(r)
 		require.Greater(t, to, uint64(1200))
-		lendOne(t, d, r, seq, to-1)
-		require.Zero(t, f.Stats().Gather.DroppedBytes)
+		fetchtest.LendOne(t, d, r, seq, to-1)
+		require.Zero(t, g.Stats().DroppedBytes)
 		require.GreaterOrEqual(t, window(r), to)
 	})
 	t.Run("who samples gets what is asked for", func(t *testing.T) {
 		_, r, store := gatherTo(t, d, 64<<20, seq, 0)
 		for _, k := range []uint64{5000, 300, 7000, 20, 6000, 310} {
-			lendOne(t, d, r, seq, k)
+			fetchtest.LendOne(t, d, r, seq, k)
 		}
-		require.EqualValues(t, 6, store.reads.Load())
+		require.EqualValues(t, 6, store.Reads.Load())
 	})
 	t.Run("who begins ahead of itself reads nothing twice", func(t *testing.T) {
-		store := &countedStorage{Storage: openStorage(t, d.dir)}
-		c := gatherConfig(64 << 20)
-		c.Storage = profile.Defaults(profile.KindSSD)
-		c.Storage.GapBytes = 0
-		f, err := newFetcher(d.index, store, c)
-		require.NoError(t, err)
-		r := f.Open(seq)
+		store := &fetchtest.CountedStorage{Storage: fetchtest.OpenStorage(t, d.Dir)}
+		c := testConfig(d, 64<<20, store)
+		c.Plan.MergeGapBytes = 0
+		g := newGathererWith(t, c)
+		r := g.Open(seq)
 		for _, k := range []uint64{0, 700} {
-			lendOne(t, d, r, seq, k)
+			fetchtest.LendOne(t, d, r, seq, k)
 		}
-		readAll(t, d, r, seq[:700], 9)
-		var l Loan
+		fetchtest.ReadAll(t, d, r, seq[:700], 9)
+		var l loan.Loan
 		for k := uint64(700); k < end; k += uint64(len(l.Records)) {
 			l.Release()
 			require.NoError(t, r.Lend(t.Context(), k, 9, &l))
 		}
 		l.Release()
-		require.Equal(t, total, store.bytes.Load())
-		require.Zero(t, f.Stats().Gather.DroppedBytes)
+		require.Equal(t, total, store.Bytes.Load())
+		require.Zero(t, g.Stats().DroppedBytes)
 		r.Close()
-		require.NoError(t, f.Close())
 	})
 	t.Run("two places in turn keep what each has ahead", func(t *testing.T) {
 		_, r, store := gatherTo(t, d, 64<<20, seq, 0)
 		half := end / 2
 		for k := range half {
-			lendOne(t, d, r, seq, k)
-			lendOne(t, d, r, seq, half+k)
+			fetchtest.LendOne(t, d, r, seq, k)
+			fetchtest.LendOne(t, d, r, seq, half+k)
 		}
-		require.Less(t, store.bytes.Load(), 4*total, "what lies ahead of the first is perhaps read again")
+		require.Less(t, store.Bytes.Load(), 4*total, "what lies ahead of the first is perhaps read again")
 	})
 	t.Run("a jump gives up what lies ahead", func(t *testing.T) {
-		f, r, _ := gatherTo(t, d, 8<<20, seq, 800)
+		g, r, _ := gatherTo(t, d, 8<<20, seq, 800)
 		require.Less(t, window(r), end-8)
 		for k := end - 1; k > end-8; k -= 2 {
-			lendOne(t, d, r, seq, k)
+			fetchtest.LendOne(t, d, r, seq, k)
 		}
-		require.Positive(t, f.Stats().Gather.DroppedBytes)
-		require.Len(t, r.batches.runs, maxRuns)
+		require.Positive(t, g.Stats().DroppedBytes)
+		require.Len(t, r.runs, maxRuns)
 	})
 }
 
 func TestJumpsAndConcurrentCallsOfAGatheringReader(t *testing.T) {
 	for _, budget := range []int64{1, 2 << 20, 64 << 20} {
-		d := makeDataset(t, shape{read: spec.ReadGather, shards: 4, records: 300, maxBytes: 4000})
-		seq := randomOrder(1, d.index)
-		f := newTestFetcher(t, d, budget)
-		r := f.Open(seq)
+		d := fetchtest.Make(t, fetchtest.Shape{Shards: 4, Records: 300, MaxBytes: 4000})
+		seq := fetchtest.RandomOrder(1, d.Index)
+		g := newTestGatherer(t, d, budget)
+		r := g.Open(seq)
 		var wg sync.WaitGroup
 		for g := range 6 {
 			rng := rand.New(rand.NewPCG(uint64(g), 7))
 			wg.Go(func() {
 				for range 40 {
 					k := rng.IntN(len(seq))
-					var l Loan
+					var l loan.Loan
 					for range 1 + rng.IntN(12) { // go on for a while
 						n := min(1+rng.IntN(20), len(seq)-k)
 						if n == 0 {
@@ -192,7 +181,7 @@ func TestJumpsAndConcurrentCallsOfAGatheringReader(t *testing.T) {
 							return
 						}
 						for i, b := range l.Records {
-							if string(b) != string(d.records[seq[k+i]]) {
+							if string(b) != string(d.Records[seq[k+i]]) {
 								t.Errorf("record %d is wrong", k+i)
 							}
 						}
@@ -204,22 +193,22 @@ func TestJumpsAndConcurrentCallsOfAGatheringReader(t *testing.T) {
 		}
 		wg.Wait()
 		r.Close()
-		require.ErrorIs(t, r.Lend(context.Background(), 0, 1, new(Loan)), errGatherClosed)
+		require.ErrorIs(t, r.Lend(context.Background(), 0, 1, new(loan.Loan)), errClosed)
 	}
 }
 
 func TestLendingWhatHasBeenGatheredAllocatesNothing(t *testing.T) {
-	d := makeDataset(t, shape{read: spec.ReadGather, shards: 4, records: 500, maxBytes: 1000})
-	seq := randomOrder(1, d.index)
+	d := fetchtest.Make(t, fetchtest.Shape{Shards: 4, Records: 500, MaxBytes: 1000})
+	seq := fetchtest.RandomOrder(1, d.Index)
 	_, r, _ := gatherTo(t, d, 64<<20, seq, 1000)
-	for _, run := range r.batches.runs {
+	for _, run := range r.runs {
 		for _, b := range run.batches {
 			if wake := b.wait(); wake != nil {
 				<-wake
 			}
 		}
 	}
-	var l Loan
+	var l loan.Loan
 	k := uint64(1000)
 	require.Zero(t, testing.AllocsPerRun(10, func() {
 		if err := r.Lend(context.Background(), k, 3, &l); err != nil {
@@ -231,11 +220,11 @@ func TestLendingWhatHasBeenGatheredAllocatesNothing(t *testing.T) {
 }
 
 // cycle is a sequence again and again.
-type cycle struct{ list }
+type cycle struct{ fetchtest.List }
 
 func (c cycle) Len() uint64 { return 1 << 40 }
 func (c cycle) Records(k uint64, dst []uint64) int {
-	return c.list.Records(k%uint64(len(c.list)), dst)
+	return c.List.Records(k%uint64(len(c.List)), dst)
 }
 
 // BenchmarkGather reads epochs of random records, one behind the other, with
@@ -248,15 +237,15 @@ func (c cycle) Records(k uint64, dst []uint64) int {
 func BenchmarkGather(b *testing.B) {
 	for _, maxBytes := range []int{1000, 20_000} {
 		b.Run(fmt.Sprintf("record=%d", maxBytes/2), func(b *testing.B) {
-			d := makeDataset(b, shape{read: spec.ReadGather, shards: 4, records: 8_000_000 / maxBytes, maxBytes: maxBytes})
-			seq := cycle{randomOrder(1, d.index)}
-			f := newFetcherOver(b, d, 8<<20, openFiles(b, d.dir))
-			r := f.Open(seq)
+			d := fetchtest.Make(b, fetchtest.Shape{Shards: 4, Records: 8_000_000 / maxBytes, MaxBytes: maxBytes})
+			seq := cycle{fetchtest.RandomOrder(1, d.Index)}
+			g := newGathererOver(b, d, 8<<20, fetchtest.OpenFiles(b, d.Dir))
+			r := g.Open(seq)
 			defer r.Close()
-			var l Loan
+			var l loan.Loan
 			k := uint64(0)
 			epoch := func() {
-				for n := 0; n < len(seq.list); n += len(l.Records) {
+				for n := 0; n < len(seq.List); n += len(l.Records) {
 					l.Release()
 					require.NoError(b, r.Lend(context.Background(), k, 64, &l))
 					k += uint64(len(l.Records))
@@ -266,14 +255,14 @@ func BenchmarkGather(b *testing.B) {
 			for range 3 {
 				epoch()
 			}
-			before := f.Stats().Gather.Reads
+			before := g.Stats().Reads
 			b.ReportAllocs()
-			b.SetBytes(totalBytes(d))
+			b.SetBytes(d.DecodedBytes())
 			for b.Loop() {
 				epoch()
 			}
-			b.ReportMetric(float64(len(seq.list)), "records/op")
-			b.ReportMetric(float64(f.Stats().Gather.Reads-before)/float64(b.N), "reads/op")
+			b.ReportMetric(float64(len(seq.List)), "records/op")
+			b.ReportMetric(float64(g.Stats().Reads-before)/float64(b.N), "reads/op")
 		})
 	}
 }

@@ -1,4 +1,4 @@
-package fetch
+package gather
 
 import (
 	"context"
@@ -7,30 +7,26 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/lsiofs/lsiofs/pipeline/fetch/loan"
 	"github.com/lsiofs/lsiofs/pipeline/meter"
 )
 
-// gatherReader is what a Reader that gathers has ahead. It keeps to a few places
-// of its sequence, runs of batches: a file that is mapped is read at some places
-// in turn.
-type gatherReader struct {
-	g   *gatherer
-	seq Sequence
-	// called is gatherer.calls at the last call.
+// Reader is one pass over a sequence, from anywhere to anywhere. Calls from
+// several goroutines are allowed (a file that is mapped is read so) and do not
+// wait for each other's data.
+//
+// It keeps to a few places of its sequence, runs of batches: a file that is mapped
+// is read at some places in turn.
+type Reader struct {
+	g   *Gatherer
+	seq loan.Sequence
+	// called is Gatherer.calls at the last call.
 	called atomic.Uint64
 
 	mu     sync.Mutex
-	runs   []*gatherRun // none is empty; the one used last is the last
-	at     uint64       // the record that was asked for last
+	runs   []*run // none is empty; the one used last is the last
+	at     uint64 // the record that was asked for last
 	closed bool
-}
-
-// gatherRun is a place of a sequence: batches one after the other.
-type gatherRun struct {
-	batches []*batch
-	next    uint64 // behind the furthest record that was asked for
-	stretch int64  // bytes of the next stretch
-	streams bool   // it was read on
 }
 
 const (
@@ -47,15 +43,9 @@ const (
 	patience = 20 * time.Millisecond
 )
 
-func (g *gatherer) open(seq Sequence) *gatherReader {
-	r := &gatherReader{g: g, seq: seq}
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	g.readers = append(g.readers, r)
-	return r
-}
-
-func (r *gatherReader) close() {
+// Close ends the pass, and calls off what has not begun and nobody waits for. It is
+// idempotent.
+func (r *Reader) Close() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.closed {
@@ -65,19 +55,31 @@ func (r *gatherReader) close() {
 	r.dropAll()
 	r.g.sweep()
 	r.g.mu.Lock()
-	r.g.readers = slices.DeleteFunc(r.g.readers, func(x *gatherReader) bool { return x == r })
+	r.g.readers = slices.DeleteFunc(r.g.readers, func(x *Reader) bool { return x == r })
 	r.g.mu.Unlock()
-	r.g.f.open.Add(-1)
+	r.g.open.Add(-1)
 }
 
-// lend is Reader.Lend.
-func (r *gatherReader) lend(ctx context.Context, k uint64, n int, l *Loan) error {
+// Lend appends to l.Records the bytes of records k … k+n-1 of the sequence (a last
+// line's missing newline added), which mostly lie in memory one behind the other. It
+// waits for those that are not in memory. It may lend fewer than n, but at least one,
+// so that what is lent at a time stays within the budget.
+//
+// Errors: the context's; loan.ErrTimeout, and what storage or a checksum says, in a
+// *loan.RecordError. When records before the one that fails are at hand, those are
+// lent and there is no error: it comes when the failing record is asked for first. A
+// failed call lends nothing and loses nothing; the same call may be made again.
+func (r *Reader) Lend(ctx context.Context, k uint64, n int, l *loan.Loan) error {
+	n, err := loan.Clip(r.seq, k, n)
+	if err != nil {
+		return err
+	}
 	g := r.g
 	r.called.Store(g.calls.Add(1))
 	r.mu.Lock()
 	if r.closed {
 		r.mu.Unlock()
-		return errGatherClosed
+		return errClosed
 	}
 	run, err := r.moveTo(k, n)
 	if run == nil {
@@ -102,8 +104,8 @@ func (r *gatherReader) lend(ctx context.Context, k uint64, n int, l *Loan) error
 }
 
 // lent counts what has gone out.
-func (g *gatherer) lent(records int, bytes int64, hits int) {
-	c := &g.f.counts
+func (g *Gatherer) lent(records int, bytes int64, hits int) {
+	c := &g.counts
 	c.recordsOut.Add(uint64(records))
 	c.bytesOut.Add(uint64(bytes))
 	c.hits.Add(uint64(hits))
@@ -112,8 +114,8 @@ func (g *gatherer) lent(records int, bytes int64, hits int) {
 // lendReady lends what is there of records k … k+n-1, up to the first that is
 // not. Where not even all of the first batch's are, it lends none: those who
 // wait get more at a time.
-func (r *gatherReader) lendReady(run *gatherRun, k uint64, n int, l *Loan) (lent int, bytes int64) {
-	from, limit := len(l.segs), max(int(r.g.pool.BudgetBytes/r.g.pool.BlockBytes/8), 1)
+func (r *Reader) lendReady(run *run, k uint64, n int, l *loan.Loan) (lent int, bytes int64) {
+	from, limit := l.Pinned(), max(int(r.g.pool.BudgetBytes/r.g.pool.BlockBytes/8), 1)
 	for _, b := range run.batches {
 		if lent == n || b.from > k {
 			break
@@ -124,7 +126,7 @@ func (r *gatherReader) lendReady(run *gatherRun, k uint64, n int, l *Loan) (lent
 		i := int(k - b.from)
 		want := min(n-lent, b.records()-i)
 		m := b.lendable(i, want)
-		if m == 0 || m < want && lent == 0 && b.pending.Load() > 0 || !l.hold(&b.pins, from, limit) {
+		if m == 0 || m < want && lent == 0 && b.pending.Load() > 0 || !l.Hold(&b.pins, from, limit) {
 			break
 		}
 		bytes += b.lend(i, m, l)
@@ -135,7 +137,7 @@ func (r *gatherReader) lendReady(run *gatherRun, k uint64, n int, l *Loan) (lent
 }
 
 // lend appends records i … i+n-1, which have come.
-func (b *batch) lend(i, n int, l *Loan) int64 {
+func (b *batch) lend(i, n int, l *loan.Loan) int64 {
 	for j := i; j < i+n; j++ {
 		l.Records = append(l.Records, b.bytes(j))
 	}
@@ -144,7 +146,7 @@ func (b *batch) lend(i, n int, l *Loan) int64 {
 
 // lendFirst waits for record k, which is in the batch, and lends it with what
 // of the batch has come by then. The caller's pin becomes the loan's.
-func (r *gatherReader) lendFirst(ctx context.Context, b *batch, k uint64, n int, l *Loan) error {
+func (r *Reader) lendFirst(ctx context.Context, b *batch, k uint64, n int, l *loan.Loan) error {
 	i, waited := int(k-b.from), false
 	for {
 		if b.ready(i) {
@@ -165,7 +167,7 @@ func (r *gatherReader) lendFirst(ctx context.Context, b *batch, k uint64, n int,
 	}
 	m := max(b.lendable(i, n), 1)
 	bytes := b.lend(i, m, l)
-	l.segs = append(l.segs, &b.pins)
+	l.Keep(&b.pins)
 	hits := m
 	if waited {
 		hits--
@@ -174,26 +176,25 @@ func (r *gatherReader) lendFirst(ctx context.Context, b *batch, k uint64, n int,
 	return nil
 }
 
-func (r *gatherReader) recordError(k uint64, err error) error {
+func (r *Reader) recordError(k uint64, err error) error {
 	var number [1]uint64
 	if r.seq.Records(k, number[:]) != 1 {
 		return err
 	}
-	return r.g.f.recordError(number[0], err)
+	return loan.NameRecord(r.g.index, number[0], err)
 }
 
 // wait waits for a batch that the caller pins: until all has come, or, at the
 // end of its patience, record k, which is its record i.
-func (r *gatherReader) wait(ctx context.Context, b *batch, i int, k uint64, w *meter.Waiter) error {
-	f := r.g.f
-	began := f.now()
-	f.counts.waits.Add(1)
-	number := w.Begin(r.g.waitsFor(), nil, r, k)
+func (r *Reader) wait(ctx context.Context, b *batch, i int, k uint64, w *meter.Waiter) error {
+	g, began := r.g, time.Now()
+	g.counts.waits.Add(1)
+	number := w.Begin(g.waitsFor(), nil, r, k)
 	defer func() {
 		w.End(number)
-		f.counts.waitNanos.Add(uint64(f.now() - began))
+		g.counts.waitNanos.Add(uint64(time.Since(began)))
 	}()
-	left := f.config.ReadTimeout
+	left := g.readTimeout
 	timer := time.NewTimer(min(patience, left))
 	defer timer.Stop()
 	for {
@@ -212,10 +213,10 @@ func (r *gatherReader) wait(ctx context.Context, b *batch, i int, k uint64, w *m
 			if b.ready(i) {
 				return nil
 			}
-			left = f.config.ReadTimeout - time.Duration(f.now()-began)
+			left = g.readTimeout - time.Since(began)
 			if left <= 0 {
-				err := r.recordError(k, ErrTimeout)
-				r.g.note(err)
+				err := r.recordError(k, loan.ErrTimeout)
+				g.note(err)
 				return err
 			}
 			timer.Reset(min(patience, left))
@@ -223,19 +224,13 @@ func (r *gatherReader) wait(ctx context.Context, b *batch, i int, k uint64, w *m
 	}
 }
 
-// at is the batch that has a record, which must be in the run.
-func (run *gatherRun) at(k uint64) *batch {
-	for _, b := range run.batches {
-		if k < b.end() {
-			return b
-		}
+// Object names the shard of a record of the sequence.
+func (r *Reader) Object(k uint64) string {
+	var number [1]uint64
+	if r.seq.Records(k, number[:]) != 1 {
+		return ""
 	}
-	return nil
+	return loan.ShardOf(r.g.index, number[0])
 }
 
-func (run *gatherRun) has(k uint64) bool {
-	return len(run.batches) > 0 && k >= run.batches[0].from && k < run.end()
-}
-
-// end is behind the last record of a run that is not empty.
-func (run *gatherRun) end() uint64 { return run.batches[len(run.batches)-1].end() }
+var _ meter.Place = (*Reader)(nil)

@@ -1,4 +1,4 @@
-package fetch
+package gather
 
 import (
 	"math/bits"
@@ -18,26 +18,26 @@ const inlineCopyBytes = 16 << 10
 // stretch is the reads of consecutive batches that were planned together. It is
 // used again when all have come.
 type stretch struct {
-	g       *gatherer
-	reads   []gatherRead
-	parts   []gatherPart
+	g       *Gatherer
+	reads   []read
+	parts   []part
 	scratch []budget.Block
 	submit  []*storage.Read
 	pending atomic.Int32
 }
 
-// gatherRead is a cutRead under way.
-type gatherRead struct {
-	read     storage.Read
+// read is a cutRead under way.
+type read struct {
+	request  storage.Read
 	stretch  *stretch
 	from, to int  // its parts
 	copied   bool // to their places, from scratch memory
 	err      error
-	next     *gatherRead // in the queue of the gatherer's workers
+	next     *read // in the queue of those who finish reads
 }
 
-// gatherPart is bytes of a read that belong to a record.
-type gatherPart struct {
+// part is bytes of a read that belong to a record.
+type part struct {
 	b        *batch
 	record   int   // of b
 	at       int64 // in the read
@@ -46,7 +46,7 @@ type gatherPart struct {
 
 // start starts the reads of a plan. At most so many blocks are used to read
 // several records together.
-func (g *gatherer) start(p *planner, pl *plan.Plan, scratch int) {
+func (g *Gatherer) start(p *planner, pl *plan.Plan, scratch int) {
 	st := g.newStretch()
 	p.cut(pl, func() bool {
 		if len(st.scratch) >= scratch {
@@ -60,10 +60,10 @@ func (g *gatherer) start(p *planner, pl *plan.Plan, scratch int) {
 	})
 	st.fill(p)
 	st.pending.Store(int32(len(st.submit)) + 1)
-	g.underWay.Add(int64(len(st.submit)))
-	g.f.running.Add(len(st.submit))
+	g.counts.underWay.Add(int64(len(st.submit)))
+	g.running.Add(len(st.submit))
 	if len(st.submit) > 0 {
-		g.f.submitReads(st.submit)
+		g.submit(st.submit)
 	}
 	st.down()
 }
@@ -76,14 +76,14 @@ func (st *stretch) fill(p *planner) {
 	}
 	st.parts = slices.Grow(st.parts[:0], parts)
 	if n := len(p.cuts); cap(st.reads) < n {
-		st.reads = make([]gatherRead, 0, 1<<bits.Len(uint(n)))
+		st.reads = make([]read, 0, 1<<bits.Len(uint(n)))
 	}
 	st.reads = st.reads[:len(p.cuts)]
 	var object storage.Object // of the read before: they are in the order of their shards
 	for i := range p.cuts {
 		c, r := &p.cuts[i], &st.reads[i]
-		if r.read.Done == nil {
-			r.stretch, r.read.Done, r.read.Wanted = st, r.done, r.wanted
+		if r.request.Done == nil {
+			r.stretch, r.request.Done, r.request.Wanted = st, r.done, r.wanted
 		}
 		var mem []byte
 		if r.copied = c.b == nil; r.copied {
@@ -92,23 +92,23 @@ func (st *stretch) fill(p *planner) {
 			mem = c.b.block.Mem
 		}
 		if i == 0 || c.object != p.cuts[i-1].object {
-			object = st.g.f.index.Shard(c.object).Object
+			object = st.g.index.Shard(c.object).Object
 		}
-		r.read.Object = object
-		r.read.OffsetBytes, r.read.Buf = c.off, mem[c.to:c.to+c.size:c.to+c.size]
+		r.request.Object = object
+		r.request.OffsetBytes, r.request.Buf = c.off, mem[c.to:c.to+c.size:c.to+c.size]
 		r.err, r.from = nil, len(st.parts)
 		for _, x := range c.parts {
 			place := p.places[x.Want]
-			st.parts = append(st.parts, gatherPart{place.b, place.record, x.ReadOffset, place.to + x.WantOffset, x.SizeBytes})
+			st.parts = append(st.parts, part{place.b, place.record, x.ReadOffset, place.to + x.WantOffset, x.SizeBytes})
 		}
 		r.to = len(st.parts)
-		st.submit = append(st.submit, &r.read)
+		st.submit = append(st.submit, &r.request)
 	}
 }
 
 // wanted is asked by the storage: reads are called off all of whose batches
 // were dropped.
-func (r *gatherRead) wanted() bool {
+func (r *read) wanted() bool {
 	for _, x := range r.stretch.parts[r.from:r.to] {
 		if x.b.wanted() {
 			return true
@@ -118,36 +118,36 @@ func (r *gatherRead) wanted() bool {
 }
 
 // done is called by the storage.
-func (r *gatherRead) done(err error) {
+func (r *read) done(err error) {
 	r.err = err
 	g := r.stretch.g
-	g.f.meter.Reading.End()
-	long := g.f.verifier != nil || r.copied && len(r.read.Buf) > inlineCopyBytes
+	g.meter.Reading.End()
+	long := g.verifier != nil || r.copied && len(r.request.Buf) > inlineCopyBytes
 	if err == nil && long {
-		g.f.meter.Queued[meter.Gather].Add(1)
+		g.meter.Queued[meter.Gather].Add(1)
 		if g.work.add(r) {
 			return
 		}
-		g.f.meter.Queued[meter.Gather].Add(-1)
+		g.meter.Queued[meter.Gather].Add(-1)
 	}
 	r.finish()
 }
 
 // finish hands the bytes of a read on to its parts, or its error.
-func (r *gatherRead) finish() {
+func (r *read) finish() {
 	st := r.stretch
 	g := st.g
-	g.underWay.Add(-1)
+	g.counts.underWay.Add(-1)
 	off := r.err == storage.ErrUnwanted
 	switch {
 	case off:
-		g.f.counts.readsCancelled.Add(1)
-		g.f.counts.bytesCancelled.Add(uint64(len(r.read.Buf)))
+		g.counts.readsCancelled.Add(1)
+		g.counts.bytesCancelled.Add(uint64(len(r.request.Buf)))
 	case r.err != nil:
 		g.note(r.err)
 	default:
-		g.reads.Add(1)
-		g.f.counts.bytesRead.Add(uint64(len(r.read.Buf)))
+		g.counts.reads.Add(1)
+		g.counts.bytesRead.Add(uint64(len(r.request.Buf)))
 	}
 	for _, x := range st.parts[r.from:r.to] {
 		if off {
@@ -157,12 +157,12 @@ func (r *gatherRead) finish() {
 		if r.err != nil {
 			x.b.fail(x.record, fault{err: r.err})
 		} else if r.copied {
-			copy(x.b.block.Mem[x.to:x.to+x.size], r.read.Buf[x.at:])
+			copy(x.b.block.Mem[x.to:x.to+x.size], r.request.Buf[x.at:])
 		}
 		x.b.came(x.record, r)
 	}
 	st.down()
-	g.f.running.Done()
+	g.running.Done()
 }
 
 // down counts one read off; the stretch is free with the last.

@@ -1,38 +1,40 @@
-package fetch
+package gather
 
 import (
 	"context"
 
 	"github.com/lsiofs/lsiofs/pipeline/fetch/budget"
+	"github.com/lsiofs/lsiofs/pipeline/fetch/loan"
 	"github.com/lsiofs/lsiofs/pipeline/plan"
 )
 
-// GatherForecast is what gathering a reader's next records takes.
-type GatherForecast struct {
+// Forecast is what gathering a reader's next records takes.
+type Forecast struct {
 	ReadBytes int64
-	GapBytes  int64 // read and thrown away
-	Config    plan.Config
+	GapBytes  int64       // read and thrown away
+	Config    plan.Config // that reads are planned by
 }
 
 // askedRecords is how many records a reader's first call asks for, as package
 // stream does.
-const askedRecords = lendBlock
+const askedRecords = 256
 
-// ForecastGather goes through records 0 … n-1 of a sequence, whose shards are not
+// ForecastReads goes through records 0 … n-1 of a sequence, whose shards are not
 // compressed, and calls read with the size of each storage read that gathering
 // them takes: planned as a reader does that reads on, in calls for askedRecords,
 // while no other is open. A stream's reader whose blocks are filled ahead of it
 // asks at a second place at times; its stretches then begin and end elsewhere, and
-// when depends on who is first, so that is not counted. It reads nothing itself. It ends early with the
-// context's error.
-func (f *Fetcher) ForecastGather(ctx context.Context, seq Sequence, n uint64, read func(sizeBytes int64)) (GatherForecast, error) {
-	cacheBytes := f.limits.cache
-	blockBytes := budget.NewBlocks(cacheBytes).BlockBytes
-	p, err := newPlanner(f.config, blockBytes, f.objectBytes())
+// when depends on who is first, so that is not counted.
+//
+// Of the configuration it uses Index, Plan and the sizes of Memory, of which it takes
+// none. It reads nothing itself. It ends early with the context's error.
+func ForecastReads(ctx context.Context, config Config, seq loan.Sequence, n uint64, read func(sizeBytes int64)) (Forecast, error) {
+	budgetBytes, blockBytes := config.Memory.BudgetBytes, config.Memory.BlockBytes
+	p, err := newPlanner(config.Plan, blockBytes, objectBytes(config.Index))
 	if err != nil {
-		return GatherForecast{}, err
+		return Forecast{}, err
 	}
-	c := GatherForecast{Config: p.planner.Config()}
+	c := Forecast{Config: p.planner.Config()}
 	seq = firstOf{seq, min(n, seq.Len())}
 	bytes, records, next := blockBytes, askedRecords, int64(firstStretchBytes)
 	for k := uint64(0); k < seq.Len(); {
@@ -40,7 +42,7 @@ func (f *Fetcher) ForecastGather(ctx context.Context, seq Sequence, n uint64, re
 			return c, err
 		}
 		p.reset()
-		_ = p.fill(f.index, seq, k, bytes, records, func(from uint64, bytes int64) (*batch, error) {
+		_ = p.fill(config.Index, seq, k, bytes, records, func(from uint64, bytes int64) (*batch, error) {
 			b := new(batch)
 			b.init(budget.Block{}, (max(bytes, 1)+blockBytes-1)/blockBytes*blockBytes, from)
 			return b, nil
@@ -60,7 +62,7 @@ func (f *Fetcher) ForecastGather(ctx context.Context, seq Sequence, n uint64, re
 		}
 		c.GapBytes -= pl.Totals.UsefulBytes
 		k = p.batches[len(p.batches)-1].end()
-		bytes, records, next = next, maxStretchRecords, nextStretch(next, cacheBytes, blockBytes)
+		bytes, records, next = next, maxStretchRecords, nextStretch(next, budgetBytes, blockBytes)
 	}
 	c.GapBytes += c.ReadBytes
 	return c, nil
@@ -68,7 +70,7 @@ func (f *Fetcher) ForecastGather(ctx context.Context, seq Sequence, n uint64, re
 
 // firstOf is the beginning of a sequence.
 type firstOf struct {
-	Sequence
+	loan.Sequence
 	n uint64
 }
 

@@ -1,10 +1,14 @@
-package fetch
+package gather
 
 import (
 	"github.com/lsiofs/lsiofs/pipeline/catalog"
+	"github.com/lsiofs/lsiofs/pipeline/fetch/loan"
 	"github.com/lsiofs/lsiofs/pipeline/plan"
 	"github.com/lsiofs/lsiofs/pipeline/unpack"
 )
+
+// lookupRecords is how many records are looked up at a time.
+const lookupRecords = 256
 
 // planner plans the reads of a stretch: consecutive batches. It does no reads,
 // and keeps its memory from one stretch to the next.
@@ -12,7 +16,7 @@ type planner struct {
 	planner    *plan.Planner
 	blockBytes int64
 	request    plan.Request
-	places     []gatherPlace // of request.Want
+	places     []place // of request.Want
 	batches    []*batch
 	cuts       []cutRead
 
@@ -21,8 +25,8 @@ type planner struct {
 	extents []catalog.Extent
 }
 
-// gatherPlace is where a wanted range goes: to of the block of a batch.
-type gatherPlace struct {
+// place is where a wanted range goes: to of the block of a batch.
+type place struct {
 	b      *batch
 	record int
 	to     int64
@@ -41,8 +45,7 @@ type cutRead struct {
 
 // newPlanner plans for the storage, but with what is read together no larger
 // than a block, which is where it is copied from.
-func newPlanner(c Config, blockBytes int64, objectBytes []int64) (*planner, error) {
-	pc := PlanConfig(c.Storage)
+func newPlanner(pc plan.Config, blockBytes int64, objectBytes []int64) (*planner, error) {
 	if pc.MaxReadBytes > blockBytes {
 		pc.MaxReadBytes = max(blockBytes&^(pc.AlignBytes-1), pc.AlignBytes)
 	}
@@ -52,7 +55,7 @@ func newPlanner(c Config, blockBytes int64, objectBytes []int64) (*planner, erro
 	}
 	return &planner{
 		planner: p, blockBytes: blockBytes, request: plan.Request{ObjectBytes: objectBytes},
-		numbers: make([]uint64, lendBlock), extents: make([]catalog.Extent, lendBlock),
+		numbers: make([]uint64, lookupRecords), extents: make([]catalog.Extent, lookupRecords),
 	}, nil
 }
 
@@ -66,7 +69,7 @@ func (p *planner) reset() {
 
 // fill lays the records of a sequence out in new batches, from record k on: so
 // many bytes and records, or less where newBatch fails.
-func (p *planner) fill(x index, seq Sequence, k uint64, bytes int64, records int, newBatch func(from uint64, bytes int64) (*batch, error)) error {
+func (p *planner) fill(x Index, seq loan.Sequence, k uint64, bytes int64, records int, newBatch func(from uint64, bytes int64) (*batch, error)) error {
 	var b *batch
 	for records > 0 {
 		m := seq.Records(k, p.numbers[:min(records, len(p.numbers))])
@@ -99,7 +102,7 @@ func (p *planner) fill(x index, seq Sequence, k uint64, bytes int64, records int
 func (p *planner) place(b *batch, i int, x catalog.Extent) {
 	size := min(x.SizeBytes, p.request.ObjectBytes[x.Shard]-x.OffsetBytes) // a last line's newline may not be in the shard
 	p.request.Want = append(p.request.Want, plan.Range{Object: x.Shard, OffsetBytes: x.OffsetBytes, SizeBytes: size})
-	p.places = append(p.places, gatherPlace{b, i, b.offs[i]})
+	p.places = append(p.places, place{b, i, b.offs[i]})
 }
 
 // addNewlines writes those that are not in their shards.

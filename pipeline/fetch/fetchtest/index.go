@@ -1,0 +1,64 @@
+package fetchtest
+
+import (
+	"encoding/binary"
+	"fmt"
+	"hash/crc32"
+	"sort"
+
+	"github.com/lsiofs/lsiofs/pipeline/catalog"
+	"github.com/lsiofs/lsiofs/pipeline/unpack"
+)
+
+// Index is a catalog that keeps everything in slices: what fetch sees of a
+// dataset whose files were written by Make, or by a test.
+type Index struct {
+	Format      unpack.Format
+	ShardTable  []catalog.Shard
+	EntryTable  [][]unpack.Entry // of each shard, ascending
+	ExtentTable []catalog.Extent
+}
+
+func (x *Index) Records() uint64           { return uint64(len(x.ExtentTable)) }
+func (x *Index) Shards() int               { return len(x.ShardTable) }
+func (x *Index) Shard(i int) catalog.Shard { return x.ShardTable[i] }
+func (x *Index) Unpacker() unpack.Format   { return x.Format }
+
+func (x *Index) Extents(records []uint64, dst []catalog.Extent) {
+	for i, r := range records {
+		dst[i] = x.ExtentTable[r]
+	}
+}
+
+func (x *Index) PieceStarts(chunkBytes, chunkRecords, _ uint64) []uint64 {
+	var starts []uint64
+	var n, size uint64
+	for r, e := range x.ExtentTable {
+		if r == 0 || e.Shard != x.ExtentTable[r-1].Shard || size >= chunkBytes || n >= chunkRecords {
+			starts = append(starts, uint64(r))
+			n, size = 0, 0
+		}
+		n++
+		size += uint64(e.SizeBytes)
+	}
+	return append(starts, x.Records())
+}
+
+func (x *Index) Entry(shard int, decodedBytes int64) unpack.Entry {
+	e := x.EntryTable[shard]
+	return e[sort.Search(len(e), func(i int) bool { return e[i].DecodedBytes > decodedBytes })-1]
+}
+
+func (x *Index) Part(int, int64) catalog.Part { panic("no shard is made of parts") }
+
+// crcFormat is a format whose records end in their CRC.
+type crcFormat struct{ unpack.Format }
+
+var _ unpack.Verifier = crcFormat{}
+
+func (crcFormat) Verify(record []byte) error {
+	if n := len(record) - 4; crc32.ChecksumIEEE(record[:n]) != binary.LittleEndian.Uint32(record[n:]) {
+		return fmt.Errorf("checksum mismatch")
+	}
+	return nil
+}

@@ -1,0 +1,70 @@
+package gather
+
+import (
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/lsiofs/lsiofs/pipeline/catalog"
+	"github.com/lsiofs/lsiofs/pipeline/fetch/budget"
+	"github.com/lsiofs/lsiofs/pipeline/meter"
+	"github.com/lsiofs/lsiofs/pipeline/plan"
+	"github.com/lsiofs/lsiofs/pipeline/storage"
+	"github.com/lsiofs/lsiofs/pipeline/unpack"
+)
+
+// Config of a Gatherer. Index, Storage, Memory and ReadTimeout are needed.
+type Config struct {
+	Index   Index
+	Storage Storage
+	// Memory is what records are kept in, for all readers together. It is the
+	// caller's, who closes it after the Gatherer.
+	Memory *budget.Blocks
+	// Plan says which reads the storage likes: no byte depends on it. The zero value
+	// is not valid; plan.DefaultConfig is.
+	Plan plan.Config
+	// ReadTimeout is after how long a reader that waits for a record gets
+	// loan.ErrTimeout; the read itself goes on.
+	ReadTimeout time.Duration
+	// Verifier checks records that carry checksums; nil where none do.
+	Verifier unpack.Verifier
+	// Meter counts where time goes; nil for one of its own.
+	Meter *meter.Meter
+	// Note is told of what went wrong, also where nobody waits for it, and may be nil.
+	// It is called by several goroutines at a time, with locks held: it must
+	// not block, nor call the Gatherer.
+	Note func(error)
+}
+
+// Index says what there is: a catalog does. It is safe for concurrent use.
+type Index interface {
+	Shards() int
+	Shard(i int) catalog.Shard
+	// Extents fills dst with where each of the records lies.
+	Extents(records []uint64, dst []catalog.Extent)
+}
+
+// Storage reads ranges of shards; a storage.Storage is one.
+type Storage interface {
+	// Submit begins reads, each of which calls its Done once.
+	Submit(reads []*storage.Read)
+}
+
+func (c *Config) validate() error {
+	var problems []error
+	for _, x := range []struct {
+		is   bool
+		what string
+	}{{c.Index != nil, "an index"}, {c.Storage != nil, "a storage"}, {c.Memory != nil, "memory"}} {
+		if !x.is {
+			problems = append(problems, fmt.Errorf("gather: there must be %s", x.what))
+		}
+	}
+	if c.ReadTimeout <= 0 {
+		problems = append(problems, fmt.Errorf("gather: read timeout (%v) must be > 0", c.ReadTimeout))
+	}
+	if err := c.Plan.Validate(); err != nil {
+		problems = append(problems, fmt.Errorf("gather: %w", err))
+	}
+	return errors.Join(problems...)
+}
