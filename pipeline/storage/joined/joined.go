@@ -53,11 +53,27 @@ type Storage struct {
 	underWay sync.WaitGroup
 }
 
-var _ storage.Storage = (*Storage)(nil)
+var (
+	_ storage.Storage  = (*Storage)(nil)
+	_ storage.Uncached = (*Storage)(nil)
+)
 
 // Over joins files of a storage, which it closes.
 func Over(under storage.Storage, framing Framing) *Storage {
 	return &Storage{under: under, framing: framing, objects: map[string]*object{}}
+}
+
+// Uncached implements storage.Uncached.
+func (s *Storage) Uncached() (storage.Storage, error) {
+	u, ok := s.under.(storage.Uncached)
+	if !ok {
+		return nil, nil
+	}
+	under, err := u.Uncached()
+	if under == nil || err != nil {
+		return nil, err
+	}
+	return s.On(under), nil
 }
 
 // On reads the same objects through another storage of the same files, which it closes.

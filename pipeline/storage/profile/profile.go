@@ -18,6 +18,14 @@ import (
 	"github.com/dustin/go-humanize"
 )
 
+// Adjuster is implemented by storages that like other reads than the file system
+// does on which their objects lie.
+type Adjuster interface {
+	// AdjustProfile gives the profile of the storage from the file system's. It is
+	// pure.
+	AdjustProfile(ofFileSystem Profile) Profile
+}
+
 // Kind is what a file system lies on.
 type Kind string
 
