@@ -73,11 +73,11 @@ func (s *Storage) Uncached() (storage.Storage, error) {
 	if under == nil || err != nil {
 		return nil, err
 	}
-	return s.On(under), nil
+	return s.on(under), nil
 }
 
-// On reads the same objects through another storage of the same files, which it closes.
-func (s *Storage) On(under storage.Storage) *Storage {
+// on reads the same objects through another storage of the same files, which it closes.
+func (s *Storage) on(under storage.Storage) *Storage {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return &Storage{under: under, framing: s.framing, objects: maps.Clone(s.objects)}
