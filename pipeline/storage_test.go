@@ -31,7 +31,7 @@ func TestStreamsDoNotDependOnTheStorageProfile(t *testing.T) {
 				for _, p := range profiles {
 					d, err := Open(context.Background(), s, Options{Storage: &p})
 					require.NoError(t, err)
-					require.Equal(t, p, d.Status().Storage)
+					require.Equal(t, p.Or(), d.Status().Storage, "with the defaults of its kind")
 					set, err := d.Set(context.Background(), 0, nil, s.Deal)
 					require.NoError(t, err)
 					got := readFile(t, set, 1, stream.Data, 100_000)
