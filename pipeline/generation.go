@@ -82,8 +82,8 @@ func (g *generation) openCatalog(ctx context.Context) (shut func() error, err er
 	defer func() { index.End(meter.Now()) }()
 	g.catalog, _, err = catalog.Open(ctx, catalog.Config{
 		Dataset: s.Dataset, Format: s.Format, OnCorrupt: s.OnCorrupt, IndexDir: s.IndexDir,
-		OpenStorage: m.lend,
-		Rebuild:     m.options.Rebuild, MemoryBytes: s.MemoryBytes, Progress: m.options.Progress, Log: m.log,
+		OpenStorage: m.lend, Profile: m.profile,
+		Rebuild: m.options.Rebuild, MemoryBytes: s.MemoryBytes, Progress: m.options.Progress, Log: m.log,
 	})
 	if err != nil {
 		return nil, err
