@@ -34,7 +34,7 @@ func (f *Fetcher) ForecastGather(ctx context.Context, seq Sequence, n uint64, re
 	}
 	c := GatherForecast{Config: p.planner.Config()}
 	seq = firstOf{seq, min(n, seq.Len())}
-	bytes, records, next := blockBytes, askedRecords, int64(firstStretchBytes)
+	bytes, records, next := blockBytes, askedRecords, f.config.Storage.Ahead.FirstStretchBytes
 	for k := uint64(0); k < seq.Len(); {
 		if err := ctx.Err(); err != nil {
 			return c, err
@@ -60,7 +60,7 @@ func (f *Fetcher) ForecastGather(ctx context.Context, seq Sequence, n uint64, re
 		}
 		c.GapBytes -= pl.Totals.UsefulBytes
 		k = p.batches[len(p.batches)-1].end()
-		bytes, records, next = next, maxStretchRecords, nextStretch(next, cacheBytes, blockBytes)
+		bytes, records, next = next, maxStretchRecords, nextStretch(next, f.config.Storage.Ahead.StretchBytes, cacheBytes, blockBytes)
 	}
 	c.GapBytes += c.ReadBytes
 	return c, nil

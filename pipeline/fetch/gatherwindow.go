@@ -5,16 +5,11 @@ import (
 	"slices"
 
 	"github.com/lsiofs/lsiofs/pipeline/fetch/budget"
+	"github.com/lsiofs/lsiofs/pipeline/storage/profile"
 )
 
-const (
-	// A reader's first stretch beyond what was asked for, and the largest one:
-	// from there on larger ones merge hardly more.
-	firstStretchBytes = 256 << 10
-	maxStretchBytes   = 8 << 20
-	// maxStretchRecords bounds the tables of tiny records.
-	maxStretchRecords = 8192
-)
+// maxStretchRecords bounds the tables of tiny records.
+const maxStretchRecords = 8192
 
 // moveTo gives the run that has record k, and drops what lies behind; nil if
 // there is no such record. Where no run has it, the records that are asked for are read: as the next stretch of
@@ -69,7 +64,7 @@ func (r *gatherReader) begin(k uint64, n int) (*gatherRun, error) {
 	for len(r.runs) >= maxRuns || len(r.runs) > 0 && r.held() > r.share()/2 {
 		r.dropRun(0)
 	}
-	run := &gatherRun{next: k + uint64(n), stretch: firstStretchBytes}
+	run := &gatherRun{next: k + uint64(n), stretch: r.likes().FirstStretchBytes}
 	if planned, err := r.extend(run, k, r.g.pool.BlockBytes, n, budget.Demanded); !planned {
 		return nil, err
 	}
@@ -80,14 +75,17 @@ func (r *gatherReader) begin(k uint64, n int) (*gatherRun, error) {
 // share is what one of the readers may hold.
 func (r *gatherReader) share() int64 { return r.g.pool.BudgetBytes / max(r.g.f.open.Load(), 1) }
 
+// likes says how far ahead the storage is to be read.
+func (r *gatherReader) likes() profile.Ahead { return r.g.f.config.Storage.Ahead }
+
 // grow makes the next stretch twice as large, as long as the reader's share has
 // some of them.
 func (run *gatherRun) grow(r *gatherReader) {
-	run.stretch = nextStretch(run.stretch, r.share(), r.g.pool.BlockBytes)
+	run.stretch = nextStretch(run.stretch, r.likes().StretchBytes, r.share(), r.g.pool.BlockBytes)
 }
 
-func nextStretch(bytes, share, blockBytes int64) int64 {
-	return min(2*bytes, maxStretchBytes, max(share/8, blockBytes))
+func nextStretch(bytes, most, share, blockBytes int64) int64 {
+	return min(2*bytes, most, max(share/8, blockBytes))
 }
 
 // readAhead plans the next stretch where a reader reads on, and little enough is
@@ -97,7 +95,7 @@ func (r *gatherReader) readAhead(run *gatherRun, k uint64, n int) {
 		return
 	}
 	bytes, records := run.ahead(k + uint64(n))
-	if bytes+run.stretch > maxAheadBytes || records >= maxAheadRecords/int(max(r.g.f.open.Load(), 1)) {
+	if bytes+run.stretch > r.likes().Bytes || records >= maxAheadRecords/int(max(r.g.f.open.Load(), 1)) {
 		return
 	}
 	if r.held()+max(run.stretch, r.g.pool.BlockBytes) > r.share()/8*7 {

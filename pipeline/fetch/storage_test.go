@@ -16,8 +16,10 @@ func extremeProfiles() map[string]profile.Profile {
 	return map[string]profile.Profile{
 		"tiny reads, one at a time, no gaps": {Kind: profile.KindDisk, GapBytes: 0, ReadBytes: 4 << 10, Depth: 1, InFlightBytes: 4 << 10, AlignBytes: 1},
 		"tiny reads, many at a time":         {Kind: profile.KindSSD, GapBytes: 1 << 20, ReadBytes: 4 << 10, Depth: 128, InFlightBytes: 512 << 10, AlignBytes: 4 << 10},
-		"large reads, one at a time":         {Kind: profile.KindNetwork, GapBytes: 0, ReadBytes: 4 << 20, Depth: 1, InFlightBytes: 4 << 20, AlignBytes: 512},
-		"large reads, many at a time":        {Kind: profile.KindVirtual, GapBytes: 1 << 20, ReadBytes: 4 << 20, Depth: 128, InFlightBytes: 512 << 20, AlignBytes: 4 << 10},
+		"large reads, one at a time": {Kind: profile.KindNetwork, GapBytes: 0, ReadBytes: 4 << 20, Depth: 1, InFlightBytes: 4 << 20, AlignBytes: 512,
+			Ahead: profile.Ahead{Bytes: 4 << 10, QueuedBytes: 4 << 10, FirstStretchBytes: 4 << 10, StretchBytes: 4 << 10, DecodeBytes: 4 << 10}},
+		"large reads, many at a time": {Kind: profile.KindVirtual, GapBytes: 1 << 20, ReadBytes: 4 << 20, Depth: 128, InFlightBytes: 512 << 20, AlignBytes: 4 << 10,
+			Ahead: profile.Ahead{Bytes: 4 << 30, QueuedBytes: 2 << 30, FirstStretchBytes: 64 << 20, StretchBytes: 64 << 20, DecodeBytes: 64 << 20}},
 	}
 }
 
@@ -88,10 +90,15 @@ func TestPiecesAreCutIntoReads(t *testing.T) {
 }
 
 func TestWhatIsInFlightFollowsTheStorage(t *testing.T) {
-	p := profile.Profile{InFlightBytes: 1 << 20}
+	p := profile.Defaults(profile.KindSSD)
+	require.EqualValues(t, 128<<10, newLimits(1<<30, 0, p).rawBlock)
+	p.InFlightBytes = 1 << 20
 	require.EqualValues(t, 2<<20, newLimits(1<<30, 0, p).inFlight)
 	p.InFlightBytes = 1 << 30
-	require.EqualValues(t, maxInFlightBytes, newLimits(1<<30, 0, p).inFlight)
+	require.EqualValues(t, 64<<20, newLimits(1<<30, 0, p).inFlight)
+	p.Ahead.QueuedBytes, p.Ahead.DecodeBytes = 100<<20, 8<<20
+	require.EqualValues(t, 100<<20, newLimits(1<<30, 0, p).inFlight)
+	require.EqualValues(t, 2<<20, newLimits(1<<30, 0, p).rawBlock, "a 512th of the budget")
 	small := newLimits(1<<20, 0, p)
 	require.Equal(t, small.cache/4, small.inFlight, "the budget is a bound, too")
 }
