@@ -12,6 +12,7 @@ import (
 
 	"github.com/lsiofs/lsiofs/pipeline/spec"
 	"github.com/lsiofs/lsiofs/pipeline/storage"
+	"github.com/lsiofs/lsiofs/pipeline/storage/profile"
 	"github.com/lsiofs/lsiofs/pipeline/unpack"
 )
 
@@ -25,6 +26,7 @@ type builder struct {
 	onCorrupt spec.OnCorrupt
 	journal   *journal
 	progress  *reporter
+	pass      profile.Pass
 	windows   *windows
 }
 
@@ -37,7 +39,7 @@ func (b *builder) run(ctx context.Context, shards []candidate, todo []int) error
 		return int(min(1, max(-1, shards[j].object.SizeBytes-shards[i].object.SizeBytes)))
 	})
 	g, gctx := errgroup.WithContext(ctx)
-	g.SetLimit(runtime.GOMAXPROCS(0))
+	g.SetLimit(b.pass.ShardsAtATime(runtime.GOMAXPROCS(0)))
 	for _, i := range todo {
 		if gctx.Err() != nil {
 			break
@@ -67,7 +69,7 @@ func (b *builder) shard(ctx context.Context, c candidate) (packed, error) {
 	}
 	_, keyed := b.unpacker.(unpack.Renamer)
 	p := newPacker(keyed, codec != nil)
-	r, err := newShardReader(ctx, b.storage, b.reads, c.object, &b.progress.bytes)
+	r, err := newShardReader(ctx, b.storage, b.reads, c.object, b.pass, &b.progress.bytes)
 	if err != nil {
 		return packed{}, errChangedMeanwhile(c.object.Path, err)
 	}

@@ -7,6 +7,7 @@ import (
 
 	"github.com/lsiofs/lsiofs/pipeline/spec"
 	"github.com/lsiofs/lsiofs/pipeline/storage"
+	"github.com/lsiofs/lsiofs/pipeline/storage/profile"
 	"github.com/lsiofs/lsiofs/pipeline/unpack"
 )
 
@@ -20,6 +21,9 @@ type Config struct {
 	// OpenStorage opens the storage of a dataset's root directory (absolute).
 	// What it keeps for itself goes to indexDir, "" where nothing can be stored.
 	OpenStorage func(root, indexDir string) (storage.Storage, error)
+	// Profile says how the storage's shards are gone through; the zero value stands for
+	// the defaults of an unknown one. What is found does not depend on it.
+	Profile profile.Profile
 	// Rebuild indexes every shard again, whatever is stored.
 	Rebuild bool
 	// MemoryBytes bounds what decoders hold while shards are indexed, but for

@@ -240,7 +240,7 @@ func (o *opening) build(ctx context.Context, sealed []packed, todo []int) (*Cata
 	o.reporter.planned(totals)
 
 	b := builder{storage: o.storage, reads: o.reads, table: o.table, unpacker: o.found.unpacker, onCorrupt: o.OnCorrupt, journal: own, progress: o.reporter,
-		windows: newWindows(o.MemoryBytes, runtime.GOMAXPROCS(0))}
+		pass: o.Profile.Or().Pass, windows: newWindows(o.MemoryBytes, runtime.GOMAXPROCS(0))}
 	if err := b.run(ctx, o.found.shards, todo); err != nil {
 		own.close(true)
 		return nil, err

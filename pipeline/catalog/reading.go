@@ -8,6 +8,7 @@ import (
 	"sync/atomic"
 
 	"github.com/lsiofs/lsiofs/pipeline/storage"
+	"github.com/lsiofs/lsiofs/pipeline/storage/profile"
 	"github.com/lsiofs/lsiofs/pipeline/unpack"
 )
 
@@ -20,14 +21,12 @@ type objectReader struct {
 	object  storage.Object
 	reached int64
 	counter *atomic.Int64 // of all objects together; may be nil
+	most    int           // bytes of one read of the storage; 0: as many as are wanted
 	// buffer is what the storage fills. It is not the caller's p: when the
 	// context ends, a read that is under way may still write to its buffer,
 	// and p goes back to a decoder's pool.
 	buffer []byte
 }
-
-// readBytes bounds one read of the storage.
-const readBytes = 1 << 20
 
 var _ io.ReaderAt = (*objectReader)(nil)
 
@@ -56,9 +55,12 @@ func (r *objectReader) ReadAt(p []byte, off int64) (int, error) {
 	return n, nil
 }
 
-// read is one read of the storage, of at most readBytes.
+// read is one read of the storage, of no more than r.most.
 func (r *objectReader) read(p []byte, off int64) (int, error) {
-	n := min(len(p), readBytes)
+	n := len(p)
+	if r.most > 0 {
+		n = min(n, r.most)
+	}
 	if cap(r.buffer) < n {
 		r.buffer = takeBuffer(n)
 	}
@@ -110,16 +112,20 @@ type shardReader struct {
 	objectReader
 	files   storage.Storage // knows what memory holds, and what is around files
 	failure error
+	pass    profile.Pass
 
 	opened   bool
 	resident storage.Resident // nil where there is none
 	outline  io.ReaderAt      // likewise
 }
 
-var _ unpack.ResidentReaderAt = (*shardReader)(nil)
+var (
+	_ unpack.ResidentReaderAt  = (*shardReader)(nil)
+	_ unpack.PortionedReaderAt = (*shardReader)(nil)
+)
 
-func newShardReader(ctx context.Context, files, reads storage.Storage, o storage.Object, counter *atomic.Int64) (*shardReader, error) {
-	r := &shardReader{files: files, objectReader: objectReader{ctx: ctx, storage: reads, object: o, counter: counter}}
+func newShardReader(ctx context.Context, files, reads storage.Storage, o storage.Object, pass profile.Pass, counter *atomic.Int64) (*shardReader, error) {
+	r := &shardReader{files: files, pass: pass, objectReader: objectReader{ctx: ctx, storage: reads, object: o, counter: counter, most: int(pass.ReadBytes)}}
 	var err error
 	if made, ok := files.(storage.Outliner); ok {
 		r.outline, err = made.Outline(o)
@@ -136,6 +142,11 @@ func (r *shardReader) ReadAt(p []byte, off int64) (int, error) {
 		r.failure = err
 	}
 	return n, err
+}
+
+// Portions implements unpack.PortionedReaderAt.
+func (r *shardReader) Portions() unpack.Portions {
+	return unpack.Portions{ReadBytes: int(r.pass.ReadBytes), SkipBytes: r.pass.SkipBytes, HeaderBytes: r.pass.HeaderBytes}
 }
 
 // Holds implements unpack.ResidentReaderAt. The file is opened by the first

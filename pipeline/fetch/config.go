@@ -95,8 +95,6 @@ const (
 	// records of a piece come along: they are decoded anyhow, and cost memory
 	// only. Of other shards it is the storage's gap.
 	decodedGapBytes = 1 << 20
-	// maxInFlightBytes is twice what an engine has with the kernel at a time.
-	maxInFlightBytes = 64 << 20
 	// defaultDecoders is for twice the default number of lanes.
 	defaultDecoders = 64
 	// defaultLookahead is four times the default size of the shuffle: of a
@@ -134,9 +132,9 @@ func newLimits(budget, tables int64, p profile.Profile) limits {
 	// could hold all there are.
 	l.tables = min(4*l.segment, max(l.segment, l.cache/16))
 	l.windows = l.cache / 8
-	l.inFlight = min(maxInFlightBytes, 2*p.InFlightBytes, l.cache/4)
+	l.inFlight = min(p.Ahead.QueuedBytes, 2*p.InFlightBytes, l.cache/4)
 	l.decoder = l.cache / 2
-	l.rawBlock = int(min(max(budget/512, 16<<10), 128<<10))
+	l.rawBlock = int(min(max(budget/512, 16<<10), p.Ahead.DecodeBytes))
 	l.loanSegs = int(min(max(l.cache/l.segment/8, 1), 64))
 	return l
 }

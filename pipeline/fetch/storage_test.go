@@ -79,10 +79,15 @@ func TestPiecesAreCutIntoReads(t *testing.T) {
 }
 
 func TestWhatIsInFlightFollowsTheStorage(t *testing.T) {
-	p := profile.Profile{InFlightBytes: 1 << 20}
+	p := profile.Defaults(profile.KindSSD)
+	require.EqualValues(t, 128<<10, newLimits(1<<30, 0, p).rawBlock)
+	p.InFlightBytes = 1 << 20
 	require.EqualValues(t, 2<<20, newLimits(1<<30, 0, p).inFlight)
 	p.InFlightBytes = 1 << 30
-	require.EqualValues(t, maxInFlightBytes, newLimits(1<<30, 0, p).inFlight)
+	require.EqualValues(t, 64<<20, newLimits(1<<30, 0, p).inFlight)
+	p.Ahead.QueuedBytes, p.Ahead.DecodeBytes = 100<<20, 8<<20
+	require.EqualValues(t, 100<<20, newLimits(1<<30, 0, p).inFlight)
+	require.EqualValues(t, 2<<20, newLimits(1<<30, 0, p).rawBlock, "a 512th of the budget")
 	small := newLimits(1<<20, 0, p)
 	require.Equal(t, small.cache/4, small.inFlight, "the budget is a bound, too")
 }

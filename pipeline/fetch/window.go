@@ -15,9 +15,8 @@ const (
 	// readOnCalls is how many calls of the same size may still be missing before
 	// one for a reader to count as reading on, so that more is read ahead.
 	readOnCalls = 4
-	// maxWindowBytes and maxWindowPieces bound what is read ahead for one
-	// reader and has not been come to.
-	maxWindowBytes  = 32 << 20
+	// maxWindowPieces bounds what is read ahead for one reader and has not been come
+	// to, beside the storage's profile.
 	maxWindowPieces = 1024
 	// maxWindows is how many places a reader may keep to: a file that is mapped
 	// is read at some places in turn.
@@ -163,7 +162,7 @@ func (r *Reader) startAhead(w *window, piece, i int, k uint64, t *todo) bool {
 		ld.want(r)
 		return true
 	}
-	limit := min(maxWindowBytes, f.limits.windows/max(f.open.Load(), 1))
+	limit := min(f.config.Storage.Ahead.Bytes, f.limits.windows/max(f.open.Load(), 1))
 	if w.bytes > 0 && w.bytes >= limit || len(w.started) >= maxWindowPieces {
 		return false
 	}
