@@ -138,6 +138,9 @@ func (b Blob) check() error {
 	if l.end != size || h.DecodedBytes < 0 || h.StreamBytes < 0 {
 		return errBlob
 	}
+	if h.Parts() && !h.Compressed() { // the bits of its parts are those of its entries
+		return errBlob
+	}
 	if h.flags&flagDamaged != 0 && !checkDamage(b[l.damage:][:h.damageBytes], h.flags) {
 		return errBlob
 	}
