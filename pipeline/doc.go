@@ -108,13 +108,13 @@
 //
 // # How a dataset is indexed
 //
-// catalog lists the dataset through storage and finds out its format. It compares
-// each shard with the stored index (size, mtime, inode, ctime) and keeps what is
-// the same. The other shards are read on all cores: unpack decodes them and cuts
-// them into records, and catalog packs the places of these into a few bits each.
+// catalog/discover lists the dataset through storage and finds out its format. catalog
+// compares each shard with the stored index (size, mtime, inode, ctime) and keeps what
+// is the same. The other shards are read on all cores: unpack decodes them and cuts
+// them into records, and catalog/index packs the places of these into a few bits each.
 // Finished shards go to a journal, so that an index pass that is killed goes on
 // where it was. At the end the index is sealed: written with checksums, synced,
-// renamed into its place, and read back.
+// renamed into its place, and read back. catalog answers from it.
 //
 // # How a checkpoint is taken and restored
 //

@@ -7,7 +7,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/lsiofs/lsiofs/pipeline/catalog"
+	"github.com/lsiofs/lsiofs/pipeline/catalog/discover"
 	"github.com/lsiofs/lsiofs/pipeline/spec"
 	"github.com/lsiofs/lsiofs/pipeline/storage"
 	"github.com/lsiofs/lsiofs/pipeline/storage/folders"
@@ -49,7 +49,7 @@ type scheme struct {
 
 // schemes are those that are supported.
 var schemes = []scheme{
-	{name: "local", root: catalog.Root, profile: findProfile, open: openLocal, over: retry.Over},
+	{name: "local", root: localRoot, profile: findProfile, open: openLocal, over: retry.Over},
 }
 
 // planned are those that are not supported yet.
@@ -75,6 +75,13 @@ func schemeOf(dataset string) (*scheme, error) {
 		why = "is not supported yet"
 	}
 	return nil, fmt.Errorf("dataset %s: %s:// %s: what is supported are paths of this machine's file systems: name a directory, a file or a quoted pattern", dataset, text, why)
+}
+
+// localRoot is the directory below which a dataset lies, absolute and without symbolic
+// links.
+func localRoot(dataset string) (string, error) {
+	t, err := discover.ParseTarget(dataset)
+	return t.Root(), err
 }
 
 // openLocal opens the storage of files, or of directories of them.

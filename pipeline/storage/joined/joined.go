@@ -56,6 +56,7 @@ type Storage struct {
 var (
 	_ storage.Storage  = (*Storage)(nil)
 	_ storage.Uncached = (*Storage)(nil)
+	_ storage.Joiner   = (*Storage)(nil)
 )
 
 // Over joins files of a storage, which it closes.
@@ -127,8 +128,7 @@ func (s *Storage) Stat(ctx context.Context, path string) (storage.Object, error)
 	return now, nil
 }
 
-// Join makes an object of one file of each name, and reads their headers for that. Files
-// must have been listed. Errors name the file that is no part of an object.
+// Join implements storage.Joiner. It reads the files' headers.
 func (s *Storage) Join(ctx context.Context, names []string, files []storage.Object) (storage.Object, error) {
 	o := &object{listed: storage.Object{Path: files[0].Path, Version: versionOf(files)}}
 	kinds := make([]string, len(files))
