@@ -18,10 +18,10 @@ func TestReadingAnEpochHasTheNextOneComputed(t *testing.T) {
 	s := testSpec(t, makeLines(t))
 	d, err := Open(context.Background(), s, Options{Ahead: true})
 	require.NoError(t, err)
-	d.ahead.close()
+	d.current.ahead.close()
 	computed := make(chan nextEpoch)
-	d.ahead = newAhead(pace{}, slog.New(slog.DiscardHandler), func(n nextEpoch, goOn func() bool) error {
-		err := d.computeAhead(n, goOn)
+	d.current.ahead = newAhead(pace{}, slog.New(slog.DiscardHandler), func(n nextEpoch, goOn func() bool) error {
+		err := d.current.computeAhead(n, goOn)
 		computed <- n
 		return err
 	})
@@ -29,7 +29,7 @@ func TestReadingAnEpochHasTheNextOneComputed(t *testing.T) {
 	require.NoError(t, err)
 	_, err = set.SizeBytes(context.Background(), 0, stream.Data)
 	require.NoError(t, err)
-	require.Empty(t, d.ahead.wanted, "nobody reads")
+	require.Empty(t, d.current.ahead.wanted, "nobody reads")
 	set.Open(0, stream.Data).Close()
 	require.Equal(t, nextEpoch{5, s.Deal}, <-computed)
 	require.NoError(t, d.Close(), "it waits for what is being stored")
@@ -45,7 +45,7 @@ func TestReadingAnEpochHasTheNextOneComputed(t *testing.T) {
 func TestStatesComputedAheadAreStored(t *testing.T) {
 	s := makeManyRecords(t)
 	d := open(t, s)
-	require.NoError(t, d.computeAhead(nextEpoch{1, s.Deal}, func() bool { return true }))
+	require.NoError(t, d.current.computeAhead(nextEpoch{1, s.Deal}, func() bool { return true }))
 	require.Len(t, storedFiles(t, s, statesEnding), 1)
 	e, err := d.Epoch(1)
 	require.NoError(t, err)
@@ -55,7 +55,7 @@ func TestStatesComputedAheadAreStored(t *testing.T) {
 func TestWithoutTheOptionNothingIsComputedAhead(t *testing.T) {
 	s := testSpec(t, makeLines(t))
 	d := open(t, s)
-	require.Nil(t, d.ahead)
+	require.Nil(t, d.current.ahead)
 	set, err := d.Set(context.Background(), 0, nil, s.Deal)
 	require.NoError(t, err)
 	set.Open(0, stream.Data).Close()

@@ -3,12 +3,7 @@ package pipeline
 import (
 	"context"
 	"errors"
-	"fmt"
 	"log/slog"
-	"path/filepath"
-	"runtime"
-	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/lsiofs/lsiofs/pipeline/catalog"
@@ -17,14 +12,10 @@ import (
 	"github.com/lsiofs/lsiofs/pipeline/order"
 	"github.com/lsiofs/lsiofs/pipeline/spec"
 	"github.com/lsiofs/lsiofs/pipeline/storage"
-	"github.com/lsiofs/lsiofs/pipeline/storage/folders"
-	"github.com/lsiofs/lsiofs/pipeline/storage/joined"
-	"github.com/lsiofs/lsiofs/pipeline/storage/local"
 	"github.com/lsiofs/lsiofs/pipeline/storage/profile"
 	"github.com/lsiofs/lsiofs/pipeline/storage/retry"
 	"github.com/lsiofs/lsiofs/pipeline/stream"
-	"github.com/lsiofs/lsiofs/pipeline/unpack/files"
-	"github.com/lsiofs/lsiofs/pipeline/unpack/npy"
+	"github.com/lsiofs/lsiofs/pipeline/verify"
 	"github.com/lsiofs/lsiofs/uring"
 )
 
@@ -43,48 +34,23 @@ type Options struct {
 	// Ahead computes the next epoch's order while one is read, with a fifth of
 	// one core.
 	Ahead bool
+	// afterStep is called after each step of the opening, which fails with its error;
+	// nil but in tests.
+	afterStep func(step string) error
 }
 
-// Dataset is an open dataset: its catalog, its order settings, its fetcher. It
-// is safe for concurrent use.
+// Dataset is an open dataset: a mount, and the generation of shards that it serves.
+// It is safe for concurrent use. What a set of shards decides its methods ask the
+// generation for.
 type Dataset struct {
-	spec    spec.Spec
-	started time.Time
-	engine  uring.Engine
-	meter   meter.Meter
-	files   storage.Storage // as it was opened
-	storage storage.Storage // what is read: files, with what is put around it
-	retries *retry.Storage  // of that
-	profile profile.Profile // of the storage
-	cells   []profile.Cell  // what was measured of it
-	catalog *catalog.Catalog
-	part    *order.Part // what the split leaves; nil: all
-	starts  []uint64    // of the chunks of that
-	fetcher *fetch.Fetcher
-	source  *stream.Source
-	layouts *layouts
-	ahead   *ahead        // nil where nothing is computed ahead
-	orders  *order.Memory // of all views
-	epochs  *cache[uint64, *order.Epoch]
-	sets    *cache[string, *stream.Set]
-	start   atomic.Pointer[Start] // what Expect found
-	sizes   struct {              // see StreamBytes
-		once sync.Once
-		sum  atomic.Int64
-	}
+	mount   *mount
+	current *generation
 }
-
-// How many epochs and sets are remembered. An epoch keeps 64 KiB for every 2¹⁸
-// records that were walked through, but only a few do (order.Memory). What a set
-// has of its order and its layout is bounded for all sets together.
-const (
-	keptEpochs = 4
-	keptSets   = 16
-)
 
 // Open validates the spec, opens or builds the catalog and starts the fetcher.
 // Progress is reported while shards are indexed. When ctx ends, indexing stops,
-// and what has been indexed is kept for the next time.
+// and what has been indexed is kept for the next time. Where it fails, nothing stays
+// open.
 func Open(ctx context.Context, s spec.Spec, o Options) (*Dataset, error) {
 	if err := s.Validate(); err != nil {
 		return nil, err
@@ -92,210 +58,98 @@ func Open(ctx context.Context, s spec.Spec, o Options) (*Dataset, error) {
 	if o.Log == nil {
 		o.Log = slog.New(slog.DiscardHandler)
 	}
-	engine, err := uring.Open(uring.Mode(s.IO))
+	m, err := openMount(s, o)
 	if err != nil {
 		return nil, err
 	}
-	d := &Dataset{spec: s, started: time.Now(), engine: engine}
-	d.meter.Cores = runtime.GOMAXPROCS(0) // a mount raises it later, for its waiting threads
-	if err := d.open(ctx, o); err != nil {
-		return nil, errors.Join(err, d.Close())
-	}
-	return d, nil
-}
-
-func (d *Dataset) open(ctx context.Context, o Options) error {
-	s := &d.spec
-	index := &d.meter.Working[meter.Index]
-	index.Begin(meter.Now())
-	c, st, err := catalog.Open(ctx, catalog.Config{
-		Dataset: s.Dataset, Format: s.Format, OnCorrupt: s.OnCorrupt, IndexDir: s.IndexDir,
-		OpenStorage: d.openStorage,
-		Rebuild:     o.Rebuild, MemoryBytes: s.MemoryBytes, Progress: o.Progress, Log: o.Log,
-	})
-	index.End(meter.Now())
+	g, err := openGeneration(ctx, m)
 	if err != nil {
-		return err
+		return nil, errors.Join(err, m.close())
 	}
-	d.catalog, d.files = c, st
-	if err := d.boundRecords(); err != nil {
-		return err
-	}
-	below := st
-	if o.Faults != nil {
-		below = o.Faults(st)
-	}
-	d.storage, d.retries = retry.Over(below)
-	d.profile, d.cells = findProfile(c.Root(), o)
-	if c.Format().Name == files.Name {
-		d.profile.GapBytes = 0 // what nobody wants would be a file to open
-	}
-	s.Format = c.Format()
-	if err := d.takePart(ctx); err != nil {
-		return err
-	}
-	d.starts = d.ChunkStarts(s.Order.ChunkBytes, s.Order.ChunkRecords)
-	d.fetcher, err = fetch.New(c, d.storage, fetch.Config{
-		MemoryBytes: s.MemoryBytes, ReadTimeout: s.ReadTimeout,
-		PieceBytes: s.Order.ChunkBytes, PieceRecords: s.Order.ChunkRecords,
-		Decoders: decoders(s.Order), LookaheadRecords: lookahead(s.Order),
-		Read: s.Read, Order: s.Order, Part: d.part, Spool: d.spool(), Storage: d.profile, Meter: &d.meter, Log: o.Log,
-	})
-	if err != nil {
-		return err
-	}
-	d.source = stream.NewSource(c, d.fetcher)
-	d.layouts = newLayouts(c, s.Order, o.Log)
-	d.orders = order.NewMemory(0)
-	d.epochs = newCache[uint64, *order.Epoch](keptEpochs)
-	d.sets = newCache[string, *stream.Set](keptSets)
-	if o.Ahead {
-		d.ahead = newAhead(defaultPace, o.Log, d.computeAhead)
-	}
-	return nil
+	return &Dataset{m, g}, nil
 }
 
-// boundRecords refuses a dataset with a record beyond Spec.MaxRecordBytes.
-func (d *Dataset) boundRecords() error {
-	most := d.spec.MaxRecordBytes
-	if most == 0 {
-		return nil
-	}
-	x, found := d.catalog.RecordAbove(most)
-	if !found {
-		return nil
-	}
-	return fmt.Errorf("%s: record %d at offset %d has %d bytes, more than the %d of --max-record: raise that if memory holds such a record for each reader, or leave the file out with a pattern",
-		d.catalog.Shard(x.Shard).Object.Path, x.Ordinal, x.OffsetBytes, x.SizeBytes, most)
-}
-
-func (d *Dataset) openStorage(root, indexDir string) (storage.Storage, error) {
-	if d.spec.Format.Name == files.Name {
-		return folders.Open(root, indexDir, files.Framing{})
-	}
-	s, err := local.OpenDirect(root, d.engine, local.Direct(d.spec.Direct))
-	if err != nil || len(d.spec.Format.Arrays) == 0 {
-		return s, err
-	}
-	return joined.Over(s, npy.Framing{}), nil
-}
-
-// decoders is how many paused decoders of compressed shards are worth their
-// memory: each lane stands in a shard, and beside it in the one before.
-func decoders(o spec.Order) int { return int(min(max(64, 2*o.Lanes), 1024)) }
-
-// lookahead is how many records of compressed shards are looked at in advance:
-// of a reservoir's records one in 50 stays for more than 4 times its size.
-func lookahead(o spec.Order) int { return int(min(max(64<<10, 4*o.SizeRecords), 1<<22)) }
-
-// findProfile looks up which reads the storage of a directory likes. What is
-// wrong with a stored profile is no reason not to read.
-func findProfile(root string, o Options) (profile.Profile, []profile.Cell) {
-	if o.Storage != nil {
-		return *o.Storage, nil
-	}
-	f := profile.Find(root)
-	if f.Problem != nil {
-		o.Log.Warn(f.Problem.Error())
-	}
-	return f.Profile, f.Cells
-}
-
-// spool is where compressed shards go that are better decoded once.
-func (d *Dataset) spool() fetch.SpoolConfig {
-	c := fetch.SpoolConfig{Dir: d.spec.SpoolDir, MaxBytes: d.spec.SpoolMaxBytes, Places: 1, Engine: d.engine}
-	if index := d.catalog.IndexDir(); c.Dir == "" && index != "" {
-		c.Dir = filepath.Join(index, "spool")
-	}
-	if d.spec.Deal.Dealing == spec.DealContiguous {
-		c.Places = d.spec.Deal.Workers
-	}
-	return c
-}
-
-// Close frees everything. No handle may be in use and no reply be out.
-func (d *Dataset) Close() error {
-	var errs []error
-	if d.ahead != nil {
-		d.ahead.close()
-	}
-	if d.source != nil {
-		d.source.Close()
-	}
-	if d.fetcher != nil {
-		errs = append(errs, d.fetcher.Close())
-	}
-	if d.storage != nil {
-		errs = append(errs, d.storage.Close())
-	}
-	if d.catalog != nil {
-		errs = append(errs, d.catalog.Close())
-	}
-	return errors.Join(append(errs, d.engine.Close())...)
-}
+// Close frees everything: the generation, then what it was made of. No handle may be
+// in use and no reply be out. It is idempotent.
+func (d *Dataset) Close() error { return errors.Join(d.current.close(), d.mount.close()) }
 
 // Spec is what Open was given, with auto and defaults resolved.
-func (d *Dataset) Spec() spec.Spec { return d.spec }
+func (d *Dataset) Spec() spec.Spec { return d.current.spec }
 
 // Catalog is the dataset's catalog. It is closed with the dataset.
-func (d *Dataset) Catalog() *catalog.Catalog { return d.catalog }
+func (d *Dataset) Catalog() *catalog.Catalog { return d.current.catalog }
 
 // Fingerprint is the catalog's.
-func (d *Dataset) Fingerprint() string { return d.catalog.Fingerprint() }
+func (d *Dataset) Fingerprint() string { return d.current.catalog.Fingerprint() }
 
 // Explain says in words which shards differ from the dataset with another
 // fingerprint, "" when that can't be told.
-func (d *Dataset) Explain(fingerprint string) string { return d.catalog.Explain(fingerprint) }
+func (d *Dataset) Explain(fingerprint string) string { return d.current.catalog.Explain(fingerprint) }
+
+// Part is what the split leaves of the dataset, nil where there is none.
+func (d *Dataset) Part() *order.Part { return d.current.part }
+
+// Records is T: where there is a split, the number of records that it leaves,
+// which may be 0.
+func (d *Dataset) Records() uint64 { return d.current.records() }
+
+// StreamBytes is the sum of the sizes of all records that the split leaves. The
+// first call looks at each of them, which takes some nanoseconds a record.
+func (d *Dataset) StreamBytes() int64 { return d.current.streamBytes() }
 
 // Chunks is the number of chunks that the order permutes.
-func (d *Dataset) Chunks() int { return len(d.starts) - 1 }
+func (d *Dataset) Chunks() int { return d.current.chunks() }
+
+// ChunkStarts is what order.NewEpoch takes: the first records of the chunks of
+// what the split leaves.
+func (d *Dataset) ChunkStarts(chunkBytes, chunkRecords uint64) []uint64 {
+	return d.current.chunkStarts(chunkBytes, chunkRecords)
+}
 
 // StreamExtension is the ending of stream names, with the dot.
-func (d *Dataset) StreamExtension() string { return d.catalog.StreamExtension() }
+func (d *Dataset) StreamExtension() string { return d.current.catalog.StreamExtension() }
+
+// Describe is dataset.json: what the dataset is and how it is read. It is a pure
+// function of the catalog and the spec, so its size is exact.
+func (d *Dataset) Describe() ([]byte, error) { return d.current.describe() }
 
 // Epoch is the global order of an epoch. A few epochs are remembered.
-func (d *Dataset) Epoch(epoch uint64) (*order.Epoch, error) {
-	return d.epochs.get(epoch, func() (*order.Epoch, error) {
-		e, err := order.NewEpoch(d.spec.Order, epoch, d.starts, d.part)
-		if err == nil {
-			d.layouts.loadStates(epoch, e)
-		}
-		return e, err
-	})
-}
+func (d *Dataset) Epoch(epoch uint64) (*order.Epoch, error) { return d.current.epoch(epoch) }
 
 // Set gives the files of what is left of epoch after done, dealt as deal says.
 // Sets are remembered, a bounded number of them, so asking again is cheap; a set
 // that was handed out stays good whatever is forgotten.
 func (d *Dataset) Set(_ context.Context, epoch uint64, done []order.Done, deal spec.Deal) (*stream.Set, error) {
-	return d.sets.get(fmt.Sprint(epoch, done, deal), func() (*stream.Set, error) {
-		e, err := d.Epoch(epoch)
-		if err != nil {
-			return nil, err
-		}
-		v, err := d.orders.View(e, done, deal)
-		if err != nil {
-			return nil, err
-		}
-		set := d.source.Set(v, d.layouts.shelf(epoch, done, deal, e))
-		if d.ahead != nil {
-			set.OnBegin(func() { d.ahead.begun(epoch, deal) })
-		}
-		return set, nil
-	})
+	return d.current.set(epoch, done, deal)
 }
 
-// computeAhead computes the layout of a whole epoch while goOn says so.
-func (d *Dataset) computeAhead(n nextEpoch, goOn func() bool) error {
-	set, err := d.Set(context.Background(), n.epoch, nil, n.deal)
+// Expect finds out what the first bytes of a view of an epoch wait for, and
+// keeps it for Status.
+func (d *Dataset) Expect(v *order.View, epoch uint64) (Start, error) {
+	s, err := d.current.expect(v, epoch, longStart)
 	if err == nil {
-		set.Ahead(d.meter.Timed(meter.Order, goOn))
+		d.current.start.Store(&s)
 	}
-	return err
+	return s, err
+}
+
+// Forecast says what the first n records of worker w of a view would read in a
+// mount of which a strategy is asked. It reads no data. It fails where such a
+// mount would be refused.
+func (d *Dataset) Forecast(ctx context.Context, v *order.View, w, n uint64, asked spec.Read) (Forecast, error) {
+	return d.current.forecast(ctx, v, w, n, asked)
+}
+
+// VerifyShards reads every byte of the dataset's shards from their storage, past
+// the page cache where that is possible and not switched off, and says what is
+// wrong. A read that fails for a reason that passes is made again first, as for
+// readers. Errors are of ctx.
+func (d *Dataset) VerifyShards(ctx context.Context, progress func(catalog.Progress)) (verify.Report, error) {
+	return d.current.verifyShards(ctx, progress)
 }
 
 // Meter counts where the time of the dataset and its readers goes.
-func (d *Dataset) Meter() *meter.Meter { return &d.meter }
+func (d *Dataset) Meter() *meter.Meter { return &d.mount.meter }
 
 // Status is a snapshot of what the dataset is doing.
 type Status struct {
@@ -317,12 +171,10 @@ type Status struct {
 
 // Status gives the state now.
 func (d *Dataset) Status() Status {
-	engine := d.engine.Status()
-	if f, ok := d.files.(*folders.Storage); ok {
-		engine = f.Status()
-	}
+	m, g := d.mount, d.current
 	return Status{
-		Engine: engine, Retries: d.retries.Stats(), Fetch: d.fetcher.Stats(), Start: d.start.Load(), Storage: d.profile, Measured: d.cells, Uptime: time.Since(d.started),
-		DamagedShards: len(d.catalog.Damaged()), Damages: d.damages(),
+		Engine: m.engineStatus(), Retries: m.retryStats(), Fetch: g.fetcher.Stats(), Start: g.start.Load(),
+		Storage: m.profile, Measured: m.measured, Uptime: time.Since(m.started),
+		DamagedShards: len(g.catalog.Damaged()), Damages: g.damages(),
 	}
 }

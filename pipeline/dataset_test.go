@@ -141,8 +141,8 @@ func TestSetsAreRememberedAndABoundedNumberOfThem(t *testing.T) {
 		_, err := d.Set(context.Background(), epoch+1, nil, s.Deal)
 		require.NoError(t, err)
 	}
-	require.LessOrEqual(t, d.sets.recent.Len(), keptSets)
-	require.LessOrEqual(t, d.epochs.recent.Len(), keptEpochs)
+	require.LessOrEqual(t, d.current.sets.recent.Len(), keptSets)
+	require.LessOrEqual(t, d.current.epochs.recent.Len(), keptEpochs)
 	require.Equal(t, before, readFile(t, first, 0, stream.Data, 1<<20), "a set that was handed out stays good")
 }
 
@@ -153,7 +153,7 @@ func TestImpossibleResumesAreErrorsAndAreNotRemembered(t *testing.T) {
 		_, err := d.Set(context.Background(), 0, []order.Done{{Batch: 1, Consumed: []uint64{testRecords + 1}}}, s.Deal)
 		require.Error(t, err)
 	}
-	require.Zero(t, d.sets.recent.Len())
+	require.Zero(t, d.current.sets.recent.Len())
 }
 
 func TestDescribeNamesWhatTheStreamsDependOn(t *testing.T) {

@@ -7,12 +7,11 @@ import (
 	"github.com/lsiofs/lsiofs/pipeline/printable"
 )
 
-// maxDescribedDamage bounds the damaged shards that Describe lists.
+// maxDescribedDamage bounds the damaged shards that dataset.json lists.
 const maxDescribedDamage = 100
 
-// Describe is dataset.json: what the dataset is and how it is read. It is a pure
-// function of the catalog and the spec, so its size is exact.
-func (d *Dataset) Describe() ([]byte, error) {
+// describe is Dataset.Describe.
+func (g *generation) describe() ([]byte, error) {
 	type damage struct {
 		Shard   string `json:"shard"`
 		Reason  string `json:"reason"`            // of the first
@@ -57,7 +56,7 @@ func (d *Dataset) Describe() ([]byte, error) {
 		Records     uint64 `json:"records"`
 		RecordBytes int64  `json:"bytes"`
 	}
-	s, c := d.spec, d.catalog
+	s, c := g.spec, g.catalog
 	document := struct {
 		Fingerprint string `json:"fingerprint"`
 		Root        string `json:"root"`
@@ -83,7 +82,7 @@ func (d *Dataset) Describe() ([]byte, error) {
 		Fingerprint: c.Fingerprint(), Root: c.Root(), Dataset: s.Dataset,
 		Format:    format{s.Format.Name, c.Kind(), s.Format.RecordBytes, s.Format.StrideBytes, s.Format.HeaderBytes, s.Format.Lc0Check, nil},
 		Extension: c.StreamExtension(),
-		Shards:    c.Shards(), Records: d.Records(), Chunks: d.Chunks(), RecordBytes: d.StreamBytes(),
+		Shards:    c.Shards(), Records: g.records(), Chunks: g.chunks(), RecordBytes: g.streamBytes(),
 		Order: order{
 			s.Order.Seed, string(s.Order.Shuffle), s.Order.SizeRecords, s.Order.Lanes, s.Order.Groups,
 			s.Order.Batch, s.Order.ChunkBytes, s.Order.ChunkRecords, nil,
@@ -94,19 +93,19 @@ func (d *Dataset) Describe() ([]byte, error) {
 	for _, a := range s.Format.Arrays {
 		document.Format.Arrays = append(document.Format.Arrays, array(a))
 	}
-	if d.part != nil {
+	if g.part != nil {
 		document.Order.Split = &split{s.Order.Split.Part.String(), s.Order.Split.Seed, string(s.Order.Split.By)}
 		document.Whole = &whole{c.Records(), c.StreamBytes()}
 	}
-	for _, g := range c.Damaged()[:min(len(c.Damaged()), maxDescribedDamage)] {
-		one := damage{Shard: g.Path, Reason: g.Errors[0].Error()}
-		if n := g.Count(); n > 1 {
+	for _, found := range c.Damaged()[:min(len(c.Damaged()), maxDescribedDamage)] {
+		one := damage{Shard: found.Path, Reason: found.Errors[0].Error()}
+		if n := found.Count(); n > 1 {
 			one.Damages = n
 		}
 		document.Damage = append(document.Damage, one)
 	}
-	document.Reasons = d.damages()
-	document.Directories, document.Omitted = d.directories()
+	document.Reasons = g.damages()
+	document.Directories, document.Omitted = g.directories()
 	b, err := json.MarshalIndent(document, "", "  ")
 	if err != nil {
 		return nil, fmt.Errorf("dataset.json: %w", err)
@@ -115,9 +114,9 @@ func (d *Dataset) Describe() ([]byte, error) {
 }
 
 // damages counts what was left out, by reason; nil where nothing was.
-func (d *Dataset) damages() map[string]uint64 {
+func (g *generation) damages() map[string]uint64 {
 	var m map[string]uint64
-	for _, r := range d.catalog.DamageReasons() {
+	for _, r := range g.catalog.DamageReasons() {
 		if m == nil {
 			m = map[string]uint64{}
 		}

@@ -3,6 +3,8 @@ package pipeline
 import (
 	"encoding/hex"
 	"unicode/utf8"
+
+	"github.com/lsiofs/lsiofs/pipeline/unpack"
 )
 
 // Bounds of the directories that dataset.json lists.
@@ -19,12 +21,12 @@ type directory struct {
 	Records uint64 `json:"records"` // before a split
 }
 
-// directories are those of a dataset of single files, in dataset order: what labels are
-// made of, for readers that can't list the dataset itself. A dataset of another format
-// has none. Where there are too many to list, omitted is their number.
-func (d *Dataset) directories() (list []directory, omitted int) {
-	c := d.catalog
-	if c.Format().Name != "files" {
+// directories are those of a dataset whose shards are directories, in dataset order:
+// what labels are made of, for readers that can't list the dataset itself. Other
+// datasets have none. Where there are too many to list, omitted is their number.
+func (g *generation) directories() (list []directory, omitted int) {
+	c := g.catalog
+	if _, ok := c.Unpacker().(unpack.Foldered); !ok {
 		return nil, 0
 	}
 	if c.Shards() > maxDirectories {

@@ -44,6 +44,12 @@
 //	           is counted: index, order, storage, decompress, gather, copy, fuse
 //	wait       a reader's time in a stage; of one who waits for somebody who waits,
 //	           what that one waits for
+//	mount      what lives as long as a dataset is open: engine, storage, meter, memory
+//	           budget, directories; also what a user calls so
+//	generation one set of shards as it is served: catalog, orders, fetcher; a mount has
+//	           one today
+//	scheme     what stands before "://" of a dataset's name: it decides which storages
+//	           the dataset is read through
 //	verdict    what readers wait for most, or that lsiofs waits for them, in words
 //	record number   a record's place in dataset order, of all records whatever a
 //	           split leaves of them: the reference that all stages hand around
@@ -58,7 +64,10 @@
 //	                                 ├─ plan     (which reads a gather makes)
 //	                                 ▼
 //	                              storage ──► retry ──► local ──► uring
-//	                                                └─► folders (format files)
+//	                                                ├─► joined ──► local (--array)
+//	                                                └─► folders (--format files)
+//
+// Which storages those are follows from the scheme of the dataset's name: open.go.
 //
 // On the side: meter counts where the time of all of these goes, and explain says
 // what that means; printable is for what is shown on terminals.
@@ -76,15 +85,36 @@
 // Bytes never depend on timing, budget, engine, number of threads or size of
 // reads.
 //
+// # What lives how long
+//
+// A dataset has two lifetimes. What a mount has is opened once; a generation is one
+// set of shards, and can come and go while the mount stays (a dataset that grows has
+// one a snapshot). What is opened is closed in the opposite order, also where a step
+// fails on the way (opened.go).
+//
+//	Open ──────────────────────────────────────────────────────────────► Close
+//	 │ mount       engine, profile, meter, log, options, --memory          ▲
+//	 │             storage, index and spool directories                    │
+//	 │               │ lent                                                │
+//	 │   ┌───────────▼───────────┐     ┌───────────────────────┐           │
+//	 └──►│ generation            │ ··· │ later: another one    ├───────────┘
+//	     │ catalog, part, chunks │     │ beside it, or after   │
+//	     │ fetcher, source       │     │ it, in the same       │
+//	     │ epochs, sets, layouts │     │ memory budget         │
+//	     └───────────────────────┘     └───────────────────────┘
+//
+// Dataset is both: its methods ask the generation that is current. Sets, streams and
+// handles belong to the generation that they come from, and end before it.
+//
 // # How a dataset is indexed
 //
-// catalog lists the dataset through storage and finds out its format. It compares
-// each shard with the stored index (size, mtime, inode, ctime) and keeps what is
-// the same. The other shards are read on all cores: unpack decodes them and cuts
-// them into records, and catalog packs the places of these into a few bits each.
+// catalog/discover lists the dataset through storage and finds out its format. catalog
+// compares each shard with the stored index (size, mtime, inode, ctime) and keeps what
+// is the same. The other shards are read on all cores: unpack decodes them and cuts
+// them into records, and catalog/index packs the places of these into a few bits each.
 // Finished shards go to a journal, so that an index pass that is killed goes on
 // where it was. At the end the index is sealed: written with checksums, synced,
-// renamed into its place, and read back.
+// renamed into its place, and read back. catalog answers from it.
 //
 // # How a checkpoint is taken and restored
 //

@@ -76,30 +76,28 @@ type SpoolForecast struct {
 	FewerLanes string // what fewer lanes would need, in words; "" where that is not less
 }
 
-// Forecast says what the first n records of worker w of a view would read in a
-// mount of which a strategy is asked. It reads no data. It fails where such a
-// mount would be refused.
-func (d *Dataset) Forecast(ctx context.Context, v *order.View, w, n uint64, asked spec.Read) (Forecast, error) {
+// forecast is Dataset.Forecast.
+func (g *generation) forecast(ctx context.Context, v *order.View, w, n uint64, asked spec.Read) (Forecast, error) {
 	seq := workerSequence{v, w}
 	f := Forecast{Records: min(n, seq.Len())}
-	choice, err := d.fetcher.Choose(asked)
+	choice, err := g.fetcher.Choose(asked)
 	if err != nil {
 		return f, err
 	}
-	if f.RecordBytes, err = d.recordBytes(ctx, seq, f.Records); err != nil {
+	if f.RecordBytes, err = g.recordBytes(ctx, seq, f.Records); err != nil {
 		return f, err
 	}
-	s := StorageForecast{Kind: "local", Root: d.catalog.Root(), Likes: d.profile, Strategy: choice.Strategy, Reason: choice.Reason}
-	scan, err := d.fetcher.Forecast(ctx, seq, f.Records, fetch.Choice{}, s.Scan.add)
+	s := StorageForecast{Kind: g.mount.scheme.name, Root: g.catalog.Root(), Likes: g.mount.profile, Strategy: choice.Strategy, Reason: choice.Reason}
+	scan, err := g.fetcher.Forecast(ctx, seq, f.Records, fetch.Choice{}, s.Scan.add)
 	if err != nil {
 		return f, err
 	}
 	s.Scan.Pieces, s.Scan.KeptBytes, s.Scan.Fits, s.Scan.Estimated = scan.Pieces, scan.KeptBytes, scan.Fits, scan.Estimated
 	s.Scan.Compressed, s.Scan.Passes = scan.Compressed, scan.Passes
-	s.Scan.MemoryBytes = d.spec.MemoryBytes
+	s.Scan.MemoryBytes = g.spec.MemoryBytes
 	if !scan.Estimated {
 		s.Gather = new(GatherForecast)
-		gather, err := d.fetcher.ForecastGather(ctx, seq, f.Records, s.Gather.add)
+		gather, err := g.fetcher.ForecastGather(ctx, seq, f.Records, s.Gather.add)
 		if err != nil {
 			return f, err
 		}
@@ -107,7 +105,7 @@ func (d *Dataset) Forecast(ctx context.Context, v *order.View, w, n uint64, aske
 	}
 	if choice.Strategy == spec.ReadSpool {
 		s.Spool = &SpoolForecast{SpoolBytes: choice.SpoolBytes, FewerLanes: choice.FewerLanes}
-		spool, err := d.fetcher.Forecast(ctx, seq, f.Records, choice, s.Spool.add)
+		spool, err := g.fetcher.Forecast(ctx, seq, f.Records, choice, s.Spool.add)
 		if err != nil {
 			return f, err
 		}
@@ -118,14 +116,14 @@ func (d *Dataset) Forecast(ctx context.Context, v *order.View, w, n uint64, aske
 }
 
 // recordBytes is the size of a sequence's first n records.
-func (d *Dataset) recordBytes(ctx context.Context, seq workerSequence, n uint64) (sum int64, err error) {
+func (g *generation) recordBytes(ctx context.Context, seq workerSequence, n uint64) (sum int64, err error) {
 	numbers, sizes := make([]uint64, 1024), make([]int64, 1024)
 	for k := uint64(0); k < n && ctx.Err() == nil; {
 		m := seq.Records(k, numbers[:min(n-k, uint64(len(numbers)))])
 		if m == 0 {
 			break
 		}
-		d.catalog.Sizes(numbers[:m], sizes[:m])
+		g.catalog.Sizes(numbers[:m], sizes[:m])
 		for _, size := range sizes[:m] {
 			sum += size
 		}

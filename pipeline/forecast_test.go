@@ -100,7 +100,7 @@ func TestForecastsOfGatherAreWhatIsRead(t *testing.T) {
 	// Who reads a file by replies asks at two places in turn, so that its
 	// stretches begin elsewhere.
 	seq := workerSequence{set.View(), 0}
-	r := d.fetcher.Open(seq)
+	r := d.current.fetcher.Open(seq)
 	var l fetch.Loan
 	for k := uint64(0); k < seq.Len(); k += uint64(len(l.Records)) {
 		l.Release()

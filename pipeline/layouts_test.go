@@ -66,7 +66,7 @@ func TestTheLayoutOfASetIsStoredForTheNextRun(t *testing.T) {
 	// with it, where its checksum does too.
 	c, err := Open(context.Background(), s, Options{})
 	require.NoError(t, err)
-	l := newLayouts(c.catalog, c.spec.Order, c.layouts.log)
+	l := newLayouts(c.current.catalog, c.current.spec.Order, c.current.layouts.log)
 	key := l.key(layoutEnding, 0, []order.Done(nil), s.Deal)
 	payload, err := unframe(key, content)
 	require.NoError(t, err)
@@ -147,7 +147,7 @@ func TestStoredLayoutsAreBounded(t *testing.T) {
 		_, err = set.SizeBytes(context.Background(), 0, stream.Data)
 		require.NoError(t, err)
 	}
-	d.source.Close()
+	d.current.source.Close()
 	require.Len(t, storedFiles(t, s, layoutEnding), storedLayouts)
 	require.Empty(t, storedFiles(t, s, ".tmp"))
 }

@@ -29,22 +29,13 @@ const (
 	longStart = 2.0 // seconds
 )
 
-// Expect finds out what the first bytes of a view of an epoch wait for, and
-// keeps it for Status.
-func (d *Dataset) Expect(v *order.View, epoch uint64) (Start, error) {
-	s, err := d.expect(v, epoch, longStart)
-	if err == nil {
-		d.start.Store(&s)
-	}
-	return s, err
-}
-
-// expect looks for other lanes where it takes long. They help seldom: with fewer
+// expect finds out what the first bytes of a view of an epoch wait for. It looks for
+// other lanes where that takes more than so many seconds. They help seldom: with fewer
 // of them, each one's buffer is larger, so that its first records lie further
 // behind in its first shards.
-func (d *Dataset) expect(v *order.View, epoch uint64, long float64) (Start, error) {
-	o := d.spec.Order
-	s := Start{Start: d.startOf(v, o.Lanes)}
+func (g *generation) expect(v *order.View, epoch uint64, long float64) (Start, error) {
+	o := g.spec.Order
+	s := Start{Start: g.startOf(v, o.Lanes)}
 	if s.Seconds < long || o.Shuffle != spec.ShuffleReservoir && o.Shuffle != spec.ShuffleBlock {
 		return s, nil
 	}
@@ -55,7 +46,7 @@ func (d *Dataset) expect(v *order.View, epoch uint64, long float64) (Start, erro
 		}
 		other := o
 		other.Lanes = lanes
-		e, err := order.NewEpoch(other, epoch, d.starts, d.part)
+		e, err := order.NewEpoch(other, epoch, g.starts, g.part)
 		if err != nil {
 			return s, err
 		}
@@ -63,7 +54,7 @@ func (d *Dataset) expect(v *order.View, epoch uint64, long float64) (Start, erro
 		if err != nil {
 			return s, err
 		}
-		if t := d.startOf(w, lanes).Seconds; t <= s.Seconds/2 {
+		if t := g.startOf(w, lanes).Seconds; t <= s.Seconds/2 {
 			s.Lanes, s.LanesSeconds = lanes, t
 			break
 		}
@@ -71,8 +62,8 @@ func (d *Dataset) expect(v *order.View, epoch uint64, long float64) (Start, erro
 	return s, nil
 }
 
-func (d *Dataset) startOf(v *order.View, lanes uint64) fetch.Start {
-	return d.fetcher.Start(workerSequence{v, 0}, int(max(startRecords, lanes)))
+func (g *generation) startOf(v *order.View, lanes uint64) fetch.Start {
+	return g.fetcher.Start(workerSequence{v, 0}, int(max(startRecords, lanes)))
 }
 
 // Text says it in words, "" where nothing has to be decoded.

@@ -57,7 +57,7 @@ func TestAMountKnowsWhatItsFirstBytesWaitFor(t *testing.T) {
 	d = open(t, s)
 	set, err = d.Set(context.Background(), 0, nil, s.Deal)
 	require.NoError(t, err)
-	start, err = d.expect(set.View(), 0, 0)
+	start, err = d.current.expect(set.View(), 0, 0)
 	require.NoError(t, err)
 	require.Greater(t, start.Shards, 16)
 	require.True(t, start.Smaller)

@@ -31,7 +31,7 @@ func TestStreamsDoNotDependOnTheStorageProfile(t *testing.T) {
 				for _, p := range profiles {
 					d, err := Open(context.Background(), s, Options{Storage: &p})
 					require.NoError(t, err)
-					require.Equal(t, p, d.Status().Storage)
+					require.Equal(t, p.Or(), d.Status().Storage, "with the defaults of its kind")
 					set, err := d.Set(context.Background(), 0, nil, s.Deal)
 					require.NoError(t, err)
 					got := readFile(t, set, 1, stream.Data, 100_000)
@@ -45,4 +45,20 @@ func TestStreamsDoNotDependOnTheStorageProfile(t *testing.T) {
 			})
 		}
 	}
+}
+
+// Shards are indexed by the reads that the storage likes, and what is found is the same.
+func TestAnIndexPassGoesByTheStorageProfile(t *testing.T) {
+	dir := makePlainLines(t)
+	var reads []uint64
+	var fingerprints []string
+	for _, pass := range []profile.Pass{{}, {ReadBytes: 16 << 10, Shards: 1}} {
+		d, err := Open(context.Background(), testSpec(t, dir), Options{Storage: &profile.Profile{
+			Kind: profile.KindSSD, ReadBytes: 1 << 20, Depth: 64, InFlightBytes: 1 << 20, AlignBytes: 4 << 10, Pass: pass}})
+		require.NoError(t, err)
+		reads, fingerprints = append(reads, d.Status().Engine.Reads), append(fingerprints, d.Fingerprint())
+		require.NoError(t, d.Close())
+	}
+	require.Greater(t, reads[1], 4*reads[0], "%v", reads)
+	require.Equal(t, fingerprints[0], fingerprints[1])
 }

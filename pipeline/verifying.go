@@ -5,38 +5,27 @@ import (
 	"errors"
 
 	"github.com/lsiofs/lsiofs/pipeline/catalog"
-	"github.com/lsiofs/lsiofs/pipeline/spec"
 	"github.com/lsiofs/lsiofs/pipeline/storage"
-	"github.com/lsiofs/lsiofs/pipeline/storage/joined"
-	"github.com/lsiofs/lsiofs/pipeline/storage/local"
-	"github.com/lsiofs/lsiofs/pipeline/storage/retry"
-	"github.com/lsiofs/lsiofs/pipeline/unpack/files"
 	"github.com/lsiofs/lsiofs/pipeline/verify"
 )
 
-// VerifyShards reads every byte of the dataset's shards from their storage, past
-// the page cache where that is possible and not switched off, and says what is
-// wrong. A read that fails for a reason that passes is made again first, as for
-// readers. Errors are of ctx.
-func (d *Dataset) VerifyShards(ctx context.Context, progress func(catalog.Progress)) (verify.Report, error) {
-	c := verify.Config{Catalog: d.catalog, Storage: d.storage, Profile: d.profile, Progress: progress}
-	if d.spec.Format.Name == files.Name { // they are read through the page cache, whatever is wanted
+// verifyShards is Dataset.VerifyShards. Where there is a way past the page cache it
+// goes that one, through a storage of its own, and else the readers' way.
+func (g *generation) verifyShards(ctx context.Context, progress func(catalog.Progress)) (verify.Report, error) {
+	m := g.mount
+	c := verify.Config{Catalog: g.catalog, Storage: m.reads, Profile: m.profile, Progress: progress}
+	u, ok := m.files.(storage.Uncached)
+	if !ok {
 		return verify.Shards(ctx, c)
 	}
-	direct := local.DirectOn
-	if d.spec.Direct == spec.DirectOff {
-		direct = local.DirectOff
-	}
-	s, err := local.OpenDirect(d.catalog.Root(), d.engine, direct)
+	s, err := u.Uncached()
 	if err != nil {
 		return verify.Report{}, err
 	}
-	var below storage.Storage = s
-	if j, is := d.files.(*joined.Storage); is {
-		below = j.On(s)
+	if s == nil {
+		return verify.Shards(ctx, c)
 	}
-	again := retry.New(below)
-	c.Storage = again
+	c.Storage, _ = m.scheme.over(s)
 	r, err := verify.Shards(ctx, c)
-	return r, errors.Join(err, again.Close())
+	return r, errors.Join(err, c.Storage.Close())
 }

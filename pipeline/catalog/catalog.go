@@ -2,44 +2,13 @@ package catalog
 
 import (
 	"encoding/hex"
-	"log/slog"
-	"time"
 
+	"github.com/lsiofs/lsiofs/pipeline/catalog/index"
 	"github.com/lsiofs/lsiofs/pipeline/spec"
 	"github.com/lsiofs/lsiofs/pipeline/storage"
 	"github.com/lsiofs/lsiofs/pipeline/unpack"
+	"github.com/lsiofs/lsiofs/pipeline/unpack/formats"
 )
-
-// Config says what to open.
-type Config struct {
-	// Dataset, Format and OnCorrupt as in spec.Spec.
-	Dataset   string
-	Format    spec.Format
-	OnCorrupt spec.OnCorrupt
-	IndexDir  string
-	// OpenStorage opens the storage of a dataset's root directory (absolute).
-	// What it keeps for itself goes to indexDir, "" where nothing can be stored.
-	OpenStorage func(root, indexDir string) (storage.Storage, error)
-	// Rebuild indexes every shard again, whatever is stored.
-	Rebuild bool
-	// MemoryBytes bounds what decoders hold while shards are indexed, but for
-	// one at a time; below 32 MiB it is that.
-	MemoryBytes int64
-	// Progress, when set, is called from one goroutine now and then, and a
-	// last time when the catalog is ready.
-	Progress func(Progress)
-	Log      *slog.Logger
-}
-
-// Progress of a build. Bytes are of raw shards.
-type Progress struct {
-	Shards, ShardsTotal int   // of the shards that are indexed now, not of those that are reused
-	Bytes, BytesTotal   int64 // likewise
-	Records             uint64
-	Reused              int // shards whose stored index still holds
-	Elapsed             time.Duration
-	Done                bool
-}
 
 // Shard is one file of the dataset.
 type Shard struct {
@@ -79,23 +48,21 @@ type Catalog struct {
 	unpacker   unpack.Format
 	extension  string
 	kind       string
-	table      *table
-	store      *store
-	image      *image
-	mapping    *mapping
+	store      *index.Store
+	image      *index.Image
 	coarse     coarse
 	damaged    []Damage
 	passedOver int
 }
 
 // Close frees the index. No method may be called afterwards.
-func (c *Catalog) Close() error { return c.mapping.Close() }
+func (c *Catalog) Close() error { return c.image.Close() }
 
 // Root is the dataset's root directory, absolute, links resolved.
 func (c *Catalog) Root() string { return c.root }
 
 // IndexDir is the directory of the stored index, "" where none can be stored.
-func (c *Catalog) IndexDir() string { return c.store.dir }
+func (c *Catalog) IndexDir() string { return c.store.Dir() }
 
 // Format is how shards are cut, with auto resolved and defaults filled in.
 func (c *Catalog) Format() spec.Format { return c.format }
@@ -112,32 +79,36 @@ func (c *Catalog) Unpacker() unpack.Format { return c.unpacker }
 func (c *Catalog) StreamExtension() string { return c.extension }
 
 // Fingerprint as ORDER.md defines it.
-func (c *Catalog) Fingerprint() string { return hex.EncodeToString(c.image.h.fingerprint[:]) }
+func (c *Catalog) Fingerprint() string {
+	f := c.image.Fingerprint()
+	return hex.EncodeToString(f[:])
+}
 
 // Records is the number of records, above 0.
-func (c *Catalog) Records() uint64 { return c.image.h.records }
+func (c *Catalog) Records() uint64 { return c.image.Records() }
 
 // Shards is the number of shards, those without records included.
-func (c *Catalog) Shards() int { return int(c.image.h.shards) }
+func (c *Catalog) Shards() int { return int(c.image.Shards()) }
 
 // Shard describes shard i, in dataset order. It allocates its path.
 func (c *Catalog) Shard(i int) Shard {
 	n := uint64(i)
-	h := c.image.blob(n).header()
+	h := c.image.Blob(n).Header()
 	return Shard{
-		Object: c.image.object(n), Codec: c.table.byNumber(c.image.codec(n)),
-		First: c.image.start(n), Records: h.records, DecodedBytes: h.decodedBytes,
-		EntryPoints: h.entryPoints, Members: h.members, IDPrefix: c.image.idPrefix(n), Parts: h.flags&flagParts != 0,
+		Object: c.image.Object(n), Codec: formats.NumberedCodec(c.image.Codec(n)),
+		First: c.image.Start(n), Records: h.Records, DecodedBytes: h.DecodedBytes,
+		EntryPoints: h.EntryPoints, Members: h.Members, IDPrefix: c.image.IDPrefix(n), Parts: h.Parts(),
 	}
 }
 
 // Part is the part in which a byte of a decoded shard lies that is made of parts.
 func (c *Catalog) Part(shard int, decodedBytes int64) Part {
-	return c.image.blob(uint64(shard)).part(decodedBytes)
+	begin, end := c.image.Blob(uint64(shard)).Part(decodedBytes)
+	return Part{begin.DecodedBytes, end.DecodedBytes, begin.RawBytes, end.RawBytes}
 }
 
 // StreamBytes is the sum of all records' sizes.
-func (c *Catalog) StreamBytes() int64 { return int64(c.image.h.streamBytes) }
+func (c *Catalog) StreamBytes() int64 { return c.image.StreamBytes() }
 
 // Damaged lists what was left out.
 func (c *Catalog) Damaged() []Damage { return c.damaged }
@@ -150,10 +121,7 @@ func (c *Catalog) PassedOver() int { return c.passedOver }
 // compressed shard, a bit each, lowest first. It must not be called for shards
 // without a codec.
 func (c *Catalog) Entries(shard int, word uint64) uint64 {
-	b := c.image.blob(uint64(shard))
-	h := b.header()
-	l := h.layout()
-	return b.word(l.entries + word<<3)
+	return c.image.Blob(uint64(shard)).Entries().Word(word)
 }
 
 // Entry is the last place of a compressed shard, at or before a byte of the
@@ -162,5 +130,27 @@ func (c *Catalog) Entries(shard int, word uint64) uint64 {
 // members that begin at one place, for all but the last are empty, it is the last.
 // It must not be called for shards without a codec.
 func (c *Catalog) Entry(shard int, decodedBytes int64) unpack.Entry {
-	return c.image.blob(uint64(shard)).entry(decodedBytes)
+	return c.image.Blob(uint64(shard)).Entry(decodedBytes)
+}
+
+// Identity tells the index of this catalog from every other, also of the same
+// dataset: two catalogs with the same one give the same answers to everything.
+func (c *Catalog) Identity() string {
+	i := c.image.Identity()
+	return hex.EncodeToString(i[:])
+}
+
+// SaveBeside stores a file beside the index, and removes all but the newest kept
+// of those with the same ending (which begins with a dot). The file appears
+// whole, under a name of its own for each dataset. Where the index is in memory
+// nothing is stored.
+func (c *Catalog) SaveBeside(name, ending string, kept int, content []byte) error {
+	return c.store.SaveBeside(name, ending, kept, content)
+}
+
+// LoadBeside gives a file that SaveBeside has stored, and makes it the newest.
+// One that does not have size bytes is an error; one that is not there is
+// fs.ErrNotExist.
+func (c *Catalog) LoadBeside(name, ending string, size int64) ([]byte, error) {
+	return c.store.LoadBeside(name, ending, size)
 }

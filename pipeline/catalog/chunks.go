@@ -1,5 +1,7 @@
 package catalog
 
+import "github.com/lsiofs/lsiofs/pipeline/catalog/index"
+
 // ChunkStarts gives the number of the first record of each chunk, ascending,
 // and Records() at the end (ORDER.md, Chunks).
 func (c *Catalog) ChunkStarts(chunkBytes, chunkRecords uint64) []uint64 {
@@ -15,11 +17,11 @@ func (c *Catalog) PieceStarts(chunkBytes, chunkRecords, wholeBytes uint64) []uin
 }
 
 func (c *Catalog) starts(k cutter) []uint64 {
-	k.starts = make([]uint64, 0, c.image.h.records/max(k.chunkRecords, 1)+1)
-	for i := range c.image.h.shards {
-		k.shard(c.image.blob(i), c.image.start(i))
+	k.starts = make([]uint64, 0, c.image.Records()/max(k.chunkRecords, 1)+1)
+	for i := range c.image.Shards() {
+		k.shard(c.image.Blob(i), c.image.Start(i))
 	}
-	return append(k.starts, c.image.h.records)
+	return append(k.starts, c.image.Records())
 }
 
 // cutter applies the chunk rule.
@@ -30,7 +32,7 @@ type cutter struct {
 	starts                   []uint64
 
 	bytes, records uint64 // of the chunk that is being filled
-	sizes          [blockRecords]int64
+	sizes          [index.BlockRecords]int64
 
 	// The chunk of parts that is being cut into pieces.
 	whole      int    // its place in starts
@@ -38,25 +40,23 @@ type cutter struct {
 }
 
 // shard cuts a shard whose first record has that number.
-func (k *cutter) shard(b blob, first uint64) {
-	h := b.header()
-	l := h.layout()
-	parts := k.anywhere && h.flags&flagParts != 0
-	every := k.anywhere || h.flags&flagCompressed == 0
+func (k *cutter) shard(b index.Blob, first uint64) {
+	h := b.Header()
+	entries := b.Entries()
+	parts := k.anywhere && h.Parts()
+	every := k.anywhere || !h.Compressed()
 	k.bytes, k.records = 0, 0
-	for i := range blockCount(h.records) {
-		from := i << blockShift
-		n := min(blockRecords, h.records-from)
-		block := b.block(i, n)
-		block.sizes(b, &k.sizes)
-		for j := range n {
+	for from := uint64(0); from < h.Records; from += index.BlockRecords {
+		block, _ := b.BlockOf(from, h.Records)
+		block.Sizes(&k.sizes)
+		for j := range block.Records {
 			full := k.bytes >= k.chunkBytes || k.records >= k.chunkRecords
 			o := from + j
-			if parts && (o == 0 || k.fullPart(full) && b.isEntry(&l, o)) {
+			if parts && (o == 0 || k.fullPart(full) && entries.Has(o)) {
 				k.endWhole(o > 0)
 				full = true
 			}
-			if o == 0 || full && (every || b.isEntry(&l, o)) {
+			if o == 0 || full && (every || entries.Has(o)) {
 				k.starts = append(k.starts, first+o)
 				k.bytes, k.records = 0, 0
 			}
@@ -66,7 +66,7 @@ func (k *cutter) shard(b blob, first uint64) {
 		}
 	}
 	if parts {
-		k.endWhole(h.records > 0)
+		k.endWhole(h.Records > 0)
 	}
 }
 

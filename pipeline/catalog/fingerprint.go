@@ -2,17 +2,20 @@ package catalog
 
 import (
 	"bufio"
-	"crypto/sha256"
+	"bytes"
 	"fmt"
 	"io"
+	"slices"
 	"strconv"
+	"strings"
 
+	"github.com/lsiofs/lsiofs/pipeline/catalog/index"
 	"github.com/lsiofs/lsiofs/pipeline/spec"
 )
 
 // datasetLines writes the text whose SHA-256 is the dataset's fingerprint
 // (ORDER.md, Dataset order).
-func datasetLines(w io.Writer, f spec.Format, shards []packed) error {
+func datasetLines(w io.Writer, f spec.Format, shards []index.Shard) error {
 	b := bufio.NewWriterSize(w, 64<<10)
 	name := f.Name
 	if name == "fixed" {
@@ -24,22 +27,127 @@ func datasetLines(w io.Writer, f spec.Format, shards []packed) error {
 	_, _ = fmt.Fprintf(b, "lsiofs/1 dataset %s\n", name)
 	var line []byte
 	for i := range shards {
-		h := shards[i].blob.header()
-		line = strconv.AppendUint(line[:0], h.records, 10)
-		decoded := h.decodedBytes
+		h := shards[i].Blob.Header()
+		line = strconv.AppendUint(line[:0], h.Records, 10)
+		decoded := h.DecodedBytes
 		if len(f.Arrays) > 0 {
-			decoded = h.streamBytes // the object has a header of its own
+			decoded = h.StreamBytes // the object has a header of its own
 		}
 		line = strconv.AppendInt(append(line, ' '), decoded, 10)
-		line = strconv.AppendUint(append(line, ' '), h.entryPoints, 10)
-		line = append(append(append(line, ' '), shards[i].object.Path...), '\n')
+		line = strconv.AppendUint(append(line, ' '), h.EntryPoints, 10)
+		line = append(append(append(line, ' '), shards[i].Object.Path...), '\n')
 		_, _ = b.Write(line)
 	}
 	return b.Flush()
 }
 
-func fingerprintOf(f spec.Format, shards []packed) [32]byte {
-	h := sha256.New()
-	_ = datasetLines(h, f, shards) // a hash gives no errors
-	return [32]byte(h.Sum(nil))
+// formatLine is a format with its parameters as text: what an index says that its
+// shards were cut by, and, of what was asked for, a part of its key.
+func formatLine(f spec.Format) string {
+	f = f.WithDefaults()
+	switch {
+	case f.Name == "fixed":
+		return fmt.Sprintf("fixed %d %d %d %s", f.RecordBytes, f.StrideBytes, f.HeaderBytes, f.Remainder)
+	case len(f.Arrays) > 0:
+		return fmt.Sprintf("npy %q", f.Arrays)
+	case f.Lc0Check:
+		return f.Name + " check"
+	}
+	return f.Name
+}
+
+// formatName is the name that a format's text begins with.
+func formatName(line string) string {
+	name, _, _ := strings.Cut(line, " ")
+	return name
+}
+
+// explained is how many shards Explain names.
+const explained = 5
+
+// Explain says in words in which shards the dataset differs from the one with
+// that fingerprint, as far as an index of that is remembered; "" when not.
+func (c *Catalog) Explain(fingerprint string) string {
+	lines := c.store.Recall(fingerprint)
+	if lines == nil {
+		return ""
+	}
+	var now bytes.Buffer
+	shards := make([]index.Shard, c.Shards())
+	for i := range shards {
+		shards[i] = index.Shard{Object: c.image.Object(uint64(i)), Blob: c.image.Blob(uint64(i))}
+	}
+	_ = datasetLines(&now, c.format, shards) // a buffer gives no errors
+	return differences(parseLines(lines), parseLines(now.Bytes()))
+}
+
+// describedDataset is the text behind a fingerprint, taken apart.
+type describedDataset struct {
+	format string
+	shards map[string]describedShard
+}
+
+type describedShard struct{ records, bytes, entries string }
+
+func parseLines(text []byte) describedDataset {
+	d := describedDataset{shards: map[string]describedShard{}}
+	s := bufio.NewScanner(bytes.NewReader(text))
+	s.Buffer(nil, 1<<20)
+	for s.Scan() {
+		if d.format == "" {
+			d.format = strings.TrimPrefix(s.Text(), "lsiofs/1 dataset ")
+			continue
+		}
+		if p := strings.SplitN(s.Text(), " ", 4); len(p) == 4 {
+			d.shards[p[3]] = describedShard{p[0], p[1], p[2]}
+		}
+	}
+	return d
+}
+
+// differences tells what was and what is.
+func differences(was, is describedDataset) string {
+	if was.format != is.format {
+		return fmt.Sprintf("its format is %s, and was %s", is.format, was.format)
+	}
+	all := map[string]bool{}
+	for path := range was.shards {
+		all[path] = true
+	}
+	for path := range is.shards {
+		all[path] = true
+	}
+	var words []string
+	for path := range all {
+		before, had := was.shards[path]
+		after, has := is.shards[path]
+		switch {
+		case before == after && had == has:
+		case !has:
+			words = append(words, path+" is gone")
+		case !had:
+			words = append(words, path+" is new")
+		default:
+			words = append(words, path+" "+change(before, after))
+		}
+	}
+	if len(words) == 0 {
+		return "it is the same dataset"
+	}
+	slices.Sort(words)
+	n := len(words)
+	if n > explained {
+		words = append(words[:explained], fmt.Sprintf("and %d more", n-explained))
+	}
+	return fmt.Sprintf("%d of %d shards differ: %s", n, len(all), strings.Join(words, ", "))
+}
+
+func change(before, after describedShard) string {
+	switch {
+	case before.records != after.records:
+		return fmt.Sprintf("has %s records, and had %s", after.records, before.records)
+	case before.bytes != after.bytes:
+		return fmt.Sprintf("has %s bytes, and had %s", after.bytes, before.bytes)
+	}
+	return fmt.Sprintf("can be entered at %s records, and could at %s", after.entries, before.entries)
 }

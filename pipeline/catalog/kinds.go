@@ -4,28 +4,29 @@ import (
 	"fmt"
 	"strings"
 
+	"github.com/lsiofs/lsiofs/pipeline/catalog/index"
 	"github.com/lsiofs/lsiofs/pipeline/unpack"
 )
 
 // refuseKinds refuses shards with records of another kind than the first of
 // them has, where the format demands one kind (unpack.Uniform). Shards of an
 // earlier index are compared as new ones are.
-func (o *opening) refuseKinds(sealed []packed) error {
-	u, ok := o.found.unpacker.(unpack.Uniform)
+func (o *opening) refuseKinds(sealed []index.Shard) error {
+	u, ok := o.found.Unpacker.(unpack.Uniform)
 	if !ok {
 		return nil
 	}
 	first, kind := -1, ""
 	for i := range sealed {
-		b := sealed[i].blob
-		switch this := b.kind(); {
-		case b.header().records == 0 || string(this) == kind:
+		b := sealed[i].Blob
+		switch this := b.Kind(); {
+		case b.Header().Records == 0 || string(this) == kind:
 		case first < 0:
 			first, kind = i, string(this)
 		case !u.SameKind(kind, string(this)):
 			from := differAt(kind, string(this))
 			return fmt.Errorf("%s holds shards of two kinds, and those of format %s must be of one: %s has %s, %s has %s: name files of one kind with a pattern",
-				&o.target, o.found.format.Name, sealed[first].object.Path, kindText(kind, from), sealed[i].object.Path, kindText(string(this), from))
+				&o.target, o.found.Format.Name, sealed[first].Object.Path, kindText(kind, from), sealed[i].Object.Path, kindText(string(this), from))
 		}
 	}
 	return nil
@@ -64,15 +65,15 @@ func (c *Catalog) setKind() error {
 	if !ok {
 		return nil
 	}
-	for i := range c.image.h.shards {
-		b := c.image.blob(i)
-		if b.header().records == 0 {
+	for i := range c.image.Shards() {
+		b := c.image.Blob(i)
+		if b.Header().Records == 0 {
 			continue
 		}
-		c.kind = string(b.kind())
+		c.kind = string(b.Kind())
 		f, err := u.OfKind(c.kind)
 		if err != nil {
-			return fmt.Errorf("%s: the stored index says %s: %w: lsiofs index --rebuild makes it anew", c.image.path(i), kindText(c.kind, 0), err)
+			return fmt.Errorf("%s: the stored index says %s: %w: lsiofs index --rebuild makes it anew", c.image.Object(i).Path, kindText(c.kind, 0), err)
 		}
 		c.unpacker = f
 		return nil

@@ -44,7 +44,7 @@ func TestFormatsWithoutKindsHaveNone(t *testing.T) {
 	w.write("a.jsonl", linesOf(9, "a"))
 	c := w.mustOpen()
 	require.Empty(t, c.Kind())
-	require.Empty(t, c.image.blob(0).kind())
+	require.Empty(t, c.image.Blob(0).Kind())
 }
 
 func TestTheFirstShardOfAnotherKindIsNamed(t *testing.T) {

@@ -1,9 +1,10 @@
 package catalog
 
 import (
-	"encoding/binary"
 	"math/bits"
 	"sort"
+
+	"github.com/lsiofs/lsiofs/pipeline/catalog/index"
 )
 
 // coarse finds the shard of a record number in O(1): numbers are cut into equal
@@ -15,20 +16,23 @@ type coarse struct {
 	first []uint32
 }
 
+// leastShift makes a stretch of at least 128 records.
+const leastShift = 7
+
 // newCoarse makes the table for an image: at most one entry every 128 records,
 // at most about four a shard.
-func newCoarse(m *image) coarse {
-	t := coarse{shift: blockShift}
-	limit := 4*m.h.shards + 1024
-	if stretches := m.h.records >> blockShift; stretches > limit {
+func newCoarse(m *index.Image) coarse {
+	t := coarse{shift: leastShift}
+	limit := 4*m.Shards() + 1024
+	if stretches := m.Records() >> leastShift; stretches > limit {
 		t.shift += uint(bits.Len64(stretches / limit))
 	}
-	n := m.h.records>>t.shift + 2
+	n := m.Records()>>t.shift + 2
 	t.first = make([]uint32, 0, n)
 	var shard uint64
 	for i := range n {
 		record := i << t.shift
-		for shard+1 < m.h.shards && m.start(shard+1) <= record {
+		for shard+1 < m.Shards() && m.Start(shard+1) <= record {
 			shard++
 		}
 		t.first = append(t.first, uint32(shard))
@@ -40,11 +44,11 @@ func newCoarse(m *image) coarse {
 func (c *Catalog) shardOf(record uint64) uint64 {
 	i := record >> c.coarse.shift
 	low, high := uint64(c.coarse.first[i]), uint64(c.coarse.first[i+1])
-	if low == high || record < c.image.start(low+1) {
+	if low == high || record < c.image.Start(low+1) {
 		return low
 	}
 	return low + uint64(sort.Search(int(high-low), func(k int) bool {
-		return c.image.start(low+1+uint64(k)) > record
+		return c.image.Start(low+1+uint64(k)) > record
 	}))
 }
 
@@ -53,8 +57,8 @@ func (c *Catalog) shardOf(record uint64) uint64 {
 type place struct {
 	shard       uint64
 	first, last uint64 // numbers of the shard's first record, and behind its last
-	blob        blob
-	block       block
+	blob        index.Blob
+	block       index.Block
 	blockFirst  uint64 // number of the block's first record
 	index       uint64 // of the record in its block
 }
@@ -63,12 +67,12 @@ type place struct {
 func (c *Catalog) find(p *place, record uint64) {
 	if record < p.first || record >= p.last {
 		p.shard = c.shardOf(record)
-		p.first, p.last = c.image.start(p.shard), c.image.start(p.shard+1)
-		p.blob = c.image.blob(p.shard)
-		p.block.records = 0
+		p.first, p.last = c.image.Start(p.shard), c.image.Start(p.shard+1)
+		p.blob = c.image.Blob(p.shard)
+		p.block.Records = 0
 	}
-	if record < p.blockFirst || record-p.blockFirst >= p.block.records {
-		p.block, p.index = p.blob.blockOf(record-p.first, p.last-p.first)
+	if record < p.blockFirst || record-p.blockFirst >= p.block.Records {
+		p.block, p.index = p.blob.BlockOf(record-p.first, p.last-p.first)
 		p.blockFirst = record - p.index
 		return
 	}
@@ -81,14 +85,14 @@ func (c *Catalog) Extents(records []uint64, dst []Extent) {
 	var p place
 	_ = dst[:len(records)]
 	for i, r := range records {
-		index, blockFirst := p.index, p.blockFirst
+		at, blockFirst := p.index, p.blockFirst
 		c.find(&p, r)
-		e := Extent{Shard: int(p.shard), Ordinal: r - p.first, SizeBytes: p.block.size(p.blob, p.index)}
-		if i > 0 && r == records[i-1]+1 && p.blockFirst == blockFirst && p.index == index+1 {
+		e := Extent{Shard: int(p.shard), Ordinal: r - p.first, SizeBytes: p.block.Size(p.index)}
+		if i > 0 && r == records[i-1]+1 && p.blockFirst == blockFirst && p.index == at+1 {
 			last := dst[i-1]
-			e.OffsetBytes = last.OffsetBytes + last.SizeBytes + p.block.gap(p.blob, index)
+			e.OffsetBytes = last.OffsetBytes + last.SizeBytes + p.block.Gap(at)
 		} else {
-			e.OffsetBytes = p.block.offset(p.blob, p.index)
+			e.OffsetBytes = p.block.Offset(p.index)
 		}
 		dst[i] = e
 	}
@@ -98,40 +102,34 @@ func (c *Catalog) Extents(records []uint64, dst []Extent) {
 // rule aside. O(1) a record, no allocation.
 func (c *Catalog) Sizes(records []uint64, dst []int64) {
 	_ = dst[:len(records)]
-	data := c.image.data
-	var first, last, blobAt uint64
+	var first, last uint64
+	var b index.Blob
 	for i, r := range records {
 		if r < first || r >= last {
 			shard := c.shardOf(r)
-			first, last = c.image.start(shard), c.image.start(shard+1)
-			blobAt = binary.LittleEndian.Uint64(c.image.entryBytes(shard)[40:])
+			first, last = c.image.Start(shard), c.image.Start(shard+1)
+			b = c.image.Blob(shard)
 		}
-		head := data[blobAt+blobHeaderBytes+(r-first)>>blockShift*blockBytes:][:blockBytes]
-		size := int64(binary.LittleEndian.Uint64(head[8:]))
-		where := binary.LittleEndian.Uint64(head[24:])
-		if width := uint(where >> 8 & 0xff); width > 0 {
-			size += int64(bitsAt(data, blobAt+where>>16, width, (r-first)&(blockRecords-1)))
-		}
-		dst[i] = size
+		dst[i] = b.Size(r - first)
 	}
 }
 
 // KeyHashes fills dst[i] with the key hash of records[i], 0 for one without a
 // key. It returns false, and fills nothing, when the format has no keys.
 func (c *Catalog) KeyHashes(records []uint64, dst []uint64) bool {
-	if c.image.h.keyed == 0 {
+	if !c.image.Keyed() {
 		return false
 	}
 	_ = dst[:len(records)]
-	var p place
+	var first, last uint64
+	var b index.Blob
 	for i, r := range records {
-		if r < p.first || r >= p.last {
-			p.shard = c.shardOf(r)
-			p.first, p.last = c.image.start(p.shard), c.image.start(p.shard+1)
-			p.blob = c.image.blob(p.shard)
+		if r < first || r >= last {
+			shard := c.shardOf(r)
+			first, last = c.image.Start(shard), c.image.Start(shard+1)
+			b = c.image.Blob(shard)
 		}
-		keys := blobHeaderBytes + blockCount(p.last-p.first)*blockBytes
-		dst[i] = p.blob.word(keys + 8*(r-p.first))
+		dst[i] = b.KeyHash(r-first, last-first)
 	}
 	return true
 }
@@ -140,11 +138,7 @@ func (c *Catalog) KeyHashes(records []uint64, dst []uint64) bool {
 // position of a stream.
 func (c *Catalog) Growth(record, position uint64) int64 {
 	shard := c.shardOf(record)
-	v := c.image.blob(shard).growth(record - c.image.start(shard))
-	if v == nil {
-		return 0
-	}
-	return int64(binary.LittleEndian.Uint64(v[8*(digits(position)-1):]))
+	return c.image.Blob(shard).Growth(record-c.image.Start(shard), digits(position))
 }
 
 // digits is the number of decimal digits of n.
@@ -161,18 +155,17 @@ func digits(n uint64) int {
 // the heads of blocks, 128 records at a time, and at the records of those alone
 // whose width leaves room for such a one.
 func (c *Catalog) RecordAbove(sizeBytes int64) (Extent, bool) {
-	for n := range c.image.h.shards {
-		b := c.image.blob(n)
-		left := b.header().records
-		for i := range blockCount(left) {
-			k := b.block(i, min(left, blockRecords))
-			left -= k.records
-			if k.sizeBase <= sizeBytes && uint64(sizeBytes-k.sizeBase)>>k.sizeWidth > 0 {
+	for n := range c.image.Shards() {
+		b := c.image.Blob(n)
+		records := b.Header().Records
+		for first := uint64(0); first < records; first += index.BlockRecords {
+			k, _ := b.BlockOf(first, records)
+			if !k.MayExceed(sizeBytes) {
 				continue
 			}
-			for j := range k.records {
-				if size := k.size(b, j); size > sizeBytes {
-					return Extent{Shard: int(n), Ordinal: i<<blockShift + j, OffsetBytes: k.offset(b, j), SizeBytes: size}, true
+			for j := range k.Records {
+				if size := k.Size(j); size > sizeBytes {
+					return Extent{Shard: int(n), Ordinal: first + j, OffsetBytes: k.Offset(j), SizeBytes: size}, true
 				}
 			}
 		}

@@ -100,6 +100,27 @@ func (w *world) indexFiles(pattern string) []string {
 	return list
 }
 
+// sealed is the stored index, which there has to be one of.
+func (w *world) sealed() []byte {
+	list := w.indexFiles("*.index")
+	require.Len(w.t, list, 1)
+	b, err := os.ReadFile(list[0])
+	require.NoError(w.t, err)
+	return b
+}
+
+// indexName is what the names of all files of the dataset's index begin with. An
+// index elsewhere has the same.
+func (w *world) indexName() string {
+	dir := w.t.TempDir()
+	w.mustOpen(func(c *Config) { c.IndexDir = dir })
+	list, err := filepath.Glob(filepath.Join(dir, "*.index"))
+	require.NoError(w.t, err)
+	require.Len(w.t, list, 1)
+	require.NoError(w.t, os.MkdirAll(w.index, 0o700))
+	return strings.TrimSuffix(filepath.Base(list[0]), ".index")
+}
+
 // watched is real storage that counts its reads.
 type watched struct {
 	storage.Storage

@@ -4,16 +4,39 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
-	"math"
-	"path/filepath"
-	"runtime"
-	"strings"
 
+	"github.com/lsiofs/lsiofs/pipeline/catalog/discover"
+	"github.com/lsiofs/lsiofs/pipeline/catalog/index"
 	"github.com/lsiofs/lsiofs/pipeline/spec"
 	"github.com/lsiofs/lsiofs/pipeline/storage"
+	"github.com/lsiofs/lsiofs/pipeline/storage/profile"
 	"github.com/lsiofs/lsiofs/pipeline/storage/retry"
-	"github.com/lsiofs/lsiofs/pipeline/unpack"
+	"github.com/lsiofs/lsiofs/pipeline/unpack/formats"
 )
+
+// Config says what to open.
+type Config struct {
+	// Dataset, Format and OnCorrupt as in spec.Spec.
+	Dataset   string
+	Format    spec.Format
+	OnCorrupt spec.OnCorrupt
+	IndexDir  string
+	// OpenStorage opens the storage of a dataset's root directory (absolute).
+	// What it keeps for itself goes to indexDir, "" where nothing can be stored.
+	OpenStorage func(root, indexDir string) (storage.Storage, error)
+	// Profile says how the storage's shards are gone through; the zero value stands for
+	// the defaults of an unknown one. What is found does not depend on it.
+	Profile profile.Profile
+	// Rebuild indexes every shard again, whatever is stored.
+	Rebuild bool
+	// MemoryBytes bounds what decoders hold while shards are indexed, but for
+	// one at a time; below 32 MiB it is that.
+	MemoryBytes int64
+	// Progress, when set, is called from one goroutine now and then, and a
+	// last time when the catalog is ready.
+	Progress func(Progress)
+	Log      *slog.Logger
+}
 
 // Open finds the dataset's shards, reads the stored index where it still holds,
 // indexes what is new or changed, stores the result, and returns the catalog
@@ -22,18 +45,18 @@ func Open(ctx context.Context, c Config) (*Catalog, storage.Storage, error) {
 	if c.Log == nil {
 		c.Log = slog.New(slog.DiscardHandler)
 	}
-	t, err := parseTarget(c.Dataset)
+	t, err := discover.ParseTarget(c.Dataset)
 	if err != nil {
 		return nil, nil, err
 	}
-	store := openStore(&c, &t, c.Log)
-	s, err := c.OpenStorage(t.root, store.dir)
+	store := index.OpenStore(c.IndexDir, wholeRoot(&t), index.KeyOf(t.Root(), t.Text(), formatLine(c.Format)), c.Log)
+	s, err := c.OpenStorage(t.Root(), store.Dir())
 	if err != nil {
 		return nil, nil, fmt.Errorf("dataset %s: %w", &t, err)
 	}
 	reads := retry.New(lent{s})
 	defer reads.Close() // of which nothing waits any more
-	o := opening{Config: c, target: t, storage: s, reads: reads, table: newTable(), reporter: newReporter(c.Progress), store: store}
+	o := opening{Config: c, target: t, storage: s, reads: reads, reporter: newReporter(c.Progress), store: store}
 	catalog, err := o.open(ctx)
 	o.reporter.stop(err == nil)
 	if err != nil {
@@ -41,6 +64,25 @@ func Open(ctx context.Context, c Config) (*Catalog, storage.Storage, error) {
 		return nil, nil, err
 	}
 	return catalog, s, nil
+}
+
+// DirectoryFor is where the index of a dataset is stored, absolute: indexDir
+// where that is not empty, else the directory that lies with the dataset, else
+// the user's own. refused is why the one that lies with the dataset is not used.
+func DirectoryFor(indexDir, dataset string) (dir string, refused, err error) {
+	root := ""
+	if t, err := discover.ParseTarget(dataset); err == nil {
+		root = wholeRoot(&t)
+	}
+	return index.DirectoryFor(indexDir, root)
+}
+
+// wholeRoot is the directory that is the dataset, "" where it is a part of one.
+func wholeRoot(t *discover.Target) string {
+	if !t.Whole() {
+		return ""
+	}
+	return t.Root()
 }
 
 // lent is a storage that stays open.
@@ -51,136 +93,67 @@ func (lent) Close() error { return nil }
 // opening is one run of Open.
 type opening struct {
 	Config
-	target   target
+	target   discover.Target
 	storage  storage.Storage
 	reads    storage.Storage // storage, whose errors that are likely to pass are tried again
-	table    *table
 	reporter *reporter
-	store    *store
-
-	// What an earlier run has left: prior is its index, nil where there is none.
-	prior        *image
-	priorMapping *mapping
-
-	found discovered
+	store    *index.Store
+	prior    *index.Image            // what an earlier run has left, nil where there is none
+	judged   map[storage.Object]bool // by that run: files that are no shards
+	found    discover.Found
 }
 
 func (o *opening) open(ctx context.Context) (*Catalog, error) {
 	if !o.Rebuild {
-		o.prior, o.priorMapping = o.store.load()
+		o.prior = o.store.Load()
+	}
+	if o.prior != nil {
+		o.judged = o.prior.Judged()
 	}
 	catalog, err := o.discoverAndBuild(ctx)
-	if err != nil || catalog.mapping != o.priorMapping {
-		_ = o.priorMapping.Close()
+	if err != nil || catalog.image != o.prior {
+		_ = o.prior.Close()
 	}
 	return catalog, err
 }
 
-func (o *opening) discoverAndBuild(ctx context.Context) (*Catalog, error) {
-	objects, err := o.list(ctx)
-	if err != nil {
-		return nil, err
-	}
-	s := sniffer{storage: o.reads, table: o.table, known: o.known(), onCorrupt: o.OnCorrupt, log: o.Log}
-	if o.found, err = discover(ctx, o.target.String(), objects, o.Format, o.table, s.judge); err != nil {
-		return nil, err
-	}
-	sealed := make([]packed, len(o.found.shards))
-	todo := o.reuse(sealed)
-	if len(todo) == 0 && o.prior != nil && o.prior.h.shards == uint64(len(sealed)) && o.priorKnowsJudged() {
-		// Nothing is left to build, so that journals of dead processes, which were
-		// killed between the seal and their end, are as useless as the rest.
-		o.store.clean(".tmp", ".journal")
-		o.reporter.planned(Progress{Reused: len(sealed), Records: o.prior.h.records})
-		return o.catalog(o.prior, o.priorMapping)
-	}
-	return o.build(ctx, sealed, todo)
-}
-
-// list gives the objects that the target may want.
-func (o *opening) list(ctx context.Context) ([]storage.Object, error) {
-	if len(o.Format.Arrays) > 0 {
-		return o.listArrays(ctx)
-	}
-	if o.target.file != "" {
-		if o.Format.Name == "files" {
-			return nil, fmt.Errorf("dataset %s is a file: with --format files name the directory that holds files, or a pattern of directories", &o.target)
-		}
-		stat := o.storage.Stat
-		if s, ok := o.storage.(storage.Settler); ok {
-			stat = s.Settled
-		}
-		object, err := stat(ctx, o.target.file)
-		if err != nil {
-			return nil, fmt.Errorf("dataset %s: %w", &o.target, err)
-		}
-		return []storage.Object{object}, nil
-	}
-	own := o.ownDir()
-	match := func(path string, isDir bool) bool {
-		if isDir && path == own {
-			return false
-		}
-		// A pattern names what is below the root, never the root itself.
-		return o.target.pattern == nil || path != "." && o.target.pattern.match(path, isDir)
-	}
-	var objects []storage.Object
-	err := o.storage.List(ctx, match, func(object storage.Object) error {
-		objects = append(objects, object)
-		return nil
+func (o *opening) discoverAndBuild(ctx context.Context) (catalog *Catalog, err error) {
+	o.found, err = discover.Shards(ctx, discover.Config{
+		Target: o.target, Format: o.Format, OnCorrupt: o.OnCorrupt, Storage: o.storage, Reads: o.reads,
+		IndexDir: o.store.Dir(), Known: o.known, Log: o.Log,
 	})
 	if err != nil {
-		return nil, fmt.Errorf("dataset %s: %w", &o.target, err)
+		return nil, err
 	}
-	if o.target.pattern == nil {
-		return objects, nil
+	shards := make([]index.Shard, len(o.found.Shards))
+	todo := o.reuse(shards)
+	if len(todo) == 0 && o.prior != nil && o.prior.Shards() == uint64(len(shards)) && o.priorKnowsJudged() {
+		// Nothing is left to build, so that journals of dead processes, which were
+		// killed between the seal and their end, are as useless as the rest.
+		o.store.Clean()
+		o.reporter.planned(Progress{Reused: len(shards), Records: o.prior.Records()})
+		return o.catalog(o.prior)
 	}
-	if objects, err = o.target.pattern.choose(objects); err != nil {
-		return nil, fmt.Errorf("dataset %s: %w", &o.target, err)
-	}
-	return objects, nil
-}
-
-// ownDir is the index directory relative to the root, where it lies below it:
-// it holds no shards.
-func (o *opening) ownDir() string {
-	if o.store.dir == "" {
-		return ""
-	}
-	dir, err := filepath.EvalSymlinks(o.store.dir)
-	if err != nil {
-		return ""
-	}
-	rel, err := filepath.Rel(o.target.root, dir)
-	if err != nil || rel == "." || strings.HasPrefix(rel, "..") {
-		return ""
-	}
-	return rel
+	return o.build(ctx, shards, todo)
 }
 
 // known answers for files whose content the earlier run has judged.
-func (o *opening) known() func(storage.Object) (unpack.Format, bool) {
+func (o *opening) known(object storage.Object) (format string, known bool) {
 	if o.prior == nil {
-		return func(storage.Object) (unpack.Format, bool) { return nil, false }
+		return "", false
 	}
-	none := unmarshalJudged(o.prior.judged())
-	name, _, _ := strings.Cut(o.prior.formatLine(), " ")
-	format := o.table.format(name)
-	return func(object storage.Object) (unpack.Format, bool) {
-		if none[judgedOf(object)] {
-			return nil, true
-		}
-		i, ok := o.prior.find(object.Path)
-		return format, ok && format != nil && o.prior.object(i) == object
+	if o.judged[object] {
+		return "", true
 	}
+	i, ok := o.prior.Find(object.Path)
+	return formatName(o.prior.Format()), ok && o.prior.Object(i) == object
 }
 
 // priorKnowsJudged says whether the earlier index remembers all files that were
 // judged not to be shards.
 func (o *opening) priorKnowsJudged() bool {
-	none := unmarshalJudged(o.prior.judged())
-	for _, j := range o.found.judged {
-		if !none[j] {
+	for _, j := range o.found.Judged {
+		if !o.judged[j] {
 			return false
 		}
 	}
@@ -189,177 +162,47 @@ func (o *opening) priorKnowsJudged() bool {
 
 // reuse fills in the shards whose stored index still holds, and gives the
 // numbers of the others.
-func (o *opening) reuse(sealed []packed) (todo []int) {
-	same := o.prior != nil && o.prior.formatLine() == formatLine(o.found.format)
-	for i, c := range o.found.shards {
-		if !same || !o.fromPrior(c, &sealed[i]) {
+func (o *opening) reuse(shards []index.Shard) (todo []int) {
+	same := o.prior != nil && o.prior.Format() == formatLine(o.found.Format)
+	for i, c := range o.found.Shards {
+		if !same || !o.fromPrior(c, &shards[i]) {
 			todo = append(todo, i)
 		}
 	}
 	return todo
 }
 
-func (o *opening) fromPrior(c candidate, p *packed) bool {
-	i, ok := o.prior.find(c.object.Path)
-	if !ok || o.prior.object(i) != c.object || o.prior.codec(i) != c.codec {
+func (o *opening) fromPrior(c discover.Shard, s *index.Shard) bool {
+	i, ok := o.prior.Find(c.Object.Path)
+	if !ok || o.prior.Object(i) != c.Object || o.prior.Codec(i) != formats.CodecNumber(c.Codec) {
 		return false
 	}
-	b := o.prior.blob(i)
-	if !reusable(b, o.OnCorrupt) {
+	b := o.prior.Blob(i)
+	if !o.reusable(b) {
 		return false
 	}
-	*p = packed{object: c.object, codec: c.codec, blob: b}
+	*s = index.Shard{Object: c.Object, Codec: o.prior.Codec(i), Blob: b}
 	return true
 }
 
 // reusable says whether what an earlier run found in an unchanged shard is what
 // this one would find: damage is found again where it is an error, and a file
 // that could not be read is tried again.
-func reusable(b blob, policy spec.OnCorrupt) bool {
-	flags := b.header().flags
-	return flags&flagUnreadable == 0 && (flags&flagDamaged == 0 || policy == spec.CorruptSkip)
+func (o *opening) reusable(b index.Blob) bool {
+	h := b.Header()
+	return !h.Unreadable() && (!h.Damaged() || o.OnCorrupt == spec.CorruptSkip)
 }
 
-// build indexes the shards in todo, seals the index, and opens what was sealed.
-func (o *opening) build(ctx context.Context, sealed []packed, todo []int) (*Catalog, error) {
-	line := formatLine(o.found.format)
-	own := newJournal(o.store, line, o.Log)
-	old := openJournals(o.store, own.head, o.OnCorrupt, o.Rebuild)
-	defer old.close()
-	todo = old.reuse(o.found.shards, sealed, todo)
-
-	totals := Progress{ShardsTotal: len(todo), Reused: len(sealed) - len(todo)}
-	for _, i := range todo {
-		totals.BytesTotal += o.found.shards[i].object.SizeBytes
-	}
-	for i := range sealed {
-		if sealed[i].blob != nil {
-			totals.Records += sealed[i].blob.header().records
-		}
-	}
-	o.reporter.planned(totals)
-
-	b := builder{storage: o.storage, reads: o.reads, table: o.table, unpacker: o.found.unpacker, onCorrupt: o.OnCorrupt, journal: own, progress: o.reporter,
-		windows: newWindows(o.MemoryBytes, runtime.GOMAXPROCS(0))}
-	if err := b.run(ctx, o.found.shards, todo); err != nil {
-		own.close(true)
-		return nil, err
-	}
-	maps, err := own.blobs(func(i int, b blob) {
-		c := o.found.shards[i]
-		sealed[i] = packed{object: c.object, codec: c.codec, blob: b}
-	})
-	defer func() {
-		for _, m := range maps {
-			_ = m.Close()
-		}
-	}()
-	if err != nil {
-		own.close(true)
-		return nil, fmt.Errorf("index of %s: %w", &o.target, err)
-	}
-	catalog, stored, err := o.seal(sealed, own.inMemory())
-	own.close(err != nil || !stored)
-	if stored {
-		old.remove()
-		o.store.clean(".tmp")
-	}
-	return catalog, err
-}
-
-// seal writes the index, to memory where it must be, and opens it. stored says
-// whether it is in the index directory.
-func (o *opening) seal(sealed []packed, inMemory bool) (catalog *Catalog, stored bool, err error) {
-	if err := o.refuseEmpty(sealed); err != nil {
-		return nil, false, err
-	}
-	if err := o.refuseKinds(sealed); err != nil {
-		return nil, false, err
-	}
-	if err := o.refuseTooLarge(sealed); err != nil {
-		return nil, false, err
-	}
-	_, keyed := o.found.unpacker.(unpack.Renamer)
-	s := sealing{
-		key: o.store.key, formatLine: formatLine(o.found.format), keyed: keyed, shards: sealed, judged: o.found.judged,
-		fingerprint: fingerprintOf(o.found.format, sealed),
-	}
-	m, stored, err := o.store.seal(&s, inMemory)
-	if err != nil {
-		return nil, false, fmt.Errorf("index of %s: %w", &o.target, err)
-	}
-	i, err := openImage(m.data, o.store.key)
-	if err != nil {
-		_ = m.Close()
-		return nil, false, fmt.Errorf("the index of %s that was just written %w: check the disk of %s", &o.target, err, o.store.dir)
-	}
-	if stored {
-		o.store.remember(o.found.format, sealed, s.fingerprint)
-	}
-	if catalog, err = o.catalog(i, m); err != nil {
-		_ = m.Close()
-		return nil, false, err
-	}
-	return catalog, stored, nil
-}
-
-// refuseTooLarge refuses datasets whose sizes can't be added up.
-func (o *opening) refuseTooLarge(sealed []packed) error {
-	sum := int64(0)
-	for i := range sealed {
-		n := sealed[i].blob.header().streamBytes
-		if sum > math.MaxInt64-n {
-			return fmt.Errorf("%s holds more than 2⁶³ bytes in its records: name fewer files with a pattern", &o.target)
-		}
-		sum += n
-	}
-	return nil
-}
-
-func (o *opening) refuseEmpty(sealed []packed) error {
-	damaged := 0
-	for i := range sealed {
-		h := sealed[i].blob.header()
-		if h.records > 0 {
-			return nil
-		}
-		if h.flags&flagDamaged != 0 {
-			damaged++
-		}
-	}
-	if damaged > 0 {
-		return fmt.Errorf("%s holds no records: %s, %d of them damaged and left out by --on-corrupt skip", &o.target, files(len(sealed)), damaged)
-	}
-	return fmt.Errorf("%s holds no records in %s of format %s: check the path, or name another --format", &o.target, files(len(sealed)), o.found.format.Name)
-}
-
-// catalog is that of a sealed index; its mapping stays the caller's where it fails.
-func (o *opening) catalog(i *image, m *mapping) (*Catalog, error) {
+// catalog is that of a sealed index, which stays the caller's where it fails.
+func (o *opening) catalog(i *index.Image) (*Catalog, error) {
 	c := &Catalog{
-		root: o.target.root, format: o.found.format, unpacker: o.found.unpacker,
-		extension: o.found.unpacker.StreamExtension(o.found.shards[0].inner),
-		table:     o.table, store: o.store, image: i, mapping: m, coarse: newCoarse(i), passedOver: o.found.passedOver,
+		root: o.target.Root(), format: o.found.Format, unpacker: o.found.Unpacker, extension: o.found.StreamExtension,
+		store: o.store, image: i, coarse: newCoarse(i), passedOver: o.found.PassedOver,
 	}
 	if err := c.setKind(); err != nil {
 		return nil, err
 	}
-	for n := range i.h.shards {
-		if l := i.blob(n).damage(); len(l.First) > 0 {
-			c.damaged = append(c.damaged, Damage{Path: i.path(n), Errors: l.First, Reasons: l.Reasons})
-		}
-	}
-	o.logDamage(c.damaged)
+	c.setDamaged()
+	logDamage(o.Log, c.damaged)
 	return c, nil
-}
-
-// logDamage names a few shards; Catalog.Damaged has them all.
-func (o *opening) logDamage(damaged []Damage) {
-	const most = 10
-	for i, d := range damaged {
-		if i == most {
-			o.Log.Warn("damaged records are left out of further shards", "shards", len(damaged)-most)
-			return
-		}
-		o.Log.Warn("damaged records are left out", "shard", d.Path, "damages", d.Count(), "reason", d.Errors[0].Error())
-	}
 }

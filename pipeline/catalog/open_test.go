@@ -56,8 +56,10 @@ func TestRecordsOfEachFormatLieWhereTheyShould(t *testing.T) {
 			}
 			require.Equal(t, sum, c.StreamBytes())
 			require.LessOrEqual(t, extents[tt.want-1].OffsetBytes+extents[tt.want-1].SizeBytes, c.Shard(0).DecodedBytes)
-			again := w.mustOpen(func(c *Config) { c.Format = tt.format })
-			require.Equal(t, c.image.data, again.image.data)
+			sealed := w.sealed()
+			again := w.mustOpen(func(c *Config) { c.Format, c.Rebuild = tt.format, true })
+			require.Equal(t, c.Identity(), again.Identity())
+			require.Equal(t, sealed, w.sealed())
 		})
 	}
 }

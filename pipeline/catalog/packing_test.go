@@ -1,47 +1,19 @@
 package catalog
 
 import (
+	"io"
 	"math"
-	"os"
 	"slices"
 	"testing"
 
 	"github.com/stretchr/testify/require"
 	"pgregory.net/rapid"
 
+	"github.com/lsiofs/lsiofs/pipeline/catalog/index"
 	"github.com/lsiofs/lsiofs/pipeline/spec"
 	"github.com/lsiofs/lsiofs/pipeline/storage"
 	"github.com/lsiofs/lsiofs/pipeline/unpack"
 )
-
-func TestBitsGiveBackWhatWasAppendedAtEveryWidth(t *testing.T) {
-	rapid.Check(t, func(t *rapid.T) {
-		w := uint(rapid.IntRange(0, 64).Draw(t, "width"))
-		values := rapid.SliceOfN(rapid.Uint64(), 0, 200).Draw(t, "values")
-		lead := rapid.IntRange(0, 9).Draw(t, "lead")
-		for i := range values {
-			if w < 64 {
-				values[i] &= 1<<w - 1
-			}
-		}
-		b := appendBits(make([]byte, lead), w, values)
-		require.EqualValues(t, lead+int(bitsBytes(uint64(len(values)), w)), len(b))
-		for i, v := range values {
-			require.Equal(t, v, bitsAt(b, uint64(lead), w, uint64(i)), "value %d", i)
-		}
-		n := rapid.IntRange(0, len(values)).Draw(t, "n")
-		var sum uint64
-		want := make([]int64, n)
-		for i, v := range values[:n] {
-			sum += v
-			want[i] = 17 + int64(v)
-		}
-		require.Equal(t, sum, sumBits(b, uint64(lead), w, uint64(n)))
-		got := make([]int64, n)
-		addBits(got, b, uint64(lead), w, 17)
-		require.Equal(t, want, got)
-	})
-}
 
 // plainShard is a shard's index as plain slices.
 type plainShard struct {
@@ -108,15 +80,15 @@ func (s *plainShard) lost() unpack.Losses {
 	return sum.Lost()
 }
 
-func (s *plainShard) pack(t require.TestingT, keyed bool) blob {
-	p := newPacker(keyed, s.members != nil)
-	require.NoError(t, p.add(unpack.Extent{OffsetBytes: 5, SizeBytes: 6, KeyHash: 7}))
-	p.restart()
+func (s *plainShard) pack(t require.TestingT, keyed bool) index.Blob {
+	p := index.NewPacker(keyed, s.members != nil)
+	require.NoError(t, p.Add(unpack.Extent{OffsetBytes: 5, SizeBytes: 6, KeyHash: 7}))
+	p.Restart()
 	for _, e := range s.extents {
-		require.NoError(t, p.add(e))
+		require.NoError(t, p.Add(e))
 	}
 	sum := unpack.Summary{DecodedBytes: s.decoded, Members: s.members, Kind: s.kind, Damage: s.damage, Parts: s.parts, Losses: s.losses}
-	b, err := p.finish(sum, false)
+	b, err := p.Finish(sum)
 	require.NoError(t, err)
 	return b
 }
@@ -128,39 +100,35 @@ func (s *plainShard) isEntry(i int) bool {
 	})
 }
 
-// sealShards makes a catalog of shards, as Open does.
-func sealShards(t require.TestingT, dir string, shards []plainShard, keyed bool) *Catalog {
-	s := sealing{key: [32]byte{1}, formatLine: "tar", keyed: keyed}
-	for i := range shards {
-		o := storage.Object{Path: string(rune('a'+i)) + ".tar", SizeBytes: int64(i), Version: storage.Version{ModTimeNanos: 7, Inode: uint64(i)}}
-		s.shards = append(s.shards, packed{object: o, codec: uint32(min(1, len(shards[i].members))), blob: shards[i].pack(t, keyed)})
-	}
-	s.fingerprint = fingerprintOf(spec.Format{Name: "tar"}, s.shards)
-	m := writeSealed(t, dir, &s)
-	img, err := openImage(m.data, s.key)
-	require.NoError(t, err)
-	return &Catalog{image: img, mapping: m, coarse: newCoarse(img), table: &table{}}
+// sealShards makes a catalog of shards, as Open does, in memory.
+func sealShards(t require.TestingT, shards []plainShard, keyed bool) *Catalog {
+	image := sealTo(t, &index.Store{}, shards, keyed)
+	return &Catalog{image: image, coarse: newCoarse(image)}
 }
 
-func writeSealed(t require.TestingT, dir string, s *sealing) *mapping {
-	f, err := os.CreateTemp(dir, "")
+// sealTo makes a sealed index.
+func sealTo(t require.TestingT, s *index.Store, shards []plainShard, keyed bool) *index.Image {
+	b := s.Begin("tar", nil)
+	defer b.Close()
+	c := index.Content{Format: "tar", Keyed: keyed}
+	for i := range shards {
+		o := storage.Object{Path: string(rune('a'+i)) + ".tar", SizeBytes: int64(i), Version: storage.Version{ModTimeNanos: 7, Inode: uint64(i)}}
+		c.Shards = append(c.Shards, index.Shard{Object: o, Codec: uint32(min(1, len(shards[i].members))), Blob: shards[i].pack(t, keyed)})
+	}
+	c.Lines = func(w io.Writer) error { return datasetLines(w, spec.Format{Name: "tar"}, c.Shards) }
+	image, err := b.Seal("a test", c)
 	require.NoError(t, err)
-	defer f.Close()
-	require.NoError(t, s.write(f))
-	m, err := (&store{}).mapWhole(f, false)
-	require.NoError(t, err)
-	return m
+	return image
 }
 
 func TestPackedShardsAnswerAsPlainSlicesDo(t *testing.T) {
-	dir := t.TempDir()
 	rapid.Check(t, func(t *rapid.T) {
 		keyed := rapid.Bool().Draw(t, "keyed")
 		shards := make([]plainShard, rapid.IntRange(1, 6).Draw(t, "shards"))
 		for i := range shards {
 			shards[i] = drawShard(t, keyed)
 		}
-		c := sealShards(t, dir, shards, keyed)
+		c := sealShards(t, shards, keyed)
 		defer c.Close()
 		var numbers []uint64
 		var want []Extent
@@ -171,8 +139,8 @@ func TestPackedShardsAnswerAsPlainSlicesDo(t *testing.T) {
 			require.EqualValues(t, len(want), sh.First)
 			require.EqualValues(t, len(s.extents), sh.Records)
 			require.Equal(t, s.decoded, sh.DecodedBytes)
-			require.Equal(t, s.lost().First, c.image.blob(uint64(i)).damage().First)
-			require.Equal(t, s.kind, string(c.image.blob(uint64(i)).kind()))
+			require.Equal(t, s.lost().First, c.image.Blob(uint64(i)).Losses().First)
+			require.Equal(t, s.kind, string(c.image.Blob(uint64(i)).Kind()))
 			entries := 0
 			for o, e := range s.extents {
 				numbers = append(numbers, uint64(len(want)))
@@ -248,13 +216,12 @@ func checkEntries(t *rapid.T, c *Catalog, shard int, s *plainShard) {
 }
 
 func TestChunksAreCutAsTheRuleSays(t *testing.T) {
-	dir := t.TempDir()
 	rapid.Check(t, func(t *rapid.T) {
 		shards := make([]plainShard, rapid.IntRange(1, 4).Draw(t, "shards"))
 		for i := range shards {
 			shards[i] = drawShard(t, false)
 		}
-		c := sealShards(t, dir, shards, false)
+		c := sealShards(t, shards, false)
 		defer c.Close()
 		chunkBytes := rapid.OneOf(rapid.Uint64Range(1, 100), rapid.Uint64Range(1, 1<<20)).Draw(t, "bytes")
 		chunkRecords := rapid.Uint64Range(1, 300).Draw(t, "records")
@@ -289,7 +256,7 @@ func TestHotAccessorsAllocateNothing(t *testing.T) {
 	for i := range 1000 {
 		s.extents = append(s.extents, unpack.Extent{OffsetBytes: int64(i) * 1000, SizeBytes: int64(1 + i%900), KeyHash: uint64(i)})
 	}
-	c := sealShards(t, t.TempDir(), []plainShard{s, s}, true)
+	c := sealShards(t, []plainShard{s, s}, true)
 	defer c.Close()
 	numbers := []uint64{5, 6, 7, 1999, 0, 1000, 999, 555}
 	extents, sizes, keys := make([]Extent, 8), make([]int64, 8), make([]uint64, 8)
@@ -301,32 +268,6 @@ func TestHotAccessorsAllocateNothing(t *testing.T) {
 	}))
 }
 
-func TestAMillionRecordsStayCompact(t *testing.T) {
-	s := plainShard{}
-	for k := range 100_000 {
-		size := 600 + int64(k*2654435761>>7)%1200
-		s.extents = append(s.extents, unpack.Extent{OffsetBytes: s.decoded, SizeBytes: size, KeyHash: uint64(k)})
-		s.decoded += size
-	}
-	for _, keyed := range []bool{false, true} {
-		b := s.pack(t, keyed)
-		seal := sealing{formatLine: "tar", keyed: keyed}
-		for i := range 10 {
-			seal.shards = append(seal.shards, packed{object: storage.Object{Path: string(rune('a' + i))}, blob: b})
-		}
-		m := writeSealed(t, t.TempDir(), &seal)
-		i, err := openImage(m.data, seal.key)
-		require.NoError(t, err)
-		require.EqualValues(t, 1_000_000, i.h.records)
-		limit := 2.0
-		if keyed {
-			limit += 8
-		}
-		require.Less(t, float64(len(m.data))/1e6, limit)
-		require.NoError(t, m.Close())
-	}
-}
-
 func BenchmarkLookup(b *testing.B) {
 	s := plainShard{}
 	for k := range 1_000_000 {
@@ -334,7 +275,7 @@ func BenchmarkLookup(b *testing.B) {
 		s.extents = append(s.extents, unpack.Extent{OffsetBytes: s.decoded, SizeBytes: size})
 		s.decoded += size
 	}
-	c := sealShards(b, b.TempDir(), []plainShard{s, s, s, s}, false)
+	c := sealShards(b, []plainShard{s, s, s, s}, false)
 	defer c.Close()
 	numbers := make([]uint64, 4096)
 	for i := range numbers {

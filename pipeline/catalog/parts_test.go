@@ -156,15 +156,14 @@ func parts(t *rapid.T) plainShard {
 }
 
 func TestPartsAreEnteredAndPiecesAreWholeParts(t *testing.T) {
-	dir := t.TempDir()
 	rapid.Check(t, func(t *rapid.T) {
 		s := parts(t)
 		if len(s.extents) == 0 {
 			return
 		}
-		c := sealShards(t, dir, []plainShard{s}, false)
+		c := sealShards(t, []plainShard{s}, false)
 		defer c.Close()
-		require.Equal(t, s.losses, c.image.blob(0).damage())
+		require.Equal(t, s.losses, c.image.Blob(0).Losses())
 		memberOf := func(o int) (m int) {
 			for m+1 < len(s.members) && s.members[m+1].DecodedBytes <= s.extents[o].OffsetBytes {
 				m++

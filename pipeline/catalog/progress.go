@@ -6,6 +6,16 @@ import (
 	"time"
 )
 
+// Progress of a build. Bytes are of raw shards.
+type Progress struct {
+	Shards, ShardsTotal int   // of the shards that are indexed now, not of those that are reused
+	Bytes, BytesTotal   int64 // likewise
+	Records             uint64
+	Reused              int // shards whose stored index still holds
+	Elapsed             time.Duration
+	Done                bool
+}
+
 // progressInterval is often enough for a bar that moves smoothly.
 const progressInterval = 100 * time.Millisecond
 

@@ -2,124 +2,40 @@ package catalog
 
 import (
 	"context"
-	"fmt"
 	"io"
-	"sync"
 	"sync/atomic"
 
 	"github.com/lsiofs/lsiofs/pipeline/storage"
+	"github.com/lsiofs/lsiofs/pipeline/storage/profile"
 	"github.com/lsiofs/lsiofs/pipeline/unpack"
 )
 
-// objectReader is one object as an io.ReaderAt. It counts how far into the
-// object reads have come, which is what progress is measured by: passes skip
-// over most of a tar.
-type objectReader struct {
-	ctx     context.Context // of the pass, which the reader does not outlive
-	storage storage.Storage
-	object  storage.Object
-	reached int64
-	counter *atomic.Int64 // of all objects together; may be nil
-	// buffer is what the storage fills. It is not the caller's p: when the
-	// context ends, a read that is under way may still write to its buffer,
-	// and p goes back to a decoder's pool.
-	buffer []byte
-}
-
-// readBytes bounds one read of the storage.
-const readBytes = 1 << 20
-
-var _ io.ReaderAt = (*objectReader)(nil)
-
-// ReadAt fills p, or as much as the object has with io.EOF. Calls come from one
-// goroutine at a time.
-func (r *objectReader) ReadAt(p []byte, off int64) (int, error) {
-	if off < 0 {
-		return 0, fmt.Errorf("%s: read at offset %d", r.object.Path, off)
-	}
-	left := r.object.SizeBytes - off
-	if left <= 0 {
-		return 0, io.EOF
-	}
-	want := int(min(int64(len(p)), left))
-	n := 0
-	for n < want {
-		m, err := r.read(p[n:want], off+int64(n))
-		if err != nil {
-			return n, err
-		}
-		n += m
-	}
-	if n < len(p) {
-		return n, io.EOF
-	}
-	return n, nil
-}
-
-// read is one read of the storage, of at most readBytes.
-func (r *objectReader) read(p []byte, off int64) (int, error) {
-	n := min(len(p), readBytes)
-	if cap(r.buffer) < n {
-		r.buffer = takeBuffer(n)
-	}
-	if err := storage.ReadAt(r.ctx, r.storage, r.object, r.buffer[:n], off); err != nil {
-		r.buffer = nil // it may still be written to
-		return 0, err
-	}
-	copy(p, r.buffer[:n])
-	r.advance(off + int64(n))
-	return n, nil
-}
-
-// close gives the buffer back.
-func (r *objectReader) close() {
-	if b := r.buffer; cap(b) >= keptBufferBytes {
-		buffers.Put(&b)
-	}
-	r.buffer = nil
-}
-
-// keptBufferBytes holds most files of a dataset of small ones, in one read.
-const keptBufferBytes = 256 << 10
-
-// buffers are of keptBufferBytes at least, and not in use.
-var buffers sync.Pool
-
-func takeBuffer(n int) []byte {
-	if b, ok := buffers.Get().(*[]byte); ok && cap(*b) >= n {
-		return (*b)[:n]
-	}
-	return make([]byte, n, max(n, keptBufferBytes))
-}
-
-// advance tells that the object is done up to an offset.
-func (r *objectReader) advance(to int64) {
-	if to > r.reached {
-		if r.counter != nil {
-			r.counter.Add(to - r.reached)
-		}
-		r.reached = to
-	}
-}
-
-// shardReader is an objectReader that remembers the storage's failure, so that
-// it is told from what a format says of the bytes, and that reads what memory
+// shardReader reads a shard for a pass. It remembers the storage's failure, so that
+// it is told from what a format says of the bytes, and reads what memory
 // holds without asking the storage's queues. Of an object that is put together
-// from files it reads what is around these.
+// from files it reads what is around these. It counts how far into the shard reads
+// have come, which is what progress is measured by: passes skip over most of a tar.
 type shardReader struct {
-	objectReader
+	reader  *storage.Reader
 	files   storage.Storage // knows what memory holds, and what is around files
+	object  storage.Object
 	failure error
+	pass    profile.Pass
+	reached int64
+	counter *atomic.Int64 // of all shards together
 
 	opened   bool
 	resident storage.Resident // nil where there is none
 	outline  io.ReaderAt      // likewise
 }
 
-var _ unpack.ResidentReaderAt = (*shardReader)(nil)
+var (
+	_ unpack.ResidentReaderAt  = (*shardReader)(nil)
+	_ unpack.PortionedReaderAt = (*shardReader)(nil)
+)
 
-func newShardReader(ctx context.Context, files, reads storage.Storage, o storage.Object, counter *atomic.Int64) (*shardReader, error) {
-	r := &shardReader{files: files, objectReader: objectReader{ctx: ctx, storage: reads, object: o, counter: counter}}
+func newShardReader(ctx context.Context, files, reads storage.Storage, o storage.Object, pass profile.Pass, counter *atomic.Int64) (*shardReader, error) {
+	r := &shardReader{reader: storage.NewReader(ctx, reads, o, int(pass.ReadBytes)), files: files, object: o, pass: pass, counter: counter}
 	var err error
 	if made, ok := files.(storage.Outliner); ok {
 		r.outline, err = made.Outline(o)
@@ -131,11 +47,27 @@ func (r *shardReader) ReadAt(p []byte, off int64) (int, error) {
 	if r.outline != nil {
 		return r.outline.ReadAt(p, off)
 	}
-	n, err := r.objectReader.ReadAt(p, off)
+	n, err := r.reader.ReadAt(p, off)
+	if n > 0 {
+		r.advance(off + int64(n))
+	}
 	if err != nil && n < len(p) && off+int64(n) < r.object.SizeBytes {
 		r.failure = err
 	}
 	return n, err
+}
+
+// advance tells that the shard is done up to an offset.
+func (r *shardReader) advance(to int64) {
+	if to > r.reached {
+		r.counter.Add(to - r.reached)
+		r.reached = to
+	}
+}
+
+// Portions implements unpack.PortionedReaderAt.
+func (r *shardReader) Portions() unpack.Portions {
+	return unpack.Portions{ReadBytes: int(r.pass.ReadBytes), SkipBytes: r.pass.SkipBytes, HeaderBytes: r.pass.HeaderBytes}
 }
 
 // Holds implements unpack.ResidentReaderAt. The file is opened by the first
@@ -164,7 +96,7 @@ func (r *shardReader) ReadResident(p []byte, offsetBytes int64) bool {
 }
 
 func (r *shardReader) close() {
-	r.objectReader.close()
+	r.reader.Close()
 	if r.resident != nil {
 		_ = r.resident.Close()
 	}

@@ -6,13 +6,13 @@ import (
 	"os"
 	"path/filepath"
 	"runtime"
-	"strings"
 	"sync"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/require"
 	"golang.org/x/sync/errgroup"
+	"golang.org/x/sys/unix"
 
 	"github.com/lsiofs/lsiofs/pipeline/storage"
 )
@@ -53,8 +53,9 @@ func TestAnInterruptedBuildGoesOnWhereItStopped(t *testing.T) {
 	require.Less(t, len(read), shards)
 	require.GreaterOrEqual(t, len(read), shards-first)
 	require.Empty(t, w.indexFiles("*.journal"), "sealed")
-	fresh := w.mustOpen(func(c *Config) { c.Rebuild = true })
-	require.Equal(t, c.image.data, fresh.image.data)
+	sealed := w.sealed()
+	w.mustOpen(func(c *Config) { c.Rebuild = true })
+	require.Equal(t, sealed, w.sealed())
 }
 
 func TestCancellingEndsABuildWhoseReadsHang(t *testing.T) {
@@ -90,14 +91,14 @@ func TestCancellingEndsABuildWhoseReadsHang(t *testing.T) {
 func TestAJournalOfALivingProcessIsLeftAlone(t *testing.T) {
 	w := newWorld(t)
 	w.write("a.jsonl", linesOf(50, "a"))
-	config := w.config()
-	target, err := parseTarget(w.data)
+	name := w.indexName()
+	living, err := os.Create(filepath.Join(w.index, name+".abc.journal"))
 	require.NoError(t, err)
-	other := newJournal(openStore(&config, &target, config.Log), "jsonl", config.Log)
-	require.NoError(t, other.begin())
+	defer living.Close()
+	require.NoError(t, unix.Flock(int(living.Fd()), unix.LOCK_EX))
 	w.mustOpen()
 	require.Len(t, w.indexFiles("*.journal"), 1)
-	other.close(true)
+	require.NoError(t, living.Close())
 	w.mustOpen(func(c *Config) { c.Rebuild = true })
 	require.Empty(t, w.indexFiles("*.journal"))
 }
@@ -118,7 +119,7 @@ func TestTwoBuildsAtOnceDoNoHarm(t *testing.T) {
 	require.NoError(t, g.Wait())
 	for _, c := range catalogs {
 		require.Equal(t, uint64(600), c.Records())
-		require.Equal(t, catalogs[0].image.data, c.image.data)
+		require.Equal(t, catalogs[0].Identity(), c.Identity())
 	}
 	for _, c := range catalogs {
 		require.NoError(t, c.Close())
@@ -161,57 +162,6 @@ func TestAnIndexDirectoryThatCantBeWrittenIsAWarning(t *testing.T) {
 		require.Contains(t, w.log.String(), "level=WARN")
 		require.Contains(t, w.log.String(), "index")
 		require.Empty(t, c.Explain(c.Fingerprint()))
-	}
-}
-
-func TestAFullDiskEndsInMemory(t *testing.T) {
-	w := newWorld(t)
-	config := w.config()
-	j := newJournal(&store{dir: t.TempDir(), name: "x", log: config.Log}, "jsonl", config.Log)
-	defer j.close(false)
-	s := plainShard{decoded: 10}
-	b := s.pack(t, false)
-	add := func(i int) {
-		require.NoError(t, j.append(i, packed{object: storage.Object{Path: fmt.Sprint(i)}, blob: b}))
-		require.NoError(t, j.flush())
-	}
-	add(0)
-	readOnly, err := os.Open(j.parts[0].f.Name())
-	require.NoError(t, err)
-	require.NoError(t, j.parts[0].f.Close())
-	j.parts[0].f = readOnly // writes fail from here on
-	add(1)
-	add(2)
-	require.True(t, j.inMemory())
-	found := map[int]blob{}
-	maps, err := j.blobs(func(i int, b blob) { found[i] = b })
-	require.NoError(t, err)
-	require.Equal(t, map[int]blob{0: b, 1: b, 2: b}, found)
-	for _, m := range maps {
-		require.NoError(t, m.Close())
-	}
-	require.Equal(t, 1, strings.Count(w.log.String(), "level=WARN"))
-}
-
-func TestWhatADiskLosesOfAnIndexThatIsBeingBuiltIsNoticed(t *testing.T) {
-	w := newWorld(t)
-	config := w.config()
-	s := plainShard{decoded: 10}
-	b := s.pack(t, false)
-	for _, lost := range []int64{0, 1, int64(len(b)) - 1} {
-		j := newJournal(&store{dir: t.TempDir(), name: "x", log: config.Log}, "jsonl", config.Log)
-		require.NoError(t, j.append(0, packed{object: storage.Object{Path: "a"}, blob: b}))
-		require.NoError(t, j.flush())
-		at := j.where[0].at + lost
-		_, err := j.parts[0].f.WriteAt([]byte{b[lost] ^ 1}, at)
-		require.NoError(t, err)
-		maps, err := j.blobs(func(int, blob) {})
-		require.ErrorContains(t, err, "lost what was written to it", "byte %d", lost)
-		require.ErrorContains(t, err, "--index-dir")
-		for _, m := range maps {
-			require.NoError(t, m.Close())
-		}
-		j.close(false)
 	}
 }
 
@@ -258,17 +208,38 @@ func TestFilesOfTheFutureDoNotKeepNewOnesAway(t *testing.T) {
 func TestWhatKilledProcessesLeaveIsRemovedWhereTheIndexHoldsToo(t *testing.T) {
 	w := newWorld(t)
 	w.write("a.jsonl", linesOf(5, "a"))
-	name := strings.TrimSuffix(w.mustOpen().store.path("index"), "index")
-	for _, left := range []string{"abc.tmp", "def.journal"} {
-		require.NoError(t, os.WriteFile(name+left, []byte("left"), 0o600))
+	w.mustOpen()
+	path := filepath.Join(w.index, w.indexName())
+	for _, left := range []string{".abc.tmp", ".def.journal"} {
+		require.NoError(t, os.WriteFile(path+left, []byte("left"), 0o600))
 	}
 	other := filepath.Join(w.index, "0123456789abcdef0123456789abcdef.abc.tmp")
 	require.NoError(t, os.WriteFile(other, nil, 0o600))
-	alive, err := w.mustOpen().store.create("tmp")
+	alive, err := os.Create(path + ".ghi.tmp")
 	require.NoError(t, err)
 	defer alive.Close()
+	require.NoError(t, unix.Flock(int(alive.Fd()), unix.LOCK_EX))
 
 	require.Zero(t, w.readsOf(func() { w.mustOpen() }))
 	require.ElementsMatch(t, []string{other, alive.Name()}, append(w.indexFiles("*.tmp"), w.indexFiles("*.journal")...),
 		"those of another dataset and of a living process stay")
+}
+
+func TestHistoryKeepsTheNewestFour(t *testing.T) {
+	w := newWorld(t)
+	var seen []string
+	for i := range 6 {
+		w.write("a.jsonl", linesOf(i+1, "a"))
+		seen = append(seen, w.mustOpen().Fingerprint())
+	}
+	c := w.mustOpen()
+	for i, fingerprint := range seen {
+		require.Equal(t, i < 2, c.Explain(fingerprint) == "", "fingerprint %d", i)
+	}
+	// What does not hash to its name is not believed.
+	path := w.indexFiles("*." + seen[3] + ".gz")[0]
+	require.NoError(t, os.WriteFile(path, gz([]byte("lsiofs/1 dataset tar\n")), 0o600))
+	require.Empty(t, c.Explain(seen[3]))
+	require.NoError(t, os.WriteFile(filepath.Clean(path), []byte("x"), 0o600))
+	require.Empty(t, c.Explain(seen[3]))
 }

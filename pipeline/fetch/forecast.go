@@ -83,7 +83,7 @@ func (f *Fetcher) Forecast(ctx context.Context, seq Sequence, n uint64, how Choi
 		k += uint64(m)
 	}
 	c.Estimated = len(compressed) > 0
-	c.Fits = c.KeptBytes+min(ahead.MaxBytes, f.limits.WindowBytes) <= f.limits.CacheBytes/5*4
+	c.Fits = c.KeptBytes+min(f.config.Storage.Ahead.Bytes, f.limits.WindowBytes) <= f.limits.CacheBytes/5*4
 	c.Compressed = uint64(len(compressed))
 	for shard, passes := range compressed {
 		c.Passes += uint64(len(passes))
@@ -127,7 +127,7 @@ func (f *Fetcher) take(passes []pass, piece int, at place) []pass {
 func (f *Fetcher) inAdvance(from, to place) bool {
 	records := to.records - from.records
 	return records < uint64(f.config.LookaheadRecords) ||
-		records < ahead.MaxRecords && to.pieces-from.pieces < ahead.MaxPieces && to.bytes-from.bytes < min(ahead.MaxBytes, f.limits.WindowBytes)
+		records < ahead.MaxRecords && to.pieces-from.pieces < ahead.MaxPieces && to.bytes-from.bytes < min(f.config.Storage.Ahead.Bytes, f.limits.WindowBytes)
 }
 
 // forecastPiece calls read for those of a piece of a shard that is not

@@ -16,7 +16,7 @@ func (f *Fetcher) startGatherer() (err error) {
 
 func (f *Fetcher) gatherConfig(memory *budget.Blocks) gather.Config {
 	return gather.Config{
-		Index: f.index, Storage: f.storage, Memory: memory, Plan: PlanConfig(f.config.Storage),
+		Index: f.index, Storage: f.storage, Memory: memory, Plan: PlanConfig(f.config.Storage), Ahead: f.config.Storage.Ahead,
 		ReadTimeout: f.config.ReadTimeout, Verifier: f.verifier, Meter: f.meter, Note: f.note,
 	}
 }

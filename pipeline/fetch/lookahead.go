@@ -103,7 +103,7 @@ func (r *Reader) readAhead(k uint64, n int, again bool, lent int) {
 		return // another call is at it
 	}
 	readers := max(f.open.Load(), 1)
-	r.ahead.Advance(&r.stock, k, n, again, lent, int(readers), f.limits.WindowBytes/readers)
+	r.ahead.Advance(&r.stock, k, n, again, lent, int(readers), min(f.config.Storage.Ahead.Bytes, f.limits.WindowBytes/readers))
 	t := r.stock.todo
 	r.stock.todo = todo{}
 	r.mu.Unlock()

@@ -96,6 +96,21 @@ type Format struct {
 	Arrays []Array
 }
 
+// WithDefaults is the format with what was left out put in: of fixed the stride, and
+// what becomes of a remainder. Arrays that are read together are of format npy.
+func (f Format) WithDefaults() Format {
+	if f.Name == "fixed" && f.StrideBytes == 0 {
+		f.StrideBytes = f.RecordBytes
+	}
+	if len(f.Arrays) > 0 {
+		f.Name = "npy"
+	}
+	if f.Remainder == "" {
+		f.Remainder = RemainderCorrupt
+	}
+	return f
+}
+
 // Order is all that decides G, the global order of an epoch, beside the
 // dataset and the epoch's number. Two equal values give equal orders.
 type Order struct {

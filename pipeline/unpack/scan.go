@@ -56,8 +56,9 @@ func (s *Summary) Lost() Losses {
 //
 // raw is read from one goroutine at a time: an uncompressed shard in portions
 // of up to 1 MiB, or its headers alone where the bytes between them are many, or
-// where raw is a ResidentReaderAt and has them in memory; a compressed one
-// forward, in portions of 256 KiB.
+// where raw is a ResidentReaderAt and has them in memory (a PortionedReaderAt says
+// which portions, and how many bytes are many); a compressed one forward, in portions
+// of 256 KiB.
 func Scan(ctx context.Context, format Format, codec Codec, raw io.ReaderAt, size int64, emit func(Extent) error, restart func()) (Summary, error) {
 	if size == 0 {
 		return Summary{Damage: &CorruptError{Record: -1, RawOffset: -1, Reason: "the file is empty"}}, nil
@@ -67,6 +68,10 @@ func Scan(ctx context.Context, format Format, codec Codec, raw io.ReaderAt, size
 	}
 	s := scan{format: format, codec: codec, raw: cancellable{ctx: ctx, raw: raw}, size: size}
 	s.resident, _ = raw.(ResidentReaderAt)
+	s.portions = defaultPortions
+	if p, ok := raw.(PortionedReaderAt); ok {
+		s.portions = p.Portions()
+	}
 	s.emit = func(e Extent) error {
 		s.records++
 		return emit(e)
@@ -90,10 +95,11 @@ type scan struct {
 	records int64 // emitted since the last restart
 
 	resident ResidentReaderAt // raw, where it is one
+	portions Portions
 }
 
 func (s *scan) plain(ctx context.Context) (Summary, error) {
-	kind, err := s.index(ctx, newFileSource(s.raw, s.resident, s.size))
+	kind, err := s.index(ctx, newFileSource(s.raw, s.resident, s.size, s.portions))
 	damage, err := splitDamage(err)
 	return Summary{DecodedBytes: s.size, Kind: kind, Damage: damage}, err
 }

@@ -4,17 +4,34 @@ import (
 	"io"
 )
 
-// How an uncompressed shard is read. Where memory holds it and what is passed
-// over unseen is worth a system call (0.5 µs, as much as copying 4 KiB), headers
-// alone. Elsewhere everything, in large portions, as long as there are less than
-// about 24 KB between two headers: through an engine, a header alone takes 6 to
-// 25 µs of a core, 12 KiB of a large portion 3 (10⁶ tar samples of 12 KiB).
+// Portions say how an uncompressed shard is read best that memory does not hold:
+// everything, in large portions, as long as there is little between two headers; else
+// headers alone.
+type Portions struct {
+	// ReadBytes is the size that portions grow to.
+	ReadBytes int
+	// SkipBytes is up to how many bytes between two headers, in the mean, are read on.
+	SkipBytes int64
+	// HeaderBytes is what the end of a read of a header is a multiple of; a power of two.
+	HeaderBytes int64
+}
+
+// PortionedReaderAt is an io.ReaderAt that knows its portions. They do not change.
+type PortionedReaderAt interface {
+	io.ReaderAt
+	Portions() Portions
+}
+
+// defaultPortions are for readers that don't know theirs, and for local files: through
+// an engine, a header alone takes 6 to 25 µs of a core, 12 KiB of a large portion 3
+// (10⁶ tar samples of 12 KiB).
+var defaultPortions = Portions{ReadBytes: 1 << 20, SkipBytes: 24 << 10, HeaderBytes: 4 << 10}
+
+// How a shard is read that memory holds: headers alone, where what is passed over
+// unseen is worth a system call (0.5 µs, as much as copying 4 KiB).
 const (
-	sequentialBytes = 1 << 20
-	firstBytes      = 64 << 10 // the portions grow from here
-	headerBytes     = 4 << 10
-	smallSkipBytes  = 24 << 10
-	leastHeader     = 1 << 10 // what a read of a header brings at least
+	firstBytes  = 64 << 10 // portions grow from here
+	leastHeader = 1 << 10  // what a read of a header brings at least
 
 	residentSkipBytes    = 2 << 10
 	residentHeaderBytes  = 2 << 10 // a small member's data and the header behind it are often among them
@@ -36,12 +53,13 @@ type fileSource struct {
 	raw      io.ReaderAt
 	resident ResidentReaderAt // nil where nobody can tell
 	size     int64
+	portions Portions
 
 	buf        []byte
 	start, end int   // buf[start:end] are the bytes that come next
 	next       int64 // offset of buf[end]
 
-	portion   int   // size of the next sequential read
+	portion   int   // size of the next read in file order
 	skipMean  int64 // moving mean of the lengths that formats pass over unseen
 	discarded bool  // the last call was a Discard
 	err       error
@@ -51,8 +69,8 @@ type fileSource struct {
 }
 
 // newFileSource reads raw; resident is the same bytes, or nil.
-func newFileSource(raw io.ReaderAt, resident ResidentReaderAt, size int64) *fileSource {
-	return &fileSource{raw: raw, resident: resident, size: size, portion: firstBytes}
+func newFileSource(raw io.ReaderAt, resident ResidentReaderAt, size int64, p Portions) *fileSource {
+	return &fileSource{raw: raw, resident: resident, size: size, portions: p, portion: min(firstBytes, p.ReadBytes)}
 }
 
 func (s *fileSource) OffsetBytes() int64 { return s.next - int64(s.end-s.start) }
@@ -123,13 +141,13 @@ func (s *fileSource) fillResident(need int) bool {
 
 // readSize says how much to read when need bytes are missing.
 func (s *fileSource) readSize(need int) int {
-	if s.skipMean > smallSkipBytes {
-		// Up to a page's end, so that a read touches as few as can be.
+	if s.skipMean > s.portions.SkipBytes {
+		// Up to the end of a page, or of several, so that a read touches few of them.
 		end := s.next + int64(max(need, leastHeader))
-		return int((end+headerBytes-1)&^(headerBytes-1) - s.next)
+		return int((end+s.portions.HeaderBytes-1)&^(s.portions.HeaderBytes-1) - s.next)
 	}
 	size := max(need, s.portion)
-	s.portion = min(2*s.portion, sequentialBytes)
+	s.portion = min(2*s.portion, s.portions.ReadBytes)
 	return size
 }
 
@@ -140,7 +158,7 @@ func (s *fileSource) makeRoom(n int) {
 		s.start = 0
 	}
 	if n > len(s.buf) {
-		grown := make([]byte, max(n, min(2*len(s.buf), sequentialBytes)))
+		grown := make([]byte, max(n, min(2*len(s.buf), s.portions.ReadBytes)))
 		s.end = copy(grown, s.buf[:s.end])
 		s.buf = grown
 	}

@@ -114,6 +114,28 @@ type Unitary interface {
 	SplitByUnit() bool
 }
 
+// Foldered is implemented by formats whose shards are directories: a storage
+// presents each of them as the shard that it would be with the files in it one
+// after the other, with what FileFraming says around each. They are never found by
+// themselves, as a directory has no contents to look at.
+type Foldered interface {
+	Format
+	FileFraming() FileFraming
+}
+
+// FileFraming is what a file has around it in the shard that its directory is. It is
+// pure, and safe for concurrent use.
+type FileFraming interface {
+	// HeaderBytes is how many bytes AppendHeader appends for a path of so many
+	// bytes.
+	HeaderBytes(pathBytes int, sizeBytes int64) int64
+	// AppendHeader appends what comes before the contents of a file. path is
+	// relative to the root, and valid during the call only.
+	AppendHeader(dst, path []byte, sizeBytes int64) []byte
+	// AlignBytes is what contents are filled up to a multiple of, with zeros.
+	AlignBytes() int64
+}
+
 // Framer is implemented by formats whose streams have bytes before or after
 // the records. Both are pure functions of the number of records n. What they
 // give may be shared and is not to be changed.

@@ -22,13 +22,9 @@ type worker struct {
 	claims  bool // there is one
 }
 
-// maxInFlightBytes is what all workers read ahead together: enough for large reads
-// in file order, and memory that is cleared in no time.
-const maxInFlightBytes = 16 << 20
-
 func newWorker(ctx context.Context, r *run, workers int) (*worker, error) {
 	p := r.config.Profile.Or()
-	depth := max(2, int(min(p.InFlightBytes, maxInFlightBytes)/p.ReadBytes)/workers)
+	depth := max(2, int(min(p.InFlightBytes, p.Pass.InFlightBytes)/p.ReadBytes)/workers)
 	f, err := newForward(ctx, r.config.Storage, p.ReadBytes, depth, func(n int64) { r.bytes.Add(n) })
 	if err != nil {
 		return nil, err

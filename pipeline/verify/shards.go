@@ -59,13 +59,14 @@ type Report struct {
 	Total    uint64    `json:"findings_total"`
 }
 
-// Shards reads all shards, as many at a time as there are cores. It ends early,
+// Shards reads all shards, as many at a time as the profile says, which is a core each
+// of local files. It ends early,
 // with an error, only when ctx does; the report is then of no use. Of memory it
-// takes the profile's bytes in flight, and what decoders need.
+// takes the profile's bytes in flight, at most those of a pass, and what decoders need.
 func Shards(ctx context.Context, c Config) (Report, error) {
 	run := &run{config: c, results: make([]result, c.Catalog.Shards())}
 	run.largestFirst()
-	workers := max(1, min(runtime.GOMAXPROCS(0), len(run.queue)))
+	workers := max(1, min(c.Profile.Or().Pass.ShardsAtATime(runtime.GOMAXPROCS(0)), len(run.queue)))
 	stop := catalog.Tell(c.Progress, run.progress())
 	defer stop(false)
 	g, gctx := errgroup.WithContext(ctx)

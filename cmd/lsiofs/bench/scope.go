@@ -10,6 +10,7 @@ import (
 	"github.com/lsiofs/lsiofs/pipeline"
 	"github.com/lsiofs/lsiofs/pipeline/catalog"
 	"github.com/lsiofs/lsiofs/pipeline/spec"
+	"github.com/lsiofs/lsiofs/pipeline/unpack"
 )
 
 const (
@@ -52,7 +53,8 @@ type scope struct {
 // be counted on.
 func newScope(ctx context.Context, d *pipeline.Dataset, memory int64) (*scope, error) {
 	c := d.Catalog()
-	s := &scope{records: d.Records(), streamBytes: d.StreamBytes(), extension: c.StreamExtension(), files: c.Format().Name == "files"}
+	s := &scope{records: d.Records(), streamBytes: d.StreamBytes(), extension: c.StreamExtension()}
+	_, s.files = c.Unpacker().(unpack.Foldered)
 	if s.records == 0 {
 		return nil, fmt.Errorf("--split %s leaves no records: there is nothing to measure", d.Spec().Order.Split.Part)
 	}

@@ -13,7 +13,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/lsiofs/lsiofs/fs"
-	"github.com/lsiofs/lsiofs/pipeline/catalog"
+	"github.com/lsiofs/lsiofs/pipeline/catalog/index"
 	"github.com/lsiofs/lsiofs/pipeline/storage/profile"
 	"github.com/lsiofs/lsiofs/uring"
 )
@@ -52,7 +52,7 @@ func thisMachine(indexDir string) machine {
 	m.ring = probeRing()
 	_ = unix.Getrlimit(unix.RLIMIT_NOFILE, &m.nofile)
 	_ = unix.Getrlimit(unix.RLIMIT_MEMLOCK, &m.memlock)
-	if m.indexDir, _, m.indexDirErr = catalog.DirectoryFor(indexDir, ""); m.indexDirErr == nil {
+	if m.indexDir, _, m.indexDirErr = index.DirectoryFor(indexDir, ""); m.indexDirErr == nil {
 		m.indexDirErr = probeDirectory(m.indexDir)
 	}
 	m.mounts = probeMounts()

@@ -10,6 +10,7 @@ import (
 	"syscall"
 
 	"github.com/lsiofs/lsiofs/pipeline/catalog"
+	"github.com/lsiofs/lsiofs/pipeline/catalog/index"
 )
 
 // logPath is the log's file, or, where none was asked for, one beside the indexes that
@@ -62,7 +63,7 @@ func believableLog(f *os.File) error {
 	if info.Sys().(*syscall.Stat_t).Nlink > 1 {
 		return errors.New("it has another name as well")
 	}
-	trusted, err := catalog.TrustIn(filepath.Dir(f.Name()))
+	trusted, err := index.TrustIn(filepath.Dir(f.Name()))
 	if err != nil {
 		return err
 	}

@@ -142,6 +142,8 @@ func showProfile(path string, u *terminal.UI) error {
 		{"in flight", fmt.Sprintf("%s, or %s", terminal.Plural(uint64(p.Depth), "read"), terminal.Bytes(p.InFlightBytes))},
 		{"gap", terminal.Bytes(p.GapBytes)},
 		{"alignment", terminal.Bytes(p.AlignBytes)},
+		{"read ahead", aheadText(p.Ahead)},
+		{"whole shards", passText(p.Pass)},
 	}); err != nil || len(f.Cells) == 0 {
 		return err
 	}
@@ -149,6 +151,22 @@ func showProfile(path string, u *terminal.UI) error {
 	b.WriteString("\n")
 	cellTable(&b, f.Cells, p)
 	return u.Printf("%s", b.String())
+}
+
+// aheadText says how far ahead of readers a storage is read.
+func aheadText(a profile.Ahead) string {
+	return fmt.Sprintf("%s a reader, %s queued; stretches of %s to %s; decoders by %s", terminal.Bytes(a.Bytes), terminal.Bytes(a.QueuedBytes),
+		terminal.Bytes(a.FirstStretchBytes), terminal.Bytes(a.StretchBytes), terminal.Bytes(a.DecodeBytes))
+}
+
+// passText says how shards are read that are indexed or verified.
+func passText(p profile.Pass) string {
+	shards := "a shard a core"
+	if p.Shards > 0 {
+		shards = terminal.Plural(uint64(p.Shards), "shard") + " at a time"
+	}
+	return fmt.Sprintf("%s; reads of up to %s, %s under way; gaps above %s are skipped", shards,
+		terminal.Bytes(p.ReadBytes), terminal.Bytes(p.InFlightBytes), terminal.Bytes(p.SkipBytes))
 }
 
 // view shows how far a measurement is: a bar on a terminal, a line now and

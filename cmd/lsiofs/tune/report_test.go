@@ -4,6 +4,8 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/stretchr/testify/require"
+
 	"github.com/lsiofs/lsiofs/cmd/lsiofs/goldentest"
 	"github.com/lsiofs/lsiofs/pipeline/storage/profile"
 )
@@ -14,4 +16,12 @@ func TestTheTableOfMeasurements(t *testing.T) {
 		{ReadBytes: 4 << 20, Depth: 1, BytesPerSecond: 12 << 30}}
 	cellTable(&b, cells, profile.Profile{ReadBytes: 4 << 20, Depth: 128, InFlightBytes: 4 << 20})
 	goldentest.Equal(t, "tune-table.txt", b.String())
+}
+
+func TestWhatIsNotMeasuredIsShownInWords(t *testing.T) {
+	p := profile.Defaults(profile.KindSSD)
+	require.Equal(t, "32 MiB a reader, 64 MiB queued; stretches of 256 KiB to 8.0 MiB; decoders by 128 KiB", aheadText(p.Ahead))
+	require.Equal(t, "a shard a core; reads of up to 1.0 MiB, 16 MiB under way; gaps above 24 KiB are skipped", passText(p.Pass))
+	p.Pass.Shards = 32
+	require.Contains(t, passText(p.Pass), "32 shards at a time; ")
 }

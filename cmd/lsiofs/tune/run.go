@@ -7,7 +7,7 @@ import (
 
 	"github.com/lsiofs/lsiofs/cmd/lsiofs/exit"
 	"github.com/lsiofs/lsiofs/cmd/lsiofs/terminal"
-	"github.com/lsiofs/lsiofs/pipeline/catalog"
+	"github.com/lsiofs/lsiofs/pipeline/catalog/discover"
 	"github.com/lsiofs/lsiofs/pipeline/storage/profile"
 	storagetune "github.com/lsiofs/lsiofs/pipeline/storage/tune"
 )
@@ -33,10 +33,11 @@ func Run(ctx context.Context, o Options, u *terminal.UI) error {
 	if o.Show && o.DryRun {
 		return exit.Usagef("--show and --dry-run: choose one, as --show measures nothing")
 	}
-	root, err := catalog.Root(o.Path)
+	target, err := discover.ParseTarget(o.Path)
 	if err != nil {
 		return exit.With(exit.Dataset, err)
 	}
+	root := target.Root()
 	if o.Show {
 		return showProfile(root, u)
 	}

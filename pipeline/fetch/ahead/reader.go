@@ -68,12 +68,12 @@ func (r *Reader) goTo(k uint64, n int, s Stock) *window {
 }
 
 // Advance starts what is missing behind records k … k+n-1, and of these. again says
-// that some of these are missing: they are looked at again, from the lent-th on. There
-// are so many readers, who together read ahead up to limit bytes each.
+// that some of these are missing: they are looked at again, from the lent-th on. readers
+// is how many there are; what is begun and has not been come to takes up to limit bytes,
+// and a piece.
 func (r *Reader) Advance(s Stock, k uint64, n int, again bool, lent, readers int, limit int64) {
 	w := r.goTo(k, n, s)
 	r.lookAhead(k, readers)
-	limit = min(MaxBytes, limit)
 	if again && w.scanned >= k+uint64(n) {
 		r.scan(s, w, k+uint64(lent), k+uint64(n), limit)
 	}

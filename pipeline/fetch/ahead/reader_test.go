@@ -70,11 +70,11 @@ func newStock(table *piece.Table) *stock {
 func TestWhoSamplesGetsWhatIsAskedForAndWhoReadsOnGetsMoreEachTime(t *testing.T) {
 	x := pieces(t, 100_000, 10)
 	s, r := newStock(x), NewReader(sequence(100_000), nil, 0)
-	r.Advance(s, 50_000, 5, false, 0, 1, MaxBytes)
+	r.Advance(s, 50_000, 5, false, 0, 1, 32<<20)
 	require.Equal(t, []int{5000}, s.started, "one sample, one piece")
 	var far []uint64
 	for k := uint64(50_005); k < 50_025; k += 5 {
-		r.Advance(s, k, 5, false, 0, 1, MaxBytes)
+		r.Advance(s, k, 5, false, 0, 1, 32<<20)
 		far = append(far, r.Windows()[0].Scanned-k)
 	}
 	require.Equal(t, []uint64{69, 133, 261, 517}, far)
@@ -85,15 +85,15 @@ func TestAJumpCallsOffAndASeekToWhatWasLookedAtDoesNot(t *testing.T) {
 	x := pieces(t, 100_000, 10)
 	s, r := newStock(x), NewReader(sequence(100_000), nil, 0)
 	for k := uint64(0); k < 100; k += 5 {
-		r.Advance(s, k, 5, false, 0, 1, MaxBytes)
+		r.Advance(s, k, 5, false, 0, 1, 32<<20)
 	}
 	to := r.Windows()[0].Scanned - 1
 	require.Greater(t, to, uint64(nearRecords+100))
-	r.Advance(s, to, 5, false, 0, 1, MaxBytes)
+	r.Advance(s, to, 5, false, 0, 1, 32<<20)
 	require.Zero(t, s.calls)
 	require.Len(t, r.Windows(), 1)
 	for i, k := range []uint64{60_000, 70_000, 80_000, 90_000} {
-		r.Advance(s, k, 5, false, 0, 1, MaxBytes)
+		r.Advance(s, k, 5, false, 0, 1, 32<<20)
 		require.Equal(t, i+1, s.calls)
 	}
 	require.Len(t, r.Windows(), maxWindows)
@@ -127,11 +127,11 @@ func TestWhatHadNoRoomIsAskedForAgain(t *testing.T) {
 	x := pieces(t, 10_000, 10)
 	s, r := newStock(x), NewReader(sequence(10_000), nil, 0)
 	s.room = 1
-	r.Advance(s, 0, 10, false, 0, 1, MaxBytes)
-	r.Advance(s, 10, 10, false, 0, 1, MaxBytes)
+	r.Advance(s, 0, 10, false, 0, 1, 32<<20)
+	r.Advance(s, 10, 10, false, 0, 1, 32<<20)
 	require.Equal(t, []int{0}, s.started)
 	s.room = 3
-	r.Advance(s, 10, 10, false, 0, 1, MaxBytes)
+	r.Advance(s, 10, 10, false, 0, 1, 32<<20)
 	require.Equal(t, []int{0, 1, 2, 3}, s.started)
 }
 
@@ -140,15 +140,15 @@ func TestPiecesAreCountedWhileAReaderComesToThem(t *testing.T) {
 	c := NewCounts(x)
 	s := newStock(x)
 	r := NewReader(sequence(10_000), c, 2000)
-	r.Advance(s, 0, 5, false, 0, 1, MaxBytes)
+	r.Advance(s, 0, 5, false, 0, 1, 32<<20)
 	require.True(t, c.Wanted(0))
 	require.True(t, c.Wanted(199))
 	require.False(t, c.Wanted(200))
-	r.Advance(s, 4000, 5, false, 0, 1, MaxBytes)
+	r.Advance(s, 4000, 5, false, 0, 1, 32<<20)
 	require.False(t, c.Wanted(0), "it has gone elsewhere")
 	require.True(t, c.Wanted(400))
 	other := NewReader(sequence(10_000), c, 2000)
-	other.Advance(newStock(x), 4000, 5, false, 0, 2, MaxBytes)
+	other.Advance(newStock(x), 4000, 5, false, 0, 2, 32<<20)
 	r.Close()
 	r.Close()
 	require.True(t, c.Wanted(400), "the other one comes to it")
@@ -165,7 +165,7 @@ func TestNoMorePiecesAreWantedAtATimeThanTheBound(t *testing.T) {
 	c.Bound(40)
 	r := NewReader(sequence(10_000), c, 5000)
 	for k := uint64(0); k < 1000; k += 7 {
-		r.Advance(newStock(x), k, 7, false, 0, 1, MaxBytes)
+		r.Advance(newStock(x), k, 7, false, 0, 1, 32<<20)
 		require.True(t, c.Wanted(int(k)), "what comes next always is")
 		require.LessOrEqual(t, c.wanted.Load(), int64(40+c.step()))
 	}

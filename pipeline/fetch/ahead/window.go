@@ -10,9 +10,8 @@ const (
 	// readOnCalls is how many calls of the same size may still be missing before
 	// one for a reader to count as reading on, so that more is read ahead.
 	readOnCalls = 4
-	// MaxBytes and MaxPieces bound what is read ahead for one reader and has not
-	// been come to.
-	MaxBytes  = 32 << 20
+	// MaxPieces bounds what is read ahead for one reader and has not been come to,
+	// beside the bytes that its caller gives.
 	MaxPieces = 1024
 	// maxWindows is how many places a reader may keep to: a file that is mapped
 	// is read at some places in turn.

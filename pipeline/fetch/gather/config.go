@@ -10,6 +10,7 @@ import (
 	"github.com/lsiofs/lsiofs/pipeline/meter"
 	"github.com/lsiofs/lsiofs/pipeline/plan"
 	"github.com/lsiofs/lsiofs/pipeline/storage"
+	"github.com/lsiofs/lsiofs/pipeline/storage/profile"
 	"github.com/lsiofs/lsiofs/pipeline/unpack"
 )
 
@@ -23,6 +24,8 @@ type Config struct {
 	// Plan says which reads the storage likes: no byte depends on it. The zero value
 	// is not valid; plan.DefaultConfig is.
 	Plan plan.Config
+	// Ahead says how far ahead of a reader the storage likes to be read.
+	Ahead profile.Ahead
 	// ReadTimeout is after how long a reader that waits for a record gets
 	// loan.ErrTimeout; the read itself goes on.
 	ReadTimeout time.Duration
@@ -62,6 +65,9 @@ func (c *Config) validate() error {
 	}
 	if c.ReadTimeout <= 0 {
 		problems = append(problems, fmt.Errorf("gather: read timeout (%v) must be > 0", c.ReadTimeout))
+	}
+	if a := c.Ahead; a.Bytes <= 0 || a.FirstStretchBytes <= 0 || a.StretchBytes <= 0 {
+		problems = append(problems, fmt.Errorf("gather: bytes ahead (%d) and of stretches (%d, %d) must be > 0", a.Bytes, a.FirstStretchBytes, a.StretchBytes))
 	}
 	if err := c.Plan.Validate(); err != nil {
 		problems = append(problems, fmt.Errorf("gather: %w", err))

@@ -26,7 +26,7 @@ const askedRecords = 256
 // asks at a second place at times; its stretches then begin and end elsewhere, and
 // when depends on who is first, so that is not counted.
 //
-// Of the configuration it uses Index, Plan and the sizes of Memory, of which it takes
+// Of the configuration it uses Index, Plan, Ahead and the sizes of Memory, of which it takes
 // none. It reads nothing itself. It ends early with the context's error.
 func ForecastReads(ctx context.Context, config Config, seq loan.Sequence, n uint64, read func(sizeBytes int64)) (Forecast, error) {
 	budgetBytes, blockBytes := config.Memory.BudgetBytes, config.Memory.BlockBytes
@@ -36,7 +36,7 @@ func ForecastReads(ctx context.Context, config Config, seq loan.Sequence, n uint
 	}
 	c := Forecast{Config: p.planner.Config()}
 	seq = firstOf{seq, min(n, seq.Len())}
-	bytes, records, next := blockBytes, askedRecords, int64(firstStretchBytes)
+	bytes, records, next := blockBytes, askedRecords, config.Ahead.FirstStretchBytes
 	for k := uint64(0); k < seq.Len(); {
 		if err := ctx.Err(); err != nil {
 			return c, err
@@ -62,7 +62,7 @@ func ForecastReads(ctx context.Context, config Config, seq loan.Sequence, n uint
 		}
 		c.GapBytes -= pl.Totals.UsefulBytes
 		k = p.batches[len(p.batches)-1].end()
-		bytes, records, next = next, maxStretchRecords, nextStretch(next, budgetBytes, blockBytes)
+		bytes, records, next = next, maxStretchRecords, nextStretch(next, config.Ahead.StretchBytes, budgetBytes, blockBytes)
 	}
 	c.GapBytes += c.ReadBytes
 	return c, nil

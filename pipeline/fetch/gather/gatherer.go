@@ -12,6 +12,7 @@ import (
 	"github.com/lsiofs/lsiofs/pipeline/fetch/loan"
 	"github.com/lsiofs/lsiofs/pipeline/meter"
 	"github.com/lsiofs/lsiofs/pipeline/storage"
+	"github.com/lsiofs/lsiofs/pipeline/storage/profile"
 	"github.com/lsiofs/lsiofs/pipeline/unpack"
 )
 
@@ -23,6 +24,7 @@ type Gatherer struct {
 	pool        *budget.Blocks
 	verifier    unpack.Verifier
 	meter       *meter.Meter
+	ahead       profile.Ahead
 	readTimeout time.Duration
 	note        func(error)
 
@@ -50,7 +52,7 @@ func New(c Config) (*Gatherer, error) {
 		return nil, err
 	}
 	g := &Gatherer{
-		index: c.Index, storage: c.Storage, pool: c.Memory, verifier: c.Verifier,
+		index: c.Index, storage: c.Storage, pool: c.Memory, ahead: c.Ahead, verifier: c.Verifier,
 		meter: c.Meter, readTimeout: c.ReadTimeout, note: c.Note, objectBytes: objectBytes(c.Index),
 	}
 	if g.meter == nil {

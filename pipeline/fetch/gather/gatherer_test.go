@@ -17,6 +17,7 @@ import (
 	"github.com/lsiofs/lsiofs/pipeline/plan"
 	"github.com/lsiofs/lsiofs/pipeline/storage"
 	"github.com/lsiofs/lsiofs/pipeline/storage/faulty"
+	"github.com/lsiofs/lsiofs/pipeline/storage/profile"
 	"github.com/lsiofs/lsiofs/pipeline/unpack"
 )
 
@@ -27,7 +28,7 @@ func testConfig(d *fetchtest.Dataset, bytes int64, s Storage) Config {
 	memory := budget.NewBlocks(bytes)
 	memory.Released = fetchtest.Poison
 	verifier, _ := d.Index.Format.(unpack.Verifier)
-	return Config{Index: d.Index, Storage: s, Memory: memory, Plan: plan.DefaultConfig(), ReadTimeout: time.Minute, Verifier: verifier}
+	return Config{Index: d.Index, Storage: s, Memory: memory, Plan: plan.DefaultConfig(), Ahead: profile.Defaults(profile.KindUnknown).Ahead, ReadTimeout: time.Minute, Verifier: verifier}
 }
 
 func newTestGatherer(t testing.TB, d *fetchtest.Dataset, bytes int64) *Gatherer {
@@ -55,7 +56,7 @@ func newGathererWith(t testing.TB, c Config) *Gatherer {
 
 func TestAllProblemsOfAConfigurationAreTold(t *testing.T) {
 	_, err := New(Config{Plan: plan.Config{MergeGapBytes: -1}})
-	for _, want := range []string{"an index", "a storage", "memory", "read timeout (0s) must be > 0", "-1"} {
+	for _, want := range []string{"an index", "a storage", "memory", "bytes ahead (0)", "read timeout (0s) must be > 0", "-1"} {
 		require.ErrorContains(t, err, want)
 	}
 }

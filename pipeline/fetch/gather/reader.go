@@ -34,9 +34,8 @@ const (
 	// keptBehindBytes is how much stays behind a reader at most: as much as it
 	// asks for in a reply, twice.
 	keptBehindBytes = 2 << 20
-	// maxAheadBytes is what is read ahead for one reader at most, and
-	// maxAheadRecords for all together: each costs some hundred bytes.
-	maxAheadBytes   = 32 << 20
+	// maxAheadRecords is what is read ahead for all readers together at most: each
+	// record costs some hundred bytes.
 	maxAheadRecords = 64 << 10
 	// patience is how long a reader waits for all of a batch where it could
 	// have a part.

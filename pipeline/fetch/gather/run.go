@@ -7,14 +7,8 @@ import (
 	"github.com/lsiofs/lsiofs/pipeline/fetch/budget"
 )
 
-const (
-	// A reader's first stretch beyond what was asked for, and the largest one:
-	// from there on larger ones merge hardly more.
-	firstStretchBytes = 256 << 10
-	maxStretchBytes   = 8 << 20
-	// maxStretchRecords bounds the tables of tiny records.
-	maxStretchRecords = 8192
-)
+// maxStretchRecords bounds the tables of tiny records.
+const maxStretchRecords = 8192
 
 // run is a place of a sequence: batches one after the other.
 type run struct {
@@ -94,7 +88,7 @@ func (r *Reader) begin(k uint64, n int) (*run, error) {
 	for len(r.runs) >= maxRuns || len(r.runs) > 0 && r.held() > r.share()/2 {
 		r.dropRun(0)
 	}
-	run := &run{next: k + uint64(n), stretch: firstStretchBytes}
+	run := &run{next: k + uint64(n), stretch: r.g.ahead.FirstStretchBytes}
 	if planned, err := r.extend(run, k, r.g.pool.BlockBytes, n, budget.Demanded); !planned {
 		return nil, err
 	}
@@ -108,11 +102,11 @@ func (r *Reader) share() int64 { return r.g.pool.BudgetBytes / max(r.g.open.Load
 // grow makes the next stretch twice as large, as long as the reader's share has
 // some of them.
 func (run *run) grow(r *Reader) {
-	run.stretch = nextStretch(run.stretch, r.share(), r.g.pool.BlockBytes)
+	run.stretch = nextStretch(run.stretch, r.g.ahead.StretchBytes, r.share(), r.g.pool.BlockBytes)
 }
 
-func nextStretch(bytes, share, blockBytes int64) int64 {
-	return min(2*bytes, maxStretchBytes, max(share/8, blockBytes))
+func nextStretch(bytes, most, share, blockBytes int64) int64 {
+	return min(2*bytes, most, max(share/8, blockBytes))
 }
 
 // readAhead plans the next stretch where a reader reads on, and little enough is
@@ -122,7 +116,7 @@ func (r *Reader) readAhead(run *run, k uint64, n int) {
 		return
 	}
 	bytes, records := run.ahead(k + uint64(n))
-	if bytes+run.stretch > maxAheadBytes || records >= maxAheadRecords/int(max(r.g.open.Load(), 1)) {
+	if bytes+run.stretch > r.g.ahead.Bytes || records >= maxAheadRecords/int(max(r.g.open.Load(), 1)) {
 		return
 	}
 	if r.held()+max(run.stretch, r.g.pool.BlockBytes) > r.share()/8*7 {

@@ -7,8 +7,6 @@ const (
 	// budget still has 64 of them.
 	maxSegmentBytes = 2 << 20
 	minSegmentBytes = 64 << 10
-	// MaxInFlightBytes is twice what an engine has with the kernel at a time.
-	MaxInFlightBytes = 64 << 20
 )
 
 // Limits are the bounds that follow from the budget.
@@ -41,9 +39,9 @@ func NewLimits(budget, tables int64, p profile.Profile) Limits {
 	// could hold all there are.
 	l.TableBytes = min(4*l.SegmentBytes, max(l.SegmentBytes, l.CacheBytes/16))
 	l.WindowBytes = l.CacheBytes / 8
-	l.InFlightBytes = min(MaxInFlightBytes, 2*p.InFlightBytes, l.CacheBytes/4)
+	l.InFlightBytes = min(p.Ahead.QueuedBytes, 2*p.InFlightBytes, l.CacheBytes/4)
 	l.DecoderBytes = l.CacheBytes / 2
-	l.RawBlockBytes = int(min(max(budget/512, 16<<10), 128<<10))
+	l.RawBlockBytes = int(min(max(budget/512, 16<<10), p.Ahead.DecodeBytes))
 	l.LoanSegments = int(min(max(l.CacheBytes/l.SegmentBytes/8, 1), 64))
 	return l
 }

@@ -73,6 +73,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/lsiofs/lsiofs/pipeline/storage"
+	"github.com/lsiofs/lsiofs/pipeline/storage/profile"
 	"github.com/lsiofs/lsiofs/uring"
 )
 
@@ -134,6 +135,8 @@ type Storage struct {
 var (
 	_ storage.Storage  = (*Storage)(nil)
 	_ storage.Outliner = (*Storage)(nil)
+	_ storage.Reporter = (*Storage)(nil)
+	_ profile.Adjuster = (*Storage)(nil)
 )
 
 // Open gives the storage of the directories below root. The table is kept in
@@ -205,8 +208,15 @@ func (s *Storage) Stat(ctx context.Context, path string) (storage.Object, error)
 	return segment.object(path), nil
 }
 
-// Status is what an engine would say of the reads. They are of files, each of
-// which was opened for it.
+// AdjustProfile implements profile.Adjuster: no gap is worth reading across, since
+// what nobody wants would be a file to open.
+func (s *Storage) AdjustProfile(p profile.Profile) profile.Profile {
+	p.GapBytes = 0
+	return p
+}
+
+// Status implements storage.Reporter. The reads are of files, each of which was
+// opened for it.
 func (s *Storage) Status() uring.Status {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -53,15 +53,32 @@ type Storage struct {
 	underWay sync.WaitGroup
 }
 
-var _ storage.Storage = (*Storage)(nil)
+var (
+	_ storage.Storage  = (*Storage)(nil)
+	_ storage.Uncached = (*Storage)(nil)
+	_ storage.Joiner   = (*Storage)(nil)
+)
 
 // Over joins files of a storage, which it closes.
 func Over(under storage.Storage, framing Framing) *Storage {
 	return &Storage{under: under, framing: framing, objects: map[string]*object{}}
 }
 
-// On reads the same objects through another storage of the same files, which it closes.
-func (s *Storage) On(under storage.Storage) *Storage {
+// Uncached implements storage.Uncached.
+func (s *Storage) Uncached() (storage.Storage, error) {
+	u, ok := s.under.(storage.Uncached)
+	if !ok {
+		return nil, nil
+	}
+	under, err := u.Uncached()
+	if under == nil || err != nil {
+		return nil, err
+	}
+	return s.on(under), nil
+}
+
+// on reads the same objects through another storage of the same files, which it closes.
+func (s *Storage) on(under storage.Storage) *Storage {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return &Storage{under: under, framing: s.framing, objects: maps.Clone(s.objects)}
@@ -111,8 +128,7 @@ func (s *Storage) Stat(ctx context.Context, path string) (storage.Object, error)
 	return now, nil
 }
 
-// Join makes an object of one file of each name, and reads their headers for that. Files
-// must have been listed. Errors name the file that is no part of an object.
+// Join implements storage.Joiner. It reads the files' headers.
 func (s *Storage) Join(ctx context.Context, names []string, files []storage.Object) (storage.Object, error) {
 	o := &object{listed: storage.Object{Path: files[0].Path, Version: versionOf(files)}}
 	kinds := make([]string, len(files))

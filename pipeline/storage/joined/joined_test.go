@@ -202,3 +202,31 @@ func TestTheStepsOfAReadOfManyRowsAreFew(t *testing.T) {
 	require.Zero(t, split(first+8, 56), "padding")
 	require.Zero(t, split(0, first), "the prologue")
 }
+
+// openAgain is a storage with a way past the page cache, or none.
+type openAgain struct {
+	storage.Storage
+	with storage.Storage
+}
+
+func (o openAgain) Uncached() (storage.Storage, error) { return o.with, nil }
+
+func TestObjectsAreReadPastThePageCacheThroughAnotherStorageOfTheirFiles(t *testing.T) {
+	m := join(t, 20, 3, 100)
+	again, err := m.Uncached()
+	require.NoError(t, err)
+	require.NotNil(t, again)
+	got := make([]byte, len(m.want))
+	require.NoError(t, storage.ReadAt(t.Context(), again, m.object, got, 0))
+	require.Equal(t, m.want, got)
+	require.NoError(t, again.Close())
+	clear(got)
+	require.NoError(t, storage.ReadAt(t.Context(), m, m.object, got, 0))
+	require.Equal(t, m.want, got, "the first stays open")
+
+	for _, under := range []storage.Storage{struct{ storage.Storage }{m.under}, openAgain{m.under, nil}} {
+		none, err := Over(under, plainFraming{}).Uncached()
+		require.NoError(t, err)
+		require.Nil(t, none)
+	}
+}

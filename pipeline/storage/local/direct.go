@@ -10,6 +10,7 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/lsiofs/lsiofs/pipeline/storage"
 	"github.com/lsiofs/lsiofs/uring"
 )
 
@@ -33,6 +34,19 @@ func (d Direct) check() error {
 		return nil
 	}
 	return fmt.Errorf("direct reads %q are unknown: use %s, %s or %s", d, DirectAuto, DirectOn, DirectOff)
+}
+
+// Uncached implements storage.Uncached.
+func (s *Storage) Uncached() (storage.Storage, error) {
+	direct := DirectOn
+	if s.direct == DirectOff {
+		direct = DirectOff
+	}
+	u, err := OpenDirect(s.root, s.engine, direct)
+	if err != nil {
+		return nil, err
+	}
+	return u, nil
 }
 
 // policy is how files that are opened now are read.

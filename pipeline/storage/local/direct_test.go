@@ -43,3 +43,17 @@ func TestMemoryForThePageCacheIsWhatTheKernelSays(t *testing.T) {
 	require.EqualValues(t, math.MaxInt64, limitBytes(nil))
 	require.Positive(t, cacheableBytes())
 }
+
+func TestReadsPastThePageCacheAreThoseThatTheUserWants(t *testing.T) {
+	root := t.TempDir()
+	write(t, root, "shard", "content")
+	for asked, direct := range map[Direct]Direct{DirectAuto: DirectOn, DirectOn: DirectOn, DirectOff: DirectOff} {
+		s := openDirectly(t, root, openEngine(t, uring.ModeAuto), asked, 10)
+		u, err := s.Uncached()
+		require.NoError(t, err)
+		require.Equal(t, direct, u.(*Storage).direct)
+		require.Equal(t, "content", read(t, u.(*Storage), stat(t, s, "shard")))
+		require.NoError(t, u.Close())
+		require.Equal(t, "content", read(t, s, stat(t, s, "shard")))
+	}
+}

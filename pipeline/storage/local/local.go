@@ -61,8 +61,9 @@ type Storage struct {
 }
 
 var (
-	_ storage.Storage = (*Storage)(nil)
-	_ storage.Settler = (*Storage)(nil)
+	_ storage.Storage  = (*Storage)(nil)
+	_ storage.Settler  = (*Storage)(nil)
+	_ storage.Uncached = (*Storage)(nil)
 )
 
 // Open gives the storage of the files below root, a directory, with DirectAuto.

@@ -15,7 +15,7 @@ import (
 var tuned = time.Date(2026, 11, 21, 11, 30, 0, 0, time.UTC)
 
 func storedFor(p Place) Stored {
-	s := Stored{Place: p, Profile: Profile{Kind: p.Kind, GapBytes: 36 << 10, ReadBytes: 512 << 10, Depth: 64, InFlightBytes: 4 << 20, AlignBytes: 4096, Tuned: tuned}}
+	s := Stored{Place: p, Profile: Profile{Kind: p.Kind, GapBytes: 36 << 10, ReadBytes: 512 << 10, Depth: 64, InFlightBytes: 4 << 20, AlignBytes: 4096, Tuned: tuned}.Or()}
 	s.Cells = []Cell{{4096, 1, 1e6}, {1 << 20, 8, 2.5e9}}
 	return s
 }
@@ -172,6 +172,14 @@ func drawStored(t *rapid.T) Stored {
 	p.GapBytes = rapid.Int64Range(0, MaxGapBytes).Draw(t, "gap")
 	p.Depth = rapid.IntRange(1, MaxDepth).Draw(t, "depth")
 	p.InFlightBytes = rapid.Int64Range(p.ReadBytes, MaxInFlight).Draw(t, "in flight")
+	if rapid.Bool().Draw(t, "all is set") {
+		bytes := func(name string, low, high int64) int64 { return rapid.Int64Range(low, high).Draw(t, name) }
+		p.Pass = Pass{ReadBytes: bytes("pass", MinReadBytes, MaxReadBytes), SkipBytes: bytes("skip", 1, MaxGapBytes),
+			HeaderBytes: 1 << bytes("header", 10, 26), InFlightBytes: bytes("pass in flight", MinReadBytes, MaxInFlight), Shards: int(bytes("shards", 0, MaxDepth))}
+		p.Ahead = Ahead{Bytes: bytes("ahead", MinReadBytes, MaxAheadBytes), QueuedBytes: bytes("queued", MinReadBytes, 2*MaxInFlight),
+			StretchBytes: bytes("stretch", MinReadBytes, MaxReadBytes), DecodeBytes: bytes("decode", MinReadBytes, MaxReadBytes)}
+		p.Ahead.FirstStretchBytes = bytes("first stretch", MinReadBytes, p.Ahead.StretchBytes)
+	}
 	s.Cells = nil
 	for range rapid.IntRange(0, 5).Draw(t, "cells") {
 		s.Cells = append(s.Cells, Cell{rapid.Int64().Draw(t, "size"), rapid.Int().Draw(t, "depth"), float64(rapid.Uint32().Draw(t, "rate"))})

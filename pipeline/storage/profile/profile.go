@@ -18,6 +18,14 @@ import (
 	"github.com/dustin/go-humanize"
 )
 
+// Adjuster is implemented by storages that like other reads than the file system
+// does on which their objects lie.
+type Adjuster interface {
+	// AdjustProfile gives the profile of the storage from the file system's. It is
+	// pure.
+	AdjustProfile(ofFileSystem Profile) Profile
+}
+
 // Kind is what a file system lies on.
 type Kind string
 
@@ -51,18 +59,24 @@ type Profile struct {
 	// AlignBytes is what the places where a range is cut are multiples of. It
 	// is a power of two that divides ReadBytes.
 	AlignBytes int64 `json:"align_bytes"`
+	// Pass and Ahead are not measured by lsiofs tune: what of them was not set is the
+	// default of the kind (Or).
+	Pass  Pass  `json:"pass,omitzero"`
+	Ahead Ahead `json:"ahead,omitzero"`
 	// Tuned is when this was measured, zero for defaults.
 	Tuned time.Time `json:"tuned,omitzero"`
 }
 
 // Bounds of a profile's numbers.
 const (
-	MaxGapBytes   = 64 << 20
-	MinReadBytes  = 4 << 10
-	MaxReadBytes  = 64 << 20
-	MaxInFlight   = 1 << 30 // bytes
-	MaxDepth      = 4096
-	MaxAlignBytes = 1 << 20
+	MaxGapBytes    = 64 << 20
+	MinReadBytes   = 4 << 10
+	MaxReadBytes   = 64 << 20
+	MaxInFlight    = 1 << 30 // bytes
+	MaxDepth       = 4096
+	MaxAlignBytes  = 1 << 20
+	MinHeaderBytes = 1 << 10
+	MaxAheadBytes  = 4 << 30
 )
 
 // defaultAlign is a page, and a block of nearly all file systems.
@@ -94,14 +108,26 @@ func Defaults(k Kind) Profile {
 	default:
 		p.Kind = KindUnknown
 	}
+	p.Pass, p.Ahead = defaultPass, defaultAhead
 	return p
 }
 
-// Or is p, or the defaults of an unknown storage where p is the zero value.
+// Or is p with the defaults of its kind in the place of what of Pass and Ahead is
+// zero, or the defaults of an unknown storage where p is the zero value.
 func (p Profile) Or() Profile {
 	if p == (Profile{}) {
 		return Defaults(KindUnknown)
 	}
+	d := Defaults(p.Kind)
+	p.Pass, p.Ahead = p.Pass.or(d.Pass), p.Ahead.or(d.Ahead)
+	return p
+}
+
+// without is p with zeros in the place of what of Pass and Ahead is the default of
+// its kind: Or undoes it.
+func (p Profile) without() Profile {
+	d := Defaults(p.Kind)
+	p.Pass, p.Ahead = p.Pass.without(d.Pass), p.Ahead.without(d.Ahead)
 	return p
 }
 
@@ -127,6 +153,11 @@ func (p Profile) Validate() error {
 	bounds("align_bytes", p.AlignBytes, 1, MaxAlignBytes)
 	if a := p.AlignBytes; a > 0 && (a&(a-1) != 0 || p.ReadBytes%a != 0) {
 		errs = append(errs, fmt.Errorf("align_bytes (%d) must be a power of two that divides read_bytes (%d)", a, p.ReadBytes))
+	}
+	p.Pass.validate(bounds)
+	p.Ahead.validate(bounds)
+	if h := p.Pass.HeaderBytes; h > 0 && h&(h-1) != 0 {
+		errs = append(errs, fmt.Errorf("pass.header_bytes (%d) must be a power of two", h))
 	}
 	return errors.Join(errs...)
 }

@@ -31,4 +31,64 @@ func TestValidateNamesAllProblems(t *testing.T) {
 		require.ErrorContains(t, err, words)
 	}
 	require.Error(t, Profile{}.Validate())
+
+	p := Defaults(KindSSD)
+	p.Pass, p.Ahead = Pass{ReadBytes: 1, SkipBytes: -1, HeaderBytes: 3000, InFlightBytes: 1 << 40, Shards: -1}, Ahead{Bytes: 1, QueuedBytes: 1 << 40, FirstStretchBytes: 2 << 20, StretchBytes: 1 << 20}
+	err = p.Validate()
+	for _, words := range []string{"pass.read_bytes (1)", "pass.skip_bytes (-1)", "pass.header_bytes (3000) must be a power of two", "pass.in_flight_bytes (1099511627776)", "pass.shards (-1)",
+		"ahead.bytes (1)", "ahead.queued_bytes (1099511627776)", "ahead.first_stretch_bytes (2097152) must be between 4096 and 1048576", "ahead.decode_bytes (0)"} {
+		require.ErrorContains(t, err, words)
+	}
+}
+
+// What a pass and a reader do ahead is the same for all file systems.
+func TestDefaultsOfPassesAndOfReadingAhead(t *testing.T) {
+	for _, k := range Kinds {
+		p := Defaults(k)
+		require.Equal(t, Pass{ReadBytes: 1 << 20, SkipBytes: 24 << 10, HeaderBytes: 4 << 10, InFlightBytes: 16 << 20}, p.Pass)
+		require.Equal(t, Ahead{Bytes: 32 << 20, QueuedBytes: 64 << 20, FirstStretchBytes: 256 << 10, StretchBytes: 8 << 20, DecodeBytes: 128 << 10}, p.Ahead)
+		require.Equal(t, 7, p.Pass.ShardsAtATime(7))
+	}
+	require.Equal(t, 32, Pass{Shards: 32}.ShardsAtATime(7))
+}
+
+func TestWhatIsNotSetIsTheDefault(t *testing.T) {
+	p := Profile{Kind: KindDisk, ReadBytes: 8 << 10, Pass: Pass{SkipBytes: 5}, Ahead: Ahead{DecodeBytes: 6}}
+	want := Defaults(KindDisk)
+	want.Pass.SkipBytes, want.Ahead.DecodeBytes = 5, 6
+	require.Equal(t, want.Pass, p.Or().Pass)
+	require.Equal(t, want.Ahead, p.Or().Ahead)
+	require.EqualValues(t, 8<<10, p.Or().ReadBytes)
+	require.Zero(t, p.Or().GapBytes, "what tune measures is taken as it is")
+	require.Equal(t, p, p.Or().without())
+}
+
+// storedBefore is a file as programs wrote it that knew of no passes.
+const storedBefore = `{
+  "version": 1,
+  "place": {"kind": "virtual", "file_system": "ext4", "device": "vda", "identity": "fsid ext4 1"},
+  "profile": {"kind": "virtual", "gap_bytes": 24576, "read_bytes": 262144, "depth": 32, "in_flight_bytes": 2097152, "align_bytes": 4096, "tuned": "2026-11-21T11:00:00Z"},
+  "measured": [{"read_bytes": 4096, "depth": 1, "bytes_per_second": 1000000}]
+}`
+
+func TestAProfileThatAnEarlierProgramHasStoredIsRead(t *testing.T) {
+	s, err := Parse([]byte(storedBefore))
+	require.NoError(t, err)
+	d := Defaults(KindVirtual)
+	require.Equal(t, Profile{Kind: KindVirtual, GapBytes: 24 << 10, ReadBytes: 256 << 10, Depth: 32, InFlightBytes: 2 << 20, AlignBytes: 4096,
+		Pass: d.Pass, Ahead: d.Ahead, Tuned: time.Date(2026, 11, 21, 11, 0, 0, 0, time.UTC)}, s.Profile)
+	text, err := s.marshal()
+	require.NoError(t, err)
+	require.JSONEq(t, storedBefore, string(text), "and an earlier one reads what this one stores")
+	require.NotZero(t, s.Profile.Pass, "which leaves the profile as it is")
+
+	s.Profile.Ahead.Bytes = 1 << 30
+	text, err = s.marshal()
+	require.NoError(t, err)
+	require.Contains(t, string(text), `"ahead": {
+      "bytes": 1073741824
+    }`, "what is no default is stored")
+	again, err := Parse(text)
+	require.NoError(t, err)
+	require.Equal(t, s, again)
 }

@@ -32,7 +32,8 @@ const (
 )
 
 // Parse reads a profile's file. Everything but a whole profile of this version
-// is an error.
+// is an error; but what of Profile.Pass and Profile.Ahead is not there, as in the
+// files of earlier programs, is the default of the kind.
 func Parse(text []byte) (Stored, error) {
 	var s Stored
 	if len(text) > maxStoredBytes {
@@ -45,6 +46,9 @@ func Parse(text []byte) (Stored, error) {
 	}
 	if _, err := d.Token(); err != io.EOF {
 		return Stored{}, errors.New("it is no profile: there is text behind it")
+	}
+	if s.Profile != (Profile{}) {
+		s.Profile = s.Profile.Or()
 	}
 	if err := s.validate(); err != nil {
 		return Stored{}, err
@@ -72,13 +76,17 @@ func (s *Stored) validate() error {
 	return nil
 }
 
-// marshal is the file's text.
+// marshal is the file's text. Defaults are left out, of what may be: they may be
+// better in the next program, and an earlier one does not know of them.
 func (s *Stored) marshal() ([]byte, error) {
 	s.Version = storedVersion
-	if err := s.validate(); err != nil {
+	whole := *s
+	whole.Profile = s.Profile.Or()
+	if err := whole.validate(); err != nil {
 		return nil, err
 	}
-	text, err := json.MarshalIndent(s, "", "  ")
+	whole.Profile = whole.Profile.without()
+	text, err := json.MarshalIndent(whole, "", "  ")
 	if err == nil && len(text) >= maxStoredBytes {
 		err = fmt.Errorf("the profile has %d bytes, more than %d", len(text), maxStoredBytes)
 	}

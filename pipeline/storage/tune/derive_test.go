@@ -63,7 +63,7 @@ func deriveCopying(t require.TestingT, cells []profile.Cell, copyRate float64) D
 
 // requireSound says that derived values make a profile, of measured sizes.
 func requireSound(t require.TestingT, d Derived, cells []profile.Cell) {
-	p := profile.Profile{Kind: profile.KindUnknown, GapBytes: d.GapBytes, ReadBytes: d.ReadBytes, Depth: d.Depth, InFlightBytes: d.InFlightBytes, AlignBytes: blockBytes}
+	p := profile.Profile{Kind: profile.KindUnknown, GapBytes: d.GapBytes, ReadBytes: d.ReadBytes, Depth: d.Depth, InFlightBytes: d.InFlightBytes, AlignBytes: blockBytes}.Or()
 	require.NoError(t, p.Validate())
 	require.GreaterOrEqual(t, d.GapBytes, int64(blockBytes))
 	require.LessOrEqual(t, d.GapBytes, int64(maxGapBytes))

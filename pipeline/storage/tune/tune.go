@@ -168,11 +168,10 @@ func (r *Result) derive() error {
 		return fmt.Errorf("tune: %w", err)
 	}
 	r.Reasons, r.Costs = d.Reasons, d.Costs
-	r.Profile = profile.Profile{
-		Kind: r.Place.Kind, GapBytes: d.GapBytes, ReadBytes: d.ReadBytes,
-		Depth: d.Depth, InFlightBytes: d.InFlightBytes, AlignBytes: defaults.AlignBytes,
-		Tuned: time.Now().UTC().Truncate(time.Second),
-	}
+	r.Profile = defaults
+	r.Profile.GapBytes, r.Profile.ReadBytes = d.GapBytes, d.ReadBytes
+	r.Profile.Depth, r.Profile.InFlightBytes = d.Depth, d.InFlightBytes
+	r.Profile.Tuned = time.Now().UTC().Truncate(time.Second)
 	return r.Profile.Validate()
 }
 

@@ -27,9 +27,10 @@ const Name = "files"
 type Format struct{ tar.Format }
 
 var (
-	_ unpack.Format  = Format{}
-	_ unpack.Framer  = Format{}
-	_ unpack.Renamer = Format{}
+	_ unpack.Format   = Format{}
+	_ unpack.Foldered = Format{}
+	_ unpack.Framer   = Format{}
+	_ unpack.Renamer  = Format{}
 )
 
 // Name is "files".
@@ -45,6 +46,9 @@ func (Format) Sniff([]byte) bool { return false }
 func (Format) Index(ctx context.Context, src unpack.Source, emit func(unpack.Extent) error) error {
 	return tar.IndexFiles(ctx, src, emit)
 }
+
+// FileFraming implements unpack.Foldered.
+func (Format) FileFraming() unpack.FileFraming { return Framing{} }
 
 // Framing is what a file has around it in a directory's archive. It is what
 // storage/folders presents directories with.

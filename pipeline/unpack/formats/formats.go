@@ -27,14 +27,11 @@ import (
 	"github.com/lsiofs/lsiofs/pipeline/unpack"
 	"github.com/lsiofs/lsiofs/pipeline/unpack/files"
 	"github.com/lsiofs/lsiofs/pipeline/unpack/fixed"
-	"github.com/lsiofs/lsiofs/pipeline/unpack/gzip"
 	"github.com/lsiofs/lsiofs/pipeline/unpack/lc0"
 	"github.com/lsiofs/lsiofs/pipeline/unpack/lines"
-	"github.com/lsiofs/lsiofs/pipeline/unpack/lz4"
 	"github.com/lsiofs/lsiofs/pipeline/unpack/npy"
 	"github.com/lsiofs/lsiofs/pipeline/unpack/tar"
 	"github.com/lsiofs/lsiofs/pipeline/unpack/tfrecord"
-	"github.com/lsiofs/lsiofs/pipeline/unpack/zstd"
 )
 
 // All are the formats that need no numbers, in the order in which automatic
@@ -57,31 +54,6 @@ func New(f spec.Format) (unpack.Format, error) {
 		}
 	}
 	return nil, fmt.Errorf("--format %q: formats are %s", f.Name, strings.Join(spec.Formats, ", "))
-}
-
-// Codecs are the codecs of whole shards.
-func Codecs() []unpack.Codec {
-	return []unpack.Codec{gzip.Codec{}, zstd.Codec{}, lz4.Codec{}}
-}
-
-// OwnCodecs are those that a format chooses, whatever a name's ending.
-func OwnCodecs() []unpack.Codec {
-	return []unpack.Codec{lc0.Game{}, lc0.Tar{}}
-}
-
-// Split takes a codec's ending off the path of a shard: "a/b.tar.gz" is
-// "a/b.tar" and gzip, "a/b.tgz" too, "a/b.tar" itself and nil. Endings are
-// compared as they are written, in small letters.
-func Split(path string) (stem string, codec unpack.Codec) {
-	for _, c := range Codecs() {
-		for ending, left := range c.Extensions() {
-			stem, found := strings.CutSuffix(path, ending)
-			if found && stem != "" && !strings.HasSuffix(stem, "/") {
-				return stem + left, c
-			}
-		}
-	}
-	return path, nil
 }
 
 // Checked says, for people, what of a shard is checked when all of its bytes are

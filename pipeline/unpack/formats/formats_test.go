@@ -6,7 +6,12 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/lsiofs/lsiofs/pipeline/spec"
+	"github.com/lsiofs/lsiofs/pipeline/unpack"
 	"github.com/lsiofs/lsiofs/pipeline/unpack/formats"
+	"github.com/lsiofs/lsiofs/pipeline/unpack/gzip"
+	"github.com/lsiofs/lsiofs/pipeline/unpack/lc0"
+	"github.com/lsiofs/lsiofs/pipeline/unpack/lz4"
+	"github.com/lsiofs/lsiofs/pipeline/unpack/zstd"
 )
 
 func TestEveryFormatOfTheSpecIsMade(t *testing.T) {
@@ -57,4 +62,14 @@ func TestSplit(t *testing.T) {
 		}
 		require.Equal(t, want, [2]string{stem, name}, path)
 	}
+}
+
+// Indexes that lie on the disks of users have these numbers.
+func TestCodecsKeepTheirNumbers(t *testing.T) {
+	for number, codec := range []unpack.Codec{nil, gzip.Codec{}, zstd.Codec{}, lz4.Codec{}, lc0.Game{}, lc0.Tar{}} {
+		require.EqualValues(t, number, formats.CodecNumber(codec))
+		require.Equal(t, codec, formats.NumberedCodec(uint32(number)))
+	}
+	require.Nil(t, formats.NumberedCodec(6))
+	require.Nil(t, formats.NumberedCodec(1<<32-1))
 }

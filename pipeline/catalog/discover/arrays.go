@@ -1,0 +1,83 @@
+package discover
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+
+	"golang.org/x/sync/errgroup"
+
+	"github.com/lsiofs/lsiofs/pipeline/spec"
+	"github.com/lsiofs/lsiofs/pipeline/storage"
+	"github.com/lsiofs/lsiofs/pipeline/unpack/formats"
+)
+
+// listArrays gives an object for the i-th file of each array, by path (RECORDS.md, npy,
+// "Several arrays").
+func (f *finder) listArrays(ctx context.Context) ([]storage.Object, error) {
+	joiner, joins := f.Storage.(storage.Joiner)
+	switch {
+	case !joins:
+		return nil, fmt.Errorf("dataset %s: internal error: its storage joins no arrays", &f.Target)
+	case !f.Target.Whole():
+		return nil, fmt.Errorf("dataset %s: with --array name the directory: the patterns of the arrays say which files are read", &f.Target)
+	}
+	arrays := f.Format.Arrays
+	names, files := make([]string, len(arrays)), make([][]storage.Object, len(arrays))
+	for i, a := range arrays {
+		names[i] = a.Name
+		var err error
+		if files[i], err = f.listArray(ctx, a); err != nil {
+			return nil, err
+		}
+	}
+	for i, list := range files {
+		if n, first := len(list), len(files[0]); n != first {
+			return nil, fmt.Errorf("dataset %s: --array %s has %d files (the last is %s), and --array %s has %d (the last is %s): each file needs one of every array",
+				&f.Target, names[0], first, files[0][first-1].Path, names[i], n, list[n-1].Path)
+		}
+	}
+	objects := make([]storage.Object, len(files[0]))
+	g, ctx := errgroup.WithContext(ctx)
+	g.SetLimit(joinsAtOnce)
+	for n := range objects {
+		g.Go(func() (err error) {
+			group := make([]storage.Object, len(files))
+			for i := range files {
+				group[i] = files[i][n]
+			}
+			if objects[n], err = joiner.Join(ctx, names, group); err != nil {
+				return fmt.Errorf("dataset %s: %w", &f.Target, err)
+			}
+			return nil
+		})
+	}
+	return objects, g.Wait()
+}
+
+// joinsAtOnce is how many shards are looked at at a time: each waits for a small read of
+// every file, one after the other.
+const joinsAtOnce = 32
+
+// listArray gives the files of one array, in order, at least one.
+func (f *finder) listArray(ctx context.Context, a spec.Array) ([]storage.Object, error) {
+	p, err := parsePattern(a.Pattern)
+	if err != nil {
+		return nil, fmt.Errorf("--array %s: %w", a.Name, err)
+	}
+	files, err := f.listPattern(ctx, p)
+	if err != nil {
+		return nil, fmt.Errorf("dataset %s: --array %s: %w", &f.Target, a.Name, err)
+	}
+	if len(files) == 0 {
+		return nil, fmt.Errorf("dataset %s: --array %s: no file is %s: patterns are relative to the dataset's directory", &f.Target, a.Name, a.Pattern)
+	}
+	slices.SortFunc(files, func(x, y storage.Object) int { return strings.Compare(x.Path, y.Path) })
+	for _, x := range files {
+		if _, codec := formats.Split(x.Path); codec != nil {
+			return nil, fmt.Errorf("dataset %s: %s is compressed: arrays that are read together have to be decompressed first", &f.Target, x.Path)
+		}
+	}
+	return files, nil
+}

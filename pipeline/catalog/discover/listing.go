@@ -1,0 +1,85 @@
+package discover
+
+import (
+	"context"
+	"fmt"
+	"path/filepath"
+	"strings"
+
+	"github.com/lsiofs/lsiofs/pipeline/storage"
+)
+
+// list gives the objects that the target may want.
+func (f *finder) list(ctx context.Context) ([]storage.Object, error) {
+	var objects []storage.Object
+	var err error
+	switch {
+	case len(f.Format.Arrays) > 0:
+		return f.listArrays(ctx)
+	case f.Target.file != "":
+		return f.oneFile(ctx)
+	case f.Target.pattern != nil:
+		objects, err = f.listPattern(ctx, f.Target.pattern)
+	default:
+		objects, err = f.listBelow(ctx, func(string, bool) bool { return true })
+	}
+	if err != nil {
+		return nil, fmt.Errorf("dataset %s: %w", &f.Target, err)
+	}
+	return objects, nil
+}
+
+// listPattern gives the objects that a pattern names.
+func (f *finder) listPattern(ctx context.Context, p *pattern) ([]storage.Object, error) {
+	// It names what is below the root, never the root itself.
+	objects, err := f.listBelow(ctx, func(path string, isDir bool) bool { return path != "." && p.match(path, isDir) })
+	if err != nil {
+		return nil, err
+	}
+	return p.choose(objects)
+}
+
+// listBelow lists what match accepts, but for the index directory.
+func (f *finder) listBelow(ctx context.Context, match func(path string, isDir bool) bool) (objects []storage.Object, err error) {
+	own := f.indexDir()
+	err = f.Storage.List(ctx, func(path string, isDir bool) bool {
+		return !(isDir && path == own) && match(path, isDir)
+	}, func(o storage.Object) error {
+		objects = append(objects, o)
+		return nil
+	})
+	return objects, err
+}
+
+// oneFile describes the target that is a file.
+func (f *finder) oneFile(ctx context.Context) ([]storage.Object, error) {
+	if f.Format.Name == "files" {
+		return nil, fmt.Errorf("dataset %s is a file: with --format files name the directory that holds files, or a pattern of directories", &f.Target)
+	}
+	stat := f.Storage.Stat
+	if s, ok := f.Storage.(storage.Settler); ok {
+		stat = s.Settled
+	}
+	object, err := stat(ctx, f.Target.file)
+	if err != nil {
+		return nil, fmt.Errorf("dataset %s: %w", &f.Target, err)
+	}
+	return []storage.Object{object}, nil
+}
+
+// indexDir is the index directory relative to the root, where it lies below it:
+// it holds no shards.
+func (f *finder) indexDir() string {
+	if f.IndexDir == "" {
+		return ""
+	}
+	dir, err := filepath.EvalSymlinks(f.IndexDir)
+	if err != nil {
+		return ""
+	}
+	rel, err := filepath.Rel(f.Target.root, dir)
+	if err != nil || rel == "." || strings.HasPrefix(rel, "..") {
+		return ""
+	}
+	return rel
+}

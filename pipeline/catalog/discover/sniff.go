@@ -1,0 +1,157 @@
+package discover
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"runtime"
+
+	"golang.org/x/sync/errgroup"
+
+	"github.com/lsiofs/lsiofs/pipeline/spec"
+	"github.com/lsiofs/lsiofs/pipeline/storage"
+	"github.com/lsiofs/lsiofs/pipeline/unpack"
+)
+
+// sniffRawBytes bounds what is read of a compressed file to see
+// unpack.SniffBytes of what is in it.
+const sniffRawBytes = 1 << 20
+
+// judge tells files' formats by their content, nil where it is none's. It opens the
+// files that are not known, several at a time.
+func (f *finder) judge(ctx context.Context, files []candidate) ([]unpack.Format, error) {
+	list := make([]unpack.Format, len(files))
+	g, ctx := errgroup.WithContext(ctx)
+	g.SetLimit(2 * runtime.GOMAXPROCS(0))
+	for i, c := range files {
+		if x, ok := f.known(c.Object); ok {
+			list[i] = x
+			continue
+		}
+		g.Go(func() error {
+			x, err := f.byContent(ctx, c)
+			if err != nil {
+				return f.unreadable(ctx, c.Object, err)
+			}
+			list[i] = x
+			return nil
+		})
+	}
+	return list, g.Wait()
+}
+
+// known is the answer of an earlier run, where there is one.
+func (f *finder) known(o storage.Object) (format unpack.Format, ok bool) {
+	if f.Known == nil {
+		return nil, false
+	}
+	name, ok := f.Known(o)
+	if !ok || name == "" {
+		return nil, ok
+	}
+	format = f.named(name)
+	return format, format != nil
+}
+
+func (f *finder) unreadable(ctx context.Context, o storage.Object, err error) error {
+	if ctx.Err() != nil {
+		return ctx.Err()
+	}
+	if f.OnCorrupt == spec.CorruptSkip {
+		f.Log.Warn("file can't be read, passed over", "file", o.Path, "error", err)
+		return nil
+	}
+	return fmt.Errorf("%s: can't tell whether it is a shard: %w: make it readable, name the shards' --format, or leave it out with --on-corrupt skip", o.Path, err)
+}
+
+// byContent is a file's format by its content, nil for none. What has a known
+// ending is asked about by formats that may have it all the same.
+func (f *finder) byContent(ctx context.Context, c candidate) (unpack.Format, error) {
+	raw := storage.NewReader(ctx, f.Reads, c.Object, 0)
+	defer raw.Close()
+	if f.byExtension(c.inner) == nil {
+		head, err := headOf(c, raw)
+		if err != nil {
+			return nil, err
+		}
+		return f.byHead(c, head), nil
+	}
+	for _, x := range f.formats {
+		if own, ok := x.(unpack.OwnCodecs); ok && own.Takes(c.Object.Path) {
+			if is, err := own.SniffRaw(raw, c.Object.SizeBytes); is || err != nil {
+				return x, err
+			}
+		}
+	}
+	return nil, nil
+}
+
+func (f *finder) byHead(c candidate, head []byte) unpack.Format {
+	for _, x := range f.formats {
+		if own, ok := x.(unpack.OwnCodecs); ok && !own.Takes(c.Object.Path) {
+			continue
+		}
+		if x.Sniff(head) {
+			return x
+		}
+	}
+	return nil
+}
+
+// headOf is the first unpack.SniffBytes of a file's decoded bytes, fewer when it
+// has no more. What does not decode gives what came before.
+func headOf(c candidate, raw io.ReaderAt) ([]byte, error) {
+	if c.Codec == nil {
+		head := make([]byte, min(c.Object.SizeBytes, unpack.SniffBytes))
+		n, err := raw.ReadAt(head, 0)
+		if err == io.EOF {
+			err = nil
+		}
+		return head[:n], err
+	}
+	return decodedHead(c.Codec, raw, min(c.Object.SizeBytes, sniffRawBytes))
+}
+
+func decodedHead(codec unpack.Codec, raw io.ReaderAt, rawBytes int64) ([]byte, error) {
+	watched := &watchedReader{r: io.NewSectionReader(raw, 0, rawBytes)}
+	d, err := codec.NewDecoder(watched, 0)
+	if err != nil {
+		return nil, err
+	}
+	defer d.Close()
+	head := make([]byte, unpack.SniffBytes)
+	n := 0
+	for n < len(head) {
+		if _, err = d.Next(); err != nil {
+			break
+		}
+		for n < len(head) && err == nil {
+			var m int
+			m, err = d.Read(head[n:])
+			n += m
+		}
+		if err != nil && err != io.EOF {
+			break
+		}
+	}
+	if watched.err != nil {
+		return nil, watched.err
+	}
+	return head[:n], nil
+}
+
+// watchedReader remembers a failure to read, so that it is not taken for
+// content that is not compressed.
+type watchedReader struct {
+	r   io.Reader
+	err error
+}
+
+func (w *watchedReader) Read(p []byte) (int, error) {
+	n, err := w.r.Read(p)
+	if err != nil && !errors.Is(err, io.EOF) {
+		w.err = err
+	}
+	return n, err
+}

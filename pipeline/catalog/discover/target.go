@@ -1,0 +1,108 @@
+package discover
+
+import (
+	"errors"
+	"fmt"
+	iofs "io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+)
+
+// Target is what the DATASET argument stands for: a directory, a file, or the files
+// below a directory that a pattern names.
+type Target struct {
+	root string // absolute
+	// One of these: file names a single file below root; pattern chooses
+	// files; neither is the whole directory.
+	file    string
+	pattern *pattern
+}
+
+// ParseTarget looks at the file system to tell a directory, a file and a
+// pattern apart. What exists under the very name wins over a pattern.
+func ParseTarget(dataset string) (Target, error) {
+	abs, err := filepath.Abs(dataset)
+	if err != nil {
+		return Target{}, fmt.Errorf("dataset %s: %w", dataset, err)
+	}
+	info, err := os.Stat(abs)
+	switch {
+	case err == nil && info.IsDir():
+		return rooted(abs, Target{})
+	case err == nil && info.Mode().IsRegular():
+		return rooted(filepath.Dir(abs), Target{file: filepath.Base(abs)})
+	case err == nil:
+		return Target{}, fmt.Errorf("dataset %s is neither a directory nor a regular file: name a directory, a file or a quoted pattern", dataset)
+	case !hasMeta(abs):
+		if errors.Is(err, iofs.ErrNotExist) {
+			return Target{}, fmt.Errorf("dataset %s: %w: name a directory, a file or a quoted pattern", dataset, iofs.ErrNotExist)
+		}
+		return Target{}, fmt.Errorf("dataset %s: %w", dataset, err)
+	}
+	root, rest := splitPattern(abs)
+	p, err := parsePattern(rest)
+	if err != nil {
+		return Target{}, fmt.Errorf("dataset %s: %w", dataset, err)
+	}
+	if info, err := os.Stat(root); err != nil || !info.IsDir() {
+		return Target{}, fmt.Errorf("dataset %s: %s is no directory: %w", dataset, root, iofs.ErrNotExist)
+	}
+	return rooted(root, Target{pattern: p})
+}
+
+// Root is the directory below which the target lies, absolute and without symbolic
+// links.
+func (t *Target) Root() string { return t.root }
+
+// Whole says whether the target is all of its root.
+func (t *Target) Whole() bool { return t.file == "" && t.pattern == nil }
+
+// rooted resolves links in the root, so that a dataset has one name and one index.
+func rooted(root string, t Target) (Target, error) {
+	real, err := filepath.EvalSymlinks(root)
+	if err != nil {
+		return Target{}, fmt.Errorf("dataset directory %s: %w", root, err)
+	}
+	t.root = real
+	return t, nil
+}
+
+func hasMeta(s string) bool { return strings.ContainsAny(s, `*?[{\`) }
+
+// splitPattern cuts an absolute pattern behind its longest leading directory.
+func splitPattern(abs string) (root, rest string) {
+	parts := strings.Split(abs, "/")
+	i := 1
+	for i < len(parts) && !hasMeta(parts[i]) {
+		i++
+	}
+	root = strings.Join(parts[:i], "/")
+	if root == "" {
+		root = "/"
+	}
+	return root, strings.Join(parts[i:], "/")
+}
+
+// Text names what of the root is wanted; targets of one root are equal when their
+// texts are.
+func (t *Target) Text() string {
+	switch {
+	case t.file != "":
+		return "file " + t.file
+	case t.pattern != nil:
+		return "pattern " + t.pattern.text
+	}
+	return "directory"
+}
+
+// String is for messages.
+func (t *Target) String() string {
+	switch {
+	case t.file != "":
+		return filepath.Join(t.root, t.file)
+	case t.pattern != nil:
+		return strings.TrimSuffix(t.root, "/") + "/" + t.pattern.text
+	}
+	return t.root
+}

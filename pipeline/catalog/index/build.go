@@ -1,0 +1,110 @@
+package index
+
+import (
+	"fmt"
+	"os"
+)
+
+// Build is an index that is being made. Shards that are finished go to a journal in
+// the index directory, so that a build that is interrupted is gone on with by the
+// next one: Find has what such builds have left. Where the directory can't be
+// written, all of it is in memory.
+//
+//	b := store.Begin(format, usable)
+//	defer b.Close()
+//	b.Find(path)             // of each shard that is wanted
+//	b.Add(i, shard)          // of each that was not found
+//	b.Added(set)             // once, when all are there
+//	b.Seal(where, content)   // at the end
+type Build struct {
+	store    *Store
+	own      *journal
+	left     []*os.File // journals of interrupted builds, locked
+	maps     []*mapping // of these, and of the own one
+	found    map[string]Shard
+	isStored bool // sealed, in the index directory
+}
+
+// Begin begins a build of shards that are cut by a format. usable says which shards of
+// interrupted builds may be used; nil for none.
+func (s *Store) Begin(format string, usable func(Blob) bool) *Build {
+	b := &Build{store: s, own: newJournal(s, format), left: s.abandoned(".journal"), found: map[string]Shard{}}
+	if usable == nil {
+		return b
+	}
+	for _, f := range b.left {
+		m, err := s.mapWhole(f, false)
+		if err != nil {
+			continue
+		}
+		b.maps = append(b.maps, m)
+		entries, err := readJournal(m.data, b.own.head)
+		if err != nil {
+			continue // of another version or format
+		}
+		for _, p := range entries {
+			if usable(p.Blob) {
+				b.found[p.Object.Path] = p
+			}
+		}
+	}
+	return b
+}
+
+// Find gives a shard that an interrupted build had finished. Its blob is valid until
+// Close.
+func (b *Build) Find(path string) (s Shard, found bool) {
+	s, found = b.found[path]
+	return s, found
+}
+
+// Add keeps a finished shard; i is its number in the build. It may be called
+// concurrently.
+func (b *Build) Add(i int, s Shard) error { return b.own.append(i, s) }
+
+// Added calls set with the blob of each shard that was added, by its number. It lies
+// where it was written to, and is valid until Close. No more shards can be added.
+func (b *Build) Added(set func(i int, blob Blob)) error {
+	maps, err := b.own.blobs(set)
+	b.maps = append(b.maps, maps...)
+	return err
+}
+
+// Seal writes the index, to memory where it must be, and opens it. where names the
+// dataset in messages.
+func (b *Build) Seal(where string, c Content) (*Image, error) {
+	sealing, err := newSealing(c, b.store.key)
+	if err != nil {
+		return nil, err
+	}
+	m, stored, err := b.store.seal(sealing, b.own.inMemory())
+	if err != nil {
+		return nil, fmt.Errorf("index of %s: %w", where, err)
+	}
+	i, err := openMapped(m, b.store.key)
+	if err != nil {
+		return nil, fmt.Errorf("the index of %s that was just written %w: check the disk of %s", where, err, b.store.dir)
+	}
+	if b.isStored = stored; stored {
+		b.store.remember(sealing.fingerprint, c.Lines)
+	}
+	return i, nil
+}
+
+// Close ends the build. What was added stays for the next one, unless the index is in
+// the index directory now: then nothing that was left of interrupted builds stays.
+func (b *Build) Close() {
+	b.own.close(!b.isStored)
+	if b.isStored {
+		for _, f := range b.left {
+			_ = os.Remove(f.Name())
+		}
+		b.store.clean(".tmp")
+	}
+	for _, m := range b.maps {
+		_ = m.Close()
+	}
+	for _, f := range b.left {
+		_ = f.Close() // and unlocked
+	}
+}

@@ -1,0 +1,312 @@
+package index
+
+import (
+	"bytes"
+	"crypto/sha256"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"math"
+	"runtime"
+	"sort"
+
+	"github.com/zeebo/xxh3"
+	"golang.org/x/sync/errgroup"
+
+	"github.com/lsiofs/lsiofs/pipeline/storage"
+)
+
+// Image is a sealed index as it lies in a file, checked. It keeps nothing but
+// the bytes, so it costs no heap, whatever its size. It is immutable and safe for
+// concurrent use. Shards are asked for by their number, in dataset order.
+type Image struct {
+	data    []byte
+	h       imageHeader
+	mapping *mapping // that data lies in; nil where it is the caller's
+}
+
+// Version is that of the form in which indexes are stored. One of another version is
+// not read.
+const Version = 3
+
+const (
+	imageMagic       = "lsiofsIX"
+	imageHeaderBytes = 256
+	shardEntryBytes  = 72
+	// Checksums are of so many bytes each, so that several cores check a large
+	// index, and what is written is not read again.
+	segmentBytes = 4 << 20
+)
+
+// imageHeader is what a sealed index begins with.
+type imageHeader struct {
+	fileBytes   uint64
+	shards      uint64
+	records     uint64
+	streamBytes uint64
+	keyed       uint64 // 1: every shard has key hashes
+	tableAt     uint64 // shards × shardEntryBytes
+	startsAt    uint64 // (shards+1) × 8
+	pathsAt     uint64
+	judgedAt    uint64 // files that were no shards by their content
+	judgedBytes uint64
+	formatAt    uint64 // the format's parameters, as text
+	formatBytes uint64
+	blobsAt     uint64
+	sumsAt      uint64 // xxh3 of each segment between header and here
+	sumsHash    uint64 // xxh3 of those
+	key         Key
+	fingerprint [32]byte
+}
+
+func (h *imageHeader) fields() []*uint64 {
+	return []*uint64{&h.fileBytes, &h.shards, &h.records, &h.streamBytes, &h.keyed, &h.tableAt, &h.startsAt, &h.pathsAt,
+		&h.judgedAt, &h.judgedBytes, &h.formatAt, &h.formatBytes, &h.blobsAt, &h.sumsAt, &h.sumsHash}
+}
+
+func (h *imageHeader) marshal() []byte {
+	b := append(make([]byte, 0, imageHeaderBytes), imageMagic...)
+	b = binary.LittleEndian.AppendUint64(b, Version)
+	for _, f := range h.fields() {
+		b = binary.LittleEndian.AppendUint64(b, *f)
+	}
+	b = append(append(b, h.key[:]...), h.fingerprint[:]...)
+	b = append(b, make([]byte, imageHeaderBytes-8-len(b))...)
+	return binary.LittleEndian.AppendUint64(b, xxh3.Hash(b))
+}
+
+var (
+	errForeign = errors.New("is not an index of this dataset and version")
+	errDamaged = errors.New("is damaged")
+)
+
+func parseImageHeader(b []byte) (imageHeader, error) {
+	var h imageHeader
+	if len(b) < imageHeaderBytes || string(b[:8]) != imageMagic {
+		return h, errForeign
+	}
+	if v := binary.LittleEndian.Uint64(b[8:]); v != Version {
+		return h, fmt.Errorf("%w: it is of version %d, and this lsiofs reads version %d", errForeign, v, Version)
+	}
+	if xxh3.Hash(b[:imageHeaderBytes-8]) != binary.LittleEndian.Uint64(b[imageHeaderBytes-8:]) {
+		return h, fmt.Errorf("%w in its header", errDamaged)
+	}
+	at := 16
+	for _, f := range h.fields() {
+		*f = binary.LittleEndian.Uint64(b[at:])
+		at += 8
+	}
+	at += copy(h.key[:], b[at:])
+	at += copy(h.fingerprint[:], b[at:])
+	for _, v := range b[at : imageHeaderBytes-8] {
+		if v != 0 {
+			return h, errForeign
+		}
+	}
+	return h, nil
+}
+
+// Open checks all of a sealed index, its checksums and its structure, and refuses
+// what is not whole, or of something else than key says. After that no method can
+// leave data, which is kept and must not change.
+func Open(data []byte, key Key) (*Image, error) {
+	h, err := parseImageHeader(data)
+	if err != nil {
+		return nil, err
+	}
+	if h.key != key {
+		return nil, errForeign
+	}
+	if h.fileBytes != uint64(len(data)) {
+		return nil, fmt.Errorf("%w: it has %d bytes, not %d", errDamaged, len(data), h.fileBytes)
+	}
+	m := &Image{data: data, h: h}
+	if err := m.checkSums(); err != nil {
+		return nil, err
+	}
+	if err := m.checkParts(); err != nil {
+		return nil, err
+	}
+	if err := m.checkShards(); err != nil {
+		return nil, err
+	}
+	return m, nil
+}
+
+// openMapped is Open of a mapping, which the image closes.
+func openMapped(m *mapping, key Key) (*Image, error) {
+	i, err := Open(m.data, key)
+	if err != nil {
+		_ = m.Close()
+		return nil, err
+	}
+	i.mapping = m
+	return i, nil
+}
+
+// Close frees the index; nothing may use it or its blobs afterwards. It is
+// idempotent, and does nothing for nil.
+func (m *Image) Close() error {
+	if m == nil {
+		return nil
+	}
+	return m.mapping.Close()
+}
+
+// checkSums compares every segment with its checksum, on all cores where there
+// are many.
+func (m *Image) checkSums() error {
+	h := &m.h
+	if h.sumsAt < imageHeaderBytes || h.sumsAt > h.fileBytes {
+		return errDamaged
+	}
+	sums, body := m.data[h.sumsAt:], m.data[imageHeaderBytes:h.sumsAt]
+	n := (len(body) + segmentBytes - 1) / segmentBytes
+	if len(sums) != n*8 || xxh3.Hash(sums) != h.sumsHash {
+		return fmt.Errorf("%w in its checksums", errDamaged)
+	}
+	var g errgroup.Group
+	g.SetLimit(runtime.GOMAXPROCS(0))
+	for i := range n {
+		g.Go(func() error {
+			from := i * segmentBytes
+			segment := body[from:min(from+segmentBytes, len(body))]
+			if xxh3.Hash(segment) != binary.LittleEndian.Uint64(sums[8*i:]) {
+				return fmt.Errorf("%w between bytes %d and %d", errDamaged, imageHeaderBytes+from, imageHeaderBytes+from+len(segment))
+			}
+			return nil
+		})
+	}
+	return g.Wait()
+}
+
+// checkParts checks that the parts lie where the header says, in order.
+func (m *Image) checkParts() error {
+	h := &m.h
+	if h.shards > h.sumsAt/shardEntryBytes || h.records > math.MaxInt64 || h.streamBytes > math.MaxInt64 {
+		return errDamaged
+	}
+	at := uint64(imageHeaderBytes)
+	for _, p := range []struct{ from, size uint64 }{
+		{h.tableAt, h.shards * shardEntryBytes}, {h.startsAt, (h.shards + 1) * 8}, {h.pathsAt, 0},
+		{h.judgedAt, h.judgedBytes}, {h.formatAt, h.formatBytes}, {h.blobsAt, 0}, {h.sumsAt, 0},
+	} {
+		if p.from < at || p.from > h.sumsAt || p.size > h.sumsAt-p.from {
+			return errDamaged
+		}
+		at = p.from + p.size
+	}
+	return nil
+}
+
+func (m *Image) checkShards() error {
+	h := &m.h
+	if m.Start(0) != 0 || m.Start(h.shards) != h.records {
+		return errDamaged
+	}
+	for i := range h.shards {
+		e := m.entry(i)
+		pathAt, pathBytes := binary.LittleEndian.Uint64(e), uint64(binary.LittleEndian.Uint32(e[8:]))
+		if pathAt < h.pathsAt || pathAt > h.judgedAt || pathBytes > h.judgedAt-pathAt {
+			return errDamaged
+		}
+		blobAt, blobSize := binary.LittleEndian.Uint64(e[40:]), binary.LittleEndian.Uint64(e[48:])
+		if blobAt < h.blobsAt || blobAt > h.sumsAt || blobSize > h.sumsAt-blobAt {
+			return errDamaged
+		}
+		b := m.Blob(i)
+		if err := b.check(); err != nil {
+			return fmt.Errorf("%w: shard %d: %w", errDamaged, i, err)
+		}
+		bh := b.Header()
+		if m.Start(i) > h.records || m.Start(i)+bh.Records != m.Start(i+1) || uint64(bh.flags&flagKeyed) != h.keyed*flagKeyed {
+			return errDamaged
+		}
+	}
+	return nil
+}
+
+// Shards is the number of shards.
+func (m *Image) Shards() uint64 { return m.h.shards }
+
+// Records is the number of records of all shards.
+func (m *Image) Records() uint64 { return m.h.records }
+
+// StreamBytes is the sum of the sizes of all records.
+func (m *Image) StreamBytes() int64 { return int64(m.h.streamBytes) }
+
+// Keyed says whether blobs have key hashes.
+func (m *Image) Keyed() bool { return m.h.keyed != 0 }
+
+// Fingerprint is that of the dataset.
+func (m *Image) Fingerprint() [32]byte { return m.h.fingerprint }
+
+// Identity tells this index from every other, also of the same dataset: two with the
+// same one say the same of everything.
+func (m *Image) Identity() [32]byte { return sha256.Sum256(m.data[:imageHeaderBytes]) }
+
+// Format is the text of the format that the shards were cut by: Content.Format.
+func (m *Image) Format() string {
+	return string(m.data[m.h.formatAt : m.h.formatAt+m.h.formatBytes])
+}
+
+// Judged are the files that were opened and are no shards.
+func (m *Image) Judged() map[storage.Object]bool {
+	return unmarshalJudged(m.data[m.h.judgedAt : m.h.judgedAt+m.h.judgedBytes])
+}
+
+// Find is the number of the shard with that path.
+func (m *Image) Find(path string) (i uint64, found bool) {
+	want := []byte(path)
+	n := int(m.h.shards)
+	k := sort.Search(n, func(k int) bool { return bytes.Compare(m.path(uint64(k)), want) >= 0 })
+	if k == n || !bytes.Equal(m.path(uint64(k)), want) {
+		return 0, false
+	}
+	return uint64(k), true
+}
+
+// Start is the number of the first record of shard i; of the number of shards, that
+// of all records.
+func (m *Image) Start(i uint64) uint64 {
+	return binary.LittleEndian.Uint64(m.data[m.h.startsAt+8*i:])
+}
+
+// Blob is what is known of the records of shard i.
+func (m *Image) Blob(i uint64) Blob {
+	e := m.entry(i)
+	at, n := binary.LittleEndian.Uint64(e[40:]), binary.LittleEndian.Uint64(e[48:])
+	return Blob(m.data[at : at+n : at+n])
+}
+
+// Object is shard i as it was when it was indexed. Its path is a copy, which outlives
+// the image.
+func (m *Image) Object(i uint64) storage.Object {
+	e := m.entry(i)
+	return storage.Object{
+		Path:      string(m.path(i)),
+		SizeBytes: int64(binary.LittleEndian.Uint64(e[16:])),
+		Version: storage.Version{
+			ModTimeNanos:    int64(binary.LittleEndian.Uint64(e[24:])),
+			ChangeTimeNanos: int64(binary.LittleEndian.Uint64(e[64:])),
+			Inode:           binary.LittleEndian.Uint64(e[32:]),
+		},
+	}
+}
+
+// Codec is the number of shard i's codec: 0 for none.
+func (m *Image) Codec(i uint64) uint32 { return binary.LittleEndian.Uint32(m.entry(i)[12:]) }
+
+// IDPrefix is the first half of the IDs of shard i's records, big-endian.
+func (m *Image) IDPrefix(i uint64) uint64 { return binary.LittleEndian.Uint64(m.entry(i)[56:]) }
+
+// entry is shard i's place in the table.
+func (m *Image) entry(i uint64) []byte {
+	return m.data[m.h.tableAt+i*shardEntryBytes:][:shardEntryBytes]
+}
+
+func (m *Image) path(i uint64) []byte {
+	e := m.entry(i)
+	at := binary.LittleEndian.Uint64(e)
+	return m.data[at : at+uint64(binary.LittleEndian.Uint32(e[8:]))]
+}

@@ -1,0 +1,285 @@
+package index
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"os"
+	"sync"
+	"time"
+
+	"github.com/zeebo/xxh3"
+
+	"github.com/lsiofs/lsiofs/pipeline/storage"
+)
+
+const (
+	journalMagic = "lsiofsJN"
+	// What is finished is written once there is so much of it, or after so
+	// long: a killed build loses no more.
+	journalBufferBytes = 256 << 10
+	journalDelay       = time.Second
+	entryHeadBytes     = 7*8 + 4 + 4 // sum, head and blob lengths, size, mtime, inode, ctime, codec, path length
+)
+
+// journal takes finished shards as they come, in the index directory, or in
+// memory where that can't be written. append may be called concurrently.
+type journal struct {
+	mu      sync.Mutex
+	store   *Store
+	head    []byte // what every segment begins with
+	parts   []segment
+	buffer  []byte
+	waiting []where // entries in buffer
+	flushed time.Time
+	where   []where
+}
+
+// segment is one file of a journal: usually there is one; a second one, in
+// memory, follows where the first can't be written any more.
+type segment struct {
+	f        *os.File
+	bytes    int64 // that were written whole
+	inMemory bool
+}
+
+// where is a shard's blob in a journal.
+type where struct {
+	shard   int
+	segment int
+	at      int64
+	bytes   int
+	sum     uint64 // xxh3 of what was written
+}
+
+func newJournal(s *Store, format string) *journal {
+	head := append([]byte(journalMagic), make([]byte, 8)...)
+	binary.LittleEndian.PutUint64(head[8:], Version)
+	head = append(head, s.key[:]...)
+	head = binary.LittleEndian.AppendUint64(head, xxh3.HashString(format))
+	return &journal{store: s, head: head, flushed: time.Now()}
+}
+
+// append adds a finished shard; shard is its number in the build.
+func (j *journal) append(shard int, p Shard) error {
+	head := marshalEntryHead(p)
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	w := where{shard: shard, at: int64(len(j.buffer) + len(head)), bytes: len(p.Blob), sum: xxh3.Hash(p.Blob)}
+	if len(p.Blob) < journalBufferBytes {
+		j.buffer = append(append(j.buffer, head...), p.Blob...)
+		j.waiting = append(j.waiting, w)
+		if len(j.buffer) < journalBufferBytes && time.Since(j.flushed) < journalDelay {
+			return nil
+		}
+		return j.flush()
+	}
+	if err := j.flush(); err != nil { // large ones are not copied
+		return err
+	}
+	w.at = int64(len(head))
+	return j.write([]where{w}, head, p.Blob)
+}
+
+func (j *journal) flush() error {
+	j.flushed = time.Now()
+	if len(j.buffer) == 0 {
+		return nil
+	}
+	err := j.write(j.waiting, j.buffer)
+	j.buffer, j.waiting = j.buffer[:0], j.waiting[:0]
+	return err
+}
+
+// write puts data behind what is written, in memory where the directory fails.
+// The places in list are relative to the first byte of data.
+func (j *journal) write(list []where, data ...[]byte) error {
+	for {
+		if len(j.parts) == 0 {
+			if err := j.begin(); err != nil {
+				return err
+			}
+		}
+		k := len(j.parts) - 1
+		s := &j.parts[k]
+		at, err := writeAll(s.f, s.bytes, data...)
+		if err == nil {
+			for _, w := range list {
+				w.segment, w.at = k, w.at+s.bytes
+				j.where = append(j.where, w)
+			}
+			s.bytes = at
+			return nil
+		}
+		if s.inMemory {
+			return fmt.Errorf("keeping the index in memory: %w", err)
+		}
+		j.warn(err)
+		_ = s.f.Truncate(s.bytes)
+		if err := j.beginInMemory(); err != nil {
+			return err
+		}
+	}
+}
+
+func writeAll(f *os.File, at int64, data ...[]byte) (int64, error) {
+	for _, d := range data {
+		n, err := f.WriteAt(d, at)
+		if err != nil {
+			return at, err
+		}
+		at += int64(n)
+	}
+	return at, nil
+}
+
+func (j *journal) warn(err error) {
+	j.store.log.Warn("index directory can't be written: the index is kept in memory and built anew by the next run; free space there or name another with --index-dir",
+		"dir", j.store.dir, "error", err)
+}
+
+// begin makes the first segment.
+func (j *journal) begin() error {
+	if j.store.dir == "" {
+		return j.beginInMemory() // OpenStore has said why
+	}
+	f, err := j.store.create("journal")
+	if err == nil {
+		if _, err = f.WriteAt(j.head, 0); err == nil {
+			j.parts = append(j.parts, segment{f: f, bytes: int64(len(j.head))})
+			return nil
+		}
+		_ = os.Remove(f.Name())
+		_ = f.Close()
+	}
+	j.warn(err)
+	return j.beginInMemory()
+}
+
+func (j *journal) beginInMemory() error {
+	f, err := memoryFile()
+	if err == nil {
+		j.parts = append(j.parts, segment{f: f, inMemory: true})
+	}
+	return err
+}
+
+// inMemory says whether the index directory was found not to be writable.
+func (j *journal) inMemory() bool {
+	return len(j.parts) > 0 && j.parts[len(j.parts)-1].inMemory
+}
+
+// blobs writes what is waiting and maps all of it: set is called with each
+// shard's blob, which stays valid until the mappings are closed. A blob that its disk
+// does not give back as it was written is an error: a write that succeeded may be
+// lost when the kernel writes back later.
+func (j *journal) blobs(set func(shard int, b Blob)) ([]*mapping, error) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	if err := j.flush(); err != nil {
+		return nil, err
+	}
+	var maps []*mapping
+	for _, s := range j.parts {
+		m, err := j.store.mapFile(s.f, s.bytes, s.inMemory)
+		if err != nil {
+			return maps, err
+		}
+		maps = append(maps, m)
+	}
+	for _, w := range j.where {
+		b := maps[w.segment].data[w.at : w.at+int64(w.bytes)]
+		if xxh3.Hash(b) != w.sum {
+			return maps, fmt.Errorf("%s lost what was written to it: check its disk, or name another directory with --index-dir", j.store.dir)
+		}
+		set(w.shard, b)
+	}
+	return maps, nil
+}
+
+// close ends writing. What was written stays for the next run, unless keep is
+// false. It is idempotent.
+func (j *journal) close(keep bool) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	if keep {
+		if err := j.flush(); err != nil {
+			j.store.log.Warn("finished shards are lost to the next run", "error", err)
+		}
+	}
+	for _, s := range j.parts {
+		if !s.inMemory && !keep {
+			_ = os.Remove(s.f.Name())
+		}
+		_ = s.f.Close()
+	}
+	j.parts, j.where, j.buffer, j.waiting = nil, nil, nil, nil
+}
+
+// marshalEntryHead is what precedes a blob: the entry's checksum, lengths, and
+// what the shard was when it was indexed.
+func marshalEntryHead(p Shard) []byte {
+	path := p.Object.Path
+	b := make([]byte, 8, entryHeadBytes+pad8(uint64(len(path))))
+	b = binary.LittleEndian.AppendUint64(b, entryHeadBytes+pad8(uint64(len(path))))
+	b = binary.LittleEndian.AppendUint64(b, uint64(len(p.Blob)))
+	b = binary.LittleEndian.AppendUint64(b, uint64(p.Object.SizeBytes))
+	b = binary.LittleEndian.AppendUint64(b, uint64(p.Object.Version.ModTimeNanos))
+	b = binary.LittleEndian.AppendUint64(b, p.Object.Version.Inode)
+	b = binary.LittleEndian.AppendUint64(b, uint64(p.Object.Version.ChangeTimeNanos))
+	b = binary.LittleEndian.AppendUint32(b, p.Codec)
+	b = binary.LittleEndian.AppendUint32(b, uint32(len(path)))
+	b = append(b, path...)
+	b = append(b, make([]byte, cap(b)-len(b))...)
+	binary.LittleEndian.PutUint64(b, entrySum(b[8:], p.Blob))
+	return b
+}
+
+func entrySum(head []byte, b Blob) uint64 {
+	var h xxh3.Hasher
+	_, _ = h.Write(head)
+	_, _ = h.Write(b)
+	return h.Sum64()
+}
+
+var errJournal = errors.New("is no journal of this dataset, format and version")
+
+// readJournal gives the entries of a journal up to the first one that is not
+// whole: everything behind it was lost with the process that wrote it.
+func readJournal(data, head []byte) ([]Shard, error) {
+	if len(data) < len(head) || string(data[:len(head)]) != string(head) {
+		return nil, errJournal
+	}
+	var list []Shard
+	for rest := data[len(head):]; ; {
+		p, n, ok := readEntry(rest)
+		if !ok {
+			return list, nil
+		}
+		list = append(list, p)
+		rest = rest[n:]
+	}
+}
+
+func readEntry(b []byte) (p Shard, n uint64, ok bool) {
+	if len(b) < entryHeadBytes {
+		return p, 0, false
+	}
+	word := func(at int) uint64 { return binary.LittleEndian.Uint64(b[at:]) }
+	size, headBytes, blobBytes := uint64(len(b)), word(8), word(16)
+	pathBytes := uint64(binary.LittleEndian.Uint32(b[60:]))
+	if headBytes > size || blobBytes > size-headBytes || headBytes != entryHeadBytes+pad8(pathBytes) {
+		return p, 0, false
+	}
+	n = headBytes + blobBytes
+	p.Blob = Blob(b[headBytes:n:n])
+	if entrySum(b[8:headBytes], p.Blob) != word(0) || p.Blob.check() != nil {
+		return p, 0, false
+	}
+	p.Codec = binary.LittleEndian.Uint32(b[56:])
+	p.Object = storage.Object{
+		Path: string(b[entryHeadBytes : entryHeadBytes+pathBytes]), SizeBytes: int64(word(24)),
+		Version: storage.Version{ModTimeNanos: int64(word(32)), Inode: word(40), ChangeTimeNanos: int64(word(48))},
+	}
+	return p, n, true
+}

@@ -1,0 +1,263 @@
+package index
+
+import (
+	"encoding/binary"
+	"fmt"
+	"math"
+
+	"github.com/lsiofs/lsiofs/pipeline/unpack"
+)
+
+// Packer makes the blob of one shard from its records, in file order. It holds what
+// is packed and one block of extents, nothing else a record. It is for one goroutine
+// and one shard.
+type Packer struct {
+	keyed, compressed bool
+	most              int // bytes that may be held
+
+	h       Header
+	blocks  []byte
+	data    []byte
+	keys    []byte
+	growth  growthTable
+	pending []unpack.Extent // of the block that is being filled; Growth is nil
+	values  [BlockRecords]uint64
+}
+
+// NewPacker packs a shard: keyed where its format gives keys to records, compressed
+// where the shard is.
+func NewPacker(keyed, compressed bool) *Packer {
+	return &Packer{keyed: keyed, compressed: compressed, most: maxPackedBytes, pending: make([]unpack.Extent, 0, BlockRecords)}
+}
+
+// Records is how many records were added.
+func (p *Packer) Records() uint64 { return p.h.Records }
+
+// Restart forgets every record.
+func (p *Packer) Restart() {
+	p.h = Header{}
+	p.blocks, p.data, p.keys, p.pending = p.blocks[:0], p.data[:0], p.keys[:0], p.pending[:0]
+	p.growth = growthTable{}
+}
+
+// Add takes the next record. Records that no shard can have are errors: they
+// are a format's defect, and must not reach a stored index. A shard whose blob gets
+// too large is an *unpack.RefusedError.
+func (p *Packer) Add(e unpack.Extent) error {
+	if e.OffsetBytes < 0 || e.SizeBytes < 0 || e.OffsetBytes > math.MaxInt64-e.SizeBytes ||
+		p.h.StreamBytes > math.MaxInt64-e.SizeBytes {
+		return fmt.Errorf("record %d at offset %d with %d bytes is beyond all bounds", p.h.Records, e.OffsetBytes, e.SizeBytes)
+	}
+	if e.Growth != nil {
+		if len(e.Growth) != unpack.MaxDigits {
+			return fmt.Errorf("record %d tells its growth for %d digits, not %d", p.h.Records, len(e.Growth), unpack.MaxDigits)
+		}
+		p.growth.add(p.h.Records, e.Growth)
+		e.Growth = nil
+	}
+	if p.keyed {
+		p.keys = binary.LittleEndian.AppendUint64(p.keys, e.KeyHash)
+	}
+	p.h.Records++
+	p.h.StreamBytes += e.SizeBytes
+	p.pending = append(p.pending, e)
+	if len(p.pending) < BlockRecords {
+		return nil
+	}
+	p.flush()
+	if p.bytes() > p.most {
+		return &unpack.RefusedError{OffsetBytes: e.OffsetBytes, Reason: fmt.Sprintf("an index of more than %d bytes for %d records: split the shard", p.most, p.h.Records)}
+	}
+	return nil
+}
+
+// maxPackedBytes bounds what is held of a shard until it is packed, as many
+// shards at a time as there are cores: 10⁸ records of tar, 10⁹ lines.
+const maxPackedBytes = 1 << 30
+
+// bytes is about what is held.
+func (p *Packer) bytes() int {
+	return len(p.blocks) + len(p.data) + len(p.keys) + 2*len(p.growth.vectors) + 12*len(p.growth.ordinals)
+}
+
+// flush packs the pending block.
+func (p *Packer) flush() {
+	n := len(p.pending)
+	if n == 0 {
+		return
+	}
+	at := uint64(len(p.data))
+	sizeBase, sizeWidth := p.pack(n, func(i int) int64 { return p.pending[i].SizeBytes })
+	gapBase, gapWidth := p.pack(n-1, func(i int) int64 {
+		e := p.pending[i]
+		return p.pending[i+1].OffsetBytes - (e.OffsetBytes + e.SizeBytes)
+	})
+	b := binary.LittleEndian.AppendUint64(p.blocks, uint64(p.pending[0].OffsetBytes))
+	b = binary.LittleEndian.AppendUint64(b, uint64(sizeBase))
+	b = binary.LittleEndian.AppendUint64(b, uint64(gapBase))
+	p.blocks = binary.LittleEndian.AppendUint64(b, at<<16|uint64(sizeWidth)<<8|uint64(gapWidth))
+	p.pending = p.pending[:0]
+}
+
+// pack appends n values as differences to the smallest of them.
+func (p *Packer) pack(n int, value func(int) int64) (base int64, bits uint) {
+	if n == 0 {
+		return 0, 0
+	}
+	base = value(0)
+	for i := 1; i < n; i++ {
+		base = min(base, value(i))
+	}
+	var all uint64
+	for i := range n {
+		p.values[i] = uint64(value(i)) - uint64(base)
+		all |= p.values[i]
+	}
+	bits = width(all)
+	p.data = appendBits(p.data, bits, p.values[:n])
+	return base, bits
+}
+
+// Finish gives the shard's blob. Damage is recorded as what was left out.
+func (p *Packer) Finish(s unpack.Summary) (Blob, error) { return p.finish(s) }
+
+// FinishUnreadable gives the blob of a shard that can't be read, without records: the
+// reason is its damage. A later run tries the shard again.
+func (p *Packer) FinishUnreadable(s unpack.Summary) (Blob, error) {
+	p.Restart()
+	p.h.flags |= flagUnreadable
+	return p.finish(s)
+}
+
+func (p *Packer) finish(s unpack.Summary) (Blob, error) {
+	p.flush()
+	h := &p.h
+	h.DecodedBytes = s.DecodedBytes
+	h.EntryPoints = h.Records
+	h.dataBytes = uint64(len(p.data))
+	h.growthVectors, h.growthRecords = uint64(len(p.growth.index)), uint64(len(p.growth.ordinals))
+	if p.keyed {
+		h.flags |= flagKeyed
+	}
+	if p.compressed {
+		h.flags |= flagCompressed
+		h.Members = uint64(len(s.Members))
+	}
+	var damage []byte
+	if s.Parts {
+		h.flags |= flagParts
+	}
+	if lost := s.Lost(); len(lost.First) > 0 {
+		h.flags |= flagDamaged
+		if damage = appendDamage(nil, lost.First[0]); s.Parts {
+			damage = appendLosses(nil, &lost)
+		}
+		h.damageBytes = uint64(len(damage))
+	}
+	if len(s.Kind) > unpack.MaxKindBytes {
+		return nil, fmt.Errorf("a kind of %d bytes is beyond all bounds", len(s.Kind))
+	}
+	h.kindBytes = uint32(len(s.Kind))
+	b, l := p.assemble(s.Members, damage)
+	copy(b[l.kind:], s.Kind)
+	if p.compressed {
+		n := markEntries(b, &l, h)
+		binary.LittleEndian.PutUint64(b[24:], n)
+	}
+	if err := b.check(); err != nil {
+		return nil, fmt.Errorf("packing %d records: %w", h.Records, err)
+	}
+	return b, nil
+}
+
+// assemble lays the parts out, all but the entry bits.
+func (p *Packer) assemble(members []unpack.Member, damage []byte) (Blob, layout) {
+	l := p.h.layout()
+	b := make([]byte, l.end)
+	p.h.append(b[:0])
+	// The places of the data were relative to its begin, which is known now.
+	copy(b[l.blocks:], p.blocks)
+	for i := range blockCount(p.h.Records) {
+		where := b[l.blocks+i*blockBytes+24:]
+		binary.LittleEndian.PutUint64(where, binary.LittleEndian.Uint64(where)+l.data<<16)
+	}
+	copy(b[l.keys:], p.keys)
+	p.growth.put(b, &l)
+	if p.compressed {
+		for i, m := range members {
+			binary.LittleEndian.PutUint64(b[l.members+16*uint64(i):], uint64(m.DecodedBytes))
+			binary.LittleEndian.PutUint64(b[l.members+16*uint64(i)+8:], uint64(m.RawBytes))
+		}
+	}
+	copy(b[l.damage:], damage)
+	copy(b[l.data:], p.data)
+	return b, l
+}
+
+// markEntries sets the bit of the first record and of each one that begins
+// where a member does, or is the first that is left of a part, and returns how
+// many there are.
+func markEntries(b Blob, l *layout, h *Header) uint64 {
+	var n, m uint64
+	parts := h.flags&flagParts != 0
+	for first := uint64(0); first < h.Records; first += BlockRecords {
+		k, _ := b.BlockOf(first, h.Records)
+		at := k.offsetBytes
+		for j := range k.Records {
+			begins := false
+			for m < h.Members && int64(b.word(l.members+16*m)) < at {
+				m++
+				begins = parts
+			}
+			if m < h.Members && int64(b.word(l.members+16*m)) == at {
+				begins = true
+				if parts {
+					m++
+				}
+			}
+			if o := first + j; begins || o == 0 {
+				w := b[l.entries+o>>6<<3:]
+				binary.LittleEndian.PutUint64(w, binary.LittleEndian.Uint64(w)|1<<(o&63))
+				n++
+			}
+			if j+1 < k.Records {
+				at += k.Size(j) + k.Gap(j)
+			}
+		}
+	}
+	return n
+}
+
+// growthTable holds the distinct growth vectors of a shard, and which record
+// has which: few records have one at all, and their vectors repeat.
+type growthTable struct {
+	index    map[[unpack.MaxDigits]int64]uint32
+	vectors  []byte
+	ordinals []uint64
+	which    []uint32
+}
+
+func (t *growthTable) add(ordinal uint64, growth []int64) {
+	v := [unpack.MaxDigits]int64(growth)
+	i, ok := t.index[v]
+	if !ok {
+		if t.index == nil {
+			t.index = map[[unpack.MaxDigits]int64]uint32{}
+		}
+		i = uint32(len(t.index))
+		t.index[v] = i
+		for _, g := range growth {
+			t.vectors = binary.LittleEndian.AppendUint64(t.vectors, uint64(g))
+		}
+	}
+	t.ordinals = append(t.ordinals, ordinal)
+	t.which = append(t.which, i)
+}
+
+func (t *growthTable) put(b []byte, l *layout) {
+	copy(b[l.vectors:], t.vectors)
+	for i, o := range t.ordinals {
+		binary.LittleEndian.PutUint64(b[l.growthOrdinals+8*uint64(i):], o)
+		binary.LittleEndian.PutUint32(b[l.growthIndexes+4*uint64(i):], t.which[i])
+	}
+}

@@ -1,0 +1,175 @@
+package catalog
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"runtime"
+	"slices"
+	"sync/atomic"
+
+	"golang.org/x/sync/errgroup"
+
+	"github.com/lsiofs/lsiofs/pipeline/catalog/discover"
+	"github.com/lsiofs/lsiofs/pipeline/catalog/index"
+	"github.com/lsiofs/lsiofs/pipeline/spec"
+	"github.com/lsiofs/lsiofs/pipeline/storage"
+	"github.com/lsiofs/lsiofs/pipeline/storage/profile"
+	"github.com/lsiofs/lsiofs/pipeline/unpack"
+	"github.com/lsiofs/lsiofs/pipeline/unpack/formats"
+)
+
+// pass indexes shards, several at a time, and keeps each one that is finished. It
+// holds as many packed shards as there are cores.
+type pass struct {
+	storage   storage.Storage
+	reads     storage.Storage // the same, for ordinary reads
+	unpacker  unpack.Format
+	onCorrupt spec.OnCorrupt
+	build     *index.Build
+	progress  *reporter
+	portions  profile.Pass
+	windows   *windows
+}
+
+// run indexes shards[i] for all i in todo. The first failure ends it; what was
+// finished by then is kept.
+func (p *pass) run(ctx context.Context, shards []discover.Shard, todo []int) error {
+	// Large shards first: a large one that comes last would leave cores idle.
+	todo = slices.Clone(todo)
+	slices.SortStableFunc(todo, func(i, j int) int {
+		return int(min(1, max(-1, shards[j].Object.SizeBytes-shards[i].Object.SizeBytes)))
+	})
+	g, gctx := errgroup.WithContext(ctx)
+	g.SetLimit(p.portions.ShardsAtATime(runtime.GOMAXPROCS(0)))
+	for _, i := range todo {
+		if gctx.Err() != nil {
+			break
+		}
+		g.Go(func() error {
+			if err := gctx.Err(); err != nil {
+				return err
+			}
+			done, err := p.shard(gctx, shards[i])
+			if err != nil {
+				return err
+			}
+			return p.build.Add(i, done)
+		})
+	}
+	if err := g.Wait(); err != nil {
+		return err
+	}
+	return ctx.Err()
+}
+
+// shard indexes one shard.
+func (p *pass) shard(ctx context.Context, c discover.Shard) (index.Shard, error) {
+	codec := c.Codec
+	if _, parts := codec.(unpack.PartCodec); !parts { // whose decoders are of one size
+		codec = p.windows.codec(ctx, codec)
+	}
+	_, keyed := p.unpacker.(unpack.Renamer)
+	packer := index.NewPacker(keyed, codec != nil)
+	r, err := newShardReader(ctx, p.storage, p.reads, c.Object, p.portions, &p.progress.bytes)
+	if err != nil {
+		return index.Shard{}, errChangedMeanwhile(c.Object.Path, err)
+	}
+	defer r.close()
+	var records uint64 // told to progress
+	tell := func() {
+		p.progress.records.Add(packer.Records() - records)
+		records = packer.Records()
+	}
+	emit := func(e unpack.Extent) error {
+		if packer.Records()&1023 == 0 {
+			tell()
+			if codec == nil { // what is skipped is not read, but done
+				r.advance(e.OffsetBytes)
+			}
+		}
+		return packer.Add(e)
+	}
+	restart := func() { packer.Restart(); tell() }
+	sum, err := unpack.Scan(ctx, p.unpacker, codec, r, c.Object.SizeBytes, emit, restart)
+	finish, unreadable := packer.Finish, err != nil
+	if unreadable {
+		if sum.Damage, err = p.judge(ctx, c, r.failure, err); err != nil {
+			return index.Shard{}, err
+		}
+		restart()
+		finish = packer.FinishUnreadable
+		sum = unpack.Summary{Damage: sum.Damage}
+	}
+	if codec == nil {
+		sum.DecodedBytes = c.Object.SizeBytes
+	}
+	if lost := sum.Lost(); len(lost.First) > 0 && p.onCorrupt != spec.CorruptSkip {
+		return index.Shard{}, fmt.Errorf("%s: %w: repair or remove the file; --on-corrupt skip leaves it out", c.Object.Path, lost.First[0])
+	}
+	if !unreadable && r.outline == nil { // of which nothing was read that could have changed
+		if err := p.unchanged(ctx, c.Object); err != nil {
+			return index.Shard{}, err
+		}
+	}
+	done, err := finish(sum)
+	if err != nil {
+		return index.Shard{}, fmt.Errorf("%s: %w", c.Object.Path, err)
+	}
+	tell()
+	r.advance(c.Object.SizeBytes)
+	p.progress.shards.Add(1)
+	return index.Shard{Object: c.Object, Codec: formats.CodecNumber(c.Codec), Blob: done}, nil
+}
+
+// judge says what a failed scan means: damage where the file can't be read and
+// the policy is to leave such out, else the error to return.
+func (p *pass) judge(ctx context.Context, c discover.Shard, failure, err error) (*unpack.CorruptError, error) {
+	path := c.Object.Path
+	var refused *unpack.RefusedError
+	var located *storage.Error
+	switch {
+	case ctx.Err() != nil:
+		return nil, ctx.Err()
+	case errors.As(err, &refused):
+		return nil, fmt.Errorf("%s: %w: lsiofs does not read this, whatever --on-corrupt says; leave the file out with a pattern", path, err)
+	case errors.Is(err, storage.ErrChanged):
+		return nil, errChangedMeanwhile(path, err)
+	case failure == nil:
+		return nil, fmt.Errorf("%s: %w", path, err)
+	case p.onCorrupt == spec.CorruptSkip:
+		if errors.As(failure, &located) {
+			failure = located.Err
+		}
+		return &unpack.CorruptError{Record: 0, RawOffset: -1, Reason: fmt.Sprintf("the file can't be read: %v", failure)}, nil
+	case errors.As(failure, &located):
+		return nil, fmt.Errorf("%w: make the file readable, or leave it out: --on-corrupt skip does", failure)
+	}
+	return nil, fmt.Errorf("%s: %w: make the file readable, or leave it out: --on-corrupt skip does", path, failure)
+}
+
+func errChangedMeanwhile(path string, err error) error {
+	return fmt.Errorf("%s changed while it was being indexed: wait until it is written, then run again: %w", path, err)
+}
+
+// unchanged fails where an object is not any more what was listed.
+func (p *pass) unchanged(ctx context.Context, o storage.Object) error {
+	now, err := p.storage.Stat(ctx, o.Path)
+	switch {
+	case ctx.Err() != nil:
+		return ctx.Err()
+	case err != nil:
+		return errChangedMeanwhile(o.Path, err)
+	}
+	if err := storage.Compare(o, now); err != nil {
+		return errChangedMeanwhile(o.Path, err)
+	}
+	return nil
+}
+
+// counters are what workers tell of their progress.
+type counters struct {
+	shards  atomic.Int64
+	bytes   atomic.Int64
+	records atomic.Uint64
+}

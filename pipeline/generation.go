@@ -1,0 +1,195 @@
+package pipeline
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"sync/atomic"
+
+	"github.com/lsiofs/lsiofs/pipeline/catalog"
+	"github.com/lsiofs/lsiofs/pipeline/fetch"
+	"github.com/lsiofs/lsiofs/pipeline/meter"
+	"github.com/lsiofs/lsiofs/pipeline/order"
+	"github.com/lsiofs/lsiofs/pipeline/spec"
+	"github.com/lsiofs/lsiofs/pipeline/stream"
+)
+
+// generation is one set of shards, as it is served: what there is in them, in which
+// order it comes, and the readers' way to it. It is opened for a mount, whose storage,
+// engine and meter it uses, and closed before it. It is safe for concurrent use.
+//
+// Steps are opened from the top down, and closed from the bottom up:
+//
+//	catalog ──► records ──► part ──► fetcher ──► source ──► orders ──► ahead
+//	which       none is     what a   reads       records    epochs     the next
+//	records     too large   split    them        to bytes   and sets   epoch
+//	                        leaves
+type generation struct {
+	mount  *mount
+	spec   spec.Spec // the mount's, with auto and defaults resolved
+	opened opened
+
+	catalog *catalog.Catalog
+	part    *order.Part // what the split leaves; nil: all
+	starts  []uint64    // of the chunks of that
+	fetcher *fetch.Fetcher
+	source  *stream.Source
+	layouts *layouts
+	ahead   *ahead        // nil where nothing is computed ahead
+	orders  *order.Memory // of all views
+	epochs  *cache[uint64, *order.Epoch]
+	sets    *cache[string, *stream.Set]
+	start   atomic.Pointer[Start] // what expect found
+	sizes   struct {              // see streamBytes
+		once sync.Once
+		sum  atomic.Int64
+	}
+}
+
+// How many epochs and sets are remembered. An epoch keeps 64 KiB for every 2¹⁸
+// records that were walked through, but only a few do (order.Memory). What a set
+// has of its order and its layout is bounded for all sets together.
+const (
+	keptEpochs = 4
+	keptSets   = 16
+)
+
+// openGeneration lists and indexes the dataset as it is now and makes all that reads
+// it. When ctx ends, indexing stops, and what has been indexed is kept for the next
+// time. Where it fails, what it has opened is closed.
+func openGeneration(ctx context.Context, m *mount) (*generation, error) {
+	g := &generation{mount: m, spec: m.spec, opened: opened{after: m.options.afterStep}}
+	err := g.opened.take(
+		step{"catalog", func() (func() error, error) { return g.openCatalog(ctx) }},
+		step{"records", func() (func() error, error) { return nil, g.boundRecords() }},
+		step{"part", func() (func() error, error) { return nil, g.takePart(ctx) }},
+		step{"fetcher", g.openFetcher},
+		step{"source", g.openSource},
+		step{"orders", g.makeOrders},
+		step{"ahead", g.startAhead},
+	)
+	if err != nil {
+		return nil, errors.Join(err, g.close())
+	}
+	return g, nil
+}
+
+func (g *generation) openCatalog(ctx context.Context) (shut func() error, err error) {
+	m, s := g.mount, &g.spec
+	index := &m.meter.Working[meter.Index]
+	index.Begin(meter.Now())
+	defer func() { index.End(meter.Now()) }()
+	g.catalog, _, err = catalog.Open(ctx, catalog.Config{
+		Dataset: s.Dataset, Format: s.Format, OnCorrupt: s.OnCorrupt, IndexDir: s.IndexDir,
+		OpenStorage: m.lend, Profile: m.profile,
+		Rebuild: m.options.Rebuild, MemoryBytes: s.MemoryBytes, Progress: m.options.Progress, Log: m.log,
+	})
+	if err != nil {
+		return nil, err
+	}
+	s.Format = g.catalog.Format()
+	return g.catalog.Close, nil
+}
+
+// boundRecords refuses a dataset with a record beyond Spec.MaxRecordBytes.
+func (g *generation) boundRecords() error {
+	most := g.spec.MaxRecordBytes
+	if most == 0 {
+		return nil
+	}
+	x, found := g.catalog.RecordAbove(most)
+	if !found {
+		return nil
+	}
+	return fmt.Errorf("%s: record %d at offset %d has %d bytes, more than the %d of --max-record: raise that if memory holds such a record for each reader, or leave the file out with a pattern",
+		g.catalog.Shard(x.Shard).Object.Path, x.Ordinal, x.OffsetBytes, x.SizeBytes, most)
+}
+
+func (g *generation) openFetcher() (shut func() error, err error) {
+	m, s := g.mount, &g.spec
+	g.starts = g.chunkStarts(s.Order.ChunkBytes, s.Order.ChunkRecords)
+	g.fetcher, err = fetch.New(g.catalog, m.reads, fetch.Config{
+		MemoryBytes: s.MemoryBytes, ReadTimeout: s.ReadTimeout,
+		PieceBytes: s.Order.ChunkBytes, PieceRecords: s.Order.ChunkRecords,
+		Decoders: decoders(s.Order), LookaheadRecords: lookahead(s.Order),
+		Read: s.Read, Order: s.Order, Part: g.part, Spool: m.spool(), Storage: m.profile, Meter: &m.meter, Log: m.log,
+	})
+	if err != nil {
+		return nil, err
+	}
+	return g.fetcher.Close, nil
+}
+
+// decoders is how many paused decoders of compressed shards are worth their
+// memory: each lane stands in a shard, and beside it in the one before.
+func decoders(o spec.Order) int { return int(min(max(64, 2*o.Lanes), 1024)) }
+
+// lookahead is how many records of compressed shards are looked at in advance:
+// of a reservoir's records one in 50 stays for more than 4 times its size.
+func lookahead(o spec.Order) int { return int(min(max(64<<10, 4*o.SizeRecords), 1<<22)) }
+
+func (g *generation) openSource() (shut func() error, err error) {
+	g.source = stream.NewSource(g.catalog, g.fetcher)
+	return func() error { g.source.Close(); return nil }, nil
+}
+
+func (g *generation) makeOrders() (shut func() error, err error) {
+	g.layouts = newLayouts(g.catalog, g.spec.Order, g.mount.log)
+	g.orders = order.NewMemory(0)
+	g.epochs = newCache[uint64, *order.Epoch](keptEpochs)
+	g.sets = newCache[string, *stream.Set](keptSets)
+	return nil, nil
+}
+
+func (g *generation) startAhead() (shut func() error, err error) {
+	if !g.mount.options.Ahead {
+		return nil, nil
+	}
+	g.ahead = newAhead(defaultPace, g.mount.log, g.computeAhead)
+	return func() error { g.ahead.close(); return nil }, nil
+}
+
+// close frees everything, the last opened first: what computes ahead ends before the
+// sets that it computes, and the fetcher waits for its reads before the catalog goes.
+// No handle may be in use and no reply be out.
+func (g *generation) close() error { return g.opened.close() }
+
+// epoch is the global order of an epoch. A few epochs are remembered.
+func (g *generation) epoch(epoch uint64) (*order.Epoch, error) {
+	return g.epochs.get(epoch, func() (*order.Epoch, error) {
+		e, err := order.NewEpoch(g.spec.Order, epoch, g.starts, g.part)
+		if err == nil {
+			g.layouts.loadStates(epoch, e)
+		}
+		return e, err
+	})
+}
+
+// set is Dataset.Set.
+func (g *generation) set(epoch uint64, done []order.Done, deal spec.Deal) (*stream.Set, error) {
+	return g.sets.get(fmt.Sprint(epoch, done, deal), func() (*stream.Set, error) {
+		e, err := g.epoch(epoch)
+		if err != nil {
+			return nil, err
+		}
+		v, err := g.orders.View(e, done, deal)
+		if err != nil {
+			return nil, err
+		}
+		set := g.source.Set(v, g.layouts.shelf(epoch, done, deal, e))
+		if g.ahead != nil {
+			set.OnBegin(func() { g.ahead.begun(epoch, deal) })
+		}
+		return set, nil
+	})
+}
+
+// computeAhead computes the layout of a whole epoch while goOn says so.
+func (g *generation) computeAhead(n nextEpoch, goOn func() bool) error {
+	set, err := g.set(n.epoch, nil, n.deal)
+	if err == nil {
+		set.Ahead(g.mount.meter.Timed(meter.Order, goOn))
+	}
+	return err
+}

@@ -1,0 +1,148 @@
+package pipeline
+
+import (
+	"errors"
+	"fmt"
+	"log/slog"
+	"path/filepath"
+	"runtime"
+	"time"
+
+	"github.com/lsiofs/lsiofs/pipeline/fetch"
+	"github.com/lsiofs/lsiofs/pipeline/meter"
+	"github.com/lsiofs/lsiofs/pipeline/spec"
+	"github.com/lsiofs/lsiofs/pipeline/storage"
+	"github.com/lsiofs/lsiofs/pipeline/storage/profile"
+	"github.com/lsiofs/lsiofs/pipeline/storage/retry"
+	"github.com/lsiofs/lsiofs/uring"
+)
+
+// mount is what a Dataset has as long as it is open, whatever shards there are: all
+// that its generations share. It is opened before the first of them and closed
+// behind the last. Its methods may be called concurrently, but for lend.
+//
+// spec.MemoryBytes is the budget of all generations together.
+type mount struct {
+	spec    spec.Spec // as it was given
+	options Options
+	log     *slog.Logger
+	started time.Time
+	scheme  *scheme
+	root    string // absolute
+	opened  opened
+
+	meter  meter.Meter
+	engine uring.Engine
+	// measured are what was measured of the storage, nil where nothing was.
+	measured []profile.Cell
+
+	// What lend has opened. indexDir is where stored indexes are, "" where nothing can
+	// be stored.
+	indexDir string
+	profile  profile.Profile // of the storage
+	files    storage.Storage // as it was opened: what is listed and indexed
+	reads    storage.Storage // what records are read from: files, with what lies over it
+	retries  *retry.Storage  // of reads; nil where there is none
+}
+
+// openMount opens all of a mount but its storages, which follow when the first
+// generation asks for them.
+func openMount(s spec.Spec, o Options) (*mount, error) {
+	m := &mount{spec: s, options: o, log: o.Log, started: time.Now(), opened: opened{after: o.afterStep}}
+	m.meter.Cores = runtime.GOMAXPROCS(0) // a mount raises it later, for its waiting threads
+	var err error
+	if m.scheme, err = schemeOf(s.Dataset); err != nil {
+		return nil, err
+	}
+	err = m.opened.take(
+		step{"engine", m.openEngine},
+		step{"root", m.findRoot},
+		step{"profile", m.findProfile},
+	)
+	if err != nil {
+		return nil, errors.Join(err, m.close())
+	}
+	return m, nil
+}
+
+func (m *mount) openEngine() (shut func() error, err error) {
+	if m.engine, err = uring.Open(uring.Mode(m.spec.IO)); err != nil {
+		return nil, err
+	}
+	return m.engine.Close, nil
+}
+
+func (m *mount) findRoot() (shut func() error, err error) {
+	m.root, err = m.scheme.root(m.spec.Dataset)
+	return nil, err
+}
+
+func (m *mount) findProfile() (shut func() error, err error) {
+	p, measured := m.scheme.profile(m.root, &m.options)
+	m.profile, m.measured = p.Or(), measured
+	return nil, nil
+}
+
+// lend gives a generation the storage of the dataset's root, and opens it for the
+// first one, who has found out where the index directory is. It stays the mount's. A
+// generation that can't be opened may close it (catalog.Open does): then the mount
+// is of no use any more.
+func (m *mount) lend(root, indexDir string) (storage.Storage, error) {
+	if root != m.root {
+		return nil, fmt.Errorf("it lies in %s now, and lay in %s before: mount again", root, m.root)
+	}
+	if m.files != nil {
+		return m.files, nil
+	}
+	m.indexDir = indexDir
+	if err := m.opened.take(step{"storage", m.openStorage}); err != nil {
+		return nil, err
+	}
+	return m.files, nil
+}
+
+func (m *mount) openStorage() (shut func() error, err error) {
+	if m.files, err = m.scheme.open(m, m.root, m.indexDir); err != nil {
+		return nil, err
+	}
+	below := m.files
+	if m.options.Faults != nil {
+		below = m.options.Faults(below)
+	}
+	m.reads, m.retries = m.scheme.over(below)
+	if a, ok := m.files.(profile.Adjuster); ok {
+		m.profile = a.AdjustProfile(m.profile)
+	}
+	return m.reads.Close, nil
+}
+
+// spool is where compressed shards go that are better decoded once.
+func (m *mount) spool() fetch.SpoolConfig {
+	c := fetch.SpoolConfig{Dir: m.spec.SpoolDir, MaxBytes: m.spec.SpoolMaxBytes, Places: 1, Engine: m.engine}
+	if c.Dir == "" && m.indexDir != "" {
+		c.Dir = filepath.Join(m.indexDir, "spool")
+	}
+	if m.spec.Deal.Dealing == spec.DealContiguous {
+		c.Places = m.spec.Deal.Workers
+	}
+	return c
+}
+
+// engineStatus is what the engine says, or the storage where it reads without it.
+func (m *mount) engineStatus() uring.Status {
+	if r, ok := m.files.(storage.Reporter); ok {
+		return r.Status()
+	}
+	return m.engine.Status()
+}
+
+// retryStats counts reads that were made again.
+func (m *mount) retryStats() retry.Stats {
+	if m.retries == nil {
+		return retry.Stats{}
+	}
+	return m.retries.Stats()
+}
+
+// close closes everything, the last opened first. No generation may be open.
+func (m *mount) close() error { return m.opened.close() }

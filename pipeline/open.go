@@ -1,0 +1,127 @@
+package pipeline
+
+import (
+	"fmt"
+	"os"
+	"regexp"
+	"slices"
+	"strings"
+
+	"github.com/lsiofs/lsiofs/pipeline/catalog/discover"
+	"github.com/lsiofs/lsiofs/pipeline/spec"
+	"github.com/lsiofs/lsiofs/pipeline/storage"
+	"github.com/lsiofs/lsiofs/pipeline/storage/folders"
+	"github.com/lsiofs/lsiofs/pipeline/storage/joined"
+	"github.com/lsiofs/lsiofs/pipeline/storage/local"
+	"github.com/lsiofs/lsiofs/pipeline/storage/profile"
+	"github.com/lsiofs/lsiofs/pipeline/storage/retry"
+	"github.com/lsiofs/lsiofs/pipeline/unpack"
+	"github.com/lsiofs/lsiofs/pipeline/unpack/formats"
+	"github.com/lsiofs/lsiofs/pipeline/unpack/npy"
+)
+
+// scheme is a kind of place that datasets lie at, and the storages that they are
+// read through there, from the bottom up:
+//
+//	           open: what is listed            over: what records are read from
+//	local      local                           retry
+//	           local ──► joined (--array)      retry
+//	           folders (shards that are        retry
+//	           directories: --format files)
+//
+// What else differs from one storage to another they say themselves, by optional
+// interfaces: storage.Reporter, storage.Uncached, profile.Adjuster.
+type scheme struct {
+	// name is for reports. text is what stands before "://", "" for plain paths.
+	name, text string
+	// root is what the dataset's objects have their paths below.
+	root func(dataset string) (string, error)
+	// profile says which reads the storage at a root likes, and what was measured of
+	// it, if anything was.
+	profile func(root string, o *Options) (profile.Profile, []profile.Cell)
+	// open opens the storage below a root. What it keeps for itself goes to indexDir,
+	// "" where nothing can be stored.
+	open func(m *mount, root, indexDir string) (storage.Storage, error)
+	// over is what lies over that where records are read, and closes it; its retries
+	// are nil where the storage itself tries again.
+	over func(storage.Storage) (storage.Storage, *retry.Storage)
+}
+
+// schemes are those that are supported.
+var schemes = []scheme{
+	{name: "local", root: localRoot, profile: findProfile, open: openLocal, over: retry.Over},
+}
+
+// planned are those that are not supported yet.
+var planned = []string{"s3", "gs", "https", "http", "hf"}
+
+// hasScheme finds what stands before "://".
+var hasScheme = regexp.MustCompile(`^([A-Za-z][A-Za-z0-9+.-]*)://`)
+
+// schemeOf is the scheme of a dataset. What there is in the file system under that
+// very name is a path, whatever it looks like.
+func schemeOf(dataset string) (*scheme, error) {
+	text := ""
+	if m := hasScheme.FindStringSubmatch(dataset); m != nil {
+		if _, err := os.Lstat(dataset); err != nil {
+			text = strings.ToLower(m[1])
+		}
+	}
+	if i := slices.IndexFunc(schemes, func(s scheme) bool { return s.text == text }); i >= 0 {
+		return &schemes[i], nil
+	}
+	why := "is unknown"
+	if slices.Contains(planned, text) {
+		why = "is not supported yet"
+	}
+	return nil, fmt.Errorf("dataset %s: %s:// %s: what is supported are paths of this machine's file systems: name a directory, a file or a quoted pattern", dataset, text, why)
+}
+
+// localRoot is the directory below which a dataset lies, absolute and without symbolic
+// links.
+func localRoot(dataset string) (string, error) {
+	t, err := discover.ParseTarget(dataset)
+	return t.Root(), err
+}
+
+// openLocal opens the storage of files, or of directories of them.
+func openLocal(m *mount, root, indexDir string) (storage.Storage, error) {
+	if f, ok := foldered(m.spec.Format); ok {
+		s, err := folders.Open(root, indexDir, f.FileFraming())
+		if err != nil {
+			return nil, err
+		}
+		return s, nil
+	}
+	s, err := local.OpenDirect(root, m.engine, local.Direct(m.spec.Direct))
+	if err != nil {
+		return nil, err
+	}
+	if len(m.spec.Format.Arrays) > 0 {
+		return joined.Over(s, npy.Framing{}), nil
+	}
+	return s, nil
+}
+
+// foldered is the format that is asked for, where its shards are directories.
+func foldered(asked spec.Format) (unpack.Foldered, bool) {
+	f, err := formats.New(asked)
+	if err != nil {
+		return nil, false // it is to be found, or refused, by the catalog
+	}
+	folders, ok := f.(unpack.Foldered)
+	return folders, ok
+}
+
+// findProfile looks up which reads the file system of a directory likes. What is
+// wrong with a stored profile is no reason not to read.
+func findProfile(root string, o *Options) (profile.Profile, []profile.Cell) {
+	if o.Storage != nil {
+		return *o.Storage, nil
+	}
+	f := profile.Find(root)
+	if f.Problem != nil {
+		o.Log.Warn(f.Problem.Error())
+	}
+	return f.Profile, f.Cells
+}

@@ -1,0 +1,90 @@
+package storage
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"sync"
+)
+
+// Reader is one object as an io.ReaderAt, for one goroutine at a time. It reads no
+// more at a time than it was told.
+type Reader struct {
+	ctx     context.Context // of the reads, which the reader does not outlive
+	storage Storage
+	object  Object
+	most    int // bytes of one read of the storage; 0: as many as are wanted
+	// buffer is what the storage fills. It is not the caller's p: when the
+	// context ends, a read that is under way may still write to its buffer,
+	// and p goes back to a decoder's pool.
+	buffer []byte
+}
+
+var _ io.ReaderAt = (*Reader)(nil)
+
+// NewReader reads an object, by no more than most bytes at a time, or 0 for as many as
+// are wanted; its reads end with ctx. The caller closes it.
+func NewReader(ctx context.Context, s Storage, o Object, most int) *Reader {
+	return &Reader{ctx: ctx, storage: s, object: o, most: most}
+}
+
+// ReadAt fills p, or as much as the object has with io.EOF.
+func (r *Reader) ReadAt(p []byte, off int64) (int, error) {
+	if off < 0 {
+		return 0, fmt.Errorf("%s: read at offset %d", r.object.Path, off)
+	}
+	left := r.object.SizeBytes - off
+	if left <= 0 {
+		return 0, io.EOF
+	}
+	want := int(min(int64(len(p)), left))
+	n := 0
+	for n < want {
+		m, err := r.read(p[n:want], off+int64(n))
+		if err != nil {
+			return n, err
+		}
+		n += m
+	}
+	if n < len(p) {
+		return n, io.EOF
+	}
+	return n, nil
+}
+
+// read is one read of the storage.
+func (r *Reader) read(p []byte, off int64) (int, error) {
+	n := len(p)
+	if r.most > 0 {
+		n = min(n, r.most)
+	}
+	if cap(r.buffer) < n {
+		r.buffer = takeBuffer(n)
+	}
+	if err := ReadAt(r.ctx, r.storage, r.object, r.buffer[:n], off); err != nil {
+		r.buffer = nil // it may still be written to
+		return 0, err
+	}
+	return copy(p, r.buffer[:n]), nil
+}
+
+// Close gives the reader's memory back. It can't be used afterwards.
+func (r *Reader) Close() {
+	if b := r.buffer; cap(b) >= keptBufferBytes {
+		buffers.Put(&b)
+	}
+	r.buffer = nil
+}
+
+// keptBufferBytes holds most files of a dataset of small ones, in one read.
+const keptBufferBytes = 256 << 10
+
+// buffers are of keptBufferBytes at least, and not in use.
+var buffers sync.Pool
+
+func takeBuffer(n int) []byte {
+	if b, ok := buffers.Get().(*[]byte); ok && cap(*b) >= n {
+		return (*b)[:n]
+	}
+	return make([]byte, n, max(n, keptBufferBytes))
+}

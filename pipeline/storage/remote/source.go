@@ -1,0 +1,64 @@
+package remote
+
+import (
+	"context"
+	"errors"
+	"io"
+	"time"
+)
+
+// Source is one dataset root at one service, such as a prefix of a bucket or a folder
+// of a web server: it makes one request and gives its answer as it came. It never
+// retries, never checks, and never follows an object to another version: that is the
+// engine's. Safe for concurrent use.
+type Source interface {
+	// List calls visit for every object below the root, in no particular order, and
+	// stops at the first error. ErrNoListing where the service has none (web servers).
+	List(ctx context.Context, visit func(Listed) error) error
+	// Head describes one object as it is now, or fails with fs.ErrNotExist.
+	Head(ctx context.Context, path string) (Listed, error)
+	// Open asks for n bytes from off on of an object in the version that v names; with
+	// n < 0 for all from off on. An answer of any status is no error: errors are those
+	// of the connection, and of what was to be sent. The caller closes the body.
+	Open(ctx context.Context, path string, v Validator, off, n int64) (Answer, error)
+	// Refresh renews what requests for an object are sent with: credentials, redirects.
+	// The engine calls it after a 401 or 403 that may pass, then asks again.
+	Refresh(ctx context.Context, path string)
+	// Name is the canonical URL of the root, without credentials and query: it is
+	// printed, logged and hashed.
+	Name() string
+	// Close lets go of idle connections. No request is under way.
+	Close() error
+}
+
+// Listed is an object as a listing or a HEAD has it. Path is relative to the root,
+// decoded, its components joined by '/'.
+type Listed struct {
+	Path      string
+	SizeBytes int64
+	Validator Validator
+	Modified  time.Time // zero where the service does not say
+	Archived  bool      // it is to be restored before it can be read
+}
+
+// Validator names a version of an object as its service does, with what kind of name it
+// is: `"d41d8…"` (a strong ETag, with its quotes), `generation:17…` or
+// `modified:Sat, 21 Nov 2026 08:00:00 GMT`. It is never "" in a mount, but where the
+// user accepts sizes alone (--unversioned).
+type Validator string
+
+// Answer is what a service answers to Open. Begin, End and Total are those of its
+// Content-Range, End exclusive, -1 each where it has none or does not say.
+type Answer struct {
+	Body              io.ReadCloser
+	Status            int
+	Begin, End, Total int64
+	LengthBytes       int64 // of the body, by its Content-Length; -1: not known
+	Validator         Validator
+	Encoding          string        // Content-Encoding, "" for none
+	Code              string        // the service's own word for an error, such as SlowDown
+	RetryAfter        time.Duration // 0: it does not say
+}
+
+// ErrNoListing says that a service can't list what it has: objects must be named.
+var ErrNoListing = errors.New("the service can't list what it has")
