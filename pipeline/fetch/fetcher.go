@@ -216,7 +216,7 @@ func (c *cache) close() error {
 				c.slots.set(e.piece, nil)
 			}
 		}
-		if !s.pins.Kill() {
+		if !s.Pins.Kill() {
 			continue
 		}
 		if err := c.release(s); err != nil && first == nil {

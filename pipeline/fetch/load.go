@@ -220,7 +220,7 @@ func (f *Fetcher) read(ld *load, t *todo) {
 	ld.pending.Store(1) // for this function
 	ld.layout.reads(f.config.Storage, func(r byteRange) {
 		ld.pending.Add(1)
-		t.reads = append(t.reads, &storage.Read{Object: object, OffsetBytes: r.off, Buf: ld.seg.mem[to : to+r.size : to+r.size], Wanted: ld.begin, Done: done})
+		t.reads = append(t.reads, &storage.Read{Object: object, OffsetBytes: r.off, Buf: ld.seg.Bytes[to : to+r.size : to+r.size], Wanted: ld.begin, Done: done})
 		to += r.size
 		ld.stage.Store(isQueued)
 	})
@@ -233,7 +233,7 @@ func (f *Fetcher) read(ld *load, t *todo) {
 // arrived goes on with a load whose reads have ended. It must not block.
 func (f *Fetcher) arrived(ld *load) {
 	if !ld.begin() {
-		ld.seg.pins.Unpin() // storage has no part in its memory any more
+		ld.seg.Pins.Unpin() // storage has no part in its memory any more
 		f.running.Done()
 		return
 	}
@@ -272,7 +272,7 @@ func (f *Fetcher) checkAndFinish(ld *load) {
 
 func (ld *load) addNewline() {
 	if ld.layout.newline {
-		ld.seg.mem[ld.off+ld.layout.sizeInShard()] = '\n'
+		ld.seg.Bytes[ld.off+ld.layout.sizeInShard()] = '\n'
 	}
 }
 
@@ -300,7 +300,7 @@ func (f *Fetcher) verifyRecords(ld *load) {
 		if s.size < 0 {
 			continue
 		}
-		if err := f.verifier.Verify(ld.seg.mem[ld.off+s.off : ld.off+s.off+s.size]); err != nil {
+		if err := f.verifier.Verify(ld.seg.Bytes[ld.off+s.off : ld.off+s.off+s.size]); err != nil {
 			if ld.bad == nil {
 				ld.bad = map[int]error{}
 			}
@@ -330,7 +330,7 @@ func (f *Fetcher) finishLocked(ld *load) {
 		f.failures.add(f.describe(ld))
 	}
 	if ld.seg != nil && ld.stage.Load() != calledOff {
-		ld.seg.pins.Unpin()
+		ld.seg.Pins.Unpin()
 	}
 	close(ld.done)
 }
@@ -349,10 +349,10 @@ func (f *Fetcher) publish(ld *load) {
 	e.spooled, e.ordinal = ld.spooled, f.ordinal(ld)
 	f.cache.recall(e, ld.wanted)
 	if old := f.slots.at(ld.piece); old != nil {
-		old.seg.live.Add(-old.liveBytes())
+		old.seg.Live.Add(-old.liveBytes())
 	}
-	ld.seg.live.Add(e.liveBytes())
-	ld.seg.pins.Add(int64(ld.waiters))
+	ld.seg.Live.Add(e.liveBytes())
+	ld.seg.Pins.Add(int64(ld.waiters))
 	f.cache.attach(e)
 	ld.entry = e
 	f.slots.set(ld.piece, e)

@@ -66,7 +66,7 @@ func (c *checkedShards) first(s *mappedShard) bool {
 func (l *lending) Release() {
 	l.leased = false
 	for _, x := range l.mapped {
-		x.entry.seg.pins.Unpin()
+		x.entry.seg.Pins.Unpin()
 	}
 	clear(l.mapped)
 	l.mapped = l.mapped[:0]

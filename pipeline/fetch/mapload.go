@@ -134,7 +134,7 @@ func (f *Fetcher) populate(ld *load) *segment {
 	f.mu.Unlock()
 	seg := &segment{off: r.off, used: r.size, shard: shard}
 	seg.seen.Store(m.mapper.Evictions())
-	seg.pins.Reset(1)
+	seg.Pins.Reset(1)
 	added, ok := shard.mapping.Populate(r.off, r.size)
 	if ok && m.trims {
 		shard.mapping.Trim(r.off, r.size)
@@ -145,7 +145,7 @@ func (f *Fetcher) populate(ld *load) *segment {
 	m.bytes += added
 	if ok {
 		m.skip, m.skips = 0, 0
-		seg.mem = shard.mapping.Bytes()[r.off : r.off+r.size : r.off+r.size]
+		seg.Bytes = shard.mapping.Bytes()[r.off : r.off+r.size : r.off+r.size]
 		return seg
 	}
 	m.tables -= tables
@@ -160,20 +160,20 @@ func (f *Fetcher) populate(ld *load) *segment {
 // hold a processor.
 func (f *Fetcher) pinMapped(e *entry, evictions uint64) bool {
 	s := e.seg
-	if !s.pins.Pin() {
+	if !s.Pins.Pin() {
 		return false
 	}
 	if s.seen.Load() == evictions {
 		return true
 	}
-	if s.shard.mapping.Resident(s.off, int64(len(s.mem))) {
+	if s.shard.mapping.Resident(s.off, int64(len(s.Bytes))) {
 		s.seen.Store(evictions)
 		return true
 	}
 	f.mu.Lock()
 	f.forget(e)
 	f.mu.Unlock()
-	s.pins.Unpin()
+	s.Pins.Unpin()
 	return false
 }
 
@@ -198,7 +198,7 @@ func (f *Fetcher) lost(x mappedRecord, err error) error {
 
 // fault is the error for a piece whose memory was gone.
 func (f *Fetcher) fault(s *segment) error {
-	return &storage.Error{Object: f.index.Shard(s.shard.shard).Object.Path, OffsetBytes: s.off, SizeBytes: int64(len(s.mem)), Err: errFault}
+	return &storage.Error{Object: f.index.Shard(s.shard.shard).Object.Path, OffsetBytes: s.off, SizeBytes: int64(len(s.Bytes)), Err: errFault}
 }
 
 // Faulted runs what touches mapped memory, and says whether that was gone: the

@@ -119,11 +119,11 @@ func (f *Fetcher) sweep(bytes, tables, most int64) (victims []*segment) {
 	for _, live := range [...]int64{0, most} {
 		kept := m.segs[:0]
 		for _, s := range m.segs {
-			if bytes <= 0 && tables <= 0 || s.live.Load() > live || !s.pins.Kill() {
+			if bytes <= 0 && tables <= 0 || s.Live.Load() > live || !s.Pins.Kill() {
 				kept = append(kept, s)
 				continue
 			}
-			bytes -= int64(len(s.mem))
+			bytes -= int64(len(s.Bytes))
 			tables -= s.tables
 			for _, e := range s.entries {
 				f.forget(e)
@@ -139,7 +139,7 @@ func (f *Fetcher) sweep(bytes, tables, most int64) (victims []*segment) {
 	return victims
 }
 
-// forgotten is for segment.live: whatever is added to it, nothing is live.
+// forgotten is for segment.Live: whatever is added to it, nothing is live.
 const forgotten = -1 << 60
 
 // forget takes a mapped entry out of the slots; its segment goes with a sweep.
@@ -147,10 +147,10 @@ func (f *Fetcher) forget(e *entry) {
 	if f.slots.at(e.piece) != e {
 		return
 	}
-	if live := e.liveBytes(); live > 0 && live < int64(len(e.seg.mem)) {
+	if live := e.liveBytes(); live > 0 && live < int64(len(e.seg.Bytes)) {
 		f.cache.remember(e)
 	}
-	e.seg.live.Store(forgotten)
+	e.seg.Live.Store(forgotten)
 	f.slots.set(e.piece, nil)
 }
 
@@ -160,7 +160,7 @@ func (f *Fetcher) unmap(victims []*segment) {
 	f.mu.Unlock()
 	freed := int64(0)
 	for _, s := range victims {
-		freed += s.shard.mapping.Drop(s.off, int64(len(s.mem)))
+		freed += s.shard.mapping.Drop(s.off, int64(len(s.Bytes)))
 	}
 	f.mu.Lock()
 	f.maps.bytes -= freed

@@ -173,7 +173,7 @@ func (r *Reader) gather(g *gathering, k uint64, n int) {
 					found = found[:at]
 					break
 				}
-			} else if !g.loan.Hold(&x.entry.seg.pins, g.segsFrom, f.limits.loanSegs) {
+			} else if !g.loan.Hold(&x.entry.seg.Pins, g.segsFrom, f.limits.loanSegs) {
 				g.full, found = true, found[:at]
 				break
 			}
@@ -201,7 +201,7 @@ func (f *Fetcher) find(records []uint64, to []found) int {
 		if e == nil || e.spans[i].size < 0 || e.bad != nil && e.bad[i] != nil {
 			return at
 		}
-		e.seg.pins.Count()
+		e.seg.Pins.Count()
 		e.out[i>>6].Load()
 	}
 	return len(records)
@@ -239,7 +239,7 @@ func (r *Reader) lendFirst(ctx context.Context, k uint64, g *gathering) error {
 	if err == nil {
 		err = e.bad[i]
 		if err != nil {
-			e.seg.pins.Unpin()
+			e.seg.Pins.Unpin()
 		}
 	}
 	if err != nil {
@@ -256,7 +256,7 @@ func (r *Reader) lendFirst(ctx context.Context, k uint64, g *gathering) error {
 		g.waited++
 	}
 	if e.seg.shard == nil {
-		g.loan.Keep(&e.seg.pins) // pinned for us
+		g.loan.Keep(&e.seg.Pins) // pinned for us
 	}
 	f.add(g, e, i)
 	return nil
@@ -274,7 +274,7 @@ func (r *Reader) demand(ctx context.Context, piece, i int, w *meter.Waiter) (e *
 	if f.slots.has(piece, i) {
 		// No segment dies while mu is held, so it can be pinned.
 		e := f.slots.at(piece)
-		e.seg.pins.Pin()
+		e.seg.Pins.Pin()
 		f.mu.Unlock()
 		return e, false, nil
 	}
@@ -337,7 +337,7 @@ func (f *Fetcher) abandon(ld *load) {
 	select {
 	case <-ld.done:
 		if ld.entry != nil {
-			ld.entry.seg.pins.Unpin()
+			ld.entry.seg.Pins.Unpin()
 		}
 	default:
 		ld.waiters--

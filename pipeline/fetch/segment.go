@@ -7,19 +7,16 @@ import (
 	"github.com/lsiofs/lsiofs/uring"
 )
 
-// segment is a stretch of memory outside of the Go heap that holds pieces one
-// after the other.
+// segment is memory that holds pieces one after the other.
 //
 // It is pinned by the loans and the loads that use its bytes. One that nobody pins
 // may be made dead: its memory is then the cache's again, and the struct is left to
 // those who still point to it.
 type segment struct {
-	mem     []byte
+	budget.Memory
 	used    int64    // under Fetcher.mu
 	entries []*entry // under Fetcher.mu
 	tables  int64    // bytes of entries, under Fetcher.mu
-	pins    budget.Pins
-	live    atomic.Int64 // bytes of records that have not gone out
 
 	// Where it is a piece of a mapped shard, at off there:
 	shard *mappedShard // nil: it is memory of its own
@@ -68,7 +65,7 @@ func (e *entry) deliver(i int) bool {
 	if w.Load()&bit != 0 || w.Or(bit)&bit != 0 {
 		return false
 	}
-	e.seg.live.Add(-e.spans[i].size)
+	e.seg.Live.Add(-e.spans[i].size)
 	if e.spooled != nil {
 		e.spooled.goneOut(e.ordinal + uint64(i))
 	}
@@ -84,13 +81,13 @@ func (e *entry) renew() {
 	for w := range e.out {
 		e.out[w].Store(0)
 	}
-	e.seg.live.Add(e.liveBytes())
+	e.seg.Live.Add(e.liveBytes())
 }
 
 // bytes of record i, in memory that must be pinned.
 func (e *entry) bytes(i int) []byte {
 	s := e.spans[i]
-	return e.seg.mem[s.off : s.off+s.size : s.off+s.size]
+	return e.seg.Bytes[s.off : s.off+s.size : s.off+s.size]
 }
 
 // liveBytes counts what of the entry has not gone out.
