@@ -137,7 +137,7 @@ func (c *cache) clear(s *segment, keep bool) error {
 		var kept *entry
 		if to != nil {
 			if kept = e.copyTo(to); kept != nil {
-				c.attach(kept)
+				c.attach(to, kept)
 			}
 		} else if e.liveBytes() > 0 {
 			c.dropped++
@@ -205,7 +205,7 @@ func (e *entry) copyTo(to *segment) *entry {
 			continue
 		}
 		if kept == nil {
-			kept = newEntry(to, e.piece, make([]span, len(e.spans)))
+			kept = newEntry(&to.Memory, e.piece, make([]span, len(e.spans)))
 			kept.whole = false
 			kept.bad = e.bad
 			kept.spooled, kept.ordinal = e.spooled, e.ordinal
@@ -216,7 +216,7 @@ func (e *entry) copyTo(to *segment) *entry {
 				kept.spans[j].size = -1
 			}
 		}
-		copy(to.Bytes[to.used:], e.seg.Bytes[s.off:s.off+s.size])
+		copy(to.Bytes[to.used:], e.mem.Bytes[s.off:s.off+s.size])
 		kept.spans[i] = span{to.used, s.size}
 		to.used += s.size
 		to.Live.Add(s.size)
@@ -225,9 +225,9 @@ func (e *entry) copyTo(to *segment) *entry {
 }
 
 // attach lets a segment know of an entry in it.
-func (c *cache) attach(e *entry) {
-	e.seg.entries = append(e.seg.entries, e)
-	e.seg.tables += e.tableBytes()
+func (c *cache) attach(s *segment, e *entry) {
+	s.entries = append(s.entries, e)
+	s.tables += e.tableBytes()
 	c.tables += e.tableBytes()
 }
 
