@@ -37,6 +37,7 @@ var arrows = []struct {
 	{"pipeline/fetch/budget", []string{"uring"}, "memory is charged and pinned, whatever lies in it"},
 	{"pipeline/fetch/loan", []string{"pipeline/catalog", "pipeline/fetch/budget", "pipeline/meter", "pipeline/storage"}, "callers of all readers deal with the same loans, and need not know which reader it is"},
 	{"pipeline/fetch/gather", []string{"pipeline/catalog", "pipeline/fetch/budget", "pipeline/fetch/loan", "pipeline/meter", "pipeline/plan", "pipeline/storage", "pipeline/unpack"}, "who gathers knows nothing of the other ways to read, and is given what it needs"},
+	{"pipeline/fetch/mapped", []string{"pipeline/fetch/budget", "pipeline/storage"}, "what is mapped is ranges of files, by number: it knows neither records nor who reads them"},
 	{"pipeline/fetch/piece", []string{"pipeline/catalog"}, "where pieces lie follows from the catalog alone"},
 	{"pipeline/fetch/strategy", []string{"pipeline/fetch/budget", "pipeline/spec", "pipeline/storage"}, "how shards are read follows from sizes, without a shard at hand"},
 	{"pipeline/fetch/ahead", []string{"pipeline/fetch/loan", "pipeline/fetch/piece"}, "what comes next is told whoever brings it"},

@@ -51,28 +51,14 @@ func (f *Fetcher) callOff(r *Reader) {
 // takeBack says whether a load could be taken out of where it waits. If its
 // memory is with storage, it is free when its reads have ended.
 func (f *Fetcher) takeBack(ld *load) bool {
-	from := func(list []*load) ([]*load, bool) {
-		i := slices.Index(list, ld)
-		if i < 0 {
-			return list, false
-		}
-		return slices.Delete(list, i, i+1), true
-	}
-	took := false
 	switch {
 	case ld.decoder != nil:
-		took = ld.decoder.TakeBack(ld)
+		return ld.decoder.TakeBack(ld)
 	case ld.seg == nil && f.spools(ld.shard):
-		took = f.spool.TakeBack(ld)
+		return f.spool.TakeBack(ld)
 	case ld.seg == nil:
-		// It waits for its shard to be mapped, or is being mapped at this moment.
-		if s := f.maps.shards[ld.shard]; s != nil {
-			if s.waiting, took = from(s.waiting); took {
-				s.users--
-			}
-		}
-	default:
-		took = ld.stage.CompareAndSwap(isQueued, calledOff)
+		// It waits for its shard to be mapped, or has been mapped at this moment.
+		return f.maps.Cancel(ld.shard, ld.piece)
 	}
-	return took
+	return ld.stage.CompareAndSwap(isQueued, calledOff)
 }

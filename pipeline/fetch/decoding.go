@@ -118,7 +118,7 @@ func (f *Fetcher) breakShard(shard int, err error) {
 	}
 	for p := f.pieces.Of(s.First); p < f.pieces.Len() && f.pieces.Starts[p] < s.First+s.Records; p++ {
 		if e := f.slots.at(p); e != nil {
-			e.seg.live.Add(-e.liveBytes())
+			e.mem.Live.Add(-e.liveBytes())
 			f.slots.set(p, nil)
 		}
 	}
@@ -152,7 +152,7 @@ func (ld *load) Bounds() (start, end, reach int64) {
 
 func (ld *load) Ranges() iter.Seq2[int64, int64] { return ld.layout.all() }
 
-func (ld *load) Memory() []byte { return ld.seg.mem[ld.off:] }
+func (ld *load) Memory() []byte { return ld.seg.Bytes[ld.off:] }
 
 // ordinal is that of a load's first record in its shard.
 func (f *Fetcher) ordinal(ld *load) uint64 {

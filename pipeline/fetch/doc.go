@@ -10,24 +10,25 @@
 //	ahead     what each reader comes to next, piece by piece
 //	decode    decoders of compressed shards: who has a core, and memory
 //	spool     shards that were decoded into a file: who is let in, and what is lost
+//	mapped    pieces of files that are all in the page cache
 //	gather    readers that read exactly the records that come next
 //	loan      what readers share with those who call them
 //	budget    memory: what is charged to it, and who may have more
 //	fetchtest datasets, orders and storages of their tests
 //
 // This package has the pieces in memory and on their way (the table of entries, the
-// cache of segments, the loads), what is mapped of the page cache, and puts the rooms
-// together.
+// cache of segments, the loads), and puts the rooms together.
 //
 // # Locks
 //
 // Locks are taken in this order, never the other way:
 //
 //	Reader.mu ──► Fetcher.mu ──┬─► decode.Set ──┐
-//	                           └─► spool.Spool ─┴─► (budget: atomic, without a lock)
+//	                           ├─► spool.Spool ─┴─► (budget: atomic, without a lock)
+//	                           └─► mapped.Maps
 //
-// decode and spool call back without their locks (decode.Work, spool.Owner), or return
-// what there is to do (spool.News). So between the moment when one of them has taken a
+// These call back without their locks (decode.Work, spool.Owner, mapped.Owner), or
+// return what there is to do (spool.News). So between the moment when one of them has taken a
 // load up and the moment when the fetcher is told, the load is in no list, and can't be
 // taken back. Looking up what is in memory takes no lock: a look-up is an atomic load
 // and a pin.
@@ -44,7 +45,8 @@
 //	                │ missing                ▼
 //	                ▼                     segment ◄── pinned by loans
 //	              load ──► storage           ▲
-//	                  └──► decoder ──────────┘
+//	                  ├──► decoder ──────────┘
+//	                  └──► page cache (package mapped), in a segment's place
 //
 // Where only a part of the records is ever asked for (Config.Part), a piece is
 // laid out without the others: a few of them come along where they lie between,
@@ -52,23 +54,9 @@
 //
 // # Page cache
 //
-// A piece of an uncompressed shard that is all in the page cache is not read: it
-// is a segment in the shard's mapping, its pages populated, and its records go out
-// from there. At most the budget is mapped at a time, beside what is held.
-// While that is enough all stays mapped for the next epoch; else what has all
-// gone out is unmapped first, then the oldest. What can't be mapped is read.
-//
-// A shard is opened and mapped by its storage, while nobody waits: its pieces that
-// are wanted meanwhile wait for a moment, and are read if that takes longer. An
-// opening that hangs so holds up nobody, not even those who want the shard, if it
-// is open for reads.
-//
-// A cold page is never touched: a goroutine that faults holds a processor. When
-// the kernel has taken pages from the page cache, each piece is looked at before
-// its records are lent again, and one that is not all there is read. A file that
-// is truncated takes its pages away, or shows zeros, and one that is written to
-// shows what was written: those who copy see to Loan.Mapped, Leased, Check and
-// Fault. While the files have leases nobody writes, and they need not be looked at.
+// A piece of an uncompressed shard that is all in the page cache is not read: it is
+// mapped, and its records go out from there. See package mapped. Such bytes may change
+// under those who copy them, who see to Loan.Mapped, Leased, Check and Fault.
 //
 // # Gather
 //
@@ -79,19 +67,14 @@
 //
 // # Spool
 //
-// A compressed shard in which decoding can start at few places (its members or
-// frames, wherever records begin), in an order that jumps about, is decoded once into a file, and its pieces are read from there
-// like those of an uncompressed one, as soon as they have come. A shard leaves
-// the spool when another needs its room: first one of which all has gone out.
-// The file has no name, so nothing is left of it however the process ends.
+// A compressed shard in which decoding can start at few places (its members or frames,
+// wherever records begin), in an order that jumps about, is decoded once into a file,
+// and its pieces are read from there like those of an uncompressed one, as soon as they
+// have come. See package spool.
 //
-// A disk may lose what was written, long after it was: then the kernel shows zeros.
-// So each block of 64 KiB or less has a checksum, taken from the decoded bytes before
-// they are written, and a piece is compared with it before anybody gets a byte of it.
-// A shard that does not come back as it was written, or can't be read, leaves the
-// spool and is decoded again. Who waits gets its piece that way: through the spool
-// once more, then from a decoder alone, so nobody waits in a circle. A shard that was
-// damaged twice in ten minutes is read by decoders until these are over.
+// A piece is compared with the checksums of what was written before anybody gets a byte
+// of it. Who waits for one that was lost gets it through the spool once more, then from
+// a decoder alone, so nobody waits in a circle.
 //
 // # Memory
 //

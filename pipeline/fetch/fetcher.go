@@ -13,6 +13,7 @@ import (
 	"github.com/lsiofs/lsiofs/pipeline/fetch/budget"
 	"github.com/lsiofs/lsiofs/pipeline/fetch/decode"
 	"github.com/lsiofs/lsiofs/pipeline/fetch/gather"
+	"github.com/lsiofs/lsiofs/pipeline/fetch/mapped"
 	"github.com/lsiofs/lsiofs/pipeline/fetch/piece"
 	"github.com/lsiofs/lsiofs/pipeline/fetch/spool"
 	"github.com/lsiofs/lsiofs/pipeline/fetch/strategy"
@@ -58,6 +59,7 @@ type Fetcher struct {
 	held     strategy.Held
 	holdsAll bool // all shards, decoded, fit into the cache, with their tables
 	sweeps   bool // a scan that nobody would have chosen: see boundLookahead
+	maps     *mapped.Maps
 	choice   Choice
 	decoders *decode.Set
 	budget   *budget.Budget
@@ -71,7 +73,6 @@ type Fetcher struct {
 
 	mu       sync.Mutex
 	cache    cache
-	maps     maps
 	loads    map[int]*load
 	aheadOut int64        // bytes of loads that are read ahead and have not come
 	spool    *spool.Spool // nil when no shard is spooled
@@ -132,7 +133,7 @@ func newFetcher(x index, s storage.Storage, cfg Config) (*Fetcher, error) {
 	}
 	f.budget = budget.New(f.limits.CacheBytes)
 	f.cache = cache{memory: memory{segment: f.limits.SegmentBytes}, budget: f.budget, mostTables: f.limits.TableBytes, slots: f.slots, gone: map[int][]uint64{}}
-	f.maps = f.newMaps()
+	f.maps = mapped.New(f.mapsConfig(), mapsOwner{f})
 	f.decoders = f.newDecoders()
 	if file != nil {
 		f.spool = f.startSpool(file)
@@ -212,13 +213,14 @@ func (f *Fetcher) Close() error {
 		f.spool.Wait()
 	}
 	f.checks.close()
+	f.maps.Stop() // what it refuses is read
 	f.running.Wait()
-	err := f.closeGatherer()
+	err := errors.Join(f.maps.Close(), f.closeGatherer())
 
 	f.decoders.Close()
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	return errors.Join(err, f.closeSpool(), f.closeMaps(), f.cache.close())
+	return errors.Join(err, f.closeSpool(), f.cache.close())
 }
 
 // close frees all memory. A segment that a loan still pins is left to it: a
@@ -231,7 +233,7 @@ func (c *cache) close() error {
 				c.slots.set(e.piece, nil)
 			}
 		}
-		if !s.pins.Kill() {
+		if !s.Pins.Kill() {
 			continue
 		}
 		if err := c.release(s); err != nil && first == nil {

@@ -141,7 +141,7 @@ func (f *Fetcher) lostInSpool(ld *load, why error) {
 	for _, other := range f.spool.Lost(ld.spooled, why) {
 		f.bringAgain(other.(*load))
 	}
-	ld.seg.pins.Unpin()
+	ld.seg.Pins.Unpin()
 	ld.seg, ld.spooled = nil, nil
 	ld.failed.Store(nil)
 	ld.stage.Store(hasBegun)
