@@ -37,6 +37,7 @@ var arrows = []struct {
 	{"pipeline/fetch/budget", []string{"uring"}, "memory is charged and pinned, whatever lies in it"},
 	{"pipeline/fetch/loan", []string{"pipeline/catalog", "pipeline/fetch/budget", "pipeline/meter", "pipeline/storage"}, "callers of all readers deal with the same loans, and need not know which reader it is"},
 	{"pipeline/fetch/gather", []string{"pipeline/catalog", "pipeline/fetch/budget", "pipeline/fetch/loan", "pipeline/meter", "pipeline/plan", "pipeline/storage", "pipeline/unpack"}, "who gathers knows nothing of the other ways to read, and is given what it needs"},
+	{"pipeline/fetch/mapped", []string{"pipeline/fetch/budget", "pipeline/storage"}, "what is mapped is ranges of files, by number: it knows neither records nor who reads them"},
 	{"pipeline/fetch", []string{"pipeline/fetch", "pipeline/catalog", "pipeline/meter", "pipeline/plan", "pipeline/storage", "pipeline/unpack", "pipeline/spec", "uring"}, "fetch (which takes its buffers from uring) gives bytes of references in whatever order it is told, and must not know which"},
 	{"pipeline/stream", []string{"pipeline/catalog", "pipeline/fetch", "pipeline/meter", "pipeline/order", "pipeline/spec", "pipeline/unpack", "uring"}, "a stream turns records into bytes, in buffers from uring, and reads nothing itself"},
 	{"pipeline", []string{"pipeline", "uring"}, "the assembly knows neither FUSE nor flags, so that cat, a server or another program can use it"},

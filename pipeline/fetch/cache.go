@@ -64,7 +64,7 @@ func (c *cache) excess(n int64, fits bool) int64 {
 	return held + c.segment
 }
 
-func (s *segment) fits(n int64) bool { return int64(len(s.mem))-s.next(n) >= n }
+func (s *segment) fits(n int64) bool { return int64(len(s.Bytes))-s.next(n) >= n }
 
 // next is where n bytes would be placed: pieces begin at cache lines, large ones
 // at pages.
@@ -78,8 +78,8 @@ func (s *segment) next(n int64) int64 {
 // place takes n bytes, and pins.
 func (s *segment) place(n int64) int64 {
 	off := s.next(n)
-	s.used = min((off+n+63)&^63, int64(len(s.mem)))
-	s.pins.Add(1)
+	s.used = min((off+n+63)&^63, int64(len(s.Bytes)))
+	s.Pins.Add(1)
 	return off
 }
 
@@ -93,7 +93,7 @@ func (c *cache) newSegment(n int64) (*segment, error) {
 	if err != nil {
 		return nil, err
 	}
-	seg := &segment{mem: mem}
+	seg := &segment{Memory: budget.Memory{Bytes: mem}}
 	c.segs = append(c.segs, seg)
 	return seg, nil
 }
@@ -107,7 +107,7 @@ func (c *cache) evict(u budget.Urgency) (bool, error) {
 			return false, nil
 		}
 		for _, s := range c.segs {
-			if s.live.Load()*100 <= share*s.used && s.pins.Kill() {
+			if s.Live.Load()*100 <= share*s.used && s.Pins.Kill() {
 				return true, c.clear(s, share < 100)
 			}
 		}
@@ -137,7 +137,7 @@ func (c *cache) clear(s *segment, keep bool) error {
 		var kept *entry
 		if to != nil {
 			if kept = e.copyTo(to); kept != nil {
-				c.attach(kept)
+				c.attach(to, kept)
 			}
 		} else if e.liveBytes() > 0 {
 			c.dropped++
@@ -205,7 +205,7 @@ func (e *entry) copyTo(to *segment) *entry {
 			continue
 		}
 		if kept == nil {
-			kept = newEntry(to, e.piece, make([]span, len(e.spans)))
+			kept = newEntry(&to.Memory, e.piece, make([]span, len(e.spans)))
 			kept.whole = false
 			kept.bad = e.bad
 			kept.spooled, kept.ordinal = e.spooled, e.ordinal
@@ -216,24 +216,24 @@ func (e *entry) copyTo(to *segment) *entry {
 				kept.spans[j].size = -1
 			}
 		}
-		copy(to.mem[to.used:], e.seg.mem[s.off:s.off+s.size])
+		copy(to.Bytes[to.used:], e.mem.Bytes[s.off:s.off+s.size])
 		kept.spans[i] = span{to.used, s.size}
 		to.used += s.size
-		to.live.Add(s.size)
+		to.Live.Add(s.size)
 	}
 	return kept
 }
 
 // attach lets a segment know of an entry in it.
-func (c *cache) attach(e *entry) {
-	e.seg.entries = append(e.seg.entries, e)
-	e.seg.tables += e.tableBytes()
+func (c *cache) attach(s *segment, e *entry) {
+	s.entries = append(s.entries, e)
+	s.tables += e.tableBytes()
 	c.tables += e.tableBytes()
 }
 
 func (c *cache) release(s *segment) error {
-	mem := s.mem
+	mem := s.Bytes
 	c.tables -= s.tables
-	s.mem, s.entries, s.tables = nil, nil, 0
+	s.Bytes, s.entries, s.tables = nil, nil, 0
 	return c.give(mem)
 }

@@ -70,12 +70,8 @@ func (f *Fetcher) takeBack(ld *load) bool {
 			f.spool.waiting, took = from(f.spool.waiting)
 		}
 	case ld.seg == nil:
-		// It waits for its shard to be mapped, or is being mapped at this moment.
-		if s := f.maps.shards[ld.shard]; s != nil {
-			if s.waiting, took = from(s.waiting); took {
-				s.users--
-			}
-		}
+		// It waits for its shard to be mapped, or has been mapped at this moment.
+		took = f.maps.Cancel(ld.shard, ld.piece)
 	default:
 		took = ld.stage.CompareAndSwap(isQueued, calledOff)
 	}

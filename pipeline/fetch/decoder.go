@@ -250,7 +250,7 @@ func (f *Fetcher) bring(d *decoder, ld *load) error {
 		if err := d.skip(r.off); err != nil {
 			return err
 		}
-		mem := ld.seg.mem[to : to+r.size]
+		mem := ld.seg.Bytes[to : to+r.size]
 		if overlap := d.pos - r.off; overlap > 0 {
 			mem = mem[copy(mem, d.tail[int64(len(d.tail))-overlap:]):]
 		}
@@ -259,7 +259,7 @@ func (f *Fetcher) bring(d *decoder, ld *load) error {
 		}
 		to += r.size
 	}
-	d.tail = append(d.tail[:0], ld.seg.mem[to-(ld.layout.end()-ld.layout.reach):to]...)
+	d.tail = append(d.tail[:0], ld.seg.Bytes[to-(ld.layout.end()-ld.layout.reach):to]...)
 	if err := d.checkEnd(f, ld); err != nil {
 		return err
 	}

@@ -158,7 +158,7 @@ func (f *Fetcher) breakShard(shard int, err error) {
 	}
 	for p := f.pieces.of(s.First); p < f.pieces.len() && f.pieces.starts[p] < s.First+s.Records; p++ {
 		if e := f.slots.at(p); e != nil {
-			e.seg.live.Add(-e.liveBytes())
+			e.mem.Live.Add(-e.liveBytes())
 			f.slots.set(p, nil)
 		}
 	}

@@ -13,7 +13,8 @@
 //	                │ missing                ▼
 //	                ▼                     segment ◄── pinned by loans
 //	              load ──► storage           ▲
-//	                  └──► decoder ──────────┘
+//	                  ├──► decoder ──────────┘
+//	                  └──► page cache (package mapped), in a segment's place
 //
 // Where only a part of the records is ever asked for (Config.Part), a piece is
 // laid out without the others: a few of them come along where they lie between,
@@ -21,23 +22,9 @@
 //
 // # Page cache
 //
-// A piece of an uncompressed shard that is all in the page cache is not read: it
-// is a segment in the shard's mapping, its pages populated, and its records go out
-// from there. At most the budget is mapped at a time, beside what is held.
-// While that is enough all stays mapped for the next epoch; else what has all
-// gone out is unmapped first, then the oldest. What can't be mapped is read.
-//
-// A shard is opened and mapped by its storage, while nobody waits: its pieces that
-// are wanted meanwhile wait for a moment, and are read if that takes longer. An
-// opening that hangs so holds up nobody, not even those who want the shard, if it
-// is open for reads.
-//
-// A cold page is never touched: a goroutine that faults holds a processor. When
-// the kernel has taken pages from the page cache, each piece is looked at before
-// its records are lent again, and one that is not all there is read. A file that
-// is truncated takes its pages away, or shows zeros, and one that is written to
-// shows what was written: those who copy see to Loan.Mapped, Leased, Check and
-// Fault. While the files have leases nobody writes, and they need not be looked at.
+// A piece of an uncompressed shard that is all in the page cache is not read: it is
+// mapped, and its records go out from there. See package mapped. Such bytes may change
+// under those who copy them, who see to Loan.Mapped, Leased, Check and Fault.
 //
 // # Gather
 //

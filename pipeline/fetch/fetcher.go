@@ -11,6 +11,7 @@ import (
 	"github.com/lsiofs/lsiofs/pipeline/catalog"
 	"github.com/lsiofs/lsiofs/pipeline/fetch/budget"
 	"github.com/lsiofs/lsiofs/pipeline/fetch/gather"
+	"github.com/lsiofs/lsiofs/pipeline/fetch/mapped"
 	"github.com/lsiofs/lsiofs/pipeline/meter"
 	"github.com/lsiofs/lsiofs/pipeline/spec"
 	"github.com/lsiofs/lsiofs/pipeline/storage"
@@ -52,6 +53,7 @@ type Fetcher struct {
 	held     holding
 	holdsAll bool // all shards, decoded, fit into the cache, with their tables
 	looking  looking
+	maps     *mapped.Maps
 	choice   Choice
 
 	// Records are gathered where there is a gatherer, which then does all.
@@ -65,7 +67,6 @@ type Fetcher struct {
 
 	mu       sync.Mutex
 	cache    cache
-	maps     maps
 	loads    map[int]*load
 	aheadOut int64 // bytes of loads that are read ahead and have not come
 	decoders decoders
@@ -126,7 +127,7 @@ func newFetcher(x index, s storage.Storage, cfg Config) (*Fetcher, error) {
 		}
 	}
 	f.cache = cache{memory: memory{segment: f.limits.segment}, budget: f.limits.cache, mostTables: f.limits.tables, slots: f.slots, gone: map[int][]uint64{}}
-	f.maps = f.newMaps()
+	f.maps = mapped.New(f.mapsConfig(), mapsOwner{f})
 	f.decoders = decoders{all: map[*decoder]struct{}{}, byShard: map[int][]*decoder{}, passed: map[int]int64{}, changed: make(chan struct{})}
 	f.holdsAll = f.wanted != nil && f.fits()
 	f.newLooking()
@@ -197,13 +198,14 @@ func (f *Fetcher) Close() error {
 	f.wakeDecoders()
 	f.mu.Unlock()
 	f.checks.close()
+	f.maps.Stop() // what it refuses is read
 	f.running.Wait()
-	err := f.closeGatherer()
+	err := errors.Join(f.maps.Close(), f.closeGatherer())
 
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.closeDecoders()
-	return errors.Join(err, f.closeSpool(), f.closeMaps(), f.cache.close())
+	return errors.Join(err, f.closeSpool(), f.cache.close())
 }
 
 // close frees all memory. A segment that a loan still pins is left to it: a
@@ -216,7 +218,7 @@ func (c *cache) close() error {
 				c.slots.set(e.piece, nil)
 			}
 		}
-		if !s.pins.Kill() {
+		if !s.Pins.Kill() {
 			continue
 		}
 		if err := c.release(s); err != nil && first == nil {

@@ -2,7 +2,7 @@ package fetch
 
 import (
 	"errors"
-	stdmaps "maps" // the package has maps of its own
+	"maps"
 	"slices"
 	"sync"
 	"testing"
@@ -39,7 +39,7 @@ func TestTheStrategyDoesNotShowInTheBytes(t *testing.T) {
 		c := gatherConfig(rapid.SampledFrom([]int64{1, 64 << 10, 1 << 20, 5 << 20, 100 << 20}).Draw(t, "budget"))
 		c.Read = rapid.SampledFrom([]spec.Read{spec.ReadScan, spec.ReadGather}).Draw(t, "read")
 		profiles := fetchtest.ExtremeProfiles()
-		c.Storage = profiles[rapid.SampledFrom(slices.Sorted(stdmaps.Keys(profiles))).Draw(t, "storage")]
+		c.Storage = profiles[rapid.SampledFrom(slices.Sorted(maps.Keys(profiles))).Draw(t, "storage")]
 		g := fetchtest.ReservoirOrder(rapid.Uint64().Draw(t, "seed"), d.Index, rapid.IntRange(1, 5).Draw(t, "lanes"), rapid.IntRange(1, len(d.Records)).Draw(t, "size"))
 		workers, step := rapid.IntRange(1, 6).Draw(t, "workers"), rapid.IntRange(1, 300).Draw(t, "step")
 

@@ -7,6 +7,7 @@ import (
 
 	"github.com/lsiofs/lsiofs/pipeline/catalog"
 	"github.com/lsiofs/lsiofs/pipeline/fetch/budget"
+	"github.com/lsiofs/lsiofs/pipeline/fetch/mapped"
 	"github.com/lsiofs/lsiofs/pipeline/meter"
 	"github.com/lsiofs/lsiofs/pipeline/storage"
 	"github.com/lsiofs/lsiofs/pipeline/storage/profile"
@@ -38,9 +39,10 @@ type load struct {
 	ahead   bool      // its cost is in Fetcher.aheadOut
 
 	stage   atomic.Uint32
-	seg     *segment
-	off     int64
-	pending atomic.Int32 // reads under way
+	seg     *segment       // nil where it is not to be read, or not yet
+	off     int64          // in seg
+	region  *mapped.Region // where it is mapped instead
+	pending atomic.Int32   // reads under way
 	failed  atomic.Pointer[error]
 	spooled *spooled // it is read from there
 	damaged bool     // it was, and did not come back as it was written; with Fetcher.mu held
@@ -181,9 +183,7 @@ func (f *Fetcher) start(piece, wanted int, u budget.Urgency, t *todo) *load {
 		if !f.assign(ld, u) {
 			return nil
 		}
-	} else if err == nil && f.mappable(ld) {
-		f.mapLater(ld, t)
-	} else if err == nil {
+	} else if err == nil && !f.mapLater(ld, t) {
 		if ld.seg, ld.off, err = f.cache.alloc(l.size, u); err == budget.ErrNoRoom {
 			return nil
 		}
@@ -220,7 +220,7 @@ func (f *Fetcher) read(ld *load, t *todo) {
 	ld.pending.Store(1) // for this function
 	ld.layout.reads(f.config.Storage, func(r byteRange) {
 		ld.pending.Add(1)
-		t.reads = append(t.reads, &storage.Read{Object: object, OffsetBytes: r.off, Buf: ld.seg.mem[to : to+r.size : to+r.size], Wanted: ld.begin, Done: done})
+		t.reads = append(t.reads, &storage.Read{Object: object, OffsetBytes: r.off, Buf: ld.seg.Bytes[to : to+r.size : to+r.size], Wanted: ld.begin, Done: done})
 		to += r.size
 		ld.stage.Store(isQueued)
 	})
@@ -233,7 +233,7 @@ func (f *Fetcher) read(ld *load, t *todo) {
 // arrived goes on with a load whose reads have ended. It must not block.
 func (f *Fetcher) arrived(ld *load) {
 	if !ld.begin() {
-		ld.seg.pins.Unpin() // storage has no part in its memory any more
+		ld.seg.Pins.Unpin() // storage has no part in its memory any more
 		f.running.Done()
 		return
 	}
@@ -272,7 +272,7 @@ func (f *Fetcher) checkAndFinish(ld *load) {
 
 func (ld *load) addNewline() {
 	if ld.layout.newline {
-		ld.seg.mem[ld.off+ld.layout.sizeInShard()] = '\n'
+		ld.seg.Bytes[ld.off+ld.layout.sizeInShard()] = '\n'
 	}
 }
 
@@ -288,19 +288,20 @@ func (l *layout) sizeInShard() int64 {
 func (f *Fetcher) verify(ld *load) {
 	switch {
 	case f.verifier == nil:
-	case ld.seg.shard != nil:
-		f.verifyMapped(ld)
+	case ld.region != nil:
+		ld.err = ld.region.Verify(func() bool { f.verifyRecords(ld); return len(ld.bad) == 0 })
 	default:
 		f.verifyRecords(ld)
 	}
 }
 
 func (f *Fetcher) verifyRecords(ld *load) {
+	mem := ld.memory().Bytes[ld.off:]
 	for i, s := range ld.layout.spans {
 		if s.size < 0 {
 			continue
 		}
-		if err := f.verifier.Verify(ld.seg.mem[ld.off+s.off : ld.off+s.off+s.size]); err != nil {
+		if err := f.verifier.Verify(mem[s.off : s.off+s.size]); err != nil {
 			if ld.bad == nil {
 				ld.bad = map[int]error{}
 			}
@@ -329,8 +330,8 @@ func (f *Fetcher) finishLocked(ld *load) {
 	} else if ld.err != budget.ErrNoRoom && ld.err != errClosed && ld.err != errCalledOff {
 		f.failures.add(f.describe(ld))
 	}
-	if ld.seg != nil && ld.stage.Load() != calledOff {
-		ld.seg.pins.Unpin()
+	if mem := ld.memory(); mem != nil && ld.stage.Load() != calledOff {
+		mem.Pins.Unpin()
 	}
 	close(ld.done)
 }
@@ -344,16 +345,20 @@ func (f *Fetcher) publish(ld *load) {
 	for i := range spans {
 		spans[i].off += ld.off
 	}
-	e := newEntry(ld.seg, ld.piece, spans)
-	e.bad = ld.bad
+	e := newEntry(ld.memory(), ld.piece, spans)
+	e.region, e.bad = ld.region, ld.bad
 	e.spooled, e.ordinal = ld.spooled, f.ordinal(ld)
 	f.cache.recall(e, ld.wanted)
 	if old := f.slots.at(ld.piece); old != nil {
-		old.seg.live.Add(-old.liveBytes())
+		old.mem.Live.Add(-old.liveBytes())
 	}
-	ld.seg.live.Add(e.liveBytes())
-	ld.seg.pins.Add(int64(ld.waiters))
-	f.cache.attach(e)
+	e.mem.Live.Add(e.liveBytes())
+	e.mem.Pins.Add(int64(ld.waiters))
+	if e.mapped() {
+		f.cache.tables += e.tableBytes() // until it is forgotten
+	} else {
+		f.cache.attach(ld.seg, e)
+	}
 	ld.entry = e
 	f.slots.set(ld.piece, e)
 }
@@ -363,7 +368,7 @@ func (f *Fetcher) tell(ld *load) {
 	for _, err := range ld.bad {
 		f.failures.add(fmt.Errorf("%s: %w", f.index.Shard(ld.shard).Object.Path, err))
 	}
-	if ld.seg.shard != nil {
+	if ld.region != nil {
 		return // mapped: nothing was read
 	}
 	f.counts.piecesRead.Add(1)

@@ -9,8 +9,10 @@ import (
 	"testing"
 	"time"
 
-	"github.com/lsiofs/lsiofs/pipeline/fetch/fetchtest"
 	"github.com/stretchr/testify/require"
+
+	"github.com/lsiofs/lsiofs/pipeline/fetch/fetchtest"
+	"github.com/lsiofs/lsiofs/pipeline/fetch/mapped"
 )
 
 // An opening for a mapping hangs, of each shard, while the same files can be read.
@@ -20,7 +22,7 @@ func TestAShardWhoseOpeningHangsIsReadMeanwhile(t *testing.T) {
 	store := openMapper(t, d)
 	store.hangs = make(chan struct{})
 	f := newMappedFetcher(t, d, 64<<20, store)
-	f.maps.patience = time.Microsecond
+	configureMaps(f, func(c *mapped.Config) { c.LeastBytes, c.Patience = 0, time.Microsecond })
 	t.Cleanup(func() {
 		select {
 		case <-store.hangs:
@@ -78,7 +80,10 @@ func TestAShardThatAProgramHasOpenForWritingIsWarnedOfOnce(t *testing.T) {
 	}
 	var log bytes.Buffer
 	f := newMappedFetcher(t, d, 64<<20, store)
-	f.log = slog.New(slog.NewTextHandler(&log, nil))
+	configureMaps(f, func(c *mapped.Config) {
+		c.LeastBytes, c.Patience = 0, time.Hour
+		c.Log = slog.New(slog.NewTextHandler(&log, nil))
+	})
 	r := f.Open(fetchtest.InOrder(d.Index))
 	defer r.Close()
 	fetchtest.ReadAll(t, d, r, fetchtest.InOrder(d.Index), 30)

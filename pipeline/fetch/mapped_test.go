@@ -13,6 +13,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/lsiofs/lsiofs/pipeline/fetch/fetchtest"
+	"github.com/lsiofs/lsiofs/pipeline/fetch/mapped"
 	"github.com/lsiofs/lsiofs/pipeline/spec"
 	"github.com/lsiofs/lsiofs/pipeline/storage"
 	"github.com/lsiofs/lsiofs/pipeline/storage/faulty"
@@ -212,20 +213,22 @@ func TestTheZerosOfATruncatedFileNeverGoOut(t *testing.T) {
 		store.unleased = true
 		f := newMappedFetcher(t, d, 64<<20, store)
 		r := f.Open(fetchtest.InOrder(d.Index))
-		var l Loan
-		require.NoError(t, r.Lend(context.Background(), 0, 40, &l))
-		require.NoError(t, l.Check())
+		loans := make([]Loan, 40) // one a record
+		for k := range loans {
+			require.NoError(t, r.Lend(context.Background(), uint64(k), 1, &loans[k]))
+			require.True(t, loans[k].Mapped())
+			require.NoError(t, loans[k].Check())
+		}
 		size := d.Index.ShardTable[0].Object.SizeBytes
 		require.NoError(t, os.Truncate(filepath.Join(d.Dir, "shard-000"), rng.Int64N(size)))
-		for k, b := range l.Records {
+		for k := range loans {
 			var got [3000]byte
-			one := Loan{Records: l.Records[k : k+1], Lender: &lending{f: f, mapped: f.lendingOf(&l).mapped[k : k+1]}}
 			n := 0
 			var err error
-			if Faulted(func() { n = copy(got[:], b) }) {
-				err = one.Fault()
+			if Faulted(func() { n = copy(got[:], loans[k].Records[0]) }) {
+				err = loans[k].Fault()
 			} else {
-				err = one.Check()
+				err = loans[k].Check()
 			}
 			if err != nil {
 				require.ErrorIs(t, err, storage.ErrChanged)
@@ -233,8 +236,8 @@ func TestTheZerosOfATruncatedFileNeverGoOut(t *testing.T) {
 			} else {
 				require.Equal(t, string(d.Records[k]), string(got[:n]), "record %d", k)
 			}
+			loans[k].Release()
 		}
-		l.Release()
 		r.Close()
 		require.NoError(t, f.Close())
 	}
@@ -245,7 +248,7 @@ func TestAFaultOfAFileThatIsWhatItWasIsAnErrorOnce(t *testing.T) {
 	d, _, f, r, l := lendMapped(t, 40)
 	err := l.Fault()
 	l.Release()
-	require.ErrorIs(t, err, errFault)
+	require.ErrorIs(t, err, mapped.ErrFault)
 	require.ErrorContains(t, err, "shard-000: record 0 at [0, 9000): ")
 	require.EqualValues(t, 1, f.Stats().Errors)
 	fetchtest.ReadAll(t, d, r, fetchtest.InOrder(d.Index), 7)
@@ -324,13 +327,15 @@ func TestMappingsAreClosedForOthers(t *testing.T) {
 	r := f.Open(seq)
 	fetchtest.ReadAll(t, d, r, seq, 30)
 	r.Close()
-	mapped := map[int]bool{}
-	for _, s := range f.maps.segs {
-		mapped[s.shard.shard] = true
+	shards := map[int]bool{}
+	for piece := range f.pieces.len() {
+		if e := f.slots.at(piece); e != nil && e.mapped() {
+			shards[d.Index.ExtentTable[f.pieces.starts[piece]].Shard] = true
+		}
 	}
 	require.Positive(t, f.Stats().RecordsMapped)
-	require.Len(t, mapped, 1)
-	require.NotContains(t, mapped, 0, "the first shard's was closed for a later one")
+	require.Len(t, shards, 1)
+	require.NotContains(t, shards, 0, "the first shard's was closed for a later one")
 }
 
 func TestLendingMappedRecordsAllocatesNothing(t *testing.T) {

@@ -11,6 +11,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/lsiofs/lsiofs/pipeline/fetch/fetchtest"
+	"github.com/lsiofs/lsiofs/pipeline/fetch/mapped"
 	"github.com/lsiofs/lsiofs/pipeline/storage"
 	"github.com/lsiofs/lsiofs/pipeline/storage/storagetest"
 )
@@ -134,17 +135,27 @@ func (m *countedMapping) Populate(off, size int64) (added int64, ok bool) {
 func newMappedFetcher(t testing.TB, d *fetchtest.Dataset, budget int64, s *mapping) *Fetcher {
 	t.Helper()
 	f := newFetcherOver(t, d, budget, s)
-	f.maps.least = 0
-	f.maps.patience = time.Hour // all is mapped, however long it takes
+	configureMaps(f, func(c *mapped.Config) {
+		c.LeastBytes = 0
+		c.Patience = time.Hour // all is mapped, however long it takes
+	})
 	t.Cleanup(func() {
 		require.NoError(t, f.Close())
-		require.Zero(t, f.maps.bytes)
-		require.Zero(t, f.maps.coming)
-		require.Zero(t, f.maps.tables)
+		maps := f.maps.Stats()
+		require.Zero(t, maps.Bytes)
+		require.Zero(t, maps.ComingBytes)
+		require.Zero(t, maps.TableBytes)
 		require.Zero(t, f.cache.tables)
 		require.Zero(t, s.open.Load(), "all mappings are closed")
 	})
 	return f
+}
+
+// configureMaps gives a fetcher, of which nobody has asked anything yet, other maps.
+func configureMaps(f *Fetcher, change func(c *mapped.Config)) {
+	c := f.mapsConfig()
+	change(&c)
+	f.maps = mapped.New(c, mapsOwner{f})
 }
 
 // evict takes a file out of the page cache.

@@ -70,7 +70,7 @@ func TestAPartIsReadAndTheRestIsNeitherWaitedForNorKept(t *testing.T) {
 							}
 							require.Zero(t, f.slots.missing.Load(), "what is wanted is all there")
 							for _, seg := range f.cache.segs {
-								require.Zero(t, seg.live.Load(), "nothing is left that waits for its turn")
+								require.Zero(t, seg.Live.Load(), "nothing is left that waits for its turn")
 							}
 						})
 					}

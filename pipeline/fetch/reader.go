@@ -94,8 +94,8 @@ func (r *Reader) Lend(ctx context.Context, k uint64, n int, l *Loan) error {
 	if err != nil {
 		return err
 	}
-	own := r.f.lendingOf(l)
-	g := gathering{loan: l, own: own, evictions: r.f.maps.evictions(), mappedFrom: len(own.mapped), segsFrom: l.Pinned(), recordsFrom: len(l.Records)}
+	own := lendingOf(l)
+	g := gathering{loan: l, own: own, evictions: r.f.maps.Evictions(), mappedFrom: own.Len(), segsFrom: l.Pinned(), recordsFrom: len(l.Records)}
 	r.gather(&g, k, n)
 	missing := g.lent < n && !g.full
 	r.readAhead(k, n, missing && g.lent > 0, g.lent)
@@ -126,12 +126,12 @@ type gathering struct {
 	lastIndex             int
 }
 
-// add lends a record of an entry whose segment is pinned. What was lent before
+// add lends a record of an entry that is pinned. What was lent before
 // it has now gone out.
 func (f *Fetcher) add(g *gathering, e *entry, i int) {
 	b := e.bytes(i)
 	if e.mapped() {
-		g.own.mapped = append(g.own.mapped, mappedRecord{e, i})
+		g.own.Add(e.region, i)
 	}
 	g.loan.Records = append(g.loan.Records, b)
 	g.lent++
@@ -169,11 +169,11 @@ func (r *Reader) gather(g *gathering, k uint64, n int) {
 		found := l.found[:f.find(l.numbers[:m], l.found)]
 		for at, x := range found {
 			if x.entry.mapped() {
-				if !f.pinMapped(x.entry, g.evictions) {
+				if !x.entry.region.PinResident(g.evictions) {
 					found = found[:at]
 					break
 				}
-			} else if !g.loan.Hold(&x.entry.seg.pins, g.segsFrom, f.limits.loanSegs) {
+			} else if !g.loan.Hold(&x.entry.mem.Pins, g.segsFrom, f.limits.loanSegs) {
 				g.full, found = true, found[:at]
 				break
 			}
@@ -201,7 +201,7 @@ func (f *Fetcher) find(records []uint64, to []found) int {
 		if e == nil || e.spans[i].size < 0 || e.bad != nil && e.bad[i] != nil {
 			return at
 		}
-		e.seg.pins.Count()
+		e.mem.Pins.Count()
 		e.out[i>>6].Load()
 	}
 	return len(records)
@@ -213,7 +213,7 @@ func (r *Reader) lent(k uint64, g *gathering) {
 	c.recordsOut.Add(uint64(g.lent))
 	c.bytesOut.Add(g.bytes)
 	c.hits.Add(uint64(g.lent - g.waited))
-	if mapped := len(g.own.mapped) - g.mappedFrom; mapped > 0 {
+	if mapped := g.own.Len() - g.mappedFrom; mapped > 0 {
 		c.recordsMapped.Add(uint64(mapped))
 	}
 	r.mu.Lock()
@@ -239,7 +239,7 @@ func (r *Reader) lendFirst(ctx context.Context, k uint64, g *gathering) error {
 	if err == nil {
 		err = e.bad[i]
 		if err != nil {
-			e.seg.pins.Unpin()
+			e.mem.Pins.Unpin()
 		}
 	}
 	if err != nil {
@@ -255,8 +255,8 @@ func (r *Reader) lendFirst(ctx context.Context, k uint64, g *gathering) error {
 	if waited {
 		g.waited++
 	}
-	if e.seg.shard == nil {
-		g.loan.Keep(&e.seg.pins) // pinned for us
+	if !e.mapped() {
+		g.loan.Keep(&e.mem.Pins) // pinned for us
 	}
 	f.add(g, e, i)
 	return nil
@@ -272,11 +272,14 @@ func (r *Reader) demand(ctx context.Context, piece, i int, w *meter.Waiter) (e *
 	var t todo
 	f.mu.Lock()
 	if f.slots.has(piece, i) {
-		// No segment dies while mu is held, so it can be pinned.
 		e := f.slots.at(piece)
-		e.seg.pins.Pin()
-		f.mu.Unlock()
-		return e, false, nil
+		if e.mem.Pins.Pin() {
+			f.mu.Unlock()
+			return e, false, nil
+		}
+		// No segment dies while mu is held, but a region does: this one is about to be
+		// unmapped.
+		f.forget(e)
 	}
 	ld := f.loads[piece]
 	if ld == nil {
@@ -337,7 +340,7 @@ func (f *Fetcher) abandon(ld *load) {
 	select {
 	case <-ld.done:
 		if ld.entry != nil {
-			ld.entry.seg.pins.Unpin()
+			ld.entry.mem.Pins.Unpin()
 		}
 	default:
 		ld.waiters--

@@ -4,54 +4,48 @@ import (
 	"sync/atomic"
 
 	"github.com/lsiofs/lsiofs/pipeline/fetch/budget"
+	"github.com/lsiofs/lsiofs/pipeline/fetch/mapped"
 	"github.com/lsiofs/lsiofs/uring"
 )
 
-// segment is a stretch of memory outside of the Go heap that holds pieces one
-// after the other.
+// segment is memory that holds pieces one after the other.
 //
 // It is pinned by the loans and the loads that use its bytes. One that nobody pins
 // may be made dead: its memory is then the cache's again, and the struct is left to
 // those who still point to it.
 type segment struct {
-	mem     []byte
+	budget.Memory
 	used    int64    // under Fetcher.mu
 	entries []*entry // under Fetcher.mu
 	tables  int64    // bytes of entries, under Fetcher.mu
-	pins    budget.Pins
-	live    atomic.Int64 // bytes of records that have not gone out
-
-	// Where it is a piece of a mapped shard, at off there:
-	shard *mappedShard // nil: it is memory of its own
-	off   int64
-	seen  atomic.Uint64 // Mapper.Evictions when the page cache held all of it
 }
 
-// span is where a record lies in its segment; a size of -1 says that it does not,
+// span is where a record lies in its segment or region; a size of -1 says that it does not,
 // or that it is not of the part.
 type span struct{ off, size int64 }
 
 // entry is a piece in memory, or what is left of one. All but the bits is
 // immutable.
 type entry struct {
-	seg   *segment
-	piece int
-	spans []span
-	whole bool            // all of the piece that is of the part is here
-	bad   map[int]error   // records that failed their checksum
-	out   []atomic.Uint64 // a bit a record: gone out
+	mem    *budget.Memory // of a segment, or of region
+	region *mapped.Region // nil: it does not lie in a mapped file
+	piece  int
+	spans  []span
+	whole  bool            // all of the piece that is of the part is here
+	bad    map[int]error   // records that failed their checksum
+	out    []atomic.Uint64 // a bit a record: gone out
 
 	// Where the shard is spooled, its place there is told what has gone out.
 	spooled *spooled
 	ordinal uint64 // of the first record in the shard
 }
 
-func newEntry(seg *segment, piece int, spans []span) *entry {
-	return &entry{seg: seg, piece: piece, spans: spans, whole: true, out: make([]atomic.Uint64, (len(spans)+63)/64)}
+func newEntry(mem *budget.Memory, piece int, spans []span) *entry {
+	return &entry{mem: mem, piece: piece, spans: spans, whole: true, out: make([]atomic.Uint64, (len(spans)+63)/64)}
 }
 
 // mapped says whether the entry lies in a mapped file.
-func (e *entry) mapped() bool { return e.seg.shard != nil }
+func (e *entry) mapped() bool { return e.region != nil }
 
 // tableBytes is the memory of the entry itself.
 func (e *entry) tableBytes() int64 { return tableBytes(len(e.spans)) }
@@ -68,7 +62,7 @@ func (e *entry) deliver(i int) bool {
 	if w.Load()&bit != 0 || w.Or(bit)&bit != 0 {
 		return false
 	}
-	e.seg.live.Add(-e.spans[i].size)
+	e.mem.Live.Add(-e.spans[i].size)
 	if e.spooled != nil {
 		e.spooled.goneOut(e.ordinal + uint64(i))
 	}
@@ -84,13 +78,13 @@ func (e *entry) renew() {
 	for w := range e.out {
 		e.out[w].Store(0)
 	}
-	e.seg.live.Add(e.liveBytes())
+	e.mem.Live.Add(e.liveBytes())
 }
 
 // bytes of record i, in memory that must be pinned.
 func (e *entry) bytes(i int) []byte {
 	s := e.spans[i]
-	return e.seg.mem[s.off : s.off+s.size : s.off+s.size]
+	return e.mem.Bytes[s.off : s.off+s.size : s.off+s.size]
 }
 
 // liveBytes counts what of the entry has not gone out.

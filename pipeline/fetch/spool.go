@@ -255,7 +255,7 @@ func (f *Fetcher) readSpooled(s *spooled, ld *load) {
 	ld.pending.Store(1) // for this function
 	for _, r := range ld.layout.ranges {
 		_ = eachPart(s.runs, r.off, r.size, func(at, n int64) error {
-			b := ld.seg.mem[to : to+n : to+n]
+			b := ld.seg.Bytes[to : to+n : to+n]
 			to += n
 			ld.pending.Add(1)
 			ld.stage.Store(isQueued)

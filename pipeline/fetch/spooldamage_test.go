@@ -62,7 +62,7 @@ func forgetPieces(f *Fetcher) {
 	defer f.mu.Unlock()
 	for piece := range f.pieces.len() {
 		if e := f.slots.at(piece); e != nil {
-			e.seg.live.Add(-e.liveBytes())
+			e.mem.Live.Add(-e.liveBytes())
 			f.slots.set(piece, nil)
 		}
 	}

@@ -60,7 +60,7 @@ func (f *Fetcher) lostInSpool(ld *load, why error) {
 			f.bringAgain(other)
 		}
 	}
-	ld.seg.pins.Unpin()
+	ld.seg.Pins.Unpin()
 	ld.seg, ld.spooled = nil, nil
 	ld.failed.Store(nil)
 	ld.stage.Store(hasBegun)

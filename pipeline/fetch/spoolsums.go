@@ -114,7 +114,7 @@ func (m *summer) add(p []byte) {
 
 // readBack compares what a load has read from the spool with what was written there.
 func (f *Fetcher) readBack(ld *load) error {
-	mem := ld.seg.mem[ld.off:]
+	mem := ld.seg.Bytes[ld.off:]
 	b := f.blockAt(ld.shard, ld.piece, ld.layout.start())
 	for _, r := range ld.layout.ranges {
 		for at := r.off; at < r.off+r.size; at = b.end {

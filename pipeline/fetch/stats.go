@@ -86,16 +86,14 @@ func (f *Fetcher) Stats() Stats {
 		ReadsCancelled: n.readsCancelled.Load(),
 		BytesCancelled: n.bytesCancelled.Load(),
 	}
-	if f.maps.mapper != nil {
-		s.Leases = f.maps.mapper.LeaseStats()
-	}
+	maps := f.maps.Stats()
+	s.MappedBytes, s.Leases = maps.Bytes, maps.Leases
 	if g := f.gatherer; g != nil {
 		s.addGathered(g.Stats())
 	}
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	s.HeldBytes += f.cache.mapped + f.cache.tables + f.decoders.held + f.tableBytes()
-	s.MappedBytes = f.maps.bytes
 	s.PiecesDropped = f.cache.dropped
 	s.LoadsInFlight = int64(len(f.loads))
 	s.OpenDecoders = int64(len(f.decoders.all))

@@ -1,0 +1,128 @@
+package mapped
+
+import (
+	"math"
+
+	"github.com/lsiofs/lsiofs/pipeline/storage"
+)
+
+const (
+	// sweepShare: one of so many of the bytes is unmapped at a time. A sweep
+	// looks at all regions.
+	sweepShare = 32
+	// sweepRounds: regions that share blocks free nothing one by one.
+	sweepRounds = 4
+)
+
+// blocks is the most that is mapped for a piece: whole blocks.
+func (q *Request) blocks() int64 {
+	const block = storage.MapBlockBytes
+	return (q.OffsetBytes+q.SizeBytes+block-1)/block*block - q.OffsetBytes/block*block
+}
+
+// region populates a piece of a shard that is mapped, and pins it. It gives nil where
+// the page cache does not hold it, or there is no room, and then it is a user no more.
+func (m *Maps) region(p taken) *Region {
+	most := p.blocks()
+	if !m.reserve(p, most) {
+		return nil
+	}
+	r := &Region{of: p.of, piece: p.Piece, off: p.OffsetBytes, table: p.TableBytes}
+	r.seen.Store(m.config.Mapper.Evictions()) // before the page cache is asked
+	r.Pins.Reset(1)
+	added, ok := p.of.mapping.Populate(p.OffsetBytes, p.SizeBytes)
+	if ok && m.trims {
+		p.of.mapping.Trim(p.OffsetBytes, p.SizeBytes)
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.coming -= most
+	m.bytes += added
+	if !ok {
+		m.tables -= p.TableBytes
+		p.of.users--
+		m.skips = min(max(2*m.skips, 1), maxSkips)
+		m.skip = m.skips
+		return nil
+	}
+	m.skip, m.skips = 0, 0
+	end := p.OffsetBytes + p.SizeBytes
+	r.Bytes = p.of.mapping.Bytes()[p.OffsetBytes:end:end]
+	m.regions = append(m.regions, r)
+	return r
+}
+
+// reserve finds room for a piece, of which most bytes at most will be mapped, and
+// counts these and its table as coming. Others may have to go for it. Where there is
+// none, as all is lent at this moment, the piece is a user no more.
+func (m *Maps) reserve(p taken, most int64) bool {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	for range sweepRounds {
+		bytesOver := m.bytes + m.coming + most - m.config.LimitBytes
+		tablesOver := m.tables + p.TableBytes - m.config.TableLimitBytes
+		if bytesOver <= 0 && tablesOver <= 0 {
+			break
+		}
+		if bytesOver > 0 {
+			bytesOver = max(bytesOver, m.config.LimitBytes/sweepShare)
+		}
+		if tablesOver > 0 {
+			tablesOver = max(tablesOver, m.config.TableLimitBytes/sweepShare)
+		}
+		victims := m.sweep(bytesOver, tablesOver, math.MaxInt64)
+		if len(victims) == 0 {
+			break
+		}
+		m.unmap(victims)
+	}
+	if m.bytes+m.coming+most > m.config.LimitBytes || m.tables+p.TableBytes > m.config.TableLimitBytes {
+		p.of.users--
+		return false
+	}
+	m.coming += most
+	m.tables += p.TableBytes
+	return true
+}
+
+// sweep takes about so many bytes, and tables, of regions out of the list, dead, for
+// unmap: those of which all has gone out, then, if their records' live bytes may be
+// up to most, the oldest. Pinned ones stay. It is called with mu held.
+func (m *Maps) sweep(bytes, tables, most int64) (victims []*Region) {
+	for _, live := range [...]int64{0, most} {
+		kept := m.regions[:0]
+		for _, r := range m.regions {
+			if bytes <= 0 && tables <= 0 || r.Live.Load() > live || !r.Pins.Kill() {
+				kept = append(kept, r)
+				continue
+			}
+			bytes -= int64(len(r.Bytes))
+			tables -= r.table
+			victims = append(victims, r)
+		}
+		clear(m.regions[len(kept):])
+		m.regions = kept
+	}
+	return victims
+}
+
+// unmap takes dead regions out of the address space, once no table leads to them. It
+// is called with mu held, and lets go of it: the owner takes a lock of its own, and
+// others go on while the processors are told.
+func (m *Maps) unmap(victims []*Region) {
+	if len(victims) == 0 {
+		return
+	}
+	m.mu.Unlock()
+	m.owner.Forget(victims)
+	freed := int64(0)
+	for _, r := range victims {
+		freed += r.of.mapping.Drop(r.off, int64(len(r.Bytes)))
+	}
+	m.mu.Lock()
+	m.bytes -= freed
+	for _, r := range victims {
+		m.tables -= r.table
+		r.of.users--
+	}
+}

@@ -1,0 +1,151 @@
+package mapped
+
+import (
+	"errors"
+	"math"
+	"time"
+
+	"github.com/lsiofs/lsiofs/pipeline/storage"
+)
+
+// shard is a file in the address space, or on its way there. All is guarded by
+// Maps.mu, but the mapping, which stays while there are users.
+type shard struct {
+	maps    *Maps
+	number  int
+	mapping storage.Mapping // nil: it is being opened
+	waiting []taken         // that are populated when it has been
+	late    bool            // they don't wait any more
+	timer   *time.Timer     // makes it late
+	users   int             // pieces that are regions, or about to be
+}
+
+// open has a shard opened and mapped, and what waits for it populated then. It
+// waits for nothing.
+func (m *Maps) open(s *shard) {
+	m.running.Add(2)
+	m.mu.Lock()
+	s.timer = time.AfterFunc(m.config.Patience, func() {
+		defer m.running.Done()
+		m.late(s)
+	})
+	m.mu.Unlock()
+	object := m.config.Object(s.number)
+	m.config.Mapper.Map(object, func(x storage.Mapping, err error) {
+		if errors.Is(err, storage.ErrTooManyMappings) && m.closeIdle() {
+			m.config.Mapper.Map(object, func(x storage.Mapping, err error) { m.opened(s, x, err) })
+			return
+		}
+		m.opened(s, x, err)
+	})
+}
+
+// late has read what waits for a shard whose opening takes long: it may never end,
+// and the file may be open for reads.
+func (m *Maps) late(s *shard) {
+	m.mu.Lock()
+	var waiting []taken
+	if s.mapping == nil {
+		s.late = true
+		waiting = s.sendAway()
+	}
+	m.mu.Unlock()
+	m.answerNo(waiting)
+}
+
+// sendAway gives what waits for a shard, to be refused. It is called with mu held.
+func (s *shard) sendAway() []taken {
+	waiting := s.waiting
+	s.waiting = nil
+	s.users -= len(waiting)
+	return waiting
+}
+
+// opened goes on with what waits for a shard that has been mapped, or can't be. It
+// is called on a goroutine of the storage.
+func (m *Maps) opened(s *shard, x storage.Mapping, err error) {
+	defer m.running.Done()
+	var ready, refused []taken
+	warn := false
+	m.mu.Lock()
+	if s.timer.Stop() {
+		m.running.Done()
+	}
+	s.late = false
+	if err == nil {
+		s.mapping = x
+		ready, s.waiting = s.waiting, nil
+		warn = x.OpenForWriting() && !m.warned
+		m.warned = m.warned || warn
+	} else {
+		delete(m.shards, s.number) // it may be possible later
+		if errors.Is(err, storage.ErrNotMapped) {
+			m.never[s.number] = true
+		}
+		m.skip = fewSkips
+		refused = s.sendAway()
+	}
+	m.mu.Unlock()
+	if warn {
+		m.config.Log.Warn("a program has a shard open for writing: what it stores through a mapping of its own (mmap) may be read without being noticed", "shard", m.config.Object(s.number).Path)
+	}
+	m.populate(ready)
+	m.answerNo(refused)
+}
+
+// closeIdle closes the mappings of shards without regions, and if there are none
+// those of which all has gone out. It says whether it found some.
+func (m *Maps) closeIdle() bool {
+	m.mu.Lock()
+	idle := m.takeIdle()
+	if len(idle) == 0 {
+		m.unmap(m.sweep(math.MaxInt64, 0, 0))
+		idle = m.takeIdle()
+	}
+	m.mu.Unlock()
+	for _, s := range idle {
+		if err := s.mapping.Close(); err != nil {
+			m.config.Log.Warn("a mapping stays", "error", err)
+		}
+	}
+	return len(idle) > 0
+}
+
+// takeIdle takes out the shards that have no users. It is called with mu held.
+func (m *Maps) takeIdle() (idle []*shard) {
+	for number, s := range m.shards {
+		if s.users == 0 && s.mapping != nil {
+			delete(m.shards, number)
+			idle = append(idle, s)
+		}
+	}
+	return idle
+}
+
+// refuse makes a shard one that is not mapped any more: what is of it is forgotten.
+func (m *Maps) refuse(number int) {
+	m.mu.Lock()
+	m.never[number] = true // first, so that what is forgotten is not mapped again
+	var regions []*Region
+	for _, r := range m.regions {
+		if r.of.number == number {
+			regions = append(regions, r)
+		}
+	}
+	m.mu.Unlock()
+	m.forget(regions)
+}
+
+// forgotten is for Live: whatever is added to it, nothing is live.
+const forgotten = -1 << 60
+
+// forget has the owner forget regions, that may be pinned; a sweep takes them first.
+func (m *Maps) forget(regions []*Region) {
+	if len(regions) == 0 {
+		return
+	}
+	for _, r := range regions {
+		r.Live.Store(forgotten)
+	}
+	m.owner.Forget(regions)
+}
