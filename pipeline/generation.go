@@ -80,7 +80,7 @@ func (g *generation) openCatalog(ctx context.Context) (shut func() error, err er
 	index := &m.meter.Working[meter.Index]
 	index.Begin(meter.Now())
 	defer func() { index.End(meter.Now()) }()
-	g.catalog, _, err = catalog.Open(ctx, catalog.Config{
+	g.catalog, err = catalog.Open(ctx, catalog.Config{
 		Dataset: s.Dataset, Format: s.Format, OnCorrupt: s.OnCorrupt, IndexDir: s.IndexDir,
 		OpenStorage: m.lend, Profile: m.profile,
 		Rebuild: m.options.Rebuild, MemoryBytes: s.MemoryBytes, Progress: m.options.Progress, Log: m.log,

@@ -84,9 +84,8 @@ func (m *mount) findProfile() (shut func() error, err error) {
 }
 
 // lend gives a generation the storage of the dataset's root, and opens it for the
-// first one, who has found out where the index directory is. It stays the mount's. A
-// generation that can't be opened may close it (catalog.Open does): then the mount
-// is of no use any more.
+// first one, who has found out where the index directory is. It stays the mount's,
+// also where a generation can't be opened.
 func (m *mount) lend(root, indexDir string) (storage.Storage, error) {
 	if root != m.root {
 		return nil, fmt.Errorf("it lies in %s now, and lay in %s before: mount again", root, m.root)

@@ -73,8 +73,22 @@ func (w *world) open(change ...func(*Config)) (*Catalog, error) {
 	for _, f := range change {
 		f(&c)
 	}
-	catalog, s, err := Open(context.Background(), c)
-	if err == nil {
+	return w.openWith(context.Background(), c)
+}
+
+// openWith opens the dataset as a configuration says, and closes the storage.
+func (w *world) openWith(ctx context.Context, c Config) (*Catalog, error) {
+	var opened []storage.Storage
+	openStorage := c.OpenStorage
+	c.OpenStorage = func(root, indexDir string) (storage.Storage, error) {
+		s, err := openStorage(root, indexDir)
+		if err == nil {
+			opened = append(opened, s)
+		}
+		return s, err
+	}
+	catalog, err := Open(ctx, c)
+	for _, s := range opened {
 		require.NoError(w.t, s.Close())
 	}
 	return catalog, err

@@ -21,8 +21,9 @@ type Config struct {
 	Format    spec.Format
 	OnCorrupt spec.OnCorrupt
 	IndexDir  string
-	// OpenStorage opens the storage of a dataset's root directory (absolute).
-	// What it keeps for itself goes to indexDir, "" where nothing can be stored.
+	// OpenStorage gives the storage of a dataset's root directory (absolute). What that
+	// keeps for itself goes to indexDir, "" where nothing can be stored. It stays whose
+	// it is: it is read until Open returns, and not closed.
 	OpenStorage func(root, indexDir string) (storage.Storage, error)
 	// Profile says how the storage's shards are gone through; the zero value stands for
 	// the defaults of an unknown one. What is found does not depend on it.
@@ -39,31 +40,27 @@ type Config struct {
 }
 
 // Open finds the dataset's shards, reads the stored index where it still holds,
-// indexes what is new or changed, stores the result, and returns the catalog
-// with the storage that it opened (the caller closes both).
-func Open(ctx context.Context, c Config) (*Catalog, storage.Storage, error) {
+// indexes what is new or changed, stores the result, and returns the catalog, which
+// the caller closes.
+func Open(ctx context.Context, c Config) (*Catalog, error) {
 	if c.Log == nil {
 		c.Log = slog.New(slog.DiscardHandler)
 	}
 	t, err := discover.ParseTarget(c.Dataset)
 	if err != nil {
-		return nil, nil, err
+		return nil, err
 	}
 	store := index.OpenStore(c.IndexDir, wholeRoot(&t), index.KeyOf(t.Root(), t.Text(), formatLine(c.Format)), c.Log)
 	s, err := c.OpenStorage(t.Root(), store.Dir())
 	if err != nil {
-		return nil, nil, fmt.Errorf("dataset %s: %w", &t, err)
+		return nil, fmt.Errorf("dataset %s: %w", &t, err)
 	}
 	reads := retry.New(lent{s})
 	defer reads.Close() // of which nothing waits any more
 	o := opening{Config: c, target: t, storage: s, reads: reads, reporter: newReporter(c.Progress), store: store}
 	catalog, err := o.open(ctx)
 	o.reporter.stop(err == nil)
-	if err != nil {
-		_ = s.Close()
-		return nil, nil, err
-	}
-	return catalog, s, nil
+	return catalog, err
 }
 
 // DirectoryFor is where the index of a dataset is stored, absolute: indexDir

@@ -37,7 +37,7 @@ func TestAnInterruptedBuildGoesOnWhereItStopped(t *testing.T) {
 		}
 		return nil
 	}
-	_, _, err := Open(ctx, w.config())
+	_, err := w.openWith(ctx, w.config())
 	require.ErrorIs(t, err, context.Canceled)
 	require.Len(t, w.indexFiles("*.journal"), 1)
 	first := len(read)
@@ -79,7 +79,7 @@ func TestCancellingEndsABuildWhoseReadsHang(t *testing.T) {
 		}
 		config := w.config()
 		config.Rebuild = true // a shard that a build before was done with would not be read
-		_, _, err := Open(ctx, config)
+		_, err := w.openWith(ctx, config)
 		require.ErrorIs(t, err, context.Canceled)
 		require.Len(t, held, 1)
 		r := <-held

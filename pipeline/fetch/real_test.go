@@ -40,8 +40,12 @@ func openReal(t *testing.T, config catalog.Config, o spec.Order, workers uint64)
 	require.NoError(t, err)
 	t.Cleanup(func() { engine.Close() })
 	config.IndexDir = t.TempDir()
-	config.OpenStorage = func(root, _ string) (storage.Storage, error) { return local.Open(root, engine) }
-	c, s, err := catalog.Open(context.Background(), config)
+	var s storage.Storage
+	config.OpenStorage = func(root, _ string) (storage.Storage, error) {
+		s, err = local.Open(root, engine)
+		return s, err
+	}
+	c, err := catalog.Open(context.Background(), config)
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, s.Close()); require.NoError(t, c.Close()) })
 	epoch, err := order.NewEpoch(o, 0, c.ChunkStarts(o.ChunkBytes, o.ChunkRecords), nil)

@@ -59,9 +59,13 @@ func (d *dataset) open(t testing.TB, format string, recordBytes int64) {
 	if format == "fixed" {
 		f.RecordBytes = recordBytes
 	}
-	c, s, err := catalog.Open(context.Background(), catalog.Config{
+	var s storage.Storage
+	c, err := catalog.Open(context.Background(), catalog.Config{
 		Dataset: d.dir, Format: f, OnCorrupt: spec.CorruptSkip, IndexDir: t.TempDir(),
-		OpenStorage: func(root, _ string) (storage.Storage, error) { return local.Open(root, engine) },
+		OpenStorage: func(root, _ string) (storage.Storage, error) {
+			s, err = local.Open(root, engine)
+			return s, err
+		},
 	})
 	require.NoError(t, err)
 	d.catalog, d.storage = c, faulty.New(s)
