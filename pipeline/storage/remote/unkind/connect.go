@@ -28,6 +28,7 @@ func Connect(t testing.TB, s *Server) *Source {
 	}
 	t.Cleanup(func() {
 		source.client.CloseIdleConnections()
+		s.close()
 		_ = server.Close()
 		all.Wait()
 	})
@@ -37,7 +38,10 @@ func Connect(t testing.TB, s *Server) *Source {
 // ConnectLoopback gives a source whose connections go through the kernel.
 func ConnectLoopback(t testing.TB, s *Server) *Source {
 	server := httptest.NewServer(http.StripPrefix("/data", s))
-	t.Cleanup(server.Close)
+	t.Cleanup(func() {
+		s.close()
+		server.Close()
+	})
 	return newSource(server.URL + "/data/")
 }
 

@@ -43,6 +43,7 @@ type Reply struct {
 	Old          bool          // HTTP/1.0, whose bodies end with the connection
 	Precondition bool          // it is 412 because of another version
 
+	closed <-chan struct{} // the server is
 	head   bool
 	ranged bool          // a range was asked for
 	whole  func() []byte // all of the object; nil: the answer is not about one
@@ -72,14 +73,8 @@ func (p *Reply) send(o *object, path string, begin, end int64) {
 
 // write sends a reply, as far as it is to be sent.
 func (p *Reply) write(w http.ResponseWriter, r *http.Request) {
-	if p.Delay > 0 {
-		timer := time.NewTimer(p.Delay)
-		defer timer.Stop()
-		select {
-		case <-timer.C:
-		case <-r.Context().Done():
-			return
-		}
+	if p.Delay > 0 && !p.pause(r, p.Delay) {
+		return
 	}
 	if p.NoAnswer {
 		panic(http.ErrAbortHandler)
@@ -113,7 +108,7 @@ func (p *Reply) write(w http.ResponseWriter, r *http.Request) {
 	}
 	for len(body) > 0 {
 		n := min(step, len(body))
-		if p.PauseKiB > 0 && !pause(r, p.PauseKiB) {
+		if p.PauseKiB > 0 && !p.pause(r, p.PauseKiB) {
 			return
 		}
 		if _, err := w.Write(body[:n]); err != nil {
@@ -127,20 +122,24 @@ func (p *Reply) write(w http.ResponseWriter, r *http.Request) {
 	}
 	_ = flush()
 	if p.Stall {
-		<-r.Context().Done()
+		p.pause(r, forever)
 	}
 	panic(http.ErrAbortHandler)
 }
 
-func pause(r *http.Request, d time.Duration) bool {
+const forever = 365 * 24 * time.Hour
+
+// pause waits; no: the client, or the server, has gone.
+func (p *Reply) pause(r *http.Request, d time.Duration) bool {
 	timer := time.NewTimer(d)
 	defer timer.Stop()
 	select {
 	case <-timer.C:
 		return true
 	case <-r.Context().Done():
-		return false
+	case <-p.closed:
 	}
+	return false
 }
 
 func (p *Reply) writeOld(w http.ResponseWriter) {

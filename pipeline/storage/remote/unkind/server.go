@@ -29,6 +29,9 @@ import (
 //	GET /?list=1&after=TOKEN      a page of the listing, as JSON
 //	GET /resolve/PATH             302 to /signed/PATH?signature=…
 type Server struct {
+	closed    chan struct{} // by close: nothing waits any more
+	closeOnce sync.Once
+
 	mu        sync.Mutex
 	objects   map[string]*object
 	rules     []*Rule
@@ -52,7 +55,13 @@ type object struct {
 var epoch = time.Date(2026, 11, 21, 8, 0, 0, 0, time.UTC)
 
 // New makes a server without objects.
-func New() *Server { return &Server{objects: map[string]*object{}, pageKeys: 1000} }
+func New() *Server {
+	return &Server{objects: map[string]*object{}, pageKeys: 1000, closed: make(chan struct{})}
+}
+
+// close ends what waits: a server does not see that a client goes which has sent it
+// another request before.
+func (s *Server) close() { s.closeOnce.Do(func() { close(s.closed) }) }
 
 // Put makes an object of made-up bytes, or gives it a size.
 func (s *Server) Put(path string, sizeBytes int64) {
@@ -160,7 +169,7 @@ func (s *Server) answer(r *http.Request) (*Reply, []Fault) {
 		N: len(s.log), Method: r.Method, Path: strings.TrimPrefix(r.URL.Path, "/"), Query: r.URL.RawQuery, Begin: -1, End: -1,
 		Authorization: r.Header.Get("Authorization"), Connection: r.RemoteAddr, At: time.Now(),
 	}
-	reply := &Reply{Status: 200, Header: http.Header{}, StopAfter: -1}
+	reply := &Reply{Status: 200, Header: http.Header{}, StopAfter: -1, closed: s.closed}
 	switch {
 	case s.token != "" && !strings.HasPrefix(asked.Path, "signed/") && asked.Authorization != "Bearer "+s.token:
 		reply.fail(403, remote.CodeExpired)
