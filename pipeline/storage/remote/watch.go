@@ -25,8 +25,13 @@ type watch struct {
 	resumed time.Time     // the timer runs since then; zero: it does not
 	left    time.Duration // of the time that is looked at, when resumed
 	first   bool          // something has come
-	came    int64         // in the time that is looked at
+	came    [slowParts]int64
+	parts   int // of SlowTime that have passed since the first byte
 }
+
+// slowParts is in how many parts SlowTime is looked at. So a body that stalls is seen to
+// after one part more than SlowTime, whatever came before.
+const slowParts = 4
 
 // watching gives a context for one request, and what ends it.
 func watching(ctx context.Context, c Config) (context.Context, *watch) {
@@ -47,16 +52,23 @@ func (w *watch) look() {
 	case time.Since(w.resumed) < w.left: // and set anew
 	case !w.first:
 		w.cancel(fmt.Errorf("%w (%v)", errNoFirstByte, w.config.FirstByteTimeout))
-	case w.came < w.config.SlowBytes:
-		w.cancel(fmt.Errorf("%w (%d bytes in %v)", errSlow, w.came, w.config.SlowTime))
 	default:
+		came := int64(0)
+		for _, n := range w.came {
+			came += n
+		}
+		if w.parts++; w.parts >= slowParts && came < w.config.SlowBytes {
+			w.cancel(fmt.Errorf("%w (%d bytes in %v)", errSlow, came, w.config.SlowTime))
+			return
+		}
 		w.begin()
 	}
 }
 
-// begin looks at another time from now on.
+// begin looks at another part of SlowTime from now on.
 func (w *watch) begin() {
-	w.came, w.left, w.resumed = 0, w.config.SlowTime, time.Now()
+	w.came[w.parts%slowParts] = 0
+	w.left, w.resumed = w.config.SlowTime/slowParts, time.Now()
 	w.timer.Reset(w.left)
 }
 
@@ -71,7 +83,7 @@ func (w *watch) progress(n int) {
 		w.begin()
 	}
 	w.first = true
-	w.came += int64(n)
+	w.came[w.parts%slowParts] += int64(n)
 }
 
 // pause begins a time in which nobody reads, which resume ends.

@@ -117,10 +117,11 @@ func Reset(k int) Fault {
 // Short takes the last n bytes from the body, and says so in its length; n < 0: all.
 func Short(n int) Fault {
 	return func(p *Reply) {
+		taken := n
 		if n < 0 || n > len(p.Body) {
-			n = len(p.Body)
+			taken = len(p.Body)
 		}
-		p.Body = p.Body[:len(p.Body)-n]
+		p.Body = p.Body[:len(p.Body)-taken]
 	}
 }
 
