@@ -156,7 +156,9 @@ func TestFaultsThatPass(t *testing.T) {
 					c.retries = map[string]uint64{}
 				}
 				require.Equal(t, c.retries, got)
-				require.NoError(t, w.read(w.a, 0, 4*mib), "a read of all of it")
+				if c.within < time.Minute {
+					require.NoError(t, w.read(w.a, 0, 4*mib), "a read of all of it")
+				}
 			})
 		})
 	}
@@ -223,7 +225,7 @@ func TestReadsAreTriedUntilTheReadTimeout(t *testing.T) {
 			in(t, nil, func(t *testing.T, w *world) {
 				w.server.On(unkind.Path("a.tar"), fault)
 				began := time.Now()
-				require.ErrorContains(t, w.read(w.a, mib, mib), "it has failed for")
+				require.ErrorContains(t, w.read(w.a, mib, kib), "it has failed for")
 				require.LessOrEqual(t, time.Since(began), 5*time.Minute+10*time.Second)
 				require.Less(t, len(w.reads()), 250, "waits between requests")
 			})
