@@ -16,6 +16,7 @@ const (
 	firstWait          = 50 * time.Millisecond
 	firstThrottledWait = 500 * time.Millisecond
 	longestWait        = 5 * time.Second
+	longestRetryAfter  = 5 * time.Minute // limits by the hour are said, but requests are let through before
 )
 
 // backoff is the wait before attempt n + 1 (n from 0) for a u in [0, 1).
@@ -60,7 +61,7 @@ func (h *history) next(f finding, waited, limit time.Duration, u float64) step {
 	switch f.kind {
 	case kindAgain:
 	case kindThrottled:
-		s.wait = max(backoff(h.failed, firstThrottledWait, u), f.retryAfter)
+		s.wait = max(backoff(h.failed, firstThrottledWait, u), min(f.retryAfter, longestRetryAfter))
 	case kindRefresh:
 		h.refresh++
 		s.refresh, final = true, h.refresh > maxRefreshes
@@ -115,5 +116,6 @@ func refusal(l Listed, unversioned bool) error {
 
 // final says whether an error of List or Head means the same the next time.
 func final(err error) bool {
-	return errors.Is(err, fs.ErrNotExist) || errors.Is(err, ErrNoListing) || errors.Is(err, ErrFinal)
+	_, refused := errors.AsType[*Refusal](err)
+	return refused || errors.Is(err, fs.ErrNotExist) || errors.Is(err, ErrNoListing)
 }

@@ -21,29 +21,19 @@ import (
 // archived or have no version, are errors.
 func (s *Storage) List(ctx context.Context, match func(path string, isDir bool) bool, visit func(storage.Object) error) error {
 	l := &listing{s: s, match: match, visit: visit, entered: true}
-	page := ""
-	for {
-		next := ""
-		err := s.call(ctx, "", func(ctx context.Context) (err error) {
+	try := func(ctx context.Context, request func(context.Context) error) error {
+		return s.call(ctx, "", func(ctx context.Context) error {
 			s.stats.askedList()
-			next, err = s.source.List(ctx, page, l.visited)
-			if l.err != nil {
-				return nil
-			}
-			return err
+			return request(ctx)
 		})
-		switch {
-		case l.err != nil:
-			return l.err
-		case err != nil:
-			return fmt.Errorf("list %s: %w", s.source.Name(), err)
-		case next == "":
-			return l.archives()
-		case next == page:
-			return fmt.Errorf("list %s: a page names itself as the next", s.source.Name())
-		}
-		page = next
 	}
+	switch err := s.source.List(ctx, try, l.visited); {
+	case l.err != nil:
+		return l.err
+	case err != nil:
+		return fmt.Errorf("list %s: %w", s.source.Name(), Clean(err))
+	}
+	return l.archives()
 }
 
 // listing is one List.
@@ -222,7 +212,7 @@ func (s *Storage) call(ctx context.Context, path string, ask func(ctx context.Co
 		case ctx.Err() != nil:
 			return ctx.Err()
 		case final(err):
-			return cleaned(err)
+			return Clean(err)
 		}
 		next := h.next(f, time.Since(began), s.config.ReadTimeout, rand.Float64())
 		if next.err != nil {
@@ -247,16 +237,13 @@ func (s *Storage) askOnce(ctx context.Context, ask func(ctx context.Context) err
 	err := ask(ctx)
 	refused, answered := errors.AsType[*StatusError](err)
 	switch {
-	case err == nil || errors.Is(err, fs.ErrNotExist):
-		s.worked.Store(true)
-		s.stats.asked(200)
 	case answered:
 		s.worked.Store(true)
 		s.stats.asked(refused.Status)
-		if refused.Status == 404 || refused.Status == 410 {
-			return finding{kind: kindFinal, err: fmt.Errorf("%w: there is no such bucket or folder: look at its name", refused)}, err
-		}
 		return ofStatus(refused.Status, refused.Code, refused.RetryAfter), err
+	case err == nil || errors.Is(err, fs.ErrNotExist):
+		s.worked.Store(true)
+		s.stats.asked(200)
 	case !final(err):
 		s.stats.asked(0)
 	}

@@ -63,7 +63,7 @@ func TestListingsThatFail(t *testing.T) {
 		words string
 	}{
 		{"no permission", unkind.Status(403, "AccessDenied"), "list http://unkind.test/data: the answer is 403 Forbidden (AccessDenied): the credentials may not read it"},
-		{"no bucket", unkind.Status(404, "NoSuchBucket"), "there is no such bucket or folder"},
+		{"no bucket", unkind.Status(404, "NoSuchBucket"), "404 Not Found (NoSuchBucket)"},
 		{"expired", unkind.Status(400, "ExpiredToken"), "renew them"},
 		{"an outage", unkind.Status(503, ""), "it has failed for"},
 		{"no answer", unkind.Hang(), "it has failed for"},

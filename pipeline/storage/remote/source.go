@@ -12,19 +12,19 @@ import (
 // retries, never checks, and never follows an object to another version: that is the
 // engine's. Safe for concurrent use.
 type Source interface {
-	// List gives one page of the objects below the root, in no particular order: the
-	// first for page "", then those that next names, until next is "". It calls visit
-	// once it has the whole page, so one that fails has visited nothing and may be
-	// asked for again; an error of visit is returned as it is. ErrNoListing where the
-	// service has none (web servers); else as Head.
-	List(ctx context.Context, page string, visit func(Listed) error) (next string, err error)
+	// List calls visit for every object below the root, in no particular order, once each
+	// and not concurrently, and stops at the first error. Each of its requests, and what
+	// reads the answer, is made by try, so that one that fails is made again and not the
+	// whole listing; visit is called outside of it. ErrNoListing where the service has
+	// none (web servers); else as Head.
+	List(ctx context.Context, try Try, visit func(Listed) error) error
 	// Head describes one object as it is now, or fails with fs.ErrNotExist. Other
 	// answers of the service are a *StatusError.
 	Head(ctx context.Context, path string) (Listed, error)
 	// Open asks for n bytes from off on of an object in the version that v names; with
 	// n < 0 for all from off on. An answer of any status is no error: errors are those
 	// of the connection, and of what was to be sent. They are tried again, but for
-	// those that wrap ErrFinal and those about certificates. The caller closes the
+	// Refusals and those about certificates. The caller closes the
 	// body, which ends when ctx does.
 	Open(ctx context.Context, path string, v Validator, off, n int64) (Answer, error)
 	// Refresh renews what requests for an object are sent with: credentials, redirects.
@@ -73,18 +73,10 @@ type Answer struct {
 // Source sets it where it knows: the answer to a signed URL that was redirected to.
 const CodeExpired = "ExpiredToken"
 
-// StatusError is an answer to List or Head that is none of those they are made for.
-type StatusError struct {
-	Status     int
-	Code       string        // as Answer's
-	RetryAfter time.Duration // as Answer's
-}
-
-func (e *StatusError) Error() string { return "the answer is " + statusText(e.Status, e.Code) }
-
-// ErrFinal is wrapped by errors of a Source that asking again does not change: no
-// credentials, a redirect that goes in circles.
-var ErrFinal = errors.New("asking again does not help")
+// Try calls request, which makes one request of a listing, until it succeeds or fails with
+// what asking again does not change, and gives its error. It waits in between. It may be
+// called concurrently.
+type Try func(ctx context.Context, request func(ctx context.Context) error) error
 
 // ErrNoListing says that a service can't list what it has: objects must be named.
 var ErrNoListing = errors.New("the service can't list what it has")

@@ -84,31 +84,46 @@ func (s *Source) Close() error {
 }
 
 // List implements remote.Source.
-func (s *Source) List(ctx context.Context, after string, visit func(remote.Listed) error) (string, error) {
+func (s *Source) List(ctx context.Context, try remote.Try, visit func(remote.Listed) error) error {
+	for after := ""; ; {
+		var p page
+		err := try(ctx, func(ctx context.Context) (err error) {
+			p, err = s.page(ctx, after)
+			return err
+		})
+		if err != nil {
+			return err
+		}
+		for _, o := range p.Items {
+			l := remote.Listed{Path: o.Key, SizeBytes: o.Size, Modified: o.Modified, Archived: o.Archived, Validator: validator(o.ETag, o.Modified)}
+			if err := visit(l); err != nil {
+				return err
+			}
+		}
+		if after = p.Next; after == "" {
+			return nil
+		}
+	}
+}
+
+func (s *Source) page(ctx context.Context, after string) (p page, err error) {
 	r, err := s.do(ctx, http.MethodGet, s.base.String()+"?list=1&secret=query&after="+url.QueryEscape(after), nil)
 	if err != nil {
-		return "", err
+		return p, err
 	}
 	defer func() { _ = r.Body.Close() }()
 	if r.StatusCode != 200 {
-		return "", refused(r)
+		return p, refused(r)
 	}
-	var p page
 	if err := json.NewDecoder(r.Body).Decode(&p); err != nil {
-		return "", fmt.Errorf("read a page: %w", err)
+		return p, fmt.Errorf("read a page: %w", err)
 	}
 	for i := range p.Items {
 		if p.Items[i].Key, err = url.PathUnescape(p.Items[i].Key); err != nil {
-			return "", err
+			return p, err
 		}
 	}
-	for _, o := range p.Items {
-		l := remote.Listed{Path: o.Key, SizeBytes: o.Size, Modified: o.Modified, Archived: o.Archived, Validator: validator(o.ETag, o.Modified)}
-		if err := visit(l); err != nil {
-			return "", err
-		}
-	}
-	return p.Next, nil
+	return p, nil
 }
 
 // Head implements remote.Source.
@@ -156,7 +171,10 @@ func (s *Source) Open(ctx context.Context, path string, v remote.Validator, off,
 		Body: r.Body, Status: r.StatusCode, LengthBytes: r.ContentLength, Modified: modified, Validator: validator(r.Header.Get("ETag"), modified),
 		Encoding: r.Header.Get("Content-Encoding"), Code: r.Header.Get("X-Code"), RetryAfter: remote.RetryAfter(r.Header, time.Now()),
 	}
-	a.Begin, a.End, a.Total = remote.ParseContentRange(r.Header.Get("Content-Range"))
+	a.Begin, a.End, a.Total = -1, -1, -1
+	if begin, end, total, ok := remote.ParseContentRange(r.Header.Get("Content-Range")); ok {
+		a.Begin, a.End, a.Total = begin, end, total
+	}
 	if signed && a.Status == 403 && a.Code == "" {
 		a.Code = remote.CodeExpired
 	}
@@ -181,7 +199,7 @@ func (s *Source) resolve(ctx context.Context, path string) (target string, signe
 	_ = r.Body.Close()
 	to, err := url.Parse(r.Header.Get("Location"))
 	if r.StatusCode != 302 || err != nil {
-		return "", false, fmt.Errorf("%w: no redirect", remote.ErrFinal)
+		return "", false, remote.Refuse("no redirect")
 	}
 	target = s.base.ResolveReference(&url.URL{Path: "." + to.Path, RawQuery: to.RawQuery}).String()
 	s.mu.Lock()
