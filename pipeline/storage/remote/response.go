@@ -166,11 +166,18 @@ func rateLimit(s string) time.Duration {
 // maxErrorBytes bounds how much of the body of an error is looked at.
 const maxErrorBytes = 64 << 10
 
-// ReadCode reads the code of a service's error, such as SlowDown, out of the answer's
-// body where that is XML of the form that S3 and its kin answer with. The body can be
-// read again from its start.
-func (a *Answer) ReadCode(contentType string) {
-	if a.Status < 400 || a.Code != "" || a.Body == nil || !strings.Contains(contentType, "xml") {
+// ReadCode finds the code of a service's error, such as SlowDown: in the answer's header
+// h, as Azure has it, or in its body, where that is XML as S3 and its kin have it. The
+// body can be read again from its start.
+func (a *Answer) ReadCode(h http.Header) {
+	if a.Status < 300 || a.Body == nil {
+		return
+	}
+	if code := h.Get("x-ms-error-code"); code != "" && plainWord(code) {
+		a.Code = code
+		return
+	}
+	if !strings.Contains(h.Get("Content-Type"), "xml") {
 		return
 	}
 	text, err := io.ReadAll(io.LimitReader(a.Body, maxErrorBytes))
