@@ -17,7 +17,7 @@ type Options struct {
 	// change of their size is then seen.
 	Unversioned bool
 	// Transport makes the requests. It is the caller's, who closes it after the source.
-	Transport *Transport
+	Transport http.RoundTripper
 }
 
 // Source is a folder of a web server and the files that were named in it.
