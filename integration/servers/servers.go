@@ -6,6 +6,7 @@ package servers
 
 import (
 	"bytes"
+	"crypto/md5"
 	"fmt"
 	"net"
 	"os"
@@ -18,6 +19,7 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+	"golang.org/x/sys/unix"
 )
 
 // Program finds a server's program, in PATH or where integration/check puts it, and ends
@@ -204,4 +206,20 @@ func Versitygw(t testing.TB, dir string) (endpoint string) {
 		return cmd
 	})
 	return "http://" + address
+}
+
+// WriteObject puts an object into a bucket's directory as Versitygw does itself, with an
+// ETag. A file without one is served by its time of modification alone.
+func WriteObject(t testing.TB, bucket, key string, content []byte) {
+	t.Helper()
+	path := filepath.Join(bucket, filepath.FromSlash(key))
+	require.NoError(t, os.MkdirAll(filepath.Dir(path), 0o755))
+	// A new file, as for an upload: readers of the old one keep it.
+	own, err := os.CreateTemp(bucket, ".upload-")
+	require.NoError(t, err)
+	_, err = own.Write(content)
+	require.NoError(t, err)
+	require.NoError(t, own.Close())
+	require.NoError(t, unix.Setxattr(own.Name(), "user.etag", fmt.Appendf(nil, "\"%x\"", md5.Sum(content)), 0))
+	require.NoError(t, os.Rename(own.Name(), path))
 }

@@ -40,8 +40,15 @@ func (v Validator) Modified() (date string, ok bool) {
 
 // SetConditions makes a request fail, by 412, where the object has another version
 // than v. It sets nothing where v is "".
+//
+// A date is sent a second later than it is: servers whose files have finer times compare
+// these to it, and would never find them unmodified. What was modified within the
+// second, or at its end, shows in the answer's own date, as far as it shows at all.
 func (v Validator) SetConditions(h http.Header) {
 	if date, ok := v.Modified(); ok {
+		if at, err := http.ParseTime(date); err == nil {
+			date = at.Add(time.Second).UTC().Format(http.TimeFormat)
+		}
 		h.Set("If-Unmodified-Since", date)
 	} else if v != "" {
 		h.Set("If-Match", string(v))
