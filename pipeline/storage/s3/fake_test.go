@@ -10,7 +10,6 @@ import (
 	"path/filepath"
 	"slices"
 	"sort"
-	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -126,13 +125,17 @@ func body(t *testing.T, a remote.Answer) string {
 	return string(b)
 }
 
+// shelfPage is how many keys a shelf lists at once: services may give fewer than they are
+// asked for.
+const shelfPage = 100
+
 // shelf is keys in the order of their bytes, listed as S3 does.
 type shelf []string
 
 func (k shelf) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	q := r.URL.Query()
 	after := max(q.Get("start-after"), q.Get("continuation-token"))
-	limit, _ := strconv.Atoi(q.Get("max-keys"))
+	limit := shelfPage
 	var b strings.Builder
 	n, last, truncated := 0, "", false
 	prefix := q.Get("prefix")

@@ -50,7 +50,7 @@ func many(folders, files int) (keys shelf) {
 }
 
 func TestALongListingGoesOnByFolders(t *testing.T) {
-	keys := many(12, 2600)
+	keys := many(12, 260)
 	s := serve(t, keys.ServeHTTP)
 	src := s.open(t, "s3://bucket/t/", Options{Region: "eu-west-1"})
 	var want []string
@@ -59,7 +59,7 @@ func TestALongListingGoesOnByFolders(t *testing.T) {
 	}
 	require.Equal(t, want, listed(t, src))
 	n := len(s.requests())
-	require.Less(t, n, len(keys)/pageKeys+30, "no page is asked for in vain")
+	require.Less(t, n, len(keys)/shelfPage+30, "no page is asked for in vain")
 
 	// The same from a service that begins where it likes, and from one that has an order
 	// of its own, which is listed one page after the other.
@@ -78,9 +78,9 @@ func TestALongListingGoesOnByFolders(t *testing.T) {
 		if first == 1 {
 			_, _ = fmt.Sscanf(q.Get("continuation-token"), "%d", &from)
 		}
-		backwards := slices.Clone(keys[from:min(from+pageKeys, len(keys))])
+		backwards := slices.Clone(keys[from:min(from+shelfPage, len(keys))])
 		slices.Reverse(backwards)
-		_, _ = fmt.Fprintf(w, "<ListBucketResult><IsTruncated>%v</IsTruncated><NextContinuationToken>%d</NextContinuationToken>", from+pageKeys < len(keys), from+pageKeys)
+		_, _ = fmt.Fprintf(w, "<ListBucketResult><IsTruncated>%v</IsTruncated><NextContinuationToken>%d</NextContinuationToken>", from+shelfPage < len(keys), from+shelfPage)
 		for _, key := range backwards {
 			_, _ = fmt.Fprintf(w, "<Contents><Key>%s</Key><Size>1</Size></Contents>", key)
 		}
@@ -90,8 +90,8 @@ func TestALongListingGoesOnByFolders(t *testing.T) {
 }
 
 func TestAListingStopsAtTheFirstError(t *testing.T) {
-	keys := many(12, 2600)
-	for _, at := range []int{1, 1000, 20001, 30000} {
+	keys := many(12, 260)
+	for _, at := range []int{1, 100, 2001, 3000} {
 		s := serve(t, keys.ServeHTTP)
 		src := s.open(t, "s3://bucket/t/", Options{Region: "eu-west-1"})
 		halt, visits := errors.New("enough"), 0
