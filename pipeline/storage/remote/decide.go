@@ -115,5 +115,5 @@ func refusal(l Listed, unversioned bool) error {
 
 // final says whether an error of List or Head means the same the next time.
 func final(err error) bool {
-	return errors.Is(err, fs.ErrNotExist) || errors.Is(err, ErrNoListing) || errors.Is(err, ErrFinal)
+	return errors.Is(err, fs.ErrNotExist) || errors.Is(err, ErrNoListing) || refused(err)
 }

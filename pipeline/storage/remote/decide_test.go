@@ -137,14 +137,14 @@ func TestErrorsHoldNoSecrets(t *testing.T) {
 		"<https://host/a?secret> and (http://host/b?c=secret)",
 		"to /resolve/a?token=secret\nthen",
 	} {
-		got := cleaned(&url.Error{Op: "Get", URL: "https://secret:secret@host/?secret", Err: errors.New(text)}).Error()
+		got := Clean(&url.Error{Op: "Get", URL: "https://secret:secret@host/?secret", Err: errors.New(text)}).Error()
 		require.NotContains(t, got, "secret")
 	}
-	err := cleaned(fmt.Errorf("outer https://secret@x/: %w", &url.Error{URL: "https://host/?secret", Err: context.Canceled}))
+	err := Clean(fmt.Errorf("outer https://secret@x/: %w", &url.Error{URL: "https://host/?secret", Err: context.Canceled}))
 	require.ErrorIs(t, err, context.Canceled)
 	require.NotContains(t, err.Error(), "secret")
-	require.Equal(t, "dial tcp 10.0.0.1:443: connection refused", cleaned(errors.New("dial tcp 10.0.0.1:443: connection refused")).Error())
-	require.Equal(t, "GET https://host/a: refused", withoutSecrets("GET https://host/a?b: refused"))
+	require.Equal(t, "dial tcp 10.0.0.1:443: connection refused", Clean(errors.New("dial tcp 10.0.0.1:443: connection refused")).Error())
+	require.Equal(t, "GET https://host/a: refused", CleanText("GET https://host/a?b: refused"))
 	for _, code := range []string{"AccessDenied", "x-y_z.1"} {
 		require.Equal(t, code, codeWord(code))
 	}

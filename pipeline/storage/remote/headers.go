@@ -7,34 +7,34 @@ import (
 	"time"
 )
 
-// ParseContentRange reads a Content-Range header: "bytes 0-9/100" is 0, 10, 100. What
-// it does not say is -1: "bytes 0-9/*" has no total, "bytes */100" no range, and what is
-// no such header at all neither.
-func ParseContentRange(header string) (begin, end, total int64) {
-	unit, rest, _ := strings.Cut(strings.TrimSpace(header), " ")
-	span, length, found := strings.Cut(strings.TrimSpace(rest), "/")
-	if !strings.EqualFold(unit, "bytes") || !found {
-		return -1, -1, -1
+// ParseContentRange reads a Content-Range header: "bytes 0-9/100" is 0, 10, 100. end is
+// exclusive; what is not said is -1: "bytes 0-9/*" has no total, "bytes */100" no range.
+// It is strict: ok is false, and all three -1, for whatever RFC 9110 does not have, and
+// for ranges that are empty, reach beyond the total, or overflow.
+func ParseContentRange(header string) (begin, end, total int64, ok bool) {
+	unit, rest, spaced := strings.Cut(header, " ")
+	span, length, found := strings.Cut(rest, "/")
+	if !spaced || !found || !strings.EqualFold(unit, "bytes") {
+		return -1, -1, -1, false
 	}
 	if total = number(length); total < 0 && length != "*" {
-		return -1, -1, -1
+		return -1, -1, -1, false
 	}
 	if span == "*" {
-		return -1, -1, total
+		return -1, -1, total, total >= 0
 	}
 	first, last, _ := strings.Cut(span, "-")
 	begin, end = number(first), number(last)
-	if begin < 0 || end < begin || end == maxNumber || total >= 0 && end >= total {
-		return -1, -1, -1
+	if begin < 0 || end < begin || total >= 0 && end >= total {
+		return -1, -1, -1, false
 	}
-	return begin, end + 1, total
+	return begin, end + 1, total, true
 }
 
-const maxNumber = 1<<63 - 1
-
-// number reads decimal digits and nothing else; -1 if it is none.
+// number reads decimal digits and nothing else; -1 if it is none. It reads 18 of them at
+// most, more than any object has bytes.
 func number(digits string) int64 {
-	if digits == "" || digits[0] < '0' || digits[0] > '9' {
+	if digits == "" || len(digits) > 18 || strings.ContainsFunc(digits, func(r rune) bool { return r < '0' || r > '9' }) {
 		return -1
 	}
 	n, err := strconv.ParseInt(digits, 10, 64)
@@ -65,20 +65,29 @@ func RetryAfter(h http.Header, now time.Time) time.Duration {
 	return rateLimit(h.Get("RateLimit"))
 }
 
-func rateLimit(value string) time.Duration {
-	left, reset := int64(-1), int64(-1)
-	for _, item := range strings.FieldsFunc(value, func(r rune) bool { return r == ';' || r == ',' }) {
-		switch key, v, _ := strings.Cut(strings.TrimSpace(item), "="); key {
-		case "r", "remaining":
-			left = number(v)
-		case "t", "reset":
-			reset = number(v)
+// rateLimit is the longest wait of limits that are used up. Limits are a list, the
+// parameters of each behind semicolons; those of an older draft are one limit, whose
+// parameters are the list.
+func rateLimit(value string) (wait time.Duration) {
+	limits := []string{value}
+	if strings.Contains(value, ";") {
+		limits = strings.Split(value, ",")
+	}
+	for _, limit := range limits {
+		left, reset := int64(-1), int64(-1)
+		for _, item := range strings.FieldsFunc(limit, func(r rune) bool { return r == ';' || r == ',' }) {
+			switch key, v, _ := strings.Cut(strings.TrimSpace(item), "="); key {
+			case "r", "remaining":
+				left = number(v)
+			case "t", "reset":
+				reset = number(v)
+			}
+		}
+		if left == 0 && reset > 0 {
+			wait = max(wait, seconds(reset))
 		}
 	}
-	if left > 0 || reset < 0 {
-		return 0
-	}
-	return seconds(reset)
+	return wait
 }
 
 func seconds(n int64) time.Duration {

@@ -11,29 +11,25 @@ import (
 	"github.com/lsiofs/lsiofs/pipeline/storage/remote"
 )
 
-func TestContentRange(t *testing.T) {
+func TestContentRangesAreReadStrictly(t *testing.T) {
 	for header, want := range map[string][3]int64{
-		"bytes 0-9/100":                 {0, 10, 100},
-		"bytes 90-99/100":               {90, 100, 100},
-		"Bytes 0-0/1":                   {0, 1, 1},
-		" bytes  5-9/10 ":               {5, 10, 10},
-		"bytes 0-9/*":                   {0, 10, -1},
-		"bytes */100":                   {-1, -1, 100},
-		"":                              {-1, -1, -1},
-		"bytes 0-9":                     {-1, -1, -1},
-		"bytes 0-100/100":               {-1, -1, -1},
-		"bytes 9-0/100":                 {-1, -1, -1},
-		"bytes -5/100":                  {-1, -1, -1},
-		"bytes 5-/100":                  {-1, -1, -1},
-		"bytes +0-9/100":                {-1, -1, -1},
-		"bytes 0-9/1e3":                 {-1, -1, -1},
-		"items 0-9/100":                 {-1, -1, -1},
-		"bytes 0-9/100, bytes 5-6/100":  {-1, -1, -1},
-		"bytes 0-9223372036854775807/*": {-1, -1, -1},
-		"bytes 0-99999999999999999999/99999999999": {-1, -1, -1},
+		"bytes 0-9/100": {0, 10, 100}, "bytes 90-99/100": {90, 100, 100}, "bytes 8-8/9": {8, 9, 9}, "Bytes 0-0/1": {0, 1, 1},
+		"bytes 0-9/*": {0, 10, -1}, "bytes */100": {-1, -1, 100}, "bytes */0": {-1, -1, 0},
+		"bytes 0-999999999999999997/999999999999999999": {0, 999999999999999998, 999999999999999999},
 	} {
-		begin, end, total := remote.ParseContentRange(header)
-		require.Equal(t, want, [3]int64{begin, end, total}, "%q", header)
+		begin, end, total, ok := remote.ParseContentRange(header)
+		require.True(t, ok, header)
+		require.Equal(t, want, [3]int64{begin, end, total}, header)
+	}
+	for _, header := range []string{
+		"", "bytes", "bytes ", "0-4/9", "bytes=0-4/9", "bytes  0-4/9", " bytes 0-4/9", "lines 0-4/9", "items 0-9/100", "bytes 0-9", "bytes 0-4", "bytes 0-9/9", "bytes 0-100/100",
+		"bytes 5-4/9", "bytes 0-4/9 ", "bytes 0-4/", "bytes -4/9", "bytes 5-/100", "bytes +0-4/9", "bytes 0- 4/9", "bytes 0-4/9, 5-6/9", "bytes 0-9/100, bytes 5-6/100",
+		"bytes */*", "bytes 0-4-5/9", "bytes 0-4/9999999999999999999", "bytes 0x0-4/9", "bytes 0-9/1e3", "bytes 0-4/9/9", "bytes 0-4/-9",
+		"bytes 0-9223372036854775807/*", "bytes 0-99999999999999999999/99999999999",
+	} {
+		begin, end, total, ok := remote.ParseContentRange(header)
+		require.False(t, ok, "%q", header)
+		require.Equal(t, [3]int64{-1, -1, -1}, [3]int64{begin, end, total}, "%q", header)
 	}
 }
 
@@ -44,8 +40,9 @@ func FuzzContentRange(f *testing.F) {
 		f.Add(header)
 	}
 	f.Fuzz(func(t *testing.T, header string) {
-		begin, end, total := remote.ParseContentRange(header)
+		begin, end, total, ok := remote.ParseContentRange(header)
 		require.GreaterOrEqual(t, total, int64(-1))
+		require.Equal(t, ok, begin >= 0 || total >= 0)
 		if begin == -1 {
 			require.EqualValues(t, -1, end)
 			return
@@ -57,7 +54,7 @@ func FuzzContentRange(f *testing.F) {
 			require.LessOrEqual(t, end, total)
 			length = fmt.Sprint(total)
 		}
-		b, e, l := remote.ParseContentRange(fmt.Sprintf("bytes %d-%d/%s", begin, end-1, length))
+		b, e, l, _ := remote.ParseContentRange(fmt.Sprintf("bytes %d-%d/%s", begin, end-1, length))
 		require.Equal(t, [3]int64{begin, end, total}, [3]int64{b, e, l})
 	})
 }
@@ -78,6 +75,10 @@ func TestRetryAfter(t *testing.T) {
 		{"a limit that is used up", "RateLimit", `"api";r=0;t=55`, 55 * time.Second},
 		{"a limit of an older draft", "RateLimit", "limit=100, remaining=0, reset=12", 12 * time.Second},
 		{"a limit with something left", "RateLimit", `"api";r=3;t=55`, 0},
+		{"limits of which two are used up", "RateLimit", `"a";r=0;t=20, "b";r=9;t=55,"c"; r=0; t=30`, 30 * time.Second},
+		{"a limit that does not say what is left", "RateLimit", `"api";t=55`, 0},
+		{"a limit of no numbers", "RateLimit", "t=x;r=0", 0},
+		{"at once", "Retry-After", " 0 ", 0},
 		{"nothing", "Date", "Sat, 21 Nov 2026 08:00:30 GMT", 0},
 	} {
 		require.Equal(t, c.want, remote.RetryAfter(header(c.header, c.value), now), c.name)

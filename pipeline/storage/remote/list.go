@@ -1,12 +1,14 @@
 package remote
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"io/fs"
 	"math/rand/v2"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/dustin/go-humanize"
@@ -21,29 +23,27 @@ import (
 // archived or have no version, are errors.
 func (s *Storage) List(ctx context.Context, match func(path string, isDir bool) bool, visit func(storage.Object) error) error {
 	l := &listing{s: s, match: match, visit: visit, entered: true}
-	page := ""
-	for {
-		next := ""
-		err := s.call(ctx, "", func(ctx context.Context) (err error) {
+	err := walk(ctx, func(ctx context.Context, page string) (next []string, err error) {
+		failed := s.call(ctx, "", func(ctx context.Context) error {
 			s.stats.askedList()
-			next, err = s.source.List(ctx, page, l.visited)
-			if l.err != nil {
+			if next, err = s.source.List(ctx, page, l.visited); l.failed() {
 				return nil
 			}
 			return err
 		})
-		switch {
-		case l.err != nil:
-			return l.err
-		case err != nil:
-			return fmt.Errorf("list %s: %w", s.source.Name(), err)
-		case next == "":
-			return l.archives()
-		case next == page:
-			return fmt.Errorf("list %s: a page names itself as the next", s.source.Name())
-		}
-		page = next
+		return next, cmp.Or(failed, err)
+	})
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	switch {
+	case l.err != nil:
+		return l.err
+	case errors.Is(err, fs.ErrNotExist) && !refused(err):
+		return fmt.Errorf("list %s: %w: there is no such bucket or folder: look at its name", s.source.Name(), err)
+	case err != nil:
+		return fmt.Errorf("list %s: %w", s.source.Name(), err)
 	}
+	return l.archives()
 }
 
 // listing is one List.
@@ -51,7 +51,9 @@ type listing struct {
 	s     *Storage
 	match func(path string, isDir bool) bool
 	visit func(storage.Object) error
-	err   error // of visit, or of an object: it ends the listing
+
+	mu  sync.Mutex
+	err error // of visit, or of an object: it ends the listing
 
 	dirs    []string // of the last path, those that match was asked about
 	entered bool     // all of them were accepted
@@ -70,6 +72,11 @@ func (l *listing) visited(o Listed) error {
 	case hidden:
 		return nil
 	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.err != nil {
+		return l.err
+	}
 	if !l.enters(o.Path) || !l.match(o.Path, false) {
 		return nil
 	}
@@ -86,6 +93,12 @@ func (l *listing) visited(o Listed) error {
 	}
 	l.err = l.visit(l.s.object(o))
 	return l.err
+}
+
+func (l *listing) failed() bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.err != nil
 }
 
 // enters asks match about the directories of a path, but for those that the path before
@@ -172,8 +185,8 @@ func (s *Storage) head(ctx context.Context, path string) (l Listed, err error) {
 	}
 	err = s.call(ctx, path, func(ctx context.Context) (err error) {
 		l, err = s.source.Head(ctx, path)
-		if refused, ok := errors.AsType[*StatusError](err); ok && (refused.Status == 405 || refused.Status == 501) {
-			s.stats.asked(refused.Status)
+		if status, ok := errors.AsType[*StatusError](err); ok && (status.Status == 405 || status.Status == 501) {
+			s.stats.asked(status.Status)
 			l, err = s.headByRead(ctx, path)
 		}
 		return err
@@ -191,8 +204,6 @@ func (s *Storage) headByRead(ctx context.Context, path string) (Listed, error) {
 	_ = a.Body.Close()
 	l := Listed{Path: path, SizeBytes: -1, Validator: a.Validator, Modified: a.Modified}
 	switch {
-	case a.Status == 404 || a.Status == 410:
-		return l, fs.ErrNotExist
 	case a.Status == 206:
 		l.SizeBytes = a.Total
 	case a.Status == 200 && a.Encoding == "":
@@ -222,7 +233,7 @@ func (s *Storage) call(ctx context.Context, path string, ask func(ctx context.Co
 		case ctx.Err() != nil:
 			return ctx.Err()
 		case final(err):
-			return cleaned(err)
+			return Clean(err)
 		}
 		next := h.next(f, time.Since(began), s.config.ReadTimeout, rand.Float64())
 		if next.err != nil {
@@ -245,18 +256,15 @@ func (s *Storage) askOnce(ctx context.Context, ask func(ctx context.Context) err
 	ctx, cancel := context.WithTimeoutCause(ctx, limit, fmt.Errorf("%w (%v)", errNoFirstByte, limit))
 	defer cancel()
 	err := ask(ctx)
-	refused, answered := errors.AsType[*StatusError](err)
+	status, answered := errors.AsType[*StatusError](err)
 	switch {
-	case err == nil || errors.Is(err, fs.ErrNotExist):
+	case err == nil:
 		s.worked.Store(true)
 		s.stats.asked(200)
 	case answered:
 		s.worked.Store(true)
-		s.stats.asked(refused.Status)
-		if refused.Status == 404 || refused.Status == 410 {
-			return finding{kind: kindFinal, err: fmt.Errorf("%w: there is no such bucket or folder: look at its name", refused)}, err
-		}
-		return ofStatus(refused.Status, refused.Code, refused.RetryAfter), err
+		s.stats.asked(status.Status)
+		return ofStatus(status.Status, status.Code, status.RetryAfter), err
 	case !final(err):
 		s.stats.asked(0)
 	}

@@ -145,7 +145,7 @@ func cause(ctx context.Context, err error) error {
 	if ctx.Err() != nil {
 		return context.Cause(ctx)
 	}
-	return cleaned(err)
+	return Clean(err)
 }
 
 // watched tells a watch what comes.
@@ -195,5 +195,5 @@ func broken(n, of int, err error) finding {
 	if errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) {
 		err = errors.New("the connection was closed")
 	}
-	return finding{kind: kindAgain, err: fmt.Errorf("the answer broke after %d of %d bytes: %w", n, of, cleaned(err))}
+	return finding{kind: kindAgain, err: fmt.Errorf("the answer broke after %d of %d bytes: %w", n, of, Clean(err))}
 }

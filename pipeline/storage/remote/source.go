@@ -13,18 +13,19 @@ import (
 // engine's. Safe for concurrent use.
 type Source interface {
 	// List gives one page of the objects below the root, in no particular order: the
-	// first for page "", then those that next names, until next is "". It calls visit
-	// once it has the whole page, so one that fails has visited nothing and may be
-	// asked for again; an error of visit is returned as it is. ErrNoListing where the
-	// service has none (web servers); else as Head.
-	List(ctx context.Context, page string, visit func(Listed) error) (next string, err error)
-	// Head describes one object as it is now, or fails with fs.ErrNotExist. Other
-	// answers of the service are a *StatusError.
+	// first for page "", then those that pages name as the next, in any order and
+	// several at a time, until none is named. It calls visit once it has the whole
+	// page, so one that fails has visited nothing and may be asked for again; an error
+	// of visit is returned as it is. visit may be called by several pages at once.
+	// ErrNoListing where there is nothing that could be listed; else as Head.
+	List(ctx context.Context, page string, visit func(Listed) error) (next []string, err error)
+	// Head describes one object as it is now. Answers that do not are a *StatusError,
+	// which is fs.ErrNotExist where there is no such object.
 	Head(ctx context.Context, path string) (Listed, error)
 	// Open asks for n bytes from off on of an object in the version that v names; with
 	// n < 0 for all from off on. An answer of any status is no error: errors are those
 	// of the connection, and of what was to be sent. They are tried again, but for
-	// those that wrap ErrFinal and those about certificates. The caller closes the
+	// those that wrap a *Refusal and those about certificates. The caller closes the
 	// body, which ends when ctx does.
 	Open(ctx context.Context, path string, v Validator, off, n int64) (Answer, error)
 	// Refresh renews what requests for an object are sent with: credentials, redirects.
@@ -72,19 +73,6 @@ type Answer struct {
 // CodeExpired is the Code of a 401 or 403 that Refresh may help. S3 says so itself; a
 // Source sets it where it knows: the answer to a signed URL that was redirected to.
 const CodeExpired = "ExpiredToken"
-
-// StatusError is an answer to List or Head that is none of those they are made for.
-type StatusError struct {
-	Status     int
-	Code       string        // as Answer's
-	RetryAfter time.Duration // as Answer's
-}
-
-func (e *StatusError) Error() string { return "the answer is " + statusText(e.Status, e.Code) }
-
-// ErrFinal is wrapped by errors of a Source that asking again does not change: no
-// credentials, a redirect that goes in circles.
-var ErrFinal = errors.New("asking again does not help")
 
 // ErrNoListing says that a service can't list what it has: objects must be named.
 var ErrNoListing = errors.New("the service can't list what it has")

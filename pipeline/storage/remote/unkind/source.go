@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"io/fs"
 	"net/http"
 	"net/url"
 	"strings"
@@ -84,31 +83,34 @@ func (s *Source) Close() error {
 }
 
 // List implements remote.Source.
-func (s *Source) List(ctx context.Context, after string, visit func(remote.Listed) error) (string, error) {
+func (s *Source) List(ctx context.Context, after string, visit func(remote.Listed) error) ([]string, error) {
 	r, err := s.do(ctx, http.MethodGet, s.base.String()+"?list=1&secret=query&after="+url.QueryEscape(after), nil)
 	if err != nil {
-		return "", err
+		return nil, err
 	}
 	defer func() { _ = r.Body.Close() }()
 	if r.StatusCode != 200 {
-		return "", refused(r)
+		return nil, refused(r)
 	}
 	var p page
 	if err := json.NewDecoder(r.Body).Decode(&p); err != nil {
-		return "", fmt.Errorf("read a page: %w", err)
+		return nil, fmt.Errorf("read a page: %w", err)
 	}
 	for i := range p.Items {
 		if p.Items[i].Key, err = url.PathUnescape(p.Items[i].Key); err != nil {
-			return "", err
+			return nil, err
 		}
 	}
 	for _, o := range p.Items {
 		l := remote.Listed{Path: o.Key, SizeBytes: o.Size, Modified: o.Modified, Archived: o.Archived, Validator: validator(o.ETag, o.Modified)}
 		if err := visit(l); err != nil {
-			return "", err
+			return nil, err
 		}
 	}
-	return p.Next, nil
+	if p.Next == "" {
+		return nil, nil
+	}
+	return []string{p.Next}, nil
 }
 
 // Head implements remote.Source.
@@ -120,8 +122,6 @@ func (s *Source) Head(ctx context.Context, path string) (remote.Listed, error) {
 	_ = r.Body.Close()
 	switch r.StatusCode {
 	case 200:
-	case 404:
-		return remote.Listed{}, fs.ErrNotExist
 	default:
 		return remote.Listed{}, refused(r)
 	}
@@ -156,7 +156,7 @@ func (s *Source) Open(ctx context.Context, path string, v remote.Validator, off,
 		Body: r.Body, Status: r.StatusCode, LengthBytes: r.ContentLength, Modified: modified, Validator: validator(r.Header.Get("ETag"), modified),
 		Encoding: r.Header.Get("Content-Encoding"), Code: r.Header.Get("X-Code"), RetryAfter: remote.RetryAfter(r.Header, time.Now()),
 	}
-	a.Begin, a.End, a.Total = remote.ParseContentRange(r.Header.Get("Content-Range"))
+	a.Begin, a.End, a.Total, _ = remote.ParseContentRange(r.Header.Get("Content-Range"))
 	if signed && a.Status == 403 && a.Code == "" {
 		a.Code = remote.CodeExpired
 	}
@@ -181,7 +181,7 @@ func (s *Source) resolve(ctx context.Context, path string) (target string, signe
 	_ = r.Body.Close()
 	to, err := url.Parse(r.Header.Get("Location"))
 	if r.StatusCode != 302 || err != nil {
-		return "", false, fmt.Errorf("%w: no redirect", remote.ErrFinal)
+		return "", false, remote.Refuse("no redirect")
 	}
 	target = s.base.ResolveReference(&url.URL{Path: "." + to.Path, RawQuery: to.RawQuery}).String()
 	s.mu.Lock()
