@@ -1,0 +1,5 @@
+package cached
+
+const stressVariable = "LSIOFS_TEST_CACHE_STRESS"
+
+func stressChild() {}
