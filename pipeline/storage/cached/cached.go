@@ -88,7 +88,7 @@ func Open(config Config) (*Storage, error) {
 	s.keeper = newKeeper(s)
 	s.room = room{
 		bound: config.BoundBytes, share: config.ShareBytes, reserve: config.ReserveBytes, clock: config.Clock,
-		space: dir.space, punches: dir.punches, count: s.keeper.count, clean: s.keeper.clean,
+		space: dir.space, punches: dir.punches, count: s.keeper.count, countNow: s.keeper.countNow, clean: s.keeper.clean,
 	}
 	s.ahead = newAhead(s)
 	s.keeper.start()

@@ -38,7 +38,7 @@ func (h *health) writes() bool {
 // passing are errors that say nothing of the cache as a whole: what they are about is read
 // from below this time.
 var passing = [...]error{
-	errAbsent, errBusy, errNotOur, unix.EMFILE, unix.ENFILE, unix.ENOMEM, unix.EAGAIN, unix.EFBIG, unix.EEXIST, unix.EINTR,
+	errAbsent, errBusy, errNotOur, unix.EMFILE, unix.ENFILE, unix.ENOMEM, unix.EAGAIN, unix.EFBIG, unix.EEXIST, unix.EINTR, unix.EOPNOTSUPP,
 }
 
 // failed takes note of an error. what says what was to be done.

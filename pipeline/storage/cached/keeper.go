@@ -13,6 +13,9 @@ const (
 	countEvery = 60 * time.Second
 	// touchEvery is how often what this mount uses is marked as used.
 	touchEvery = time.Hour
+	// quickCount is what a read may wait for a count: it takes some 0.2 ms for a hundred
+	// objects, 0.2 s for 10⁵.
+	quickCount = 20 * time.Millisecond
 )
 
 // keeper is a goroutine that counts the directory, marks what is in use, and removes
@@ -24,8 +27,11 @@ type keeper struct {
 	ended  sync.WaitGroup
 	counts atomic.Uint64 // of the directory, ended
 	asked  atomic.Bool   // to count
-	cleans atomic.Bool   // to clean first
+	least  atomic.Int64  // room for so many bytes is to be made first
 	known  chan struct{} // closed after the first count
+	took   atomic.Int64  // nanoseconds, the last count
+
+	looking sync.Mutex // held by the one who counts
 }
 
 func newKeeper(s *Storage) *keeper {
@@ -56,9 +62,18 @@ func (k *keeper) count() {
 	k.poke()
 }
 
-// clean has objects that nobody uses removed.
-func (k *keeper) clean() {
-	k.cleans.Store(true)
+// countNow counts the directory where that has taken next to no time.
+func (k *keeper) countNow() bool {
+	if k.counts.Load() == 0 || k.took.Load() > int64(quickCount) {
+		return false
+	}
+	k.look(0, false)
+	return true
+}
+
+// clean has room made for so many bytes.
+func (k *keeper) clean(least int64) {
+	k.least.Store(least)
 	k.poke()
 }
 
@@ -83,21 +98,25 @@ func (k *keeper) serve() {
 		if touch {
 			touched = now
 		}
-		cleans := k.cleans.Swap(false)
-		if k.asked.Swap(false) || cleans || touch {
-			k.look(cleans, touch)
+		least := k.least.Swap(0)
+		if k.asked.Swap(false) || least > 0 || touch {
+			k.look(least, touch)
 		}
 		s.ahead.poke() // there may be room now
 	}
 }
 
-// look counts the directory.
-func (k *keeper) look(cleans, touch bool) {
+// look counts the directory. Where least is more than 0, room for so many bytes is made
+// first.
+func (k *keeper) look(least int64, touch bool) {
 	s := k.s
-	if cleans {
-		k.removeUnused()
+	if least > 0 {
+		k.removeUnused(least)
 		k.trim()
 	}
+	k.looking.Lock()
+	defer k.looking.Unlock()
+	start := time.Now()
 	base := s.room.counting()
 	found, others := int64(0), false
 	err := s.dir.files(func(f file) error {
@@ -114,7 +133,8 @@ func (k *keeper) look(cleans, touch bool) {
 		return
 	}
 	// Where nothing could be removed there is nothing to try again before the next tick.
-	s.room.counts(base, found, others, cleans)
+	s.room.counts(base, found, others, least > 0)
+	k.took.Store(int64(time.Since(start)))
 	if k.counts.Add(1) == 1 {
 		close(k.known)
 	}

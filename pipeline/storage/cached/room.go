@@ -17,7 +17,7 @@ const (
 const (
 	// leastStep is by how much a cache may grow, at least, before its directory is
 	// counted again: others may have made it grow as well.
-	leastStep = 8 << 20
+	leastStep = 16 << 20
 	// othersPart: of what is left of the bound, one process takes so much, at most, before
 	// it counts again. So several at a time don't go over it.
 	othersPart = 8
@@ -40,8 +40,9 @@ type room struct {
 	clock          Clock
 	space          func() (space, error)
 	punches        bool
-	count          func() // has the directory counted, soon; it doesn't wait
-	clean          func() // has objects removed that nobody uses, soon; it doesn't wait
+	count          func()            // has the directory counted, soon; it doesn't wait
+	countNow       func() bool       // counts it, where that takes next to no time
+	clean          func(least int64) // has room made for so many bytes, soon; it doesn't wait
 
 	mu        sync.Mutex
 	share     int64
@@ -49,6 +50,7 @@ type room struct {
 	counted   int64 // of the last count
 	base      int64 // added, when it began
 	added     int64 // by this process, in all
+	dropped   int64 // since the end of the last count
 	reserved  int64
 	shared    int64 // of used, in the share, by this process
 	cleanable bool  // something may be removed to make room
@@ -56,26 +58,29 @@ type room struct {
 	freeUntil time.Time
 }
 
-func (r *room) used() int64 { return r.counted + r.added - r.base + r.reserved }
+func (r *room) used() int64 { return r.counted + r.grown() - r.dropped }
 
 // take reserves n bytes, and says where they may be kept; nowhere, where it is not for
 // good and onlyGood says that it has to be.
 func (r *room) take(n int64, onlyGood bool) place {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	step := int64(firstStep)
-	if r.known {
-		step = max(leastStep, (r.bound-r.counted)/othersPart)
-	}
-	if grown := r.added - r.base + r.reserved; grown+n > step/2 {
-		r.count()
-		if grown+n > step {
+	for again := false; r.grown()+n > r.step()/2; again = true {
+		if r.grown()+n <= r.step() {
+			r.count()
+			break
+		}
+		r.mu.Unlock()
+		now := !again && r.countNow()
+		r.mu.Lock()
+		if !now {
+			r.count()
 			return nowhere
 		}
 	}
 	if r.used()-r.shared+n > r.bound-r.share && r.cleanable {
 		r.cleanable = false
-		r.clean()
+		r.clean(n)
 	}
 	if !r.leaves(n) {
 		return nowhere
@@ -97,6 +102,17 @@ func (r *room) take(n int64, onlyGood bool) place {
 		r.count() // estimates are too high, if anything
 	}
 	return p
+}
+
+// grown is by how much the cache has grown since it was counted. r.mu is held.
+func (r *room) grown() int64 { return r.added - r.base + r.reserved }
+
+// step is by how much it may. r.mu is held.
+func (r *room) step() int64 {
+	if !r.known {
+		return firstStep
+	}
+	return max(leastStep, (r.bound-r.counted)/othersPart)
 }
 
 // leaves says whether the file system keeps its reserve. r.mu is held.
@@ -137,7 +153,7 @@ func (r *room) grow(n int64) {
 func (r *room) drop(n int64) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.added -= n
+	r.dropped += n
 	r.shared -= n
 	r.free += n
 }
@@ -149,12 +165,13 @@ func (r *room) counting() (base int64) {
 	return r.added
 }
 
-// counts ends one: it has found so many bytes, and perhaps objects of others. Right after
-// room was made there is nothing more to remove.
+// counts ends one: it has found so many bytes, and perhaps objects of others. What was
+// written or dropped meanwhile may have been found or not: it counts as if it took room.
+// Right after room was made there is nothing more to remove.
 func (r *room) counts(base, found int64, others, cleaned bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.known, r.counted, r.base = true, found, base
+	r.known, r.counted, r.base, r.dropped = true, found, base, 0
 	r.cleanable = !cleaned && (others || r.share > 0 && r.shared == 0 && found > r.bound-r.share)
 }
 

@@ -3,8 +3,8 @@ package cached
 import "errors"
 
 // removeUnused makes room: objects of no living mount are removed, those that were used
-// longest ago first, until what is kept for good fits into its part of the bound.
-func (k *keeper) removeUnused() {
+// longest ago first, until so many bytes more can be kept for good.
+func (k *keeper) removeUnused(least int64) {
 	s := k.s
 	all, err := s.dir.objects()
 	if err != nil {
@@ -16,10 +16,11 @@ func (k *keeper) removeUnused() {
 		used += all[i].blocks
 	}
 	_, shared, _ := s.room.usage()
-	most := s.room.goodBytes()
+	good := s.room.goodBytes()
+	most := good - max(least, roomMade(good))
 	removed := 0
 	for i := range all {
-		if used-shared <= most-roomMade(most) {
+		if used-shared <= most {
 			break
 		}
 		if s.isMine(all[i].key) {
@@ -40,7 +41,7 @@ func (k *keeper) removeUnused() {
 	}
 }
 
-// roomMade is how much more is removed than has to be, so that it isn't done for each read.
+// roomMade is how much room is made at least, so that it isn't done for each read.
 func roomMade(bound int64) int64 { return min(bound/16, 256<<20) }
 
 // trim frees pages of this mount's own objects, the last of each, where those of a mount
