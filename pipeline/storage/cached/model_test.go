@@ -58,11 +58,19 @@ func TestModel(t *testing.T) {
 			n = 1 + rapid.IntRange(0, min(size, 200_000)-1).Draw(rt, "n")
 			return path, rapid.IntRange(0, size-n).Draw(rt, "off"), n
 		}
-		fileOf := func(ending string) string {
-			o := w.objects[rapid.SampledFrom(paths).Draw(rt, "file of")]
+		where := func(path, ending string) string {
+			o := w.objects[path]
 			id, _ := byPath(o)
 			k := keyOf(id, o.SizeBytes)
 			return filepath.Join(dir, storeName, k.folder(), k.name()+ending)
+		}
+		fileOf := func(ending string) string { return where(rapid.SampledFrom(paths).Draw(rt, "file of"), ending) }
+		all := func(s *Storage) {
+			for _, path := range paths {
+				buf := make([]byte, len(files[path]))
+				require.NoError(rt, storage.ReadAt(context.Background(), s, w.objects[path], buf, 0))
+				require.True(rt, bytes.Equal(files[path], buf), "%s", path)
+			}
 		}
 		ending := func() string { return rapid.SampledFrom([]string{".data", ".sums"}).Draw(rt, "ending") }
 		mount()
@@ -123,11 +131,29 @@ func TestModel(t *testing.T) {
 				if info, err := os.Stat(path); err == nil && info.Size() > 0 {
 					_ = flip(path, rapid.Int64Range(0, info.Size()-1).Draw(rt, "at"))
 				}
+				all(any())
 			},
-			"punch":    func(*rapid.T) { _ = punchFile(fileOf(ending()), 4096*rapid.Int64Range(0, 200).Draw(rt, "at"), 40_960) },
-			"truncate": func(*rapid.T) { _ = os.Truncate(fileOf(ending()), rapid.Int64Range(0, 900_000).Draw(rt, "to")) },
-			"remove":   func(*rapid.T) { _ = unix.Unlink(fileOf(ending())) },
-			"swap":     func(*rapid.T) { _ = os.Rename(fileOf(".data"), fileOf(".data")) },
+			"flip data": func(*rapid.T) {
+				o := rapid.SampledFrom(paths).Draw(rt, "flipped")
+				_ = flip(where(o, ".data"), rapid.Int64Range(0, int64(len(files[o]))-1).Draw(rt, "at"))
+				all(any())
+			},
+			"punch": func(*rapid.T) {
+				_ = punchFile(fileOf(ending()), 4096*rapid.Int64Range(0, 200).Draw(rt, "at"), 40_960)
+				all(any())
+			},
+			"truncate": func(*rapid.T) {
+				_ = os.Truncate(fileOf(ending()), rapid.Int64Range(0, 900_000).Draw(rt, "to"))
+				all(any())
+			},
+			"remove": func(*rapid.T) {
+				_ = unix.Unlink(fileOf(ending()))
+				all(any())
+			},
+			"swap": func(*rapid.T) {
+				_ = os.Rename(fileOf(".data"), fileOf(".data"))
+				all(any())
+			},
 			"clean": func(*rapid.T) {
 				d, err := OpenDirectory(dir, nil)
 				require.NoError(rt, err)

@@ -9,6 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/lsiofs/lsiofs/pipeline/storage"
+	"github.com/lsiofs/lsiofs/uring"
 )
 
 // TestOnlyWhatIsMissingIsRead, and each page once.
@@ -103,4 +104,62 @@ func TestAReadThatOneCallsOffIsMadeForTheOther(t *testing.T) {
 		require.Equal(t, map[int]error{0: storage.ErrUnwanted, 1: nil}[got.i], got.err)
 	}
 	require.Equal(t, 2, asked, "no is the last question")
+}
+
+// TestTheLastPageIsFilledUpWithZeros, whatever was in memory before: two processes that
+// write a page write the same.
+func TestTheLastPageIsFilledUpWithZeros(t *testing.T) {
+	w := newWorld(t, map[string][]byte{"whole": random(1, pageBytes), "short": random(2, 100)})
+	s := w.open(nil)
+	w.read(s, "whole", 0, pageBytes)
+	w.read(s, "short", 0, 100)
+	got, err := os.ReadFile(w.path("short", ".data"))
+	require.NoError(t, err)
+	require.True(t, bytes.Equal(append(bytes.Clone(w.files["short"]), make([]byte, pageBytes-100)...), got))
+}
+
+// slowSums is an engine that tells of the sums that it has read when it is told.
+type slowSums struct {
+	uring.Engine
+	hold, tell chan struct{}
+}
+
+func (e *slowSums) ReadNow(*uring.Request) bool { return false }
+
+func (e *slowSums) Submit(requests []*uring.Request) {
+	for _, r := range requests {
+		of := *r
+		of.Done = func(n int, err error) {
+			select {
+			case <-e.hold:
+				go func() {
+					<-e.tell
+					r.Done(n, err)
+				}()
+			default:
+				r.Done(n, err)
+			}
+		}
+		e.Engine.Submit([]*uring.Request{&of})
+	}
+}
+
+// TestWhatComesWhileSumsAreReadIsNotReadAgain.
+func TestWhatComesWhileSumsAreReadIsNotReadAgain(t *testing.T) {
+	w := newWorld(t, map[string][]byte{"a": random(1, 50_000)})
+	slow := &slowSums{hold: make(chan struct{}, 1), tell: make(chan struct{})}
+	s := w.open(func(c *Config) { slow.Engine, c.Engine = c.Engine, slow })
+	w.read(s, "a", 0, 1) // its files are open now
+	slow.hold <- struct{}{}
+	late := make(chan error, 1)
+	buf := make([]byte, 20_000)
+	s.Submit([]*storage.Read{{Object: w.objects["a"], OffsetBytes: 20_000, Buf: buf, Done: func(err error) { late <- err }}})
+	waitFor(t, func() bool { return len(slow.hold) == 0 }) // it has read that nothing is there
+	before := w.reads.Load()
+	require.NoError(t, storage.ReadAt(t.Context(), s, w.objects["a"], make([]byte, 20_000), 20_000))
+	waitFor(t, func() bool { return s.counts.written.Load() >= 6 })
+	close(slow.tell)
+	require.NoError(t, <-late)
+	require.True(t, bytes.Equal(w.files["a"][20_000:40_000], buf))
+	require.EqualValues(t, 1, w.reads.Load()-before)
 }
