@@ -78,7 +78,7 @@ func (a *ahead) serve() {
 // bringWant begins to bring the want that is due first. It says no where there is none, or
 // enough is on its way.
 func (a *ahead) bringWant() bool {
-	if a.planned.Load() >= a.s.config.BufferBytes/2 {
+	if a.planned.Load() >= a.s.config.BufferBytes/2 || a.s.behind() {
 		return false
 	}
 	w, ok := a.plans.next()

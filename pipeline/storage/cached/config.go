@@ -6,6 +6,8 @@ import (
 	"log/slog"
 	"time"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/lsiofs/lsiofs/pipeline/storage"
 	"github.com/lsiofs/lsiofs/uring"
 )
@@ -36,7 +38,8 @@ type Config struct {
 	// GapBytes: what is missing on both sides of so many bytes or fewer that are here is
 	// read in one.
 	GapBytes int64
-	// MaxFiles is how many objects are open at a time; each has two descriptors.
+	// MaxFiles is how many objects are open at a time; each has two descriptors. They are
+	// never more than a quarter of those that the process may have.
 	MaxFiles int
 
 	Log *slog.Logger // nil: nothing is logged
@@ -93,5 +96,9 @@ func (c *Config) fillIn() {
 	}
 	if c.disk == nil {
 		c.disk = kernel{}
+	}
+	var limit unix.Rlimit
+	if err := unix.Getrlimit(unix.RLIMIT_NOFILE, &limit); err == nil {
+		c.MaxFiles = int(max(1, min(uint64(c.MaxFiles), limit.Cur/8)))
 	}
 }

@@ -131,7 +131,7 @@ func (o *object) nextFlight(page int64) int64 {
 // says so. o.mu is held.
 func (s *Storage) newFlight(o *object, pages run, onlyGood bool) *flight {
 	// Where the disk is slower than what comes, readers don't wait for it.
-	if !s.health.writes() || s.unwritten.Load() > s.config.BufferBytes/2 {
+	if !s.health.writes() || !onlyGood && s.behind() {
 		return nil
 	}
 	p := s.room.take(pages.bytes(), onlyGood)
@@ -146,6 +146,9 @@ func (s *Storage) newFlight(o *object, pages run, onlyGood bool) *flight {
 	s.mu.Unlock()
 	return f
 }
+
+// behind says that what comes, comes faster than the disk takes it.
+func (s *Storage) behind() bool { return s.unwritten.Load() > s.config.BufferBytes/2 }
 
 // join adds a sub. object.mu is held.
 func (f *flight) join(u sub) {

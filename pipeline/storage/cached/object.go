@@ -6,6 +6,8 @@ import (
 	"sync"
 	"sync/atomic"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/lsiofs/lsiofs/pipeline/storage"
 )
 
@@ -114,9 +116,12 @@ func (s *Storage) opened(o *object, create bool) *pair {
 	}
 	p, err := s.dir.openPair(&o.wanted, create, s.config.Clock.Now())
 	if err != nil {
-		if !errors.Is(err, errAbsent) {
-			s.failed("open "+o.listed.Path, err)
+		if errors.Is(err, unix.EMFILE) || errors.Is(err, unix.ENFILE) {
+			s.mu.Lock()
+			s.closeIdle(s.open / 2) // others need some: this object is read below this time
+			s.mu.Unlock()
 		}
+		s.failed("open "+o.listed.Path, err)
 		return nil
 	}
 	if create {

@@ -22,8 +22,8 @@ type op struct {
 	planned bool          // sums are there: plan is next
 	sums    []byte        // of pages
 	request uring.Request // for sums
-	n       int           // bytes of sums that were read
 	landed  uint64        // object.landed, before the sums were read
+	looks   int           // how often they were
 	left    atomic.Int32  // parts that are not done
 
 	mu       sync.Mutex
@@ -31,13 +31,17 @@ type op struct {
 	unwanted bool
 }
 
+// maxLooks is how often sums are read before pages that were missing are brought, even
+// where others have come meanwhile, and perhaps these.
+const maxLooks = 4
+
 func (s *Storage) newOp(r *storage.Read) *op {
 	x, _ := s.ops.Get().(*op)
 	if x == nil {
 		x = &op{s: s}
 		x.request.Done = x.sumsRead
 	}
-	x.read, x.object, x.planned, x.err, x.unwanted = r, nil, false, nil, false
+	x.read, x.object, x.planned, x.looks, x.err, x.unwanted = r, nil, false, 0, nil, false
 	return x
 }
 
@@ -129,7 +133,7 @@ func (x *op) plan() {
 	x.planned = false
 	x.left.Store(1)
 	gone := missing(x.sums, x.pages.begin, x.s.config.GapBytes/pageBytes)
-	if !x.bring(gone, true) {
+	if x.looks++; !x.bring(gone, x.looks < maxLooks) {
 		x.readSums() // some have come meanwhile
 		return
 	}

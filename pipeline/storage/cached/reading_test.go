@@ -96,8 +96,8 @@ func TestAReadThatOneCallsOffIsMadeForTheOther(t *testing.T) {
 			r.Wanted = func() bool { asked++; return asked == 1 } // not any more when it is its turn
 		}
 		s.Submit([]*storage.Read{r})
+		waitFor(t, func() bool { return s.counts.misses.Load() >= uint64(3*(i+1)) })
 	}
-	waitFor(t, func() bool { return s.counts.misses.Load() >= 6 })
 	w.below.Release()
 	for range 2 {
 		got := <-done

@@ -1,6 +1,8 @@
 package cached
 
 import (
+	"os"
+	"path/filepath"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -66,4 +68,27 @@ func TestNeedHoldsTheDataset(t *testing.T) {
 	p := Place{DatasetBytes: 4<<20 + 6, Objects: 3}
 	require.LessOrEqual(t, w.blocks(), p.NeedBytes())
 	require.Greater(t, w.blocks(), p.NeedBytes()*9/10)
+}
+
+func TestSurvey(t *testing.T) {
+	w := newWorld(t, map[string][]byte{"a": random(1, 3<<20)})
+	before, err := Survey(w.cache)
+	require.NoError(t, err)
+	require.Greater(t, before.TotalBytes, before.FreeBytes)
+	require.Zero(t, before.CacheBytes)
+	require.NoDirExists(t, w.cache)
+	w.read(w.open(nil), "a", 0, 3<<20)
+	after, err := Survey(w.cache)
+	require.NoError(t, err)
+	require.Equal(t, before.TotalBytes, after.TotalBytes)
+	require.Equal(t, w.blocks(), after.CacheBytes)
+
+	require.NoError(t, os.Chmod(w.cache, 0o755))
+	_, err = Survey(w.cache)
+	require.ErrorContains(t, err, "others may use it")
+
+	memory, err := Survey(filepath.Join(tmpfs(t, "size=8m,mode=0700"), "not", "there"))
+	require.NoError(t, err)
+	require.EqualValues(t, 8<<20, memory.TotalBytes)
+	require.True(t, memory.Ephemeral)
 }
