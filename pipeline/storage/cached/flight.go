@@ -202,6 +202,10 @@ func (f *flight) wanted() bool {
 	}
 	for asked := 0; ; {
 		f.object.mu.Lock()
+		if asked > len(f.subs) {
+			f.object.mu.Unlock()
+			return true // it has landed
+		}
 		subs := f.subs[asked:]
 		f.doomed = len(subs) == 0
 		f.object.mu.Unlock()

@@ -13,6 +13,9 @@ const (
 	countEvery = 60 * time.Second
 	// touchEvery is how often what this mount uses is marked as used.
 	touchEvery = time.Hour
+	// restTimes is for how many times as long as a count took the next one is put off: a
+	// large directory is counted in a twentieth of a core, at most.
+	restTimes = 20
 	// quickCount is what a read may wait for a count: it takes some 0.2 ms for a hundred
 	// objects, 0.2 s for 10⁵.
 	quickCount = 20 * time.Millisecond
@@ -81,6 +84,9 @@ func (k *keeper) serve() {
 	s := k.s
 	tick := s.config.Clock.After(countEvery)
 	touched := s.config.Clock.Now()
+	rested := time.NewTimer(0) // when it has run out, what is asked for is done
+	defer rested.Stop()
+	resting := true
 	for {
 		select {
 		case <-k.stop:
@@ -88,9 +94,11 @@ func (k *keeper) serve() {
 		case <-tick:
 			tick = s.config.Clock.After(countEvery)
 			k.asked.Store(true)
+		case <-rested.C:
+			resting = false
 		case <-k.wake:
 		}
-		if s.health.off.Load() {
+		if resting || s.health.off.Load() {
 			continue
 		}
 		now := s.config.Clock.Now()
@@ -100,7 +108,10 @@ func (k *keeper) serve() {
 		}
 		least := k.least.Swap(0)
 		if k.asked.Swap(false) || least > 0 || touch {
+			start := time.Now()
 			k.look(least, touch)
+			resting = true
+			rested.Reset(min(restTimes*time.Since(start), countEvery/2))
 		}
 		s.ahead.poke() // there may be room now
 	}

@@ -70,15 +70,16 @@ func (s *Storage) dropRun(o *object, r run) {
 	for page := r.begin; page < r.end; page++ {
 		o.shared.remove(page)
 	}
+	// A count that ends meanwhile takes this back, and finds them or not: so what is
+	// known is never too low.
+	s.room.drop(r.bytes())
 	files := s.opened(o, false)
 	if files == nil {
-		s.room.drop(r.bytes())
 		return // somebody else has removed the object
 	}
 	if err := s.dir.drop(files.data.FD(), files.sums.FD(), r); err != nil {
 		s.failed("free pages of "+o.listed.Path, err)
 	}
-	s.room.drop(r.bytes())
 }
 
 // drop takes pages out of an object's files: their sums first.
