@@ -12,17 +12,25 @@ import (
 // retries, never checks, and never follows an object to another version: that is the
 // engine's. Safe for concurrent use.
 type Source interface {
-	// List calls visit for every object below the root, in no particular order, and
-	// stops at the first error. ErrNoListing where the service has none (web servers).
-	List(ctx context.Context, visit func(Listed) error) error
-	// Head describes one object as it is now, or fails with fs.ErrNotExist.
+	// List gives one page of the objects below the root, in no particular order: the
+	// first for page "", then those that pages name as the next, in any order and
+	// several at a time, until none is named. It calls visit once it has the whole
+	// page, so one that fails has visited nothing and may be asked for again; an error
+	// of visit is returned as it is. visit may be called by several pages at once.
+	// ErrNoListing where there is nothing that could be listed; else as Head.
+	List(ctx context.Context, page string, visit func(Listed) error) (next []string, err error)
+	// Head describes one object as it is now. Answers that do not are a *StatusError,
+	// which is fs.ErrNotExist where there is no such object.
 	Head(ctx context.Context, path string) (Listed, error)
 	// Open asks for n bytes from off on of an object in the version that v names; with
 	// n < 0 for all from off on. An answer of any status is no error: errors are those
-	// of the connection, and of what was to be sent. The caller closes the body.
+	// of the connection, and of what was to be sent. They are tried again, but for
+	// those that wrap a *Refusal and those about certificates. The caller closes the
+	// body, which ends when ctx does.
 	Open(ctx context.Context, path string, v Validator, off, n int64) (Answer, error)
 	// Refresh renews what requests for an object are sent with: credentials, redirects.
-	// The engine calls it after a 401 or 403 that may pass, then asks again.
+	// The engine calls it after a 401 or 403 that may pass, then asks again; for many
+	// objects at a time when credentials expire, so the Source renews those once.
 	Refresh(ctx context.Context, path string)
 	// Name is the canonical URL of the root, without credentials and query: it is
 	// printed, logged and hashed.
@@ -48,17 +56,23 @@ type Listed struct {
 type Validator string
 
 // Answer is what a service answers to Open. Begin, End and Total are those of its
-// Content-Range, End exclusive, -1 each where it has none or does not say.
+// Content-Range, End exclusive, -1 each where it has none or does not say
+// (ParseContentRange). Body is never nil.
 type Answer struct {
 	Body              io.ReadCloser
 	Status            int
 	Begin, End, Total int64
 	LengthBytes       int64 // of the body, by its Content-Length; -1: not known
 	Validator         Validator
+	Modified          time.Time     // zero where the service does not say
 	Encoding          string        // Content-Encoding, "" for none
-	Code              string        // the service's own word for an error, such as SlowDown
-	RetryAfter        time.Duration // 0: it does not say
+	Code              string        // the service's own word for an error, such as SlowDown; CodeExpired
+	RetryAfter        time.Duration // of Retry-After or RateLimit; 0: it does not say
 }
+
+// CodeExpired is the Code of a 401 or 403 that Refresh may help. S3 says so itself; a
+// Source sets it where it knows: the answer to a signed URL that was redirected to.
+const CodeExpired = "ExpiredToken"
 
 // ErrNoListing says that a service can't list what it has: objects must be named.
 var ErrNoListing = errors.New("the service can't list what it has")

@@ -1,0 +1,80 @@
+package servers
+
+import (
+	"bytes"
+	"encoding/json"
+	"io"
+	"net/http"
+	"os/exec"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+// Toxiproxy is a program that stands before servers. Its methods are for the test's own
+// goroutine.
+type Toxiproxy struct {
+	t   testing.TB
+	api string
+}
+
+// NewToxiproxy starts one.
+func NewToxiproxy(t testing.TB) *Toxiproxy {
+	t.Helper()
+	program := Program(t, "toxiproxy")
+	address := start(t, func(port string) *exec.Cmd {
+		return exec.Command(program, "-host", "127.0.0.1", "-port", port)
+	})
+	return &Toxiproxy{t: t, api: "http://" + address}
+}
+
+// Before puts a proxy of the given name before a server (host:port), and gives the
+// address to connect to instead.
+func (p *Toxiproxy) Before(name, server string) (address string) {
+	p.t.Helper()
+	var made struct{ Listen string }
+	p.call(http.MethodPost, "/proxies", map[string]any{"name": name, "listen": "127.0.0.1:0", "upstream": server, "enabled": true}, &made)
+	return made.Listen
+}
+
+// Add has all that comes from the server pass a toxic, such as latency with latency and
+// jitter in milliseconds: toxiproxy's documentation has all of them. share is that of
+// the connections which it is for, 1 for all.
+func (p *Toxiproxy) Add(name, toxic string, share float64, attributes map[string]int) {
+	p.t.Helper()
+	p.call(http.MethodPost, "/proxies/"+name+"/toxics", map[string]any{
+		"name": toxic, "type": toxic, "stream": "downstream", "toxicity": share, "attributes": attributes,
+	}, nil)
+}
+
+// Remove takes a toxic away.
+func (p *Toxiproxy) Remove(name, toxic string) {
+	p.t.Helper()
+	p.call(http.MethodDelete, "/proxies/"+name+"/toxics/"+toxic, nil, nil)
+}
+
+// Enable lets connections through, or refuses new ones and cuts those that there are.
+func (p *Toxiproxy) Enable(name string, enabled bool) {
+	p.t.Helper()
+	p.call(http.MethodPost, "/proxies/"+name, map[string]any{"enabled": enabled}, nil)
+}
+
+func (p *Toxiproxy) call(method, path string, order, answer any) {
+	p.t.Helper()
+	body := &bytes.Buffer{}
+	if order != nil {
+		require.NoError(p.t, json.NewEncoder(body).Encode(order))
+	}
+	request, err := http.NewRequestWithContext(p.t.Context(), method, p.api+path, body)
+	require.NoError(p.t, err)
+	request.Close = true
+	resp, err := http.DefaultClient.Do(request)
+	require.NoError(p.t, err)
+	defer func() { _ = resp.Body.Close() }()
+	text, err := io.ReadAll(resp.Body)
+	require.NoError(p.t, err)
+	require.Less(p.t, resp.StatusCode, 300, "toxiproxy: %s %s: %s", method, path, text)
+	if answer != nil {
+		require.NoError(p.t, json.Unmarshal(text, answer))
+	}
+}

@@ -1,0 +1,280 @@
+package cached
+
+import (
+	"context"
+	"errors"
+	"io/fs"
+	"sync"
+	"sync/atomic"
+
+	"github.com/lsiofs/lsiofs/pipeline/storage"
+)
+
+const (
+	// fillPartBytes is what is filled at a time: it costs a request the least a byte.
+	fillPartBytes = 8 << 20
+	// fillDepth is how many parts are filled at a time.
+	fillDepth = 4
+)
+
+// ahead is a goroutine that brings what readers have planned, nearest first, and fills
+// the cache when nothing is planned.
+type ahead struct {
+	s      *Storage
+	plans  plans
+	wake   chan struct{}
+	cancel context.CancelFunc
+	ctx    context.Context // of the goroutine: it ends with Close
+	ended  sync.WaitGroup
+
+	planned atomic.Int64 // bytes on their way because they were planned
+
+	mu      sync.Mutex
+	objects []storage.Object // to fill
+	at      int              // the one that is being filled
+	off     int64            // from where on
+	done    int64            // bytes that are here or were brought
+	total   int64
+	parts   int // on their way
+	paused  bool
+	ends    chan struct{} // closed when the fill has come to its end
+	skipped bool          // something could not be brought
+	refused uint64        // there was no room, when the directory had been counted so often, and once more
+}
+
+func newAhead(s *Storage) *ahead {
+	a := &ahead{s: s, plans: newPlans(), wake: make(chan struct{}, 1), ends: make(chan struct{})}
+	a.ctx, a.cancel = context.WithCancel(context.Background())
+	close(a.ends)
+	return a
+}
+
+func (a *ahead) start() { a.ended.Go(a.serve) }
+
+func (a *ahead) close() {
+	a.cancel()
+	a.ended.Wait()
+}
+
+func (a *ahead) poke() {
+	select {
+	case a.wake <- struct{}{}:
+	default:
+	}
+}
+
+func (a *ahead) serve() {
+	for {
+		select {
+		case <-a.ctx.Done():
+			return
+		case <-a.wake:
+		}
+		for a.ctx.Err() == nil && (a.bringWant() || a.fillPart()) {
+		}
+	}
+}
+
+// bringWant begins to bring the want that is due first. It says no where there is none, or
+// enough is on its way.
+func (a *ahead) bringWant() bool {
+	if a.planned.Load() >= a.s.config.BufferBytes/2 || a.s.behind() {
+		return false
+	}
+	w, ok := a.plans.next()
+	if !ok {
+		return false
+	}
+	c := w.chunk()
+	if w.OffsetBytes < 0 || w.SizeBytes <= 0 || w.SizeBytes > w.Object.SizeBytes-w.OffsetBytes || !a.plans.holds(c) {
+		return true
+	}
+	a.bring(w.Object, runOf(w.OffsetBytes, w.SizeBytes), false, func(f *flight) {
+		n := f.pages.bytes()
+		a.planned.Add(n)
+		f.wants = func() bool { return a.ctx.Err() == nil && a.plans.holds(c) }
+		f.after = func() { a.planned.Add(-n) }
+	})
+	return true
+}
+
+// bring starts flights for pages of an object that neither are here nor on their way. It
+// says no where there was not room for all of them.
+func (a *ahead) bring(listed storage.Object, pages run, onlyGood bool, each func(*flight)) bool {
+	s := a.s
+	if s.health.off.Load() || !s.begin(1) {
+		return false
+	}
+	defer s.end()
+	o := s.hold(listed)
+	if o == nil {
+		return false
+	}
+	defer s.release(o)
+	room := true
+	var fresh []*flight
+	o.mu.Lock()
+	sums := make([]byte, pages.pages()*sumBytes)
+	if p := o.files.Load(); p != nil {
+		if _, err := s.dir.disk.read(p.sums.FD(), sums, sumsAt(pages.begin)); err != nil {
+			s.failed("read sums of "+listed.Path, err)
+		}
+	}
+	for _, r := range missing(sums, pages.begin, s.config.GapBytes/pageBytes) {
+		for at := r.begin; at < r.end; {
+			if f := o.flightAt(at); f != nil {
+				at = f.pages.end
+				continue
+			}
+			part := run{at, min(r.end, o.nextFlight(at), at+s.config.MaxReadBytes/pageBytes)}
+			if f := s.newFlight(o, part, onlyGood); f != nil {
+				each(f)
+				fresh = append(fresh, f)
+			} else {
+				room = false
+			}
+			at = part.end
+		}
+	}
+	o.mu.Unlock()
+	for _, f := range fresh {
+		f.launch()
+	}
+	return room
+}
+
+// fillPart begins to bring the next part. It says no where there is none, or where it is
+// not the time for it.
+func (a *ahead) fillPart() bool {
+	a.mu.Lock()
+	if a.s.health.off.Load() {
+		a.skipped, a.at = true, len(a.objects)
+	}
+	if a.at >= len(a.objects) {
+		a.endFill()
+		a.mu.Unlock()
+		return false
+	}
+	if a.paused || a.parts >= fillDepth || !a.s.buffers.idle() || !a.s.health.writes() {
+		a.mu.Unlock()
+		return false
+	}
+	o, off := a.objects[a.at], a.off
+	a.mu.Unlock()
+
+	counts := a.s.keeper.counts.Load()
+	n := min(fillPartBytes, o.SizeBytes-off)
+	all := n <= 0 || a.bring(o, runOf(off, n), true, a.fills)
+
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if a.at >= len(a.objects) || a.objects[a.at] != o || a.off != off {
+		return true // there is another fill
+	}
+	switch {
+	case all:
+		a.done += n
+		if a.off += n; a.off >= o.SizeBytes {
+			a.at, a.off = a.at+1, 0
+		}
+		a.refused = 0
+	case a.refused == 0:
+		a.refused = counts + 1
+		a.s.keeper.count() // there may be room, when it is known what others have
+		return false
+	case counts > a.refused: // one that began after that has ended
+		a.skipped, a.at, a.refused = true, len(a.objects), 0
+	default:
+		a.s.keeper.count()
+		return false
+	}
+	return true
+}
+
+// fills makes a flight one of the fill.
+func (a *ahead) fills(f *flight) {
+	a.mu.Lock()
+	a.parts++
+	a.mu.Unlock()
+	f.wants = func() bool { return a.ctx.Err() == nil }
+	f.after = func() {
+		a.mu.Lock()
+		a.parts--
+		a.skipped = a.skipped || f.err != nil
+		a.mu.Unlock()
+	}
+}
+
+// endFill tells those who wait for the fill. a.mu is held.
+func (a *ahead) endFill() {
+	if a.parts > 0 {
+		return
+	}
+	select {
+	case <-a.ends:
+	default:
+		close(a.ends)
+	}
+}
+
+// Fill brings what is missing of objects, in their order, in the background and after
+// whatever is planned, as far as there is room for good. It replaces what was to be filled.
+func (s *Storage) Fill(objects []storage.Object) {
+	a := s.ahead
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.endFill()
+	a.objects, a.at, a.off, a.done, a.total, a.skipped, a.refused = objects, 0, 0, 0, 0, false, 0
+	for _, o := range objects {
+		a.total += o.SizeBytes
+	}
+	select {
+	case <-a.ends:
+		a.ends = make(chan struct{})
+	default:
+	}
+	a.poke()
+}
+
+// PauseFill stops the fill after the parts that are on their way, or has it go on.
+func (s *Storage) PauseFill(pause bool) {
+	s.ahead.mu.Lock()
+	s.ahead.paused = pause
+	s.ahead.mu.Unlock()
+	s.ahead.poke()
+}
+
+// ErrNotFilled says that not all of what was to be filled is in the cache.
+var ErrNotFilled = errors.New("not all of the dataset is in the cache: give it more room with --cache-size, or see the log")
+
+// Warm waits until the fill has come to its end. It fails with ErrNotFilled where not all
+// could be brought, and with the context's error.
+func (s *Storage) Warm(ctx context.Context) error {
+	a := s.ahead
+	a.mu.Lock()
+	ends := a.ends
+	a.mu.Unlock()
+	select {
+	case <-ctx.Done():
+		return ctx.Err()
+	case <-a.ctx.Done():
+		return fs.ErrClosed
+	case <-ends:
+	}
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if a.skipped {
+		return ErrNotFilled
+	}
+	return nil
+}
+
+// filled is how much of what is to be filled is here, 0…1; 1 where nothing is.
+func (a *ahead) filled() float64 {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if a.total == 0 {
+		return 1
+	}
+	return float64(a.done) / float64(a.total)
+}

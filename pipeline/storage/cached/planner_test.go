@@ -1,0 +1,142 @@
+package cached
+
+import (
+	"context"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/lsiofs/lsiofs/pipeline/storage"
+)
+
+// here waits until a range can be read without the storage below.
+func (w *world) here(s *Storage, path string, off, n int64) {
+	w.t.Helper()
+	waitFor(w.t, func() bool {
+		settle(s)
+		o := s.hold(w.objects[path])
+		defer s.release(o)
+		files := o.files.Load()
+		if files == nil {
+			return false
+		}
+		r := runOf(off, n)
+		sums := make([]byte, r.pages()*sumBytes)
+		_, err := s.dir.disk.read(files.sums.FD(), sums, sumsAt(r.begin))
+		return err == nil && len(missing(sums, r.begin, 0)) == 0
+	})
+}
+
+func TestWhatIsPlannedIsBrought(t *testing.T) {
+	w := newWorld(t, objectsOf(2, 4*mib))
+	s := w.open(nil)
+	s.Plan(1, []Want{
+		{Object: w.objects["0"], OffsetBytes: 100, SizeBytes: 300_000, DueBytes: 0},
+		{Object: w.objects["1"], OffsetBytes: 1_000_000, SizeBytes: 300_000, DueBytes: 10},
+		{Object: w.objects["1"], OffsetBytes: 4 * mib, SizeBytes: 1, DueBytes: 10}, // there is no such range
+	})
+	w.here(s, "0", 100, 300_000)
+	w.here(s, "1", 1_000_000, 300_000)
+	require.EqualValues(t, 2, w.reads.Load(), "one read a chunk")
+	require.Zero(t, w.read(s, "0", 100, 300_000))
+	require.Zero(t, w.read(s, "1", 1_000_000, 300_000))
+}
+
+// TestAReadJoinsWhatIsPlanned: what is on its way is not asked for again.
+func TestAReadJoinsWhatIsPlanned(t *testing.T) {
+	w := newWorld(t, objectsOf(1, 4*mib))
+	s := w.open(nil)
+	w.below.Hold()
+	s.Plan(1, []Want{{Object: w.objects["0"], SizeBytes: 300_000}})
+	w.below.WaitHeld(1)
+	done := make(chan error, 1)
+	s.Submit([]*storage.Read{{Object: w.objects["0"], OffsetBytes: 5000, Buf: make([]byte, 50_000), Done: func(err error) { done <- err }}})
+	waitFor(t, func() bool { return s.counts.misses.Load() > 0 })
+	w.below.Release()
+	require.NoError(t, <-done)
+	require.EqualValues(t, 1, w.reads.Load())
+}
+
+// TestWhatIsNotPlannedAnyMoreIsNotBegun.
+func TestWhatIsNotPlannedAnyMoreIsNotBegun(t *testing.T) {
+	w := newWorld(t, objectsOf(1, 4*mib))
+	s := w.open(nil)
+	w.below.Hold()
+	s.Plan(1, []Want{{Object: w.objects["0"], SizeBytes: 300_000}})
+	w.below.WaitHeld(1)
+	s.Forget(1)
+	w.below.Release()
+	settle(s)
+	require.Zero(t, s.Stats().Written)
+	require.NotZero(t, w.read(s, "0", 0, 300_000))
+}
+
+// TestAChunkOfTwoReadersIsKeptForTheSecond.
+func TestAChunkOfTwoReadersIsKeptForTheSecond(t *testing.T) {
+	w := newWorld(t, objectsOf(1, 4*mib))
+	s := w.open(func(c *Config) { c.BoundBytes, c.ShareBytes = 32*mib, 32*mib })
+	want := []Want{{Object: w.objects["0"], SizeBytes: 409_600}}
+	s.Plan(1, want)
+	s.Plan(2, want)
+	w.here(s, "0", 0, 409_600)
+	s.Plan(1, nil) // it was begun
+	s.Done(1, w.objects["0"], 0, 409_600)
+	require.Zero(t, w.read(s, "0", 0, 409_600))
+	s.Forget(2)
+	require.NotZero(t, w.read(s, "0", 0, 409_600))
+}
+
+func TestTheFillBringsWhatIsMissing(t *testing.T) {
+	w := newWorld(t, objectsOf(3, 10*mib+5))
+	s := w.open(nil)
+	w.read(s, "1", mib, 2*mib)
+	before := w.bytes.Load()
+	require.Equal(t, 1.0, s.Stats().Fill, "nothing is to be filled")
+	s.Fill([]storage.Object{w.objects["0"], w.objects["1"], w.objects["2"]})
+	require.NoError(t, s.Warm(t.Context()))
+	require.Equal(t, 1.0, s.Stats().Fill)
+	require.EqualValues(t, 3*(10*mib+5)-2*mib, w.bytes.Load()-before, "what was here is left out")
+	for path := range w.objects {
+		require.Zero(t, w.read(s, path, 0, 10*mib+5))
+	}
+	s.Fill([]storage.Object{w.objects["0"]})
+	require.NoError(t, s.Warm(t.Context()), "there is nothing left to do")
+}
+
+func TestTheFillEndsWhereThereIsNoRoom(t *testing.T) {
+	w := newWorld(t, objectsOf(3, 10*mib))
+	s := w.open(func(c *Config) { c.BoundBytes, c.ShareBytes = 16*mib, 4*mib })
+	s.Fill([]storage.Object{w.objects["0"], w.objects["1"], w.objects["2"]})
+	require.ErrorIs(t, s.Warm(t.Context()), ErrNotFilled)
+	settle(s)
+	_, shared, _ := s.room.usage()
+	require.Zero(t, shared, "the share is not for the fill")
+	require.Less(t, w.blocks(), int64(13*mib))
+	require.Greater(t, w.blocks(), int64(7*mib))
+}
+
+func TestTheFillPauses(t *testing.T) {
+	w := newWorld(t, objectsOf(1, 10*mib))
+	s := w.open(nil)
+	s.PauseFill(true)
+	s.Fill([]storage.Object{w.objects["0"]})
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	require.ErrorIs(t, s.Warm(ctx), context.Canceled)
+	w.read(s, "0", 0, 1)
+	require.EqualValues(t, 1, w.reads.Load())
+	s.PauseFill(false)
+	require.NoError(t, s.Warm(t.Context()))
+	require.Zero(t, w.read(s, "0", 0, 10*mib))
+}
+
+func TestCloseEndsTheFill(t *testing.T) {
+	w := newWorld(t, objectsOf(4, 10*mib))
+	s := w.open(nil)
+	w.below.Hold()
+	s.Fill([]storage.Object{w.objects["0"], w.objects["1"]})
+	w.below.WaitHeld(1)
+	go w.below.Release()
+	require.NoError(t, s.Close())
+	require.Error(t, s.Warm(t.Context()))
+}

@@ -1,0 +1,202 @@
+package cached
+
+import (
+	"sync"
+	"time"
+)
+
+// place is where a page that comes may be kept.
+type place uint8
+
+const (
+	nowhere place = iota // it passes through, and is not written
+	forGood              // it stays
+	inShare              // it stays until Done
+)
+
+const (
+	// leastStep is by how much a cache may grow, at least, before its directory is
+	// counted again: others may have made it grow as well.
+	leastStep = 16 << 20
+	// othersPart: of what is left of the bound, one process takes so much, at most, before
+	// it counts again. So several at a time don't go over it.
+	othersPart = 8
+	// firstStep is how much is taken before the directory has been counted at all.
+	firstStep = 32 << 20
+	// statfsEvery is how often the file system is asked what it has left.
+	statfsEvery = time.Second
+)
+
+// room decides what is kept. It counts blocks on the disk:
+//
+//	bound  ├───────────── for good ─────────────┼─ share ─┤
+//	used   ▓▓▓▓▓▓▓▓▓▓▓▓▓▓▓▓▓▓▓▓░░░░▒▒▒
+//	       └── counted ────────┘│   └ reserved: it is on its way
+//	                            └ added since
+//
+// What is kept for good is never given up for what comes later.
+type room struct {
+	bound, reserve int64
+	clock          Clock
+	space          func() (space, error)
+	punches        bool
+	count          func()            // has the directory counted, soon; it doesn't wait
+	countNow       func() bool       // counts it, where that takes next to no time
+	clean          func(least int64) // has room made for so many bytes, soon; it doesn't wait
+
+	mu        sync.Mutex
+	share     int64
+	known     bool  // counted means something
+	counted   int64 // of the last count
+	base      int64 // added, when it began
+	added     int64 // by this process, in all
+	dropped   int64 // since the end of the last count
+	reserved  int64
+	shared    int64 // of used, in the share, by this process
+	cleanable bool  // something may be removed to make room
+	free      int64 // of the file system, less what was reserved since
+	freeUntil time.Time
+}
+
+func (r *room) used() int64 { return r.counted + r.grown() - r.dropped }
+
+// take reserves n bytes, and says where they may be kept; nowhere, where it is not for
+// good and onlyGood says that it has to be.
+func (r *room) take(n int64, onlyGood bool) place {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for again := false; r.grown()+n > r.step()/2; again = true {
+		if r.grown()+n <= r.step() {
+			r.count()
+			break
+		}
+		r.mu.Unlock()
+		now := !again && r.countNow()
+		r.mu.Lock()
+		if !now {
+			r.count()
+			return nowhere
+		}
+	}
+	if r.used()-r.shared+n > r.bound-r.share && r.cleanable {
+		r.cleanable = false
+		r.clean(n)
+	}
+	if !r.leaves(n) {
+		return nowhere
+	}
+	p := nowhere
+	switch used := r.used(); {
+	case used+n > r.bound:
+	case used-r.shared+n <= r.bound-r.share:
+		p = forGood
+	case !onlyGood && r.punches && r.shared+n <= r.share:
+		p = inShare
+		r.shared += n
+	}
+	if p != nowhere {
+		r.reserved += n
+		r.free -= n
+	}
+	if p != forGood && r.added > r.base {
+		r.count() // estimates are too high, if anything
+	}
+	return p
+}
+
+// grown is by how much the cache has grown since it was counted. r.mu is held.
+func (r *room) grown() int64 { return r.added - r.base + r.reserved }
+
+// step is by how much it may. r.mu is held.
+func (r *room) step() int64 {
+	if !r.known {
+		return firstStep
+	}
+	return max(leastStep, (r.bound-r.counted)/othersPart)
+}
+
+// leaves says whether the file system keeps its reserve. r.mu is held.
+func (r *room) leaves(n int64) bool {
+	if now := r.clock.Now(); !now.Before(r.freeUntil) {
+		s, err := r.space()
+		if err != nil {
+			return false
+		}
+		r.free, r.freeUntil = s.free-r.reserved, now.Add(statfsEvery)
+	}
+	return r.free-n >= r.reserve
+}
+
+// put ends a reservation of n bytes, of which kept were written.
+func (r *room) put(p place, n, kept int64) {
+	if p == nowhere {
+		return
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.reserved -= n
+	r.added += kept
+	r.free += n - kept
+	if p == inShare {
+		r.shared -= n - kept
+	}
+}
+
+// grow counts bytes that were written without a reservation.
+func (r *room) grow(n int64) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.added += n
+}
+
+// drop counts bytes of the share that were freed.
+func (r *room) drop(n int64) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.dropped += n
+	r.shared -= n
+	r.free += n
+}
+
+// counting begins a count.
+func (r *room) counting() (base int64) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.added
+}
+
+// counts ends one: it has found so many bytes, and perhaps objects of others. What was
+// written or dropped meanwhile may have been found or not: it counts as if it took room.
+// Right after room was made there is nothing more to remove.
+func (r *room) counts(base, found int64, others, cleaned bool) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.known, r.counted, r.base, r.dropped = true, found, base, 0
+	r.cleanable = !cleaned && (others || r.share > 0 && r.shared == 0 && found > r.bound-r.share)
+}
+
+// goodBytes is the part of the bound for what is kept for good.
+func (r *room) goodBytes() int64 {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.bound - r.share
+}
+
+// shares says whether there is a share that can be used.
+func (r *room) shares() bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.share > 0 && r.punches
+}
+
+func (r *room) setShare(n int64) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.share = max(0, min(n, r.bound))
+}
+
+func (r *room) usage() (used, shared int64, known bool) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.used() - r.reserved, r.shared, r.known
+}

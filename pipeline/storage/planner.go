@@ -1,0 +1,46 @@
+package storage
+
+import (
+	"context"
+	"io"
+)
+
+// Planner is implemented by storages that read better when they know what comes: a
+// request to a service takes tens of milliseconds, and what is known to be needed
+// later can wait for what is needed now. What it is told changes when reads are made
+// and what is kept, never what they give. Its methods may be called concurrently, and
+// return at once.
+type Planner interface {
+	// Plan says what a reader is going to want, nearest first. It replaces what the
+	// same reader said before; no wants at all forget the reader. A reader is any
+	// number that no other has. The slice is the caller's again.
+	Plan(reader uint64, wants []Want)
+	// Done says that a reader does not want a range any more: it has it, or has gone
+	// elsewhere.
+	Done(reader uint64, object Object, offsetBytes, sizeBytes int64)
+}
+
+// Want is a range that is going to be read: a chunk, or a part of one.
+type Want struct {
+	Object                 Object
+	OffsetBytes, SizeBytes int64
+	DueBytes               int64 // of the reader's stream come before it is needed; 0: a reader waits for it
+}
+
+// Filler is implemented by storages that can also be asked for what nobody waits for.
+type Filler interface {
+	// Fill is Submit for reads that are made with what is left over: after all that
+	// was submitted, and after all that a Planner was told of.
+	Fill(reads []*Read)
+}
+
+// Sequential is implemented by storages that read an object from front to back with
+// less than a request for each part.
+type Sequential interface {
+	// OpenSequential gives the bytes of an object from off on up to its end, then
+	// io.EOF. What breaks is taken up where it broke. Errors are *Error, but for those
+	// of ctx, which lasts as long as the reader; ErrChanged when the object is not
+	// any more what was listed. The reader is for one goroutine, but for Close, which
+	// ends a Read that waits. Callers bound how many there are.
+	OpenSequential(ctx context.Context, o Object, off int64) (io.ReadCloser, error)
+}

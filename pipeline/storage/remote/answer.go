@@ -1,0 +1,149 @@
+package remote
+
+import (
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/lsiofs/lsiofs/pipeline/storage"
+)
+
+// question is what an Answer is checked against: size bytes of an object in one
+// version, or the range [begin, end) of them.
+type question struct {
+	begin, end int64
+	size       int64
+	validator  Validator // "": sizes alone tell versions apart
+	plain      bool      // asked without a range: [begin, end) is all of it
+	open       bool      // asked for all from begin on, however far that is
+	whole      bool      // a 200 to a range is read through, for what was asked for
+}
+
+// kind is what an answer, or none, means for the read that it was for.
+type kind int
+
+const (
+	kindGood      kind = iota // the body is, or holds, what was asked for
+	kindAgain                 // what was the matter is likely to pass
+	kindThrottled             // so is this, and the service has too much to do
+	kindRefresh               // credentials, or a signed URL, are to be renewed
+	kindElsewhere             // the object lies at another place: ask for that once
+	kindWrong                 // the answer is to another question: another connection may do
+	kindNoRanges              // all of the object instead of a range
+	kindFinal                 // asking again does not help
+	kinds
+)
+
+// names of kinds, in Stats.Retries.
+var names = [kinds]string{"", "failed", "throttled", "refreshed", "redirected", "wrong_answer", "no_range", ""}
+
+// finding is what check makes of an answer.
+type finding struct {
+	kind       kind
+	err        error         // why, where it is not good
+	skip, rest int64         // good: bytes of the body before and after those that were asked for
+	retryAfter time.Duration // at least so long is to be waited
+}
+
+// check says whether an answer's head is right. It is pure. The body has to have
+// exactly skip + (end − begin) + rest bytes.
+func check(a Answer, q question) finding {
+	if a.Status != 200 && a.Status != 206 {
+		return ofStatus(a.Status, a.Code, a.RetryAfter)
+	}
+	if a.Encoding != "" && a.Encoding != "identity" {
+		return wrong("the answer is encoded (Content-Encoding %s): lsiofs reads the bytes as they are stored", codeWord(a.Encoding))
+	}
+	switch {
+	case q.validator == "" || a.Validator == q.validator:
+	case a.Validator == "":
+		return wrong("the answer does not say which version it is of (no ETag, no Last-Modified)")
+	default:
+		return changed("another version is in its place")
+	}
+	if a.Status == 200 {
+		return checkWhole(a, q)
+	}
+	switch {
+	case a.Begin < 0 || a.End < 0:
+		return wrong("the answer has no single range (Content-Range)")
+	case a.Total >= 0 && a.Total != q.size:
+		return changed("it has %d bytes, not %d", a.Total, q.size)
+	case a.Begin != q.begin || a.End != q.end || a.Total < 0:
+		return wrong("the answer is bytes [%d, %d) of %d, not [%d, %d) of %d", a.Begin, a.End, a.Total, q.begin, q.end, q.size)
+	case a.LengthBytes >= 0 && a.LengthBytes != q.end-q.begin:
+		return wrong("the answer has %d bytes, not %d", a.LengthBytes, q.end-q.begin)
+	}
+	return finding{}
+}
+
+// checkWhole is check for an answer that is the whole object.
+func checkWhole(a Answer, q question) finding {
+	switch {
+	case !q.plain && !q.whole:
+		return finding{kind: kindNoRanges, err: errNoRanges}
+	case a.LengthBytes < 0 || a.LengthBytes == q.size:
+		return finding{skip: q.begin, rest: q.size - q.end}
+	case q.validator == "":
+		return changed("it has %d bytes, not %d", a.LengthBytes, q.size)
+	}
+	return wrong("the answer has %d bytes, not %d", a.LengthBytes, q.size)
+}
+
+var errNoRanges = errors.New("the server does not serve ranges, it answers with all of the object: serve it from one that does, such as nginx or a bucket, or download it")
+
+func wrong(format string, args ...any) finding {
+	return finding{kind: kindWrong, err: fmt.Errorf(format, args...)}
+}
+
+func changed(format string, args ...any) finding {
+	return finding{kind: kindFinal, err: fmt.Errorf(format+": %w", append(args, storage.ErrChanged)...)}
+}
+
+// ofStatus says what an answer means that is neither 200 nor 206.
+func ofStatus(status int, code string, after time.Duration) finding {
+	f := finding{kind: kindFinal, retryAfter: after}
+	text := "the answer is " + statusText(status, code)
+	switch code {
+	case "SlowDown", "TooManyRequests", "RequestLimitExceeded", "ServiceUnavailable":
+		f.kind = kindThrottled
+	case "InternalError", "RequestTimeout":
+		f.kind = kindAgain
+	case CodeExpired, "ExpiredTokenException", "TokenRefreshRequired":
+		f.kind, text = kindRefresh, text+": the credentials have expired: renew them"
+	case "RequestTimeTooSkewed":
+		f.kind, text = kindRefresh, text+": set this machine's clock right"
+	case "PermanentRedirect", "AuthorizationHeaderMalformed", "IllegalLocationConstraintException":
+		f.kind, text = kindElsewhere, text+": it lies in another region: name that with --region"
+	case "InvalidObjectState":
+		text += ": the object is archived: restore it first"
+	default:
+		return ofPlainStatus(f, status, text)
+	}
+	f.err = errors.New(text)
+	return f
+}
+
+// ofPlainStatus is ofStatus where the code says nothing.
+func ofPlainStatus(f finding, status int, text string) finding {
+	switch status {
+	case 429, 503:
+		f.kind = kindThrottled
+	case 408, 500, 502, 504, 520, 521, 522, 523, 524: // from 520 on: proxies' for 502 and 504
+		f.kind = kindAgain
+	case 401:
+		f.kind, text = kindRefresh, text+": give credentials that may read it, or --anonymous"
+	case 301, 302, 303, 307, 308:
+		f.kind, text = kindElsewhere, text+": it lies elsewhere: name its region with --region, or the URL that it is at"
+	case 403:
+		text += ": the credentials may not read it: check them, and the permission to read objects"
+	case 404, 410:
+		return changed("%s: it is not there any more", text)
+	case 412:
+		return changed("%s: another version is in its place", text)
+	case 416:
+		return changed("%s: it has become shorter", text)
+	}
+	f.err = errors.New(text)
+	return f
+}

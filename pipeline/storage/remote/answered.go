@@ -1,0 +1,36 @@
+package remote
+
+import (
+	"fmt"
+	"io/fs"
+	"net/http"
+	"time"
+)
+
+// StatusError is what List and Head fail with when a service answers, and not with
+// what it was asked for: the engine asks again where Status and Code say that this may
+// help. It is fs.ErrNotExist where there is no such object.
+type StatusError struct {
+	Status     int
+	Code       string        // the service's own word, "" where it has none
+	RetryAfter time.Duration // as Answer's
+}
+
+func (e *StatusError) Error() string { return "the answer is " + statusText(e.Status, e.Code) }
+
+// Is makes an object that is not there fs.ErrNotExist.
+func (e *StatusError) Is(target error) bool {
+	return target == fs.ErrNotExist && (e.Status == http.StatusNotFound || e.Status == http.StatusGone)
+}
+
+// Refusal is wrapped by errors of a Source that no further try changes: an object that
+// can't be read as it is served, or settings that have to be others. Its text says which.
+type Refusal struct{ Err error }
+
+func (e *Refusal) Error() string { return e.Err.Error() }
+func (e *Refusal) Unwrap() error { return e.Err }
+
+// Refuse makes a Refusal of a message as fmt.Errorf does.
+func Refuse(format string, args ...any) error {
+	return &Refusal{Err: fmt.Errorf(format, args...)}
+}

@@ -1,0 +1,192 @@
+package remote_test
+
+import (
+	"errors"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/lsiofs/lsiofs/pipeline/storage"
+	"github.com/lsiofs/lsiofs/pipeline/storage/remote"
+	"github.com/lsiofs/lsiofs/pipeline/storage/remote/unkind"
+)
+
+func hedging(c *remote.Config) { c.Hedge = true }
+
+// warm has the engine learn that first bytes take 30 ms.
+func (w *world) warm() {
+	w.server.On(unkind.Method("GET"), unkind.Delay(30*time.Millisecond))
+	require.Zero(w.t, w.all(w.a, 64, kib))
+}
+
+// A request that is lost is overtaken by another, long before its deadline.
+func TestLostRequestsAreHedged(t *testing.T) {
+	for name, fault := range map[string]unkind.Fault{"no answer": unkind.Hang(), "a late one": unkind.Delay(5 * time.Second), "a stall after the header": unkind.Stall(0)} {
+		t.Run(name, func(t *testing.T) {
+			in(t, hedging, func(t *testing.T, w *world) {
+				w.warm()
+				w.server.On(unkind.Method("GET"), fault).Times(1)
+				began := time.Now()
+				require.NoError(t, w.read(w.a, mib, 100*kib))
+				require.LessOrEqual(t, time.Since(began), 200*time.Millisecond)
+				s := w.Stats()
+				require.EqualValues(t, 1, s.Hedges)
+				require.EqualValues(t, 1, s.HedgesWon)
+				require.Empty(t, s.Retries)
+				require.Zero(t, s.InUse)
+			})
+		})
+	}
+}
+
+// A third request is made where two are lost, and no fourth.
+func TestAHedgeMayBeLostToo(t *testing.T) {
+	in(t, hedging, func(t *testing.T, w *world) {
+		w.warm()
+		w.server.On(unkind.Method("GET"), unkind.Hang()).Times(2)
+		began := time.Now()
+		require.NoError(t, w.read(w.a, mib, kib))
+		require.LessOrEqual(t, time.Since(began), 300*time.Millisecond)
+		require.EqualValues(t, 2, w.Stats().Hedges)
+
+		w.server.On(unkind.Method("GET"), unkind.Hang()).Times(3)
+		require.NoError(t, w.read(w.a, mib, kib))
+		require.GreaterOrEqual(t, time.Since(began), 10*time.Second, "the deadline ends the first")
+		require.Less(t, w.Stats().Hedges, uint64(6))
+	})
+}
+
+// A hedge that fails, or lies, harms nobody; nor does a first request that does while a
+// hedge is good.
+func TestHedgesAreChecked(t *testing.T) {
+	for name, faults := range map[string][2]unkind.Fault{
+		"a hedge of another range":           {unkind.Delay(time.Second), unkind.OtherRange(7)},
+		"a hedge that is refused":            {unkind.Delay(time.Second), unkind.Status(403, "")},
+		"a hedge that is throttled":          {unkind.Delay(time.Second), unkind.Status(503, "")},
+		"a first request that breaks":        {unkind.Together(unkind.Delay(150*time.Millisecond), unkind.Reset(0)), unkind.Delay(300 * time.Millisecond)},
+		"a first request of another range":   {unkind.Together(unkind.Delay(150*time.Millisecond), unkind.OtherRange(9)), unkind.Delay(300 * time.Millisecond)},
+		"both, at nearly the same time":      {unkind.Delay(140 * time.Millisecond), unkind.Delay(30 * time.Millisecond)},
+		"a first one that stalls in between": {unkind.Together(unkind.Delay(120*time.Millisecond), unkind.Stall(500)), unkind.Delay(300 * time.Millisecond)},
+	} {
+		t.Run(name, func(t *testing.T) {
+			in(t, hedging, func(t *testing.T, w *world) {
+				w.warm()
+				w.server.On(unkind.Method("GET"), faults[0]).Times(1)
+				w.server.On(unkind.Method("GET"), faults[1]).After(1).Times(1)
+				began := time.Now()
+				require.NoError(t, w.read(w.a, mib, kib))
+				require.LessOrEqual(t, time.Since(began), 2*time.Second)
+				hedges := w.Stats().Hedges // another one where the first was in vain
+				require.True(t, hedges == 1 || hedges == 2, "%d", hedges)
+				require.Zero(t, w.Stats().InUse)
+			})
+		})
+	}
+}
+
+// Hedges of an object that has changed are ErrChanged as well.
+func TestHedgesOfObjectsThatChange(t *testing.T) {
+	in(t, hedging, func(t *testing.T, w *world) {
+		w.warm()
+		w.server.On(nil, unkind.NoPrecondition())
+		w.server.On(unkind.Method("GET"), unkind.Hang()).Times(1)
+		w.server.Change("a.tar")
+		require.ErrorIs(t, storage.ReadAt(t.Context(), w, w.a, make([]byte, kib), 0), storage.ErrChanged)
+	})
+}
+
+// When nothing answers, few hedges are made.
+func TestAnOutageIsNotDoubled(t *testing.T) {
+	in(t, hedging, func(t *testing.T, w *world) {
+		w.warm()
+		outage := w.server.On(unkind.Method("GET"), unkind.Hang())
+		requests := len(w.server.Log())
+		go func() { time.Sleep(time.Minute); outage.Off() }()
+		require.Zero(t, w.all(w.a, 300, kib))
+		s := w.Stats()
+		require.LessOrEqual(t, s.Hedges, uint64(16)+uint64(len(w.server.Log())-requests)/20)
+		require.Greater(t, s.Hedges, uint64(10))
+	})
+}
+
+// What nobody waits for, now or soon, is not hedged; nor is anything before it is known
+// how long answers take.
+func TestHedgesAreForThoseWhoWait(t *testing.T) {
+	in(t, hedging, func(t *testing.T, w *world) {
+		w.server.On(unkind.Method("GET"), unkind.Hang()).Times(1)
+		require.NoError(t, w.read(w.a, mib, kib))
+		w.warm()
+		w.server.On(unkind.Method("GET"), unkind.Hang()).Times(2)
+		w.Plan(1, []storage.Want{{Object: w.a, OffsetBytes: mib, SizeBytes: kib, DueBytes: 1 << 40}})
+		require.NoError(t, w.read(w.a, mib, kib))
+		done := make(chan error)
+		w.Fill([]*storage.Read{{Object: w.a, OffsetBytes: 2 * mib, Buf: make([]byte, kib), Done: func(err error) { done <- err }}})
+		require.NoError(t, <-done)
+		require.Zero(t, w.Stats().Hedges)
+	})
+}
+
+// With the tails of a real service (1 % of first bytes after 0.2 to 1 s, 0.1 % after 1 to
+// 10 s) a consumer that reads 0.4 s ahead stalls a tenth of what it does without hedges.
+func TestTails(t *testing.T) {
+	stalled := map[bool]time.Duration{}
+	for _, hedge := range []bool{false, true} {
+		in(t, func(c *remote.Config) { c.Hedge = hedge }, func(t *testing.T, w *world) {
+			w.server.On(unkind.Method("GET"), unkind.Delay(25*time.Millisecond))
+			w.server.On(unkind.Method("GET"), unkind.Delay(600*time.Millisecond)).Share(0.01, 1)
+			w.server.On(unkind.Method("GET"), unkind.Delay(5*time.Second)).Share(0.002, 2)
+			const reads, each, ahead = 5000, 4 * time.Millisecond, 100
+			done := make([]chan error, reads)
+			submit := func(i int) {
+				done[i] = make(chan error, 1)
+				w.Submit([]*storage.Read{{Object: w.a, OffsetBytes: int64(i), Buf: make([]byte, kib), Done: func(err error) { done[i] <- err }}})
+			}
+			for i := range ahead {
+				submit(i)
+			}
+			for i := range reads {
+				began := time.Now()
+				require.NoError(t, <-done[i])
+				stalled[hedge] += time.Since(began)
+				if i+ahead < reads {
+					submit(i + ahead)
+				}
+				time.Sleep(each)
+			}
+			require.LessOrEqual(t, w.Stats().Hedges, uint64(16+reads/20))
+		})
+	}
+	require.Greater(t, stalled[false], 10*time.Second)
+	require.Less(t, stalled[true], stalled[false]/10)
+}
+
+// Connections are bounded with hedges too.
+func TestHedgesTakeConnections(t *testing.T) {
+	two := func(c *remote.Config) { c.Hedge, c.Connections = true, 2 }
+	in(t, two, func(t *testing.T, w *world) {
+		w.warm()
+		var now, most atomic.Int64
+		w.server.On(unkind.Method("GET"), func(*unkind.Reply) {
+			if n := now.Add(1); n > most.Load() {
+				most.Store(n)
+			}
+			time.Sleep(time.Second)
+			now.Add(-1)
+		})
+		var failed atomic.Int64
+		done := make(chan struct{}, 20)
+		w.submit(w.a, 20, kib, func(i int, err error) {
+			if err != nil && !errors.Is(err, storage.ErrUnwanted) {
+				failed.Add(1)
+			}
+			done <- struct{}{}
+		})
+		for range 20 {
+			<-done
+		}
+		require.Zero(t, failed.Load())
+		require.LessOrEqual(t, most.Load(), int64(2))
+	})
+}

@@ -1,0 +1,284 @@
+package remote
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"math/rand/v2"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/dustin/go-humanize"
+
+	"github.com/lsiofs/lsiofs/pipeline/storage"
+)
+
+// List implements storage.Storage. Listings of services are flat, so what match says of
+// directories saves no requests. Passed over are keys that are no paths, as those with
+// empty components, "." or "..", keys that end in '/', which some tools write for
+// folders, and names that begin with a dot. Objects that can't be read, because they are
+// archived or have no version, are errors.
+func (s *Storage) List(ctx context.Context, match func(path string, isDir bool) bool, visit func(storage.Object) error) error {
+	l := &listing{s: s, match: match, visit: visit, entered: true}
+	err := walk(ctx, func(ctx context.Context, page string) (next []string, err error) {
+		failed := s.call(ctx, "", func(ctx context.Context) error {
+			s.stats.askedList()
+			if next, err = s.source.List(ctx, page, l.visited); l.failed() {
+				return nil
+			}
+			return err
+		})
+		return next, cmp.Or(failed, err)
+	})
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	switch {
+	case l.err != nil:
+		return l.err
+	case errors.Is(err, fs.ErrNotExist) && !refused(err):
+		return fmt.Errorf("list %s: %w: there is no such bucket or folder: look at its name", s.source.Name(), err)
+	case err != nil:
+		return fmt.Errorf("list %s: %w", s.source.Name(), err)
+	}
+	return l.archives()
+}
+
+// listing is one List.
+type listing struct {
+	s     *Storage
+	match func(path string, isDir bool) bool
+	visit func(storage.Object) error
+
+	mu  sync.Mutex
+	err error // of visit, or of an object: it ends the listing
+
+	dirs    []string // of the last path, those that match was asked about
+	entered bool     // all of them were accepted
+
+	archived      int
+	archivedBytes int64
+	firstArchived string
+}
+
+// visited is called for each object of a page.
+func (l *listing) visited(o Listed) error {
+	switch usable(o.Path) {
+	case notAPath:
+		l.s.stats.passedOver()
+		return nil
+	case hidden:
+		return nil
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.err != nil {
+		return l.err
+	}
+	if !l.enters(o.Path) || !l.match(o.Path, false) {
+		return nil
+	}
+	if o.Archived {
+		if l.archived++; l.archived == 1 {
+			l.firstArchived = o.Path
+		}
+		l.archivedBytes += o.SizeBytes
+		return nil
+	}
+	if l.err = refusal(o, l.s.config.Unversioned); l.err != nil {
+		l.err = fmt.Errorf("list %s: %s: %w", l.s.source.Name(), o.Path, l.err)
+		return l.err
+	}
+	l.err = l.visit(l.s.object(o))
+	return l.err
+}
+
+func (l *listing) failed() bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.err != nil
+}
+
+// enters asks match about the directories of a path, but for those that the path before
+// it lay in as well: services list by name.
+func (l *listing) enters(path string) bool {
+	dirs := strings.Split(path, "/")
+	dirs = dirs[:len(dirs)-1]
+	same := 0
+	for same < min(len(dirs), len(l.dirs)) && dirs[same] == l.dirs[same] {
+		same++
+	}
+	if same == len(l.dirs) && !l.entered {
+		return false // it lies in a directory that is not entered
+	}
+	l.dirs, l.entered = append(l.dirs[:same:same], dirs[same:]...), true
+	for i := same; i < len(dirs); i++ {
+		if !l.match(strings.Join(dirs[:i+1], "/"), true) {
+			l.dirs, l.entered = l.dirs[:i+1], false
+			return false
+		}
+	}
+	return true
+}
+
+// archives is the refusal of archived objects. Restoring takes hours, so they are all
+// told at once.
+func (l *listing) archives() error {
+	if l.archived == 0 {
+		return nil
+	}
+	return fmt.Errorf("list %s: archived objects can't be read, here %d of %s together, such as %s: restore them, or leave them out by a pattern",
+		l.s.source.Name(), l.archived, humanize.IBytes(uint64(l.archivedBytes)), l.firstArchived)
+}
+
+type use int
+
+const (
+	isPath use = iota
+	hidden
+	notAPath
+)
+
+// usable says whether a key is a path, by its components.
+func usable(key string) use {
+	u := isPath
+	for component := range strings.SplitSeq(key, "/") {
+		switch {
+		case component == "" || component == "." || component == "..":
+			return notAPath
+		case component[0] == '.':
+			u = hidden
+		}
+	}
+	return u
+}
+
+// object remembers an object as it is, and gives it as the rest of lsiofs knows it.
+func (s *Storage) object(l Listed) storage.Object {
+	o := storage.Object{Path: l.Path, SizeBytes: l.SizeBytes, Version: version(l)}
+	s.listed.put(o, l.Validator)
+	return o
+}
+
+// Stat implements storage.Storage. What it gives may be read from then on, and what
+// was listed before only where it is the same.
+func (s *Storage) Stat(ctx context.Context, path string) (storage.Object, error) {
+	l, err := s.head(ctx, path)
+	if err == nil {
+		l.Path = path
+		err = refusal(l, s.config.Unversioned)
+	}
+	if err == nil && l.Archived {
+		err = errors.New("the object is archived: restore it first")
+	}
+	if err != nil {
+		return storage.Object{}, fmt.Errorf("%s: %s: %w", s.source.Name(), path, err)
+	}
+	return s.object(l), nil
+}
+
+func (s *Storage) head(ctx context.Context, path string) (l Listed, err error) {
+	if usable(path) == notAPath {
+		return l, fs.ErrNotExist
+	}
+	err = s.call(ctx, path, func(ctx context.Context) (err error) {
+		l, err = s.source.Head(ctx, path)
+		if status, ok := errors.AsType[*StatusError](err); ok && (status.Status == 405 || status.Status == 501) {
+			s.stats.asked(status.Status)
+			l, err = s.headByRead(ctx, path)
+		}
+		return err
+	})
+	return l, err
+}
+
+// headByRead describes an object by an answer to a read of its first byte, where the
+// server knows no HEAD.
+func (s *Storage) headByRead(ctx context.Context, path string) (Listed, error) {
+	a, err := s.source.Open(ctx, path, "", 0, 1)
+	if err != nil {
+		return Listed{}, err
+	}
+	_ = a.Body.Close()
+	l := Listed{Path: path, SizeBytes: -1, Validator: a.Validator, Modified: a.Modified}
+	switch {
+	case a.Status == 206:
+		l.SizeBytes = a.Total
+	case a.Status == 200 && a.Encoding == "":
+		l.SizeBytes = a.LengthBytes
+	case a.Status == 416 && a.Total == 0:
+		l.SizeBytes = 0
+	case a.Status != 200:
+		return l, &StatusError{Status: a.Status, Code: a.Code, RetryAfter: a.RetryAfter}
+	}
+	return l, nil
+}
+
+// call makes a request that is no read, again and again as reads are, on the caller's
+// goroutine. It takes no slot: listings are few, and who asks for many objects bounds
+// that.
+func (s *Storage) call(ctx context.Context, path string, ask func(ctx context.Context) error) error {
+	var h history
+	began := time.Now()
+	for {
+		if ctx.Err() != nil {
+			return ctx.Err()
+		}
+		f, err := s.askOnce(ctx, ask)
+		switch {
+		case err == nil:
+			return nil
+		case ctx.Err() != nil:
+			return ctx.Err()
+		case final(err):
+			return Clean(err)
+		}
+		next := h.next(f, time.Since(began), s.config.ReadTimeout, rand.Float64())
+		if next.err != nil {
+			return next.err
+		}
+		s.stats.retried(path, f)
+		s.throttled(f)
+		if next.refresh {
+			s.refresh(ctx, path)
+		}
+		if err := sleep(ctx, next.wait); err != nil {
+			return err
+		}
+	}
+}
+
+// askOnce is one attempt of call.
+func (s *Storage) askOnce(ctx context.Context, ask func(ctx context.Context) error) (finding, error) {
+	limit := s.config.FirstByteTimeout + s.config.SlowTime
+	ctx, cancel := context.WithTimeoutCause(ctx, limit, fmt.Errorf("%w (%v)", errNoFirstByte, limit))
+	defer cancel()
+	err := ask(ctx)
+	status, answered := errors.AsType[*StatusError](err)
+	switch {
+	case err == nil:
+		s.worked.Store(true)
+		s.stats.asked(200)
+	case answered:
+		s.worked.Store(true)
+		s.stats.asked(status.Status)
+		return ofStatus(status.Status, status.Code, status.RetryAfter), err
+	case !final(err):
+		s.stats.asked(0)
+	}
+	return ofError(cause(ctx, err), s.worked.Load()), err
+}
+
+// sleep waits, or gives the context's error.
+func sleep(ctx context.Context, d time.Duration) error {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}

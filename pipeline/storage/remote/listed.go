@@ -1,0 +1,132 @@
+package remote
+
+import (
+	"crypto/sha256"
+	"encoding/binary"
+	"encoding/hex"
+	"sync"
+
+	"github.com/zeebo/xxh3"
+
+	"github.com/lsiofs/lsiofs/pipeline/storage"
+)
+
+// fingerprint is a validator in 64 bits: the first 8 bytes, big-endian, of its
+// SHA-256; 0 for none. It stands in storage.Version, where files have their inode.
+func fingerprint(v Validator) uint64 {
+	if v == "" {
+		return 0
+	}
+	sum := sha256.Sum256([]byte(v))
+	return binary.BigEndian.Uint64(sum[:])
+}
+
+// listed keeps the validators of a dataset's objects, in some 50 bytes each: a listing
+// may have millions, and their paths are kept elsewhere already. Safe for concurrent
+// use.
+//
+//	at      xxh3 of the path → what of the object is compared, place of its validator
+//	packed  validators, one after another: a length, then so many bytes
+//
+// Two paths with one hash would have one validator; what is compared includes the
+// path, so the one that was listed first gives ErrChanged, and no wrong bytes.
+type listed struct {
+	mu     sync.RWMutex
+	at     map[uint64]entry
+	packed []byte
+}
+
+type entry struct {
+	seen  uint64 // hash of path, size and version
+	place uint64 // in packed; the highest bit: the server has given all for a range
+}
+
+const noRanges = 1 << 63
+
+func (l *listed) put(o storage.Object, v Validator) {
+	key, e := xxh3.HashString(o.Path), entry{seen: seen(o)}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.at == nil {
+		l.at = make(map[uint64]entry)
+	}
+	old, again := l.at[key]
+	if old.seen == e.seen {
+		return
+	}
+	e.place = uint64(len(l.packed))
+	l.packed = pack(l.packed, v)
+	if packed := l.packed[e.place:]; again && packedBytes(l.packed[old.place&^noRanges:]) == len(packed) {
+		e.place = old.place &^ noRanges // so versions that come and go take no more memory
+		copy(l.packed[e.place:], packed)
+		l.packed = l.packed[:len(l.packed)-len(packed)]
+	}
+	l.at[key] = e
+}
+
+// get gives the validator of an object as it was listed, and whether its server is
+// known to give all for a range; no, if it was not listed so.
+func (l *listed) get(o storage.Object) (v Validator, whole, ok bool) {
+	l.mu.RLock()
+	defer l.mu.RUnlock()
+	e, ok := l.at[xxh3.HashString(o.Path)]
+	if !ok || e.seen != seen(o) {
+		return "", false, false
+	}
+	return unpack(l.packed[e.place&^noRanges:]), e.place&noRanges != 0, true
+}
+
+// setWhole remembers that the server of an object gives all of it for a range.
+func (l *listed) setWhole(o storage.Object) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	key := xxh3.HashString(o.Path)
+	if e, ok := l.at[key]; ok && e.seen == seen(o) {
+		e.place |= noRanges
+		l.at[key] = e
+	}
+}
+
+// seen is never 0.
+func seen(o storage.Object) uint64 {
+	var p [24]byte
+	binary.LittleEndian.PutUint64(p[:], uint64(o.SizeBytes))
+	binary.LittleEndian.PutUint64(p[8:], uint64(o.Version.ModTimeNanos))
+	binary.LittleEndian.PutUint64(p[16:], o.Version.Inode)
+	return max(xxh3.HashSeed(append(p[:], o.Path...), 1), 1)
+}
+
+// md5Length is the length of S3's usual ETag, 32 hexadecimal digits in quotes, which
+// takes 17 bytes instead of 35. Its mark is no length that a validator of fewer than
+// maxValidatorBytes has.
+const (
+	md5Length         = 34
+	md5Mark           = 0xffff
+	maxValidatorBytes = 0xfffe
+)
+
+func pack(to []byte, v Validator) []byte {
+	if len(v) == md5Length && v[0] == '"' && v[md5Length-1] == '"' {
+		if raw, err := hex.DecodeString(string(v[1 : md5Length-1])); err == nil && Validator(`"`+hex.EncodeToString(raw)+`"`) == v {
+			return append(binary.LittleEndian.AppendUint16(to, md5Mark), raw...)
+		}
+	}
+	return append(binary.LittleEndian.AppendUint16(to, uint16(len(v))), v...)
+}
+
+// packedBytes is the length of what pack has written.
+func packedBytes(from []byte) int {
+	n := binary.LittleEndian.Uint16(from)
+	if n == md5Mark {
+		return 2 + 16
+	}
+	return 2 + int(n)
+}
+
+func unpack(from []byte) Validator {
+	n := binary.LittleEndian.Uint16(from)
+	if from = from[2:]; n == md5Mark {
+		return Validator(`"` + hex.EncodeToString(from[:16]) + `"`)
+	}
+	return Validator(from[:n])
+}

@@ -1,0 +1,106 @@
+package remote
+
+import (
+	"cmp"
+	"container/heap"
+	"slices"
+
+	"github.com/lsiofs/lsiofs/pipeline/storage"
+)
+
+// rank is the turn of a read among those that wait: by class, then by how much of a
+// stream comes before it is needed, then as they came.
+type rank struct {
+	class class
+	due   int64
+	seq   uint64
+}
+
+type class int8
+
+const (
+	demanded class = iota // a reader waits for it
+	planned               // a reader is going to want it
+	filling               // nobody asked for it
+)
+
+func (a rank) less(b rank) bool {
+	return cmp.Or(cmp.Compare(a.class, b.class), cmp.Compare(a.due, b.due), cmp.Compare(a.seq, b.seq)) < 0
+}
+
+// queue holds the reads that wait for a slot, as container/heap has it.
+type queue []*read
+
+var _ heap.Interface = (*queue)(nil)
+
+func (q queue) Len() int           { return len(q) }
+func (q queue) Less(i, j int) bool { return q[i].rank.less(q[j].rank) }
+func (q queue) Swap(i, j int)      { q[i], q[j] = q[j], q[i] }
+func (q *queue) Push(x any)        { *q = append(*q, x.(*read)) }
+
+func (q *queue) Pop() any {
+	old := *q
+	r := old[len(old)-1]
+	old[len(old)-1] = nil
+	*q = old[:len(old)-1]
+	return r
+}
+
+// plans is what readers have said that they are going to want.
+//
+// A read is ranked by the nearest want that it touches. One that no want touches is
+// demanded: who submits it, and says nothing, waits for it.
+type plans map[uint64]map[string][]span
+
+// span is a want, among those of one object, which are sorted by begin. reach is the
+// furthest end of this and of all before it.
+type span struct{ begin, end, reach, due int64 }
+
+// spansOf sorts wants by object.
+func spansOf(wants []storage.Want) map[string][]span {
+	spans := make(map[string][]span)
+	for _, w := range wants {
+		spans[w.Object.Path] = append(spans[w.Object.Path], span{begin: w.OffsetBytes, end: w.OffsetBytes + w.SizeBytes, due: max(w.DueBytes, 0)})
+	}
+	for _, of := range spans {
+		slices.SortFunc(of, func(a, b span) int { return cmp.Compare(a.begin, b.begin) })
+		reach := int64(0)
+		for i := range of {
+			reach = max(reach, of[i].end)
+			of[i].reach = reach
+		}
+	}
+	return spans
+}
+
+// set replaces a reader's wants.
+func (p plans) set(reader uint64, spans map[string][]span) {
+	if len(spans) == 0 {
+		delete(p, reader)
+		return
+	}
+	p[reader] = spans
+}
+
+// class is the class and the due bytes of a read of [begin, end).
+func (p plans) class(path string, begin, end int64, fill bool) (class, int64) {
+	nearest, found := int64(0), false
+	for _, spans := range p {
+		of := spans[path]
+		// Those before i begin before the read ends; as far as they reach into it, the
+		// read touches them.
+		i, _ := slices.BinarySearchFunc(of, end, func(s span, end int64) int { return cmp.Compare(s.begin, end) })
+		for i--; i >= 0 && of[i].reach > begin; i-- {
+			if of[i].end > begin && (!found || of[i].due < nearest) {
+				nearest, found = of[i].due, true
+			}
+		}
+	}
+	switch {
+	case found && nearest > 0:
+		return planned, nearest
+	case found || !fill:
+		return demanded, 0
+	}
+	return filling, 0
+}

@@ -1,0 +1,56 @@
+package remote_test
+
+import (
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/lsiofs/lsiofs/pipeline/storage"
+	"github.com/lsiofs/lsiofs/pipeline/storage/remote"
+	"github.com/lsiofs/lsiofs/pipeline/storage/remote/unkind"
+	"github.com/lsiofs/lsiofs/pipeline/storage/storagetest"
+)
+
+func engine(t testing.TB, source remote.Source, change func(*remote.Config)) *remote.Storage {
+	config := remote.DefaultConfig()
+	if change != nil {
+		change(&config)
+	}
+	s, err := remote.New(source, config)
+	require.NoError(t, err)
+	t.Cleanup(func() { _ = s.Close() })
+	return s
+}
+
+func serve(files map[string][]byte) *unkind.Server {
+	server := unkind.New()
+	for path, data := range files {
+		server.PutBytes(path, data)
+	}
+	return server
+}
+
+func TestStorage(t *testing.T) {
+	storagetest.Run(t, func(t *testing.T, files map[string][]byte) storage.Storage {
+		return engine(t, unkind.ConnectLoopback(t, serve(files)), nil)
+	})
+}
+
+func TestStorageThatHedges(t *testing.T) {
+	storagetest.Run(t, func(t *testing.T, files map[string][]byte) storage.Storage {
+		server := serve(files)
+		server.On(unkind.Method("GET"), unkind.Delay(1e8)).Share(0.02, 1)
+		return engine(t, unkind.Connect(t, server), func(c *remote.Config) { c.Hedge = true })
+	})
+}
+
+// Objects whose server knows no ETags are told apart by dates.
+func TestStorageOfDatedObjects(t *testing.T) {
+	storagetest.Run(t, func(t *testing.T, files map[string][]byte) storage.Storage {
+		server := serve(files)
+		for path := range files {
+			server.Dated(path)
+		}
+		return engine(t, unkind.Connect(t, server), nil)
+	})
+}

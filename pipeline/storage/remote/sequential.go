@@ -1,0 +1,211 @@
+package remote
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"sync"
+	"time"
+
+	"github.com/lsiofs/lsiofs/pipeline/storage"
+)
+
+// OpenSequential implements storage.Sequential: one request for all that is left of an
+// object, made with the first Read. Streams take no slots: one that nobody reads from
+// would keep others from theirs.
+func (s *Storage) OpenSequential(ctx context.Context, o storage.Object, off int64) (io.ReadCloser, error) {
+	st := &stream{s: s, object: o, at: off}
+	var ok bool
+	st.validator, st.whole, ok = s.listed.get(o)
+	switch {
+	case !ok:
+		return nil, st.failure(errUnlisted)
+	case off < 0 || off > o.SizeBytes:
+		return nil, st.failure(fmt.Errorf("the object has %d bytes", o.SizeBytes))
+	}
+	st.ctx, st.cancel = context.WithCancelCause(ctx)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.closed {
+		st.cancel(nil)
+		return nil, st.failure(errClosed)
+	}
+	s.streams[st] = struct{}{}
+	return st, nil
+}
+
+// stream is an object that is read forward.
+type stream struct {
+	s         *Storage
+	ctx       context.Context // of the stream, which is one running request
+	cancel    context.CancelCauseFunc
+	object    storage.Object
+	validator Validator
+	whole     bool
+
+	mu      sync.Mutex // of a Read, or of Close after it
+	at      int64
+	body    io.ReadCloser // nil: none is open
+	watch   *watch        // of body
+	asked   time.Time     // when body was asked for; zero: its first byte has come
+	since   time.Time     // the last byte, or the begin of the first attempt
+	history history
+	err     error // of all Reads from now on
+}
+
+var _ io.ReadCloser = (*stream)(nil)
+
+func (st *stream) failure(err error) error {
+	return &storage.Error{Object: st.object.Path, OffsetBytes: st.at, SizeBytes: max(st.object.SizeBytes-st.at, 0), Err: err}
+}
+
+// Read implements io.Reader.
+func (st *stream) Read(p []byte) (int, error) {
+	st.mu.Lock()
+	defer st.mu.Unlock()
+	if len(p) == 0 {
+		return 0, st.err
+	}
+	for st.err == nil {
+		if st.at == st.object.SizeBytes {
+			st.err = st.ended()
+			break
+		}
+		f := st.open()
+		n := 0
+		if f.kind == kindGood {
+			if n, f = st.read(p); n > 0 {
+				return n, nil
+			}
+		}
+		st.drop()
+		st.err = st.again(f)
+	}
+	return 0, st.err
+}
+
+// open makes the request, if there is none.
+func (st *stream) open() finding {
+	if st.body != nil {
+		return finding{}
+	}
+	q := question{begin: st.at, end: st.object.SizeBytes, size: st.object.SizeBytes, validator: st.validator, plain: st.at == 0, open: true}
+	q.whole = q.size <= wholeBytes && (st.whole || st.history.noRange > 0)
+	st.asked = time.Now()
+	if st.since.IsZero() {
+		st.since = st.asked
+	}
+	ctx, w := watching(st.ctx, st.s.config)
+	a, f := st.s.ask(ctx, st.object.Path, q)
+	if f.kind != kindGood {
+		w.end()
+		return f
+	}
+	st.body, st.watch = a.Body, w
+	if _, err := io.CopyN(io.Discard, &watched{body: a.Body, watch: w, first: func() {}}, f.skip); err != nil {
+		err = cause(ctx, err)
+		st.drop()
+		return broken(0, int(f.skip), err)
+	}
+	w.pause()
+	return finding{}
+}
+
+// read takes what comes next of the body.
+func (st *stream) read(p []byte) (int, finding) {
+	st.watch.resume()
+	n, err := st.body.Read(p[:min(int64(len(p)), st.object.SizeBytes-st.at)])
+	st.watch.progress(n)
+	st.watch.pause()
+	st.s.stats.bytes.Add(uint64(n))
+	if n > 0 {
+		now := time.Now()
+		if !st.asked.IsZero() {
+			st.s.stats.firstByte(wholeBytes+1, now.Sub(st.asked))
+		}
+		st.at, st.since, st.asked, st.history.failed = st.at+int64(n), now, time.Time{}, 0
+		return n, finding{}
+	}
+	if err == nil {
+		err = io.ErrNoProgress
+	}
+	f := broken(0, len(p), err)
+	if st.watch.why() != nil {
+		f.err = st.watch.why()
+	}
+	return 0, f
+}
+
+// again waits before the next request, or gives the error that there is none.
+func (st *stream) again(f finding) error {
+	if st.ctx.Err() != nil {
+		return st.canceled()
+	}
+	next := st.history.next(f, time.Since(st.since), st.s.config.ReadTimeout, rand.Float64())
+	if next.err != nil {
+		err := st.s.placed(next.err)
+		st.s.stats.failed(st.object.Path, err)
+		return st.failure(err)
+	}
+	st.s.stats.retried(st.object.Path, f)
+	st.s.throttled(f)
+	if next.refresh {
+		st.s.refresh(st.ctx, st.object.Path)
+	}
+	if sleep(st.ctx, next.wait) != nil {
+		return st.canceled()
+	}
+	return nil
+}
+
+// canceled is the error of a stream that was closed, or whose context has ended.
+func (st *stream) canceled() error {
+	if err := context.Cause(st.ctx); errors.Is(err, errClosed) {
+		return st.failure(err)
+	}
+	return st.ctx.Err()
+}
+
+// ended looks whether the body ends where the object does.
+func (st *stream) ended() error {
+	if st.body == nil {
+		return io.EOF
+	}
+	defer st.drop()
+	st.watch.resume()
+	var more [1]byte
+	if n, _ := io.ReadFull(st.body, more[:]); n > 0 {
+		return st.failure(st.s.placed(wrong("the answer has more than the %d bytes of the object", st.object.SizeBytes).err))
+	}
+	return io.EOF
+}
+
+// drop ends the request.
+func (st *stream) drop() {
+	if st.body != nil {
+		st.watch.end()
+		_ = st.body.Close()
+		st.body, st.watch = nil, nil
+	}
+}
+
+// Close implements io.Closer. It ends a Read that waits, and is idempotent.
+func (st *stream) Close() error {
+	st.end(errClosed)
+	st.s.mu.Lock()
+	defer st.s.mu.Unlock()
+	delete(st.s.streams, st)
+	return nil
+}
+
+func (st *stream) end(err error) {
+	st.cancel(err)
+	st.mu.Lock()
+	defer st.mu.Unlock()
+	st.drop()
+	if st.err == nil || st.err == io.EOF {
+		st.err = st.failure(err)
+	}
+}

@@ -1,0 +1,199 @@
+package remote
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"time"
+
+	"github.com/lsiofs/lsiofs/pipeline/storage"
+)
+
+// resumeBytes are as many as have to have come of a read that breaks for it to go on
+// there. Below that, what comes again costs less than what is gained.
+const resumeBytes = 64 << 10
+
+// serve makes one attempt at a read, which has a slot.
+func (s *Storage) serve(r *read) {
+	if r.Wanted != nil && !r.Wanted() {
+		s.release(r, 0, finding{})
+		s.finish(r, storage.ErrUnwanted)
+		return
+	}
+	s.limited(r)
+	n, f := s.attempt(r)
+	s.release(r, int64(n), f)
+	if f.kind == kindGood {
+		if r.history.noRange > 0 && !r.whole {
+			s.listed.setWhole(r.Object)
+		}
+		s.finish(r, nil)
+		return
+	}
+	r.resume(n)
+	waited, limit := s.limited(r)
+	next := r.history.next(f, waited, limit, rand.Float64())
+	if next.err != nil {
+		s.finish(r, s.placed(next.err))
+		return
+	}
+	s.stats.retried(r.Object.Path, f)
+	if next.refresh {
+		s.refresh(context.Background(), r.Object.Path)
+	}
+	s.later(r, next.wait, s.placed(f.err))
+}
+
+// resume keeps what has come of a read, if that is enough.
+func (r *read) resume(n int) {
+	if r.got+n < resumeBytes {
+		r.got = 0
+		return
+	}
+	if r.got += n; n > 0 {
+		r.history.failed = 0
+	}
+}
+
+// limited says for how long somebody has waited for a read, and may have to; no limit
+// if nobody does.
+func (s *Storage) limited(r *read) (waited, limit time.Duration) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.ranked(r); r.rank.class != demanded {
+		r.since = time.Time{}
+		return 0, 0
+	}
+	if r.since.IsZero() {
+		r.since = time.Now()
+	}
+	return time.Since(r.since), s.config.ReadTimeout
+}
+
+// placed says where something was read.
+func (s *Storage) placed(err error) error { return fmt.Errorf("%s: %w", s.source.Name(), err) }
+
+// attempt makes the request, or the requests, of one attempt.
+func (s *Storage) attempt(r *read) (n int, f finding) {
+	q := r.question()
+	p := r.Buf[r.got:]
+	if s.hedges == nil {
+		return s.exchange(context.Background(), r.Object.Path, q, p, nil)
+	}
+	return s.race(r, q, p)
+}
+
+// question is what is still missing of a read.
+func (r *read) question() question {
+	q := question{begin: r.OffsetBytes + int64(r.got), end: r.OffsetBytes + int64(len(r.Buf)), size: r.Object.SizeBytes, validator: r.validator}
+	q.plain = q.begin == 0 && q.end == q.size
+	q.whole = q.size <= wholeBytes && (r.whole || r.history.noRange > 0)
+	return q
+}
+
+// exchange makes one request and fills p with [q.begin, q.end). n bytes of p are right
+// also where the finding is not good. first, where it is set, is called when the first
+// byte comes. p is not touched any more once exchange has returned.
+func (s *Storage) exchange(ctx context.Context, path string, q question, p []byte, first func()) (n int, f finding) {
+	began := time.Now()
+	ctx, w := watching(ctx, s.config)
+	defer w.end()
+	a, f := s.ask(ctx, path, q)
+	if f.kind != kindGood {
+		return 0, f
+	}
+	defer func() { _ = a.Body.Close() }()
+	body := &watched{body: a.Body, watch: w, first: func() {
+		s.stats.firstByte(len(p), time.Since(began))
+		if first != nil {
+			first()
+		}
+	}}
+	n, f = receive(body, p, f.skip, f.rest)
+	s.stats.bytes.Add(uint64(body.came))
+	if f.kind == kindAgain {
+		f.err = cause(ctx, f.err)
+	}
+	return n, f
+}
+
+// ask makes one request and checks the head of its answer, whose body is open if that
+// is good.
+func (s *Storage) ask(ctx context.Context, path string, q question) (Answer, finding) {
+	off, n := q.begin, q.end-q.begin
+	if q.end == q.size && (q.plain || q.open) {
+		n = -1
+	}
+	a, err := s.source.Open(ctx, path, q.validator, off, n)
+	if err != nil {
+		s.stats.asked(0)
+		return Answer{}, ofError(cause(ctx, err), s.worked.Load())
+	}
+	s.worked.Store(true)
+	s.stats.asked(a.Status)
+	f := check(a, q)
+	if f.kind != kindGood {
+		_ = a.Body.Close() // unread, which closes the connection where something is left
+	}
+	return a, f
+}
+
+// cause is why a request failed: the watch's reason, if it has ended it.
+func cause(ctx context.Context, err error) error {
+	if ctx.Err() != nil {
+		return context.Cause(ctx)
+	}
+	return Clean(err)
+}
+
+// watched tells a watch what comes.
+type watched struct {
+	body  io.Reader
+	watch *watch
+	first func() // nil: it has been called
+	came  int64
+}
+
+func (w *watched) Read(p []byte) (int, error) {
+	n, err := w.body.Read(p)
+	w.came += int64(n)
+	w.watch.progress(n)
+	if n > 0 && w.first != nil {
+		w.first()
+		w.first = nil
+	}
+	return n, err
+}
+
+// receive fills p from a body that has skip bytes before it and rest after it, and
+// not one more.
+func receive(body io.Reader, p []byte, skip, rest int64) (n int, f finding) {
+	if _, err := io.CopyN(io.Discard, body, skip); err != nil {
+		return 0, broken(0, len(p), err)
+	}
+	n, err := io.ReadFull(body, p)
+	if err != nil {
+		return n, broken(n, len(p), err)
+	}
+	if _, err := io.CopyN(io.Discard, body, rest); err != nil {
+		return 0, broken(n, len(p), err)
+	}
+	var more [1]byte
+	switch _, err := io.ReadFull(body, more[:]); {
+	case err == nil:
+		return 0, wrong("the answer has more than the %d bytes that it announces", skip+int64(n)+rest)
+	case !errors.Is(err, io.EOF):
+		return 0, broken(n, len(p), err)
+	}
+	return n, finding{}
+}
+
+// broken is the finding of a body that ended too early.
+func broken(n, of int, err error) finding {
+	if errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) {
+		err = errors.New("the connection was closed")
+	}
+	return finding{kind: kindAgain, err: fmt.Errorf("the answer broke after %d of %d bytes: %w", n, of, Clean(err))}
+}

@@ -1,0 +1,183 @@
+package remote
+
+import (
+	"slices"
+	"strconv"
+	"sync"
+	"sync/atomic"
+	"time"
+)
+
+// Stats is a snapshot, for status.json. Numbers are since New, but for Slots, InUse and
+// Waiting, which are of now.
+type Stats struct {
+	Requests     map[string]uint64 `json:"requests"` // by status; "none": no answer came
+	Bytes        uint64            `json:"bytes"`    // of bodies, also of those that were thrown away
+	FirstByte    Latency           `json:"first_byte"`
+	Slots        int               `json:"slots"`
+	InUse        int               `json:"slots_in_use"`
+	Waiting      int               `json:"waiting"` // reads, for a slot
+	InRetry      int               `json:"in_retry"`
+	Throttled    uint64            `json:"throttled"`
+	Retries      map[string]uint64 `json:"retries"` // by reason
+	Hedges       uint64            `json:"hedges"`
+	HedgesWon    uint64            `json:"hedges_won"`
+	PassedOver   uint64            `json:"passed_over"` // keys that are no paths, in listings
+	PriceDollars float64           `json:"price_dollars"`
+	LastError    string            `json:"last_error,omitempty"` // of a read that failed, or is tried again
+}
+
+// Latency is how long the first bytes of the last answers took, in seconds.
+type Latency struct {
+	P50 float64 `json:"p50_seconds"`
+	P95 float64 `json:"p95_seconds"`
+	P99 float64 `json:"p99_seconds"`
+}
+
+// stats counts. Safe for concurrent use.
+type stats struct {
+	bytes atomic.Uint64
+
+	mu        sync.Mutex
+	requests  map[int]uint64
+	lists     uint64
+	retries   [kinds]uint64
+	hedges    uint64
+	hedgesWon uint64
+	passed    uint64
+	lastError string
+	first     [sizeClasses]window
+}
+
+// asked counts an answer, or with 0 that none came.
+func (s *stats) asked(status int) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.requests == nil {
+		s.requests = map[int]uint64{}
+	}
+	if status < 100 || status > 599 {
+		status = 0
+	}
+	s.requests[status]++
+}
+
+func (s *stats) askedList() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.lists++
+}
+
+func (s *stats) retried(path string, f finding) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.retries[f.kind]++
+	s.lastError = path + ": " + f.err.Error()
+}
+
+func (s *stats) failed(path string, err error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.lastError = path + ": " + err.Error()
+}
+
+func (s *stats) passedOver() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.passed++
+}
+
+func (s *stats) firstByte(size int, after time.Duration) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.first[sizeClass(size)].add(after)
+}
+
+// Latencies are kept by the size of reads: services answer large ranges later.
+const sizeClasses = 3
+
+func sizeClass(size int) int {
+	switch {
+	case size <= 512<<10:
+		return 0
+	case size <= 4<<20:
+		return 1
+	}
+	return 2
+}
+
+// window keeps the last latencies.
+type window struct {
+	last [512]time.Duration
+	n    int // that were added
+}
+
+func (w *window) add(d time.Duration) {
+	w.last[w.n%len(w.last)] = d
+	w.n++
+}
+
+func (w *window) appendTo(all []time.Duration) []time.Duration {
+	return append(all, w.last[:min(w.n, len(w.last))]...)
+}
+
+// quantile is the q-th of sorted values, 0 of none.
+func quantile(sorted []time.Duration, q float64) time.Duration {
+	if len(sorted) == 0 {
+		return 0
+	}
+	return sorted[min(int(q*float64(len(sorted))), len(sorted)-1)]
+}
+
+// Stats gives a snapshot.
+func (s *Storage) Stats() Stats {
+	out := s.stats.snapshot(s.config)
+	out.Bytes = s.stats.bytes.Load()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	out.Slots, out.InUse, out.Waiting, out.InRetry = s.slots.limit, s.used, len(s.queue), len(s.waiting)
+	return out
+}
+
+func (s *stats) snapshot(c Config) Stats {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	out := Stats{
+		Requests: map[string]uint64{}, Retries: map[string]uint64{}, Hedges: s.hedges, HedgesWon: s.hedgesWon,
+		Throttled: s.retries[kindThrottled], PassedOver: s.passed, LastError: s.lastError,
+	}
+	total := uint64(0)
+	for status, n := range s.requests {
+		total += n
+		if status == 0 {
+			out.Requests["none"] = n
+			continue
+		}
+		out.Requests[strconv.Itoa(status)] = n
+	}
+	out.PriceDollars = float64(s.lists)*c.ListDollars + float64(total-s.lists)*c.GetDollars
+	for k, n := range s.retries {
+		if n > 0 {
+			out.Retries[names[k]] = n
+		}
+	}
+	var all []time.Duration
+	for i := range s.first {
+		all = s.first[i].appendTo(all)
+	}
+	slices.Sort(all)
+	out.FirstByte = Latency{P50: quantile(all, 0.5).Seconds(), P95: quantile(all, 0.95).Seconds(), P99: quantile(all, 0.99).Seconds()}
+	return out
+}
+
+func (s *stats) hedge() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.hedges++
+}
+
+func (s *stats) wonHedge() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.hedgesWon++
+}

@@ -1,0 +1,141 @@
+package target
+
+import (
+	"encoding/json"
+	"fmt"
+	"strings"
+)
+
+// ParseText reads a list of files, a line each: a URL, or a path relative to the list,
+// either with ranges such as {000..146}. Empty lines and those that begin with # are
+// passed over. Files lie in the list's folder or below it. A line without a query has
+// the list's own.
+func (w Web) ParseText(text string) ([]Name, error) {
+	c := collector{web: w, seen: make(map[string]bool)}
+	n := 0
+	for line := range strings.Lines(strings.TrimPrefix(text, "\ufeff")) {
+		n++
+		line = strings.TrimSpace(line)
+		if line == "" || line[0] == '#' {
+			continue
+		}
+		if err := c.add("", line, -1); err != nil {
+			return nil, fmt.Errorf("line %d: %w", n, err)
+		}
+	}
+	return c.all()
+}
+
+// ParseShards reads a list of shards as wids (webdataset) has them: a JSON document with
+// a shardlist, whose URLs are relative to its base or to the document itself.
+func (w Web) ParseShards(text []byte) ([]Name, error) {
+	var document struct {
+		Kind      string `json:"__kind__"`
+		Base      string `json:"base"`
+		Shardlist []struct {
+			URL      string `json:"url"`
+			Filesize *int64 `json:"filesize"`
+		} `json:"shardlist"`
+		Datasets json.RawMessage `json:"datasets"`
+	}
+	if err := json.Unmarshal(text, &document); err != nil {
+		return nil, fmt.Errorf("it is no JSON document of shards: %w", err)
+	}
+	if document.Shardlist == nil {
+		if document.Datasets != nil {
+			return nil, fmt.Errorf("it names several datasets: give the list of one of them")
+		}
+		return nil, fmt.Errorf("it has no shardlist: a .json list is one of wids (webdataset), other lists are .txt, a file a line")
+	}
+	c := collector{web: w, seen: make(map[string]bool)}
+	for i, shard := range document.Shardlist {
+		size := int64(-1)
+		if shard.Filesize != nil && *shard.Filesize > 0 {
+			size = *shard.Filesize
+		}
+		if err := c.add(document.Base, shard.URL, size); err != nil {
+			return nil, fmt.Errorf("shard %d: %w", i, err)
+		}
+	}
+	return c.all()
+}
+
+// collector gathers the files of a list, each once.
+type collector struct {
+	web   Web
+	names []Name
+	seen  map[string]bool
+}
+
+func (c *collector) all() ([]Name, error) {
+	if len(c.names) == 0 {
+		return nil, fmt.Errorf("it names no files")
+	}
+	return c.names, nil
+}
+
+// add appends the files of one entry, which is relative to base, which is so to the list.
+func (c *collector) add(base, entry string, sizeBytes int64) error {
+	path, query, found := strings.Cut(entry, "?")
+	if !found {
+		query = c.web.Query
+	}
+	path, err := c.below(base, path)
+	if err != nil {
+		return err
+	}
+	if strings.ContainsAny(query, " #") || strings.ContainsFunc(entry, func(r rune) bool { return r < ' ' || r == 0x7f }) {
+		return fmt.Errorf("an entry has a space, a # or a control character in it: percent-encode it")
+	}
+	if err := checkWebPath(path, c.web.Root()); err != nil {
+		return err
+	}
+	names, err := expand(path, query)
+	if err != nil {
+		return err
+	}
+	if len(c.names)+len(names) > maxNames {
+		return fmt.Errorf("the list names more than %d files", maxNames)
+	}
+	for _, name := range names {
+		if c.seen[name.Path] {
+			return fmt.Errorf("%s is named twice", name.Path)
+		}
+		c.seen[name.Path] = true
+		name.SizeBytes = sizeBytes
+		c.names = append(c.names, name)
+	}
+	return nil
+}
+
+// below gives an entry's path relative to the root, still percent-encoded.
+func (c *collector) below(base, entry string) (string, error) {
+	outside := fmt.Errorf("an entry of the list lies outside of %s: all files must be in the list's folder or below it", c.web.Root())
+	full := entry
+	if !IsRemote(entry) && !strings.HasPrefix(entry, "/") && base != "" {
+		full = strings.TrimSuffix(base, "/") + "/" + entry
+	}
+	if scheme, rest, ok := cutScheme(full); ok {
+		authority, path, _ := strings.Cut(rest, "/")
+		host, err := parseHost(scheme, authority)
+		if scheme != c.web.Scheme || err != nil || host != c.web.Host {
+			return "", outside
+		}
+		full = "/" + path
+	}
+	for strings.HasPrefix(full, "./") {
+		full = full[2:]
+	}
+	path, absolute := strings.CutPrefix(full, "/")
+	if !absolute {
+		return full, nil
+	}
+	// The folder may be written otherwise than it is here.
+	depth := strings.Count(c.web.Dir, "/")
+	components := strings.SplitAfterN(path, "/", depth+1)
+	dir, err := canonical(strings.Join(components[:min(depth, len(components))], ""))
+	if err != nil || dir != c.web.Dir || len(components) <= depth {
+		return "", outside
+	}
+	return components[depth], nil
+}

@@ -1,0 +1,97 @@
+// Package target reads the names of datasets at services: s3://BUCKET/PREFIX/PATTERN and
+// https://HOST/DIR/NAME-{000..146}.tar. It is pure: it looks at text alone. Its errors
+// say what to write instead, and never have user names, passwords or queries in them.
+//
+//	s3://bucket                     the whole bucket
+//	s3://bucket/train/              what is below train/
+//	s3://bucket/train               the same, or an object of this name: the service knows
+//	s3://bucket/train/*.tar         patterns as for files: * ** ? [] {a,b} {000..146} \
+//	https://host/train/000.tar      one file
+//	https://host/train/{000..146}.tar?sig=…   files by number; ? begins the query
+//	https://host/train/list.txt     a list of files; .json: a list of shards of wids
+package target
+
+import (
+	"fmt"
+	"strings"
+)
+
+// Target is what a dataset's name stands for: one of its fields is set.
+type Target struct {
+	Bucket *Bucket
+	Web    *Web
+}
+
+// IsRemote says whether a dataset's name has a scheme, as in s3://bucket, and is no path.
+// What exists among files under that very name is for the caller to prefer.
+func IsRemote(name string) bool {
+	_, _, ok := cutScheme(name)
+	return ok
+}
+
+// cutScheme splits name behind its scheme, which comes in lower case.
+func cutScheme(name string) (scheme, rest string, ok bool) {
+	scheme, rest, ok = strings.Cut(name, "://")
+	if !ok || scheme == "" || !isLetter(scheme[0]) {
+		return "", "", false
+	}
+	for i := range len(scheme) {
+		if c := scheme[i]; !isLetter(c) && !isDigit(c) && c != '+' && c != '-' && c != '.' {
+			return "", "", false
+		}
+	}
+	return strings.ToLower(scheme), rest, true
+}
+
+// Parse reads a name that IsRemote.
+func Parse(name string) (Target, error) {
+	scheme, rest, ok := cutScheme(name)
+	if !ok {
+		return Target{}, fmt.Errorf("the dataset has no scheme such as s3:// or https://")
+	}
+	for i := range len(rest) {
+		if rest[i] < ' ' || rest[i] == 0x7f {
+			return Target{}, fmt.Errorf("the %s:// dataset's name has a control character in it", scheme)
+		}
+	}
+	switch scheme {
+	case "s3":
+		b, err := parseBucket(rest)
+		if err != nil {
+			return Target{}, err
+		}
+		return Target{Bucket: &b}, nil
+	case "http", "https":
+		w, err := parseWeb(scheme, rest)
+		if err != nil {
+			return Target{}, err
+		}
+		return Target{Web: &w}, nil
+	case "gs", "gcs":
+		return Target{}, fmt.Errorf("%s:// is not supported yet: Google's storage answers s3:// too, with --endpoint https://storage.googleapis.com and HMAC keys", scheme)
+	case "az", "abfs", "abfss":
+		return Target{}, fmt.Errorf("%s:// is not supported: give the https:// URL of the container, with its SAS token as the query", scheme)
+	case "s3a", "s3n":
+		return Target{}, fmt.Errorf("%s:// is not supported: write s3://", scheme)
+	case "file":
+		return Target{}, fmt.Errorf("file:// is not supported: give the path alone")
+	}
+	return Target{}, fmt.Errorf("%s:// is not supported: datasets are paths, s3:// buckets, and files by https:// or http://", scheme)
+}
+
+func isLetter(c byte) bool { return c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z' }
+func isDigit(c byte) bool  { return c >= '0' && c <= '9' }
+
+// checkComponents refuses paths that no shard has: they would be passed over in a
+// listing, or be another object to the service.
+func checkComponents(path, where string) error {
+	for component := range strings.SplitSeq(path, "/") {
+		switch component {
+		case "":
+			return fmt.Errorf("%s has two slashes in a row, or begins with one: objects with empty components in their names are not read", where)
+		case ".", "..":
+			return fmt.Errorf("%s has the component %q: write the path without it", where, component)
+		}
+	}
+	return nil
+}

@@ -1,0 +1,215 @@
+package unkind
+
+import (
+	"bytes"
+	"fmt"
+	"net/http"
+	"strconv"
+	"time"
+)
+
+// Fault changes an answer. It is called from the goroutine that answers.
+type Fault func(*Reply)
+
+// Rule says to which requests a fault is done. Its methods return it, and may be called
+// at any time.
+type Rule struct {
+	server *Server
+	when   func(Request) bool
+	fault  Fault
+	from   int     // so many that fit are spared first
+	times  int     // so many after them are not; 0: all
+	share  float64 // of those; 0: all
+	seed   uint64
+	seen   int
+	off    bool
+}
+
+// On adds a rule for requests that when accepts; nil: for all. Of several rules that fit,
+// all are done, in turn.
+func (s *Server) On(when func(Request) bool, fault Fault) *Rule {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	r := &Rule{server: s, when: when, fault: fault}
+	s.rules = append(s.rules, r)
+	return r
+}
+
+// After spares the first n requests that fit.
+func (r *Rule) After(n int) *Rule { return r.set(func() { r.from = n }) }
+
+// Times is for n requests, and no more.
+func (r *Rule) Times(n int) *Rule { return r.set(func() { r.times = n }) }
+
+// Share is for a share of the requests, which the seed chooses by their turn.
+func (r *Rule) Share(share float64, seed uint64) *Rule {
+	return r.set(func() { r.share, r.seed = share, seed })
+}
+
+// Off ends the rule.
+func (r *Rule) Off() *Rule { return r.set(func() { r.off = true }) }
+
+func (r *Rule) set(what func()) *Rule {
+	r.server.mu.Lock()
+	defer r.server.mu.Unlock()
+	what()
+	return r
+}
+
+// applies is called under the server's lock, once for each request.
+func (r *Rule) applies(asked Request) bool {
+	if r.off || r.when != nil && !r.when(asked) {
+		return false
+	}
+	turn := r.seen
+	r.seen++
+	if turn < r.from || r.times > 0 && turn >= r.from+r.times {
+		return false
+	}
+	return r.share == 0 || float64(mix(r.seed+uint64(turn))>>11)/(1<<53) < r.share
+}
+
+// Path is for reads of one object.
+func Path(path string) func(Request) bool {
+	return func(r Request) bool { return r.Method == "GET" && r.Path == path }
+}
+
+// Method is for requests by one method; see Request.
+func Method(method string) func(Request) bool {
+	return func(r Request) bool { return r.Method == method }
+}
+
+// Range is for reads of a range that touches [begin, end).
+func Range(begin, end int64) func(Request) bool {
+	return func(r Request) bool { return r.Method == "GET" && r.Begin >= 0 && r.Begin < end && r.End > begin }
+}
+
+// Status answers with a status, a word for it, and the headers of pairs.
+func Status(status int, code string, pairs ...string) Fault {
+	return func(p *Reply) {
+		p.Header = http.Header{}
+		p.fail(status, code)
+		for i := 0; i+1 < len(pairs); i += 2 {
+			p.Header.Set(pairs[i], pairs[i+1])
+		}
+	}
+}
+
+// Delay waits before the answer.
+func Delay(d time.Duration) Fault { return func(p *Reply) { p.Delay = d } }
+
+// Hang gives no answer.
+func Hang() Fault { return Delay(24 * time.Hour) }
+
+// Stall gives k bytes of the body, and then nothing.
+func Stall(k int) Fault { return func(p *Reply) { p.StopAfter, p.Stall = k, true } }
+
+// Drip waits before each KiB of the body.
+func Drip(perKiB time.Duration) Fault { return func(p *Reply) { p.PauseKiB = perKiB } }
+
+// Reset closes the connection after k bytes of the body, or without an answer if k < 0.
+func Reset(k int) Fault {
+	return func(p *Reply) {
+		p.StopAfter, p.NoAnswer = max(k, 0), k < 0
+	}
+}
+
+// Short takes the last n bytes from the body, and says so in its length; n < 0: all.
+func Short(n int) Fault {
+	return func(p *Reply) {
+		taken := n
+		if n < 0 || n > len(p.Body) {
+			taken = len(p.Body)
+		}
+		p.Body = p.Body[:len(p.Body)-taken]
+	}
+}
+
+// Long adds n bytes to the body, and says so in its length.
+func Long(n int) Fault { return func(p *Reply) { p.Body = append(p.Body, make([]byte, n)...) } }
+
+// Unannounced sends the body without saying how long it is.
+func Unannounced() Fault { return func(p *Reply) { p.Unannounced = true } }
+
+// Together does several faults, in turn.
+func Together(faults ...Fault) Fault {
+	return func(p *Reply) {
+		for _, f := range faults {
+			f(p)
+		}
+	}
+}
+
+// Whole answers with all of the object instead of a range.
+func Whole() Fault {
+	return func(p *Reply) {
+		if p.Status == 206 {
+			p.Status, p.Body = 200, p.whole()
+			p.Header.Del("Content-Range")
+		}
+	}
+}
+
+// OtherRange answers with as many bytes from elsewhere, and says so.
+func OtherRange(by int64) Fault {
+	return func(p *Reply) {
+		all, n := p.whole(), int64(len(p.Body))
+		begin := max(min(p.Request.Begin+by, int64(len(all))-n), 0)
+		p.Body = all[begin : begin+n]
+		p.Header.Set("Content-Range", fmt.Sprintf("bytes %d-%d/%d", begin, begin+n-1, len(all)))
+	}
+}
+
+// ContentRange says something else of the range, by words that begin, last and total are
+// written into; "" says nothing.
+func ContentRange(format string) Fault {
+	return func(p *Reply) {
+		p.Header.Del("Content-Range")
+		if format != "" {
+			begin, last, total := strconv.FormatInt(p.Request.Begin, 10), strconv.FormatInt(p.Request.End-1, 10), strconv.Itoa(len(p.whole()))
+			value := []byte(format)
+			for word, with := range map[string]string{"BEGIN": begin, "LAST": last, "TOTAL": total} {
+				value = bytes.ReplaceAll(value, []byte(word), []byte(with))
+			}
+			p.Header.Set("Content-Range", string(value))
+		}
+	}
+}
+
+// Multipart answers with the range as one part of several.
+func Multipart() Fault {
+	return func(p *Reply) {
+		head := fmt.Sprintf("--x\r\nContent-Range: %s\r\n\r\n", p.Header.Get("Content-Range"))
+		p.Header.Del("Content-Range")
+		p.Header.Set("Content-Type", "multipart/byteranges; boundary=x")
+		p.Body = append([]byte(head), append(p.Body, "\r\n--x--\r\n"...)...)
+	}
+}
+
+// Encoded says that the body is compressed.
+func Encoded(encoding string) Fault {
+	return func(p *Reply) { p.Header.Set("Content-Encoding", encoding) }
+}
+
+// NoPrecondition does not look at If-Match, and answers with the version that there is.
+func NoPrecondition() Fault {
+	return func(p *Reply) {
+		if p.Precondition {
+			p.right()
+		}
+	}
+}
+
+// NoVersion leaves out of which version the answer is.
+func NoVersion() Fault {
+	return func(p *Reply) {
+		p.Header.Del("ETag")
+		p.Header.Del("Last-Modified")
+	}
+}
+
+// Old answers as servers did before HTTP/1.1: the end of the connection ends the body.
+func Old() Fault { return func(p *Reply) { p.Old = true } }
+
+// LastAnswer closes the connection after the answer.
+func LastAnswer() Fault { return func(p *Reply) { p.Header.Set("Connection", "close") } }

@@ -1,0 +1,127 @@
+package s3
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"net/url"
+	"os"
+	"strings"
+
+	"github.com/lsiofs/lsiofs/pipeline/storage/remote"
+)
+
+// globalHost answers for buckets of all regions, if only with where they are.
+const globalHost = "s3.amazonaws.com"
+
+// defaultRegion is what requests to services of one's own are signed for.
+const defaultRegion = "us-east-1"
+
+// place is where a bucket is: at Amazon, by region, or at a service of one's own.
+type place struct {
+	bucket   string
+	endpoint *url.URL // nil: Amazon's
+	region   string   // "" at Amazon: not known yet
+	// forced regions were given by the user for this very mount.
+	forced bool
+}
+
+// locate finds a bucket's place in options, environment and profile, in this order.
+func locate(bucket string, o Options, p profile) (place, error) {
+	at := place{bucket: bucket, region: o.Region, forced: o.Region != ""}
+	if strings.HasSuffix(bucket, "--x-s3") {
+		return at, remote.Refuse("s3://%s: directory buckets (S3 Express) are not supported yet: use a general purpose bucket", bucket)
+	}
+	for _, said := range []string{os.Getenv("AWS_REGION"), os.Getenv("AWS_DEFAULT_REGION"), p.region} {
+		if at.region == "" {
+			at.region = said
+		}
+	}
+	if strings.ContainsFunc(at.region, func(r rune) bool { return (r < 'a' || r > 'z') && (r < '0' || r > '9') && r != '-' && r != '_' }) {
+		return at, remote.Refuse("region %q is none: regions are such as us-east-1", at.region)
+	}
+	endpoint, from := o.Endpoint, "--endpoint"
+	for _, c := range []struct{ value, from string }{
+		{os.Getenv("AWS_ENDPOINT_URL_S3"), "AWS_ENDPOINT_URL_S3"}, {os.Getenv("AWS_ENDPOINT_URL"), "AWS_ENDPOINT_URL"}, {p.endpoint, "endpoint_url of the profile"},
+	} {
+		if endpoint == "" {
+			endpoint, from = c.value, c.from
+		}
+	}
+	if endpoint == "" {
+		return at, nil
+	}
+	u, err := url.Parse(endpoint)
+	switch {
+	case err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Hostname() == "":
+		return at, remote.Refuse("%s is no URL of a server: write https://HOST or http://HOST:PORT", from)
+	case u.User != nil:
+		return at, remote.Refuse("%s has a user name in it: credentials come from the environment, from ~/.aws or from the machine", from)
+	case strings.Trim(u.Path, "/") != "" || u.RawQuery != "" || u.Fragment != "":
+		return at, remote.Refuse("%s has more than a server in it: write %s://%s", from, u.Scheme, u.Host)
+	}
+	at.endpoint = &url.URL{Scheme: u.Scheme, Host: strings.ToLower(u.Host)}
+	if at.region == "" {
+		at.region = defaultRegion
+	}
+	return at, nil
+}
+
+// name is the canonical URL of a folder of the bucket. That of a service of one's own
+// has the service in it: its buckets are others than Amazon's of the same name.
+func (p place) name(folder string) string {
+	name := "s3://" + p.bucket
+	if p.endpoint != nil {
+		name = "s3+" + p.endpoint.String() + "/" + p.bucket
+	}
+	return strings.TrimSuffix(name+"/"+folder, "/")
+}
+
+// url is where an object is asked for, or, for no key, the bucket.
+func (p place) url(key string) *url.URL {
+	u := url.URL{Scheme: "https", Host: "s3." + p.region + ".amazonaws.com"}
+	if strings.HasPrefix(p.region, "cn-") {
+		u.Host += ".cn"
+	}
+	path := "/" + key
+	switch {
+	case p.endpoint != nil:
+		u.Scheme, u.Host, path = p.endpoint.Scheme, p.endpoint.Host, "/"+p.bucket+path
+	case ofHost(p.bucket):
+		u.Host = p.bucket + "." + u.Host
+	default:
+		path = "/" + p.bucket + path
+	}
+	u.Path, u.RawPath = path, escape(path)
+	return &u
+}
+
+// ofHost says whether a bucket's name may be a part of a host's for which Amazon has a
+// certificate.
+func ofHost(bucket string) bool {
+	return len(bucket) <= 63 && !strings.ContainsFunc(bucket, func(r rune) bool { return (r < 'a' || r > 'z') && (r < '0' || r > '9') && r != '-' })
+}
+
+// regionHeader says where a bucket is, on almost every answer to a request for it.
+const regionHeader = "X-Amz-Bucket-Region"
+
+// askRegion asks Amazon where a bucket is, which needs no credentials.
+func askRegion(ctx context.Context, t http.RoundTripper, bucket string) (string, error) {
+	request, err := http.NewRequestWithContext(ctx, http.MethodHead, "https://"+globalHost+"/"+bucket, nil)
+	if err != nil {
+		return "", remote.Clean(err)
+	}
+	request.Header.Set("User-Agent", userAgent)
+	resp, err := t.RoundTrip(request)
+	if err != nil {
+		return "", fmt.Errorf("asking for the region of s3://%s: %w", bucket, remote.Clean(err))
+	}
+	_ = resp.Body.Close()
+	if region := resp.Header.Get(regionHeader); region != "" {
+		return region, nil
+	}
+	if resp.StatusCode == http.StatusNotFound {
+		return "", remote.Refuse("s3://%s: %w: there is no such bucket", bucket, &remote.StatusError{Status: resp.StatusCode, Code: "NoSuchBucket"})
+	}
+	return "", fmt.Errorf("asking for the region of s3://%s: %w: --region gives it", bucket, &remote.StatusError{Status: resp.StatusCode})
+}

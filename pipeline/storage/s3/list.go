@@ -1,0 +1,238 @@
+package s3
+
+import (
+	"context"
+	"encoding/json"
+	"encoding/xml"
+	"fmt"
+	"io"
+	"net/http"
+	"net/url"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/lsiofs/lsiofs/pipeline/storage/remote"
+)
+
+const (
+	// pageKeys is the most that S3 lists at once.
+	pageKeys = 1000
+	// flatPages are listed one after the other, at about 100 ms each, before a listing
+	// is split: most datasets end before.
+	flatPages = 20
+	// maxPageBytes bounds a page: 1000 keys of 1024 bytes, url-encoded, and the rest.
+	maxPageBytes = 16 << 20
+)
+
+// page is one answer to a listing. Keys may be url-encoded.
+type page struct {
+	XMLName               xml.Name `xml:"ListBucketResult"`
+	EncodingType          string
+	IsTruncated           bool
+	NextContinuationToken string
+	Contents              []struct {
+		Key           string
+		LastModified  string
+		ETag          string
+		Size          string
+		StorageClass  string
+		RestoreStatus struct {
+			IsRestoreInProgress bool
+			RestoreExpiryDate   string
+		}
+	}
+	CommonPrefixes []struct{ Prefix string }
+}
+
+// List gives a page of all objects below the folder but those that can be no file: with
+// keys that end in a slash, or have components that are empty, begin with a dot, or are
+// no UTF-8. A long listing is split by folders, whose pages go on beside each other.
+func (s *Source) List(ctx context.Context, name string, visit func(remote.Listed) error) (next []string, err error) {
+	at := stretch{Prefix: s.prefix}
+	if name != "" {
+		if err := json.Unmarshal([]byte(name), &at); err != nil {
+			return nil, remote.Refuse("there is no page of such a name: %w", err)
+		}
+	}
+	after, delimiter := "", ""
+	if at.Behind && strings.HasPrefix(at.Last, at.Prefix) {
+		after = at.Last
+	}
+	if at.Folders {
+		delimiter = "/"
+	}
+	p, err := s.page(ctx, at.Prefix, delimiter, after, at.Token)
+	if err != nil {
+		return nil, err
+	}
+	from := at.Last
+	for _, o := range p.Contents {
+		if at.Behind && o.Key <= from {
+			continue // not all services begin where they are told
+		}
+		if !at.Behind {
+			at.Unsorted = at.Unsorted || o.Key <= at.Last && at.Last != ""
+			at.Last = o.Key
+		}
+		if err := take(ctx, o.Listed, visit); err != nil {
+			return nil, err
+		}
+	}
+	return at.next(p), nil
+}
+
+// stretch is a page of a listing, which it is the name of, as JSON.
+type stretch struct {
+	Prefix string
+	Token  string // where it goes on; "": at the beginning
+	Flat   int    // pages before it
+	// Last is the last key of the flat part. Behind: only what comes behind it is
+	// listed. Unsorted: keys have not come in the order of their bytes.
+	Last             string
+	Behind, Unsorted bool
+	Folders          bool // what is directly below, and the folders that are
+}
+
+// next are the pages that follow a page.
+func (at stretch) next(p read) (pages []string) {
+	add := func(to stretch) {
+		name, err := json.Marshal(to)
+		if err != nil {
+			panic(err) // a struct of strings and numbers
+		}
+		pages = append(pages, string(name))
+	}
+	for _, folder := range p.folders {
+		if folder > at.Last || strings.HasPrefix(at.Last, folder) { // else all of it was listed
+			add(stretch{Prefix: folder, Last: at.Last, Behind: true})
+		}
+	}
+	if p.next == "" {
+		return pages
+	}
+	at.Token = p.next
+	if at.Flat++; !at.Behind && at.Flat >= flatPages && !at.Unsorted {
+		at = stretch{Prefix: at.Prefix, Last: at.Last, Behind: true, Folders: true}
+	}
+	add(at)
+	return pages
+}
+
+// take visits one object, unless it is to be passed over.
+func take(ctx context.Context, o remote.Listed, visit func(remote.Listed) error) error {
+	for component := range strings.SplitSeq(o.Path, "/") {
+		if component == "" || component[0] == '.' || strings.ContainsRune(component, 0) {
+			return nil
+		}
+	}
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	return visit(o)
+}
+
+// found is an object of a page.
+type found struct {
+	remote.Listed
+	Key string
+}
+
+// read is a page that was understood.
+type read struct {
+	Contents []found
+	folders  []string
+	next     string // the token of the page that follows, "" for none
+}
+
+// page asks for one page of a listing.
+func (s *Source) page(ctx context.Context, prefix, delimiter, after, token string) (read, error) {
+	query := url.Values{"list-type": {"2"}, "encoding-type": {"url"}, "max-keys": {strconv.Itoa(pageKeys)}, "prefix": {prefix}}
+	for name, value := range map[string]string{"delimiter": delimiter, "start-after": after, "continuation-token": token} {
+		if value != "" {
+			query.Set(name, value)
+		}
+	}
+	// Else an object that was restored looks like one that is to be.
+	header := http.Header{"X-Amz-Optional-Object-Attributes": {"RestoreStatus"}}
+	resp, err := s.ask(ctx, http.MethodGet, "", query, header)
+	if err != nil {
+		return read{}, err
+	}
+	defer func() { _ = resp.Body.Close() }()
+	if resp.StatusCode != http.StatusOK {
+		a := remote.AnswerOf(resp, "")
+		a.ReadCode(resp.Header)
+		return read{}, &remote.StatusError{Status: a.Status, Code: a.Code, RetryAfter: a.RetryAfter}
+	}
+	var p page
+	if err := xml.NewDecoder(io.LimitReader(resp.Body, maxPageBytes)).Decode(&p); err != nil {
+		if ctx.Err() != nil {
+			return read{}, ctx.Err()
+		}
+		return read{}, fmt.Errorf("a page can't be read: %w", remote.Clean(err))
+	}
+	r, err := s.understand(p, prefix)
+	if err == nil && r.next != "" && r.next == token {
+		err = remote.Refuse("the service gives the same page again and again")
+	}
+	return r, err
+}
+
+// understand decodes a page.
+func (s *Source) understand(p page, prefix string) (read, error) {
+	decode := func(name string) (string, error) {
+		if p.EncodingType == "url" {
+			decoded, err := url.QueryUnescape(name)
+			if err != nil {
+				return "", remote.Refuse("a key is not url-encoded, as the service says it is")
+			}
+			name = decoded
+		}
+		if !strings.HasPrefix(name, prefix) {
+			return "", remote.Refuse("the service lists a key that does not begin with %q, as asked", prefix)
+		}
+		return name, nil
+	}
+	r := read{Contents: make([]found, 0, len(p.Contents))}
+	for _, c := range p.Contents {
+		key, err := decode(c.Key)
+		if err != nil {
+			return r, err
+		}
+		size, err := strconv.ParseInt(c.Size, 10, 64)
+		if err != nil || size < 0 {
+			return r, remote.Refuse("the service does not say how large %q is", key)
+		}
+		o := found{Key: key, Listed: remote.Listed{Path: strings.TrimPrefix(key, s.prefix), SizeBytes: size}}
+		if modified, err := time.Parse(time.RFC3339Nano, c.LastModified); err == nil {
+			o.Modified = modified.UTC()
+		}
+		if c.ETag != "" {
+			o.Validator = remote.ValidatorOf(http.Header{"Etag": {quoted(c.ETag)}})
+		}
+		if o.Validator == "" {
+			o.Validator = remote.ModifiedValidator(o.Modified)
+		}
+		restored := !c.RestoreStatus.IsRestoreInProgress && c.RestoreStatus.RestoreExpiryDate != ""
+		o.Archived = archived(c.StorageClass) && !restored
+		r.Contents = append(r.Contents, o)
+	}
+	for _, c := range p.CommonPrefixes {
+		folder, err := decode(c.Prefix)
+		if err != nil {
+			return r, err
+		}
+		r.folders = append(r.folders, folder)
+	}
+	if p.IsTruncated {
+		if r.next = p.NextContinuationToken; r.next == "" {
+			return r, remote.Refuse("the service cuts the listing short, and does not say how it goes on")
+		}
+	}
+	return r, nil
+}
+
+// archived says whether objects of a storage class are to be restored before they can
+// be read. GLACIER_IR, which is read at once, is not among them.
+func archived(class string) bool { return class == "GLACIER" || class == "DEEP_ARCHIVE" }

@@ -1,0 +1,285 @@
+package s3
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io/fs"
+	"net/http"
+	"net/url"
+	"strings"
+	"sync"
+	"unicode/utf8"
+
+	"github.com/minio/minio-go/v7/pkg/signer"
+
+	"github.com/lsiofs/lsiofs/pipeline/storage/remote"
+	"github.com/lsiofs/lsiofs/pipeline/storage/remote/target"
+	"github.com/lsiofs/lsiofs/pipeline/storage/web"
+)
+
+const userAgent = "lsiofs"
+
+// Options are settings of a Source. What is not given comes from the environment and
+// from the profile, as for Amazon's own programs.
+type Options struct {
+	Region        string
+	Endpoint      string // a service of one's own: https://HOST
+	Anonymous     bool   // requests are not signed
+	RequesterPays bool
+	// Transport makes the requests. It is the caller's, who closes it after the source.
+	Transport http.RoundTripper
+}
+
+// Source is a folder of a bucket.
+type Source struct {
+	options Options
+	prefix  string // of keys: "" or with a slash at its end
+	keys    *keys
+	local   *web.Transport // for services of this machine, which no proxy reaches
+
+	mu   sync.Mutex
+	at   place
+	said string // the region that the service told last, where it is another one
+}
+
+var _ remote.Source = (*Source)(nil)
+
+// Open makes the source of a target: of its folder, or, where the target is one object,
+// of the folder that this lies in, with its name there. It makes a request only where
+// the target may be either.
+func Open(ctx context.Context, t target.Bucket, o Options) (s *Source, object string, err error) {
+	folder, base := t.Split()
+	if !t.Folder {
+		if s, err = newSource(folder, o); err != nil {
+			return nil, "", err
+		}
+		_, err := s.Head(ctx, base)
+		if err == nil {
+			return s, base, nil
+		}
+		_ = s.Close()
+		// Without the right to list, what is not there is forbidden.
+		var status *remote.StatusError
+		if !errors.Is(err, fs.ErrNotExist) && (!errors.As(err, &status) || status.Status != http.StatusForbidden) {
+			return nil, "", err
+		}
+	}
+	s, err = newSource(t, o)
+	return s, "", err
+}
+
+func newSource(folder target.Bucket, o Options) (*Source, error) {
+	p, err := readProfile()
+	if err != nil {
+		return nil, err
+	}
+	at, err := locate(folder.Name, o, p)
+	if err != nil {
+		return nil, err
+	}
+	local, err := web.NewTransport(web.Settings{NoProxy: true})
+	if err != nil {
+		return nil, err
+	}
+	s := &Source{options: o, local: local, at: at, keys: newKeys(chain(p, o.Transport, local))}
+	if folder.Key != "" {
+		s.prefix = folder.Key + "/"
+	}
+	return s, nil
+}
+
+// Name is s3://BUCKET/FOLDER at Amazon, s3+https://HOST/BUCKET/FOLDER elsewhere.
+func (s *Source) Name() string { return s.where().name(s.prefix) }
+
+// Close ends what looks for credentials, and lets go of idle connections to services of
+// this machine. The transport is the caller's.
+func (s *Source) Close() error {
+	s.keys.close()
+	s.local.Close()
+	return nil
+}
+
+// Refresh has credentials looked for anew, and goes to the region that the service has
+// named, unless another one was demanded.
+func (s *Source) Refresh(context.Context, string) {
+	s.keys.expire()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.said != "" && !s.at.forced {
+		s.at.region = s.said
+	}
+	s.said = ""
+}
+
+func (s *Source) where() place {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.at
+}
+
+// placed is where the bucket is, which is asked for once where nobody has said it.
+func (s *Source) placed(ctx context.Context) (place, error) {
+	at := s.where()
+	if at.region != "" {
+		return at, nil
+	}
+	region, err := askRegion(ctx, s.options.Transport, at.bucket)
+	if err != nil {
+		return at, err
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.at.region = region
+	return s.at, nil
+}
+
+// nothing is the SHA-256 of no body.
+var nothing = func() string {
+	sum := sha256.Sum256(nil)
+	return hex.EncodeToString(sum[:])
+}()
+
+// ask makes one request, for an object or, with no key, for the bucket.
+func (s *Source) ask(ctx context.Context, method, key string, query url.Values, header http.Header) (*http.Response, error) {
+	at, err := s.placed(ctx)
+	if err != nil {
+		return nil, err
+	}
+	u := at.url(key)
+	u.RawQuery = query.Encode()
+	request := (&http.Request{
+		Method: method, URL: u, Host: u.Host, Header: header, Proto: "HTTP/1.1", ProtoMajor: 1, ProtoMinor: 1,
+	}).WithContext(ctx)
+	header.Set("User-Agent", userAgent)
+	header.Set("Accept-Encoding", "identity")
+	if s.options.RequesterPays {
+		header.Set("X-Amz-Request-Payer", "requester")
+	}
+	if !s.options.Anonymous {
+		value, err := s.keys.get(ctx)
+		if err != nil {
+			return nil, err
+		}
+		header.Set("X-Amz-Content-Sha256", nothing)
+		request = signer.SignV4(*request, value.AccessKeyID, value.SecretAccessKey, value.SessionToken, at.region)
+	}
+	resp, err := s.options.Transport.RoundTrip(request)
+	if err != nil {
+		return nil, remote.Clean(err)
+	}
+	if region := resp.Header.Get(regionHeader); region != "" && region != at.region && at.endpoint == nil {
+		s.mu.Lock()
+		s.said = region
+		s.mu.Unlock()
+	}
+	tidy(resp.Header)
+	return resp, nil
+}
+
+// tidy makes a header what S3's is, where services differ: ETags have quotes, and
+// aws-chunked, which is how an object was sent once, says nothing of what is stored.
+func tidy(h http.Header) {
+	if etag := h.Get("ETag"); etag != "" {
+		h.Set("ETag", quoted(etag))
+	}
+	if encoding := h.Get("Content-Encoding"); encoding != "" {
+		rest := strings.Trim(strings.ReplaceAll(encoding, "aws-chunked", ""), ", ")
+		if rest == "" {
+			h.Del("Content-Encoding")
+		} else {
+			h.Set("Content-Encoding", rest)
+		}
+	}
+}
+
+func quoted(etag string) string {
+	if strings.ContainsAny(etag, "\"/") { // has quotes, or is a weak one
+		return etag
+	}
+	return `"` + etag + `"`
+}
+
+// Head asks for an object's size and version.
+func (s *Source) Head(ctx context.Context, path string) (remote.Listed, error) {
+	l, err := s.head(ctx, path)
+	if err != nil {
+		return remote.Listed{}, fmt.Errorf("%s: %w", s.nameOf(path), err)
+	}
+	return l, nil
+}
+
+func (s *Source) head(ctx context.Context, path string) (remote.Listed, error) {
+	key, err := s.key(path)
+	if err != nil {
+		return remote.Listed{}, err
+	}
+	resp, err := s.ask(ctx, http.MethodHead, key, nil, http.Header{})
+	if err != nil {
+		return remote.Listed{}, err
+	}
+	_ = resp.Body.Close()
+	a := remote.AnswerOf(resp, "")
+	if a.Status != http.StatusOK {
+		return remote.Listed{}, &remote.StatusError{Status: a.Status, RetryAfter: a.RetryAfter}
+	}
+	l := remote.Listed{Path: path, SizeBytes: a.LengthBytes, Validator: a.Validator}
+	if modified, err := http.ParseTime(resp.Header.Get("Last-Modified")); err == nil {
+		l.Modified = modified
+	}
+	restored := strings.Contains(resp.Header.Get("X-Amz-Restore"), `ongoing-request="false"`)
+	l.Archived = (archived(resp.Header.Get("X-Amz-Storage-Class")) || resp.Header.Get("X-Amz-Archive-Status") != "") && !restored
+	switch {
+	case a.Encoding != "":
+		return l, remote.Refuse("it is stored with Content-Encoding %q: store it without, as .gz or .zst", a.Encoding)
+	case l.SizeBytes < 0:
+		return l, remote.Refuse("the service does not say how large it is")
+	case l.Validator == "":
+		return l, remote.Refuse("the service says neither ETag nor Last-Modified, so that a change could not be seen")
+	}
+	return l, nil
+}
+
+// Open asks for a range by GET, with If-Match.
+func (s *Source) Open(ctx context.Context, path string, v remote.Validator, off, n int64) (remote.Answer, error) {
+	a, err := s.get(ctx, path, v, off, n)
+	if err != nil {
+		return remote.Answer{}, fmt.Errorf("%s: %w", s.nameOf(path), err)
+	}
+	return a, nil
+}
+
+func (s *Source) get(ctx context.Context, path string, v remote.Validator, off, n int64) (remote.Answer, error) {
+	if off < 0 || n == 0 {
+		return remote.Answer{}, remote.Refuse("there is no range of %d bytes at %d", n, off)
+	}
+	key, err := s.key(path)
+	if err != nil {
+		return remote.Answer{}, err
+	}
+	header := http.Header{}
+	remote.SetRange(header, off, n)
+	v.SetConditions(header)
+	resp, err := s.ask(ctx, http.MethodGet, key, nil, header)
+	if err != nil {
+		return remote.Answer{}, err
+	}
+	a := remote.AnswerOf(resp, v)
+	a.ReadCode(resp.Header)
+	return a, nil
+}
+
+// key is a path's in the bucket.
+func (s *Source) key(path string) (string, error) {
+	key := s.prefix + path
+	if !utf8.ValidString(key) {
+		return "", remote.Refuse("keys are UTF-8, and this one is not")
+	}
+	return key, nil
+}
+
+func (s *Source) nameOf(path string) string { return s.Name() + "/" + path }
+
+func escape(path string) string { return target.Escape(path) }

@@ -1,0 +1,80 @@
+package web
+
+import (
+	"context"
+	"io"
+	"net/http"
+	"net/url"
+
+	"github.com/lsiofs/lsiofs/pipeline/storage/remote"
+)
+
+// maxRedirects is far more than any service needs.
+const maxRedirects = 10
+
+// drainBytes is how much of a redirect's body is read so that its connection can be used
+// again; a larger one is closed.
+const drainBytes = 4 << 10
+
+// ask sends a request and follows redirects. User name and password go to the server
+// that they were given for, and to no other, nor to another port or scheme of it.
+func (s *Source) ask(ctx context.Context, method, path string, v remote.Validator, off, n int64) (*http.Response, error) {
+	at, err := s.address(path)
+	if err != nil {
+		return nil, err
+	}
+	for range maxRedirects + 1 {
+		request := (&http.Request{Method: method, URL: at, Host: at.Host, Header: http.Header{
+			"Accept-Encoding": {"identity"}, // else what is stored may be compressed on its way
+			"User-Agent":      {"lsiofs"},
+		}, Proto: "HTTP/1.1", ProtoMajor: 1, ProtoMinor: 1}).WithContext(ctx)
+		if s.web.User != nil && at.Scheme == s.root.Scheme && at.Host == s.root.Host {
+			password, _ := s.web.User.Password()
+			request.SetBasicAuth(s.web.User.Username(), password)
+		}
+		if method == http.MethodGet {
+			remote.SetRange(request.Header, off, n)
+		}
+		v.SetConditions(request.Header)
+		resp, err := s.options.Transport.RoundTrip(request)
+		if err != nil {
+			return nil, remote.Clean(err)
+		}
+		location := resp.Header.Get("Location")
+		if !redirects(resp.StatusCode) || location == "" {
+			return resp, nil
+		}
+		_, _ = io.CopyN(io.Discard, resp.Body, drainBytes)
+		_ = resp.Body.Close()
+		if at, err = follow(at, location); err != nil {
+			return nil, err
+		}
+	}
+	return nil, remote.Refuse("the server redirects more than %d times: the last redirect leads to %s", maxRedirects, at.Host)
+}
+
+func redirects(status int) bool {
+	switch status {
+	case http.StatusMovedPermanently, http.StatusFound, http.StatusSeeOther, http.StatusTemporaryRedirect, http.StatusPermanentRedirect:
+		return true
+	}
+	return false
+}
+
+// follow gives where a redirect leads. What it says may be signed, and is not printed.
+func follow(from *url.URL, location string) (*url.URL, error) {
+	to, err := url.Parse(location)
+	if err != nil {
+		return nil, remote.Refuse("%s redirects to what is no URL", from.Host)
+	}
+	to = from.ResolveReference(to)
+	switch {
+	case to.Scheme != "https" && to.Scheme != "http" || to.Host == "":
+		return nil, remote.Refuse("%s redirects to what is neither https:// nor http://", from.Host)
+	case to.Scheme == "http" && from.Scheme == "https":
+		return nil, remote.Refuse("%s redirects from https:// to http:// at %s, where anybody on the way could change the bytes", from.Host, to.Host)
+	}
+	// Credentials of a redirect would be sent on to where it leads.
+	to.User, to.Fragment, to.RawFragment = nil, "", ""
+	return to, nil
+}

@@ -1,0 +1,180 @@
+package web
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"net/url"
+	"time"
+
+	"github.com/lsiofs/lsiofs/pipeline/storage/remote"
+	"github.com/lsiofs/lsiofs/pipeline/storage/remote/target"
+)
+
+// Options are settings of a Source.
+type Options struct {
+	// Unversioned accepts files whose versions the server can't tell apart: only a
+	// change of their size is then seen.
+	Unversioned bool
+	// Transport makes the requests. It is the caller's, who closes it after the source.
+	Transport http.RoundTripper
+}
+
+// Source is a folder of a web server and the files that were named in it.
+type Source struct {
+	options Options
+	web     target.Web
+	names   []target.Name
+	named   map[string]int // of paths, in names
+	root    *url.URL       // what Authorization may be sent to
+}
+
+var _ remote.Source = (*Source)(nil)
+
+// Open makes the source of a target. Where that is a list of files, it is fetched, which
+// is one request: what fails then may pass, or is a *remote.Refusal.
+func Open(ctx context.Context, t target.Web, o Options) (*Source, error) {
+	s := &Source{options: o, web: t, root: &url.URL{Scheme: t.Scheme, Host: t.Host}}
+	s.name(t.Names)
+	if !t.List {
+		return s, nil
+	}
+	names, err := s.readList(ctx)
+	if err != nil {
+		return nil, err
+	}
+	s.name(names)
+	return s, nil
+}
+
+func (s *Source) name(names []target.Name) {
+	s.names, s.named = names, make(map[string]int, len(names))
+	for i, n := range names {
+		s.named[n.Path] = i
+	}
+}
+
+// Name is the URL of the folder.
+func (s *Source) Name() string { return s.web.Root() }
+
+// Names are the paths of the files that were named, in that order.
+func (s *Source) Names() []string {
+	paths := make([]string, len(s.names))
+	for i, n := range s.names {
+		paths[i] = n.Path
+	}
+	return paths
+}
+
+// Refresh has nothing to renew: redirects are followed anew by each request.
+func (s *Source) Refresh(context.Context, string) {}
+
+// Close has nothing to close: the transport is another's.
+func (s *Source) Close() error { return nil }
+
+// Head asks for a file's size and version. A server that refuses HEAD, or does not say
+// the size, is asked for the first byte.
+func (s *Source) Head(ctx context.Context, path string) (remote.Listed, error) {
+	listed, err := s.head(ctx, path)
+	if err != nil {
+		return remote.Listed{}, fmt.Errorf("%s: %w", s.urlFor(path), err)
+	}
+	return listed, nil
+}
+
+func (s *Source) head(ctx context.Context, path string) (remote.Listed, error) {
+	resp, err := s.ask(ctx, http.MethodHead, path, "", 0, -1)
+	if err != nil {
+		return remote.Listed{}, err
+	}
+	_ = resp.Body.Close()
+	a := remote.AnswerOf(resp, "")
+	switch {
+	case a.Status == http.StatusOK && a.LengthBytes >= 0:
+		return s.describe(path, resp.Header, a, a.LengthBytes)
+	case a.Status == http.StatusNotFound || a.Status == http.StatusGone || a.Status >= 500 && a.Status != http.StatusNotImplemented,
+		a.Status == http.StatusTooManyRequests, a.Status == http.StatusRequestTimeout, a.Status == http.StatusUnauthorized:
+		return remote.Listed{}, &remote.StatusError{Status: a.Status, Code: a.Code, RetryAfter: a.RetryAfter}
+	}
+	return s.firstByte(ctx, path)
+}
+
+// firstByte is Head by a GET: 405 and 501 refuse HEAD, and so does 403 of a URL that is
+// signed for GET.
+func (s *Source) firstByte(ctx context.Context, path string) (remote.Listed, error) {
+	a, header, err := s.get(ctx, path, "", 0, 1)
+	if err != nil {
+		return remote.Listed{}, err
+	}
+	_ = a.Body.Close() // which closes the connection where the body is more than a byte
+	size := int64(-1)
+	switch a.Status {
+	case http.StatusPartialContent, http.StatusRequestedRangeNotSatisfiable:
+		size = a.Total
+		if a.Status == http.StatusRequestedRangeNotSatisfiable && size != 0 {
+			return remote.Listed{}, &remote.StatusError{Status: a.Status, Code: a.Code}
+		}
+	case http.StatusOK:
+		size = a.LengthBytes
+	default:
+		return remote.Listed{}, &remote.StatusError{Status: a.Status, Code: a.Code, RetryAfter: a.RetryAfter}
+	}
+	return s.describe(path, header, a, size)
+}
+
+// describe refuses what can't be read rightly.
+func (s *Source) describe(path string, header http.Header, a remote.Answer, sizeBytes int64) (remote.Listed, error) {
+	modified, err := http.ParseTime(header.Get("Last-Modified"))
+	if err != nil {
+		modified = time.Time{}
+	}
+	l := remote.Listed{Path: path, SizeBytes: sizeBytes, Validator: remote.ValidatorOf(header), Modified: modified}
+	switch {
+	case a.Encoding != "":
+		return l, remote.Refuse("the server sends it with Content-Encoding %q, though asked for the bytes as they are: turn this off for it", a.Encoding)
+	case sizeBytes < 0:
+		return l, remote.Refuse("the server does not say how large it is")
+	case l.Validator == "" && !s.options.Unversioned:
+		return l, remote.Refuse("the server says neither ETag nor Last-Modified, so that a change could not be seen: with --unversioned, the size alone counts")
+	}
+	return l, nil
+}
+
+// Open asks for a range by GET, with If-Match or If-Unmodified-Since.
+func (s *Source) Open(ctx context.Context, path string, v remote.Validator, off, n int64) (remote.Answer, error) {
+	a, _, err := s.get(ctx, path, v, off, n)
+	if err != nil {
+		return remote.Answer{}, fmt.Errorf("%s: %w", s.urlFor(path), err)
+	}
+	return a, nil
+}
+
+func (s *Source) get(ctx context.Context, path string, v remote.Validator, off, n int64) (remote.Answer, http.Header, error) {
+	if off < 0 || n == 0 {
+		return remote.Answer{}, nil, remote.Refuse("there is no range of %d bytes at %d", n, off)
+	}
+	resp, err := s.ask(ctx, http.MethodGet, path, v, off, n)
+	if err != nil {
+		return remote.Answer{}, nil, err
+	}
+	a := remote.AnswerOf(resp, v)
+	a.ReadCode(resp.Header)
+	return a, resp.Header, nil
+}
+
+// urlFor is a file's URL as it is printed.
+func (s *Source) urlFor(path string) string { return s.Name() + "/" + target.Escape(path) }
+
+// address is a file's URL as it is sent.
+func (s *Source) address(path string) (*url.URL, error) {
+	raw, query := target.Escape(path), s.web.Query
+	if i, ok := s.named[path]; ok {
+		raw, query = s.names[i].Raw, s.names[i].Query
+	}
+	u, err := url.Parse(s.web.Root() + "/" + raw)
+	if err != nil {
+		return nil, remote.Refuse("it has no URL: %w", remote.Clean(err))
+	}
+	u.RawQuery = query
+	return u, nil
+}

@@ -1,0 +1,439 @@
+package web
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"net/http"
+	"net/http/httptest"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"go.uber.org/goleak"
+
+	"github.com/lsiofs/lsiofs/pipeline/storage/remote"
+	"github.com/lsiofs/lsiofs/pipeline/storage/remote/target"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// content is what the servers of these tests serve.
+var content = []byte(strings.Repeat("0123456789abcdef", 100))
+
+var written = time.Date(2026, 11, 21, 8, 0, 0, 0, time.UTC)
+
+// file serves content rightly, with the header that it is given.
+func file(header ...string) http.HandlerFunc {
+	return func(w http.ResponseWriter, r *http.Request) {
+		for i := 0; i < len(header); i += 2 {
+			w.Header().Set(header[i], header[i+1])
+		}
+		http.ServeContent(w, r, "", time.Time{}, bytes.NewReader(content))
+	}
+}
+
+const lastModified = "Sat, 21 Nov 2026 08:00:00 GMT"
+
+// serve starts a server, and gives its URL and what it is asked.
+func serve(t *testing.T, handler http.HandlerFunc) (url string, asked *requests) {
+	asked = &requests{}
+	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		asked.add(r)
+		handler(w, r)
+	}))
+	t.Cleanup(s.Close)
+	return s.URL, asked
+}
+
+// requests are those that a server was asked.
+type requests struct {
+	mu  sync.Mutex
+	all []*http.Request
+}
+
+func (q *requests) add(r *http.Request) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	q.all = append(q.all, r)
+}
+
+// last is the newest request.
+func (q *requests) last() *http.Request {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	return q.all[len(q.all)-1]
+}
+
+func (q *requests) methods() (list []string) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	for _, r := range q.all {
+		list = append(list, r.Method)
+	}
+	return list
+}
+
+func transport(t *testing.T, s Settings) *Transport {
+	tr, err := NewTransport(s)
+	require.NoError(t, err)
+	t.Cleanup(tr.Close)
+	return tr
+}
+
+func parse(t *testing.T, url string) target.Web {
+	got, err := target.Parse(url)
+	require.NoError(t, err)
+	return *got.Web
+}
+
+func open(t *testing.T, url string) *Source {
+	s, err := Open(t.Context(), parse(t, url), Options{Transport: transport(t, Settings{})})
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, s.Close()) })
+	return s
+}
+
+func body(t *testing.T, a remote.Answer) string {
+	defer func() { require.NoError(t, a.Body.Close()) }()
+	b, err := io.ReadAll(a.Body)
+	require.NoError(t, err)
+	return string(b)
+}
+
+func TestARangeIsAskedForInItsVersion(t *testing.T) {
+	url, asked := serve(t, file("ETag", `"v1"`, "Last-Modified", lastModified))
+	s := open(t, url+"/a/x.tar")
+	l, err := s.Head(t.Context(), "x.tar")
+	require.NoError(t, err)
+	require.Equal(t, remote.Listed{Path: "x.tar", SizeBytes: 1600, Validator: `"v1"`, Modified: written}, l)
+
+	a, err := s.Open(t.Context(), "x.tar", l.Validator, 5, 20)
+	require.NoError(t, err)
+	require.Equal(t, string(content[5:25]), body(t, a))
+	require.Equal(t, [5]int64{206, 5, 25, 1600, 20}, [5]int64{int64(a.Status), a.Begin, a.End, a.Total, a.LengthBytes})
+	require.Equal(t, l.Validator, a.Validator)
+	header := asked.last().Header
+	require.Equal(t, http.Header{
+		"Range": {"bytes=5-24"}, "If-Match": {`"v1"`}, "Accept-Encoding": {"identity"}, "User-Agent": {"lsiofs"},
+	}, header)
+	require.Equal(t, "/a/x.tar", asked.last().URL.Path)
+
+	a, err = s.Open(t.Context(), "x.tar", l.Validator, 1590, -1)
+	require.NoError(t, err)
+	require.Equal(t, string(content[1590:]), body(t, a))
+	a, err = s.Open(t.Context(), "x.tar", l.Validator, 0, -1)
+	require.NoError(t, err)
+	require.Equal(t, 200, a.Status)
+	require.Empty(t, asked.last().Header.Get("Range"), "the whole is asked for without a range")
+	require.Equal(t, string(content), body(t, a))
+
+	a, err = s.Open(t.Context(), "x.tar", `"v0"`, 5, 20)
+	require.NoError(t, err, "whatever is answered is an answer")
+	require.Equal(t, 412, a.Status)
+	body(t, a)
+	_, err = s.Open(t.Context(), "x.tar", "", 0, 0)
+	require.Error(t, err)
+}
+
+func TestAWeakETagCountsForNothingBesideADate(t *testing.T) {
+	url, asked := serve(t, file("ETag", `W/"v1"`, "Last-Modified", lastModified))
+	s := open(t, url+"/x.tar")
+	l, err := s.Head(t.Context(), "x.tar")
+	require.NoError(t, err)
+	require.EqualValues(t, "modified:"+lastModified, l.Validator)
+	a, err := s.Open(t.Context(), "x.tar", l.Validator, 5, 20)
+	require.NoError(t, err)
+	body(t, a)
+	require.Equal(t, "Sat, 21 Nov 2026 08:00:01 GMT", asked.last().Header.Get("If-Unmodified-Since"))
+	require.Empty(t, asked.last().Header.Get("If-Match"))
+	require.Equal(t, l.Validator, a.Validator)
+}
+
+func TestFilesThatCannotBeReadRightlyAreRefused(t *testing.T) {
+	for word, header := range map[string][]string{
+		"--unversioned":            {},
+		"neither ETag":             {"ETag", `W/"v1"`},
+		"Content-Encoding":         {"ETag", `"v1"`, "Content-Encoding", "gzip"},
+		"neither ETag nor Last-Mo": {"ETag", "v1"},
+	} {
+		url, _ := serve(t, file(header...))
+		_, err := open(t, url+"/x.tar").Head(t.Context(), "x.tar")
+		var refusal *remote.Refusal
+		require.ErrorAs(t, err, &refusal, word)
+		require.ErrorContains(t, err, word)
+		require.ErrorContains(t, err, url+"/x.tar: ")
+	}
+	url, asked := serve(t, file())
+	s, err := Open(t.Context(), parse(t, url+"/x.tar"), Options{Transport: transport(t, Settings{}), Unversioned: true})
+	require.NoError(t, err)
+	l, err := s.Head(t.Context(), "x.tar")
+	require.NoError(t, err)
+	require.Equal(t, remote.Listed{Path: "x.tar", SizeBytes: 1600}, l)
+	a, err := s.Open(t.Context(), "x.tar", l.Validator, 0, 3)
+	require.NoError(t, err)
+	require.Equal(t, "012", body(t, a))
+	require.Equal(t, "bytes=0-2", asked.last().Header.Get("Range"))
+}
+
+// TestServersThatRefuseHEADAreAskedForAByte: 403 is what a URL signed for GET gives.
+func TestServersThatRefuseHEADAreAskedForAByte(t *testing.T) {
+	for _, status := range []int{403, 405, 501, 400} {
+		url, asked := serve(t, func(w http.ResponseWriter, r *http.Request) {
+			if r.Method == http.MethodHead {
+				w.WriteHeader(status)
+				return
+			}
+			file("ETag", `"v1"`)(w, r)
+		})
+		l, err := open(t, url+"/x.tar").Head(t.Context(), "x.tar")
+		require.NoError(t, err)
+		require.Equal(t, remote.Listed{Path: "x.tar", SizeBytes: 1600, Validator: `"v1"`}, l)
+		require.Equal(t, []string{"HEAD", "GET"}, asked.methods())
+		require.Equal(t, "bytes=0-0", asked.last().Header.Get("Range"))
+	}
+	// An empty file has no first byte; a server without ranges sends all; one that
+	// streams does not say how much that is.
+	for name, c := range map[string]struct {
+		answer func(w http.ResponseWriter)
+		size   int64
+	}{
+		"empty": {func(w http.ResponseWriter) { w.Header().Set("Content-Range", "bytes */0"); w.WriteHeader(416) }, 0},
+		"whole": {func(w http.ResponseWriter) { _, _ = w.Write(content[:9]) }, 9},
+		"chunked": {func(w http.ResponseWriter) {
+			_ = http.NewResponseController(w).Flush()
+			_, _ = w.Write(content)
+		}, -1},
+		"no total": {func(w http.ResponseWriter) { w.Header().Set("Content-Range", "bytes 0-0/*"); w.WriteHeader(206) }, -1},
+	} {
+		url, _ := serve(t, func(w http.ResponseWriter, r *http.Request) {
+			w.Header().Set("ETag", `"v1"`)
+			if r.Method == http.MethodHead {
+				w.WriteHeader(405)
+				return
+			}
+			c.answer(w)
+		})
+		l, err := open(t, url+"/x.tar").Head(t.Context(), "x.tar")
+		if c.size < 0 {
+			require.ErrorContains(t, err, "how large", name)
+			continue
+		}
+		require.NoError(t, err, name)
+		require.Equal(t, c.size, l.SizeBytes, name)
+	}
+}
+
+func TestStatusesOfHeadAreErrors(t *testing.T) {
+	for status, methods := range map[int]int{404: 1, 410: 1, 401: 1, 429: 1, 500: 1, 503: 1, 403: 2, 405: 2} {
+		url, asked := serve(t, func(w http.ResponseWriter, _ *http.Request) {
+			w.Header().Set("Retry-After", "3")
+			w.WriteHeader(status)
+		})
+		_, err := open(t, url+"/x.tar").Head(t.Context(), "x.tar")
+		var answered *remote.StatusError
+		require.ErrorAs(t, err, &answered)
+		require.Equal(t, remote.StatusError{Status: status, RetryAfter: 3 * time.Second}, *answered)
+		require.Equal(t, status == 404 || status == 410, errors.Is(err, fs.ErrNotExist))
+		require.Len(t, asked.methods(), methods, "%d", status)
+	}
+}
+
+func TestQueriesAndPathsAreSentAsTheyWereGiven(t *testing.T) {
+	url, asked := serve(t, file("ETag", `"v1"`))
+	s := open(t, url+"/a%2Db/x+y%2Bz%20{0..1}.tar?sig=hunter2&p=%2F")
+	require.Equal(t, url+"/a-b", s.Name())
+	require.Equal(t, []string{"x+y+z 0.tar", "x+y+z 1.tar"}, s.Names())
+	_, err := s.Head(t.Context(), "x+y+z 1.tar")
+	require.NoError(t, err)
+	require.Equal(t, "/a-b/x+y%2Bz%201.tar?sig=hunter2&p=%2F", asked.last().RequestURI)
+	_, err = s.Head(t.Context(), ".lsiofs/ü?#%.lsix")
+	require.NoError(t, err)
+	require.Equal(t, "/a-b/.lsiofs/%C3%BC%3F%23%25.lsix?sig=hunter2&p=%2F", asked.last().RequestURI, "others are below the folder too")
+}
+
+func TestAListOfFilesIsFetchedAndItsFilesAskedFor(t *testing.T) {
+	const text = "x.tar\nsub/y.tar?sig=2\nz-{0..99}.tar"
+	var most, now atomic.Int64
+	url, asked := serve(t, func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.Path == "/d/list.txt" {
+			_, _ = io.WriteString(w, text)
+			return
+		}
+		most.Store(max(most.Load(), now.Add(1)))
+		defer now.Add(-1)
+		file("ETag", `"`+r.URL.RawQuery+`"`)(w, r)
+	})
+	s := open(t, url+"/d/list.txt?sig=1")
+	require.Equal(t, "sig=1", asked.last().URL.RawQuery)
+	require.Len(t, s.Names(), 102)
+	found := map[string]remote.Validator{}
+	require.NoError(t, remote.Walk(t.Context(), s, func(l remote.Listed) error { found[l.Path] = l.Validator; return nil }))
+	require.Len(t, found, 102)
+	require.EqualValues(t, `"sig=1"`, found["x.tar"])
+	require.EqualValues(t, `"sig=2"`, found["sub/y.tar"])
+	require.EqualValues(t, `"sig=1"`, found["z-99.tar"])
+	require.LessOrEqual(t, most.Load(), int64(32))
+
+	halt := errors.New("enough")
+	visits := 0
+	require.ErrorIs(t, remote.Walk(t.Context(), s, func(remote.Listed) error { visits++; return halt }), halt)
+	require.Equal(t, 1, visits, "List stops at the first error")
+	ended, cancel := context.WithCancel(t.Context())
+	cancel()
+	require.ErrorIs(t, remote.Walk(ended, s, func(remote.Listed) error { return nil }), context.Canceled)
+}
+
+func TestListsThatAreNoneAreRefused(t *testing.T) {
+	for name, answer := range map[string]func(w http.ResponseWriter){
+		"404 Not Found": func(w http.ResponseWriter) { w.WriteHeader(404) },
+		"named twice":   func(w http.ResponseWriter) { _, _ = io.WriteString(w, "x.tar\nx.tar") },
+		"outside":       func(w http.ResponseWriter) { _, _ = io.WriteString(w, "https://u:hunter2@other/x.tar?hunter2") },
+		"Content-Encoding": func(w http.ResponseWriter) {
+			w.Header().Set("Content-Encoding", "br")
+			_, _ = io.WriteString(w, "x.tar")
+		},
+	} {
+		url, _ := serve(t, func(w http.ResponseWriter, _ *http.Request) { answer(w) })
+		_, err := Open(t.Context(), parse(t, url+"/list.txt?t=hunter2"), Options{Transport: transport(t, Settings{})})
+		require.ErrorContains(t, err, name)
+		require.ErrorContains(t, err, "list of files "+url+"/list.txt: ")
+		require.NotContains(t, err.Error(), "hunter2")
+	}
+	// A list of wids says how large its shards are.
+	url, _ := serve(t, func(w http.ResponseWriter, r *http.Request) {
+		if strings.HasSuffix(r.URL.Path, ".json") {
+			_, _ = io.WriteString(w, `{"shardlist": [{"url": "a.tar", "filesize": 1600}, {"url": "b.tar", "filesize": 1601}]}`)
+			return
+		}
+		file("ETag", `"v1"`)(w, r)
+	})
+	s := open(t, url+"/shards.json")
+	require.Equal(t, []string{"a.tar", "b.tar"}, s.Names())
+	require.ErrorContains(t, remote.Walk(t.Context(), s, func(remote.Listed) error { return nil }), "b.tar: it has 1600 bytes, and the list says 1601")
+}
+
+func TestAFileThatWasNamedAndIsNotThereEndsAList(t *testing.T) {
+	url, _ := serve(t, func(w http.ResponseWriter, r *http.Request) {
+		if strings.HasSuffix(r.URL.Path, "2.tar") {
+			w.WriteHeader(404)
+			return
+		}
+		file("ETag", `"v1"`)(w, r)
+	})
+	err := remote.Walk(t.Context(), open(t, url+"/{0..3}.tar?hunter2"), func(remote.Listed) error { return nil })
+	require.ErrorIs(t, err, fs.ErrNotExist)
+	require.ErrorContains(t, err, url+"/2.tar: ")
+	require.NotContains(t, err.Error(), "hunter2")
+	require.ErrorIs(t, remote.Walk(t.Context(), &Source{}, nil), remote.ErrNoListing)
+}
+
+func TestOddAnswersComeAsTheyAre(t *testing.T) {
+	for name, c := range map[string]struct {
+		answer func(w http.ResponseWriter)
+		want   remote.Answer
+	}{
+		"the whole for a range": {func(w http.ResponseWriter) { _, _ = io.WriteString(w, "abcdefgh") }, remote.Answer{Status: 200, Begin: -1, End: -1, Total: -1, LengthBytes: 8}},
+		"another range": {func(w http.ResponseWriter) {
+			w.Header().Set("Content-Range", "bytes 0-7/9")
+			w.WriteHeader(206)
+			_, _ = io.WriteString(w, "abcdefgh")
+		}, remote.Answer{Status: 206, Begin: 0, End: 8, Total: 9, LengthBytes: 8}},
+		"several ranges": {func(w http.ResponseWriter) {
+			w.Header().Set("Content-Type", "multipart/byteranges; boundary=x")
+			w.WriteHeader(206)
+		}, remote.Answer{Status: 206, Begin: -1, End: -1, Total: -1}},
+		"compressed": {func(w http.ResponseWriter) {
+			w.Header().Set("Content-Encoding", "gzip")
+			w.Header().Set("Content-Range", "bytes 1-8/9")
+			w.WriteHeader(206)
+		}, remote.Answer{Status: 206, Begin: 1, End: 9, Total: 9, Encoding: "gzip"}},
+		"a code": {func(w http.ResponseWriter) {
+			w.Header().Set("Content-Type", "application/xml")
+			w.Header().Set("Retry-After", "9")
+			w.WriteHeader(503)
+			_, _ = io.WriteString(w, "<Error><Code>SlowDown</Code></Error>")
+		}, remote.Answer{Status: 503, Begin: -1, End: -1, Total: -1, LengthBytes: 36, Code: "SlowDown", RetryAfter: 9 * time.Second}},
+		"a redirect to nowhere": {func(w http.ResponseWriter) { w.WriteHeader(302) }, remote.Answer{Status: 302, Begin: -1, End: -1, Total: -1}},
+		"not modified":          {func(w http.ResponseWriter) { w.WriteHeader(304) }, remote.Answer{Status: 304, Begin: -1, End: -1, Total: -1}},
+	} {
+		url, _ := serve(t, func(w http.ResponseWriter, _ *http.Request) { c.answer(w) })
+		a, err := open(t, url+"/x.tar").Open(t.Context(), "x.tar", `"v1"`, 1, 8)
+		require.NoError(t, err, name)
+		body(t, a)
+		a.Body = nil
+		if a.LengthBytes < 0 {
+			a.LengthBytes = 0
+		}
+		require.Equal(t, c.want, a, name)
+	}
+}
+
+// TestSecretsAreInNoError: user names, queries, and where redirects lead.
+func TestSecretsAreInNoError(t *testing.T) {
+	dead := httptest.NewServer(nil)
+	dead.Close()
+	url, _ := serve(t, func(w http.ResponseWriter, r *http.Request) {
+		switch kind := r.URL.Path[1:]; kind {
+		case "dead":
+			http.Redirect(w, r, dead.URL+"/x?X-Amz-Signature=hunter2", http.StatusFound)
+		case "user":
+			http.Redirect(w, r, strings.Replace(dead.URL, "://", "://hunter2:hunter2@", 1), http.StatusFound)
+		case "none":
+			w.Header().Set("Location", "http://[hunter2")
+			w.WriteHeader(302)
+		case "scheme":
+			w.Header().Set("Location", "hunter2:hunter2")
+			w.WriteHeader(302)
+		case "loop":
+			http.Redirect(w, r, "/loop?hunter2", http.StatusFound)
+		case "cut":
+			conn, _, _ := http.NewResponseController(w).Hijack()
+			_, _ = io.WriteString(conn, "HTTP/1.1 302 Found\r\nX-Amz-Signature=hunter2\r\n\r\n")
+			_ = conn.Close()
+		case "reset":
+			conn, _, _ := http.NewResponseController(w).Hijack()
+			_ = conn.Close()
+		}
+	})
+	for _, kind := range []string{"dead", "user", "none", "scheme", "loop", "cut", "reset"} {
+		s := open(t, url+"/"+kind+"?sig=hunter2")
+		_, err := s.Open(t.Context(), kind, "", 0, 9)
+		require.ErrorContains(t, err, url+"/"+kind+": ")
+		require.NotContains(t, err.Error(), "hunter2", kind)
+		_, err = s.Head(t.Context(), kind)
+		require.Error(t, err)
+		require.NotContains(t, err.Error(), "hunter2", kind)
+		require.NotContains(t, fmt.Sprint(s.Name(), s.Names()), "hunter2")
+	}
+}
+
+func TestRedirectsAreFollowedTenTimes(t *testing.T) {
+	url, asked := serve(t, func(w http.ResponseWriter, r *http.Request) {
+		n := len(r.URL.Path)
+		if strings.Count(r.URL.Path, "r") > 0 {
+			w.Header().Set("Location", r.URL.Path[:n-1])
+			w.WriteHeader([]int{301, 302, 303, 307, 308}[n%5])
+			return
+		}
+		file("ETag", `"v1"`)(w, r)
+	})
+	s := open(t, url+"/x"+strings.Repeat("r", 10))
+	a, err := s.Open(t.Context(), "xrrrrrrrrrr", `"v1"`, 3, 4)
+	require.NoError(t, err)
+	require.Equal(t, string(content[3:7]), body(t, a))
+	require.Equal(t, "/x", asked.last().URL.Path)
+	require.Equal(t, "bytes=3-6", asked.last().Header.Get("Range"))
+	require.Len(t, asked.methods(), 11)
+
+	_, err = open(t, url+"/x"+strings.Repeat("r", 11)).Open(t.Context(), "xrrrrrrrrrrr", "", 3, 4)
+	require.ErrorContains(t, err, "more than 10 times")
+	require.False(t, slices.Contains(asked.methods(), "POST"))
+}
