@@ -24,8 +24,11 @@
 //	batch      the records that a worker is dealt at a time
 //	worker     one reader of a view; worker w's records are one stream
 //	epoch      one pass over the dataset
-//	scan       reading each piece once, whole, and keeping what has not gone out
-//	gather     reading exactly the records that come next, a batch at a time
+//	scan       reading each piece once, whole, and keeping what has not gone out;
+//	           package fetch/scan, which the strategies scan and spool read with
+//	gather     reading exactly the records that come next, a batch at a time;
+//	           package fetch/gather
+//	survey     what a dataset is in pieces and sizes: what a strategy is chosen by
 //	spool      a local file of compressed shards, decoded: what scan reads from
 //	           where memory does not hold what an order needs of them
 //	profile    which reads a storage likes: their size, how many at a time, across

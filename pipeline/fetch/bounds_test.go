@@ -48,7 +48,7 @@ func TestWorkersThatReadTogetherReadEachPieceOnce(t *testing.T) {
 			r.Close()
 		}
 		s := f.Stats()
-		require.Equal(t, uint64(f.pieces.Len()), s.PiecesRead, "codec %q", codec)
+		require.Equal(t, uint64(f.survey.Places.Table.Len()), s.PiecesRead, "codec %q", codec)
 		require.Zero(t, s.PiecesReread)
 		require.Equal(t, uint64(len(g)), s.RecordsOut)
 		require.Equal(t, s.RecordsOut, s.Hits+s.Waits)
@@ -64,7 +64,7 @@ func TestASmallDatasetIsReadOnceForAllEpochs(t *testing.T) {
 		fetchtest.ReadAll(t, d, r, seq, 30)
 		r.Close()
 	}
-	require.Equal(t, uint64(f.pieces.Len()), f.Stats().PiecesRead)
+	require.Equal(t, uint64(f.survey.Places.Table.Len()), f.Stats().PiecesRead)
 }
 
 // A few records that stay long never pin the pieces they came with: with room
@@ -76,7 +76,7 @@ func TestWhatIsKeptOfPiecesIsCopiedTogether(t *testing.T) {
 	r := f.Open(g)
 	fetchtest.ReadAll(t, d, r, g, 30)
 	r.Close()
-	require.Less(t, f.Stats().PiecesReread, uint64(f.pieces.Len()/50))
+	require.Less(t, f.Stats().PiecesReread, uint64(f.survey.Places.Table.Len()/50))
 }
 
 func TestMemoryStaysWithinTheBudget(t *testing.T) {
@@ -93,7 +93,7 @@ func TestMemoryStaysWithinTheBudget(t *testing.T) {
 				const readers = 8
 				// A segment for each piece that is waited for, and each that is
 				// lent, one to copy into; and a decoder each, where there are any.
-				slack := (2*readers + 1) * f.limits.SegmentBytes
+				slack := (2*readers + 1) * f.survey.Limits.SegmentBytes
 				if codec != "" {
 					slack += readers * 1 << 20
 				}
@@ -146,7 +146,7 @@ func TestManyOpenReadersOneOfThemRead(t *testing.T) {
 }
 
 func TestSeeksAndConcurrentCallsOfOneReader(t *testing.T) {
-	for name, s := range map[string]fetchtest.Shape{"plain": shapes["plain"], "gz": shapes["gz, many members"], "gathered": shapes["gathered"]} {
+	for name, s := range map[string]fetchtest.Shape{"plain": fetchtest.Shapes()["plain"], "gz": fetchtest.Shapes()["gz, many members"], "gathered": fetchtest.Shapes()["gathered"]} {
 		d := fetchtest.Make(t, s)
 		seq := fetchtest.ReservoirOrder(3, d.Index, 3, 60)
 		f := newTestFetcher(t, d, 300<<10)
@@ -236,9 +236,8 @@ func TestLargePiecesAreReadInWholePages(t *testing.T) {
 			d := fetchtest.Make(t, s)
 			for _, budget := range []int64{200 << 10, 1 << 20, 64 << 20} {
 				store := &alignedStorage{Storage: fetchtest.OpenStorage(t, d.Dir)}
-				f, err := newFetcher(d.Index, store, Config{MemoryBytes: budget, ReadTimeout: time.Minute, PieceBytes: 200_000, PieceRecords: 128})
+				f, err := newFetcher(d.Index, store, Config{MemoryBytes: budget, ReadTimeout: time.Minute, PieceBytes: 200_000, PieceRecords: 128, released: fetchtest.Poison})
 				require.NoError(t, err)
-				f.cache.released = fetchtest.Poison
 				seq := fetchtest.ReservoirOrder(5, d.Index, 3, 200)
 				r := f.Open(seq)
 				fetchtest.ReadAll(t, d, r, seq, 25)

@@ -34,50 +34,21 @@ func testConfig(d *fetchtest.Dataset, budget int64) Config {
 
 func newFetcherWith(t testing.TB, d *fetchtest.Dataset, c Config, s storage.Storage) *Fetcher {
 	t.Helper()
+	c.released = fetchtest.Poison
 	f, err := newFetcher(d.Index, s, c)
 	require.NoError(t, err)
-	f.cache.released = fetchtest.Poison
 	if d.Read == spec.ReadGather {
 		require.NotNil(t, f.gatherer)
-		f.gatherMemory.Released = fetchtest.Poison
 	}
 	t.Cleanup(func() {
 		require.NoError(t, f.Close())
-		if f.gatherer != nil {
-			require.Zero(t, f.gatherMemory.Held(), "all memory is given back")
-		}
-		require.Zero(t, f.cache.mapped, "all memory is given back")
-		require.Zero(t, f.decoders.Stats().HeldBytes)
-		require.Empty(t, f.loads)
-		require.Zero(t, f.aheadOut)
+		requireNothingLeft(t, f)
 	})
 	return f
 }
 
-var shapes = map[string]fetchtest.Shape{
-	"plain":                      {Shards: 6, Records: 200, MaxBytes: 3000},
-	"plain with gaps":            {Shards: 2, Records: 12, MaxBytes: 3000, GapBytes: 3 << 20},
-	"small records, no newline":  {Shards: 6, Records: 300, MaxBytes: 40, NoNewline: true},
-	"one record a shard":         {Shards: 9, Records: 1, MaxBytes: 100},
-	"checksummed":                {Shards: 4, Records: 200, MaxBytes: 2000, Checksummed: true},
-	"records beyond a segment":   {Shards: 3, Records: 8, MaxBytes: 200 << 10},
-	"gz, one member":             {Codec: "gz", Shards: 3, Records: 110, MaxBytes: 900},
-	"gz, many members":           {Codec: "gz", Shards: 3, Records: 110, MaxBytes: 900, Member: 20, NoNewline: true},
-	"gz with gaps":               {Codec: "gz", Shards: 3, Records: 110, MaxBytes: 900, Member: 33, GapBytes: 5000},
-	"gz, cut anywhere":           {Codec: "gz", Shards: 3, Records: 110, MaxBytes: 900, MemberBytes: 5000, GapBytes: 300},
-	"zst, cut anywhere, sums":    {Codec: "zst", Shards: 3, Records: 110, MaxBytes: 900, MemberBytes: 100, Checksummed: true},
-	"lz4, cut anywhere":          {Codec: "lz4", Shards: 3, Records: 110, MaxBytes: 900, MemberBytes: 1000, NoNewline: true},
-	"zst, one frame":             {Codec: "zst", Shards: 3, Records: 110, MaxBytes: 900, NoNewline: true},
-	"zst, many frames, checksum": {Codec: "zst", Shards: 3, Records: 110, MaxBytes: 900, Member: 40, Checksummed: true},
-	"gathered":                   {Read: spec.ReadGather, Shards: 6, Records: 200, MaxBytes: 3000},
-	"gathered with gaps":         {Read: spec.ReadGather, Shards: 2, Records: 40, MaxBytes: 3000, GapBytes: 20 << 10},
-	"gathered, tiny, no newline": {Read: spec.ReadGather, Shards: 6, Records: 300, MaxBytes: 40, NoNewline: true},
-	"gathered, checksummed":      {Read: spec.ReadGather, Shards: 4, Records: 200, MaxBytes: 2000, Checksummed: true},
-	"gathered, beyond a block":   {Read: spec.ReadGather, Shards: 3, Records: 8, MaxBytes: 200 << 10},
-}
-
 func TestAllBytesAreRight(t *testing.T) {
-	for name, s := range shapes {
+	for name, s := range fetchtest.Shapes() {
 		t.Run(name, func(t *testing.T) {
 			d := fetchtest.Make(t, s)
 			orders := map[string]fetchtest.List{
@@ -108,7 +79,7 @@ func readEpochs(t testing.TB, d *fetchtest.Dataset, f *Fetcher, seq fetchtest.Li
 }
 
 func TestReadersTogether(t *testing.T) {
-	for name, s := range shapes {
+	for name, s := range fetchtest.Shapes() {
 		t.Run(name, func(t *testing.T) {
 			d := fetchtest.Make(t, s)
 			g := fetchtest.ReservoirOrder(3, d.Index, 3, 90)
@@ -132,4 +103,20 @@ func TestReadersTogether(t *testing.T) {
 			}
 		})
 	}
+}
+
+// requireNothingLeft looks at a fetcher that has been closed.
+func requireNothingLeft(t testing.TB, f *Fetcher) {
+	t.Helper()
+	if f.gatherer != nil {
+		require.Zero(t, f.gatherMemory.Held(), "all memory is given back")
+		return
+	}
+	s := f.scanner.Stats()
+	if s.Spool != nil {
+		s.HeldBytes -= s.Spool.TableBytes // what is told of a spool stays
+	}
+	require.Equal(t, f.survey.TableBytes, s.HeldBytes, "all memory is given back")
+	require.Zero(t, s.LoadsInFlight)
+	require.Zero(t, s.AheadBytes)
 }

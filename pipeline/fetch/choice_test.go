@@ -108,7 +108,7 @@ func TestAStrategyFollowsFromSizesTablesIncluded(t *testing.T) {
 			forced, err := f.Choose(spec.ReadScan)
 			require.NoError(t, err)
 			require.Equal(t, spec.ReadScan, forced.Strategy)
-			require.Equal(t, got.Strategy == spec.ReadSpool, f.sweeps, "what nobody would choose sweeps")
+			require.Equal(t, got.Strategy == spec.ReadSpool, f.scanning.Sweeps, "what nobody would choose sweeps")
 		})
 	}
 }
@@ -129,7 +129,7 @@ func TestASpoolOfShardsWhoseChunksArePermutedHoldsAllOfThem(t *testing.T) {
 	require.Less(t, whole.SpoolBytes, all.SpoolBytes/2)
 	require.Equal(t, int64(x.shards)*spool.Round(x.Shard(0).DecodedBytes), all.SpoolBytes)
 	o.Shuffle = spec.ShuffleNone
-	f.config.Order = o
+	f.survey.Settings.Order = o
 	few, err := f.Choose(spec.ReadSpool)
 	require.NoError(t, err)
 	require.Less(t, few.SpoolBytes, all.SpoolBytes/2, "front to back it comes once")

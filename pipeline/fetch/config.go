@@ -43,6 +43,8 @@ type Config struct {
 	// Meter counts where time goes; nil for one of its own.
 	Meter *meter.Meter
 	Log   *slog.Logger
+
+	released func([]byte) // tests overwrite what is given back
 }
 
 // SpoolConfig is where and how compressed shards are spooled.
@@ -100,11 +102,27 @@ func (c *Config) validate() error {
 	return nil
 }
 
+// setDefaults fills in what may be left out.
+func (c *Config) setDefaults() {
+	if c.Decoders == 0 {
+		c.Decoders = defaultDecoders
+	}
+	if c.LookaheadRecords == 0 {
+		c.LookaheadRecords = defaultLookahead
+	}
+	c.Storage = c.Storage.Or()
+	if c.Part == nil {
+		c.Part = everything{}
+	}
+	if c.Meter == nil {
+		c.Meter = new(meter.Meter)
+	}
+	if c.Log == nil {
+		c.Log = slog.New(slog.DiscardHandler)
+	}
+}
+
 const (
-	// decodedGapBytes is up to where bytes of a decoded shard between two
-	// records of a piece come along: they are decoded anyhow, and cost memory
-	// only. Of other shards it is the storage's gap.
-	decodedGapBytes = 1 << 20
 	// defaultDecoders is for twice the default number of lanes.
 	defaultDecoders = 64
 	// defaultLookahead is four times the default size of the shuffle: of a

@@ -40,7 +40,7 @@ func wholeEpoch(t require.TestingT, x *fetchtest.Index, s fetchtest.Shape, o spe
 }
 
 // Whatever is chosen, a whole epoch decodes each byte a few times only: as often
-// as the package comment says.
+// as package scan's manual says.
 func TestWhatAutoChoosesDecodesNoMoreThanThePackageSays(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
 		s := fetchtest.Shape{
@@ -120,5 +120,5 @@ func readSome(t require.TestingT, d *fetchtest.Dataset, r *Reader, seq fetchtest
 	return *at - from
 }
 
-// The bounds of the package comment, in times what the shards are, decoded.
+// The bounds of package scan, in times what the shards are, decoded.
 const mostDecoded, mostDecodedFull = 32, 256

@@ -1,56 +1,50 @@
 // Package fetch turns references in order into record bytes in the same order,
 // inside one memory budget. It knows nothing of what the bytes mean.
 //
+// It decides how a dataset is read, and puts together the rooms that do it. What is left
+// here is the face that callers see: New, Open, Lend, Choose, Forecast, Start, Stats, Close.
+//
 // # Rooms
 //
-// Its parts are packages below it, each with a contract of its own:
+// Its parts are packages below it, each with a contract and a manual of its own:
 //
-//	piece     which piece a record is of, and where pieces lie; pure
+//	survey    what a dataset is, in pieces and sizes; pure
 //	strategy  how shards are read, and how memory is divided, from sizes alone; pure
-//	ahead     what each reader comes to next, piece by piece
-//	decode    decoders of compressed shards: who has a core, and memory
-//	spool     shards that were decoded into a file: who is let in, and what is lost
-//	mapped    pieces of files that are all in the page cache
+//	piece     which piece a record is of, where pieces lie, and what they are made of; pure
+//	scan      readers that read pieces whole, and keep what has not gone out
+//	  ahead     what each reader comes to next, piece by piece
+//	  decode    decoders of compressed shards: who has a core, and memory
+//	  spool     shards that were decoded into a file: who is let in, and what is lost
+//	  mapped    pieces of files that are all in the page cache
 //	gather    readers that read exactly the records that come next
 //	loan      what readers share with those who call them
 //	budget    memory: what is charged to it, and who may have more
 //	fetchtest datasets, orders and storages of their tests
 //
-// This package has the pieces in memory and on their way (the table of entries, the
-// cache of segments, the loads), and puts the rooms together.
+// The four that are indented are below fetch, too, and serve scan alone.
 //
-// # Locks
+// # How they fit
 //
-// Locks are taken in this order, never the other way:
+//	catalog, part, settings
+//	       │
+//	       ▼
+//	     survey ──► strategy.Choose ──┬─ scan, spool ──► scan.Scanner ──► scan.Reader ───┐
+//	                                  └─ gather ───────► gather.Gatherer ► gather.Reader ┤
+//	                                                                                     ▼
+//	                                                     Reader.Lend ──────────────► loan.Loan
 //
-//	Reader.mu ──► Fetcher.mu ──┬─► decode.Set ──┐
-//	                           ├─► spool.Spool ─┴─► (budget: atomic, without a lock)
-//	                           └─► mapped.Maps
+// There are three strategies and two rooms. Scan reads pieces of shards whole. Spool is
+// a scan whose compressed shards go through a file: where decoding can start at few places
+// (members or frames, wherever records begin), and the order jumps about, each shard is
+// decoded once into it. Gather is for datasets without compressed shards, where memory does
+// not hold what waits in the shuffle, so that pieces would be read again and again.
 //
-// These call back without their locks (decode.Work, spool.Owner, mapped.Owner), or
-// return what there is to do (spool.News). So between the moment when one of them has taken a
-// load up and the moment when the fetcher is told, the load is in no list, and can't be
-// taken back. Looking up what is in memory takes no lock: a look-up is an atomic load
-// and a pin.
+// A fetcher has one room for all its life. Neither room knows of the other, nor of
+// fetch: each gets what it needs in its Config, and tells what went wrong by Config.Note.
+// Forecasts of both can be had whatever was chosen: they need the configuration alone.
 //
-// # Pieces
-//
-// Data is read in pieces, runs of consecutive records of one shard. A piece of
-// an uncompressed shard is read straight to where it stays; one of a compressed
-// shard is a range of its decoded bytes, that a decoder on its way through the
-// shard leaves behind. There is one cache of pieces for all readers:
-//
-//	Reader ──► table of pieces ──► entry: where each record lies, which have gone out
-//	                │                        │
-//	                │ missing                ▼
-//	                ▼                     segment ◄── pinned by loans
-//	              load ──► storage           ▲
-//	                  ├──► decoder ──────────┘
-//	                  └──► page cache (package mapped), in a segment's place
-//
-// Where only a part of the records is ever asked for (Config.Part), a piece is
-// laid out without the others: a few of them come along where they lie between,
-// but none is waited for, counted as live, or copied when memory is short.
+// Where only a part of the records is ever asked for (Config.Part), both rooms leave out the
+// others as far as they can.
 //
 // # Page cache
 //
@@ -58,80 +52,22 @@
 // mapped, and its records go out from there. See package mapped. Such bytes may change
 // under those who copy them, who see to Loan.Mapped, Leased, Check and Fault.
 //
-// # Gather
-//
-// Where no shard is compressed, and memory does not hold what waits in the shuffle,
-// pieces would be read again and again. Then package gather reads exactly the records
-// that come next, in memory of the same budget; its own page says how. What follows
-// about pieces, segments and loads is not about it.
-//
-// # Spool
-//
-// A compressed shard in which decoding can start at few places (its members or frames,
-// wherever records begin), in an order that jumps about, is decoded once into a file,
-// and its pieces are read from there like those of an uncompressed one, as soon as they
-// have come. See package spool.
-//
-// A piece is compared with the checksums of what was written before anybody gets a byte
-// of it. Who waits for one that was lost gets it through the spool once more, then from
-// a decoder alone, so nobody waits in a circle.
-//
 // # Memory
 //
-// Segments are memory outside of the Go heap, filled one after the other. Below
-// the budget nothing is freed, so small datasets stay in memory for all epochs.
-// At the budget the oldest segment that no loan pins goes: what of it has not
-// gone out yet is copied together into a new one, so that a few records never
-// pin many; when hardly anything has gone out it is dropped, and read again
-// when wanted.
+// Config.MemoryBytes is one number for all readers. Tables of what there is for each piece
+// come off first (survey); the rest is the room's, and its manual says what may exceed
+// it: what somebody waits for always gets memory, so that nothing deadlocks.
 //
-// A piece that somebody waits for gets memory whatever the budget says, so
-// nothing deadlocks; what is read ahead does not. So HeldBytes may exceed the
-// budget by the pieces that callers of Lend wait for, the segments that loans
-// pin, one segment, and, for compressed shards, one decoder for each caller
-// that waits.
+// # Locks
 //
-// Each piece that is held has a table: 16 bytes a record and 200 of its own, counted
-// twice for the collector's sake. Of records below 50 bytes the tables take more
-// than the records. So they count wherever memory is divided (holding): for what
-// can be held whole, for what waits in a shuffle, for what is read ahead, and for
-// what a decoder keeps on its way.
+// Locks are taken in this order, never the other way:
 //
-// # How often bytes are decoded
+//	scan.Reader.mu ───► scan.Scanner.mu ──┬─► decode.Set ──┐
+//	                                      ├─► spool.Spool ─┴─► (budget: atomic, without a lock)
+//	                                      ├─► mapped.Maps
+//	                                      └─► Fetcher.mu
+//	gather.Reader.mu ─► gather.Gatherer ────► Fetcher.mu
 //
-// An epoch decodes the bytes of compressed shards once where memory holds them or
-// the spool does, and where what waits in the shuffle fits. Shards that can be
-// entered often enough are scanned while each byte is reckoned to be decoded up
-// to 3 times again (of a full shuffle, 64 times); else they are spooled. The
-// reckoning is rough where the least memory meets records of a few bytes: whatever
-// auto chooses, a test over random datasets, orders and budgets has an epoch
-// decode no more than 32 times what the shards are, of a full shuffle 256 times.
-// That is for readers that keep step with each other.
-//
-// A scan that is asked for where auto would have spooled has no such bound, but gets
-// on: its readers look as far ahead as a quarter of the memory holds pieces, and
-// each pass through a shard brings all of these (boundLookahead).
-//
-// # Who waits for whom
-//
-// A load that a reader waits for starts at once, beside whatever is read ahead.
-// Loads of one piece are shared. A load whose reader gave up waiting goes on.
-// Compressed shards are decoded by decoders that pause where
-// nothing more is wanted of them, and go on from there; one that waits for
-// storage keeps no processor from the others. Each has a processor for as long as
-// its window is worth being in that one's cache.
-//
-// Who waits for what is counted in Config.Meter: by the load, the decoder that
-// brings it, and what that one itself waits for.
-//
-// # Jumps
-//
-// What is read ahead follows the reader: nothing for one that samples, as much
-// as the storage likes for one that reads on. A seek forward to what has been
-// looked at, or a step back, changes nothing. A reader that goes elsewhere, or is
-// closed, takes back what it alone wanted and what has not begun: loads that wait
-// for a decoder or for room in the spool, and reads in the queues of storage and
-// engine, which ask before they begin one whether it is still wanted. What the
-// kernel has begun comes to its end, and is kept as long as there is room: a
-// buffer is free at the completion, never before.
+// Fetcher.mu is for the list of failures alone. Lending what is in memory takes none but
+// a reader's own.
 package fetch

@@ -236,18 +236,6 @@ func TestWaitingEndsAtTheReadTimeoutAndTheReadGoesOn(t *testing.T) {
 	}
 }
 
-// alter changes a file and leaves its mtime as it was.
-func alter(t *testing.T, d *fetchtest.Dataset, shard int, change func(b []byte)) {
-	path := filepath.Join(d.Dir, d.Index.ShardTable[shard].Object.Path)
-	info, err := os.Stat(path)
-	require.NoError(t, err)
-	b, err := os.ReadFile(path)
-	require.NoError(t, err)
-	change(b)
-	require.NoError(t, os.WriteFile(path, b, 0o644))
-	require.NoError(t, os.Chtimes(path, info.ModTime(), info.ModTime()))
-}
-
 func TestAShardThatChangesGivesErrorsNeverWrongBytes(t *testing.T) {
 	for name, s := range faultShapes {
 		for change, act := range map[string]func(t *testing.T, path string){
@@ -294,7 +282,7 @@ func TestARecordThatFailsItsChecksumFailsAloneAndAlways(t *testing.T) {
 			t.Run(fmt.Sprintf("%s, budget of %d", name, budget), func(t *testing.T) {
 				d := fetchtest.Make(t, faultShapes[name])
 				x := d.Index.ExtentTable[17]
-				alter(t, d, 0, func(b []byte) { b[x.OffsetBytes+3] ^= 1 })
+				fetchtest.Alter(t, d, 0, func(b []byte) { b[x.OffsetBytes+3] ^= 1 })
 				f := newTestFetcher(t, d, budget)
 				r := f.Open(fetchtest.InOrder(d.Index))
 				defer r.Close()
@@ -333,7 +321,7 @@ func TestAShardWhoseChecksumFailsStaysFailed(t *testing.T) {
 				size := int(d.Index.ShardTable[0].Object.SizeBytes)
 				// The last bytes are the member's checksum (of gz with its size behind it).
 				at := map[string]int{"gz": size - 8, "zst": size - 1, "lz4": size - 1}[codec]
-				alter(t, d, 0, func(b []byte) { b[at] ^= 1 })
+				fetchtest.Alter(t, d, 0, func(b []byte) { b[at] ^= 1 })
 				f := newTestFetcher(t, d, budget)
 				r := f.Open(fetchtest.InOrder(d.Index))
 				defer r.Close()

@@ -2,21 +2,14 @@ package fetch
 
 import (
 	"errors"
-	"log/slog"
-	"runtime"
 	"sync"
-	"sync/atomic"
-	"time"
 
 	"github.com/lsiofs/lsiofs/pipeline/catalog"
-	"github.com/lsiofs/lsiofs/pipeline/fetch/ahead"
 	"github.com/lsiofs/lsiofs/pipeline/fetch/budget"
-	"github.com/lsiofs/lsiofs/pipeline/fetch/decode"
 	"github.com/lsiofs/lsiofs/pipeline/fetch/gather"
-	"github.com/lsiofs/lsiofs/pipeline/fetch/mapped"
-	"github.com/lsiofs/lsiofs/pipeline/fetch/piece"
+	"github.com/lsiofs/lsiofs/pipeline/fetch/scan"
 	"github.com/lsiofs/lsiofs/pipeline/fetch/spool"
-	"github.com/lsiofs/lsiofs/pipeline/fetch/strategy"
+	"github.com/lsiofs/lsiofs/pipeline/fetch/survey"
 	"github.com/lsiofs/lsiofs/pipeline/meter"
 	"github.com/lsiofs/lsiofs/pipeline/spec"
 	"github.com/lsiofs/lsiofs/pipeline/storage"
@@ -25,59 +18,31 @@ import (
 
 // index is what a fetcher needs of a catalog.
 type index interface {
-	Records() uint64
-	Shards() int
-	Shard(i int) catalog.Shard
+	survey.Index
+	scan.Index
 	Unpacker() unpack.Format
-	Extents(records []uint64, dst []catalog.Extent)
-	PieceStarts(chunkBytes, chunkRecords, wholeBytes uint64) []uint64
-	Entry(shard int, decodedBytes int64) unpack.Entry
-	Part(shard int, decodedBytes int64) catalog.Part
 }
 
 var _ index = (*catalog.Catalog)(nil)
 
-// Fetcher reads the pieces of one dataset once for all readers, keeps records
-// until they have gone out, and drops them when the budget says so. It is safe
-// for concurrent use.
+// Fetcher gives the records of one dataset to any number of readers, within one memory
+// budget. It is safe for concurrent use.
 type Fetcher struct {
 	index    index
 	storage  storage.Storage
 	config   Config
-	part     Part
-	limits   strategy.Limits
-	log      *slog.Logger
 	verifier unpack.Verifier // nil when records carry no checksums
-	pieces   piece.Table
-	places   *piece.Places
-	slots    *slots
-	counts   counters
-	meter    *meter.Meter
-	started  time.Time
-	open     atomic.Int64  // readers
-	wanted   *ahead.Counts // nil where no shard is compressed
-	held     strategy.Held
-	holdsAll bool // all shards, decoded, fit into the cache, with their tables
-	sweeps   bool // a scan that nobody would have chosen: see boundLookahead
-	maps     *mapped.Maps
+	survey   *survey.Survey
 	choice   Choice
-	decoders *decode.Set
-	budget   *budget.Budget
+	scanning scan.Config // of the scanner, or of one that forecasts
+	meter    *meter.Meter
 
-	// Records are gathered where there is a gatherer, which then does all.
+	// One of the two reads.
+	scanner      *scan.Scanner
 	gatherer     *gather.Gatherer
 	gatherMemory *budget.Blocks
 
-	checks  checkQueue
-	running sync.WaitGroup // reads, decoders, the pool
-
-	mu       sync.Mutex
-	cache    cache
-	loads    map[int]*load
-	aheadOut int64        // bytes of loads that are read ahead and have not come
-	spool    *spool.Spool // nil when no shard is spooled
-	everRead []uint64     // a bit a piece
-	broken   map[int]error
+	mu       sync.Mutex // taken last: rooms note failures with their locks held
 	failures failures
 	closed   bool
 }
@@ -91,114 +56,79 @@ func newFetcher(x index, s storage.Storage, cfg Config) (*Fetcher, error) {
 	if err := cfg.validate(); err != nil {
 		return nil, err
 	}
-	if cfg.Decoders == 0 {
-		cfg.Decoders = defaultDecoders
-	}
-	if cfg.LookaheadRecords == 0 {
-		cfg.LookaheadRecords = defaultLookahead
-	}
-	cfg.Storage = cfg.Storage.Or()
-	f := &Fetcher{
-		index: x, storage: s, config: cfg, part: cfg.Part, meter: cfg.Meter, log: cfg.Log,
-		started: time.Now(),
-		loads:   map[int]*load{},
-		broken:  map[int]error{},
-	}
-	if f.meter == nil {
-		f.meter = new(meter.Meter)
-	}
-	if f.part == nil {
-		f.part = everything{}
-	}
-	if f.log == nil {
-		f.log = slog.New(slog.DiscardHandler)
-	}
-	if cfg.Order.Shuffle == spec.ShuffleNone {
-		// There are no chunks to go by, and a piece has a table.
-		f.config.PieceRecords = max(cfg.PieceRecords, leastFrontRecords)
-	}
-	if err := f.makeTables(cfg.PieceBytes); err != nil {
+	cfg.setDefaults()
+	f := &Fetcher{index: x, storage: s, config: cfg, meter: cfg.Meter}
+	f.verifier, _ = x.Unpacker().(unpack.Verifier)
+	v, err := survey.New(x, cfg.Part, survey.Settings{
+		MemoryBytes: cfg.MemoryBytes, PieceBytes: cfg.PieceBytes, PieceRecords: cfg.PieceRecords, Decoders: cfg.Decoders,
+		Order: cfg.Order, Places: cfg.Spool.Places, MaxSpoolBytes: cfg.Spool.MaxBytes, Storage: cfg.Storage,
+	})
+	if err != nil {
 		return nil, err
 	}
-	f.verifier, _ = x.Unpacker().(unpack.Verifier)
+	f.survey = v
 	file, err := f.chooseStrategy()
 	if err != nil {
 		return nil, err
 	}
-	if file != nil && cfg.Order.Shuffle == spec.ShuffleFull {
-		// A record at a time is wanted of a piece: let it bring little else.
-		if err := f.makeTables(f.choice.FinePieceBytes(cfg.MemoryBytes, cfg.PieceBytes)); err != nil {
-			return nil, errors.Join(err, file.Close())
+	if err := f.startRoom(file); err != nil {
+		if file != nil {
+			err = errors.Join(err, file.Close())
 		}
-	}
-	f.budget = budget.New(f.limits.CacheBytes)
-	f.cache = cache{memory: memory{segment: f.limits.SegmentBytes}, budget: f.budget, mostTables: f.limits.TableBytes, slots: f.slots, gone: map[int][]uint64{}}
-	f.maps = mapped.New(f.mapsConfig(), mapsOwner{f})
-	f.decoders = f.newDecoders()
-	if file != nil {
-		f.spool = f.startSpool(file)
-	}
-	sizes := f.sizes()
-	f.holdsAll = f.wanted != nil && sizes.Fits()
-	f.boundLookahead()
-	f.checks.init()
-	if f.choice.Strategy == spec.ReadGather {
-		if err := f.startGatherer(); err != nil {
-			return nil, err
-		}
-	} else if f.verifier != nil || f.spool != nil {
-		for range runtime.GOMAXPROCS(0) {
-			f.running.Go(f.checkRecords)
-		}
+		return nil, err
 	}
 	return f, nil
 }
 
-// leastFrontRecords is how many records of a shard that is read from front to back
-// may be a piece.
-const leastFrontRecords = 128
-
-// recordsOf is how many records of a shard are of the part.
-func (f *Fetcher) recordsOf(s catalog.Shard) uint64 {
-	return f.part.Count(s.First, s.First+s.Records)
-}
-
-// wants says whether records of a piece are of the part.
-func (f *Fetcher) wants(piece int) bool {
-	return f.part.Count(f.pieces.Starts[piece], f.pieces.Starts[piece+1]) > 0
-}
-
-// makeTables makes what there is for each piece, and the limits that follow.
-func (f *Fetcher) makeTables(pieceBytes uint64) error {
-	x := f.index
-	pieces, err := piece.New(x.PieceStarts(pieceBytes, f.config.PieceRecords, uint64(f.wholeBytes())), x.Records())
-	if err != nil {
-		return err
-	}
-	f.pieces = pieces
-	f.places = &piece.Places{Index: x, Table: pieces, Part: f.part}
-	f.held = f.surveyHeld()
-	f.slots = newSlots(pieces.Len(), f.held.Pieces)
-	f.everRead = make([]uint64, (pieces.Len()+63)/64)
-	for i := range x.Shards() {
-		if x.Shard(i).Codec != nil {
-			f.wanted = ahead.NewCounts(&f.pieces)
-			break
+// startRoom starts the room that reads as was chosen; the file of a spool is its own,
+// once there is no error.
+func (f *Fetcher) startRoom(file *spool.File) (err error) {
+	c := &f.config
+	if file != nil && c.Order.Shuffle == spec.ShuffleFull {
+		// A record at a time is wanted of a piece: let it bring little else.
+		if f.survey, err = f.survey.WithPieces(f.choice.FinePieceBytes(c.MemoryBytes, c.PieceBytes)); err != nil {
+			return err
 		}
 	}
-	f.limits = strategy.NewLimits(f.config.MemoryBytes, 2*f.tableBytes(), f.config.Storage) // twice: see tableBytes
-	return nil
+	f.scanning = f.scanConfig()
+	if f.choice.Strategy == spec.ReadGather {
+		f.gatherMemory = budget.NewBlocks(f.survey.Limits.CacheBytes)
+		f.gatherMemory.Released = c.released
+		f.gatherer, err = gather.New(f.gatherConfig(f.gatherMemory))
+		return err
+	}
+	f.scanning.Spool = file
+	f.scanner, err = scan.New(f.scanning)
+	return err
 }
 
-// wholeBytes is how large a piece of a shard that is made of parts may be, whatever
-// Config.PieceBytes: what fits into a segment is decoded at once.
-func (f *Fetcher) wholeBytes() int64 { return strategy.SegmentBytes(f.config.MemoryBytes) }
+func (f *Fetcher) scanConfig() scan.Config {
+	c, v := &f.config, f.survey
+	sizes := v.Sizes()
+	s := scan.Config{
+		Index: f.index, Storage: f.storage, Places: v.Places, Verifier: f.verifier,
+		MemoryBytes: c.MemoryBytes, Limits: v.Limits, Held: v.Held, HoldsAll: v.Compressed && sizes.Fits(),
+		Choice: f.choice, SpoolEngine: c.Spool.Engine,
+		Decoders: c.Decoders, LookaheadRecords: c.LookaheadRecords, ReadTimeout: c.ReadTimeout, Profile: c.Storage,
+		Meter: f.meter, Log: c.Log, Note: f.note, Released: c.released,
+	}
+	s.MostWanted, s.Sweeps = sizes.Lookahead(f.choice)
+	return s
+}
 
-// now is nanoseconds since the fetcher started.
-func (f *Fetcher) now() int64 { return int64(time.Since(f.started)) }
+// gatherConfig is for memory of the fetcher's budget.
+func (f *Fetcher) gatherConfig(memory *budget.Blocks) gather.Config {
+	return gather.Config{
+		Index: f.index, Storage: f.storage, Memory: memory, Plan: PlanConfig(f.config.Storage), Ahead: f.config.Storage.Ahead,
+		ReadTimeout: f.config.ReadTimeout, Verifier: f.verifier, Meter: f.meter, Note: f.note,
+	}
+}
+
+// Meter is what counts where the fetcher's time goes.
+func (f *Fetcher) Meter() *meter.Meter { return f.meter }
 
 // Close stops reading ahead, waits for what is under way and frees the memory.
-// No Loan may be out and no Reader in use.
+// No Loan may be out and no Reader in use. It is idempotent.
 func (f *Fetcher) Close() error {
 	f.mu.Lock()
 	if f.closed {
@@ -207,50 +137,9 @@ func (f *Fetcher) Close() error {
 	}
 	f.closed = true
 	f.mu.Unlock()
-	f.decoders.Stop()
-	if f.spool != nil {
-		f.spool.Stop()
-		f.spool.Wait()
+	if f.scanner != nil {
+		return f.scanner.Close()
 	}
-	f.checks.close()
-	f.maps.Stop() // what it refuses is read
-	f.running.Wait()
-	err := errors.Join(f.maps.Close(), f.closeGatherer())
-
-	f.decoders.Close()
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	return errors.Join(err, f.closeSpool(), f.cache.close())
-}
-
-// close frees all memory. A segment that a loan still pins is left to it: a
-// leak is better than a loan that shows something else.
-func (c *cache) close() error {
-	var first error
-	for _, s := range c.segs {
-		for _, e := range s.entries {
-			if c.slots.at(e.piece) == e {
-				c.slots.set(e.piece, nil)
-			}
-		}
-		if !s.Pins.Kill() {
-			continue
-		}
-		if err := c.release(s); err != nil && first == nil {
-			first = err
-		}
-	}
-	c.segs, c.cur = nil, nil
-	if err := c.memory.close(); err != nil && first == nil {
-		first = err
-	}
-	return first
-}
-
-// counters are what Stats tells and no lock protects.
-type counters struct {
-	recordsOut, bytesOut, hits, waits, waitNanos atomic.Uint64
-	piecesRead, piecesReread, bytesRead          atomic.Uint64
-	recordsMapped                                atomic.Uint64
-	readsCancelled, bytesCancelled               atomic.Uint64
+	f.gatherer.Close()
+	return f.gatherMemory.Close()
 }

@@ -33,16 +33,13 @@ func spoolConfig(t testing.TB, budget int64, o spec.Order) Config {
 
 func newSpoolingFetcher(t testing.TB, d *fetchtest.Dataset, c Config, s storage.Storage) *Fetcher {
 	t.Helper()
+	c.released = fetchtest.Poison
 	f, err := newFetcher(d.Index, s, c)
 	require.NoError(t, err)
-	f.cache.released = fetchtest.Poison
 	t.Cleanup(func() {
 		require.NoError(t, f.Close())
-		require.Zero(t, f.cache.mapped, "all memory is given back")
-		require.Zero(t, f.decoders.Stats().HeldBytes)
-		require.Zero(t, f.decoders.Stats().Open)
-		require.Empty(t, f.loads)
-		require.Zero(t, f.aheadOut)
+		requireNothingLeft(t, f)
+		require.Zero(t, f.Stats().OpenDecoders)
 		entries, err := os.ReadDir(c.Spool.Dir)
 		require.NoError(t, err)
 		require.Empty(t, entries, "nothing is left of the spool")
@@ -57,7 +54,7 @@ var (
 )
 
 func TestASpoolGivesTheSameBytes(t *testing.T) {
-	for name, s := range shapes {
+	for name, s := range fetchtest.Shapes() {
 		if s.Codec == "" {
 			continue
 		}
@@ -87,7 +84,7 @@ func TestASpoolGivesTheSameBytes(t *testing.T) {
 }
 
 func TestASpoolOfOverlappingRecordsGivesTheSameBytes(t *testing.T) {
-	d := makeOverlapping(t, 3, 300, 5000, 10, 3000)
+	d := fetchtest.MakeOverlapping(t, 3, 300, 5000, 10, 3000)
 	for _, budget := range []int64{1, 1 << 20} {
 		f := newSpoolingFetcher(t, d, spoolConfig(t, budget, spoolFull), fetchtest.OpenStorage(t, d.Dir))
 		readEpochs(t, d, f, fetchtest.RandomOrder(1, d.Index), 1)
@@ -163,7 +160,7 @@ func TestASpoolKeepsWithinMemory(t *testing.T) {
 					t.Error(err)
 					return
 				}
-				if held := f.Stats().HeldBytes; held > budget+(2*readers+1)*f.limits.SegmentBytes {
+				if held := f.Stats().HeldBytes; held > budget+(2*readers+1)*f.survey.Limits.SegmentBytes {
 					t.Errorf("%d bytes are held", held)
 				}
 				k += len(l.Records)
@@ -217,37 +214,6 @@ func memoryDir() string {
 		return ""
 	}
 	return dir
-}
-
-// It is memory's that is too small: a disk would give all that is left of it
-// before it says so, and whoever writes to it meanwhile would find it full.
-func TestASpoolThatCanNotBeWrittenIsAnErrorOfItsRecords(t *testing.T) {
-	d := fetchtest.Make(t, fetchtest.Shape{Codec: "gz", Shards: 3, Records: 110, MaxBytes: 900})
-	c := spoolConfig(t, 300<<10, spoolFull)
-	f := newSpoolingFetcher(t, d, c, fetchtest.OpenStorage(t, d.Dir))
-	writable := f.spool.File().Device
-	readOnly, err := os.Open(os.DevNull)
-	require.NoError(t, err)
-	f.spool.File().Device = readOnly
-	seq := fetchtest.RandomOrder(1, d.Index)
-	r := f.Open(seq)
-	defer r.Close()
-	var l Loan
-	err = r.Lend(context.Background(), 0, 5, &l)
-	require.ErrorContains(t, err, "write the spool in "+c.Spool.Dir)
-	var record *RecordError
-	require.ErrorAs(t, err, &record)
-
-	// It works again when it can be written.
-	require.Eventually(t, func() bool {
-		if f.spool.Stats().Decoding > 0 {
-			return false
-		}
-		f.spool.File().Device = writable
-		return true
-	}, time.Minute, time.Millisecond)
-	require.NoError(t, readOnly.Close())
-	fetchtest.ReadAll(t, d, r, seq, 20)
 }
 
 func TestAShardThatChangesWhileItIsSpooledFailsItsRecordsOnly(t *testing.T) {

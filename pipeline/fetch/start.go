@@ -25,6 +25,9 @@ func decodedBytesPerSecond(codec string) float64 {
 // Start looks at the first n records of a sequence: they are wanted at about the
 // same time, for a reader looks as far ahead.
 func (f *Fetcher) Start(seq Sequence, n int) Start {
+	if f.scanner == nil {
+		return Start{} // no shard is compressed
+	}
 	type stretch struct{ from, to int64 }
 	shards := map[int]stretch{}
 	numbers := make([]uint64, max(n, 1))
@@ -36,7 +39,7 @@ func (f *Fetcher) Start(seq Sequence, n int) Start {
 			continue
 		}
 		from := int64(0)
-		if !f.spools(x.Shard) {
+		if !f.choice.Spools(x.Shard) {
 			from = f.index.Entry(x.Shard, x.OffsetBytes).DecodedBytes
 		}
 		s, ok := shards[x.Shard]
@@ -54,6 +57,6 @@ func (f *Fetcher) Start(seq Sequence, n int) Start {
 		s.Seconds += seconds
 		longest = max(longest, seconds)
 	}
-	s.Seconds = max(s.Seconds/float64(f.decoders.Cores()), longest)
+	s.Seconds = max(s.Seconds/float64(f.scanner.Cores()), longest)
 	return s
 }

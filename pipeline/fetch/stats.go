@@ -1,8 +1,8 @@
 package fetch
 
 import (
-	"fmt"
-
+	"github.com/lsiofs/lsiofs/pipeline/fetch/gather"
+	"github.com/lsiofs/lsiofs/pipeline/fetch/scan"
 	"github.com/lsiofs/lsiofs/pipeline/storage"
 )
 
@@ -67,93 +67,46 @@ type SpoolStats struct {
 
 // Stats gives a snapshot.
 func (f *Fetcher) Stats() Stats {
-	n, decoders := &f.counts, f.decoders.Stats()
-	s := Stats{
-		Strategy:     string(f.choice.Strategy),
-		Reason:       f.choice.Reason,
-		BudgetBytes:  f.config.MemoryBytes,
-		PiecesRead:   n.piecesRead.Load(),
-		PiecesReread: n.piecesReread.Load(),
-		BytesRead:    n.bytesRead.Load(),
-		DecodedBytes: decoders.DecodedBytes,
-		RecordsOut:   n.recordsOut.Load(),
-		BytesOut:     n.bytesOut.Load(),
-		Hits:         n.hits.Load(),
-		Waits:        n.waits.Load(),
-		WaitNanos:    n.waitNanos.Load(),
-
-		RecordsMapped:  n.recordsMapped.Load(),
-		ReadsCancelled: n.readsCancelled.Load(),
-		BytesCancelled: n.bytesCancelled.Load(),
+	s := Stats{Strategy: string(f.choice.Strategy), Reason: f.choice.Reason, BudgetBytes: f.config.MemoryBytes}
+	if mapper, ok := f.storage.(storage.Mapper); ok && mapper.Maps() {
+		s.Leases = mapper.LeaseStats()
 	}
-	maps := f.maps.Stats()
-	s.MappedBytes, s.Leases = maps.Bytes, maps.Leases
-	if g := f.gatherer; g != nil {
-		s.addGathered(g.Stats())
+	if f.scanner != nil {
+		s.addScanned(f.scanner.Stats())
+	} else {
+		s.addGathered(f.gatherer.Stats())
+		s.HeldBytes += f.survey.TableBytes
 	}
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	s.HeldBytes += f.cache.mapped + f.cache.tables + decoders.HeldBytes + f.tableBytes()
-	s.PiecesDropped = f.cache.dropped
-	s.LoadsInFlight = int64(len(f.loads))
-	s.OpenDecoders = int64(decoders.Open)
 	s.Errors = f.failures.total
 	s.LastErrors = f.failures.last()
-	if p := f.spool; p != nil {
-		x := p.Stats()
-		s.HeldBytes += x.TableBytes
-		s.Spool = &SpoolStats{
-			Dir: x.Dir, CapacityBytes: x.CapacityBytes, UsedBytes: x.UsedBytes, Shards: x.Shards,
-			Decoding: x.Decoding, Decoded: x.Decoded, DecodedAgain: x.DecodedAgain,
-			DamagedPieces: x.DamagedPieces, DamagedShards: x.DamagedShards,
-		}
-	}
 	return s
 }
 
-// failures remembers the last few different errors.
-type failures struct {
-	total uint64
-	list  []failure // the newest last
-}
-
-type failure struct {
-	text  string
-	times uint64
-}
-
-const keptFailures = 8
-
-// note keeps an error for status.
-func (f *Fetcher) note(err error) {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	f.failures.add(err)
-}
-
-func (l *failures) add(err error) {
-	l.total++
-	text, times := err.Error(), uint64(1)
-	for i, x := range l.list {
-		if x.text == text {
-			times += x.times
-			l.list = append(l.list[:i], l.list[i+1:]...)
-			break
+// addScanned adds what a scanner counts.
+func (s *Stats) addScanned(x scan.Stats) {
+	s.HeldBytes, s.MappedBytes = x.HeldBytes, x.MappedBytes
+	s.PiecesRead, s.PiecesReread, s.PiecesDropped = x.PiecesRead, x.PiecesReread, x.PiecesDropped
+	s.BytesRead, s.DecodedBytes = x.BytesRead, x.DecodedBytes
+	s.ReadsCancelled, s.BytesCancelled = x.ReadsCancelled, x.BytesCancelled
+	s.RecordsOut, s.BytesOut, s.RecordsMapped = x.RecordsOut, x.BytesOut, x.RecordsMapped
+	s.Hits, s.Waits, s.WaitNanos = x.Hits, x.Waits, x.WaitNanos
+	s.LoadsInFlight, s.OpenDecoders = x.LoadsInFlight, x.OpenDecoders
+	if p := x.Spool; p != nil {
+		s.Spool = &SpoolStats{
+			Dir: p.Dir, CapacityBytes: p.CapacityBytes, UsedBytes: p.UsedBytes, Shards: p.Shards,
+			Decoding: p.Decoding, Decoded: p.Decoded, DecodedAgain: p.DecodedAgain,
+			DamagedPieces: p.DamagedPieces, DamagedShards: p.DamagedShards,
 		}
 	}
-	if len(l.list) == keptFailures {
-		l.list = append(l.list[:0], l.list[1:]...)
-	}
-	l.list = append(l.list, failure{text, times})
 }
 
-func (l *failures) last() []string {
-	out := make([]string, 0, len(l.list))
-	for _, x := range l.list {
-		if x.times > 1 {
-			x.text += fmt.Sprintf(" (%d times)", x.times)
-		}
-		out = append(out, x.text)
-	}
-	return out
+// addGathered adds what a gatherer counts.
+func (s *Stats) addGathered(x gather.Stats) {
+	s.HeldBytes, s.BytesRead = x.HeldBytes, x.BytesRead
+	s.ReadsCancelled, s.BytesCancelled = x.ReadsCancelled, x.BytesCancelled
+	s.RecordsOut, s.BytesOut = x.RecordsOut, x.BytesOut
+	s.Hits, s.Waits, s.WaitNanos = x.Hits, x.Waits, x.WaitNanos
+	s.Gather = &GatherStats{Reads: x.Reads, ReadsInFlight: x.ReadsInFlight, DroppedBytes: x.DroppedBytes}
 }

@@ -5,7 +5,6 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
-	"pgregory.net/rapid"
 
 	"github.com/lsiofs/lsiofs/pipeline/fetch/fetchtest"
 	"github.com/lsiofs/lsiofs/pipeline/plan"
@@ -13,7 +12,7 @@ import (
 )
 
 func TestBytesDoNotDependOnTheStorageProfile(t *testing.T) {
-	for name, s := range shapes {
+	for name, s := range fetchtest.Shapes() {
 		d := fetchtest.Make(t, s)
 		seq := fetchtest.ReservoirOrder(3, d.Index, 3, 90)
 		for like, p := range fetchtest.ExtremeProfiles() {
@@ -39,43 +38,6 @@ func TestForecastsKnowTheStorageProfile(t *testing.T) {
 			require.Equal(t, read, forecast)
 		})
 	}
-}
-
-// Reads of a piece hold its bytes, each once, are no larger than the storage
-// likes, and are cut where it likes.
-func TestPiecesAreCutIntoReads(t *testing.T) {
-	rapid.Check(t, func(t *rapid.T) {
-		align := int64(1) << rapid.IntRange(0, 12).Draw(t, "align")
-		p := profile.Profile{AlignBytes: align, ReadBytes: align * rapid.Int64Range(1, 100).Draw(t, "read")}
-		p.ReadBytes = max(p.ReadBytes, (1000+align-1)&^(align-1))
-		var l layout
-		at := int64(0)
-		for range rapid.IntRange(1, 4).Draw(t, "ranges") {
-			at += rapid.Int64Range(1, 10_000).Draw(t, "gap")
-			size := rapid.Int64Range(0, 100_000).Draw(t, "size")
-			l.ranges = append(l.ranges, byteRange{at, size})
-			at += size
-		}
-		var reads []byteRange
-		l.reads(p, func(r byteRange) { reads = append(reads, r) })
-		for _, r := range l.ranges {
-			n, most := 0, (r.size+2*align)/p.ReadBytes+2
-			for end := r.off + r.size; r.off < end; n++ {
-				require.NotEmpty(t, reads)
-				next := reads[0]
-				require.Equal(t, r.off, next.off)
-				require.Positive(t, next.size)
-				require.LessOrEqual(t, next.size, p.ReadBytes)
-				if r.off += next.size; r.off < end {
-					require.Zero(t, r.off%align)
-				}
-				require.LessOrEqual(t, r.off, end)
-				reads = reads[1:]
-			}
-			require.LessOrEqual(t, int64(n), most)
-		}
-		require.Empty(t, reads)
-	})
 }
 
 func TestAPlannerGoesByTheStorageProfile(t *testing.T) {

@@ -2,6 +2,7 @@ package fetchtest
 
 import (
 	"os"
+	"path/filepath"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -24,4 +25,16 @@ func DiskDir(t testing.TB) string {
 	}
 	t.Skip("no temporary directory on a disk")
 	return ""
+}
+
+// Alter changes a file and leaves its mtime as it was.
+func Alter(t *testing.T, d *Dataset, shard int, change func(b []byte)) {
+	path := filepath.Join(d.Dir, d.Index.ShardTable[shard].Object.Path)
+	info, err := os.Stat(path)
+	require.NoError(t, err)
+	b, err := os.ReadFile(path)
+	require.NoError(t, err)
+	change(b)
+	require.NoError(t, os.WriteFile(path, b, 0o644))
+	require.NoError(t, os.Chtimes(path, info.ModTime(), info.ModTime()))
 }

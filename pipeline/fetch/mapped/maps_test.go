@@ -66,7 +66,7 @@ func TestAnOpeningThatTakesLongIsNotWaitedFor(t *testing.T) {
 		unlock := o.lock()
 		require.Empty(t, o.refused)
 		unlock()
-		time.Sleep(time.Nanosecond)
+		time.Sleep(1 * time.Nanosecond)
 		synctest.Wait()
 		require.Equal(t, []int{10, 11, 12}, o.refused, "all together")
 		require.False(t, m.Request(&w, request(13)), "it is still being opened")

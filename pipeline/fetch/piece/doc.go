@@ -5,6 +5,6 @@
 //	pieces        0     │   1   │     2     │  3
 //	shards        ──── 0 ───────│──────── 1 ────
 //
-// Table finds the piece of a record; Places says where pieces lie in their shards.
-// Both are immutable, and all packages below fetch use them.
+// Table finds the piece of a record; Places says where pieces lie in their shards, and
+// Layout which bytes one is made of. All are immutable, and all packages below fetch use them.
 package piece

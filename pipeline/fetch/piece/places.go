@@ -11,6 +11,7 @@ type Index interface {
 
 // Part is some of the records: the others are never asked for.
 type Part interface {
+	Has(record uint64) bool
 	// Count is how many of the records from … to-1 are of the part.
 	Count(from, to uint64) uint64
 }
@@ -57,3 +58,8 @@ func (p *Places) Records(shard int) (all, wanted uint64) {
 
 // Path names a shard.
 func (p *Places) Path(shard int) string { return p.Index.Shard(shard).Object.Path }
+
+// Wants says whether records of a piece are of the part.
+func (p *Places) Wants(piece int) bool {
+	return p.Part.Count(p.Table.Starts[piece], p.Table.Starts[piece+1]) > 0
+}

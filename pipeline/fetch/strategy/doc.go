@@ -9,6 +9,6 @@
 //	settings ─┘      │
 //	                 └─────► Limits: what each use of the memory may take of it
 //
-// Sizes is filled by package fetch. What there is to know of each piece (its table)
+// Sizes is filled by package survey. What there is to know of each piece (its table)
 // counts wherever memory is divided: of short records it takes more than they do.
 package strategy

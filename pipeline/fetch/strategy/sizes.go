@@ -18,7 +18,7 @@ type Sizes struct {
 
 	Held       Held
 	Compressed bool // some shard is, wanted or not
-	// Shards are the dataset's, in its order. Choose alone looks at them.
+	// Shards are the dataset's, in its order. Choose and Lookahead alone look at them.
 	Shards []Shard
 }
 

@@ -1,20 +1,21 @@
-package fetch
+package scan
 
 import (
 	"github.com/lsiofs/lsiofs/pipeline/fetch/budget"
 	"github.com/lsiofs/lsiofs/pipeline/fetch/mapped"
+	"github.com/lsiofs/lsiofs/pipeline/fetch/piece"
 	"github.com/lsiofs/lsiofs/pipeline/storage"
 )
 
 // mapsConfig is for pieces of shards that lie in files. They cost nothing of the
 // budget but their tables: as much as that may be mapped beside it.
-func (f *Fetcher) mapsConfig() mapped.Config {
+func (sc *Scanner) mapsConfig() mapped.Config {
 	c := mapped.Config{
-		Object:     func(shard int) storage.Object { return f.index.Shard(shard).Object },
-		LimitBytes: f.config.MemoryBytes, TableLimitBytes: f.limits.CacheBytes / 4, AllBytes: f.held.Bytes,
-		LeastBytes: storage.MapBlockBytes, Patience: mapped.Patience, Log: f.log,
+		Object:     func(shard int) storage.Object { return sc.index.Shard(shard).Object },
+		LimitBytes: sc.config.MemoryBytes, TableLimitBytes: sc.limits.CacheBytes / 4, AllBytes: sc.config.Held.Bytes,
+		LeastBytes: storage.MapBlockBytes, Patience: mapped.Patience, Log: sc.log,
 	}
-	if mapper, ok := f.storage.(storage.Mapper); ok && mapper.Maps() {
+	if mapper, ok := sc.storage.(storage.Mapper); ok && mapper.Maps() {
 		c.Mapper = mapper
 	}
 	return c
@@ -28,104 +29,104 @@ type todo struct {
 
 // carryOut does it. It may wait for system calls on files that are open, but
 // neither for data nor for openings.
-func (f *Fetcher) carryOut(t *todo) {
-	f.submit(t)
-	f.maps.Do(&t.maps)
+func (sc *Scanner) carryOut(t *todo) {
+	sc.submit(t)
+	sc.maps.Do(&t.maps)
 }
 
-func (f *Fetcher) submit(t *todo) {
+func (sc *Scanner) submit(t *todo) {
 	if len(t.reads) > 0 {
-		f.submitReads(t.reads)
+		sc.submitReads(t.reads)
 		t.reads = t.reads[:0]
 	}
 }
 
 // mapLater has a load's piece, of a shard that is not compressed, mapped if the page
 // cache holds it, or says that it is to be read. It is called with mu held.
-func (f *Fetcher) mapLater(ld *load, t *todo) bool {
+func (sc *Scanner) mapLater(ld *load, t *todo) bool {
 	l := &ld.layout
-	if len(l.ranges) != 1 || l.newline {
+	if len(l.Ranges) != 1 || l.Newline {
 		return false
 	}
-	return f.maps.Request(&t.maps, mapped.Request{
-		Piece: ld.piece, Shard: ld.shard, OffsetBytes: l.ranges[0].off, SizeBytes: l.size, TableBytes: tableBytes(len(l.spans)),
+	return sc.maps.Request(&t.maps, mapped.Request{
+		Piece: ld.piece, Shard: ld.shard, OffsetBytes: l.Ranges[0].OffsetBytes, SizeBytes: l.SizeBytes, TableBytes: piece.TableBytes(len(l.Spans)),
 	})
 }
 
 // mapsOwner is a fetcher as its maps know it.
-type mapsOwner struct{ f *Fetcher }
+type mapsOwner struct{ sc *Scanner }
 
 var _ mapped.Owner = mapsOwner{}
 
 // Mapped implements mapped.Owner: the load's records are at hand.
 func (o mapsOwner) Mapped(piece int, r *mapped.Region) {
-	f := o.f
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	ld := f.loads[piece] // it is not taken back: see Maps.Cancel
+	sc := o.sc
+	sc.mu.Lock()
+	defer sc.mu.Unlock()
+	ld := sc.loads[piece] // it is not taken back: see Maps.Cancel
 	ld.region = r
-	if f.verifier != nil && f.checks.add(ld) {
-		f.running.Add(1) // theirs to count down; they can't finish while mu is held
+	if sc.verifier != nil && sc.checks.add(ld) {
+		sc.running.Add(1) // theirs to count down; they can't finish while mu is held
 		return
 	}
-	f.finishLocked(ld)
+	sc.finishLocked(ld)
 }
 
 // Refused implements mapped.Owner: the loads' pieces are read.
 func (o mapsOwner) Refused(pieces []int) {
-	f := o.f
+	sc := o.sc
 	var t todo
-	f.mu.Lock()
+	sc.mu.Lock()
 	for _, piece := range pieces {
-		f.readInstead(f.loads[piece], &t)
+		sc.readInstead(sc.loads[piece], &t)
 	}
-	f.mu.Unlock()
-	f.submit(&t)
+	sc.mu.Unlock()
+	sc.submit(&t)
 }
 
 // readInstead reads a piece that was to be mapped. It is called with mu held.
-func (f *Fetcher) readInstead(ld *load, t *todo) {
+func (sc *Scanner) readInstead(ld *load, t *todo) {
 	u := budget.Ahead
 	if ld.Waited() {
 		u = budget.Demanded
 	}
-	if f.closed {
+	if sc.closed {
 		ld.err = errClosed
 	} else {
-		ld.seg, ld.off, ld.err = f.cache.alloc(ld.layout.size, u)
+		ld.seg, ld.off, ld.err = sc.cache.alloc(ld.layout.SizeBytes, u)
 	}
 	if ld.err != nil {
-		f.finishLocked(ld)
+		sc.finishLocked(ld)
 	} else {
-		f.read(ld, t)
+		sc.read(ld, t)
 	}
 }
 
 // Forget implements mapped.Owner.
 func (o mapsOwner) Forget(regions []*mapped.Region) {
-	f := o.f
-	f.mu.Lock()
-	defer f.mu.Unlock()
+	sc := o.sc
+	sc.mu.Lock()
+	defer sc.mu.Unlock()
 	for _, r := range regions {
-		if e := f.slots.at(r.Piece()); e != nil && e.region == r {
-			f.forget(e)
+		if e := sc.slots.at(r.Piece()); e != nil && e.region == r {
+			sc.forget(e)
 		}
 	}
 }
 
 // forget takes a mapped entry out of the slots. It is called with mu held.
-func (f *Fetcher) forget(e *entry) {
+func (sc *Scanner) forget(e *entry) {
 	if live := e.liveBytes(); live > 0 && live < int64(len(e.mem.Bytes)) {
-		f.cache.remember(e)
+		sc.cache.remember(e)
 	}
-	f.cache.tables -= e.tableBytes()
-	f.slots.set(e.piece, nil)
+	sc.cache.tables -= e.tableBytes()
+	sc.slots.set(e.piece, nil)
 }
 
 // Lost implements mapped.Owner.
 func (o mapsOwner) Lost(piece, record int, err error) error {
-	described := o.f.recordError(o.f.pieces.Starts[piece]+uint64(record), err)
-	o.f.note(described)
+	described := o.sc.recordError(o.sc.pieces.Starts[piece]+uint64(record), err)
+	o.sc.note(described)
 	return described
 }
 

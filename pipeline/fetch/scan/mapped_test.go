@@ -1,4 +1,4 @@
-package fetch
+package scan
 
 import (
 	"context"
@@ -13,25 +13,22 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/lsiofs/lsiofs/pipeline/fetch/fetchtest"
+	"github.com/lsiofs/lsiofs/pipeline/fetch/loan"
 	"github.com/lsiofs/lsiofs/pipeline/fetch/mapped"
-	"github.com/lsiofs/lsiofs/pipeline/spec"
 	"github.com/lsiofs/lsiofs/pipeline/storage"
 	"github.com/lsiofs/lsiofs/pipeline/storage/faulty"
 )
 
 func TestMappedBytesAreRight(t *testing.T) {
-	for name, s := range shapes {
-		if s.Read == spec.ReadGather {
-			continue // maps nothing
-		}
+	for name, s := range fetchtest.Scanned() {
 		t.Run(name, func(t *testing.T) {
 			d := fetchtest.Make(t, s)
 			for order, seq := range map[string]fetchtest.List{"none": fetchtest.InOrder(d.Index), "reservoir": fetchtest.ReservoirOrder(3, d.Index, 3, 90)} {
 				for _, budget := range []int64{1, 300 << 10, 2 << 20, 64 << 20} {
 					store := openMapper(t, d)
-					f := newMappedFetcher(t, d, budget, store)
-					readEpochs(t, d, f, seq, 2)
-					stats := f.Stats()
+					sc := newMappedScanner(t, d, budget, store)
+					readEpochs(t, d, sc, seq, 2)
+					stats := sc.Stats()
 					require.LessOrEqual(t, stats.MappedBytes, budget)
 					if s.Codec != "" || budget == 1 {
 						require.Zero(t, stats.RecordsMapped, "%s, budget %d", order, budget)
@@ -54,14 +51,14 @@ func TestReadersOfAMappingTogether(t *testing.T) {
 	for _, budget := range []int64{500 << 10, 1 << 20, 64 << 20} {
 		store := openMapper(t, d)
 		store.most = 5 // of 6
-		f := newMappedFetcher(t, d, budget, store)
-		stopped := f.Open(g)
-		var l Loan
+		sc := newMappedScanner(t, d, budget, store)
+		stopped := sc.Open(g)
+		var l loan.Loan
 		require.NoError(t, stopped.Lend(context.Background(), 0, 1, &l))
 		var wg sync.WaitGroup
 		for w := range 4 {
 			seq := g.Deal(w, 4)
-			r := f.Open(seq)
+			r := sc.Open(seq)
 			wg.Go(func() {
 				fetchtest.ReadAll(t, d, r, seq, 1+w*9)
 				store.evictions.Add(1)
@@ -71,8 +68,8 @@ func TestReadersOfAMappingTogether(t *testing.T) {
 		}
 		wg.Wait()
 		require.Equal(t, string(d.Records[g[0]]), string(l.Records[0]), "a loan outlives all unmapping")
-		require.LessOrEqual(t, f.Stats().MappedBytes, budget)
-		require.Positive(t, f.Stats().RecordsMapped)
+		require.LessOrEqual(t, sc.Stats().MappedBytes, budget)
+		require.Positive(t, sc.Stats().RecordsMapped)
 		l.Release()
 		stopped.Close()
 	}
@@ -81,21 +78,21 @@ func TestReadersOfAMappingTogether(t *testing.T) {
 func TestNoMoreIsMappedThanTheBudget(t *testing.T) {
 	d := fetchtest.Make(t, fetchtest.Shape{Shards: 6, Records: 500, MaxBytes: 4000}) // 6 MB
 	const budget = 2 << 20
-	f := newMappedFetcher(t, d, budget, openMapper(t, d))
+	sc := newMappedScanner(t, d, budget, openMapper(t, d))
 	seq := fetchtest.ReservoirOrder(3, d.Index, 3, 200)
-	r := f.Open(seq)
+	r := sc.Open(seq)
 	defer r.Close()
-	var l Loan
+	var l loan.Loan
 	for k := 0; k < len(seq); {
 		require.NoError(t, r.Lend(context.Background(), uint64(k), 30, &l))
-		require.LessOrEqual(t, f.Stats().MappedBytes, int64(budget))
+		require.LessOrEqual(t, sc.Stats().MappedBytes, int64(budget))
 		k += len(l.Records)
 		l.Release()
 	}
-	require.Greater(t, f.Stats().RecordsMapped, uint64(len(seq)*9/10))
+	require.Greater(t, sc.Stats().RecordsMapped, uint64(len(seq)*9/10))
 	require.True(t, inAddressSpace(t, d.Dir))
 	r.Close()
-	require.NoError(t, f.Close())
+	require.NoError(t, sc.Close())
 	require.False(t, inAddressSpace(t, d.Dir), "nothing is left")
 }
 
@@ -106,7 +103,7 @@ func inAddressSpace(t *testing.T, path string) bool {
 }
 
 func TestWhatThePageCacheLacksIsRead(t *testing.T) {
-	d := fetchtest.Make(t, shapes["plain"])
+	d := fetchtest.Make(t, fetchtest.Shapes()["plain"])
 	seq := fetchtest.ReservoirOrder(3, d.Index, 3, 90)
 	for _, s := range d.Index.ShardTable {
 		evict(t, filepath.Join(d.Dir, s.Object.Path))
@@ -114,47 +111,47 @@ func TestWhatThePageCacheLacksIsRead(t *testing.T) {
 	for _, hot := range []bool{false, true} {
 		store := openMapper(t, d)
 		store.cold = !hot
-		f := newMappedFetcher(t, d, 64<<20, store)
-		r := f.Open(seq)
-		var l Loan
+		sc := newMappedScanner(t, d, 64<<20, store)
+		r := sc.Open(seq)
+		var l loan.Loan
 		require.NoError(t, r.Lend(context.Background(), 0, 1, &l))
 		require.Equal(t, hot, l.Mapped())
 		l.Release()
 		fetchtest.ReadAll(t, d, r, seq, 30)
 		r.Close()
-		require.Equal(t, hot, f.Stats().BytesRead == 0)
+		require.Equal(t, hot, sc.Stats().BytesRead == 0)
 	}
 }
 
 func TestWhatThePageCacheLosesIsReadAgain(t *testing.T) {
-	d := fetchtest.Make(t, shapes["plain"])
+	d := fetchtest.Make(t, fetchtest.Shapes()["plain"])
 	seq := fetchtest.ReservoirOrder(3, d.Index, 3, 90)
 	store := openMapper(t, d)
-	f := newMappedFetcher(t, d, 64<<20, store)
-	r := f.Open(seq)
+	sc := newMappedScanner(t, d, 64<<20, store)
+	r := sc.Open(seq)
 	defer r.Close()
 	fetchtest.ReadAll(t, d, r, seq, 30)
-	first := f.Stats().RecordsMapped
+	first := sc.Stats().RecordsMapped
 	require.Positive(t, first)
 	store.evictions.Add(1)
 	fetchtest.ReadAll(t, d, r, seq, 30)
-	again := f.Stats().RecordsMapped
+	again := sc.Stats().RecordsMapped
 	require.Greater(t, again, first, "some pages went, but none of these")
 	store.evicted.Store(true)
 	store.evictions.Add(1)
 	fetchtest.ReadAll(t, d, r, seq, 30)
-	require.Equal(t, again, f.Stats().RecordsMapped)
-	require.GreaterOrEqual(t, f.Stats().PiecesRead, uint64(f.pieces.Len()))
+	require.Equal(t, again, sc.Stats().RecordsMapped)
+	require.GreaterOrEqual(t, sc.Stats().PiecesRead, uint64(sc.pieces.Len()))
 }
 
 // lendMapped lends the first records of a dataset's only shard.
-func lendMapped(t *testing.T, n int) (*fetchtest.Dataset, *mapping, *Fetcher, *Reader, *Loan) {
+func lendMapped(t *testing.T, n int) (*fetchtest.Dataset, *mapping, *testScanner, *Reader, *loan.Loan) {
 	d := fetchtest.Make(t, fetchtest.Shape{Shards: 1, Records: n, MaxBytes: 9000, SameSize: true})
 	store := openMapper(t, d)
-	f := newMappedFetcher(t, d, 64<<20, store)
-	r := f.Open(fetchtest.InOrder(d.Index))
+	sc := newMappedScanner(t, d, 64<<20, store)
+	r := sc.Open(fetchtest.InOrder(d.Index))
 	t.Cleanup(r.Close)
-	l := new(Loan)
+	l := new(loan.Loan)
 	for len(l.Records) < n { // its pieces are mapped one after the other
 		l.Release()
 		require.NoError(t, r.Lend(context.Background(), 0, n, l))
@@ -162,29 +159,29 @@ func lendMapped(t *testing.T, n int) (*fetchtest.Dataset, *mapping, *Fetcher, *R
 	require.True(t, l.Mapped())
 	require.NoError(t, l.Check())
 	require.EqualValues(t, 1, store.checks.Load(), "each file is asked about once")
-	return d, store, f, r, l
+	return d, store, sc, r, l
 }
 
 func TestATruncationWhileRecordsAreLentIsAnError(t *testing.T) {
-	for name, failed := range map[string]func(t *testing.T, l *Loan) error{
-		"zeros, shown by Check": func(t *testing.T, l *Loan) error {
+	for name, failed := range map[string]func(t *testing.T, l *loan.Loan) error{
+		"zeros, shown by Check": func(t *testing.T, l *loan.Loan) error {
 			require.Zero(t, l.Records[1][2500], "record 1 ends in the zeros of the last page")
 			return l.Check()
 		},
-		"a fault": func(t *testing.T, l *Loan) error {
+		"a fault": func(t *testing.T, l *loan.Loan) error {
 			var to [9000]byte
-			require.True(t, Faulted(func() { copy(to[:], l.Records[30]) }))
+			require.True(t, mapped.Faulted(func() { copy(to[:], l.Records[30]) }))
 			return l.Fault()
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			d, _, f, r, l := lendMapped(t, 40)
+			d, _, sc, r, l := lendMapped(t, 40)
 			require.NoError(t, os.Truncate(filepath.Join(d.Dir, "shard-000"), 9000+2000))
 			err := failed(t, l)
 			l.Release()
 			require.ErrorIs(t, err, storage.ErrChanged)
 			require.ErrorContains(t, err, "shard-000: record 0 at [0, 9000): ")
-			require.Contains(t, f.Stats().LastErrors, err.Error())
+			require.Contains(t, sc.errors(), err.Error())
 			for k := range uint64(40) {
 				err := r.Lend(context.Background(), k, 1, l)
 				require.ErrorIs(t, err, storage.ErrChanged, "record %d", k)
@@ -201,7 +198,7 @@ func TestTheZerosOfATruncatedFileNeverGoOut(t *testing.T) {
 	caught := 0
 	for range 60 {
 		d := fetchtest.Make(t, shape)
-		alter(t, d, 0, func(b []byte) {
+		fetchtest.Alter(t, d, 0, func(b []byte) {
 			for k, x := range d.Index.ExtentTable {
 				if zeros := int64(rng.IntN(600)); k%2 == 0 && zeros < x.SizeBytes { // as members of a tar end
 					clear(b[x.OffsetBytes+x.SizeBytes-zeros : x.OffsetBytes+x.SizeBytes])
@@ -211,9 +208,9 @@ func TestTheZerosOfATruncatedFileNeverGoOut(t *testing.T) {
 		})
 		store := openMapper(t, d)
 		store.unleased = true
-		f := newMappedFetcher(t, d, 64<<20, store)
-		r := f.Open(fetchtest.InOrder(d.Index))
-		loans := make([]Loan, 40) // one a record
+		sc := newMappedScanner(t, d, 64<<20, store)
+		r := sc.Open(fetchtest.InOrder(d.Index))
+		loans := make([]loan.Loan, 40) // one a record
 		for k := range loans {
 			require.NoError(t, r.Lend(context.Background(), uint64(k), 1, &loans[k]))
 			require.True(t, loans[k].Mapped())
@@ -225,7 +222,7 @@ func TestTheZerosOfATruncatedFileNeverGoOut(t *testing.T) {
 			var got [3000]byte
 			n := 0
 			var err error
-			if Faulted(func() { n = copy(got[:], loans[k].Records[0]) }) {
+			if mapped.Faulted(func() { n = copy(got[:], loans[k].Records[0]) }) {
 				err = loans[k].Fault()
 			} else {
 				err = loans[k].Check()
@@ -239,37 +236,37 @@ func TestTheZerosOfATruncatedFileNeverGoOut(t *testing.T) {
 			loans[k].Release()
 		}
 		r.Close()
-		require.NoError(t, f.Close())
+		require.NoError(t, sc.Close())
 	}
 	require.Positive(t, caught)
 }
 
 func TestAFaultOfAFileThatIsWhatItWasIsAnErrorOnce(t *testing.T) {
-	d, _, f, r, l := lendMapped(t, 40)
+	d, _, sc, r, l := lendMapped(t, 40)
 	err := l.Fault()
 	l.Release()
 	require.ErrorIs(t, err, mapped.ErrFault)
 	require.ErrorContains(t, err, "shard-000: record 0 at [0, 9000): ")
-	require.EqualValues(t, 1, f.Stats().Errors)
+	require.Len(t, sc.errors(), 1)
 	fetchtest.ReadAll(t, d, r, fetchtest.InOrder(d.Index), 7)
 }
 
 func TestALoanWithoutMappedRecordsHasNothingToCheck(t *testing.T) {
-	var l Loan
+	var l loan.Loan
 	require.False(t, l.Mapped())
 	require.NoError(t, l.Check())
 	require.NoError(t, l.Fault())
 }
 
 func TestEachMappedFileOfALoanIsLookedAtOnce(t *testing.T) {
-	d := fetchtest.Make(t, shapes["plain"])
+	d := fetchtest.Make(t, fetchtest.Shapes()["plain"])
 	store := openMapper(t, d)
-	f := newMappedFetcher(t, d, 64<<20, store)
+	sc := newMappedScanner(t, d, 64<<20, store)
 	seq := fetchtest.RandomOrder(3, d.Index)
-	r := f.Open(seq)
+	r := sc.Open(seq)
 	defer r.Close()
 	fetchtest.ReadAll(t, d, r, seq, 30)
-	var l Loan
+	var l loan.Loan
 	require.NoError(t, r.Lend(context.Background(), 0, 300, &l))
 	require.NoError(t, l.Check())
 	require.EqualValues(t, len(d.Index.ShardTable), store.checks.Load())
@@ -277,13 +274,13 @@ func TestEachMappedFileOfALoanIsLookedAtOnce(t *testing.T) {
 }
 
 func TestAMappedRecordThatFailsItsChecksumFailsAlone(t *testing.T) {
-	d := fetchtest.Make(t, faultShapes["plain"])
+	d := fetchtest.Make(t, fetchtest.Shape{Shards: 2, Records: 60, MaxBytes: 2000, Checksummed: true})
 	x := d.Index.ExtentTable[17]
-	alter(t, d, 0, func(b []byte) { b[x.OffsetBytes+3] ^= 1 })
-	f := newMappedFetcher(t, d, 1<<20, openMapper(t, d))
-	r := f.Open(fetchtest.InOrder(d.Index))
+	fetchtest.Alter(t, d, 0, func(b []byte) { b[x.OffsetBytes+3] ^= 1 })
+	sc := newMappedScanner(t, d, 1<<20, openMapper(t, d))
+	r := sc.Open(fetchtest.InOrder(d.Index))
 	defer r.Close()
-	var l Loan
+	var l loan.Loan
 	for k := range d.Records {
 		err := r.Lend(context.Background(), uint64(k), 1, &l)
 		if k == 17 {
@@ -299,7 +296,7 @@ func TestAMappedRecordThatFailsItsChecksumFailsAlone(t *testing.T) {
 }
 
 func TestWhatCannotBeMappedIsRead(t *testing.T) {
-	d := fetchtest.Make(t, shapes["plain"])
+	d := fetchtest.Make(t, fetchtest.Shapes()["plain"])
 	seq := fetchtest.InOrder(d.Index)
 	for name, s := range map[string]storage.Storage{
 		"a wrapper is no mapper": faulty.New(fetchtest.OpenFiles(t, d.Dir)),
@@ -309,10 +306,10 @@ func TestWhatCannotBeMappedIsRead(t *testing.T) {
 			if m, ok := s.(*mapping); ok {
 				m.open.Store(1)
 			}
-			f := newFetcherOver(t, d, 64<<20, s)
-			readEpochs(t, d, f, seq, 2)
-			require.Zero(t, f.Stats().RecordsMapped)
-			require.Equal(t, uint64(f.pieces.Len()), f.Stats().PiecesRead)
+			sc := newScannerOver(t, d, 64<<20, s)
+			readEpochs(t, d, sc, seq, 2)
+			require.Zero(t, sc.Stats().RecordsMapped)
+			require.Equal(t, uint64(sc.pieces.Len()), sc.Stats().PiecesRead)
 		})
 	}
 }
@@ -322,30 +319,30 @@ func TestMappingsAreClosedForOthers(t *testing.T) {
 	d := fetchtest.Make(t, fetchtest.Shape{Shards: 3, Records: 2000, MaxBytes: 2000})
 	store := openMapper(t, d)
 	store.most = 1
-	f := newMappedFetcher(t, d, 64<<20, store)
+	sc := newMappedScanner(t, d, 64<<20, store)
 	seq := fetchtest.InOrder(d.Index)
-	r := f.Open(seq)
+	r := sc.Open(seq)
 	fetchtest.ReadAll(t, d, r, seq, 30)
 	r.Close()
 	shards := map[int]bool{}
-	for piece := range f.pieces.Len() {
-		if e := f.slots.at(piece); e != nil && e.mapped() {
-			shards[d.Index.ExtentTable[f.pieces.Starts[piece]].Shard] = true
+	for piece := range sc.pieces.Len() {
+		if e := sc.slots.at(piece); e != nil && e.mapped() {
+			shards[d.Index.ExtentTable[sc.pieces.Starts[piece]].Shard] = true
 		}
 	}
-	require.Positive(t, f.Stats().RecordsMapped)
+	require.Positive(t, sc.Stats().RecordsMapped)
 	require.Len(t, shards, 1)
 	require.NotContains(t, shards, 0, "the first shard's was closed for a later one")
 }
 
 func TestLendingMappedRecordsAllocatesNothing(t *testing.T) {
 	d := fetchtest.Make(t, fetchtest.Shape{Shards: 4, Records: 500, MaxBytes: 1000})
-	f := newMappedFetcher(t, d, 64<<20, openMapper(t, d))
-	var seq Sequence = fetchtest.ReservoirOrder(3, d.Index, 4, 200)
-	r := f.Open(seq)
+	sc := newMappedScanner(t, d, 64<<20, openMapper(t, d))
+	var seq loan.Sequence = fetchtest.ReservoirOrder(3, d.Index, 4, 200)
+	r := sc.Open(seq)
 	defer r.Close()
 	fetchtest.ReadAll(t, d, r, seq.(fetchtest.List), 100)
-	var l Loan
+	var l loan.Loan
 	k := uint64(0)
 	require.Zero(t, testing.AllocsPerRun(100, func() {
 		if err := r.Lend(context.Background(), k, 100, &l); err != nil || !l.Mapped() || l.Check() != nil {

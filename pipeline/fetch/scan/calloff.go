@@ -1,4 +1,4 @@
-package fetch
+package scan
 
 import "slices"
 
@@ -16,7 +16,7 @@ func (ld *load) begin() bool {
 	return ld.stage.CompareAndSwap(isQueued, hasBegun) || ld.stage.Load() != calledOff
 }
 
-// want notes that a reader will come to the load. It is called with Fetcher.mu
+// want notes that a reader will come to the load. It is called with Scanner.mu
 // held.
 func (ld *load) want(r *Reader) {
 	if !slices.Contains(ld.readers, r) {
@@ -27,38 +27,38 @@ func (ld *load) want(r *Reader) {
 // callOff drops what a reader wanted, nobody else wants, and has not begun: of
 // the loads that wait for storage, for a decoder or for the spool. It does not
 // wait for anything. What has begun comes, and is kept as long as there is room.
-func (f *Fetcher) callOff(r *Reader) {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	for _, ld := range f.loads {
+func (sc *Scanner) callOff(r *Reader) {
+	sc.mu.Lock()
+	defer sc.mu.Unlock()
+	for _, ld := range sc.loads {
 		i := slices.Index(ld.readers, r)
 		if i < 0 {
 			continue
 		}
 		ld.readers = slices.Delete(ld.readers, i, i+1)
-		if !ld.Waited() && len(ld.readers) == 0 && f.takeBack(ld) {
-			f.counts.readsCancelled.Add(1)
-			f.counts.bytesCancelled.Add(uint64(ld.layout.size))
+		if !ld.Waited() && len(ld.readers) == 0 && sc.takeBack(ld) {
+			sc.counts.readsCancelled.Add(1)
+			sc.counts.bytesCancelled.Add(uint64(ld.layout.SizeBytes))
 			ld.err = errCalledOff
-			f.finishLocked(ld)
+			sc.finishLocked(ld)
 		}
 	}
-	if f.spool != nil {
-		f.newsOfSpool(f.spool.Unqueue())
+	if sc.spool != nil {
+		sc.newsOfSpool(sc.spool.Unqueue())
 	}
 }
 
 // takeBack says whether a load could be taken out of where it waits. If its
 // memory is with storage, it is free when its reads have ended.
-func (f *Fetcher) takeBack(ld *load) bool {
+func (sc *Scanner) takeBack(ld *load) bool {
 	switch {
 	case ld.decoder != nil:
 		return ld.decoder.TakeBack(ld)
-	case ld.seg == nil && f.spools(ld.shard):
-		return f.spool.TakeBack(ld)
+	case ld.seg == nil && sc.config.Choice.Spools(ld.shard):
+		return sc.spool.TakeBack(ld)
 	case ld.seg == nil:
 		// It waits for its shard to be mapped, or has been mapped at this moment.
-		return f.maps.Cancel(ld.shard, ld.piece)
+		return sc.maps.Cancel(ld.shard, ld.piece)
 	}
 	return ld.stage.CompareAndSwap(isQueued, calledOff)
 }

@@ -1,4 +1,4 @@
-package fetch
+package scan
 
 import (
 	"github.com/lsiofs/lsiofs/pipeline/fetch/loan"
@@ -6,14 +6,11 @@ import (
 	"github.com/lsiofs/lsiofs/pipeline/storage"
 )
 
-// submitReads hands reads over whose Done calls Fetcher.meter.Reading.End.
-func (f *Fetcher) submitReads(reads []*storage.Read) {
-	f.meter.Reading.Begin(len(reads))
-	f.storage.Submit(reads)
+// submitReads hands reads over whose Done calls Scanner.meter.Reading.End.
+func (sc *Scanner) submitReads(reads []*storage.Read) {
+	sc.meter.Reading.Begin(len(reads))
+	sc.storage.Submit(reads)
 }
-
-// Meter is what counts where the fetcher's time goes.
-func (f *Fetcher) Meter() *meter.Meter { return f.meter }
 
 // waitsFor says for which stage those wait who wait for the load, and by which
 // decoder's waits that is to be split. It is called with mu held.
@@ -28,4 +25,4 @@ func (ld *load) waitsFor() (meter.Stage, *meter.Ledger) {
 }
 
 // Object names the shard of a record.
-func (f *Fetcher) Object(record uint64) string { return loan.ShardOf(f.index, record) }
+func (sc *Scanner) Object(record uint64) string { return loan.ShardOf(sc.index, record) }

@@ -1,4 +1,4 @@
-package fetch
+package scan
 
 import (
 	"context"
@@ -8,6 +8,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/lsiofs/lsiofs/pipeline/fetch/fetchtest"
+	"github.com/lsiofs/lsiofs/pipeline/fetch/loan"
 	"github.com/lsiofs/lsiofs/pipeline/fetch/mapped"
 )
 
@@ -28,30 +29,30 @@ func (o *duringEviction) Forget(regions []*mapped.Region) {
 func TestAReaderThatFindsAPieceAsItIsUnmappedGetsItAnew(t *testing.T) {
 	d := fetchtest.Make(t, fetchtest.Shape{Shards: 6, Records: 400, MaxBytes: 3000}) // 3.6 MB
 	store := openMapper(t, d)
-	f := newMappedFetcher(t, d, 1<<20, store)
+	sc := newMappedScanner(t, d, 1<<20, store)
 	seq := fetchtest.InOrder(d.Index)
-	other := f.Open(seq)
+	other := sc.Open(seq)
 	found, inside := 0, false
-	c := f.mapsConfig()
+	c := sc.mapsConfig()
 	c.LeastBytes, c.Patience = 0, time.Hour
-	f.maps = mapped.New(c, &duringEviction{mapsOwner{f}, func(piece int) {
-		e := f.slots.at(piece)
+	sc.maps = mapped.New(c, &duringEviction{mapsOwner{sc.Scanner}, func(piece int) {
+		e := sc.slots.at(piece)
 		if inside || e == nil {
 			return
 		}
 		inside = true
 		found++
 		require.False(t, e.mem.Pins.Pin(), "it is about to go")
-		var l Loan
-		k := f.pieces.Starts[piece]
+		var l loan.Loan
+		k := sc.pieces.Starts[piece]
 		require.NoError(t, other.Lend(context.Background(), k, 1, &l))
 		require.Equal(t, string(d.Records[k]), string(l.Records[0]))
-		require.NotSame(t, e, f.slots.at(piece))
-		require.Positive(t, f.slots.at(piece).mem.Pins.Count())
+		require.NotSame(t, e, sc.slots.at(piece))
+		require.Positive(t, sc.slots.at(piece).mem.Pins.Count())
 		l.Release()
 		inside = false
 	}})
-	r := f.Open(seq)
+	r := sc.Open(seq)
 	fetchtest.ReadAll(t, d, r, seq, 30)
 	require.Positive(t, found)
 	r.Close()

@@ -1,9 +1,9 @@
-package fetch
+package scan
 
 import "sync/atomic"
 
 // slots has, for each piece, what of it is in memory. Look-ups take no lock;
-// changes are made with Fetcher.mu held.
+// changes are made with Scanner.mu held.
 type slots struct {
 	entries []atomic.Pointer[entry]
 	missing atomic.Int64 // pieces that are wanted and not whole in memory
@@ -32,5 +32,5 @@ func (s *slots) set(piece int, e *entry) {
 // has reports whether record i of a piece is in memory.
 func (s *slots) has(piece, i int) bool {
 	e := s.at(piece)
-	return e != nil && e.spans[i].size >= 0
+	return e != nil && e.spans[i].SizeBytes >= 0
 }

@@ -1,4 +1,4 @@
-package fetch
+package scan
 
 import (
 	"os"
@@ -130,39 +130,39 @@ func (m *countedMapping) Populate(off, size int64) (added int64, ok bool) {
 	return added, ok
 }
 
-// newMappedFetcher is a fetcher that maps pieces of any size; all is unmapped when
+// newMappedScanner is a scanner that maps pieces of any size; all is unmapped when
 // the test ends.
-func newMappedFetcher(t testing.TB, d *fetchtest.Dataset, budget int64, s *mapping) *Fetcher {
+func newMappedScanner(t testing.TB, d *fetchtest.Dataset, budget int64, s *mapping) *testScanner {
 	t.Helper()
-	f := newFetcherOver(t, d, budget, s)
-	configureMaps(f, func(c *mapped.Config) {
+	sc := newScannerOver(t, d, budget, s)
+	configureMaps(sc, func(c *mapped.Config) {
 		c.LeastBytes = 0
 		c.Patience = time.Hour // all is mapped, however long it takes
 	})
 	t.Cleanup(func() {
-		require.NoError(t, f.Close())
-		maps := f.maps.Stats()
+		require.NoError(t, sc.Close())
+		maps := sc.maps.Stats()
 		require.Zero(t, maps.Bytes)
 		require.Zero(t, maps.ComingBytes)
 		require.Zero(t, maps.TableBytes)
-		require.Zero(t, f.cache.tables)
+		require.Zero(t, sc.cache.tables)
 		require.Zero(t, s.open.Load(), "all mappings are closed")
 	})
-	return f
+	return sc
 }
 
-// configureMaps gives a fetcher, of which nobody has asked anything yet, other maps.
-func configureMaps(f *Fetcher, change func(c *mapped.Config)) {
-	c := f.mapsConfig()
+// configureMaps gives a scanner, of which nobody has asked anything yet, other maps.
+func configureMaps(sc *testScanner, change func(c *mapped.Config)) {
+	c := sc.mapsConfig()
 	change(&c)
-	f.maps = mapped.New(c, mapsOwner{f})
+	sc.maps = mapped.New(c, mapsOwner{sc.Scanner})
 }
 
 // evict takes a file out of the page cache.
 func evict(t *testing.T, path string) {
-	f, err := os.OpenFile(path, os.O_RDWR, 0)
+	sc, err := os.OpenFile(path, os.O_RDWR, 0)
 	require.NoError(t, err)
-	require.NoError(t, f.Sync())
-	require.NoError(t, unix.Fadvise(int(f.Fd()), 0, 0, unix.FADV_DONTNEED))
-	require.NoError(t, f.Close())
+	require.NoError(t, sc.Sync())
+	require.NoError(t, unix.Fadvise(int(sc.Fd()), 0, 0, unix.FADV_DONTNEED))
+	require.NoError(t, sc.Close())
 }

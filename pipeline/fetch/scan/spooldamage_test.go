@@ -1,4 +1,4 @@
-package fetch
+package scan
 
 import (
 	"bytes"
@@ -15,6 +15,7 @@ import (
 
 	"github.com/lsiofs/lsiofs/pipeline/catalog"
 	"github.com/lsiofs/lsiofs/pipeline/fetch/fetchtest"
+	"github.com/lsiofs/lsiofs/pipeline/fetch/loan"
 	"github.com/lsiofs/lsiofs/pipeline/fetch/spool"
 	"github.com/lsiofs/lsiofs/pipeline/storage"
 	"github.com/lsiofs/lsiofs/uring"
@@ -52,39 +53,39 @@ func damageable(t *testing.T) map[string]*fetchtest.Dataset {
 		"gaps before pieces":      fetchtest.Make(t, fetchtest.Shape{Codec: "gz", Shards: 2, Records: 40, MaxBytes: 9000, GapBytes: 5000}),
 		"a newline is missing":    fetchtest.Make(t, fetchtest.Shape{Codec: "gz", Shards: 2, Records: 100, MaxBytes: 900, NoNewline: true}),
 		"checksums of records":    fetchtest.Make(t, fetchtest.Shape{Codec: "gz", Shards: 2, Records: 100, MaxBytes: 900, Checksummed: true}),
-		"records overlap":         makeOverlapping(t, 2, 300, 5000, 10, 1<<30),
-		"records overlap, larger": makeOverlapping(t, 1, 40, 150_000, 9000, 1<<30),
+		"records overlap":         fetchtest.MakeOverlapping(t, 2, 300, 5000, 10, 1<<30),
+		"records overlap, larger": fetchtest.MakeOverlapping(t, 1, 40, 150_000, 9000, 1<<30),
 	}
 }
 
 // forgetPieces empties the memory.
-func forgetPieces(f *Fetcher) {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	for piece := range f.pieces.Len() {
-		if e := f.slots.at(piece); e != nil {
+func forgetPieces(sc *testScanner) {
+	sc.Scanner.mu.Lock()
+	defer sc.Scanner.mu.Unlock()
+	for piece := range sc.pieces.Len() {
+		if e := sc.slots.at(piece); e != nil {
 			e.mem.Live.Add(-e.liveBytes())
-			f.slots.set(piece, nil)
+			sc.slots.set(piece, nil)
 		}
 	}
 }
 
 // wholeInSpool waits until a shard is in the spool.
-func wholeInSpool(t *testing.T, f *Fetcher, shard int) (s *spool.Place) {
+func wholeInSpool(t *testing.T, sc *testScanner, shard int) (s *spool.Place) {
 	t.Helper()
 	require.Eventually(t, func() bool {
 		var whole bool
-		s, whole = f.spool.Find(shard)
+		s, whole = sc.spool.Find(shard)
 		return whole
 	}, 90*time.Second, time.Millisecond)
 	return s
 }
 
-func lendAnew(t *testing.T, d *fetchtest.Dataset, f *Fetcher, record uint64) {
+func lendAnew(t *testing.T, d *fetchtest.Dataset, sc *testScanner, record uint64) {
 	t.Helper()
-	r := f.Open(fetchtest.List{record})
+	r := sc.Open(fetchtest.List{record})
 	defer r.Close()
-	var l Loan
+	var l loan.Loan
 	require.NoError(t, r.Lend(context.Background(), 0, 1, &l))
 	require.Equal(t, string(d.Records[record]), string(l.Records[0]))
 	l.Release()
@@ -93,38 +94,38 @@ func lendAnew(t *testing.T, d *fetchtest.Dataset, f *Fetcher, record uint64) {
 func TestAFlippedByteInAnyBlockOfTheSpoolIsNoticedAndDecodedAgain(t *testing.T) {
 	for name, d := range damageable(t) {
 		t.Run(name, func(t *testing.T) {
-			f := newSpoolingFetcher(t, d, spoolConfig(t, 300<<10, spoolFull), fetchtest.OpenStorage(t, d.Dir))
+			sc := newScanner(t, spoolConfig(t, d, 300<<10, spoolFull, fetchtest.OpenStorage(t, d.Dir)))
 			for shard, x := range d.Index.ShardTable {
-				lendAnew(t, d, f, x.First)
-				s := wholeInSpool(t, f, shard)
-				for from, to := range blocksOf(f, shard) {
+				lendAnew(t, d, sc, x.First)
+				s := wholeInSpool(t, sc, shard)
+				for from, to := range blocksOf(sc, shard) {
 					record, ok := recordIn(d, x, from, to)
 					if !ok {
 						continue // nothing of it is read but with others
 					}
-					flip(t, f, s, (from+to)/2)
-					forgetPieces(f)
-					before := f.Stats().Spool
-					lendAnew(t, d, f, record)
-					after := f.Stats().Spool
+					flip(t, sc, s, (from+to)/2)
+					forgetPieces(sc)
+					before := sc.Stats().Spool
+					lendAnew(t, d, sc, record)
+					after := sc.Stats().Spool
 					require.Greater(t, after.DamagedPieces, before.DamagedPieces, "block [%d, %d)", from, to)
 					require.Greater(t, after.DamagedShards, before.DamagedShards)
-					s = wholeInSpool(t, f, shard)
-					f.spool.ForgetLosses()
+					s = wholeInSpool(t, sc, shard)
+					sc.spool.ForgetLosses()
 				}
 			}
-			require.Zero(t, f.Stats().Errors)
-			readEpochs(t, d, f, fetchtest.RandomOrder(4, d.Index), 1)
+			require.Empty(t, sc.errors())
+			readEpochs(t, d, sc, fetchtest.RandomOrder(4, d.Index), 1)
 		})
 	}
 }
 
 // blocksOf are the blocks of a shard: where each begins and ends.
-func blocksOf(f *Fetcher, shard int) iter.Seq2[int64, int64] {
+func blocksOf(sc *testScanner, shard int) iter.Seq2[int64, int64] {
 	return func(yield func(from, to int64) bool) {
-		first, _ := f.places.PiecesOf(shard)
-		w, end := spool.NewWidener(f.places, shard, first), f.places.DecodedBytes(shard)
-		for from := f.places.StartBytes(first); from < end; {
+		first, _ := sc.places.PiecesOf(shard)
+		w, end := spool.NewWidener(sc.places, shard, first), sc.places.DecodedBytes(shard)
+		for from := sc.places.StartBytes(first); from < end; {
 			to := w.To(from + 1)
 			if !yield(from, to) {
 				return
@@ -145,15 +146,15 @@ func recordIn(d *fetchtest.Dataset, x catalog.Shard, from, to int64) (uint64, bo
 }
 
 // flip changes a byte of a shard in the spool's file.
-func flip(t *testing.T, f *Fetcher, s *spool.Place, off int64) {
+func flip(t *testing.T, sc *testScanner, s *spool.Place, off int64) {
 	t.Helper()
 	require.NoError(t, s.EachPart(off, 1, func(at, _ int64) error {
 		var one [1]byte
-		if _, err := f.spool.File().Device.ReadAt(one[:], at); err != nil {
+		if _, err := sc.spool.File().Device.ReadAt(one[:], at); err != nil {
 			return err
 		}
 		one[0] ^= 0x10
-		_, err := f.spool.File().Device.WriteAt(one[:], at)
+		_, err := sc.spool.File().Device.WriteAt(one[:], at)
 		return err
 	}))
 }
@@ -165,29 +166,29 @@ func TestADiskThatGivesNothingBackRightIsDoneWithout(t *testing.T) {
 		t.Run(fault, func(t *testing.T) {
 			for name, d := range damageable(t) {
 				t.Run(name, func(t *testing.T) {
-					c := spoolConfig(t, 300<<10, spoolReservoir)
+					c := spoolConfig(t, d, 300<<10, spoolReservoir, fetchtest.OpenStorage(t, d.Dir))
 					var said bytes.Buffer
 					c.Log = slog.New(slog.NewTextHandler(&said, nil))
-					engine := c.Spool.Engine
-					c.Spool.Engine = &failingEngine{engine, after}
-					f := newSpoolingFetcher(t, d, c, fetchtest.OpenStorage(t, d.Dir))
+					engine := c.SpoolEngine
+					c.SpoolEngine = &failingEngine{engine, after}
+					sc := newScanner(t, c)
 					g := fetchtest.ReservoirOrder(3, d.Index, 3, 90)
 					var wg sync.WaitGroup
 					for w := range 3 {
 						seq := g.Deal(w, 3)
-						r := f.Open(seq)
+						r := sc.Open(seq)
 						wg.Go(func() { fetchtest.ReadAll(t, d, r, seq, 7); r.Close() })
 					}
 					wg.Wait()
-					require.NoError(t, f.Close(), "all has been said then")
-					s := f.Stats()
-					require.Zero(t, s.Errors)
+					require.NoError(t, sc.Close(), "all has been said then")
+					s := sc.Stats()
+					require.Empty(t, sc.errors())
 					require.NotZero(t, s.Spool.DamagedPieces)
 					shards := uint64(len(d.Index.ShardTable))
 					require.LessOrEqual(t, s.Spool.DamagedShards, shards*spool.Tries)
 					require.LessOrEqual(t, s.Spool.Decoded, shards*spool.Tries)
 					require.Equal(t, 1, strings.Count(said.String(), "level=WARN msg=\"the spool"), said.String())
-					require.Contains(t, said.String(), c.Spool.Dir)
+					require.Contains(t, said.String(), sc.spool.Stats().Dir)
 				})
 			}
 		})
@@ -196,49 +197,49 @@ func TestADiskThatGivesNothingBackRightIsDoneWithout(t *testing.T) {
 
 func TestTheSpoolIsTriedAgainOnceALossIsForgotten(t *testing.T) {
 	d := fetchtest.Make(t, fetchtest.Shape{Codec: "gz", Shards: 2, Records: 110, MaxBytes: 900})
-	c := spoolConfig(t, 300<<10, spoolFull)
-	engine := &failingEngine{c.Spool.Engine, diskFaults["zeros"]}
-	c.Spool.Engine = engine
-	f := newSpoolingFetcher(t, d, c, fetchtest.OpenStorage(t, d.Dir))
-	lendAnew(t, d, f, 0) // the second time at once
-	require.Equal(t, uint64(2), f.Stats().Spool.DamagedShards)
-	forgetPieces(f)
-	lendAnew(t, d, f, 0)
-	require.Equal(t, uint64(2), f.Stats().Spool.DamagedShards, "it is read without the spool")
+	c := spoolConfig(t, d, 300<<10, spoolFull, fetchtest.OpenStorage(t, d.Dir))
+	engine := &failingEngine{c.SpoolEngine, diskFaults["zeros"]}
+	c.SpoolEngine = engine
+	sc := newScanner(t, c)
+	lendAnew(t, d, sc, 0) // the second time at once
+	require.Equal(t, uint64(2), sc.Stats().Spool.DamagedShards)
+	forgetPieces(sc)
+	lendAnew(t, d, sc, 0)
+	require.Equal(t, uint64(2), sc.Stats().Spool.DamagedShards, "it is read without the spool")
 
-	f.spool.ForgetLosses() // as after ten minutes
+	sc.spool.ForgetLosses() // as after ten minutes
 	engine.after = func(_ *uring.Request, n int, err error) (int, error) { return n, err }
-	forgetPieces(f)
-	lendAnew(t, d, f, 0)
-	require.Equal(t, uint64(2), f.Stats().Spool.DamagedShards)
-	wholeInSpool(t, f, 0)
+	forgetPieces(sc)
+	lendAnew(t, d, sc, 0)
+	require.Equal(t, uint64(2), sc.Stats().Spool.DamagedShards)
+	wholeInSpool(t, sc, 0)
 }
 
 // What decoding finds when it is done again is said, not hidden.
 func TestAShardThatIsGoneWhenTheSpoolLosesItIsAnError(t *testing.T) {
 	d := fetchtest.Make(t, fetchtest.Shape{Codec: "gz", Shards: 2, Records: 110, MaxBytes: 900})
 	s := fetchtest.OpenStorage(t, d.Dir)
-	f := newSpoolingFetcher(t, d, spoolConfig(t, 300<<10, spoolFull), s)
-	lendAnew(t, d, f, 0)
-	flip(t, f, wholeInSpool(t, f, 0), 0)
-	forgetPieces(f)
+	sc := newScanner(t, spoolConfig(t, d, 300<<10, spoolFull, s))
+	lendAnew(t, d, sc, 0)
+	flip(t, sc, wholeInSpool(t, sc, 0), 0)
+	forgetPieces(sc)
 	s.Before = func(*storage.Read) error { return storage.ErrChanged }
-	r := f.Open(fetchtest.List{0})
+	r := sc.Open(fetchtest.List{0})
 	defer r.Close()
-	var l Loan
+	var l loan.Loan
 	require.ErrorIs(t, r.Lend(context.Background(), 0, 1, &l), storage.ErrChanged)
 }
 
 func TestTheTablesOfASpoolAreOfTheBudget(t *testing.T) {
 	d := fetchtest.Make(t, fetchtest.Shape{Codec: "gz", Shards: 4, Records: 2000, MaxBytes: 90})
-	c := spoolConfig(t, 300<<10, spoolFull)
-	f := newSpoolingFetcher(t, d, c, fetchtest.OpenStorage(t, d.Dir))
-	before := f.budget.Rest()
+	c := spoolConfig(t, d, 300<<10, spoolFull, fetchtest.OpenStorage(t, d.Dir))
+	sc := newScanner(t, c)
+	before := sc.budget.Rest()
 	for shard, x := range d.Index.ShardTable {
-		lendAnew(t, d, f, x.First)
-		wholeInSpool(t, f, shard)
+		lendAnew(t, d, sc, x.First)
+		wholeInSpool(t, sc, shard)
 	}
-	tables := f.spool.Stats().TableBytes
+	tables := sc.spool.Stats().TableBytes
 	require.NotZero(t, tables)
-	require.Equal(t, before-tables-f.decoders.Stats().HeldBytes, f.budget.Rest())
+	require.Equal(t, before-tables-sc.decoders.Stats().HeldBytes, sc.budget.Rest())
 }

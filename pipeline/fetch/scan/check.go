@@ -1,4 +1,4 @@
-package fetch
+package scan
 
 import (
 	"sync"
@@ -55,12 +55,12 @@ func (q *checkQueue) close() {
 	q.some.Broadcast()
 }
 
-func (f *Fetcher) checkRecords() {
-	m := &f.meter.Working[meter.Gather]
+func (sc *Scanner) checkRecords() {
+	m := &sc.meter.Working[meter.Gather]
 	m.Begin(meter.Now())
 	defer func() { m.End(meter.Now()) }()
-	for ld := f.checks.next(m); ld != nil; ld = f.checks.next(m) {
-		f.checkAndFinish(ld)
-		f.running.Done()
+	for ld := sc.checks.next(m); ld != nil; ld = sc.checks.next(m) {
+		sc.checkAndFinish(ld)
+		sc.running.Done()
 	}
 }

@@ -1,10 +1,11 @@
-package fetch
+package scan
 
 import (
 	"sync/atomic"
 
 	"github.com/lsiofs/lsiofs/pipeline/fetch/budget"
 	"github.com/lsiofs/lsiofs/pipeline/fetch/mapped"
+	"github.com/lsiofs/lsiofs/pipeline/fetch/piece"
 	"github.com/lsiofs/lsiofs/pipeline/fetch/spool"
 	"github.com/lsiofs/lsiofs/uring"
 )
@@ -16,22 +17,18 @@ import (
 // those who still point to it.
 type segment struct {
 	budget.Memory
-	used    int64    // under Fetcher.mu
-	entries []*entry // under Fetcher.mu
-	tables  int64    // bytes of entries, under Fetcher.mu
+	used    int64    // under Scanner.mu
+	entries []*entry // under Scanner.mu
+	tables  int64    // bytes of entries, under Scanner.mu
 }
 
-// span is where a record lies in its segment or region; a size of -1 says that it does not,
-// or that it is not of the part.
-type span struct{ off, size int64 }
-
-// entry is a piece in memory, or what is left of one. All but the bits is
-// immutable.
+// entry is a piece in memory, or what is left of one: where each record lies in its
+// segment or region. All but the bits is immutable.
 type entry struct {
 	mem    *budget.Memory // of a segment, or of region
 	region *mapped.Region // nil: it does not lie in a mapped file
 	piece  int
-	spans  []span
+	spans  []piece.Span
 	whole  bool            // all of the piece that is of the part is here
 	bad    map[int]error   // records that failed their checksum
 	out    []atomic.Uint64 // a bit a record: gone out
@@ -41,7 +38,7 @@ type entry struct {
 	ordinal uint64 // of the first record in the shard
 }
 
-func newEntry(mem *budget.Memory, piece int, spans []span) *entry {
+func newEntry(mem *budget.Memory, piece int, spans []piece.Span) *entry {
 	return &entry{mem: mem, piece: piece, spans: spans, whole: true, out: make([]atomic.Uint64, (len(spans)+63)/64)}
 }
 
@@ -49,11 +46,7 @@ func newEntry(mem *budget.Memory, piece int, spans []span) *entry {
 func (e *entry) mapped() bool { return e.region != nil }
 
 // tableBytes is the memory of the entry itself.
-func (e *entry) tableBytes() int64 { return tableBytes(len(e.spans)) }
-
-// tableBytes counts twice what the entry takes: the collector lets the heap grow
-// to double of what lives.
-func tableBytes(records int) int64 { return 2 * (192 + int64(records)*16 + int64(records+63)/64*8) }
+func (e *entry) tableBytes() int64 { return piece.TableBytes(len(e.spans)) }
 
 func (e *entry) delivered(i int) bool { return e.out[i>>6].Load()&(1<<(i&63)) != 0 }
 
@@ -63,7 +56,7 @@ func (e *entry) deliver(i int) bool {
 	if w.Load()&bit != 0 || w.Or(bit)&bit != 0 {
 		return false
 	}
-	e.mem.Live.Add(-e.spans[i].size)
+	e.mem.Live.Add(-e.spans[i].SizeBytes)
 	if e.spooled != nil {
 		e.spooled.GoneOut(e.ordinal + uint64(i))
 	}
@@ -71,7 +64,7 @@ func (e *entry) deliver(i int) bool {
 }
 
 // renew makes all records wanted again if all had gone out: another epoch has
-// come to the piece. It is called with Fetcher.mu held.
+// come to the piece. It is called with Scanner.mu held.
 func (e *entry) renew() {
 	if e.liveBytes() > 0 {
 		return
@@ -85,15 +78,15 @@ func (e *entry) renew() {
 // bytes of record i, in memory that must be pinned.
 func (e *entry) bytes(i int) []byte {
 	s := e.spans[i]
-	return e.mem.Bytes[s.off : s.off+s.size : s.off+s.size]
+	return e.mem.Bytes[s.OffsetBytes : s.OffsetBytes+s.SizeBytes : s.OffsetBytes+s.SizeBytes]
 }
 
 // liveBytes counts what of the entry has not gone out.
 func (e *entry) liveBytes() int64 {
 	n := int64(0)
 	for i, s := range e.spans {
-		if s.size >= 0 && !e.delivered(i) {
-			n += s.size
+		if s.SizeBytes >= 0 && !e.delivered(i) {
+			n += s.SizeBytes
 		}
 	}
 	return n

@@ -1,12 +1,13 @@
-package fetch
+package scan
 
 import (
 	"slices"
 
 	"github.com/lsiofs/lsiofs/pipeline/fetch/budget"
+	"github.com/lsiofs/lsiofs/pipeline/fetch/piece"
 )
 
-// cache holds the segments. All its methods are called with Fetcher.mu held.
+// cache holds the segments. All its methods are called with Scanner.mu held.
 type cache struct {
 	memory
 	budget *budget.Budget
@@ -201,11 +202,11 @@ func (c *cache) copyTarget(n int64) *segment {
 func (e *entry) copyTo(to *segment) *entry {
 	var kept *entry
 	for i, s := range e.spans {
-		if s.size < 0 || e.delivered(i) {
+		if s.SizeBytes < 0 || e.delivered(i) {
 			continue
 		}
 		if kept == nil {
-			kept = newEntry(&to.Memory, e.piece, make([]span, len(e.spans)))
+			kept = newEntry(&to.Memory, e.piece, make([]piece.Span, len(e.spans)))
 			kept.whole = false
 			kept.bad = e.bad
 			kept.spooled, kept.ordinal = e.spooled, e.ordinal
@@ -213,13 +214,13 @@ func (e *entry) copyTo(to *segment) *entry {
 				kept.out[w].Store(e.out[w].Load())
 			}
 			for j := range kept.spans {
-				kept.spans[j].size = -1
+				kept.spans[j].SizeBytes = -1
 			}
 		}
-		copy(to.Bytes[to.used:], e.mem.Bytes[s.off:s.off+s.size])
-		kept.spans[i] = span{to.used, s.size}
-		to.used += s.size
-		to.Live.Add(s.size)
+		copy(to.Bytes[to.used:], e.mem.Bytes[s.OffsetBytes:s.OffsetBytes+s.SizeBytes])
+		kept.spans[i] = piece.Span{OffsetBytes: to.used, SizeBytes: s.SizeBytes}
+		to.used += s.SizeBytes
+		to.Live.Add(s.SizeBytes)
 	}
 	return kept
 }
@@ -246,4 +247,28 @@ func (c *cache) shrink() {
 			return
 		}
 	}
+}
+
+// close frees all memory. A segment that a loan still pins is left to it: a
+// leak is better than a loan that shows something else.
+func (c *cache) close() error {
+	var first error
+	for _, s := range c.segs {
+		for _, e := range s.entries {
+			if c.slots.at(e.piece) == e {
+				c.slots.set(e.piece, nil)
+			}
+		}
+		if !s.Pins.Kill() {
+			continue
+		}
+		if err := c.release(s); err != nil && first == nil {
+			first = err
+		}
+	}
+	c.segs, c.cur = nil, nil
+	if err := c.memory.close(); err != nil && first == nil {
+		first = err
+	}
+	return first
 }

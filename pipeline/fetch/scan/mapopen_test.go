@@ -1,4 +1,4 @@
-package fetch
+package scan
 
 import (
 	"bytes"
@@ -12,6 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/lsiofs/lsiofs/pipeline/fetch/fetchtest"
+	"github.com/lsiofs/lsiofs/pipeline/fetch/loan"
 	"github.com/lsiofs/lsiofs/pipeline/fetch/mapped"
 )
 
@@ -21,8 +22,8 @@ func TestAShardWhoseOpeningHangsIsReadMeanwhile(t *testing.T) {
 	seq := fetchtest.ReservoirOrder(3, d.Index, 3, 300)
 	store := openMapper(t, d)
 	store.hangs = make(chan struct{})
-	f := newMappedFetcher(t, d, 64<<20, store)
-	configureMaps(f, func(c *mapped.Config) { c.LeastBytes, c.Patience = 0, time.Microsecond })
+	sc := newMappedScanner(t, d, 64<<20, store)
+	configureMaps(sc, func(c *mapped.Config) { c.LeastBytes, c.Patience = 0, time.Microsecond })
 	t.Cleanup(func() {
 		select {
 		case <-store.hangs:
@@ -30,10 +31,10 @@ func TestAShardWhoseOpeningHangsIsReadMeanwhile(t *testing.T) {
 			close(store.hangs)
 		}
 	})
-	r := f.Open(seq)
+	r := sc.Open(seq)
 	defer r.Close()
 	fetchtest.ReadAll(t, d, r, seq, 30)
-	require.Zero(t, f.Stats().RecordsMapped)
+	require.Zero(t, sc.Stats().RecordsMapped)
 	require.LessOrEqual(t, store.calls.Load(), int64(4), "one opening a shard hangs at most")
 	close(store.hangs)
 }
@@ -44,15 +45,15 @@ func TestWhatWaitsForAnOpeningIsCalledOff(t *testing.T) {
 	seq := fetchtest.ReservoirOrder(3, d.Index, 3, 300)
 	store := openMapper(t, d)
 	store.hangs = make(chan struct{})
-	f := newMappedFetcher(t, d, 64<<20, store)
-	r := f.Open(seq)
+	sc := newMappedScanner(t, d, 64<<20, store)
+	r := sc.Open(seq)
 	ctx, cancel := context.WithCancel(context.Background())
 	cancel()
-	var l Loan
+	var l loan.Loan
 	require.ErrorIs(t, r.Lend(ctx, 0, 30, &l), context.Canceled)
-	require.Positive(t, f.Stats().LoadsInFlight)
+	require.Positive(t, sc.Stats().LoadsInFlight)
 	r.Close()
-	require.Zero(t, f.Stats().LoadsInFlight)
+	require.Zero(t, sc.Stats().LoadsInFlight)
 	close(store.hangs)
 }
 
@@ -61,9 +62,9 @@ func TestAShardThatCannotBeMappedIsOpenedForItOnce(t *testing.T) {
 	seq := fetchtest.ReservoirOrder(3, d.Index, 3, 300)
 	store := openMapper(t, d)
 	store.unmappable = true
-	f := newMappedFetcher(t, d, 1<<20, store)
+	sc := newMappedScanner(t, d, 1<<20, store)
 	for range 3 {
-		r := f.Open(seq)
+		r := sc.Open(seq)
 		fetchtest.ReadAll(t, d, r, seq, 30)
 		r.Close()
 	}
@@ -79,18 +80,18 @@ func TestAShardThatAProgramHasOpenForWritingIsWarnedOfOnce(t *testing.T) {
 		defer w.Close()
 	}
 	var log bytes.Buffer
-	f := newMappedFetcher(t, d, 64<<20, store)
-	configureMaps(f, func(c *mapped.Config) {
+	sc := newMappedScanner(t, d, 64<<20, store)
+	configureMaps(sc, func(c *mapped.Config) {
 		c.LeastBytes, c.Patience = 0, time.Hour
 		c.Log = slog.New(slog.NewTextHandler(&log, nil))
 	})
-	r := f.Open(fetchtest.InOrder(d.Index))
+	r := sc.Open(fetchtest.InOrder(d.Index))
 	defer r.Close()
 	fetchtest.ReadAll(t, d, r, fetchtest.InOrder(d.Index), 30)
 	r.Close()
-	if f.Stats().Leases.Refused["a program has the file open for writing (what it stores through a mapping may go unnoticed)"] == 0 {
-		t.Skipf("there are no leases here: %v", f.Stats().Leases)
+	if store.LeaseStats().Refused["a program has the file open for writing (what it stores through a mapping may go unnoticed)"] == 0 {
+		t.Skipf("there are no leases here: %v", store.LeaseStats())
 	}
-	require.NoError(t, f.Close())
+	require.NoError(t, sc.Close())
 	require.Equal(t, 1, bytes.Count(log.Bytes(), []byte("a program has a shard open for writing")), log.String())
 }

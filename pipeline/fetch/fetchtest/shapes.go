@@ -1,0 +1,39 @@
+package fetchtest
+
+import "github.com/lsiofs/lsiofs/pipeline/spec"
+
+// Shapes are datasets of all kinds, by name; those whose Read is gather are to be gathered.
+func Shapes() map[string]Shape {
+	return map[string]Shape{
+		"plain":                      {Shards: 6, Records: 200, MaxBytes: 3000},
+		"plain with gaps":            {Shards: 2, Records: 12, MaxBytes: 3000, GapBytes: 3 << 20},
+		"small records, no newline":  {Shards: 6, Records: 300, MaxBytes: 40, NoNewline: true},
+		"one record a shard":         {Shards: 9, Records: 1, MaxBytes: 100},
+		"checksummed":                {Shards: 4, Records: 200, MaxBytes: 2000, Checksummed: true},
+		"records beyond a segment":   {Shards: 3, Records: 8, MaxBytes: 200 << 10},
+		"gz, one member":             {Codec: "gz", Shards: 3, Records: 110, MaxBytes: 900},
+		"gz, many members":           {Codec: "gz", Shards: 3, Records: 110, MaxBytes: 900, Member: 20, NoNewline: true},
+		"gz with gaps":               {Codec: "gz", Shards: 3, Records: 110, MaxBytes: 900, Member: 33, GapBytes: 5000},
+		"gz, cut anywhere":           {Codec: "gz", Shards: 3, Records: 110, MaxBytes: 900, MemberBytes: 5000, GapBytes: 300},
+		"zst, cut anywhere, sums":    {Codec: "zst", Shards: 3, Records: 110, MaxBytes: 900, MemberBytes: 100, Checksummed: true},
+		"lz4, cut anywhere":          {Codec: "lz4", Shards: 3, Records: 110, MaxBytes: 900, MemberBytes: 1000, NoNewline: true},
+		"zst, one frame":             {Codec: "zst", Shards: 3, Records: 110, MaxBytes: 900, NoNewline: true},
+		"zst, many frames, checksum": {Codec: "zst", Shards: 3, Records: 110, MaxBytes: 900, Member: 40, Checksummed: true},
+		"gathered":                   {Read: spec.ReadGather, Shards: 6, Records: 200, MaxBytes: 3000},
+		"gathered with gaps":         {Read: spec.ReadGather, Shards: 2, Records: 40, MaxBytes: 3000, GapBytes: 20 << 10},
+		"gathered, tiny, no newline": {Read: spec.ReadGather, Shards: 6, Records: 300, MaxBytes: 40, NoNewline: true},
+		"gathered, checksummed":      {Read: spec.ReadGather, Shards: 4, Records: 200, MaxBytes: 2000, Checksummed: true},
+		"gathered, beyond a block":   {Read: spec.ReadGather, Shards: 3, Records: 8, MaxBytes: 200 << 10},
+	}
+}
+
+// Scanned are those of Shapes that are not gathered.
+func Scanned() map[string]Shape {
+	shapes := Shapes()
+	for name, s := range shapes {
+		if s.Read == spec.ReadGather {
+			delete(shapes, name)
+		}
+	}
+	return shapes
+}

@@ -1,0 +1,145 @@
+package scan
+
+import (
+	"errors"
+	"fmt"
+	"log/slog"
+	"time"
+
+	"github.com/lsiofs/lsiofs/pipeline/catalog"
+	"github.com/lsiofs/lsiofs/pipeline/fetch/decode"
+	"github.com/lsiofs/lsiofs/pipeline/fetch/piece"
+	"github.com/lsiofs/lsiofs/pipeline/fetch/spool"
+	"github.com/lsiofs/lsiofs/pipeline/fetch/strategy"
+	"github.com/lsiofs/lsiofs/pipeline/meter"
+	"github.com/lsiofs/lsiofs/pipeline/storage"
+	"github.com/lsiofs/lsiofs/pipeline/storage/profile"
+	"github.com/lsiofs/lsiofs/pipeline/unpack"
+	"github.com/lsiofs/lsiofs/uring"
+)
+
+// Config of a Scanner. Index, Storage, Places, MemoryBytes, Limits, Profile, Decoders,
+// LookaheadRecords and ReadTimeout are needed.
+type Config struct {
+	Index Index
+	// Storage reads shards. Where it is a storage.Mapper, pieces in the page cache are
+	// mapped.
+	Storage Storage
+	// Places are the pieces, and the part of their records that may be asked for.
+	Places *piece.Places
+	// Verifier checks records that carry checksums; nil where none do.
+	Verifier unpack.Verifier
+
+	// MemoryBytes is the budget for all readers together, and Limits what each use of it
+	// may take.
+	MemoryBytes int64
+	Limits      strategy.Limits
+	// Held says how many pieces are in use, and the bytes of their shards.
+	Held strategy.Held
+	// HoldsAll says that all compressed shards, decoded, stay in memory.
+	HoldsAll bool
+	// MostWanted is how many pieces may be wanted at a time, 0 for any number, and Sweeps
+	// says that a decoder goes on to the last of these: see strategy.Sizes.Lookahead.
+	MostWanted int64
+	Sweeps     bool
+
+	// Choice says which shards are spooled. Then there is a Spool, the Scanner's from
+	// New on, and SpoolEngine, which stays the caller's, reads it.
+	Choice      strategy.Choice
+	Spool       *spool.File
+	SpoolEngine uring.Engine
+
+	// Decoders is how many paused decoders are kept at most.
+	Decoders int
+	// LookaheadRecords is how many records of compressed shards, of all readers together,
+	// are looked at in advance to know what a decoder keeps on its way.
+	LookaheadRecords int
+	// ReadTimeout is after how long a reader that waits for a piece gets
+	// loan.ErrTimeout; the read itself goes on.
+	ReadTimeout time.Duration
+	// Profile says which reads the storage likes: no byte depends on it.
+	Profile profile.Profile
+
+	// Meter counts where time goes; nil for one of its own.
+	Meter *meter.Meter
+	Log   *slog.Logger // nil for none
+	// Note is told of what went wrong, also where nobody waits for it, and may be nil.
+	// It is called by several goroutines at a time, with locks held: it must
+	// not block, nor call the Scanner.
+	Note func(error)
+	// Released is told of memory that is given back, before it is, and may be nil: tests
+	// overwrite it.
+	Released func([]byte)
+}
+
+// Index says what there is: a catalog does. It is safe for concurrent use.
+type Index interface {
+	decode.Index
+	// Extents fills dst with where each of the records lies.
+	Extents(records []uint64, dst []catalog.Extent)
+	Shards() int
+}
+
+// Storage reads ranges of shards; a storage.Storage is one.
+type Storage interface {
+	// Submit begins reads, each of which calls its Done once.
+	Submit(reads []*storage.Read)
+}
+
+func (c *Config) validate() error {
+	var problems []error
+	for _, x := range []struct {
+		is   bool
+		what string
+	}{
+		{c.Index != nil, "an index"}, {c.Places != nil, "pieces"},
+		{c.Spool == nil || c.SpoolEngine != nil, "an engine that reads the spool"},
+		{c.Choice.Spooled == nil || c.Spool != nil, "a spool for the shards that go through it"},
+	} {
+		if !x.is {
+			problems = append(problems, fmt.Errorf("scan: there must be %s", x.what))
+		}
+	}
+	for _, x := range []struct {
+		n    int64
+		what string
+	}{
+		{c.MemoryBytes, "memory (%d bytes)"},
+		{c.Limits.SegmentBytes, "memory of a segment (%d bytes)"}, {int64(c.Decoders), "decoders (%d)"},
+		{int64(c.LookaheadRecords), "records looked at in advance (%d)"}, {int64(c.ReadTimeout), "read timeout (%d ns)"},
+	} {
+		if x.n <= 0 {
+			problems = append(problems, fmt.Errorf("scan: "+x.what+" must be > 0", x.n))
+		}
+	}
+	if err := c.Profile.Validate(); err != nil {
+		problems = append(problems, fmt.Errorf("scan: storage profile: %w", err))
+	}
+	return errors.Join(problems...)
+}
+
+// decodedGapBytes is up to where bytes of a decoded shard between two
+// records of a piece come along: they are decoded anyhow, and cost memory
+// only. Of other shards it is the storage's gap.
+const decodedGapBytes = 1 << 20
+
+// layoutOf lays out a piece. Of shards that are spooled it has whole blocks, which are
+// what is checked.
+func (c *Config) layoutOf(number int) (shard int, l piece.Layout) {
+	return c.Places.Layout(number, func(shard int) (gapBytes int64, wide piece.Widener) {
+		gapBytes = decodedGapBytes
+		if c.Index.Shard(shard).Codec == nil {
+			gapBytes = c.Profile.GapBytes
+		}
+		if c.Choice.Spools(shard) {
+			w := spool.NewWidener(c.Places, shard, number)
+			wide = &w
+		}
+		return gapBytes, wide
+	})
+}
+
+// reads cuts a piece into the reads that the storage likes.
+func (c *Config) reads(l *piece.Layout, read func(piece.Range)) {
+	l.Reads(c.Profile.ReadBytes, c.Profile.AlignBytes, read)
+}

@@ -1,0 +1,84 @@
+package scan
+
+import (
+	"github.com/lsiofs/lsiofs/pipeline/fetch/ahead"
+	"github.com/lsiofs/lsiofs/pipeline/fetch/budget"
+	"github.com/lsiofs/lsiofs/pipeline/fetch/loan"
+)
+
+// follow gives what looks ahead of a reader of a sequence.
+func (sc *Scanner) follow(seq loan.Sequence) ahead.Reader {
+	counts := sc.wanted
+	if sc.config.HoldsAll && sc.spool == nil {
+		counts = nil // all is kept, whoever wants it
+	}
+	return ahead.NewReader(seq, counts, sc.config.LookaheadRecords)
+}
+
+// stock is what a reader's looking ahead asks of the scanner. It is guarded by
+// Reader.mu.
+type stock struct {
+	r    *Reader
+	todo todo // to be carried out without the lock
+}
+
+var _ ahead.Stock = (*stock)(nil)
+
+// Have is how many of the records are in memory, up to one that is not.
+func (s *stock) Have(records []uint64) int {
+	sc := s.r.sc
+	for at, record := range records {
+		piece := sc.pieces.Of(record)
+		if !sc.slots.has(piece, int(record-sc.pieces.Starts[piece])) {
+			return at
+		}
+	}
+	return len(records)
+}
+
+// Start starts a record's piece, unless it is on its way.
+func (s *stock) Start(record uint64, more bool) (bytes int64, room bool) {
+	sc := s.r.sc
+	piece := sc.pieces.Of(record)
+	i := int(record - sc.pieces.Starts[piece])
+	sc.mu.Lock()
+	defer sc.mu.Unlock()
+	if sc.slots.has(piece, i) {
+		return 0, true // since it was looked at
+	}
+	if ld := sc.loads[piece]; ld != nil {
+		ld.want(s.r)
+		return 0, true
+	}
+	if !more {
+		return 0, false
+	}
+	ld := sc.start(piece, i, budget.Ahead, &s.todo)
+	if ld == nil {
+		return 0, false
+	}
+	ld.want(s.r)
+	return ld.layout.CostBytes(), true
+}
+
+// CallOff implements ahead.Stock.
+func (s *stock) CallOff() { s.r.sc.callOff(s.r) }
+
+// readAhead starts what is missing behind records k … k+n-1, and of these.
+// again says that some of these are missing: they are looked at again, from
+// the lent-th on.
+func (r *Reader) readAhead(k uint64, n int, again bool, lent int) {
+	sc := r.sc
+	if sc.slots.missing.Load() == 0 {
+		return
+	}
+	if !r.mu.TryLock() {
+		return // another call is at it
+	}
+	readers := max(sc.open.Load(), 1)
+	r.ahead.Advance(&r.stock, k, n, again, lent, int(readers), min(sc.config.Profile.Ahead.Bytes, sc.limits.WindowBytes/readers))
+	t := r.stock.todo
+	r.stock.todo = todo{}
+	r.mu.Unlock()
+	sc.carryOut(&t)
+}

@@ -1,0 +1,76 @@
+package scan
+
+import (
+	"context"
+	"os"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/lsiofs/lsiofs/pipeline/fetch/fetchtest"
+	"github.com/lsiofs/lsiofs/pipeline/fetch/loan"
+	"github.com/lsiofs/lsiofs/pipeline/spec"
+)
+
+var (
+	spoolReservoir = spec.Order{Shuffle: spec.ShuffleReservoir, Lanes: 3, SizeRecords: 90}
+	spoolFull      = spec.Order{Shuffle: spec.ShuffleFull, Lanes: 1}
+)
+
+// spoolConfig reads through a spool that has room for what an order needs.
+func spoolConfig(t testing.TB, d *fetchtest.Dataset, memory int64, o spec.Order, store Storage) Config {
+	t.Helper()
+	return configFor(t, d, settings{memory: memory, read: spec.ReadSpool, order: o}, store)
+}
+
+// It is memory's that is too small: a disk would give all that is left of it
+// before it says so, and whoever writes to it meanwhile would find it full.
+func TestASpoolThatCanNotBeWrittenIsAnErrorOfItsRecords(t *testing.T) {
+	d := fetchtest.Make(t, fetchtest.Shape{Codec: "gz", Shards: 3, Records: 110, MaxBytes: 900})
+	c := spoolConfig(t, d, 300<<10, spoolFull, fetchtest.OpenStorage(t, d.Dir))
+	sc := newScanner(t, c)
+	writable := sc.spool.File().Device
+	readOnly, err := os.Open(os.DevNull)
+	require.NoError(t, err)
+	sc.spool.File().Device = readOnly
+	seq := fetchtest.RandomOrder(1, d.Index)
+	r := sc.Open(seq)
+	defer r.Close()
+	var l loan.Loan
+	err = r.Lend(context.Background(), 0, 5, &l)
+	require.ErrorContains(t, err, "write the spool in "+sc.spool.Stats().Dir)
+	var record *loan.RecordError
+	require.ErrorAs(t, err, &record)
+
+	// It works again when it can be written.
+	require.Eventually(t, func() bool {
+		if sc.spool.Stats().Decoding > 0 {
+			return false
+		}
+		sc.spool.File().Device = writable
+		return true
+	}, time.Minute, time.Millisecond)
+	require.NoError(t, readOnly.Close())
+	fetchtest.ReadAll(t, d, r, seq, 20)
+}
+
+func TestASpoolKnowsWhenAllOfAPartHasGoneOut(t *testing.T) {
+	d := fetchtest.Make(t, fetchtest.Shape{Codec: "zst", Shards: 6, Records: 110, MaxBytes: 900})
+	for which, part := range fetchtest.Parts(d.Index) {
+		t.Run(which, func(t *testing.T) {
+			c := configFor(t, d, settings{memory: 64 << 20, read: spec.ReadSpool, order: spoolReservoir, part: part}, fetchtest.OpenStorage(t, d.Dir))
+			sc := newScanner(t, c)
+			readEpochs(t, d, sc, part.Of(fetchtest.ReservoirOrder(3, d.Index, 3, 90)), 1)
+			spooled := 0
+			for shard, x := range d.Index.ShardTable {
+				if s, _ := sc.spool.Find(shard); s != nil {
+					spooled++
+					require.Zero(t, s.Left())
+					require.NotZero(t, part.Count(x.First, x.First+x.Records), "a shard without records of the part")
+				}
+			}
+			require.NotZero(t, spooled)
+		})
+	}
+}

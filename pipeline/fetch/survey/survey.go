@@ -1,0 +1,132 @@
+package survey
+
+import (
+	"github.com/lsiofs/lsiofs/pipeline/catalog"
+	"github.com/lsiofs/lsiofs/pipeline/fetch/piece"
+	"github.com/lsiofs/lsiofs/pipeline/fetch/strategy"
+	"github.com/lsiofs/lsiofs/pipeline/spec"
+	"github.com/lsiofs/lsiofs/pipeline/storage/profile"
+)
+
+// Index is what is looked at of a catalog.
+type Index interface {
+	piece.Index
+	Records() uint64
+	// PieceStarts are the first records of pieces, and the number of records.
+	PieceStarts(pieceBytes, pieceRecords, wholeBytes uint64) []uint64
+}
+
+// Settings are what a survey goes by beside the dataset. Their fields are those of
+// strategy.Sizes.
+type Settings struct {
+	MemoryBytes              int64
+	PieceBytes, PieceRecords uint64
+	Decoders                 int
+	Order                    spec.Order
+	Places                   uint64
+	MaxSpoolBytes            int64
+	Storage                  profile.Profile
+}
+
+// Survey is what is known of a dataset.
+type Survey struct {
+	Settings   Settings
+	Places     *piece.Places
+	Held       strategy.Held
+	Limits     strategy.Limits
+	Compressed bool // some shard is, wanted or not
+	// TableBytes is the memory of what there is for each piece of the dataset, whether
+	// it is held or not: where it begins, whether it is there and was read before,
+	// and, where shards are compressed, how often it is wanted.
+	TableBytes int64
+
+	index Index
+	part  piece.Part
+}
+
+// leastFrontRecords is how many records of a shard that is read from front to back
+// may be a piece.
+const leastFrontRecords = 128
+
+// New surveys the part of a dataset.
+func New(x Index, part piece.Part, s Settings) (*Survey, error) {
+	if s.Order.Shuffle == spec.ShuffleNone {
+		// There are no chunks to go by, and a piece has a table.
+		s.PieceRecords = max(s.PieceRecords, leastFrontRecords)
+	}
+	v := &Survey{Settings: s, index: x, part: part}
+	return v.WithPieces(s.PieceBytes)
+}
+
+// WithPieces is a survey of the same dataset cut into pieces of another size. Settings,
+// and what follows from them alone, stay.
+func (v *Survey) WithPieces(pieceBytes uint64) (*Survey, error) {
+	s, x := &v.Settings, v.index
+	// What fits into a segment of a shard that is made of parts is decoded at once.
+	whole := uint64(strategy.SegmentBytes(s.MemoryBytes))
+	table, err := piece.New(x.PieceStarts(pieceBytes, s.PieceRecords, whole), x.Records())
+	if err != nil {
+		return nil, err
+	}
+	w := &Survey{Settings: *s, index: x, part: v.part}
+	w.Places = &piece.Places{Index: x, Table: table, Part: v.part}
+	w.Held = w.held()
+	w.TableBytes = table.Bytes() + int64((table.Len()+63)/64)*8
+	for i := range x.Shards() {
+		if x.Shard(i).Codec != nil {
+			w.Compressed = true
+			w.TableBytes += int64(table.Len()) * 4
+			break
+		}
+	}
+	w.Limits = strategy.NewLimits(s.MemoryBytes, 2*w.TableBytes, s.Storage) // twice: see piece.TableBytes
+	return w, nil
+}
+
+// held looks at the shards and pieces in use. What lies between records of the
+// part is mostly read with them.
+func (v *Survey) held() strategy.Held {
+	var h strategy.Held
+	for i := range v.index.Shards() {
+		if s := v.index.Shard(i); v.recordsOf(s) > 0 {
+			h.Shards++
+			h.Bytes += s.DecodedBytes
+			h.Records += s.Records
+			if s.Codec != nil {
+				h.Packed++
+				h.DecoderBytes = max(h.DecoderBytes, strategy.DecoderBytesOf(s.Codec.Name(), s.DecodedBytes, s.Members))
+			}
+		}
+	}
+	for p := range v.Places.Table.Len() {
+		if v.Places.Wants(p) {
+			h.Pieces++
+			h.TableBytes += piece.TableBytes(v.Places.Table.Records(p))
+		}
+	}
+	return h
+}
+
+// recordsOf is how many records of a shard are of the part.
+func (v *Survey) recordsOf(s catalog.Shard) uint64 {
+	return v.part.Count(s.First, s.First+s.Records)
+}
+
+// Sizes are what a choice goes by. It looks at all shards.
+func (v *Survey) Sizes() strategy.Sizes {
+	s := &v.Settings
+	sizes := strategy.Sizes{
+		MemoryBytes: s.MemoryBytes, PieceBytes: s.PieceBytes, PieceRecords: s.PieceRecords, Decoders: s.Decoders,
+		Order: s.Order, Places: s.Places, MaxSpoolBytes: s.MaxSpoolBytes, Storage: s.Storage,
+		Limits: v.Limits, Held: v.Held, Compressed: v.Compressed,
+	}
+	sizes.Shards = make([]strategy.Shard, v.index.Shards())
+	for i := range sizes.Shards {
+		x := v.index.Shard(i)
+		sizes.Shards[i] = strategy.Shard{
+			DecodedBytes: x.DecodedBytes, Records: x.Records, Wanted: v.recordsOf(x),
+			EntryPoints: x.EntryPoints, Members: x.Members, Compressed: x.Codec != nil, Parts: x.Parts,
+		}
+	}
+	return sizes
+}
