@@ -8,11 +8,10 @@ import (
 	"syscall"
 )
 
-// WriteFile writes a document to path whole or not at all: a temporary file in
-// path's directory, fsync, rename, fsync of the directory. Mode 0600. A
-// symbolic link at path is replaced and not followed; a directory, device or
-// pipe there is an error. When it fails before the rename, path is as it was
-// and the temporary file is gone.
+// WriteFile writes a document to path atomically: a temporary file in path's directory,
+// fsync, rename, fsync of the directory. The mode is 0600. A symbolic link at path is
+// replaced, not followed; a directory, device or pipe there is an error. If it fails
+// before the rename, path is unchanged and the temporary file is removed.
 func WriteFile(path string, doc []byte) error {
 	dir := filepath.Dir(path)
 	if there, err := os.Lstat(path); err == nil && !there.Mode().IsRegular() && there.Mode().Type() != os.ModeSymlink {

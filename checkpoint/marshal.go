@@ -8,9 +8,9 @@ import (
 	"github.com/lsiofs/lsiofs/pipeline/spec"
 )
 
-// Marshal writes the document. Numbers in consumed are right-aligned to the
-// digits of records, so that the size is the same for every state that differs
-// in those numbers only. The result ends with a newline.
+// Marshal writes the document. Numbers in consumed are right-aligned to the digits of
+// records, so states that differ only in those numbers have documents of one size. The
+// result ends with a newline.
 func (s State) Marshal(records uint64) []byte {
 	width := digits(records)
 	doc := make([]byte, 0, 512+sizeOf(s.Done, width))

@@ -8,11 +8,11 @@ import (
 	"github.com/lsiofs/lsiofs/pipeline/order"
 )
 
-// Merge makes one state of states that agree in dataset, order, epoch and all
-// entries but the last, whose numbers it takes element by element, the greatest:
-// on a cluster each mount knows what its own workers took, and 0 of the others.
-// The result shares no memory with states, but for the entries before the last.
-// Errors number the states from 1.
+// Merge combines the states of several mounts of a cluster. They must agree in dataset,
+// order, epoch and all entries but the last. Of the last entries it takes the greatest
+// number of each worker, for each mount knows what its own workers took, and has 0 for
+// the others. The result shares with states only the entries before the last. Errors
+// number the states from 1.
 func Merge(states []State) (State, error) {
 	if len(states) == 0 {
 		return State{}, errors.New("checkpoint: nothing to merge")

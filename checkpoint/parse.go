@@ -48,7 +48,7 @@ func (d *document) full() bool {
 	return slices.ContainsFunc(d.has, func(f string) bool { return f != "epoch" && f != "samples" })
 }
 
-// Parse reads the full form alone, strictly. Errors are *Refusal.
+// Parse reads the full form only, strictly. Errors are *Refusal.
 func Parse(doc []byte) (State, error) {
 	d, err := read(doc)
 	if err != nil {
@@ -60,9 +60,9 @@ func Parse(doc []byte) (State, error) {
 	return d.state, nil
 }
 
-// Possible says whether doc may still become a document when more bytes
-// follow: nil, or why not (*Refusal). The control file asks it after every
-// write. It looks at syntax, names, types and bounds, not at a dataset.
+// Possible returns nil if doc is a document, or can become one when more bytes follow;
+// else a *Refusal says why not. The control file calls it after every write. It checks
+// syntax, names, types and bounds, without a dataset.
 func Possible(doc []byte) error {
 	_, err := read(doc)
 	if errors.Is(err, ErrIncomplete) {

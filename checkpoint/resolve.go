@@ -8,8 +8,8 @@ import (
 	"github.com/lsiofs/lsiofs/pipeline/spec"
 )
 
-// Resolve reads either form and judges it against s: *Refusal says in words
-// why it can't be restored.
+// Resolve reads any of the forms and checks it against s. The error is a *Refusal that
+// says in words why the document can't be restored.
 func Resolve(doc []byte, s Subject) (Position, error) {
 	d, err := read(doc)
 	if err != nil {

@@ -13,20 +13,20 @@ import (
 	"github.com/lsiofs/lsiofs/pipeline/stream"
 )
 
-// CeilingExtension is the ending of a ceiling's stream names.
+// CeilingExtension is the extension of the streams of NewCeiling.
 const CeilingExtension = ".bin"
 
-// CeilingConfig is a mount of streams that cost nothing to have.
+// CeilingConfig configures NewCeiling.
 type CeilingConfig struct {
 	MountPoint  string
 	StreamBytes int64 // of each worker's stream
 	Log         *slog.Logger
 }
 
-// NewCeiling mounts streams whose bytes are all in one buffer in memory, for
-// measuring what this server could reach at most: mount options, flags, nodes,
-// handles and replies are those of real streams, and every answer to a read is
-// ready. Each stream has StreamBytes; names are those of any mount.
+// NewCeiling mounts streams whose bytes all come from one buffer in memory. It measures
+// the most that this server can reach: mount options, flags, nodes, handles and replies
+// are those of real streams, but every answer is ready. Each stream has StreamBytes;
+// names are those of any mount.
 func NewCeiling(ctx context.Context, c CeilingConfig) (*Mount, error) {
 	d := newCeiling(c.StreamBytes)
 	return newMount(ctx, Config{Dataset: d, MountPoint: c.MountPoint, Log: c.Log}, d.set)

@@ -1,5 +1,9 @@
-// Package fs presents a dataset as a tree of files through FUSE: names, handles,
-// the control file `checkpoint`, errors to errno. It knows nothing of formats.
+// Package fs serves a dataset as a tree of files through FUSE. It knows names, handles,
+// the control file `checkpoint`, and which errno an error becomes. It knows nothing of
+// record formats.
+//
+//	kernel ──READ──► node (a name) ──► handle ──► stream.Handle ──► Reply ──writev──► kernel
+//	                                     └─► mark of the worker file ──► checkpoint
 //
 // # The tree
 //
@@ -11,44 +15,44 @@
 //
 // # Views and inodes
 //
-// A restore makes a new view: a set of streams, the marks of their readers, and
-// inode numbers of its own. Worker files and the control file are nodes of one
-// view, looked up anew at every use of their names (their entries have no
-// timeout), so that a path leads to the new inode at once, and an inode never
-// changes its size or bytes. Handles of a view that is gone answer ESTALE.
+// A restore makes a new view: a set of streams, the marks of their readers, and inode
+// numbers of its own. Worker files and the control file are nodes of one view. The
+// kernel looks up their names at every use (the entries have no timeout). So a path
+// leads to the new inode at once, and an inode never changes its size or bytes. Handles
+// of an old view answer ESTALE.
 //
 // # Memory
 //
-// Nodes hold a name's meaning and size, not streams: those belong to handles
+// A node holds what a name means and its size, but no stream: streams belong to handles
 // and to the current view. go-fuse drops nodes when the kernel forgets them. Inode
-// numbers below epoch-N follow from names, so that they outlast that.
+// numbers below epoch-N are computed from the names, so they stay the same after that.
 //
 // # Signals
 //
-// The kernel interrupts a request for every signal to its client, and FUSE would hand
-// EINTR to programs that merely handle one. So a request is given up only when its
-// client is dying, which /proc shows; one goroutine looks at all clients that were
-// interrupted and still wait (interrupts). A client of another PID namespace can't be
-// looked at, and is let go a minute after the signal.
+// The kernel interrupts a request for every signal to its client, and FUSE would return
+// EINTR even to programs that merely handle the signal. So a request is given up only
+// when its client is dying, which /proc shows. One goroutine looks at all interrupted
+// clients that still wait (interrupts). A client in another PID namespace can't be
+// looked at; its request is given up a minute after the signal.
 //
 // # Where time goes
 //
-// Each read of a stream books in the dataset's meter what it waited for, worked for
-// and took to be handed to the kernel: a few additions, no lock unless it waits. A
-// recorder, one goroutine, keeps what the counters were at each second of the last
-// minute, from which status, status.json and metrics say what readers wait for. It
-// asks for Dataset.Status once a second.
+// Each read of a stream books in the dataset's meter how long it waited, and for what,
+// how long it worked, and how long the hand-over to the kernel took. That is a few
+// additions, and no lock unless it waits. The recorder, one goroutine, keeps the
+// counters of each second of the last minute, and calls Dataset.Status once a second.
+// From these, status, status.json and metrics say what readers wait for.
 //
 // # Faults
 //
-// An error of a read is one of the faults that problems keeps: the same object,
-// range and reason, whatever file was read. It is logged when it is new, then with
-// a count, once a minute at most, and at the end.
+// Failed reads are counted as faults, one for each object, range and reason, whatever
+// file was read (problems). A fault is logged when it is new, then with a count at most
+// once a minute, and at the end.
 //
 // # The end
 //
-// Unmount detaches the tree and lets readers finish for as long as its caller waits.
-// End makes all requests for streams fail with ENOTCONN, also those that wait for
-// storage, so that no reader keeps the process. When the last file is closed, serve
-// ends the recorder and what was started beside requests, and Wait returns.
+// Unmount detaches the tree and lets readers finish until its context ends. End makes
+// all requests for streams fail with ENOTCONN, also those that wait for storage, so no
+// reader keeps the process alive. When the last file is closed, serve stops the recorder
+// and the other background goroutines, and Wait returns.
 package fs

@@ -21,8 +21,8 @@ import (
 	"github.com/lsiofs/lsiofs/pipeline/stream"
 )
 
-// Dataset is what a mount presents. *pipeline.Dataset is one; tests have a
-// small one in memory for schedules and faults that files can't show.
+// Dataset is what a mount serves. *pipeline.Dataset is one. Tests have a small one in
+// memory, for schedules and faults that files can't produce.
 type Dataset interface {
 	Spec() spec.Spec
 	Fingerprint() string
@@ -31,24 +31,24 @@ type Dataset interface {
 	Set(ctx context.Context, epoch uint64, done []order.Done, deal spec.Deal) (*stream.Set, error)
 	Status() pipeline.Status
 	Describe() ([]byte, error)
-	// Meter counts where time goes; it is always the same one.
+	// Meter counts where time goes; it always returns the same one.
 	Meter() *meter.Meter
 }
 
 var _ Dataset = (*pipeline.Dataset)(nil)
 
-// Config of a mount.
+// Config configures a mount.
 type Config struct {
 	Dataset    Dataset
 	MountPoint string
 	// Position is where the worker files begin.
 	Position checkpoint.Position
-	// Explain is checkpoint.Subject's.
+	// Explain is passed to checkpoint.Subject.
 	Explain func(fingerprint string) string
-	// AllowOther lets other users read (not restore); without it the kernel lets
-	// nobody look inside but the user that mounts, not even root.
+	// AllowOther lets other users read, but not restore. Without it the kernel lets only
+	// the mounting user look inside; even root can't.
 	AllowOther bool
-	// Readers are whose reads count in the checkpoint too, where others may read.
+	// Readers are further users whose reads count in the checkpoint, with AllowOther.
 	Readers Readers
 	Log     *slog.Logger
 	// Version is shown in README and status.
@@ -63,10 +63,10 @@ type Mount struct {
 	ended  chan struct{}
 }
 
-// New mounts. A stale mount at the point is healed; a live one, a point that is
-// no empty directory, and a point inside the dataset are refused. When New
-// returns, the tree answers. The dataset stays the caller's, to be closed after
-// Wait has returned.
+// New mounts. It repairs a stale mount at the mount point. It refuses a point with a
+// live mount, a point that is not an empty directory, and a point inside the dataset.
+// When New returns, the tree answers. The caller still owns the dataset, and closes it
+// after Wait has returned.
 func New(ctx context.Context, c Config) (*Mount, error) {
 	return newMount(ctx, c, datasetSets(c.Dataset))
 }
@@ -212,9 +212,9 @@ func explainMount(point string, err error) error {
 	}
 }
 
-// End makes all reads fail with ENOTCONN, as if the process were gone: also those
-// that wait for storage which does not answer, and so may keep the process from
-// going. It returns whether all readers have closed their files within lastWords.
+// End makes all reads fail with ENOTCONN, as if the process were gone. That includes
+// reads that wait for storage that does not answer, which would keep the process from
+// exiting. It returns whether all readers have closed their files within lastWords.
 func (m *Mount) End() bool {
 	m.tree.end()
 	last := time.NewTimer(lastWords)
@@ -230,19 +230,19 @@ func (m *Mount) End() bool {
 // lastWords is how long readers have to close their files once all reads fail.
 const lastWords = 500 * time.Millisecond
 
-// MountPoint is the absolute path, without symbolic links.
+// MountPoint is the absolute path of the mount, without symbolic links.
 func (m *Mount) MountPoint() string { return m.tree.mountPoint }
 
-// Wait returns when the tree has been unmounted, by Unmount or from outside,
-// and no file of it is open any more.
+// Wait returns when the tree has been unmounted, by Unmount or from outside, and all its
+// files have been closed.
 func (m *Mount) Wait() error {
 	<-m.ended
 	return nil
 }
 
-// Unmount unmounts; while files are in use it detaches the tree, lets readers
-// finish until ctx ends, and then returns with ctx's error. What becomes of the
-// readers that are left is for End. It may be called again.
+// Unmount unmounts. While files are in use, it detaches the tree, lets readers finish
+// until ctx ends, and then returns ctx's error; End disconnects the remaining readers.
+// It may be called again.
 func (m *Mount) Unmount(ctx context.Context) error {
 	select {
 	case <-m.ended:

@@ -25,8 +25,8 @@ type MountEntry struct {
 	Point, Type, Source string
 }
 
-// Mounts lists what is mounted, later mounts behind earlier ones. It touches no
-// mount, so dead ones do no harm.
+// Mounts lists the mounts in the order in which they were made. It reads a table of the
+// kernel and touches no mount, so dead mounts do not block it.
 func Mounts() ([]MountEntry, error) {
 	f, err := os.Open("/proc/self/mountinfo")
 	if err != nil {
@@ -36,8 +36,7 @@ func Mounts() ([]MountEntry, error) {
 	return parseMounts(f)
 }
 
-// TopMount finds the mount that is uppermost at a point, which is absolute and
-// without symbolic links.
+// TopMount finds the uppermost mount at point, an absolute path without symbolic links.
 func TopMount(mounts []MountEntry, point string) (MountEntry, bool) {
 	for i := len(mounts) - 1; i >= 0; i-- {
 		if mounts[i].Point == point {
@@ -78,8 +77,8 @@ func parseMounts(r io.Reader) ([]MountEntry, error) {
 	return mounts, lines.Err()
 }
 
-// ResolvePoint makes a mount point absolute and free of symbolic links without
-// looking at what is mounted there: behind a dead server even lstat fails.
+// ResolvePoint makes a mount point absolute and free of symbolic links. It does not look
+// at what is mounted there: behind a dead server even lstat fails.
 func ResolvePoint(point string) (string, error) { return resolvePoint(point, 0) }
 
 // linksMax is how many links to links are followed, as many as the kernel does.

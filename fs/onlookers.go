@@ -9,8 +9,8 @@ import (
 	"sync"
 )
 
-// Readers are users whose reads of worker files count as delivered, besides the
-// mount's owner and root: those who train, where others may read.
+// Readers are the users, besides the mount's owner and root, whose reads of worker files
+// count as delivered. They matter only if other users may read.
 type Readers struct {
 	All   bool
 	Users []uint32

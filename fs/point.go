@@ -13,9 +13,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// PreparePoint makes sure that a mount can be made at point, and gives its
-// absolute path without symbolic links. A mount that a killed server has left
-// there is taken away.
+// PreparePoint checks that point can be mounted on, and returns its absolute path
+// without symbolic links. It removes a mount that a killed server has left there.
 func PreparePoint(point, dataset string, log *slog.Logger) (string, error) {
 	path, err := ResolvePoint(point)
 	if err != nil {

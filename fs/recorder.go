@@ -193,8 +193,8 @@ func storageName(k profile.Kind) string {
 	return "storage"
 }
 
-// Sentence says in words what readers wait for, or that lsiofs waits for them:
-// the first line of status. It may be called at any time until Wait has returned.
+// Sentence says in words what readers wait for, or that lsiofs waits for them: the first
+// line of status. It may be called at any time until Wait has returned.
 func (m *Mount) Sentence() string { return m.tree.recorder.explain().Verdict.Text }
 
 // orderWait books a wait for sizes of streams, which are computed from the order.

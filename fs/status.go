@@ -20,8 +20,9 @@ import (
 	"github.com/lsiofs/lsiofs/pipeline/stream"
 )
 
-// Status is status.json, for those who read it, with its parts.
+// Status is the content of status.json, with its parts, for programs that decode it.
 type (
+	// Status is the content of status.json, exported for programs that read it.
 	Status        = statusReport
 	ReadingReport = readingReport
 	FileReport    = fileReport

@@ -5,8 +5,8 @@ import (
 	"log/slog"
 )
 
-// LogStatus writes a line of status to a log. It takes an interval of the rates, as
-// whoever reads status does.
+// LogStatus writes a line of status to a log. Like reading status, it starts a new
+// interval for the rates since the last look.
 func (m *Mount) LogStatus(ctx context.Context, log *slog.Logger) {
 	r, err := m.tree.report(ctx)
 	if err != nil {

@@ -19,38 +19,37 @@ import (
 	"github.com/lsiofs/lsiofs/uring"
 )
 
-// Options are what Open needs beside the spec.
+// Options are what Open needs besides the spec.
 type Options struct {
 	Log      *slog.Logger
 	Progress func(catalog.Progress)
-	// Rebuild indexes every shard again, whatever is stored.
+	// Rebuild indexes every shard again, even if a stored index is valid.
 	Rebuild bool
-	// Storage says which reads the dataset's storage likes; nil for what is
-	// known of the file system that it lies on (profile.Find).
+	// Storage says which reads the dataset's storage is fast at. If nil, it is the
+	// profile of the file system that holds the dataset (profile.Find).
 	Storage *profile.Profile
-	// Faults, where it is set, is put around the storage that records are read
-	// from once the catalog is open: for tests, which delay and fail reads.
+	// Faults, if set, wraps the storage that records are read from, once the catalog is
+	// open. Tests delay and fail reads with it.
 	Faults func(storage.Storage) storage.Storage
-	// Ahead computes the next epoch's order while one is read, with a fifth of
-	// one core.
+	// Ahead computes the next epoch's order while the current epoch is read, on a fifth
+	// of one core.
 	Ahead bool
 	// afterStep is called after each step of the opening, which fails with its error;
 	// nil but in tests.
 	afterStep func(step string) error
 }
 
-// Dataset is an open dataset: a mount, and the generation of shards that it serves.
-// It is safe for concurrent use. What a set of shards decides its methods ask the
-// generation for.
+// Dataset is an open dataset: a mount and the generation of shards that it serves. It is
+// safe for concurrent use. Its methods ask the generation for everything that depends on
+// the set of shards.
 type Dataset struct {
 	mount   *mount
 	current *generation
 }
 
-// Open validates the spec, opens or builds the catalog and starts the fetcher.
-// Progress is reported while shards are indexed. When ctx ends, indexing stops,
-// and what has been indexed is kept for the next time. Where it fails, nothing stays
-// open.
+// Open validates the spec, opens or builds the catalog and starts the fetcher. Progress
+// is reported while shards are indexed. When ctx ends, indexing stops; shards indexed so
+// far are kept for the next run. If Open fails, nothing stays open.
 func Open(ctx context.Context, s spec.Spec, o Options) (*Dataset, error) {
 	if err := s.Validate(); err != nil {
 		return nil, err
@@ -69,8 +68,8 @@ func Open(ctx context.Context, s spec.Spec, o Options) (*Dataset, error) {
 	return &Dataset{m, g}, nil
 }
 
-// Close frees everything: the generation, then what it was made of. No handle may be
-// in use and no reply be out. It is idempotent.
+// Close frees everything: first the generation, then the mount. No handle may be in use,
+// and all replies must have been released. It is idempotent.
 func (d *Dataset) Close() error { return errors.Join(d.current.close(), d.mount.close()) }
 
 // Spec is what Open was given, with auto and defaults resolved.
@@ -79,52 +78,52 @@ func (d *Dataset) Spec() spec.Spec { return d.current.spec }
 // Catalog is the dataset's catalog. It is closed with the dataset.
 func (d *Dataset) Catalog() *catalog.Catalog { return d.current.catalog }
 
-// Fingerprint is the catalog's.
+// Fingerprint identifies the dataset: see catalog.Catalog.Fingerprint.
 func (d *Dataset) Fingerprint() string { return d.current.catalog.Fingerprint() }
 
-// Explain says in words which shards differ from the dataset with another
-// fingerprint, "" when that can't be told.
+// Explain says in words which shards differ from the dataset with the given fingerprint,
+// or "" if that can't be told.
 func (d *Dataset) Explain(fingerprint string) string { return d.current.catalog.Explain(fingerprint) }
 
-// Part is what the split leaves of the dataset, nil where there is none.
+// Part is the records that the split selects, or nil without a split.
 func (d *Dataset) Part() *order.Part { return d.current.part }
 
-// Records is T: where there is a split, the number of records that it leaves,
-// which may be 0.
+// Records is T, the number of records in the order. With a split it is the number that
+// the split selects, which may be 0.
 func (d *Dataset) Records() uint64 { return d.current.records() }
 
-// StreamBytes is the sum of the sizes of all records that the split leaves. The
-// first call looks at each of them, which takes some nanoseconds a record.
+// StreamBytes is the total size of the records in the order, in bytes. The first call
+// visits each record, at some nanoseconds a record.
 func (d *Dataset) StreamBytes() int64 { return d.current.streamBytes() }
 
 // Chunks is the number of chunks that the order permutes.
 func (d *Dataset) Chunks() int { return d.current.chunks() }
 
-// ChunkStarts is what order.NewEpoch takes: the first records of the chunks of
-// what the split leaves.
+// ChunkStarts is the argument that order.NewEpoch takes: the first record of each chunk,
+// counted in the records that the split selects.
 func (d *Dataset) ChunkStarts(chunkBytes, chunkRecords uint64) []uint64 {
 	return d.current.chunkStarts(chunkBytes, chunkRecords)
 }
 
-// StreamExtension is the ending of stream names, with the dot.
+// StreamExtension is the extension of stream names, with the dot.
 func (d *Dataset) StreamExtension() string { return d.current.catalog.StreamExtension() }
 
-// Describe is dataset.json: what the dataset is and how it is read. It is a pure
-// function of the catalog and the spec, so its size is exact.
+// Describe renders dataset.json: what the dataset is and how it is read. It is a pure
+// function of catalog and spec, so its size is exact.
 func (d *Dataset) Describe() ([]byte, error) { return d.current.describe() }
 
-// Epoch is the global order of an epoch. A few epochs are remembered.
+// Epoch is the global order of an epoch. The last few epochs are cached.
 func (d *Dataset) Epoch(epoch uint64) (*order.Epoch, error) { return d.current.epoch(epoch) }
 
-// Set gives the files of what is left of epoch after done, dealt as deal says.
-// Sets are remembered, a bounded number of them, so asking again is cheap; a set
-// that was handed out stays good whatever is forgotten.
+// Set gives the worker files of what is left of epoch after done, assigned to workers by
+// deal. A bounded number of sets is cached, so asking again is cheap. A set stays valid
+// after it has left the cache.
 func (d *Dataset) Set(_ context.Context, epoch uint64, done []order.Done, deal spec.Deal) (*stream.Set, error) {
 	return d.current.set(epoch, done, deal)
 }
 
-// Expect finds out what the first bytes of a view of an epoch wait for, and
-// keeps it for Status.
+// Expect computes what the first bytes of a view of an epoch must wait for, and keeps
+// the result for Status.
 func (d *Dataset) Expect(v *order.View, epoch uint64) (Start, error) {
 	s, err := d.current.expect(v, epoch, longStart)
 	if err == nil {
@@ -133,17 +132,16 @@ func (d *Dataset) Expect(v *order.View, epoch uint64) (Start, error) {
 	return s, err
 }
 
-// Forecast says what the first n records of worker w of a view would read in a
-// mount of which a strategy is asked. It reads no data. It fails where such a
-// mount would be refused.
+// Forecast says what the first n records of worker w of a view would read, in a mount
+// with the read strategy asked. It reads no data. It fails if such a mount would be
+// refused.
 func (d *Dataset) Forecast(ctx context.Context, v *order.View, w, n uint64, asked spec.Read) (Forecast, error) {
 	return d.current.forecast(ctx, v, w, n, asked)
 }
 
-// VerifyShards reads every byte of the dataset's shards from their storage, past
-// the page cache where that is possible and not switched off, and says what is
-// wrong. A read that fails for a reason that passes is made again first, as for
-// readers. Errors are of ctx.
+// VerifyShards reads every byte of the dataset's shards from storage and reports what is
+// wrong. It bypasses the page cache where that is possible and not switched off.
+// Transient errors are retried, as for readers. The error is ctx's.
 func (d *Dataset) VerifyShards(ctx context.Context, progress func(catalog.Progress)) (verify.Report, error) {
 	return d.current.verifyShards(ctx, progress)
 }
@@ -154,22 +152,22 @@ func (d *Dataset) Meter() *meter.Meter { return &d.mount.meter }
 // Status is a snapshot of what the dataset is doing.
 type Status struct {
 	Engine uring.Status `json:"engine"`
-	// Retries are reads that were made again, as their errors were likely to pass.
+	// Retries counts reads that were repeated after a transient error.
 	Retries retry.Stats `json:"retries"`
 	Fetch   fetch.Stats `json:"fetch"`
-	Start   *Start      `json:"start,omitempty"` // what Expect found, where that was called
-	// Storage says which reads are made, and whether that was measured.
+	Start   *Start      `json:"start,omitempty"` // what Expect found; nil if it was not called
+	// Storage says which reads are made, and whether that follows a measurement.
 	Storage profile.Profile `json:"storage"`
-	// Measured is what was measured of the storage, nil where it was not.
+	// Measured is the storage's measurements, or nil if there are none.
 	Measured []profile.Cell `json:"-"`
 	Uptime   time.Duration  `json:"uptime_nanos"`
-	// DamagedShards are those of which something was left out, Damages counts what
-	// was, by reason.
+	// DamagedShards counts shards with damage that was left out; Damages counts the
+	// damages by reason.
 	DamagedShards int               `json:"damaged_shards"`
 	Damages       map[string]uint64 `json:"damages_by_reason,omitempty"`
 }
 
-// Status gives the state now.
+// Status gives the current state.
 func (d *Dataset) Status() Status {
 	m, g := d.mount, d.current
 	return Status{

@@ -1,61 +1,73 @@
-// Package pipeline assembles lsiofs: Open(spec) gives a Dataset, a Dataset gives
-// sets of streams, and a stream is a file: a size and ReadAt.
+// Package pipeline opens a dataset and serves its shuffled epochs as files: Open(spec)
+// gives a Dataset, a Dataset gives sets of streams, and each stream has a size and
+// ReadAt.
 //
 // # Glossary
 //
-//	shard      one file of the dataset; of format files one directory
+// The dataset:
+//
+//	shard      one file of the dataset; for --format files, one directory
 //	record     the smallest thing that is shuffled: a tar sample, a line, a frame
+//	record number   a record's place among all records of the dataset, counted before
+//	           any split: all stages refer to records by it
 //	extent     where a record's bytes are: shard, offset, size
-//	member     one gzip member, zstd or lz4 frame of a compressed shard
-//	entry      a record at which reading a shard can start
-//	chunk      a run of consecutive records of a shard: what an order permutes
-//	piece      a run of consecutive records of a shard: what is read at a time
-//	part       the records that a split leaves: the order is of these alone
-//	unit       what a split keeps together: a record, a shard, or the stretch
-//	           from one entry to the next
-//	rank       a record's place among those of the part, 0 … T-1: what an order
-//	           counts in, until it gives record numbers
-//	lane       one of L slices of the permuted records, with a shuffle of its own
-//	reservoir  a lane's buffer: one record drawn out, the next one put in
-//	group      lanes that are read together, one of K
+//	member     one gzip member, zstd frame or lz4 frame of a compressed shard
+//	entry      a record at which reading of a shard can start
+//	chunk      a run of consecutive records of a shard, which the order permutes
+//	piece      a run of consecutive records of a shard, which is read at a time
+//	kind       what all shards of a format must share (arrays: dtype and row shape);
+//	           a short text in the index
+//	scheme     what stands before "://" in a dataset's name: it selects the storages
+//	           through which the dataset is read
+//
+// The order:
+//
+//	epoch      one pass over the dataset
+//	part       the records that a split selects; only these are in the order
+//	unit       what a split keeps together: a record, a shard, or the records from
+//	           one entry to the next
+//	rank       a record's place in the part, 0 … T-1; the order computes in ranks and
+//	           turns them into record numbers at the end
+//	lane       one of L slices of the permuted records, each shuffled on its own
+//	reservoir  a lane's shuffle buffer: draw a random record, put the next one in
+//	group      lanes that are read together; there are K groups
 //	G          the global order: all records of an epoch
 //	G′         what is left of G after resumes
-//	view       G′ dealt to workers
-//	batch      the records that a worker is dealt at a time
-//	worker     one reader of a view; worker w's records are one stream
-//	epoch      one pass over the dataset
-//	scan       reading each piece once, whole, and keeping what has not gone out;
-//	           package fetch/scan, which the strategies scan and spool read with
-//	gather     reading exactly the records that come next, a batch at a time;
-//	           package fetch/gather
-//	survey     what a dataset is in pieces and sizes: what a strategy is chosen by
-//	spool      a local file of compressed shards, decoded: what scan reads from
-//	           where memory does not hold what an order needs of them
-//	profile    which reads a storage likes: their size, how many at a time, across
-//	           which gaps; the default of its kind, or what lsiofs tune measured
-//	layout     how many bytes each worker's stream has, and where every 4096th
-//	           record of it begins; stored beside the index, and computed
-//	           ahead for the epoch behind the one that is read
-//	kind       what all shards must have in common, where their format demands it:
-//	           dtype and row shape of arrays; a short text in the index
-//	remote     of a file on FUSE or a network file system: its reads may wait for ever
-//	stuck      of a read by a thread that has taken longer than a second
-//	transient  of an error of storage that is likely to pass: the read is made again
-//	fault      an error that readers got, with its shard, range and reason: however
-//	           often it happens, it is one line in the log, and a count
-//	stage      a part of the way from a dataset to its readers, by which their time
-//	           is counted: index, order, storage, decompress, gather, copy, fuse
-//	wait       a reader's time in a stage; of one who waits for somebody who waits,
-//	           what that one waits for
-//	mount      what lives as long as a dataset is open: engine, storage, meter, memory
-//	           budget, directories; also what a user calls so
-//	generation one set of shards as it is served: catalog, orders, fetcher; a mount has
-//	           one today
-//	scheme     what stands before "://" of a dataset's name: it decides which storages
-//	           the dataset is read through
-//	verdict    what readers wait for most, or that lsiofs waits for them, in words
-//	record number   a record's place in dataset order, of all records whatever a
-//	           split leaves of them: the reference that all stages hand around
+//	batch      the number of records that a worker is assigned at a time
+//	worker     one reader; the records of worker w are one stream
+//	view       G′ as it is assigned to workers
+//
+// Reading:
+//
+//	scan       read each piece once, whole, and keep its records until they have
+//	           gone out
+//	gather     read exactly the records that come next, many at a time
+//	spool      decode compressed shards once into a local file and read from that:
+//	           for orders whose live records don't fit into memory
+//	survey     what a dataset is in pieces and sizes: scan, gather or spool is chosen
+//	           from it
+//	profile    which reads a storage is fast at: size, concurrency, the gap worth
+//	           reading over; a default of its kind, or measured by lsiofs tune
+//	layout     the size of each worker's stream, and the offset of every 4096th
+//	           record; stored beside the index, and computed one epoch ahead
+//	mount      what lives as long as a dataset is open: engine, storage, meter,
+//	           memory budget, directories; also what users call a mount
+//	generation one set of shards that is served: catalog, orders, fetcher; today a
+//	           mount has one
+//
+// Waiting and errors:
+//
+//	remote     (a file) on FUSE or a network file system: a read may never return
+//	stuck      (a read) made by a thread, and waiting for more than a second
+//	transient  (an error) likely to pass: the read is repeated
+//	fault      an error that readers got, with shard, range and reason; repeated ones
+//	           are counted, not logged again each time
+//	stage      a step from dataset to reader, to which time is booked: index, order,
+//	           storage, decompress, gather, copy, fuse
+//	wait       a reader's time in a stage; a reader that waits for another one is
+//	           booked under the stage that the other one waits for
+//	verdict    one sentence: the stage that readers wait for most, or that lsiofs
+//	           waits for them
 //
 // # How a read is answered
 //
@@ -70,30 +82,30 @@
 //	                                                ├─► joined ──► local (--array)
 //	                                                └─► folders (--format files)
 //
-// Which storages those are follows from the scheme of the dataset's name: open.go.
+// The scheme of the dataset's name selects the storage: see open.go.
 //
-// On the side: meter counts where the time of all of these goes, and explain says
-// what that means; printable is for what is shown on terminals.
+// Three packages are not on this path: meter counts the time of each stage, explain
+// turns the counters into a verdict, and printable makes text safe for terminals.
 //
-// The order depends on the catalog, never on the data, so what comes next is
-// known before it is read: sizes are exact before a byte is read, a resume costs
-// arithmetic, and what is read ahead is what will be wanted.
+// The order depends on the catalog, never on the data, so the next records are known
+// before they are read. Hence sizes are exact before a byte is read, a resume costs
+// arithmetic only, and reading ahead never guesses.
 //
-// A read of bytes [off, off+n) of worker w's file goes so: stream finds the
-// first record k from sampled offsets and the sizes in the catalog; view gives
-// the record numbers from k on; fetch lends their bytes, from memory or by
-// reading the pieces that hold them; stream answers with slices of those bytes,
-// short records copied together.
+// A read of bytes [off, off+n) of worker w's file takes four steps:
 //
-// Bytes never depend on timing, budget, engine, number of threads or size of
-// reads.
+//  1. stream finds the first record k, from sampled offsets and the catalog's sizes;
+//  2. the view gives the record numbers from k on;
+//  3. fetch lends the records' bytes, from memory or by reading the pieces with them;
+//  4. stream answers with slices of those bytes; short records are copied together.
+//
+// The bytes never depend on timing, budget, engine, number of threads or read size.
 //
 // # What lives how long
 //
-// A dataset has two lifetimes. What a mount has is opened once; a generation is one
-// set of shards, and can come and go while the mount stays (a dataset that grows has
-// one a snapshot). What is opened is closed in the opposite order, also where a step
-// fails on the way (opened.go).
+// A dataset has two lifetimes. A mount is opened once. A generation is one set of
+// shards; it can come and go while the mount stays (a dataset that grows has one
+// generation a snapshot). Things are closed in the reverse order of opening, also when a
+// step of opening fails (opened.go).
 //
 //	Open ──────────────────────────────────────────────────────────────► Close
 //	 │ mount       engine, profile, meter, log, options, --memory          ▲
@@ -106,26 +118,28 @@
 //	     │ epochs, sets, layouts │     │ memory budget         │
 //	     └───────────────────────┘     └───────────────────────┘
 //
-// Dataset is both: its methods ask the generation that is current. Sets, streams and
-// handles belong to the generation that they come from, and end before it.
+// A Dataset has both; its methods use the current generation. Sets, streams and handles
+// belong to the generation that made them, and must be closed before it.
 //
 // # How a dataset is indexed
 //
-// catalog/discover lists the dataset through storage and finds out its format. catalog
-// compares each shard with the stored index (size, mtime, inode, ctime) and keeps what
-// is the same. The other shards are read on all cores: unpack decodes them and cuts
-// them into records, and catalog/index packs the places of these into a few bits each.
-// Finished shards go to a journal, so that an index pass that is killed goes on
-// where it was. At the end the index is sealed: written with checksums, synced,
-// renamed into its place, and read back. catalog answers from it.
+//  1. catalog/discover lists the dataset through storage and detects its format.
+//  2. catalog compares each shard with the stored index (size, mtime, inode, ctime), and
+//     keeps the entries of unchanged shards.
+//  3. The other shards are read on all cores: unpack decodes them and cuts them into
+//     records, and catalog/index packs each record's place into a few bits.
+//  4. Finished shards go to a journal, so an indexing run that is killed resumes there.
+//  5. At the end the index is sealed: written with checksums, synced, renamed into place
+//     and read back. From then on catalog answers from it.
 //
 // # How a checkpoint is taken and restored
 //
-// fs counts, for each worker file, the bytes that were sent to the program that
-// reads it from the front (its mark). A read of the file checkpoint turns the marks
-// into whole records by the layouts of the streams, and package checkpoint writes
-// them as a document. A document that is written to that file, or given by
-// --resume, goes the other way: checkpoint parses it and holds it against dataset
-// and order, order makes the view of what is left (G′), and fs shows the files of
-// that view in place of the old ones. No record is read for that.
+// For each worker file, fs counts the bytes that were sent to the program that reads the
+// file from the front. That count is the file's mark. When the file checkpoint is read,
+// the streams' layouts turn the marks into whole records, and package checkpoint writes
+// these as a document.
+//
+// To restore, a document is written to that file or given by --resume. checkpoint parses
+// it and checks it against dataset and order; order makes the view of what is left (G′);
+// fs replaces the worker files by those of that view. No record is read.
 package pipeline

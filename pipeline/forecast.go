@@ -11,25 +11,25 @@ import (
 	"github.com/lsiofs/lsiofs/pipeline/storage/profile"
 )
 
-// Forecast is what the first records of a worker's stream would read, with
-// nothing in memory and no other reader.
+// Forecast is what the first records of a worker's stream would read, from an empty
+// memory and with no other reader.
 type Forecast struct {
 	Records     uint64
-	RecordBytes int64 // of these
+	RecordBytes int64 // total size of these records
 	Storages    []StorageForecast
 }
 
-// StorageForecast is what would be read of one storage. There is one today:
-// local files. One of Scan, Gather and Spool is what a mount would do.
+// StorageForecast is what would be read from one storage. Today there is one: local
+// files. Of Scan, Gather and Spool, Strategy names the one that a mount would use.
 type StorageForecast struct {
 	Kind     string // "local"
 	Root     string
-	Likes    profile.Profile // the reads that it likes
-	Strategy spec.Read       // that a mount chooses
-	Reason   string          // in words
+	Likes    profile.Profile // the reads that it is fast at
+	Strategy spec.Read       // the one that a mount would use
+	Reason   string          // why, in words
 	Scan     ScanForecast
-	Gather   *GatherForecast // nil where there are compressed shards
-	Spool    *SpoolForecast  // nil where a mount makes none
+	Gather   *GatherForecast // nil if there are compressed shards
+	Spool    *SpoolForecast  // nil if a mount would make none
 }
 
 // ReadsForecast counts reads.
@@ -45,35 +45,34 @@ func (r *ReadsForecast) add(n int64) {
 	r.ByLength[bits.Len64(uint64(n))]++
 }
 
-// ScanForecast is what reading pieces whole, and keeping them, takes.
+// ScanForecast is the cost of reading whole pieces and keeping their records.
 type ScanForecast struct {
 	ReadsForecast
 	Pieces      uint64
-	KeptBytes   int64 // most that is kept at a time for those that read on
+	KeptBytes   int64 // the most that is kept at a time for readers that read on
 	MemoryBytes int64 // the budget
-	Fits        bool  // each piece is read once; else perhaps again
-	Estimated   bool  // there are compressed shards: numbers are close, not exact
+	Fits        bool  // each piece is read once; if false, some perhaps again
+	Estimated   bool  // true with compressed shards: the numbers are close, not exact
 	Compressed  uint64
-	Passes      uint64 // of decoders through these, or parts of them
+	Passes      uint64 // decoder runs over compressed shards or parts of them
 }
 
-// GatherForecast is what reading exactly the records takes, by a reader that asks
-// for one after the other. A stream that is copied together ahead of its reader is
-// asked for at two places at times: what is planned together then begins and ends
-// elsewhere, so that some reads more or fewer are merged.
+// GatherForecast is the cost of reading exactly the records, for a reader that asks for
+// one after the other. A mount that copies a stream together ahead of its reader asks at
+// two places at times. Its plans then begin and end at other records, so it merges
+// slightly more or fewer reads than forecast.
 type GatherForecast struct {
 	ReadsForecast
-	GapBytes int64 // read and thrown away
+	GapBytes int64 // read and discarded
 	Config   plan.Config
 }
 
-// SpoolForecast is what reading takes where compressed shards are decoded once
-// each into a spool.
+// SpoolForecast is the cost of decoding compressed shards once each into a spool.
 type SpoolForecast struct {
 	ReadsForecast
-	Shards     uint64 // that are decoded
-	SpoolBytes int64  // that a mount reserves
-	FewerLanes string // what fewer lanes would need, in words; "" where that is not less
+	Shards     uint64 // shards to decode
+	SpoolBytes int64  // disk space that a mount reserves
+	FewerLanes string // what fewer lanes would need, in words; "" if that is not less
 }
 
 // forecast is Dataset.Forecast.

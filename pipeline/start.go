@@ -10,15 +10,15 @@ import (
 	"github.com/lsiofs/lsiofs/pipeline/spec"
 )
 
-// Start is what the first bytes of a mount's streams wait for: shards that have
-// to be decoded up to the first records.
+// Start is what the first bytes of a mount's streams wait for: shards that must be
+// decoded up to the first records.
 type Start struct {
 	fetch.Start
-	// Lanes is a setting with which it would be much shorter, and then take
-	// LanesSeconds; 0 where there is none.
+	// Lanes is a number of lanes with which the start would be much shorter, taking
+	// LanesSeconds; 0 if there is none.
 	Lanes        uint64  `json:"shorter_with_lanes,omitempty"`
 	LanesSeconds float64 `json:"shorter_seconds,omitempty"`
-	// Smaller says that a smaller buffer would make it shorter.
+	// Smaller says that a smaller shuffle buffer would make the start shorter.
 	Smaller bool `json:"shorter_with_smaller_shuffle,omitempty"`
 }
 
@@ -66,7 +66,7 @@ func (g *generation) startOf(v *order.View, lanes uint64) fetch.Start {
 	return g.fetcher.Start(workerSequence{v, 0}, int(max(startRecords, lanes)))
 }
 
-// Text says it in words, "" where nothing has to be decoded.
+// Text says it in words, or "" if nothing has to be decoded.
 func (s Start) Text() string {
 	if s.DecodeBytes == 0 {
 		return ""

@@ -18,10 +18,10 @@ type Direct uint8
 const (
 	// DirectNever reads through the page cache.
 	DirectNever Direct = iota
-	// DirectCold bypasses the page cache for reads of 128 KiB and more that it
-	// does not hold whole, but for those of FUSE. For data that does not fit into
-	// memory anyway: such reads took a fifth of the CPU at twice the speed, and
-	// what is read so is not in the page cache the next time.
+	// DirectCold bypasses the page cache for reads of 128 KiB and more that it does not
+	// hold whole, except for files on FUSE. It is for data that does not fit into memory
+	// anyway: such reads took a fifth of the CPU at twice the speed. But they leave
+	// nothing in the page cache for the next time.
 	DirectCold
 	// DirectAlways bypasses it for every read.
 	DirectAlways
@@ -41,14 +41,14 @@ const (
 	unknownAlignment = 4096
 )
 
-// File is an open regular file, and what an engine has found out about it.
-// Requests may share it, those of several engines too; its methods but Close
-// may be called concurrently.
+// File is an open regular file, and what an engine has found out about it. Requests of
+// one or several engines may share it. Its methods may be called concurrently, except
+// Close.
 //
-// What the page cache holds of a File is read without handing the request to
-// the kernel's queues (RWF_NOWAIT): several times faster than through a ring.
-// File systems without that, and without O_DIRECT, are found out about at the
-// first read and read as plainly as a descriptor is.
+// Data of a File in the page cache is read without the kernel's queues (RWF_NOWAIT),
+// several times faster than through a ring. If a file system lacks RWF_NOWAIT or
+// O_DIRECT, that is found out at the first read, and its files are read as plain
+// descriptors.
 type File struct {
 	fd     int
 	policy Direct
@@ -99,22 +99,23 @@ type directFile struct {
 	memoryAlignment uintptr
 }
 
-// NewFile makes a File of a descriptor that was opened for reading without
-// O_DIRECT and O_NONBLOCK. The descriptor is the File's from now on. A second
-// one is opened at the first direct read.
+// NewFile makes a File of a descriptor that was opened for reading without O_DIRECT and
+// O_NONBLOCK. The File owns the descriptor from then on. It opens a second one at the
+// first direct read.
 func NewFile(fd int, policy Direct) *File {
 	on := filesystem.Of(fd)
 	return &File{fd: fd, policy: policy, remote: on.Remote, holds: on.HoldsKilled}
 }
 
-// VerifyWith has verify called whenever reads of the File have ended, before
-// their Done: once for several reads, which so cost less each. Its error takes
-// the place of theirs. It may be called concurrently and must not wait for a
-// disk; that of a File that is Remote may wait for the server as its reads may.
-// VerifyWith comes before the first request.
+// VerifyWith makes verify be called after reads of the File have ended and before their
+// Done. One call may serve several reads, which makes each cheaper. An error of verify
+// replaces theirs. verify may be called concurrently and must not wait for a disk; only
+// that of a Remote File may wait for the server, as its reads may. VerifyWith must be
+// called before the first request.
 func (f *File) VerifyWith(verify func() error) { f.verify = verify }
 
-// Remote says whether the file lies where Remote said so when the File was made.
+// Remote says whether the file was on remote storage when the File was made: see the
+// function Remote.
 func (f *File) Remote() bool { return f.remote }
 
 // FD is the descriptor that NewFile was given.

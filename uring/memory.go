@@ -15,14 +15,15 @@ const HugePageBytes = 2 << 20
 // pageBytes is the size of an ordinary page.
 var pageBytes = int64(os.Getpagesize())
 
-// Map gives nBytes of zeroed memory outside of the Go heap, readable and
-// writable, that neither the garbage collector looks at nor GOMEMLIMIT counts.
-// It begins at a page, and at a multiple of HugePageBytes where nBytes is at
-// least that much; the kernel is then asked for huge pages (a multiple of
-// HugePageBytes gets nothing else). Pages come when they are first written to.
+// Map gives nBytes of zeroed memory outside the Go heap, readable and writable. The
+// garbage collector does not scan it, and GOMEMLIMIT does not count it.
 //
-// The memory is the caller's until Unmap, which no read that is under way into
-// it may precede. It may be called concurrently.
+// It begins at a page. With nBytes of at least HugePageBytes it begins at a multiple of
+// HugePageBytes, and the kernel is asked for huge pages. If nBytes is a multiple of
+// HugePageBytes, all pages are huge. Pages are allocated when first written to.
+//
+// The memory is the caller's until Unmap. All reads into it must have ended before Unmap
+// is called. Map may be called concurrently.
 func Map(nBytes int) ([]byte, error) {
 	if nBytes <= 0 {
 		return nil, fmt.Errorf("map %d bytes of memory: the size must be > 0", nBytes)
@@ -56,9 +57,8 @@ func Map(nBytes int) ([]byte, error) {
 	return b, nil
 }
 
-// Unmap gives memory of Map back. p is what Map returned, or a slice of it
-// that starts at its start and was not cut in capacity. Nothing may touch the
-// memory any more.
+// Unmap frees memory of Map. p is what Map returned, or a slice of it with the same
+// start and capacity. Nothing may touch the memory any more.
 func Unmap(p []byte) error {
 	if cap(p) == 0 {
 		return nil

@@ -9,9 +9,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Open starts an engine. ModeAuto makes a ring and reads through it, and takes
-// the pread engine where that fails: Status says which it took, and why.
-// ModeUring fails there instead.
+// Open starts an engine. ModeAuto makes a ring and reads through it; if that fails, it
+// takes the pread engine. Status says which engine it took and why. ModeUring fails
+// instead.
 func Open(mode Mode) (Engine, error) {
 	switch mode {
 	case ModePread:

@@ -1,6 +1,6 @@
-// Package meter counts where the time of a dataset's readers goes: what each
-// stage does, and how long readers wait for it. It gives counters that only grow;
-// package explain turns the differences of two of them into shares and words.
+// Package meter counts where the time of a dataset's readers goes: how long each stage
+// works, and how long readers wait for it. Its counters only grow. Package explain turns
+// the differences between two times into shares and words.
 //
 //	index ──► order ──► storage ──► decompress ──► gather ──► copy ──► fuse
 //	                       ▲             ▲            ▲
@@ -8,18 +8,19 @@
 //
 // # What is counted
 //
-//   - Busy time of a stage: the sum over the goroutines that are at work in it, so
-//     that two cores that decompress for a second are two seconds. Of storage it
-//     is the time in which any read is under way, however many there are.
-//   - Waits: how long readers' requests have waited for a stage. Whoever waits for
-//     a goroutine that itself waits (for a decoder that waits for the disk) waits
-//     for what that one waits for: see Ledger.
-//   - Queued: how much is in a stage now, to be looked at now and then.
+//   - Busy time of a stage: the sum over the goroutines at work in it, so two cores that
+//     decompress for a second count two seconds. For storage it is the time in which at
+//     least one read is in flight.
+//   - Waits: how long readers' requests have waited for a stage. A wait for a goroutine
+//     that itself waits is booked under the stage that this goroutine waits for. For
+//     example, waiting for a decoder that waits for the disk is waiting for storage: see
+//     Ledger.
+//   - Queued: how much is in a stage now. It is sampled now and then.
 //
 // # Cost
 //
-// Clocks are read for a reply, a piece, a block of compressed bytes: never for a
-// record. What a reply needs is two additions; locks, for a few more, are taken
-// by those alone who wait anyhow, or begin or end to work in a stage. Nothing is
-// allocated but the list of those who wait at one time.
+// Clocks are read for each reply, piece or block of compressed bytes, never for each
+// record. A reply costs two additions. Locks are taken for a few more additions, and
+// only by goroutines that wait anyway, or that begin or end work in a stage. Nothing is
+// allocated but the list of the waits that go on at one time.
 package meter

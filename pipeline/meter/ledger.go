@@ -2,11 +2,11 @@ package meter
 
 import "sync"
 
-// Ledger books waits by what is waited for: those that have ended, and those
-// that go on. The zero value is ready.
+// Ledger books waits by stage, both those that have ended and those that go on. The zero
+// value is ready for use.
 //
-// Whoever waits for a goroutine gives the ledger of that one's own waits, and
-// waits for the same things for as long as that one does:
+// A goroutine that waits for another one passes the other one's ledger (via). Its wait
+// is booked, moment by moment, under the stage that the other one waits for:
 //
 //	reader   ├── waits for a decoder ──────────────┤
 //	decoder    decodes │ waits for storage │ decodes
@@ -29,14 +29,14 @@ type wait struct {
 	going  bool
 }
 
-// Place says where in a dataset something is, for people.
+// Place names a place in a dataset, for people.
 type Place interface {
-	// Object names the object of what it knows as at.
+	// Object names the object at a place; at is the Place's own number for it.
 	Object(at uint64) string
 }
 
-// Begin books a wait for a stage from now on, and gives its number. via may be
-// nil, and so may place.
+// Begin starts booking a wait for a stage at now, and returns its number. via and place
+// may be nil.
 func (l *Ledger) Begin(now int64, on Stage, via *Ledger, place Place, at uint64) int {
 	w := wait{since: now, on: on, via: via, place: place, at: at, going: true}
 	if via != nil {
@@ -53,7 +53,7 @@ func (l *Ledger) Begin(now int64, on Stage, via *Ledger, place Place, at uint64)
 	return len(l.open) - 1
 }
 
-// End ends a wait and gives its nanoseconds.
+// End ends a wait and returns its duration in nanoseconds.
 func (l *Ledger) End(number int, now int64) int64 {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -78,7 +78,7 @@ func (w *wait) addTo(sums *Sums, now int64) {
 	sums[w.on] += left
 }
 
-// Sums are all waits until now.
+// Sums are the sums of all waits until now.
 func (l *Ledger) Sums(now int64) Sums {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -95,10 +95,10 @@ func (l *Ledger) Sums(now int64) Sums {
 type Waiting struct {
 	On     Stage
 	Nanos  int64
-	Object string // "" where it is not known
+	Object string // "" if it is not known
 }
 
-// Oldest is the wait that has gone on for the longest.
+// Oldest is the wait that has gone on longest.
 func (l *Ledger) Oldest(now int64) (Waiting, bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -123,8 +123,8 @@ func (l *Ledger) Oldest(now int64) (Waiting, bool) {
 	return x, true
 }
 
-// Waiter is the waits of one goroutine: booked in a ledger, and added up. The
-// nil Waiter books nothing. It is not for concurrent use.
+// Waiter books the waits of one goroutine in a ledger, and adds them up. A nil Waiter
+// books nothing. It is not for concurrent use.
 type Waiter struct {
 	Ledger *Ledger
 	Nanos  int64

@@ -5,8 +5,8 @@ import (
 	"sync/atomic"
 )
 
-// Level counts goroutines that are at work: how many there are now, and the sum
-// of the times that each has been, which never goes back. The zero value is ready.
+// Level counts goroutines at work: how many there are now, and the sum of the times that
+// each has worked, which never decreases. The zero value is ready for use.
 type Level struct {
 	mu    sync.Mutex // held for some additions
 	n     int64
@@ -14,13 +14,13 @@ type Level struct {
 	sum   int64 // nanoseconds, until then
 }
 
-// Begin counts one more at now.
+// Begin counts one more goroutine from now on.
 func (l *Level) Begin(now int64) { l.change(1, now) }
 
-// End counts one off at now.
+// End counts one goroutine fewer from now on.
 func (l *Level) End(now int64) { l.change(-1, now) }
 
-// Add adds time that was measured otherwise.
+// Add adds time that was measured elsewhere.
 func (l *Level) Add(nanos int64) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -53,8 +53,8 @@ func (l *Level) Sum(now int64) int64 {
 	return l.sum
 }
 
-// Busy counts things under way and the time in which there are any. It looks at
-// the clock only when there begin to be some, or none. The zero value is ready.
+// Busy counts things in flight, and the time in which there are any. It reads the clock
+// only when the first one begins and the last one ends. The zero value is ready for use.
 type Busy struct {
 	n atomic.Int64
 	// any has one where there are some. Who begins and who ends at the same time
@@ -62,22 +62,22 @@ type Busy struct {
 	any Level
 }
 
-// Begin counts n > 0 more.
+// Begin adds n > 0 things.
 func (b *Busy) Begin(n int) {
 	if b.n.Add(int64(n)) == int64(n) {
 		b.any.Begin(Now())
 	}
 }
 
-// End counts one off.
+// End removes one.
 func (b *Busy) End() {
 	if b.n.Add(-1) == 0 {
 		b.any.End(Now())
 	}
 }
 
-// Any says whether there are some.
+// Any says whether there are any.
 func (b *Busy) Any() bool { return b.n.Load() > 0 }
 
-// Sum is the time with any until now, and how many there are.
+// Sum is the time with any until now, and how many there are now.
 func (b *Busy) Sum(now int64) (nanos, n int64) { return b.any.Sum(now), b.n.Load() }

@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// Stage is a part of the way from a dataset to its readers.
+// Stage is a step on the way from a dataset to its readers.
 type Stage uint8
 
 const (
@@ -13,42 +13,42 @@ const (
 	Order                   // computing the order and the sizes of streams
 	Storage                 // reading
 	Decompress              // decoding compressed shards
-	Gather                  // copying what was read together to its places, and checking it
-	Copy                    // making replies of records, by readers' requests and ahead of them
+	Gather                  // copying read bytes to their places, and checking them
+	Copy                    // making replies of records, when readers ask and ahead of them
 	FUSE                    // handing replies to the kernel
-	Stages     = 7          // so many
+	Stages     = 7          // the number of stages
 )
 
 var names = [Stages]string{"index", "order", "storage", "decompress", "gather", "copy", "fuse"}
 
 func (s Stage) String() string { return names[s] }
 
-// Sums are nanoseconds, by stage.
+// Sums are nanoseconds by stage.
 type Sums [Stages]int64
 
 var started = time.Now()
 
-// Now is a monotonic clock: nanoseconds, from somewhen on.
+// Now is a monotonic clock in nanoseconds, with an arbitrary zero.
 func Now() int64 { return int64(time.Since(started)) }
 
-// Meter is the counters of one dataset. The zero value is ready. Its methods,
+// Meter is the counters of one dataset. The zero value is ready for use. Its methods,
 // and those of its parts, may be called concurrently.
 type Meter struct {
-	// Cores is how many goroutines may compute at a time; set before anything counts.
+	// Cores is how many goroutines may compute at a time. It must be set before anything
+	// is counted.
 	Cores int
-	// Readers are the waits of requests of readers.
+	// Readers books the waits of readers' requests.
 	Readers Ledger
-	// Working are the goroutines that are at work in a stage; not of Storage, Copy
+	// Working counts the goroutines at work in a stage; it is not used for Storage, Copy
 	// and FUSE.
 	Working [Stages]Level
-	// Reading are the reads that are with the storage.
+	// Reading counts the reads that are in flight in storage.
 	Reading Busy
-	// Queued is how much is in a stage: shards that are decoded, reads whose bytes
-	// have come, requests of readers that have not been answered.
+	// Queued is how much is in a stage: shards being decoded, reads whose bytes have
+	// arrived, readers' requests without an answer.
 	Queued [Stages]atomic.Int64
-	// Copied is the time that requests of readers have taken without their waits,
-	// Ahead that of those who copy ahead of them, Replied that until the kernel had
-	// the replies.
+	// Copied is the time of readers' requests without their waits. Ahead is the time of
+	// copying ahead of readers. Replied is the time until the kernel had the replies.
 	Copied, Ahead, Replied atomic.Int64
 }
 
@@ -57,9 +57,9 @@ type Times struct {
 	At    int64 // Now
 	Busy  Sums
 	Waits Sums // of readers' requests
-	// Copied is the part of Busy[Copy] that requests of readers took.
+	// Copied is the part of Busy[Copy] spent in readers' requests.
 	Copied int64
-	Queued [Stages]int64 // now: no nanoseconds
+	Queued [Stages]int64 // a number of things at that time, not nanoseconds
 }
 
 // Times gives the counters at now.
@@ -75,8 +75,8 @@ func (m *Meter) Times(now int64) Times {
 	return t
 }
 
-// Timed counts what is done between two calls of a function as work of a stage,
-// from now on; the function itself may rest.
+// Timed wraps rest, a function that may pause its caller. The time between two calls of
+// the result counts as work of stage s, starting now.
 func (m *Meter) Timed(s Stage, rest func() bool) func() bool {
 	began := Now()
 	return func() bool {

@@ -7,17 +7,17 @@ import (
 	"github.com/lsiofs/lsiofs/pipeline/spec"
 )
 
-// Done is one application of the resume rule: len(Consumed) workers, dealt in
-// that batch and dealing, took so many records each. An empty Dealing is
-// interleaved. Batch is 1 with the dealing contiguous (in which it plays no
-// part), and the order's batch where that has more than one group.
+// Done is one application of the resume rule: len(Consumed) workers took Consumed[w]
+// records each, assigned in batches of Batch by Dealing. An empty Dealing means
+// interleaved. With contiguous dealing the batch has no effect, and Batch is 1. In an
+// order of several groups, Batch is the order's batch.
 type Done struct {
 	Batch    uint64
 	Dealing  spec.Dealing
 	Consumed []uint64
 }
 
-// Taken is the number of records that were taken.
+// Taken is the number of records taken by all workers together.
 func (d Done) Taken() uint64 {
 	var n uint64
 	for _, c := range d.Consumed {
@@ -26,7 +26,7 @@ func (d Done) Taken() uint64 {
 	return n
 }
 
-// Check says whether d is possible as what was taken of remaining records.
+// Check returns an error if d can't be what was taken of remaining records.
 func (d Done) Check(remaining uint64, o spec.Order) error {
 	if d.Dealing != "" && d.Dealing != spec.DealInterleaved && d.Dealing != spec.DealContiguous {
 		return fmt.Errorf("deal (%q) must be %s or %s", d.Dealing, spec.DealInterleaved, spec.DealContiguous)
@@ -73,12 +73,15 @@ func (d Done) prefix(remaining uint64) bool {
 	return true
 }
 
-// Simplify gives the canonical form of done that DESIGN.md describes: entries
-// of zeros dropped, an entry that took a prefix written as {batch 1, [n]} (with
-// groups > 1: the order's batch), two such in a row made one. total is T.
-// Entries that are impossible are errors naming the entry, counted from 1.
+// Simplify gives the canonical form of done. total is T.
 //
-// The result shares no memory with done.
+//   - Entries of zeros are dropped.
+//   - An entry that took a prefix becomes {batch 1, [n]} (with groups > 1: the order's
+//     batch).
+//   - Two such entries in a row become one.
+//
+// An impossible entry is an error that names the entry, counted from 1. The result
+// shares no memory with done.
 func Simplify(total uint64, o spec.Order, done []Done) ([]Done, error) {
 	remaining := total
 	var simple []Done
@@ -106,7 +109,7 @@ func Simplify(total uint64, o spec.Order, done []Done) ([]Done, error) {
 	return simple, nil
 }
 
-// First is the entry for the first n records of what there is.
+// First is the entry that takes the first n of the remaining records.
 func First(n uint64, o spec.Order) Done {
 	d := Done{Batch: 1, Dealing: spec.DealInterleaved, Consumed: []uint64{n}}
 	if o.Groups > 1 {
@@ -115,12 +118,12 @@ func First(n uint64, o spec.Order) Done {
 	return d
 }
 
-// Given is the entry that says what the workers of a deal of remaining records
-// have taken, consumed records each; it shares consumed.
+// Given is the entry for workers that took consumed records each, when remaining records
+// were assigned to them by d. It keeps consumed.
 //
-// A contiguous deal whose tail rule moved the borders between its workers
-// (remaining is no multiple of them) is written as the interleaved deal that
-// gives each worker just one batch: an entry has no place for the tail.
+// An entry has no field for the tail rule. With contiguous dealing and a number of
+// records that the workers don't divide, the tail rule moves the borders between
+// workers. Given writes that case as an interleaved deal of one batch for each worker.
 func Given(o spec.Order, remaining uint64, d spec.Deal, consumed []uint64) Done {
 	entry := Done{Batch: d.Batch, Dealing: spec.DealInterleaved, Consumed: consumed}
 	if d.Dealing != spec.DealContiguous {

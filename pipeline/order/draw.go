@@ -51,9 +51,9 @@ func permute[E any](a []E, k, base uint64) {
 	}
 }
 
-// ID is the shard part of a record's identity: the first 8 bytes (as a
-// big-endian number) of SHA-256 over `lsiofs/1 shard <path>`. A record's ID is
-// this number and the record's ordinal in the shard, each as 8 bytes big-endian.
+// ID is the shard part of a record's identity: the first 8 bytes of SHA-256 over
+// `lsiofs/1 shard <path>`, as a big-endian number. A record's ID is this number followed
+// by the record's ordinal in the shard, each as 8 bytes big-endian.
 func ID(path string) uint64 {
 	sum := sha256.Sum256([]byte("lsiofs/1 shard " + path))
 	return binary.BigEndian.Uint64(sum[:])

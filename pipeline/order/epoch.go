@@ -14,11 +14,12 @@ import (
 // MaxRecords bounds T, so that T times the number of workers fits 64 bits.
 const MaxRecords = 1 << 47
 
-// Epoch is the global order G of one epoch. It is immutable to its users and
-// safe for concurrent use; inside, states of the reservoirs are kept every so
-// many positions, so that any position is reached by a short replay. They take
-// about a quarter of a byte a record when all of G has been visited, or Prepare
-// has computed them, or RestoreStates has brought them.
+// Epoch is the global order G of one epoch. It appears immutable to its users, and is
+// safe for concurrent use.
+//
+// It keeps the states of the reservoirs at regular positions, from which a short replay
+// reaches any position. These states take about a quarter of a byte a record once all of
+// G has been visited, Prepare has computed them, or RestoreStates has loaded them.
 type Epoch struct {
 	order spec.Order
 	total uint64
@@ -61,8 +62,8 @@ func (e *Epoch) arrangement() *arrangement {
 	return a
 }
 
-// Hold keeps what an epoch has computed from being dropped by a Memory, until
-// release is called, once.
+// Hold keeps the epoch's computed states from being dropped by a Memory until release is
+// called, once.
 func (e *Epoch) Hold() (release func()) {
 	e.holds.Add(1)
 	return func() { e.holds.Add(-1) }
@@ -77,13 +78,12 @@ type walker interface {
 	seek(from, to uint64)
 }
 
-// NewEpoch makes the order of epoch. starts are the first records of the
-// chunks, ascending, and T at the end; it is kept, and must not change. Where
-// there is a split, part is what it leaves, and starts are Part.Starts of those;
-// else part is nil. Options that ORDER.md does not allow, or starts that do not
-// ascend from 0, are errors.
+// NewEpoch makes the order of epoch. starts are the first records of the chunks,
+// ascending, followed by T. It is kept and must not change. With a split, part is the
+// selected records, and starts comes from Part.Starts; else part is nil. Options that
+// ORDER.md does not allow, or starts that do not ascend from 0, are errors.
 //
-// It permutes the chunks, which takes about 10 ns each, and 4 bytes.
+// It permutes the chunks, which takes about 10 ns and 4 bytes a chunk.
 func NewEpoch(o spec.Order, epoch uint64, starts []uint64, part *Part) (*Epoch, error) {
 	if err := checkStarts(starts); err != nil {
 		return nil, err
@@ -196,13 +196,13 @@ func checkOrder(o spec.Order) error {
 // spec.MaxWorkers it keeps products within 64 bits.
 const maxOrderBatch = 1 << 32
 
-// Len is T, where there is a split the number of records that it leaves.
+// Len is T, the number of records in the order.
 func (e *Epoch) Len() uint64 { return e.total }
 
-// Part is what NewEpoch was given.
+// Part is NewEpoch's argument part.
 func (e *Epoch) Part() *Part { return e.part }
 
-// Cursor is a place in G. It is not for concurrent use.
+// Cursor is a position in G. It is not for concurrent use.
 type Cursor struct {
 	epoch       *Epoch
 	arrangement *arrangement // of walker
@@ -218,8 +218,8 @@ func (e *Epoch) Cursor(p uint64) *Cursor {
 	return c
 }
 
-// Next fills dst with the records at the cursor's position and following, and
-// moves behind them; it returns fewer than len(dst) only at the end.
+// Next fills dst with the records from the cursor's position on, and moves the cursor
+// behind them. It returns fewer than len(dst) only at the end.
 func (c *Cursor) Next(dst []uint64) int {
 	n := min(uint64(len(dst)), c.epoch.total-c.position)
 	if n == 0 {
@@ -231,8 +231,8 @@ func (c *Cursor) Next(dst []uint64) int {
 	return int(n)
 }
 
-// Seek moves to position p ≤ T: backwards from the nearest state kept, forwards
-// from there or from where the cursor is.
+// Seek moves to position p ≤ T: backwards from the nearest kept state, forwards from
+// that state or from where the cursor is.
 func (c *Cursor) Seek(p uint64) {
 	if p > c.epoch.total {
 		panic(fmt.Sprintf("order: position %d is behind the %d records of G", p, c.epoch.total))

@@ -23,12 +23,12 @@ const (
 	keptArrangements = 4
 )
 
-// Memory is what views keep of their orders, all views of a dataset together. It
-// is bounded: what was used longest ago goes, and is computed again when it is
-// wanted. So it does not matter how many views there are, nor at how many
-// places they are read. It is safe for concurrent use.
+// Memory caches the parts of orders that views have computed, for all views of a dataset
+// together. It is bounded: the least recently used parts are dropped, and computed again
+// when they are needed. So any number of views may be read, at any number of places. It
+// is safe for concurrent use.
 //
-// Its lock is taken once for each page that a call of View.Records touches.
+// A call of View.Records takes its lock once for each page that it touches.
 type Memory struct {
 	most int64
 	// turns are held by those who compute pages. More of them than processors
@@ -52,7 +52,7 @@ type item struct {
 	newer, older *item
 }
 
-// NewMemory gives a memory of so many bytes, 0 for as many as are usual.
+// NewMemory gives a memory of at most mostBytes; 0 means the default.
 func NewMemory(mostBytes int64) *Memory {
 	if mostBytes == 0 {
 		mostBytes = defaultViewBytes
@@ -62,7 +62,7 @@ func NewMemory(mostBytes int64) *Memory {
 	return m
 }
 
-// HeldBytes is about what pages and idle walkers take now.
+// HeldBytes is about how many bytes pages and idle walkers take now.
 func (m *Memory) HeldBytes() int64 {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -148,7 +148,7 @@ func (m *Memory) use(e *Epoch) {
 	}
 }
 
-// View is NewView with this memory, which any number of views may share.
+// View is NewView with this memory. Any number of views may share it.
 func (m *Memory) View(e *Epoch, done []Done, deal spec.Deal) (*View, error) {
 	v, err := dealView(e, done, deal, m)
 	if err != nil {

@@ -5,14 +5,14 @@ import (
 	"sort"
 )
 
-// Part is the records that a split leaves of a dataset (ORDER.md, Split): a bit
-// a record, and where to find the n-th that is set. Records keep their numbers
-// in dataset order; an order is made of ranks, the places among those that are
-// left, and Numbers turns them into records.
+// Part is the records of a dataset that a split selects (ORDER.md, Split). It holds one
+// bit a record and an index to find the n-th selected record. Records keep their numbers
+// in dataset order. An order is computed in ranks, the places among the selected
+// records, and Numbers turns ranks into record numbers.
 //
-// A nil *Part is the whole dataset, where rank and number are one. A Part is
-// immutable and safe for concurrent use. It takes about a sixth of a byte a
-// record of the dataset.
+// A nil *Part is the whole dataset, where rank and number are the same. A Part is
+// immutable and safe for concurrent use. It takes about a sixth of a byte a record of
+// the dataset.
 type Part struct {
 	words []uint64 // a bit a record of the dataset, lowest first
 	// blocks has how many are left before every partBlock-th record, and all
@@ -49,16 +49,16 @@ func (p *Part) index() {
 	p.hints = append(p.hints, uint32(max(n, 1)-1))
 }
 
-// Len is T′, the number of records that are left.
+// Len is T′, the number of selected records.
 func (p *Part) Len() uint64 { return p.blocks[len(p.blocks)-1] }
 
-// Has says whether a record of the dataset is left.
+// Has says whether a record of the dataset is selected.
 func (p *Part) Has(record uint64) bool {
 	return p == nil || p.words[record>>6]>>(record&63)&1 != 0
 }
 
-// Rank is how many of the records before one are left; the number of records of
-// the dataset is permitted.
+// Rank is the number of selected records before record, which may be the number of
+// records of the dataset.
 func (p *Part) Rank(record uint64) uint64 {
 	if p == nil {
 		return record
@@ -74,11 +74,11 @@ func (p *Part) Rank(record uint64) uint64 {
 	return rank
 }
 
-// Count is how many of the records from … to-1 are left.
+// Count is the number of selected records among from … to-1.
 func (p *Part) Count(from, to uint64) uint64 { return p.Rank(to) - p.Rank(from) }
 
-// Starts turns the first records of the chunks of a dataset, and T, into those of
-// what is left, in ranks, with T′ at the end: chunks that are left empty are none.
+// Starts turns the first records of all chunks, followed by T, into ranks of the
+// selected records, followed by T′. Chunks without a selected record are left out.
 func (p *Part) Starts(all []uint64) []uint64 {
 	if p == nil {
 		return all
@@ -92,8 +92,7 @@ func (p *Part) Starts(all []uint64) []uint64 {
 	return starts
 }
 
-// Numbers turns ranks into the records that have them. Ranks that follow each
-// other cost the least.
+// Numbers replaces ranks by the numbers of their records. Consecutive ranks cost least.
 func (p *Part) Numbers(ranks []uint64) {
 	if p == nil {
 		return

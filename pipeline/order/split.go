@@ -8,22 +8,22 @@ import (
 	"github.com/lsiofs/lsiofs/pipeline/spec"
 )
 
-// Shard is what a split needs to know of a shard.
+// Shard is what a split needs to know about a shard.
 type Shard struct {
 	Records uint64
-	ID      uint64 // of its records, as ID gives it
+	ID      uint64 // of its records, see the function ID
 	// Anywhere says that every record is an entry point.
 	Anywhere bool
 }
 
-// Shards are those of a dataset, in dataset order. Entries may be called
+// Shards are the shards of a dataset, in dataset order. Entries may be called
 // concurrently.
 type Shards interface {
 	Shards() int
 	Shard(i int) Shard
-	// Entries are the entry points among records 64·word … 64·word+63 of shard
-	// i, a bit each, lowest first; bits behind its last record are 0. It is not
-	// asked of shards that are entered anywhere.
+	// Entries gives the entry points among records 64·word … 64·word+63 of shard i, one
+	// bit each, lowest first. Bits behind the last record are 0. It is not called for
+	// shards with Anywhere set.
 	Entries(i int, word uint64) uint64
 }
 
@@ -32,12 +32,12 @@ type Shards interface {
 // word of bits.
 const splitWork = 1 << 18
 
-// NewPart finds the records that a split leaves: about 2 ns each of the dataset,
-// less by shard or by unit. run gets the work in pieces that may be done at the
-// same time, each once, and returns when all are done; when it leaves some out,
-// the result is of no use. A split that is none gives nil.
+// NewPart finds the records that a split selects. It takes about 2 ns a record of the
+// dataset, and less when the split is by shard or by unit. run gets the work in pieces
+// that may run concurrently, each once, and returns when all have ended; if it leaves
+// some out, the result must not be used. An empty split gives nil.
 //
-// A split without a unit, or with an unknown one, is an error.
+// A split without a unit, or with an unknown unit, is an error.
 func NewPart(s spec.Split, shards Shards, run func(work []func())) (*Part, error) {
 	if s.Or() == (spec.Split{}) {
 		return nil, nil

@@ -21,15 +21,14 @@ type states interface {
 // enough to keep all cores busy to its end.
 const maxParts = 256
 
-// Stride is how many positions a replay has to go at most, from a state that is
-// kept to a position of G, when all states are kept.
+// Stride is the greatest number of positions that a replay takes to reach any position
+// of G, when all states are kept.
 func (e *Epoch) Stride() uint64 { return e.stride }
 
-// Prepare gives the work of computing all states that an epoch keeps, about 10
-// ns a record altogether, in parts that may run at the same time, each once; nil
-// when there is nothing left to do. The states are kept when the last part has
-// ended. stop is asked now and then; once it says true to a part, the part ends
-// and nothing is kept.
+// Prepare gives the work of computing all states of an epoch, about 10 ns a record in
+// total, in parts that may run concurrently, each once. It gives nil if nothing is left
+// to do. The states are kept when the last part has ended. Parts call stop now and then;
+// once a part gets true, it ends, and no states are kept.
 func (e *Epoch) Prepare() []func(stop func() bool) {
 	states := e.arrangement().states
 	if states == nil {
@@ -44,8 +43,8 @@ func (e *Epoch) Prepared() bool {
 	return states == nil || states.whole()
 }
 
-// StoredStatesBytes is the size of what StoreStates appends, 0 when this
-// epoch has no states to store.
+// StoredStatesBytes is the number of bytes that StoreStates appends; 0 if this kind of
+// epoch has no states.
 func (e *Epoch) StoredStatesBytes() uint64 {
 	states := e.arrangement().states
 	if states == nil {
@@ -54,12 +53,13 @@ func (e *Epoch) StoredStatesBytes() uint64 {
 	return states.storedBytes()
 }
 
-// StoreStates appends the states of the epoch to dst, for RestoreStates of an
-// epoch made from the same order, number and starts. It appends nothing while
-// not all of them are kept.
+// StoreStates appends the states of the epoch to dst. RestoreStates reads them, in an
+// epoch made from the same order, number and starts. It appends nothing unless all
+// states are kept. The format is:
 //
-//	position of the first state, u64; of all slots at each multiple of that
-//	position below T: ranks of records, u32 where T fits, else u64
+//	position of the first state   u64
+//	for each multiple of that position below T:
+//	    all slots, as ranks of records   u32 each if T fits, else u64
 func (e *Epoch) StoreStates(dst []byte) []byte {
 	states := e.arrangement().states
 	if states == nil {
@@ -68,9 +68,9 @@ func (e *Epoch) StoreStates(dst []byte) []byte {
 	return states.store(dst)
 }
 
-// RestoreStates brings back what StoreStates gave. What can't be states of this
-// epoch is an error and changes nothing; whether it really are its states can't
-// be told, so the caller vouches for that.
+// RestoreStates loads what StoreStates appended. Bytes that can't be states of this
+// epoch are an error and change nothing. It can't detect states of another epoch: the
+// caller must know where the bytes come from.
 func (e *Epoch) RestoreStates(stored []byte) error {
 	states := e.arrangement().states
 	if states == nil {

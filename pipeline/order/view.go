@@ -6,10 +6,9 @@ import (
 	"github.com/lsiofs/lsiofs/pipeline/spec"
 )
 
-// View is G′ dealt to workers. It is immutable to its users and safe for
-// concurrent use; its Memory has pages of G′, so that readers that go through a
-// view together compute it once, and the cursors that made them where they
-// stopped.
+// View is G′ assigned to workers. It appears immutable to its users, and is safe for
+// concurrent use. Its Memory caches pages of G′ and the cursors that made them, so that
+// readers that go through a view together compute it once.
 type View struct {
 	epoch     *Epoch
 	levels    []level
@@ -21,9 +20,9 @@ type View struct {
 	whole     *sequence // G: for padding, and where nothing was taken
 }
 
-// NewView applies done to e in turn and deals what is left. Entries that are
-// impossible (a worker that took more than it had) are errors naming the entry.
-// The view has a Memory of its own, of the usual size.
+// NewView applies done to e in turn and assigns what is left to workers. An impossible
+// entry (a worker that took more than it had) is an error that names the entry. The view
+// gets a Memory of its own, of the default size.
 func NewView(e *Epoch, done []Done, deal spec.Deal) (*View, error) {
 	return NewMemory(0).View(e, done, deal)
 }
@@ -51,14 +50,13 @@ func dealView(e *Epoch, done []Done, deal spec.Deal, m *Memory) (*View, error) {
 	return v, nil
 }
 
-// Remaining is |G′|, before the tail rule.
+// Remaining is |G′|, the number of records that are left, before the tail rule.
 func (v *View) Remaining() uint64 { return v.remaining }
 
-// Dealt is the number of records that all workers have together, after the
-// tail rule.
+// Dealt is the number of records of all workers together, after the tail rule.
 func (v *View) Dealt() uint64 { return v.table.positions }
 
-// Deal is what NewView was given.
+// Deal is NewView's argument deal.
 func (v *View) Deal() spec.Deal { return v.deal }
 
 // Count is the number of records of worker w's stream, after the tail rule.
@@ -67,15 +65,15 @@ func (v *View) Count(w uint64) uint64 {
 	return v.table.count(w)
 }
 
-// Own is Count without padding: how many of its records, from the first on,
-// belong to G′. Padding is never counted as consumed.
+// Own is Count without padding: the number of worker w's records, from its first on,
+// that belong to G′. Padding is never counted as consumed.
 func (v *View) Own(w uint64) uint64 {
 	v.check(w)
 	return v.table.countBelow(w, min(v.remaining, v.table.positions))
 }
 
-// Owner is the worker that gets index j of G′ (or of its padding), and which of
-// the worker's records that is. j must be below Dealt.
+// Owner is the worker that gets index j of G′ or its padding, and the index of that
+// record in the worker's stream. j must be below Dealt.
 func (v *View) Owner(j uint64) (w, k uint64) {
 	if j >= v.table.positions {
 		panic(fmt.Sprintf("order: index %d is behind the %d records that were dealt", j, v.table.positions))
@@ -84,7 +82,7 @@ func (v *View) Owner(j uint64) (w, k uint64) {
 	return s.w, s.k
 }
 
-// CountBelow is how many of worker w's records lie below index j ≤ Dealt of G′.
+// CountBelow is the number of worker w's records below index j ≤ Dealt of G′.
 func (v *View) CountBelow(w, j uint64) uint64 {
 	v.check(w)
 	return v.table.countBelow(w, j)
@@ -96,8 +94,8 @@ func (v *View) check(w uint64) {
 	}
 }
 
-// Records fills dst with the numbers of records k, k+1, … of worker w's stream,
-// and returns how many there were. No allocation while pages are at hand.
+// Records fills dst with the numbers of records k, k+1, … of worker w's stream, and
+// returns how many there were. It does not allocate while the pages are cached.
 func (v *View) Records(w, k uint64, dst []uint64) int {
 	count := v.Count(w)
 	if k >= count {
@@ -146,14 +144,14 @@ func (v *View) span(j uint64) span {
 // to count, small enough for the nearest cache.
 const sweepRecords = 2048
 
-// Sweep calls visit with the dealt records from index from of G′ to index to ≤
-// Dealt, padding included (index j ≥ Remaining), in order, in blocks; it ends
-// early when visit returns false. It does not disturb the pages that readers
-// use. The block is visit's until it returns.
+// Sweep calls visit with the records at indices from … to-1 of G′, in order and in
+// blocks. to ≤ Dealt; padding (index j ≥ Remaining) is included. It ends early when
+// visit returns false. It leaves the pages that readers use in the cache. The slice
+// records is valid until visit returns.
 //
-// Sweeps of different stretches may go on at the same time. To begin one costs a
-// replay of up to Stride positions, after all parts of the epoch's Prepare; without
-// them, of all that nobody has visited yet.
+// Sweeps of different ranges may run concurrently. If all parts of the epoch's Prepare
+// have run, starting one costs a replay of up to Stride positions; if not, of all
+// positions not visited yet.
 func (v *View) Sweep(from, to uint64, visit func(j uint64, records []uint64) bool) {
 	if to > v.table.positions {
 		panic(fmt.Sprintf("order: a sweep to index %d is behind the %d records that were dealt", to, v.table.positions))
@@ -188,11 +186,11 @@ func (v *View) Sweep(from, to uint64, visit func(j uint64, records []uint64) boo
 	}
 }
 
-// Epoch is what the view is of.
+// Epoch is the epoch that the view was made from.
 func (v *View) Epoch() *Epoch { return v.epoch }
 
-// Hold keeps what the view's epoch has computed from being dropped, until
-// release is called, once: for those who sweep it in several stretches.
+// Hold keeps the epoch's computed states from being dropped until release is called,
+// once. A caller that sweeps the view in several ranges holds it meanwhile.
 func (v *View) Hold() (release func()) {
 	v.memory.mu.Lock()
 	defer v.memory.mu.Unlock()

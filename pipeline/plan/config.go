@@ -5,27 +5,26 @@ import (
 	"fmt"
 )
 
-// Config says what reads are good for a storage.
+// Config says which reads a storage is fast at.
 type Config struct {
-	// MergeGapBytes is up to how many bytes that nobody wants are read and
-	// thrown away to save a request. 0 merges only what touches.
+	// MergeGapBytes is the largest gap of unwanted bytes that is read and discarded to
+	// save a request. 0 merges only ranges that touch.
 	MergeGapBytes int64
 	// MaxReadBytes is the size of the largest read.
 	MaxReadBytes int64
-	// AlignBytes is what the places where a large range is cut are multiples
-	// of; MaxReadBytes must be one. 1 cuts anywhere. Where reads begin and end
-	// otherwise follows the ranges.
+	// AlignBytes divides the offsets at which a large range is cut; it must divide
+	// MaxReadBytes. 1 cuts anywhere. All other ends of reads follow the ranges.
 	AlignBytes int64
-	// MaxVectors ends a read that would have more vectors, gaps included;
-	// 0 for no bound (one buffer a read needs none, readv takes 1024 at most).
-	// Only ranges that overlap each other can exceed it.
+	// MaxVectors bounds the vectors of a read, gaps included: a read ends before it has
+	// more. 0 means no bound. With one buffer a read no bound is needed; readv takes at
+	// most 1024. Only ranges that overlap can exceed it.
 	MaxVectors int
 }
 
-// DefaultConfig is for local solid state disks and the page cache. From there a
-// pread of 4 KiB takes 0.8 µs, and large ones get 17 GiB/s, so a request costs as
-// much as some 10 KiB more in one that is made anyhow; throughput stops to grow
-// near 1 MiB; a page is 4 KiB. Vectors are not bounded: who uses them does that.
+// DefaultConfig is for local solid state disks and the page cache. Measured there, a
+// pread of 4 KiB takes 0.8 µs and large ones reach 17 GiB/s. So a request costs as much
+// as some 10 KiB more in another read. Throughput stops growing near 1 MiB. A page is 4
+// KiB. Vectors are not bounded: callers that use them set the bound.
 func DefaultConfig() Config {
 	return Config{MergeGapBytes: 8 << 10, MaxReadBytes: 1 << 20, AlignBytes: 4 << 10}
 }

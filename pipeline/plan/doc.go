@@ -1,8 +1,8 @@
-// Package plan turns wanted ranges of many objects into the reads to issue. It
-// is pure: it does no reads, knows no files, and looks at no clock. The same
-// request always gives the same plan.
+// Package plan turns wanted byte ranges of many objects into the reads to issue. It is
+// pure: it reads nothing, knows no files and looks at no clock. The same request always
+// gives the same plan.
 //
-// # What becomes of ranges
+// # From ranges to reads
 //
 //	want     ├──0──┤  ├─1─┤    ├───2───┤       ├───────────3────────────┤
 //	             ├─4─┤
@@ -11,21 +11,22 @@
 //	reads    ├────────────0────────────┤       ├───1───┤├───2───┤├──3───┤
 //	                       └─ gap ┘                     ↑ cut    ↑ cut
 //
-// What the cache has is left out. Bytes that several ranges want are read once.
-// What is left is merged across gaps of up to MergeGapBytes (for so few bytes a
-// request of their own costs more), as long as a read stays within MaxReadBytes.
-// A range larger than MaxReadBytes is cut into reads of about equal size,
-// so that they can be under way at the same time; smaller ones are never cut, so
-// each of them comes from one read (but for what overlaps: ranges that overlap
-// are one range here). Reads are in the order of their objects' numbers and
-// offsets, which is the order that devices like.
+// Three rules lead from the ranges to the reads:
 //
-// # How bytes get to where they are wanted
+//  1. What the cache has (Have) is left out. Bytes wanted by several ranges are read once.
+//  2. The rest is merged across gaps of up to MergeGapBytes, while a read stays within
+//     MaxReadBytes: a further request costs more than so few bytes.
+//  3. A range larger than MaxReadBytes is cut into reads of about equal size, which can
+//     be in flight together. Smaller ranges are never cut, so each comes from one read.
+//     Ranges that overlap count as one range here.
 //
-// Each byte of a wanted range either is in Have, and then the caller takes it
-// from there, or is in exactly one Part of the range: so many bytes of a read,
-// from somewhere in the read to somewhere in the range. There are two ways to
-// use them:
+// Reads are sorted by object number and offset, the order that devices are fastest in.
+//
+// # How bytes get to their ranges
+//
+// Each byte of a wanted range either is in Have, where the caller has it already, or is
+// in exactly one Part. A Part maps bytes of a read to a place in a range. There are two
+// ways to use the parts:
 //
 //	one buffer a read                         a buffer a range (readv)
 //
@@ -35,5 +36,6 @@
 //	Parts: where in the read                           ▓▓▓▓ ─► range 1
 //	each range's bytes lie                    Copies:  range 0 ─► range 4
 //
-// Progress counts down the reads, and tells which ranges are complete with each.
+// Progress counts the reads that are still missing, and tells which ranges each read
+// completes.
 package plan

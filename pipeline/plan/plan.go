@@ -5,27 +5,27 @@ import (
 	"fmt"
 )
 
-// Range is a run of bytes of one object, which is named by its number in
-// Request.ObjectBytes. An OffsetBytes below 0 counts from the object's end:
-// {OffsetBytes: -16, SizeBytes: 16} are its last 16 bytes.
+// Range is a run of bytes of one object; the object is an index into
+// Request.ObjectBytes. A negative OffsetBytes counts from the object's end:
+// {OffsetBytes: -16, SizeBytes: 16} is its last 16 bytes.
 type Range struct {
 	Object                 int
 	OffsetBytes, SizeBytes int64
 }
 
-// Request is what is wanted, and what is there. All of it stays the caller's.
+// Request is the wanted ranges, and the ranges at hand. The caller owns all of it.
 type Request struct {
 	// ObjectBytes are the sizes of the objects.
 	ObjectBytes []int64
-	// Want are the wanted ranges, in any order; they may be equal, overlap, or
-	// be empty (complete at once).
+	// Want are the wanted ranges, in any order. They may be equal, overlap, or be empty;
+	// empty ones are complete at once.
 	Want []Range
 	// Have are the ranges that need not be read, in any order; they may
 	// overlap.
 	Have []Range
 }
 
-// ErrRange is wrapped by the error about a range that is not inside of its object.
+// ErrRange is wrapped by the error for a range that is not inside its object.
 var ErrRange = errors.New("range is not inside of its object")
 
 func (r Range) resolve(objectBytes []int64) (begin, end int64, err error) {
@@ -42,8 +42,8 @@ func (r Range) resolve(objectBytes []int64) (begin, end int64, err error) {
 	return begin, begin + r.SizeBytes, nil
 }
 
-// Read is a read to issue. It is never empty, begins and ends with bytes that
-// are wanted, and is inside of its object.
+// Read is a read to issue. It is never empty, lies inside its object, and begins and
+// ends with wanted bytes.
 type Read struct {
 	Object                 int
 	OffsetBytes, SizeBytes int64
@@ -52,16 +52,16 @@ type Read struct {
 	vectors  int // at most so many
 }
 
-// Part is bytes of a wanted range that a read brings: SizeBytes from ReadOffset
-// of the read on belong at WantOffset of the range.
+// Part says which bytes of a read belong to a wanted range: SizeBytes from ReadOffset of
+// the read on go to WantOffset of the range.
 type Part struct {
-	Read, Want             int // their numbers
+	Read, Want             int // indices of the read and the range
 	ReadOffset, WantOffset int64
 	SizeBytes              int64
 }
 
-// Plan is what a Planner answers. It belongs to the planner, and is good until
-// the planner's next call; until then it may be read concurrently.
+// Plan is the result of Planner.Plan. The planner owns it; it is valid until the
+// planner's next call, and may be read concurrently until then.
 type Plan struct {
 	Reads  []Read // by object and offset, disjoint
 	Totals Totals
@@ -70,18 +70,18 @@ type Plan struct {
 	wantFrom       []int // first part of each wanted range in byWant, and their number
 }
 
-// Totals sums a plan up.
+// Totals are the sums of a plan.
 type Totals struct {
 	Wanted      int   // ranges
-	WantedBytes int64 // of all ranges; what several want counts for each
+	WantedBytes int64 // of all ranges; bytes wanted by several ranges count for each
 	CachedBytes int64 // of these, what is in Have
-	UsefulBytes int64 // what has to be read: wanted and not in Have, each byte once
+	UsefulBytes int64 // bytes that must be read: wanted and not in Have, each counted once
 	Reads       int
 	ReadBytes   int64
-	GapBytes    int64 // read and thrown away: ReadBytes - UsefulBytes
+	GapBytes    int64 // read and discarded: ReadBytes - UsefulBytes
 }
 
-// Amplification is bytes read for each byte that was wanted, 0 where none was.
+// Amplification is bytes read divided by bytes wanted; 0 if none were wanted.
 func (t Totals) Amplification() float64 {
 	if t.WantedBytes == 0 {
 		return 0
@@ -89,10 +89,10 @@ func (t Totals) Amplification() float64 {
 	return float64(t.ReadBytes) / float64(t.WantedBytes)
 }
 
-// Parts are the parts of a read, by their offset in it. They overlap where
+// Parts are the parts of a read, sorted by their offset in the read. They overlap where
 // ranges do.
 func (p *Plan) Parts(read int) []Part { return p.byRead[p.Reads[read].from:p.Reads[read].to] }
 
-// Sources are the parts of a wanted range, by their offset in it: from which
-// reads it comes. Bytes of the range that are in none of them are in Have.
+// Sources are the parts of a wanted range, sorted by their offset in the range: they say
+// which reads it comes from. Bytes of the range outside all parts are in Have.
 func (p *Plan) Sources(want int) []Part { return p.byWant[p.wantFrom[want]:p.wantFrom[want+1]] }

@@ -7,9 +7,9 @@ import (
 	"sort"
 )
 
-// Planner makes one plan after the other in memory that it keeps: once it has
-// grown, planning allocates nothing. It is not for concurrent use; who has
-// several plans under way has as many planners.
+// Planner makes one plan after the other in memory that it reuses, so that planning
+// allocates nothing once that memory has grown. It is not for concurrent use. A caller
+// that needs several plans at a time uses as many planners.
 type Planner struct {
 	config    Config
 	plan      Plan
@@ -39,16 +39,16 @@ func New(c Config) (*Planner, error) {
 	return &Planner{config: c}, nil
 }
 
-// Config is what New was given.
+// Config is New's argument.
 func (p *Planner) Config() Config { return p.config }
 
 // Plan plans the reads of a request.
 //
-// The reads are disjoint, in order, none is larger than MaxReadBytes, and
-// together they hold each wanted byte that is not in Have. No run of other bytes
-// in a read is longer than MergeGapBytes. The plan is good until the next call.
+// The reads are disjoint and sorted. None is larger than MaxReadBytes. Together they
+// hold each wanted byte that is not in Have. No run of unwanted bytes in a read is
+// longer than MergeGapBytes. The plan is valid until the next call.
 //
-// It takes time O(n log n) of the ranges, and fails only with ErrRange.
+// It takes O(n log n) time for n ranges, and fails only with ErrRange.
 func (p *Planner) Plan(r Request) (*Plan, error) {
 	pl := &p.plan
 	pl.Reads, pl.byRead, pl.Totals = pl.Reads[:0], pl.byRead[:0], Totals{Wanted: len(r.Want)}

@@ -1,23 +1,23 @@
 package plan
 
-// Vector is a run of a read's bytes that go to one place: to WantOffset of the
-// buffer of a wanted range, or nowhere (a gap), Want being -1.
+// Vector is a run of a read's bytes that go to one place: to WantOffset of a wanted
+// range's buffer, or nowhere (a gap, with Want -1).
 type Vector struct {
 	Want       int
 	WantOffset int64
 	SizeBytes  int64
 }
 
-// Copy is bytes that several ranges want and that a read brought to one of them.
+// Copy is bytes that several ranges want, and that a read put into only one of them.
 type Copy struct {
 	From, To             int // wanted ranges
 	FromOffset, ToOffset int64
 	SizeBytes            int64
 }
 
-// Vectors appends the vectors of a read to dst: one after the other they are all
-// of its bytes, so that a readv puts each range's bytes into the range's own
-// buffer. They are the fewest that do.
+// Vectors appends the vectors of a read to dst. Together, in order, they cover all of
+// its bytes, so that one readv puts each range's bytes into the range's own buffer.
+// There are as few of them as possible.
 func (p *Plan) Vectors(read int, dst []Vector) []Vector {
 	parts, size := p.Parts(read), p.Reads[read].SizeBytes
 	best := Part{} // of those that have begun, the one that ends last
@@ -42,8 +42,8 @@ func (p *Plan) Vectors(read int, dst []Vector) []Vector {
 
 func (p Part) end() int64 { return p.ReadOffset + p.SizeBytes }
 
-// Copies appends the copies that complete a read's parts once its vectors have
-// come. vectors is what Vectors gave for the read.
+// Copies appends the copies that fill the other ranges once a read's vectors are filled.
+// vectors is the result of Vectors for the read.
 func (p *Plan) Copies(read int, vectors []Vector, dst []Copy) []Copy {
 	begin := int64(0) // of vectors[0] in the read
 	for _, part := range p.Parts(read) {

@@ -11,8 +11,8 @@ import (
 	"github.com/lsiofs/lsiofs/pipeline/meter"
 )
 
-// Handle is one opening of a file. ReadAt may be called concurrently; readers
-// at different places of one handle do not wait for each other.
+// Handle is one opening of a file. ReadAt may be called concurrently; readers at
+// different places of one handle do not wait for each other.
 type Handle struct {
 	set    *Set
 	w      uint64
@@ -33,7 +33,7 @@ type Handle struct {
 // opening, or a read-ahead that overtakes.
 const maxParked = 4
 
-// Open gives a handle for reading a file; workers and kinds out of range panic.
+// Open gives a handle for reading a file. A worker or kind out of range panics.
 func (s *Set) Open(w uint64, k Kind) *Handle {
 	if w >= s.Workers() || k > Offsets {
 		panic(fmt.Sprintf("stream: open of worker %d of %d, kind %d", w, s.Workers(), k))
@@ -49,7 +49,7 @@ func (s *Set) Open(w uint64, k Kind) *Handle {
 	return h
 }
 
-// Close ends the opening. Replies that are out stay valid.
+// Close ends the opening. Replies that were not released yet stay valid.
 func (h *Handle) Close() {
 	h.endAhead()
 	h.set.source.parking.remove(h)
@@ -67,12 +67,12 @@ type sequence struct {
 func (s sequence) Len() uint64                        { return s.set.view.Count(s.w) }
 func (s sequence) Records(k uint64, dst []uint64) int { return s.set.view.Records(s.w, k, dst) }
 
-// ReadAt fills r with the n bytes at off, fewer only at the file's end, none
-// behind it, or returns an error and leaves r empty. n is at most MaxReadBytes.
-// On success r must be released; it may be used again after that.
+// ReadAt fills r with the n bytes at off, or returns an error and leaves r empty. It
+// gives fewer bytes only at the file's end, and none behind it. n is at most
+// MaxReadBytes. On success r must be released, and may then be used again.
 //
-// Errors are those of fetch.Reader.Lend and of Set.SizeBytes. A call that
-// failed may be made again.
+// Errors are those of fetch.Reader.Lend and of Set.SizeBytes. A failed call may be
+// repeated.
 func (h *Handle) ReadAt(ctx context.Context, r *Reply, off int64, n int) error {
 	r.begin(h.set.source.buffers)
 	r.own = meter.Waiter{Ledger: &h.set.source.meter.Readers}

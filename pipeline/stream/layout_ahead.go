@@ -1,12 +1,12 @@
 package stream
 
-// Ahead computes the set's layout before anybody asks for it, in the caller's
-// goroutine alone, and stores it. goOn is asked every some 50 µs of work, and may
-// wait: so the caller decides how much of a core this takes.
+// Ahead computes the set's layout before it is needed, in the caller's goroutine alone,
+// and stores it. It calls goOn about every 50 µs of work. goOn may wait, and so decides
+// how much of a core this takes.
 //
-// It is given up when goOn says no, when the source closes, and when somebody
-// asks for the layout meanwhile: that one computes it on all cores, and does not
-// wait for this.
+// It gives up when goOn returns false, when the source closes, and when a reader asks
+// for the layout meanwhile. That reader computes the layout on all cores, without
+// waiting for Ahead.
 func (s *Set) Ahead(goOn func() bool) {
 	stop := func() bool { return s.source.stopped() || s.asked() || !goOn() }
 	if stop() || checkPadding(s.view) != nil {

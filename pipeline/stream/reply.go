@@ -8,9 +8,8 @@ import (
 )
 
 const (
-	// MaxSlices bounds Reply.Slices: all records of lendBytes and more that the
-	// largest read has. One costs the kernel about 240 ns; 1023 are refused by
-	// writev.
+	// MaxSlices bounds Reply.Slices: the largest read has at most so many records of
+	// lendBytes or more. A slice costs the kernel about 240 ns; writev refuses 1023.
 	MaxSlices = 128
 	// MaxReadBytes bounds one ReadAt: the largest read that FUSE asks for.
 	MaxReadBytes = 1 << 20
@@ -22,9 +21,9 @@ const (
 	lendBytes = 8 << 10
 )
 
-// Reply is the answer to a read: at most MaxSlices slices, valid and not to be
-// written to until Release. The zero value is ready; a Reply is reused without
-// allocation. It is not for concurrent use.
+// Reply is the answer to a read: at most MaxSlices slices. They are read-only, and valid
+// until Release. The zero value is ready for use, and reuse allocates nothing. It is not
+// for concurrent use.
 type Reply struct {
 	Slices [][]byte
 
@@ -40,11 +39,11 @@ type Reply struct {
 	waits   *meter.Waiter // own, or that of who has this reply filled
 }
 
-// WaitedNanos is how long the ReadAt that filled r, or failed to, has waited for
-// storage, decoders and what is read ahead.
+// WaitedNanos is how long the last ReadAt into r, successful or not, waited for storage,
+// decoders and read-ahead.
 func (r *Reply) WaitedNanos() int64 { return r.own.Nanos }
 
-// Len is the number of bytes.
+// Len is the number of bytes in the reply.
 func (r *Reply) Len() int {
 	n := 0
 	for _, s := range r.Slices {

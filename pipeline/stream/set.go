@@ -28,7 +28,7 @@ const (
 // ErrClosed is returned by calls that were waiting when the dataset closed.
 var ErrClosed = errors.New("dataset is closed")
 
-// Set is all files of one view. It is immutable to its users and safe for
+// Set is all files of one view. It appears immutable to its users, and is safe for
 // concurrent use.
 type Set struct {
 	source *Source
@@ -44,8 +44,8 @@ type Set struct {
 	used    atomic.Uint64  // laidOut.clock when somebody asked last
 }
 
-// OnBegin has f called when a data file of the set is opened for the first time.
-// It must not block. It is to be set before the set is handed out.
+// OnBegin makes f be called when a data file of the set is opened for the first time. f
+// must not block. OnBegin must be called before the set is handed out.
 func (s *Set) OnBegin(f func()) { s.begun = f }
 
 // pendingLayout is a layout that is being computed, or has been.
@@ -61,15 +61,15 @@ type pendingLayout struct {
 	left    chan struct{}
 }
 
-// View is the view that the files are of.
+// View is the view whose records are in the files.
 func (s *Set) View() *order.View { return s.view }
 
 // Workers is the number of workers.
 func (s *Set) Workers() uint64 { return s.view.Deal().Workers }
 
-// SizeBytes is the exact size of a file. The first call for data or offsets
-// sweeps the order on all cores, some 40 ns of one a record, unless an earlier
-// run has left the result; when ctx ends before, the sweep goes on for the next
+// SizeBytes is the exact size of a file. The first call for data or offsets sweeps the
+// order on all cores, unless an earlier run has stored the layout. The sweep takes about
+// 40 ns of one core a record. When ctx ends first, the sweep goes on for the next
 // caller.
 func (s *Set) SizeBytes(ctx context.Context, w uint64, k Kind) (int64, error) {
 	n := s.view.Count(w)
@@ -89,8 +89,8 @@ func (s *Set) SizeBytes(ctx context.Context, w uint64, k Kind) (int64, error) {
 	return int64(len(s.source.prologue(n))) + l.bytes[w] + int64(len(s.source.epilogue(n))), nil
 }
 
-// WholeRecords is how many whole records of worker w lie before mark, a number
-// of bytes of a file of kind k. Padding is not counted.
+// WholeRecords is the number of whole records of worker w before mark, an offset in
+// bytes in its file of kind k. Padding is not counted.
 func (s *Set) WholeRecords(ctx context.Context, w uint64, k Kind, mark int64) (uint64, error) {
 	if mark <= 0 {
 		return 0, nil

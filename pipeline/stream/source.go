@@ -40,8 +40,8 @@ type fetchLender struct{ f *fetch.Fetcher }
 
 func (l fetchLender) open(seq fetch.Sequence) reader { return l.f.Open(seq) }
 
-// Source is what the streams of a dataset are made from: its catalog, its
-// fetcher and the buffers of replies. It is safe for concurrent use.
+// Source makes the streams of a dataset from its catalog, its fetcher and the buffers of
+// replies. It is safe for concurrent use.
 type Source struct {
 	records records
 	lender  lender
@@ -72,7 +72,7 @@ type Source struct {
 	segment uint64
 }
 
-// NewSource makes a source. The catalog and the fetcher stay the caller's.
+// NewSource makes a source. The caller still owns the catalog and the fetcher.
 func NewSource(c *catalog.Catalog, f *fetch.Fetcher) *Source {
 	s := newSource(c, fetchLender{f})
 	s.meter = f.Meter()
@@ -89,22 +89,22 @@ func newSource(r records, l lender) *Source {
 	return s
 }
 
-// Close stops what sets compute and waits for it. No handle may be in use.
+// Close stops the computations of sets and waits for them. No handle may be in use.
 func (s *Source) Close() {
 	s.once.Do(func() { close(s.stop) })
 	s.work.Wait()
 	s.buffers.close()
 }
 
-// Shelf is where the layout of one set is kept from one run to the next. Its
-// methods are called from goroutines of the source, and from Set.Ahead.
+// Shelf stores the layout of one set from one run to the next. Its methods are called
+// from goroutines of the source, and from Set.Ahead.
 type Shelf interface {
-	// Load gives what Save was given, size bytes, or nil.
+	// Load gives the size bytes that Save stored, or nil.
 	Load(size int) []byte
 	Save(layout []byte)
 }
 
-// Set makes the files of a view. It does no work yet. The shelf may be nil.
+// Set makes the files of a view. It does no work yet. shelf may be nil.
 func (s *Source) Set(v *order.View, shelf Shelf) *Set { return &Set{source: s, view: v, shelf: shelf} }
 
 // stopped says whether Close was called.

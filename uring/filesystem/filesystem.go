@@ -1,10 +1,12 @@
-// Package filesystem says what file systems are like, as far as those have to know
-// who read their files and believe them to be unchanged. It is one table, by the
-// type that statfs gives.
+// Package filesystem says which traits a file system has that matter to programs that
+// read its files and rely on them being unchanged. It is one table, by the type that
+// statfs gives.
 //
-// A file system that is not in the table is taken for one on a disk of this
-// machine, whose inode numbers and times last. A file is judged by the file system
-// that it lies on itself: links and mounts lead to others.
+//	file descriptor ──statfs──► type ──table──► Traits
+//
+// A file system that is not in the table is treated as one on a local disk, with
+// permanent inode numbers and times. A file is judged by the file system that it lies on
+// itself, since links and mounts lead to others.
 package filesystem
 
 import (
@@ -13,30 +15,31 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Traits are what a file system is like. They are a plain value.
+// Traits are the properties of a file system. They are a plain value.
 type Traits struct {
-	// Remote files come from another process or another machine, which may take
-	// any time to answer, or never do. The kernel keeps their attributes for a
-	// while, so what it says of a file by itself may be old; and their pages may be
-	// taken away at any time.
+	// Remote files come from another process or another machine, which may take any time
+	// to answer, or never do. The kernel caches their attributes for a while, so its own
+	// answers about a file may be old. Cached pages may be taken away at any time.
 	Remote bool
-	// NewNumbers: a file may have another inode number when the kernel has
-	// forgotten it and looks at it again. It still is the same file.
+	// NewNumbers means that a file may get another inode number when the kernel has
+	// forgotten it and looks it up again. It still is the same file.
 	NewNumbers bool
-	// NoChangeTimes: ctime is made up, or is mtime, or does not outlast the
-	// kernel's memory of a file.
+	// NoChangeTimes means that ctime is made up, equals mtime, or is lost when the
+	// kernel forgets the file.
 	NoChangeTimes bool
-	// Granule is what times are multiples of, where that is known from the type;
+	// Granule is the unit that all times are multiples of, if the type determines it;
 	// else 0, see Traits.Step.
 	Granule time.Duration
-	// Watched: every change is made by this kernel, which tells of it (inotify),
-	// and which keeps leases.
+	// Watched means that every change is made by this kernel, which reports it (inotify)
+	// and supports leases.
 	Watched bool
-	// ZeroesFirst: a truncation zeroes the rest of the file's last page before it
-	// changes size and times. A read waits for it; memory that is mapped does not.
+	// ZeroesFirst means that a truncation zeroes the rest of the file's last page before
+	// it changes size and times. A read waits for the truncation; mapped memory does
+	// not.
 	ZeroesFirst bool
-	// HoldsKilled: a direct read goes on when its process is killed, which then
-	// stays until there is an answer. A read through the page cache does not.
+	// HoldsKilled means that a direct read goes on when its process is killed, so that
+	// the process stays until there is an answer. A read through the page cache does
+	// not.
 	HoldsKilled bool
 }
 
@@ -91,8 +94,8 @@ const (
 	aufsMagic     = 0x61756673
 )
 
-// Of gives the traits of the file system that an open file lies on; O_PATH will do.
-// It may wait where that is remote.
+// Of gives the traits of the file system of an open file, which may be opened with
+// O_PATH. It may wait if the file is remote.
 func Of(fd int) Traits {
 	var st unix.Statfs_t
 	for {
@@ -116,9 +119,9 @@ const (
 	coarse = 2 * time.Second
 )
 
-// Step is for how long a file system may give the same time to changes that come
-// one after the other, as one of its times shows (nanoseconds): of ctime, which
-// nobody sets, or of mtime where there is none.
+// Step is the time span within which a file system may give the same time to successive
+// changes, judged by nanos, one of its times. That is ctime, which nobody can set, or
+// mtime where there is no ctime.
 func (t Traits) Step(nanos int64) time.Duration {
 	switch {
 	case t.Granule > 0:

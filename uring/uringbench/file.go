@@ -15,9 +15,9 @@ import (
 // warmBlockBytes is what Warm and Make read and write at a time.
 const warmBlockBytes = 1 << 20
 
-// Make makes a file of so many bytes that no file system can store as less, and
-// has it written to the disk. One that is already there with this size and
-// all of its blocks is taken as it is. The file is the caller's to remove.
+// Make makes a file of the given size, with contents that no file system can compress or
+// leave sparse, and syncs it to disk. An existing file of this size with all its blocks
+// is used as it is. The caller removes the file.
 func Make(ctx context.Context, path string, bytes int64) (err error) {
 	if made(path, bytes) {
 		return nil
@@ -54,9 +54,9 @@ func made(path string, bytes int64) bool {
 	return unix.Stat(path, &st) == nil && st.Mode&unix.S_IFMT == unix.S_IFREG && st.Size == bytes && st.Blocks*sector >= bytes
 }
 
-// Warm reads what a job is going to read once, so that each job finds the same:
-// the page cache filled, or for a direct job what lies below it (a host's cache,
-// a disk's), with the file not in the page cache.
+// Warm reads the job's data once, so that each job starts from the same state. For a
+// cached job that is a full page cache. For a direct job the file is not in the page
+// cache, but the caches below it (the host's, the disk's) are full.
 func Warm(ctx context.Context, j Job) error {
 	f, numBlocks, err := j.open()
 	if err != nil {

@@ -16,22 +16,22 @@ import (
 	"github.com/lsiofs/lsiofs/uring"
 )
 
-// The engines of fio that jobs are compared with.
+// Engines of fio that jobs are compared with.
 const (
 	FioUring = "io_uring" // one process, Depth reads at a time
 	FioPsync = "psync"    // pread in Depth processes
 )
 
-// ErrNoFio is returned where fio is not installed.
+// ErrNoFio is returned if fio is not installed.
 var ErrNoFio = errors.New("fio is not installed")
 
-// Fio does a job with fio in place of an engine; Job.Mode does not matter. fio
-// is at its best: it asks no clock around each read and draws blocks without a
-// map of those drawn, its buffers lie in whole huge pages where glibc can be
-// told so (2.35), and io_uring gets them and the file registered.
+// Fio runs a job with fio instead of an engine; Job.Mode is ignored. fio is set up for
+// its best: no clock around each read, random blocks without a map of those drawn,
+// buffers in whole huge pages if glibc supports it (2.35), and with io_uring buffers and
+// file registered.
 //
-// It does not know ShiftBytes. A sequential job of psync gives each process a part of its own of the region.
-// CPU is the reading processes', without fio's start.
+// ShiftBytes is not supported. A sequential job of psync gives each process its own part
+// of the region. CPU is that of the reading processes, without fio's start.
 func Fio(ctx context.Context, j Job, ioengine string) (Result, error) {
 	program, err := exec.LookPath("fio")
 	if err != nil {

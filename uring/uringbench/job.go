@@ -1,9 +1,12 @@
-// Package uringbench measures package uring, and fio at the same work: reads of
-// one size at one depth, of one file. lsiofs bench prints what comes out.
+// Package uringbench measures package uring against fio at the same work: reads of one
+// file, of one size, at one depth. lsiofs bench prints the results.
 //
-// The disk, the host of a virtual machine and the processor's clock all have
-// memories: Warm the file before each job, run jobs that are compared in turns,
-// and look at medians (Compare does). The promises, and some more:
+//	Job ──Run──► engine ─┐
+//	 └────Fio──► fio ────┴──► Result ──Compare: rounds in turns──► medians, ratio
+//
+// A disk, the host of a virtual machine and the processor's clock all remember earlier
+// work. So warm the file before each job, alternate the jobs that are compared, and look
+// at medians, as Compare does. This runs the promised rows and some more:
 //
 //	go test -run - -bench Row -benchtime 1x ./uring/uringbench
 package uringbench
@@ -22,41 +25,41 @@ import (
 // Job says what to read.
 type Job struct {
 	Path        string `json:"path"`         // a regular file, not sparse: Make makes one
-	RegionBytes int64  `json:"region_bytes"` // of its start; 0 is all of it. Only whole blocks are read
-	BlockBytes  int    `json:"block_bytes"`  // of a read; reads begin at multiples of it,
-	ShiftBytes  int64  `json:"shift_bytes"`  // and so many bytes behind those
+	RegionBytes int64  `json:"region_bytes"` // the file's first bytes, 0 for all; only whole blocks are read
+	BlockBytes  int    `json:"block_bytes"`  // size of a read; reads begin at multiples of it,
+	ShiftBytes  int64  `json:"shift_bytes"`  // plus this
 	Depth       int    `json:"depth"`        // reads at a time
 	Direct      bool   `json:"direct"`       // bypass the page cache; else Warm has filled it
-	Random      bool   `json:"random"`       // blocks in uniformly random order, with repetitions; else one after the other
-	// Inline reads hot blocks with ReadNow on the caller's goroutine, one after
-	// the other, whatever Depth is.
+	Random      bool   `json:"random"`       // blocks in uniformly random order, with repetitions; else sequential
+	// Inline reads cached blocks with ReadNow on the caller's goroutine, one after the
+	// other; Depth is ignored.
 	Inline bool `json:"inline"`
 
 	Mode uring.Mode `json:"mode"` // of the engine
 
-	// What ends first ends the job; one of them must be set. Bytes is rounded
-	// up to whole blocks.
+	// The job ends when Duration has passed or Bytes are read, whichever comes first;
+	// one of them must be set. Bytes is rounded up to whole blocks.
 	Duration time.Duration `json:"duration"`
 	Bytes    int64         `json:"bytes"`
 }
 
-// Result is what a job has done and what that took.
+// Result is what a job has read and what that cost.
 type Result struct {
 	Bytes      int64   `json:"bytes"`
 	Reads      int64   `json:"reads"`
-	Seconds    float64 `json:"seconds"`     // from the first read's beginning to the last one's end
+	Seconds    float64 `json:"seconds"`     // from the start of the first read to the end of the last
 	CPUSeconds float64 `json:"cpu_seconds"` // of all threads, in user space and in the kernel
-	// Status is the engine's at the end; the zero Status where fio has read.
+	// Status is the engine's at the end; the zero Status if fio has read.
 	Status uring.Status `json:"status"`
 }
 
 // BytesPerSecond is the job's throughput.
 func (r Result) BytesPerSecond() float64 { return float64(r.Bytes) / r.Seconds }
 
-// CPUSecondsPerGiB is what a GiB cost.
+// CPUSecondsPerGiB is the CPU time that a GiB took.
 func (r Result) CPUSecondsPerGiB() float64 { return r.CPUSeconds / float64(r.Bytes) * (1 << 30) }
 
-// ErrNotDirect is returned for direct jobs whose file can't be read so.
+// ErrNotDirect is returned for direct jobs if the file can't be read with O_DIRECT.
 var ErrNotDirect = errors.New("the file can't be read directly (O_DIRECT)")
 
 // maxDepth bounds a job's memory, together with maxBlockBytes.

@@ -11,16 +11,16 @@ import (
 	"github.com/lsiofs/lsiofs/uring"
 )
 
-// Row is a promise: what an engine reaches of what fio reaches.
+// Row is a comparison with fio: a job, and what an engine must reach relative to fio.
 type Row struct {
 	Name string `json:"name"`
 	Job  Job    `json:"job"`
 
 	FioEngine string `json:"fio_engine"`
-	FioDepth  int    `json:"fio_depth"` // processes of psync
+	FioDepth  int    `json:"fio_depth"` // of psync: its number of processes
 
 	MinThroughput float64 `json:"min_throughput"` // ratio to fio's
-	MaxCPU        float64 `json:"max_cpu"`        // ratio to fio's CPU time a byte; 0 promises nothing
+	MaxCPU        float64 `json:"max_cpu"`        // ratio to fio's CPU time a byte; 0 if nothing is promised
 }
 
 // promises are the rows without the place and the time.
@@ -45,12 +45,12 @@ var promises = []Row{
 	{Job: Job{Mode: uring.ModeUring, Direct: true, Random: true, BlockBytes: 4 << 20, Depth: 4, ShiftBytes: 333}, FioEngine: FioUring, FioDepth: 4},
 }
 
-// Rows are the promises of package uring, and rows that promise nothing, about
-// the first regionBytes of a file, with jobs that take so long each: a second at
-// least where CPU is compared, for 1 MiB reads use a hundredth of it. 1 GiB makes
-// a region that no disk's cache holds. Where ring is false io_uring can't be
-// used: rows of the ring are left out, and those of the page cache are the
-// pread engine's.
+// Rows are the comparisons of package uring, with and without a promise. They read the
+// first regionBytes of a file; each job runs for the duration each. That should be a
+// second or more where CPU is compared, for 1 MiB reads use only a hundredth of it.
+// regionBytes of 1 GiB exceeds the cache of any disk. If ring is false, io_uring can't
+// be used: rows of the ring are left out, and those of the page cache use the pread
+// engine.
 func Rows(path string, regionBytes int64, each time.Duration, ring bool) []Row {
 	var rows []Row
 	for _, row := range promises {
@@ -88,15 +88,15 @@ func (j Job) name() string {
 	return fmt.Sprintf("%s %s %s %s QD %d%s", j.Mode, where, size, order, j.Depth, way)
 }
 
-// Comparison is what became of a row.
+// Comparison is the result of a row.
 type Comparison struct {
 	Row  Row    `json:"row"`
 	Ours Result `json:"ours"` // of the round with the median throughput
 	Fio  Result `json:"fio"`
 
-	Throughput float64 `json:"throughput"` // ours to fio's, medians
-	CPU        float64 `json:"cpu"`        // ours to fio's CPU time a byte, medians
-	// Spread is the lowest and the highest ratio of throughputs of a round.
+	Throughput float64 `json:"throughput"` // ratio of ours to fio's, medians
+	CPU        float64 `json:"cpu"`        // ratio of ours to fio's CPU time a byte, medians
+	// Spread is the lowest and the highest throughput ratio of a round.
 	Spread [2]float64 `json:"spread"`
 }
 
@@ -105,8 +105,8 @@ func (c Comparison) Reached() bool {
 	return c.Throughput >= c.Row.MinThroughput && (c.Row.MaxCPU == 0 || c.CPU <= c.Row.MaxCPU)
 }
 
-// Compare does a row's job and fio's in turns, so many rounds, after warming the
-// file. Without fio it fails with ErrNoFio.
+// Compare warms the file and runs a row's job and fio's in turns, for the given number
+// of rounds. Without fio it fails with ErrNoFio.
 func Compare(ctx context.Context, row Row, rounds int) (Comparison, error) {
 	if rounds < 1 {
 		return Comparison{}, errors.New("a comparison needs a round")

@@ -13,12 +13,12 @@ import (
 	"github.com/lsiofs/lsiofs/uring"
 )
 
-// Run does a job with an engine of its own. Its memory is mapped and touched,
-// and the engine started, before the clock is. The next read is submitted from
-// the Done of one before it, as fio's loop does; who waits elsewhere for a
-// single read adds the waking of a goroutine.
+// Run runs a job with an engine of its own. Its memory is mapped and touched, and the
+// engine started, before the clock starts. Each next read is submitted from the Done of
+// an earlier one, as fio's loop does. A program that waits for a single read elsewhere
+// pays for waking a goroutine as well.
 //
-// When ctx ends, the reads under way are waited for and its error is returned.
+// When ctx ends, Run waits for the reads under way and returns ctx's error.
 func Run(ctx context.Context, j Job) (r Result, err error) {
 	f, numBlocks, err := j.open()
 	if err != nil {

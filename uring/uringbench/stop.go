@@ -12,7 +12,7 @@ import (
 	"github.com/lsiofs/lsiofs/uring"
 )
 
-// StopBurstBytes is the burst of cache hits that the promise is about.
+// StopBurstBytes is the size of the burst of cache hits that the promise is about.
 const StopBurstBytes = 256 << 20
 
 // stopBlockBytes is one request's of a burst.
@@ -24,12 +24,12 @@ type StopResult struct {
 	Worst time.Duration `json:"worst"` // from the wish to stop until nothing ran; an upper bound
 }
 
-// StopTheWorld submits bursts of reads of a file that the page cache holds, one
-// after the other until d is over, and stops the world all the while. A file
-// smaller than StopBurstBytes is read several times a burst. Half of the bursts
-// are of Files, the other of descriptors, which have no way past the ring.
+// StopTheWorld measures how long stopping the world takes while an engine reads. It
+// submits bursts of reads of a file in the page cache, one after the other until d is
+// over. A file smaller than StopBurstBytes is read several times a burst. Half of the
+// bursts read Files, the other half plain descriptors, which all go through the ring.
 //
-// All of the process's stops are counted: nothing else should run in it.
+// All stops of the process are counted, so nothing else should run in it.
 func StopTheWorld(ctx context.Context, path string, mode uring.Mode, d time.Duration) (StopResult, error) {
 	return stopTheWorld(ctx, path, mode, d, StopBurstBytes)
 }

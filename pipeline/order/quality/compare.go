@@ -8,16 +8,16 @@ import (
 	"github.com/lsiofs/lsiofs/pipeline/spec"
 )
 
-// Compared is a shuffle, and how it mixes.
+// Compared is a shuffle, and how well it mixes.
 type Compared struct {
 	Shuffle string `json:"shuffle"`
 	Mix
-	Picture *Picture `json:"-"` // nil where none was asked for
+	Picture *Picture `json:"-"` // nil if none was asked for
 }
 
-// Compare surveys an epoch, and beside it what two other ways would make of the
-// same records: a buffer over shards at random, and a full permutation. o and
-// epoch are those that e is of.
+// Compare surveys an epoch and two other shuffles of the same records: a buffer over
+// shards in random order, and a full permutation. o and epoch are the arguments that e
+// was made with.
 func Compare(e *order.Epoch, o spec.Order, epoch uint64, s Subject, r Resolution, goOn func() bool) ([]Compared, error) {
 	list := []Compared{survey("this order", Walk(e), s, r, goOn)}
 	list = append(list, survey(fmt.Sprintf("shards at random, a buffer of %d", o.SizeRecords),
@@ -35,11 +35,11 @@ func survey(name string, next Source, s Subject, r Resolution, goOn func() bool)
 	return Compared{name, mix, picture}
 }
 
-// ShardsAndBuffer is what loaders do that shuffle shards and samples apart, as
-// webdataset and tf.data are commonly used: shards in a random order, read one
-// after the other, into a buffer of size records out of which a random one goes
-// for each that comes. Records that are not of the part are passed over. Positions
-// can only ascend from call to call: what lies between is gone through.
+// ShardsAndBuffer is the shuffle of loaders that shuffle shards and samples apart, as
+// webdataset and tf.data commonly do. Shards are read in a random order, one after the
+// other, into a buffer of size records; each record that comes in replaces a random one,
+// which goes out. Records outside the part are skipped. Positions must ascend from call
+// to call; records in between are stepped over.
 func ShardsAndBuffer(shardStarts []uint64, part *order.Part, size, seed uint64) Source {
 	r := rand.New(rand.NewPCG(seed, 0))
 	shards := r.Perm(len(shardStarts) - 1)

@@ -1,16 +1,17 @@
-// Package quality measures how well an order mixes shards, and says what would
-// improve it. It is pure: it runs the real order on record numbers and never
-// looks at data.
+// Package quality measures how well an order mixes shards, and advises which settings
+// would improve it. It is pure: it runs the real order on record numbers and never looks
+// at data.
 //
-// The measure is χ²/df of the histogram over shards of each batch of 256
-// records, as a mean over an epoch. With S shards, of which shard s holds the
-// share q(s) of all records, and o(s) the records of shard s in a batch of b:
+//	order ──record numbers──► shard of each ──► histogram of each batch ──► χ²/df
+//
+// The measure is χ²/df of the histogram over shards of each batch of 256 records,
+// averaged over an epoch. With S shards, where shard s holds the share q(s) of all
+// records and o(s) of the b records in a batch:
 //
 //	χ² = Σ (o(s) − b·q(s))² / (b·q(s)),  df = S − 1
 //
-// Independent sampling gives 1.0, a batch from one shard alone about b. For
-// chunks of B records that are permuted and go through a reservoir of K it is
-// about 1 + B·b/(2K).
+// Independent sampling gives 1.0; a batch from one shard alone gives about b. Permuted
+// chunks of B records that go through a reservoir of K give about 1 + B·b/(2K).
 package quality
 
 import (
@@ -23,8 +24,8 @@ import (
 // BatchRecords is b, the batch of the measure.
 const BatchRecords = 256
 
-// Poor is the value above which a shuffle deserves a warning; Good is what
-// advice aims at. The defaults give 1.8 on large shards.
+// A shuffle above Poor deserves a warning; advice aims at Good. The defaults give 1.8 on
+// large shards.
 const (
 	Poor = 3
 	Good = 2
@@ -32,11 +33,11 @@ const (
 
 // Estimate is a measured χ²/df.
 type Estimate struct {
-	// Value is the mean over Batches. It is 1 where there is nothing to
-	// measure: one shard, or less than a batch of records.
+	// Value is the mean over Batches. It is 1 if there is nothing to measure: one shard,
+	// or less than one batch of records.
 	Value   float64 `json:"chi2_df"`
 	Batches int     `json:"batches"`
-	// Whole says that all batches of the epoch were measured, not a stretch.
+	// Whole says that all batches of the epoch were measured, not only a part.
 	Whole bool `json:"whole_epoch"`
 }
 
@@ -104,11 +105,11 @@ func (m *meter) estimate(whole bool) Estimate {
 	return Estimate{Value: m.sum / float64(m.batches), Batches: m.batches, Whole: whole}
 }
 
-// Source fills dst with the records from position k on and returns how many there
-// were, fewer than len(dst) only at the end. It is one goroutine's.
+// Source fills dst with the records from position k on and returns their number, which
+// is below len(dst) only at the end. It is not for concurrent use.
 type Source func(k uint64, dst []uint64) int
 
-// Walk is G.
+// Walk is the Source of G.
 func Walk(e *order.Epoch) Source {
 	c := e.Cursor(0)
 	at := uint64(0)
@@ -148,14 +149,15 @@ func measure(next Source, count, warmUp, limit uint64, shardStarts []uint64, par
 	return m.estimate(whole)
 }
 
-// OfEpoch measures G. It looks at no more than limit records of it, about 40 ns
-// each. shardStarts are the first records of the shards, and the number of all.
+// OfEpoch measures G, or a part of it of at most limit records, at about 40 ns a record.
+// shardStarts are the first records of the shards, followed by the number of all
+// records.
 func OfEpoch(e *order.Epoch, size, limit uint64, shardStarts []uint64) Estimate {
 	return measure(Walk(e), e.Len(), 4*size, limit, shardStarts, e.Part())
 }
 
-// OfWorker measures the stream of worker w of a view, which costs the steps of
-// all workers' records: limit is of those.
+// OfWorker measures the stream of worker w of a view. It steps over the records of all
+// workers, and limit counts those steps.
 func OfWorker(v *order.View, w, size, limit uint64, shardStarts []uint64) Estimate {
 	workers := v.Deal().Workers
 	next := func(k uint64, dst []uint64) int { return v.Records(w, k, dst) }
@@ -169,23 +171,23 @@ type Advice struct {
 	Chi   float64 `json:"chi2_df"`
 }
 
-// Subject is a dataset, as far as an order sees it.
+// Subject is what an order depends on in a dataset.
 type Subject struct {
-	// ShardStarts are the first records of the shards, ascending, and the
-	// number of all records.
+	// ShardStarts are the first records of the shards, ascending, followed by the number
+	// of all records.
 	ShardStarts []uint64
-	// Part is what a split leaves of them, nil where there is none.
+	// Part is the records that a split selects, or nil without a split.
 	Part *order.Part
-	// ChunkStarts gives what order.NewEpoch takes.
+	// ChunkStarts gives the argument starts of order.NewEpoch.
 	ChunkStarts func(chunkBytes, chunkRecords uint64) []uint64
 }
 
 // adviceLimit bounds the records that are looked at for one candidate.
 const adviceLimit = 1 << 18
 
-// Advise tries settings that mix better than o, by running them, and returns
-// for each flag the smallest change that comes to at most good, the best there
-// is where none does, and nothing where none helps.
+// Advise looks for settings that mix better than o, by running them. For each flag it
+// returns the smallest change that reaches good. If none does, it returns the best
+// change, and if none helps, nothing.
 func Advise(s Subject, o spec.Order, epoch uint64, good float64) ([]Advice, error) {
 	if len(s.ShardStarts) < 3 {
 		return nil, nil

@@ -9,20 +9,19 @@ import (
 // Mix is how well a sequence of records mixes shards.
 type Mix struct {
 	Estimate
-	// Neighbours is the share of records that come right behind one of the same
-	// shard; Independent is what it would be if every record were drawn on its own,
-	// Σ q(s)².
+	// Neighbours is the share of records that follow a record of the same shard.
+	// Independent is what it would be if every record were drawn independently, Σ q(s)².
 	Neighbours  float64 `json:"neighbours_of_one_shard"`
 	Independent float64 `json:"neighbours_if_independent"`
 }
 
-// Resolution says how closely Survey looks. The zero value is all records, and no
+// Resolution says how closely Survey looks. The zero value means all records and no
 // picture.
 type Resolution struct {
-	// LimitRecords bounds the records that are looked at, 0 for all. What is
-	// looked at of more are stretches at equal distances, one a column.
+	// LimitRecords bounds the records that are looked at; 0 means all. Of a longer
+	// sequence, one stretch a column is looked at, at equal distances.
 	LimitRecords uint64
-	// Columns and Rows bound the picture; there is none without Columns.
+	// Columns and Rows bound the picture's size; with Columns 0 there is none.
 	Columns, Rows int
 }
 
@@ -33,16 +32,16 @@ func (r Resolution) stretches(total uint64) (n, records uint64) {
 	return n, max(BatchRecords, r.LimitRecords/n/BatchRecords*BatchRecords)
 }
 
-// Picture is which shards the records of a sequence come from, over its length.
+// Picture shows which shards the records of a sequence come from, over its length.
 type Picture struct {
-	// Columns are equal parts of the sequence, Rows neighbouring shards in dataset
-	// order, of those that have records.
+	// Columns are equal parts of the sequence. Rows are groups of neighbouring shards in
+	// dataset order; shards without records are left out.
 	Columns, Rows int
-	// Density is how often records of a row's shards come in a column, row by row,
-	// as a multiple of their share: 1 is the mean of independent sampling.
+	// Density says how often records of a row's shards come in a column, row by row, as
+	// a multiple of their share: independent sampling gives a mean of 1.
 	Density []float32
-	// Expected is how many records of a column are of a row if all is even, the mean
-	// over rows. Chance moves each by about its root.
+	// Expected is how many records of a column belong to a row in an even mix, averaged
+	// over rows. Chance moves each number by about its square root.
 	Expected float64
 	Shards   int // that have records
 }
@@ -51,11 +50,11 @@ type Picture struct {
 // where there are that many: of fewer, chance is all that is seen.
 const cellRecords = 8
 
-// Survey measures a sequence, about 40 ns a record beside what next takes.
-// shardStarts are the first records of the shards, ascending, and the number of
-// all; part is what a split leaves of them, all of which are in the sequence. The
-// picture is nil where none is asked for. It gives up, with what it has, when goOn
-// says no.
+// Survey measures a sequence, at about 40 ns a record besides the time of next.
+// shardStarts are the first records of the shards, ascending, followed by the number of
+// all records. part is what a split selects; the sequence must hold all of it. The
+// picture is nil if r asks for none. When goOn returns false, Survey stops and returns
+// what it has.
 func Survey(next Source, shardStarts []uint64, part *order.Part, r Resolution, goOn func() bool) (Mix, *Picture) {
 	m := newMeter(shardStarts, part)
 	shards := len(m.starts) - 1

@@ -1,15 +1,10 @@
-// Package storagetest is the one suite that every storage.Storage passes.
+// Package storagetest is the test suite that every storage.Storage passes.
 package storagetest
 
 import (
 	"bytes"
-	"context"
 	"errors"
-	"io/fs"
 	"math/rand/v2"
-	"strings"
-	"sync"
-	"sync/atomic"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -18,12 +13,12 @@ import (
 	"github.com/lsiofs/lsiofs/pipeline/storage"
 )
 
-// New makes a storage that holds files, by path, and nothing else. Paths have
-// several components; some names begin with a dot. Its cleanup may close the
-// storage; the suite does so too.
+// New makes a storage that holds the given files, by path, and nothing else. Paths have
+// several components; some names begin with a dot. Its cleanup may close the storage;
+// the suite closes it too.
 type New func(t *testing.T, files map[string][]byte) storage.Storage
 
-// Run runs the suite against what newStorage makes.
+// Run runs the suite on storages made by newStorage.
 func Run(t *testing.T, newStorage New) {
 	for name, test := range map[string]func(*testing.T, New){
 		"ListFindsAllObjectsAndPassesOverDots":          testListFindsAll,
@@ -72,121 +67,6 @@ func open(t *testing.T, newStorage New, files map[string][]byte) storage.Storage
 	return s
 }
 
-func everything(string, bool) bool { return true }
-
-func list(t *testing.T, s storage.Storage, match func(string, bool) bool) map[string]storage.Object {
-	found := make(map[string]storage.Object)
-	require.NoError(t, s.List(t.Context(), match, func(o storage.Object) error {
-		require.NotContains(t, found, o.Path, "an object is visited once")
-		found[o.Path] = o
-		return nil
-	}))
-	return found
-}
-
-func paths(objects map[string]storage.Object) []string {
-	names := make([]string, 0, len(objects))
-	for path := range objects {
-		names = append(names, path)
-	}
-	return names
-}
-
-func testListFindsAll(t *testing.T, newStorage New) {
-	files := contents()
-	for _, hidden := range []string{".hidden", ".lsiofs/index", "deep/.cache/part", "deep/.part"} {
-		files[hidden] = []byte("x")
-	}
-	found := list(t, open(t, newStorage, files), everything)
-	require.Len(t, found, len(sizes))
-	for path, size := range sizes {
-		require.Contains(t, found, path)
-		require.EqualValues(t, size, found[path].SizeBytes, path)
-		require.Equal(t, path, found[path].Path)
-	}
-}
-
-func testListMatches(t *testing.T, newStorage New) {
-	s := open(t, newStorage, map[string][]byte{
-		"a.tar": nil, "b.txt": nil, "in/c.tar": nil, "in/d.txt": nil, "in/side/e.tar": nil, "out/f.tar": nil, "out/side/g.tar": nil, ".h/i.tar": nil,
-	})
-	var asked sync.Map
-	found := list(t, s, func(path string, isDir bool) bool {
-		asked.Store(path, isDir)
-		if isDir {
-			return path != "out"
-		}
-		return strings.HasSuffix(path, ".tar")
-	})
-	require.ElementsMatch(t, []string{"a.tar", "in/c.tar", "in/side/e.tar"}, paths(found))
-	for path, isDir := range map[string]bool{"in": true, "out": true, "in/side": true, "in/d.txt": false} {
-		got, ok := asked.Load(path)
-		require.True(t, ok, "match is asked about %s", path)
-		require.Equal(t, isDir, got, path)
-	}
-	for _, path := range []string{"out/f.tar", "out/side", ".h", ".h/i.tar"} {
-		_, ok := asked.Load(path)
-		require.False(t, ok, "%s is not even looked at", path)
-	}
-}
-
-func testListStops(t *testing.T, newStorage New) {
-	s := open(t, newStorage, map[string][]byte{"a": nil, "b/c": nil, "d/e/f": nil})
-	enough := errors.New("enough")
-	visits := 0
-	require.ErrorIs(t, s.List(t.Context(), everything, func(storage.Object) error { visits++; return enough }), enough)
-	require.Equal(t, 1, visits)
-
-	ctx, cancel := context.WithCancel(t.Context())
-	cancel()
-	err := s.List(ctx, everything, func(storage.Object) error { return errors.New("visited") })
-	require.ErrorIs(t, err, context.Canceled)
-}
-
-func testListEmpty(t *testing.T, newStorage New) {
-	require.Empty(t, list(t, open(t, newStorage, nil), everything))
-}
-
-func testStat(t *testing.T, newStorage New) {
-	s := open(t, newStorage, contents())
-	for path, listed := range list(t, s, everything) {
-		got, err := s.Stat(t.Context(), path)
-		require.NoError(t, err)
-		require.Equal(t, listed, got)
-	}
-}
-
-func testStatMissing(t *testing.T, newStorage New) {
-	s := open(t, newStorage, contents())
-	for _, path := range []string{"nothing", "deep/nothing", "nothing/at/all", "deep"} {
-		_, err := s.Stat(t.Context(), path)
-		require.ErrorIs(t, err, fs.ErrNotExist, path)
-		require.Contains(t, err.Error(), path)
-	}
-}
-
-// submit submits reads, waits for them, and gives their errors.
-func submit(t require.TestingT, s storage.Storage, reads []*storage.Read) []error {
-	errs := make([]error, len(reads))
-	calls := make([]atomic.Int32, len(reads))
-	var all sync.WaitGroup
-	all.Add(len(reads))
-	for i, r := range reads {
-		r.Done = func(err error) {
-			errs[i] = err
-			if calls[i].Add(1) == 1 {
-				all.Done()
-			}
-		}
-	}
-	s.Submit(append([]*storage.Read(nil), reads...))
-	all.Wait()
-	for i := range calls {
-		require.EqualValues(t, 1, calls[i].Load(), "Done is called once")
-	}
-	return errs
-}
-
 func testRanges(t *testing.T, newStorage New) {
 	files := contents()
 	s := open(t, newStorage, files)
@@ -218,113 +98,6 @@ func randomRead(random *rand.Rand, o storage.Object, longest int64) *storage.Rea
 func requireBytes(t require.TestingT, files map[string][]byte, r *storage.Read) {
 	want := files[r.Object.Path][r.OffsetBytes:][:len(r.Buf)]
 	require.True(t, bytes.Equal(want, r.Buf), "%s: %d bytes at %d", r.Object.Path, len(r.Buf), r.OffsetBytes)
-}
-
-func testConcurrent(t *testing.T, newStorage New) {
-	files := contents()
-	s := open(t, newStorage, files)
-	objects := list(t, s, everything)
-	var all sync.WaitGroup
-	var failed atomic.Int64
-	for seed := range uint64(8) {
-		all.Go(func() {
-			random := rand.New(rand.NewPCG(seed, 1))
-			for range 20 {
-				r := randomRead(random, objects["deep/ünï cøde 数据.bin"], 5000)
-				err := storage.ReadAt(t.Context(), s, r.Object, r.Buf, r.OffsetBytes)
-				if err != nil || !bytes.Equal(files[r.Object.Path][r.OffsetBytes:][:len(r.Buf)], r.Buf) {
-					failed.Add(1)
-				}
-			}
-		})
-	}
-	all.Wait()
-	require.Zero(t, failed.Load())
-}
-
-func testDoneSubmits(t *testing.T, newStorage New) {
-	files := contents()
-	s := open(t, newStorage, files)
-	o := list(t, s, everything)["large.tar"]
-	const links = 50
-	r := &storage.Read{Object: o, Buf: make([]byte, 100)}
-	end := make(chan error)
-	r.Done = func(err error) {
-		if err == nil && !bytes.Equal(files[o.Path][r.OffsetBytes:][:100], r.Buf) {
-			err = errors.New("wrong bytes")
-		}
-		if err != nil || r.OffsetBytes == links*1000 {
-			go func() { end <- err }()
-			return
-		}
-		r.OffsetBytes += 1000
-		s.Submit([]*storage.Read{r})
-	}
-	s.Submit([]*storage.Read{r})
-	require.NoError(t, <-end)
-}
-
-// testDoneOutsideSubmit holds a lock over Submit that Done takes, for reads
-// that succeed and for those that can't.
-func testDoneOutsideSubmit(t *testing.T, newStorage New) {
-	s := open(t, newStorage, contents())
-	o := list(t, s, everything)["train-001.tar"] // 1 byte
-	missing := o
-	missing.Path = "nothing"
-	reads := []*storage.Read{
-		{Object: o, Buf: make([]byte, 1)},
-		{Object: o, Buf: make([]byte, 2)},
-		{Object: o},
-		{Object: missing, Buf: make([]byte, 1)},
-	}
-	var mu sync.Mutex
-	var done sync.WaitGroup
-	for _, r := range reads {
-		r.Done = func(error) {
-			mu.Lock()
-			defer mu.Unlock()
-			done.Done()
-		}
-	}
-	submit := func() {
-		done.Add(len(reads))
-		mu.Lock()
-		s.Submit(reads)
-		mu.Unlock()
-		done.Wait()
-	}
-	submit()
-	submit() // the object is open now, where objects are
-	require.NoError(t, s.Close())
-	submit()
-}
-
-// testUnwanted shows that reads that are called off are not made, each by itself,
-// whether the object is open or not.
-func testUnwanted(t *testing.T, newStorage New) {
-	files := contents()
-	s := open(t, newStorage, files)
-	o := list(t, s, everything)["large.tar"]
-	for range 3 {
-		var reads []*storage.Read
-		for i := range 40 {
-			r := &storage.Read{Object: o, OffsetBytes: int64(i) * 5000, Buf: bytes.Repeat([]byte{7}, 5000)}
-			if i%2 == 0 {
-				r.Wanted = func() bool { return i%4 == 0 }
-			}
-			reads = append(reads, r)
-		}
-		for i, err := range submit(t, s, reads) {
-			r := reads[i]
-			if i%4 != 2 {
-				require.NoError(t, err)
-				require.True(t, bytes.Equal(files[o.Path][r.OffsetBytes:][:5000], r.Buf))
-				continue
-			}
-			require.Equal(t, storage.ErrUnwanted, err)
-			require.True(t, bytes.Equal(bytes.Repeat([]byte{7}, 5000), r.Buf), "nothing was read")
-		}
-	}
 }
 
 func testReadAt(t *testing.T, newStorage New) {
@@ -362,73 +135,4 @@ func requireError(t *testing.T, err error, r *storage.Read) {
 	require.Equal(t, r.Object.Path, failed.Object)
 	require.Equal(t, r.OffsetBytes, failed.OffsetBytes)
 	require.EqualValues(t, len(r.Buf), failed.SizeBytes)
-}
-
-func testChanged(t *testing.T, newStorage New) {
-	files := contents()
-	s := open(t, newStorage, files)
-	listed := list(t, s, everything)["large.tar"]
-	inode, time, shrunk, grown := listed, listed, listed, listed
-	inode.Version.Inode++
-	time.Version.ModTimeNanos -= 1e9
-	shrunk.SizeBytes += 10 // it was larger when it was listed
-	grown.SizeBytes -= 10
-	for range 2 { // first with the object closed, then with it open
-		for _, o := range []storage.Object{inode, time, shrunk, grown} {
-			reads := []*storage.Read{{Object: o, OffsetBytes: 5, Buf: make([]byte, 10)}, {Object: o, OffsetBytes: 50, Buf: make([]byte, 7)}}
-			for i, err := range submit(t, s, reads) {
-				require.ErrorIs(t, err, storage.ErrChanged)
-				requireError(t, err, reads[i])
-			}
-		}
-		r := &storage.Read{Object: listed, OffsetBytes: 5, Buf: make([]byte, 10)}
-		require.NoError(t, submit(t, s, []*storage.Read{r})[0])
-		requireBytes(t, files, r)
-	}
-}
-
-func testVanished(t *testing.T, newStorage New) {
-	s := open(t, newStorage, contents())
-	o := list(t, s, everything)["large.tar"]
-	for _, path := range []string{"nothing.tar", "nothing/at.all", "large.tar/below"} {
-		o.Path = path
-		r := &storage.Read{Object: o, Buf: make([]byte, 10)}
-		err := submit(t, s, []*storage.Read{r})[0]
-		require.ErrorIs(t, err, storage.ErrChanged)
-		requireError(t, err, r)
-	}
-}
-
-func testClose(t *testing.T, newStorage New) {
-	files := contents()
-	s := open(t, newStorage, files)
-	var objects []storage.Object
-	for _, o := range list(t, s, everything) {
-		if o.SizeBytes > 0 {
-			objects = append(objects, o)
-		}
-	}
-	random := rand.New(rand.NewPCG(1, 2))
-	var done, failed atomic.Int64
-	reads := make([]*storage.Read, 300)
-	for i := range reads {
-		reads[i] = randomRead(random, objects[i%len(objects)], 10_000)
-		reads[i].Done = func(err error) {
-			if err != nil {
-				failed.Add(1)
-			}
-			done.Add(1)
-		}
-	}
-	s.Submit(reads)
-	require.NoError(t, s.Close())
-	require.EqualValues(t, len(reads), done.Load())
-	require.Zero(t, failed.Load())
-	for _, r := range reads {
-		requireBytes(t, files, r)
-	}
-	require.NoError(t, s.Close(), "closing again does nothing")
-
-	late := &storage.Read{Object: objects[0], Buf: make([]byte, 1)}
-	requireError(t, submit(t, s, []*storage.Read{late})[0], late)
 }
