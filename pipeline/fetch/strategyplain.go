@@ -39,7 +39,7 @@ func (f *Fetcher) choosePlain(asked spec.Read) Choice {
 // reads cost much, that is still better than one a record.
 func (f *Fetcher) scanBudget() int64 {
 	switch f.config.Storage.Kind {
-	case profile.KindDisk, profile.KindNetwork:
+	case profile.KindDisk, profile.KindNetwork, profile.KindObject, profile.KindWeb:
 		return f.limits.cache / 5 * 4
 	}
 	return f.limits.cache / 2
@@ -48,6 +48,9 @@ func (f *Fetcher) scanBudget() int64 {
 // readsCostNothing says that many small reads cost no more than a large one: then
 // no gap is worth reading across, and gather does with less memory.
 func (f *Fetcher) readsCostNothing() bool {
-	k := f.config.Storage.Kind
-	return f.config.Storage.GapBytes == 0 && k != profile.KindDisk && k != profile.KindNetwork
+	switch f.config.Storage.Kind {
+	case profile.KindDisk, profile.KindNetwork, profile.KindObject, profile.KindWeb:
+		return false
+	}
+	return f.config.Storage.GapBytes == 0
 }
