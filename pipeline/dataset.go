@@ -13,6 +13,7 @@ import (
 	"github.com/lsiofs/lsiofs/pipeline/spec"
 	"github.com/lsiofs/lsiofs/pipeline/storage"
 	"github.com/lsiofs/lsiofs/pipeline/storage/profile"
+	"github.com/lsiofs/lsiofs/pipeline/storage/remote"
 	"github.com/lsiofs/lsiofs/pipeline/storage/retry"
 	"github.com/lsiofs/lsiofs/pipeline/stream"
 	"github.com/lsiofs/lsiofs/pipeline/verify"
@@ -58,7 +59,7 @@ func Open(ctx context.Context, s spec.Spec, o Options) (*Dataset, error) {
 	if o.Log == nil {
 		o.Log = slog.New(slog.DiscardHandler)
 	}
-	m, err := openMount(s, o)
+	m, err := openMount(ctx, s, o)
 	if err != nil {
 		return nil, err
 	}
@@ -157,7 +158,9 @@ type Status struct {
 	// Retries are reads that were made again, as their errors were likely to pass.
 	Retries retry.Stats `json:"retries"`
 	Fetch   fetch.Stats `json:"fetch"`
-	Start   *Start      `json:"start,omitempty"` // what Expect found, where that was called
+	// Remote is how the service answers that has the dataset; nil in a file system.
+	Remote *remote.Stats `json:"remote,omitempty"`
+	Start  *Start        `json:"start,omitempty"` // what Expect found, where that was called
 	// Storage says which reads are made, and whether that was measured.
 	Storage profile.Profile `json:"storage"`
 	// Measured is what was measured of the storage, nil where it was not.
@@ -173,7 +176,7 @@ type Status struct {
 func (d *Dataset) Status() Status {
 	m, g := d.mount, d.current
 	return Status{
-		Engine: m.engineStatus(), Retries: m.retryStats(), Fetch: g.fetcher.Stats(), Start: g.start.Load(),
+		Engine: m.engineStatus(), Retries: m.retryStats(), Remote: m.remoteStats(), Fetch: g.fetcher.Stats(), Start: g.start.Load(),
 		Storage: m.profile, Measured: m.measured, Uptime: time.Since(m.started),
 		DamagedShards: len(g.catalog.Damaged()), Damages: g.damages(),
 	}
