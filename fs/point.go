@@ -11,6 +11,8 @@ import (
 	"strings"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/lsiofs/lsiofs/pipeline"
 )
 
 // PreparePoint checks that point can be mounted on, and returns its absolute path
@@ -76,6 +78,9 @@ func healPoint(path string, log *slog.Logger) error {
 // apart refuses a point inside of the dataset, which would then hold itself,
 // and one that the dataset is in, which would hide it.
 func apart(point, dataset string) error {
+	if pipeline.IsRemote(dataset) {
+		return nil
+	}
 	root, recursive, err := datasetRoot(dataset)
 	if err != nil {
 		return err

@@ -7,6 +7,8 @@ import (
 	"path/filepath"
 	"strings"
 	"text/template"
+
+	"github.com/lsiofs/lsiofs/pipeline"
 )
 
 //go:embed readme.tmpl
@@ -40,6 +42,9 @@ func (t *tree) renderREADME() []byte {
 
 // datasetPath is the dataset as it was named, made absolute, for people.
 func (t *tree) datasetPath() string {
+	if pipeline.IsRemote(t.spec.Dataset) {
+		return t.spec.Dataset
+	}
 	if path, err := filepath.Abs(t.spec.Dataset); err == nil {
 		return path
 	}

@@ -189,6 +189,10 @@ func storageName(k profile.Kind) string {
 		return "the disk"
 	case profile.KindNetwork:
 		return "the network storage"
+	case profile.KindObject:
+		return "the bucket"
+	case profile.KindWeb:
+		return "the web server"
 	}
 	return "storage"
 }

@@ -13,6 +13,7 @@ import (
 	"github.com/lsiofs/lsiofs/pipeline/spec"
 	"github.com/lsiofs/lsiofs/pipeline/storage"
 	"github.com/lsiofs/lsiofs/pipeline/storage/profile"
+	"github.com/lsiofs/lsiofs/pipeline/storage/remote"
 	"github.com/lsiofs/lsiofs/pipeline/storage/retry"
 	"github.com/lsiofs/lsiofs/pipeline/stream"
 	"github.com/lsiofs/lsiofs/pipeline/verify"
@@ -57,7 +58,7 @@ func Open(ctx context.Context, s spec.Spec, o Options) (*Dataset, error) {
 	if o.Log == nil {
 		o.Log = slog.New(slog.DiscardHandler)
 	}
-	m, err := openMount(s, o)
+	m, err := openMount(ctx, s, o)
 	if err != nil {
 		return nil, err
 	}
@@ -155,7 +156,9 @@ type Status struct {
 	// Retries counts reads that were repeated after a transient error.
 	Retries retry.Stats `json:"retries"`
 	Fetch   fetch.Stats `json:"fetch"`
-	Start   *Start      `json:"start,omitempty"` // what Expect found; nil if it was not called
+	// Remote is how the service answers that has the dataset; nil in a file system.
+	Remote *remote.Stats `json:"remote,omitempty"`
+	Start  *Start        `json:"start,omitempty"` // what Expect found; nil if it was not called
 	// Storage says which reads are made, and whether that follows a measurement.
 	Storage profile.Profile `json:"storage"`
 	// Measured is the storage's measurements, or nil if there are none.
@@ -171,7 +174,7 @@ type Status struct {
 func (d *Dataset) Status() Status {
 	m, g := d.mount, d.current
 	return Status{
-		Engine: m.engineStatus(), Retries: m.retryStats(), Fetch: g.fetcher.Stats(), Start: g.start.Load(),
+		Engine: m.engineStatus(), Retries: m.retryStats(), Remote: m.remoteStats(), Fetch: g.fetcher.Stats(), Start: g.start.Load(),
 		Storage: m.profile, Measured: m.measured, Uptime: time.Since(m.started),
 		DamagedShards: len(g.catalog.Damaged()), Damages: g.damages(),
 	}

@@ -82,7 +82,7 @@ func (g *generation) openCatalog(ctx context.Context) (shut func() error, err er
 	defer func() { index.End(meter.Now()) }()
 	g.catalog, err = catalog.Open(ctx, catalog.Config{
 		Dataset: s.Dataset, Format: s.Format, OnCorrupt: s.OnCorrupt, IndexDir: s.IndexDir,
-		OpenStorage: m.lend, Profile: m.profile,
+		Target: m.serviceTarget(), OpenStorage: m.lend, Profile: m.profile,
 		Rebuild: m.options.Rebuild, MemoryBytes: s.MemoryBytes, Progress: m.options.Progress, Log: m.log,
 	})
 	if err != nil {

@@ -1,6 +1,7 @@
 package pipeline
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -8,11 +9,13 @@ import (
 	"runtime"
 	"time"
 
+	"github.com/lsiofs/lsiofs/pipeline/catalog/discover"
 	"github.com/lsiofs/lsiofs/pipeline/fetch"
 	"github.com/lsiofs/lsiofs/pipeline/meter"
 	"github.com/lsiofs/lsiofs/pipeline/spec"
 	"github.com/lsiofs/lsiofs/pipeline/storage"
 	"github.com/lsiofs/lsiofs/pipeline/storage/profile"
+	"github.com/lsiofs/lsiofs/pipeline/storage/remote"
 	"github.com/lsiofs/lsiofs/pipeline/storage/retry"
 	"github.com/lsiofs/lsiofs/uring"
 )
@@ -28,13 +31,16 @@ type mount struct {
 	log     *slog.Logger
 	started time.Time
 	scheme  *scheme
-	root    string // absolute
+	target  discover.Target
+	root    string // of target: absolute, or a URL
 	opened  opened
 
 	meter  meter.Meter
 	engine uring.Engine
 	// measured are what was measured of the storage, nil where nothing was.
 	measured []profile.Cell
+
+	service *remote.Storage // nil where the dataset lies in a file system
 
 	// What lend has opened. indexDir is where stored indexes are, "" where nothing can
 	// be stored.
@@ -47,7 +53,7 @@ type mount struct {
 
 // openMount opens all of a mount but its storages, which follow when the first
 // generation asks for them.
-func openMount(s spec.Spec, o Options) (*mount, error) {
+func openMount(ctx context.Context, s spec.Spec, o Options) (*mount, error) {
 	m := &mount{spec: s, options: o, log: o.Log, started: time.Now(), opened: opened{after: o.afterStep}}
 	m.meter.Cores = runtime.GOMAXPROCS(0) // a mount raises it later, for its waiting threads
 	var err error
@@ -56,7 +62,7 @@ func openMount(s spec.Spec, o Options) (*mount, error) {
 	}
 	err = m.opened.take(
 		step{"engine", m.openEngine},
-		step{"root", m.findRoot},
+		step{"target", func() (func() error, error) { return m.find(ctx) }},
 		step{"profile", m.findProfile},
 	)
 	if err != nil {
@@ -72,15 +78,24 @@ func (m *mount) openEngine() (shut func() error, err error) {
 	return m.engine.Close, nil
 }
 
-func (m *mount) findRoot() (shut func() error, err error) {
-	m.root, err = m.scheme.root(m.spec.Dataset)
-	return nil, err
-}
-
 func (m *mount) findProfile() (shut func() error, err error) {
 	p, measured := m.scheme.profile(m.root, &m.options)
 	m.profile, m.measured = p.Or(), measured
 	return nil, nil
+}
+
+// find finds out what the dataset stands for. From here on its name is one that has no
+// secret in it.
+func (m *mount) find(ctx context.Context) (shut func() error, err error) {
+	f, err := m.scheme.find(ctx, m)
+	if err != nil {
+		return nil, err
+	}
+	m.target, m.root, m.service = f.target, f.target.Root(), f.engine
+	if f.name != "" {
+		m.spec.Dataset = f.name
+	}
+	return f.close, nil
 }
 
 // lend gives a generation the storage of the dataset's root, and opens it for the
@@ -141,6 +156,24 @@ func (m *mount) retryStats() retry.Stats {
 		return retry.Stats{}
 	}
 	return m.retries.Stats()
+}
+
+// remoteStats is what the engine says of a service, nil where there is none.
+func (m *mount) remoteStats() *remote.Stats {
+	if m.service == nil {
+		return nil
+	}
+	s := m.service.Stats()
+	return &s
+}
+
+// serviceTarget is what the dataset stands for at a service, nil in a file system, which
+// each generation looks at anew.
+func (m *mount) serviceTarget() *discover.Target {
+	if m.service == nil {
+		return nil
+	}
+	return &m.target
 }
 
 // close closes everything, the last opened first. No generation may be open.

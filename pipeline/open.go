@@ -1,9 +1,9 @@
 package pipeline
 
 import (
+	"context"
 	"fmt"
 	"os"
-	"regexp"
 	"slices"
 	"strings"
 
@@ -14,6 +14,7 @@ import (
 	"github.com/lsiofs/lsiofs/pipeline/storage/joined"
 	"github.com/lsiofs/lsiofs/pipeline/storage/local"
 	"github.com/lsiofs/lsiofs/pipeline/storage/profile"
+	"github.com/lsiofs/lsiofs/pipeline/storage/remote/target"
 	"github.com/lsiofs/lsiofs/pipeline/storage/retry"
 	"github.com/lsiofs/lsiofs/pipeline/unpack"
 	"github.com/lsiofs/lsiofs/pipeline/unpack/formats"
@@ -28,14 +29,17 @@ import (
 //	           local ──► joined (--array)      retry
 //	           folders (shards that are        retry
 //	           directories: --format files)
+//	s3, web    remote ──► s3                   nothing: remote tries again itself
+//	           remote ──► web
 //
 // What else differs from one storage to another they say themselves, by optional
 // interfaces: storage.Reporter, storage.Uncached, profile.Adjuster.
 type scheme struct {
 	// name is for reports. text is what stands before "://", "" for plain paths.
 	name, text string
-	// root is what the dataset's objects have their paths below.
-	root func(dataset string) (string, error)
+	// find finds out what the mount's dataset stands for, and opens what it needs for that.
+	// Its close is nil where that is nothing.
+	find func(ctx context.Context, m *mount) (found, error)
 	// profile says which reads the storage at a root likes, and what was measured of
 	// it, if anything was.
 	profile func(root string, o *Options) (profile.Profile, []profile.Cell)
@@ -49,39 +53,36 @@ type scheme struct {
 
 // schemes are those that are supported.
 var schemes = []scheme{
-	{name: "local", root: localRoot, profile: findProfile, open: openLocal, over: retry.Over},
+	{name: "local", find: findLocal, profile: findProfile, open: openLocal, over: retry.Over},
+	{name: "s3", text: "s3", find: findAtService, profile: objectProfile, open: openService, over: asItIs},
+	{name: "web", text: "https", find: findAtService, profile: webProfile, open: openService, over: asItIs},
+	{name: "web", text: "http", find: findAtService, profile: webProfile, open: openService, over: asItIs},
 }
-
-// planned are those that are not supported yet.
-var planned = []string{"s3", "gs", "https", "http", "hf"}
-
-// hasScheme finds what stands before "://".
-var hasScheme = regexp.MustCompile(`^([A-Za-z][A-Za-z0-9+.-]*)://`)
 
 // schemeOf is the scheme of a dataset. What there is in the file system under that
 // very name is a path, whatever it looks like.
 func schemeOf(dataset string) (*scheme, error) {
 	text := ""
-	if m := hasScheme.FindStringSubmatch(dataset); m != nil {
-		if _, err := os.Lstat(dataset); err != nil {
-			text = strings.ToLower(m[1])
-		}
+	if IsRemote(dataset) {
+		text, _, _ = strings.Cut(strings.ToLower(dataset), "://")
 	}
 	if i := slices.IndexFunc(schemes, func(s scheme) bool { return s.text == text }); i >= 0 {
 		return &schemes[i], nil
 	}
-	why := "is unknown"
-	if slices.Contains(planned, text) {
-		why = "is not supported yet"
-	}
-	return nil, fmt.Errorf("dataset %s: %s:// %s: what is supported are paths of this machine's file systems: name a directory, a file or a quoted pattern", dataset, text, why)
+	_, err := target.Parse(dataset)
+	return nil, fmt.Errorf("dataset: %w", err)
 }
 
-// localRoot is the directory below which a dataset lies, absolute and without symbolic
-// links.
-func localRoot(dataset string) (string, error) {
-	t, err := discover.ParseTarget(dataset)
-	return t.Root(), err
+func exists(path string) bool {
+	_, err := os.Lstat(path)
+	return err == nil
+}
+
+// findLocal finds the directory below which a dataset lies, absolute and without
+// symbolic links.
+func findLocal(_ context.Context, m *mount) (found, error) {
+	t, err := discover.ParseTarget(m.spec.Dataset)
+	return found{target: t}, err
 }
 
 // openLocal opens the storage of files, or of directories of them.

@@ -72,7 +72,7 @@ func TestAnOpeningThatFailsAtAnyStepLeavesNothingOpen(t *testing.T) {
 				failed = append(failed, last)
 				nothingOpen(last)
 			}
-			require.Equal(t, []string{"engine", "root", "profile", "storage", "catalog", "records", "part", "fetcher", "source", "orders", "ahead"}, failed)
+			require.Equal(t, []string{"engine", "target", "profile", "storage", "catalog", "records", "part", "fetcher", "source", "orders", "ahead"}, failed)
 		})
 	}
 }
@@ -136,7 +136,7 @@ func TestWhatFailsToCloseKeepsNothingElseOpen(t *testing.T) {
 // storage, and outlives the first.
 func TestGenerationsOfOneMountComeAndGo(t *testing.T) {
 	s := testSpec(t, makeLines(t))
-	m, err := openMount(s, Options{Log: slog.New(slog.DiscardHandler)})
+	m, err := openMount(t.Context(), s, Options{Log: slog.New(slog.DiscardHandler)})
 	require.NoError(t, err)
 	read := func(g *generation) []byte {
 		set, err := g.set(1, nil, s.Deal)

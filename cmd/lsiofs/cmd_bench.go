@@ -9,6 +9,7 @@ import (
 
 	"github.com/lsiofs/lsiofs/cmd/lsiofs/bench"
 	"github.com/lsiofs/lsiofs/cmd/lsiofs/exit"
+	"github.com/lsiofs/lsiofs/pipeline"
 	"github.com/lsiofs/lsiofs/pipeline/spec"
 	"github.com/lsiofs/lsiofs/pipeline/unpack/synthetic"
 )
@@ -141,6 +142,9 @@ func runBench(ctx context.Context, o *benchOptions, g *globals) error {
 func runBenchDataset(ctx context.Context, o *benchOptions, g *globals) error {
 	if len(o.paths) != 1 {
 		return exit.Usagef("lsiofs bench takes DATASET; only --check does without (see lsiofs bench --help)")
+	}
+	if pipeline.IsRemote(o.paths[0]) {
+		return exit.Usagef("bench compares with programs that read files: buckets and web servers are not supported yet")
 	}
 	s, _, err := o.resolve(o.paths[0])
 	if err != nil {

@@ -5,6 +5,7 @@ import (
 
 	"github.com/lsiofs/lsiofs/cmd/lsiofs/doctor"
 	"github.com/lsiofs/lsiofs/cmd/lsiofs/exit"
+	"github.com/lsiofs/lsiofs/pipeline"
 )
 
 func newDoctorCommand(g *globals) *cobra.Command {
@@ -31,6 +32,9 @@ that is in it: no names of shards, keys, users and hosts are, and no paths.`,
 			return nil
 		},
 		RunE: func(c *cobra.Command, args []string) error {
+			if len(args) > 0 && pipeline.IsRemote(args[0]) {
+				return exit.Usagef("doctor --report of a bucket or a web server is not supported yet: mount it, and report the mount")
+			}
 			if len(args) > 0 {
 				o.Subject = args[0]
 			}

@@ -58,7 +58,8 @@ type Catalog struct {
 // Close frees the index. No method may be called afterwards.
 func (c *Catalog) Close() error { return c.image.Close() }
 
-// Root is the dataset's root directory, absolute, links resolved.
+// Root is the dataset's root directory, absolute, links resolved; or its URL, which has
+// no secret in it.
 func (c *Catalog) Root() string { return c.root }
 
 // IndexDir is the directory of the stored index, "" where none can be stored.

@@ -21,7 +21,10 @@ type Config struct {
 	Format    spec.Format
 	OnCorrupt spec.OnCorrupt
 	IndexDir  string
-	// OpenStorage gives the storage of a dataset's root directory (absolute). What that
+	// Target, where it is set, is what Dataset stands for at a service. Its storage
+	// tries again itself: what fails there is not read anew.
+	Target *discover.Target
+	// OpenStorage gives the storage of a dataset's root directory (absolute) or URL. What that
 	// keeps for itself goes to indexDir, "" where nothing can be stored. It stays whose
 	// it is: it is read until Open returns, and not closed.
 	OpenStorage func(root, indexDir string) (storage.Storage, error)
@@ -46,7 +49,7 @@ func Open(ctx context.Context, c Config) (*Catalog, error) {
 	if c.Log == nil {
 		c.Log = slog.New(slog.DiscardHandler)
 	}
-	t, err := discover.ParseTarget(c.Dataset)
+	t, err := c.find()
 	if err != nil {
 		return nil, err
 	}
@@ -55,12 +58,23 @@ func Open(ctx context.Context, c Config) (*Catalog, error) {
 	if err != nil {
 		return nil, fmt.Errorf("dataset %s: %w", &t, err)
 	}
-	reads := retry.New(lent{s})
+	var reads storage.Storage = lent{s}
+	if !t.Remote() {
+		reads = retry.New(reads)
+	}
 	defer reads.Close() // of which nothing waits any more
 	o := opening{Config: c, target: t, storage: s, reads: reads, reporter: newReporter(c.Progress), store: store}
 	catalog, err := o.open(ctx)
 	o.reporter.stop(err == nil)
 	return catalog, err
+}
+
+// find finds out what the dataset stands for.
+func (c *Config) find() (discover.Target, error) {
+	if c.Target != nil {
+		return *c.Target, nil
+	}
+	return discover.ParseTarget(c.Dataset)
 }
 
 // DirectoryFor is where the index of a dataset is stored, absolute: indexDir
@@ -76,7 +90,7 @@ func DirectoryFor(indexDir, dataset string) (dir string, refused, err error) {
 
 // wholeRoot is the directory that is the dataset, "" where it is a part of one.
 func wholeRoot(t *discover.Target) string {
-	if !t.Whole() {
+	if t.Remote() || !t.Whole() {
 		return ""
 	}
 	return t.Root()

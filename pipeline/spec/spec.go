@@ -138,7 +138,8 @@ type Deal struct {
 
 // Spec is everything that a user says about a dataset and its streams.
 type Spec struct {
-	// Dataset is a directory, a file, or a pattern with ** and {000..146}.
+	// Dataset is a directory, a file, or a pattern with ** and {000..146}; or what a
+	// service has of these, as s3://BUCKET/PREFIX and https://HOST/{000..146}.tar.
 	Dataset string
 	Format  Format
 	Order   Order
@@ -165,7 +166,23 @@ type Spec struct {
 	SpoolDir string
 	// SpoolMaxBytes bounds the spool; 0 means what the order needs.
 	SpoolMaxBytes int64
+	Remote        Remote
 }
+
+// Remote is how services are read that have a dataset: buckets and web servers. None of
+// it is a secret: these come from the environment and from files.
+type Remote struct {
+	Region        string // of the bucket; "" for what environment and service say
+	Endpoint      string // https://HOST of a service that answers as S3 does; "" for Amazon's
+	Anonymous     bool   // requests are not signed
+	RequesterPays bool
+	CAFile        string // certificates that are trusted beside the system's
+	Unversioned   bool   // objects without ETag and date are told apart by size alone
+	Connections   int    // requests that are under way at most
+}
+
+// MaxConnections bounds Remote.Connections: each takes a descriptor and some 100 KiB.
+const MaxConnections = 1024
 
 // Limits of ORDER.md's counts, from DESIGN.md ("W and L are at most 65536").
 const (
@@ -188,5 +205,6 @@ func Default() Spec {
 		Direct:      DirectAuto,
 		ReadTimeout: 5 * time.Minute,
 		Read:        ReadAuto,
+		Remote:      Remote{Connections: 128},
 	}
 }

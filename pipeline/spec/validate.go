@@ -42,6 +42,9 @@ func (s Spec) Validate() error {
 	if s.MaxRecordBytes < 0 {
 		p.addf("--max-record (%d bytes) must be at least 0, which stands for no bound", s.MaxRecordBytes)
 	}
+	if n := s.Remote.Connections; n < 1 || n > MaxConnections {
+		p.addf("--connections (%d) must be between 1 and %d", n, MaxConnections)
+	}
 	if s.ReadTimeout <= 0 {
 		p.addf("--read-timeout (%v) must be above 0", s.ReadTimeout)
 	}

@@ -70,7 +70,7 @@ func (f *finder) oneFile(ctx context.Context) ([]storage.Object, error) {
 // indexDir is the index directory relative to the root, where it lies below it:
 // it holds no shards.
 func (f *finder) indexDir() string {
-	if f.IndexDir == "" {
+	if f.IndexDir == "" || f.Target.remote {
 		return ""
 	}
 	dir, err := filepath.EvalSymlinks(f.IndexDir)

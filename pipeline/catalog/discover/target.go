@@ -17,7 +17,35 @@ type Target struct {
 	// files; neither is the whole directory.
 	file    string
 	pattern *pattern
+	// remote: root is the URL of a place at a service. names are then how files were
+	// named that all of the listing is; "" where none were.
+	remote bool
+	names  string
 }
+
+// Choice is what of a place at a service is wanted: one of its fields is set, or none
+// for everything.
+type Choice struct {
+	File    string // relative to the root
+	Pattern string // as those of files
+	Names   string // what the service lists are files that the user has named, in this way
+}
+
+// At is a target below a root at a service, which is its canonical URL.
+func At(root string, c Choice) (Target, error) {
+	t := Target{root: root, file: c.File, names: c.Names, remote: true}
+	if c.Pattern == "" {
+		return t, nil
+	}
+	var err error
+	if t.pattern, err = parsePattern(c.Pattern); err != nil {
+		return Target{}, fmt.Errorf("dataset %s/%s: %w", root, c.Pattern, err)
+	}
+	return t, nil
+}
+
+// Remote says whether the target lies at a service, and not in a file system.
+func (t *Target) Remote() bool { return t.remote }
 
 // ParseTarget looks at the file system to tell a directory, a file and a
 // pattern apart. What exists under the very name wins over a pattern.
@@ -52,11 +80,11 @@ func ParseTarget(dataset string) (Target, error) {
 }
 
 // Root is the directory below which the target lies, absolute and without symbolic
-// links.
+// links, or its URL.
 func (t *Target) Root() string { return t.root }
 
 // Whole says whether the target is all of its root.
-func (t *Target) Whole() bool { return t.file == "" && t.pattern == nil }
+func (t *Target) Whole() bool { return t.file == "" && t.pattern == nil && t.names == "" }
 
 // rooted resolves links in the root, so that a dataset has one name and one index.
 func rooted(root string, t Target) (Target, error) {
@@ -92,6 +120,8 @@ func (t *Target) Text() string {
 		return "file " + t.file
 	case t.pattern != nil:
 		return "pattern " + t.pattern.text
+	case t.names != "":
+		return "names " + t.names
 	}
 	return "directory"
 }
@@ -99,8 +129,12 @@ func (t *Target) Text() string {
 // String is for messages.
 func (t *Target) String() string {
 	switch {
+	case t.remote && t.file != "":
+		return t.root + "/" + t.file
 	case t.file != "":
 		return filepath.Join(t.root, t.file)
+	case t.names != "":
+		return t.root + "/" + t.names
 	case t.pattern != nil:
 		return strings.TrimSuffix(t.root, "/") + "/" + t.pattern.text
 	}

@@ -39,7 +39,7 @@ func (s *Sizes) choosePlain(asked spec.Read) Choice {
 // reads cost much, that is still better than one a record.
 func (s *Sizes) scanBudget() int64 {
 	switch s.Storage.Kind {
-	case profile.KindDisk, profile.KindNetwork:
+	case profile.KindDisk, profile.KindNetwork, profile.KindObject, profile.KindWeb:
 		return s.Limits.CacheBytes / 5 * 4
 	}
 	return s.Limits.CacheBytes / 2
@@ -48,6 +48,9 @@ func (s *Sizes) scanBudget() int64 {
 // readsCostNothing says that many small reads cost no more than a large one: then
 // no gap is worth reading across, and gather does with less memory.
 func (s *Sizes) readsCostNothing() bool {
-	k := s.Storage.Kind
-	return s.Storage.GapBytes == 0 && k != profile.KindDisk && k != profile.KindNetwork
+	switch s.Storage.Kind {
+	case profile.KindDisk, profile.KindNetwork, profile.KindObject, profile.KindWeb:
+		return false
+	}
+	return s.Storage.GapBytes == 0
 }

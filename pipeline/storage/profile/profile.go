@@ -26,7 +26,7 @@ type Adjuster interface {
 	AdjustProfile(ofFileSystem Profile) Profile
 }
 
-// Kind is the kind of device below a file system.
+// Kind is the kind of device below a file system, or of service that has the dataset.
 type Kind string
 
 const (
@@ -35,11 +35,13 @@ const (
 	KindVirtual Kind = "virtual" // a disk that a hypervisor or a cloud emulates
 	KindMemory  Kind = "memory"  // tmpfs, ramfs
 	KindNetwork Kind = "network" // NFS, SMB, Lustre, Ceph, FUSE and the like
+	KindObject  Kind = "object"  // buckets of S3 and the like
+	KindWeb     Kind = "web"     // web servers
 	KindUnknown Kind = "unknown"
 )
 
 // Kinds are all kinds.
-var Kinds = []Kind{KindDisk, KindSSD, KindVirtual, KindMemory, KindNetwork, KindUnknown}
+var Kinds = []Kind{KindDisk, KindSSD, KindVirtual, KindMemory, KindNetwork, KindObject, KindWeb, KindUnknown}
 
 // Profile says which reads a storage is fast at. It is a plain value.
 type Profile struct {
@@ -95,6 +97,9 @@ const defaultAlign = 4 << 10
 //	         read + 0.1 ns to copy) are 27 KiB, but records of 1.2 KiB were fastest with
 //	         gaps of 4 to 8 KiB, and those of 12 KiB with any from 8 to 32
 //	network  0.1 ms of a server that does some at a time ÷ (1 ns + 0.4 ns): 64 KiB
+//	object,  a request takes 70 to 220 µs of a core, and 25 ms; 128 KiB take 40 to
+//	web      110 µs of a core, and 0.13 ms of a link of 1 GB/s. 128 requests at a time
+//	         are 1.1 GB/s of 256 KiB
 func Defaults(k Kind) Profile {
 	p := Profile{Kind: k, GapBytes: 8 << 10, ReadBytes: 1 << 20, Depth: 64, InFlightBytes: 32 << 20, AlignBytes: defaultAlign}
 	switch k {
@@ -104,6 +109,10 @@ func Defaults(k Kind) Profile {
 		p.GapBytes = 16 << 10
 	case KindNetwork:
 		p.GapBytes = 64 << 10
+	case KindObject, KindWeb:
+		p.GapBytes, p.ReadBytes, p.Depth, p.InFlightBytes = 128<<10, 8<<20, 128, 256<<20
+		p.Pass, p.Ahead = remotePass, remoteAhead
+		return p
 	case KindSSD, KindMemory:
 	default:
 		p.Kind = KindUnknown

@@ -41,9 +41,21 @@ func TestValidateNamesAllProblems(t *testing.T) {
 	}
 }
 
+// A service is asked for much at a time, and long before it is wanted.
+func TestDefaultsOfServices(t *testing.T) {
+	for _, k := range []Kind{KindObject, KindWeb} {
+		p := Defaults(k)
+		require.Equal(t, Profile{Kind: k, GapBytes: 128 << 10, ReadBytes: 8 << 20, Depth: 128, InFlightBytes: 256 << 20, AlignBytes: 4 << 10, Pass: p.Pass, Ahead: p.Ahead}, p)
+		require.Equal(t, 32, p.Pass.ShardsAtATime(2))
+		require.EqualValues(t, 1<<20, p.Pass.SkipBytes)
+		require.EqualValues(t, 64<<10, p.Pass.HeaderBytes)
+		require.EqualValues(t, 128<<20, p.Ahead.Bytes)
+	}
+}
+
 // What a pass and a reader do ahead is the same for all file systems.
 func TestDefaultsOfPassesAndOfReadingAhead(t *testing.T) {
-	for _, k := range Kinds {
+	for _, k := range []Kind{KindDisk, KindSSD, KindVirtual, KindMemory, KindNetwork, KindUnknown} {
 		p := Defaults(k)
 		require.Equal(t, Pass{ReadBytes: 1 << 20, SkipBytes: 24 << 10, HeaderBytes: 4 << 10, InFlightBytes: 16 << 20}, p.Pass)
 		require.Equal(t, Ahead{Bytes: 32 << 20, QueuedBytes: 64 << 20, FirstStretchBytes: 256 << 10, StretchBytes: 8 << 20, DecodeBytes: 128 << 10}, p.Ahead)

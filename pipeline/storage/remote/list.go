@@ -250,6 +250,22 @@ func (s *Storage) call(ctx context.Context, path string, ask func(ctx context.Co
 	}
 }
 
+// Try makes a request that is no read, as an engine of such a Config makes it: again
+// and again until it is answered, until asking again does not help, or until
+// Config.ReadTimeout has passed. It is for what is asked before there is an engine.
+func Try(ctx context.Context, c Config, ask func(ctx context.Context) error) error {
+	if err := c.Validate(); err != nil {
+		return err
+	}
+	s := &Storage{config: c, source: nowhere{}, slots: newSlots(c.Connections)}
+	return s.call(ctx, "", ask)
+}
+
+// nowhere is a Source that call may refresh.
+type nowhere struct{ Source }
+
+func (nowhere) Refresh(context.Context, string) {}
+
 // askOnce is one attempt of call.
 func (s *Storage) askOnce(ctx context.Context, ask func(ctx context.Context) error) (finding, error) {
 	limit := s.config.FirstByteTimeout + s.config.SlowTime

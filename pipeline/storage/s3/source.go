@@ -57,6 +57,10 @@ func Open(ctx context.Context, t target.Bucket, o Options) (s *Source, object st
 			return nil, "", err
 		}
 		_, err := s.Head(ctx, base)
+		if elsewhere(err) {
+			s.Refresh(ctx, base)
+			_, err = s.Head(ctx, base)
+		}
 		if err == nil {
 			return s, base, nil
 		}
@@ -69,6 +73,14 @@ func Open(ctx context.Context, t target.Bucket, o Options) (s *Source, object st
 	}
 	s, err = newSource(t, o)
 	return s, "", err
+}
+
+// codeElsewhere is what S3 says where a bucket is in another region.
+const codeElsewhere = "PermanentRedirect"
+
+func elsewhere(err error) bool {
+	status, ok := errors.AsType[*remote.StatusError](err)
+	return ok && status.Code == codeElsewhere
 }
 
 func newSource(folder target.Bucket, o Options) (*Source, error) {
@@ -223,7 +235,11 @@ func (s *Source) head(ctx context.Context, path string) (remote.Listed, error) {
 	_ = resp.Body.Close()
 	a := remote.AnswerOf(resp, "")
 	if a.Status != http.StatusOK {
-		return remote.Listed{}, &remote.StatusError{Status: a.Status, RetryAfter: a.RetryAfter}
+		refused := &remote.StatusError{Status: a.Status, RetryAfter: a.RetryAfter}
+		if at, region := s.where(), resp.Header.Get(regionHeader); at.endpoint == nil && region != "" && region != at.region && (a.Status/100 == 3 || a.Status == http.StatusBadRequest) {
+			refused.Code = codeElsewhere // an answer to HEAD has no body that could say so
+		}
+		return remote.Listed{}, refused
 	}
 	l := remote.Listed{Path: path, SizeBytes: a.LengthBytes, Validator: a.Validator}
 	if modified, err := http.ParseTime(resp.Header.Get("Last-Modified")); err == nil {

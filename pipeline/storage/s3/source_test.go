@@ -190,6 +190,25 @@ func TestAnotherRegionIsGoneToWhenItIsTold(t *testing.T) {
 	}
 }
 
+// HEAD is answered without a body: an object that is named is found all the same.
+func TestTheRegionIsGoneToWhenAnObjectIsLookedFor(t *testing.T) {
+	for _, status := range []int{301, 400} {
+		s := serve(t, func(w http.ResponseWriter, r *http.Request) {
+			if !strings.Contains(r.Host, "eu-north-1") {
+				w.Header().Set(regionHeader, "eu-north-1")
+				w.WriteHeader(status)
+				return
+			}
+			w.Header().Set("ETag", `"v1"`)
+		})
+		t.Setenv("AWS_REGION", "us-east-1")
+		src, object, err := Open(t.Context(), bucket(t, "s3://bucket/a/x.tar"), Options{Transport: amazon{transport(t), s.server.Listener.Addr().String()}})
+		require.NoError(t, err)
+		require.Equal(t, "x.tar", object)
+		require.NoError(t, src.Close())
+	}
+}
+
 func TestCodesOfErrorsComeWithAnswers(t *testing.T) {
 	for code, status := range map[string]int{"SlowDown": 503, "ExpiredToken": 400, "InvalidObjectState": 403, "RequestTimeTooSkewed": 403, "NoSuchKey": 404} {
 		s := serve(t, func(w http.ResponseWriter, _ *http.Request) {

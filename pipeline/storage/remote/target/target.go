@@ -73,6 +73,8 @@ func Parse(name string) (Target, error) {
 		return Target{}, fmt.Errorf("%s:// is not supported: give the https:// URL of the container, with its SAS token as the query", scheme)
 	case "s3a", "s3n":
 		return Target{}, fmt.Errorf("%s:// is not supported: write s3://", scheme)
+	case "hf":
+		return Target{}, fmt.Errorf("hf:// is not supported yet: download the files (hf download --repo-type dataset), or copy them to a bucket")
 	case "file":
 		return Target{}, fmt.Errorf("file:// is not supported: give the path alone")
 	}

@@ -14,6 +14,8 @@ type Web struct {
 	// Dir is the folder, percent-encoded in one way, with a slash at its end and none
 	// at its start: "" is the server's root.
 	Dir string
+	// Written is what the names below Dir were written as, without the query.
+	Written string
 	// Names are the files, or the one list of files. Paths are relative to Dir.
 	Names []Name
 	// List says that the file is a list: see ParseText and ParseShards.
@@ -76,7 +78,8 @@ func parseWeb(scheme, rest string) (Web, error) {
 	if w.Dir, err = canonical(path[:dir]); err != nil {
 		return Web{}, fmt.Errorf("%s: %w", where, err)
 	}
-	if w.Names, err = expand(path[dir:], query); err != nil {
+	w.Written = path[dir:]
+	if w.Names, err = expand(w.Written, query); err != nil {
 		return Web{}, fmt.Errorf("%s: %w", where, err)
 	}
 	w.List = len(w.Names) == 1 && (strings.HasSuffix(w.Names[0].Path, ".txt") || strings.HasSuffix(w.Names[0].Path, ".json"))

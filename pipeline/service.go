@@ -1,0 +1,147 @@
+package pipeline
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/lsiofs/lsiofs/pipeline/catalog/discover"
+	"github.com/lsiofs/lsiofs/pipeline/storage"
+	"github.com/lsiofs/lsiofs/pipeline/storage/profile"
+	"github.com/lsiofs/lsiofs/pipeline/storage/remote"
+	"github.com/lsiofs/lsiofs/pipeline/storage/remote/target"
+	"github.com/lsiofs/lsiofs/pipeline/storage/retry"
+	"github.com/lsiofs/lsiofs/pipeline/storage/s3"
+	"github.com/lsiofs/lsiofs/pipeline/storage/web"
+)
+
+// List prices of S3 in us-east-1, of a request each.
+const (
+	getDollars  = 0.0004 / 1000
+	listDollars = 0.005 / 1000
+)
+
+// found is what a service says that a dataset's name stands for.
+type found struct {
+	target discover.Target
+	name   string // of the dataset, as users write it, but without secrets; "": as it was given
+	engine *remote.Storage
+	close  func() error // of all that was opened
+}
+
+// IsRemote says whether a dataset's name is that of something at a service, as in
+// s3://bucket. What there is in the file system under that very name is a path.
+func IsRemote(dataset string) bool { return target.IsRemote(dataset) && !exists(dataset) }
+
+// findAtService is scheme.find of datasets at services: it opens the engine that they are read through.
+func findAtService(ctx context.Context, m *mount) (f found, err error) {
+	defer func() {
+		if err != nil {
+			err = fmt.Errorf("dataset: %w", err)
+		}
+	}()
+	switch {
+	case m.spec.Format.Name == "files":
+		return f, errors.New("--format files is not for buckets and web servers, where it would take a request a file: pack the files as tar shards, with lsiofs cat DIRECTORY --format files --shuffle none > SHARD.tar where they lie on a disk")
+	case len(m.spec.Format.Arrays) > 0:
+		return f, errors.New("--array is not for buckets and web servers yet: copy the arrays to a disk")
+	}
+	parsed, err := target.Parse(m.spec.Dataset)
+	if err != nil {
+		return f, err
+	}
+	transport, err := web.NewTransport(web.Settings{CAFile: m.spec.Remote.CAFile})
+	if err != nil {
+		return f, err
+	}
+	var source remote.Source
+	var choice discover.Choice
+	c := m.remoteConfig()
+	err = remote.Try(ctx, c, func(ctx context.Context) (err error) {
+		if parsed.Bucket != nil {
+			source, choice, err = m.openBucket(ctx, *parsed.Bucket, transport)
+		} else {
+			source, choice, err = m.openWeb(ctx, *parsed.Web, transport)
+		}
+		return err
+	})
+	if err != nil {
+		transport.Close()
+		return f, err
+	}
+	if parsed.Web != nil {
+		f.name = parsed.Web.Root() + "/" + parsed.Web.Written
+	} else if strings.HasPrefix(source.Name(), "s3://") { // Amazon's, and no service of one's own
+		c.GetDollars, c.ListDollars = getDollars, listDollars
+	}
+	f.engine, err = remote.New(source, c)
+	if err == nil {
+		f.target, err = discover.At(source.Name(), choice)
+	}
+	f.close = func() (err error) {
+		if f.engine != nil {
+			err = f.engine.Close()
+		} else {
+			err = source.Close()
+		}
+		transport.Close()
+		return err
+	}
+	if err != nil {
+		return found{}, errors.Join(err, f.close())
+	}
+	return f, nil
+}
+
+func (m *mount) remoteConfig() remote.Config {
+	c := remote.DefaultConfig()
+	c.Connections, c.ReadTimeout = m.spec.Remote.Connections, m.spec.ReadTimeout
+	c.Unversioned = m.spec.Remote.Unversioned
+	c.Hedge = true
+	return c
+}
+
+func (m *mount) openBucket(ctx context.Context, b target.Bucket, transport *web.Transport) (remote.Source, discover.Choice, error) {
+	r := m.spec.Remote
+	s, object, err := s3.Open(ctx, b, s3.Options{
+		Region: r.Region, Endpoint: r.Endpoint, Anonymous: r.Anonymous, RequesterPays: r.RequesterPays, Transport: transport,
+	})
+	if err != nil {
+		return nil, discover.Choice{}, err
+	}
+	return s, discover.Choice{File: object, Pattern: b.Pattern}, nil
+}
+
+func (m *mount) openWeb(ctx context.Context, w target.Web, transport *web.Transport) (remote.Source, discover.Choice, error) {
+	s, err := web.Open(ctx, w, web.Options{Unversioned: m.spec.Remote.Unversioned, Transport: transport})
+	if err != nil {
+		return nil, discover.Choice{}, err
+	}
+	if !w.List && len(w.Names) == 1 {
+		return s, discover.Choice{File: w.Names[0].Path}, nil
+	}
+	return s, discover.Choice{Names: w.Written}, nil
+}
+
+// openService gives the engine that findAtService has opened.
+func openService(m *mount, _, _ string) (storage.Storage, error) { return m.service, nil }
+
+// asItIs lies over storages that try again themselves.
+func asItIs(s storage.Storage) (storage.Storage, *retry.Storage) { return s, nil }
+
+// objectProfile and webProfile are what services like, which nobody measures yet.
+func objectProfile(_ string, o *Options) (profile.Profile, []profile.Cell) {
+	return profileOf(profile.KindObject, o), nil
+}
+
+func webProfile(_ string, o *Options) (profile.Profile, []profile.Cell) {
+	return profileOf(profile.KindWeb, o), nil
+}
+
+func profileOf(k profile.Kind, o *Options) profile.Profile {
+	if o.Storage != nil {
+		return *o.Storage
+	}
+	return profile.Defaults(k)
+}

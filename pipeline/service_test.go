@@ -1,0 +1,247 @@
+package pipeline
+
+import (
+	"bytes"
+	"crypto/sha256"
+	"fmt"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/lsiofs/lsiofs/pipeline/order"
+	"github.com/lsiofs/lsiofs/pipeline/spec"
+	"github.com/lsiofs/lsiofs/pipeline/storage"
+	"github.com/lsiofs/lsiofs/pipeline/storage/remote/unkind"
+	"github.com/lsiofs/lsiofs/pipeline/stream"
+	"github.com/lsiofs/lsiofs/pipeline/unpack/synthetic"
+)
+
+// served is a directory of shards, and the same at a web server.
+type served struct {
+	dir, url string
+	names    []string
+	server   *unkind.Server
+}
+
+const servedShards = 4
+
+// serveShards makes shards of records of some 3 KB.
+func serveShards(t testing.TB, shape synthetic.Shape, records uint64) served {
+	w := served{dir: t.TempDir(), server: unkind.New()}
+	shape.RecordBytes, shape.Seed = max(shape.RecordBytes, 3000), 1
+	for i := range uint64(servedShards) {
+		var b bytes.Buffer
+		require.NoError(t, shape.WriteShard(&b, i*records, records, nil))
+		name := fmt.Sprintf("%03d%s", i, shape.Extension())
+		w.names = append(w.names, name)
+		require.NoError(t, os.WriteFile(filepath.Join(w.dir, name), b.Bytes(), 0o644))
+		w.server.PutBytes("train/"+name, b.Bytes())
+	}
+	h := httptest.NewServer(w.server)
+	t.Cleanup(h.Close)
+	w.url = h.URL + "/train/{000..003}" + shape.Extension()
+	return w
+}
+
+// sums are those of all files of a set.
+func sums(t testing.TB, d *Dataset, s spec.Spec, done []order.Done) (all []string) {
+	set, err := d.Set(t.Context(), 1, done, s.Deal)
+	require.NoError(t, err)
+	for w := range s.Deal.Workers {
+		for k := stream.Data; k <= stream.Offsets; k++ {
+			all = append(all, fmt.Sprintf("%x", sha256.Sum256(readFile(t, set, w, k, 100_000))))
+		}
+	}
+	return all
+}
+
+// A dataset at a web server is the one that its files are on a disk: the same fingerprint,
+// bytes and resumes in every shuffle.
+func TestADatasetAtAServerIsThatOfItsFiles(t *testing.T) {
+	shuffles := map[string]func(*spec.Order){
+		"none":      func(o *spec.Order) { o.Shuffle = spec.ShuffleNone },
+		"reservoir": func(o *spec.Order) {},
+		"block":     func(o *spec.Order) { o.Shuffle = spec.ShuffleBlock },
+		"full":      func(o *spec.Order) { o.Shuffle = spec.ShuffleFull },
+		"one lane":  func(o *spec.Order) { o.Lanes, o.SizeRecords = 1, 50 },
+	}
+	for name, shape := range map[string]synthetic.Shape{
+		"tar":       {Format: "tar", RecordBytes: 4096},
+		"tar.gz":    {Format: "tar", Codec: "gz", RecordBytes: 4096},
+		"jsonl.zst": {Format: "jsonl", Codec: "zst"},
+		"tfrecord":  {Format: "tfrecord"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := serveShards(t, shape, 60)
+			for shuffle, change := range shuffles {
+				s := testSpec(t, w.dir)
+				change(&s.Order)
+				local := open(t, s)
+				done := []order.Done{order.First(50, s.Order)}
+				want, rest := sums(t, local, s, nil), sums(t, local, s, done)
+
+				s.Dataset, s.IndexDir = w.url, t.TempDir()
+				d := open(t, s)
+				require.Equal(t, local.Fingerprint(), d.Fingerprint(), shuffle)
+				require.Equal(t, want, sums(t, d, s, nil), shuffle)
+				require.Equal(t, rest, sums(t, d, s, done), "%s, what is left of a checkpoint of the directory", shuffle)
+				st := d.Status().Remote
+				require.Positive(t, st.Requests["206"]+st.Requests["200"], "%v", st.Requests)
+				require.Zero(t, st.PriceDollars, "web servers have no price list")
+				report, err := d.VerifyShards(t.Context(), nil)
+				require.NoError(t, err)
+				require.Empty(t, report.Findings)
+			}
+		})
+	}
+}
+
+// Every read fails once, in one of the ways in which services fail: no byte is another.
+func TestFaultsOfAServerChangeNoByte(t *testing.T) {
+	w := serveShards(t, synthetic.Shape{Format: "tar", RecordBytes: 4096}, 60)
+	s := testSpec(t, w.dir)
+	want := sums(t, open(t, s), s, nil)
+	for i, fault := range []unkind.Fault{unkind.Status(500, ""), unkind.Reset(1000), unkind.Short(1), unkind.Whole()} {
+		w.server.On(unkind.Method("GET"), fault).Share(0.1, uint64(i))
+	}
+	s.Dataset, s.IndexDir = w.url, t.TempDir()
+	d := open(t, s)
+	require.Equal(t, want, sums(t, d, s, nil))
+	require.NotEmpty(t, d.Status().Remote.Retries)
+}
+
+// An object that is replaced while it is read gives an error that says so, and never the
+// bytes of another version.
+func TestAnObjectThatChangesIsAnError(t *testing.T) {
+	w := serveShards(t, synthetic.Shape{Format: "tar", RecordBytes: 4096}, 60)
+	s := testSpec(t, w.dir)
+	s.Deal.Workers = 1
+	want := readFirst(t, open(t, s), s, 1<<30)
+
+	s.Dataset, s.IndexDir = w.url, t.TempDir()
+	s.MemoryBytes = 1 << 20 // little of it is read ahead
+	d := open(t, s)
+	begun := readFirst(t, d, s, 20_000)
+	require.Equal(t, want[:len(begun)], begun)
+	for _, name := range w.names {
+		w.server.Change("train/" + name)
+	}
+	set, err := d.Set(t.Context(), 0, nil, s.Deal)
+	require.NoError(t, err)
+	h := set.Open(0, stream.Data)
+	defer h.Close()
+	var r stream.Reply
+	read := 0
+	for {
+		if err = h.ReadAt(t.Context(), &r, int64(read), 10_000); err != nil || r.Len() == 0 {
+			break
+		}
+		for _, p := range r.Slices {
+			require.True(t, bytes.Equal(want[read:read+len(p)], p), "bytes from %d on", read)
+			read += len(p)
+		}
+		r.Release()
+	}
+	require.ErrorIs(t, err, storage.ErrChanged)
+	require.ErrorContains(t, err, "mount again")
+	require.Less(t, read, len(want))
+
+	s.IndexDir = t.TempDir()
+	require.Equal(t, want, readFirst(t, open(t, s), s, 1<<30), "which helps")
+}
+
+// readFirst reads at least so many bytes of epoch 0, or all that there are.
+func readFirst(t testing.TB, d *Dataset, s spec.Spec, least int) (all []byte) {
+	set, err := d.Set(t.Context(), 0, nil, s.Deal)
+	require.NoError(t, err)
+	h := set.Open(0, stream.Data)
+	defer h.Close()
+	var r stream.Reply
+	for len(all) < least {
+		require.NoError(t, h.ReadAt(t.Context(), &r, int64(len(all)), 10_000))
+		if r.Len() == 0 {
+			break
+		}
+		for _, p := range r.Slices {
+			all = append(all, p...)
+		}
+		r.Release()
+	}
+	return all
+}
+
+// What can't be read rightly is refused when the dataset is opened, in words, and names
+// that were given with secrets appear without.
+func TestDatasetsAtServersAreRefusedInWords(t *testing.T) {
+	w := serveShards(t, synthetic.Shape{Format: "tar", RecordBytes: 4096}, 20)
+	w.server.PutBytes("train/list.txt", []byte(strings.Join(w.names, "\n")))
+	w.server.PutBytes("train/bare.tar", w.server.Bytes("train/000.tar", 0, 20<<10))
+	w.server.Bare("train/bare.tar")
+	base := strings.TrimSuffix(w.url, "{000..003}.tar")
+	for _, c := range []struct {
+		dataset string
+		change  func(*spec.Spec)
+		words   string
+	}{
+		{w.url, func(s *spec.Spec) { s.Format.Name = "files" }, "--format files is not for buckets and web servers"},
+		{w.url, func(s *spec.Spec) {
+			s.Format.Arrays = []spec.Array{{Name: "x", Pattern: "x"}, {Name: "y", Pattern: "y"}}
+		}, "--array is not for buckets and web servers"},
+		{base + "bare.tar", nil, "--unversioned"},
+		{base + "{000..004}.tar", nil, "004.tar"},
+		{base + "none.tar", nil, "404 Not Found"},
+		{base, nil, "does not list its folders"},
+		{base + "*.tar", nil, "is no pattern here"},
+		{strings.Replace(w.url, "//", "//someone:secret@", 1), nil, "use https://"},
+		{w.url, func(s *spec.Spec) { s.Remote.CAFile = "/nowhere" }, "--ca-file"},
+		{w.url, func(s *spec.Spec) { s.Remote.Connections = 0 }, "--connections (0)"},
+		{"s3://bucket/", func(s *spec.Spec) { s.Remote.Endpoint = "nonsense" }, "--endpoint"},
+	} {
+		s := testSpec(t, c.dataset+"?sig=secret")
+		if strings.HasPrefix(c.dataset, "s3:") {
+			s.Dataset = c.dataset
+		}
+		if c.change != nil {
+			c.change(&s)
+		}
+		_, err := Open(t.Context(), s, Options{})
+		require.ErrorContains(t, err, c.words, c.dataset)
+		require.NotContains(t, err.Error(), "secret", c.dataset)
+	}
+
+	s := testSpec(t, base+"list.txt?sig=secret")
+	d := open(t, s)
+	require.Equal(t, servedShards, d.Catalog().Shards())
+	text, err := d.Describe()
+	require.NoError(t, err)
+	require.NotContains(t, string(text), "secret")
+	require.Contains(t, string(text), base+"list.txt")
+	require.Equal(t, strings.TrimSuffix(base, "/"), d.Catalog().Root())
+
+	s = testSpec(t, base+"bare.tar")
+	s.OnCorrupt, s.Remote.Unversioned = spec.CorruptSkip, true
+	require.Positive(t, open(t, s).Records())
+}
+
+// A server that knows no ranges is refused when something large is read from it.
+func TestAServerWithoutRangesIsRefused(t *testing.T) {
+	w := serveShards(t, synthetic.Shape{Format: "tar", RecordBytes: 9 << 20}, 2)
+	w.server.On(unkind.Method("GET"), unkind.Whole())
+	_, err := Open(t.Context(), testSpec(t, w.url), Options{})
+	require.ErrorContains(t, err, "does not serve ranges")
+}
+
+// The stored index is found by the canonical name, whatever secrets come with it, and
+// nothing is read again.
+func TestTheIndexOfADatasetAtAServerIsUsedAgain(t *testing.T) {
+	w := serveShards(t, synthetic.Shape{Format: "tar", RecordBytes: 4096}, 20)
+	s := testSpec(t, w.url+"?sig=1")
+	first := open(t, s).Fingerprint()
+	w.server.On(unkind.Method("GET"), unkind.Status(404, ""))
+	s.Dataset = w.url + "?sig=2"
+	require.Equal(t, first, open(t, s).Fingerprint())
+}
