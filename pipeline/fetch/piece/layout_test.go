@@ -5,7 +5,60 @@ import (
 
 	"github.com/stretchr/testify/require"
 	"pgregory.net/rapid"
+
+	"github.com/lsiofs/lsiofs/pipeline/catalog"
+	"github.com/lsiofs/lsiofs/pipeline/storage"
 )
+
+// oneShard is an index of the extents of one shard, all of one piece; those at odd places
+// are of the part, where odd says so.
+type oneShard struct {
+	shard   catalog.Shard
+	extents []catalog.Extent
+	odd     bool
+}
+
+func (x *oneShard) Shards() int             { return 1 }
+func (x *oneShard) Shard(int) catalog.Shard { return x.shard }
+func (x *oneShard) Extents(records []uint64, dst []catalog.Extent) {
+	for i, r := range records {
+		dst[i] = x.extents[r]
+	}
+}
+func (x *oneShard) Has(record uint64) bool       { return !x.odd || record%2 == 1 }
+func (x *oneShard) Count(from, to uint64) uint64 { panic("not asked for") }
+
+func TestALayoutSaysWhichBytesAPieceIsMadeOf(t *testing.T) {
+	for name, c := range map[string]struct {
+		extents [][2]int64 // offset and size
+		bytes   int64      // of the shard
+		odd     bool
+		want    Layout
+	}{
+		"side by side":        {[][2]int64{{10, 5}, {15, 5}}, 99, false, Layout{[]Range{{10, 10}}, []Span{{0, 5}, {5, 5}}, 10, false, 20}},
+		"a gap comes along":   {[][2]int64{{10, 5}, {25, 5}}, 99, false, Layout{[]Range{{10, 20}}, []Span{{0, 5}, {15, 5}}, 20, false, 30}},
+		"a gap does not":      {[][2]int64{{10, 5}, {26, 5}}, 99, false, Layout{[]Range{{10, 5}, {26, 5}}, []Span{{0, 5}, {5, 5}}, 10, false, 31}},
+		"no last newline":     {[][2]int64{{10, 5}, {15, 5}}, 19, false, Layout{[]Range{{10, 9}}, []Span{{0, 5}, {5, 5}}, 10, true, 19}},
+		"overlapping records": {[][2]int64{{10, 9}, {12, 4}}, 99, false, Layout{[]Range{{10, 9}}, []Span{{0, 9}, {2, 4}}, 9, false, 19}},
+		"a part":              {[][2]int64{{10, 5}, {15, 5}, {20, 5}, {25, 5}}, 99, true, Layout{[]Range{{15, 15}}, []Span{{0, -1}, {0, 5}, {0, -1}, {10, 5}}, 15, false, 30}},
+		"large: whole pages": {[][2]int64{{5000, 70_000}}, 100_000, false,
+			Layout{[]Range{{4096, 73_728}}, []Span{{904, 70_000}}, 73_728, false, 75_000}},
+		"large: up to the end": {[][2]int64{{5000, 70_000}}, 75_001, false,
+			Layout{[]Range{{4096, 70_905}}, []Span{{904, 70_000}}, 70_905, false, 75_000}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			x := &oneShard{odd: c.odd, shard: catalog.Shard{Records: uint64(len(c.extents)), DecodedBytes: c.bytes, Object: storage.Object{SizeBytes: c.bytes}}}
+			for _, e := range c.extents {
+				x.extents = append(x.extents, catalog.Extent{OffsetBytes: e[0], SizeBytes: e[1]})
+			}
+			table, err := New([]uint64{0, uint64(len(c.extents))}, uint64(len(c.extents)))
+			require.NoError(t, err)
+			p := Places{Index: x, Table: table, Part: x}
+			_, l := p.Layout(0, func(int) (int64, Widener) { return 10, nil })
+			require.Equal(t, c.want, l)
+		})
+	}
+}
 
 // Reads of a piece hold its bytes, each once, are no larger than the storage
 // likes, and are cut where it likes.

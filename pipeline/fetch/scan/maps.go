@@ -53,7 +53,7 @@ func (sc *Scanner) mapLater(ld *load, t *todo) bool {
 	})
 }
 
-// mapsOwner is a fetcher as its maps know it.
+// mapsOwner is a scanner as its maps know it.
 type mapsOwner struct{ sc *Scanner }
 
 var _ mapped.Owner = mapsOwner{}

@@ -167,8 +167,8 @@ func TestASurveyKnowsTheTablesOfAScanner(t *testing.T) {
 	}
 }
 
-// What is called off, or was not to be had in passing, is no failure.
-func TestWhatNobodyWaitsForIsNoted(t *testing.T) {
+// Only what a reader could be told is noted.
+func TestWhatWasCalledOffIsNoFailure(t *testing.T) {
 	d := fetchtest.Make(t, fetchtest.Shape{Shards: 1, Records: 60, MaxBytes: 1000})
 	store := fetchtest.OpenStorage(t, d.Dir)
 	sc := newScannerOver(t, d, 1<<20, store)
