@@ -14,34 +14,34 @@ type Kind string
 
 const (
 	KindIdle       Kind = "idle"       // nobody reads
-	KindReaders    Kind = "readers"    // lsiofs waits for them
-	KindStorage    Kind = "storage"    // they wait for it
-	KindDecompress Kind = "decompress" // for decoders
-	KindGather     Kind = "gather"     // for what has come to be copied to its place and checked
-	KindOrder      Kind = "order"      // for the order to be computed
-	KindCopy       Kind = "copy"       // for lsiofs and the kernel to hand records over
-	KindStalled    Kind = "stalled"    // for something that has not answered for long
+	KindReaders    Kind = "readers"    // lsiofs waits for the readers
+	KindStorage    Kind = "storage"    // readers wait for the storage
+	KindDecompress Kind = "decompress" // readers wait for decoders
+	KindGather     Kind = "gather"     // readers wait for read bytes to be copied to their places and checked
+	KindOrder      Kind = "order"      // readers wait for the order to be computed
+	KindCopy       Kind = "copy"       // readers wait for lsiofs and the kernel to hand records over
+	KindStalled    Kind = "stalled"    // readers wait for something that has not answered for long
 )
 
 // Verdict is the answer to "is the loader the bottleneck?".
 type Verdict struct {
 	Kind Kind `json:"kind"`
-	// Share is the part of the readers' time that it is about.
+	// Share is the share of the readers' time that the verdict is about.
 	Share float64 `json:"share"`
-	// Seconds is how much of the past it is about.
+	// Seconds is the length of the past that the verdict is about.
 	Seconds float64 `json:"seconds"`
 	Text    string  `json:"text"`
 }
 
-// Facts are what a verdict needs beside what was counted.
+// Facts are what a verdict needs besides the counters.
 type Facts struct {
 	Cores int
 	// Storage is what people call it: "the disk".
 	Storage string
-	// Possible is how many bytes a second the storage can give in reads of a size,
-	// 0 where that is not known; nil: it never is.
+	// Possible is how many bytes a second the storage can give in reads of a size; 0 if
+	// that is not known for the size, nil if it is never known.
 	Possible func(readBytes float64) float64
-	// Waiting is the request of a reader that has waited for the longest, if any.
+	// Waiting is the reader's request that has waited longest, if any.
 	Waiting Waiting
 }
 
@@ -63,8 +63,8 @@ const (
 	saturated = 0.8
 )
 
-// Judge gives the verdict for now: of the last minute, or of the second, if in the
-// minute before nobody read. The windows are of a second and of a minute.
+// Judge gives the current verdict: of the last minute, or of the last second if nobody
+// read in the window of a minute. A request that has waited for long comes first.
 func Judge(second, minute Window, f Facts) Verdict {
 	if f.Waiting.Seconds >= stalledSeconds {
 		return f.stalled(minute)

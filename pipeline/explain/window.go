@@ -1,6 +1,10 @@
-// Package explain says where the time of readers went between two looks at the
-// counters of package meter, and which of it all is the bottleneck: as shares, and
-// in a sentence. It is pure: it looks at no clock and at nothing but its arguments.
+// Package explain says where the readers' time went between two snapshots of the
+// counters of package meter, and which stage is the bottleneck: as shares and in a
+// sentence. It is pure: it uses nothing but its arguments, and no clock.
+//
+//	Snapshot ─┐
+//	          ├─Between──► Window (shares by stage) ──Judge──► Verdict (a sentence)
+//	Snapshot ─┘
 package explain
 
 import (
@@ -12,19 +16,20 @@ import (
 // Snapshot is all counters at one time. They only grow.
 type Snapshot struct {
 	meter.Times
-	Bytes [meter.Stages]uint64 // that came out of a stage
+	Bytes [meter.Stages]uint64 // bytes that came out of a stage
 	Reads uint64               // of storage
-	// Recent and Active are the time of readers, each counted for itself, in
-	// nanoseconds: of those who have read in the last minute, and in the last second.
+	// Recent and Active are times of readers, added up over the readers, in nanoseconds.
+	// Recent counts readers that have read in the last minute, Active those that have
+	// read in the last second.
 	Recent, Active int64
-	// Fill is how much was in a stage times how long, in nanoseconds; Looked is how
-	// long that was looked at.
+	// Fill is how much was in a stage multiplied by how long, in nanoseconds. Looked is
+	// the time that was sampled for it.
 	Fill   meter.Sums
 	Looked int64
 }
 
-// Waited is how long requests of readers have waited for a stage, or were in it,
-// in nanoseconds.
+// Waited is how long readers' requests have waited for a stage or were in it, in
+// nanoseconds.
 func (s *Snapshot) Waited(stage meter.Stage) int64 {
 	switch stage {
 	case meter.Copy:
@@ -35,20 +40,20 @@ func (s *Snapshot) Waited(stage meter.Stage) int64 {
 	return s.Waits[stage]
 }
 
-// Window is what went on between two snapshots.
+// Window is what happened between two snapshots.
 type Window struct {
 	Seconds float64 `json:"seconds"`
-	// Readers is how many there were, on average.
+	// Readers is the average number of readers.
 	Readers float64 `json:"readers"`
-	// Shares are of the time of these.
+	// Shares are shares of the readers' time.
 	Shares Shares `json:"shares"`
 	Stages []Row  `json:"stages"`
 }
 
-// Shares say where the time of readers went. Together they are 1, or 0 where there
-// were none.
+// Shares say where the time of readers went. They add up to 1, or to 0 if there were no
+// readers.
 type Shares struct {
-	Themselves float64 `json:"themselves"` // they did not wait for lsiofs
+	Themselves float64 `json:"themselves"` // the readers were not waiting for lsiofs
 	Order      float64 `json:"order"`
 	Storage    float64 `json:"storage"`
 	Decompress float64 `json:"decompress"`
@@ -60,10 +65,10 @@ type Shares struct {
 // Row is one stage.
 type Row struct {
 	Stage string `json:"stage"`
-	// Busy is how many goroutines were at work, on average: of one core, or of one
-	// storage, the share of the time.
+	// Busy is the average number of goroutines at work. With one core, and for storage,
+	// that is a share of the time.
 	Busy float64 `json:"busy"`
-	// Waited is the share of the readers' time in which they waited for it.
+	// Waited is the share of the readers' time in which they waited for the stage.
 	Waited float64 `json:"waited"`
 	// Queued is how much was in the stage, on average: see meter.Meter.
 	Queued         float64 `json:"queued"`
@@ -77,8 +82,8 @@ type Row struct {
 // reading.
 const glimpse = 100_000_000
 
-// Between is what went on from one snapshot to a later one. brief says that it is
-// so short that those count as readers who have read in the last second.
+// Between is the window from one snapshot to a later one. brief means that the window is
+// short: then only those count as readers that have read in the last second.
 func Between(from, to Snapshot, brief bool) Window {
 	nanos := float64(to.At - from.At)
 	if nanos <= 0 {
