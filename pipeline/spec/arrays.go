@@ -5,8 +5,8 @@ import (
 	"strings"
 )
 
-// Array is one of several arrays whose rows are read together as records: its name, and
-// which files below the dataset's directory are its parts, as a pattern.
+// Array is one of several arrays whose rows are read together as records. Pattern says
+// which files below the dataset's directory are its parts.
 type Array struct{ Name, Pattern string }
 
 // maxArrays bounds Format.Arrays.

@@ -1,11 +1,13 @@
-// Package spec is the user's configuration of a dataset and its streams: plain
-// data with defaults and a validation that reports every problem at once. It
-// imports nothing of lsiofs, so that every other package may use its values.
+// Package spec is the user's configuration of a dataset and its streams: plain data with
+// defaults, and a validation that reports every problem at once. It imports nothing of
+// lsiofs, so every other package may use it.
 //
-// A Spec says what is read (Dataset, Format), which record comes when (Order,
-// Epoch), how records are dealt to workers (Deal), and how much the machine may
-// spend on it (MemoryBytes, IO, Direct, ReadTimeout). Only the first three have an
-// influence on the bytes of a stream.
+//	flags ──► Spec ──Validate──► pipeline.Open
+//
+// A Spec has four parts: what is read (Dataset, Format), which record comes when (Order,
+// Epoch), how records are assigned to workers (Deal), and what the machine may spend
+// (MemoryBytes, IO, Direct, ReadTimeout). Only the first three affect the bytes of a
+// stream.
 package spec
 
 import "time"
@@ -15,29 +17,29 @@ type Shuffle string
 
 const (
 	ShuffleNone      Shuffle = "none"      // dataset order
-	ShuffleReservoir Shuffle = "reservoir" // a buffer a lane, one record out for one in
-	ShuffleBlock     Shuffle = "block"     // blocks of a lane, each permuted
+	ShuffleReservoir Shuffle = "reservoir" // a buffer for each lane: one record out for one in
+	ShuffleBlock     Shuffle = "block"     // each lane is cut into blocks, and each block permuted
 	ShuffleFull      Shuffle = "full"      // one permutation of all records
 )
 
-// Dealing names one of the ways in which records of G′ go to workers.
+// Dealing names a way to assign the records of G′ to workers.
 type Dealing string
 
 const (
-	DealInterleaved Dealing = "interleaved" // batches in turn; the default
-	DealContiguous  Dealing = "contiguous"  // one run of G′ a worker
+	DealInterleaved Dealing = "interleaved" // workers get batches in turn; the default
+	DealContiguous  Dealing = "contiguous"  // each worker gets one run of G′
 )
 
-// Tail says what becomes of records that do not fill a round of batches.
+// Tail says what happens to records that do not fill a round of batches.
 type Tail string
 
 const (
-	TailKeep Tail = "keep" // lengths as they fall
+	TailKeep Tail = "keep" // nothing: streams may differ in length
 	TailDrop Tail = "drop" // cut to a multiple of workers × batch
-	TailPad  Tail = "pad"  // extended to such a multiple with G from its start
+	TailPad  Tail = "pad"  // extended to such a multiple, with records from the start of G
 )
 
-// OnCorrupt says what becomes of damaged records found while indexing.
+// OnCorrupt says what happens to damaged records that indexing finds.
 type OnCorrupt string
 
 const (
@@ -45,13 +47,13 @@ const (
 	CorruptSkip OnCorrupt = "skip" // leave out what is damaged, and list it
 )
 
-// IO names an io engine.
+// IO names an I/O engine.
 type IO string
 
 const (
-	IOAuto  IO = "auto"  // uring where the kernel permits it, else pread
+	IOAuto  IO = "auto"  // uring if the kernel permits it, else pread
 	IOUring IO = "uring" // io_uring, or an error
-	IOPread IO = "pread" // pread on a pool of threads
+	IOPread IO = "pread" // pread on a bounded pool of threads
 )
 
 // Direct says when reads bypass the page cache (O_DIRECT).
@@ -59,21 +61,21 @@ type Direct string
 
 const (
 	DirectAuto Direct = "auto" // large cold reads of a dataset that does not fit into memory
-	DirectOn   Direct = "on"   // all reads, where the file system permits it
+	DirectOn   Direct = "on"   // all reads, if the file system permits it
 	DirectOff  Direct = "off"  // none
 )
 
-// Read names a strategy of reading. All give the same bytes.
+// Read names a read strategy. All give the same bytes.
 type Read string
 
 const (
-	ReadAuto   Read = "auto"   // what reads no byte again and again in so much memory
-	ReadScan   Read = "scan"   // pieces of shards as they are wanted, kept in memory
-	ReadGather Read = "gather" // exactly the records that come next; shards that are not compressed
+	ReadAuto   Read = "auto"   // the strategy that reads no byte repeatedly within MemoryBytes
+	ReadScan   Read = "scan"   // whole pieces of shards when they are needed, kept in memory
+	ReadGather Read = "gather" // exactly the records that come next; for uncompressed shards
 	ReadSpool  Read = "spool"  // compressed shards decoded once each into a local file
 )
 
-// Remainder says what becomes of the bytes of a fixed shard that fill no record.
+// Remainder says what happens to the last bytes of a fixed shard that fill no record.
 type Remainder string
 
 const (
@@ -81,23 +83,23 @@ const (
 	RemainderDrop    Remainder = "drop"
 )
 
-// Format is how shards are cut into records (RECORDS.md).
+// Format says how shards are cut into records (RECORDS.md).
 type Format struct {
 	// Name is "auto" or one of Formats.
 	Name string
-	// RecordBytes, StrideBytes and HeaderBytes are fixed's N, S and H. A
-	// StrideBytes of 0 stands for RecordBytes.
+	// RecordBytes, StrideBytes and HeaderBytes are N, S and H of format fixed.
+	// StrideBytes 0 means RecordBytes.
 	RecordBytes, StrideBytes, HeaderBytes int64
 	Remainder                             Remainder
-	// Lc0Check has lc0 look at every frame, and take those that can't be for damaged.
+	// Lc0Check makes lc0 check every frame, and treat impossible ones as damaged.
 	Lc0Check bool
-	// Arrays are read together, a row of each as one record; none for shards that are
-	// whole by themselves.
+	// Arrays are read together, with a row of each as one record. It is empty if shards
+	// hold whole records.
 	Arrays []Array
 }
 
-// WithDefaults is the format with what was left out put in: of fixed the stride, and
-// what becomes of a remainder. Arrays that are read together are of format npy.
+// WithDefaults fills in what was left out: for fixed the stride and the handling of a
+// remainder. Arrays that are read together have format npy.
 func (f Format) WithDefaults() Format {
 	if f.Name == "fixed" && f.StrideBytes == 0 {
 		f.StrideBytes = f.RecordBytes
@@ -111,8 +113,8 @@ func (f Format) WithDefaults() Format {
 	return f
 }
 
-// Order is all that decides G, the global order of an epoch, beside the
-// dataset and the epoch's number. Two equal values give equal orders.
+// Order is everything that determines G, the global order of an epoch, besides the
+// dataset and the epoch's number. Equal values give equal orders.
 type Order struct {
 	Seed        uint64
 	Shuffle     Shuffle
@@ -123,10 +125,10 @@ type Order struct {
 	Batch        uint64
 	ChunkBytes   uint64
 	ChunkRecords uint64
-	Split        Split `json:",omitzero"` // of the dataset; what is left is ordered
+	Split        Split `json:",omitzero"` // selects the records of the dataset that are ordered
 }
 
-// Deal is how G′, what is left of G, is dealt to workers.
+// Deal says how G′, what is left of G, is assigned to workers.
 type Deal struct {
 	Workers uint64
 	Batch   uint64
@@ -144,23 +146,24 @@ type Spec struct {
 	Epoch   uint64
 
 	OnCorrupt OnCorrupt
-	// IndexDir holds stored indexes; empty for DATASET/.lsiofs where that
-	// exists, else lsiofs in the user's cache directory.
+	// IndexDir holds stored indexes. If empty, it is DATASET/.lsiofs if that exists,
+	// else lsiofs in the user's cache directory.
 	IndexDir string
 
-	// MemoryBytes bounds everything that is kept of the data.
+	// MemoryBytes bounds all data that is kept in memory.
 	MemoryBytes int64
-	// MaxRecordBytes bounds the size of a record, 0 for no bound: one that is read
-	// is held whole, and few bytes of a compressed shard can stand for any number.
+	// MaxRecordBytes bounds the size of a record; 0 means no bound. A record is held
+	// whole while it is read, and a few bytes of a compressed shard can decode to any
+	// number.
 	MaxRecordBytes int64
 	IO             IO
 	Direct         Direct
 	ReadTimeout    time.Duration
 	Read           Read
-	// SpoolDir is where compressed shards are spooled; empty for the directory
+	// SpoolDir is where compressed shards are spooled. If empty, it is the directory
 	// spool beside the stored index.
 	SpoolDir string
-	// SpoolMaxBytes bounds the spool, 0 for what the order needs.
+	// SpoolMaxBytes bounds the spool; 0 means what the order needs.
 	SpoolMaxBytes int64
 }
 
@@ -170,7 +173,7 @@ const (
 	MaxLanes   = 65536
 )
 
-// Default gives the values that the command line documents as its defaults.
+// Default gives the values that the command line documents as defaults.
 func Default() Spec {
 	return Spec{
 		Format: Format{Name: "auto", Remainder: RemainderCorrupt},

@@ -13,20 +13,20 @@ type SplitBy string
 const (
 	SplitByRecord SplitBy = "record" // each record by itself
 	SplitByShard  SplitBy = "shard"  // all records of a shard
-	SplitByUnit   SplitBy = "unit"   // from one entry point of a shard to the next
+	SplitByUnit   SplitBy = "unit"   // the records from one entry point of a shard to the next
 )
 
-// Split is the part of a dataset that an order is of. The zero value is all of
-// the dataset, which is no split. Two equal values take the same records.
+// Split selects the part of a dataset that is ordered. The zero value selects the whole
+// dataset. Equal values select the same records.
 type Split struct {
 	Part Part
 	Seed uint64
-	// By is "" until a dataset is open, where the format's own unit is meant.
+	// By may be "", meaning the format's own unit, until the dataset is open.
 	By SplitBy
 }
 
-// Or is s, or no split at all where its part is the whole dataset: what "0..1"
-// says, seed and unit then mean nothing.
+// Or is s, or the zero Split if its part is the whole dataset ("0..1"): seed and unit
+// have no meaning then.
 func (s Split) Or() Split {
 	if s.Part.Whole() {
 		return Split{}
@@ -34,9 +34,8 @@ func (s Split) Or() Split {
 	return s
 }
 
-// Part is the half-open interval [From, To) of a split, in billionths: the
-// decimal fractions of ORDER.md have at most 9 digits. The zero value stands for
-// all, as 0..1 does.
+// Part is the half-open interval [From, To) of a split, in billionths: the decimal
+// fractions of ORDER.md have at most 9 digits. The zero value means all, like 0..1.
 type Part struct{ From, To uint32 }
 
 // billion is 1, in billionths; partDigits are its zeros.
@@ -45,10 +44,10 @@ const (
 	partDigits = 9
 )
 
-// Whole says that p is all of a dataset.
+// Whole says that p is the whole dataset.
 func (p Part) Whole() bool { return p == Part{} || p == Part{0, billion} }
 
-// String is p in the shortest decimals, as "0..0.9".
+// String is p in the shortest decimals, such as "0..0.9".
 func (p Part) String() string {
 	if p.Whole() {
 		return "0..1"
@@ -63,9 +62,9 @@ func fractionText(n uint32) string {
 	return strings.TrimRight(fmt.Sprintf("%d.%09d", n/billion, n%billion), "0")
 }
 
-// Bounds gives the first draw that is in the part and how many there are from it
-// on: draws u with u - from < count, where differences wrap around, and a count of
-// 0 stands for all 2⁶⁴. They are floor(a·2⁶⁴) and its distance to floor(b·2⁶⁴).
+// Bounds gives the first draw in the part, and the number of draws in it. A draw u is in
+// the part if u - from < count, computed modulo 2⁶⁴; count 0 means all 2⁶⁴. from is
+// floor(a·2⁶⁴), and count its distance to floor(b·2⁶⁴).
 func (p Part) Bounds() (from, count uint64) {
 	if p.Whole() {
 		return 0, 0
@@ -83,8 +82,8 @@ func floor64(n uint32) uint64 {
 	return quotient
 }
 
-// ParsePart reads "a..b", decimal fractions of at most 9 digits behind the point
-// with 0 ≤ a < b ≤ 1. Nothing is rounded.
+// ParsePart reads "a..b": decimal fractions of at most 9 digits after the point, with 0
+// ≤ a < b ≤ 1. Nothing is rounded.
 func ParsePart(text string) (Part, error) {
 	a, b, two := strings.Cut(text, "..")
 	from, ok := parseFraction(a)

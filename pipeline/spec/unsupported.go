@@ -6,9 +6,9 @@ import (
 	"strings"
 )
 
-// Unsupported is a format that people have datasets of and that is not read yet.
+// Unsupported is a format that people have datasets in, but that lsiofs does not read.
 type Unsupported struct {
-	Name  string // as --format would have it; its files end in a dot and this
+	Name  string // as --format would name it; also the extension of its files
 	Title string
 	// python converts the files below the working directory to JSON lines. Each file's
 	// lines lie beside it, with .jsonl behind its name, where that can be.
@@ -25,7 +25,8 @@ var unsupported = []Unsupported{
 	{"mds", "MosaicML's MDS", [2]string{`import json, streaming; d = streaming.LocalDataset(".")`, `with open("all.jsonl", "w") as f: f.writelines(json.dumps(d[i]) + "\n" for i in range(len(d)))`}},
 }
 
-// UnsupportedFile gives the format that a file's name stands for, compressed or not.
+// UnsupportedFile gives the unsupported format that a file's name indicates, compressed
+// or not.
 func UnsupportedFile(path string) (Unsupported, bool) {
 	for _, codec := range []string{".gz", ".zst", ".zstd", ".lz4", ".br", ".bz2", ".snappy"} {
 		path = strings.TrimSuffix(path, codec)
@@ -37,7 +38,7 @@ func UnsupportedFile(path string) (Unsupported, bool) {
 	return unsupported[i], true
 }
 
-// Convert says how to convert it.
+// Convert says how to convert data in it to a supported format.
 func (u Unsupported) Convert() string {
 	return fmt.Sprintf("convert it to JSON lines, with these two lines of Python in its directory, and mount that with --format jsonl; records with bytes in them, such as images, need .tar or .npy (see lsiofs help formats)\n    %s\n    %s",
 		u.python[0], u.python[1])

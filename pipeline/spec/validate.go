@@ -7,11 +7,11 @@ import (
 	"strings"
 )
 
-// Formats are the names that Format.Name accepts beside "auto".
+// Formats are the names that Format.Name accepts, besides "auto".
 var Formats = []string{"tar", "jsonl", "lines", "tfrecord", "npy", "fixed", "lc0", "files"}
 
-// Validate reports every problem of s at once, one error a line, each naming
-// the flag, the value and the bound. It looks at nothing but s.
+// Validate reports every problem of s at once, one error a line, each naming the flag,
+// the value and the bound. It looks at nothing but s.
 func (s Spec) Validate() error {
 	var p problems
 	if s.Dataset == "" {
