@@ -1,8 +1,10 @@
-// Package printable makes text safe to be shown on a terminal. Names of shards,
-// of members, keys and reasons come from files of others; written as they are they
-// could move the cursor, change the title or the keys of a terminal, or turn a line
-// around. What is shown to people passes through here where it leaves lsiofs;
-// inside of it, and in streams, bytes stay as they are.
+// Package printable makes text safe to show on a terminal. Names of shards and members,
+// keys and reasons come from files of unknown origin. Printed as they are, they could
+// move the cursor, change the terminal's title or keys, or reverse a line's direction.
+// All text for people passes through this package where it leaves lsiofs. Inside lsiofs,
+// and in streams, bytes stay as they are.
+//
+//	name from a shard ──► Text, Line, JSON ──► terminal, log, status
 package printable
 
 import (
@@ -13,12 +15,12 @@ import (
 	"unicode/utf8"
 )
 
-// Text is s with all that is no graphic character (control characters, invisible
-// formatting, bytes that are no UTF-8) written as in a string of Go. Line breaks
-// and tabs stay.
+// Text is s with every character that is not graphic (control characters, invisible
+// formatting, bytes that are not UTF-8) escaped as in a Go string. Line breaks and tabs
+// stay.
 func Text(s string) string { return escaped(s, "\n\t") }
 
-// Line is Text on one line: line breaks and tabs are written likewise.
+// Line is Text on one line: line breaks and tabs are escaped too.
 func Line(s string) string { return escaped(s, "") }
 
 func escaped(s, kept string) string {
@@ -53,7 +55,7 @@ func escaped(s, kept string) string {
 	return b.String()
 }
 
-// JSON is a text of JSON with what Text would escape escaped as JSON has it: its
+// JSON escapes in a JSON text what Text would escape, by JSON's rules, so that its
 // values stay the same. encoding/json escapes only some of it.
 func JSON(text []byte) []byte {
 	hidden := func(r rune) bool { return r >= 0x7f && !unicode.IsGraphic(r) }
