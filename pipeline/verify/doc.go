@@ -1,22 +1,22 @@
-// Package verify reads every byte of a dataset once and says what is wrong with
-// it, and proves an order by walking it.
+// Package verify checks a dataset and its order. Shards reads every byte once and
+// reports what is wrong; Order proves by walking an order that it keeps its promises.
 //
-// Shards goes through each shard from its first byte to its last, in large reads
-// of which several are under way, at a shard's end those of the next one, and runs
-// the format's index pass over what comes, decoded where the shard is compressed. So
-// every checksum of codec and format is looked at, every record is parsed again, and
-// what is found is held against the stored index: number, places, sizes and keys of
-// the records. Where a format's records have checksums that the index pass does not
-// look at (unpack.Verifier), each record's bytes are gathered and checked, too.
-// Elsewhere the inside of records is read, and not copied.
-//
-//	storage ──► forward: reads under way ──► decoder, tee ──┬──► unpack.Scan ──► extents: as indexed?
+//	storage ──► forward: reads in flight ──► decoder, tee ──┬──► unpack.Scan ──► extents: as indexed?
 //	                                                        └──► payloads: checksums of records
 //
-// What is wrong is a Finding; it does not stop the pass, nor does one shard keep
-// others from being read.
+// Shards reads each shard from its first byte to its last, with several large reads in
+// flight; at a shard's end it already reads the next one. The bytes are decoded if the
+// shard is compressed, and go through the format's index pass. So every checksum of
+// codec and format is checked, and every record is parsed again. The number, places,
+// sizes and keys of the records are compared with the stored index. Some formats have
+// record checksums that the index pass does not check (unpack.Verifier): there each
+// record's bytes are collected and checked too. In other formats the inside of records
+// is read, but not copied.
 //
-// Order is a proof by exhaustion over record numbers: no data is read. G is
-// walked once for each claim, and compared with ORDER.md's rules as they are
-// written, position by position.
+// Each problem is a Finding. It neither stops the pass nor keeps other shards from being
+// read.
+//
+// Order reads no data: it proves claims by exhaustion over record numbers. For each
+// claim it walks G once, and compares it position by position with the rules of
+// ORDER.md, as they are written there.
 package verify

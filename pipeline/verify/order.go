@@ -15,18 +15,18 @@ type OrderConfig struct {
 	Order spec.Order
 	Epoch uint64
 	Deal  spec.Deal
-	// Subject is the dataset, as far as an order sees it.
+	// Subject is what the order depends on in the dataset.
 	Subject quality.Subject
-	// Predicted is the χ²/df that the dataset's inspection shows.
+	// Predicted is the χ²/df that inspecting the dataset shows.
 	Predicted float64
-	// Step, where it is set, is told of each claim before it is looked at.
+	// Step, if set, is called with each claim before it is checked.
 	Step func(claim string)
 }
 
 // Claim is something that an order promises.
 type Claim struct {
 	Name string `json:"claim"`
-	// Problem is the first place where it does not hold, "" where it holds.
+	// Problem is the first place where the claim fails; "" if it holds.
 	Problem string `json:"problem,omitempty"`
 	// Records is how many record numbers were compared.
 	Records uint64 `json:"records"`
@@ -35,11 +35,11 @@ type Claim struct {
 // Mixing is a row of the comparison of shuffles.
 type Mixing struct {
 	quality.Compared
-	// Predicted is the χ²/df that inspection shows, 0 where it shows none.
+	// Predicted is the χ²/df that inspection shows; 0 if it shows none.
 	Predicted float64 `json:"chi2_df_predicted,omitempty"`
 }
 
-// OrderReport is what Order has found.
+// OrderReport is the result of Order.
 type OrderReport struct {
 	Claims []Claim  `json:"claims"`
 	Mixing []Mixing `json:"mixing"`
@@ -58,14 +58,19 @@ func (r OrderReport) Holds() bool {
 // resumes is how many places an epoch is resumed at.
 const resumes = 3
 
-// Order walks the order of an epoch and holds it against ORDER.md: every record
-// comes once; workers partition it, each record at the place that the rule of
-// dealing names; and what is left after some workers took some records each is
-// the rest of it, however it is dealt again. Then it measures how the order mixes
-// shards, beside a buffer over shards at random, and a full permutation.
+// Order walks the order of an epoch and checks it against ORDER.md:
 //
-// It takes a bit a record, and about 0.2 µs a record and claim. Errors are of
-// ctx and of an order that is none.
+//   - Every record comes once.
+//   - The workers partition the records, and each record is at the place that the rule of
+//     dealing gives it.
+//   - After some workers took some records each, what is left is the rest of the order,
+//     however it is assigned again.
+//
+// Then it measures how well the order mixes shards, and compares it with a buffer over
+// shards in random order and with a full permutation.
+//
+// It takes a bit a record, and about 0.2 µs a record and claim. It fails if ctx ends or
+// if the order is not valid.
 func Order(ctx context.Context, c OrderConfig) (OrderReport, error) {
 	p := &proof{ctx: ctx, config: c, starts: c.Subject.ChunkStarts(c.Order.ChunkBytes, c.Order.ChunkRecords)}
 	if c.Step == nil {

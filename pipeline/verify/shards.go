@@ -18,40 +18,39 @@ import (
 // Config says what Shards reads.
 type Config struct {
 	Catalog *catalog.Catalog
-	// Storage is of the catalog's root.
+	// Storage is that of the catalog's root.
 	Storage storage.Storage
-	// Profile says which reads the storage likes.
+	// Profile says which reads the storage is fast at.
 	Profile profile.Profile
-	// Progress, where it is set, is called from one goroutine now and then, and
-	// a last time with Done.
+	// Progress, if set, is called now and then from one goroutine, and a last time with
+	// Done.
 	Progress func(catalog.Progress)
 }
 
-// Finding is one thing that is wrong.
+// Finding is one problem.
 type Finding struct {
 	Shard string `json:"shard"`
-	// Record is the ordinal of the first record that it concerns, -1 where none
-	// can be named.
+	// Record is the ordinal of the first record concerned; -1 if none can be named.
 	Record int64 `json:"record"`
-	// OffsetBytes is the place in the decoded shard, RawOffset that of the
-	// damaged member in the file, -1 for shards that are not compressed.
+	// OffsetBytes is the place in the decoded shard. RawOffset is the place of the
+	// damaged member in the file; -1 for an uncompressed shard.
 	OffsetBytes int64  `json:"offset_bytes"`
 	RawOffset   int64  `json:"raw_offset_bytes"`
 	Reason      string `json:"reason"`
 }
 
-// MaxFindings is how many findings a report lists; all are counted.
+// MaxFindings is how many findings a report lists; Report.Total counts all.
 const MaxFindings = 1000
 
 // maxShardFindings is how many of one shard are listed: the rest of a shard
 // whose every record is wrong says no more than its first.
 const maxShardFindings = 100
 
-// Report is what Shards has found.
+// Report is the result of Shards.
 type Report struct {
 	Shards  int    `json:"shards"`
 	Records uint64 `json:"records"`
-	// Bytes are those of the files, DecodedBytes what they are decompressed.
+	// Bytes is the size of the files, DecodedBytes their size when decompressed.
 	Bytes        int64 `json:"bytes"`
 	DecodedBytes int64 `json:"decoded_bytes"`
 	// Findings are in dataset order, at most MaxFindings; Total counts all.
@@ -59,10 +58,10 @@ type Report struct {
 	Total    uint64    `json:"findings_total"`
 }
 
-// Shards reads all shards, as many at a time as the profile says, which is a core each
-// of local files. It ends early,
-// with an error, only when ctx does; the report is then of no use. Of memory it
-// takes the profile's bytes in flight, at most those of a pass, and what decoders need.
+// Shards reads all shards, as many at a time as the profile says; for local files that
+// is one for each core. It fails only if ctx ends; the report is then meaningless. It
+// takes the profile's bytes in flight, bounded by those of an index pass, and the
+// decoders' memory.
 func Shards(ctx context.Context, c Config) (Report, error) {
 	run := &run{config: c, results: make([]result, c.Catalog.Shards())}
 	run.largestFirst()
