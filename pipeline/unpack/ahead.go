@@ -7,56 +7,57 @@ import (
 	"slices"
 )
 
-// MemberCodec is implemented by codecs that tell where a member ends without
+// MemberCodec is implemented by codecs that can find the end of a member without
 // decoding it: zstd and lz4, whose blocks begin with their size.
 type MemberCodec interface {
 	Codec
-	// NewWalk makes a walk of raw bytes, as NewDecoder makes a decoder.
+	// NewWalk makes a walk of raw bytes; its arguments are those of NewDecoder.
 	NewWalk(raw io.Reader, rawOffset int64) Walk
 }
 
-// Walk goes over the members of a shard without decoding them. It is not for
-// concurrent use.
+// Walk goes over the members of a shard without decoding them. It is not for concurrent
+// use.
 type Walk interface {
-	// Next goes on to the member that follows, and fails as Decoder's does. The
-	// one before has been read to its end.
+	// Next moves to the next member, and fails as Decoder's Next does. The previous
+	// member must have been read to its end.
 	Next() (rawOffset int64, err error)
-	// Read reads the member's raw bytes, and gives io.EOF at its end. Another
-	// error says that the end can't be told.
+	// Read reads the member's raw bytes, and gives io.EOF at its end. Another error
+	// means that the end can't be found.
 	Read(p []byte) (int, error)
-	// Raw is where it reads; what a Read that failed has not given comes next.
+	// Raw is the input. After a failed Read it continues with the bytes not yet given.
 	Raw() *Raw
-	// DecodedBytes is about how many the member has, as far as it has been read:
-	// seldom less.
+	// DecodedBytes estimates the decoded size of the member from what has been read of
+	// it. It is seldom too small.
 	DecodedBytes() int64
 	// DecoderBytes is about how much memory a decoder of the member takes.
 	DecoderBytes() int64
-	// Close gives the walk back.
+	// Close releases the walk.
 	Close()
 }
 
-// Room is what members that are decoded ahead take. It is for concurrent use.
+// Room is the memory budget of members that are decoded ahead. It is safe for concurrent
+// use.
 type Room interface {
-	// TryTake takes room for one member and so many bytes, or says at once that
-	// there is none.
+	// TryTake takes room for one member of bytes bytes. It does not wait: false means
+	// that there is no room.
 	TryTake(bytes int64) bool
 	Give(bytes int64)
 }
 
-// Ahead is a codec whose decoders decode the members that follow on goroutines of
-// their own, as far as there is room. One goroutine reads the file, forward, and
-// what comes is to the byte and to the error what MemberCodec's decoders give:
-// members are cut by walking their blocks as they are read, and each is decoded
-// from its own bytes. So the seek table at the end of a file in zstd's seekable
-// format, which tells where frames begin, is not asked: it would save nothing,
-// and may lie.
+// Ahead is a codec whose decoders decode the following members on goroutines of their
+// own, while there is room. One goroutine reads the file forward, and cuts it into
+// members by walking their blocks. Each member is then decoded from its own bytes. So
+// the result is exactly that of MemberCodec's decoders, bytes and errors alike.
 //
-// A member is decoded ahead up to 8 MiB; what it has beyond them, and a member of
-// more than 4 MiB in the file, is decoded when it is its turn.
+// The seek table at the end of files in zstd's seekable format is not used. It says
+// where frames begin, but would save nothing, and may be wrong.
+//
+// Up to 8 MiB of a member are decoded ahead. The rest of it, and members of more than 4
+// MiB in the file, are decoded in turn.
 type Ahead struct {
 	MemberCodec
-	// InTurn makes the decoders of members that are decoded in turn because there
-	// is no room: it may wait for room, at a time when none is held.
+	// InTurn makes the decoders of members that are decoded in turn because there is no
+	// room. It may wait for room, since none is held at that time.
 	InTurn Codec
 	Room   Room
 }

@@ -6,18 +6,18 @@ import (
 	"io"
 )
 
-// Entry is a place of a compressed shard where decoding can start: the first
-// byte of a member, in the file and in the decoded shard.
+// Entry is a place in a compressed shard where decoding can start: the first byte of a
+// member, as an offset in the file and in the decoded shard.
 type Entry struct {
 	RawBytes, DecodedBytes int64
 }
 
-// Decoded reads the decoded bytes of a compressed shard from an entry to the
-// shard's end, across members. It is what the read path decodes with, and what
-// is below the index pass. It is not for concurrent use.
+// Decoded reads the decoded bytes of a compressed shard from an entry to the shard's
+// end, across members. Both the read path and the index pass decode with it. It is not
+// for concurrent use.
 //
-// Damage is a *CorruptError with offsets of the shard; other errors are those
-// of reading. All errors are sticky.
+// Damage is a *CorruptError with offsets in the shard; other errors come from reading.
+// All errors are sticky.
 type Decoded struct {
 	decoder  Decoder
 	offset   int64 // in the decoded shard, of the byte that comes next
@@ -27,8 +27,8 @@ type Decoded struct {
 	onMember func(Member) error // may be nil
 }
 
-// NewDecoded opens a decoder of codec over raw, a file of sizeBytes bytes, at
-// an entry. It reads in portions of 256 KiB. The caller closes it.
+// NewDecoded opens a decoder of codec over raw, a file of sizeBytes bytes, at an entry.
+// It reads in portions of 256 KiB. The caller closes it.
 func NewDecoded(codec Codec, raw io.ReaderAt, sizeBytes int64, at Entry) (*Decoded, error) {
 	if at.RawBytes < 0 || at.RawBytes > sizeBytes {
 		return nil, fmt.Errorf("entry at byte %d of a file of %d bytes", at.RawBytes, sizeBytes)
@@ -41,8 +41,8 @@ func NewDecoded(codec Codec, raw io.ReaderAt, sizeBytes int64, at Entry) (*Decod
 	return &Decoded{decoder: decoder, offset: at.DecodedBytes}, nil
 }
 
-// Read gives decoded bytes, and io.EOF once the last member's checksum has
-// been found right and nothing follows it.
+// Read gives decoded bytes. It gives io.EOF once the last member's checksum was found
+// right and nothing follows the member.
 func (d *Decoded) Read(p []byte) (int, error) {
 	for len(p) > 0 && d.err == nil {
 		if !d.inMember && !d.next() {
@@ -99,13 +99,13 @@ func (d *Decoded) fail(err error) {
 	d.err = err
 }
 
-// OffsetBytes is the offset in the decoded shard of the byte that comes next.
+// OffsetBytes is the offset in the decoded shard of the next byte.
 func (d *Decoded) OffsetBytes() int64 { return d.offset }
 
-// MemoryBytes is about how much the decoder holds.
+// MemoryBytes is about how much memory the decoder holds.
 func (d *Decoded) MemoryBytes() int64 { return d.decoder.MemoryBytes() }
 
-// Close gives the decoder back.
+// Close releases the decoder.
 func (d *Decoded) Close() { d.decoder.Close() }
 
 // forwardReader reads a file of size bytes from off to its end. An end that

@@ -9,71 +9,67 @@ import (
 	"sync"
 )
 
-// Parts is the Source of a shard that is made of parts, such as games, each of
-// which is sound or damaged by itself: what is damaged is left out, and the next
-// part goes on where it would have begun. So the decoded shard is made of the
-// parts that are kept, one behind the other.
+// Parts is the Source of a shard that is made of parts, such as games. Each part is
+// sound or damaged by itself. A damaged part is left out, and the next part begins where
+// it would have begun. So the decoded shard is the sound parts, one behind the other.
 //
-// Before the first NextPart, and at the end of each part, the source is at its
-// end: Window and Discard give io.EOF and io.ErrUnexpectedEOF there. Damage that
-// the codec finds in a part is a *CorruptError of Window or Discard; after it the
-// part is to be given up with Lose.
+// Before the first NextPart, and at the end of each part, the source is at its end:
+// Window gives io.EOF there, and Discard io.ErrUnexpectedEOF. If the codec finds damage
+// in a part, Window or Discard gives a *CorruptError; the caller must then give the part
+// up with Lose.
 type Parts interface {
 	Source
-	// NextPart goes on to the part that follows, and gives io.EOF at the shard's
-	// end. A part that was not lost must have been read to its end before: only
-	// then its checksum has been seen.
+	// NextPart moves to the next part, and gives io.EOF at the shard's end. A part that
+	// was not lost must have been read to its end before, for its checksum is only
+	// checked there.
 	NextPart() error
-	// Lose leaves all of the part out that was read last: OffsetBytes is where it
-	// began. The place and the part's name are filled in.
+	// Lose leaves out the whole part that was read last: OffsetBytes goes back to the
+	// part's start. It fills in the place and the part's name in damage.
 	Lose(damage *CorruptError)
-	// Lack notes damage of a single record of the part, which is kept. The part's
-	// name is put before what damage.Part says.
+	// Lack notes damage of a single record of a part that is kept. It puts the part's
+	// name before damage.Part.
 	Lack(damage *CorruptError)
-	// PartName is of the current part, for messages; "" where the whole file is
-	// the part.
+	// PartName names the current part, for messages; "" if the whole file is the part.
 	PartName() string
 }
 
-// PartCodec is implemented by codecs whose members are parts. What NewDecoder
-// gives is a PartDecoder.
+// PartCodec is implemented by codecs whose members are parts. Their NewDecoder returns a
+// PartDecoder.
 type PartCodec interface {
 	Codec
 	NewPartDecoder(raw io.Reader, rawOffset int64) (PartDecoder, error)
 }
 
-// PartDecoder is a decoder whose members are parts. Damage that Read gives is of
-// one part: Next then goes on with the part that follows. It passes over what is
-// left of a part without decoding it. Damage that Next gives is the shard's, and
-// ends it.
+// PartDecoder is a decoder whose members are parts. Damage from Read concerns one part:
+// Next then moves to the next part, without decoding the rest of the damaged one. Damage
+// from Next concerns the shard, and ends it.
 type PartDecoder interface {
 	Decoder
-	// PartName is of the current part, for messages; "" where the whole file is
-	// the part. It is valid until the next call of Next.
+	// PartName names the current part, for messages; "" if the whole file is the part.
+	// It is valid until the next call of Next.
 	PartName() string
 }
 
-// OwnCodecs is implemented by formats whose shards are not told, or not decoded,
-// by the endings of their names alone.
+// OwnCodecs is implemented by formats whose shards can't be recognised, or decoded, by
+// the extensions of their names alone.
 type OwnCodecs interface {
 	Format
-	// Takes says whether a shard may have such a name.
+	// Takes says whether a shard may have this name.
 	Takes(path string) bool
-	// Codec is that of a shard with such a name. byEnding is the one that the
-	// name's ending stands for, nil for none.
+	// Codec is the codec of a shard with this name. byEnding is the codec that the
+	// name's extension indicates, or nil.
 	Codec(path string, byEnding Codec) Codec
-	// SniffRaw says whether a file is a shard of this format although its name is
-	// that of another's. Errors are those of reading.
+	// SniffRaw says whether a file is a shard of this format although its name indicates
+	// another one. Errors are those of reading.
 	SniffRaw(raw io.ReaderAt, sizeBytes int64) (bool, error)
 }
 
-// Losses are what was left out of a shard that is made of parts. Reasons and
-// damages that are listed are bounded, counts are not.
+// Losses are what was left out of a shard that is made of parts. The lists of reasons
+// and damages are bounded; the counts are not.
 type Losses struct {
 	// First are the first damages, in file order.
 	First []*CorruptError
-	// Reasons says how often there was which reason, in the order in which they
-	// came up first.
+	// Reasons counts damages by reason, in the order in which the reasons first came up.
 	Reasons []Reason
 }
 
@@ -84,8 +80,8 @@ type Reason struct {
 }
 
 const (
-	// MaxListedLosses is how many damages of a shard are listed: enough to see
-	// what they are.
+	// MaxListedLosses is how many damages of a shard are listed: enough to see their
+	// kind.
 	MaxListedLosses = 8
 	// maxReasons bounds the reasons that are told apart: formats have a few,
 	// codecs bring words of their own.
@@ -101,8 +97,8 @@ func (l *Losses) Add(d *CorruptError) {
 	l.Reasons = CountReason(l.Reasons, d.Reason, 1)
 }
 
-// CountReason adds to the count of a reason. From 16 on, new ones are counted
-// together.
+// CountReason adds to the count of a reason. A list has 16 reasons at most: further ones
+// are counted together.
 func CountReason(list []Reason, text string, count uint64) []Reason {
 	i := slices.IndexFunc(list, func(r Reason) bool { return r.Text == text })
 	if i < 0 && len(list) >= maxReasons-1 && text != otherReasons {

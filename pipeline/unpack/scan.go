@@ -9,31 +9,31 @@ import (
 	"slices"
 )
 
-// Member is one gzip member, zstd or lz4 frame: where its first byte is in the
-// decoded shard and in the file.
+// Member is one gzip member, zstd frame or lz4 frame: the offsets of its first byte in
+// the decoded shard and in the file.
 type Member struct {
 	DecodedBytes, RawBytes int64
 }
 
-// Summary is what the index pass learnt about a shard beside its records.
+// Summary is what the index pass learned about a shard besides its records.
 type Summary struct {
-	// DecodedBytes is the size of the decoded shard; of a damaged compressed
-	// one, that of the members before the damage.
+	// DecodedBytes is the size of the decoded shard. For a damaged compressed shard it
+	// is the size of the members before the damage.
 	DecodedBytes int64
-	// Members are the compressed shard's members, in order; nil when it is
-	// not compressed. Empty members are among them.
+	// Members are the members of a compressed shard, in order, including empty ones; nil
+	// if the shard is not compressed.
 	Members []Member
-	// Kind is what a Uniform format says of the shard's records; "" of others.
+	// Kind is the kind of the shard's records if the format is Uniform, else "".
 	Kind string
-	// Damage is what ended the pass early, nil where it came to the shard's end.
+	// Damage is what ended the pass early; nil if it came to the shard's end.
 	Damage *CorruptError
-	// Parts says that the codec is a PartCodec. Members are then the parts that
-	// are kept, and Losses what was left out while the pass went on.
+	// Parts says that the codec is a PartCodec. Then Members are the parts that are
+	// kept, and Losses is what was left out while the pass went on.
 	Parts  bool
 	Losses Losses
 }
 
-// Lost is all that was left out: the losses, and the damage that ended the pass.
+// Lost is everything that was left out: the losses, and the damage that ended the pass.
 func (s *Summary) Lost() Losses {
 	l := s.Losses
 	if s.Damage != nil {
@@ -43,22 +43,23 @@ func (s *Summary) Lost() Losses {
 	return l
 }
 
-// Scan runs the index pass over one shard: size raw bytes, decoded by codec
-// (nil for none), cut by format. emit gets each record in file order.
+// Scan runs the index pass over one shard: size raw bytes, decoded by codec (nil for
+// none) and cut into records by format. emit gets each record in file order.
 //
-// Damage ends the pass and is in the summary; all records that were emitted
-// before are kept by --on-corrupt skip, unless they come from the damaged
-// member: so when a codec finds damage, Scan calls restart and passes a second
-// time over the bytes before that member only. Where the codec is a PartCodec,
-// damage in a part does not end the pass: it is among the losses. A shard of no
-// bytes is damaged.
-// Errors of reading, refusals and errors of emit are returned.
+// Damage ends the pass and is in the summary. --on-corrupt skip keeps all records that
+// were emitted before, except those of the damaged member. So when a codec finds damage,
+// Scan calls restart and passes a second time over the bytes before that member only. If
+// the codec is a PartCodec, damage in a part does not end the pass, and is counted in
+// the losses. A shard of no bytes is damaged. Errors of reading, refusals and errors of
+// emit are returned.
 //
-// raw is read from one goroutine at a time: an uncompressed shard in portions
-// of up to 1 MiB, or its headers alone where the bytes between them are many, or
-// where raw is a ResidentReaderAt and has them in memory (a PortionedReaderAt says
-// which portions, and how many bytes are many); a compressed one forward, in portions
-// of 256 KiB.
+// raw is read from one goroutine at a time:
+//
+//   - A compressed shard is read forward, in portions of 256 KiB.
+//   - An uncompressed shard is read in portions of up to 1 MiB. If there are many bytes
+//     between headers, or raw is a ResidentReaderAt and has the headers in memory, only
+//     the headers are read. A PortionedReaderAt says how large portions are, and how many
+//     bytes are many.
 func Scan(ctx context.Context, format Format, codec Codec, raw io.ReaderAt, size int64, emit func(Extent) error, restart func()) (Summary, error) {
 	if size == 0 {
 		return Summary{Damage: &CorruptError{Record: -1, RawOffset: -1, Reason: "the file is empty"}}, nil

@@ -4,19 +4,19 @@ import (
 	"io"
 )
 
-// Portions say how an uncompressed shard is read best that memory does not hold:
-// everything, in large portions, as long as there is little between two headers; else
-// headers alone.
+// Portions say how to read an uncompressed shard that is not in memory: everything, in
+// large portions, while there is little between headers; else only the headers.
 type Portions struct {
 	// ReadBytes is the size that portions grow to.
 	ReadBytes int
-	// SkipBytes is up to how many bytes between two headers, in the mean, are read on.
+	// SkipBytes is the largest mean number of bytes between two headers for which
+	// everything is read.
 	SkipBytes int64
-	// HeaderBytes is what the end of a read of a header is a multiple of; a power of two.
+	// HeaderBytes aligns the ends of reads of headers; it is a power of two.
 	HeaderBytes int64
 }
 
-// PortionedReaderAt is an io.ReaderAt that knows its portions. They do not change.
+// PortionedReaderAt is an io.ReaderAt that knows its Portions, which must not change.
 type PortionedReaderAt interface {
 	io.ReaderAt
 	Portions() Portions
@@ -38,9 +38,8 @@ const (
 	residentStretchBytes = 4 << 20 // that memory is asked about at a time, 5 to 10 µs
 )
 
-// ResidentReaderAt is an io.ReaderAt that can tell what memory holds of it, and
-// read that on the caller's goroutine. Its methods are those of
-// storage.Resident.
+// ResidentReaderAt is an io.ReaderAt that knows which of its bytes are in memory, and
+// can read those on the caller's goroutine. Its methods are those of storage.Resident.
 type ResidentReaderAt interface {
 	io.ReaderAt
 	Holds(offsetBytes, sizeBytes int64) bool

@@ -1,13 +1,17 @@
-// Package unpack is the contract between shards and records: where records
-// begin and end in a shard's decoded bytes, and what a codec, a format and a
-// stream's framing have to offer. Each format and each codec is a package of
-// its own below this one; package formats holds the table of them; frames is what
-// the codecs zstd and lz4 share; unpacktest is the suite that all pass. RECORDS.md
-// is the specification.
+// Package unpack is the contract between shards and records. It says what a format must
+// offer (where records begin and end in a shard's decoded bytes), what a codec must
+// offer, and what a stream has around its records. RECORDS.md is the specification.
 //
-// Formats see a Source: the decoded bytes of one shard, read forward once.
-// Uncompressed shards give a source that skips what nobody looks at, compressed
-// ones a source that decodes.
+//	file ──► Codec (gzip, zstd, …) ──► Source: decoded bytes ──► Format ──► Extents
+//	                                                              └─► Kind, damage
+//
+// Formats see a Source: the decoded bytes of one shard, read forward once. The source of
+// an uncompressed shard skips bytes that no format looks at; the source of a compressed
+// one decodes.
+//
+// Each format and each codec is a package below this one. formats holds the table of
+// them, frames the code that the codecs zstd and lz4 share, and unpacktest the suite
+// that all of them pass.
 package unpack
 
 import (
@@ -18,61 +22,58 @@ import (
 
 // Extent is one record as the index pass found it, in file order.
 //
-// [OffsetBytes, OffsetBytes+SizeBytes) are the record's bytes in the decoded
-// shard, and SizeBytes its size in a stream before the equal-key rule. There is
-// one case in which the record ends one byte beyond the shard: a last line
-// without its newline; that byte is then a '\n'.
+// [OffsetBytes, OffsetBytes+SizeBytes) are the record's bytes in the decoded shard.
+// SizeBytes is its size in a stream before the equal-key rule. In one case the record
+// ends one byte beyond the shard: a last line without a newline. That byte is then '\n'.
 type Extent struct {
 	OffsetBytes, SizeBytes int64
-	// KeyHash is the xxh3 of the sample key, for formats that are Renamers; 0 for
-	// a record that has none, which equals no other.
+	// KeyHash is the xxh3 of the sample key, for formats that are Renamers. It is 0 for
+	// a record without a key, which equals no other.
 	KeyHash uint64
-	// Growth[d-1] is by how many bytes the record grows under the equal-key
-	// rule when its position has d decimal digits; nil when it never does.
+	// Growth[d-1] is the number of bytes by which the record grows under the equal-key
+	// rule, if its position has d decimal digits. It is nil if the record never grows.
 	// The slice is valid during the call only.
 	Growth []int64
 }
 
-// MaxDigits is the greatest number of decimal digits of a position, and the
-// length of Extent.Growth.
+// MaxDigits is the greatest number of decimal digits of a position, and the length of
+// Extent.Growth.
 const MaxDigits = 20
 
 // Source is a decoded shard, read forward once. It is not for concurrent use.
 //
-// Errors other than io.EOF are sticky. A source ends with io.EOF only at the
-// shard's true end; where its bytes can't be had or trusted it gives another
-// error (a *CorruptError where a codec found damage), and a format passes that
-// on as it is.
+// Errors other than io.EOF are sticky. A source gives io.EOF only at the shard's true
+// end. If its bytes can't be read or trusted, it gives another error (a *CorruptError if
+// a codec found damage), which the format returns unchanged.
 type Source interface {
-	// Window returns the bytes that follow, at least min of them and as many
-	// as are at hand, without consuming any. Fewer than min come only with an
-	// error (io.EOF at the shard's end). The slice is valid until the next
-	// call. min is at most MaxWindowBytes: formats look at headers and at
-	// separators through it, never at a whole record.
+	// Window returns the bytes that follow, without consuming them: at least min, and
+	// more if more are at hand. Fewer than min come only with an error (io.EOF at the
+	// shard's end). The slice is valid until the next call. min is at most
+	// MaxWindowBytes: formats look at headers and separators through it, never at a
+	// whole record.
 	Window(min int) ([]byte, error)
 	// Discard consumes n bytes, which need not be read. It fails with
-	// io.ErrUnexpectedEOF when the shard ends before; OffsetBytes is then the
-	// decoded shard's size.
+	// io.ErrUnexpectedEOF if the shard ends earlier; OffsetBytes is then the decoded
+	// shard's size.
 	Discard(n int64) error
 	// OffsetBytes is the offset in the decoded shard of the next byte.
 	OffsetBytes() int64
 }
 
-// MaxWindowBytes bounds Source.Window: room for the largest extension header
-// of a tar that is accepted, and for an npy header.
+// MaxWindowBytes bounds Source.Window. It holds the largest tar extension header that is
+// accepted, and an npy header.
 const MaxWindowBytes = 1 << 20
 
-// What a shard may be at most, whatever it claims; beyond, it is refused. Numbers
-// of shards that hold to it can be added up without a thought, and a few bytes
-// that decode to any number of others end.
+// Limits of a shard, whatever it claims; a larger one is refused. Within them sizes can
+// be added without overflow, and a small file that decodes without end is stopped.
 const (
-	// MaxShardBytes is the size of a file: some file systems have sparse ones of
+	// MaxShardBytes bounds the size of a file: some file systems have sparse files of
 	// nearly 2⁶³ bytes.
 	MaxShardBytes = 1 << 56
-	// MaxDecodedBytes is what a compressed shard may decode to.
+	// MaxDecodedBytes bounds what a compressed shard may decode to.
 	MaxDecodedBytes = 1 << 40
-	// MaxMembers is how many members or frames a compressed shard may have, of
-	// which each takes 16 bytes of memory, and of the index.
+	// MaxMembers bounds the members or frames of a compressed shard. Each takes 16 bytes
+	// of memory and of the index.
 	MaxMembers = 1 << 26
 )
 
@@ -80,148 +81,147 @@ const (
 type Format interface {
 	// Name is the format's name on the command line.
 	Name() string
-	// Extensions are the file name endings of the format's shards, with the
-	// dot and without a codec's (".tar", not ".tar.gz").
+	// Extensions are the file name extensions of the format's shards, with the dot and
+	// without a codec's (".tar", not ".tar.gz").
 	Extensions() []string
-	// StreamExtension is the ending of a stream's name, with the dot. shard is
-	// the path of the first shard without its codec's ending.
+	// StreamExtension is the extension of a stream's name, with the dot. shard is the
+	// path of the first shard without its codec's extension.
 	StreamExtension(shard string) string
-	// Sniff says whether a shard that begins so is of this format. head has
+	// Sniff says whether a shard that begins with head is of this format. head has
 	// min(decoded shard, SniffBytes) bytes.
 	Sniff(head []byte) bool
-	// Index calls emit for each record of src in file order, and returns nil
-	// at the shard's end. A record is emitted only once the bytes that show
-	// its end have been seen intact. Damage is a *CorruptError; what is
-	// refused whatever the policy is a *RefusedError; an error of emit or src
-	// is returned as it is.
+	// Index calls emit for each record of src in file order, and returns nil at the
+	// shard's end. It emits a record only after it has seen, intact, the bytes that show
+	// the record's end. Damage is a *CorruptError. Something that is refused whatever
+	// the policy is a *RefusedError. An error of emit or src is returned unchanged.
 	Index(ctx context.Context, src Source, emit func(Extent) error) error
 }
 
-// SniffBytes is how much of a shard Format.Sniff looks at: a tar header, and a
-// first line of JSON of up to about 64 KiB.
+// SniffBytes is how much of a shard Format.Sniff sees: enough for a tar header, and for
+// a first line of JSON of up to about 64 KiB.
 const SniffBytes = 64 << 10
 
-// Verifier is implemented by formats whose records carry checksums that the
-// index pass does not look at. Verify gets a whole record as it is in the shard.
+// Verifier is implemented by formats whose records carry checksums that the index pass
+// does not check. Verify gets a whole record as it is in the shard.
 type Verifier interface {
 	Verify(record []byte) error
 }
 
-// Unitary is implemented by formats that say what a split keeps together unless
-// it is told: with SplitByUnit, the records from one entry point to the next (a
-// game); else each record goes by itself.
+// Unitary is implemented by formats that say what a split keeps together by default. If
+// SplitByUnit returns true, that is the records from one entry point to the next (a
+// game); else it is each record alone.
 type Unitary interface {
 	SplitByUnit() bool
 }
 
-// Foldered is implemented by formats whose shards are directories: a storage
-// presents each of them as the shard that it would be with the files in it one
-// after the other, with what FileFraming says around each. They are never found by
-// themselves, as a directory has no contents to look at.
+// Foldered is implemented by formats whose shards are directories. A storage presents a
+// directory as one shard: its files, one after the other, with FileFraming around each.
+// Such formats are never detected, for a directory has no contents to look at.
 type Foldered interface {
 	Format
 	FileFraming() FileFraming
 }
 
-// FileFraming is what a file has around it in the shard that its directory is. It is
-// pure, and safe for concurrent use.
+// FileFraming is what a shard has around each file of its directory. It is pure, and
+// safe for concurrent use.
 type FileFraming interface {
-	// HeaderBytes is how many bytes AppendHeader appends for a path of so many
-	// bytes.
+	// HeaderBytes is the number of bytes that AppendHeader appends for a path of
+	// pathBytes bytes.
 	HeaderBytes(pathBytes int, sizeBytes int64) int64
-	// AppendHeader appends what comes before the contents of a file. path is
-	// relative to the root, and valid during the call only.
+	// AppendHeader appends what comes before a file's contents. path is relative to the
+	// root, and valid during the call only.
 	AppendHeader(dst, path []byte, sizeBytes int64) []byte
-	// AlignBytes is what contents are filled up to a multiple of, with zeros.
+	// AlignBytes is the alignment of contents: they are filled up with zeros to a
+	// multiple of it.
 	AlignBytes() int64
 }
 
-// Framer is implemented by formats whose streams have bytes before or after
-// the records. Both are pure functions of the number of records n. What they
-// give may be shared and is not to be changed.
+// Framer is implemented by formats whose streams have bytes before or after the records.
+// Both methods are pure functions of the number of records n. Callers must not change
+// the results, which may be shared.
 type Framer interface {
 	Prologue(n uint64) []byte
 	Epilogue(n uint64) []byte
 }
 
-// Renamer is implemented by formats to whose streams ORDER.md's equal-key rule
-// applies. Rename appends to dst the record as it is at position of a stream,
-// right behind one with an equal key. The number of bytes appended is
-// len(record) plus the growth that Index told.
+// Renamer is implemented by formats to whose streams ORDER.md's equal-key rule applies.
+// Rename appends to dst the record in the form that it has at position of a stream,
+// right behind a record with an equal key. It appends len(record) bytes plus the growth
+// that Index reported.
 type Renamer interface {
 	Rename(dst, record []byte, position uint64) ([]byte, error)
 }
 
-// Uniform is implemented by formats that demand that all shards of a dataset
-// are of one kind: npy of one dtype and row shape, lc0 of one version.
+// Uniform is implemented by formats that require all shards of a dataset to be of one
+// kind: npy of one dtype and row shape, lc0 of one version.
 //
-// A kind is a short text, at most MaxKindBytes, kept in the index for each shard
-// and shown to people. The kind of a dataset is that of its first shard with
-// records. Shards of another kind are refused, whatever --on-corrupt says.
+// A kind is a short text of at most MaxKindBytes, stored in the index for each shard and
+// shown to people. A dataset's kind is that of its first shard with records. Shards of
+// another kind are refused, whatever --on-corrupt says.
 type Uniform interface {
 	Format
-	// IndexKind is Index, which tells the kind of the shard's records too: in
-	// each pass anew, and beside an error as well, of what was emitted before
-	// it. Records of two kinds in one shard are a *RefusedError. The kind of a
-	// shard without records plays no part, and may be empty.
+	// IndexKind is Index, and also returns the kind of the shard's records. Each pass
+	// determines it anew; with an error, it is the kind of the records emitted before.
+	// Records of two kinds in one shard are a *RefusedError. The kind of a shard without
+	// records does not matter, and may be empty.
 	IndexKind(ctx context.Context, src Source, emit func(Extent) error) (kind string, err error)
-	// SameKind says whether shards of two kinds that are written differently
-	// may be in one dataset. Both come from IndexKind.
+	// SameKind says whether shards of two kinds that are written differently may be in
+	// one dataset. Both come from IndexKind.
 	SameKind(a, b string) bool
-	// OfKind is the format for streams of a dataset of that kind, which comes
-	// from IndexKind or, through the index, from that of an earlier run: what
-	// this one would not have told is an error.
+	// OfKind is the format for streams of a dataset of that kind. The kind comes from
+	// IndexKind, or through the index from IndexKind of an earlier run. A kind that this
+	// version's IndexKind would not return is an error.
 	OfKind(kind string) (Format, error)
 }
 
-// MaxKindBytes bounds the text of a kind: what an npy header of version 1.0 holds,
-// of which a byte may take two in UTF-8.
+// MaxKindBytes bounds the text of a kind. It is what an npy header of version 1.0 can
+// hold, with up to two bytes of UTF-8 for one of its bytes.
 const MaxKindBytes = 128 << 10
 
-// Codec decodes whole-shard compression. Values are immutable and safe for
-// concurrent use.
+// Codec decodes whole-shard compression. Values are immutable and safe for concurrent
+// use.
 type Codec interface {
 	// Name is "gzip", "zstd" or "lz4".
 	Name() string
-	// Extensions maps file name endings to the ending that is left when the
-	// codec's is taken off: ".gz" → "", ".tgz" → ".tar".
+	// Extensions maps each file name extension of the codec to the extension that
+	// remains without it: ".gz" → "", ".tgz" → ".tar".
 	Extensions() map[string]string
-	// NewDecoder makes a decoder of raw bytes that begin at offset rawOffset
-	// of the shard, at the first byte of a member.
+	// NewDecoder makes a decoder of raw bytes that begin at offset rawOffset of the
+	// shard, at the first byte of a member.
 	NewDecoder(raw io.Reader, rawOffset int64) (Decoder, error)
 }
 
-// Decoder decodes the members (gzip) or frames (zstd, lz4) of a shard one after
-// the other, as archive/tar walks its entries. It is not for concurrent use.
+// Decoder decodes the members (gzip) or frames (zstd, lz4) of a shard one after the
+// other, as archive/tar walks its entries. It is not for concurrent use.
 type Decoder interface {
-	// Next goes on to the next member and returns the offset in the shard of
-	// its first raw byte, or io.EOF where none follows. It passes over what is
-	// left of the member before it (decoding it), skippable frames, and what
-	// else the codec permits between members and after the last.
+	// Next moves to the next member and returns the offset in the shard of its first raw
+	// byte, or io.EOF if none follows. It skips the rest of the previous member
+	// (decoding it), skippable frames, and whatever else the codec permits between
+	// members and after the last.
 	Next() (rawOffset int64, err error)
-	// Read reads the member's decoded bytes, and gives io.EOF at its end once
-	// its checksum has been found right. Damage is a *CorruptError whose
-	// RawOffset is the first byte of the member; its OffsetBytes is of no use,
-	// since a decoder does not know where it was opened (Decoded does).
+	// Read reads the member's decoded bytes. It gives io.EOF at the member's end, after
+	// its checksum was found right. Damage is a *CorruptError whose RawOffset is the
+	// first byte of the member. Its OffsetBytes is meaningless, for a decoder does not
+	// know where it was opened (Decoded does).
 	Read(p []byte) (int, error)
-	// MemoryBytes is about how much the decoder holds.
+	// MemoryBytes is about how much memory the decoder holds.
 	MemoryBytes() int64
 	Close()
 }
 
-// CorruptError is damage found in a shard: bytes that are not what the format
-// or the codec says. Everything from OffsetBytes on is lost.
+// CorruptError is damage in a shard: bytes that violate the format or the codec.
+// Everything from OffsetBytes on is lost.
 type CorruptError struct {
-	// Record is the ordinal of the record that the damage keeps from being
-	// read, -1 where none can be named.
+	// Record is the ordinal of the first record that the damage makes unreadable; -1 if
+	// none can be named.
 	Record int64
 	// OffsetBytes is the place in the decoded shard.
 	OffsetBytes int64
-	// RawOffset is the first byte in the file of the member that is damaged,
-	// or -1 for a shard that is not compressed.
+	// RawOffset is the offset in the file of the damaged member's first byte; -1 for an
+	// uncompressed shard.
 	RawOffset int64
-	// Part names the part of the shard that is damaged, such as a game in a
-	// tar of games; "" where the shard is not made of parts.
+	// Part names the damaged part of the shard, such as a game in a tar of games; "" if
+	// the shard is not made of parts.
 	Part   string
 	Reason string
 }
@@ -240,8 +240,8 @@ func (e *CorruptError) Error() string {
 	return s + ": " + e.Reason
 }
 
-// Corrupt makes the damage that a format finds: at offsetBytes of the decoded
-// shard, from where on record can't be had.
+// Corrupt makes the error for damage that a format finds: at offsetBytes of the decoded
+// shard, making record and all later ones unreadable.
 func Corrupt(record, offsetBytes int64, format string, args ...any) *CorruptError {
 	return &CorruptError{Record: record, OffsetBytes: offsetBytes, RawOffset: -1, Reason: fmt.Sprintf(format, args...)}
 }

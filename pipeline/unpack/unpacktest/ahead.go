@@ -87,8 +87,8 @@ func decode(t require.TestingT, codec unpack.Codec, raw []byte, skip func(member
 	}
 }
 
-// RequireAheadAsInTurn compares what a codec makes of any bytes, with members that
-// are decoded ahead and in turn.
+// RequireAheadAsInTurn requires that a codec decodes any bytes to the same result,
+// whether members are decoded ahead or in turn.
 func RequireAheadAsInTurn(t require.TestingT, codec unpack.MemberCodec, raw []byte) {
 	for members := range int64(3) {
 		r := newRoom(members)

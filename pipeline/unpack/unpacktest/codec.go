@@ -13,13 +13,13 @@ import (
 	"github.com/lsiofs/lsiofs/pipeline/unpack"
 )
 
-// CodecSuite is what every codec passes.
+// CodecSuite is the test suite that every codec passes.
 type CodecSuite struct {
 	Codec unpack.Codec
 	// Compress makes one member that carries a checksum.
 	Compress func([]byte) []byte
-	// Between may lie between members, After behind the last; damage in either
-	// need not be found.
+	// Between may lie between members, After behind the last one. Damage in either need
+	// not be detected.
 	Between, After []byte
 }
 
@@ -32,8 +32,8 @@ func text(n int) []byte {
 	return b.Bytes()[:n]
 }
 
-// Run runs all of the suite. Codecs whose members are decoded ahead pass it so
-// too, and give what they give one by one.
+// Run runs the whole suite. A codec whose members can be decoded ahead runs it that way
+// too, and must give the same results.
 func (c CodecSuite) Run(t *testing.T) {
 	c.run(t)
 	m, ok := c.Codec.(unpack.MemberCodec)

@@ -20,7 +20,7 @@ import (
 
 func codecs() []unpack.Codec { return []unpack.Codec{gzip.Codec{}, zstd.Codec{}, lz4.Codec{}} }
 
-// Gzip is a member of these bytes.
+// Gzip compresses p into one gzip member.
 func Gzip(p []byte) []byte {
 	var b bytes.Buffer
 	w := kgzip.NewWriter(&b)
@@ -29,7 +29,7 @@ func Gzip(p []byte) []byte {
 	return b.Bytes()
 }
 
-// Zstd is a frame of these bytes, with a checksum.
+// Zstd compresses p into one frame with a checksum.
 func Zstd(p []byte) []byte {
 	var b bytes.Buffer
 	w, err := kzstd.NewWriter(&b, kzstd.WithEncoderConcurrency(1), kzstd.WithEncoderCRC(true))
@@ -42,8 +42,8 @@ func Zstd(p []byte) []byte {
 	return b.Bytes()
 }
 
-// LZ4 is a frame of these bytes, of independent blocks of up to 64 KiB, with
-// checksums of the blocks and of all of it.
+// LZ4 compresses p into one frame of independent blocks of up to 64 KiB, with checksums
+// of the blocks and of the whole.
 func LZ4(p []byte) []byte {
 	var b bytes.Buffer
 	w := plz4.NewWriter(&b)

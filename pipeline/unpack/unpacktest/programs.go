@@ -9,8 +9,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// Program runs a program of the machine in dir with stdin and returns its
-// stdout. Where there is no such program the test is skipped, and fails in CI.
+// Program runs an installed program in dir with stdin and returns its stdout. If there
+// is no such program, the test is skipped; in CI it fails.
 func Program(t *testing.T, dir string, stdin []byte, name string, args ...string) []byte {
 	t.Helper()
 	path, err := exec.LookPath(name)

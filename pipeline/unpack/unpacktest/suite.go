@@ -12,45 +12,46 @@ import (
 	"github.com/lsiofs/lsiofs/pipeline/unpack"
 )
 
-// Record is an extent that outlives its emit.
+// Record is an extent that stays valid after emit returns.
 type Record struct {
 	OffsetBytes, SizeBytes int64
 	KeyHash                uint64
 	Growth                 []int64
 }
 
-// Outcome is what an index pass comes to.
+// Outcome is the result of an index pass.
 type Outcome struct {
 	Records []Record
-	Kind    string // of a Uniform format's records, where there are any
+	Kind    string // of a Uniform format's records, if there are any
 	Damaged bool
-	Refused bool // Records mean nothing then
+	Refused bool // if true, Records is meaningless
 }
 
-// Shard is a decoded shard to test with. Every byte of it is cut off and
-// flipped, so it should be small.
+// Shard is a decoded shard to test with. The suite cuts it off at, and flips, every
+// byte, so it should be small.
 type Shard struct {
 	Name  string
 	Bytes []byte
 }
 
-// Suite is what a format brings.
+// Suite is what a format brings to the test suite.
 type Suite struct {
 	Format unpack.Format
-	// Shards are sound.
+	// Shards are sound shards.
 	Shards []Shard
-	// Naive is the index pass of a whole file, of any bytes but none at all.
+	// Naive is the index pass of a whole file, which may have any bytes but is not
+	// empty.
 	Naive func(shard []byte) Outcome
 	// Draw makes a random shard, sound or not.
 	Draw func(t *rapid.T) []byte
-	// EndsAnywhere says that a shard that is cut off can be a sound one whose
-	// last record is shorter.
+	// EndsAnywhere says that a shard that is cut off can be sound, with a shorter last
+	// record.
 	EndsAnywhere bool
 	// Whole says that a damaged shard gives no records at all.
 	Whole bool
 }
 
-// Run runs all of the suite.
+// Run runs the whole suite.
 func (s Suite) Run(t *testing.T) {
 	for _, shard := range s.Shards {
 		t.Run(shard.Name, func(t *testing.T) {
