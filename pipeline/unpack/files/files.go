@@ -1,16 +1,16 @@
-// Package files makes samples of plain files: a directory is a shard, and reads
-// as the tar archive that would hold its files.
+// Package files makes samples of plain files. A directory is a shard, and reads as the
+// tar archive that would hold its files.
 //
 //	directory   a.cls  a.jpg  b.jpg  README         in bytewise order of names
 //	shard       │ header │ a.cls 0… │ header │ a.jpg 0… │ header │ b.jpg 0… │ header │ README 0… │
 //	records     └───────────────── a ────────────────────┴──────── b ────────┴────── (no key) ────┘
 //
-// A record is the files whose names have the same path up to the first dot; one
-// without a dot is a record of its own, without a key. Names with one such
-// beginning follow each other in bytewise order, so a record is a run of files.
-// Headers are written by Framing, a pure function of path and size, so where
-// records lie is known without a look at the files. Package storage/folders
-// presents directories so; RECORDS.md, "files", is the specification.
+// A record is all files whose paths are equal up to the first dot of the name. A file
+// without a dot is a record of its own, without a key. Bytewise order puts the files of
+// a record next to each other. Headers are written by Framing, a pure function of path
+// and size, so the places of records are known without reading the files. Package
+// storage/folders presents directories in this form. The specification is "files" in
+// RECORDS.md.
 package files
 
 import (
@@ -23,7 +23,7 @@ import (
 // Name is the format's name.
 const Name = "files"
 
-// Format is files' unpack.Format: streams, framing and renaming are tar's.
+// Format is the unpack.Format of files. Streams, framing and renaming are tar's.
 type Format struct{ tar.Format }
 
 var (
@@ -36,7 +36,7 @@ var (
 // Name is "files".
 func (Format) Name() string { return Name }
 
-// Extensions is empty: files is asked for and takes all files.
+// Extensions is empty: files must be asked for, and takes all files.
 func (Format) Extensions() []string { return nil }
 
 // Sniff is false: a shard is a directory, which has no contents to look at.
@@ -50,11 +50,11 @@ func (Format) Index(ctx context.Context, src unpack.Source, emit func(unpack.Ext
 // FileFraming implements unpack.Foldered.
 func (Format) FileFraming() unpack.FileFraming { return Framing{} }
 
-// Framing is what a file has around it in a directory's archive. It is what
-// storage/folders presents directories with.
+// Framing is what surrounds each file in a directory's archive. storage/folders uses it.
 type Framing struct{}
 
-// HeaderBytes is how many bytes AppendHeader appends for a path of so many bytes.
+// HeaderBytes is the number of bytes that AppendHeader appends for a path of pathBytes
+// bytes.
 func (Framing) HeaderBytes(pathBytes int, sizeBytes int64) int64 {
 	return tar.FileHeaderBytes(pathBytes, sizeBytes)
 }
@@ -65,5 +65,6 @@ func (Framing) AppendHeader(dst, path []byte, sizeBytes int64) []byte {
 	return tar.AppendFileHeader(dst, path, sizeBytes)
 }
 
-// AlignBytes is what contents are filled up to a multiple of, with zeros.
+// AlignBytes is the alignment of contents: they are filled up with zeros to a multiple
+// of it.
 func (Framing) AlignBytes() int64 { return 512 }

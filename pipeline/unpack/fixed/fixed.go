@@ -16,7 +16,7 @@ import (
 	"github.com/lsiofs/lsiofs/pipeline/unpack"
 )
 
-// Format is fixed's unpack.Format, with its numbers.
+// Format is the unpack.Format of fixed, with its parameters.
 type Format struct {
 	record, stride, header int64
 	dropRemainder          bool
@@ -24,7 +24,7 @@ type Format struct {
 
 var _ unpack.Format = Format{}
 
-// New takes the numbers from a spec, which says what is wrong with them.
+// New takes the parameters from a spec. The error says what is wrong with them.
 func New(f spec.Format) (Format, error) {
 	if f.Remainder == "" {
 		f.Remainder = spec.RemainderCorrupt
@@ -46,10 +46,10 @@ func New(f spec.Format) (Format, error) {
 // Name is "fixed".
 func (Format) Name() string { return "fixed" }
 
-// Extensions is empty: fixed is asked for and takes all files.
+// Extensions is empty: fixed must be asked for, and takes all files.
 func (Format) Extensions() []string { return nil }
 
-// StreamExtension is the shard's own, or ".bin".
+// StreamExtension is the shard's own extension, or ".bin".
 func (Format) StreamExtension(shard string) string {
 	if ext := path.Ext(shard); len(ext) > 1 {
 		return ext
@@ -57,12 +57,11 @@ func (Format) StreamExtension(shard string) string {
 	return ".bin"
 }
 
-// Sniff is false: nothing shows in bytes.
+// Sniff is false: the bytes don't show this format.
 func (Format) Sniff([]byte) bool { return false }
 
-// Index implements unpack.Format. It looks at no bytes. Each step passes to the
-// end of the next record, which is one stride from the end of the one before,
-// so that no sum of the numbers can overflow.
+// Index implements unpack.Format. It reads no bytes. Each step skips from the end of one
+// record to the end of the next, which is one stride, so that no sum can overflow.
 func (f Format) Index(ctx context.Context, src unpack.Source, emit func(unpack.Extent) error) error {
 	end := src.OffsetBytes()
 	step := func(n int64) (bool, error) {

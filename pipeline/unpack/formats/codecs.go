@@ -22,11 +22,11 @@ const named = 3
 // Codecs are the codecs of whole shards.
 func Codecs() []unpack.Codec { return slices.Clone(numbered[:named]) }
 
-// CodecNumber is the number by which stored indexes know a codec: 0 for nil, and
-// for one that is not lsiofs' own.
+// CodecNumber is the number that stands for a codec in stored indexes. It is 0 for nil,
+// and for a codec that is not one of lsiofs'.
 func CodecNumber(c unpack.Codec) uint32 { return uint32(slices.Index(numbered, c)) + 1 }
 
-// NumberedCodec is the codec of that number, nil for 0 and for unknown ones.
+// NumberedCodec is the codec with that number; nil for 0 and for unknown numbers.
 func NumberedCodec(number uint32) unpack.Codec {
 	if number == 0 || int64(number) > int64(len(numbered)) {
 		return nil
@@ -51,9 +51,9 @@ var endings = func() (list []ending) {
 	return list
 }()
 
-// Split takes a codec's ending off the path of a shard: "a/b.tar.gz" is
-// "a/b.tar" and gzip, "a/b.tgz" too, "a/b.tar" itself and nil. Endings are
-// compared as they are written, in small letters.
+// Split takes a codec's extension off the path of a shard: "a/b.tar.gz" and "a/b.tgz"
+// give "a/b.tar" and gzip; "a/b.tar" gives itself and nil. Extensions are compared as
+// written, in lower case.
 func Split(path string) (stem string, codec unpack.Codec) {
 	for _, e := range endings {
 		if stem, found := strings.CutSuffix(path, e.text); found && stem != "" && !strings.HasSuffix(stem, "/") {

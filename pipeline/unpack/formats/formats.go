@@ -34,13 +34,13 @@ import (
 	"github.com/lsiofs/lsiofs/pipeline/unpack/tfrecord"
 )
 
-// All are the formats that need no numbers, in the order in which automatic
-// choice asks their Sniff.
+// All are the formats without parameters, in the order in which detection calls their
+// Sniff.
 func All() []unpack.Format {
 	return []unpack.Format{tar.Format{}, tfrecord.Format{}, lines.JSONL(), lc0.Format{}, lines.Lines(), npy.Format{}, files.Format{}}
 }
 
-// New makes the format that a spec names; "auto" names none.
+// New makes the format that a spec names; "auto" is not a name.
 func New(f spec.Format) (unpack.Format, error) {
 	switch f.Name {
 	case "fixed":
@@ -56,8 +56,8 @@ func New(f spec.Format) (unpack.Format, error) {
 	return nil, fmt.Errorf("--format %q: formats are %s", f.Name, strings.Join(spec.Formats, ", "))
 }
 
-// Checked says, for people, what of a shard is checked when all of its bytes are
-// read: by the format; a codec's checksums are besides.
+// Checked says, for people, what the format checks in a shard when all bytes are read. A
+// codec's checksums come in addition.
 func Checked(name string) string {
 	switch name {
 	case "tar":

@@ -4,9 +4,9 @@
 //	member: 1f 8b 08 flags mtime xfl os, [extra] [name] [comment] [crc16],
 //	        deflate data, u32le crc32 of the decoded bytes, u32le their number
 //
-// Any number of members may follow each other. Zero bytes after the last one
-// are passed over; anything else there is damage at that place, and so is a
-// member after zero bytes. Where members begin can't be found without decoding.
+// Any number of members may follow each other. Zero bytes after the last one are
+// skipped. Anything else there is damage at that place, also a member after zero bytes.
+// The start of a member can only be found by decoding the member before it.
 package gzip
 
 import (
@@ -21,7 +21,7 @@ import (
 	"github.com/lsiofs/lsiofs/pipeline/unpack"
 )
 
-// Codec is gzip's unpack.Codec.
+// Codec is the unpack.Codec of gzip.
 type Codec struct{}
 
 var _ unpack.Codec = Codec{}
@@ -34,7 +34,7 @@ func (Codec) Extensions() map[string]string {
 	return map[string]string{".gz": "", ".tgz": ".tar"}
 }
 
-// NewDecoder makes a decoder of raw from the first byte of a member on.
+// NewDecoder makes a decoder of raw, which begins at a member's first byte.
 func (Codec) NewDecoder(raw io.Reader, rawOffset int64) (unpack.Decoder, error) {
 	s := states.Get().(*state)
 	s.raw.Reset(raw, rawOffset)

@@ -15,8 +15,8 @@ import (
 // Game decodes a file that is one game: all of its gzip members are one part.
 type Game struct{}
 
-// Tar decodes a tar of games: each member that is a regular file and whose name
-// ends in .gz is a part, and begins at the first header that belongs to it.
+// Tar decodes a tar of games. Each regular file whose name ends in .gz is a part, which
+// begins at the file's first header.
 type Tar struct{}
 
 var (
@@ -30,10 +30,10 @@ func (Game) Name() string { return "lc0 game" }
 // Name is "lc0 tar".
 func (Tar) Name() string { return "lc0 tar" }
 
-// Extensions is empty: the format chooses it.
+// Extensions is empty: the format chooses this codec.
 func (Game) Extensions() map[string]string { return nil }
 
-// Extensions is empty: the format chooses it.
+// Extensions is empty: the format chooses this codec.
 func (Tar) Extensions() map[string]string { return nil }
 
 // NewDecoder is NewPartDecoder.

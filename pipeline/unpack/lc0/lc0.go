@@ -13,17 +13,21 @@
 //	                                             (these may be NaN), visits, two indexes of 2 bytes, policy kld, reserved
 //	7        8396   8          values 7 and 8    the same up to policy kld, then q st, d st, two indexes, 8 reserved
 //
-// Each game is sound or damaged by itself: one that does not gunzip, that is
-// empty, or whose length is no multiple of its frames' size is left out. With
-// --lc0-check, so is every frame whose version is not that of its game's first,
-// that has a NaN or an infinity in the policy or in a value (but for those that
-// may be NaN, and those from q st on), whose result is outside of -1 … 1, or that
-// has no legal move: from version 4 on one with a share of 0 or more, in version
-// 3 above 0.
+// Each game is sound or damaged by itself. A game is left out if it can't be
+// decompressed, if it is empty, or if its length is not a multiple of its frames' size.
 //
-// Sources: LeelaChessZero/lc0, src/trainingdata/trainingdata_v6.h and _v7.h, and
-// its writer trainingdata.cc; LeelaChessZero/lczero-training, tf/chunkparser.py
-// for versions 3 to 5.
+// With --lc0-check, a frame is left out for one of these reasons:
+//
+//   - Its version is not that of its game's first frame.
+//   - The policy or a value has a NaN or an infinity. Values that may be NaN, and those
+//     from q st on, are not checked.
+//   - Its result is outside -1 … 1.
+//   - It has no legal move. A move is legal if its share of the policy is 0 or more; in
+//     version 3, if it is above 0.
+//
+// Sources: LeelaChessZero/lc0, src/trainingdata/trainingdata_v6.h and _v7.h, and its
+// writer trainingdata.cc; LeelaChessZero/lczero-training, tf/chunkparser.py for versions
+// 3 to 5.
 package lc0
 
 import (
@@ -39,7 +43,7 @@ import (
 	"github.com/lsiofs/lsiofs/pipeline/unpack"
 )
 
-// Format is lc0's unpack.Format.
+// Format is the unpack.Format of lc0.
 type Format struct{ check bool }
 
 var (
@@ -54,7 +58,7 @@ func New(f spec.Format) Format { return Format{check: f.Lc0Check} }
 // Name is "lc0".
 func (Format) Name() string { return "lc0" }
 
-// Extensions is empty: endings alone don't tell, Takes does.
+// Extensions is empty: extensions alone don't show this format; see Takes.
 func (Format) Extensions() []string { return nil }
 
 // SplitByUnit is true: frames of one game are much alike.
@@ -71,7 +75,7 @@ func (Format) Takes(path string) bool {
 
 func isTar(path string) bool { return strings.HasSuffix(path, ".tar") }
 
-// Codec is Tar for names that end in .tar, and Game for all others.
+// Codec is Tar for names that end in .tar, else Game.
 func (Format) Codec(path string, _ unpack.Codec) unpack.Codec {
 	if isTar(path) {
 		return Tar{}
@@ -85,8 +89,8 @@ var frameBytes = map[uint32]int64{3: 8276, 4: 8292, 5: 8308, 6: 8356, 7: 8396}
 // versionBytes is what of a frame tells its version.
 const versionBytes = 4
 
-// Sniff says whether a game begins so: at least one whole frame of a known
-// version, and none of another version behind it.
+// Sniff says whether head begins a game: at least one whole frame of a known version,
+// and no frame of another version behind it.
 func (Format) Sniff(head []byte) bool {
 	if len(head) < versionBytes {
 		return false
@@ -111,14 +115,14 @@ const (
 	reasonLength  = "the game's length is no multiple of its frames' size"
 )
 
-// Index implements unpack.Format. The frames of a game are emitted once its end
-// has been seen. A source that is not made of parts is one game.
+// Index implements unpack.Format. It emits the frames of a game once it has seen the
+// game's end. A source that is not made of parts is one game.
 func (f Format) Index(ctx context.Context, src unpack.Source, emit func(unpack.Extent) error) error {
 	_, err := f.IndexKind(ctx, src, emit)
 	return err
 }
 
-// IndexKind implements unpack.Uniform: a kind is "version 6".
+// IndexKind implements unpack.Uniform. A kind is, for example, "version 6".
 func (f Format) IndexKind(ctx context.Context, src unpack.Source, emit func(unpack.Extent) error) (string, error) {
 	var first firstGame
 	var err error
@@ -139,10 +143,10 @@ func (f Format) IndexKind(ctx context.Context, src unpack.Source, emit func(unpa
 
 const kindPrefix = "version "
 
-// SameKind says whether they are equal: each version is written in one way.
+// SameKind says whether a and b are equal: each version is written in one way only.
 func (Format) SameKind(a, b string) bool { return a == b }
 
-// OfKind is f: all versions are read alike.
+// OfKind is f: all versions are read in the same way.
 func (f Format) OfKind(kind string) (unpack.Format, error) {
 	if version, err := strconv.Atoi(strings.TrimPrefix(kind, kindPrefix)); err != nil || frameBytes[uint32(version)] == 0 {
 		return nil, fmt.Errorf("%q is no version of frames", kind)

@@ -8,15 +8,15 @@ import (
 	"github.com/lsiofs/lsiofs/pipeline/unpack"
 )
 
-// SniffTarBytes is how far into a tar its first game has to begin for the tar to
-// be known as lc0's. Tars of other things are then not read through to find none.
+// SniffTarBytes is the range of a tar in which its first game must begin for the tar to
+// be recognised as lc0's. So other tars are not read through in search of a game.
 const SniffTarBytes = 64 << 10
 
 // sniffGameBytes bounds what is read of the first game.
 const sniffGameBytes = 1 << 20
 
-// SniffRaw says whether the first game of a tar begins as Sniff wants it, and, if
-// it ends early, has whole frames. Errors are those of reading.
+// SniffRaw says whether Sniff accepts the first game of a tar. A game that ends early
+// must have whole frames. Errors are those of reading.
 func (f Format) SniffRaw(raw io.ReaderAt, sizeBytes int64) (bool, error) {
 	failing := &failingReaderAt{raw: raw}
 	at, ok := gameIn(failing, min(sizeBytes, SniffTarBytes))

@@ -1,12 +1,11 @@
-// Package lines finds the lines of text files: formats jsonl and lines.
+// Package lines finds the lines of text files, for the formats jsonl and lines.
 //
 //	shard: [ef bb bf] line \n line \n … line [\n]
 //
-// A record is a line with its \n; a last line without one is told with a size
-// that counts it. A UTF-8 byte order mark at the start belongs to no record.
-// Lines of nothing but spaces, tabs and carriage returns are no records.
-// Whether a line is JSON is not looked at. Lines may be of any length: they are
-// never held whole.
+// A record is a line with its \n. A last line without \n is reported with a size that
+// counts one. A UTF-8 byte order mark at the start belongs to no record. Lines of only
+// spaces, tabs and carriage returns are not records. Whether a line is JSON is not
+// checked. Lines may have any length: they are never held whole.
 package lines
 
 import (
@@ -20,7 +19,7 @@ import (
 	"github.com/lsiofs/lsiofs/pipeline/unpack"
 )
 
-// Format is the unpack.Format of either; make it with JSONL or Lines.
+// Format is the unpack.Format of jsonl or lines; make it with JSONL or Lines.
 type Format struct {
 	name       string
 	extensions []string
@@ -46,7 +45,7 @@ func (f Format) Name() string { return f.name }
 // Extensions are ".jsonl" and ".ndjson", or ".txt".
 func (f Format) Extensions() []string { return f.extensions }
 
-// StreamExtension is the shard's own, or the format's first.
+// StreamExtension is the shard's own extension, or the format's first.
 func (f Format) StreamExtension(shard string) string {
 	if ext := path.Ext(shard); len(ext) > 1 {
 		return ext
@@ -56,8 +55,8 @@ func (f Format) StreamExtension(shard string) string {
 
 var byteOrderMark = []byte{0xef, 0xbb, 0xbf}
 
-// Sniff says whether the first line is a JSON object; of a line that is longer
-// than head, whether it begins as one. Text as such can't be told by its bytes.
+// Sniff says whether the first line is a JSON object. If the line is longer than head,
+// it says whether the line begins like one. Plain text can't be recognised by its bytes.
 func (f Format) Sniff(head []byte) bool {
 	if !f.json {
 		return false

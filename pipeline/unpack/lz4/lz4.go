@@ -1,5 +1,5 @@
-// Package lz4 decodes whole-shard LZ4 compression, frame by frame, as the LZ4
-// Frame Format 1.6.4 says (github.com/lz4/lz4, doc/lz4_Frame_format.md).
+// Package lz4 decodes whole-shard LZ4 compression, frame by frame, as specified by the
+// LZ4 Frame Format 1.6.4 (github.com/lz4/lz4, doc/lz4_Frame_format.md).
 //
 //	shard: frame  frame  …, with skippable frames anywhere between
 //	frame: 184D2204 flags block-size [u64le content size] [u32le dictionary] header checksum,
@@ -7,10 +7,10 @@
 //	       u32le 0 [u32le xxh32 of the decoded bytes]
 //	skippable frame: 184D2A5x, u32le size, bytes
 //
-// The decoder is shown one frame at a time: its end is found by walking the
-// sizes of blocks as bytes pass through. Frames of the legacy format, which have
-// neither an end nor checksums, and frames that need a dictionary count as
-// damaged, since they can't be decoded.
+// The decoding library sees one frame at a time; package frames finds the end of a frame
+// by walking the sizes of its blocks. Frames of the legacy format have neither an end
+// nor checksums. They, and frames that need a dictionary, can't be decoded and count as
+// damaged.
 package lz4
 
 import (
@@ -23,7 +23,7 @@ import (
 	"github.com/lsiofs/lsiofs/pipeline/unpack/frames"
 )
 
-// Codec is lz4's unpack.Codec.
+// Codec is the unpack.Codec of lz4.
 type Codec struct{}
 
 var _ unpack.MemberCodec = Codec{}
@@ -34,12 +34,12 @@ func (Codec) Name() string { return codec.Name }
 // Extensions is ".lz4".
 func (Codec) Extensions() map[string]string { return map[string]string{".lz4": ""} }
 
-// NewDecoder makes a decoder of raw from the first byte of a frame on.
+// NewDecoder makes a decoder of raw, which begins at a frame's first byte.
 func (Codec) NewDecoder(raw io.Reader, rawOffset int64) (unpack.Decoder, error) {
 	return codec.NewDecoder(raw, rawOffset)
 }
 
-// NewWalk makes a walk of raw from the first byte of a frame on.
+// NewWalk makes a walk of raw, which begins at a frame's first byte.
 func (Codec) NewWalk(raw io.Reader, rawOffset int64) unpack.Walk {
 	return codec.NewWalk(raw, rawOffset)
 }

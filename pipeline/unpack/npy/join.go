@@ -9,10 +9,11 @@ import (
 	"github.com/lsiofs/lsiofs/pipeline/unpack"
 )
 
-// Framing tells storage that joins arrays what their files hold (package joined).
+// Framing tells package joined what the files of arrays hold.
 type Framing struct{}
 
-// HeaderBytes is how many of a file's first bytes its header has, as far as head says.
+// HeaderBytes is the size of a file's header, as far as head, the file's first bytes,
+// shows it.
 func (Framing) HeaderBytes(head []byte) int {
 	if len(head) < fixedBytes+4 || string(head[:len(magic)]) != magic {
 		return 0
@@ -24,7 +25,7 @@ func (Framing) HeaderBytes(head []byte) int {
 	return int(min(n, uint64(maxHeaderBytes)))
 }
 
-// Describe implements joined.Framing. A kind is that of IndexKind.
+// Describe implements joined.Framing. Its kinds are those of IndexKind.
 func (Framing) Describe(head []byte, sizeBytes int64) (kind string, rows, rowBytes, offsetBytes int64, err error) {
 	src := &headSource{rest: head}
 	h, err := readHeader(src)
@@ -45,8 +46,8 @@ func (Framing) Describe(head []byte, sizeBytes int64) (kind string, rows, rowByt
 	return r.kind, rows, rowBytes, offsetBytes, nil
 }
 
-// Prologue implements joined.Framing: the header of n structured rows, which have a field
-// for each array, and one without a name for the zeros behind it.
+// Prologue implements joined.Framing. It is the header of n structured rows. They have a
+// field for each array, each followed by an unnamed field for the zeros behind it.
 func (Framing) Prologue(names, kinds []string, n uint64) ([]byte, error) {
 	var b strings.Builder
 	b.WriteByte('[')

@@ -9,7 +9,7 @@ import (
 	"github.com/lsiofs/lsiofs/pipeline/unpack"
 )
 
-// Format is npy's unpack.Format. Streams are made by the Rows of its OfKind.
+// Format is the unpack.Format of npy. The Rows of its OfKind make streams.
 type Format struct{}
 
 var _ unpack.Uniform = Format{}
@@ -23,11 +23,10 @@ func (Format) Extensions() []string { return []string{".npy"} }
 // StreamExtension is ".npy".
 func (Format) StreamExtension(string) string { return ".npy" }
 
-// Sniff is false: arrays are known by their extension (RECORDS.md).
+// Sniff is false: arrays are recognised by their extension (RECORDS.md).
 func (Format) Sniff([]byte) bool { return false }
 
-// Index implements unpack.Format. It reads the header and what is behind the
-// data.
+// Index implements unpack.Format. It reads the header, and what is behind the data.
 func (f Format) Index(ctx context.Context, src unpack.Source, emit func(unpack.Extent) error) error {
 	_, err := f.IndexKind(ctx, src, emit)
 	return err
@@ -78,15 +77,14 @@ func (r Rows) index(ctx context.Context, src unpack.Source, n int64, emit func(u
 	}
 }
 
-// SameKind implements unpack.Uniform: two writers may put the same dtype in
-// different words.
+// SameKind implements unpack.Uniform: two writers may write the same dtype differently.
 func (f Format) SameKind(a, b string) bool {
 	x, errX := rowsOfKind(a)
 	y, errY := rowsOfKind(b)
 	return errX == nil && errY == nil && x.tail == y.tail && x.canonical == y.canonical
 }
 
-// OfKind implements unpack.Uniform. It gives a Rows.
+// OfKind implements unpack.Uniform. It returns a Rows.
 func (Format) OfKind(kind string) (unpack.Format, error) {
 	r, err := rowsOfKind(kind)
 	if err != nil {

@@ -11,7 +11,7 @@ import (
 	"github.com/lsiofs/lsiofs/pipeline/unpack"
 )
 
-// Rows is the format of arrays of one dtype and one shape of rows.
+// Rows is the format of arrays of one dtype and one row shape.
 type Rows struct {
 	Format
 	kind      string
@@ -121,8 +121,8 @@ func (r Rows) text(n uint64) []byte {
 	return append(b, r.tail+"), }"...)
 }
 
-// Prologue implements unpack.Framer: a header of version 1.0 of n rows, behind
-// which the data begin at a multiple of 64. Its size depends on the digits of n.
+// Prologue implements unpack.Framer: a header of version 1.0 for n rows. The data behind
+// it begin at a multiple of 64. Its size depends on the number of digits of n.
 func (r Rows) Prologue(n uint64) []byte {
 	text := r.text(n)
 	whole := (leadBytes + len(text) + 1 + alignBytes - 1) / alignBytes * alignBytes

@@ -15,7 +15,7 @@ const (
 	// FrameBytes is the size of a frame of lc0.
 	FrameBytes = 8356
 	lc0Moves   = 1858
-	// GameFrames is how long a game of lc0 is: a long one, of 1.5 MB.
+	// GameFrames is the length of an lc0 game in frames: a long game, of 1.5 MB.
 	GameFrames = 180
 )
 

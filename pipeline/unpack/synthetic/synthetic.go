@@ -1,18 +1,17 @@
-// Package synthetic makes shards of seeded data for measurements and demos, in
-// every format and compression that lsiofs reads.
+// Package synthetic makes shards of seeded data for measurements and demos, in every
+// format and compression that lsiofs reads.
 //
 //	tar       WebDataset samples: NNNNNNNNN.jpg of random bytes, NNNNNNNNN.cls
 //	jsonl     {"id":N,"text":"…"}: words by a Zipf law, which compress about as text does
 //	tfrecord  frames of random bytes, with their checksums
-//	fixed     records that begin with their number, half of whose bits are random
+//	fixed     records that begin with their number; half of their bits are random
 //	npy       arrays of bytes whose rows are the records of fixed
-//	lc0       frames of version 6, of games of 180, a .gz file each or in tars
+//	lc0       frames of version 6, in games of 180: a .gz file each, or in tars
 //	files     a directory of NNNNNNNNN.jpg of random bytes
 //
-// Bytes of a record are a pure function of the shape and the record's number,
-// so they don't depend on how records are cut into shards, or on which core
-// makes them. Those of a compressed shard also depend on the version of the
-// compressor.
+// The bytes of a record are a pure function of the shape and the record's number. So
+// they don't depend on how records are cut into shards, or on which core makes them. The
+// bytes of a compressed shard also depend on the version of the compressor.
 package synthetic
 
 import (
@@ -33,18 +32,18 @@ import (
 // Formats are the names of Shape.Format.
 var Formats = []string{"tar", "jsonl", "fixed", "tfrecord", "npy", "lc0", "files"}
 
-// Codecs are the names of Shape.Codec but for none, which are also the endings
-// of compressed shards.
+// Codecs are the non-empty values of Shape.Codec. They are also the extensions of
+// compressed shards.
 var Codecs = []string{"gz", "zst", "lz4"}
 
-// Shape is what is made.
+// Shape says what is made.
 type Shape struct {
 	Format string // one of Formats
-	Codec  string // one of Codecs, "" for none; of lc0 "gz", or "tar" for tars of games
-	// RecordBytes is what a record has in its shard, framing included (of files,
-	// what the file has): exactly for fixed, npy and lc0 (FrameBytes), on average
-	// elsewhere, where sizes are spread evenly between half and one and a half
-	// times of it.
+	Codec  string // one of Codecs, "" for none; for lc0 "gz", or "tar" for tars of games
+	// RecordBytes is the size of a record in its shard, framing included; for files it
+	// is the size of the file. It is exact for fixed, npy and lc0 (FrameBytes).
+	// Elsewhere it is the average: sizes are spread evenly between half of it and one
+	// and a half times.
 	RecordBytes int64
 	Seed        uint64
 }
@@ -55,7 +54,7 @@ var leastBytes = map[string]int64{"tar": 4096, "jsonl": 64, "fixed": 8, "tfrecor
 // maxRecordBytes bounds a record, which is made in memory.
 const maxRecordBytes = 1 << 30
 
-// Validate reports all that is wrong with a shape.
+// Validate reports everything that is wrong with a shape.
 func (s Shape) Validate() error {
 	var problems []error
 	least, known := leastBytes[s.Format]
@@ -81,7 +80,7 @@ func (s Shape) Validate() error {
 	return errors.Join(problems...)
 }
 
-// Extension is the ending of the shards' names, with the dot; "" for directories.
+// Extension is the extension of the shards' names, with the dot; "" for directories.
 func (s Shape) Extension() string {
 	if s.Format == "files" {
 		return ""
@@ -99,9 +98,9 @@ func (s Shape) Extension() string {
 	return e
 }
 
-// WriteShard writes the shard with records first … first+count-1. It may be
-// called concurrently. count is told the decoded bytes as they are made; it may
-// be nil. The shape must be valid.
+// WriteShard writes the shard with records first … first+count-1. It may be called
+// concurrently. made is called with decoded bytes as they are made; it may be nil. The
+// shape must be valid.
 func (s Shape) WriteShard(out io.Writer, first, count uint64, made func(bytes int64)) error {
 	file := bufio.NewWriterSize(out, 1<<20)
 	if s.Format == "lc0" {
@@ -148,10 +147,10 @@ func (s Shape) head(count uint64) ([]byte, error) {
 	return rows.(unpack.Framer).Prologue(count), nil
 }
 
-// WriteFiles writes the files with numbers first … first+count-1 to a directory
-// that exists, and gives their size. It may be called concurrently. made is told
-// the bytes of each; its error ends it. The shape must be a valid one of format
-// files.
+// WriteFiles writes the files with numbers first … first+count-1 to an existing
+// directory, and returns their total size. It may be called concurrently. made is called
+// with the size of each file; if it returns an error, WriteFiles stops with it. The
+// shape must be valid and of format files.
 func (s Shape) WriteFiles(dir string, first, count uint64, made func(bytes int64) error) (size int64, err error) {
 	m := newMaker(s)
 	for i := range count {

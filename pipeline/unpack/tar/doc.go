@@ -1,5 +1,5 @@
-// Package tar finds the WebDataset samples of tar archives, and renames them
-// where the equal-key rule asks for it.
+// Package tar finds the WebDataset samples of tar archives, and renames them where the
+// equal-key rule asks for it.
 //
 //	archive: member  member  …  [zero block, anything]
 //	member:  [extension headers]  header 512  data, padded to 512
@@ -8,12 +8,13 @@
 //	         magic 257+6 │ version 263+2 │ uname 265+32 │ gname 297+32 │
 //	         devmajor 329+8 │ devminor 337+8 │ prefix 345+155 │ 500+12
 //
-// A sample is a maximal run of eligible members with one key; RECORDS.md says
-// which are eligible and what a key is. Read are ustar, PAX (types x, X and g)
-// and GNU (L, K, numbers in base 256) headers, old ones without magic, and
-// checksums of signed bytes. Refused are GNU sparse members, and global PAX
-// headers that set path or size.
+// A sample is a maximal run of eligible members with one key. RECORDS.md says which
+// members are eligible and what a key is.
 //
-// The walker is the package's own: it allocates nothing a member and looks at
-// headers only. Specification: POSIX.1-2017 pax, GNU tar manual appendix D.
+//   - Accepted are ustar, PAX (types x, X and g) and GNU (L, K, numbers in base 256)
+//     headers, old headers without magic, and checksums of signed bytes.
+//   - Refused are GNU sparse members, and global PAX headers that set path or size.
+//
+// The package has its own walker: it allocates nothing for a member, and reads headers
+// only. Specification: POSIX.1-2017 pax, GNU tar manual appendix D.
 package tar

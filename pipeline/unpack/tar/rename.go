@@ -7,8 +7,8 @@ import (
 	"strconv"
 )
 
-// Rename implements unpack.Renamer: the paths of the record's eligible members
-// get the prefix dup-<position>/; all else stays as it is.
+// Rename implements unpack.Renamer. The paths of the record's eligible members get the
+// prefix dup-<position>/; everything else stays as it is.
 func (Format) Rename(dst, record []byte, position uint64) ([]byte, error) {
 	var number [20]byte
 	r := renamer{

@@ -10,7 +10,7 @@ import (
 	"github.com/lsiofs/lsiofs/pipeline/unpack"
 )
 
-// Format is tar's unpack.Format.
+// Format is the unpack.Format of tar.
 type Format struct{}
 
 var (
@@ -28,8 +28,7 @@ func (Format) Extensions() []string { return []string{".tar"} }
 // StreamExtension is ".tar".
 func (Format) StreamExtension(string) string { return ".tar" }
 
-// Sniff says whether head is a header block with the word ustar and a checksum
-// that holds.
+// Sniff says whether head is a header block with the word ustar and a correct checksum.
 func (Format) Sniff(head []byte) bool {
 	return len(head) >= blockBytes &&
 		bytes.HasPrefix(head[magicAt:], ustarMagic[:5]) &&
@@ -44,9 +43,9 @@ func (Format) Epilogue(uint64) []byte { return endOfArchive[:] }
 
 var endOfArchive [2 * blockBytes]byte
 
-// Index implements unpack.Format. It reads headers only. A sample is emitted
-// when the headers of the first member of the next one have been read, or the
-// archive's end: until then another member of it might follow.
+// Index implements unpack.Format. It reads headers only. It emits a sample once it has
+// read the headers of the next sample's first member, or the archive's end: before that,
+// another member of the sample might follow.
 func (Format) Index(ctx context.Context, src unpack.Source, emit func(unpack.Extent) error) error {
 	return index(ctx, src, emit, func(m *member) membership {
 		key := m.key()

@@ -11,8 +11,8 @@ import (
 // not hold.
 const maxHeaderSize = 8 << 30
 
-// FileHeaderBytes is how many bytes AppendFileHeader appends for a path of so
-// many bytes. It allocates nothing.
+// FileHeaderBytes is the number of bytes that AppendFileHeader appends for a path of
+// pathBytes bytes. It allocates nothing.
 func FileHeaderBytes(pathBytes int, sizeBytes int64) int64 {
 	data := int64(0)
 	if pathBytes > nameBytes {
@@ -27,9 +27,9 @@ func FileHeaderBytes(pathBytes int, sizeBytes int64) int64 {
 	return blockBytes + blocks(data) + blockBytes
 }
 
-// AppendFileHeader appends the header of a regular file as RECORDS.md writes it
-// under format files: ustar, with a PAX header in front where the path is longer
-// than 100 bytes or the size is 8 GiB or more.
+// AppendFileHeader appends the header of a regular file, as RECORDS.md specifies for
+// format files: ustar, preceded by a PAX header if the path is longer than 100 bytes or
+// the size is 8 GiB or more.
 func AppendFileHeader(dst, path []byte, sizeBytes int64) []byte {
 	inField := sizeBytes
 	if sizeBytes >= maxHeaderSize {
@@ -83,9 +83,8 @@ func appendSizeRecord(dst []byte, size int64) []byte {
 	return append(dst, '\n')
 }
 
-// IndexFiles is Format.Index for an archive of format files: every regular
-// member is part of a record, one without a dot in its base name is one of its
-// own.
+// IndexFiles is Format.Index for an archive of format files. Every regular member
+// belongs to a record; a member without a dot in its base name is a record of its own.
 func IndexFiles(ctx context.Context, src unpack.Source, emit func(unpack.Extent) error) error {
 	return index(ctx, src, emit, func(m *member) membership {
 		return membership{key: m.stem(), counts: m.regular, eligible: m.key() != nil}

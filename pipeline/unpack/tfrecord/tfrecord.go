@@ -3,8 +3,8 @@
 //	frame: u64le n │ u32le masked crc32c of those 8 bytes │ n bytes │ u32le masked crc32c of them
 //	mask:  rotate right by 15, add 0xa282ead8
 //
-// A record is one whole frame. The length's checksum is checked by Index, the
-// data's by Verify. Format: tensorflow/core/lib/io/record_writer.h.
+// A record is one whole frame. Index checks the checksum of the length, Verify also that
+// of the data. Specification: tensorflow/core/lib/io/record_writer.h.
 package tfrecord
 
 import (
@@ -20,7 +20,7 @@ import (
 	"github.com/lsiofs/lsiofs/pipeline/unpack"
 )
 
-// Format is TFRecord's unpack.Format.
+// Format is the unpack.Format of TFRecord.
 type Format struct{}
 
 var (
@@ -41,13 +41,13 @@ var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 // Name is "tfrecord".
 func (Format) Name() string { return "tfrecord" }
 
-// Extensions are those in common use.
+// Extensions are the extensions in common use.
 func (Format) Extensions() []string { return []string{".tfrecord", ".tfrecords", ".tfrec"} }
 
 // StreamExtension is ".tfrecord".
 func (Format) StreamExtension(string) string { return ".tfrecord" }
 
-// Sniff says whether the checksum of a first length holds.
+// Sniff says whether the checksum of the first length is correct.
 func (Format) Sniff(head []byte) bool {
 	return len(head) >= headBytes && lengthHolds(head)
 }
@@ -93,7 +93,7 @@ func pass(src unpack.Source, n int64) error {
 	return src.Discard(n + crcBytes)
 }
 
-// Verify implements unpack.Verifier: both checksums of a whole frame.
+// Verify implements unpack.Verifier: it checks both checksums of a whole frame.
 func (Format) Verify(record []byte) error {
 	if len(record) < frameBytes {
 		return fmt.Errorf("tfrecord: %d bytes are no frame", len(record))

@@ -1,5 +1,4 @@
-// Package zstd decodes whole-shard Zstandard compression (RFC 8878), frame by
-// frame.
+// Package zstd decodes whole-shard Zstandard compression (RFC 8878), frame by frame.
 //
 //	shard: frame  frame  …, with skippable frames anywhere between
 //	frame: fd2fb528 descriptor [window] [dictionary] [content size],
@@ -7,11 +6,11 @@
 //	       [u32le of xxh64 of the decoded bytes]
 //	skippable frame: 184D2A5x, u32le size, bytes
 //
-// The decoder is shown one frame at a time: its end is found by walking the
-// block headers as bytes pass through. The seek table of the seekable format
-// (facebook/zstd, contrib/seekable_format) is a skippable frame like others: it
-// tells what is found at no cost, and may lie. Frames that need a window above 128 MiB,
-// or a dictionary, count as damaged, since they can't be decoded.
+// The decoding library sees one frame at a time; package frames finds the end of a frame
+// by walking its block headers. The seek table of the seekable format (facebook/zstd,
+// contrib/seekable_format) is skipped like any skippable frame: what it says is found at
+// no cost anyway, and it may be wrong. Frames that need a window above 128 MiB, or a
+// dictionary, can't be decoded and count as damaged.
 package zstd
 
 import (
@@ -25,7 +24,7 @@ import (
 	"github.com/lsiofs/lsiofs/pipeline/unpack/frames"
 )
 
-// Codec is zstd's unpack.Codec.
+// Codec is the unpack.Codec of zstd.
 type Codec struct{}
 
 var _ unpack.MemberCodec = Codec{}
@@ -36,12 +35,12 @@ func (Codec) Name() string { return codec.Name }
 // Extensions is ".zst".
 func (Codec) Extensions() map[string]string { return map[string]string{".zst": ""} }
 
-// NewDecoder makes a decoder of raw from the first byte of a frame on.
+// NewDecoder makes a decoder of raw, which begins at a frame's first byte.
 func (Codec) NewDecoder(raw io.Reader, rawOffset int64) (unpack.Decoder, error) {
 	return codec.NewDecoder(raw, rawOffset)
 }
 
-// NewWalk makes a walk of raw from the first byte of a frame on.
+// NewWalk makes a walk of raw, which begins at a frame's first byte.
 func (Codec) NewWalk(raw io.Reader, rawOffset int64) unpack.Walk {
 	return codec.NewWalk(raw, rawOffset)
 }
