@@ -2,8 +2,8 @@ package storage
 
 import "runtime"
 
-// IsFault says whether a recovered panic is one that debug.SetPanicOnFault makes of
-// mapped memory that could not be read. All others are mistakes of ours, and go on.
+// IsFault says whether a recovered panic means that mapped memory could not be read
+// (debug.SetPanicOnFault). Any other panic is a bug, and the caller must panic again.
 func IsFault(p any) bool {
 	fault, ok := p.(interface {
 		runtime.Error

@@ -2,10 +2,9 @@ package storage
 
 import "context"
 
-// Joiner is implemented by storages whose objects are put together from several
-// files.
+// Joiner is implemented by storages whose objects are made of several files each.
 type Joiner interface {
-	// Join makes an object of one file of each name, which List has listed. Errors
-	// name the file that is no part of an object.
+	// Join makes an object of one file for each name; List has listed the files. An
+	// error names the file that can't be part of an object.
 	Join(ctx context.Context, names []string, files []Object) (Object, error)
 }

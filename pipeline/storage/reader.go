@@ -7,8 +7,8 @@ import (
 	"sync"
 )
 
-// Reader is one object as an io.ReaderAt, for one goroutine at a time. It reads no
-// more at a time than it was told.
+// Reader is one object as an io.ReaderAt, for one goroutine at a time. It bounds the
+// size of its reads from storage.
 type Reader struct {
 	ctx     context.Context // of the reads, which the reader does not outlive
 	storage Storage
@@ -22,13 +22,13 @@ type Reader struct {
 
 var _ io.ReaderAt = (*Reader)(nil)
 
-// NewReader reads an object, by no more than most bytes at a time, or 0 for as many as
-// are wanted; its reads end with ctx. The caller closes it.
+// NewReader reads an object, in reads of at most most bytes; 0 means no bound. Its reads
+// end with ctx. The caller closes it.
 func NewReader(ctx context.Context, s Storage, o Object, most int) *Reader {
 	return &Reader{ctx: ctx, storage: s, object: o, most: most}
 }
 
-// ReadAt fills p, or as much as the object has with io.EOF.
+// ReadAt fills p. At the object's end it gives what there is, and io.EOF.
 func (r *Reader) ReadAt(p []byte, off int64) (int, error) {
 	if off < 0 {
 		return 0, fmt.Errorf("%s: read at offset %d", r.object.Path, off)
@@ -68,7 +68,7 @@ func (r *Reader) read(p []byte, off int64) (int, error) {
 	return copy(p, r.buffer[:n]), nil
 }
 
-// Close gives the reader's memory back. It can't be used afterwards.
+// Close frees the reader's memory. The reader can't be used afterwards.
 func (r *Reader) Close() {
 	if b := r.buffer; cap(b) >= keptBufferBytes {
 		buffers.Put(&b)

@@ -1,23 +1,23 @@
 package storage
 
-// Resident reads of one object what memory holds, on the caller's goroutine: a
-// small read then costs a system call, not a way through queues. It is not for
+// Resident reads the parts of one object that are in memory, on the caller's goroutine.
+// A small read then costs a system call instead of a way through queues. It is not for
 // concurrent use.
 //
-// The object was what was listed when Resident was opened. Whoever relies on
-// what was read asks Storage.Stat once more after the last read.
+// The object was the one that was listed when Resident was opened. A caller that relies
+// on the bytes calls Storage.Stat again after the last read.
 type Resident interface {
-	// Holds says whether memory holds all of a range; no, where that can't be told.
+	// Holds says whether all of a range is in memory. It is false if that can't be told.
 	Holds(offsetBytes, sizeBytes int64) bool
-	// ReadAt fills p without waiting for a disk. No means that not all of it was
-	// in memory any more, and that p's contents are undefined.
+	// ReadAt fills p without waiting for a disk. False means that part of the range was
+	// no longer in memory, and that p's contents are undefined.
 	ReadAt(p []byte, offsetBytes int64) bool
 	Close() error
 }
 
-// ResidentOpener is implemented by storages whose objects memory may hold. An
-// object that is not any more what was listed gives ErrChanged; where memory is
-// not to be read from, the Resident is nil.
+// ResidentOpener is implemented by storages whose objects may be in memory. An object
+// that is no longer the one that was listed gives ErrChanged. If memory must not be read
+// from, the Resident is nil.
 type ResidentOpener interface {
 	OpenResident(o Object) (Resident, error)
 }

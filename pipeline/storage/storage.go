@@ -1,9 +1,14 @@
-// Package storage is the contract between lsiofs and the places where shards
-// lie: list objects, read ranges of them. local is files through package uring,
-// folders directories of files as archives, joined arrays of several files as one;
-// HTTP and buckets come later behind the same contract. storagetest is the one
-// suite that every implementation passes, but for joined, whose objects are no
-// files. Wrappers (retry, counting, faults) are Storages themselves.
+// Package storage is the contract between lsiofs and the places where shards are stored:
+// list objects, and read ranges of them.
+//
+//	List ──► Object (path, size, version)
+//	Object, range ──► Read ──Submit──► bytes of that version, or an error ──► Done
+//
+// Each implementation is a package: local (files, through package uring), folders
+// (directories of files, read as archives) and joined (arrays of several files, read as
+// one). HTTP and buckets come later behind the same contract. storagetest is the test
+// suite that every implementation passes, except joined, whose objects are not files.
+// Wrappers (retry, counting, faults) are Storages themselves.
 package storage
 
 import (
@@ -12,84 +17,86 @@ import (
 	"fmt"
 )
 
-// Version identifies what an object held when it was listed. Two equal versions
-// of one object have the same bytes, as far as the storage can tell.
+// Version identifies the contents of an object when it was listed. Equal versions of an
+// object have the same bytes, as far as the storage can tell.
 //
-// Times are in nanoseconds. What the storage does not know, or what does not last
-// there, is 0. ChangeTimeNanos is for those who keep what they know of an object
-// from one run to the next: it also shows that something was written and the
-// modification time was set back, and changes for less (names, modes). Reads don't
-// compare it.
+// Times are in nanoseconds. A field is 0 if the storage does not know it or if it is not
+// permanent there. ChangeTimeNanos is for indexes, which outlast a run. It also shows a
+// write after which the modification time was set back, but it changes for smaller
+// reasons too (names, modes). Reads don't compare it.
 type Version struct {
 	ModTimeNanos    int64
 	ChangeTimeNanos int64
 	Inode           uint64
 }
 
-// Object is one object as it was listed. Path is relative to the dataset's
-// root, its components joined by '/'.
+// Object is one object as it was listed. Path is relative to the dataset's root, with
+// components joined by '/'.
 type Object struct {
 	Path      string
 	SizeBytes int64
 	Version   Version
 }
 
-// Read is one range of one object that is wanted.
+// Read is a request for one range of one object.
 //
-// Buf is filled with the len(Buf) bytes from OffsetBytes on; it must not be
-// empty. Buf belongs to the storage until Done is called. Done is called
-// exactly once, with nil or with an error after which Buf's contents are
-// undefined: a read is never partial. It is called from a goroutine of the
-// storage, never from within Submit, must not block and must not call Close; it
-// may call Submit. Errors are *Error, but for ErrUnwanted.
+// Buf is filled with the len(Buf) bytes from OffsetBytes on; it must not be empty. It
+// belongs to the storage until Done is called.
 //
-// Wanted, where it is set, is asked before the read is begun, perhaps more than
-// once, from where Done is called from. Its first no is the last question: Done
-// then gets ErrUnwanted, and nothing more is read. So a submitter may call off reads
-// that wait for their turn; those that have begun come to their end.
+// Done is called exactly once, with nil or an error; after an error Buf's contents are
+// undefined. A read is never partial. Done is called from a goroutine of the storage,
+// never from within Submit. It must not block and must not call Close; it may call
+// Submit. Errors are *Error, except ErrUnwanted.
+//
+// Wanted, if set, is called before the read begins, perhaps more than once, on the same
+// goroutines as Done. Once it returns false it is not called again: Done gets
+// ErrUnwanted, and nothing more is read. So a submitter can cancel reads that wait for
+// their turn; reads that have begun complete.
 type Read struct {
 	Object      Object
 	OffsetBytes int64
 	Buf         []byte
-	Wanted      func() bool // nil: always
+	Wanted      func() bool // nil means always wanted
 	Done        func(err error)
 }
 
 // Storage lists and reads objects. Its methods may be called concurrently.
 type Storage interface {
-	// List calls visit for every object below the root whose path match
-	// accepts, in no particular order, and stops at the first error. match is
-	// also asked about directories (isDir, path without trailing slash): those
-	// it does not accept are not entered. Files and directories whose names
-	// begin with a dot are passed over; symbolic links to files are followed,
-	// those to directories are not. visit is not called concurrently. An object is
-	// visited when a change that comes next would show in its version: where times
-	// are coarse and the last change is young, that is waited for, some seconds.
+	// List calls visit for every object below the root whose path match accepts, in no
+	// particular order, and stops at the first error. visit is not called concurrently.
+	//
+	// match is also called for directories (isDir, path without trailing slash); a
+	// directory that it rejects is not entered. Files and directories whose names begin
+	// with a dot are skipped. Symbolic links to files are followed, those to directories
+	// are not.
+	//
+	// An object is visited only when any later change would show in its version. With
+	// coarse times and a recent change, List waits for that, up to some seconds.
 	List(ctx context.Context, match func(path string, isDir bool) bool, visit func(Object) error) error
 	// Stat describes one object as it is now, or fails with fs.ErrNotExist.
 	Stat(ctx context.Context, path string) (Object, error)
-	// Submit hands reads over and returns without waiting for their bytes;
-	// the slice is the caller's again, and locks that Done takes may be held.
-	// An object that is not any more what was listed gives ErrChanged: its
-	// version and size are looked at when it is opened and again after each
-	// read, so bytes that Done reports as good are those of the version.
+	// Submit hands reads over and returns without waiting for their bytes. The caller
+	// may reuse the slice, and may hold locks that Done takes. An object that is no
+	// longer the one that was listed gives ErrChanged: version and size are checked when
+	// it is opened and again after each read. So bytes that Done reports as good are
+	// those of the version.
 	Submit(reads []*Read)
-	// Close waits for the reads that are under way; those submitted after it
-	// fail. It is idempotent.
+	// Close waits for the reads in flight; reads submitted after it fail. It is
+	// idempotent.
 	Close() error
 }
 
-// Settler is implemented by storages whose Stat may describe an object in a way that
-// a change that comes at once does not show in.
+// Settler is implemented by storages whose Stat may return a version in which an
+// immediately following change would not show.
 type Settler interface {
-	// Settled is Stat for what is going to be read: as List, it waits until a change
-	// would show in the version.
+	// Settled is Stat for an object that is going to be read. Like List, it waits until
+	// a later change would show in the version.
 	Settled(ctx context.Context, path string) (Object, error)
 }
 
-// Compare gives the difference of an object as it is now to what was listed, as
-// an error that wraps ErrChanged, or nil. It looks at sizes, modification times, and
-// at inode numbers where there was one in the listing.
+// Compare compares an object as it is now with the listed one. It returns an error that
+// wraps ErrChanged and says how they differ, or nil. It compares sizes, modification
+// times, and inode numbers if the listing has them.
 func Compare(listed, now Object) error {
 	switch {
 	case now.SizeBytes != listed.SizeBytes:
@@ -102,11 +109,11 @@ func Compare(listed, now Object) error {
 	return nil
 }
 
-// ErrChanged is wrapped by errors about objects that have changed or vanished
-// since they were listed.
+// ErrChanged is wrapped by errors about objects that have changed or vanished since they
+// were listed.
 var ErrChanged = errors.New("changed since it was indexed: mount again to index it anew")
 
-// ErrUnwanted is the error of reads that were called off.
+// ErrUnwanted is the error of reads that were cancelled.
 var ErrUnwanted = errors.New("the read is not wanted any more")
 
 // Error says which range of which object could not be read.
@@ -125,8 +132,8 @@ func (e *Error) Unwrap() error { return e.Err }
 
 // ReadAt fills p from the object at off, or returns an error.
 //
-// When ctx ends first its error is returned at once, and p still belongs to the
-// storage: the caller drops it and never looks at it again. So p is memory of
+// If ctx ends first, ctx's error is returned at once, and p still belongs to the
+// storage: the caller must drop it and never look at it again. So p must be memory of
 // the Go heap, which the pending read keeps alive.
 func ReadAt(ctx context.Context, s Storage, o Object, p []byte, off int64) error {
 	if len(p) == 0 {

@@ -1,5 +1,7 @@
-// Package faulty is a storage for tests: it wraps a real one, and fails,
-// alters or delays reads as the test says. Without faults it is what it wraps.
+// Package faulty is a storage for tests. It wraps a real storage, and fails, alters or
+// delays reads as a test says. Without faults it behaves like the storage that it wraps.
+//
+//	Submit ──► Hold? ──► Before: error? ──► Delay ──► wrapped storage ──► After ──► Done
 package faulty
 
 import (
@@ -12,19 +14,19 @@ import (
 	"github.com/lsiofs/lsiofs/pipeline/storage"
 )
 
-// Storage wraps a storage. List and Stat go through. The hooks are set before
-// the first read; they are called concurrently, and must not block.
+// Storage wraps a storage. List and Stat are passed on. The hooks must be set before the
+// first read. They are called concurrently, and must not block.
 type Storage struct {
 	storage.Storage
 
-	// Before, when set, is called for each read that is still wanted before it
-	// is handed on (when it is let go, if it was held). An error fails the read instead; it
-	// arrives inside a *storage.Error.
+	// Before, if set, is called for each read that is still wanted, before it is passed
+	// on; for a held read that is at its release. If it returns an error, the read fails
+	// with it, inside a *storage.Error.
 	Before func(r *storage.Read) error
-	// After, when set, is called for each read that was handed on, with its
-	// outcome, and gives the one that is reported. It may change r.Buf.
+	// After, if set, is called with the outcome of each read that was passed on, and
+	// returns the outcome to report. It may change r.Buf.
 	After func(r *storage.Read, err error) error
-	// Delay, when set, says how long a read waits before it is handed on.
+	// Delay, if set, says how long a read waits before it is passed on.
 	Delay func(r *storage.Read) time.Duration
 
 	mu      sync.Mutex
@@ -36,22 +38,21 @@ type Storage struct {
 
 var _ storage.Storage = (*Storage)(nil)
 
-// New wraps s, which is closed with it.
+// New wraps s. Closing the result closes s.
 func New(s storage.Storage) *Storage {
 	f := &Storage{Storage: s}
 	f.arrived.L = &f.mu
 	return f
 }
 
-// Hold makes reads that are submitted from now on wait for Release.
+// Hold makes reads submitted from now on wait for Release.
 func (f *Storage) Hold() {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.holding = true
 }
 
-// Release lets all held reads go, in the order of their submission, and holds
-// no more.
+// Release passes on all held reads, in the order of submission, and ends Hold.
 func (f *Storage) Release() {
 	f.mu.Lock()
 	reads := f.held
@@ -82,8 +83,7 @@ func (f *Storage) Submit(reads []*storage.Read) {
 	f.forward(reads)
 }
 
-// Close releases what is held, waits for what is delayed and closes the wrapped
-// storage.
+// Close releases held reads, waits for delayed ones and closes the wrapped storage.
 func (f *Storage) Close() error {
 	f.Release()
 	f.failing.Wait()
@@ -133,10 +133,10 @@ func (f *Storage) fail(r *storage.Read, err error) {
 	})
 }
 
-// ErrInjected is wrapped by the errors that Nth gives.
+// ErrInjected is wrapped by the errors of Nth.
 var ErrInjected = errors.New("injected fault")
 
-// Nth is a Before that fails the n-th read, counted from 0, and no other.
+// Nth is a Before that fails only the n-th read, counted from 0.
 func Nth(n int64) func(*storage.Read) error {
 	var count atomic.Int64
 	return func(*storage.Read) error {
@@ -147,7 +147,7 @@ func Nth(n int64) func(*storage.Read) error {
 	}
 }
 
-// Range is a Before that fails all reads of an object which touch [from, to).
+// Range is a Before that fails all reads of an object that touch [from, to).
 func Range(path string, from, to int64, err error) func(*storage.Read) error {
 	return func(r *storage.Read) error {
 		if r.Object.Path == path && r.OffsetBytes < to && r.OffsetBytes+int64(len(r.Buf)) > from {
@@ -157,8 +157,8 @@ func Range(path string, from, to int64, err error) func(*storage.Read) error {
 	}
 }
 
-// Truncated is a Before that acts as if the object had been cut at sizeBytes
-// after it was listed.
+// Truncated is a Before that acts as if the object had been cut to sizeBytes after it
+// was listed.
 func Truncated(path string, sizeBytes int64) func(*storage.Read) error {
 	return func(r *storage.Read) error {
 		if r.Object.Path == path && r.OffsetBytes+int64(len(r.Buf)) > sizeBytes {

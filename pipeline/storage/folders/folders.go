@@ -1,21 +1,21 @@
-// Package folders is storage whose objects are directories: each reads as the
-// archive that would hold the regular files directly in it.
+// Package folders is storage whose objects are directories. Each reads as the archive
+// that would hold the regular files directly in it.
 //
 //	object   │ header │ a.jpg … │ zeros │ header │ b.jpg … │ zeros │
 //	file     0        └ its contents      1
 //
-// The path of an object is its directory's, relative to the root, "." for the
-// root itself. Files are in bytewise order of their names; what is around their
-// contents is a Framing's, a pure function of path and size. So an object's size
-// is known from the directory alone. Its version is a hash of the names, sizes,
-// times and inodes in it.
+// The path of an object is its directory's, relative to the root; "." is the root
+// itself. Files are in bytewise order of their names. What surrounds their contents
+// comes from a Framing, a pure function of path and size. So an object's size is known
+// from the directory alone. Its version is a hash of the names, sizes, times and inodes
+// in it.
 //
 // # The table
 //
-// List looks at every file, on some goroutines, and keeps what it finds in a
-// table outside of the Go heap: a file without a name in the index directory,
-// mapped. It is made anew by each List and never read by another process, so it
-// needs no version. Numbers are native 64-bit words.
+// List looks at every file, on several goroutines, and stores the result in a table
+// outside the Go heap: an unnamed file in the index directory, mapped. Each List makes a
+// new table, and no other process reads it, so it needs no format version. Numbers are
+// native 64-bit words.
 //
 //	segments  one a directory: for each file 5 words (offset in the object, size,
 //	          mtime in ns, inode, where its name ends), then the names
@@ -24,40 +24,46 @@
 //	          where its segment begins and its length, files, size of the object,
 //	          first and second half of the version, the number of its first checksum
 //
-// A disk may lose what was written, then or later. So a table that its disk does not
-// take is kept in memory, as is one whose directory is remote; and each block of it
-// has a checksum, in memory, which all that a read goes by is compared with. What is
-// not as it was written, or can't be read (SIGBUS), is an error of that read.
+// A disk may lose what was written, at once or later. If the disk does not accept the
+// table, or if its directory is remote, the table is kept in memory. Checksums of its
+// blocks are kept in memory too, and every block that a read uses is compared with its
+// checksum. A block that differs, or can't be read (SIGBUS), is an error of that read.
 //
 // # Reading
 //
-// A file is opened, read, looked at and closed in one go by one of a bounded
-// number of goroutines, which end when nothing is to be read: nothing of a file
-// stays behind. It is looked at last, so bytes that are handed on are those of
-// the version that was listed, as far as the file system can tell (package
-// identity). An error names the file. Files go through the page cache.
+// A bounded number of goroutines read files; they end when there is nothing to read.
+// Each file is opened, read, checked and closed in one go, so nothing of it stays open.
+// The check comes last. So the bytes that are passed on are those of the listed version,
+// as far as the file system can tell (package identity). An error names the file. Files
+// are read through the page cache.
 //
-// An open follows no link (RESOLVE_NO_SYMLINKS), which costs nothing; what is behind
-// a link is looked at before it is opened, which takes 1 to 1.5 µs more. A pipe that
-// the owner of a directory has put in the place of a file is opened, without waiting,
-// and given up; so is a device, which takes root, and a file system that has those.
+// An open follows no link (RESOLVE_NO_SYMLINKS), which costs nothing. The target of a
+// link is looked at before it is opened, which takes 1 to 1.5 µs more. If a directory's
+// owner has replaced a file by a pipe, the pipe is opened without waiting and given up.
+// The same happens with a device, which needs root and a file system that permits
+// devices.
 //
-// Who opens a file first may not wait (RESOLVE_CACHED, RWF_NOWAIT), and there is
-// one such looker a core: they keep the cores busy when the kernel has everything
-// in memory, and more would only keep readers waiting, as a goroutine whose system
-// calls never wait keeps its processor for 10 ms. What they miss the kernel begins
-// to read, and it is left to those who may wait for it, up to 32 of them. Where the
-// kernel or the file system can't say what is in memory, all may wait.
+// Two kinds of goroutines share the work:
 //
-// Who has been at one file for more than a second does not count any more, and what
-// it was to do beside it is done by others; of a file that has some of these no more
-// reads are begun until one ends. So a file that hangs holds up its own readers alone.
+//   - The first to open a file must not wait (RESOLVE_CACHED, RWF_NOWAIT). There is one such
+//     goroutine a core. That keeps the cores busy when the kernel has everything in memory.
+//     More of them would only delay readers: a goroutine whose system calls never wait keeps
+//     its processor for 10 ms.
+//   - A file that is not in memory goes to the others, up to 32, which may wait for it; the
+//     kernel has begun to read it by then. If the kernel or the file system can't say what
+//     is in memory, all goroutines may wait.
 //
-// Plain system calls do this. With 10⁵ files of 12 KiB in the page cache two
-// threads of a C program took, of time and of CPU, 4.2 and 8.1 µs a file (medians of 9 rounds; of open,
-// read, stat, close, whether by path, relative to the directory, or not waiting); with batches of 64
-// opens, 64 reads and 64 closes through a ring a thread 3.9 and 7.4, stat still by a call
-// of its own, because the kernel hands each statx of a ring to a thread.
+// A goroutine that has been at one file for more than a second no longer counts against
+// these bounds, and others do the rest of its work. While a file has some of these, no
+// more of its reads are begun until one ends. So a file that hangs delays its own
+// readers only.
+//
+// Plain system calls do this. A C program with two threads and 10⁵ files of 12 KiB in
+// the page cache took 4.2 µs of time and 8.1 µs of CPU a file (medians of 9 rounds of
+// open, read, stat and close, whether by path, relative to the directory, or without
+// waiting). With batches of 64 opens, 64 reads and 64 closes through a ring for each
+// thread it took 3.9 and 7.4 µs. stat remained a call of its own there, for the kernel
+// hands each statx of a ring to a thread.
 package folders
 
 import (
@@ -77,16 +83,16 @@ import (
 	"github.com/lsiofs/lsiofs/uring"
 )
 
-// Framing is what a file has around it in an object. It is safe for concurrent
-// use.
+// Framing is what surrounds a file in an object. It is safe for concurrent use.
 type Framing interface {
-	// HeaderBytes is how many bytes AppendHeader appends for a path of so many
-	// bytes.
+	// HeaderBytes is the number of bytes that AppendHeader appends for a path of
+	// pathBytes bytes.
 	HeaderBytes(pathBytes int, sizeBytes int64) int64
-	// AppendHeader appends what comes before the contents of a file. path is
-	// relative to the root, and valid during the call only.
+	// AppendHeader appends what comes before a file's contents. path is relative to the
+	// root, and valid during the call only.
 	AppendHeader(dst, path []byte, sizeBytes int64) []byte
-	// AlignBytes is what contents are filled up to a multiple of, with zeros.
+	// AlignBytes is the alignment of contents: they are filled up with zeros to a
+	// multiple of it.
 	AlignBytes() int64
 }
 
@@ -139,8 +145,8 @@ var (
 	_ profile.Adjuster = (*Storage)(nil)
 )
 
-// Open gives the storage of the directories below root. The table is kept in
-// indexDir, in memory where that is "" or can't be written.
+// Open gives the storage of the directories below root. The table is kept in indexDir;
+// if that is "" or can't be written, in memory.
 func Open(root, indexDir string, framing Framing) (*Storage, error) {
 	absolute, err := filepath.Abs(root)
 	if err != nil {
@@ -182,8 +188,8 @@ func mostOpen() (most int, hanging int64) {
 	return int(max(4, min(maxOpen, limit.Cur/4))), int64(max(4, min(maxStuck, limit.Cur/4)))
 }
 
-// Stat lists one directory and describes it. Whatever is no directory with
-// files in it does not exist for it.
+// Stat lists one directory and describes it. Anything but a directory with files in it
+// does not exist for Stat.
 func (s *Storage) Stat(ctx context.Context, path string) (storage.Object, error) {
 	if err := ctx.Err(); err != nil {
 		return storage.Object{}, err
@@ -208,15 +214,15 @@ func (s *Storage) Stat(ctx context.Context, path string) (storage.Object, error)
 	return segment.object(path), nil
 }
 
-// AdjustProfile implements profile.Adjuster: no gap is worth reading across, since
-// what nobody wants would be a file to open.
+// AdjustProfile implements profile.Adjuster: no gap is worth reading over, for each
+// unwanted file would have to be opened.
 func (s *Storage) AdjustProfile(p profile.Profile) profile.Profile {
 	p.GapBytes = 0
 	return p
 }
 
-// Status implements storage.Reporter. The reads are of files, each of which was
-// opened for it.
+// Status implements storage.Reporter. It counts reads of files, each of which was opened
+// for its read.
 func (s *Storage) Status() uring.Status {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -226,8 +232,7 @@ func (s *Storage) Status() uring.Status {
 	}
 }
 
-// Close waits for the reads that are under way and frees the table. It is
-// idempotent.
+// Close waits for the reads in flight and frees the table. It is idempotent.
 func (s *Storage) Close() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -13,11 +13,11 @@ import (
 	"github.com/lsiofs/lsiofs/pipeline/storage/identity"
 )
 
-// List calls visit for the directories that directly hold regular files. match
-// is asked about each directory whether it is accepted as an object, and whether
-// to enter it. Sockets, devices and pipes are passed over, and so is what vanishes
-// meanwhile; a directory that can't be read and a symbolic link to nothing are
-// errors, because files may be missing from the list.
+// List calls visit for the directories that directly hold regular files. match is called
+// twice for each directory: whether it is accepted as an object, and whether to enter
+// it. Sockets, devices and pipes are skipped, and so is what vanishes meanwhile. A
+// directory that can't be read, and a symbolic link to nothing, are errors, because
+// files may be missing from the list.
 func (s *Storage) List(ctx context.Context, match func(path string, isDir bool) bool, visit func(storage.Object) error) error {
 	if err := ctx.Err(); err != nil {
 		return err

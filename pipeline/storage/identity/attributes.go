@@ -1,19 +1,19 @@
-// Package identity says what a file is: which version of it there is, whether it is
-// still the one that was listed, and that it is a file at all before it is opened.
-// It is what the storages have in common that read files (local, folders).
+// Package identity says which version of a file there is, whether the file is still the
+// one that was listed, and, before it is opened, whether it is a regular file. The
+// storages that read files (local, folders) share it.
 //
 //	listing   Systems.Attributes ─► Version      young ones: wait, look again
 //	opening   OpenRegular        ─► a descriptor of a regular file
 //	reading   Check              ─► unchanged, or storage.ErrChanged
 //
-// What can be believed of a file depends on the file system that it lies on itself
-// (package filesystem):
+// How far a file's attributes can be trusted depends on the file system that the file
+// itself is on (package filesystem):
 //
-//   - Where inode numbers don't last, Version.Inode is 0, and is not compared.
-//   - Where ctime lasts, it is part of the version that an index goes by.
-//   - Where attributes are kept by the kernel for a while, Check asks the server.
-//   - A file that was changed so shortly ago that the next change could get the same
-//     time is not believed: the listing waits until that time is over.
+//   - If inode numbers are not permanent, Version.Inode is 0, and is not compared.
+//   - If ctime is permanent, it is part of the version that an index compares.
+//   - If the kernel caches attributes for a while, CheckAsking asks the server.
+//   - A file is young if its last change is so recent that the next change could get the same
+//     time. Its version can't be trusted yet, so the listing waits until that time is over.
 package identity
 
 import (
@@ -26,14 +26,14 @@ import (
 	"github.com/lsiofs/lsiofs/uring/filesystem"
 )
 
-// Attributes are what a file system says of a file. Times are in nanoseconds.
+// Attributes are what a file system says about a file. Times are in nanoseconds.
 type Attributes struct {
 	Device, Inode                            uint64
 	Mode                                     uint32
 	SizeBytes, ModTimeNanos, ChangeTimeNanos int64
 }
 
-// FromStat is what stat gives.
+// FromStat takes the attributes from stat.
 func FromStat(st *unix.Stat_t) Attributes {
 	return Attributes{
 		Device: st.Dev, Inode: st.Ino, Mode: st.Mode, SizeBytes: st.Size,
@@ -41,8 +41,8 @@ func FromStat(st *unix.Stat_t) Attributes {
 	}
 }
 
-// Stat looks at a path, following links. Errors are *fs.PathError. What the kernel
-// says may be old where the file is remote; who reads it looks again.
+// Stat gives the attributes of a path, following links. Errors are *fs.PathError. For a
+// remote file they may be old; a caller that reads the file checks again.
 func Stat(path string) (Attributes, error) {
 	var st unix.Stat_t
 	if err := again(func() error { return unix.Stat(path, &st) }); err != nil {
@@ -51,10 +51,10 @@ func Stat(path string) (Attributes, error) {
 	return FromStat(&st), nil
 }
 
-// StatxMask is what FromStatx takes.
+// StatxMask is the mask of fields that FromStatx needs.
 const StatxMask = unix.STATX_TYPE | unix.STATX_SIZE | unix.STATX_MTIME | unix.STATX_CTIME | unix.STATX_INO
 
-// FromStatx is what statx gives.
+// FromStatx takes the attributes from statx.
 func FromStatx(st *unix.Statx_t) Attributes {
 	return Attributes{
 		Device: unix.Mkdev(st.Dev_major, st.Dev_minor), Inode: st.Ino, Mode: uint32(st.Mode), SizeBytes: int64(st.Size),
@@ -67,7 +67,7 @@ func nanos(t unix.StatxTimestamp) int64 { return t.Sec*1e9 + int64(t.Nsec) }
 // Regular says whether it is a regular file.
 func (a *Attributes) Regular() bool { return a.Mode&unix.S_IFMT == unix.S_IFREG }
 
-// Version is that of a file on such a file system.
+// Version is the version of the file, on a file system with traits t.
 func (a *Attributes) Version(t filesystem.Traits) storage.Version {
 	v := storage.Version{ModTimeNanos: a.ModTimeNanos, ChangeTimeNanos: a.ChangeTimeNanos, Inode: a.Inode}
 	if t.NewNumbers {
@@ -79,8 +79,8 @@ func (a *Attributes) Version(t filesystem.Traits) storage.Version {
 	return v
 }
 
-// Check compares an open file with what was listed of it, by what the kernel says.
-// It waits for nothing. Errors wrap storage.ErrChanged where it has changed.
+// Check compares an open file with the listed one, by what the kernel says. It waits for
+// nothing. If the file has changed, the error wraps storage.ErrChanged.
 func Check(fd int, listed storage.Object) error {
 	var st unix.Stat_t
 	err := again(func() error { return unix.Fstat(fd, &st) })
@@ -90,8 +90,8 @@ func Check(fd int, listed storage.Object) error {
 	return FromStat(&st).Check(listed)
 }
 
-// CheckAsking is Check, by what the server of a remote file system says. It may
-// wait for that as a read does: for ever.
+// CheckAsking is Check by what the server of a remote file system says. Like a read, it
+// may wait for ever.
 func CheckAsking(fd int, listed storage.Object) error {
 	var st unix.Statx_t
 	err := again(func() error {
@@ -108,7 +108,7 @@ func CheckAsking(fd int, listed storage.Object) error {
 	return FromStatx(&st).Check(listed)
 }
 
-// Check compares them with what was listed.
+// Check compares the attributes with the listed object.
 func (a Attributes) Check(listed storage.Object) error {
 	if !a.Regular() {
 		return fmt.Errorf("no regular file any more: %w", storage.ErrChanged)

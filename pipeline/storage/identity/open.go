@@ -11,23 +11,23 @@ import (
 	"github.com/lsiofs/lsiofs/pipeline/storage"
 )
 
-// OpenFlags are those that files are opened with. What is no file after all is not
-// waited for, and becomes nobody's terminal.
+// OpenFlags are the flags that files are opened with. If a path turns out not to be a
+// file, they keep open from waiting, and a terminal from becoming the process's own.
 const OpenFlags = unix.O_RDONLY | unix.O_CLOEXEC | unix.O_NONBLOCK | unix.O_NOCTTY
 
-// OpenRegular opens a regular file; path is relative to dirfd, and links are
-// followed. What has become something else is not opened, since that acts: a pipe's
-// writer goes on, a watchdog begins to count. So the path is found first (O_PATH),
-// looked at, and the very inode that was found is opened.
+// OpenRegular opens a regular file; path is relative to dirfd, and links are followed.
+// It does not open anything else, for opening has effects: a pipe's writer goes on, a
+// watchdog starts counting. So it finds the path first (O_PATH), looks at it, and opens
+// the very inode that it found.
 //
-// Errors are of unix.Errno, or wrap storage.ErrChanged where there is no file, or
-// none that is regular. It may wait for a disk, or a server.
+// Errors are unix.Errno, or wrap storage.ErrChanged if there is no file or no regular
+// one. It may wait for a disk or a server.
 func OpenRegular(dirfd int, path string) (int, error) {
 	return openRegular(dirfd, path, func() (int, error) { return unix.Openat(dirfd, path, unix.O_PATH|unix.O_CLOEXEC, 0) })
 }
 
-// OpenRegularCached is OpenRegular, where that waits for nothing (Linux 5.12); else
-// it gives unix.EAGAIN, or what else openat2 says that is not let pass.
+// OpenRegularCached is OpenRegular, if that waits for nothing (Linux 5.12). Else it
+// returns unix.EAGAIN, or another error of openat2 if that is not permitted.
 func OpenRegularCached(dirfd int, path string) (int, error) {
 	const resolveCached = 0x20 // the library has no name for it
 	how := unix.OpenHow{Flags: unix.O_PATH | unix.O_CLOEXEC, Resolve: resolveCached}
@@ -86,7 +86,8 @@ var haveProc = sync.OnceValue(func() bool {
 	return again(func() error { return unix.Statfs("/proc/self/fd", &st) }) == nil && st.Type == unix.PROC_SUPER_MAGIC
 })
 
-// NoDescriptor says whether an error means that no descriptor is left.
+// NoDescriptor says whether an error means that the process or the system has no free
+// descriptor.
 func NoDescriptor(err error) bool {
 	return errors.Is(err, unix.EMFILE) || errors.Is(err, unix.ENFILE)
 }

@@ -11,8 +11,8 @@ import (
 	"github.com/lsiofs/lsiofs/uring/filesystem"
 )
 
-// Systems are the file systems that a listing has met, by their devices. Its
-// methods may be called concurrently. The zero value is ready.
+// Systems are the file systems that a listing has met, by device. Its methods may be
+// called concurrently. The zero value is ready for use.
 type Systems struct {
 	mu  sync.RWMutex
 	met map[uint64]*system
@@ -25,7 +25,7 @@ type system struct {
 	over int64
 }
 
-// Known is Traits, where the device was met already.
+// Known is Traits for a device that was met already.
 func (s *Systems) Known(device uint64) (t filesystem.Traits, ok bool) {
 	s.mu.RLock()
 	defer s.mu.RUnlock()
@@ -35,8 +35,8 @@ func (s *Systems) Known(device uint64) (t filesystem.Traits, ok bool) {
 	return t, false
 }
 
-// Traits are those of the file system of a device, which a path that is relative to
-// dirfd was found to lie on.
+// Traits are the traits of the file system of a device. path, relative to dirfd, is on
+// it.
 func (s *Systems) Traits(dirfd int, path string, device uint64) filesystem.Traits {
 	if traits, ok := s.Known(device); ok {
 		return traits
@@ -71,8 +71,8 @@ const maxSkew = time.Minute
 // somebody writes to it.
 const maxLooks = 3
 
-// Young are files whose next change could get the time of their last one, on one
-// goroutine.
+// Young is the set of files whose next change could get the time of their last one. It
+// is for one goroutine.
 type Young struct {
 	systems *Systems
 	looks   int
@@ -80,12 +80,12 @@ type Young struct {
 	latest  map[uint64]int64 // change of a file, by device
 }
 
-// Young begins with none.
+// Young gives an empty set.
 func (s *Systems) Young() *Young { return &Young{systems: s} }
 
-// Add says whether a file is young, that was looked at between two times. Then it
-// is to be looked at again after Wait, and only what it is then is believed. before
-// is what it was before the last Wait, nil at the first look.
+// Add says whether a file, looked at between from and to, is young. If so, the caller
+// must look again after Wait, and trust only what it finds then. before is what the file
+// was before the last Wait; nil at the first look.
 func (y *Young) Add(a, before *Attributes, t filesystem.Traits, from, to time.Time) bool {
 	if before != nil && *a == *before {
 		return false // that time is over, and nothing has come since
@@ -126,10 +126,9 @@ func (y *Young) Add(a, before *Attributes, t filesystem.Traits, from, to time.Ti
 	return young
 }
 
-// Wait waits until the times of the files that were added are over: some hundredths
-// of a second, some seconds where times are coarse. last says that it was the last
-// time: who is young then is being written to, and not to be believed at all, see
-// NeverMet.
+// Wait waits until the added files are no longer young: some hundredths of a second, or
+// some seconds if times are coarse. last says that it was the last wait: a file that is
+// young after it is being written to, and can't be trusted at all (NeverMet).
 func (y *Young) Wait(ctx context.Context) (last bool, err error) {
 	timer := time.NewTimer(y.wait)
 	defer timer.Stop()
@@ -150,6 +149,6 @@ func (y *Young) Wait(ctx context.Context) (last bool, err error) {
 	return y.looks >= maxLooks, nil
 }
 
-// NeverMet makes of a file's attributes those that it never has: whoever reads it
-// is told that it has changed.
+// NeverMet turns a file's attributes into some that the file never has, so that every
+// reader is told that it has changed.
 func (a *Attributes) NeverMet() { a.ModTimeNanos++ }

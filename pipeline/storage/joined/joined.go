@@ -1,18 +1,18 @@
-// Package joined is storage whose objects are put together from several files, record by
-// record: arrays that lie in files of their own read as one file of structured rows.
+// Package joined is storage whose objects are made of several files, record by record:
+// arrays in files of their own read as one file of structured rows.
 //
 //	x-0.npy │ header │ row 0 │ row 1 │ …       y-0.npy │ header │ row 0 │ row 1 │ …
 //
 //	object  │ prologue │ x's row 0 │ 0… │ y's row 0 │ 0… │ x's row 1 │ 0… │ y's row 1 │ 0… │ …
 //
-// Each row is followed by zeros up to a multiple of 64 bytes. The path of an object is that
-// of its first file. The prologue, and where the rows begin in a file, are a Framing's. The
-// version of an object is a hash of the paths, sizes, times and inodes of its files, so a
-// change of any of them shows as one of the object.
+// Zeros follow each row, up to a multiple of 64 bytes. The path of an object is that of
+// its first file. A Framing gives the prologue, and the place where the rows begin in a
+// file. The version of an object is a hash of the paths, sizes, times and inodes of its
+// files, so a change of any of them shows.
 //
-// Files are listed and read through another storage, which compares each of them with what
-// was listed around every read. A read of several rows takes memory of its own as long as it
-// is under way, at most as much as it is long: rows below 32 KiB are read together, then laid
+// Files are listed and read through another storage, which compares each of them with
+// the listing around every read. A read of several rows takes memory while it is in
+// flight, at most as much as its length: rows below 32 KiB are read together, then laid
 // out. Nothing is mapped.
 package joined
 
@@ -29,15 +29,16 @@ import (
 	"github.com/lsiofs/lsiofs/pipeline/storage"
 )
 
-// Framing is what a storage of joined files has to know of their format. It is pure.
+// Framing is what joined needs to know about the files' format. It is pure.
 type Framing interface {
-	// HeaderBytes is how many of a file's first bytes Describe needs, where head is some
-	// of them: at most len(head) when these are enough.
+	// HeaderBytes is how many of a file's first bytes Describe needs. head is the bytes
+	// known so far; a result of at most len(head) means that they are enough.
 	HeaderBytes(head []byte) int
-	// Describe says what a file holds: the kind of its rows, how many there are, the size
-	// of one, and where the first begins. The rows are all that follows.
+	// Describe says what a file holds: the kind of its rows, their number, the size of
+	// one, and the offset of the first. Everything behind that offset is rows.
 	Describe(head []byte, sizeBytes int64) (kind string, rows, rowBytes, offsetBytes int64, err error)
-	// Prologue is what stands before n records, each a row of every kind with its padding.
+	// Prologue is what comes before n records. A record is a row of every kind, each
+	// with its padding.
 	Prologue(names, kinds []string, n uint64) ([]byte, error)
 }
 
@@ -59,7 +60,7 @@ var (
 	_ storage.Joiner   = (*Storage)(nil)
 )
 
-// Over joins files of a storage, which it closes.
+// Over joins files of under. Closing the result closes under.
 func Over(under storage.Storage, framing Framing) *Storage {
 	return &Storage{under: under, framing: framing, objects: map[string]*object{}}
 }
@@ -103,12 +104,13 @@ type part struct {
 // alignBytes is what each row is padded to a multiple of.
 const alignBytes = 64
 
-// List lists the files, of which Join makes objects.
+// List lists the files from which Join makes objects.
 func (s *Storage) List(ctx context.Context, match func(path string, isDir bool) bool, visit func(storage.Object) error) error {
 	return s.under.List(ctx, match, visit)
 }
 
-// Stat describes an object that Join has made, as its files are now, or else a file.
+// Stat describes an object that Join has made, as its files are now; any other path is a
+// file.
 func (s *Storage) Stat(ctx context.Context, path string) (storage.Object, error) {
 	s.mu.Lock()
 	o := s.objects[path]
@@ -210,7 +212,7 @@ func versionOf(files []storage.Object) storage.Version {
 
 var errClosed = fmt.Errorf("the storage is closed: %w", fs.ErrClosed)
 
-// Close waits for the reads that are under way. It is idempotent.
+// Close waits for the reads in flight. It is idempotent.
 func (s *Storage) Close() error {
 	s.mu.Lock()
 	s.closed = true

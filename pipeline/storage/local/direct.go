@@ -18,13 +18,13 @@ import (
 type Direct string
 
 const (
-	// DirectAuto lets reads of 128 KiB and more that the page cache does not
-	// hold bypass it, once what was listed is more than it can hold: cold data
-	// then comes at twice the speed for a fifth of the CPU. A dataset that fits
-	// is better read through the page cache, which has it from the second
-	// epoch on, several times faster than any disk.
+	// DirectAuto lets reads of 128 KiB and more bypass the page cache if it does not
+	// hold them, once the listed files are larger than it can be. Such cold data then
+	// comes at twice the speed for a fifth of the CPU. A dataset that fits is better
+	// read through the page cache: from the second epoch on it comes from there, several
+	// times faster than from any disk.
 	DirectAuto Direct = "auto"
-	DirectOn   Direct = "on"  // all reads, where the file system permits it
+	DirectOn   Direct = "on"  // all reads, if the file system permits it
 	DirectOff  Direct = "off" // none
 )
 

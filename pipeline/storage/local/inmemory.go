@@ -15,9 +15,8 @@ var _ storage.ResidentOpener = (*Storage)(nil)
 // one file after the other.
 type inMemory struct{ fd int }
 
-// OpenResident implements storage.ResidentOpener: memory is the page cache, and
-// with DirectOn it is not read from, nor that of remote files, where Stat may not
-// show what has changed meanwhile.
+// OpenResident implements storage.ResidentOpener. The memory is the page cache. It is
+// not read with DirectOn, nor for remote files, where Stat may not show recent changes.
 func (s *Storage) OpenResident(o storage.Object) (storage.Resident, error) {
 	if s.direct == DirectOn {
 		return nil, nil

@@ -20,10 +20,9 @@ import (
 // with millions of files is never held whole.
 const listBatch = 1024
 
-// List calls visit for the regular files below the root. Sockets, devices and
-// pipes are passed over, and so is what vanishes meanwhile; a directory that
-// can't be read and a symbolic link to nothing are errors, because files may
-// be missing from the list.
+// List calls visit for the regular files below the root. Sockets, devices and pipes are
+// skipped, and so is what vanishes meanwhile. A directory that can't be read, and a
+// symbolic link to nothing, are errors, because files may be missing from the list.
 func (s *Storage) List(ctx context.Context, match func(path string, isDir bool) bool, visit func(storage.Object) error) error {
 	var listedBytes int64
 	w := walk{ctx: ctx, root: s.root, match: match, pending: []string{""}, visit: func(o storage.Object) error {

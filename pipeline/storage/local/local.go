@@ -1,18 +1,21 @@
-// Package local is storage in a directory: shards are files, read through an
-// engine of package uring.
+// Package local is storage in a directory: shards are files, read through an engine of
+// package uring.
 //
-// A file is opened when it is first read and kept open, a bounded number of
-// them; it is compared with what was listed when it is opened, and again after each
-// read (package identity). Reads of files that are not open wait for a goroutine
-// that opens them, so Submit never waits for a disk.
+//	Read ──► file open? ──yes──► engine (uring) ──► same version? (identity) ──► Done
+//	           └──no──► opener goroutine ──► same version? ──► engine
 //
-// What may wait for another machine or process is done by openers, goroutines of
-// which there are a few beside those that hang: to open files, to close those of
-// network file systems, and to map.
+// A file is opened at its first read and kept open; the number of open files is bounded.
+// It is compared with the listing when it is opened, and again after each read (package
+// identity). Reads of a file that is not open wait for a goroutine that opens it, so
+// Submit never waits for a disk.
 //
-// Files are mapped for those who copy from the page cache: each whole, and populated
-// range by range. Where the kernel gives a read lease on one, it does not change
-// until that is given up; else it is looked at after each copy.
+// Openers are goroutines for work that may wait for another machine or process: opening
+// files, mapping them, and closing files of network file systems. There are a few of
+// them, not counting those that hang.
+//
+// Files are mapped for readers that copy from the page cache: each file whole, and
+// populated range by range. With a read lease from the kernel, a file does not change
+// until the lease is given up. Without one, the file is checked after each copy.
 package local
 
 import (
@@ -33,8 +36,8 @@ import (
 	"github.com/lsiofs/lsiofs/uring/filesystem"
 )
 
-// Storage is a storage.Storage. Done is never called from within Submit, which
-// may so be called under locks that Done takes.
+// Storage is a storage.Storage. Done is never called from within Submit, so Submit may
+// be called under locks that Done takes.
 type Storage struct {
 	root   string // absolute
 	engine uring.Engine
@@ -66,13 +69,13 @@ var (
 	_ storage.Uncached = (*Storage)(nil)
 )
 
-// Open gives the storage of the files below root, a directory, with DirectAuto.
-// The engine stays the caller's, who closes it after the storage.
+// Open gives the storage of the files below the directory root, with DirectAuto. The
+// caller still owns the engine, and closes it after the storage.
 func Open(root string, engine uring.Engine) (*Storage, error) {
 	return OpenDirect(root, engine, DirectAuto)
 }
 
-// OpenDirect is Open for those who choose when reads bypass the page cache.
+// OpenDirect is Open with a choice of when reads bypass the page cache.
 func OpenDirect(root string, engine uring.Engine, direct Direct) (*Storage, error) {
 	return open(root, engine, direct, maxOpenFiles())
 }
@@ -101,8 +104,8 @@ func open(root string, engine uring.Engine, direct Direct, maxOpen int) (*Storag
 	return s, nil
 }
 
-// Stat describes a file as it is now. Whatever is no regular file does not
-// exist for it.
+// Stat describes a file as it is now. Anything but a regular file does not exist for
+// Stat.
 func (s *Storage) Stat(ctx context.Context, path string) (storage.Object, error) {
 	if err := ctx.Err(); err != nil {
 		return storage.Object{}, err
@@ -155,8 +158,8 @@ func (s *Storage) look(path string) (full string, now identity.Attributes, err e
 	return full, now, err
 }
 
-// Close waits for the reads that are under way and closes the files. It is
-// idempotent. The engine goes on.
+// Close waits for the reads in flight and closes the files. It is idempotent, and does
+// not close the engine.
 func (s *Storage) Close() error {
 	s.mu.Lock()
 	s.closed = true

@@ -29,8 +29,8 @@ func maxMappedFiles() int64 {
 
 var _ storage.Mapper = (*Storage)(nil)
 
-// Maps implements storage.Mapper. Where all reads are direct nothing is mapped, and
-// nothing of a file system whose pages may go away behind those who look at them.
+// Maps implements storage.Mapper. It is false if all reads are direct, and on file
+// systems that may take pages away while they are mapped.
 func (s *Storage) Maps() bool { return s.maps }
 
 // mapsAt says whether files below a directory may be mapped.

@@ -15,14 +15,14 @@ type Found struct {
 	Profile Profile `json:"profile"`
 	Place   Place   `json:"place"`
 	File    string  `json:"file,omitempty"` // where the profile is stored; "" for defaults
-	// Problem is why a file that is there is not used: it is damaged, of
-	// another version, or of another file system.
+	// Problem is why a stored file is not used: it is damaged, of another version, or of
+	// another file system.
 	Problem error  `json:"-"`
 	Cells   []Cell `json:"measured,omitempty"`
 }
 
-// Dir is where profiles are stored: where indexes are that have no place of
-// their own.
+// Dir is where profiles are stored: the directory that also holds indexes that have no
+// place of their own.
 func Dir() (string, error) {
 	cache, err := os.UserCacheDir()
 	if err != nil {
@@ -42,8 +42,7 @@ func fileName(identity string) string {
 	return fmt.Sprintf("%s%x%s", filePrefix, sum[:12], fileSuffix)
 }
 
-// Find is FindIn for the user's directory. Where the user has none, it gives
-// defaults.
+// Find is FindIn for the user's directory. If the user has none, it gives defaults.
 func Find(path string) Found {
 	dir, err := Dir()
 	if err != nil {
@@ -52,9 +51,9 @@ func Find(path string) Found {
 	return FindIn(dir, path)
 }
 
-// FindIn gives the profile of the file system that a path lies on: what is
-// stored in dir, or the defaults of its kind. It never fails: a file that can't
-// be used is Problem, a path that can't be looked at is an unknown storage.
+// FindIn gives the profile of the file system that holds path: the one stored in dir, or
+// the defaults of its kind. It never fails: an unusable file is reported in Problem, and
+// a path that can't be looked at counts as unknown storage.
 func FindIn(dir, path string) Found {
 	place, err := Look(path)
 	if err != nil {
@@ -115,7 +114,7 @@ type Listed struct {
 	Problem error // why it can't be used; Stored is then empty
 }
 
-// List gives the profiles that are stored in dir, at most so many.
+// List gives the profiles that are stored in dir, at most most of them.
 func List(dir string, most int) []Listed {
 	files, _ := filepath.Glob(filepath.Join(dir, filePrefix+"*"+fileSuffix))
 	var list []Listed
@@ -134,9 +133,9 @@ func List(dir string, most int) []Listed {
 	return list
 }
 
-// Save stores a measured profile in dir, which it makes, in place of what is
-// stored there for that file system. The file appears whole, readable by its
-// owner alone.
+// Save stores a measured profile in dir, and makes dir if necessary. It replaces the
+// profile stored for the same file system. The file is written atomically, and readable
+// by its owner only.
 func Save(dir string, s Stored) (file string, err error) {
 	if s.Place.Identity == "" {
 		return "", errors.New("storage profile: nothing tells this file system from others, so there is no name to store it under")

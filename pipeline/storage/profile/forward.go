@@ -2,38 +2,36 @@ package profile
 
 import "cmp"
 
-// Pass says how whole shards are gone through, one after the other, by what indexes
-// and verifies them.
+// Pass says how indexing and verifying read whole shards, one after the other.
 type Pass struct {
-	// ReadBytes is the size that reads in file order grow to.
+	// ReadBytes is the size that sequential reads grow to.
 	ReadBytes int64 `json:"read_bytes,omitzero"`
-	// SkipBytes is up to how many bytes between two headers, in the mean, are read on
-	// where headers alone are wanted; above it each header is read by itself, up to the
-	// next multiple of HeaderBytes, a power of two.
+	// SkipBytes matters if only headers are needed. Up to this mean number of bytes
+	// between two headers, everything is read. Above it each header is read by itself,
+	// up to the next multiple of HeaderBytes, a power of two.
 	SkipBytes   int64 `json:"skip_bytes,omitzero"`
 	HeaderBytes int64 `json:"header_bytes,omitzero"`
-	// InFlightBytes is what is under way of all shards together, where every byte is
+	// InFlightBytes is how much is in flight for all shards together, if every byte is
 	// read.
 	InFlightBytes int64 `json:"in_flight_bytes,omitzero"`
-	// Shards is how many are gone through at a time, 0 for one a core.
+	// Shards is how many shards are read at a time; 0 means one a core.
 	Shards int `json:"shards,omitzero"`
 }
 
-// Ahead says how far ahead of its readers a storage is read. The memory budget bounds
-// all of it, too.
+// Ahead says how far ahead of its readers a storage is read. The memory budget is a
+// further bound.
 type Ahead struct {
-	// Bytes is what is read ahead for one reader.
+	// Bytes is how much is read ahead for one reader.
 	Bytes int64 `json:"bytes,omitzero"`
-	// QueuedBytes is what of it may have been asked for and not have come, for all
-	// readers, as far as twice Profile.InFlightBytes are not less.
+	// QueuedBytes bounds how much of that may have been requested and not arrived, for
+	// all readers together. Twice Profile.InFlightBytes is a further bound.
 	QueuedBytes int64 `json:"queued_bytes,omitzero"`
-	// FirstStretchBytes and StretchBytes are what is planned at a time where exactly the
-	// records that come next are read: for a reader that begins to read on, and for one
-	// that has done so for a while.
+	// FirstStretchBytes and StretchBytes are how much gather plans at a time: for a
+	// reader that begins to read sequentially, and for one that has done so for a while.
 	FirstStretchBytes int64 `json:"first_stretch_bytes,omitzero"`
 	StretchBytes      int64 `json:"stretch_bytes,omitzero"`
-	// DecodeBytes is the size of the reads of a decoder of a compressed shard, which has
-	// one of them ahead.
+	// DecodeBytes is the size of the reads for a decoder of a compressed shard, which
+	// has one of them ahead.
 	DecodeBytes int64 `json:"decode_bytes,omitzero"`
 }
 
@@ -47,7 +45,7 @@ var (
 	defaultAhead = Ahead{Bytes: 32 << 20, QueuedBytes: 64 << 20, FirstStretchBytes: 256 << 10, StretchBytes: 8 << 20, DecodeBytes: 128 << 10}
 )
 
-// ShardsAtATime is how many shards are gone through at a time on so many cores.
+// ShardsAtATime is how many shards are read at a time on a machine with that many cores.
 func (p Pass) ShardsAtATime(cores int) int { return cmp.Or(p.Shards, cores) }
 
 func (p Pass) or(d Pass) Pass {

@@ -76,8 +76,8 @@ func (m mount) block(major, minor uint32) (uint32, uint32, bool) {
 	return unix.Major(st.Rdev), unix.Minor(st.Rdev), true
 }
 
-// UnescapeMount undoes the kernel's \040 for a space in /proc/self/mountinfo and
-// its like. What is no such escape stays as it is.
+// UnescapeMount undoes the kernel's octal escapes, such as \040 for a space, in
+// /proc/self/mountinfo and similar files. Anything else stays as it is.
 func UnescapeMount(s string) string {
 	var b strings.Builder
 	for i := 0; i < len(s); i++ {

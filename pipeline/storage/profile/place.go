@@ -9,13 +9,13 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Place is the file system that a path lies on, and what that lies on.
+// Place is the file system that holds a path, and the device below it.
 type Place struct {
 	Kind       Kind   `json:"kind"`
-	FileSystem string `json:"file_system"`      // its type, as ext4
-	Device     string `json:"device,omitempty"` // as vda, or a network file system's source; "" where there is none to be seen
-	// Identity tells the file system from every other, across boots as far as
-	// that can be; "" where nothing does. See identity.
+	FileSystem string `json:"file_system"`      // its type, such as ext4
+	Device     string `json:"device,omitempty"` // such as vda, or a network file system's source; "" if none can be seen
+	// Identity distinguishes the file system from every other, across boots if possible;
+	// "" if nothing does. See identity.
 	Identity string `json:"identity"`
 }
 
@@ -31,10 +31,10 @@ var thisMachine = machine{sys: "/sys", mountinfo: "/proc/self/mountinfo", byUUID
 // mostLayers bounds overlays on overlays and images in images.
 const mostLayers = 8
 
-// Look finds out what a path lies on. Overlays are looked through to the layer
-// that is written to, and loop devices to their image's file system, where
-// these can be seen. What can't be found out is KindUnknown, no error: that is
-// for paths that do not exist or may not be looked at.
+// Look finds out which storage a path is on. For an overlay it looks at the layer that
+// is written to, and for a loop device at the file system of its image, if these can be
+// seen. If that can't be found out, the kind is KindUnknown; errors are only for paths
+// that do not exist or may not be looked at.
 func Look(path string) (Place, error) {
 	return thisMachine.look(path, 0)
 }

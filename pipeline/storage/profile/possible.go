@@ -1,7 +1,7 @@
 package profile
 
-// Possible is how many bytes a second were measured with reads of about that
-// size, however many at a time; 0 where nothing was.
+// Possible is how many bytes a second were measured with reads of about that size, with
+// any number in flight; 0 if nothing was measured.
 func Possible(measured []Cell, readBytes float64) float64 {
 	size := int64(0) // the largest that is no larger, or the smallest
 	for _, c := range measured {

@@ -1,13 +1,13 @@
-// Package profile says which reads a file system likes: how large, how many at
-// a time, and across which gaps. There are defaults for each kind of storage,
-// and what lsiofs tune has measured, which is stored for each file system in the
-// user's cache directory.
+// Package profile says which reads a file system is fast at: how large, how many at a
+// time, and over which gaps. There are defaults for each kind of storage. Measurements
+// of lsiofs tune replace them; they are stored for each file system in the user's cache
+// directory.
 //
 //	path ──► Look ──► kind, identity ──► Load ──► Profile
 //	         statfs, sysfs, mountinfo    │
 //	                                     └─ none stored: Defaults(kind)
 //
-// Profiles are settings of speed: no byte that is read depends on them.
+// A profile only affects speed: no byte that is read depends on it.
 package profile
 
 import (
@@ -18,52 +18,51 @@ import (
 	"github.com/dustin/go-humanize"
 )
 
-// Adjuster is implemented by storages that like other reads than the file system
-// does on which their objects lie.
+// Adjuster is implemented by storages that are fast at other reads than the file system
+// below them.
 type Adjuster interface {
-	// AdjustProfile gives the profile of the storage from the file system's. It is
+	// AdjustProfile gives the profile of the storage, from the file system's. It is
 	// pure.
 	AdjustProfile(ofFileSystem Profile) Profile
 }
 
-// Kind is what a file system lies on.
+// Kind is the kind of device below a file system.
 type Kind string
 
 const (
 	KindDisk    Kind = "disk"    // rotating disks
 	KindSSD     Kind = "ssd"     // solid state disks, NVMe or SATA
-	KindVirtual Kind = "virtual" // a disk that a hypervisor or a cloud makes up
+	KindVirtual Kind = "virtual" // a disk that a hypervisor or a cloud emulates
 	KindMemory  Kind = "memory"  // tmpfs, ramfs
 	KindNetwork Kind = "network" // NFS, SMB, Lustre, Ceph, FUSE and the like
 	KindUnknown Kind = "unknown"
 )
 
-// Kinds are all of them.
+// Kinds are all kinds.
 var Kinds = []Kind{KindDisk, KindSSD, KindVirtual, KindMemory, KindNetwork, KindUnknown}
 
-// Profile says which reads are good for a storage. It is a plain value.
+// Profile says which reads a storage is fast at. It is a plain value.
 type Profile struct {
 	Kind Kind `json:"kind"`
-	// GapBytes is up to how many bytes that nobody wants are read and thrown
-	// away to save a request: as many as cost, read and copied, what a request
-	// does.
+	// GapBytes is the largest gap of unwanted bytes that is read and discarded to save a
+	// request: reading and copying that many bytes costs as much as a request.
 	GapBytes int64 `json:"gap_bytes"`
-	// ReadBytes is the size of reads from which on larger ones are no faster.
-	// Larger ranges are cut to it, for parallel reads.
+	// ReadBytes is the size above which larger reads are no faster. Larger ranges are
+	// cut into such reads, which run in parallel.
 	ReadBytes int64 `json:"read_bytes"`
-	// Depth and InFlightBytes are what keeps the storage busy: so many reads,
-	// if they are small, or so many bytes of large ones, whichever is reached
-	// first. More only lets the first reads wait.
+	// Depth and InFlightBytes are what keeps the storage busy: that many small reads, or
+	// that many bytes of large ones, whichever is reached first. More would only make
+	// the first reads wait.
 	Depth         int   `json:"depth"`
 	InFlightBytes int64 `json:"in_flight_bytes"`
-	// AlignBytes is what the places where a range is cut are multiples of. It
-	// is a power of two that divides ReadBytes.
+	// AlignBytes divides the offsets at which a range is cut. It is a power of two that
+	// divides ReadBytes.
 	AlignBytes int64 `json:"align_bytes"`
-	// Pass and Ahead are not measured by lsiofs tune: what of them was not set is the
+	// Pass and Ahead are not measured by lsiofs tune. Fields that were not set get the
 	// default of the kind (Or).
 	Pass  Pass  `json:"pass,omitzero"`
 	Ahead Ahead `json:"ahead,omitzero"`
-	// Tuned is when this was measured, zero for defaults.
+	// Tuned is when this was measured; zero for defaults.
 	Tuned time.Time `json:"tuned,omitzero"`
 }
 
@@ -82,18 +81,19 @@ const (
 // defaultAlign is a page, and a block of nearly all file systems.
 const defaultAlign = 4 << 10
 
-// Defaults are the values for a storage that was not measured. The gap is, as
-// lsiofs tune derives it, how many bytes cost as much to read and to copy as a
-// request does. Those of ssd and memory are measured (plan.DefaultConfig): a pread
-// of 4 KiB takes 0.8 µs from the page cache, which hands large ones over at
-// 17 GiB/s, so a request costs what some 10 KiB more cost. Those of the others
-// follow from what such storages usually are:
+// Defaults are the values for a storage that was not measured. The gap is, as lsiofs
+// tune derives it, the number of bytes that cost as much to read and to copy as a
+// request does.
+//
+// For ssd and memory it is measured (plan.DefaultConfig). From the page cache, a pread
+// of 4 KiB takes 0.8 µs, and large ones reach 17 GiB/s. So a request costs as much as
+// some 10 KiB more. The others follow from the usual properties of such storages:
 //
 //	disk     4 ms for half a turn, or a short seek × 150 MB/s: 0.5 MiB; a deep queue
 //	         lets it sort
 //	virtual  16 KiB: on the one that was measured 11 to 13 µs ÷ (0.3 to 0.4 ns to
-//	         read + 0.1 ns to copy) are 27 KiB, but records of 1.2 KiB liked gaps
-//	         of 4 to 8 KiB best, and those of 12 KiB all from 8 to 32
+//	         read + 0.1 ns to copy) are 27 KiB, but records of 1.2 KiB were fastest with
+//	         gaps of 4 to 8 KiB, and those of 12 KiB with any from 8 to 32
 //	network  0.1 ms of a server that does some at a time ÷ (1 ns + 0.4 ns): 64 KiB
 func Defaults(k Kind) Profile {
 	p := Profile{Kind: k, GapBytes: 8 << 10, ReadBytes: 1 << 20, Depth: 64, InFlightBytes: 32 << 20, AlignBytes: defaultAlign}
@@ -112,8 +112,8 @@ func Defaults(k Kind) Profile {
 	return p
 }
 
-// Or is p with the defaults of its kind in the place of what of Pass and Ahead is
-// zero, or the defaults of an unknown storage where p is the zero value.
+// Or is p with zero fields of Pass and Ahead replaced by the defaults of its kind. If p
+// is the zero value, it is the defaults of an unknown storage.
 func (p Profile) Or() Profile {
 	if p == (Profile{}) {
 		return Defaults(KindUnknown)
@@ -162,7 +162,7 @@ func (p Profile) Validate() error {
 	return errors.Join(errs...)
 }
 
-// Source says where the values come from: "default for ssd" or "tuned
+// Source says where the values come from, such as "default for ssd" or "tuned
 // 2026-11-21".
 func (p Profile) Source() string {
 	if p.Tuned.IsZero() {
@@ -171,7 +171,7 @@ func (p Profile) Source() string {
 	return "tuned " + p.Tuned.Format(time.DateOnly)
 }
 
-// String is for people: kind, values and where they come from.
+// String describes the profile for people: kind, values and where they come from.
 func (p Profile) String() string {
 	return fmt.Sprintf("%s, %s: reads of up to %s, %d or %s at a time, across gaps of up to %s",
 		p.Kind, p.Source(), size(p.ReadBytes), p.Depth, size(p.InFlightBytes), size(p.GapBytes))

@@ -15,8 +15,8 @@ type Cell struct {
 	BytesPerSecond float64 `json:"bytes_per_second"`
 }
 
-// Stored is what a profile's file holds: the profile, the file system that it
-// is for, and what was measured there.
+// Stored is the content of a profile's file: the profile, its file system, and the
+// measurements.
 type Stored struct {
 	Version int     `json:"version"`
 	Place   Place   `json:"place"`
@@ -31,9 +31,9 @@ const (
 	maxCells       = 1024
 )
 
-// Parse reads a profile's file. Everything but a whole profile of this version
-// is an error; but what of Profile.Pass and Profile.Ahead is not there, as in the
-// files of earlier programs, is the default of the kind.
+// Parse reads a profile's file. Anything but a whole profile of this version is an
+// error. Fields of Profile.Pass and Profile.Ahead may be missing, as in files of earlier
+// versions; they get the default of the kind.
 func Parse(text []byte) (Stored, error) {
 	var s Stored
 	if len(text) > maxStoredBytes {

@@ -1,12 +1,17 @@
-// Package retry is a storage that reads again what failed for a reason that is
-// likely to pass. It alone waits between attempts at a read; what stands below it
-// says what happened, and tries again at once at most. (Only to open a file package
-// folders waits, for up to a second, where no descriptor is left: it also lists.)
+// Package retry is a storage that repeats reads after transient errors, which are likely
+// to pass.
 //
-// Transient are the errors by which a kernel says "not now", and those of a network
-// file system whose server did not answer in time. EIO is not: a disk has tried for
-// long before it says that, and the engine once more after that. Whatever ends as
-// an error is not remembered: the next one who wants the range has it read anew.
+//	Submit ──► wrapped storage ──► transient error? ──wait──► again, or give up ──► Done
+//
+// Only this package waits between attempts at a read. The storages below it report what
+// happened, and at most try once more immediately. (There is one exception: to open a
+// file, package folders waits up to a second for a free descriptor, because it also
+// lists.)
+//
+// Transient errors are those by which a kernel says "not now", and those of a network
+// file system whose server did not answer in time. EIO is not transient: the disk has
+// tried for long before it reports EIO, and the engine has repeated the read once.
+// Errors are not remembered: the next request for the range reads it again.
 package retry
 
 import (
@@ -31,7 +36,7 @@ var transient = [...]error{
 	syscall.ETIMEDOUT, syscall.ECONNRESET, syscall.ECONNABORTED, syscall.EHOSTUNREACH, syscall.ENETUNREACH, syscall.EREMOTEIO,
 }
 
-// Transient says whether a read that failed with err may work the next time.
+// Transient says whether a read that failed with err may succeed the next time.
 func Transient(err error) bool {
 	for _, t := range transient {
 		if errors.Is(err, t) {
@@ -41,14 +46,14 @@ func Transient(err error) bool {
 	return false
 }
 
-// Stats is a snapshot.
+// Stats is a snapshot of the counters.
 type Stats struct {
 	Retries uint64 `json:"retries"`  // attempts after the first
-	GaveUp  uint64 `json:"gave_up"`  // reads that failed all the same
-	Waiting int    `json:"in_retry"` // reads that wait for their next attempt, now
+	GaveUp  uint64 `json:"gave_up"`  // reads that failed in the end
+	Waiting int    `json:"in_retry"` // reads that now wait for their next attempt
 }
 
-// Storage is a storage.Storage over another, which is closed with it.
+// Storage is a storage.Storage over another one. Closing it closes the other one.
 type Storage struct {
 	storage.Storage
 	attempts        sync.Pool // of *attempt
@@ -140,15 +145,15 @@ func (s *Storage) again(a *attempt) {
 	s.quiet.Broadcast()
 }
 
-// Stats gives a snapshot.
+// Stats gives a snapshot of the counters.
 func (s *Storage) Stats() Stats {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return Stats{Retries: s.retries.Load(), GaveUp: s.gaveUp.Load(), Waiting: len(s.waiting)}
 }
 
-// Close ends what waits for another attempt, each with an error, waits for the
-// reads that are under way, and closes the wrapped storage.
+// Close fails the reads that wait for another attempt, waits for the reads in flight,
+// and closes the wrapped storage.
 func (s *Storage) Close() error {
 	s.mu.Lock()
 	s.closed = true
@@ -169,7 +174,7 @@ func (s *Storage) Close() error {
 	return s.Storage.Close()
 }
 
-// Over is New(s), as a Mapper where s is one.
+// Over is New(s); the result is a Mapper if s is one.
 func Over(s storage.Storage) (storage.Storage, *Storage) {
 	r := New(s)
 	if m, ok := s.(storage.Mapper); ok {

@@ -16,11 +16,11 @@ import (
 	"github.com/lsiofs/lsiofs/pipeline/storage"
 )
 
-// NewMapper is New for a storage whose objects are files, on a disk and not yet
-// mapped: it gives their directory, too.
+// NewMapper is New for a storage whose objects are files on a disk, not yet mapped. It
+// also returns their directory.
 type NewMapper func(t *testing.T, files map[string][]byte) (s storage.Storage, dir string)
 
-// RunMapper runs the suite of storage.Mapper against what newMapper makes.
+// RunMapper runs the suite of storage.Mapper on storages made by newMapper.
 func RunMapper(t *testing.T, newMapper NewMapper) {
 	for name, test := range map[string]func(*testing.T, NewMapper){
 		"MappedBytesAreTheObjects":                testMappedBytes,

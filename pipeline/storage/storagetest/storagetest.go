@@ -1,4 +1,4 @@
-// Package storagetest is the one suite that every storage.Storage passes.
+// Package storagetest is the test suite that every storage.Storage passes.
 package storagetest
 
 import (
@@ -13,12 +13,12 @@ import (
 	"github.com/lsiofs/lsiofs/pipeline/storage"
 )
 
-// New makes a storage that holds files, by path, and nothing else. Paths have
-// several components; some names begin with a dot. Its cleanup may close the
-// storage; the suite does so too.
+// New makes a storage that holds the given files, by path, and nothing else. Paths have
+// several components; some names begin with a dot. Its cleanup may close the storage;
+// the suite closes it too.
 type New func(t *testing.T, files map[string][]byte) storage.Storage
 
-// Run runs the suite against what newStorage makes.
+// Run runs the suite on storages made by newStorage.
 func Run(t *testing.T, newStorage New) {
 	for name, test := range map[string]func(*testing.T, New){
 		"ListFindsAllObjectsAndPassesOverDots":          testListFindsAll,

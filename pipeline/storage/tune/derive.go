@@ -28,24 +28,23 @@ const (
 	maxGapBytes = 4 << 20
 )
 
-// Derived is what follows from measurements.
+// Derived is the result of Derive.
 type Derived struct {
 	Depth         int
 	InFlightBytes int64
 	ReadBytes     int64
 	GapBytes      int64
-	// RequestSeconds and ByteSeconds are what a read of n bytes costs,
-	// RequestSeconds + n·ByteSeconds, of the storage's time: as many are served
-	// at once as the other values say. CopySeconds is what copying a byte
-	// costs, 0 where that was not measured. The gap is
-	// RequestSeconds / (ByteSeconds + CopySeconds).
+	// RequestSeconds and ByteSeconds model the storage's time for a read of n bytes:
+	// RequestSeconds + n·ByteSeconds, with as many reads in flight as the other values
+	// say. CopySeconds is the time of copying a byte; 0 if it was not measured. The gap
+	// is RequestSeconds / (ByteSeconds + CopySeconds).
 	RequestSeconds, ByteSeconds, CopySeconds float64
-	Costs                                    []Cost   // that the first two were fitted to, by size
-	Reasons                                  []string // one of each value, in words
+	Costs                                    []Cost   // the costs that the first two were fitted to, by size
+	Reasons                                  []string // one for each value, in words
 }
 
-// Cost is what a read of some size costs of the storage's time where so many are
-// under way: its share of the time that they take together.
+// Cost is what a read of some size costs of the storage's time with several in flight:
+// its share of the time that they take together.
 type Cost struct {
 	ReadBytes     int64   `json:"read_bytes"`
 	Depth         int     `json:"depth"`
@@ -53,17 +52,16 @@ type Cost struct {
 	FittedSeconds float64 `json:"fitted_seconds"` // RequestSeconds + ReadBytes·ByteSeconds
 }
 
-// Derive says which reads a storage likes, from measurements of which some may
-// be missing. It is pure, and scale-free: a storage that is faster in
-// everything by the same factor likes the same reads. Where one size of reads
-// does not tell the gap, it is that of the profile otherwise.
+// Derive says which reads a storage is fast at, from measurements, some of which may be
+// missing. It is pure and independent of scale: a storage that is faster in everything
+// by the same factor gets the same profile. Reads of a single size can't determine the
+// gap; then it is taken from otherwise.
 //
-// Small reads say how many are to be in flight, large ones how many bytes: small
-// ones are fastest when many wait, but large ones often when few do, as each
-// waiting one takes room in caches.
+// Small reads determine how many should be in flight, large ones how many bytes. Small
+// reads are fastest with many in flight. Large ones are often fastest with few, for each
+// waiting read takes room in caches.
 //
-// copyRate is at how many bytes a second memory is copied, 0 where that was not
-// measured.
+// copyRate is the speed of copying memory in bytes a second; 0 if it was not measured.
 func Derive(cells []profile.Cell, copyRate float64, otherwise profile.Profile) (Derived, error) {
 	cells = slices.DeleteFunc(slices.Clone(cells), func(c profile.Cell) bool {
 		return c.ReadBytes <= 0 || c.Depth <= 0 || !(c.BytesPerSecond > 0) || math.IsInf(c.BytesPerSecond, 0)

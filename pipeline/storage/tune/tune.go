@@ -1,12 +1,12 @@
-// Package tune measures which reads a storage likes: throughput of random reads
-// over their size and their number in flight, of real data, past the page cache,
-// through package uring as everything else in lsiofs reads. What follows from
-// the measurements is a profile.Profile.
+// Package tune measures which reads a storage is fast at. It measures the throughput of
+// random reads for each size and number in flight. It reads real data, bypassing the
+// page cache, through package uring as everything in lsiofs does. The result is a
+// profile.Profile.
 //
 //	PATH ──► data (its files, or a temporary one) ──► meter ──► cells ──► Derive
 //
-// Cells are measured in rounds, in another order each, and the median counts, so
-// that what else the machine does falls on all of them alike.
+// Cells are measured in rounds, each in another order, and the median counts. So other
+// load on the machine affects all of them alike.
 package tune
 
 import (
@@ -24,27 +24,27 @@ import (
 type Config struct {
 	// Path is a directory or a file on the storage.
 	Path string
-	// Duration is about how long it takes, the writing of a temporary file left
-	// out. Storages on which a read takes very long need more.
+	// Duration is about how long it takes, without writing a temporary file. Storages
+	// with very slow reads take longer.
 	Duration time.Duration
-	// ReadBytes and Depths span the table. Reads are multiples of 4 KiB.
+	// ReadBytes and Depths are the axes of the table. Reads are multiples of 4 KiB.
 	ReadBytes []int64
 	Depths    []int
-	// Files below Path are measured where they hold MinDataBytes, at most
-	// DataBytes of them; else a temporary file of TempBytes.
+	// Files below Path are measured if they hold MinDataBytes, and at most DataBytes of
+	// them are read; else a temporary file of TempBytes is.
 	MinDataBytes, DataBytes, TempBytes int64
-	// Progress is told how far it is, from one goroutine, often. It may be nil.
+	// Progress is called often with the progress made, from one goroutine. It may be
+	// nil.
 	Progress func(Progress)
 }
 
-// Progress is how far a measurement has come.
+// Progress is how far a measurement is.
 type Progress struct {
 	Stage string  `json:"stage"` // "writing", "warming up", "measuring"
 	Done  float64 `json:"done"`  // of the stage, 0 … 1
 }
 
-// Default measures 62 cells for a minute: three rounds of a quarter of a
-// second for each.
+// Default measures 62 cells in a minute: three rounds of a quarter of a second each.
 func Default(path string) Config {
 	return Config{
 		Path: path, Duration: time.Minute,
@@ -87,26 +87,26 @@ const (
 	warmBytes = 8 << 20
 )
 
-// Result is what was found out.
+// Result is the outcome of Run.
 type Result struct {
 	Profile profile.Profile `json:"profile"`
 	Place   profile.Place   `json:"place"`
 	Reasons []string        `json:"reasons"`
 	Cells   []profile.Cell  `json:"measured"`
-	// Costs are what the gap was derived from, with what copying costs.
+	// Costs are what the gap was derived from, including the cost of copying.
 	Costs              []Cost  `json:"costs"`
 	CopyBytesPerSecond float64 `json:"copy_bytes_per_second"`
 	Data               string  `json:"data"`   // what was read, in words
-	Engine             string  `json:"engine"` // that read it
-	// Direct is false where the file system has no direct reads: then the
-	// page cache was emptied before each cell, and read ahead as it does.
+	Engine             string  `json:"engine"` // the engine that read it
+	// Direct is false if the file system has no direct reads. Then the page cache was
+	// emptied before each cell, and its read-ahead took part.
 	Direct  bool    `json:"direct"`
 	Rounds  int     `json:"rounds"`
 	Seconds float64 `json:"seconds"`
 }
 
-// Run measures. Whatever it makes in Path is gone when it returns, or when the
-// process ends.
+// Run measures. What it makes in Path is removed when it returns, or when the process
+// ends.
 func Run(ctx context.Context, c Config) (r Result, err error) {
 	if err := c.validate(); err != nil {
 		return r, fmt.Errorf("tune: %w", err)
