@@ -1,10 +1,10 @@
 // Command lsiofs mounts a dataset as shuffled training streams.
 //
-// One file holds one verb (cmd_mount.go, …): its flags, its help, and a call of the
-// package below that does the work. flags*.go and values.go are what several verbs'
-// flags have in common. The packages below know no flags. They write to a
-// terminal.UI and return errors, which may have an exit code (package exit); only
-// main prints errors and ends the process.
+// Each verb has one file (cmd_mount.go, …) with its flags, its help, and a call of the
+// package below that does the work. flags*.go and values.go hold flags that several
+// verbs share. The packages below know no flags. They write to a terminal.UI and return
+// errors, which may carry an exit code (package exit). Only main prints errors and ends
+// the process.
 //
 //	cmd_*.go ──► mounting · demo · bench · doctor · page · inspect · readplan
 //	             verification · cat · top · tune

@@ -1,4 +1,7 @@
-// Package bench measures lsiofs beside the limits of the machine that it runs
-// on, and makes datasets to measure with. It is the work of the verb bench: Command
-// shows what is measured, the rest measures.
+// Package bench does the work of the verb bench. It measures lsiofs against the limits
+// of the machine, and makes datasets to measure with. Command prints the results;
+// everything else measures.
+//
+//	dataset ──► session: server process, reader processes ──► rows (medians) ──► table
+//	                                                           └──► promises kept? (check)
 package bench

@@ -1,4 +1,4 @@
-// Package build says which lsiofs is running: version, commit, Go and platform, and
-// which modules are linked into it, under which licences. licences.txt is made by a
-// test of this package from the modules' own files.
+// Package build says which lsiofs is running: version, commit, Go version and platform,
+// and the linked modules with their licences. A test of this package generates
+// licences.txt from the modules' own files.
 package build

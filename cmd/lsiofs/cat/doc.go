@@ -1,3 +1,3 @@
-// Package cat writes a stream to stdout as fast as it comes: with writev, from the
-// memory where the records lie. It is the work of the verb cat.
+// Package cat does the work of the verb cat. It writes a stream to stdout as fast as it
+// can: with writev, directly from the memory that holds the records.
 package cat

@@ -1,4 +1,4 @@
-// Package demo shows on a small dataset what lsiofs does: mount, read, save a
-// checkpoint, go on with other workers; then it checks that every record came once. It
-// is the work of the verb demo.
+// Package demo does the work of the verb demo. On a small dataset it shows what lsiofs
+// does: mount, read, save a checkpoint, resume with another number of workers. Then it
+// checks that every record came once.
 package demo

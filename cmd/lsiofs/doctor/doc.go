@@ -1,7 +1,10 @@
-// Package doctor says what of this machine works for lsiofs, and makes the report that
-// is pasted into issues. It is the work of the verb doctor.
+// Package doctor does the work of the verb doctor. It checks whether this machine can
+// run lsiofs, and makes a report that users can paste into issues.
 //
-// A machine is looked at once and is plain data from then on; the checks are pure
-// functions of it. What goes into a report passes a veil, which lets through what is
-// known to be harmless: words of lsiofs itself (words.txt), counts, kinds of storage.
+//	machine ──looked at once──► plain data ──► checks ──► findings
+//	                                      └──► veil ──► report
+//
+// The checks are pure functions of the data. The veil lets only text into the report
+// that is known to reveal nothing: words of lsiofs itself (words.txt), counts, kinds of
+// storage.
 package doctor

@@ -1,3 +1,3 @@
-// Package document writes what a command has made for its user, a page or a report:
-// to a file, whole or not at all, or to stdout.
+// Package document writes the output of a command, such as a page or a report, to stdout
+// or atomically to a file.
 package document

@@ -1,6 +1,6 @@
-// Package goldentest compares what commands print with texts that are kept beside
-// their tests, in testdata. With -update a test writes them anew; look at the
-// difference before it is committed.
+// Package goldentest compares the output of commands with golden files in their tests'
+// testdata. With -update a test writes the files anew; review the difference before you
+// commit it.
 package goldentest
 
 import (

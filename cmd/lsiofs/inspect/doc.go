@@ -1,7 +1,9 @@
-// Package inspect finds out what a dataset holds (shards, records, sizes, damage) and
-// how well its shuffle mixes shards. It is the work of the verb inspect; the page,
-// the doctor's report and the warnings of a mount use it, too.
+// Package inspect does the work of the verb inspect. It reports what a dataset holds
+// (shards, records, sizes, damage) and how well its shuffle mixes shards. The HTML page,
+// the doctor's report and the warnings of a mount use it too.
 //
-// Nothing is read but the index: sizes come from it, and the order of records is
-// computed.
+//	index ──► sizes, damage ────────────────────┐
+//	order ──record numbers──► quality: mixing ──┴──► Report
+//
+// It reads the index only, no shard. The order of the records is computed.
 package inspect

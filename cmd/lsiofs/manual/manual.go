@@ -1,5 +1,5 @@
-// Package manual holds the pages that "lsiofs help TOPIC" shows. The same files,
-// in this directory, are what README.md links to.
+// Package manual holds the pages that "lsiofs help TOPIC" shows. README.md links to the
+// same files, in this directory.
 package manual
 
 import (

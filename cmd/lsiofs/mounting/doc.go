@@ -1,9 +1,11 @@
-// Package mounting mounts a dataset and serves it until it is unmounted. It is what
-// the verbs mount and umount do once their flags are read.
+// Package mounting does the work of the verbs mount and umount: it mounts a dataset and
+// serves it until it is unmounted.
 //
-// A mount runs in this process (Run), or in a process of its own: detached (Daemon), or
-// as a child that ends with this one (Child), as demo and bench have it. How a mount
-// comes up and goes is told to a Reporter: to a person, to a parent that waits on a
-// pipe, to the service manager. A process that has mounted must not read from its own
-// mount: it could wait for itself.
+//	Run     in this process
+//	Daemon  in a process of its own, detached
+//	Child   in a process of its own, which ends with this one (demo, bench)
+//
+// A Reporter is told how the mount starts and ends. It informs a person, a parent
+// process that waits on a pipe, or the service manager. A process that serves a mount
+// must not read from it: it could wait for itself.
 package mounting

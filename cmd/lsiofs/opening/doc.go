@@ -1,4 +1,5 @@
-// Package opening opens and closes datasets for the commands. It shows how far an
-// index pass is, gives errors of datasets their exit code, waits no longer than a user
-// does who has pressed Ctrl-C, and says in words what was left out as damaged.
+// Package opening opens and closes datasets for the commands. It shows the progress of
+// indexing, gives errors of datasets their exit codes, and lists in words the damaged
+// data that was left out. After Ctrl-C it does not wait for storage that does not
+// answer.
 package opening

@@ -1,3 +1,3 @@
-// Package page makes the HTML page of inspect --html from what packages inspect and
-// readplan find out. The page is one file that loads nothing.
+// Package page makes the HTML page of inspect --html, from the results of packages
+// inspect and readplan. The page is one file and loads nothing.
 package page

@@ -1,4 +1,4 @@
-// Package readplan says what the next records of a stream would read: how many reads
-// of which sizes, by each way of reading that is possible. It is the work of the verb
-// plan. No shard is read.
+// Package readplan does the work of the verb plan. It says what the next records of a
+// stream would read: how many reads of which sizes, for each strategy that is possible.
+// It reads no shard.
 package readplan

@@ -1,3 +1,3 @@
-// Package resuming reads the checkpoint of --resume: what it says of order and
-// workers goes into the spec, and where it stands becomes a position in the dataset.
+// Package resuming reads the checkpoint of --resume. Its order and workers go into the
+// spec, and its position becomes a position in the dataset.
 package resuming

@@ -1,4 +1,4 @@
-// Package servicetest stands for the service manager in tests: it hears what a program says
+// Package servicetest is a service manager for tests: it receives what a program reports
 // by the protocol of sd_notify(3).
 package servicetest
 

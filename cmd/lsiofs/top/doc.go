@@ -1,6 +1,7 @@
-// Package top shows live what the readers of a mount wait for, and how far they are.
-// It is the work of the verb top.
+// Package top does the work of the verb top. It shows live what the readers of a mount
+// wait for, and how far they are.
 //
-// A watch reads MNT/status.json once a second and makes frames of what it has seen. A
-// frame is plain data: it is drawn on a terminal, or printed as a line or an object.
+//	MNT/status.json ──watch, once a second──► frame ──► terminal screen, line or JSON object
+//
+// A frame is plain data.
 package top

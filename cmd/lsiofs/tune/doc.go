@@ -1,4 +1,3 @@
-// Package tune measures which reads a storage likes, stores the result for mounts to
-// use, and shows it as tables. It is the work of the verb tune; the measurement itself
-// is pipeline/storage/tune.
+// Package tune does the work of the verb tune. It measures which reads a storage is fast
+// at (with pipeline/storage/tune), stores the result for mounts, and shows it as tables.
 package tune

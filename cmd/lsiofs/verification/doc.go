@@ -1,3 +1,3 @@
-// Package verification shows what pipeline/verify finds: damaged shards, and whether
-// the order is what it claims to be. It is the work of the verb verify.
+// Package verification does the work of the verb verify. It shows what pipeline/verify
+// finds: damaged shards, and whether the order keeps its promises.
 package verification
