@@ -1,10 +1,12 @@
-// Package backing is a file system for datasets to lie on, that fails as it is
-// told. It shows a directory, and is served by a child process, the test's own
-// program: what it stalls would otherwise stall the test's own threads. A program
-// of tests that uses it calls Main in its TestMain.
+// Package backing is a file system that fails on command. Tests put datasets on it.
 //
-// The child answers each order, a line of JSON, with a line; it unmounts and ends
-// when it gets no more.
+//	test ──orders, a line of JSON each──► child process ──FUSE──► mount of a directory
+//
+// It shows a directory. A child process serves it, and is another run of the test's own
+// program: in the test's process, a stalled read would stall the test's own threads too.
+// A test program that uses it calls Main in its TestMain.
+//
+// The child answers each order with a line. It unmounts and ends when its input ends.
 package backing
 
 import (

@@ -1,5 +1,5 @@
-// Package reference asks the second implementation of ORDER.md and RECORDS.md,
-// which is in Python and lies beside it (reference.py), from tests in Go.
+// Package reference lets Go tests query the second implementation of ORDER.md and
+// RECORDS.md, which is written in Python (reference.py, in this directory).
 package reference
 
 import (

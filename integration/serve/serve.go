@@ -1,10 +1,9 @@
-// Package serve runs the program under test as the server of a mount: it builds
-// it, starts it in a child process, waits for its mount, and finds what it
-// leaves behind. It is what the tests of integration, integration/soak and hunt
-// share; nothing else uses it.
+// Package serve runs the program under test as the server of a mount: it builds it,
+// starts it in a child process, waits for its mount, and finds what it leaves behind.
+// Only the tests of integration, integration/soak and integration/hunt use it.
 //
-// A test never serves a mount itself: access to a mount from the process that
-// serves it can deadlock, and only another process can be killed.
+// A test never serves a mount itself. A process that reads from a mount that it serves
+// can deadlock, and only another process can be killed.
 package serve
 
 import (

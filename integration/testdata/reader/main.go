@@ -1,5 +1,5 @@
-// Command reader prints the SHA-256 of a file: the whole of what the second
-// container of the container test has to be able to do.
+// Command reader prints the SHA-256 of a file. It is the program in the second container
+// of the container test.
 package main
 
 import (
