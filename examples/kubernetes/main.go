@@ -1,11 +1,11 @@
-// Command kubernetes looks at manifests as an API server would, and harder:
+// Command kubernetes checks manifests as an API server would, and more strictly:
 //
 //	go run . sidecar.yaml begin.yaml train.yaml
 //
-// It decodes them with the types of the Kubernetes API, refuses what those do not
-// know or what stands there twice, checks what decoding does not (check.go), and
-// prints them as JSON, one object a line. It is a module of its own, so that lsiofs
-// does not depend on Kubernetes.
+// It decodes them with the types of the Kubernetes API and refuses unknown and repeated
+// fields. It checks what decoding does not (check.go), and prints the manifests as JSON,
+// one object a line. It is a module of its own, so that lsiofs does not depend on
+// Kubernetes.
 package main
 
 import (
