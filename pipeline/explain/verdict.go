@@ -17,7 +17,7 @@ const (
 	KindReaders    Kind = "readers"    // lsiofs waits for the readers
 	KindStorage    Kind = "storage"    // readers wait for the storage
 	KindDecompress Kind = "decompress" // readers wait for decoders
-	KindGather     Kind = "gather"     // readers wait until bytes that were read are copied to their places and checked
+	KindGather     Kind = "gather"     // readers wait for read bytes to be copied to their places and checked
 	KindOrder      Kind = "order"      // readers wait for the order to be computed
 	KindCopy       Kind = "copy"       // readers wait for lsiofs and the kernel to hand records over
 	KindStalled    Kind = "stalled"    // readers wait for something that has not answered for long
