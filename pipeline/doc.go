@@ -35,7 +35,9 @@
 //	           ahead for the epoch behind the one that is read
 //	kind       what all shards must have in common, where their format demands it:
 //	           dtype and row shape of arrays; a short text in the index
-//	remote     of a file on FUSE or a network file system: its reads may wait for ever
+//	service    what has a dataset that lies in no file system: a bucket, a web server
+//	remote     of a dataset: it lies at a service; of a file: on FUSE or a network file
+//	           system, so that its reads may wait for ever
 //	stuck      of a read by a thread that has taken longer than a second
 //	transient  of an error of storage that is likely to pass: the read is made again
 //	fault      an error that readers got, with its shard, range and reason: however
@@ -66,6 +68,7 @@
 //	                              storage ──► retry ──► local ──► uring
 //	                                                ├─► joined ──► local (--array)
 //	                                                └─► folders (--format files)
+//	                              storage ──► remote ──► s3, web
 //
 // Which storages those are follows from the scheme of the dataset's name: open.go.
 //

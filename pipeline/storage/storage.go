@@ -1,9 +1,9 @@
 // Package storage is the contract between lsiofs and the places where shards
 // lie: list objects, read ranges of them. local is files through package uring,
-// folders directories of files as archives, joined arrays of several files as one;
-// HTTP and buckets come later behind the same contract. storagetest is the one
-// suite that every implementation passes, but for joined, whose objects are no
-// files. Wrappers (retry, counting, faults) are Storages themselves.
+// folders directories of files as archives, joined arrays of several files as one,
+// remote objects of services (s3, web). storagetest is the one suite that every
+// implementation passes, but for joined, whose objects are no files. Wrappers (retry,
+// counting, faults) are Storages themselves.
 package storage
 
 import (
