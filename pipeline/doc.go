@@ -57,7 +57,9 @@
 //
 // Waiting and errors:
 //
-//	remote     (a file) on FUSE or a network file system: a read may never return
+//	service    a bucket or a web server: a place of datasets that is no file system
+//	remote     (a dataset) stored at a service; (a file) on FUSE or a network file
+//	           system: a read may never return
 //	stuck      (a read) made by a thread, and waiting for more than a second
 //	transient  (an error) likely to pass: the read is repeated
 //	fault      an error that readers got, with shard, range and reason; repeated ones
@@ -81,6 +83,7 @@
 //	                              storage ──► retry ──► local ──► uring
 //	                                                ├─► joined ──► local (--array)
 //	                                                └─► folders (--format files)
+//	                              storage ──► remote ──► s3, web
 //
 // The scheme of the dataset's name selects the storage: see open.go.
 //

@@ -3,7 +3,6 @@ package pipeline
 import (
 	"context"
 	"fmt"
-	"os"
 	"slices"
 	"strings"
 
@@ -71,11 +70,6 @@ func schemeOf(dataset string) (*scheme, error) {
 	}
 	_, err := target.Parse(dataset)
 	return nil, fmt.Errorf("dataset: %w", err)
-}
-
-func exists(path string) bool {
-	_, err := os.Lstat(path)
-	return err == nil
 }
 
 // findLocal finds the directory below which a dataset lies, absolute and without

@@ -30,9 +30,8 @@ type found struct {
 	close  func() error // of all that was opened
 }
 
-// IsRemote says whether a dataset's name is that of something at a service, as in
-// s3://bucket. What there is in the file system under that very name is a path.
-func IsRemote(dataset string) bool { return target.IsRemote(dataset) && !exists(dataset) }
+// IsRemote is discover.IsRemote.
+func IsRemote(dataset string) bool { return discover.IsRemote(dataset) }
 
 // findAtService is scheme.find of datasets at services: it opens the engine that they are read through.
 func findAtService(ctx context.Context, m *mount) (f found, err error) {

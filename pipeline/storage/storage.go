@@ -5,9 +5,10 @@
 //	Object, range ──► Read ──Submit──► bytes of that version, or an error ──► Done
 //
 // Each implementation is a package: local (files, through package uring), folders
-// (directories of files, read as archives) and joined (arrays of several files, read as
-// one). HTTP and buckets come later behind the same contract. storagetest is the test
-// suite that every implementation passes, except joined, whose objects are not files.
+// (directories of files, read as archives), joined (arrays of several files, read as
+// one) and remote (objects of services: packages s3 and web). cached is a disk cache over
+// another one. storagetest is the test suite that every implementation passes, except
+// joined, whose objects are not files.
 // Wrappers (retry, counting, faults) are Storages themselves.
 package storage
 

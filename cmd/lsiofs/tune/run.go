@@ -7,7 +7,6 @@ import (
 
 	"github.com/lsiofs/lsiofs/cmd/lsiofs/exit"
 	"github.com/lsiofs/lsiofs/cmd/lsiofs/terminal"
-	"github.com/lsiofs/lsiofs/pipeline"
 	"github.com/lsiofs/lsiofs/pipeline/catalog/discover"
 	"github.com/lsiofs/lsiofs/pipeline/storage/profile"
 	storagetune "github.com/lsiofs/lsiofs/pipeline/storage/tune"
@@ -34,7 +33,7 @@ func Run(ctx context.Context, o Options, u *terminal.UI) error {
 	if o.Show && o.DryRun {
 		return exit.Usagef("--show and --dry-run: choose one, as --show measures nothing")
 	}
-	if pipeline.IsRemote(o.Path) {
+	if discover.IsRemote(o.Path) {
 		return exit.Usagef("tune measures file systems: buckets and web servers are not supported yet, and are read with defaults for them")
 	}
 	target, err := discover.ParseTarget(o.Path)

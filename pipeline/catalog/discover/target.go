@@ -7,6 +7,8 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+
+	"github.com/lsiofs/lsiofs/pipeline/storage/remote/target"
 )
 
 // Target is what the DATASET argument stands for: a directory, a file, or the files
@@ -46,6 +48,16 @@ func At(root string, c Choice) (Target, error) {
 
 // Remote says whether the target lies at a service, and not in a file system.
 func (t *Target) Remote() bool { return t.remote }
+
+// IsRemote says whether a dataset's name is that of something at a service, as in
+// s3://bucket. What there is in the file system under that very name is a path.
+func IsRemote(dataset string) bool {
+	if !target.IsRemote(dataset) {
+		return false
+	}
+	_, err := os.Lstat(dataset)
+	return err != nil
+}
 
 // ParseTarget looks at the file system to tell a directory, a file and a
 // pattern apart. What exists under the very name wins over a pattern.

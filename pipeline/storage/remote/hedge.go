@@ -41,7 +41,8 @@ func (b *budget) spend() bool {
 // before it.
 func hedgeAfter(p95 time.Duration) time.Duration { return min(max(2*p95, hedgeLeast), hedgeMost) }
 
-// hedges is what the reads of an engine share. Safe for concurrent use.
+// hedges is what the reads of an engine share. Safe for concurrent use. Of the locks of an
+// engine its own is taken first, then this one, then that of stats.
 type hedges struct {
 	mu     sync.Mutex
 	budget budget
@@ -54,11 +55,11 @@ func newHedges() *hedges { return &hedges{budget: budget{tokens: hedgeBurst}} }
 // slow gives the p95 of first bytes of reads of a size; no, while too few have come.
 func (s *Storage) slow(size int) (p95 time.Duration, ok bool) {
 	c, h := sizeClass(size), s.hedges
+	h.mu.Lock()
+	defer h.mu.Unlock()
 	s.stats.mu.Lock()
 	w := &s.stats.first[c]
 	samples, all := w.n, []time.Duration(nil)
-	h.mu.Lock()
-	defer h.mu.Unlock()
 	if samples >= hedgeSamples && (h.at[c] == 0 || samples-h.at[c] >= hedgeRenewed) {
 		all = w.appendTo(nil)
 	}
