@@ -100,14 +100,16 @@ func TestADatasetAtAServerIsThatOfItsFiles(t *testing.T) {
 	}
 }
 
-// Every read fails once, in one of the ways in which services fail: no byte is another.
+// Reads fail in the ways in which services fail: no byte is another. An answer that is
+// wrong three times in a row is refused, so there are two of these.
 func TestFaultsOfAServerChangeNoByte(t *testing.T) {
 	w := serveShards(t, synthetic.Shape{Format: "tar", RecordBytes: 4096}, 60)
 	s := testSpec(t, w.dir)
 	want := sums(t, open(t, s), s, nil)
-	for i, fault := range []unkind.Fault{unkind.Status(500, ""), unkind.Reset(1000), unkind.Short(1), unkind.Whole()} {
+	for i, fault := range []unkind.Fault{unkind.Status(500, ""), unkind.Reset(1000), unkind.Whole()} {
 		w.server.On(unkind.Method("GET"), fault).Share(0.1, uint64(i))
 	}
+	w.server.On(unkind.Method("GET"), unkind.Short(1)).After(3).Times(2)
 	s.Dataset, s.IndexDir = w.url, t.TempDir()
 	d := open(t, s)
 	require.Equal(t, want, sums(t, d, s, nil))
