@@ -20,6 +20,7 @@ import (
 // owner has a shard whose records are a piece each, and does what a test says when a
 // decoder asks.
 type owner struct {
+	t    *testing.T
 	data *fetchtest.Dataset
 
 	mu      sync.Mutex
@@ -99,7 +100,7 @@ func (o *owner) ended(n int) {
 }
 
 func newOwner(t *testing.T, s fetchtest.Shape) (*owner, *Set) {
-	o := &owner{data: fetchtest.Make(t, s), came: map[int]int{}, failed: map[int]error{}}
+	o := &owner{t: t, data: fetchtest.Make(t, s), came: map[int]int{}, failed: map[int]error{}}
 	o.change.L = &o.mu
 	m := new(meter.Meter)
 	store := fetchtest.OpenStorage(t, o.data.Dir)
