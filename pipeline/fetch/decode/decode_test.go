@@ -2,6 +2,7 @@ package decode
 
 import (
 	"bytes"
+	"context"
 	"iter"
 	"log/slog"
 	"sync"
@@ -20,6 +21,7 @@ import (
 // owner has a shard whose records are a piece each, and does what a test says when a
 // decoder asks.
 type owner struct {
+	t    *testing.T
 	data *fetchtest.Dataset
 
 	mu      sync.Mutex
@@ -99,7 +101,7 @@ func (o *owner) ended(n int) {
 }
 
 func newOwner(t *testing.T, s fetchtest.Shape) (*owner, *Set) {
-	o := &owner{data: fetchtest.Make(t, s), came: map[int]int{}, failed: map[int]error{}}
+	o := &owner{t: t, data: fetchtest.Make(t, s), came: map[int]int{}, failed: map[int]error{}}
 	o.change.L = &o.mu
 	m := new(meter.Meter)
 	store := fetchtest.OpenStorage(t, o.data.Dir)
@@ -247,4 +249,32 @@ func TestAWholeShardIsDecodedForWhoAsksForIt(t *testing.T) {
 			require.Equal(t, string(o.data.Records[i]), string(got.Bytes()[x.OffsetBytes:x.OffsetBytes+x.SizeBytes]))
 		}
 	}
+}
+
+// toldHandler does something when it is told of a warning.
+type toldHandler struct {
+	slog.Handler
+	do func()
+}
+
+func (h toldHandler) Enabled(context.Context, slog.Level) bool { return true }
+func (h toldHandler) Handle(context.Context, slog.Record) error {
+	h.do()
+	return nil
+}
+
+// Who is told that a shard is decoded again and again may ask how often.
+func TestWhoIsToldThatReadingIsSlowHoldsUpNobody(t *testing.T) {
+	o, set := newOwner(t, fetchtest.Shape{Codec: "gz", Shards: 1, Records: 3, MaxBytes: 600_000, SameSize: true})
+	told := make(chan Stats, 1)
+	set.c.Log = slog.New(toldHandler{do: func() { told <- set.Stats() }})
+	for range 2 * slowPasses { // two of three records are passed each time
+		set.Assign(0, o.load(2), budget.Demanded)
+		set.goroutines.Wait()
+		set.mu.Lock()
+		for set.closeOldest() {
+		}
+		set.mu.Unlock()
+	}
+	require.Positive(t, (<-told).PassedBytes)
 }

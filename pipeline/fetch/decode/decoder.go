@@ -42,7 +42,9 @@ type Decoder struct {
 	member  bool  // inside of a member
 	partEnd int64 // of a shard made of parts: where the member ends
 	turn    int64 // where its turn on the core began
-	scratch []byte
+	// complaint is how many bytes it is to say were passed over, 0 for nothing.
+	complaint int64
+	scratch   []byte
 	// tail are the bytes before pos with which the piece that follows begins,
 	// where records overlap.
 	tail []byte

@@ -57,6 +57,7 @@ func (s *Set) run(d *Decoder) {
 		if !more {
 			return
 		}
+		s.complain(d)
 		err := d.open()
 		if err == nil && l != nil {
 			err = d.bring(l)
@@ -120,7 +121,7 @@ func (s *Set) next(d *Decoder) (l Load, to int64, more bool) {
 			// Piece by piece, so that loads in between can still be given to it.
 			d.piece++
 			if to := s.c.Pieces.StartBytes(d.piece); to > d.pos {
-				s.notePassed(d.shard, to-d.pos)
+				s.notePassed(d, to-d.pos)
 				d.at = to
 				return nil, to, true
 			}
@@ -158,7 +159,7 @@ func (s *Set) sweepOn(d *Decoder) (Load, int64) {
 	passed := piece > d.piece
 	d.piece = piece
 	if to := s.c.Pieces.StartBytes(piece); passed && to > d.pos {
-		s.notePassed(d.shard, to-d.pos)
+		s.notePassed(d, to-d.pos)
 		return nil, to
 	}
 	if passing := s.keepInPassing(d); passing != nil {

@@ -223,14 +223,26 @@ func (s *Set) remove(d *Decoder) {
 	s.wake()
 }
 
-// notePassed counts bytes that were decoded for nothing, and says so once.
-func (s *Set) notePassed(shard int, bytes int64) {
-	s.passed[shard] += bytes
-	x := s.c.Index.Shard(shard)
-	if !s.warned && s.passed[shard] > slowPasses*max(x.DecodedBytes, slowBytes) {
+// notePassed counts bytes that a decoder decodes for nothing. Once it has that one
+// complain, when it has let go of the lock.
+func (s *Set) notePassed(d *Decoder, bytes int64) {
+	s.passed[d.shard] += bytes
+	x := s.c.Index.Shard(d.shard)
+	if n := s.passed[d.shard]; !s.warned && n > slowPasses*max(x.DecodedBytes, slowBytes) {
 		s.warned = true
+		d.complaint = n
+	}
+}
+
+// complain says how many bytes of a decoder's shard were decoded for nothing, if it is
+// to. It is called without the lock: whoever is told may take his time, or ask for
+// statistics.
+func (s *Set) complain(d *Decoder) {
+	if n := d.complaint; n > 0 {
+		d.complaint = 0
+		x := s.c.Index.Shard(d.shard)
 		s.c.Log.Warn("reading is slow: a compressed shard of few gzip members, zstd or lz4 frames is decoded again and again, because the order jumps about in it; use the reservoir shuffle, more memory, or uncompressed shards",
-			"shard", x.Object.Path, "decoded_bytes", x.DecodedBytes, "passed_over_bytes", s.passed[shard])
+			"shard", x.Object.Path, "decoded_bytes", x.DecodedBytes, "passed_over_bytes", n)
 	}
 }
 

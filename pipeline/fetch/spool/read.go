@@ -92,24 +92,28 @@ func (p *Spool) Compare(s *Place, piece int, ranges iter.Seq2[int64, int64], mem
 // Lost is called when a load was read from a place and is not what was written
 // there, or could not be read. The shard leaves the spool, and loads that waited for
 // it are to be asked for again; then Admit is called. It warns, with the reason, but
-// not too often.
+// not too often, and not once it was told to stop: on a goroutine of its own, as the
+// owner may hold its lock, and whoever is told may take his time, or ask for statistics.
 func (p *Spool) Lost(s *Place, why error) (again []Load) {
 	p.mu.Lock()
 	p.losses.Pieces++
-	warn := false
+	defer p.mu.Unlock()
 	if !s.damaged {
 		s.damaged = true
-		warn = p.losses.Add(s.shard, p.c.Now())
+		if warn := p.losses.Add(s.shard, p.c.Now()); warn && !p.closed {
+			shards := p.losses.Shards
+			p.goroutines.Go(func() { p.warn(s.shard, shards, why) })
+		}
 	}
-	shards := p.losses.Shards
 	if !s.dropped {
 		p.drop(s)
 		again, s.work = s.work, nil
 	}
-	p.mu.Unlock()
-	if warn {
-		p.c.Log.Warn("the spool can't be read back, or gives other bytes than were written; what is damaged is decoded again, which is right but slower: look at the disk of the spool and its free space, or mount with another --spool-dir",
-			"spool", p.file.Dir, "shard", p.c.Shards.Path(s.shard), "reason", why, "shards_damaged", shards)
-	}
 	return again
+}
+
+// warn says that a shard was lost, of so many so far.
+func (p *Spool) warn(shard int, shards uint64, why error) {
+	p.c.Log.Warn("the spool can't be read back, or gives other bytes than were written; what is damaged is decoded again, which is right but slower: look at the disk of the spool and its free space, or mount with another --spool-dir",
+		"spool", p.file.Dir, "shard", p.c.Shards.Path(shard), "reason", why, "shards_damaged", shards)
 }

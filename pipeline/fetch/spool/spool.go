@@ -103,7 +103,7 @@ type Spool struct {
 	file  *File
 	// clocks, of each shard: Config.Now when it, or what it waits for, last got on.
 	clocks []atomic.Int64
-	// goroutines are shards that are decoded, and reads.
+	// goroutines are shards that are decoded, reads, and warnings.
 	goroutines sync.WaitGroup
 
 	mu      sync.Mutex

@@ -2,6 +2,7 @@ package spool
 
 import (
 	"bytes"
+	"context"
 	"errors"
 	"fmt"
 	"iter"
@@ -270,6 +271,7 @@ func TestADamagedShardLeavesAndIsDoneWithoutTheSecondTime(t *testing.T) {
 	}
 	require.True(t, p.Avoids(0))
 	require.EqualValues(t, Tries, p.Stats().DamagedShards)
+	p.Wait()
 	require.Equal(t, 1, bytes.Count(said.Bytes(), []byte("level=WARN")))
 	require.Contains(t, said.String(), "shard 0")
 
@@ -280,4 +282,37 @@ func TestADamagedShardLeavesAndIsDoneWithoutTheSecondTime(t *testing.T) {
 	close(o.hold)
 	o.wait(func() bool { return len(o.without) == 1 })
 	require.Same(t, w, o.without[0])
+}
+
+// toldHandler does something when it is told of a warning.
+type toldHandler struct {
+	slog.Handler
+	do func()
+}
+
+func (h toldHandler) Enabled(context.Context, slog.Level) bool { return true }
+func (h toldHandler) Handle(context.Context, slog.Record) error {
+	h.do()
+	return nil
+}
+
+// Who is told that a shard was lost may wait for the owner's lock, which the owner may
+// hold when it says so.
+func TestWhoIsToldOfALossHoldsUpNobody(t *testing.T) {
+	o, p := newOwner(t, 1, 1)
+	var lock sync.Mutex
+	told := make(chan Stats, 1)
+	p.c.Log = slog.New(toldHandler{do: func() {
+		lock.Lock()
+		defer lock.Unlock()
+		told <- p.Stats()
+	}})
+	w := &want{0, 10, true}
+	p.Ask(w, budget.Demanded)
+	o.wait(func() bool { return len(o.there) == 1 })
+	lock.Lock()
+	p.Lost(o.arrival(0).Place, errors.New("zeros"))
+	lock.Unlock()
+	require.EqualValues(t, 1, (<-told).DamagedShards)
+	p.Leave(o.arrival(0).Place)
 }
