@@ -32,7 +32,8 @@ func (sc *Scanner) assign(ld *load, u budget.Urgency) bool {
 	if d == nil {
 		return false
 	}
-	ld.clock, ld.decoder, ld.via = d.Clock(), d, d.Waits()
+	ld.clock.Store(d.Clock())
+	ld.decoder, ld.via = d, d.Waits()
 	return true
 }
 
@@ -66,7 +67,8 @@ func (w decoding) Passing(d *decode.Decoder, piece int) decode.Load {
 		return nil
 	}
 	shard, l := sc.config.layoutOf(piece)
-	ld := &load{piece: piece, shard: shard, layout: l, started: sc.now(), clock: d.Clock(), via: d.Waits(), done: make(chan struct{})}
+	ld := &load{piece: piece, shard: shard, layout: l, started: sc.now(), via: d.Waits(), done: make(chan struct{})}
+	ld.clock.Store(d.Clock())
 	var err error
 	if ld.seg, ld.off, err = sc.cache.alloc(l.SizeBytes, budget.InPassing); err != nil {
 		return nil

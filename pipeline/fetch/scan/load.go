@@ -21,8 +21,9 @@ type load struct {
 	layout  piece.Layout
 	wanted  int   // the record of the piece for which it was started
 	started int64 // Scanner.now
-	// clock, when set, is when the decoder that brings the piece last got on.
-	clock *atomic.Int64
+	// clock, when set, is when the decoder that brings the piece last got on. Who waits
+	// reads it without the lock, while the load may be given to another decoder.
+	clock atomic.Pointer[atomic.Int64]
 	// via, when set, are the waits of that decoder. It is written with
 	// Scanner.mu held.
 	via *meter.Ledger

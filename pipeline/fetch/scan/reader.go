@@ -300,8 +300,8 @@ func (sc *Scanner) wait(ctx context.Context, ld *load) (*entry, error) {
 			return nil, ctx.Err()
 		case <-timeout.C:
 			last := ld.started
-			if ld.clock != nil {
-				last = max(last, ld.clock.Load())
+			if c := ld.clock.Load(); c != nil {
+				last = max(last, c.Load())
 			}
 			left := int64(sc.config.ReadTimeout) - (sc.now() - last)
 			if left <= 0 {

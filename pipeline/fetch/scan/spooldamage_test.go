@@ -3,6 +3,7 @@ package scan
 import (
 	"bytes"
 	"context"
+	"errors"
 	"iter"
 	"log/slog"
 	"strings"
@@ -192,6 +193,37 @@ func TestADiskThatGivesNothingBackRightIsDoneWithout(t *testing.T) {
 				})
 			}
 		})
+	}
+}
+
+// Who waits for a load looks at the clock of who brings it, which may be another one
+// by then: with the race detector this shows that the look needs no lock.
+func TestReadersThatTimeOutWhileTheSpoolIsLostGetTheirRecordsInTheEnd(t *testing.T) {
+	d := fetchtest.Make(t, fetchtest.Shape{Codec: "gz", Shards: 2, Records: 110, MaxBytes: 9000})
+	for range 10 {
+		c := spoolConfig(t, d, 300<<10, spoolFull, fetchtest.OpenStorage(t, d.Dir))
+		c.ReadTimeout = 3 * time.Millisecond
+		c.SpoolEngine = &failingEngine{c.SpoolEngine, diskFaults["zeros"]}
+		sc := newScanner(t, c)
+		var wg sync.WaitGroup
+		for w := range 4 {
+			record := uint64(w * 50)
+			r := sc.Open(fetchtest.List{record})
+			wg.Go(func() {
+				defer r.Close()
+				var l loan.Loan
+				err := r.Lend(t.Context(), 0, 1, &l)
+				for errors.Is(err, loan.ErrTimeout) {
+					err = r.Lend(t.Context(), 0, 1, &l)
+				}
+				if err != nil || string(l.Records[0]) != string(d.Records[record]) {
+					t.Errorf("record %d: %v", record, err)
+				}
+				l.Release()
+			})
+		}
+		wg.Wait()
+		require.NoError(t, sc.Close())
 	}
 }
 

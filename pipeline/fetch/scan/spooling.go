@@ -45,7 +45,7 @@ func (d spoolDecoders) End(x spool.Decoder) { d.Set.End(x.(*decode.Decoder)) }
 // assignSpool lets a load be read from the spool as soon as its bytes are
 // there. false means that there is no room to read ahead. It is called with mu held.
 func (sc *Scanner) assignSpool(ld *load, u budget.Urgency) bool {
-	ld.clock = sc.spool.Clock(ld.shard)
+	ld.clock.Store(sc.spool.Clock(ld.shard))
 	asked, place, waits := sc.spool.Ask(ld, u)
 	sc.cache.shrink() // for the tables of a shard that was admitted
 	switch asked {

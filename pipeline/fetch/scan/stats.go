@@ -39,17 +39,18 @@ type counters struct {
 
 // Stats gives a snapshot.
 func (sc *Scanner) Stats() Stats {
-	n, decoders := &sc.counts, sc.decoders.Stats()
+	n := &sc.counts
 	s := Stats{
 		PiecesRead: n.piecesRead.Load(), PiecesReread: n.piecesReread.Load(), BytesRead: n.bytesRead.Load(),
-		DecodedBytes: decoders.DecodedBytes,
-		RecordsOut:   n.recordsOut.Load(), BytesOut: n.bytesOut.Load(), RecordsMapped: n.recordsMapped.Load(),
+		RecordsOut: n.recordsOut.Load(), BytesOut: n.bytesOut.Load(), RecordsMapped: n.recordsMapped.Load(),
 		Hits: n.hits.Load(), Waits: n.waits.Load(), WaitNanos: n.waitNanos.Load(),
 		ReadsCancelled: n.readsCancelled.Load(), BytesCancelled: n.bytesCancelled.Load(),
 		MappedBytes: sc.maps.Stats().Bytes,
 	}
 	sc.mu.Lock()
 	defer sc.mu.Unlock()
+	decoders := sc.decoders.Stats() // now, so that memory that goes to a segment is not counted twice
+	s.DecodedBytes = decoders.DecodedBytes
 	s.HeldBytes = sc.cache.mapped + sc.cache.tables + decoders.HeldBytes + sc.TableBytes()
 	s.PiecesDropped = sc.cache.dropped
 	s.LoadsInFlight, s.AheadBytes = int64(len(sc.loads)), sc.aheadOut
