@@ -12,12 +12,29 @@ import (
 // return at once.
 type Planner interface {
 	// Plan says what a reader is going to want, nearest first. It replaces what the
-	// same reader said before; no wants at all forget the reader. A reader is any
-	// number that no other has. The slice is the caller's again.
+	// same reader said before and has not been begun; what was said before is kept all
+	// the same, until Done or Forget. A reader is any number that no other has. The
+	// slice is the caller's again.
 	Plan(reader uint64, wants []Want)
 	// Done says that a reader does not want a range any more: it has it, or has gone
-	// elsewhere.
+	// elsewhere. The range is that of a want.
 	Done(reader uint64, object Object, offsetBytes, sizeBytes int64)
+	// Forget ends a reader: whatever it planned is done. It also goes before the Plan
+	// of a reader that has moved elsewhere.
+	Forget(reader uint64)
+}
+
+// Keeper is a Planner that keeps what it was told of, on a disk: what is planned is
+// brought there before it is read, once, whatever part of it is read first, and stays at
+// least until it is Done, where there is room.
+type Keeper interface {
+	Planner
+	// RoomBytes is how much it may keep at a time of what is planned and not done.
+	RoomBytes() int64
+	// SetShare says how much of that is set aside: what the orders that are read have
+	// open at a time, between the first and the last record of a chunk. The rest is for
+	// what stays for good.
+	SetShare(bytes int64)
 }
 
 // Want is a range that is going to be read: a chunk, or a part of one.

@@ -85,7 +85,7 @@ func (a *ahead) bringWant() bool {
 	if !ok {
 		return false
 	}
-	c := w.chunk()
+	c := chunkOf(w)
 	if w.OffsetBytes < 0 || w.SizeBytes <= 0 || w.SizeBytes > w.Object.SizeBytes-w.OffsetBytes || !a.plans.holds(c) {
 		return true
 	}

@@ -42,7 +42,7 @@ type Storage struct {
 
 var (
 	_ storage.Storage = (*Storage)(nil)
-	_ Planner         = (*Storage)(nil)
+	_ storage.Keeper  = (*Storage)(nil)
 )
 
 // counts are what Stats shows.

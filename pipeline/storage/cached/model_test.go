@@ -98,10 +98,10 @@ func TestModel(t *testing.T) {
 			"read":      func(*rapid.T) { read(any(), 1) },
 			"read many": func(*rapid.T) { read(any(), 8) },
 			"plan": func(*rapid.T) {
-				wants := make([]Want, rapid.IntRange(0, 4).Draw(rt, "wants"))
+				wants := make([]storage.Want, rapid.IntRange(0, 4).Draw(rt, "wants"))
 				for i := range wants {
 					path, off, n := span()
-					wants[i] = Want{w.objects[path], int64(off), int64(n), int64(i)}
+					wants[i] = storage.Want{Object: w.objects[path], OffsetBytes: int64(off), SizeBytes: int64(n), DueBytes: int64(i)}
 				}
 				any().Plan(rapid.Uint64Range(0, 1).Draw(rt, "reader"), wants)
 			},

@@ -6,35 +6,13 @@ import (
 	"github.com/lsiofs/lsiofs/pipeline/storage"
 )
 
-// Planner is implemented by storages that read better when they know what comes. Readers
-// are numbers that the caller makes up. It may be called concurrently, and returns at once.
-type Planner interface {
-	// Plan says what a reader wants next, nearest first; ranges are chunks. It replaces
-	// what this reader said before.
-	Plan(reader uint64, wants []Want)
-	// Done says that a reader, who has planned a chunk, does not want it any more. The
-	// range is the one of the want.
-	Done(reader uint64, o storage.Object, off, n int64)
-	// Forget ends a reader: whatever it planned and has not Done is done. It also goes
-	// before the Plan of a reader that has moved elsewhere.
-	Forget(reader uint64)
-}
-
-// Want is a chunk that is wanted.
-type Want struct {
-	Object                 storage.Object
-	OffsetBytes, SizeBytes int64
-	// DueBytes are how many bytes of the stream come before it.
-	DueBytes int64
-}
-
 // chunk is a want's range.
 type chunk struct {
 	object storage.Object
 	off, n int64
 }
 
-func (w *Want) chunk() chunk { return chunk{w.Object, w.OffsetBytes, w.SizeBytes} }
+func chunkOf(w storage.Want) chunk { return chunk{w.Object, w.OffsetBytes, w.SizeBytes} }
 
 // plans are what readers have said.
 type plans struct {
@@ -45,13 +23,13 @@ type plans struct {
 
 // plan is what one reader has said.
 type plan struct {
-	next []Want // that were not begun
+	next []storage.Want // that were not begun
 	held map[chunk]struct{}
 }
 
 func newPlans() plans { return plans{readers: map[uint64]*plan{}, holders: map[chunk]int{}} }
 
-func (p *plans) set(reader uint64, wants []Want) {
+func (p *plans) set(reader uint64, wants []storage.Want) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	of := p.readers[reader]
@@ -61,7 +39,7 @@ func (p *plans) set(reader uint64, wants []Want) {
 	}
 	of.next = append(of.next[:0], wants...)
 	for i := range wants {
-		if c := wants[i].chunk(); !has(of.held, c) {
+		if c := chunkOf(wants[i]); !has(of.held, c) {
 			of.held[c] = struct{}{}
 			p.holders[c]++
 		}
@@ -74,7 +52,7 @@ func has[K comparable](set map[K]struct{}, k K) bool {
 }
 
 // next takes out the want that is due first.
-func (p *plans) next() (w Want, ok bool) {
+func (p *plans) next() (w storage.Want, ok bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	var of *plan
@@ -131,14 +109,14 @@ func (p *plans) forget(reader uint64) (last []chunk) {
 	return last
 }
 
-// Plan implements Planner. What is missing of the chunks is brought into the cache, the
+// Plan implements storage.Planner. What is missing of the chunks is brought into the cache, the
 // ones that are due first before the others, where there is room for it.
-func (s *Storage) Plan(reader uint64, wants []Want) {
+func (s *Storage) Plan(reader uint64, wants []storage.Want) {
 	s.ahead.plans.set(reader, wants)
 	s.ahead.poke()
 }
 
-// Done implements Planner. What is of the chunk in the share is freed once no reader
+// Done implements storage.Planner. What is of the chunk in the share is freed once no reader
 // wants it. It may wait for the disk.
 func (s *Storage) Done(reader uint64, o storage.Object, off, n int64) {
 	if c := (chunk{o, off, n}); s.ahead.plans.done(reader, c) {
@@ -146,7 +124,7 @@ func (s *Storage) Done(reader uint64, o storage.Object, off, n int64) {
 	}
 }
 
-// Forget implements Planner.
+// Forget implements storage.Planner.
 func (s *Storage) Forget(reader uint64) {
 	for _, c := range s.ahead.plans.forget(reader) {
 		s.doneWith(c)

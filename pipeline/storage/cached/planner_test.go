@@ -30,7 +30,7 @@ func (w *world) here(s *Storage, path string, off, n int64) {
 func TestWhatIsPlannedIsBrought(t *testing.T) {
 	w := newWorld(t, objectsOf(2, 4*mib))
 	s := w.open(nil)
-	s.Plan(1, []Want{
+	s.Plan(1, []storage.Want{
 		{Object: w.objects["0"], OffsetBytes: 100, SizeBytes: 300_000, DueBytes: 0},
 		{Object: w.objects["1"], OffsetBytes: 1_000_000, SizeBytes: 300_000, DueBytes: 10},
 		{Object: w.objects["1"], OffsetBytes: 4 * mib, SizeBytes: 1, DueBytes: 10}, // there is no such range
@@ -47,7 +47,7 @@ func TestAReadJoinsWhatIsPlanned(t *testing.T) {
 	w := newWorld(t, objectsOf(1, 4*mib))
 	s := w.open(nil)
 	w.below.Hold()
-	s.Plan(1, []Want{{Object: w.objects["0"], SizeBytes: 300_000}})
+	s.Plan(1, []storage.Want{{Object: w.objects["0"], SizeBytes: 300_000}})
 	w.below.WaitHeld(1)
 	done := make(chan error, 1)
 	s.Submit([]*storage.Read{{Object: w.objects["0"], OffsetBytes: 5000, Buf: make([]byte, 50_000), Done: func(err error) { done <- err }}})
@@ -62,7 +62,7 @@ func TestWhatIsNotPlannedAnyMoreIsNotBegun(t *testing.T) {
 	w := newWorld(t, objectsOf(1, 4*mib))
 	s := w.open(nil)
 	w.below.Hold()
-	s.Plan(1, []Want{{Object: w.objects["0"], SizeBytes: 300_000}})
+	s.Plan(1, []storage.Want{{Object: w.objects["0"], SizeBytes: 300_000}})
 	w.below.WaitHeld(1)
 	s.Forget(1)
 	w.below.Release()
@@ -75,7 +75,7 @@ func TestWhatIsNotPlannedAnyMoreIsNotBegun(t *testing.T) {
 func TestAChunkOfTwoReadersIsKeptForTheSecond(t *testing.T) {
 	w := newWorld(t, objectsOf(1, 4*mib))
 	s := w.open(func(c *Config) { c.BoundBytes, c.ShareBytes = 32*mib, 32*mib })
-	want := []Want{{Object: w.objects["0"], SizeBytes: 409_600}}
+	want := []storage.Want{{Object: w.objects["0"], SizeBytes: 409_600}}
 	s.Plan(1, want)
 	s.Plan(2, want)
 	w.here(s, "0", 0, 409_600)

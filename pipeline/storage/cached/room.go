@@ -189,6 +189,14 @@ func (r *room) shares() bool {
 	return r.share > 0 && r.punches
 }
 
+// roomBytes is how much of the bound may be a share.
+func (r *room) roomBytes() int64 {
+	if !r.punches {
+		return 0
+	}
+	return r.bound
+}
+
 func (r *room) setShare(n int64) {
 	r.mu.Lock()
 	defer r.mu.Unlock()

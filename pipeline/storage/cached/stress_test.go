@@ -96,7 +96,7 @@ func (job *stressJob) run() error {
 				case 0, 1, 2, 3:
 					s.Done(thread, o, off, n)
 				case 4:
-					s.Plan(thread, []Want{{Object: o, OffsetBytes: off, SizeBytes: n}})
+					s.Plan(thread, []storage.Want{{Object: o, OffsetBytes: off, SizeBytes: n}})
 				case 5:
 					s.Forget(thread)
 				}

@@ -54,6 +54,9 @@ func check(a Answer, q question) finding {
 	if a.Encoding != "" && a.Encoding != "identity" {
 		return wrong("the answer is encoded (Content-Encoding %s): lsiofs reads the bytes as they are stored", codeWord(a.Encoding))
 	}
+	if a.Several {
+		return wrong("the answer has no single range, but several (multipart/byteranges)")
+	}
 	switch {
 	case q.validator == "" || a.Validator == q.validator:
 	case a.Validator == "":

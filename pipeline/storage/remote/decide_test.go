@@ -39,6 +39,7 @@ func TestAnswersThatAreTakenAreRight(t *testing.T) {
 			Begin:  near(begin).Draw(t, "begins"), End: near(end).Draw(t, "ends"), Total: near(size).Draw(t, "total"),
 			Validator: rapid.SampledFrom([]Validator{q.validator, q.validator, "", `"b"`}).Draw(t, "validator"),
 			Encoding:  rapid.SampledFrom([]string{"", "", "identity", "gzip"}).Draw(t, "encoding"),
+			Several:   rapid.SampledFrom([]bool{false, false, false, true}).Draw(t, "several"),
 		}
 		body := size // of 200
 		if a.Status == 206 {
@@ -52,6 +53,7 @@ func TestAnswersThatAreTakenAreRight(t *testing.T) {
 		}
 		taken++
 		require.Contains(t, []string{"", "identity"}, a.Encoding)
+		require.False(t, a.Several)
 		require.True(t, q.validator == "" || a.Validator == q.validator)
 		first, last := a.Begin, a.End // of the object, in the body
 		if a.Status == 200 {

@@ -314,7 +314,7 @@ func TestAnyFaultsGiveTheRightBytesOrAnError(t *testing.T) {
 				r := &storage.Read{Object: w.a, OffsetBytes: off, Buf: make([]byte, size)}
 				r.Done = func(err error) {
 					if err == nil && !bytes.Equal(first[off:off+size], r.Buf) {
-						t.Errorf("wrong bytes in [%d, %d)", off, off+size)
+						t.Errorf("wrong bytes in [%d, %d), faults %v", off, off+size, chosen)
 					}
 					waits.Done()
 				}

@@ -164,6 +164,9 @@ func (s *Storage) Plan(reader uint64, wants []storage.Want) {
 // nothing to let go of.
 func (s *Storage) Done(uint64, storage.Object, int64, int64) {}
 
+// Forget implements storage.Planner.
+func (s *Storage) Forget(reader uint64) { s.Plan(reader, nil) }
+
 // dispatch begins what may begin. mu is held.
 func (s *Storage) dispatch() {
 	now := time.Now()

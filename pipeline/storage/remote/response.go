@@ -80,8 +80,8 @@ func AnswerOf(resp *http.Response, v Validator) Answer {
 		a.Validator = Validator(strongTag(resp.Header.Get("ETag")))
 	}
 	// Several ranges are several parts, each with its own Content-Range.
-	several := strings.HasPrefix(strings.ToLower(resp.Header.Get("Content-Type")), "multipart/byteranges")
-	if ranges := resp.Header.Values("Content-Range"); len(ranges) == 1 && !several {
+	a.Several = strings.HasPrefix(strings.ToLower(resp.Header.Get("Content-Type")), "multipart/byteranges")
+	if ranges := resp.Header.Values("Content-Range"); len(ranges) == 1 && !a.Several {
 		if begin, end, total, ok := ParseContentRange(ranges[0]); ok {
 			a.Begin, a.End, a.Total = begin, end, total
 		}

@@ -62,6 +62,7 @@ type Answer struct {
 	Body              io.ReadCloser
 	Status            int
 	Begin, End, Total int64
+	Several           bool  // the body is parts, each with a header of its own (multipart/byteranges)
 	LengthBytes       int64 // of the body, by its Content-Length; -1: not known
 	Validator         Validator
 	Modified          time.Time     // zero where the service does not say

@@ -349,7 +349,7 @@ func TestOddAnswersComeAsTheyAre(t *testing.T) {
 		"several ranges": {func(w http.ResponseWriter) {
 			w.Header().Set("Content-Type", "multipart/byteranges; boundary=x")
 			w.WriteHeader(206)
-		}, remote.Answer{Status: 206, Begin: -1, End: -1, Total: -1}},
+		}, remote.Answer{Status: 206, Begin: -1, End: -1, Total: -1, Several: true}},
 		"compressed": {func(w http.ResponseWriter) {
 			w.Header().Set("Content-Encoding", "gzip")
 			w.Header().Set("Content-Range", "bytes 1-8/9")

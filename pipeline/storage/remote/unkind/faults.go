@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"fmt"
 	"net/http"
+	"slices"
 	"strconv"
 	"time"
 )
@@ -121,12 +122,20 @@ func Short(n int) Fault {
 		if n < 0 || n > len(p.Body) {
 			taken = len(p.Body)
 		}
-		p.Body = p.Body[:len(p.Body)-taken]
+		p.Body, p.taken = p.Body[:len(p.Body)-taken], p.Body[len(p.Body)-taken:]
 	}
 }
 
-// Long adds n bytes to the body, and says so in its length.
-func Long(n int) Fault { return func(p *Reply) { p.Body = append(p.Body, make([]byte, n)...) } }
+// Long adds n bytes to the body, and says so in its length. What Short took comes first:
+// other bytes in its place would be a body of the right length, whose bytes are wrong,
+// and nothing in an answer shows that.
+func Long(n int) Fault {
+	return func(p *Reply) {
+		more := make([]byte, n)
+		copy(more, p.taken)
+		p.Body = append(slices.Clip(p.Body), more...)
+	}
+}
 
 // Unannounced sends the body without saying how long it is.
 func Unannounced() Fault { return func(p *Reply) { p.Unannounced = true } }

@@ -46,6 +46,7 @@ type Reply struct {
 	closed <-chan struct{} // the server is
 	head   bool
 	ranged bool          // a range was asked for
+	taken  []byte        // from the end of the body
 	whole  func() []byte // all of the object; nil: the answer is not about one
 	right  func()        // makes it what it were without the precondition
 }
