@@ -178,6 +178,8 @@ func (a *ahead) fillPart() bool {
 			a.at, a.off = a.at+1, 0
 		}
 		a.refused = 0
+	case a.parts > 0 || a.s.room.waits(n):
+		return false // what is on its way may only have to be counted: its end, or the count, wakes
 	case a.refused == 0:
 		a.refused = counts + 1
 		a.s.keeper.count() // there may be room, when it is known what others have

@@ -103,6 +103,21 @@ func TestTheFillBringsWhatIsMissing(t *testing.T) {
 	require.NoError(t, s.Warm(t.Context()), "there is nothing left to do")
 }
 
+// TestTheFillBringsAllThatFits where the bound is just what the dataset takes: parts that
+// are on their way, and were not counted yet, are no want of room.
+func TestTheFillBringsAllThatFits(t *testing.T) {
+	const objects, size = 4, 10*mib + 5
+	w := newWorld(t, objectsOf(objects, size))
+	need := Place{DatasetBytes: objects * size, Objects: objects}.NeedBytes()
+	s := w.open(func(c *Config) { c.BoundBytes = need })
+	s.Fill([]storage.Object{w.objects["0"], w.objects["1"], w.objects["2"], w.objects["3"]})
+	require.NoError(t, s.Warm(t.Context()))
+	for path := range w.objects {
+		require.Zero(t, w.read(s, path, 0, size))
+	}
+	require.LessOrEqual(t, w.blocks(), need)
+}
+
 func TestTheFillEndsWhereThereIsNoRoom(t *testing.T) {
 	w := newWorld(t, objectsOf(3, 10*mib))
 	s := w.open(func(c *Config) { c.BoundBytes, c.ShareBytes = 16*mib, 4*mib })

@@ -115,6 +115,14 @@ func (r *room) step() int64 {
 	return max(leastStep, (r.bound-r.counted)/othersPart)
 }
 
+// waits says whether n bytes are refused, for good, until what is on its way has come and
+// the directory is counted, be there room or not.
+func (r *room) waits(n int64) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.grown()+n > r.step()
+}
+
 // leaves says whether the file system keeps its reserve. r.mu is held.
 func (r *room) leaves(n int64) bool {
 	if now := r.clock.Now(); !now.Before(r.freeUntil) {
