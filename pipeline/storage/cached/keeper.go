@@ -33,12 +33,13 @@ type keeper struct {
 	least  atomic.Int64  // room for so many bytes is to be made first
 	known  chan struct{} // closed after the first count
 	took   atomic.Int64  // nanoseconds, the last count
+	quick  time.Duration // quickCount, but for tests
 
 	looking sync.Mutex // held by the one who counts
 }
 
 func newKeeper(s *Storage) *keeper {
-	return &keeper{s: s, wake: make(chan struct{}, 1), stop: make(chan struct{}), known: make(chan struct{})}
+	return &keeper{s: s, wake: make(chan struct{}, 1), stop: make(chan struct{}), known: make(chan struct{}), quick: quickCount}
 }
 
 func (k *keeper) start() {
@@ -67,7 +68,7 @@ func (k *keeper) count() {
 
 // countNow counts the directory where that has taken next to no time.
 func (k *keeper) countNow() bool {
-	if k.counts.Load() == 0 || k.took.Load() > int64(quickCount) {
+	if k.counts.Load() == 0 || k.took.Load() > int64(k.quick) {
 		return false
 	}
 	k.look(0, false)

@@ -151,7 +151,10 @@ func TestCloseEndsTheFill(t *testing.T) {
 	w.below.Hold()
 	s.Fill([]storage.Object{w.objects["0"], w.objects["1"]})
 	w.below.WaitHeld(1)
-	go w.below.Release()
+	go func() {
+		<-s.ahead.ctx.Done() // else all may be filled before Close is called
+		w.below.Release()
+	}()
 	require.NoError(t, s.Close())
 	require.Error(t, s.Warm(t.Context()))
 }
