@@ -122,17 +122,18 @@ func Short(n int) Fault {
 		if n < 0 || n > len(p.Body) {
 			taken = len(p.Body)
 		}
-		p.Body, p.taken = p.Body[:len(p.Body)-taken], p.Body[len(p.Body)-taken:]
+		rest := len(p.Body) - taken
+		p.Body, p.taken = p.Body[:rest], append(slices.Clone(p.Body[rest:]), p.taken...)
 	}
 }
 
 // Long adds n bytes to the body, and says so in its length. What Short took comes first:
 // other bytes in its place would be a body of the right length, whose bytes are wrong,
-// and nothing in an answer shows that.
+// and nothing in an answer shows that. So it is also where either is done more than once.
 func Long(n int) Fault {
 	return func(p *Reply) {
 		more := make([]byte, n)
-		copy(more, p.taken)
+		p.taken = p.taken[copy(more, p.taken):]
 		p.Body = append(slices.Clip(p.Body), more...)
 	}
 }
@@ -153,7 +154,7 @@ func Together(faults ...Fault) Fault {
 func Whole() Fault {
 	return func(p *Reply) {
 		if p.Status == 206 {
-			p.Status, p.Body = 200, p.whole()
+			p.Status, p.Body, p.taken = 200, p.whole(), nil
 			p.Header.Del("Content-Range")
 		}
 	}
@@ -164,7 +165,7 @@ func OtherRange(by int64) Fault {
 	return func(p *Reply) {
 		all, n := p.whole(), int64(len(p.Body))
 		begin := max(min(p.Request.Begin+by, int64(len(all))-n), 0)
-		p.Body = all[begin : begin+n]
+		p.Body, p.taken = all[begin:begin+n], nil
 		p.Header.Set("Content-Range", fmt.Sprintf("bytes %d-%d/%d", begin, begin+n-1, len(all)))
 	}
 }

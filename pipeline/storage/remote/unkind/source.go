@@ -156,6 +156,7 @@ func (s *Source) Open(ctx context.Context, path string, v remote.Validator, off,
 		Body: r.Body, Status: r.StatusCode, LengthBytes: r.ContentLength, Modified: modified, Validator: validator(r.Header.Get("ETag"), modified),
 		Encoding: r.Header.Get("Content-Encoding"), Code: r.Header.Get("X-Code"), RetryAfter: remote.RetryAfter(r.Header, time.Now()),
 	}
+	a.Several = strings.HasPrefix(r.Header.Get("Content-Type"), "multipart/byteranges")
 	a.Begin, a.End, a.Total, _ = remote.ParseContentRange(r.Header.Get("Content-Range"))
 	if signed && a.Status == 403 && a.Code == "" {
 		a.Code = remote.CodeExpired
