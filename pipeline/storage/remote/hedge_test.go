@@ -167,13 +167,11 @@ func TestHedgesTakeConnections(t *testing.T) {
 	two := func(c *remote.Config) { c.Hedge, c.Connections = true, 2 }
 	in(t, two, func(t *testing.T, w *world) {
 		w.warm()
-		var now, most atomic.Int64
+		var asked crowd
 		w.server.On(unkind.Method("GET"), func(*unkind.Reply) {
-			if n := now.Add(1); n > most.Load() {
-				most.Store(n)
-			}
+			asked.enter()
 			time.Sleep(time.Second)
-			now.Add(-1)
+			asked.leave()
 		})
 		var failed atomic.Int64
 		done := make(chan struct{}, 20)
@@ -187,6 +185,6 @@ func TestHedgesTakeConnections(t *testing.T) {
 			<-done
 		}
 		require.Zero(t, failed.Load())
-		require.LessOrEqual(t, most.Load(), int64(2))
+		require.LessOrEqual(t, asked.most.Load(), int64(2))
 	})
 }

@@ -116,6 +116,18 @@ func TestRetryAfterStopsNewRequests(t *testing.T) {
 	})
 }
 
+// crowd is how many are in a place, and how many at most there were at a time.
+type crowd struct{ now, most atomic.Int64 }
+
+func (c *crowd) enter() {
+	n := c.now.Add(1)
+	for most := c.most.Load(); n > most && !c.most.CompareAndSwap(most, n); {
+		most = c.most.Load()
+	}
+}
+
+func (c *crowd) leave() { c.now.Add(-1) }
+
 // No more requests are under way than slots, nor more bytes than may be; one read alone
 // may be larger.
 func TestRequestsAndBytesAreBounded(t *testing.T) {
@@ -132,16 +144,14 @@ func TestRequestsAndBytesAreBounded(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			change := func(config *remote.Config) { config.Connections, config.InFlightBytes = c.connections, c.bytes }
 			in(t, change, func(t *testing.T, w *world) {
-				var now, most atomic.Int64
+				var asked crowd
 				w.server.On(unkind.Method("GET"), func(*unkind.Reply) {
-					if n := now.Add(1); n > most.Load() {
-						most.Store(n)
-					}
+					asked.enter()
 					time.Sleep(20 * time.Millisecond)
-					now.Add(-1)
+					asked.leave()
 				})
 				require.Zero(t, w.all(w.a, 100, 64*kib))
-				require.EqualValues(t, c.most, most.Load())
+				require.EqualValues(t, c.most, asked.most.Load())
 			})
 		})
 	}
