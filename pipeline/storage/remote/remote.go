@@ -64,7 +64,7 @@ func New(source Source, c Config) (*Storage, error) {
 		return nil, fmt.Errorf("%s: %w", source.Name(), err)
 	}
 	s := &Storage{
-		source: source, config: c, slots: newSlots(c.Connections), plans: plans{},
+		source: source, config: c, slots: newSlots(c.Connections - reserved(c)), plans: plans{},
 		waiting: map[*read]*time.Timer{}, streams: map[*stream]struct{}{},
 	}
 	if c.Hedge {
@@ -177,7 +177,7 @@ func (s *Storage) dispatch() {
 		}
 		r := s.queue[0]
 		size := int64(len(r.Buf) - r.got)
-		if s.used >= s.slots.limit || s.used > 0 && s.flying+size > s.config.InFlightBytes {
+		if s.used >= s.slots.limit || s.used > 0 && s.flying+size > readBytes(s.config) {
 			return
 		}
 		if r.rank.class == filling && !s.closed {
