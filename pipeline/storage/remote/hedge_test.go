@@ -97,18 +97,22 @@ func TestHedgesOfObjectsThatChange(t *testing.T) {
 	})
 }
 
-// When nothing answers, few hedges are made.
+// When nothing answers, or all bodies stop, few hedges are made: 16, and then 5 %.
 func TestAnOutageIsNotDoubled(t *testing.T) {
-	in(t, hedging, func(t *testing.T, w *world) {
-		w.warm()
-		outage := w.server.On(unkind.Method("GET"), unkind.Hang())
-		requests := len(w.server.Log())
-		go func() { time.Sleep(time.Minute); outage.Off() }()
-		require.Zero(t, w.all(w.a, 300, kib))
-		s := w.Stats()
-		require.LessOrEqual(t, s.Hedges, uint64(16)+uint64(len(w.server.Log())-requests)/20)
-		require.Greater(t, s.Hedges, uint64(10))
-	})
+	for name, fault := range map[string]unkind.Fault{"no answers": unkind.Hang(), "no bodies": unkind.Stall(0), "half of a body": unkind.Stall(500)} {
+		t.Run(name, func(t *testing.T) {
+			in(t, hedging, func(t *testing.T, w *world) {
+				w.warm()
+				outage := w.server.On(unkind.Method("GET"), fault)
+				requests := len(w.server.Log())
+				go func() { time.Sleep(5 * time.Minute); outage.Off() }()
+				require.Zero(t, w.all(w.a, 300, kib))
+				s := w.Stats()
+				require.LessOrEqual(t, s.Hedges, uint64(16)+uint64(len(w.server.Log())-requests)/20)
+				require.Greater(t, s.Hedges, uint64(16))
+			})
+		})
+	}
 }
 
 // What nobody waits for, now or soon, is not hedged.
