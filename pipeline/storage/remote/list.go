@@ -43,7 +43,10 @@ func (s *Storage) List(ctx context.Context, match func(path string, isDir bool) 
 	case err != nil:
 		return fmt.Errorf("list %s: %w", s.source.Name(), err)
 	}
-	return l.archives()
+	if err := l.archives(); err != nil {
+		return err
+	}
+	return l.grow(ctx)
 }
 
 // listing is one List.
@@ -57,6 +60,8 @@ type listing struct {
 
 	dirs    []string // of the last path, those that match was asked about
 	entered bool     // all of them were accepted
+
+	young []young // visited at the end
 
 	archived      int
 	archivedBytes int64
@@ -90,6 +95,10 @@ func (l *listing) visited(o Listed) error {
 	if l.err = refusal(o, l.s.config.Unversioned); l.err != nil {
 		l.err = fmt.Errorf("list %s: %s: %w", l.s.source.Name(), o.Path, l.err)
 		return l.err
+	}
+	if o.Unsettled > 0 {
+		l.young = append(l.young, young{o, time.Now().Add(o.Unsettled)})
+		return nil
 	}
 	l.err = l.visit(l.s.object(o))
 	return l.err
@@ -165,18 +174,28 @@ func (s *Storage) object(l Listed) storage.Object {
 // Stat implements storage.Storage. What it gives may be read from then on, and what
 // was listed before only where it is the same.
 func (s *Storage) Stat(ctx context.Context, path string) (storage.Object, error) {
-	l, err := s.head(ctx, path)
-	if err == nil {
-		l.Path = path
-		err = refusal(l, s.config.Unversioned)
-	}
-	if err == nil && l.Archived {
-		err = errors.New("the object is archived: restore it first")
-	}
+	l, err := s.describe(ctx, path)
 	if err != nil {
-		return storage.Object{}, fmt.Errorf("%s: %s: %w", s.source.Name(), path, err)
+		return storage.Object{}, s.unknown(path, err)
 	}
 	return s.object(l), nil
+}
+
+// unknown is the error of an object that can't be described.
+func (s *Storage) unknown(path string, err error) error {
+	return fmt.Errorf("%s: %s: %w", s.source.Name(), path, err)
+}
+
+// describe gives an object that can be read, as it is now.
+func (s *Storage) describe(ctx context.Context, path string) (Listed, error) {
+	l, err := s.head(ctx, path)
+	if err != nil {
+		return l, err
+	}
+	if l.Path = path; l.Archived {
+		return l, errors.New("the object is archived: restore it first")
+	}
+	return l, refusal(l, s.config.Unversioned)
 }
 
 func (s *Storage) head(ctx context.Context, path string) (l Listed, err error) {
@@ -202,7 +221,7 @@ func (s *Storage) headByRead(ctx context.Context, path string) (Listed, error) {
 		return Listed{}, err
 	}
 	_ = a.Body.Close()
-	l := Listed{Path: path, SizeBytes: -1, Validator: a.Validator, Modified: a.Modified}
+	l := Listed{Path: path, SizeBytes: -1, Validator: a.Validator, Modified: a.Modified, Unsettled: a.Unsettled}
 	switch {
 	case a.Status == 206:
 		l.SizeBytes = a.Total

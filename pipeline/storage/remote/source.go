@@ -47,6 +47,9 @@ type Listed struct {
 	Validator Validator
 	Modified  time.Time // zero where the service does not say
 	Archived  bool      // it is to be restored before it can be read
+	// Unsettled is for how long from now on a change may not show in Validator; 0: any
+	// change shows.
+	Unsettled time.Duration
 }
 
 // Validator names a version of an object as its service does, with what kind of name it
@@ -66,6 +69,7 @@ type Answer struct {
 	LengthBytes       int64 // of the body, by its Content-Length; -1: not known
 	Validator         Validator
 	Modified          time.Time     // zero where the service does not say
+	Unsettled         time.Duration // as Listed's
 	Encoding          string        // Content-Encoding, "" for none
 	Code              string        // the service's own word for an error, such as SlowDown; CodeExpired
 	RetryAfter        time.Duration // of Retry-After or RateLimit; 0: it does not say

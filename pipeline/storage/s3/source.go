@@ -241,10 +241,7 @@ func (s *Source) head(ctx context.Context, path string) (remote.Listed, error) {
 		}
 		return remote.Listed{}, refused
 	}
-	l := remote.Listed{Path: path, SizeBytes: a.LengthBytes, Validator: a.Validator}
-	if modified, err := http.ParseTime(resp.Header.Get("Last-Modified")); err == nil {
-		l.Modified = modified
-	}
+	l := remote.Listed{Path: path, SizeBytes: a.LengthBytes, Validator: a.Validator, Modified: a.Modified, Unsettled: a.Unsettled}
 	restored := strings.Contains(resp.Header.Get("X-Amz-Restore"), `ongoing-request="false"`)
 	l.Archived = (archived(resp.Header.Get("X-Amz-Storage-Class")) || resp.Header.Get("X-Amz-Archive-Status") != "") && !restored
 	switch {

@@ -55,7 +55,7 @@ func (s *Source) readList(ctx context.Context) ([]target.Name, error) {
 	fail := func(err error) ([]target.Name, error) {
 		return nil, fmt.Errorf("list of files %s: %w", s.urlFor(path), err)
 	}
-	a, _, err := s.get(ctx, path, "", 0, -1)
+	a, err := s.get(ctx, path, "", 0, -1)
 	if err != nil {
 		return fail(err)
 	}

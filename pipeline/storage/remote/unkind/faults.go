@@ -122,7 +122,8 @@ func Short(n int) Fault {
 		if n < 0 || n > len(p.Body) {
 			taken = len(p.Body)
 		}
-		p.Body, p.taken = p.Body[:len(p.Body)-taken], p.Body[len(p.Body)-taken:]
+		p.taken = slices.Concat(p.Body[len(p.Body)-taken:], p.taken)
+		p.Body = p.Body[:len(p.Body)-taken]
 	}
 }
 
@@ -132,7 +133,7 @@ func Short(n int) Fault {
 func Long(n int) Fault {
 	return func(p *Reply) {
 		more := make([]byte, n)
-		copy(more, p.taken)
+		p.taken = p.taken[copy(more, p.taken):]
 		p.Body = append(slices.Clip(p.Body), more...)
 	}
 }
