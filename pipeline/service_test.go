@@ -214,6 +214,7 @@ func TestDatasetsAtServersAreRefusedInWords(t *testing.T) {
 		_, err := Open(t.Context(), s, Options{})
 		require.ErrorContains(t, err, c.words, c.dataset)
 		require.NotContains(t, err.Error(), "secret", c.dataset)
+		require.LessOrEqual(t, strings.Count(err.Error(), base), 1, "%v: a dataset is named once", err)
 	}
 
 	s := testSpec(t, base+"list.txt?sig=secret")

@@ -53,7 +53,7 @@ func (r *read) resume(n int) {
 		return
 	}
 	if r.got += n; n > 0 {
-		r.history.failed = 0
+		r.history.failed, r.history.wrong = 0, 0
 	}
 }
 

@@ -115,7 +115,7 @@ func (s *Storage) Settled(ctx context.Context, path string) (storage.Object, err
 		l, ok, err = s.settle(ctx, young{l, time.Now().Add(l.Unsettled)})
 	}
 	if err != nil {
-		return storage.Object{}, s.unknown(path, err)
+		return storage.Object{}, fmt.Errorf("%s: %w", path, err)
 	}
 	return s.settled(l, ok), nil
 }
@@ -132,7 +132,7 @@ func (l *listing) grow(ctx context.Context) error {
 				if ctx.Err() != nil {
 					return ctx.Err()
 				}
-				return fmt.Errorf("list %s: %s: %w", l.s.source.Name(), y.Path, err)
+				return fmt.Errorf("list: %s: %w", y.Path, err)
 			}
 			mu.Lock()
 			defer mu.Unlock()

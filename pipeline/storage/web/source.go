@@ -2,7 +2,6 @@ package web
 
 import (
 	"context"
-	"fmt"
 	"net/http"
 	"net/url"
 
@@ -74,14 +73,6 @@ func (s *Source) Close() error { return nil }
 // Head asks for a file's size and version. A server that refuses HEAD, or does not say
 // the size, is asked for the first byte.
 func (s *Source) Head(ctx context.Context, path string) (remote.Listed, error) {
-	listed, err := s.head(ctx, path)
-	if err != nil {
-		return remote.Listed{}, fmt.Errorf("%s: %w", s.urlFor(path), err)
-	}
-	return listed, nil
-}
-
-func (s *Source) head(ctx context.Context, path string) (remote.Listed, error) {
 	resp, err := s.ask(ctx, http.MethodHead, path, "", 0, -1)
 	if err != nil {
 		return remote.Listed{}, err
@@ -101,7 +92,7 @@ func (s *Source) head(ctx context.Context, path string) (remote.Listed, error) {
 // firstByte is Head by a GET: 405 and 501 refuse HEAD, and so does 403 of a URL that is
 // signed for GET.
 func (s *Source) firstByte(ctx context.Context, path string) (remote.Listed, error) {
-	a, err := s.get(ctx, path, "", 0, 1)
+	a, err := s.Open(ctx, path, "", 0, 1)
 	if err != nil {
 		return remote.Listed{}, err
 	}
@@ -137,14 +128,6 @@ func (s *Source) describe(path string, a remote.Answer, sizeBytes int64) (remote
 
 // Open asks for a range by GET, with If-Match or If-Unmodified-Since.
 func (s *Source) Open(ctx context.Context, path string, v remote.Validator, off, n int64) (remote.Answer, error) {
-	a, err := s.get(ctx, path, v, off, n)
-	if err != nil {
-		return remote.Answer{}, fmt.Errorf("%s: %w", s.urlFor(path), err)
-	}
-	return a, nil
-}
-
-func (s *Source) get(ctx context.Context, path string, v remote.Validator, off, n int64) (remote.Answer, error) {
 	if off < 0 || n == 0 {
 		return remote.Answer{}, remote.Refuse("there is no range of %d bytes at %d", n, off)
 	}

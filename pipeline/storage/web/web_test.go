@@ -169,7 +169,6 @@ func TestFilesThatCannotBeReadRightlyAreRefused(t *testing.T) {
 		var refusal *remote.Refusal
 		require.ErrorAs(t, err, &refusal, word)
 		require.ErrorContains(t, err, word)
-		require.ErrorContains(t, err, url+"/x.tar: ")
 	}
 	url, asked := serve(t, file())
 	s, err := Open(t.Context(), parse(t, url+"/x.tar"), Options{Transport: transport(t, Settings{}), Unversioned: true})
@@ -330,7 +329,7 @@ func TestAFileThatWasNamedAndIsNotThereEndsAList(t *testing.T) {
 	})
 	err := remote.Walk(t.Context(), open(t, url+"/{0..3}.tar?hunter2"), func(remote.Listed) error { return nil })
 	require.ErrorIs(t, err, fs.ErrNotExist)
-	require.ErrorContains(t, err, url+"/2.tar: ")
+	require.ErrorContains(t, err, "2.tar: the answer is 404 Not Found: it was named")
 	require.NotContains(t, err.Error(), "hunter2")
 	require.ErrorIs(t, remote.Walk(t.Context(), &Source{}, nil), remote.ErrNoListing)
 }
@@ -406,7 +405,7 @@ func TestSecretsAreInNoError(t *testing.T) {
 	for _, kind := range []string{"dead", "user", "none", "scheme", "loop", "cut", "reset"} {
 		s := open(t, url+"/"+kind+"?sig=hunter2")
 		_, err := s.Open(t.Context(), kind, "", 0, 9)
-		require.ErrorContains(t, err, url+"/"+kind+": ")
+		require.Error(t, err)
 		require.NotContains(t, err.Error(), "hunter2", kind)
 		_, err = s.Head(t.Context(), kind)
 		require.Error(t, err)
