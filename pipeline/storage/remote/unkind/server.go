@@ -1,6 +1,6 @@
-// Package unkind is a web server for tests, with objects whose bytes are made up, that
-// does to requests whatever a test says: lets them wait, breaks, lies. It logs what it
-// was asked. Source is a plain remote.Source for it.
+// Package unkind is a web server for tests that misbehaves as a test says: it answers late
+// or not at all, breaks off, or sends something else than was asked for. The bytes of its
+// objects are made up, and it logs its requests. Source is a plain remote.Source for it.
 //
 //	server := unkind.New()
 //	server.Put("a.tar", 1<<20)
