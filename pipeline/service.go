@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/lsiofs/lsiofs/pipeline/catalog/discover"
+	"github.com/lsiofs/lsiofs/pipeline/spec"
 	"github.com/lsiofs/lsiofs/pipeline/storage"
 	"github.com/lsiofs/lsiofs/pipeline/storage/profile"
 	"github.com/lsiofs/lsiofs/pipeline/storage/remote"
@@ -97,7 +98,7 @@ func (m *mount) remoteConfig() remote.Config {
 	c := remote.DefaultConfig()
 	c.Connections, c.ReadTimeout = m.spec.Remote.Connections, m.spec.ReadTimeout
 	c.Unversioned = m.spec.Remote.Unversioned
-	c.Hedge = true
+	c.Hedge = m.spec.Remote.Hedge != spec.HedgeOff
 	return c
 }
 

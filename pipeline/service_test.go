@@ -201,6 +201,7 @@ func TestDatasetsAtServersAreRefusedInWords(t *testing.T) {
 		{strings.Replace(w.url, "//", "//someone:secret@", 1), nil, "use https://"},
 		{w.url, func(s *spec.Spec) { s.Remote.CAFile = "/nowhere" }, "--ca-file"},
 		{w.url, func(s *spec.Spec) { s.Remote.Connections = 0 }, "--connections (0)"},
+		{w.url, func(s *spec.Spec) { s.Remote.Hedge = "always" }, "--hedge"},
 		{"s3://bucket/", func(s *spec.Spec) { s.Remote.Endpoint = "nonsense" }, "--endpoint"},
 	} {
 		s := testSpec(t, c.dataset+"?sig=secret")
@@ -213,6 +214,7 @@ func TestDatasetsAtServersAreRefusedInWords(t *testing.T) {
 		_, err := Open(t.Context(), s, Options{})
 		require.ErrorContains(t, err, c.words, c.dataset)
 		require.NotContains(t, err.Error(), "secret", c.dataset)
+		require.LessOrEqual(t, strings.Count(err.Error(), base), 1, "%v: a dataset is named once", err)
 	}
 
 	s := testSpec(t, base+"list.txt?sig=secret")
@@ -227,6 +229,19 @@ func TestDatasetsAtServersAreRefusedInWords(t *testing.T) {
 	s = testSpec(t, base+"bare.tar")
 	s.OnCorrupt, s.Remote.Unversioned = spec.CorruptSkip, true
 	require.Positive(t, open(t, s).Records())
+}
+
+// A request that is lost is made a second time, unless the user does not want that.
+func TestHedgesAreMadeUnlessTheyAreOff(t *testing.T) {
+	w := serveShards(t, synthetic.Shape{Format: "tar", RecordBytes: 4096}, 20)
+	s := testSpec(t, w.url)
+	s.Remote.Hedge = spec.HedgeOff
+	require.False(t, (&mount{spec: s}).remoteConfig().Hedge)
+	s.Remote.Hedge = spec.HedgeAuto
+	d := open(t, s)
+	w.server.On(unkind.Method("GET"), unkind.Hang()).Times(1)
+	sums(t, d, s, nil)
+	require.Positive(t, d.Status().Remote.HedgesWon)
 }
 
 // A server that knows no ranges is refused when something large is read from it.

@@ -65,6 +65,15 @@ const (
 	DirectOff  Direct = "off"  // none
 )
 
+// Hedge says when a second request is made for what a service answers far later than
+// usual.
+type Hedge string
+
+const (
+	HedgeAuto Hedge = "auto" // for what somebody waits for, at most 5 % of requests
+	HedgeOff  Hedge = "off"  // never
+)
+
 // Read names a read strategy. All give the same bytes.
 type Read string
 
@@ -179,6 +188,7 @@ type Remote struct {
 	CAFile        string // certificates that are trusted beside the system's
 	Unversioned   bool   // objects without ETag and date are told apart by size alone
 	Connections   int    // requests that are under way at most
+	Hedge         Hedge  // a second request for what takes far longer than usual
 }
 
 // MaxConnections bounds Remote.Connections: each takes a descriptor and some 100 KiB.
@@ -205,6 +215,6 @@ func Default() Spec {
 		Direct:      DirectAuto,
 		ReadTimeout: 5 * time.Minute,
 		Read:        ReadAuto,
-		Remote:      Remote{Connections: 128},
+		Remote:      Remote{Connections: 128, Hedge: HedgeAuto},
 	}
 }

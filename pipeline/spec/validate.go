@@ -45,6 +45,7 @@ func (s Spec) Validate() error {
 	if n := s.Remote.Connections; n < 1 || n > MaxConnections {
 		p.addf("--connections (%d) must be between 1 and %d", n, MaxConnections)
 	}
+	oneOf(&p, "--hedge", s.Remote.Hedge, HedgeAuto, HedgeOff)
 	if s.ReadTimeout <= 0 {
 		p.addf("--read-timeout (%v) must be above 0", s.ReadTimeout)
 	}

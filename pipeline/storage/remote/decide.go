@@ -37,10 +37,10 @@ const (
 
 // history is what has happened to one read so far.
 type history struct {
-	failed  int // in a row, without a byte in between
+	failed  int // without a byte in between that is kept
 	refresh int
 	moves   int
-	wrong   int
+	wrong   int // likewise
 	noRange int
 }
 

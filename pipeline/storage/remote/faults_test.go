@@ -4,8 +4,6 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
-	"net"
-	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -132,6 +130,11 @@ func TestFaultsThatPass(t *testing.T) {
 		{"Content-Range without range", twice(unkind.ContentRange("bytes */TOTAL")), map[string]uint64{"wrong_answer": 2}, nil, time.Second},
 		{"Content-Range without total", twice(unkind.ContentRange("bytes BEGIN-LAST/*")), map[string]uint64{"wrong_answer": 2}, nil, time.Second},
 		{"several ranges", twice(unkind.Multipart()), map[string]uint64{"wrong_answer": 2}, nil, time.Second},
+		{"wrong answers, twice and twice, with good bytes in between", func(w *world) {
+			w.server.On(unkind.Path("a.tar"), unkind.OtherRange(100)).Times(2)
+			w.server.On(unkind.Path("a.tar"), unkind.Reset(256*kib)).After(2).Times(1)
+			w.server.On(unkind.Path("a.tar"), unkind.OtherRange(-100)).After(3).Times(2)
+		}, map[string]uint64{"wrong_answer": 4, "failed": 1}, []string{"1024+1024", "1024+1024", "1024+1024", "1280+768", "1280+768", "1280+768"}, 2 * time.Second},
 		{"an encoded body", twice(unkind.Encoded("gzip")), map[string]uint64{"wrong_answer": 2}, nil, time.Second},
 		{"an answer that names no version", twice(unkind.NoVersion()), map[string]uint64{"wrong_answer": 2}, nil, time.Second},
 		{"401, once", first(unkind.Status(401, "")), map[string]uint64{"refreshed": 1}, nil, time.Second},
@@ -250,160 +253,5 @@ func TestPlannedReadsAreTriedForEver(t *testing.T) {
 		require.Error(t, w.read(w.a, mib, kib), "somebody waits for it from now on")
 		require.LessOrEqual(t, time.Since(began), half+6*time.Minute)
 		require.GreaterOrEqual(t, time.Since(began), half+4*time.Minute)
-	})
-}
-
-// Objects that are overwritten, cut, lengthened or deleted in mid-epoch are ErrChanged,
-// also where the server does not look at If-Match.
-func TestObjectsThatChange(t *testing.T) {
-	for name, change := range map[string]func(*world){
-		"overwritten": func(w *world) { w.server.Change("a.tar") },
-		"overwritten, and If-Match is ignored": func(w *world) {
-			w.server.On(unkind.Path("a.tar"), unkind.NoPrecondition())
-			w.server.Change("a.tar")
-		},
-		"overwritten, and all of it is given": func(w *world) {
-			w.server.On(unkind.Path("a.tar"), unkind.Together(unkind.NoPrecondition(), unkind.Whole()))
-			w.server.Change("a.tar")
-		},
-		"shorter": func(w *world) { w.server.Put("a.tar", mib) },
-		"longer":  func(w *world) { w.server.Put("a.tar", 5*mib) },
-		"gone":    func(w *world) { w.server.Delete("a.tar") },
-	} {
-		t.Run(name, func(t *testing.T) {
-			in(t, nil, func(t *testing.T, w *world) {
-				require.NoError(t, w.read(w.a, 0, mib))
-				change(w)
-				for _, n := range []int64{mib, 4 * mib} {
-					p := make([]byte, n)
-					require.ErrorIs(t, storage.ReadAt(t.Context(), w, w.a, p, 0), storage.ErrChanged)
-				}
-				if name != "gone" && name != "shorter" {
-					require.NoError(t, w.read(w.stat("a.tar"), 0, mib), "as it is now it can be read")
-					reads := len(w.reads())
-					require.ErrorIs(t, storage.ReadAt(t.Context(), w, w.a, make([]byte, 10), 0), storage.ErrChanged)
-					require.Len(t, w.reads(), reads, "no request for what is known to be gone")
-				}
-			})
-		})
-	}
-}
-
-// A body whose object changes between two parts of it is no mixture.
-func TestResumedReadsAreOfOneVersion(t *testing.T) {
-	for name, ignored := range map[string]bool{"with If-Match": false, "without": true} {
-		t.Run(name, func(t *testing.T) {
-			in(t, nil, func(t *testing.T, w *world) {
-				if ignored {
-					w.server.On(nil, unkind.NoPrecondition())
-				}
-				w.server.On(unkind.Path("a.tar"), func(p *unkind.Reply) {
-					unkind.Reset(512 * kib)(p)
-					w.server.Change("a.tar")
-				}).Times(1)
-				require.ErrorIs(t, storage.ReadAt(t.Context(), w, w.a, make([]byte, mib), 0), storage.ErrChanged)
-				require.Equal(t, []string{"0+1024", "512+512"}, w.reads())
-			})
-		})
-	}
-}
-
-// A server without ranges gives small objects all the same, and says so for large ones.
-func TestServersWithoutRanges(t *testing.T) {
-	in(t, nil, func(t *testing.T, w *world) {
-		w.server.Put("b.tar", 9*mib)
-		b := w.stat("b.tar")
-		w.server.On(unkind.Method("GET"), unkind.Whole())
-		require.ErrorContains(t, w.read(b, 0, mib), "does not serve ranges")
-		require.Equal(t, []string{"0+1024", "0+1024"}, w.reads())
-		require.NoError(t, w.read(b, 0, 9*mib), "all of it can be read")
-
-		for range 3 {
-			require.NoError(t, w.read(w.a, mib+7, 100))
-			require.NoError(t, w.read(w.a, 4*mib-1, 1))
-		}
-		require.Len(t, w.reads(), 3+1+6, "what it knows is remembered")
-	})
-}
-
-// Credentials that expire are renewed without a reader seeing it, and a signed URL is
-// asked for anew.
-func TestCredentialsThatExpire(t *testing.T) {
-	in(t, nil, func(t *testing.T, w *world) {
-		var mu sync.Mutex
-		token := "secret-0"
-		w.source.Token = func() string { mu.Lock(); defer mu.Unlock(); return token }
-		for i := range 5 {
-			mu.Lock()
-			token = fmt.Sprintf("secret-%d", i)
-			mu.Unlock()
-			w.server.SetToken(token)
-			for range 3 {
-				require.NoError(t, w.read(w.a, 0, mib))
-			}
-		}
-		require.Equal(t, 5, w.source.Refreshed())
-
-		w.server.SetToken("secret-unknown")
-		require.ErrorContains(t, w.read(w.a, 0, mib), "renew them")
-		_, err := w.Stat(t.Context(), "a.tar")
-		require.ErrorContains(t, err, "403 Forbidden")
-		require.NotContains(t, err.Error(), "secret")
-	})
-}
-
-func TestSignedRedirectsThatExpire(t *testing.T) {
-	in(t, nil, func(t *testing.T, w *world) {
-		w.source.Resolve = true
-		for range 3 {
-			require.NoError(t, w.read(w.a, mib, mib))
-			require.NoError(t, w.read(w.a, 2*mib, mib))
-			w.server.ExpireSignatures()
-		}
-		require.Equal(t, 2, w.source.Refreshed())
-	})
-}
-
-// A name that is not found is wrong at first, and an outage later.
-func TestNamesThatAreNotFound(t *testing.T) {
-	missing := &net.DNSError{Err: "no such host", Name: "unkind.test", IsNotFound: true}
-	in(t, nil, func(t *testing.T, w *world) {
-		w.server.On(nil, unkind.LastAnswer()) // so each request needs a connection
-		require.NoError(t, w.read(w.a, 0, mib))
-		failures := 7
-		w.source.Dial = func() error {
-			if failures--; failures >= 0 {
-				return missing
-			}
-			return nil
-		}
-		require.NoError(t, w.read(w.a, 0, mib))
-	})
-	synctest.Test(t, func(t *testing.T) {
-		source := unkind.Connect(t, unkind.New())
-		source.Dial = func() error { return missing }
-		s := engine(t, source, nil)
-		_, err := s.Stat(t.Context(), "a.tar")
-		require.ErrorContains(t, err, "look at the host's name")
-		require.NotContains(t, err.Error(), "secret")
-		require.NoError(t, s.Close())
-	})
-}
-
-// Connections that can't be made now may be made later: a dead address, a full table.
-func TestConnectionsThatAreRefused(t *testing.T) {
-	in(t, nil, func(t *testing.T, w *world) {
-		w.server.On(nil, unkind.LastAnswer())
-		require.NoError(t, w.read(w.a, 0, mib))
-		dials := 0
-		w.source.Dial = func() error {
-			if dials++; dials%4 != 0 {
-				return &net.OpError{Op: "dial", Net: "tcp", Err: errors.New("connection refused")}
-			}
-			return nil
-		}
-		for range 8 {
-			require.NoError(t, w.read(w.a, 0, mib))
-		}
 	})
 }

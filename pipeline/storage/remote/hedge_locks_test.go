@@ -20,7 +20,7 @@ func TestReadsThatBeginDoNotHoldUpHedges(t *testing.T) {
 		var all sync.WaitGroup
 		s.hedges.mu.Lock()
 		for range 4 {
-			all.Go(func() { s.slow(1 << 10) })
+			all.Go(func() { s.hedges.begin(1<<10, &s.stats) })
 		}
 		for range 10 {
 			runtime.Gosched()

@@ -97,26 +97,27 @@ func TestHedgesOfObjectsThatChange(t *testing.T) {
 	})
 }
 
-// When nothing answers, few hedges are made.
+// When nothing answers, or all bodies stop, few hedges are made: 16, and then 5 %.
 func TestAnOutageIsNotDoubled(t *testing.T) {
-	in(t, hedging, func(t *testing.T, w *world) {
-		w.warm()
-		outage := w.server.On(unkind.Method("GET"), unkind.Hang())
-		requests := len(w.server.Log())
-		go func() { time.Sleep(time.Minute); outage.Off() }()
-		require.Zero(t, w.all(w.a, 300, kib))
-		s := w.Stats()
-		require.LessOrEqual(t, s.Hedges, uint64(16)+uint64(len(w.server.Log())-requests)/20)
-		require.Greater(t, s.Hedges, uint64(10))
-	})
+	for name, fault := range map[string]unkind.Fault{"no answers": unkind.Hang(), "no bodies": unkind.Stall(0), "half of a body": unkind.Stall(500)} {
+		t.Run(name, func(t *testing.T) {
+			in(t, hedging, func(t *testing.T, w *world) {
+				w.warm()
+				outage := w.server.On(unkind.Method("GET"), fault)
+				requests := len(w.server.Log())
+				go func() { time.Sleep(5 * time.Minute); outage.Off() }()
+				require.Zero(t, w.all(w.a, 300, kib))
+				s := w.Stats()
+				require.LessOrEqual(t, s.Hedges, uint64(16)+uint64(len(w.server.Log())-requests)/20)
+				require.Greater(t, s.Hedges, uint64(16))
+			})
+		})
+	}
 }
 
-// What nobody waits for, now or soon, is not hedged; nor is anything before it is known
-// how long answers take.
+// What nobody waits for, now or soon, is not hedged.
 func TestHedgesAreForThoseWhoWait(t *testing.T) {
 	in(t, hedging, func(t *testing.T, w *world) {
-		w.server.On(unkind.Method("GET"), unkind.Hang()).Times(1)
-		require.NoError(t, w.read(w.a, mib, kib))
 		w.warm()
 		w.server.On(unkind.Method("GET"), unkind.Hang()).Times(2)
 		w.Plan(1, []storage.Want{{Object: w.a, OffsetBytes: mib, SizeBytes: kib, DueBytes: 1 << 40}})
@@ -125,6 +126,115 @@ func TestHedgesAreForThoseWhoWait(t *testing.T) {
 		w.Fill([]*storage.Read{{Object: w.a, OffsetBytes: 2 * mib, Buf: make([]byte, kib), Done: func(err error) { done <- err }}})
 		require.NoError(t, <-done)
 		require.Zero(t, w.Stats().Hedges)
+	})
+}
+
+// A read that was planned and is lost is hedged when its reader has come near to it.
+func TestPlannedReadsAreHedgedWhenTheyAreDue(t *testing.T) {
+	in(t, hedging, func(t *testing.T, w *world) {
+		w.warm()
+		w.server.On(unkind.Method("GET"), unkind.Hang()).Times(1)
+		want := storage.Want{Object: w.a, OffsetBytes: mib, SizeBytes: kib, DueBytes: 1 << 40}
+		w.Plan(1, []storage.Want{want})
+		done := make(chan error)
+		w.Submit([]*storage.Read{{Object: w.a, OffsetBytes: mib, Buf: make([]byte, kib), Done: func(err error) { done <- err }}})
+		time.Sleep(4 * time.Second)
+		require.Zero(t, w.Stats().Hedges)
+		want.DueBytes = 0
+		w.Plan(1, []storage.Want{want})
+		began := time.Now()
+		require.NoError(t, <-done)
+		require.LessOrEqual(t, time.Since(began), 400*time.Millisecond)
+		require.EqualValues(t, 1, w.Stats().Hedges)
+	})
+}
+
+// What is lost before it is known how long answers take is hedged after 2 s.
+func TestTheFirstReadsOfARunAreHedged(t *testing.T) {
+	for name, fault := range map[string]unkind.Fault{"no answer": unkind.Hang(), "a stall after the header": unkind.Stall(0), "a stall in the body": unkind.Stall(500)} {
+		t.Run(name, func(t *testing.T) {
+			in(t, hedging, func(t *testing.T, w *world) {
+				w.server.On(unkind.Method("GET"), fault).Times(1)
+				began := time.Now()
+				require.NoError(t, w.read(w.a, mib, kib))
+				require.LessOrEqual(t, time.Since(began), 2100*time.Millisecond)
+				require.EqualValues(t, 1, w.Stats().HedgesWon)
+			})
+		})
+	}
+}
+
+// A body that stops coming, or comes far slower than others, is overtaken by a request
+// for what is missing, if enough has come for that to be worth it.
+func TestBodiesThatStallAreHedged(t *testing.T) {
+	for name, c := range map[string]struct {
+		fault  unkind.Fault
+		asked  string // of the hedge, in KiB
+		within time.Duration
+	}{
+		"after the header":    {unkind.Stall(0), "1024+1024", 200 * time.Millisecond},
+		"after 1 KiB":         {unkind.Stall(kib), "1024+1024", 200 * time.Millisecond},
+		"after 64 KiB":        {unkind.Stall(64 * kib), "1088+960", 200 * time.Millisecond},
+		"before its last KiB": {unkind.Stall(1023 * kib), "2047+1", 200 * time.Millisecond},
+		"before its end":      {unkind.Together(unkind.Unannounced(), unkind.Stall(mib)), "1024+1024", 200 * time.Millisecond},
+		"1 KiB a second":      {unkind.Drip(time.Second), "1024+1024", 700 * time.Millisecond},
+		"196 KiB a second":    {unkind.Drip(5100 * time.Microsecond), "1116+932", 700 * time.Millisecond},
+	} {
+		t.Run(name, func(t *testing.T) {
+			in(t, hedging, func(t *testing.T, w *world) {
+				w.server.On(unkind.Method("GET"), unkind.Delay(30*time.Millisecond))
+				require.Zero(t, w.all(w.a, 64, mib))
+				before := len(w.reads())
+				w.server.On(unkind.Method("GET"), c.fault).Times(1)
+				began := time.Now()
+				require.NoError(t, w.read(w.a, mib, mib))
+				require.LessOrEqual(t, time.Since(began), c.within)
+				require.Equal(t, []string{"1024+1024", c.asked}, w.reads()[before:])
+				require.EqualValues(t, 1, w.Stats().HedgesWon)
+				require.Empty(t, w.Stats().Retries)
+				require.Zero(t, w.Stats().InUse)
+			})
+		})
+	}
+}
+
+// A body that is nearly there is not overtaken, however slow it is.
+func TestBodiesThatAreNearlyThereAreWaitedFor(t *testing.T) {
+	in(t, hedging, func(t *testing.T, w *world) {
+		w.server.On(unkind.Method("GET"), unkind.Delay(30*time.Millisecond))
+		require.Zero(t, w.all(w.a, 64, 100*kib))
+		w.server.On(unkind.Method("GET"), unkind.Drip(4900*time.Microsecond)).Times(1)
+		require.NoError(t, w.read(w.a, mib, 100*kib))
+		require.Zero(t, w.Stats().Hedges)
+	})
+}
+
+// The bytes before a hedge's are those of an answer that was right as far as it came: one
+// that is longer than it may be gives none.
+func TestHedgesOfWrongAnswersStartAnew(t *testing.T) {
+	in(t, hedging, func(t *testing.T, w *world) {
+		w.server.On(unkind.Method("GET"), unkind.Delay(30*time.Millisecond))
+		require.Zero(t, w.all(w.a, 64, 100*kib))
+		before := len(w.reads())
+		w.server.On(unkind.Method("GET"), func(p *unkind.Reply) {
+			unkind.Together(unkind.Long(1), unkind.Unannounced(), unkind.Drip(5200*time.Microsecond))(p)
+		}).Times(1)
+		w.server.On(unkind.Method("GET"), unkind.Delay(80*time.Millisecond)).After(1).Times(1)
+		require.NoError(t, w.read(w.a, mib, 100*kib))
+		require.Equal(t, []string{"1024+100", "1114+10", "1024+100"}, w.reads()[before:])
+		require.EqualValues(t, 1, w.Stats().Retries["wrong_answer"])
+	})
+}
+
+// Once the first request has failed, a hedge that is late as well is not waited for.
+func TestLateHedgesDoNotHoldUpAnotherAttempt(t *testing.T) {
+	in(t, hedging, func(t *testing.T, w *world) {
+		w.warm()
+		w.server.On(unkind.Method("GET"), unkind.Together(unkind.Delay(120*time.Millisecond), unkind.Status(500, ""))).Times(1)
+		w.server.On(unkind.Method("GET"), unkind.Hang()).After(1).Times(1)
+		began := time.Now()
+		require.NoError(t, w.read(w.a, mib, kib))
+		require.LessOrEqual(t, time.Since(began), 500*time.Millisecond)
 	})
 }
 

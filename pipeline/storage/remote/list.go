@@ -20,7 +20,8 @@ import (
 // directories saves no requests. Passed over are keys that are no paths, as those with
 // empty components, "." or "..", keys that end in '/', which some tools write for
 // folders, and names that begin with a dot. Objects that can't be read, because they are
-// archived or have no version, are errors.
+// archived or have no version, are errors. Errors don't name the root, which the caller
+// knows.
 func (s *Storage) List(ctx context.Context, match func(path string, isDir bool) bool, visit func(storage.Object) error) error {
 	l := &listing{s: s, match: match, visit: visit, entered: true}
 	err := walk(ctx, func(ctx context.Context, page string) (next []string, err error) {
@@ -39,11 +40,14 @@ func (s *Storage) List(ctx context.Context, match func(path string, isDir bool) 
 	case l.err != nil:
 		return l.err
 	case errors.Is(err, fs.ErrNotExist) && !refused(err):
-		return fmt.Errorf("list %s: %w: there is no such bucket or folder: look at its name", s.source.Name(), err)
+		return fmt.Errorf("list: %w: there is no such bucket or folder: look at its name", err)
 	case err != nil:
-		return fmt.Errorf("list %s: %w", s.source.Name(), err)
+		return fmt.Errorf("list: %w", err)
 	}
-	return l.archives()
+	if err := l.archives(); err != nil {
+		return err
+	}
+	return l.grow(ctx)
 }
 
 // listing is one List.
@@ -57,6 +61,8 @@ type listing struct {
 
 	dirs    []string // of the last path, those that match was asked about
 	entered bool     // all of them were accepted
+
+	young []young // visited at the end
 
 	archived      int
 	archivedBytes int64
@@ -88,8 +94,12 @@ func (l *listing) visited(o Listed) error {
 		return nil
 	}
 	if l.err = refusal(o, l.s.config.Unversioned); l.err != nil {
-		l.err = fmt.Errorf("list %s: %s: %w", l.s.source.Name(), o.Path, l.err)
+		l.err = fmt.Errorf("list: %s: %w", o.Path, l.err)
 		return l.err
+	}
+	if o.Unsettled > 0 {
+		l.young = append(l.young, young{o, time.Now().Add(o.Unsettled)})
+		return nil
 	}
 	l.err = l.visit(l.s.object(o))
 	return l.err
@@ -129,8 +139,8 @@ func (l *listing) archives() error {
 	if l.archived == 0 {
 		return nil
 	}
-	return fmt.Errorf("list %s: archived objects can't be read, here %d of %s together, such as %s: restore them, or leave them out by a pattern",
-		l.s.source.Name(), l.archived, humanize.IBytes(uint64(l.archivedBytes)), l.firstArchived)
+	return fmt.Errorf("list: archived objects can't be read, here %d of %s together, such as %s: restore them, or leave them out by a pattern",
+		l.archived, humanize.IBytes(uint64(l.archivedBytes)), l.firstArchived)
 }
 
 type use int
@@ -165,18 +175,23 @@ func (s *Storage) object(l Listed) storage.Object {
 // Stat implements storage.Storage. What it gives may be read from then on, and what
 // was listed before only where it is the same.
 func (s *Storage) Stat(ctx context.Context, path string) (storage.Object, error) {
-	l, err := s.head(ctx, path)
-	if err == nil {
-		l.Path = path
-		err = refusal(l, s.config.Unversioned)
-	}
-	if err == nil && l.Archived {
-		err = errors.New("the object is archived: restore it first")
-	}
+	l, err := s.describe(ctx, path)
 	if err != nil {
-		return storage.Object{}, fmt.Errorf("%s: %s: %w", s.source.Name(), path, err)
+		return storage.Object{}, fmt.Errorf("%s: %w", path, err)
 	}
 	return s.object(l), nil
+}
+
+// describe gives an object that can be read, as it is now.
+func (s *Storage) describe(ctx context.Context, path string) (Listed, error) {
+	l, err := s.head(ctx, path)
+	if err != nil {
+		return l, err
+	}
+	if l.Path = path; l.Archived {
+		return l, errors.New("the object is archived: restore it first")
+	}
+	return l, refusal(l, s.config.Unversioned)
 }
 
 func (s *Storage) head(ctx context.Context, path string) (l Listed, err error) {
@@ -202,7 +217,7 @@ func (s *Storage) headByRead(ctx context.Context, path string) (Listed, error) {
 		return Listed{}, err
 	}
 	_ = a.Body.Close()
-	l := Listed{Path: path, SizeBytes: -1, Validator: a.Validator, Modified: a.Modified}
+	l := Listed{Path: path, SizeBytes: -1, Validator: a.Validator, Modified: a.Modified, Unsettled: a.Unsettled}
 	switch {
 	case a.Status == 206:
 		l.SizeBytes = a.Total
@@ -280,7 +295,11 @@ func (s *Storage) askOnce(ctx context.Context, ask func(ctx context.Context) err
 	case answered:
 		s.worked.Store(true)
 		s.stats.asked(status.Status)
-		return ofStatus(status.Status, status.Code, status.RetryAfter), err
+		f := ofStatus(status.Status, status.Code, status.RetryAfter)
+		if place, ok := strings.CutSuffix(err.Error(), status.Error()); ok && place != "" {
+			f.err = fmt.Errorf("%s%w", CleanText(place), f.err)
+		}
+		return f, err
 	case !final(err):
 		s.stats.asked(0)
 	}

@@ -62,7 +62,7 @@ func TestListingsThatFail(t *testing.T) {
 		fault unkind.Fault
 		words string
 	}{
-		{"no permission", unkind.Status(403, "AccessDenied"), "list http://unkind.test/data: the answer is 403 Forbidden (AccessDenied): the credentials may not read it"},
+		{"no permission", unkind.Status(403, "AccessDenied"), "list: the answer is 403 Forbidden (AccessDenied): the credentials may not read it"},
 		{"no bucket", unkind.Status(404, "NoSuchBucket"), "there is no such bucket or folder"},
 		{"expired", unkind.Status(400, "ExpiredToken"), "renew them"},
 		{"an outage", unkind.Status(503, ""), "it has failed for"},

@@ -74,27 +74,30 @@ func (w *world) rate(d time.Duration) float64 {
 	return float64(n.Load()) / d.Seconds()
 }
 
-// A storm of 30 s of 503 gives no reader an error, asks less, and is over soon after it.
+// A storm of 30 s of 503 gives no reader an error, asks less, and is over soon after it,
+// with hedges as without.
 func TestStorm(t *testing.T) {
-	in(t, nil, func(t *testing.T, w *world) {
-		w.server.On(unkind.Method("GET"), unkind.Delay(100*time.Millisecond))
-		w.rate(20 * time.Second)
-		before := w.rate(2 * time.Second)
-		require.GreaterOrEqual(t, w.Stats().Slots, 47)
+	for _, hedge := range []bool{false, true} {
+		in(t, func(c *remote.Config) { c.Hedge = hedge }, func(t *testing.T, w *world) {
+			w.server.On(unkind.Method("GET"), unkind.Delay(100*time.Millisecond))
+			w.rate(20 * time.Second)
+			before := w.rate(2 * time.Second)
+			require.GreaterOrEqual(t, w.Stats().Slots, 47)
 
-		storm := w.server.On(unkind.Method("GET"), unkind.Status(503, "SlowDown"))
-		requests, slots := len(w.server.Log()), 0
-		go func() {
-			time.Sleep(30 * time.Second)
-			requests, slots = len(w.server.Log())-requests, w.Stats().Slots
-			storm.Off()
-		}()
-		w.rate(30 * time.Second)
-		require.Equal(t, 4, slots)
-		require.Less(t, requests, 30*int(before)/10)
-		w.rate(6 * time.Second) // with what reads waited for, 10 s
-		require.GreaterOrEqual(t, w.rate(time.Second), 0.9*before)
-	})
+			storm := w.server.On(unkind.Method("GET"), unkind.Status(503, "SlowDown"))
+			requests, slots := len(w.server.Log()), 0
+			go func() {
+				time.Sleep(30 * time.Second)
+				requests, slots = len(w.server.Log())-requests, w.Stats().Slots
+				storm.Off()
+			}()
+			w.rate(30 * time.Second)
+			require.Equal(t, 4, slots)
+			require.Less(t, requests, 30*int(before)/10)
+			w.rate(6 * time.Second) // with what reads waited for, 10 s
+			require.GreaterOrEqual(t, w.rate(time.Second), 0.9*before)
+		})
+	}
 }
 
 // Retry-After is for all requests.

@@ -53,6 +53,7 @@ type Storage struct {
 
 var (
 	_ storage.Storage    = (*Storage)(nil)
+	_ storage.Settler    = (*Storage)(nil)
 	_ storage.Planner    = (*Storage)(nil)
 	_ storage.Filler     = (*Storage)(nil)
 	_ storage.Sequential = (*Storage)(nil)
@@ -64,7 +65,7 @@ func New(source Source, c Config) (*Storage, error) {
 		return nil, fmt.Errorf("%s: %w", source.Name(), err)
 	}
 	s := &Storage{
-		source: source, config: c, slots: newSlots(c.Connections), plans: plans{},
+		source: source, config: c, slots: newSlots(c.Connections - reserved(c)), plans: plans{},
 		waiting: map[*read]*time.Timer{}, streams: map[*stream]struct{}{},
 	}
 	if c.Hedge {
@@ -177,7 +178,7 @@ func (s *Storage) dispatch() {
 		}
 		r := s.queue[0]
 		size := int64(len(r.Buf) - r.got)
-		if s.used >= s.slots.limit || s.used > 0 && s.flying+size > s.config.InFlightBytes {
+		if s.used >= s.slots.limit || s.used > 0 && s.flying+size > readBytes(s.config) {
 			return
 		}
 		if r.rank.class == filling && !s.closed {
@@ -246,12 +247,13 @@ func (s *Storage) throttled(f finding) {
 	s.tired(time.Now(), f)
 }
 
-// later has a read tried again after a while. After Close it fails instead, and so does
-// everything that waits: what failed once, and may do so for hours, is not waited for.
+// later has a read tried again, at once or after a while. After Close it is not waited for
+// that while: the read fails instead, and so does everything that waits, since what failed
+// once may do so for hours.
 func (s *Storage) later(r *read, wait time.Duration, why error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.closed {
+	if s.closed && wait > 0 {
 		s.finishAll([]*read{r}, fmt.Errorf("%w; what failed last: %w", errClosed, why))
 		s.endWaiting()
 		s.finishAll(s.queue, errClosed)

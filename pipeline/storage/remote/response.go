@@ -79,6 +79,7 @@ func AnswerOf(resp *http.Response, v Validator) Answer {
 	} else if v != "" {
 		a.Validator = Validator(strongTag(resp.Header.Get("ETag")))
 	}
+	a.Unsettled = Unsettled(resp.Header, a.Modified, a.Validator)
 	// Several ranges are several parts, each with its own Content-Range.
 	a.Several = strings.HasPrefix(strings.ToLower(resp.Header.Get("Content-Type")), "multipart/byteranges")
 	if ranges := resp.Header.Values("Content-Range"); len(ranges) == 1 && !a.Several {

@@ -53,7 +53,7 @@ func (r *read) resume(n int) {
 		return
 	}
 	if r.got += n; n > 0 {
-		r.history.failed = 0
+		r.history.failed, r.history.wrong = 0, 0
 	}
 }
 
@@ -94,9 +94,10 @@ func (r *read) question() question {
 }
 
 // exchange makes one request and fills p with [q.begin, q.end). n bytes of p are right
-// also where the finding is not good. first, where it is set, is called when the first
-// byte comes. p is not touched any more once exchange has returned.
-func (s *Storage) exchange(ctx context.Context, path string, q question, p []byte, first func()) (n int, f finding) {
+// also where the finding is not good. seen, where it is set, is told of bytes of the body
+// as they come, which are those of p in turn where q asks for no more than them. p is not
+// touched any more once exchange has returned.
+func (s *Storage) exchange(ctx context.Context, path string, q question, p []byte, seen func(n int)) (n int, f finding) {
 	began := time.Now()
 	ctx, w := watching(ctx, s.config)
 	defer w.end()
@@ -105,14 +106,12 @@ func (s *Storage) exchange(ctx context.Context, path string, q question, p []byt
 		return 0, f
 	}
 	defer func() { _ = a.Body.Close() }()
-	body := &watched{body: a.Body, watch: w, first: func() {
-		s.stats.firstByte(len(p), time.Since(began))
-		if first != nil {
-			first()
-		}
-	}}
+	body := &watched{body: a.Body, watch: w, seen: seen, first: func() { s.stats.firstByte(len(p), time.Since(began)) }}
 	n, f = receive(body, p, f.skip, f.rest)
 	s.stats.bytes.Add(uint64(body.came))
+	if f.kind == kindGood {
+		s.stats.answered(len(p), time.Since(began))
+	}
 	if f.kind == kindAgain {
 		f.err = cause(ctx, f.err)
 	}
@@ -152,7 +151,8 @@ func cause(ctx context.Context, err error) error {
 type watched struct {
 	body  io.Reader
 	watch *watch
-	first func() // nil: it has been called
+	first func()      // nil: it has been called
+	seen  func(n int) // nil: nobody wants to know
 	came  int64
 }
 
@@ -163,6 +163,9 @@ func (w *watched) Read(p []byte) (int, error) {
 	if n > 0 && w.first != nil {
 		w.first()
 		w.first = nil
+	}
+	if n > 0 && w.seen != nil {
+		w.seen(n)
 	}
 	return n, err
 }

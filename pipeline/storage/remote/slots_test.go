@@ -105,9 +105,10 @@ func TestHedgesAreBudgeted(t *testing.T) {
 		b.earn()
 	}
 	require.EqualValues(t, hedgeBurst, b.tokens)
-	require.Equal(t, 100*time.Millisecond, hedgeAfter(0))
-	require.Equal(t, 500*time.Millisecond, hedgeAfter(250*time.Millisecond))
-	require.Equal(t, 2*time.Second, hedgeAfter(time.Minute))
+	require.Equal(t, 100*time.Millisecond, pace{}.silence())
+	require.Equal(t, 500*time.Millisecond, pace{first: 250 * time.Millisecond}.silence())
+	require.Equal(t, 2*time.Second, pace{first: time.Minute}.silence())
+	require.Equal(t, 2*time.Second, newHedges().pace[0].silence(), "before it is known how long answers take")
 }
 
 // A read's rank is that of the nearest want it touches, of all readers.

@@ -17,16 +17,18 @@ type Source interface {
 	// several at a time, until none is named. It calls visit once it has the whole
 	// page, so one that fails has visited nothing and may be asked for again; an error
 	// of visit is returned as it is. visit may be called by several pages at once.
-	// ErrNoListing where there is nothing that could be listed; else as Head.
+	// ErrNoListing where there is nothing that could be listed; else as Head, but that
+	// errors of one object of several name its path.
 	List(ctx context.Context, page string, visit func(Listed) error) (next []string, err error)
 	// Head describes one object as it is now. Answers that do not are a *StatusError,
-	// which is fs.ErrNotExist where there is no such object.
+	// which is fs.ErrNotExist where there is no such object. Errors name neither object
+	// nor root: the engine does.
 	Head(ctx context.Context, path string) (Listed, error)
 	// Open asks for n bytes from off on of an object in the version that v names; with
 	// n < 0 for all from off on. An answer of any status is no error: errors are those
 	// of the connection, and of what was to be sent. They are tried again, but for
-	// those that wrap a *Refusal and those about certificates. The caller closes the
-	// body, which ends when ctx does.
+	// those that wrap a *Refusal and those about certificates. They name no object. The
+	// caller closes the body, which ends when ctx does.
 	Open(ctx context.Context, path string, v Validator, off, n int64) (Answer, error)
 	// Refresh renews what requests for an object are sent with: credentials, redirects.
 	// The engine calls it after a 401 or 403 that may pass, then asks again; for many
@@ -47,6 +49,9 @@ type Listed struct {
 	Validator Validator
 	Modified  time.Time // zero where the service does not say
 	Archived  bool      // it is to be restored before it can be read
+	// Unsettled is for how long from now on a change may not show in Validator; 0: any
+	// change shows.
+	Unsettled time.Duration
 }
 
 // Validator names a version of an object as its service does, with what kind of name it
@@ -66,6 +71,7 @@ type Answer struct {
 	LengthBytes       int64 // of the body, by its Content-Length; -1: not known
 	Validator         Validator
 	Modified          time.Time     // zero where the service does not say
+	Unsettled         time.Duration // as Listed's
 	Encoding          string        // Content-Encoding, "" for none
 	Code              string        // the service's own word for an error, such as SlowDown; CodeExpired
 	RetryAfter        time.Duration // of Retry-After or RateLimit; 0: it does not say

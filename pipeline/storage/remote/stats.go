@@ -46,7 +46,8 @@ type stats struct {
 	hedgesWon uint64
 	passed    uint64
 	lastError string
-	first     [sizeClasses]window
+	first     [sizeClasses]window // bytes of answers
+	whole     [sizeClasses]window // answers, from asking to their last byte
 }
 
 // asked counts an answer, or with 0 that none came.
@@ -91,6 +92,13 @@ func (s *stats) firstByte(size int, after time.Duration) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.first[sizeClass(size)].add(after)
+}
+
+// answered is told of answers that were right.
+func (s *stats) answered(size int, after time.Duration) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.whole[sizeClass(size)].add(after)
 }
 
 // Latencies are kept by the size of reads: services answer large ranges later.

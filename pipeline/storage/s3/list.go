@@ -172,15 +172,15 @@ func (s *Source) page(ctx context.Context, prefix, delimiter, after, token strin
 		}
 		return read{}, fmt.Errorf("a page can't be read: %w", remote.Clean(err))
 	}
-	r, err := s.understand(p, prefix)
+	r, err := s.understand(p, prefix, resp.Header)
 	if err == nil && r.next != "" && r.next == token {
 		err = remote.Refuse("the service gives the same page again and again")
 	}
 	return r, err
 }
 
-// understand decodes a page.
-func (s *Source) understand(p page, prefix string) (read, error) {
+// understand decodes a page, whose answer has a header.
+func (s *Source) understand(p page, prefix string, header http.Header) (read, error) {
 	decode := func(name string) (string, error) {
 		if p.EncodingType == "url" {
 			decoded, err := url.QueryUnescape(name)
@@ -214,6 +214,7 @@ func (s *Source) understand(p page, prefix string) (read, error) {
 		if o.Validator == "" {
 			o.Validator = remote.ModifiedValidator(o.Modified)
 		}
+		o.Unsettled = remote.Unsettled(header, o.Modified, o.Validator)
 		restored := !c.RestoreStatus.IsRestoreInProgress && c.RestoreStatus.RestoreExpiryDate != ""
 		o.Archived = archived(c.StorageClass) && !restored
 		r.Contents = append(r.Contents, o)

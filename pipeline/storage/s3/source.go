@@ -68,7 +68,7 @@ func Open(ctx context.Context, t target.Bucket, o Options) (s *Source, object st
 		// Without the right to list, what is not there is forbidden.
 		var status *remote.StatusError
 		if !errors.Is(err, fs.ErrNotExist) && (!errors.As(err, &status) || status.Status != http.StatusForbidden) {
-			return nil, "", err
+			return nil, "", fmt.Errorf("%s: %w", s.nameOf(base), err)
 		}
 	}
 	s, err = newSource(t, o)
@@ -216,14 +216,6 @@ func quoted(etag string) string {
 
 // Head asks for an object's size and version.
 func (s *Source) Head(ctx context.Context, path string) (remote.Listed, error) {
-	l, err := s.head(ctx, path)
-	if err != nil {
-		return remote.Listed{}, fmt.Errorf("%s: %w", s.nameOf(path), err)
-	}
-	return l, nil
-}
-
-func (s *Source) head(ctx context.Context, path string) (remote.Listed, error) {
 	key, err := s.key(path)
 	if err != nil {
 		return remote.Listed{}, err
@@ -241,10 +233,7 @@ func (s *Source) head(ctx context.Context, path string) (remote.Listed, error) {
 		}
 		return remote.Listed{}, refused
 	}
-	l := remote.Listed{Path: path, SizeBytes: a.LengthBytes, Validator: a.Validator}
-	if modified, err := http.ParseTime(resp.Header.Get("Last-Modified")); err == nil {
-		l.Modified = modified
-	}
+	l := remote.Listed{Path: path, SizeBytes: a.LengthBytes, Validator: a.Validator, Modified: a.Modified, Unsettled: a.Unsettled}
 	restored := strings.Contains(resp.Header.Get("X-Amz-Restore"), `ongoing-request="false"`)
 	l.Archived = (archived(resp.Header.Get("X-Amz-Storage-Class")) || resp.Header.Get("X-Amz-Archive-Status") != "") && !restored
 	switch {
@@ -260,14 +249,6 @@ func (s *Source) head(ctx context.Context, path string) (remote.Listed, error) {
 
 // Open asks for a range by GET, with If-Match.
 func (s *Source) Open(ctx context.Context, path string, v remote.Validator, off, n int64) (remote.Answer, error) {
-	a, err := s.get(ctx, path, v, off, n)
-	if err != nil {
-		return remote.Answer{}, fmt.Errorf("%s: %w", s.nameOf(path), err)
-	}
-	return a, nil
-}
-
-func (s *Source) get(ctx context.Context, path string, v remote.Validator, off, n int64) (remote.Answer, error) {
 	if off < 0 || n == 0 {
 		return remote.Answer{}, remote.Refuse("there is no range of %d bytes at %d", n, off)
 	}

@@ -32,13 +32,13 @@ func (s *Source) List(ctx context.Context, page string, visit func(remote.Listed
 	name := s.names[i]
 	l, err := s.Head(ctx, name.Path)
 	if errors.Is(err, fs.ErrNotExist) {
-		return nil, remote.Refuse("%w: it was named: restore it, or change the range or the list", err)
+		return nil, remote.Refuse("%s: %w: it was named: restore it, or change the range or the list", name.Path, err)
 	}
 	if err != nil {
-		return nil, err
+		return nil, fmt.Errorf("%s: %w", name.Path, err)
 	}
 	if name.SizeBytes >= 0 && name.SizeBytes != l.SizeBytes {
-		return nil, remote.Refuse("%s: it has %d bytes, and the list says %d: make the list anew", s.urlFor(name.Path), l.SizeBytes, name.SizeBytes)
+		return nil, remote.Refuse("%s: it has %d bytes, and the list says %d: make the list anew", name.Path, l.SizeBytes, name.SizeBytes)
 	}
 	if err := visit(l); err != nil || page != "" {
 		return nil, err
@@ -55,7 +55,7 @@ func (s *Source) readList(ctx context.Context) ([]target.Name, error) {
 	fail := func(err error) ([]target.Name, error) {
 		return nil, fmt.Errorf("list of files %s: %w", s.urlFor(path), err)
 	}
-	a, _, err := s.get(ctx, path, "", 0, -1)
+	a, err := s.Open(ctx, path, "", 0, -1)
 	if err != nil {
 		return fail(err)
 	}

@@ -3,6 +3,7 @@ package web
 import (
 	"context"
 	"io"
+	"io/fs"
 	"net/http"
 	"net/url"
 
@@ -23,6 +24,7 @@ func (s *Source) ask(ctx context.Context, method, path string, v remote.Validato
 	if err != nil {
 		return nil, err
 	}
+	folder := false // the last redirect is what servers answer to the name of a folder
 	for range maxRedirects + 1 {
 		request := (&http.Request{Method: method, URL: at, Host: at.Host, Header: http.Header{
 			"Accept-Encoding": {"identity"}, // else what is stored may be compressed on its way
@@ -42,13 +44,19 @@ func (s *Source) ask(ctx context.Context, method, path string, v remote.Validato
 		}
 		location := resp.Header.Get("Location")
 		if !redirects(resp.StatusCode) || location == "" {
+			if folder && resp.StatusCode == http.StatusForbidden { // servers don't say what is in it
+				_ = resp.Body.Close()
+				return nil, remote.Refuse("it is a folder of the server, and no file: %w", fs.ErrNotExist)
+			}
 			return resp, nil
 		}
 		_, _ = io.CopyN(io.Discard, resp.Body, drainBytes)
 		_ = resp.Body.Close()
+		from := at
 		if at, err = follow(at, location); err != nil {
 			return nil, err
 		}
+		folder = at.Path == from.Path+"/"
 	}
 	return nil, remote.Refuse("the server redirects more than %d times: the last redirect leads to %s", maxRedirects, at.Host)
 }

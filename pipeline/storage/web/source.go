@@ -2,10 +2,8 @@ package web
 
 import (
 	"context"
-	"fmt"
 	"net/http"
 	"net/url"
-	"time"
 
 	"github.com/lsiofs/lsiofs/pipeline/storage/remote"
 	"github.com/lsiofs/lsiofs/pipeline/storage/remote/target"
@@ -75,14 +73,6 @@ func (s *Source) Close() error { return nil }
 // Head asks for a file's size and version. A server that refuses HEAD, or does not say
 // the size, is asked for the first byte.
 func (s *Source) Head(ctx context.Context, path string) (remote.Listed, error) {
-	listed, err := s.head(ctx, path)
-	if err != nil {
-		return remote.Listed{}, fmt.Errorf("%s: %w", s.urlFor(path), err)
-	}
-	return listed, nil
-}
-
-func (s *Source) head(ctx context.Context, path string) (remote.Listed, error) {
 	resp, err := s.ask(ctx, http.MethodHead, path, "", 0, -1)
 	if err != nil {
 		return remote.Listed{}, err
@@ -91,7 +81,7 @@ func (s *Source) head(ctx context.Context, path string) (remote.Listed, error) {
 	a := remote.AnswerOf(resp, "")
 	switch {
 	case a.Status == http.StatusOK && a.LengthBytes >= 0:
-		return s.describe(path, resp.Header, a, a.LengthBytes)
+		return s.describe(path, a, a.LengthBytes)
 	case a.Status == http.StatusNotFound || a.Status == http.StatusGone || a.Status >= 500 && a.Status != http.StatusNotImplemented,
 		a.Status == http.StatusTooManyRequests, a.Status == http.StatusRequestTimeout, a.Status == http.StatusUnauthorized:
 		return remote.Listed{}, &remote.StatusError{Status: a.Status, Code: a.Code, RetryAfter: a.RetryAfter}
@@ -102,7 +92,7 @@ func (s *Source) head(ctx context.Context, path string) (remote.Listed, error) {
 // firstByte is Head by a GET: 405 and 501 refuse HEAD, and so does 403 of a URL that is
 // signed for GET.
 func (s *Source) firstByte(ctx context.Context, path string) (remote.Listed, error) {
-	a, header, err := s.get(ctx, path, "", 0, 1)
+	a, err := s.Open(ctx, path, "", 0, 1)
 	if err != nil {
 		return remote.Listed{}, err
 	}
@@ -119,16 +109,12 @@ func (s *Source) firstByte(ctx context.Context, path string) (remote.Listed, err
 	default:
 		return remote.Listed{}, &remote.StatusError{Status: a.Status, Code: a.Code, RetryAfter: a.RetryAfter}
 	}
-	return s.describe(path, header, a, size)
+	return s.describe(path, a, size)
 }
 
 // describe refuses what can't be read rightly.
-func (s *Source) describe(path string, header http.Header, a remote.Answer, sizeBytes int64) (remote.Listed, error) {
-	modified, err := http.ParseTime(header.Get("Last-Modified"))
-	if err != nil {
-		modified = time.Time{}
-	}
-	l := remote.Listed{Path: path, SizeBytes: sizeBytes, Validator: remote.ValidatorOf(header), Modified: modified}
+func (s *Source) describe(path string, a remote.Answer, sizeBytes int64) (remote.Listed, error) {
+	l := remote.Listed{Path: path, SizeBytes: sizeBytes, Validator: a.Validator, Modified: a.Modified, Unsettled: a.Unsettled}
 	switch {
 	case a.Encoding != "":
 		return l, remote.Refuse("the server sends it with Content-Encoding %q, though asked for the bytes as they are: turn this off for it", a.Encoding)
@@ -142,24 +128,16 @@ func (s *Source) describe(path string, header http.Header, a remote.Answer, size
 
 // Open asks for a range by GET, with If-Match or If-Unmodified-Since.
 func (s *Source) Open(ctx context.Context, path string, v remote.Validator, off, n int64) (remote.Answer, error) {
-	a, _, err := s.get(ctx, path, v, off, n)
-	if err != nil {
-		return remote.Answer{}, fmt.Errorf("%s: %w", s.urlFor(path), err)
-	}
-	return a, nil
-}
-
-func (s *Source) get(ctx context.Context, path string, v remote.Validator, off, n int64) (remote.Answer, http.Header, error) {
 	if off < 0 || n == 0 {
-		return remote.Answer{}, nil, remote.Refuse("there is no range of %d bytes at %d", n, off)
+		return remote.Answer{}, remote.Refuse("there is no range of %d bytes at %d", n, off)
 	}
 	resp, err := s.ask(ctx, http.MethodGet, path, v, off, n)
 	if err != nil {
-		return remote.Answer{}, nil, err
+		return remote.Answer{}, err
 	}
 	a := remote.AnswerOf(resp, v)
 	a.ReadCode(resp.Header)
-	return a, resp.Header, nil
+	return a, nil
 }
 
 // urlFor is a file's URL as it is printed.

@@ -2,17 +2,13 @@ package web
 
 import (
 	"bytes"
-	"context"
 	"errors"
-	"fmt"
 	"io"
 	"io/fs"
 	"net/http"
 	"net/http/httptest"
-	"slices"
 	"strings"
 	"sync"
-	"sync/atomic"
 	"testing"
 	"time"
 
@@ -169,7 +165,6 @@ func TestFilesThatCannotBeReadRightlyAreRefused(t *testing.T) {
 		var refusal *remote.Refusal
 		require.ErrorAs(t, err, &refusal, word)
 		require.ErrorContains(t, err, word)
-		require.ErrorContains(t, err, url+"/x.tar: ")
 	}
 	url, asked := serve(t, file())
 	s, err := Open(t.Context(), parse(t, url+"/x.tar"), Options{Transport: transport(t, Settings{}), Unversioned: true})
@@ -259,82 +254,6 @@ func TestQueriesAndPathsAreSentAsTheyWereGiven(t *testing.T) {
 	require.Equal(t, "/a-b/.lsiofs/%C3%BC%3F%23%25.lsix?sig=hunter2&p=%2F", asked.last().RequestURI, "others are below the folder too")
 }
 
-func TestAListOfFilesIsFetchedAndItsFilesAskedFor(t *testing.T) {
-	const text = "x.tar\nsub/y.tar?sig=2\nz-{0..99}.tar"
-	var most, now atomic.Int64
-	url, asked := serve(t, func(w http.ResponseWriter, r *http.Request) {
-		if r.URL.Path == "/d/list.txt" {
-			_, _ = io.WriteString(w, text)
-			return
-		}
-		most.Store(max(most.Load(), now.Add(1)))
-		defer now.Add(-1)
-		file("ETag", `"`+r.URL.RawQuery+`"`)(w, r)
-	})
-	s := open(t, url+"/d/list.txt?sig=1")
-	require.Equal(t, "sig=1", asked.last().URL.RawQuery)
-	require.Len(t, s.Names(), 102)
-	found := map[string]remote.Validator{}
-	require.NoError(t, remote.Walk(t.Context(), s, func(l remote.Listed) error { found[l.Path] = l.Validator; return nil }))
-	require.Len(t, found, 102)
-	require.EqualValues(t, `"sig=1"`, found["x.tar"])
-	require.EqualValues(t, `"sig=2"`, found["sub/y.tar"])
-	require.EqualValues(t, `"sig=1"`, found["z-99.tar"])
-	require.LessOrEqual(t, most.Load(), int64(32))
-
-	halt := errors.New("enough")
-	visits := 0
-	require.ErrorIs(t, remote.Walk(t.Context(), s, func(remote.Listed) error { visits++; return halt }), halt)
-	require.Equal(t, 1, visits, "List stops at the first error")
-	ended, cancel := context.WithCancel(t.Context())
-	cancel()
-	require.ErrorIs(t, remote.Walk(ended, s, func(remote.Listed) error { return nil }), context.Canceled)
-}
-
-func TestListsThatAreNoneAreRefused(t *testing.T) {
-	for name, answer := range map[string]func(w http.ResponseWriter){
-		"404 Not Found": func(w http.ResponseWriter) { w.WriteHeader(404) },
-		"named twice":   func(w http.ResponseWriter) { _, _ = io.WriteString(w, "x.tar\nx.tar") },
-		"outside":       func(w http.ResponseWriter) { _, _ = io.WriteString(w, "https://u:hunter2@other/x.tar?hunter2") },
-		"Content-Encoding": func(w http.ResponseWriter) {
-			w.Header().Set("Content-Encoding", "br")
-			_, _ = io.WriteString(w, "x.tar")
-		},
-	} {
-		url, _ := serve(t, func(w http.ResponseWriter, _ *http.Request) { answer(w) })
-		_, err := Open(t.Context(), parse(t, url+"/list.txt?t=hunter2"), Options{Transport: transport(t, Settings{})})
-		require.ErrorContains(t, err, name)
-		require.ErrorContains(t, err, "list of files "+url+"/list.txt: ")
-		require.NotContains(t, err.Error(), "hunter2")
-	}
-	// A list of wids says how large its shards are.
-	url, _ := serve(t, func(w http.ResponseWriter, r *http.Request) {
-		if strings.HasSuffix(r.URL.Path, ".json") {
-			_, _ = io.WriteString(w, `{"shardlist": [{"url": "a.tar", "filesize": 1600}, {"url": "b.tar", "filesize": 1601}]}`)
-			return
-		}
-		file("ETag", `"v1"`)(w, r)
-	})
-	s := open(t, url+"/shards.json")
-	require.Equal(t, []string{"a.tar", "b.tar"}, s.Names())
-	require.ErrorContains(t, remote.Walk(t.Context(), s, func(remote.Listed) error { return nil }), "b.tar: it has 1600 bytes, and the list says 1601")
-}
-
-func TestAFileThatWasNamedAndIsNotThereEndsAList(t *testing.T) {
-	url, _ := serve(t, func(w http.ResponseWriter, r *http.Request) {
-		if strings.HasSuffix(r.URL.Path, "2.tar") {
-			w.WriteHeader(404)
-			return
-		}
-		file("ETag", `"v1"`)(w, r)
-	})
-	err := remote.Walk(t.Context(), open(t, url+"/{0..3}.tar?hunter2"), func(remote.Listed) error { return nil })
-	require.ErrorIs(t, err, fs.ErrNotExist)
-	require.ErrorContains(t, err, url+"/2.tar: ")
-	require.NotContains(t, err.Error(), "hunter2")
-	require.ErrorIs(t, remote.Walk(t.Context(), &Source{}, nil), remote.ErrNoListing)
-}
-
 func TestOddAnswersComeAsTheyAre(t *testing.T) {
 	for name, c := range map[string]struct {
 		answer func(w http.ResponseWriter)
@@ -374,66 +293,4 @@ func TestOddAnswersComeAsTheyAre(t *testing.T) {
 		}
 		require.Equal(t, c.want, a, name)
 	}
-}
-
-// TestSecretsAreInNoError: user names, queries, and where redirects lead.
-func TestSecretsAreInNoError(t *testing.T) {
-	dead := httptest.NewServer(nil)
-	dead.Close()
-	url, _ := serve(t, func(w http.ResponseWriter, r *http.Request) {
-		switch kind := r.URL.Path[1:]; kind {
-		case "dead":
-			http.Redirect(w, r, dead.URL+"/x?X-Amz-Signature=hunter2", http.StatusFound)
-		case "user":
-			http.Redirect(w, r, strings.Replace(dead.URL, "://", "://hunter2:hunter2@", 1), http.StatusFound)
-		case "none":
-			w.Header().Set("Location", "http://[hunter2")
-			w.WriteHeader(302)
-		case "scheme":
-			w.Header().Set("Location", "hunter2:hunter2")
-			w.WriteHeader(302)
-		case "loop":
-			http.Redirect(w, r, "/loop?hunter2", http.StatusFound)
-		case "cut":
-			conn, _, _ := http.NewResponseController(w).Hijack()
-			_, _ = io.WriteString(conn, "HTTP/1.1 302 Found\r\nX-Amz-Signature=hunter2\r\n\r\n")
-			_ = conn.Close()
-		case "reset":
-			conn, _, _ := http.NewResponseController(w).Hijack()
-			_ = conn.Close()
-		}
-	})
-	for _, kind := range []string{"dead", "user", "none", "scheme", "loop", "cut", "reset"} {
-		s := open(t, url+"/"+kind+"?sig=hunter2")
-		_, err := s.Open(t.Context(), kind, "", 0, 9)
-		require.ErrorContains(t, err, url+"/"+kind+": ")
-		require.NotContains(t, err.Error(), "hunter2", kind)
-		_, err = s.Head(t.Context(), kind)
-		require.Error(t, err)
-		require.NotContains(t, err.Error(), "hunter2", kind)
-		require.NotContains(t, fmt.Sprint(s.Name(), s.Names()), "hunter2")
-	}
-}
-
-func TestRedirectsAreFollowedTenTimes(t *testing.T) {
-	url, asked := serve(t, func(w http.ResponseWriter, r *http.Request) {
-		n := len(r.URL.Path)
-		if strings.Count(r.URL.Path, "r") > 0 {
-			w.Header().Set("Location", r.URL.Path[:n-1])
-			w.WriteHeader([]int{301, 302, 303, 307, 308}[n%5])
-			return
-		}
-		file("ETag", `"v1"`)(w, r)
-	})
-	s := open(t, url+"/x"+strings.Repeat("r", 10))
-	a, err := s.Open(t.Context(), "xrrrrrrrrrr", `"v1"`, 3, 4)
-	require.NoError(t, err)
-	require.Equal(t, string(content[3:7]), body(t, a))
-	require.Equal(t, "/x", asked.last().URL.Path)
-	require.Equal(t, "bytes=3-6", asked.last().Header.Get("Range"))
-	require.Len(t, asked.methods(), 11)
-
-	_, err = open(t, url+"/x"+strings.Repeat("r", 11)).Open(t.Context(), "xrrrrrrrrrrr", "", 3, 4)
-	require.ErrorContains(t, err, "more than 10 times")
-	require.False(t, slices.Contains(asked.methods(), "POST"))
 }

@@ -1,6 +1,6 @@
-// Package target reads the names of datasets at services: s3://BUCKET/PREFIX/PATTERN and
-// https://HOST/DIR/NAME-{000..146}.tar. It is pure: it looks at text alone. Its errors
-// say what to write instead, and never have user names, passwords or queries in them.
+// Package target takes apart the names that users give to datasets in buckets and at web
+// servers. It looks at the text alone, and asks no service. Its errors say what to write
+// instead, and never have user names, passwords or queries in them.
 //
 //	s3://bucket                     the whole bucket
 //	s3://bucket/train/              what is below train/

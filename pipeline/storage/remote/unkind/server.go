@@ -1,6 +1,6 @@
-// Package unkind is a web server for tests, with objects whose bytes are made up, that
-// does to requests whatever a test says: lets them wait, breaks, lies. It logs what it
-// was asked. Source is a plain remote.Source for it.
+// Package unkind is a web server for tests that misbehaves as a test says: it answers late
+// or not at all, breaks off, or sends something else than was asked for. The bytes of its
+// objects are made up, and it logs its requests. Source is a plain remote.Source for it.
 //
 //	server := unkind.New()
 //	server.Put("a.tar", 1<<20)
@@ -49,6 +49,7 @@ type object struct {
 	archived bool
 	bare     bool // neither ETag nor Last-Modified
 	dated    bool // Last-Modified alone
+	stamped  bool // its ETag is made of time and size
 }
 
 // epoch is when objects were modified, in their first version.
@@ -84,6 +85,12 @@ func (s *Server) Bare(path string) { s.change(path, func(o *object) { o.bare = t
 
 // Dated takes the ETag from an object.
 func (s *Server) Dated(path string) { s.change(path, func(o *object) { o.dated = true }) }
+
+// Write gives an object other bytes, modified at a time, and the ETag that nginx would
+// give it: of that time, in seconds, and its size.
+func (s *Server) Write(path string, at time.Time) {
+	s.change(path, func(o *object) { o.modified, o.stamped = at, true })
+}
 
 func (s *Server) change(path string, how func(*object)) {
 	s.mu.Lock()
@@ -144,6 +151,9 @@ func (o *object) bytes(path string, off, n int64) []byte {
 }
 
 func (o *object) etag(path string) string {
+	if o.stamped {
+		return fmt.Sprintf(`"%x-%x"`, o.modified.Unix(), o.size)
+	}
 	var p [16]byte
 	Fill(p[:], "etag of "+path, o.version, 0)
 	return fmt.Sprintf(`"%x"`, p)

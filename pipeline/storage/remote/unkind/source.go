@@ -103,6 +103,7 @@ func (s *Source) List(ctx context.Context, after string, visit func(remote.Liste
 	}
 	for _, o := range p.Items {
 		l := remote.Listed{Path: o.Key, SizeBytes: o.Size, Modified: o.Modified, Archived: o.Archived, Validator: validator(o.ETag, o.Modified)}
+		l.Unsettled = remote.Unsettled(r.Header, l.Modified, l.Validator)
 		if err := visit(l); err != nil {
 			return nil, err
 		}
@@ -126,7 +127,9 @@ func (s *Source) Head(ctx context.Context, path string) (remote.Listed, error) {
 		return remote.Listed{}, refused(r)
 	}
 	modified := lastModified(r.Header)
-	return remote.Listed{Path: path, SizeBytes: r.ContentLength, Modified: modified, Validator: validator(r.Header.Get("ETag"), modified)}, nil
+	l := remote.Listed{Path: path, SizeBytes: r.ContentLength, Modified: modified, Validator: validator(r.Header.Get("ETag"), modified)}
+	l.Unsettled = remote.Unsettled(r.Header, l.Modified, l.Validator)
+	return l, nil
 }
 
 // Open implements remote.Source.
@@ -157,6 +160,7 @@ func (s *Source) Open(ctx context.Context, path string, v remote.Validator, off,
 		Encoding: r.Header.Get("Content-Encoding"), Code: r.Header.Get("X-Code"), RetryAfter: remote.RetryAfter(r.Header, time.Now()),
 	}
 	a.Several = strings.HasPrefix(r.Header.Get("Content-Type"), "multipart/byteranges")
+	a.Unsettled = remote.Unsettled(r.Header, a.Modified, a.Validator)
 	a.Begin, a.End, a.Total, _ = remote.ParseContentRange(r.Header.Get("Content-Range"))
 	if signed && a.Status == 403 && a.Code == "" {
 		a.Code = remote.CodeExpired

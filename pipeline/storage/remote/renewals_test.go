@@ -1,0 +1,96 @@
+package remote_test
+
+import (
+	"errors"
+	"fmt"
+	"net"
+	"sync"
+	"testing"
+	"testing/synctest"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/lsiofs/lsiofs/pipeline/storage/remote/unkind"
+)
+
+// Credentials that expire are renewed without a reader seeing it, and a signed URL is
+// asked for anew.
+func TestCredentialsThatExpire(t *testing.T) {
+	in(t, nil, func(t *testing.T, w *world) {
+		var mu sync.Mutex
+		token := "secret-0"
+		w.source.Token = func() string { mu.Lock(); defer mu.Unlock(); return token }
+		for i := range 5 {
+			mu.Lock()
+			token = fmt.Sprintf("secret-%d", i)
+			mu.Unlock()
+			w.server.SetToken(token)
+			for range 3 {
+				require.NoError(t, w.read(w.a, 0, mib))
+			}
+		}
+		require.Equal(t, 5, w.source.Refreshed())
+
+		w.server.SetToken("secret-unknown")
+		require.ErrorContains(t, w.read(w.a, 0, mib), "renew them")
+		_, err := w.Stat(t.Context(), "a.tar")
+		require.ErrorContains(t, err, "403 Forbidden")
+		require.NotContains(t, err.Error(), "secret")
+	})
+}
+
+func TestSignedRedirectsThatExpire(t *testing.T) {
+	in(t, nil, func(t *testing.T, w *world) {
+		w.source.Resolve = true
+		for range 3 {
+			require.NoError(t, w.read(w.a, mib, mib))
+			require.NoError(t, w.read(w.a, 2*mib, mib))
+			w.server.ExpireSignatures()
+		}
+		require.Equal(t, 2, w.source.Refreshed())
+	})
+}
+
+// A name that is not found is wrong at first, and an outage later.
+func TestNamesThatAreNotFound(t *testing.T) {
+	missing := &net.DNSError{Err: "no such host", Name: "unkind.test", IsNotFound: true}
+	in(t, nil, func(t *testing.T, w *world) {
+		w.server.On(nil, unkind.LastAnswer()) // so each request needs a connection
+		require.NoError(t, w.read(w.a, 0, mib))
+		failures := 7
+		w.source.Dial = func() error {
+			if failures--; failures >= 0 {
+				return missing
+			}
+			return nil
+		}
+		require.NoError(t, w.read(w.a, 0, mib))
+	})
+	synctest.Test(t, func(t *testing.T) {
+		source := unkind.Connect(t, unkind.New())
+		source.Dial = func() error { return missing }
+		s := engine(t, source, nil)
+		_, err := s.Stat(t.Context(), "a.tar")
+		require.ErrorContains(t, err, "look at the host's name")
+		require.NotContains(t, err.Error(), "secret")
+		require.NoError(t, s.Close())
+	})
+}
+
+// Connections that can't be made now may be made later: a dead address, a full table.
+func TestConnectionsThatAreRefused(t *testing.T) {
+	in(t, nil, func(t *testing.T, w *world) {
+		w.server.On(nil, unkind.LastAnswer())
+		require.NoError(t, w.read(w.a, 0, mib))
+		dials := 0
+		w.source.Dial = func() error {
+			if dials++; dials%4 != 0 {
+				return &net.OpError{Op: "dial", Net: "tcp", Err: errors.New("connection refused")}
+			}
+			return nil
+		}
+		for range 8 {
+			require.NoError(t, w.read(w.a, 0, mib))
+		}
+	})
+}

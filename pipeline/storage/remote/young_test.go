@@ -1,0 +1,134 @@
+package remote_test
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/lsiofs/lsiofs/pipeline/storage"
+	"github.com/lsiofs/lsiofs/pipeline/storage/remote"
+	"github.com/lsiofs/lsiofs/pipeline/storage/remote/unkind"
+)
+
+// Only what may be told apart by its time alone, and is young by the service's own clock,
+// is not settled.
+func TestWhatIsUnsettled(t *testing.T) {
+	const date = "Sat, 21 Nov 2026 08:00:10 GMT"
+	at := func(second int) time.Time { return time.Date(2026, 11, 21, 8, 0, second, 999, time.UTC) }
+	const nginx, second = remote.Validator(`"6560a1c8-400"`), time.Second
+	for _, c := range []struct {
+		v        remote.Validator
+		modified time.Time
+		age      string
+		want     time.Duration
+	}{
+		{nginx, at(10), "", 2 * second}, {nginx, at(9), "", second}, {nginx, at(8), "", 0}, {nginx, at(0), "", 0},
+		{nginx, at(10), "1", second}, {nginx, at(10), "7", 0}, {nginx, at(10), "-7", 2 * second}, {nginx, at(10), "x", 2 * second},
+		{nginx, at(40), "", 32 * second}, {nginx, at(10 + 61), "", 0}, {nginx, time.Time{}, "", 0},
+		{remote.ModifiedValidator(at(10)), at(10), "", 2 * second}, {"", at(10), "", 0},
+		{`"5d8c72a5edda8d6a:0"`, at(10), "", 2 * second}, {`"1234567890123456789"`, at(10), "", 2 * second}, {`"v1"`, at(10), "", 2 * second},
+		{`"781e5e245d69b566979b86e28d23f2c7"`, at(10), "", 0}, {`"781e5e245d69b566979b86e28d23f2c7-12"`, at(10), "", 0},
+		{`"sha256-2CF24DBA5FB0A30E26E83B2AC5B9E29E1B161E5C1FA7425E73043362938B9824"`, at(10), "", 0},
+	} {
+		h := http.Header{"Date": {date}}
+		if c.age != "" {
+			h.Set("Age", c.age)
+		}
+		require.Equal(t, c.want, remote.Unsettled(h, c.modified, c.v), "%+v", c)
+	}
+	require.InDelta(t, 2*time.Second, remote.Unsettled(http.Header{}, time.Now(), nginx), 2e9, "without Date it is our clock")
+}
+
+// An object that is written again within the second that it was listed in, with the same
+// size, shows no difference: so it is waited for, and read as it is in the end.
+func TestObjectsAreListedWhenTheirSecondIsOver(t *testing.T) {
+	for name, get := range map[string]func(w *world) (storage.Object, error){
+		"listed": func(w *world) (o storage.Object, err error) {
+			err = w.List(w.t.Context(), everything, func(listed storage.Object) error { o = listed; return nil })
+			return o, err
+		},
+		"settled": func(w *world) (storage.Object, error) { return w.Settled(w.t.Context(), "a.tar") },
+	} {
+		for _, dated := range []bool{false, true} {
+			t.Run(fmt.Sprintf("%s, dated: %v", name, dated), func(t *testing.T) {
+				in(t, nil, func(t *testing.T, w *world) {
+					if dated {
+						w.server.Dated("a.tar")
+					}
+					began := time.Now().Truncate(time.Second)
+					w.server.Write("a.tar", began)
+					first := w.server.Bytes("a.tar", 0, 100)
+					go func() {
+						time.Sleep(500 * time.Millisecond)
+						w.server.Write("a.tar", began)
+					}()
+					o, err := get(w)
+					require.NoError(t, err)
+					require.GreaterOrEqual(t, time.Since(began), 2*time.Second)
+					require.Less(t, time.Since(began), 4*time.Second)
+					require.NotEqual(t, first, w.server.Bytes("a.tar", 0, 100))
+					require.NoError(t, w.read(o, 0, mib))
+
+					began = time.Now()
+					_, err = get(w)
+					require.NoError(t, err)
+					require.Zero(t, time.Since(began), "what is old is not waited for")
+				})
+			})
+		}
+	}
+}
+
+// Waits are bounded: many objects wait together, one that is written all the time can't be
+// read, and one whose server's clock stands still can.
+func TestWaitsForYoungObjectsAreBounded(t *testing.T) {
+	in(t, nil, func(t *testing.T, w *world) {
+		began := time.Now()
+		for i := range 500 {
+			w.server.Write(fmt.Sprintf("%d.tar", i), began)
+		}
+		paths, err := w.list()
+		require.NoError(t, err)
+		require.Len(t, paths, 501)
+		require.Less(t, time.Since(began), 4*time.Second)
+
+		w.server.On(unkind.Method("HEAD"), func(*unkind.Reply) { w.server.Write("a.tar", time.Now()) })
+		began = time.Now()
+		o, err := w.Settled(t.Context(), "a.tar")
+		require.NoError(t, err)
+		require.LessOrEqual(t, time.Since(began), 10*time.Second)
+		require.ErrorIs(t, storage.ReadAt(t.Context(), w, o, make([]byte, 10), 0), storage.ErrChanged)
+	})
+	in(t, nil, func(t *testing.T, w *world) {
+		began := time.Now()
+		w.server.Write("a.tar", began)
+		w.server.On(unkind.Method("HEAD"), func(p *unkind.Reply) { p.Header.Set("Date", began.UTC().Format(http.TimeFormat)) })
+		o, err := w.Settled(t.Context(), "a.tar")
+		require.NoError(t, err)
+		require.LessOrEqual(t, time.Since(began), 3*time.Second)
+		require.NoError(t, w.read(o, 0, kib))
+	})
+}
+
+// A wait ends with its context, and an object that vanishes meanwhile is an error.
+func TestWaitsForYoungObjectsEnd(t *testing.T) {
+	in(t, nil, func(t *testing.T, w *world) {
+		began := time.Now()
+		w.server.Write("a.tar", began)
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		_, err := w.Settled(ctx, "a.tar")
+		require.ErrorIs(t, err, context.DeadlineExceeded)
+		require.ErrorIs(t, w.List(ctx, everything, func(storage.Object) error { return nil }), context.DeadlineExceeded)
+		require.LessOrEqual(t, time.Since(began), time.Second)
+
+		w.server.Write("a.tar", time.Now())
+		go func() { time.Sleep(time.Second / 2); w.server.Delete("a.tar") }()
+		_, err = w.list()
+		require.ErrorContains(t, err, "a.tar: the answer is 404")
+	})
+}

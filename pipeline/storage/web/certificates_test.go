@@ -1,0 +1,117 @@
+package web
+
+import (
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/tls"
+	"crypto/x509"
+	"encoding/pem"
+	"io"
+	"log"
+	"math/big"
+	"net"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/lsiofs/lsiofs/pipeline/storage"
+	"github.com/lsiofs/lsiofs/pipeline/storage/remote"
+)
+
+// authority vouches for servers of tests.
+type authority struct {
+	certificate *x509.Certificate
+	key         *ecdsa.PrivateKey
+	file        string // in PEM
+}
+
+func newAuthority(t *testing.T) *authority {
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	require.NoError(t, err)
+	template := &x509.Certificate{SerialNumber: big.NewInt(1), NotAfter: time.Now().Add(time.Hour), IsCA: true, BasicConstraintsValid: true, KeyUsage: x509.KeyUsageCertSign}
+	der, err := x509.CreateCertificate(rand.Reader, template, template, &key.PublicKey, key)
+	require.NoError(t, err)
+	a := &authority{key: key, file: filepath.Join(t.TempDir(), "authority.pem")}
+	a.certificate, err = x509.ParseCertificate(der)
+	require.NoError(t, err)
+	require.NoError(t, os.WriteFile(a.file, pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der}), 0o600))
+	return a
+}
+
+// vouch gives a certificate of 127.0.0.1 that is good until then.
+func (a *authority) vouch(t *testing.T, until time.Time) *tls.Certificate {
+	template := &x509.Certificate{
+		SerialNumber: big.NewInt(2), NotBefore: until.Add(-48 * time.Hour), NotAfter: until,
+		IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)}, ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth},
+	}
+	der, err := x509.CreateCertificate(rand.Reader, template, a.certificate, &a.key.PublicKey, a.key)
+	require.NoError(t, err)
+	return &tls.Certificate{Certificate: [][]byte{der}, PrivateKey: a.key}
+}
+
+// TestCertificatesThatAreNotGoodAreFinalErrors: one that nobody known vouches for, and one
+// that expires while its server is read from.
+func TestCertificatesThatAreNotGoodAreFinalErrors(t *testing.T) {
+	a := newAuthority(t)
+	good, expired := a.vouch(t, time.Now().Add(time.Hour)), a.vouch(t, time.Now().Add(-time.Hour))
+	var shown atomic.Pointer[tls.Certificate]
+	var handshakes atomic.Int64
+	server := httptest.NewUnstartedServer(file("ETag", `"v1"`, "Connection", "close"))
+	server.Config.ErrorLog = log.New(io.Discard, "", 0) // handshakes that are broken off
+	server.TLS = &tls.Config{GetConfigForClient: func(*tls.ClientHelloInfo) (*tls.Config, error) {
+		handshakes.Add(1)
+		return &tls.Config{Certificates: []tls.Certificate{*shown.Load()}}, nil
+	}}
+	server.StartTLS()
+	t.Cleanup(server.Close)
+
+	engine := func(caFile string) *remote.Storage {
+		// Without tickets, which have a connection made anew without a certificate.
+		tr := transport(t, Settings{CAFile: caFile})
+		tr.base.TLSClientConfig.ClientSessionCache = nil
+		source, err := Open(t.Context(), parse(t, server.URL+"/x.tar"), Options{Transport: tr})
+		require.NoError(t, err)
+		s, err := remote.New(source, remote.DefaultConfig())
+		require.NoError(t, err)
+		t.Cleanup(func() { require.NoError(t, s.Close()) })
+		return s
+	}
+	fails := func(s *remote.Storage, words string) {
+		t.Helper()
+		for name, ask := range map[string]func() error{
+			"stat": func() error { _, err := s.Stat(t.Context(), "x.tar"); return err },
+			"list": func() error {
+				return s.List(t.Context(), func(string, bool) bool { return true }, func(storage.Object) error { return nil })
+			},
+		} {
+			before := handshakes.Load()
+			err := ask()
+			require.ErrorContains(t, err, words, name)
+			require.ErrorContains(t, err, "--ca-file", name)
+			require.ErrorContains(t, err, "x.tar", name)
+			require.EqualValues(t, 1, handshakes.Load()-before, "%s: it is not tried again", name)
+		}
+	}
+	shown.Store(good)
+	fails(engine(""), "unknown authority")
+
+	s := engine(a.file)
+	o, err := s.Stat(t.Context(), "x.tar")
+	require.NoError(t, err)
+	p := make([]byte, 10)
+	require.NoError(t, storage.ReadAt(t.Context(), s, o, p, 0))
+	shown.Store(expired)
+	before := handshakes.Load()
+	err = storage.ReadAt(t.Context(), s, o, p, 0)
+	require.ErrorContains(t, err, "has expired")
+	require.ErrorContains(t, err, "--ca-file")
+	require.ErrorContains(t, err, server.URL)
+	require.EqualValues(t, 1, handshakes.Load()-before)
+	fails(s, "has expired")
+}
