@@ -131,7 +131,7 @@ func (o *opening) open(ctx context.Context) (*Catalog, error) {
 func (o *opening) discoverAndBuild(ctx context.Context) (catalog *Catalog, err error) {
 	o.found, err = discover.Shards(ctx, discover.Config{
 		Target: o.target, Format: o.Format, OnCorrupt: o.OnCorrupt, Storage: o.storage, Reads: o.reads,
-		IndexDir: o.store.Dir(), Known: o.known, Log: o.Log,
+		AtATime: o.Profile.Or().Pass.Shards, IndexDir: o.store.Dir(), Known: o.known, Log: o.Log,
 	})
 	if err != nil {
 		return nil, err
