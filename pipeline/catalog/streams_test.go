@@ -3,6 +3,7 @@ package catalog
 import (
 	"archive/tar"
 	"bytes"
+	"context"
 	"fmt"
 	"math/rand/v2"
 	"strings"
@@ -90,6 +91,10 @@ func streamed(t testing.TB) map[string]map[string][]byte {
 // fromServer opens shards at a server with faults, through the engine of a service, which
 // sees soon that nothing comes.
 func fromServer(t *testing.T, server *unkind.Server, change func(*Config)) (*Catalog, error) {
+	return fromServerWithin(t.Context(), t, server, change)
+}
+
+func fromServerWithin(ctx context.Context, t *testing.T, server *unkind.Server, change func(*Config)) (*Catalog, error) {
 	config := remote.DefaultConfig()
 	config.FirstByteTimeout, config.SlowTime, config.SlowBytes = time.Second, time.Second, 1
 	engine, err := remote.New(unkind.Connect(t, server), config)
@@ -105,7 +110,7 @@ func fromServer(t *testing.T, server *unkind.Server, change func(*Config)) (*Cat
 	if change != nil {
 		change(&c)
 	}
-	return Open(t.Context(), c)
+	return Open(ctx, c)
 }
 
 // blobs are what the index has of each shard.
@@ -179,4 +184,88 @@ func TestShardsAtAServerAreIndexedAsTheirCopiesAre(t *testing.T) {
 			}
 		})
 	}
+}
+
+// manyShards are so many tars of some 400 KB at a server.
+func manyShards(t testing.TB, n int) *unkind.Server {
+	server := unkind.New()
+	shape := synthetic.Shape{Format: "tar", RecordBytes: 20_000, Seed: 1}
+	for i := range n {
+		var b bytes.Buffer
+		require.NoError(t, shape.WriteShard(&b, uint64(i*20), 20, nil))
+		server.PutBytes(fmt.Sprintf("%03d.tar", i), b.Bytes())
+	}
+	return server
+}
+
+// A pass that is interrupted ends at once, even where the server does not answer. The next
+// one asks for the shards that were not finished, and for nothing else.
+func TestAPassOverAServerThatWasInterruptedGoesOn(t *testing.T) {
+	const shards, answered = 60, 25
+	server := manyShards(t, shards)
+	dir := t.TempDir()
+	set := func(c *Config) { c.IndexDir, c.Format.Name = dir, "tar" }
+	hang := server.On(unkind.Method("GET"), unkind.Hang()).After(answered)
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	_, err := fromServerWithin(ctx, t, server, func(c *Config) {
+		set(c)
+		c.Progress = func(p Progress) {
+			if p.Shards > answered/2 && gets(server) > answered { // some wait for ever
+				cancel()
+			}
+		}
+	})
+	require.ErrorIs(t, err, context.Canceled)
+	hang.Off()
+	before := gets(server)
+	finished := 0
+	c, err := fromServer(t, server, func(c *Config) {
+		set(c)
+		c.Progress = func(p Progress) { finished = p.Reused }
+	})
+	require.NoError(t, err)
+	require.Greater(t, finished, answered/2)
+	require.Equal(t, shards-finished, gets(server)-before)
+	defer func() { require.NoError(t, c.Close()) }()
+	whole, err := fromServer(t, server, func(c *Config) { c.Format.Name = "tar" })
+	require.NoError(t, err)
+	defer func() { require.NoError(t, whole.Close()) }()
+	require.Equal(t, blobs(whole), blobs(c))
+}
+
+// A shard that is replaced while it is read ends the pass with an error that says so.
+func TestAShardThatChangesDuringAPassIsAnError(t *testing.T) {
+	server := unkind.New()
+	server.PutBytes("a.tar", tarOf(3000, "s"))
+	server.On(unkind.Method("GET"), func(r *unkind.Reply) {
+		unkind.Reset(500_000)(r)
+		server.Change("a.tar")
+	}).Times(1)
+	_, err := fromServer(t, server, func(c *Config) { c.Format.Name = "tar" })
+	require.ErrorIs(t, err, storage.ErrChanged)
+	require.ErrorContains(t, err, "a.tar changed while it was being indexed")
+}
+
+// What the profile does not have as a stream is read by ranges, with the same result.
+func TestShardsAtAServerWithoutStreams(t *testing.T) {
+	server := manyShards(t, 4)
+	named := func(c *Config) { c.Format.Name = "tar" }
+	streams, err := fromServer(t, server, named)
+	require.NoError(t, err)
+	defer func() { require.NoError(t, streams.Close()) }()
+	require.Equal(t, 4, gets(server))
+	ranges, err := fromServer(t, server, func(c *Config) {
+		named(c)
+		c.OpenStorage = func(o func(string, string) (storage.Storage, error)) func(string, string) (storage.Storage, error) {
+			return func(root, dir string) (storage.Storage, error) {
+				s, err := o(root, dir)
+				return struct{ storage.Storage }{s}, err
+			}
+		}(c.OpenStorage)
+	})
+	require.NoError(t, err)
+	defer func() { require.NoError(t, ranges.Close()) }()
+	require.Greater(t, gets(server), 8)
+	require.Equal(t, blobs(streams), blobs(ranges))
 }

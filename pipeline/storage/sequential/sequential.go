@@ -66,8 +66,11 @@ func (r *Reader) ReadAt(p []byte, off int64) (int, error) {
 		return 0, fmt.Errorf("%s: read at offset %d", r.object.Path, off)
 	}
 	want := min(int64(len(p)), r.object.SizeBytes-off)
-	if want <= 0 {
+	switch {
+	case off >= r.object.SizeBytes:
 		return 0, io.EOF
+	case want == 0:
+		return 0, nil
 	}
 	n, err := r.read(p[:want], off)
 	if err == nil && n < len(p) {
