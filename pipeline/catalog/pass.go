@@ -56,15 +56,15 @@ func (o *opening) newPass(b *index.Build) *pass {
 func ShardsAtATime(p profile.Pass, streamed bool, boundBytes int64, cores int) int {
 	each := 2*p.ReadBytes + smallBuffers // a window of the shard, and the storage's buffer
 	if streamed {
-		each = 2*p.StreamBytes + smallBuffers // a window, and the input of a decoder
+		each = 2*p.StreamBytes + smallBuffers // a window, and a longer one now and then
 	}
 	most := p.ShardsAtATime(cores)
 	return max(min(most, int(boundBytes/each)), min(most, cores), 1)
 }
 
-// smallBuffers is what else there is of a shard: decoded bytes, a connection's buffers,
-// the stacks of its goroutines.
-const smallBuffers = 256 << 10
+// smallBuffers is what else there is of a shard: a decoder's input of 256 KiB, decoded
+// bytes, a connection's buffers, the stacks of its goroutines.
+const smallBuffers = 384 << 10
 
 // run indexes shards[i] for all i in todo. The first failure ends it; what was
 // finished by then is kept.
