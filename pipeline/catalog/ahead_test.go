@@ -67,16 +67,3 @@ func framed(r *rand.Rand, data []byte, compress func([]byte) []byte, damage bool
 	}
 	return raw
 }
-
-func TestWithoutRoomFramesAreDecodedInTurn(t *testing.T) {
-	w := newWindows(0, 1)
-	require.True(t, w.TryTake(mostAhead))
-	require.False(t, w.TryTake(mostAhead), "beyond the bound")
-	require.True(t, w.TryTake(leastWindows-mostAhead))
-	require.False(t, w.TryTake(1), "more members than cores can use")
-	w.Give(mostAhead)
-	w.Give(leastWindows - mostAhead)
-	require.False(t, w.TryTake(mostAhead+1), "a window that is given back to the system")
-	require.True(t, w.TryTake(mostAhead))
-	w.Give(mostAhead)
-}

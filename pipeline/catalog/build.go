@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"io"
 	"math"
-	"runtime"
 
 	"github.com/lsiofs/lsiofs/pipeline/catalog/index"
 	"github.com/lsiofs/lsiofs/pipeline/unpack"
@@ -22,10 +21,7 @@ func (o *opening) build(ctx context.Context, shards []index.Shard, todo []int) (
 	defer b.Close()
 	todo = o.goOn(b, shards, todo)
 	o.plan(shards, todo)
-	p := pass{
-		storage: o.storage, reads: o.reads, unpacker: o.found.Unpacker, onCorrupt: o.OnCorrupt, build: b, progress: o.reporter,
-		portions: o.Profile.Or().Pass, windows: newWindows(o.MemoryBytes, runtime.GOMAXPROCS(0)),
-	}
+	p := o.newPass(b)
 	if err := p.run(ctx, o.found.Shards, todo); err != nil {
 		return nil, err
 	}

@@ -23,25 +23,24 @@ type Shard struct {
 	Parts        bool   // it is made of parts, see Part
 }
 
-// Part is one part of a shard that is made of parts, of those that are kept:
-// decoded bytes [DecodedBytes, EndBytes), of a member that begins at RawBytes of
-// the file. The next one that is kept begins at EndRawBytes there, which is 0
-// where none does.
+// Part is one part of a shard that is made of parts, such as a game in a tar. It is the
+// decoded bytes [DecodedBytes, EndBytes), and begins at RawBytes of the file. The next
+// part that was kept begins at EndRawBytes of the file; 0 means that there is none.
 type Part struct {
 	DecodedBytes, EndBytes int64
 	RawBytes, EndRawBytes  int64
 }
 
-// Extent is where a record lies. [OffsetBytes, OffsetBytes+SizeBytes) may end
-// one byte beyond the decoded shard: that byte is then a '\n'.
+// Extent is where a record lies in its decoded shard. [OffsetBytes,
+// OffsetBytes+SizeBytes) may end one byte beyond the shard: that byte is then a '\n'.
 type Extent struct {
 	Shard                  int
 	Ordinal                uint64 // of the record in its shard
 	OffsetBytes, SizeBytes int64
 }
 
-// Catalog is immutable and safe for concurrent use. Its methods do no I/O
-// beyond page faults on the stored index.
+// Catalog is what is known of a dataset. It is immutable and safe for concurrent use.
+// Its methods do no I/O, except for page faults on the stored index.
 type Catalog struct {
 	root       string
 	format     spec.Format

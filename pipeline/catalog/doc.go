@@ -1,42 +1,54 @@
-// Package catalog knows what a dataset holds and where: its shards, their
-// records' extents, the chunks that an order permutes. It is built once by a
-// pass over the shards on all cores, stored, and opened again at once while the
-// shards stay as they are. It knows nothing of orders.
+// Package catalog says what a dataset holds and where: its shards, where each record
+// begins and ends, and the chunks that a shuffle permutes. The first time, it reads
+// through the shards. It stores what it found, and opens that at once later, as long as
+// the shards have not changed. It knows nothing of orders.
 //
-// Records are numbered 0 … Records()-1 in dataset order (ORDER.md): shards by
-// path, within a shard as they lie. A record number is the reference that all
-// later stages hand around.
+// Records are numbered 0 … Records()-1 in dataset order (ORDER.md): shards by path, and
+// within a shard as they lie there. Later stages name a record by its number.
 //
 // # From files to a catalog
 //
 //	DATASET ─ package discover ─► shards and their format
 //	  ─ reuse: the stored index, journals of interrupted builds ─► what is new
-//	  ─ pass: unpack.Scan on all cores ─ index.Packer ─► index.Build
+//	  ─ pass: unpack.Scan, several shards at a time ─ index.Packer ─► index.Build
 //	  ─ refuse what is no dataset ─ seal ─► index.Image ─► Catalog
 //
-// Package discover finds the shards, package index stores what is known of them, and
-// neither knows of the other. This package joins them (open.go, build.go), reads the
-// shards that are new or changed (pass.go, reading.go), and answers look-ups from the
-// stored index (catalog.go, lookup.go, chunks.go).
+// Package discover finds the shards. Package index stores what is known of them. Neither
+// knows of the other. This package connects them (open.go, build.go), reads the shards
+// that are new or changed (pass.go, reading.go), and answers look-ups from the stored
+// index (catalog.go, lookup.go, chunks.go).
 //
-// A shard is indexed again when its size, mtime, inode or ctime differs, as far as
-// these last on its file system (package identity): where they don't they are 0.
+// A shard is indexed again when its size, mtime, inode or ctime differs. A time or number
+// that does not last on its file system (package identity) is 0 and not compared.
 //
-// Shards are indexed in parallel, and of a shard of many zstd or lz4 frames those
-// that follow are decoded ahead, in the room that decoders have together (windows,
-// unpack.Ahead). A format sees the decoded bytes of a shard in order all the same,
-// from one goroutine: so records may lie across frames, and the index does not
-// depend on the number of cores, on memory or on timing.
+// # How shards are read
+//
+// The profile of the storage says how many shards are read at a time, and how. A local
+// shard is read in large portions, or its headers alone. A shard at a service is one
+// request, a stream (package sequential): short gaps between headers are read and
+// dropped, and after a long one the next header is requested by itself.
+//
+// A format always sees the decoded bytes of a shard in order, from one goroutine. So
+// records may lie across compressed frames, and the index does not depend on the number
+// of cores, on memory, on the storage or on timing.
+//
+// Memory has three parts, and Config.MemoryBytes bounds each:
+//
+//   - decoders, also of frames that are decoded ahead (package decoding)
+//   - buffers: fewer shards are read at a time (ShardsAtATime)
+//   - what is known of the records of unfinished shards: shards begin later (admission)
+//
+// As many shards as there are cores are read in any case.
 //
 // # Look-ups
 //
-// A look-up goes from the record number to the shard (a small table, then bisection),
-// to a block of 128 records, to the record. Callers ask for many records at a time;
-// those that follow each other cost the least. No look-up reads a shard, and the ones
-// for records allocate nothing.
+// A look-up goes from the record number to the shard (a small table, then bisection), to
+// a block of 128 records, to the record. Callers ask for many records at a time; records
+// that follow each other cost the least. No look-up reads a shard. Look-ups of records
+// allocate nothing.
 //
 // # Beside the index
 //
-// Others may keep what they compute from a catalog in files beside its index, by name
-// and ending: SaveBeside, LoadBeside. Identity says which index it was computed from.
+// Other packages may keep files beside the index, by name and ending: SaveBeside and
+// LoadBeside. Identity says which index such a file was computed from.
 package catalog

@@ -79,8 +79,8 @@ func (c *Catalog) find(p *place, record uint64) {
 	p.index = record - p.blockFirst
 }
 
-// Extents fills dst[i] with the extent of records[i]; lengths must be equal.
-// Records that follow each other cost the least.
+// Extents sets dst[i] to the extent of records[i]. The lengths must be equal. Records
+// that follow each other cost the least.
 func (c *Catalog) Extents(records []uint64, dst []Extent) {
 	var p place
 	_ = dst[:len(records)]

@@ -21,20 +21,22 @@ type Config struct {
 	Format    spec.Format
 	OnCorrupt spec.OnCorrupt
 	IndexDir  string
-	// Target, where it is set, is what Dataset stands for at a service. Its storage
-	// tries again itself: what fails there is not read anew.
+	// Target is what Dataset stands for at a service; nil for a path. The storage of a
+	// service repeats failed requests itself, so its failed reads are not repeated here.
 	Target *discover.Target
-	// OpenStorage gives the storage of a dataset's root directory (absolute) or URL. What that
-	// keeps for itself goes to indexDir, "" where nothing can be stored. It stays whose
-	// it is: it is read until Open returns, and not closed.
+	// OpenStorage gives the storage of a dataset's root directory (absolute) or URL. The
+	// storage may keep files in indexDir, which is "" if nothing can be stored. Open reads
+	// it and does not close it.
 	OpenStorage func(root, indexDir string) (storage.Storage, error)
-	// Profile says how the storage's shards are gone through; the zero value stands for
-	// the defaults of an unknown one. What is found does not depend on it.
+	// Profile says how shards are read from the storage; the zero value is the defaults
+	// of an unknown storage. What is found does not depend on it.
 	Profile profile.Profile
 	// Rebuild indexes every shard again, whatever is stored.
 	Rebuild bool
-	// MemoryBytes bounds what decoders hold while shards are indexed, but for
-	// one at a time; below 32 MiB it is that.
+	// MemoryBytes bounds what decoders hold while shards are indexed, except for one
+	// decoder at a time. A quarter of it bounds the buffers of the shards that are read at
+	// a time, and another quarter what is known of their records; as many shards as there
+	// are cores are read in any case. Less than 32 MiB counts as 32 MiB.
 	MemoryBytes int64
 	// Progress, when set, is called from one goroutine now and then, and a
 	// last time when the catalog is ready.
@@ -42,9 +44,9 @@ type Config struct {
 	Log      *slog.Logger
 }
 
-// Open finds the dataset's shards, reads the stored index where it still holds,
-// indexes what is new or changed, stores the result, and returns the catalog, which
-// the caller closes.
+// Open finds the dataset's shards, takes what the stored index has of unchanged ones,
+// indexes the others, stores the result, and returns the catalog. The caller closes it.
+// When ctx ends, the shards that were finished are kept for the next time.
 func Open(ctx context.Context, c Config) (*Catalog, error) {
 	if c.Log == nil {
 		c.Log = slog.New(slog.DiscardHandler)
@@ -77,9 +79,9 @@ func (c *Config) find() (discover.Target, error) {
 	return discover.ParseTarget(c.Dataset)
 }
 
-// DirectoryFor is where the index of a dataset is stored, absolute: indexDir
-// where that is not empty, else the directory that lies with the dataset, else
-// the user's own. refused is why the one that lies with the dataset is not used.
+// DirectoryFor is the absolute path of the directory where a dataset's index is stored:
+// indexDir if it is not empty, else the directory beside the dataset, else one of the
+// user's own. refused is why the one beside the dataset is not used.
 func DirectoryFor(indexDir, dataset string) (dir string, refused, err error) {
 	root := ""
 	if t, err := discover.ParseTarget(dataset); err == nil {
@@ -131,7 +133,7 @@ func (o *opening) open(ctx context.Context) (*Catalog, error) {
 func (o *opening) discoverAndBuild(ctx context.Context) (catalog *Catalog, err error) {
 	o.found, err = discover.Shards(ctx, discover.Config{
 		Target: o.target, Format: o.Format, OnCorrupt: o.OnCorrupt, Storage: o.storage, Reads: o.reads,
-		IndexDir: o.store.Dir(), Known: o.known, Log: o.Log,
+		AtATime: o.Profile.Or().Pass.Shards, IndexDir: o.store.Dir(), Known: o.known, Log: o.Log,
 	})
 	if err != nil {
 		return nil, err

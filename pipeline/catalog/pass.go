@@ -10,27 +10,61 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
+	"github.com/lsiofs/lsiofs/pipeline/catalog/decoding"
 	"github.com/lsiofs/lsiofs/pipeline/catalog/discover"
 	"github.com/lsiofs/lsiofs/pipeline/catalog/index"
 	"github.com/lsiofs/lsiofs/pipeline/spec"
 	"github.com/lsiofs/lsiofs/pipeline/storage"
 	"github.com/lsiofs/lsiofs/pipeline/storage/profile"
+	"github.com/lsiofs/lsiofs/pipeline/storage/sequential"
 	"github.com/lsiofs/lsiofs/pipeline/unpack"
 	"github.com/lsiofs/lsiofs/pipeline/unpack/formats"
 )
 
-// pass indexes shards, several at a time, and keeps each one that is finished. It
-// holds as many packed shards as there are cores.
+// pass indexes shards, several at a time, and keeps each one that is finished. Besides
+// decoders (room) and what is known of records (admission) a shard takes some buffers.
 type pass struct {
 	storage   storage.Storage
-	reads     storage.Storage // the same, for ordinary reads
+	reads     storage.Storage    // the same, for ordinary reads
+	streams   sequential.Storage // the same, where shards are read as streams
 	unpacker  unpack.Format
 	onCorrupt spec.OnCorrupt
 	build     *index.Build
 	progress  *reporter
 	portions  profile.Pass
-	windows   *windows
+	room      *decoding.Room
+	admission *admission
+	atATime   int // shards
 }
+
+// newPass makes a pass for what o has found, within the memory of the configuration.
+func (o *opening) newPass(b *index.Build) *pass {
+	memory, cores := max(o.MemoryBytes, decoding.LeastBytes), runtime.GOMAXPROCS(0)
+	p := &pass{
+		storage: o.storage, reads: o.reads, unpacker: o.found.Unpacker, onCorrupt: o.OnCorrupt, build: b, progress: o.reporter,
+		portions: o.Profile.Or().Pass, room: decoding.NewRoom(memory, cores), admission: newAdmission(memory/4, cores),
+	}
+	p.streams = streamsOf(o.storage, p.portions)
+	p.atATime = ShardsAtATime(p.portions, p.streams != nil, memory/4, cores)
+	return p
+}
+
+// ShardsAtATime is how many shards are read at a time on a machine with that many cores:
+// as many as the profile says whose buffers take no more than boundBytes, but no fewer
+// than the lesser of the profile's and the cores'. streamed says that they are read as
+// streams.
+func ShardsAtATime(p profile.Pass, streamed bool, boundBytes int64, cores int) int {
+	each := 2*p.ReadBytes + smallBuffers // a window of the shard, and the storage's buffer
+	if streamed {
+		each = 2*p.StreamBytes + smallBuffers // a window, and a longer one now and then
+	}
+	most := p.ShardsAtATime(cores)
+	return max(min(most, int(boundBytes/each)), min(most, cores), 1)
+}
+
+// smallBuffers is what else there is of a shard: a decoder's input of 256 KiB, decoded
+// bytes, a connection's buffers, the stacks of its goroutines.
+const smallBuffers = 384 << 10
 
 // run indexes shards[i] for all i in todo. The first failure ends it; what was
 // finished by then is kept.
@@ -41,16 +75,18 @@ func (p *pass) run(ctx context.Context, shards []discover.Shard, todo []int) err
 		return int(min(1, max(-1, shards[j].Object.SizeBytes-shards[i].Object.SizeBytes)))
 	})
 	g, gctx := errgroup.WithContext(ctx)
-	g.SetLimit(p.portions.ShardsAtATime(runtime.GOMAXPROCS(0)))
+	g.SetLimit(p.atATime)
 	for _, i := range todo {
-		if gctx.Err() != nil {
+		held, err := p.admission.begin(gctx, shards[i].Object.SizeBytes)
+		if err != nil {
 			break
 		}
 		g.Go(func() error {
+			defer held.end()
 			if err := gctx.Err(); err != nil {
 				return err
 			}
-			done, err := p.shard(gctx, shards[i])
+			done, err := p.shard(gctx, shards[i], held)
 			if err != nil {
 				return err
 			}
@@ -64,18 +100,16 @@ func (p *pass) run(ctx context.Context, shards []discover.Shard, todo []int) err
 }
 
 // shard indexes one shard.
-func (p *pass) shard(ctx context.Context, c discover.Shard) (index.Shard, error) {
-	codec := c.Codec
-	if _, parts := codec.(unpack.PartCodec); !parts { // whose decoders are of one size
-		codec = p.windows.codec(ctx, codec)
-	}
+func (p *pass) shard(ctx context.Context, c discover.Shard, held *admitted) (index.Shard, error) {
+	codec := p.room.Codec(ctx, c.Codec)
 	_, keyed := p.unpacker.(unpack.Renamer)
 	packer := index.NewPacker(keyed, codec != nil)
-	r, err := newShardReader(ctx, p.storage, p.reads, c.Object, p.portions, &p.progress.bytes)
+	r, err := p.open(ctx, c)
+	defer r.close()
 	if err != nil {
 		return index.Shard{}, errChangedMeanwhile(c.Object.Path, err)
 	}
-	defer r.close()
+	r.told = func(reached int64) { held.reached(reached, packer.HeldBytes()) }
 	var records uint64 // told to progress
 	tell := func() {
 		p.progress.records.Add(packer.Records() - records)
@@ -107,7 +141,9 @@ func (p *pass) shard(ctx context.Context, c discover.Shard) (index.Shard, error)
 	if lost := sum.Lost(); len(lost.First) > 0 && p.onCorrupt != spec.CorruptSkip {
 		return index.Shard{}, fmt.Errorf("%s: %w: repair or remove the file; --on-corrupt skip leaves it out", c.Object.Path, lost.First[0])
 	}
-	if !unreadable && r.outline == nil { // of which nothing was read that could have changed
+	// Of an outline nothing was read that could have changed, and whatever comes from a
+	// stream is of the version that was listed.
+	if !unreadable && r.outline == nil && p.streams == nil {
 		if err := p.unchanged(ctx, c.Object); err != nil {
 			return index.Shard{}, err
 		}

@@ -5,24 +5,31 @@ import (
 	"io"
 	"sync/atomic"
 
+	"github.com/lsiofs/lsiofs/pipeline/catalog/discover"
 	"github.com/lsiofs/lsiofs/pipeline/storage"
 	"github.com/lsiofs/lsiofs/pipeline/storage/profile"
+	"github.com/lsiofs/lsiofs/pipeline/storage/sequential"
 	"github.com/lsiofs/lsiofs/pipeline/unpack"
 )
 
 // shardReader reads a shard for a pass. It remembers the storage's failure, so that
-// it is told from what a format says of the bytes, and reads what memory
-// holds without asking the storage's queues. Of an object that is put together
-// from files it reads what is around these. It counts how far into the shard reads
-// have come, which is what progress is measured by: passes skip over most of a tar.
+// it is told from what a format says of the bytes. It has three ways to read:
+//
+//   - as one stream, where the storage has streams and the profile asks for them
+//   - what memory holds, without asking the storage's queues
+//   - of an object that is put together from files, what is around these
+//
+// It counts how far into the shard reads have come, which is what progress is measured
+// by: passes skip over most of a tar.
 type shardReader struct {
-	reader  *storage.Reader
-	files   storage.Storage // knows what memory holds, and what is around files
-	object  storage.Object
-	failure error
-	pass    profile.Pass
-	reached int64
-	counter *atomic.Int64 // of all shards together
+	reader   reader
+	files    storage.Storage // knows what memory holds, and what is around files
+	object   storage.Object
+	failure  error
+	portions unpack.Portions
+	reached  int64
+	told     func(reached int64) // after each read
+	counter  *atomic.Int64       // of all shards together
 
 	opened   bool
 	resident storage.Resident // nil where there is none
@@ -34,10 +41,40 @@ var (
 	_ unpack.PortionedReaderAt = (*shardReader)(nil)
 )
 
-func newShardReader(ctx context.Context, files, reads storage.Storage, o storage.Object, pass profile.Pass, counter *atomic.Int64) (*shardReader, error) {
-	r := &shardReader{reader: storage.NewReader(ctx, reads, o, int(pass.ReadBytes)), files: files, object: o, pass: pass, counter: counter}
+// reader is a way to read an object.
+type reader interface {
+	io.ReaderAt
+	Close()
+}
+
+// streamsOf gives a storage whose shards are to be read as streams, nil otherwise.
+func streamsOf(s storage.Storage, p profile.Pass) sequential.Storage {
+	if streams, ok := s.(sequential.Storage); ok && p.StreamBytes > 0 {
+		return streams
+	}
+	return nil
+}
+
+// open makes a reader of one shard, which is closed by the caller even after an error.
+func (p *pass) open(ctx context.Context, c discover.Shard) (*shardReader, error) {
+	o, b := c.Object, p.portions
+	r := &shardReader{
+		files: p.storage, object: o, told: func(int64) {}, counter: &p.progress.bytes,
+		portions: unpack.Portions{ReadBytes: int(b.ReadBytes), SkipBytes: b.SkipBytes, HeaderBytes: b.HeaderBytes},
+	}
+	headed, onlyHead := p.unpacker.(unpack.Headed)
+	switch onlyHead = onlyHead && c.Codec == nil; {
+	case p.streams == nil:
+		r.reader = storage.NewReader(ctx, p.reads, o, int(b.ReadBytes))
+	case onlyHead: // more than that would be on its way before the stream is given up
+		r.portions.ReadBytes = headed.HeadBytes()
+		r.reader = storage.NewReader(ctx, p.reads, o, int(b.ReadBytes))
+	default:
+		r.portions.ReadBytes = int(b.StreamBytes)
+		r.reader = sequential.New(ctx, p.streams, o, sequential.Config{SkipBytes: b.SkipBytes, ReadBytes: int(b.ReadBytes)})
+	}
 	var err error
-	if made, ok := files.(storage.Outliner); ok {
+	if made, ok := p.storage.(storage.Outliner); ok {
 		r.outline, err = made.Outline(o)
 	}
 	return r, err
@@ -62,13 +99,12 @@ func (r *shardReader) advance(to int64) {
 	if to > r.reached {
 		r.counter.Add(to - r.reached)
 		r.reached = to
+		r.told(to)
 	}
 }
 
 // Portions implements unpack.PortionedReaderAt.
-func (r *shardReader) Portions() unpack.Portions {
-	return unpack.Portions{ReadBytes: int(r.pass.ReadBytes), SkipBytes: r.pass.SkipBytes, HeaderBytes: r.pass.HeaderBytes}
-}
+func (r *shardReader) Portions() unpack.Portions { return r.portions }
 
 // Holds implements unpack.ResidentReaderAt. The file is opened by the first
 // call: of most small shards nobody asks. That it can't be is not told: the next

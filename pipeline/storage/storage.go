@@ -9,7 +9,8 @@
 // one) and remote (objects of services: packages s3 and web). cached is a disk cache over
 // another one. storagetest is the test suite that every implementation passes, except
 // joined, whose objects are not files.
-// Wrappers (retry, counting, faults) are Storages themselves.
+// Wrappers (retry, counting, faults) are Storages themselves. sequential reads one object
+// from front to back, through a stream where the storage has streams.
 package storage
 
 import (

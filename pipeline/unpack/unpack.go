@@ -114,6 +114,13 @@ type Unitary interface {
 	SplitByUnit() bool
 }
 
+// Headed is implemented by formats whose records lie at places that follow from a shard's
+// header and its size: of an uncompressed shard, Index looks at the first bytes alone.
+type Headed interface {
+	// HeadBytes is how many bytes are read first. They hold the header of most shards.
+	HeadBytes() int
+}
+
 // Foldered is implemented by formats whose shards are directories. A storage presents a
 // directory as one shard: its files, one after the other, with FileFraming around each.
 // Such formats are never detected, for a directory has no contents to look at.

@@ -213,6 +213,8 @@ func (f *forward) at(off int64) ([]byte, error) {
 	}
 }
 
+func (f *forward) failed() error { return f.failure }
+
 // rest reads the object to its end.
 func (f *forward) rest() error {
 	if f.reached == f.object.SizeBytes {

@@ -15,21 +15,27 @@ import (
 type worker struct {
 	ctx     context.Context
 	run     *run
-	forward *forward
+	forward reading
 	extents extents
 	payload payload
 	claimed int  // a shard that is to be read next
 	claims  bool // there is one
 }
 
-func newWorker(ctx context.Context, r *run, workers int) (*worker, error) {
-	p := r.config.Profile.Or()
-	depth := max(2, int(min(p.InFlightBytes, p.Pass.InFlightBytes)/p.ReadBytes)/workers)
-	f, err := newForward(ctx, r.config.Storage, p.ReadBytes, depth, func(n int64) { r.bytes.Add(n) })
+func newWorker(ctx context.Context, r *run) (*worker, error) {
+	w := &worker{ctx: ctx, run: r}
+	arrived := func(n int64) { r.bytes.Add(n) }
+	p := r.config.Profile
+	if r.streams != nil {
+		w.forward = newStreamed(ctx, r.streams, p.Pass, arrived)
+		return w, nil
+	}
+	f, err := newForward(ctx, r.config.Storage, p.ReadBytes, r.depth, arrived)
 	if err != nil {
 		return nil, err
 	}
-	return &worker{ctx: ctx, run: r, forward: f}, nil
+	w.forward = f
+	return w, nil
 }
 
 func (w *worker) close() { w.forward.close() }
@@ -85,9 +91,9 @@ func (w *worker) shard(number int) result {
 		return nil
 	}
 	restart := func() { w.extents.restart() }
-	codec := s.Codec
+	codec := w.run.room.Codec(w.ctx, s.Codec)
 	if !s.Parts && w.payload.verifier != nil { // formats with parts have no checksums of their own
-		codec = tee{inner: s.Codec, begin: w.payload.restart, look: w.payload.look}
+		codec = tee{inner: codec, begin: w.payload.restart, look: w.payload.look}
 	}
 	sum, err := unpack.Scan(w.ctx, c.Unpacker(), codec, w.forward, s.Object.SizeBytes, emit, restart)
 	if codec == nil {
@@ -99,8 +105,8 @@ func (w *worker) shard(number int) result {
 	switch {
 	case w.ctx.Err() != nil:
 		return r
-	case w.forward.failure != nil:
-		finding(-1, 0, -1, "can't be read: %s", reasonOf(s.Object.Path, w.forward.failure))
+	case w.forward.failed() != nil:
+		finding(-1, 0, -1, "can't be read: %s", reasonOf(s.Object.Path, w.forward.failed()))
 		return r
 	case errors.As(err, &refused):
 		finding(-1, refused.OffsetBytes, -1, "%s", refused.Reason)

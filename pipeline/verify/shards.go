@@ -11,8 +11,10 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/lsiofs/lsiofs/pipeline/catalog"
+	"github.com/lsiofs/lsiofs/pipeline/catalog/decoding"
 	"github.com/lsiofs/lsiofs/pipeline/storage"
 	"github.com/lsiofs/lsiofs/pipeline/storage/profile"
+	"github.com/lsiofs/lsiofs/pipeline/storage/sequential"
 )
 
 // Config says what Shards reads.
@@ -22,6 +24,9 @@ type Config struct {
 	Storage storage.Storage
 	// Profile says which reads the storage is fast at.
 	Profile profile.Profile
+	// MemoryBytes bounds what reads and decoders take, but for one of each; below 32 MiB
+	// it is that.
+	MemoryBytes int64
 	// Progress, if set, is called now and then from one goroutine, and a last time with
 	// Done.
 	Progress func(catalog.Progress)
@@ -58,20 +63,19 @@ type Report struct {
 	Total    uint64    `json:"findings_total"`
 }
 
-// Shards reads all shards, as many at a time as the profile says; for local files that
-// is one for each core. It fails only if ctx ends; the report is then meaningless. It
-// takes the profile's bytes in flight, bounded by those of an index pass, and the
-// decoders' memory.
+// Shards reads all shards, as many at a time as the profile says and memory allows; for
+// local files that is one for each core. Where the storage has streams and the profile
+// asks for them, each shard is one. It fails only if ctx ends; the report is then
+// meaningless.
 func Shards(ctx context.Context, c Config) (Report, error) {
-	run := &run{config: c, results: make([]result, c.Catalog.Shards())}
-	run.largestFirst()
-	workers := max(1, min(c.Profile.Or().Pass.ShardsAtATime(runtime.GOMAXPROCS(0)), len(run.queue)))
+	run := newRun(c)
+	workers := min(run.workers, len(run.queue))
 	stop := catalog.Tell(c.Progress, run.progress())
 	defer stop(false)
 	g, gctx := errgroup.WithContext(ctx)
 	for range workers {
 		g.Go(func() error {
-			w, err := newWorker(gctx, run, workers)
+			w, err := newWorker(gctx, run)
 			if err != nil {
 				return err
 			}
@@ -91,7 +95,11 @@ func Shards(ctx context.Context, c Config) (Report, error) {
 
 // run is one call of Shards.
 type run struct {
-	config  Config
+	config  Config             // with its defaults
+	streams sequential.Storage // nil: shards are not read as streams
+	workers int                // so many shards are read at a time
+	depth   int                // reads under way of each, without streams
+	room    *decoding.Room
 	results []result // by shard; each is written by one worker
 	queue   []int    // the shards, in the order in which they are read
 	next    atomic.Int64
@@ -100,6 +108,27 @@ type run struct {
 	bytes   atomic.Int64
 	records atomic.Uint64
 }
+
+// newRun divides the memory: half of it is for what is read and not looked at yet, and
+// all that is free for decoders.
+func newRun(c Config) *run {
+	cores := runtime.GOMAXPROCS(0)
+	c.Profile, c.MemoryBytes = c.Profile.Or(), max(c.MemoryBytes, decoding.LeastBytes)
+	r := &run{config: c, results: make([]result, c.Catalog.Shards()), room: decoding.NewRoom(c.MemoryBytes/2, cores)}
+	r.largestFirst()
+	p, most := c.Profile, c.MemoryBytes/2
+	if s, ok := c.Storage.(sequential.Storage); ok && p.Pass.StreamBytes > 0 {
+		r.streams, r.workers = s, catalog.ShardsAtATime(p.Pass, true, most, cores)
+		return r
+	}
+	inFlight := min(p.InFlightBytes, p.Pass.InFlightBytes, most)
+	r.workers = max(1, min(p.Pass.ShardsAtATime(cores), int(most/(leastDepth*p.ReadBytes))))
+	r.depth = max(leastDepth, int(inFlight/p.ReadBytes)/max(1, min(r.workers, len(r.queue))))
+	return r
+}
+
+// leastDepth has one read come while the one before is looked at.
+const leastDepth = 2
 
 // result is what was found in one shard.
 type result struct {

@@ -8,15 +8,14 @@
 //	  ─ sniff ─► a format by the first bytes, where the name says nothing
 //	  ─► Found: the format, the shards in dataset order, what was passed over
 //
-// Who asks for a format by its name gets the files that have its extension, or all
-// files where none has. With format auto the names decide first. Files whose names
-// say nothing are opened, and so are those that two formats claim: a .tar may be games
-// of lc0. Text counts as a dataset only where there is nothing else, so a README
-// beside shards does no harm.
+// If a format is asked for by name, the shards are the files with its extension, or all
+// files if none has it. With format auto the names decide first. A file is opened if its
+// name says nothing, or if two formats claim it: a .tar may hold games of lc0. Text is a
+// dataset only if there is nothing else, so a README beside shards does no harm.
 //
 // Errors are for the person who typed DATASET. They name files and say what to type
-// instead: two formats at once, none at all, one that lsiofs can't read yet, a number
-// of a pattern's range that has no file.
+// instead. Examples: there are two formats, or none; lsiofs can't read the format yet; a
+// number of a pattern's range has no file.
 //
 //	target.go    what DATASET stands for
 //	pattern.go   patterns: *, **, {a,b}
@@ -28,7 +27,7 @@
 //	find.go      the decision
 //	refusals.go  the errors
 //
-// A file that was opened and is no shard is in Found.Judged. Callers keep these, and
-// answer for them with Config.Known in the next run: then an unchanged dataset is
-// found without opening a file.
+// Found.Judged has the files that were opened and are no shards. Callers keep this list,
+// and answer for these files with Config.Known in the next run. Then an unchanged dataset
+// is found without opening a file.
 package discover

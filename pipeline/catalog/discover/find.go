@@ -25,6 +25,9 @@ type Config struct {
 	Storage storage.Storage
 	// Reads is the storage that contents are read from: Storage, or one around it.
 	Reads storage.Storage
+	// AtATime is how many files are opened at a time to see what they are; 0 means two
+	// a core.
+	AtATime int
 	// IndexDir holds no shards where it lies below the root; "" for none.
 	IndexDir string
 	// Known gives the answer of an earlier run for a file that is the same: the

@@ -1,6 +1,7 @@
 package discover
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -23,7 +24,7 @@ const sniffRawBytes = 1 << 20
 func (f *finder) judge(ctx context.Context, files []candidate) ([]unpack.Format, error) {
 	list := make([]unpack.Format, len(files))
 	g, ctx := errgroup.WithContext(ctx)
-	g.SetLimit(2 * runtime.GOMAXPROCS(0))
+	g.SetLimit(max(1, cmp.Or(f.AtATime, 2*runtime.GOMAXPROCS(0))))
 	for i, c := range files {
 		if x, ok := f.known(c.Object); ok {
 			list[i] = x
@@ -68,8 +69,9 @@ func (f *finder) unreadable(ctx context.Context, o storage.Object, err error) er
 // byContent is a file's format by its content, nil for none. What has a known
 // ending is asked about by formats that may have it all the same.
 func (f *finder) byContent(ctx context.Context, c candidate) (unpack.Format, error) {
-	raw := storage.NewReader(ctx, f.Reads, c.Object, 0)
-	defer raw.Close()
+	reader := storage.NewReader(ctx, f.Reads, c.Object, 0)
+	defer reader.Close()
+	raw := &headReader{raw: reader, sizeBytes: c.Object.SizeBytes}
 	if f.byExtension(c.inner) == nil {
 		head, err := headOf(c, raw)
 		if err != nil {
@@ -85,6 +87,28 @@ func (f *finder) byContent(ctx context.Context, c candidate) (unpack.Format, err
 		}
 	}
 	return nil, nil
+}
+
+// headReader reads the beginning of a file once, however small the parts are in which it
+// is looked at: at a service each would be a request.
+type headReader struct {
+	raw       io.ReaderAt
+	sizeBytes int64
+	head      []byte // nil: not read yet
+}
+
+func (h *headReader) ReadAt(p []byte, off int64) (int, error) {
+	if off < 0 || off+int64(len(p)) > min(h.sizeBytes, unpack.SniffBytes) {
+		return h.raw.ReadAt(p, off)
+	}
+	if h.head == nil {
+		head := make([]byte, min(h.sizeBytes, unpack.SniffBytes))
+		if n, err := h.raw.ReadAt(head, 0); n < len(head) {
+			return 0, err
+		}
+		h.head = head
+	}
+	return copy(p, h.head[off:]), nil
 }
 
 func (f *finder) byHead(c candidate, head []byte) unpack.Format {

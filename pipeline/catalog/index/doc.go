@@ -1,7 +1,6 @@
-// Package index is what lsiofs keeps on disk of a dataset: for each shard, where its
-// records begin and end. It packs that into some bits a record, stores it, and gives it
-// back, checked, without reading it into memory. It does not look for shards, and does
-// not read them: callers hand it records.
+// Package index stores where the records of a dataset's shards begin and end. It packs
+// that into a few bits a record, writes it to a file, and answers from the mapped file.
+// It neither looks for shards nor reads them: callers give it the records.
 //
 //	records of a shard ─ Packer ─► Blob        one shard, packed: bits, block, blob, losses
 //	blobs ─ Build.Add ─► journal               what is finished outlives a crash: build, journal
@@ -9,13 +8,13 @@
 //	Store ─ Load ─► Image                      the directory: store, mapping, trust, beside
 //
 // A Store is the index directory as one dataset sees it. Load gives the Image of an
-// earlier run, if it is whole and of the same thing (Key). Callers compare its shards
-// with what is there now, take the blobs of those that are the same, and make a Build
-// of the rest. Build says in which order it is used. Without a directory, or with one
-// that can't be written, all of it works in memory, and a warning says so.
+// earlier run, if it is whole and of the same dataset and format (Key). Callers compare
+// its shards with those that are there now, take over the blobs of the unchanged ones,
+// and make a Build of the rest. Without a directory that can be written, all of it works
+// in memory, and a warning says so.
 //
-// An Image answers by shard, a Blob by record of that shard. Blobs are slices of the
-// Image's bytes: reading one allocates nothing, and none may be used once the Image
+// An Image has a Blob for each shard, and a Blob answers by record. Blobs are slices of
+// the Image's bytes: reading one allocates nothing, and none may be used once the Image
 // is closed.
 //
 // # The sealed index
@@ -70,30 +69,32 @@
 //	data       of each block: its records' sizes, minus the smallest; then from
 //	           a byte on the gaps between them, minus the smallest
 //
-// A gap is the next record's start less this one's end; it is negative where
-// records overlap. So a size is found in O(1), an offset by a sum over at most
-// 127 values, and equal values cost nothing.
+// A gap is the next record's start minus this one's end; it is negative where records
+// overlap. So a size is found in O(1), and an offset by a sum over at most 127 values.
+// Equal values take no space.
 //
-// The pages of a mapped file can go, and not come again: where the file system is
-// another machine's or process' an index is copied to memory, and so is one of up to
-// 16 MiB, and checked there. An error of the disk of a larger one ends the process.
+// Pages of a mapped file may have to be read again later, and that may fail. So an index
+// of up to 16 MiB is copied to memory and checked there, and so is any index on a file
+// system of another machine or process. A larger one stays mapped; an error of its disk
+// ends the process.
 //
-// An index is believed, so it counts only where nobody else could have written
-// it: trust.go. One of another version is that of another dataset (the version is
-// in its name's hash), stays as it is, and a new one is built beside it.
+// What an index says is believed. So it counts only if nobody else could have written it
+// (trust.go). The version is part of the hash in an index's name: the index of another
+// version stays as it is, and a new one is built beside it.
 //
 // # Journals
 //
-// A journal has a head ("lsiofsJN", version, what it is of, xxh3 of the format),
-// and an entry for each shard that was finished: xxh3 of all that follows in the
-// entry, size of the entry's head and of the blob, size, mtime, inode and ctime
-// of the shard, u32 codec, u32 size of the path, path padded to 8, blob. It only grows,
-// and what is behind the first entry that is not whole does not count.
+// A build writes each finished shard to a journal, so that an interrupted build can go
+// on. A journal has a head ("lsiofsJN", version, what it is of, xxh3 of the format), and
+// an entry for each finished shard: xxh3 of all that follows in the entry, size of the
+// entry's head and of the blob, size, mtime, inode and ctime of the shard, u32 codec, u32
+// size of the path, path padded to 8, blob. A journal only grows. Everything behind the
+// last whole entry is ignored.
 //
 // # Beside the index
 //
-// Others may keep what they compute from an index in files beside it, by name and
-// ending: SaveBeside, LoadBeside. Image.Identity says which index it was computed from.
-// The text behind the last fingerprints lies there, too: Recall gives it, so that
-// somebody can say how a dataset has changed.
+// Others may keep files beside an index, by name and ending: SaveBeside and LoadBeside.
+// Image.Identity says which index such a file was computed from. The text behind the last
+// fingerprints is kept there too: Recall gives it, so that somebody can say how a dataset
+// has changed.
 package index

@@ -33,6 +33,9 @@ func NewPacker(keyed, compressed bool) *Packer {
 // Records is how many records were added.
 func (p *Packer) Records() uint64 { return p.h.Records }
 
+// HeldBytes is about how much memory the packed records take.
+func (p *Packer) HeldBytes() int64 { return int64(p.bytes()) }
+
 // Restart forgets every record.
 func (p *Packer) Restart() {
 	p.h = Header{}

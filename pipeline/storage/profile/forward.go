@@ -16,6 +16,11 @@ type Pass struct {
 	InFlightBytes int64 `json:"in_flight_bytes,omitzero"`
 	// Shards is how many shards are read at a time; 0 means one a core.
 	Shards int `json:"shards,omitzero"`
+	// StreamBytes, if it is not 0, has a shard read as one stream by storages that have
+	// streams (storage.Sequential), and is how much is taken from a stream at a time. Up
+	// to SkipBytes between two headers are then read and dropped; beyond that, the
+	// stream is given up for a request for the next header.
+	StreamBytes int64 `json:"stream_bytes,omitzero"`
 }
 
 // Ahead says how far ahead of its readers a storage is read. The memory budget is a
@@ -46,11 +51,13 @@ var (
 )
 
 // Defaults of services, which answer after 25 ms and give 85 MB/s a connection: 32 shards
-// at a time in reads of 2 MiB are 1.3 GB/s. A skip of 1 MiB costs half of what a request
-// for the next header does, and headers come with what lies behind them. Decoders and
-// readers wait less the more they have ahead.
+// at a time are 2.7 GB/s as streams, and 1.3 GB/s in reads of 2 MiB. A skip of 1 MiB
+// costs half of what a request for the next header does, and headers come with what lies
+// behind them. The kernel reads a stream ahead; 64 KiB at a time stay in a core's cache, so
+// that they take 0.77 s of a core a GiB, the server's share included, and 256 KiB 0.88.
+// Decoders and readers wait less the more they have ahead.
 var (
-	remotePass  = Pass{ReadBytes: 2 << 20, SkipBytes: 1 << 20, HeaderBytes: 64 << 10, InFlightBytes: 256 << 20, Shards: 32}
+	remotePass  = Pass{ReadBytes: 2 << 20, SkipBytes: 1 << 20, HeaderBytes: 64 << 10, InFlightBytes: 256 << 20, Shards: 32, StreamBytes: 64 << 10}
 	remoteAhead = Ahead{Bytes: 128 << 20, QueuedBytes: 256 << 20, FirstStretchBytes: 4 << 20, StretchBytes: 64 << 20, DecodeBytes: 8 << 20}
 )
 
@@ -62,6 +69,7 @@ func (p Pass) or(d Pass) Pass {
 		ReadBytes: cmp.Or(p.ReadBytes, d.ReadBytes), SkipBytes: cmp.Or(p.SkipBytes, d.SkipBytes),
 		HeaderBytes:   cmp.Or(p.HeaderBytes, d.HeaderBytes),
 		InFlightBytes: cmp.Or(p.InFlightBytes, d.InFlightBytes), Shards: cmp.Or(p.Shards, d.Shards),
+		StreamBytes: cmp.Or(p.StreamBytes, d.StreamBytes),
 	}
 }
 
@@ -70,6 +78,7 @@ func (p Pass) without(d Pass) Pass {
 		ReadBytes: unless(p.ReadBytes, d.ReadBytes), SkipBytes: unless(p.SkipBytes, d.SkipBytes),
 		HeaderBytes:   unless(p.HeaderBytes, d.HeaderBytes),
 		InFlightBytes: unless(p.InFlightBytes, d.InFlightBytes), Shards: unless(p.Shards, d.Shards),
+		StreamBytes: unless(p.StreamBytes, d.StreamBytes),
 	}
 }
 
@@ -79,6 +88,7 @@ func (p Pass) validate(bounds func(name string, v, low, high int64)) {
 	bounds("pass.header_bytes", p.HeaderBytes, MinHeaderBytes, MaxReadBytes)
 	bounds("pass.in_flight_bytes", p.InFlightBytes, MinReadBytes, MaxInFlight)
 	bounds("pass.shards", int64(p.Shards), 0, MaxDepth)
+	bounds("pass.stream_bytes", p.StreamBytes, 0, MaxReadBytes)
 }
 
 func (a Ahead) or(d Ahead) Ahead {

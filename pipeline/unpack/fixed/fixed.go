@@ -22,7 +22,10 @@ type Format struct {
 	dropRemainder          bool
 }
 
-var _ unpack.Format = Format{}
+var (
+	_ unpack.Format = Format{}
+	_ unpack.Headed = Format{}
+)
 
 // New takes the parameters from a spec. The error says what is wrong with them.
 func New(f spec.Format) (Format, error) {
@@ -59,6 +62,9 @@ func (Format) StreamExtension(shard string) string {
 
 // Sniff is false: the bytes don't show this format.
 func (Format) Sniff([]byte) bool { return false }
+
+// HeadBytes implements unpack.Headed. Index reads none of them.
+func (Format) HeadBytes() int { return 4 << 10 }
 
 // Index implements unpack.Format. It reads no bytes. Each step skips from the end of one
 // record to the end of the next, which is one stride, so that no sum can overflow.

@@ -26,6 +26,10 @@ func (Format) StreamExtension(string) string { return ".npy" }
 // Sniff is false: arrays are recognised by their extension (RECORDS.md).
 func (Format) Sniff([]byte) bool { return false }
 
+// HeadBytes implements unpack.Headed: numpy pads headers to a multiple of 64 bytes, and
+// only those of long structured dtypes have more than some hundred.
+func (Format) HeadBytes() int { return 4 << 10 }
+
 // Index implements unpack.Format. It reads the header, and what is behind the data.
 func (f Format) Index(ctx context.Context, src unpack.Source, emit func(unpack.Extent) error) error {
 	_, err := f.IndexKind(ctx, src, emit)

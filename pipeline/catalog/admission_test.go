@@ -1,0 +1,83 @@
+package catalog
+
+import (
+	"context"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/lsiofs/lsiofs/pipeline/storage/profile"
+)
+
+const mib = 1 << 20
+
+// beginAll begins shards of so many bytes until one has to wait.
+func beginAll(a *admission, sizeBytes int64) (begun []*admitted) {
+	for len(begun) < 1000 {
+		s := a.try(sizeBytes)
+		if s == nil {
+			break
+		}
+		begun = append(begun, s)
+	}
+	return begun
+}
+
+// Before anything is known, as many shards begin as would fit if they were short lines,
+// and as many as there are cores in any case; then as many as fit.
+func TestAsManyShardsBeginAsAreExpectedToFit(t *testing.T) {
+	a := newAdmission(100*mib, 2)
+	begun := beginAll(a, 1000*mib)
+	require.Len(t, begun, 2, "the cores'")
+	begun[0].reached(10*mib, 10*mib/1000)
+	begun = append(begun, beginAll(a, 1000*mib)...)
+	require.InDelta(t, 100/1.5, len(begun), 2, "of each MiB a thousandth is held")
+
+	for _, s := range begun[1:] { // they turn out to hold ten times as much
+		s.reached(100*mib, mib)
+	}
+	require.Nil(t, a.try(1000*mib))
+	for _, s := range begun[2:] {
+		s.reached(1000*mib, 10*mib)
+		s.end()
+	}
+	require.Len(t, beginAll(a, 1000*mib), 4, "beside two that run, of 15 MiB each")
+	require.Len(t, beginAll(newAdmission(100*mib, 2), mib), 400)
+}
+
+// A shard that waits begins when another one ends, or has turned out to be small, and
+// gives up with its context.
+func TestAShardThatWaitsBegins(t *testing.T) {
+	a := newAdmission(mib, 1)
+	first, err := a.begin(t.Context(), 100*mib)
+	require.NoError(t, err)
+	for _, change := range []func(){first.end, func() { first.reached(50*mib, 100) }} {
+		begun := make(chan *admitted)
+		go func() {
+			s, _ := a.begin(t.Context(), 100*mib)
+			begun <- s
+		}()
+		require.Nil(t, a.try(100*mib))
+		change()
+		first = <-begun
+		require.NotNil(t, first)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	first.reached(50*mib, 40*mib)
+	_, err = a.begin(ctx, 100*mib)
+	require.ErrorIs(t, err, context.Canceled)
+}
+
+// The buffers of all shards that are read at a time fit into the bound, but for one for
+// each core.
+func TestShardsAtATimeFollowFromMemory(t *testing.T) {
+	remote, local := profile.Defaults(profile.KindObject).Pass, profile.Defaults(profile.KindSSD).Pass
+	require.Equal(t, 32, ShardsAtATime(remote, true, 256*mib, 2))
+	require.Equal(t, 16, ShardsAtATime(remote, true, 8*mib, 2))
+	require.Equal(t, 2, ShardsAtATime(remote, true, 0, 2))
+	require.Equal(t, 14, ShardsAtATime(remote, false, 64*mib, 2), "ranges have larger buffers")
+	require.Equal(t, 64, ShardsAtATime(local, false, 256*mib, 64))
+	require.Equal(t, 64, ShardsAtATime(local, false, 0, 64))
+	require.Equal(t, 1, ShardsAtATime(local, false, 0, 1))
+}

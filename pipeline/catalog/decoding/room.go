@@ -1,0 +1,121 @@
+// Package decoding bounds the memory of decoders that run at the same time, one for each
+// shard that is read. zstd windows of up to 128 MiB for many shards would be more than a
+// mount may ever take.
+package decoding
+
+import (
+	"context"
+	"io"
+	"runtime/debug"
+
+	"golang.org/x/sync/semaphore"
+
+	"github.com/lsiofs/lsiofs/pipeline/unpack"
+)
+
+// Room is the memory that decoders may hold together. One decoder may hold more, alone.
+// Members that are decoded ahead take of the same room, so that the frames of one large
+// shard are decoded on all cores. It is safe for concurrent use.
+type Room struct {
+	room  *semaphore.Weighted
+	bytes int64
+	ahead *semaphore.Weighted // members
+}
+
+var _ unpack.Room = (*Room)(nil)
+
+// LeastBytes is the least room: some shards at a time with windows of ordinary levels,
+// up to 8 MiB.
+const LeastBytes = 32 << 20
+
+// NewRoom makes room of boundBytes, at least LeastBytes, for decoders on so many cores:
+// for a member that each core decodes ahead, and as many that wait for their turn.
+func NewRoom(boundBytes int64, cores int) *Room {
+	boundBytes = max(boundBytes, LeastBytes)
+	return &Room{semaphore.NewWeighted(boundBytes), boundBytes, semaphore.NewWeighted(int64(2 * cores))}
+}
+
+// mostAhead is the most that a member takes that is decoded ahead: with windows up
+// to 8 MiB, as those of decoders that are used again and leave nothing behind.
+const mostAhead = 24 << 20
+
+// TryTake implements unpack.Room.
+func (r *Room) TryTake(bytes int64) bool {
+	if bytes > mostAhead || !r.ahead.TryAcquire(1) {
+		return false
+	}
+	if !r.room.TryAcquire(bytes) {
+		r.ahead.Release(1)
+		return false
+	}
+	return true
+}
+
+// Give implements unpack.Room.
+func (r *Room) Give(bytes int64) {
+	r.room.Release(bytes)
+	r.ahead.Release(1)
+}
+
+// Codec is c with decoders that wait for room, until ctx ends. A codec whose members are
+// parts stays as it is, for its decoders are all of one size; so does nil.
+func (r *Room) Codec(ctx context.Context, c unpack.Codec) unpack.Codec {
+	if _, parts := c.(unpack.PartCodec); parts || c == nil {
+		return c
+	}
+	if m, ok := c.(unpack.MemberCodec); ok {
+		return unpack.Ahead{MemberCodec: m, InTurn: boundCodec{c, ctx, r}, Room: r}
+	}
+	return boundCodec{c, ctx, r}
+}
+
+type boundCodec struct {
+	unpack.Codec
+	ctx  context.Context // of the pass
+	room *Room
+}
+
+func (c boundCodec) NewDecoder(raw io.Reader, rawOffset int64) (unpack.Decoder, error) {
+	d, err := c.Codec.NewDecoder(raw, rawOffset)
+	if err != nil {
+		return nil, err
+	}
+	return &boundDecoder{Decoder: d, ctx: c.ctx, room: c.room}, nil
+}
+
+type boundDecoder struct {
+	unpack.Decoder
+	ctx  context.Context
+	room *Room
+	held int64
+}
+
+// Next waits until there is room for the member, whose head has been seen by
+// then and whose window has not been made.
+func (d *boundDecoder) Next() (int64, error) {
+	at, err := d.Decoder.Next()
+	if err != nil {
+		return at, err
+	}
+	if want := min(d.Decoder.MemoryBytes(), d.room.bytes); want > d.held {
+		// All at once, so that no two wait for each other.
+		d.room.room.Release(d.held)
+		d.held = 0
+		if err := d.room.room.Acquire(d.ctx, want); err != nil {
+			return at, err
+		}
+		d.held = want
+	}
+	return at, nil
+}
+
+// Close makes room once the system has the memory back, where it is much: the
+// collector by itself would let as much lie as lives.
+func (d *boundDecoder) Close() {
+	d.Decoder.Close()
+	if d.held >= LeastBytes/2 {
+		debug.FreeOSMemory()
+	}
+	d.room.room.Release(d.held)
+	d.held = 0
+}

@@ -1,0 +1,97 @@
+package verify
+
+import (
+	"context"
+	"io"
+	"math"
+
+	"github.com/lsiofs/lsiofs/pipeline/storage"
+	"github.com/lsiofs/lsiofs/pipeline/storage/profile"
+	"github.com/lsiofs/lsiofs/pipeline/storage/sequential"
+	"github.com/lsiofs/lsiofs/pipeline/unpack"
+)
+
+// reading reads objects from front to back, one after the other. It is an io.ReaderAt
+// of the object that was opened last, for one goroutine. Bytes that are passed over are
+// read too.
+type reading interface {
+	io.ReaderAt
+	// open turns to another object. more may be asked which one comes after it, if any.
+	open(o storage.Object, more func() (storage.Object, bool)) error
+	// rest reads the object to its end.
+	rest() error
+	// failed is what the storage said of the object; nil if nothing.
+	failed() error
+	close()
+}
+
+var (
+	_ reading                  = (*forward)(nil)
+	_ reading                  = (*streamed)(nil)
+	_ unpack.PortionedReaderAt = (*streamed)(nil)
+)
+
+// streamed is a reading of a storage that has streams: each object is one request.
+type streamed struct {
+	ctx      context.Context
+	from     sequential.Storage
+	pass     profile.Pass
+	arrived  func(n int64) // is told of bytes that are read the first time
+	object   storage.Object
+	reader   *sequential.Reader // of object; nil before the first
+	reached  int64              // the bytes of object up to here have been told to arrived
+	failure  error              // sticky
+	leftover []byte             // for rest
+}
+
+func newStreamed(ctx context.Context, from sequential.Storage, p profile.Pass, arrived func(n int64)) *streamed {
+	return &streamed{ctx: ctx, from: from, pass: p, arrived: arrived}
+}
+
+func (s *streamed) open(o storage.Object, _ func() (storage.Object, bool)) error {
+	s.close()
+	s.object, s.reached, s.failure = o, 0, nil
+	s.reader = sequential.New(s.ctx, s.from, o, sequential.Config{SkipBytes: math.MaxInt64})
+	return s.ctx.Err()
+}
+
+// ReadAt fills p, or as much as the object has, with io.EOF.
+func (s *streamed) ReadAt(p []byte, off int64) (int, error) {
+	if s.failure != nil {
+		return 0, s.failure
+	}
+	n, err := s.reader.ReadAt(p, off)
+	if end := off + int64(n); n > 0 && end > s.reached {
+		s.arrived(end - s.reached)
+		s.reached = end
+	}
+	if err != nil && err != io.EOF && s.ctx.Err() == nil {
+		s.failure = err
+	}
+	return n, err
+}
+
+// Portions implements unpack.PortionedReaderAt: everything is read.
+func (s *streamed) Portions() unpack.Portions {
+	return unpack.Portions{ReadBytes: int(s.pass.StreamBytes), SkipBytes: math.MaxInt64, HeaderBytes: s.pass.HeaderBytes}
+}
+
+func (s *streamed) rest() error {
+	if s.reached == s.object.SizeBytes {
+		return nil
+	}
+	if s.leftover == nil {
+		s.leftover = make([]byte, s.pass.StreamBytes)
+	}
+	n := min(int64(len(s.leftover)), s.object.SizeBytes)
+	_, err := s.ReadAt(s.leftover[:n], s.object.SizeBytes-n)
+	return err
+}
+
+func (s *streamed) failed() error { return s.failure }
+
+func (s *streamed) close() {
+	if s.reader != nil {
+		s.reader.Close()
+	}
+}

@@ -1,0 +1,128 @@
+package verify
+
+import (
+	"context"
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/lsiofs/lsiofs/pipeline/catalog"
+	"github.com/lsiofs/lsiofs/pipeline/catalog/discover"
+	"github.com/lsiofs/lsiofs/pipeline/spec"
+	"github.com/lsiofs/lsiofs/pipeline/storage"
+	"github.com/lsiofs/lsiofs/pipeline/storage/profile"
+	"github.com/lsiofs/lsiofs/pipeline/storage/remote"
+	"github.com/lsiofs/lsiofs/pipeline/storage/remote/unkind"
+)
+
+// atServer is the copy of a dataset at a server.
+type atServer struct {
+	server  *unkind.Server
+	engine  *remote.Storage
+	catalog *catalog.Catalog
+}
+
+func copyToServer(t *testing.T, d dataset, format string, recordBytes int64) atServer {
+	t.Helper()
+	a := atServer{server: unkind.New()}
+	for _, path := range d.files {
+		b, err := os.ReadFile(path)
+		require.NoError(t, err)
+		a.server.PutBytes(filepath.Base(path), b)
+	}
+	config := remote.DefaultConfig()
+	config.FirstByteTimeout, config.SlowTime, config.SlowBytes = time.Second, time.Second, 1
+	var err error
+	a.engine, err = remote.New(unkind.Connect(t, a.server), config)
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, a.engine.Close()) })
+	target, err := discover.At("http://unkind.test/data", discover.Choice{})
+	require.NoError(t, err)
+	f := spec.Format{Name: format, Remainder: spec.RemainderCorrupt}
+	if format == "fixed" {
+		f.RecordBytes = recordBytes
+	}
+	a.catalog, err = catalog.Open(t.Context(), catalog.Config{
+		Dataset: target.Root(), Target: &target, Format: f, OnCorrupt: spec.CorruptSkip, IndexDir: t.TempDir(), Profile: profile.Defaults(profile.KindObject),
+		OpenStorage: func(string, string) (storage.Storage, error) { return a.engine, nil },
+	})
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, a.catalog.Close()) })
+	return a
+}
+
+func (a *atServer) verify(ctx context.Context) (r Report, requests int, err error) {
+	before := len(a.server.Log())
+	r, err = Shards(ctx, Config{Catalog: a.catalog, Storage: a.engine, Profile: profile.Defaults(profile.KindObject), MemoryBytes: 64 << 20})
+	return r, len(a.server.Log()) - before, err
+}
+
+// Shards at a server are read whole with one request each, whatever the format, and what
+// is wrong with them is what is wrong with their copies on a disk.
+func TestShardsAtAServerAreVerifiedAsTheirCopiesAre(t *testing.T) {
+	for _, c := range []struct{ format, codec string }{
+		{"tar", ""}, {"tar", "gz"}, {"jsonl", ""}, {"jsonl", "zst"}, {"jsonl", "lz4"}, {"tfrecord", ""}, {"npy", ""}, {"fixed", ""}, {"lc0", "tar"},
+	} {
+		t.Run(c.format+"."+c.codec, func(t *testing.T) {
+			size := 4096
+			if c.format == "lc0" {
+				size = 8356
+			}
+			d := makeDataset(t, c.format, c.codec, 3, 300, size)
+			if c.format == "tfrecord" { // of which the index pass reads the lengths alone
+				change(t, d.files[1], func(b []byte) { b[len(b)/2] ^= 1 })
+			}
+			a := copyToServer(t, d, c.format, int64(size))
+			want := d.verify(t)
+			got, requests, err := a.verify(t.Context())
+			require.NoError(t, err)
+			require.Equal(t, want, got)
+			require.Equal(t, c.format == "tfrecord", got.Total > 0)
+			require.Equal(t, 3, requests)
+
+			a.server.On(unkind.Method("GET"), unkind.Reset(100_000)).Times(2)
+			a.server.On(unkind.Method("GET"), unkind.Stall(50_000)).After(2).Times(1)
+			a.server.On(unkind.Method("GET"), unkind.Status(503, "SlowDown")).After(3).Times(1)
+			got, _, err = a.verify(t.Context())
+			require.NoError(t, err)
+			require.Equal(t, want, got, "faults that pass change nothing")
+
+			a.server.Change("s0" + filepath.Ext(d.files[0]))
+			a.server.Delete(filepath.Base(d.files[2]))
+			got, _, err = a.verify(t.Context())
+			require.NoError(t, err)
+			require.NotEmpty(t, got.Findings)
+			last := got.Findings[len(got.Findings)-1]
+			require.Equal(t, filepath.Base(d.files[2]), last.Shard)
+			require.Contains(t, last.Reason, "can't be read: ")
+		})
+	}
+}
+
+// A pass over a server that does not answer ends with its context.
+func TestVerifyingAtAServerEndsWithItsContext(t *testing.T) {
+	d := makeDataset(t, "tar", "", 3, 100, 4096)
+	a := copyToServer(t, d, "tar", 4096)
+	ctx, cancel := context.WithCancel(t.Context())
+	a.server.On(unkind.Method("GET"), func(r *unkind.Reply) { cancel(); unkind.Hang()(r) })
+	_, _, err := a.verify(ctx)
+	require.ErrorIs(t, err, context.Canceled)
+}
+
+// However many shards a storage likes to have read at a time, buffers and decoders stay
+// within the memory.
+func TestVerifyingStaysWithinItsMemory(t *testing.T) {
+	d := makeDataset(t, "tar", "", 40, 1, 4096)
+	remote := profile.Defaults(profile.KindObject)
+	for _, memory := range []int64{0, 64 << 20, 1 << 30, 8 << 30} {
+		r := newRun(Config{Catalog: d.catalog, Storage: d.storage, Profile: remote, MemoryBytes: memory})
+		require.Nil(t, r.streams)
+		held := int64(min(r.workers, len(r.queue))*r.depth) * remote.ReadBytes
+		require.LessOrEqual(t, held, max(memory, 32<<20)/2, "%d bytes", memory)
+		require.GreaterOrEqual(t, r.depth, 2)
+		require.GreaterOrEqual(t, r.workers, 1)
+	}
+}
