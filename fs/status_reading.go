@@ -1,14 +1,11 @@
 package fs
 
 import (
-	"fmt"
 	"maps"
 	"slices"
 	"time"
 
 	"github.com/dustin/go-humanize"
-
-	"github.com/lsiofs/lsiofs/pipeline/storage/remote"
 )
 
 // describeReading writes how data comes in, and what of it is in memory.
@@ -48,12 +45,7 @@ func (r *statusReport) describeReading(line func(label, format string, args ...a
 		line("retries", "%s reads were made again after errors that pass, %s failed all the same; %d wait to be", humanize.Comma(int64(n.Retries)),
 			humanize.Comma(int64(n.GaveUp)), n.Waiting)
 	}
-	if s := r.Pipeline.Remote; s != nil {
-		line("service", "%s", serviceText(s))
-		if s.LastError != "" {
-			line("last trouble", "%s", s.LastError)
-		}
-	}
+	r.DescribeService(line)
 	if f.ReadsCancelled > 0 {
 		line("called off", "%d reads ahead of readers that went elsewhere, %s", f.ReadsCancelled, size(int64(f.BytesCancelled)))
 	}
@@ -70,24 +62,4 @@ func (r *statusReport) describeReading(line func(label, format string, args ...a
 	}
 	line("records", "%s were in memory when wanted, %s were waited for (%s together)", humanize.Comma(int64(f.Hits)),
 		humanize.Comma(int64(f.Waits)), time.Duration(f.WaitNanos).Round(time.Millisecond))
-}
-
-// serviceText says how a service answers.
-func serviceText(s *remote.Stats) string {
-	requests, retries := uint64(0), uint64(0)
-	for _, n := range s.Requests {
-		requests += n
-	}
-	for _, n := range s.Retries {
-		retries += n
-	}
-	text := fmt.Sprintf("%s requests, %s; first bytes after %.0f ms, of one in 20 after %.0f ms and more; %d of %d slots in use, %d reads wait for one; %s tried again, %d of them throttled",
-		humanize.Comma(int64(requests)), size(int64(s.Bytes)), 1e3*s.FirstByte.P50, 1e3*s.FirstByte.P95, s.InUse, s.Slots, s.Waiting, humanize.Comma(int64(retries)), s.Throttled)
-	if s.Hedges > 0 {
-		text += fmt.Sprintf("; %d asked twice, %d times the second was first", s.Hedges, s.HedgesWon)
-	}
-	if s.PriceDollars > 0 {
-		text += fmt.Sprintf("; about $%.4f at S3's list price", s.PriceDollars)
-	}
-	return text
 }
