@@ -16,10 +16,12 @@ import (
 // there are readers, and else once.
 type recorder struct {
 	dataset string // its name, without secrets
-	meter   *meter.Meter
-	status  func() pipeline.Status
-	traffic *traffic
-	readers func(now int64) (recent, active int)
+	// connections are the requests that a service is asked at a time at most.
+	connections int
+	meter       *meter.Meter
+	status      func() pipeline.Status
+	traffic     *traffic
+	readers     func(now int64) (recent, active int)
 
 	mu      sync.Mutex
 	last    explain.Snapshot // Recent, Active, Fill and Looked as of then
@@ -40,7 +42,7 @@ const (
 
 func newRecorder(t *tree) *recorder {
 	r := &recorder{
-		dataset: t.dataset.Spec().Dataset, meter: t.dataset.Meter(), status: t.dataset.Status, traffic: &t.traffic, readers: t.handles.readers, stop: make(chan struct{}),
+		dataset: t.dataset.Spec().Dataset, connections: t.dataset.Spec().Remote.Connections, meter: t.dataset.Meter(), status: t.dataset.Status, traffic: &t.traffic, readers: t.handles.readers, stop: make(chan struct{}),
 	}
 	r.first = r.snapshot(meter.Now())
 	r.last = r.first
@@ -182,7 +184,7 @@ func (r *recorder) explain() explained {
 	if p.Remote != nil {
 		facts.Storage = r.dataset
 		facts.Service = func(seconds float64) explain.Service {
-			return serviceSince(r.before(now, int64((seconds-0.002)*float64(time.Second))), s, p.Remote)
+			return serviceSince(r.before(now, int64((seconds-0.002)*float64(time.Second))), s, p.Remote, r.connections)
 		}
 	}
 	if w, ok := r.meter.Readers.Oldest(now); ok {

@@ -10,19 +10,8 @@ import (
 
 // describeReading writes how data comes in, and what of it is in memory.
 func (r *statusReport) describeReading(line func(label, format string, args ...any)) {
-	engine := r.Pipeline.Engine
-	line("reads with", "%s%s; %d in flight (%s), %s read in %s reads, %s of them from the page cache at once, %s past it", engine.Engine, because(engine.Reason),
-		engine.InFlight, size(engine.InFlightBytes), size(int64(engine.ReadBytes)), humanize.Comma(int64(engine.Reads)),
-		humanize.Comma(int64(engine.CachedReads)), humanize.Comma(int64(engine.DirectReads)))
-	if engine.RemoteReads > 0 || engine.Stuck > 0 {
-		line("remote", "%s of them by threads, since the files lie on FUSE or a network file system; %d wait for more than a second now",
-			humanize.Comma(int64(engine.RemoteReads)), engine.Stuck)
-	}
-	for _, reason := range slices.Sorted(maps.Keys(engine.NotDirect)) {
-		line("not direct", "%d files: %s", engine.NotDirect[reason], reason)
-	}
-	if engine.NotRegistered != "" {
-		line("not locked", "memory for direct reads is not registered with the ring: %s", engine.NotRegistered)
+	if r.Pipeline.Remote == nil {
+		r.describeEngine(line)
 	}
 	line("storage", "%s", r.Pipeline.Storage)
 	f := r.Pipeline.Fetch
@@ -62,4 +51,22 @@ func (r *statusReport) describeReading(line func(label, format string, args ...a
 	}
 	line("records", "%s were in memory when wanted, %s were waited for (%s together)", humanize.Comma(int64(f.Hits)),
 		humanize.Comma(int64(f.Waits)), time.Duration(f.WaitNanos).Round(time.Millisecond))
+}
+
+// describeEngine writes how files are read.
+func (r *statusReport) describeEngine(line func(label, format string, args ...any)) {
+	engine := r.Pipeline.Engine
+	line("reads with", "%s%s; %d in flight (%s), %s read in %s reads, %s of them from the page cache at once, %s past it", engine.Engine, because(engine.Reason),
+		engine.InFlight, size(engine.InFlightBytes), size(int64(engine.ReadBytes)), humanize.Comma(int64(engine.Reads)),
+		humanize.Comma(int64(engine.CachedReads)), humanize.Comma(int64(engine.DirectReads)))
+	if engine.RemoteReads > 0 || engine.Stuck > 0 {
+		line("remote", "%s of them by threads, since the files lie on FUSE or a network file system; %d wait for more than a second now",
+			humanize.Comma(int64(engine.RemoteReads)), engine.Stuck)
+	}
+	for _, reason := range slices.Sorted(maps.Keys(engine.NotDirect)) {
+		line("not direct", "%d files: %s", engine.NotDirect[reason], reason)
+	}
+	if engine.NotRegistered != "" {
+		line("not locked", "memory for direct reads is not registered with the ring: %s", engine.NotRegistered)
+	}
 }

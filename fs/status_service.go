@@ -23,11 +23,11 @@ func requests(s *remote.Stats) (n uint64) {
 }
 
 // serviceSince is what a verdict needs of what a service answered between two snapshots.
-// s is as of the later one.
-func serviceSince(from, to explain.Snapshot, s *remote.Stats) explain.Service {
+// s is as of the later one, connections what may be under way at most.
+func serviceSince(from, to explain.Snapshot, s *remote.Stats, connections int) explain.Service {
 	return explain.Service{
 		Throttled: to.Throttled - min(from.Throttled, to.Throttled), Requests: to.Requests - min(from.Requests, to.Requests),
-		FirstByteP50: s.FirstByte.P50, FirstByteP95: s.FirstByte.P95, Slots: s.Slots, InUse: s.InUse,
+		FirstByteP50: s.FirstByte.P50, FirstByteP95: s.FirstByte.P95, Slots: s.Slots, InUse: s.InUse, Most: connections,
 	}
 }
 

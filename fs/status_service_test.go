@@ -45,6 +45,6 @@ disk cache: 1.0 MiB of 1.0 GiB used in /c
 
 func TestWhatAServiceAnsweredIsOfTheWindow(t *testing.T) {
 	s := &remote.Stats{Slots: 16, InUse: 5, FirstByte: remote.Latency{P50: 0.02, P95: 0.3}}
-	got := serviceSince(explain.Snapshot{Requests: 100, Throttled: 7}, explain.Snapshot{Requests: 150, Throttled: 9}, s)
-	require.Equal(t, explain.Service{Requests: 50, Throttled: 2, Slots: 16, InUse: 5, FirstByteP50: 0.02, FirstByteP95: 0.3}, got)
+	got := serviceSince(explain.Snapshot{Requests: 100, Throttled: 7}, explain.Snapshot{Requests: 150, Throttled: 9}, s, 128)
+	require.Equal(t, explain.Service{Requests: 50, Throttled: 2, Slots: 16, InUse: 5, Most: 128, FirstByteP50: 0.02, FirstByteP95: 0.3}, got)
 }

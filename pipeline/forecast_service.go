@@ -247,11 +247,12 @@ func (g *generation) walk(ctx context.Context, t *chunkTally) error {
 func (t *chunkTally) finish(g *generation) ChunkForecast {
 	f, o := t.forecast, g.spec.Order
 	switch {
-	case o.Shuffle == spec.ShuffleFull:
+	case o.Shuffle == spec.ShuffleNone || f.Chunks == 0:
+	case o.Shuffle == spec.ShuffleFull || o.SizeRecords >= g.records():
 		f.Mixing = 1
-	case o.Shuffle != spec.ShuffleNone && f.Chunks > 0 && o.SizeRecords > 0:
+	default:
 		records := float64(g.records()) / float64(f.Chunks)
-		f.Mixing = 1 + records*batchRecords/(2*float64(min(o.SizeRecords, g.records())))
+		f.Mixing = 1 + records*batchRecords/(2*float64(max(o.SizeRecords, 1)))
 	}
 	return f
 }

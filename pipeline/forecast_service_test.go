@@ -94,6 +94,10 @@ func TestAnEpochOfAServiceIsForecast(t *testing.T) {
 	}
 	require.Equal(t, d.Records(), counted)
 
+	s.Order.SizeRecords = 1 << 20
+	_, f = forecastService(t, s)
+	require.Equal(t, 1.0, f.Chunks[0].Mixing, "the buffer holds the dataset")
+
 	s.Order.Shuffle = spec.ShuffleFull
 	_, f = forecastService(t, s)
 	require.Len(t, f.Chunks, 1)
