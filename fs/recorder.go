@@ -15,10 +15,13 @@ import (
 // say what has gone on since: one goroutine, which looks ten times a second while
 // there are readers, and else once.
 type recorder struct {
-	meter   *meter.Meter
-	status  func() pipeline.Status
-	traffic *traffic
-	readers func(now int64) (recent, active int)
+	dataset string // its name, without secrets
+	// connections are the requests that a service is asked at a time at most.
+	connections int
+	meter       *meter.Meter
+	status      func() pipeline.Status
+	traffic     *traffic
+	readers     func(now int64) (recent, active int)
 
 	mu      sync.Mutex
 	last    explain.Snapshot // Recent, Active, Fill and Looked as of then
@@ -39,7 +42,7 @@ const (
 
 func newRecorder(t *tree) *recorder {
 	r := &recorder{
-		meter: t.dataset.Meter(), status: t.dataset.Status, traffic: &t.traffic, readers: t.handles.readers, stop: make(chan struct{}),
+		dataset: t.dataset.Spec().Dataset, connections: t.dataset.Spec().Remote.Connections, meter: t.dataset.Meter(), status: t.dataset.Status, traffic: &t.traffic, readers: t.handles.readers, stop: make(chan struct{}),
 	}
 	r.first = r.snapshot(meter.Now())
 	r.last = r.first
@@ -111,6 +114,10 @@ func (r *recorder) snapshot(now int64) explain.Snapshot {
 	s.Times = r.meter.Times(now)
 	p := r.status()
 	s.Bytes[meter.Storage], s.Reads = p.Engine.ReadBytes, p.Engine.Reads
+	if r := p.Remote; r != nil {
+		s.Requests, s.Throttled = requests(r), r.Throttled
+		s.Bytes[meter.Storage], s.Reads = r.Bytes, s.Requests
+	}
 	s.Bytes[meter.Decompress] = p.Fetch.DecodedBytes
 	s.Bytes[meter.Gather] = p.Fetch.BytesRead
 	s.Bytes[meter.Copy] = p.Fetch.BytesOut
@@ -173,6 +180,12 @@ func (r *recorder) explain() explained {
 	facts := explain.Facts{
 		Cores: e.Cores, Storage: storageName(p.Storage.Kind),
 		Possible: func(readBytes float64) float64 { return profile.Possible(p.Measured, readBytes) },
+	}
+	if p.Remote != nil {
+		facts.Storage = r.dataset
+		facts.Service = func(seconds float64) explain.Service {
+			return serviceSince(r.before(now, int64((seconds-0.002)*float64(time.Second))), s, p.Remote, r.connections)
+		}
 	}
 	if w, ok := r.meter.Readers.Oldest(now); ok {
 		facts.Waiting = explain.Waiting{Seconds: float64(w.Nanos) / 1e9, Stage: w.On.String(), Object: w.Object}

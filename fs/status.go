@@ -17,6 +17,8 @@ import (
 
 	"github.com/lsiofs/lsiofs/pipeline"
 	"github.com/lsiofs/lsiofs/pipeline/printable"
+	"github.com/lsiofs/lsiofs/pipeline/storage/cached"
+	"github.com/lsiofs/lsiofs/pipeline/storage/remote"
 	"github.com/lsiofs/lsiofs/pipeline/stream"
 )
 
@@ -27,6 +29,8 @@ type (
 	ReadingReport = readingReport
 	FileReport    = fileReport
 	StreamReport  = streamReport
+	RemoteReport  = remote.Stats
+	CacheReport   = cached.Stats
 )
 
 // statusReport is status.json.

@@ -1,31 +1,17 @@
 package fs
 
 import (
-	"fmt"
 	"maps"
 	"slices"
 	"time"
 
 	"github.com/dustin/go-humanize"
-
-	"github.com/lsiofs/lsiofs/pipeline/storage/remote"
 )
 
 // describeReading writes how data comes in, and what of it is in memory.
 func (r *statusReport) describeReading(line func(label, format string, args ...any)) {
-	engine := r.Pipeline.Engine
-	line("reads with", "%s%s; %d in flight (%s), %s read in %s reads, %s of them from the page cache at once, %s past it", engine.Engine, because(engine.Reason),
-		engine.InFlight, size(engine.InFlightBytes), size(int64(engine.ReadBytes)), humanize.Comma(int64(engine.Reads)),
-		humanize.Comma(int64(engine.CachedReads)), humanize.Comma(int64(engine.DirectReads)))
-	if engine.RemoteReads > 0 || engine.Stuck > 0 {
-		line("remote", "%s of them by threads, since the files lie on FUSE or a network file system; %d wait for more than a second now",
-			humanize.Comma(int64(engine.RemoteReads)), engine.Stuck)
-	}
-	for _, reason := range slices.Sorted(maps.Keys(engine.NotDirect)) {
-		line("not direct", "%d files: %s", engine.NotDirect[reason], reason)
-	}
-	if engine.NotRegistered != "" {
-		line("not locked", "memory for direct reads is not registered with the ring: %s", engine.NotRegistered)
+	if r.Pipeline.Remote == nil {
+		r.describeEngine(line)
 	}
 	line("storage", "%s", r.Pipeline.Storage)
 	f := r.Pipeline.Fetch
@@ -48,12 +34,7 @@ func (r *statusReport) describeReading(line func(label, format string, args ...a
 		line("retries", "%s reads were made again after errors that pass, %s failed all the same; %d wait to be", humanize.Comma(int64(n.Retries)),
 			humanize.Comma(int64(n.GaveUp)), n.Waiting)
 	}
-	if s := r.Pipeline.Remote; s != nil {
-		line("service", "%s", serviceText(s))
-		if s.LastError != "" {
-			line("last trouble", "%s", s.LastError)
-		}
-	}
+	r.DescribeService(line)
 	if f.ReadsCancelled > 0 {
 		line("called off", "%d reads ahead of readers that went elsewhere, %s", f.ReadsCancelled, size(int64(f.BytesCancelled)))
 	}
@@ -72,22 +53,20 @@ func (r *statusReport) describeReading(line func(label, format string, args ...a
 		humanize.Comma(int64(f.Waits)), time.Duration(f.WaitNanos).Round(time.Millisecond))
 }
 
-// serviceText says how a service answers.
-func serviceText(s *remote.Stats) string {
-	requests, retries := uint64(0), uint64(0)
-	for _, n := range s.Requests {
-		requests += n
+// describeEngine writes how files are read.
+func (r *statusReport) describeEngine(line func(label, format string, args ...any)) {
+	engine := r.Pipeline.Engine
+	line("reads with", "%s%s; %d in flight (%s), %s read in %s reads, %s of them from the page cache at once, %s past it", engine.Engine, because(engine.Reason),
+		engine.InFlight, size(engine.InFlightBytes), size(int64(engine.ReadBytes)), humanize.Comma(int64(engine.Reads)),
+		humanize.Comma(int64(engine.CachedReads)), humanize.Comma(int64(engine.DirectReads)))
+	if engine.RemoteReads > 0 || engine.Stuck > 0 {
+		line("remote", "%s of them by threads, since the files lie on FUSE or a network file system; %d wait for more than a second now",
+			humanize.Comma(int64(engine.RemoteReads)), engine.Stuck)
 	}
-	for _, n := range s.Retries {
-		retries += n
+	for _, reason := range slices.Sorted(maps.Keys(engine.NotDirect)) {
+		line("not direct", "%d files: %s", engine.NotDirect[reason], reason)
 	}
-	text := fmt.Sprintf("%s requests, %s; first bytes after %.0f ms, of one in 20 after %.0f ms and more; %d of %d slots in use, %d reads wait for one; %s tried again, %d of them throttled",
-		humanize.Comma(int64(requests)), size(int64(s.Bytes)), 1e3*s.FirstByte.P50, 1e3*s.FirstByte.P95, s.InUse, s.Slots, s.Waiting, humanize.Comma(int64(retries)), s.Throttled)
-	if s.Hedges > 0 {
-		text += fmt.Sprintf("; %d asked twice, %d times the second was first", s.Hedges, s.HedgesWon)
+	if engine.NotRegistered != "" {
+		line("not locked", "memory for direct reads is not registered with the ring: %s", engine.NotRegistered)
 	}
-	if s.PriceDollars > 0 {
-		text += fmt.Sprintf("; about $%.4f at S3's list price", s.PriceDollars)
-	}
-	return text
 }

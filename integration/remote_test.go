@@ -123,14 +123,39 @@ func TestBucketsThatCantBeReadAreRefusedInWords(t *testing.T) {
 		{[]string{"cat", bucket.dir + "/part-0/shard-{0000..0001}.tar"}, nil, "shard-0001.tar is missing"},
 		{[]string{"cat", bucket.dir, "--format", "files"}, nil, "a request a file"},
 		{[]string{"cat", bucket.dir, "--endpoint", "https://someone:hunter2@host"}, nil, "user name"},
-		{[]string{"tune", bucket.dir}, nil, "not supported yet"},
+		{[]string{"tune", "s3://another/"}, nil, "lsiofs doctor URL"},
+		{[]string{"doctor", bucket.dir, "--anonymous"}, nil, "1 check failed"},
 		{[]string{"doctor", "--report", bucket.dir}, nil, "not supported yet"},
-		{[]string{"bench", bucket.dir}, nil, "not supported yet"},
+		{[]string{"bench", bucket.dir}, nil, "lsiofs tune URL"},
 	} {
 		r := command(t, c.env, nil, lsiofs, c.args...)
 		require.NotZero(t, r.code, "%q", c.args)
 		require.Contains(t, r.stderr, c.words, "%q", c.args)
 		require.NotContains(t, r.stderr, "hunter2")
 		require.NotContains(t, r.stderr, servers.SecretKey)
+	}
+}
+
+// doctor, plan and tune say what there is to know of a bucket and of a web server, and no
+// secret.
+func TestBucketsAndWebServersAreLookedAt(t *testing.T) {
+	_, bucket, web := places(t, plain(t, "tar", 2))
+	t.Setenv("XDG_CACHE_HOME", t.TempDir())
+	for _, p := range []place{bucket, web} {
+		for _, c := range []struct {
+			args  []string
+			words []string
+		}{
+			{[]string{"doctor", p.dir}, []string{"ok    latency ", "ok    transfer ", "ok    ranges ", "ok    versions         If-Match is honoured", "disk cache"}},
+			{[]string{"plan", p.dir}, []string{"\nan epoch of ", " requests", "read into a disk cache: up to ", "--groups 32"}},
+		} {
+			r := tool(t, c.args...)
+			require.Zero(t, r.code, "%q: %s", c.args, r.stderr)
+			for _, words := range c.words {
+				require.Contains(t, string(r.stdout), words, "%q", c.args)
+			}
+			require.NotContains(t, string(r.stdout)+r.stderr, servers.SecretKey)
+			require.NotContains(t, string(r.stdout), "list price", "nobody knows what requests cost here")
+		}
 	}
 }

@@ -12,6 +12,7 @@ import (
 	"github.com/lsiofs/lsiofs/pipeline/order"
 	"github.com/lsiofs/lsiofs/pipeline/spec"
 	"github.com/lsiofs/lsiofs/pipeline/storage"
+	diskcache "github.com/lsiofs/lsiofs/pipeline/storage/cached"
 	"github.com/lsiofs/lsiofs/pipeline/storage/profile"
 	"github.com/lsiofs/lsiofs/pipeline/storage/remote"
 	"github.com/lsiofs/lsiofs/pipeline/storage/retry"
@@ -158,7 +159,9 @@ type Status struct {
 	Fetch   fetch.Stats `json:"fetch"`
 	// Remote is how the service answers that has the dataset; nil in a file system.
 	Remote *remote.Stats `json:"remote,omitempty"`
-	Start  *Start        `json:"start,omitempty"` // what Expect found; nil if it was not called
+	// Cache is what of it is on the disk here; nil without a disk cache.
+	Cache *diskcache.Stats `json:"cache,omitempty"`
+	Start *Start           `json:"start,omitempty"` // what Expect found; nil if it was not called
 	// Storage says which reads are made, and whether that follows a measurement.
 	Storage profile.Profile `json:"storage"`
 	// Measured is the storage's measurements, or nil if there are none.

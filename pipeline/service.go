@@ -130,18 +130,23 @@ func openService(m *mount, _, _ string) (storage.Storage, error) { return m.serv
 // asItIs lies over storages that try again themselves.
 func asItIs(s storage.Storage) (storage.Storage, *retry.Storage) { return s, nil }
 
-// objectProfile and webProfile are what services like, which nobody measures yet.
-func objectProfile(_ string, o *Options) (profile.Profile, []profile.Cell) {
-	return profileOf(profile.KindObject, o), nil
+// objectProfile and webProfile are what lsiofs tune has measured of a service, or else
+// what services like.
+func objectProfile(root string, o *Options) (profile.Profile, []profile.Cell) {
+	return profileOf(profile.KindObject, root, o)
 }
 
-func webProfile(_ string, o *Options) (profile.Profile, []profile.Cell) {
-	return profileOf(profile.KindWeb, o), nil
+func webProfile(root string, o *Options) (profile.Profile, []profile.Cell) {
+	return profileOf(profile.KindWeb, root, o)
 }
 
-func profileOf(k profile.Kind, o *Options) profile.Profile {
+func profileOf(k profile.Kind, root string, o *Options) (profile.Profile, []profile.Cell) {
 	if o.Storage != nil {
-		return *o.Storage
+		return *o.Storage, nil
 	}
-	return profile.Defaults(k)
+	f := profile.FindEndpoint(k, root)
+	if f.Problem != nil {
+		o.Log.Warn(f.Problem.Error())
+	}
+	return f.Profile, f.Cells
 }

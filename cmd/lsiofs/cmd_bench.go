@@ -144,7 +144,7 @@ func runBenchDataset(ctx context.Context, o *benchOptions, g *globals) error {
 		return exit.Usagef("lsiofs bench takes DATASET; only --check does without (see lsiofs bench --help)")
 	}
 	if pipeline.IsRemote(o.paths[0]) {
-		return exit.Usagef("bench compares with programs that read files: buckets and web servers are not supported yet")
+		return exit.Usagef("bench compares with programs that read files, which a bucket or a web server has none of: lsiofs tune URL measures what the service gives to bare requests, lsiofs top MNT what readers of a mount get of it and wait for, and lsiofs plan URL counts requests")
 	}
 	s, _, err := o.resolve(o.paths[0])
 	if err != nil {

@@ -40,9 +40,15 @@ said below it.
           then read of that file is not counted
 
 All is counted as if nothing were in memory and nobody else read the dataset. What
-is read ahead for the records behind these is left out.`,
+is read ahead for the records behind these is left out.
+
+Of a bucket or a web server it also says what a whole epoch takes: requests and their
+list price (S3's own; elsewhere none is known), bytes, the memory or the room in a disk
+cache that the order needs, the same for larger --chunk-bytes, and which share of the
+chunks each of several nodes fetches.`,
 		Example: `  lsiofs plan /data/train --records 20000
   lsiofs plan /data/train --worker 0/4 --from 20480 --shuffle full
+  lsiofs plan s3://bucket/train --groups 4 --workers 16
   lsiofs plan /data/train --records 0 --json | jq '.storages[].plans[] | {strategy, amplification}'`,
 		Args: exactArgs("DATASET"),
 		RunE: func(c *cobra.Command, args []string) error {

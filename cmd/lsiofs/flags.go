@@ -58,12 +58,7 @@ func (d *datasetFlags) add(c *cobra.Command) {
 	sizeFlag(d.flags, "spool-max", "bytes of decoded shards in the spool at most (0: what the order needs)", &s.SpoolMaxBytes)
 	d.flags.DurationVar(&s.ReadTimeout, "read-timeout", s.ReadTimeout, "after how long a read that storage does not answer fails")
 	r := &s.Remote
-	d.flags.StringVar(&r.Region, "region", r.Region, "s3: the `region` of the bucket (default: of the environment, or as the service says)")
-	d.flags.StringVar(&r.Endpoint, "endpoint", r.Endpoint, "s3: the `URL` of a service that answers as S3 does, instead of Amazon's")
-	d.flags.BoolVar(&r.Anonymous, "anonymous", r.Anonymous, "s3: send no credentials, for a public bucket")
-	d.flags.BoolVar(&r.RequesterPays, "requester-pays", r.RequesterPays, "s3: requests are at your own expense")
-	d.flags.StringVar(&r.CAFile, "ca-file", r.CAFile, "a `file` of certificates, in PEM, that are trusted beside the system's")
-	d.flags.BoolVar(&r.Unversioned, "unversioned", r.Unversioned, "https: accept files without ETag and Last-Modified, of which only a change of size is seen")
+	addService(d.flags, r)
 	d.flags.IntVar(&r.Connections, "connections", r.Connections, "requests to a service at a time at most")
 	enumFlag(c, "hedge", "a second request for what a service answers far later than usual: auto makes one for at most 5 % of requests", &r.Hedge, spec.HedgeAuto, spec.HedgeOff)
 	d.flags.StringVar(&s.IndexDir, "index-dir", s.IndexDir, "the `directory` where indexes are stored (default: DATASET/.lsiofs where it exists, else the user's cache directory)")

@@ -150,3 +150,49 @@ func TestTheMinuteIsJudgedUnlessNobodyReadInIt(t *testing.T) {
 	f.Waiting = Waiting{Seconds: 40, Stage: "order"}
 	require.Equal(t, "a reader waits for the order of an epoch, which has not answered for 40 s", Judge(slow, slow, f).Text)
 }
+
+// What helps differs: fewer requests, more of them at a time, or nothing but a faster link.
+func TestAServiceIsWaitedForForOneOfThreeReasons(t *testing.T) {
+	for _, c := range []struct {
+		name    string
+		service Service
+		cause   Cause
+		text    string
+	}{
+		{"it throttles, and so is slow too", Service{Throttled: 1200, Requests: 30000, FirstByteP50: 3, FirstByteP95: 9, Slots: 4, InUse: 4}, CauseThrottled,
+			"throttled, 1,200 of 30,000 requests in 10 s were turned away; larger --chunk-bytes take fewer requests, and a disk cache saves them from the second epoch on"},
+		{"all first bytes are slow", Service{Requests: 100, FirstByteP50: 0.25, FirstByteP95: 0.4, Slots: 128, InUse: 128}, CauseFirstBytes,
+			"slow first bytes, half of them after 250 ms and more, one in 20 after 400 ms and more; all 128 requests at a time are under way: more --connections may help"},
+		{"some first bytes are slow", Service{Requests: 100, FirstByteP50: 0.02, FirstByteP95: 1, Slots: 128, InUse: 9}, CauseFirstBytes,
+			"slow first bytes, half of them after 20 ms and more, one in 20 after 1000 ms and more; lsiofs doctor URL looks at the service alone"},
+		{"the link is full", Service{Requests: 100, FirstByteP50: 0.02, FirstByteP95: 0.1, Slots: 128, InUse: 40, Most: 128}, CauseLink,
+			"the link, which gives 100 MiB/s; 40 of 128 possible requests are under way"},
+		{"so are the connections", Service{Requests: 100, FirstByteP50: 0.199, FirstByteP95: 0.999, Slots: 128, InUse: 128, Most: 128}, CauseLink,
+			"the link, which gives 100 MiB/s; all 128 requests at a time are under way: more --connections may help"},
+		{"requests are small", Service{Requests: 60_000, FirstByteP50: 0.077, FirstByteP95: 0.2, Slots: 38, InUse: 38, Most: 128}, CauseFirstBytes,
+			"slow first bytes, 77 ms for requests that bring 17 KiB on average; larger --chunk-bytes take fewer and larger ones, if --memory or a disk cache holds them"},
+		{"and all connections are used", Service{Requests: 60_000, FirstByteP50: 0.077, FirstByteP95: 0.2, Slots: 128, InUse: 128, Most: 128}, CauseFirstBytes,
+			"slow first bytes, 77 ms for requests that bring 17 KiB on average; larger --chunk-bytes take fewer and larger ones, if --memory or a disk cache holds them; all 128 requests at a time are under way: more --connections may help"},
+		{"small requests that are few do not wait for each other", Service{Requests: 60_000, FirstByteP50: 0.077, Slots: 128, InUse: 3, Most: 128}, CauseLink,
+			"the link, which gives 100 MiB/s; 3 of 128 possible requests are under way"},
+		{"nothing is known yet", Service{}, CauseLink, "the link, which gives 100 MiB/s; 0 of 0 possible requests are under way"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			cause, text := c.service.Why(100<<20, 10)
+			require.Equal(t, c.cause, cause)
+			require.Equal(t, c.text, text)
+			asked := 0.0
+			f := Facts{Storage: "s3://bucket/train", Service: func(seconds float64) Service { asked = seconds; return c.service }}
+			v := of(1, func(s *Snapshot) { s.Waits[meter.Storage] = 8 * sec; s.Bytes[meter.Storage] += 1000 << 20 }).Judge(f)
+			require.Equal(t, KindStorage, v.Kind)
+			require.Equal(t, c.cause, v.Cause)
+			require.Equal(t, "readers wait for s3://bucket/train 80 % of the time: "+text, v.Text)
+			require.Equal(t, 10.0, asked)
+		})
+	}
+	f := Facts{Service: func(float64) Service { return Service{Throttled: 1} }}
+	v := of(1, func(s *Snapshot) { s.Waits[meter.Decompress] = 8 * sec }).Judge(f)
+	require.Empty(t, v.Cause, "it is not the service that is waited for")
+	v = of(1, func(s *Snapshot) { s.Waits[meter.Storage] = 4 * sec }).Judge(f)
+	require.Equal(t, CauseThrottled, v.Cause, "readers are what is waited for most, and the service next")
+}

@@ -30,14 +30,19 @@ type Verdict struct {
 	Share float64 `json:"share"`
 	// Seconds is the length of the past that the verdict is about.
 	Seconds float64 `json:"seconds"`
-	Text    string  `json:"text"`
+	// Cause is why a service is waited for; "" for other verdicts.
+	Cause Cause  `json:"cause,omitempty"`
+	Text  string `json:"text"`
 }
 
 // Facts are what a verdict needs besides the counters.
 type Facts struct {
 	Cores int
-	// Storage is what people call it: "the disk".
+	// Storage is what people call it: "the disk", "s3://bucket/train".
 	Storage string
+	// Service gives what a service answered in so many of the last seconds; nil where
+	// the storage is none.
+	Service func(seconds float64) Service
 	// Possible is how many bytes a second the storage can give in reads of a size; 0 if
 	// that is not known for the size, nil if it is never known.
 	Possible func(readBytes float64) float64
@@ -128,13 +133,13 @@ func (w Window) Judge(f Facts) Verdict {
 			waits.Kind, waits.Share = x.kind, x.share
 		}
 	}
-	waits.Text = w.sentence(waits, f)
+	waits.Text = w.sentence(&waits, f)
 	switch {
 	case v.Share >= notTheBottleneck:
 		v.Text = fmt.Sprintf("lsiofs waits for its readers %s of the time: the loader is not the bottleneck", percent(v.Share))
 		return v
 	case v.Share >= waits.Share:
-		v.Text = fmt.Sprintf("lsiofs waits for its readers %s of the time; else %s", percent(v.Share), waits.Text)
+		v.Text, v.Cause = fmt.Sprintf("lsiofs waits for its readers %s of the time; else %s", percent(v.Share), waits.Text), waits.Cause
 		return v
 	case waits.Kind == KindCopy && w.Readers < float64(f.Cores)*saturated:
 		waits.Text += "; more workers get more"
@@ -142,11 +147,16 @@ func (w Window) Judge(f Facts) Verdict {
 	return waits
 }
 
-// sentence says what readers wait for.
-func (w Window) sentence(v Verdict, f Facts) string {
+// sentence says what readers wait for, and sets the cause where there is one.
+func (w Window) sentence(v *Verdict, f Facts) string {
 	share := percent(v.Share)
 	switch v.Kind {
 	case KindStorage:
+		if f.Service != nil && v.Share > 0 {
+			var why string
+			v.Cause, why = f.Service(w.Seconds).Why(w.row(meter.Storage).BytesPerSecond, w.Seconds)
+			return fmt.Sprintf("readers wait for %s %s of the time: %s", f.storage(), share, why)
+		}
 		return fmt.Sprintf("readers wait for %s %s of the time: %s", f.storage(), share, w.storageRate(f))
 	case KindDecompress:
 		cores := w.row(meter.Decompress).Busy

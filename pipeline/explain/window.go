@@ -22,6 +22,9 @@ type Snapshot struct {
 	// Recent counts readers that have read in the last minute, Active those that have
 	// read in the last second.
 	Recent, Active int64
+	// Requests and Throttled count what a service answered, and how often it turned a
+	// request away; 0 in a file system.
+	Requests, Throttled uint64
 	// Fill is how much was in a stage multiplied by how long, in nanoseconds. Looked is
 	// the time that was sampled for it.
 	Fill   meter.Sums

@@ -252,6 +252,7 @@ func readSizeRows(buckets []readplan.ReadBucket) []sizeRow {
 // that does not fit fails when the program starts, in every test.
 var pageTemplate = template.Must(template.New("page").Funcs(template.FuncMap{
 	"bytes":   terminal.Bytes,
+	"size":    terminal.Size,
 	"count":   terminal.Count,
 	"spread":  inspect.Spread.Text,
 	"games":   (*inspect.Games).Text,

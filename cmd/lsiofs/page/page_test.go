@@ -13,6 +13,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/lsiofs/lsiofs/cmd/lsiofs/inspect"
+	"github.com/lsiofs/lsiofs/cmd/lsiofs/readplan"
 	"github.com/lsiofs/lsiofs/pipeline/catalog"
 	"github.com/lsiofs/lsiofs/pipeline/order/quality"
 	"github.com/lsiofs/lsiofs/pipeline/storage"
@@ -42,6 +43,9 @@ func TestThePageIsSmallWhateverTheDataset(t *testing.T) {
 	mix, densities := quality.Survey(shuffled, subject.ShardStarts, nil, quality.Resolution{Columns: pageColumns, Rows: pageRows}, func() bool { return true })
 	pic, err := newPicture(densities)
 	require.NoError(t, err)
+	p.Reads = &readplan.Report{Service: &readplan.Service{Name: "s3://bucket/train", GetDollars: 4e-7, Requests: 445_656, Dollars: 0.1783, Notes: []string{"a note"}, Chunks: []readplan.ChunkPlan{
+		{ChunkBytes: 256 << 10, InUse: true, Requests: 445_656, Dollars: 0.1783, Mixing: 1.02}, {ChunkBytes: 4 << 20, Requests: 35_244, Dollars: 0.0141},
+	}}}
 	for range 3 {
 		p.Shuffles = append(p.Shuffles, shuffleRow{Name: "this order", Note: "note", Mix: mix, Picture: pic})
 	}
@@ -52,6 +56,9 @@ func TestThePageIsSmallWhateverTheDataset(t *testing.T) {
 	require.Equal(t, shards, p.Chart.Bars[len(p.Chart.Bars)-1].Last)
 	require.Len(t, p.Chart.Lists, 2)
 	require.Contains(t, string(doc), "These are the first 100.")
+	for _, want := range []string{"An epoch of s3://bucket/train takes 445,656 requests (about $0.1783 at S3's list price)", "35,244", "$0.0141", "a note."} {
+		require.Contains(t, strings.ReplaceAll(string(doc), "&#39;", "'"), want)
+	}
 }
 
 func TestTheChartOfShardsNamesTheLargestAndTheSmallest(t *testing.T) {

@@ -26,6 +26,8 @@ type Report struct {
 	Records     uint64        `json:"records"`
 	RecordBytes int64         `json:"record_bytes"`
 	Storages    []storagePlan `json:"storages"`
+	// Service is what a whole epoch takes of a service; nil in a file system.
+	Service *Service `json:"service,omitempty"`
 }
 
 type storagePlan struct {
@@ -78,6 +80,9 @@ func New(ctx context.Context, d *pipeline.Dataset, position checkpoint.Position,
 		return Report{}, err
 	}
 	r := newReport(f)
+	if r.Service, err = NewService(ctx, d); err != nil {
+		return Report{}, err
+	}
 	s := d.Spec()
 	r.Dataset, r.Epoch = s.Dataset, position.Epoch
 	r.Worker, r.Workers, r.RecordsLeft = worker, s.Deal.Workers, left
@@ -171,6 +176,9 @@ func (r Report) Print(u *terminal.UI) error {
 		if !slices.ContainsFunc(s.Plans, func(p StrategyPlan) bool { return p.Strategy == "gather" }) {
 			b.WriteString("\ngather: not possible, as these records lie in compressed shards\n")
 		}
+	}
+	if r.Service != nil {
+		r.Service.write(&b)
 	}
 	if r.Workers > 1 {
 		b.WriteString("\nWorkers that read at the same time share pieces: of all of them together, scan's amplification is less.\n")

@@ -69,6 +69,35 @@ func TestTopShowsWhatIsReadBelowAnEpochWithItsPlaceInIt(t *testing.T) {
 	}
 }
 
+// ofAService is a status of a dataset in a bucket, with a disk cache.
+func ofAService(s *fs.Status) *fs.Status {
+	s.Dataset = "s3://bucket/train"
+	s.Explain.Verdict.Text = "readers wait for s3://bucket/train 71 % of the time: throttled, 12 of 3,456 requests in 60 s were turned away; larger --chunk-bytes take fewer requests, and a disk cache saves them from the second epoch on"
+	s.Explain.Verdict.Cause = "throttled"
+	s.Pipeline.Remote = &fs.RemoteReport{
+		Requests: map[string]uint64{"206": 3400, "200": 40, "503": 12, "none": 4}, Bytes: 3 << 30, Slots: 64, InUse: 60, Waiting: 7, InRetry: 2,
+		Throttled: 12, Retries: map[string]uint64{"throttled": 12, "failed": 4}, Hedges: 30, HedgesWon: 21, PriceDollars: 0.0156,
+		LastError: "train-000.tar: 503 Service Unavailable (SlowDown)",
+	}
+	s.Pipeline.Remote.FirstByte.P50, s.Pipeline.Remote.FirstByte.P95, s.Pipeline.Remote.FirstByte.P99 = 0.026, 0.18, 1.2
+	s.Pipeline.Cache = &fs.CacheReport{Dir: "/cache/data", State: "full", Reason: "cache full by others", Bytes: 9 << 30, Bound: 10 << 30, Hits: 750, Misses: 250, BadPages: 1, Fill: 0.9}
+	return s
+}
+
+func TestTopShowsHowAServiceAnswers(t *testing.T) {
+	f := frame{point: "/mnt/train", now: ofAService(savedStatus(t, 2)), before: savedStatus(t, 1)}
+	goldentest.Equal(t, "top-service-80.txt", f.draw(80))
+	require.Equal(t, uint64(12), f.line().Remote.Throttled)
+	require.Equal(t, uint64(1), f.line().Cache.BadPages)
+	for width := range 100 {
+		for line := range strings.Lines(f.draw(width)) {
+			require.LessOrEqual(t, utf8.RuneCountInString(strings.TrimSuffix(line, "\n")), max(width, 40))
+		}
+	}
+	f.now.Pipeline.Remote, f.now.Pipeline.Cache = nil, nil
+	require.NotContains(t, f.draw(80), "first bytes  ", "a dataset in a file system has none")
+}
+
 // pointWith is a directory with a status.json, as far as files can be a mount.
 func pointWith(t *testing.T, n int) string {
 	dir := t.TempDir()

@@ -45,6 +45,9 @@ type Line struct {
 	Retries     uint64           `json:"retries"`
 	Errors      uint64           `json:"errors"`
 	Skipped     uint64           `json:"skipped"`
+	// Remote and Cache are the service that has the dataset, and the disk cache of it.
+	Remote *fs.RemoteReport `json:"remote,omitempty"`
+	Cache  *fs.CacheReport  `json:"cache,omitempty"`
 }
 
 func (f *frame) line() Line {
@@ -54,6 +57,7 @@ func (f *frame) line() Line {
 		Verdict: s.Explain.Verdict, Waiting: s.Explain.Waiting, Second: s.Explain.Second, Minute: s.Explain.Minute, Streams: f.streams(),
 		HeldBytes: x.HeldBytes, BudgetBytes: x.BudgetBytes, Hits: x.Hits, Waits: x.Waits, ReadAgain: x.PiecesReread,
 		Retries: s.Pipeline.Retries.Retries, Errors: s.Errors, Skipped: skipped(s),
+		Remote: s.Pipeline.Remote, Cache: s.Pipeline.Cache,
 	}
 }
 
@@ -227,6 +231,14 @@ func (f *frame) drawFacts(say func(string, ...any), width int) {
 	for _, l := range wrap(text, width) {
 		say("%s", l)
 	}
+	s.DescribeService(func(label, format string, args ...any) {
+		for i, l := range wrap(printable.Line(fmt.Sprintf(format, args...)), max(width-13, 20)) {
+			if i > 0 {
+				label = ""
+			}
+			say("%-12s %s", label, l)
+		}
+	})
 }
 
 // meterBar is a bar of n columns.

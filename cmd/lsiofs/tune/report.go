@@ -54,6 +54,9 @@ func PlaceText(p profile.Place) string {
 	return text
 }
 
+// notMeasured is the rate of a cell that is only to be shown as missing.
+const notMeasured = -1
+
 // cellTable draws throughput over size and depth. The chosen cell is marked.
 func cellTable(b *strings.Builder, cells []profile.Cell, chosen profile.Profile) {
 	var sizes []int64
@@ -77,7 +80,7 @@ func cellTable(b *strings.Builder, cells []profile.Cell, chosen profile.Profile)
 		for _, d := range depths {
 			rate, measured := rates[[2]int64{s, int64(d)}]
 			switch {
-			case !measured:
+			case !measured || rate == notMeasured:
 				fmt.Fprint(w, "- \t")
 			case s == chosen.ReadBytes && s*int64(d) == chosen.InFlightBytes:
 				fmt.Fprintf(w, "%.3f*\t", rate/(1<<30))
@@ -121,7 +124,10 @@ func costTable(b *strings.Builder, costs []storagetune.Cost, copyRate float64) {
 
 // showProfile says what a mount would use.
 func showProfile(path string, u *terminal.UI) error {
-	f := profile.Find(path)
+	return showFound(path, profile.Find(path), u)
+}
+
+func showFound(path string, f profile.Found, u *terminal.UI) error {
 	if f.Problem != nil {
 		u.Warn(f.Problem.Error())
 	}

@@ -8,6 +8,7 @@ import (
 	"github.com/lsiofs/lsiofs/cmd/lsiofs/exit"
 	"github.com/lsiofs/lsiofs/cmd/lsiofs/terminal"
 	"github.com/lsiofs/lsiofs/pipeline/catalog/discover"
+	"github.com/lsiofs/lsiofs/pipeline/storage/probe"
 	"github.com/lsiofs/lsiofs/pipeline/storage/profile"
 	storagetune "github.com/lsiofs/lsiofs/pipeline/storage/tune"
 )
@@ -18,6 +19,9 @@ type Options struct {
 	Seconds float64
 	DryRun  bool
 	Show    bool
+	Yes     bool              // of a service: more than probe.FreeBytes may be transferred
+	Service probe.Options     // how it is asked
+	Trials  func() probe.Plan // what is measured of it; tests make it small. nil is the default
 	// Measured is what is measured where; tests make it small. nil is the default.
 	Measured func(path string) storagetune.Config
 }
@@ -34,7 +38,7 @@ func Run(ctx context.Context, o Options, u *terminal.UI) error {
 		return exit.Usagef("--show and --dry-run: choose one, as --show measures nothing")
 	}
 	if discover.IsRemote(o.Path) {
-		return exit.Usagef("tune measures file systems: buckets and web servers are not supported yet, and are read with defaults for them")
+		return runService(ctx, o, u)
 	}
 	target, err := discover.ParseTarget(o.Path)
 	if err != nil {

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	iofs "io/fs"
 	"os"
 	"path/filepath"
 )
@@ -59,19 +58,7 @@ func FindIn(dir, path string) Found {
 	if err != nil {
 		return Found{Profile: Defaults(KindUnknown), Place: Place{Kind: KindUnknown}, Problem: err}
 	}
-	f := Found{Profile: Defaults(place.Kind), Place: place}
-	if dir == "" || place.Identity == "" {
-		return f
-	}
-	file := filepath.Join(dir, fileName(place.Identity))
-	s, err := load(file, place)
-	switch {
-	case err == nil:
-		f.Profile, f.File, f.Cells = s.Profile, file, s.Cells
-	case !errors.Is(err, iofs.ErrNotExist):
-		f.Problem = fmt.Errorf("storage profile %s is ignored: %w; measure anew with lsiofs tune, or remove it", file, err)
-	}
-	return f
+	return findAt(dir, place)
 }
 
 func load(file string, place Place) (Stored, error) {

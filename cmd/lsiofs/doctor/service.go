@@ -1,0 +1,321 @@
+package doctor
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	iofs "io/fs"
+	"net"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/lsiofs/lsiofs/cmd/lsiofs/exit"
+	"github.com/lsiofs/lsiofs/cmd/lsiofs/terminal"
+	"github.com/lsiofs/lsiofs/pipeline/storage/probe"
+	"github.com/lsiofs/lsiofs/pipeline/storage/profile"
+	"github.com/lsiofs/lsiofs/pipeline/storage/remote"
+	"github.com/lsiofs/lsiofs/pipeline/storage/remote/target"
+)
+
+// RunService looks at a bucket or a web server, and prints what it finds. It fails where
+// mounting a dataset there will not work.
+func RunService(ctx context.Context, name string, o probe.Options, u *terminal.UI) error {
+	if _, err := target.Parse(name); err != nil {
+		return exit.With(exit.Dataset, fmt.Errorf("dataset: %w", err))
+	}
+	s, err := probe.Open(ctx, name, o)
+	var found []Finding
+	if err != nil {
+		found = []Finding{{Check: "service", Level: levelFail, Detail: err.Error(), Do: nextStep(err)}, checkRoom(roomForCache())}
+	} else {
+		found = examineService(s.Look(ctx), time.Now(), roomForCache())
+		err = s.Close()
+	}
+	if ctx.Err() != nil {
+		return ctx.Err()
+	}
+	if s == nil {
+		err = nil // it is told
+	}
+	return errors.Join(reportFindings(found, u), err)
+}
+
+// room is the place of the disk cache.
+type room struct {
+	dir       string
+	freeBytes int64
+	place     profile.Place
+	err       error
+}
+
+// roomForCache looks at the directory that a disk cache is made in, or at the one above it
+// that exists.
+func roomForCache() (r room) {
+	cache, err := os.UserCacheDir()
+	if err != nil {
+		return room{err: err}
+	}
+	r.dir = filepath.Join(cache, "lsiofs", "data")
+	at := r.dir
+	for {
+		if _, err := os.Stat(at); err == nil || filepath.Dir(at) == at {
+			break
+		}
+		at = filepath.Dir(at)
+	}
+	var fs unix.Statfs_t
+	if r.err = unix.Statfs(at, &fs); r.err == nil {
+		r.freeBytes = int64(fs.Bavail) * fs.Bsize
+		r.place, r.err = profile.Look(at)
+	}
+	return r
+}
+
+// examineService judges what was found. It is pure.
+func examineService(f probe.Facts, now time.Time, r room) []Finding {
+	found := []Finding{checkAddresses(f)}
+	if f.Bucket {
+		found = append(found, checkCredentials(f, now), checkRegion(f))
+	}
+	found = append(found, checkObjects(f))
+	if f.ObjectErr == nil {
+		found = append(found, checkLatency(f), checkTransfer(f), checkRanges(f), checkCondition(f))
+	}
+	return append(found, checkClock(f), checkRoom(r))
+}
+
+// nextStep is what to do about a request that failed.
+func nextStep(err error) string {
+	status, _ := errors.AsType[*remote.StatusError](err)
+	switch {
+	case errors.As(err, new(*remote.Refusal)) && status == nil:
+		return "put this right, and ask again"
+	case errors.Is(err, iofs.ErrNotExist), errors.Is(err, probe.ErrNothing):
+		return "look at the name of the bucket or host, and of the folder"
+	case status != nil && (status.Status == 401 || status.Status == 403):
+		return "use credentials that may list and read there (s3:ListBucket, s3:GetObject), or, for a public bucket, --anonymous"
+	case status != nil && (status.Status == 429 || status.Status >= 500):
+		return "the service has trouble or too much to do: try again later, with fewer --connections"
+	case status != nil && status.Status == 200:
+		return "see what is said of ranges"
+	case status != nil && status.Status/100 == 3:
+		return "give the bucket's own region with --region, or its service with --endpoint"
+	}
+	return "look at the network, at HTTPS_PROXY and NO_PROXY, and, if the certificate is refused, at --ca-file"
+}
+
+const addressesShown = 8
+
+func checkAddresses(f probe.Facts) Finding {
+	found := Finding{Check: "DNS", Level: levelOK}
+	switch {
+	case f.Host == "":
+		found.Level, found.Detail, found.Do = levelWarn, "no request was made", "put right what is said below first"
+	case f.LookupErr != nil && len(f.Heads) > 0:
+		found.Detail = f.Host + " has no address here, and answers: a proxy knows it"
+	case f.LookupErr != nil:
+		found.Level, found.Detail = levelFail, f.LookupErr.Error()
+		found.Do = "look at the host's name, and at DNS (/etc/resolv.conf)"
+	case net.ParseIP(f.Host) != nil:
+		found.Detail = f.Host + " is an address: nothing was looked up"
+	default:
+		shown := f.Addresses[:min(len(f.Addresses), addressesShown)]
+		found.Detail = fmt.Sprintf("%s: %s: %s", f.Host, addresses(len(f.Addresses)), strings.Join(shown, ", "))
+	}
+	return found
+}
+
+func addresses(n int) string {
+	if n == 1 {
+		return "1 address"
+	}
+	return fmt.Sprintf("%d addresses", n)
+}
+
+// soon is when credentials that expire are worth a warning: an epoch takes longer.
+const soon = 15 * time.Minute
+
+func checkCredentials(f probe.Facts, now time.Time) Finding {
+	found := Finding{Check: "credentials", Level: levelOK, Detail: "from " + f.Identity.From}
+	left := f.Identity.Expires.Sub(now)
+	switch {
+	case f.IdentityErr != nil:
+		found.Level, found.Detail = levelFail, f.IdentityErr.Error()
+		found.Do = "set one of these up; for a public bucket give --anonymous"
+	case f.Identity.From == "":
+		found.Detail = "none: requests are not signed (--anonymous)"
+	case f.Identity.Expires.IsZero():
+		found.Detail += "; they do not say that they expire"
+	case left <= 0:
+		found.Level, found.Do = levelFail, "renew them (aws sso login, or what gave them)"
+		found.Detail += "; they have expired"
+	case left < soon:
+		found.Level, found.Do = levelWarn, "make sure that this place renews them: lsiofs asks it again before they expire"
+		found.Detail += fmt.Sprintf("; they expire in %s", terminal.Round(left))
+	default:
+		found.Detail += fmt.Sprintf("; they expire in %s, and are asked for again before", terminal.Round(left))
+	}
+	return found
+}
+
+func checkRegion(f probe.Facts) Finding {
+	if f.Region == "" {
+		return Finding{Check: "region", Level: levelWarn, Detail: "it is not known", Do: "give it with --region"}
+	}
+	return Finding{Check: "region", Level: levelOK, Detail: f.Region + ": readers in another one pay for transfer, and wait longer"}
+}
+
+func checkObjects(f probe.Facts) Finding {
+	if f.ObjectErr != nil {
+		return Finding{Check: "objects", Level: levelFail, Detail: f.ObjectErr.Error(), Do: nextStep(f.ObjectErr)}
+	}
+	return Finding{Check: "objects", Level: levelOK, Detail: fmt.Sprintf("asked for %s, %s", f.Object.Path, terminal.Bytes(f.Object.SizeBytes))}
+}
+
+// slowHead is the latency from which on a service is far away, or busy: in one region it
+// is 10 to 30 ms.
+const slowHead = 200 * time.Millisecond
+
+func checkLatency(f probe.Facts) Finding {
+	found := Finding{Check: "latency", Level: levelOK}
+	if len(f.Heads) > 0 {
+		sorted := slices.Sorted(slices.Values(f.Heads))
+		half := sorted[len(sorted)/2]
+		found.Detail = fmt.Sprintf("%d HEADs took %s to %s, half of them %s and more", len(sorted), short(sorted[0]), short(sorted[len(sorted)-1]), short(half))
+		if half >= slowHead {
+			found.Level, found.Do = levelWarn, "read from a machine near the service (in its region), or with a disk cache; larger --chunk-bytes take fewer requests"
+		}
+	}
+	if f.HeadErr != nil {
+		found.Level, found.Do = levelWarn, nextStep(f.HeadErr)
+		found.Detail = strings.TrimPrefix(found.Detail+"; then one failed: "+f.HeadErr.Error(), "; then one failed: ")
+	}
+	return found
+}
+
+// slowGet is below what a connection to a near service gives; S3 gives 85 to 90 MB/s.
+// Objects below judgedGet say nothing about that.
+const (
+	slowGet   = 10e6
+	judgedGet = 1 << 20
+)
+
+func checkTransfer(f probe.Facts) Finding {
+	found := Finding{Check: "transfer", Level: levelOK}
+	if f.GetErr != nil {
+		return Finding{Check: "transfer", Level: levelFail, Detail: f.GetErr.Error(), Do: nextStep(f.GetErr)}
+	}
+	var texts []string
+	best := 0.0
+	for _, g := range f.Gets {
+		rate := float64(g.Bytes) / max(g.Whole.Seconds(), 1e-6)
+		best = max(best, rate)
+		texts = append(texts, fmt.Sprintf("%s/s (first byte after %s)", terminal.Bytes(int64(rate)), short(g.FirstByte)))
+	}
+	if len(f.Gets) > 0 {
+		found.Detail = fmt.Sprintf("GETs of %s, one after the other: %s", terminal.Bytes(f.Gets[0].Bytes), strings.Join(texts, ", "))
+		if best < slowGet && f.Gets[0].Bytes >= judgedGet {
+			found.Level, found.Do = levelWarn, "lsiofs tune URL measures what many connections give together; a disk cache helps from the second epoch on"
+		}
+	}
+	return found
+}
+
+// Clocks: S3 refuses requests that are signed a quarter of an hour off.
+const (
+	refusedSkew = 15 * time.Minute
+	badSkew     = time.Minute
+)
+
+func checkClock(f probe.Facts) Finding {
+	found := Finding{Check: "clock", Level: levelOK, Detail: "as the service's, to the second"}
+	if !f.Skewed {
+		found.Detail = "the service does not say what time it is"
+		return found
+	}
+	off := f.Skew.Abs()
+	if off > 0 {
+		way := "behind"
+		if f.Skew < 0 {
+			way = "ahead of"
+		}
+		found.Detail = fmt.Sprintf("%s %s the service's", terminal.Round(off), way)
+	}
+	if off >= badSkew {
+		found.Level, found.Do = levelWarn, "set this machine's clock (timedatectl set-ntp true)"
+		if off >= refusedSkew && f.Bucket {
+			found.Level = levelFail
+			found.Detail += ": it refuses signatures that are so far off"
+		}
+	}
+	return found
+}
+
+func checkRanges(f probe.Facts) Finding {
+	a := f.Ranges
+	switch {
+	case a.Err != nil:
+		return Finding{Check: "ranges", Level: levelFail, Detail: a.Err.Error(), Do: nextStep(a.Err)}
+	case a.Right:
+		return Finding{Check: "ranges", Level: levelOK, Detail: "parts of objects are served as asked for"}
+	case a.Status == 200:
+		return Finding{Check: "ranges", Level: levelFail, Detail: "the service sends all of an object that was asked for a part of",
+			Do: "switch ranges on (nginx: max_ranges, and no compression of shards), or serve the files by another program"}
+	}
+	return Finding{Check: "ranges", Level: levelFail, Detail: fmt.Sprintf("asked for one byte, the service answered %d with something else", a.Status),
+		Do: "serve the files without a program in between that changes requests"}
+}
+
+func checkCondition(f probe.Facts) Finding {
+	c := f.Version
+	found := Finding{Check: "versions", Level: levelOK}
+	switch {
+	case c.Header == "":
+		found.Level, found.Detail = levelWarn, "the service tells no versions apart: a shard that is overwritten is noticed only if its size changes"
+		found.Do = "have it send ETag or Last-Modified; do not overwrite shards"
+	case c.Err != nil:
+		found.Level, found.Detail, found.Do = levelFail, c.Err.Error(), nextStep(c.Err)
+	case c.Status == 412 && c.Header == "If-Match":
+		found.Detail = "If-Match is honoured: what is overwritten is never mixed with what it was"
+	case c.Status == 412:
+		found.Detail = c.Header + " is honoured: what is overwritten is noticed, unless it was within a second of the time before"
+	default:
+		found.Level, found.Do = levelWarn, "do not overwrite shards: write new ones under new names"
+		found.Detail = fmt.Sprintf("%s is ignored (status %d for another version): lsiofs compares the versions of answers instead", c.Header, c.Status)
+	}
+	return found
+}
+
+// littleRoom is what a disk cache is worth little with.
+const littleRoom = 4 << 30
+
+func checkRoom(r room) Finding {
+	found := Finding{Check: "disk cache", Level: levelOK}
+	if r.err != nil {
+		found.Level, found.Detail, found.Do = levelWarn, r.err.Error(), "set XDG_CACHE_HOME to a directory on a local disk"
+		return found
+	}
+	found.Detail = fmt.Sprintf("%s free at %s (%s)", terminal.Bytes(r.freeBytes), r.dir, r.place.FileSystem)
+	switch {
+	case r.place.Kind == profile.KindNetwork:
+		found.Level, found.Do = levelWarn, "put it on a local disk (XDG_CACHE_HOME): this one is on a network"
+	case r.place.Kind == profile.KindMemory:
+		found.Level, found.Do = levelWarn, "put it on a disk (XDG_CACHE_HOME): this one is memory"
+	case r.freeBytes < littleRoom:
+		found.Level, found.Do = levelWarn, "make room, or put it on a larger disk (XDG_CACHE_HOME)"
+	}
+	return found
+}
+
+// short is a latency for people.
+func short(d time.Duration) string {
+	if d < 10*time.Millisecond {
+		return fmt.Sprintf("%.1f ms", d.Seconds()*1e3)
+	}
+	return fmt.Sprintf("%.0f ms", d.Seconds()*1e3)
+}

@@ -1,0 +1,26 @@
+package main
+
+import (
+	"github.com/spf13/pflag"
+
+	"github.com/lsiofs/lsiofs/pipeline/spec"
+	"github.com/lsiofs/lsiofs/pipeline/storage/probe"
+)
+
+// addService defines the flags that say how a service is asked: of every command that asks
+// one.
+func addService(f *pflag.FlagSet, r *spec.Remote) {
+	f.StringVar(&r.Region, "region", r.Region, "s3: the `region` of the bucket (default: of the environment, or as the service says)")
+	f.StringVar(&r.Endpoint, "endpoint", r.Endpoint, "s3: the `URL` of a service that answers as S3 does, instead of Amazon's")
+	f.BoolVar(&r.Anonymous, "anonymous", r.Anonymous, "s3: send no credentials, for a public bucket")
+	f.BoolVar(&r.RequesterPays, "requester-pays", r.RequesterPays, "s3: requests are at your own expense")
+	f.StringVar(&r.CAFile, "ca-file", r.CAFile, "a `file` of certificates, in PEM, that are trusted beside the system's")
+	f.BoolVar(&r.Unversioned, "unversioned", r.Unversioned, "https: accept files without ETag and Last-Modified, of which only a change of size is seen")
+}
+
+// probed are the flags for commands that ask a service without reading a dataset.
+func probed(r spec.Remote) probe.Options {
+	return probe.Options{
+		Region: r.Region, Endpoint: r.Endpoint, Anonymous: r.Anonymous, RequesterPays: r.RequesterPays, CAFile: r.CAFile, Unversioned: r.Unversioned,
+	}
+}

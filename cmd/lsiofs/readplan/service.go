@@ -1,0 +1,193 @@
+package readplan
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"text/tabwriter"
+
+	"github.com/lsiofs/lsiofs/cmd/lsiofs/terminal"
+	"github.com/lsiofs/lsiofs/pipeline"
+	"github.com/lsiofs/lsiofs/pipeline/spec"
+)
+
+// Service is what an epoch takes of the service that has the dataset.
+type Service struct {
+	Name        string       `json:"name"`
+	GetDollars  float64      `json:"get_dollars,omitempty"` // list price of a request; 0: none is known
+	Requests    uint64       `json:"requests"`
+	Bytes       int64        `json:"bytes"`
+	Dollars     float64      `json:"dollars,omitempty"`
+	MemoryBytes int64        `json:"memory_bytes"` // that --memory gives
+	NeedsMemory int64        `json:"needs_memory_bytes"`
+	NeedsDisk   int64        `json:"needs_disk_bytes"`
+	Compressed  int          `json:"compressed_shards"`
+	Chunks      []ChunkPlan  `json:"chunks"`
+	Nodes       []NodesShare `json:"nodes,omitempty"`
+	Notes       []string     `json:"notes"`
+}
+
+// ChunkPlan is the same with chunks of one size.
+type ChunkPlan struct {
+	ChunkBytes  uint64  `json:"chunk_bytes"`
+	InUse       bool    `json:"in_use"`
+	Chunks      uint64  `json:"chunks"`
+	Requests    uint64  `json:"requests"`
+	Bytes       int64   `json:"bytes"`
+	Dollars     float64 `json:"dollars,omitempty"`
+	Mixing      float64 `json:"mixing,omitempty"` // χ²/df of batches of 256, about
+	NeedsMemory int64   `json:"needs_memory_bytes"`
+	NeedsDisk   int64   `json:"needs_disk_bytes"`
+}
+
+// NodesShare is the share of the chunks that each of so many nodes fetches.
+type NodesShare struct {
+	Nodes  uint64  `json:"nodes"`
+	Groups uint64  `json:"groups"`
+	Share  float64 `json:"share"`
+}
+
+// The table of nodes has these, as far as groups divide the lanes.
+var (
+	nodesShown  = []uint64{1, 2, 4, 8, 16, 32}
+	groupsShown = []uint64{1, 2, 4, 8, 16, 32}
+)
+
+// NewService says what an epoch of a dataset takes of its service; nil in a file system.
+func NewService(ctx context.Context, d *pipeline.Dataset) (*Service, error) {
+	f, err := d.ForecastService(ctx)
+	if f == nil || err != nil {
+		return nil, err
+	}
+	return newService(f, d.Spec()), nil
+}
+
+func newService(f *pipeline.ServiceForecast, s spec.Spec) *Service {
+	p := &Service{Name: f.Name, GetDollars: f.GetDollars, MemoryBytes: s.MemoryBytes, Compressed: f.Compressed, Notes: []string{}}
+	var used pipeline.ChunkForecast
+	for _, c := range f.Chunks {
+		p.Chunks = append(p.Chunks, ChunkPlan{
+			ChunkBytes: c.ChunkBytes, InUse: c.InUse, Chunks: c.Chunks, Requests: c.Requests, Bytes: c.Bytes, Dollars: float64(c.Requests) * f.GetDollars,
+			Mixing: c.Mixing, NeedsMemory: c.MemoryBytes, NeedsDisk: c.DiskBytes,
+		})
+		if c.InUse {
+			used = c
+		}
+	}
+	p.Requests, p.Bytes, p.Dollars = used.Requests, used.Bytes, float64(used.Requests)*f.GetDollars
+	p.NeedsMemory, p.NeedsDisk = used.MemoryBytes, used.DiskBytes
+	if s.Deal.Dealing == spec.DealInterleaved && s.Order.Shuffle != spec.ShuffleNone && f.Compressed == 0 {
+		p.share(used.Records, s.Order.Lanes, s.Order.Groups)
+	}
+	if f.Bounded {
+		p.Notes = append(p.Notes, fmt.Sprintf("other --chunk-bytes make the same chunks as one that is listed: they end at --chunk-records (%s), or with their shards", terminal.Count(s.Order.ChunkRecords)))
+	}
+	if f.Compressed > 0 {
+		p.Notes = append(p.Notes, fmt.Sprintf("%s, each counted as read once: what is decoded again is requested again, unless a disk cache has it", terminal.Plural(uint64(f.Compressed), "compressed shard")))
+	}
+	return p
+}
+
+func (p *Service) share(records pipeline.ChunkRecords, lanes, groups uint64) {
+	shown := append([]uint64{groups}, groupsShown...)
+	slices.Sort(shown)
+	shown = slices.Compact(shown)
+	for _, n := range nodesShown {
+		for _, k := range shown {
+			if lanes%k == 0 {
+				p.Nodes = append(p.Nodes, NodesShare{Nodes: n, Groups: k, Share: pipeline.NodeShare(n, k, records)})
+			}
+		}
+	}
+}
+
+// write is the plan for people.
+func (p *Service) write(b *strings.Builder) {
+	fmt.Fprintf(b, "\nan epoch of %s takes %s%s, %s", p.Name, terminal.Plural(p.Requests, "request"), p.price(p.Dollars), terminal.Bytes(p.Bytes))
+	if p.GetDollars == 0 {
+		b.WriteString("; what requests cost there is not known")
+	}
+	b.WriteString("\n")
+	if p.NeedsDisk > 0 {
+		enough := "which --memory (" + terminal.Bytes(p.MemoryBytes) + ") holds"
+		if p.NeedsMemory > p.MemoryBytes {
+			enough = "more than --memory (" + terminal.Bytes(p.MemoryBytes) + "): give more, or a disk cache"
+		}
+		fmt.Fprintf(b, "  read into memory: up to %s wait there for their turn, %s\n", terminal.Bytes(p.NeedsMemory), enough)
+		fmt.Fprintf(b, "  read into a disk cache: up to %s of it are in use at a time, and what it has room for beyond that saves requests from the second epoch on\n", terminal.Bytes(p.NeedsDisk))
+	}
+	b.WriteString("\n")
+	p.chunkTable(b)
+	if len(p.Chunks) > 1 {
+		b.WriteString("  another --chunk-bytes is another order: χ²/df is of batches of 256, 1 is independent sampling\n")
+	}
+	for _, note := range p.Notes {
+		fmt.Fprintf(b, "  %s\n", note)
+	}
+	if len(p.Nodes) > 0 {
+		b.WriteString("\n")
+		p.nodeTable(b)
+	}
+}
+
+func (p *Service) price(dollars float64) string {
+	if p.GetDollars == 0 {
+		return ""
+	}
+	return " (" + dollarText(dollars) + " at S3's list price)"
+}
+
+func dollarText(dollars float64) string {
+	if dollars > 0 && dollars < 0.0001 {
+		return "under $0.0001"
+	}
+	return fmt.Sprintf("about $%.4f", dollars)
+}
+
+func (p *Service) chunkTable(b *strings.Builder) {
+	w := tabwriter.NewWriter(b, 0, 0, 2, ' ', 0)
+	head := "  --chunk-bytes\trequests\tbytes a request\tχ²/df\tin memory\tin a disk cache"
+	if p.GetDollars > 0 {
+		head += "\tprice"
+	}
+	fmt.Fprintln(w, head)
+	for _, c := range p.Chunks {
+		name, mixing := terminal.Size(c.ChunkBytes), "-"
+		if c.InUse {
+			name += " (in use)"
+		}
+		if c.Mixing > 0 {
+			mixing = fmt.Sprintf("%.2f", c.Mixing)
+		}
+		fmt.Fprintf(w, "  %s\t%s\t%s\t%s\t%s\t%s", name, terminal.Count(c.Requests), terminal.Bytes(c.Bytes/max(int64(c.Requests), 1)), mixing,
+			terminal.Bytes(c.NeedsMemory), terminal.Bytes(c.NeedsDisk))
+		if p.GetDollars > 0 {
+			fmt.Fprintf(w, "\t%s", dollarText(c.Dollars))
+		}
+		fmt.Fprintln(w)
+	}
+	// Writing to memory does not fail.
+	_ = w.Flush()
+}
+
+func (p *Service) nodeTable(b *strings.Builder) {
+	b.WriteString("share of the chunks that each node fetches, where node n of N reads the workers w with w mod N = n\n")
+	w := tabwriter.NewWriter(b, 0, 0, 2, ' ', tabwriter.AlignRight)
+	fmt.Fprint(w, "nodes\t")
+	row := p.Nodes[0].Nodes
+	for _, s := range p.Nodes {
+		if s.Nodes == row {
+			fmt.Fprintf(w, "--groups %d\t", s.Groups)
+		}
+	}
+	for i, s := range p.Nodes {
+		if i == 0 || s.Nodes != p.Nodes[i-1].Nodes {
+			fmt.Fprintf(w, "\n%d\t", s.Nodes)
+		}
+		fmt.Fprintf(w, "%.1f %%\t", 100*s.Share)
+	}
+	fmt.Fprintln(w)
+	_ = w.Flush()
+	b.WriteString("where that is more than one of N, nodes fetch the same chunks; other --groups are another order\n")
+}

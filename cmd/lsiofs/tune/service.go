@@ -1,0 +1,116 @@
+package tune
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/lsiofs/lsiofs/cmd/lsiofs/exit"
+	"github.com/lsiofs/lsiofs/cmd/lsiofs/terminal"
+	"github.com/lsiofs/lsiofs/pipeline/storage/probe"
+	"github.com/lsiofs/lsiofs/pipeline/storage/profile"
+	storagetune "github.com/lsiofs/lsiofs/pipeline/storage/tune"
+)
+
+// ServiceReport is what tune has measured of a bucket or a web server.
+type ServiceReport struct {
+	Place   profile.Place   `json:"place"`
+	Profile profile.Profile `json:"profile"`
+	probe.Rates
+	Reasons []string `json:"reasons"`
+	File    string   `json:"file,omitempty"` // "" for --dry-run
+}
+
+// longest bounds what a service is asked for.
+const longest = time.Minute
+
+// runService measures the service that has a dataset, or shows what is known of it.
+func runService(ctx context.Context, o Options, u *terminal.UI) (err error) {
+	length := time.Duration(o.Seconds * float64(time.Second))
+	if length > longest {
+		return exit.Usagef("--seconds (%v) must be at most %.0f for a service", o.Seconds, longest.Seconds())
+	}
+	s, err := probe.Open(ctx, o.Path, o.Service)
+	if err != nil {
+		return exit.With(exit.Dataset, fmt.Errorf("dataset: %w; lsiofs doctor URL looks at it step by step", err))
+	}
+	defer func() { err = errors.Join(err, s.Close()) }()
+	if o.Show {
+		return showFound(s.Name(), profile.FindEndpoint(s.Kind(), s.Name()), u)
+	}
+	if o.Trials == nil {
+		o.Trials = probe.DefaultPlan
+	}
+	plan := o.Trials()
+	plan.Duration = length
+	if o.Yes {
+		plan.MostBytes = 0
+	}
+	v := newView(u)
+	plan.Progress = func(done float64) { v.show(storagetune.Progress{Stage: "measuring ranges", Done: done}) }
+	rates, err := s.Rates(ctx, plan)
+	v.clear()
+	if err != nil {
+		return exit.With(exit.Dataset, fmt.Errorf("dataset: %w; lsiofs doctor URL looks at it step by step", err))
+	}
+	r := ServiceReport{Place: profile.Endpoint(s.Kind(), s.Name()), Rates: rates}
+	r.Profile, r.Reasons = probe.Derive(s.Kind(), rates.Cells, time.Now().UTC().Truncate(time.Second))
+	r.Reasons = append(r.Reasons, r.further(o.Yes)...)
+	if !o.DryRun {
+		var dir string
+		if dir, err = profile.Dir(); err == nil {
+			r.File, err = profile.Save(dir, profile.Stored{Place: r.Place, Profile: r.Profile, Cells: r.Cells})
+		}
+	}
+	return errors.Join(r.write(s.Name(), u), err)
+}
+
+// defaultConnections is the default of --connections.
+const defaultConnections = 128
+
+// further says what else is to be known of a measurement.
+func (r *ServiceReport) further(yes bool) (texts []string) {
+	if r.Throttled > 0 {
+		texts = append(texts, fmt.Sprintf("%s of %s requests were turned away (429 or 503): measure again later, as this is less than the service can give",
+			terminal.Count(r.Throttled), terminal.Count(r.Requests)))
+	}
+	if r.Profile.Depth > defaultConnections {
+		texts = append(texts, fmt.Sprintf("more requests at a time than mounts make by themselves are worth it: --connections %d", r.Profile.Depth))
+	}
+	if len(r.Left) > 0 && !yes {
+		texts = append(texts, fmt.Sprintf("%s left out (-): beyond %s of transfer, which --yes permits, or ranges larger than the objects",
+			terminal.Plural(uint64(len(r.Left)), "combination"), terminal.Bytes(probe.FreeBytes)))
+	}
+	return texts
+}
+
+func (r *ServiceReport) write(name string, u *terminal.UI) error {
+	if u.JSON {
+		return u.Emit(r)
+	}
+	var b strings.Builder
+	fmt.Fprintf(&b, "%s: %s, %s transferred in %s and %.0f s\n\n", name, terminal.Plural(uint64(r.Objects), "object"),
+		terminal.Bytes(r.Bytes), terminal.Plural(r.Requests, "request"), r.Seconds)
+	cellTable(&b, append(slices.Clone(r.Cells), r.gaps()...), profile.Profile{})
+	b.WriteString("\n")
+	for _, why := range r.Reasons {
+		fmt.Fprintf(&b, "%s\n", why)
+	}
+	fmt.Fprintf(&b, "\n%s\n", r.Profile)
+	if r.File != "" {
+		fmt.Fprintf(&b, "stored as %s: mounts of datasets at %s://%s use it\n", r.File, r.Place.FileSystem, r.Place.Device)
+	}
+	return u.Printf("%s", b.String())
+}
+
+// gaps are the cells that were left out, for a table that shows where they would be.
+func (r *ServiceReport) gaps() []profile.Cell {
+	gaps := slices.Clone(r.Left)
+	for i := range gaps {
+		gaps[i].BytesPerSecond = notMeasured
+	}
+	return gaps
+}

@@ -1,0 +1,100 @@
+package fs
+
+import (
+	"cmp"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/dustin/go-humanize"
+
+	"github.com/lsiofs/lsiofs/pipeline/explain"
+	"github.com/lsiofs/lsiofs/pipeline/storage/cached"
+	"github.com/lsiofs/lsiofs/pipeline/storage/remote"
+)
+
+// requests is how many a service was asked, answered or not.
+func requests(s *remote.Stats) (n uint64) {
+	for _, count := range s.Requests {
+		n += count
+	}
+	return n
+}
+
+// serviceSince is what a verdict needs of what a service answered between two snapshots.
+// s is as of the later one, connections what may be under way at most.
+func serviceSince(from, to explain.Snapshot, s *remote.Stats, connections int) explain.Service {
+	return explain.Service{
+		Throttled: to.Throttled - min(from.Throttled, to.Throttled), Requests: to.Requests - min(from.Requests, to.Requests),
+		FirstByteP50: s.FirstByte.P50, FirstByteP95: s.FirstByte.P95, Slots: s.Slots, InUse: s.InUse, Most: connections,
+	}
+}
+
+// DescribeService writes how the service answers that has the dataset, and what of it is on
+// the disk here: nothing where the dataset lies in a file system.
+func (r *statusReport) DescribeService(line func(label, format string, args ...any)) {
+	if s := r.Pipeline.Remote; s != nil {
+		describeService(line, s)
+	}
+	if c := r.Pipeline.Cache; c != nil {
+		line("disk cache", "%s", cacheText(c))
+	}
+}
+
+func describeService(line func(label, format string, args ...any), s *remote.Stats) {
+	price := ""
+	if s.PriceDollars > 0 {
+		price = fmt.Sprintf(", about $%.4f at S3's list price", s.PriceDollars)
+	}
+	line("service", "%s requests%s, %s%s", humanize.Comma(int64(requests(s))), countsText(" (", s.Requests), size(int64(s.Bytes)), price)
+	line("first bytes", "half of them after %s and more, one in 20 after %s, one in 100 after %s; %d of %d requests at a time are under way, %d reads wait for one, %d to be tried again",
+		milliseconds(s.FirstByte.P50), milliseconds(s.FirstByte.P95), milliseconds(s.FirstByte.P99), s.InUse, s.Slots, s.Waiting, s.InRetry)
+	if len(s.Retries) > 0 || s.Throttled > 0 {
+		retries := uint64(0)
+		for _, n := range s.Retries {
+			retries += n
+		}
+		line("tried again", "%s requests%s; the service said %s times to slow down", humanize.Comma(int64(retries)), countsText(" (", s.Retries), humanize.Comma(int64(s.Throttled)))
+	}
+	if s.Hedges > 0 {
+		line("asked twice", "%s requests that took long, %s times the second answer came first", humanize.Comma(int64(s.Hedges)), humanize.Comma(int64(s.HedgesWon)))
+	}
+	if s.LastError != "" {
+		line("last trouble", "%s", s.LastError)
+	}
+}
+
+// countsText lists what there was how often, the most frequent first; "" of nothing.
+func countsText(before string, counts map[string]uint64) string {
+	if len(counts) == 0 {
+		return ""
+	}
+	names := slices.SortedFunc(maps.Keys(counts), func(a, b string) int {
+		return cmp.Or(cmp.Compare(counts[b], counts[a]), cmp.Compare(a, b))
+	})
+	for i, name := range names {
+		names[i] = fmt.Sprintf("%s: %s", name, humanize.Comma(int64(counts[name])))
+	}
+	return before + strings.Join(names, ", ") + ")"
+}
+
+func milliseconds(seconds float64) string { return fmt.Sprintf("%.0f ms", 1e3*seconds) }
+
+// cacheText says what of a dataset is on the disk here, and what that has saved.
+func cacheText(c *cached.Stats) string {
+	text := fmt.Sprintf("%s of %s used in %s", size(c.Bytes), size(c.Bound), c.Dir)
+	if looked := c.Hits + c.Misses; looked > 0 {
+		text += fmt.Sprintf("; %.1f %% of %s pages that were wanted were there", 100*float64(c.Hits)/float64(looked), humanize.Comma(int64(looked)))
+	}
+	if c.Fill > 0 {
+		text += fmt.Sprintf("; %.1f %% filled", 100*c.Fill)
+	}
+	if c.BadPages > 0 {
+		text += fmt.Sprintf("; %s pages did not match their sums and were fetched again: look at the disk", humanize.Comma(int64(c.BadPages)))
+	}
+	if c.State != "" && c.State != "on" {
+		text += fmt.Sprintf("; it is %s%s", c.State, because(c.Reason))
+	}
+	return text
+}

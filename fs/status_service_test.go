@@ -1,0 +1,50 @@
+package fs
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/lsiofs/lsiofs/pipeline/explain"
+	"github.com/lsiofs/lsiofs/pipeline/storage/cached"
+	"github.com/lsiofs/lsiofs/pipeline/storage/remote"
+)
+
+func TestStatusTellsHowAServiceAnswers(t *testing.T) {
+	told := func(r *statusReport) string {
+		var b strings.Builder
+		r.DescribeService(func(label, format string, args ...any) {
+			fmt.Fprintf(&b, "%s: %s\n", label, fmt.Sprintf(format, args...))
+		})
+		return b.String()
+	}
+	r := &statusReport{}
+	require.Empty(t, told(r), "a file system answers as it does")
+
+	r.Pipeline.Remote = &remote.Stats{Requests: map[string]uint64{"206": 12, "200": 12}, Bytes: 1 << 20, Slots: 16}
+	r.Pipeline.Cache = &cached.Stats{Dir: "/c", State: "on", Bytes: 1 << 20, Bound: 1 << 30}
+	require.Equal(t, `service: 24 requests (200: 12, 206: 12), 1.0 MiB
+first bytes: half of them after 0 ms and more, one in 20 after 0 ms, one in 100 after 0 ms; 0 of 16 requests at a time are under way, 0 reads wait for one, 0 to be tried again
+disk cache: 1.0 MiB of 1.0 GiB used in /c
+`, told(r), "what did not happen is not told")
+
+	s := r.Pipeline.Remote
+	s.Throttled, s.Retries, s.Hedges, s.HedgesWon, s.PriceDollars, s.LastError = 3, map[string]uint64{"throttled": 3, "failed": 1000}, 5, 2, 0.25, "a.tar: 503"
+	*r.Pipeline.Cache = cached.Stats{Dir: "/c", State: "off", Reason: "no space", Hits: 1, Misses: 3, BadPages: 2, Fill: 0.5}
+	text := told(r)
+	for _, want := range []string{
+		"about $0.2500 at S3's list price", "tried again: 1,003 requests (failed: 1,000, throttled: 3); the service said 3 times to slow down",
+		"asked twice: 5 requests that took long, 2 times the second answer came first", "last trouble: a.tar: 503",
+		"25.0 % of 4 pages that were wanted were there; 50.0 % filled; 2 pages did not match their sums", "it is off (no space)",
+	} {
+		require.Contains(t, text, want)
+	}
+}
+
+func TestWhatAServiceAnsweredIsOfTheWindow(t *testing.T) {
+	s := &remote.Stats{Slots: 16, InUse: 5, FirstByte: remote.Latency{P50: 0.02, P95: 0.3}}
+	got := serviceSince(explain.Snapshot{Requests: 100, Throttled: 7}, explain.Snapshot{Requests: 150, Throttled: 9}, s, 128)
+	require.Equal(t, explain.Service{Requests: 50, Throttled: 2, Slots: 16, InUse: 5, Most: 128, FirstByteP50: 0.02, FirstByteP95: 0.3}, got)
+}

@@ -1,0 +1,258 @@
+package pipeline
+
+import (
+	"context"
+	"slices"
+	"strings"
+
+	"github.com/lsiofs/lsiofs/pipeline/catalog"
+	"github.com/lsiofs/lsiofs/pipeline/order"
+	"github.com/lsiofs/lsiofs/pipeline/spec"
+)
+
+// ServiceForecast is what an epoch takes of the service that has a dataset, whole, by one
+// node without a disk cache.
+type ServiceForecast struct {
+	Name       string          // of the dataset's root, without secrets
+	GetDollars float64         // list price of a request; 0: none is known
+	Chunks     []ChunkForecast // by ChunkBytes, ascending; one of them is InUse
+	// Bounded is set where larger chunks than those listed end at --chunk-records.
+	Bounded bool
+	// Compressed counts shards that are decoded from their beginnings. Their requests are
+	// those of reading each once, whatever the chunks are.
+	Compressed int
+}
+
+// ChunkForecast is the same for one size of chunks.
+type ChunkForecast struct {
+	ChunkBytes uint64
+	InUse      bool // it is what the spec has
+	Chunks     uint64
+	Requests   uint64
+	Bytes      int64
+	Records    ChunkRecords // of chunks
+	// Mixing is about how well batches of 256 mix, χ²/df: 1 is independent sampling. 0
+	// where there is no buffer.
+	Mixing float64
+	// MemoryBytes is the most that waits in memory for its turn, where each chunk is read
+	// when its first record goes out: what reading ahead takes comes on top. DiskBytes is
+	// the most that whole chunks take between their first and last record.
+	MemoryBytes, DiskBytes int64
+}
+
+// batchRecords is the batch that mixing is told for, and offeredChunks the sizes of chunks
+// that are compared with the one in use.
+const batchRecords = 256
+
+var offeredChunks = []uint64{256 << 10, 1 << 20, 4 << 20, 8 << 20}
+
+// walkedRecords is how much of an epoch is gone through to see what waits, and at least so
+// many buffers: what waits is as much from the second buffer on as ever.
+const (
+	walkedRecords = 1 << 20
+	walkedBuffers = 4
+)
+
+// ForecastService says what an epoch of the spec takes of the service that has the
+// dataset; nil where it lies in a file system. It reads no data.
+//
+// It goes through all records once, some 50 ns each, and through 2²⁰ of each order that is
+// compared, some 100 ns each. It ends early with ctx's error.
+func (d *Dataset) ForecastService(ctx context.Context) (*ServiceForecast, error) {
+	if d.mount.service == nil {
+		return nil, nil
+	}
+	return d.current.forecastService(ctx)
+}
+
+func (g *generation) forecastService(ctx context.Context) (*ServiceForecast, error) {
+	f := &ServiceForecast{Name: g.catalog.Root()}
+	if strings.HasPrefix(f.Name, "s3://") {
+		f.GetDollars = getDollars
+	}
+	for i := range g.catalog.Shards() {
+		if g.catalog.Shard(i).Codec != nil {
+			f.Compressed++
+		}
+	}
+	sizes := append([]uint64{g.spec.Order.ChunkBytes}, offeredChunks...)
+	slices.Sort(sizes)
+	var tallies []*chunkTally
+	for _, size := range slices.Compact(sizes) {
+		inUse := size == g.spec.Order.ChunkBytes
+		if shuffle := g.spec.Order.Shuffle; !inUse && (shuffle == spec.ShuffleFull || shuffle == spec.ShuffleNone) {
+			continue // other chunks are the same order
+		}
+		t := g.newTally(size)
+		if n := len(tallies); n > 0 && slices.Equal(tallies[n-1].starts, t.starts) {
+			f.Bounded = true
+			if inUse {
+				tallies[n-1].forecast.ChunkBytes, tallies[n-1].forecast.InUse = size, true
+			}
+			continue
+		}
+		t.forecast.InUse = inUse
+		tallies = append(tallies, t)
+	}
+	if err := g.tally(ctx, tallies); err != nil {
+		return nil, err
+	}
+	for _, t := range tallies {
+		if err := g.walk(ctx, t); err != nil {
+			return nil, err
+		}
+		f.Chunks = append(f.Chunks, t.finish(g))
+	}
+	return f, nil
+}
+
+// chunkTally adds up what chunks of one size take.
+type chunkTally struct {
+	forecast ChunkForecast
+	starts   []uint64
+	bytes    []int64 // of a chunk's records
+	at       int     // the chunk of the record that comes next
+
+	// The request that is being made larger.
+	shard      int
+	begin, end int64
+}
+
+func (g *generation) newTally(chunkBytes uint64) *chunkTally {
+	t := &chunkTally{starts: g.starts, shard: -1}
+	switch {
+	case g.spec.Order.Shuffle == spec.ShuffleFull: // each record is asked for by itself
+		t.starts = make([]uint64, g.records()+1)
+		for i := range t.starts {
+			t.starts[i] = uint64(i)
+		}
+	case chunkBytes != g.spec.Order.ChunkBytes:
+		t.starts = g.chunkStarts(chunkBytes, g.spec.Order.ChunkRecords)
+	}
+	t.bytes = make([]int64, len(t.starts)-1)
+	t.forecast = ChunkForecast{ChunkBytes: chunkBytes, Chunks: uint64(len(t.bytes)), Records: ChunkRecords{}}
+	for i := range t.bytes {
+		t.forecast.Records[t.starts[i+1]-t.starts[i]]++
+	}
+	return t
+}
+
+// tally goes through the records once, and adds up requests and bytes.
+func (g *generation) tally(ctx context.Context, tallies []*chunkTally) error {
+	const block = 4096
+	numbers, extents := make([]uint64, block), make([]catalog.Extent, block)
+	total := g.records()
+	for from := uint64(0); from < total; from += block {
+		if err := ctx.Err(); err != nil {
+			return err
+		}
+		n := int(min(block, total-from))
+		for i := range n {
+			numbers[i] = from + uint64(i)
+		}
+		g.part.Numbers(numbers[:n])
+		g.catalog.Extents(numbers[:n], extents[:n])
+		for _, t := range tallies {
+			for i, x := range extents[:n] {
+				t.add(from+uint64(i), x, g)
+			}
+		}
+	}
+	for _, t := range tallies {
+		t.ask(g)
+	}
+	for i := range g.catalog.Shards() {
+		s := g.catalog.Shard(i)
+		if s.Codec == nil {
+			continue
+		}
+		for _, t := range tallies {
+			t.forecast.Bytes += s.Object.SizeBytes
+			t.forecast.Requests += uint64(parts(s.Object.SizeBytes, g.mount.profile.ReadBytes))
+		}
+	}
+	return nil
+}
+
+// add takes a record into its chunk, and into the request that is being made, if it lies
+// near enough.
+func (t *chunkTally) add(rank uint64, x catalog.Extent, g *generation) {
+	next := rank == t.starts[t.at+1]
+	if next {
+		t.at++
+	}
+	t.bytes[t.at] += x.SizeBytes
+	if !next && x.Shard == t.shard && x.OffsetBytes-t.end <= g.mount.profile.GapBytes && t.end > t.begin {
+		t.end = max(t.end, x.OffsetBytes+x.SizeBytes)
+		return
+	}
+	t.ask(g)
+	t.shard, t.begin, t.end = x.Shard, x.OffsetBytes, x.OffsetBytes+x.SizeBytes
+}
+
+// ask counts the request that was being made. Large ones are cut.
+func (t *chunkTally) ask(g *generation) {
+	if t.shard < 0 || t.end <= t.begin || g.catalog.Shard(t.shard).Codec != nil {
+		return
+	}
+	t.forecast.Bytes += t.end - t.begin
+	t.forecast.Requests += uint64(parts(t.end-t.begin, g.mount.profile.ReadBytes))
+}
+
+func parts(n, most int64) int64 { return (n + most - 1) / most }
+
+// walk goes through the order, and sees what waits.
+func (g *generation) walk(ctx context.Context, t *chunkTally) error {
+	o := g.spec.Order
+	if o.Shuffle == spec.ShuffleFull {
+		return nil // nothing waits for its turn: each record is read at its own
+	}
+	o.ChunkBytes = t.forecast.ChunkBytes
+	e, err := order.NewEpoch(o, g.spec.Epoch, t.starts, g.part)
+	if err != nil {
+		return err
+	}
+	left := make([]uint64, len(t.bytes)) // records of a chunk that has been begun; 0: not begun, or done
+	numbers, sizes := make([]uint64, 1024), make([]int64, 1024)
+	cursor := e.Cursor(0)
+	memory, disk := int64(0), int64(0)
+	for walked := uint64(0); walked < max(walkedRecords, walkedBuffers*o.SizeRecords); {
+		n := cursor.Next(numbers)
+		if err := ctx.Err(); err != nil || n == 0 {
+			return err
+		}
+		g.catalog.Sizes(numbers[:n], sizes[:n])
+		for i, record := range numbers[:n] {
+			chunk, found := slices.BinarySearch(t.starts, g.part.Rank(record))
+			if !found {
+				chunk--
+			}
+			if left[chunk] == 0 {
+				left[chunk] = t.starts[chunk+1] - t.starts[chunk]
+				memory, disk = memory+t.bytes[chunk], disk+t.bytes[chunk]
+				t.forecast.MemoryBytes, t.forecast.DiskBytes = max(t.forecast.MemoryBytes, memory), max(t.forecast.DiskBytes, disk)
+			}
+			memory -= sizes[i]
+			if left[chunk]--; left[chunk] == 0 {
+				disk -= t.bytes[chunk]
+			}
+		}
+		walked += uint64(n)
+	}
+	return nil
+}
+
+// finish gives the forecast. For its estimate of mixing, the records of a buffer are
+// thought of as chunks drawn at random, all of the mean size.
+func (t *chunkTally) finish(g *generation) ChunkForecast {
+	f, o := t.forecast, g.spec.Order
+	switch {
+	case o.Shuffle == spec.ShuffleNone || f.Chunks == 0:
+	case o.Shuffle == spec.ShuffleFull || o.SizeRecords >= g.records():
+		f.Mixing = 1
+	default:
+		records := float64(g.records()) / float64(f.Chunks)
+		f.Mixing = 1 + records*batchRecords/(2*float64(max(o.SizeRecords, 1)))
+	}
+	return f
+}

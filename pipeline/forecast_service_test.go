@@ -1,0 +1,142 @@
+package pipeline
+
+import (
+	"fmt"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/lsiofs/lsiofs/pipeline/order"
+	"github.com/lsiofs/lsiofs/pipeline/spec"
+	"github.com/lsiofs/lsiofs/pipeline/unpack/synthetic"
+)
+
+// The formula is near what the order itself gives to nodes, for chunks of few records and
+// of many, and for groups that are as many as nodes, fewer, more, and no divisor.
+func TestNodesFetchTheShareOfChunksThatIsForecast(t *testing.T) {
+	const records, batch, workers = 80_000, 16, 48
+	for _, perChunk := range []uint64{1, 3, 40} {
+		starts := []uint64{}
+		for i := uint64(0); i <= records; i += perChunk {
+			starts = append(starts, i)
+		}
+		if starts[len(starts)-1] != records {
+			starts = append(starts, records)
+		}
+		counts := ChunkRecords{}
+		for i := range len(starts) - 1 {
+			counts[starts[i+1]-starts[i]]++
+		}
+		for _, groups := range []uint64{1, 2, 4, 8} {
+			o := spec.Default().Order
+			o.Groups, o.Lanes, o.Batch = groups, 32, 1
+			if groups > 1 {
+				o.Batch = batch
+			}
+			e, err := order.NewEpoch(o, 1, starts, nil)
+			require.NoError(t, err)
+			all := make([]uint64, records)
+			require.Equal(t, records, e.Cursor(0).Next(all))
+			for _, nodes := range []uint64{1, 2, 4, 6, 8, 16} {
+				t.Run(fmt.Sprintf("%d records a chunk, %d groups, %d nodes", perChunk, groups, nodes), func(t *testing.T) {
+					fetched := map[[2]uint64]bool{} // node and chunk
+					for p, record := range all {
+						fetched[[2]uint64{uint64(p) / batch % workers % nodes, record / perChunk}] = true
+					}
+					real := float64(len(fetched)) / float64(nodes) / float64(len(starts)-1)
+					require.InDelta(t, real, NodeShare(nodes, groups, counts), 0.02)
+				})
+			}
+		}
+	}
+	require.Zero(t, NodeShare(0, 1, ChunkRecords{1: 1}))
+	require.Zero(t, NodeShare(1, 0, ChunkRecords{1: 1}))
+	require.Zero(t, NodeShare(1, 1, nil))
+	require.InDelta(t, 0.315, NodeShare(8, 1, ChunkRecords{2: 3, 3: 4, 4: 2}), 0.01, "the share that was simulated for ImageNet")
+}
+
+func forecastService(t testing.TB, s spec.Spec) (*Dataset, *ServiceForecast) {
+	t.Helper()
+	d := open(t, s)
+	f, err := d.ForecastService(t.Context())
+	require.NoError(t, err)
+	return d, f
+}
+
+func TestAnEpochOfAServiceIsForecast(t *testing.T) {
+	w := serveShards(t, synthetic.Shape{Format: "tar", RecordBytes: 4096}, 60)
+	s := testSpec(t, w.dir)
+	_, none := forecastService(t, s)
+	require.Nil(t, none, "a directory is no service")
+
+	s.Dataset, s.IndexDir = w.url, t.TempDir()
+	s.Order.ChunkBytes, s.Order.ChunkRecords, s.Order.SizeRecords = 16<<10, 1000, 50
+	d, f := forecastService(t, s)
+	require.Zero(t, f.GetDollars, "a web server has no price")
+	require.Len(t, f.Chunks, 2, "256 KiB are whole shards, and so are more")
+	require.True(t, f.Bounded)
+	small, large := f.Chunks[0], f.Chunks[1]
+	require.True(t, small.InUse)
+	require.EqualValues(t, 16<<10, small.ChunkBytes)
+	require.EqualValues(t, d.Chunks(), small.Chunks)
+	require.Equal(t, small.Chunks, small.Requests, "one request a chunk")
+	require.EqualValues(t, servedShards, large.Requests)
+	require.Equal(t, small.Bytes, large.Bytes)
+	require.Equal(t, d.StreamBytes(), small.Bytes)
+	require.Greater(t, large.Mixing, small.Mixing)
+	require.Greater(t, small.Mixing, 1.0)
+	require.Less(t, small.DiskBytes, large.DiskBytes)
+	require.LessOrEqual(t, large.DiskBytes, large.Bytes)
+	require.LessOrEqual(t, small.MemoryBytes, small.DiskBytes)
+	counted := uint64(0)
+	for records, n := range small.Records {
+		counted += records * n
+	}
+	require.Equal(t, d.Records(), counted)
+
+	s.Order.SizeRecords = 1 << 20
+	_, f = forecastService(t, s)
+	require.Equal(t, 1.0, f.Chunks[0].Mixing, "the buffer holds the dataset")
+
+	s.Order.Shuffle = spec.ShuffleFull
+	_, f = forecastService(t, s)
+	require.Len(t, f.Chunks, 1)
+	require.Equal(t, d.Records(), f.Chunks[0].Requests, "each record is asked for by itself")
+	require.Zero(t, f.Chunks[0].MemoryBytes)
+
+	s.Order.Shuffle = spec.ShuffleNone
+	_, f = forecastService(t, s)
+	require.Len(t, f.Chunks, 1)
+	require.Zero(t, f.Chunks[0].Mixing, "there is no buffer")
+	require.LessOrEqual(t, f.Chunks[0].DiskBytes, int64(24<<10), "one chunk at a time")
+}
+
+func TestCompressedShardsOfAServiceAreReadOnce(t *testing.T) {
+	w := serveShards(t, synthetic.Shape{Format: "jsonl", Codec: "zst"}, 60)
+	s := testSpec(t, w.dir)
+	s.Dataset, s.IndexDir = w.url, t.TempDir()
+	d, f := forecastService(t, s)
+	require.Equal(t, servedShards, f.Compressed)
+	bytes := int64(0)
+	for i := range d.Catalog().Shards() {
+		bytes += d.Catalog().Shard(i).Object.SizeBytes
+	}
+	for _, c := range f.Chunks {
+		require.EqualValues(t, servedShards, c.Requests)
+		require.Equal(t, bytes, c.Bytes)
+	}
+}
+
+// A part of the records takes part of the bytes.
+func TestASplitAsksForWhatItHas(t *testing.T) {
+	w := serveShards(t, synthetic.Shape{Format: "tar", RecordBytes: 4096}, 60)
+	s := testSpec(t, w.dir)
+	s.Dataset, s.IndexDir = w.url, t.TempDir()
+	s.Order.Split = spec.Split{Part: spec.Part{From: 0, To: 500_000_000}, Seed: 1, By: spec.SplitByRecord}
+	d, f := forecastService(t, s)
+	require.NotZero(t, d.Records())
+	for _, c := range f.Chunks {
+		require.LessOrEqual(t, d.StreamBytes(), c.Bytes)
+		require.LessOrEqual(t, c.Requests, c.Chunks)
+	}
+}

@@ -1,0 +1,29 @@
+package pipeline
+
+import (
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/lsiofs/lsiofs/pipeline/storage/profile"
+	"github.com/lsiofs/lsiofs/pipeline/unpack/synthetic"
+)
+
+// What lsiofs tune has stored for an endpoint is how datasets there are read.
+func TestADatasetAtAServerIsReadAsItsEndpointLikes(t *testing.T) {
+	t.Setenv("XDG_CACHE_HOME", t.TempDir())
+	w := serveShards(t, synthetic.Shape{Format: "tar", RecordBytes: 4096}, 20)
+	s := testSpec(t, w.dir)
+	s.Dataset, s.IndexDir = w.url, t.TempDir()
+	d := open(t, s)
+	require.Equal(t, profile.Defaults(profile.KindWeb), d.Status().Storage)
+
+	p := profile.Defaults(profile.KindWeb)
+	p.Depth, p.Tuned = 77, time.Unix(1e9, 0).UTC()
+	dir, err := profile.Dir()
+	require.NoError(t, err)
+	_, err = profile.Save(dir, profile.Stored{Place: profile.Endpoint(profile.KindWeb, d.Catalog().Root()), Profile: p})
+	require.NoError(t, err)
+	require.Equal(t, p, open(t, s).Status().Storage)
+}

@@ -1,0 +1,196 @@
+package probe
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"time"
+
+	"github.com/lsiofs/lsiofs/pipeline/storage/remote"
+	"github.com/lsiofs/lsiofs/pipeline/storage/s3"
+)
+
+// Facts are what single requests tell of a service. Each error is that of what stands
+// before it, and free of secrets.
+type Facts struct {
+	Name        string
+	Host        string
+	Addresses   []string // of the host
+	LookupErr   error
+	Bucket      bool        // it is a bucket, and no web server
+	Identity    s3.Identity // of a bucket
+	IdentityErr error
+	Region      string // of a bucket, "" where it is not known
+
+	Object    remote.Listed // the largest that was found, which is read
+	ObjectErr error
+
+	Heads   []time.Duration // how long each took
+	HeadErr error           // of the one that failed, which was the last
+	Gets    []Get
+	GetErr  error
+	Skew    time.Duration // the service's clock less this one
+	Skewed  bool          // Skew is known
+	Ranges  Answered      // to some bytes from the middle of the object
+	Version Condition
+}
+
+// Get is a request for a range.
+type Get struct {
+	Bytes            int64
+	FirstByte, Whole time.Duration
+}
+
+// Answered is what a service answered, and whether that was right.
+type Answered struct {
+	Status int // 0: nothing
+	Right  bool
+	Err    error
+}
+
+// Condition is what came of a request for another version than there is, which must fail
+// with 412.
+type Condition struct {
+	Header string // what was asked with: If-Match; "" where nothing could be asked
+	Status int
+	Err    error
+}
+
+const (
+	heads    = 20
+	gets     = 3
+	getBytes = 8 << 20
+	// patience bounds one request.
+	patience = 30 * time.Second
+)
+
+// Look asks a service. It makes some 30 requests and transfers 24 MiB at most. When ctx
+// ends, the facts are what was found by then.
+func (s *Service) Look(ctx context.Context) Facts {
+	f := Facts{Name: s.Name(), Bucket: s.bucket != nil}
+	objects, err := s.Objects(ctx)
+	f.ObjectErr = err
+	if s.bucket != nil {
+		bounded, cancel := context.WithTimeout(ctx, patience)
+		f.Identity, f.IdentityErr = s.bucket.Identity(bounded)
+		cancel()
+		f.Region = s.bucket.Region()
+	}
+	if err == nil {
+		f.Object = objects[0]
+		s.timeHeads(ctx, &f)
+		s.timeGets(ctx, &f)
+		s.askForRange(ctx, &f)
+		s.askForOther(ctx, &f)
+	}
+	s.heard.mu.Lock()
+	f.Host, f.Skew, f.Skewed = s.heard.host, s.heard.skew, s.heard.dated
+	s.heard.mu.Unlock()
+	bounded, cancel := context.WithTimeout(ctx, patience)
+	defer cancel()
+	if f.Host != "" {
+		f.Addresses, f.LookupErr = net.DefaultResolver.LookupHost(bounded, f.Host)
+	}
+	return f
+}
+
+func (s *Service) timeHeads(ctx context.Context, f *Facts) {
+	for range heads {
+		bounded, cancel := context.WithTimeout(ctx, patience)
+		began := time.Now()
+		_, err := s.source.Head(bounded, f.Object.Path)
+		took := time.Since(began)
+		cancel()
+		if err != nil {
+			f.HeadErr = remote.Clean(err)
+			return
+		}
+		f.Heads = append(f.Heads, took)
+	}
+}
+
+func (s *Service) timeGets(ctx context.Context, f *Facts) {
+	size := min(getBytes, f.Object.SizeBytes)
+	for i := range int64(gets) {
+		off := min(i*getBytes, f.Object.SizeBytes-size)
+		g, err := s.get(ctx, f.Object, off, size)
+		if err != nil {
+			f.GetErr = err
+			return
+		}
+		f.Gets = append(f.Gets, g)
+	}
+}
+
+// get reads a range, and throws it away.
+func (s *Service) get(ctx context.Context, o remote.Listed, off, n int64) (g Get, err error) {
+	ctx, cancel := context.WithTimeout(ctx, patience)
+	defer cancel()
+	began := time.Now()
+	a, err := s.source.Open(ctx, o.Path, o.Validator, off, n)
+	if err != nil {
+		return g, remote.Clean(err)
+	}
+	defer func() { _ = a.Body.Close() }()
+	if a.Status != http.StatusPartialContent && (a.Status != http.StatusOK || n != o.SizeBytes) {
+		return g, fmt.Errorf("%s: %w", o.Path, &remote.StatusError{Status: a.Status, Code: a.Code, RetryAfter: a.RetryAfter})
+	}
+	var first [1]byte
+	if _, err = io.ReadFull(a.Body, first[:]); err == nil {
+		g.FirstByte = time.Since(began)
+		g.Bytes, err = io.Copy(io.Discard, io.LimitReader(a.Body, n-1))
+		g.Bytes++
+	}
+	g.Whole = time.Since(began)
+	if err == nil && g.Bytes != n {
+		err = io.ErrUnexpectedEOF
+	}
+	if err != nil {
+		return g, fmt.Errorf("%s: %w", o.Path, remote.Clean(err))
+	}
+	return g, nil
+}
+
+// askForRange asks for a byte of the middle.
+func (s *Service) askForRange(ctx context.Context, f *Facts) {
+	ctx, cancel := context.WithTimeout(ctx, patience)
+	defer cancel()
+	off := f.Object.SizeBytes / 2
+	a, err := s.source.Open(ctx, f.Object.Path, f.Object.Validator, off, 1)
+	if err != nil {
+		f.Ranges.Err = remote.Clean(err)
+		return
+	}
+	_ = a.Body.Close()
+	f.Ranges.Status = a.Status
+	f.Ranges.Right = a.Status == http.StatusPartialContent && !a.Several && a.Begin == off && a.End == off+1 && a.Total == f.Object.SizeBytes
+}
+
+// askForOther asks for a byte of a version that there is not.
+func (s *Service) askForOther(ctx context.Context, f *Facts) {
+	ctx, cancel := context.WithTimeout(ctx, patience)
+	defer cancel()
+	var other remote.Validator
+	header := http.Header{}
+	f.Object.Validator.SetConditions(header)
+	switch {
+	case header.Get("If-Match") != "":
+		f.Version.Header, other = "If-Match", `"0123456789abcdef0123456789abcdef"`
+	case header.Get("If-Unmodified-Since") != "":
+		f.Version.Header, other = "If-Unmodified-Since", remote.ModifiedValidator(longAgo)
+	default:
+		return
+	}
+	a, err := s.source.Open(ctx, f.Object.Path, other, 0, 1)
+	if err != nil {
+		f.Version.Err = remote.Clean(err)
+		return
+	}
+	_ = a.Body.Close()
+	f.Version.Status = a.Status
+}
+
+// longAgo is before there were web servers.
+var longAgo = time.Date(1980, 1, 1, 0, 0, 0, 0, time.UTC)

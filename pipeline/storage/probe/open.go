@@ -1,0 +1,170 @@
+package probe
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/lsiofs/lsiofs/pipeline/storage/profile"
+	"github.com/lsiofs/lsiofs/pipeline/storage/remote"
+	"github.com/lsiofs/lsiofs/pipeline/storage/remote/target"
+	"github.com/lsiofs/lsiofs/pipeline/storage/s3"
+	"github.com/lsiofs/lsiofs/pipeline/storage/web"
+)
+
+// Options are how a service is asked. They are those of spec.Remote.
+type Options struct {
+	Region, Endpoint         string
+	Anonymous, RequesterPays bool
+	CAFile                   string
+	Unversioned              bool
+}
+
+// Service is a dataset's root at a service, opened to be looked at. It is not for
+// concurrent use, but for Close.
+type Service struct {
+	source    remote.Source
+	bucket    *s3.Source // nil: it is a web server
+	transport *web.Transport
+	heard     *heard
+	object    string // the one that the name stands for; "": what is listed
+}
+
+// Bounds of what is listed to find objects to read.
+const (
+	mostObjects = 1024
+	mostPages   = 64
+)
+
+// Open opens the service of a dataset's name. It may make a request, to find out what the
+// name stands for.
+func Open(ctx context.Context, name string, o Options) (*Service, error) {
+	parsed, err := target.Parse(name)
+	if err != nil {
+		return nil, err
+	}
+	s := &Service{}
+	if s.transport, err = web.NewTransport(web.Settings{CAFile: o.CAFile}); err != nil {
+		return nil, err
+	}
+	s.heard = &heard{below: s.transport}
+	if parsed.Bucket != nil {
+		s.bucket, s.object, err = s3.Open(ctx, *parsed.Bucket, s3.Options{
+			Region: o.Region, Endpoint: o.Endpoint, Anonymous: o.Anonymous, RequesterPays: o.RequesterPays, Transport: s.heard,
+		})
+		s.source = s.bucket
+	} else {
+		s.source, err = web.Open(ctx, *parsed.Web, web.Options{Unversioned: o.Unversioned, Transport: s.heard})
+	}
+	if err != nil {
+		s.transport.Close()
+		return nil, remote.Clean(err)
+	}
+	return s, nil
+}
+
+// Close lets go of connections. No request may be under way.
+func (s *Service) Close() error {
+	err := s.source.Close()
+	s.transport.Close()
+	return err
+}
+
+// Name is the canonical URL of the root, without secrets.
+func (s *Service) Name() string { return s.source.Name() }
+
+// Kind is the kind of profile that fits the service.
+func (s *Service) Kind() profile.Kind {
+	if s.bucket != nil {
+		return profile.KindObject
+	}
+	return profile.KindWeb
+}
+
+// ErrNothing says that a listing has no object with any bytes.
+var ErrNothing = errors.New("nothing with any bytes is there")
+
+// Objects gives some objects of the dataset, the largest first: those of the first pages
+// of its listing. There is at least one.
+func (s *Service) Objects(ctx context.Context) ([]remote.Listed, error) {
+	if s.object != "" {
+		l, err := s.source.Head(ctx, s.object)
+		if err != nil {
+			return nil, remote.Clean(err)
+		}
+		return []remote.Listed{l}, nil
+	}
+	var mu sync.Mutex
+	var found []remote.Listed
+	pages := []string{""}
+	for asked := 0; len(pages) > 0 && asked < mostPages && len(found) < mostObjects; asked++ {
+		next, err := s.source.List(ctx, pages[0], func(l remote.Listed) error {
+			mu.Lock()
+			defer mu.Unlock()
+			if l.SizeBytes > 0 && !l.Archived && !hidden(l.Path) {
+				found = append(found, l)
+			}
+			return nil
+		})
+		if err != nil {
+			return nil, fmt.Errorf("listing %s: %w", s.Name(), remote.Clean(err))
+		}
+		pages = append(pages[1:], next...)
+	}
+	if len(found) == 0 {
+		return nil, fmt.Errorf("%s: %w", s.Name(), ErrNothing)
+	}
+	slices.SortStableFunc(found, func(a, b remote.Listed) int {
+		return cmp.Or(cmp.Compare(b.SizeBytes, a.SizeBytes), cmp.Compare(a.Path, b.Path))
+	})
+	return found[:min(len(found), mostObjects)], nil
+}
+
+// hidden are names that datasets have no shards of.
+func hidden(path string) bool {
+	return strings.HasSuffix(path, "/") || strings.HasPrefix(path, ".") || strings.Contains(path, "/.")
+}
+
+// heard notes what answers say of the service. Safe for concurrent use.
+type heard struct {
+	below http.RoundTripper
+
+	mu    sync.Mutex
+	host  string        // that was asked last, without port
+	skew  time.Duration // the service's clock less this one, where its answers are dated
+	dated bool
+}
+
+// RoundTrip implements http.RoundTripper.
+func (h *heard) RoundTrip(request *http.Request) (*http.Response, error) {
+	began := time.Now()
+	answer, err := h.below.RoundTrip(request)
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.host = request.URL.Hostname()
+	if err != nil {
+		return answer, err
+	}
+	if date, err := http.ParseTime(answer.Header.Get("Date")); err == nil {
+		h.skew, h.dated = skewOf(date, began, time.Now()), true
+	}
+	return answer, nil
+}
+
+// skewOf is by how much the clock of a service is ahead, 0 where it may be right. date has
+// whole seconds, and was set at some time between began and ended.
+func skewOf(date, began, ended time.Time) time.Duration {
+	switch {
+	case date.After(ended):
+		return date.Sub(ended)
+	case date.Add(time.Second).Before(began):
+		return date.Add(time.Second).Sub(began)
+	}
+	return 0
+}

@@ -1,0 +1,250 @@
+package probe
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"net/http"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/lsiofs/lsiofs/pipeline/storage/profile"
+	"github.com/lsiofs/lsiofs/pipeline/storage/remote"
+)
+
+// Plan is what Rates measures.
+type Plan struct {
+	ReadBytes []int64 // sizes of ranges
+	Depths    []int   // requests at a time
+	Duration  time.Duration
+	// MostBytes bounds what is transferred, 0 for no bound: combinations that two rounds
+	// of do not fit are left out, the largest first.
+	MostBytes int64
+	// Progress is told after each combination how much is done, 0…1; nil: nobody.
+	Progress func(done float64)
+}
+
+// FreeBytes is what is transferred without asking.
+const FreeBytes = 2 << 30
+
+// DefaultPlan are ranges of 256 KiB to 16 MiB, 16 to 256 at a time, for a minute.
+func DefaultPlan() Plan {
+	return Plan{
+		ReadBytes: []int64{256 << 10, 1 << 20, 4 << 20, 16 << 20}, Depths: []int{16, 32, 64, 128, 256},
+		Duration: time.Minute, MostBytes: FreeBytes,
+	}
+}
+
+// trial is a combination, and what may be transferred for it.
+type trial struct {
+	readBytes int64
+	depth     int
+	mostBytes int64 // 0: no bound
+}
+
+// rounds is how often each connection is used at least where bytes are bounded.
+const rounds = 2
+
+// trials are the combinations that fit, small ones first, and those that do not.
+func (p Plan) trials() (in, out []trial) {
+	for _, depth := range p.Depths {
+		for _, size := range p.ReadBytes {
+			in = append(in, trial{readBytes: size, depth: depth, mostBytes: rounds * size * int64(depth)})
+		}
+	}
+	if p.MostBytes == 0 {
+		for i := range in {
+			in[i].mostBytes = 0
+		}
+		return in, nil
+	}
+	slices.SortStableFunc(in, func(a, b trial) int { return int(a.mostBytes - b.mostBytes) })
+	left := p.MostBytes
+	for i, t := range in {
+		if t.mostBytes > left {
+			in, out = in[:i], in[i:]
+			break
+		}
+		left -= t.mostBytes
+	}
+	for i := range in { // what is left makes short measurements longer
+		in[i].mostBytes += left / int64(len(in))
+	}
+	return in, out
+}
+
+// Rates is what was measured of a service.
+type Rates struct {
+	Cells     []profile.Cell `json:"measured"`
+	Left      []profile.Cell `json:"left_out,omitempty"` // combinations that were not measured, without rates
+	Objects   int            `json:"objects"`
+	Bytes     int64          `json:"bytes"`
+	Requests  uint64         `json:"requests"`
+	Throttled uint64         `json:"throttled"`
+	Seconds   float64        `json:"seconds"`
+}
+
+// Rates measures how fast ranges come, at places that are drawn at random. It tries nothing
+// again; what is throttled is counted, and waited a moment for.
+func (s *Service) Rates(ctx context.Context, p Plan) (r Rates, err error) {
+	objects, err := s.Objects(ctx)
+	if err != nil {
+		return r, err
+	}
+	r.Objects = len(objects)
+	began := time.Now()
+	in, out := p.trials()
+	in = slices.DeleteFunc(in, func(t trial) bool {
+		if t.readBytes > objects[0].SizeBytes {
+			out = append(out, t)
+			return true
+		}
+		return false
+	})
+	for _, t := range out {
+		r.Left = append(r.Left, profile.Cell{ReadBytes: t.readBytes, Depth: t.depth})
+	}
+	if len(in) == 0 {
+		return r, fmt.Errorf("%s: no object has as many bytes as the smallest range to measure: name larger files", s.Name())
+	}
+	for i, t := range in {
+		run := &run{service: s, trial: t, objects: objects[:large(objects, t.readBytes)]}
+		rate, err := run.measure(ctx, time.Until(began.Add(p.Duration))/time.Duration(len(in)-i))
+		r.Bytes, r.Requests, r.Throttled = r.Bytes+run.bytes.Load(), r.Requests+run.requests.Load(), r.Throttled+run.throttled.Load()
+		if err != nil {
+			return r, err
+		}
+		r.Cells = append(r.Cells, profile.Cell{ReadBytes: t.readBytes, Depth: t.depth, BytesPerSecond: rate})
+		if p.Progress != nil {
+			p.Progress(float64(i+1) / float64(len(in)))
+		}
+	}
+	r.Seconds = time.Since(began).Seconds()
+	slices.SortFunc(r.Cells, func(a, b profile.Cell) int {
+		if a.ReadBytes != b.ReadBytes {
+			return int(a.ReadBytes - b.ReadBytes)
+		}
+		return a.Depth - b.Depth
+	})
+	return r, nil
+}
+
+// large is how many of objects, which are sorted, have so many bytes.
+func large(objects []remote.Listed, n int64) int {
+	i := slices.IndexFunc(objects, func(l remote.Listed) bool { return l.SizeBytes < n })
+	if i < 0 {
+		return len(objects)
+	}
+	return i
+}
+
+// run is one trial that is measured.
+type run struct {
+	service *Service
+	trial   trial
+	objects []remote.Listed
+
+	asked     atomic.Int64 // bytes that requests were made for
+	bytes     atomic.Int64 // that came
+	requests  atomic.Uint64
+	throttled atomic.Uint64
+}
+
+// leastTime is what a trial gets, however late it is.
+const leastTime = 100 * time.Millisecond
+
+// measure gives the bytes a second. Connections are opened before the clock starts.
+func (r *run) measure(ctx context.Context, length time.Duration) (bytesPerSecond float64, err error) {
+	if err := r.all(ctx, func(ctx context.Context, random *rand.Rand) error { return r.ask(ctx, random, 1) }); err != nil {
+		return 0, err
+	}
+	r.bytes.Store(0)
+	timed, cancel := context.WithTimeout(ctx, max(length, leastTime))
+	defer cancel()
+	began := time.Now()
+	err = r.all(timed, func(ctx context.Context, random *rand.Rand) error {
+		for ctx.Err() == nil {
+			if r.trial.mostBytes > 0 && r.asked.Add(r.trial.readBytes) > r.trial.mostBytes {
+				return nil
+			}
+			if err := r.ask(ctx, random, r.trial.readBytes); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+	took := time.Since(began)
+	if ctx.Err() != nil {
+		return 0, ctx.Err()
+	}
+	if err != nil {
+		return 0, err
+	}
+	return float64(r.bytes.Load()) / took.Seconds(), nil
+}
+
+// all runs as many of f as requests are made at a time, and gives the first error that is
+// not the end of the time.
+func (r *run) all(ctx context.Context, f func(ctx context.Context, random *rand.Rand) error) error {
+	inner, cancel := context.WithCancel(ctx)
+	defer cancel()
+	var work sync.WaitGroup
+	var once sync.Once
+	var first error
+	for i := range r.trial.depth {
+		work.Go(func() {
+			err := f(inner, rand.New(rand.NewPCG(uint64(i), uint64(r.trial.readBytes))))
+			if err != nil && inner.Err() == nil {
+				once.Do(func() { first = err; cancel() })
+			}
+		})
+	}
+	work.Wait()
+	return first
+}
+
+// throttlePause is what a connection waits after it was turned away.
+const throttlePause = 100 * time.Millisecond
+
+// ask reads one range at random. What arrives is counted as it comes.
+func (r *run) ask(ctx context.Context, random *rand.Rand, n int64) error {
+	o := r.objects[random.IntN(len(r.objects))]
+	off := random.Int64N(o.SizeBytes-n+1) &^ (4<<10 - 1)
+	r.requests.Add(1)
+	a, err := r.service.source.Open(ctx, o.Path, o.Validator, off, n)
+	if err != nil {
+		return remote.Clean(err)
+	}
+	defer func() { _ = a.Body.Close() }()
+	switch {
+	case a.Status == http.StatusTooManyRequests || a.Status == http.StatusServiceUnavailable:
+		r.throttled.Add(1)
+		select {
+		case <-ctx.Done():
+		case <-time.After(throttlePause):
+		}
+		return nil
+	case a.Status != http.StatusPartialContent && (a.Status != http.StatusOK || n != o.SizeBytes):
+		return fmt.Errorf("%s: %w", o.Path, &remote.StatusError{Status: a.Status, Code: a.Code, RetryAfter: a.RetryAfter})
+	}
+	got, err := io.Copy(counter{&r.bytes}, io.LimitReader(a.Body, n))
+	if err == nil && got != n {
+		err = io.ErrUnexpectedEOF
+	}
+	if err != nil && !errors.Is(err, context.DeadlineExceeded) {
+		return fmt.Errorf("%s: %w", o.Path, remote.Clean(err))
+	}
+	return err
+}
+
+// counter counts what is thrown away.
+type counter struct{ n *atomic.Int64 }
+
+func (c counter) Write(p []byte) (int, error) {
+	c.n.Add(int64(len(p)))
+	return len(p), nil
+}
