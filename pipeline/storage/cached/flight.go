@@ -2,6 +2,7 @@ package cached
 
 import (
 	"encoding/binary"
+	"math"
 	"slices"
 
 	"github.com/lsiofs/lsiofs/pipeline/storage"
@@ -17,6 +18,7 @@ type flight struct {
 	object *object
 	pages  run
 	place  place
+	fill   bool         // nobody asked for it
 	wants  func() bool  // of who asked for it ahead, nil where nobody did
 	after  func()       // called at its end, nil for nothing
 	buf    []byte       // whole pages
@@ -58,7 +60,7 @@ func (x *op) bring(gone []run, recheck bool) bool {
 		return true
 	}
 	s, o := x.s, x.object
-	var fresh []*flight
+	var fresh, filling []*flight
 	var direct []run
 	o.mu.Lock()
 	if recheck && o.landed.Load() != x.landed {
@@ -72,6 +74,9 @@ func (x *op) bring(gone []run, recheck bool) bool {
 				part := run{at, min(f.pages.end, r.end)}
 				x.left.Add(1)
 				f.join(sub{x, part})
+				if f.fill && !f.arrived {
+					filling = append(filling, f)
+				}
 				at = part.end
 				continue
 			}
@@ -91,6 +96,7 @@ func (x *op) bring(gone []run, recheck bool) bool {
 	for _, f := range fresh {
 		f.launch()
 	}
+	s.hurry(filling)
 	reads := make([]*storage.Read, len(direct))
 	for i, r := range direct {
 		to, skip := x.buf(r)
@@ -192,7 +198,30 @@ func (f *flight) lent(buf []byte) {
 	size := min(f.pages.bytes(), f.object.sizeBytes-f.pages.begin*pageBytes)
 	f.read = storage.Read{Object: f.object.listed, OffsetBytes: f.pages.begin * pageBytes, Buf: buf[:size], Wanted: f.wanted, Done: f.landed}
 	f.s.counts.reads.Add(1)
+	if f.fill && f.s.filler != nil {
+		f.s.filler.Fill([]*storage.Read{&f.read})
+		return
+	}
 	f.s.below.Submit([]*storage.Read{&f.read})
+}
+
+// ownReader is what the cache is to the storage below when it plans for itself. Others
+// count from 1 on.
+const ownReader = math.MaxUint64
+
+// hurry has what the fill has asked for, and a reader waits for by now, made before the rest
+// of the fill.
+func (s *Storage) hurry(filling []*flight) {
+	if s.planner == nil || len(filling) == 0 {
+		return
+	}
+	s.hurried.Lock()
+	defer s.hurried.Unlock()
+	for _, f := range filling {
+		s.urgent = append(s.urgent, storage.Want{Object: f.object.listed, OffsetBytes: f.pages.begin * pageBytes, SizeBytes: f.pages.bytes()})
+	}
+	s.urgent = s.urgent[max(0, len(s.urgent)-fillDepth):] // no more are on their way
+	s.planner.Plan(ownReader, s.urgent)
 }
 
 // wanted is asked by the storage below.
