@@ -199,6 +199,8 @@ func (a *ahead) fillPart() bool {
 			a.at, a.off = a.at+1, 0
 		}
 		a.refused = 0
+	case a.s.room.busy():
+		return false // what is on its way may take less than it has reserved
 	case a.refused == 0:
 		a.refused = counts + 1
 		a.s.keeper.count() // there may be room, when it is known what others have

@@ -211,6 +211,13 @@ func (r *room) setBound(n int64) {
 	r.share = min(r.share, r.bound)
 }
 
+// busy says that something is on its way, for which room is reserved.
+func (r *room) busy() bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.reserved > 0
+}
+
 func (r *room) setShare(n int64) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
