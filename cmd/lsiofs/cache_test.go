@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -17,8 +18,13 @@ import (
 
 // atServer serves the files of a dataset, and gives their URL and how many bodies were asked for.
 func atServer(t *testing.T, dir string) (url string, bodies func() int) {
+	_, url, bodies = served(t, dir)
+	return url, bodies
+}
+
+func served(t *testing.T, dir string) (server *unkind.Server, url string, bodies func() int) {
 	t.Helper()
-	server := unkind.New()
+	server = unkind.New()
 	paths, err := filepath.Glob(filepath.Join(dir, "[^.]*"))
 	require.NoError(t, err)
 	var names []string
@@ -31,7 +37,7 @@ func atServer(t *testing.T, dir string) (url string, bodies func() int) {
 	server.PutBytes("sets/train/list.txt", []byte(strings.Join(names, "\n")))
 	h := httptest.NewServer(server)
 	t.Cleanup(h.Close)
-	return h.URL + "/sets/train/list.txt", func() (n int) {
+	return server, h.URL + "/sets/train/list.txt", func() (n int) {
 		for _, r := range server.Log() {
 			if r.Method == "GET" && !strings.HasSuffix(r.Path, ".txt") {
 				n++
@@ -139,4 +145,22 @@ func TestACacheThatIsTooSmallToFill(t *testing.T) {
 	var status map[string]any
 	require.NoError(t, json.Unmarshal([]byte(read(t, mnt, "status.json")), &status))
 	require.Contains(t, fmt.Sprint(status), "bad_pages")
+}
+
+// Ctrl-C ends a filling of which nothing comes, and what came before stays.
+func TestAFillingThatIsInterrupted(t *testing.T) {
+	data := dataset(t)
+	server, url, _ := served(t, data)
+	dir := filepath.Join(t.TempDir(), "cache")
+	ok(t, "index", url, "--cache-size", "off")
+	server.On(unkind.Method("GET"), unkind.Hang()).After(2) // the list, and one part
+	for _, args := range [][]string{{"cache", "warm", url}, {"mount", url, t.TempDir(), "--warm"}} {
+		asked := len(server.Log())
+		c := program(t, append(args, "--cache-dir", dir)...)
+		require.NoError(t, c.Start())
+		require.Eventually(t, func() bool { return len(server.Log()) > asked+2 }, time.Minute, time.Millisecond)
+		require.NoError(t, c.Process.Signal(os.Interrupt))
+		require.Error(t, c.Wait())
+		require.EqualValues(t, exit.Interrupted, c.ProcessState.ExitCode())
+	}
 }

@@ -39,6 +39,7 @@ type Storage struct {
 	quiet    sync.Cond // underWay has become 0
 	underWay int       // reads that are not done, and flights that have not ended
 	closed   bool
+	streams  map[*stream]struct{} // that are open
 	objects  map[storage.Object]*object
 	mine     map[key]struct{} // what this mount has read or listed: it is in use
 	idle     list.List        // of *object, the one used longest ago first
@@ -46,10 +47,11 @@ type Storage struct {
 }
 
 var (
-	_ storage.Storage  = (*Storage)(nil)
-	_ storage.Settler  = (*Storage)(nil)
-	_ storage.Keeper   = (*Storage)(nil)
-	_ storage.Uncached = (*Storage)(nil)
+	_ storage.Sequential = (*Storage)(nil)
+	_ storage.Storage    = (*Storage)(nil)
+	_ storage.Settler    = (*Storage)(nil)
+	_ storage.Keeper     = (*Storage)(nil)
+	_ storage.Uncached   = (*Storage)(nil)
 )
 
 // counts are what Stats shows.
@@ -87,6 +89,7 @@ func Open(config Config) (*Storage, error) {
 		buffers: newBuffers(config.BufferBytes),
 		readers: newCrew(max(leastReaders, runtime.GOMAXPROCS(0))),
 		writers: newCrew(numWriters),
+		streams: map[*stream]struct{}{},
 		objects: map[storage.Object]*object{},
 		mine:    map[key]struct{}{},
 	}
@@ -197,12 +200,15 @@ func (s *Storage) end() {
 }
 
 // Close waits for the reads that are under way, and for what is to be written, frees what
-// is in the share, and closes the wrapped storage. It is idempotent.
+// is in the share, and closes the wrapped storage. Streams end. It is idempotent.
 func (s *Storage) Close() error {
 	s.ahead.close()
 	s.mu.Lock()
 	first := !s.closed
 	s.closed = true
+	s.mu.Unlock()
+	s.endStreams()
+	s.mu.Lock()
 	for s.underWay > 0 {
 		s.quiet.Wait()
 	}

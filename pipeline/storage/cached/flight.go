@@ -260,7 +260,7 @@ func (f *flight) landed(err error) {
 func (f *flight) run() {
 	switch {
 	case f.stage == stageWrite:
-		kept := f.write()
+		kept := f.s.write(f.object, f.pages, f.buf, f.place)
 		f.s.unwritten.Add(-f.pages.bytes())
 		f.end(kept)
 	case f.err != nil:
@@ -303,10 +303,9 @@ func (f *flight) remove() {
 	}
 }
 
-// write writes what of the pages is not here yet, data first, and says how many bytes of
+// write writes what of pages is not here yet, data first, and says how many bytes of
 // pages that is. Whatever fails, readers have their bytes already.
-func (f *flight) write() (kept int64) {
-	s, o := f.s, f.object
+func (s *Storage) write(o *object, pages run, all []byte, to place) (kept int64) {
 	if !s.health.writes() {
 		return 0
 	}
@@ -315,17 +314,17 @@ func (f *flight) write() (kept int64) {
 		return 0
 	}
 	disk := s.dir.disk
-	sums := make([]byte, f.pages.pages()*sumBytes)
-	if _, err := disk.read(files.sums.FD(), sums, sumsAt(f.pages.begin)); err != nil {
+	sums := make([]byte, pages.pages()*sumBytes)
+	if _, err := disk.read(files.sums.FD(), sums, sumsAt(pages.begin)); err != nil {
 		s.failed("read sums of "+o.listed.Path, err)
 		return 0
 	}
-	for r, here := range alike(slices.Clone(sums), f.pages.begin) {
+	for r, here := range alike(slices.Clone(sums), pages.begin) {
 		if here {
 			continue // another process was faster
 		}
-		content := f.buf[(r.begin-f.pages.begin)*pageBytes:][:r.bytes()]
-		of := sums[(r.begin-f.pages.begin)*sumBytes:][:r.pages()*sumBytes]
+		content := all[(r.begin-pages.begin)*pageBytes:][:r.bytes()]
+		of := sums[(r.begin-pages.begin)*sumBytes:][:r.pages()*sumBytes]
 		for i := range r.pages() {
 			binary.LittleEndian.PutUint32(of[sumBytes*i:], o.summer.sum(r.begin+i, content[i*pageBytes:][:pageBytes]))
 		}
@@ -339,7 +338,7 @@ func (f *flight) write() (kept int64) {
 			return kept
 		}
 		s.counts.written.Add(uint64(r.pages()))
-		if f.place == inShare {
+		if to == inShare {
 			o.mu.Lock()
 			for page := r.begin; page < r.end; page++ {
 				o.shared.add(page)
