@@ -13,10 +13,10 @@ type cache[K comparable, V any] struct {
 
 	mu      sync.Mutex
 	entries map[K]*list.Element
-	recent  *list.List // of *cached[K, V], the latest in front
+	recent  *list.List // of *remembered[K, V], the latest in front
 }
 
-type cached[K comparable, V any] struct {
+type remembered[K comparable, V any] struct {
 	key   K
 	once  sync.Once
 	value V
@@ -33,7 +33,7 @@ func (c *cache[K, V]) get(key K, fill func() (V, error)) (V, error) {
 	c.mu.Lock()
 	e := c.entries[key]
 	if e == nil {
-		e = c.recent.PushFront(&cached[K, V]{key: key})
+		e = c.recent.PushFront(&remembered[K, V]{key: key})
 		c.entries[key] = e
 		if c.recent.Len() > c.most {
 			c.drop(c.recent.Back())
@@ -42,7 +42,7 @@ func (c *cache[K, V]) get(key K, fill func() (V, error)) (V, error) {
 	c.recent.MoveToFront(e)
 	c.mu.Unlock()
 
-	v := e.Value.(*cached[K, V])
+	v := e.Value.(*remembered[K, V])
 	v.once.Do(func() { v.value, v.err = fill() })
 	if v.err != nil {
 		c.mu.Lock()
@@ -56,5 +56,5 @@ func (c *cache[K, V]) get(key K, fill func() (V, error)) (V, error) {
 
 func (c *cache[K, V]) drop(e *list.Element) {
 	c.recent.Remove(e)
-	delete(c.entries, e.Value.(*cached[K, V]).key)
+	delete(c.entries, e.Value.(*remembered[K, V]).key)
 }

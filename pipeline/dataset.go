@@ -12,7 +12,7 @@ import (
 	"github.com/lsiofs/lsiofs/pipeline/order"
 	"github.com/lsiofs/lsiofs/pipeline/spec"
 	"github.com/lsiofs/lsiofs/pipeline/storage"
-	diskcache "github.com/lsiofs/lsiofs/pipeline/storage/cached"
+	"github.com/lsiofs/lsiofs/pipeline/storage/cached"
 	"github.com/lsiofs/lsiofs/pipeline/storage/profile"
 	"github.com/lsiofs/lsiofs/pipeline/storage/remote"
 	"github.com/lsiofs/lsiofs/pipeline/storage/retry"
@@ -159,9 +159,9 @@ type Status struct {
 	Fetch   fetch.Stats `json:"fetch"`
 	// Remote is how the service answers that has the dataset; nil in a file system.
 	Remote *remote.Stats `json:"remote,omitempty"`
-	// Cache is what of it is on the disk here; nil without a disk cache.
-	Cache *diskcache.Stats `json:"cache,omitempty"`
-	Start *Start           `json:"start,omitempty"` // what Expect found; nil if it was not called
+	// Cache is what is kept of the dataset on a local disk; nil where nothing is.
+	Cache *cached.Stats `json:"cache,omitempty"`
+	Start *Start        `json:"start,omitempty"` // what Expect found; nil if it was not called
 	// Storage says which reads are made, and whether that follows a measurement.
 	Storage profile.Profile `json:"storage"`
 	// Measured is the storage's measurements, or nil if there are none.
@@ -177,7 +177,7 @@ type Status struct {
 func (d *Dataset) Status() Status {
 	m, g := d.mount, d.current
 	return Status{
-		Engine: m.engineStatus(), Retries: m.retryStats(), Remote: m.remoteStats(), Fetch: g.fetcher.Stats(), Start: g.start.Load(),
+		Engine: m.engineStatus(), Retries: m.retryStats(), Remote: m.remoteStats(), Cache: m.cacheStats(), Fetch: g.fetcher.Stats(), Start: g.start.Load(),
 		Storage: m.profile, Measured: m.measured, Uptime: time.Since(m.started),
 		DamagedShards: len(g.catalog.Damaged()), Damages: g.damages(),
 	}

@@ -54,6 +54,7 @@ func testSpec(t testing.TB, dataset string) spec.Spec {
 	s.Dataset, s.IndexDir = dataset, t.TempDir()
 	s.Order.Seed, s.Order.SizeRecords, s.Order.Lanes, s.Order.ChunkRecords = 7, 300, 5, 20
 	s.Deal.Workers = 3
+	s.Cache.Off = true
 	return s
 }
 

@@ -58,6 +58,9 @@
 // Waiting and errors:
 //
 //	service    a bucket or a web server: a place of datasets that is no file system
+//	cache      what was read of a service, kept on a local disk (package cached)
+//	fill       what a cache fetches although nobody has read it yet
+//	share      the part of a cache for what is kept only until its chunk has gone out
 //	remote     (a dataset) stored at a service; (a file) on FUSE or a network file
 //	           system: a read may never return
 //	stuck      (a read) made by a thread, and waiting for more than a second
@@ -83,7 +86,8 @@
 //	                              storage ──► retry ──► local ──► uring
 //	                                                ├─► joined ──► local (--array)
 //	                                                └─► folders (--format files)
-//	                              storage ──► remote ──► s3, web
+//	                              storage ──► cached ──► remote ──► s3, web
+//	                                             └─► uring (what is on the disk)
 //
 // The scheme of the dataset's name selects the storage: see open.go.
 //

@@ -21,10 +21,10 @@ import (
 //
 // Steps are opened from the top down, and closed from the bottom up:
 //
-//	catalog ──► records ──► part ──► fetcher ──► source ──► orders ──► ahead
-//	which       none is     what a   reads       records    epochs     the next
-//	records     too large   split    them        to bytes   and sets   epoch
-//	                        leaves
+//	catalog ──► records ──► part ──► cache ──► fetcher ──► source ──► orders ──► ahead
+//	which       none is     what a   room      reads       records    epochs     the next
+//	records     too large   split    for       them        to bytes   and sets   epoch
+//	                        leaves   them
 type generation struct {
 	mount  *mount
 	spec   spec.Spec // the mount's, with auto and defaults resolved
@@ -64,6 +64,7 @@ func openGeneration(ctx context.Context, m *mount) (*generation, error) {
 		step{"catalog", func() (func() error, error) { return g.openCatalog(ctx) }},
 		step{"records", func() (func() error, error) { return nil, g.boundRecords() }},
 		step{"part", func() (func() error, error) { return nil, g.takePart(ctx) }},
+		step{"cache", func() (func() error, error) { return nil, g.fitCache() }},
 		step{"fetcher", g.openFetcher},
 		step{"source", g.openSource},
 		step{"orders", g.makeOrders},
@@ -108,7 +109,6 @@ func (g *generation) boundRecords() error {
 
 func (g *generation) openFetcher() (shut func() error, err error) {
 	m, s := g.mount, &g.spec
-	g.starts = g.chunkStarts(s.Order.ChunkBytes, s.Order.ChunkRecords)
 	g.fetcher, err = fetch.New(g.catalog, m.reads, fetch.Config{
 		MemoryBytes: s.MemoryBytes, ReadTimeout: s.ReadTimeout,
 		PieceBytes: s.Order.ChunkBytes, PieceRecords: s.Order.ChunkRecords,

@@ -14,6 +14,7 @@ import (
 	"github.com/lsiofs/lsiofs/pipeline/meter"
 	"github.com/lsiofs/lsiofs/pipeline/spec"
 	"github.com/lsiofs/lsiofs/pipeline/storage"
+	"github.com/lsiofs/lsiofs/pipeline/storage/cached"
 	"github.com/lsiofs/lsiofs/pipeline/storage/profile"
 	"github.com/lsiofs/lsiofs/pipeline/storage/remote"
 	"github.com/lsiofs/lsiofs/pipeline/storage/retry"
@@ -41,12 +42,14 @@ type mount struct {
 	measured []profile.Cell
 
 	service *remote.Storage // nil where the dataset lies in a file system
+	cache   *cached.Storage // part of files; nil where nothing is kept on a disk
+	place   cached.Place    // of cache, as it was before that was opened
 
 	// What lend has opened. indexDir is where stored indexes are, "" where nothing can
 	// be stored.
 	indexDir string
 	profile  profile.Profile // of the storage
-	files    storage.Storage // as it was opened: what is listed and indexed
+	files    storage.Storage // as it was opened, over it the cache: what is listed and indexed
 	reads    storage.Storage // what records are read from: files, with what lies over it
 	retries  *retry.Storage  // of reads; nil where there is none
 }
@@ -164,6 +167,15 @@ func (m *mount) remoteStats() *remote.Stats {
 		return nil
 	}
 	s := m.service.Stats()
+	return &s
+}
+
+// cacheStats is what the disk cache says, nil where there is none.
+func (m *mount) cacheStats() *cached.Stats {
+	if m.cache == nil {
+		return nil
+	}
+	s := m.cache.Stats()
 	return &s
 }
 

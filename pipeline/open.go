@@ -2,6 +2,7 @@ package pipeline
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -30,6 +31,9 @@ import (
 //	           directories: --format files)
 //	s3, web    remote ──► s3                   nothing: remote tries again itself
 //	           remote ──► web
+//
+// cached lies over remote, and over local where that is a network's file system and the
+// user has asked for it: what is listed, indexed and read goes through it (openCache).
 //
 // What else differs from one storage to another they say themselves, by optional
 // interfaces: storage.Reporter, storage.Uncached, profile.Adjuster.
@@ -95,7 +99,14 @@ func openLocal(m *mount, root, indexDir string) (storage.Storage, error) {
 	if len(m.spec.Format.Arrays) > 0 {
 		return joined.Over(s, npy.Framing{}), nil
 	}
-	return s, nil
+	if m.profile.Kind != profile.KindNetwork || !m.spec.Cache.Asked() {
+		return s, nil
+	}
+	over, err := m.cacheOver(s, m.fileIdentity)
+	if err != nil {
+		return nil, errors.Join(err, s.Close())
+	}
+	return over, nil
 }
 
 // foldered is the format that is asked for, where its shards are directories.

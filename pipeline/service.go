@@ -124,8 +124,10 @@ func (m *mount) openWeb(ctx context.Context, w target.Web, transport *web.Transp
 	return s, discover.Choice{Names: w.Written}, nil
 }
 
-// openService gives the engine that findAtService has opened.
-func openService(m *mount, _, _ string) (storage.Storage, error) { return m.service, nil }
+// openService gives the engine that findAtService has opened, and the cache over it.
+func openService(m *mount, _, _ string) (storage.Storage, error) {
+	return m.cacheOver(m.service, m.objectIdentity)
+}
 
 // asItIs lies over storages that try again themselves.
 func asItIs(s storage.Storage) (storage.Storage, *retry.Storage) { return s, nil }

@@ -26,6 +26,7 @@ type mountOptions struct {
 func (o *mountOptions) addFlags(c *cobra.Command) {
 	o.add(c)
 	o.addResume()
+	addFill(c, &o.spec.Cache)
 	f := c.Flags()
 	f.BoolVar(&o.allowOther, "allow-other", false, "let other users read; needs root, or user_allow_other in /etc/fuse.conf")
 	f.Var(&o.readers, "readers", "with --allow-other: `users` (names or numbers, or all) whose reads count in the checkpoint, besides you and root")

@@ -43,6 +43,14 @@ func TestCommandLinesThatAreWrong(t *testing.T) {
 		{"nothing to unmount", []string{"umount", dir}, exit.Mount, "is not a mount point"},
 		{"a mount of another kind", []string{"umount", "/proc"}, exit.Mount, "not of lsiofs"},
 		{"no mount to save", []string{"checkpoint", "save", missing, "f"}, exit.Checkpoint, "is not a mount of lsiofs"},
+		{"nothing said to clean", []string{"cache", "clean"}, exit.Usage, "--unused 30d, or --all"},
+		{"cleaning all, and some", []string{"cache", "clean", "--all", "s3://b"}, exit.Usage, "--all is everything"},
+		{"a time that is none", []string{"cache", "clean", "--unused", "d"}, exit.Usage, "is no time"},
+		{"no cache there", []string{"cache", "show", "--cache-dir", missing}, exit.Failure, missing},
+		{"a directory that is no cache", []string{"cache", "verify", "--cache-dir", "/proc"}, exit.Failure, "cache directory /proc"},
+		{"a cache size that is none", []string{"cat", "x", "--cache-size", "much"}, exit.Usage, "say auto, off"},
+		{"a reserve that is none", []string{"cat", "x", "--cache-reserve", "much"}, exit.Usage, "neither auto nor a size"},
+		{"filling no cache", []string{"mount", dir, dir, "--warm", "--cache-size", "off"}, exit.Usage, "--warm fills the cache"},
 		{"no files to merge", []string{"checkpoint", "merge"}, exit.Usage, "at least one FILE"},
 	} {
 		t.Run(c.name, func(t *testing.T) {

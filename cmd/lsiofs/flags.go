@@ -61,6 +61,7 @@ func (d *datasetFlags) add(c *cobra.Command) {
 	addService(d.flags, r)
 	d.flags.IntVar(&r.Connections, "connections", r.Connections, "requests to a service at a time at most")
 	enumFlag(c, "hedge", "a second request for what a service answers far later than usual: auto makes one for at most 5 % of requests", &r.Hedge, spec.HedgeAuto, spec.HedgeOff)
+	addCache(d.flags, &s.Cache)
 	d.flags.StringVar(&s.IndexDir, "index-dir", s.IndexDir, "the `directory` where indexes are stored (default: DATASET/.lsiofs where it exists, else the user's cache directory)")
 }
 

@@ -30,7 +30,8 @@ func newTestRoot() *cobra.Command {
 
 func TestHelpTexts(t *testing.T) {
 	for _, args := range [][]string{{}, {"mount"}, {"umount"}, {"index"}, {"inspect"}, {"verify"}, {"cat"}, {"plan"}, {"tune"}, {"checkpoint"},
-		{"checkpoint", "show"}, {"checkpoint", "save"}, {"checkpoint", "restore"}, {"checkpoint", "merge"}, {"bench"}, {"top"}, {"doctor"}, {"demo"}, {"version"}} {
+		{"checkpoint", "show"}, {"checkpoint", "save"}, {"checkpoint", "restore"}, {"checkpoint", "merge"}, {"cache"},
+		{"cache", "show"}, {"cache", "verify"}, {"cache", "clean"}, {"cache", "warm"}, {"bench"}, {"top"}, {"doctor"}, {"demo"}, {"version"}} {
 		name := "help" + strings.Join(append([]string{""}, args...), "-") + ".txt"
 		t.Run(name, func(t *testing.T) {
 			r := ok(t, append(args, "--help")...)

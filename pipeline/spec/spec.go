@@ -176,6 +176,7 @@ type Spec struct {
 	// SpoolMaxBytes bounds the spool; 0 means what the order needs.
 	SpoolMaxBytes int64
 	Remote        Remote
+	Cache         Cache
 }
 
 // Remote is how services are read that have a dataset: buckets and web servers. None of
@@ -189,6 +190,39 @@ type Remote struct {
 	Unversioned   bool   // objects without ETag and date are told apart by size alone
 	Connections   int    // requests that are under way at most
 	Hedge         Hedge  // a second request for what takes far longer than usual
+}
+
+// Fill says whether a cache is filled with what nobody has read yet.
+type Fill string
+
+const (
+	FillAuto Fill = "auto" // with what readers leave of the network, once they have begun
+	FillOff  Fill = "off"
+)
+
+// Cache is where and how what was read of a service, or of a network file system, is kept on
+// a local disk. No byte of a stream depends on it.
+type Cache struct {
+	// Off says that nothing is kept.
+	Off bool
+	// Dir is "" for lsiofs/data in the user's cache directory.
+	Dir string
+	// SizeBytes bounds what it takes on its disk, with all that other datasets have there;
+	// SizePercent does so as a part of the file system. Where both are 0, it has room
+	// for the dataset, if half of what is free is enough for that.
+	SizeBytes   int64
+	SizePercent float64
+	// ReserveBytes is left free of the file system; below 0: a tenth, at most 20 GiB.
+	ReserveBytes int64
+	Fill         Fill
+	// Warm fills it before anything is read.
+	Warm bool
+}
+
+// Asked says whether the user has asked for a cache in particular: then it is an error that
+// there can't be one.
+func (c Cache) Asked() bool {
+	return !c.Off && (c.Dir != "" || c.SizeBytes > 0 || c.SizePercent > 0 || c.Warm)
 }
 
 // MaxConnections bounds Remote.Connections: each takes a descriptor and some 100 KiB.
@@ -216,5 +250,6 @@ func Default() Spec {
 		ReadTimeout: 5 * time.Minute,
 		Read:        ReadAuto,
 		Remote:      Remote{Connections: 128, Hedge: HedgeAuto},
+		Cache:       Cache{ReserveBytes: -1, Fill: FillOff},
 	}
 }

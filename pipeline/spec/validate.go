@@ -46,6 +46,13 @@ func (s Spec) Validate() error {
 		p.addf("--connections (%d) must be between 1 and %d", n, MaxConnections)
 	}
 	oneOf(&p, "--hedge", s.Remote.Hedge, HedgeAuto, HedgeOff)
+	oneOf(&p, "--cache-fill", s.Cache.Fill, FillAuto, FillOff)
+	if c := s.Cache; c.SizeBytes < 0 || c.SizePercent < 0 || c.SizePercent > 100 {
+		p.addf("--cache-size (%d bytes, %v %%) must be auto, off, a number of bytes, or at most 100%% of the file system", c.SizeBytes, c.SizePercent)
+	}
+	if s.Cache.Off && s.Cache.Warm {
+		p.addf("--warm fills the cache, and --cache-size off says that there is to be none: leave one of them out")
+	}
 	if s.ReadTimeout <= 0 {
 		p.addf("--read-timeout (%v) must be above 0", s.ReadTimeout)
 	}

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/lsiofs/lsiofs/cmd/lsiofs/mounting"
+	"github.com/lsiofs/lsiofs/cmd/lsiofs/opening"
 	"github.com/lsiofs/lsiofs/cmd/lsiofs/terminal"
 	"github.com/lsiofs/lsiofs/fs"
 	"github.com/lsiofs/lsiofs/pipeline/catalog"
@@ -44,6 +45,7 @@ func (d *demo) mount(ctx context.Context, flags ...string) error {
 type reporter struct{ d *demo }
 
 func (r reporter) Progress(catalog.Progress) {}
+func (r reporter) Filling(opening.Filled)    {}
 func (r reporter) Warn(text string)          { r.d.say("warning: %s", text) }
 func (r reporter) Serving(func() string)     {}
 func (r reporter) Unmounting()               {}

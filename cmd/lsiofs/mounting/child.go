@@ -70,6 +70,8 @@ func follow(r io.Reader, rep Reporter) error {
 		switch {
 		case m.Progress != nil:
 			rep.Progress(*m.Progress)
+		case m.Filling != nil:
+			rep.Filling(*m.Filling)
 		case m.Warning != "":
 			rep.Warn(m.Warning)
 		case m.Error != nil:

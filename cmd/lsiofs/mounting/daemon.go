@@ -7,7 +7,6 @@ import (
 	"strings"
 
 	"github.com/lsiofs/lsiofs/cmd/lsiofs/exit"
-	"github.com/lsiofs/lsiofs/cmd/lsiofs/opening"
 )
 
 // Daemon starts this command again, whose arguments were args, detached, and
@@ -30,7 +29,7 @@ func Daemon(ctx context.Context, o *Config, logFile, indexDir string, args []str
 		return exit.With(exit.Mount, err)
 	}
 	defer log.Close()
-	rep := &daemonReporter{uiReporter{ui: o.UI, view: opening.NewPass(o.UI)}, logPath}
+	rep := &daemonReporter{*newUIReporter(o.UI), logPath}
 	c := Child{Args: daemonArgs(args), Output: log, detach: true}
 	if err := c.Start(ctx, rep); err != nil {
 		return namingLog(err, logPath)

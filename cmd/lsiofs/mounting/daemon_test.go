@@ -10,6 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/lsiofs/lsiofs/cmd/lsiofs/exit"
+	"github.com/lsiofs/lsiofs/cmd/lsiofs/opening"
 	"github.com/lsiofs/lsiofs/pipeline/catalog"
 )
 
@@ -47,6 +48,7 @@ func TestLogFilesOfMountsAreBesideTheIndexes(t *testing.T) {
 type recorded struct{ what []string }
 
 func (r *recorded) Progress(p catalog.Progress) { r.what = append(r.what, "progress") }
+func (r *recorded) Filling(f opening.Filled)    { r.what = append(r.what, "filling "+f.String()) }
 func (r *recorded) Warn(text string)            { r.what = append(r.what, "warn "+text) }
 func (r *recorded) Mounted(i Info)              { r.what = append(r.what, "mounted "+i.Mount) }
 func (r *recorded) Serving(func() string)       { r.what = append(r.what, "serving") }
@@ -63,8 +65,8 @@ func TestWhatAChildSaysIsPassedOn(t *testing.T) {
 	}
 	progress, warning := readyMessage{Progress: &catalog.Progress{}}, readyMessage{Warning: "w"}
 	var r recorded
-	require.NoError(t, follow(say(progress, warning, readyMessage{Mounted: &Info{Mount: "/m"}}), &r))
-	require.Equal(t, []string{"progress", "warn w", "mounted /m"}, r.what)
+	require.NoError(t, follow(say(progress, readyMessage{Filling: &opening.Filled{Bytes: 1, BytesTotal: 4}}, warning, readyMessage{Mounted: &Info{Mount: "/m"}}), &r))
+	require.Equal(t, []string{"progress", "filling 1 B of 4 B (25 %)", "warn w", "mounted /m"}, r.what)
 
 	err := follow(say(progress, readyMessage{Error: &readyError{"no such dataset", exit.Dataset}}), &recorded{})
 	require.EqualError(t, err, "no such dataset")

@@ -15,6 +15,7 @@ import (
 	"github.com/lsiofs/lsiofs/fs"
 	"github.com/lsiofs/lsiofs/pipeline"
 	"github.com/lsiofs/lsiofs/pipeline/spec"
+	"github.com/lsiofs/lsiofs/pipeline/storage/cached"
 )
 
 // Config is what is mounted where, and how it is served.
@@ -90,6 +91,16 @@ func mountAndServe(ctx, force context.Context, asked <-chan os.Signal, o *Config
 	d, err := opening.Open(ctx, o.Log, s, pipeline.Options{Progress: rep.Progress, Ahead: true})
 	if err != nil {
 		return err
+	}
+	if s.Cache.Warm {
+		err = opening.Fill(ctx, d, rep.Filling)
+		if errors.Is(err, cached.ErrNotFilled) {
+			rep.Warn(err.Error())
+			err = nil // what is missing is fetched when it is read
+		}
+		if err != nil {
+			return opening.Close(d, err, o.Log)
+		}
 	}
 	fs.MoreThreads() // the dataset has seen how many processors there are
 	m, err := startMount(ctx, o, d, resume, rep)

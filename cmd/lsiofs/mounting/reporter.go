@@ -15,6 +15,8 @@ import (
 // Reporter is told how a mount comes up. Its methods are called one at a time.
 type Reporter interface {
 	Progress(catalog.Progress)
+	// Filling is called while the cache is filled before the dataset is mounted.
+	Filling(opening.Filled)
 	Warn(text string)
 	Mounted(Info)
 	// Serving is called now and then while the mount is served.
@@ -28,7 +30,7 @@ type Reporter interface {
 // newReporter reports to a parent that waits at fd, or, without one, to the ui.
 func newReporter(fd int, u *terminal.UI) (Reporter, error) {
 	if fd <= 2 {
-		return &uiReporter{ui: u, view: opening.NewPass(u)}, nil
+		return newUIReporter(u), nil
 	}
 	f := os.NewFile(uintptr(fd), "ready-fd")
 	if _, err := f.Stat(); err != nil {
@@ -58,18 +60,29 @@ func TellParent(args []string, err error) bool {
 
 // uiReporter reports to a person, or as JSON.
 type uiReporter struct {
-	ui   *terminal.UI
-	view *opening.Pass
+	ui      *terminal.UI
+	view    *opening.Pass
+	filling *opening.Filling
+}
+
+func newUIReporter(u *terminal.UI) *uiReporter {
+	return &uiReporter{ui: u, view: opening.NewPass(u), filling: opening.NewFilling(u)}
 }
 
 func (r *uiReporter) Progress(p catalog.Progress) { r.view.Show(p) }
-func (r *uiReporter) Warn(text string)            { r.view.Clear(); r.ui.Warn(text) }
+func (r *uiReporter) Filling(f opening.Filled)    { r.filling.Show(f) }
+func (r *uiReporter) Warn(text string)            { r.clear(); r.ui.Warn(text) }
 func (r *uiReporter) Serving(func() string)       {}
 func (r *uiReporter) Unmounting()                 {}
-func (r *uiReporter) Ended(error)                 { r.view.Clear() }
+func (r *uiReporter) Ended(error)                 { r.clear() }
+
+func (r *uiReporter) clear() {
+	r.view.Clear()
+	r.filling.Clear()
+}
 
 func (r *uiReporter) Mounted(i Info) {
-	r.view.Clear()
+	r.clear()
 	if r.ui.JSON {
 		// A mount is as good when nobody reads what is said about it.
 		_ = r.ui.Emit(i)
@@ -82,6 +95,7 @@ func (r *uiReporter) Mounted(i Info) {
 // line, exactly one of the fields set.
 type readyMessage struct {
 	Progress *catalog.Progress `json:"progress,omitempty"`
+	Filling  *opening.Filled   `json:"filling,omitempty"`
 	Warning  string            `json:"warning,omitempty"`
 	Mounted  *Info             `json:"mounted,omitempty"`
 	Error    *readyError       `json:"error,omitempty"`
@@ -107,6 +121,7 @@ func (r *pipeReporter) send(m readyMessage) {
 }
 
 func (r *pipeReporter) Progress(p catalog.Progress) { r.send(readyMessage{Progress: &p}) }
+func (r *pipeReporter) Filling(f opening.Filled)    { r.send(readyMessage{Filling: &f}) }
 func (r *pipeReporter) Warn(text string)            { r.send(readyMessage{Warning: text}) }
 
 func (r *pipeReporter) Mounted(i Info) {
@@ -139,6 +154,7 @@ func (r *pipeReporter) close() {
 type Silent struct{}
 
 func (Silent) Progress(catalog.Progress) {}
+func (Silent) Filling(opening.Filled)    {}
 func (Silent) Warn(string)               {}
 func (Silent) Mounted(Info)              {}
 func (Silent) Serving(func() string)     {}

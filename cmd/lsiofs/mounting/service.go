@@ -21,6 +21,7 @@ type serviceReporter struct {
 	Reporter
 	socket string           // its address; one that begins with @ is no file
 	seen   catalog.Progress // the last that moved
+	filled opening.Filled   // likewise
 	next   time.Duration    // when, of the pass' clock, the next word of it is due
 }
 
@@ -72,6 +73,15 @@ func (r *serviceReporter) Progress(p catalog.Progress) {
 		status = fmt.Sprintf("STATUS=indexed: %s; mounting", terminal.Plural(p.Records, "record"))
 	}
 	r.notify(status, fmt.Sprintf("EXTEND_TIMEOUT_USEC=%d", startExtension.Microseconds()))
+}
+
+func (r *serviceReporter) Filling(f opening.Filled) {
+	r.Reporter.Filling(f)
+	if f.Done || f.Bytes == r.filled.Bytes || f.Elapsed < r.filled.Elapsed+extendEvery {
+		return
+	}
+	r.filled = f
+	r.notify(fmt.Sprintf("STATUS=filling the cache: %s", f), fmt.Sprintf("EXTEND_TIMEOUT_USEC=%d", startExtension.Microseconds()))
 }
 
 func (r *serviceReporter) Mounted(i Info) {

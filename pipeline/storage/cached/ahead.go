@@ -28,6 +28,7 @@ type ahead struct {
 	ended  sync.WaitGroup
 
 	planned atomic.Int64 // bytes on their way because they were planned
+	full    bool         // there was no room for the want that is due first; of the goroutine
 
 	mu      sync.Mutex
 	objects []storage.Object // to fill
@@ -37,6 +38,7 @@ type ahead struct {
 	total   int64
 	parts   int // on their way
 	paused  bool
+	dormant atomic.Bool   // paused until something is read
 	ends    chan struct{} // closed when the fill has come to its end
 	skipped bool          // something could not be brought
 	refused uint64        // there was no room, when the directory had been counted so often, and once more
@@ -75,43 +77,57 @@ func (a *ahead) serve() {
 	}
 }
 
-// bringWant begins to bring the want that is due first. It says no where there is none, or
-// enough is on its way.
+// bringWant begins to bring the want that is due first. It says no where there is none,
+// enough is on its way, or there is no room for it now.
 func (a *ahead) bringWant() bool {
-	if a.planned.Load() >= a.s.config.BufferBytes/2 || a.s.behind() {
+	if a.full = false; a.planned.Load() >= a.s.config.BufferBytes/2 || a.s.behind() {
 		return false
 	}
-	w, ok := a.plans.next()
+	reader, w, ok := a.plans.next()
 	if !ok {
 		return false
 	}
 	c := chunkOf(w)
 	if w.OffsetBytes < 0 || w.SizeBytes <= 0 || w.SizeBytes > w.Object.SizeBytes-w.OffsetBytes || !a.plans.holds(c) {
+		a.plans.begun(reader, w)
 		return true
 	}
-	a.bring(w.Object, runOf(w.OffsetBytes, w.SizeBytes), false, func(f *flight) {
+	got := a.bring(w.Object, runOf(w.OffsetBytes, w.SizeBytes), false, func(f *flight) {
 		n := f.pages.bytes()
 		a.planned.Add(n)
 		f.wants = func() bool { return a.ctx.Err() == nil && a.plans.holds(c) }
 		f.after = func() { a.planned.Add(-n) }
 	})
+	if got == noRoom {
+		a.full = true
+		return false
+	}
+	a.plans.begun(reader, w)
 	return true
 }
 
-// bring starts flights for pages of an object that neither are here nor on their way. It
-// says no where there was not room for all of them.
-func (a *ahead) bring(listed storage.Object, pages run, onlyGood bool, each func(*flight)) bool {
+// brought is what has become of pages that were to be brought.
+type brought uint8
+
+const (
+	allBegun  brought = iota // they are here, or on their way
+	noRoom                   // not for all of them
+	notCached                // such objects are not kept, or nothing is any more
+)
+
+// bring starts flights for pages of an object that neither are here nor on their way.
+func (a *ahead) bring(listed storage.Object, pages run, onlyGood bool, each func(*flight)) brought {
 	s := a.s
 	if s.health.off.Load() || !s.begin(1) {
-		return false
+		return notCached
 	}
 	defer s.end()
 	o := s.hold(listed)
 	if o == nil {
-		return false
+		return notCached
 	}
 	defer s.release(o)
-	room := true
+	got := allBegun
 	var fresh []*flight
 	o.mu.Lock()
 	sums := make([]byte, pages.pages()*sumBytes)
@@ -131,7 +147,7 @@ func (a *ahead) bring(listed storage.Object, pages run, onlyGood bool, each func
 				each(f)
 				fresh = append(fresh, f)
 			} else {
-				room = false
+				got = noRoom
 			}
 			at = part.end
 		}
@@ -140,11 +156,12 @@ func (a *ahead) bring(listed storage.Object, pages run, onlyGood bool, each func
 	for _, f := range fresh {
 		f.launch()
 	}
-	return room
+	return got
 }
 
 // fillPart begins to bring the next part. It says no where there is none, or where it is
-// not the time for it.
+// not the time for it: what readers have planned and what was not begun comes first, unless
+// there is no room for it. So nothing is filled where the service is slower than its readers.
 func (a *ahead) fillPart() bool {
 	a.mu.Lock()
 	if a.s.health.off.Load() {
@@ -155,7 +172,7 @@ func (a *ahead) fillPart() bool {
 		a.mu.Unlock()
 		return false
 	}
-	if a.paused || a.parts >= fillDepth || !a.s.buffers.idle() || !a.s.health.writes() {
+	if a.paused || a.parts >= fillDepth || !a.s.buffers.idle() || !a.s.health.writes() || a.plans.wait() && !a.full {
 		a.mu.Unlock()
 		return false
 	}
@@ -164,7 +181,10 @@ func (a *ahead) fillPart() bool {
 
 	counts := a.s.keeper.counts.Load()
 	n := min(fillPartBytes, o.SizeBytes-off)
-	all := n <= 0 || a.bring(o, runOf(off, n), true, a.fills)
+	got := allBegun
+	if n > 0 {
+		got = a.bring(o, runOf(off, n), true, a.fills)
+	}
 
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -172,14 +192,15 @@ func (a *ahead) fillPart() bool {
 		return true // there is another fill
 	}
 	switch {
-	case all:
+	case got != noRoom:
+		a.skipped = a.skipped || got == notCached
 		a.done += n
 		if a.off += n; a.off >= o.SizeBytes {
 			a.at, a.off = a.at+1, 0
 		}
 		a.refused = 0
-	case a.parts > 0 || a.s.room.waits(n):
-		return false // what is on its way may only have to be counted: its end, or the count, wakes
+	case a.parts > 0 || a.s.room.busy() || a.s.room.waits(n):
+		return false // what is on its way may take less than it has reserved, or have to be counted: its end, or the count, wakes
 	case a.refused == 0:
 		a.refused = counts + 1
 		a.s.keeper.count() // there may be room, when it is known what others have
@@ -198,6 +219,7 @@ func (a *ahead) fills(f *flight) {
 	a.mu.Lock()
 	a.parts++
 	a.mu.Unlock()
+	f.fill = true
 	f.wants = func() bool { return a.ctx.Err() == nil }
 	f.after = func() {
 		a.mu.Lock()
@@ -238,6 +260,21 @@ func (s *Storage) Fill(objects []storage.Object) {
 	a.poke()
 }
 
+// FillOnceRead is Fill, but begins with the first read, or plan, that comes after it: a
+// dataset that is opened, and that nobody reads from, is not fetched.
+func (s *Storage) FillOnceRead(objects []storage.Object) {
+	s.PauseFill(true)
+	s.Fill(objects)
+	s.ahead.dormant.Store(true)
+}
+
+// read begins a fill that has waited for it.
+func (a *ahead) read() {
+	if a.dormant.Load() && a.dormant.Swap(false) {
+		a.s.PauseFill(false)
+	}
+}
+
 // PauseFill stops the fill after the parts that are on their way, or has it go on.
 func (s *Storage) PauseFill(pause bool) {
 	s.ahead.mu.Lock()
@@ -249,10 +286,11 @@ func (s *Storage) PauseFill(pause bool) {
 // ErrNotFilled says that not all of what was to be filled is in the cache.
 var ErrNotFilled = errors.New("not all of the dataset is in the cache: give it more room with --cache-size, or see the log")
 
-// Warm waits until the fill has come to its end. It fails with ErrNotFilled where not all
-// could be brought, and with the context's error.
+// Warm waits until the fill has come to its end, and begins one that waits for a read. It
+// fails with ErrNotFilled where not all could be brought, and with the context's error.
 func (s *Storage) Warm(ctx context.Context) error {
 	a := s.ahead
+	a.read()
 	a.mu.Lock()
 	ends := a.ends
 	a.mu.Unlock()
@@ -269,6 +307,14 @@ func (s *Storage) Warm(ctx context.Context) error {
 		return ErrNotFilled
 	}
 	return nil
+}
+
+// Filled is how many bytes of what is to be filled are here or on their way, and how many
+// there are in all.
+func (s *Storage) Filled() (done, total int64) {
+	s.ahead.mu.Lock()
+	defer s.ahead.mu.Unlock()
+	return s.ahead.done, s.ahead.total
 }
 
 // filled is how much of what is to be filled is here, 0…1; 1 where nothing is.

@@ -15,6 +15,8 @@ import (
 type Storage struct {
 	config  Config
 	below   storage.Storage
+	planner storage.Planner // below, if it is one
+	filler  storage.Filler  // likewise
 	dir     *directory
 	room    room
 	scratch *buffers // for pages of which a part is wanted
@@ -30,10 +32,14 @@ type Storage struct {
 	// unwritten are bytes that have come and wait for the disk.
 	unwritten atomic.Int64
 
+	hurried sync.Mutex
+	urgent  []storage.Want // the last of the fill's that readers came to wait for
+
 	mu       sync.Mutex
 	quiet    sync.Cond // underWay has become 0
 	underWay int       // reads that are not done, and flights that have not ended
 	closed   bool
+	streams  map[*stream]struct{} // that are open
 	objects  map[storage.Object]*object
 	mine     map[key]struct{} // what this mount has read or listed: it is in use
 	idle     list.List        // of *object, the one used longest ago first
@@ -41,8 +47,11 @@ type Storage struct {
 }
 
 var (
-	_ storage.Storage = (*Storage)(nil)
-	_ storage.Keeper  = (*Storage)(nil)
+	_ storage.Sequential = (*Storage)(nil)
+	_ storage.Storage    = (*Storage)(nil)
+	_ storage.Settler    = (*Storage)(nil)
+	_ storage.Keeper     = (*Storage)(nil)
+	_ storage.Uncached   = (*Storage)(nil)
 )
 
 // counts are what Stats shows.
@@ -80,9 +89,12 @@ func Open(config Config) (*Storage, error) {
 		buffers: newBuffers(config.BufferBytes),
 		readers: newCrew(max(leastReaders, runtime.GOMAXPROCS(0))),
 		writers: newCrew(numWriters),
+		streams: map[*stream]struct{}{},
 		objects: map[storage.Object]*object{},
 		mine:    map[key]struct{}{},
 	}
+	s.planner, _ = s.below.(storage.Planner)
+	s.filler, _ = s.below.(storage.Filler)
 	s.quiet.L = &s.mu
 	s.health.init(config.Clock, config.Log, dir.path)
 	s.keeper = newKeeper(s)
@@ -130,12 +142,35 @@ func (s *Storage) Settled(ctx context.Context, path string) (storage.Object, err
 	return s.below.Stat(ctx, path)
 }
 
+// Uncached implements storage.Uncached: reads of the result pass by the cache, and bypass
+// the page cache where the storage below can do that.
+func (s *Storage) Uncached() (storage.Storage, error) {
+	if u, ok := s.below.(storage.Uncached); ok {
+		if past, err := u.Uncached(); past != nil || err != nil {
+			return past, err
+		}
+	}
+	if q, ok := s.below.(storage.Sequential); ok {
+		return struct {
+			lent
+			storage.Sequential
+		}{lent{s.below}, q}, nil
+	}
+	return lent{s.below}, nil
+}
+
+// lent is a storage that stays open.
+type lent struct{ storage.Storage }
+
+func (lent) Close() error { return nil }
+
 // Submit implements storage.Storage.
 func (s *Storage) Submit(reads []*storage.Read) {
 	if !s.begin(len(reads)) {
 		s.below.Submit(reads) // it says that it is closed
 		return
 	}
+	s.ahead.read()
 	tasks := make([]task, len(reads))
 	for i, r := range reads {
 		tasks[i] = s.newOp(r)
@@ -165,12 +200,15 @@ func (s *Storage) end() {
 }
 
 // Close waits for the reads that are under way, and for what is to be written, frees what
-// is in the share, and closes the wrapped storage. It is idempotent.
+// is in the share, and closes the wrapped storage. Streams end. It is idempotent.
 func (s *Storage) Close() error {
 	s.ahead.close()
 	s.mu.Lock()
 	first := !s.closed
 	s.closed = true
+	s.mu.Unlock()
+	s.endStreams()
+	s.mu.Lock()
 	for s.underWay > 0 {
 		s.quiet.Wait()
 	}

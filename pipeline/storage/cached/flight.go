@@ -2,6 +2,7 @@ package cached
 
 import (
 	"encoding/binary"
+	"math"
 	"slices"
 
 	"github.com/lsiofs/lsiofs/pipeline/storage"
@@ -17,6 +18,7 @@ type flight struct {
 	object *object
 	pages  run
 	place  place
+	fill   bool         // nobody asked for it
 	wants  func() bool  // of who asked for it ahead, nil where nobody did
 	after  func()       // called at its end, nil for nothing
 	buf    []byte       // whole pages
@@ -58,7 +60,7 @@ func (x *op) bring(gone []run, recheck bool) bool {
 		return true
 	}
 	s, o := x.s, x.object
-	var fresh []*flight
+	var fresh, filling []*flight
 	var direct []run
 	o.mu.Lock()
 	if recheck && o.landed.Load() != x.landed {
@@ -72,6 +74,9 @@ func (x *op) bring(gone []run, recheck bool) bool {
 				part := run{at, min(f.pages.end, r.end)}
 				x.left.Add(1)
 				f.join(sub{x, part})
+				if f.fill && !f.arrived {
+					filling = append(filling, f)
+				}
 				at = part.end
 				continue
 			}
@@ -91,6 +96,7 @@ func (x *op) bring(gone []run, recheck bool) bool {
 	for _, f := range fresh {
 		f.launch()
 	}
+	s.hurry(filling)
 	reads := make([]*storage.Read, len(direct))
 	for i, r := range direct {
 		to, skip := x.buf(r)
@@ -192,7 +198,30 @@ func (f *flight) lent(buf []byte) {
 	size := min(f.pages.bytes(), f.object.sizeBytes-f.pages.begin*pageBytes)
 	f.read = storage.Read{Object: f.object.listed, OffsetBytes: f.pages.begin * pageBytes, Buf: buf[:size], Wanted: f.wanted, Done: f.landed}
 	f.s.counts.reads.Add(1)
+	if f.fill && f.s.filler != nil {
+		f.s.filler.Fill([]*storage.Read{&f.read})
+		return
+	}
 	f.s.below.Submit([]*storage.Read{&f.read})
+}
+
+// ownReader is what the cache is to the storage below when it plans for itself. Others
+// count from 1 on.
+const ownReader = math.MaxUint64
+
+// hurry has what the fill has asked for, and a reader waits for by now, made before the rest
+// of the fill.
+func (s *Storage) hurry(filling []*flight) {
+	if s.planner == nil || len(filling) == 0 {
+		return
+	}
+	s.hurried.Lock()
+	defer s.hurried.Unlock()
+	for _, f := range filling {
+		s.urgent = append(s.urgent, storage.Want{Object: f.object.listed, OffsetBytes: f.pages.begin * pageBytes, SizeBytes: f.pages.bytes()})
+	}
+	s.urgent = s.urgent[max(0, len(s.urgent)-fillDepth):] // no more are on their way
+	s.planner.Plan(ownReader, s.urgent)
 }
 
 // wanted is asked by the storage below.
@@ -231,7 +260,7 @@ func (f *flight) landed(err error) {
 func (f *flight) run() {
 	switch {
 	case f.stage == stageWrite:
-		kept := f.write()
+		kept := f.s.write(f.object, f.pages, f.buf, f.place)
 		f.s.unwritten.Add(-f.pages.bytes())
 		f.end(kept)
 	case f.err != nil:
@@ -274,10 +303,9 @@ func (f *flight) remove() {
 	}
 }
 
-// write writes what of the pages is not here yet, data first, and says how many bytes of
+// write writes what of pages is not here yet, data first, and says how many bytes of
 // pages that is. Whatever fails, readers have their bytes already.
-func (f *flight) write() (kept int64) {
-	s, o := f.s, f.object
+func (s *Storage) write(o *object, pages run, all []byte, to place) (kept int64) {
 	if !s.health.writes() {
 		return 0
 	}
@@ -286,17 +314,17 @@ func (f *flight) write() (kept int64) {
 		return 0
 	}
 	disk := s.dir.disk
-	sums := make([]byte, f.pages.pages()*sumBytes)
-	if _, err := disk.read(files.sums.FD(), sums, sumsAt(f.pages.begin)); err != nil {
+	sums := make([]byte, pages.pages()*sumBytes)
+	if _, err := disk.read(files.sums.FD(), sums, sumsAt(pages.begin)); err != nil {
 		s.failed("read sums of "+o.listed.Path, err)
 		return 0
 	}
-	for r, here := range alike(slices.Clone(sums), f.pages.begin) {
+	for r, here := range alike(slices.Clone(sums), pages.begin) {
 		if here {
 			continue // another process was faster
 		}
-		content := f.buf[(r.begin-f.pages.begin)*pageBytes:][:r.bytes()]
-		of := sums[(r.begin-f.pages.begin)*sumBytes:][:r.pages()*sumBytes]
+		content := all[(r.begin-pages.begin)*pageBytes:][:r.bytes()]
+		of := sums[(r.begin-pages.begin)*sumBytes:][:r.pages()*sumBytes]
 		for i := range r.pages() {
 			binary.LittleEndian.PutUint32(of[sumBytes*i:], o.summer.sum(r.begin+i, content[i*pageBytes:][:pageBytes]))
 		}
@@ -310,7 +338,7 @@ func (f *flight) write() (kept int64) {
 			return kept
 		}
 		s.counts.written.Add(uint64(r.pages()))
-		if f.place == inShare {
+		if to == inShare {
 			o.mu.Lock()
 			for page := r.begin; page < r.end; page++ {
 				o.shared.add(page)

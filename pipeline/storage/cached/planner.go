@@ -24,7 +24,7 @@ type plans struct {
 // plan is what one reader has said.
 type plan struct {
 	next []storage.Want // that were not begun
-	held map[chunk]struct{}
+	held map[chunk]bool // which it has planned, and not done; true: begun
 }
 
 func newPlans() plans { return plans{readers: map[uint64]*plan{}, holders: map[chunk]int{}} }
@@ -34,38 +34,53 @@ func (p *plans) set(reader uint64, wants []storage.Want) {
 	defer p.mu.Unlock()
 	of := p.readers[reader]
 	if of == nil {
-		of = &plan{held: map[chunk]struct{}{}}
+		of = &plan{held: map[chunk]bool{}}
 		p.readers[reader] = of
 	}
-	of.next = append(of.next[:0], wants...)
+	of.next = of.next[:0]
 	for i := range wants {
-		if c := chunkOf(wants[i]); !has(of.held, c) {
-			of.held[c] = struct{}{}
+		c := chunkOf(wants[i])
+		begun, held := of.held[c]
+		if !held {
+			of.held[c] = false
 			p.holders[c]++
 		}
-	}
-}
-
-func has[K comparable](set map[K]struct{}, k K) bool {
-	_, ok := set[k]
-	return ok
-}
-
-// next takes out the want that is due first.
-func (p *plans) next() (w storage.Want, ok bool) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	var of *plan
-	for _, r := range p.readers {
-		if len(r.next) > 0 && (of == nil || r.next[0].DueBytes < of.next[0].DueBytes) {
-			of = r
+		if !begun {
+			of.next = append(of.next, wants[i])
 		}
 	}
-	if of == nil {
-		return w, false
+}
+
+// next is the want that is due first, of those that were not begun, and whose it is.
+func (p *plans) next() (reader uint64, w storage.Want, ok bool) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for r, of := range p.readers {
+		if len(of.next) > 0 && (!ok || of.next[0].DueBytes < w.DueBytes) {
+			reader, w, ok = r, of.next[0], true
+		}
 	}
-	w, of.next = of.next[0], of.next[1:]
-	return w, true
+	return reader, w, ok
+}
+
+// begun takes out the want that next gave: it is not begun again.
+func (p *plans) begun(reader uint64, w storage.Want) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	of := p.readers[reader]
+	if of == nil || len(of.next) == 0 || of.next[0] != w {
+		return // the reader has planned anew meanwhile, or is gone
+	}
+	of.next = of.next[1:]
+	if _, held := of.held[chunkOf(w)]; held {
+		of.held[chunkOf(w)] = true
+	}
+}
+
+// wait says whether there is a want that was not begun.
+func (p *plans) wait() bool {
+	_, _, ok := p.next()
+	return ok
 }
 
 // holds says whether any reader still wants a chunk.
@@ -80,9 +95,11 @@ func (p *plans) holds(c chunk) bool {
 func (p *plans) done(reader uint64, c chunk) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if of := p.readers[reader]; of != nil && has(of.held, c) {
-		delete(of.held, c)
-		p.holders[c]--
+	if of := p.readers[reader]; of != nil {
+		if _, held := of.held[c]; held {
+			delete(of.held, c)
+			p.holders[c]--
+		}
 	}
 	if p.holders[c] > 0 {
 		return false
@@ -110,23 +127,34 @@ func (p *plans) forget(reader uint64) (last []chunk) {
 }
 
 // Plan implements storage.Planner. What is missing of the chunks is brought into the cache, the
-// ones that are due first before the others, where there is room for it.
+// ones that are due first before the others, where there is room for it. The storage below
+// is told as well, so that it makes the reads of the chunks that are due first before others.
 func (s *Storage) Plan(reader uint64, wants []storage.Want) {
+	if s.planner != nil {
+		s.planner.Plan(reader, wants)
+	}
 	s.ahead.plans.set(reader, wants)
+	s.ahead.read()
 	s.ahead.poke()
 }
 
-// Done implements storage.Planner. What is of the chunk in the share is freed once no reader
-// wants it. It may wait for the disk.
+// Done implements storage.Planner. What is of the chunk in the share is freed, soon, once no
+// reader wants it.
 func (s *Storage) Done(reader uint64, o storage.Object, off, n int64) {
+	if s.planner != nil {
+		s.planner.Done(reader, o, off, n)
+	}
 	if c := (chunk{o, off, n}); s.ahead.plans.done(reader, c) {
-		s.doneWith(c)
+		s.free(c)
 	}
 }
 
 // Forget implements storage.Planner.
 func (s *Storage) Forget(reader uint64) {
+	if s.planner != nil {
+		s.planner.Forget(reader)
+	}
 	for _, c := range s.ahead.plans.forget(reader) {
-		s.doneWith(c)
+		s.free(c)
 	}
 }

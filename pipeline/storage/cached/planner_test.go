@@ -83,6 +83,7 @@ func TestAChunkOfTwoReadersIsKeptForTheSecond(t *testing.T) {
 	s.Done(1, w.objects["0"], 0, 409_600)
 	require.Zero(t, w.read(s, "0", 0, 409_600))
 	s.Forget(2)
+	settle(s)
 	require.NotZero(t, w.read(s, "0", 0, 409_600))
 }
 

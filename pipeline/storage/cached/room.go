@@ -36,15 +36,16 @@ const (
 //
 // What is kept for good is never given up for what comes later.
 type room struct {
-	bound, reserve int64
-	clock          Clock
-	space          func() (space, error)
-	punches        bool
-	count          func()            // has the directory counted, soon; it doesn't wait
-	countNow       func() bool       // counts it, where that takes next to no time
-	clean          func(least int64) // has room made for so many bytes, soon; it doesn't wait
+	reserve  int64
+	clock    Clock
+	space    func() (space, error)
+	punches  bool
+	count    func()            // has the directory counted, soon; it doesn't wait
+	countNow func() bool       // counts it, where that takes next to no time
+	clean    func(least int64) // has room made for so many bytes, soon; it doesn't wait
 
 	mu        sync.Mutex
+	bound     int64
 	share     int64
 	known     bool  // counted means something
 	counted   int64 // of the last count
@@ -202,7 +203,27 @@ func (r *room) roomBytes() int64 {
 	if !r.punches {
 		return 0
 	}
+	return r.boundBytes()
+}
+
+func (r *room) boundBytes() int64 {
+	r.mu.Lock()
+	defer r.mu.Unlock()
 	return r.bound
+}
+
+func (r *room) setBound(n int64) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.bound = max(0, n)
+	r.share = min(r.share, r.bound)
+}
+
+// busy says that something is on its way, for which room is reserved.
+func (r *room) busy() bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.reserved > 0
 }
 
 func (r *room) setShare(n int64) {

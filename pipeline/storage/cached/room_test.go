@@ -152,6 +152,7 @@ func TestTheShareIsFreedByDone(t *testing.T) {
 		for i := range 8 {
 			s.Done(7, w.objects[path], int64(i*chunkBytes), chunkBytes)
 		}
+		settle(s)
 		_, shared, _ := s.room.usage()
 		require.EqualValues(t, pageBytes, shared, "%d: all but the last page, whose rest nobody had", round)
 		s.Done(7, w.objects[path], 8*chunkBytes, pageBytes)
@@ -166,10 +167,13 @@ func TestAPageOfTwoChunksIsFreedWithTheSecond(t *testing.T) {
 	s := w.open(func(c *Config) { c.BoundBytes, c.ShareBytes = 32*mib, 32*mib })
 	w.read(s, "0", 0, 10_000)
 	s.Done(1, w.objects["0"], 0, 5000)
+	settle(s)
 	require.Zero(t, w.read(s, "0", 5000, 5000))
 	require.NotZero(t, w.read(s, "0", 0, 4096))
 	s.Done(1, w.objects["0"], 0, 4096) // what was read again
+	settle(s)
 	s.Done(1, w.objects["0"], 5000, 12288-5000)
+	settle(s)
 	_, shared, _ := s.room.usage()
 	require.Zero(t, shared)
 	require.NotZero(t, w.read(s, "0", 5000, 1))

@@ -1,11 +1,26 @@
 package cached
 
-// doneWith frees what the share has of a chunk that nobody wants any more.
-func (s *Storage) doneWith(c chunk) {
-	if !s.begin(1) {
-		return // Close frees all of the share
+// free has a writer free what the share has of a chunk that nobody wants any more.
+func (s *Storage) free(c chunk) {
+	if s.begin(1) { // else Close frees all of the share
+		s.writers.add(freeing{s, c})
 	}
-	defer s.end()
+}
+
+// freeing is a chunk whose pages are to be freed.
+type freeing struct {
+	s *Storage
+	c chunk
+}
+
+// run implements task.
+func (f freeing) run() {
+	defer f.s.end()
+	f.s.doneWith(f.c)
+	f.s.ahead.poke() // there may be room for others now
+}
+
+func (s *Storage) doneWith(c chunk) {
 	s.mu.Lock()
 	o := s.objects[c.object]
 	if o == nil {

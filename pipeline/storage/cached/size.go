@@ -63,11 +63,19 @@ type Place struct {
 	// Ephemeral: what is written here counts for a machine's memory or for a
 	// container's own storage, which ends one that takes much (tmpfs, overlayfs).
 	Ephemeral bool
+	Network   bool // it is a network's file system, or FUSE's
 }
 
 // leastEphemeral is what a cache gets on an ephemeral file system even where an order
 // needs less.
 const leastEphemeral = 1 << 30
+
+// What auto adds to that: file systems take blocks of their own for files in pieces, and what
+// others add is known a minute later.
+const (
+	slackPart  = 64
+	leastSlack = 64 << 20
+)
 
 // NeedBytes is what a cache takes that holds all of the dataset: its pages, and a sum for
 // each; and header and last page of each object.
@@ -76,9 +84,9 @@ func (p Place) NeedBytes() int64 {
 }
 
 // Bound is how many bytes a cache may take on its disk; 0 is none. Auto takes what the
-// dataset needs where this fits into half of what is free (what the cache has already
-// counts as free), else that half; on an ephemeral file system no more than 1.25 × what is
-// open, or 1 GiB.
+// dataset needs beside what the cache has already, which may be of other datasets, where this
+// fits into half of what is free (what the cache has counts as free), else that half; on an
+// ephemeral file system no more than 1.25 × what is open, or 1 GiB.
 func (s Size) Bound(p Place) int64 {
 	switch {
 	case s.Off:
@@ -88,7 +96,7 @@ func (s Size) Bound(p Place) int64 {
 	case s.Percent > 0:
 		return int64(float64(p.TotalBytes) * s.Percent / 100)
 	}
-	bound := min(p.NeedBytes(), (p.FreeBytes+p.CacheBytes)/2)
+	bound := min(p.NeedBytes()+p.NeedBytes()/slackPart+leastSlack+p.CacheBytes, (p.FreeBytes+p.CacheBytes)/2)
 	if p.Ephemeral {
 		bound = min(bound, max(leastEphemeral, p.OpenBytes+p.OpenBytes/4))
 	}

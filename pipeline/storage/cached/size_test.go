@@ -29,6 +29,7 @@ func TestSizesAsUsersSayThem(t *testing.T) {
 func TestBound(t *testing.T) {
 	const gib = 1 << 30
 	dataset := Place{DatasetBytes: 100 * gib, Objects: 100, OpenBytes: 3 * gib, TotalBytes: 1000 * gib, FreeBytes: 500 * gib}
+	roomy := dataset.NeedBytes() + dataset.NeedBytes()/64 + 64<<20
 	less := func(change func(*Place)) Place {
 		p := dataset
 		change(&p)
@@ -42,7 +43,8 @@ func TestBound(t *testing.T) {
 		"off is none":                             {Size{Off: true}, dataset, 0},
 		"bytes are taken as they are":             {Size{Bytes: 5}, dataset, 5},
 		"a percentage is of the file system":      {Size{Percent: 30}, dataset, 300 * gib},
-		"auto holds the dataset":                  {Size{}, dataset, dataset.NeedBytes()},
+		"auto holds the dataset":                  {Size{}, dataset, roomy},
+		"beside what there is":                    {Size{}, less(func(p *Place) { p.CacheBytes = 40 * gib }), roomy + 40*gib},
 		"or takes half of what is free":           {Size{}, less(func(p *Place) { p.FreeBytes = 60 * gib }), 30 * gib},
 		"where what the cache has counts as free": {Size{}, less(func(p *Place) { p.FreeBytes, p.CacheBytes = 60*gib, 40*gib }), 50 * gib},
 		"a container's storage is spared":         {Size{}, less(func(p *Place) { p.Ephemeral = true }), 3*gib + 3*gib/4},

@@ -22,7 +22,7 @@ func (s *Storage) Stats() Stats {
 	state, reason := s.health.state()
 	return Stats{
 		Dir: s.dir.path, State: state, Reason: reason,
-		Bytes: used, Bound: s.config.BoundBytes, ShareBytes: shared,
+		Bytes: used, Bound: s.room.boundBytes(), ShareBytes: shared,
 		Hits: s.counts.hits.Load(), Misses: s.counts.misses.Load(), BadPages: s.counts.bad.Load(),
 		Written: s.counts.written.Load(), Reads: s.counts.reads.Load(), Fill: s.ahead.filled(),
 	}
@@ -32,6 +32,10 @@ func (s *Storage) Stats() Stats {
 // for now. Where pages can't be freed one by one, what passes through can't be kept.
 func (s *Storage) RoomBytes() int64 { return s.room.roomBytes() }
 
-// SetShare implements storage.Keeper. It says how much of the bound is for what passes through, in bytes: what an order
-// has open at a time.
+// SetBound says how much the directory may take from now on. What it holds beyond that
+// stays, but for objects that nobody uses.
+func (s *Storage) SetBound(bytes int64) { s.room.setBound(bytes) }
+
+// SetShare implements storage.Keeper. It says how much of the bound is for what passes
+// through, in bytes: what an order has open at a time.
 func (s *Storage) SetShare(bytes int64) { s.room.setShare(bytes) }

@@ -5,9 +5,12 @@ import (
 	"fmt"
 	"io/fs"
 	"log/slog"
+	"os"
 	"path/filepath"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/lsiofs/lsiofs/uring/filesystem"
 )
 
 // Survey says what there is where a cache is, or is to be: all of a Place but what it is
@@ -33,6 +36,10 @@ func Survey(dir string) (Place, error) {
 		TotalBytes: int64(st.Blocks) * st.Bsize,
 		FreeBytes:  int64(st.Bavail) * st.Bsize,
 		Ephemeral:  ephemeral(int64(st.Type)),
+	}
+	if f, err := os.Open(at); err == nil {
+		p.Network = filesystem.Of(int(f.Fd())).Remote
+		_ = f.Close()
 	}
 	if at != absolute {
 		return p, nil

@@ -4,6 +4,7 @@ import (
 	"crypto/sha256"
 	"encoding/binary"
 	"encoding/hex"
+	"strings"
 	"sync"
 
 	"github.com/zeebo/xxh3"
@@ -74,6 +75,17 @@ func (l *listed) get(o storage.Object) (v Validator, whole, ok bool) {
 		return "", false, false
 	}
 	return unpack(l.packed[e.place&^noRanges:]), e.place&noRanges != 0, true
+}
+
+// Identity names the bytes of an object in all runs: where it lies, as a URL without
+// secrets, and in which version. It says no to objects that were not listed so, and to those
+// that the service names no versions of (Config.Unversioned).
+func (s *Storage) Identity(o storage.Object) (url string, v Validator, ok bool) {
+	v, _, ok = s.listed.get(o)
+	if !ok || v == "" {
+		return "", "", false
+	}
+	return strings.TrimSuffix(s.source.Name(), "/") + "/" + o.Path, v, true
 }
 
 // setWhole remembers that the server of an object gives all of it for a range.

@@ -174,14 +174,28 @@ func (s *Storage) Close() error {
 	return s.Storage.Close()
 }
 
-// Over is New(s); the result is a Mapper if s is one.
+// Over is New(s); the result is a Mapper or a Keeper if s is one.
 func Over(s storage.Storage) (storage.Storage, *Storage) {
 	r := New(s)
-	if m, ok := s.(storage.Mapper); ok {
+	m, maps := s.(storage.Mapper)
+	k, keeps := s.(storage.Keeper)
+	switch {
+	case maps && keeps:
+		return struct {
+			*Storage
+			storage.Mapper
+			storage.Keeper
+		}{r, m, k}, r
+	case maps:
 		return struct {
 			*Storage
 			storage.Mapper
 		}{r, m}, r
+	case keeps:
+		return struct {
+			*Storage
+			storage.Keeper
+		}{r, k}, r
 	}
 	return r, r
 }

@@ -1,0 +1,37 @@
+package cache
+
+import (
+	"errors"
+	"io/fs"
+	"log/slog"
+	"strings"
+
+	"github.com/lsiofs/lsiofs/cmd/lsiofs/terminal"
+	"github.com/lsiofs/lsiofs/pipeline"
+	"github.com/lsiofs/lsiofs/pipeline/storage/cached"
+)
+
+// Use opens a cache's directory for work, and closes it. dir is "" for the user's own: that
+// there is none is then said, and no error.
+func Use(dir string, u *terminal.UI, log *slog.Logger, work func(*cached.Directory) error) error {
+	path, err := pipeline.CacheDirectory(dir)
+	if err != nil {
+		return err
+	}
+	d, err := cached.OpenDirectory(path, log)
+	if dir == "" && errors.Is(err, fs.ErrNotExist) {
+		u.Notef("there is no cache yet: %s does not exist", path)
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	return errors.Join(work(d), d.Close())
+}
+
+// Canonical is the URL by which the cache knows what the user means: without a query, which
+// may hold secrets, and without a slash at the end.
+func Canonical(url string) string {
+	url, _, _ = strings.Cut(url, "?")
+	return strings.TrimRight(url, "/")
+}

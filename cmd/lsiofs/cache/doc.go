@@ -1,0 +1,9 @@
+// Package cache does the work of the verb cache: it shows what the disk cache of buckets and
+// web servers holds, checks it, and removes from it. Mounts may use the cache meanwhile.
+//
+//	directory ──► objects ──► Show    a line for each folder of objects
+//	                     ├──► Verify  every page against its sum
+//	                     └──► Clean   what no mount uses
+//
+// The directory's format is that of package pipeline/storage/cached.
+package cache

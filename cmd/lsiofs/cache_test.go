@@ -1,0 +1,166 @@
+package main
+
+import (
+	"encoding/json"
+	"fmt"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/lsiofs/lsiofs/cmd/lsiofs/exit"
+	"github.com/lsiofs/lsiofs/pipeline/storage/remote/unkind"
+)
+
+// atServer serves the files of a dataset, and gives their URL and how many bodies were asked for.
+func atServer(t *testing.T, dir string) (url string, bodies func() int) {
+	_, url, bodies = served(t, dir)
+	return url, bodies
+}
+
+func served(t *testing.T, dir string) (server *unkind.Server, url string, bodies func() int) {
+	t.Helper()
+	server = unkind.New()
+	paths, err := filepath.Glob(filepath.Join(dir, "[^.]*"))
+	require.NoError(t, err)
+	var names []string
+	for _, p := range paths {
+		b, err := os.ReadFile(p)
+		require.NoError(t, err)
+		names = append(names, filepath.Base(p))
+		server.PutBytes("sets/train/"+filepath.Base(p), b)
+	}
+	server.PutBytes("sets/train/list.txt", []byte(strings.Join(names, "\n")))
+	h := httptest.NewServer(server)
+	t.Cleanup(h.Close)
+	return server, h.URL + "/sets/train/list.txt", func() (n int) {
+		for _, r := range server.Log() {
+			if r.Method == "GET" && !strings.HasSuffix(r.Path, ".txt") {
+				n++
+			}
+		}
+		return n
+	}
+}
+
+// The life of a cache, by its commands: filled, shown, read from, damaged, repaired, cleaned.
+func TestTheCacheByItsCommands(t *testing.T) {
+	data := dataset(t)
+	url, bodies := atServer(t, data)
+	dir := []string{"--cache-dir", filepath.Join(t.TempDir(), "cache")}
+	with := func(args ...string) []string { return append(args, dir...) }
+	want := ok(t, "cat", data).stdout
+
+	r := ok(t, with("cache", "warm", url+"?sig=secret")...)
+	require.Contains(t, r.stdout, "of "+url+" in "+dir[1])
+	require.NotContains(t, r.stdout+r.stderr, "secret")
+	before := bodies()
+	require.True(t, want == ok(t, with("cat", url)...).stdout)
+	require.Equal(t, before, bodies(), "all comes from the cache")
+	require.True(t, want == ok(t, with("cat", url, "--cache-size", "off")...).stdout)
+	require.Greater(t, bodies(), before)
+
+	folder := strings.TrimSuffix(url, "/list.txt")
+	r = ok(t, with("cache", "show")...)
+	require.Regexp(t, `(?m)^FOLDER +OBJECTS +CACHED +OF +ON DISK +USED +IN USE$`, r.stdout)
+	require.Regexp(t, "(?m)^"+folder+` .*within the hour +no$`, r.stdout)
+	var shown struct {
+		URL            string `json:"url"`
+		Bytes, Objects int64
+		Cached         int64 `json:"cached_bytes"`
+		InUse          int   `json:"in_use"`
+	}
+	require.NoError(t, json.Unmarshal([]byte(ok(t, with("cache", "show", "--json")...).stdout), &shown))
+	require.Equal(t, folder, shown.URL)
+	require.Positive(t, shown.Objects)
+	require.Equal(t, shown.Bytes, shown.Cached)
+
+	require.Contains(t, ok(t, with("cache", "verify")...).stdout, "0 pages bad, 0 objects damaged")
+	files, err := filepath.Glob(filepath.Join(dir[1], "v1", "*", "*.data"))
+	require.NoError(t, err)
+	require.NotEmpty(t, files)
+	flip(t, files[0], 100)
+	r = lsiofs(t, with("cache", "verify")...)
+	require.Equal(t, exit.Verify, r.code, r.stderr)
+	require.Contains(t, r.stdout, "1 page of 4 KiB not as written")
+	require.Contains(t, r.stderr, "--repair")
+	require.Contains(t, ok(t, with("cache", "verify", "--repair")...).stdout, "dropped, and fetched again")
+	require.Contains(t, ok(t, with("cache", "verify")...).stdout, "0 pages bad")
+	before = bodies()
+	require.True(t, want == ok(t, with("cat", url)...).stdout)
+	require.Equal(t, before+1, bodies(), "the page alone is fetched again")
+
+	require.Contains(t, ok(t, with("cache", "clean", "--unused", "1d")...).stdout, "removed 0 objects")
+	require.Contains(t, ok(t, with("cache", "clean", folder+"/other/")...).stdout, "removed 0 objects")
+	require.Contains(t, ok(t, with("cache", "clean", folder+"/")...).stdout, fmt.Sprintf("removed %d object", shown.Objects))
+	r = ok(t, with("cache", "show")...)
+	require.Empty(t, r.stdout)
+	require.Contains(t, r.stderr, "the cache is empty")
+	require.JSONEq(t, `{"removed": 0, "in_use": 0, "freed_bytes": 0}`, ok(t, with("cache", "clean", "--all", "--json")...).stdout)
+
+	r = lsiofs(t, with("cache", "warm", data)...)
+	require.Equal(t, exit.Usage, r.code)
+	require.Contains(t, r.stderr, "there is no cache to fill")
+}
+
+func flip(t *testing.T, path string, at int64) {
+	f, err := os.OpenFile(path, os.O_RDWR, 0)
+	require.NoError(t, err)
+	defer f.Close()
+	var b [1]byte
+	_, err = f.ReadAt(b[:], at)
+	require.NoError(t, err)
+	b[0] ^= 1
+	_, err = f.WriteAt(b[:], at)
+	require.NoError(t, err)
+}
+
+func TestACacheThatDoesNotExistIsNoError(t *testing.T) {
+	t.Setenv("XDG_CACHE_HOME", t.TempDir())
+	for _, args := range [][]string{{"show"}, {"verify"}, {"clean", "--all"}} {
+		r := ok(t, append([]string{"cache"}, args...)...)
+		require.Empty(t, r.stdout)
+		require.Contains(t, r.stderr, "there is no cache yet")
+	}
+}
+
+// Too little room is an error of warm, which has nothing else to do, and a warning of a mount.
+func TestACacheThatIsTooSmallToFill(t *testing.T) {
+	url, _ := atServer(t, dataset(t))
+	small := []string{"--cache-dir", filepath.Join(t.TempDir(), "cache"), "--cache-size", "16KiB"}
+	r := lsiofs(t, append([]string{"cache", "warm", url}, small...)...)
+	require.Equal(t, exit.Failure, r.code, r.stderr)
+	require.Contains(t, r.stderr, "--cache-size")
+
+	needMount(t)
+	mnt := t.TempDir()
+	t.Cleanup(func() { endDaemon(t, mnt) })
+	r = ok(t, append([]string{"mount", url, mnt, "--daemon", "--warm"}, small...)...)
+	require.Contains(t, r.stderr, "not all of the dataset is in the cache")
+	require.True(t, ok(t, "cat", url, "--cache-size", "off").stdout == read(t, mnt, "worker-0.tar"))
+	var status map[string]any
+	require.NoError(t, json.Unmarshal([]byte(read(t, mnt, "status.json")), &status))
+	require.Contains(t, fmt.Sprint(status), "bad_pages")
+}
+
+// Ctrl-C ends a filling of which nothing comes, and what came before stays.
+func TestAFillingThatIsInterrupted(t *testing.T) {
+	data := dataset(t)
+	server, url, _ := served(t, data)
+	dir := filepath.Join(t.TempDir(), "cache")
+	ok(t, "index", url, "--cache-size", "off")
+	server.On(unkind.Method("GET"), unkind.Hang()).After(2) // the list, and one part
+	for _, args := range [][]string{{"cache", "warm", url}, {"mount", url, t.TempDir(), "--warm"}} {
+		asked := len(server.Log())
+		c := program(t, append(args, "--cache-dir", dir)...)
+		require.NoError(t, c.Start())
+		require.Eventually(t, func() bool { return len(server.Log()) > asked+2 }, time.Minute, time.Millisecond)
+		require.NoError(t, c.Process.Signal(os.Interrupt))
+		require.Error(t, c.Wait())
+		require.EqualValues(t, exit.Interrupted, c.ProcessState.ExitCode())
+	}
+}

@@ -1,0 +1,174 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/lsiofs/lsiofs/cmd/lsiofs/cache"
+	"github.com/lsiofs/lsiofs/cmd/lsiofs/exit"
+	"github.com/lsiofs/lsiofs/cmd/lsiofs/opening"
+	"github.com/lsiofs/lsiofs/cmd/lsiofs/terminal"
+	"github.com/lsiofs/lsiofs/pipeline"
+	"github.com/lsiofs/lsiofs/pipeline/spec"
+	"github.com/lsiofs/lsiofs/pipeline/storage/cached"
+)
+
+func newCacheCommand(g *globals) *cobra.Command {
+	c := &cobra.Command{
+		Use:   "cache",
+		Short: "Show, check, fill and clean the disk cache of buckets and web servers",
+		Long: `What was read of a bucket or a web server is kept on a disk (--cache-dir), so that the
+next epoch, or the next run, does not fetch it again. A mount looks after its cache by
+itself. These commands are for looking at it, for filling it before it is needed, and
+for taking the room back. Mounts may use the cache meanwhile.`,
+		Example: `  lsiofs cache show
+  lsiofs cache warm s3://bucket/train
+  lsiofs cache clean --unused 30d`,
+		Args: cobra.ArbitraryArgs,
+		RunE: runParent,
+	}
+	c.AddCommand(newCacheShowCommand(g), newCacheVerifyCommand(g), newCacheCleanCommand(g), newCacheWarmCommand(g))
+	return c
+}
+
+func newCacheShowCommand(g *globals) *cobra.Command {
+	dir := ""
+	c := &cobra.Command{
+		Use:   "show",
+		Short: "List what is in the cache, by folder",
+		Long: `Lists the folders of buckets and web servers of which something is in the cache: how many
+objects, how many of their bytes are here, what that takes on the disk, when it was
+used last, and whether a mount uses it now.`,
+		Example: `  lsiofs cache show
+  lsiofs cache show --cache-dir /nvme/lsiofs --json | jq .cached_bytes`,
+		Args: exactArgs(),
+		RunE: func(c *cobra.Command, _ []string) error {
+			return cache.Use(dir, g.ui, g.log(), func(d *cached.Directory) error {
+				return cache.Show(c.Context(), d, time.Now(), g.ui)
+			})
+		},
+	}
+	addCacheDir(c.Flags(), &dir)
+	return c
+}
+
+func newCacheVerifyCommand(g *globals) *cobra.Command {
+	dir, repair := "", false
+	c := &cobra.Command{
+		Use:   "verify",
+		Short: "Check every page in the cache against its checksum",
+		Long: `Reads all that is in the cache, and lists what is not as it was written, by object; then
+the command ends with code ` + fmt.Sprint(int(exit.Verify)) + `. Readers check each page themselves, and fetch a bad one
+again: this finds a failing disk before they do. It does not compare with the bucket:
+lsiofs verify URL reads that.`,
+		Example: `  lsiofs cache verify
+  lsiofs cache verify --repair`,
+		Args: exactArgs(),
+		RunE: func(c *cobra.Command, _ []string) error {
+			return cache.Use(dir, g.ui, g.log(), func(d *cached.Directory) error {
+				return cache.Verify(c.Context(), d, repair, g.ui)
+			})
+		},
+	}
+	addCacheDir(c.Flags(), &dir)
+	c.Flags().BoolVar(&repair, "repair", false, "drop what is bad: it is fetched again when it is read")
+	return c
+}
+
+func newCacheCleanCommand(g *globals) *cobra.Command {
+	dir, all := "", false
+	var unused cache.Unused
+	c := &cobra.Command{
+		Use:   "clean [URL]",
+		Short: "Remove from the cache what no mount uses",
+		Long: `Removes objects from the cache: those of URL and below it, those that were not used for
+some time (--unused), those that are both, or all. What a mount uses stays.`,
+		Example: `  lsiofs cache clean s3://bucket/old
+  lsiofs cache clean --unused 30d
+  lsiofs cache clean --all`,
+		Args: cobra.MaximumNArgs(1),
+		RunE: func(c *cobra.Command, args []string) error {
+			which := cached.Which{UnusedFor: time.Duration(unused), Now: time.Now()}
+			switch {
+			case all && (len(args) > 0 || unused > 0):
+				return exit.Usagef("--all is everything: leave out URL and --unused, or --all")
+			case !all && len(args) == 0 && unused == 0:
+				return exit.Usagef("say what to remove: a URL, --unused 30d, or --all")
+			case len(args) > 0:
+				if which.URL = cache.Canonical(args[0]); which.URL == "" {
+					return exit.Usagef("%q is no URL: name one as lsiofs cache show does, or say --all", args[0])
+				}
+			}
+			return cache.Use(dir, g.ui, g.log(), func(d *cached.Directory) error {
+				return cache.Clean(c.Context(), d, which, g.ui)
+			})
+		},
+	}
+	addCacheDir(c.Flags(), &dir)
+	c.Flags().Var(&unused, "unused", "only what was not used for so long")
+	c.Flags().BoolVar(&all, "all", false, "everything")
+	return c
+}
+
+func newCacheWarmCommand(g *globals) *cobra.Command {
+	d := &datasetFlags{}
+	c := &cobra.Command{
+		Use:   "warm URL",
+		Short: "Fetch all of a dataset into the cache",
+		Long: `Fetches what is missing of a dataset's shards into the cache, in large parts, and indexes
+it where it is not indexed yet: before machines with GPUs are rented, say. It fails
+where the cache has no room for all of it; what was fetched stays. Interrupted, it goes
+on from there the next time.`,
+		Example: `  lsiofs cache warm s3://bucket/train
+  lsiofs cache warm 's3://bucket/train/shard-{000..146}.tar' --cache-dir /nvme/lsiofs --cache-size 200GiB`,
+		Args: exactArgs("URL"),
+		RunE: func(c *cobra.Command, args []string) error { return runCacheWarm(c.Context(), d, args[0], g) },
+	}
+	d.add(c)
+	return c
+}
+
+// warmed is what warm says when it is done.
+type warmed struct {
+	Dataset string       `json:"dataset"`
+	Bytes   int64        `json:"bytes"` // of the dataset's shards
+	Cache   cached.Stats `json:"cache"`
+}
+
+func runCacheWarm(ctx context.Context, o *datasetFlags, dataset string, g *globals) error {
+	s, _, err := o.resolve(dataset)
+	if err != nil {
+		return err
+	}
+	s.Cache.Warm = true
+	if err := s.Validate(); err != nil {
+		return exit.With(exit.Usage, err)
+	}
+	s.Read = spec.ReadScan // no record is read: no spool
+	d, err := opening.OpenShowing(ctx, g.ui, g.log(), s)
+	if err != nil {
+		return err
+	}
+	return opening.Close(d, warm(ctx, d, g.ui), g.log())
+}
+
+func warm(ctx context.Context, d *pipeline.Dataset, u *terminal.UI) error {
+	view := opening.NewFilling(u)
+	defer view.Clear()
+	w := warmed{Dataset: d.Spec().Dataset}
+	err := opening.Fill(ctx, d, func(f opening.Filled) {
+		w.Bytes = f.BytesTotal
+		view.Show(f)
+	})
+	if err != nil {
+		return err
+	}
+	w.Cache = *d.Status().Cache
+	if u.JSON {
+		return u.Emit(w)
+	}
+	return u.Printf("%s of %s in %s\n", terminal.Bytes(w.Bytes), w.Dataset, w.Cache.Dir)
+}

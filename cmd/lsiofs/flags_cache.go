@@ -1,0 +1,77 @@
+package main
+
+import (
+	"fmt"
+	"math"
+
+	"github.com/dustin/go-humanize"
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+
+	"github.com/lsiofs/lsiofs/cmd/lsiofs/terminal"
+	"github.com/lsiofs/lsiofs/pipeline/spec"
+	"github.com/lsiofs/lsiofs/pipeline/storage/cached"
+)
+
+// addCache defines the flags of the disk cache that all commands have which read a dataset.
+func addCache(f *pflag.FlagSet, c *spec.Cache) {
+	addCacheDir(f, &c.Dir)
+	f.Var(cacheSizeValue{c}, "cache-size", "how much the cache of all datasets may take of its disk: auto (room for this dataset, or half of what is free), off, a size, or a percentage of the file system; given for a directory on a network file system, that is cached, too")
+	f.Var(cacheReserveValue{&c.ReserveBytes}, "cache-reserve", "what the cache leaves free of the file system: auto (a tenth, at most 20GiB) or a size")
+}
+
+func addCacheDir(f *pflag.FlagSet, dir *string) {
+	f.StringVar(dir, "cache-dir", *dir, "the `directory`, on a disk of this machine, where what was read of buckets and web servers is kept (default: lsiofs/data in the user's cache directory)")
+}
+
+// addFill defines the flags of those that may fill a cache.
+func addFill(c *cobra.Command, s *spec.Cache) {
+	s.Fill = spec.FillAuto
+	enumFlag(c, "cache-fill", "fetch what nobody has read yet into the cache, once something was read, while no reader waits for the network", &s.Fill, spec.FillAuto, spec.FillOff)
+	c.Flags().BoolVar(&s.Warm, "warm", false, "fetch all of the dataset into the cache before it is mounted")
+}
+
+// cacheSizeValue is --cache-size.
+type cacheSizeValue struct{ c *spec.Cache }
+
+func (v cacheSizeValue) String() string {
+	if v.c == nil {
+		return "auto"
+	}
+	return cached.Size{Off: v.c.Off, Bytes: v.c.SizeBytes, Percent: v.c.SizePercent}.String()
+}
+
+func (v cacheSizeValue) Set(text string) error {
+	s, err := cached.ParseSize(text)
+	if err == nil {
+		v.c.Off, v.c.SizeBytes, v.c.SizePercent = s.Off, s.Bytes, s.Percent
+	}
+	return err
+}
+
+func (v cacheSizeValue) Type() string { return "size|N%|auto|off" }
+
+// cacheReserveValue is --cache-reserve.
+type cacheReserveValue struct{ p *int64 }
+
+func (v cacheReserveValue) String() string {
+	if v.p == nil || *v.p < 0 {
+		return "auto"
+	}
+	return terminal.Size(uint64(*v.p))
+}
+
+func (v cacheReserveValue) Set(text string) error {
+	if text == "auto" {
+		*v.p = -1
+		return nil
+	}
+	n, err := humanize.ParseBytes(text)
+	if err != nil || n > math.MaxInt64 {
+		return fmt.Errorf("%q is neither auto nor a size, as 20GiB", text)
+	}
+	*v.p = int64(n)
+	return nil
+}
+
+func (v cacheReserveValue) Type() string { return "size|auto" }

@@ -1,0 +1,78 @@
+package opening
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/dustin/go-humanize"
+
+	"github.com/lsiofs/lsiofs/cmd/lsiofs/exit"
+	"github.com/lsiofs/lsiofs/cmd/lsiofs/terminal"
+	"github.com/lsiofs/lsiofs/pipeline"
+)
+
+// Filled is how far the filling of a cache is.
+type Filled struct {
+	Bytes      int64         `json:"filled_bytes"` // that are there, or on their way
+	BytesTotal int64         `json:"filled_bytes_total"`
+	Elapsed    time.Duration `json:"elapsed_nanos"`
+	Done       bool          `json:"filled"`
+}
+
+// Fill fills the cache of a dataset, and tells tell how far it is, from this goroutine.
+func Fill(ctx context.Context, d *pipeline.Dataset, tell func(Filled)) error {
+	began := time.Now()
+	var f Filled
+	err := d.Warm(ctx, func(done, total int64) {
+		f = Filled{Bytes: done, BytesTotal: total, Elapsed: time.Since(began)}
+		tell(f)
+	})
+	f.Done = true
+	tell(f)
+	if errors.Is(err, pipeline.ErrNoCache) {
+		return exit.With(exit.Usage, err)
+	}
+	return err
+}
+
+// Filling shows a cache that is being filled: a bar on a terminal, a line now and then
+// elsewhere. It is not for concurrent use.
+type Filling struct {
+	ui   *terminal.UI
+	bar  *terminal.Bar
+	pace terminal.Pace
+}
+
+// NewFilling shows a filling.
+func NewFilling(u *terminal.UI) *Filling {
+	return &Filling{ui: u, bar: u.NewBytesBar(terminal.RedrawEvery), pace: terminal.NewPace()}
+}
+
+// Show takes the next state.
+func (v *Filling) Show(f Filled) {
+	switch {
+	case f.Done:
+		v.bar.Clear()
+	case v.ui.JSON:
+		if v.pace.Due(f.Elapsed) {
+			v.ui.WriteProgress(f)
+		}
+	case v.ui.Terminal:
+		v.bar.Draw("filling the cache", f.Bytes, f.BytesTotal)
+	case v.pace.Due(f.Elapsed):
+		v.ui.Notef("filling the cache: %s", f)
+	}
+}
+
+// Clear takes the bar off the screen.
+func (v *Filling) Clear() { v.bar.Clear() }
+
+func (f Filled) String() string {
+	percent := 100.0
+	if f.BytesTotal > 0 {
+		percent = 100 * float64(f.Bytes) / float64(f.BytesTotal)
+	}
+	return fmt.Sprintf("%s of %s (%.0f %%)", humanize.IBytes(uint64(f.Bytes)), humanize.IBytes(uint64(f.BytesTotal)), percent)
+}

@@ -1,0 +1,366 @@
+package pipeline
+
+import (
+	"bytes"
+	"context"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"golang.org/x/sys/unix"
+
+	"github.com/lsiofs/lsiofs/pipeline/order"
+	"github.com/lsiofs/lsiofs/pipeline/spec"
+	"github.com/lsiofs/lsiofs/pipeline/storage/cached"
+	"github.com/lsiofs/lsiofs/pipeline/storage/profile"
+	"github.com/lsiofs/lsiofs/pipeline/unpack/synthetic"
+)
+
+// cachedSpec is for the dataset at the server, with a cache in a directory of its own.
+func cachedSpec(t *testing.T, w served) spec.Spec {
+	s := testSpec(t, w.url)
+	s.Cache = spec.Cache{Dir: filepath.Join(t.TempDir(), "cache"), ReserveBytes: 0, Fill: spec.FillOff}
+	return s
+}
+
+// bodies is how many answers with bytes of objects the server has given.
+func (w served) bodies() (n int) {
+	for _, r := range w.server.Log() {
+		if r.Method == "GET" {
+			n++
+		}
+	}
+	return n
+}
+
+// openClosing is open for datasets that a test closes itself.
+func openClosing(t *testing.T, s spec.Spec) *Dataset {
+	t.Helper()
+	d, err := Open(t.Context(), s, Options{})
+	require.NoError(t, err)
+	return d
+}
+
+// What was read once comes from the disk the next time, whatever the order: also after the
+// dataset was closed, and without the server being asked for a byte.
+func TestWhatWasReadOfAServerIsReadFromTheCache(t *testing.T) {
+	for name, shape := range map[string]synthetic.Shape{
+		"tar":       {Format: "tar", RecordBytes: 4096},
+		"tar.gz":    {Format: "tar", Codec: "gz", RecordBytes: 4096},
+		"jsonl.zst": {Format: "jsonl", Codec: "zst"},
+		"tfrecord":  {Format: "tfrecord"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := serveShards(t, shape, 60)
+			local := testSpec(t, w.dir)
+			s := cachedSpec(t, w)
+			s.Cache.SizeBytes = 1 << 30
+			d := openClosing(t, s)
+			require.Equal(t, sums(t, open(t, local), local, nil), sums(t, d, s, nil))
+			require.NoError(t, d.Warm(t.Context(), func(done, total int64) { require.LessOrEqual(t, done, total) }))
+			st := d.Status().Cache
+			require.Equal(t, "on", st.State, st.Reason)
+			require.Equal(t, 1.0, st.Fill)
+			require.NoError(t, d.Close())
+
+			before := w.bodies()
+			for _, shuffle := range []spec.Shuffle{spec.ShuffleReservoir, spec.ShuffleFull, spec.ShuffleNone} {
+				s.Order.Shuffle, local.Order.Shuffle = shuffle, shuffle
+				d = openClosing(t, s)
+				done := []order.Done{order.First(50, s.Order)}
+				require.Equal(t, sums(t, open(t, local), local, done), sums(t, d, s, done))
+				require.Zero(t, d.Status().Cache.Misses)
+				require.Positive(t, d.Status().Cache.Hits)
+				require.NoError(t, d.Close())
+			}
+			require.Equal(t, before, w.bodies(), "no byte was asked for")
+		})
+	}
+}
+
+// The index pass of a dataset that is in the cache asks the server for nothing but names.
+func TestAnIndexIsBuiltFromTheCache(t *testing.T) {
+	w := serveShards(t, synthetic.Shape{Format: "tar", RecordBytes: 4096}, 60)
+	s := cachedSpec(t, w)
+	d := openClosing(t, s)
+	want := d.Fingerprint()
+	require.NoError(t, d.Warm(t.Context(), func(int64, int64) {}))
+	require.NoError(t, d.Close())
+	before := w.bodies()
+	s.IndexDir = t.TempDir()
+	require.Equal(t, want, open(t, s).Fingerprint())
+	require.Equal(t, before, w.bodies())
+}
+
+// Verifying looks at what the server has, not at what was kept of it.
+func TestVerifyingPassesByTheCache(t *testing.T) {
+	w := serveShards(t, synthetic.Shape{Format: "tfrecord"}, 60)
+	s := cachedSpec(t, w)
+	d := open(t, s)
+	require.NoError(t, d.Warm(t.Context(), func(int64, int64) {}))
+	before := w.bodies()
+	report, err := d.VerifyShards(t.Context(), nil)
+	require.NoError(t, err)
+	require.Empty(t, report.Findings)
+	require.Greater(t, w.bodies(), before)
+}
+
+// An object that is overwritten has another name in the cache: none of its old bytes is read.
+func TestAnObjectThatIsOverwrittenIsFetchedAnew(t *testing.T) {
+	w := serveShards(t, synthetic.Shape{Format: "tar", RecordBytes: 4096}, 60)
+	s := cachedSpec(t, w)
+	d := openClosing(t, s)
+	require.NoError(t, d.Warm(t.Context(), func(int64, int64) {}))
+	require.NoError(t, d.Close())
+	other := serveShards(t, synthetic.Shape{Format: "tar", RecordBytes: 4096}, 61)
+	for _, name := range w.names {
+		b, err := os.ReadFile(filepath.Join(other.dir, name))
+		require.NoError(t, err)
+		w.server.PutBytes("train/"+name, b)
+	}
+	local := testSpec(t, other.dir)
+	require.Equal(t, sums(t, open(t, local), local, nil), sums(t, open(t, s), s, nil))
+}
+
+// Where there are no versions, nothing is kept: it could not be told from what follows.
+func TestObjectsWithoutVersionsAreNotKept(t *testing.T) {
+	w := serveShards(t, synthetic.Shape{Format: "tar", RecordBytes: 4096}, 60)
+	for _, name := range w.names {
+		w.server.Bare("train/" + name)
+	}
+	s := cachedSpec(t, w)
+	s.Remote.Unversioned = true
+	d := open(t, s)
+	local := testSpec(t, w.dir)
+	require.Equal(t, sums(t, open(t, local), local, nil), sums(t, d, s, nil))
+	require.Zero(t, d.Status().Cache.Written)
+	require.ErrorIs(t, d.Warm(t.Context(), func(int64, int64) {}), cached.ErrNotFilled)
+}
+
+// A fill begins when something is read, and not before: who only looks at a mount pays for
+// nothing.
+func TestTheFillBeginsWithTheFirstRead(t *testing.T) {
+	w := serveShards(t, synthetic.Shape{Format: "tar", RecordBytes: 40 << 10}, 60)
+	s := cachedSpec(t, w)
+	s.Cache.Fill = spec.FillAuto
+	s.MemoryBytes = 1 << 20
+	d := open(t, s)
+	before := w.bodies()
+	_, err := d.Set(t.Context(), 0, nil, s.Deal)
+	require.NoError(t, err)
+	_, err = d.Describe()
+	require.NoError(t, err)
+	require.Equal(t, before, w.bodies())
+	require.Less(t, d.Status().Cache.Fill, 1.0)
+	readFirst(t, d, s, 1000)
+	require.Eventually(t, func() bool { return d.Status().Cache.Fill == 1 }, time.Minute, time.Millisecond)
+}
+
+// A directory that can't be used is an error for those who asked for a cache, in words; for
+// others it is a warning, and the dataset is read without one.
+func TestDirectoriesThatNoCacheCanBeIn(t *testing.T) {
+	w := serveShards(t, synthetic.Shape{Format: "tar", RecordBytes: 4096}, 20)
+	local := testSpec(t, w.dir)
+	want := sums(t, open(t, local), local, nil)
+	for name, c := range map[string]struct {
+		make  func(dir string) error
+		words string
+	}{
+		"a file":              {func(dir string) error { return os.WriteFile(dir, nil, 0o600) }, "it is no directory"},
+		"others may use it":   {func(dir string) error { return os.Mkdir(dir, 0o755) }, "chmod 700"},
+		"it is not empty":     {func(dir string) error { return os.MkdirAll(filepath.Join(dir, "letters"), 0o700) }, "no cache of lsiofs"},
+		"it is somebody's":    {strangersDirectory, "it belongs to user"},
+		"a link":              {func(dir string) error { return os.Symlink(os.TempDir(), dir) }, "links are not followed"},
+		"below a file":        {func(dir string) error { return os.WriteFile(filepath.Dir(dir), nil, 0o600) }, "not a directory"},
+		"another one's cache": {anothersCache, "another program's cache"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			if name == "it is somebody's" && os.Geteuid() != 0 {
+				t.Skip("only root gives directories away")
+			}
+			home := filepath.Join(t.TempDir(), "home")
+			dir := filepath.Join(home, "lsiofs", "data")
+			if name != "below a file" {
+				require.NoError(t, os.MkdirAll(filepath.Dir(dir), 0o700))
+			} else {
+				require.NoError(t, os.MkdirAll(home, 0o700))
+			}
+			require.NoError(t, c.make(dir))
+			s := testSpec(t, w.url)
+			s.Cache = spec.Cache{Dir: dir, Fill: spec.FillOff}
+			_, err := Open(t.Context(), s, Options{})
+			require.ErrorContains(t, err, c.words)
+			require.ErrorContains(t, err, dir)
+
+			t.Setenv("XDG_CACHE_HOME", home)
+			s.Cache.Dir = ""
+			var log bytes.Buffer
+			d, err := Open(t.Context(), s, Options{Log: slog.New(slog.NewTextHandler(&log, nil))})
+			require.NoError(t, err)
+			require.Equal(t, want, sums(t, d, s, nil))
+			require.Nil(t, d.Status().Cache)
+			require.ErrorIs(t, d.Warm(t.Context(), nil), ErrNoCache)
+			require.NoError(t, d.Close())
+			require.Contains(t, log.String(), "level=WARN")
+			require.Contains(t, log.String(), c.words)
+			require.Contains(t, log.String(), "--cache-size off")
+		})
+	}
+}
+
+func strangersDirectory(dir string) error {
+	if err := os.Mkdir(dir, 0o700); err != nil {
+		return err
+	}
+	return os.Chown(dir, 12345, 12345)
+}
+
+func anothersCache(dir string) error {
+	if err := os.Mkdir(dir, 0o700); err != nil {
+		return err
+	}
+	return os.WriteFile(filepath.Join(dir, "CACHEDIR.TAG"), []byte("Signature: 8a477f597d28d172789f06886806bc55\n# borg\n"), 0o600)
+}
+
+// A cache that goes wrong under a dataset changes no byte, and no read fails.
+func TestNothingThatBefallsTheCacheIsAReaders(t *testing.T) {
+	w := serveShards(t, synthetic.Shape{Format: "tar", RecordBytes: 20 << 10}, 60)
+	local := testSpec(t, w.dir)
+	want := sums(t, open(t, local), local, nil)
+	each := func(t *testing.T, dir, ending string, change func(path string)) {
+		paths, err := filepath.Glob(filepath.Join(dir, "v1", "*", "*"+ending))
+		require.NoError(t, err)
+		require.Len(t, paths, servedShards)
+		for _, p := range paths {
+			change(p)
+		}
+	}
+	for name, befall := range map[string]func(t *testing.T, dir string){
+		"it is removed": func(t *testing.T, dir string) { require.NoError(t, os.RemoveAll(dir)) },
+		"all is flipped": func(t *testing.T, dir string) {
+			each(t, dir, ".data", func(path string) {
+				b, err := os.ReadFile(path)
+				require.NoError(t, err)
+				for i := range b {
+					b[i] ^= 0x40
+				}
+				f, err := os.OpenFile(path, os.O_WRONLY, 0)
+				require.NoError(t, err)
+				_, err = f.Write(b)
+				require.NoError(t, err)
+				require.NoError(t, f.Close())
+			})
+		},
+		"data is truncated": func(t *testing.T, dir string) {
+			each(t, dir, ".data", func(path string) { require.NoError(t, os.Truncate(path, 5000)) })
+		},
+		"sums are truncated": func(t *testing.T, dir string) {
+			each(t, dir, ".sums", func(path string) { require.NoError(t, os.Truncate(path, 5000)) })
+		},
+	} {
+		for _, when := range []string{"while it is open", "while it is closed"} {
+			t.Run(name+" "+when, func(t *testing.T) {
+				s := cachedSpec(t, w)
+				d := openClosing(t, s)
+				require.NoError(t, d.Warm(t.Context(), func(int64, int64) {}))
+				if when == "while it is closed" {
+					require.NoError(t, d.Close())
+					befall(t, s.Cache.Dir)
+					d = openClosing(t, s)
+				} else {
+					befall(t, s.Cache.Dir)
+				}
+				for range 2 {
+					require.Equal(t, want, sums(t, d, s, nil))
+				}
+				require.NoError(t, d.Close())
+			})
+		}
+	}
+}
+
+// A disk that is too small is used as far as it goes.
+func TestADiskThatIsTooSmall(t *testing.T) {
+	dir := t.TempDir()
+	if err := unix.Mount("tmpfs", dir, "tmpfs", 0, "size=2m,mode=0700"); err != nil {
+		if os.Getenv("CI") == "true" {
+			t.Fatal(err)
+		}
+		t.Skip("mounting takes root: ", err)
+	}
+	t.Cleanup(func() { require.NoError(t, unix.Unmount(dir, 0)) })
+	w := serveShards(t, synthetic.Shape{Format: "tar", RecordBytes: 20 << 10}, 60)
+	local := testSpec(t, w.dir)
+	want := sums(t, open(t, local), local, nil)
+	s := cachedSpec(t, w)
+	s.Cache.Dir, s.Cache.SizeBytes = dir, 1<<30
+	d := openClosing(t, s)
+	for range 2 {
+		require.Equal(t, want, sums(t, d, s, nil))
+	}
+	st := d.Status().Cache
+	require.Positive(t, st.Hits)
+	require.Greater(t, st.Misses, st.Written, "some were fetched twice")
+	require.NoError(t, d.Close())
+}
+
+// A network file system is cached only for those who ask for that, and a disk never.
+func TestOnlyNetworkFileSystemsAreCached(t *testing.T) {
+	w := serveShards(t, synthetic.Shape{Format: "tar", RecordBytes: 4096}, 60)
+	network := profile.Defaults(profile.KindNetwork)
+	disk := profile.Defaults(profile.KindSSD)
+	local := testSpec(t, w.dir)
+	want := sums(t, open(t, local), local, nil)
+	for name, c := range map[string]struct {
+		profile profile.Profile
+		size    int64
+		cached  bool
+	}{
+		"a network's, asked for": {network, 1 << 30, true},
+		"a network's":            {network, 0, false},
+		"a disk":                 {disk, 1 << 30, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Setenv("XDG_CACHE_HOME", t.TempDir())
+			s := testSpec(t, w.dir)
+			s.Cache = spec.Cache{SizeBytes: c.size, Fill: spec.FillOff}
+			d, err := Open(context.Background(), s, Options{Storage: &c.profile})
+			require.NoError(t, err)
+			defer func() { require.NoError(t, d.Close()) }()
+			require.Equal(t, want, sums(t, d, s, nil))
+			st := d.Status().Cache
+			require.Equal(t, c.cached, st != nil)
+			if !c.cached {
+				return
+			}
+			require.NoError(t, d.Warm(t.Context(), func(int64, int64) {}))
+			misses := d.Status().Cache.Misses
+			require.Equal(t, want, sums(t, d, s, nil))
+			require.Equal(t, misses, d.Status().Cache.Misses)
+		})
+	}
+}
+
+// What an order has open is about what was simulated (GB; ImageNet's 1.28 M records of 117 KB,
+// and 2 M of 12.5 KB).
+func TestOpenBytes(t *testing.T) {
+	const gb = 1e9
+	for _, c := range []struct {
+		records, recordBytes, chunkBytes float64
+		want                             float64
+	}{
+		{1.28e6, 117e3, 337e3, 2.7}, {1.28e6, 117e3, 4.25e6, 8.3}, {1.28e6, 117e3, 16.7e6, 11.8},
+		{2e6, 12.5e3, 265e3, 0.8}, {2e6, 12.5e3, 1.03e6, 1.1}, {2e6, 12.5e3, 4.04e6, 1.6},
+		{4e6, 1.2e3, 153e3, 0.12},
+	} {
+		o := spec.Default().Order
+		got := float64(openBytes(o, c.recordBytes, uint64(c.records), int(c.records*c.recordBytes/c.chunkBytes)))
+		require.InEpsilon(t, c.want*gb, got, 0.2, "%v", c)
+		o.Shuffle = spec.ShuffleFull
+		require.InEpsilon(t, c.records*c.recordBytes, openBytes(o, c.recordBytes, uint64(c.records), 1000), 1e-6)
+	}
+	require.Zero(t, openBytes(spec.Default().Order, 1, 0, 0))
+}
