@@ -39,6 +39,11 @@ func NewLimits(budget, tables int64, p profile.Profile) Limits {
 	// could hold all there are.
 	l.TableBytes = min(4*l.SegmentBytes, max(l.SegmentBytes, l.CacheBytes/16))
 	l.WindowBytes = l.CacheBytes / 8
+	if atService(p.Kind) {
+		// What a request takes is waiting: a second of it is worth more memory than
+		// what is kept by chance.
+		l.WindowBytes = l.CacheBytes / 4
+	}
 	l.InFlightBytes = min(p.Ahead.QueuedBytes, 2*p.InFlightBytes, l.CacheBytes/4)
 	l.DecoderBytes = l.CacheBytes / 2
 	l.RawBlockBytes = int(min(max(budget/512, 16<<10), p.Ahead.DecodeBytes))
