@@ -116,18 +116,28 @@ func (r *Reader) readAhead(run *run, k uint64, n int) {
 		return
 	}
 	bytes, records := run.ahead(k + uint64(n))
-	if bytes+run.stretch > r.g.ahead.Bytes || records >= maxAheadRecords/int(max(r.g.open.Load(), 1)) {
+	if bytes+run.stretch > r.reach() || records >= maxAheadRecords/int(max(r.g.open.Load(), 1)) {
 		return
 	}
 	if r.held()+max(run.stretch, r.g.pool.BlockBytes) > r.share()/8*7 {
 		return
 	}
-	planned, err := r.extend(run, run.end(), run.stretch, maxStretchRecords, budget.Ahead)
+	// What is not planned yet would be taken for what somebody waits for.
+	planned, err := r.extend(run, run.end(), run.stretch, int(min(maxStretchRecords, r.walker.Reached(run.end())-run.end())), budget.Ahead)
 	if planned {
 		run.grow(r)
 	} else if err != nil && err != budget.ErrNoRoom {
 		r.g.note(err)
 	}
+}
+
+// reach is how far is read ahead: as far as the storage likes; and of a service, if records come
+// from it, as far as it is told of.
+func (r *Reader) reach() int64 {
+	if r.walker == nil || r.g.told.Chunks {
+		return r.g.ahead.Bytes
+	}
+	return r.walker.Reach(r.g.ahead.Bytes)
 }
 
 // ahead is what of the run lies from record k on.

@@ -9,13 +9,13 @@ import (
 	"github.com/lsiofs/lsiofs/pipeline/storage/profile"
 )
 
-// atService says that a storage is a service, which takes tens of milliseconds and a
+// AtService says that a storage is a service, which takes tens of milliseconds and a
 // fraction of a cent for a request.
-func atService(k profile.Kind) bool { return k == profile.KindObject || k == profile.KindWeb }
+func AtService(k profile.Kind) bool { return k == profile.KindObject || k == profile.KindWeb }
 
 // ByRequests says that what is to be saved is requests: shards lie at a service, or there
 // is a disk cache over a slow storage.
-func (s *Sizes) ByRequests() bool { return atService(s.Storage.Kind) || s.CacheRoomBytes > 0 }
+func (s *Sizes) ByRequests() bool { return AtService(s.Storage.Kind) || s.CacheRoomBytes > 0 }
 
 // Needs are what an epoch takes from a service, and what it takes here to read each chunk
 // once. They are about right, within a tenth or two.
@@ -137,12 +137,6 @@ func (s *Sizes) memoryToScan() int64 {
 
 func roundUp(n, to int64) int64 { return (n + to - 1) / to * to }
 
-// Planned is how much a cache keeps for chunks that pass through it: those that are open,
-// and those that are read ahead.
-func (s *Sizes) Planned() int64 {
-	return s.OpenBytes() + s.KeptAhead()
-}
-
 // KeptAhead is how far all readers together look ahead where chunks go to a cache.
 func (s *Sizes) KeptAhead() int64 {
 	if s.LookaheadBytes > 0 {
@@ -169,10 +163,31 @@ func (s *Sizes) keepsOpen() bool {
 	return s.CacheRoomBytes > 0 && s.CacheRoomBytes >= s.cacheToKeep()
 }
 
-// Share is how much of a cache passes through it: nothing where it holds all.
-func (s *Sizes) Share() int64 {
-	if s.CacheRoomBytes >= s.keptWhole() {
+// Share is how much of a cache is for chunks that pass through it, as shards are read so:
+// those that are open, and those that are read ahead. It is nothing where the cache holds
+// all, or nothing is planned.
+func (s *Sizes) Share(c Choice) int64 {
+	ahead := s.KeptAhead()
+	switch {
+	case s.CacheRoomBytes >= s.keptWhole() || s.allCompressed() || c.Strategy == spec.ReadGather && !c.Chunks:
+		return 0
+	case c.Chunks:
+		ahead += s.OpenBytes()
+	}
+	return min(ahead, s.CacheRoomBytes)
+}
+
+func (s *Sizes) allCompressed() bool { return s.Held.Packed == s.Held.Shards }
+
+// StaleRecords is after how many records of an order hardly any chunk still waits for a record; 0
+// where that may be at any time. One chunk in 150 waits longer.
+func (s *Sizes) StaleRecords() uint64 {
+	o := s.Order
+	if o.Shuffle == spec.ShuffleFull || s.Held.Pieces == 0 {
 		return 0
 	}
-	return min(s.Planned(), s.CacheRoomBytes)
+	lanes := float64(max(o.Lanes, 1))
+	b := max(float64(o.SizeRecords)/lanes, 1)
+	r := max(float64(s.Held.Records)/float64(s.Held.Pieces), 1)
+	return uint64(lanes * float64(max(s.Places, 1)) * (b*(harmonic(r)+5) + 2*r))
 }

@@ -81,7 +81,7 @@ func TestMemoryAndCacheThatAreNamedAreEnough(t *testing.T) {
 		c, err = s.Choose(spec.ReadAuto)
 		require.NoError(t, err)
 		require.True(t, c.Chunks)
-		require.LessOrEqual(t, s.Share(), s.CacheRoomBytes)
+		require.LessOrEqual(t, s.Share(c), s.CacheRoomBytes)
 		s.CacheRoomBytes--
 		c, err = s.Choose(spec.ReadAuto)
 		require.NoError(t, err)
@@ -91,9 +91,12 @@ func TestMemoryAndCacheThatAreNamedAreEnough(t *testing.T) {
 
 func TestACacheThatHoldsAllHasNoShare(t *testing.T) {
 	s := atBucket(2000, 16<<20, 3<<30, spec.Order{Shuffle: spec.ShuffleFull, Lanes: 1})
-	require.Zero(t, s.Share())
+	c := Choice{Strategy: spec.ReadGather, Chunks: true}
+	require.Zero(t, s.Share(c))
 	s = atBucket(2000, 16<<20, 1<<30, spec.Order{Shuffle: spec.ShuffleReservoir, Lanes: 32, SizeRecords: 64 << 10})
-	require.Greater(t, s.Share(), s.OpenBytes())
+	require.Greater(t, s.Share(c), s.OpenBytes())
+	require.EqualValues(t, LeastLookahead, s.Share(Choice{Strategy: spec.ReadScan}), "what is read ahead")
+	require.Zero(t, s.Share(Choice{Strategy: spec.ReadGather}), "nothing is planned")
 }
 
 func TestReadersShareHowFarIsLookedAhead(t *testing.T) {

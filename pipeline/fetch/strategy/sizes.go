@@ -27,7 +27,7 @@ type Sizes struct {
 // Shard is what a choice needs to know of a shard.
 type Shard struct {
 	DecodedBytes    int64
-	StoredBytes     int64 // of its object
+	StoredBytes     int64  // of its object
 	Records, Wanted uint64 // Wanted are those of the part
 	// EntryPoints and Members are as in catalog.Shard, as are Parts.
 	EntryPoints, Members uint64
