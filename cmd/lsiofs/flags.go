@@ -65,6 +65,7 @@ func (d *datasetFlags) add(c *cobra.Command) {
 	d.flags.StringVar(&r.CAFile, "ca-file", r.CAFile, "a `file` of certificates, in PEM, that are trusted beside the system's")
 	d.flags.BoolVar(&r.Unversioned, "unversioned", r.Unversioned, "https: accept files without ETag and Last-Modified, of which only a change of size is seen")
 	d.flags.IntVar(&r.Connections, "connections", r.Connections, "requests to a service at a time at most")
+	sizeFlag(d.flags, "lookahead", "services and disk caches: how far ahead all readers together ask for chunks (0: two seconds of what they read, 128MiB to 2GiB)", &s.Lookahead)
 	d.flags.StringVar(&s.IndexDir, "index-dir", s.IndexDir, "the `directory` where indexes are stored (default: DATASET/.lsiofs where it exists, else the user's cache directory)")
 }
 

@@ -141,8 +141,10 @@ func (w *Walker) forget() {
 		return
 	}
 	w.told = false
-	for piece, o := range w.open {
-		w.plan.takeBack(piece, o.own)
+	if w.to < w.seq.Len() { // else all that it has counted has gone out for good
+		for piece, o := range w.open {
+			w.plan.takeBack(piece, o.own)
+		}
 	}
 	clear(w.open)
 	clear(w.seen)
@@ -157,14 +159,14 @@ func (w *Walker) jump(k uint64, n int) {
 	w.forget()
 	w.moved = true
 	w.asked = min(k+uint64(n), w.seq.Len())
-	w.at, w.to, w.planAt = k, k, w.asked
+	w.at, w.to = k, k
 	w.atBytes, w.toBytes, w.sinceBytes = 0, 0, 0
 	w.reach, w.since = 0, time.Time{}
 	if w.plan.counts() {
 		w.look(w.plan.Reach(0), w.asked)
-		w.planAt = w.asked
 		w.tell()
 	}
+	w.planAt = k + 1
 }
 
 // pass moves to record k, which was looked at.
