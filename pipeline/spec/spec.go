@@ -169,7 +169,7 @@ type Spec struct {
 	// Lookahead is how many bytes ahead of their readers services and disk caches are told
 	// what comes, of all readers together; 0 means as far as their rates ask for.
 	Lookahead int64
-	Remote        Remote
+	Remote    Remote
 }
 
 // Remote is how services are read that have a dataset: buckets and web servers. None of
