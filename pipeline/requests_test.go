@@ -46,7 +46,7 @@ func TestAnEpochAtAServerTakesARequestAChunk(t *testing.T) {
 					s.Deal.Workers, s.Read = readers, spec.ReadAuto
 					want := readTogether(t, open(t, s), s)
 
-					s.Dataset, s.IndexDir, s.MemoryBytes = w.url, t.TempDir(), 24<<20
+					s.Dataset, s.IndexDir, s.MemoryBytes, s.Lookahead = w.url, t.TempDir(), 24<<20, int64(readers-1)*100_000
 					d := open(t, s)
 					set, err := d.Set(t.Context(), 0, nil, s.Deal)
 					require.NoError(t, err)
