@@ -30,6 +30,11 @@ type StorageForecast struct {
 	Scan     ScanForecast
 	Gather   *GatherForecast // nil if there are compressed shards
 	Spool    *SpoolForecast  // nil if a mount would make none
+	// Epoch is what a whole epoch takes that reads each chunk once, and what memory or disk
+	// cache that takes. It is about right, and matters for services.
+	Epoch fetch.Needs
+	// Warning says what a mount would warn of; "" for nothing.
+	Warning string
 }
 
 // ReadsForecast counts reads.
@@ -86,7 +91,7 @@ func (g *generation) forecast(ctx context.Context, v *order.View, w, n uint64, a
 	if f.RecordBytes, err = g.recordBytes(ctx, seq, f.Records); err != nil {
 		return f, err
 	}
-	s := StorageForecast{Kind: g.mount.scheme.name, Root: g.catalog.Root(), Likes: g.mount.profile, Strategy: choice.Strategy, Reason: choice.Reason}
+	s := StorageForecast{Kind: g.mount.scheme.name, Root: g.catalog.Root(), Likes: g.mount.profile, Strategy: choice.Strategy, Reason: choice.Reason, Epoch: g.fetcher.Needs(), Warning: choice.Warning}
 	scan, err := g.fetcher.Forecast(ctx, seq, f.Records, fetch.Choice{}, s.Scan.add)
 	if err != nil {
 		return f, err

@@ -112,7 +112,7 @@ func (g *generation) openFetcher() (shut func() error, err error) {
 	g.fetcher, err = fetch.New(g.catalog, m.reads, fetch.Config{
 		MemoryBytes: s.MemoryBytes, ReadTimeout: s.ReadTimeout,
 		PieceBytes: s.Order.ChunkBytes, PieceRecords: s.Order.ChunkRecords,
-		Decoders: decoders(s.Order), LookaheadRecords: lookahead(s.Order),
+		Decoders: decoders(s.Order), LookaheadRecords: lookahead(s.Order), LookaheadBytes: s.Lookahead,
 		Read: s.Read, Order: s.Order, Part: g.part, Spool: m.spool(), Storage: m.profile, Meter: &m.meter, Log: m.log,
 	})
 	if err != nil {

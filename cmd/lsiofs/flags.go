@@ -62,6 +62,7 @@ func (d *datasetFlags) add(c *cobra.Command) {
 	d.flags.IntVar(&r.Connections, "connections", r.Connections, "requests to a service at a time at most")
 	enumFlag(c, "hedge", "a second request for what a service answers far later than usual: auto makes one for at most 5 % of requests", &r.Hedge, spec.HedgeAuto, spec.HedgeOff)
 	addCache(d.flags, &s.Cache)
+	sizeFlag(d.flags, "lookahead", "services and disk caches: how far ahead all readers together ask for chunks (0: two seconds of what they read, 128MiB to 2GiB)", &s.Lookahead)
 	d.flags.StringVar(&s.IndexDir, "index-dir", s.IndexDir, "the `directory` where indexes are stored (default: DATASET/.lsiofs where it exists, else the user's cache directory)")
 }
 

@@ -25,7 +25,7 @@ var flagGroups = []struct {
 	{"Order", []string{"seed", "epoch", "shuffle", "shuffle-size", "lanes", "chunk-bytes", "chunk-records", "groups"}},
 	{"Workers", []string{"workers", "batch", "tail", "deal", "worker", "from"}},
 	{"Reading", []string{"memory", "read", "index-dir", "spool-dir", "spool-max", "read-timeout", "direct", "io"}},
-	{"Remote", []string{"region", "endpoint", "anonymous", "requester-pays", "ca-file", "unversioned", "connections", "hedge"}},
+	{"Remote", []string{"region", "endpoint", "anonymous", "requester-pays", "ca-file", "unversioned", "connections", "hedge", "lookahead"}},
 	{"Cache", []string{"cache-dir", "cache-size", "cache-reserve", "cache-fill", "warm"}},
 	{"Mount", []string{"resume", "daemon", "log-file", "allow-other", "readers", "while-pid", "rmdir"}},
 }

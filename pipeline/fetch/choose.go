@@ -36,6 +36,9 @@ func (f *Fetcher) chooseStrategy() (file *spool.File, err error) {
 		return nil, fmt.Errorf("--read %s: %w; fewer --lanes, a smaller --shuffle-size or more --memory need less, and --read scan needs none but decodes shards again and again", f.config.Read, err)
 	}
 	f.choice = c
+	if c.Warning != "" {
+		f.config.Log.Warn("each record is read by itself: "+c.Warning, "dataset", f.survey.Held.Bytes)
+	}
 	return file, nil
 }
 

@@ -30,6 +30,9 @@ type Config struct {
 	// readers together, are looked at in advance to know what a decoder keeps
 	// on its way, 0 for 65536; some times the shuffle's size is a good number.
 	LookaheadRecords int
+	// LookaheadBytes is how far ahead of their readers a storage.Planner is told what comes,
+	// of all readers together; 0: as far as their rates ask for (strategy.Reach).
+	LookaheadBytes int64
 	// Read is the strategy, "" for spec.ReadScan. All but that look at Order and
 	// Spool to choose it.
 	Read  spec.Read
@@ -95,6 +98,9 @@ func (c *Config) validate() error {
 	}
 	if err := c.Storage.Or().Validate(); err != nil {
 		return fmt.Errorf("storage profile: %w", err)
+	}
+	if c.LookaheadBytes < 0 {
+		return fmt.Errorf("lookahead (%d bytes) must be >= 0", c.LookaheadBytes)
 	}
 	if c.LookaheadRecords < 0 {
 		return fmt.Errorf("lookahead records (%d) must be >= 0", c.LookaheadRecords)

@@ -21,7 +21,8 @@
 //	budget    memory: what is charged to it, and who may have more
 //	fetchtest datasets, orders and storages of their tests
 //
-// The four that are indented are below fetch, too, and serve scan alone.
+// The four that are indented are below fetch, too, and serve scan; ahead serves gather as well,
+// where storage is told what comes.
 //
 // # How they fit
 //
@@ -42,6 +43,27 @@
 // A fetcher has one room for all its life. Neither room knows of the other, nor of
 // fetch: each gets what it needs in its Config, and tells what went wrong by Config.Note.
 // Forecasts of both can be had whatever was chosen: they need the configuration alone.
+//
+// # Services and disk caches
+//
+// A service answers after tens of milliseconds and takes money for each request, so there a
+// chunk of the order is to be one request, made well before it is needed. Where a storage is a
+// storage.Planner, each reader has a walker (package ahead) that goes through the order ahead
+// of it and says which chunks come, nearest first, and how much of the stream comes before
+// each. How far it looks is Config.LookaheadBytes, or what the reader reads in two seconds.
+// Strategies for shards that are not compressed are then (strategy.Sizes.Choose):
+//
+//	memory holds what waits in the shuffle     scan: chunks are read to memory, up to a
+//	                                           quarter of it ahead. A request a chunk
+//	a disk cache (storage.Keeper) has room     gather: chunks are planned, brought to the
+//	for the chunks that are begun and not      cache, and records are read from there. A
+//	finished                                   request a chunk
+//	neither                                    gather: up to a request a record, with a
+//	                                           warning that names what would do
+//
+// Needs tells requests and bytes of an epoch, and the memory and the cache that it takes.
+// Compressed shards are read in larger blocks than from a disk, and are not planned:
+// decoders go through them from front to back. None of it changes a byte.
 //
 // Where only a part of the records is ever asked for (Config.Part), both rooms leave out the
 // others as far as they can.

@@ -9,10 +9,12 @@ import (
 	"github.com/lsiofs/lsiofs/pipeline/fetch/gather"
 	"github.com/lsiofs/lsiofs/pipeline/fetch/scan"
 	"github.com/lsiofs/lsiofs/pipeline/fetch/spool"
+	"github.com/lsiofs/lsiofs/pipeline/fetch/strategy"
 	"github.com/lsiofs/lsiofs/pipeline/fetch/survey"
 	"github.com/lsiofs/lsiofs/pipeline/meter"
 	"github.com/lsiofs/lsiofs/pipeline/spec"
 	"github.com/lsiofs/lsiofs/pipeline/storage"
+	"github.com/lsiofs/lsiofs/pipeline/storage/profile"
 	"github.com/lsiofs/lsiofs/pipeline/unpack"
 )
 
@@ -59,9 +61,14 @@ func newFetcher(x index, s storage.Storage, cfg Config) (*Fetcher, error) {
 	cfg.setDefaults()
 	f := &Fetcher{index: x, storage: s, config: cfg, meter: cfg.Meter}
 	f.verifier, _ = x.Unpacker().(unpack.Verifier)
+	room := int64(0)
+	if keeper, is := s.(storage.Keeper); is {
+		room = max(keeper.RoomBytes(), 0)
+	}
 	v, err := survey.New(x, cfg.Part, survey.Settings{
 		MemoryBytes: cfg.MemoryBytes, PieceBytes: cfg.PieceBytes, PieceRecords: cfg.PieceRecords, Decoders: cfg.Decoders,
 		Order: cfg.Order, Places: cfg.Spool.Places, MaxSpoolBytes: cfg.Spool.MaxBytes, Storage: cfg.Storage,
+		CacheRoomBytes: room, LookaheadBytes: cfg.LookaheadBytes,
 	})
 	if err != nil {
 		return nil, err
@@ -91,13 +98,16 @@ func (f *Fetcher) startRoom(file *spool.File) (err error) {
 		}
 	}
 	f.scanning = f.scanConfig()
+	plan := f.planning()
 	if f.choice.Strategy == spec.ReadGather {
 		f.gatherMemory = budget.NewBlocks(f.survey.Limits.CacheBytes)
 		f.gatherMemory.Released = c.released
-		f.gatherer, err = gather.New(f.gatherConfig(f.gatherMemory))
+		g := f.gatherConfig(f.gatherMemory)
+		g.Told = plan
+		f.gatherer, err = gather.New(g)
 		return err
 	}
-	f.scanning.Spool = file
+	f.scanning.Spool, f.scanning.Plan = file, plan
 	f.scanner, err = scan.New(f.scanning)
 	return err
 }
@@ -112,14 +122,21 @@ func (f *Fetcher) scanConfig() scan.Config {
 		Decoders: c.Decoders, LookaheadRecords: c.LookaheadRecords, ReadTimeout: c.ReadTimeout, Profile: c.Storage,
 		Meter: f.meter, Log: c.Log, Note: f.note, Released: c.released,
 	}
+	if f.choice.Strategy == spec.ReadSpool {
+		s.Limits.RawBlockBytes = strategy.SpoolRawBytes(s.Limits, c.MemoryBytes, c.Storage)
+	}
 	s.MostWanted, s.Sweeps = sizes.Lookahead(f.choice)
 	return s
 }
 
 // gatherConfig is for memory of the fetcher's budget.
 func (f *Fetcher) gatherConfig(memory *budget.Blocks) gather.Config {
+	reads := f.config.Storage
+	if f.choice.Chunks {
+		reads = profile.Defaults(profile.KindVirtual) // a local disk, which has what is planned
+	}
 	return gather.Config{
-		Index: f.index, Storage: f.storage, Memory: memory, Plan: PlanConfig(f.config.Storage), Ahead: f.config.Storage.Ahead,
+		Index: f.index, Storage: f.storage, Memory: memory, Plan: PlanConfig(reads), Ahead: reads.Ahead,
 		ReadTimeout: f.config.ReadTimeout, Verifier: f.verifier, Meter: f.meter, Note: f.note,
 	}
 }

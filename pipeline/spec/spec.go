@@ -175,8 +175,11 @@ type Spec struct {
 	SpoolDir string
 	// SpoolMaxBytes bounds the spool; 0 means what the order needs.
 	SpoolMaxBytes int64
-	Remote        Remote
-	Cache         Cache
+	// Lookahead is how many bytes ahead of their readers services and disk caches are told
+	// what comes, of all readers together; 0 means as far as their rates ask for.
+	Lookahead int64
+	Remote    Remote
+	Cache     Cache
 }
 
 // Remote is how services are read that have a dataset: buckets and web servers. None of
@@ -227,6 +230,9 @@ func (c Cache) Asked() bool {
 
 // MaxConnections bounds Remote.Connections: each takes a descriptor and some 100 KiB.
 const MaxConnections = 1024
+
+// MaxLookahead bounds Spec.Lookahead.
+const MaxLookahead = 1 << 40
 
 // Limits of ORDER.md's counts, from DESIGN.md ("W and L are at most 65536").
 const (

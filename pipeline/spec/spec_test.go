@@ -48,6 +48,7 @@ func TestEachWrongSettingIsNamed(t *testing.T) {
 			s.Order.Groups, s.Order.Batch, s.Deal.Batch = 4, 4, 4
 			s.Deal.Dealing, s.Deal.Tail = DealContiguous, TailPad
 		}, "use --tail keep"},
+		{"a look-ahead beyond all sense", func(s *Spec) { s.Lookahead = 2 << 40 }, "--lookahead (2199023255552 bytes) must be between 0"},
 		{"an unknown deal", func(s *Spec) { s.Deal.Dealing = "random" }, "--deal"},
 		{"an unknown tail", func(s *Spec) { s.Deal.Tail = "cut" }, "--tail"},
 		{"an unknown format", func(s *Spec) { s.Format.Name = "zip" }, `--format ("zip") must be auto, tar`},

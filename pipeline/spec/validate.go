@@ -36,6 +36,9 @@ func (s Spec) Validate() error {
 	if s.SpoolMaxBytes < 0 {
 		p.addf("--spool-max (%d bytes) must be at least 0, which stands for what the order needs", s.SpoolMaxBytes)
 	}
+	if n := s.Lookahead; n < 0 || n > MaxLookahead {
+		p.addf("--lookahead (%d bytes) must be between 0, which stands for what the readers' rates ask for, and 1TiB", n)
+	}
 	if s.MemoryBytes < 1<<20 {
 		p.addf("--memory (%d bytes) must be at least 1MiB", s.MemoryBytes)
 	}

@@ -3,6 +3,7 @@ package storage
 import (
 	"context"
 	"io"
+	"sync/atomic"
 )
 
 // Planner is implemented by storages that read better when they know what comes: a
@@ -23,6 +24,11 @@ type Planner interface {
 	// of a reader that has moved elsewhere.
 	Forget(reader uint64)
 }
+
+// NewReaderID gives a number for a reader of a Planner that no other of the process has.
+func NewReaderID() uint64 { return readers.Add(1) }
+
+var readers atomic.Uint64
 
 // Keeper is a Planner that keeps what it was told of, on a disk: what is planned is
 // brought there before it is read, once, whatever part of it is read first, and stays at

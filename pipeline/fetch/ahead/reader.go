@@ -27,6 +27,7 @@ type Reader struct {
 	windows     []*window // the one used last is the last
 	look        lookahead
 	buf         []uint64
+	walker      *Walker // nil: nobody wants to know what comes
 }
 
 // NewReader follows a pass over a sequence. Where counts are given, lookRecords of the
@@ -35,8 +36,24 @@ func NewReader(seq loan.Sequence, counts *Counts, lookRecords int) Reader {
 	return Reader{seq: seq, counts: counts, lookRecords: lookRecords}
 }
 
-// Close takes back what was counted.
+// Tell has a walker tell what comes. What it has not told of is not read ahead. The walker is
+// the Reader's from then on.
+func (r *Reader) Tell(w *Walker) { r.walker = w }
+
+// Walker is that of Tell.
+func (r *Reader) Walker() *Walker { return r.walker }
+
+// most is how many records and pieces are read ahead at most.
+func (r *Reader) most() (records, pieces int) {
+	if r.walker != nil {
+		return farRecords, farPieces
+	}
+	return MaxRecords, MaxPieces
+}
+
+// Close takes back what was counted and told.
 func (r *Reader) Close() {
+	r.walker.Close()
 	if r.counts != nil {
 		r.count(r.look.from, r.look.to, -1)
 		r.look = lookahead{}
@@ -50,7 +67,8 @@ func (r *Reader) goTo(k uint64, n int, s Stock) *window {
 	if i := slices.IndexFunc(r.windows, func(w *window) bool { return w.has(k) }); i >= 0 {
 		w := r.windows[i]
 		r.windows = append(slices.Delete(r.windows, i, i+1), w)
-		w.move(k, n)
+		most, _ := r.most()
+		w.move(k, n, most)
 		return w
 	}
 	if len(r.windows) > 0 {
@@ -73,11 +91,12 @@ func (r *Reader) goTo(k uint64, n int, s Stock) *window {
 // and a piece.
 func (r *Reader) Advance(s Stock, k uint64, n int, again bool, lent, readers int, limit int64) {
 	w := r.goTo(k, n, s)
+	r.walker.Move(k, n)
 	r.lookAhead(k, readers)
 	if again && w.scanned >= k+uint64(n) {
 		r.scan(s, w, k+uint64(lent), k+uint64(n), limit)
 	}
-	target := min(w.next+uint64(w.records), r.seq.Len())
+	target := min(w.next+uint64(w.records), r.seq.Len(), max(k+uint64(n), r.walker.Reached(k)))
 	if w.scanned < k+uint64(n) || w.scanned+uint64(w.records)/4 < target {
 		w.scanned = r.scan(s, w, w.scanned, target, limit)
 	}
@@ -97,6 +116,7 @@ func (r *Reader) scratch(n uint64) []uint64 {
 // scan starts the missing pieces of records from … to-1, as far as there is
 // room, and returns how far it came.
 func (r *Reader) scan(s Stock, w *window, from, to uint64, limit int64) uint64 {
+	_, most := r.most()
 	for from < to {
 		m := r.seq.Records(from, r.scratch(to-from))
 		if m == 0 {
@@ -108,7 +128,7 @@ func (r *Reader) scan(s Stock, w *window, from, to uint64, limit int64) uint64 {
 			if rest = rest[have:]; len(rest) == 0 {
 				break
 			}
-			more := !(w.bytes > 0 && w.bytes >= limit || len(w.started) >= MaxPieces)
+			more := !(w.bytes > 0 && w.bytes >= limit || len(w.started) >= most)
 			bytes, room := s.Start(rest[0], more)
 			if !room {
 				return from

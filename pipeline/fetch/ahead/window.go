@@ -13,6 +13,9 @@ const (
 	// MaxPieces bounds what is read ahead for one reader and has not been come to,
 	// beside the bytes that its caller gives.
 	MaxPieces = 1024
+	// Where storage is told what comes, these are the bounds: 1 GiB of 128 KiB each, or of
+	// records of a KiB.
+	farPieces, farRecords = 8 << 10, 1 << 20
 	// maxWindows is how many places a reader may keep to: a file that is mapped
 	// is read at some places in turn.
 	maxWindows = 4
@@ -46,12 +49,13 @@ func (w *window) has(k uint64) bool {
 	return k+nearRecords >= w.next && k <= max(w.next+nearRecords, w.scanned)
 }
 
-// move follows a call for records k … k+n-1, which is at the window's place.
-func (w *window) move(k uint64, n int) {
+// move follows a call for records k … k+n-1, which is at the window's place. It reads
+// ahead up to so many records.
+func (w *window) move(k uint64, n, mostRecords int) {
 	end := k + uint64(n)
 	if end > w.next {
 		if k <= w.next+readOnCalls*uint64(n) {
-			w.records = min(max(2*w.records, firstWindowRecords), MaxRecords)
+			w.records = min(max(2*w.records, firstWindowRecords), mostRecords)
 		}
 		w.next = end
 	}

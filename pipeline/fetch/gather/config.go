@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/lsiofs/lsiofs/pipeline/catalog"
+	"github.com/lsiofs/lsiofs/pipeline/fetch/ahead"
 	"github.com/lsiofs/lsiofs/pipeline/fetch/budget"
 	"github.com/lsiofs/lsiofs/pipeline/meter"
 	"github.com/lsiofs/lsiofs/pipeline/plan"
@@ -26,6 +27,9 @@ type Config struct {
 	Plan plan.Config
 	// Ahead says how far ahead of a reader the storage likes to be read.
 	Ahead profile.Ahead
+	// Told tells the storage what comes; its fields are set. nil where the storage does not want
+	// to know.
+	Told *ahead.Plan
 	// ReadTimeout is after how long a reader that waits for a record gets
 	// loan.ErrTimeout; the read itself goes on.
 	ReadTimeout time.Duration

@@ -45,6 +45,11 @@
 // it that have not begun are called off: storage asks before it begins one. What has
 // begun comes to its end, as the kernel writes to its memory until then.
 //
+// # Services
+//
+// Where Config.Told is set, the storage is told what comes before it is read: records, or,
+// if a disk cache keeps whole chunks, those. No more is read ahead than it was told of.
+//
 // # Memory
 //
 // All readers share one budget (Config.Memory), evenly. What is read ahead stays

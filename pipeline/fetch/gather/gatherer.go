@@ -8,6 +8,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/lsiofs/lsiofs/pipeline/fetch/ahead"
 	"github.com/lsiofs/lsiofs/pipeline/fetch/budget"
 	"github.com/lsiofs/lsiofs/pipeline/fetch/loan"
 	"github.com/lsiofs/lsiofs/pipeline/meter"
@@ -25,6 +26,7 @@ type Gatherer struct {
 	verifier    unpack.Verifier
 	meter       *meter.Meter
 	ahead       profile.Ahead
+	told        *ahead.Plan // nil: storage does not want to know what comes
 	readTimeout time.Duration
 	note        func(error)
 
@@ -52,7 +54,7 @@ func New(c Config) (*Gatherer, error) {
 		return nil, err
 	}
 	g := &Gatherer{
-		index: c.Index, storage: c.Storage, pool: c.Memory, ahead: c.Ahead, verifier: c.Verifier,
+		index: c.Index, storage: c.Storage, pool: c.Memory, ahead: c.Ahead, told: c.Told, verifier: c.Verifier,
 		meter: c.Meter, readTimeout: c.ReadTimeout, note: c.Note, objectBytes: objectBytes(c.Index),
 	}
 	if g.meter == nil {
@@ -88,7 +90,7 @@ func objectBytes(x Index) []int64 {
 // Open gives a reader of a sequence, whose records are all of shards that are not
 // compressed. Opening costs nothing: what is read follows the calls of Lend.
 func (g *Gatherer) Open(seq loan.Sequence) *Reader {
-	r := &Reader{g: g, seq: seq}
+	r := &Reader{g: g, seq: seq, walker: g.told.NewWalker(seq)}
 	g.open.Add(1)
 	g.mu.Lock()
 	defer g.mu.Unlock()

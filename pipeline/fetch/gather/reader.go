@@ -7,6 +7,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/lsiofs/lsiofs/pipeline/fetch/ahead"
 	"github.com/lsiofs/lsiofs/pipeline/fetch/loan"
 	"github.com/lsiofs/lsiofs/pipeline/meter"
 )
@@ -27,6 +28,7 @@ type Reader struct {
 	runs   []*run // none is empty; the one used last is the last
 	at     uint64 // the record that was asked for last
 	closed bool
+	walker *ahead.Walker // nil: storage does not want to know what comes
 }
 
 const (
@@ -51,6 +53,7 @@ func (r *Reader) Close() {
 		return
 	}
 	r.closed = true
+	r.walker.Close()
 	r.dropAll()
 	r.g.sweep()
 	r.g.mu.Lock()
@@ -80,6 +83,7 @@ func (r *Reader) Lend(ctx context.Context, k uint64, n int, l *loan.Loan) error 
 		r.mu.Unlock()
 		return errClosed
 	}
+	r.walker.Move(k, n)
 	run, err := r.moveTo(k, n)
 	if run == nil {
 		r.mu.Unlock()
@@ -212,6 +216,7 @@ func (r *Reader) wait(ctx context.Context, b *batch, i int, k uint64, w *meter.W
 			if b.ready(i) {
 				return nil
 			}
+			r.hurry(k)
 			left = g.readTimeout - time.Since(began)
 			if left <= 0 {
 				err := r.recordError(k, loan.ErrTimeout)
@@ -221,6 +226,16 @@ func (r *Reader) wait(ctx context.Context, b *batch, i int, k uint64, w *meter.W
 			timer.Reset(min(patience, left))
 		}
 	}
+}
+
+// hurry has storage know that record k is waited for.
+func (r *Reader) hurry(k uint64) {
+	if r.walker == nil {
+		return
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.walker.Hurry(k)
 }
 
 // Object names the shard of a record of the sequence.

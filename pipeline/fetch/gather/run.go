@@ -56,7 +56,7 @@ func (r *Reader) moveTo(k uint64, n int) (*run, error) {
 	if !run.has(k) {
 		size := run.stretch
 		run.grow(r)
-		if planned, err := r.extend(run, k, size, maxStretchRecords, budget.Demanded); !planned {
+		if planned, err := r.extend(run, k, size, max(r.planned(k), n), budget.Demanded); !planned {
 			if len(run.batches) == 0 { // they were given up to make room
 				r.runs = r.runs[:len(r.runs)-1]
 			}
@@ -116,18 +116,33 @@ func (r *Reader) readAhead(run *run, k uint64, n int) {
 		return
 	}
 	bytes, records := run.ahead(k + uint64(n))
-	if bytes+run.stretch > r.g.ahead.Bytes || records >= maxAheadRecords/int(max(r.g.open.Load(), 1)) {
+	if bytes+run.stretch > r.reach() || records >= maxAheadRecords/int(max(r.g.open.Load(), 1)) {
 		return
 	}
 	if r.held()+max(run.stretch, r.g.pool.BlockBytes) > r.share()/8*7 {
 		return
 	}
-	planned, err := r.extend(run, run.end(), run.stretch, maxStretchRecords, budget.Ahead)
+	planned, err := r.extend(run, run.end(), run.stretch, r.planned(run.end()), budget.Ahead)
 	if planned {
 		run.grow(r)
 	} else if err != nil && err != budget.ErrNoRoom {
 		r.g.note(err)
 	}
+}
+
+// reach is how far is read ahead: as far as the storage likes; and of a service, if records come
+// from it, as far as it is told of.
+func (r *Reader) reach() int64 {
+	if r.walker == nil || r.g.told.Chunks {
+		return r.g.ahead.Bytes
+	}
+	return r.walker.Reach(r.g.ahead.Bytes)
+}
+
+// planned is how many records may be read together from record k on: a storage that is told
+// what comes takes what it was not told of for what somebody waits for.
+func (r *Reader) planned(k uint64) int {
+	return int(min(maxStretchRecords, r.walker.Reached(k)-k))
 }
 
 // ahead is what of the run lies from record k on.

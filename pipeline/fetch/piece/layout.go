@@ -43,7 +43,8 @@ func TableBytes(records int) int64 { return 2 * (192 + int64(records)*16 + int64
 // Layout lays out a piece's records, as far as they are of the part, of which
 // there must be some, and says which shard they are of. how tells, of that shard, up to
 // which gaps between records come along, and what makes ranges wider, which may be nil.
-// A large piece of a shard that is not compressed has whole pages.
+// A large piece of a shard that is not compressed has whole pages, but where Unaligned says
+// otherwise.
 func (p *Places) Layout(piece int, how func(shard int) (gapBytes int64, wide Widener)) (shard int, l Layout) {
 	n := p.Table.Records(piece)
 	numbers, extents := make([]uint64, n), make([]catalog.Extent, n)
@@ -87,7 +88,7 @@ func (p *Places) Layout(piece int, how func(shard int) (gapBytes int64, wide Wid
 	if p.Table.Starts[piece+1] < s.First+s.Records {
 		l.ReachBytes = min(l.ReachBytes, p.StartBytes(piece+1))
 	}
-	if s.Codec == nil {
+	if s.Codec == nil && !p.Unaligned {
 		l.align(s.Object.SizeBytes)
 	}
 	return shard, l

@@ -21,6 +21,9 @@ type Places struct {
 	Index Index
 	Table Table
 	Part  Part
+	// Unaligned says that pieces need not begin and end at whole pages: nothing is gained by
+	// that where bytes come from a service.
+	Unaligned bool
 }
 
 // PiecesOf gives the first and the last piece of a shard, which has records.

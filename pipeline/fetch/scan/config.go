@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/lsiofs/lsiofs/pipeline/catalog"
+	"github.com/lsiofs/lsiofs/pipeline/fetch/ahead"
 	"github.com/lsiofs/lsiofs/pipeline/fetch/decode"
 	"github.com/lsiofs/lsiofs/pipeline/fetch/piece"
 	"github.com/lsiofs/lsiofs/pipeline/fetch/spool"
@@ -59,6 +60,10 @@ type Config struct {
 	ReadTimeout time.Duration
 	// Profile says which reads the storage likes: no byte depends on it.
 	Profile profile.Profile
+
+	// Plan tells the storage what comes: its Planner and bounds are set, the rest is the
+	// Scanner's. nil where the storage does not want to know.
+	Plan *ahead.Plan
 
 	// Meter counts where time goes; nil for one of its own.
 	Meter *meter.Meter

@@ -110,6 +110,12 @@
 // kernel has begun comes to its end, and is kept as long as there is room: a
 // buffer is free at the completion, never before.
 //
+// # Services
+//
+// Where Config.Plan is set, the storage is told which pieces come before they are read
+// ahead, and told again for a reader that has waited for 10 ms. So a service's engine makes first what
+// is needed first. A piece is one read there, of exactly its records.
+//
 // # Errors
 //
 // A load that fails is noted (Config.Note), and its error is given to those who wait for it;

@@ -12,7 +12,9 @@ func (sc *Scanner) follow(seq loan.Sequence) ahead.Reader {
 	if sc.config.HoldsAll && sc.spool == nil {
 		counts = nil // all is kept, whoever wants it
 	}
-	return ahead.NewReader(seq, counts, sc.config.LookaheadRecords)
+	r := ahead.NewReader(seq, counts, sc.config.LookaheadRecords)
+	r.Tell(sc.config.Plan.NewWalker(seq))
+	return r
 }
 
 // stock is what a reader's looking ahead asks of the scanner. It is guarded by
@@ -76,7 +78,8 @@ func (r *Reader) readAhead(k uint64, n int, again bool, lent int) {
 		return // another call is at it
 	}
 	readers := max(sc.open.Load(), 1)
-	r.ahead.Advance(&r.stock, k, n, again, lent, int(readers), min(sc.config.Profile.Ahead.Bytes, sc.limits.WindowBytes/readers))
+	reach := r.ahead.Walker().Reach(sc.config.Profile.Ahead.Bytes)
+	r.ahead.Advance(&r.stock, k, n, again, lent, int(readers), min(reach, sc.limits.WindowBytes/readers))
 	t := r.stock.todo
 	r.stock.todo = todo{}
 	r.mu.Unlock()

@@ -101,6 +101,12 @@ func New(c Config) (*Scanner, error) {
 // makeTables makes what there is for each piece.
 func (sc *Scanner) makeTables() {
 	n := sc.pieces.Len()
+	if p := sc.config.Plan; p != nil {
+		p.Index, p.Places, p.Layout = sc.index, sc.places, sc.config.layoutOf
+		p.Chunks, p.DoneFirst = true, true
+		p.Has = func(piece int) bool { return sc.slots.at(piece) != nil }
+		p.Init()
+	}
 	sc.slots = newSlots(n, sc.config.Held.Pieces)
 	sc.everRead = make([]uint64, (n+63)/64)
 	for i := range sc.index.Shards() {

@@ -15,6 +15,11 @@ type Choice struct {
 	Reason     string // in words
 	SpoolBytes int64  // that are reserved, 0 where nothing is spooled
 	FewerLanes string // what fewer lanes would need, in words; "" where that is not less
+	// Chunks says that whole chunks are planned, and brought to a disk cache, before records
+	// are gathered from there.
+	Chunks bool
+	// Warning says what would be better, and what it takes; "" where there is nothing.
+	Warning string
 	// Spooled are the shards that go through the spool: a bit a shard; nil for none.
 	Spooled []uint64
 

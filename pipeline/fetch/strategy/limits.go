@@ -39,9 +39,25 @@ func NewLimits(budget, tables int64, p profile.Profile) Limits {
 	// could hold all there are.
 	l.TableBytes = min(4*l.SegmentBytes, max(l.SegmentBytes, l.CacheBytes/16))
 	l.WindowBytes = l.CacheBytes / 8
+	blocks := int64(512)
+	if AtService(p.Kind) {
+		// What a request takes is waiting: a second of it is worth more memory than
+		// what is kept by chance.
+		l.WindowBytes = l.CacheBytes / 4
+		blocks = 256
+	}
 	l.InFlightBytes = min(p.Ahead.QueuedBytes, 2*p.InFlightBytes, l.CacheBytes/4)
 	l.DecoderBytes = l.CacheBytes / 2
-	l.RawBlockBytes = int(min(max(budget/512, 16<<10), p.Ahead.DecodeBytes))
+	l.RawBlockBytes = int(min(max(budget/blocks, 16<<10), p.Ahead.DecodeBytes))
 	l.LoanSegments = int(min(max(l.CacheBytes/l.SegmentBytes/8, 1), 64))
 	return l
+}
+
+// SpoolRawBytes is the size of a decoder's reads where shards are spooled: as few decoders are
+// at work as there are cores, so each may read more at a time from a service.
+func SpoolRawBytes(l Limits, budget int64, p profile.Profile) int {
+	if !AtService(p.Kind) {
+		return l.RawBlockBytes
+	}
+	return int(min(max(budget/64, 16<<10), p.Ahead.DecodeBytes))
 }

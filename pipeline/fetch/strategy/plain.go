@@ -17,7 +17,12 @@ func (s *Sizes) choosePlain(asked spec.Read) Choice {
 	}
 	gather := func(reason string) Choice { return Choice{Strategy: spec.ReadGather, Reason: reason} }
 	if asked == spec.ReadGather {
-		return gather("asked for")
+		c := gather("asked for")
+		c.Chunks = s.keepsOpen()
+		return c
+	}
+	if s.ByRequests() {
+		return s.chooseRequests()
 	}
 	waits := s.waiting()
 	switch {
@@ -39,7 +44,7 @@ func (s *Sizes) choosePlain(asked spec.Read) Choice {
 // reads cost much, that is still better than one a record.
 func (s *Sizes) scanBudget() int64 {
 	switch s.Storage.Kind {
-	case profile.KindDisk, profile.KindNetwork, profile.KindObject, profile.KindWeb:
+	case profile.KindDisk, profile.KindNetwork:
 		return s.Limits.CacheBytes / 5 * 4
 	}
 	return s.Limits.CacheBytes / 2
@@ -49,7 +54,7 @@ func (s *Sizes) scanBudget() int64 {
 // no gap is worth reading across, and gather does with less memory.
 func (s *Sizes) readsCostNothing() bool {
 	switch s.Storage.Kind {
-	case profile.KindDisk, profile.KindNetwork, profile.KindObject, profile.KindWeb:
+	case profile.KindDisk, profile.KindNetwork:
 		return false
 	}
 	return s.Storage.GapBytes == 0

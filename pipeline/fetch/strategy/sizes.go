@@ -13,6 +13,8 @@ type Sizes struct {
 	Order                    spec.Order
 	Places                   uint64 // of the order, that are read at a time; 0 is 1
 	MaxSpoolBytes            int64  // 0 for what the order needs
+	CacheRoomBytes           int64  // that a disk cache may keep of planned chunks; 0 where there is none
+	LookaheadBytes           int64  // of all readers together; 0 for what their rates ask for
 	Storage                  profile.Profile
 	Limits                   Limits
 
@@ -25,6 +27,7 @@ type Sizes struct {
 // Shard is what a choice needs to know of a shard.
 type Shard struct {
 	DecodedBytes    int64
+	StoredBytes     int64  // of its object
 	Records, Wanted uint64 // Wanted are those of the part
 	// EntryPoints and Members are as in catalog.Shard, as are Parts.
 	EntryPoints, Members uint64

@@ -25,6 +25,8 @@ type Settings struct {
 	Order                    spec.Order
 	Places                   uint64
 	MaxSpoolBytes            int64
+	CacheRoomBytes           int64
+	LookaheadBytes           int64
 	Storage                  profile.Profile
 }
 
@@ -69,7 +71,7 @@ func (v *Survey) WithPieces(pieceBytes uint64) (*Survey, error) {
 		return nil, err
 	}
 	w := &Survey{Settings: *s, index: x, part: v.part}
-	w.Places = &piece.Places{Index: x, Table: table, Part: v.part}
+	w.Places = &piece.Places{Index: x, Table: table, Part: v.part, Unaligned: strategy.AtService(s.Storage.Kind) && s.CacheRoomBytes == 0}
 	w.Held = w.held()
 	w.TableBytes = table.Bytes() + int64((table.Len()+63)/64)*8
 	for i := range x.Shards() {
@@ -80,6 +82,9 @@ func (v *Survey) WithPieces(pieceBytes uint64) (*Survey, error) {
 		}
 	}
 	w.Limits = strategy.NewLimits(s.MemoryBytes, 2*w.TableBytes, s.Storage) // twice: see piece.TableBytes
+	if w.Held.Packed > 0 && strategy.AtService(s.Storage.Kind) {
+		w.Held.DecoderBytes += 2 * int64(w.Limits.RawBlockBytes) // which are larger than usual
+	}
 	return w, nil
 }
 
@@ -118,13 +123,14 @@ func (v *Survey) Sizes() strategy.Sizes {
 	sizes := strategy.Sizes{
 		MemoryBytes: s.MemoryBytes, PieceBytes: s.PieceBytes, PieceRecords: s.PieceRecords, Decoders: s.Decoders,
 		Order: s.Order, Places: s.Places, MaxSpoolBytes: s.MaxSpoolBytes, Storage: s.Storage,
+		CacheRoomBytes: s.CacheRoomBytes, LookaheadBytes: s.LookaheadBytes,
 		Limits: v.Limits, Held: v.Held, Compressed: v.Compressed,
 	}
 	sizes.Shards = make([]strategy.Shard, v.index.Shards())
 	for i := range sizes.Shards {
 		x := v.index.Shard(i)
 		sizes.Shards[i] = strategy.Shard{
-			DecodedBytes: x.DecodedBytes, Records: x.Records, Wanted: v.recordsOf(x),
+			DecodedBytes: x.DecodedBytes, StoredBytes: x.Object.SizeBytes, Records: x.Records, Wanted: v.recordsOf(x),
 			EntryPoints: x.EntryPoints, Members: x.Members, Compressed: x.Codec != nil, Parts: x.Parts,
 		}
 	}
