@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -18,6 +19,8 @@ import (
 type place struct {
 	dataset
 	shown string // its name in documents
+	// replace puts other content where a file of the dataset was.
+	replace func(name string, content []byte)
 }
 
 // places puts a dataset into a bucket and to a web server too. The web server takes a
@@ -54,9 +57,23 @@ func places(t *testing.T, d dataset) (here, bucket, web place) {
 		t.Setenv(name, value)
 	}
 	url := servers.Nginx(t, site, "") + "/list.txt"
-	here, bucket, web = place{d, d.dir}, place{d, "s3://bucket/sets/train"}, place{d, url}
+	here = place{d, d.dir, func(name string, content []byte) { replaceFile(t, filepath.Join(d.dir, name), content) }}
+	bucket = place{d, "s3://bucket/sets/train", func(name string, content []byte) {
+		servers.WriteObject(t, filepath.Join(root, "bucket"), "sets/train/"+name, content)
+	}}
+	web = place{d, url, func(name string, content []byte) { replaceFile(t, filepath.Join(site, name), content) }}
 	bucket.dir, web.dir = bucket.shown, url+"?sig="+servers.SecretKey
 	return here, bucket, web
+}
+
+// replaceFile writes a file anew, and dates it a minute later: web servers tell versions
+// apart by whole seconds.
+func replaceFile(t *testing.T, path string, content []byte) {
+	t.Helper()
+	require.NoError(t, os.WriteFile(path+".new", content, 0o644))
+	later := time.Now().Add(time.Minute)
+	require.NoError(t, os.Chtimes(path+".new", later, later))
+	require.NoError(t, os.Rename(path+".new", path))
 }
 
 // A directory, the bucket that holds its copy and a web server that serves it give the

@@ -1,5 +1,6 @@
 // Package servers runs real servers for tests: nginx, versitygw (an S3 server whose
-// buckets are directories) and toxiproxy (which delays, cuts and breaks connections).
+// buckets are directories), fake-gcs-server (whose objects have URLs, as Google's) and
+// toxiproxy (which delays, cuts and breaks connections).
 // Each listens on a free port of the loopback interface, belongs to the test that
 // started it, and ends with it. integration/check installs the programs.
 package servers

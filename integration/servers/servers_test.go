@@ -65,6 +65,17 @@ func TestVersitygwServesBuckets(t *testing.T) {
 	require.Contains(t, text, "<Code>")
 }
 
+func TestFakeGCSServesObjectsByTheirURLs(t *testing.T) {
+	s := NewFakeGCS(t, directory(t, "bucket/a/x.tar", "content"))
+	s.Put(t, "bucket", "a/y.tar", []byte("another"))
+	for name, content := range map[string]string{"x": "content", "y": "another"} {
+		status, text, err := get(t, s.URL+"/bucket/a/"+name+".tar")
+		require.NoError(t, err)
+		require.Equal(t, 200, status)
+		require.Equal(t, content, text)
+	}
+}
+
 func TestToxiproxyStandsBeforeAServer(t *testing.T) {
 	server := strings.TrimPrefix(Nginx(t, directory(t, "x.tar", strings.Repeat("content", 1000)), ""), "http://")
 	p := NewToxiproxy(t)

@@ -1,0 +1,176 @@
+package integration
+
+import (
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/lsiofs/lsiofs/integration/serve"
+	"github.com/lsiofs/lsiofs/integration/servers"
+)
+
+// training is a run of examples/remote/train.py, on a place of its own.
+type training struct {
+	t      *testing.T
+	cmd    *exec.Cmd
+	before []int // servers that were there before its mount's
+	point  string
+	log    string
+	out    *serve.Log
+	ended  chan struct{}
+}
+
+// startTraining starts the program in a group of processes, with an own mount point and
+// an own directory for indexes.
+func startTraining(t *testing.T, dataset, save string, workers int, more ...string) *training {
+	t.Helper()
+	r := &training{t: t, before: serverProcesses(), point: t.TempDir(), log: filepath.Join(t.TempDir(), "log"), out: serve.NewLog(), ended: make(chan struct{})}
+	args := append([]string{"../examples/remote/train.py", dataset, "--save", save, "--loader-workers", fmt.Sprint(workers), "--mountpoint", r.point, "--log", r.log}, more...)
+	r.cmd = exec.Command(python(t, "torch"), args...)
+	// Python makes sockets in it, whose names have to be short, and leaves them when it is killed.
+	tmp, err := os.MkdirTemp("/tmp", "lsiofs-")
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, os.RemoveAll(tmp)) })
+	r.cmd.Env = append(environment(tmp), "XDG_CACHE_HOME="+t.TempDir())
+	r.cmd.Stdout, r.cmd.Stderr = r.out, r.out
+	r.cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	require.NoError(t, r.cmd.Start())
+	go func() {
+		_ = r.cmd.Wait() // its exit code is looked at where it ends by itself
+		close(r.ended)
+	}()
+	t.Cleanup(func() {
+		select {
+		case <-r.ended:
+		default:
+			r.kill()
+		}
+	})
+	return r
+}
+
+// kill ends the program, its loader's workers and its mount's server at once.
+func (r *training) kill() {
+	r.t.Helper()
+	pids := slices.DeleteFunc(serverProcesses(), func(pid int) bool { return slices.Contains(r.before, pid) })
+	for _, pid := range append(pids, -r.cmd.Process.Pid) {
+		_ = syscall.Kill(pid, syscall.SIGKILL) // it may have ended by itself
+	}
+	<-r.ended
+	require.Eventually(r.t, func() bool { return len(serverProcesses()) <= len(r.before) }, clientLimit, 5*time.Millisecond)
+	if isMount(r.point) {
+		detach(r.point)
+	}
+}
+
+// batches are the log's lines: an epoch, the place in it, and names of samples.
+func (r *training) batches() (lines [][]string) {
+	r.t.Helper()
+	b, err := os.ReadFile(r.log)
+	if err != nil {
+		require.ErrorIs(r.t, err, os.ErrNotExist)
+	}
+	for line := range strings.Lines(string(b)) {
+		if strings.HasSuffix(line, "\n") {
+			lines = append(lines, strings.Fields(line))
+		}
+	}
+	return lines
+}
+
+// trains waits until it has logged so many batches.
+func (r *training) trains(batches int) {
+	r.t.Helper()
+	for limit := time.Now().Add(clientLimit); len(r.batches()) < batches; time.Sleep(5 * time.Millisecond) {
+		select {
+		case <-r.ended:
+			require.Fail(r.t, "the program has ended", "%s", r.out)
+		default:
+		}
+		require.True(r.t, time.Now().Before(limit), "%d batches of %d: %s", len(r.batches()), batches, r.out)
+	}
+}
+
+// began is where it went on: the first words that it prints.
+func (r *training) began() (epoch, sample int) {
+	r.t.Helper()
+	words := regexp.MustCompile(`^epoch (\d+), sample (\d+): begins`).FindStringSubmatch(r.out.String())
+	require.NotNil(r.t, words, "%s", r.out)
+	epoch, err := strconv.Atoi(words[1])
+	require.NoError(r.t, err)
+	sample, err = strconv.Atoi(words[2])
+	require.NoError(r.t, err)
+	return epoch, sample
+}
+
+// A program trains from a bucket that answers late and cuts connections. It is killed in
+// the middle of an epoch, with its mount; goes on at another mount point, with other
+// indexes and workers; is killed again, and ends on a copy of the bucket. What it has
+// trained on, up to the save that the next one began with, is the epoch, each record
+// once, in its order.
+func TestExampleRemoteTrainsOnEveryRecordOnceThoughItIsKilledAndGoesOnElsewhere(t *testing.T) {
+	interpreter := python(t, "torch")
+	needFUSE(t)
+	d := dataset{name: "images", dir: t.TempDir(), ext: ".tar"}
+	output(t, interpreter, "../examples/remote/train.py", "make", d.dir)
+	_, bucket, _ := places(t, d)
+	p := servers.NewToxiproxy(t)
+	t.Setenv("AWS_ENDPOINT_URL", "http://"+p.Before("s3", strings.TrimPrefix(os.Getenv("AWS_ENDPOINT_URL"), "http://")))
+	p.Add("s3", "latency", 1, map[string]int{"latency": 20, "jitter": 10})
+	p.Add("s3", "reset_peer", 0.3, map[string]int{"timeout": 50})
+
+	save := filepath.Join(t.TempDir(), "run.pt")
+	const samples, epochs = 6 * 64, 2
+	first := startTraining(t, bucket.dir, save, 2, "--pause", "0.05")
+	first.trains(13)
+	first.kill()
+	second := startTraining(t, bucket.dir, save, 3, "--pause", "0.05")
+	second.trains(13)
+	second.kill()
+	third := startTraining(t, d.dir, save, 1, "--epochs", fmt.Sprint(epochs))
+	<-third.ended
+	require.Zero(t, third.cmd.ProcessState.ExitCode(), "%s", third.out)
+
+	var trained [epochs][]string
+	for i, r := range []*training{first, second, third} {
+		endEpoch, endSample := epochs, 0
+		if i < 2 {
+			endEpoch, endSample = []*training{second, third}[i].began()
+			epoch, sample := r.began()
+			require.Greater(t, endEpoch*samples+endSample, epoch*samples+sample, "run %d has saved", i)
+			require.Zero(t, endEpoch, "run %d was killed in mid-epoch", i)
+		}
+		for _, words := range r.batches() {
+			epoch, err := strconv.Atoi(words[0])
+			require.NoError(t, err)
+			sample, err := strconv.Atoi(words[1])
+			require.NoError(t, err)
+			if epoch*samples+sample < endEpoch*samples+endSample {
+				trained[epoch] = append(trained[epoch], words[2:]...)
+			}
+		}
+	}
+	for epoch, names := range trained {
+		stream := toolOK(t, "cat", d.dir, "--seed", "1", "--batch", "8", "--epoch", fmt.Sprint(epoch))
+		list, _ := members(t, stream)
+		want := slices.Compact(slices.Collect(func(yield func(string) bool) {
+			for _, name := range list {
+				if !yield(name[:6]) {
+					return
+				}
+			}
+		}))
+		require.Len(t, want, samples)
+		require.Equal(t, want, names, "epoch %d", epoch)
+	}
+}

@@ -1,0 +1,55 @@
+package integration
+
+import (
+	"os"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/lsiofs/lsiofs/integration/servers"
+)
+
+// toxics are what stands between lsiofs and its servers: toxiproxy's names, the share of
+// connections that have it, and its attributes.
+var toxics = []struct {
+	name, what string
+	share      float64
+	attributes map[string]int
+}{
+	{"latency", "answers come late", 1, map[string]int{"latency": 40, "jitter": 30}},
+	{"bandwidth", "a slow line", 1, map[string]int{"rate": 2000}}, // KB/s
+	{"reset_peer", "connections are reset", 0.5, map[string]int{"timeout": 30}},
+	{"timeout", "connections say nothing, and end", 0.5, map[string]int{"timeout": 100}},
+	{"slicer", "answers come in crumbs", 1, map[string]int{"average_size": 400, "size_variation": 300, "delay": 20}},
+	{"limit_data", "connections end after some bytes", 1, map[string]int{"bytes": 100_000}},
+}
+
+// Whatever a network does to connections, the index and the stream are right, without
+// an error: for a bucket and for a web server, of records that are read by themselves
+// and of compressed shards.
+func TestWhateverTheNetworkDoesTheBytesAreRight(t *testing.T) {
+	p := servers.NewToxiproxy(t)
+	for _, d := range []dataset{makeDataset(t, formatNamed("tar"), codecs[0], 12, 7), withCodec(t, "jsonl", ".zst")} {
+		here, bucket, web := places(t, d)
+		args := withoutWorkers(usual().flags())
+		want := toolOK(t, append([]string{"cat", here.dir}, args...)...)
+		s3 := p.Before("s3 of "+d.name, strings.TrimPrefix(os.Getenv("AWS_ENDPOINT_URL"), "http://"))
+		t.Setenv("AWS_ENDPOINT_URL", "http://"+s3)
+		host, path, _ := strings.Cut(strings.TrimPrefix(web.dir, "http://"), "/")
+		for name, target := range map[string]string{
+			"s3 of " + d.name: bucket.dir, "nginx of " + d.name: "http://" + p.Before("nginx of "+d.name, host) + "/" + path,
+		} {
+			for _, toxic := range toxics {
+				t.Run(name+", "+toxic.what, func(t *testing.T) {
+					p.Add(name, toxic.name, toxic.share, toxic.attributes)
+					defer p.Remove(name, toxic.name)
+					// A directory of its own: the shards are indexed through it, too.
+					r := tool(t, append([]string{"cat", target, "--index-dir", t.TempDir(), "--read-timeout", "1m"}, args...)...)
+					require.Zero(t, r.code, r.stderr)
+					requireSameBytes(t, want, r.stdout, "%s", toxic.what)
+				})
+			}
+		}
+	}
+}
