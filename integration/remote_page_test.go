@@ -12,7 +12,7 @@ import (
 )
 
 // TestCommandsOfTheRemotePageRun runs what README and the page of buckets say of
-// s3://bucket/train, one line after the other, with such a bucket.
+// s3://bucket/train and of the cache, one line after the other, with such a bucket.
 func TestCommandsOfTheRemotePageRun(t *testing.T) {
 	needFUSE(t)
 	bash := need(t, "bash")
@@ -22,7 +22,7 @@ func TestCommandsOfTheRemotePageRun(t *testing.T) {
 	ran := 0
 	for _, page := range []string{readme(t), manual(t, "remote")} {
 		for _, line := range commandLines(page) {
-			if !strings.Contains(line, "s3://bucket/train") {
+			if !strings.Contains(line, "s3://bucket/train") && !strings.HasPrefix(line, "lsiofs cache ") {
 				continue
 			}
 			ran++
