@@ -129,7 +129,7 @@ func requireExists(t *testing.T, words []string, line string) {
 		require.Zero(t, tool(t, words...).code, line)
 		return
 	}
-	if words[0] == "checkpoint" && len(words) > 1 {
+	if (words[0] == "checkpoint" || words[0] == "cache") && len(words) > 1 {
 		verb = words[:2]
 	}
 	if strings.HasPrefix(verb[0], "-") {

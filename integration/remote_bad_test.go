@@ -62,7 +62,7 @@ func TestAnObjectThatChangesInMidEpochIsAnErrorAndIsNeverMixed(t *testing.T) {
 	}
 	_, bucket, web := places(t, d)
 	for _, p := range []place{bucket, web} {
-		m := mountAt(t, p.dataset, t.TempDir(), "--memory", "1MiB")
+		m := mountAt(t, p.dataset, t.TempDir(), "--memory", "1MiB", "--cache-size", "off")
 		f, err := os.Open(m.path("worker-0.bin"))
 		require.NoError(t, err)
 		record := make([]byte, recordBytes)
@@ -161,7 +161,7 @@ func TestSecretsAreNowhere(t *testing.T) {
 
 		log := filepath.Join(t.TempDir(), "log")
 		point := t.TempDir()
-		toolOK(t, "mount", p.dir, point, "--daemon", "--log-file", log, "--log-level", "debug", "--memory", "1MiB")
+		toolOK(t, "mount", p.dir, point, "--daemon", "--log-file", log, "--log-level", "debug", "--memory", "1MiB", "--cache-size", "off")
 		t.Cleanup(func() { detach(point) })
 		pids := serverProcesses()
 		require.Len(t, pids, 1)

@@ -28,7 +28,7 @@ func TestAServerThatIgnoresIfMatch(t *testing.T) {
 	target := s.URL + "/bucket/train/shard-{0..3}.bin"
 	requireSameBytes(t, toolOK(t, append([]string{"cat", bucket}, flags...)...), toolOK(t, append([]string{"cat", target}, flags...)...), "cat")
 
-	m := mountAt(t, dataset{dir: target, ext: ".bin", flags: flags}, t.TempDir(), "--memory", "1MiB")
+	m := mountAt(t, dataset{dir: target, ext: ".bin", flags: flags}, t.TempDir(), "--memory", "1MiB", "--cache-size", "off")
 	s.Put(t, "bucket", "train/shard-2.bin", content('z'))
 	f, err := os.Open(m.path("worker-0.bin"))
 	require.NoError(t, err)

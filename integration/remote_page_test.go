@@ -12,7 +12,7 @@ import (
 )
 
 // TestCommandsOfTheRemotePageRun runs what README and the page of buckets say of
-// s3://bucket/train, one line after the other, with such a bucket.
+// s3://bucket/train and of the cache, one line after the other, with such a bucket.
 func TestCommandsOfTheRemotePageRun(t *testing.T) {
 	needFUSE(t)
 	bash := need(t, "bash")
@@ -22,15 +22,15 @@ func TestCommandsOfTheRemotePageRun(t *testing.T) {
 	ran := 0
 	for _, page := range []string{readme(t), manual(t, "remote")} {
 		for _, line := range commandLines(page) {
-			if !strings.Contains(line, "s3://bucket/train") {
+			if !strings.Contains(line, "s3://bucket/train") && !strings.HasPrefix(line, "lsiofs cache ") {
 				continue
 			}
 			ran++
-			work, point, cache := t.TempDir(), t.TempDir(), t.TempDir()
+			work, point, cache, disk := t.TempDir(), t.TempDir(), t.TempDir(), t.TempDir()
 			if strings.HasPrefix(line, "lsiofs mount ") {
 				line = strings.Replace(line, "lsiofs mount", "lsiofs mount --daemon", 1) + " && ls /mnt/train/worker-0.tar && lsiofs umount /mnt/train"
 			}
-			line = strings.NewReplacer("s3://bucket/train", bucket.dir, "/mnt/train", point, "/nvme/", cache+"/", "GiB", "MiB").Replace(line)
+			line = strings.NewReplacer("s3://bucket/train", bucket.dir, "/mnt/train", point, "/nvme/", disk+"/", "GiB", "MiB").Replace(line)
 			line = regexp.MustCompile(`  +#.*`).ReplaceAllString(line, "")
 			r := command(t, []string{"XDG_CACHE_HOME=" + cache}, nil, bash, "-c", `cd "$0" && PATH="$1:$PATH" && eval "$2"`, work, bin, line)
 			require.Zero(t, r.code, "%s\n%s\n%s", line, r.stdout, r.stderr)

@@ -91,6 +91,11 @@ var howItIsRead = [][]string{
 	{"--read", "scan"},
 	{"--read", "gather"},
 	{"--read-timeout", "2m"},
+	{"--hedge", "off"},
+	{"--lookahead", "1MiB"},
+	{"--cache-size", "off"},
+	{"--cache-size", "64KiB"},
+	{"--cache-size", "64MiB", "--lookahead", "64KiB"},
 }
 
 // Bytes do not depend on how they are read: how many requests there are at a time, what
