@@ -33,7 +33,7 @@ func runBenchMake(ctx context.Context, o *benchOptions, g *globals) error {
 		o.shape.RecordBytes = synthetic.FrameBytes
 	}
 	o.shape.Format, o.shape.Seed = o.make, o.spec.Order.Seed
-	return benchCommand(g).Make(ctx, bench.Make{Dir: o.paths[0], Shape: o.shape, Records: o.count, Shards: o.shards})
+	return o.command(g).Make(ctx, bench.Make{Dir: o.paths[0], Shape: o.shape, Records: o.count, Shards: o.shards})
 }
 
 // newBenchPartCommand is for processes that bench starts.

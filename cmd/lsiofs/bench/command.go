@@ -21,6 +21,7 @@ type Command struct {
 	UI      *terminal.UI
 	Log     *slog.Logger
 	Version string
+	Caches  bool // there are --cache-dir and --cache-size
 }
 
 // Dataset measures a dataset and prints the table.
@@ -101,7 +102,7 @@ func (b Command) program() (Program, error) {
 		return Program{}, err
 	}
 	return Program{
-		Self: self, Version: b.Version,
+		Self: self, Version: b.Version, Caches: b.Caches,
 		Mount: func(ctx context.Context, args []string, output *os.File) (*exec.Cmd, error) {
 			c := mounting.Child{Args: args, Output: output}
 			err := c.Start(ctx, mounting.Silent{})

@@ -2,6 +2,6 @@
 // of the machine, and makes datasets to measure with. Command prints the results;
 // everything else measures.
 //
-//	dataset ──► session: server process, reader processes ──► rows (medians) ──► table
-//	                                                           └──► promises kept? (check)
+//	dataset ──► session: server process, reader processes ──┬─► rows (medians) ──► table
+//	files ──► network: web server, bare client, lsiofs cat ─┘     └──► promises kept? (check)
 package bench

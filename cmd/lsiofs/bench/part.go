@@ -12,6 +12,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/lsiofs/lsiofs/cmd/lsiofs/bench/service"
 	"github.com/lsiofs/lsiofs/fs"
 )
 
@@ -24,6 +25,8 @@ const PartCommand = "bench-part"
 //
 //	serve POINT BYTES   mounts the ceiling, says so on stdout, and unmounts at the end of stdin
 //	read                reads files as told on stdin, a JSON object a line, and answers on stdout
+//	objects DIR COPIES  service.Serve
+//	loop                service.Loop
 func Part(ctx context.Context, args []string, in io.Reader, out io.Writer) error {
 	switch {
 	case len(args) == 3 && args[0] == "serve":
@@ -34,6 +37,14 @@ func Part(ctx context.Context, args []string, in io.Reader, out io.Writer) error
 		return serveCeiling(ctx, args[1], size, in, out)
 	case len(args) == 1 && args[0] == "read":
 		return readAsTold(in, out)
+	case len(args) == 3 && args[0] == "objects":
+		copies, err := strconv.Atoi(args[2])
+		if err != nil {
+			return err
+		}
+		return service.Serve(ctx, args[1], copies, in, out)
+	case len(args) == 1 && args[0] == "loop":
+		return service.Loop(ctx, in, out)
 	}
 	return fmt.Errorf("%s is a part of lsiofs bench, which starts it", PartCommand)
 }

@@ -19,8 +19,9 @@ import (
 	"github.com/lsiofs/lsiofs/fs"
 )
 
-// reader is a process that reads as it is told. It is not for concurrent use.
-type reader struct {
+// part is a process of PartCommand, which answers a line of JSON for each that it is
+// told. It is not for concurrent use.
+type part struct {
 	cmd     *exec.Cmd
 	in      io.WriteCloser
 	jobs    *json.Encoder
@@ -28,27 +29,50 @@ type reader struct {
 	said    bytes.Buffer // its stderr
 }
 
+// startPart starts one; file, when not nil, is its descriptor 3.
+func startPart(self string, file *os.File, args ...string) (*part, error) {
+	p := &part{cmd: exec.Command(self, append([]string{PartCommand}, args...)...)}
+	if file != nil {
+		p.cmd.ExtraFiles = []*os.File{file}
+	}
+	p.cmd.Stderr = &p.said
+	p.cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true} // Ctrl-C is for this process to deal with
+	in, err := p.cmd.StdinPipe()
+	if err != nil {
+		return nil, err
+	}
+	out, err := p.cmd.StdoutPipe()
+	if err != nil {
+		return nil, err
+	}
+	p.in, p.jobs, p.answers = in, json.NewEncoder(in), json.NewDecoder(bufio.NewReader(out))
+	if err := p.cmd.Start(); err != nil {
+		return nil, fmt.Errorf("start bench's process %s: %w", args[0], err)
+	}
+	return p, nil
+}
+
+// hear waits for the next answer.
+func (p *part) hear(answer any) error {
+	if err := p.answers.Decode(answer); err != nil {
+		return fmt.Errorf("bench's process %s has ended: %w: %s", p.cmd.Args[2], err, bytes.TrimSpace(p.said.Bytes()))
+	}
+	return nil
+}
+
+// kill ends the process, whatever it does.
+func (p *part) kill() {
+	_ = p.cmd.Process.Kill() // an error: it has ended
+	_ = p.cmd.Wait()         // that it was killed is known
+}
+
+// reader is a part that reads files.
+type reader struct{ *part }
+
 // startReader starts a reader; file, when not nil, is its descriptor 3.
 func startReader(self string, file *os.File) (*reader, error) {
-	r := &reader{cmd: exec.Command(self, PartCommand, "read")}
-	if file != nil {
-		r.cmd.ExtraFiles = []*os.File{file}
-	}
-	r.cmd.Stderr = &r.said
-	r.cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true} // Ctrl-C is for this process to deal with
-	in, err := r.cmd.StdinPipe()
-	if err != nil {
-		return nil, err
-	}
-	out, err := r.cmd.StdoutPipe()
-	if err != nil {
-		return nil, err
-	}
-	r.in, r.jobs, r.answers = in, json.NewEncoder(in), json.NewDecoder(bufio.NewReader(out))
-	if err := r.cmd.Start(); err != nil {
-		return nil, fmt.Errorf("start a reader: %w", err)
-	}
-	return r, nil
+	p, err := startPart(self, file, "read")
+	return &reader{p}, err
 }
 
 func (r *reader) start(j readJob) error { return r.jobs.Encode(j) }
@@ -56,19 +80,13 @@ func (r *reader) start(j readJob) error { return r.jobs.Encode(j) }
 // finish waits for the answer to start.
 func (r *reader) finish() (readDone, error) {
 	var d readDone
-	if err := r.answers.Decode(&d); err != nil {
-		return d, fmt.Errorf("a reader has ended: %w: %s", err, bytes.TrimSpace(r.said.Bytes()))
+	if err := r.hear(&d); err != nil {
+		return d, err
 	}
 	if d.Error != "" {
 		return d, errors.New(d.Error)
 	}
 	return d, nil
-}
-
-// kill ends the process, whatever it does.
-func (r *reader) kill() {
-	_ = r.cmd.Process.Kill() // an error: it has ended
-	_ = r.cmd.Wait()         // that it was killed is known
 }
 
 // server is a process that serves a mount.

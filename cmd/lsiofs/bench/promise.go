@@ -18,10 +18,12 @@ const (
 	SectionNpy    Section = "npy"
 	SectionLc0    Section = "lc0"
 	SectionFiles  Section = "files"
+	// SectionNetwork is of datasets at services.
+	SectionNetwork Section = "network"
 )
 
 // Sections are all of them, in the order in which they are checked.
-var Sections = []Section{SectionEngine, SectionTar, SectionJSONL, SectionZstd, SectionGzip, SectionNpy, SectionLc0, SectionFiles}
+var Sections = []Section{SectionEngine, SectionTar, SectionJSONL, SectionZstd, SectionGzip, SectionNpy, SectionLc0, SectionFiles, SectionNetwork}
 
 // Figure is what of a row a promise is about.
 type Figure string
@@ -64,6 +66,9 @@ type Promise struct {
 // 1 MiB, and those of the runtime itself.
 const none = 0.05
 
+// nothing is a limit below which there is nothing.
+const nothing = 1e-9
+
 // Promises are what lsiofs has to reach, but for the engine's, which are
 // uringbench.Rows.
 func Promises() []Promise {
@@ -96,6 +101,22 @@ func Promises() []Promise {
 		{Section: SectionLc0, What: "mount, first epoch, lc0 V6 frames that compress 10:1 or better", Row: rowMountEpoch, Figure: FigureRecords, AtLeast: 180_000},
 		{Section: SectionFiles, What: "mount, hot, files of 12 KiB, each opened and read, to tar c", Row: rowMountOpened, Figure: FigureRatio, AtLeast: 2.0},
 		{Section: SectionFiles, What: "mount to cat, files of 12 KiB", Row: rowMountFirst, Figure: FigureRatio, AtLeast: 0.80},
+
+		{Section: SectionNetwork, What: "cat of a web server, 20 ms, chunks of 256 KiB, to net/http", Row: rowNetCat + "256k", Figure: FigureRatio, AtLeast: 0.90},
+		{Section: SectionNetwork, What: "cat of a web server, 20 ms, chunks of 1 MiB, to net/http", Row: rowNetCat + "1m", Figure: FigureRatio, AtLeast: 0.90},
+		{Section: SectionNetwork, What: "cat of a web server, 20 ms, chunks of 8 MiB, to net/http", Row: rowNetCat + "8m", Figure: FigureRatio, AtLeast: 0.90},
+		{Section: SectionNetwork, What: "processor time of cat above that of net/http, chunks of 256 KiB", Row: rowNetCPU + "256k", Figure: FigureValue, AtMost: 0.35},
+		{Section: SectionNetwork, What: "processor time of cat above that of net/http, chunks of 1 MiB", Row: rowNetCPU + "1m", Figure: FigureValue, AtMost: 0.35},
+		{Section: SectionNetwork, What: "processor time of cat above that of net/http, chunks of 8 MiB", Row: rowNetCPU + "8m", Figure: FigureValue, AtMost: 0.35},
+		{Section: SectionNetwork, What: "memory of cat above --memory, of a web server", Row: rowNetMemory, Figure: FigureValue, AtMost: 150},
+		{Section: SectionNetwork, What: "requests of an epoch for each chunk", Row: rowNetRequests, Figure: FigureValue, AtMost: 1.02},
+		{Section: SectionNetwork, What: "bytes that an epoch asks for, for each of its records' bytes", Row: rowNetBytes, Figure: FigureValue, AtMost: 1.03},
+		{Section: SectionNetwork, What: "index of a web server's shards, to 32 streams of net/http", Row: rowNetPass, Figure: FigureRatio, AtLeast: 0.80},
+		{Section: SectionNetwork, What: "requests of the index for each shard", Row: rowNetPassGets, Figure: FigureValue, AtMost: 1.01},
+		{Section: SectionNetwork, What: "size of the program, without symbols", Row: rowNetProgram, Figure: FigureValue, AtMost: 20},
+		{Section: SectionNetwork, What: "second epoch of a web server, all in the cache, to a mount of the files", Row: rowCached, Figure: FigureRatio, AtLeast: 0.50},
+		{Section: SectionNetwork, What: "requests of the second epoch for each chunk, all in the cache", Row: rowCacheAll, Figure: FigureValue, AtMost: nothing},
+		{Section: SectionNetwork, What: "requests of the second epoch for each chunk, cache of half the dataset", Row: rowCacheHalf, Figure: FigureValue, AtMost: 0.54},
 	}
 }
 
@@ -152,12 +173,17 @@ func verdict(measured, atLeast, atMost float64) string {
 func rowsOf(promises []Promise, s Section) []string {
 	against := map[string][]string{
 		rowMountFirst: {rowCat, rowMountWhole}, rowMountWhole: {rowDecode, rowDecodeOwn}, rowMountEpoch: {rowDecode}, rowMountCold: {rowFioCold}, rowEngineCold: {rowFioCold}, rowVerify: {rowFioSequential},
-		rowMountOpened: {rowTar},
+		rowMountOpened: {rowTar}, rowNetPass: {rowNetStreams}, rowNetPassGets: {rowNetPass}, rowNetBytes: {rowNetRequests}, rowCached: {rowCacheLocal}, rowCacheAll: {rowCached, rowCacheLocal},
 	}
 	var ids []string
 	for _, p := range promises {
 		if p.Section == s {
 			ids = append(append(ids, p.Row), against[p.Row]...)
+		}
+	}
+	for _, size := range chunkSizes { // one is measured by way of the others
+		if own := []string{rowNetCat + size.name, rowNetLoop + size.name, rowNetCPU + size.name}; slices.ContainsFunc(own, func(id string) bool { return slices.Contains(ids, id) }) {
+			ids = append(ids, own...)
 		}
 	}
 	for _, n := range []string{"1", "2", "4"} {

@@ -97,35 +97,64 @@ func (s *session) run(ctx context.Context) (Report, error) {
 	}
 	r := Report{Machine: thisMachine(s.scope.shards[0], s.program.Version), Dataset: describe(s.dataset), Rounds: rounds}
 	r.Dataset.MeasuredBytes = s.scope.bytes
+	r.Rows = finished(rows, s.scope.recordBytes)
+	return r, nil
+}
+
+// finished are the report's lines of rows that were measured.
+func finished(rows []*row, recordBytes float64) []Row {
 	byID := map[string]*row{}
 	for _, row := range rows {
 		byID[row.id] = row
 	}
+	var lines []Row
 	for _, row := range rows {
-		size := s.scope.recordBytes
+		size := recordBytes
 		if row.noRecords {
 			size = 0
 		}
-		r.Rows = append(r.Rows, row.finish(size, byID[row.against]))
+		lines = append(lines, row.finish(size, byID[row.against]))
 	}
-	return r, nil
+	return lines
 }
 
-// rounds measures every row once for warming up, and then in turns, until the
-// rounds or the time have come to their end. It says how many rounds counted.
+// rounds measures every row once for warming up, and then in turns. It says how many
+// rounds counted.
 func (s *session) rounds(ctx context.Context, rows []*row) (int, error) {
-	began := time.Now()
-	for round := range s.config.Rounds + 1 {
-		warming := round == 0
+	r := rounds{most: s.config.Rounds, warmUp: true, total: s.config.Total, progress: s.config.progress, begin: func(warming bool) error {
 		s.warming = warming
-		if err := s.warm(ctx); err != nil {
-			return 0, err
+		return s.warm(ctx)
+	}}
+	return r.run(ctx, rows)
+}
+
+// rounds is how rows are measured in turns.
+type rounds struct {
+	most     int
+	warmUp   bool // the first does not count, and is one more
+	total    time.Duration
+	progress func(text string, done, total int)
+	begin    func(warming bool) error // of each round; nil: nothing
+}
+
+// run measures until the rounds or the time have come to their end.
+func (o rounds) run(ctx context.Context, rows []*row) (int, error) {
+	began, all, counted := time.Now(), o.most, 0
+	if o.warmUp {
+		all++
+	}
+	for round := range all {
+		warming := o.warmUp && round == 0
+		if o.begin != nil {
+			if err := o.begin(warming); err != nil {
+				return 0, err
+			}
 		}
 		for i, r := range rows {
 			if r.missing != "" {
 				continue
 			}
-			s.config.progress(r.name, round*len(rows)+i, (s.config.Rounds+1)*len(rows))
+			o.progress(r.name, round*len(rows)+i, all*len(rows))
 			m, err := r.measure(ctx)
 			switch {
 			case errors.Is(err, errNotMeasured):
@@ -136,11 +165,14 @@ func (s *session) rounds(ctx context.Context, rows []*row) (int, error) {
 				r.readings = append(r.readings, m)
 			}
 		}
-		if spent := time.Since(began); !warming && spent+spent/time.Duration(round+1) > s.config.Total*5/4 {
-			return round, nil // another one would take too long
+		if !warming {
+			counted++
+		}
+		if spent := time.Since(began); !warming && spent+spent/time.Duration(round+1) > o.total*5/4 {
+			break // another one would take too long
 		}
 	}
-	return s.config.Rounds, nil
+	return counted, nil
 }
 
 // describe says what a dataset is like.

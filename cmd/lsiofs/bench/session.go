@@ -26,6 +26,8 @@ type Program struct {
 	Mount func(ctx context.Context, args []string, output *os.File) (*exec.Cmd, error)
 	// Open opens a dataset, showing progress where it has to be indexed.
 	Open func(ctx context.Context, s spec.Spec) (*pipeline.Dataset, error)
+	// Caches says that it has --cache-dir and --cache-size.
+	Caches bool
 }
 
 // session is the measuring of one dataset: its servers, readers and temporary
@@ -131,8 +133,13 @@ func (s *session) startMount(ctx context.Context, args ...string) (*server, erro
 	if err != nil {
 		return nil, err
 	}
-	all := append([]string{s.config.Spec.Dataset, point}, s.config.Flags...)
-	cmd, err := s.program.Mount(ctx, append(all, args...), s.log)
+	return s.program.mountOn(ctx, point, s.log, append([]string{s.config.Spec.Dataset, point}, append(slices.Clone(s.config.Flags), args...)...))
+}
+
+// mountOn starts `lsiofs mount` with arguments that name a dataset and point, an empty
+// directory, which is gone if it fails, or when the server has stopped.
+func (p Program) mountOn(ctx context.Context, point string, log *os.File, args []string) (*server, error) {
+	cmd, err := p.Mount(ctx, args, log)
 	if err != nil {
 		return nil, errors.Join(err, os.Remove(point))
 	}

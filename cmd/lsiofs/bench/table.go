@@ -33,7 +33,7 @@ func (r Report) table(b *strings.Builder) {
 			continue
 		}
 		if row.Unit != "" {
-			values = append(values, fmt.Sprintf("%s: %s %s (%s)\n", row.Name, median(row.Value, "%.0f"), row.Unit, row.Value.ends("%.0f")))
+			values = append(values, fmt.Sprintf("%s: %s %s (%s)\n", row.Name, median(row.Value, "%.4g"), row.Unit, row.Value.ends("%.4g")))
 			continue
 		}
 		fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\n", row.Name,

@@ -8,15 +8,20 @@ const (
 	firstSlots   = 16
 	restAfterCut = 10 * time.Second // no fill for so long after a throttle
 	growAgain    = 5 * time.Second  // after a growth that brought nothing
+	// doubtful is after how many seconds in a row a growth has brought nothing. The rate of
+	// one second is lower than that before also by chance: what else the machine, the
+	// network or a reader does.
+	doubtful = 2
 )
 
 // slots says how many requests may be under way. It grows while that brings more, and
 // halves when the service says that it has too much to do. It is plain arithmetic: the
 // engine calls it under its lock.
 //
-//	+25 %  after a second in which 90 % were used and more waited; taken back after the
-//	       next such second if bytes a second have not grown by 5 %, and then not tried
-//	       for 5 s
+//	×2     at first, after a second in which 90 % were used and more waited, until that
+//	       brings less than half as much again, or a throttle
+//	+25 %  from then on, after such a second; taken back after two more of them if bytes a
+//	       second have not grown by 5 % in either, and then not tried for 5 s
 //	×2     after any second without a throttle, up to half of what there were before
 //	       throttling began; +25 % from there up to that
 //	−50 %  at most once a second, after 429, 503 or SlowDown
@@ -33,6 +38,8 @@ type slots struct {
 
 	tried    int       // the limit before the last growth, while it is not known what that brings; 0: it is
 	base     float64   // the rate before it
+	doubts   int       // seconds since it in which the rate was no higher
+	known    bool      // about how many are of use: growth is no doubling any more
 	notUntil time.Time // the next growth
 }
 
@@ -48,7 +55,7 @@ func (s *slots) throttled(now time.Time) {
 	if s.cut.IsZero() || now.Sub(s.cut) >= restAfterCut || s.limit*2 > s.before {
 		s.before = s.limit // else it is the same storm
 	}
-	s.cut, s.tried = now, 0
+	s.cut, s.tried, s.known = now, 0, true
 	s.limit = max(s.limit/2, min(fewestSlots, s.most))
 }
 
@@ -90,13 +97,23 @@ func (s *slots) completed(now time.Time, used, waiting int, bytes int64) {
 
 // adjust is called after a second in which slots were what there was too little of.
 func (s *slots) adjust(now time.Time) {
-	if s.tried > 0 && s.rate < s.base*1.05 {
-		s.limit, s.tried, s.notUntil = s.tried, 0, now.Add(growAgain)
+	switch {
+	case s.tried == 0:
+	case s.rate < s.base*1.05:
+		if s.doubts++; s.doubts >= doubtful {
+			s.limit, s.tried, s.known, s.notUntil = s.tried, 0, true, now.Add(growAgain)
+		}
 		return
+	case s.rate < s.base*1.5:
+		s.known = true
 	}
 	if s.tried = 0; now.Before(s.notUntil) || s.limit == s.most {
 		return
 	}
-	s.tried, s.base = s.limit, s.rate
-	s.limit = min(s.limit+max(s.limit/4, 1), s.most)
+	s.tried, s.base, s.doubts = s.limit, s.rate, 0
+	step := s.limit
+	if s.known {
+		step = max(s.limit/4, 1)
+	}
+	s.limit = min(s.limit+step, s.most)
 }

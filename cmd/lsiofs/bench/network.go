@@ -1,0 +1,293 @@
+package bench
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"sync"
+	"syscall"
+	"time"
+
+	"github.com/lsiofs/lsiofs/cmd/lsiofs/bench/service"
+)
+
+// network is the measuring of a dataset at a web server: the server, a bare client, and
+// temporary files. It is not for concurrent use.
+type network struct {
+	program Program
+	config  Config
+	dir     string   // of indexes, caches and mount points
+	log     *os.File // of lsiofs
+	slot    time.Duration
+
+	local   string // the directory that is served
+	service *part
+	loop    *part
+	address service.Address
+	once    int // how many of the server's objects are the directory's files, once each
+
+	last     catRun         // the last one that was measured
+	above    float64        // its processor time above that of the bare client, in s/GiB
+	asked    float64        // bytes of the last whole epoch, for each of its records' bytes
+	passed   service.Served // by the last index
+	repeated float64        // requests of the last epoch from a cache, for each chunk
+	mostAnon int64          // the most memory of lsiofs cat above --memory, so far
+	points   int            // that were mounted on
+}
+
+// copies is under how many names each file is served: an epoch has to last until rows
+// are measured, and the page cache holds it.
+const copies = 16
+
+func newNetwork(ctx context.Context, p Program, c Config, local string) (*network, error) {
+	dir, err := os.MkdirTemp(filepath.Dir(local), ".lsiofs-network-") // on the disk where data is made
+	if err != nil {
+		return nil, err
+	}
+	n := &network{program: p, config: c, dir: dir, local: local}
+	if err := n.start(); err != nil {
+		return nil, errors.Join(err, n.close())
+	}
+	return n, ctx.Err()
+}
+
+func (n *network) start() (err error) {
+	if n.log, err = os.Create(filepath.Join(n.dir, "lsiofs.log")); err != nil {
+		return err
+	}
+	if n.service, err = startPart(n.program.Self, nil, "objects", n.local, strconv.Itoa(copies)); err != nil {
+		return err
+	}
+	if err := n.service.hear(&n.address); err != nil {
+		return err
+	}
+	n.once = n.address.Objects / copies
+	n.loop, err = startPart(n.program.Self, nil, "loop")
+	return err
+}
+
+// close ends all processes and removes everything.
+func (n *network) close() error {
+	for _, p := range []*part{n.service, n.loop} {
+		if p != nil {
+			p.kill()
+		}
+	}
+	var err error
+	if n.log != nil {
+		err = n.log.Close()
+	}
+	return errors.Join(err, os.RemoveAll(n.dir)) // nothing is mounted in it: rows unmount what they mount
+}
+
+// served is what the server was asked for since the last call.
+func (n *network) served() (service.Served, error) {
+	var s service.Served
+	if err := n.service.jobs.Encode(struct{}{}); err != nil {
+		return s, err
+	}
+	return s, n.service.hear(&s)
+}
+
+// bare has the bare client read ranges, and counts its processor time.
+func (n *network) bare(ctx context.Context, ranges []service.Range, atOnce int, most time.Duration) (reading, error) {
+	stop := context.AfterFunc(ctx, func() { _ = n.loop.cmd.Process.Kill() })
+	defer stop()
+	before, err := processCPU(n.loop.cmd.Process.Pid)
+	if err != nil {
+		return reading{}, err
+	}
+	if err := n.loop.jobs.Encode(service.Job{Address: n.address, Ranges: ranges, AtOnce: atOnce, StopAfter: most}); err != nil {
+		return reading{}, err
+	}
+	var done service.Done
+	if err := n.loop.hear(&done); err != nil {
+		return reading{}, err
+	}
+	if done.Error != "" {
+		return reading{}, fmt.Errorf("bare client: %s", done.Error)
+	}
+	after, err := processCPU(n.loop.cmd.Process.Pid)
+	return reading{bytes: done.Bytes, elapsed: done.Elapsed, cpu: after - before, mallocs: -1}, err
+}
+
+// flags are those of all commands of this measurement.
+func (n *network) flags(more ...string) []string {
+	all := append([]string{"--index-dir", filepath.Join(n.dir, "index"), "--connections", strconv.Itoa(connections)}, n.config.Flags...)
+	if n.program.Caches {
+		all = append(all, "--cache-size", "off")
+	}
+	return append(all, more...)
+}
+
+// connections is how many requests lsiofs and the bare client make at a time.
+const connections = 64
+
+// chunkFlags have chunks of a size, whatever their number of records.
+func chunkFlags(bytes int64) []string {
+	return []string{"--chunk-bytes", strconv.FormatInt(bytes, 10), "--chunk-records", "1048576"}
+}
+
+// catRun is what was measured of one lsiofs cat.
+type catRun struct {
+	reading
+	ranges []service.Range // that it asked for meanwhile
+	anon   int64           // the most memory of its own that it had at any time
+}
+
+// cat has lsiofs cat write an epoch to a pipe, which a reader reads from. What comes
+// before settle has passed, and before all of --memory is in use, is not counted; the rest
+// is for slot, or, where settle and slot are 0, to its end. Processor time is that of cat alone: the reader stands for who trains.
+func (n *network) cat(ctx context.Context, args []string, settle, slot time.Duration) (run catRun, err error) {
+	from, to, err := os.Pipe()
+	if err != nil {
+		return run, err
+	}
+	defer from.Close()
+	widenPipe(to)
+	r, err := startReader(n.program.Self, from)
+	if err != nil {
+		return run, errors.Join(err, to.Close())
+	}
+	defer r.kill()
+	if _, err := n.served(); err != nil {
+		return run, errors.Join(err, to.Close())
+	}
+	cat, err := startCat(n.program.Self, n.flags(append(args, "--workers", "1", "--worker", "0/1")...), to, n.log)
+	if err = errors.Join(err, to.Close()); err != nil {
+		return run, err
+	}
+	stop := context.AfterFunc(ctx, func() { _ = cat.Process.Kill() })
+	defer stop()
+	anon := watchAnon(cat.Process.Pid)
+	run, err = n.readCat(r, cat, settle, slot)
+	run.anon = anon()
+	_ = cat.Process.Kill() // an error: it has come to its end
+	r.kill()
+	werr := cat.Wait()
+	if ctx.Err() != nil {
+		return run, ctx.Err()
+	}
+	if err == nil && slot == 0 && werr != nil {
+		err = werr
+	}
+	if err != nil {
+		said, _ := os.ReadFile(n.log.Name())
+		err = fmt.Errorf("lsiofs cat: %w: %s", err, strings.TrimSpace(string(said)))
+	}
+	return run, err
+}
+
+// readCat is the counted part of cat.
+func (n *network) readCat(r *reader, cat *exec.Cmd, settle, slot time.Duration) (run catRun, err error) {
+	if settle > 0 {
+		done, err := r.do(readJob{Paths: []string{"/dev/fd/3"}, StopAfter: settle})
+		if most := n.config.Spec.MemoryBytes * 5 / 4; err == nil && done.Bytes < most {
+			// Its memory, too, is slow at first.
+			_, err = r.do(readJob{Paths: []string{"/dev/fd/3"}, PathBytes: most - done.Bytes})
+		}
+		if err != nil {
+			return run, err
+		}
+		if _, err := n.served(); err != nil {
+			return run, err
+		}
+	}
+	before, err := processCPU(cat.Process.Pid)
+	if err != nil {
+		return run, err
+	}
+	done, err := r.do(readJob{Paths: []string{"/dev/fd/3"}, StopAfter: slot})
+	if err != nil {
+		return run, err
+	}
+	// Of one that has come to its end: it waits for its parent to look.
+	after, err := processCPU(cat.Process.Pid)
+	if err != nil {
+		return run, err
+	}
+	served, err := n.served()
+	run.reading = reading{bytes: done.Bytes, elapsed: done.Ended - done.Began, cpu: after - before, mallocs: -1}
+	run.ranges = served.Ranges
+	if err == nil && slot > 0 && run.elapsed < slot/2 {
+		err = notMeasured("an epoch of %.0f GiB has come to its end before it could be measured", gib(done.Bytes))
+	}
+	return run, err
+}
+
+// do is start and finish.
+func (r *reader) do(j readJob) (readDone, error) {
+	if err := r.start(j); err != nil {
+		return readDone{}, err
+	}
+	return r.finish()
+}
+
+// anonEvery is how often the memory of a process is looked at.
+const anonEvery = 20 * time.Millisecond
+
+// watchAnon looks at the memory of a process that no file is behind, until most is
+// called, which gives the most that it had.
+func watchAnon(pid int) (most func() int64) {
+	end := make(chan struct{})
+	var bytes int64
+	var watching sync.WaitGroup
+	watching.Go(func() {
+		t := time.NewTicker(anonEvery)
+		defer t.Stop()
+		for {
+			kib, err := strconv.ParseInt(strings.TrimSuffix(fieldOf(fmt.Sprintf("/proc/%d/status", pid), "RssAnon"), " kB"), 10, 64)
+			if err == nil { // else it has ended
+				bytes = max(bytes, kib<<10)
+			}
+			select {
+			case <-t.C:
+			case <-end:
+				return
+			}
+		}
+	})
+	return func() int64 {
+		close(end)
+		watching.Wait()
+		return bytes
+	}
+}
+
+// command runs a command of lsiofs to its end, and gives its stdout.
+func (n *network) command(ctx context.Context, args ...string) ([]byte, time.Duration, error) {
+	cmd := exec.CommandContext(ctx, n.program.Self, args...)
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	began := monotonic()
+	out, err := cmd.Output()
+	elapsed := monotonic() - began
+	if ctx.Err() != nil {
+		return nil, 0, ctx.Err()
+	}
+	if err != nil {
+		said := ""
+		if failed, ok := errors.AsType[*exec.ExitError](err); ok {
+			said = strings.TrimSpace(string(failed.Stderr))
+		}
+		return nil, 0, fmt.Errorf("lsiofs %s: %w: %s", args[0], err, said)
+	}
+	return out, elapsed, nil
+}
+
+// decoded is command with --json, into v.
+func (n *network) decoded(ctx context.Context, v any, args ...string) (time.Duration, error) {
+	out, elapsed, err := n.command(ctx, append(args, "--json")...)
+	if err != nil {
+		return 0, err
+	}
+	if err := json.Unmarshal(out, v); err != nil {
+		return 0, fmt.Errorf("lsiofs %s --json: %w", args[0], err)
+	}
+	return elapsed, nil
+}

@@ -1,0 +1,112 @@
+package bench
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strconv"
+)
+
+// The rows of a dataset at a web server that is kept in a cache on a disk.
+const (
+	rowCacheLocal = "network-local"
+	rowCached     = "network-cached"
+	rowCacheAll   = "network-cached-requests"
+	rowCacheHalf  = "network-half-requests"
+)
+
+// cacheRows are those of epochs after the first.
+func (n *network) cacheRows() []*row {
+	l := &rowList{only: n.config.Rows}
+	l.add(row{id: rowCacheLocal, name: "mount of the files, second epoch", measure: func(ctx context.Context) (reading, error) {
+		return n.secondEpoch(ctx, n.local, cacheFlags())
+	}})
+	l.add(row{id: rowCached, name: "mount of a web server, second epoch, all in the cache", against: rowCacheLocal, measure: func(ctx context.Context) (reading, error) {
+		return n.measureCached(ctx, 2)
+	}})
+	l.add(row{id: rowCacheAll, name: "requests of the second epoch for each chunk, all in the cache", unit: "requests", measure: func(context.Context) (reading, error) {
+		return reading{value: n.repeated}, n.wantCache()
+	}})
+	l.add(row{id: rowCacheHalf, name: "requests of the second epoch for each chunk, cache of half the dataset", unit: "requests", measure: func(ctx context.Context) (reading, error) {
+		_, err := n.measureCached(ctx, 0.5)
+		return reading{value: n.repeated}, err
+	}})
+	return l.rows
+}
+
+// cacheChunkBytes is the default size of chunks.
+const cacheChunkBytes = 256 << 10
+
+// cacheFlags have far less in memory than the dataset has.
+func cacheFlags() []string {
+	return append([]string{"--workers", "1", "--memory", "256MiB", "--shuffle-size", "4096"}, chunkFlags(cacheChunkBytes)...)
+}
+
+func (n *network) wantCache() error {
+	if !n.program.Caches {
+		return notMeasured("there is no --cache-dir")
+	}
+	return nil
+}
+
+// measureCached is a second epoch with a cache of a size, in datasets.
+func (n *network) measureCached(ctx context.Context, size float64) (r reading, err error) {
+	if err := n.wantCache(); err != nil {
+		return r, err
+	}
+	chunks, streamBytes, err := n.order(ctx, n.once, cacheChunkBytes)
+	if err != nil {
+		return r, err
+	}
+	dir := filepath.Join(n.dir, "cache")
+	defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
+	args := append(cacheFlags(), "--cache-dir", dir, "--cache-size", strconv.FormatInt(int64(size*float64(streamBytes)), 10))
+	r, err = n.secondEpoch(ctx, n.address.Dataset(n.once), args)
+	n.repeated = float64(r.reads) / float64(chunks)
+	return r, err
+}
+
+// secondEpoch mounts a dataset, reads an epoch to its end, and measures the next; reads
+// are the requests of that.
+func (n *network) secondEpoch(ctx context.Context, dataset string, args []string) (r reading, err error) {
+	n.points++
+	point := filepath.Join(n.dir, fmt.Sprintf("mount-%d", n.points))
+	if err := os.Mkdir(point, 0o700); err != nil {
+		return r, err
+	}
+	v, err := n.program.mountOn(ctx, point, n.log, append([]string{dataset, point}, n.flags(args...)...))
+	if err != nil {
+		return r, err
+	}
+	defer func() { err = errors.Join(err, v.stop()) }()
+	reader, err := startReader(n.program.Self, nil)
+	if err != nil {
+		return r, err
+	}
+	defer reader.kill()
+	stop := context.AfterFunc(ctx, func() { _ = reader.cmd.Process.Kill() })
+	defer stop()
+	var done readDone
+	var cpu [2]counts
+	for epoch := range 2 {
+		if _, err := n.served(); err != nil {
+			return r, err
+		}
+		if cpu[0], err = v.look(true); err != nil {
+			return r, err
+		}
+		if done, err = reader.do(readJob{Paths: []string{filepath.Join(point, fmt.Sprintf("epoch-%d", epoch), "worker-0-of-1.tar")}}); err != nil {
+			return r, errors.Join(ctx.Err(), err)
+		}
+		if cpu[1], err = v.look(false); err != nil {
+			return r, err
+		}
+	}
+	served, err := n.served()
+	r = joined([]readDone{done}, true)
+	r.cpu += cpu[1].cpu - cpu[0].cpu
+	r.mallocs, r.reads = -1, uint64(len(served.Ranges))
+	return r, err
+}

@@ -1,0 +1,136 @@
+package service
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/http"
+	"strconv"
+	"sync"
+	"sync/atomic"
+	"time"
+)
+
+// Job is what a loop is told to read: the ranges one after another, so many at a time.
+type Job struct {
+	Address Address `json:"address"`
+	Ranges  []Range `json:"ranges"`
+	AtOnce  int     `json:"at_once"`
+	// StopAfter ends it between two requests; 0: the ranges are read to the last.
+	StopAfter time.Duration `json:"stop_after_nanos"`
+}
+
+// Done is what a loop has read.
+type Done struct {
+	Bytes    int64         `json:"bytes"`
+	Requests int64         `json:"requests"`
+	Elapsed  time.Duration `json:"elapsed_nanos"`
+	Error    string        `json:"error,omitempty"`
+}
+
+// wholeBytes is how much of an object is read at a time where all of it is asked for.
+const wholeBytes = 1 << 20
+
+// Loop does the jobs of in, a line of JSON each, and says on out what it has done: what
+// any program could do that knew the ranges. It makes requests as net/http does by
+// itself, reads their bodies into memory that it has, and checks nothing but the status.
+func Loop(ctx context.Context, in io.Reader, out io.Writer) error {
+	jobs, answers := json.NewDecoder(in), json.NewEncoder(out)
+	var l loop
+	for {
+		var j Job
+		if err := jobs.Decode(&j); err != nil {
+			return ignore(err, io.EOF)
+		}
+		done, err := l.run(ctx, j)
+		if err != nil {
+			done.Error = err.Error()
+		}
+		if err := answers.Encode(done); err != nil {
+			return err
+		}
+	}
+}
+
+// loop keeps the memory that is read into from one job to the next: what a process gets
+// new is slow at first.
+type loop struct{ buffers [][]byte }
+
+func (l *loop) run(ctx context.Context, j Job) (Done, error) {
+	transport := &http.Transport{DisableCompression: true, MaxIdleConns: j.AtOnce, MaxIdleConnsPerHost: j.AtOnce}
+	defer transport.CloseIdleConnections()
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	l.grow(j)
+	var next, bytes, requests atomic.Int64
+	began := time.Now()
+	var all sync.WaitGroup
+	for _, buf := range l.buffers[:j.AtOnce] {
+		all.Go(func() {
+			for ctx.Err() == nil && (j.StopAfter == 0 || time.Since(began) < j.StopAfter) {
+				i := next.Add(1) - 1
+				if i >= int64(len(j.Ranges)) {
+					return
+				}
+				n, err := read(ctx, transport, j.Address, j.Ranges[i], buf)
+				if err != nil {
+					cancel(err)
+					return
+				}
+				bytes.Add(n)
+				requests.Add(1)
+			}
+		})
+	}
+	all.Wait()
+	return Done{Bytes: bytes.Load(), Requests: requests.Load(), Elapsed: time.Since(began)}, context.Cause(ctx)
+}
+
+// grow has a buffer for each request at a time, as large as the largest range.
+func (l *loop) grow(j Job) {
+	largest := int64(wholeBytes)
+	for _, r := range j.Ranges {
+		largest = max(largest, r.SizeBytes)
+	}
+	if len(l.buffers) >= j.AtOnce && int64(len(l.buffers[0])) >= largest {
+		return
+	}
+	l.buffers = make([][]byte, j.AtOnce)
+	for i := range l.buffers {
+		l.buffers[i] = make([]byte, largest)
+	}
+}
+
+// read reads one range, or a whole object piece by piece.
+func read(ctx context.Context, transport *http.Transport, at Address, r Range, buf []byte) (int64, error) {
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, at.URL(r.Object), nil)
+	if err != nil {
+		return 0, err
+	}
+	wanted := http.StatusOK
+	if r.SizeBytes >= 0 {
+		wanted = http.StatusPartialContent
+		request.Header.Set("Range", "bytes="+strconv.FormatInt(r.OffsetBytes, 10)+"-"+strconv.FormatInt(r.OffsetBytes+r.SizeBytes-1, 10))
+	}
+	resp, err := transport.RoundTrip(request)
+	if err != nil {
+		return 0, err
+	}
+	defer resp.Body.Close()
+	if resp.StatusCode != wanted {
+		return 0, fmt.Errorf("%s: %s", request.URL, resp.Status)
+	}
+	if r.SizeBytes < 0 {
+		// Not Discard's own way, which reads 8 KiB at a time.
+		return io.CopyBuffer(struct{ io.Writer }{io.Discard}, struct{ io.Reader }{resp.Body}, buf)
+	}
+	if _, err := io.ReadFull(resp.Body, buf[:r.SizeBytes]); err != nil {
+		return 0, fmt.Errorf("%s: %w", request.URL, err)
+	}
+	// Its end, so that the connection is used again.
+	if _, err := resp.Body.Read(buf[:1]); err != io.EOF {
+		return 0, fmt.Errorf("%s: the body does not end: %w", request.URL, err)
+	}
+	return r.SizeBytes, nil
+}
