@@ -127,7 +127,7 @@ func TestABucketOfAnotherRegion(t *testing.T) {
 	t.Setenv("VGW_REGION", "eu-west-1")
 	here, bucket, _ := places(t, plain(t, "jsonl", 2))
 	for _, flags := range [][]string{nil, {"--region", "us-west-2"}} {
-		r := tool(t, append([]string{"cat", bucket.dir + "/"}, flags...)...)
+		r := tool(t, append([]string{"cat", bucket.dir}, flags...)...)
 		require.NotZero(t, r.code)
 		require.Contains(t, r.stderr, "/bucket/sets/train", "which one")
 		require.Contains(t, r.stderr, "another region: name that with --region")

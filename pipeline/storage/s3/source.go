@@ -65,14 +65,24 @@ func Open(ctx context.Context, t target.Bucket, o Options) (s *Source, object st
 			return s, base, nil
 		}
 		_ = s.Close()
-		// Without the right to list, what is not there is forbidden.
-		var status *remote.StatusError
-		if !errors.Is(err, fs.ErrNotExist) && (!errors.As(err, &status) || status.Status != http.StatusForbidden) {
+		if !perhapsFolder(err) {
 			return nil, "", fmt.Errorf("%s: %w", s.nameOf(base), err)
 		}
 	}
 	s, err = newSource(t, o)
 	return s, "", err
+}
+
+// perhapsFolder says whether a target of which no object could be seen is to be listed as a
+// folder. Without the right to list, what is not there is forbidden. What is wrong with a
+// request (400) the answer to a HEAD, which has no body, does not say, and that to a
+// listing does.
+func perhapsFolder(err error) bool {
+	if errors.Is(err, fs.ErrNotExist) {
+		return true
+	}
+	status, ok := errors.AsType[*remote.StatusError](err)
+	return ok && (status.Status == http.StatusForbidden || status.Status == http.StatusBadRequest)
 }
 
 // codeElsewhere is what S3 says where a bucket is in another region.
