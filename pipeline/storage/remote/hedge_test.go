@@ -105,7 +105,7 @@ func TestAnOutageIsNotDoubled(t *testing.T) {
 				w.warm()
 				outage := w.server.On(unkind.Method("GET"), fault)
 				requests := len(w.server.Log())
-				go func() { time.Sleep(5 * time.Minute); outage.Off() }()
+				go func() { time.Sleep(4 * time.Minute); outage.Off() }()
 				require.Zero(t, w.all(w.a, 300, kib))
 				s := w.Stats()
 				require.LessOrEqual(t, s.Hedges, uint64(16)+uint64(len(w.server.Log())-requests)/20)
