@@ -48,8 +48,10 @@ func describeService(line func(label, format string, args ...any), s *remote.Sta
 		price = fmt.Sprintf(", about $%.4f at S3's list price", s.PriceDollars)
 	}
 	line("service", "%s requests%s, %s%s", humanize.Comma(int64(requests(s))), countsText(" (", s.Requests), size(int64(s.Bytes)), price)
-	line("first bytes", "half of them after %s and more, one in 20 after %s, one in 100 after %s; %d of %d requests at a time are under way, %d reads wait for one, %d to be tried again",
-		milliseconds(s.FirstByte.P50), milliseconds(s.FirstByte.P95), milliseconds(s.FirstByte.P99), s.InUse, s.Slots, s.Waiting, s.InRetry)
+	if f := s.FirstByte; f.P50 > 0 { // some range has been read
+		line("first bytes", "half of them within %s, 19 of 20 within %s, 99 of 100 within %s", milliseconds(f.P50), milliseconds(f.P95), milliseconds(f.P99))
+	}
+	line("under way", "%d of %d requests at a time; %d reads wait for one, %d to be tried again", s.InUse, s.Slots, s.Waiting, s.InRetry)
 	if len(s.Retries) > 0 || s.Throttled > 0 {
 		retries := uint64(0)
 		for _, n := range s.Retries {

@@ -26,7 +26,7 @@ func TestStatusTellsHowAServiceAnswers(t *testing.T) {
 	r.Pipeline.Remote = &remote.Stats{Requests: map[string]uint64{"206": 12, "200": 12}, Bytes: 1 << 20, Slots: 16}
 	r.Pipeline.Cache = &cached.Stats{Dir: "/c", State: "on", Bytes: 1 << 20, Bound: 1 << 30}
 	require.Equal(t, `service: 24 requests (200: 12, 206: 12), 1.0 MiB
-first bytes: half of them after 0 ms and more, one in 20 after 0 ms, one in 100 after 0 ms; 0 of 16 requests at a time are under way, 0 reads wait for one, 0 to be tried again
+under way: 0 of 16 requests at a time; 0 reads wait for one, 0 to be tried again
 disk cache: 1.0 MiB of 1.0 GiB used in /c
 `, told(r), "what did not happen is not told")
 
