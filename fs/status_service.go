@@ -76,7 +76,11 @@ func countsText(before string, counts map[string]uint64) string {
 		return cmp.Or(cmp.Compare(counts[b], counts[a]), cmp.Compare(a, b))
 	})
 	for i, name := range names {
-		names[i] = fmt.Sprintf("%s: %s", name, humanize.Comma(int64(counts[name])))
+		told := name
+		if name == "none" {
+			told = "unanswered, or not waited for" // hedges that came second, too
+		}
+		names[i] = fmt.Sprintf("%s: %s", told, humanize.Comma(int64(counts[name])))
 	}
 	return before + strings.Join(names, ", ") + ")"
 }
