@@ -53,8 +53,7 @@ var (
 // Defaults of services, which answer after 25 ms and give 85 MB/s a connection: 32 shards
 // at a time are 2.7 GB/s as streams, and 1.3 GB/s in reads of 2 MiB. A skip of 1 MiB
 // costs half of what a request for the next header does, and headers come with what lies
-// behind them. The kernel reads a stream ahead; 64 KiB at a time stay in a core's cache, so
-// that they take 0.77 s of a core a GiB, the server's share included, and 256 KiB 0.88.
+// behind them. The kernel reads a stream ahead; 64 KiB at a time stay in a core's cache.
 // Decoders and readers wait less the more they have ahead.
 var (
 	remotePass  = Pass{ReadBytes: 2 << 20, SkipBytes: 1 << 20, HeaderBytes: 64 << 10, InFlightBytes: 256 << 20, Shards: 32, StreamBytes: 64 << 10}
