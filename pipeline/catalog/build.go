@@ -5,7 +5,9 @@ import (
 	"fmt"
 	"io"
 	"math"
+	"slices"
 
+	"github.com/lsiofs/lsiofs/pipeline/catalog/discover"
 	"github.com/lsiofs/lsiofs/pipeline/catalog/index"
 	"github.com/lsiofs/lsiofs/pipeline/unpack"
 	"github.com/lsiofs/lsiofs/pipeline/unpack/formats"
@@ -23,6 +25,9 @@ func (o *opening) build(ctx context.Context, shards []index.Shard, todo []int) (
 	o.plan(shards, todo)
 	p := o.newPass(b)
 	if err := p.run(ctx, o.found.Shards, todo); err != nil {
+		if !o.sniffAll && slices.ContainsFunc(o.found.Shards, func(s discover.Shard) bool { return s.Assumed }) {
+			err = &assumedError{err}
+		}
 		return nil, err
 	}
 	err := b.Added(func(i int, blob index.Blob) {

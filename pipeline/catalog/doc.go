@@ -26,7 +26,9 @@
 // The profile of the storage says how many shards are read at a time, and how. A local
 // shard is read in large portions, or its headers alone. A shard at a service is one
 // request, a stream (package sequential): short gaps between headers are read and
-// dropped, and after a long one the next header is requested by itself.
+// dropped, and after a long one the next header is requested by itself. A .tar may hold
+// samples or games. At a service two of them are opened first to tell, and the others as
+// they are read; if one is not what was assumed, all are opened, and the pass begins again.
 //
 // A format always sees the decoded bytes of a shard in order, from one goroutine. So
 // records may lie across compressed frames, and the index does not depend on the number

@@ -2,6 +2,7 @@ package catalog
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 
@@ -114,6 +115,7 @@ type opening struct {
 	prior    *index.Image            // what an earlier run has left, nil where there is none
 	judged   map[storage.Object]bool // by that run: files that are no shards
 	found    discover.Found
+	sniffAll bool // no file is assumed to be what its name says
 }
 
 func (o *opening) open(ctx context.Context) (*Catalog, error) {
@@ -130,10 +132,33 @@ func (o *opening) open(ctx context.Context) (*Catalog, error) {
 	return catalog, err
 }
 
-func (o *opening) discoverAndBuild(ctx context.Context) (catalog *Catalog, err error) {
+// discoverAndBuild does that. At services few files are opened to see what they are: the pass
+// sees the others as it reads them. If it fails, because a file is not what its name says or
+// for any other reason, all files are opened and it goes on with what was finished. So the
+// answer is the same whether files are assumed or not, and so are the words of an error.
+func (o *opening) discoverAndBuild(ctx context.Context) (*Catalog, error) {
+	o.sniffAll = streamsOf(o.storage, o.Profile.Or().Pass) == nil
+	catalog, err := o.attempt(ctx)
+	var failed *assumedError
+	if errors.As(err, &failed) && ctx.Err() == nil {
+		o.sniffAll = true
+		catalog, err = o.attempt(ctx)
+	}
+	return catalog, err
+}
+
+// assumedError is the failure of a pass over shards some of which were assumed to be what
+// their names say.
+type assumedError struct{ err error }
+
+func (e *assumedError) Error() string { return e.err.Error() }
+func (e *assumedError) Unwrap() error { return e.err }
+
+// attempt finds the shards, and indexes those that are new.
+func (o *opening) attempt(ctx context.Context) (catalog *Catalog, err error) {
 	o.found, err = discover.Shards(ctx, discover.Config{
 		Target: o.target, Format: o.Format, OnCorrupt: o.OnCorrupt, Storage: o.storage, Reads: o.reads,
-		AtATime: o.Profile.Or().Pass.Shards, IndexDir: o.store.Dir(), Known: o.known, Log: o.Log,
+		AssumeAlike: !o.sniffAll, AtATime: o.Profile.Or().Pass.Shards, IndexDir: o.store.Dir(), Known: o.known, Log: o.Log,
 	})
 	if err != nil {
 		return nil, err

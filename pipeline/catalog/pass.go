@@ -109,6 +109,11 @@ func (p *pass) shard(ctx context.Context, c discover.Shard, held *admitted) (ind
 	if err != nil {
 		return index.Shard{}, errChangedMeanwhile(c.Object.Path, err)
 	}
+	if c.Assumed {
+		if err := r.asNamed(); err != nil {
+			return index.Shard{}, err
+		}
+	}
 	r.told = func(reached int64) { held.reached(reached, packer.HeldBytes()) }
 	var records uint64 // told to progress
 	tell := func() {

@@ -70,8 +70,13 @@ func newReporter(report func(Progress)) *reporter {
 	return r
 }
 
-// planned tells the totals.
-func (r *reporter) planned(totals Progress) { r.totals.Store(&totals) }
+// planned tells the totals. What was counted of an earlier plan counts no more.
+func (r *reporter) planned(totals Progress) {
+	r.shards.Store(0)
+	r.bytes.Store(0)
+	r.records.Store(0)
+	r.totals.Store(&totals)
+}
 
 func (r *reporter) now() Progress {
 	var p Progress

@@ -24,6 +24,7 @@
 //	arrays.go    several arrays that are read together, a file of each
 //	names.go     what names say
 //	sniff.go     what contents say
+//	assume.go    files that are taken for what their names say until they are read
 //	find.go      the decision
 //	refusals.go  the errors
 //

@@ -25,6 +25,10 @@ type Config struct {
 	Storage storage.Storage
 	// Reads is the storage that contents are read from: Storage, or one around it.
 	Reads storage.Storage
+	// AssumeAlike has two of the files that two formats claim by their names opened. If
+	// both are what their names say, the others are taken for the same unopened
+	// (Shard.Assumed).
+	AssumeAlike bool
 	// AtATime is how many files are opened at a time to see what they are; 0 means two
 	// a core.
 	AtATime int
@@ -40,6 +44,10 @@ type Config struct {
 type Shard struct {
 	Object storage.Object
 	Codec  unpack.Codec // nil where it is not compressed
+	// Assumed says that two formats claim the file by its name, and that nobody has looked
+	// into it. Its reader asks IsAnothers, and if it is, finds the shards again without
+	// Config.AssumeAlike.
+	Assumed bool
 }
 
 // Found is what a target holds.
@@ -75,24 +83,32 @@ func Shards(ctx context.Context, c Config) (Found, error) {
 		if c.Format.Name == "files" { // its shards are directories, whatever their names end in
 			inner, codec = o.Path, nil
 		}
-		files[i] = candidate{Shard{o, codec}, inner}
+		files[i] = candidate{Shard: Shard{Object: o, Codec: codec}, inner: inner}
 	}
 	if c.Format.Name != "auto" {
 		return f.asked(files)
 	}
-	return f.auto(ctx, files)
+	d, err := f.auto(ctx, files)
+	if err != nil && f.assumed && ctx.Err() == nil {
+		// The error's words count the files of each format, so all have to be known.
+		f.AssumeAlike = false
+		return f.auto(ctx, files)
+	}
+	return d, err
 }
 
 // finder is one run of Shards.
 type finder struct {
 	Config
 	formats []unpack.Format // in the order in which they judge contents
+	assumed bool            // some files were assumed to be what their names say
 }
 
 // candidate is a file of the listing.
 type candidate struct {
 	Shard
-	inner string // path without the codec's ending
+	inner   string // path without the codec's ending
+	settled bool   // its name decides
 }
 
 // takesAll says whether a format takes all files when it is asked for.
@@ -183,6 +199,11 @@ func (f *finder) sort(ctx context.Context, files []candidate) (of map[string][]c
 			text = append(text, c)
 		default:
 			of[x.Name()] = append(of[x.Name()], c)
+		}
+	}
+	if f.AssumeAlike {
+		if err := f.assume(ctx, unknown); err != nil {
+			return nil, nil, err
 		}
 	}
 	byContent, err := f.judge(ctx, unknown)

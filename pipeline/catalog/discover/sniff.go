@@ -26,6 +26,9 @@ func (f *finder) judge(ctx context.Context, files []candidate) ([]unpack.Format,
 	g, ctx := errgroup.WithContext(ctx)
 	g.SetLimit(max(1, cmp.Or(f.AtATime, 2*runtime.GOMAXPROCS(0))))
 	for i, c := range files {
+		if c.settled {
+			continue
+		}
 		if x, ok := f.known(c.Object); ok {
 			list[i] = x
 			continue
@@ -79,14 +82,7 @@ func (f *finder) byContent(ctx context.Context, c candidate) (unpack.Format, err
 		}
 		return f.byHead(c, head), nil
 	}
-	for _, x := range f.formats {
-		if own, ok := x.(unpack.OwnCodecs); ok && own.Takes(c.Object.Path) {
-			if is, err := own.SniffRaw(raw, c.Object.SizeBytes); is || err != nil {
-				return x, err
-			}
-		}
-	}
-	return nil, nil
+	return claimant(f.formats, c.Object, raw)
 }
 
 // headReader reads the beginning of a file once, however small the parts are in which it

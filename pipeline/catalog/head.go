@@ -1,0 +1,68 @@
+package catalog
+
+import (
+	"fmt"
+	"io"
+
+	"github.com/lsiofs/lsiofs/pipeline/catalog/discover"
+	"github.com/lsiofs/lsiofs/pipeline/unpack"
+)
+
+// asNamed looks at the shard's first bytes, and fails if they are of another format than its
+// name says. The stream is not read twice: those bytes stay in memory until the shard is
+// closed. They are unpack.SniffBytes, and up to a MiB more where a tar's first member
+// is compressed as games are.
+func (r *shardReader) asNamed() error {
+	h := &headReader{reader: r.reader, sizeBytes: r.object.SizeBytes, growing: true}
+	anothers, err := discover.IsAnothers(r.object, h)
+	switch {
+	case err != nil:
+		return fmt.Errorf("%s: %w", r.object.Path, err)
+	case anothers:
+		return fmt.Errorf("%s: its content is of another format than its name says: name the shards' --format", r.object.Path)
+	}
+	h.growing = false
+	r.reader = h
+	return nil
+}
+
+// headReader has the first bytes of an object in memory, and reads what follows.
+type headReader struct {
+	reader
+	sizeBytes int64
+	head      []byte
+	growing   bool // what is read is kept, with all before it
+}
+
+func (h *headReader) ReadAt(p []byte, off int64) (int, error) {
+	if h.growing {
+		if err := h.grow(off + int64(len(p))); err != nil {
+			return 0, err
+		}
+	}
+	if off >= int64(len(h.head)) {
+		return h.reader.ReadAt(p, off)
+	}
+	n := copy(p, h.head[off:])
+	if n == len(p) {
+		return n, nil
+	}
+	m, err := h.reader.ReadAt(p[n:], off+int64(n))
+	return n + m, err
+}
+
+// grow reads on until the head has the bytes before an offset.
+func (h *headReader) grow(to int64) error {
+	have := int64(len(h.head))
+	to = min(max(to, unpack.SniffBytes), h.sizeBytes)
+	if to <= have {
+		return nil
+	}
+	h.head = append(h.head, make([]byte, to-have)...)
+	n, err := h.reader.ReadAt(h.head[have:], have)
+	h.head = h.head[:have+int64(n)]
+	if err == io.EOF && have+int64(n) == to {
+		err = nil
+	}
+	return err
+}
