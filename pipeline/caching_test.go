@@ -95,6 +95,36 @@ func TestAnIndexIsBuiltFromTheCache(t *testing.T) {
 	require.Equal(t, before, w.bodies())
 }
 
+// The index pass is one request a shard through the cache, too. It leaves all that it read
+// there, so that the next one, with an index directory of its own, asks for no bytes.
+func TestTheIndexPassFillsTheCache(t *testing.T) {
+	for name, shape := range map[string]synthetic.Shape{
+		"tar":       {Format: "tar", RecordBytes: 40_000},
+		"tar.gz":    {Format: "tar", Codec: "gz", RecordBytes: 4096},
+		"jsonl.zst": {Format: "jsonl", Codec: "zst"},
+		"tfrecord":  {Format: "tfrecord"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := serveShards(t, shape, 60)
+			want := open(t, testSpec(t, w.dir)).Fingerprint()
+			s := cachedSpec(t, w)
+			s.Cache.SizeBytes = 1 << 30
+			d := openClosing(t, s)
+			require.Equal(t, want, d.Fingerprint())
+			require.NoError(t, d.Close())
+			most := servedShards
+			if name == "tar" {
+				most += 2 // those that are opened to see whether they hold games
+			}
+			require.LessOrEqual(t, w.bodies(), most)
+			before := w.bodies()
+			s.IndexDir = t.TempDir()
+			require.Equal(t, want, open(t, s).Fingerprint())
+			require.Equal(t, before, w.bodies())
+		})
+	}
+}
+
 // Verifying looks at what the server has, not at what was kept of it.
 func TestVerifyingPassesByTheCache(t *testing.T) {
 	w := serveShards(t, synthetic.Shape{Format: "tfrecord"}, 60)
