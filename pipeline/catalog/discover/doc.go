@@ -10,8 +10,9 @@
 //
 // If a format is asked for by name, the shards are the files with its extension, or all
 // files if none has it. With format auto the names decide first. A file is opened if its
-// name says nothing, or if two formats claim it: a .tar may hold games of lc0. Text is a
-// dataset only if there is nothing else, so a README beside shards does no harm.
+// name says nothing, or if two formats claim it: a .tar may hold games of lc0. At services
+// two such files are opened, and the pass sees what the others are (Config.AssumeAlike).
+// Text is a dataset only if there is nothing else, so a README beside shards does no harm.
 //
 // Errors are for the person who typed DATASET. They name files and say what to type
 // instead. Examples: there are two formats, or none; lsiofs can't read the format yet; a
