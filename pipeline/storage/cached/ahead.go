@@ -88,16 +88,11 @@ func (a *ahead) bringWant() bool {
 		return false
 	}
 	c := chunkOf(w)
-	if w.OffsetBytes < 0 || w.SizeBytes <= 0 || w.SizeBytes > w.Object.SizeBytes-w.OffsetBytes || !a.plans.holds(c) {
+	if !c.sound() || !a.plans.holds(c) {
 		a.plans.begun(reader, w)
 		return true
 	}
-	got := a.bring(w.Object, runOf(w.OffsetBytes, w.SizeBytes), false, func(f *flight) {
-		n := f.pages.bytes()
-		a.planned.Add(n)
-		f.wants = func() bool { return a.ctx.Err() == nil && a.plans.holds(c) }
-		f.after = func() { a.planned.Add(-n) }
-	})
+	got := a.bring(w.Object, runOf(w.OffsetBytes, w.SizeBytes), false, func(f *flight) { a.brings(f, c) })
 	if got == noRoom {
 		a.full = true
 		return false
@@ -127,13 +122,25 @@ func (a *ahead) bring(listed storage.Object, pages run, onlyGood bool, each func
 		return notCached
 	}
 	defer s.release(o)
-	got := allBegun
-	var fresh []*flight
 	o.mu.Lock()
+	fresh, got := s.flightsFor(o, pages, onlyGood)
+	for _, f := range fresh {
+		each(f)
+	}
+	o.mu.Unlock()
+	for _, f := range fresh {
+		f.launch()
+	}
+	return got
+}
+
+// flightsFor makes flights for pages of an object that neither are here nor on their way.
+// The caller launches them. o.mu is held, and the object is in use.
+func (s *Storage) flightsFor(o *object, pages run, onlyGood bool) (fresh []*flight, got brought) {
 	sums := make([]byte, pages.pages()*sumBytes)
 	if p := o.files.Load(); p != nil {
 		if _, err := s.dir.disk.read(p.sums.FD(), sums, sumsAt(pages.begin)); err != nil {
-			s.failed("read sums of "+listed.Path, err)
+			s.failed("read sums of "+o.listed.Path, err)
 		}
 	}
 	for _, r := range missing(sums, pages.begin, s.config.GapBytes/pageBytes) {
@@ -144,7 +151,6 @@ func (a *ahead) bring(listed storage.Object, pages run, onlyGood bool, each func
 			}
 			part := run{at, min(r.end, o.nextFlight(at), at+s.config.MaxReadBytes/pageBytes)}
 			if f := s.newFlight(o, part, onlyGood); f != nil {
-				each(f)
 				fresh = append(fresh, f)
 			} else {
 				got = noRoom
@@ -152,11 +158,15 @@ func (a *ahead) bring(listed storage.Object, pages run, onlyGood bool, each func
 			at = part.end
 		}
 	}
-	o.mu.Unlock()
-	for _, f := range fresh {
-		f.launch()
-	}
-	return got
+	return fresh, got
+}
+
+// brings makes a flight one that brings pages of a chunk that was planned.
+func (a *ahead) brings(f *flight, c chunk) {
+	n := f.pages.bytes()
+	a.planned.Add(n)
+	f.wants = func() bool { return a.ctx.Err() == nil && a.plans.holds(c) }
+	f.after = func() { a.planned.Add(-n) }
 }
 
 // fillPart begins to bring the next part. It says no where there is none, or where it is

@@ -33,7 +33,7 @@ type Storage struct {
 	unwritten atomic.Int64
 
 	hurried sync.Mutex
-	urgent  []storage.Want // the last of the fill's that readers came to wait for
+	urgent  []*flight // that readers came to wait for before they were due
 
 	mu       sync.Mutex
 	quiet    sync.Cond // underWay has become 0

@@ -2,7 +2,6 @@ package cached
 
 import (
 	"encoding/binary"
-	"math"
 	"slices"
 
 	"github.com/lsiofs/lsiofs/pipeline/storage"
@@ -60,13 +59,16 @@ func (x *op) bring(gone []run, recheck bool) bool {
 		return true
 	}
 	s, o := x.s, x.object
-	var fresh, filling []*flight
 	var direct []run
+	planned := x.touched(gone)
 	o.mu.Lock()
 	if recheck && o.landed.Load() != x.landed {
 		o.mu.Unlock()
 		return false
 	}
+	fresh := x.bringChunks(planned)
+	of := len(fresh)
+	var hurried []*flight
 	for _, r := range gone {
 		s.missed(r.pages())
 		for at := r.begin; at < r.end; {
@@ -75,7 +77,7 @@ func (x *op) bring(gone []run, recheck bool) bool {
 				x.left.Add(1)
 				f.join(sub{x, part})
 				if f.fill && !f.arrived {
-					filling = append(filling, f)
+					hurried = append(hurried, f)
 				}
 				at = part.end
 				continue
@@ -91,12 +93,17 @@ func (x *op) bring(gone []run, recheck bool) bool {
 			at = part.end
 		}
 	}
+	for _, f := range fresh[:of] {
+		if len(f.subs) > 0 {
+			hurried = append(hurried, f) // however far off the chunk was planned
+		}
+	}
 	x.left.Add(int32(len(direct)))
 	o.mu.Unlock()
+	s.hurry(hurried)
 	for _, f := range fresh {
 		f.launch()
 	}
-	s.hurry(filling)
 	reads := make([]*storage.Read, len(direct))
 	for i, r := range direct {
 		to, skip := x.buf(r)
@@ -203,25 +210,6 @@ func (f *flight) lent(buf []byte) {
 		return
 	}
 	f.s.below.Submit([]*storage.Read{&f.read})
-}
-
-// ownReader is what the cache is to the storage below when it plans for itself. Others
-// count from 1 on.
-const ownReader = math.MaxUint64
-
-// hurry has what the fill has asked for, and a reader waits for by now, made before the rest
-// of the fill.
-func (s *Storage) hurry(filling []*flight) {
-	if s.planner == nil || len(filling) == 0 {
-		return
-	}
-	s.hurried.Lock()
-	defer s.hurried.Unlock()
-	for _, f := range filling {
-		s.urgent = append(s.urgent, storage.Want{Object: f.object.listed, OffsetBytes: f.pages.begin * pageBytes, SizeBytes: f.pages.bytes()})
-	}
-	s.urgent = s.urgent[max(0, len(s.urgent)-fillDepth):] // no more are on their way
-	s.planner.Plan(ownReader, s.urgent)
 }
 
 // wanted is asked by the storage below.
@@ -363,6 +351,7 @@ func (f *flight) end(kept int64) {
 	for _, d := range done {
 		s.drop(o, d.off, d.n)
 	}
+	s.calm(f)
 	f.free()
 	s.release(o)
 	if f.after != nil {

@@ -14,11 +14,17 @@ type chunk struct {
 
 func chunkOf(w storage.Want) chunk { return chunk{w.Object, w.OffsetBytes, w.SizeBytes} }
 
+// sound says whether the object has such a range.
+func (c chunk) sound() bool {
+	return c.off >= 0 && c.n > 0 && c.n <= c.object.SizeBytes && c.off <= c.object.SizeBytes-c.n
+}
+
 // plans are what readers have said.
 type plans struct {
 	mu      sync.Mutex
 	readers map[uint64]*plan
 	holders map[chunk]int // how many readers have planned it, and not done
+	held    heldChunks    // those that have a holder
 }
 
 // plan is what one reader has said.
@@ -27,7 +33,9 @@ type plan struct {
 	held map[chunk]bool // which it has planned, and not done; true: begun
 }
 
-func newPlans() plans { return plans{readers: map[uint64]*plan{}, holders: map[chunk]int{}} }
+func newPlans() plans {
+	return plans{readers: map[uint64]*plan{}, holders: map[chunk]int{}, held: heldChunks{}}
+}
 
 func (p *plans) set(reader uint64, wants []storage.Want) {
 	p.mu.Lock()
@@ -43,7 +51,9 @@ func (p *plans) set(reader uint64, wants []storage.Want) {
 		begun, held := of.held[c]
 		if !held {
 			of.held[c] = false
-			p.holders[c]++
+			if p.holders[c]++; p.holders[c] == 1 {
+				p.held.add(c)
+			}
 		}
 		if !begun {
 			of.next = append(of.next, wants[i])
@@ -98,14 +108,10 @@ func (p *plans) done(reader uint64, c chunk) bool {
 	if of := p.readers[reader]; of != nil {
 		if _, held := of.held[c]; held {
 			delete(of.held, c)
-			p.holders[c]--
+			p.release(c)
 		}
 	}
-	if p.holders[c] > 0 {
-		return false
-	}
-	delete(p.holders, c)
-	return true
+	return p.holders[c] == 0
 }
 
 // forget ends a reader, and gives the chunks that it was the last to want.
@@ -118,12 +124,21 @@ func (p *plans) forget(reader uint64) (last []chunk) {
 	}
 	delete(p.readers, reader)
 	for c := range of.held {
-		if p.holders[c]--; p.holders[c] <= 0 {
-			delete(p.holders, c)
+		if p.release(c) {
 			last = append(last, c)
 		}
 	}
 	return last
+}
+
+// release counts one holder less, and says whether it was the last. p.mu is held.
+func (p *plans) release(c chunk) bool {
+	if p.holders[c]--; p.holders[c] > 0 {
+		return false
+	}
+	delete(p.holders, c)
+	p.held.remove(c)
+	return true
 }
 
 // Plan implements storage.Planner. What is missing of the chunks is brought into the cache, the

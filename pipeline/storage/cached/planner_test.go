@@ -159,3 +159,52 @@ func TestCloseEndsTheFill(t *testing.T) {
 	require.NoError(t, s.Close())
 	require.Error(t, s.Warm(t.Context()))
 }
+
+// TestAReadBringsAllOfAPlannedChunk that was not begun: of many parts that are read at a time
+// the first brings it, and the storage below is asked once.
+func TestAReadBringsAllOfAPlannedChunk(t *testing.T) {
+	const begin, size, part = 1_000_100, 300_000, 5_000
+	w := newWorld(t, objectsOf(2, 4*mib))
+	s := w.open(nil)
+	s.ahead.planned.Add(s.config.BufferBytes) // so much is on its way that nothing is begun
+	s.Plan(1, []storage.Want{
+		{Object: w.objects["0"], OffsetBytes: begin, SizeBytes: size, DueBytes: 1 << 30},
+		{Object: w.objects["0"], OffsetBytes: begin + size, SizeBytes: size, DueBytes: 1 << 30},
+	})
+	var reads []*storage.Read
+	done := make(chan error, size/part)
+	for off := int64(begin); off < begin+size; off += part {
+		reads = append(reads, &storage.Read{Object: w.objects["0"], OffsetBytes: off, Buf: make([]byte, part), Done: func(err error) { done <- err }})
+	}
+	s.Submit(reads)
+	for range reads {
+		require.NoError(t, <-done)
+	}
+	for _, r := range reads {
+		require.Equal(t, w.files["0"][r.OffsetBytes:][:part], r.Buf)
+	}
+	settle(s)
+	require.EqualValues(t, 1, w.reads.Load(), "all of the chunk at once")
+	require.EqualValues(t, runOf(begin, size).bytes(), w.bytes.Load(), "and not the next one")
+	require.EqualValues(t, 1, w.read(s, "0", begin+size+4096, 100))
+	require.Zero(t, w.read(s, "0", begin+size, size))
+	require.EqualValues(t, 1, w.read(s, "1", 10, 100))
+	require.EqualValues(t, 1, w.read(s, "1", 10_000, 100), "what nobody has planned is brought by the page")
+	s.Forget(1)
+	settle(s)
+	require.Empty(t, s.ahead.plans.held)
+	require.Empty(t, s.ahead.plans.holders)
+	require.Empty(t, s.urgent)
+	s.ahead.planned.Add(-s.config.BufferBytes)
+}
+
+// TestAReadOfAPlannedChunkThatHasNoRoom brings what it wants, and passes it through.
+func TestAReadOfAPlannedChunkThatHasNoRoom(t *testing.T) {
+	w := newWorld(t, objectsOf(1, 4*mib))
+	s := w.open(func(c *Config) { c.BoundBytes = 100_000 })
+	s.Plan(1, []storage.Want{{Object: w.objects["0"], SizeBytes: mib}})
+	for i := range 3 {
+		require.EqualValues(t, 1, w.read(s, "0", 10_000, 200_000), "%d", i)
+	}
+	require.EqualValues(t, 600_000, w.bytes.Load())
+}
