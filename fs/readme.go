@@ -1,43 +1,96 @@
 package fs
 
 import (
-	"bytes"
 	_ "embed"
 	"fmt"
 	"path/filepath"
 	"strings"
-	"text/template"
 
 	"github.com/lsiofs/lsiofs/pipeline"
 )
 
-//go:embed readme.tmpl
+// readmeText is README, with names in {{ }} where it depends on the mount.
+//
+//go:embed readme.txt
 var readmeText string
+
+// Passages of README that some mounts have.
+const (
+	readmeTarList = `
+  tar -b 2048 -tf {{file}}`
+	readmeTar = `
+
+A record is all members of one sample; Python's tarfile and the webdataset library read the file as
+the tar archive that it is: tarfile.open({{file in Python}}, "r|").`
+	readmeNpy = `
+
+A record is a row, and the file an array of its rows: numpy.load({{file in Python}}, mmap_mode="r").`
+	readmeCounted = `The checkpoint counts what {{counted users}} read (mount --readers names more users).
+`
+)
 
 // renderREADME is the file README. It is constant, so that its size is exact.
 func (t *tree) renderREADME() []byte {
-	quote := func(s string) string { return "'" + strings.ReplaceAll(s, "'", `'\''`) + "'" }
-	tmpl := template.Must(template.New(nameREADME).Funcs(template.FuncMap{
-		"sh": func(name ...string) string {
-			path := strings.Join(append([]string{t.mountPoint}, name...), "/")
-			if strings.ContainsAny(path, " \t\n'\"\\$`*?[]{}()<>|&;!#~") {
-				return quote(path)
-			}
-			return path
-		},
-		"py":   func(s string) string { return fmt.Sprintf("%q", s) },
-		"last": func(n uint64) uint64 { return n - 1 },
-	}).Parse(readmeText))
-	var b bytes.Buffer
-	err := tmpl.Execute(&b, map[string]any{
-		"Version": t.version, "Mount": t.mountPoint, "Dataset": t.datasetPath(), "Records": t.records, "Half": t.records / 2,
-		"Workers": t.spec.Deal.Workers, "Batch": t.spec.Deal.Batch, "Ext": t.ext, "Tar": t.ext == ".tar", "Npy": t.ext == ".npy",
-		"Others": t.modes&0o077 != 0, "Counted": t.readers.words(),
-	})
-	if err != nil {
-		panic(err) // the text is ours, and a test renders it
+	text := t.readmePassages().Replace(readmeText)
+	// What is filled in is not looked at again: a name may hold {{ and }}.
+	return []byte(t.readmeValues().Replace(text))
+}
+
+// readmePassages fills in the passages that fit this mount.
+func (t *tree) readmePassages() *strings.Replacer {
+	var list, tar, npy, counted string
+	switch t.ext {
+	case ".tar":
+		list, tar = readmeTarList, readmeTar
+	case ".npy":
+		npy = readmeNpy
 	}
-	return b.Bytes()
+	if t.modes&0o077 != 0 { // others may read
+		counted = readmeCounted
+	}
+	return strings.NewReplacer("{{tar list}}", list, "{{about tar}}", tar, "{{about npy}}", npy, "{{counted}}", counted)
+}
+
+// readmeValues fills in the names and numbers of this mount.
+func (t *tree) readmeValues() *strings.Replacer {
+	deal, half := t.spec.Deal, t.records/2
+	file := t.shellPath("worker-0" + t.ext)
+	files, workers := file, "1 worker"
+	if deal.Workers != 1 {
+		workers = fmt.Sprintf("%d workers", deal.Workers)
+	}
+	if deal.Workers > 1 {
+		files += " … " + t.shellPath(fmt.Sprintf("worker-%d%s", deal.Workers-1, t.ext))
+	}
+	ofFour := "worker-0-of-4" + t.ext
+	return strings.NewReplacer(
+		"{{version}}", t.version,
+		"{{dataset}}", t.datasetPath(),
+		"{{records}}", fmt.Sprint(t.records),
+		"{{half}}", fmt.Sprint(half),
+		"{{workers}}", workers,
+		"{{number of workers}}", fmt.Sprint(deal.Workers),
+		"{{batch}}", fmt.Sprint(deal.Batch),
+		"{{counted users}}", t.readers.words(),
+		"{{file}}", file,
+		"{{files}}", files,
+		"{{file in Python}}", fmt.Sprintf("%q", t.mountPoint+"/worker-0"+t.ext),
+		"{{prefix in Python}}", fmt.Sprintf("%q", t.mountPoint+"/worker-"),
+		"{{extension in Python}}", fmt.Sprintf("%q", t.ext),
+		"{{status}}", t.shellPath("status"),
+		"{{checkpoint}}", t.shellPath("checkpoint"),
+		"{{epoch 0 of four}}", t.shellPath("epoch-0", ofFour),
+		"{{epoch 7 from half}}", t.shellPath("epoch-7", fmt.Sprintf("from-%d", half), ofFour),
+	)
+}
+
+// shellPath is a path of the mount as a word of a shell's command line.
+func (t *tree) shellPath(names ...string) string {
+	path := strings.Join(append([]string{t.mountPoint}, names...), "/")
+	if strings.ContainsAny(path, " \t\n'\"\\$`*?[]{}()<>|&;!#~") {
+		return "'" + strings.ReplaceAll(path, "'", `'\''`) + "'"
+	}
+	return path
 }
 
 // datasetPath is the dataset as it was named, made absolute, for people.

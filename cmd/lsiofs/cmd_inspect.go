@@ -77,11 +77,7 @@ func showInspection(ctx context.Context, d *pipeline.Dataset, o *inspectOptions,
 		if err != nil {
 			return err
 		}
-		doc, err := p.Render()
-		if err != nil {
-			return err
-		}
-		return document.Write(o.html, doc, u)
+		return document.Write(o.html, p.Render(), u)
 	case u.JSON:
 		return u.Emit(i)
 	}

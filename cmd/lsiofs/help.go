@@ -1,10 +1,12 @@
 package main
 
 import (
+	"cmp"
 	"fmt"
 	"io"
 	"slices"
 	"strings"
+	"unicode"
 	"unicode/utf8"
 
 	"github.com/spf13/cobra"
@@ -36,6 +38,19 @@ const (
 	// their own below the others.
 	helpIndent = 28
 )
+
+// writeHelp writes what a command does, how it is called, and the exit codes.
+func writeHelp(w io.Writer, c *cobra.Command) error {
+	about := strings.TrimRightFunc(cmp.Or(c.Long, c.Short), unicode.IsSpace)
+	if _, err := io.WriteString(w, about+"\n\n"); err != nil {
+		return err
+	}
+	if err := writeUsage(w, c); err != nil {
+		return err
+	}
+	_, err := io.WriteString(w, "\n"+exit.Table())
+	return err
+}
 
 // writeUsage writes how a command is called, below its description.
 func writeUsage(w io.Writer, c *cobra.Command) error {

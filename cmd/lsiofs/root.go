@@ -67,7 +67,11 @@ workers.`,
 	root.InitDefaultCompletionCmd("completion")
 	describeCobrasOwn(root)
 	root.SetUsageFunc(func(c *cobra.Command) error { return writeUsage(c.OutOrStdout(), c) })
-	root.SetHelpTemplate(root.HelpTemplate() + "\n" + exit.Table())
+	root.SetHelpFunc(func(c *cobra.Command, _ []string) {
+		if err := writeHelp(c.OutOrStdout(), c); err != nil {
+			c.PrintErrln(err)
+		}
+	})
 	return root
 }
 

@@ -5,7 +5,6 @@ import (
 	"cmp"
 	"encoding/base64"
 	"fmt"
-	"html/template"
 	"image"
 	"image/color"
 	"image/png"
@@ -144,7 +143,7 @@ func (e *sizeEnds) lists(most float64) []shardList {
 // picture is a quality.Picture as an image in the page.
 type picture struct {
 	*quality.Picture
-	URL template.URL // data:
+	URL string // data:
 	// HeightPixels is how high it is drawn.
 	HeightPixels int
 }
@@ -189,6 +188,6 @@ func newPicture(p *quality.Picture) (*picture, error) {
 	if err := e.Encode(&b, img); err != nil {
 		return nil, fmt.Errorf("picture of a shuffle: %w", err)
 	}
-	return &picture{p, template.URL("data:image/png;base64," + base64.StdEncoding.EncodeToString(b.Bytes())),
+	return &picture{p, "data:image/png;base64," + base64.StdEncoding.EncodeToString(b.Bytes()),
 		min(max(2*p.Rows, heightAtLeast), heightAtMost)}, nil
 }

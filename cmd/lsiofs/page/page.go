@@ -3,14 +3,10 @@ package page
 import (
 	"cmp"
 	"context"
-	_ "embed"
 	"fmt"
-	"html/template"
 	"maps"
-	"math"
 	"path/filepath"
 	"slices"
-	"strings"
 
 	"github.com/lsiofs/lsiofs/checkpoint"
 	"github.com/lsiofs/lsiofs/cmd/lsiofs/build"
@@ -19,17 +15,8 @@ import (
 	"github.com/lsiofs/lsiofs/cmd/lsiofs/terminal"
 	"github.com/lsiofs/lsiofs/pipeline"
 	"github.com/lsiofs/lsiofs/pipeline/order/quality"
-	"github.com/lsiofs/lsiofs/pipeline/printable"
 	"github.com/lsiofs/lsiofs/pipeline/spec"
 )
-
-// The page of inspect --html is one file that needs no other: styles and pictures
-// are in it, there is no script, and its policy forbids the browser to fetch
-// anything. What comes from a dataset is escaped by html/template. Its size is
-// bounded, whatever the dataset: charts have so many bars, lists so many lines.
-//
-//go:embed page.html
-var pageText string
 
 // Bounds of a page.
 const (
@@ -45,7 +32,7 @@ const (
 	pageDamages = 100
 )
 
-// page is what the template shows.
+// page is what Render writes.
 type page struct {
 	inspect.Report
 	Name        string // of the dataset, for people
@@ -74,12 +61,6 @@ type sizeRow struct {
 	Count    uint64
 	Share    float64 // of all
 	Percent  float64 // of the longest bar
-}
-
-// sizeTable is a histogram of so many of something.
-type sizeTable struct {
-	Of   string
-	Rows []sizeRow
 }
 
 // reasonRow is why something was left out, and how often.
@@ -246,31 +227,4 @@ func readSizeRows(buckets []readplan.ReadBucket) []sizeRow {
 		list[i] = inspect.Bucket{FromBytes: k.FromBytes, ToBytes: k.ToBytes, Records: k.Reads}
 	}
 	return sizeRows(list)
-}
-
-// pageTemplate is the page's form. What it calls is listed here, so that a text
-// that does not fit fails when the program starts, in every test.
-var pageTemplate = template.Must(template.New("page").Funcs(template.FuncMap{
-	"bytes":   terminal.Bytes,
-	"size":    terminal.Size,
-	"count":   terminal.Count,
-	"spread":  inspect.Spread.Text,
-	"games":   (*inspect.Games).Text,
-	"long":    func(n int64) string { return terminal.Count(uint64(n)) },
-	"number":  func(n int) string { return terminal.Count(uint64(n)) },
-	"plural":  func(n int, one string) string { return terminal.Plural(uint64(n), one) },
-	"percent": func(share float64) string { return fmt.Sprintf("%.2f", 100*share) },
-	"fixed":   func(x float64) string { return fmt.Sprintf("%.2f", x) },
-	"about":   func(x float64) string { return terminal.Count(uint64(math.Round(x))) },
-	"mean":    func(p readplan.StrategyPlan) string { return terminal.Bytes(p.ReadBytes / max(int64(p.Reads), 1)) },
-	"upper":   func(s string) string { return strings.ToUpper(s[:1]) + s[1:] },
-	"sizes":   func(of string, rows []sizeRow) sizeTable { return sizeTable{of, rows} },
-}).Parse(pageText))
-
-// Render makes the file. What a terminal acts on, or a browser turns text around
-// by, is written out.
-func (p *page) Render() ([]byte, error) {
-	var b strings.Builder
-	err := pageTemplate.Execute(&b, p)
-	return []byte(printable.Text(b.String())), err
 }
