@@ -27,15 +27,17 @@ func (c *cache) alloc(n int64, u budget.Urgency) (*segment, int64, error) {
 	for {
 		fits := c.cur != nil && c.cur.fits(n) && c.cur.tables < c.mostTables
 		if c.excess(n, fits) > 0 {
-			if freed, err := c.evict(u); err != nil {
-				return nil, 0, err
-			} else if freed {
+			if c.evict(u) {
 				continue
-			} else if u != budget.Demanded && !fits {
+			}
+			if u != budget.Demanded && !fits {
 				return nil, 0, budget.ErrNoRoom
 			}
 		}
 		if fits {
+			if err := c.trim(c.beyond()); err != nil {
+				return nil, 0, err
+			}
 			return c.cur, c.cur.place(n), nil
 		}
 		seg, err := c.newSegment(max(n, c.segment))
@@ -49,21 +51,18 @@ func (c *cache) alloc(n int64, u budget.Urgency) (*segment, int64, error) {
 	}
 }
 
-// excess is by how much the budget would be exceeded with n bytes more. What
-// is beyond the budget already, since nothing could be freed when it was
+// excess is by how much the budget would be exceeded with n bytes more, and no spare
+// memory. What is beyond the budget already, since nothing could be freed when it was
 // demanded, counts even where the n bytes need no new segment.
 func (c *cache) excess(n int64, fits bool) int64 {
-	held := c.mapped + c.tables - c.budget.Rest()
-	switch {
-	case fits:
-		return held
-	case n > c.segment:
-		return held + n - int64(len(c.spare))*c.segment
-	case len(c.spare) > 0:
-		return held
+	if fits {
+		return c.beyond() - c.spareBytes
 	}
-	return held + c.segment
+	return c.beyond() + c.grows(max(n, c.segment))
 }
+
+// beyond is by how much the budget is exceeded; below 0 there is room.
+func (c *cache) beyond() int64 { return c.mapped + c.tables - c.budget.Rest() }
 
 func (s *segment) fits(n int64) bool { return int64(len(s.Bytes))-s.next(n) >= n }
 
@@ -84,9 +83,12 @@ func (s *segment) place(n int64) int64 {
 	return off
 }
 
+// newSegment gives one of n bytes or more. Spare memory that the budget has no room for
+// beside it is unmapped, before anything is mapped.
 func (c *cache) newSegment(n int64) (*segment, error) {
-	if n > c.segment {
-		if err := c.memory.close(); err != nil {
+	reused := c.fit(n) >= 0
+	if !reused {
+		if err := c.trim(c.beyond() + n); err != nil {
 			return nil, err
 		}
 	}
@@ -96,28 +98,32 @@ func (c *cache) newSegment(n int64) (*segment, error) {
 	}
 	seg := &segment{Memory: budget.Memory{Bytes: mem}}
 	c.segs = append(c.segs, seg)
-	return seg, nil
+	if reused {
+		err = c.trim(c.beyond())
+	}
+	return seg, err
 }
 
 // evict frees one segment, and reports whether it found one. The oldest of
 // which most has gone out is best; then one that is worth copying; then, so
 // that a reader that has stopped can't keep memory, the oldest.
-func (c *cache) evict(u budget.Urgency) (bool, error) {
+func (c *cache) evict(u budget.Urgency) bool {
 	for _, share := range [...]int64{0, 50, 80, 100} {
 		if u == budget.InPassing && share == 100 {
-			return false, nil
+			return false
 		}
 		for _, s := range c.segs {
 			if s.Live.Load()*100 <= share*s.used && s.Pins.Kill() {
-				return true, c.clear(s, share < 100)
+				c.clear(s, share < 100)
+				return true
 			}
 		}
 	}
-	return false, nil
+	return false
 }
 
 // clear frees a dead segment, having copied what has not gone out if keep says so.
-func (c *cache) clear(s *segment, keep bool) error {
+func (c *cache) clear(s *segment, keep bool) {
 	if s == c.cur {
 		c.cur = nil
 	}
@@ -147,7 +153,7 @@ func (c *cache) clear(s *segment, keep bool) error {
 		c.slots.set(e.piece, kept)
 	}
 	c.segs = slices.DeleteFunc(c.segs, func(x *segment) bool { return x == s })
-	return c.release(s)
+	c.release(s)
 }
 
 // maxRemembered bounds cache.gone, at about 100 bytes each.
@@ -232,43 +238,37 @@ func (c *cache) attach(s *segment, e *entry) {
 	c.tables += e.tableBytes()
 }
 
-func (c *cache) release(s *segment) error {
+func (c *cache) release(s *segment) {
 	mem := s.Bytes
 	c.tables -= s.tables
 	s.Bytes, s.entries, s.tables = nil, nil, 0
-	return c.give(mem)
+	c.give(mem)
 }
 
 // shrink frees segments until the budget, which others have made smaller, is
 // kept again, or nothing more can be freed.
 func (c *cache) shrink() {
 	for c.excess(0, true) > 0 {
-		if freed, err := c.evict(budget.Ahead); err != nil || !freed {
-			return
+		if !c.evict(budget.Ahead) {
+			break
 		}
 	}
+	_ = c.trim(c.beyond()) // what could not be unmapped is held as before
 }
 
 // close frees all memory. A segment that a loan still pins is left to it: a
 // leak is better than a loan that shows something else.
 func (c *cache) close() error {
-	var first error
 	for _, s := range c.segs {
 		for _, e := range s.entries {
 			if c.slots.at(e.piece) == e {
 				c.slots.set(e.piece, nil)
 			}
 		}
-		if !s.Pins.Kill() {
-			continue
-		}
-		if err := c.release(s); err != nil && first == nil {
-			first = err
+		if s.Pins.Kill() {
+			c.release(s)
 		}
 	}
 	c.segs, c.cur = nil, nil
-	if err := c.memory.close(); err != nil && first == nil {
-		first = err
-	}
-	return first
+	return c.memory.close()
 }

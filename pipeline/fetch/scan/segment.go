@@ -7,7 +7,6 @@ import (
 	"github.com/lsiofs/lsiofs/pipeline/fetch/mapped"
 	"github.com/lsiofs/lsiofs/pipeline/fetch/piece"
 	"github.com/lsiofs/lsiofs/pipeline/fetch/spool"
-	"github.com/lsiofs/lsiofs/uring"
 )
 
 // segment is memory that holds pieces one after the other.
@@ -90,52 +89,4 @@ func (e *entry) liveBytes() int64 {
 		}
 	}
 	return n
-}
-
-// memory is where segments come from; tests overwrite what is given back.
-type memory struct {
-	segment  int64    // bytes of a usual segment
-	spare    [][]byte // of that size, ready to be used again
-	mapped   int64    // bytes, spares included
-	released func([]byte)
-}
-
-// take gives n bytes.
-func (m *memory) take(n int64) ([]byte, error) {
-	if n == m.segment && len(m.spare) > 0 {
-		b := m.spare[len(m.spare)-1]
-		m.spare = m.spare[:len(m.spare)-1]
-		return b, nil
-	}
-	b, err := uring.Map(int(n))
-	if err == nil {
-		m.mapped += n
-	}
-	return b, err
-}
-
-// give takes memory back. One usual segment is kept for the next.
-func (m *memory) give(b []byte) error {
-	if m.released != nil {
-		m.released(b)
-	}
-	if int64(len(b)) == m.segment && len(m.spare) == 0 {
-		m.spare = append(m.spare, b)
-		return nil
-	}
-	m.mapped -= int64(len(b))
-	return uring.Unmap(b)
-}
-
-// close gives the spare memory back to the system.
-func (m *memory) close() error {
-	var first error
-	for _, b := range m.spare {
-		m.mapped -= int64(len(b))
-		if err := uring.Unmap(b); err != nil && first == nil {
-			first = err
-		}
-	}
-	m.spare = nil
-	return first
 }

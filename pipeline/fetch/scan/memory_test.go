@@ -1,0 +1,71 @@
+package scan
+
+import (
+	"math/rand/v2"
+	"testing"
+	"unsafe"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/lsiofs/lsiofs/pipeline/fetch/budget"
+)
+
+const testSegment = 64 << 10
+
+func newTestCache(t *testing.T, bytes int64) *cache {
+	c := &cache{memory: memory{segment: testSegment}, budget: budget.New(bytes), mostTables: 1 << 40, slots: &slots{}, gone: map[int][]uint64{}}
+	t.Cleanup(func() {
+		require.NoError(t, c.close())
+		require.Zero(t, c.mapped)
+		require.Zero(t, c.spareBytes)
+	})
+	return c
+}
+
+// allocOnce takes n bytes, and lets go of them at once.
+func allocOnce(t *testing.T, c *cache, n int64) *segment {
+	s, off, err := c.alloc(n, budget.Ahead)
+	require.NoError(t, err)
+	require.GreaterOrEqual(t, int64(len(s.Bytes)), off+n)
+	s.Pins.Unpin()
+	return s
+}
+
+// Once the budget is used up, pieces larger than a segment get memory that has been touched:
+// that of the oldest ones, also where they are not quite as large.
+func TestLargePiecesUseTheMemoryOfThoseThatWent(t *testing.T) {
+	const piece = 8 * testSegment
+	c := newTestCache(t, 4*piece)
+	touched := map[*byte]bool{}
+	for range 4 {
+		touched[unsafe.SliceData(allocOnce(t, c, piece).Bytes)] = true
+	}
+	for i := range int64(20) {
+		s := allocOnce(t, c, piece-i*1024)
+		require.True(t, touched[unsafe.SliceData(s.Bytes)], "piece %d got new memory", i)
+		require.Equal(t, int64(4*piece), c.mapped)
+	}
+}
+
+// A piece does not get memory that is much larger than it is.
+func TestMemoryThatIsMuchLargerIsNotUsedForAPiece(t *testing.T) {
+	c := newTestCache(t, 16*testSegment)
+	allocOnce(t, c, 16*testSegment)
+	require.Len(t, allocOnce(t, c, 8*testSegment).Bytes, 8*testSegment)
+	require.Equal(t, int64(8*testSegment), c.mapped, "what was too large is unmapped")
+}
+
+// Whatever the sizes of pieces, nothing is held beyond the budget while nobody waits for
+// them, spare memory included; and what others take of the budget is given up at once.
+func TestSpareMemoryStaysWithinTheBudget(t *testing.T) {
+	random := rand.New(rand.NewPCG(1, 2))
+	const bytes = 64 * testSegment
+	c := newTestCache(t, bytes)
+	for range 3000 {
+		allocOnce(t, c, 1+random.Int64N(12*testSegment))
+		require.LessOrEqual(t, c.beyond(), int64(0))
+	}
+	c.budget.Charge(bytes / 2)
+	c.shrink()
+	require.LessOrEqual(t, c.mapped, int64(bytes/2))
+}
