@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io/fs"
 	"math/rand/v2"
+	"net"
 	"strings"
 	"sync"
 	"time"
@@ -231,6 +232,17 @@ func (s *Storage) headByRead(ctx context.Context, path string) (Listed, error) {
 	return l, nil
 }
 
+// firstContact is for how long a host that has never answered is tried to be reached: its
+// name or its port may be mistaken, and then nobody should wait for the whole timeout. A
+// service that is being started beside the mount has time to come up.
+const firstContact = 20 * time.Second
+
+// isDial says whether an error is of making a connection.
+func isDial(err error) bool {
+	op, ok := errors.AsType[*net.OpError](err)
+	return ok && op.Op == "dial"
+}
+
 // call makes a request that is no read, again and again as reads are, on the caller's
 // goroutine. It takes no slot: listings are few, and who asks for many objects bounds
 // that.
@@ -250,7 +262,12 @@ func (s *Storage) call(ctx context.Context, path string, ask func(ctx context.Co
 		case final(err):
 			return Clean(err)
 		}
-		next := h.next(f, time.Since(began), s.config.ReadTimeout, rand.Float64())
+		limit := s.config.ReadTimeout
+		if !s.worked.Load() && isDial(err) {
+			limit = min(limit, firstContact)
+			f.err = fmt.Errorf("%w: look at the host's name and port", f.err)
+		}
+		next := h.next(f, time.Since(began), limit, rand.Float64())
 		if next.err != nil {
 			return next.err
 		}

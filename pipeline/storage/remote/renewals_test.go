@@ -7,6 +7,7 @@ import (
 	"sync"
 	"testing"
 	"testing/synctest"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -92,5 +93,34 @@ func TestConnectionsThatAreRefused(t *testing.T) {
 		for range 8 {
 			require.NoError(t, w.read(w.a, 0, mib))
 		}
+	})
+}
+
+// A host that has never answered is tried for a while, and not for as long as one that has:
+// its port may be mistaken.
+func TestAHostThatNeverAnsweredIsGivenUpSoon(t *testing.T) {
+	refused := &net.OpError{Op: "dial", Net: "tcp", Err: errors.New("connection refused")}
+	synctest.Test(t, func(t *testing.T) {
+		source := unkind.Connect(t, unkind.New())
+		source.Dial = func() error { return refused }
+		s := engine(t, source, nil)
+		began := time.Now()
+		_, err := s.Stat(t.Context(), "a.tar")
+		require.ErrorContains(t, err, "connection refused: look at the host's name and port")
+		require.LessOrEqual(t, time.Since(began), 20*time.Second)
+		require.Greater(t, time.Since(began), 10*time.Second, "a service may be coming up")
+		require.NoError(t, s.Close())
+	})
+	in(t, nil, func(t *testing.T, w *world) {
+		w.server.On(nil, unkind.LastAnswer())
+		w.stat("a.tar")
+		down := time.Now()
+		w.source.Dial = func() error {
+			if time.Since(down) < time.Minute {
+				return refused
+			}
+			return nil
+		}
+		w.stat("a.tar") // it has answered before
 	})
 }
