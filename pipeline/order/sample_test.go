@@ -22,6 +22,34 @@ type mixtureVectors struct {
 		N      uint64
 		Phases []uint64
 	}
+	Mixture []struct {
+		Weights     []uint64
+		Seed        string
+		MixKey      string   `json:"mix_key"`
+		SourceSeeds []string `json:"source_seeds"`
+		Walk        []struct {
+			From      uint64
+			Positions [][2]uint64
+		}
+		Counts []struct {
+			N uint64
+			C []uint64
+		}
+		Digest struct {
+			From, Positions uint64
+			Sum             string `json:"sha256"`
+		}
+	}
+	Length []struct {
+		Weights, Records []uint64
+		First, All       uint64
+	}
+	Epoch struct {
+		Weights []uint64
+		Seed    string
+		Length  uint64
+		G       [][][2]uint64
+	}
 }
 
 func readMixtureVectors(t *testing.T) (v mixtureVectors) {
