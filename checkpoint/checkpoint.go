@@ -13,7 +13,7 @@
 //
 // and two short forms, {"epoch": 3} and {"epoch": 3, "samples": 20480}. Resolve reads
 // all three. With a split, order ends with "split": {"part": "0..0.9", "seed": 0, "by":
-// "record"}. Fields may come in any order, with any white space. Names are
+// "record"}; with a sample, it ends with "sample": {"of": 39, "seed": 0} behind that. Fields may come in any order, with any white space. Names are
 // case-sensitive, and each may come only once.
 //
 // All functions but WriteFile are pure.
@@ -51,6 +51,9 @@ type Subject struct {
 	Dataset string
 	Order   spec.Order
 	Records uint64 // T, the number of records in the order
+	// At, if set, gives both for an epoch, of those where epochs differ. Its errors are
+	// the reasons of refusals.
+	At func(epoch uint64) (dataset string, records uint64, err error)
 	// Workers, if above 0, is the number of workers of the restoring mount. Its own
 	// entry must fit the limits too.
 	Workers uint64

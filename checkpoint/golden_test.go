@@ -39,15 +39,17 @@ func goldenStates(t *testing.T) map[string]State {
 	with := func(o spec.Order, epoch uint64, done ...order.Done) State {
 		return State{Dataset: s.Dataset, Order: o, Epoch: epoch, Done: done}
 	}
-	grouped, split, full := s.Order, s.Order, s.Order
+	grouped, split, full, sampled := s.Order, s.Order, s.Order, s.Order
 	grouped.Groups, grouped.Batch, grouped.Lanes = 4, 8, 64
 	split.Split = spec.Split{Part: part, Seed: math.MaxUint64, By: spec.SplitByUnit}
+	sampled.Split, sampled.Sample = split.Split, spec.Sample{Of: 39, Seed: 7}
 	full.Shuffle, full.Seed, full.SizeRecords, full.ChunkBytes = spec.ShuffleFull, math.MaxUint64, 0, 1
 	return map[string]State{
 		"start":   with(s.Order, 0, interleaved(1, 0)),
 		"resumes": with(s.Order, 7, interleaved(1, 5120, 5119, 5120, 5118), interleaved(32, 64, 0), contiguous(0, 1000), interleaved(1, 3, 0, 0)),
 		"groups":  with(grouped, 1, interleaved(8, 80, 72)),
 		"split":   with(split, 2, interleaved(1, 9)),
+		"sampled": with(sampled, 41, interleaved(1, 9)),
 		"full":    with(full, math.MaxUint64, interleaved(1, 1)),
 	}
 }
@@ -76,6 +78,9 @@ func saidOf(t *testing.T, doc []byte) string {
 		d.state.Dataset, o.Seed, o.Shuffle, o.SizeRecords, o.Lanes, o.Groups, o.Batch, o.ChunkBytes, o.ChunkRecords)
 	if o.Split != (spec.Split{}) {
 		fmt.Fprintf(&b, "split %s, seed %d, by %s\n", o.Split.Part, o.Split.Seed, o.Split.By)
+	}
+	if o.Sample != (spec.Sample{}) {
+		fmt.Fprintf(&b, "sample %s, seed %d\n", o.Sample, o.Sample.Seed)
 	}
 	for _, done := range d.state.Done {
 		fmt.Fprintf(&b, "done %v, batch %d, %s\n", done.Consumed, done.Batch, done.Dealing)

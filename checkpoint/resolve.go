@@ -15,10 +15,25 @@ func Resolve(doc []byte, s Subject) (Position, error) {
 	if err != nil {
 		return Position{}, err
 	}
+	if s, err = s.at(d.state.Epoch); err != nil {
+		return Position{}, err
+	}
 	if !d.full() {
 		return s.short(d)
 	}
 	return s.judge(d.state)
+}
+
+// at is the subject as it is in an epoch.
+func (s Subject) at(epoch uint64) (Subject, error) {
+	if s.At == nil {
+		return s, nil
+	}
+	var err error
+	if s.Dataset, s.Records, err = s.At(epoch); err != nil {
+		return s, &Refusal{Reason: err.Error(), cause: err}
+	}
+	return s, nil
 }
 
 // short judges a short form.
@@ -112,6 +127,9 @@ func differences(a, b spec.Order, of, other string) string {
 	}
 	if a.Split != b.Split {
 		add("split", splitWords(a.Split), splitWords(b.Split))
+	}
+	if a.Sample != b.Sample {
+		add("sample", sampleWords(a.Sample), sampleWords(b.Sample))
 	}
 	return strings.Join(words, ", ")
 }

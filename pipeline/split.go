@@ -20,7 +20,7 @@ func (g *generation) takePart(ctx context.Context) error {
 		split.By = splitBy(g.catalog.Unpacker())
 	}
 	var err error
-	g.part, err = order.NewPart(*split, splitShards{g.catalog}, func(work []func()) { onAllCores(ctx, work) })
+	g.part, err = order.NewPart(g.spec.Order, g.spec.Epoch, splitShards{g.catalog}, func(work []func()) { onAllCores(ctx, work) })
 	if err == nil {
 		err = ctx.Err() // then some of the work was left out
 	}

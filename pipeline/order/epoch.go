@@ -79,8 +79,9 @@ type walker interface {
 }
 
 // NewEpoch makes the order of epoch. starts are the first records of the chunks,
-// ascending, followed by T. It is kept and must not change. With a split, part is the
-// selected records, and starts comes from Part.Starts; else part is nil. Options that
+// ascending, followed by T. It is kept and must not change. With a split or a sample, part
+// is the selected records of this epoch (NewPart), and starts comes from Part.Starts; else
+// part is nil. Options that
 // ORDER.md does not allow, or starts that do not ascend from 0, are errors.
 //
 // It permutes the chunks, which takes about 10 ns and 4 bytes a chunk.
@@ -157,14 +158,14 @@ func checkStarts(starts []uint64) error {
 	return nil
 }
 
-// checkPart refuses an order whose split is not that of part.
+// checkPart refuses an order whose split and sample are not those of part.
 func checkPart(o spec.Order, starts []uint64, part *Part) error {
-	split := o.Split.Or() != spec.Split{}
+	parted := o.Split.Or() != spec.Split{} || o.Sample.Or() != spec.Sample{}
 	switch total := starts[len(starts)-1]; {
-	case split && part == nil:
-		return fmt.Errorf("order: the part %s has not been taken out of the dataset", o.Split.Part)
-	case !split && part != nil:
-		return errors.New("order: a part without a split")
+	case parted && part == nil:
+		return fmt.Errorf("order: sample %s of the part %s has not been taken out of the dataset", o.Sample, o.Split.Part)
+	case !parted && part != nil:
+		return errors.New("order: a part without a split and a sample")
 	case part != nil && part.Len() != total:
 		return fmt.Errorf("order: chunks of %d records for a part of %d", total, part.Len())
 	}

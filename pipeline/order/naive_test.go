@@ -273,6 +273,39 @@ func naiveInPart(path string, ordinal, seed uint64, part spec.Part) bool {
 	return floor(part.From).Cmp(u) <= 0 && u.Cmp(floor(part.To)) < 0
 }
 
+// naiveSampled is the records that a split and the sample of an epoch leave.
+func naiveSampled(o spec.Order, epoch uint64, shards []naiveShard) []uint64 {
+	if o.Split == (spec.Split{}) {
+		o.Split = spec.Split{Part: spec.Part{To: 1_000_000_000}, By: spec.SplitByRecord}
+	}
+	left := naiveSplit(o.Split, shards)
+	if o.Sample.Of == 0 {
+		return left
+	}
+	sampled := []uint64{}
+	for _, record := range left {
+		first := uint64(0)
+		for _, shard := range shards {
+			if n := uint64(len(shard.entries)); record >= first+n {
+				first += n
+				continue
+			}
+			if naivePhase(shard.path, record-first, o.Sample.Seed, o.Sample.Of) == epoch%o.Sample.Of {
+				sampled = append(sampled, record)
+			}
+			break
+		}
+	}
+	return sampled
+}
+
+func naivePhase(path string, ordinal, seed, n uint64) uint64 {
+	id := sha256.Sum256([]byte("lsiofs/1 shard " + path))
+	k := naiveKey("sample", seed, 0, 0) ^ binary.LittleEndian.Uint64(id[:8])
+	product := new(big.Int).Mul(new(big.Int).SetUint64(naiveDraw(k, ordinal)), new(big.Int).SetUint64(n))
+	return product.Rsh(product, 64).Uint64()
+}
+
 // naivePartG is the order of what is left: chunks are cut on all records, then
 // others are taken out, and those that are empty are none.
 func naivePartG(o spec.Order, epoch uint64, chunks, left []uint64) []uint64 {

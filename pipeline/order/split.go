@@ -8,7 +8,7 @@ import (
 	"github.com/lsiofs/lsiofs/pipeline/spec"
 )
 
-// Shard is what a split needs to know about a shard.
+// Shard is what a split or a sample needs to know about a shard.
 type Shard struct {
 	Records uint64
 	ID      uint64 // of its records, see the function ID
@@ -32,23 +32,20 @@ type Shards interface {
 // word of bits.
 const splitWork = 1 << 18
 
-// NewPart finds the records that a split selects. It takes about 2 ns a record of the
-// dataset, and less when the split is by shard or by unit. run gets the work in pieces
+// NewPart finds the records that an epoch orders: those that its split selects and, of
+// these, the phase of its sample. It takes about 2 ns a record of the dataset for each of
+// the two, and less when the split is by shard or by unit. run gets the work in pieces
 // that may run concurrently, each once, and returns when all have ended; if it leaves
-// some out, the result must not be used. An empty split gives nil.
+// some out, the result must not be used. An order without a split and a sample gives nil.
+// Epochs of one phase (spec.Sample.Phase) have equal parts.
 //
 // A split without a unit, or with an unknown unit, is an error.
-func NewPart(s spec.Split, shards Shards, run func(work []func())) (*Part, error) {
-	if s.Or() == (spec.Split{}) {
-		return nil, nil
+func NewPart(o spec.Order, epoch uint64, shards Shards, run func(work []func())) (*Part, error) {
+	picks, err := picksOf(o, epoch)
+	if err != nil || len(picks) == 0 {
+		return nil, err
 	}
-	c := &splitter{shards: shards, by: s.By, key: key("split", s.Seed, 0, 0)}
-	c.from, c.count = s.Part.Bounds()
-	switch s.By {
-	case spec.SplitByRecord, spec.SplitByShard, spec.SplitByUnit:
-	default:
-		return nil, fmt.Errorf("order: unknown unit %q of a split", s.By)
-	}
+	c := &splitter{shards: shards, picks: picks}
 	c.firsts = make([]uint64, 0, shards.Shards()+1)
 	total := uint64(0)
 	for i := range shards.Shards() {
@@ -69,17 +66,76 @@ func NewPart(s spec.Split, shards Shards, run func(work []func())) (*Part, error
 	return p, nil
 }
 
-// splitter decides which records are left.
-type splitter struct {
-	shards      Shards
+// pick is a choice among all records, unit by unit, by draws that lie in an interval.
+type pick struct {
 	by          spec.SplitBy
 	key         uint64
-	from, count uint64   // see spec.Part.Bounds
-	firsts      []uint64 // first records of the shards, and T
+	from, count uint64 // a draw u is in it when u - from < count
 }
 
-// mark sets the bits of those of records from … to-1 that are left.
+// picksOf are those of an order that leave records out.
+func picksOf(o spec.Order, epoch uint64) (picks []pick, err error) {
+	if s := o.Split.Or(); s != (spec.Split{}) {
+		switch s.By {
+		case spec.SplitByRecord, spec.SplitByShard, spec.SplitByUnit:
+		default:
+			return nil, fmt.Errorf("order: unknown unit %q of a split", s.By)
+		}
+		p := pick{by: s.By, key: key("split", s.Seed, 0, 0)}
+		p.from, p.count = s.Part.Bounds()
+		picks = append(picks, p)
+	}
+	if s := o.Sample.Or(); s != (spec.Sample{}) {
+		p := pick{by: spec.SplitByRecord, key: key("sample", s.Seed, 0, 0)}
+		p.from, p.count = phaseBounds(s.Phase(epoch), s.Of)
+		picks = append(picks, p)
+	}
+	return picks, nil
+}
+
+// phaseBounds gives the first draw of a phase, and how many draws it has, of n ≥ 2. The
+// phase of a draw u is the high word of u·n, so phase p has the draws from ⌈p·2⁶⁴/n⌉ on
+// up to the first of phase p + 1.
+func phaseBounds(phase, n uint64) (from, count uint64) {
+	first := func(p uint64) uint64 {
+		if p == n {
+			return 0 // 2⁶⁴
+		}
+		quotient, rest := bits.Div64(p, 0, n)
+		if rest > 0 {
+			quotient++
+		}
+		return quotient
+	}
+	from = first(phase)
+	return from, first(phase+1) - from
+}
+
+// splitter decides which records are left.
+type splitter struct {
+	shards Shards
+	picks  []pick   // one at least; a record is left when all of them take it
+	firsts []uint64 // first records of the shards, and T
+}
+
+// mark sets the bits of those of records from … to-1 that are left. from is a multiple
+// of 64, and all bits are 0.
 func (c *splitter) mark(words []uint64, from, to uint64) {
+	words = words[from>>6 : (to+63)>>6]
+	c.take(words, c.picks[0], from, to)
+	for _, p := range c.picks[1:] {
+		other := make([]uint64, len(words))
+		c.take(other, p, from, to)
+		for i := range words {
+			words[i] &= other[i]
+		}
+	}
+}
+
+// take sets the bits of those of records from … to-1 that a pick takes. The first bit is
+// that of record from.
+func (c *splitter) take(words []uint64, p pick, from, to uint64) {
+	base := from
 	i := sort.Search(len(c.firsts), func(i int) bool { return c.firsts[i] > from }) - 1
 	for ; from < to; i++ {
 		first, end := c.firsts[i], min(c.firsts[i+1], to)
@@ -87,13 +143,14 @@ func (c *splitter) mark(words []uint64, from, to uint64) {
 			continue // a shard without records
 		}
 		s := c.shards.Shard(i)
-		u := units{splitter: c, words: words, shard: i, first: first, key: c.key ^ bits.ReverseBytes64(s.ID)}
+		u := units{pick: p, shards: c.shards, words: words, base: base, shard: i, first: first}
+		u.key ^= bits.ReverseBytes64(s.ID)
 		switch {
-		case c.by == spec.SplitByShard:
+		case p.by == spec.SplitByShard:
 			if u.left(0) {
 				u.set(from, end)
 			}
-		case c.by == spec.SplitByRecord || s.Anywhere:
+		case p.by == spec.SplitByRecord || s.Anywhere:
 			u.records(from, end)
 		default:
 			u.stretches(from, end, s.Records)
@@ -104,11 +161,12 @@ func (c *splitter) mark(words []uint64, from, to uint64) {
 
 // units goes through a shard.
 type units struct {
-	*splitter
-	words []uint64
-	shard int
-	first uint64 // number of its first record
-	key   uint64
+	pick   // its key is the shard's
+	shards Shards
+	words  []uint64
+	base   uint64 // the record of the first bit
+	shard  int
+	first  uint64 // number of its first record
 }
 
 // left says whether the unit is left whose first record has that ordinal.
@@ -116,6 +174,7 @@ func (u *units) left(ordinal uint64) bool { return draw(u.key, ordinal)-u.from <
 
 // set sets the bits of records from … to-1.
 func (u *units) set(from, to uint64) {
+	from, to = from-u.base, to-u.base
 	for from < to {
 		n := min(to-from, 64-from&63)
 		u.words[from>>6] |= ^uint64(0) >> (64 - n) << (from & 63)
@@ -126,6 +185,7 @@ func (u *units) set(from, to uint64) {
 // records decides records from … to-1 one by one.
 func (u *units) records(from, to uint64) {
 	state := u.key + (from-u.first+1)*gamma
+	from, to = from-u.base, to-u.base
 	for from < to {
 		word, end := from>>6, min(to, (from|63)+1)
 		set := uint64(0)

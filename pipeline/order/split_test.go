@@ -41,7 +41,7 @@ func inTurn(work []func()) {
 }
 
 func newPart(t require.TestingT, s spec.Split, shards Shards) *Part {
-	p, err := NewPart(s, shards, inTurn)
+	p, err := NewPart(spec.Order{Split: s}, 0, shards, inTurn)
 	require.NoError(t, err)
 	return p
 }
@@ -66,9 +66,8 @@ func TestVectorsOfSplits(t *testing.T) {
 	v := readVectors(t)
 	require.NotEmpty(t, v.Split)
 	left := func(path string, ordinal, seed uint64, text string) bool {
-		c := splitter{key: key("split", seed, 0, 0)}
-		c.from, c.count = part(t, text).Bounds()
-		u := units{splitter: &c, key: c.key ^ bits.ReverseBytes64(ID(path))}
+		u := units{pick: pick{key: key("split", seed, 0, 0) ^ bits.ReverseBytes64(ID(path))}}
+		u.from, u.count = part(t, text).Bounds()
 		require.Equal(t, naiveInPart(path, ordinal, seed, part(t, text)), u.left(ordinal), "the naive implementation")
 		return u.left(ordinal)
 	}
@@ -121,14 +120,16 @@ func TestEveryOrderOfAPartEqualsTheNaiveOne(t *testing.T) {
 		shards, chunks := drawShards(t)
 		s := drawSettings(t)
 		s.order.Split = spec.Split{Part: drawPart(t), Seed: rapid.Uint64().Draw(t, "split's seed"), By: rapid.SampledFrom(units3).Draw(t, "by")}.Or()
-		p := newPart(t, s.order.Split, listedShards(shards))
+		s.order.Sample = spec.Sample{Of: rapid.SampledFrom([]uint64{0, 0, 2, 3, 39}).Draw(t, "sample"), Seed: rapid.Uint64().Draw(t, "sample's seed")}.Or()
+		p, err := NewPart(s.order, s.epoch, listedShards(shards), inTurn)
+		require.NoError(t, err)
 		left := []uint64{}
 		if p == nil {
 			for record := range startsOf(chunks)[len(chunks)] {
 				left = append(left, record)
 			}
 		} else {
-			left = append(left, naiveSplit(s.order.Split, shards)...)
+			left = append(left, naiveSampled(s.order, s.epoch, shards)...)
 			require.True(t, slices.Equal(left, numbers(p)))
 		}
 		e, err := NewEpoch(s.order, s.epoch, p.Starts(startsOf(chunks)), p)
@@ -235,7 +236,7 @@ func checkLookups(t *testing.T, r *rand.Rand, p *Part, left []uint64, total uint
 }
 
 func TestNoPartIsTheWholeDataset(t *testing.T) {
-	p, err := NewPart(spec.Split{Part: part(t, "0..1"), Seed: 4, By: spec.SplitByShard}, listedShards{}, inTurn)
+	p, err := NewPart(spec.Order{Split: spec.Split{Part: part(t, "0..1"), Seed: 4, By: spec.SplitByShard}}, 0, listedShards{}, inTurn)
 	require.NoError(t, err)
 	require.Nil(t, p)
 	require.True(t, p.Has(5))
@@ -253,12 +254,12 @@ func TestAnOrderAndItsPartGoTogether(t *testing.T) {
 	o.Split = spec.Split{Part: part(t, "0..0.5"), By: spec.SplitByRecord}
 	p := newPart(t, o.Split, shards)
 	_, err := NewEpoch(o, 0, []uint64{0, 100}, nil)
-	require.ErrorContains(t, err, "the part 0..0.5 has not been taken out")
+	require.ErrorContains(t, err, "sample 1/1 of the part 0..0.5 has not been taken out")
 	_, err = NewEpoch(o, 0, []uint64{0, 100}, p)
 	require.ErrorContains(t, err, "chunks of 100 records for a part of")
 	_, err = NewEpoch(spec.Default().Order, 0, p.Starts([]uint64{0, 100}), p)
 	require.ErrorContains(t, err, "a part without a split")
-	_, err = NewPart(spec.Split{Part: o.Split.Part}, shards, inTurn)
+	_, err = NewPart(spec.Order{Split: spec.Split{Part: o.Split.Part}}, 0, shards, inTurn)
 	require.ErrorContains(t, err, "unknown unit")
 }
 

@@ -134,7 +134,8 @@ type Order struct {
 	Batch        uint64
 	ChunkBytes   uint64
 	ChunkRecords uint64
-	Split        Split `json:",omitzero"` // selects the records of the dataset that are ordered
+	Split        Split  `json:",omitzero"` // selects the records of the dataset that are ordered
+	Sample       Sample `json:",omitzero"` // of these, the share that each epoch has
 }
 
 // Deal says how G′, what is left of G, is assigned to workers.

@@ -107,6 +107,7 @@ func (o Order) validate(p *problems) {
 		bounds(p, "--batch", o.Batch, 1, 1<<32)
 	}
 	o.Split.validate(p)
+	o.Sample.validate(p)
 }
 
 func (d Deal) validate(p *problems) {

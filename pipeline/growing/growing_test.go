@@ -1,0 +1,203 @@
+package growing
+
+import (
+	"math"
+	"math/rand/v2"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"pgregory.net/rapid"
+)
+
+func paths(shards []Shard) (paths []string) {
+	for _, s := range shards {
+		paths = append(paths, s.Path)
+	}
+	return paths
+}
+
+func named(paths ...string) (shards []Shard) {
+	for i, p := range paths {
+		shards = append(shards, Shard{Path: p, ModTimeNanos: int64(i), Records: 10, Units: 2, Bytes: 100})
+	}
+	return shards
+}
+
+func TestNamesAreSortedByTheNumbersInThem(t *testing.T) {
+	for _, want := range [][]string{
+		{"training.10.gz", "training.9.gz", "training.1.gz"},
+		{"training.20241231-1217.tar", "training.20241231-117.tar", "training.20240101-9999.tar"},
+		{"b/x-2.tar", "a/x-2.tar", "c/x-1.tar"}, // base names first, then whole paths
+		{"a/a10b9", "a/a10b2", "a/a10", "a/a2b100"},
+		{"ab", "a1", "a"},                    // a letter is after a digit; the shorter one is older
+		{"a8", "a08", "a07", "a007"},         // equal numbers: by their paths
+		{"x99999999999999999999999", "x100"}, // numbers of any length
+		{"é2", "é1"},                         // bytes, whatever they mean
+	} {
+		shards := named(want...)
+		rand.New(rand.NewPCG(1, 1)).Shuffle(len(shards), func(i, j int) { shards[i], shards[j] = shards[j], shards[i] })
+		Newest(shards, ByName)
+		require.Equal(t, want, paths(shards))
+	}
+}
+
+// The order of names is one order, whatever they were sorted from.
+func TestTheOrderOfNamesIsTotal(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		name := rapid.StringOfN(rapid.RuneFrom([]rune("0129ab.-")), 1, 6, -1)
+		all := named(rapid.SliceOfNDistinct(name, 2, 12, rapid.ID[string]).Draw(t, "names")...)
+		by := rapid.SampledFrom([]By{ByName, ByTime}).Draw(t, "by")
+		one, other := slices.Clone(all), slices.Clone(all)
+		r := rand.New(rand.NewPCG(rapid.Uint64().Draw(t, "seed"), 0))
+		r.Shuffle(len(other), func(i, j int) { other[i], other[j] = other[j], other[i] })
+		Newest(one, by)
+		Newest(other, by)
+		require.Equal(t, one, other)
+		// Any two of them stand as they would alone.
+		i, j := r.IntN(len(one)), r.IntN(len(one))
+		two := []Shard{one[max(i, j)], one[min(i, j)]}
+		Newest(two, by)
+		require.Equal(t, []Shard{one[min(i, j)], one[max(i, j)]}, two)
+	})
+}
+
+func TestTimesSortBeforePaths(t *testing.T) {
+	shards := []Shard{{Path: "a", ModTimeNanos: 1}, {Path: "b", ModTimeNanos: 1}, {Path: "c", ModTimeNanos: 0}, {Path: "d", ModTimeNanos: 9}}
+	Newest(shards, ByTime)
+	require.Equal(t, []string{"d", "b", "a", "c"}, paths(shards))
+}
+
+func TestNamesOfFilesThatAreBeingWritten(t *testing.T) {
+	for _, name := range []string{"a.tar.tmp", "a.part", "a.tar.partial", "a.tar~", "a.tar._COPYING_"} {
+		require.False(t, Finished(name), name)
+	}
+	for _, name := range []string{"a.tar", "part", "a.tmp.tar", "training.1.gz"} {
+		require.True(t, Finished(name), name)
+	}
+}
+
+func TestWindowsAreWholeShardsUpToTheAmount(t *testing.T) {
+	shards := named("9", "8", "7", "6", "5")
+	for text, want := range map[string]int{
+		"all": 5, "": 5, "1units": 1, "2units": 1, "3units": 2, "10units": 5, "11units": 5, "25records": 3, "30records": 3, "31records": 4,
+		"2shards": 2, "9shards": 5, "250B": 3, "1KiB": 5, "100b": 1,
+	} {
+		w, err := ParseWindow(text)
+		require.NoError(t, err, text)
+		require.Len(t, w.Choose(shards), want, text)
+		require.Equal(t, shards[:want], w.Choose(shards), text)
+		if text != "" {
+			require.Equal(t, text, w.String())
+		}
+	}
+	require.Equal(t, "all", Window{}.String())
+	require.Empty(t, Window{Measure: Units, N: 3}.Choose(nil))
+	for _, text := range []string{"0units", "units", "-1records", "5", "5 games", "-3h", "0s", "1.5shards", "99999999999999999999units"} {
+		_, err := ParseWindow(text)
+		require.ErrorContains(t, err, "is no window", text)
+	}
+}
+
+func TestAWindowOfTimeGoesByTheNewestShard(t *testing.T) {
+	hour := time.Hour.Nanoseconds()
+	shards := []Shard{{Path: "9", ModTimeNanos: 8 * hour}, {Path: "8", ModTimeNanos: 10 * hour}, {Path: "7", ModTimeNanos: 2 * hour}, {Path: "6", ModTimeNanos: 9 * hour}}
+	w, err := ParseWindow("2h")
+	require.NoError(t, err)
+	require.Equal(t, []string{"9", "8", "6"}, paths(w.Choose(shards)))
+	w, err = ParseWindow("1h30m")
+	require.NoError(t, err)
+	require.Equal(t, []string{"8", "6"}, paths(w.Choose(shards)))
+	require.Empty(t, w.Choose(nil))
+}
+
+func TestNewsAreShardsWhoseLineIsNew(t *testing.T) {
+	before, now := named("a", "b", "c"), named("b", "c", "d", "e")
+	now[0].Records++ // the same path, written anew
+	n := NewsOf(before, now)
+	require.Equal(t, News{NewShards: 3, NewRecords: 31, NewUnits: 6, GoneShards: 2}, n)
+	require.Equal(t, News{NewShards: 3, NewRecords: 30, NewUnits: 6}, NewsOf(nil, before))
+	for text, enough := range map[string]bool{"0": true, "": true, "6units": true, "7units": false, "31records": true, "32records": false, "3shards": true, "4shards": false} {
+		a, err := ParseAmount(text)
+		require.NoError(t, err, text)
+		require.Equal(t, enough, a.Enough(n), text)
+	}
+	for _, text := range []string{"5", "all", "1GiB", "2h", "-1units"} {
+		_, err := ParseAmount(text)
+		require.ErrorContains(t, err, "is no amount", text)
+	}
+	require.InDelta(t, 0.32, Uses(500_000/39, 40_000), 0.001)
+	require.Equal(t, math.Inf(1), Uses(1, 0))
+}
+
+// A file is settled once nobody has written it between two equal looks a second apart, or
+// where that can't be told once it has stayed as it is.
+func TestAFileIsNoShardWhileItIsWritten(t *testing.T) {
+	at := time.Unix(1000, 0)
+	after := func(d time.Duration) time.Time { return at.Add(d) }
+	size := func(n int64) Look { return Look{SizeBytes: n, Inode: 7} }
+	open := func(n int64) Look { l := size(n); l.Written = true; return l }
+	unknown := func(n int64) Look { l := size(n); l.Unknown = true; return l }
+	type look struct {
+		after   time.Duration
+		look    Look
+		settled bool
+	}
+	for name, looks := range map[string][]look{
+		"closed":                 {{0, size(5), false}, {time.Second, size(5), true}},
+		"looked at too soon":     {{0, size(5), false}, {999 * time.Millisecond, size(5), false}, {time.Second, size(5), true}},
+		"open, with long pauses": {{0, open(5), false}, {time.Hour, open(5), false}, {time.Hour + time.Second, size(5), false}, {time.Hour + 2*time.Second, size(5), true}},
+		"grows":                  {{0, size(5), false}, {time.Second, size(6), false}, {1999 * time.Millisecond, size(6), false}, {2 * time.Second, size(6), true}},
+		"opened again":           {{0, size(5), false}, {500 * time.Millisecond, open(5), false}, {time.Second, size(5), false}, {2 * time.Second, size(5), true}},
+		"not known":              {{0, unknown(5), false}, {29 * time.Second, unknown(5), false}, {30 * time.Second, unknown(5), true}},
+		"not known, and grows":   {{0, unknown(5), false}, {29 * time.Second, unknown(6), false}, {58 * time.Second, unknown(6), false}, {59 * time.Second, unknown(6), true}},
+		"another in its place":   {{0, size(5), false}, {time.Second, Look{SizeBytes: 5, Inode: 8}, false}, {2 * time.Second, Look{SizeBytes: 5, Inode: 8}, true}},
+		"an older time":          {{0, size(5), false}, {time.Second, Look{SizeBytes: 5, Inode: 7, ModTimeNanos: -4}, false}},
+	} {
+		s := Settling{Quiet: DefaultSettle}
+		for i, l := range looks {
+			settled, wait := s.See("a", l.look, after(l.after))
+			require.Equal(t, l.settled, settled, "%s, look %d", name, i)
+			require.Equal(t, !settled, wait > 0, "%s, look %d", name, i)
+			require.Equal(t, !settled, s.Len() == 1, "%s, look %d", name, i)
+		}
+		s.Forget("a")
+		require.Zero(t, s.Len())
+	}
+}
+
+// Who looks again when told to does not look often, and finds the file settled at last.
+func TestLooksAreAskedForWhenTheyMayTell(t *testing.T) {
+	s, now := Settling{Quiet: NetworkSettle}, time.Unix(5, 0)
+	for looks := 1; ; looks++ {
+		settled, wait := s.See("a", Look{SizeBytes: 1, Unknown: true}, now)
+		if settled {
+			require.Equal(t, 2, looks)
+			require.Equal(t, NetworkSettle, now.Sub(time.Unix(5, 0)))
+			return
+		}
+		now = now.Add(wait)
+	}
+}
+
+func TestADamagedFileIsLookedIntoLessAndLess(t *testing.T) {
+	at := time.Unix(0, 0)
+	l := Look{SizeBytes: 5}
+	var d Damaged
+	require.True(t, d.See(l, at), "it is told once")
+	for _, minutes := range []int{1, 2, 4, 8, 16, 32, 60, 60} {
+		wait := time.Duration(minutes) * time.Minute
+		require.False(t, d.Again(l, at.Add(wait-1)))
+		require.True(t, d.Again(l, at.Add(wait)))
+		at = at.Add(wait)
+		require.False(t, d.See(l, at))
+	}
+	require.True(t, d.Admit(at))
+	changed := Look{SizeBytes: 6}
+	require.True(t, d.Again(changed, at), "at once when it has changed")
+	require.True(t, d.See(changed, at))
+	require.False(t, d.Admit(at.Add(admitAfter-1)))
+	require.True(t, d.Admit(at.Add(admitAfter)))
+	require.False(t, d.Again(changed, at.Add(time.Minute-1)))
+}

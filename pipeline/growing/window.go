@@ -1,0 +1,192 @@
+package growing
+
+import (
+	"fmt"
+	"math"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/dustin/go-humanize"
+)
+
+// Measure is what amounts of a dataset are counted in.
+type Measure string
+
+const (
+	All     Measure = "all"
+	Units   Measure = "units" // from an entry point of a shard to the next; lc0: games
+	Records Measure = "records"
+	Shards  Measure = "shards"
+	Bytes   Measure = "bytes" // decoded
+	Age     Measure = "age"   // nanoseconds between modification times
+)
+
+// Window is how much of a dataset an epoch is of: the newest shards, up to the first one
+// with which they are N or more. The zero value is All.
+type Window struct {
+	Measure Measure
+	N       uint64
+	text    string // as it was written
+}
+
+// ParseWindow reads "all", "500000units", "…records", "…shards", a size such as 100GiB, or
+// a duration such as 72h.
+func ParseWindow(text string) (Window, error) {
+	if text == "" || text == string(All) {
+		return Window{Measure: All, text: string(All)}, nil
+	}
+	if n, measure, ok := parseCount(text); ok {
+		return Window{measure, n, text}, nil
+	}
+	if d, err := time.ParseDuration(text); err == nil && d > 0 {
+		return Window{Age, uint64(d), text}, nil
+	}
+	if n, err := humanize.ParseBytes(text); err == nil && n > 0 && strings.HasSuffix(strings.ToLower(text), "b") {
+		return Window{Bytes, n, text}, nil
+	}
+	return Window{}, fmt.Errorf("%q is no window: write all, or an amount such as 500000units, 1000000records, 60shards, 100GiB (decoded) or 72h", text)
+}
+
+// parseCount reads a number above 0 and what it is of.
+func parseCount(text string) (n uint64, measure Measure, ok bool) {
+	for _, measure := range []Measure{Units, Records, Shards} {
+		if digits, ok := strings.CutSuffix(text, string(measure)); ok {
+			n, err := strconv.ParseUint(digits, 10, 63)
+			return n, measure, err == nil && n > 0
+		}
+	}
+	return 0, "", false
+}
+
+// String is the window as it was written.
+func (w Window) String() string {
+	if w.text == "" {
+		return string(All)
+	}
+	return w.text
+}
+
+// of is how much a shard is.
+func (m Measure) of(s *Shard) uint64 {
+	switch m {
+	case Units:
+		return s.Units
+	case Records:
+		return s.Records
+	case Shards:
+		return 1
+	case Bytes:
+		return s.Bytes
+	}
+	return 0
+}
+
+// Choose gives the shards of a window, of shards that are sorted by Newest: a part of
+// their slice. Whole shards are chosen alone, so the last one may reach beyond N.
+func (w Window) Choose(newest []Shard) []Shard {
+	switch w.Measure {
+	case "", All:
+		return newest
+	case Age:
+		return w.chooseByAge(newest)
+	}
+	sum := uint64(0)
+	for i := range newest {
+		if sum += w.Measure.of(&newest[i]); sum >= w.N {
+			return newest[:i+1]
+		}
+	}
+	return newest
+}
+
+// chooseByAge gives those whose times are within N of the latest one. Sorted by name they
+// need not stand together.
+func (w Window) chooseByAge(newest []Shard) (chosen []Shard) {
+	last := int64(math.MinInt64)
+	for i := range newest {
+		last = max(last, newest[i].ModTimeNanos)
+	}
+	for i := range newest {
+		if uint64(last-newest[i].ModTimeNanos) <= w.N {
+			chosen = append(chosen, newest[i])
+		}
+	}
+	return chosen
+}
+
+// Amount is how much has to be new before an epoch is there.
+type Amount struct {
+	Measure Measure // Units, Records or Shards
+	N       uint64  // 0: nothing
+}
+
+// ParseAmount reads "0", or a number of units, records or shards.
+func ParseAmount(text string) (Amount, error) {
+	if n, measure, ok := parseCount(text); ok {
+		return Amount{measure, n}, nil
+	}
+	if text == "" || text == "0" {
+		return Amount{}, nil
+	}
+	return Amount{}, fmt.Errorf("%q is no amount: write 0, or such as 40000units, 100000records or 5shards", text)
+}
+
+// String is the amount as ParseAmount reads it.
+func (a Amount) String() string {
+	if a.N == 0 {
+		return "0"
+	}
+	return strconv.FormatUint(a.N, 10) + string(a.Measure)
+}
+
+// News is what one set of shards has that another has not.
+type News struct {
+	NewShards, NewRecords, NewUnits, GoneShards uint64
+}
+
+// NewsOf compares the shards of an epoch with those of the epoch before. Two are the same
+// where their path and all that a fingerprint hashes of them are.
+func NewsOf(before, now []Shard) (n News) {
+	type line struct {
+		path                  string
+		records, units, bytes uint64
+	}
+	of := func(s *Shard) line { return line{s.Path, s.Records, s.Units, s.Bytes} }
+	had := make(map[line]bool, len(before))
+	for i := range before {
+		had[of(&before[i])] = true
+	}
+	same := uint64(0)
+	for i := range now {
+		if had[of(&now[i])] {
+			same++
+			continue
+		}
+		n.NewShards++
+		n.NewRecords += now[i].Records
+		n.NewUnits += now[i].Units
+	}
+	n.GoneShards = uint64(len(before)) - same
+	return n
+}
+
+// Enough says whether so much is new.
+func (a Amount) Enough(n News) bool { return a.Has(n) >= a.N }
+
+// Has is how much of what an amount counts is new.
+func (a Amount) Has(n News) uint64 {
+	switch a.Measure {
+	case Units:
+		return n.NewUnits
+	case Records:
+		return n.NewRecords
+	case Shards:
+		return n.NewShards
+	}
+	return 0
+}
+
+// Uses is how often a record is used in the long run, where an epoch has samples records
+// and brings newRecords that are new; +Inf where it brings none.
+func Uses(samples, newRecords uint64) float64 { return float64(samples) / float64(newRecords) }

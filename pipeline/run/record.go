@@ -1,0 +1,140 @@
+package run
+
+import (
+	"bytes"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"reflect"
+	"strings"
+)
+
+// Version is that of run.json and of epochs.
+const Version = 1
+
+// maxRecordBytes bounds the files that hold an Info or an Epoch.
+const maxRecordBytes = 4096
+
+// Info is what a run is. It never changes. Its fields are those of run.json, in their
+// order.
+type Info struct {
+	Version int    `json:"version"`
+	Run     string `json:"run"`    // 32 hexadecimal digits, random
+	Format  string `json:"format"` // of its shards, as a catalog writes it
+	Kind    string `json:"kind"`   // of its shards, as a catalog tells it
+	Newest  string `json:"newest"` // name or mtime: what makes a shard newer than another
+	Made    string `json:"made"`   // RFC 3339, UTC
+}
+
+// Epoch says of which snapshot an epoch is. Its fields are those of the file, in their
+// order. New are shards that the epoch before has not; gone are those that it had.
+type Epoch struct {
+	Version    int    `json:"version"`
+	Run        string `json:"run"`
+	Epoch      uint64 `json:"epoch"`
+	Snapshot   string `json:"snapshot"` // the fingerprint, 64 hexadecimal digits
+	Shards     uint64 `json:"shards"`
+	Records    uint64 `json:"records"`
+	Units      uint64 `json:"units"`
+	Bytes      uint64 `json:"bytes"` // decoded
+	NewShards  uint64 `json:"new_shards"`
+	NewRecords uint64 `json:"new_records"`
+	NewUnits   uint64 `json:"new_units"`
+	GoneShards uint64 `json:"gone_shards"`
+	Window     string `json:"window"` // as it was asked for
+	Taken      string `json:"taken"`  // RFC 3339, UTC
+	By         string `json:"by"`     // host/pid
+}
+
+// encode writes a record as its file has it.
+func encode(record any) ([]byte, error) {
+	var b bytes.Buffer
+	e := json.NewEncoder(&b) // ends the line
+	e.SetEscapeHTML(false)
+	if err := e.Encode(record); err != nil {
+		return nil, err
+	}
+	sum := sha256.Sum256(b.Bytes())
+	b.WriteString(hex.EncodeToString(sum[:]))
+	b.WriteByte('\n')
+	if b.Len() >= maxRecordBytes {
+		return nil, fmt.Errorf("it would have %d bytes, and may have less than %d", b.Len(), maxRecordBytes)
+	}
+	return b.Bytes(), nil
+}
+
+var errCut = errors.New("it is not whole, or has been written to: it has not two lines, of which the second is the SHA-256 of the first")
+
+// decode reads a record as encode writes it, and nothing else: what differs in any byte
+// is refused.
+func decode(text []byte, record any) error {
+	if len(text) >= maxRecordBytes {
+		return fmt.Errorf("it has %d bytes, and may have less than %d", len(text), maxRecordBytes)
+	}
+	end := bytes.IndexByte(text, '\n') + 1
+	sum := sha256.Sum256(text[:end])
+	if end == 0 || string(text[end:]) != hex.EncodeToString(sum[:])+"\n" {
+		return errCut
+	}
+	var head struct {
+		Version int `json:"version"`
+	}
+	if err := json.Unmarshal(text[:end], &head); err != nil {
+		return err
+	}
+	if head.Version != Version {
+		return fmt.Errorf("it is of version %d, and this lsiofs knows version %d: use a newer one", head.Version, Version)
+	}
+	d := json.NewDecoder(bytes.NewReader(text[:end]))
+	d.DisallowUnknownFields()
+	if err := d.Decode(record); err != nil {
+		return err
+	}
+	again, err := encode(record)
+	if err != nil {
+		return err
+	}
+	if !bytes.Equal(again, text) {
+		return fmt.Errorf("its fields are not %s, once each and in this order", strings.Join(fieldsOf(record), ", "))
+	}
+	return nil
+}
+
+func fieldsOf(record any) (names []string) {
+	t := reflect.TypeOf(record).Elem()
+	for i := range t.NumField() {
+		names = append(names, t.Field(i).Tag.Get("json"))
+	}
+	return names
+}
+
+func (i *Info) validate() error {
+	switch {
+	case !isHex(i.Run, 32):
+		return fmt.Errorf("its run (%q) is not 32 hexadecimal digits", i.Run)
+	case i.Newest != "name" && i.Newest != "mtime":
+		return fmt.Errorf("its newest (%q) is neither name nor mtime", i.Newest)
+	case i.Format == "":
+		return errors.New("it names no format")
+	}
+	return nil
+}
+
+func (e *Epoch) validate(run string, number uint64) error {
+	switch {
+	case e.Run != run:
+		return fmt.Errorf("it is of run %s, and this is run %s", e.Run, run)
+	case e.Epoch != number:
+		return fmt.Errorf("it is of epoch %d", e.Epoch)
+	case !isHex(e.Snapshot, 64):
+		return fmt.Errorf("its snapshot (%q) is not 64 hexadecimal digits", e.Snapshot)
+	}
+	return nil
+}
+
+// isHex says whether s is n lower-case hexadecimal digits.
+func isHex(s string, n int) bool {
+	return len(s) == n && strings.Trim(s, "0123456789abcdef") == ""
+}

@@ -1,0 +1,160 @@
+package run
+
+import (
+	"bytes"
+	"cmp"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/klauspost/compress/gzip"
+)
+
+const (
+	// keptSnapshots and keptBytes bound the snapshots of a run.
+	keptSnapshots = 64
+	keptBytes     = 1 << 30
+	// maxTextBytes bounds a snapshot's text: it is of ten million shards.
+	maxTextBytes = 512 << 20
+	snapshotEnd  = ".gz"
+)
+
+// ErrGone says that the snapshot of an epoch is no longer kept.
+var ErrGone = errors.New("it is no longer kept")
+
+// Fingerprint is the name of a snapshot: that of the dataset which it is.
+func Fingerprint(text []byte) string {
+	sum := sha256.Sum256(text)
+	return hex.EncodeToString(sum[:])
+}
+
+func snapshotName(fingerprint string) string {
+	return filepath.Join(snapshotsDir, fingerprint+snapshotEnd)
+}
+
+// Snapshot reads the text of a snapshot. It is ErrGone where it is not kept any more.
+func (d *Directory) Snapshot(fingerprint string) ([]byte, error) {
+	if !isHex(fingerprint, 64) {
+		return nil, fmt.Errorf("%q is no snapshot's name", fingerprint)
+	}
+	packed, err := d.read(snapshotName(fingerprint), maxTextBytes)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, fmt.Errorf("the snapshot %s: %w in %s, which keeps %d", fingerprint, ErrGone, d.path, keptSnapshots)
+	}
+	if err != nil {
+		return nil, err
+	}
+	text, err := unpackText(packed)
+	if err == nil && Fingerprint(text) != fingerprint {
+		err = errors.New("it is not the text that its name stands for")
+	}
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w: copy it anew from where it is whole", filepath.Join(d.path, snapshotName(fingerprint)), err)
+	}
+	return text, nil
+}
+
+// ReadSnapshot reads the text of a snapshot's file, which may lie anywhere, by any name.
+func ReadSnapshot(path string) (fingerprint string, text []byte, err error) {
+	f, err := os.Open(path)
+	if err != nil {
+		return "", nil, err
+	}
+	defer func() { _ = f.Close() }()
+	packed, err := io.ReadAll(io.LimitReader(f, maxTextBytes))
+	if err == nil {
+		text, err = unpackText(packed)
+	}
+	if err != nil {
+		return "", nil, fmt.Errorf("%s: it is no snapshot: %w", path, err)
+	}
+	return Fingerprint(text), text, nil
+}
+
+func packText(text []byte) ([]byte, error) {
+	var b bytes.Buffer
+	z := gzip.NewWriter(&b)
+	if _, err := z.Write(text); err != nil {
+		return nil, err
+	}
+	if err := z.Close(); err != nil {
+		return nil, err
+	}
+	return b.Bytes(), nil
+}
+
+func unpackText(packed []byte) ([]byte, error) {
+	z, err := gzip.NewReader(bytes.NewReader(packed))
+	if err != nil {
+		return nil, err
+	}
+	text, err := io.ReadAll(io.LimitReader(z, maxTextBytes+1))
+	if err != nil {
+		return nil, err
+	}
+	if len(text) > maxTextBytes {
+		return nil, fmt.Errorf("it has more than %d bytes", maxTextBytes)
+	}
+	return text, nil
+}
+
+// keep stores a snapshot, unless it is there and right.
+func (d *Directory) keep(fingerprint string, text []byte) error {
+	if there, err := d.Snapshot(fingerprint); err == nil && bytes.Equal(there, text) {
+		now := time.Now() // it counts as new: prune goes by age
+		_ = os.Chtimes(filepath.Join(d.path, snapshotName(fingerprint)), now, now)
+		return nil
+	}
+	packed, err := packText(text)
+	if err != nil {
+		return err
+	}
+	return d.replace(filepath.Join(d.path, snapshotsDir), fingerprint+snapshotEnd, packed)
+}
+
+// prune removes the oldest snapshots above the bounds. It never removes those of the
+// newest two epochs. What fails is left to the next time.
+func (d *Directory) prune() {
+	dir := filepath.Join(d.path, snapshotsDir)
+	entries, err := os.ReadDir(dir)
+	if err != nil {
+		return
+	}
+	d.mu.Lock()
+	latest := d.latest
+	d.mu.Unlock()
+	needed := map[string]bool{}
+	for n := latest; n != None && n+1 >= latest; n-- {
+		if e, err := d.Epoch(n); err == nil {
+			needed[e.Snapshot] = true
+		}
+		if n == 0 {
+			break
+		}
+	}
+	var all []fs.FileInfo
+	for _, e := range entries {
+		name, ok := strings.CutSuffix(e.Name(), snapshotEnd)
+		if info, err := e.Info(); ok && err == nil && isHex(name, 64) && info.Mode().IsRegular() {
+			all = append(all, info)
+		}
+	}
+	slices.SortFunc(all, func(a, b fs.FileInfo) int {
+		return cmp.Or(b.ModTime().Compare(a.ModTime()), strings.Compare(a.Name(), b.Name()))
+	})
+	bytes := int64(0)
+	for i, info := range all {
+		bytes += info.Size()
+		if (i >= keptSnapshots || bytes > keptBytes) && !needed[strings.TrimSuffix(info.Name(), snapshotEnd)] {
+			_ = d.sys.remove(filepath.Join(dir, info.Name()))
+		}
+	}
+}

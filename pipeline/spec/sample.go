@@ -1,0 +1,53 @@
+package spec
+
+import (
+	"fmt"
+	"strconv"
+	"strings"
+)
+
+// MaxSampleOf bounds Sample.Of (ORDER.md, Sample).
+const MaxSampleOf = 65536
+
+// Sample takes one n-th of the records in each epoch, another one each time, so that n
+// epochs are one pass (ORDER.md, Sample). The zero value takes all of them. Equal values
+// select the same records.
+type Sample struct {
+	Of   uint64 // n; 0: all records
+	Seed uint64
+}
+
+// Or is s, or the zero Sample if it takes all records: the seed has no meaning then.
+func (s Sample) Or() Sample {
+	if s.Of <= 1 {
+		return Sample{}
+	}
+	return s
+}
+
+// Phase is which of the n parts an epoch has; 0 where there is one alone.
+func (s Sample) Phase(epoch uint64) uint64 {
+	if s.Of <= 1 {
+		return 0
+	}
+	return epoch % s.Of
+}
+
+// String is the share that is taken, such as "1/39".
+func (s Sample) String() string { return "1/" + strconv.FormatUint(max(s.Of, 1), 10) }
+
+// ParseSample reads "1/n", n from 1 to 65536. 1/1 is the zero value.
+func ParseSample(text string) (Sample, error) {
+	if digits, ok := strings.CutPrefix(text, "1/"); ok {
+		if n, err := strconv.ParseUint(digits, 10, 64); err == nil && n >= 1 && n <= MaxSampleOf && strconv.FormatUint(n, 10) == digits {
+			return Sample{Of: n}.Or(), nil
+		}
+	}
+	return Sample{}, fmt.Errorf("%q is no share of a dataset: write 1/n with n between 1 and %d, as 1/39", text, MaxSampleOf)
+}
+
+func (s Sample) validate(p *problems) {
+	if s.Of > MaxSampleOf {
+		p.addf("--sample (%s) must be 1/n with n between 1 and %d", s, MaxSampleOf)
+	}
+}

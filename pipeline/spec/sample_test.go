@@ -1,0 +1,36 @@
+package spec
+
+import (
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+func TestSamplesAreOneOfANumber(t *testing.T) {
+	for text, want := range map[string]Sample{"1/1": {}, "1/2": {Of: 2}, "1/39": {Of: 39}, "1/65536": {Of: 65536}} {
+		got, err := ParseSample(text)
+		require.NoError(t, err, text)
+		require.Equal(t, want, got, text)
+		require.Equal(t, text, got.String())
+	}
+	for _, text := range []string{"", "1", "/2", "2/3", "1/0", "1/65537", "1/ 2", "1/02", "1/+2", "1/-2", "0.5", "1/2 ", "1/99999999999999999999"} {
+		_, err := ParseSample(text)
+		require.ErrorContains(t, err, "write 1/n", text)
+	}
+}
+
+func TestPhasesGoRound(t *testing.T) {
+	s := Sample{Of: 3}
+	for epoch, want := range []uint64{0, 1, 2, 0, 1} {
+		require.Equal(t, want, s.Phase(uint64(epoch)))
+	}
+	require.Zero(t, Sample{}.Phase(7))
+	require.Equal(t, Sample{}, Sample{Of: 1, Seed: 9}.Or())
+}
+
+func TestSamplesOutOfBoundsAreNamed(t *testing.T) {
+	s := Default()
+	s.Dataset = "d"
+	s.Order.Sample = Sample{Of: 65537}
+	require.ErrorContains(t, s.Validate(), "--sample (1/65537)")
+}

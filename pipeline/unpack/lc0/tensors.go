@@ -1,0 +1,220 @@
+package lc0
+
+import (
+	"encoding/binary"
+	"fmt"
+	"math"
+)
+
+// Element is the type of a plane's elements in a row of tensors.
+type Element string
+
+const (
+	U1 Element = "u1" // uint8; plane 109 is the count of half-moves, undivided
+	F2 Element = "f2" // float16, rounded to the nearest, ties to even
+	F4 Element = "f4" // float32
+)
+
+// Shapes of a row: planes (112, 8, 8), probabilities (1858), values (6, 3).
+const (
+	planes     = 112
+	bitPlanes  = 104 // of these, the ones that are bits in the frame
+	squares    = 64
+	valuesSize = 4 * 6 * 3
+)
+
+// Tensors presents frames as lczero-training's tensors: what a network is trained on, a
+// row a frame, of the same size for frames of all versions.
+//
+//	planes         112 × 8 × 8 of Element
+//	probabilities  1858 × f32le, as they are in the frame
+//	values         6 × 3 × f32le: q, d and m of result, best, played, original, root, short-term
+//
+// It is a pure function of the frame, without state, and safe for concurrent use.
+//
+// Sources: LeelaChessZero/lczero-training, tf/chunkparser.py; LeelaChessZero/lc0,
+// src/trainingdata/reader.cc.
+type Tensors struct{ element Element }
+
+// NewTensors presents planes in elements of a type.
+func NewTensors(e Element) (Tensors, error) {
+	switch e {
+	case U1, F2, F4:
+		return Tensors{e}, nil
+	}
+	return Tensors{}, fmt.Errorf("tensors of %q: the elements of planes are u1, f2 or f4", e)
+}
+
+func (t Tensors) elementBytes() int {
+	switch t.element {
+	case U1:
+		return 1
+	case F2:
+		return 2
+	}
+	return 4
+}
+
+// RowBytes is the size of a row.
+func (t Tensors) RowBytes() int { return planes*squares*t.elementBytes() + policyBytes + valuesSize }
+
+// Descr is the row's type as NumPy writes it.
+func (t Tensors) Descr() string {
+	e := "<" + string(t.element)
+	if t.element == U1 {
+		e = "|u1"
+	}
+	return fmt.Sprintf("[('planes', '%s', (%d, 8, 8)), ('probabilities', '<f4', (%d,)), ('values', '<f4', (6, 3))]", e, planes, moves)
+}
+
+// Input formats of frames: how the last planes are to be understood (lc0's
+// NetworkFormat.InputFormat).
+const (
+	inputClassical       = 1
+	inputCastlingPlane   = 2
+	inputCanonical       = 3
+	inputHectoplies      = 4
+	inputCanonicalV2     = 5
+	inputHectopliesArmag = 132
+	inputV2Armag         = 133
+)
+
+// parted is a frame in its parts.
+type parted struct {
+	format uint32
+	policy []byte
+	planes []byte
+	flags  []byte
+	values []byte
+	old    bool // versions 3 to 5: the result is a byte, and what came later is not there
+}
+
+func part(frame []byte) (p parted, err error) {
+	if len(frame) < versionBytes {
+		return p, fmt.Errorf("a frame of %d bytes", len(frame))
+	}
+	version := binary.LittleEndian.Uint32(frame)
+	if size, known := frameBytes[version]; !known || int64(len(frame)) != size {
+		return p, fmt.Errorf("a frame of version %d has %d bytes", version, len(frame))
+	}
+	rest := frame[versionBytes:]
+	p.format, p.old = inputClassical, version < 6
+	if version >= 5 {
+		p.format, rest = binary.LittleEndian.Uint32(rest), rest[4:]
+	}
+	p.policy, rest = rest[:policyBytes], rest[policyBytes:]
+	p.planes, rest = rest[:planesBytes], rest[planesBytes:]
+	p.flags, p.values = rest[:countersBytes], rest[countersBytes:]
+	switch p.format {
+	case inputClassical, inputCastlingPlane, inputCanonical, inputHectoplies, inputCanonicalV2, inputHectopliesArmag, inputV2Armag:
+		return p, nil
+	}
+	return p, fmt.Errorf("the frame's input format is %d, of which it is not known what its planes mean", p.format)
+}
+
+// Present writes the row of a frame to dst, which has RowBytes. A frame that is none, or
+// whose planes can't be understood, is an error, and dst's contents are undefined.
+func (t Tensors) Present(dst, frame []byte) error {
+	p, err := part(frame)
+	if err != nil {
+		return err
+	}
+	if len(dst) != t.RowBytes() {
+		return fmt.Errorf("a row of tensors has %d bytes, not %d", t.RowBytes(), len(dst))
+	}
+	at := planes * squares * t.elementBytes()
+	switch t.element {
+	case U1:
+		p.present1(dst[:at])
+	case F2:
+		p.present2(dst[:at])
+	default:
+		p.present4(dst[:at])
+	}
+	copy(dst[at:], p.policy)
+	p.presentValues(dst[at+policyBytes:])
+	return nil
+}
+
+// flag is a plane that is told by a byte or two.
+type flag struct {
+	rows        bool // the bits of first are row 0 and those of last row 7, lowest first; the rest is 0
+	first, last byte
+	value       byte // else: of all elements
+}
+
+// flagPlanes are planes 104 to 108.
+func (p *parted) flagPlanes() [5]flag {
+	usLong, usShort, themLong, themShort, side := p.flags[0], p.flags[1], p.flags[2], p.flags[3], p.flags[4]
+	if p.format == inputClassical {
+		return [5]flag{{value: usLong}, {value: usShort}, {value: themLong}, {value: themShort}, {value: side}}
+	}
+	last := flag{rows: true, last: side}
+	if p.format == inputCastlingPlane {
+		last = flag{value: side}
+	}
+	return [5]flag{{rows: true, first: usLong, last: themLong}, {rows: true, first: usShort, last: themShort}, {}, {}, last}
+}
+
+// halfMoves is the count of half-moves without a capture or a pawn's move, and what it is
+// divided by.
+func (p *parted) halfMoves() (count byte, by float32) {
+	if p.format > inputCanonical {
+		return p.flags[5], 100
+	}
+	return p.flags[5], 99
+}
+
+// armageddon is whether plane 110 is set.
+func (p *parted) armageddon() bool {
+	return (p.format == inputHectopliesArmag || p.format == inputV2Armag) && p.flags[6] >= 128
+}
+
+// low is the bits of a byte in the other order: in planes the highest comes first, in
+// flags the lowest.
+func low(b byte) byte {
+	b = b>>4 | b<<4
+	b = b&0xcc>>2 | b&0x33<<2
+	return b&0xaa>>1 | b&0x55<<1
+}
+
+// presentValues writes the values.
+func (p *parted) presentValues(dst []byte) {
+	const nan = 0x7fc00000
+	value := func(i int) uint32 { // the i-th of those behind the flags, 0 where the version has it not
+		if 4*i+4 > len(p.values) {
+			return 0
+		}
+		return binary.LittleEndian.Uint32(p.values[4*i:])
+	}
+	resultQ, resultD, d := value(7), value(8), uint32(0)
+	original := [3]uint32{value(12), value(13), value(14)}
+	switch {
+	case p.old:
+		resultQ, resultD = oldResult(int8(p.flags[7]))
+		original = [3]uint32{nan, nan, nan}
+	case len(p.values) > 4*19+4: // version 7
+		d = value(19)
+	}
+	for i, v := range [18]uint32{
+		resultQ, resultD, value(6),
+		value(1), value(3), value(5),
+		value(9), value(10), value(11),
+		original[0], original[1], original[2],
+		value(0), value(2), value(4),
+		value(18), d, nan,
+	} {
+		binary.LittleEndian.PutUint32(dst[4*i:], v)
+	}
+}
+
+// oldResult is q and d of a result that is won, drawn or lost.
+func oldResult(result int8) (q, d uint32) {
+	switch {
+	case result > 0:
+		return math.Float32bits(1), 0
+	case result < 0:
+		return math.Float32bits(-1), 0
+	}
+	return 0, math.Float32bits(1)
+}
