@@ -36,15 +36,16 @@ var arrows = []struct {
 	{"pipeline/catalog", []string{"pipeline/catalog", "pipeline/spec", "pipeline/storage", "pipeline/unpack"}, "the catalog says what is there; the order comes from it, not the other way round"},
 	{"pipeline/fetch/budget", []string{"uring"}, "memory is charged and pinned, whatever lies in it"},
 	{"pipeline/fetch/loan", []string{"pipeline/catalog", "pipeline/fetch/budget", "pipeline/meter", "pipeline/storage"}, "callers of all readers deal with the same loans, and need not know which reader it is"},
-	{"pipeline/fetch/gather", []string{"pipeline/catalog", "pipeline/fetch/budget", "pipeline/fetch/loan", "pipeline/meter", "pipeline/plan", "pipeline/storage", "pipeline/unpack"}, "who gathers knows nothing of the other ways to read, and is given what it needs"},
+	{"pipeline/fetch/gather", []string{"pipeline/catalog", "pipeline/fetch/ahead", "pipeline/fetch/budget", "pipeline/fetch/loan", "pipeline/meter", "pipeline/plan", "pipeline/storage", "pipeline/unpack"}, "who gathers knows nothing of the other ways to read, and is given what it needs"},
 	{"pipeline/fetch/mapped", []string{"pipeline/fetch/budget", "pipeline/storage"}, "what is mapped is ranges of files, by number: it knows neither records nor who reads them"},
 	{"pipeline/fetch/piece", []string{"pipeline/catalog", "pipeline/fetch/budget"}, "where pieces lie, and which bytes they are made of, follows from the catalog alone"},
 	{"pipeline/fetch/survey", []string{"pipeline/catalog", "pipeline/fetch/piece", "pipeline/fetch/strategy", "pipeline/spec", "pipeline/storage/profile"}, "what a dataset is in sizes is known before anything of it is read"},
 	{"pipeline/fetch/strategy", []string{"pipeline/fetch/budget", "pipeline/spec", "pipeline/storage"}, "how shards are read follows from sizes, without a shard at hand"},
-	{"pipeline/fetch/ahead", []string{"pipeline/fetch/loan", "pipeline/fetch/piece"}, "what comes next is told whoever brings it"},
+	{"pipeline/fetch/ahead", []string{"pipeline/catalog", "pipeline/fetch/loan", "pipeline/fetch/piece", "pipeline/fetch/strategy", "pipeline/storage"}, "what comes next is told whoever brings it, and a storage that plans"},
 	{"pipeline/fetch/decode", []string{"pipeline/catalog", "pipeline/fetch/budget", "pipeline/meter", "pipeline/storage", "pipeline/unpack"}, "decoders bring what they are asked for, and ask who wants it"},
 	{"pipeline/fetch/spool", []string{"pipeline/fetch/budget", "pipeline/meter", "uring"}, "a spool is given decoders, and knows no format and no cache"},
 	{"pipeline/fetch/scan", []string{"pipeline/catalog", "pipeline/fetch/ahead", "pipeline/fetch/budget", "pipeline/fetch/decode", "pipeline/fetch/loan", "pipeline/fetch/mapped", "pipeline/fetch/piece", "pipeline/fetch/spool", "pipeline/fetch/strategy", "pipeline/meter", "pipeline/storage", "pipeline/unpack", "uring"}, "who scans is told what was chosen, and knows nothing of gathering"},
+	{"pipeline/fetch/fetchtest", []string{"pipeline/catalog", "pipeline/fetch/loan", "pipeline/order", "pipeline/spec", "pipeline/storage", "pipeline/unpack", "uring"}, "tests read datasets in real orders"},
 	{"pipeline/fetch", []string{"pipeline/fetch", "pipeline/catalog", "pipeline/meter", "pipeline/plan", "pipeline/storage", "pipeline/unpack", "pipeline/spec", "uring"}, "fetch (which takes its buffers from uring) gives bytes of references in whatever order it is told, and must not know which"},
 	{"pipeline/stream", []string{"pipeline/catalog", "pipeline/fetch", "pipeline/meter", "pipeline/order", "pipeline/spec", "pipeline/unpack", "uring"}, "a stream turns records into bytes, in buffers from uring, and reads nothing itself"},
 	{"pipeline", []string{"pipeline", "uring"}, "the assembly knows neither FUSE nor flags, so that cat, a server or another program can use it"},
@@ -85,7 +86,8 @@ var onlyIn = []struct{ library, pkg, why string }{
 
 // alsoIn are the packages beside those of onlyIn, whose rule is not for them.
 var alsoIn = map[string]string{
-	"integration/backing": "github.com/hanwen/go-fuse", // it is another file system, below the one that is tested
+	"integration/backing": "github.com/hanwen/go-fuse",     // it is another file system, below the one that is tested
+	"pipeline/run":        "github.com/klauspost/compress", // a snapshot is one gzip file, of no dataset
 }
 
 // flagLibraries are for package cmd/lsiofs alone, not for those below it, which get

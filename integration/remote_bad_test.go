@@ -20,6 +20,8 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/lsiofs/lsiofs/integration/serve"
+
 	"github.com/lsiofs/lsiofs/integration/servers"
 )
 
@@ -214,13 +216,32 @@ func TestAListingOfManyKeys(t *testing.T) {
 	cmd.Stdout, cmd.Stderr = &stdout, &stderr
 	require.NoError(t, cmd.Start())
 	watchdog := time.AfterFunc(clientLimit, func() { _ = cmd.Process.Kill() })
-	require.NoError(t, cmd.Wait(), "%s", &stderr)
+	// The kernel's own maximum begins with what the parent had: this process, and its tests.
+	most, looking, ended := 0, make(chan struct{}), make(chan struct{})
+	go func() {
+		defer close(looking)
+		for {
+			if n, err := serve.MemoryOf(cmd.Process.Pid); err == nil {
+				most = max(most, n)
+			}
+			select {
+			case <-ended:
+				return
+			case <-time.After(5 * time.Millisecond):
+			}
+		}
+	}()
+	err := cmd.Wait()
+	close(ended)
+	<-looking
+	require.NoError(t, err, "%s", &stderr)
 	watchdog.Stop()
 	require.Equal(t, keys/100, bytes.Count(stdout.Bytes(), []byte("\n")))
 	require.Less(t, b.lists.Load(), int64(2*keys/1000+50), "1000 keys a page, and the folders' first pages")
 	require.LessOrEqual(t, b.gets.Load(), int64(3*keys/100), "objects that were not meant are not asked for")
-	if usage, ok := cmd.ProcessState.SysUsage().(*syscall.Rusage); ok && !raceBuilt {
-		require.Less(t, usage.Maxrss, int64(200<<10), "KiB")
+	require.Positive(t, most)
+	if !raceBuilt {
+		require.Less(t, most, 200<<20, "bytes")
 	}
 }
 
