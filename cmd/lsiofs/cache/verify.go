@@ -5,6 +5,7 @@ import (
 
 	"github.com/lsiofs/lsiofs/cmd/lsiofs/exit"
 	"github.com/lsiofs/lsiofs/cmd/lsiofs/terminal"
+	"github.com/lsiofs/lsiofs/pipeline/printable"
 	"github.com/lsiofs/lsiofs/pipeline/storage/cached"
 )
 
@@ -48,7 +49,7 @@ func Verify(ctx context.Context, d *cached.Directory, repair bool, u *terminal.U
 		if name == "" {
 			name = c.Name
 		}
-		return u.Printf("%s: %s\n", name, what)
+		return u.Printf("%s: %s\n", printable.Line(name), what)
 	})
 	if err != nil {
 		return err

@@ -14,6 +14,8 @@ const (
 	// firstReachBytes is how far is looked ahead when a reader begins to read on. It doubles
 	// whenever a quarter of it has been read, up to what Plan.Reach says.
 	firstReachBytes = 16 << 20
+	// lookRecords bounds how many records are looked at in one call, about a millisecond.
+	lookRecords = 64 << 10
 	// mostWants bounds what a reader has planned, at about 150 bytes each with what a
 	// storage keeps of it.
 	mostWants = 16 << 10
@@ -141,7 +143,9 @@ func (w *Walker) forget() {
 		return
 	}
 	w.told = false
-	if w.to < w.seq.Len() { // else all that it has counted has gone out for good
+	if w.to == w.seq.Len() && w.plan.counts() {
+		w.count(w.at, w.to) // what is left of the sequence goes out, or is not wanted here any more
+	} else {
 		for piece, o := range w.open {
 			w.plan.takeBack(piece, o.own)
 		}
@@ -239,9 +243,9 @@ func (w *Walker) look(reach int64, until uint64) {
 	if w.numbers == nil {
 		w.numbers, w.extents = make([]uint64, blockRecords), make([]catalog.Extent, blockRecords)
 	}
-	from, most := w.to, w.plan.mostWants()
-	for w.to < until && len(w.named) < most && w.toBytes-w.atBytes < reach {
-		m := w.seq.Records(w.to, w.numbers[:min(until-w.to, blockRecords)])
+	from, most, step := w.to, w.plan.mostWants(), w.to+lookRecords
+	for w.to < min(until, step) && len(w.named) < most && w.toBytes-w.atBytes < reach {
+		m := w.seq.Records(w.to, w.numbers[:min(until-w.to, step-w.to, blockRecords)])
 		if m == 0 {
 			break
 		}
@@ -256,6 +260,9 @@ func (w *Walker) look(reach int64, until uint64) {
 		}
 	}
 	w.planAt = w.at + max((w.to-w.at)/4, 1)
+	if w.to == step {
+		w.planAt = w.at + 1 // small records: the rest is looked at in the next calls
+	}
 	if w.to == w.seq.Len() && from == w.to {
 		w.planAt = w.to // nothing comes any more
 	}

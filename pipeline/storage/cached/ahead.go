@@ -6,6 +6,7 @@ import (
 	"io/fs"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	"github.com/lsiofs/lsiofs/pipeline/storage"
 )
@@ -301,22 +302,78 @@ var ErrNotFilled = errors.New("not all of the dataset is in the cache: give it m
 func (s *Storage) Warm(ctx context.Context) error {
 	a := s.ahead
 	a.read()
-	a.mu.Lock()
-	ends := a.ends
-	a.mu.Unlock()
-	select {
-	case <-ctx.Done():
-		return ctx.Err()
-	case <-a.ctx.Done():
-		return fs.ErrClosed
-	case <-ends:
+	for range warmRounds {
+		a.mu.Lock()
+		ends := a.ends
+		a.mu.Unlock()
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-a.ctx.Done():
+			return fs.ErrClosed
+		case <-ends:
+		}
+		a.mu.Lock()
+		objects, skipped := a.objects, a.skipped
+		a.mu.Unlock()
+		switch {
+		case skipped:
+			return ErrNotFilled
+		case s.holds(objects):
+			return nil
+		}
+		// A page could not be written, or was on its way to somebody else.
+		select {
+		case <-s.config.Clock.After(warmPause):
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-a.ctx.Done():
+			return fs.ErrClosed
+		}
+		s.Fill(objects)
 	}
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	if a.skipped {
-		return ErrNotFilled
+	return ErrNotFilled
+}
+
+// warmRounds is how often Warm fills what is missing at the end of a fill, and warmPause how
+// long it waits before that for what others have on its way.
+const (
+	warmRounds = 4
+	warmPause  = 500 * time.Millisecond
+)
+
+// holds says whether all pages of objects are here, by their sums.
+func (s *Storage) holds(objects []storage.Object) bool {
+	for _, listed := range objects {
+		if listed.SizeBytes > 0 && !s.holdsObject(listed) {
+			return false
+		}
 	}
-	return nil
+	return true
+}
+
+func (s *Storage) holdsObject(listed storage.Object) bool {
+	if s.health.off.Load() || !s.begin(1) {
+		return false
+	}
+	defer s.end()
+	o := s.hold(listed)
+	if o == nil {
+		return false
+	}
+	defer s.release(o)
+	files := s.opened(o, false)
+	if files == nil {
+		return false
+	}
+	for begin := int64(0); begin < o.pages; begin += sumsAtOnce {
+		pages := run{begin, min(begin+sumsAtOnce, o.pages)}
+		sums := make([]byte, pages.pages()*sumBytes)
+		if _, err := s.dir.disk.read(files.sums.FD(), sums, sumsAt(begin)); err != nil || len(missing(sums, begin, 0)) > 0 {
+			return false
+		}
+	}
+	return true
 }
 
 // Filled is how many bytes of what is to be filled are here or on their way, and how many

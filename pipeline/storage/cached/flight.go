@@ -76,7 +76,7 @@ func (x *op) bring(gone []run, recheck bool) bool {
 				part := run{at, min(f.pages.end, r.end)}
 				x.left.Add(1)
 				f.join(sub{x, part})
-				if f.fill && !f.arrived {
+				if (f.fill || f.wants != nil) && !f.arrived {
 					hurried = append(hurried, f)
 				}
 				at = part.end
@@ -317,6 +317,13 @@ func (s *Storage) write(o *object, pages run, all []byte, to place) (kept int64)
 			binary.LittleEndian.PutUint32(of[sumBytes*i:], o.summer.sum(r.begin+i, content[i*pageBytes:][:pageBytes]))
 		}
 		kept += r.bytes() // a write that fails may have written some
+		if to == inShare {
+			o.mu.Lock() // so that Done frees what a write that fails has left
+			for page := r.begin; page < r.end; page++ {
+				o.shared.add(page)
+			}
+			o.mu.Unlock()
+		}
 		err := disk.write(files.data.FD(), content, r.begin*pageBytes)
 		if err == nil {
 			err = disk.write(files.sums.FD(), of, sumsAt(r.begin))
@@ -326,13 +333,6 @@ func (s *Storage) write(o *object, pages run, all []byte, to place) (kept int64)
 			return kept
 		}
 		s.counts.written.Add(uint64(r.pages()))
-		if to == inShare {
-			o.mu.Lock()
-			for page := r.begin; page < r.end; page++ {
-				o.shared.add(page)
-			}
-			o.mu.Unlock()
-		}
 	}
 	return kept
 }

@@ -99,7 +99,11 @@ func (k *keeper) serve() {
 			resting = false
 		case <-k.wake:
 		}
-		if resting || s.health.off.Load() {
+		if s.health.off.Load() {
+			s.ahead.poke() // a fill that waits for room comes to its end
+			continue
+		}
+		if resting {
 			continue
 		}
 		now := s.config.Clock.Now()

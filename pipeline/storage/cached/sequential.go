@@ -188,6 +188,16 @@ func (st *stream) pass(pages run) error {
 		return err
 	}
 	st.bodyAt += n
+	if st.bodyAt == st.listed.SizeBytes {
+		// Whether a body ends with the object shows when it is read once more.
+		var more [1]byte
+		if n, err := io.ReadFull(st.body, more[:]); n > 0 || err != io.EOF {
+			if n > 0 {
+				err = errors.New("the answer has more bytes than the object")
+			}
+			return err
+		}
+	}
 	st.s.missed(pages.pages())
 	clear(st.buf[n:pages.bytes()])
 	st.keep(pages)

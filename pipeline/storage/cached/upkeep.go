@@ -55,7 +55,10 @@ func (d *Directory) Close() error {
 // List calls visit for each object, the one that was used longest ago first.
 func (d *Directory) List(ctx context.Context, visit func(Entry) error) error {
 	return d.each(ctx, func(f found) error {
-		e, o := d.describe(f)
+		e, o, err := d.describe(f)
+		if errors.Is(err, errVanished) {
+			return nil
+		}
 		if o != nil {
 			here, err := o.count()
 			e.HereBytes = here * pageBytes
@@ -85,15 +88,17 @@ func (d *Directory) each(ctx context.Context, visit func(found) error) error {
 }
 
 // describe gives an object, open, or says why it can't.
-func (d *Directory) describe(f found) (Entry, *stored) {
+func (d *Directory) describe(f found) (Entry, *stored, error) {
 	e := Entry{Name: f.key.name(), BlocksBytes: f.blocks, Used: f.used, InUse: d.dir.inUse(f.key)}
 	o, err := d.dir.openStored(f.key)
 	if err != nil {
-		e.Damaged = err.Error()
-		return e, nil
+		if !errors.Is(err, errBusy) {
+			e.Damaged = err.Error()
+		}
+		return e, nil, err
 	}
 	e.URL, e.Validator, e.SizeBytes, e.Created = o.header.URL, o.header.Validator, o.header.ObjectBytes, o.header.Created
-	return e, o
+	return e, o, nil
 }
 
 // Checked is what Verify found of one object.
@@ -107,10 +112,13 @@ type Checked struct {
 // With repair it drops what does not match.
 func (d *Directory) Verify(ctx context.Context, repair bool, visit func(Checked) error) error {
 	return d.each(ctx, func(f found) error {
-		e, o := d.describe(f)
+		e, o, err := d.describe(f)
+		if errors.Is(err, errVanished) {
+			return nil
+		}
 		c := Checked{Entry: e}
 		if o == nil {
-			if repair {
+			if repair && c.Damaged != "" {
 				gone, err := d.dir.remove(f.key)
 				c.Repaired = gone && err == nil
 			}
@@ -165,7 +173,7 @@ func (d *Directory) Clean(ctx context.Context, which Which) (Cleaned, error) {
 			return nil
 		}
 		if which.URL != "" {
-			e, o := d.describe(f)
+			e, o, _ := d.describe(f)
 			if o != nil {
 				o.close()
 			}

@@ -87,7 +87,9 @@ func (p Pass) validate(bounds func(name string, v, low, high int64)) {
 	bounds("pass.header_bytes", p.HeaderBytes, MinHeaderBytes, MaxReadBytes)
 	bounds("pass.in_flight_bytes", p.InFlightBytes, MinReadBytes, MaxInFlight)
 	bounds("pass.shards", int64(p.Shards), 0, MaxDepth)
-	bounds("pass.stream_bytes", p.StreamBytes, 0, MaxReadBytes)
+	if p.StreamBytes != 0 { // 0: no streams
+		bounds("pass.stream_bytes", p.StreamBytes, MinHeaderBytes, MaxReadBytes)
+	}
 }
 
 func (a Ahead) or(d Ahead) Ahead {

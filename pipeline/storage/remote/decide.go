@@ -92,8 +92,14 @@ func (h *history) next(f finding, waited, limit time.Duration, u float64) step {
 
 // version is a Listed's as the rest of lsiofs compares it. Times are whole seconds,
 // because listings and HEADs of one service differ below that.
+//
+// Where a validator may be made of time and size, or there is none, two resources may have
+// one: then what tells them apart (Listed.Variant) is part of the version.
 func version(l Listed) storage.Version {
 	v := storage.Version{Inode: fingerprint(l.Validator)}
+	if l.Variant != "" && (l.Validator == "" || maybeTime(l.Validator)) {
+		v.Inode = fingerprint(l.Validator + Validator("\n"+l.Variant))
+	}
 	if !l.Modified.IsZero() {
 		v.ModTimeNanos = l.Modified.Unix() * int64(time.Second)
 	}

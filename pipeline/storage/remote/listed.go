@@ -4,6 +4,7 @@ import (
 	"crypto/sha256"
 	"encoding/binary"
 	"encoding/hex"
+	"fmt"
 	"strings"
 	"sync"
 
@@ -84,6 +85,9 @@ func (s *Storage) Identity(o storage.Object) (url string, v Validator, ok bool) 
 	v, _, ok = s.listed.get(o)
 	if !ok || v == "" {
 		return "", "", false
+	}
+	if o.Version.Inode != fingerprint(v) { // see version
+		v += Validator(fmt.Sprintf(" variant %016x", o.Version.Inode))
 	}
 	return strings.TrimSuffix(s.source.Name(), "/") + "/" + o.Path, v, true
 }

@@ -49,6 +49,9 @@ type Listed struct {
 	Validator Validator
 	Modified  time.Time // zero where the service does not say
 	Archived  bool      // it is to be restored before it can be read
+	// Variant tells apart what one path stands for, where it is asked for by more than
+	// that, such as a query: a digest of it, "" for nothing.
+	Variant string
 	// Unsettled is for how long from now on a change may not show in Validator; 0: any
 	// change shows.
 	Unsettled time.Duration

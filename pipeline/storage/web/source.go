@@ -2,6 +2,8 @@ package web
 
 import (
 	"context"
+	"crypto/sha256"
+	"encoding/hex"
 	"net/http"
 	"net/url"
 
@@ -114,7 +116,7 @@ func (s *Source) firstByte(ctx context.Context, path string) (remote.Listed, err
 
 // describe refuses what can't be read rightly.
 func (s *Source) describe(path string, a remote.Answer, sizeBytes int64) (remote.Listed, error) {
-	l := remote.Listed{Path: path, SizeBytes: sizeBytes, Validator: a.Validator, Modified: a.Modified, Unsettled: a.Unsettled}
+	l := remote.Listed{Path: path, SizeBytes: sizeBytes, Validator: a.Validator, Modified: a.Modified, Unsettled: a.Unsettled, Variant: s.variant(path)}
 	switch {
 	case a.Encoding != "":
 		return l, remote.Refuse("the server sends it with Content-Encoding %q, though asked for the bytes as they are: turn this off for it", a.Encoding)
@@ -138,6 +140,20 @@ func (s *Source) Open(ctx context.Context, path string, v remote.Validator, off,
 	a := remote.AnswerOf(resp, v)
 	a.ReadCode(resp.Header)
 	return a, nil
+}
+
+// variant is a digest of the query that a file is asked for with: a server may have
+// different files at one path. It says nothing of the query, which may be a signature.
+func (s *Source) variant(path string) string {
+	query := s.web.Query
+	if i, ok := s.named[path]; ok {
+		query = s.names[i].Query
+	}
+	if query == "" {
+		return ""
+	}
+	sum := sha256.Sum256([]byte(query))
+	return hex.EncodeToString(sum[:16])
 }
 
 // urlFor is a file's URL as it is printed.

@@ -1,0 +1,84 @@
+package ahead
+
+import (
+	"fmt"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/lsiofs/lsiofs/pipeline/catalog"
+	"github.com/lsiofs/lsiofs/pipeline/fetch/fetchtest"
+	"github.com/lsiofs/lsiofs/pipeline/storage"
+)
+
+// shelf is a storage.Keeper for one reader: it has what was planned and is not done.
+type shelf struct {
+	held    map[string]bool
+	brought map[string]int
+}
+
+func (s *shelf) Plan(_ uint64, wants []storage.Want) {
+	for _, w := range wants {
+		if r := rangeOf(w.Object, w.OffsetBytes, w.SizeBytes); !s.held[r] {
+			s.held[r] = true
+			s.brought[r]++
+		}
+	}
+}
+
+func (s *shelf) Done(_ uint64, o storage.Object, off, n int64) { delete(s.held, rangeOf(o, off, n)) }
+func (s *shelf) Forget(uint64)                                 { clear(s.held) }
+
+// Each epoch brings each chunk once, also the second and those behind it: what was open at
+// the end of one is not open in the next.
+func TestEachEpochBringsEachChunkOnce(t *testing.T) {
+	for _, lookahead := range []int64{64 << 20, 8 << 20} {
+		k := &shelf{held: map[string]bool{}}
+		p, _ := newPlan(t, 4, func(p *Plan) { p.Planner, p.Keeps, p.LookaheadBytes = k, true, lookahead })
+		seq := shuffled(4, 1600)
+		for epoch := range 4 {
+			k.brought = map[string]int{}
+			w := p.NewWalker(seq)
+			for i := 0; i < len(seq); i += 10 {
+				w.Move(uint64(i), 10)
+				for _, r := range seq[i : i+10] {
+					at := int64(r / 8 % 100)
+					require.True(t, k.held[fmt.Sprintf("%d %d %d", r/800, at*8*toldRecordBytes, 8*toldRecordBytes)], "epoch %d, record %d at %d", epoch, r, i)
+				}
+			}
+			w.Close()
+			for r, n := range k.brought {
+				require.Equal(t, 1, n, "epoch %d, %s", epoch, r)
+			}
+		}
+	}
+}
+
+// weightless are records without bytes, of which no number fills a look-ahead.
+type weightless struct{ equal }
+
+func (weightless) Extents(records []uint64, dst []catalog.Extent) {
+	for i, r := range records {
+		dst[i] = catalog.Extent{Shard: int(r / equalRecords), Ordinal: r % equalRecords}
+	}
+}
+
+// One call looks at a bounded number of records, however small they are.
+func TestACallLooksAtSoManyRecords(t *testing.T) {
+	k := &shelf{held: map[string]bool{}, brought: map[string]int{}}
+	const shards = 1 << 20 / equalRecords
+	p, _ := newPlan(t, shards, func(p *Plan) { p.Planner, p.Keeps = k, true })
+	p.Index = weightless{equal{}}
+	seq := make(fetchtest.List, shards*equalRecords)
+	for i := range seq {
+		seq[i] = uint64(i)
+	}
+	w := p.NewWalker(seq)
+	for i := uint64(0); i < 40; i++ {
+		before := w.to
+		w.Move(i, 1)
+		require.LessOrEqual(t, w.to-max(before, i), uint64(lookRecords))
+	}
+	require.Greater(t, w.Reached(0), uint64(lookRecords), "the next calls go on")
+	w.Close()
+}
