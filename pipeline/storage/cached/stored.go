@@ -29,7 +29,9 @@ var errVanished = fmt.Errorf("%w: it has been removed meanwhile", errNoObject)
 // openStored opens an object. Errors wrap errNoObject where it is damaged, or gone.
 func (c *directory) openStored(k key) (*stored, error) {
 	folder, err := c.subdirectory(c.store, k.folder(), false)
-	if err != nil {
+	if errors.Is(err, unix.ENOENT) {
+		return nil, errVanished
+	} else if err != nil {
 		return nil, fmt.Errorf("%w: %w", errNoObject, err)
 	}
 	defer c.disk.close(folder)
