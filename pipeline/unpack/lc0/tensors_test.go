@@ -7,13 +7,13 @@ import (
 	"math/big"
 	"math/rand/v2"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"testing"
 
 	"github.com/stretchr/testify/require"
 
 	"github.com/lsiofs/lsiofs/pipeline/unpack/lc0"
+	"github.com/lsiofs/lsiofs/pipeline/unpack/unpacktest"
 )
 
 // randomFrame has all bytes at random, but for what has to be as it is.
@@ -249,28 +249,7 @@ assert np.array_equal(got["probabilities"].view("u4"), np.ascontiguousarray(rows
 assert np.array_equal(got["values"], values, equal_nan=True)
 `, e, tensors.Descr(), map[bool]int{true: 1, false: 99}[e == lc0.U1], e)
 	}
-	numPy(t, dir, code)
-}
-
-// numPy runs a program of Python with NumPy in a directory. Where there is none the test
-// is skipped, and fails in CI.
-func numPy(t *testing.T, dir, program string) {
-	t.Helper()
-	for _, name := range []string{os.Getenv("LSIOFS_PYTHON"), "python3", "/usr/bin/python3"} {
-		path, err := exec.LookPath(name)
-		if err != nil || exec.Command(path, "-c", "import numpy").Run() != nil {
-			continue
-		}
-		c := exec.Command(path, "-c", program)
-		c.Dir = dir
-		out, err := c.CombinedOutput()
-		require.NoError(t, err, "%s", out)
-		return
-	}
-	if os.Getenv("CI") == "true" {
-		t.Fatal("no Python with numpy")
-	}
-	t.Skip("no Python with numpy: integration/check installs it")
+	unpacktest.NumPy(t, dir, code, nil)
 }
 
 func BenchmarkPresent(b *testing.B) {

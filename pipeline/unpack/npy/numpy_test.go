@@ -5,37 +5,14 @@ import (
 	"encoding/base64"
 	"fmt"
 	"math/rand/v2"
-	"os"
-	"os/exec"
 	"slices"
 	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
-)
 
-// numPy runs a program of Python with NumPy. Where there is none the test is
-// skipped, and fails in CI.
-func numPy(t *testing.T, program string, stdin []byte) string {
-	t.Helper()
-	for _, name := range []string{os.Getenv("LSIOFS_PYTHON"), "python3", "/usr/bin/python3"} {
-		path, err := exec.LookPath(name)
-		if err != nil || exec.Command(path, "-c", "import numpy").Run() != nil {
-			continue
-		}
-		cmd := exec.Command(path, "-W", "ignore", "-c", program)
-		var stderr bytes.Buffer
-		cmd.Stdin, cmd.Stderr = bytes.NewReader(stdin), &stderr
-		out, err := cmd.Output()
-		require.NoError(t, err, stderr.String())
-		return string(out)
-	}
-	if os.Getenv("CI") == "true" {
-		t.Fatal("no Python with numpy")
-	}
-	t.Skip("no Python with numpy: integration/check installs it")
-	return ""
-}
+	"github.com/lsiofs/lsiofs/pipeline/unpack/unpacktest"
+)
 
 // Of each header NumPy says rows and bytes of a row, or that it can't read it.
 const readHeaders = `
@@ -82,7 +59,7 @@ func TestNumPyReadsEveryHeaderThatIsReadHereAsTheSame(t *testing.T) {
 		fmt.Fprintln(&lines, base64.StdEncoding.EncodeToString(b))
 	}
 	read := 0
-	answers := strings.Split(numPy(t, readHeaders, lines.Bytes()), "\n")
+	answers := strings.Split(unpacktest.NumPy(t, "", readHeaders, lines.Bytes()), "\n")
 	for i, b := range shards {
 		records, s, err := scan(b)
 		if err != nil || len(records) == 0 {
@@ -117,7 +94,7 @@ func TestNumPyLoadsStreamsOfEveryKind(t *testing.T) {
 			fmt.Fprintln(&want, n)
 		}
 	}
-	require.Equal(t, want.String(), numPy(t, `
+	require.Equal(t, want.String(), unpacktest.NumPy(t, "", `
 import base64, io, sys
 import numpy as np
 for line in sys.stdin:
