@@ -64,11 +64,15 @@ func TestTheStrategyDoesNotShowInTheBytes(t *testing.T) {
 // What a gatherer counts is in the fetcher's statistics, once.
 func TestStatsOfAGatheringFetcher(t *testing.T) {
 	d := fetchtest.Make(t, fetchtest.Shape{Read: spec.ReadGather, Shards: 3, Records: 200, MaxBytes: 3000})
-	store := &fetchtest.CountedStorage{Storage: fetchtest.OpenStorage(t, d.Dir)}
+	held := fetchtest.OpenStorage(t, d.Dir)
+	store := &fetchtest.CountedStorage{Storage: held}
 	f := newFetcherOver(t, d, 8<<20, store)
 	seq := fetchtest.RandomOrder(1, d.Index)
 	r := f.Open(seq)
 	defer r.Close()
+	held.Hold()
+	fetchtest.Ask(t, r, 0, 10) // nothing can have come: it waits
+	held.Release()
 	fetchtest.ReadAll(t, d, r, seq, 10)
 	total := 0
 	for _, b := range d.Records {

@@ -24,7 +24,7 @@ type keeper struct {
 
 	mu                   sync.Mutex
 	share                int64
-	chunks               map[keptRange]map[uint64]bool // readers that have planned it
+	chunks               map[string]map[keptRange]map[uint64]bool // of each object: readers that have planned it
 	brought              map[keptRange]bool
 	requests             int64 // chunks that were brought, and reads of what was not planned
 	bytes, held, most    int64
@@ -37,7 +37,7 @@ type keptRange struct {
 }
 
 func newKeeper(s storage.Storage, room int64) *keeper {
-	return &keeper{Storage: s, room: room, chunks: map[keptRange]map[uint64]bool{}, brought: map[keptRange]bool{}}
+	return &keeper{Storage: s, room: room, chunks: map[string]map[keptRange]map[uint64]bool{}, brought: map[keptRange]bool{}}
 }
 
 func (s *keeper) RoomBytes() int64 { return s.room }
@@ -50,11 +50,16 @@ func (s *keeper) Plan(reader uint64, wants []storage.Want) {
 	s.plans++
 	for _, w := range wants {
 		c := keptRange{w.Object.Path, w.OffsetBytes, w.SizeBytes}
-		if s.chunks[c] == nil {
-			s.chunks[c] = map[uint64]bool{}
+		of := s.chunks[c.path]
+		if of == nil {
+			of = map[keptRange]map[uint64]bool{}
+			s.chunks[c.path] = of
+		}
+		if of[c] == nil {
+			of[c] = map[uint64]bool{}
 			s.held += c.n
 		}
-		s.chunks[c][reader] = true
+		of[c][reader] = true
 	}
 	s.most = max(s.most, s.held)
 }
@@ -67,11 +72,14 @@ func (s *keeper) Done(reader uint64, o storage.Object, off, n int64) {
 }
 
 func (s *keeper) leave(reader uint64, c keptRange) {
-	if of := s.chunks[c]; of != nil {
+	if of := s.chunks[c.path][c]; of != nil {
 		if delete(of, reader); len(of) == 0 {
-			delete(s.chunks, c)
+			delete(s.chunks[c.path], c)
 			delete(s.brought, c)
 			s.held -= c.n
+		}
+		if len(s.chunks[c.path]) == 0 {
+			delete(s.chunks, c.path)
 		}
 	}
 }
@@ -79,9 +87,11 @@ func (s *keeper) leave(reader uint64, c keptRange) {
 func (s *keeper) Forget(reader uint64) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	for c := range s.chunks {
-		if s.chunks[c][reader] {
-			s.leave(reader, c)
+	for _, of := range s.chunks {
+		for c := range of {
+			if of[c][reader] {
+				s.leave(reader, c)
+			}
 		}
 	}
 }
@@ -90,9 +100,9 @@ func (s *keeper) Submit(reads []*storage.Read) {
 	s.mu.Lock()
 	for _, r := range reads {
 		left := int64(len(r.Buf))
-		for c := range s.chunks {
+		for c := range s.chunks[r.Object.Path] {
 			begin, end := max(c.off, r.OffsetBytes), min(c.off+c.n, r.OffsetBytes+int64(len(r.Buf)))
-			if c.path != r.Object.Path || begin >= end {
+			if begin >= end {
 				continue
 			}
 			left -= end - begin
@@ -114,14 +124,13 @@ func (s *keeper) Submit(reads []*storage.Read) {
 
 var _ storage.Keeper = (*keeper)(nil)
 
-// readInStep reads an epoch with some readers that keep step, as trainers do.
-func readInStep(t *testing.T, d *fetchtest.Dataset, f *Fetcher, g fetchtest.List, readers int) {
+// readInStep reads an epoch with some readers that keep step, as trainers do: step records each.
+func readInStep(t *testing.T, d *fetchtest.Dataset, f *Fetcher, g fetchtest.List, readers, step int) {
 	seqs, rs := make([]fetchtest.List, readers), make([]*Reader, readers)
 	for w := range readers {
 		seqs[w] = g.Deal(w, readers)
 		rs[w] = f.Open(seqs[w])
 	}
-	const step = 32
 	for k := 0; k < len(seqs[0]); k += step {
 		for w, r := range rs {
 			end := min(k+step, len(seqs[w]))
@@ -136,10 +145,10 @@ func readInStep(t *testing.T, d *fetchtest.Dataset, f *Fetcher, g fetchtest.List
 // Where memory is short, and a cache has room for what an order has open, chunks go to the
 // cache, each once, and leave it.
 func TestAnEpochThroughACacheTakesARequestAChunk(t *testing.T) {
+	d := fetchtest.Make(t, fetchtest.Shape{Shards: lessIfShort(60, 24), Records: 200, MaxBytes: 6_000})
 	for _, shuffle := range []spec.Shuffle{spec.ShuffleReservoir, spec.ShuffleBlock, spec.ShuffleFull} {
 		for _, readers := range []int{1, 4} {
 			t.Run(fmt.Sprintf("%s/readers=%d", shuffle, readers), func(t *testing.T) {
-				d := fetchtest.Make(t, fetchtest.Shape{Shards: 60, Records: 200, MaxBytes: 6_000})
 				o := spec.Order{Shuffle: shuffle, SizeRecords: 1600, Lanes: 8, Groups: 1, Batch: 1, ChunkBytes: 30_000, ChunkRecords: 128, Seed: 3}
 				config := Config{
 					MemoryBytes: 4 << 20, ReadTimeout: time.Minute, PieceBytes: o.ChunkBytes, PieceRecords: o.ChunkRecords, LookaheadBytes: 4 << 20,
@@ -149,13 +158,13 @@ func TestAnEpochThroughACacheTakesARequestAChunk(t *testing.T) {
 				f := newFetcherWith(t, d, config, cache)
 				require.True(t, f.choice.Chunks, f.choice.Reason)
 				g := fetchtest.Epoch(t, d.Index, o, 0)
-				readInStep(t, d, f, g, readers)
+				readInStep(t, d, f, g, readers, 32)
 				needs, st := f.Needs(), f.Stats()
 				t.Logf("%d requests (%d unplanned) for %d chunks, %d of %d bytes, %d plans, at most %d held, open %d", cache.requests, cache.misses, needs.Requests, cache.bytes, needs.Bytes, cache.plans, cache.most, needs.CacheBytes)
 				require.LessOrEqual(t, float64(cache.requests), 1.02*float64(needs.Requests))
 				require.LessOrEqual(t, float64(cache.bytes), 1.03*float64(st.BytesOut))
 				require.Zero(t, cache.held, "nothing is left")
-				require.Less(t, cache.plans, int64(len(g)/4), "not for each call")
+				require.Less(t, cache.plans, int64(len(g)/4)+toldOfWaits(st), "not for each call")
 				if shuffle != spec.ShuffleFull {
 					require.LessOrEqual(t, cache.most, needs.CacheBytes)
 				}
@@ -186,7 +195,7 @@ func TestBytesAtAServiceDoNotDependOnSettings(t *testing.T) {
 			s := fetchtest.Serve(t, fetchtest.Make(t, shape))
 			rng := rand.New(rand.NewPCG(11, 12))
 			spool := spoolConfig(t, 1<<20, spec.Order{}).Spool
-			for i := range 12 {
+			for i := range lessIfShort(12, 6) {
 				o := servedOrder([]spec.Shuffle{spec.ShuffleReservoir, spec.ShuffleBlock, spec.ShuffleFull, spec.ShuffleNone}[i%4])
 				o.SizeRecords, o.ChunkBytes, o.Seed = 200, uint64(1)<<(10+rng.IntN(7)), uint64(i)
 				p := profile.Defaults(profile.KindWeb)

@@ -16,6 +16,7 @@ func TestRecordsOfCompressedShardsMayOverlap(t *testing.T) {
 			for _, budget := range []int64{1, 1 << 20, 1 << 30} {
 				for _, seq := range []fetchtest.List{fetchtest.InOrder(d.Index), fetchtest.RandomOrder(1, d.Index)[:200], fetchtest.ReservoirOrder(2, d.Index, 3, 60)} {
 					f := newTestFetcher(t, d, budget)
+					seq := seqFor(seq, budget)
 					r := f.Open(seq)
 					fetchtest.ReadAll(t, d, r, seq, 17)
 					r.Close()

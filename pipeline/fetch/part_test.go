@@ -26,7 +26,7 @@ func TestAPartIsReadAndTheRestIsNeitherWaitedForNorKept(t *testing.T) {
 							})
 							require.NoError(t, err)
 							defer func() { require.NoError(t, f.Close()) }()
-							readEpochs(t, d, f, part.Of(seq), 2)
+							readEpochs(t, d, f, part.Of(seqFor(seq, budget)), 2)
 						})
 					}
 				}
