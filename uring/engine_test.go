@@ -348,7 +348,8 @@ func TestEnginesGiveBackWhatTheyHold(t *testing.T) {
 		status, err := os.ReadFile("/proc/self/status")
 		require.NoError(t, err)
 		require.Regexp(t, `VmPin:\s+0 kB`, string(status))
-		require.Equal(t, descriptors, entries(t, "/proc/self/fd"))
+		// Not more: the collector may close what a test before this one has left to it.
+		require.LessOrEqual(t, entries(t, "/proc/self/fd"), descriptors)
 		// A thread ends a little after its goroutine, and the runtime may
 		// start a few of its own.
 		require.Less(t, entries(t, "/proc/self/task"), threads+cycles/2)

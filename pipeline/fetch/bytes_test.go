@@ -29,7 +29,7 @@ func newFetcherOver(t testing.TB, d *fetchtest.Dataset, budget int64, s storage.
 }
 
 func testConfig(d *fetchtest.Dataset, budget int64) Config {
-	return Config{MemoryBytes: budget, ReadTimeout: time.Minute, PieceBytes: 16 << 10, PieceRecords: 32, Read: d.Read}
+	return Config{MemoryBytes: budget, ReadTimeout: 10 * time.Minute, PieceBytes: 16 << 10, PieceRecords: 32, Read: d.Read}
 }
 
 func newFetcherWith(t testing.TB, d *fetchtest.Dataset, c Config, s storage.Storage) *Fetcher {

@@ -26,7 +26,7 @@ func spoolConfig(t testing.TB, budget int64, o spec.Order) Config {
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, engine.Close()) })
 	return Config{
-		MemoryBytes: budget, ReadTimeout: time.Minute, PieceBytes: 16 << 10, PieceRecords: 32,
+		MemoryBytes: budget, ReadTimeout: 10 * time.Minute, PieceBytes: 16 << 10, PieceRecords: 32,
 		Read: spec.ReadSpool, Order: o, Spool: SpoolConfig{Dir: fetchtest.DiskDir(t), Engine: engine},
 	}
 }

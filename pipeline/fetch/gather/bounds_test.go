@@ -215,7 +215,7 @@ func TestLendingWhatHasBeenGatheredAllocatesNothing(t *testing.T) {
 	}
 	var l loan.Loan
 	k := uint64(1000)
-	require.Zero(t, testing.AllocsPerRun(10, func() {
+	require.Zero(t, testing.AllocsPerRun(200, func() {
 		if err := r.Lend(context.Background(), k, 3, &l); err != nil {
 			t.Fatal(err)
 		}

@@ -28,7 +28,7 @@ func testConfig(d *fetchtest.Dataset, bytes int64, s Storage) Config {
 	memory := budget.NewBlocks(bytes)
 	memory.Released = fetchtest.Poison
 	verifier, _ := d.Index.Format.(unpack.Verifier)
-	return Config{Index: d.Index, Storage: s, Memory: memory, Plan: plan.DefaultConfig(), Ahead: profile.Defaults(profile.KindUnknown).Ahead, ReadTimeout: time.Minute, Verifier: verifier}
+	return Config{Index: d.Index, Storage: s, Memory: memory, Plan: plan.DefaultConfig(), Ahead: profile.Defaults(profile.KindUnknown).Ahead, ReadTimeout: 10 * time.Minute, Verifier: verifier}
 }
 
 func newTestGatherer(t testing.TB, d *fetchtest.Dataset, bytes int64) *Gatherer {

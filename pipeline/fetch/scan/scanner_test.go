@@ -62,7 +62,7 @@ func configFor(t testing.TB, d *fetchtest.Dataset, s settings, store Storage) Co
 	c := Config{
 		Index: d.Index, Storage: store, Places: v.Places, Verifier: verifier,
 		MemoryBytes: s.memory, Limits: v.Limits, Held: v.Held, HoldsAll: v.Compressed && sizes.Fits(), Choice: choice,
-		Decoders: s.decoders, LookaheadRecords: 64 << 10, ReadTimeout: time.Minute, Profile: p, Released: fetchtest.Poison,
+		Decoders: s.decoders, LookaheadRecords: 64 << 10, ReadTimeout: 10 * time.Minute, Profile: p, Released: fetchtest.Poison,
 	}
 	c.MostWanted, c.Sweeps = sizes.Lookahead(choice)
 	if choice.Spooled != nil {

@@ -78,7 +78,7 @@ func wholeInSpool(t *testing.T, sc *testScanner, shard int) (s *spool.Place) {
 		var whole bool
 		s, whole = sc.spool.Find(shard)
 		return whole
-	}, 90*time.Second, time.Millisecond)
+	}, 10*time.Minute, time.Millisecond)
 	return s
 }
 
@@ -172,6 +172,7 @@ func TestADiskThatGivesNothingBackRightIsDoneWithout(t *testing.T) {
 					c.Log = slog.New(slog.NewTextHandler(&said, nil))
 					engine := c.SpoolEngine
 					c.SpoolEngine = &failingEngine{engine, after}
+					began := time.Now()
 					sc := newScanner(t, c)
 					g := fetchtest.ReservoirOrder(3, d.Index, 3, 90)
 					var wg sync.WaitGroup
@@ -188,7 +189,9 @@ func TestADiskThatGivesNothingBackRightIsDoneWithout(t *testing.T) {
 					shards := uint64(len(d.Index.ShardTable))
 					require.LessOrEqual(t, s.Spool.DamagedShards, shards*spool.Tries)
 					require.LessOrEqual(t, s.Spool.Decoded, shards*spool.Tries)
-					require.Equal(t, 1, strings.Count(said.String(), "level=WARN msg=\"the spool"), said.String())
+					warnings := strings.Count(said.String(), "level=WARN msg=\"the spool")
+					require.Positive(t, warnings)
+					require.LessOrEqual(t, warnings, 1+int(time.Since(began)/time.Minute), "one a minute: %s", said.String())
 					require.Contains(t, said.String(), sc.spool.Stats().Dir)
 				})
 			}
