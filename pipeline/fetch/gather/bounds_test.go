@@ -22,6 +22,10 @@ func TestSixtyFourGatheringReadersKeepWithinTheBudget(t *testing.T) {
 		order := fetchtest.RandomOrder(1, d.Index)
 		long := g.Open(order) // fills its window before there are others
 		fetchtest.ReadAll(t, d, long, order[:40], 3)
+		// How much is ahead is up to the scheduler, as below: perhaps nothing.
+		for k := uint64(40); !readsAhead(long); k++ {
+			fetchtest.LendOne(t, d, long, order, k)
+		}
 		readers, seqs := make([]*Reader, 64), make([]fetchtest.List, 64)
 		for w := range readers {
 			seqs[w] = order.Deal(w, 64)
@@ -42,6 +46,12 @@ func TestSixtyFourGatheringReadersKeepWithinTheBudget(t *testing.T) {
 			r.Close()
 		}
 	}
+}
+
+// readsAhead says whether a reader holds a batch that it has not come to.
+func readsAhead(r *Reader) bool {
+	run := r.runs[len(r.runs)-1]
+	return run.batches[len(run.batches)-1].from >= run.next
 }
 
 func TestGatheringReadersTogetherKeepWithinTheBudget(t *testing.T) {
