@@ -182,8 +182,9 @@ var errTest = errors.New("test")
 // lines is how often a text is in the log.
 func (w *world) lines(text string) int { return strings.Count(w.log.String(), text) }
 
-// waitFor waits for something that comes about without more ado.
+// waitFor waits for something that comes about without more ado. The keeper may rest for half
+// a minute after a count that took long.
 func waitFor(t *testing.T, is func() bool) {
 	t.Helper()
-	require.Eventually(t, is, time.Minute, time.Millisecond)
+	require.Eventually(t, is, 5*time.Minute, time.Millisecond)
 }

@@ -112,7 +112,8 @@ func TestAStreamThatDoesNotEndWithItsObjectIsAnError(t *testing.T) {
 // Warm is done when all pages are here, also those that somebody else had on their way.
 func TestWarmWaitsForWhatOthersHaveOnItsWay(t *testing.T) {
 	w := newWorld(t, objectsOf(1, 4*mib))
-	s := w.open(nil)
+	clock := newFakeClock() // Warm looks some times, and then no more
+	s := w.open(func(c *Config) { c.Clock = clock.clock() })
 	w.below.Hold()
 	s.Plan(2, []storage.Want{{Object: w.objects["0"], SizeBytes: 4 * mib, DueBytes: 1 << 30}})
 	w.below.WaitHeld(1)
@@ -121,6 +122,8 @@ func TestWarmWaitsForWhatOthersHaveOnItsWay(t *testing.T) {
 	go func() { warm <- s.Warm(t.Context()) }()
 	waitFor(t, func() bool { done, total := s.Filled(); return done == total })
 	w.below.Release()
+	settle(s)
+	waitFor(t, func() bool { clock.forward(warmPause); return len(warm) > 0 })
 	require.NoError(t, <-warm)
 	require.EqualValues(t, 4*mib/pageBytes, s.Stats().Written)
 }

@@ -53,9 +53,11 @@ type room struct {
 	added     int64 // by this process, in all
 	dropped   int64 // since the end of the last count
 	reserved  int64
-	shared    int64 // of used, in the share, by this process
-	cleanable bool  // something may be removed to make room
-	free      int64 // of the file system, less what was reserved since
+	shared    int64  // of used, in the share, by this process
+	shareTurn uint64 // reservations of the share, so far
+	dropping  int    // drops whose pages may still be on the disk
+	cleanable bool   // something may be removed to make room
+	free      int64  // of the file system, less what was reserved since
 	freeUntil time.Time
 }
 
@@ -94,6 +96,7 @@ func (r *room) take(n int64, onlyGood bool) place {
 	case !onlyGood && r.punches && r.shared+n <= r.share:
 		p = inShare
 		r.shared += n
+		r.shareTurn++
 	}
 	if p != nowhere {
 		r.reserved += n
@@ -158,13 +161,29 @@ func (r *room) grow(n int64) {
 	r.added += n
 }
 
-// drop counts bytes of the share that were freed.
+// drop counts bytes of the share that are freed now; gone has to follow.
 func (r *room) drop(n int64) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
+	r.dropping++
 	r.dropped += n
 	r.shared -= n
 	r.free += n
+}
+
+// gone says that the pages of a drop are not on the disk any more.
+func (r *room) gone() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.dropping--
+}
+
+// unshared says whether nothing of this process's share is on the disk, nor on its way. As
+// long as turn is the same it was so in between, too.
+func (r *room) unshared() (turn uint64, is bool) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.shareTurn, r.shared == 0 && r.dropping == 0
 }
 
 // counting begins a count.

@@ -88,6 +88,7 @@ func (s *Storage) dropRun(o *object, r run) {
 	// A count that ends meanwhile takes this back, and finds them or not: so what is
 	// known is never too low.
 	s.room.drop(r.bytes())
+	defer s.room.gone()
 	files := s.opened(o, false)
 	if files == nil {
 		return // somebody else has removed the object

@@ -80,10 +80,14 @@ func TestSurvey(t *testing.T) {
 	require.Zero(t, before.CacheBytes)
 	require.NoDirExists(t, w.cache)
 	w.read(w.open(nil), "a", 0, 3<<20)
-	after, err := Survey(w.cache)
+	var after Place
+	waitFor(t, func() bool { // a file system may find other blocks for what it writes out meanwhile
+		blocks := w.blocks()
+		after, err = Survey(w.cache)
+		return err != nil || blocks == after.CacheBytes && blocks > 3<<20
+	})
 	require.NoError(t, err)
 	require.Equal(t, before.TotalBytes, after.TotalBytes)
-	require.Equal(t, w.blocks(), after.CacheBytes)
 
 	require.NoError(t, os.Chmod(w.cache, 0o755))
 	_, err = Survey(w.cache)

@@ -46,9 +46,14 @@ func roomMade(bound int64) int64 { return min(bound/16, 256<<20) }
 
 // trim frees pages of this mount's own objects, the last of each, where those of a mount
 // that was killed, or of a larger bound, leave no room for the share: without it nothing
-// new could be read chunk by chunk.
+// new could be read chunk by chunk. What of the share is on the disk while that is looked at
+// could be taken for theirs, so then nothing is freed.
 func (k *keeper) trim() {
 	s := k.s
+	turn, unshared := s.room.unshared()
+	if !unshared || !s.room.shares() {
+		return
+	}
 	all, err := s.dir.objects()
 	if err != nil {
 		s.failed("make room for the share", err)
@@ -58,7 +63,7 @@ func (k *keeper) trim() {
 	for i := range all {
 		over += all[i].blocks
 	}
-	if _, shared, _ := s.room.usage(); shared > 0 || !s.room.shares() {
+	if now, unshared := s.room.unshared(); !unshared || now != turn {
 		return
 	}
 	for i := 0; i < len(all) && over > 0; i++ {

@@ -61,6 +61,8 @@ type fileCache struct {
 	open    int
 	closing int    // descriptors that are closed later
 	closes  uint64 // descriptors closed so far
+	// lone is an opener for which the others wait: it has found no descriptor beside them.
+	lone *opener
 }
 
 func (c *fileCache) init(root string, limit int) {
@@ -169,7 +171,7 @@ func (c *fileCache) hasClosed() {
 
 // stuck takes the descriptor of an opener that is stuck out of those that are
 // open, or adds it again: what hangs shall not keep others from being opened.
-func (c *fileCache) stuck(is bool) {
+func (c *fileCache) stuck(x *opener, is bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if !is {
@@ -177,7 +179,19 @@ func (c *fileCache) stuck(is bool) {
 		return
 	}
 	c.open--
+	c.isAlone(x, false)
 	c.freed.Broadcast()
+}
+
+// isAlone has the other openers wait for one, or for it no more. c.mu is held.
+func (c *fileCache) isAlone(x *opener, is bool) {
+	switch {
+	case is:
+		c.lone = x
+	case c.lone == x:
+		c.lone = nil
+		c.freed.Broadcast()
+	}
 }
 
 // closeIdle closes the idle file that was used longest ago, if there is one.
@@ -207,15 +221,15 @@ func (c *fileCache) openDescriptor(x *opener, o storage.Object, policy uring.Dir
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	for {
-		for c.open >= c.limit {
-			if !c.closeIdle() {
+		for c.open >= c.limit || c.lone != nil && c.lone != x {
+			if c.open < c.limit || !c.closeIdle() {
 				c.freed.Wait()
 			}
 		}
 		c.open++
-		closes := c.closes
+		closes, alone := c.closes, c.lone == x
 		c.mu.Unlock()
-		x.waits(c.stuck, func() {
+		x.waits(func(is bool) { c.stuck(x, is) }, func() {
 			var fd int
 			if fd, err = c.openObject(o); err != nil {
 				return
@@ -224,6 +238,7 @@ func (c *fileCache) openDescriptor(x *opener, o storage.Object, policy uring.Dir
 			f.VerifyWith(verifier(fd, o, f.Remote()))
 		})
 		c.mu.Lock()
+		c.isAlone(x, false)
 		if err == nil {
 			return f, nil
 		}
@@ -234,10 +249,14 @@ func (c *fileCache) openDescriptor(x *opener, o storage.Object, policy uring.Dir
 		}
 		// The process or the machine has no descriptor left: try with ours.
 		if !c.closeIdle() && c.closes == closes {
-			if c.open+c.closing == 0 {
+			switch {
+			case c.open+c.closing > 0:
+				c.freed.Wait()
+			case alone:
 				return nil, fmt.Errorf("%w: raise the limit on open files (ulimit -n)", err)
+			default:
+				c.isAlone(x, true) // others that have found none either may have had the last ones
 			}
-			c.freed.Wait()
 		}
 		for c.closeIdle() {
 		}

@@ -54,13 +54,14 @@ type Storage struct {
 	evictions evictions
 	leases    leases
 
-	mu       sync.Mutex
-	quiet    sync.Cond // underWay, or the openers there are, have become 0
-	underWay int       // reads that were submitted and are not done
-	closed   bool
-	jobs     []job // for the openers
-	openers  int   // goroutines that work on jobs, but for stuck ones
-	stuck    int   // openers that have waited for longer than stuckAfter
+	mu         sync.Mutex
+	quiet      sync.Cond // underWay, or the openers there are, have become 0
+	underWay   int       // reads that were submitted and are not done
+	closed     bool
+	jobs       []job         // for the openers
+	openers    int           // goroutines that work on jobs, but for stuck ones
+	stuck      int           // openers that have waited for longer than stuckAfter
+	stuckAfter time.Duration // but for tests, the constant
 }
 
 var (
@@ -95,7 +96,7 @@ func open(root string, engine uring.Engine, direct Direct, maxOpen int) (*Storag
 	if err := direct.check(); err != nil {
 		return nil, err
 	}
-	s := &Storage{root: absolute, engine: engine, direct: direct, maxMapped: maxMappedFiles(), maps: mapsAt(absolute, direct)}
+	s := &Storage{root: absolute, engine: engine, direct: direct, maxMapped: maxMappedFiles(), maps: mapsAt(absolute, direct), stuckAfter: stuckAfter}
 	s.quiet.L = &s.mu
 	s.files.init(absolute, maxOpen)
 	s.files.later = func(f *uring.File) { s.start([]job{{closing: f}}) }

@@ -70,7 +70,7 @@ func (s *Storage) startOpeners(n int) {
 // work is an opener. It ends when there is no job left; Close waits for it.
 func (s *Storage) work() {
 	x := &opener{storage: s}
-	x.timer = time.AfterFunc(stuckAfter, x.getsStuck)
+	x.timer = time.AfterFunc(s.stuckAfter, x.getsStuck)
 	x.timer.Stop()
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -108,7 +108,7 @@ func (x *opener) waits(gone func(stuck bool), calls func()) {
 	s.mu.Lock()
 	x.waiting, x.gone = true, gone
 	s.mu.Unlock()
-	x.timer.Reset(stuckAfter)
+	x.timer.Reset(s.stuckAfter)
 	calls()
 	x.timer.Stop()
 	s.mu.Lock()

@@ -45,6 +45,7 @@ func TestOpeningsThatHangHoldUpNoOther(t *testing.T) {
 					write(t, root, fmt.Sprintf("hung-%d", i), "content")
 				}
 				s := openAt(t, root, maxOpen)
+				s.stuckAfter = 50 * time.Millisecond
 				letGo := hanging(t, s, func(path string) bool { return path != "healthy" })
 				done := make(chan error, hung)
 				for i := range hung {

@@ -212,6 +212,44 @@ func TestIdleFilesAreClosedWhenTheProcessHasNoDescriptorLeft(t *testing.T) {
 	readAllFiles(t, s, contents, 1)
 }
 
+// An opening takes two descriptors for a moment. Where many find none because each has one of
+// the last, they are made one at a time, and none fails.
+func TestOpeningsThatTakeEachOthersLastDescriptorsAreMadeOneAtATime(t *testing.T) {
+	root := t.TempDir()
+	const files = maxOpeners
+	contents := manyFiles(t, root, files)
+	s := openAt(t, root, 1000)
+	open := s.files.openObject
+	var mu sync.Mutex
+	all := sync.NewCond(&mu)
+	first, under := 0, 0
+	s.files.openObject = func(o storage.Object) (int, error) {
+		mu.Lock()
+		under++
+		defer func() {
+			mu.Lock()
+			under--
+			mu.Unlock()
+		}()
+		if first < files { // all of them at once
+			first++
+			all.Broadcast()
+			for first < files {
+				all.Wait()
+			}
+			mu.Unlock()
+			return -1, fmt.Errorf("open: %w", unix.EMFILE)
+		}
+		few := under > 1
+		mu.Unlock()
+		if few {
+			return -1, fmt.Errorf("open: %w", unix.EMFILE)
+		}
+		return open(o)
+	}
+	readAllFiles(t, s, contents, 1)
+}
+
 func TestNoDescriptorAtAllIsAnErrorThatSaysWhatToDo(t *testing.T) {
 	root := t.TempDir()
 	write(t, root, "a", "x")

@@ -156,6 +156,9 @@ func tailA(seed uint64) func() time.Duration {
 // With the tails of a real service a job of 100 MB/s that reads 128 MiB ahead waits for at
 // most 1 % of its time. Without hedges it waits for a large part of it.
 func TestAJobDoesNotWaitForTheTailOfAService(t *testing.T) {
+	if testing.Short() {
+		t.Skip("100 000 requests, of one path of the engine, take long with the race detector")
+	}
 	const chunks = 60_000 // 186 s
 	stalled, longest, share := train(t, &simulated{delay: tailA(1)}, true, chunks)
 	t.Logf("with hedges it waits for %v, %v at a time; hedges are %.2f %% of requests", stalled, longest, 100*share)
@@ -183,6 +186,9 @@ func TestARequestThatNeverAnswersHoldsUpAJobForLessThan3Seconds(t *testing.T) {
 		"one of many, at its begin": {5000, 0, 200 * time.Millisecond},
 		"one of many, near its end": {5000, chunk - 1, 200 * time.Millisecond},
 	} {
+		if testing.Short() && lost.stalls != 2000 {
+			continue // the ones that stop in their bodies have most at once
+		}
 		t.Run(name, func(t *testing.T) {
 			var turn atomic.Int64
 			delay := func() time.Duration { return 25 * time.Millisecond }

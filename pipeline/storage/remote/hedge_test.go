@@ -241,6 +241,9 @@ func TestLateHedgesDoNotHoldUpAnotherAttempt(t *testing.T) {
 // With the tails of a real service (1 % of first bytes after 0.2 to 1 s, 0.1 % after 1 to
 // 10 s) a consumer that reads 0.4 s ahead stalls a tenth of what it does without hedges.
 func TestTails(t *testing.T) {
+	if testing.Short() {
+		t.Skip("10 000 requests take long with the race detector")
+	}
 	stalled := map[bool]time.Duration{}
 	for _, hedge := range []bool{false, true} {
 		in(t, func(c *remote.Config) { c.Hedge = hedge }, func(t *testing.T, w *world) {

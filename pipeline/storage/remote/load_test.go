@@ -77,7 +77,11 @@ func (w *world) rate(d time.Duration) float64 {
 // A storm of 30 s of 503 gives no reader an error, asks less, and is over soon after it,
 // with hedges as without.
 func TestStorm(t *testing.T) {
-	for _, hedge := range []bool{false, true} {
+	ways := []bool{true, false}
+	if testing.Short() {
+		ways = ways[:1]
+	}
+	for _, hedge := range ways {
 		in(t, func(c *remote.Config) { c.Hedge = hedge }, func(t *testing.T, w *world) {
 			w.server.On(unkind.Method("GET"), unkind.Delay(100*time.Millisecond))
 			w.rate(20 * time.Second)

@@ -2,10 +2,10 @@ package retry
 
 import (
 	"bytes"
+	"runtime"
 	"sync/atomic"
 	"syscall"
 	"testing"
-	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -77,10 +77,20 @@ func TestWhatWaitsForAnotherAttemptMayBeCalledOffAndEndsAtClose(t *testing.T) {
 	s.Submit([]*storage.Read{{Object: o, Buf: make([]byte, 1), Wanted: func() bool { return failed.Load() == 0 }, Done: func(err error) { done <- err }}})
 	require.Equal(t, storage.ErrUnwanted, <-done)
 
-	for range 2 {
+	submit := func() {
 		s.Submit([]*storage.Read{{Object: o, Buf: make([]byte, 1), Done: func(err error) { done <- err }}})
 	}
-	require.Eventually(t, func() bool { return s.Stats().Waiting > 0 }, time.Minute, time.Millisecond)
+	submit()
+	submit()
+	for s.Stats().Waiting == 0 {
+		select {
+		case err := <-done: // it was given up before this goroutine could see it
+			require.ErrorIs(t, err, syscall.EAGAIN)
+			submit()
+		default:
+			runtime.Gosched()
+		}
+	}
 	require.NoError(t, s.Close())
 	require.Error(t, <-done)
 	require.Error(t, <-done)

@@ -154,7 +154,7 @@ func Together(faults ...Fault) Fault {
 func Whole() Fault {
 	return func(p *Reply) {
 		if p.Status == 206 {
-			p.Status, p.Body, p.taken = 200, p.whole(), nil
+			p.Status, p.Body, p.taken = 200, p.part(0, p.sizeBytes), nil
 			p.Header.Del("Content-Range")
 		}
 	}
@@ -163,10 +163,10 @@ func Whole() Fault {
 // OtherRange answers with as many bytes from elsewhere, and says so.
 func OtherRange(by int64) Fault {
 	return func(p *Reply) {
-		all, n := p.whole(), int64(len(p.Body))
-		begin := max(min(p.Request.Begin+by, int64(len(all))-n), 0)
-		p.Body, p.taken = all[begin:begin+n], nil
-		p.Header.Set("Content-Range", fmt.Sprintf("bytes %d-%d/%d", begin, begin+n-1, len(all)))
+		n := int64(len(p.Body))
+		begin := max(min(p.Request.Begin+by, p.sizeBytes-n), 0)
+		p.Body, p.taken = p.part(begin, n), nil
+		p.Header.Set("Content-Range", fmt.Sprintf("bytes %d-%d/%d", begin, begin+n-1, p.sizeBytes))
 	}
 }
 
@@ -176,7 +176,7 @@ func ContentRange(format string) Fault {
 	return func(p *Reply) {
 		p.Header.Del("Content-Range")
 		if format != "" {
-			begin, last, total := strconv.FormatInt(p.Request.Begin, 10), strconv.FormatInt(p.Request.End-1, 10), strconv.Itoa(len(p.whole()))
+			begin, last, total := strconv.FormatInt(p.Request.Begin, 10), strconv.FormatInt(p.Request.End-1, 10), strconv.FormatInt(p.sizeBytes, 10)
 			value := []byte(format)
 			for word, with := range map[string]string{"BEGIN": begin, "LAST": last, "TOTAL": total} {
 				value = bytes.ReplaceAll(value, []byte(word), []byte(with))

@@ -43,12 +43,13 @@ type Reply struct {
 	Old          bool          // HTTP/1.0, whose bodies end with the connection
 	Precondition bool          // it is 412 because of another version
 
-	closed <-chan struct{} // the server is
-	head   bool
-	ranged bool          // a range was asked for
-	taken  []byte        // from the end of the body
-	whole  func() []byte // all of the object; nil: the answer is not about one
-	right  func()        // makes it what it were without the precondition
+	closed    <-chan struct{} // the server is
+	head      bool
+	ranged    bool                      // a range was asked for
+	taken     []byte                    // from the end of the body
+	sizeBytes int64                     // of the object
+	part      func(off, n int64) []byte // of the object; nil: the answer is not about one
+	right     func()                    // makes it what it were without the precondition
 }
 
 func (p *Reply) fail(status int, code string) {

@@ -217,6 +217,8 @@ func (s *Server) object(reply *Reply, r *http.Request, asked *Request) {
 		reply.fail(404, "NoSuchKey")
 		return
 	}
+	now := *o // faults look at it after the lock, when it may have changed: a reply is of one version
+	o = &now
 	tag, date := o.etag(asked.Path), o.modified.Format(http.TimeFormat)
 	if !o.bare {
 		reply.Header.Set("Last-Modified", date)
@@ -236,7 +238,7 @@ func (s *Server) object(reply *Reply, r *http.Request, asked *Request) {
 	}
 	path := asked.Path
 	reply.head = r.Method == http.MethodHead
-	reply.whole = func() []byte { return o.bytes(path, 0, o.size) }
+	reply.sizeBytes, reply.part = o.size, func(off, n int64) []byte { return o.bytes(path, off, n) }
 	want, since := r.Header.Get("If-Match"), r.Header.Get("If-Unmodified-Since")
 	switch {
 	case want != "" && want != tag || since != "" && since != date:
