@@ -19,10 +19,13 @@ import (
 	"github.com/lsiofs/lsiofs/pipeline/unpack/synthetic"
 )
 
-// cachedSpec is for the dataset at the server, with a cache in a directory of its own.
+// cachedSpec is for the dataset at the server, with a cache in a directory of its own, which
+// has room for all of it however full the disk is. Requests are made once, however slow the
+// machine is, so that they can be counted.
 func cachedSpec(t *testing.T, w served) spec.Spec {
 	s := testSpec(t, w.url)
-	s.Cache = spec.Cache{Dir: filepath.Join(t.TempDir(), "cache"), ReserveBytes: 0, Fill: spec.FillOff}
+	s.Cache = spec.Cache{Dir: filepath.Join(t.TempDir(), "cache"), SizeBytes: 1 << 30, ReserveBytes: 0, Fill: spec.FillOff}
+	s.Remote.Hedge = spec.HedgeOff
 	return s
 }
 
@@ -57,7 +60,6 @@ func TestWhatWasReadOfAServerIsReadFromTheCache(t *testing.T) {
 			w := serveShards(t, shape, 60)
 			local := testSpec(t, w.dir)
 			s := cachedSpec(t, w)
-			s.Cache.SizeBytes = 1 << 30
 			d := openClosing(t, s)
 			require.Equal(t, sums(t, open(t, local), local, nil), sums(t, d, s, nil))
 			require.NoError(t, d.Warm(t.Context(), func(done, total int64) { require.LessOrEqual(t, done, total) }))
@@ -108,7 +110,6 @@ func TestTheIndexPassFillsTheCache(t *testing.T) {
 			w := serveShards(t, shape, 60)
 			want := open(t, testSpec(t, w.dir)).Fingerprint()
 			s := cachedSpec(t, w)
-			s.Cache.SizeBytes = 1 << 30
 			d := openClosing(t, s)
 			require.Equal(t, want, d.Fingerprint())
 			require.NoError(t, d.Close())
@@ -326,7 +327,7 @@ func TestADiskThatIsTooSmall(t *testing.T) {
 	local := testSpec(t, w.dir)
 	want := sums(t, open(t, local), local, nil)
 	s := cachedSpec(t, w)
-	s.Cache.Dir, s.Cache.SizeBytes = dir, 1<<30
+	s.Cache.Dir = dir
 	d := openClosing(t, s)
 	for range 2 {
 		require.Equal(t, want, sums(t, d, s, nil))

@@ -3,6 +3,8 @@ package pipeline
 import (
 	"context"
 	"errors"
+	"fmt"
+	"sync"
 	"sync/atomic"
 	"syscall"
 	"testing"
@@ -98,19 +100,32 @@ func TestAStreamOutlivesTheFailureOfEachRead(t *testing.T) {
 	}
 }
 
+// Of all places that are read, each third one fails twice: that passes, and nobody is told.
 func TestReadsThatFailForAWhileAreMadeAgainAndCounted(t *testing.T) {
 	s := testSpec(t, makeLines(t))
-	want := readFailing(t, open(t, s), func(err error) { require.NoError(t, err) })
-	var n atomic.Int64
+	whole := func(err error) { require.NoError(t, err) }
+	want := readFailing(t, open(t, s), whole)
+	var mu sync.Mutex
+	failures := map[string]int{} // that are left, by place
 	d := openFaulty(t, s, func(f *faulty.Storage) {
-		f.Before = func(*storage.Read) error {
-			if n.Add(1)%3 == 0 {
-				return syscall.EAGAIN
+		f.Before = func(r *storage.Read) error {
+			mu.Lock()
+			defer mu.Unlock()
+			place := fmt.Sprint(r.Object.Path, r.OffsetBytes)
+			if _, known := failures[place]; !known {
+				failures[place] = 0
+				if len(failures)%3 == 1 {
+					failures[place] = 2
+				}
 			}
-			return nil
+			if failures[place] == 0 {
+				return nil
+			}
+			failures[place]--
+			return syscall.EAGAIN
 		}
 	})
-	got := readFailing(t, d, func(err error) { require.ErrorIs(t, err, syscall.EAGAIN) })
+	got := readFailing(t, d, whole)
 	require.Equal(t, string(want), string(got))
 	require.Positive(t, d.Status().Retries.Retries)
 	require.NoError(t, d.Close())

@@ -39,12 +39,16 @@ func TestViewsThatShareAMemoryKeepNoMoreTogetherHoweverManyTheyAre(t *testing.T)
 		require.NoError(t, err)
 		views = append(views, v)
 	}
+	reads := 500
+	if testing.Short() {
+		reads = 150 // of pages that fill the memory many times over
+	}
 	var wg sync.WaitGroup
 	for reader := range uint64(4) {
 		wg.Go(func() {
 			random := rand.New(rand.NewPCG(reader, 1))
 			got := make([]uint64, 100)
-			for range 500 {
+			for range reads {
 				i := random.IntN(len(views))
 				k := random.IntN(total - len(views) - len(got))
 				views[i].Records(0, uint64(k), got)

@@ -247,13 +247,14 @@ func naiveSplit(s spec.Split, shards []naiveShard) []uint64 {
 	var left []uint64
 	number := uint64(0)
 	for _, shard := range shards {
+		inPart := naiveInPart(shard.path, s.Seed, s.Part)
 		unit := uint64(0) // ordinal of its first record
 		for ordinal, entry := range shard.entries {
 			switch {
 			case s.By == spec.SplitByRecord, s.By == spec.SplitByUnit && entry:
 				unit = uint64(ordinal)
 			}
-			if naiveInPart(shard.path, unit, s.Seed, s.Part) {
+			if inPart(unit) {
 				left = append(left, number)
 			}
 			number++
@@ -262,15 +263,20 @@ func naiveSplit(s spec.Split, shards []naiveShard) []uint64 {
 	return left
 }
 
-func naiveInPart(path string, ordinal, seed uint64, part spec.Part) bool {
+// naiveInPart says which units of a shard are in a part, by the ordinals of their first
+// records.
+func naiveInPart(path string, seed uint64, part spec.Part) func(ordinal uint64) bool {
 	id := sha256.Sum256([]byte("lsiofs/1 shard " + path))
-	k := naiveKey("split", seed, 0, 0)
-	u := new(big.Int).SetUint64(naiveDraw(k^binary.LittleEndian.Uint64(id[:8]), ordinal))
+	k := naiveKey("split", seed, 0, 0) ^ binary.LittleEndian.Uint64(id[:8])
 	floor := func(billionths uint32) *big.Int {
 		x := new(big.Int).Lsh(big.NewInt(int64(billionths)), 64)
 		return x.Div(x, big.NewInt(1_000_000_000))
 	}
-	return floor(part.From).Cmp(u) <= 0 && u.Cmp(floor(part.To)) < 0
+	from, to, u := floor(part.From), floor(part.To), new(big.Int)
+	return func(ordinal uint64) bool {
+		u.SetUint64(naiveDraw(k, ordinal))
+		return from.Cmp(u) <= 0 && u.Cmp(to) < 0
+	}
 }
 
 // naiveSampled is the records that a split and the sample of an epoch leave.
@@ -282,15 +288,19 @@ func naiveSampled(o spec.Order, epoch uint64, shards []naiveShard) []uint64 {
 	if o.Sample.Of == 0 {
 		return left
 	}
+	phases := make([]func(uint64) uint64, len(shards))
+	for i, shard := range shards {
+		phases[i] = naivePhase(shard.path, o.Sample.Seed, o.Sample.Of)
+	}
 	sampled := []uint64{}
 	for _, record := range left {
 		first := uint64(0)
-		for _, shard := range shards {
+		for i, shard := range shards {
 			if n := uint64(len(shard.entries)); record >= first+n {
 				first += n
 				continue
 			}
-			if naivePhase(shard.path, record-first, o.Sample.Seed, o.Sample.Of) == epoch%o.Sample.Of {
+			if phases[i](record-first) == epoch%o.Sample.Of {
 				sampled = append(sampled, record)
 			}
 			break
@@ -299,11 +309,15 @@ func naiveSampled(o spec.Order, epoch uint64, shards []naiveShard) []uint64 {
 	return sampled
 }
 
-func naivePhase(path string, ordinal, seed, n uint64) uint64 {
+// naivePhase gives the phases of a shard's records, by their ordinals.
+func naivePhase(path string, seed, n uint64) func(ordinal uint64) uint64 {
 	id := sha256.Sum256([]byte("lsiofs/1 shard " + path))
 	k := naiveKey("sample", seed, 0, 0) ^ binary.LittleEndian.Uint64(id[:8])
-	product := new(big.Int).Mul(new(big.Int).SetUint64(naiveDraw(k, ordinal)), new(big.Int).SetUint64(n))
-	return product.Rsh(product, 64).Uint64()
+	times, product := new(big.Int).SetUint64(n), new(big.Int)
+	return func(ordinal uint64) uint64 {
+		product.Mul(product.SetUint64(naiveDraw(k, ordinal)), times)
+		return product.Rsh(product, 64).Uint64()
+	}
 }
 
 // naivePartG is the order of what is left: chunks are cut on all records, then

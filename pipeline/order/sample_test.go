@@ -70,7 +70,7 @@ func TestVectorsOfPhases(t *testing.T) {
 			require.NoError(t, err)
 			for ordinal, want := range c.Phases {
 				require.Equal(t, want == phase, p.Has(uint64(ordinal)), "%+v, record %d, phase %d", c, ordinal, phase)
-				require.Equal(t, want, naivePhase(c.Path, uint64(ordinal), c.Seed, c.N), "the naive implementation")
+				require.Equal(t, want, naivePhase(c.Path, c.Seed, c.N)(uint64(ordinal)), "the naive implementation")
 			}
 		}
 	}

@@ -220,8 +220,10 @@ func TestManyReadersAtATimeAreNotReadAheadOf(t *testing.T) {
 		for _, h := range handles {
 			checkRead(t, h, file, off, 1<<20)
 		}
-		if off > handleBlocks<<20 { // those of the first, before the others came
-			handles[0].fillers.Wait() // one that is at a block holds it
+		if off > handleBlocks<<20 { // those of the first ones, before the others came
+			for _, h := range handles {
+				h.fillers.Wait() // one that is at a block holds it
+			}
 			require.Zero(t, src.holders.blocks.Load())
 		}
 	}

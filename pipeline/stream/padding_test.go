@@ -151,6 +151,7 @@ func TestLayoutsOfManySetsAreBoundedTogether(t *testing.T) {
 		size, err := set.SizeBytes(context.Background(), 3, Data)
 		require.NoError(t, err)
 		require.Equal(t, want, size)
+		src.work.Wait() // a layout is noted after those who asked have it
 		_, err = busy.SizeBytes(context.Background(), 3, Data)
 		require.NoError(t, err)
 	}

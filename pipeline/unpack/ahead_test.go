@@ -25,7 +25,7 @@ type meeting struct {
 
 func (m meeting) NewDecoder(raw io.Reader, rawOffset int64) (unpack.Decoder, error) {
 	m.arrivals <- struct{}{}
-	for deadline := time.Now().Add(30 * time.Second); len(m.arrivals) < cap(m.arrivals); time.Sleep(time.Millisecond) {
+	for deadline := time.Now().Add(2 * time.Minute); len(m.arrivals) < cap(m.arrivals); time.Sleep(time.Millisecond) {
 		if time.Now().After(deadline) {
 			m.late.Store(true)
 			break

@@ -75,6 +75,9 @@ func TestEveryFlippedByteIsFoundWhereThereAreChecksums(t *testing.T) {
 			require.NoError(t, err)
 			decoded, unseen := d.decode(t), 0
 			for at := range whole {
+				if testing.Short() && at%3 > 0 {
+					continue // all are tried without -short
+				}
 				if c.unchecked(whole, at) || c.format == "tar" && at >= len(whole)-1024 {
 					continue
 				}

@@ -13,10 +13,10 @@ import (
 	"time"
 )
 
-// SaveBeside stores a file beside the index, and removes all but the newest kept
-// of those with the same ending (which begins with a dot). The file appears
-// whole, under a name of its own for each dataset. Where the index is in memory
-// nothing is stored.
+// SaveBeside stores a file beside the index, as the newest, and removes all but the
+// newest kept of those with the same ending (which begins with a dot). The file
+// appears whole, under a name of its own for each dataset. Where the index is in
+// memory nothing is stored.
 func (s *Store) SaveBeside(name, ending string, kept int, content []byte) error {
 	if s.dir == "" {
 		return nil
@@ -34,6 +34,9 @@ func (s *Store) saveBeside(name, ending string, kept int, write func(io.Writer) 
 	}
 	defer f.Close()
 	if err = write(f); err == nil {
+		// A file system's own time may be some milliseconds old: older than that of a file
+		// which was loaded just before.
+		makeNewest(f)
 		err = s.publish(f, name+ending)
 	}
 	if err != nil {
@@ -67,9 +70,15 @@ func (s *Store) LoadBeside(name, ending string, size int64) ([]byte, error) {
 	if _, err := io.ReadFull(f, content); err != nil {
 		return nil, fmt.Errorf("%s: %w", f.Name(), err)
 	}
-	now := time.Now()
-	_ = os.Chtimes(f.Name(), now, now) // only its turn to be removed depends on it
+	makeNewest(f)
 	return content, nil
+}
+
+// makeNewest gives a file the time of now. Only its turn to be removed depends on it, so
+// that it failed does not matter.
+func makeNewest(f *os.File) {
+	now := time.Now()
+	_ = os.Chtimes(f.Name(), now, now)
 }
 
 // forget removes all but the newest of the dataset's files with an ending. Those

@@ -8,6 +8,7 @@ import (
 	"math/rand/v2"
 	"os"
 	"path/filepath"
+	"sort"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -106,7 +107,8 @@ func naiveRow(f []byte) (planes [112][64]float32, values [6][3]uint32) {
 	return planes, values
 }
 
-// naiveHalf is the float16 that is nearest, found among all of them.
+// naiveHalf is the float16 that is nearest, found among the finite ones that are not
+// negative, which ascend: the first one that is not below, or the one before it.
 var naiveHalf = func() func(f float32) uint16 {
 	value := func(h int) *big.Rat {
 		exponent, mantissa := h>>10, int64(h&1023)
@@ -122,12 +124,11 @@ var naiveHalf = func() func(f float32) uint16 {
 			return h
 		}
 		want := new(big.Rat).SetFloat64(float64(f))
-		best, distance := 0, new(big.Rat)
-		for h := range 0x7c00 {
-			d := new(big.Rat).Sub(value(h), want)
-			d.Abs(d)
-			if c := d.Cmp(distance); h == 0 || c < 0 || c == 0 && h&1 == 0 {
-				best, distance = h, d
+		best := sort.Search(0x7bff, func(h int) bool { return value(h).Cmp(want) >= 0 })
+		if below := best - 1; below >= 0 {
+			up, down := new(big.Rat).Sub(value(best), want), new(big.Rat).Sub(want, value(below))
+			if c := down.Cmp(up); c < 0 || c == 0 && below&1 == 0 {
+				best = below
 			}
 		}
 		known[f] = uint16(best)

@@ -144,7 +144,7 @@ func requireEntries(t *testing.T, v variant, shard []byte) {
 // from whole members, and all that these show is kept.
 func (s Suite) compressedCut(t *testing.T, shard []byte, intact []Record) {
 	for _, v := range variants(shard) {
-		step := max(1, len(v.raw)/150)
+		step := Stride() * max(1, len(v.raw)/150)
 		for n := 1; n < len(v.raw); n += step {
 			got := s.scanCompressed(t, v, v.raw[:n])
 			require.NoError(t, got.err, "%s cut off at %d", v.name, n)
@@ -166,7 +166,7 @@ func (s Suite) compressedCut(t *testing.T, shard []byte, intact []Record) {
 // format before its checksum is seen, and nothing that comes of them is kept.
 func (s Suite) compressedFlipped(t *testing.T, shard []byte, intact []Record) {
 	for _, v := range variants(shard) {
-		step := max(1, len(v.raw)/150)
+		step := Stride() * max(1, len(v.raw)/150)
 		for i := 0; i < len(v.raw); i += step {
 			damaged := bytes.Clone(v.raw)
 			damaged[i] ^= 1 << (i * 5 % 8)
