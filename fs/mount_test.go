@@ -327,6 +327,7 @@ func asNobody(t *testing.T, script, dir string) (string, error) {
 	t.Helper()
 	cmd := exec.Command("sh", "-c", script, dir)
 	cmd.Dir = "/"
+	cmd.Env = append(os.Environ(), "LC_ALL=C") // what it says is looked at
 	cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: 65534, Gid: 65534}}
 	out, err := cmd.CombinedOutput()
 	return string(out), err
