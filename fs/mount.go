@@ -171,7 +171,7 @@ func (m *Mount) detach() error {
 	if err == nil {
 		return nil
 	}
-	if top, mounted, lookErr := mountAt(m.tree.mountPoint); lookErr == nil && (!mounted || top.ID != m.id) {
+	if top, mounted, lookErr := mountAt(m.tree.mountPoint); lookErr == nil && (!mounted || m.id != 0 && top.ID != m.id) {
 		return nil
 	}
 	return err

@@ -168,6 +168,7 @@ func TestUnmountFromOutside(t *testing.T) {
 	require.NoError(t, err)
 	out, code := run(t, "/", "umount", dir)
 	require.Zero(t, code, out)
+	require.NoError(t, m.detach(), "what an unmount finds that comes at the same time")
 	require.NoError(t, m.Wait())
 	require.NoError(t, m.Unmount(t.Context()))
 }
