@@ -3,9 +3,11 @@ package servers
 import (
 	"fmt"
 	"io"
+	"net"
 	"net/http"
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -119,6 +121,16 @@ func TestToxiproxyStandsBeforeAServer(t *testing.T) {
 	p.Enable("nginx", true)
 	_, _, err = get(t, url)
 	require.NoError(t, err)
+}
+
+func TestAPortIsItsListenersAlone(t *testing.T) {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	port := strconv.Itoa(l.Addr().(*net.TCPAddr).Port)
+	require.True(t, listens(os.Getpid(), port))
+	require.False(t, listens(os.Getppid(), port))
+	require.NoError(t, l.Close())
+	require.False(t, listens(os.Getpid(), port))
 }
 
 func TestAProgramThatIsMissingSkipsItsTest(t *testing.T) {
