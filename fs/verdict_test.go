@@ -124,7 +124,7 @@ func little(read spec.Read) func(*spec.Spec) {
 
 func TestOnASlowDiskStatusNamesTheDisk(t *testing.T) {
 	tar := makeDataset(t, synthetic.Shape{Format: "tar", RecordBytes: 12 << 10}, 4, 300)
-	gz := makeDataset(t, synthetic.Shape{Format: "jsonl", Codec: "gz", RecordBytes: 1200}, 4, 3000)
+	gz := makeDataset(t, synthetic.Shape{Format: "jsonl", Codec: "gz", RecordBytes: 1200}, 4, 1200)
 	for _, c := range []struct {
 		name, dir, ext string
 		read           spec.Read
