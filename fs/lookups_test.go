@@ -14,7 +14,9 @@ import (
 
 func TestNamesThatWereLookedUpDoNotPileUp(t *testing.T) {
 	m := mount(t, 1)
-	m.tree.lookups.kept = 100 // before any look-up
+	m.tree.lookups.mu.Lock()
+	m.tree.lookups.kept = 100
+	m.tree.lookups.mu.Unlock()
 	root := m.tree.root
 	open := m.open(m.path("epoch-3/worker-0-of-1.rec"), unix.O_RDONLY)
 	before := m.must(call{Op: "fstat", FD: open}).Ino

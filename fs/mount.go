@@ -159,9 +159,22 @@ func (m *Mount) clear() {
 	if err != nil || !mounted || top.ID != m.id || !isDead(unix.Statfs(point, &st)) {
 		return
 	}
-	if err := detach(point); err != nil {
+	if err := m.detach(); err != nil {
 		m.tree.log.Warn("the dead mount is left behind: unmount it with umount -l", "mount_point", point, "error", err)
 	}
+}
+
+// detach takes the mount out of the tree of names. That someone else has done so
+// meanwhile is no error: clear and Unmount may come at once, and so may umount.
+func (m *Mount) detach() error {
+	err := detach(m.tree.mountPoint)
+	if err == nil {
+		return nil
+	}
+	if top, mounted, lookErr := mountAt(m.tree.mountPoint); lookErr == nil && (!mounted || m.id != 0 && top.ID != m.id) {
+		return nil
+	}
+	return err
 }
 
 // maxBackground is how many background requests the kernel has under way: reads of
@@ -259,7 +272,7 @@ func (m *Mount) Unmount(ctx context.Context) error {
 	case m.id != 0 && top.ID != m.id:
 		return fmt.Errorf("%s: another mount (%s) lies on top of this one: unmount that first", m.tree.mountPoint, top.Type)
 	default:
-		if err := detach(m.tree.mountPoint); err != nil {
+		if err := m.detach(); err != nil {
 			return fmt.Errorf("unmount %s: %w", m.tree.mountPoint, err)
 		}
 	}

@@ -168,6 +168,7 @@ func TestUnmountFromOutside(t *testing.T) {
 	require.NoError(t, err)
 	out, code := run(t, "/", "umount", dir)
 	require.Zero(t, code, out)
+	require.NoError(t, m.detach(), "what an unmount finds that comes at the same time")
 	require.NoError(t, m.Wait())
 	require.NoError(t, m.Unmount(t.Context()))
 }
@@ -327,6 +328,7 @@ func asNobody(t *testing.T, script, dir string) (string, error) {
 	t.Helper()
 	cmd := exec.Command("sh", "-c", script, dir)
 	cmd.Dir = "/"
+	cmd.Env = append(os.Environ(), "LC_ALL=C") // what it says is looked at
 	cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: 65534, Gid: 65534}}
 	out, err := cmd.CombinedOutput()
 	return string(out), err

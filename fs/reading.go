@@ -159,16 +159,15 @@ func ofEpoch(from, records uint64, read, size int64) float64 {
 }
 
 // reading is what is read below epoch-N, nil where nothing was.
-func (t *tree) reading(v *view, now time.Time) *readingReport {
-	places, clock := t.handles.places(), meter.Now()
+func (t *tree) reading(v *view) *readingReport {
+	places, now, clock := t.handles.places(), time.Now(), meter.Now()
 	if len(places) == 0 {
 		return nil
 	}
 	last := places[0]
 	at := func(p streamPlace) time.Time { return now.Add(time.Duration(p.lastly - clock)) }
 	r := &readingReport{Epoch: last.node.epoch, Directory: path.Dir(last.node.path), More: uint64(max(len(places)-readingShown, 0))}
-	moved := v.moved.Load()
-	r.Latest = moved == v.began.UnixNano() || at(last).UnixNano() >= moved
+	r.Latest = last.lastly >= v.movedClock.Load()
 	var read, size int64
 	for i, p := range places {
 		n := p.node

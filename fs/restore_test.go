@@ -261,6 +261,7 @@ func TestDocumentsBeyondTheLimitsAreTooLarge(t *testing.T) {
 	m.must(call{Op: "pwrite", FD: fd, Data: []byte(`{"epoch": 1`)})
 	require.Equal(t, syscall.EFBIG, m.do(call{Op: "pwrite", FD: fd, Off: checkpoint.MaxBytes, Data: []byte("}")}).Errno)
 	require.Equal(t, syscall.EFBIG, m.do(call{Op: "close", FD: fd}).Errno)
+	m.roomless()
 	require.Contains(t, m.read(m.path("status")), "last checkpoint refused: ")
 	require.Contains(t, m.read(m.path("status")), checkpoint.ErrTooLarge.Error())
 	require.EqualValues(t, 1, m.tree.view.Load().number)

@@ -109,7 +109,7 @@ func (t *tree) report(ctx context.Context) (*statusReport, error) {
 	r.LastErrors, r.Errors = t.problems.snapshot()
 	r.LastRefusal, r.Refusals = t.refusals.snapshot()
 	r.ScratchFiles, r.ScratchBytes = t.scratch.usage()
-	r.Reading = t.reading(v, now)
+	r.Reading = t.reading(v)
 	counts, err := v.delivered(ctx)
 	if err != nil {
 		return nil, err

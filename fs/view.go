@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/lsiofs/lsiofs/checkpoint"
+	"github.com/lsiofs/lsiofs/pipeline/meter"
 	"github.com/lsiofs/lsiofs/pipeline/order"
 	"github.com/lsiofs/lsiofs/pipeline/spec"
 	"github.com/lsiofs/lsiofs/pipeline/stream"
@@ -30,8 +31,9 @@ type view struct {
 	retired chan struct{}
 
 	marks []workerMark
-	// moved is when a mark moved last, in Unix nanoseconds.
-	moved atomic.Int64
+	// moved is when a mark moved last, in Unix nanoseconds; movedClock is the same by
+	// meter.Now, which no step of the clock changes, and 0 until a mark moves.
+	moved, movedClock atomic.Int64
 }
 
 // workerMark is a mark, and how many whole records lie before it as it was when
@@ -121,6 +123,7 @@ func (v *view) sent(h *streamHandle, off, end int64) (uncounted bool) {
 	m.mu.Unlock()
 	if moved {
 		v.moved.Store(time.Now().UnixNano())
+		v.movedClock.Store(meter.Now())
 	}
 	return uncounted
 }

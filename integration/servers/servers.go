@@ -91,16 +91,12 @@ func try(t testing.TB, command func(port string) *exec.Cmd) (address string, sai
 		close(ended)
 	}()
 	for limit := time.Now().Add(patience); ; {
-		conn, err := net.DialTimeout("tcp", address, time.Second)
-		if err == nil {
-			_ = conn.Close()
-		}
 		select {
-		case <-ended: // what answers is another's
+		case <-ended: // the port is another's
 			return address, said, false
 		default:
 		}
-		if err == nil {
+		if listens(cmd.Process.Pid, port) {
 			break
 		}
 		require.True(t, time.Now().Before(limit), "%s does not listen: %s", cmd.Path, said)

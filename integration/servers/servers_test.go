@@ -1,18 +1,40 @@
 package servers
 
 import (
+	"fmt"
 	"io"
+	"net"
 	"net/http"
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 	"go.uber.org/goleak"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) {
+	code := m.Run()
+	if err := leaked(); err != nil && code == 0 {
+		fmt.Fprintln(os.Stderr, err)
+		code = 1
+	}
+	os.Exit(code)
+}
+
+// leaked waits until all goroutines of the tests have ended. One look gives them less
+// than half a second, which a busy machine may take.
+func leaked() (err error) {
+	for end := time.Now().Add(time.Minute); time.Now().Before(end); {
+		if err = goleak.Find(); err == nil {
+			return nil
+		}
+	}
+	return err
+}
 
 // get asks once, on a connection of its own.
 func get(t *testing.T, url string) (status int, text string, err error) {
@@ -99,6 +121,16 @@ func TestToxiproxyStandsBeforeAServer(t *testing.T) {
 	p.Enable("nginx", true)
 	_, _, err = get(t, url)
 	require.NoError(t, err)
+}
+
+func TestAPortIsItsListenersAlone(t *testing.T) {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	port := strconv.Itoa(l.Addr().(*net.TCPAddr).Port)
+	require.True(t, listens(os.Getpid(), port))
+	require.False(t, listens(os.Getppid(), port))
+	require.NoError(t, l.Close())
+	require.False(t, listens(os.Getpid(), port))
 }
 
 func TestAProgramThatIsMissingSkipsItsTest(t *testing.T) {
