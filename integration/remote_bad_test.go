@@ -233,6 +233,7 @@ func TestAListingOfManyKeys(t *testing.T) {
 	<-looking
 	require.NoError(t, err, "%s", &stderr)
 	watchdog.Stop()
+	t.Logf("%d listings, %d requests for objects, at most %d MiB", b.lists.Load(), b.gets.Load(), most>>20)
 	require.Equal(t, keys/100, bytes.Count(stdout.Bytes(), []byte("\n")))
 	require.Less(t, b.lists.Load(), int64(2*keys/1000+50), "1000 keys a page, and the folders' first pages")
 	require.LessOrEqual(t, b.gets.Load(), int64(3*keys/100), "objects that were not meant are not asked for")

@@ -96,6 +96,7 @@ func TestACompressedDatasetTenTimesTheBudgetIsDecodedOnceAnEpoch(t *testing.T) {
 			}
 			stats := m.fetchStats()
 			require.Equal(t, "spool", stats.Strategy)
+			t.Logf("%d shards decoded of %d in two epochs", stats.Spool.Decoded, bigShards)
 			require.Contains(t, stats.Reason, "12 compressed shards of few")
 			require.NotNil(t, stats.Spool)
 			require.GreaterOrEqual(t, stats.Spool.Decoded, uint64(bigShards))
