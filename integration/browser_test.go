@@ -113,6 +113,7 @@ func startBrowser(t testing.TB) *browser {
 	for _, domain := range []string{"Page", "Network", "Log", "Runtime"} {
 		b.call(domain+".enable", nil, nil)
 	}
+	b.call("Page.setLifecycleEventsEnabled", map[string]any{"enabled": true}, nil)
 	return b
 }
 
@@ -164,14 +165,17 @@ func (b *browser) open(path string, width, height int, scheme string) {
 	b.call("Emulation.setDeviceMetricsOverride", map[string]any{"width": width, "height": height, "deviceScaleFactor": 1, "mobile": width < 600}, nil)
 	b.call("Emulation.setEmulatedMedia", map[string]any{"features": []map[string]string{{"name": "prefers-color-scheme", "value": scheme}}}, nil)
 	b.seen = nil
-	b.call("Page.navigate", map[string]any{"url": "file://" + path}, nil)
-	for {
-		for _, m := range b.seen {
-			if m.Method == "Page.loadEventFired" {
-				return
-			}
+	// The page that was there before may tell later of its own end of loading.
+	var loading, event struct{ LoaderID, Name string }
+	b.call("Page.navigate", map[string]any{"url": "file://" + path}, &loading)
+	require.NotEmpty(b.t, loading.LoaderID)
+	for i := 0; event.LoaderID != loading.LoaderID || event.Name != "load"; i++ {
+		for i == len(b.seen) {
+			b.next()
 		}
-		b.next()
+		if b.seen[i].Method == "Page.lifecycleEvent" {
+			require.NoError(b.t, json.Unmarshal(b.seen[i].Params, &event))
+		}
 	}
 }
 

@@ -115,7 +115,7 @@ func (p podman) server(name, shared, data, index string, more ...string) (stop f
 	}
 	return func() {
 		p.t.Helper()
-		p.run("stop", "--time", "30", name)
+		p.run("stop", "--time", "120", name)
 		<-ended
 		require.Zero(p.t, cmd.ProcessState.ExitCode(), log.String())
 		require.False(p.t, isMount(point), "stopping the container unmounts")

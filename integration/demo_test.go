@@ -8,6 +8,7 @@ import (
 
 func TestTheDemoRunsAndLeavesNothing(t *testing.T) {
 	needFUSE(t)
+	requireServersEnd(t) // those of tests before
 	r := tool(t, "demo")
 	require.Zero(t, r.code, "%s\n%s", r.stdout, r.stderr)
 	all := string(r.stdout) + r.stderr

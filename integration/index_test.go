@@ -177,8 +177,11 @@ func TestAnInterruptedIndexGoesOnWhereItWas(t *testing.T) {
 	// Killed when the index directory has come to hold something, whatever it is.
 	cmd := exec.Command(lsiofs, "index", d.dir, "--index-dir", dir)
 	require.NoError(t, cmd.Start())
-	ended := make(chan error, 1)
-	go func() { ended <- cmd.Wait() }()
+	ended := make(chan struct{})
+	go func() {
+		_ = cmd.Wait() // killed, or not
+		close(ended)
+	}()
 	for running := true; running && len(indexFiles(t, dir)) == 0; {
 		select {
 		case <-ended:
@@ -187,6 +190,7 @@ func TestAnInterruptedIndexGoesOnWhereItWas(t *testing.T) {
 		}
 	}
 	cmd.Process.Kill()
+	<-ended
 	got := index(t, d, "--index-dir", dir)
 	got.Reused = 0
 	require.Equal(t, want, got)

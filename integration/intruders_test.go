@@ -37,7 +37,9 @@ func TestWhatIsNoFileInADatasetIsPassedOverAndLinksAreFollowedToFilesOnly(t *tes
 				os.Mkdir(in("directory.tar"), 0o700),
 			))
 			if os.Getuid() == 0 {
-				require.NoError(t, syscall.Mknod(in("zero.jsonl"), syscall.S_IFCHR|0o600, 1<<8|5))
+				if err := syscall.Mknod(in("zero.jsonl"), syscall.S_IFCHR|0o600, 1<<8|5); !errors.Is(err, syscall.EPERM) { // as in a container
+					require.NoError(t, err)
+				}
 			}
 			r := bounded(t, "cat", dir, "--shuffle", "none", "--format", format)
 			require.Zero(t, r.code, r.stderr)

@@ -22,10 +22,12 @@ var (
 )
 
 // Time limits. They are there to end what hangs, not to measure: nothing that
-// works comes near them.
+// works comes near them, also where many others want the processors and the disk.
 const (
-	clientLimit = 90 * time.Second
-	mountLimit  = 5 * time.Minute
+	// clientLimit is less than the default of --read-timeout: who ends within it, though
+	// storage does not answer, was not ended by that.
+	clientLimit = 4 * time.Minute
+	mountLimit  = 20 * time.Minute
 	// unlinkedFor is how long the name of an unlinked checkpoint may be gone.
 	unlinkedFor = time.Second
 )

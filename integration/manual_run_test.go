@@ -67,6 +67,7 @@ func TestCommandsOfREADMEAndManualRun(t *testing.T) {
 				"/var/lib/node_exporter/textfile", work, "5120,5119,5120,5118", "3,2,3,2,2,2,2").Replace(script)
 			r := command(t, nil, nil, bash, "-c", `cd "$0" && PATH="$1:$PATH" && eval "$2"`, work, bin, script)
 			require.Zero(t, r.code, "%s\n%s\n%s", script, r.stdout, r.stderr)
+			requireServersEnd(t)
 		})
 	}
 	require.Greater(t, ran, 15)

@@ -169,6 +169,7 @@ func TestMemoryPromiseHoldsForRecordsSmallerThanTheirTables(t *testing.T) {
 			require.NoError(t, err)
 			require.Equal(t, int64(shards*lines*lineBytes), n)
 			stats := w.fetchStats()
+			t.Logf("%.2f times decoded", float64(stats.DecodedBytes)/float64(n))
 			require.LessOrEqual(t, stats.DecodedBytes, uint64(3*n), "decoded for %d bytes", n)
 			w.requirePromise()
 		})

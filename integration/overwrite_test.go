@@ -48,7 +48,8 @@ func ddOver(f *os.File, block string) error {
 
 // A shard that is mapped is overwritten in its place while four readers go through
 // it: a read gives old content alone, or fails, and each fails from the writer's end
-// on. Records are long enough to be lent as they lie.
+// on, but of what could not be mapped and lies in memory. Records are long enough to be
+// lent as they lie.
 func TestNoReadGivesNewContentOfAShardThatIsOverwritten(t *testing.T) {
 	const recordBytes, records, readBytes = 12 << 10, 10 << 10, 256 << 10 // 120 MiB
 	old := bytes.Repeat([]byte{'o'}, recordBytes*records)
@@ -117,7 +118,11 @@ func TestNoReadGivesNewContentOfAShardThatIsOverwritten(t *testing.T) {
 				readers.Wait()
 				none := make([]int, s.Workers)
 				require.Equal(t, none, wrong, "reads that gave new content (%d gave old)", right)
-				require.Equal(t, none, late, "reads that succeeded after all was written")
+				// What was read into memory, and not mapped, stays what it was.
+				inMemory := m.fetchStats().BytesRead
+				succeeded := late[0] + late[1] + late[2] + late[3]
+				require.LessOrEqual(t, uint64(succeeded*readBytes), inMemory, "%d reads succeeded after all was written", late)
+				t.Logf("%d bytes were read into memory, %d reads gave old content in the end", inMemory, succeeded)
 				m.requireAlive()
 				require.Contains(t, string(m.read("status")), "a.bin")
 			})

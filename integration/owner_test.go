@@ -108,6 +108,7 @@ func TestAUsersMountIsClosedToRootToo(t *testing.T) {
 	require.Zero(t, r.code, r.stderr)
 	r = runAs(t, nobody, env, lsiofs, "umount", dir)
 	require.Zero(t, r.code, r.stderr)
+	requireServersEnd(t)
 }
 
 // TestWhatIsWrittenIsItsOwnersAlone, whatever the umask: indexes and what is
@@ -147,6 +148,7 @@ func TestWhatIsWrittenIsItsOwnersAlone(t *testing.T) {
 	}
 	require.NotZero(t, spools, "the mount has a spool")
 	run(`"$1" umount "$3"`)
+	requireServersEnd(t) // which write until then
 	found := map[string]bool{}
 	require.NoError(t, filepath.WalkDir(home, func(path string, e os.DirEntry, err error) error {
 		if err != nil || path == home {
@@ -235,8 +237,8 @@ func TestOnlyReadsOfThoseWhoTrainCount(t *testing.T) {
 			continue
 		}
 		require.Equal(t, before, string(m.read("checkpoint")))
-		require.Contains(t, m.log.String(), "name those who train with --readers")
-		require.Contains(t, m.log.String(), "the checkpoint does not count what this user reads")
+		m.requireLog("name those who train with --readers")
+		m.requireLog("the checkpoint does not count what this user reads")
 		require.Contains(t, string(m.read("status")), "if this user trains, mount with --readers 65534")
 	}
 	r := tool(t, "mount", d.dir, t.TempDir(), "--readers", "nobody")

@@ -131,7 +131,9 @@ func TestABrowserTellsOfRequestsAndErrors(t *testing.T) {
 	require.NoError(t, os.WriteFile(page, fmt.Appendf(nil, `<!doctype html><img src="http://127.0.0.1:1/x.png"><script>console.error("broken")</script>`), 0o644))
 	b := startBrowser(t)
 	b.open(page, 390, 844, "light")
-	list := strings.Join(b.complaints(page), "\n")
-	require.Contains(t, list, "request: http://127.0.0.1:1/x.png")
-	require.Contains(t, list, "broken")
+	for _, words := range []string{"request: http://127.0.0.1:1/x.png", "broken"} {
+		for !strings.Contains(strings.Join(b.complaints(page), "\n"), words) {
+			b.next() // until the browser's time is over
+		}
+	}
 }

@@ -84,16 +84,16 @@ func TestCommandsOfREADMEAndManualExist(t *testing.T) {
 // that is there. Names that end with … are beginnings of names.
 func TestTestsOfREADMEAndManualExist(t *testing.T) {
 	var all []string
-	require.NoError(t, filepath.WalkDir("..", func(path string, e os.DirEntry, err error) error {
-		if err != nil || !strings.HasSuffix(path, "_test.go") && !strings.Contains(path, "unpacktest") || e.IsDir() {
-			return err
+	walkTree(t, func(path string, e os.DirEntry) {
+		if !strings.HasSuffix(path, "_test.go") && !strings.Contains(path, "unpacktest") || e.IsDir() {
+			return
 		}
 		b, err := os.ReadFile(path)
+		require.NoError(t, err)
 		for _, f := range regexp.MustCompile(`(?m)^func ((?:Test|Fuzz)\w+)\(`).FindAllStringSubmatch(string(b), -1) {
 			all = append(all, f[1])
 		}
-		return err
-	}))
+	})
 	var named [][]string
 	for _, text := range documents(t) {
 		named = append(named, regexp.MustCompile("`((?:Test|Fuzz)\\w+)(…?)`").FindAllStringSubmatch(text, -1)...)

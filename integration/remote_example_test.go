@@ -131,10 +131,12 @@ func TestExampleRemoteTrainsOnEveryRecordOnceThoughItIsKilledAndGoesOnElsewhere(
 
 	save := filepath.Join(t.TempDir(), "run.pt")
 	const samples, epochs = 6 * 64, 2
-	first := startTraining(t, bucket.dir, save, 2, "--pause", "0.05")
+	// It is killed after 13 steps of 48: the others take longer than a test waits for a processor.
+	const pause = "0.5"
+	first := startTraining(t, bucket.dir, save, 2, "--pause", pause)
 	first.trains(13)
 	first.kill()
-	second := startTraining(t, bucket.dir, save, 3, "--pause", "0.05")
+	second := startTraining(t, bucket.dir, save, 3, "--pause", pause)
 	second.trains(13)
 	second.kill()
 	third := startTraining(t, d.dir, save, 1, "--epochs", fmt.Sprint(epochs))

@@ -36,6 +36,7 @@ func TestCommandsOfTheRemotePageRun(t *testing.T) {
 			require.Zero(t, r.code, "%s\n%s\n%s", line, r.stdout, r.stderr)
 		}
 	}
+	requireServersEnd(t)
 	require.GreaterOrEqual(t, ran, 4)
 	require.True(t, slices.ContainsFunc(commandLines(readme(t)), func(line string) bool { return strings.HasPrefix(line, "lsiofs mount s3://") }))
 }

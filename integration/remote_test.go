@@ -163,7 +163,7 @@ func TestBucketsAndWebServersAreLookedAt(t *testing.T) {
 			args  []string
 			words []string
 		}{
-			{[]string{"doctor", p.dir}, []string{"ok    latency ", "ok    transfer ", "ok    ranges ", "ok    versions         If-Match is honoured", "disk cache"}},
+			{[]string{"doctor", p.dir}, []string{" HEADs took ", "ok    transfer ", "ok    ranges ", "ok    versions         If-Match is honoured", "disk cache"}},
 			{[]string{"plan", p.dir}, []string{"\nan epoch of ", " requests", "read into a disk cache: up to ", "--groups 32"}},
 		} {
 			r := tool(t, c.args...)

@@ -45,7 +45,7 @@ func TestWhateverTheNetworkDoesTheBytesAreRight(t *testing.T) {
 					p.Add(name, toxic.name, toxic.share, toxic.attributes)
 					defer p.Remove(name, toxic.name)
 					// A directory of its own: the shards are indexed through it, too.
-					r := tool(t, append([]string{"cat", target, "--index-dir", t.TempDir(), "--read-timeout", "1m"}, args...)...)
+					r := tool(t, append([]string{"cat", target, "--index-dir", t.TempDir(), "--read-timeout", "3m"}, args...)...)
 					require.Zero(t, r.code, r.stderr)
 					requireSameBytes(t, want, r.stdout, "%s", toxic.what)
 				})

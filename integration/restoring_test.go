@@ -36,7 +36,8 @@ func TestReadersAmidstRestoresSeeOneStreamOrESTALE(t *testing.T) {
 	var group errgroup.Group
 	for range 3 {
 		group.Go(func() error {
-			for !done.Load() {
+			for last := false; !last; {
+				last = done.Load()
 				got, err := readSlowly(m.path("worker-1.jsonl"))
 				switch {
 				case errors.Is(err, syscall.ESTALE):

@@ -1,6 +1,7 @@
 package integration
 
 import (
+	"bufio"
 	"bytes"
 	"fmt"
 	"io"
@@ -129,9 +130,8 @@ sys.stdout.buffer.write(numpy.array(numpy.memmap(path, numpy.uint8, "r")).tobyte
 				said, err := tracer.StderrPipe()
 				require.NoError(t, err)
 				require.NoError(t, tracer.Start())
-				line := make([]byte, 100)
-				n, _ := said.Read(line)
-				require.Contains(t, string(line[:n]), "attached")
+				line, _ := bufio.NewReader(said).ReadString('\n')
+				require.Contains(t, line, "attached")
 				t.Cleanup(func() {
 					tracer.Process.Kill()
 					tracer.Wait()
