@@ -3,11 +3,13 @@ package stream
 import (
 	"context"
 	"encoding/binary"
+	"errors"
 	"fmt"
 	"sync"
 	"sync/atomic"
 
 	"github.com/lsiofs/lsiofs/pipeline/catalog"
+	"github.com/lsiofs/lsiofs/pipeline/fetch"
 	"github.com/lsiofs/lsiofs/pipeline/meter"
 )
 
@@ -74,9 +76,7 @@ func (s sequence) Records(k uint64, dst []uint64) int { return s.set.view.Record
 // Errors are those of fetch.Reader.Lend and of Set.SizeBytes. A failed call may be
 // repeated.
 func (h *Handle) ReadAt(ctx context.Context, r *Reply, off int64, n int) error {
-	r.begin(h.set.source.buffers)
-	r.own = meter.Waiter{Ledger: &h.set.source.meter.Readers}
-	r.waits = &r.own
+	h.begin(r)
 	if off < 0 || n < 0 || n > MaxReadBytes {
 		return fmt.Errorf("read of %d bytes at %d: not between 0 and %d bytes from 0 on", n, off, MaxReadBytes)
 	}
@@ -95,10 +95,27 @@ func (h *Handle) ReadAt(ctx context.Context, r *Reply, off int64, n int) error {
 	case Offsets:
 		return h.offsets(ctx, r, off, int(end-off))
 	}
-	if err = h.read(ctx, r, off, end, size); err != nil {
+	for tries := 0; ; tries++ {
+		if err = h.read(ctx, r, off, end, size); err == nil {
+			return nil
+		}
 		r.Release()
+		if tries == mostTries || !errors.Is(err, fetch.ErrReadAgain) {
+			return err
+		}
+		h.begin(r)
 	}
-	return err
+}
+
+// mostTries is how often a read is made again of which a copy was lost (fetch.ErrReadAgain).
+// Each time the copies that are known to be lost are not used any more.
+const mostTries = 8
+
+// begin makes a reply an empty one.
+func (h *Handle) begin(r *Reply) {
+	r.begin(h.set.source.buffers)
+	r.own = meter.Waiter{Ledger: &h.set.source.meter.Readers}
+	r.waits = &r.own
 }
 
 // sizeBytes is Set.SizeBytes, asked once.
