@@ -269,6 +269,14 @@ func TestTensorsAreShownWhereADatasetIs(t *testing.T) {
 	require.Equal(t, "versions 3, 4, 5, 6, 7", inspected.Kind)
 	require.Contains(t, string(m.read("status")), " records, as tensors:u1\n")
 	require.Contains(t, string(m.read("README")), "numpy.load(")
+	script(t, python(t, "numpy"), `
+import sys, lsiofs
+data = lsiofs.open(sys.argv[1])
+rows = list(data.epoch(0).arrays(4))
+assert data.format == "lc0" and sum(map(len, rows)) == len(data)
+assert rows[0].dtype.names == ("planes", "probabilities", "values") and rows[0]["planes"].shape == (4, 112, 8, 8)
+assert len(next(data.epoch(0).samples())["probabilities"]) == 1858
+`, m.dir)
 	require.Contains(t, string(toolOK(t, append([]string{"inspect", d.dir, "--as", "tensors"}, d.flags...)...)), "tensors:u1, 14672 bytes each")
 	r := tool(t, append([]string{"verify", d.dir, "--as", "tensors"}, d.flags...)...)
 	require.Zero(t, r.code, r.stderr)
