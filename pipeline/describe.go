@@ -5,6 +5,7 @@ import (
 	"fmt"
 
 	"github.com/lsiofs/lsiofs/pipeline/printable"
+	"github.com/lsiofs/lsiofs/pipeline/unpack"
 )
 
 // maxDescribedDamage bounds the damaged shards that dataset.json lists.
@@ -27,6 +28,10 @@ func (g *generation) describe() ([]byte, error) {
 	}
 	for _, a := range s.Format.Arrays {
 		document.Format.Arrays = append(document.Format.Arrays, describedArray(a))
+	}
+	if p, ok := c.Unpacker().(unpack.Presenter); ok {
+		descr, remark := p.RowType()
+		document.Rows = &describedRows{string(s.Format.As), c.RowBytes(), descr, remark}
 	}
 	if g.part != nil {
 		document.Order.Split = &describedSplit{s.Order.Split.Part.String(), s.Order.Split.Seed, string(s.Order.Split.By)}

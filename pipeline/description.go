@@ -12,6 +12,7 @@ type description struct {
 	Chunks      int             `json:"chunks"`  // likewise
 	RecordBytes int64           `json:"bytes"`   // likewise
 	Whole       *describedWhole `json:"whole,omitempty"`
+	Rows        *describedRows  `json:"rows,omitempty"`
 	Order       describedOrder  `json:"order"`
 	Deal        describedDeal   `json:"deal"`
 	// Directories are those of a dataset of single files. Where there are too many of
@@ -33,6 +34,14 @@ type describedDamage struct {
 type describedArray struct {
 	Name    string `json:"name"`
 	Pattern string `json:"pattern"`
+}
+
+// describedRows are what streams have for the records, where that is rows made of them.
+type describedRows struct {
+	As     string `json:"as"`
+	Bytes  int64  `json:"row_bytes"`
+	Descr  string `json:"descr"`
+	Remark string `json:"remark,omitempty"`
 }
 
 type describedFormat struct {

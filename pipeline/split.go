@@ -79,6 +79,10 @@ const sumRecords = 1 << 18
 // streamBytes is Dataset.StreamBytes.
 func (g *generation) streamBytes() int64 {
 	g.sizes.once.Do(func() {
+		if row := g.catalog.RowBytes(); row > 0 {
+			g.sizes.sum.Store(int64(g.records()) * row)
+			return
+		}
 		if g.part == nil {
 			g.sizes.sum.Store(g.catalog.StreamBytes())
 			return

@@ -12,6 +12,7 @@ import (
 	"github.com/lsiofs/lsiofs/pipeline/order/quality"
 	"github.com/lsiofs/lsiofs/pipeline/spec"
 	"github.com/lsiofs/lsiofs/pipeline/storage/profile"
+	"github.com/lsiofs/lsiofs/pipeline/unpack"
 )
 
 // Report is what inspect finds out.
@@ -20,6 +21,7 @@ type Report struct {
 	Root             string   `json:"root"`
 	Format           string   `json:"format"`
 	Kind             string   `json:"kind,omitempty"` // of formats whose shards must be of one
+	Rows             *Rows    `json:"rows,omitempty"` // that streams have for records, if not their bytes
 	Fingerprint      string   `json:"fingerprint"`
 	Shards           int      `json:"shards"`
 	CompressedShards int      `json:"compressed_shards"`
@@ -44,6 +46,19 @@ type Report struct {
 	Mixing       Mixing            `json:"mixing"`
 	// Storage says which reads a mount would make.
 	Storage profile.Profile `json:"storage"`
+}
+
+// Rows are made of records: what each is in streams.
+type Rows struct {
+	As     string `json:"as"`
+	Bytes  int64  `json:"row_bytes"`
+	Descr  string `json:"descr"` // as NumPy writes it
+	Remark string `json:"remark,omitempty"`
+}
+
+// Text is what a person wants to know of them.
+func (r *Rows) Text() string {
+	return fmt.Sprintf("%s, %d bytes each: %s; %s", r.As, r.Bytes, r.Descr, r.Remark)
 }
 
 // splitInfo is a split, and the dataset that it is of.
@@ -116,6 +131,10 @@ func Dataset(ctx context.Context, d *pipeline.Dataset) (Report, error) {
 			i.Damages = map[string]uint64{}
 		}
 		i.Damages[r.Text] = r.Count
+	}
+	if p, ok := c.Unpacker().(unpack.Presenter); ok {
+		descr, remark := p.RowType()
+		i.Rows = &Rows{string(s.Format.As), c.RowBytes(), descr, remark}
 	}
 	if i.Format == "lc0" {
 		i.Games = gamesOf(c)

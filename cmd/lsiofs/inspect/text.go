@@ -34,6 +34,9 @@ func (i Report) Print(u *terminal.UI) error {
 	if s := i.Split; s != nil {
 		rows = slices.Insert(rows, 4, [2]string{"split", fmt.Sprintf("%s by %s, seed %d, of %s, %s in streams", s.Part, s.By, s.Seed, terminal.Plural(s.WholeRecords, "record"), terminal.Bytes(s.WholeBytes))})
 	}
+	if i.Rows != nil {
+		rows = slices.Insert(rows, 2, [2]string{"rows", i.Rows.Text()})
+	}
 	if err := terminal.Table(u.Out, rows); err != nil {
 		return err
 	}

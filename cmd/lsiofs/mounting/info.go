@@ -15,6 +15,7 @@ type Info struct {
 	Dataset string   `json:"dataset"`
 	Split   string   `json:"split,omitempty"` // in words
 	Records uint64   `json:"records"`         // that it leaves
+	As      string   `json:"as,omitempty"`    // what streams have of records, if not their bytes
 	Shards  int      `json:"shards"`
 	Bytes   int64    `json:"stream_bytes"`
 	Epoch   uint64   `json:"epoch"`
@@ -38,7 +39,7 @@ func describeMount(d *pipeline.Dataset, point string, epoch, left uint64, start 
 	f := d.Status().Fetch
 	s, c := d.Spec(), d.Catalog()
 	i := Info{
-		Mount: point, Dataset: s.Dataset, Records: d.Records(), Shards: c.Shards(), Bytes: d.StreamBytes(),
+		Mount: point, Dataset: s.Dataset, Records: d.Records(), As: string(s.Format.As), Shards: c.Shards(), Bytes: d.StreamBytes(),
 		Epoch: epoch, Left: left, Workers: s.Deal.Workers,
 		Strategy: f.Strategy, Reason: f.Reason, Start: start.Text(), StartSeconds: start.Seconds,
 	}
@@ -56,6 +57,9 @@ func (i Info) sentence() string {
 	records := terminal.Plural(i.Records, "record")
 	if i.Split != "" {
 		records += " (split " + i.Split + ")"
+	}
+	if i.As != "" {
+		records += " as " + i.As
 	}
 	return fmt.Sprintf("mounted %s on %s: %s in %s, %s; epoch %d, %s to read",
 		i.Dataset, i.Mount, records, terminal.Plural(uint64(i.Shards), "shard"), terminal.Bytes(i.Bytes), i.Epoch, terminal.Plural(i.Left, "record"))
