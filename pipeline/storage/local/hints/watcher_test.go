@@ -150,6 +150,25 @@ func TestReportsThatWereLostAreToldOnce(t *testing.T) {
 	require.Equal(t, []string{"c"}, names(w.Take(), ""))
 }
 
+// The kernel's own queue overflows while nobody may read it.
+func TestAnOverflowOfTheKernelIsTold(t *testing.T) {
+	text, err := os.ReadFile("/proc/sys/fs/inotify/max_queued_events")
+	require.NoError(t, err)
+	var most int
+	_, err = fmt.Sscan(string(text), &most)
+	require.NoError(t, err)
+	w, root := watching(t)
+	w.mu.Lock()
+	for i := range most + 100 {
+		require.NoError(t, os.Symlink("x", filepath.Join(root, fmt.Sprint(i))))
+	}
+	w.mu.Unlock()
+	require.Equal(t, Changes{All: true}, w.Take())
+	require.Positive(t, w.Overflows())
+	write(t, filepath.Join(root, "after"))
+	require.Equal(t, []string{"after"}, names(w.Take(), ""))
+}
+
 // Above the bound directories are named as a whole, so that what is not taken stays small.
 func TestNamesThatAreNotTakenAreBounded(t *testing.T) {
 	w, _ := watching(t)
