@@ -11,6 +11,7 @@ import (
 	"github.com/lsiofs/lsiofs/pipeline/fetch/ahead"
 	"github.com/lsiofs/lsiofs/pipeline/fetch/budget"
 	"github.com/lsiofs/lsiofs/pipeline/fetch/loan"
+	"github.com/lsiofs/lsiofs/pipeline/fetch/piece"
 	"github.com/lsiofs/lsiofs/pipeline/meter"
 	"github.com/lsiofs/lsiofs/pipeline/storage"
 	"github.com/lsiofs/lsiofs/pipeline/storage/profile"
@@ -89,8 +90,15 @@ func objectBytes(x Index) []int64 {
 
 // Open gives a reader of a sequence, whose records are all of shards that are not
 // compressed. Opening costs nothing: what is read follows the calls of Lend.
-func (g *Gatherer) Open(seq loan.Sequence) *Reader {
-	r := &Reader{g: g, seq: seq, walker: g.told.NewWalker(seq)}
+func (g *Gatherer) Open(seq loan.Sequence) *Reader { return g.follow(seq, g.told.NewWalker(seq)) }
+
+// OpenPhase is Open for records of another phase than that of Config.Told.
+func (g *Gatherer) OpenPhase(seq loan.Sequence, phase piece.Phase) *Reader {
+	return g.follow(seq, g.told.NewPhaseWalker(seq, phase))
+}
+
+func (g *Gatherer) follow(seq loan.Sequence, w *ahead.Walker) *Reader {
+	r := &Reader{g: g, seq: seq, walker: w}
 	g.open.Add(1)
 	g.mu.Lock()
 	defer g.mu.Unlock()
