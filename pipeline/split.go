@@ -12,18 +12,16 @@ import (
 	"github.com/lsiofs/lsiofs/pipeline/unpack"
 )
 
-// takePart finds what the split leaves of the dataset, and writes into the spec
-// what it left to the format.
-func (g *generation) takePart(ctx context.Context) error {
-	split := &g.spec.Order.Split
+// takePart finds what the spec's epoch orders, and writes into the spec what the split left
+// to the format.
+func (g *generation) takePart(ctx context.Context) (err error) {
+	split, sample := &g.spec.Order.Split, &g.spec.Order.Sample
 	if *split = split.Or(); *split != (spec.Split{}) && split.By == "" {
 		split.By = splitBy(g.catalog.Unpacker())
 	}
-	var err error
-	g.part, err = order.NewPart(g.spec.Order, g.spec.Epoch, splitShards{g.catalog}, func(work []func()) { onAllCores(ctx, work) })
-	if err == nil {
-		err = ctx.Err() // then some of the work was left out
-	}
+	*sample = sample.Or()
+	g.selections = newCache[uint64, *selection](keptSelections)
+	g.selection, err = g.selected(ctx, g.spec.Epoch)
 	return err
 }
 
