@@ -117,7 +117,17 @@ func (d *Dataset) StreamExtension() string { return d.current.catalog.StreamExte
 
 // Describe renders dataset.json: what the dataset is and how it is read. It is a pure
 // function of catalog and spec, so its size is exact.
-func (d *Dataset) Describe() ([]byte, error) { return d.current.describe() }
+func (d *Dataset) Describe() ([]byte, error) { return d.current.describe(d.current.selection) }
+
+// DescribeEpoch is Describe for another epoch than the spec's. Without a sample they are the
+// same.
+func (d *Dataset) DescribeEpoch(epoch uint64) ([]byte, error) {
+	s, err := d.current.selected(context.Background(), epoch)
+	if err != nil {
+		return nil, err
+	}
+	return d.current.describe(s)
+}
 
 // Epoch is the global order of an epoch. The last few epochs are cached.
 func (d *Dataset) Epoch(epoch uint64) (*order.Epoch, error) { return d.current.epoch(epoch) }

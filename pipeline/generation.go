@@ -45,10 +45,6 @@ type generation struct {
 	epochs     *cache[uint64, *order.Epoch]
 	sets       *cache[string, *stream.Set]
 	start      atomic.Pointer[Start] // what expect found
-	sizes      struct {              // see streamBytes
-		once sync.Once
-		sum  atomic.Int64
-	}
 }
 
 // How many epochs and sets are remembered. An epoch keeps 64 KiB for every 2¹⁸

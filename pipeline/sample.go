@@ -3,6 +3,8 @@ package pipeline
 import (
 	"context"
 	"errors"
+	"sync"
+	"sync/atomic"
 
 	"github.com/lsiofs/lsiofs/pipeline/order"
 	"github.com/lsiofs/lsiofs/pipeline/spec"
@@ -13,6 +15,10 @@ import (
 type selection struct {
 	part   *order.Part // nil: all
 	starts []uint64    // of the chunks
+	sizes  struct {    // see bytesOf
+		once sync.Once
+		sum  atomic.Int64
+	}
 }
 
 const (
@@ -59,7 +65,7 @@ func (g *generation) selectedBy(epoch uint64, run func(work []func()) error) (*s
 		if err := errors.Join(err, stopped); err != nil {
 			return nil, err
 		}
-		return &selection{part, part.Starts(g.chunksOfAll(o))}, nil
+		return &selection{part: part, starts: part.Starts(g.chunksOfAll(o))}, nil
 	})
 }
 
