@@ -56,7 +56,7 @@ func newScope(ctx context.Context, d *pipeline.Dataset, memory int64) (*scope, e
 	s := &scope{records: d.Records(), streamBytes: d.StreamBytes(), extension: c.StreamExtension()}
 	_, s.files = c.Unpacker().(unpack.Foldered)
 	if s.records == 0 {
-		return nil, fmt.Errorf("--split %s leaves no records: there is nothing to measure", d.Spec().Order.Split.Part)
+		return nil, fmt.Errorf("--split %s and --sample %s leave no records: there is nothing to measure", d.Spec().Order.Split.Part, d.Spec().Order.Sample)
 	}
 	if len(c.Format().Arrays) > 0 {
 		return nil, fmt.Errorf("bench reads shards as files, to compare with, and those of --array are put together from several: measure one of the arrays")
