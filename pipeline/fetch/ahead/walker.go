@@ -84,11 +84,14 @@ func (p *Plan) NewWalker(seq loan.Sequence) *Walker {
 	if p.Places != nil {
 		part = p.Places.Part
 	}
-	return p.NewPhaseWalker(seq, piece.Phase{Number: p.Phase, Part: part})
+	return p.NewPhaseWalker(seq, Phase{Number: p.Phase, Part: part})
 }
 
+// Phase is the part of the records that an epoch has, with its number.
+type Phase = piece.Phase
+
 // NewPhaseWalker is NewWalker for a sequence of records of another phase.
-func (p *Plan) NewPhaseWalker(seq loan.Sequence, phase piece.Phase) *Walker {
+func (p *Plan) NewPhaseWalker(seq loan.Sequence, phase Phase) *Walker {
 	if p == nil {
 		return nil
 	}

@@ -11,7 +11,6 @@ import (
 	"github.com/lsiofs/lsiofs/pipeline/fetch/ahead"
 	"github.com/lsiofs/lsiofs/pipeline/fetch/budget"
 	"github.com/lsiofs/lsiofs/pipeline/fetch/loan"
-	"github.com/lsiofs/lsiofs/pipeline/fetch/piece"
 	"github.com/lsiofs/lsiofs/pipeline/meter"
 	"github.com/lsiofs/lsiofs/pipeline/storage"
 	"github.com/lsiofs/lsiofs/pipeline/storage/profile"
@@ -93,7 +92,7 @@ func objectBytes(x Index) []int64 {
 func (g *Gatherer) Open(seq loan.Sequence) *Reader { return g.follow(seq, g.told.NewWalker(seq)) }
 
 // OpenPhase is Open for records of another phase than that of Config.Told.
-func (g *Gatherer) OpenPhase(seq loan.Sequence, phase piece.Phase) *Reader {
+func (g *Gatherer) OpenPhase(seq loan.Sequence, phase ahead.Phase) *Reader {
 	return g.follow(seq, g.told.NewPhaseWalker(seq, phase))
 }
 

@@ -66,6 +66,9 @@ func (sc *Scanner) enter(ph piece.Phase) {
 		return
 	}
 	swap := func() { p.now.Store(&next) }
+	if joins {
+		clear(sc.everRead) // what is read of a piece now is other records
+	}
 	if sc.spool == nil {
 		swap()
 		return
@@ -146,7 +149,11 @@ func (sc *Scanner) layoutOf(number int) (shard int, l piece.Layout, some bool) {
 	if sc.config.Sampled && now.Count(sc.pieces.Starts[number], sc.pieces.Starts[number+1]) == 0 {
 		return 0, l, false
 	}
-	shard, l = sc.config.layoutWith(now, number)
+	part := piece.Part(now)
+	if len(now) == 1 {
+		part = now[0].Part // it is asked for each record
+	}
+	shard, l = sc.config.layoutWith(part, number)
 	return shard, l, true
 }
 

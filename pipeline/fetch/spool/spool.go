@@ -229,6 +229,7 @@ func (p *Spool) Change(swap func(), by func(shard int, gone []atomic.Uint64) (mo
 	for _, s := range p.order {
 		s.left.Add(by(s.shard, s.gone))
 	}
+	clear(p.ever) // what is decoded now is decoded for other records
 	swap()
 }
 
