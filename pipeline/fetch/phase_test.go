@@ -133,3 +133,33 @@ func TestWhatTwoEpochsWantOfAPieceIsReadOnceForEach(t *testing.T) {
 		})
 	}
 }
+
+// A piece that is on its way for one epoch comes without what another one wants of it, which
+// is then read as well: nobody gets a record that is not there, or waits for ever.
+func TestAPieceThatIsOnItsWayForOneEpochIsBroughtAgainForAnother(t *testing.T) {
+	d := fetchtest.Make(t, fetchtest.Shape{Shards: 1, Records: 40, MaxBytes: 3000})
+	store, made := fetchtest.HoldReads(t, d)
+	phases := phasesOf(d.Index, 2)
+	c := Config{MemoryBytes: 64 << 20, ReadTimeout: time.Minute, PieceBytes: 1 << 20, PieceRecords: 64, Order: spoolReservoir}
+	c.Order.Sample = spec.Sample{Of: 2}
+	c.Part, c.released = phases[0].Part, fetchtest.Poison
+	f, err := newFetcher(d.Index, store, c)
+	require.NoError(t, err)
+	defer func() { require.NoError(t, f.Close()) }()
+	seqs := [2]fetchtest.List{ofPhase(phases[0], fetchtest.InOrder(d.Index)), ofPhase(phases[1], fetchtest.InOrder(d.Index))}
+	var wg sync.WaitGroup
+	for i, seq := range seqs {
+		r := f.OpenPhase(seq, phases[i])
+		wg.Go(func() {
+			assert.NoError(t, fetchtest.ReadEqual(d, r, seq, 7))
+			r.Close()
+		})
+		// The second one comes when the first one's piece is on its way, and waits for it.
+		require.Eventually(t, func() bool { return f.Stats().Waits == uint64(i+1) }, time.Minute, time.Millisecond)
+	}
+	require.EqualValues(t, 1, f.Stats().LoadsInFlight)
+	store.Release()
+	wg.Wait()
+	require.EqualValues(t, 2, f.Stats().PiecesRead)
+	require.NotEmpty(t, made.Reads)
+}
