@@ -163,7 +163,7 @@ func (c *collector) Collect(out chan<- prometheus.Metric) {
 // sample takes no interval of the rates that status shows.
 func (t *tree) sample() *sample {
 	s := &sample{view: t.view.Load(), times: t.recorder.now()}
-	s.Records, s.Pipeline = t.records, t.dataset.Status()
+	s.Records, s.Pipeline = t.view.Load().records, t.dataset.Status()
 	s.Traffic.SentBytes, s.Traffic.Reads = t.traffic.bytes.Load(), t.traffic.reads.Load()
 	s.Traffic.OpenHandles, s.Traffic.Opened = t.handles.count()
 	_, s.Errors = t.problems.snapshot()

@@ -60,7 +60,7 @@ type troubled struct {
 	err    error // nil: it does not come before the context ends
 }
 
-func (l troubled) open(seq fetch.Sequence) reader {
+func (l troubled) open(seq sequence) reader {
 	return troubledReader{memoryReader{l.memory, seq}, l}
 }
 

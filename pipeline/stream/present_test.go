@@ -202,7 +202,7 @@ func TestPresentingAllocatesNothing(t *testing.T) {
 // lendsWithout lends without making anything for it.
 type lendsWithout struct{ p *presented }
 
-func (l lendsWithout) open(seq fetch.Sequence) reader {
+func (l lendsWithout) open(seq sequence) reader {
 	return &quietReader{p: l.p, seq: seq, numbers: make([]uint64, 256)}
 }
 

@@ -27,7 +27,7 @@ var _ records = (*catalog.Catalog)(nil)
 
 // lender gives readers of record bytes; a *fetch.Fetcher is one, in an adapter.
 type lender interface {
-	open(seq fetch.Sequence) reader
+	open(seq sequence) reader
 }
 
 type reader interface {
@@ -38,7 +38,10 @@ type reader interface {
 
 type fetchLender struct{ f *fetch.Fetcher }
 
-func (l fetchLender) open(seq fetch.Sequence) reader { return l.f.Open(seq) }
+func (l fetchLender) open(seq sequence) reader {
+	e := seq.set.view.Epoch()
+	return l.f.OpenPhase(seq, fetch.Phase{Number: e.Phase(), Part: e.Part()})
+}
 
 // Source makes the streams of a dataset from its catalog, its fetcher and the buffers of
 // replies. It is safe for concurrent use.

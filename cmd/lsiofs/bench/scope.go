@@ -58,7 +58,7 @@ func newScope(ctx context.Context, d *pipeline.Dataset, memory int64) (*scope, e
 	_, s.files = c.Unpacker().(unpack.Foldered)
 	s.games = c.Format().Name == "lc0" && c.Format().As == ""
 	if s.records == 0 {
-		return nil, fmt.Errorf("--split %s leaves no records: there is nothing to measure", d.Spec().Order.Split.Part)
+		return nil, fmt.Errorf("--split %s and --sample %s leave no records: there is nothing to measure", d.Spec().Order.Split.Part, d.Spec().Order.Sample)
 	}
 	if len(c.Format().Arrays) > 0 {
 		return nil, fmt.Errorf("bench reads shards as files, to compare with, and those of --array are put together from several: measure one of the arrays")

@@ -29,9 +29,10 @@ type Report struct {
 	Damaged          []string `json:"damaged"`
 	// Damages counts what was left out, by reason.
 	Damages      map[string]uint64 `json:"damages_by_reason,omitempty"`
-	Games        *Games            `json:"games,omitempty"` // of lc0
-	Records      uint64            `json:"records"`         // that the split leaves
-	Split        *splitInfo        `json:"split,omitempty"` // nil: none
+	Games        *Games            `json:"games,omitempty"`  // of lc0
+	Records      uint64            `json:"records"`          // that the split leaves, of a sample of the epoch
+	Split        *splitInfo        `json:"split,omitempty"`  // nil: none
+	Sample       *sampleInfo       `json:"sample,omitempty"` // nil: none
 	EntryPoints  uint64            `json:"entry_points"`
 	RawBytes     int64             `json:"raw_bytes"`
 	DecodedBytes int64             `json:"decoded_bytes"`
@@ -68,6 +69,15 @@ type splitInfo struct {
 	By           spec.SplitBy `json:"by"`
 	WholeRecords uint64       `json:"whole_records"`
 	WholeBytes   int64        `json:"whole_stream_bytes"`
+}
+
+// sampleInfo is a sample, the epoch that is looked at, and the dataset that it is of.
+type sampleInfo struct {
+	Of           uint64 `json:"of"`
+	Seed         uint64 `json:"seed"`
+	Epoch        uint64 `json:"epoch"`
+	WholeRecords uint64 `json:"whole_records"`
+	WholeBytes   int64  `json:"whole_stream_bytes"`
 }
 
 // Bucket counts records of FromBytes ≤ size < ToBytes.
@@ -114,8 +124,11 @@ func Dataset(ctx context.Context, d *pipeline.Dataset) (Report, error) {
 		Records: d.Records(), StreamBytes: d.StreamBytes(),
 		Shuffle: s.Order.Shuffle, Workers: s.Deal.Workers, Storage: d.Status().Storage,
 	}
-	if split := s.Order.Split; d.Part() != nil {
+	if split := s.Order.Split; split.Or() != (spec.Split{}) {
 		i.Split = &splitInfo{split.Part.String(), split.Seed, split.By, c.Records(), c.StreamBytes()}
+	}
+	if sample := s.Order.Sample; sample.Or() != (spec.Sample{}) {
+		i.Sample = &sampleInfo{sample.Of, sample.Seed, s.Epoch, c.Records(), c.StreamBytes()}
 	}
 	for n := range c.Shards() {
 		shard := c.Shard(n)

@@ -4,16 +4,17 @@ import (
 	"github.com/lsiofs/lsiofs/pipeline/fetch/ahead"
 	"github.com/lsiofs/lsiofs/pipeline/fetch/budget"
 	"github.com/lsiofs/lsiofs/pipeline/fetch/loan"
+	"github.com/lsiofs/lsiofs/pipeline/fetch/piece"
 )
 
 // follow gives what looks ahead of a reader of a sequence.
-func (sc *Scanner) follow(seq loan.Sequence) ahead.Reader {
+func (sc *Scanner) follow(seq loan.Sequence, phase piece.Phase) ahead.Reader {
 	counts := sc.wanted
 	if sc.config.HoldsAll && sc.spool == nil {
 		counts = nil // all is kept, whoever wants it
 	}
 	r := ahead.NewReader(seq, counts, sc.config.LookaheadRecords)
-	r.Tell(sc.config.Plan.NewWalker(seq))
+	r.Tell(sc.config.Plan.NewPhaseWalker(seq, phase))
 	return r
 }
 
