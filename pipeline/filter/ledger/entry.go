@@ -106,3 +106,6 @@ func Parse(text []byte) (entries map[string]Entry, lines int, wholeBytes int64, 
 	}
 	return entries, lines, wholeBytes, nil
 }
+
+// Of says whether a result was made of that source by that filter.
+func (e *Entry) Of(source, filter Sum) bool { return e.Source == source && e.Filter == filter }

@@ -23,6 +23,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"sync"
 
 	"golang.org/x/sys/unix"
 )
@@ -39,11 +40,13 @@ const (
 	maxBytes = 4 << 30
 )
 
-// Ledger is the ledger of a directory. It is not for concurrent use; at most one is open
+// Ledger is the ledger of a directory. It is safe for concurrent use; at most one is open
 // at a time, in any process.
 type Ledger struct {
-	dir     string
-	lock    *os.File
+	dir  string
+	lock *os.File
+
+	mu      sync.Mutex
 	file    *os.File
 	bytes   int64 // of the whole lines in file
 	entries map[string]Entry
@@ -135,16 +138,24 @@ func globEscaped(path string) string {
 
 // Get gives the last entry of a path.
 func (l *Ledger) Get(path string) (Entry, bool) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
 	e, ok := l.entries[path]
 	return e, ok
 }
 
 // Paths are those that have entries, sorted.
-func (l *Ledger) Paths() []string { return slices.Sorted(maps.Keys(l.entries)) }
+func (l *Ledger) Paths() []string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return slices.Sorted(maps.Keys(l.entries))
+}
 
 // Add adds entries, which are durable when it returns. After an error of writing none of
 // them counts.
 func (l *Ledger) Add(entries ...Entry) error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
 	if l.err != nil {
 		return l.err
 	}
@@ -174,16 +185,18 @@ func (l *Ledger) Add(entries ...Entry) error {
 
 // Remove removes the entries of paths. It is durable when it returns.
 func (l *Ledger) Remove(paths ...string) error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
 	for _, p := range paths {
 		delete(l.entries, p)
 	}
 	return l.rewrite()
 }
 
-// rewrite writes the file anew.
+// rewrite writes the file anew. l.mu is held, or nobody else knows l.
 func (l *Ledger) rewrite() (err error) {
 	var text []byte
-	for _, path := range l.Paths() {
+	for _, path := range slices.Sorted(maps.Keys(l.entries)) {
 		e := l.entries[path]
 		text = e.AppendLine(text)
 	}
