@@ -50,7 +50,11 @@ func decide(source, filter ledger.Sum, f found) verdict {
 		return isOthers
 	case !f.known || !f.entry.Of(source, filter):
 		return isToDo
-	case f.presence == absent && f.entry.Result == ledger.Nothing, f.presence == aFile && f.entry.Result == f.sum:
+	case f.entry.Result == ledger.Nothing:
+		if f.presence == absent {
+			return isDone
+		}
+	case f.presence == aFile && f.entry.Result == f.sum:
 		return isDone
 	}
 	return isToDo

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"hash"
+	"io"
 	"os"
 	"time"
 
@@ -108,15 +109,20 @@ func (r *run) finish(ctx context.Context, d *draft, s *source, unitsIn, unitsOut
 
 // sound reads a draft as a mount will, and counts its records.
 func (r *run) sound(ctx context.Context, d *draft, s *source) (records uint64, err error) {
+	if records, err = r.scan(ctx, s, d.file, d.n); err != nil {
+		err = failed(ctx, s, fmt.Errorf("the result is no sound shard of format %s: %w", r.format.Format.Name, err))
+	}
+	return records, err
+}
+
+// scan counts the records of a shard, or of its result. Any damage is an error.
+func (r *run) scan(ctx context.Context, s *source, raw io.ReaderAt, sizeBytes int64) (records uint64, err error) {
 	count := func(unpack.Extent) error { records++; return nil }
-	sum, err := unpack.Scan(ctx, r.format.Unpacker, s.Codec, d.file, d.n, count, func() { records = 0 })
+	sum, err := unpack.Scan(ctx, r.format.Unpacker, s.Codec, raw, sizeBytes, count, func() { records = 0 })
 	if err == nil {
 		if lost := sum.Lost(); len(lost.First) > 0 {
 			err = lost.First[0]
 		}
 	}
-	if err != nil {
-		return 0, failed(ctx, s, fmt.Errorf("the result is no sound shard of format %s: %w", r.format.Format.Name, err))
-	}
-	return records, nil
+	return records, err
 }

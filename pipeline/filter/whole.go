@@ -24,10 +24,24 @@ func (r *run) whole(ctx context.Context, s *source) (x *result, err error) {
 		x, err = r.wholeOnce(ctx, s)
 		failure, ok := errors.AsType[*Failure](err)
 		if !ok || failure.Source {
-			break
+			return x, err
 		}
 	}
+	if damage := r.damageOf(ctx, s); err != nil && damage != nil {
+		return nil, damage // the filter can't be blamed
+	}
 	return x, err
+}
+
+// damageOf says in what a shard is damaged: a Failure, or nil.
+func (r *run) damageOf(ctx context.Context, s *source) error {
+	f, err := s.open()
+	if err != nil {
+		return err
+	}
+	defer func() { _ = f.Close() }() // it is only read
+	_, err = r.scan(ctx, s, f, s.Object.SizeBytes)
+	return damaged(ctx, s, err)
 }
 
 func (r *run) wholeOnce(ctx context.Context, s *source) (*result, error) {
