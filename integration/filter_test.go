@@ -151,3 +151,39 @@ func TestExampleFilterRescoresGamesByDirectoriesAndByProcesses(t *testing.T) {
 		}
 	}
 }
+
+// The manual's own commands: the filter in Python of its protocol, and the command line of
+// lc0's rescorer, in whose place stands a program that wants the same arguments.
+func TestTheManualsFiltersRun(t *testing.T) {
+	interpreter := python(t)
+	page, err := os.ReadFile(filepath.Join(manualDir, "filter.md"))
+	require.NoError(t, err)
+	programs := blocks(string(page), "python")
+	require.Len(t, programs, 1)
+	src, dst := t.TempDir(), filepath.Join(t.TempDir(), "upper")
+	require.NoError(t, os.WriteFile(filepath.Join(src, "a.txt"), []byte("one\ntwo"), 0o644))
+	toolOK(t, "filter", src, dst, "--by", "process", "--", interpreter, "-c", programs[0])
+	made, err := os.ReadFile(filepath.Join(dst, "a.txt"))
+	require.NoError(t, err)
+	require.Equal(t, "ONE\nTWO\n", string(made))
+
+	var line string
+	for _, block := range blocks(string(page), "") {
+		if strings.Contains(block, "rescorer rescore") {
+			line = strings.ReplaceAll(block, "\\\n", " ")
+		}
+	}
+	games, bin := t.TempDir(), t.TempDir()
+	require.NoError(t, os.WriteFile(filepath.Join(bin, "rescorer"), []byte(`#!/bin/sh -e
+test "$1 $4 $5" = "rescore --delete-files=false --syzygy-paths=/tb"
+cp "${2#--input=}"/* "${3#--output=}"/
+`), 0o755))
+	packed := gzipMember(lc0Game(rand.New(rand.NewPCG(1, 1)), 3))
+	require.NoError(t, os.WriteFile(filepath.Join(games, "training.1.gz"), packed, 0o644))
+	rescored := filepath.Join(t.TempDir(), "rescored")
+	line = strings.NewReplacer("lsiofs ", "", "/games", games, "/rescored", rescored, " --watch", "").Replace(line)
+	shell(t, `PATH="$1:$PATH"; shift; exec "$@"`, append([]string{bin, lsiofs}, strings.Fields(line)...)...)
+	made, err = os.ReadFile(filepath.Join(rescored, "training.1.gz"))
+	require.NoError(t, err)
+	require.Equal(t, packed, made)
+}

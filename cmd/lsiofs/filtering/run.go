@@ -10,6 +10,7 @@ import (
 	"github.com/lsiofs/lsiofs/cmd/lsiofs/terminal"
 	"github.com/lsiofs/lsiofs/pipeline/filter"
 	"github.com/lsiofs/lsiofs/pipeline/filter/command"
+	"github.com/lsiofs/lsiofs/pipeline/filter/units"
 )
 
 // Summary is what there is to say at the end, and with --watch after each look that led to
@@ -60,7 +61,7 @@ func Run(ctx context.Context, c filter.Config, u *terminal.UI) error {
 func coded(err error) error {
 	var shards *filter.NoShardsError
 	switch {
-	case errors.Is(err, command.ErrNotFound), errors.Is(err, filter.ErrPlaces):
+	case errors.Is(err, command.ErrNotFound), errors.Is(err, filter.ErrPlaces), errors.Is(err, units.ErrWhole):
 		return exit.With(exit.Usage, err)
 	case errors.As(err, &shards):
 		return exit.With(exit.Dataset, err)
