@@ -65,6 +65,18 @@ class Torch(mounted.Case):
                 samples += BATCH
         self.assertEqual(numbers(seen), self.want[0])
 
+    def test_a_mount_that_is_made_of_a_state_goes_on_twice(self):
+        seen, samples, data = [], 0, self.data
+        for ranks, workers, steps in (2, 2, 7), (3, 1, 5), (1, 3, None):
+            loaders = [iter(self.loader(data.torch(target, rank=r, ranks=ranks), workers)) for r in range(ranks)]
+            for batch in itertools.islice(in_turn(loaders), None if steps is None else steps * ranks):
+                seen.append(batch)
+                samples += BATCH
+            saved = data.state_dict(samples)
+            del loaders
+            data = self.mount(mounted.make_jsonl, resume=saved)  # its batch is the state's
+        self.assertEqual(numbers(seen), self.want[0])
+
     def test_workers_may_be_forked_or_spawned_and_persist(self):
         for method in "fork", "spawn":
             for persistent in False, True:

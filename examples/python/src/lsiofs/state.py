@@ -26,7 +26,11 @@ def document(checkpoint: Mapping[str, Any], position: Position) -> dict[str, Any
         raise StateError(f"epoch {position.epoch}, samples {position.samples}: neither can be negative")
     order = dict(checkpoint["order"])
     taken = {"batch": order["batch"], "consumed": [position.samples]}
-    return {"version": checkpoint["version"], "dataset": checkpoint["dataset"], "order": order, "epoch": position.epoch, "done": [taken]}
+    # The last entry is how the mount deals. A mount that resumes from the state takes its batch from
+    # there: dealt by another one, the samples of a DataLoader's batches would not be the next ones.
+    last = checkpoint["done"][-1]
+    deals = {**last, "consumed": [0] * len(last["consumed"])}
+    return {"version": checkpoint["version"], "dataset": checkpoint["dataset"], "order": order, "epoch": position.epoch, "done": [taken, deals]}
 
 
 def position(saved: Any, checkpoint: Mapping[str, Any]) -> Position:
