@@ -248,8 +248,11 @@ func (r *run) lose(s *source, err error) error {
 			c.Failed++
 		}
 	})
-	if news || !r.Watch {
+	switch {
+	case !r.Watch:
 		r.warnOf(failure, "left out")
+	case news:
+		r.warnOf(failure, "left out; tried again when it changes, and now and then")
 	}
 	return nil
 }

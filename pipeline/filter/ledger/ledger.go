@@ -224,6 +224,11 @@ func (l *Ledger) rewrite() (err error) {
 
 // Close closes the files, and lets another filter write there.
 func (l *Ledger) Close() (err error) {
+	if l.lock != nil {
+		// A process that is being started right now has the file, too, until its program
+		// begins: closing alone would leave it locked.
+		_ = unix.Flock(int(l.lock.Fd()), unix.LOCK_UN) // an error: it was not locked
+	}
 	for _, f := range []*os.File{l.file, l.lock} {
 		if f != nil {
 			err = errors.Join(err, f.Close())

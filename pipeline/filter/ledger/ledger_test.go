@@ -173,8 +173,8 @@ func FuzzParse(f *testing.F) {
 			e, err := ParseLine(line[:len(line)-1])
 			require.NoError(t, err)
 			again = e.AppendLine(again)
-			require.False(t, strings.HasPrefix(filepath.Clean("/root/"+e.Path), "/root/..") || !strings.HasPrefix(filepath.Join("/root", e.Path), "/root/"))
+			require.True(t, strings.HasPrefix(filepath.Join("/root", e.Path), "/root/"), "a path stays below its directory")
 		}
-		require.Equal(t, text[:whole], again)
+		require.Equal(t, string(text[:whole]), string(again))
 	})
 }
