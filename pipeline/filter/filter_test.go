@@ -502,3 +502,46 @@ func TestDecide(t *testing.T) {
 		require.Equal(t, tt.want, decide(a, b, tt.found), name)
 	}
 }
+
+// A run that is interrupted, or whose program hangs, ends, and leaves no file behind.
+func TestARunThatEndsEarlyLeavesNothing(t *testing.T) {
+	t.Parallel()
+	for by, argv := range map[By][]string{
+		ByPipe: {"sleep", "3600"}, ByDirs: {"sh", "-c", "sleep 3600", "{in}", "{out}"}, ByProcess: {"sleep", "3600"},
+	} {
+		for _, hangs := range []bool{true, false} {
+			w := newWorld(t, map[string]string{"a.txt": "one\n", "b.txt": "two\n"})
+			c := w.config(by, argv...)
+			ctx, cancel := context.WithCancel(context.Background())
+			if hangs {
+				c.Timeout = 10 * time.Millisecond
+			} else {
+				time.AfterFunc(1500*time.Millisecond, cancel) // whatever it does by then
+			}
+			require.NoError(t, c.Validate())
+			_, err := Run(ctx, c)
+			if hangs {
+				require.ErrorContains(t, err, "longer than --timeout")
+			} else {
+				require.ErrorIs(t, err, context.Canceled)
+			}
+			cancel()
+			require.Empty(t, w.made())
+		}
+	}
+}
+
+// A unit that is too large is named, and left out where that is wanted.
+func TestALargeUnitIsNamed(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, map[string]string{"a.txt": "one\nlonger than ten\ntwo\n"})
+	c := w.config(ByProcess, upper...)
+	c.UnitBytes = 10
+	_, err := w.run(c)
+	require.ErrorContains(t, err, "a.txt/1: it has 16 bytes, of at most 10: raise --unit-bytes")
+	c.OnFailed = FailedSkip
+	counts, err := w.run(c)
+	require.NoError(t, err)
+	require.Equal(t, uint64(1), counts.UnitsLost)
+	require.Equal(t, map[string]string{"a.txt": "ONE\nTWO\n"}, w.made())
+}
