@@ -1,0 +1,227 @@
+package filter
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"golang.org/x/sync/errgroup"
+
+	"github.com/lsiofs/lsiofs/pipeline/filter/command"
+	"github.com/lsiofs/lsiofs/pipeline/filter/protocol"
+	"github.com/lsiofs/lsiofs/pipeline/filter/units"
+)
+
+// servers are the processes that run for long. Each is started when it is needed first,
+// and after one has failed. It is safe for concurrent use.
+type servers struct {
+	program *command.Program
+	slots   chan *command.Server // nil: none runs
+}
+
+func newServers(p *command.Program, n int) *servers {
+	s := &servers{program: p, slots: make(chan *command.Server, n)}
+	for range n {
+		s.slots <- nil
+	}
+	return s
+}
+
+// ask gives a unit to a process that is free.
+func (s *servers) ask(ctx context.Context, shard, name string, data []byte, mostBytes int64) (reply protocol.Reply, err error) {
+	var server *command.Server
+	select {
+	case server = <-s.slots:
+	case <-ctx.Done():
+		return reply, ctx.Err()
+	}
+	defer func() { s.slots <- server }()
+	if server == nil {
+		if server, err = s.program.Serve(ctx, shard); err != nil {
+			server = nil
+			return reply, err
+		}
+	}
+	if reply, err = server.Ask(ctx, shard, name, data, mostBytes); err != nil {
+		server.Kill()
+		server = nil
+	}
+	return reply, err
+}
+
+// close ends the processes, which nobody asks any more. An error says that one has ended
+// badly, after it had answered everything.
+func (s *servers) close(ctx context.Context) (err error) {
+	var g errgroup.Group
+	for range cap(s.slots) {
+		if server := <-s.slots; server != nil {
+			g.Go(func() error { return server.Close(ctx) })
+		}
+	}
+	if err = g.Wait(); ctx.Err() != nil {
+		return nil
+	}
+	return err
+}
+
+// outcome is what a unit has become.
+type outcome struct {
+	unit    units.Unit
+	member  []byte
+	dropped bool
+	err     error
+}
+
+// served filters a shard's units by processes that run for long: several units at a time,
+// and the results in the units' order.
+func (r *run) served(ctx context.Context, s *source) (x *result, err error) {
+	f, err := s.open()
+	if err != nil {
+		return nil, err
+	}
+	defer func() { _ = f.Close() }() // it is only read
+	d, err := r.newDraft()
+	if err != nil {
+		return nil, err
+	}
+	w, err := r.cutter.NewWriter(s.Codec, d)
+	if err != nil {
+		d.discard()
+		return nil, err
+	}
+	order := make(chan chan outcome, cap(r.tokens)) // as many as there are tokens
+	g, gctx := errgroup.WithContext(ctx)
+	g.Go(func() error {
+		defer close(order)
+		err := r.cutter.Each(gctx, s.name(), s.Codec, f, s.Object.SizeBytes, func(u units.Unit) error {
+			select {
+			case r.tokens <- struct{}{}:
+			case <-gctx.Done():
+				return gctx.Err()
+			}
+			one := make(chan outcome, 1)
+			order <- one
+			g.Go(func() error {
+				one <- r.unit(gctx, s, u)
+				return nil
+			})
+			return nil
+		})
+		return damaged(gctx, s, err)
+	})
+	var in, out, lost uint64
+	for one := range order { // to its end, whatever comes: each has a token
+		o := <-one
+		<-r.tokens
+		in++
+		if err == nil {
+			if err = r.put(w, o, &out, &lost); err != nil {
+				cause := err
+				g.Go(func() error { return cause }) // ends the others
+			}
+		}
+	}
+	if waited := g.Wait(); err == nil {
+		err = waited
+	}
+	if err == nil {
+		err = w.Close()
+	}
+	if err == nil {
+		err = s.unchanged(f)
+	}
+	if err == nil {
+		err = noneLeft(s, in, out, lost)
+	}
+	if err = d.or(err); err != nil {
+		d.discard()
+		return nil, err
+	}
+	return r.finish(ctx, d, s, in, out)
+}
+
+// noneLeft is an error where nothing is left of a shard, and not because the filter wanted
+// it so.
+func noneLeft(s *source, in, out, lost uint64) error {
+	if out > 0 || lost == 0 {
+		return nil
+	}
+	return &Failure{Shard: s.name(), Err: fmt.Errorf("nothing is left of it: the filter failed on %d of its %d units", lost, in)}
+}
+
+// put writes what a unit has become, and counts it: among out where it is kept, among lost
+// where the filter failed on it.
+func (r *run) put(w *units.Writer, o outcome, out, lost *uint64) error {
+	switch {
+	case o.err != nil:
+		*lost++
+		return r.loseUnit(o.err)
+	case o.dropped:
+		return nil
+	}
+	*out++
+	return w.Write(o.unit, o.member)
+}
+
+// unit asks for one unit, and once more where that fails.
+func (r *run) unit(ctx context.Context, s *source, u units.Unit) (o outcome) {
+	o.unit = u
+	data, err := []byte(nil), u.Err
+	if err == nil {
+		data, err = r.cutter.Data(u)
+	}
+	if err != nil {
+		o.err = unitDamaged(s, u, err)
+		return o
+	}
+	for range tries {
+		var reply protocol.Reply
+		reply, err = r.servers.ask(ctx, s.name(), u.Name, data, r.UnitBytes)
+		switch {
+		case err != nil:
+		case reply.Status == protocol.Drop:
+			o.dropped = true
+			return o
+		case reply.Status == protocol.Failed:
+			err = errReply(reply)
+		default:
+			if o.member, _, err = r.cutter.FromData(reply.Body); err == nil {
+				return o
+			}
+			err = errRefused(err)
+		}
+		if ctx.Err() != nil || isHopeless(err) {
+			break
+		}
+	}
+	o.err = unitFailed(ctx, s, u, err)
+	return o
+}
+
+// unitFailed is a Failure of a unit. Of what would come again with every unit it is the
+// error itself.
+func unitFailed(ctx context.Context, s *source, u units.Unit, err error) error {
+	switch {
+	case ctx.Err() != nil:
+		return ctx.Err()
+	case isHopeless(err):
+		return &HopelessError{err}
+	}
+	return &Failure{Shard: s.name(), Unit: u.Name, Err: err}
+}
+
+// unitDamaged is a Failure of a unit that can't be read.
+func unitDamaged(s *source, u units.Unit, err error) error {
+	return &Failure{Shard: s.name(), Unit: u.Name, Err: err, Source: true}
+}
+
+// isHopeless says whether an error would come again with everything else.
+func isHopeless(err error) bool {
+	return errors.Is(err, command.ErrHandshake) || errors.Is(err, errStranger)
+}
+
+// HopelessError is what would come again with everything else: the program is no filter.
+type HopelessError struct{ Err error }
+
+func (e *HopelessError) Error() string { return "the command: " + e.Err.Error() }
+func (e *HopelessError) Unwrap() error { return e.Err }
