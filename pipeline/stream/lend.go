@@ -118,8 +118,8 @@ func fetchRecord(b []byte) {
 func (h *Handle) emitMapped(r *Reply, wk *walker, loan *fetch.Loan, pos *int64, to int64, most int) (keep bool, err error) {
 	if fetch.Faulted(func() { keep, err = h.emit(r, wk, loan, pos, to, most) }) {
 		keep, err = false, loan.Fault()
-	} else if err == nil {
-		err = loan.Check()
+	} else if altered := loan.Check(); altered != nil {
+		err = altered // what is wrong with the bytes follows from it
 	}
 	if err != nil {
 		wk.forgetRenamed() // it was made of bytes that are not to be believed

@@ -1,6 +1,7 @@
 package stream
 
 import (
+	"bytes"
 	"context"
 	"encoding/binary"
 	"errors"
@@ -268,4 +269,78 @@ func TestRowsThatFindNoRoomAreMadeAgain(t *testing.T) {
 	}
 	h.Close()
 	require.EqualValues(t, maxKeptBytes, src.kept.Load())
+}
+
+// lendsAltered lends each loan twice: first bytes in a mapped file that has been altered
+// meanwhile, then the right ones.
+type lendsAltered struct {
+	lendsWithout
+	lost error // what is said of the altered bytes
+}
+
+func (l lendsAltered) open(seq sequence) reader {
+	return &alteredReader{reader: l.lendsWithout.open(seq), lost: l.lost}
+}
+
+type alteredReader struct {
+	reader
+	lost  error
+	lends int
+}
+
+func (a *alteredReader) Lend(ctx context.Context, k uint64, n int, l *fetch.Loan) error {
+	a.lends++
+	l.Lender = alteredBytes{altered: a.lends%2 == 1, lost: a.lost}
+	err := a.reader.Lend(ctx, k, n, l)
+	if a.lends%2 == 1 {
+		for i, record := range l.Records {
+			l.Records[i] = make([]byte, len(record))
+		}
+	}
+	return err
+}
+
+type alteredBytes struct {
+	altered bool
+	lost    error
+}
+
+func (alteredBytes) Mapped() bool   { return true }
+func (alteredBytes) Leased() bool   { return true }
+func (b alteredBytes) Fault() error { return b.Check() }
+func (alteredBytes) Release()       {}
+func (b alteredBytes) Check() error {
+	if b.altered {
+		return b.lost
+	}
+	return nil
+}
+
+// That altered bytes make no row is told of the file, and not of the record, which may be
+// sound: of a copy that was lost the record is read again.
+func TestAlteredBytesThatMakeNoRowAreNotTheRecords(t *testing.T) {
+	for _, part := range []int{1000, 500} {
+		p := manyPresented(100, 1000)
+		p.refuses = func(record []byte) bool { return bytes.Count(record, []byte{0}) == len(record) }
+		for i, record := range p.bytes {
+			p.bytes[i] = append([]byte{1}, record...)
+		}
+		lost := fmt.Errorf("lost: %w", fetch.ErrReadAgain)
+		src := newSource(p, lendsAltered{lendsWithout{p}, lost})
+		set := src.Set(defaultView(t, 0, 100), nil)
+		want := naiveRows(p, 0, set)[Data]
+		off := int64(len(p.Prologue(100)))
+		h := set.Open(0, Data)
+		checkRead(t, h, want, off, part)
+		h.Close()
+		src.Close()
+
+		changed := errors.New("the file has changed")
+		src = newSource(p, lendsAltered{lendsWithout{p}, changed})
+		h = src.Set(defaultView(t, 0, 100), nil).Open(0, Data)
+		var r Reply
+		require.Equal(t, changed, h.ReadAt(t.Context(), &r, off, part))
+		h.Close()
+		src.Close()
+	}
 }
