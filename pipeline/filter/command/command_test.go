@@ -282,3 +282,36 @@ func TestSums(t *testing.T) {
 		require.NotEqual(t, first, other)
 	}
 }
+
+// A process that ends may leave another one that has its stdin and never reads it.
+func TestAStdinThatSomebodyElseHoldsStopsNobody(t *testing.T) {
+	p, _ := program(t, limit, "sh", "-c", "exec 3<&0; setsid sleep 600 <&3 >/dev/null 2>&1 & echo $! >&2; printf LSIOFSF1; exit 3")
+	var held lastSaid
+	p.said = held.say
+	s, err := p.Serve(context.Background(), "shard")
+	require.NoError(t, err)
+	_, err = s.Ask(context.Background(), "shard", "unit", make([]byte, 1<<20), 1<<20)
+	require.ErrorContains(t, err, "exit status 3")
+	s.Kill()
+	require.NoError(t, unix.Kill(held.number(t), unix.SIGKILL), "it held the stdin until now")
+}
+
+// lastSaid keeps the last line.
+type lastSaid struct {
+	mu   sync.Mutex
+	line string
+}
+
+func (l *lastSaid) say(_, line string) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.line = line
+}
+
+func (l *lastSaid) number(t *testing.T) int {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	n, err := strconv.Atoi(l.line)
+	require.NoError(t, err)
+	return n
+}

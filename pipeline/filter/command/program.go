@@ -161,7 +161,7 @@ func (s *Server) exchange(ctx context.Context, message [][]byte, read func() err
 	within := s.process.limit(s.timeout)
 	going := context.AfterFunc(ctx, s.process.Stop)
 	written := make(chan error, 1)
-	go func() { // ends when the process reads on, or has been stopped
+	go func() { // ends when the process reads on, or has ended (waitFor)
 		var err error
 		for _, m := range message {
 			if err == nil {
@@ -175,7 +175,7 @@ func (s *Server) exchange(ctx context.Context, message [][]byte, read func() err
 		s.broken = true
 		s.process.Stop()
 	}
-	if writeErr := <-written; err == nil && writeErr != nil {
+	if writeErr := s.waitFor(written); err == nil && writeErr != nil {
 		s.broken = true
 		err = fmt.Errorf("it answered, and did not read the unit: %w", writeErr)
 	}
@@ -196,6 +196,18 @@ func (s *Server) exchange(ctx context.Context, message [][]byte, read func() err
 		return errors.New("no whole answer: it ended, with exit status 0")
 	}
 	return err
+}
+
+// waitFor gives the error of writing. Once the process has ended, whatever it has started
+// and left may hold its stdin, and never read it: writing ends then, too.
+func (s *Server) waitFor(written <-chan error) error {
+	select {
+	case err := <-written:
+		return err
+	case <-s.process.ended:
+	}
+	_ = s.in.SetWriteDeadline(time.Now()) // an error: it is closed
+	return <-written
 }
 
 // Close ends the process by closing its stdin, and says whether it has ended well. It may
