@@ -121,8 +121,8 @@ func (r *run) served(ctx context.Context, s *source) (x *result, err error) {
 			}
 		}
 	}
-	if waited := g.Wait(); err == nil {
-		err = waited
+	if waited := g.Wait(); waited != nil {
+		err = waited // the first one: that of a unit which was given up may follow from it
 	}
 	if err == nil {
 		err = w.Close()
