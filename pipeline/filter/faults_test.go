@@ -3,6 +3,10 @@ package filter
 import (
 	"archive/tar"
 	"bytes"
+	"errors"
+	"os"
+	"path/filepath"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -47,4 +51,58 @@ func TestADamagedTarOfGamesIsLeftOutAlone(t *testing.T) {
 	require.Equal(t, uint64(1), counts.Failed)
 	require.Contains(t, w.made(), "b.tar")
 	require.Len(t, w.made(), 1)
+}
+
+// What nothing that is filtered is to blame for ends the run, whatever is left out otherwise.
+func TestAProgramThatIsNoFilterOrIsGoneEndsTheRun(t *testing.T) {
+	t.Parallel()
+	for name, tt := range map[string]struct {
+		by     By
+		each   Each
+		script string
+		err    string
+	}{
+		"gone, pipe":           {ByPipe, EachShard, `rm -f "$0"; exit 3`, "nothing more can be filtered until it starts again"},
+		"gone, dirs":           {ByDirs, EachUnit, `rm -f "$0"; exit 3`, "nothing more can be filtered until it starts again"},
+		"gone, process":        {ByProcess, EachUnit, `rm -f "$0"; printf LSIOFSF1; exit 3`, "nothing more can be filtered until it starts again"},
+		"no protocol, shards":  {ByProcess, EachShard, "exit 0", "has to answer LSIOFSF1"},
+		"strange names, whole": {ByDirs, EachShard, `echo x > "$2/other"`, `it made "other" in {out}`},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			script := filepath.Join(t.TempDir(), "filter")
+			require.NoError(t, os.WriteFile(script, []byte("#!/bin/sh\n"+tt.script+"\n"), 0o755))
+			w := newWorld(t, map[string]string{"a.txt": "1\n", "b.txt": "2\n"})
+			c := w.config(tt.by, script, "{in}", "{out}")
+			c.Each, c.OnFailed = tt.each, FailedSkip
+			_, err := w.run(c)
+			_, ok := errors.AsType[*HopelessError](err)
+			require.True(t, ok, "%v", err)
+			require.ErrorContains(t, err, tt.err)
+			require.Empty(t, w.made())
+		})
+	}
+}
+
+// A program that crashes on everything is not started for ever; one that answers now and
+// then goes on.
+func TestAProgramThatOnlyCrashesEndsTheRun(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, map[string]string{"a.txt": strings.Repeat("die\n", leastCrashes)})
+	c := w.config(ByProcess, upper...)
+	c.Processes, c.OnFailed = 1, FailedSkip
+	counts, err := w.run(c)
+	_, ok := errors.AsType[*HopelessError](err)
+	require.True(t, ok, "%v", err)
+	require.ErrorContains(t, err, "100 times in a row, the last time on a.txt/")
+	require.Less(t, counts.UnitsLost, uint64(leastCrashes/tries), "the last one ends the run")
+	require.Empty(t, w.made())
+
+	w = newWorld(t, map[string]string{"a.txt": strings.Repeat(strings.Repeat("die\n", 30)+"a\n", 4)})
+	c = w.config(ByProcess, upper...)
+	c.Processes, c.OnFailed = 1, FailedSkip
+	counts, err = w.run(c)
+	require.NoError(t, err)
+	require.Equal(t, uint64(120), counts.UnitsLost)
+	require.Equal(t, map[string]string{"a.txt": "A\nA\nA\nA\n"}, w.made())
 }

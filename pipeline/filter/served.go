@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"sync/atomic"
 
 	"golang.org/x/sync/errgroup"
 
@@ -17,10 +18,18 @@ import (
 type servers struct {
 	program *command.Program
 	slots   chan *command.Server // nil: none runs
+	crashes atomic.Int64         // since the last answer of any of them
+	most    int64                // crashes, after which none is started any more
 }
 
+// leastCrashes is how many crashes in a row, without one answer, show that a program does
+// not crash on some units, but on all: these are fifty, each of them asked for twice.
+const leastCrashes = 100
+
+// newServers makes n servers, of which all may crash a few times for one reason: there are
+// more crashes before they are given up.
 func newServers(p *command.Program, n int) *servers {
-	s := &servers{program: p, slots: make(chan *command.Server, n)}
+	s := &servers{program: p, slots: make(chan *command.Server, n), most: max(leastCrashes, 4*int64(n))}
 	for range n {
 		s.slots <- nil
 	}
@@ -36,18 +45,33 @@ func (s *servers) ask(ctx context.Context, shard, name string, data []byte, most
 		return reply, ctx.Err()
 	}
 	defer func() { s.slots <- server }()
+	if n := s.crashes.Load(); n >= s.most {
+		return reply, fmt.Errorf("%w: %d times in a row", errCrashes, n)
+	}
 	if server == nil {
 		if server, err = s.program.Serve(ctx, shard); err != nil {
 			server = nil
 			return reply, err
 		}
 	}
-	if reply, err = server.Ask(ctx, shard, name, data, mostBytes); err != nil {
-		server.Kill()
-		server = nil
+	if reply, err = server.Ask(ctx, shard, name, data, mostBytes); err == nil {
+		s.crashes.Store(0)
+		return reply, nil
+	}
+	server.Kill()
+	server = nil
+	if ctx.Err() != nil {
+		return reply, err
+	}
+	if n := s.crashes.Add(1); n >= s.most {
+		err = fmt.Errorf("%w: %d times in a row, the last time on %s: %w: try it by hand on one unit (lsiofs help filter)", errCrashes, n, name, err)
 	}
 	return reply, err
 }
+
+// errCrashes is wrapped by errors about a program that has answered nothing for long. Asked
+// for more, it would only be started again and again.
+var errCrashes = errors.New("it crashes on all that it is given")
 
 // close ends the processes, which nobody asks any more. An error says that one has ended
 // badly, after it had answered everything.
@@ -217,10 +241,16 @@ func unitDamaged(s *source, u units.Unit, err error) error {
 
 // isHopeless says whether an error would come again with everything else.
 func isHopeless(err error) bool {
-	return errors.Is(err, command.ErrHandshake) || errors.Is(err, errStranger)
+	for _, hopeless := range []error{command.ErrStart, command.ErrHandshake, errStranger, errCrashes} {
+		if errors.Is(err, hopeless) {
+			return true
+		}
+	}
+	return false
 }
 
-// HopelessError is what would come again with everything else: the program is no filter.
+// HopelessError is what would come again with everything else: the program is no filter,
+// or can't be started.
 type HopelessError struct{ Err error }
 
 func (e *HopelessError) Error() string { return "the command: " + e.Err.Error() }

@@ -65,8 +65,10 @@ func (r *run) wholeOnce(ctx context.Context, s *source) (*result, error) {
 		err = errors.Join(r.wholeByProcess(ctx, s, f, d), f.Close())
 	}
 	if err = d.or(err); err != nil && d.err == nil {
-		if err = failed(ctx, s, err); isHopeless(err) {
-			err = &HopelessError{err}
+		if ctx.Err() == nil && isHopeless(err) {
+			err = &HopelessError{err} // of no one shard: it would come again with each
+		} else {
+			err = failed(ctx, s, err)
 		}
 	}
 	if err == nil {

@@ -50,7 +50,7 @@ func start(p *Program, argv []string, stdin *os.File, about string, mergeStdout 
 	x.cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL}
 	errRead, errWrite, err := os.Pipe()
 	if err != nil {
-		return nil, errors.Join(err, closeAll(stdin))
+		return nil, errors.Join(notStarted(argv, err), closeAll(stdin))
 	}
 	x.cmd.Stdin, x.cmd.Stderr, x.cmd.Stdout = nil, errWrite, errWrite
 	if stdin != nil {
@@ -59,7 +59,7 @@ func start(p *Program, argv []string, stdin *os.File, about string, mergeStdout 
 	var outWrite *os.File
 	if !mergeStdout {
 		if x.Stdout, outWrite, err = os.Pipe(); err != nil {
-			return nil, errors.Join(err, closeAll(stdin, errRead, errWrite))
+			return nil, errors.Join(notStarted(argv, err), closeAll(stdin, errRead, errWrite))
 		}
 		x.cmd.Stdout = outWrite
 	}
@@ -67,11 +67,19 @@ func start(p *Program, argv []string, stdin *os.File, about string, mergeStdout 
 	_ = closeAll(stdin, errWrite, outWrite) // the process has its own
 	if err != nil {
 		_ = closeAll(errRead, x.Stdout)
-		return nil, fmt.Errorf("start %s: %w", argv[0], err)
+		return nil, notStarted(argv, err)
 	}
 	x.lines = newLines(errRead, p.said, about)
 	go x.reap(errRead)
 	return x, nil
+}
+
+// ErrStart is wrapped by errors about a program that can't be started (any more), which
+// what it is given is not to blame for.
+var ErrStart = errors.New("nothing more can be filtered until it starts again")
+
+func notStarted(argv []string, err error) error {
+	return fmt.Errorf("start %s: %w: %w", argv[0], err, ErrStart)
 }
 
 func closeAll(files ...*os.File) (err error) {

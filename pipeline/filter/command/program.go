@@ -126,7 +126,7 @@ type Server struct {
 func (p *Program) Serve(ctx context.Context, about string) (*Server, error) {
 	read, write, err := os.Pipe()
 	if err != nil {
-		return nil, err
+		return nil, notStarted(p.argv, err)
 	}
 	x, err := start(p, p.argv, read, about, false)
 	if err != nil {
