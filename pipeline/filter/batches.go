@@ -70,9 +70,9 @@ func (r *run) single(ctx context.Context, i item, o outcome) (*result, error) {
 		return nil, err
 	}
 	w, err := r.cutter.NewWriter(i.source.Codec, d)
-	var out, lost uint64
+	t := tally{in: 1, cut: true}
 	if err == nil {
-		err = r.put(w, o, &out, &lost)
+		err = r.put(w, o, &t)
 	}
 	if err == nil {
 		err = w.Close()
@@ -87,7 +87,7 @@ func (r *run) single(ctx context.Context, i item, o outcome) (*result, error) {
 		d.discard()
 		return nil, err
 	}
-	return r.finish(ctx, d, i.source, 1, out)
+	return r.finish(ctx, d, i.source, t)
 }
 
 // batchesOf filters the units of one shard.
@@ -102,12 +102,12 @@ func (r *run) batchesOf(ctx context.Context, s *source) (*result, error) {
 		return nil, err
 	}
 	w, err := r.cutter.NewWriter(s.Codec, d)
-	var in, out, lost uint64
+	t := tally{cut: true}
 	if err == nil {
 		b := newBatch(r)
 		b.put = func(_ item, o outcome) error {
-			in++
-			return r.put(w, o, &out, &lost)
+			t.in++
+			return r.put(w, o, &t)
 		}
 		err = r.cutter.Each(ctx, s.name(), s.Codec, f, s.Object.SizeBytes, func(u units.Unit) error { return b.add(ctx, item{u, s}) })
 		if err == nil {
@@ -123,13 +123,13 @@ func (r *run) batchesOf(ctx context.Context, s *source) (*result, error) {
 		err = s.unchanged(f)
 	}
 	if err == nil {
-		err = noneLeft(s, in, out, lost)
+		err = noneLeft(s, t)
 	}
 	if err = d.or(err); err != nil {
 		d.discard()
 		return nil, err
 	}
-	return r.finish(ctx, d, s, in, out)
+	return r.finish(ctx, d, s, t)
 }
 
 // batch collects units, and calls put for each, in their order, once the program has run.
@@ -197,7 +197,7 @@ func (r *run) batch(ctx context.Context, items []item, put func(item, outcome) e
 		case err != nil:
 			o.err = unitFailed(ctx, x.source, x.Unit, err)
 		default:
-			o.member, o.dropped, o.err = r.fromFile(ctx, d, x)
+			o = r.fromFile(ctx, d, x)
 		}
 		if err := put(x, o); err != nil {
 			return err
@@ -270,43 +270,46 @@ func about(items []item) string {
 
 // fromFile reads the result of a unit. One that the format refuses is asked for once more,
 // alone.
-func (r *run) fromFile(ctx context.Context, d dirs, x item) (member []byte, dropped bool, err error) {
-	member, dropped, refused := r.readFile(d, x)
-	if refused == nil {
-		return member, dropped, nil
+func (r *run) fromFile(ctx context.Context, d dirs, x item) outcome {
+	o := r.readFile(d, x)
+	if o.err == nil {
+		return o
 	}
 	again, err := r.runBatch(ctx, []item{x}, nil)
 	if again.root != "" {
 		defer again.remove()
 	}
 	if err == nil {
-		member, dropped, err = r.readFile(again, x)
-	} else if !r.isFilters(ctx, err) {
-		return nil, false, err
+		o = r.readFile(again, x)
+	} else if o.err = err; !r.isFilters(ctx, err) {
+		return o
 	}
-	if err != nil {
-		return nil, false, unitFailed(ctx, x.source, x.Unit, err)
+	if o.err != nil {
+		o.err = unitFailed(ctx, x.source, x.Unit, o.err)
 	}
-	return member, dropped, nil
+	return o
 }
 
-func (r *run) readFile(d dirs, x item) (member []byte, dropped bool, err error) {
+func (r *run) readFile(d dirs, x item) outcome {
+	o := outcome{unit: x.Unit}
 	f, err := d.get(x.File)
 	if err != nil || f == nil {
-		return nil, err == nil, err
+		o.dropped, o.err = err == nil, err
+		return o
 	}
 	defer func() { _ = f.Close() }() // it is only read
 	b, err := io.ReadAll(io.LimitReader(f, r.UnitBytes+1))
 	switch {
 	case err != nil:
-		return nil, false, err
 	case int64(len(b)) > r.UnitBytes:
-		return nil, false, fmt.Errorf("its result has more than %d bytes: raise --unit-bytes", r.UnitBytes)
+		err = fmt.Errorf("its result has more than %d bytes: raise --unit-bytes", r.UnitBytes)
+	default:
+		if o.member, o.records, err = r.cutter.FromFile(b); err != nil {
+			err = errRefused(err)
+		}
 	}
-	if member, _, err = r.cutter.FromFile(b); err != nil {
-		return nil, false, errRefused(err)
-	}
-	return member, false, nil
+	o.err = err
+	return o
 }
 
 // errRefused is of a result that is no unit.

@@ -106,3 +106,21 @@ func TestAProgramThatOnlyCrashesEndsTheRun(t *testing.T) {
 	require.Equal(t, uint64(120), counts.UnitsLost)
 	require.Equal(t, map[string]string{"a.txt": "A\nA\nA\nA\n"}, w.made())
 }
+
+// Samples with one key are one sample where they are neighbours: those that a filter makes
+// neighbours, or gives one key, are not put together.
+func TestUnitsAreNotReadAsOne(t *testing.T) {
+	t.Parallel()
+	shard := tarOf(t, member{"a.cls", "1"}, member{"b.cls", "2"}, member{"a.jpg", "3"})
+	for name, script := range map[string]string{
+		"the one between is dropped": `cp "$0"/* "$1"/; rm "$1"/000000001.tar`,
+		"renamed":                    `cd "$0"; for f in *; do tar -xf $f; mv *.cls x.cls 2>/dev/null; mv *.jpg x.jpg 2>/dev/null; tar -cf "$1"/$f x.*; rm x.*; done`,
+	} {
+		w := newWorld(t, map[string]string{"a.tar": shard})
+		c := w.config(ByDirs, "sh", "-c", script, "{in}", "{out}")
+		c.Format.Name = "tar"
+		_, err := w.run(c)
+		require.ErrorContains(t, err, "which together are read as 1: ", name)
+		require.Empty(t, w.made())
+	}
+}

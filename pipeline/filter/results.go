@@ -74,11 +74,11 @@ func (d *draft) discard() {
 }
 
 // finish checks a draft as its format reads it, and makes it durable. It ends the draft.
-func (r *run) finish(ctx context.Context, d *draft, s *source, unitsIn, unitsOut uint64) (x *result, err error) {
+func (r *run) finish(ctx context.Context, d *draft, s *source, t tally) (x *result, err error) {
 	x = &result{source: s, entry: ledger.Entry{
-		Source: s.sum, Filter: r.filterSum, Result: ledger.Nothing, UnitsIn: unitsIn, UnitsOut: unitsOut, Path: s.name(),
+		Source: s.sum, Filter: r.filterSum, Result: ledger.Nothing, UnitsIn: t.in, UnitsOut: t.out, Path: s.name(),
 	}}
-	if unitsOut == 0 {
+	if t.out == 0 {
 		d.discard()
 		return x, nil
 	}
@@ -93,6 +93,10 @@ func (r *run) finish(ctx context.Context, d *draft, s *source, unitsIn, unitsOut
 	}
 	if x.entry.Records, err = r.sound(ctx, d, s); err != nil {
 		return nil, err
+	}
+	if n := x.entry.Records; t.cut && n != t.records {
+		return nil, &Failure{Shard: s.name(), Err: fmt.Errorf(
+			"its units have become %d records, which together are read as %d: neighbours with one key are one sample: have the filter give each sample another key", t.records, n)}
 	}
 	// The time is the source's, so that what was newer stays newer.
 	at := time.Unix(0, s.Object.Version.ModTimeNanos)

@@ -92,8 +92,16 @@ func (s *servers) close(ctx context.Context) (err error) {
 type outcome struct {
 	unit    units.Unit
 	member  []byte
+	records uint64 // of member
 	dropped bool
 	err     error
+}
+
+// tally counts the units of a shard.
+type tally struct {
+	in, out, lost uint64 // lost: the filter failed on them
+	records       uint64 // of those that are out
+	cut           bool   // it was filtered by units, so that records is known
 }
 
 // served filters a shard's units by processes that run for long: several units at a time,
@@ -133,13 +141,13 @@ func (r *run) served(ctx context.Context, s *source) (x *result, err error) {
 		})
 		return damaged(gctx, s, err)
 	})
-	var in, out, lost uint64
+	t := tally{cut: true}
 	for one := range order { // to its end, whatever comes: each has a token
 		o := <-one
 		<-r.tokens
-		in++
+		t.in++
 		if err == nil {
-			if err = r.put(w, o, &out, &lost); err != nil {
+			if err = r.put(w, o, &t); err != nil {
 				cause := err
 				g.Go(func() error { return cause }) // ends the others
 			}
@@ -155,35 +163,35 @@ func (r *run) served(ctx context.Context, s *source) (x *result, err error) {
 		err = s.unchanged(f)
 	}
 	if err == nil {
-		err = noneLeft(s, in, out, lost)
+		err = noneLeft(s, t)
 	}
 	if err = d.or(err); err != nil {
 		d.discard()
 		return nil, err
 	}
-	return r.finish(ctx, d, s, in, out)
+	return r.finish(ctx, d, s, t)
 }
 
 // noneLeft is an error where nothing is left of a shard, and not because the filter wanted
 // it so.
-func noneLeft(s *source, in, out, lost uint64) error {
-	if out > 0 || lost == 0 {
+func noneLeft(s *source, t tally) error {
+	if t.out > 0 || t.lost == 0 {
 		return nil
 	}
-	return &Failure{Shard: s.name(), Err: fmt.Errorf("nothing is left of it: the filter failed on %d of its %d units", lost, in)}
+	return &Failure{Shard: s.name(), Err: fmt.Errorf("nothing is left of it: the filter failed on %d of its %d units", t.lost, t.in)}
 }
 
-// put writes what a unit has become, and counts it: among out where it is kept, among lost
-// where the filter failed on it.
-func (r *run) put(w *units.Writer, o outcome, out, lost *uint64) error {
+// put writes what a unit has become, and counts it.
+func (r *run) put(w *units.Writer, o outcome, t *tally) error {
 	switch {
 	case o.err != nil:
-		*lost++
+		t.lost++
 		return r.loseUnit(o.err)
 	case o.dropped:
 		return nil
 	}
-	*out++
+	t.out++
+	t.records += o.records
 	return w.Write(o.unit, o.member)
 }
 
@@ -209,7 +217,7 @@ func (r *run) unit(ctx context.Context, s *source, u units.Unit) (o outcome) {
 		case reply.Status == protocol.Failed:
 			err = errReply(reply)
 		default:
-			if o.member, _, err = r.cutter.FromData(reply.Body); err == nil {
+			if o.member, o.records, err = r.cutter.FromData(reply.Body); err == nil {
 				return o
 			}
 			err = errRefused(err)

@@ -80,11 +80,11 @@ func (r *run) wholeOnce(ctx context.Context, s *source) (*result, error) {
 		d.discard()
 		return nil, err
 	}
-	unitsOut := uint64(1)
-	if d.n == 0 {
-		unitsOut = 0
+	t := tally{in: 1}
+	if d.n > 0 {
+		t.out = 1
 	}
-	return r.finish(ctx, d, s, 1, unitsOut)
+	return r.finish(ctx, d, s, t)
 }
 
 // wholeByProcess asks a process, with the shard's decoded bytes.
