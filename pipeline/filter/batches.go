@@ -189,6 +189,10 @@ func (r *run) batch(ctx context.Context, items []item, put func(item, outcome) e
 	if err != nil && !r.isFilters(ctx, err) {
 		return err
 	}
+	if err != nil && r.OnFailed == FailedSkip && len(items) > 1 && !isHopeless(err) {
+		d.remove()
+		return r.halves(ctx, items, put)
+	}
 	for i, x := range items {
 		o := outcome{unit: x.Unit}
 		switch unreadable := bad[i]; {
@@ -204,6 +208,15 @@ func (r *run) batch(ctx context.Context, items []item, put func(item, outcome) e
 		}
 	}
 	return nil
+}
+
+// halves runs the program for each half of the units, to find out on which it fails.
+func (r *run) halves(ctx context.Context, items []item, put func(item, outcome) error) error {
+	n := len(items) / 2
+	if err := r.batch(ctx, items[:n], put); err != nil {
+		return err
+	}
+	return r.batch(ctx, items[n:], put)
 }
 
 // ranBadly is how a program has failed that was given directories.
@@ -223,6 +236,9 @@ func (r *run) runBatch(ctx context.Context, items []item, bad map[int]error) (d 
 	if len(bad) == len(items) {
 		return d, nil
 	}
+	if err := r.crashes.tooMany(); err != nil {
+		return d, ranBadly{err}
+	}
 	names := map[string]bool{}
 	for try := range tries {
 		if try > 0 {
@@ -241,9 +257,12 @@ func (r *run) runBatch(ctx context.Context, items []item, bad map[int]error) (d 
 			names[x.File] = true
 		}
 		if err = r.program.Run(ctx, about(items), d.values()); err == nil {
+			r.crashes.end()
 			if err = d.strangers(func(name string) bool { return names[name] }); err == nil {
 				return d, nil
 			}
+		} else if ctx.Err() == nil && !isHopeless(err) {
+			err = r.crashes.add(items[0].Name, err)
 		}
 		if ctx.Err() != nil {
 			return d, ctx.Err()

@@ -29,6 +29,7 @@
 //	whole.go     shards as a whole
 //	served.go    units, by processes that run for long
 //	batches.go   units, as files in directories
+//	crashes.go   when a program is given up
 //	results.go   results on their way
 //	commits.go   results that are done
 //	mirror.go    results whose sources are gone

@@ -4,6 +4,7 @@ import (
 	"archive/tar"
 	"bytes"
 	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
@@ -64,7 +65,7 @@ func TestAProgramThatIsNoFilterOrIsGoneEndsTheRun(t *testing.T) {
 	}{
 		"gone, pipe":           {ByPipe, EachShard, `rm -f "$0"; exit 3`, "nothing more can be filtered until it starts again"},
 		"gone, dirs":           {ByDirs, EachUnit, `rm -f "$0"; exit 3`, "nothing more can be filtered until it starts again"},
-		"gone, process":        {ByProcess, EachUnit, `rm -f "$0"; printf LSIOFSF1; exit 3`, "nothing more can be filtered until it starts again"},
+		"gone, process":        {ByProcess, EachUnit, `rm -f "$0"; head -c 8 >/dev/null; printf LSIOFSF1; head -c 1 >/dev/null; exit 3`, "nothing more can be filtered until it starts again"},
 		"no protocol, shards":  {ByProcess, EachShard, "exit 0", "has to answer LSIOFSF1"},
 		"strange names, whole": {ByDirs, EachShard, `echo x > "$2/other"`, `it made "other" in {out}`},
 	} {
@@ -123,4 +124,34 @@ func TestUnitsAreNotReadAsOne(t *testing.T) {
 		require.ErrorContains(t, err, "which together are read as 1: ", name)
 		require.Empty(t, w.made())
 	}
+}
+
+// Of units that a program is given together those are left out that it crashes on, and no
+// others.
+func TestABatchIsLessThoseThatCrash(t *testing.T) {
+	t.Parallel()
+	var text, want strings.Builder
+	for i := range 300 {
+		line := fmt.Sprintf("line %d\n", i)
+		if i == 0 || i == 77 || i == 78 || i == 299 {
+			line = fmt.Sprintf("die %d\n", i)
+		} else {
+			want.WriteString(line)
+		}
+		text.WriteString(line)
+	}
+	w := newWorld(t, map[string]string{"a.txt": text.String()})
+	c := w.config(ByDirs, "sh", "-c", `cp "$0"/* "$1"/; if grep -qs die "$0"/*; then exit 3; fi`, "{in}", "{out}")
+	c.OnFailed = FailedSkip
+	counts, err := w.run(c)
+	require.NoError(t, err)
+	require.Equal(t, uint64(4), counts.UnitsLost)
+	require.Equal(t, map[string]string{"a.txt": want.String()}, w.made())
+
+	w = newWorld(t, map[string]string{"a.txt": text.String()})
+	c = w.config(ByDirs, "false", "{in}", "{out}")
+	c.OnFailed = FailedSkip
+	_, err = w.run(c)
+	require.ErrorContains(t, err, "100 times in a row, the last time on a.txt/")
+	require.Empty(t, w.made())
 }

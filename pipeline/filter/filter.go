@@ -163,7 +163,8 @@ type run struct {
 	ledger    *ledger.Ledger
 	sources   *sources
 	commits   *commits
-	servers   *servers      // with ByProcess
+	servers   *servers // with ByProcess
+	crashes   *crashes
 	tokens    chan struct{} // of units that are in memory
 	ends      ends
 	warnings  atomic.Int64
@@ -179,7 +180,7 @@ type run struct {
 // An error that wraps command.ErrNotFound or ErrPlaces is about what was asked for; a
 // *Failure is about a shard.
 func Run(ctx context.Context, c Config) (counts Counts, err error) {
-	r := &run{Config: c, tokens: make(chan struct{}, 2*c.Processes)}
+	r := &run{Config: c, tokens: make(chan struct{}, 2*c.Processes), crashes: newCrashes(c.Processes)}
 	if r.step == nil {
 		r.step = func() {}
 	}
@@ -212,7 +213,7 @@ func Run(ctx context.Context, c Config) (counts Counts, err error) {
 	r.sources = newSources(storage, r.Source, c.Settle)
 	r.commits = newCommits(r.ledger, r.Destination, r.step)
 	defer r.commits.close()
-	r.servers = newServers(r.program, c.Processes)
+	r.servers = newServers(r.program, c.Processes, r.crashes)
 	defer func() {
 		if closeErr := r.servers.close(ctx); closeErr != nil && err == nil {
 			r.Warn(fmt.Sprintf("the command: %v", closeErr))

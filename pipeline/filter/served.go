@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"sync/atomic"
 
 	"golang.org/x/sync/errgroup"
 
@@ -18,18 +17,11 @@ import (
 type servers struct {
 	program *command.Program
 	slots   chan *command.Server // nil: none runs
-	crashes atomic.Int64         // since the last answer of any of them
-	most    int64                // crashes, after which none is started any more
+	crashes *crashes
 }
 
-// leastCrashes is how many crashes in a row, without one answer, show that a program does
-// not crash on some units, but on all: these are fifty, each of them asked for twice.
-const leastCrashes = 100
-
-// newServers makes n servers, of which all may crash a few times for one reason: there are
-// more crashes before they are given up.
-func newServers(p *command.Program, n int) *servers {
-	s := &servers{program: p, slots: make(chan *command.Server, n), most: max(leastCrashes, 4*int64(n))}
+func newServers(p *command.Program, n int, c *crashes) *servers {
+	s := &servers{program: p, slots: make(chan *command.Server, n), crashes: c}
 	for range n {
 		s.slots <- nil
 	}
@@ -45,8 +37,8 @@ func (s *servers) ask(ctx context.Context, shard, name string, data []byte, most
 		return reply, ctx.Err()
 	}
 	defer func() { s.slots <- server }()
-	if n := s.crashes.Load(); n >= s.most {
-		return reply, fmt.Errorf("%w: %d times in a row", errCrashes, n)
+	if err := s.crashes.tooMany(); err != nil {
+		return reply, err
 	}
 	if server == nil {
 		if server, err = s.program.Serve(ctx, shard); err != nil {
@@ -55,23 +47,16 @@ func (s *servers) ask(ctx context.Context, shard, name string, data []byte, most
 		}
 	}
 	if reply, err = server.Ask(ctx, shard, name, data, mostBytes); err == nil {
-		s.crashes.Store(0)
+		s.crashes.end()
 		return reply, nil
 	}
 	server.Kill()
 	server = nil
-	if ctx.Err() != nil {
-		return reply, err
-	}
-	if n := s.crashes.Add(1); n >= s.most {
-		err = fmt.Errorf("%w: %d times in a row, the last time on %s: %w: try it by hand on one unit (lsiofs help filter)", errCrashes, n, name, err)
+	if ctx.Err() == nil {
+		err = s.crashes.add(name, err)
 	}
 	return reply, err
 }
-
-// errCrashes is wrapped by errors about a program that has answered nothing for long. Asked
-// for more, it would only be started again and again.
-var errCrashes = errors.New("it crashes on all that it is given")
 
 // close ends the processes, which nobody asks any more. An error says that one has ended
 // badly, after it had answered everything.
