@@ -29,7 +29,7 @@ type sources struct {
 type file struct {
 	object  storage.Object
 	settled bool
-	written bool // by somebody, when it was looked at last
+	written int // looks in a row, up to the last one, that found somebody writing it
 	again   time.Time
 	done    bool             // its result is there, or it is no shard
 	damaged *growing.Damaged // it has failed as it is
@@ -72,15 +72,20 @@ func (s *sources) list(ctx context.Context) error {
 	return nil
 }
 
+// looksAtWriters is how many looks, a second apart, find that somebody is writing a file
+// before it is not waited for. At the first its writer may just have closed it: a program
+// that he has started meanwhile has the file, too, until it begins.
+const looksAtWriters = 2
+
 // settle looks at the files that are not settled. With patience it goes on until only
-// those are left that somebody is writing; without, wait is when the next look may tell
+// those are left that somebody goes on writing; without, wait is when the next look may tell
 // more, 0 where no file is left.
 func (s *sources) settle(ctx context.Context, patience bool) (wait time.Duration, err error) {
 	for {
 		now := time.Now()
 		wait = 0
 		for _, f := range s.files {
-			if f.settled || patience && f.written {
+			if f.settled || patience && f.written >= looksAtWriters {
 				continue
 			}
 			if now.Before(f.again) {
@@ -91,7 +96,7 @@ func (s *sources) settle(ctx context.Context, patience bool) (wait time.Duration
 			if err != nil {
 				return 0, err
 			}
-			if more > 0 && !(patience && f.written) {
+			if more > 0 && !(patience && f.written >= looksAtWriters) {
 				wait = sooner(wait, more)
 			}
 		}
@@ -126,7 +131,9 @@ func (s *sources) see(ctx context.Context, f *file, now time.Time) (wait time.Du
 	f.object = o
 	f.look = growing.Look{SizeBytes: o.SizeBytes, ModTimeNanos: o.Version.ModTimeNanos, Inode: o.Version.Inode}
 	f.look.Written, f.look.Unknown = written(filepath.Join(s.root, path))
-	f.written = f.look.Written
+	if f.written++; !f.look.Written {
+		f.written = 0
+	}
 	f.settled, wait = s.settling.See(path, f.look, now)
 	f.again = now.Add(wait)
 	return wait, nil
