@@ -125,7 +125,9 @@ func (c *commits) name(x *commit, dirs map[string]error) error {
 		}
 		return err
 	}
-	if err := os.MkdirAll(filepath.Dir(path), 0o777); err != nil {
+	if err := os.MkdirAll(filepath.Dir(path), 0o777); errors.Is(err, unix.ENOTDIR) {
+		return fmt.Errorf("%w: a file is where a directory is to be: delete it if its source is gone (--mirror does so), or name another DST", err)
+	} else if err != nil {
 		return err
 	}
 	c.step()

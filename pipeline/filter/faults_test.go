@@ -155,3 +155,22 @@ func TestABatchIsLessThoseThatCrash(t *testing.T) {
 	require.ErrorContains(t, err, "100 times in a row, the last time on a.txt/")
 	require.Empty(t, w.made())
 }
+
+// A file of SRC may become a directory, and a directory a file.
+func TestResultsOfWhatIsGoneMakeRoom(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, map[string]string{"a.txt": "1\n", "b.txt/c.txt": "2\n", "d.txt": "3\n"})
+	_, err := w.run(w.config(ByPipe, "cat"))
+	require.NoError(t, err)
+	require.NoError(t, os.Remove(filepath.Join(w.src, "a.txt")))
+	require.NoError(t, os.RemoveAll(filepath.Join(w.src, "b.txt")))
+	w.write("a.txt/c.txt", "4\n")
+	c := w.config(ByPipe, "cat")
+	_, err = w.run(c)
+	require.ErrorContains(t, err, "delete it if its source is gone (--mirror does so)")
+	w.write("b.txt", "5\n")
+	c.Mirror = true
+	_, err = w.run(c)
+	require.NoError(t, err)
+	require.Equal(t, map[string]string{"a.txt/c.txt": "4\n", "b.txt": "5\n", "d.txt": "3\n"}, w.made())
+}

@@ -55,14 +55,14 @@ func (r *run) round(ctx context.Context) (wait time.Duration, err error) {
 	}
 	todo := r.wanted(shards)
 	r.Progress.change(func(c *Counts) { c.Writing = writing })
+	if r.Mirror { // first: a result of what is gone may be where a directory is to be
+		err = r.mirror(ctx)
+	}
 	// As many at a time as a batch of each process may hold.
 	for most := batchUnits * r.Processes; len(todo) > 0 && err == nil; {
 		n := min(most, len(todo))
 		err = r.filter(ctx, todo[:n])
 		todo = todo[n:]
-	}
-	if err == nil && r.Mirror {
-		err = r.mirror(ctx)
 	}
 	return wait, err
 }
