@@ -193,6 +193,9 @@ func (r *run) batch(ctx context.Context, items []item, put func(item, outcome) e
 		d.remove()
 		return r.halves(ctx, items, put)
 	}
+	if n := len(items) - len(bad); err != nil && n > 1 {
+		err = fmt.Errorf("%w (on this one or another of the %d units that it was given: --on-failed skip finds out on which)", err, n)
+	}
 	for i, x := range items {
 		o := outcome{unit: x.Unit}
 		switch unreadable := bad[i]; {

@@ -75,7 +75,7 @@ func TestAProgramThatIsNoFilterOrIsGoneEndsTheRun(t *testing.T) {
 			require.NoError(t, os.WriteFile(script, []byte("#!/bin/sh\n"+tt.script+"\n"), 0o755))
 			w := newWorld(t, map[string]string{"a.txt": "1\n", "b.txt": "2\n"})
 			c := w.config(tt.by, script, "{in}", "{out}")
-			c.Each, c.OnFailed = tt.each, FailedSkip
+			c.Each, c.OnFailed, c.Processes = tt.each, FailedSkip, 1
 			_, err := w.run(c)
 			_, ok := errors.AsType[*HopelessError](err)
 			require.True(t, ok, "%v", err)
@@ -142,6 +142,8 @@ func TestABatchIsLessThoseThatCrash(t *testing.T) {
 	}
 	w := newWorld(t, map[string]string{"a.txt": text.String()})
 	c := w.config(ByDirs, "sh", "-c", `cp "$0"/* "$1"/; if grep -qs die "$0"/*; then exit 3; fi`, "{in}", "{out}")
+	_, err := w.run(c)
+	require.ErrorContains(t, err, "exit status 3 (on this one or another of the 300 units that it was given")
 	c.OnFailed = FailedSkip
 	counts, err := w.run(c)
 	require.NoError(t, err)
