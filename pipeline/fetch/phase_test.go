@@ -163,3 +163,20 @@ func TestAPieceThatIsOnItsWayForOneEpochIsBroughtAgainForAnother(t *testing.T) {
 	require.EqualValues(t, 2, f.Stats().PiecesRead)
 	require.NotEmpty(t, made.Reads)
 }
+
+// Pieces are brought for the epochs that are open. Who asks a reader that is closed is told
+// so: pieces without the record would come again and again.
+func TestAClosedReaderOfASampleIsNotServedForEver(t *testing.T) {
+	d := fetchtest.Make(t, fetchtest.Shape{Shards: 3, Records: 200, MaxBytes: 3000})
+	phases := phasesOf(d.Index, 3)
+	c := Config{MemoryBytes: 64 << 20, ReadTimeout: time.Minute, PieceBytes: 16 << 10, PieceRecords: 32, Order: spoolReservoir}
+	f := newSampled(t, d, c, phases[0], 3)
+	closed := f.OpenPhase(ofPhase(phases[1], fetchtest.InOrder(d.Index)), phases[1])
+	closed.Close()
+	seq := ofPhase(phases[2], fetchtest.InOrder(d.Index))
+	r := f.OpenPhase(seq, phases[2])
+	defer r.Close()
+	var l Loan
+	require.ErrorContains(t, closed.Lend(t.Context(), 0, 1, &l), "the reader is closed")
+	fetchtest.ReadAll(t, d, r, seq, 7)
+}

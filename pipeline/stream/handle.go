@@ -112,8 +112,9 @@ func (h *Handle) ReadAt(ctx context.Context, r *Reply, off int64, n int) error {
 }
 
 // mostTries is how often a read is made again of which a copy was lost (fetch.ErrReadAgain).
-// Each time the copies that are known to be lost are not used any more.
-const mostTries = 8
+// All copies may be lost at once, and be noticed one by one: each try finds one more, at least,
+// which is not used any more. So tries end by themselves, and this bounds a defect only.
+const mostTries = 1 << 16
 
 // begin makes a reply an empty one.
 func (h *Handle) begin(r *Reply) {

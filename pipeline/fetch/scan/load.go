@@ -208,7 +208,7 @@ func (sc *Scanner) finishLocked(ld *load) {
 	}
 	if ld.err == nil {
 		sc.publish(ld)
-	} else if ld.err != budget.ErrNoRoom && ld.err != errClosed && ld.err != errCalledOff {
+	} else if ld.err != budget.ErrNoRoom && ld.err != errClosed && ld.err != errCalledOff && !errors.Is(ld.err, storage.ErrReadAgain) {
 		sc.note(sc.describe(ld))
 	}
 	if mem := ld.memory(); mem != nil && ld.stage.Load() != calledOff {

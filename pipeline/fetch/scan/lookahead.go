@@ -53,7 +53,7 @@ func (s *stock) Start(record uint64, more bool) (bytes int64, room bool) {
 		ld.want(s.r)
 		return 0, true
 	}
-	if !more {
+	if !more || !sc.reads(s.r.phase) {
 		return 0, false
 	}
 	ld := sc.start(piece, i, budget.Ahead, &s.todo)

@@ -104,6 +104,12 @@ func (sc *Scanner) leave(ph piece.Phase) {
 	}
 }
 
+// reads says whether a phase has open readers. Pieces are brought with records of such phases
+// only: to ask for others would be to ask for ever. It is called with mu held.
+func (sc *Scanner) reads(ph piece.Phase) bool {
+	return !sc.config.Sampled || sc.phases.readers[ph.Number] > 0
+}
+
 // eachUngone calls visit for stretches of up to 64 records of a shard, with a bit for each
 // whose record has not gone out.
 func eachUngone(records uint64, gone []atomic.Uint64, visit func(word int, from, n, left uint64)) {

@@ -285,6 +285,10 @@ func (r *Reader) demandOnce(ctx context.Context, k uint64, piece, i int, w *mete
 		// unmapped.
 		sc.forget(e)
 	}
+	if !sc.reads(r.phase) {
+		sc.mu.Unlock()
+		return nil, false, errReaderClosed
+	}
 	ld := sc.loads[piece]
 	if ld == nil {
 		ld = sc.start(piece, i, budget.Demanded, &t)

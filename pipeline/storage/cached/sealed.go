@@ -66,7 +66,7 @@ func newSeals(s *Storage) *seals {
 	if s.dir.remote || s.config.noSeals {
 		return x
 	}
-	files, err := local.OpenDirect(filepath.Join(s.dir.path, storeName), s.config.Engine, local.DirectOff)
+	files, err := local.OpenShared(filepath.Join(s.dir.path, storeName), s.config.Engine)
 	if err != nil {
 		s.config.Log.Warn("files of the cache are not read as such, which costs some time", "dir", s.dir.path, "error", err)
 		return x

@@ -154,3 +154,18 @@ func TestALostCopyIsToBeReadAgain(t *testing.T) {
 	require.False(t, is)
 	require.NoError(t, m.Close())
 }
+
+// Mounts open the files of one cache for writing. None of them waits for another one that has
+// them mapped, and may have been stopped.
+func TestWhoWritesToTheCacheWaitsForNoLease(t *testing.T) {
+	w := sealWorld(t)
+	s := w.open(func(c *Config) { withSeals(c); c.MaxFiles = 1 })
+	w.read(s, "a.tar", 0, 1<<20+77)
+	w.sealed(s, "a.tar")
+	w.read(s, "b.tar", 0, 70<<10) // closes the other one's files, so that it could have a lease
+	m, err := mapNow(s, w.objects["a.tar"])
+	require.NoError(t, err)
+	defer m.Close()
+	require.False(t, m.Leased())
+	require.Zero(t, s.seals.files.LeaseStats().Held)
+}
