@@ -90,11 +90,16 @@ func (u *url) bareRequests(ctx context.Context) (r reading, err error) {
 		return r, err
 	}
 	defer func() { err = errors.Join(err, service.Close()) }()
+	objects, err := service.Objects(ctx)
+	if err != nil {
+		return r, err
+	}
 	before, err := processCPU(os.Getpid())
 	if err != nil {
 		return r, err
 	}
-	rates, err := service.Rates(ctx, probe.Plan{ReadBytes: []int64{int64(s.Order.ChunkBytes)}, Depths: []int{s.Remote.Connections}, Duration: u.slot})
+	each := min(int64(s.Order.ChunkBytes), objects[0].SizeBytes) // of the largest
+	rates, err := service.Rates(ctx, probe.Plan{ReadBytes: []int64{each}, Depths: []int{s.Remote.Connections}, Duration: u.slot})
 	if err != nil {
 		return r, err
 	}
