@@ -84,16 +84,22 @@ func TestWhatWasReadOfAServerIsReadFromTheCache(t *testing.T) {
 	}
 }
 
+// wholeInTheCache opens a dataset at a server that is all in the cache, with far less memory
+// than it has; want are its files' sums.
+func wholeInTheCache(t *testing.T) (d *Dataset, s spec.Spec, want []string) {
+	w := serveShards(t, synthetic.Shape{Format: "tar", RecordBytes: 4096}, 300)
+	local := testSpec(t, w.dir)
+	s = cachedSpec(t, w)
+	s.Read, s.Cache.SizeBytes, s.MemoryBytes = spec.ReadScan, 1<<30, 2<<20
+	d = open(t, s)
+	require.NoError(t, d.Warm(t.Context(), func(int64, int64) {}))
+	return d, s, sums(t, open(t, local), local, nil)
+}
+
 // What is all in the cache is read like files of a disk: mapped, where the page cache holds
 // it.
 func TestObjectsThatAreWholeInTheCacheAreMapped(t *testing.T) {
-	w := serveShards(t, synthetic.Shape{Format: "tar", RecordBytes: 4096}, 300)
-	local := testSpec(t, w.dir)
-	s := cachedSpec(t, w)
-	s.Read, s.Cache.SizeBytes, s.MemoryBytes = spec.ReadScan, 1<<30, 2<<20
-	d := open(t, s)
-	require.NoError(t, d.Warm(t.Context(), func(int64, int64) {}))
-	want := sums(t, open(t, local), local, nil)
+	d, s, want := wholeInTheCache(t)
 	require.Eventually(t, func() bool {
 		require.Equal(t, want, sums(t, d, s, nil))
 		return d.Status().Fetch.RecordsMapped > 0
@@ -103,13 +109,7 @@ func TestObjectsThatAreWholeInTheCacheAreMapped(t *testing.T) {
 // Whoever writes to the files of a cache, or frees their pages, while they are read and
 // mapped: the bytes are right, and no reader is told of anything.
 func TestFilesOfTheCacheThatAreWrittenToGiveNoWrongBytes(t *testing.T) {
-	w := serveShards(t, synthetic.Shape{Format: "tar", RecordBytes: 4096}, 300)
-	local := testSpec(t, w.dir)
-	s := cachedSpec(t, w)
-	s.Read, s.Cache.SizeBytes, s.MemoryBytes = spec.ReadScan, 1<<30, 2<<20
-	d := open(t, s)
-	require.NoError(t, d.Warm(t.Context(), func(int64, int64) {}))
-	want := sums(t, open(t, local), local, nil)
+	d, s, want := wholeInTheCache(t)
 	files, err := filepath.Glob(filepath.Join(s.Cache.Dir, "v1", "*", "*.data"))
 	require.NoError(t, err)
 	require.Len(t, files, servedShards)

@@ -116,20 +116,7 @@ func (r *run) batchesOf(ctx context.Context, s *source) (*result, error) {
 			err = damaged(ctx, s, err)
 		}
 	}
-	if err == nil {
-		err = w.Close()
-	}
-	if err == nil {
-		err = s.unchanged(f)
-	}
-	if err == nil {
-		err = noneLeft(s, t)
-	}
-	if err = d.or(err); err != nil {
-		d.discard()
-		return nil, err
-	}
-	return r.finish(ctx, d, s, t)
+	return r.conclude(ctx, s, f, d, w, t, err)
 }
 
 // batch collects units, and calls put for each, in their order, once the program has run.

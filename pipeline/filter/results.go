@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/lsiofs/lsiofs/pipeline/filter/ledger"
+	"github.com/lsiofs/lsiofs/pipeline/filter/units"
 	"github.com/lsiofs/lsiofs/pipeline/unpack"
 )
 
@@ -71,6 +72,25 @@ func (d *draft) or(err error) error {
 func (d *draft) discard() {
 	_ = d.file.Close()           // nothing in it is of use
 	_ = os.Remove(d.file.Name()) // the next run does, otherwise
+}
+
+// conclude ends the draft d of a shard's units, which w wrote from the file f: with a
+// result, or, where err or the end itself says no, with nothing.
+func (r *run) conclude(ctx context.Context, s *source, f *os.File, d *draft, w *units.Writer, t tally, err error) (*result, error) {
+	if err == nil {
+		err = w.Close()
+	}
+	if err == nil {
+		err = s.unchanged(f)
+	}
+	if err == nil {
+		err = noneLeft(s, t)
+	}
+	if err = d.or(err); err != nil {
+		d.discard()
+		return nil, err
+	}
+	return r.finish(ctx, d, s, t)
 }
 
 // finish checks a draft as its format reads it, and makes it durable. It ends the draft.

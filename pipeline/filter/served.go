@@ -141,20 +141,7 @@ func (r *run) served(ctx context.Context, s *source) (x *result, err error) {
 	if waited := g.Wait(); waited != nil {
 		err = waited // the first one: that of a unit which was given up may follow from it
 	}
-	if err == nil {
-		err = w.Close()
-	}
-	if err == nil {
-		err = s.unchanged(f)
-	}
-	if err == nil {
-		err = noneLeft(s, t)
-	}
-	if err = d.or(err); err != nil {
-		d.discard()
-		return nil, err
-	}
-	return r.finish(ctx, d, s, t)
+	return r.conclude(ctx, s, f, d, w, t, err)
 }
 
 // noneLeft is an error where nothing is left of a shard, and not because the filter wanted

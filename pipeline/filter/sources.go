@@ -10,10 +10,9 @@ import (
 	"slices"
 	"time"
 
-	"golang.org/x/sys/unix"
-
 	"github.com/lsiofs/lsiofs/pipeline/growing"
 	"github.com/lsiofs/lsiofs/pipeline/storage"
+	"github.com/lsiofs/lsiofs/pipeline/storage/identity"
 	"github.com/lsiofs/lsiofs/uring/filesystem"
 )
 
@@ -130,34 +129,13 @@ func (s *sources) see(ctx context.Context, f *file, now time.Time) (wait time.Du
 	}
 	f.object = o
 	f.look = growing.Look{SizeBytes: o.SizeBytes, ModTimeNanos: o.Version.ModTimeNanos, Inode: o.Version.Inode}
-	f.look.Written, f.look.Unknown = written(filepath.Join(s.root, path))
+	f.look.Written, f.look.Unknown = identity.Written(filepath.Join(s.root, path))
 	if f.written++; !f.look.Written {
 		f.written = 0
 	}
 	f.settled, wait = s.settling.See(path, f.look, now)
 	f.again = now.Add(wait)
 	return wait, nil
-}
-
-// written says whether somebody has a file open for writing, or that this can't be told.
-// Asking for a lease tells it (fcntl(2), F_SETLEASE); the lease is given back at once.
-func written(path string) (written, unknown bool) {
-	fd, err := unix.Open(path, unix.O_RDONLY|unix.O_CLOEXEC|unix.O_NONBLOCK, 0)
-	if err != nil {
-		return errors.Is(err, unix.EWOULDBLOCK), true
-	}
-	defer func() { _ = unix.Close(fd) }()
-	if !filesystem.Of(fd).Watched {
-		return false, true
-	}
-	switch _, err = unix.FcntlInt(uintptr(fd), unix.F_SETLEASE, unix.F_RDLCK); {
-	case errors.Is(err, unix.EAGAIN):
-		return true, false
-	case err != nil:
-		return false, true
-	}
-	_, _ = unix.FcntlInt(uintptr(fd), unix.F_SETLEASE, unix.F_UNLCK)
-	return false, false
 }
 
 // settled are the files that are settled, by path.

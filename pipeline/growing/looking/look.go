@@ -80,24 +80,6 @@ func lookOf(o storage.Object) growing.Look {
 	return growing.Look{SizeBytes: o.SizeBytes, ModTimeNanos: o.Version.ModTimeNanos, Inode: o.Version.Inode}
 }
 
-// written says whether somebody has a file open for writing, as far as a lease says so.
-func (l *Looker) written(path string, traits filesystem.Traits) (written, unknown bool) {
-	if !traits.Watched {
-		return false, true
-	}
-	fd, err := identity.OpenRegular(unix.AT_FDCWD, l.full(path))
-	if err != nil {
-		return false, true
-	}
-	defer func() { _ = unix.Close(fd) }()
-	_, err = unix.FcntlInt(uintptr(fd), unix.F_SETLEASE, unix.F_RDLCK)
-	if err != nil {
-		return err == unix.EAGAIN, err != unix.EAGAIN
-	}
-	// Closing it ends the lease, for which nobody has waited longer than this.
-	return false, false
-}
-
 // wants says whether a file may be a shard by its name.
 func (l *Looker) wants(name, path string) bool {
 	return growing.Finished(name) && l.config.Match(path, false)

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/lsiofs/lsiofs/pipeline/storage"
+	"github.com/lsiofs/lsiofs/pipeline/storage/identity"
 	"github.com/lsiofs/lsiofs/pipeline/storage/local/hints"
 	"github.com/lsiofs/lsiofs/uring/filesystem"
 )
@@ -217,7 +218,7 @@ func (l *Looker) file(d *directory, name string, what seen, round uint32, now ti
 		after.settled = true
 	default:
 		look := lookOf(o)
-		look.Written, look.Unknown = l.written(path, what.traits)
+		look.Written, look.Unknown = identity.Written(l.full(path))
 		l.settling.Quiet = l.quiet(what.traits)
 		done, wait := l.settling.See(path, look, now)
 		if after.settled = done; !done {

@@ -154,7 +154,7 @@ func (x *seals) seal(listed storage.Object, state *sealState) error {
 		return errNotSealed // some of it is about to go
 	}
 	fd := files.data.FD()
-	if !inMemory(fd, o.pages*pageBytes) {
+	if !local.Holds(fd, 0, o.pages*pageBytes) {
 		return errNotSealed
 	}
 	if err := unix.Fdatasync(fd); err != nil {
@@ -205,17 +205,6 @@ func (x *seals) check(o *object, files *pair) error {
 		}
 	}
 	return nil
-}
-
-// inMemory says whether the page cache holds so much of a file (Linux 6.5).
-func inMemory(fd int, size int64) bool {
-	var counts unix.Cachestat_t
-	for {
-		err := unix.Cachestat(uint(fd), &unix.CachestatRange{Len: uint64(size)}, &counts, 0)
-		if err != unix.EINTR {
-			return err == nil && counts.Cache >= uint64(size/int64(unix.Getpagesize()))
-		}
-	}
 }
 
 // of gives the file of a sealed object.

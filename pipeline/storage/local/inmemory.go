@@ -1,8 +1,6 @@
 package local
 
 import (
-	"os"
-
 	"golang.org/x/sys/unix"
 
 	"github.com/lsiofs/lsiofs/pipeline/storage"
@@ -31,15 +29,20 @@ func (s *Storage) OpenResident(o storage.Object) (storage.Resident, error) {
 	return inMemory{fd}, nil
 }
 
-// Holds asks cachestat (Linux 6.5). RWF_NOWAIT can't be asked, for it reads ahead
-// what is missing.
+// Holds implements storage.Resident.
 func (f inMemory) Holds(offsetBytes, sizeBytes int64) bool {
-	page := int64(os.Getpagesize())
-	pages := (offsetBytes+sizeBytes+page-1)/page - offsetBytes/page
+	return Holds(f.fd, offsetBytes, sizeBytes)
+}
+
+// Holds says whether the page cache holds all of a range of an open file. It asks cachestat
+// (Linux 6.5), and says no where there is none. RWF_NOWAIT can't be asked, for it reads
+// ahead what is missing.
+func Holds(fd int, offsetBytes, sizeBytes int64) bool {
+	pages := (offsetBytes+sizeBytes+pageBytes-1)/pageBytes - offsetBytes/pageBytes
 	var counts unix.Cachestat_t
 	at := unix.CachestatRange{Off: uint64(offsetBytes), Len: uint64(sizeBytes)}
 	for {
-		err := unix.Cachestat(uint(f.fd), &at, &counts, 0)
+		err := unix.Cachestat(uint(fd), &at, &counts, 0)
 		if err != unix.EINTR {
 			return err == nil && counts.Cache >= uint64(pages)
 		}

@@ -30,16 +30,7 @@ func findResidency(m *mapping) residency {
 }
 
 // byCachestat asks cachestat (Linux 6.5).
-func byCachestat(m *mapping, off, size int64) bool {
-	var counts unix.Cachestat_t
-	at := unix.CachestatRange{Off: uint64(off), Len: uint64(size)}
-	for {
-		err := unix.Cachestat(uint(m.fd), &at, &counts, 0)
-		if err != unix.EINTR {
-			return err == nil && counts.Cache >= uint64((size+pageBytes-1)/pageBytes)
-		}
-	}
-}
+func byCachestat(m *mapping, off, size int64) bool { return Holds(m.fd, off, size) }
 
 // tellsMincore says whether mincore tells the truth: of the files of others it
 // says that they are all in memory.
