@@ -272,7 +272,13 @@ func (s *Stock) one(ctx context.Context, c discover.Shard, held *admitted) (*kno
 		s.waitAgain(c.Object, reasonOf(c.Object.Path, err), false)
 		return nil, nil
 	}
-	if reason, damaged := damageOf(x.Blob); damaged {
+	reason, damaged := damageOf(x.Blob)
+	if !damaged {
+		if reason, err = s.openEnd(ctx, c, x.Blob); err != nil {
+			return nil, err
+		}
+	}
+	if reason != "" {
 		admit := s.config.OnCorrupt == spec.CorruptSkip && !unreadable(x.Blob)
 		if !s.waitAgain(c.Object, reason, admit) {
 			return nil, nil
