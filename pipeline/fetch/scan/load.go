@@ -19,7 +19,7 @@ type load struct {
 	piece   int
 	shard   int
 	layout  piece.Layout
-	wanted  int   // the record of the piece for which it was started
+	wanted  int   // the record of the piece for which it was started, or lentBefore
 	started int64 // Scanner.now
 	// clock, when set, is when the decoder that brings the piece last got on. Who waits
 	// reads it without the lock, while the load may be given to another decoder.
@@ -48,6 +48,18 @@ type load struct {
 	failed  atomic.Pointer[error]
 	spooled *spool.Place // it is read from there
 	damaged bool         // it was, and did not come back as it was written; with Scanner.mu held
+}
+
+// lentBefore is in place of a record that may have gone out in the same pass, of which the
+// piece is needed once more.
+const lentBefore = -1
+
+// wantedBy is load.wanted for record i of a piece.
+func wantedBy(i int, again bool) int {
+	if again {
+		return lentBefore
+	}
+	return i
 }
 
 // start begins to load a piece that is neither in memory nor on its way. It is
@@ -229,8 +241,9 @@ func (sc *Scanner) publish(ld *load) {
 	e := newEntry(ld.memory(), ld.piece, spans)
 	e.region, e.bad = ld.region, ld.bad
 	e.spooled, e.ordinal = ld.spooled, sc.ordinal(ld)
-	sc.cache.recall(e, ld.wanted)
-	if old := sc.slots.at(ld.piece); old != nil {
+	old := sc.slots.at(ld.piece)
+	sc.cache.recall(e, old, ld.wanted)
+	if old != nil {
 		old.mem.Live.Add(-old.liveBytes())
 	}
 	e.mem.Live.Add(e.liveBytes())

@@ -1,0 +1,59 @@
+package scan
+
+import (
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/lsiofs/lsiofs/pipeline/fetch/budget"
+	"github.com/lsiofs/lsiofs/pipeline/fetch/piece"
+)
+
+// fourRecords is a piece of four records of a byte each, of which some have gone out.
+func fourRecords(gone ...int) *entry {
+	spans := make([]piece.Span, 4)
+	for i := range spans {
+		spans[i] = piece.Span{OffsetBytes: int64(i), SizeBytes: 1}
+	}
+	e := newEntry(&budget.Memory{}, 7, spans)
+	for _, i := range gone {
+		e.deliver(i)
+	}
+	return e
+}
+
+// A piece that is read again keeps what a reader will still come to. What has gone out is
+// kept once more only for another pass, or memory fills with what nobody wants.
+func TestWhatIsKeptOfAPieceThatIsReadAgain(t *testing.T) {
+	for _, c := range []struct {
+		name   string
+		wanted int
+		live   int64
+	}{
+		{"for a record that has not gone out", 2, 2},
+		{"for a record that has: another pass has begun", 1, 4},
+		{"for a record that was lent to its reader before", lentBefore, 2},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			for name, forget := range map[string]func(*cache) *entry{
+				"some of it is in memory": func(*cache) *entry { return fourRecords(0, 1) },
+				"it was dropped":          func(x *cache) *entry { x.remember(fourRecords(0, 1)); return nil },
+			} {
+				x := cache{gone: map[int][]uint64{}}
+				e, old := fourRecords(), forget(&x)
+				x.recall(e, old, c.wanted)
+				require.Equal(t, c.live, e.liveBytes(), name)
+				require.Empty(t, x.gone)
+			}
+		})
+	}
+}
+
+func TestAPieceIsWantedByAnotherPassButNotByARecordThatIsLentAgain(t *testing.T) {
+	var sc Scanner
+	e := fourRecords(0, 1, 2, 3)
+	sc.deliver(e, 2, true)
+	require.Zero(t, e.liveBytes())
+	sc.deliver(e, 2, false)
+	require.EqualValues(t, 3, e.liveBytes())
+}
