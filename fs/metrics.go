@@ -8,6 +8,8 @@ import (
 	"github.com/prometheus/common/expfmt"
 
 	"github.com/lsiofs/lsiofs/pipeline/explain"
+	"github.com/lsiofs/lsiofs/pipeline/storage/cached"
+	"github.com/lsiofs/lsiofs/pipeline/storage/remote"
 )
 
 // metrics renders the mount's counters for Prometheus, from a registry of its
@@ -51,14 +53,18 @@ type metric struct {
 
 // collector takes a sample at each Collect, so nothing is counted twice.
 type collector struct {
-	t       *tree
+	sample  func() *sample
 	metrics []metric
 	engine  *prometheus.Desc
 	stages  []stageMetric
+	remote  []serviceMetric[remote.Stats]
+	cache   []serviceMetric[cached.Stats]
 }
 
 func newCollector(t *tree) *collector {
-	c := &collector{t: t, stages: stageMetrics(), engine: prometheus.NewDesc("lsiofs_engine_info", "The io engine that reads.", []string{"engine"}, nil)}
+	c := &collector{
+		sample: t.sample, stages: stageMetrics(), remote: remoteMetrics(), cache: cacheMetrics(), engine: prometheus.NewDesc("lsiofs_engine_info", "The io engine that reads.", []string{"engine"}, nil),
+	}
 	counter := func(name, help string, value func(s *sample) float64) {
 		c.metrics = append(c.metrics, metric{prometheus.NewDesc(name, help, nil, nil), prometheus.CounterValue, value})
 	}
@@ -125,10 +131,16 @@ func (c *collector) Describe(out chan<- *prometheus.Desc) {
 	for _, m := range c.stages {
 		out <- m.desc
 	}
+	for _, m := range c.remote {
+		out <- m.desc
+	}
+	for _, m := range c.cache {
+		out <- m.desc
+	}
 }
 
 func (c *collector) Collect(out chan<- prometheus.Metric) {
-	s := c.t.sample()
+	s := c.sample()
 	out <- prometheus.MustNewConstMetric(c.engine, prometheus.GaugeValue, 1, s.Pipeline.Engine.Engine)
 	for _, m := range c.metrics {
 		out <- prometheus.MustNewConstMetric(m.desc, m.kind, m.value(s))
@@ -136,12 +148,22 @@ func (c *collector) Collect(out chan<- prometheus.Metric) {
 	for _, m := range c.stages {
 		m.collect(out, &s.times)
 	}
+	for _, m := range c.remote {
+		if s.Pipeline.Remote != nil {
+			m.collect(out, s.Pipeline.Remote)
+		}
+	}
+	for _, m := range c.cache {
+		if s.Pipeline.Cache != nil {
+			m.collect(out, s.Pipeline.Cache)
+		}
+	}
 }
 
 // sample takes no interval of the rates that status shows.
 func (t *tree) sample() *sample {
 	s := &sample{view: t.view.Load(), times: t.recorder.now()}
-	s.Records, s.Pipeline = t.records, t.dataset.Status()
+	s.Records, s.Pipeline = t.view.Load().records, t.dataset.Status()
 	s.Traffic.SentBytes, s.Traffic.Reads = t.traffic.bytes.Load(), t.traffic.reads.Load()
 	s.Traffic.OpenHandles, s.Traffic.Opened = t.handles.count()
 	_, s.Errors = t.problems.snapshot()

@@ -34,7 +34,17 @@ func (n *epochNode) Getattr(_ context.Context, _ fusefs.FileHandle, out *fuse.At
 // Lookup finds any worker-w-of-W, and from-M in epoch-N. A name keeps its node
 // as long as the kernel knows it, and its inode's number for ever.
 func (n *epochNode) Lookup(ctx context.Context, name string, out *fuse.EntryOut) (*fusefs.Inode, syscall.Errno) {
-	if m, isNumber := parsePrefixed(name, prefixFrom); isNumber && !n.isFrom && m <= n.t.records {
+	if name == nameDataset && n.describes() {
+		return n.describe(ctx, out)
+	}
+	if m, isNumber := parsePrefixed(name, prefixFrom); isNumber && !n.isFrom {
+		records, err := n.t.recordsOf(n.epoch)
+		if err != nil {
+			return nil, n.t.problems.errno(n.below+"/"+name, err)
+		}
+		if m > records {
+			return nil, errnoNoEntry
+		}
 		child := n.GetChild(name)
 		if child == nil {
 			from := &epochNode{t: n.t, epoch: n.epoch, from: m, isFrom: true, below: n.below + "/" + name}
@@ -75,7 +85,11 @@ func (n *epochNode) Lookup(ctx context.Context, name string, out *fuse.EntryOut)
 // there by name.
 func (n *epochNode) Readdir(context.Context) (fusefs.DirStream, syscall.Errno) {
 	of := n.t.spec.Deal.Workers
-	return &listing{files: of, next: func(w uint64, k int) fuse.DirEntry {
+	var own []fuse.DirEntry
+	if n.describes() {
+		own = append(own, fuse.DirEntry{Mode: syscall.S_IFREG, Name: nameDataset, Ino: n.t.named(syscall.S_IFREG, n.below+"/"+nameDataset).Ino})
+	}
+	return &listing{own: own, files: of, next: func(w uint64, k int) fuse.DirEntry {
 		name := fileName{w, of, kinds[k]}.format(n.t.ext)
 		return fuse.DirEntry{Mode: syscall.S_IFREG, Name: name, Ino: n.t.named(syscall.S_IFREG, n.below+"/"+name).Ino}
 	}}, ok

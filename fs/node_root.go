@@ -36,7 +36,7 @@ func (n *rootNode) Lookup(ctx context.Context, name string, out *fuse.EntryOut) 
 	case nameREADME:
 		return n.fixed(ctx, out, inoREADME, n.t.readme), ok
 	case nameDataset:
-		return n.fixed(ctx, out, inoDataset, n.t.description), ok
+		return n.describe(ctx, out)
 	case nameStatus:
 		return n.live(ctx, out, inoStatus, name, n.t.renderStatus), ok
 	case nameStatusJSON:
@@ -114,7 +114,7 @@ func (n *rootNode) Readdir(context.Context) (fusefs.DirStream, syscall.Errno) {
 		return fuse.DirEntry{Name: name, Mode: syscall.S_IFREG, Ino: ino}
 	}
 	own := []fuse.DirEntry{
-		file(nameREADME, inoREADME), file(nameDataset, inoDataset), file(nameStatus, inoStatus),
+		file(nameREADME, inoREADME), file(nameDataset, v.descriptionIno()), file(nameStatus, inoStatus),
 		file(nameStatusJSON, inoStatusJSON), file(nameMetrics, inoMetrics),
 	}
 	if !n.t.hidden.isHidden() {

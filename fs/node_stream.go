@@ -34,6 +34,7 @@ type streamNode struct {
 	epoch uint64
 	from  uint64 // records of G that done takes off
 	done  []order.Done
+	total uint64 // records of the epoch, once it was measured
 	deal  spec.Deal
 }
 
@@ -56,7 +57,7 @@ func (n *streamNode) measure(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	n.mtime = n.t.started
+	n.mtime, n.total = n.t.started, n.from+s.Remaining()
 	if v != nil {
 		n.mtime = v.began
 	}

@@ -183,11 +183,11 @@ func (t *tree) reading(v *view) *readingReport {
 		}
 		r.Streams = append(r.Streams, streamReport{
 			Name: n.path, Directory: path.Dir(n.path), Epoch: n.epoch, From: n.from, Worker: n.name.worker, Workers: n.name.of, SizeBytes: n.sizeBytes,
-			ReadBytes: p.read, EpochShare: ofEpoch(n.from, t.records, p.read, n.sizeBytes),
+			ReadBytes: p.read, EpochShare: ofEpoch(n.from, n.total, p.read, n.sizeBytes),
 			BytesPerSecond: perSecond(p.sent, time.Duration(until-p.opened)), ReadAt: at(p), ReaderPID: p.pid, Open: p.open,
 		})
 	}
-	r.EpochShare = ofEpoch(last.node.from, t.records, read, size)
+	r.EpochShare = ofEpoch(last.node.from, last.node.total, read, size)
 	return r
 }
 

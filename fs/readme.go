@@ -67,6 +67,7 @@ func (t *tree) readmeValues() *strings.Replacer {
 		"{{version}}", t.version,
 		"{{dataset}}", t.datasetPath(),
 		"{{records}}", fmt.Sprint(t.records),
+		"{{of a sample}}", t.sampleWords(t.spec.Epoch),
 		"{{half}}", fmt.Sprint(half),
 		"{{workers}}", workers,
 		"{{number of workers}}", fmt.Sprint(deal.Workers),

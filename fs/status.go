@@ -39,7 +39,9 @@ type statusReport struct {
 	MountPoint    string    `json:"mount_point"`
 	Dataset       string    `json:"dataset"`
 	Fingerprint   string    `json:"fingerprint"`
-	Records       uint64    `json:"records"`
+	Records       uint64    `json:"records"`          // of the epoch
+	Sample        string    `json:"sample,omitempty"` // as "1/39": the share of all that an epoch has
+	As            string    `json:"as,omitempty"`     // what streams have of records, if not their bytes
 	Epoch         uint64    `json:"epoch"`
 	Started       time.Time `json:"started"`
 	UptimeSeconds float64   `json:"uptime_seconds"`
@@ -100,7 +102,7 @@ func (t *tree) report(ctx context.Context) (*statusReport, error) {
 	now, v := time.Now(), t.view.Load()
 	r := &statusReport{
 		Version: t.version, MountPoint: t.mountPoint, Dataset: t.datasetPath(), Fingerprint: t.fingerprint,
-		Records: t.records, Epoch: v.position.Epoch, Started: t.started, UptimeSeconds: now.Sub(t.started).Seconds(),
+		Records: v.records, Sample: t.sampleName(), As: string(t.spec.Format.As), Epoch: v.position.Epoch, Started: t.started, UptimeSeconds: now.Sub(t.started).Seconds(),
 		Pipeline: t.dataset.Status(), Workers: v.workers, RestoredAt: v.began, Kernel: t.kernel.get(), Explain: t.recorder.explain(),
 	}
 	r.Traffic = trafficReport{SentBytes: t.traffic.bytes.Load(), Reads: t.traffic.reads.Load(), BytesPerSecond: t.traffic.look(t.started, now)}
@@ -155,7 +157,14 @@ func (t *tree) renderStatus(ctx context.Context) ([]byte, error) {
 		fmt.Fprintf(&b, "%-12s %s\n", label, printable.Line(fmt.Sprintf(format, args...)))
 	}
 	line("lsiofs", "%s, mounted at %s since %s (%s)", r.Version, r.MountPoint, stamp(r.Started), age(r.UptimeSeconds))
-	line("dataset", "%s, %s records", r.Dataset, humanize.Comma(int64(r.Records)))
+	of := ""
+	if r.Sample != "" {
+		of = fmt.Sprintf(" in this epoch, a sample of %s", r.Sample)
+	}
+	if r.As != "" {
+		of += ", as " + r.As
+	}
+	line("dataset", "%s, %s records%s", r.Dataset, humanize.Comma(int64(r.Records)), of)
 	if n := r.Pipeline.DamagedShards; n > 0 {
 		line("damaged", "%d shards, of which was left out: %s", n, reasons(r.Pipeline.Damages))
 	}

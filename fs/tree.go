@@ -25,7 +25,7 @@ type tree struct {
 	spec        spec.Spec
 	fingerprint string
 	content     string // see contentOf
-	records     uint64
+	records     uint64 // of the spec's epoch; see recordsOf
 	ext         string
 	subject     checkpoint.Subject
 	mountPoint  string
@@ -92,6 +92,9 @@ func newTree(c Config, open openSet) (*tree, error) {
 	t.readers.Readers, t.readers.owner, t.readers.log = c.Readers, t.uid, t.log
 	t.texts.owner, t.texts.most = t.uid, textsMost
 	t.subject = checkpoint.Subject{Dataset: t.fingerprint, Order: t.spec.Order, Records: t.records, Workers: t.spec.Deal.Workers, Explain: c.Explain}
+	if t.sampled() {
+		t.subject.At = t.subjectAt
+	}
 	t.nextIno.Store(firstViewIno)
 	t.content = t.contentOf()
 	t.hidden.most = hiddenFor

@@ -23,10 +23,15 @@ type view struct {
 	workers  uint64
 	deal     spec.Deal
 	began    time.Time
-	// firstIno is the first of 3·workers+1 inode numbers that are this view's.
+	// firstIno is the first of 3·workers+1 inode numbers that are this view's; of a sample
+	// there is one more.
 	firstIno uint64
 	// documentBytes is the size of the document, the same for all marks.
 	documentBytes int64
+	// records is T of its epoch; description its dataset.json, of a sample.
+	records     uint64
+	described   uint64 // the inode number of dataset.json
+	description description
 	// retired is closed by the restore that replaces the view.
 	retired chan struct{}
 
@@ -58,6 +63,10 @@ func (t *tree) newView(ctx context.Context, p checkpoint.Position) (*view, error
 	if v.files, err = t.open(ctx, p.Epoch, p.Done, v.deal); err != nil {
 		return nil, err
 	}
+	v.records = v.files.Remaining()
+	for _, d := range p.Done {
+		v.records += d.Taken()
+	}
 	doc := t.document(v, make([]uint64, v.workers))
 	if len(doc) > checkpoint.MaxBytes {
 		return nil, fmt.Errorf("%w: with an entry for this mount's %d workers it has %d bytes, of at most %d",
@@ -69,9 +78,19 @@ func (t *tree) newView(ctx context.Context, p checkpoint.Position) (*view, error
 	v.moved.Store(v.began.UnixNano())
 	v.number = t.views.Add(1)
 	inodes := uint64(len(kinds))*v.workers + 1
+	v.described = inoDataset
+	if t.sampled() {
+		inodes++
+	}
 	v.firstIno = t.nextIno.Add(inodes) - inodes
+	if t.sampled() {
+		v.described = v.firstIno + inodes - 1
+	}
 	return v, nil
 }
+
+// descriptionIno is the inode number of dataset.json.
+func (v *view) descriptionIno() uint64 { return v.described }
 
 // ino is the inode number of a worker's file.
 func (v *view) ino(w uint64, k stream.Kind) uint64 {
@@ -191,7 +210,7 @@ func (t *tree) document(v *view, consumed []uint64) []byte {
 		Epoch:   v.position.Epoch,
 		Done:    append(v.position.Done[:len(v.position.Done):len(v.position.Done)], last),
 	}
-	return s.Marshal(t.records)
+	return s.Marshal(v.records)
 }
 
 // snapshot is the document of v as it is now.

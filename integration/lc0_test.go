@@ -27,6 +27,7 @@ func lc0Game(r *rand.Rand, frames int) []byte {
 	for range frames {
 		f := make([]byte, lc0FrameBytes)
 		binary.LittleEndian.PutUint32(f, 6)
+		binary.LittleEndian.PutUint32(f[4:], 1) // the input format
 		for i := range 1858 {
 			binary.LittleEndian.PutUint32(f[lc0PolicyAt+4*i:], math.Float32bits(-1))
 		}

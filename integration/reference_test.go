@@ -27,6 +27,8 @@ type settings struct {
 	Split        string `json:"split"`
 	SplitSeed    uint64 `json:"split-seed"`
 	SplitBy      string `json:"split-by"`
+	Sample       string `json:"sample"`
+	SampleSeed   uint64 `json:"sample-seed"`
 	Deal         string `json:"deal"`
 	Tail         string `json:"tail"`
 }
@@ -50,6 +52,9 @@ func (s settings) flags() []string {
 	}
 	if s.Split != "" {
 		flags = append(flags, "--split", s.Split, "--split-seed", fmt.Sprint(s.SplitSeed), "--split-by", s.SplitBy)
+	}
+	if s.Sample != "" {
+		flags = append(flags, "--sample", s.Sample, "--sample-seed", fmt.Sprint(s.SampleSeed))
 	}
 	return flags
 }

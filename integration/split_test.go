@@ -39,7 +39,7 @@ func TestTwoPartsShareNothingAndMissNothing(t *testing.T) {
 				var parts [][]string
 				for i, part := range []string{"0.." + cut, cut + "..1"} {
 					s := draw(r, len(all)).part(part, by, seed)
-					s.Tail = "keep"
+					s.Tail, s.Sample, s.SampleSeed = "keep", "", 0 // all of the part is in each epoch
 					t.Logf("settings %+v", s)
 					// A little memory: what other parts leave must not be waited for.
 					m := mountDataset(t, d, s, "--memory", "1MiB", "--read", []string{"auto", "scan"}[i])

@@ -76,6 +76,9 @@ func draw(r *rand.Rand, records int) settings {
 	if r.IntN(2) == 0 {
 		s = s.part([]string{"0..0.9", "0.9..1", "0.25..0.5", "0.123456789..0.987654321", "0..0.000000001"}[r.IntN(5)], splitUnits[r.IntN(3)], r.Uint64N(3))
 	}
+	if r.IntN(3) == 0 {
+		s = s.of([]string{"1/2", "1/3", "1/39"}[r.IntN(3)], r.Uint64N(3))
+	}
 	return s
 }
 

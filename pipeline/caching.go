@@ -127,7 +127,6 @@ func (m *mount) fileIdentity(o storage.Object) (cached.Identity, bool) {
 // fetcher may know better, and says so.
 func (g *generation) fitCache() error {
 	s := &g.spec
-	g.starts = g.chunkStarts(s.Order.ChunkBytes, s.Order.ChunkRecords)
 	m := g.mount
 	if m.cache == nil {
 		return nil
@@ -138,7 +137,11 @@ func (g *generation) fitCache() error {
 	for i := range objects {
 		p.DatasetBytes += objects[i].SizeBytes
 	}
-	if n := g.catalog.Records(); n > 0 {
+	n := g.catalog.Records()
+	if g.sampled() {
+		n = g.records() // what lies between them is brought with them
+	}
+	if n > 0 {
 		record := float64(p.DatasetBytes) / float64(n)
 		p.OpenBytes = min(openBytes(s.Order, record, g.records(), g.chunks()), p.DatasetBytes)
 	}

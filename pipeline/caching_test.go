@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"log/slog"
+	"math/rand/v2"
 	"os"
 	"path/filepath"
 	"testing"
@@ -81,6 +82,67 @@ func TestWhatWasReadOfAServerIsReadFromTheCache(t *testing.T) {
 			require.Equal(t, before, w.bodies(), "no byte was asked for")
 		})
 	}
+}
+
+// What is all in the cache is read like files of a disk: mapped, where the page cache holds
+// it.
+func TestObjectsThatAreWholeInTheCacheAreMapped(t *testing.T) {
+	w := serveShards(t, synthetic.Shape{Format: "tar", RecordBytes: 4096}, 300)
+	local := testSpec(t, w.dir)
+	s := cachedSpec(t, w)
+	s.Read, s.Cache.SizeBytes, s.MemoryBytes = spec.ReadScan, 1<<30, 2<<20
+	d := open(t, s)
+	require.NoError(t, d.Warm(t.Context(), func(int64, int64) {}))
+	want := sums(t, open(t, local), local, nil)
+	require.Eventually(t, func() bool {
+		require.Equal(t, want, sums(t, d, s, nil))
+		return d.Status().Fetch.RecordsMapped > 0
+	}, 5*time.Minute, 10*time.Millisecond)
+}
+
+// Whoever writes to the files of a cache, or frees their pages, while they are read and
+// mapped: the bytes are right, and no reader is told of anything.
+func TestFilesOfTheCacheThatAreWrittenToGiveNoWrongBytes(t *testing.T) {
+	w := serveShards(t, synthetic.Shape{Format: "tar", RecordBytes: 4096}, 300)
+	local := testSpec(t, w.dir)
+	s := cachedSpec(t, w)
+	s.Read, s.Cache.SizeBytes, s.MemoryBytes = spec.ReadScan, 1<<30, 2<<20
+	d := open(t, s)
+	require.NoError(t, d.Warm(t.Context(), func(int64, int64) {}))
+	want := sums(t, open(t, local), local, nil)
+	files, err := filepath.Glob(filepath.Join(s.Cache.Dir, "v1", "*", "*.data"))
+	require.NoError(t, err)
+	require.Len(t, files, servedShards)
+	stop, stopped := make(chan struct{}), make(chan struct{})
+	go func() {
+		defer close(stopped)
+		r := rand.New(rand.NewPCG(1, 2))
+		for i := 0; ; i++ {
+			select {
+			case <-stop:
+				return
+			case <-time.After(2 * time.Millisecond):
+			}
+			f, err := os.OpenFile(files[i%len(files)], os.O_RDWR, 0)
+			if err != nil {
+				continue
+			}
+			info, _ := f.Stat()
+			at := r.Int64N(info.Size())
+			if i%3 == 0 {
+				_ = unix.Fallocate(int(f.Fd()), unix.FALLOC_FL_PUNCH_HOLE|unix.FALLOC_FL_KEEP_SIZE, at, 100_000)
+			} else {
+				_, _ = f.WriteAt([]byte("damage"), min(at, info.Size()-10))
+			}
+			_ = f.Close()
+		}
+	}()
+	for n := 0; n < 15 || d.Status().Cache.BadPages == 0; n++ {
+		require.Equal(t, want, sums(t, d, s, nil))
+	}
+	close(stop)
+	<-stopped
+	require.Zero(t, d.Status().Fetch.Errors)
 }
 
 // The index pass of a dataset that is in the cache asks the server for nothing but names.

@@ -87,22 +87,27 @@ func (d *Dataset) Fingerprint() string { return d.current.catalog.Fingerprint() 
 // or "" if that can't be told.
 func (d *Dataset) Explain(fingerprint string) string { return d.current.catalog.Explain(fingerprint) }
 
-// Part is the records that the split selects, or nil without a split.
+// Part is the records that the spec's epoch orders: those that split and sample select; nil
+// without them.
 func (d *Dataset) Part() *order.Part { return d.current.part }
 
-// Records is T, the number of records in the order. With a split it is the number that
-// the split selects, which may be 0.
+// Records is T, the number of records in the order of the spec's epoch. With a split or a
+// sample it is the number that they select, which may be 0.
 func (d *Dataset) Records() uint64 { return d.current.records() }
 
-// StreamBytes is the total size of the records in the order, in bytes. The first call
+// EpochRecords is Records of another epoch; with a sample, each has a number of its own. The
+// first call for an epoch then takes some nanoseconds a record of the dataset.
+func (d *Dataset) EpochRecords(epoch uint64) (uint64, error) { return d.current.epochRecords(epoch) }
+
+// StreamBytes is the total size of the records in that order, in bytes. The first call
 // visits each record, at some nanoseconds a record.
 func (d *Dataset) StreamBytes() int64 { return d.current.streamBytes() }
 
-// Chunks is the number of chunks that the order permutes.
+// Chunks is the number of chunks that the order of the spec's epoch permutes.
 func (d *Dataset) Chunks() int { return d.current.chunks() }
 
 // ChunkStarts is the argument that order.NewEpoch takes: the first record of each chunk,
-// counted in the records that the split selects.
+// counted in the records of Part.
 func (d *Dataset) ChunkStarts(chunkBytes, chunkRecords uint64) []uint64 {
 	return d.current.chunkStarts(chunkBytes, chunkRecords)
 }
@@ -112,7 +117,17 @@ func (d *Dataset) StreamExtension() string { return d.current.catalog.StreamExte
 
 // Describe renders dataset.json: what the dataset is and how it is read. It is a pure
 // function of catalog and spec, so its size is exact.
-func (d *Dataset) Describe() ([]byte, error) { return d.current.describe() }
+func (d *Dataset) Describe() ([]byte, error) { return d.current.describe(d.current.selection) }
+
+// DescribeEpoch is Describe for another epoch than the spec's. Without a sample they are the
+// same.
+func (d *Dataset) DescribeEpoch(epoch uint64) ([]byte, error) {
+	s, err := d.current.selected(context.Background(), epoch)
+	if err != nil {
+		return nil, err
+	}
+	return d.current.describe(s)
+}
 
 // Epoch is the global order of an epoch. The last few epochs are cached.
 func (d *Dataset) Epoch(epoch uint64) (*order.Epoch, error) { return d.current.epoch(epoch) }

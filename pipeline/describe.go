@@ -5,22 +5,24 @@ import (
 	"fmt"
 
 	"github.com/lsiofs/lsiofs/pipeline/printable"
+	"github.com/lsiofs/lsiofs/pipeline/spec"
+	"github.com/lsiofs/lsiofs/pipeline/unpack"
 )
 
 // maxDescribedDamage bounds the damaged shards that dataset.json lists.
 const maxDescribedDamage = 100
 
-// describe is Dataset.Describe.
-func (g *generation) describe() ([]byte, error) {
+// describe is Dataset.Describe, for an epoch that orders what was selected.
+func (g *generation) describe(of *selection) ([]byte, error) {
 	s, c := g.spec, g.catalog
 	document := description{
 		Fingerprint: c.Fingerprint(), Root: c.Root(), Dataset: s.Dataset,
 		Format:    describedFormat{s.Format.Name, c.Kind(), s.Format.RecordBytes, s.Format.StrideBytes, s.Format.HeaderBytes, s.Format.Lc0Check, nil},
 		Extension: c.StreamExtension(),
-		Shards:    c.Shards(), Records: g.records(), Chunks: g.chunks(), RecordBytes: g.streamBytes(),
+		Shards:    c.Shards(), Records: g.recordsOf(of), Chunks: len(of.starts) - 1, RecordBytes: g.bytesOf(of),
 		Order: describedOrder{
 			s.Order.Seed, string(s.Order.Shuffle), s.Order.SizeRecords, s.Order.Lanes, s.Order.Groups,
-			s.Order.Batch, s.Order.ChunkBytes, s.Order.ChunkRecords, nil,
+			s.Order.Batch, s.Order.ChunkBytes, s.Order.ChunkRecords, nil, nil,
 		},
 		Deal:    describedDeal{s.Deal.Workers, s.Deal.Batch, string(s.Deal.Dealing), string(s.Deal.Tail)},
 		Damaged: len(c.Damaged()),
@@ -28,8 +30,17 @@ func (g *generation) describe() ([]byte, error) {
 	for _, a := range s.Format.Arrays {
 		document.Format.Arrays = append(document.Format.Arrays, describedArray(a))
 	}
-	if g.part != nil {
+	if p, ok := c.Unpacker().(unpack.Presenter); ok {
+		descr, remark := p.RowType()
+		document.Rows = &describedRows{string(s.Format.As), c.RowBytes(), descr, remark}
+	}
+	if s.Order.Split != (spec.Split{}) {
 		document.Order.Split = &describedSplit{s.Order.Split.Part.String(), s.Order.Split.Seed, string(s.Order.Split.By)}
+	}
+	if g.sampled() {
+		document.Order.Sample = &describedSample{s.Order.Sample.Of, s.Order.Sample.Seed}
+	}
+	if of.part != nil {
 		document.Whole = &describedWhole{c.Records(), c.StreamBytes()}
 	}
 	for _, found := range c.Damaged()[:min(len(c.Damaged()), maxDescribedDamage)] {

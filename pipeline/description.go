@@ -8,10 +8,11 @@ type description struct {
 	Format      describedFormat `json:"format"`
 	Extension   string          `json:"extension"`
 	Shards      int             `json:"shards"`
-	Records     uint64          `json:"records"` // that the split leaves
+	Records     uint64          `json:"records"` // that the split leaves, of a sample of the epoch
 	Chunks      int             `json:"chunks"`  // likewise
 	RecordBytes int64           `json:"bytes"`   // likewise
 	Whole       *describedWhole `json:"whole,omitempty"`
+	Rows        *describedRows  `json:"rows,omitempty"`
 	Order       describedOrder  `json:"order"`
 	Deal        describedDeal   `json:"deal"`
 	// Directories are those of a dataset of single files. Where there are too many of
@@ -35,6 +36,14 @@ type describedArray struct {
 	Pattern string `json:"pattern"`
 }
 
+// describedRows are what streams have for the records, where that is rows made of them.
+type describedRows struct {
+	As     string `json:"as"`
+	Bytes  int64  `json:"row_bytes"`
+	Descr  string `json:"descr"`
+	Remark string `json:"remark,omitempty"`
+}
+
 type describedFormat struct {
 	Name        string           `json:"name"`
 	Kind        string           `json:"kind,omitempty"`
@@ -51,16 +60,22 @@ type describedSplit struct {
 	By   string `json:"by"`
 }
 
+type describedSample struct {
+	Of   uint64 `json:"of"`
+	Seed uint64 `json:"seed"`
+}
+
 type describedOrder struct {
-	Seed         uint64          `json:"seed"`
-	Shuffle      string          `json:"shuffle"`
-	Size         uint64          `json:"size"`
-	Lanes        uint64          `json:"lanes"`
-	Groups       uint64          `json:"groups"`
-	Batch        uint64          `json:"batch"`
-	ChunkBytes   uint64          `json:"chunk_bytes"`
-	ChunkRecords uint64          `json:"chunk_records"`
-	Split        *describedSplit `json:"split,omitempty"`
+	Seed         uint64           `json:"seed"`
+	Shuffle      string           `json:"shuffle"`
+	Size         uint64           `json:"size"`
+	Lanes        uint64           `json:"lanes"`
+	Groups       uint64           `json:"groups"`
+	Batch        uint64           `json:"batch"`
+	ChunkBytes   uint64           `json:"chunk_bytes"`
+	ChunkRecords uint64           `json:"chunk_records"`
+	Split        *describedSplit  `json:"split,omitempty"`
+	Sample       *describedSample `json:"sample,omitempty"`
 }
 
 type describedDeal struct {

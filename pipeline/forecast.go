@@ -92,7 +92,7 @@ func (g *generation) forecast(ctx context.Context, v *order.View, w, n uint64, a
 		return f, err
 	}
 	s := StorageForecast{Kind: g.mount.scheme.name, Root: g.catalog.Root(), Likes: g.mount.profile, Strategy: choice.Strategy, Reason: choice.Reason, Epoch: g.fetcher.Needs(), Warning: choice.Warning}
-	scan, err := g.fetcher.Forecast(ctx, seq, f.Records, fetch.Choice{}, s.Scan.add)
+	scan, err := g.fetcher.ForecastPhase(ctx, seq, v.Epoch().Part(), f.Records, fetch.Choice{}, s.Scan.add)
 	if err != nil {
 		return f, err
 	}
@@ -109,7 +109,7 @@ func (g *generation) forecast(ctx context.Context, v *order.View, w, n uint64, a
 	}
 	if choice.Strategy == spec.ReadSpool {
 		s.Spool = &SpoolForecast{SpoolBytes: choice.SpoolBytes, FewerLanes: choice.FewerLanes}
-		spool, err := g.fetcher.Forecast(ctx, seq, f.Records, choice, s.Spool.add)
+		spool, err := g.fetcher.ForecastPhase(ctx, seq, v.Epoch().Part(), f.Records, choice, s.Spool.add)
 		if err != nil {
 			return f, err
 		}

@@ -31,20 +31,20 @@ type generation struct {
 	opened opened
 
 	catalog *catalog.Catalog
-	part    *order.Part // what the split leaves; nil: all
-	starts  []uint64    // of the chunks of that
-	fetcher *fetch.Fetcher
-	source  *stream.Source
-	layouts *layouts
-	ahead   *ahead        // nil where nothing is computed ahead
-	orders  *order.Memory // of all views
-	epochs  *cache[uint64, *order.Epoch]
-	sets    *cache[string, *stream.Set]
-	start   atomic.Pointer[Start] // what expect found
-	sizes   struct {              // see streamBytes
-		once sync.Once
-		sum  atomic.Int64
-	}
+	// selection is what the spec's epoch orders. Of a sample, selections has those of the
+	// last few epochs, by phase, and allStarts are the chunks of all records.
+	*selection
+	selections *cache[uint64, *selection]
+	allStarts  []uint64
+	allOnce    sync.Once
+	fetcher    *fetch.Fetcher
+	source     *stream.Source
+	layouts    *layouts
+	ahead      *ahead        // nil where nothing is computed ahead
+	orders     *order.Memory // of all views
+	epochs     *cache[uint64, *order.Epoch]
+	sets       *cache[string, *stream.Set]
+	start      atomic.Pointer[Start] // what expect found
 }
 
 // How many epochs and sets are remembered. An epoch keeps 64 KiB for every 2¹⁸
@@ -113,7 +113,7 @@ func (g *generation) openFetcher() (shut func() error, err error) {
 		MemoryBytes: s.MemoryBytes, ReadTimeout: s.ReadTimeout,
 		PieceBytes: s.Order.ChunkBytes, PieceRecords: s.Order.ChunkRecords,
 		Decoders: decoders(s.Order), LookaheadRecords: lookahead(s.Order), LookaheadBytes: s.Lookahead,
-		Read: s.Read, Order: s.Order, Part: g.part, Spool: m.spool(), Storage: m.profile, Meter: &m.meter, Log: m.log,
+		Read: s.Read, Order: s.Order, Part: g.part, Phase: s.Order.Sample.Phase(s.Epoch), Spool: m.spool(), Storage: m.profile, Meter: &m.meter, Log: m.log,
 	})
 	if err != nil {
 		return nil, err
@@ -138,7 +138,7 @@ func (g *generation) makeOrders() (shut func() error, err error) {
 	g.layouts = newLayouts(g.catalog, g.spec.Order, g.mount.log)
 	g.orders = order.NewMemory(0)
 	g.epochs = newCache[uint64, *order.Epoch](keptEpochs)
-	g.sets = newCache[string, *stream.Set](keptSets)
+	g.sets = newCache[string, *stream.Set](g.keptSets())
 	return nil, nil
 }
 
@@ -158,7 +158,11 @@ func (g *generation) close() error { return g.opened.close() }
 // epoch is the global order of an epoch. A few epochs are remembered.
 func (g *generation) epoch(epoch uint64) (*order.Epoch, error) {
 	return g.epochs.get(epoch, func() (*order.Epoch, error) {
-		e, err := order.NewEpoch(g.spec.Order, epoch, g.starts, g.part)
+		s, err := g.selected(context.Background(), epoch)
+		if err != nil {
+			return nil, err
+		}
+		e, err := order.NewEpoch(g.spec.Order, epoch, s.starts, s.part)
 		if err == nil {
 			g.layouts.loadStates(epoch, e)
 		}
@@ -185,11 +189,16 @@ func (g *generation) set(epoch uint64, done []order.Done, deal spec.Deal) (*stre
 	})
 }
 
-// computeAhead computes the layout of a whole epoch while goOn says so.
+// computeAhead computes what an epoch orders, and the layout of a whole epoch, while goOn
+// says so.
 func (g *generation) computeAhead(n nextEpoch, goOn func() bool) error {
+	goOn = g.mount.meter.Timed(meter.Order, goOn)
+	if _, err := g.selectedAhead(n.epoch, goOn); err != nil {
+		return err
+	}
 	set, err := g.set(n.epoch, nil, n.deal)
 	if err == nil {
-		set.Ahead(g.mount.meter.Timed(meter.Order, goOn))
+		set.Ahead(goOn)
 	}
 	return err
 }

@@ -159,7 +159,16 @@ func (l *layouts) mark(epoch uint64) bool {
 
 // shelf is where the layout of a set is kept.
 func (l *layouts) shelf(epoch uint64, done []order.Done, deal spec.Deal, e *order.Epoch) stream.Shelf {
-	return &shelf{layouts: l, number: epoch, epoch: e, key: l.key(layoutEnding, epoch, done, deal)}
+	return &shelf{layouts: l, number: epoch, epoch: e, key: l.layoutKey(epoch, done, deal)}
+}
+
+// layoutKey is that of a set's layout. Rows are of another size than the records that they
+// are made of.
+func (l *layouts) layoutKey(epoch uint64, done []order.Done, deal spec.Deal) [sha256.Size]byte {
+	if row := l.catalog.RowBytes(); row > 0 {
+		return l.key(layoutEnding, epoch, done, deal, row)
+	}
+	return l.key(layoutEnding, epoch, done, deal)
 }
 
 // shelf keeps the layout of one set, and with it the states of its epoch.

@@ -12,18 +12,16 @@ import (
 	"github.com/lsiofs/lsiofs/pipeline/unpack"
 )
 
-// takePart finds what the split leaves of the dataset, and writes into the spec
-// what it left to the format.
-func (g *generation) takePart(ctx context.Context) error {
-	split := &g.spec.Order.Split
+// takePart finds what the spec's epoch orders, and writes into the spec what the split left
+// to the format.
+func (g *generation) takePart(ctx context.Context) (err error) {
+	split, sample := &g.spec.Order.Split, &g.spec.Order.Sample
 	if *split = split.Or(); *split != (spec.Split{}) && split.By == "" {
 		split.By = splitBy(g.catalog.Unpacker())
 	}
-	var err error
-	g.part, err = order.NewPart(g.spec.Order, g.spec.Epoch, splitShards{g.catalog}, func(work []func()) { onAllCores(ctx, work) })
-	if err == nil {
-		err = ctx.Err() // then some of the work was left out
-	}
+	*sample = sample.Or()
+	g.selections = newCache[uint64, *selection](keptSelections)
+	g.selection, err = g.selected(ctx, g.spec.Epoch)
 	return err
 }
 
@@ -58,9 +56,11 @@ func onAllCores(ctx context.Context, work []func()) {
 }
 
 // records is Dataset.Records.
-func (g *generation) records() uint64 {
-	if g.part != nil {
-		return g.part.Len()
+func (g *generation) records() uint64 { return g.recordsOf(g.selection) }
+
+func (g *generation) recordsOf(s *selection) uint64 {
+	if s.part != nil {
+		return s.part.Len()
 	}
 	return g.catalog.Records()
 }
@@ -77,23 +77,30 @@ func (g *generation) chunkStarts(chunkBytes, chunkRecords uint64) []uint64 {
 const sumRecords = 1 << 18
 
 // streamBytes is Dataset.StreamBytes.
-func (g *generation) streamBytes() int64 {
-	g.sizes.once.Do(func() {
-		if g.part == nil {
-			g.sizes.sum.Store(g.catalog.StreamBytes())
+func (g *generation) streamBytes() int64 { return g.bytesOf(g.selection) }
+
+// bytesOf is the total size of selected records. The first call visits each.
+func (g *generation) bytesOf(s *selection) int64 {
+	s.sizes.once.Do(func() {
+		if row := g.catalog.RowBytes(); row > 0 {
+			s.sizes.sum.Store(int64(g.recordsOf(s)) * row)
+			return
+		}
+		if s.part == nil {
+			s.sizes.sum.Store(g.catalog.StreamBytes())
 			return
 		}
 		var work []func()
-		for from := uint64(0); from < g.part.Len(); from += sumRecords {
-			work = append(work, func() { g.sizes.sum.Add(g.sumSizes(from, min(from+sumRecords, g.part.Len()))) })
+		for from := uint64(0); from < s.part.Len(); from += sumRecords {
+			work = append(work, func() { s.sizes.sum.Add(g.sumSizes(s.part, from, min(from+sumRecords, s.part.Len()))) })
 		}
 		onAllCores(context.Background(), work)
 	})
-	return g.sizes.sum.Load()
+	return s.sizes.sum.Load()
 }
 
-// sumSizes adds up the sizes of the records of some ranks.
-func (g *generation) sumSizes(from, to uint64) (sum int64) {
+// sumSizes adds up the sizes of the records of some ranks of a part.
+func (g *generation) sumSizes(part *order.Part, from, to uint64) (sum int64) {
 	const block = 4096
 	numbers, sizes := make([]uint64, block), make([]int64, block)
 	for from < to {
@@ -101,7 +108,7 @@ func (g *generation) sumSizes(from, to uint64) (sum int64) {
 		for i := range n {
 			numbers[i] = from + i
 		}
-		g.part.Numbers(numbers[:n])
+		part.Numbers(numbers[:n])
 		g.catalog.Sizes(numbers[:n], sizes[:n])
 		for _, size := range sizes[:n] {
 			sum += size

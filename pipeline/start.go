@@ -1,6 +1,7 @@
 package pipeline
 
 import (
+	"context"
 	"fmt"
 
 	"github.com/dustin/go-humanize"
@@ -40,13 +41,17 @@ func (g *generation) expect(v *order.View, epoch uint64, long float64) (Start, e
 		return s, nil
 	}
 	s.Smaller = true
+	chosen, err := g.selected(context.Background(), epoch)
+	if err != nil {
+		return s, err
+	}
 	for _, lanes := range []uint64{o.Lanes / 2, o.Lanes * 2, o.Lanes / 4, o.Lanes * 4, o.Lanes / 8, o.Lanes / 16} {
 		if lanes == 0 || lanes > spec.MaxLanes || lanes%o.Groups != 0 {
 			continue
 		}
 		other := o
 		other.Lanes = lanes
-		e, err := order.NewEpoch(other, epoch, g.starts, g.part)
+		e, err := order.NewEpoch(other, epoch, chosen.starts, chosen.part)
 		if err != nil {
 			return s, err
 		}

@@ -62,6 +62,10 @@ machine that is not quiet too.
   CPU                    of all processes that take part, server and readers
   reads, amplification   of the server's storage, a record and a delivered byte
 
+Of a bucket or a web server streams are compared with bare requests of as many bytes as
+chunks have, as many at a time (--connections); and with the same bytes once more from
+the disk cache, a temporary one. That transfers what comes in --seconds.
+
 DATASET is only read. What is larger than the page cache can hold is measured by the
 beginning of its epoch. Memory is touched before new processes are measured, as
 virtual machines get it from their host at the first touch, which is slow.
@@ -78,6 +82,7 @@ must be empty or not exist yet: WebDataset samples (tar), text (jsonl), frames
 (files), or games of Leela Chess Zero, a .gz each or in tars (lc0). The same flags
 make the same bytes.`,
 		Example: `  lsiofs bench /data/train
+  lsiofs bench s3://bucket/train --seconds 60
   lsiofs bench --check
   lsiofs bench --check --only tar,jsonl --dir /data/bench --json > check.json
   lsiofs bench --make tar --records 56000 --bytes 12500 /data/bench-tar
@@ -145,9 +150,6 @@ func runBenchDataset(ctx context.Context, o *benchOptions, g *globals) error {
 	if len(o.paths) != 1 {
 		return exit.Usagef("lsiofs bench takes DATASET; only --check does without (see lsiofs bench --help)")
 	}
-	if pipeline.IsRemote(o.paths[0]) {
-		return exit.Usagef("bench compares with programs that read files, which a bucket or a web server has none of: lsiofs tune URL measures what the service gives to bare requests, lsiofs top MNT what readers of a mount get of it and wait for, and lsiofs plan URL counts requests")
-	}
 	s, _, err := o.resolve(o.paths[0])
 	if err != nil {
 		return err
@@ -159,6 +161,9 @@ func runBenchDataset(ctx context.Context, o *benchOptions, g *globals) error {
 // runBenchCheck checks what is promised.
 func runBenchCheck(ctx context.Context, o *benchOptions, g *globals, promises []bench.Promise) error {
 	dataset := "unnamed" // a spec needs one
+	if len(o.paths) > 0 && pipeline.IsRemote(o.paths[0]) {
+		return exit.Usagef("what is promised of buckets and web servers is measured with a server of this machine: lsiofs bench --check --only network, without a URL; lsiofs bench URL measures yours")
+	}
 	if len(o.paths) > 0 {
 		dataset = o.paths[0]
 	}

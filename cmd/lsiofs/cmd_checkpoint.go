@@ -84,6 +84,9 @@ func stateRows(s checkpoint.State) [][2]string {
 	if split := o.Split; split != (spec.Split{}) {
 		rows = append(rows, [2]string{"split", inspect.SplitText(split)})
 	}
+	if sample := o.Sample; sample != (spec.Sample{}) {
+		rows = append(rows, [2]string{"sample", inspect.SampleText(sample)})
+	}
 	total := uint64(0)
 	for i, d := range s.Done {
 		name := fmt.Sprintf("resume %d", i+1)

@@ -14,6 +14,7 @@ import (
 type datasetFlags struct {
 	spec   spec.Spec
 	split  splitFlags
+	sample sampleFlags
 	resume string // path of a checkpoint; only where addResume was called
 	flags  *pflag.FlagSet
 }
@@ -32,6 +33,7 @@ func (d *datasetFlags) add(c *cobra.Command) {
 	sizeFlag(d.flags, "header-bytes", "format fixed: bytes before the first record", &s.Format.HeaderBytes)
 	enumFlag(c, "remainder", "format fixed: what becomes of bytes that fill no record", &s.Format.Remainder, spec.RemainderCorrupt, spec.RemainderDrop)
 	d.flags.BoolVar(&s.Format.Lc0Check, "lc0-check", s.Format.Lc0Check, "format lc0: look at every frame; those that can't be are damaged")
+	d.flags.Var(asValue{&s.Format.As}, "as", "format lc0: streams of `tensors` instead of frames, an array with a row a frame; planes are of type u1 unless another one is said: tensors:u1, tensors:f2, tensors:f4")
 	enumFlag(c, "on-corrupt", "refuse damaged shards, or leave out what is damaged", &s.OnCorrupt, spec.CorruptFail, spec.CorruptSkip)
 
 	d.flags.Uint64Var(&s.Order.Seed, "seed", s.Order.Seed, "the order's seed")
@@ -43,6 +45,7 @@ func (d *datasetFlags) add(c *cobra.Command) {
 	sizeFlag(d.flags, "chunk-bytes", "a chunk, the unit in which shards are permuted, ends at so many bytes …", &s.Order.ChunkBytes)
 	d.flags.Uint64Var(&s.Order.ChunkRecords, "chunk-records", s.Order.ChunkRecords, "… or so many records")
 	d.split = addSplit(c, &s.Order.Split)
+	d.sample = addSample(c, &s.Order.Sample)
 
 	d.flags.Uint64Var(&s.Deal.Workers, "workers", s.Deal.Workers, "workers that share the records")
 	d.flags.Uint64Var(&s.Deal.Batch, "batch", s.Deal.Batch, "records that a worker is dealt at a time")
@@ -98,6 +101,10 @@ func (d *datasetFlags) resolve(dataset string) (spec.Spec, *resuming.Checkpoint,
 	if err := d.split.check(); err != nil {
 		return s, nil, err
 	}
+	if err := d.sample.check(); err != nil {
+		return s, nil, err
+	}
+	s.Order.Sample = s.Order.Sample.Or()
 	s.Order.Batch = orderBatch(s)
 	var r *resuming.Checkpoint
 	if d.resume != "" {

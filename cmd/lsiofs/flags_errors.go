@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"slices"
@@ -52,7 +53,13 @@ func nearFlag(c *cobra.Command, name string) string {
 		}
 	})
 	found := names.SuggestionsFor(name)
-	slices.SortStableFunc(found, func(a, b string) int { return len(a) - len(b) })
+	begins := func(flag string) int { // people seldom mistype the first letter
+		if name != "" && flag[0] == name[0] {
+			return 0
+		}
+		return 1
+	}
+	slices.SortStableFunc(found, func(a, b string) int { return cmp.Or(begins(a)-begins(b), len(a)-len(b)) })
 	if len(found) == 0 {
 		return ""
 	}

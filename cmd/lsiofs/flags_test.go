@@ -42,6 +42,8 @@ func TestFlagsMakeASpec(t *testing.T) {
 			func(s *spec.Spec) {
 				s.Order.Split = spec.Split{Part: spec.Part{From: 100_000_000, To: 900_000_000}, Seed: 7, By: spec.SplitByShard}
 			}},
+		{"sample", []string{"--sample-seed", "7", "--sample", "1/39"}, func(s *spec.Spec) { s.Order.Sample = spec.Sample{Of: 39, Seed: 7} }},
+		{"a sample that is all", []string{"--sample", "1/1", "--sample-seed", "7"}, func(*spec.Spec) {}},
 		{"deal", []string{"--workers", "4", "--batch", "32", "--deal", "contiguous", "--tail", "pad", "--epoch", "3"},
 			func(s *spec.Spec) {
 				s.Deal = spec.Deal{Workers: 4, Batch: 32, Dealing: spec.DealContiguous, Tail: spec.TailPad}
@@ -91,6 +93,7 @@ func TestResumeBringsItsOrderAndDeal(t *testing.T) {
 	grouped := func(s *checkpoint.State) { s.Order.Groups, s.Order.Batch = 4, 8 }
 	ninety := spec.Split{Part: spec.Part{To: 900_000_000}, By: spec.SplitByRecord}
 	split := func(s *checkpoint.State) { s.Order.Split = ninety }
+	sample := func(s *checkpoint.State) { s.Order.Sample = spec.Sample{Of: 39, Seed: 1} }
 	epoch := uint64(7)
 	for _, c := range []struct {
 		name  string
@@ -117,6 +120,17 @@ func TestResumeBringsItsOrderAndDeal(t *testing.T) {
 		{name: "splits that differ are reported", args: []string{"--split", "0..0.8", "--split-seed", "1", "--split-by", "shard"}, r: resuming.Checkpoint{State: state(split)},
 			fails: []string{"--split (0..0.8) differs from f, which has 0..0.9", "--split-seed (1)", "--split-by (shard) differs from f, which has record"}},
 		{name: "all of a dataset is no split", args: []string{"--split", "0..1", "--split-seed", "1", "--split-by", "shard"}, r: resuming.Checkpoint{State: state(nil)},
+			want: func(s *spec.Spec) { s.Deal.Workers, s.Deal.Batch = 3, 8 }},
+		{name: "the sample comes from the file", args: []string{"--sample", "1/39", "--sample-seed", "1"}, r: resuming.Checkpoint{State: state(sample)},
+			want: func(s *spec.Spec) {
+				s.Order.Sample = spec.Sample{Of: 39, Seed: 1}
+				s.Deal.Workers, s.Deal.Batch = 3, 8
+			}},
+		{name: "samples that differ are reported", args: []string{"--sample", "1/38", "--sample-seed", "2"}, r: resuming.Checkpoint{State: state(sample)},
+			fails: []string{"--sample (1/38) differs from f, which has 1/39", "--sample-seed (2) differs from f, which has 1"}},
+		{name: "a sample of a file without one is reported", args: []string{"--sample", "1/38"}, r: resuming.Checkpoint{State: state(nil)},
+			fails: []string{"--sample (1/38) differs from f, which has 1/1"}},
+		{name: "all records are no sample", args: []string{"--sample", "1/1"}, r: resuming.Checkpoint{State: state(nil)},
 			want: func(s *spec.Spec) { s.Deal.Workers, s.Deal.Batch = 3, 8 }},
 		{name: "groups keep the order's batch", r: resuming.Checkpoint{State: state(grouped)},
 			want: func(s *spec.Spec) {
@@ -208,6 +222,21 @@ func TestFlagsOfASplitBelongToAPart(t *testing.T) {
 	require.Equal(t, "0.5..1", d.flags.Lookup("split").Value.String(), "as it is handed to other processes")
 	require.Equal(t, "0..1", parsed(t, "--split", "0..1").flags.Lookup("split").Value.String())
 	require.Empty(t, parsed(t).flags.Lookup("split").Value.String())
+}
+
+func TestASampleIsOneOfSoMany(t *testing.T) {
+	for _, bad := range []string{"0/3", "2/3", "1/0", "1/65537", "1/03", "1/-2", "3", "", "0.5", "1/99999999999999999999"} {
+		d := datasetFlags{}
+		c := &cobra.Command{Use: "x"}
+		d.add(c)
+		require.ErrorContains(t, c.ParseFlags([]string{"--sample", bad}), "write 1/n with n between 1 and 65536, as 1/39", bad)
+	}
+	_, _, err := parsed(t, "--sample-seed", "3").resolve("data")
+	require.Equal(t, exit.Usage, exit.CodeOf(err))
+	require.ErrorContains(t, err, "name a share, as in --sample 1/8")
+	require.Equal(t, "1/39", parsed(t, "--sample", "1/39").flags.Lookup("sample").Value.String(), "as it is handed to other processes")
+	require.Equal(t, "1/1", parsed(t, "--sample", "1/1").flags.Lookup("sample").Value.String())
+	require.Empty(t, parsed(t).flags.Lookup("sample").Value.String())
 }
 
 func TestReadersAreUsersByNameOrNumber(t *testing.T) {

@@ -23,7 +23,7 @@ var flagGroups = []struct {
 	name  string
 	flags []string
 }{
-	{"Data", []string{"format", "split", "split-by", "split-seed", "on-corrupt", "array", "record-bytes", "stride-bytes", "header-bytes", "remainder", "lc0-check", "max-record"}},
+	{"Data", []string{"format", "split", "split-by", "split-seed", "sample", "sample-seed", "on-corrupt", "array", "record-bytes", "stride-bytes", "header-bytes", "remainder", "lc0-check", "as", "max-record"}},
 	{"Order", []string{"seed", "epoch", "shuffle", "shuffle-size", "lanes", "chunk-bytes", "chunk-records", "groups"}},
 	{"Workers", []string{"workers", "batch", "tail", "deal", "worker", "from"}},
 	{"Reading", []string{"memory", "read", "index-dir", "spool-dir", "spool-max", "read-timeout", "direct", "io"}},

@@ -7,7 +7,7 @@
 // the process.
 //
 //	cmd_*.go ──► mounting · demo · bench · doctor · page · inspect · readplan
-//	             verification · cat · top · tune
+//	             verification · cat · top · tune · filtering
 //	                 │
 //	                 ▼
 //	             opening · resuming · document · build

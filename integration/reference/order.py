@@ -252,6 +252,15 @@ def floor64(fraction):
     return (int(whole + digits) << 64) // 10 ** len(digits)
 
 
+# Sample
+
+
+def phase(path, ordinal, sample_seed, n):
+    """Which of n epochs in a row a record is in."""
+    shard = int.from_bytes(record_id(path, 0)[:8], "little")
+    return draw(key("sample", sample_seed, 0, 0) ^ shard, ordinal) * n >> 64
+
+
 # Identity
 
 

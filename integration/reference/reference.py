@@ -27,6 +27,7 @@ import vectors
 DEFAULTS = {
     "seed": 0, "epoch": 0, "shuffle": "reservoir", "shuffle-size": 16384, "lanes": 32, "groups": 1,
     "chunk-bytes": 262144, "chunk-records": 128, "split": "", "split-seed": 0, "split-by": "record",
+    "sample": "", "sample-seed": 0,
     "workers": 1, "worker": 0, "batch": 1, "deal": "interleaved", "tail": "keep",
     "from": 0, "done": [], "kind": "data",
 }
@@ -52,12 +53,14 @@ class Dataset:
     def order(self, o):
         batch = o["batch"] if o["groups"] > 1 else 1
         split = (o["split"], o["split-seed"], o["split-by"])
+        share = (o["sample"], o["sample-seed"], o["epoch"])
         wanted = (o["chunk-bytes"], o["chunk-records"], o["seed"], o["epoch"], o["shuffle"], o["shuffle-size"], o["lanes"], o["groups"], batch)
-        if wanted + split not in self.orders:
+        if wanted + split + share not in self.orders:
             shards = [[(len(r.data), r.entry) for r in s.records] for s in self.shards]
             chunks = self.part(order.chunks(shards, *wanted[:2]), *split)
-            self.orders = {wanted + split: order.global_order(chunks, *wanted[2:])}
-        return self.orders[wanted + split]
+            chunks = self.sample(chunks, *share)
+            self.orders = {wanted + split + share: order.global_order(chunks, *wanted[2:])}
+        return self.orders[wanted + split + share]
 
     def part(self, chunks, part, seed, by):
         if not part:
@@ -65,6 +68,13 @@ class Dataset:
         low, high = part.split("..")
         units = order.split_units([[r.entry for r in s.records] for s in self.shards], by)
         left = [order.in_part(r.shard, unit, seed, low, high) for r, unit in zip(self.records, units)]
+        return order.split_chunks(chunks, left)
+
+    def sample(self, chunks, share, seed, epoch):
+        if not share:
+            return chunks
+        n = int(share.removeprefix("1/"))
+        left = [order.phase(r.shard, r.ordinal, seed, n) == epoch % n for r in self.records]
         return order.split_chunks(chunks, left)
 
     def stream(self, request):

@@ -68,8 +68,8 @@ func (c *Catalog) IndexDir() string { return c.store.Dir() }
 func (c *Catalog) Format() spec.Format { return c.format }
 
 // Kind is what all shards with records have in common where the format demands
-// something of that sort (unpack.Uniform), as the first of them writes it; ""
-// for other formats.
+// something of that sort (unpack.Uniform), as the first of them writes it, or all
+// their kinds where they may be mixed (unpack.Mixer); "" for other formats.
 func (c *Catalog) Kind() string { return c.kind }
 
 // Unpacker is the format's implementation, of the dataset's kind.
@@ -107,8 +107,22 @@ func (c *Catalog) Part(shard int, decodedBytes int64) Part {
 	return Part{begin.DecodedBytes, end.DecodedBytes, begin.RawBytes, end.RawBytes}
 }
 
-// StreamBytes is the sum of all records' sizes.
-func (c *Catalog) StreamBytes() int64 { return c.image.StreamBytes() }
+// RowBytes is the size that each record has in streams, where those are of rows that are
+// made of records (unpack.Presenter); else 0.
+func (c *Catalog) RowBytes() int64 {
+	if p, ok := c.unpacker.(unpack.Presenter); ok {
+		return int64(p.RowBytes())
+	}
+	return 0
+}
+
+// StreamBytes is the sum of the sizes that all records have in streams.
+func (c *Catalog) StreamBytes() int64 {
+	if row := c.RowBytes(); row > 0 {
+		return int64(c.Records()) * row
+	}
+	return c.image.StreamBytes()
+}
 
 // Damaged lists what was left out.
 func (c *Catalog) Damaged() []Damage { return c.damaged }

@@ -2,6 +2,7 @@ package catalog
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/lsiofs/lsiofs/pipeline/catalog/index"
@@ -22,7 +23,10 @@ func (o *opening) refuseKinds(sealed []index.Shard) error {
 		switch this := b.Kind(); {
 		case b.Header().Records == 0 || string(this) == kind:
 		case first < 0:
-			first, kind = i, string(this)
+			if first, kind = i, string(this); !u.SameKind(kind, kind) {
+				return fmt.Errorf("%s holds shards of several kinds at once, and those of format %s must be of one: %s has %s: name other files with a pattern",
+					&o.target, o.found.Format.Name, sealed[i].Object.Path, kindText(kind, 0))
+			}
 		case !u.SameKind(kind, string(this)):
 			from := differAt(kind, string(this))
 			return fmt.Errorf("%s holds shards of two kinds, and those of format %s must be of one: %s has %s, %s has %s: name files of one kind with a pattern",
@@ -59,24 +63,37 @@ func differAt(a, b string) int {
 	return n - 100
 }
 
-// setKind takes the kind from the index: that of the first shard with records.
+// setKind takes the kind from the index: that of the first shard with records, or, where
+// kinds may be mixed, of all.
 func (c *Catalog) setKind() error {
 	u, ok := c.unpacker.(unpack.Uniform)
 	if !ok {
 		return nil
 	}
+	mixer, mixes := u.(unpack.Mixer)
+	first, kinds := uint64(0), []string(nil)
 	for i := range c.image.Shards() {
 		b := c.image.Blob(i)
-		if b.Header().Records == 0 {
+		if b.Header().Records == 0 || slices.Contains(kinds, string(b.Kind())) {
 			continue
 		}
-		c.kind = string(b.Kind())
-		f, err := u.OfKind(c.kind)
-		if err != nil {
-			return fmt.Errorf("%s: the stored index says %s: %w: lsiofs index --rebuild makes it anew", c.image.Object(i).Path, kindText(c.kind, 0), err)
+		if kinds = append(kinds, string(b.Kind())); len(kinds) == 1 {
+			first = i
 		}
-		c.unpacker = f
+		if !mixes {
+			break
+		}
+	}
+	if len(kinds) == 0 {
 		return nil
 	}
+	if c.kind = kinds[0]; mixes {
+		c.kind = mixer.MixedKind(kinds)
+	}
+	f, err := u.OfKind(c.kind)
+	if err != nil {
+		return fmt.Errorf("%s: the stored index says %s: %w: lsiofs index --rebuild makes it anew", c.image.Object(first).Path, kindText(c.kind, 0), err)
+	}
+	c.unpacker = f
 	return nil
 }

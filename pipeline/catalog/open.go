@@ -168,6 +168,9 @@ func (o *opening) attempt(ctx context.Context) (catalog *Catalog, err error) {
 	if len(todo) == 0 && o.prior != nil && o.prior.Shards() == uint64(len(shards)) && o.priorKnowsJudged() {
 		// Nothing is left to build, so that journals of dead processes, which were
 		// killed between the seal and their end, are as useless as the rest.
+		if err := o.refuseKinds(shards); err != nil { // it may have been built where kinds may be mixed
+			return nil, err
+		}
 		o.store.Clean()
 		o.reporter.planned(Progress{Reused: len(shards), Records: o.prior.Records()})
 		return o.catalog(o.prior)

@@ -5,17 +5,20 @@ import (
 	"bytes"
 	"encoding/binary"
 	"fmt"
+	"os"
+	"path/filepath"
 	"testing"
 
 	"github.com/stretchr/testify/require"
 	"pgregory.net/rapid"
 
+	"github.com/lsiofs/lsiofs/pipeline/spec"
 	"github.com/lsiofs/lsiofs/pipeline/unpack"
 )
 
 // gameOf is n frames of a version of lc0, which all can be but for those in bad.
 func gameOf(version uint32, n int, bad ...int) []byte {
-	size := map[uint32]int{5: 8308, 6: 8356}[version]
+	size := map[uint32]int{5: 8308, 6: 8356, 7: 8396}[version]
 	g := make([]byte, n*size)
 	for i := range n {
 		binary.LittleEndian.PutUint32(g[i*size:], version)
@@ -112,6 +115,56 @@ func TestGamesOfTwoVersionsAreRefused(t *testing.T) {
 		_, err := w.open(change)
 		require.ErrorContains(t, err, "a.gz has version 5, b.gz has version 6")
 	}
+}
+
+// Streams of tensors take games of all versions. The index is the same as for frames, of
+// which one mount takes one version, whoever has built it.
+func TestTensorsAreOfGamesOfAnyVersion(t *testing.T) {
+	w := newWorld(t)
+	w.write("a.gz", gz(gameOf(5, 2)))
+	w.write("b.gz", gz(gameOf(6, 3)))
+	w.write("c.gz", gz(gameOf(5, 1)))
+	tensors := func(c *Config) { c.Format.As = spec.AsTensorsU1 }
+	c := w.mustOpen(tensors)
+	require.Equal(t, "versions 5, 6", c.Kind())
+	require.Equal(t, ".npy", c.StreamExtension())
+	require.EqualValues(t, 14672, c.RowBytes())
+	require.EqualValues(t, 6*14672, c.StreamBytes())
+	sizes := make([]int64, 3)
+	c.Sizes([]uint64{1, 2, 5}, sizes)
+	require.Equal(t, []int64{8308, 8356, 8308}, sizes, "of records, not of rows")
+	fingerprint := c.Fingerprint()
+	require.Zero(t, w.readsOf(func() {
+		require.Equal(t, "versions 5, 6", w.mustOpen(tensors).Kind())
+		require.EqualValues(t, 6*36176, w.mustOpen(func(c *Config) { c.Format.As = spec.AsTensorsF4 }).StreamBytes())
+		_, err := w.open()
+		require.ErrorContains(t, err, "a.gz has version 5, b.gz has version 6")
+	}), "the stored index serves all")
+
+	w.write("d.tar", gamesOf(gz(gameOf(7, 1)), gz(gameOf(6, 1))))
+	c = w.mustOpen(tensors)
+	require.Equal(t, "versions 5, 6, 7", c.Kind())
+	require.NotEqual(t, fingerprint, c.Fingerprint())
+	for _, name := range []string{"a.gz", "b.gz", "c.gz"} {
+		require.NoError(t, os.Remove(filepath.Join(w.data, name)))
+	}
+	for range 2 {
+		require.Equal(t, "versions 6, 7", w.mustOpen(tensors).Kind())
+		_, err := w.open()
+		require.ErrorContains(t, err, "d.tar has versions 6, 7")
+	}
+	_, err := w.open(func(c *Config) { c.Rebuild = true })
+	require.ErrorContains(t, err, "unless streams are made --as tensors")
+	require.NoError(t, os.Remove(filepath.Join(w.data, "d.tar")))
+	w.write("a.gz", gz(gameOf(5, 2)))
+	require.Equal(t, w.mustOpen().Fingerprint(), w.mustOpen(tensors).Fingerprint(), "what is read is the same")
+}
+
+func TestTensorsAreOfGamesOnly(t *testing.T) {
+	w := newWorld(t)
+	w.write("a.jsonl", linesOf(9, "a"))
+	_, err := w.open(func(c *Config) { c.Format.As = spec.AsTensorsF2 })
+	require.ErrorContains(t, err, "holds shards of format jsonl: --as tensors:f2 is for lc0's only")
 }
 
 func TestWhichTarsAreGames(t *testing.T) {

@@ -37,7 +37,7 @@ func (f *Fetcher) chooseStrategy() (file *spool.File, err error) {
 	}
 	f.choice = c
 	if c.Warning != "" {
-		f.config.Log.Warn("each record is read by itself: "+c.Warning, "dataset", f.survey.Held.Bytes)
+		f.config.Log.Warn("each record is read by itself: "+c.Warning, "dataset", f.survey.Held.AllBytes())
 	}
 	return file, nil
 }

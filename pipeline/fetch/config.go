@@ -37,8 +37,11 @@ type Config struct {
 	// Spool to choose it.
 	Read  spec.Read
 	Order spec.Order
-	// Part says which records may be asked for; nil: all.
+	// Part says which records the readers of Open may ask for; nil: all. Where Order has a
+	// sample, it is one phase of it, of number Phase, which stands for all in what is
+	// estimated; OpenPhase gives readers of others.
 	Part  Part
+	Phase uint64
 	Spool SpoolConfig
 	// Storage says which reads the shards' storage likes; the zero value
 	// stands for profile.Defaults of an unknown one. No byte depends on it.

@@ -117,6 +117,7 @@ func (f *Fetcher) scanConfig() scan.Config {
 	sizes := v.Sizes()
 	s := scan.Config{
 		Index: f.index, Storage: f.storage, Places: v.Places, Verifier: f.verifier,
+		Sampled: c.Order.Sample.Or() != (spec.Sample{}), Phase: c.Phase,
 		MemoryBytes: c.MemoryBytes, Limits: v.Limits, Held: v.Held, HoldsAll: v.Compressed && sizes.Fits(),
 		Choice: f.choice, SpoolEngine: c.Spool.Engine,
 		Decoders: c.Decoders, LookaheadRecords: c.LookaheadRecords, ReadTimeout: c.ReadTimeout, Profile: c.Storage,

@@ -14,7 +14,14 @@ type Forecast = scan.Forecast
 // Forecast is scan.ForecastReads for this fetcher's dataset, memory and storage,
 // whatever its strategy is.
 func (f *Fetcher) Forecast(ctx context.Context, seq Sequence, n uint64, how Choice, read func(sizeBytes int64)) (Forecast, error) {
-	return scan.ForecastReads(ctx, f.scanning, seq, n, how, read)
+	return f.ForecastPhase(ctx, seq, f.config.Part, n, how, read)
+}
+
+// ForecastPhase is Forecast for records of another phase than Config.Part.
+func (f *Fetcher) ForecastPhase(ctx context.Context, seq Sequence, part Part, n uint64, how Choice, read func(sizeBytes int64)) (Forecast, error) {
+	c := f.scanning
+	c.Places = c.Places.Of(part)
+	return scan.ForecastReads(ctx, c, seq, n, how, read)
 }
 
 // ForecastGather is gather.ForecastReads for this fetcher's dataset, memory and

@@ -41,8 +41,9 @@ func (f *Fetcher) planning() *ahead.Plan {
 	}
 	if gathers {
 		p.Index, p.Places, p.Chunks = f.index, f.survey.Places, f.choice.Chunks
-		p.Layout = func(number int) (int, piece.Layout) {
-			return f.survey.Places.Layout(number, func(int) (int64, piece.Widener) { return f.config.Storage.GapBytes, nil })
+		p.Phase = f.config.Phase
+		p.Layout = func(part piece.Part, number int) (int, piece.Layout) {
+			return f.survey.Places.Of(part).Layout(number, func(int) (int64, piece.Widener) { return f.config.Storage.GapBytes, nil })
 		}
 		p.StaleRecords = sizes.StaleRecords()
 		p.Init()

@@ -4,6 +4,7 @@ import (
 	"context"
 
 	"github.com/lsiofs/lsiofs/pipeline/fetch/gather"
+	"github.com/lsiofs/lsiofs/pipeline/fetch/piece"
 	"github.com/lsiofs/lsiofs/pipeline/fetch/scan"
 )
 
@@ -16,13 +17,25 @@ type Reader struct {
 	gathered *gather.Reader
 }
 
-// Open gives a reader of a sequence. Opening costs nothing: what is read ahead
-// follows the calls of Lend.
+// Phase is the part of the records that an epoch has, with its number.
+type Phase = piece.Phase
+
+// Open gives a reader of a sequence of records of Config.Part. Opening costs nothing: what
+// is read ahead follows the calls of Lend.
 func (f *Fetcher) Open(seq Sequence) *Reader {
-	if f.scanner != nil {
-		return &Reader{scanned: f.scanner.Open(seq)}
+	return f.OpenPhase(seq, Phase{Number: f.config.Phase, Part: f.config.Part})
+}
+
+// OpenPhase is Open for records of another phase of a dataset that is sampled. Phases of
+// one number are the same records; a Part that is nil has all.
+func (f *Fetcher) OpenPhase(seq Sequence, phase Phase) *Reader {
+	if phase.Part == nil {
+		phase.Part = everything{}
 	}
-	return &Reader{gathered: f.gatherer.Open(seq)}
+	if f.scanner != nil {
+		return &Reader{scanned: f.scanner.OpenPhase(seq, phase)}
+	}
+	return &Reader{gathered: f.gatherer.OpenPhase(seq, phase)}
 }
 
 // Close ends the pass. It is idempotent.

@@ -24,6 +24,7 @@ type Epoch struct {
 	order spec.Order
 	total uint64
 	part  *Part  // turns what walkers make into records
+	phase uint64 // of the sample
 	bytes uint64 // what a walker takes, about
 	// stride is the distance of positions that are cheap to begin at, once
 	// their states are kept.
@@ -95,7 +96,7 @@ func NewEpoch(o spec.Order, epoch uint64, starts []uint64, part *Part) (*Epoch, 
 	if err := checkOrder(o); err != nil {
 		return nil, err
 	}
-	e := &Epoch{order: o, total: starts[len(starts)-1], part: part, stride: spacingPositions}
+	e := &Epoch{order: o, total: starts[len(starts)-1], part: part, phase: o.Sample.Phase(epoch), stride: spacingPositions}
 	switch o.Shuffle {
 	case spec.ShuffleNone:
 		e.arranged.Store(&arrangement{start: func() walker { return straight{} }})
@@ -202,6 +203,10 @@ func (e *Epoch) Len() uint64 { return e.total }
 
 // Part is NewEpoch's argument part.
 func (e *Epoch) Part() *Part { return e.part }
+
+// Phase is which phase of the order's sample the epoch has, 0 without one. Epochs of one
+// order and one phase have equal parts.
+func (e *Epoch) Phase() uint64 { return e.phase }
 
 // Cursor is a position in G. It is not for concurrent use.
 type Cursor struct {

@@ -102,6 +102,8 @@ type Format struct {
 	Remainder                             Remainder
 	// Lc0Check makes lc0 check every frame, and treat impossible ones as damaged.
 	Lc0Check bool
+	// As says what a stream has of each record.
+	As As
 	// Arrays are read together, with a row of each as one record. It is empty if shards
 	// hold whole records.
 	Arrays []Array

@@ -60,6 +60,8 @@ func TestEachWrongSettingIsNamed(t *testing.T) {
 		{"a negative header", func(s *Spec) {
 			s.Format = Format{Name: "fixed", RecordBytes: 1, HeaderBytes: -1, Remainder: RemainderDrop}
 		}, "--header-bytes (-1)"},
+		{"tensors of another format", func(s *Spec) { s.Format.Name, s.Format.As = "npy", AsTensorsU1 }, `--as tensors:u1 needs --format lc0, not "npy"`},
+		{"tensors of an unknown type", func(s *Spec) { s.Format.As = "tensors:f8" }, "--as tensors:f8: the elements of planes are of type u1, f2 or f4"},
 		{"an unknown remainder", func(s *Spec) { s.Format.Remainder = "keep" }, "--remainder"},
 		{"an unknown io engine", func(s *Spec) { s.IO = "aio" }, "--io"},
 		{"an unknown way to bypass the page cache", func(s *Spec) { s.Direct = "maybe" }, "--direct"},
@@ -73,4 +75,20 @@ func TestEachWrongSettingIsNamed(t *testing.T) {
 			require.ErrorContains(t, s.Validate(), c.want)
 		})
 	}
+}
+
+func TestStreamsAreAsTheyAreAskedFor(t *testing.T) {
+	for text, want := range map[string]As{"tensors": AsTensorsU1, "tensors:u1": AsTensorsU1, "tensors:f2": AsTensorsF2, "tensors:f4": AsTensorsF4, "": ""} {
+		a, err := ParseAs(text)
+		require.NoError(t, err)
+		require.Equal(t, want, a)
+	}
+	for text, want := range map[string]string{
+		"tensors:": "u1, f2 or f4", "tensors:f8": "u1, f2 or f4", "tensors:U1": "u1, f2 or f4", "frames": `--as "frames": streams can be of tensors`, "tensor": "streams can be of tensors",
+	} {
+		_, err := ParseAs(text)
+		require.ErrorContains(t, err, want)
+	}
+	require.Equal(t, "f2", AsTensorsF2.Element())
+	require.Empty(t, As("").Element())
 }

@@ -71,6 +71,7 @@ func (f Format) validate(p *problems) {
 	if f.Lc0Check && f.Name != "lc0" && f.Name != "auto" {
 		p.addf("--lc0-check needs --format lc0, not %q", f.Name)
 	}
+	f.validateAs(p)
 	f.validateArrays(p)
 	oneOf(p, "--remainder", f.Remainder, RemainderCorrupt, RemainderDrop)
 	if f.Name != "fixed" {

@@ -13,7 +13,7 @@ type Mapper interface {
 	// touched before it has been populated.
 	//
 	// Errors are *Error. They wrap ErrChanged, ErrTooManyMappings, or ErrNotMapped if
-	// this object can't be mapped, now or later.
+	// this object can't be mapped, now or later; others mean: not now.
 	Map(o Object, done func(Mapping, error))
 	// Evictions is a number that stays the same while the page cache is known to have
 	// lost no pages, except perhaps in the last 100 ms. It is cheap enough to call for
@@ -87,12 +87,24 @@ type Mapping interface {
 	Close() error
 }
 
+// Copy is implemented by mappings of a copy of an object, on a disk of this machine, say:
+// what becomes of the copy is no error of the object.
+type Copy interface {
+	// Lost says that mapped bytes could not be touched. The copy is not mapped any more.
+	// The error wraps ErrReadAgain.
+	Lost() error
+}
+
 // MapBlockBytes is the unit in which a Mapping is populated, dropped and counted.
 const MapBlockBytes = 64 << 10
 
 var (
 	// ErrNotMapped is wrapped by errors about objects that can't be mapped, only read.
 	ErrNotMapped = errors.New("not mapped")
+	// ErrReadAgain is wrapped by what Mapping.Check and Copy.Lost say of a copy that is not
+	// to be used any more. What was read of it is to be forgotten, and read again: it comes
+	// from elsewhere then.
+	ErrReadAgain = errors.New("a copy of it is not there any more: it has to be read again")
 	// ErrTooManyMappings is wrapped if some mappings must be closed first.
 	ErrTooManyMappings = errors.New("too many files are mapped")
 )

@@ -62,7 +62,7 @@ type troubled struct {
 	err    error // nil: it does not come before the context ends
 }
 
-func (l troubled) open(seq fetch.Sequence) reader {
+func (l troubled) open(seq sequence) reader {
 	return troubledReader{memoryReader{l.memory, seq}, l}
 }
 
@@ -201,7 +201,7 @@ type stuckOnce struct {
 	again bool // the record was lent with Loan.Again
 }
 
-func (l *stuckOnce) open(seq fetch.Sequence) reader {
+func (l *stuckOnce) open(seq sequence) reader {
 	return stuckReader{memoryReader{l.memory, seq}, l}
 }
 

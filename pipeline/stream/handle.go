@@ -3,11 +3,13 @@ package stream
 import (
 	"context"
 	"encoding/binary"
+	"errors"
 	"fmt"
 	"sync"
 	"sync/atomic"
 
 	"github.com/lsiofs/lsiofs/pipeline/catalog"
+	"github.com/lsiofs/lsiofs/pipeline/fetch"
 	"github.com/lsiofs/lsiofs/pipeline/meter"
 )
 
@@ -18,7 +20,8 @@ type Handle struct {
 	w      uint64
 	kind   Kind
 	reader reader       // of a data file
-	joins  bool         // its records lie one behind the other
+	joins  bool         // what goes out of its records lies one behind the other
+	before []byte       // the prologue
 	number uint64       // of the source's handles, from 1 on
 	size   atomic.Int64 // of the file, and 1; 0 while nobody knows
 
@@ -39,9 +42,12 @@ func (s *Set) Open(w uint64, k Kind) *Handle {
 		panic(fmt.Sprintf("stream: open of worker %d of %d, kind %d", w, s.Workers(), k))
 	}
 	h := &Handle{set: s, w: w, kind: k, number: s.source.opened.Add(1)}
+	if k != IDs {
+		h.before = s.source.prologue(s.view.Count(w))
+	}
 	if k == Data {
 		h.reader = s.source.lender.open(sequence{s, w})
-		h.joins = h.reader.InOrder()
+		h.joins = h.reader.InOrder() && s.source.presenter == nil
 		if s.begun != nil {
 			s.first.Do(s.begun)
 		}
@@ -74,9 +80,7 @@ func (s sequence) Records(k uint64, dst []uint64) int { return s.set.view.Record
 // Errors are those of fetch.Reader.Lend and of Set.SizeBytes. A failed call may be
 // repeated.
 func (h *Handle) ReadAt(ctx context.Context, r *Reply, off int64, n int) error {
-	r.begin(h.set.source.buffers)
-	r.own = meter.Waiter{Ledger: &h.set.source.meter.Readers}
-	r.waits = &r.own
+	h.begin(r)
 	if off < 0 || n < 0 || n > MaxReadBytes {
 		return fmt.Errorf("read of %d bytes at %d: not between 0 and %d bytes from 0 on", n, off, MaxReadBytes)
 	}
@@ -95,10 +99,28 @@ func (h *Handle) ReadAt(ctx context.Context, r *Reply, off int64, n int) error {
 	case Offsets:
 		return h.offsets(ctx, r, off, int(end-off))
 	}
-	if err = h.read(ctx, r, off, end, size); err != nil {
+	for tries := 0; ; tries++ {
+		if err = h.read(ctx, r, off, end, size); err == nil {
+			return nil
+		}
 		r.Release()
+		if tries == mostTries || !errors.Is(err, fetch.ErrReadAgain) {
+			return err
+		}
+		h.begin(r)
 	}
-	return err
+}
+
+// mostTries is how often a read is made again of which a copy was lost (fetch.ErrReadAgain).
+// All copies may be lost at once, and be noticed one by one: each try finds one more, at least,
+// which is not used any more. So tries end by themselves, and this bounds a defect only.
+const mostTries = 1 << 16
+
+// begin makes a reply an empty one.
+func (h *Handle) begin(r *Reply) {
+	r.begin(h.set.source.buffers)
+	r.own = meter.Waiter{Ledger: &h.set.source.meter.Readers}
+	r.waits = &r.own
 }
 
 // sizeBytes is Set.SizeBytes, asked once.
@@ -140,7 +162,6 @@ func (h *Handle) offsets(ctx context.Context, r *Reply, off int64, n int) error 
 	if err != nil {
 		return err
 	}
-	prologue := len(h.set.source.prologue(h.set.view.Count(h.w)))
 	k, skip := uint64(off/offsetBytes), int(off%offsetBytes)
 	wk := h.take(func(wk *walker) bool { return wk.k <= k }, func(a, b *walker) bool { return a.k > b.k })
 	defer h.park(wk)
@@ -148,7 +169,7 @@ func (h *Handle) offsets(ctx context.Context, r *Reply, off int64, n int) error 
 	dst := r.space(n, n)
 	for {
 		var value [offsetBytes]byte
-		binary.LittleEndian.PutUint64(value[:], uint64(int64(prologue)+wk.offset))
+		binary.LittleEndian.PutUint64(value[:], uint64(int64(len(h.before))+wk.offset))
 		dst = dst[copy(dst, value[skip:]):]
 		skip = 0
 		if len(dst) == 0 {
@@ -166,7 +187,6 @@ func (h *Handle) data(ctx context.Context, r *Reply, from, to int64) error {
 	if err != nil {
 		return err
 	}
-	n := h.set.view.Count(h.w)
 	most := int(to - from)
 	base := int64(0)
 	part := func(b []byte) {
@@ -175,14 +195,15 @@ func (h *Handle) data(ctx context.Context, r *Reply, from, to int64) error {
 		}
 		base += int64(len(b))
 	}
-	part(h.set.source.prologue(n))
+	part(h.before)
 	if lo, hi := max(from-base, 0), min(to-base, l.bytes[h.w]); lo < hi {
 		if err := h.lend(ctx, r, l, lo, hi, most); err != nil {
 			return err
 		}
 	}
-	base += l.bytes[h.w]
-	part(h.set.source.epilogue(n))
+	if base += l.bytes[h.w]; base < to {
+		part(h.set.source.epilogue(h.set.view.Count(h.w)))
+	}
 	return nil
 }
 
@@ -223,13 +244,13 @@ func (h *Handle) park(wk *walker) {
 		h.parked = append(h.parked, wk)
 		return
 	}
-	wk.forgetRenamed()
+	wk.forget()
 }
 
 // unpark forgets the walkers that are parked. It is called with h.mu held.
 func (h *Handle) unpark() {
 	for _, wk := range h.parked {
-		wk.forgetRenamed()
+		wk.forget()
 	}
 	h.parked, h.parks = nil, false
 }

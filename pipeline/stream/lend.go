@@ -57,6 +57,12 @@ func (h *Handle) emit(r *Reply, wk *walker, loan *fetch.Loan, pos *int64, to int
 		if mapped && i+fetchAhead < len(loan.Records) {
 			fetchRecord(loan.Records[i+fetchAhead])
 		}
+		if h.set.source.presenter != nil {
+			if whole, err := h.present(r, wk, record, pos, to, most); err != nil || !whole {
+				return false, err
+			}
+			continue
+		}
 		renamed := wk.renamed[wk.i]
 		if renamed {
 			if record, err = wk.rename(r, record); err != nil {
@@ -112,11 +118,12 @@ func fetchRecord(b []byte) {
 func (h *Handle) emitMapped(r *Reply, wk *walker, loan *fetch.Loan, pos *int64, to int64, most int) (keep bool, err error) {
 	if fetch.Faulted(func() { keep, err = h.emit(r, wk, loan, pos, to, most) }) {
 		keep, err = false, loan.Fault()
-	} else if err == nil {
-		err = loan.Check()
+	} else if altered := loan.Check(); altered != nil {
+		err = altered // what is wrong with the bytes follows from it
 	}
 	if err != nil {
 		wk.forgetRenamed() // it was made of bytes that are not to be believed
+		wk.rowOf = 0
 	}
 	return keep, err
 }
@@ -129,45 +136,4 @@ func (w *walker) countUntil(to int64) int {
 		n++
 	}
 	return n
-}
-
-// maxKeptRenameBytes bounds the renamed records that all walkers keep together
-// while readers go through them in several reads.
-const maxKeptRenameBytes = 16 << 20
-
-// rename gives the record it stands at as the equal-key rule changes it, in
-// memory of r or of the walker.
-func (w *walker) rename(r *Reply, record []byte) ([]byte, error) {
-	if w.kept != nil && w.keptRecord == w.k {
-		return w.kept, nil
-	}
-	w.forgetRenamed()
-	var err error
-	r.renamed, err = w.set.source.renamer.Rename(r.renamed[:0], record, w.k)
-	if err != nil {
-		return nil, fmt.Errorf("record %d of worker %d: %w", w.k, w.w, err)
-	}
-	if n := len(r.renamed); n > MaxReadBytes {
-		renamed := r.renamed
-		r.renamed = nil // too large to be kept by a pooled reply
-		w.keepRenamed(renamed)
-		return renamed, nil
-	}
-	return r.renamed, nil
-}
-
-// keepRenamed keeps the record it stands at, if there is room.
-func (w *walker) keepRenamed(record []byte) {
-	n := int64(cap(record))
-	if w.set.source.renamed.Add(n) > maxKeptRenameBytes {
-		w.set.source.renamed.Add(-n)
-		return
-	}
-	w.kept, w.keptRecord = record, w.k
-}
-
-// forgetRenamed gives up what keepRenamed has kept.
-func (w *walker) forgetRenamed() {
-	w.set.source.renamed.Add(-int64(cap(w.kept)))
-	w.kept = nil
 }

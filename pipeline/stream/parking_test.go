@@ -66,7 +66,7 @@ func TestABoundedNumberOfHandlesRememberTheirPlaces(t *testing.T) {
 		require.Empty(t, h.parked)
 	}
 	require.Empty(t, src.parking.list)
-	require.Zero(t, src.renamed.Load())
+	require.Zero(t, src.kept.Load())
 }
 
 func readFile(t *testing.T, s *Set) string {

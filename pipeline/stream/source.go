@@ -27,7 +27,7 @@ var _ records = (*catalog.Catalog)(nil)
 
 // lender gives readers of record bytes; a *fetch.Fetcher is one, in an adapter.
 type lender interface {
-	open(seq fetch.Sequence) reader
+	open(seq sequence) reader
 }
 
 type reader interface {
@@ -38,25 +38,29 @@ type reader interface {
 
 type fetchLender struct{ f *fetch.Fetcher }
 
-func (l fetchLender) open(seq fetch.Sequence) reader { return l.f.Open(seq) }
+func (l fetchLender) open(seq sequence) reader {
+	e := seq.set.view.Epoch()
+	return l.f.OpenPhase(seq, fetch.Phase{Number: e.Phase(), Part: e.Part()})
+}
 
 // Source makes the streams of a dataset from its catalog, its fetcher and the buffers of
 // replies. It is safe for concurrent use.
 type Source struct {
-	records records
-	lender  lender
-	framer  unpack.Framer
-	renamer unpack.Renamer
-	buffers *buffers
-	meter   *meter.Meter
-	cores   int           // that may be busy at once, as it was when the source was made
-	opened  atomic.Uint64 // handles
-	recent  recent
-	holders holders
-	parking parking
-	renamed atomic.Int64 // bytes of renamed records that walkers keep
-	replies sync.Pool    // of those who fill parts of blocks
-	waiters sync.Pool    // of those who wait for them
+	records   records
+	lender    lender
+	framer    unpack.Framer
+	renamer   unpack.Renamer
+	presenter unpack.Presenter // nil: streams are of the records' bytes
+	buffers   *buffers
+	meter     *meter.Meter
+	cores     int           // that may be busy at once, as it was when the source was made
+	opened    atomic.Uint64 // handles
+	recent    recent
+	holders   holders
+	parking   parking
+	kept      atomic.Int64 // bytes of renamed records and of rows that walkers keep
+	replies   sync.Pool    // of those who fill parts of blocks
+	waiters   sync.Pool    // of those who wait for them
 
 	// layouts are computed in goroutines that outlive a caller who gives up;
 	// Close stops them and waits.
@@ -86,6 +90,9 @@ func newSource(r records, l lender) *Source {
 	s.waiters.New = newWaiter
 	s.framer, _ = r.Unpacker().(unpack.Framer)
 	s.renamer, _ = r.Unpacker().(unpack.Renamer)
+	if s.presenter, _ = r.Unpacker().(unpack.Presenter); s.presenter != nil {
+		s.records = rows{r, int64(s.presenter.RowBytes())}
+	}
 	return s
 }
 

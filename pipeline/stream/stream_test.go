@@ -67,7 +67,7 @@ func (m *memory) Rename(dst, record []byte, position uint64) ([]byte, error) {
 
 func prefix(position uint64) string { return "dup-" + strconv.FormatUint(position, 10) + "/" }
 
-func (m *memory) open(seq fetch.Sequence) reader {
+func (m *memory) open(seq sequence) reader {
 	if m.batch > 0 {
 		return newOrderedReader(m, seq)
 	}

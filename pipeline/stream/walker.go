@@ -1,6 +1,10 @@
 package stream
 
-import "sort"
+import (
+	"sort"
+
+	"github.com/lsiofs/lsiofs/pipeline/catalog"
+)
 
 // walkRecords is how many records a walker looks up at a time.
 const walkRecords = 256
@@ -25,6 +29,9 @@ type walker struct {
 
 	kept       []byte // record keptRecord, renamed
 	keptRecord uint64
+
+	row   []byte // of record rowOf-1, for reads that begin or end within it
+	rowOf uint64 // 0: of none
 }
 
 func newWalker(s *Set, w uint64) *walker {
@@ -67,6 +74,13 @@ func (w *walker) fill() bool {
 		}
 	}
 	return true
+}
+
+// place is where the record is that it stands at; fill must have returned true.
+func (w *walker) place() catalog.Extent {
+	var at [1]catalog.Extent
+	w.set.source.records.Extents(w.records[w.i:w.i+1], at[:])
+	return at[0]
 }
 
 // size is that of the record it stands at; fill must have returned true.

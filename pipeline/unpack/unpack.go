@@ -151,6 +151,23 @@ type Framer interface {
 	Epilogue(n uint64) []byte
 }
 
+// Presenter is implemented by formats whose streams hold a row for each record, made of the
+// record's bytes alone: the same size for all, whatever the records' sizes. Which records
+// come, in which order and under which IDs, is as without it.
+//
+// Its methods are pure functions and safe for concurrent use.
+type Presenter interface {
+	// RowBytes is the size of a row, above 0.
+	RowBytes() int
+	// Present writes the row of a record to dst, which has RowBytes, and allocates nothing.
+	// A record that can't be presented is an error, which says why; dst's contents are
+	// undefined then. Neither slice is kept.
+	Present(dst, record []byte) error
+	// RowType is the row's dtype as NumPy writes it, and what that does not tell, in words,
+	// "" for nothing.
+	RowType() (descr, remark string)
+}
+
 // Renamer is implemented by formats to whose streams ORDER.md's equal-key rule applies.
 // Rename appends to dst the record in the form that it has at position of a stream,
 // right behind a record with an equal key. It appends len(record) bytes plus the growth
@@ -179,6 +196,15 @@ type Uniform interface {
 	// IndexKind, or through the index from IndexKind of an earlier run. A kind that this
 	// version's IndexKind would not return is an error.
 	OfKind(kind string) (Format, error)
+}
+
+// Mixer is implemented by Uniform formats that take shards of kinds that differ, and whose
+// streams are the same for all of them.
+type Mixer interface {
+	Uniform
+	// MixedKind is the kind of a dataset whose shards have these kinds, each there once, in
+	// dataset order. OfKind takes it.
+	MixedKind(kinds []string) string
 }
 
 // MaxKindBytes bounds the text of a kind. It is what an npy header of version 1.0 can

@@ -28,7 +28,11 @@ type Command struct {
 func (b Command) Dataset(ctx context.Context, c Config) error {
 	v := newRowView(b.UI, b.Log)
 	c.Progress = v.show
-	r, err := measured(b, v, &c, func(p Program) (Report, error) { return Run(ctx, p, c) })
+	run := Run
+	if pipeline.IsRemote(c.Spec.Dataset) {
+		run = RunURL
+	}
+	r, err := measured(b, v, &c, func(p Program) (Report, error) { return run(ctx, p, c) })
 	if err != nil {
 		return err
 	}

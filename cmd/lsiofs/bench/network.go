@@ -32,6 +32,7 @@ type network struct {
 	address service.Address
 	once    int // how many of the server's objects are the directory's files, once each
 
+	asIs     bool           // all flags are the configuration's: the service is somebody else's
 	last     catRun         // the last one that was measured
 	above    float64        // its processor time above that of the bare client, in s/GiB
 	asked    float64        // bytes of the last whole epoch, for each of its records' bytes
@@ -89,6 +90,9 @@ func (n *network) close() error {
 // served is what the server was asked for since the last call.
 func (n *network) served() (service.Served, error) {
 	var s service.Served
+	if n.service == nil {
+		return s, nil // whose it is does not count for us
+	}
 	if err := n.service.jobs.Encode(struct{}{}); err != nil {
 		return s, err
 	}
@@ -119,7 +123,11 @@ func (n *network) bare(ctx context.Context, ranges []service.Range, atOnce int, 
 
 // flags are those of all commands of this measurement.
 func (n *network) flags(more ...string) []string {
-	all := append([]string{"--index-dir", filepath.Join(n.dir, "index"), "--connections", strconv.Itoa(connections)}, n.config.Flags...)
+	var all []string
+	if !n.asIs {
+		all = []string{"--index-dir", filepath.Join(n.dir, "index"), "--connections", strconv.Itoa(connections)}
+	}
+	all = append(all, n.config.Flags...)
 	if n.program.Caches {
 		all = append(all, "--cache-size", "off")
 	}
@@ -139,12 +147,20 @@ type catRun struct {
 	reading
 	ranges []service.Range // that it asked for meanwhile
 	anon   int64           // the most memory of its own that it had at any time
+	waited time.Duration   // of its time, for the first byte
 }
 
-// cat has lsiofs cat write an epoch to a pipe, which a reader reads from. What comes
-// before settle has passed, and before all of --memory is in use, is not counted; the rest
-// is for slot, or, where settle and slot are 0, to its end. Processor time is that of cat alone: the reader stands for who trains.
-func (n *network) cat(ctx context.Context, args []string, settle, slot time.Duration) (run catRun, err error) {
+// catPart is what of an epoch is measured: what comes before settle has passed, and before
+// all of --memory is in use, is not counted; the rest is for slot or to most bytes. Where
+// all are 0 the epoch is read to its end.
+type catPart struct {
+	settle, slot time.Duration
+	most         int64
+}
+
+// cat has lsiofs cat write an epoch to a pipe, which a reader reads from. Processor time is
+// that of cat alone: the reader stands for who trains.
+func (n *network) cat(ctx context.Context, args []string, part catPart) (run catRun, err error) {
 	from, to, err := os.Pipe()
 	if err != nil {
 		return run, err
@@ -166,7 +182,7 @@ func (n *network) cat(ctx context.Context, args []string, settle, slot time.Dura
 	stop := context.AfterFunc(ctx, func() { _ = cat.Process.Kill() })
 	defer stop()
 	anon := watchAnon(cat.Process.Pid)
-	run, err = n.readCat(r, cat, settle, slot)
+	run, err = n.readCat(r, cat, part)
 	run.anon = anon()
 	_ = cat.Process.Kill() // an error: it has come to its end
 	r.kill()
@@ -174,7 +190,7 @@ func (n *network) cat(ctx context.Context, args []string, settle, slot time.Dura
 	if ctx.Err() != nil {
 		return run, ctx.Err()
 	}
-	if err == nil && slot == 0 && werr != nil {
+	if err == nil && part == (catPart{}) && werr != nil {
 		err = werr
 	}
 	if err != nil {
@@ -185,9 +201,9 @@ func (n *network) cat(ctx context.Context, args []string, settle, slot time.Dura
 }
 
 // readCat is the counted part of cat.
-func (n *network) readCat(r *reader, cat *exec.Cmd, settle, slot time.Duration) (run catRun, err error) {
-	if settle > 0 {
-		done, err := r.do(readJob{Paths: []string{"/dev/fd/3"}, StopAfter: settle})
+func (n *network) readCat(r *reader, cat *exec.Cmd, part catPart) (run catRun, err error) {
+	if part.settle > 0 {
+		done, err := r.do(readJob{Paths: []string{"/dev/fd/3"}, StopAfter: part.settle})
 		if most := n.config.Spec.MemoryBytes * 5 / 4; err == nil && done.Bytes < most {
 			// Its memory, too, is slow at first.
 			_, err = r.do(readJob{Paths: []string{"/dev/fd/3"}, PathBytes: most - done.Bytes})
@@ -203,7 +219,7 @@ func (n *network) readCat(r *reader, cat *exec.Cmd, settle, slot time.Duration) 
 	if err != nil {
 		return run, err
 	}
-	done, err := r.do(readJob{Paths: []string{"/dev/fd/3"}, StopAfter: slot})
+	done, err := r.do(readJob{Paths: []string{"/dev/fd/3"}, StopAfter: part.slot, PathBytes: part.most})
 	if err != nil {
 		return run, err
 	}
@@ -214,8 +230,8 @@ func (n *network) readCat(r *reader, cat *exec.Cmd, settle, slot time.Duration) 
 	}
 	served, err := n.served()
 	run.reading = reading{bytes: done.Bytes, elapsed: done.Ended - done.Began, cpu: after - before, mallocs: -1}
-	run.ranges = served.Ranges
-	if err == nil && slot > 0 && run.elapsed < slot/2 {
+	run.ranges, run.waited = served.Ranges, done.First-done.Began
+	if err == nil && part.settle > 0 && run.elapsed < part.slot/2 {
 		err = notMeasured("an epoch of %.0f GiB has come to its end before it could be measured", gib(done.Bytes))
 	}
 	return run, err

@@ -99,6 +99,8 @@ func Promises() []Promise {
 
 		{Section: SectionLc0, What: "mount, first epoch, lc0 V6 frames of .gz games, 1 reader, to gzip -dc", Row: rowMountEpoch, Figure: FigureRatio, AtLeast: 1.3},
 		{Section: SectionLc0, What: "mount, first epoch, lc0 V6 frames that compress 10:1 or better", Row: rowMountEpoch, Figure: FigureRecords, AtLeast: 180_000},
+		{Section: SectionLc0, What: "mount --as tensors, first epoch, lc0 V6 frames of .gz games, 1 reader, to frames", Row: rowTensorsEpoch, Figure: FigureRatio, AtLeast: 0.85},
+		{Section: SectionLc0, What: "mount --as tensors, hot, lc0 V6 frames of decoded games, 2 readers", Row: rowTensorsHot, Figure: FigureRecords, AtLeast: 350_000},
 		{Section: SectionFiles, What: "mount, hot, files of 12 KiB, each opened and read, to tar c", Row: rowMountOpened, Figure: FigureRatio, AtLeast: 2.0},
 		{Section: SectionFiles, What: "mount to cat, files of 12 KiB", Row: rowMountFirst, Figure: FigureRatio, AtLeast: 0.80},
 
@@ -172,7 +174,7 @@ func verdict(measured, atLeast, atMost float64) string {
 // rowsOf are the rows that the promises of a section need.
 func rowsOf(promises []Promise, s Section) []string {
 	against := map[string][]string{
-		rowMountFirst: {rowCat, rowMountWhole}, rowMountWhole: {rowDecode, rowDecodeOwn}, rowMountEpoch: {rowDecode}, rowMountCold: {rowFioCold}, rowEngineCold: {rowFioCold}, rowVerify: {rowFioSequential},
+		rowMountFirst: {rowCat, rowMountWhole}, rowMountWhole: {rowDecode, rowDecodeOwn}, rowMountEpoch: {rowDecode}, rowTensorsEpoch: {rowMountEpoch, rowDecode}, rowMountCold: {rowFioCold}, rowEngineCold: {rowFioCold}, rowVerify: {rowFioSequential},
 		rowMountOpened: {rowTar}, rowNetPass: {rowNetStreams}, rowNetPassGets: {rowNetPass}, rowNetBytes: {rowNetRequests}, rowCached: {rowCacheLocal}, rowCacheAll: {rowCached, rowCacheLocal},
 	}
 	var ids []string

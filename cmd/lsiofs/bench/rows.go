@@ -26,6 +26,8 @@ const (
 	rowMountFirst          = "mount-first"
 	rowMountWhole          = "mount-whole"
 	rowMountEpoch          = "mount-epoch"
+	rowTensorsEpoch        = "tensors-epoch"
+	rowTensorsHot          = "tensors-hot"
 	rowFioCold             = "fio-cold"
 	rowEngineCold          = "engine-cold"
 	rowMountCold           = "mount-cold"
@@ -88,6 +90,7 @@ func (s *session) rows() []*row {
 		l.add(row{id: rowMountWhole, name: "mount, from start to the first epoch's end", against: rowDecode, measure: s.measureWhole})
 		l.add(row{id: rowMountFirst, name: "the same", against: rowCat, measure: func(context.Context) (reading, error) { return s.lastWhole, nil }})
 		l.add(row{id: rowMountEpoch, name: "mount, first epoch of a process", against: rowDecode, measure: s.measureFirst})
+		s.addTensors(l)
 	} else {
 		l.add(row{id: rowCat, name: "cat | reader, first epoch of a process", measure: s.measureCat})
 		l.add(row{id: rowMountFirst, name: "mount, first epoch of a process", against: rowCat, measure: s.measureFirst})

@@ -76,7 +76,7 @@ func (n *network) measureCat(ctx context.Context, chunkBytes int64, settle time.
 		return reading{}, err
 	}
 	n.last = catRun{}
-	run, err := n.cat(ctx, append([]string{n.address.Dataset(n.address.Objects)}, chunkFlags(chunkBytes)...), settle, n.slot)
+	run, err := n.cat(ctx, append([]string{n.address.Dataset(n.address.Objects)}, chunkFlags(chunkBytes)...), catPart{settle: settle, slot: n.slot})
 	if err != nil {
 		return reading{}, err
 	}
@@ -116,7 +116,7 @@ func (n *network) measureRequests(ctx context.Context) (reading, error) {
 	if err != nil {
 		return reading{}, err
 	}
-	run, err := n.cat(ctx, append([]string{n.address.Dataset(n.once)}, chunkFlags(chunkBytes)...), 0, 0)
+	run, err := n.cat(ctx, append([]string{n.address.Dataset(n.once)}, chunkFlags(chunkBytes)...), catPart{})
 	if err != nil {
 		return reading{}, err
 	}

@@ -38,6 +38,7 @@ type scope struct {
 	compressed  bool    // some shard is
 	codec       string  // of the first shard, "" for none
 	files       bool    // shards are directories
+	games       bool    // shards are lc0's, and streams of their frames
 	whole       bool
 	bytes       int64    // of what is measured
 	extents     []extent // of the records of the epoch, in its order; none where compressed
@@ -55,8 +56,9 @@ func newScope(ctx context.Context, d *pipeline.Dataset, memory int64) (*scope, e
 	c := d.Catalog()
 	s := &scope{records: d.Records(), streamBytes: d.StreamBytes(), extension: c.StreamExtension()}
 	_, s.files = c.Unpacker().(unpack.Foldered)
+	s.games = c.Format().Name == "lc0" && c.Format().As == ""
 	if s.records == 0 {
-		return nil, fmt.Errorf("--split %s leaves no records: there is nothing to measure", d.Spec().Order.Split.Part)
+		return nil, fmt.Errorf("--split %s and --sample %s leave no records: there is nothing to measure", d.Spec().Order.Split.Part, d.Spec().Order.Sample)
 	}
 	if len(c.Format().Arrays) > 0 {
 		return nil, fmt.Errorf("bench reads shards as files, to compare with, and those of --array are put together from several: measure one of the arrays")

@@ -49,6 +49,7 @@ type session struct {
 	ceiling *server
 	mount   *server
 	small   *server // with little memory
+	tensors *server // of as many games as it keeps decoded, as tensors
 	opened  *server // of a dataset of files, that keeps none of them
 	warming bool
 

@@ -12,6 +12,7 @@ import (
 	"github.com/lsiofs/lsiofs/pipeline/order/quality"
 	"github.com/lsiofs/lsiofs/pipeline/spec"
 	"github.com/lsiofs/lsiofs/pipeline/storage/profile"
+	"github.com/lsiofs/lsiofs/pipeline/unpack"
 )
 
 // Report is what inspect finds out.
@@ -20,6 +21,7 @@ type Report struct {
 	Root             string   `json:"root"`
 	Format           string   `json:"format"`
 	Kind             string   `json:"kind,omitempty"` // of formats whose shards must be of one
+	Rows             *Rows    `json:"rows,omitempty"` // that streams have for records, if not their bytes
 	Fingerprint      string   `json:"fingerprint"`
 	Shards           int      `json:"shards"`
 	CompressedShards int      `json:"compressed_shards"`
@@ -27,9 +29,10 @@ type Report struct {
 	Damaged          []string `json:"damaged"`
 	// Damages counts what was left out, by reason.
 	Damages      map[string]uint64 `json:"damages_by_reason,omitempty"`
-	Games        *Games            `json:"games,omitempty"` // of lc0
-	Records      uint64            `json:"records"`         // that the split leaves
-	Split        *splitInfo        `json:"split,omitempty"` // nil: none
+	Games        *Games            `json:"games,omitempty"`  // of lc0
+	Records      uint64            `json:"records"`          // that the split leaves, of a sample of the epoch
+	Split        *splitInfo        `json:"split,omitempty"`  // nil: none
+	Sample       *sampleInfo       `json:"sample,omitempty"` // nil: none
 	EntryPoints  uint64            `json:"entry_points"`
 	RawBytes     int64             `json:"raw_bytes"`
 	DecodedBytes int64             `json:"decoded_bytes"`
@@ -46,6 +49,19 @@ type Report struct {
 	Storage profile.Profile `json:"storage"`
 }
 
+// Rows are made of records: what each is in streams.
+type Rows struct {
+	As     string `json:"as"`
+	Bytes  int64  `json:"row_bytes"`
+	Descr  string `json:"descr"` // as NumPy writes it
+	Remark string `json:"remark,omitempty"`
+}
+
+// Text is what a person wants to know of them.
+func (r *Rows) Text() string {
+	return fmt.Sprintf("%s, %d bytes each: %s; %s", r.As, r.Bytes, r.Descr, r.Remark)
+}
+
 // splitInfo is a split, and the dataset that it is of.
 type splitInfo struct {
 	Part         string       `json:"part"`
@@ -53,6 +69,15 @@ type splitInfo struct {
 	By           spec.SplitBy `json:"by"`
 	WholeRecords uint64       `json:"whole_records"`
 	WholeBytes   int64        `json:"whole_stream_bytes"`
+}
+
+// sampleInfo is a sample, the epoch that is looked at, and the dataset that it is of.
+type sampleInfo struct {
+	Of           uint64 `json:"of"`
+	Seed         uint64 `json:"seed"`
+	Epoch        uint64 `json:"epoch"`
+	WholeRecords uint64 `json:"whole_records"`
+	WholeBytes   int64  `json:"whole_stream_bytes"`
 }
 
 // Bucket counts records of FromBytes ≤ size < ToBytes.
@@ -99,8 +124,11 @@ func Dataset(ctx context.Context, d *pipeline.Dataset) (Report, error) {
 		Records: d.Records(), StreamBytes: d.StreamBytes(),
 		Shuffle: s.Order.Shuffle, Workers: s.Deal.Workers, Storage: d.Status().Storage,
 	}
-	if split := s.Order.Split; d.Part() != nil {
+	if split := s.Order.Split; split.Or() != (spec.Split{}) {
 		i.Split = &splitInfo{split.Part.String(), split.Seed, split.By, c.Records(), c.StreamBytes()}
+	}
+	if sample := s.Order.Sample; sample.Or() != (spec.Sample{}) {
+		i.Sample = &sampleInfo{sample.Of, sample.Seed, s.Epoch, c.Records(), c.StreamBytes()}
 	}
 	for n := range c.Shards() {
 		shard := c.Shard(n)
@@ -116,6 +144,10 @@ func Dataset(ctx context.Context, d *pipeline.Dataset) (Report, error) {
 			i.Damages = map[string]uint64{}
 		}
 		i.Damages[r.Text] = r.Count
+	}
+	if p, ok := c.Unpacker().(unpack.Presenter); ok {
+		descr, remark := p.RowType()
+		i.Rows = &Rows{string(s.Format.As), c.RowBytes(), descr, remark}
 	}
 	if i.Format == "lc0" {
 		i.Games = gamesOf(c)

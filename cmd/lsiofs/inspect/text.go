@@ -31,8 +31,14 @@ func (i Report) Print(u *terminal.UI) error {
 	if i.Games != nil {
 		rows = slices.Insert(rows, 5, [2]string{"games", i.Games.Text()})
 	}
+	if s := i.Sample; s != nil {
+		rows = slices.Insert(rows, 4, [2]string{"sample", fmt.Sprintf("1/%d of the records in each epoch, seed %d; here epoch %d, of %s, %s in streams", s.Of, s.Seed, s.Epoch, terminal.Plural(s.WholeRecords, "record"), terminal.Bytes(s.WholeBytes))})
+	}
 	if s := i.Split; s != nil {
 		rows = slices.Insert(rows, 4, [2]string{"split", fmt.Sprintf("%s by %s, seed %d, of %s, %s in streams", s.Part, s.By, s.Seed, terminal.Plural(s.WholeRecords, "record"), terminal.Bytes(s.WholeBytes))})
+	}
+	if i.Rows != nil {
+		rows = slices.Insert(rows, 2, [2]string{"rows", i.Rows.Text()})
 	}
 	if err := terminal.Table(u.Out, rows); err != nil {
 		return err
@@ -93,6 +99,11 @@ func HistogramText(buckets []Bucket) string {
 		b.WriteString(strings.TrimRight(line, " ") + "\n")
 	}
 	return b.String()
+}
+
+// SampleText says which share of the records an epoch has.
+func SampleText(s spec.Sample) string {
+	return fmt.Sprintf("%s of the records in each epoch, seed %d", s, s.Seed)
 }
 
 // SplitText says which part is taken, and how.

@@ -7,6 +7,7 @@ import (
 	"github.com/lsiofs/lsiofs/cmd/lsiofs/inspect"
 	"github.com/lsiofs/lsiofs/cmd/lsiofs/terminal"
 	"github.com/lsiofs/lsiofs/pipeline"
+	"github.com/lsiofs/lsiofs/pipeline/spec"
 )
 
 // Info describes a ready mount.
@@ -14,7 +15,9 @@ type Info struct {
 	Mount   string   `json:"mounted"`
 	Dataset string   `json:"dataset"`
 	Split   string   `json:"split,omitempty"` // in words
-	Records uint64   `json:"records"`         // that it leaves
+	Sample  string   `json:"sample,omitempty"`
+	Records uint64   `json:"records"`      // that they leave
+	As      string   `json:"as,omitempty"` // what streams have of records, if not their bytes
 	Shards  int      `json:"shards"`
 	Bytes   int64    `json:"stream_bytes"`
 	Epoch   uint64   `json:"epoch"`
@@ -38,12 +41,15 @@ func describeMount(d *pipeline.Dataset, point string, epoch, left uint64, start 
 	f := d.Status().Fetch
 	s, c := d.Spec(), d.Catalog()
 	i := Info{
-		Mount: point, Dataset: s.Dataset, Records: d.Records(), Shards: c.Shards(), Bytes: d.StreamBytes(),
+		Mount: point, Dataset: s.Dataset, Records: d.Records(), As: string(s.Format.As), Shards: c.Shards(), Bytes: d.StreamBytes(),
 		Epoch: epoch, Left: left, Workers: s.Deal.Workers,
 		Strategy: f.Strategy, Reason: f.Reason, Start: start.Text(), StartSeconds: start.Seconds,
 	}
-	if d.Part() != nil {
+	if s.Order.Split != (spec.Split{}) {
 		i.Split = inspect.SplitText(s.Order.Split)
+	}
+	if s.Order.Sample != (spec.Sample{}) {
+		i.Sample = s.Order.Sample.String()
 	}
 	for w := range min(s.Deal.Workers, namedFiles) {
 		i.Files = append(i.Files, filepath.Join(point, fmt.Sprintf("worker-%d%s", w, d.StreamExtension())))
@@ -56,6 +62,12 @@ func (i Info) sentence() string {
 	records := terminal.Plural(i.Records, "record")
 	if i.Split != "" {
 		records += " (split " + i.Split + ")"
+	}
+	if i.Sample != "" {
+		records += " (sample " + i.Sample + ", another one in each epoch)"
+	}
+	if i.As != "" {
+		records += " as " + i.As
 	}
 	return fmt.Sprintf("mounted %s on %s: %s in %s, %s; epoch %d, %s to read",
 		i.Dataset, i.Mount, records, terminal.Plural(uint64(i.Shards), "shard"), terminal.Bytes(i.Bytes), i.Epoch, terminal.Plural(i.Left, "record"))

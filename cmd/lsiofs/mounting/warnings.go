@@ -22,6 +22,10 @@ func findWarnings(ctx context.Context, d *pipeline.Dataset, counts []uint64, res
 	if w := passedOver(d.Catalog()); w != "" {
 		warnings = append(warnings, w)
 	}
+	if sample := s.Order.Sample; d.Records() == 0 && sample != (spec.Sample{}) {
+		return append(warnings, fmt.Sprintf("--sample %s leaves none of the dataset's %s to epoch %d: its worker files are empty; take a larger share",
+			sample, terminal.Plural(d.Catalog().Records(), "record"), s.Epoch)), nil
+	}
 	if d.Records() == 0 {
 		return append(warnings, fmt.Sprintf("--split %s --split-by %s leaves none of the dataset's %s: the worker files are empty; take a larger part, or split by record",
 			s.Order.Split.Part, s.Order.Split.By, terminal.Plural(d.Catalog().Records(), "record"))), nil

@@ -205,6 +205,9 @@ func (p *page) Settings() [][2]string {
 	if p.Split != nil {
 		rows = append(rows, [2]string{"split", inspect.SplitText(s.Order.Split)})
 	}
+	if p.Sample != nil {
+		rows = append(rows, [2]string{"sample", inspect.SampleText(s.Order.Sample)})
+	}
 	return rows
 }
 

@@ -64,6 +64,9 @@ func (p *page) putHeader(w *writer) {
 	if p.Split != nil {
 		w.put(` of the part {}`, p.Split.Part)
 	}
+	if p.Sample != nil {
+		w.put(` in epoch {}, a sample of 1/{}`, fmt.Sprint(p.Sample.Epoch), fmt.Sprint(p.Sample.Of))
+	}
 	w.put(`</span></li>
 <li><b>{}</b><span>{} of {}`, number(p.Shards), noun(p.Shards, "shard"), p.Format)
 	w.when(p.Kind != "", `, {}`, p.Kind)

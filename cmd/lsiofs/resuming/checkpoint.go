@@ -98,6 +98,9 @@ func (r *Checkpoint) Apply(s spec.Spec, given func(flag string) bool) (spec.Spec
 	differs("split", split.Part, o.Split.Part)
 	differs("split-seed", split.Seed, o.Split.Seed)
 	differs("split-by", split.By, o.Split.By)
+	sample := s.Order.Sample.Or()
+	differs("sample", sample.String(), o.Sample.String())
+	differs("sample-seed", sample.Seed, o.Sample.Seed)
 	differs("epoch", s.Epoch, r.State.Epoch)
 	s.Order, s.Epoch = o, r.State.Epoch
 
@@ -132,6 +135,10 @@ func (r *Checkpoint) Position(d *pipeline.Dataset) (checkpoint.Position, error) 
 	}
 	p, err := checkpoint.Resolve(r.Doc, checkpoint.Subject{
 		Dataset: d.Fingerprint(), Order: s.Order, Records: d.Records(), Workers: s.Deal.Workers, Explain: d.Explain,
+		At: func(epoch uint64) (string, uint64, error) {
+			records, err := d.EpochRecords(epoch)
+			return d.Fingerprint(), records, err
+		},
 	})
 	if err != nil {
 		return p, exit.Errorf(exit.Checkpoint, "%s: %w", r.Path, err)

@@ -54,6 +54,13 @@ func (u *UI) Warn(text string) {
 	fmt.Fprintf(u.Err, "warning: %s\n", printable.Text(text))
 }
 
+// Said writes, as JSON, a line that another program said about something.
+func (u *UI) Said(about, line string) {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	writeJSON(u.Err, map[string]string{"about": about, "stderr": line})
+}
+
 // Emit writes one JSON object, on a line of its own, to stdout.
 func (u *UI) Emit(v any) error { return writeJSON(u.Out, v) }
 

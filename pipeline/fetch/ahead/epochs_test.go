@@ -54,6 +54,46 @@ func TestEachEpochBringsEachChunkOnce(t *testing.T) {
 	}
 }
 
+// Two epochs of a sample that are read in step have other records of each chunk: what the one
+// has passed does not count for the other, and each range is brought once.
+func TestPhasesThatAreReadTogetherCountApart(t *testing.T) {
+	all := shuffled(4, 1600)
+	phases := make([]Phase, 3) // of different sizes
+	for i := range phases {
+		part := make(fetchtest.Some, len(all))
+		for r := range part {
+			part[r] = min(r%8, 5)/2 == i
+		}
+		phases[i] = Phase{Number: uint64(i), Part: part}
+	}
+	k := &shelf{held: map[string]bool{}, brought: map[string]int{}}
+	p, _ := newPlan(t, 4, func(p *Plan) { p.Planner, p.Keeps = k, true })
+	for _, pair := range [][2]int{{0, 1}, {2, 0}, {1, 2}, {0, 1}} {
+		k.brought = map[string]int{}
+		var walkers [2]*Walker
+		var seqs [2]fetchtest.List
+		for i, phase := range pair {
+			seqs[i] = phases[phase].Part.(fetchtest.Some).Of(all)
+			walkers[i] = p.NewPhaseWalker(seqs[i], phases[phase])
+		}
+		for at := range max(len(seqs[0]), len(seqs[1])) {
+			for i, w := range walkers {
+				if at < len(seqs[i]) {
+					w.Move(uint64(at), 1)
+				}
+			}
+		}
+		for _, w := range walkers {
+			w.Close()
+		}
+		require.NotEmpty(t, k.brought)
+		for r, n := range k.brought {
+			require.Equal(t, 1, n, "phases %v, %s", pair, r)
+		}
+		require.LessOrEqual(t, len(p.passed), 2, "of phases that nobody reads nothing is kept")
+	}
+}
+
 // weightless are records without bytes, of which no number fills a look-ahead.
 type weightless struct{ equal }
 

@@ -2,6 +2,8 @@ package ahead
 
 import (
 	"iter"
+	"maps"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -18,8 +20,10 @@ type Plan struct {
 	Planner storage.Planner
 	Index   piece.Index
 	Places  *piece.Places
-	// Layout says which bytes a piece is made of.
-	Layout func(piece int) (shard int, l piece.Layout)
+	// Phase is the number of the phase that Places.Part is.
+	Phase uint64
+	// Layout says which bytes a piece is made of, with the records of a part.
+	Layout func(part piece.Part, number int) (shard int, l piece.Layout)
 
 	// Chunks says that pieces are wanted whole, each once; else the records are, one by one.
 	Chunks bool
@@ -44,14 +48,43 @@ type Plan struct {
 	Now func() time.Time // nil for the machine's
 
 	readers atomic.Int64
-	passed  []atomic.Uint32 // records that have gone out, of each piece
+	mu      sync.Mutex
+	passed  map[uint64]*passed // of each phase that has walkers, and the last one
+}
+
+// passed counts how many records of each piece have gone out, of one phase.
+type passed struct {
+	pieces  []atomic.Uint32
+	walkers int // with Plan.mu held
 }
 
 // Init makes the tables.
 func (p *Plan) Init() {
 	if p.counts() {
-		p.passed = make([]atomic.Uint32, p.Places.Table.Len())
+		p.passed = map[uint64]*passed{}
+		p.enter(p.Phase).walkers--
 	}
+}
+
+// enter gives the counts of a phase to a walker. Those of phases that nobody goes through
+// any more are dropped when another phase comes.
+func (p *Plan) enter(phase uint64) *passed {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	x := p.passed[phase]
+	if x == nil {
+		maps.DeleteFunc(p.passed, func(_ uint64, x *passed) bool { return x.walkers == 0 })
+		x = &passed{pieces: make([]atomic.Uint32, p.Places.Table.Len())}
+		p.passed[phase] = x
+	}
+	x.walkers++
+	return x
+}
+
+func (p *Plan) leave(x *passed) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	x.walkers--
 }
 
 // counts says whether pieces are done with their last record.
@@ -62,7 +95,13 @@ func (p *Plan) TableBytes() int64 {
 	if p == nil {
 		return 0
 	}
-	return int64(len(p.passed)) * 4
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	n := int64(0)
+	for _, x := range p.passed {
+		n += int64(len(x.pieces)) * 4
+	}
+	return n
 }
 
 // Reach is how far one of the readers looks ahead that reads so fast.
@@ -84,28 +123,29 @@ func (p *Plan) mostWants() int {
 	return max(mostWants/int(max(p.readers.Load(), 1)), 256)
 }
 
-// ranges are those of a piece's object.
-func (p *Plan) ranges(number int) iter.Seq2[int64, int64] {
-	_, l := p.Layout(number)
-	return l.All()
-}
-
 func (p *Plan) shardOf(number int) int {
 	var x [1]catalog.Extent
 	p.Index.Extents(p.Places.Table.Starts[number:number+1], x[:])
 	return x[0].Shard
 }
 
-// until is how many records of a piece have gone out, in all epochs, when all of it has in
-// the epoch at hand.
-func (p *Plan) until(number int) uint32 {
-	records := uint32(max(p.Places.Part.Count(p.Places.Table.Starts[number], p.Places.Table.Starts[number+1]), 1))
-	return p.passed[number].Load()/records*records + records
+// ranges are those of a piece's object, with the records of the walker's phase.
+func (w *Walker) ranges(number int) iter.Seq2[int64, int64] {
+	_, l := w.plan.Layout(w.part, number)
+	return l.All()
 }
 
-// takeBack forgets records that a reader has counted of a piece which it leaves.
-func (p *Plan) takeBack(number int, records uint32) {
+// until is how many records of a piece have gone out, in all epochs of the phase, when all of
+// it has in the epoch at hand.
+func (w *Walker) until(number int) uint32 {
+	starts := w.plan.Places.Table.Starts
+	records := uint32(max(w.part.Count(starts[number], starts[number+1]), 1))
+	return w.passed.pieces[number].Load()/records*records + records
+}
+
+// takeBack forgets records that the reader has counted of a piece which it leaves.
+func (w *Walker) takeBack(number int, records uint32) {
 	if records > 0 {
-		p.passed[number].Add(^(records - 1))
+		w.passed.pieces[number].Add(^(records - 1))
 	}
 }

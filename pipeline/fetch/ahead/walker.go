@@ -7,6 +7,7 @@ import (
 
 	"github.com/lsiofs/lsiofs/pipeline/catalog"
 	"github.com/lsiofs/lsiofs/pipeline/fetch/loan"
+	"github.com/lsiofs/lsiofs/pipeline/fetch/piece"
 	"github.com/lsiofs/lsiofs/pipeline/storage"
 )
 
@@ -33,9 +34,11 @@ const (
 // the planner is told anew what comes. So each record is looked at once, and each chunk is
 // told of some four times.
 type Walker struct {
-	plan *Plan
-	seq  loan.Sequence
-	id   uint64
+	plan   *Plan
+	seq    loan.Sequence
+	id     uint64
+	part   piece.Part // whose records the sequence has
+	passed *passed    // of that part; nil where nobody counts
 
 	moved          bool
 	closed         bool
@@ -71,14 +74,33 @@ type opened struct {
 	own   uint32 // that have gone out here
 }
 
-// NewWalker goes ahead of a reader of a sequence. nil where there is no plan, which all
-// methods take.
+// NewWalker goes ahead of a reader of a sequence of records of the part of Places. nil where
+// there is no plan, which all methods take.
 func (p *Plan) NewWalker(seq loan.Sequence) *Walker {
 	if p == nil {
 		return nil
 	}
+	var part piece.Part
+	if p.Places != nil {
+		part = p.Places.Part
+	}
+	return p.NewPhaseWalker(seq, Phase{Number: p.Phase, Part: part})
+}
+
+// Phase is the part of the records that an epoch has, with its number.
+type Phase = piece.Phase
+
+// NewPhaseWalker is NewWalker for a sequence of records of another phase.
+func (p *Plan) NewPhaseWalker(seq loan.Sequence, phase Phase) *Walker {
+	if p == nil {
+		return nil
+	}
 	p.readers.Add(1)
-	return &Walker{plan: p, seq: seq, id: storage.NewReaderID()}
+	w := &Walker{plan: p, seq: seq, id: storage.NewReaderID(), part: phase.Part}
+	if p.counts() {
+		w.passed = p.enter(phase.Number)
+	}
+	return w
 }
 
 // Reached is up to which record a reader may read ahead of record k: what lies beyond has
@@ -134,6 +156,9 @@ func (w *Walker) Close() {
 	}
 	w.closed = true
 	w.forget()
+	if w.passed != nil {
+		w.plan.leave(w.passed)
+	}
 	w.plan.readers.Add(-1)
 }
 
@@ -147,7 +172,7 @@ func (w *Walker) forget() {
 		w.count(w.at, w.to) // what is left of the sequence goes out, or is not wanted here any more
 	} else {
 		for piece, o := range w.open {
-			w.plan.takeBack(piece, o.own)
+			w.takeBack(piece, o.own)
 		}
 	}
 	clear(w.open)
@@ -294,7 +319,7 @@ func (w *Walker) name(record uint64, x *catalog.Extent) {
 		return
 	}
 	*word |= bit
-	for off, n := range p.ranges(piece) {
+	for off, n := range w.ranges(piece) {
 		if n > 0 { // a lone newline may not be in the shard
 			w.named = append(w.named, named{k: w.to, bytes: w.toBytes, object: s.Object, off: off, n: n})
 		}
@@ -303,7 +328,7 @@ func (w *Walker) name(record uint64, x *catalog.Extent) {
 		if w.open == nil {
 			w.open = map[int]opened{}
 		}
-		w.open[piece] = opened{k: w.to, until: p.until(piece)}
+		w.open[piece] = opened{k: w.to, until: w.until(piece)}
 	}
 }
 
@@ -331,14 +356,14 @@ func (w *Walker) count(from, k uint64) {
 			if o, ok := w.open[piece]; ok {
 				o.own++
 				w.open[piece] = o
-				p.passed[piece].Add(1)
+				w.passed.pieces[piece].Add(1)
 			}
 		}
 		from += uint64(m)
 	}
 	readers := uint64(max(p.readers.Load(), 1))
 	for piece, o := range w.open {
-		if int32(p.passed[piece].Load()-o.until) >= 0 || p.StaleRecords > 0 && k > o.k && (k-o.k)*readers > p.StaleRecords {
+		if int32(w.passed.pieces[piece].Load()-o.until) >= 0 || p.StaleRecords > 0 && k > o.k && (k-o.k)*readers > p.StaleRecords {
 			delete(w.open, piece)
 			w.seen[piece>>6] &^= 1 << (piece & 63)
 			w.donePiece(piece)
@@ -351,7 +376,7 @@ func (w *Walker) done(x named) { w.plan.Planner.Done(w.id, x.object, x.off, x.n)
 
 func (w *Walker) donePiece(piece int) {
 	object := w.plan.Index.Shard(w.plan.shardOf(piece)).Object
-	for off, n := range w.plan.ranges(piece) {
+	for off, n := range w.ranges(piece) {
 		w.done(named{object: object, off: off, n: n})
 	}
 }

@@ -86,8 +86,8 @@ func newPlan(t testing.TB, shards int, change func(*Plan)) (*Plan, *told) {
 	now := time.Unix(0, 0)
 	p := &Plan{
 		Planner: rec, Index: x, Places: places, Chunks: true, MostBytes: 1 << 40, LookaheadBytes: 64 << 20,
-		Layout: func(number int) (int, piece.Layout) {
-			return places.Layout(number, func(int) (int64, piece.Widener) { return 0, nil })
+		Layout: func(part piece.Part, number int) (int, piece.Layout) {
+			return places.Of(part).Layout(number, func(int) (int64, piece.Widener) { return 0, nil })
 		},
 		Now: func() time.Time { return now },
 	}

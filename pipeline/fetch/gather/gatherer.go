@@ -89,8 +89,15 @@ func objectBytes(x Index) []int64 {
 
 // Open gives a reader of a sequence, whose records are all of shards that are not
 // compressed. Opening costs nothing: what is read follows the calls of Lend.
-func (g *Gatherer) Open(seq loan.Sequence) *Reader {
-	r := &Reader{g: g, seq: seq, walker: g.told.NewWalker(seq)}
+func (g *Gatherer) Open(seq loan.Sequence) *Reader { return g.follow(seq, g.told.NewWalker(seq)) }
+
+// OpenPhase is Open for records of another phase than that of Config.Told.
+func (g *Gatherer) OpenPhase(seq loan.Sequence, phase ahead.Phase) *Reader {
+	return g.follow(seq, g.told.NewPhaseWalker(seq, phase))
+}
+
+func (g *Gatherer) follow(seq loan.Sequence, w *ahead.Walker) *Reader {
+	r := &Reader{g: g, seq: seq, walker: w}
 	g.open.Add(1)
 	g.mu.Lock()
 	defer g.mu.Unlock()

@@ -95,14 +95,20 @@ func (l *Lent) Check() error {
 		return nil
 	}
 	defer clear(l.asked[:])
+	var again error // of copies: all that are lost are told of at once
 	for _, x := range l.records {
 		if s := x.region.of; l.asked.first(s) {
-			if err := s.mapping.Check(); err != nil {
+			err := s.mapping.Check()
+			switch {
+			case err == nil:
+			case errors.Is(err, storage.ErrReadAgain):
+				again = x.lost(err)
+			default:
 				return x.lost(err)
 			}
 		}
 	}
-	return nil
+	return again
 }
 
 // Fault gives the error to report when copying from the records faulted. nil means
@@ -129,9 +135,13 @@ func (l *Lent) Fault() error {
 // piece, or, if the shard has changed, none of the shard, is mapped any more.
 func (x lentRecord) lost(err error) error {
 	s := x.region.of
-	if errors.Is(err, storage.ErrChanged) {
+	again := errors.Is(err, storage.ErrReadAgain)
+	if again || errors.Is(err, storage.ErrChanged) {
 		s.maps.refuse(s.number)
 	}
 	s.maps.forget([]*Region{x.region})
+	if again {
+		return err // nothing is wrong with the record
+	}
 	return s.maps.owner.Lost(x.region.piece, x.index, err)
 }

@@ -60,7 +60,7 @@ func (r *Region) Verify(check func() (good bool)) error {
 	if err == nil && gone {
 		err = r.fault()
 	}
-	if errors.Is(err, storage.ErrChanged) {
+	if errors.Is(err, storage.ErrChanged) || errors.Is(err, storage.ErrReadAgain) {
 		r.of.maps.refuse(r.of.number)
 	}
 	return err
@@ -72,6 +72,9 @@ var ErrFault = errors.New("what is mapped of it can't be read: perhaps its disk 
 
 // fault is the error for a region whose memory was gone.
 func (r *Region) fault() error {
+	if c, ok := r.of.mapping.(storage.Copy); ok {
+		return c.Lost()
+	}
 	return &storage.Error{Object: r.of.maps.config.Object(r.of.number).Path, OffsetBytes: r.off, SizeBytes: int64(len(r.Bytes)), Err: ErrFault}
 }
 

@@ -35,16 +35,17 @@ func TestWhatIsKeptOfAPieceThatIsReadAgain(t *testing.T) {
 		{"for a record that was lent to its reader before", lentBefore, 2},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			for name, forget := range map[string]func(*cache) *entry{
-				"some of it is in memory": func(*cache) *entry { return fourRecords(0, 1) },
-				"it was dropped":          func(x *cache) *entry { x.remember(fourRecords(0, 1)); return nil },
-			} {
-				x := cache{gone: map[int][]uint64{}}
-				e, old := fourRecords(), forget(&x)
-				x.recall(e, old, c.wanted)
-				require.Equal(t, c.live, e.liveBytes(), name)
-				require.Empty(t, x.gone)
-			}
+			x := cache{gone: map[int][]uint64{}}
+			x.remember(fourRecords(0, 1))
+			e := fourRecords()
+			x.recall(e, c.wanted)
+			require.Equal(t, c.live, e.liveBytes(), "it was dropped")
+			require.Empty(t, x.gone)
+
+			var sc Scanner
+			e = fourRecords()
+			sc.takeOver(e, fourRecords(0, 1), c.wanted)
+			require.Equal(t, c.live, e.liveBytes(), "some of it is in memory")
 		})
 	}
 }

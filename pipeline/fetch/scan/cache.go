@@ -169,15 +169,12 @@ func (c *cache) remember(e *entry) {
 	c.gone[e.piece] = e.goneBits()
 }
 
-// recall marks in e what had gone out when its piece was dropped, or, where some of it was
-// kept in old, since then. If that goes for record wanted, too, then it is wanted by
-// another pass, and all the others will be; but not where it is lentBefore.
-func (c *cache) recall(e, old *entry, wanted int) {
+// recall marks in e what had gone out when its piece was dropped. If that goes for record
+// wanted, too, then it is wanted by another pass, and all the others will be; but not where
+// it is lentBefore.
+func (c *cache) recall(e *entry, wanted int) {
 	bits := c.gone[e.piece]
 	delete(c.gone, e.piece)
-	if old != nil {
-		bits = old.goneBits()
-	}
 	if bits == nil || wanted != lentBefore && bits[wanted>>6]&(1<<(wanted&63)) != 0 {
 		return
 	}

@@ -26,8 +26,13 @@ type Config struct {
 	// Storage reads shards. Where it is a storage.Mapper, pieces in the page cache are
 	// mapped.
 	Storage Storage
-	// Places are the pieces, and the part of their records that may be asked for.
+	// Places are the pieces, and the part of their records that the readers of Open may ask
+	// for.
 	Places *piece.Places
+	// Sampled says that readers of other parts may come (OpenPhase). Phase is the number of
+	// that in Places.
+	Sampled bool
+	Phase   uint64
 	// Verifier checks records that carry checksums; nil where none do.
 	Verifier unpack.Verifier
 
@@ -128,19 +133,16 @@ func (c *Config) validate() error {
 	return errors.Join(problems...)
 }
 
-// decodedGapBytes is up to where bytes of a decoded shard between two
-// records of a piece come along: they are decoded anyhow, and cost memory
-// only. Of other shards it is the storage's gap.
-const decodedGapBytes = 1 << 20
-
 // layoutOf lays out a piece. Of shards that are spooled it has whole blocks, which are
 // what is checked.
 func (c *Config) layoutOf(number int) (shard int, l piece.Layout) {
-	return c.Places.Layout(number, func(shard int) (gapBytes int64, wide piece.Widener) {
-		gapBytes = decodedGapBytes
-		if c.Index.Shard(shard).Codec == nil {
-			gapBytes = c.Profile.GapBytes
-		}
+	return c.layoutWith(c.Places.Part, number)
+}
+
+// layoutWith is layoutOf with the records of another part.
+func (c *Config) layoutWith(part piece.Part, number int) (shard int, l piece.Layout) {
+	return c.Places.Of(part).Layout(number, func(shard int) (gapBytes int64, wide piece.Widener) {
+		gapBytes = strategy.GapBytes(c.Index.Shard(shard).Codec != nil, c.Sampled, c.Profile)
 		if c.Choice.Spools(shard) {
 			w := spool.NewWidener(c.Places, shard, number)
 			wide = &w

@@ -63,10 +63,13 @@ func (w decoding) Passing(d *decode.Decoder, piece int) decode.Load {
 	}
 	sc.mu.Lock()
 	defer sc.mu.Unlock()
-	if sc.slots.at(piece) != nil || sc.loads[piece] != nil {
+	if sc.holds(piece) || sc.loads[piece] != nil {
 		return nil
 	}
-	shard, l := sc.config.layoutOf(piece)
+	shard, l, some := sc.layoutOf(piece)
+	if !some {
+		return nil
+	}
 	ld := &load{piece: piece, shard: shard, layout: l, started: sc.now(), via: d.Waits(), done: make(chan struct{})}
 	ld.clock.Store(d.Clock())
 	var err error
@@ -88,7 +91,7 @@ func (w decoding) Next(shard, piece int) int {
 	defer sc.mu.Unlock()
 	s := sc.index.Shard(shard)
 	for ; piece < sc.pieces.Len() && sc.pieces.Starts[piece] < s.First+s.Records; piece++ {
-		if sc.wanted.Wanted(piece) && sc.slots.at(piece) == nil && sc.loads[piece] == nil {
+		if sc.wanted.Wanted(piece) && !sc.holds(piece) && sc.loads[piece] == nil {
 			return piece
 		}
 	}

@@ -66,7 +66,7 @@ func wantedBy(i int, again bool) int {
 // called with mu held; what it adds to t is to be carried out after mu has been
 // released. nil means that there is no room to read ahead.
 func (sc *Scanner) start(piece, wanted int, u budget.Urgency, t *todo) *load {
-	shard, l := sc.config.layoutOf(piece)
+	shard, l, _ := sc.layoutOf(piece) // the reader's phase has a record in it
 	if u == budget.Ahead && sc.aheadOut > 0 && sc.aheadOut+l.CostBytes() > sc.limits.InFlightBytes {
 		return nil
 	}
@@ -220,7 +220,7 @@ func (sc *Scanner) finishLocked(ld *load) {
 	}
 	if ld.err == nil {
 		sc.publish(ld)
-	} else if ld.err != budget.ErrNoRoom && ld.err != errClosed && ld.err != errCalledOff {
+	} else if ld.err != budget.ErrNoRoom && ld.err != errClosed && ld.err != errCalledOff && !errors.Is(ld.err, storage.ErrReadAgain) {
 		sc.note(sc.describe(ld))
 	}
 	if mem := ld.memory(); mem != nil && ld.stage.Load() != calledOff {
@@ -241,10 +241,9 @@ func (sc *Scanner) publish(ld *load) {
 	e := newEntry(ld.memory(), ld.piece, spans)
 	e.region, e.bad = ld.region, ld.bad
 	e.spooled, e.ordinal = ld.spooled, sc.ordinal(ld)
-	old := sc.slots.at(ld.piece)
-	sc.cache.recall(e, old, ld.wanted)
-	if old != nil {
-		old.mem.Live.Add(-old.liveBytes())
+	sc.cache.recall(e, ld.wanted)
+	if old := sc.slots.at(ld.piece); old != nil {
+		sc.takeOver(e, old, ld.wanted)
 	}
 	e.mem.Live.Add(e.liveBytes())
 	e.mem.Pins.Add(int64(ld.waiters.Load()))
@@ -255,6 +254,21 @@ func (sc *Scanner) publish(ld *load) {
 	}
 	ld.entry = e
 	sc.slots.set(ld.piece, e)
+}
+
+// takeOver has an entry take the place of another one of its piece. Where that one was
+// brought for other phases than the record that was wanted now, what of these has gone out
+// has gone out of the new one, too. So it has where that record may have been lent before.
+func (sc *Scanner) takeOver(e, old *entry, wanted int) {
+	if wanted == lentBefore || !old.delivered(wanted) {
+		for w := range e.out {
+			e.out[w].Or(old.out[w].Load())
+		}
+	}
+	old.mem.Live.Add(-old.liveBytes())
+	if old.mapped() {
+		sc.forget(old)
+	}
 }
 
 // tell counts what a load has brought.

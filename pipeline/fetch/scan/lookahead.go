@@ -4,16 +4,17 @@ import (
 	"github.com/lsiofs/lsiofs/pipeline/fetch/ahead"
 	"github.com/lsiofs/lsiofs/pipeline/fetch/budget"
 	"github.com/lsiofs/lsiofs/pipeline/fetch/loan"
+	"github.com/lsiofs/lsiofs/pipeline/fetch/piece"
 )
 
 // follow gives what looks ahead of a reader of a sequence.
-func (sc *Scanner) follow(seq loan.Sequence) ahead.Reader {
+func (sc *Scanner) follow(seq loan.Sequence, phase piece.Phase) ahead.Reader {
 	counts := sc.wanted
 	if sc.config.HoldsAll && sc.spool == nil {
 		counts = nil // all is kept, whoever wants it
 	}
 	r := ahead.NewReader(seq, counts, sc.config.LookaheadRecords, sc.config.nearRecords())
-	r.Tell(sc.config.Plan.NewWalker(seq))
+	r.Tell(sc.config.Plan.NewPhaseWalker(seq, phase))
 	return r
 }
 
@@ -53,7 +54,7 @@ func (s *stock) Start(record uint64, more bool) (bytes int64, room bool) {
 		ld.want(s.r)
 		return 0, true
 	}
-	if !more {
+	if !more || !sc.reads(s.r.phase) {
 		return 0, false
 	}
 	ld := sc.start(piece, wantedBy(i, s.again), budget.Ahead, &s.todo)

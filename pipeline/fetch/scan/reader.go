@@ -8,14 +8,16 @@ import (
 	"github.com/lsiofs/lsiofs/pipeline/fetch/ahead"
 	"github.com/lsiofs/lsiofs/pipeline/fetch/budget"
 	"github.com/lsiofs/lsiofs/pipeline/fetch/loan"
+	"github.com/lsiofs/lsiofs/pipeline/fetch/piece"
 )
 
 // Reader is one pass over a sequence, from anywhere to anywhere. Calls from
 // several goroutines are allowed (a file that is mapped is read so) and do not
 // wait for each other's data.
 type Reader struct {
-	sc  *Scanner
-	seq loan.Sequence
+	sc    *Scanner
+	seq   loan.Sequence
+	phase piece.Phase
 
 	mu     sync.Mutex
 	ahead  ahead.Reader
@@ -33,11 +35,18 @@ type lastLent struct {
 	again bool // Loan.Again
 }
 
-// Open gives a reader of a sequence. Opening costs nothing: what is read ahead
-// follows the calls of Lend.
+// Open gives a reader of a sequence, of records of the part in Config.Places. Opening
+// costs nothing: what is read ahead follows the calls of Lend.
 func (sc *Scanner) Open(seq loan.Sequence) *Reader {
+	return sc.OpenPhase(seq, piece.Phase{Number: sc.config.Phase, Part: sc.config.Places.Part})
+}
+
+// OpenPhase is Open for records of another phase, if Config.Sampled is set. Phases of one
+// number are the same.
+func (sc *Scanner) OpenPhase(seq loan.Sequence, phase piece.Phase) *Reader {
 	sc.open.Add(1)
-	r := &Reader{sc: sc, seq: seq, ahead: sc.follow(seq)}
+	sc.enter(phase)
+	r := &Reader{sc: sc, seq: seq, phase: phase, ahead: sc.follow(seq, phase)}
 	r.stock.r = r
 	return r
 }
@@ -56,6 +65,7 @@ func (r *Reader) Close() {
 	}
 	r.ahead.Close()
 	r.sc.callOff(r)
+	r.sc.leave(r.phase)
 	r.sc.open.Add(-1)
 }
 
@@ -249,8 +259,21 @@ func (sc *Scanner) recordError(record uint64, err error) error {
 	return loan.NameRecord(sc.index, record, err)
 }
 
-// demand waits for a piece whose record i is record k of the sequence, and pins it.
+// demand waits for a piece whose record i is record k of the sequence, and pins it. A load
+// that was begun before there were readers of the phase may come without the record: then
+// the next one has it.
 func (r *Reader) demand(ctx context.Context, k uint64, piece, i int, l *loan.Loan) (e *entry, waited bool, err error) {
+	for {
+		e, once, err := r.demandOnce(ctx, k, piece, i, l)
+		waited = waited || once
+		if err != nil || e.spans[i].SizeBytes >= 0 {
+			return e, waited, err
+		}
+		e.mem.Pins.Unpin()
+	}
+}
+
+func (r *Reader) demandOnce(ctx context.Context, k uint64, piece, i int, l *loan.Loan) (e *entry, waited bool, err error) {
 	sc, w := r.sc, l.Waiter
 	var t todo
 	sc.mu.Lock()
@@ -263,6 +286,10 @@ func (r *Reader) demand(ctx context.Context, k uint64, piece, i int, l *loan.Loa
 		// No segment dies while mu is held, but a region does: this one is about to be
 		// unmapped.
 		sc.forget(e)
+	}
+	if !sc.reads(r.phase) {
+		sc.mu.Unlock()
+		return nil, false, errReaderClosed
 	}
 	ld := sc.loads[piece]
 	if ld == nil {

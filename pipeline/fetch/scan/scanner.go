@@ -3,6 +3,7 @@ package scan
 import (
 	"errors"
 	"log/slog"
+	"math"
 	"runtime"
 	"sync"
 	"sync/atomic"
@@ -26,7 +27,7 @@ type Scanner struct {
 	index    Index
 	storage  Storage
 	config   Config
-	part     piece.Part
+	phases   phases
 	limits   strategy.Limits
 	log      *slog.Logger
 	verifier unpack.Verifier // nil when records carry no checksums
@@ -63,12 +64,14 @@ func New(c Config) (*Scanner, error) {
 		return nil, err
 	}
 	sc := &Scanner{
-		index: c.Index, storage: c.Storage, config: c, part: c.Places.Part, limits: c.Limits, log: c.Log,
-		verifier: c.Verifier, pieces: c.Places.Table, places: c.Places, meter: c.Meter, note: c.Note,
+		index: c.Index, storage: c.Storage, config: c, limits: c.Limits, log: c.Log,
+		verifier: c.Verifier, pieces: c.Places.Table, meter: c.Meter, note: c.Note,
 		started: time.Now(),
 		loads:   map[int]*load{},
 		broken:  map[int]error{},
 	}
+	sc.phases.init(piece.Phase{Number: c.Phase, Part: c.Places.Part})
+	sc.places = c.Places.Of(&sc.phases)
 	if sc.meter == nil {
 		sc.meter = new(meter.Meter)
 	}
@@ -102,12 +105,16 @@ func New(c Config) (*Scanner, error) {
 func (sc *Scanner) makeTables() {
 	n := sc.pieces.Len()
 	if p := sc.config.Plan; p != nil {
-		p.Index, p.Places, p.Layout = sc.index, sc.places, sc.config.layoutOf
+		p.Index, p.Places, p.Phase, p.Layout = sc.index, sc.config.Places, sc.config.Phase, sc.config.layoutWith
 		p.Chunks, p.DoneFirst, p.NearRecords = true, true, sc.config.nearRecords()
 		p.Has = func(piece int) bool { return sc.slots.at(piece) != nil }
 		p.Init()
 	}
-	sc.slots = newSlots(n, sc.config.Held.Pieces)
+	wanted := sc.config.Held.Pieces
+	if sc.config.Sampled {
+		wanted = math.MaxInt32 // of all phases: they are never all there
+	}
+	sc.slots = newSlots(n, wanted)
 	sc.everRead = make([]uint64, (n+63)/64)
 	for i := range sc.index.Shards() {
 		if sc.index.Shard(i).Codec != nil {

@@ -119,7 +119,7 @@ func (w spooling) WantedSoon(shard int, missing bool) bool {
 	sc := w.sc
 	x := sc.index.Shard(shard)
 	for piece := sc.pieces.Of(x.First); piece < sc.pieces.Len() && sc.pieces.Starts[piece] < x.First+x.Records; piece++ {
-		if sc.wanted.Wanted(piece) && !(missing && sc.slots.at(piece) != nil) {
+		if sc.wanted.Wanted(piece) && !(missing && sc.holds(piece)) {
 			return true
 		}
 	}

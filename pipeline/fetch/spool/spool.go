@@ -219,6 +219,20 @@ func (p *Spool) wanted(shard int) int64 {
 	return int64(n)
 }
 
+// Change lets an owner change which records may be asked for, with swap, while nothing
+// comes or goes. by says, of each shard that is in the spool or on its way, how many more
+// of its records are left, of which gone has a bit set for those that have gone out: it
+// may clear some. Neither may take a lock that is held while the spool is called.
+func (p *Spool) Change(swap func(), by func(shard int, gone []atomic.Uint64) (more int64)) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for _, s := range p.order {
+		s.left.Add(by(s.shard, s.gone))
+	}
+	clear(p.ever) // what is decoded now is decoded for other records
+	swap()
+}
+
 // GoneOut notes that the shard's record has gone out. It takes no lock.
 func (s *Place) GoneOut(ordinal uint64) {
 	w, bit := &s.gone[ordinal/64], uint64(1)<<(ordinal%64)

@@ -28,8 +28,9 @@ type entering struct {
 	mostBytes float64
 	// lost is the share of records that memory does not hold until their turn
 	// comes: each of these is decoded again, from the place before it on.
-	lost float64
-	full bool // the shuffle is over everything
+	lost  float64
+	share float64 // of its records that an epoch has of a shard: less than 1 of a sample
+	full  bool    // the shuffle is over everything
 	// reopened says that decoders don't all stay open, so that many a piece is
 	// decoded from the place before it on.
 	reopened bool
@@ -45,6 +46,7 @@ func (s *Sizes) entering() entering {
 		mostBytes:  cache / 2 / lanes,
 		reopened:   2*lanes > float64(s.Decoders) || lanes*float64(s.Held.DecoderBytes) > float64(s.Limits.DecoderBytes),
 	}
+	e.share = s.Held.share()
 	e.full = s.Order.Shuffle == spec.ShuffleFull
 	if !e.full {
 		e.partBytes = float64(SegmentBytes(s.MemoryBytes))
@@ -88,5 +90,5 @@ func (e *entering) mostAgain() float64 {
 // 1.4 MiB in a reservoir of 137 MB were decoded 104 times with 256 MiB, 1.8 times
 // with 384 MiB.
 func (e *entering) lostAgain(memberBytes, recordBytes float64) float64 {
-	return e.lost * (memberBytes/2 + max(e.pieceBytes, recordBytes)) / recordBytes
+	return e.share * e.lost * (memberBytes/2 + max(e.pieceBytes, recordBytes)) / recordBytes
 }

@@ -7,9 +7,18 @@ import (
 	"github.com/lsiofs/lsiofs/pipeline/spec"
 )
 
+// heldPieceBytes is about what is held of a large piece.
+func (s *Sizes) heldPieceBytes() int64 {
+	if h := &s.Held; h.WholeBytes > 0 {
+		return 2 * h.Bytes / int64(max(h.Pieces, 1))
+	}
+	return s.pieceBytes()
+}
+
 // pieceBytes is about the size of a large piece.
 func (s *Sizes) pieceBytes() int64 {
-	record := float64(s.Held.Bytes) / float64(max(s.Held.Records, 1))
+	bytes, records := s.Held.whole()
+	record := float64(bytes) / float64(max(records, 1))
 	return int64(min(float64(s.PieceBytes), float64(s.PieceRecords)*record) + record)
 }
 
@@ -17,7 +26,7 @@ func (s *Sizes) pieceBytes() int64 {
 // empty, and one is spare.
 func (s *Sizes) AllBytes() int64 {
 	h, l := &s.Held, &s.Limits
-	return max(l.placed(h.Bytes, h.Pieces, s.pieceBytes()), l.placedTables(h.TableBytes)) + 2*l.SegmentBytes + h.TableBytes
+	return max(l.placed(h.Bytes, h.Pieces, s.heldPieceBytes()), l.placedTables(h.TableBytes)) + 2*l.SegmentBytes + h.TableBytes
 }
 
 // placed is what pieces of so many bytes take in segments: they begin at cache

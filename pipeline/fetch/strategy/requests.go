@@ -41,10 +41,11 @@ func (s *Sizes) Needs() Needs {
 		return Needs{}
 	}
 	piece := max(h.Bytes/int64(h.Pieces), 1)
+	ranges := max(h.Ranges, 1) * float64(h.Pieces)
 	parts := func(bytes, each int64) int64 { return (bytes + each - 1) / each }
 	if !s.Compressed {
 		return Needs{
-			Requests: int64(h.Pieces) * parts(piece, s.Storage.ReadBytes), Bytes: h.Bytes, Records: int64(h.Records),
+			Requests: int64(ranges * float64(parts(max(int64(float64(h.Bytes)/ranges), 1), s.Storage.ReadBytes))), Bytes: h.Bytes, Records: int64(h.Records),
 			MemoryBytes: s.memoryToScan(), CacheBytes: s.cacheToKeep(),
 		}
 	}
@@ -155,7 +156,8 @@ func (s *Sizes) cacheToKeep() int64 {
 // keptWhole is what a cache takes that holds all shards: pages, a sum of four bytes for
 // each, and what there is for each object.
 func (s *Sizes) keptWhole() int64 {
-	return s.Held.Bytes + s.Held.Bytes/512 + int64(s.Held.Shards)*(16<<10)
+	all := s.Held.AllBytes()
+	return all + all/512 + int64(s.Held.Shards)*(16<<10)
 }
 
 // keepsOpen says whether there is a cache that keeps what an order has open.

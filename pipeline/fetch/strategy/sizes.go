@@ -45,6 +45,13 @@ type Held struct {
 	Pieces       int    // that hold records of the part
 	TableBytes   int64  // of all these pieces
 	DecoderBytes int64  // about what a decoder holds, of the shards where that is most
+
+	// Where an epoch takes a sample, Bytes and Records are what it brings and has of the
+	// shards. Then these are the shards', and Ranges is about how many places of a piece
+	// are read on average; all are 0 without a sample.
+	WholeBytes   int64
+	WholeRecords uint64
+	Ranges       float64
 }
 
 const (

@@ -50,7 +50,8 @@ type Survey struct {
 // may be a piece.
 const leastFrontRecords = 128
 
-// New surveys the part of a dataset.
+// New surveys the part of a dataset. Where the order has a sample, it is that of one epoch,
+// which stands for all of them.
 func New(x Index, part piece.Part, s Settings) (*Survey, error) {
 	if s.Order.Shuffle == spec.ShuffleNone {
 		// There are no chunks to go by, and a piece has a table.
@@ -103,13 +104,40 @@ func (v *Survey) held() strategy.Held {
 			}
 		}
 	}
+	if v.sampled() {
+		v.sample(&h)
+	}
 	for p := range v.Places.Table.Len() {
 		if v.Places.Wants(p) {
 			h.Pieces++
 			h.TableBytes += piece.TableBytes(v.Places.Table.Records(p))
 		}
 	}
+	if h.WholeBytes > 0 && h.Pieces > 0 {
+		// Of each piece one range is there whatever the gaps are.
+		h.Ranges = max(h.Ranges/float64(h.Pieces), 1)
+	}
 	return h
+}
+
+// sampled says that an epoch has a sample of the records.
+func (v *Survey) sampled() bool { return v.Settings.Order.Sample.Or() != (spec.Sample{}) }
+
+// sample changes what is held to that of an epoch, in which the part's records lie apart.
+func (v *Survey) sample(h *strategy.Held) {
+	h.WholeBytes, h.WholeRecords = h.Bytes, h.Records
+	h.Bytes, h.Records = 0, 0
+	for i := range v.index.Shards() {
+		s := v.index.Shard(i)
+		x := strategy.Sampled{
+			Records: s.Records, Wanted: v.recordsOf(s), DecodedBytes: s.DecodedBytes,
+			GapBytes: strategy.GapBytes(s.Codec != nil, true, v.Settings.Storage),
+		}
+		bytes, ranges := x.Held()
+		h.Bytes += bytes
+		h.Records += x.Wanted
+		h.Ranges += ranges
+	}
 }
 
 // recordsOf is how many records of a shard are of the part.

@@ -25,6 +25,7 @@ type Storage struct {
 	writers *crew
 	ahead   *ahead
 	keeper  *keeper
+	seals   *seals
 	health  health
 	counts  counts
 	ops     sync.Pool // of *op
@@ -103,6 +104,7 @@ func Open(config Config) (*Storage, error) {
 		space: dir.space, punches: dir.punches, count: s.keeper.count, countNow: s.keeper.countNow, clean: s.keeper.clean,
 	}
 	s.ahead = newAhead(s)
+	s.seals = newSeals(s)
 	s.keeper.start()
 	s.ahead.start()
 	return s, nil
@@ -171,6 +173,7 @@ func (s *Storage) Submit(reads []*storage.Read) {
 		return
 	}
 	s.ahead.read()
+	reads = s.seals.submit(reads)
 	tasks := make([]task, len(reads))
 	for i, r := range reads {
 		tasks[i] = s.newOp(r)
@@ -214,6 +217,7 @@ func (s *Storage) Close() error {
 	}
 	s.mu.Unlock()
 	if first {
+		s.seals.close()
 		s.keeper.close()
 		s.readers.close()
 		s.writers.close()

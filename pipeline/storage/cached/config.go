@@ -46,7 +46,8 @@ type Config struct {
 	// Clock is for tests; zero is the machine's.
 	Clock Clock
 
-	disk disk // nil: the kernel
+	disk    disk // nil: the kernel
+	noSeals bool // for tests of what is read page by page
 }
 
 // Clock tells the time and wakes up.

@@ -85,12 +85,11 @@
 //
 // Each is logged once.
 //
-// # Sealed objects (not built)
+// # Sealed objects
 //
-// An object of which this process has checked every page could be opened through package
-// local, under the lock on its .sums, and be read and mapped like a local file. The place
-// for it is object.files: a bit for each page that was checked (set in piece.check, cleared
-// in mismatched and dropRun); when all are set, a local.Storage over DIR/v1 gets the reads
-// of the .data file, in the version that Settled gives, and its ErrChanged, which any write
-// or punch brings about, ends the seal and not the read.
+// An object that is here as a whole and in the page cache is read and mapped like a file of
+// a disk, through package local: it is flushed, all its pages are checked once, and its
+// file's version is the same before and after that. Local looks at the version after each
+// read and each copy, so a page that is written or dropped afterwards, by whomever, ends the
+// seal: what was copied is forgotten and read as anything else is (sealed.go, mapping.go).
 package cached

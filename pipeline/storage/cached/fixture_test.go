@@ -87,11 +87,12 @@ func newWorld(t *testing.T, files map[string][]byte) *world {
 	return w
 }
 
-// config is for a cache that holds everything.
+// config is for a cache that holds everything, and seals nothing: when an object is sealed
+// depends on the moment.
 func (w *world) config() Config {
 	c := DefaultConfig()
 	c.Dir, c.Engine, c.Identify, c.BoundBytes = w.cache, w.engine, byPath, 1<<40
-	c.Log = slog.New(slog.NewTextHandler(&w.log, nil))
+	c.Log, c.noSeals = slog.New(slog.NewTextHandler(&w.log, nil)), true
 	bare, err := local.Open(w.data, w.engine)
 	require.NoError(w.t, err)
 	w.below = faulty.New(bare)

@@ -33,7 +33,7 @@ func TestModel(t *testing.T) {
 		}()
 		mount := func() {
 			c := w.config()
-			c.Dir = dir
+			c.Dir, c.noSeals = dir, rapid.Bool().Draw(rt, "without seals")
 			c.BoundBytes = rapid.SampledFrom([]int64{1 << 30, 600_000, 100_000, 1}).Draw(rt, "bound")
 			c.ShareBytes = c.BoundBytes / rapid.SampledFrom([]int64{1, 2, 1 << 40}).Draw(rt, "share")
 			c.MaxReadBytes = rapid.SampledFrom([]int64{4096, 64 << 10, 8 << 20}).Draw(rt, "max read")

@@ -133,6 +133,9 @@ func (x *op) plan() {
 	x.planned = false
 	x.left.Store(1)
 	gone := missing(x.sums, x.pages.begin, x.s.config.GapBytes/pageBytes)
+	if len(gone) == 0 {
+		x.s.seals.whole(x.object.listed)
+	}
 	if x.looks++; !x.bring(gone, x.looks < maxLooks) {
 		x.readSums() // some have come meanwhile
 		return

@@ -1,5 +1,7 @@
 package cached
 
+import "time"
+
 // free has a writer free what the share has of a chunk that nobody wants any more.
 func (s *Storage) free(c chunk) {
 	if s.begin(1) { // else Close frees all of the share
@@ -101,6 +103,16 @@ func (s *Storage) dropRun(o *object, r run) {
 // drop takes pages out of an object's files: their sums first.
 func (c *directory) drop(data, sums int, r run) error {
 	if err := c.zero(sums, r); err != nil {
+		return err
+	}
+	return c.free(data, r)
+}
+
+// free frees the disk of pages whose sums were taken back. Some file systems (tmpfs) change a
+// file's times only when its pages are gone, and who reads a sealed object goes by the times:
+// so they change first.
+func (c *directory) free(data int, r run) error {
+	if err := c.disk.touch(data, time.Now()); err != nil {
 		return err
 	}
 	return c.disk.punch(data, r.begin*pageBytes, r.bytes())

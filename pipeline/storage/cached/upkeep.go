@@ -140,7 +140,7 @@ func (d *Directory) Verify(ctx context.Context, repair bool, visit func(Checked)
 			}
 			c.Repaired = true
 			if d.dir.punches {
-				err = d.dir.disk.punch(o.data, r.begin*pageBytes, r.bytes())
+				err = d.dir.free(o.data, r)
 			}
 			if err != nil {
 				return fmt.Errorf("cache directory %s: object %s: repair: %w", d.dir.path, e.Name, err)

@@ -36,6 +36,7 @@ type leases struct {
 	broken atomic.Uint64 // leases that somebody waited for, so far
 	until  atomic.Int64  // on clock: no lease can have been taken before
 	clock  func() time.Duration
+	none   bool // they are not asked for
 
 	mu      sync.Mutex
 	held    map[*mapping]struct{}      // those about to be given up, too
@@ -94,6 +95,10 @@ func (m *mapping) OpenForWriting() bool { return m.lease.Load() == leaseWriter }
 func (l *leases) begin(m *mapping) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
+	if l.none {
+		l.refuse(m, "others write to files like this")
+		return
+	}
 	began := l.clock()
 	l.take(m)
 	if l.watch == nil && len(l.held)+len(l.waiting) > 0 {

@@ -81,6 +81,17 @@ func OpenDirect(root string, engine uring.Engine, direct Direct) (*Storage, erro
 	return open(root, engine, direct, maxOpenFiles())
 }
 
+// OpenShared is Open for files that others write to as well: reads go through the page cache,
+// and nothing that is mapped has a lease. So who opens a file for writing never waits for this
+// process, which may have been stopped.
+func OpenShared(root string, engine uring.Engine) (*Storage, error) {
+	s, err := open(root, engine, DirectOff, maxOpenFiles())
+	if err == nil {
+		s.leases.none = true
+	}
+	return s, err
+}
+
 func open(root string, engine uring.Engine, direct Direct, maxOpen int) (*Storage, error) {
 	absolute, err := filepath.Abs(root)
 	if err != nil {

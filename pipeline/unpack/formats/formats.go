@@ -46,6 +46,9 @@ func New(f spec.Format) (unpack.Format, error) {
 	case "fixed":
 		return fixed.New(f)
 	case "lc0":
+		if f.As != "" {
+			return lc0.NewRows(f)
+		}
 		return lc0.New(f), nil
 	}
 	for _, format := range All() {

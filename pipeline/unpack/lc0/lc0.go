@@ -36,15 +36,18 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"strconv"
 	"strings"
 
 	"github.com/lsiofs/lsiofs/pipeline/spec"
 	"github.com/lsiofs/lsiofs/pipeline/unpack"
 )
 
-// Format is the unpack.Format of lc0.
-type Format struct{ check bool }
+// Format is the unpack.Format of lc0: streams are of the frames' bytes. Rows is that of
+// streams of tensors.
+type Format struct {
+	check bool
+	mixed bool // games may be of different versions
+}
 
 var (
 	_ unpack.OwnCodecs = Format{}
@@ -122,36 +125,21 @@ func (f Format) Index(ctx context.Context, src unpack.Source, emit func(unpack.E
 	return err
 }
 
-// IndexKind implements unpack.Uniform. A kind is, for example, "version 6".
+// IndexKind implements unpack.Uniform. A kind is, for example, "version 6", or, of the games
+// of a tar that are mixed, "versions 4, 6".
 func (f Format) IndexKind(ctx context.Context, src unpack.Source, emit func(unpack.Extent) error) (string, error) {
-	var first firstGame
+	first := firstGame{mixed: f.mixed}
 	var err error
 	if parts, ok := src.(unpack.Parts); ok {
 		err = f.games(ctx, parts, &first, emit)
 	} else {
 		g := game{check: f.check}
 		if err = g.read(ctx, src, nil); err == nil {
-			first.version = g.version
+			first.all = first.all.with(g.version)
 			err = g.emit(emit)
 		}
 	}
-	if first.version == 0 {
-		return "", err
-	}
-	return kindPrefix + strconv.Itoa(int(first.version)), err
-}
-
-const kindPrefix = "version "
-
-// SameKind says whether a and b are equal: each version is written in one way only.
-func (Format) SameKind(a, b string) bool { return a == b }
-
-// OfKind is f: all versions are read in the same way.
-func (f Format) OfKind(kind string) (unpack.Format, error) {
-	if version, err := strconv.Atoi(strings.TrimPrefix(kind, kindPrefix)); err != nil || frameBytes[uint32(version)] == 0 {
-		return nil, fmt.Errorf("%q is no version of frames", kind)
-	}
-	return f, nil
+	return first.all.kind(), err
 }
 
 // games indexes a shard game by game.
@@ -181,20 +169,26 @@ func (f Format) games(ctx context.Context, parts unpack.Parts, first *firstGame,
 	}
 }
 
-// firstGame is the first game of a shard: all others have its version.
+// firstGame is the first game of a shard: all others have its version, unless they may be
+// mixed.
 type firstGame struct {
+	mixed   bool
 	version uint32
 	name    string
+	all     versions // of the games so far
 }
 
 func (f *firstGame) same(g *game, parts unpack.Parts) error {
 	switch {
-	case f.version == g.version || g.check && len(g.runs) == 0:
+	case g.check && len(g.runs) == 0:
 	case f.version == 0:
 		f.version, f.name = g.version, parts.PartName()
+		f.all = f.all.with(g.version)
+	case f.version == g.version || f.mixed:
+		f.all = f.all.with(g.version)
 	default:
 		return &unpack.RefusedError{OffsetBytes: g.begin, Reason: fmt.Sprintf(
-			"%s has frames of version %d, and %s before it of version %d: all games have one version", parts.PartName(), g.version, f.name, f.version)}
+			"%s has frames of version %d, and %s before it of version %d: all games have one version, unless streams are made --as tensors", parts.PartName(), g.version, f.name, f.version)}
 	}
 	return nil
 }

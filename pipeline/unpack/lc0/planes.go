@@ -64,8 +64,16 @@ func half(f float32) uint16 {
 }
 
 func (p *parted) present1(dst []byte) {
-	for i, b := range p.planes {
-		binary.LittleEndian.PutUint64(dst[8*i:], rows1[b])
+	for i := range bitPlanes { // whole planes, which the compiler sees to lie within both
+		in, out := p.planes[8*i:8*i+8], dst[squares*i:squares*i+squares]
+		binary.LittleEndian.PutUint64(out[0:8], rows1[in[0]])
+		binary.LittleEndian.PutUint64(out[8:16], rows1[in[1]])
+		binary.LittleEndian.PutUint64(out[16:24], rows1[in[2]])
+		binary.LittleEndian.PutUint64(out[24:32], rows1[in[3]])
+		binary.LittleEndian.PutUint64(out[32:40], rows1[in[4]])
+		binary.LittleEndian.PutUint64(out[40:48], rows1[in[5]])
+		binary.LittleEndian.PutUint64(out[48:56], rows1[in[6]])
+		binary.LittleEndian.PutUint64(out[56:64], rows1[in[7]])
 	}
 	dst = dst[bitPlanes*squares:]
 	for i, f := range p.flagPlanes() {

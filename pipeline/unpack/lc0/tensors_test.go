@@ -33,7 +33,7 @@ func randomFrame(r *rand.Rand, version, format uint32) []byte {
 	return f
 }
 
-// naiveRow is what GROWING's table says, element by element: planes, then values.
+// naiveRow is the table of lczero-training's tensors, element by element: planes, then values.
 func naiveRow(f []byte) (planes [112][64]float32, values [6][3]uint32) {
 	version, format := binary.LittleEndian.Uint32(f), uint32(1)
 	if version >= 5 {

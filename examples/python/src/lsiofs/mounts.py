@@ -95,6 +95,11 @@ class Mount:
         return str(self.info["format"]["name"])
 
     @property
+    def _streams(self) -> str:
+        """The format of its streams: that of the dataset, or npy where those are of rows made of records."""
+        return "npy" if "rows" in self.info else self.format
+
+    @property
     def extension(self) -> str:
         """The extension of its streams, with the dot."""
         return str(self.info["extension"])
@@ -112,7 +117,7 @@ class Mount:
 
         What is read of it counts as delivered in the mount's checkpoint; up to some windows are read ahead.
         """
-        return Stream(f"{self.path}/worker-{worker}{self.extension}", first, self.format, owner=self)
+        return Stream(f"{self.path}/worker-{worker}{self.extension}", first, self._streams, owner=self)
 
     def classes(self, names: Optional[Iterable[str]] = None) -> labels.Classes:
         """The classes of samples that lie in a directory for each: `names`, else the directories of the dataset.
@@ -211,7 +216,7 @@ class Epoch:
         """The file of one of so many workers, from its record `first` on."""
         path = f"{self.path}/worker-{worker}-of-{workers}{self.mount.extension}"
         try:
-            return Stream(path, first, self.mount.format, owner=self.mount)
+            return Stream(path, first, self.mount._streams, owner=self.mount)
         except FileNotFoundError:
             raise Error(f"{path} does not exist: {self._why_not(worker, workers)}") from None
 

@@ -66,12 +66,15 @@ class Server:
 
 
 def arguments(flags: Mapping[str, Value]) -> list[str]:
-    """Flags of the command line for keyword arguments: batch=64 is --batch=64, allow_other=True is --allow-other."""
+    """Flags of the command line for keyword arguments: batch=64 is --batch=64, allow_other=True is --allow-other.
+
+    A _ at the end is left out, as in as_="tensors": Python has some of the names for itself.
+    """
     line = []
     for name, value in flags.items():
         if name in ("daemon", "log_file"):
             raise TypeError(f"{name} is not for a mount that ends with its program: use lsiofs mount, and lsiofs.open")
-        flag = "--" + name.replace("_", "-")
+        flag = "--" + name.rstrip("_").replace("_", "-")
         values = value if isinstance(value, (list, tuple)) else [value]
         for v in values:
             if v is not None:

@@ -1,0 +1,113 @@
+package filtering
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/lsiofs/lsiofs/cmd/lsiofs/exit"
+	"github.com/lsiofs/lsiofs/cmd/lsiofs/terminal"
+	"github.com/lsiofs/lsiofs/pipeline/filter"
+	"github.com/lsiofs/lsiofs/pipeline/filter/command"
+	"github.com/lsiofs/lsiofs/pipeline/filter/units"
+)
+
+// Summary is what there is to say at the end, and with --watch after each look that led to
+// something.
+type Summary struct {
+	Source      string   `json:"source"`
+	Destination string   `json:"destination"`
+	Command     []string `json:"command"`
+	filter.Counts
+	Seconds float64 `json:"seconds"`
+}
+
+// Run runs a filter whose configuration lacks only whom to tell.
+func Run(ctx context.Context, c filter.Config, u *terminal.UI) error {
+	began := time.Now()
+	summary := func(counts filter.Counts) Summary {
+		return Summary{c.Source, c.Destination, c.Command, counts, time.Since(began).Seconds()}
+	}
+	c.Warn = u.Warn
+	c.Said = func(shard, line string) { u.Notef("%s: %s", shard, line) }
+	if u.JSON {
+		c.Said = func(shard, line string) { u.Said(shard, line) }
+	}
+	c.Round = func(counts filter.Counts) {
+		if u.JSON {
+			_ = u.Emit(summary(counts)) // whoever reads it is gone: the work goes on
+			return
+		}
+		u.Notef("%s", lineOf(counts))
+	}
+	shown := show(u, c.Progress)
+	counts, err := filter.Run(ctx, c)
+	shown.end()
+	if c.Watch && ctx.Err() != nil && errors.Is(err, context.Canceled) {
+		err = nil // that is how it ends
+	}
+	if err != nil {
+		return coded(err)
+	}
+	s := summary(counts)
+	if u.JSON {
+		return u.Emit(s)
+	}
+	return print(u, s)
+}
+
+// coded gives an error its exit code.
+func coded(err error) error {
+	var shards *filter.NoShardsError
+	switch {
+	case errors.Is(err, command.ErrNotFound), errors.Is(err, filter.ErrPlaces), errors.Is(err, units.ErrWhole):
+		return exit.With(exit.Usage, err)
+	case errors.As(err, &shards):
+		return exit.With(exit.Dataset, err)
+	}
+	if f, ok := errors.AsType[*filter.Failure](err); ok {
+		code := exit.Failure
+		if f.Source {
+			code = exit.Dataset
+		}
+		return exit.With(code, fmt.Errorf("%w (nothing of this shard was kept; --on-failed skip leaves out what fails)", err))
+	}
+	return err
+}
+
+func lineOf(c filter.Counts) string {
+	text := fmt.Sprintf("%s filtered, %s had a result", terminal.Plural(c.Filtered, "shard"), terminal.Count(c.Unchanged))
+	for _, x := range []struct {
+		n    uint64
+		text string
+	}{{c.Failed, "failed"}, {c.Removed, "removed"}, {c.Writing, "being written"}} {
+		if x.n > 0 {
+			text += fmt.Sprintf(", %s %s", terminal.Count(x.n), x.text)
+		}
+	}
+	return text
+}
+
+func print(u *terminal.UI, s Summary) error {
+	rows := [][2]string{
+		{"shards", terminal.Count(s.Shards)},
+		{"filtered", fmt.Sprintf("%s (%s to %s)", terminal.Plural(s.Filtered, "shard"), terminal.Bytes(s.BytesIn), terminal.Bytes(s.BytesOut))},
+		{"had a result", terminal.Plural(s.Unchanged, "shard")},
+		{"units", fmt.Sprintf("%s in, %s out", terminal.Count(s.UnitsIn), terminal.Count(s.UnitsOut))},
+		{"records", terminal.Count(s.Records)},
+	}
+	for _, x := range []struct {
+		name string
+		n    uint64
+		one  string
+	}{
+		{"dropped", s.Dropped, "shard"}, {"failed", s.Failed, "shard"}, {"failed units", s.UnitsLost, "unit"}, {"removed", s.Removed, "result"},
+		{"being written", s.Writing, "file"}, {"passed over", s.Passed, "file"},
+	} {
+		if x.n > 0 {
+			rows = append(rows, [2]string{x.name, terminal.Plural(x.n, x.one)})
+		}
+	}
+	return terminal.Table(u.Out, rows)
+}

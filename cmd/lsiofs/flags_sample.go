@@ -1,0 +1,50 @@
+package main
+
+import (
+	"github.com/spf13/cobra"
+
+	"github.com/lsiofs/lsiofs/cmd/lsiofs/exit"
+	"github.com/lsiofs/lsiofs/pipeline/spec"
+)
+
+// sampleFlags are --sample and --sample-seed.
+type sampleFlags struct {
+	given func(flag string) bool
+}
+
+// addSample defines them for a command; they write to sample.
+func addSample(c *cobra.Command, sample *spec.Sample) sampleFlags {
+	f := c.Flags()
+	f.Var(sampleValue{sample}, "sample", "another n-th of the records in each epoch: with 1/8, any 8 epochs in a row are one pass")
+	f.Uint64Var(&sample.Seed, "sample-seed", sample.Seed, "the sample's own seed, which says in which of the n epochs a record is")
+	return sampleFlags{f.Changed}
+}
+
+// check refuses a seed that would have no effect.
+func (f sampleFlags) check() error {
+	if !f.given("sample") && f.given("sample-seed") {
+		return exit.Usagef("--sample-seed belongs to --sample: name a share, as in --sample 1/8")
+	}
+	return nil
+}
+
+// sampleValue is --sample: "1/8".
+type sampleValue struct{ s *spec.Sample }
+
+func (v sampleValue) String() string {
+	if v.s == nil || v.s.Of == 0 {
+		return ""
+	}
+	return v.s.String()
+}
+
+// Set leaves the seed as it is, which may have been read before.
+func (v sampleValue) Set(text string) error {
+	s, err := spec.ParseSample(text)
+	if err == nil {
+		v.s.Of = max(s.Of, 1) // 1/1 was said
+	}
+	return err
+}
+
+func (v sampleValue) Type() string { return "1/n" }

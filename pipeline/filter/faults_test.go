@@ -1,0 +1,178 @@
+package filter
+
+import (
+	"archive/tar"
+	"bytes"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/lsiofs/lsiofs/pipeline/unpack/synthetic"
+)
+
+type member struct{ name, data string }
+
+func tarOf(t *testing.T, members ...member) string {
+	var b bytes.Buffer
+	w := tar.NewWriter(&b)
+	for _, m := range members {
+		require.NoError(t, w.WriteHeader(&tar.Header{Name: m.name, Size: int64(len(m.data)), Mode: 0o644}))
+		_, err := w.Write([]byte(m.data))
+		require.NoError(t, err)
+	}
+	require.NoError(t, w.Close())
+	return b.String()
+}
+
+// game is a game of one frame.
+func game() string {
+	b := make([]byte, synthetic.FrameBytes)
+	b[0] = 6
+	return gz(string(b))
+}
+
+// A tar of games that ends too early is found out while its first games are with the filter.
+func TestADamagedTarOfGamesIsLeftOutAlone(t *testing.T) {
+	t.Parallel()
+	whole := tarOf(t, member{"1.gz", game()}, member{"2.gz", game()}, member{"3.gz", game()})
+	w := newWorld(t, map[string]string{"a.tar": whole[:len(whole)-3000], "b.tar": whole})
+	c := w.config(ByProcess, upper...)
+	c.Format.Name = "lc0"
+	_, err := w.run(c)
+	require.ErrorContains(t, err, "a.tar: ")
+	require.ErrorContains(t, err, "the file ends inside a header")
+	c.OnFailed = FailedSkip
+	counts, err := w.run(c)
+	require.NoError(t, err)
+	require.Equal(t, uint64(1), counts.Failed)
+	require.Contains(t, w.made(), "b.tar")
+	require.Len(t, w.made(), 1)
+}
+
+// What nothing that is filtered is to blame for ends the run, whatever is left out otherwise.
+func TestAProgramThatIsNoFilterOrIsGoneEndsTheRun(t *testing.T) {
+	t.Parallel()
+	for name, tt := range map[string]struct {
+		by     By
+		each   Each
+		script string
+		err    string
+	}{
+		"gone, pipe":           {ByPipe, EachShard, `rm -f "$0"; exit 3`, "nothing more can be filtered until it starts again"},
+		"gone, dirs":           {ByDirs, EachUnit, `rm -f "$0"; exit 3`, "nothing more can be filtered until it starts again"},
+		"gone, process":        {ByProcess, EachUnit, `rm -f "$0"; head -c 8 >/dev/null; printf LSIOFSF1; head -c 1 >/dev/null; exit 3`, "nothing more can be filtered until it starts again"},
+		"no protocol, shards":  {ByProcess, EachShard, "exit 0", "has to answer LSIOFSF1"},
+		"strange names, whole": {ByDirs, EachShard, `echo x > "$2/other"`, `it made "other" in {out}`},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			script := filepath.Join(t.TempDir(), "filter")
+			require.NoError(t, os.WriteFile(script, []byte("#!/bin/sh\n"+tt.script+"\n"), 0o755))
+			w := newWorld(t, map[string]string{"a.txt": "1\n", "b.txt": "2\n"})
+			c := w.config(tt.by, script, "{in}", "{out}")
+			c.Each, c.OnFailed, c.Processes = tt.each, FailedSkip, 1
+			_, err := w.run(c)
+			_, ok := errors.AsType[*HopelessError](err)
+			require.True(t, ok, "%v", err)
+			require.ErrorContains(t, err, tt.err)
+			require.Empty(t, w.made())
+		})
+	}
+}
+
+// A program that crashes on everything is not started for ever; one that answers now and
+// then goes on.
+func TestAProgramThatOnlyCrashesEndsTheRun(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, map[string]string{"a.txt": strings.Repeat("die\n", leastCrashes)})
+	c := w.config(ByProcess, upper...)
+	c.Processes, c.OnFailed = 1, FailedSkip
+	counts, err := w.run(c)
+	_, ok := errors.AsType[*HopelessError](err)
+	require.True(t, ok, "%v", err)
+	require.ErrorContains(t, err, "100 times in a row, the last time on a.txt/")
+	require.Less(t, counts.UnitsLost, uint64(leastCrashes/tries), "the last one ends the run")
+	require.Empty(t, w.made())
+
+	w = newWorld(t, map[string]string{"a.txt": strings.Repeat(strings.Repeat("die\n", 30)+"a\n", 4)})
+	c = w.config(ByProcess, upper...)
+	c.Processes, c.OnFailed = 1, FailedSkip
+	counts, err = w.run(c)
+	require.NoError(t, err)
+	require.Equal(t, uint64(120), counts.UnitsLost)
+	require.Equal(t, map[string]string{"a.txt": "A\nA\nA\nA\n"}, w.made())
+}
+
+// Samples with one key are one sample where they are neighbours: those that a filter makes
+// neighbours, or gives one key, are not put together.
+func TestUnitsAreNotReadAsOne(t *testing.T) {
+	t.Parallel()
+	shard := tarOf(t, member{"a.cls", "1"}, member{"b.cls", "2"}, member{"a.jpg", "3"})
+	for name, script := range map[string]string{
+		"the one between is dropped": `cp "$0"/* "$1"/; rm "$1"/000000001.tar`,
+		"renamed":                    `cd "$0"; for f in *; do tar -xf $f; mv *.cls x.cls 2>/dev/null; mv *.jpg x.jpg 2>/dev/null; tar -cf "$1"/$f x.*; rm x.*; done`,
+	} {
+		w := newWorld(t, map[string]string{"a.tar": shard})
+		c := w.config(ByDirs, "sh", "-c", script, "{in}", "{out}")
+		c.Format.Name = "tar"
+		_, err := w.run(c)
+		require.ErrorContains(t, err, "which together are read as 1: ", name)
+		require.Empty(t, w.made())
+	}
+}
+
+// Of units that a program is given together those are left out that it crashes on, and no
+// others.
+func TestABatchIsLessThoseThatCrash(t *testing.T) {
+	t.Parallel()
+	var text, want strings.Builder
+	for i := range 300 {
+		line := fmt.Sprintf("line %d\n", i)
+		if i == 0 || i == 77 || i == 78 || i == 299 {
+			line = fmt.Sprintf("die %d\n", i)
+		} else {
+			want.WriteString(line)
+		}
+		text.WriteString(line)
+	}
+	w := newWorld(t, map[string]string{"a.txt": text.String()})
+	c := w.config(ByDirs, "sh", "-c", `cp "$0"/* "$1"/; if grep -qs die "$0"/*; then exit 3; fi`, "{in}", "{out}")
+	_, err := w.run(c)
+	require.ErrorContains(t, err, "exit status 3 (on this one or another of the 300 units that it was given")
+	c.OnFailed = FailedSkip
+	counts, err := w.run(c)
+	require.NoError(t, err)
+	require.Equal(t, uint64(4), counts.UnitsLost)
+	require.Equal(t, map[string]string{"a.txt": want.String()}, w.made())
+
+	w = newWorld(t, map[string]string{"a.txt": text.String()})
+	c = w.config(ByDirs, "false", "{in}", "{out}")
+	c.OnFailed = FailedSkip
+	_, err = w.run(c)
+	require.ErrorContains(t, err, "100 times in a row, the last time on a.txt/")
+	require.Empty(t, w.made())
+}
+
+// A file of SRC may become a directory, and a directory a file.
+func TestResultsOfWhatIsGoneMakeRoom(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, map[string]string{"a.txt": "1\n", "b.txt/c.txt": "2\n", "d.txt": "3\n"})
+	_, err := w.run(w.config(ByPipe, "cat"))
+	require.NoError(t, err)
+	require.NoError(t, os.Remove(filepath.Join(w.src, "a.txt")))
+	require.NoError(t, os.RemoveAll(filepath.Join(w.src, "b.txt")))
+	w.write("a.txt/c.txt", "4\n")
+	c := w.config(ByPipe, "cat")
+	_, err = w.run(c)
+	require.ErrorContains(t, err, "delete it if its source is gone (--mirror does so)")
+	w.write("b.txt", "5\n")
+	c.Mirror = true
+	_, err = w.run(c)
+	require.NoError(t, err)
+	require.Equal(t, map[string]string{"a.txt/c.txt": "4\n", "b.txt": "5\n", "d.txt": "3\n"}, w.made())
+}

@@ -1,0 +1,284 @@
+package filter
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync/atomic"
+	"time"
+
+	"github.com/lsiofs/lsiofs/pipeline/catalog/discover"
+	"github.com/lsiofs/lsiofs/pipeline/filter/command"
+	"github.com/lsiofs/lsiofs/pipeline/filter/ledger"
+	"github.com/lsiofs/lsiofs/pipeline/filter/units"
+	"github.com/lsiofs/lsiofs/pipeline/growing"
+	"github.com/lsiofs/lsiofs/pipeline/spec"
+	"github.com/lsiofs/lsiofs/pipeline/storage/local"
+	"github.com/lsiofs/lsiofs/uring"
+)
+
+// By is how the program is run.
+type By string
+
+const (
+	ByPipe    By = "pipe"
+	ByDirs    By = "dirs"
+	ByProcess By = "process"
+)
+
+// Each is what the program is given at a time.
+type Each string
+
+const (
+	EachShard Each = "shard"
+	EachUnit  Each = "unit" // a game, a sample, a line, a record
+)
+
+// OnFailed is what becomes of what the program fails on.
+type OnFailed string
+
+const (
+	FailedFail OnFailed = "fail" // the run ends
+	FailedSkip OnFailed = "skip" // it is left out
+)
+
+// Limits of what may be asked for.
+const (
+	MaxProcesses     = 4096
+	MaxUnitBytes     = 1 << 40
+	DefaultTimeout   = time.Hour
+	DefaultPoll      = 30 * time.Second
+	DefaultUnitBytes = 256 << 20
+)
+
+// Config says what is filtered, and how.
+type Config struct {
+	Source, Destination string // directories
+	Format              spec.Format
+	By                  By
+	Each                Each // "" for a unit, and with ByPipe for a shard
+	// Command is the program and its arguments. With ByDirs {in} and {out} are replaced
+	// in its arguments.
+	Command []string
+	// Name is what else tells this filter from another one: another name filters all
+	// shards again.
+	Name string
+	// Processes is how many programs run at a time.
+	Processes int
+	// Timeout is how long a program may take for a shard or a batch, or for an answer.
+	Timeout time.Duration
+	// UnitBytes is the largest unit, decoded, and the largest reply.
+	UnitBytes int64
+	OnFailed  OnFailed
+	// Watch goes on, and looks at Source again every Poll.
+	Watch bool
+	Poll  time.Duration
+	// Settle is for how long a file has to stay as it is, where it can't be told whether
+	// somebody writes it; 0: half a minute, on network file systems 70 seconds.
+	Settle time.Duration
+	// Mirror deletes the results of sources that are gone.
+	Mirror bool
+	// Said is told the lines that programs say on stderr, and of which shard; Warn what a
+	// person should know. Round is told what there is, after each look at Source that led
+	// to something. They may be called concurrently, and must not be nil.
+	Said  func(shard, line string)
+	Warn  func(text string)
+	Round func(Counts)
+	// Progress counts while a run goes on. It must not be nil.
+	Progress *Progress
+
+	step func() // called before each system call of a commit; tests set it
+}
+
+// Default are the settings of a run that says nothing else.
+func Default() Config {
+	return Config{
+		Format: spec.Default().Format, By: ByPipe, OnFailed: FailedFail, Timeout: DefaultTimeout, UnitBytes: DefaultUnitBytes,
+		Poll: DefaultPoll, Progress: &Progress{},
+	}
+}
+
+// Validate fills in what follows from the rest, and reports all problems at once.
+func (c *Config) Validate() error {
+	var problems []error
+	bad := func(format string, args ...any) { problems = append(problems, fmt.Errorf(format, args...)) }
+	if c.Each == "" {
+		if c.Each = EachUnit; c.By == ByPipe {
+			c.Each = EachShard
+		}
+	}
+	switch c.By {
+	case ByPipe, ByProcess:
+	case ByDirs:
+		text := strings.Join(c.Command, "\x00")
+		if !strings.Contains(text, "{in}") || !strings.Contains(text, "{out}") {
+			bad("--by dirs needs {in} and {out} in the command's arguments: -- CMD --input={in} --output={out}")
+		}
+	default:
+		bad("--by (%s) must be pipe, dirs or process", c.By)
+	}
+	switch {
+	case c.Each != EachShard && c.Each != EachUnit:
+		bad("--each (%s) must be shard or unit", c.Each)
+	case c.Each == EachUnit && c.By == ByPipe:
+		bad("--by pipe runs a program for each shard, and one for each unit would be slow: use --by process or --by dirs with --each unit")
+	}
+	if c.OnFailed != FailedFail && c.OnFailed != FailedSkip {
+		bad("--on-failed (%s) must be fail or skip", c.OnFailed)
+	}
+	if c.Processes < 1 || c.Processes > MaxProcesses {
+		bad("--processes (%d) must be 1 to %d", c.Processes, MaxProcesses)
+	}
+	if c.UnitBytes < 1 || c.UnitBytes > MaxUnitBytes {
+		bad("--unit-bytes (%d) must be 1 to %d", c.UnitBytes, int64(MaxUnitBytes))
+	}
+	for name, d := range map[string]time.Duration{"timeout": c.Timeout, "poll": c.Poll} {
+		if d <= 0 {
+			bad("--%s (%s) must be above 0", name, d)
+		}
+	}
+	if c.Settle < 0 {
+		bad("--settle (%s) must be 0 or more", c.Settle)
+	}
+	if len(c.Command) == 0 {
+		bad("there is no command: lsiofs filter SRC DST -- CMD…")
+	}
+	if len(c.Format.Arrays) > 0 || c.Format.Name == "files" {
+		bad("shards that lsiofs puts together of several files can't be filtered: filter the files")
+	}
+	if discover.IsRemote(c.Source) || discover.IsRemote(c.Destination) {
+		bad("lsiofs filter works on directories: copy what is at a service first")
+	}
+	return errors.Join(problems...)
+}
+
+// run is a run of a filter.
+type run struct {
+	Config
+	program   *command.Program
+	filterSum ledger.Sum
+	ledger    *ledger.Ledger
+	sources   *sources
+	commits   *commits
+	servers   *servers // with ByProcess
+	crashes   *crashes
+	tokens    chan struct{} // of units that are in memory
+	ends      ends
+	warnings  atomic.Int64
+	told      string // the last warning about SRC
+
+	format *discover.Found // of the first shards; all others are of its format
+	cutter *units.Cutter   // with EachUnit, once format is known
+}
+
+// Run filters. The configuration has been validated. It ends when all shards have been
+// done, with Watch when ctx ends; the Counts are those of all rounds together.
+//
+// An error that wraps command.ErrNotFound or ErrPlaces is about what was asked for; a
+// *Failure is about a shard.
+func Run(ctx context.Context, c Config) (counts Counts, err error) {
+	r := &run{Config: c, tokens: make(chan struct{}, 2*c.Processes), crashes: newCrashes(c.Processes)}
+	if r.step == nil {
+		r.step = func() {}
+	}
+	if r.program, err = command.Find(c.Command, c.Timeout, c.Said); err != nil {
+		return counts, err
+	}
+	if r.filterSum, err = r.program.Sum(c.Name, string(c.By), string(c.Each)); err != nil {
+		return counts, err
+	}
+	if r.Source, r.Destination, err = places(c.Source, c.Destination); err != nil {
+		return counts, err
+	}
+	if err := os.MkdirAll(r.Destination, 0o777); err != nil {
+		return counts, fmt.Errorf("make DST: %w", err)
+	}
+	if r.ledger, err = ledger.Open(r.Destination); err != nil {
+		return counts, err
+	}
+	defer func() { err = errors.Join(err, r.ledger.Close()) }()
+	engine, err := uring.Open(uring.ModePread)
+	if err != nil {
+		return counts, err
+	}
+	defer func() { err = errors.Join(err, engine.Close()) }()
+	storage, err := local.Open(r.Source, engine)
+	if err != nil {
+		return counts, err
+	}
+	defer func() { err = errors.Join(err, storage.Close()) }()
+	r.sources = newSources(storage, r.Source, c.Settle)
+	r.commits = newCommits(r.ledger, r.Destination, r.step)
+	defer r.commits.close()
+	r.servers = newServers(r.program, c.Processes, r.crashes)
+	defer func() {
+		if closeErr := r.servers.close(ctx); closeErr != nil && err == nil {
+			r.Warn(fmt.Sprintf("the command: %v", closeErr))
+		}
+	}()
+	err = r.rounds(ctx)
+	return r.Progress.Counts(), err
+}
+
+// ErrPlaces is wrapped by errors about SRC and DST.
+var ErrPlaces = errors.New("name two directories, of which neither is in the other")
+
+// places makes the paths of SRC, which must be there, and of DST absolute, without links.
+func places(source, destination string) (src, dst string, err error) {
+	src, err = filepath.EvalSymlinks(source)
+	if err == nil {
+		src, err = filepath.Abs(src)
+	}
+	if err != nil {
+		return "", "", fmt.Errorf("SRC: %w: %w", err, ErrPlaces)
+	}
+	if info, err := os.Stat(src); err != nil || !info.IsDir() {
+		return "", "", fmt.Errorf("SRC %s is no directory: %w", source, ErrPlaces)
+	}
+	if dst, err = resolved(destination); err != nil {
+		return "", "", fmt.Errorf("DST: %w: %w", err, ErrPlaces)
+	}
+	if within(src, dst) || within(dst, src) {
+		return "", "", fmt.Errorf("SRC is %s and DST is %s: %w", src, dst, ErrPlaces)
+	}
+	return src, dst, nil
+}
+
+// resolved is an absolute path without links, whose last components may not be there yet.
+func resolved(path string) (string, error) {
+	path, err := filepath.Abs(path)
+	if err != nil {
+		return "", err
+	}
+	real, err := filepath.EvalSymlinks(path)
+	switch {
+	case err == nil:
+		return real, nil
+	case !errors.Is(err, os.ErrNotExist) || path == "/":
+		return "", err
+	}
+	if _, err := os.Lstat(path); err == nil {
+		return "", fmt.Errorf("%s is a link to nothing", path)
+	}
+	parent, err := resolved(filepath.Dir(path))
+	return filepath.Join(parent, filepath.Base(path)), err
+}
+
+// within says whether a path is a directory or below it.
+func within(path, dir string) bool {
+	return path == dir || strings.HasPrefix(path, strings.TrimSuffix(dir, "/")+"/")
+}
+
+// quiet is for how long files of a kind have to stay as they are.
+func quiet(settle time.Duration, network bool) time.Duration {
+	switch {
+	case settle > 0:
+		return settle
+	case network:
+		return growing.NetworkSettle
+	}
+	return growing.DefaultSettle
+}

@@ -1,0 +1,111 @@
+package ledger
+
+import (
+	"bytes"
+	"crypto/sha256"
+	"encoding/hex"
+	"fmt"
+	"math"
+	"path"
+	"strconv"
+	"strings"
+)
+
+// Sum is a SHA-256.
+type Sum [sha256.Size]byte
+
+// Nothing is the sum of no bytes: that of a result which is no file, since no unit of the
+// shard was kept.
+var Nothing = Sum(sha256.Sum256(nil))
+
+func (s Sum) String() string { return hex.EncodeToString(s[:]) }
+
+// Entry says of what a result was made.
+type Entry struct {
+	Source, Filter, Result     Sum // Result is Nothing where there is no file
+	UnitsIn, UnitsOut, Records uint64
+	Path                       string // of the source below its root, and of the result below its own
+}
+
+const (
+	sumDigits = 2 * sha256.Size
+	// maxLineBytes bounds a line: a path has at most 4096 bytes, each of which takes up
+	// to two.
+	maxLineBytes = 16 << 10
+)
+
+var (
+	escape   = strings.NewReplacer(`\`, `\\`, "\n", `\n`)
+	unescape = strings.NewReplacer(`\\`, `\`, `\n`, "\n")
+)
+
+// AppendLine appends the line of an entry, with its end.
+func (e *Entry) AppendLine(dst []byte) []byte {
+	return fmt.Appendf(dst, "%s %s %s %d %d %d %s\n", e.Source, e.Filter, e.Result, e.UnitsIn, e.UnitsOut, e.Records, escape.Replace(e.Path))
+}
+
+// ParseLine reads a line without its end. It accepts what AppendLine writes and nothing
+// else.
+func ParseLine(line []byte) (e Entry, err error) {
+	fields := bytes.SplitN(line, []byte(" "), 7)
+	if len(fields) < 7 {
+		return e, fmt.Errorf("%d fields, of 7", len(fields))
+	}
+	for i, sum := range []*Sum{&e.Source, &e.Filter, &e.Result} {
+		if len(fields[i]) != sumDigits {
+			return e, fmt.Errorf("field %d is no SHA-256", i+1)
+		}
+		if _, err := hex.Decode(sum[:], fields[i]); err != nil {
+			return e, fmt.Errorf("field %d is no SHA-256: %w", i+1, err)
+		}
+	}
+	for i, n := range []*uint64{&e.UnitsIn, &e.UnitsOut, &e.Records} {
+		if *n, err = strconv.ParseUint(string(fields[3+i]), 10, 64); err != nil || *n > math.MaxInt64 {
+			return e, fmt.Errorf("field %d is no number", 4+i)
+		}
+	}
+	e.Path = unescape.Replace(string(fields[6]))
+	if err := checkPath(e.Path); err != nil {
+		return e, err
+	}
+	again := e.AppendLine(nil)
+	if !bytes.Equal(again[:len(again)-1], line) {
+		return e, fmt.Errorf("it is not written as lsiofs writes it")
+	}
+	return e, nil
+}
+
+// checkPath says why a path can't be one below a root.
+func checkPath(p string) error {
+	if p == "." || p == "" || path.Clean(p) != p || p[0] == '/' || p == ".." || strings.HasPrefix(p, "../") || strings.ContainsRune(p, 0) {
+		return fmt.Errorf("%q is no path below a directory", p)
+	}
+	return nil
+}
+
+// Parse reads the lines of a file. wholeBytes is how many bytes the whole lines have: what
+// is behind them is a line that was being written when its writer ended. Of several
+// entries with one path the last counts.
+func Parse(text []byte) (entries map[string]Entry, lines int, wholeBytes int64, err error) {
+	entries = map[string]Entry{}
+	for len(text) > 0 {
+		end := bytes.IndexByte(text, '\n')
+		if end < 0 {
+			break
+		}
+		lines++
+		e, err := ParseLine(text[:end])
+		if err == nil && end > maxLineBytes {
+			err = fmt.Errorf("%d bytes, of at most %d", end, maxLineBytes)
+		}
+		if err != nil {
+			return nil, 0, 0, fmt.Errorf("line %d: %w", lines, err)
+		}
+		entries[e.Path] = e
+		text, wholeBytes = text[end+1:], wholeBytes+int64(end)+1
+	}
+	return entries, lines, wholeBytes, nil
+}
+
+// Of says whether a result was made of that source by that filter.
+func (e *Entry) Of(source, filter Sum) bool { return e.Source == source && e.Filter == filter }

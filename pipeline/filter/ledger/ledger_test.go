@@ -1,0 +1,180 @@
+package ledger
+
+import (
+	"bytes"
+	"crypto/sha256"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+	"golang.org/x/sys/unix"
+)
+
+func entry(path string, n int) Entry {
+	return Entry{
+		Source: sha256.Sum256([]byte(path)), Filter: sha256.Sum256([]byte("filter")), Result: sha256.Sum256([]byte{byte(n)}),
+		UnitsIn: uint64(n), UnitsOut: uint64(n) / 2, Records: uint64(n) * 100, Path: path,
+	}
+}
+
+func opened(t *testing.T, dir string) *Ledger {
+	l, err := Open(dir)
+	require.NoError(t, err)
+	return l
+}
+
+func TestAnEntryIsALineThatAPersonCanRead(t *testing.T) {
+	e := entry("games/training.1.tar", 10)
+	require.Equal(t, fmt.Sprintf("%x %x %x 10 5 1000 games/training.1.tar\n", e.Source[:], e.Filter[:], e.Result[:]), string(e.AppendLine(nil)))
+}
+
+func TestWhatWasAddedIsThereAfterwards(t *testing.T) {
+	dir := t.TempDir()
+	l := opened(t, dir)
+	names := []string{"a.tar", "with blanks and ü.tar", "line\nend\\n.tar", "b/c.tar"}
+	for i, name := range names {
+		require.NoError(t, l.Add(entry(name, i), entry(name, i+1)))
+	}
+	require.NoError(t, l.Remove("b/c.tar"))
+	require.NoError(t, l.Add(entry("last", 7)))
+	for range 2 {
+		for i, name := range names[:3] {
+			e, ok := l.Get(name)
+			require.True(t, ok)
+			require.Equal(t, entry(name, i+1), e)
+		}
+		_, ok := l.Get("b/c.tar")
+		require.False(t, ok)
+		require.Len(t, l.Paths(), 4)
+		require.NoError(t, l.Close())
+		l = opened(t, dir)
+	}
+	require.NoError(t, l.Close())
+	require.ErrorContains(t, l.Add(entry("x", 1)), "file already closed")
+}
+
+// A ledger is cut off anywhere, as a machine that loses its power does: the whole
+// lines count, and what is added then comes behind them.
+func TestHalfALineIsPassedOver(t *testing.T) {
+	var text []byte
+	for i := range 3 {
+		e := entry(fmt.Sprintf("shard-%d", i), i)
+		text = e.AppendLine(text)
+	}
+	for n := range len(text) + 1 {
+		if at := n % (len(text) / 3); at > 3 && at < len(text)/3-3 && at%40 != 0 {
+			continue // within a field
+		}
+		for _, tail := range []string{"", "\x00\x00\x00"} {
+			dir := t.TempDir()
+			require.NoError(t, os.WriteFile(filepath.Join(dir, Prefix), append(text[:n:n], tail...), 0o644))
+			l := opened(t, dir)
+			whole := bytes.Count(text[:n], []byte("\n"))
+			require.Len(t, l.Paths(), whole)
+			require.NoError(t, l.Add(entry("more", 1)))
+			require.NoError(t, l.Close())
+			l = opened(t, dir)
+			require.Len(t, l.Paths(), whole+1)
+			require.NoError(t, l.Close())
+		}
+	}
+}
+
+func TestADamagedLedgerIsAnErrorThatNamesTheLine(t *testing.T) {
+	e := entry("a", 1)
+	line := string(e.AppendLine(nil))
+	for name, bad := range map[string]string{
+		"words":             "what is this\n",
+		"a short sum":       line[1:],
+		"upper case":        strings.ToUpper(line[:64]) + line[64:],
+		"a negative number": strings.Replace(line, " 1 ", " -1 ", 1),
+		"a leading zero":    strings.Replace(line, " 1 ", " 01 ", 1),
+		"a path upward":     strings.Replace(line, " a\n", " ../a\n", 1),
+		"an absolute path":  strings.Replace(line, " a\n", " /a\n", 1),
+		"no path":           strings.Replace(line, " a\n", " \n", 1),
+		"an escape":         strings.Replace(line, " a\n", ` a\x`+"\n", 1),
+		"a long line":       strings.Replace(line, " a\n", " "+strings.Repeat("a", maxLineBytes)+"\n", 1),
+	} {
+		dir := t.TempDir()
+		require.NoError(t, os.WriteFile(filepath.Join(dir, Prefix), []byte(line+bad), 0o644))
+		_, err := Open(dir)
+		require.ErrorContains(t, err, "line 2: ", name)
+	}
+}
+
+func TestOneFilterWritesInADirectory(t *testing.T) {
+	dir := t.TempDir()
+	l := opened(t, dir)
+	_, err := Open(dir)
+	require.ErrorContains(t, err, "another lsiofs filter is writing there")
+	require.NoError(t, l.Close())
+	require.NoError(t, opened(t, dir).Close())
+}
+
+func TestALedgerOfManyOldLinesIsWrittenAnew(t *testing.T) {
+	dir := t.TempDir()
+	l := opened(t, dir)
+	for i := range 100 {
+		require.NoError(t, l.Add(entry("a", i), entry("b", i)))
+	}
+	require.NoError(t, l.Close())
+	require.NoError(t, os.Mkdir(filepath.Join(dir, TempPrefix+"left"), 0o755))
+	l = opened(t, dir)
+	defer func() { require.NoError(t, l.Close()) }()
+	text, err := os.ReadFile(filepath.Join(dir, Prefix))
+	require.NoError(t, err)
+	require.Equal(t, 2, bytes.Count(text, []byte("\n")))
+	e, _ := l.Get("b")
+	require.Equal(t, entry("b", 99), e)
+	left, err := filepath.Glob(filepath.Join(dir, TempPrefix+"*"))
+	require.NoError(t, err)
+	require.Empty(t, left)
+}
+
+// A write that fails half way leaves no entry, and what is added later counts.
+func TestAFullDiskLeavesNoHalfLine(t *testing.T) {
+	dir := t.TempDir()
+	l := opened(t, dir)
+	require.NoError(t, l.Add(entry("a", 1)))
+	var old unix.Rlimit
+	require.NoError(t, unix.Getrlimit(unix.RLIMIT_FSIZE, &old))
+	limit := old
+	limit.Cur = uint64(l.bytes) + 100
+	require.NoError(t, unix.Setrlimit(unix.RLIMIT_FSIZE, &limit))
+	err := l.Add(entry("b", 1))
+	require.NoError(t, unix.Setrlimit(unix.RLIMIT_FSIZE, &old))
+	require.ErrorIs(t, err, unix.EFBIG)
+	_, ok := l.Get("b")
+	require.False(t, ok)
+	require.NoError(t, l.Add(entry("c", 1)))
+	require.NoError(t, l.Close())
+	l = opened(t, dir)
+	require.Equal(t, []string{"a", "c"}, l.Paths())
+	require.NoError(t, l.Close())
+}
+
+func FuzzParse(f *testing.F) {
+	e := entry("a b\\\n", 3)
+	f.Add(e.AppendLine(nil))
+	f.Add([]byte("x\n"))
+	f.Fuzz(func(t *testing.T, text []byte) {
+		entries, lines, whole, err := Parse(text)
+		if err != nil {
+			return
+		}
+		require.LessOrEqual(t, len(entries), lines)
+		require.Equal(t, lines, bytes.Count(text, []byte("\n")))
+		require.True(t, whole == 0 || text[whole-1] == '\n')
+		var again []byte
+		for line := range bytes.Lines(text[:whole]) {
+			e, err := ParseLine(line[:len(line)-1])
+			require.NoError(t, err)
+			again = e.AppendLine(again)
+			require.True(t, strings.HasPrefix(filepath.Join("/root", e.Path), "/root/"), "a path stays below its directory")
+		}
+		require.Equal(t, string(text[:whole]), string(again))
+	})
+}

@@ -1,0 +1,98 @@
+// Package protocol is what lsiofs and a filter that runs for long say to each other: lsiofs
+// sends units on the filter's stdin, and the filter answers on its stdout, one by one and
+// in order. Numbers are little-endian.
+//
+//	lsiofs:  LSIOFSF1                                          filter:  LSIOFSF1
+//	         u32 name length │ name │ u64 n │ n bytes                   u8 status │ u64 m │ m bytes
+//	         …                                                          …
+//	         (closes stdin)                                             (ends)
+//
+// The status is 0 (the bytes are what the unit becomes), 1 (the unit is left out, and m is
+// 0) or 2 (the filter could not do it, and the bytes say why). A filter may begin its
+// answer before it has read the whole unit.
+package protocol
+
+import (
+	"bytes"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"io"
+)
+
+// Hello is what both sides begin with.
+const Hello = "LSIOFSF1"
+
+// Status says what a reply is.
+type Status byte
+
+const (
+	Bytes  Status = 0 // what the unit becomes
+	Drop   Status = 1 // the unit is left out
+	Failed Status = 2 // why the filter could not do it
+)
+
+// MaxReasonBytes bounds the text of a reply that is Failed.
+const MaxReasonBytes = 64 << 10
+
+// ErrGarbage is wrapped by errors about bytes that are no reply. After it nothing more can
+// be read from that filter.
+var ErrGarbage = errors.New("it does not speak the protocol")
+
+// Reply is an answer.
+type Reply struct {
+	Status Status
+	Body   []byte
+}
+
+// AppendRequest appends a request but for the unit's own bytes, of which there are
+// sizeBytes.
+func AppendRequest(dst []byte, name string, sizeBytes int) []byte {
+	dst = binary.LittleEndian.AppendUint32(dst, uint32(len(name)))
+	dst = append(dst, name...)
+	return binary.LittleEndian.AppendUint64(dst, uint64(sizeBytes))
+}
+
+// ReadHello reads a filter's first bytes. An end before the first one is io.EOF.
+func ReadHello(r io.Reader) error {
+	var hello [len(Hello)]byte
+	n, err := io.ReadFull(r, hello[:])
+	if !bytes.HasPrefix([]byte(Hello), hello[:n]) {
+		return fmt.Errorf("its first bytes are %q, and not %s: %w", hello[:n], Hello, ErrGarbage)
+	}
+	return err
+}
+
+// ReadReply reads an answer of at most mostBytes. It takes memory as bytes come, not as
+// they are announced. An end before the first byte is io.EOF, and a later one
+// io.ErrUnexpectedEOF.
+func ReadReply(r io.Reader, mostBytes int64) (Reply, error) {
+	var head [9]byte
+	if _, err := io.ReadFull(r, head[:]); err != nil {
+		return Reply{}, err
+	}
+	reply := Reply{Status: Status(head[0])}
+	n := binary.LittleEndian.Uint64(head[1:])
+	switch {
+	case reply.Status > Failed:
+		return Reply{}, fmt.Errorf("a reply begins with %q, and its status is none of 0, 1 and 2: %w", head, ErrGarbage)
+	case reply.Status == Drop && n != 0:
+		return Reply{}, fmt.Errorf("a reply leaves a unit out, and has %d bytes: %w", n, ErrGarbage)
+	case reply.Status == Failed && n > MaxReasonBytes:
+		return Reply{}, fmt.Errorf("a reason of %d bytes, of at most %d: %w", n, MaxReasonBytes, ErrGarbage)
+	case n > uint64(mostBytes):
+		return Reply{}, fmt.Errorf("a reply of %d bytes, of at most %d (--unit-bytes): %w", n, mostBytes, ErrGarbage)
+	}
+	var body bytes.Buffer
+	body.Grow(int(min(n, growBytes)))
+	if _, err := io.CopyN(&body, r, int64(n)); err == io.EOF {
+		return Reply{}, io.ErrUnexpectedEOF
+	} else if err != nil {
+		return Reply{}, err
+	}
+	reply.Body = body.Bytes()
+	return reply, nil
+}
+
+// growBytes is what is allocated for a reply before any of it has come.
+const growBytes = 1 << 20

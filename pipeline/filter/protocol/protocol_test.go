@@ -1,0 +1,89 @@
+package protocol
+
+import (
+	"bytes"
+	"encoding/binary"
+	"io"
+	"strings"
+	"testing"
+	"testing/iotest"
+
+	"github.com/stretchr/testify/require"
+)
+
+func reply(status byte, n uint64, body string) []byte {
+	return append(binary.LittleEndian.AppendUint64([]byte{status}, n), body...)
+}
+
+func TestARequestIsWhatTheProtocolSays(t *testing.T) {
+	require.Equal(t, "\x03\x00\x00\x00a/b\x05\x00\x00\x00\x00\x00\x00\x00", string(AppendRequest(nil, "a/b", 5)))
+}
+
+func TestReplies(t *testing.T) {
+	for name, tt := range map[string]struct {
+		text []byte
+		want Reply
+		err  string
+	}{
+		"bytes":                    {text: reply(0, 3, "abcmore"), want: Reply{Bytes, []byte("abc")}},
+		"no bytes":                 {text: reply(0, 0, ""), want: Reply{Status: Bytes}},
+		"drop":                     {text: reply(1, 0, ""), want: Reply{Status: Drop}},
+		"failed":                   {text: reply(2, 4, "away"), want: Reply{Failed, []byte("away")}},
+		"nothing":                  {err: "EOF"},
+		"half a head":              {text: []byte("\x00\x01"), err: "unexpected EOF"},
+		"fewer bytes than it said": {text: reply(0, 4, "abc"), err: "unexpected EOF"},
+		"no status":                {text: reply(3, 0, ""), err: "its status is none of 0, 1 and 2"},
+		"text":                     {text: []byte("hello, world\n"), err: "does not speak the protocol"},
+		"a drop with bytes":        {text: reply(1, 1, "x"), err: "leaves a unit out, and has 1 bytes"},
+		"a long reason":            {text: reply(2, MaxReasonBytes+1, ""), err: "a reason of 65537 bytes"},
+		"too long":                 {text: reply(0, 101, ""), err: "a reply of 101 bytes, of at most 100 (--unit-bytes)"},
+		"much too long":            {text: reply(0, 1<<63, ""), err: "a reply of 9223372036854775808 bytes"},
+	} {
+		for _, r := range []io.Reader{bytes.NewReader(tt.text), iotest.OneByteReader(bytes.NewReader(tt.text))} {
+			got, err := ReadReply(r, 100)
+			if tt.err != "" {
+				require.ErrorContains(t, err, tt.err, name)
+				continue
+			}
+			require.NoError(t, err, name)
+			require.Equal(t, tt.want.Status, got.Status, name)
+			require.Equal(t, string(tt.want.Body), string(got.Body), name)
+		}
+	}
+}
+
+func TestHellos(t *testing.T) {
+	require.NoError(t, ReadHello(strings.NewReader(Hello+"rest")))
+	require.Equal(t, io.EOF, ReadHello(strings.NewReader("")))
+	require.Equal(t, io.ErrUnexpectedEOF, ReadHello(strings.NewReader(Hello[:3])))
+	for _, other := range []string{"LSIOFSF2", "usage: rescore", "x", "\n"} {
+		require.ErrorIs(t, ReadHello(strings.NewReader(other)), ErrGarbage, other)
+	}
+}
+
+// A reply that announces much takes no memory before it comes.
+func TestAReplyThatAnnouncesMuchTakesLittle(t *testing.T) {
+	text := reply(0, 1<<40, "abc")
+	_, err := ReadReply(bytes.NewReader(text), 1<<50)
+	require.Equal(t, io.ErrUnexpectedEOF, err)
+}
+
+func FuzzReadReply(f *testing.F) {
+	f.Add(reply(0, 3, "abc"), int64(100))
+	f.Add(reply(1, 0, ""), int64(0))
+	f.Add(reply(2, 4, "away"), int64(3))
+	f.Fuzz(func(t *testing.T, text []byte, most int64) {
+		most = max(0, most)
+		r := bytes.NewReader(text)
+		got, err := ReadReply(r, most)
+		if err != nil {
+			return
+		}
+		// A reply that is accepted is written in one way, and is within its bounds.
+		again := reply(byte(got.Status), uint64(len(got.Body)), string(got.Body))
+		require.Equal(t, text[:len(text)-r.Len()], again)
+		if got.Status == Bytes {
+			require.LessOrEqual(t, int64(len(got.Body)), most)
+		}
+	})
+}

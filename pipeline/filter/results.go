@@ -1,0 +1,132 @@
+package filter
+
+import (
+	"bufio"
+	"context"
+	"crypto/sha256"
+	"errors"
+	"fmt"
+	"hash"
+	"io"
+	"os"
+	"time"
+
+	"github.com/lsiofs/lsiofs/pipeline/filter/ledger"
+	"github.com/lsiofs/lsiofs/pipeline/unpack"
+)
+
+// result is what a shard has become. Its file is durable, and has no name yet.
+type result struct {
+	source *source
+	temp   string // "" where nothing is left of the shard
+	entry  ledger.Entry
+	bytes  int64
+}
+
+// draft is a result that is being written. It is not for concurrent use. It ends with
+// finish or discard.
+type draft struct {
+	file *os.File
+	out  *bufio.Writer
+	hash hash.Hash
+	n    int64
+	err  error // of writing: nobody is to blame for it, and it ends the run
+}
+
+const draftBuffer = 256 << 10
+
+func (r *run) newDraft() (*draft, error) {
+	f, err := os.CreateTemp(r.Destination, ledger.TempPrefix+"*")
+	if err != nil {
+		return nil, fmt.Errorf("DST: %w", err)
+	}
+	return &draft{file: f, out: bufio.NewWriterSize(f, draftBuffer), hash: sha256.New()}, nil
+}
+
+// Write implements io.Writer.
+func (d *draft) Write(p []byte) (int, error) {
+	n, err := d.out.Write(p)
+	_, _ = d.hash.Write(p[:n])
+	d.n += int64(n)
+	d.fail(err)
+	return n, err
+}
+
+func (d *draft) fail(err error) {
+	if err != nil && d.err == nil {
+		d.err = fmt.Errorf("write DST: %w", err)
+	}
+}
+
+// or is the error of writing where there is one, else err: what comes after it follows
+// from it.
+func (d *draft) or(err error) error {
+	if d.err != nil {
+		return d.err
+	}
+	return err
+}
+
+// discard drops a draft.
+func (d *draft) discard() {
+	_ = d.file.Close()           // nothing in it is of use
+	_ = os.Remove(d.file.Name()) // the next run does, otherwise
+}
+
+// finish checks a draft as its format reads it, and makes it durable. It ends the draft.
+func (r *run) finish(ctx context.Context, d *draft, s *source, t tally) (x *result, err error) {
+	x = &result{source: s, entry: ledger.Entry{
+		Source: s.sum, Filter: r.filterSum, Result: ledger.Nothing, UnitsIn: t.in, UnitsOut: t.out, Path: s.name(),
+	}}
+	if t.out == 0 {
+		d.discard()
+		return x, nil
+	}
+	defer func() {
+		if err != nil {
+			d.discard()
+		}
+	}()
+	d.fail(d.out.Flush())
+	if d.err != nil {
+		return nil, d.err
+	}
+	if x.entry.Records, err = r.sound(ctx, d, s); err != nil {
+		return nil, err
+	}
+	if n := x.entry.Records; t.cut && n != t.records {
+		return nil, &Failure{Shard: s.name(), Err: fmt.Errorf(
+			"its units have become %d records, which together are read as %d: neighbours with one key are one sample: have the filter give each sample another key", t.records, n)}
+	}
+	// The time is the source's, so that what was newer stays newer.
+	at := time.Unix(0, s.Object.Version.ModTimeNanos)
+	d.fail(errors.Join(d.file.Chmod(s.mode), os.Chtimes(d.file.Name(), at, at), d.file.Sync()))
+	if d.err != nil {
+		return nil, d.err
+	}
+	if err := d.file.Close(); err != nil {
+		return nil, fmt.Errorf("write DST: %w", err)
+	}
+	x.temp, x.bytes, x.entry.Result = d.file.Name(), d.n, ledger.Sum(d.hash.Sum(nil))
+	return x, nil
+}
+
+// sound reads a draft as a mount will, and counts its records.
+func (r *run) sound(ctx context.Context, d *draft, s *source) (records uint64, err error) {
+	if records, err = r.scan(ctx, s, d.file, d.n); err != nil {
+		err = failed(ctx, s, fmt.Errorf("the result is no sound shard of format %s: %w", r.format.Format.Name, err))
+	}
+	return records, err
+}
+
+// scan counts the records of a shard, or of its result. Any damage is an error.
+func (r *run) scan(ctx context.Context, s *source, raw io.ReaderAt, sizeBytes int64) (records uint64, err error) {
+	count := func(unpack.Extent) error { records++; return nil }
+	sum, err := unpack.Scan(ctx, r.format.Unpacker, s.Codec, raw, sizeBytes, count, func() { records = 0 })
+	if err == nil {
+		if lost := sum.Lost(); len(lost.First) > 0 {
+			err = lost.First[0]
+		}
+	}
+	return records, err
+}

@@ -1,0 +1,284 @@
+package filter
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"sync"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+
+	"github.com/lsiofs/lsiofs/pipeline/catalog/discover"
+	"github.com/lsiofs/lsiofs/pipeline/filter/units"
+	"github.com/lsiofs/lsiofs/pipeline/spec"
+)
+
+// rounds looks at SRC once, or with Watch until ctx ends.
+func (r *run) rounds(ctx context.Context) error {
+	for {
+		before := r.Progress.Counts()
+		wait, err := r.round(ctx)
+		if err != nil {
+			return err
+		}
+		after := r.Progress.Counts()
+		if !r.Watch {
+			return nil
+		}
+		if after.Filtered != before.Filtered || after.Unchanged != before.Unchanged || after.Failed != before.Failed || after.Removed != before.Removed {
+			r.Round(after)
+		}
+		if err := sleep(ctx, sooner(wait, r.Poll)); err != nil {
+			return err
+		}
+	}
+}
+
+// round looks at SRC, and filters what is to be filtered. wait is when a file may be
+// settled that is not, 0 where there is none.
+func (r *run) round(ctx context.Context) (wait time.Duration, err error) {
+	if err := r.sources.list(ctx); err != nil {
+		return 0, fmt.Errorf("SRC: %w", err)
+	}
+	if wait, err = r.sources.settle(ctx, !r.Watch); err != nil {
+		return 0, fmt.Errorf("SRC: %w", err)
+	}
+	writing, one := r.sources.unsettled()
+	if writing > 0 && !r.Watch {
+		r.Warn(fmt.Sprintf("%d files are being written, one is %s: run again when they are whole, or use --watch", writing, one))
+	}
+	shards, err := r.discover(ctx)
+	if err != nil {
+		return 0, err
+	}
+	todo := r.wanted(shards)
+	r.Progress.change(func(c *Counts) { c.Writing = writing })
+	if r.Mirror { // first: a result of what is gone may be where a directory is to be
+		err = r.mirror(ctx)
+	}
+	// As many at a time as a batch of each process may hold.
+	for most := batchUnits * r.Processes; len(todo) > 0 && err == nil; {
+		n := min(most, len(todo))
+		err = r.filter(ctx, todo[:n])
+		todo = todo[n:]
+	}
+	return wait, err
+}
+
+// discover finds the shards among the files that are settled.
+func (r *run) discover(ctx context.Context) ([]discover.Shard, error) {
+	settled := r.sources.settled()
+	if len(settled) == 0 && r.Watch {
+		return nil, nil
+	}
+	target, err := discover.ParseTarget(r.Source)
+	if err != nil {
+		return nil, err
+	}
+	format := r.Config.Format
+	if r.format != nil {
+		format = r.format.Format
+	}
+	d, err := discover.Shards(ctx, discover.Config{
+		Target: target, Format: format, OnCorrupt: spec.CorruptSkip, Storage: only{r.sources.storage, settled}, Reads: r.sources.storage,
+		Log: slog.New(slog.DiscardHandler),
+	})
+	switch {
+	case ctx.Err() != nil:
+		return nil, ctx.Err()
+	case err != nil && r.Watch:
+		r.warnOnce(err.Error() + " (waiting for other files)")
+		return nil, nil
+	case err != nil:
+		return nil, &NoShardsError{err}
+	}
+	if r.format == nil {
+		r.format = &d
+		if r.Each == EachUnit {
+			if r.cutter, err = units.New(d.Unpacker, r.UnitBytes); err != nil {
+				return nil, err
+			}
+		}
+	}
+	r.Progress.change(func(c *Counts) { c.Shards, c.Passed = uint64(len(d.Shards)), uint64(d.PassedOver) })
+	return d.Shards, nil
+}
+
+// NoShardsError says that SRC is no dataset, and why.
+type NoShardsError struct{ Err error }
+
+func (e *NoShardsError) Error() string { return e.Err.Error() }
+func (e *NoShardsError) Unwrap() error { return e.Err }
+
+// wanted are the shards that something is to be done about.
+func (r *run) wanted(shards []discover.Shard) (todo []discover.Shard) {
+	now, total := time.Now(), int64(0)
+	for _, s := range shards {
+		if r.sources.wanted(s.Object.Path, now) {
+			todo = append(todo, s)
+			total += s.Object.SizeBytes
+		}
+	}
+	r.Progress.change(func(c *Counts) { c.Total = c.Bytes + total })
+	return todo
+}
+
+// filter examines shards, and filters those that have no result.
+func (r *run) filter(ctx context.Context, shards []discover.Shard) error {
+	todo := make([]*source, len(shards))
+	g, gctx := errgroup.WithContext(ctx)
+	g.SetLimit(r.Processes)
+	for i, d := range shards {
+		g.Go(func() error {
+			s, v, err := r.examine(gctx, d)
+			switch {
+			case err != nil:
+				return r.lose(s, err)
+			case v == isToDo:
+				todo[i] = s
+			case v == isDone:
+				r.done(s, func(c *Counts) { c.Unchanged++ })
+			}
+			return nil
+		})
+	}
+	if err := g.Wait(); err != nil {
+		return err
+	}
+	g, gctx = errgroup.WithContext(ctx)
+	g.SetLimit(r.Processes)
+	for _, j := range r.jobs(todo) {
+		if gctx.Err() != nil {
+			break
+		}
+		g.Go(func() error { return r.do(gctx, j) })
+	}
+	if err := g.Wait(); err != nil {
+		return err
+	}
+	return ctx.Err()
+}
+
+// jobs are shards that are filtered together: one alone, but for games in files of their
+// own that programs are given by directories.
+func (r *run) jobs(todo []*source) (jobs [][]*source) {
+	var singles []*source
+	for _, s := range todo {
+		switch {
+		case s == nil:
+		case r.By == ByDirs && r.Each == EachUnit && r.cutter.Single(s.Codec):
+			singles = append(singles, s)
+		default:
+			jobs = append(jobs, []*source{s})
+		}
+	}
+	for each := min(batchUnits, (len(singles)+r.Processes-1)/r.Processes); len(singles) > 0; {
+		n := min(each, len(singles))
+		jobs = append(jobs, singles[:n])
+		singles = singles[n:]
+	}
+	return jobs
+}
+
+// do filters the shards of a job, and makes their results durable.
+func (r *run) do(ctx context.Context, job []*source) error {
+	if r.By == ByDirs && r.Each == EachUnit {
+		return r.batches(ctx, job)
+	}
+	s := job[0]
+	made := r.whole
+	if r.Each == EachUnit {
+		made = r.served
+	}
+	result, err := made(ctx, s)
+	if err != nil {
+		return r.lose(s, err)
+	}
+	return r.keep(ctx, result)
+}
+
+// keep makes a result durable.
+func (r *run) keep(ctx context.Context, x *result) error {
+	if err := r.commits.do(ctx, x); err != nil {
+		return err
+	}
+	r.done(x.source, func(c *Counts) {
+		c.Filtered++
+		c.UnitsIn += x.entry.UnitsIn
+		c.UnitsOut += x.entry.UnitsOut
+		c.Records += x.entry.Records
+		c.BytesIn += x.source.Object.SizeBytes
+		c.BytesOut += x.bytes
+		if x.temp == "" {
+			c.Dropped++
+		}
+	})
+	return nil
+}
+
+// done notes that nothing more is to be done about a shard.
+func (r *run) done(s *source, count func(*Counts)) {
+	r.ends.Lock()
+	r.sources.end(s.name(), nil, time.Now())
+	r.ends.Unlock()
+	r.Progress.change(func(c *Counts) {
+		count(c)
+		c.Bytes += s.Object.SizeBytes
+	})
+}
+
+// lose notes that a shard has no result. The error is returned where it ends the run.
+func (r *run) lose(s *source, err error) error {
+	failure, ok := errors.AsType[*Failure](err)
+	if !ok {
+		return err
+	}
+	// While SRC is watched, what is not sound may not be whole yet.
+	if r.OnFailed == FailedFail && !(r.Watch && failure.Source) {
+		return err
+	}
+	r.ends.Lock()
+	news := r.sources.end(s.name(), failure, time.Now())
+	r.ends.Unlock()
+	r.Progress.change(func(c *Counts) {
+		c.Bytes += s.Object.SizeBytes
+		if news || !r.Watch {
+			c.Failed++
+		}
+	})
+	switch {
+	case !r.Watch:
+		r.warnOf(failure, "left out")
+	case news:
+		r.warnOf(failure, "left out; tried again when it changes, and now and then")
+	}
+	return nil
+}
+
+// loseUnit notes that a unit is left out. The error is returned where it ends the shard.
+func (r *run) loseUnit(err error) error {
+	failure, ok := errors.AsType[*Failure](err)
+	if !ok || r.OnFailed == FailedFail {
+		return err
+	}
+	r.Progress.change(func(c *Counts) { c.UnitsLost++ })
+	r.warnOf(failure, "left out")
+	return nil
+}
+
+// maxWarnings bounds what is told of failures, one by one. All are counted.
+const maxWarnings = 100
+
+func (r *run) warnOf(f *Failure, what string) {
+	switch n := r.warnings.Add(1); {
+	case n < maxWarnings:
+		r.Warn(fmt.Sprintf("%v (%s)", f, what))
+	case n == maxWarnings:
+		r.Warn("further failures are counted, and not listed")
+	}
+}
+
+// ends guards what has become of sources while several are filtered.
+type ends struct{ sync.Mutex }

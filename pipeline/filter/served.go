@@ -1,0 +1,250 @@
+package filter
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"golang.org/x/sync/errgroup"
+
+	"github.com/lsiofs/lsiofs/pipeline/filter/command"
+	"github.com/lsiofs/lsiofs/pipeline/filter/protocol"
+	"github.com/lsiofs/lsiofs/pipeline/filter/units"
+)
+
+// servers are the processes that run for long. Each is started when it is needed first,
+// and after one has failed. It is safe for concurrent use.
+type servers struct {
+	program *command.Program
+	slots   chan *command.Server // nil: none runs
+	crashes *crashes
+}
+
+func newServers(p *command.Program, n int, c *crashes) *servers {
+	s := &servers{program: p, slots: make(chan *command.Server, n), crashes: c}
+	for range n {
+		s.slots <- nil
+	}
+	return s
+}
+
+// ask gives a unit to a process that is free.
+func (s *servers) ask(ctx context.Context, shard, name string, data []byte, mostBytes int64) (reply protocol.Reply, err error) {
+	var server *command.Server
+	select {
+	case server = <-s.slots:
+	case <-ctx.Done():
+		return reply, ctx.Err()
+	}
+	defer func() { s.slots <- server }()
+	if err := s.crashes.tooMany(); err != nil {
+		return reply, err
+	}
+	if server == nil {
+		if server, err = s.program.Serve(ctx, shard); err != nil {
+			server = nil
+			return reply, err
+		}
+	}
+	if reply, err = server.Ask(ctx, shard, name, data, mostBytes); err == nil {
+		s.crashes.end()
+		return reply, nil
+	}
+	server.Kill()
+	server = nil
+	if ctx.Err() == nil {
+		err = s.crashes.add(name, err)
+	}
+	return reply, err
+}
+
+// close ends the processes, which nobody asks any more. An error says that one has ended
+// badly, after it had answered everything.
+func (s *servers) close(ctx context.Context) (err error) {
+	var g errgroup.Group
+	for range cap(s.slots) {
+		if server := <-s.slots; server != nil {
+			g.Go(func() error { return server.Close(ctx) })
+		}
+	}
+	if err = g.Wait(); ctx.Err() != nil {
+		return nil
+	}
+	return err
+}
+
+// outcome is what a unit has become.
+type outcome struct {
+	unit    units.Unit
+	member  []byte
+	records uint64 // of member
+	dropped bool
+	err     error
+}
+
+// tally counts the units of a shard.
+type tally struct {
+	in, out, lost uint64 // lost: the filter failed on them
+	records       uint64 // of those that are out
+	cut           bool   // it was filtered by units, so that records is known
+}
+
+// served filters a shard's units by processes that run for long: several units at a time,
+// and the results in the units' order.
+func (r *run) served(ctx context.Context, s *source) (x *result, err error) {
+	f, err := s.open()
+	if err != nil {
+		return nil, err
+	}
+	defer func() { _ = f.Close() }() // it is only read
+	d, err := r.newDraft()
+	if err != nil {
+		return nil, err
+	}
+	w, err := r.cutter.NewWriter(s.Codec, d)
+	if err != nil {
+		d.discard()
+		return nil, err
+	}
+	order := make(chan chan outcome, cap(r.tokens)) // as many as there are tokens
+	g, gctx := errgroup.WithContext(ctx)
+	g.Go(func() error {
+		defer close(order)
+		err := r.cutter.Each(gctx, s.name(), s.Codec, f, s.Object.SizeBytes, func(u units.Unit) error {
+			select {
+			case r.tokens <- struct{}{}:
+			case <-gctx.Done():
+				return gctx.Err()
+			}
+			one := make(chan outcome, 1)
+			order <- one
+			g.Go(func() error {
+				one <- r.unit(gctx, s, u)
+				return nil
+			})
+			return nil
+		})
+		return damaged(gctx, s, err)
+	})
+	t := tally{cut: true}
+	for one := range order { // to its end, whatever comes: each has a token
+		o := <-one
+		<-r.tokens
+		t.in++
+		if err == nil {
+			if err = r.put(w, o, &t); err != nil {
+				cause := err
+				g.Go(func() error { return cause }) // ends the others
+			}
+		}
+	}
+	if waited := g.Wait(); waited != nil {
+		err = waited // the first one: that of a unit which was given up may follow from it
+	}
+	if err == nil {
+		err = w.Close()
+	}
+	if err == nil {
+		err = s.unchanged(f)
+	}
+	if err == nil {
+		err = noneLeft(s, t)
+	}
+	if err = d.or(err); err != nil {
+		d.discard()
+		return nil, err
+	}
+	return r.finish(ctx, d, s, t)
+}
+
+// noneLeft is an error where nothing is left of a shard, and not because the filter wanted
+// it so.
+func noneLeft(s *source, t tally) error {
+	if t.out > 0 || t.lost == 0 {
+		return nil
+	}
+	return &Failure{Shard: s.name(), Err: fmt.Errorf("nothing is left of it: the filter failed on %d of its %d units", t.lost, t.in)}
+}
+
+// put writes what a unit has become, and counts it.
+func (r *run) put(w *units.Writer, o outcome, t *tally) error {
+	switch {
+	case o.err != nil:
+		t.lost++
+		return r.loseUnit(o.err)
+	case o.dropped:
+		return nil
+	}
+	t.out++
+	t.records += o.records
+	return w.Write(o.unit, o.member)
+}
+
+// unit asks for one unit, and once more where that fails.
+func (r *run) unit(ctx context.Context, s *source, u units.Unit) (o outcome) {
+	o.unit = u
+	data, err := []byte(nil), u.Err
+	if err == nil {
+		data, err = r.cutter.Data(u)
+	}
+	if err != nil {
+		o.err = unitDamaged(s, u, err)
+		return o
+	}
+	for range tries {
+		var reply protocol.Reply
+		reply, err = r.servers.ask(ctx, s.name(), u.Name, data, r.UnitBytes)
+		switch {
+		case err != nil:
+		case reply.Status == protocol.Drop:
+			o.dropped = true
+			return o
+		case reply.Status == protocol.Failed:
+			err = errReply(reply)
+		default:
+			if o.member, o.records, err = r.cutter.FromData(reply.Body); err == nil {
+				return o
+			}
+			err = errRefused(err)
+		}
+		if ctx.Err() != nil || isHopeless(err) {
+			break
+		}
+	}
+	o.err = unitFailed(ctx, s, u, err)
+	return o
+}
+
+// unitFailed is a Failure of a unit. Of what would come again with every unit it is the
+// error itself.
+func unitFailed(ctx context.Context, s *source, u units.Unit, err error) error {
+	switch {
+	case ctx.Err() != nil:
+		return ctx.Err()
+	case isHopeless(err):
+		return &HopelessError{err}
+	}
+	return &Failure{Shard: s.name(), Unit: u.Name, Err: err}
+}
+
+// unitDamaged is a Failure of a unit that can't be read.
+func unitDamaged(s *source, u units.Unit, err error) error {
+	return &Failure{Shard: s.name(), Unit: u.Name, Err: err, Source: true}
+}
+
+// isHopeless says whether an error would come again with everything else.
+func isHopeless(err error) bool {
+	for _, hopeless := range []error{command.ErrStart, command.ErrHandshake, errStranger, errCrashes} {
+		if errors.Is(err, hopeless) {
+			return true
+		}
+	}
+	return false
+}
+
+// HopelessError is what would come again with everything else: the program is no filter,
+// or can't be started.
+type HopelessError struct{ Err error }
+
+func (e *HopelessError) Error() string { return "the command: " + e.Err.Error() }
+func (e *HopelessError) Unwrap() error { return e.Err }

@@ -1,0 +1,169 @@
+package units
+
+import (
+	"bytes"
+	"context"
+	"encoding/binary"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+
+	"github.com/lsiofs/lsiofs/pipeline/unpack"
+	"github.com/lsiofs/lsiofs/pipeline/unpack/tfrecord"
+)
+
+// records are the units of formats whose records are units. The shard is read twice: to
+// find its records, and that it is whole; then for their bytes.
+func (c *Cutter) records(ctx context.Context, shard string, codec unpack.Codec, raw io.ReaderAt, sizeBytes int64, emit func(Unit) error) error {
+	var extents packed
+	sum, err := unpack.Scan(ctx, c.format, codec, raw, sizeBytes, extents.add, extents.reset)
+	if err != nil {
+		return err
+	}
+	if sum.Damage != nil {
+		return sum.Damage
+	}
+	decoded := io.Reader(io.NewSectionReader(raw, 0, sizeBytes))
+	if codec != nil {
+		d, err := unpack.NewDecoded(codec, raw, sizeBytes, unpack.Entry{})
+		if err != nil {
+			return err
+		}
+		defer d.Close()
+		decoded = d
+	}
+	src := newSource(decoded)
+	for n := 0; ; n++ {
+		gap, size, ok := extents.next()
+		if !ok {
+			return ctx.Err()
+		}
+		u := Unit{Number: n, Name: fmt.Sprintf("%s/%d", shard, n), File: fmt.Sprintf("%09d%s", n, c.kind.extension)}
+		err := src.Discard(gap)
+		if err == nil {
+			u.Member, u.Err, err = c.record(src, size, sum.DecodedBytes)
+		}
+		if err != nil {
+			return err
+		}
+		if err := emit(u); err != nil {
+			return err
+		}
+	}
+}
+
+// record reads one record. A last line may lack its end, which it gets.
+func (c *Cutter) record(src *source, size, decodedBytes int64) (record []byte, refused, err error) {
+	within := min(size, decodedBytes-src.OffsetBytes())
+	if size > c.most {
+		return nil, c.errLarge(size), src.Discard(within)
+	}
+	if record, err = src.take(within); err != nil {
+		return nil, nil, err
+	}
+	if within < size {
+		record = append(record, '\n')
+	}
+	if v, ok := c.format.(unpack.Verifier); ok {
+		refused = v.Verify(record)
+	}
+	return record, refused, nil
+}
+
+// packed are extents: of each how far it is from the end of the one before, and its size.
+type packed struct {
+	text []byte
+	end  int64
+}
+
+func (p *packed) add(e unpack.Extent) error {
+	if e.OffsetBytes < p.end {
+		return errors.New("records overlap: such shards can only be filtered whole (--each shard)")
+	}
+	p.text = binary.AppendUvarint(p.text, uint64(e.OffsetBytes-p.end))
+	p.text = binary.AppendUvarint(p.text, uint64(e.SizeBytes))
+	p.end = e.OffsetBytes + e.SizeBytes
+	return nil
+}
+
+func (p *packed) reset() { p.text, p.end = p.text[:0], 0 }
+
+func (p *packed) next() (gap, size int64, ok bool) {
+	if len(p.text) == 0 {
+		return 0, 0, false
+	}
+	g, n := binary.Uvarint(p.text)
+	s, m := binary.Uvarint(p.text[n:])
+	p.text = p.text[n+m:]
+	return int64(g), int64(s), true
+}
+
+func plain(member []byte, _ int64) ([]byte, error) { return member, nil }
+func same(member []byte) []byte                    { return member }
+func keep(data []byte) ([]byte, error)             { return data, nil }
+
+// archiveEnd ends a tar.
+var archiveEnd [1024]byte
+
+// archive is a tar of a sample's members.
+func archive(member []byte) []byte { return append(member[:len(member):len(member)], archiveEnd[:]...) }
+
+// checkSample takes the samples out of a tar.
+func checkSample(f unpack.Format, data []byte) ([]byte, uint64, error) {
+	var from, to int64
+	records := uint64(0)
+	err := f.Index(context.Background(), newMemory(data), func(e unpack.Extent) error {
+		if records == 0 {
+			from = e.OffsetBytes
+		}
+		records, to = records+1, e.OffsetBytes+e.SizeBytes
+		return nil
+	})
+	if err == nil && records == 0 {
+		err = errors.New("it is a tar without a sample")
+	}
+	if err != nil {
+		return nil, 0, err
+	}
+	return data[from:to], records, nil
+}
+
+// checkLines takes one line or more.
+func checkLines(f unpack.Format, data []byte) ([]byte, uint64, error) {
+	if n := len(data); n > 0 && data[n-1] != '\n' {
+		data = append(data, '\n')
+	}
+	records := uint64(0)
+	err := f.Index(context.Background(), newMemory(data), func(unpack.Extent) error {
+		records++
+		return nil
+	})
+	if err == nil && records == 0 {
+		err = errors.New("it has no line")
+	}
+	return data, records, err
+}
+
+func checkJSON(f unpack.Format, data []byte) ([]byte, uint64, error) {
+	data, records, err := checkLines(f, data)
+	if err != nil {
+		return nil, 0, err
+	}
+	for line := range bytes.Lines(data) {
+		if len(bytes.TrimSpace(line)) > 0 && !json.Valid(line) {
+			return nil, 0, fmt.Errorf("%.40q is no line of JSON", line)
+		}
+	}
+	return data, records, nil
+}
+
+func payload(member []byte, _ int64) ([]byte, error) { return payloadOf(member), nil }
+
+func payloadOf(member []byte) []byte { return tfrecord.Data(member) }
+
+func checkAny(_ unpack.Format, data []byte) ([]byte, uint64, error) { return data, 1, nil }
+
+func frame(data []byte) ([]byte, error) {
+	return tfrecord.AppendFrame(make([]byte, 0, len(data)+16), data), nil
+}

@@ -1,0 +1,215 @@
+package filter
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path"
+	"path/filepath"
+
+	"github.com/lsiofs/lsiofs/pipeline/filter/ledger"
+	"github.com/lsiofs/lsiofs/pipeline/filter/protocol"
+	"github.com/lsiofs/lsiofs/pipeline/filter/units"
+	"github.com/lsiofs/lsiofs/pipeline/unpack/encode"
+)
+
+// tries is how often a filter is asked for the same.
+const tries = 2
+
+// whole filters a shard as a whole. No bytes for it mean that nothing of it is left.
+func (r *run) whole(ctx context.Context, s *source) (x *result, err error) {
+	for range tries {
+		x, err = r.wholeOnce(ctx, s)
+		failure, ok := errors.AsType[*Failure](err)
+		if !ok || failure.Source {
+			return x, err
+		}
+	}
+	if damage := r.damageOf(ctx, s); err != nil && damage != nil {
+		return nil, damage // the filter can't be blamed
+	}
+	return x, err
+}
+
+// damageOf says in what a shard is damaged: a Failure, or nil.
+func (r *run) damageOf(ctx context.Context, s *source) error {
+	f, err := s.open()
+	if err != nil {
+		return err
+	}
+	defer func() { _ = f.Close() }() // it is only read
+	_, err = r.scan(ctx, s, f, s.Object.SizeBytes)
+	return damaged(ctx, s, err)
+}
+
+func (r *run) wholeOnce(ctx context.Context, s *source) (*result, error) {
+	f, err := s.open()
+	if err != nil {
+		return nil, err
+	}
+	d, err := r.newDraft()
+	if err != nil {
+		return nil, errors.Join(err, f.Close())
+	}
+	switch r.By {
+	case ByPipe:
+		err = r.program.Pipe(ctx, s.name(), f, func(out io.Reader) error {
+			_, err := io.Copy(d, out)
+			return err
+		})
+	case ByDirs:
+		err = errors.Join(r.wholeByDirs(ctx, s, f, d), f.Close())
+	case ByProcess:
+		err = errors.Join(r.wholeByProcess(ctx, s, f, d), f.Close())
+	}
+	if err = d.or(err); err != nil && d.err == nil {
+		if ctx.Err() == nil && isHopeless(err) {
+			err = &HopelessError{err} // of no one shard: it would come again with each
+		} else {
+			err = failed(ctx, s, err)
+		}
+	}
+	if err == nil {
+		if f, err = s.open(); err == nil { // it still is what it was
+			err = f.Close()
+		}
+	}
+	if err != nil {
+		d.discard()
+		return nil, err
+	}
+	t := tally{in: 1}
+	if d.n > 0 {
+		t.out = 1
+	}
+	return r.finish(ctx, d, s, t)
+}
+
+// wholeByProcess asks a process, with the shard's decoded bytes.
+func (r *run) wholeByProcess(ctx context.Context, s *source, f *os.File, d *draft) error {
+	select {
+	case r.tokens <- struct{}{}:
+		defer func() { <-r.tokens }()
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+	data, err := units.Whole(s.Codec, f, s.Object.SizeBytes, r.UnitBytes)
+	if err != nil {
+		return damaged(ctx, s, err)
+	}
+	reply, err := r.servers.ask(ctx, s.name(), s.name(), data, r.UnitBytes)
+	switch {
+	case err != nil:
+		return err
+	case reply.Status == protocol.Failed:
+		return errReply(reply)
+	case len(reply.Body) == 0:
+		return nil
+	}
+	w, err := encode.New(s.Codec, d)
+	if err == nil {
+		_, err = w.Write(reply.Body)
+	}
+	if err == nil {
+		err = w.Close()
+	}
+	return err
+}
+
+// errReply is what a filter says that failed.
+func errReply(reply protocol.Reply) error {
+	return fmt.Errorf("the filter failed on it: %.1000q", reply.Body)
+}
+
+// wholeByDirs runs the program with the shard as a file.
+func (r *run) wholeByDirs(ctx context.Context, s *source, f *os.File, d *draft) error {
+	dirs, err := r.newDirs()
+	if err != nil {
+		d.fail(err)
+		return err
+	}
+	defer dirs.remove()
+	name := path.Base(s.name())
+	if err := dirs.put(name, f); err != nil {
+		d.fail(err)
+		return err
+	}
+	if err := r.program.Run(ctx, s.name(), dirs.values()); err != nil {
+		return err
+	}
+	if err := dirs.strangers(func(other string) bool { return other == name }); err != nil {
+		return err
+	}
+	result, err := dirs.get(name)
+	if err != nil || result == nil {
+		return err
+	}
+	_, err = io.Copy(d, result)
+	return errors.Join(err, result.Close())
+}
+
+// dirs are the directories that a program is given.
+type dirs struct{ root string }
+
+func (r *run) newDirs() (d dirs, err error) {
+	d.root, err = os.MkdirTemp(r.Destination, ledger.TempPrefix+"*")
+	for _, dir := range []string{d.in(), d.out()} {
+		if err == nil {
+			err = os.Mkdir(dir, 0o777)
+		}
+	}
+	return d, err
+}
+
+func (d dirs) in() string  { return filepath.Join(d.root, "in") }
+func (d dirs) out() string { return filepath.Join(d.root, "out") }
+
+// values are what {in} and {out} stand for.
+func (d dirs) values() map[string]string { return map[string]string{"in": d.in(), "out": d.out()} }
+
+// remove removes both. What a program has made unremovable stays.
+func (d dirs) remove() { _ = os.RemoveAll(d.root) }
+
+// put makes an input. The program may do with it what it likes: it is a copy.
+func (d dirs) put(name string, from io.Reader) error {
+	f, err := os.OpenFile(filepath.Join(d.in(), name), os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o666)
+	if err != nil {
+		return err
+	}
+	_, err = io.Copy(f, from)
+	return errors.Join(err, f.Close())
+}
+
+// get opens a result, and gives nil where there is none.
+func (d dirs) get(name string) (*os.File, error) {
+	at := filepath.Join(d.out(), name)
+	switch p, err := look(at); {
+	case err != nil:
+		return nil, err
+	case p == absent:
+		return nil, nil
+	case p == aStranger:
+		return nil, fmt.Errorf("its result in {out}, %q, is no regular file", name)
+	}
+	return os.Open(at)
+}
+
+// strangers fails where {out} has something that is no result of what was in {in}: its
+// writer names results by other rules, and all of them would be taken for left out.
+func (d dirs) strangers(known func(name string) bool) error {
+	list, err := os.ReadDir(d.out())
+	if err != nil {
+		return err
+	}
+	for _, e := range list {
+		if !known(e.Name()) {
+			return fmt.Errorf("it made %q in {out}, and a result has to have the name of its file in {in}: %w", e.Name(), errStranger)
+		}
+	}
+	return nil
+}
+
+// errStranger is wrapped by errors about results that nobody asked for.
+var errStranger = errors.New("nothing was kept of them")

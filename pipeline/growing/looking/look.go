@@ -1,0 +1,118 @@
+package looking
+
+import (
+	"errors"
+	"io/fs"
+	"path/filepath"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/lsiofs/lsiofs/pipeline/growing"
+	"github.com/lsiofs/lsiofs/pipeline/storage"
+	"github.com/lsiofs/lsiofs/pipeline/storage/identity"
+	"github.com/lsiofs/lsiofs/uring/filesystem"
+)
+
+// seen is what a path is.
+type seen struct {
+	identity.Attributes
+	traits filesystem.Traits
+}
+
+func (l *Looker) full(path string) string { return filepath.Join(l.config.Root, path) }
+
+// stat looks at a path. Links are followed, but by follow: a link to a directory is none.
+// The server of a network file system is asked.
+func (l *Looker) stat(path string, follow bool) (seen, error) {
+	full := l.full(path)
+	flags := unix.AT_STATX_SYNC_AS_STAT
+	if !follow {
+		flags |= unix.AT_SYMLINK_NOFOLLOW
+	}
+	a, err := statx(full, flags)
+	if err != nil {
+		return seen{}, err
+	}
+	s := seen{a, l.systems.Traits(unix.AT_FDCWD, full, a.Device)}
+	if s.traits.Remote {
+		s.Attributes, err = statx(full, flags|unix.AT_STATX_FORCE_SYNC)
+	}
+	return s, err
+}
+
+func statx(path string, flags int) (identity.Attributes, error) {
+	var st unix.Statx_t
+	for {
+		switch err := unix.Statx(unix.AT_FDCWD, path, flags, identity.StatxMask, &st); err {
+		case nil:
+			return identity.FromStatx(&st), nil
+		case unix.EINTR:
+		case unix.ENOSYS, unix.EPERM: // a sandbox without statx
+			return statPlain(path, flags)
+		default:
+			return identity.Attributes{}, &fs.PathError{Op: "stat", Path: path, Err: err}
+		}
+	}
+}
+
+func statPlain(path string, flags int) (identity.Attributes, error) {
+	var st unix.Stat_t
+	for {
+		switch err := unix.Fstatat(unix.AT_FDCWD, path, &st, flags&unix.AT_SYMLINK_NOFOLLOW); err {
+		case nil:
+			return identity.FromStat(&st), nil
+		case unix.EINTR:
+		default:
+			return identity.Attributes{}, &fs.PathError{Op: "stat", Path: path, Err: err}
+		}
+	}
+}
+
+func (s *seen) isDirectory() bool { return s.Mode&unix.S_IFMT == unix.S_IFDIR }
+func (s *seen) isLink() bool      { return s.Mode&unix.S_IFMT == unix.S_IFLNK }
+
+func (s *seen) object(path string) storage.Object {
+	return storage.Object{Path: path, SizeBytes: s.SizeBytes, Version: s.Version(s.traits)}
+}
+
+func lookOf(o storage.Object) growing.Look {
+	return growing.Look{SizeBytes: o.SizeBytes, ModTimeNanos: o.Version.ModTimeNanos, Inode: o.Version.Inode}
+}
+
+// written says whether somebody has a file open for writing, as far as a lease says so.
+func (l *Looker) written(path string, traits filesystem.Traits) (written, unknown bool) {
+	if !traits.Watched {
+		return false, true
+	}
+	fd, err := identity.OpenRegular(unix.AT_FDCWD, l.full(path))
+	if err != nil {
+		return false, true
+	}
+	defer func() { _ = unix.Close(fd) }()
+	_, err = unix.FcntlInt(uintptr(fd), unix.F_SETLEASE, unix.F_RDLCK)
+	if err != nil {
+		return err == unix.EAGAIN, err != unix.EAGAIN
+	}
+	// Closing it ends the lease, for which nobody has waited longer than this.
+	return false, false
+}
+
+// wants says whether a file may be a shard by its name.
+func (l *Looker) wants(name, path string) bool {
+	return growing.Finished(name) && l.config.Match(path, false)
+}
+
+// quiet is how long a file has to stay as it is where there are no leases.
+func (l *Looker) quiet(t filesystem.Traits) time.Duration {
+	switch {
+	case l.config.Settle > 0:
+		return l.config.Settle
+	case t.Remote:
+		return growing.NetworkSettle
+	}
+	return growing.DefaultSettle
+}
+
+// gone says that there is nothing under a path.
+func gone(err error) bool { return errors.Is(err, fs.ErrNotExist) || errors.Is(err, unix.ENOTDIR) }

@@ -1,0 +1,217 @@
+package looking
+
+import (
+	"container/heap"
+	"context"
+	"fmt"
+	"path"
+	"slices"
+	"time"
+)
+
+const (
+	// gather is how long reports are gathered before what they name is looked at.
+	gather = 200 * time.Millisecond
+	// everythingEvery is how often everything is looked at, whatever was reported.
+	everythingEvery = 10 * time.Minute
+)
+
+// agenda is when what is due.
+type agenda struct{ hinted, poll, everything time.Time }
+
+// hinted notes that something was reported.
+func (l *Looker) hinted(now time.Time) {
+	if l.agenda.hinted.IsZero() {
+		l.agenda.hinted = now.Add(gather)
+	}
+}
+
+// nextStep is when step is to be called again.
+func (l *Looker) nextStep() time.Time {
+	next := l.agenda.everything
+	for _, t := range []time.Time{l.agenda.hinted, l.agenda.poll, l.due.next()} {
+		if !t.IsZero() && t.Before(next) {
+			next = t
+		}
+	}
+	return next
+}
+
+// step looks at what is due, or, where somebody asks for it, at all that may have changed.
+// The error is what is wrong with the directories.
+func (l *Looker) step(ctx context.Context, now time.Time, asked bool) error {
+	everything, poll := !now.Before(l.agenda.everything), asked || !now.Before(l.agenda.poll)
+	if l.hints != nil && (asked || everything || !l.agenda.hinted.IsZero() && !now.Before(l.agenda.hinted)) {
+		changes := l.hints.Take()
+		l.agenda.hinted = time.Time{}
+		if everything = everything || changes.All; !everything {
+			l.named(ctx, changes.Dirs, now)
+		}
+	}
+	switch {
+	case everything:
+		began := time.Now()
+		l.everything(ctx, l.root, now)
+		l.mu.Lock()
+		l.status.Scan = time.Since(began)
+		l.mu.Unlock()
+		l.agenda.everything, l.agenda.poll = now.Add(everythingEvery), now.Add(l.config.Poll)
+	case poll:
+		for dir := range l.troubled {
+			if d := l.find(dir); d != nil {
+				l.listAgain(ctx, d, now)
+			}
+		}
+		l.poll(ctx, l.root, now)
+		l.agenda.poll = now.Add(l.config.Poll)
+	}
+	for _, file := range l.due.take(now) {
+		l.look(ctx, path.Dir(file), path.Base(file), now)
+	}
+	return l.tell(ctx)
+}
+
+// named looks at what was reported.
+func (l *Looker) named(ctx context.Context, dirs map[string]map[string]struct{}, now time.Time) {
+	for dir, names := range dirs {
+		d := l.find(dir)
+		switch {
+		case d == nil:
+		case names == nil:
+			l.listAgain(ctx, d, now)
+		default:
+			for name := range names {
+				l.look(ctx, dir, name, now)
+			}
+		}
+	}
+}
+
+// look looks at one name of a directory.
+func (l *Looker) look(ctx context.Context, dir, name string, now time.Time) {
+	if dir == "." {
+		dir = ""
+	}
+	d := l.find(dir)
+	if d == nil {
+		return
+	}
+	if err := l.entry(ctx, d, name, l.round, now); err != nil {
+		d.modTimeNanos = 0
+		l.troubled[d.path] = err
+	}
+}
+
+// listAgain lists a directory as its parent has it now: it may be gone, or another one.
+func (l *Looker) listAgain(ctx context.Context, d *directory, now time.Time) {
+	if d == l.root {
+		_ = l.list(ctx, d, now) // tell has what is wrong
+		return
+	}
+	d.watched, d.modTimeNanos = false, 0
+	l.look(ctx, path.Dir(d.path), path.Base(d.path), now)
+}
+
+// everything lists all directories.
+func (l *Looker) everything(ctx context.Context, d *directory, now time.Time) {
+	l.listAgain(ctx, d, now)
+	if ctx.Err() != nil {
+		return
+	}
+	for _, sub := range d.dirs {
+		l.everything(ctx, sub, now)
+	}
+}
+
+// poll lists the directories that have changed, of those that nothing is reported of.
+func (l *Looker) poll(ctx context.Context, d *directory, now time.Time) {
+	if !d.watched && ctx.Err() == nil {
+		self, err := l.stat(d.path, d == l.root)
+		if err != nil || self.ModTimeNanos != d.modTimeNanos || self.Inode != d.inode {
+			l.listAgain(ctx, d, now)
+		}
+	}
+	for _, sub := range d.dirs {
+		l.poll(ctx, sub, now)
+	}
+}
+
+// tell brings the status up to date. The error is what is wrong with the directories.
+func (l *Looker) tell(ctx context.Context) error {
+	err := ctx.Err()
+	for dir, trouble := range l.troubled {
+		err = fmt.Errorf("look at dataset %s: %w (files may be missing until it can be listed)", l.full(dir), trouble)
+		break
+	}
+	if n := len(l.troubled); n > 1 {
+		err = fmt.Errorf("%w; and %d more directories", err, n-1)
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if err != nil && l.status.Err == nil {
+		l.config.Log.Warn("a directory of the dataset can't be looked at", "error", err)
+	}
+	l.status.Err, l.status.Files, l.status.Settling = err, l.settled, l.settling.Len()
+	return err
+}
+
+// dueFiles are the files that are not settled, by when they are looked at again.
+type dueFiles struct {
+	order dueHeap
+	at    map[string]time.Time // what is in order and differs from this is out of date
+}
+
+type dueFile struct {
+	path string
+	at   time.Time
+}
+
+// follow has a file looked at again.
+func (q *dueFiles) follow(path string, at time.Time) {
+	if q.at == nil {
+		q.at = map[string]time.Time{}
+	}
+	if q.at[path].Equal(at) {
+		return
+	}
+	q.at[path] = at
+	heap.Push(&q.order, dueFile{path, at})
+	if len(q.order) > 2*len(q.at)+16 { // mostly out of date
+		q.order = slices.DeleteFunc(q.order, func(f dueFile) bool { return !q.at[f.path].Equal(f.at) })
+		heap.Init(&q.order)
+	}
+}
+
+func (q *dueFiles) forget(path string) { delete(q.at, path) }
+
+// next is when a file is due; zero for never.
+func (q *dueFiles) next() time.Time {
+	if len(q.order) == 0 {
+		return time.Time{}
+	}
+	return q.order[0].at
+}
+
+// take gives the files that are due, which are followed no more.
+func (q *dueFiles) take(now time.Time) (paths []string) {
+	for len(q.order) > 0 && !q.order[0].at.After(now) {
+		f := heap.Pop(&q.order).(dueFile)
+		if q.at[f.path].Equal(f.at) {
+			delete(q.at, f.path)
+			paths = append(paths, f.path)
+		}
+	}
+	return paths
+}
+
+type dueHeap []dueFile
+
+func (h dueHeap) Len() int           { return len(h) }
+func (h dueHeap) Less(i, j int) bool { return h[i].at.Before(h[j].at) }
+func (h dueHeap) Swap(i, j int)      { h[i], h[j] = h[j], h[i] }
+func (h *dueHeap) Push(x any)        { *h = append(*h, x.(dueFile)) }
+func (h *dueHeap) Pop() any {
+	last := (*h)[len(*h)-1]
+	*h = (*h)[:len(*h)-1]
+	return last
+}

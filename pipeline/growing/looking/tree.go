@@ -1,0 +1,269 @@
+package looking
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"strings"
+	"time"
+
+	"github.com/lsiofs/lsiofs/pipeline/storage"
+	"github.com/lsiofs/lsiofs/pipeline/storage/local/hints"
+	"github.com/lsiofs/lsiofs/uring/filesystem"
+)
+
+// directory is what was found in a directory when it was listed, and since.
+type directory struct {
+	path          string // relative to the root, which is ""
+	device, inode uint64
+	modTimeNanos  int64 // when it was listed; 0: its listing can't be relied on
+	watched       bool  // what happens to its entries is reported
+	round         uint32
+	dirs          map[string]*directory
+	files         map[string]file
+}
+
+// file is what the last look found under a name.
+type file struct {
+	version   storage.Version
+	sizeBytes int64
+	round     uint32 // the last listing that it was in
+	settled   bool   // Settled was told
+}
+
+func (d *directory) join(name string) string {
+	if d.path == "" {
+		return name
+	}
+	return d.path + "/" + name
+}
+
+// find is the directory with a path, or nil.
+func (l *Looker) find(path string) *directory {
+	d := l.root
+	for name := range strings.SplitSeq(path, "/") {
+		if name != "" && d != nil {
+			d = d.dirs[name]
+		}
+	}
+	return d
+}
+
+const (
+	// listBatch is how many names are read at a time.
+	listBatch = 1024
+	// racy is how old the time of a directory's last change has to be, to be relied on:
+	// another change in the same step of the clock would not change it.
+	racy = 2 * time.Second
+)
+
+// list reads a directory and looks at all that it has; what is new below it is listed, too.
+// What could not be looked at is noted in troubled, and is the error.
+func (l *Looker) list(ctx context.Context, d *directory, now time.Time) error {
+	err := l.read(ctx, d, now)
+	if err == nil {
+		delete(l.troubled, d.path)
+		return nil
+	}
+	d.modTimeNanos = 0
+	l.troubled[d.path] = err
+	return err
+}
+
+func (l *Looker) read(ctx context.Context, d *directory, now time.Time) error {
+	self, err := l.stat(d.path, d == l.root)
+	if err != nil {
+		return err
+	}
+	d.device, d.inode, d.modTimeNanos = self.Device, self.Inode, self.ModTimeNanos
+	if time.Now().UnixNano()-d.modTimeNanos < int64(racy+self.traits.Granule) {
+		d.modTimeNanos = 0
+	}
+	l.watch(d, self.traits)
+	f, err := os.Open(l.full(d.path))
+	if err != nil {
+		return err
+	}
+	defer func() { _ = f.Close() }()
+	l.round++
+	round := l.round
+	var first error
+	look := func(name string) {
+		if err := l.entry(ctx, d, name, round, now); err != nil && first == nil {
+			first = err
+		}
+	}
+	for {
+		names, err := f.Readdirnames(listBatch)
+		for _, name := range names {
+			look(name)
+		}
+		if err == io.EOF {
+			break
+		}
+		if err == nil {
+			err = ctx.Err()
+		}
+		if err != nil {
+			return err
+		}
+	}
+	for name, of := range d.files {
+		if of.round != round {
+			look(name)
+		}
+	}
+	for name, sub := range d.dirs {
+		if sub.round != round {
+			look(name)
+		}
+	}
+	return first
+}
+
+// watch has what happens in a directory reported, if that is possible.
+func (l *Looker) watch(d *directory, traits filesystem.Traits) {
+	d.watched = false
+	if l.hints == nil {
+		return
+	}
+	if !traits.Watched {
+		l.pollBecause(fmt.Sprintf("%s is on a file system that does not report all changes", l.full(d.path)))
+		return
+	}
+	err := l.hints.Watch(l.full(d.path), d.path)
+	d.watched = err == nil
+	if errors.Is(err, hints.ErrNoWatches) {
+		l.pollBecause(err.Error())
+	}
+}
+
+// entry looks at what a directory has under a name now.
+func (l *Looker) entry(ctx context.Context, d *directory, name string, round uint32, now time.Time) error {
+	if name == "" || name[0] == '.' {
+		return nil
+	}
+	path := d.join(name)
+	what, err := l.stat(path, false)
+	if err == nil && what.isDirectory() {
+		l.dropFile(d, name)
+		return l.below(ctx, d, name, what, round, now)
+	}
+	if err == nil && what.isLink() {
+		what, err = l.stat(path, true) // one to nothing is nothing
+	}
+	switch {
+	case err != nil && !gone(err):
+		return err
+	case err != nil || !what.Regular() || !l.wants(name, path):
+		l.dropDirectory(d, name)
+		l.dropFile(d, name)
+		return nil
+	}
+	l.dropDirectory(d, name)
+	l.file(d, name, what, round, now)
+	return nil
+}
+
+// below looks into a directory of a directory, if it is new or another one than before, or
+// has changed and nobody would have said so.
+func (l *Looker) below(ctx context.Context, d *directory, name string, what seen, round uint32, now time.Time) error {
+	path := d.join(name)
+	sub := d.dirs[name]
+	if sub != nil && (sub.device != what.Device || sub.inode != what.Inode) {
+		l.dropDirectory(d, name)
+		sub = nil
+	}
+	switch {
+	case sub == nil:
+		if !l.config.Match(path, true) {
+			return nil
+		}
+		if d.dirs == nil {
+			d.dirs = map[string]*directory{}
+		}
+		sub = &directory{path: path, device: what.Device, inode: what.Inode}
+		d.dirs[name] = sub
+	case sub.watched || sub.modTimeNanos == what.ModTimeNanos:
+		sub.round = round
+		return nil
+	}
+	sub.round = round
+	if err := l.list(ctx, sub, now); err != nil && gone(err) {
+		l.dropDirectory(d, name)
+	}
+	return ctx.Err() // what else went wrong is the directory's own trouble
+}
+
+// file takes in what a file is now.
+func (l *Looker) file(d *directory, name string, what seen, round uint32, now time.Time) {
+	path := d.join(name)
+	o := what.object(path)
+	before, known := d.files[name]
+	after := file{version: o.Version, sizeBytes: o.SizeBytes, round: round}
+	if before.settled {
+		if before.version == o.Version && before.sizeBytes == o.SizeBytes {
+			after.settled = true
+			d.files[name] = after
+			return
+		}
+		l.settled--
+		l.config.Gone(path)
+	}
+	switch {
+	case !known && l.config.Known != nil && l.config.Known(o):
+		after.settled = true
+	default:
+		look := lookOf(o)
+		look.Written, look.Unknown = l.written(path, what.traits)
+		l.settling.Quiet = l.quiet(what.traits)
+		done, wait := l.settling.See(path, look, now)
+		if after.settled = done; !done {
+			l.due.follow(path, now.Add(wait))
+		}
+	}
+	if d.files == nil {
+		d.files = map[string]file{}
+	}
+	d.files[name] = after
+	if after.settled {
+		l.settled++
+		l.due.forget(path)
+		l.config.Settled(o)
+	}
+}
+
+func (l *Looker) dropFile(d *directory, name string) {
+	f, ok := d.files[name]
+	if !ok {
+		return
+	}
+	delete(d.files, name)
+	path := d.join(name)
+	l.due.forget(path)
+	l.settling.Forget(path)
+	if f.settled {
+		l.settled--
+		l.config.Gone(path)
+	}
+}
+
+func (l *Looker) dropDirectory(d *directory, name string) {
+	sub := d.dirs[name]
+	if sub == nil {
+		return
+	}
+	delete(d.dirs, name)
+	delete(l.troubled, sub.path)
+	for file := range sub.files {
+		l.dropFile(sub, file)
+	}
+	for dir := range sub.dirs {
+		l.dropDirectory(sub, dir)
+	}
+	if l.hints != nil {
+		l.hints.Forget(sub.path)
+	}
+}

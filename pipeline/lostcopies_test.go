@@ -1,0 +1,67 @@
+package pipeline
+
+import (
+	"bytes"
+	"fmt"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"reflect"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/lsiofs/lsiofs/pipeline/spec"
+	"github.com/lsiofs/lsiofs/pipeline/storage/remote/unkind"
+	"github.com/lsiofs/lsiofs/pipeline/stream"
+	"github.com/lsiofs/lsiofs/pipeline/unpack/synthetic"
+)
+
+// A read of the stream has records of many shards. That the copies of all of them are lost at
+// once, as another mount takes its pages with it, is no reader's matter.
+func TestCopiesOfManyShardsAreLostAtOnce(t *testing.T) {
+	const shards, records = 200, 25
+	w := served{dir: t.TempDir(), server: unkind.New()}
+	shape := synthetic.Shape{Format: "tar", RecordBytes: 4096, Seed: 1}
+	for i := range uint64(shards) {
+		var b bytes.Buffer
+		require.NoError(t, shape.WriteShard(&b, i*records, records, nil))
+		name := fmt.Sprintf("%03d.tar", i)
+		require.NoError(t, os.WriteFile(filepath.Join(w.dir, name), b.Bytes(), 0o644))
+		w.server.PutBytes("train/"+name, b.Bytes())
+	}
+	h := httptest.NewServer(w.server)
+	t.Cleanup(h.Close)
+	w.url = h.URL + fmt.Sprintf("/train/{000..%03d}.tar", shards-1)
+	local, s := testSpec(t, w.dir), cachedSpec(t, w)
+	s.Read, s.MemoryBytes = spec.ReadScan, 2<<20
+	for _, o := range []*spec.Order{&local.Order, &s.Order} {
+		o.Shuffle = spec.ShuffleFull
+	}
+	d := open(t, s)
+	require.NoError(t, d.Warm(t.Context(), func(int64, int64) {}))
+	read := func(d *Dataset) (all [][]byte) {
+		set, err := d.Set(t.Context(), 1, nil, s.Deal)
+		require.NoError(t, err)
+		for w := range s.Deal.Workers {
+			all = append(all, readFile(t, set, w, stream.Data, stream.MaxReadBytes))
+		}
+		return all
+	}
+	want := read(open(t, local))
+	mapped := func() uint64 { return d.Status().Fetch.RecordsMapped }
+	require.Eventually(t, func() bool { // until most is mapped
+		before := mapped()
+		require.True(t, reflect.DeepEqual(want, read(d)))
+		return mapped()-before > shards*records*3/4
+	}, 5*time.Minute, 10*time.Millisecond)
+	files, err := filepath.Glob(filepath.Join(s.Cache.Dir, "v1", "*", "*.data"))
+	require.NoError(t, err)
+	require.Len(t, files, shards)
+	for _, name := range files {
+		require.NoError(t, os.Chtimes(name, time.Time{}, time.Now()))
+	}
+	require.True(t, reflect.DeepEqual(want, read(d)))
+	require.Zero(t, d.Status().Fetch.Errors)
+}

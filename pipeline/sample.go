@@ -1,0 +1,101 @@
+package pipeline
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"sync/atomic"
+
+	"github.com/lsiofs/lsiofs/pipeline/order"
+	"github.com/lsiofs/lsiofs/pipeline/spec"
+)
+
+// selection is what an epoch orders: the records that split and sample leave of the dataset,
+// and the chunks of these. Without a sample it is the same for all epochs.
+type selection struct {
+	part   *order.Part // nil: all
+	starts []uint64    // of the chunks
+	sizes  struct {    // see bytesOf
+		once sync.Once
+		sum  atomic.Int64
+	}
+}
+
+const (
+	// keptSelections is how many phases of a sample are remembered beside those of epochs
+	// that are in use: the one that is read, the next, and one that somebody looks at.
+	keptSelections = 3
+	// keptPartBytes is about what the parts of remembered sets may take together.
+	keptPartBytes = 256 << 20
+)
+
+// sampled says that epochs order different records.
+func (g *generation) sampled() bool { return g.spec.Order.Sample != spec.Sample{} }
+
+// selected is what an epoch orders. It takes some nanoseconds a record of the dataset, on all
+// cores, where the phase is none of those that were asked for last.
+func (g *generation) selected(ctx context.Context, epoch uint64) (*selection, error) {
+	return g.selectedBy(epoch, func(work []func()) error {
+		onAllCores(ctx, work)
+		return ctx.Err() // then some of the work was left out
+	})
+}
+
+var errStopped = errors.New("the dataset is closed")
+
+// selectedAhead is selected for an epoch that nobody waits for: on one core, while goOn says
+// so.
+func (g *generation) selectedAhead(epoch uint64, goOn func() bool) (*selection, error) {
+	return g.selectedBy(epoch, func(work []func()) error {
+		for _, w := range work {
+			if !goOn() {
+				return errStopped
+			}
+			w()
+		}
+		return nil
+	})
+}
+
+func (g *generation) selectedBy(epoch uint64, run func(work []func()) error) (*selection, error) {
+	o := g.spec.Order
+	return g.selections.get(o.Sample.Phase(epoch), func() (*selection, error) {
+		var stopped error
+		part, err := order.NewPart(o, epoch, splitShards{g.catalog}, func(work []func()) { stopped = run(work) })
+		if err := errors.Join(err, stopped); err != nil {
+			return nil, err
+		}
+		return &selection{part: part, starts: part.Starts(g.chunksOfAll(o))}, nil
+	})
+}
+
+// chunksOfAll are the chunks of the whole dataset, which are kept where epochs order different
+// records.
+func (g *generation) chunksOfAll(o spec.Order) []uint64 {
+	if !g.sampled() {
+		return g.catalog.ChunkStarts(o.ChunkBytes, o.ChunkRecords)
+	}
+	g.allOnce.Do(func() { g.allStarts = g.catalog.ChunkStarts(o.ChunkBytes, o.ChunkRecords) })
+	return g.allStarts
+}
+
+// keptSets is how many sets are remembered: of a sample each may hold a part.
+func (g *generation) keptSets() int {
+	if !g.sampled() {
+		return keptSets
+	}
+	part := max(g.catalog.Records()/6, 1)
+	return int(min(max(keptPartBytes/part, keptSelections), keptSets))
+}
+
+// epochRecords is Dataset.EpochRecords.
+func (g *generation) epochRecords(epoch uint64) (uint64, error) {
+	if !g.sampled() {
+		return g.records(), nil
+	}
+	s, err := g.selected(context.Background(), epoch)
+	if err != nil {
+		return 0, err
+	}
+	return s.part.Len(), nil
+}

@@ -1,0 +1,58 @@
+package spec
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+)
+
+// As says what a stream has of each record: its bytes, or tensors that are made of them. It
+// changes neither which records come nor in which order. The zero value is the bytes.
+type As string
+
+// Tensors of lc0's frames, as lczero-training has them. They differ in the elements of the
+// planes.
+const (
+	AsTensorsU1 As = "tensors:u1" // uint8
+	AsTensorsF2 As = "tensors:f2" // float16
+	AsTensorsF4 As = "tensors:f4" // float32
+)
+
+var asTensors = []As{AsTensorsU1, AsTensorsF2, AsTensorsF4}
+
+// Element is the type of the planes' elements, "u1", "f2" or "f4"; "" where there are none.
+func (a As) Element() string {
+	_, element, _ := strings.Cut(string(a), ":")
+	return element
+}
+
+// ParseAs reads "tensors", which is tensors:u1, or tensors with a type behind a colon.
+func ParseAs(text string) (As, error) {
+	a := As(text)
+	if text == "tensors" {
+		a = AsTensorsU1
+	}
+	return a, a.check()
+}
+
+func (a As) check() error {
+	switch {
+	case a == "" || slices.Contains(asTensors, a):
+		return nil
+	case strings.HasPrefix(string(a), "tensors:"):
+		return fmt.Errorf("--as %s: the elements of planes are of type u1, f2 or f4, as in tensors:f2", a)
+	}
+	return fmt.Errorf("--as %q: streams can be of tensors, tensors:u1, tensors:f2 or tensors:f4; without --as they are of the records' bytes", string(a))
+}
+
+func (f Format) validateAs(p *problems) {
+	if err := f.As.check(); err != nil {
+		p.addf("%w", err)
+	}
+	if f.As != "" && f.Name != "lc0" && f.Name != "auto" {
+		p.addf("--as %s needs --format lc0, not %q", f.As, f.Name)
+	}
+	if f.As != "" && len(f.Arrays) > 0 {
+		p.addf("--as %s is for games of lc0, and --array for arrays: leave one of them out", f.As)
+	}
+}

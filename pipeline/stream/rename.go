@@ -1,0 +1,44 @@
+package stream
+
+import "fmt"
+
+// maxKeptBytes bounds the renamed records and the rows that all walkers keep
+// together while readers go through them in several reads.
+const maxKeptBytes = 16 << 20
+
+// rename gives the record it stands at as the equal-key rule changes it, in
+// memory of r or of the walker.
+func (w *walker) rename(r *Reply, record []byte) ([]byte, error) {
+	if w.kept != nil && w.keptRecord == w.k {
+		return w.kept, nil
+	}
+	w.forgetRenamed()
+	var err error
+	r.renamed, err = w.set.source.renamer.Rename(r.renamed[:0], record, w.k)
+	if err != nil {
+		return nil, fmt.Errorf("record %d of worker %d: %w", w.k, w.w, err)
+	}
+	if n := len(r.renamed); n > MaxReadBytes {
+		renamed := r.renamed
+		r.renamed = nil // too large to be kept by a pooled reply
+		w.keepRenamed(renamed)
+		return renamed, nil
+	}
+	return r.renamed, nil
+}
+
+// keepRenamed keeps the record it stands at, if there is room.
+func (w *walker) keepRenamed(record []byte) {
+	n := int64(cap(record))
+	if w.set.source.kept.Add(n) > maxKeptBytes {
+		w.set.source.kept.Add(-n)
+		return
+	}
+	w.kept, w.keptRecord = record, w.k
+}
+
+// forgetRenamed gives up what keepRenamed has kept.
+func (w *walker) forgetRenamed() {
+	w.set.source.kept.Add(-int64(cap(w.kept)))
+	w.kept = nil
+}
