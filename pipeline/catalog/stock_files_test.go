@@ -257,6 +257,13 @@ func TestShardsOfAnotherKindWait(t *testing.T) {
 	require.Len(t, s.Shards(), 3, "tensors are of games of any version")
 	require.Empty(t, s.Kind())
 	require.Equal(t, "versions 5, 6", w.mustSeal(s, s.Shards()).Kind())
+	text, err := s.Text(s.Shards())
+	require.NoError(t, err)
+	require.NoError(t, s.Close())
+	s = w.mustOpenStock()
+	w.look(s)
+	_, err = s.Seal(context.Background(), text)
+	require.ErrorContains(t, err, "training.1.gz has version 6, training.2.gz has version 5", "nobody else may say so")
 }
 
 func TestWhatCannotGrowIsRefused(t *testing.T) {

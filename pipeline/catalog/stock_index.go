@@ -23,12 +23,13 @@ const batchFiles = 512
 //
 // The error is about the stock: ctx has ended, or it is closed, or memory is short. It is
 // never about a file.
-func (s *Stock) Index(ctx context.Context, settled []storage.Object) error {
+func (s *Stock) Index(ctx context.Context, settled []storage.Object) (err error) {
 	ctx, leave, err := s.enter(ctx)
 	if err != nil {
 		return err
 	}
 	defer leave()
+	defer func() { err = s.closedOr(err) }()
 	if len(settled) == 0 {
 		return ctx.Err()
 	}
