@@ -17,14 +17,7 @@ import (
 // (ORDER.md, Dataset order).
 func datasetLines(w io.Writer, f spec.Format, shards []index.Shard) error {
 	b := bufio.NewWriterSize(w, 64<<10)
-	name := f.Name
-	if name == "fixed" {
-		name = fmt.Sprintf("fixed %d %d %d", f.RecordBytes, f.StrideBytes, f.HeaderBytes)
-	}
-	if len(f.Arrays) > 0 {
-		name = "npy " + f.ArrayNames()
-	}
-	_, _ = fmt.Fprintf(b, "lsiofs/1 dataset %s\n", name)
+	_, _ = fmt.Fprintf(b, "lsiofs/1 dataset %s\n", formatWords(f))
 	var line []byte
 	for i := range shards {
 		h := shards[i].Blob.Header()
@@ -39,6 +32,17 @@ func datasetLines(w io.Writer, f spec.Format, shards []index.Shard) error {
 		_, _ = b.Write(line)
 	}
 	return b.Flush()
+}
+
+// formatWords is the format in a fingerprint's text.
+func formatWords(f spec.Format) string {
+	switch {
+	case len(f.Arrays) > 0:
+		return "npy " + f.ArrayNames()
+	case f.Name == "fixed":
+		return fmt.Sprintf("fixed %d %d %d", f.RecordBytes, f.StrideBytes, f.HeaderBytes)
+	}
+	return f.Name
 }
 
 // formatLine is a format with its parameters as text: what an index says that its
@@ -73,6 +77,13 @@ func (c *Catalog) Explain(fingerprint string) string {
 		return ""
 	}
 	var now bytes.Buffer
+	if c.union != nil {
+		_ = c.union(&now) // a buffer gives no errors
+		return mixtureDifferences(lines, now.Bytes())
+	}
+	if bytes.HasPrefix(lines, []byte("lsiofs/1 mixture ")) {
+		return "that was a mixture, and this is one dataset"
+	}
 	shards := make([]index.Shard, c.Shards())
 	for i := range shards {
 		shards[i] = index.Shard{Object: c.image.Object(uint64(i)), Blob: c.image.Blob(uint64(i))}
