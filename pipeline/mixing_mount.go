@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"runtime"
+	"slices"
 	"strings"
 	"time"
 
@@ -43,6 +44,7 @@ func findSources(ctx context.Context, m *mount) (f found, err error) {
 		}
 		return errors.Join(errs...)
 	}
+	m.spec.Mix.Sources = slices.Clone(m.spec.Mix.Sources)
 	names := make([]string, len(m.spec.Mix.Sources))
 	for i, x := range m.spec.Mix.Sources {
 		s, err := openSourceMount(ctx, m, x)
@@ -50,7 +52,8 @@ func findSources(ctx context.Context, m *mount) (f found, err error) {
 			return found{}, errors.Join(fmt.Errorf("source %s: %w", x.Name, err), f.close())
 		}
 		m.sources = append(m.sources, s)
-		x.Dataset = s.spec.Dataset
+		x.Dataset = s.spec.Dataset // without secrets
+		m.spec.Mix.Sources[i] = x
 		names[i] = x.String()
 	}
 	f.name = "--mix " + strings.Join(names, " --mix ")
