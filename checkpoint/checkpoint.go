@@ -13,7 +13,7 @@
 //
 // and two short forms, {"epoch": 3} and {"epoch": 3, "samples": 20480}. Resolve reads
 // all three. With a split, order ends with "split": {"part": "0..0.9", "seed": 0, "by":
-// "record"}; with a sample, it ends with "sample": {"of": 39, "seed": 0} behind that. Fields may come in any order, with any white space. Names are
+// "record"}; of a mixture, "length": 25600 follows, the positions of an epoch; with a sample, it ends with "sample": {"of": 39, "seed": 0}. Fields may come in any order, with any white space. Names are
 // case-sensitive, and each may come only once.
 //
 // All functions but WriteFile are pure.

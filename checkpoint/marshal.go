@@ -47,6 +47,10 @@ func appendOrder(doc []byte, o spec.Order) []byte {
 		doc = append(doc, `, "split": `...)
 		doc = appendSplit(doc, o.Split)
 	}
+	if o.Length > 0 {
+		doc = append(doc, `, "length": `...)
+		doc = strconv.AppendUint(doc, o.Length, 10)
+	}
 	if o.Sample != (spec.Sample{}) {
 		doc = append(doc, `, "sample": `...)
 		doc = appendSample(doc, o.Sample)

@@ -30,7 +30,7 @@ var orderNumbers = [...]struct {
 var (
 	documentFields = []string{"version", "dataset", "order", "epoch", "done", "samples"}
 	fullFields     = []string{"version", "dataset", "order", "epoch", "done"}
-	orderFields    = []string{"seed", "shuffle", "size", "lanes", "groups", "batch", "chunk_bytes", "chunk_records", "split", "sample"}
+	orderFields    = []string{"seed", "shuffle", "size", "lanes", "groups", "batch", "chunk_bytes", "chunk_records", "split", "length", "sample"}
 	orderNeeds     = orderFields[:8]
 	doneFields     = []string{"batch", "deal", "consumed"}
 	doneNeeds      = []string{"batch", "consumed"}
@@ -140,6 +140,9 @@ func readOrder(s *scanner) (o spec.Order, err error) {
 		switch name {
 		case "split":
 			o.Split, err = readSplit(s)
+			return err
+		case "length":
+			o.Length, err = s.number("order.length", 1, order.MaxRecords)
 			return err
 		case "sample":
 			o.Sample, err = readSample(s)

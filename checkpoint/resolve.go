@@ -128,6 +128,9 @@ func differences(a, b spec.Order, of, other string) string {
 	if a.Split != b.Split {
 		add("split", splitWords(a.Split), splitWords(b.Split))
 	}
+	if a.Length != b.Length {
+		add("length", a.Length, b.Length)
+	}
 	if a.Sample != b.Sample {
 		add("sample", sampleWords(a.Sample), sampleWords(b.Sample))
 	}

@@ -82,7 +82,7 @@ func newMount(ctx context.Context, c Config, open openSet) (*Mount, error) {
 	if err := checkDevice(c.AllowOther); err != nil {
 		return nil, err
 	}
-	point, err := PreparePoint(c.MountPoint, c.Dataset.Spec().Dataset, c.Log)
+	point, err := PreparePoint(c.MountPoint, datasetsOf(c.Dataset.Spec()), c.Log)
 	if err != nil {
 		return nil, err
 	}

@@ -13,11 +13,13 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/lsiofs/lsiofs/pipeline"
+	"github.com/lsiofs/lsiofs/pipeline/spec"
 )
 
 // PreparePoint checks that point can be mounted on, and returns its absolute path
-// without symbolic links. It removes a mount that a killed server has left there.
-func PreparePoint(point, dataset string, log *slog.Logger) (string, error) {
+// without symbolic links. It removes a mount that a killed server has left there. datasets
+// are one, or the sources of a mixture.
+func PreparePoint(point string, datasets []string, log *slog.Logger) (string, error) {
 	path, err := ResolvePoint(point)
 	if err != nil {
 		return "", err
@@ -34,8 +36,10 @@ func PreparePoint(point, dataset string, log *slog.Logger) (string, error) {
 	case !info.IsDir():
 		return "", fmt.Errorf("mount point %s is not a directory: name an empty directory", path)
 	}
-	if err := apart(path, dataset); err != nil {
-		return "", err
+	for _, dataset := range datasets {
+		if err := apart(path, dataset); err != nil {
+			return "", err
+		}
 	}
 	d, err := os.Open(path)
 	if err != nil {
@@ -73,6 +77,18 @@ func healPoint(path string, log *slog.Logger) error {
 		}
 	}
 	return fmt.Errorf("mount point %s holds more than %d dead mounts: unmount them with umount -l %s", path, stackedMax, path)
+}
+
+// datasetsOf are what a spec names: one dataset, or the sources of a mixture.
+func datasetsOf(s spec.Spec) []string {
+	if !s.Mix.Asked() {
+		return []string{s.Dataset}
+	}
+	list := make([]string, len(s.Mix.Sources))
+	for i, x := range s.Mix.Sources {
+		list[i] = x.Dataset
+	}
+	return list
 }
 
 // apart refuses a point inside of the dataset, which would then hold itself,

@@ -96,7 +96,7 @@ func (t *tree) shellPath(names ...string) string {
 
 // datasetPath is the dataset as it was named, made absolute, for people.
 func (t *tree) datasetPath() string {
-	if pipeline.IsRemote(t.spec.Dataset) {
+	if t.spec.Mix.Asked() || pipeline.IsRemote(t.spec.Dataset) {
 		return t.spec.Dataset
 	}
 	if path, err := filepath.Abs(t.spec.Dataset); err == nil {

@@ -48,8 +48,10 @@ type statusReport struct {
 
 	Explain  explained       `json:"explain"`
 	Pipeline pipeline.Status `json:"pipeline"`
-	Traffic  trafficReport   `json:"traffic"`
-	Process  processReport   `json:"process"`
+	// Sources are those of a mixture, with what the epoch's records that have gone out are of.
+	Sources []sourceReport `json:"sources,omitempty"`
+	Traffic trafficReport  `json:"traffic"`
+	Process processReport  `json:"process"`
 
 	Workers          uint64         `json:"workers"`
 	DeliveredRecords uint64         `json:"delivered_records"`
@@ -119,6 +121,7 @@ func (t *tree) report(ctx context.Context) (*statusReport, error) {
 	for _, n := range counts {
 		r.DeliveredRecords += n
 	}
+	r.Sources = t.sourceReports(v, r.DeliveredRecords)
 	for w := range min(v.workers, filesShown) {
 		f := fileReport{Name: fileName{worker: w}.format(t.ext), DeliveredRecords: counts[w]}
 		m, uncounted := v.mark(w)
@@ -179,6 +182,7 @@ func (t *tree) renderStatus(ctx context.Context) ([]byte, error) {
 	if r.Reading != nil {
 		r.Reading.write(&b)
 	}
+	writeSources(&b, r.Sources)
 	fmt.Fprintf(&b, "\ndelivered: %s records since the position was set\n", humanize.Comma(int64(r.DeliveredRecords)))
 	for _, f := range r.Files {
 		fmt.Fprintf(&b, "  %-20s %d of %d bytes, %s records, %s\n", f.Name, f.DeliveredBytes, f.SizeBytes,

@@ -56,14 +56,15 @@ func TestCommandsOfREADMEAndManualRun(t *testing.T) {
 				"lsiofs mount /data/train /mnt/train --workers 4 --daemon\ncp /mnt/train/checkpoint a.json; cp a.json b.json\n"
 			for _, line := range lines {
 				if strings.HasPrefix(line, "lsiofs mount ") {
-					point := strings.Fields(line)[3]
+					fields := strings.Fields(line)
+					point := fields[slices.IndexFunc(fields, func(f string) bool { return strings.HasPrefix(f, "/mnt/") })]
 					script += "lsiofs umount " + point + " 2> /dev/null || true\n"
 					line += " --daemon"
 				}
 				script += line + "\n"
 			}
 			// By then the page has mounted for seven workers.
-			script = strings.NewReplacer("/data/train", d.dir, "/mnt/train", train, "/mnt/valid", valid,
+			script = strings.NewReplacer("/data/train", d.dir, "/data/web", d.dir, "/data/code", d.dir, "/mnt/train", train, "/mnt/valid", valid,
 				"/var/lib/node_exporter/textfile", work, "5120,5119,5120,5118", "3,2,3,2,2,2,2").Replace(script)
 			r := command(t, nil, nil, bash, "-c", `cd "$0" && PATH="$1:$PATH" && eval "$2"`, work, bin, script)
 			require.Zero(t, r.code, "%s\n%s\n%s", script, r.stdout, r.stderr)

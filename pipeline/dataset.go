@@ -176,7 +176,9 @@ type Status struct {
 	Remote *remote.Stats `json:"remote,omitempty"`
 	// Cache is what is kept of the dataset on a local disk; nil where nothing is.
 	Cache *cached.Stats `json:"cache,omitempty"`
-	Start *Start        `json:"start,omitempty"` // what Expect found; nil if it was not called
+	// Sources are the storages of a mixture's sources; nil where there is none.
+	Sources []SourceStatus `json:"sources,omitempty"`
+	Start   *Start         `json:"start,omitempty"` // what Expect found; nil if it was not called
 	// Storage says which reads are made, and whether that follows a measurement.
 	Storage profile.Profile `json:"storage"`
 	// Measured is the storage's measurements, or nil if there are none.
@@ -193,7 +195,7 @@ func (d *Dataset) Status() Status {
 	m, g := d.mount, d.current
 	return Status{
 		Engine: m.engineStatus(), Retries: m.retryStats(), Remote: m.remoteStats(), Cache: m.cacheStats(), Fetch: g.fetcher.Stats(), Start: g.start.Load(),
-		Storage: m.profile, Measured: m.measured, Uptime: time.Since(m.started),
+		Sources: m.sourceStatus(), Storage: m.profile, Measured: m.measured, Uptime: time.Since(m.started),
 		DamagedShards: len(g.catalog.Damaged()), Damages: g.damages(),
 	}
 }

@@ -22,7 +22,7 @@ func (g *generation) describe(of *selection) ([]byte, error) {
 		Shards:    c.Shards(), Records: g.recordsOf(of), Chunks: len(of.starts) - 1, RecordBytes: g.bytesOf(of),
 		Order: describedOrder{
 			s.Order.Seed, string(s.Order.Shuffle), s.Order.SizeRecords, s.Order.Lanes, s.Order.Groups,
-			s.Order.Batch, s.Order.ChunkBytes, s.Order.ChunkRecords, nil, nil,
+			s.Order.Batch, s.Order.ChunkBytes, s.Order.ChunkRecords, nil, nil, s.Order.Length,
 		},
 		Deal:    describedDeal{s.Deal.Workers, s.Deal.Batch, string(s.Deal.Dealing), string(s.Deal.Tail)},
 		Damaged: len(c.Damaged()),
@@ -39,6 +39,9 @@ func (g *generation) describe(of *selection) ([]byte, error) {
 	}
 	if g.sampled() {
 		document.Order.Sample = &describedSample{s.Order.Sample.Of, s.Order.Sample.Seed}
+	}
+	for _, x := range g.mixedSources() {
+		document.Sources = append(document.Sources, describedSource{x.Name, spec.WeightText(x.Weight), x.Dataset, x.Fingerprint, x.Records, x.Bytes, x.Passes})
 	}
 	if of.part != nil {
 		document.Whole = &describedWhole{c.Records(), c.StreamBytes()}

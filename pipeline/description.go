@@ -13,8 +13,11 @@ type description struct {
 	RecordBytes int64           `json:"bytes"`   // likewise
 	Whole       *describedWhole `json:"whole,omitempty"`
 	Rows        *describedRows  `json:"rows,omitempty"`
-	Order       describedOrder  `json:"order"`
-	Deal        describedDeal   `json:"deal"`
+	// Sources are those of a mixture. Its records are the positions of an epoch; bytes are
+	// those of all sources' records, each once.
+	Sources []describedSource `json:"sources,omitempty"`
+	Order   describedOrder    `json:"order"`
+	Deal    describedDeal     `json:"deal"`
 	// Directories are those of a dataset of single files. Where there are too many of
 	// them, Omitted is their number instead.
 	Directories []directory `json:"directories,omitempty"`
@@ -76,6 +79,18 @@ type describedOrder struct {
 	ChunkRecords uint64           `json:"chunk_records"`
 	Split        *describedSplit  `json:"split,omitempty"`
 	Sample       *describedSample `json:"sample,omitempty"`
+	Length       uint64           `json:"length,omitempty"`
+}
+
+// describedSource is a source of a mixture.
+type describedSource struct {
+	Name        string  `json:"name"`
+	Weight      string  `json:"weight"`
+	Dataset     string  `json:"dataset"`
+	Fingerprint string  `json:"fingerprint"`
+	Records     uint64  `json:"records"` // that a split leaves
+	RecordBytes int64   `json:"bytes"`   // of these
+	Passes      float64 `json:"passes_an_epoch"`
 }
 
 type describedDeal struct {

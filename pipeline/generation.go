@@ -34,6 +34,7 @@ type generation struct {
 	// selection is what the spec's epoch orders. Of a sample, selections has those of the
 	// last few epochs, by phase, and allStarts are the chunks of all records.
 	*selection
+	mixing     *mixing // nil where the dataset is no mixture
 	selections *cache[uint64, *selection]
 	allStarts  []uint64
 	allOnce    sync.Once
@@ -77,6 +78,9 @@ func openGeneration(ctx context.Context, m *mount) (*generation, error) {
 }
 
 func (g *generation) openCatalog(ctx context.Context) (shut func() error, err error) {
+	if g.mount.sources != nil {
+		return g.openMixture(ctx)
+	}
 	m, s := g.mount, &g.spec
 	index := &m.meter.Working[meter.Index]
 	index.Begin(meter.Now())
@@ -108,12 +112,12 @@ func (g *generation) boundRecords() error {
 }
 
 func (g *generation) openFetcher() (shut func() error, err error) {
-	m, s := g.mount, &g.spec
+	m, s, o := g.mount, &g.spec, g.readOrder()
 	g.fetcher, err = fetch.New(g.catalog, m.reads, fetch.Config{
 		MemoryBytes: s.MemoryBytes, ReadTimeout: s.ReadTimeout,
 		PieceBytes: s.Order.ChunkBytes, PieceRecords: s.Order.ChunkRecords,
-		Decoders: decoders(s.Order), LookaheadRecords: lookahead(s.Order), LookaheadBytes: s.Lookahead,
-		Read: s.Read, Order: s.Order, Part: g.part, Phase: s.Order.Sample.Phase(s.Epoch), Spool: m.spool(), Storage: m.profile, Meter: &m.meter, Log: m.log,
+		Decoders: decoders(o), LookaheadRecords: lookahead(o), LookaheadBytes: s.Lookahead, Again: g.mixing != nil,
+		Read: s.Read, Order: o, Part: g.part, Phase: s.Order.Sample.Phase(s.Epoch), Spool: m.spool(), Storage: m.profile, Meter: &m.meter, Log: m.log,
 	})
 	if err != nil {
 		return nil, err
@@ -158,6 +162,9 @@ func (g *generation) close() error { return g.opened.close() }
 // epoch is the global order of an epoch. A few epochs are remembered.
 func (g *generation) epoch(epoch uint64) (*order.Epoch, error) {
 	return g.epochs.get(epoch, func() (*order.Epoch, error) {
+		if g.mixing != nil {
+			return g.mixing.mixture.Epoch(epoch)
+		}
 		s, err := g.selected(context.Background(), epoch)
 		if err != nil {
 			return nil, err

@@ -33,7 +33,8 @@ type mount struct {
 	started time.Time
 	scheme  *scheme
 	target  discover.Target
-	root    string // of target: absolute, or a URL
+	root    string   // of target: absolute, or a URL
+	sources []*mount // of a mixture; nil where there is none
 	opened  opened
 
 	meter  meter.Meter
@@ -60,7 +61,7 @@ func openMount(ctx context.Context, s spec.Spec, o Options) (*mount, error) {
 	m := &mount{spec: s, options: o, log: o.Log, started: time.Now(), opened: opened{after: o.afterStep}}
 	m.meter.Cores = runtime.GOMAXPROCS(0) // a mount raises it later, for its waiting threads
 	var err error
-	if m.scheme, err = schemeOf(s.Dataset); err != nil {
+	if m.scheme, err = m.schemeOfMount(); err != nil {
 		return nil, err
 	}
 	err = m.opened.take(
@@ -123,6 +124,9 @@ func (m *mount) openStorage() (shut func() error, err error) {
 		return nil, err
 	}
 	below := m.files
+	if m.sources != nil {
+		below = m.mixedReads()
+	}
 	if m.options.Faults != nil {
 		below = m.options.Faults(below)
 	}
@@ -147,6 +151,9 @@ func (m *mount) spool() fetch.SpoolConfig {
 
 // engineStatus is what the engine says, or the storage where it reads without it.
 func (m *mount) engineStatus() uring.Status {
+	if m.sources != nil {
+		return m.mixedEngine()
+	}
 	if r, ok := m.files.(storage.Reporter); ok {
 		return r.Status()
 	}
@@ -155,6 +162,9 @@ func (m *mount) engineStatus() uring.Status {
 
 // retryStats counts reads that were made again.
 func (m *mount) retryStats() retry.Stats {
+	if m.sources != nil {
+		return m.mixedRetries()
+	}
 	if m.retries == nil {
 		return retry.Stats{}
 	}

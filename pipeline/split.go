@@ -22,6 +22,9 @@ func (g *generation) takePart(ctx context.Context) (err error) {
 	*sample = sample.Or()
 	g.selections = newCache[uint64, *selection](keptSelections)
 	g.selection, err = g.selected(ctx, g.spec.Epoch)
+	if err == nil && g.mixing != nil {
+		g.mixing.mixture.Part = g.part
+	}
 	return err
 }
 
@@ -59,10 +62,10 @@ func onAllCores(ctx context.Context, work []func()) {
 func (g *generation) records() uint64 { return g.recordsOf(g.selection) }
 
 func (g *generation) recordsOf(s *selection) uint64 {
-	if s.part != nil {
-		return s.part.Len()
+	if g.mixing != nil {
+		return g.mixing.length
 	}
-	return g.catalog.Records()
+	return g.distinct(s)
 }
 
 // chunks is the number of chunks that the order permutes.
@@ -83,7 +86,7 @@ func (g *generation) streamBytes() int64 { return g.bytesOf(g.selection) }
 func (g *generation) bytesOf(s *selection) int64 {
 	s.sizes.once.Do(func() {
 		if row := g.catalog.RowBytes(); row > 0 {
-			s.sizes.sum.Store(int64(g.recordsOf(s)) * row)
+			s.sizes.sum.Store(int64(g.distinct(s)) * row)
 			return
 		}
 		if s.part == nil {

@@ -37,7 +37,7 @@ const (
 func (g *generation) expect(v *order.View, epoch uint64, long float64) (Start, error) {
 	o := g.spec.Order
 	s := Start{Start: g.startOf(v, o.Lanes)}
-	if s.Seconds < long || o.Shuffle != spec.ShuffleReservoir && o.Shuffle != spec.ShuffleBlock {
+	if g.mixing != nil || s.Seconds < long || o.Shuffle != spec.ShuffleReservoir && o.Shuffle != spec.ShuffleBlock {
 		return s, nil
 	}
 	s.Smaller = true

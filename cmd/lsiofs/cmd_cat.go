@@ -32,13 +32,14 @@ without FUSE.`,
 		Example: `  lsiofs cat /data/train --worker 0/4 --seed 42 | tar -t | head
   lsiofs cat /data/train --epoch 3 --from 20480 --worker 1/4 --offsets | od -t u8 | head
   lsiofs cat /data/train --resume ckpt.json --worker 2 > worker-2.tar`,
-		Args: exactArgs("DATASET"),
+		Args: o.arguments("DATASET"),
 		RunE: func(c *cobra.Command, args []string) error {
-			o.dataset = args[0]
+			o.dataset = o.withDataset(args)[0]
 			return runCat(c.Context(), o, g)
 		},
 	}
 	o.add(c)
+	o.addMix(c)
 	f := c.Flags()
 	f.BoolVar(&o.ids, "ids", false, "write the records' IDs instead, 16 bytes each")
 	f.BoolVar(&o.offsets, "offsets", false, "write where records begin instead, little-endian uint64")

@@ -9,6 +9,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/lsiofs/lsiofs/cmd/lsiofs/document"
+	"github.com/lsiofs/lsiofs/cmd/lsiofs/exit"
 	"github.com/lsiofs/lsiofs/cmd/lsiofs/inspect"
 	"github.com/lsiofs/lsiofs/cmd/lsiofs/opening"
 	"github.com/lsiofs/lsiofs/cmd/lsiofs/page"
@@ -42,13 +43,14 @@ mount with these flags would read. It is one file that loads nothing else.`,
   lsiofs inspect /data/train --shuffle-size 65536 --workers 8
   lsiofs inspect '/data/*.jsonl.zst' --json | jq .mixing
   lsiofs inspect /data/train --html train.html`,
-		Args: exactArgs("DATASET"),
+		Args: o.arguments("DATASET"),
 		RunE: func(c *cobra.Command, args []string) error {
-			o.dataset = args[0]
+			o.dataset = o.withDataset(args)[0]
 			return runInspect(c.Context(), o, g)
 		},
 	}
 	o.add(c)
+	o.addMix(c)
 	c.Flags().StringVar(&o.html, "html", "", "write a page to this `file`, whole or not at all (- for stdout), instead of a text to stdout")
 	return c
 }
@@ -57,6 +59,9 @@ func runInspect(ctx context.Context, o *inspectOptions, g *globals) error {
 	s, _, err := o.resolve(o.dataset)
 	if err != nil {
 		return err
+	}
+	if o.html != "" && s.Mix.Asked() {
+		return exit.Usagef("--html shows how one dataset is mixed, not a mixture of several: leave it out, or inspect each source")
 	}
 	asked := s.Read
 	s.Read = spec.ReadScan // no record is read: no spool

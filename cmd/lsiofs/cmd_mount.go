@@ -25,6 +25,7 @@ type mountOptions struct {
 
 func (o *mountOptions) addFlags(c *cobra.Command) {
 	o.add(c)
+	o.addMix(c)
 	o.addResume()
 	addFill(c, &o.spec.Cache)
 	f := c.Flags()
@@ -59,9 +60,11 @@ files be read on for some seconds, a second Ctrl-C does not wait for them. SIGUS
 writes a line of status to the log.`,
 		Example: `  lsiofs mount /data/train /mnt/train --workers 4 --seed 42
   lsiofs mount '/data/**/shard-{000..146}.tar.zst' /mnt/train --workers 8 --batch 32 --daemon
+  lsiofs mount --mix web=70:/data/web --mix code=30:/data/code /mnt/train --workers 4
   lsiofs mount /data/train /mnt/train --workers 6 --resume ckpt.json`,
-		Args: exactArgs("DATASET", "MNT"),
+		Args: o.arguments("DATASET", "MNT"),
 		RunE: func(c *cobra.Command, args []string) error {
+			args = o.withDataset(args)
 			o.dataset, o.point = args[0], args[1]
 			// A detached process never detaches another one.
 			if !o.daemon && o.logFile != "" && o.readyFD == 0 {
@@ -86,7 +89,7 @@ writes a line of status to the log.`,
 // config is what the flags say.
 func (o *mountOptions) config(g *globals) *mounting.Config {
 	c := &mounting.Config{
-		Dataset: o.dataset, Point: o.point,
+		Dataset: o.dataset, Sources: o.spec.Mix.Sources, Point: o.point,
 		Resolve:    func() (spec.Spec, *resuming.Checkpoint, error) { return o.resolve(o.dataset) },
 		AllowOther: o.allowOther, WhilePID: o.whilePID, RemovePoint: o.removePoint, ReadyFD: o.readyFD,
 		UI: g.ui, Log: g.log(), StatusLog: g.ui.Logger(slog.LevelInfo, g.logFormat), Version: versionOf().Version,

@@ -50,13 +50,14 @@ chunks each of several nodes fetches.`,
   lsiofs plan /data/train --worker 0/4 --from 20480 --shuffle full
   lsiofs plan s3://bucket/train --groups 4 --workers 16
   lsiofs plan /data/train --records 0 --json | jq '.storages[].plans[] | {strategy, amplification}'`,
-		Args: exactArgs("DATASET"),
+		Args: o.arguments("DATASET"),
 		RunE: func(c *cobra.Command, args []string) error {
-			o.dataset = args[0]
+			o.dataset = o.withDataset(args)[0]
 			return runPlan(c.Context(), o, g)
 		},
 	}
 	o.add(c)
+	o.addMix(c)
 	c.Flags().Uint64Var(&o.records, "records", 16384, "how many records, from where the stream begins; 0 for all that are left")
 	return c
 }

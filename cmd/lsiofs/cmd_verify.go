@@ -37,13 +37,14 @@ are read whole.`,
 		Example: `  lsiofs verify /data/train
   lsiofs verify /data/train --order --seed 42 --workers 8
   lsiofs verify '/data/*.tar.gz' --json | jq .findings`,
-		Args: exactArgs("DATASET"),
+		Args: o.arguments("DATASET"),
 		RunE: func(c *cobra.Command, args []string) error {
-			o.dataset = args[0]
+			o.dataset = o.withDataset(args)[0]
 			return runVerify(c.Context(), o, g)
 		},
 	}
 	o.add(c)
+	o.addMix(c)
 	c.Flags().BoolVar(&o.order, "order", false, "also prove the order, and measure how it mixes shards")
 	return c
 }
@@ -52,6 +53,9 @@ func runVerify(ctx context.Context, o *verifyOptions, g *globals) error {
 	s, _, err := o.resolve(o.dataset)
 	if err != nil {
 		return err
+	}
+	if o.order && s.Mix.Asked() {
+		return exit.Usagef("--order proves that every record comes once in an epoch, which is not so in a mixture: leave it out, or prove the order of each source")
 	}
 	s.Read = spec.ReadScan         // no stream is read: no spool
 	s.OnCorrupt = spec.CorruptSkip // what is damaged is to be listed, not the first of it alone

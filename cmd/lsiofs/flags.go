@@ -98,6 +98,9 @@ func (d *datasetFlags) given(name string) bool { return d.flags.Changed(name) }
 func (d *datasetFlags) resolve(dataset string) (spec.Spec, *resuming.Checkpoint, error) {
 	s := d.spec
 	s.Dataset = dataset
+	if err := d.checkMix(); err != nil {
+		return s, nil, err
+	}
 	if err := d.split.check(); err != nil {
 		return s, nil, err
 	}

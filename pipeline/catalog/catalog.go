@@ -2,6 +2,7 @@ package catalog
 
 import (
 	"encoding/hex"
+	"io"
 
 	"github.com/lsiofs/lsiofs/pipeline/catalog/index"
 	"github.com/lsiofs/lsiofs/pipeline/spec"
@@ -52,6 +53,7 @@ type Catalog struct {
 	coarse     coarse
 	damaged    []Damage
 	passedOver int
+	union      func(io.Writer) error // of a mixture: the text that the fingerprint hashes
 }
 
 // Close frees the index. No method may be called afterwards.

@@ -35,16 +35,7 @@ func datasetLines(w io.Writer, f spec.Format, shards []index.Shard) error {
 const datasetWords = "lsiofs/1 dataset "
 
 // firstLine is what the text begins with, of a dataset of that format.
-func firstLine(f spec.Format) string {
-	name := f.Name
-	if name == "fixed" {
-		name = fmt.Sprintf("fixed %d %d %d", f.RecordBytes, f.StrideBytes, f.HeaderBytes)
-	}
-	if len(f.Arrays) > 0 {
-		name = "npy " + f.ArrayNames()
-	}
-	return datasetWords + name + "\n"
-}
+func firstLine(f spec.Format) string { return datasetWords + formatWords(f) + "\n" }
 
 // appendLine appends a shard's line.
 func appendLine(dst []byte, records, decodedBytes, entryPoints uint64, path string) []byte {
@@ -52,6 +43,17 @@ func appendLine(dst []byte, records, decodedBytes, entryPoints uint64, path stri
 	dst = append(strconv.AppendUint(dst, decodedBytes, 10), ' ')
 	dst = append(strconv.AppendUint(dst, entryPoints, 10), ' ')
 	return append(append(dst, path...), '\n')
+}
+
+// formatWords is the format in a fingerprint's text.
+func formatWords(f spec.Format) string {
+	switch {
+	case len(f.Arrays) > 0:
+		return "npy " + f.ArrayNames()
+	case f.Name == "fixed":
+		return fmt.Sprintf("fixed %d %d %d", f.RecordBytes, f.StrideBytes, f.HeaderBytes)
+	}
+	return f.Name
 }
 
 // formatLine is a format with its parameters as text: what an index says that its
@@ -86,6 +88,13 @@ func (c *Catalog) Explain(fingerprint string) string {
 		return ""
 	}
 	var now bytes.Buffer
+	if c.union != nil {
+		_ = c.union(&now) // a buffer gives no errors
+		return mixtureDifferences(lines, now.Bytes())
+	}
+	if bytes.HasPrefix(lines, []byte("lsiofs/1 mixture ")) {
+		return "that was a mixture, and this is one dataset"
+	}
 	shards := make([]index.Shard, c.Shards())
 	for i := range shards {
 		shards[i] = index.Shard{Object: c.image.Object(uint64(i)), Blob: c.image.Blob(uint64(i))}

@@ -43,6 +43,8 @@ type Config struct {
 	Part  Part
 	Phase uint64
 	Spool SpoolConfig
+	// Again says that a record may come at several places of a sequence.
+	Again bool
 	// Storage says which reads the shards' storage likes; the zero value
 	// stands for profile.Defaults of an unknown one. No byte depends on it.
 	Storage profile.Profile

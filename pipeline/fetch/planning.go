@@ -35,7 +35,7 @@ func (f *Fetcher) planning() *ahead.Plan {
 	if f.survey.Held.Packed == f.survey.Held.Shards || keeps && gathers && !f.choice.Chunks {
 		return nil
 	}
-	p := &ahead.Plan{Planner: planner, Keeps: keeps, LookaheadBytes: f.config.LookaheadBytes, MostBytes: f.survey.Limits.WindowBytes}
+	p := &ahead.Plan{Planner: planner, Keeps: keeps, LookaheadBytes: f.config.LookaheadBytes, MostBytes: f.survey.Limits.WindowBytes, Again: f.config.Again}
 	if keeps {
 		p.MostBytes = sizes.KeptAhead()
 	}

@@ -24,6 +24,7 @@ type Epoch struct {
 	order spec.Order
 	total uint64
 	part  *Part  // turns what walkers make into records
+	whole *Part  // of a mixture: what a split leaves of all sources
 	phase uint64 // of the sample
 	bytes uint64 // what a walker takes, about
 	// stride is the distance of positions that are cheap to begin at, once
@@ -201,8 +202,13 @@ const maxOrderBatch = 1 << 32
 // Len is T, the number of records in the order.
 func (e *Epoch) Len() uint64 { return e.total }
 
-// Part is NewEpoch's argument part.
-func (e *Epoch) Part() *Part { return e.part }
+// Part is NewEpoch's argument part; of a mixture's epoch, Mixture.Part.
+func (e *Epoch) Part() *Part {
+	if e.part == nil {
+		return e.whole
+	}
+	return e.part
+}
 
 // Phase is which phase of the order's sample the epoch has, 0 without one. Epochs of one
 // order and one phase have equal parts.

@@ -22,6 +22,10 @@ func (s *Source) records() uint64 { return s.Starts[len(s.Starts)-1] }
 // its own order, epoch after epoch, and shared out by weights (ORDER.md, Mixture). Its
 // epochs are stretches of it, of one length. It is safe for concurrent use.
 type Mixture struct {
+	// Part is what a split leaves of all sources together; nil: all. It is set before
+	// there are epochs.
+	Part *Part
+
 	order   spec.Order
 	shares  *Shares
 	sources []Source
@@ -66,7 +70,7 @@ func (m *Mixture) Epoch(epoch uint64) (*Epoch, error) {
 	if epoch >= maxMixed/m.length {
 		return nil, fmt.Errorf("order: epoch %d of the mixture is beyond what can be ordered, which is %d epochs", epoch, maxMixed/m.length)
 	}
-	e := &Epoch{order: m.order, total: m.length, stride: spacingPositions}
+	e := &Epoch{order: m.order, whole: m.Part, total: m.length, stride: spacingPositions}
 	for i := range m.sources { // so that walkers meet no error
 		sub, err := m.sub(i, 0)
 		if err != nil {
@@ -116,6 +120,22 @@ type mixWalker struct {
 }
 
 const noBlock = ^uint64(0)
+
+// CountFirst sets c[m] to how many of the first n positions are of source m, in the order
+// in which they come: Counts where n is a multiple of 256, and within a block what the
+// block has shuffled so far. n is at most 2⁶² − 256.
+func (s *Shares) CountFirst(n uint64, c []uint64) {
+	b := n / mixBlock
+	s.Counts(b*mixBlock, c)
+	if n%mixBlock == 0 {
+		return
+	}
+	end := make([]uint64, len(c))
+	s.Counts((b+1)*mixBlock, end)
+	for _, m := range s.block(b, c, end, nil)[:n%mixBlock] {
+		c[m]++
+	}
+}
 
 // sourceCursor is where a walker is in a source.
 type sourceCursor struct {

@@ -12,8 +12,8 @@ import (
 const (
 	MinSources = 2
 	MaxSources = 128
-	// MaxWeight is a weight of 10⁶, in millionths.
-	MaxWeight = 1_000_000_000_000
+	// MaxWeight bounds a weight, in whatever it is counted, so that their sum fits 63 bits.
+	MaxWeight = 1<<63/MaxSources - 1
 	// mixBlock is how many positions are shared out together.
 	mixBlock = 256
 	// maxMixed bounds positions of the endless sequence, far above what is ever read.
@@ -30,7 +30,7 @@ type Shares struct {
 	key     uint64 // of the blocks
 }
 
-// NewShares shares positions out by weights, in millionths.
+// NewShares shares positions out by weights, which are whole numbers of anything.
 func NewShares(seed uint64, weights []uint64) (*Shares, error) {
 	if len(weights) < MinSources || len(weights) > MaxSources {
 		return nil, fmt.Errorf("order: a mixture of %d sources: it must have between %d and %d", len(weights), MinSources, MaxSources)
@@ -38,7 +38,7 @@ func NewShares(seed uint64, weights []uint64) (*Shares, error) {
 	s := &Shares{weights: slices.Clone(weights), key: key("mix", seed, 0, 0)}
 	for m, w := range weights {
 		if w < 1 || w > MaxWeight {
-			return nil, fmt.Errorf("order: the weight of source %d (%d millionths) must be between 1 and %d", m, w, uint64(MaxWeight))
+			return nil, fmt.Errorf("order: the weight of source %d (%d) must be between 1 and %d", m, w, uint64(MaxWeight))
 		}
 		s.sum += w
 		s.heavy = append(s.heavy, m)

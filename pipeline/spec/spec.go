@@ -138,6 +138,7 @@ type Order struct {
 	ChunkRecords uint64
 	Split        Split  `json:",omitzero"` // selects the records of the dataset that are ordered
 	Sample       Sample `json:",omitzero"` // of these, the share that each epoch has
+	Length       uint64 `json:",omitzero"` // positions of a mixture's epoch; 0 where there is none, or as Mix says
 }
 
 // Deal says how G′, what is left of G, is assigned to workers.
@@ -153,10 +154,12 @@ type Spec struct {
 	// Dataset is a directory, a file, or a pattern with ** and {000..146}; or what a
 	// service has of these, as s3://BUCKET/PREFIX and https://HOST/{000..146}.tar.
 	Dataset string
-	Format  Format
-	Order   Order
-	Deal    Deal
-	Epoch   uint64
+	// Mix are the sources of a mixture, in the place of Dataset.
+	Mix    Mix
+	Format Format
+	Order  Order
+	Deal   Deal
+	Epoch  uint64
 
 	OnCorrupt OnCorrupt
 	// IndexDir holds stored indexes. If empty, it is DATASET/.lsiofs if that exists,

@@ -14,9 +14,10 @@ var Formats = []string{"tar", "jsonl", "lines", "tfrecord", "npy", "fixed", "lc0
 // the value and the bound. It looks at nothing but s.
 func (s Spec) Validate() error {
 	var p problems
-	if s.Dataset == "" {
+	if s.Dataset == "" && !s.Mix.Asked() {
 		p.addf("no dataset given: name a directory, a file or a quoted pattern")
 	}
+	s.validateMix(&p)
 	s.Format.validate(&p)
 	s.Order.validate(&p)
 	s.Deal.validate(&p)

@@ -44,7 +44,8 @@ type Report struct {
 	ChunkRecords Spread            `json:"chunk_records"`
 	Shuffle      spec.Shuffle      `json:"shuffle"`
 	Workers      uint64            `json:"workers"`
-	Mixing       Mixing            `json:"mixing"`
+	Mixing       Mixing            `json:"mixing,omitzero"`   // left out of a mixture of datasets
+	Sources      []Source          `json:"sources,omitempty"` // of a mixture of datasets
 	// Storage says which reads a mount would make.
 	Storage profile.Profile `json:"storage"`
 }
@@ -155,6 +156,9 @@ func Dataset(ctx context.Context, d *pipeline.Dataset) (Report, error) {
 	if err := i.sizes(ctx, d); err != nil {
 		return i, err
 	}
+	if i.Sources = sourcesOf(d); i.Sources != nil {
+		return i, nil // what comes how often is said there, and not to be even
+	}
 	var err error
 	i.Mixing, err = MeasureMixing(ctx, d, quality.Good)
 	return i, err
@@ -169,11 +173,12 @@ func (i *Report) sizes(ctx context.Context, d *pipeline.Dataset) error {
 	var buckets [65]uint64 // by the bit length of the size
 	records, sizes := make([]uint64, block), make([]int64, block)
 	chunk, chunkBytes := 0, int64(0)
-	for first := uint64(0); first < d.Records(); first += block {
+	total := chunkStarts[len(chunkStarts)-1] // a mixture's epoch has another number of positions
+	for first := uint64(0); first < total; first += block {
 		if err := ctx.Err(); err != nil {
 			return err
 		}
-		n := int(min(block, d.Records()-first))
+		n := int(min(block, total-first))
 		for k := range n {
 			records[k] = first + uint64(k)
 		}

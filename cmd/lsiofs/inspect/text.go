@@ -55,6 +55,11 @@ func (i Report) Print(u *terminal.UI) error {
 	}
 	b.WriteString("\nrecord sizes\n")
 	b.WriteString(HistogramText(i.Histogram))
+	if i.Sources != nil {
+		b.WriteString("\nsources of the mixture, an epoch of " + terminal.Plural(i.Records, "record") + "\n")
+		b.WriteString(sourcesText(i.Sources))
+		return u.Printf("%s", b.String())
+	}
 	b.WriteString("\nmixing (χ²/df: 1 is as even as independent sampling, more is worse)\n")
 	i.mixingText(&b)
 	return u.Printf("%s", b.String())

@@ -17,7 +17,7 @@ func Daemon(ctx context.Context, o *Config, logFile, indexDir string, args []str
 	if _, _, err := o.Resolve(); err != nil {
 		return err
 	}
-	if _, err := checkMountPoint(o.Point, o.Dataset, o.Log); err != nil {
+	if _, err := checkMountPoint(o); err != nil {
 		return err
 	}
 	logPath, err := o.logPath(logFile, indexDir)

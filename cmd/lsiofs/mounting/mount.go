@@ -21,6 +21,8 @@ import (
 // Config is what is mounted where, and how it is served.
 type Config struct {
 	Dataset, Point string
+	// Sources are those of a mixture, in the place of Dataset.
+	Sources []spec.Source
 	// Resolve makes the spec of the dataset, and gives the checkpoint to go on from,
 	// nil for none. It may be called more than once.
 	Resolve func() (spec.Spec, *resuming.Checkpoint, error)
@@ -85,7 +87,7 @@ func mountAndServe(ctx, force context.Context, asked <-chan os.Signal, o *Config
 	if err != nil {
 		return err
 	}
-	if o.Point, err = checkMountPoint(o.Point, o.Dataset, o.Log); err != nil {
+	if o.Point, err = checkMountPoint(o); err != nil {
 		return err
 	}
 	d, err := opening.Open(ctx, o.Log, s, pipeline.Options{Progress: rep.Progress, Ahead: true})

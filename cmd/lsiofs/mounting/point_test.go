@@ -8,6 +8,8 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/lsiofs/lsiofs/pipeline/spec"
+
 	"github.com/lsiofs/lsiofs/cmd/lsiofs/exit"
 )
 
@@ -21,11 +23,11 @@ func TestMountPointChecks(t *testing.T) {
 	file := filepath.Join(dir, "file")
 	require.NoError(t, os.WriteFile(file, nil, 0o644))
 
-	_, err := checkMountPoint(mnt, data, slog.New(slog.DiscardHandler))
+	_, err := checkMountPoint(pointOf(mnt, data))
 	require.NoError(t, err)
-	_, err = checkMountPoint(mnt, filepath.Join(data, "**", "*.tar"), slog.New(slog.DiscardHandler))
+	_, err = checkMountPoint(pointOf(mnt, filepath.Join(data, "**", "*.tar")))
 	require.NoError(t, err)
-	_, err = checkMountPoint(filepath.Join(data, "sub"), filepath.Join(data, "*.tar"), slog.New(slog.DiscardHandler))
+	_, err = checkMountPoint(pointOf(filepath.Join(data, "sub"), filepath.Join(data, "*.tar")))
 	require.NoError(t, err, "a pattern without ** does not look into directories")
 	full := filepath.Join(dir, "full")
 	require.NoError(t, os.MkdirAll(filepath.Join(full, "x"), 0o755))
@@ -39,11 +41,11 @@ func TestMountPointChecks(t *testing.T) {
 		filepath.Join(dir, "sneaky"): "inside the dataset",
 		"/proc":                      "is a mount already (proc)",
 	} {
-		_, err := checkMountPoint(path, data, slog.New(slog.DiscardHandler))
+		_, err := checkMountPoint(pointOf(path, data))
 		require.ErrorContains(t, err, says, path)
 		require.Equal(t, exit.Mount, exit.CodeOf(err))
 	}
-	_, err = checkMountPoint(filepath.Join(data, "sub"), filepath.Join(data, "**", "*.tar"), slog.New(slog.DiscardHandler))
+	_, err = checkMountPoint(pointOf(filepath.Join(data, "sub"), filepath.Join(data, "**", "*.tar")))
 	require.ErrorContains(t, err, "inside the dataset", "a pattern's root counts")
 }
 
@@ -80,4 +82,19 @@ func TestHoldersAreFoundBesideAProcessWhoseMappingsCanNotBeLookedAt(t *testing.T
 		return os.ReadDir(dir)
 	})
 	require.Equal(t, []holder{{1, "", point + "/a"}, {3, "", point + "/c"}}, found)
+}
+
+func pointOf(point, dataset string) *Config {
+	return &Config{Point: point, Dataset: dataset, Log: slog.New(slog.DiscardHandler)}
+}
+
+func TestNoSourceOfAMixtureIsMountedOver(t *testing.T) {
+	mnt, data := t.TempDir(), t.TempDir()
+	o := pointOf(mnt, "")
+	o.Sources = []spec.Source{{Name: "a", Dataset: data}, {Name: "b", Dataset: filepath.Join(mnt, "b")}}
+	_, err := checkMountPoint(o)
+	require.ErrorContains(t, err, "which would hide it")
+	o.Sources[1].Dataset = data
+	_, err = checkMountPoint(o)
+	require.NoError(t, err)
 }

@@ -33,7 +33,7 @@ func findWarnings(ctx context.Context, d *pipeline.Dataset, counts []uint64, res
 	if w := emptyWorkers(counts, s.Deal); w != "" {
 		warnings = append(warnings, w)
 	}
-	if s.Order.Shuffle == spec.ShuffleNone || resumed {
+	if s.Order.Shuffle == spec.ShuffleNone || resumed || s.Mix.Asked() { // a mixture is not to be even
 		return warnings, nil
 	}
 	m, err := inspect.MeasureMixing(ctx, d, quality.Poor)

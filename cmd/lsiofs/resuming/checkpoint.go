@@ -101,6 +101,9 @@ func (r *Checkpoint) Apply(s spec.Spec, given func(flag string) bool) (spec.Spec
 	sample := s.Order.Sample.Or()
 	differs("sample", sample.String(), o.Sample.String())
 	differs("sample-seed", sample.Seed, o.Sample.Seed)
+	if given("mix-length") && s.Order.Length != o.Length {
+		problems = append(problems, fmt.Errorf("--mix-length differs from %s, whose epochs have %d records: an epoch can only go on in its own order, so leave the flag out", r.Path, o.Length))
+	}
 	differs("epoch", s.Epoch, r.State.Epoch)
 	s.Order, s.Epoch = o, r.State.Epoch
 

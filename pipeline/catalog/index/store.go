@@ -74,6 +74,9 @@ func OpenStore(indexDir, root string, key Key, log *slog.Logger) *Store {
 // Dir is the index directory, "" where there is none.
 func (s *Store) Dir() string { return s.dir }
 
+// Name is what the names of the dataset's files begin with: a part of its key.
+func (s *Store) Name() string { return s.name }
+
 func (s *Store) path(suffix string) string { return filepath.Join(s.dir, s.name+"."+suffix) }
 
 // Load opens the sealed index and checks all of it. One that is not whole is as good

@@ -32,6 +32,9 @@ type Plan struct {
 	// memory then), or else when the last has.
 	Keeps     bool
 	DoneFirst bool
+	// Again says that a record may come at several places of a sequence: a piece that has been
+	// come to is told again when it comes once more and is not in memory.
+	Again bool
 	// StaleRecords is after how many records of all readers a piece is done whose last
 	// record has not come: it was read by others, or before. 0: never.
 	StaleRecords uint64

@@ -65,6 +65,7 @@ type named struct {
 	bytes  int64  // of the sequence's records before that
 	object storage.Object
 	off, n int64
+	piece  int // of a chunk
 }
 
 // opened is a piece that was planned and is not done.
@@ -211,6 +212,10 @@ func (w *Walker) pass(k uint64) {
 		if w.plan.Keeps && !w.plan.counts() {
 			w.done(w.named[n])
 		}
+		if w.plan.Again && w.plan.Chunks && !w.plan.counts() {
+			p := w.named[n].piece
+			w.seen[p>>6] &^= 1 << (p & 63)
+		}
 		n++
 	}
 	switch {
@@ -321,7 +326,7 @@ func (w *Walker) name(record uint64, x *catalog.Extent) {
 	*word |= bit
 	for off, n := range w.ranges(piece) {
 		if n > 0 { // a lone newline may not be in the shard
-			w.named = append(w.named, named{k: w.to, bytes: w.toBytes, object: s.Object, off: off, n: n})
+			w.named = append(w.named, named{k: w.to, bytes: w.toBytes, object: s.Object, off: off, n: n, piece: piece})
 		}
 	}
 	if p.counts() {

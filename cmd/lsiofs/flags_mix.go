@@ -1,0 +1,102 @@
+package main
+
+import (
+	"strconv"
+
+	"github.com/spf13/cobra"
+
+	"github.com/lsiofs/lsiofs/cmd/lsiofs/exit"
+	"github.com/lsiofs/lsiofs/pipeline/spec"
+)
+
+// addMix defines --mix and what belongs to it, for commands that take a mixture in the
+// place of DATASET. The dataset's flags are there.
+func (d *datasetFlags) addMix(c *cobra.Command) {
+	m := &d.spec.Mix
+	d.flags.Var(sourcesValue{m}, "mix", "in the place of DATASET: mix several datasets by weights, one `NAME=WEIGHT:DATASET` each: --mix web=70:/data/web --mix code=30:/data/code")
+	d.flags.Var(mixLengthValue{m, &d.spec.Order.Length}, "mix-length", "records of a mixture's epoch: a number, `first` (as many as no record comes twice in; the default), or all (until every record has come)")
+	m.By = spec.MixByRecords
+	enumFlag(c, "mix-by", "what the weights of a mixture are shares of", &m.By, spec.MixByRecords, spec.MixByBytes)
+}
+
+// arguments demands the arguments of a command the first of which is DATASET, which
+// --mix stands in the place of.
+func (d *datasetFlags) arguments(names ...string) cobra.PositionalArgs {
+	return func(c *cobra.Command, args []string) error {
+		if !d.given("mix") {
+			return exactArgs(names...)(c, args)
+		}
+		if len(args) == len(names) {
+			return exit.Usagef("--mix names the datasets of a mixture, so no other one can stand beside it: leave %s out", args[0])
+		}
+		return exactArgs(names[1:]...)(c, args)
+	}
+}
+
+// withDataset are a command's arguments with DATASET, which is "" for a mixture.
+func (d *datasetFlags) withDataset(args []string) []string {
+	if d.given("mix") {
+		return append([]string{""}, args...)
+	}
+	return args
+}
+
+// checkMix refuses flags that would have no effect.
+func (d *datasetFlags) checkMix() error {
+	if !d.given("mix") && (d.given("mix-length") || d.given("mix-by")) {
+		return exit.Usagef("--mix-length and --mix-by belong to --mix: name the sources, as in --mix web=70:/data/web --mix code=30:/data/code")
+	}
+	return nil
+}
+
+// sourcesValue is --mix, which is given once a source.
+type sourcesValue struct{ m *spec.Mix }
+
+func (v sourcesValue) String() string {
+	if v.m == nil {
+		return ""
+	}
+	return v.m.String()
+}
+
+func (v sourcesValue) Set(text string) error {
+	s, err := spec.ParseSource(text)
+	if err == nil {
+		v.m.Sources = append(v.m.Sources, s)
+	}
+	return err
+}
+
+func (v sourcesValue) Type() string { return "source" }
+
+// mixLengthValue is --mix-length: a number, "first" or "all".
+type mixLengthValue struct {
+	m *spec.Mix
+	n *uint64
+}
+
+func (v mixLengthValue) String() string {
+	switch {
+	case v.m == nil:
+		return ""
+	case *v.n > 0:
+		return strconv.FormatUint(*v.n, 10)
+	}
+	return string(v.m.Length)
+}
+
+func (v mixLengthValue) Set(text string) error {
+	*v.n, v.m.Length = 0, ""
+	if l := spec.MixLength(text); l == spec.MixFirst || l == spec.MixAll {
+		v.m.Length = l
+		return nil
+	}
+	n, err := strconv.ParseUint(text, 10, 64)
+	if err != nil || n < 1 || n > spec.MaxMixLength {
+		return exit.Usagef("%q is no length of an epoch: give a number of records from 1 to %d, or first, or all", text, uint64(spec.MaxMixLength))
+	}
+	*v.n = n
+	return nil
+}
+
+func (v mixLengthValue) Type() string { return "N|first|all" }

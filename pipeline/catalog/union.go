@@ -1,0 +1,204 @@
+package catalog
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"slices"
+	"strings"
+
+	"github.com/lsiofs/lsiofs/pipeline/catalog/index"
+	"github.com/lsiofs/lsiofs/pipeline/unpack"
+)
+
+// UnionSource is one dataset of a mixture.
+type UnionSource struct {
+	Name    string
+	Catalog *Catalog
+	Weight  uint64 // w_m of ORDER.md
+	Records uint64 // T_m: what a split leaves
+}
+
+// UnionConfig says what a union is made of.
+type UnionConfig struct {
+	Sources  []UnionSource // in the order given
+	IndexDir string        // as Config.IndexDir; there is no directory beside the dataset
+	Log      *slog.Logger
+}
+
+// Union makes one catalog of the catalogs of a mixture's sources, which may be closed
+// afterwards: of all their shards, under NAME/PATH. What is known of the shards is taken
+// over as it is. The index is stored, and used again while the sources are what they were.
+// The fingerprint is the mixture's (ORDER.md, Mixture). The caller closes the result.
+//
+// Sources of several formats or kinds are an error that names two of them.
+func Union(c UnionConfig) (*Catalog, error) {
+	if c.Log == nil {
+		c.Log = slog.New(slog.DiscardHandler)
+	}
+	if err := c.refuseMixed(); err != nil {
+		return nil, err
+	}
+	first := c.Sources[0].Catalog
+	format := formatLine(first.format)
+	roots := make([]string, len(c.Sources))
+	for i, s := range c.Sources {
+		roots[i] = fmt.Sprintf("%q %q", s.Name, s.Catalog.store.Name())
+	}
+	store := index.OpenStore(c.IndexDir, "", index.KeyOf("mixture", strings.Join(roots, "\n"), format), c.Log)
+	lines := func(w io.Writer) error { return c.lines(w) }
+	shards := c.shards()
+	image, err := c.stored(store, shards)
+	if err != nil {
+		b := store.Begin(format, nil)
+		defer b.Close()
+		_, keyed := first.unpacker.(unpack.Renamer)
+		if image, err = b.Seal("the mixture", index.Content{Format: format, Keyed: keyed, Shards: shards, Lines: lines}); err != nil {
+			return nil, err
+		}
+	}
+	u := &Catalog{
+		root: c.root(), format: first.format, unpacker: first.unpacker, extension: first.extension,
+		store: store, image: image, coarse: newCoarse(image), union: lines,
+	}
+	for _, s := range c.Sources {
+		u.passedOver += s.Catalog.passedOver
+	}
+	if err := u.setKind(); err != nil {
+		return nil, errors.Join(err, image.Close())
+	}
+	u.setDamaged()
+	return u, nil
+}
+
+// root names the sources, for people.
+func (c *UnionConfig) root() string {
+	names := make([]string, len(c.Sources))
+	for i, s := range c.Sources {
+		names[i] = s.Name
+	}
+	return "mixture of " + strings.Join(names, ", ")
+}
+
+// refuseMixed refuses sources of which no one stream can be made.
+func (c *UnionConfig) refuseMixed() error {
+	a := &c.Sources[0]
+	for i := range c.Sources[1:] {
+		b := &c.Sources[i+1]
+		if x, y := a.Catalog, b.Catalog; formatLine(x.format) != formatLine(y.format) {
+			return fmt.Errorf("the sources of a mixture must be of one format: %s has %s, %s has %s", a.Name, formatLine(x.format), b.Name, formatLine(y.format))
+		}
+		u, ok := a.Catalog.unpacker.(unpack.Uniform)
+		if _, mixes := u.(unpack.Mixer); !ok || mixes {
+			continue
+		}
+		if x, y := a.Catalog.kind, b.Catalog.kind; !u.SameKind(x, y) {
+			from := differAt(x, y)
+			return fmt.Errorf("the sources of a mixture must be of one kind: %s has %s, %s has %s", a.Name, kindText(x, from), b.Name, kindText(y, from))
+		}
+	}
+	return nil
+}
+
+// shards are those of all sources, in dataset order.
+func (c *UnionConfig) shards() (all []index.Shard) {
+	for _, s := range slices.SortedFunc(slices.Values(c.Sources), func(a, b UnionSource) int { return strings.Compare(a.Name+"/", b.Name+"/") }) {
+		m := s.Catalog.image
+		for i := range m.Shards() {
+			o := m.Object(i)
+			o.Path = s.Name + "/" + o.Path
+			all = append(all, index.Shard{Object: o, Codec: m.Codec(i), Blob: m.Blob(i)})
+		}
+	}
+	return all
+}
+
+var errNotAsStored = errors.New("the stored index is of something else")
+
+// stored gives the index of an earlier run, if it says what a new one would.
+func (c *UnionConfig) stored(store *index.Store, shards []index.Shard) (*index.Image, error) {
+	m := store.Load()
+	if m == nil {
+		return nil, errNotAsStored
+	}
+	same := m.Shards() == uint64(len(shards)) && m.Fingerprint() == index.FingerprintOf(c.lines)
+	for i := 0; same && i < len(shards); i++ {
+		n, s := uint64(i), &shards[i]
+		same = m.Object(n) == s.Object && m.Codec(n) == s.Codec && bytes.Equal(m.Blob(n), s.Blob)
+	}
+	if !same {
+		_ = m.Close()
+		return nil, errNotAsStored
+	}
+	store.Clean()
+	return m, nil
+}
+
+// lines writes the text whose SHA-256 is the mixture's fingerprint.
+func (c *UnionConfig) lines(w io.Writer) error {
+	var b bytes.Buffer
+	fmt.Fprintf(&b, "lsiofs/1 mixture %s\n", formatWords(c.Sources[0].Catalog.format))
+	for _, s := range c.Sources {
+		fmt.Fprintf(&b, "%d %d %s %s\n", s.Weight, s.Records, s.Catalog.Fingerprint(), s.Name)
+	}
+	_, err := w.Write(b.Bytes())
+	return err
+}
+
+// mixedSource is a line of the text behind a mixture's fingerprint, taken apart.
+type mixedSource struct {
+	weight, records, fingerprint string
+	turn                         int
+}
+
+func parseMixture(text []byte) (format string, sources map[string]mixedSource) {
+	head, rest, _ := strings.Cut(string(text), "\n")
+	format, ok := strings.CutPrefix(head, "lsiofs/1 mixture ")
+	if !ok {
+		return "", nil
+	}
+	sources = map[string]mixedSource{}
+	for i, line := range strings.Split(strings.TrimSuffix(rest, "\n"), "\n") {
+		if p := strings.SplitN(line, " ", 4); len(p) == 4 {
+			sources[p[3]] = mixedSource{p[0], p[1], p[2], i}
+		}
+	}
+	return format, sources
+}
+
+// mixtureDifferences tells what of a mixture differs: what was, and what is.
+func mixtureDifferences(was, is []byte) string {
+	before, had := parseMixture(was)
+	after, has := parseMixture(is)
+	switch {
+	case had == nil:
+		return "that was one dataset, and this is a mixture"
+	case before != after:
+		return fmt.Sprintf("its format is %s, and was %s", after, before)
+	}
+	var words []string
+	for name, x := range had {
+		y, still := has[name]
+		switch {
+		case !still:
+			words = append(words, "source "+name+" is gone")
+		case x.fingerprint != y.fingerprint:
+			words = append(words, "source "+name+" is another dataset, or has changed")
+		case x.records != y.records:
+			words = append(words, fmt.Sprintf("source %s has %s records, and had %s", name, y.records, x.records))
+		case x.weight != y.weight:
+			words = append(words, fmt.Sprintf("source %s has the weight %s, and had %s (in millionths)", name, y.weight, x.weight))
+		case x.turn != y.turn:
+			words = append(words, "source "+name+" is named at another place")
+		}
+	}
+	for name := range has {
+		if _, was := had[name]; !was {
+			words = append(words, "source "+name+" is new")
+		}
+	}
+	slices.Sort(words)
+	return strings.Join(words, ", ")
+}

@@ -1,0 +1,279 @@
+package pipeline
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"math/bits"
+	"slices"
+	"strings"
+
+	"github.com/lsiofs/lsiofs/pipeline/catalog"
+	"github.com/lsiofs/lsiofs/pipeline/order"
+	"github.com/lsiofs/lsiofs/pipeline/spec"
+)
+
+// A mixture is a dataset whose root has a directory a source. Each source is found, listed
+// and indexed as a dataset of its own, through storages of its own:
+//
+//	sources ──► a mount and a catalog each ──► catalog.Union, storage/mixed: one dataset
+//	                                      └──► order.Mixture: its order
+//
+// From there on all is as for any dataset, but for the epochs, which order.Mixture makes.
+
+// mixing is what a generation has of a mixture.
+type mixing struct {
+	sources []mixedSource // in the order given
+	shares  *order.Shares
+	mixture *order.Mixture
+	length  uint64
+}
+
+// mixedSource is a source.
+type mixedSource struct {
+	spec.Source
+	share       uint64 // w_m: the weight, or what it is by bytes
+	records     uint64 // T_m
+	bytes       int64  // of these
+	fingerprint string
+
+	catalog *catalog.Catalog // until the union is there
+	first   uint64           // number of its first record
+	starts  []uint64
+	part    *order.Part
+}
+
+// openMixture is openCatalog of a mixture.
+func (g *generation) openMixture(ctx context.Context) (shut func() error, err error) {
+	x := &mixing{sources: make([]mixedSource, len(g.mount.sources))}
+	defer func() {
+		for i := range x.sources {
+			if c := x.sources[i].catalog; c != nil {
+				err = errors.Join(err, c.Close())
+				x.sources[i].catalog = nil
+			}
+		}
+	}()
+	for i := range x.sources {
+		x.sources[i].Source = g.spec.Mix.Sources[i]
+		if err := g.openMixedSource(ctx, g.mount.sources[i], &x.sources[i]); err != nil {
+			return nil, fmt.Errorf("source %s: %w", x.sources[i].Name, err)
+		}
+	}
+	if err := x.weigh(g.spec.Mix.By); err != nil {
+		return nil, err
+	}
+	if g.catalog, err = catalog.Union(x.union(g)); err != nil {
+		return nil, err
+	}
+	g.spec.Format = g.catalog.Format()
+	if err = x.order(&g.spec); err != nil {
+		return nil, errors.Join(err, g.catalog.Close())
+	}
+	g.mixing = x
+	if _, err = g.mount.lend(g.mount.root, g.catalog.IndexDir()); err != nil {
+		return nil, errors.Join(err, g.catalog.Close())
+	}
+	return g.catalog.Close, nil
+}
+
+// openMixedSource opens the catalog of a source, and finds what a split leaves of it.
+func (g *generation) openMixedSource(ctx context.Context, m *mount, x *mixedSource) error {
+	alone := &generation{mount: m, spec: m.spec}
+	if _, err := alone.openCatalog(ctx); err != nil {
+		return err
+	}
+	c := alone.catalog
+	x.catalog, x.fingerprint = c, c.Fingerprint()
+	o := &g.spec.Order
+	if o.Split = o.Split.Or(); o.Split != (spec.Split{}) && o.Split.By == "" {
+		o.Split.By = splitBy(c.Unpacker())
+	}
+	var err error
+	if x.part, err = order.NewPart(*o, 0, sourceShards{splitShards{c}, x.Name}, func(work []func()) { onAllCores(ctx, work) }); err == nil {
+		err = ctx.Err()
+	}
+	if err != nil {
+		return err
+	}
+	x.starts = x.part.Starts(c.ChunkStarts(o.ChunkBytes, o.ChunkRecords))
+	alone.selection = &selection{part: x.part, starts: x.starts}
+	x.records = alone.records()
+	if x.records == 0 {
+		return fmt.Errorf("no record is left of it by --split %s", o.Split.Part)
+	}
+	x.bytes = alone.streamBytes()
+	return alone.fitCache()
+}
+
+// sourceShards are a source's shards as a split of the mixture sees them: under the name of
+// the source.
+type sourceShards struct {
+	splitShards
+	name string
+}
+
+func (s sourceShards) Shard(i int) order.Shard {
+	x := s.splitShards.Shard(i)
+	sum := sha256.Sum256([]byte("lsiofs/1 shard " + s.name + "/" + s.Catalog.Shard(i).Object.Path))
+	x.ID = binary.BigEndian.Uint64(sum[:])
+	return x
+}
+
+// weigh says what the shares of the sources are. By bytes a source of large records comes
+// more seldom: w·T·2²⁰ div B, all divided by what divides them.
+func (x *mixing) weigh(by spec.MixBy) error {
+	divisor := uint64(0)
+	for i := range x.sources {
+		s := &x.sources[i]
+		if s.share = s.Weight; by != spec.MixByBytes {
+			continue
+		}
+		high, low := bits.Mul64(s.Weight<<20, s.records) // a weight has 40 bits
+		if s.bytes <= 0 || high >= uint64(s.bytes) {
+			return fmt.Errorf("source %s: its %d records have %d bytes, which is too little to mix it by bytes: mix by records", s.Name, s.records, s.bytes)
+		}
+		if s.share, _ = bits.Div64(high, low, uint64(s.bytes)); s.share == 0 {
+			return fmt.Errorf("source %s: its records are too large for so small a weight by bytes: multiply all weights by 1000", s.Name)
+		}
+		if s.share > order.MaxWeight {
+			return fmt.Errorf("source %s: its records are too small for so large a weight by bytes: divide all weights by 1000", s.Name)
+		}
+		divisor = commonDivisor(s.share, divisor)
+	}
+	if by == spec.MixByBytes {
+		for i := range x.sources {
+			x.sources[i].share /= divisor
+		}
+	}
+	return nil
+}
+
+// union is what the catalog of all sources is made of; it also says where each source's
+// records begin.
+func (x *mixing) union(g *generation) catalog.UnionConfig {
+	c := catalog.UnionConfig{IndexDir: g.spec.IndexDir, Log: g.mount.log}
+	turn := make([]int, len(x.sources))
+	for i, s := range x.sources {
+		turn[i] = i
+		c.Sources = append(c.Sources, catalog.UnionSource{Name: s.Name, Catalog: s.catalog, Weight: s.share, Records: s.records})
+	}
+	slices.SortFunc(turn, func(a, b int) int { return strings.Compare(x.sources[a].Name+"/", x.sources[b].Name+"/") })
+	first := uint64(0)
+	for _, i := range turn {
+		x.sources[i].first = first
+		first += x.sources[i].catalog.Records()
+	}
+	return c
+}
+
+// order makes the mixture's order, and writes its length into the spec.
+func (x *mixing) order(s *spec.Spec) (err error) {
+	weights, records := make([]uint64, len(x.sources)), make([]uint64, len(x.sources))
+	sources := make([]order.Source, len(x.sources))
+	for i := range x.sources {
+		m := &x.sources[i]
+		weights[i], records[i] = m.share, m.records
+		sources[i] = order.Source{First: m.first, Starts: m.starts, Part: m.part}
+	}
+	if x.shares, err = order.NewShares(s.Order.Seed, weights); err != nil {
+		return err
+	}
+	switch {
+	case s.Order.Length > 0:
+		x.length = s.Order.Length
+	case s.Mix.Length == spec.MixAll:
+		x.length, err = x.shares.All(records)
+	default:
+		var short int
+		if x.length, short = x.shares.First(records); x.length == 0 {
+			err = fmt.Errorf("source %s has %d records, fewer than the first 256 positions of the mixture take of it: give the length of an epoch, as --mix-length 100000, or say --mix-length all", x.sources[short].Name, records[short])
+		}
+	}
+	if err != nil {
+		return err
+	}
+	s.Order.Length = x.length
+	x.mixture, err = order.NewMixture(s.Order, x.shares, sources, x.length)
+	return err
+}
+
+// distinct is how many records there are, each counted once: of a mixture an epoch may have
+// more or fewer positions.
+func (g *generation) distinct(of *selection) uint64 {
+	if of.part != nil {
+		return of.part.Len()
+	}
+	return g.catalog.Records()
+}
+
+// readOrder is the order as it is read: a mixture goes through each of its sources at as
+// many lanes, and as much of each waits.
+func (g *generation) readOrder() spec.Order {
+	o := g.spec.Order
+	if g.mixing == nil {
+		return o
+	}
+	lanes, waiting := uint64(0), uint64(0)
+	for _, s := range g.mixing.sources {
+		if o.SizeRecords >= s.records {
+			lanes++
+		} else {
+			lanes += o.Lanes
+		}
+		waiting += min(max(o.SizeRecords, 1), s.records)
+	}
+	o.Lanes, o.SizeRecords, o.Groups = lanes, waiting, 1
+	return o
+}
+
+// MixedSource is a source of a mixture.
+type MixedSource struct {
+	Name    string
+	Dataset string // without secrets
+	Weight  uint64 // in millionths, as it was given
+	Records uint64 // that a split leaves
+	Bytes   int64  // of these
+	// Passes is how often an epoch goes through it, on average.
+	Passes      float64
+	Fingerprint string
+}
+
+// Sources are those of a mixture, in the order given; nil where the dataset is none.
+func (d *Dataset) Sources() []MixedSource { return d.current.mixedSources() }
+
+func (g *generation) mixedSources() (list []MixedSource) {
+	if g.mixing == nil {
+		return nil
+	}
+	sum := 0.0
+	for _, s := range g.mixing.sources {
+		sum += float64(s.share)
+	}
+	for i, s := range g.mixing.sources {
+		list = append(list, MixedSource{
+			Name: s.Name, Dataset: g.mount.sources[i].spec.Dataset, Weight: s.Weight, Records: s.records, Bytes: s.bytes,
+			Passes: float64(g.mixing.length) * float64(s.share) / sum / float64(s.records), Fingerprint: s.fingerprint,
+		})
+	}
+	return list
+}
+
+// Shared is how many of an epoch's first n positions are each source's, in the order of
+// Sources; nil where the dataset is no mixture. It is arithmetic alone.
+func (d *Dataset) Shared(epoch, n uint64) []uint64 {
+	x := d.current.mixing
+	if x == nil {
+		return nil
+	}
+	begin := epoch * x.length
+	before, counts := make([]uint64, len(x.sources)), make([]uint64, len(x.sources))
+	x.shares.CountFirst(begin, before)
+	x.shares.CountFirst(begin+n, counts)
+	for i := range counts {
+		counts[i] -= before[i]
+	}
+	return counts
+}

@@ -1,0 +1,97 @@
+package pipeline
+
+import (
+	"fmt"
+	"path/filepath"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/lsiofs/lsiofs/pipeline/spec"
+	"github.com/lsiofs/lsiofs/pipeline/unpack/synthetic"
+)
+
+// A source at a web server beside one on a disk: the bytes are those of both on a disk, in
+// every format, with and without a disk cache, in little memory and in much. The second source is
+// small, and comes some twenty times an epoch.
+func TestASourceAtAServerBesideFilesChangesNoByte(t *testing.T) {
+	for name, shape := range map[string]synthetic.Shape{
+		"tar":      {Format: "tar", RecordBytes: 4096},
+		"tar.gz":   {Format: "tar", Codec: "gz", RecordBytes: 4096},
+		"jsonl":    {Format: "jsonl"},
+		"tfrecord": {Format: "tfrecord"},
+		"npy":      {Format: "npy"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			large, small := serveShards(t, shape, 200), serveShards(t, shape, 10)
+			s := testSpec(t, "")
+			s.Mix.Sources = []spec.Source{{Name: "large", Weight: 1_000_000, Dataset: large.dir}, {Name: "small", Weight: 1_500_000, Dataset: small.dir}}
+			s.Order.Length = 1400
+			d := open(t, s)
+			require.Greater(t, d.Sources()[1].Passes, 20.0)
+			want := sums(t, d, s, nil)
+			for _, remote := range []string{"large", "small", "both"} {
+				for _, cached := range []bool{false, true} {
+					for _, memory := range []int64{2 << 20, 256 << 20} {
+						t.Run(fmt.Sprint(remote, cached, memory), func(t *testing.T) {
+							s := s
+							s.Mix.Sources = []spec.Source{s.Mix.Sources[0], s.Mix.Sources[1]}
+							if remote != "small" {
+								s.Mix.Sources[0].Dataset = large.url
+							}
+							if remote != "large" {
+								s.Mix.Sources[1].Dataset = small.url
+							}
+							s.IndexDir, s.MemoryBytes = t.TempDir(), memory
+							if cached {
+								s.Cache.Off, s.Cache.Dir, s.Cache.SizeBytes = false, filepath.Join(t.TempDir(), "cache"), 64<<20
+							}
+							d := open(t, s)
+							require.Equal(t, want, sums(t, d, s, nil))
+							require.NotNil(t, d.Status().Sources)
+							require.LessOrEqual(t, d.Status().Fetch.HeldBytes, memory+8<<20)
+						})
+					}
+				}
+			}
+		})
+	}
+}
+
+// Every format that one disk has is mixed: the bytes are the same whatever the memory and
+// the strategy, and a record that follows itself in a tar is told apart by its names.
+func TestMixturesOfEveryFormat(t *testing.T) {
+	for name, shape := range map[string]synthetic.Shape{
+		"tar":        {Format: "tar", RecordBytes: 4096},
+		"tar.zst":    {Format: "tar", Codec: "zst", RecordBytes: 4096},
+		"lc0":        {Format: "lc0", Codec: "gz"},
+		"lc0.tar":    {Format: "lc0", Codec: "tar"},
+		"lc0tensors": {Format: "lc0", Codec: "gz"},
+		"npy":        {Format: "npy"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			if shape.Format == "lc0" {
+				shape.RecordBytes = synthetic.FrameBytes
+			}
+			large, small := serveShards(t, shape, 60), serveShards(t, shape, 1)
+			s := testSpec(t, "")
+			s.Mix.Sources = []spec.Source{{Name: "large", Weight: 1_000_000, Dataset: large.dir}, {Name: "small", Weight: 9_000_000, Dataset: small.dir}}
+			s.Order.Length = 700
+			if name == "lc0tensors" {
+				s.Format.As = "tensors:u1"
+			}
+			var want []string
+			for _, read := range []spec.Read{spec.ReadScan, spec.ReadGather, spec.ReadSpool, spec.ReadAuto} {
+				for _, memory := range []int64{1 << 20, 256 << 20} {
+					s.Read, s.MemoryBytes, s.SpoolDir = read, memory, t.TempDir()
+					d := open(t, s)
+					got := sums(t, d, s, nil)
+					if want == nil {
+						want = got
+					}
+					require.Equal(t, want, got, "%s in %d bytes", read, memory)
+				}
+			}
+		})
+	}
+}

@@ -1,0 +1,157 @@
+package spec
+
+import (
+	"fmt"
+	"strconv"
+	"strings"
+)
+
+// Bounds of a mixture (ORDER.md, Mixture).
+const (
+	MinSources     = 2
+	MaxSources     = 128
+	MaxSourceName  = 64
+	MaxMixLength   = 1 << 47
+	weightDigits   = 6
+	million        = 1_000_000
+	maxWholeWeight = 1_000_000
+)
+
+// Source is one dataset of a mixture.
+type Source struct {
+	Name    string
+	Weight  uint64 // in millionths
+	Dataset string // as Spec.Dataset
+}
+
+// MixBy says what weights are shares of.
+type MixBy string
+
+const (
+	MixByRecords MixBy = "records" // of the records of a stream
+	MixByBytes   MixBy = "bytes"   // of its bytes, about
+)
+
+// MixLength says how long an epoch of a mixture is where no number was given.
+type MixLength string
+
+const (
+	MixFirst MixLength = "first" // as long as no record comes twice; the default
+	MixAll   MixLength = "all"   // until every record has come
+)
+
+// Mix are datasets that are mixed by weights. The zero value is no mixture. The number of
+// positions of an epoch, where it was given, is Order.Length.
+type Mix struct {
+	Sources []Source
+	By      MixBy     // "": by records
+	Length  MixLength // "": first
+}
+
+// Asked says that there is a mixture.
+func (m Mix) Asked() bool { return len(m.Sources) > 0 }
+
+// String names the sources, for people.
+func (m Mix) String() string {
+	texts := make([]string, len(m.Sources))
+	for i, s := range m.Sources {
+		texts[i] = s.String()
+	}
+	return strings.Join(texts, " ")
+}
+
+// String is the source as ParseSource reads it.
+func (s Source) String() string { return s.Name + "=" + WeightText(s.Weight) + ":" + s.Dataset }
+
+// WeightText is a weight in millionths as a decimal, such as "0.5".
+func WeightText(millionths uint64) string {
+	whole := strconv.FormatUint(millionths/million, 10)
+	if millionths%million == 0 {
+		return whole
+	}
+	return whole + "." + strings.TrimRight(fmt.Sprintf("%06d", millionths%million), "0")
+}
+
+// ParseSource reads NAME=WEIGHT:DATASET.
+func ParseSource(text string) (Source, error) {
+	name, rest, named := strings.Cut(text, "=")
+	weight, dataset, weighed := strings.Cut(rest, ":")
+	if !named || !weighed || dataset == "" {
+		return Source{}, fmt.Errorf("%q is no source of a mixture: write NAME=WEIGHT:DATASET, as web=70:/data/web", text)
+	}
+	if err := checkSourceName(name); err != nil {
+		return Source{}, err
+	}
+	w, err := parseWeight(weight)
+	if err != nil {
+		return Source{}, fmt.Errorf("source %s: %w", name, err)
+	}
+	return Source{Name: name, Weight: w, Dataset: dataset}, nil
+}
+
+func checkSourceName(name string) error {
+	const allowed = "abcdefghijklmnopqrstuvwxyz0123456789_-"
+	if name == "" || len(name) > MaxSourceName || strings.Trim(name, allowed) != "" {
+		return fmt.Errorf("%q is no name of a source: take 1 to %d small letters, digits, _ and -", name, MaxSourceName)
+	}
+	return nil
+}
+
+// parseWeight reads a decimal with at most 6 digits behind the point, in millionths.
+func parseWeight(text string) (uint64, error) {
+	whole, digits, point := strings.Cut(text, ".")
+	wrong := fmt.Errorf("its weight (%q) must be a decimal number above 0 and at most %d, with at most %d digits behind the point", text, maxWholeWeight, weightDigits)
+	if whole == "" || point && digits == "" || len(digits) > weightDigits || strings.Trim(whole+digits, "0123456789") != "" {
+		return 0, wrong
+	}
+	n, err := strconv.ParseUint(whole+digits+strings.Repeat("0", weightDigits-len(digits)), 10, 64)
+	if err != nil || n == 0 || n > maxWholeWeight*million {
+		return 0, wrong
+	}
+	return n, nil
+}
+
+// validateMix reports what is wrong with a mixture.
+func (s Spec) validateMix(p *problems) {
+	m := s.Mix
+	if !m.Asked() {
+		return
+	}
+	if n := len(m.Sources); n < MinSources || n > MaxSources {
+		p.addf("a mixture of %d must have between %d and %d sources: give --mix once for each", n, MinSources, MaxSources)
+	}
+	names := map[string]bool{}
+	for _, x := range m.Sources {
+		if err := checkSourceName(x.Name); err != nil {
+			p.addf("--mix: %w", err)
+		}
+		if names[x.Name] {
+			p.addf("--mix: two sources are named %s: each needs a name of its own", x.Name)
+		}
+		names[x.Name] = true
+		if x.Weight < 1 || x.Weight > maxWholeWeight*million {
+			p.addf("--mix: the weight of source %s (%s) must be above 0 and at most %d", x.Name, WeightText(x.Weight), maxWholeWeight)
+		}
+		if x.Dataset == "" {
+			p.addf("--mix: source %s names no dataset", x.Name)
+		}
+	}
+	if m.By != "" {
+		oneOf(p, "--mix-by", m.By, MixByRecords, MixByBytes)
+	}
+	if m.Length != "" {
+		oneOf(p, "--mix-length", m.Length, MixFirst, MixAll)
+	}
+	if s.Order.Length > MaxMixLength {
+		p.addf("--mix-length (%d) must be at most %d", s.Order.Length, uint64(MaxMixLength))
+	}
+	if s.Order.Sample.Or() != (Sample{}) {
+		p.addf("--sample can't be combined with --mix for now: leave one of them out")
+	}
+	if len(s.Format.Arrays) > 0 {
+		p.addf("--array can't be combined with --mix for now: leave one of them out")
+	}
+	if s.Cache.Warm {
+		p.addf("--warm can't be combined with --mix for now: fill the cache of each source with lsiofs cache warm DATASET")
+	}
+}

@@ -1,0 +1,228 @@
+// Package mixed is one storage made of several, which it does not own the format of: an
+// object web/a.tar is a.tar of the storage named web.
+//
+//	object NAME/PATH ──► storage NAME, object PATH
+//
+// Reads go to the storages as they are, so each keeps what it is good at: files are mapped,
+// services are told what comes, disk caches keep it. Errors name objects with their source.
+package mixed
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"strings"
+
+	"github.com/lsiofs/lsiofs/pipeline/storage"
+)
+
+// Source is one of the storages, with its name, which has no slash.
+type Source struct {
+	Name    string
+	Storage storage.Storage
+}
+
+// Storage is a storage of several. Its methods may be called concurrently.
+type Storage struct {
+	sources []Source
+	byName  map[string]int
+}
+
+var (
+	_ storage.Storage    = (*Storage)(nil)
+	_ storage.Mapper     = (*Storage)(nil)
+	_ storage.Settler    = (*Storage)(nil)
+	_ storage.Sequential = (*Storage)(nil)
+	_ storage.Uncached   = (*Storage)(nil)
+	_ storage.Planner    = planner{}
+	_ storage.Keeper     = keeper{}
+)
+
+// Over makes one storage of several, each with a name of its own. It is a storage.Planner
+// if one of them is, and a storage.Keeper if all its Planners are. Closing it closes them.
+func Over(sources []Source) storage.Storage {
+	s := newStorage(sources)
+	planners, keepers := 0, 0
+	for _, x := range sources {
+		if _, is := x.Storage.(storage.Planner); is {
+			planners++
+		}
+		if _, is := x.Storage.(storage.Keeper); is {
+			keepers++
+		}
+	}
+	switch {
+	case planners == 0:
+		return s
+	case planners == keepers:
+		return keeper{planner{s}}
+	}
+	return planner{s}
+}
+
+func newStorage(sources []Source) *Storage {
+	s := &Storage{sources: sources, byName: make(map[string]int, len(sources))}
+	for i, x := range sources {
+		s.byName[x.Name] = i
+	}
+	return s
+}
+
+// of finds the storage of an object, and the object's name there; i is below 0 where there
+// is none.
+func (s *Storage) of(path string) (i int, rest string) {
+	name, rest, _ := strings.Cut(path, "/")
+	if i, ok := s.byName[name]; ok && rest != "" {
+		return i, rest
+	}
+	return -1, ""
+}
+
+// List implements storage.Storage, source by source.
+func (s *Storage) List(ctx context.Context, match func(path string, isDir bool) bool, visit func(storage.Object) error) error {
+	for _, x := range s.sources {
+		prefix := x.Name + "/"
+		if !match(x.Name, true) {
+			continue
+		}
+		err := x.Storage.List(ctx,
+			func(path string, isDir bool) bool { return match(prefix+path, isDir) },
+			func(o storage.Object) error {
+				o.Path = prefix + o.Path
+				return visit(o)
+			})
+		if err != nil {
+			return fmt.Errorf("source %s: %w", x.Name, err)
+		}
+	}
+	return nil
+}
+
+// Stat implements storage.Storage.
+func (s *Storage) Stat(ctx context.Context, path string) (storage.Object, error) {
+	return s.look(path, func(x storage.Storage, rest string) (storage.Object, error) { return x.Stat(ctx, rest) })
+}
+
+// Settled implements storage.Settler; of a storage that is none it is Stat.
+func (s *Storage) Settled(ctx context.Context, path string) (storage.Object, error) {
+	return s.look(path, func(x storage.Storage, rest string) (storage.Object, error) {
+		if settler, is := x.(storage.Settler); is {
+			return settler.Settled(ctx, rest)
+		}
+		return x.Stat(ctx, rest)
+	})
+}
+
+func (s *Storage) look(path string, stat func(x storage.Storage, rest string) (storage.Object, error)) (storage.Object, error) {
+	i, rest := s.of(path)
+	if i < 0 {
+		return storage.Object{}, fmt.Errorf("%s: %w", path, fs.ErrNotExist)
+	}
+	o, err := stat(s.sources[i].Storage, rest)
+	if err != nil {
+		return o, s.named(i, err)
+	}
+	o.Path = path
+	return o, nil
+}
+
+// Submit implements storage.Storage. Reads of one source are submitted together.
+func (s *Storage) Submit(reads []*storage.Read) {
+	for begin := 0; begin < len(reads); {
+		i, _ := s.of(reads[begin].Object.Path)
+		end := begin + 1
+		for end < len(reads) {
+			if next, _ := s.of(reads[end].Object.Path); next != i {
+				break
+			}
+			end++
+		}
+		s.submit(i, reads[begin:end])
+		begin = end
+	}
+}
+
+func (s *Storage) submit(i int, reads []*storage.Read) {
+	if i < 0 {
+		for _, r := range reads {
+			go r.Done(&storage.Error{
+				Object: r.Object.Path, OffsetBytes: r.OffsetBytes, SizeBytes: int64(len(r.Buf)),
+				Err: fmt.Errorf("it is of no source: %w", storage.ErrChanged),
+			})
+		}
+		return
+	}
+	below := make([]storage.Read, len(reads))
+	all := make([]*storage.Read, len(reads))
+	skip := len(s.sources[i].Name) + 1
+	for k, r := range reads {
+		below[k] = *r
+		below[k].Object.Path = r.Object.Path[skip:]
+		below[k].Done = func(err error) { r.Done(s.named(i, err)) }
+		all[k] = &below[k]
+	}
+	s.sources[i].Storage.Submit(all)
+}
+
+// named has an error of a source name the object as it is named here.
+func (s *Storage) named(i int, err error) error {
+	if err == nil || errors.Is(err, storage.ErrUnwanted) {
+		return err
+	}
+	if e, is := err.(*storage.Error); is { //nolint:errorlint // what a storage gives is one
+		named := *e
+		named.Object = s.sources[i].Name + "/" + e.Object
+		return &named
+	}
+	return fmt.Errorf("source %s: %w", s.sources[i].Name, err)
+}
+
+// below is an object as its source has it; the source is there.
+func (s *Storage) below(o storage.Object) (int, storage.Object) {
+	i, rest := s.of(o.Path)
+	o.Path = rest
+	return i, o
+}
+
+// Close closes all sources. It is idempotent.
+func (s *Storage) Close() error {
+	var errs []error
+	for _, x := range s.sources {
+		errs = append(errs, x.Storage.Close())
+	}
+	return errors.Join(errs...)
+}
+
+// Uncached implements storage.Uncached: of sources that can't bypass the page cache it
+// reads as they do.
+func (s *Storage) Uncached() (storage.Storage, error) {
+	sources := make([]Source, 0, len(s.sources))
+	fail := func(err error) (storage.Storage, error) {
+		return nil, errors.Join(err, newStorage(sources).Close())
+	}
+	any := false
+	for _, x := range s.sources {
+		var past storage.Storage
+		if u, is := x.Storage.(storage.Uncached); is {
+			var err error
+			if past, err = u.Uncached(); err != nil {
+				return fail(fmt.Errorf("source %s: %w", x.Name, err))
+			}
+		}
+		any = any || past != nil
+		if past == nil {
+			past = open{x.Storage}
+		}
+		sources = append(sources, Source{x.Name, past})
+	}
+	if !any {
+		return nil, nil
+	}
+	return newStorage(sources), nil
+}
+
+// open is a storage that stays open.
+type open struct{ storage.Storage }
+
+func (open) Close() error { return nil }
