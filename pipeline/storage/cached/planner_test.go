@@ -208,3 +208,18 @@ func TestAReadOfAPlannedChunkThatHasNoRoom(t *testing.T) {
 	}
 	require.EqualValues(t, 600_000, w.bytes.Load())
 }
+
+// TestAPlannedChunkThatWasReadIsNotBroughtAgain: it had no room when a reader wanted all of it,
+// and has it before the reader is done with it.
+func TestAPlannedChunkThatWasReadIsNotBroughtAgain(t *testing.T) {
+	const n = 100 * pageBytes
+	w := newWorld(t, objectsOf(1, 4*mib))
+	s := w.open(nil)
+	s.room.setBound(1)
+	s.Plan(1, []storage.Want{{Object: w.objects["0"], SizeBytes: n}, {Object: w.objects["0"], OffsetBytes: n, SizeBytes: n}})
+	require.EqualValues(t, 1, w.read(s, "0", 0, n), "it passes through")
+	s.room.setBound(1 << 30)
+	s.ahead.poke()
+	w.here(s, "0", n, n)
+	require.EqualValues(t, 2, w.reads.Load(), "the other one is brought, and not this one")
+}

@@ -314,3 +314,53 @@ func TestWhatIsInUseIsMarkedEveryHour(t *testing.T) {
 		return err == nil && info.ModTime().Equal(clock.clock().Now())
 	})
 }
+
+// What passes through the share does not make a cache grow, however much that is.
+func TestWhatComesAndGoesIsNotGrowth(t *testing.T) {
+	counts := 0
+	r := &room{
+		bound: 64 * mib, share: 8 * mib, clock: newFakeClock().clock(), punches: true,
+		space: func() (space, error) { return space{free: 1 << 40}, nil },
+		count: func() {}, countNow: func() bool { counts++; return false }, clean: func(int64) {},
+	}
+	base, drops := r.counting()
+	r.counts(base, drops, 60*mib, false, false)
+	for range 1000 {
+		require.Equal(t, inShare, r.take(mib, false))
+		r.put(inShare, mib, mib)
+		r.drop(mib)
+		r.gone()
+	}
+	require.Zero(t, counts)
+	used, _, _ := r.usage()
+	require.EqualValues(t, 60*mib, used)
+}
+
+// A count that may have found what was dropped meanwhile leaves too little room: another one is
+// asked for, though nothing has come since.
+func TestACountThatMayHaveFoundTooMuchIsMadeAgain(t *testing.T) {
+	asked := 0
+	r := &room{
+		bound: 64 * mib, share: 8 * mib, clock: newFakeClock().clock(), punches: true,
+		space: func() (space, error) { return space{free: 1 << 40}, nil },
+		count: func() { asked++ }, countNow: func() bool { return false }, clean: func(int64) {},
+	}
+	base, drops := r.counting()
+	r.counts(base, drops, 56*mib, false, false)
+	for range 8 {
+		require.Equal(t, inShare, r.take(mib, false))
+		r.put(inShare, mib, mib)
+	}
+	base, drops = r.counting()
+	for range 8 {
+		r.drop(mib)
+		r.gone()
+	}
+	r.counts(base, drops, 64*mib, false, false) // it has found all of them
+	asked = 0
+	require.Equal(t, nowhere, r.take(mib, false))
+	require.Positive(t, asked)
+	base, drops = r.counting()
+	r.counts(base, drops, 56*mib, false, false)
+	require.Equal(t, inShare, r.take(mib, false))
+}
