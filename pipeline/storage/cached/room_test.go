@@ -55,6 +55,18 @@ func (c *fakeClock) forward(d time.Duration) {
 	}
 }
 
+// due says whether somebody wakes up within a time.
+func (c *fakeClock) due(within time.Duration) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for _, at := range c.timers {
+		if !at.After(c.now.Add(within)) {
+			return true
+		}
+	}
+	return false
+}
+
 // recount waits for a count that begins after now.
 func recount(t *testing.T, s *Storage) {
 	for range 2 {
