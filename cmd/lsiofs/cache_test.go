@@ -171,3 +171,28 @@ func TestAFillingThatIsInterrupted(t *testing.T) {
 	require.True(t, ok(t, "cat", data).stdout == ok(t, append([]string{"cat", url}, dir...)...).stdout)
 	require.Equal(t, before, bodies(), "all comes from the cache")
 }
+
+// The beginning of an epoch is fetched, and no more; then it is read without asking again.
+func TestTheBeginningOfAnEpochIsFetchedIntoTheCache(t *testing.T) {
+	data := filepath.Join(t.TempDir(), "data")
+	ok(t, "bench", "--make", "tar", "--records", "2000", "--bytes", "5000", "--shards", "4", data)
+	_, url, bodies := served(t, data)
+	flags := []string{"--cache-dir", filepath.Join(t.TempDir(), "cache"), "--epoch", "3", "--chunk-bytes", "16KiB", "--shuffle-size", "32", "--lanes", "2", "--lookahead", "32KiB"}
+	with := func(args ...string) []string { return append(args, flags...) }
+	ok(t, "index", url, "--cache-size", "off") // nothing is kept of the index pass
+	var some, all struct{ Bytes int64 }
+	require.NoError(t, json.Unmarshal([]byte(ok(t, with("cache", "warm", url, "--records", "200", "--json")...).stdout), &some))
+	require.Positive(t, some.Bytes)
+	before := bodies()
+	require.NoError(t, json.Unmarshal([]byte(ok(t, with("cache", "warm", url, "--records", "100..200", "--json")...).stdout), &all))
+	require.Less(t, all.Bytes, some.Bytes)
+	require.Equal(t, before, bodies(), "they are there")
+	require.NoError(t, json.Unmarshal([]byte(ok(t, with("cache", "warm", url, "--json")...).stdout), &all))
+	require.Less(t, some.Bytes, all.Bytes/2)
+
+	for text, words := range map[string]string{"2001": "an epoch has 2,000 records", "10..10": "neither a number of records", "0": "neither", "x": "neither", "5..": "neither"} {
+		r := lsiofs(t, with("cache", "warm", url, "--records", text)...)
+		require.Equal(t, exit.Usage, r.code, text)
+		require.Contains(t, r.stderr, words)
+	}
+}
