@@ -196,3 +196,41 @@ func TestTheBeginningOfAnEpochIsFetchedIntoTheCache(t *testing.T) {
 		require.Contains(t, r.stderr, words)
 	}
 }
+
+// The doctor says what a cache's directory is, and has of a dataset, and makes none.
+func TestTheDoctorLooksAtTheCache(t *testing.T) {
+	data := dataset(t)
+	url, _ := atServer(t, data)
+	dir := filepath.Join(t.TempDir(), "cache")
+	finding := func(args ...string) (f struct{ Check, Level, Detail, Do string }) {
+		r := lsiofs(t, append([]string{"doctor", "--json", "--cache-dir", dir}, args...)...)
+		for line := range strings.Lines(r.stdout) {
+			require.NoError(t, json.Unmarshal([]byte(line), &f))
+			if f.Check == "disk cache" {
+				return f
+			}
+		}
+		t.Fatalf("nothing is said of the cache: %s%s", r.stdout, r.stderr)
+		return f
+	}
+	require.Contains(t, finding().Detail, "made when it is needed")
+	require.NoDirExists(t, dir)
+	require.NoError(t, os.Mkdir(dir, 0o700))
+	require.Contains(t, finding().Detail, "has 0 B of 0 objects")
+	left, err := os.ReadDir(dir)
+	require.NoError(t, err)
+	require.Empty(t, left, "nothing is written")
+
+	ok(t, "cache", "warm", url, "--cache-dir", dir)
+	f := finding(url)
+	require.Equal(t, "ok", f.Level, f.Detail)
+	require.Regexp(t, `of this dataset (.*) of (.*) that`, f.Detail)
+	require.NotContains(t, f.Detail, "of this dataset 0 B")
+	require.Contains(t, finding(strings.TrimSuffix(url, "train/list.txt")+"other/list.txt").Detail, "of this dataset 0 B of 0 B")
+
+	require.NoError(t, os.Chmod(dir, 0o755))
+	f = finding()
+	require.Equal(t, "fail", f.Level)
+	require.Contains(t, f.Detail, "chmod 700")
+	require.Equal(t, exit.Check, lsiofs(t, "doctor", "--cache-dir", dir).code)
+}
