@@ -1,13 +1,10 @@
 package pipeline
 
 import (
-	"context"
-	"errors"
 	"fmt"
 	"math"
 	"os"
 	"path/filepath"
-	"time"
 
 	"github.com/dustin/go-humanize"
 
@@ -185,35 +182,4 @@ func openBytes(o spec.Order, recordBytes float64, records uint64, chunks int) in
 		kept = float64(o.SizeRecords) * (harmonic - 1/n)
 	}
 	return int64(min(kept+float64(o.Lanes)*n, float64(records)) * recordBytes)
-}
-
-// warmEvery is how often Warm tells how far it is.
-const warmEvery = 250 * time.Millisecond
-
-// ErrNoCache says that there is nothing to fill.
-var ErrNoCache = errors.New("there is no cache to fill: the dataset is on a disk of this machine, or --cache-size is off")
-
-// Warm fills the disk cache with what is missing of the dataset, waits until that is done, and
-// says now and then how many bytes of how many are there. It fails where not all of them could
-// be brought (cached.ErrNotFilled), and with ctx's error; then what came so far stays.
-func (d *Dataset) Warm(ctx context.Context, progress func(done, total int64)) error {
-	c := d.mount.cache
-	if c == nil {
-		return ErrNoCache
-	}
-	c.Fill(d.current.objects())
-	c.PauseFill(false)
-	ended := make(chan error, 1)
-	go func() { ended <- c.Warm(ctx) }()
-	tick := time.NewTicker(warmEvery)
-	defer tick.Stop()
-	for {
-		select {
-		case err := <-ended:
-			progress(c.Filled())
-			return err
-		case <-tick.C:
-			progress(c.Filled())
-		}
-	}
 }

@@ -171,3 +171,66 @@ func TestAFillingThatIsInterrupted(t *testing.T) {
 	require.True(t, ok(t, "cat", data).stdout == ok(t, append([]string{"cat", url}, dir...)...).stdout)
 	require.Equal(t, before, bodies(), "all comes from the cache")
 }
+
+// The beginning of an epoch is fetched, and no more; then it is read without asking again.
+func TestTheBeginningOfAnEpochIsFetchedIntoTheCache(t *testing.T) {
+	data := filepath.Join(t.TempDir(), "data")
+	ok(t, "bench", "--make", "tar", "--records", "2000", "--bytes", "5000", "--shards", "4", data)
+	_, url, bodies := served(t, data)
+	flags := []string{"--cache-dir", filepath.Join(t.TempDir(), "cache"), "--epoch", "3", "--chunk-bytes", "16KiB", "--shuffle-size", "32", "--lanes", "2", "--lookahead", "32KiB"}
+	with := func(args ...string) []string { return append(args, flags...) }
+	ok(t, "index", url, "--cache-size", "off") // nothing is kept of the index pass
+	var some, all struct{ Bytes int64 }
+	require.NoError(t, json.Unmarshal([]byte(ok(t, with("cache", "warm", url, "--records", "200", "--json")...).stdout), &some))
+	require.Positive(t, some.Bytes)
+	before := bodies()
+	require.NoError(t, json.Unmarshal([]byte(ok(t, with("cache", "warm", url, "--records", "100..200", "--json")...).stdout), &all))
+	require.Less(t, all.Bytes, some.Bytes)
+	require.Equal(t, before, bodies(), "they are there")
+	require.NoError(t, json.Unmarshal([]byte(ok(t, with("cache", "warm", url, "--json")...).stdout), &all))
+	require.Less(t, some.Bytes, all.Bytes/2)
+
+	for text, words := range map[string]string{"2001": "an epoch has 2,000 records", "10..10": "neither a number of records", "0": "neither", "x": "neither", "5..": "neither"} {
+		r := lsiofs(t, with("cache", "warm", url, "--records", text)...)
+		require.Equal(t, exit.Usage, r.code, text)
+		require.Contains(t, r.stderr, words)
+	}
+}
+
+// The doctor says what a cache's directory is, and has of a dataset, and makes none.
+func TestTheDoctorLooksAtTheCache(t *testing.T) {
+	data := dataset(t)
+	url, _ := atServer(t, data)
+	dir := filepath.Join(t.TempDir(), "cache")
+	finding := func(args ...string) (f struct{ Check, Level, Detail, Do string }) {
+		r := lsiofs(t, append([]string{"doctor", "--json", "--cache-dir", dir}, args...)...)
+		for line := range strings.Lines(r.stdout) {
+			require.NoError(t, json.Unmarshal([]byte(line), &f))
+			if f.Check == "disk cache" {
+				return f
+			}
+		}
+		t.Fatalf("nothing is said of the cache: %s%s", r.stdout, r.stderr)
+		return f
+	}
+	require.Contains(t, finding().Detail, "made when it is needed")
+	require.NoDirExists(t, dir)
+	require.NoError(t, os.Mkdir(dir, 0o700))
+	require.Contains(t, finding().Detail, "has 0 B of 0 objects")
+	left, err := os.ReadDir(dir)
+	require.NoError(t, err)
+	require.Empty(t, left, "nothing is written")
+
+	ok(t, "cache", "warm", url, "--cache-dir", dir)
+	f := finding(url)
+	require.Equal(t, "ok", f.Level, f.Detail)
+	require.Regexp(t, `of this dataset (.*) of (.*) that`, f.Detail)
+	require.NotContains(t, f.Detail, "of this dataset 0 B")
+	require.Contains(t, finding(strings.TrimSuffix(url, "train/list.txt")+"other/list.txt").Detail, "of this dataset 0 B of 0 B")
+
+	require.NoError(t, os.Chmod(dir, 0o755))
+	f = finding()
+	require.Equal(t, "fail", f.Level)
+	require.Contains(t, f.Detail, "chmod 700")
+	require.Equal(t, exit.Check, lsiofs(t, "doctor", "--cache-dir", dir).code)
+}

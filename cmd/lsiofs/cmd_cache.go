@@ -1,7 +1,6 @@
 package main
 
 import (
-	"context"
 	"fmt"
 	"time"
 
@@ -9,10 +8,6 @@ import (
 
 	"github.com/lsiofs/lsiofs/cmd/lsiofs/cache"
 	"github.com/lsiofs/lsiofs/cmd/lsiofs/exit"
-	"github.com/lsiofs/lsiofs/cmd/lsiofs/opening"
-	"github.com/lsiofs/lsiofs/cmd/lsiofs/terminal"
-	"github.com/lsiofs/lsiofs/pipeline"
-	"github.com/lsiofs/lsiofs/pipeline/spec"
 	"github.com/lsiofs/lsiofs/pipeline/storage/cached"
 )
 
@@ -111,64 +106,4 @@ some time (--unused), those that are both, or all. What a mount uses stays.`,
 	c.Flags().Var(&unused, "unused", "only what was not used for so long")
 	c.Flags().BoolVar(&all, "all", false, "everything")
 	return c
-}
-
-func newCacheWarmCommand(g *globals) *cobra.Command {
-	d := &datasetFlags{}
-	c := &cobra.Command{
-		Use:   "warm URL",
-		Short: "Fetch all of a dataset into the cache",
-		Long: `Fetches what is missing of a dataset's shards into the cache, in large parts, and indexes
-it where it is not indexed yet: before machines with GPUs are rented, say. It fails
-where the cache has no room for all of it; what was fetched stays. Interrupted, it goes
-on from there the next time.`,
-		Example: `  lsiofs cache warm s3://bucket/train
-  lsiofs cache warm 's3://bucket/train/shard-{000..146}.tar' --cache-dir /nvme/lsiofs --cache-size 200GiB`,
-		Args: exactArgs("URL"),
-		RunE: func(c *cobra.Command, args []string) error { return runCacheWarm(c.Context(), d, args[0], g) },
-	}
-	d.add(c)
-	return c
-}
-
-// warmed is what warm says when it is done.
-type warmed struct {
-	Dataset string       `json:"dataset"`
-	Bytes   int64        `json:"bytes"` // of the dataset's shards
-	Cache   cached.Stats `json:"cache"`
-}
-
-func runCacheWarm(ctx context.Context, o *datasetFlags, dataset string, g *globals) error {
-	s, _, err := o.resolve(dataset)
-	if err != nil {
-		return err
-	}
-	s.Cache.Warm = true
-	if err := s.Validate(); err != nil {
-		return exit.With(exit.Usage, err)
-	}
-	s.Read = spec.ReadScan // no record is read: no spool
-	d, err := opening.OpenShowing(ctx, g.ui, g.log(), s)
-	if err != nil {
-		return err
-	}
-	return opening.Close(d, warm(ctx, d, g.ui), g.log())
-}
-
-func warm(ctx context.Context, d *pipeline.Dataset, u *terminal.UI) error {
-	view := opening.NewFilling(u)
-	defer view.Clear()
-	w := warmed{Dataset: d.Spec().Dataset}
-	err := opening.Fill(ctx, d, func(f opening.Filled) {
-		w.Bytes = f.BytesTotal
-		view.Show(f)
-	})
-	if err != nil {
-		return err
-	}
-	w.Cache = *d.Status().Cache
-	if u.JSON {
-		return u.Emit(w)
-	}
-	return u.Printf("%s of %s in %s\n", terminal.Bytes(w.Bytes), w.Dataset, w.Cache.Dir)
 }

@@ -22,8 +22,10 @@ will not work; the exit code says so too.
 With a URL it looks at the bucket or the web server of a dataset instead: addresses of
 its host, where credentials come from and when they expire, region, latency (20 HEADs),
 transfer (3 GETs of up to 8 MiB), clocks, whether parts of objects are served and
-versions told apart, and the room for a disk cache. It makes some 30 requests, writes
-nothing, and shows no secret.
+versions told apart; and at the disk cache: its directory and file system, what is free
+there, and what is kept of this dataset. It makes some 30 requests, writes nothing at
+the service, and shows no secret. With --cache-dir it looks at that directory, also
+without a URL.
 
 --report gathers what an issue report needs, as a text to paste: version, machine,
 limits, checks; of a dataset (which is indexed first where it is not) its format,
@@ -31,6 +33,7 @@ counts and sizes; of a mount its status. It begins with what is private, and whe
 that is in it: no names of shards, keys, users and hosts are, and no paths.`,
 		Example: `  lsiofs doctor
   lsiofs doctor s3://bucket/train
+  lsiofs doctor --cache-dir /nvme/lsiofs
   lsiofs doctor --report /data/train -o report.md
   lsiofs doctor --report /mnt/train
   lsiofs doctor --json | jq 'select(.level != "ok")'`,
@@ -45,7 +48,7 @@ that is in it: no names of shards, keys, users and hosts are, and no paths.`,
 			case len(args) > 0 && pipeline.IsRemote(args[0]) && o.Report:
 				return exit.Usagef("doctor --report of a bucket or a web server is not supported yet: mount it, and report the mount")
 			case len(args) > 0 && pipeline.IsRemote(args[0]):
-				return doctor.RunService(c.Context(), args[0], probed(service), g.ui)
+				return doctor.RunService(c.Context(), args[0], o.CacheDir, probed(service), g.ui)
 			}
 			if len(args) > 0 {
 				o.Subject = args[0]
@@ -56,6 +59,7 @@ that is in it: no names of shards, keys, users and hosts are, and no paths.`,
 	c.Flags().BoolVar(&o.Report, "report", false, "write a report for an issue, without what is private; exit code 0 whatever it says")
 	c.Flags().StringVarP(&o.Output, "output", "o", "-", "write the report to this `file`, whole or not at all (- for stdout)")
 	c.Flags().StringVar(&o.IndexDir, "index-dir", "", "the `directory` of indexes to check (default: the user's cache directory)")
+	addCacheDir(c.Flags(), &o.CacheDir)
 	addService(c.Flags(), &service)
 	return c
 }

@@ -37,7 +37,10 @@ func (f *Fetcher) planning() *ahead.Plan {
 	}
 	p := &ahead.Plan{Planner: planner, Keeps: keeps, LookaheadBytes: f.config.LookaheadBytes, MostBytes: f.survey.Limits.WindowBytes, Again: f.config.Again}
 	if keeps {
-		p.MostBytes = sizes.KeptAhead()
+		p.MostBytes = sizes.KeptAhead(f.choice)
+		if !gathers {
+			p.MostBytes = max(p.MostBytes, f.survey.Limits.WindowBytes) // what the cache has no room for goes to memory
+		}
 	}
 	if gathers {
 		p.Index, p.Places, p.Chunks = f.index, f.survey.Places, f.choice.Chunks

@@ -14,6 +14,7 @@ import (
 // Options say what the doctor looks at, and where the report goes.
 type Options struct {
 	IndexDir string
+	CacheDir string // of the disk cache; "" where it is not looked at
 	Report   bool
 	Output   string
 	Subject  string // a dataset or a mount, for the report; "" for none
@@ -40,7 +41,14 @@ type Finding struct {
 // report. program is what the report says of lsiofs itself.
 func Run(ctx context.Context, o Options, program build.Info, u *terminal.UI, log *slog.Logger) error {
 	if !o.Report {
-		return reportFindings(examine(thisMachine(o.IndexDir)), u)
+		found := examine(thisMachine(o.IndexDir))
+		if o.CacheDir != "" {
+			found = append(found, checkRoom(lookAtCache(ctx, o.CacheDir, "")))
+		}
+		if err := ctx.Err(); err != nil {
+			return err
+		}
+		return reportFindings(found, u)
 	}
 	r := gatherReport(ctx, o, program, u, log)
 	if err := ctx.Err(); err != nil {

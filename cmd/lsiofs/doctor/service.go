@@ -6,34 +6,31 @@ import (
 	"fmt"
 	iofs "io/fs"
 	"net"
-	"os"
-	"path/filepath"
 	"slices"
 	"strings"
 	"time"
 
-	"golang.org/x/sys/unix"
-
 	"github.com/lsiofs/lsiofs/cmd/lsiofs/exit"
 	"github.com/lsiofs/lsiofs/cmd/lsiofs/terminal"
 	"github.com/lsiofs/lsiofs/pipeline/storage/probe"
-	"github.com/lsiofs/lsiofs/pipeline/storage/profile"
 	"github.com/lsiofs/lsiofs/pipeline/storage/remote"
 	"github.com/lsiofs/lsiofs/pipeline/storage/remote/target"
 )
 
-// RunService looks at a bucket or a web server, and prints what it finds. It fails where
-// mounting a dataset there will not work.
-func RunService(ctx context.Context, name string, o probe.Options, u *terminal.UI) error {
+// RunService looks at a bucket or a web server, and at the directory of its disk cache, "" for
+// the user's own, and prints what it finds. It fails where mounting a dataset there will not
+// work.
+func RunService(ctx context.Context, name, cacheDir string, o probe.Options, u *terminal.UI) error {
 	if _, err := target.Parse(name); err != nil {
 		return exit.With(exit.Dataset, fmt.Errorf("dataset: %w", err))
 	}
+	r := lookAtCache(ctx, cacheDir, name)
 	s, err := probe.Open(ctx, name, o)
 	var found []Finding
 	if err != nil {
-		found = []Finding{{Check: "service", Level: levelFail, Detail: err.Error(), Do: nextStep(err)}, checkRoom(roomForCache())}
+		found = []Finding{{Check: "service", Level: levelFail, Detail: err.Error(), Do: nextStep(err)}, checkRoom(r)}
 	} else {
-		found = examineService(s.Look(ctx), time.Now(), roomForCache())
+		found = examineService(s.Look(ctx), time.Now(), r)
 		err = s.Close()
 	}
 	if ctx.Err() != nil {
@@ -43,37 +40,6 @@ func RunService(ctx context.Context, name string, o probe.Options, u *terminal.U
 		err = nil // it is told
 	}
 	return errors.Join(reportFindings(found, u), err)
-}
-
-// room is the place of the disk cache.
-type room struct {
-	dir       string
-	freeBytes int64
-	place     profile.Place
-	err       error
-}
-
-// roomForCache looks at the directory that a disk cache is made in, or at the one above it
-// that exists.
-func roomForCache() (r room) {
-	cache, err := os.UserCacheDir()
-	if err != nil {
-		return room{err: err}
-	}
-	r.dir = filepath.Join(cache, "lsiofs", "data")
-	at := r.dir
-	for {
-		if _, err := os.Stat(at); err == nil || filepath.Dir(at) == at {
-			break
-		}
-		at = filepath.Dir(at)
-	}
-	var fs unix.Statfs_t
-	if r.err = unix.Statfs(at, &fs); r.err == nil {
-		r.freeBytes = int64(fs.Bavail) * fs.Bsize
-		r.place, r.err = profile.Look(at)
-	}
-	return r
 }
 
 // examineService judges what was found. It is pure.
@@ -287,27 +253,6 @@ func checkCondition(f probe.Facts) Finding {
 	default:
 		found.Level, found.Do = levelWarn, "do not overwrite shards: write new ones under new names"
 		found.Detail = fmt.Sprintf("%s is ignored (status %d for another version): lsiofs compares the versions of answers instead", c.Header, c.Status)
-	}
-	return found
-}
-
-// littleRoom is what a disk cache is worth little with.
-const littleRoom = 4 << 30
-
-func checkRoom(r room) Finding {
-	found := Finding{Check: "disk cache", Level: levelOK}
-	if r.err != nil {
-		found.Level, found.Detail, found.Do = levelWarn, r.err.Error(), "set XDG_CACHE_HOME to a directory on a local disk"
-		return found
-	}
-	found.Detail = fmt.Sprintf("%s free at %s (%s)", terminal.Bytes(r.freeBytes), r.dir, r.place.FileSystem)
-	switch {
-	case r.place.Kind == profile.KindNetwork:
-		found.Level, found.Do = levelWarn, "put it on a local disk (XDG_CACHE_HOME): this one is on a network"
-	case r.place.Kind == profile.KindMemory:
-		found.Level, found.Do = levelWarn, "put it on a disk (XDG_CACHE_HOME): this one is memory"
-	case r.freeBytes < littleRoom:
-		found.Level, found.Do = levelWarn, "make room, or put it on a larger disk (XDG_CACHE_HOME)"
 	}
 	return found
 }

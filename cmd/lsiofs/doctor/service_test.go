@@ -93,6 +93,15 @@ func TestDoctorJudgesServices(t *testing.T) {
 		{"a cache on a network", func(_ *facts, r *room) { r.place.Kind = profile.KindNetwork }, "disk cache", levelWarn, "local disk"},
 		{"a cache in memory", func(_ *facts, r *room) { r.place.Kind = profile.KindMemory }, "disk cache", levelWarn, "this one is memory"},
 		{"no cache directory", func(_ *facts, r *room) { r.err = iofs.ErrPermission }, "disk cache", levelWarn, "XDG_CACHE_HOME"},
+		{"a cache that is not yet", func(_ *facts, r *room) {}, "disk cache", levelOK, "it is made when it is needed"},
+		{"a cache with something in it", func(_ *facts, r *room) {
+			r.exists, r.dataset = true, "s3://bucket/train"
+			r.kept = kept{objects: 3, inUse: 1, hereBytes: 2 << 30, sizeBytes: 3 << 30}
+			r.of = kept{objects: 1, hereBytes: 1 << 30, sizeBytes: 1 << 30}
+		}, "disk cache", levelOK, "has 2.0 GiB of 3 objects, 1 in use by mounts; of this dataset 1.0 GiB of 1.0 GiB"},
+		{"a damaged cache", func(_ *facts, r *room) { r.exists, r.kept.damaged = true, 2 }, "disk cache", levelWarn, "cache verify --repair"},
+		{"somebody's directory", func(_ *facts, r *room) { r.refused = errors.New("it belongs to user 7") }, "disk cache", levelWarn, "user 7"},
+		{"somebody's directory, asked for", func(_ *facts, r *room) { r.refused, r.asked = errors.New("it belongs to user 7"), true }, "disk cache", levelFail, "--cache-dir"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			f, r := goodService(), goodRoom()
@@ -138,7 +147,7 @@ func TestDoctorLooksAtAServerAndTellsNoSecret(t *testing.T) {
 	name := server.URL + "/000.tar?sig=" + secret
 	look := func() (string, error) {
 		var out, errs bytes.Buffer
-		err := RunService(t.Context(), name, probe.Options{}, terminal.New(&out, &errs))
+		err := RunService(t.Context(), name, "", probe.Options{}, terminal.New(&out, &errs))
 		require.NotContains(t, out.String()+errs.String()+fmt.Sprint(err), secret)
 		return out.String(), err
 	}
@@ -157,6 +166,20 @@ func TestDoctorLooksAtAServerAndTellsNoSecret(t *testing.T) {
 	require.Equal(t, exit.Check, exit.CodeOf(err))
 	require.Contains(t, out, "refused")
 
-	err = RunService(t.Context(), "gs://bucket/"+secret, probe.Options{}, terminal.New(&bytes.Buffer{}, &bytes.Buffer{}))
+	err = RunService(t.Context(), "gs://bucket/"+secret, "", probe.Options{}, terminal.New(&bytes.Buffer{}, &bytes.Buffer{}))
 	require.Equal(t, exit.Dataset, exit.CodeOf(err))
+}
+
+func TestWhichObjectsMayBeADatasets(t *testing.T) {
+	for _, c := range []struct {
+		dataset, url string
+		is           bool
+	}{
+		{"s3://b/train/", "s3://b/train/x/0.tar", true}, {"s3://b/train", "s3://b/train2/0.tar", false},
+		{"s3://b/train/x-{000..146}.tar", "s3://b/train/x-003.tar", true}, {"s3://b/train/x-{000..146}.tar", "s3://b/train/y-003.tar", false},
+		{"https://h/sets/list.txt?sig=s", "https://h/sets/0.tar", true}, {"https://h/sets/list.txt", "https://h/others/0.tar", false},
+		{"https://h/a.tar", "https://h/a.tar", true}, {"https://h/a.tar", "https://h/a.tar.gz", false},
+	} {
+		require.Equal(t, c.is, objectsOf(c.dataset)(c.url), "%+v", c)
+	}
 }

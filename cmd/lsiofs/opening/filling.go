@@ -23,9 +23,18 @@ type Filled struct {
 
 // Fill fills the cache of a dataset, and tells tell how far it is, from this goroutine.
 func Fill(ctx context.Context, d *pipeline.Dataset, tell func(Filled)) error {
+	return fill(tell, func(progress func(done, total int64)) error { return d.Warm(ctx, progress) })
+}
+
+// FillRecords is Fill with what an epoch reads for its records from … to-1.
+func FillRecords(ctx context.Context, d *pipeline.Dataset, epoch, from, to uint64, tell func(Filled)) error {
+	return fill(tell, func(progress func(done, total int64)) error { return d.WarmRecords(ctx, epoch, from, to, progress) })
+}
+
+func fill(tell func(Filled), warm func(progress func(done, total int64)) error) error {
 	began := time.Now()
 	var f Filled
-	err := d.Warm(ctx, func(done, total int64) {
+	err := warm(func(done, total int64) {
 		f = Filled{Bytes: done, BytesTotal: total, Elapsed: time.Since(began)}
 		tell(f)
 	})

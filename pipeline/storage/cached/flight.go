@@ -61,6 +61,7 @@ func (x *op) bring(gone []run, recheck bool) bool {
 	s, o := x.s, x.object
 	var direct []run
 	planned := x.touched(gone)
+	s.ahead.plans.read(x.covered(planned))
 	o.mu.Lock()
 	if recheck && o.landed.Load() != x.landed {
 		o.mu.Unlock()

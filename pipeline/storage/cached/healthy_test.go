@@ -121,6 +121,11 @@ func TestWarmWaitsForWhatOthersHaveOnItsWay(t *testing.T) {
 	warm := make(chan error, 1)
 	go func() { warm <- s.Warm(t.Context()) }()
 	waitFor(t, func() bool { done, total := s.Filled(); return done == total })
+	for range 3 * warmRounds { // it looks now and then, and waits on
+		waitFor(t, func() bool { return clock.due(warmPause) || len(warm) > 0 })
+		require.Empty(t, warm)
+		clock.forward(warmPause)
+	}
 	w.below.Release()
 	settle(s)
 	waitFor(t, func() bool { clock.forward(warmPause); return len(warm) > 0 })

@@ -62,6 +62,17 @@ func (x *op) touched(gone []run) (chunks []chunk) {
 	return slices.Compact(chunks)
 }
 
+// covered are those of chunks of which the op reads all bytes.
+func (x *op) covered(chunks []chunk) (all []chunk) {
+	off, until := x.read.OffsetBytes, x.read.OffsetBytes+int64(len(x.read.Buf))
+	for _, c := range chunks {
+		if off <= c.off && c.off+c.n <= until {
+			all = append(all, c)
+		}
+	}
+	return all
+}
+
 // bringChunks makes flights for what is missing of chunks that are planned, and of which a
 // reader wants a part: so each is asked for once, whatever part of it is read first. Where
 // there is no room for all of a chunk, the read itself sees to what it wants. x.object.mu is

@@ -133,7 +133,7 @@ func (k *keeper) look(least int64, touch bool) {
 	k.looking.Lock()
 	defer k.looking.Unlock()
 	start := time.Now()
-	base := s.room.counting()
+	base, drops := s.room.counting()
 	found, others := int64(0), false
 	err := s.dir.files(func(f file) error {
 		found += f.blocks
@@ -149,7 +149,7 @@ func (k *keeper) look(least int64, touch bool) {
 		return
 	}
 	// Where nothing could be removed there is nothing to try again before the next tick.
-	s.room.counts(base, found, others, least > 0)
+	s.room.counts(base, drops, found, others, least > 0)
 	k.took.Store(int64(time.Since(start)))
 	if k.counts.Add(1) == 1 {
 		close(k.known)

@@ -66,6 +66,9 @@ func (p *plans) next() (reader uint64, w storage.Want, ok bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	for r, of := range p.readers {
+		for len(of.next) > 0 && of.held[chunkOf(of.next[0])] {
+			of.next = of.next[1:] // it was read meanwhile
+		}
 		if len(of.next) > 0 && (!ok || of.next[0].DueBytes < w.DueBytes) {
 			reader, w, ok = r, of.next[0], true
 		}
@@ -84,6 +87,20 @@ func (p *plans) begun(reader uint64, w storage.Want) {
 	of.next = of.next[1:]
 	if _, held := of.held[chunkOf(w)]; held {
 		of.held[chunkOf(w)] = true
+	}
+}
+
+// read takes out chunks of which all bytes go to a reader now: nobody needs to bring them
+// before. Where there is no room for one it would be asked for twice.
+func (p *plans) read(chunks []chunk) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for _, of := range p.readers {
+		for _, c := range chunks {
+			if _, held := of.held[c]; held {
+				of.held[c] = true
+			}
+		}
 	}
 }
 

@@ -208,3 +208,33 @@ func TestAReadOfAPlannedChunkThatHasNoRoom(t *testing.T) {
 	}
 	require.EqualValues(t, 600_000, w.bytes.Load())
 }
+
+// TestAPlannedChunkThatWasReadIsNotBroughtAgain: it had no room when a reader wanted all of it,
+// and has it before the reader is done with it.
+func TestAPlannedChunkThatWasReadIsNotBroughtAgain(t *testing.T) {
+	const n = 100 * pageBytes
+	w := newWorld(t, objectsOf(1, 4*mib))
+	s := w.open(nil)
+	s.room.setBound(1)
+	s.Plan(1, []storage.Want{{Object: w.objects["0"], SizeBytes: n}, {Object: w.objects["0"], OffsetBytes: n, SizeBytes: n}})
+	require.EqualValues(t, 1, w.read(s, "0", 0, n), "it passes through")
+	s.room.setBound(1 << 30)
+	s.ahead.poke()
+	w.here(s, "0", n, n)
+	require.EqualValues(t, 2, w.reads.Load(), "the other one is brought, and not this one")
+}
+
+// TestAPartOfAnObjectIsFilled, and nothing else of it.
+func TestAPartOfAnObjectIsFilled(t *testing.T) {
+	w := newWorld(t, objectsOf(2, 20*mib))
+	s := w.open(nil)
+	s.FillRanges([]Range{{w.objects["0"], 5000, 9 * mib}, {w.objects["1"], 19 * mib, mib}})
+	require.NoError(t, s.Warm(t.Context()))
+	done, total := s.Filled()
+	require.Equal(t, total, done)
+	require.EqualValues(t, 10*mib, total)
+	require.EqualValues(t, 3, w.reads.Load(), "8 MiB, the rest, and the other one")
+	require.Zero(t, w.read(s, "0", 5000, 9*mib))
+	require.Zero(t, w.read(s, "1", 19*mib, mib))
+	require.EqualValues(t, 1, w.read(s, "0", 10*mib, mib))
+}

@@ -52,6 +52,8 @@ type room struct {
 	base      int64 // added, when it began
 	added     int64 // by this process, in all
 	dropped   int64 // since the end of the last count
+	drops     int64 // by this process, in all
+	unsure    bool  // the last count may have found what was dropped meanwhile
 	reserved  int64
 	shared    int64  // of used, in the share, by this process
 	shareTurn uint64 // reservations of the share, so far
@@ -68,8 +70,8 @@ func (r *room) used() int64 { return r.counted + r.grown() - r.dropped }
 func (r *room) take(n int64, onlyGood bool) place {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	for again := false; r.grown()+n > r.step()/2; again = true {
-		if r.grown()+n <= r.step() {
+	for again := false; r.grows()+n > r.step()/2; again = true {
+		if r.grows()+n <= r.step() {
 			r.count()
 			break
 		}
@@ -102,14 +104,18 @@ func (r *room) take(n int64, onlyGood bool) place {
 		r.reserved += n
 		r.free -= n
 	}
-	if p != forGood && r.added > r.base {
+	if p != forGood && (r.added > r.base || r.unsure) {
 		r.count() // estimates are too high, if anything
 	}
 	return p
 }
 
-// grown is by how much the cache has grown since it was counted. r.mu is held.
+// grown is what has come since the directory was counted. r.mu is held.
 func (r *room) grown() int64 { return r.added - r.base + r.reserved }
+
+// grows is by how much the cache is larger than it was then: what passes through the share
+// comes and goes. r.mu is held.
+func (r *room) grows() int64 { return r.grown() - r.dropped }
 
 // step is by how much it may. r.mu is held.
 func (r *room) step() int64 {
@@ -124,7 +130,7 @@ func (r *room) step() int64 {
 func (r *room) waits(n int64) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	return r.grown()+n > r.step()
+	return r.grows()+n > r.step()
 }
 
 // leaves says whether the file system keeps its reserve. r.mu is held.
@@ -167,6 +173,7 @@ func (r *room) drop(n int64) {
 	defer r.mu.Unlock()
 	r.dropping++
 	r.dropped += n
+	r.drops += n
 	r.shared -= n
 	r.free += n
 }
@@ -186,20 +193,20 @@ func (r *room) unshared() (turn uint64, is bool) {
 	return r.shareTurn, r.shared == 0 && r.dropping == 0
 }
 
-// counting begins a count.
-func (r *room) counting() (base int64) {
+// counting begins a count. It gives what was added and dropped before.
+func (r *room) counting() (base, drops int64) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	return r.added
+	return r.added, r.drops
 }
 
 // counts ends one: it has found so many bytes, and perhaps objects of others. What was
 // written or dropped meanwhile may have been found or not: it counts as if it took room.
 // Right after room was made there is nothing more to remove.
-func (r *room) counts(base, found int64, others, cleaned bool) {
+func (r *room) counts(base, drops, found int64, others, cleaned bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.known, r.counted, r.base, r.dropped = true, found, base, 0
+	r.known, r.counted, r.base, r.dropped, r.unsure = true, found, base, 0, r.drops > drops
 	r.cleanable = !cleaned && (others || r.share > 0 && r.shared == 0 && found > r.bound-r.share)
 }
 

@@ -55,6 +55,18 @@ func (c *fakeClock) forward(d time.Duration) {
 	}
 }
 
+// due says whether somebody wakes up within a time.
+func (c *fakeClock) due(within time.Duration) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for _, at := range c.timers {
+		if !at.After(c.now.Add(within)) {
+			return true
+		}
+	}
+	return false
+}
+
 // recount waits for a count that begins after now.
 func recount(t *testing.T, s *Storage) {
 	for range 2 {
@@ -313,4 +325,54 @@ func TestWhatIsInUseIsMarkedEveryHour(t *testing.T) {
 		info, err := os.Stat(w.path("0", ".sums"))
 		return err == nil && info.ModTime().Equal(clock.clock().Now())
 	})
+}
+
+// What passes through the share does not make a cache grow, however much that is.
+func TestWhatComesAndGoesIsNotGrowth(t *testing.T) {
+	counts := 0
+	r := &room{
+		bound: 64 * mib, share: 8 * mib, clock: newFakeClock().clock(), punches: true,
+		space: func() (space, error) { return space{free: 1 << 40}, nil },
+		count: func() {}, countNow: func() bool { counts++; return false }, clean: func(int64) {},
+	}
+	base, drops := r.counting()
+	r.counts(base, drops, 60*mib, false, false)
+	for range 1000 {
+		require.Equal(t, inShare, r.take(mib, false))
+		r.put(inShare, mib, mib)
+		r.drop(mib)
+		r.gone()
+	}
+	require.Zero(t, counts)
+	used, _, _ := r.usage()
+	require.EqualValues(t, 60*mib, used)
+}
+
+// A count that may have found what was dropped meanwhile leaves too little room: another one is
+// asked for, though nothing has come since.
+func TestACountThatMayHaveFoundTooMuchIsMadeAgain(t *testing.T) {
+	asked := 0
+	r := &room{
+		bound: 64 * mib, share: 8 * mib, clock: newFakeClock().clock(), punches: true,
+		space: func() (space, error) { return space{free: 1 << 40}, nil },
+		count: func() { asked++ }, countNow: func() bool { return false }, clean: func(int64) {},
+	}
+	base, drops := r.counting()
+	r.counts(base, drops, 56*mib, false, false)
+	for range 8 {
+		require.Equal(t, inShare, r.take(mib, false))
+		r.put(inShare, mib, mib)
+	}
+	base, drops = r.counting()
+	for range 8 {
+		r.drop(mib)
+		r.gone()
+	}
+	r.counts(base, drops, 64*mib, false, false) // it has found all of them
+	asked = 0
+	require.Equal(t, nowhere, r.take(mib, false))
+	require.Positive(t, asked)
+	base, drops = r.counting()
+	r.counts(base, drops, 56*mib, false, false)
+	require.Equal(t, inShare, r.take(mib, false))
 }

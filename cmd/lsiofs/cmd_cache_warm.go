@@ -1,0 +1,129 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"strconv"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/lsiofs/lsiofs/cmd/lsiofs/exit"
+	"github.com/lsiofs/lsiofs/cmd/lsiofs/opening"
+	"github.com/lsiofs/lsiofs/cmd/lsiofs/terminal"
+	"github.com/lsiofs/lsiofs/pipeline"
+	"github.com/lsiofs/lsiofs/pipeline/spec"
+	"github.com/lsiofs/lsiofs/pipeline/storage/cached"
+)
+
+func newCacheWarmCommand(g *globals) *cobra.Command {
+	d := &datasetFlags{}
+	var records recordsValue
+	c := &cobra.Command{
+		Use:   "warm URL",
+		Short: "Fetch a dataset, or the beginning of an epoch, into the cache",
+		Long: `Fetches what is missing of a dataset's shards into the cache, in large parts, and indexes
+it where it is not indexed yet: before machines with GPUs are rented, say. It fails
+where the cache has no room for all of it; what was fetched stays. Interrupted, it goes
+on from there the next time.
+
+With --records it fetches only what an epoch (--epoch) reads for these records, all
+workers together: the first 10000, or those from 10000 to 20000. They depend on --seed
+and on how records are shuffled, so give the flags that the mount will have. Of
+compressed shards that is all of each shard, and of a --sample the epoch's records
+alone.`,
+		Example: `  lsiofs cache warm s3://bucket/train
+  lsiofs cache warm s3://bucket/train --epoch 3 --records 100000
+  lsiofs cache warm 's3://bucket/train/shard-{000..146}.tar' --cache-dir /nvme/lsiofs --cache-size 200GiB`,
+		Args: exactArgs("URL"),
+		RunE: func(c *cobra.Command, args []string) error {
+			return runCacheWarm(c.Context(), d, args[0], records, g)
+		},
+	}
+	d.add(c)
+	c.Flags().Var(&records, "records", "fetch only what the epoch's first `N|A..B` records, or those from A to B-1, lie in")
+	return c
+}
+
+// recordsValue is --records: "N", which is 0..N, or "A..B". Nothing is set where to is 0.
+type recordsValue struct{ from, to uint64 }
+
+func (v *recordsValue) String() string {
+	switch {
+	case v.to == 0:
+		return ""
+	case v.from == 0:
+		return strconv.FormatUint(v.to, 10)
+	}
+	return fmt.Sprintf("%d..%d", v.from, v.to)
+}
+
+// Set implements pflag.Value.
+func (v *recordsValue) Set(text string) (err error) {
+	from, to, both := strings.Cut(text, "..")
+	if !both {
+		from, to = "0", text
+	}
+	var r recordsValue
+	if r.from, err = strconv.ParseUint(from, 10, 64); err == nil {
+		r.to, err = strconv.ParseUint(to, 10, 64)
+	}
+	if err != nil || r.from >= r.to {
+		return fmt.Errorf("%q is neither a number of records, as 10000, nor some of them, as 10000..20000", text)
+	}
+	*v = r
+	return nil
+}
+
+// Type implements pflag.Value.
+func (v *recordsValue) Type() string { return "N|A..B" }
+
+// warmed is what warm says when it is done.
+type warmed struct {
+	Dataset string       `json:"dataset"`
+	Bytes   int64        `json:"bytes"` // of the dataset's shards; with --records, of these
+	Cache   cached.Stats `json:"cache"`
+}
+
+func runCacheWarm(ctx context.Context, o *datasetFlags, dataset string, records recordsValue, g *globals) error {
+	s, _, err := o.resolve(dataset)
+	if err != nil {
+		return err
+	}
+	s.Cache.Warm = true
+	if err := s.Validate(); err != nil {
+		return exit.With(exit.Usage, err)
+	}
+	s.Read = spec.ReadScan // no record is read: no spool
+	d, err := opening.OpenShowing(ctx, g.ui, g.log(), s)
+	if err != nil {
+		return err
+	}
+	return opening.Close(d, warm(ctx, d, records, g.ui), g.log())
+}
+
+func warm(ctx context.Context, d *pipeline.Dataset, records recordsValue, u *terminal.UI) error {
+	view := opening.NewFilling(u)
+	defer view.Clear()
+	s := d.Spec()
+	w := warmed{Dataset: s.Dataset}
+	show := func(f opening.Filled) {
+		w.Bytes = f.BytesTotal
+		view.Show(f)
+	}
+	fill := func() error { return opening.Fill(ctx, d, show) }
+	if records.to > 0 {
+		if records.to > d.Records() {
+			return exit.Usagef("--records %s: an epoch has %s", &records, terminal.Plural(d.Records(), "record"))
+		}
+		fill = func() error { return opening.FillRecords(ctx, d, s.Epoch, records.from, records.to, show) }
+	}
+	if err := fill(); err != nil {
+		return err
+	}
+	w.Cache = *d.Status().Cache
+	if u.JSON {
+		return u.Emit(w)
+	}
+	return u.Printf("%s of %s in %s\n", terminal.Bytes(w.Bytes), w.Dataset, w.Cache.Dir)
+}

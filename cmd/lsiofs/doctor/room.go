@@ -1,0 +1,180 @@
+package doctor
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	iofs "io/fs"
+	"log/slog"
+	"os"
+	"path"
+	"path/filepath"
+	"strings"
+	"syscall"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/lsiofs/lsiofs/cmd/lsiofs/cache"
+	"github.com/lsiofs/lsiofs/cmd/lsiofs/terminal"
+	"github.com/lsiofs/lsiofs/pipeline"
+	"github.com/lsiofs/lsiofs/pipeline/storage/cached"
+	"github.com/lsiofs/lsiofs/pipeline/storage/profile"
+)
+
+// room is the place of the disk cache, and what is in it.
+type room struct {
+	dir       string
+	asked     bool // the user has named it
+	freeBytes int64
+	place     profile.Place
+	err       error
+
+	refused error // why a mount would not use the directory
+	exists  bool
+	kept    kept // of all datasets
+	of      kept // of the dataset that was asked about
+	dataset string
+}
+
+// kept is what a cache has of some objects.
+type kept struct {
+	objects, damaged, inUse int
+	hereBytes, sizeBytes    int64
+}
+
+func (k *kept) add(e cached.Entry) {
+	k.objects++
+	k.hereBytes += min(e.HereBytes, e.SizeBytes)
+	k.sizeBytes += e.SizeBytes
+	if e.Damaged != "" {
+		k.damaged++
+	}
+	if e.InUse {
+		k.inUse++
+	}
+}
+
+// lookAtCache looks at the directory that a disk cache is, or would be made, in: dir, or the
+// user's own; and at what it has of a dataset, "" for none. It makes nothing.
+func lookAtCache(ctx context.Context, dir, dataset string) room {
+	r := room{asked: dir != ""}
+	if r.dir, r.err = pipeline.CacheDirectory(dir); r.err != nil {
+		return r
+	}
+	at := r.dir // or the one above it that exists
+	for {
+		if _, err := os.Stat(at); err == nil || filepath.Dir(at) == at {
+			break
+		}
+		at = filepath.Dir(at)
+	}
+	var fs unix.Statfs_t
+	if r.err = unix.Statfs(at, &fs); r.err == nil {
+		r.freeBytes = int64(fs.Bavail) * fs.Bsize
+		r.place, r.err = profile.Look(at)
+	}
+	if r.err != nil {
+		return r
+	}
+	if r.dataset = dataset; at == r.dir {
+		r.exists = true
+		r.refused = r.lookInside(ctx)
+	}
+	return r
+}
+
+// lookInside counts what is kept. The error says why there can be no cache.
+func (r *room) lookInside(ctx context.Context) error {
+	info, err := os.Lstat(r.dir)
+	if err != nil {
+		return err
+	}
+	if names, err := os.ReadDir(r.dir); err == nil && len(names) == 0 {
+		// Opening it would make it a cache.
+		if st, ok := info.Sys().(*syscall.Stat_t); ok && st.Uid != uint32(os.Geteuid()) {
+			return fmt.Errorf("%s belongs to user %d, not to you (%d)", r.dir, st.Uid, os.Geteuid())
+		}
+		if info.Mode().Perm()&0o077 != 0 {
+			return fmt.Errorf("%s: others may use it (mode %04o): chmod 700", r.dir, info.Mode().Perm())
+		}
+		return nil
+	}
+	d, err := cached.OpenDirectory(r.dir, slog.New(slog.DiscardHandler))
+	if err != nil {
+		return err
+	}
+	is := objectsOf(r.dataset)
+	err = d.List(ctx, func(e cached.Entry) error {
+		r.kept.add(e)
+		if r.dataset != "" && is(e.URL) {
+			r.of.add(e)
+		}
+		return nil
+	})
+	return errors.Join(err, d.Close())
+}
+
+// objectsOf says which URLs may be those of a dataset's objects: those that begin as it does up to
+// its first pattern, those in the folder of a list of shards, or its own and those below it.
+func objectsOf(dataset string) func(url string) bool {
+	of := cache.Canonical(dataset)
+	if i := strings.IndexAny(of, "*?[{"); i >= 0 {
+		return func(url string) bool { return strings.HasPrefix(url, of[:i]) }
+	}
+	if ext := path.Ext(of); ext == ".txt" || ext == ".json" {
+		of = of[:strings.LastIndexByte(of, '/')]
+	}
+	return func(url string) bool { return url == of || strings.HasPrefix(url, of+"/") }
+}
+
+// littleRoom is what a disk cache is worth little with.
+const littleRoom = 4 << 30
+
+func checkRoom(r room) Finding {
+	found := Finding{Check: "disk cache", Level: levelOK}
+	if r.err != nil {
+		found.Level, found.Detail, found.Do = levelWarn, r.err.Error(), "name a directory on a local disk with --cache-dir, or set XDG_CACHE_HOME"
+		return found
+	}
+	if r.refused != nil {
+		found.Level, found.Detail = levelWarn, r.refused.Error()+"; nothing is kept there"
+		if r.asked {
+			found.Level = levelFail // a mount that is told to use it does not begin
+		}
+		found.Do = "name another directory with --cache-dir, or put this one right"
+		if errors.Is(r.refused, iofs.ErrPermission) {
+			found.Do = "run as the user that it belongs to, or name another directory with --cache-dir"
+		}
+		return found
+	}
+	found.Detail = fmt.Sprintf("%s free at %s (%s)%s", terminal.Bytes(r.freeBytes), r.dir, r.place.FileSystem, r.contents())
+	switch {
+	case r.place.Kind == profile.KindNetwork:
+		found.Level, found.Do = levelWarn, "put it on a local disk (--cache-dir): this one is on a network"
+	case r.place.Kind == profile.KindMemory:
+		found.Level, found.Do = levelWarn, "put it on a disk (--cache-dir): this one is memory"
+	case r.kept.damaged > 0:
+		found.Level, found.Do = levelWarn, "lsiofs cache verify --repair drops what is damaged; it is fetched again when it is read"
+	case r.freeBytes < littleRoom:
+		found.Level, found.Do = levelWarn, "make room, or put it on a larger disk (--cache-dir)"
+	}
+	return found
+}
+
+// contents says what the directory has.
+func (r *room) contents() string {
+	if !r.exists {
+		return "; it is made when it is needed"
+	}
+	text := fmt.Sprintf("; it is yours alone, and has %s of %s", terminal.Bytes(r.kept.hereBytes), terminal.Plural(uint64(r.kept.objects), "object"))
+	if r.kept.damaged > 0 {
+		text += fmt.Sprintf(", %d of them damaged", r.kept.damaged)
+	}
+	if r.kept.inUse > 0 {
+		text += fmt.Sprintf(", %d in use by mounts", r.kept.inUse)
+	}
+	if r.dataset != "" {
+		text += fmt.Sprintf("; of this dataset %s of %s that the cache knows", terminal.Bytes(r.of.hereBytes), terminal.Bytes(r.of.sizeBytes))
+	}
+	return text
+}

@@ -1,0 +1,45 @@
+package pipeline
+
+import (
+	"os"
+	"path/filepath"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/lsiofs/lsiofs/pipeline/spec"
+	"github.com/lsiofs/lsiofs/pipeline/stream"
+	"github.com/lsiofs/lsiofs/pipeline/unpack/synthetic"
+)
+
+// A cache that holds half of a dataset saves half of the requests of the second epoch: what is
+// read ahead takes next to nothing of it, and what finds no room is asked for once.
+func TestACacheOfHalfADatasetSavesHalfOfTheRequests(t *testing.T) {
+	w := serveShards(t, synthetic.Shape{Format: "tar", RecordBytes: 12_500}, 2000)
+	total := int64(0)
+	for _, name := range w.names {
+		info, err := os.Stat(filepath.Join(w.dir, name))
+		require.NoError(t, err)
+		total += info.Size()
+	}
+	s := cachedSpec(t, w)
+	s.Read, s.Deal.Workers, s.MemoryBytes = spec.ReadAuto, 1, 24<<20
+	s.Order.ChunkBytes, s.Order.ChunkRecords, s.Order.SizeRecords, s.Order.Lanes = 128<<10, 1<<20, 64, 4
+	s.Cache.SizeBytes = total / 2
+	size := s.Cache
+	s.Cache.Off = true // nothing is kept of the index pass
+	require.NoError(t, openClosing(t, s).Close())
+	s.Cache = size
+	d := open(t, s)
+	chunks := float64(d.Chunks())
+	for epoch, most := range []float64{1.02, 0.54} {
+		set, err := d.Set(t.Context(), uint64(epoch), nil, s.Deal)
+		require.NoError(t, err)
+		before := len(w.server.Log())
+		readFile(t, set, 0, stream.Data, 1<<20)
+		requests, _ := w.asked(before)
+		t.Logf("epoch %d: %d requests for %.0f chunks: %.3f", epoch, requests, chunks, float64(requests)/chunks)
+		require.LessOrEqual(t, float64(requests), most*chunks)
+	}
+	require.EqualValues(t, spec.ReadScan, d.Status().Fetch.Strategy)
+}

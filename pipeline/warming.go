@@ -1,0 +1,130 @@
+package pipeline
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"sort"
+	"time"
+
+	"github.com/lsiofs/lsiofs/pipeline/catalog"
+	"github.com/lsiofs/lsiofs/pipeline/storage/cached"
+)
+
+// warmEvery is how often Warm tells how far it is.
+const warmEvery = 250 * time.Millisecond
+
+// ErrNoCache says that there is nothing to fill.
+var ErrNoCache = errors.New("there is no cache to fill: the dataset is on a disk of this machine, or --cache-size is off")
+
+// Warm fills the disk cache with what is missing of the dataset, waits until that is done, and
+// says now and then how many bytes of how many are there. It fails where not all of them could
+// be brought (cached.ErrNotFilled), and with ctx's error; then what came so far stays.
+func (d *Dataset) Warm(ctx context.Context, progress func(done, total int64)) error {
+	c := d.mount.cache
+	if c == nil {
+		return ErrNoCache
+	}
+	c.Fill(d.current.objects())
+	return waitForFill(ctx, c, progress)
+}
+
+// WarmRecords is Warm for what an epoch reads for its records from … to-1, of all workers
+// together, as they come without a checkpoint: the chunks that they lie in, of a sample they
+// alone, and all of compressed shards. to is at most the number of the epoch's records.
+func (d *Dataset) WarmRecords(ctx context.Context, epoch, from, to uint64, progress func(done, total int64)) error {
+	c := d.mount.cache
+	if c == nil {
+		return ErrNoCache
+	}
+	ranges, err := d.current.rangesOf(ctx, epoch, from, to)
+	if err != nil {
+		return err
+	}
+	c.FillRanges(ranges)
+	return waitForFill(ctx, c, progress)
+}
+
+func waitForFill(ctx context.Context, c *cached.Storage, progress func(done, total int64)) error {
+	c.PauseFill(false)
+	ended := make(chan error, 1)
+	go func() { ended <- c.Warm(ctx) }()
+	tick := time.NewTicker(warmEvery)
+	defer tick.Stop()
+	for {
+		select {
+		case err := <-ended:
+			progress(c.Filled())
+			return err
+		case <-tick.C:
+			progress(c.Filled())
+		}
+	}
+}
+
+// warmRecords is how many records are looked up at a time.
+const warmRecords = 4096
+
+// rangesOf are the parts of objects that records of an epoch lie in, in the dataset's order.
+func (g *generation) rangesOf(ctx context.Context, epoch, from, to uint64) ([]cached.Range, error) {
+	e, err := g.epoch(epoch)
+	if err != nil {
+		return nil, err
+	}
+	if from > to || to > e.Len() {
+		return nil, fmt.Errorf("records %d to %d: epoch %d has %d", from, to, epoch, e.Len())
+	}
+	defer e.Hold()()
+	var wanted []catalog.Extent
+	sampled := g.sampled()
+	starts := g.catalog.ChunkStarts(g.spec.Order.ChunkBytes, g.spec.Order.ChunkRecords)
+	seen := make([]bool, len(starts))
+	numbers, extents := make([]uint64, warmRecords), make([]catalog.Extent, 2*warmRecords)
+	cursor := e.Cursor(from)
+	for at := from; at < to && ctx.Err() == nil; {
+		n := cursor.Next(numbers[:min(warmRecords, to-at)])
+		at += uint64(n)
+		if sampled {
+			g.catalog.Extents(numbers[:n], extents)
+			wanted = append(wanted, extents[:n]...)
+			continue
+		}
+		for _, number := range numbers[:n] {
+			chunk := sort.Search(len(starts), func(i int) bool { return starts[i] > number }) - 1
+			if seen[chunk] {
+				continue
+			}
+			seen[chunk] = true
+			// A chunk lies in one shard, so it is what its first and its last record span.
+			g.catalog.Extents([]uint64{starts[chunk], starts[chunk+1] - 1}, extents)
+			x := extents[0]
+			x.SizeBytes = extents[1].OffsetBytes + extents[1].SizeBytes - x.OffsetBytes
+			wanted = append(wanted, x)
+		}
+	}
+	slices.SortFunc(wanted, func(a, b catalog.Extent) int {
+		if a.Shard != b.Shard {
+			return a.Shard - b.Shard
+		}
+		return int(min(max(a.OffsetBytes-b.OffsetBytes, -1), 1))
+	})
+	var ranges []cached.Range
+	last := -1 // shard
+	for _, x := range wanted {
+		s := g.catalog.Shard(x.Shard)
+		if s.Codec != nil { // places in it are decoded ones
+			x.OffsetBytes, x.SizeBytes = 0, s.Object.SizeBytes
+		}
+		end := x.OffsetBytes + x.SizeBytes
+		if x.Shard == last {
+			if r := &ranges[len(ranges)-1]; x.OffsetBytes <= r.OffsetBytes+r.SizeBytes+g.mount.profile.GapBytes {
+				r.SizeBytes = max(r.SizeBytes, end-r.OffsetBytes)
+				continue
+			}
+		}
+		last = x.Shard
+		ranges = append(ranges, cached.Range{Object: s.Object, OffsetBytes: x.OffsetBytes, SizeBytes: x.SizeBytes})
+	}
+	return ranges, ctx.Err()
+}
