@@ -82,7 +82,7 @@ func (h *Handle) follow(taken []*block, from, to, size int64) []*block {
 		a.blocks[0].drop()
 		a.blocks = append(a.blocks[:0], a.blocks[1:]...)
 	}
-	if idle && !h.joins && a.run >= firstAheadBytes && !a.closed {
+	if idle && !h.joins && a.run >= firstAheadBytes && !a.closed && !h.reader.Brings() {
 		h.extend(from, to, size)
 	}
 	for _, b := range a.blocks {

@@ -303,3 +303,21 @@ func TestManyReadersAtATimeAreNotReadAheadOf(t *testing.T) {
 		}
 	}
 }
+
+// What a service brings keeps the cores busy: a copy ahead would be one more for them.
+func TestWhatAServiceStillBringsIsNotCopiedAhead(t *testing.T) {
+	withCores(t, 4)
+	m := equalRecords(2000, 5000)
+	m.brings = true
+	src := newSource(m, m)
+	defer src.Close()
+	set := src.Set(defaultView(t, 0, 2000), nil)
+	want, _ := naive(m, set.view, 0)
+	h := set.Open(0, Data)
+	defer h.Close()
+	readOn(t, h, want[Data], 0, 4<<20, MaxReadBytes)
+	require.Zero(t, src.holders.blocks.Load())
+	m.brings = false // all is in memory now
+	readOn(t, h, want[Data], 4<<20, 8<<20, MaxReadBytes)
+	require.NotZero(t, src.holders.blocks.Load())
+}

@@ -221,6 +221,7 @@ func (q *quietReader) Lend(_ context.Context, k uint64, n int, l *fetch.Loan) er
 }
 
 func (*quietReader) InOrder() bool { return false }
+func (*quietReader) Brings() bool  { return false }
 func (*quietReader) Close()        {}
 
 func TestARecordThatMakesNoRowIsNamed(t *testing.T) {

@@ -33,6 +33,7 @@ type lender interface {
 type reader interface {
 	Lend(ctx context.Context, k uint64, n int, l *fetch.Loan) error
 	InOrder() bool
+	Brings() bool
 	Close()
 }
 

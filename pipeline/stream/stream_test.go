@@ -30,6 +30,7 @@ type memory struct {
 	hashes []uint64
 	shards int
 	lends  int // the most records that one Lend gives
+	brings bool
 	batch  int // so many records lie one behind the other, in the order of their reader; 0: none
 }
 
@@ -87,8 +88,9 @@ func (r memoryReader) Lend(_ context.Context, k uint64, n int, l *fetch.Loan) er
 	return nil
 }
 
-func (memoryReader) InOrder() bool { return false }
-func (memoryReader) Close()        {}
+func (memoryReader) InOrder() bool  { return false }
+func (r memoryReader) Brings() bool { return r.m.brings }
+func (memoryReader) Close()         {}
 
 // orderedReader has the records of its sequence in batches, in memory that is none
 // of Go's heap.
@@ -128,6 +130,7 @@ func (r *orderedReader) Lend(_ context.Context, k uint64, n int, l *fetch.Loan) 
 }
 
 func (*orderedReader) InOrder() bool { return true }
+func (*orderedReader) Brings() bool  { return false }
 func (r *orderedReader) Close()      { _ = uring.Unmap(r.memory) }
 
 // drawDataset draws records of many sizes, some with the key of others, or none (0).

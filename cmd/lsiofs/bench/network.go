@@ -101,23 +101,55 @@ func (n *network) served() (service.Served, error) {
 
 // bare has the bare client read ranges, and counts its processor time.
 func (n *network) bare(ctx context.Context, ranges []service.Range, atOnce int, most time.Duration) (reading, error) {
-	stop := context.AfterFunc(ctx, func() { _ = n.loop.cmd.Process.Kill() })
+	return n.bareBy(ctx, n.loop, ranges, atOnce, most)
+}
+
+// piped is bare by a client that writes what it reads to a pipe, which a reader reads from,
+// as lsiofs cat does.
+func (n *network) piped(ctx context.Context, ranges []service.Range, atOnce int, most time.Duration) (r reading, err error) {
+	from, to, err := os.Pipe()
+	if err != nil {
+		return r, err
+	}
+	defer from.Close()
+	widenPipe(to)
+	reads, err := startReader(n.program.Self, from)
+	if err != nil {
+		return r, errors.Join(err, to.Close())
+	}
+	defer reads.kill()
+	client, err := startPart(n.program.Self, to, "loop", "pipe")
+	if err = errors.Join(err, to.Close()); err != nil {
+		return r, err
+	}
+	defer client.kill()
+	if err := reads.start(readJob{Paths: []string{"/dev/fd/3"}}); err != nil {
+		return r, err
+	}
+	if _, err := n.bareBy(ctx, client, ranges, atOnce, most/4); err != nil { // for its memory
+		return r, err
+	}
+	return n.bareBy(ctx, client, ranges, atOnce, most)
+}
+
+func (n *network) bareBy(ctx context.Context, client *part, ranges []service.Range, atOnce int, most time.Duration) (reading, error) {
+	stop := context.AfterFunc(ctx, func() { _ = client.cmd.Process.Kill() })
 	defer stop()
-	before, err := processCPU(n.loop.cmd.Process.Pid)
+	before, err := processCPU(client.cmd.Process.Pid)
 	if err != nil {
 		return reading{}, err
 	}
-	if err := n.loop.jobs.Encode(service.Job{Address: n.address, Ranges: ranges, AtOnce: atOnce, StopAfter: most}); err != nil {
+	if err := client.jobs.Encode(service.Job{Address: n.address, Ranges: ranges, AtOnce: atOnce, StopAfter: most}); err != nil {
 		return reading{}, err
 	}
 	var done service.Done
-	if err := n.loop.hear(&done); err != nil {
+	if err := client.hear(&done); err != nil {
 		return reading{}, err
 	}
 	if done.Error != "" {
 		return reading{}, fmt.Errorf("bare client: %s", done.Error)
 	}
-	after, err := processCPU(n.loop.cmd.Process.Pid)
+	after, err := processCPU(client.cmd.Process.Pid)
 	return reading{bytes: done.Bytes, elapsed: done.Elapsed, cpu: after - before, mallocs: -1}, err
 }
 

@@ -27,6 +27,7 @@ const PartCommand = "bench-part"
 //	read                reads files as told on stdin, a JSON object a line, and answers on stdout
 //	objects DIR COPIES  service.Serve
 //	loop                service.Loop
+//	loop pipe           the same, which writes what it reads to descriptor 3
 func Part(ctx context.Context, args []string, in io.Reader, out io.Writer) error {
 	switch {
 	case len(args) == 3 && args[0] == "serve":
@@ -44,7 +45,10 @@ func Part(ctx context.Context, args []string, in io.Reader, out io.Writer) error
 		}
 		return service.Serve(ctx, args[1], copies, in, out)
 	case len(args) == 1 && args[0] == "loop":
-		return service.Loop(ctx, in, out)
+		return service.Loop(ctx, in, out, nil)
+	case len(args) == 2 && args[0] == "loop" && args[1] == "pipe":
+		to := os.NewFile(3, "pipe")
+		return errors.Join(service.Loop(ctx, in, out, to), to.Close())
 	}
 	return fmt.Errorf("%s is a part of lsiofs bench, which starts it", PartCommand)
 }

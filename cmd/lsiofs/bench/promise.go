@@ -184,7 +184,7 @@ func rowsOf(promises []Promise, s Section) []string {
 		}
 	}
 	for _, size := range chunkSizes { // one is measured by way of the others
-		if own := []string{rowNetCat + size.name, rowNetLoop + size.name, rowNetCPU + size.name}; slices.ContainsFunc(own, func(id string) bool { return slices.Contains(ids, id) }) {
+		if own := []string{rowNetCat + size.name, rowNetLoop + size.name, rowNetPiped + size.name, rowNetCPU + size.name}; slices.ContainsFunc(own, func(id string) bool { return slices.Contains(ids, id) }) {
 			ids = append(ids, own...)
 		}
 	}

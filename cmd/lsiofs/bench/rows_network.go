@@ -14,9 +14,10 @@ import (
 
 // The rows of a dataset at a web server.
 const (
-	rowNetCat      = "network-cat-"  // and the name of the size of chunks
-	rowNetLoop     = "network-loop-" // likewise
-	rowNetCPU      = "network-cpu-"  // likewise
+	rowNetCat      = "network-cat-"   // and the name of the size of chunks
+	rowNetLoop     = "network-loop-"  // likewise
+	rowNetPiped    = "network-piped-" // likewise
+	rowNetCPU      = "network-cpu-"   // likewise
 	rowNetMemory   = "network-memory"
 	rowNetRequests = "network-requests"
 	rowNetBytes    = "network-bytes"
@@ -47,6 +48,7 @@ func (n *network) rows() []*row {
 			return n.measureCat(ctx, size.bytes, size.settle)
 		}})
 		l.add(row{id: rowNetLoop + size.name, name: fmt.Sprintf("net/http, the same ranges, %d at a time, %s", connections, text), noRecords: true, measure: n.measureLoop})
+		l.add(row{id: rowNetPiped + size.name, name: "the same loop, which writes them to a pipe with a reader, " + text, noRecords: true, against: rowNetLoop + size.name, measure: n.measurePiped})
 		l.add(row{id: rowNetCPU + size.name, name: "processor time of cat above that of net/http, " + text, unit: "s/GiB", measure: func(context.Context) (reading, error) {
 			return reading{value: n.above}, n.wantCat()
 		}})
@@ -59,7 +61,7 @@ func (n *network) rows() []*row {
 		return reading{value: n.asked}, nil
 	}})
 	l.add(row{id: rowNetPass, name: "index of a web server's shards", noRecords: true, against: rowNetStreams, measure: n.measurePass})
-	l.add(row{id: rowNetPassGets, name: "requests of the index for each shard", unit: "requests", measure: func(context.Context) (reading, error) {
+	l.add(row{id: rowNetPassGets, name: "requests of the index for each shard, with the two that tell the format", unit: "requests", measure: func(context.Context) (reading, error) {
 		return reading{value: float64(len(n.passed.Ranges)) / float64(n.passShards())}, nil
 	}})
 	l.add(row{id: rowNetStreams, name: fmt.Sprintf("net/http, the same shards, %d at a time", passStreams), noRecords: true, measure: n.measureStreams})
@@ -107,6 +109,15 @@ func (n *network) measureLoop(ctx context.Context) (reading, error) {
 	return r, err
 }
 
+// measurePiped is measureLoop where the bytes are handed on, in the order in which they come:
+// more than that no cat can do.
+func (n *network) measurePiped(ctx context.Context) (reading, error) {
+	if err := n.wantCat(); err != nil {
+		return reading{}, err
+	}
+	return n.piped(ctx, n.last.ranges, connections, n.slot)
+}
+
 // perGiB is the processor time in seconds.
 func perGiB(r reading) float64 { return r.cpu.Seconds() / gib(max(r.bytes, 1)) }
 
@@ -149,7 +160,7 @@ func (n *network) order(ctx context.Context, objects int, chunkBytes int64) (chu
 const (
 	// passStreams is how many shards are indexed at a time.
 	passStreams = 32
-	passCopies  = 4
+	passCopies  = 8
 )
 
 // passShards is how many shards are indexed: enough for some seconds.

@@ -98,9 +98,14 @@ func (r *Reader) Advance(s Stock, k uint64, n int, again bool, lent, readers int
 	if again && w.scanned >= k+uint64(n) {
 		r.scan(s, w, k+uint64(lent), k+uint64(n), limit)
 	}
-	target := min(w.next+uint64(w.records), r.seq.Len(), max(k+uint64(n), r.walker.Reached(k)))
-	if w.scanned < k+uint64(n) || w.scanned+uint64(w.records)/4 < target {
+	reached := max(k+uint64(n), r.walker.Reached(k))
+	target := min(w.next+uint64(w.records), r.seq.Len(), reached)
+	if w.due(k+uint64(n), target, reached) {
 		w.scanned = r.scan(s, w, w.scanned, target, limit)
+		w.goOn = 0
+		if w.scanned < target { // there is no room
+			w.goOn = w.next + max((w.scanned-min(w.next, w.scanned))/goOnShare, 1)
+		}
 	}
 }
 

@@ -240,3 +240,40 @@ func TestNoMorePiecesAreWantedAtATimeThanTheBound(t *testing.T) {
 	r.Close()
 	require.Zero(t, c.wanted.Load())
 }
+
+// Were it filled up only when all of it has been read, storage would bring nothing meanwhile.
+func TestWhatIsReadAheadIsFilledUpWhileItIsRead(t *testing.T) {
+	const each, ahead = 10, 512
+	for _, lack := range []string{"bytes of the window", "room in memory"} {
+		x := pieces(t, 100_000, each)
+		s, r := newStock(x), NewReader(sequence(100_000), nil, 0, nearRecords)
+		limit := int64(1 << 40)
+		if lack == "bytes of the window" {
+			limit = ahead * s.bytes
+		} else {
+			s.room = ahead
+		}
+		for k := uint64(0); k < 40_000; k += 5 {
+			if s.room < ahead && k > 0 && k%each == 0 {
+				s.room++ // what was read is dropped
+			}
+			r.Advance(s, k, 5, false, 0, 1, limit)
+			if k > 10_000 {
+				require.Greater(t, r.Windows()[0].Scanned, k+each*ahead*9/10, "%s, at %d", lack, k)
+			}
+		}
+	}
+}
+
+// A service is told what comes in large steps, each of which is read ahead at once.
+func TestWhatHasBeenPlannedIsDue(t *testing.T) {
+	w := window{next: 100, records: farRecords, scanned: 5000}
+	require.False(t, w.due(110, 5000, 5000), "there is no more")
+	require.True(t, w.due(110, 5001, 5001))
+	require.False(t, w.due(110, 5001, 9000), "not planned is what bounds it")
+	w.goOn = 150
+	require.False(t, w.due(110, 9000, 9000), "there was no room")
+	w.next = 150
+	require.True(t, w.due(110, 9000, 9000))
+	require.True(t, w.due(5001, 9000, 20_000), "it is asked for")
+}

@@ -42,6 +42,7 @@ type window struct {
 	near    uint64 // see Near
 	records int
 	scanned uint64 // up to here the sequence has been looked at
+	goOn    uint64 // where there was no room beyond scanned: looked at again when next is here; else 0
 	// started are the pieces that were read ahead and not come to, by place.
 	started []aheadPiece
 	bytes   int64 // of started, with their tables
@@ -67,6 +68,27 @@ func Near(recordBytes int64) uint64 {
 	return uint64(max(nearRecords, nearBytes/recordBytes))
 }
 
+// goOnShare is how often what is read ahead is filled up while the reader goes through it.
+// Were it filled up only when little is left, storage would bring nothing meanwhile, and the
+// reader would wait for it then.
+const goOnShare = 16
+
+// due says whether the sequence is to be looked at up to target, for a call for records up
+// to end: some of these were not looked at; or there was no room, and the reader has
+// since made some; or a quarter of what is to be read ahead is missing; or all up to reached,
+// beyond which nothing is planned.
+func (w *window) due(end, target, reached uint64) bool {
+	switch {
+	case w.scanned < end:
+		return true
+	case w.scanned >= target:
+		return false
+	case w.goOn > 0:
+		return w.next >= w.goOn
+	}
+	return w.scanned+uint64(w.records)/4 < target || target == reached
+}
+
 // start notes that a piece was begun for record k.
 func (w *window) start(k uint64, bytes int64) {
 	i, _ := slices.BinarySearchFunc(w.started, k, func(p aheadPiece, k uint64) int { return cmp.Compare(p.k, k) })
@@ -78,7 +100,7 @@ func (w *window) start(k uint64, bytes int64) {
 // that is to be looked at again. What has come still counts, or a reader that is at two
 // places in turn would read further ahead each time, and fill the memory.
 func (w *window) leave(has func(k uint64) bool) {
-	w.scanned = w.next
+	w.scanned, w.goOn = w.next, 0
 	w.bytes = 0
 	w.started = slices.DeleteFunc(w.started, func(p aheadPiece) bool { return !has(p.k) })
 	for _, p := range w.started {

@@ -69,6 +69,9 @@ func (r *Reader) Close() {
 	r.sc.open.Add(-1)
 }
 
+// Brings says that the storage is told what comes, and that pieces are missing in memory.
+func (r *Reader) Brings() bool { return r.sc.config.Plan != nil && r.sc.slots.missing.Load() > 0 }
+
 // lendBlock is how many records are looked up at a time.
 const lendBlock = 256
 

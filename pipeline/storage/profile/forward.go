@@ -53,10 +53,11 @@ var (
 // Defaults of services, which answer after 25 ms and give 85 MB/s a connection: 32 shards
 // at a time are 2.7 GB/s as streams, and 1.3 GB/s in reads of 2 MiB. A skip of 1 MiB
 // costs half of what a request for the next header does, and headers come with what lies
-// behind them. The kernel reads a stream ahead; 64 KiB at a time stay in a core's cache.
-// Decoders and readers wait less the more they have ahead.
+// behind them. A stream is read in pieces of 512 KiB: with 64 KiB the kernel tells the
+// sender so often that there is room again that a GiB took 1.0 s of processor time, with
+// 256 KiB 0.86 and with 1 MiB 0.66. Decoders and readers wait less the more they have ahead.
 var (
-	remotePass  = Pass{ReadBytes: 2 << 20, SkipBytes: 1 << 20, HeaderBytes: 64 << 10, InFlightBytes: 256 << 20, Shards: 32, StreamBytes: 64 << 10}
+	remotePass  = Pass{ReadBytes: 2 << 20, SkipBytes: 1 << 20, HeaderBytes: 64 << 10, InFlightBytes: 256 << 20, Shards: 32, StreamBytes: 512 << 10}
 	remoteAhead = Ahead{Bytes: 128 << 20, QueuedBytes: 256 << 20, FirstStretchBytes: 4 << 20, StretchBytes: 64 << 20, DecodeBytes: 8 << 20}
 )
 

@@ -35,9 +35,11 @@ const wholeBytes = 1 << 20
 // Loop does the jobs of in, a line of JSON each, and says on out what it has done: what
 // any program could do that knew the ranges. It makes requests as net/http does by
 // itself, reads their bodies into memory that it has, and checks nothing but the status.
-func Loop(ctx context.Context, in io.Reader, out io.Writer) error {
+// What it reads it writes to a pipe as well, a range after the other as they come, where to
+// is not nil: that is what anybody pays who hands the bytes on.
+func Loop(ctx context.Context, in io.Reader, out, to io.Writer) error {
 	jobs, answers := json.NewDecoder(in), json.NewEncoder(out)
-	var l loop
+	l := loop{to: to}
 	for {
 		var j Job
 		if err := jobs.Decode(&j); err != nil {
@@ -55,7 +57,22 @@ func Loop(ctx context.Context, in io.Reader, out io.Writer) error {
 
 // loop keeps the memory that is read into from one job to the next: what a process gets
 // new is slow at first.
-type loop struct{ buffers [][]byte }
+type loop struct {
+	buffers [][]byte
+	to      io.Writer // nil: nobody wants the bytes
+	writing sync.Mutex
+}
+
+// hand writes a range that was read.
+func (l *loop) hand(b []byte) error {
+	if l.to == nil {
+		return nil
+	}
+	l.writing.Lock()
+	defer l.writing.Unlock()
+	_, err := l.to.Write(b)
+	return err
+}
 
 func (l *loop) run(ctx context.Context, j Job) (Done, error) {
 	transport := &http.Transport{DisableCompression: true, MaxIdleConns: j.AtOnce, MaxIdleConnsPerHost: j.AtOnce}
@@ -74,6 +91,9 @@ func (l *loop) run(ctx context.Context, j Job) (Done, error) {
 					return
 				}
 				n, err := read(ctx, transport, j.Address, j.Ranges[i], buf)
+				if err == nil && j.Ranges[i].SizeBytes >= 0 {
+					err = l.hand(buf[:n])
+				}
 				if err != nil {
 					cancel(err)
 					return

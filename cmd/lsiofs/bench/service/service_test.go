@@ -9,6 +9,7 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 	"time"
 
@@ -105,7 +106,7 @@ func TestALoopReadsTheRangesThatItIsTold(t *testing.T) {
 	var in, out bytes.Buffer
 	require.NoError(t, json.NewEncoder(&in).Encode(Job{Address: s.Address, Ranges: ranges, AtOnce: 3}))
 	require.NoError(t, json.NewEncoder(&in).Encode(Job{Address: s.Address, Ranges: []Range{{1, 1999, 2}}, AtOnce: 1}))
-	require.NoError(t, Loop(t.Context(), &in, &out))
+	require.NoError(t, Loop(t.Context(), &in, &out, nil))
 	answers := json.NewDecoder(&out)
 	var done Done
 	require.NoError(t, answers.Decode(&done))
@@ -117,4 +118,12 @@ func TestALoopReadsTheRangesThatItIsTold(t *testing.T) {
 	require.NotEmpty(t, done.Error, "a range that is not there is an error")
 	served := s.served(t)
 	require.ElementsMatch(t, append(ranges, Range{1, 1999, 2}), served.Ranges)
+}
+
+func TestALoopHandsOnWhatItHasRead(t *testing.T) {
+	s := start(t)
+	var in, out, to bytes.Buffer
+	require.NoError(t, json.NewEncoder(&in).Encode(Job{Address: s.Address, Ranges: []Range{{0, 0, 10}, {1, 100, 1900}}, AtOnce: 1}))
+	require.NoError(t, Loop(t.Context(), &in, &out, &to))
+	require.Equal(t, strings.Repeat("a", 10)+strings.Repeat("b", 1900), to.String())
 }
