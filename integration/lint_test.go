@@ -35,7 +35,7 @@ var arrows = []struct {
 	{"pipeline/unpack", []string{"pipeline/unpack", "pipeline/spec"}, "formats know nothing of shuffling, of storage and of mounts, so that a new one is a package and a line of a table"},
 	{"pipeline/catalog/discover", []string{"pipeline/spec", "pipeline/storage", "pipeline/unpack"}, "which files are shards depends on nothing that is stored of them"},
 	{"pipeline/catalog/index", []string{"pipeline/storage", "pipeline/unpack", "uring/filesystem"}, "the stored index says where records are, and not how shards are found or cut"},
-	{"pipeline/catalog", []string{"pipeline/catalog", "pipeline/spec", "pipeline/storage", "pipeline/unpack"}, "the catalog says what is there; the order comes from it, not the other way round"},
+	{"pipeline/catalog", []string{"pipeline/catalog", "pipeline/growing", "pipeline/spec", "pipeline/storage", "pipeline/unpack"}, "the catalog says what is there; the order comes from it, not the other way round"},
 	{"pipeline/fetch/budget", []string{"uring"}, "memory is charged and pinned, whatever lies in it"},
 	{"pipeline/fetch/loan", []string{"pipeline/catalog", "pipeline/fetch/budget", "pipeline/meter", "pipeline/storage"}, "callers of all readers deal with the same loans, and need not know which reader it is"},
 	{"pipeline/fetch/gather", []string{"pipeline/catalog", "pipeline/fetch/ahead", "pipeline/fetch/budget", "pipeline/fetch/loan", "pipeline/meter", "pipeline/plan", "pipeline/storage", "pipeline/unpack"}, "who gathers knows nothing of the other ways to read, and is given what it needs"},

@@ -17,6 +17,25 @@ import (
 // (ORDER.md, Dataset order).
 func datasetLines(w io.Writer, f spec.Format, shards []index.Shard) error {
 	b := bufio.NewWriterSize(w, 64<<10)
+	_, _ = b.WriteString(firstLine(f))
+	var line []byte
+	for i := range shards {
+		h := shards[i].Blob.Header()
+		decoded := h.DecodedBytes
+		if len(f.Arrays) > 0 {
+			decoded = h.StreamBytes // the object has a header of its own
+		}
+		line = appendLine(line[:0], h.Records, uint64(decoded), h.EntryPoints, shards[i].Object.Path)
+		_, _ = b.Write(line)
+	}
+	return b.Flush()
+}
+
+// datasetWords begin the text of every dataset.
+const datasetWords = "lsiofs/1 dataset "
+
+// firstLine is what the text begins with, of a dataset of that format.
+func firstLine(f spec.Format) string {
 	name := f.Name
 	if name == "fixed" {
 		name = fmt.Sprintf("fixed %d %d %d", f.RecordBytes, f.StrideBytes, f.HeaderBytes)
@@ -24,21 +43,15 @@ func datasetLines(w io.Writer, f spec.Format, shards []index.Shard) error {
 	if len(f.Arrays) > 0 {
 		name = "npy " + f.ArrayNames()
 	}
-	_, _ = fmt.Fprintf(b, "lsiofs/1 dataset %s\n", name)
-	var line []byte
-	for i := range shards {
-		h := shards[i].Blob.Header()
-		line = strconv.AppendUint(line[:0], h.Records, 10)
-		decoded := h.DecodedBytes
-		if len(f.Arrays) > 0 {
-			decoded = h.StreamBytes // the object has a header of its own
-		}
-		line = strconv.AppendInt(append(line, ' '), decoded, 10)
-		line = strconv.AppendUint(append(line, ' '), h.EntryPoints, 10)
-		line = append(append(append(line, ' '), shards[i].Object.Path...), '\n')
-		_, _ = b.Write(line)
-	}
-	return b.Flush()
+	return datasetWords + name + "\n"
+}
+
+// appendLine appends a shard's line.
+func appendLine(dst []byte, records, decodedBytes, entryPoints uint64, path string) []byte {
+	dst = append(strconv.AppendUint(dst, records, 10), ' ')
+	dst = append(strconv.AppendUint(dst, decodedBytes, 10), ' ')
+	dst = append(strconv.AppendUint(dst, entryPoints, 10), ' ')
+	return append(append(dst, path...), '\n')
 }
 
 // formatLine is a format with its parameters as text: what an index says that its
@@ -95,7 +108,7 @@ func parseLines(text []byte) describedDataset {
 	s.Buffer(nil, 1<<20)
 	for s.Scan() {
 		if d.format == "" {
-			d.format = strings.TrimPrefix(s.Text(), "lsiofs/1 dataset ")
+			d.format = strings.TrimPrefix(s.Text(), datasetWords)
 			continue
 		}
 		if p := strings.SplitN(s.Text(), " ", 4); len(p) == 4 {

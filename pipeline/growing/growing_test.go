@@ -197,7 +197,7 @@ func TestADamagedFileIsLookedIntoLessAndLess(t *testing.T) {
 	changed := Look{SizeBytes: 6}
 	require.True(t, d.Again(changed, at), "at once when it has changed")
 	require.True(t, d.See(changed, at))
-	require.False(t, d.Admit(at.Add(admitAfter-1)))
-	require.True(t, d.Admit(at.Add(admitAfter)))
+	require.False(t, d.Admit(at.Add(AdmitAfter-1)))
+	require.True(t, d.Admit(at.Add(AdmitAfter)))
 	require.False(t, d.Again(changed, at.Add(time.Minute-1)))
 }

@@ -87,9 +87,9 @@ func (s *Settling) Len() int { return len(s.files) }
 const (
 	firstRetry = time.Minute
 	lastRetry  = time.Hour
-	// admitAfter is how long a damaged file stays as it is before it is taken for one
+	// AdmitAfter is how long a damaged file stays as it is before it is taken for one
 	// that will not change.
-	admitAfter = 10 * time.Minute
+	AdmitAfter = 10 * time.Minute
 )
 
 // Damaged is a settled file that could not be indexed: it may not be whole yet.
@@ -117,6 +117,12 @@ func (d *Damaged) See(l Look, now time.Time) (first bool) {
 // has passed: a minute, two, and so on up to an hour.
 func (d *Damaged) Again(l Look, now time.Time) bool { return !d.look.same(l) || !now.Before(d.again) }
 
+// Next is when a file is to be looked into once more that does not change.
+func (d *Damaged) Next() time.Time { return d.again }
+
+// AdmitAt is when a damaged file that stays as it is has done so for long enough.
+func (d *Damaged) AdmitAt() time.Time { return d.since.Add(AdmitAfter) }
+
 // Admit says whether a file has been as it is for so long that its damage is left out,
 // where the user wants that.
-func (d *Damaged) Admit(now time.Time) bool { return now.Sub(d.since) >= admitAfter }
+func (d *Damaged) Admit(now time.Time) bool { return now.Sub(d.since) >= AdmitAfter }

@@ -102,6 +102,8 @@ type finder struct {
 	Config
 	formats []unpack.Format // in the order in which they judge contents
 	assumed bool            // some files were assumed to be what their names say
+	// onUnreadable, when set, is told of files that can't be read to see what they are.
+	onUnreadable func(o storage.Object, err error)
 }
 
 // candidate is a file of the listing.

@@ -167,15 +167,17 @@ func (p *pattern) missing(i uint64) error {
 	return fmt.Errorf("%s is missing: the pattern's range names it; restore the file or change the range", p.expand(i))
 }
 
-// mark sets seen for each combination of numbers that path matches, and says
-// whether there was one. head is the pattern up to range k, index the
+// mark sets seen, unless it is nil, for each combination of numbers that path matches, and
+// says whether there was one. head is the pattern up to range k, index the
 // combination so far.
 func (p *pattern) mark(path string, k int, index uint64, head string, seen []bool) bool {
 	if k == len(p.ranges) {
 		if !doublestar.MatchUnvalidated(head, path) {
 			return false
 		}
-		seen[index] = true
+		if seen != nil {
+			seen[index] = true
+		}
 		return true
 	}
 	r, found := p.ranges[k], false

@@ -62,6 +62,10 @@ func (f *finder) unreadable(ctx context.Context, o storage.Object, err error) er
 	if ctx.Err() != nil {
 		return ctx.Err()
 	}
+	if f.onUnreadable != nil {
+		f.onUnreadable(o, err)
+		return nil
+	}
 	if f.OnCorrupt == spec.CorruptSkip {
 		f.Log.Warn("file can't be read, passed over", "file", o.Path, "error", err)
 		return nil

@@ -81,11 +81,17 @@ func makeNewest(f *os.File) {
 	_ = os.Chtimes(f.Name(), now, now)
 }
 
-// forget removes all but the newest of the dataset's files with an ending. Those
-// of the future were written when the clock was wrong: they count as the oldest,
-// or else nothing that is written from now on would be kept.
+// forget removes all but the newest of the dataset's files with an ending.
 func (s *Store) forget(ending string, kept int) {
-	paths := s.files(s.name+".", ending)
+	for _, path := range beyondNewest(s.files(s.name+".", ending), kept) {
+		_ = os.Remove(path)
+	}
+}
+
+// beyondNewest are all but the newest of some files. Those of the future were written when
+// the clock was wrong: they count as the oldest, or else nothing that is written from now
+// on would be kept.
+func beyondNewest(paths []string, kept int) (others []string) {
 	type aged struct {
 		path string
 		time time.Time
@@ -104,8 +110,9 @@ func (s *Store) forget(ending string, kept int) {
 	}
 	slices.SortFunc(list, func(a, b aged) int { return b.time.Compare(a.time) })
 	for _, a := range list[min(len(list), kept):] {
-		_ = os.Remove(a.path)
+		others = append(others, a.path)
 	}
+	return others
 }
 
 const (

@@ -77,9 +77,13 @@ func (b *Build) Seal(where string, c Content) (*Image, error) {
 	if err != nil {
 		return nil, err
 	}
-	m, stored, err := b.store.seal(sealing, b.own.inMemory())
+	m, f, err := b.store.seal(sealing, "index", b.own.inMemory())
 	if err != nil {
 		return nil, fmt.Errorf("index of %s: %w", where, err)
+	}
+	stored := f != nil
+	if stored {
+		_ = f.Close()
 	}
 	i, err := openMapped(m, b.store.key)
 	if err != nil {

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"os"
 	"runtime"
 	"sort"
 
@@ -23,6 +24,7 @@ type Image struct {
 	data    []byte
 	h       imageHeader
 	mapping *mapping // that data lies in; nil where it is the caller's
+	held    *os.File // of a snapshot's index: locked, so that it is not removed; or nil
 }
 
 // Version is that of the form in which indexes are stored. One of another version is
@@ -150,6 +152,10 @@ func (m *Image) Close() error {
 	if m == nil {
 		return nil
 	}
+	if m.held != nil {
+		_ = m.held.Close() // and unlocked
+		m.held = nil
+	}
 	return m.mapping.Close()
 }
 
@@ -274,9 +280,14 @@ func (m *Image) Start(i uint64) uint64 {
 
 // Blob is what is known of the records of shard i.
 func (m *Image) Blob(i uint64) Blob {
-	e := m.entry(i)
-	at, n := binary.LittleEndian.Uint64(e[40:]), binary.LittleEndian.Uint64(e[48:])
+	at, n := m.blobAt(i)
 	return Blob(m.data[at : at+n : at+n])
+}
+
+// blobAt is where that lies in the index.
+func (m *Image) blobAt(i uint64) (at, bytes uint64) {
+	e := m.entry(i)
+	return binary.LittleEndian.Uint64(e[40:]), binary.LittleEndian.Uint64(e[48:])
 }
 
 // Object is shard i as it was when it was indexed. Its path is a copy, which outlives
@@ -309,4 +320,12 @@ func (m *Image) path(i uint64) []byte {
 	e := m.entry(i)
 	at := binary.LittleEndian.Uint64(e)
 	return m.data[at : at+uint64(binary.LittleEndian.Uint32(e[8:]))]
+}
+
+// Is says whether shard i is just that object, without making a copy of its path.
+func (m *Image) Is(i uint64, o storage.Object) bool {
+	e := m.entry(i)
+	word := func(at int) uint64 { return binary.LittleEndian.Uint64(e[at:]) }
+	return string(m.path(i)) == o.Path && int64(word(16)) == o.SizeBytes && int64(word(24)) == o.Version.ModTimeNanos &&
+		int64(word(64)) == o.Version.ChangeTimeNanos && word(32) == o.Version.Inode
 }

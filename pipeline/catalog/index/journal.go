@@ -53,11 +53,15 @@ type where struct {
 }
 
 func newJournal(s *Store, format string) *journal {
+	return &journal{store: s, head: s.journalHead(format), flushed: time.Now()}
+}
+
+// journalHead is what a journal begins with whose shards are cut by a format.
+func (s *Store) journalHead(format string) []byte {
 	head := append([]byte(journalMagic), make([]byte, 8)...)
 	binary.LittleEndian.PutUint64(head[8:], Version)
 	head = append(head, s.key[:]...)
-	head = binary.LittleEndian.AppendUint64(head, xxh3.HashString(format))
-	return &journal{store: s, head: head, flushed: time.Now()}
+	return binary.LittleEndian.AppendUint64(head, xxh3.HashString(format))
 }
 
 // append adds a finished shard; shard is its number in the build.

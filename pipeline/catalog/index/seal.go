@@ -204,40 +204,46 @@ func (w *summingWriter) finish() []byte {
 	return w.sums
 }
 
-// seal writes a sealed index to the index directory, or to memory where
-// inMemory says so or the directory fails, and maps it.
-func (s *Store) seal(content *sealing, inMemory bool) (m *mapping, stored bool, err error) {
+// seal writes a sealed index to the index directory, by the end of a name, or to memory
+// where inMemory says so or the directory fails, and maps it. f is the file that is
+// mapped, nil where it is in memory; the caller closes it.
+func (s *Store) seal(content *sealing, name string, inMemory bool) (m *mapping, f *os.File, err error) {
 	if s.dir != "" && !inMemory {
-		if m, err = s.sealInDir(content); err == nil {
-			return m, true, nil
+		if m, f, err = s.sealInDir(content, name); err == nil {
+			return m, f, nil
 		}
 		s.log.Warn("index can't be stored: it is kept in memory and built anew by the next run; free space there or name another directory with --index-dir",
 			"dir", s.dir, "error", err)
 	}
-	f, err := memoryFile()
+	memory, err := memoryFile()
 	if err != nil {
-		return nil, false, err
+		return nil, nil, err
 	}
-	defer f.Close()
-	if err := content.write(f); err != nil {
-		return nil, false, err
+	defer memory.Close()
+	if err := content.write(memory); err != nil {
+		return nil, nil, err
 	}
-	m, err = s.mapWhole(f, true)
-	return m, false, err
+	m, err = s.mapWhole(memory, true)
+	return m, nil, err
 }
 
-func (s *Store) sealInDir(content *sealing) (*mapping, error) {
+func (s *Store) sealInDir(content *sealing, name string) (*mapping, *os.File, error) {
 	f, err := s.create("tmp")
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
-	defer f.Close()
 	if err = content.write(f); err == nil {
-		err = s.publish(f, "index")
+		err = s.publish(f, name)
 	}
 	if err != nil {
 		_ = os.Remove(f.Name())
-		return nil, err
+		_ = f.Close()
+		return nil, nil, err
 	}
-	return s.mapWhole(f, false)
+	m, err := s.mapWhole(f, false)
+	if err != nil {
+		_ = f.Close()
+		return nil, nil, err
+	}
+	return m, f, nil
 }

@@ -1,0 +1,150 @@
+package discover
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/lsiofs/lsiofs/pipeline/spec"
+	"github.com/lsiofs/lsiofs/pipeline/storage"
+	"github.com/lsiofs/lsiofs/pipeline/unpack"
+	"github.com/lsiofs/lsiofs/pipeline/unpack/formats"
+)
+
+// Arrivals says of single files what they are, for a dataset whose files come one after the
+// other. The rules are those of Shards, but for what needs the whole listing:
+//
+//   - Files of another format than the dataset's are no shards; they are no error.
+//   - Text is none either, unless it is asked for: something else may come yet.
+//   - Of a pattern's range the numbers that are there count.
+//
+// It does not know what the dataset's format is; that is for the caller to say (Shard). It
+// is immutable and safe for concurrent use.
+type Arrivals struct {
+	finder finder
+	own    string // the index directory below the root, "" for none
+}
+
+// NewArrivals is for a directory or a pattern of files; of Config, AssumeAlike is not used.
+func NewArrivals(c Config) (*Arrivals, error) {
+	c.Format, c.AssumeAlike = c.Format.WithDefaults(), false
+	a := &Arrivals{finder: finder{Config: c, formats: formats.All()}}
+	switch {
+	case c.Target.remote:
+		return nil, fmt.Errorf("dataset %s lies at a service: only directories of this machine can be followed as they grow: mount it without --grow", &c.Target)
+	case c.Target.file != "":
+		return nil, fmt.Errorf("dataset %s is a file: with --grow name the directory that files arrive in, or a pattern", &c.Target)
+	case len(c.Format.Arrays) > 0:
+		return nil, fmt.Errorf("dataset %s: several arrays (--array) are read together: which of the files that arrive belong together can't be told: mount it without --grow", &c.Target)
+	case c.Format.Name == "files":
+		return nil, fmt.Errorf("dataset %s: with --format files a directory is a shard, and when it is complete can't be told: mount it without --grow", &c.Target)
+	}
+	if c.Format.Name != "auto" {
+		if _, err := formats.New(c.Format); err != nil {
+			return nil, fmt.Errorf("format %s: %w", c.Format.Name, err)
+		}
+	}
+	a.own = a.finder.indexDir()
+	return a, nil
+}
+
+// Match says whether a file may be a shard, or a directory have some, by its path relative
+// to the root.
+func (a *Arrivals) Match(path string, isDir bool) bool {
+	if isDir && path == a.own && path != "" || strings.Contains(path, "\n") {
+		return false // a snapshot's text has a line for a path
+	}
+	p := a.finder.Target.pattern
+	switch {
+	case p == nil:
+		return true
+	case path == "." || !p.match(path, isDir):
+		return false
+	case isDir || len(p.ranges) == 0:
+		return true
+	}
+	return p.mark(path, 0, 0, p.literals[0], nil)
+}
+
+// Judgement is what a file is.
+type Judgement struct {
+	// Format is the name of the format whose shard it is, "" for none.
+	Format string
+	// Err says that the file could not be read to see.
+	Err error
+}
+
+// Judge says of files what they are, where the format is not asked for by name. Files are
+// opened if their names say nothing, or if two formats claim them. The error is ctx's.
+func (a *Arrivals) Judge(ctx context.Context, files []storage.Object) ([]Judgement, error) {
+	f := a.finder
+	list := make([]Judgement, len(files))
+	var unknown []candidate
+	var places []int
+	placeOf := map[string]int{} // of those
+	for i, o := range files {
+		inner, codec := formats.Split(o.Path)
+		c := candidate{Shard: Shard{Object: o, Codec: codec}, inner: inner}
+		x := f.byExtension(inner)
+		if o.SizeBytes > 0 && (x == nil || f.contested(x, c)) {
+			unknown, places = append(unknown, c), append(places, i)
+			placeOf[o.Path] = i
+		}
+		if x != nil {
+			list[i].Format = x.Name()
+		}
+	}
+	f.onUnreadable = func(o storage.Object, err error) {
+		list[placeOf[o.Path]].Err = fmt.Errorf("can't tell whether it is a shard: %w", err)
+	}
+	found, err := f.judge(ctx, unknown)
+	for k, x := range found {
+		if x != nil {
+			list[places[k]].Format = x.Name()
+		}
+	}
+	return list, err
+}
+
+// Takes says whether a file of the format f has a name as its shards have. Formats that
+// take all files take this one.
+func Takes(f unpack.Format, path string) bool {
+	inner, _ := formats.Split(path)
+	return takesAll(f.Name()) || takes(f, candidate{Shard: Shard{Object: storage.Object{Path: path}}, inner: inner})
+}
+
+// AsShard is a file as a shard of format f.
+func AsShard(f unpack.Format, o storage.Object) Shard {
+	_, codec := formats.Split(o.Path)
+	list := []candidate{{Shard: Shard{Object: o, Codec: codec}}}
+	choose(f, list)
+	return list[0].Shard
+}
+
+// OfFormat is what a dataset is whose first shard has that path: its Shards are left out.
+func OfFormat(format spec.Format, path string) (Found, error) {
+	unpacker, err := formats.New(format)
+	if err != nil {
+		return Found{}, fmt.Errorf("format %s: %w", format.Name, err)
+	}
+	return Found{Format: format.WithDefaults(), Unpacker: unpacker, StreamExtension: unpacker.StreamExtension(Stem(path))}, nil
+}
+
+// Stem is a shard's path without its codec's extension.
+func Stem(path string) string {
+	stem, _ := formats.Split(path)
+	return stem
+}
+
+// Names are those of the formats that are told from their shards, where no format is asked
+// for by name.
+func Names() (names []string) {
+	for _, f := range formats.All() {
+		if f.Name() != "files" {
+			names = append(names, f.Name())
+		}
+	}
+	slices.Sort(names)
+	return names
+}

@@ -1,0 +1,330 @@
+package catalog
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"strings"
+
+	"golang.org/x/sync/errgroup"
+
+	"github.com/lsiofs/lsiofs/pipeline/catalog/discover"
+	"github.com/lsiofs/lsiofs/pipeline/catalog/index"
+	"github.com/lsiofs/lsiofs/pipeline/spec"
+	"github.com/lsiofs/lsiofs/pipeline/storage"
+)
+
+// batchFiles are judged and read before others that want to have their turn.
+const batchFiles = 512
+
+// Index takes in files that nobody writes any more, as they are now. When it returns, each
+// of them is known as it is: a shard, waiting, or passed over; but for those that were
+// forgotten meanwhile. What it has indexed by then is kept if it is ended early.
+//
+// The error is about the stock: ctx has ended, or it is closed, or memory is short. It is
+// never about a file.
+func (s *Stock) Index(ctx context.Context, settled []storage.Object) error {
+	ctx, leave, err := s.enter(ctx)
+	if err != nil {
+		return err
+	}
+	defer leave()
+	if len(settled) == 0 {
+		return ctx.Err()
+	}
+	// The first ones decide what the format and the kind are: by path, not by chance.
+	settled = slices.Clone(settled)
+	slices.SortFunc(settled, func(a, b storage.Object) int { return strings.Compare(a.Path, b.Path) })
+	for batch := range slices.Chunk(settled, batchFiles) {
+		if err := s.takeTurn(ctx, func() error { return s.batch(ctx, batch) }); err != nil {
+			return err
+		}
+	}
+	return s.takeTurn(ctx, s.tidy)
+}
+
+// takeTurn calls f when nobody else reads.
+func (s *Stock) takeTurn(ctx context.Context, f func() error) error {
+	select {
+	case s.turn <- struct{}{}:
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+	defer func() { <-s.turn }()
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	return f()
+}
+
+// batch takes in some files.
+func (s *Stock) batch(ctx context.Context, files []storage.Object) error {
+	b := &batch{}
+	s.begin(b, files)
+	defer s.end(b)
+	formats, err := s.judge(ctx, b)
+	if err != nil {
+		return err
+	}
+	if s.format < 0 && !s.choose(b, formats) { // only who has the turn changes it
+		return nil
+	}
+	shards := s.sort(b, formats)
+	if err := s.copyPassing(b); err != nil {
+		return err
+	}
+	s.mu.Lock()
+	together := s.kind == "" && s.uniform() != nil // by path, when all of them have been read
+	if !together {
+		s.admitKept(b)
+	}
+	s.mu.Unlock()
+	return s.read(ctx, b, shards, together)
+}
+
+// batch is some files that are taken in.
+type batch struct {
+	new []storage.Object // not known as they are
+	// kept are known, and were not seen in this run.
+	kept []*known
+}
+
+// begin finds out what is new.
+func (s *Stock) begin(b *batch, files []storage.Object) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.reading = make(map[string]storage.Object, len(files))
+	now := s.config.Now()
+	for _, o := range files {
+		k := s.known[o.Path]
+		if k != nil && k.object() == o && !s.tooYoung(k, now) {
+			if k.state == remembered {
+				b.kept = append(b.kept, k)
+				s.reading[o.Path] = o
+			}
+			continue
+		}
+		if w := s.waiting[o.Path]; w != nil && w.object == o && !w.due(now) {
+			continue
+		}
+		if p, ok := s.passed[o.Path]; ok && p == o {
+			continue
+		}
+		s.forget(o.Path) // it was another one
+		delete(s.passed, o.Path)
+		b.new = append(b.new, o)
+		s.reading[o.Path] = o
+	}
+}
+
+// end ends a batch: whatever is kept in it is counted as a shard.
+func (s *Stock) end(b *batch) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.format >= 0 {
+		s.admitKept(b)
+	}
+	s.reading = nil
+}
+
+// admitKept counts what is known and kept in a batch as shards, by path. mu is held.
+func (s *Stock) admitKept(b *batch) {
+	slices.SortFunc(b.kept, func(x, y *known) int { return strings.Compare(x.shard.Path, y.shard.Path) })
+	for _, k := range b.kept {
+		if path := k.shard.Path; int(k.format) != s.format && s.reading[path] == k.object() {
+			s.passed[path] = k.object()
+		}
+		s.admit(k)
+	}
+	b.kept = nil
+}
+
+// admit counts a file as a shard that is still what was read. mu is held.
+func (s *Stock) admit(k *known) {
+	path := k.shard.Path
+	if s.known[path] != k || s.reading[path] != k.object() {
+		return // forgotten meanwhile, or of another format
+	}
+	if s.found.StreamExtension == "" {
+		if f, err := discover.OfFormat(s.formats[s.format], path); err == nil {
+			s.found.StreamExtension = f.StreamExtension
+		}
+	}
+	delete(s.waiting, path)
+	s.setState(k, s.stateOf(k))
+}
+
+// stateOf says whether a shard is of the stock's kind, which the first one decides. mu is
+// held.
+func (s *Stock) stateOf(k *known) state {
+	u := s.uniform()
+	if u == nil || k.shard.Records == 0 {
+		return isShard
+	}
+	if k.kind == manyKind {
+		return ofOtherKind
+	}
+	kind := s.kinds[k.kind]
+	if !u.SameKind(kind, kind) {
+		return ofOtherKind // of several kinds at once
+	}
+	if s.kind == "" {
+		s.kind = kind
+	}
+	if s.kind != kind && !u.SameKind(s.kind, kind) {
+		return ofOtherKind
+	}
+	return isShard
+}
+
+// copyPassing writes to a journal what would not be found by the next run.
+func (s *Stock) copyPassing(b *batch) error {
+	for _, k := range b.kept {
+		if k.place.Passing() {
+			if err := s.move(k); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// move copies what is known of a file to another place of the journals.
+func (s *Stock) move(k *known) error {
+	s.mu.RLock()
+	x, from := index.Shard{Object: k.object(), Codec: uint32(k.codec), Blob: k.place.Blob()}, k.place
+	s.mu.RUnlock()
+	to, err := s.journals.Append(x)
+	if err != nil {
+		return err
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if path := x.Object.Path; s.known[path] == k && k.place == from {
+		k.place = to
+		s.journals.Drop(from, path)
+	} else {
+		s.journals.Drop(to, path)
+	}
+	return nil
+}
+
+// newPass is what reads shards. mu is held.
+func (s *Stock) newPass() *pass {
+	o := opening{Config: s.config.Config, storage: s.storage, reads: s.reads, found: s.found, reporter: newReporter(nil)}
+	o.OnCorrupt = spec.CorruptSkip // damage is judged by the stock
+	return o.newPass(nil)
+}
+
+// read indexes shards, several at a time. Each counts when it has been read, or all of them
+// together at the end of the batch.
+func (s *Stock) read(ctx context.Context, b *batch, shards []discover.Shard, together bool) error {
+	results := make([]*known, len(shards))
+	g, gctx := errgroup.WithContext(ctx)
+	g.SetLimit(s.pass.atATime)
+	for i, c := range shards {
+		held, err := s.pass.admission.begin(gctx, c.Object.SizeBytes)
+		if err != nil {
+			break
+		}
+		g.Go(func() error {
+			defer held.end()
+			k, err := s.one(gctx, c, held)
+			if err != nil || k == nil {
+				return err
+			}
+			if results[i] = k; !together {
+				s.mu.Lock()
+				defer s.mu.Unlock()
+				s.admit(k)
+			}
+			return nil
+		})
+	}
+	err := g.Wait()
+	if together {
+		for _, k := range results {
+			if k != nil {
+				b.kept = append(b.kept, k)
+			}
+		}
+	}
+	if err == nil {
+		err = ctx.Err()
+	}
+	return err
+}
+
+// one indexes a shard, and keeps it in a journal unless it has to wait.
+func (s *Stock) one(ctx context.Context, c discover.Shard, held *admitted) (*known, error) {
+	if err := ctx.Err(); err != nil {
+		return nil, err
+	}
+	x, err := s.pass.shard(ctx, c, held)
+	if ctx.Err() != nil {
+		return nil, ctx.Err()
+	}
+	switch {
+	case errors.Is(err, storage.ErrChanged):
+		s.wait(c.Object, waiting{reason: "it changed while it was read"})
+		return nil, nil
+	case err != nil:
+		s.waitAgain(c.Object, reasonOf(c.Object.Path, err), false)
+		return nil, nil
+	}
+	if reason, damaged := damageOf(x.Blob); damaged {
+		admit := s.config.OnCorrupt == spec.CorruptSkip && !unreadable(x.Blob)
+		if !s.waitAgain(c.Object, reason, admit) {
+			return nil, nil
+		}
+	}
+	return s.keep(x)
+}
+
+// keep writes a shard to a journal and remembers it.
+func (s *Stock) keep(x index.Shard) (*known, error) {
+	place, err := s.journals.Append(x)
+	if err != nil {
+		return nil, err
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	k := s.newKnown(s.format, place, x)
+	path := x.Object.Path
+	if before := s.known[path]; before != nil {
+		s.drop(path, before)
+	}
+	s.known[path] = k
+	if s.reading[path] != x.Object { // forgotten
+		s.gone = append(s.gone, gone{path, s.config.Now()})
+	}
+	return k, nil
+}
+
+// tidy drops what is not wanted any more, and empties journals that hold much of it.
+func (s *Stock) tidy() error {
+	s.dropUnseen()
+	s.mu.Lock()
+	s.dropGone()
+	s.mu.Unlock()
+	for {
+		sparse := s.journals.Sparse()
+		if sparse == nil {
+			return nil
+		}
+		var live []*known
+		s.mu.RLock()
+		for _, k := range s.known {
+			if k.place.In(sparse) {
+				live = append(live, k)
+			}
+		}
+		s.mu.RUnlock()
+		for _, k := range live {
+			if err := s.move(k); err != nil {
+				return err
+			}
+		}
+		s.journals.Retire(sparse)
+	}
+}

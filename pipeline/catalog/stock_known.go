@@ -1,0 +1,257 @@
+package catalog
+
+import (
+	"math"
+	"slices"
+	"time"
+
+	"github.com/lsiofs/lsiofs/pipeline/catalog/discover"
+	"github.com/lsiofs/lsiofs/pipeline/catalog/index"
+	"github.com/lsiofs/lsiofs/pipeline/growing"
+	"github.com/lsiofs/lsiofs/pipeline/spec"
+	"github.com/lsiofs/lsiofs/pipeline/storage"
+)
+
+// known is a file that was indexed.
+type known struct {
+	shard     growing.Shard
+	place     index.Place
+	sizeBytes int64 // of the file
+	changed   int64 // Version.ChangeTimeNanos
+	inode     uint64
+	kind      uint32 // among kinds
+	codec     uint8
+	format    uint8 // among formats
+	state     state
+	damaged   bool
+}
+
+type state uint8
+
+const (
+	remembered state = iota // not there any more, or not seen yet
+	isShard
+	ofOtherKind
+)
+
+func (k *known) object() storage.Object {
+	return storage.Object{
+		Path: k.shard.Path, SizeBytes: k.sizeBytes,
+		Version: storage.Version{ModTimeNanos: k.shard.ModTimeNanos, ChangeTimeNanos: k.changed, Inode: k.inode},
+	}
+}
+
+// newKnown is of a shard that lies at a place of the journals. mu is held.
+func (s *Stock) newKnown(format int, p index.Place, x index.Shard) *known {
+	h, o := x.Blob.Header(), x.Object
+	return &known{
+		shard: growing.Shard{Path: o.Path, ModTimeNanos: o.Version.ModTimeNanos,
+			Records: h.Records, Units: h.EntryPoints, Bytes: uint64(h.DecodedBytes)},
+		place: p, sizeBytes: o.SizeBytes, changed: o.Version.ChangeTimeNanos, inode: o.Version.Inode,
+		kind: s.kindNumber(x.Blob), codec: uint8(x.Codec), format: uint8(format), damaged: h.Damaged(),
+	}
+}
+
+const (
+	maxKinds = 1024           // that are told apart; there are a few
+	manyKind = math.MaxUint32 // the number of all others
+)
+
+// kindNumber is the number of a shard's kind: 0 where it has no records or its format no
+// kinds. mu is held.
+func (s *Stock) kindNumber(b index.Blob) uint32 {
+	kind := b.Kind()
+	if len(kind) == 0 || b.Header().Records == 0 {
+		return 0
+	}
+	for i := range s.kinds {
+		if s.kinds[i] == string(kind) {
+			return uint32(i)
+		}
+	}
+	if len(s.kinds) == maxKinds {
+		return manyKind
+	}
+	s.kinds = append(s.kinds, string(kind))
+	return uint32(len(s.kinds) - 1)
+}
+
+// remember takes over what the index directory has.
+func (s *Stock) remember() {
+	lines := make([]string, len(s.formats))
+	for i, f := range s.formats {
+		lines[i] = formatLine(f)
+	}
+	var unwanted []index.Place
+	var paths []string
+	s.journals = s.store.OpenJournals(lines, func(format string, p index.Place, x index.Shard) {
+		drop, path := p, x.Object.Path
+		if before := s.known[path]; s.usable(x.Blob) && (before == nil || !older(x.Object, before)) {
+			s.known[path] = s.newKnown(slices.Index(lines, format), p, x)
+			if before == nil {
+				return
+			}
+			drop = before.place
+		}
+		unwanted, paths = append(unwanted, drop), append(paths, path)
+	})
+	for i := range unwanted {
+		s.journals.Drop(unwanted[i], paths[i])
+	}
+}
+
+// usable says whether what an earlier run found is what this one would find.
+func (s *Stock) usable(b index.Blob) bool {
+	h := b.Header()
+	return !s.config.Rebuild && !h.Unreadable() && (!h.Damaged() || s.config.OnCorrupt == spec.CorruptSkip)
+}
+
+// older says whether an object was changed before a known one of its path.
+func older(o storage.Object, k *known) bool {
+	if o.Version.ChangeTimeNanos != k.changed {
+		return o.Version.ChangeTimeNanos < k.changed
+	}
+	return o.Version.ModTimeNanos < k.shard.ModTimeNanos
+}
+
+// pin decides on the format; the first shard has that path, or "" where there is none yet.
+func (s *Stock) pin(format int, path string) error {
+	found, err := discover.OfFormat(s.formats[format], path)
+	if err != nil {
+		return err
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if path == "" {
+		found.StreamExtension = ""
+	}
+	s.format, s.found = format, found
+	for path, k := range s.known {
+		if int(k.format) != format {
+			s.drop(path, k)
+		}
+	}
+	s.journals.Begin(formatLine(found.Format))
+	s.pass = s.newPass()
+	return nil
+}
+
+// drop ends with a known file. mu is held.
+func (s *Stock) drop(path string, k *known) {
+	s.setState(k, remembered)
+	delete(s.known, path)
+	s.journals.Drop(k.place, path)
+}
+
+// setState moves a file to another state, and counts it there. mu is held.
+func (s *Stock) setState(k *known, to state) {
+	count := func(n int) {
+		switch k.state {
+		case isShard:
+			s.counts.Shards += n
+			s.counts.Records += uint64(n) * k.shard.Records
+			s.counts.Units += uint64(n) * k.shard.Units
+			s.counts.Bytes += uint64(n) * k.shard.Bytes
+		case ofOtherKind:
+			s.counts.OtherKind += n
+		}
+	}
+	count(-1)
+	k.state = to
+	count(1)
+}
+
+// Has says whether a file is known just as it is: indexed, waiting or passed over.
+func (s *Stock) Has(o storage.Object) bool {
+	s.mu.RLock()
+	defer s.mu.RUnlock()
+	if k := s.known[o.Path]; k != nil && k.object() == o {
+		return true
+	}
+	if w := s.waiting[o.Path]; w != nil && w.object == o {
+		return true
+	}
+	passed, ok := s.passed[o.Path]
+	return ok && passed == o
+}
+
+// Shards are those that a snapshot may be of: whole, of the stock's format and kind, in no
+// particular order.
+func (s *Stock) Shards() []growing.Shard {
+	s.mu.RLock()
+	defer s.mu.RUnlock()
+	list := make([]growing.Shard, 0, s.counts.Shards)
+	for _, k := range s.known {
+		if k.state == isShard {
+			list = append(list, k.shard)
+		}
+	}
+	return list
+}
+
+// gone is a file that was forgotten.
+type gone struct {
+	path string
+	at   time.Time
+}
+
+const (
+	// What is known of a file that is gone is kept for a while: for a snapshot that was
+	// taken just before, and for the case that the file comes back.
+	goneKept = time.Hour
+	goneMost = 1 << 16
+)
+
+// Forget says that a file is gone, or is being written to.
+func (s *Stock) Forget(path string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	delete(s.reading, path)
+	delete(s.waiting, path)
+	delete(s.passed, path)
+	s.forget(path)
+}
+
+// forget has a known file be remembered, no more. mu is held.
+func (s *Stock) forget(path string) {
+	k := s.known[path]
+	if k == nil || k.state == remembered {
+		return
+	}
+	s.setState(k, remembered)
+	s.gone = append(s.gone, gone{path, s.config.Now()})
+	s.dropGone()
+}
+
+// dropGone drops what is known of files that have been gone for long, or of which there are
+// too many. mu is held.
+func (s *Stock) dropGone() {
+	now, n := s.config.Now(), 0
+	for n < len(s.gone) && (len(s.gone)-n > goneMost || now.Sub(s.gone[n].at) >= goneKept) {
+		if k := s.known[s.gone[n].path]; k != nil && k.state == remembered {
+			s.drop(s.gone[n].path, k)
+		}
+		s.gone[n] = gone{}
+		n++
+	}
+	s.gone = s.gone[n:]
+}
+
+// dropUnseen drops what other runs have left of files that were not seen in this one.
+func (s *Stock) dropUnseen() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.droppedUnseen || s.config.Now().Sub(s.opened) < goneKept {
+		return
+	}
+	s.droppedUnseen = true
+	forgotten := map[string]bool{}
+	for _, g := range s.gone {
+		forgotten[g.path] = true
+	}
+	for path, k := range s.known {
+		if k.state == remembered && !forgotten[path] {
+			s.drop(path, k)
+		}
+	}
+}

@@ -1,0 +1,155 @@
+package catalog
+
+import (
+	"context"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"sort"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/lsiofs/lsiofs/pipeline/growing"
+	"github.com/lsiofs/lsiofs/pipeline/storage"
+)
+
+// stockWorld is a dataset that grows, whose clock stands still until it is set.
+type stockWorld struct {
+	*world
+	storage storage.Storage
+	mu      sync.Mutex
+	now     time.Time
+}
+
+func newStockWorld(w *world) *stockWorld {
+	s, err := w.config().OpenStorage(w.data, "")
+	require.NoError(w.t, err)
+	w.t.Cleanup(func() { require.NoError(w.t, s.Close()) })
+	return &stockWorld{world: w, storage: s, now: time.Now()}
+}
+
+func (w *stockWorld) clock() time.Time {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.now
+}
+
+func (w *stockWorld) pass(d time.Duration) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.now = w.now.Add(d)
+}
+
+// openStock opens the stock; the test closes it.
+func (w *stockWorld) openStock(change ...func(*Config)) (*Stock, error) {
+	c := StockConfig{Config: w.config(), Now: w.clock}
+	c.OpenStorage = func(string, string) (storage.Storage, error) { return w.storage, nil }
+	for _, f := range change {
+		f(&c.Config)
+	}
+	return OpenStock(context.Background(), c)
+}
+
+func (w *stockWorld) mustOpenStock(change ...func(*Config)) *Stock {
+	s, err := w.openStock(change...)
+	require.NoError(w.t, err)
+	w.t.Cleanup(func() { require.NoError(w.t, s.Close()) })
+	return s
+}
+
+// files are those below the dataset's directory that a looker would tell of.
+func (w *stockWorld) files(s *Stock) (list []storage.Object) {
+	require.NoError(w.t, filepath.WalkDir(w.data, func(path string, d fs.DirEntry, err error) error {
+		rel, _ := filepath.Rel(w.data, path)
+		switch {
+		case err != nil:
+			return err
+		case d.IsDir() && rel != "." && (strings.HasPrefix(d.Name(), ".") || !s.Match(rel, true)):
+			return filepath.SkipDir
+		case d.IsDir() || strings.HasPrefix(d.Name(), ".") || !s.Match(rel, false):
+			return nil
+		}
+		list = append(list, w.object(rel))
+		return nil
+	}))
+	return list
+}
+
+func (w *stockWorld) object(path string) storage.Object {
+	o, err := w.storage.Stat(context.Background(), path)
+	require.NoError(w.t, err)
+	return o
+}
+
+// look tells the stock what there is, as a looker does.
+func (w *stockWorld) look(s *Stock) {
+	there := w.files(s)
+	paths := map[string]bool{}
+	for _, o := range there {
+		paths[o.Path] = true
+	}
+	for _, x := range s.Shards() {
+		if !paths[x.Path] {
+			s.Forget(x.Path)
+		}
+	}
+	require.NoError(w.t, s.Index(context.Background(), there))
+}
+
+func (w *stockWorld) remove(path string) { require.NoError(w.t, os.Remove(filepath.Join(w.data, path))) }
+
+func (w *stockWorld) mustSeal(s *Stock, shards []growing.Shard) *Catalog {
+	text, err := s.Text(shards)
+	require.NoError(w.t, err)
+	c, err := s.Seal(context.Background(), text)
+	require.NoError(w.t, err)
+	w.t.Cleanup(func() { require.NoError(w.t, c.Close()) })
+	return c
+}
+
+func pathsOf(shards []growing.Shard) (paths []string) {
+	for _, x := range shards {
+		paths = append(paths, x.Path)
+	}
+	sort.Strings(paths)
+	return paths
+}
+
+func waitingPaths(s *Stock) (paths []string) {
+	for _, w := range s.Waiting() {
+		paths = append(paths, w.Path)
+	}
+	return paths
+}
+
+// requireSame requires two catalogs to say the same of everything but the files' versions.
+func requireSame(t require.TestingT, want, got *Catalog) {
+	require.Equal(t, want.Fingerprint(), got.Fingerprint())
+	require.Equal(t, want.Records(), got.Records())
+	require.Equal(t, want.Format(), got.Format())
+	require.Equal(t, want.Kind(), got.Kind())
+	require.Equal(t, want.StreamExtension(), got.StreamExtension())
+	require.Equal(t, want.Shards(), got.Shards())
+	require.Equal(t, want.StreamBytes(), got.StreamBytes())
+	require.Equal(t, want.Damaged(), got.Damaged())
+	for i := range want.Shards() {
+		a, b := want.Shard(i), got.Shard(i)
+		a.Object.Version, b.Object.Version = storage.Version{}, storage.Version{}
+		require.Equal(t, a, b)
+	}
+	numbers := make([]uint64, want.Records())
+	for i := range numbers {
+		numbers[i] = uint64(i)
+	}
+	a, b := make([]Extent, len(numbers)), make([]Extent, len(numbers))
+	want.Extents(numbers, a)
+	got.Extents(numbers, b)
+	require.Equal(t, a, b)
+	require.Equal(t, want.ChunkStarts(1<<10, 16), got.ChunkStarts(1<<10, 16))
+	hashes, others := make([]uint64, len(numbers)), make([]uint64, len(numbers))
+	require.Equal(t, want.KeyHashes(numbers, hashes), got.KeyHashes(numbers, others))
+	require.Equal(t, hashes, others)
+}

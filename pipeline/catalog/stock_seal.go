@@ -1,0 +1,266 @@
+package catalog
+
+import (
+	"bytes"
+	"context"
+	"crypto/sha256"
+	"errors"
+	"fmt"
+	"io"
+	"strconv"
+	"strings"
+
+	"github.com/lsiofs/lsiofs/pipeline/catalog/discover"
+	"github.com/lsiofs/lsiofs/pipeline/catalog/index"
+	"github.com/lsiofs/lsiofs/pipeline/growing"
+	"github.com/lsiofs/lsiofs/pipeline/unpack"
+)
+
+// LackingError says that shards of a snapshot are not known here.
+type LackingError struct {
+	Paths []string // in dataset order, at least one
+	// Reason is why the first one is not, "" where nothing is known of it.
+	Reason string
+}
+
+func (e *LackingError) Error() string {
+	if n := len(e.Paths); n > 1 {
+		return fmt.Sprintf("%s and %s more are in the snapshot and not here%s: wait until they have been copied; they are looked for again at the next open",
+			e.Paths[0], grouped(uint64(n-1)), e.because())
+	}
+	return fmt.Sprintf("%s is in the snapshot and not here%s: wait until it has been copied; it is looked for again at the next open", e.Paths[0], e.because())
+}
+
+func (e *LackingError) because() string {
+	if e.Reason == "" {
+		return ""
+	}
+	return " (" + e.Reason + ")"
+}
+
+// DiffersError says that a shard of a snapshot is another one here. Of Here and There the
+// times don't count.
+type DiffersError struct {
+	Path        string
+	Here, There growing.Shard
+}
+
+func (e *DiffersError) Error() string {
+	figures := fmt.Sprintf("%s entry points here, %s", grouped(e.Here.Units), grouped(e.There.Units))
+	switch {
+	case e.Here.Records != e.There.Records:
+		figures = fmt.Sprintf("%s records here, %s", grouped(e.Here.Records), grouped(e.There.Records))
+	case e.Here.Bytes != e.There.Bytes:
+		figures = fmt.Sprintf("%s decoded bytes here, %s", grouped(e.Here.Bytes), grouped(e.There.Bytes))
+	}
+	return fmt.Sprintf("%s: %s in the snapshot: it was written to after that, or is another copy: put the file back that the snapshot was taken of, or go on with the next epoch", e.Path, figures)
+}
+
+// grouped writes a number with a space between thousands.
+func grouped(n uint64) string {
+	digits := strconv.FormatUint(n, 10)
+	var b strings.Builder
+	for i, d := range digits {
+		if i > 0 && (len(digits)-i)%3 == 0 {
+			b.WriteByte(' ')
+		}
+		b.WriteRune(d)
+	}
+	return b.String()
+}
+
+// Seal gives the catalog of just those shards that a snapshot's text names, as they are
+// known here; its fingerprint is the text's SHA-256. Shards that are remembered only count
+// as well: reads of files that are gone fail then. The caller closes the catalog, which
+// lives on after anything that happens to the stock.
+//
+// The index of each snapshot is a file of its own in the index directory. Where it is there
+// already, and is of these very files, it is opened as it is. Others are removed, but for
+// the newest two and those in use.
+//
+// Shards that are not known give *LackingError, one that is another *DiffersError.
+func (s *Stock) Seal(ctx context.Context, text []byte) (*Catalog, error) {
+	ctx, leave, err := s.enter(ctx)
+	if err != nil {
+		return nil, err
+	}
+	defer leave()
+	first, want, err := parseSnapshot(text)
+	if err != nil {
+		return nil, fmt.Errorf("snapshot of %s: %w", &s.target, err)
+	}
+	if err := s.suits(ctx, first); err != nil {
+		return nil, err
+	}
+	s.journals.Acquire()
+	defer s.journals.Release()
+	shards, err := s.find(ctx, want)
+	if err != nil {
+		return nil, err
+	}
+	return s.seal(ctx, text, shards)
+}
+
+// suits compares a text's first line with the stock's format. A stock without one takes
+// it from there.
+func (s *Stock) suits(ctx context.Context, first string) error {
+	s.mu.RLock()
+	format, known := s.found.Format, s.format >= 0
+	s.mu.RUnlock()
+	if !known {
+		return s.takeTurn(ctx, func() error {
+			if s.format >= 0 {
+				format = s.found.Format
+				return s.differs(first, firstLine(format))
+			}
+			for i := range s.formats {
+				if firstLine(s.formats[i]) == first {
+					return s.pin(i, "")
+				}
+			}
+			return s.differs(first, firstLine(s.config.Format))
+		})
+	}
+	return s.differs(first, firstLine(format))
+}
+
+func (s *Stock) differs(there, here string) error {
+	if there == here {
+		return nil
+	}
+	format := func(line string) string { return strings.TrimSpace(strings.TrimPrefix(line, datasetWords)) }
+	return fmt.Errorf("snapshot of %s: it is of shards of format %s, and those here are of format %s: name the --format, or the snapshot's dataset",
+		&s.target, format(there), format(here))
+}
+
+// findAtOnce is how many shards are looked up before others get at the stock.
+const findAtOnce = 4096
+
+// find gives what is known of shards, in their order.
+func (s *Stock) find(ctx context.Context, want []growing.Shard) ([]index.Shard, error) {
+	shards := make([]index.Shard, len(want))
+	var lacking LackingError
+	var differing *DiffersError
+	lost := func(k *known) { // its disk has
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		if path := k.shard.Path; s.known[path] == k {
+			s.drop(path, k)
+		}
+	}
+	for from := 0; from < len(want); from += findAtOnce {
+		if err := ctx.Err(); err != nil {
+			return nil, err
+		}
+		to := min(from+findAtOnce, len(want))
+		batch, places := make([]*known, to-from), make([]index.Place, to-from)
+		s.mu.RLock()
+		for i := from; i < to; i++ {
+			k := s.known[want[i].Path]
+			switch {
+			case k != nil && same(&k.shard, &want[i]):
+				batch[i-from], places[i-from] = k, k.place
+				continue
+			case k != nil && k.state != remembered && differing == nil:
+				differing = &DiffersError{Path: want[i].Path, Here: k.shard, There: want[i]}
+			case k == nil || k.state == remembered:
+				s.lack(&lacking, want[i].Path)
+			}
+		}
+		s.mu.RUnlock()
+		for i, k := range batch {
+			switch {
+			case k == nil:
+			case !places[i].Whole(k.shard.Path):
+				s.config.Log.Error("the index directory lost what was written to it: check its disk, or name another with --index-dir", "dir", s.store.Dir(), "shard", k.shard.Path)
+				lost(k)
+				lacking.Paths = append(lacking.Paths, k.shard.Path)
+			default:
+				shards[from+i] = index.Shard{Object: k.object(), Codec: uint32(k.codec), Blob: places[i].Blob()}
+			}
+		}
+	}
+	switch {
+	case len(lacking.Paths) > 0:
+		return nil, &lacking
+	case differing != nil:
+		return nil, differing
+	}
+	return shards, nil
+}
+
+// lack notes a shard that is not known. mu is held.
+func (s *Stock) lack(e *LackingError, path string) {
+	if w := s.waiting[path]; w != nil && len(e.Paths) == 0 {
+		e.Reason = w.reason
+	}
+	e.Paths = append(e.Paths, path)
+}
+
+// same says whether a snapshot's line is the same for both.
+func same(a, b *growing.Shard) bool {
+	return a.Records == b.Records && a.Bytes == b.Bytes && a.Units == b.Units
+}
+
+// seal opens the index of these shards, which it makes unless it is there.
+func (s *Stock) seal(ctx context.Context, text []byte, shards []index.Shard) (*Catalog, error) {
+	s.mu.RLock()
+	o := &opening{Config: s.config.Config, target: s.target, store: s.store, found: s.found}
+	o.found.PassedOver = len(s.passed)
+	s.mu.RUnlock()
+	if len(shards) > 0 {
+		// As a dataset of these shards alone has it.
+		o.found.StreamExtension = o.found.Unpacker.StreamExtension(discover.Stem(shards[0].Object.Path))
+	}
+	for _, refuse := range []func([]index.Shard) error{o.refuseEmpty, o.refuseKinds, o.refuseTooLarge} {
+		if err := refuse(shards); err != nil {
+			return nil, err
+		}
+	}
+	i := s.sealedAlready(text, shards)
+	if i == nil {
+		_, keyed := o.found.Unpacker.(unpack.Renamer)
+		var err error
+		i, err = s.store.SealSnapshot(s.target.String(), index.Content{
+			Format: formatLine(o.found.Format), Keyed: keyed, Shards: shards,
+			Lines: func(w io.Writer) error {
+				if err := ctx.Err(); err != nil {
+					return err
+				}
+				_, err := io.Copy(w, bytes.NewReader(text))
+				return err
+			},
+		})
+		if err != nil {
+			return nil, err
+		}
+	}
+	c, err := o.catalog(i)
+	if err == nil && ctx.Err() != nil {
+		err = ctx.Err()
+	}
+	if err != nil {
+		return nil, errors.Join(err, i.Close())
+	}
+	return c, nil
+}
+
+// sealedAlready opens the stored index of a snapshot, if it is of these very files.
+func (s *Stock) sealedAlready(text []byte, shards []index.Shard) *index.Image {
+	if s.config.Rebuild {
+		return nil
+	}
+	i := s.store.LoadSnapshot(sha256.Sum256(text))
+	if i == nil {
+		return nil
+	}
+	holds := i.Shards() == uint64(len(shards)) && i.Format() == s.FormatLine()
+	for n := 0; holds && n < len(shards); n++ {
+		holds = i.Is(uint64(n), shards[n].Object) && i.Codec(uint64(n)) == shards[n].Codec && bytes.Equal(i.Blob(uint64(n)), shards[n].Blob)
+	}
+	if !holds {
+		_ = i.Close()
+		return nil
+	}
+	return i
+}

@@ -1,0 +1,191 @@
+package catalog
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/lsiofs/lsiofs/pipeline/catalog/index"
+	"github.com/lsiofs/lsiofs/pipeline/growing"
+	"github.com/lsiofs/lsiofs/pipeline/storage"
+	"github.com/lsiofs/lsiofs/pipeline/unpack"
+)
+
+// Waiting is a file that may be a shard later.
+type Waiting struct {
+	Path, Reason string
+	Again        time.Time // when it is tried again; zero: when it changes
+}
+
+// waiting is a file that is not whole yet.
+type waiting struct {
+	object  storage.Object
+	reason  string
+	damaged growing.Damaged
+	again   time.Time
+}
+
+// due says whether a file is to be looked at again, although it has not changed.
+func (w *waiting) due(now time.Time) bool { return w.again.IsZero() || !now.Before(w.again) }
+
+func lookOf(o storage.Object) growing.Look {
+	return growing.Look{SizeBytes: o.SizeBytes, ModTimeNanos: o.Version.ModTimeNanos, Inode: o.Version.Inode}
+}
+
+// wait has a file wait until it changes.
+func (s *Stock) wait(o storage.Object, w waiting) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.reading[o.Path] == o {
+		w.object = o
+		s.waiting[o.Path] = &w
+	}
+}
+
+// waitAgain has a file wait that is not whole, and be tried again. It says whether it has
+// waited for so long that it can be admitted, where that is wanted.
+func (s *Stock) waitAgain(o storage.Object, reason string, admit bool) (admitted bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.reading[o.Path] != o {
+		return false
+	}
+	w := s.waiting[o.Path]
+	if w == nil {
+		w = &waiting{}
+		s.waiting[o.Path] = w
+	}
+	now := s.config.Now()
+	first := w.damaged.See(lookOf(o), now)
+	if w.object, w.reason, w.again = o, reason, w.damaged.Next(); admit {
+		if w.damaged.Admit(now) {
+			return true
+		}
+		w.again = earlier(w.again, w.damaged.AdmitAt())
+	}
+	if first && s.logged.allows(now) {
+		s.config.Log.Warn("file is not whole yet, or damaged: it is tried again", "file", o.Path, "reason", reason, "again", w.again.Sub(now))
+	}
+	return false
+}
+
+func earlier(a, b time.Time) time.Time {
+	if a.Before(b) {
+		return a
+	}
+	return b
+}
+
+// tooYoung says whether the damage that was found in a file by an earlier run may be that
+// of a file that was being written. mu is held.
+func (s *Stock) tooYoung(k *known, now time.Time) bool {
+	return k.damaged && k.state == remembered && now.Sub(time.Unix(0, max(k.changed, k.shard.ModTimeNanos))) < growing.AdmitAfter
+}
+
+// mostWaiting bounds what Waiting gives.
+const mostWaiting = 1000
+
+// Waiting are the files that may be shards later, by path; of very many some. Counts has
+// their number.
+func (s *Stock) Waiting() []Waiting {
+	s.mu.RLock()
+	defer s.mu.RUnlock()
+	list := make([]Waiting, 0, min(len(s.waiting)+s.counts.OtherKind, mostWaiting))
+	for path, w := range s.waiting {
+		if len(list) == mostWaiting {
+			break
+		}
+		list = append(list, Waiting{path, w.reason, w.again})
+	}
+	if s.counts.OtherKind > 0 {
+		list = s.appendOtherKind(list)
+	}
+	slices.SortFunc(list, func(a, b Waiting) int { return strings.Compare(a.Path, b.Path) })
+	return list
+}
+
+// appendOtherKind appends the shards of other kinds. mu is held.
+func (s *Stock) appendOtherKind(list []Waiting) []Waiting {
+	for path, k := range s.known {
+		if k.state != ofOtherKind {
+			continue
+		}
+		if len(list) == mostWaiting {
+			break
+		}
+		reason := "it has one of very many kinds of records"
+		if k.kind != manyKind {
+			kind := s.kinds[k.kind]
+			from := differAt(s.kind, kind)
+			reason = fmt.Sprintf("it has %s, and this run's shards have %s", kindText(kind, from), kindText(s.kind, from))
+			if s.kind == "" {
+				reason = fmt.Sprintf("it has %s, and a shard must be of one kind", kindText(kind, 0))
+			}
+		}
+		list = append(list, Waiting{Path: path, Reason: reason})
+	}
+	return list
+}
+
+// Due gives the files that are to be given to Index again, although they have not changed:
+// after a minute, two, and so on up to an hour. next is when there will be more; zero where
+// none is waited for.
+func (s *Stock) Due(now time.Time) (due []storage.Object, next time.Time) {
+	s.mu.RLock()
+	defer s.mu.RUnlock()
+	for _, w := range s.waiting {
+		switch {
+		case w.again.IsZero():
+		case !now.Before(w.again):
+			due = append(due, w.object)
+		case next.IsZero() || w.again.Before(next):
+			next = w.again
+		}
+	}
+	return due, next
+}
+
+// damageOf says what is damaged in a shard.
+func damageOf(b index.Blob) (reason string, damaged bool) {
+	l := b.Losses()
+	if len(l.First) == 0 {
+		return "", false
+	}
+	return l.First[0].Error(), true
+}
+
+func unreadable(b index.Blob) bool {
+	h := b.Header()
+	return h.Unreadable()
+}
+
+// reasonOf is an error of a file, without its path.
+func reasonOf(path string, err error) string {
+	var refused *unpack.RefusedError
+	if errors.As(err, &refused) {
+		return refused.Error() + ": lsiofs does not read this; it is tried again, for it may not be whole yet"
+	}
+	return strings.TrimPrefix(err.Error(), path+": ")
+}
+
+// logBudget bounds what is logged of single files.
+type logBudget struct {
+	from time.Time
+	used int
+}
+
+const (
+	logEvery = time.Minute
+	logMost  = 20 // in that time
+)
+
+// allows says whether one more line may be written.
+func (b *logBudget) allows(now time.Time) bool {
+	if now.Sub(b.from) >= logEvery {
+		*b = logBudget{from: now}
+	}
+	b.used++
+	return b.used <= logMost
+}
