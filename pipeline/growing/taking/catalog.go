@@ -79,6 +79,10 @@ func (t *Taker) taken(ctx context.Context, epoch uint64) (*catalog.Catalog, run.
 	if err != nil {
 		return nil, e, fmt.Errorf("epoch %d: %w", epoch, err)
 	}
+	err = t.holdTaken(ctx, d, &e, text)
+	if err != nil {
+		return nil, e, err
+	}
 	c, err := t.seal(ctx, text)
 	if err != nil {
 		return nil, e, fmt.Errorf("epoch %d (taken by %s): %w", epoch, e.By, err)

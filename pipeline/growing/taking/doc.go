@@ -15,6 +15,7 @@
 //	indexing.go the goroutine that indexes them
 //	take.go     taking the next epoch
 //	catalog.go  the catalog of an epoch that is taken
+//	hold.go     links to the shards of snapshots
 //	status.go   what a user is shown
 //	wait.go     waiting for the first epoch
 package taking

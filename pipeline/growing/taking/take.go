@@ -167,6 +167,11 @@ func (t *Taker) publish(epoch uint64, chosen []growing.Shard, n growing.News) er
 	if err != nil {
 		return err
 	}
+	t.holding.Lock()
+	defer t.holding.Unlock()
+	if err := t.hold(t.ctx, d, text); err != nil {
+		return err
+	}
 	_, err = d.Take(epochOf(epoch, chosen, n, t.config.Window), text)
 	if errors.Is(err, run.ErrBehind) {
 		return nil // the caller looks again

@@ -19,6 +19,7 @@ import (
 	"github.com/lsiofs/lsiofs/pipeline/run"
 	"github.com/lsiofs/lsiofs/pipeline/spec"
 	"github.com/lsiofs/lsiofs/pipeline/storage"
+	"github.com/lsiofs/lsiofs/pipeline/storage/held"
 )
 
 // Stock is what a taker uses of a catalog.Stock.
@@ -59,6 +60,9 @@ type Config struct {
 	// SampleOf is n where an epoch is of an n-th of its snapshot's records; 0 is 1. It is
 	// for Status alone.
 	SampleOf uint64
+	// Hold makes hard links to the shards of snapshots, so that they can be read after they
+	// were deleted; nil for none. Storage, and what the stock reads from, is then over it.
+	Hold *held.Links
 	// Pinned makes RunDir go on with a run whose own directory is not here; nil for none.
 	Pinned *Pinned
 	Log    *slog.Logger
@@ -90,6 +94,9 @@ type Taker struct {
 	attempt *attempt       // that is under way
 	refused *refused       // what the last attempt has found
 	news    news           // for Status
+
+	holding sync.Mutex // from the links of an epoch to its record, and while links are removed
+	held    heldSnapshots
 }
 
 // Open begins to follow a dataset: it looks at all of it once, and indexes in the
@@ -117,7 +124,7 @@ func Open(ctx context.Context, c Config) (*Taker, error) {
 			t.queue.remove(path)
 			c.Stock.Forget(path)
 		},
-		Settle: c.Settle, Poll: c.Poll, NoHints: c.NoHints, Log: c.Log,
+		Settle: c.Settle, Poll: c.Poll, NoHints: c.NoHints, NoChangeTimes: c.Hold != nil, Log: c.Log,
 	})
 	if err != nil {
 		return nil, err
