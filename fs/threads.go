@@ -5,9 +5,9 @@ import (
 	"runtime"
 )
 
-// threadsPerCore is how many goroutines may run at once while a mount is served,
-// for each processor.
-const threadsPerCore = 2
+// waitingThreads is how many threads wait in the kernel for requests at most: FUSE's
+// library has no more.
+const waitingThreads = 16
 
 // MoreThreads raises GOMAXPROCS above the number of processors, for a process that
 // serves a mount. Code that sizes work by the number of processors must read that number
@@ -18,10 +18,14 @@ const threadsPerCore = 2
 // request a MiB this cost a fifth of the time of two processors while decoders waited,
 // and a quarter of the rate of four readers.
 //
+// So there is one more for each processor, up to the threads that wait: each costs memory,
+// for FUSE's library and Go keep buffers for each.
+//
 // It does nothing if GOMAXPROCS is set in the environment. After the call, Go no longer
 // follows changes of a container's CPU limit.
 func MoreThreads() {
 	if os.Getenv("GOMAXPROCS") == "" {
-		runtime.GOMAXPROCS(threadsPerCore * runtime.GOMAXPROCS(0))
+		cores := runtime.GOMAXPROCS(0)
+		runtime.GOMAXPROCS(cores + min(cores, waitingThreads))
 	}
 }

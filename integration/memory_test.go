@@ -253,9 +253,21 @@ func TestMemoryPromiseHoldsForSixtyFourFilesReadAtOnce(t *testing.T) {
 
 func TestMemoryPromiseHoldsForReadsOfEveryLength(t *testing.T) {
 	withoutRace(t)
+	d := big(t)
+	for _, cores := range []string{"", "48"} { // FUSE's library has buffers for each
+		t.Run("GOMAXPROCS="+cores, func(t *testing.T) {
+			if cores != "" {
+				t.Setenv("GOMAXPROCS", cores)
+			}
+			readInEveryLength(t, d)
+		})
+	}
+}
+
+func readInEveryLength(t *testing.T, d dataset) {
 	const budget, longest = 16 << 20, 1 << 20
 	s := bigSettings()
-	w := watchMount(t, big(t), s, budget)
+	w := watchMount(t, d, s, budget)
 	var group errgroup.Group
 	for worker := range s.Workers {
 		f, err := os.Open(w.path("worker-%d.bin", worker))

@@ -42,6 +42,17 @@
 //
 // As many shards as there are cores are read in any case.
 //
+// # Datasets that grow
+//
+// A Stock follows a directory in which files come and go. It indexes each file once, when
+// it is told that nobody writes it any more, and makes any set of the shards a Catalog
+// (Seal): the same one that Open gives of a directory with just these files.
+//
+//	files ─ Index: known? (stock_known) ─ of which format? (stock_judge) ─ pass (stock_index)
+//	  ─► whole: a journal, Shards    ─► not whole, or of another kind: Waiting (stock_waiting)
+//	some Shards ─ Text (stock_text) ─► text, whose SHA-256 is the fingerprint
+//	text ─ Seal (stock_seal) ─► an index of its own ─► Catalog
+//
 // # Look-ups
 //
 // A look-up goes from the record number to the shard (a small table, then bisection), to

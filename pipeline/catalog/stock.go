@@ -168,6 +168,14 @@ func (s *Stock) enter(ctx context.Context) (inner context.Context, leave func(),
 	return inner, func() { stop(); cancel(); s.calls.Done() }, nil
 }
 
+// closedOr is the error of a call that Close has ended.
+func (s *Stock) closedOr(err error) error {
+	if errors.Is(err, context.Canceled) && s.closing.Err() != nil {
+		return errStockClosed
+	}
+	return err
+}
+
 // Close ends what runs, and keeps the journals for the next run. Catalogs that Seal has
 // given stay. It is idempotent.
 func (s *Stock) Close() error {

@@ -23,12 +23,13 @@ const batchFiles = 512
 //
 // The error is about the stock: ctx has ended, or it is closed, or memory is short. It is
 // never about a file.
-func (s *Stock) Index(ctx context.Context, settled []storage.Object) error {
+func (s *Stock) Index(ctx context.Context, settled []storage.Object) (err error) {
 	ctx, leave, err := s.enter(ctx)
 	if err != nil {
 		return err
 	}
 	defer leave()
+	defer func() { err = s.closedOr(err) }()
 	if len(settled) == 0 {
 		return ctx.Err()
 	}
@@ -272,7 +273,13 @@ func (s *Stock) one(ctx context.Context, c discover.Shard, held *admitted) (*kno
 		s.waitAgain(c.Object, reasonOf(c.Object.Path, err), false)
 		return nil, nil
 	}
-	if reason, damaged := damageOf(x.Blob); damaged {
+	reason, damaged := damageOf(x.Blob)
+	if !damaged {
+		if reason, err = s.openEnd(ctx, c, x.Blob); err != nil {
+			return nil, err
+		}
+	}
+	if reason != "" {
 		admit := s.config.OnCorrupt == spec.CorruptSkip && !unreadable(x.Blob)
 		if !s.waitAgain(c.Object, reason, admit) {
 			return nil, nil

@@ -10,6 +10,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/klauspost/compress/zstd"
 	"github.com/stretchr/testify/require"
 
 	"github.com/lsiofs/lsiofs/pipeline/growing"
@@ -22,6 +23,7 @@ type stockWorld struct {
 	storage storage.Storage
 	mu      sync.Mutex
 	now     time.Time
+	told    map[string]bool // files that the stock was told of
 }
 
 func newStockWorld(w *world) *stockWorld {
@@ -37,7 +39,7 @@ func (w *stockWorld) clock() time.Time {
 	return w.now
 }
 
-func (w *stockWorld) pass(d time.Duration) {
+func (w *stockWorld) advance(d time.Duration) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.now = w.now.Add(d)
@@ -91,15 +93,18 @@ func (w *stockWorld) look(s *Stock) {
 	for _, o := range there {
 		paths[o.Path] = true
 	}
-	for _, x := range s.Shards() {
-		if !paths[x.Path] {
-			s.Forget(x.Path)
+	for path := range w.told {
+		if !paths[path] {
+			s.Forget(path)
 		}
 	}
+	w.told = paths
 	require.NoError(w.t, s.Index(context.Background(), there))
 }
 
-func (w *stockWorld) remove(path string) { require.NoError(w.t, os.Remove(filepath.Join(w.data, path))) }
+func (w *stockWorld) remove(path string) {
+	require.NoError(w.t, os.Remove(filepath.Join(w.data, path)))
+}
 
 func (w *stockWorld) mustSeal(s *Stock, shards []growing.Shard) *Catalog {
 	text, err := s.Text(shards)
@@ -109,6 +114,18 @@ func (w *stockWorld) mustSeal(s *Stock, shards []growing.Shard) *Catalog {
 	w.t.Cleanup(func() { require.NoError(w.t, c.Close()) })
 	return c
 }
+
+func zst(data []byte) []byte {
+	e, err := zstd.NewWriter(nil)
+	if err != nil {
+		panic(err)
+	}
+	defer e.Close()
+	return e.EncodeAll(data, nil)
+}
+
+// count is how many lines have a text in them.
+func (l *logLines) count(text string) int { return strings.Count(l.String(), text) }
 
 func pathsOf(shards []growing.Shard) (paths []string) {
 	for _, x := range shards {

@@ -79,12 +79,13 @@ func grouped(n uint64) string {
 // the newest two and those in use.
 //
 // Shards that are not known give *LackingError, one that is another *DiffersError.
-func (s *Stock) Seal(ctx context.Context, text []byte) (*Catalog, error) {
+func (s *Stock) Seal(ctx context.Context, text []byte) (c *Catalog, err error) {
 	ctx, leave, err := s.enter(ctx)
 	if err != nil {
 		return nil, err
 	}
 	defer leave()
+	defer func() { err = s.closedOr(err) }()
 	first, want, err := parseSnapshot(text)
 	if err != nil {
 		return nil, fmt.Errorf("snapshot of %s: %w", &s.target, err)
@@ -94,11 +95,11 @@ func (s *Stock) Seal(ctx context.Context, text []byte) (*Catalog, error) {
 	}
 	s.journals.Acquire()
 	defer s.journals.Release()
-	shards, err := s.find(ctx, want)
+	shards, kinds, err := s.find(ctx, want)
 	if err != nil {
 		return nil, err
 	}
-	return s.seal(ctx, text, shards)
+	return s.seal(ctx, text, shards, kinds)
 }
 
 // suits compares a text's first line with the stock's format. A stock without one takes
@@ -136,9 +137,10 @@ func (s *Stock) differs(there, here string) error {
 // findAtOnce is how many shards are looked up before others get at the stock.
 const findAtOnce = 4096
 
-// find gives what is known of shards, in their order.
-func (s *Stock) find(ctx context.Context, want []growing.Shard) ([]index.Shard, error) {
-	shards := make([]index.Shard, len(want))
+// find gives what is known of shards, in their order. kinds are the first ones of each kind.
+func (s *Stock) find(ctx context.Context, want []growing.Shard) (shards, kinds []index.Shard, err error) {
+	shards = make([]index.Shard, len(want))
+	met := map[uint32]bool{}
 	var lacking LackingError
 	var differing *DiffersError
 	lost := func(k *known) { // its disk has
@@ -150,7 +152,7 @@ func (s *Stock) find(ctx context.Context, want []growing.Shard) ([]index.Shard, 
 	}
 	for from := 0; from < len(want); from += findAtOnce {
 		if err := ctx.Err(); err != nil {
-			return nil, err
+			return nil, nil, err
 		}
 		to := min(from+findAtOnce, len(want))
 		batch, places := make([]*known, to-from), make([]index.Place, to-from)
@@ -177,16 +179,20 @@ func (s *Stock) find(ctx context.Context, want []growing.Shard) ([]index.Shard, 
 				lacking.Paths = append(lacking.Paths, k.shard.Path)
 			default:
 				shards[from+i] = index.Shard{Object: k.object(), Codec: uint32(k.codec), Blob: places[i].Blob()}
+				if k.kind != 0 && (!met[k.kind] || k.kind == manyKind) {
+					met[k.kind] = true
+					kinds = append(kinds, shards[from+i])
+				}
 			}
 		}
 	}
 	switch {
 	case len(lacking.Paths) > 0:
-		return nil, &lacking
+		return nil, nil, &lacking
 	case differing != nil:
-		return nil, differing
+		return nil, nil, differing
 	}
-	return shards, nil
+	return shards, kinds, nil
 }
 
 // lack notes a shard that is not known. mu is held.
@@ -203,7 +209,7 @@ func same(a, b *growing.Shard) bool {
 }
 
 // seal opens the index of these shards, which it makes unless it is there.
-func (s *Stock) seal(ctx context.Context, text []byte, shards []index.Shard) (*Catalog, error) {
+func (s *Stock) seal(ctx context.Context, text []byte, shards, kinds []index.Shard) (*Catalog, error) {
 	s.mu.RLock()
 	o := &opening{Config: s.config.Config, target: s.target, store: s.store, found: s.found}
 	o.found.PassedOver = len(s.passed)
@@ -212,15 +218,19 @@ func (s *Stock) seal(ctx context.Context, text []byte, shards []index.Shard) (*C
 		// As a dataset of these shards alone has it.
 		o.found.StreamExtension = o.found.Unpacker.StreamExtension(discover.Stem(shards[0].Object.Path))
 	}
-	for _, refuse := range []func([]index.Shard) error{o.refuseEmpty, o.refuseKinds, o.refuseTooLarge} {
-		if err := refuse(shards); err != nil {
-			return nil, err
-		}
+	err := o.refuseEmpty(shards)
+	if err == nil {
+		err = o.refuseKinds(kinds)
+	}
+	if err == nil {
+		err = o.refuseTooLarge(shards)
+	}
+	if err != nil {
+		return nil, err
 	}
 	i := s.sealedAlready(text, shards)
 	if i == nil {
 		_, keyed := o.found.Unpacker.(unpack.Renamer)
-		var err error
 		i, err = s.store.SealSnapshot(s.target.String(), index.Content{
 			Format: formatLine(o.found.Format), Keyed: keyed, Shards: shards,
 			Lines: func(w io.Writer) error {

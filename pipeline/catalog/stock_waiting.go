@@ -7,7 +7,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/lsiofs/lsiofs/pipeline/catalog/index"
 	"github.com/lsiofs/lsiofs/pipeline/growing"
 	"github.com/lsiofs/lsiofs/pipeline/storage"
 	"github.com/lsiofs/lsiofs/pipeline/unpack"
@@ -145,20 +144,6 @@ func (s *Stock) Due(now time.Time) (due []storage.Object, next time.Time) {
 		}
 	}
 	return due, next
-}
-
-// damageOf says what is damaged in a shard.
-func damageOf(b index.Blob) (reason string, damaged bool) {
-	l := b.Losses()
-	if len(l.First) == 0 {
-		return "", false
-	}
-	return l.First[0].Error(), true
-}
-
-func unreadable(b index.Blob) bool {
-	h := b.Header()
-	return h.Unreadable()
 }
 
 // reasonOf is an error of a file, without its path.

@@ -36,7 +36,17 @@ type ahead struct {
 func (h *Handle) read(ctx context.Context, r *Reply, from, to, size int64) error {
 	var taken [handleBlocks]*block
 	for _, b := range h.follow(taken[:0], from, to, size) {
-		if end := min(to, b.to); from >= b.from && from < end && h.help(ctx, b, end, r.waits) && b.has(ctx, end, r.waits, &h.ahead.waits) {
+		end := min(to, b.to)
+		if from < b.from || from >= end {
+			b.drop()
+			continue
+		}
+		if !h.help(ctx, b, end, r.waits) || !b.has(ctx, end, r.waits, &h.ahead.waits) {
+			end = b.filledUntil(end)
+			h.leaveOff(ctx, b)
+			r.again = true // who fills the block may have been lent what is read now
+		}
+		if from < end {
 			r.share(b, from, end)
 			from = end
 		} else {
@@ -188,6 +198,22 @@ func (h *Handle) help(ctx context.Context, b *block, to int64, w *meter.Waiter) 
 		}
 	}
 	return true
+}
+
+// leaveOff has a block that does not come be filled no further, as its reader reads the
+// rest for itself: so hardly anything is lent to both. Where the reader has gone, it
+// stays for the next.
+func (h *Handle) leaveOff(ctx context.Context, b *block) {
+	if ctx.Err() != nil {
+		return
+	}
+	b.leaveOff()
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if a := &h.ahead; a.cancel != nil && !a.closed {
+		a.cancel()
+		a.ctx, a.cancel = context.WithCancel(context.Background())
+	}
 }
 
 // endAhead stops reading ahead, for good.

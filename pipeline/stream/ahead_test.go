@@ -6,7 +6,9 @@ import (
 	"errors"
 	"math/rand/v2"
 	"runtime"
+	"sync"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -185,6 +187,79 @@ func TestNobodyWaitsForWhatLaysAheadOfAPlaceThatTheReaderHasLeft(t *testing.T) {
 	readOn(t, h, want[Data], 0, ends[at-1], 64<<10)
 	checkRead(t, h, want[Data], ends[3000], 1000)
 	h.fillers.Wait()
+}
+
+// stuckOnce lends records of which one does not come to the first who wants it, before
+// his context ends. It counts how often each was lent.
+type stuckOnce struct {
+	*memory
+	record uint64
+
+	mu    sync.Mutex
+	stuck bool
+	lent  map[uint64]int
+	again bool // the record was lent with Loan.Again
+}
+
+func (l *stuckOnce) open(seq sequence) reader {
+	return stuckReader{memoryReader{l.memory, seq}, l}
+}
+
+type stuckReader struct {
+	memoryReader
+	l *stuckOnce
+}
+
+func (r stuckReader) Lend(ctx context.Context, k uint64, n int, l *fetch.Loan) error {
+	records := make([]uint64, 1)
+	r.seq.Records(k, records)
+	r.l.mu.Lock()
+	wait := records[0] == r.l.record && !r.l.stuck
+	if wait {
+		r.l.stuck = true
+	} else {
+		r.l.lent[records[0]]++
+		r.l.again = r.l.again || records[0] == r.l.record && l.Again
+	}
+	r.l.mu.Unlock()
+	if wait {
+		<-ctx.Done()
+		return ctx.Err()
+	}
+	return r.memoryReader.Lend(ctx, k, 1, l)
+}
+
+// What has been copied ahead has gone out as far as the fetcher knows: to ask for it once
+// more may mean to read it once more.
+func TestAReaderTakesWhatWasCopiedAheadThoughTheRestDoesNotCome(t *testing.T) {
+	withCores(t, 4)
+	const size, at = 4096, 1000 // in the fourth MiB, near its end
+	m := equalRecords(4000, size)
+	v := defaultView(t, 0, 4000)
+	want, _ := naive(m, v, 0)
+	records := make([]uint64, v.Count(0))
+	v.Records(0, 0, records)
+	l := &stuckOnce{memory: m, record: records[at], lent: map[uint64]int{}}
+	src := newSource(m, l)
+	defer src.Close()
+	h := src.Set(v, nil).Open(0, Data)
+	readOn(t, h, want[Data], 0, 2<<20, MaxReadBytes)
+	require.Eventually(t, func() bool {
+		l.mu.Lock()
+		defer l.mu.Unlock()
+		return l.stuck
+	}, time.Minute, time.Millisecond, "who copies ahead comes to the record")
+	readOn(t, h, want[Data], 2<<20, 6<<20, MaxReadBytes)
+	h.Close()
+	require.True(t, l.again, "the fetcher is told")
+	twice := 0
+	for _, record := range records[3<<20/size : 4<<20/size] {
+		if l.lent[record] > 1 {
+			twice++
+		}
+	}
+	const inPart, straddling = partBytes / size, MaxReadBytes/partBytes + 1
+	require.LessOrEqual(t, twice, inPart+straddling, "of %d records of the block", 1<<20/size)
 }
 
 func TestBlocksAreBoundedHoweverManyReadersStop(t *testing.T) {

@@ -32,7 +32,7 @@ type block struct {
 	mu     sync.Mutex
 	next   int                            // parts before it have been taken
 	filled [MaxReadBytes / partBytes]bool // by part
-	failed bool                           // a part could not be filled: the reader will be told why
+	failed bool                           // a part could not be filled, or was left off: the reader will be told why
 	waits  *waiter                        // who is woken when a part is filled or failed
 }
 
@@ -91,12 +91,7 @@ func (b *block) done(part int, err error) {
 	defer b.mu.Unlock()
 	b.filled[part] = err == nil
 	b.failed = b.failed || err != nil
-	for w := b.waits; w != nil; w = w.next {
-		select {
-		case w.wake <- struct{}{}:
-		default: // it will look anyway
-		}
-	}
+	b.wake()
 }
 
 // state says whether all parts up to a place in the stream are filled, and
@@ -134,6 +129,36 @@ func (b *block) has(ctx context.Context, to int64, waits *meter.Waiter, fillers 
 			return false
 		case <-ctx.Done():
 			return false
+		}
+	}
+}
+
+// filledUntil is where the parts end that are filled without a gap from the block's
+// begin on, or a place in the stream before that.
+func (b *block) filledUntil(to int64) int64 {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	end := b.from
+	for i := 0; end < to && b.filled[i]; i++ {
+		_, end = b.part(i)
+	}
+	return min(end, to)
+}
+
+// leaveOff has no more parts be taken, and nobody wait for those that were.
+func (b *block) leaveOff() {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.failed = true
+	b.wake()
+}
+
+// wake wakes who waits for the block. It is called with mu held.
+func (b *block) wake() {
+	for w := b.waits; w != nil; w = w.next {
+		select {
+		case w.wake <- struct{}{}:
+		default: // it will look anyway
 		}
 	}
 }

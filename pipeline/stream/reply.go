@@ -37,6 +37,7 @@ type Reply struct {
 	renamed []byte
 	own     meter.Waiter
 	waits   *meter.Waiter // own, or that of who has this reply filled
+	again   bool          // Loan.Again of what is lent from now on
 }
 
 // WaitedNanos is how long the last ReadAt into r, successful or not, waited for storage,
@@ -92,7 +93,7 @@ func (r *Reply) leave() {
 // begin readies an empty r for up to n copied bytes.
 func (r *Reply) begin(b *buffers) {
 	r.Release()
-	r.buffers, r.run = b, -1
+	r.buffers, r.run, r.again = b, -1, false
 }
 
 // lend appends b as it lies; its loan must stay out.
@@ -144,7 +145,7 @@ func (r *Reply) loan() *fetch.Loan {
 	}
 	r.inUse++
 	l := r.loans[r.inUse-1]
-	l.Waiter = r.waits
+	l.Waiter, l.Again = r.waits, r.again
 	return l
 }
 

@@ -107,9 +107,9 @@ func mountAndServe(ctx, force context.Context, asked <-chan os.Signal, o *Config
 	if err != nil {
 		return opening.Close(d, err, o.Log)
 	}
-	collectOften()
+	h := boundHeap(s.MemoryBytes)
 	stop := tellStatus(ctx, m, asked, o.StatusLog)
-	err = serve(ctx, force, m, rep, o.Log)
+	err = serve(ctx, force, m, h, rep, o.Log)
 	stop()
 	if errors.Is(err, errReadersLeft) {
 		// The dataset can't be closed under readers: the process' end does it.

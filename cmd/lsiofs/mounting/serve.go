@@ -5,7 +5,6 @@ import (
 	"errors"
 	"log/slog"
 	"os"
-	"runtime/debug"
 	"sync"
 	"time"
 
@@ -22,7 +21,7 @@ const stateEvery = 5 * time.Second
 
 // serve waits for the end of the mount. The first signal unmounts and lets
 // readers finish for a while, the second (force) does not wait for them.
-func serve(ctx, force context.Context, m *fs.Mount, rep Reporter, log *slog.Logger) error {
+func serve(ctx, force context.Context, m *fs.Mount, h *heap, rep Reporter, log *slog.Logger) error {
 	ended := make(chan error, 1)
 	go func() { ended <- m.Wait() }()
 	tick := time.NewTicker(stateEvery)
@@ -32,6 +31,7 @@ func serve(ctx, force context.Context, m *fs.Mount, rep Reporter, log *slog.Logg
 		case err := <-ended:
 			return exit.With(exit.Mount, err)
 		case <-tick.C:
+			h.look()
 			rep.Serving(m.Sentence)
 		case <-ctx.Done():
 			signalled = true
@@ -50,23 +50,6 @@ func serve(ctx, force context.Context, m *fs.Mount, rep Reporter, log *slog.Logg
 
 // errReadersLeft is wrapped when programs still had files open at the end.
 var errReadersLeft = errors.New("unmounted, but not cleanly")
-
-// servedHeapPercent is by how much the heap grows from one garbage collection to
-// the next while a mount is served. FUSE's library keeps a buffer for every
-// length of reads that it has seen, and gives up those that were not used from
-// one collection to the one after the next. With Go's 100 % a client that reads
-// in many lengths makes new buffers faster than old ones go: 350 MiB of them,
-// whatever --memory says; from 50 % down they settle, at about as much as the rest
-// of the heap with 30 %. Answering reads makes no garbage, so that collections
-// stay rare.
-const servedHeapPercent = 30
-
-// collectOften sets that, but where the user has set something else.
-func collectOften() {
-	if os.Getenv("GOGC") == "" {
-		debug.SetGCPercent(servedHeapPercent)
-	}
-}
 
 // tellStatus logs a line of status for each signal until it is stopped.
 func tellStatus(ctx context.Context, m *fs.Mount, asked <-chan os.Signal, log *slog.Logger) (stop func()) {

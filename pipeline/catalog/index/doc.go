@@ -6,6 +6,8 @@
 //	blobs ─ Build.Add ─► journal               what is finished outlives a crash: build, journal
 //	all blobs ─ Build.Seal ─► Image            one checked file, mapped: seal, image, judged
 //	Store ─ Load ─► Image                      the directory: store, mapping, trust, beside
+//	Store ─ OpenJournals ─► Journals           a dataset that grows: journals, segment
+//	some of its blobs ─ SealSnapshot ─► Image  under a name of its own: snapshots
 //
 // A Store is the index directory as one dataset sees it. Load gives the Image of an
 // earlier run, if it is whole and of the same dataset and format (Key). Callers compare
@@ -90,6 +92,18 @@
 // entry's head and of the blob, size, mtime, inode and ctime of the shard, u32 codec, u32
 // size of the path, path padded to 8, blob. A journal only grows. Everything behind the
 // last whole entry is ignored.
+//
+// # Datasets that grow
+//
+// Journals are what is known of a dataset whose files come and go: any number of journals
+// of 32 MiB, mapped, none of which is ever sealed. Each process writes to its own and reads
+// those of the others. Blobs stay where they were written, so a shard costs no memory but
+// for its Place. A journal in which little is wanted any more is emptied into another one
+// and removed: all of them hold at most twice what is wanted and 64 MiB.
+//
+// A snapshot is sealed by copying its shards' blobs into an index of its own, named by its
+// fingerprint. It is locked (flock, shared) while it is open. When another one is sealed,
+// those are removed that nobody has open, but for the newest two.
 //
 // # Beside the index
 //

@@ -277,7 +277,7 @@ func readEntry(b []byte) (p Shard, n uint64, ok bool) {
 	}
 	n = headBytes + blobBytes
 	p.Blob = Blob(b[headBytes:n:n])
-	if entrySum(b[8:headBytes], p.Blob) != word(0) || p.Blob.check() != nil {
+	if xxh3.Hash(b[8:n]) != word(0) || p.Blob.check() != nil {
 		return p, 0, false
 	}
 	p.Codec = binary.LittleEndian.Uint32(b[56:])

@@ -39,18 +39,21 @@ func (s *Store) OpenJournals(formats []string, visit func(format string, p Place
 		j.openImage(path, true, formats, visit)
 	}
 	j.openImage(s.path("index"), false, formats, visit)
-	own := map[string]bool{}
-	for _, f := range s.abandoned(".journal") {
-		own[f.Name()] = true
-		j.openJournal(f, true, formats, visit)
+	own := s.abandoned(".journal")
+	mine := map[string]bool{}
+	for _, f := range own {
+		mine[f.Name()] = true
 	}
 	for _, path := range s.files(s.name+".", ".journal") {
-		if own[path] {
+		if mine[path] {
 			continue
 		}
 		if f, err := s.openStored(path); err == nil {
 			j.openJournal(f, false, formats, visit)
 		}
+	}
+	for _, f := range own { // last, so that of what is in several journals they count
+		j.openJournal(f, true, formats, visit)
 	}
 	return j
 }

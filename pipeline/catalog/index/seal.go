@@ -145,7 +145,8 @@ func (s *sealing) writeStarts(w *summingWriter, h *imageHeader) {
 // idPrefix is the first half of the IDs of a shard's records (ORDER.md, Record
 // identity).
 func idPrefix(path string) uint64 {
-	sum := sha256.Sum256([]byte("lsiofs/1 shard " + path))
+	var text [256]byte // most paths fit
+	sum := sha256.Sum256(append(append(text[:0], "lsiofs/1 shard "...), path...))
 	return binary.BigEndian.Uint64(sum[:])
 }
 

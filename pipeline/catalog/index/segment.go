@@ -6,6 +6,7 @@ import (
 	"os"
 	"sync/atomic"
 
+	"github.com/zeebo/xxh3"
 	"golang.org/x/sys/unix"
 
 	"github.com/lsiofs/lsiofs/uring/filesystem"
@@ -58,8 +59,8 @@ func (p Place) Whole(path string) bool {
 	if p.at < head {
 		return false
 	}
-	entry := p.segment.m.data[p.at-head:]
-	return entrySum(entry[8:head], p.Blob()) == Blob(entry).word(0)
+	entry := p.segment.m.data[p.at-head : p.at+uint64(p.bytes)]
+	return xxh3.Hash(entry[8:]) == Blob(entry).word(0)
 }
 
 // entryBytes is how much of a journal a shard takes.

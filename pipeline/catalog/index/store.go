@@ -31,6 +31,7 @@ func KeyOf(root, wanted, format string) Key {
 // Store is the index directory as one dataset sees it:
 //
 //	<name>.index              the sealed index
+//	<name>.<16 hex>.index     that of a snapshot, by its fingerprint
 //	<name>.<random>.journal   finished shards of a build that runs or was interrupted
 //	<name>.<random>.tmp       a file that is being written
 //	<name>.<fingerprint>.gz   the lines of a fingerprint, for Recall

@@ -68,7 +68,7 @@ func (r *Reader) lookAhead(k uint64, readers int) {
 		return
 	}
 	l, step := &r.look, c.step()
-	if k < l.from || k > l.to {
+	if k+r.near < l.from || k > l.to {
 		r.count(l.from, l.to, -1)
 		l.from, l.to = k, k
 	}

@@ -35,6 +35,9 @@ type Plan struct {
 	// StaleRecords is after how many records of all readers a piece is done whose last
 	// record has not come: it was read by others, or before. 0: never.
 	StaleRecords uint64
+	// NearRecords is within how many records of where it was a reader counts as reading
+	// on: see Near.
+	NearRecords uint64
 	// Has says that a piece is in memory, and nil that none is.
 	Has func(piece int) bool
 
@@ -113,6 +116,8 @@ func (p *Plan) now() time.Time {
 	}
 	return time.Now()
 }
+
+func (p *Plan) near() uint64 { return max(p.NearRecords, nearRecords) }
 
 func (p *Plan) mostWants() int {
 	return max(mostWants/int(max(p.readers.Load(), 1)), 256)

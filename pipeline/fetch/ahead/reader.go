@@ -24,6 +24,7 @@ type Reader struct {
 	seq         loan.Sequence
 	counts      *Counts // nil where nobody needs them
 	lookRecords int
+	near        uint64
 	windows     []*window // the one used last is the last
 	look        lookahead
 	buf         []uint64
@@ -31,9 +32,10 @@ type Reader struct {
 }
 
 // NewReader follows a pass over a sequence. Where counts are given, lookRecords of the
-// records that follow are counted, of all readers together.
-func NewReader(seq loan.Sequence, counts *Counts, lookRecords int) Reader {
-	return Reader{seq: seq, counts: counts, lookRecords: lookRecords}
+// records that follow are counted, of all readers together. A call within near records of
+// where the reader was is no jump: see Near.
+func NewReader(seq loan.Sequence, counts *Counts, lookRecords int, near uint64) Reader {
+	return Reader{seq: seq, counts: counts, lookRecords: lookRecords, near: near}
 }
 
 // Tell has a walker tell what comes. What it has not told of is not read ahead. The walker is
@@ -75,12 +77,12 @@ func (r *Reader) goTo(k uint64, n int, s Stock) *window {
 		s.CallOff()
 	}
 	for _, w := range r.windows {
-		w.scanned, w.started, w.bytes = w.next, w.started[:0], 0
+		w.leave(func(k uint64) bool { return r.seq.Records(k, r.scratch(1)) == 1 && s.Have(r.buf[:1]) == 1 })
 	}
 	if len(r.windows) == maxWindows {
 		r.windows = slices.Delete(r.windows, 0, 1)
 	}
-	w := &window{next: k + uint64(n), scanned: k}
+	w := &window{next: k + uint64(n), near: r.near, scanned: k}
 	r.windows = append(r.windows, w)
 	return w
 }
@@ -134,8 +136,7 @@ func (r *Reader) scan(s Stock, w *window, from, to uint64, limit int64) uint64 {
 				return from
 			}
 			if bytes > 0 {
-				w.started = append(w.started, aheadPiece{from, bytes})
-				w.bytes += bytes
+				w.start(from, bytes)
 			}
 			from++
 			rest = rest[1:]

@@ -69,7 +69,7 @@ func newStock(table *piece.Table) *stock {
 
 func TestWhoSamplesGetsWhatIsAskedForAndWhoReadsOnGetsMoreEachTime(t *testing.T) {
 	x := pieces(t, 100_000, 10)
-	s, r := newStock(x), NewReader(sequence(100_000), nil, 0)
+	s, r := newStock(x), NewReader(sequence(100_000), nil, 0, nearRecords)
 	r.Advance(s, 50_000, 5, false, 0, 1, 32<<20)
 	require.Equal(t, []int{5000}, s.started, "one sample, one piece")
 	var far []uint64
@@ -83,7 +83,7 @@ func TestWhoSamplesGetsWhatIsAskedForAndWhoReadsOnGetsMoreEachTime(t *testing.T)
 
 func TestAJumpCallsOffAndASeekToWhatWasLookedAtDoesNot(t *testing.T) {
 	x := pieces(t, 100_000, 10)
-	s, r := newStock(x), NewReader(sequence(100_000), nil, 0)
+	s, r := newStock(x), NewReader(sequence(100_000), nil, 0, nearRecords)
 	for k := uint64(0); k < 100; k += 5 {
 		r.Advance(s, k, 5, false, 0, 1, 32<<20)
 	}
@@ -99,9 +99,65 @@ func TestAJumpCallsOffAndASeekToWhatWasLookedAtDoesNot(t *testing.T) {
 	require.Len(t, r.Windows(), maxWindows)
 }
 
+// Of short records package stream asks for thousands ahead of where its reader is.
+func TestHowFarAReaderMayStepDependsOnTheSizeOfRecords(t *testing.T) {
+	for _, c := range []struct{ recordBytes, near int64 }{{0, 1024}, {1 << 20, 1024}, {4 << 10, 1024}, {1 << 10, 4096}, {100, 41943}} {
+		near := Near(c.recordBytes)
+		require.EqualValues(t, c.near, near, "records of %d bytes", c.recordBytes)
+		x := pieces(t, 200_000, 10)
+		s, r := newStock(x), NewReader(sequence(200_000), nil, 0, near)
+		r.Advance(s, 100_000, 5, false, 0, 1, 1000)
+		for range 3 { // one place copies ahead, the other one is where the reader is
+			r.Advance(s, 100_000+near, 5, false, 0, 1, 1000)
+			r.Advance(s, 100_005, 5, false, 0, 1, 1000)
+		}
+		require.Zero(t, s.calls)
+		require.Len(t, r.Windows(), 1)
+		r.Advance(s, 100_000-10, 5, false, 0, 1, 1000)
+		require.Equal(t, 1, s.calls, "further back is elsewhere")
+	}
+}
+
+func TestAReaderThatJumpsAndComesBackReadsNoFurtherAheadThanItsBound(t *testing.T) {
+	x := pieces(t, 1_000_000, 1)
+	s, r := newStock(x), NewReader(sequence(1_000_000), nil, 0, nearRecords)
+	const limit = 2000 / 100
+	for i := range uint64(100) {
+		k := 5 * i
+		r.Advance(s, k, 5, false, 0, 1, 100*limit)
+		r.Advance(s, 500_000+4000*i, 1, false, 0, 1, 100*limit) // each time another place
+		ahead := 0
+		for _, p := range s.started {
+			if uint64(p) >= k+5 && p < 400_000 {
+				ahead++
+			}
+		}
+		require.LessOrEqual(t, ahead, limit, "ahead of record %d", k)
+	}
+	require.Equal(t, 100, s.calls)
+}
+
+func TestWhatWasCalledOffIsBegunAgain(t *testing.T) {
+	x := pieces(t, 100_000, 1)
+	s, r := newStock(x), NewReader(sequence(100_000), nil, 0, nearRecords)
+	for k := uint64(0); k < 50; k += 5 {
+		r.Advance(s, k, 5, false, 0, 1, 2000)
+	}
+	begun := len(s.started)
+	for p := range s.has {
+		if p >= 50 {
+			delete(s.has, p) // they had not come
+		}
+	}
+	r.Advance(s, 60_000, 1, false, 0, 1, 2000)
+	r.Advance(s, 50, 5, false, 0, 1, 2000)
+	require.GreaterOrEqual(t, len(s.started)-begun, 15)
+	require.Subset(t, s.started[begun:], []int{51, 52, 55, 60})
+}
+
 func TestWhatIsReadAheadStaysWithinItsBounds(t *testing.T) {
 	x := pieces(t, 100_000, 1)
-	s, r := newStock(x), NewReader(sequence(100_000), nil, 0)
+	s, r := newStock(x), NewReader(sequence(100_000), nil, 0, nearRecords)
 	for k := uint64(0); k < 500; k += 5 {
 		r.Advance(s, k, 5, false, 0, 1, 2000)
 		ahead := 0
@@ -113,7 +169,7 @@ func TestWhatIsReadAheadStaysWithinItsBounds(t *testing.T) {
 		require.LessOrEqual(t, ahead, 2000/100)
 	}
 	// Without a bound of bytes it is one of pieces.
-	s, r = newStock(x), NewReader(sequence(100_000), nil, 0)
+	s, r = newStock(x), NewReader(sequence(100_000), nil, 0, nearRecords)
 	for range 20 {
 		r.Advance(s, 0, 5, false, 0, 1, 1<<40)
 		r.Advance(s, 5, 5, false, 0, 1, 1<<40)
@@ -125,7 +181,7 @@ func TestWhatIsReadAheadStaysWithinItsBounds(t *testing.T) {
 // Where there was no room the reader looks there again once it comes closer.
 func TestWhatHadNoRoomIsAskedForAgain(t *testing.T) {
 	x := pieces(t, 10_000, 10)
-	s, r := newStock(x), NewReader(sequence(10_000), nil, 0)
+	s, r := newStock(x), NewReader(sequence(10_000), nil, 0, nearRecords)
 	s.room = 1
 	r.Advance(s, 0, 10, false, 0, 1, 32<<20)
 	r.Advance(s, 10, 10, false, 0, 1, 32<<20)
@@ -139,7 +195,7 @@ func TestPiecesAreCountedWhileAReaderComesToThem(t *testing.T) {
 	x := pieces(t, 10_000, 10)
 	c := NewCounts(x)
 	s := newStock(x)
-	r := NewReader(sequence(10_000), c, 2000)
+	r := NewReader(sequence(10_000), c, 2000, nearRecords)
 	r.Advance(s, 0, 5, false, 0, 1, 32<<20)
 	require.True(t, c.Wanted(0))
 	require.True(t, c.Wanted(199))
@@ -147,7 +203,7 @@ func TestPiecesAreCountedWhileAReaderComesToThem(t *testing.T) {
 	r.Advance(s, 4000, 5, false, 0, 1, 32<<20)
 	require.False(t, c.Wanted(0), "it has gone elsewhere")
 	require.True(t, c.Wanted(400))
-	other := NewReader(sequence(10_000), c, 2000)
+	other := NewReader(sequence(10_000), c, 2000, nearRecords)
 	other.Advance(newStock(x), 4000, 5, false, 0, 2, 32<<20)
 	r.Close()
 	r.Close()
@@ -159,11 +215,23 @@ func TestPiecesAreCountedWhileAReaderComesToThem(t *testing.T) {
 	require.Zero(t, c.wanted.Load())
 }
 
+func TestWhoStepsBackStillWantsWhatIsFarAhead(t *testing.T) {
+	x := pieces(t, 10_000, 10)
+	c := NewCounts(x)
+	r := NewReader(sequence(10_000), c, 2000, 3000)
+	r.Advance(newStock(x), 4000, 5, false, 0, 1, 32<<20)
+	require.True(t, c.Wanted(599))
+	r.Advance(newStock(x), 2500, 5, false, 0, 1, 32<<20)
+	require.True(t, c.Wanted(599), "it comes to it soon, and was there already")
+	r.Close()
+	require.Zero(t, c.wanted.Load())
+}
+
 func TestNoMorePiecesAreWantedAtATimeThanTheBound(t *testing.T) {
 	x := pieces(t, 10_000, 1)
 	c := NewCounts(x)
 	c.Bound(40)
-	r := NewReader(sequence(10_000), c, 5000)
+	r := NewReader(sequence(10_000), c, 5000, nearRecords)
 	for k := uint64(0); k < 1000; k += 7 {
 		r.Advance(newStock(x), k, 7, false, 0, 1, 32<<20)
 		require.True(t, c.Wanted(int(k)), "what comes next always is")

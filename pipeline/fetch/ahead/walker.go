@@ -126,7 +126,7 @@ func (w *Walker) Move(k uint64, n int) {
 	if w == nil || k >= w.at && k < w.planAt || w.closed {
 		return
 	}
-	if !w.moved || k+nearRecords < w.at || k > max(w.to, w.asked+nearRecords) {
+	if near := w.plan.near(); !w.moved || k+near < w.at || k > max(w.to, w.asked+near) {
 		w.jump(k, n)
 		return
 	}

@@ -12,6 +12,9 @@ type Loan struct {
 	Records [][]byte
 	// Waiter, when set, books what Lend waits for.
 	Waiter *meter.Waiter
+	// Again says that some of the records may have been lent to this reader before, and
+	// are asked for once more: no other pass over the data has begun.
+	Again bool
 	// Lender is what a reader that lends more than pinned memory has in the loan. It
 	// is set by the first that does, and stays for its next call.
 	Lender Lender

@@ -166,23 +166,16 @@ func (c *cache) remember(e *entry) {
 	if len(c.gone) >= maxRemembered {
 		return
 	}
-	bits := make([]uint64, len(e.out))
-	for w := range bits {
-		bits[w] = e.out[w].Load()
-	}
-	c.gone[e.piece] = bits
+	c.gone[e.piece] = e.goneBits()
 }
 
-// recall marks in e what had gone out when its piece was dropped. If that goes
-// for record wanted, too, then it is wanted by another pass, and all the
-// others will be.
+// recall marks in e what had gone out when its piece was dropped. If that goes for record
+// wanted, too, then it is wanted by another pass, and all the others will be; but not where
+// it is lentBefore.
 func (c *cache) recall(e *entry, wanted int) {
 	bits := c.gone[e.piece]
-	if bits == nil {
-		return
-	}
 	delete(c.gone, e.piece)
-	if bits[wanted>>6]&(1<<(wanted&63)) != 0 {
+	if bits == nil || wanted != lentBefore && bits[wanted>>6]&(1<<(wanted&63)) != 0 {
 		return
 	}
 	for w := range bits {

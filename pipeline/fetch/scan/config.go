@@ -96,6 +96,11 @@ type Storage interface {
 	Submit(reads []*storage.Read)
 }
 
+// nearRecords is within how many records of where it was a reader counts as reading on.
+func (c *Config) nearRecords() uint64 {
+	return ahead.Near(c.Held.Bytes / int64(max(c.Held.Records, 1)))
+}
+
 func (c *Config) validate() error {
 	var problems []error
 	for _, x := range []struct {

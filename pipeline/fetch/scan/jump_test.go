@@ -57,7 +57,7 @@ func TestReadsThatHaveNotBegunAreNotMadeAfterAJump(t *testing.T) {
 }
 
 func TestWhatAnotherReaderWantsIsReadAfterAJump(t *testing.T) {
-	d := fetchtest.Make(t, fetchtest.Shape{Shards: 2, Records: 3000, MaxBytes: 1000, SameSize: true})
+	d := fetchtest.Make(t, fetchtest.Shape{Shards: 2, Records: 3000, MaxBytes: 4200, SameSize: true})
 	seq := fetchtest.InOrder(d.Index)
 	store, m := fetchtest.HoldReads(t, d)
 	sc := newScannerOver(t, d, 64<<20, store)
@@ -105,7 +105,7 @@ func TestLoadsThatADecoderHasNotBegunAreTakenBackAfterAJump(t *testing.T) {
 }
 
 func TestShardsThatNobodyHasBegunToSpoolAreTakenBackAfterAJump(t *testing.T) {
-	d := fetchtest.Make(t, fetchtest.Shape{Codec: "gz", Shards: 12, Records: 200, MaxBytes: 1000, SameSize: true})
+	d := fetchtest.Make(t, fetchtest.Shape{Codec: "gz", Shards: 12, Records: 200, MaxBytes: 4200, SameSize: true})
 	seq := fetchtest.InOrder(d.Index)
 	store, _ := fetchtest.HoldReads(t, d)
 	c := configFor(t, d, settings{memory: 64 << 20, read: spec.ReadSpool, order: spoolFull, decoders: 1}, store)
@@ -168,7 +168,7 @@ func TestTwoPlacesInTurnAreBothReadAheadOf(t *testing.T) {
 	defer r.Close()
 	for k := range uint64(200) {
 		fetchtest.LendOne(t, d, r, seq, k)
-		fetchtest.LendOne(t, d, r, seq, 4000+k)
+		fetchtest.LendOne(t, d, r, seq, 5000+k)
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()

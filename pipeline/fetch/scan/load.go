@@ -19,7 +19,7 @@ type load struct {
 	piece   int
 	shard   int
 	layout  piece.Layout
-	wanted  int   // the record of the piece for which it was started
+	wanted  int   // the record of the piece for which it was started, or lentBefore
 	started int64 // Scanner.now
 	// clock, when set, is when the decoder that brings the piece last got on. Who waits
 	// reads it without the lock, while the load may be given to another decoder.
@@ -48,6 +48,18 @@ type load struct {
 	failed  atomic.Pointer[error]
 	spooled *spool.Place // it is read from there
 	damaged bool         // it was, and did not come back as it was written; with Scanner.mu held
+}
+
+// lentBefore is in place of a record that may have gone out in the same pass, of which the
+// piece is needed once more.
+const lentBefore = -1
+
+// wantedBy is load.wanted for record i of a piece.
+func wantedBy(i int, again bool) int {
+	if again {
+		return lentBefore
+	}
+	return i
 }
 
 // start begins to load a piece that is neither in memory nor on its way. It is
@@ -246,9 +258,9 @@ func (sc *Scanner) publish(ld *load) {
 
 // takeOver has an entry take the place of another one of its piece. Where that one was
 // brought for other phases than the record that was wanted now, what of these has gone out
-// has gone out of the new one, too.
+// has gone out of the new one, too. So it has where that record may have been lent before.
 func (sc *Scanner) takeOver(e, old *entry, wanted int) {
-	if !old.delivered(wanted) {
+	if wanted == lentBefore || !old.delivered(wanted) {
 		for w := range e.out {
 			e.out[w].Or(old.out[w].Load())
 		}

@@ -13,7 +13,7 @@ func (sc *Scanner) follow(seq loan.Sequence, phase piece.Phase) ahead.Reader {
 	if sc.config.HoldsAll && sc.spool == nil {
 		counts = nil // all is kept, whoever wants it
 	}
-	r := ahead.NewReader(seq, counts, sc.config.LookaheadRecords)
+	r := ahead.NewReader(seq, counts, sc.config.LookaheadRecords, sc.config.nearRecords())
 	r.Tell(sc.config.Plan.NewPhaseWalker(seq, phase))
 	return r
 }
@@ -21,8 +21,9 @@ func (sc *Scanner) follow(seq loan.Sequence, phase piece.Phase) ahead.Reader {
 // stock is what a reader's looking ahead asks of the scanner. It is guarded by
 // Reader.mu.
 type stock struct {
-	r    *Reader
-	todo todo // to be carried out without the lock
+	r     *Reader
+	todo  todo // to be carried out without the lock
+	again bool // Loan.Again of the call
 }
 
 var _ ahead.Stock = (*stock)(nil)
@@ -56,7 +57,7 @@ func (s *stock) Start(record uint64, more bool) (bytes int64, room bool) {
 	if !more || !sc.reads(s.r.phase) {
 		return 0, false
 	}
-	ld := sc.start(piece, i, budget.Ahead, &s.todo)
+	ld := sc.start(piece, wantedBy(i, s.again), budget.Ahead, &s.todo)
 	if ld == nil {
 		return 0, false
 	}
@@ -68,9 +69,9 @@ func (s *stock) Start(record uint64, more bool) (bytes int64, room bool) {
 func (s *stock) CallOff() { s.r.sc.callOff(s.r) }
 
 // readAhead starts what is missing behind records k … k+n-1, and of these.
-// again says that some of these are missing: they are looked at again, from
-// the lent-th on.
-func (r *Reader) readAhead(k uint64, n int, again bool, lent int) {
+// missing says that some of these are: they are looked at once more, from the
+// lent-th on. again is Loan.Again.
+func (r *Reader) readAhead(k uint64, n int, missing bool, lent int, again bool) {
 	sc := r.sc
 	if sc.slots.missing.Load() == 0 {
 		return
@@ -80,7 +81,8 @@ func (r *Reader) readAhead(k uint64, n int, again bool, lent int) {
 	}
 	readers := max(sc.open.Load(), 1)
 	reach := r.ahead.Walker().Reach(sc.config.Profile.Ahead.Bytes)
-	r.ahead.Advance(&r.stock, k, n, again, lent, int(readers), min(reach, sc.limits.WindowBytes/readers))
+	r.stock.again = again
+	r.ahead.Advance(&r.stock, k, n, missing, lent, int(readers), min(reach, sc.limits.WindowBytes/readers))
 	t := r.stock.todo
 	r.stock.todo = todo{}
 	r.mu.Unlock()

@@ -9,7 +9,6 @@ import (
 	"github.com/lsiofs/lsiofs/pipeline/fetch/budget"
 	"github.com/lsiofs/lsiofs/pipeline/fetch/loan"
 	"github.com/lsiofs/lsiofs/pipeline/fetch/piece"
-	"github.com/lsiofs/lsiofs/pipeline/meter"
 )
 
 // Reader is one pass over a sequence, from anywhere to anywhere. Calls from
@@ -33,6 +32,7 @@ type lastLent struct {
 	entry *entry
 	index int
 	k     uint64
+	again bool // Loan.Again
 }
 
 // Open gives a reader of a sequence, of records of the part in Config.Places. Opening
@@ -60,7 +60,7 @@ func (r *Reader) Close() {
 	}
 	r.closed = true
 	if r.last.entry != nil {
-		r.sc.deliver(r.last.entry, r.last.index)
+		r.sc.deliver(r.last.entry, r.last.index, r.last.again)
 		r.last = lastLent{}
 	}
 	r.ahead.Close()
@@ -90,7 +90,7 @@ func (r *Reader) Lend(ctx context.Context, k uint64, n int, l *loan.Loan) error 
 	c := call{loan: l, own: own, evictions: r.sc.maps.Evictions(), mappedFrom: own.Len(), segsFrom: l.Pinned()}
 	r.collect(&c, k, n)
 	missing := c.lent < n && !c.full
-	r.readAhead(k, n, missing && c.lent > 0, c.lent)
+	r.readAhead(k, n, missing && c.lent > 0, c.lent, l.Again)
 	if c.lent == 0 {
 		if err := r.lendFirst(ctx, k, &c); err != nil {
 			return err
@@ -128,13 +128,15 @@ func (sc *Scanner) add(c *call, e *entry, i int) {
 	c.lent++
 	c.bytes += uint64(len(b))
 	if c.lastEntry != nil {
-		sc.deliver(c.lastEntry, c.lastIndex)
+		sc.deliver(c.lastEntry, c.lastIndex, c.loan.Again)
 	}
 	c.lastEntry, c.lastIndex = e, i
 }
 
-func (sc *Scanner) deliver(e *entry, i int) {
-	if !e.deliver(i) && sc.mu.TryLock() {
+// deliver notes that record i of an entry has gone out, or has done so again in the same
+// pass.
+func (sc *Scanner) deliver(e *entry, i int, again bool) {
+	if !e.deliver(i) && !again && sc.mu.TryLock() {
 		// It has gone out before: perhaps this is the next epoch. Where
 		// the lock is not to be had nothing is lost but a hint.
 		if e.liveBytes() == 0 {
@@ -209,11 +211,11 @@ func (r *Reader) lent(k uint64, c *call) {
 	}
 	r.mu.Lock()
 	old := r.last
-	last := lastLent{c.lastEntry, c.lastIndex, k + uint64(c.lent) - 1}
+	last := lastLent{c.lastEntry, c.lastIndex, k + uint64(c.lent) - 1, c.loan.Again}
 	r.last = last
 	r.mu.Unlock()
 	if old.entry != nil && old.k != last.k {
-		r.sc.deliver(old.entry, old.index)
+		r.sc.deliver(old.entry, old.index, old.again)
 	}
 }
 
@@ -226,7 +228,7 @@ func (r *Reader) lendFirst(ctx context.Context, k uint64, c *call) error {
 	record := c.own.numbers[0]
 	piece := sc.pieces.Of(record)
 	i := int(record - sc.pieces.Starts[piece])
-	e, waited, err := r.demand(ctx, k, piece, i, c.loan.Waiter)
+	e, waited, err := r.demand(ctx, k, piece, i, c.loan)
 	if err == nil {
 		err = e.bad[i]
 		if err != nil {
@@ -260,9 +262,9 @@ func (sc *Scanner) recordError(record uint64, err error) error {
 // demand waits for a piece whose record i is record k of the sequence, and pins it. A load
 // that was begun before there were readers of the phase may come without the record: then
 // the next one has it.
-func (r *Reader) demand(ctx context.Context, k uint64, piece, i int, w *meter.Waiter) (e *entry, waited bool, err error) {
+func (r *Reader) demand(ctx context.Context, k uint64, piece, i int, l *loan.Loan) (e *entry, waited bool, err error) {
 	for {
-		e, once, err := r.demandOnce(ctx, k, piece, i, w)
+		e, once, err := r.demandOnce(ctx, k, piece, i, l)
 		waited = waited || once
 		if err != nil || e.spans[i].SizeBytes >= 0 {
 			return e, waited, err
@@ -271,8 +273,8 @@ func (r *Reader) demand(ctx context.Context, k uint64, piece, i int, w *meter.Wa
 	}
 }
 
-func (r *Reader) demandOnce(ctx context.Context, k uint64, piece, i int, w *meter.Waiter) (e *entry, waited bool, err error) {
-	sc := r.sc
+func (r *Reader) demandOnce(ctx context.Context, k uint64, piece, i int, l *loan.Loan) (e *entry, waited bool, err error) {
+	sc, w := r.sc, l.Waiter
 	var t todo
 	sc.mu.Lock()
 	if sc.slots.has(piece, i) {
@@ -291,7 +293,7 @@ func (r *Reader) demandOnce(ctx context.Context, k uint64, piece, i int, w *mete
 	}
 	ld := sc.loads[piece]
 	if ld == nil {
-		ld = sc.start(piece, i, budget.Demanded, &t)
+		ld = sc.start(piece, wantedBy(i, l.Again), budget.Demanded, &t)
 	}
 	ld.waiters.Add(1)
 	ld.want(r)

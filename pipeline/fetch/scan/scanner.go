@@ -106,7 +106,7 @@ func (sc *Scanner) makeTables() {
 	n := sc.pieces.Len()
 	if p := sc.config.Plan; p != nil {
 		p.Index, p.Places, p.Phase, p.Layout = sc.index, sc.config.Places, sc.config.Phase, sc.config.layoutWith
-		p.Chunks, p.DoneFirst = true, true
+		p.Chunks, p.DoneFirst, p.NearRecords = true, true, sc.config.nearRecords()
 		p.Has = func(piece int) bool { return sc.slots.at(piece) != nil }
 		p.Init()
 	}

@@ -49,6 +49,15 @@ func (e *entry) tableBytes() int64 { return piece.TableBytes(len(e.spans)) }
 
 func (e *entry) delivered(i int) bool { return e.out[i>>6].Load()&(1<<(i&63)) != 0 }
 
+// goneBits are a bit a record: it has gone out.
+func (e *entry) goneBits() []uint64 {
+	bits := make([]uint64, len(e.out))
+	for w := range bits {
+		bits[w] = e.out[w].Load()
+	}
+	return bits
+}
+
 // deliver notes that record i has gone out, and returns false if it had before.
 func (e *entry) deliver(i int) bool {
 	w, bit := &e.out[i>>6], uint64(1)<<(i&63)

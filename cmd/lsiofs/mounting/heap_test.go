@@ -1,0 +1,51 @@
+package mounting
+
+import (
+	"math"
+	"runtime"
+	"runtime/debug"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+func TestTheBoundOfTheHeapIsRaisedOnlyForWhatLives(t *testing.T) {
+	const limit = 128 << 20
+	require.EqualValues(t, limit, raised(limit, 10<<20))
+	require.EqualValues(t, limit, raised(limit, limit-heapStepBytes))
+	for _, live := range []int64{limit - heapStepBytes + 1, limit, 4 * limit} {
+		now := raised(limit, live)
+		require.Greater(t, now, live+heapStepBytes)
+		require.Equal(t, now, raised(now, live), "once is enough")
+	}
+}
+
+func TestTheHeapOfAMountIsBoundedByItsMemory(t *testing.T) {
+	before, percent := debug.SetMemoryLimit(-1), debug.SetGCPercent(100)
+	defer debug.SetMemoryLimit(before)
+	defer debug.SetGCPercent(percent)
+	t.Setenv("GOGC", "")
+	t.Setenv("GOMEMLIMIT", "")
+	small := boundHeap(16 << 20)
+	require.Equal(t, small.limit, debug.SetMemoryLimit(-1))
+	require.Greater(t, small.limit, int64(servedHeapBytes+8<<20))
+	require.Equal(t, servedHeapPercent, debug.SetGCPercent(servedHeapPercent))
+
+	kept := make([]byte, small.limit) // by the user's own doing, say
+	runtime.GC()
+	small.look()
+	require.Greater(t, debug.SetMemoryLimit(-1), int64(len(kept)))
+	runtime.KeepAlive(kept)
+}
+
+func TestWhatTheUserHasSetOfTheHeapStays(t *testing.T) {
+	before := debug.SetMemoryLimit(math.MaxInt64)
+	defer debug.SetMemoryLimit(before)
+	percent := debug.SetGCPercent(77)
+	defer debug.SetGCPercent(percent)
+	t.Setenv("GOGC", "77")
+	t.Setenv("GOMEMLIMIT", "1GiB")
+	boundHeap(16 << 20).look()
+	require.EqualValues(t, math.MaxInt64, debug.SetMemoryLimit(-1))
+	require.Equal(t, 77, debug.SetGCPercent(77))
+}

@@ -1,0 +1,54 @@
+package catalog
+
+import (
+	"context"
+	"encoding/json"
+
+	"github.com/lsiofs/lsiofs/pipeline/catalog/discover"
+	"github.com/lsiofs/lsiofs/pipeline/catalog/index"
+	"github.com/lsiofs/lsiofs/pipeline/storage"
+	"github.com/lsiofs/lsiofs/pipeline/unpack"
+)
+
+// damageOf says what is damaged in a shard.
+func damageOf(b index.Blob) (reason string, damaged bool) {
+	l := b.Losses()
+	if len(l.First) == 0 {
+		return "", false
+	}
+	return l.First[0].Error(), true
+}
+
+func unreadable(b index.Blob) bool {
+	h := b.Header()
+	return h.Unreadable()
+}
+
+// mostLine is how long a last line is looked at.
+const mostLine = 64 << 20
+
+// openEnd says why a shard of lines may not be whole, "" where it is: its last line has no
+// end, and is no JSON. The end of a compressed shard is shown by its codec. The error is
+// ctx's.
+func (s *Stock) openEnd(ctx context.Context, c discover.Shard, b index.Blob) (reason string, err error) {
+	h := b.Header()
+	if s.pass.unpacker.Name() != "jsonl" || c.Codec != nil || h.Records == 0 {
+		return "", nil
+	}
+	block, place := b.BlockOf(h.Records-1, h.Records)
+	at, size := block.Offset(place), block.Size(place)
+	if at+size <= h.DecodedBytes || size > mostLine {
+		return "", nil // it ends with a newline
+	}
+	line := make([]byte, h.DecodedBytes-at)
+	err = storage.ReadAt(ctx, s.reads, c.Object, line, at)
+	switch {
+	case ctx.Err() != nil:
+		return "", ctx.Err()
+	case err != nil:
+		return reasonOf(c.Object.Path, err), nil
+	case json.Valid(line):
+		return "", nil
+	}
+	return unpack.Corrupt(int64(h.Records)-1, at, "the last line has no end, and is no JSON").Error(), nil
+}
