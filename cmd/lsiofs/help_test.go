@@ -29,7 +29,7 @@ func newTestRoot() *cobra.Command {
 }
 
 func TestHelpTexts(t *testing.T) {
-	for _, args := range [][]string{{}, {"mount"}, {"umount"}, {"index"}, {"inspect"}, {"verify"}, {"cat"}, {"plan"}, {"filter"}, {"tune"}, {"checkpoint"},
+	for _, args := range [][]string{{}, {"mount"}, {"umount"}, {"index"}, {"inspect"}, {"verify"}, {"cat"}, {"plan"}, {"filter"}, {"snapshots"}, {"tune"}, {"checkpoint"},
 		{"checkpoint", "show"}, {"checkpoint", "save"}, {"checkpoint", "restore"}, {"checkpoint", "merge"}, {"cache"},
 		{"cache", "show"}, {"cache", "verify"}, {"cache", "clean"}, {"cache", "warm"}, {"bench"}, {"top"}, {"doctor"}, {"demo"}, {"version"}} {
 		name := "help" + strings.Join(append([]string{""}, args...), "-") + ".txt"

@@ -3,7 +3,9 @@ package growing
 import (
 	"math"
 	"math/rand/v2"
+	"path"
 	"slices"
+	"strconv"
 	"testing"
 	"time"
 
@@ -200,4 +202,23 @@ func TestADamagedFileIsLookedIntoLessAndLess(t *testing.T) {
 	require.False(t, d.Admit(at.Add(AdmitAfter-1)))
 	require.True(t, d.Admit(at.Add(AdmitAfter)))
 	require.False(t, d.Again(changed, at.Add(time.Minute-1)))
+}
+
+// Sorting by first numbers at once changes nothing: any names compare as compareNames does.
+func TestNewestSortsAsNamesCompare(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		names := rapid.SliceOf(rapid.StringMatching(`[ab]{0,2}(0{0,2}[0-9]{1,3}|[0-9]{18,21})?[.a]?[0-9]{0,2}`)).Draw(t, "names")
+		var shards []Shard
+		for i, name := range names {
+			shards = append(shards, Shard{Path: strconv.Itoa(i) + "/" + name})
+		}
+		Newest(shards, ByName)
+		for i := 1; i < len(shards); i++ {
+			a, b := path.Base(shards[i-1].Path), path.Base(shards[i].Path)
+			c := compareNames(a, b)
+			if c < 0 || c == 0 && shards[i-1].Path < shards[i].Path {
+				t.Fatalf("%s comes before %s", shards[i-1].Path, shards[i].Path)
+			}
+		}
+	})
 }

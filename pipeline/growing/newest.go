@@ -24,12 +24,53 @@ const (
 
 // Newest sorts shards, the newest first.
 func Newest(shards []Shard, by By) {
-	slices.SortFunc(shards, func(a, b Shard) int {
-		if by == ByTime {
+	if by == ByTime {
+		slices.SortFunc(shards, func(a, b Shard) int {
 			return cmp.Or(cmp.Compare(b.ModTimeNanos, a.ModTimeNanos), strings.Compare(b.Path, a.Path))
+		})
+		return
+	}
+	names := make([]name, len(shards))
+	for i := range shards {
+		names[i] = nameOf(shards[i].Path, i)
+	}
+	slices.SortFunc(names, func(a, b name) int { return b.compare(&a) })
+	before := slices.Clone(shards)
+	for i := range names {
+		shards[i] = before[names[i].at]
+	}
+}
+
+// name is what a shard's name says at first: most differ in their first number.
+type name struct {
+	path   string
+	base   string // the end of path
+	number uint64 // the first one
+	text   int32  // bytes before its first digit
+	at     int32  // among the shards
+	plain  bool   // it has a first number, of at most 19 digits
+}
+
+func nameOf(p string, at int) name {
+	n := name{path: p, base: path.Base(p), at: int32(at)}
+	text := strings.IndexAny(n.base, "0123456789")
+	if text < 0 {
+		return n
+	}
+	if count := digits(n.base[text:]); count <= 19 {
+		n.text, n.plain = int32(text), true
+		for _, d := range n.base[text : text+count] {
+			n.number = 10*n.number + uint64(d-'0')
 		}
-		return cmp.Or(compareNames(path.Base(b.Path), path.Base(a.Path)), strings.Compare(b.Path, a.Path))
-	})
+	}
+	return n
+}
+
+func (a *name) compare(b *name) int {
+	if a.plain && b.plain && a.number != b.number && a.base[:a.text] == b.base[:b.text] {
+		return cmp.Compare(a.number, b.number)
+	}
+	return cmp.Or(compareNames(a.base, b.base), strings.Compare(a.path, b.path))
 }
 
 // compareNames compares names byte by byte, but two runs of digits that begin at the same

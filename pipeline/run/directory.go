@@ -9,7 +9,6 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
-	"strconv"
 	"strings"
 	"sync"
 	"syscall"
@@ -68,14 +67,15 @@ func open(path string, want Info, sys system) (d *Directory, err error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := d.suits(want); err != nil {
+	if err := d.Suits(want); err != nil {
 		return nil, err
 	}
 	d.removeOld()
 	return d, d.list()
 }
 
-// Read opens a run directory that is there, to look at it.
+// Read opens a run directory that is there, to look at it, and changes nothing. The error is
+// fs.ErrNotExist where no run has been begun there.
 func Read(path string) (*Directory, error) {
 	d := &Directory{path: path, sys: kernel{}, latest: None}
 	var err error
@@ -130,8 +130,8 @@ func (d *Directory) beginAs(i Info) error {
 	return d.readInfo()
 }
 
-// suits says why shards of want are not those of the run.
-func (d *Directory) suits(want Info) error {
+// Suits says why shards of want, which has no Version, Run and Made, are not those of the run.
+func (d *Directory) Suits(want Info) error {
 	for _, x := range []struct{ what, here, there string }{
 		{"format", d.info.Format, want.Format}, {"kind", d.info.Kind, want.Kind}, {"order of newest shards (--newest)", d.info.Newest, want.Newest},
 	} {
@@ -178,18 +178,11 @@ func (d *Directory) read(name string, most int64) ([]byte, error) {
 
 // list finds the latest epoch, once.
 func (d *Directory) list() error {
-	entries, err := os.ReadDir(d.path)
-	if err != nil {
-		return err
+	numbers, err := d.Numbers()
+	if n := len(numbers); n > 0 {
+		d.latest = numbers[n-1]
 	}
-	for _, e := range entries {
-		digits, ok := strings.CutPrefix(e.Name(), epochPrefix)
-		n, err := strconv.ParseUint(digits, 10, 63)
-		if ok && err == nil && strconv.FormatUint(n, 10) == digits && (d.latest == None || n > d.latest) {
-			d.latest = n
-		}
-	}
-	return nil
+	return err
 }
 
 // removeOld removes what processes that were killed have left. Others do so, too.

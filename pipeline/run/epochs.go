@@ -4,10 +4,31 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"os"
+	"slices"
 	"strconv"
+	"strings"
 )
 
 func epochName(n uint64) string { return epochPrefix + strconv.FormatUint(n, 10) }
+
+// Numbers lists the epochs that the directory has now, in order. Where a run was pinned, or
+// on network file systems, they need not begin at 0 or be all that are taken.
+func (d *Directory) Numbers() (numbers []uint64, err error) {
+	entries, err := os.ReadDir(d.path)
+	if err != nil {
+		return nil, err
+	}
+	for _, e := range entries {
+		digits, ok := strings.CutPrefix(e.Name(), epochPrefix)
+		n, err := strconv.ParseUint(digits, 10, 63)
+		if ok && err == nil && strconv.FormatUint(n, 10) == digits {
+			numbers = append(numbers, n)
+		}
+	}
+	slices.Sort(numbers)
+	return numbers, nil
+}
 
 // Latest is the highest epoch that is taken, by any node, or None. It looks for the files
 // that follow the last one it has seen, by their names: listings may be old on network

@@ -62,6 +62,20 @@ func (d *Directory) Snapshot(fingerprint string) ([]byte, error) {
 	return text, nil
 }
 
+// Kept are the fingerprints of the snapshots that the directory has now.
+func (d *Directory) Kept() (fingerprints []string, err error) {
+	entries, err := os.ReadDir(filepath.Join(d.path, snapshotsDir))
+	if err != nil {
+		return nil, err
+	}
+	for _, e := range entries {
+		if name, ok := strings.CutSuffix(e.Name(), snapshotEnd); ok && isHex(name, 64) && e.Type().IsRegular() {
+			fingerprints = append(fingerprints, name)
+		}
+	}
+	return fingerprints, nil
+}
+
 // ReadSnapshot reads the text of a snapshot's file, which may lie anywhere, by any name.
 func ReadSnapshot(path string) (fingerprint string, text []byte, err error) {
 	f, err := os.Open(path)

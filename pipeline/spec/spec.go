@@ -186,6 +186,7 @@ type Spec struct {
 	Lookahead int64
 	Remote    Remote
 	Cache     Cache
+	Grow      Grow
 }
 
 // Remote is how services are read that have a dataset: buckets and web servers. None of

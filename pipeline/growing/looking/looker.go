@@ -37,6 +37,9 @@ type Config struct {
 	Settle time.Duration
 	// Poll is how often directories without reports are looked at; 0 is DefaultPoll.
 	Poll time.Duration
+	// NoChangeTimes leaves Version.ChangeTimeNanos out, which changes whenever a file gets
+	// another name: where somebody makes hard links to it.
+	NoChangeTimes bool
 	// NoHints: do without inotify.
 	NoHints bool
 	Log     *slog.Logger

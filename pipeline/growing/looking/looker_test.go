@@ -285,3 +285,16 @@ func TestWhatALookerKnowsIsWhatIsThere(t *testing.T) {
 		})
 	}
 }
+
+// A hard link changes a file's change time, and nothing else of it.
+func TestAnotherNameMakesNoOtherFileWhereChangeTimesAreLeftOut(t *testing.T) {
+	root := t.TempDir()
+	write(t, root, "a.tar", "a")
+	s := newStill(t, root, func(c *Config) { c.NoChangeTimes = true })
+	s.after(time.Second)
+	require.Len(t, s.after(time.Second), 1)
+	require.Zero(t, s.told.settled["a.tar"].Version.ChangeTimeNanos)
+	require.NoError(t, os.Link(s.at("a.tar"), s.at(".held")))
+	require.Len(t, s.after(everythingEvery), 1)
+	require.Equal(t, 1, s.times["a.tar"])
+}

@@ -202,6 +202,9 @@ func (l *Looker) below(ctx context.Context, d *directory, name string, what seen
 func (l *Looker) file(d *directory, name string, what seen, round uint32, now time.Time) {
 	path := d.join(name)
 	o := what.object(path)
+	if l.config.NoChangeTimes {
+		o.Version.ChangeTimeNanos = 0
+	}
 	before, known := d.files[name]
 	after := file{version: o.Version, sizeBytes: o.SizeBytes, round: round}
 	if before.settled {

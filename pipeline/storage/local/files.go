@@ -49,6 +49,9 @@ type fileCache struct {
 	limit int
 	// openObject opens an object's file and shows that it is what was listed.
 	openObject func(storage.Object) (int, error)
+	// others are further names that an object may have, absolute: it is looked for there
+	// when it is not, or no longer, under its path. nil: there are none.
+	others func(storage.Object) []string
 	// later has a file closed by somebody who may wait, and then calls hasClosed.
 	later func(*uring.File)
 
@@ -269,6 +272,19 @@ func openObject(c *fileCache, o storage.Object) (fd int, err error) {
 	if err != nil {
 		return -1, err
 	}
+	if fd, err = openAs(full, o); err == nil || c.others == nil {
+		return fd, err
+	}
+	for _, other := range c.others(o) {
+		if fd, err := openAs(other, o); err == nil {
+			return fd, nil
+		}
+	}
+	return -1, err
+}
+
+// openAs opens a file by a name, and shows that it is what was listed.
+func openAs(full string, o storage.Object) (fd int, err error) {
 	fd, err = identity.OpenRegular(unix.AT_FDCWD, full)
 	if err != nil {
 		if errors.Is(err, storage.ErrChanged) {

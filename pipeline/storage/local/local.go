@@ -92,6 +92,11 @@ func OpenShared(root string, engine uring.Engine) (*Storage, error) {
 	return s, err
 }
 
+// AlsoUnder has files looked for under further names, absolute, when they are not, or no
+// longer, under their paths. What is found there is read if it is what was listed. It is
+// called before anything is read; names may be called by several goroutines at a time.
+func (s *Storage) AlsoUnder(names func(storage.Object) []string) { s.files.others = names }
+
 func open(root string, engine uring.Engine, direct Direct, maxOpen int) (*Storage, error) {
 	absolute, err := filepath.Abs(root)
 	if err != nil {

@@ -1,0 +1,115 @@
+package snapshots
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/lsiofs/lsiofs/cmd/lsiofs/terminal"
+	"github.com/lsiofs/lsiofs/pipeline/catalog"
+	"github.com/lsiofs/lsiofs/pipeline/run"
+)
+
+// unusedShard is a shard as snapshots --unused --json writes it.
+type unusedShard struct {
+	Path  string `json:"path"` // of the file
+	Bytes int64  `json:"bytes"`
+}
+
+// Unused lists the files of the dataset's directory that kept snapshots have, and none of
+// the newest keep epochs, whose snapshots have to be there. Files that were changed since the
+// latest epoch was taken are left out.
+func Unused(d *run.Directory, dataset string, keep uint64, u *terminal.UI) error {
+	if info, err := os.Stat(dataset); err != nil {
+		return err
+	} else if !info.IsDir() {
+		return fmt.Errorf("%s is no directory: name the one that the run's shards are in", dataset)
+	}
+	numbers, err := d.Numbers()
+	if err != nil || len(numbers) == 0 {
+		return err
+	}
+	latest, err := d.Epoch(numbers[len(numbers)-1])
+	if err != nil {
+		return err
+	}
+	taken, err := time.Parse(time.RFC3339, latest.Taken)
+	if err != nil {
+		return fmt.Errorf("epoch %d of %s: %w", latest.Epoch, d.Path(), err)
+	}
+	paths, err := unusedPaths(d, numbers, keep)
+	if err != nil {
+		return err
+	}
+	for _, path := range paths {
+		file := filepath.Join(dataset, path)
+		var st unix.Stat_t
+		err := unix.Lstat(file, &st)
+		if errors.Is(err, fs.ErrNotExist) {
+			continue
+		}
+		if err != nil {
+			return &fs.PathError{Op: "stat", Path: file, Err: err}
+		}
+		if st.Mode&unix.S_IFMT != unix.S_IFREG || max(st.Mtim.Sec, st.Ctim.Sec) >= taken.Unix() {
+			continue
+		}
+		if u.JSON {
+			err = u.Emit(unusedShard{file, st.Size})
+		} else {
+			err = u.Printf("%s\n", file)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// unusedPaths gives the paths that are in kept snapshots, and not in those of the newest
+// epochs: these have to be there.
+func unusedPaths(d *run.Directory, numbers []uint64, keep uint64) ([]string, error) {
+	first := max(0, len(numbers)-int(min(keep, uint64(len(numbers)))))
+	needed, old, seen := map[string]bool{}, map[string]bool{}, map[string]bool{}
+	for i, n := range slices.Backward(numbers) {
+		e, err := d.Epoch(n)
+		if err != nil {
+			return nil, err
+		}
+		if i < first && seen[e.Snapshot] {
+			continue
+		}
+		seen[e.Snapshot] = true
+		text, err := d.Snapshot(e.Snapshot)
+		if errors.Is(err, run.ErrGone) && i < first {
+			continue
+		}
+		if err != nil {
+			return nil, err
+		}
+		shards, err := catalog.ShardsOf(text)
+		if err != nil {
+			return nil, fmt.Errorf("snapshot %s of %s: %w", e.Snapshot, d.Path(), err)
+		}
+		for _, s := range shards {
+			switch {
+			case i >= first:
+				needed[s.Path] = true
+			case !needed[s.Path] && filepath.IsLocal(s.Path):
+				old[s.Path] = true
+			}
+		}
+	}
+	paths := make([]string, 0, len(old))
+	for path := range old {
+		paths = append(paths, path)
+	}
+	slices.Sort(paths)
+	return paths, nil
+}

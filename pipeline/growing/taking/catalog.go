@@ -1,0 +1,169 @@
+package taking
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"path/filepath"
+
+	"github.com/lsiofs/lsiofs/pipeline/catalog"
+	"github.com/lsiofs/lsiofs/pipeline/growing"
+	"github.com/lsiofs/lsiofs/pipeline/run"
+	"github.com/lsiofs/lsiofs/pipeline/storage"
+	"github.com/lsiofs/lsiofs/pipeline/storage/identity"
+)
+
+// Catalog gives the catalog of an epoch's snapshot, and what is recorded of the epoch. Each
+// call gives one of its own, which the caller closes, also after the taker's Close.
+//
+// An epoch that is taken, by any node, is of what was recorded then. Its shards that this
+// node has not indexed yet are indexed now. The one behind the latest is taken, if take
+// says so. Errors are
+//
+//	growing.ErrNotYet      it is the next one, and too little is new, or take is false
+//	growing.ErrNoEpoch     it is beyond that, or from before the run was pinned
+//	run.ErrGone            its snapshot is kept no longer
+//	*catalog.LackingError  shards of it are not here: another call looks for them again
+//	*catalog.DiffersError  a shard of it is another one here
+//
+// When ctx ends, taking goes on: the next call finds it taken.
+func (t *Taker) Catalog(ctx context.Context, epoch uint64, take bool) (*catalog.Catalog, run.Epoch, error) {
+	latest, err := t.find()
+	if err != nil {
+		return nil, run.Epoch{}, err
+	}
+	if epoch == latest+1 { // run.None + 1 is 0
+		if !take {
+			return nil, run.Epoch{}, &growing.NotYetError{Epoch: epoch}
+		}
+		refused := t.take(ctx, epoch)
+		if refused != nil && !errors.Is(refused, growing.ErrNotYet) {
+			return nil, run.Epoch{}, refused
+		}
+		if latest, err = t.find(); err != nil {
+			return nil, run.Epoch{}, err
+		}
+		if refused != nil && (latest == run.None || latest < epoch) { // nor has another node taken it
+			return nil, run.Epoch{}, refused
+		}
+	}
+	if latest == run.None || epoch > latest {
+		return nil, run.Epoch{}, &growing.NoEpochError{Epoch: epoch, At: at(latest)}
+	}
+	return t.taken(ctx, epoch)
+}
+
+// at says where a run is.
+func at(latest uint64) string {
+	if latest == run.None {
+		return "this run has no epoch yet"
+	}
+	return fmt.Sprintf("this run is at %d", latest)
+}
+
+// taken gives the catalog of an epoch that is taken.
+func (t *Taker) taken(ctx context.Context, epoch uint64) (*catalog.Catalog, run.Epoch, error) {
+	d, err := t.directory()
+	if err != nil {
+		return nil, run.Epoch{}, err
+	}
+	e, err := d.Epoch(epoch)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, run.Epoch{}, &growing.NoEpochError{Epoch: epoch, At: fmt.Sprintf("%s does not have it", d.Path())}
+	}
+	if err != nil {
+		return nil, run.Epoch{}, err
+	}
+	text, err := d.Snapshot(e.Snapshot)
+	if err != nil {
+		return nil, e, fmt.Errorf("epoch %d: %w", epoch, err)
+	}
+	err = t.holdTaken(ctx, d, &e, text)
+	if err != nil {
+		return nil, e, err
+	}
+	c, err := t.seal(ctx, text)
+	if err != nil {
+		return nil, e, fmt.Errorf("epoch %d (taken by %s): %w", epoch, e.By, err)
+	}
+	return c, e, nil
+}
+
+// seal gives the catalog of a snapshot. Of shards that are not indexed here, or are not as
+// they were, it looks at the files, once each.
+func (t *Taker) seal(ctx context.Context, text []byte) (*catalog.Catalog, error) {
+	looked := map[string]bool{}
+	defer func() {
+		for path := range looked {
+			if !t.queue.isSettled(path) {
+				t.config.Stock.Forget(path) // until the looker says so, too
+			}
+		}
+	}()
+	for {
+		c, err := t.config.Stock.Seal(ctx, text)
+		if err == nil {
+			return c, nil
+		}
+		var paths []string
+		if lacking, ok := errors.AsType[*catalog.LackingError](err); ok {
+			paths = lacking.Paths
+		} else if differs, ok := errors.AsType[*catalog.DiffersError](err); ok {
+			paths = []string{differs.Path}
+		}
+		any, failed := t.indexPaths(ctx, paths, looked)
+		if failed != nil {
+			return nil, failed
+		}
+		if !any {
+			return nil, err
+		}
+	}
+}
+
+// indexPaths indexes files that were not looked at yet, and says whether there were any
+// that the stock does not know as they are. A file that the looker has not called settled
+// does not count for the next epoch yet.
+func (t *Taker) indexPaths(ctx context.Context, paths []string, looked map[string]bool) (any bool, err error) {
+	var files []storage.Object
+	flush := func() error {
+		if len(files) == 0 {
+			return nil
+		}
+		any = true
+		err := t.config.Stock.Index(ctx, files)
+		files = files[:0]
+		return err
+	}
+	for _, path := range paths {
+		if looked[path] {
+			continue
+		}
+		looked[path] = true
+		o, err := t.stat(ctx, path)
+		switch {
+		case ctx.Err() != nil:
+			return any, ctx.Err()
+		case err != nil: // it is not here yet, or no more; that is what the caller says
+			continue
+		}
+		if written, _ := identity.Written(filepath.Join(t.config.Root, path)); written {
+			continue
+		}
+		if files = append(files, o); len(files) == batchFiles {
+			if err := flush(); err != nil {
+				return any, err
+			}
+		}
+	}
+	return any, flush()
+}
+
+// stat describes a file that is going to be indexed.
+func (t *Taker) stat(ctx context.Context, path string) (storage.Object, error) {
+	if s, ok := t.config.Storage.(storage.Settler); ok {
+		return s.Settled(ctx, path)
+	}
+	return t.config.Storage.Stat(ctx, path)
+}

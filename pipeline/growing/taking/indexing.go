@@ -1,0 +1,107 @@
+package taking
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/lsiofs/lsiofs/pipeline/storage"
+)
+
+const (
+	// batchFiles are indexed at a time: enough to keep the cores busy with small files, and
+	// few enough that what arrives meanwhile does not wait for long.
+	batchFiles = 2048
+	// retryAfter is when indexing is tried again after the disk or the memory was short.
+	retryAfter = 5 * time.Second
+)
+
+// index is the goroutine that indexes what has settled, as it comes, and what waits when it
+// is due.
+func (t *Taker) index(ctx context.Context) {
+	defer t.running.Done()
+	timer := time.NewTimer(0)
+	defer timer.Stop()
+	for {
+		next, err := t.indexSome(ctx)
+		if ctx.Err() != nil {
+			return
+		}
+		wake := t.queue.wake
+		switch {
+		case err != nil:
+			t.config.Log.Error("shards can't be indexed; it is tried again", "after", retryAfter, "error", err)
+			wake, next = nil, time.Now().Add(retryAfter)
+		case t.queue.left() > 0:
+			continue
+		}
+		var due <-chan time.Time
+		if !next.IsZero() {
+			timer.Reset(time.Until(next))
+			due = timer.C
+		}
+		select {
+		case <-ctx.Done():
+			return
+		case <-wake:
+		case <-t.retry:
+		case <-due:
+		}
+	}
+}
+
+// indexSome indexes the next files, and gives the time when more are due.
+func (t *Taker) indexSome(ctx context.Context) (next time.Time, err error) {
+	files, place := t.queue.take(batchFiles)
+	if len(files) > 0 {
+		err = t.config.Stock.Index(ctx, files)
+	}
+	for _, path := range t.queue.end(place, err) {
+		t.config.Stock.Forget(path) // it may have been taken in after it had gone
+	}
+	if err != nil {
+		return time.Time{}, err
+	}
+	due, next := t.config.Stock.Due(time.Now())
+	if len(due) == 0 {
+		return next, nil
+	}
+	// Those that are still damaged are due later; while the queue grows, they wait for it.
+	return time.Now(), t.indexDue(ctx, due[:min(len(due), batchFiles)])
+}
+
+func (t *Taker) indexDue(ctx context.Context, due []storage.Object) error {
+	err := t.config.Stock.Index(ctx, due)
+	for _, o := range due {
+		if !t.queue.isSettled(o.Path) {
+			t.config.Stock.Forget(o.Path)
+		}
+	}
+	t.queue.again(err)
+	return err
+}
+
+// indexed waits until all is indexed that is settled now.
+func (t *Taker) indexed(ctx context.Context) error {
+	before, _ := t.queue.state()
+	if before.failure != nil {
+		select {
+		case t.retry <- struct{}{}:
+		default:
+		}
+	}
+	for {
+		now, changed := t.queue.state()
+		switch {
+		case now.done >= before.told:
+			return nil
+		case now.failures > before.failures:
+			return fmt.Errorf("index what is new: %w", now.failure)
+		}
+		select {
+		case <-changed:
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
+}

@@ -1,0 +1,166 @@
+package taking
+
+import (
+	"slices"
+	"sync"
+
+	"github.com/lsiofs/lsiofs/pipeline/growing"
+	"github.com/lsiofs/lsiofs/pipeline/storage"
+)
+
+// queue is the settled files that are to be indexed, in the order in which they were told.
+// One goroutine takes from it. Kept are some 50 bytes a settled file, and as much again
+// while it waits.
+type queue struct {
+	mu      sync.Mutex
+	wake    chan struct{}     // of one place: there is something
+	changed chan struct{}     // closed and replaced when done, version or failures move on
+	settled map[string]uint64 // the file's place in the queue, also after it was indexed
+	waiting []queued
+	told    uint64 // places so far
+	done    uint64 // up to this place all are indexed, or are no more
+	version uint64 // of what is indexed
+	working bool
+	gone    []string // while working
+
+	failures uint64
+	failure  error // the last one, nil once indexing has succeeded
+}
+
+type queued struct {
+	place  uint64
+	object storage.Object
+}
+
+func newQueue() *queue {
+	return &queue{wake: make(chan struct{}, 1), changed: make(chan struct{}), settled: map[string]uint64{}}
+}
+
+// add takes in a file that is settled.
+func (q *queue) add(o storage.Object) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	q.told++
+	q.settled[o.Path] = q.told
+	q.waiting = append(q.waiting, queued{q.told, o})
+	q.rouse()
+}
+
+// rouse wakes who takes from the queue.
+func (q *queue) rouse() {
+	select {
+	case q.wake <- struct{}{}:
+	default:
+	}
+}
+
+// remove ends with a file that is gone, or is written to.
+func (q *queue) remove(path string) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	delete(q.settled, path)
+	if q.working {
+		q.gone = append(q.gone, path)
+	}
+	q.moved()
+}
+
+// moved tells those who wait. mu is held.
+func (q *queue) moved() {
+	q.version++
+	close(q.changed)
+	q.changed = make(chan struct{})
+}
+
+// isSettled says whether a file is settled now, as far as the looker has told.
+func (q *queue) isSettled(path string) bool {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	_, ok := q.settled[path]
+	return ok
+}
+
+// onlySettled drops the shards that are not settled, in place.
+func (q *queue) onlySettled(shards []growing.Shard) []growing.Shard {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	return slices.DeleteFunc(shards, func(s growing.Shard) bool {
+		_, ok := q.settled[s.Path]
+		return !ok
+	})
+}
+
+// take gives the next files, at most so many, which end tells about. There may be none
+// although there were some: they are gone by now.
+func (q *queue) take(most int) (files []storage.Object, place uint64) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	place = q.done
+	n := 0
+	for ; n < len(q.waiting) && len(files) < most; n++ {
+		w := q.waiting[n]
+		if place = w.place; q.settled[w.object.Path] == w.place {
+			files = append(files, w.object)
+		}
+	}
+	if n > 0 {
+		q.working = true
+	}
+	return files, place
+}
+
+// left is how many files are still to be indexed.
+func (q *queue) left() int {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	return len(q.waiting)
+}
+
+// end says that the files up to a place have been indexed, or why not: they stay then. It
+// gives those that went meanwhile.
+func (q *queue) end(place uint64, err error) (gone []string) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	gone, q.gone, q.working = q.gone, nil, false
+	if err == nil && place == q.done {
+		return gone // there was nothing
+	}
+	if q.failure = err; err != nil {
+		q.failures++
+		q.moved()
+		return gone
+	}
+	n := 0
+	for n < len(q.waiting) && q.waiting[n].place <= place {
+		n++
+	}
+	if q.waiting = q.waiting[n:]; len(q.waiting) == 0 {
+		q.waiting = nil // its memory goes back
+	}
+	q.done = max(q.done, place)
+	q.moved()
+	return gone
+}
+
+// state is how far the queue is, and what is closed when that changes.
+func (q *queue) state() (s queueState, changed <-chan struct{}) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	return queueState{q.told, q.done, q.version, q.failures, q.failure}, q.changed
+}
+
+type queueState struct {
+	told, done, version uint64
+	failures            uint64
+	failure             error
+}
+
+// again says that files were indexed that were not taken from the queue.
+func (q *queue) again(err error) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if q.failure = err; err != nil {
+		q.failures++
+	}
+	q.moved()
+}

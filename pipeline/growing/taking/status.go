@@ -1,0 +1,181 @@
+package taking
+
+import (
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/lsiofs/lsiofs/pipeline/growing"
+	"github.com/lsiofs/lsiofs/pipeline/run"
+)
+
+// Status is how a dataset that grows stands. Its fields are those of "growing" in a mount's
+// status.json.
+type Status struct {
+	Run      string  `json:"run"`             // "" while there is none
+	Epoch    *uint64 `json:"epoch,omitempty"` // the latest that is taken
+	Snapshot string  `json:"snapshot"`        // of that epoch, as the three below
+	Taken    string  `json:"taken"`
+	By       string  `json:"by"`
+	Window   string  `json:"window"`
+	// Watch is "inotify" or "poll"; WatchWhy says why it is poll.
+	Watch    string `json:"watch"`
+	WatchWhy string `json:"watch_why,omitempty"`
+	// New is what the next epoch would have that the latest has not. Needed is how much of
+	// one of these it takes: the others are 0.
+	NewShards     uint64 `json:"new_shards"`
+	NewRecords    uint64 `json:"new_records"`
+	NewUnits      uint64 `json:"new_units"`
+	NeededUnits   uint64 `json:"needed_units"`
+	NeededRecords uint64 `json:"needed_records,omitempty"`
+	NeededShards  uint64 `json:"needed_shards,omitempty"`
+	// NextEpoch says in words why the next epoch is not there yet; "" if it may be.
+	NextEpoch string `json:"next_epoch,omitempty"`
+	// UsesPerRecord is how often a record is used in the long run, if each epoch brings as
+	// much that is new as it has to, or as the latest did; nil where that is not known.
+	UsesPerRecord *float64 `json:"uses_per_record,omitempty"`
+	// Warning is what a user should know of these.
+	Warning         string    `json:"warning,omitempty"`
+	Shards          int       `json:"shards"`   // that are indexed now, in the window or not
+	Indexing        int       `json:"indexing"` // settled files that are to be indexed
+	Settling        int       `json:"settling"` // files that may be being written
+	Waiting         []Waiting `json:"waiting"`  // settled files that are not whole, or of another kind; of very many some
+	WaitingShards   int       `json:"waiting_shards"`
+	PassedOver      int       `json:"passed_over"` // files of other formats
+	Overflows       uint64    `json:"overflows"`   // times that the kernel lost reports
+	LastScanSeconds float64   `json:"last_scan_seconds"`
+	NewestShard     string    `json:"newest_shard"`
+	// Error is what is wrong now: directories that can't be listed, or a full disk.
+	Error string `json:"error,omitempty"`
+}
+
+// Waiting is a file that may be a shard later.
+type Waiting struct {
+	Path   string `json:"path"`
+	Reason string `json:"reason"`
+}
+
+const (
+	// mostWaiting is how many of them are told.
+	mostWaiting = 100
+	// manyUses of a record are worth a warning: a network learns them by heart.
+	manyUses = 4
+)
+
+// news is what the next epoch would have that is new, as it was computed last.
+type news struct {
+	version uint64 // of the queue
+	latest  uint64
+	at      time.Time
+	took    time.Duration
+
+	news   growing.News
+	newest string
+	short  *growing.NotYetError
+	err    error
+}
+
+// Status is how things stand. What the next epoch would have that is new may be some time
+// old where there are very many shards: computing it may take at most a twentieth of a core.
+func (t *Taker) Status() Status {
+	looks, stock := t.looker.Status(), t.config.Stock
+	counts := stock.Counts()
+	s := Status{
+		Run: t.Run(), Window: t.config.Window.String(), Watch: looks.Watch, WatchWhy: looks.Why,
+		Shards: counts.Shards, Indexing: t.queue.left(), Settling: looks.Settling, WaitingShards: counts.Waiting,
+		PassedOver: counts.PassedOver, Overflows: looks.Overflows, LastScanSeconds: looks.Scan.Seconds(), Waiting: []Waiting{},
+	}
+	for i, w := range stock.Waiting() {
+		if i == mostWaiting {
+			break
+		}
+		s.Waiting = append(s.Waiting, Waiting{w.Path, w.Reason})
+	}
+	switch a := t.config.MinNew; a.Measure {
+	case growing.Units:
+		s.NeededUnits = a.N
+	case growing.Records:
+		s.NeededRecords = a.N
+	case growing.Shards:
+		s.NeededShards = a.N
+	}
+	latest, failure := t.find()
+	if e, err := t.epoch(latest); err == nil && latest != run.None {
+		s.Epoch, s.Snapshot, s.Taken, s.By = &latest, e.Snapshot, e.Taken, e.By
+		s.UsesPerRecord = t.uses(e)
+	}
+	n := t.newsNow(latest)
+	s.NewShards, s.NewRecords, s.NewUnits, s.NewestShard = n.news.NewShards, n.news.NewRecords, n.news.NewUnits, n.newest
+	if n.short != nil {
+		s.NextEpoch = n.short.Error()
+	}
+	if u := s.UsesPerRecord; u != nil && *u > manyUses {
+		s.Warning = fmt.Sprintf("a record is used %.1f times: raise --min-new, narrow the --window, or take a --sample", *u)
+	}
+	state, _ := t.queue.state()
+	if err := errors.Join(failure, n.err, looks.Err, state.failure); err != nil {
+		s.Error = err.Error()
+	}
+	return s
+}
+
+// epoch is what is recorded of an epoch.
+func (t *Taker) epoch(number uint64) (run.Epoch, error) {
+	d, err := t.directory()
+	if err != nil {
+		return run.Epoch{}, err
+	}
+	return d.Epoch(number)
+}
+
+// uses is how often a record is used in the long run: what an epoch has of it, and how much
+// is new in each.
+func (t *Taker) uses(e run.Epoch) *float64 {
+	all, fresh := e.Records, e.NewRecords
+	switch a := t.config.MinNew; {
+	case a.N > 0 && a.Measure == growing.Units:
+		all, fresh = e.Units, a.N
+	case a.N > 0 && a.Measure == growing.Shards:
+		all, fresh = e.Shards, a.N
+	case a.N > 0:
+		fresh = a.N
+	case e.Epoch == 0: // everything was new, which says nothing of the next epochs
+		return nil
+	}
+	if fresh == 0 {
+		return nil
+	}
+	u := growing.Uses(all, fresh) / float64(max(t.config.SampleOf, 1))
+	return &u
+}
+
+// newsNow is what is new, computed anew if something has changed and it was not just done.
+func (t *Taker) newsNow(latest uint64) news {
+	state, _ := t.queue.state()
+	t.mu.Lock()
+	n := t.news
+	fresh := !n.at.IsZero() && n.latest == latest && (n.version == state.version || time.Since(n.at) < 20*n.took)
+	t.mu.Unlock()
+	if fresh {
+		return n
+	}
+	began := time.Now()
+	n = t.compute(latest)
+	n.version, n.latest, n.at, n.took = state.version, latest, time.Now(), time.Since(began)
+	t.mu.Lock()
+	t.news = n
+	t.mu.Unlock()
+	return n
+}
+
+// compute compares what there is with the latest epoch.
+func (t *Taker) compute(latest uint64) (n news) {
+	chosen := t.choose()
+	if len(chosen) > 0 {
+		n.newest = chosen[0].Path
+	}
+	if n.news, n.err = t.newsOf(latest+1, chosen); n.err == nil {
+		n.short = t.enough(latest+1, chosen, n.news)
+	}
+	return n
+}

@@ -1,0 +1,201 @@
+package taking
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+
+	"github.com/lsiofs/lsiofs/pipeline/catalog"
+	"github.com/lsiofs/lsiofs/pipeline/growing"
+	"github.com/lsiofs/lsiofs/pipeline/run"
+)
+
+// attempt is one try to take an epoch. Those who ask meanwhile wait for it as well.
+type attempt struct {
+	epoch uint64
+	done  chan struct{}
+	err   error
+}
+
+// refused is that too little was new, of what was indexed then.
+type refused struct {
+	version uint64 // of the queue
+	err     *growing.NotYetError
+}
+
+// take takes an epoch, or waits for whoever does. It goes on when ctx ends.
+func (t *Taker) take(ctx context.Context, epoch uint64) error {
+	for {
+		a, mine, err := t.attemptAt(epoch)
+		if err != nil {
+			return err
+		}
+		select {
+		case <-a.done:
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+		if mine || a.epoch == epoch {
+			return a.err
+		}
+	}
+}
+
+// attemptAt gives the attempt that is under way, or begins one.
+func (t *Taker) attemptAt(epoch uint64) (a *attempt, mine bool, err error) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.closed {
+		return nil, false, errClosed
+	}
+	if t.attempt != nil {
+		return t.attempt, false, nil
+	}
+	a = &attempt{epoch: epoch, done: make(chan struct{})}
+	t.attempt = a
+	t.running.Add(1)
+	go func() {
+		defer t.running.Done()
+		a.err = t.takeNow(t.ctx, epoch)
+		t.mu.Lock()
+		t.attempt = nil
+		t.mu.Unlock()
+		close(a.done)
+	}()
+	return a, true, nil
+}
+
+// takeNow looks at what there is now, and takes the epoch if enough is new.
+func (t *Taker) takeNow(ctx context.Context, epoch uint64) error {
+	if err := t.looker.Scan(ctx); err != nil {
+		return t.ended(err)
+	}
+	if err := t.indexed(ctx); err != nil {
+		return t.ended(err)
+	}
+	state, _ := t.queue.state()
+	t.mu.Lock()
+	r := t.refused
+	t.mu.Unlock()
+	if r != nil && r.version == state.version && r.err.Epoch == epoch {
+		return r.err
+	}
+	chosen := t.choose()
+	n, err := t.newsOf(epoch, chosen)
+	if err != nil {
+		return err
+	}
+	if short := t.enough(epoch, chosen, n); short != nil {
+		t.mu.Lock()
+		t.refused = &refused{state.version, short}
+		t.mu.Unlock()
+		return short
+	}
+	return t.publish(epoch, chosen, n)
+}
+
+// ended says that the taker is closed, where that is why something failed.
+func (t *Taker) ended(err error) error {
+	if t.ctx.Err() != nil {
+		return errClosed
+	}
+	return err
+}
+
+// choose gives the shards of the window, as they are now, the newest first. Files that were
+// indexed because a snapshot has them, and are not settled, don't count.
+func (t *Taker) choose() []growing.Shard {
+	shards := t.queue.onlySettled(t.config.Stock.Shards())
+	growing.Newest(shards, t.config.Newest)
+	return t.config.Window.Choose(shards)
+}
+
+// newsOf compares shards with those of the epoch before.
+func (t *Taker) newsOf(epoch uint64, chosen []growing.Shard) (growing.News, error) {
+	before, err := t.shardsBefore(epoch)
+	return growing.NewsOf(before, chosen), err
+}
+
+// shardsBefore are those of the epoch before. Where its snapshot is kept no longer, there
+// are none: all counts as new.
+func (t *Taker) shardsBefore(epoch uint64) ([]growing.Shard, error) {
+	if epoch == 0 {
+		return nil, nil
+	}
+	d, err := t.directory()
+	if err != nil {
+		return nil, err
+	}
+	e, err := d.Epoch(epoch - 1)
+	if err != nil {
+		return nil, err
+	}
+	text, err := d.Snapshot(e.Snapshot)
+	if errors.Is(err, run.ErrGone) {
+		t.config.Log.Warn("all shards count as new", "epoch", epoch, "why", err)
+		return nil, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	return catalog.ShardsOf(text)
+}
+
+// enough says why the epoch is not there yet.
+func (t *Taker) enough(epoch uint64, chosen []growing.Shard, n growing.News) *growing.NotYetError {
+	empty := true
+	for i := range chosen {
+		if chosen[i].Records > 0 {
+			empty = false
+			break
+		}
+	}
+	if a := t.config.MinNew; empty || !a.Enough(n) {
+		return &growing.NotYetError{Epoch: epoch, Have: a.Has(n), Needed: a, Empty: empty}
+	}
+	return nil
+}
+
+// publish takes the epoch, of these shards, unless another node does so first.
+func (t *Taker) publish(epoch uint64, chosen []growing.Shard, n growing.News) error {
+	text, err := t.config.Stock.Text(chosen)
+	if err != nil {
+		return err
+	}
+	d, err := t.begin()
+	if err != nil {
+		return err
+	}
+	t.holding.Lock()
+	defer t.holding.Unlock()
+	if err := t.hold(t.ctx, d, text); err != nil {
+		return err
+	}
+	_, err = d.Take(epochOf(epoch, chosen, n, t.config.Window), text)
+	if errors.Is(err, run.ErrBehind) {
+		return nil // the caller looks again
+	}
+	return err
+}
+
+// epochOf is what is recorded of an epoch.
+func epochOf(number uint64, shards []growing.Shard, n growing.News, w growing.Window) run.Epoch {
+	e := run.Epoch{
+		Epoch: number, Shards: uint64(len(shards)), Window: w.String(), Taken: now(), By: by(),
+		NewShards: n.NewShards, NewRecords: n.NewRecords, NewUnits: n.NewUnits, GoneShards: n.GoneShards,
+	}
+	for i := range shards {
+		e.Records, e.Units, e.Bytes = e.Records+shards[i].Records, e.Units+shards[i].Units, e.Bytes+shards[i].Bytes
+	}
+	return e
+}
+
+// by is this process, to people.
+func by() string {
+	host, err := os.Hostname()
+	if err != nil || len(host) > 255 {
+		host = "unknown"
+	}
+	return fmt.Sprintf("%s/%d", host, os.Getpid())
+}

@@ -1,0 +1,82 @@
+package run
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+
+	"github.com/lsiofs/lsiofs/pipeline/catalog/index"
+)
+
+// Pin makes a run directory that goes on with a run whose own is not here: of i, with its
+// number i.Run, whose epoch e.Epoch is of the snapshot with that text. Earlier epochs are
+// not in it. The epoch comes before run.json, so a process that is killed leaves nothing
+// that looks like a run of its own; to pin the same once more changes nothing.
+//
+// A directory that has another run, or another snapshot under that epoch, is an error.
+func Pin(path string, i Info, e Epoch, text []byte) (*Directory, error) {
+	return pin(path, i, e, text, kernel{})
+}
+
+func pin(path string, i Info, e Epoch, text []byte, sys system) (d *Directory, err error) {
+	defer func() {
+		if err != nil {
+			err = fmt.Errorf("run directory: pin epoch %d in %s: %w", e.Epoch, path, err)
+		}
+	}()
+	if there, err := Read(path); err == nil {
+		return there, there.pinned(i, e, text)
+	} else if !errors.Is(err, os.ErrNotExist) {
+		return nil, err
+	}
+	i.Version, e.Version, e.Run, e.Snapshot = Version, Version, i.Run, Fingerprint(text)
+	if err := errors.Join(i.validate(), e.validate(i.Run, e.Epoch)); err != nil {
+		return nil, err
+	}
+	if err := os.MkdirAll(filepath.Join(path, snapshotsDir), 0o755); err != nil {
+		return nil, err
+	}
+	d = &Directory{path: path, sys: sys, latest: None, info: i}
+	if d.trusted, err = index.TrustIn(path); err != nil {
+		return nil, err
+	}
+	record, err := encode(&e)
+	if err == nil {
+		err = d.keep(e.Snapshot, text)
+	}
+	if err == nil {
+		err = d.publish(epochName(e.Epoch), record)
+	}
+	if err != nil && !errors.Is(err, errTaken) {
+		return nil, err
+	}
+	if err := d.beginAs(i); err != nil {
+		return nil, err
+	}
+	if err := d.pinned(i, e, text); err != nil {
+		return nil, err
+	}
+	return d, d.list()
+}
+
+// pinned says why a run is not the one that is to be pinned.
+func (d *Directory) pinned(i Info, e Epoch, text []byte) error {
+	if d.info.Run != i.Run {
+		return fmt.Errorf("it has run %s, and the checkpoint is of run %s: name a directory that has none with --run", d.info.Run, i.Run)
+	}
+	if err := d.Suits(i); err != nil {
+		return err
+	}
+	there, err := d.Epoch(e.Epoch)
+	if err != nil {
+		return err
+	}
+	if want := Fingerprint(text); there.Snapshot != want {
+		return fmt.Errorf("its snapshot is %s there, and was asked to be %s: name the snapshot that the checkpoint says, or another directory with --run", short(there.Snapshot), short(want))
+	}
+	return nil
+}
+
+// short is enough of a fingerprint to know it by.
+func short(fingerprint string) string { return fingerprint[:12] + "…" }

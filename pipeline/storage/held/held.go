@@ -1,0 +1,57 @@
+// Package held is storage in a directory whose files can be read after they were deleted: of
+// each that somebody asks to hold, a hard link is made beside the others.
+//
+//	DATASET/a.tar                            what was listed
+//	DATASET/.lsiofs/hold/<run>/<64 hex>      the same file, by another name
+//
+// A read looks at the path first. Where that is gone, or has become another file, the link
+// is read, if its size, modification time and inode are those that were listed. A file that
+// is written to in place is not held: the link is that same file.
+//
+// Making a link changes a file's change time (ctime), so versions here have none.
+package held
+
+import (
+	"context"
+
+	"github.com/lsiofs/lsiofs/pipeline/storage"
+	"github.com/lsiofs/lsiofs/pipeline/storage/local"
+)
+
+// Storage is a local storage that falls back to links.
+type Storage struct{ *local.Storage }
+
+var (
+	_ storage.Storage = (*Storage)(nil)
+	_ storage.Settler = (*Storage)(nil)
+	_ storage.Mapper  = (*Storage)(nil)
+)
+
+// Over gives a storage over s, from which nothing may have been read. Its Close closes s.
+func Over(s *local.Storage, l *Links) *Storage {
+	s.AlsoUnder(func(o storage.Object) []string { return l.of(o.Path) })
+	return &Storage{s}
+}
+
+// List implements storage.Storage.
+func (s *Storage) List(ctx context.Context, match func(path string, isDir bool) bool, visit func(storage.Object) error) error {
+	return s.Storage.List(ctx, match, func(o storage.Object) error { return visit(lasting(o)) })
+}
+
+// Stat implements storage.Storage. Of what is held alone it knows nothing.
+func (s *Storage) Stat(ctx context.Context, path string) (storage.Object, error) {
+	o, err := s.Storage.Stat(ctx, path)
+	return lasting(o), err
+}
+
+// Settled implements storage.Settler.
+func (s *Storage) Settled(ctx context.Context, path string) (storage.Object, error) {
+	o, err := s.Storage.Settled(ctx, path)
+	return lasting(o), err
+}
+
+// lasting is an object without what a link to it changes.
+func lasting(o storage.Object) storage.Object {
+	o.Version.ChangeTimeNanos = 0
+	return o
+}

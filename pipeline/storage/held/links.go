@@ -1,0 +1,184 @@
+package held
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"sync"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// Line is a file that is held. Text is what it is, in words that nobody else uses for
+// another state of it: a line of a snapshot. Its SHA-256 is the link's name.
+type Line struct{ Path, Text string }
+
+type sum = [sha256.Size]byte
+
+// Links are those of one run. They hold nothing before Use. Its methods may be called at
+// the same time. Kept are about 150 bytes a link.
+type Links struct {
+	root  string
+	young time.Duration // links that were made since then are not removed
+
+	mu   sync.Mutex
+	dir  string           // "" before Use
+	has  map[sum]struct{} // links that there are
+	path map[string][]sum // of each file, the newest last
+}
+
+// NewLinks gives the links of the dataset below root, an absolute path.
+func NewLinks(root string) *Links {
+	return &Links{root: root, young: time.Hour, path: map[string][]sum{}}
+}
+
+// Use says of which run the links are: each has its own. It makes their directory, and
+// finds the links that are there already. A second call does nothing.
+func (l *Links) Use(run string) error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.dir != "" {
+		return nil
+	}
+	dir := filepath.Join(l.root, ".lsiofs", "hold", run)
+	if err := os.MkdirAll(dir, 0o755); err != nil {
+		return fmt.Errorf("hold shards: %w: --hold makes hard links in the dataset, which has to be writable", err)
+	}
+	d, err := os.Open(dir)
+	if err != nil {
+		return fmt.Errorf("hold shards: %w", err)
+	}
+	defer func() { _ = d.Close() }()
+	names, err := d.Readdirnames(0)
+	if err != nil {
+		return fmt.Errorf("hold shards: %w", err)
+	}
+	l.has = make(map[sum]struct{}, len(names))
+	for _, name := range names {
+		if b, err := hex.DecodeString(name); err == nil && len(b) == len(sum{}) {
+			l.has[sum(b)] = struct{}{}
+		}
+	}
+	l.dir = dir
+	return nil
+}
+
+func (l *Links) name(s sum) string { return filepath.Join(l.dir, hex.EncodeToString(s[:])) }
+
+// Hold makes the links that there are not, and has reads fall back to them. A file that is
+// gone is passed over. A link that is of another file than the path is now is made anew:
+// the file was written once more, with the same contents.
+func (l *Links) Hold(ctx context.Context, lines []Line) error {
+	for _, line := range lines {
+		if err := ctx.Err(); err != nil {
+			return err
+		}
+		if !filepath.IsLocal(line.Path) {
+			return fmt.Errorf("hold %s: %w", line.Path, fs.ErrInvalid)
+		}
+		if err := l.hold(line.Path, sha256.Sum256([]byte(line.Text))); err != nil {
+			return fmt.Errorf("hold shards: %w: --hold makes hard links in the dataset, which has to be writable, and on one file system", err)
+		}
+	}
+	return nil
+}
+
+func (l *Links) hold(path string, s sum) error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.dir == "" {
+		return errors.New("no run is known yet")
+	}
+	from, to := filepath.Join(l.root, path), l.name(s)
+	if _, ok := l.has[s]; ok {
+		l.add(path, s)
+		there, err := os.Stat(from)
+		if err != nil {
+			return nil // it is gone, and held
+		}
+		if held, err := os.Lstat(to); err == nil && os.SameFile(there, held) {
+			return nil
+		}
+		if err := os.Remove(to); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return err
+		}
+		delete(l.has, s)
+	}
+	full, err := filepath.EvalSymlinks(from) // of a link the file is held
+	if err == nil {
+		err = os.Link(full, to)
+	}
+	if err != nil && !errors.Is(err, fs.ErrExist) {
+		if errors.Is(err, fs.ErrNotExist) {
+			return nil
+		}
+		return err
+	}
+	l.has[s] = struct{}{}
+	l.add(path, s)
+	return nil
+}
+
+// add has a path fall back to a link, before the others. mu is held.
+func (l *Links) add(path string, s sum) {
+	list := l.path[path]
+	if n := len(list); n > 0 && list[n-1] == s {
+		return
+	}
+	l.path[path] = append(slices.DeleteFunc(list, func(x sum) bool { return x == s }), s)
+}
+
+// of are the links of a path, absolute, the newest first.
+func (l *Links) of(path string) (names []string) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for _, s := range slices.Backward(l.path[path]) {
+		names = append(names, l.name(s))
+	}
+	return names
+}
+
+// Kept is a set of lines.
+type Kept map[sum]struct{}
+
+// Add adds a line to the set.
+func (k Kept) Add(text string) { k[sha256.Sum256([]byte(text))] = struct{}{} }
+
+// Keep removes all links but those of a set, and those of the last hour, which another node
+// may just have made for an epoch that it is taking. It gives how many it has removed.
+func (l *Links) Keep(kept Kept) (removed int, err error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for s := range l.has {
+		if _, ok := kept[s]; ok {
+			continue
+		}
+		var st unix.Stat_t // a link is made at its file's change time, or before
+		if unix.Lstat(l.name(s), &st) == nil && time.Since(time.Unix(st.Ctim.Unix())) < l.young {
+			continue
+		}
+		if failed := os.Remove(l.name(s)); failed != nil && !errors.Is(failed, fs.ErrNotExist) {
+			err = failed
+			continue
+		}
+		delete(l.has, s)
+		removed++
+	}
+	if removed > 0 {
+		for path, list := range l.path {
+			if list = slices.DeleteFunc(list, func(s sum) bool { _, ok := l.has[s]; return !ok }); len(list) == 0 {
+				delete(l.path, path)
+			} else {
+				l.path[path] = list
+			}
+		}
+	}
+	return removed, err
+}
