@@ -13,7 +13,7 @@ import (
 
 // notRun are commands of the README and the manual that other tests run, since they
 // take long or need what a mount does not have.
-var notRun = []string{"go run ./cmd/lsiofs demo", "integration/check", "lsiofs tune ", "lsiofs mount s3://", "lsiofs mount 'https://", "lsiofs cat s3://", "lsiofs cache ", "lsiofs filter "}
+var notRun = []string{"go run ./cmd/lsiofs demo", "integration/check", "lsiofs tune ", "lsiofs mount s3://", "lsiofs mount 'https://", "lsiofs cat s3://", "lsiofs cache ", "lsiofs doctor s3://", "lsiofs filter "}
 
 // commandLines are the lines of a text's blocks that are commands, as a person would
 // type them one after the other.
@@ -39,7 +39,7 @@ func TestCommandsOfREADMEAndManualRun(t *testing.T) {
 	bash := need(t, "bash")
 	bin := t.TempDir()
 	require.NoError(t, os.Symlink(lsiofs, filepath.Join(bin, "lsiofs")))
-	d := plain(t, "tar", 4)
+	d, source := plain(t, "tar", 4), plain(t, "tar", 24) // a mixture wants sources of more than 256 records
 	ran := 0
 	for path, text := range documents(t) {
 		lines := commandLines(text)
@@ -64,7 +64,7 @@ func TestCommandsOfREADMEAndManualRun(t *testing.T) {
 				script += line + "\n"
 			}
 			// By then the page has mounted for seven workers.
-			script = strings.NewReplacer("/data/train", d.dir, "/data/web", d.dir, "/data/code", d.dir, "/mnt/train", train, "/mnt/valid", valid,
+			script = strings.NewReplacer("/data/train", d.dir, "/data/web", source.dir, "/data/code", source.dir, "/mnt/train", train, "/mnt/valid", valid,
 				"/var/lib/node_exporter/textfile", work, "5120,5119,5120,5118", "3,2,3,2,2,2,2").Replace(script)
 			r := command(t, nil, nil, bash, "-c", `cd "$0" && PATH="$1:$PATH" && eval "$2"`, work, bin, script)
 			require.Zero(t, r.code, "%s\n%s\n%s", script, r.stdout, r.stderr)

@@ -190,7 +190,10 @@ func TestTheBeginningOfAnEpochIsFetchedIntoTheCache(t *testing.T) {
 	require.NoError(t, json.Unmarshal([]byte(ok(t, with("cache", "warm", url, "--json")...).stdout), &all))
 	require.Less(t, some.Bytes, all.Bytes/2)
 
-	for text, words := range map[string]string{"2001": "an epoch has 2,000 records", "10..10": "neither a number of records", "0": "neither", "x": "neither", "5..": "neither"} {
+	require.NoError(t, json.Unmarshal([]byte(ok(t, with("cache", "warm", url, "--records", "1900..2001", "--json")...).stdout), &some))
+	require.Less(t, some.Bytes, all.Bytes, "an epoch ends before that")
+
+	for text, words := range map[string]string{"2000..2001": "an epoch has 2,000 records", "10..10": "neither a number of records", "0": "neither", "x": "neither", "5..": "neither"} {
 		r := lsiofs(t, with("cache", "warm", url, "--records", text)...)
 		require.Equal(t, exit.Usage, r.code, text)
 		require.Contains(t, r.stderr, words)

@@ -113,10 +113,11 @@ func warm(ctx context.Context, d *pipeline.Dataset, records recordsValue, u *ter
 	}
 	fill := func() error { return opening.Fill(ctx, d, show) }
 	if records.to > 0 {
-		if records.to > d.Records() {
+		if records.from >= d.Records() {
 			return exit.Usagef("--records %s: an epoch has %s", &records, terminal.Plural(d.Records(), "record"))
 		}
-		fill = func() error { return opening.FillRecords(ctx, d, s.Epoch, records.from, records.to, show) }
+		to := min(records.to, d.Records())
+		fill = func() error { return opening.FillRecords(ctx, d, s.Epoch, records.from, to, show) }
 	}
 	if err := fill(); err != nil {
 		return err
