@@ -201,7 +201,9 @@ func (d *Dataset) Warm(ctx context.Context, progress func(done, total int64)) er
 	if c == nil {
 		return ErrNoCache
 	}
-	c.Fill(d.current.objects())
+	g, release := d.hold()
+	defer release()
+	c.Fill(g.objects())
 	c.PauseFill(false)
 	ended := make(chan error, 1)
 	go func() { ended <- c.Warm(ctx) }()

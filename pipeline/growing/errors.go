@@ -1,0 +1,59 @@
+package growing
+
+import (
+	"errors"
+	"fmt"
+	"strconv"
+)
+
+var (
+	// ErrNotYet is wrapped by errors about an epoch that is not there yet: too little is new.
+	ErrNotYet = errors.New("it is not there yet")
+	// ErrNoEpoch is wrapped by errors about an epoch that does not exist: it comes after the
+	// next one, or the run directory does not have it.
+	ErrNoEpoch = errors.New("it does not exist")
+)
+
+// NotYetError says that the next epoch is not there yet. It is an ErrNotYet.
+type NotYetError struct {
+	Epoch uint64
+	// Have of Needed are new. Where Needed has no N, the error says no more than that.
+	Have   uint64
+	Needed Amount
+	// Empty says that there are no records at all.
+	Empty bool
+}
+
+func (e *NotYetError) Error() string {
+	switch {
+	case e.Empty:
+		return fmt.Sprintf("epoch %d is not there yet: there are no records", e.Epoch)
+	case e.Needed.N > 0:
+		return fmt.Sprintf("epoch %d is not there yet: %s of %s new %s", e.Epoch, Grouped(e.Have), Grouped(e.Needed.N), e.Needed.Measure)
+	}
+	return fmt.Sprintf("epoch %d is not there yet", e.Epoch)
+}
+
+func (e *NotYetError) Unwrap() error { return ErrNotYet }
+
+// NoEpochError says that an epoch does not exist. It is an ErrNoEpoch.
+type NoEpochError struct {
+	Epoch uint64
+	// At says where the run is, in words.
+	At string
+}
+
+func (e *NoEpochError) Error() string {
+	return fmt.Sprintf("epoch %d does not exist: %s", e.Epoch, e.At)
+}
+
+func (e *NoEpochError) Unwrap() error { return ErrNoEpoch }
+
+// Grouped writes a number with a space between thousands.
+func Grouped(n uint64) string {
+	text := strconv.FormatUint(n, 10)
+	for i := len(text) - 3; i > 0; i -= 3 {
+		text = text[:i] + " " + text[i:]
+	}
+	return text
+}
