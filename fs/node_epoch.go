@@ -38,7 +38,9 @@ func (n *epochNode) Lookup(ctx context.Context, name string, out *fuse.EntryOut)
 		return n.describe(ctx, out)
 	}
 	if m, isNumber := parsePrefixed(name, prefixFrom); isNumber && !n.isFrom {
-		records, err := n.t.recordsOf(n.epoch)
+		p := n.t.patient(ctx, nil)
+		records, err := n.t.recordsOf(p, n.epoch)
+		p.finish()
 		if err != nil {
 			return nil, n.t.problems.errno(n.below+"/"+name, err)
 		}

@@ -17,16 +17,16 @@ func (t *tree) sampled() bool { return t.spec.Order.Sample.Or() != spec.Sample{}
 
 // recordsOf is T of an epoch. Of a sample it may take some nanoseconds a record of the
 // dataset.
-func (t *tree) recordsOf(epoch uint64) (uint64, error) {
+func (t *tree) recordsOf(ctx context.Context, epoch uint64) (uint64, error) {
 	if !t.sampled() {
 		return t.records, nil
 	}
-	return t.dataset.EpochRecords(epoch)
+	return t.dataset.EpochRecords(ctx, epoch)
 }
 
 // subjectAt is what a checkpoint of an epoch is judged by.
 func (t *tree) subjectAt(epoch uint64) (fingerprint string, records uint64, err error) {
-	records, err = t.recordsOf(epoch)
+	records, err = t.recordsOf(context.Background(), epoch)
 	return t.fingerprint, records, err
 }
 
@@ -38,7 +38,7 @@ type description struct {
 }
 
 func (d *description) of(t *tree, epoch uint64) ([]byte, error) {
-	d.once.Do(func() { d.text, d.err = t.dataset.DescribeEpoch(epoch) })
+	d.once.Do(func() { d.text, d.err = t.dataset.DescribeEpoch(context.Background(), epoch) })
 	return d.text, d.err
 }
 
@@ -66,7 +66,9 @@ func (n *epochNode) describe(ctx context.Context, out *fuse.EntryOut) (*fusefs.I
 		f, _ = child.Operations().(*fixedNode)
 	}
 	if f == nil {
-		text, err := n.t.dataset.DescribeEpoch(n.epoch)
+		p := n.t.patient(ctx, nil)
+		text, err := n.t.dataset.DescribeEpoch(p, n.epoch)
+		p.finish()
 		path := n.below + "/" + nameDataset
 		if err != nil {
 			return nil, n.t.problems.errno(path, err)

@@ -1,6 +1,7 @@
 package resuming
 
 import (
+	"context"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -139,7 +140,7 @@ func (r *Checkpoint) Position(d *pipeline.Dataset) (checkpoint.Position, error) 
 	p, err := checkpoint.Resolve(r.Doc, checkpoint.Subject{
 		Dataset: d.Fingerprint(), Order: s.Order, Records: d.Records(), Workers: s.Deal.Workers, Explain: d.Explain,
 		At: func(epoch uint64) (string, uint64, error) {
-			records, err := d.EpochRecords(epoch)
+			records, err := d.EpochRecords(context.Background(), epoch)
 			return d.Fingerprint(), records, err
 		},
 	})

@@ -82,7 +82,7 @@ func (r *Reader) readAhead(k uint64, n int, missing bool, lent int, again bool) 
 	readers := max(sc.open.Load(), 1)
 	reach := r.ahead.Walker().Reach(sc.config.Profile.Ahead.Bytes)
 	r.stock.again = again
-	r.ahead.Advance(&r.stock, k, n, missing, lent, int(readers), min(reach, sc.limits.WindowBytes/readers))
+	r.ahead.Advance(&r.stock, k, n, missing, lent, int(readers), min(reach, min(sc.limits.WindowBytes, sc.budget.Bytes()/4)/readers))
 	t := r.stock.todo
 	r.stock.todo = todo{}
 	r.mu.Unlock()

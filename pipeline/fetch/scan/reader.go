@@ -157,6 +157,7 @@ func (r *Reader) collect(c *call, k uint64, n int) {
 	if l.numbers == nil {
 		l.numbers, l.found = make([]uint64, lendBlock), make([]found, lendBlock)
 	}
+	most := int(sc.loanSegments.Load())
 	for n > 0 {
 		m := r.seq.Records(k, l.numbers[:min(n, lendBlock)])
 		if m == 0 {
@@ -169,7 +170,7 @@ func (r *Reader) collect(c *call, k uint64, n int) {
 					found = found[:at]
 					break
 				}
-			} else if !c.loan.Hold(&x.entry.mem.Pins, c.segsFrom, sc.limits.LoanSegments) {
+			} else if !c.loan.Hold(&x.entry.mem.Pins, c.segsFrom, most) {
 				c.full, found = true, found[:at]
 				break
 			}
