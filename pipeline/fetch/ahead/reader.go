@@ -11,6 +11,8 @@ import (
 type Stock interface {
 	// Have is how many of the records, up to the first that is not, are in memory.
 	Have(records []uint64) int
+	// Holds says whether a record is in memory or on its way.
+	Holds(record uint64) bool
 	// Start has the piece of a record brought, unless it is there or on its way. more
 	// says whether another one may be begun. It gives what the piece takes, 0 where
 	// none was begun, and false where there is no room to read further ahead.
@@ -77,7 +79,7 @@ func (r *Reader) goTo(k uint64, n int, s Stock) *window {
 		s.CallOff()
 	}
 	for _, w := range r.windows {
-		w.leave(func(k uint64) bool { return r.seq.Records(k, r.scratch(1)) == 1 && s.Have(r.buf[:1]) == 1 })
+		w.leave(func(k uint64) bool { return r.seq.Records(k, r.scratch(1)) == 1 && s.Holds(r.buf[0]) })
 	}
 	if len(r.windows) == maxWindows {
 		r.windows = slices.Delete(r.windows, 0, 1)

@@ -112,12 +112,12 @@ func (w *window) start(k uint64, bytes int64) {
 }
 
 // leave is called when the reader goes elsewhere, and what had not begun was called off:
-// that is to be looked at again. What has come still counts, or a reader that is at two
-// places in turn would read further ahead each time, and fill the memory.
-func (w *window) leave(has func(k uint64) bool) {
+// that is to be looked at again. What has come, or still comes, counts on, or a reader that is
+// at two places in turn would read further ahead each time, and fill the memory.
+func (w *window) leave(holds func(k uint64) bool) {
 	w.scanned, w.goOn = w.next, 0
 	w.bytes = 0
-	w.started = slices.DeleteFunc(w.started, func(p aheadPiece) bool { return !has(p.k) })
+	w.started = slices.DeleteFunc(w.started, func(p aheadPiece) bool { return !holds(p.k) })
 	for _, p := range w.started {
 		w.bytes += p.bytes
 	}

@@ -40,6 +40,18 @@ func (s *stock) Have(records []uint64) int {
 	return len(records)
 }
 
+// Holds implements ahead.Stock.
+func (s *stock) Holds(record uint64) bool {
+	sc := s.r.sc
+	piece := sc.pieces.Of(record)
+	if sc.slots.has(piece, int(record-sc.pieces.Starts[piece])) {
+		return true
+	}
+	sc.mu.Lock()
+	defer sc.mu.Unlock()
+	return sc.loads[piece] != nil
+}
+
 // Start starts a record's piece, unless it is on its way.
 func (s *stock) Start(record uint64, more bool) (bytes int64, room bool) {
 	sc := s.r.sc
