@@ -79,7 +79,7 @@ func (r *Reader) goTo(k uint64, n int, s Stock) *window {
 		s.CallOff()
 	}
 	for _, w := range r.windows {
-		w.leave(func(k uint64) bool { return r.seq.Records(k, r.scratch(1)) == 1 && s.Holds(r.buf[0]) })
+		w.leave(func(k uint64) bool { return r.holds(k, s) })
 	}
 	if len(r.windows) == maxWindows {
 		r.windows = slices.Delete(r.windows, 0, 1)
@@ -87,6 +87,11 @@ func (r *Reader) goTo(k uint64, n int, s Stock) *window {
 	w := &window{next: k + uint64(n), near: r.near, scanned: k}
 	r.windows = append(r.windows, w)
 	return w
+}
+
+// holds says whether record k of the sequence is in memory or on its way.
+func (r *Reader) holds(k uint64, s Stock) bool {
+	return r.seq.Records(k, r.scratch(1)) == 1 && s.Holds(r.buf[0])
 }
 
 // Advance starts what is missing behind records k … k+n-1, and of these. missing says
@@ -100,7 +105,7 @@ func (r *Reader) Advance(s Stock, k uint64, n int, missing bool, lent, readers i
 	case !missing || w.scanned < k+uint64(n):
 	case lent > 0:
 		r.scan(s, w, k+uint64(lent), k+uint64(n), limit)
-	case w.isBack(k, n):
+	case !r.holds(k, s) && w.isBack(k, n):
 		// What it goes back to has been dropped since. It is bounded as after a jump.
 		r.scan(s, &window{}, k, k+uint64(n), limit)
 	}
