@@ -44,7 +44,7 @@ type State struct {
 	// digits. Else it is "", and the document has no such field.
 	Run   string
 	Order spec.Order
-	Epoch   uint64
+	Epoch uint64
 	// Done says what was consumed. Its last entry is what the workers of the mount that
 	// wrote the document have been given. Restoring applies all entries.
 	Done []order.Done
