@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/lsiofs/lsiofs/cmd/lsiofs/bench/service"
+	"github.com/lsiofs/lsiofs/pipeline/spec"
 )
 
 // The rows of a dataset at a web server.
@@ -135,6 +136,7 @@ func (n *network) measureRequests(ctx context.Context) (reading, error) {
 func (n *network) order(ctx context.Context, objects int, chunkBytes int64) (chunks int, streamBytes int64, err error) {
 	s := n.config.Spec
 	s.Dataset, s.IndexDir = n.address.Dataset(objects), filepath.Join(n.dir, "index")
+	s.Cache = spec.Cache{Off: true} // the user's own is not for this
 	s.Order.ChunkBytes, s.Order.ChunkRecords = uint64(chunkBytes), 1<<20
 	d, err := n.program.Open(ctx, s)
 	if err != nil {
