@@ -10,6 +10,8 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/lsiofs/lsiofs/integration/servers"
 )
 
 // mixtureOf mixes datasets of one format; each has the name and the weight that stand
@@ -140,5 +142,41 @@ func TestWhatAMixtureIsIsWhatTheReferenceSays(t *testing.T) {
 				})
 			}
 		}
+	}
+}
+
+// A mixture of a directory, a bucket and a web server is that of three directories: bytes,
+// fingerprint, and a checkpoint that moves from one mount to the other. What the URL of one
+// of them keeps secret is said nowhere.
+func TestAMixtureOfADirectoryABucketAndAWebServerIsThatOfDirectories(t *testing.T) {
+	for _, c := range compressions[:3] {
+		t.Run(c.format+c.ending, func(t *testing.T) {
+			f := formatNamed(c.format)
+			local, packed := makeDataset(t, f, codecs[3], 1, 9), withCodec(t, c.format, c.ending)
+			_, _, web := places(t, packed)
+			third := makeDataset(t, f, codecs[0], 3, 11)
+			_, bucket, _ := places(t, third)
+			length := []string{"--mix-length", "400"}
+			far := mixtureOf(t, packed, length, "web=1", web.dir, "a=0.5", local.dir, "bucket=1.5", bucket.dir)
+			near := mixtureOf(t, packed, length, "web=1", packed.dir, "a=0.5", local.dir, "bucket=1.5", third.dir)
+			ref := newReference(t, near)
+			for i, more := range [][]string{{}, {"--cache-size", "off", "--memory", "2MiB"}, {"--read", "scan", "--connections", "1"}} {
+				s := fiveOrders()[1+i]
+				s.Workers = 2 + i
+				m := mountDataset(t, far, s, append(more, "--cache-dir", filepath.Join(t.TempDir(), "cache"), "--index-dir", t.TempDir())...)
+				for w := range s.Workers {
+					requireFile(t, ref.data(s, w), m.path("worker-%d%s", w, far.ext))
+				}
+				for _, file := range []string{"README", "dataset.json", "status", "status.json", "checkpoint", "metrics"} {
+					require.NotContains(t, string(m.read("%s", file)), servers.SecretKey, file)
+				}
+				require.NotContains(t, m.log.String(), servers.SecretKey)
+				mounted, err := os.ReadFile("/proc/self/mountinfo")
+				require.NoError(t, err)
+				require.NotContains(t, string(mounted), servers.SecretKey)
+				m.end()
+			}
+			requireEpochMoves(t, near, ref, usual(), []place{{far, "services", nil}, {near, "disks", nil}, {far, "services again", nil}})
+		})
 	}
 }
