@@ -16,8 +16,7 @@
 // "record"}; of a mixture, "length": 25600 follows, the positions of an epoch; with a
 // sample, order ends with "sample": {"of": 39, "seed": 0}. Of a dataset that grows there is
 // "run": "<32 hexadecimal digits>" behind dataset. Fields may come in any order, with any
-// white space. Names are
-// case-sensitive, and each may come only once.
+// white space. Names are case-sensitive, and each may come only once.
 //
 // All functions but WriteFile are pure.
 package checkpoint

@@ -93,7 +93,9 @@ func (s ceilingSet) WholeRecords(_ context.Context, _ uint64, _ stream.Kind, mar
 	return uint64(mark / stream.MaxReadBytes), nil
 }
 
-func (s ceilingSet) Open(uint64, stream.Kind) fileHandle { return ceilingHandle(s) }
+func (s ceilingSet) Open(context.Context, uint64, stream.Kind) (fileHandle, error) {
+	return ceilingHandle(s), nil
+}
 
 type ceilingHandle struct{ *ceiling }
 

@@ -132,9 +132,9 @@ func (s *fakeSet) WholeRecords(_ context.Context, w uint64, _ stream.Kind, mark 
 	return n, nil
 }
 
-func (s *fakeSet) Open(w uint64, k stream.Kind) fileHandle {
+func (s *fakeSet) Open(_ context.Context, w uint64, k stream.Kind) (fileHandle, error) {
 	s.d.handles(1)
-	return &fakeHandle{d: s.d, w: w, k: k, bytes: s.files(w)[k]}
+	return &fakeHandle{d: s.d, w: w, k: k, bytes: s.files(w)[k]}, nil
 }
 
 type fakeHandle struct {

@@ -31,6 +31,16 @@ func (d *Dataset) HasEpoch(epoch uint64) bool {
 	return epoch <= latest || epoch == latest+1 && latest != math.MaxUint64
 }
 
+// Taken says that it is known which shards an epoch is of: always, but of a dataset that
+// grows for those behind the latest.
+func (d *Dataset) Taken(epoch uint64) bool {
+	if d.generations == nil {
+		return true
+	}
+	latest, any := d.generations.snapshots.Latest()
+	return any && epoch <= latest
+}
+
 // Begin makes an epoch the current one, where the dataset grows: it stays open, and methods
 // that are given no epoch answer for it. It takes the epoch where it is the next.
 func (d *Dataset) Begin(ctx context.Context, epoch uint64) error {

@@ -61,6 +61,10 @@ func (s *Set) Open(w uint64, k Kind) *Handle {
 	return h
 }
 
+// Retired says that the source was closed before the handle was opened: all its reads fail with
+// ErrRetired.
+func (h *Handle) Retired() bool { return h.retired }
+
 // Close ends the opening. Replies that were not released yet stay valid.
 func (h *Handle) Close() {
 	if h.retired {
