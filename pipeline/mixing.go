@@ -242,7 +242,11 @@ type MixedSource struct {
 }
 
 // Sources are those of a mixture, in the order given; nil where the dataset is none.
-func (d *Dataset) Sources() []MixedSource { return d.current.mixedSources() }
+func (d *Dataset) Sources() []MixedSource {
+	g, release := d.hold()
+	defer release()
+	return g.mixedSources()
+}
 
 func (g *generation) mixedSources() (list []MixedSource) {
 	if g.mixing == nil {
@@ -264,7 +268,9 @@ func (g *generation) mixedSources() (list []MixedSource) {
 // Shared is how many of an epoch's first n positions are each source's, in the order of
 // Sources; nil where the dataset is no mixture. It is arithmetic alone.
 func (d *Dataset) Shared(epoch, n uint64) []uint64 {
-	x := d.current.mixing
+	g, release := d.hold()
+	defer release()
+	x := g.mixing
 	if x == nil {
 		return nil
 	}

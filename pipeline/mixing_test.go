@@ -80,15 +80,15 @@ func sourceLines(t testing.TB, s spec.Spec, source int, epochs uint64) (lines []
 // referenceOf is an epoch of a mixture, put together from the sources' own streams.
 func referenceOf(t testing.TB, s spec.Spec, weights []uint64, epoch, length uint64) (all [][]byte) {
 	places := naiveMixture(s.Order.Seed, weights, epoch, length)
-	lines, rounds := make([][][]byte, len(weights)), make([]uint64, len(weights))
+	lines, most := make([][][]byte, len(weights)), make([]uint64, len(weights))
 	for _, p := range places {
-		for have := uint64(len(lines[p[0]])); p[1] >= have; have = uint64(len(lines[p[0]])) {
-			epochs := uint64(1) // of which the length is seen
-			if have > 0 {
-				epochs = p[1]/(have/rounds[p[0]]) + 1
-			}
-			lines[p[0]], rounds[p[0]] = sourceLines(t, s, int(p[0]), epochs), epochs
-		}
+		most[p[0]] = max(most[p[0]], p[1])
+	}
+	for m := range lines {
+		records := uint64(len(sourceLines(t, s, m, 1)))
+		lines[m] = sourceLines(t, s, m, most[m]/records+1)
+	}
+	for _, p := range places {
 		all = append(all, lines[p[0]][p[1]])
 	}
 	return all

@@ -26,7 +26,9 @@ func (d *Dataset) Warm(ctx context.Context, progress func(done, total int64)) er
 	if c == nil {
 		return ErrNoCache
 	}
-	c.Fill(d.current.objects())
+	g, release := d.hold()
+	defer release()
+	c.Fill(g.objects())
 	return waitForFill(ctx, c, progress)
 }
 
@@ -38,7 +40,12 @@ func (d *Dataset) WarmRecords(ctx context.Context, epoch, from, to uint64, progr
 	if c == nil {
 		return ErrNoCache
 	}
-	ranges, err := d.current.rangesOf(ctx, epoch, from, to)
+	g, release, err := d.holdEpoch(ctx, epoch)
+	if err != nil {
+		return err
+	}
+	defer release()
+	ranges, err := g.rangesOf(ctx, epoch, from, to)
 	if err != nil {
 		return err
 	}

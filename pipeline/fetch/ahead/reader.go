@@ -87,16 +87,20 @@ func (r *Reader) goTo(k uint64, n int, s Stock) *window {
 	return w
 }
 
-// Advance starts what is missing behind records k … k+n-1, and of these. again says
-// that some of these are missing: they are looked at again, from the lent-th on. readers
-// is how many there are; what is begun and has not been come to takes up to limit bytes,
-// and a piece.
-func (r *Reader) Advance(s Stock, k uint64, n int, again bool, lent, readers int, limit int64) {
+// Advance starts what is missing behind records k … k+n-1, and of these. missing says
+// that some of these are, from the lent-th on. readers is how many there are; what is begun
+// and has not been come to takes up to limit bytes, and a piece.
+func (r *Reader) Advance(s Stock, k uint64, n int, missing bool, lent, readers int, limit int64) {
 	w := r.goTo(k, n, s)
 	r.walker.Move(k, n)
 	r.lookAhead(k, readers)
-	if again && w.scanned >= k+uint64(n) {
+	switch {
+	case !missing || w.scanned < k+uint64(n):
+	case lent > 0:
 		r.scan(s, w, k+uint64(lent), k+uint64(n), limit)
+	case w.isBack(k, n):
+		// What it goes back to has been dropped since. It is bounded as after a jump.
+		r.scan(s, &window{}, k, k+uint64(n), limit)
 	}
 	reached := max(k+uint64(n), r.walker.Reached(k))
 	target := min(w.next+uint64(w.records), r.seq.Len(), reached)

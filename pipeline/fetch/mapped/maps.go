@@ -6,6 +6,7 @@ import (
 	"math"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/lsiofs/lsiofs/pipeline/storage"
@@ -77,7 +78,8 @@ type taken struct {
 type Maps struct {
 	config Config
 	owner  Owner
-	trims  bool // not all fits into the limit
+	// limit and tableLimit are Config's, until Allow changes them.
+	limit, tableLimit atomic.Int64
 
 	running sync.WaitGroup // openings, and the timers that make them late
 
@@ -109,7 +111,29 @@ func New(c Config, owner Owner) *Maps {
 	if c.Log == nil {
 		c.Log = slog.New(slog.DiscardHandler)
 	}
-	return &Maps{config: c, owner: owner, trims: c.AllBytes > c.LimitBytes, shards: map[int]*shard{}, losses: map[int]int{}, never: map[int]bool{}}
+	m := &Maps{config: c, owner: owner, shards: map[int]*shard{}, losses: map[int]int{}, never: map[int]bool{}}
+	m.Allow(c.LimitBytes, c.TableLimitBytes)
+	return m
+}
+
+// Allow changes Config.LimitBytes and TableLimitBytes. What is mapped beyond them goes when
+// there is a request, or with Shrink.
+func (m *Maps) Allow(bytes, tableBytes int64) {
+	m.limit.Store(bytes)
+	m.tableLimit.Store(tableBytes)
+}
+
+// trims says that not all fits into the limit.
+func (m *Maps) trims() bool { return m.config.AllBytes > m.limit.Load() }
+
+// Shrink unmaps what is beyond the limits and not pinned. It calls the owner.
+func (m *Maps) Shrink() {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	bytesOver, tablesOver := m.bytes-m.limit.Load(), m.tables-m.tableLimit.Load()
+	if bytesOver > 0 || tablesOver > 0 {
+		m.unmap(m.sweep(bytesOver, tablesOver, math.MaxInt64))
+	}
 }
 
 // Evictions is what PinResident goes by: it is asked once before anything is
@@ -128,7 +152,7 @@ func (m *Maps) Request(w *Work, q Request) bool {
 	if m.config.Mapper == nil || q.SizeBytes < m.config.LeastBytes {
 		return false
 	}
-	if q.blocks() > m.config.LimitBytes || q.TableBytes > m.config.TableLimitBytes {
+	if q.blocks() > m.limit.Load() || q.TableBytes > m.tableLimit.Load() {
 		return false
 	}
 	m.mu.Lock()

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"io/fs"
+	"slices"
 	"time"
 
 	"github.com/lsiofs/lsiofs/pipeline/storage"
@@ -93,7 +94,8 @@ func (a *ahead) endFill() {
 	}
 }
 
-// Range is a part of an object, which it has.
+// Range is a part of an object. What of it lies behind the object's end is left out: a last
+// line's newline may be missing there.
 type Range struct {
 	Object                 storage.Object
 	OffsetBytes, SizeBytes int64
@@ -113,6 +115,11 @@ func (s *Storage) Fill(objects []storage.Object) {
 // filled.
 func (s *Storage) FillRanges(ranges []Range) {
 	a := s.ahead
+	ranges = slices.Clone(ranges)
+	for i := range ranges {
+		x := &ranges[i]
+		x.SizeBytes = max(min(x.SizeBytes, x.Object.SizeBytes-x.OffsetBytes), 0)
+	}
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	a.endFill()
