@@ -336,10 +336,22 @@ func TestSharesOfAMixtureAreWhatItsPositionsAre(t *testing.T) {
 	s.Order.Length = 1000
 	d := open(t, s)
 	places := naiveMixture(s.Order.Seed, []uint64{million(70), million(20), million(10)}, 2, 1000)
-	want := make([]uint64, 3)
-	for _, p := range places {
-		want[p[0]]++
+	done := []order.Done{{Batch: 1, Consumed: []uint64{10, 300, 0}}, {Batch: 1, Consumed: []uint64{5}}}
+	for n := range len(done) + 1 {
+		want := make([]uint64, 3)
+		left := 5
+		for i, p := range places {
+			switch {
+			case n > 0 && uint64(i/3) < done[0].Consumed[i%3]:
+				want[p[0]]++
+			case n > 1 && left > 0:
+				want[p[0]]++
+				left--
+			}
+		}
+		counts, exact, err := d.Shared(2, done[:n])
+		require.NoError(t, err)
+		require.True(t, exact)
+		require.Equal(t, want, counts)
 	}
-	require.Equal(t, want, d.Shared(2, 1000))
-	require.Equal(t, []uint64{0, 0, 0}, d.Shared(2, 0))
 }

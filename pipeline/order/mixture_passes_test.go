@@ -37,7 +37,7 @@ func drawMixture(t *rapid.T) (m *Mixture, sources []Source) {
 
 // takeEpoch reads an epoch in some runs, each of its own number of workers, which are
 // stopped at uneven places, and gives all the records that came.
-func takeEpoch(t *rapid.T, e *Epoch) (records []uint64) {
+func takeEpoch(t *rapid.T, m *Mixture, sources []Source, epoch uint64, e *Epoch) (records []uint64) {
 	var done []Done
 	stages := rapid.IntRange(1, 4).Draw(t, "stages")
 	for stage := range stages {
@@ -65,8 +65,36 @@ func takeEpoch(t *rapid.T, e *Epoch) (records []uint64) {
 			entry.Batch = 1
 		}
 		done = append(done, entry)
+		counts, exact, err := m.CountTaken(epoch, done)
+		require.NoError(t, err)
+		require.True(t, exact)
+		require.Equal(t, countsOf(sources, records), counts)
 	}
 	return records
+}
+
+// countsOf says how many records are of each source.
+func countsOf(sources []Source, records []uint64) []uint64 {
+	counts := make([]uint64, len(sources))
+	for _, record := range records {
+		for i, s := range sources {
+			if record >= s.First && record < s.First+s.records() {
+				counts[i]++
+			}
+		}
+	}
+	return counts
+}
+
+// Where workers are very far apart the counts are those of as many positions, and say so.
+func TestSharesOfWorkersVeryFarApartAreAbout(t *testing.T) {
+	m := mixtureWithStates(t)
+	counts, exact, err := m.CountTaken(1, []Done{{Batch: 1, Dealing: spec.DealInterleaved, Consumed: []uint64{200_000, 0}}})
+	require.NoError(t, err)
+	require.False(t, exact)
+	require.InDelta(t, 90_000, float64(counts[0]), 256)
+	_, _, err = m.CountTaken(1, []Done{{Batch: 1, Dealing: spec.DealInterleaved, Consumed: []uint64{2_000_000, 0}}})
+	require.ErrorContains(t, err, "took 2000000 records")
 }
 
 // In each pass over a source every record of it comes once: however long epochs are, by
@@ -80,7 +108,7 @@ func TestEverySourcesRecordsComeOnceAPass(t *testing.T) {
 		for epoch := range uint64(rapid.IntRange(1, 6).Draw(t, "epochs")) {
 			e, err := m.Epoch(epoch)
 			require.NoError(t, err)
-			records := takeEpoch(t, e)
+			records := takeEpoch(t, m, sources, epoch, e)
 			require.Equal(t, slices.Sorted(slices.Values(allOf(e))), slices.Sorted(slices.Values(records)))
 			for _, record := range records {
 				counts[record]++

@@ -151,7 +151,4 @@ func (s Spec) validateMix(p *problems) {
 	if len(s.Format.Arrays) > 0 {
 		p.addf("--array can't be combined with --mix for now: leave one of them out")
 	}
-	if s.Cache.Warm {
-		p.addf("--warm can't be combined with --mix for now: fill the cache of each source with lsiofs cache warm DATASET")
-	}
 }
