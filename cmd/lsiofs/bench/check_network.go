@@ -55,7 +55,7 @@ func runNetwork(ctx context.Context, p Program, c Config, local string) (report 
 	s := c.Spec
 	s.Dataset, s.IndexDir = n.address.Dataset(n.address.Objects), filepath.Join(n.dir, "index")
 	s = withoutCache(s)
-	d, err := p.Open(ctx, s)        // and indexes it, for all commands
+	d, err := p.Open(ctx, s) // and indexes it, for all commands
 	if err != nil {
 		return Report{}, err
 	}
