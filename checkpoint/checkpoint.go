@@ -13,8 +13,10 @@
 //
 // and two short forms, {"epoch": 3} and {"epoch": 3, "samples": 20480}. Resolve reads
 // all three. With a split, order ends with "split": {"part": "0..0.9", "seed": 0, "by":
-// "record"}; of a mixture, "length": 25600 follows, the positions of an epoch; with a sample, it ends with "sample": {"of": 39, "seed": 0}. Fields may come in any order, with any white space. Names are
-// case-sensitive, and each may come only once.
+// "record"}; of a mixture, "length": 25600 follows, the positions of an epoch; with a
+// sample, order ends with "sample": {"of": 39, "seed": 0}. Of a dataset that grows there is
+// "run": "<32 hexadecimal digits>" behind dataset. Fields may come in any order, with any
+// white space. Names are case-sensitive, and each may come only once.
 //
 // All functions but WriteFile are pure.
 package checkpoint
@@ -39,8 +41,11 @@ const (
 // State is the full form of a document.
 type State struct {
 	Dataset string // fingerprint
-	Order   spec.Order
-	Epoch   uint64
+	// Run names the run that the epoch is recorded in, where the dataset grows: 32 hexadecimal
+	// digits. Else it is "", and the document has no such field.
+	Run   string
+	Order spec.Order
+	Epoch uint64
 	// Done says what was consumed. Its last entry is what the workers of the mount that
 	// wrote the document have been given. Restoring applies all entries.
 	Done []order.Done
@@ -49,6 +54,7 @@ type State struct {
 // Subject is the dataset and the order that a document is checked against.
 type Subject struct {
 	Dataset string
+	Run     string // see State.Run
 	Order   spec.Order
 	Records uint64 // T, the number of records in the order
 	// At, if set, gives both for an epoch, of those where epochs differ. Its errors are
@@ -78,7 +84,7 @@ func Live(s Subject, p Position, d spec.Deal, consumed []uint64) State {
 		remaining -= entry.Taken()
 	}
 	return State{
-		Dataset: s.Dataset, Order: s.Order, Epoch: p.Epoch,
+		Dataset: s.Dataset, Run: s.Run, Order: s.Order, Epoch: p.Epoch,
 		Done: append(slices.Clone(p.Done), order.Given(s.Order, remaining, d, consumed)),
 	}
 }

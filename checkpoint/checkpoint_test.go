@@ -140,7 +140,7 @@ var refusals = map[string]string{
 	`{"epoch": 1 "samples": 2}`:                         `expected , or }, not "\"samples\":"`,
 	`{epoch: 1}`:                                        `must be a string, not "epoch:"`,
 	`{"epoch" 1}`:                                       `behind the name epoch: expected :, not "1"`,
-	`{"Epoch": 1}`:                                      `("Epoch") must be one of version, dataset, order, epoch, done, samples`,
+	`{"Epoch": 1}`:                                      `("Epoch") must be one of version, dataset, run, order, epoch, done, samples`,
 	`{"epoch": 1, "note": "x"}`:                         `("note") must be one of`,
 	`{"ep\u006fch": 1}`:                                 `plain ASCII without escapes`,
 	"{\"epo\xffch\": 1}":                                `plain ASCII without escapes`,

@@ -50,6 +50,7 @@ func goldenStates(t *testing.T) map[string]State {
 		"groups":  with(grouped, 1, interleaved(8, 80, 72)),
 		"split":   with(split, 2, interleaved(1, 9)),
 		"sampled": with(sampled, 41, interleaved(1, 9)),
+		"run":     {Dataset: s.Dataset, Run: strings.Repeat("3f", 16), Order: sampled, Epoch: 7, Done: []order.Done{interleaved(1, 9)}},
 		"full":    with(full, math.MaxUint64, interleaved(1, 1)),
 	}
 }
@@ -76,6 +77,9 @@ func saidOf(t *testing.T, doc []byte) string {
 	o := d.state.Order
 	fmt.Fprintf(&b, "dataset %s\nseed %d\nshuffle %s\nsize %d\nlanes %d\ngroups %d\nbatch %d\nchunk bytes %d\nchunk records %d\n",
 		d.state.Dataset, o.Seed, o.Shuffle, o.SizeRecords, o.Lanes, o.Groups, o.Batch, o.ChunkBytes, o.ChunkRecords)
+	if d.state.Run != "" {
+		fmt.Fprintf(&b, "run %s\n", d.state.Run)
+	}
 	if o.Split != (spec.Split{}) {
 		fmt.Fprintf(&b, "split %s, seed %d, by %s\n", o.Split.Part, o.Split.Seed, o.Split.By)
 	}

@@ -18,6 +18,10 @@ func (s State) Marshal(records uint64) []byte {
 	doc = strconv.AppendInt(doc, Version, 10)
 	doc = append(doc, `, "dataset": `...)
 	doc = appendText(doc, s.Dataset)
+	if s.Run != "" {
+		doc = append(doc, `, "run": `...)
+		doc = appendText(doc, s.Run)
+	}
 	doc = append(doc, ",\n \"order\": "...)
 	doc = appendOrder(doc, s.Order)
 	doc = append(doc, ",\n \"epoch\": "...)

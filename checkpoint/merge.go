@@ -9,7 +9,7 @@ import (
 )
 
 // Merge combines the states of several mounts of a cluster. They must agree in dataset,
-// order, epoch and all entries but the last. Of the last entries it takes the greatest
+// run, order, epoch and all entries but the last. Of the last entries it takes the greatest
 // number of each worker, for each mount knows what its own workers took, and has 0 for
 // the others. The result shares with states only the entries before the last. Errors
 // number the states from 1.
@@ -39,6 +39,9 @@ func Merge(states []State) (State, error) {
 func agree(a, b State) error {
 	if a.Dataset != b.Dataset {
 		return fmt.Errorf("dataset is %q there and %q here", a.Dataset, b.Dataset)
+	}
+	if a.Run != b.Run {
+		return fmt.Errorf("run is %s there and %s here", runWords(a.Run), runWords(b.Run))
 	}
 	if words := differences(a.Order, b.Order, "there", "here"); words != "" {
 		return errors.New(words)
@@ -70,4 +73,11 @@ func agreeEntry(a, b order.Done, last bool) error {
 		return errors.New("consumed differs: they were resumed from different places")
 	}
 	return nil
+}
+
+func runWords(run string) string {
+	if run == "" {
+		return "none"
+	}
+	return run
 }

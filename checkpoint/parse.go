@@ -28,7 +28,7 @@ var orderNumbers = [...]struct {
 }
 
 var (
-	documentFields = []string{"version", "dataset", "order", "epoch", "done", "samples"}
+	documentFields = []string{"version", "dataset", "run", "order", "epoch", "done", "samples"}
 	fullFields     = []string{"version", "dataset", "order", "epoch", "done"}
 	orderFields    = []string{"seed", "shuffle", "size", "lanes", "groups", "batch", "chunk_bytes", "chunk_records", "split", "length", "sample"}
 	orderNeeds     = orderFields[:8]
@@ -121,6 +121,8 @@ func (d *document) field(s *scanner, name string) (err error) {
 		_, err = s.number("version", Version, Version)
 	case "dataset":
 		d.state.Dataset, err = s.text("dataset", nil)
+	case "run":
+		d.state.Run, err = readRun(s)
 	case "order":
 		d.state.Order, err = readOrder(s)
 	case "epoch":
@@ -131,6 +133,20 @@ func (d *document) field(s *scanner, name string) (err error) {
 		d.state.Done, err = readDone(s)
 	}
 	return err
+}
+
+// runDigits is how many hexadecimal digits name a run.
+const runDigits = 32
+
+func readRun(s *scanner) (string, error) {
+	name, err := s.text("run", nil)
+	if err != nil {
+		return "", err
+	}
+	if len(name) != runDigits || strings.Trim(name, "0123456789abcdef") != "" {
+		return "", fmt.Errorf("run (%q) must be %d hexadecimal digits, in lower case", name, runDigits)
+	}
+	return name, nil
 }
 
 func readOrder(s *scanner) (o spec.Order, err error) {

@@ -15,6 +15,11 @@ func Resolve(doc []byte, s Subject) (Position, error) {
 	if err != nil {
 		return Position{}, err
 	}
+	if d.full() { // before epochs are looked at: those of another run are others
+		if err := s.judgeRun(d.state); err != nil {
+			return Position{}, err
+		}
+	}
 	if s, err = s.at(d.state.Epoch); err != nil {
 		return Position{}, err
 	}
@@ -34,6 +39,30 @@ func (s Subject) at(epoch uint64) (Subject, error) {
 		return s, &Refusal{Reason: err.Error(), cause: err}
 	}
 	return s, nil
+}
+
+// judgeRun refuses a document of another run.
+func (s Subject) judgeRun(state State) error {
+	switch {
+	case state.Run == s.Run:
+		return nil
+	case s.Run == "":
+		return &Refusal{Reason: fmt.Sprintf("it is of run %s of a dataset that grows, and this mount's dataset does not: mount with --grow and name the run's directory with --run", state.Run)}
+	case state.Run == "":
+		return &Refusal{Reason: fmt.Sprintf("it is of a dataset that does not grow, and this mount is of run %s: mount without --grow, or restore %s", s.Run, state.short())}
+	}
+	return &Refusal{Reason: fmt.Sprintf("it is of run %s, and this mount is of run %s: name its directory with --run, or restore %s", state.Run, s.Run, state.short())}
+}
+
+// short is the short form that goes on from about the same place.
+func (s State) short() string {
+	taken := uint64(0)
+	for _, d := range s.Done {
+		for _, n := range d.Consumed {
+			taken = min(order.MaxRecords, taken+min(n, order.MaxRecords))
+		}
+	}
+	return fmt.Sprintf(`{"epoch": %d, "samples": %d}`, s.Epoch, taken)
 }
 
 // short judges a short form.
@@ -69,6 +98,10 @@ func (s Subject) judge(state State) (Position, error) {
 
 // foreign is the refusal of a document of another dataset.
 func (s Subject) foreign(state State) error {
+	if s.Run != "" {
+		return &Refusal{Reason: fmt.Sprintf("epoch %d of this run is of another snapshot: its fingerprint is %q, that of the checkpoint %q; to go on from about the same place, restore %s",
+			state.Epoch, s.Dataset, state.Dataset, s.nearby(state))}
+	}
 	reason := fmt.Sprintf("it is of another dataset: its fingerprint is %q, that of this one %q", state.Dataset, s.Dataset)
 	if s.Explain != nil {
 		if words := s.Explain(state.Dataset); words != "" {

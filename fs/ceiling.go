@@ -60,14 +60,14 @@ func (c *ceiling) Spec() spec.Spec {
 	return s
 }
 
-func (c *ceiling) Fingerprint() string                  { return "0" }
-func (c *ceiling) Records() uint64                      { return uint64(c.streamBytes / stream.MaxReadBytes) }
-func (c *ceiling) EpochRecords(uint64) (uint64, error)  { return c.Records(), nil }
-func (c *ceiling) DescribeEpoch(uint64) ([]byte, error) { return c.Describe() }
-func (c *ceiling) StreamExtension() string              { return CeilingExtension }
-func (c *ceiling) Describe() ([]byte, error)            { return []byte("{}\n"), nil }
-func (c *ceiling) Meter() *meter.Meter                  { return &c.meter }
-func (c *ceiling) Status() pipeline.Status              { return pipeline.Status{Uptime: time.Since(c.started)} }
+func (c *ceiling) Fingerprint() string                                   { return "0" }
+func (c *ceiling) Records() uint64                                       { return uint64(c.streamBytes / stream.MaxReadBytes) }
+func (c *ceiling) EpochRecords(context.Context, uint64) (uint64, error)  { return c.Records(), nil }
+func (c *ceiling) DescribeEpoch(context.Context, uint64) ([]byte, error) { return c.Describe() }
+func (c *ceiling) StreamExtension() string                               { return CeilingExtension }
+func (c *ceiling) Describe() ([]byte, error)                             { return []byte("{}\n"), nil }
+func (c *ceiling) Meter() *meter.Meter                                   { return &c.meter }
+func (c *ceiling) Status() pipeline.Status                               { return pipeline.Status{Uptime: time.Since(c.started)} }
 
 // Set is not called: newMount is given the sets of set.
 func (c *ceiling) Set(context.Context, uint64, []order.Done, spec.Deal) (*stream.Set, error) {
@@ -93,7 +93,9 @@ func (s ceilingSet) WholeRecords(_ context.Context, _ uint64, _ stream.Kind, mar
 	return uint64(mark / stream.MaxReadBytes), nil
 }
 
-func (s ceilingSet) Open(uint64, stream.Kind) fileHandle { return ceilingHandle(s) }
+func (s ceilingSet) Open(context.Context, uint64, stream.Kind) (fileHandle, error) {
+	return ceilingHandle(s), nil
+}
 
 type ceilingHandle struct{ *ceiling }
 

@@ -8,6 +8,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/lsiofs/lsiofs/checkpoint"
+	growth "github.com/lsiofs/lsiofs/pipeline/growing"
 )
 
 // What nodes answer. No other file names an errno.
@@ -43,6 +44,8 @@ func (p *problems) errno(name string, err error) syscall.Errno {
 		return syscall.ENOTCONN // as once the process has gone
 	case errors.Is(err, context.Canceled):
 		return syscall.EINTR
+	case errors.Is(err, growth.ErrNotYet), errors.Is(err, growth.ErrNoEpoch):
+		return errnoNoEntry // look-ups are made again; status says what is missing
 	}
 	p.note(name, err)
 	return syscall.EIO
@@ -71,6 +74,8 @@ func restoreErrno(err error) syscall.Errno {
 		return errnoTooLarge
 	case errors.Is(err, errNoSpace):
 		return errnoNoSpace
+	case errors.Is(err, growth.ErrNotYet):
+		return syscall.EAGAIN
 	default:
 		return errnoInvalid
 	}

@@ -38,12 +38,12 @@ func newFakeDataset(workers uint64) *fakeDataset {
 	return &fakeDataset{spec: s, records: 1000}
 }
 
-func (d *fakeDataset) Spec() spec.Spec                      { return d.spec }
-func (d *fakeDataset) Fingerprint() string                  { return fmt.Sprintf("%064x", 0xfa4e) }
-func (d *fakeDataset) Records() uint64                      { return d.records }
-func (d *fakeDataset) StreamExtension() string              { return ".rec" }
-func (d *fakeDataset) EpochRecords(uint64) (uint64, error)  { return d.records, nil }
-func (d *fakeDataset) DescribeEpoch(uint64) ([]byte, error) { return d.Describe() }
+func (d *fakeDataset) Spec() spec.Spec                                       { return d.spec }
+func (d *fakeDataset) Fingerprint() string                                   { return fmt.Sprintf("%064x", 0xfa4e) }
+func (d *fakeDataset) Records() uint64                                       { return d.records }
+func (d *fakeDataset) StreamExtension() string                               { return ".rec" }
+func (d *fakeDataset) EpochRecords(context.Context, uint64) (uint64, error)  { return d.records, nil }
+func (d *fakeDataset) DescribeEpoch(context.Context, uint64) ([]byte, error) { return d.Describe() }
 func (d *fakeDataset) Describe() ([]byte, error) {
 	return fmt.Appendf(nil, "{\"records\": %d}\n", d.records), nil
 }
@@ -132,9 +132,9 @@ func (s *fakeSet) WholeRecords(_ context.Context, w uint64, _ stream.Kind, mark 
 	return n, nil
 }
 
-func (s *fakeSet) Open(w uint64, k stream.Kind) fileHandle {
+func (s *fakeSet) Open(_ context.Context, w uint64, k stream.Kind) (fileHandle, error) {
 	s.d.handles(1)
-	return &fakeHandle{d: s.d, w: w, k: k, bytes: s.files(w)[k]}
+	return &fakeHandle{d: s.d, w: w, k: k, bytes: s.files(w)[k]}, nil
 }
 
 type fakeHandle struct {

@@ -2,6 +2,7 @@ package fs
 
 import (
 	"context"
+	"errors"
 
 	"github.com/lsiofs/lsiofs/pipeline/order"
 	"github.com/lsiofs/lsiofs/pipeline/spec"
@@ -14,7 +15,7 @@ type fileSet interface {
 	Remaining() uint64
 	SizeBytes(ctx context.Context, w uint64, k stream.Kind) (int64, error)
 	WholeRecords(ctx context.Context, w uint64, k stream.Kind, mark int64) (uint64, error)
-	Open(w uint64, k stream.Kind) fileHandle
+	Open(ctx context.Context, w uint64, k stream.Kind) (fileHandle, error)
 }
 
 // fileHandle is what handles need of a *stream.Handle.
@@ -33,15 +34,57 @@ func datasetSets(d Dataset) openSet {
 		if err != nil {
 			return nil, err
 		}
-		return streamSet{s}, nil
+		again := func(ctx context.Context) (*stream.Set, error) { return d.Set(ctx, epoch, done, deal) }
+		return streamSet{s, again}, nil
 	}
 }
 
-type streamSet struct{ *stream.Set }
+// streamSet is a set of a dataset. Where its shards were closed meanwhile, as nobody used them,
+// it asks for it again.
+type streamSet struct {
+	*stream.Set
+	again func(context.Context) (*stream.Set, error)
+}
 
 func (s streamSet) Remaining() uint64 { return s.View().Remaining() }
 
-func (s streamSet) Open(w uint64, k stream.Kind) fileHandle { return s.Set.Open(w, k) }
+func (s streamSet) SizeBytes(ctx context.Context, w uint64, k stream.Kind) (n int64, err error) {
+	err = s.retry(ctx, func(x *stream.Set) (err error) { n, err = x.SizeBytes(ctx, w, k); return err })
+	return n, err
+}
+
+func (s streamSet) WholeRecords(ctx context.Context, w uint64, k stream.Kind, mark int64) (n uint64, err error) {
+	err = s.retry(ctx, func(x *stream.Set) (err error) { n, err = x.WholeRecords(ctx, w, k, mark); return err })
+	return n, err
+}
+
+func (s streamSet) retry(ctx context.Context, ask func(*stream.Set) error) error {
+	x := s.Set
+	for {
+		err := ask(x)
+		if !errors.Is(err, stream.ErrRetired) {
+			return err
+		}
+		if x, err = s.again(ctx); err != nil {
+			return err
+		}
+	}
+}
+
+func (s streamSet) Open(ctx context.Context, w uint64, k stream.Kind) (fileHandle, error) {
+	x := s.Set
+	for {
+		h := x.Open(w, k)
+		if !h.Retired() {
+			return h, nil
+		}
+		h.Close()
+		var err error
+		if x, err = s.again(ctx); err != nil {
+			return nil, err
+		}
+	}
+}
 
 var (
 	_ fileSet    = streamSet{}

@@ -36,5 +36,9 @@ func (t *tree) named(mode uint32, path string) fusefs.StableAttr {
 func (t *tree) contentOf() string {
 	deal := t.spec.Deal
 	deal.Workers = 0 // paths say it
-	return fmt.Sprintf("%s %+v %+v\x00", t.fingerprint, t.spec.Order, deal)
+	shards := t.fingerprint
+	if t.growing != nil {
+		shards = "run " + t.run // which records for ever what an epoch is of
+	}
+	return fmt.Sprintf("%s %+v %+v\x00", shards, t.spec.Order, deal)
 }

@@ -28,13 +28,13 @@ type Dataset interface {
 	Fingerprint() string
 	// Records is T of the spec's epoch, EpochRecords of any.
 	Records() uint64
-	EpochRecords(epoch uint64) (uint64, error)
+	EpochRecords(ctx context.Context, epoch uint64) (uint64, error)
 	StreamExtension() string
 	Set(ctx context.Context, epoch uint64, done []order.Done, deal spec.Deal) (*stream.Set, error)
 	Status() pipeline.Status
 	// Describe renders dataset.json for the spec's epoch, DescribeEpoch for any.
 	Describe() ([]byte, error)
-	DescribeEpoch(epoch uint64) ([]byte, error)
+	DescribeEpoch(ctx context.Context, epoch uint64) ([]byte, error)
 	// Meter counts where time goes; it always returns the same one.
 	Meter() *meter.Meter
 }

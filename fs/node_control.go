@@ -74,7 +74,7 @@ type controlHandle struct {
 }
 
 func (t *tree) newControlHandle(ctx context.Context, flags uint32) (*controlHandle, error) {
-	h := &controlHandle{t: t, draft: draft{appends: flags&syscall.O_APPEND != 0, impossible: t.impossible}}
+	h := &controlHandle{t: t, draft: draft{appends: flags&syscall.O_APPEND != 0}}
 	if flags&syscall.O_ACCMODE == syscall.O_WRONLY {
 		return h, nil
 	}
@@ -88,10 +88,10 @@ func (t *tree) newControlHandle(ctx context.Context, flags uint32) (*controlHand
 // impossible says why nothing that begins with doc can be restored here. A
 // document that is complete is judged against the dataset too: most shells look
 // at what write says, and not at close.
-func (t *tree) impossible(doc []byte) error {
-	_, err := checkpoint.Resolve(doc, t.subject)
-	if errors.Is(err, checkpoint.ErrIncomplete) {
-		return nil
+func (t *tree) impossible(ctx context.Context, doc []byte) error {
+	_, err := checkpoint.Resolve(doc, t.judgedBy(ctx))
+	if errors.Is(err, checkpoint.ErrIncomplete) || errors.Is(err, context.Canceled) {
+		return nil // the commit judges once more
 	}
 	return err
 }
@@ -100,9 +100,12 @@ func (h *controlHandle) Read(_ context.Context, dest []byte, off int64) (fuse.Re
 	return readBytes(h.snapshot, dest, off), ok
 }
 
-func (h *controlHandle) Write(_ context.Context, data []byte, off int64) (uint32, syscall.Errno) {
+func (h *controlHandle) Write(ctx context.Context, data []byte, off int64) (uint32, syscall.Errno) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
+	p := h.t.patient(ctx, nil)
+	defer p.finish()
+	h.draft.impossible = func(doc []byte) error { return h.t.impossible(p, doc) }
 	end := h.draft.end(off, len(data))
 	if h.draft.refused != nil {
 		return 0, restoreErrno(h.draft.refused)

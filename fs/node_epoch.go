@@ -38,7 +38,9 @@ func (n *epochNode) Lookup(ctx context.Context, name string, out *fuse.EntryOut)
 		return n.describe(ctx, out)
 	}
 	if m, isNumber := parsePrefixed(name, prefixFrom); isNumber && !n.isFrom {
-		records, err := n.t.recordsOf(n.epoch)
+		p := n.t.patient(ctx, nil)
+		records, err := n.t.recordsOf(p, n.epoch)
+		p.finish()
 		if err != nil {
 			return nil, n.t.problems.errno(n.below+"/"+name, err)
 		}
@@ -82,8 +84,12 @@ func (n *epochNode) Lookup(ctx context.Context, name string, out *fuse.EntryOut)
 }
 
 // Readdir lists the files of the mount's number of workers; all others are
-// there by name.
+// there by name. Of an epoch that is not taken it lists none: the kernel looks at what is
+// listed, and that would take it.
 func (n *epochNode) Readdir(context.Context) (fusefs.DirStream, syscall.Errno) {
+	if !n.t.taken(n.epoch) {
+		return &listing{}, ok
+	}
 	of := n.t.spec.Deal.Workers
 	var own []fuse.DirEntry
 	if n.describes() {

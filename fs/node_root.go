@@ -34,7 +34,7 @@ func (n *rootNode) Lookup(ctx context.Context, name string, out *fuse.EntryOut) 
 		}
 		return n.control(ctx, out), ok
 	case nameREADME:
-		return n.fixed(ctx, out, inoREADME, n.t.readme), ok
+		return n.about(ctx, out), ok
 	case nameDataset:
 		return n.describe(ctx, out)
 	case nameStatus:
@@ -45,6 +45,9 @@ func (n *rootNode) Lookup(ctx context.Context, name string, out *fuse.EntryOut) 
 		return n.live(ctx, out, inoMetrics, name, n.t.renderMetrics), ok
 	}
 	if epoch, isEpoch := parsePrefixed(name, prefixEpoch); isEpoch {
+		if !n.t.hasEpoch(epoch) {
+			return nil, errnoNoEntry
+		}
 		child := n.GetChild(name)
 		if child == nil {
 			child = n.NewInode(ctx, n.t.newEpochNode(epoch), n.t.named(syscall.S_IFDIR, name))
@@ -107,14 +110,26 @@ func (n *rootNode) live(ctx context.Context, out *fuse.EntryOut, ino uint64, nam
 	return n.NewInode(ctx, f, fusefs.StableAttr{Mode: syscall.S_IFREG, Ino: ino})
 }
 
-// Readdir lists the current epoch and the next; all others are there by name.
+// about is README. Of a dataset that grows it is that of the current epoch.
+func (n *rootNode) about(ctx context.Context, out *fuse.EntryOut) *fusefs.Inode {
+	v := n.t.view.Load()
+	if n.t.growing == nil {
+		return n.fixed(ctx, out, inoREADME, n.t.readme)
+	}
+	f := &fixedNode{t: n.t, text: v.readme}
+	f.attr(&out.Attr)
+	return n.NewInode(ctx, f, fusefs.StableAttr{Mode: syscall.S_IFREG, Ino: v.readmeIno})
+}
+
+// Readdir lists the current epoch and the next; all others are there by name. Of a dataset
+// that grows the next is not listed: who looks at all there is would take it.
 func (n *rootNode) Readdir(context.Context) (fusefs.DirStream, syscall.Errno) {
 	v := n.t.view.Load()
 	file := func(name string, ino uint64) fuse.DirEntry {
 		return fuse.DirEntry{Name: name, Mode: syscall.S_IFREG, Ino: ino}
 	}
 	own := []fuse.DirEntry{
-		file(nameREADME, inoREADME), file(nameDataset, v.descriptionIno()), file(nameStatus, inoStatus),
+		file(nameREADME, v.readmeIno), file(nameDataset, v.descriptionIno()), file(nameStatus, inoStatus),
 		file(nameStatusJSON, inoStatusJSON), file(nameMetrics, inoMetrics),
 	}
 	if !n.t.hidden.isHidden() {
@@ -122,7 +137,7 @@ func (n *rootNode) Readdir(context.Context) (fusefs.DirStream, syscall.Errno) {
 	}
 	own = append(own, n.t.scratch.list()...)
 	epochs := []uint64{v.position.Epoch, v.position.Epoch + 1}
-	if v.position.Epoch == math.MaxUint64 {
+	if v.position.Epoch == math.MaxUint64 || n.t.growing != nil {
 		epochs = epochs[:1]
 	}
 	for _, e := range epochs {

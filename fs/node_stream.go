@@ -90,7 +90,11 @@ func (n *streamNode) Open(ctx context.Context, flags uint32) (fusefs.FileHandle,
 	if err != nil {
 		return nil, 0, n.t.problems.errno(n.path, err)
 	}
-	h := &streamHandle{t: n.t, node: n, view: v, file: s.Open(n.name.worker, n.name.kind), opened: meter.Now()}
+	file, err := s.Open(p, n.name.worker, n.name.kind)
+	if err != nil {
+		return nil, 0, n.t.problems.errno(n.path, err)
+	}
+	h := &streamHandle{t: n.t, node: n, view: v, file: file, opened: meter.Now()}
 	h.counts = true
 	if c, fromClient := ctx.(*fuse.Context); fromClient {
 		h.uid, h.pid = c.Uid, processOf(c.Pid)

@@ -29,11 +29,12 @@ A record is a row, and the file an array of its rows: numpy.load({{file in Pytho
 `
 )
 
-// renderREADME is the file README. It is constant, so that its size is exact.
-func (t *tree) renderREADME() []byte {
+// renderREADME is the file README, as it is in an epoch of so many records. It is constant, so
+// that its size is exact.
+func (t *tree) renderREADME(epoch, records uint64) []byte {
 	text := t.readmePassages().Replace(readmeText)
 	// What is filled in is not looked at again: a name may hold {{ and }}.
-	return []byte(t.readmeValues().Replace(text))
+	return []byte(t.readmeValues(epoch, records).Replace(text))
 }
 
 // readmePassages fills in the passages that fit this mount.
@@ -52,8 +53,8 @@ func (t *tree) readmePassages() *strings.Replacer {
 }
 
 // readmeValues fills in the names and numbers of this mount.
-func (t *tree) readmeValues() *strings.Replacer {
-	deal, half := t.spec.Deal, t.records/2
+func (t *tree) readmeValues(epoch, records uint64) *strings.Replacer {
+	deal, half := t.spec.Deal, records/2
 	file := t.shellPath("worker-0" + t.ext)
 	files, workers := file, "1 worker"
 	if deal.Workers != 1 {
@@ -66,8 +67,8 @@ func (t *tree) readmeValues() *strings.Replacer {
 	return strings.NewReplacer(
 		"{{version}}", t.version,
 		"{{dataset}}", t.datasetPath(),
-		"{{records}}", fmt.Sprint(t.records),
-		"{{of a sample}}", t.sampleWords(t.spec.Epoch),
+		"{{records}}", fmt.Sprint(records),
+		"{{of a sample}}", t.sampleWords(epoch),
 		"{{half}}", fmt.Sprint(half),
 		"{{workers}}", workers,
 		"{{number of workers}}", fmt.Sprint(deal.Workers),

@@ -15,41 +15,46 @@ import (
 // sampled says that each epoch has other records, and another number of them.
 func (t *tree) sampled() bool { return t.spec.Order.Sample.Or() != spec.Sample{} }
 
-// recordsOf is T of an epoch. Of a sample it may take some nanoseconds a record of the
-// dataset.
-func (t *tree) recordsOf(epoch uint64) (uint64, error) {
-	if !t.sampled() {
+// recordsOf is T of an epoch. Where epochs differ it may take some nanoseconds a record of the
+// dataset, or, where that grows, wait until the epoch's shards are indexed.
+func (t *tree) recordsOf(ctx context.Context, epoch uint64) (uint64, error) {
+	if !t.differ() {
 		return t.records, nil
 	}
-	return t.dataset.EpochRecords(epoch)
-}
-
-// subjectAt is what a checkpoint of an epoch is judged by.
-func (t *tree) subjectAt(epoch uint64) (fingerprint string, records uint64, err error) {
-	records, err = t.recordsOf(epoch)
-	return t.fingerprint, records, err
+	return t.dataset.EpochRecords(ctx, epoch)
 }
 
 // description is dataset.json of an epoch, which is rendered when somebody asks first.
 type description struct {
-	once sync.Once
-	text []byte
-	err  error
+	mu   sync.Mutex
+	text []byte // nil: nobody has asked, or it could not be rendered
 }
 
-func (d *description) of(t *tree, epoch uint64) ([]byte, error) {
-	d.once.Do(func() { d.text, d.err = t.dataset.DescribeEpoch(epoch) })
-	return d.text, d.err
+func (d *description) of(ctx context.Context, t *tree, epoch uint64) (text []byte, err error) {
+	d.mu.Lock()
+	text = d.text
+	d.mu.Unlock()
+	if text != nil {
+		return text, nil
+	}
+	if text, err = t.dataset.DescribeEpoch(ctx, epoch); err == nil { // always the same
+		d.mu.Lock()
+		d.text = text
+		d.mu.Unlock()
+	}
+	return text, err
 }
 
-// describe is dataset.json in the root. Of a sample it is that of the current epoch, so that
-// it is another file after a restore.
+// describe is dataset.json in the root. Where epochs differ it is that of the current one, so
+// that it is another file after a restore.
 func (n *rootNode) describe(ctx context.Context, out *fuse.EntryOut) (*fusefs.Inode, syscall.Errno) {
-	if !n.t.sampled() {
+	if !n.t.differ() {
 		return n.fixed(ctx, out, inoDataset, n.t.description), ok
 	}
 	v := n.t.view.Load()
-	text, err := v.description.of(n.t, v.position.Epoch)
+	p := n.t.patient(ctx, nil)
+	text, err := v.description.of(p, n.t, v.position.Epoch)
+	p.finish()
 	if err != nil {
 		return nil, n.t.problems.errno(nameDataset, err)
 	}
@@ -66,7 +71,9 @@ func (n *epochNode) describe(ctx context.Context, out *fuse.EntryOut) (*fusefs.I
 		f, _ = child.Operations().(*fixedNode)
 	}
 	if f == nil {
-		text, err := n.t.dataset.DescribeEpoch(n.epoch)
+		p := n.t.patient(ctx, nil)
+		text, err := n.t.dataset.DescribeEpoch(p, n.epoch)
+		p.finish()
 		path := n.below + "/" + nameDataset
 		if err != nil {
 			return nil, n.t.problems.errno(path, err)
@@ -81,7 +88,7 @@ func (n *epochNode) describe(ctx context.Context, out *fuse.EntryOut) (*fusefs.I
 }
 
 // describes says that the directory has a dataset.json.
-func (n *epochNode) describes() bool { return n.t.sampled() && !n.isFrom }
+func (n *epochNode) describes() bool { return n.t.differ() && !n.isFrom }
 
 // sampleName is the share of the records that an epoch has, "" for all.
 func (t *tree) sampleName() string {

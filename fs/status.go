@@ -103,7 +103,7 @@ const filesShown = 64
 func (t *tree) report(ctx context.Context) (*statusReport, error) {
 	now, v := time.Now(), t.view.Load()
 	r := &statusReport{
-		Version: t.version, MountPoint: t.mountPoint, Dataset: t.datasetPath(), Fingerprint: t.fingerprint,
+		Version: t.version, MountPoint: t.mountPoint, Dataset: t.datasetPath(), Fingerprint: v.fingerprint,
 		Records: v.records, Sample: t.sampleName(), As: string(t.spec.Format.As), Epoch: v.position.Epoch, Started: t.started, UptimeSeconds: now.Sub(t.started).Seconds(),
 		Pipeline: t.dataset.Status(), Workers: v.workers, RestoredAt: v.began, Kernel: t.kernel.get(), Explain: t.recorder.explain(),
 	}

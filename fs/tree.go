@@ -21,9 +21,11 @@ import (
 // tree is what all nodes of a mount share. It is safe for concurrent use.
 type tree struct {
 	dataset     Dataset
+	growing     growing // nil: the dataset does not grow
 	open        openSet
 	spec        spec.Spec
-	fingerprint string
+	fingerprint string // of the spec's epoch; see fingerprintOf
+	run         string // of a dataset that grows
 	content     string // see contentOf
 	records     uint64 // of the spec's epoch; see recordsOf
 	ext         string
@@ -91,10 +93,10 @@ func newTree(c Config, open openSet) (*tree, error) {
 	t.interrupts.group = &t.background
 	t.readers.Readers, t.readers.owner, t.readers.log = c.Readers, t.uid, t.log
 	t.texts.owner, t.texts.most = t.uid, textsMost
-	t.subject = checkpoint.Subject{Dataset: t.fingerprint, Order: t.spec.Order, Records: t.records, Workers: t.spec.Deal.Workers, Explain: c.Explain}
-	if t.sampled() {
-		t.subject.At = t.subjectAt
+	if t.growing = growingOf(d); t.growing != nil {
+		t.run = t.growing.Run()
 	}
+	t.subject = checkpoint.Subject{Dataset: t.fingerprint, Run: t.run, Order: t.spec.Order, Records: t.records, Workers: t.spec.Deal.Workers, Explain: c.Explain}
 	t.nextIno.Store(firstViewIno)
 	t.content = t.contentOf()
 	t.hidden.most = hiddenFor
@@ -102,7 +104,7 @@ func newTree(c Config, open openSet) (*tree, error) {
 	if t.description, err = d.Describe(); err != nil {
 		return nil, err
 	}
-	t.readme = t.renderREADME()
+	t.readme = t.renderREADME(t.spec.Epoch, t.records)
 	t.lookups = newLookups(lookupsKept, notifyEntry)
 	t.metrics = newMetrics(t)
 	t.meter = d.Meter()
@@ -129,7 +131,7 @@ func (t *tree) restore(ctx context.Context, doc []byte) error {
 	case <-ctx.Done():
 		return ctx.Err()
 	}
-	p, err := checkpoint.Resolve(doc, t.subject)
+	p, err := checkpoint.Resolve(doc, t.judgedBy(ctx))
 	var v *view
 	if err == nil {
 		v, err = t.newView(ctx, p)

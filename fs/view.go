@@ -23,14 +23,18 @@ type view struct {
 	workers  uint64
 	deal     spec.Deal
 	began    time.Time
-	// firstIno is the first of 3·workers+1 inode numbers that are this view's; of a sample
-	// there is one more.
+	// firstIno is the first of 3·workers+1 inode numbers that are this view's; where epochs
+	// differ there is one more, and where the dataset grows there are two.
 	firstIno uint64
 	// documentBytes is the size of the document, the same for all marks.
 	documentBytes int64
-	// records is T of its epoch; description its dataset.json, of a sample.
+	// records is T of its epoch, fingerprint that of its snapshot; description and readme are
+	// its own where epochs differ, and the latter where the dataset grows.
 	records     uint64
+	fingerprint string
 	described   uint64 // the inode number of dataset.json
+	readmeIno   uint64
+	readme      []byte
 	description description
 	// retired is closed by the restore that replaces the view.
 	retired chan struct{}
@@ -63,6 +67,9 @@ func (t *tree) newView(ctx context.Context, p checkpoint.Position) (*view, error
 	if v.files, err = t.open(ctx, p.Epoch, p.Done, v.deal); err != nil {
 		return nil, err
 	}
+	if v.fingerprint, err = t.fingerprintOf(ctx, p.Epoch); err != nil {
+		return nil, err
+	}
 	v.records = v.files.Remaining()
 	for _, d := range p.Done {
 		v.records += d.Taken()
@@ -77,16 +84,34 @@ func (t *tree) newView(ctx context.Context, p checkpoint.Position) (*view, error
 	v.began = time.Now()
 	v.moved.Store(v.began.UnixNano())
 	v.number = t.views.Add(1)
+	t.number(v)
+	if t.growing != nil {
+		v.readme = t.renderREADME(p.Epoch, v.records)
+		if err := t.growing.Begin(ctx, p.Epoch); err != nil {
+			return nil, err
+		}
+	}
+	return v, nil
+}
+
+// number gives a view its inode numbers.
+func (t *tree) number(v *view) {
 	inodes := uint64(len(kinds))*v.workers + 1
-	v.described = inoDataset
-	if t.sampled() {
+	more := inodes
+	if t.differ() {
+		inodes++
+	}
+	if t.growing != nil {
 		inodes++
 	}
 	v.firstIno = t.nextIno.Add(inodes) - inodes
-	if t.sampled() {
-		v.described = v.firstIno + inodes - 1
+	v.described, v.readmeIno = inoDataset, inoREADME
+	if t.differ() {
+		v.described = v.firstIno + more
 	}
-	return v, nil
+	if t.growing != nil {
+		v.readmeIno = v.firstIno + more + 1
+	}
 }
 
 // descriptionIno is the inode number of dataset.json.
@@ -205,7 +230,8 @@ func (v *view) count(ctx context.Context, w uint64) (uint64, error) {
 func (t *tree) document(v *view, consumed []uint64) []byte {
 	last := order.Given(t.spec.Order, v.files.Remaining(), v.deal, consumed)
 	s := checkpoint.State{
-		Dataset: t.fingerprint,
+		Dataset: v.fingerprint,
+		Run:     t.run,
 		Order:   t.spec.Order,
 		Epoch:   v.position.Epoch,
 		Done:    append(v.position.Done[:len(v.position.Done):len(v.position.Done)], last),

@@ -36,6 +36,9 @@ type Options struct {
 	// Ahead computes the next epoch's order while the current epoch is read, on a fifth
 	// of one core.
 	Ahead bool
+	// Snapshots says which shards each epoch is of, in a dataset that grows; nil: it does not
+	// grow. It is the dataset's from Open on, also where that fails.
+	Snapshots snapshots
 	// afterStep is called after each step of the opening, which fails with its error;
 	// nil but in tests.
 	afterStep func(step string) error
@@ -44,9 +47,16 @@ type Options struct {
 // Dataset is an open dataset: a mount and the generation of shards that it serves. It is
 // safe for concurrent use. Its methods ask the generation for everything that depends on
 // the set of shards.
+//
+// A dataset that grows has a generation a snapshot (generations). Methods that are given no
+// epoch then answer for the current one: the epoch that was begun last, the spec's at first.
+// Methods with an epoch open its generation where it is not open, and take the epoch where
+// it is the one behind the latest; errors are then those of growing and of run.ErrGone, too.
 type Dataset struct {
-	mount   *mount
-	current *generation
+	mount *mount
+	// One of the two.
+	current     *generation
+	generations *generations
 }
 
 // Open validates the spec, opens or builds the catalog and starts the fetcher. Progress
@@ -54,113 +64,228 @@ type Dataset struct {
 // far are kept for the next run. If Open fails, nothing stays open.
 func Open(ctx context.Context, s spec.Spec, o Options) (*Dataset, error) {
 	if err := s.Validate(); err != nil {
-		return nil, err
+		return nil, errors.Join(err, closeSnapshots(o.Snapshots))
 	}
 	if o.Log == nil {
 		o.Log = slog.New(slog.DiscardHandler)
 	}
 	m, err := openMount(ctx, s, o)
 	if err != nil {
-		return nil, err
+		return nil, errors.Join(err, closeSnapshots(o.Snapshots))
+	}
+	if o.Snapshots != nil {
+		return openGrowing(ctx, m, o.Snapshots)
 	}
 	g, err := openGeneration(ctx, m)
 	if err != nil {
 		return nil, errors.Join(err, m.close())
 	}
-	return &Dataset{m, g}, nil
+	return &Dataset{mount: m, current: g}, nil
 }
 
-// Close frees everything: first the generation, then the mount. No handle may be in use,
+// openGrowing opens the spec's epoch of a dataset that grows.
+func openGrowing(ctx context.Context, m *mount, s snapshots) (*Dataset, error) {
+	d := &Dataset{mount: m, generations: newGenerations(m, s)}
+	err := s.Open(ctx, m.catalogConfig())
+	if err == nil && m.files == nil {
+		err = errors.New("the snapshots did not open the dataset's storage")
+	}
+	if err == nil {
+		err = d.Begin(ctx, m.spec.Epoch)
+	}
+	if err != nil {
+		return nil, errors.Join(err, d.Close())
+	}
+	return d, nil
+}
+
+func closeSnapshots(s snapshots) error {
+	if s == nil {
+		return nil
+	}
+	return s.Close()
+}
+
+// Close frees everything: first the generations, then the mount. No handle may be in use,
 // and all replies must have been released. It is idempotent.
-func (d *Dataset) Close() error { return errors.Join(d.current.close(), d.mount.close()) }
+func (d *Dataset) Close() error {
+	if d.generations != nil {
+		return errors.Join(d.generations.close(), d.mount.close())
+	}
+	return errors.Join(d.current.close(), d.mount.close())
+}
 
 // Spec is what Open was given, with auto and defaults resolved.
-func (d *Dataset) Spec() spec.Spec { return d.current.spec }
+func (d *Dataset) Spec() spec.Spec {
+	g, release := d.hold()
+	defer release()
+	return g.spec
+}
 
-// Catalog is the dataset's catalog. It is closed with the dataset.
-func (d *Dataset) Catalog() *catalog.Catalog { return d.current.catalog }
+// Catalog is the dataset's catalog. It is closed with the dataset; of one that grows, when
+// its epoch is not current any more and nothing uses it.
+func (d *Dataset) Catalog() *catalog.Catalog {
+	g, release := d.hold()
+	defer release()
+	return g.catalog
+}
 
 // Fingerprint identifies the dataset: see catalog.Catalog.Fingerprint.
-func (d *Dataset) Fingerprint() string { return d.current.catalog.Fingerprint() }
+func (d *Dataset) Fingerprint() string { return d.Catalog().Fingerprint() }
 
 // Explain says in words which shards differ from the dataset with the given fingerprint,
 // or "" if that can't be told.
-func (d *Dataset) Explain(fingerprint string) string { return d.current.catalog.Explain(fingerprint) }
+func (d *Dataset) Explain(fingerprint string) string {
+	g, release := d.hold()
+	defer release()
+	return g.catalog.Explain(fingerprint)
+}
 
 // Part is the records that the spec's epoch orders: those that split and sample select; nil
 // without them.
-func (d *Dataset) Part() *order.Part { return d.current.part }
+func (d *Dataset) Part() *order.Part {
+	g, release := d.hold()
+	defer release()
+	return g.part
+}
 
 // Records is T, the number of records in the order of the spec's epoch. With a split or a
 // sample it is the number that they select, which may be 0.
-func (d *Dataset) Records() uint64 { return d.current.records() }
+func (d *Dataset) Records() uint64 {
+	g, release := d.hold()
+	defer release()
+	return g.records()
+}
 
 // EpochRecords is Records of another epoch; with a sample, each has a number of its own. The
 // first call for an epoch then takes some nanoseconds a record of the dataset.
-func (d *Dataset) EpochRecords(epoch uint64) (uint64, error) { return d.current.epochRecords(epoch) }
+func (d *Dataset) EpochRecords(ctx context.Context, epoch uint64) (uint64, error) {
+	g, release, err := d.holdEpoch(ctx, epoch)
+	if err != nil {
+		return 0, err
+	}
+	defer release()
+	return g.epochRecords(ctx, epoch)
+}
+
+// EpochFingerprint is Fingerprint of another epoch. Where the dataset does not grow all have
+// the same.
+func (d *Dataset) EpochFingerprint(ctx context.Context, epoch uint64) (string, error) {
+	g, release, err := d.holdEpoch(ctx, epoch)
+	if err != nil {
+		return "", err
+	}
+	defer release()
+	return g.catalog.Fingerprint(), nil
+}
 
 // StreamBytes is the total size of the records in that order, in bytes. The first call
 // visits each record, at some nanoseconds a record.
-func (d *Dataset) StreamBytes() int64 { return d.current.streamBytes() }
+func (d *Dataset) StreamBytes() int64 {
+	g, release := d.hold()
+	defer release()
+	return g.streamBytes()
+}
 
 // Chunks is the number of chunks that the order of the spec's epoch permutes.
-func (d *Dataset) Chunks() int { return d.current.chunks() }
+func (d *Dataset) Chunks() int {
+	g, release := d.hold()
+	defer release()
+	return g.chunks()
+}
 
 // ChunkStarts is the argument that order.NewEpoch takes: the first record of each chunk,
 // counted in the records of Part.
 func (d *Dataset) ChunkStarts(chunkBytes, chunkRecords uint64) []uint64 {
-	return d.current.chunkStarts(chunkBytes, chunkRecords)
+	g, release := d.hold()
+	defer release()
+	return g.chunkStarts(chunkBytes, chunkRecords)
 }
 
 // StreamExtension is the extension of stream names, with the dot.
-func (d *Dataset) StreamExtension() string { return d.current.catalog.StreamExtension() }
+func (d *Dataset) StreamExtension() string {
+	g, release := d.hold()
+	defer release()
+	return g.catalog.StreamExtension()
+}
 
 // Describe renders dataset.json: what the dataset is and how it is read. It is a pure
 // function of catalog and spec, so its size is exact.
-func (d *Dataset) Describe() ([]byte, error) { return d.current.describe(d.current.selection) }
+func (d *Dataset) Describe() ([]byte, error) {
+	g, release := d.hold()
+	defer release()
+	return g.describe(g.selection)
+}
 
-// DescribeEpoch is Describe for another epoch than the spec's. Without a sample they are the
-// same.
-func (d *Dataset) DescribeEpoch(epoch uint64) ([]byte, error) {
-	s, err := d.current.selected(context.Background(), epoch)
+// DescribeEpoch is Describe for another epoch than the spec's. They are the same where the
+// dataset has no sample and does not grow.
+func (d *Dataset) DescribeEpoch(ctx context.Context, epoch uint64) ([]byte, error) {
+	g, release, err := d.holdEpoch(ctx, epoch)
 	if err != nil {
 		return nil, err
 	}
-	return d.current.describe(s)
+	defer release()
+	s, err := g.selected(ctx, epoch)
+	if err != nil {
+		return nil, err
+	}
+	return g.describe(s)
 }
 
 // Epoch is the global order of an epoch. The last few epochs are cached.
-func (d *Dataset) Epoch(epoch uint64) (*order.Epoch, error) { return d.current.epoch(epoch) }
+func (d *Dataset) Epoch(epoch uint64) (*order.Epoch, error) {
+	g, release, err := d.holdEpoch(context.Background(), epoch)
+	if err != nil {
+		return nil, err
+	}
+	defer release()
+	return g.epoch(epoch)
+}
 
 // Set gives the worker files of what is left of epoch after done, assigned to workers by
 // deal. A bounded number of sets is cached, so asking again is cheap. A set stays valid
-// after it has left the cache.
-func (d *Dataset) Set(_ context.Context, epoch uint64, done []order.Done, deal spec.Deal) (*stream.Set, error) {
-	return d.current.set(epoch, done, deal)
+// after it has left the cache. Of a dataset that grows it answers with stream.ErrRetired
+// once the epoch is no longer open: then it may be asked for again.
+func (d *Dataset) Set(ctx context.Context, epoch uint64, done []order.Done, deal spec.Deal) (*stream.Set, error) {
+	g, release, err := d.holdEpoch(ctx, epoch)
+	if err != nil {
+		return nil, err
+	}
+	defer release()
+	return g.set(epoch, done, deal)
 }
 
 // Expect computes what the first bytes of a view of an epoch must wait for, and keeps
 // the result for Status.
 func (d *Dataset) Expect(v *order.View, epoch uint64) (Start, error) {
-	s, err := d.current.expect(v, epoch, longStart)
+	g, release, err := d.holdEpoch(context.Background(), epoch)
+	if err != nil {
+		return Start{}, err
+	}
+	defer release()
+	s, err := g.expect(v, epoch, longStart)
 	if err == nil {
-		d.current.start.Store(&s)
+		g.start.Store(&s)
 	}
 	return s, err
 }
 
 // Forecast says what the first n records of worker w of a view would read, in a mount
 // with the read strategy asked. It reads no data. It fails if such a mount would be
-// refused.
+// refused. Where the dataset grows, the view is of the current epoch.
 func (d *Dataset) Forecast(ctx context.Context, v *order.View, w, n uint64, asked spec.Read) (Forecast, error) {
-	return d.current.forecast(ctx, v, w, n, asked)
+	g, release := d.hold()
+	defer release()
+	return g.forecast(ctx, v, w, n, asked)
 }
 
 // VerifyShards reads every byte of the dataset's shards from storage and reports what is
 // wrong. It bypasses the page cache where that is possible and not switched off.
 // Transient errors are retried, as for readers. The error is ctx's.
 func (d *Dataset) VerifyShards(ctx context.Context, progress func(catalog.Progress)) (verify.Report, error) {
-	return d.current.verifyShards(ctx, progress)
+	g, release := d.hold()
+	defer release()
+	return g.verifyShards(ctx, progress)
 }
 
 // Meter counts where the time of the dataset and its readers goes.
@@ -188,14 +313,22 @@ type Status struct {
 	// damages by reason.
 	DamagedShards int               `json:"damaged_shards"`
 	Damages       map[string]uint64 `json:"damages_by_reason,omitempty"`
+	// Growing is what Options.Snapshots tells; nil where the dataset does not grow.
+	Growing any `json:"growing,omitempty"`
 }
 
 // Status gives the current state.
 func (d *Dataset) Status() Status {
-	m, g := d.mount, d.current
-	return Status{
+	m := d.mount
+	g, release := d.hold()
+	defer release()
+	s := Status{
 		Engine: m.engineStatus(), Retries: m.retryStats(), Remote: m.remoteStats(), Cache: m.cacheStats(), Fetch: g.fetcher.Stats(), Start: g.start.Load(),
 		Sources: m.sourceStatus(), Storage: m.profile, Measured: m.measured, Uptime: time.Since(m.started),
 		DamagedShards: len(g.catalog.Damaged()), Damages: g.damages(),
 	}
+	if d.generations != nil {
+		s.Growing = d.generations.snapshots.Growing()
+	}
+	return s
 }

@@ -52,8 +52,9 @@
 //	           record; stored beside the index, and computed one epoch ahead
 //	mount      what lives as long as a dataset is open: engine, storage, meter,
 //	           memory budget, directories; also what users call a mount
-//	generation one set of shards that is served: catalog, orders, fetcher; today a
-//	           mount has one
+//	generation one set of shards that is served: catalog, orders, fetcher; a mount has
+//	           one, or one a snapshot
+//	snapshot   the shards that an epoch of a dataset that grows is of
 //
 // Waiting and errors:
 //
@@ -119,14 +120,18 @@
 //	 │             storage, index and spool directories                    │
 //	 │               │ lent                                                │
 //	 │   ┌───────────▼───────────┐     ┌───────────────────────┐           │
-//	 └──►│ generation            │ ··· │ later: another one    ├───────────┘
+//	 └──►│ generation            │ ··· │ of another snapshot,  ├───────────┘
 //	     │ catalog, part, chunks │     │ beside it, or after   │
 //	     │ fetcher, source       │     │ it, in the same       │
 //	     │ epochs, sets, layouts │     │ memory budget         │
 //	     └───────────────────────┘     └───────────────────────┘
 //
-// A Dataset has both; its methods use the current generation. Sets, streams and handles
-// belong to the generation that made them, and must be closed before it.
+// A Dataset has both. Sets, streams and handles belong to the generation that made them, and
+// must be closed before it. Of a dataset that grows (generations.go) that is seen to by
+// counting: a generation stays open while it is the current one, while a file of it is open
+// or somebody asks it for anything, and for a while after that. Nothing is counted for each
+// read. A set whose generation was closed answers with stream.ErrRetired, and can be had
+// again.
 //
 // # How a dataset is indexed
 //

@@ -62,7 +62,9 @@ func (d *Dataset) ForecastService(ctx context.Context) (*ServiceForecast, error)
 	if d.mount.service == nil {
 		return nil, nil
 	}
-	return d.current.forecastService(ctx)
+	g, release := d.hold()
+	defer release()
+	return g.forecastService(ctx)
 }
 
 func (g *generation) forecastService(ctx context.Context) (*ServiceForecast, error) {

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	"github.com/lsiofs/lsiofs/pipeline/catalog"
 	"github.com/lsiofs/lsiofs/pipeline/fetch"
@@ -46,6 +47,13 @@ type generation struct {
 	epochs     *cache[uint64, *order.Epoch]
 	sets       *cache[string, *stream.Set]
 	start      atomic.Pointer[Start] // what expect found
+
+	// Of a dataset that grows: who knows who uses it, and, with its lock held, how many do,
+	// since when it is unused, and that it is to be used no more.
+	home    *generations // nil where the dataset does not grow
+	uses    int
+	used    time.Time
+	retired bool
 }
 
 // How many epochs and sets are remembered. An epoch keeps 64 KiB for every 2¹⁸
@@ -60,9 +68,24 @@ const (
 // it. When ctx ends, indexing stops, and what has been indexed is kept for the next
 // time. Where it fails, what it has opened is closed.
 func openGeneration(ctx context.Context, m *mount) (*generation, error) {
-	g := &generation{mount: m, spec: m.spec, opened: opened{after: m.options.afterStep}}
+	g := &generation{mount: m, spec: m.spec}
+	return g.open(ctx, func() (func() error, error) { return g.openCatalog(ctx) })
+}
+
+// openSnapshot is openGeneration for shards that are indexed already, as they are in an
+// epoch. The catalog is the generation's from then on, also where it can't be opened. home
+// knows who uses it.
+func openSnapshot(ctx context.Context, m *mount, c *catalog.Catalog, epoch uint64, home *generations) (*generation, error) {
+	g := &generation{mount: m, spec: m.spec, catalog: c, home: home}
+	g.spec.Epoch, g.spec.Format = epoch, c.Format()
+	return g.open(ctx, func() (func() error, error) { return c.Close, nil })
+}
+
+// open takes the steps, of which the first gives the catalog.
+func (g *generation) open(ctx context.Context, catalog func() (func() error, error)) (*generation, error) {
+	g.opened.after = g.mount.options.afterStep
 	err := g.opened.take(
-		step{"catalog", func() (func() error, error) { return g.openCatalog(ctx) }},
+		step{"catalog", catalog},
 		step{"records", func() (func() error, error) { return nil, g.boundRecords() }},
 		step{"part", func() (func() error, error) { return nil, g.takePart(ctx) }},
 		step{"cache", func() (func() error, error) { return nil, g.fitCache() }},
@@ -85,11 +108,7 @@ func (g *generation) openCatalog(ctx context.Context) (shut func() error, err er
 	index := &m.meter.Working[meter.Index]
 	index.Begin(meter.Now())
 	defer func() { index.End(meter.Now()) }()
-	g.catalog, err = catalog.Open(ctx, catalog.Config{
-		Dataset: s.Dataset, Format: s.Format, OnCorrupt: s.OnCorrupt, IndexDir: s.IndexDir,
-		Target: m.serviceTarget(), OpenStorage: m.lend, Profile: m.profile,
-		Rebuild: m.options.Rebuild, MemoryBytes: s.MemoryBytes, Progress: m.options.Progress, Log: m.log,
-	})
+	g.catalog, err = catalog.Open(ctx, m.catalogConfig())
 	if err != nil {
 		return nil, err
 	}
@@ -114,7 +133,7 @@ func (g *generation) boundRecords() error {
 func (g *generation) openFetcher() (shut func() error, err error) {
 	m, s, o := g.mount, &g.spec, g.readOrder()
 	g.fetcher, err = fetch.New(g.catalog, m.reads, fetch.Config{
-		MemoryBytes: s.MemoryBytes, ReadTimeout: s.ReadTimeout,
+		MemoryBytes: s.MemoryBytes, Memory: m.memory, ReadTimeout: s.ReadTimeout,
 		PieceBytes: s.Order.ChunkBytes, PieceRecords: s.Order.ChunkRecords,
 		Decoders: decoders(o), LookaheadRecords: lookahead(o), LookaheadBytes: s.Lookahead, Again: g.mixing != nil,
 		Read: s.Read, Order: o, Part: g.part, Phase: s.Order.Sample.Phase(s.Epoch), Spool: m.spool(), Storage: m.profile, Meter: &m.meter, Log: m.log,
@@ -135,6 +154,9 @@ func lookahead(o spec.Order) int { return int(min(max(64<<10, 4*o.SizeRecords), 
 
 func (g *generation) openSource() (shut func() error, err error) {
 	g.source = stream.NewSource(g.catalog, g.fetcher)
+	if g.home != nil {
+		g.source.SetGuard(g)
+	}
 	return func() error { g.source.Close(); return nil }, nil
 }
 
@@ -203,6 +225,9 @@ func (g *generation) set(epoch uint64, done []order.Done, deal spec.Deal) (*stre
 // computeAhead computes what an epoch orders, and the layout of a whole epoch, while goOn
 // says so.
 func (g *generation) computeAhead(n nextEpoch, goOn func() bool) error {
+	if g.home != nil && !g.home.isOf(n.epoch, g) {
+		return nil // which shards it is of is not known, or they are others
+	}
 	goOn = g.mount.meter.Timed(meter.Order, goOn)
 	if _, err := g.selectedAhead(n.epoch, goOn); err != nil {
 		return err

@@ -242,7 +242,11 @@ type MixedSource struct {
 }
 
 // Sources are those of a mixture, in the order given; nil where the dataset is none.
-func (d *Dataset) Sources() []MixedSource { return d.current.mixedSources() }
+func (d *Dataset) Sources() []MixedSource {
+	g, release := d.hold()
+	defer release()
+	return g.mixedSources()
+}
 
 func (g *generation) mixedSources() (list []MixedSource) {
 	if g.mixing == nil {
@@ -265,7 +269,9 @@ func (g *generation) mixedSources() (list []MixedSource) {
 // order of Sources; nil where the dataset is no mixture. Where workers are very far apart it
 // is about right, and exact is false (order.Mixture.CountTaken).
 func (d *Dataset) Shared(epoch uint64, done []order.Done) (counts []uint64, exact bool, err error) {
-	if x := d.current.mixing; x != nil {
+	g, release := d.hold()
+	defer release()
+	if x := g.mixing; x != nil {
 		return x.mixture.CountTaken(epoch, done)
 	}
 	return nil, true, nil

@@ -9,6 +9,7 @@ import (
 	"runtime"
 	"time"
 
+	"github.com/lsiofs/lsiofs/pipeline/catalog"
 	"github.com/lsiofs/lsiofs/pipeline/catalog/discover"
 	"github.com/lsiofs/lsiofs/pipeline/fetch"
 	"github.com/lsiofs/lsiofs/pipeline/meter"
@@ -25,7 +26,8 @@ import (
 // that its generations share. It is opened before the first of them and closed
 // behind the last. Its methods may be called concurrently, but for lend.
 //
-// spec.MemoryBytes is the budget of all generations together.
+// spec.MemoryBytes is the budget of all generations together, and memory what shares it
+// among their fetchers.
 type mount struct {
 	spec    spec.Spec // as it was given
 	options Options
@@ -41,6 +43,7 @@ type mount struct {
 	opened   opened
 
 	meter  meter.Meter
+	memory *fetch.Memory
 	engine uring.Engine
 	// measured are what was measured of the storage, nil where nothing was.
 	measured []profile.Cell
@@ -61,7 +64,7 @@ type mount struct {
 // openMount opens all of a mount but its storages, which follow when the first
 // generation asks for them.
 func openMount(ctx context.Context, s spec.Spec, o Options) (*mount, error) {
-	m := &mount{spec: s, options: o, log: o.Log, started: time.Now(), opened: opened{after: o.afterStep}}
+	m := &mount{spec: s, options: o, log: o.Log, started: time.Now(), memory: fetch.NewMemory(s.MemoryBytes), opened: opened{after: o.afterStep}}
 	m.meter.Cores = runtime.GOMAXPROCS(0) // a mount raises it later, for its waiting threads
 	var err error
 	if m.scheme, err = m.schemeOfMount(); err != nil {
@@ -138,6 +141,16 @@ func (m *mount) openStorage() (shut func() error, err error) {
 		m.profile = a.AdjustProfile(m.profile)
 	}
 	return m.reads.Close, nil
+}
+
+// catalogConfig is how the dataset is listed and indexed.
+func (m *mount) catalogConfig() catalog.Config {
+	s := &m.spec
+	return catalog.Config{
+		Dataset: s.Dataset, Format: s.Format, OnCorrupt: s.OnCorrupt, IndexDir: s.IndexDir,
+		Target: m.serviceTarget(), OpenStorage: m.lend, Profile: m.profile,
+		Rebuild: m.options.Rebuild, MemoryBytes: s.MemoryBytes, Progress: m.options.Progress, Log: m.log,
+	}
 }
 
 // spool is where compressed shards go that are better decoded once.

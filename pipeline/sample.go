@@ -89,11 +89,11 @@ func (g *generation) keptSets() int {
 }
 
 // epochRecords is Dataset.EpochRecords.
-func (g *generation) epochRecords(epoch uint64) (uint64, error) {
+func (g *generation) epochRecords(ctx context.Context, epoch uint64) (uint64, error) {
 	if !g.sampled() {
 		return g.records(), nil
 	}
-	s, err := g.selected(context.Background(), epoch)
+	s, err := g.selected(ctx, epoch)
 	if err != nil {
 		return 0, err
 	}

@@ -82,7 +82,7 @@ func TestEpochsOfASampleHaveEveryRecordOnceBetweenThem(t *testing.T) {
 					for _, id := range ids {
 						require.Equal(t, epoch%n, phaseOf(id, 11, n))
 					}
-					records, err := d.EpochRecords(epoch)
+					records, err := d.EpochRecords(context.Background(), epoch)
 					require.NoError(t, err)
 					require.EqualValues(t, len(lines), records)
 					if read[epoch] == nil {
@@ -168,7 +168,7 @@ func TestAnEpochOfASampleMayBeEmpty(t *testing.T) {
 		sum := 0
 		for epoch := range uint64(30) {
 			lines, _ := epochFiles(t, d, epoch, nil)
-			n, err := d.EpochRecords(epoch)
+			n, err := d.EpochRecords(context.Background(), epoch)
 			require.NoError(t, err)
 			require.EqualValues(t, len(lines), n)
 			sum += len(lines)
@@ -194,7 +194,7 @@ func TestAPlanIsOfTheEpochThatItIsAskedFor(t *testing.T) {
 		d := open(t, sampled(testSpec(t, makeLines(t)), 3))
 		for epoch := range uint64(3) {
 			v := mustView(t, d, epoch)
-			n, err := d.EpochRecords(epoch)
+			n, err := d.EpochRecords(context.Background(), epoch)
 			require.NoError(t, err)
 			f, err := d.Forecast(t.Context(), v, 0, n, read)
 			require.NoError(t, err)

@@ -25,14 +25,16 @@ var ErrNoCache = errors.New("there is no cache to fill: the dataset is on a disk
 // be brought (cached.ErrNotFilled), and with ctx's error; then what came so far stays. Of a
 // mixture it fills the caches of all sources that have one.
 func (d *Dataset) Warm(ctx context.Context, progress func(done, total int64)) error {
+	g, release := d.hold()
+	defer release()
 	var caches []*cached.Storage
 	if c := d.mount.cache; c != nil {
-		c.Fill(d.current.objects())
+		c.Fill(g.objects())
 		caches = append(caches, c)
 	}
 	for i, s := range d.mount.sources {
 		if s.cache != nil {
-			s.cache.Fill(objectsOf(d.mount.spec.Mix.Sources[i].Name, d.current.objects()))
+			s.cache.Fill(objectsOf(d.mount.spec.Mix.Sources[i].Name, g.objects()))
 			caches = append(caches, s.cache)
 		}
 	}
@@ -61,7 +63,12 @@ func (d *Dataset) WarmRecords(ctx context.Context, epoch, from, to uint64, progr
 	if c == nil {
 		return ErrNoCache
 	}
-	ranges, err := d.current.rangesOf(ctx, epoch, from, to)
+	g, release, err := d.holdEpoch(ctx, epoch)
+	if err != nil {
+		return err
+	}
+	defer release()
+	ranges, err := g.rangesOf(ctx, epoch, from, to)
 	if err != nil {
 		return err
 	}

@@ -74,7 +74,8 @@ func TestAShardThatWaitsBegins(t *testing.T) {
 func TestShardsAtATimeFollowFromMemory(t *testing.T) {
 	remote, local := profile.Defaults(profile.KindObject).Pass, profile.Defaults(profile.KindSSD).Pass
 	require.Equal(t, 32, ShardsAtATime(remote, true, 256*mib, 2))
-	require.Equal(t, 16, ShardsAtATime(remote, true, 8*mib, 2))
+	require.Equal(t, 32, ShardsAtATime(remote, true, 64*mib, 2))
+	require.Equal(t, 5, ShardsAtATime(remote, true, 8*mib, 2))
 	require.Equal(t, 2, ShardsAtATime(remote, true, 0, 2))
 	require.Equal(t, 14, ShardsAtATime(remote, false, 64*mib, 2), "ranges have larger buffers")
 	require.Equal(t, 64, ShardsAtATime(local, false, 256*mib, 64))

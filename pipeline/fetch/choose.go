@@ -26,6 +26,10 @@ func (f *Fetcher) Choose(asked spec.Read) (Choice, error) {
 // nobody should find out about by waiting.
 func (f *Fetcher) chooseStrategy() (file *spool.File, err error) {
 	c, err := f.Choose(f.config.Read)
+	if err != nil && f.spoolIsShared() {
+		f.config.Log.Warn("shards are decoded again and again, as others have the room of --spool-max for as long as they are read", "reason", err)
+		c, err = f.Choose(spec.ReadScan)
+	}
 	if err == nil && c.Spooled != nil {
 		file, err = f.openSpoolFile(&c)
 	}
@@ -49,5 +53,31 @@ func (f *Fetcher) openSpoolFile(c *Choice) (*spool.File, error) {
 	if f.config.Spool.Engine == nil {
 		return nil, errors.New("there is no engine to read the spool with")
 	}
-	return spool.OpenFile(f.config.Spool.Dir, c.SpoolBytes)
+	reserve := func(bytes int64) bool { return f.share.TakeDisk(bytes, f.config.Spool.MaxBytes) }
+	if !reserve(c.SpoolBytes) {
+		return nil, fmt.Errorf("another spool has taken the room of --spool-max (%s) meanwhile: try again", humanize.IBytes(uint64(f.config.Spool.MaxBytes)))
+	}
+	file, err := spool.OpenFile(f.config.Spool.Dir, c.SpoolBytes)
+	if err != nil {
+		reserve(-c.SpoolBytes)
+		return nil, err
+	}
+	file.Reserve = reserve
+	return file, nil
+}
+
+// spoolBytes bounds the spool, 0 for what the order needs: what others have left of
+// SpoolConfig.MaxBytes, having given up what they do not need now.
+func (f *Fetcher) spoolBytes() int64 {
+	most := f.config.Spool.MaxBytes
+	left := f.share.DiskLeft(most)
+	if most == 0 {
+		return 0
+	}
+	return max(left, 1)
+}
+
+// spoolIsShared says that others have some of SpoolConfig.MaxBytes.
+func (f *Fetcher) spoolIsShared() bool {
+	return f.survey.Settings.MaxSpoolBytes < f.config.Spool.MaxBytes
 }

@@ -5,6 +5,7 @@ import (
 	"log/slog"
 	"time"
 
+	"github.com/lsiofs/lsiofs/pipeline/fetch/budget"
 	"github.com/lsiofs/lsiofs/pipeline/meter"
 	"github.com/lsiofs/lsiofs/pipeline/plan"
 	"github.com/lsiofs/lsiofs/pipeline/spec"
@@ -17,6 +18,9 @@ type Config struct {
 	// MemoryBytes is the budget for everything that is kept of the data, for
 	// all readers together.
 	MemoryBytes int64
+	// Memory is that budget where several fetchers have it together; MemoryBytes is then
+	// all of it, whatever a fetcher's part is. nil: the fetcher has one of its own.
+	Memory *Memory
 	// ReadTimeout is after how long a reader that waits for a range gets
 	// ErrTimeout; the read itself goes on.
 	ReadTimeout time.Duration
@@ -55,11 +59,19 @@ type Config struct {
 	released func([]byte) // tests overwrite what is given back
 }
 
+// Memory is a budget that several fetchers share. Those that are read have equal parts; one
+// that nobody reads gives up nearly all of its own when another one needs it.
+type Memory = budget.Shared
+
+// NewMemory is a budget of so many bytes.
+func NewMemory(bytes int64) *Memory { return budget.NewShared(bytes) }
+
 // SpoolConfig is where and how compressed shards are spooled.
 type SpoolConfig struct {
 	// Dir is the directory of the spool; it is made where it does not exist.
 	Dir string
-	// MaxBytes bounds the spool, 0 for what the order needs.
+	// MaxBytes bounds the spool, 0 for what the order needs. It is one bound for all fetchers
+	// that share their memory.
 	MaxBytes int64
 	// Places is how many places of the order are read at a time: 0 or 1, or the
 	// workers of a contiguous deal.
@@ -92,6 +104,9 @@ func (c *Config) validate() error {
 	if c.MemoryBytes <= 0 {
 		return fmt.Errorf("memory budget (%d bytes) must be > 0", c.MemoryBytes)
 	}
+	if c.Memory != nil && c.Memory.Bytes() != c.MemoryBytes {
+		return fmt.Errorf("the shared memory has %d bytes and the budget (%d bytes) must be the same", c.Memory.Bytes(), c.MemoryBytes)
+	}
 	if c.ReadTimeout <= 0 {
 		return fmt.Errorf("read timeout (%v) must be > 0", c.ReadTimeout)
 	}
@@ -122,6 +137,9 @@ func (c *Config) setDefaults() {
 		c.LookaheadRecords = defaultLookahead
 	}
 	c.Storage = c.Storage.Or()
+	if c.Memory == nil {
+		c.Memory = NewMemory(c.MemoryBytes)
+	}
 	if c.Part == nil {
 		c.Part = everything{}
 	}

@@ -18,7 +18,7 @@
 //	  mapped    pieces of files that are all in the page cache
 //	gather    readers that read exactly the records that come next
 //	loan      what readers share with those who call them
-//	budget    memory: what is charged to it, and who may have more
+//	budget    memory: what is charged to it, who may have more, and what several share
 //	fetchtest datasets, orders and storages of their tests
 //
 // The four that are indented are below fetch, too, and serve scan; ahead serves gather as well,
@@ -82,6 +82,10 @@
 // come off first (survey); the rest is the room's, and its manual says what may exceed
 // it: what somebody waits for always gets memory, so that nothing deadlocks.
 //
+// Several fetchers may have one budget together (Config.Memory): see budget.Shared. Each is
+// told how much it may hold (Allow), and asks for more where it finds none (Config.Ask of its
+// room). While it is alone all of this costs one look at a flag, where memory is used up.
+//
 // # Locks
 //
 // Locks are taken in this order, never the other way:
@@ -91,6 +95,10 @@
 //	                                      ├─► mapped.Maps
 //	                                      └─► Fetcher.mu
 //	gather.Reader.mu ─► gather.Gatherer ────► Fetcher.mu
+//
+// Who asks for more memory of several fetchers tries budget.Shared's lock, and then those of
+// the others, but waits for none that one of them holds while it asks; so this can be done
+// with any of the locks above held.
 //
 // Fetcher.mu is for the list of failures alone. Lending what is in memory takes none but
 // a reader's own.

@@ -36,7 +36,8 @@ type Fetcher struct {
 	verifier unpack.Verifier // nil when records carry no checksums
 	survey   *survey.Survey
 	choice   Choice
-	scanning scan.Config // of the scanner, or of one that forecasts
+	scanning scan.Config   // of the scanner, or of one that forecasts
+	share    *budget.Share // of Config.Memory
 	meter    *meter.Meter
 
 	// One of the two reads.
@@ -59,7 +60,17 @@ func newFetcher(x index, s storage.Storage, cfg Config) (*Fetcher, error) {
 		return nil, err
 	}
 	cfg.setDefaults()
-	f := &Fetcher{index: x, storage: s, config: cfg, meter: cfg.Meter}
+	f := &Fetcher{index: x, storage: s, config: cfg, meter: cfg.Meter, share: cfg.Memory.Share()}
+	if err := f.start(); err != nil {
+		f.share.Leave()
+		return nil, err
+	}
+	return f, nil
+}
+
+// start makes what reads. Where it fails nothing is left open.
+func (f *Fetcher) start() error {
+	x, s, cfg := f.index, f.storage, &f.config
 	f.verifier, _ = x.Unpacker().(unpack.Verifier)
 	room := int64(0)
 	if keeper, is := s.(storage.Keeper); is {
@@ -67,24 +78,36 @@ func newFetcher(x index, s storage.Storage, cfg Config) (*Fetcher, error) {
 	}
 	v, err := survey.New(x, cfg.Part, survey.Settings{
 		MemoryBytes: cfg.MemoryBytes, PieceBytes: cfg.PieceBytes, PieceRecords: cfg.PieceRecords, Decoders: cfg.Decoders,
-		Order: cfg.Order, Places: cfg.Spool.Places, MaxSpoolBytes: cfg.Spool.MaxBytes, Storage: cfg.Storage,
+		Order: cfg.Order, Places: cfg.Spool.Places, MaxSpoolBytes: f.spoolBytes(), Storage: cfg.Storage,
 		CacheRoomBytes: room, LookaheadBytes: cfg.LookaheadBytes,
 	})
 	if err != nil {
-		return nil, err
+		return err
 	}
 	f.survey = v
 	file, err := f.chooseStrategy()
 	if err != nil {
-		return nil, err
+		return err
 	}
 	if err := f.startRoom(file); err != nil {
 		if file != nil {
 			err = errors.Join(err, file.Close())
 		}
-		return nil, err
+		return err
 	}
-	return f, nil
+	f.share.Join(f.member())
+	return nil
+}
+
+// member is who keeps records, and what it needs at least, about: tables, a few pieces of
+// each kind of memory, and what one decoder holds.
+func (f *Fetcher) member() (m budget.Member, floorBytes int64) {
+	l := &f.survey.Limits
+	floorBytes = f.config.MemoryBytes - l.CacheBytes + 4*l.SegmentBytes
+	if f.gatherer != nil {
+		return f.gatherer, floorBytes + 4*f.gatherMemory.BlockBytes
+	}
+	return f.scanner, floorBytes + 2*f.survey.Held.DecoderBytes
 }
 
 // startRoom starts the room that reads as was chosen; the file of a spool is its own,
@@ -118,7 +141,7 @@ func (f *Fetcher) scanConfig() scan.Config {
 	s := scan.Config{
 		Index: f.index, Storage: f.storage, Places: v.Places, Verifier: f.verifier,
 		Sampled: c.Order.Sample.Or() != (spec.Sample{}), Phase: c.Phase,
-		MemoryBytes: c.MemoryBytes, Limits: v.Limits, Held: v.Held, HoldsAll: v.Compressed && sizes.Fits(),
+		MemoryBytes: c.MemoryBytes, Ask: f.share.Ask, Limits: v.Limits, Held: v.Held, HoldsAll: v.Compressed && sizes.Fits(),
 		Choice: f.choice, SpoolEngine: c.Spool.Engine,
 		Decoders: c.Decoders, LookaheadRecords: c.LookaheadRecords, ReadTimeout: c.ReadTimeout, Profile: c.Storage,
 		Meter: f.meter, Log: c.Log, Note: f.note, Released: c.released,
@@ -137,7 +160,7 @@ func (f *Fetcher) gatherConfig(memory *budget.Blocks) gather.Config {
 		reads = profile.Defaults(profile.KindVirtual) // a local disk, which has what is planned
 	}
 	return gather.Config{
-		Index: f.index, Storage: f.storage, Memory: memory, Plan: PlanConfig(reads), Ahead: reads.Ahead,
+		Index: f.index, Storage: f.storage, Memory: memory, BesideBytes: f.config.MemoryBytes - f.survey.Limits.CacheBytes, Ask: f.share.Ask, Plan: PlanConfig(reads), Ahead: reads.Ahead,
 		ReadTimeout: f.config.ReadTimeout, Verifier: f.verifier, Meter: f.meter, Note: f.note,
 	}
 }
@@ -155,9 +178,20 @@ func (f *Fetcher) Close() error {
 	}
 	f.closed = true
 	f.mu.Unlock()
+	f.share.Retire()
+	defer f.leave()
 	if f.scanner != nil {
 		return f.scanner.Close()
 	}
 	f.gatherer.Close()
 	return f.gatherMemory.Close()
+}
+
+// leave gives the fetcher's part of memory, disk and cache to the others that share it.
+func (f *Fetcher) leave() {
+	left := f.share.SetCached(0)
+	if keeper, is := f.storage.(storage.Keeper); is && left > 0 {
+		keeper.SetShare(left)
+	}
+	f.share.Leave()
 }

@@ -30,7 +30,7 @@ func (f *Fetcher) planning() *ahead.Plan {
 	keeper, keeps := f.storage.(storage.Keeper)
 	gathers := f.choice.Strategy == spec.ReadGather
 	if keeps {
-		keeper.SetShare(sizes.Share(f.choice))
+		keeper.SetShare(f.share.SetCached(sizes.Share(f.choice)))
 	}
 	if f.survey.Held.Packed == f.survey.Held.Shards || keeps && gathers && !f.choice.Chunks {
 		return nil

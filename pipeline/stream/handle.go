@@ -19,11 +19,14 @@ type Handle struct {
 	set    *Set
 	w      uint64
 	kind   Kind
-	reader reader       // of a data file
-	joins  bool         // what goes out of its records lies one behind the other
-	before []byte       // the prologue
-	number uint64       // of the source's handles, from 1 on
-	size   atomic.Int64 // of the file, and 1; 0 while nobody knows
+	reader reader // of a data file
+	joins  bool   // what goes out of its records lies one behind the other
+	before []byte // the prologue
+	number uint64 // of the source's handles, from 1 on
+	// retired says that the source was closed already; closed, that Close was called.
+	retired bool
+	closed  atomic.Bool
+	size    atomic.Int64 // of the file, and 1; 0 while nobody knows
 
 	mu      sync.Mutex
 	parks   bool // it is one of Source.parking
@@ -42,6 +45,9 @@ func (s *Set) Open(w uint64, k Kind) *Handle {
 		panic(fmt.Sprintf("stream: open of worker %d of %d, kind %d", w, s.Workers(), k))
 	}
 	h := &Handle{set: s, w: w, kind: k, number: s.source.opened.Add(1)}
+	if h.retired = !s.source.enter(); h.retired {
+		return h
+	}
 	if k != IDs {
 		h.before = s.source.prologue(s.view.Count(w))
 	}
@@ -55,12 +61,22 @@ func (s *Set) Open(w uint64, k Kind) *Handle {
 	return h
 }
 
+// Retired says that the source was closed before the handle was opened: all its reads fail with
+// ErrRetired.
+func (h *Handle) Retired() bool { return h.retired }
+
 // Close ends the opening. Replies that were not released yet stay valid.
 func (h *Handle) Close() {
+	if h.retired {
+		return
+	}
 	h.endAhead()
 	h.set.source.parking.remove(h)
 	if h.reader != nil {
 		h.reader.Close()
+	}
+	if !h.closed.Swap(true) {
+		h.set.source.leave()
 	}
 }
 

@@ -70,8 +70,12 @@ func (s *Set) Workers() uint64 { return s.view.Deal().Workers }
 // SizeBytes is the exact size of a file. The first call for data or offsets sweeps the
 // order on all cores, unless an earlier run has stored the layout. The sweep takes about
 // 40 ns of one core a record. When ctx ends first, the sweep goes on for the next
-// caller.
+// caller. The error may be ErrRetired.
 func (s *Set) SizeBytes(ctx context.Context, w uint64, k Kind) (int64, error) {
+	if !s.source.enter() {
+		return 0, ErrRetired
+	}
+	defer s.source.leave()
 	n := s.view.Count(w)
 	if n > math.MaxInt64/idBytes-1 {
 		return 0, fmt.Errorf("worker %d has %d records: too many for a file", w, n)
@@ -90,8 +94,12 @@ func (s *Set) SizeBytes(ctx context.Context, w uint64, k Kind) (int64, error) {
 }
 
 // WholeRecords is the number of whole records of worker w before mark, an offset in
-// bytes in its file of kind k. Padding is not counted.
+// bytes in its file of kind k. Padding is not counted. The error may be ErrRetired.
 func (s *Set) WholeRecords(ctx context.Context, w uint64, k Kind, mark int64) (uint64, error) {
+	if !s.source.enter() {
+		return 0, ErrRetired
+	}
+	defer s.source.leave()
 	if mark <= 0 {
 		return 0, nil
 	}

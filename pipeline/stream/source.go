@@ -72,6 +72,7 @@ type Source struct {
 	// that is mostly padding takes one core, and holds padding.
 	turn, padding chan struct{}
 	laidOut       laidOut
+	guard         Guard // nil: what the source reads from is there until it is closed
 	// segment is how many records one core sweeps at a time; 0: as many as
 	// suit the order.
 	segment uint64

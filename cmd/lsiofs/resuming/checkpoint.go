@@ -1,6 +1,7 @@
 package resuming
 
 import (
+	"context"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -137,10 +138,14 @@ func (r *Checkpoint) Position(d *pipeline.Dataset) (checkpoint.Position, error) 
 		return checkpoint.Position{Epoch: s.Epoch}, nil
 	}
 	p, err := checkpoint.Resolve(r.Doc, checkpoint.Subject{
-		Dataset: d.Fingerprint(), Order: s.Order, Records: d.Records(), Workers: s.Deal.Workers, Explain: d.Explain,
+		Dataset: d.Fingerprint(), Run: d.Run(), Order: s.Order, Records: d.Records(), Workers: s.Deal.Workers, Explain: d.Explain,
 		At: func(epoch uint64) (string, uint64, error) {
-			records, err := d.EpochRecords(epoch)
-			return d.Fingerprint(), records, err
+			fingerprint, err := d.EpochFingerprint(context.Background(), epoch)
+			if err != nil {
+				return "", 0, err
+			}
+			records, err := d.EpochRecords(context.Background(), epoch)
+			return fingerprint, records, err
 		},
 	})
 	if err != nil {

@@ -3,6 +3,7 @@ package budget
 import (
 	"slices"
 	"sync"
+	"sync/atomic"
 
 	"github.com/lsiofs/lsiofs/uring"
 )
@@ -20,20 +21,28 @@ const (
 // larger records. What is given back is kept for the next, so that in steady state
 // nothing is mapped. Its methods may be called concurrently.
 type Blocks struct {
-	BlockBytes  int64        // size of an ordinary block
-	BudgetBytes int64        // above which nothing is mapped for who does not wait
-	Released    func([]byte) // tests overwrite what is given back
+	BlockBytes int64        // size of an ordinary block
+	Released   func([]byte) // tests overwrite what is given back
+
+	full   int64        // the budget that it was made for
+	budget atomic.Int64 // above which nothing is mapped for who does not wait
 
 	mu     sync.Mutex
 	free   []Block
-	slabs  [][]byte
+	slabs  []*slab
 	mapped int64 // bytes, free ones too
+}
+
+// slab is memory in huge pages that is cut into blocks.
+type slab struct {
+	mem []byte
+	out int // blocks that are not free
 }
 
 // Block is memory of Blocks. The zero value has none.
 type Block struct {
 	Mem  []byte
-	slab bool // a part of a slab: never unmapped alone
+	slab *slab // that it is a part of: it is never unmapped alone
 }
 
 // NewBlocks makes blocks of a 32nd of the budget, at most 1 MiB and at least 64 KiB.
@@ -42,8 +51,19 @@ func NewBlocks(budget int64) *Blocks {
 	for n < maxBlockBytes && 2*n <= budget/32 {
 		n *= 2
 	}
-	return &Blocks{BlockBytes: n, BudgetBytes: budget}
+	p := &Blocks{BlockBytes: n, full: budget}
+	p.budget.Store(budget)
+	return p
 }
+
+// BudgetBytes is above how many bytes nothing is mapped for who does not wait.
+func (p *Blocks) BudgetBytes() int64 { return p.budget.Load() }
+
+// MostBytes is what BudgetBytes was at first.
+func (p *Blocks) MostBytes() int64 { return p.full }
+
+// Allow changes BudgetBytes. Blocks stay of the size that they have.
+func (p *Blocks) Allow(bytes int64) { p.budget.Store(bytes) }
 
 // Round is the size of the block that n bytes get.
 func (p *Blocks) Round(n int64) int64 {
@@ -59,20 +79,24 @@ func (p *Blocks) Take(n int64, beyond bool) (Block, error) {
 	for i, b := range slices.Backward(p.free) {
 		if int64(len(b.Mem)) == n {
 			p.free = slices.Delete(p.free, i, i+1)
+			if b.slab != nil {
+				b.slab.out++
+			}
 			return b, nil
 		}
 	}
-	for p.mapped+n > p.BudgetBytes {
+	budget := p.budget.Load()
+	for p.mapped+n > budget {
 		if freed, err := p.unmapOne(); err != nil {
 			return Block{}, err
 		} else if !freed {
 			break
 		}
 	}
-	if p.mapped+n > p.BudgetBytes && !beyond {
+	if p.mapped+n > budget && !beyond {
 		return Block{}, ErrNoRoom
 	}
-	if n == p.BlockBytes && p.BudgetBytes >= slabBudget && p.mapped+uring.HugePageBytes <= p.BudgetBytes {
+	if n == p.BlockBytes && budget >= slabBudget && p.mapped+uring.HugePageBytes <= budget {
 		return p.cutSlab()
 	}
 	mem, err := uring.Map(int(n))
@@ -84,29 +108,58 @@ func (p *Blocks) Take(n int64, beyond bool) (Block, error) {
 }
 
 func (p *Blocks) cutSlab() (Block, error) {
-	slab, err := uring.Map(uring.HugePageBytes)
+	mem, err := uring.Map(uring.HugePageBytes)
 	if err != nil {
 		return Block{}, err
 	}
 	p.mapped += uring.HugePageBytes
-	p.slabs = append(p.slabs, slab)
+	s := &slab{mem, 1}
+	p.slabs = append(p.slabs, s)
 	n := p.BlockBytes
 	for at := n; at < uring.HugePageBytes; at += n {
-		p.free = append(p.free, Block{slab[at : at+n : at+n], true})
+		p.free = append(p.free, Block{mem[at : at+n : at+n], s})
 	}
-	return Block{slab[:n:n], true}, nil
+	return Block{mem[:n:n], s}, nil
 }
 
-// unmapOne gives a free block that is no part of a slab back to the system.
+// unmapOne gives a free block that is no part of a slab back to the system; or, where the
+// budget has become smaller, a slab of which all blocks are free.
 func (p *Blocks) unmapOne() (bool, error) {
-	i := slices.IndexFunc(p.free, func(b Block) bool { return !b.slab })
+	i := slices.IndexFunc(p.free, func(b Block) bool { return b.slab == nil })
 	if i < 0 {
-		return false, nil
+		return p.unmapSlab()
 	}
 	b := p.free[i]
 	p.free = slices.Delete(p.free, i, i+1)
 	p.mapped -= int64(len(b.Mem))
 	return true, uring.Unmap(b.Mem)
+}
+
+func (p *Blocks) unmapSlab() (bool, error) {
+	if p.budget.Load() >= p.full {
+		return false, nil
+	}
+	i := slices.IndexFunc(p.slabs, func(s *slab) bool { return s.out == 0 })
+	if i < 0 {
+		return false, nil
+	}
+	s := p.slabs[i]
+	p.slabs = slices.Delete(p.slabs, i, i+1)
+	p.free = slices.DeleteFunc(p.free, func(b Block) bool { return b.slab == s })
+	p.mapped -= int64(len(s.mem))
+	return true, uring.Unmap(s.mem)
+}
+
+// Trim gives free blocks back to the system, as long as the budget is exceeded.
+func (p *Blocks) Trim() error {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for p.mapped > p.budget.Load() {
+		if freed, err := p.unmapOne(); err != nil || !freed {
+			return err
+		}
+	}
+	return nil
 }
 
 // Give takes a block back. What is beyond the budget goes to the system.
@@ -116,12 +169,21 @@ func (p *Blocks) Give(b Block) error {
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if p.mapped > p.BudgetBytes && !b.slab {
+	beyond := p.mapped > p.budget.Load()
+	if beyond && b.slab == nil {
 		p.mapped -= int64(len(b.Mem))
 		return uring.Unmap(b.Mem)
 	}
 	p.free = append(p.free, b)
-	return nil
+	if b.slab == nil {
+		return nil
+	}
+	b.slab.out--
+	if !beyond || b.slab.out > 0 {
+		return nil
+	}
+	_, err := p.unmapSlab()
+	return err
 }
 
 // Room says whether n bytes more are to be had within the budget.
@@ -131,11 +193,11 @@ func (p *Blocks) Room(n int64) bool {
 	defer p.mu.Unlock()
 	have := int64(0)
 	for _, b := range p.free {
-		if !b.slab || int64(len(b.Mem)) == n {
+		if b.slab == nil || int64(len(b.Mem)) == n {
 			have += int64(len(b.Mem))
 		}
 	}
-	return p.mapped-have+n <= p.BudgetBytes
+	return p.mapped-have+n <= p.budget.Load()
 }
 
 // Held is how many bytes are mapped.
@@ -155,10 +217,8 @@ func (p *Blocks) Close() error {
 			first = err
 		}
 	}
-	cut := 0 // blocks of slabs
 	for _, b := range p.free {
-		if b.slab {
-			cut++
+		if b.slab != nil {
 			continue
 		}
 		p.mapped -= int64(len(b.Mem))
@@ -166,13 +226,12 @@ func (p *Blocks) Close() error {
 	}
 	// A slab of which a loan still has a block is left to it: a leak is better
 	// than a loan that shows something else.
-	if cut == len(p.slabs)*int(uring.HugePageBytes/p.BlockBytes) {
-		for _, slab := range p.slabs {
-			p.mapped -= int64(len(slab))
-			keep(uring.Unmap(slab))
+	for _, s := range p.slabs {
+		if s.out == 0 {
+			p.mapped -= int64(len(s.mem))
+			keep(uring.Unmap(s.mem))
 		}
-		p.slabs = nil
 	}
-	p.free = nil
+	p.slabs, p.free = nil, nil
 	return first
 }

@@ -6,4 +6,7 @@
 // what is read ahead gets none beyond the budget, a reader that waits always does, so
 // that nothing can wait in a circle. Blocks are memory of one size, for readers that
 // gather; what a scan holds lies in segments.
+//
+// Shared is one budget of several fetchers, of which each has a Share that becomes smaller
+// and larger as they are opened, read, and left alone.
 package budget

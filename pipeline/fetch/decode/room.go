@@ -38,7 +38,7 @@ func (d *Decoder) memory() int64 {
 func (s *Set) makeRoom(d *Decoder) {
 	want := d.memory()
 	s.mu.Lock()
-	for want > d.held && s.held-d.held+s.garbage+want > max(s.c.LimitBytes, leastRoomBytes) && !s.closed {
+	for want > d.held && s.held-d.held+s.garbage+want > s.most() && !s.closed {
 		if s.closeOldest() {
 			continue
 		}
@@ -67,6 +67,16 @@ func (s *Set) makeRoom(d *Decoder) {
 	s.hold(d, want)
 	s.mu.Unlock()
 	s.work.Shrink()
+}
+
+// most is what decoders may hold together. Where the limit has been lowered, so is the
+// least that there is always.
+func (s *Set) most() int64 {
+	limit, least := s.limit.Load(), int64(leastRoomBytes)
+	if full := s.c.LimitBytes; limit < full {
+		least = int64(leastRoomBytes * (float64(limit) / float64(full)))
+	}
+	return max(limit, least)
 }
 
 // othersWork says whether memory will be given back by decoders that get on.

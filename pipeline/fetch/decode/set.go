@@ -43,6 +43,7 @@ type Set struct {
 	// cores has a token for each core: decoders hold one while they decode.
 	cores   chan struct{}
 	decoded atomic.Uint64 // bytes
+	limit   atomic.Int64  // of the memory of all
 	// goroutines are decoders at work, their reads and what collects their memory.
 	goroutines sync.WaitGroup
 
@@ -69,9 +70,22 @@ const openCostBytes = 64 << 10
 
 // NewSet makes an empty set, for the work of an owner.
 func NewSet(c Config, w Work) *Set {
-	return &Set{
+	s := &Set{
 		c: c, work: w, cores: make(chan struct{}, runtime.GOMAXPROCS(0)),
 		all: map[*Decoder]struct{}{}, byShard: map[int][]*Decoder{}, passed: map[int]int64{}, changed: make(chan struct{}),
+	}
+	s.limit.Store(c.LimitBytes)
+	return s
+}
+
+// Allow changes Config.LimitBytes.
+func (s *Set) Allow(bytes int64) { s.limit.Store(bytes) }
+
+// Trim closes paused decoders until the others keep to the limit.
+func (s *Set) Trim() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for s.held > s.limit.Load() && s.closeOldest() {
 	}
 }
 
@@ -112,7 +126,7 @@ func (s *Set) Assign(shard int, l Load, u budget.Urgency) *Decoder {
 	}
 	entry := s.c.Index.Entry(shard, start)
 	if best == nil || Enters(start, at, entry.DecodedBytes) {
-		full := len(s.all) >= s.c.Most || len(s.all) > 0 && s.held >= s.c.LimitBytes
+		full := len(s.all) >= s.c.Most || len(s.all) > 0 && s.held >= s.limit.Load()
 		if full && !s.closeOldest() && u != budget.Demanded {
 			return nil
 		}
@@ -178,7 +192,7 @@ func (s *Set) pause(d *Decoder) {
 		s.remove(d) // nothing follows that it could bring
 		return
 	}
-	for len(s.all) > s.c.Most || s.held > s.c.LimitBytes && len(s.all) > 1 {
+	for len(s.all) > s.c.Most || s.held > s.limit.Load() && len(s.all) > 1 {
 		if !s.closeOldest() {
 			return
 		}

@@ -22,6 +22,11 @@ type Config struct {
 	// Memory is what records are kept in, for all readers together. It is the
 	// caller's, who closes it after the Gatherer.
 	Memory *budget.Blocks
+	// BesideBytes is what the budget has beside Memory: tables of pieces.
+	BesideBytes int64
+	// Ask is called where Memory has no room, with locks held, and says whether it has more
+	// now; nil: it never has.
+	Ask func() (more bool)
 	// Plan says which reads the storage likes: no byte depends on it. The zero value
 	// is not valid; plan.DefaultConfig is.
 	Plan plan.Config

@@ -29,7 +29,7 @@ const askedRecords = 256
 // Of the configuration it uses Index, Plan, Ahead and the sizes of Memory, of which it takes
 // none. It reads nothing itself. It ends early with the context's error.
 func ForecastReads(ctx context.Context, config Config, seq loan.Sequence, n uint64, read func(sizeBytes int64)) (Forecast, error) {
-	budgetBytes, blockBytes := config.Memory.BudgetBytes, config.Memory.BlockBytes
+	budgetBytes, blockBytes := config.Memory.BudgetBytes(), config.Memory.BlockBytes
 	p, err := newPlanner(config.Plan, blockBytes, objectBytes(config.Index))
 	if err != nil {
 		return Forecast{}, err

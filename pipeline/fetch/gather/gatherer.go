@@ -23,6 +23,8 @@ type Gatherer struct {
 	index       Index
 	storage     Storage
 	pool        *budget.Blocks
+	beside      int64
+	ask         func() bool // see Config
 	verifier    unpack.Verifier
 	meter       *meter.Meter
 	ahead       profile.Ahead
@@ -55,7 +57,10 @@ func New(c Config) (*Gatherer, error) {
 	}
 	g := &Gatherer{
 		index: c.Index, storage: c.Storage, pool: c.Memory, ahead: c.Ahead, told: c.Told, verifier: c.Verifier,
-		meter: c.Meter, readTimeout: c.ReadTimeout, note: c.Note, objectBytes: objectBytes(c.Index),
+		beside: c.BesideBytes, ask: c.Ask, meter: c.Meter, readTimeout: c.ReadTimeout, note: c.Note, objectBytes: objectBytes(c.Index),
+	}
+	if g.ask == nil {
+		g.ask = func() bool { return false }
 	}
 	if g.meter == nil {
 		g.meter = new(meter.Meter)

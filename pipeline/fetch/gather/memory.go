@@ -15,6 +15,11 @@ func (g *Gatherer) take(r *Reader, n int64, u budget.Urgency) (budget.Block, err
 	if err != budget.ErrNoRoom {
 		return b, err
 	}
+	if g.ask() {
+		if b, err = g.pool.Take(n, false); err != budget.ErrNoRoom {
+			return b, err
+		}
+	}
 	g.sweep()
 	g.reclaim(r, n, u)
 	return g.pool.Take(n, u == budget.Demanded)

@@ -118,7 +118,7 @@ func (g *Gatherer) lent(records int, bytes int64, hits int) {
 // not. Where not even all of the first batch's are, it lends none: those who
 // wait get more at a time.
 func (r *Reader) lendReady(run *run, k uint64, n int, l *loan.Loan) (lent int, bytes int64) {
-	from, limit := l.Pinned(), max(int(r.g.pool.BudgetBytes/r.g.pool.BlockBytes/8), 1)
+	from, limit := l.Pinned(), max(int(r.g.pool.BudgetBytes()/r.g.pool.BlockBytes/8), 1)
 	for _, b := range run.batches {
 		if lent == n || b.from > k {
 			break

@@ -97,7 +97,7 @@ func (r *Reader) begin(k uint64, n int) (*run, error) {
 }
 
 // share is what one of the readers may hold.
-func (r *Reader) share() int64 { return r.g.pool.BudgetBytes / max(r.g.open.Load(), 1) }
+func (r *Reader) share() int64 { return r.g.pool.BudgetBytes() / max(r.g.open.Load(), 1) }
 
 // grow makes the next stretch twice as large, as long as the reader's share has
 // some of them.

@@ -6,6 +6,7 @@ import (
 	"math"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/lsiofs/lsiofs/pipeline/storage"
@@ -77,12 +78,15 @@ type taken struct {
 type Maps struct {
 	config Config
 	owner  Owner
-	trims  bool // not all fits into the limit
+	// limit and tableLimit are Config's, until Allow changes them.
+	limit, tableLimit atomic.Int64
 
 	running sync.WaitGroup // openings, and the timers that make them late
 
 	mu      sync.Mutex
 	shards  map[int]*shard
+	stale   []*shard     // mappings of copies that have gone, with users
+	losses  map[int]int  // how often that happened to a shard
 	regions []*Region    // oldest first
 	bytes   int64        // mapped now
 	coming  int64        // at most so many are about to be
@@ -107,7 +111,29 @@ func New(c Config, owner Owner) *Maps {
 	if c.Log == nil {
 		c.Log = slog.New(slog.DiscardHandler)
 	}
-	return &Maps{config: c, owner: owner, trims: c.AllBytes > c.LimitBytes, shards: map[int]*shard{}, never: map[int]bool{}}
+	m := &Maps{config: c, owner: owner, shards: map[int]*shard{}, losses: map[int]int{}, never: map[int]bool{}}
+	m.Allow(c.LimitBytes, c.TableLimitBytes)
+	return m
+}
+
+// Allow changes Config.LimitBytes and TableLimitBytes. What is mapped beyond them goes when
+// there is a request, or with Shrink.
+func (m *Maps) Allow(bytes, tableBytes int64) {
+	m.limit.Store(bytes)
+	m.tableLimit.Store(tableBytes)
+}
+
+// trims says that not all fits into the limit.
+func (m *Maps) trims() bool { return m.config.AllBytes > m.limit.Load() }
+
+// Shrink unmaps what is beyond the limits and not pinned. It calls the owner.
+func (m *Maps) Shrink() {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	bytesOver, tablesOver := m.bytes-m.limit.Load(), m.tables-m.tableLimit.Load()
+	if bytesOver > 0 || tablesOver > 0 {
+		m.unmap(m.sweep(bytesOver, tablesOver, math.MaxInt64))
+	}
 }
 
 // Evictions is what PinResident goes by: it is asked once before anything is
@@ -126,7 +152,7 @@ func (m *Maps) Request(w *Work, q Request) bool {
 	if m.config.Mapper == nil || q.SizeBytes < m.config.LeastBytes {
 		return false
 	}
-	if q.blocks() > m.config.LimitBytes || q.TableBytes > m.config.TableLimitBytes {
+	if q.blocks() > m.limit.Load() || q.TableBytes > m.tableLimit.Load() {
 		return false
 	}
 	m.mu.Lock()
@@ -175,6 +201,9 @@ func (m *Maps) Cancel(shard, piece int) bool {
 // Do does what requests have left to be done, and empties w. It may wait for system
 // calls on files that are open, but neither for data nor for openings.
 func (m *Maps) Do(w *Work) {
+	if len(w.shards) > 0 {
+		m.dropStale() // before there are others
+	}
 	for _, s := range w.shards {
 		m.open(s)
 	}

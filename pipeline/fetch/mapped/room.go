@@ -31,7 +31,7 @@ func (m *Maps) region(p taken) *Region {
 	r.seen.Store(m.config.Mapper.Evictions()) // before the page cache is asked
 	r.Pins.Reset(1)
 	added, ok := p.of.mapping.Populate(p.OffsetBytes, p.SizeBytes)
-	if ok && m.trims {
+	if ok && m.trims() {
 		p.of.mapping.Trim(p.OffsetBytes, p.SizeBytes)
 	}
 	m.mu.Lock()
@@ -58,17 +58,18 @@ func (m *Maps) region(p taken) *Region {
 func (m *Maps) reserve(p taken, most int64) bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()
+	limit, tableLimit := m.limit.Load(), m.tableLimit.Load()
 	for range sweepRounds {
-		bytesOver := m.bytes + m.coming + most - m.config.LimitBytes
-		tablesOver := m.tables + p.TableBytes - m.config.TableLimitBytes
+		bytesOver := m.bytes + m.coming + most - limit
+		tablesOver := m.tables + p.TableBytes - tableLimit
 		if bytesOver <= 0 && tablesOver <= 0 {
 			break
 		}
 		if bytesOver > 0 {
-			bytesOver = max(bytesOver, m.config.LimitBytes/sweepShare)
+			bytesOver = max(bytesOver, limit/sweepShare)
 		}
 		if tablesOver > 0 {
-			tablesOver = max(tablesOver, m.config.TableLimitBytes/sweepShare)
+			tablesOver = max(tablesOver, tableLimit/sweepShare)
 		}
 		victims := m.sweep(bytesOver, tablesOver, math.MaxInt64)
 		if len(victims) == 0 {
@@ -76,7 +77,7 @@ func (m *Maps) reserve(p taken, most int64) bool {
 		}
 		m.unmap(victims)
 	}
-	if m.bytes+m.coming+most > m.config.LimitBytes || m.tables+p.TableBytes > m.config.TableLimitBytes {
+	if m.bytes+m.coming+most > limit || m.tables+p.TableBytes > tableLimit {
 		p.of.users--
 		return false
 	}

@@ -11,6 +11,7 @@ import (
 type cache struct {
 	memory
 	budget *budget.Budget
+	ask    func() bool // see Config.Ask; nil: there is never more
 	cur    *segment
 	segs   []*segment // oldest first
 	tables int64      // bytes of entries
@@ -24,9 +25,15 @@ type cache struct {
 // alloc finds n bytes for a piece and pins their segment.
 func (c *cache) alloc(n int64, u budget.Urgency) (*segment, int64, error) {
 	n = max(n, 1)
+	asked := c.ask == nil
 	for {
 		fits := c.cur != nil && c.cur.fits(n) && c.cur.tables < c.mostTables
 		if c.excess(n, fits) > 0 {
+			if !asked {
+				if asked = true; c.ask() {
+					continue
+				}
+			}
 			if c.evict(u) {
 				continue
 			}
@@ -96,12 +103,32 @@ func (c *cache) newSegment(n int64) (*segment, error) {
 	if err != nil {
 		return nil, err
 	}
+	c.keep()
 	seg := &segment{Memory: budget.Memory{Bytes: mem}}
 	c.segs = append(c.segs, seg)
 	if reused {
 		err = c.trim(c.beyond())
 	}
 	return seg, err
+}
+
+// trim is memory.trim.
+func (c *cache) trim(bytes int64) error {
+	if bytes <= 0 {
+		return nil
+	}
+	err := c.memory.trim(bytes)
+	c.keep()
+	return err
+}
+
+// keep tells the budget how much is held.
+func (c *cache) keep() { c.budget.Keep(c.mapped + c.tables) }
+
+// hold notes so many bytes of tables more, or less.
+func (c *cache) hold(tables int64) {
+	c.tables += tables
+	c.keep()
 }
 
 // evict frees one segment, and reports whether it found one. The oldest of
@@ -228,12 +255,12 @@ func (e *entry) copyTo(to *segment) *entry {
 func (c *cache) attach(s *segment, e *entry) {
 	s.entries = append(s.entries, e)
 	s.tables += e.tableBytes()
-	c.tables += e.tableBytes()
+	c.hold(e.tableBytes())
 }
 
 func (c *cache) release(s *segment) {
 	mem := s.Bytes
-	c.tables -= s.tables
+	c.hold(-s.tables)
 	s.Bytes, s.entries, s.tables = nil, nil, 0
 	c.give(mem)
 }
@@ -263,5 +290,7 @@ func (c *cache) close() error {
 		}
 	}
 	c.segs, c.cur = nil, nil
-	return c.memory.close()
+	err := c.memory.close()
+	c.keep()
+	return err
 }

@@ -40,6 +40,9 @@ type Config struct {
 	// may take.
 	MemoryBytes int64
 	Limits      strategy.Limits
+	// Ask is called where memory is used up, with locks held, and says whether there is more
+	// now (Scanner.Allow); nil: there never is.
+	Ask func() (more bool)
 	// Held says how many pieces are in use, and the bytes of their shards.
 	Held strategy.Held
 	// HoldsAll says that all compressed shards, decoded, stay in memory.

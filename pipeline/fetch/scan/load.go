@@ -67,7 +67,7 @@ func wantedBy(i int, again bool) int {
 // released. nil means that there is no room to read ahead.
 func (sc *Scanner) start(piece, wanted int, u budget.Urgency, t *todo) *load {
 	shard, l, _ := sc.layoutOf(piece) // the reader's phase has a record in it
-	if u == budget.Ahead && sc.aheadOut > 0 && sc.aheadOut+l.CostBytes() > sc.limits.InFlightBytes {
+	if u == budget.Ahead && sc.aheadOut > 0 && sc.aheadOut+l.CostBytes() > min(sc.limits.InFlightBytes, sc.budget.Bytes()/4) {
 		return nil
 	}
 	ld := &load{piece: piece, shard: shard, layout: l, wanted: wanted, started: sc.now(), done: make(chan struct{})}
@@ -248,7 +248,7 @@ func (sc *Scanner) publish(ld *load) {
 	e.mem.Live.Add(e.liveBytes())
 	e.mem.Pins.Add(int64(ld.waiters.Load()))
 	if e.mapped() {
-		sc.cache.tables += e.tableBytes() // until it is forgotten
+		sc.cache.hold(e.tableBytes()) // until it is forgotten
 	} else {
 		sc.cache.attach(ld.seg, e)
 	}

@@ -119,7 +119,7 @@ func (sc *Scanner) forget(e *entry) {
 	if live := e.liveBytes(); live > 0 && live < int64(len(e.mem.Bytes)) {
 		sc.cache.remember(e)
 	}
-	sc.cache.tables -= e.tableBytes()
+	sc.cache.hold(-e.tableBytes())
 	sc.slots.set(e.piece, nil)
 }
 

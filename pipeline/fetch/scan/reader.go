@@ -93,7 +93,7 @@ func (r *Reader) Lend(ctx context.Context, k uint64, n int, l *loan.Loan) error 
 	c := call{loan: l, own: own, evictions: r.sc.maps.Evictions(), mappedFrom: own.Len(), segsFrom: l.Pinned()}
 	r.collect(&c, k, n)
 	missing := c.lent < n && !c.full
-	r.readAhead(k, n, missing && c.lent > 0, c.lent, l.Again)
+	r.readAhead(k, n, missing, c.lent, l.Again)
 	if c.lent == 0 {
 		if err := r.lendFirst(ctx, k, &c); err != nil {
 			return err
@@ -157,6 +157,7 @@ func (r *Reader) collect(c *call, k uint64, n int) {
 	if l.numbers == nil {
 		l.numbers, l.found = make([]uint64, lendBlock), make([]found, lendBlock)
 	}
+	most := int(sc.loanSegments.Load())
 	for n > 0 {
 		m := r.seq.Records(k, l.numbers[:min(n, lendBlock)])
 		if m == 0 {
@@ -169,7 +170,7 @@ func (r *Reader) collect(c *call, k uint64, n int) {
 					found = found[:at]
 					break
 				}
-			} else if !c.loan.Hold(&x.entry.mem.Pins, c.segsFrom, sc.limits.LoanSegments) {
+			} else if !c.loan.Hold(&x.entry.mem.Pins, c.segsFrom, most) {
 				c.full, found = true, found[:at]
 				break
 			}

@@ -42,7 +42,9 @@ type Scanner struct {
 	maps     *mapped.Maps
 	decoders *decode.Set
 	budget   *budget.Budget
-	note     func(error)
+	// loanSegments is how many segments one call of Lend may pin.
+	loanSegments atomic.Int64
+	note         func(error)
 
 	checks  checkQueue
 	running sync.WaitGroup // reads, decoders, the pool
@@ -83,9 +85,10 @@ func New(c Config) (*Scanner, error) {
 	}
 	sc.makeTables()
 	sc.budget = budget.New(sc.limits.CacheBytes)
+	sc.loanSegments.Store(int64(sc.limits.LoanSegments))
 	sc.cache = cache{
 		memory: memory{segment: sc.limits.SegmentBytes, released: c.Released},
-		budget: sc.budget, mostTables: sc.limits.TableBytes, slots: sc.slots, gone: map[int][]uint64{},
+		budget: sc.budget, ask: c.Ask, mostTables: sc.limits.TableBytes, slots: sc.slots, gone: map[int][]uint64{},
 	}
 	sc.maps = mapped.New(sc.mapsConfig(), mapsOwner{sc})
 	sc.decoders = sc.newDecoders()

@@ -23,6 +23,11 @@ type File struct {
 	CapacityBytes int64
 	Device        *os.File // what it is; tests put another one in its place
 
+	// Reserve, if set, takes so many bytes of disk more, or gives them back, and says
+	// whether that could be.
+	Reserve func(bytes int64) bool
+
+	full int64 // what it was made for
 	free []Run // by offset, never touching each other
 }
 
@@ -79,7 +84,7 @@ func reserveFile(dir string, capacity, available int64) (*File, error) {
 		}
 		return nil, errors.Join(fmt.Errorf("reserve the spool: %w", err), file.Close())
 	}
-	return &File{Dir: dir, CapacityBytes: capacity, Device: file, free: []Run{{0, capacity}}}, nil
+	return &File{Dir: dir, CapacityBytes: capacity, full: capacity, Device: file, free: []Run{{0, capacity}}}, nil
 }
 
 // namelessFile makes a file without a name, or with one that is taken away at once.
@@ -163,6 +168,45 @@ func (s *File) tidy() {
 		}
 	}
 	s.free = kept
+}
+
+// Shorten cuts the file off behind what is taken of it.
+func (s *File) Shorten() error {
+	n := len(s.free)
+	if n == 0 || s.free[n-1].off+s.free[n-1].size < s.CapacityBytes {
+		return nil
+	}
+	last := s.free[n-1]
+	if err := s.Device.Truncate(last.off); err != nil {
+		return fmt.Errorf("shorten the spool in %s: %w", s.Dir, err)
+	}
+	s.free = s.free[:n-1]
+	s.CapacityBytes = last.off
+	if s.Reserve != nil {
+		s.Reserve(-last.size)
+	}
+	return nil
+}
+
+// Lengthen makes the file as long again as it was made, and says whether it is.
+func (s *File) Lengthen() bool {
+	more := s.full - s.CapacityBytes
+	if more <= 0 {
+		return true
+	}
+	if s.Reserve != nil && !s.Reserve(more) {
+		return false
+	}
+	err := unix.Fallocate(int(s.Device.Fd()), 0, s.CapacityBytes, more)
+	if err != nil && !errors.Is(err, unix.EOPNOTSUPP) && !errors.Is(err, unix.ENOSYS) {
+		if s.Reserve != nil {
+			s.Reserve(-more)
+		}
+		return false
+	}
+	s.Give([]Run{{s.CapacityBytes, more}})
+	s.CapacityBytes = s.full
+	return true
 }
 
 // Used is how many bytes are taken.

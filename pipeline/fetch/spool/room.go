@@ -65,6 +65,28 @@ func (p *Spool) leastWanted(u budget.Urgency) *Place {
 	return s
 }
 
+// Shrink drops the shards that nobody reads or waits for, and makes the file shorter. It is
+// as long again as soon as a shard is asked for, if the disk has room.
+func (p *Spool) Shrink() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.closed || len(p.waiting) > 0 {
+		return
+	}
+	for _, s := range slices.Clone(p.order) {
+		if s.whole && s.reading == 0 {
+			p.drop(s)
+		}
+	}
+	if err := p.file.Shorten(); err != nil {
+		p.c.Log.Warn("the spool keeps its room", "reason", err)
+	}
+}
+
+// short says that the file is too short for any shard, and can't be made longer. It is
+// called with mu held.
+func (p *Spool) short() bool { return !p.file.Lengthen() }
+
 // drop forgets a shard.
 func (p *Spool) drop(s *Place) {
 	delete(p.places, s.shard)

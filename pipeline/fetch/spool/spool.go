@@ -165,10 +165,14 @@ func New(c Config, file *File, owner Owner) *Spool {
 // Clock is when a shard, or what it waits for, last got on.
 func (p *Spool) Clock(shard int) *atomic.Int64 { return &p.clocks[shard] }
 
-// Avoids says whether a shard is read without the spool for a while.
+// Avoids says whether a shard is read without the spool for a while: it was damaged there,
+// or the file has been made shorter and its room is somebody else's.
 func (p *Spool) Avoids(shard int) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
+	if p.places[shard] == nil && p.short() {
+		return true
+	}
 	return p.losses.Avoids(shard, p.c.Now())
 }
 

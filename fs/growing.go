@@ -1,0 +1,62 @@
+package fs
+
+import (
+	"context"
+
+	"github.com/lsiofs/lsiofs/checkpoint"
+)
+
+// growing is what a dataset that grows has beside Dataset; a *pipeline.Dataset is one where
+// Grows says so.
+type growing interface {
+	Grows() bool
+	// Run names its run, as checkpoints do.
+	Run() string
+	// HasEpoch says whether an epoch may be asked for, Taken, that it has been. They ask for
+	// nothing themselves: look-ups of files take an epoch, listings don't.
+	HasEpoch(epoch uint64) bool
+	Taken(epoch uint64) bool
+	EpochFingerprint(ctx context.Context, epoch uint64) (string, error)
+	// Begin says that the worker files are of an epoch from now on.
+	Begin(ctx context.Context, epoch uint64) error
+}
+
+// growingOf is a dataset that grows, nil for others.
+func growingOf(d Dataset) growing {
+	if g, can := d.(growing); can && g.Grows() {
+		return g
+	}
+	return nil
+}
+
+// differ says that epochs are of different records.
+func (t *tree) differ() bool { return t.growing != nil || t.sampled() }
+
+// hasEpoch says whether the name epoch-N is there.
+func (t *tree) hasEpoch(epoch uint64) bool { return t.growing == nil || t.growing.HasEpoch(epoch) }
+
+// taken says that an epoch's files may be listed: looking at them takes none.
+func (t *tree) taken(epoch uint64) bool { return t.growing == nil || t.growing.Taken(epoch) }
+
+// fingerprintOf is that of an epoch. Like all that asks for an epoch it may have to wait for
+// its shards to be indexed.
+func (t *tree) fingerprintOf(ctx context.Context, epoch uint64) (string, error) {
+	if t.growing == nil {
+		return t.fingerprint, nil
+	}
+	return t.growing.EpochFingerprint(ctx, epoch)
+}
+
+// judgedBy is what documents are judged by.
+func (t *tree) judgedBy(ctx context.Context) checkpoint.Subject {
+	s := t.subject
+	if t.differ() {
+		s.At = func(epoch uint64) (fingerprint string, records uint64, err error) {
+			if fingerprint, err = t.fingerprintOf(ctx, epoch); err == nil {
+				records, err = t.recordsOf(ctx, epoch)
+			}
+			return fingerprint, records, err
+		}
+	}
+	return s
+}

@@ -1,0 +1,239 @@
+package fs
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/lsiofs/lsiofs/pipeline"
+	"github.com/lsiofs/lsiofs/pipeline/catalog"
+	growth "github.com/lsiofs/lsiofs/pipeline/growing"
+	runs "github.com/lsiofs/lsiofs/pipeline/run"
+	"github.com/lsiofs/lsiofs/pipeline/spec"
+)
+
+// patterns are snapshots of which each is the shards that a pattern matches in one directory.
+type patterns struct {
+	list []string // of each epoch, what stands behind the directory
+
+	mu     sync.Mutex
+	config catalog.Config
+	taken  int
+	gone   map[uint64]bool
+}
+
+func (p *patterns) Open(ctx context.Context, c catalog.Config) error {
+	p.config, p.taken = c, 1
+	first, err := p.catalog(ctx, 0)
+	if err != nil {
+		return err
+	}
+	return first.Close()
+}
+
+func (p *patterns) catalog(ctx context.Context, epoch uint64) (*catalog.Catalog, error) {
+	c := p.config
+	c.Dataset = filepath.Join(c.Dataset, p.list[epoch])
+	return catalog.Open(ctx, c)
+}
+
+func (p *patterns) Latest() (uint64, bool) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return uint64(p.taken - 1), true
+}
+
+func (p *patterns) Catalog(ctx context.Context, epoch uint64, take bool) (*catalog.Catalog, runs.Epoch, error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	switch {
+	case p.gone[epoch]:
+		return nil, runs.Epoch{}, fmt.Errorf("the snapshot of epoch %d: %w", epoch, runs.ErrGone)
+	case epoch > uint64(p.taken):
+		return nil, runs.Epoch{}, &growth.NoEpochError{Epoch: epoch, At: fmt.Sprintf("this run is at %d", p.taken-1)}
+	case epoch == uint64(p.taken) && (!take || p.taken == len(p.list)):
+		return nil, runs.Epoch{}, &growth.NotYetError{Epoch: epoch, Have: 3, Needed: growth.Amount{N: 5, Measure: "records"}}
+	}
+	p.taken = max(p.taken, int(epoch)+1)
+	c, err := p.catalog(ctx, epoch)
+	if err != nil {
+		return nil, runs.Epoch{}, err
+	}
+	return c, runs.Epoch{Epoch: epoch, Snapshot: c.Fingerprint()}, nil
+}
+
+func (p *patterns) Run() string  { return strings.Repeat("3f", 16) }
+func (p *patterns) Growing() any { return map[string]string{"run": p.Run()} }
+func (p *patterns) Close() error { return nil }
+
+// shell is a mount of a dataset that grows, and who asks it with commands.
+type shell struct {
+	t   *testing.T
+	dir string
+	p   *patterns
+	d   *pipeline.Dataset
+}
+
+// mountGrowing mounts shards a … d of lines that begin with their letter; epoch E is of the
+// E-th pair.
+func mountGrowing(t *testing.T) *shell {
+	t.Helper()
+	needFUSE(t)
+	data := t.TempDir()
+	for _, shard := range "abcd" {
+		var b strings.Builder
+		for i := range 200 + int(shard) {
+			fmt.Fprintf(&b, "%c%d\n", shard, i)
+		}
+		require.NoError(t, os.WriteFile(filepath.Join(data, string(shard)+".txt"), []byte(b.String()), 0o644))
+	}
+	s := spec.Default()
+	s.Dataset, s.IndexDir, s.Deal.Workers, s.Order.SizeRecords = data, t.TempDir(), 2, 100
+	s.Format.Name = "lines"
+	p := &patterns{list: []string{"{a,b}.txt", "{b,c}.txt", "{c,d}.txt"}}
+	d, err := pipeline.Open(t.Context(), s, pipeline.Options{Snapshots: p})
+	require.NoError(t, err)
+	m, err := New(t.Context(), Config{Dataset: d, MountPoint: newPoint(t), Version: "v0-test", Log: discard})
+	require.NoError(t, err)
+	t.Cleanup(func() {
+		ctx, cancel := context.WithTimeout(context.Background(), callTimeout)
+		defer cancel()
+		require.NoError(t, m.Unmount(ctx))
+		require.NoError(t, m.Wait())
+		require.NoError(t, d.Close())
+	})
+	return &shell{t, m.MountPoint(), p, d}
+}
+
+// try runs a command in the mount.
+func (s *shell) try(command string) (string, error) {
+	s.t.Helper()
+	ctx, cancel := context.WithTimeout(s.t.Context(), callTimeout)
+	defer cancel()
+	// It goes there itself: who forks waits for the child until it has begun its program, and
+	// here that is who answers.
+	c := exec.CommandContext(ctx, "bash", "-c", `cd "$0" || exit 9; `+command, s.dir)
+	out, err := c.CombinedOutput()
+	return string(out), err
+}
+
+func (s *shell) must(command string) string {
+	s.t.Helper()
+	out, err := s.try(command)
+	require.NoError(s.t, err, "%s: %s", command, out)
+	return out
+}
+
+// letters are the shards that lines are of.
+func letters(lines string) string {
+	var found []string
+	for _, l := range "abcd" {
+		if strings.Contains("\n"+lines, "\n"+string(l)) {
+			found = append(found, string(l))
+		}
+	}
+	return strings.Join(found, "")
+}
+
+func TestEpochsOfAMountThatGrows(t *testing.T) {
+	s := mountGrowing(t)
+	require.Equal(t, "ab", letters(s.must("cat worker-*.txt")))
+	require.Equal(t, "ab", letters(s.must("cat epoch-0/worker-0-of-1.txt")))
+	require.Equal(t, "bc", letters(s.must("cat epoch-1/worker-0-of-1.txt")), "it is taken by that")
+	require.Equal(t, "cd", letters(s.must("cat epoch-2/from-100/worker-0-of-1.txt")), "likewise")
+	out, err := s.try("cat epoch-3/worker-0-of-1.txt")
+	require.Error(t, err)
+	require.Contains(t, out, "No such file", "it is not there yet")
+	out, err = s.try("stat epoch-4")
+	require.Error(t, err)
+	require.Contains(t, out, "No such file")
+	require.Equal(t, "ab", letters(s.must("cat worker-*.txt")), "the worker files are of the same epoch still")
+	s.must("stat epoch-3")
+
+	var whole struct {
+		Fingerprint string `json:"fingerprint"`
+		Records     int    `json:"records"`
+	}
+	for epoch, shards := range []string{"ab", "bc", "cd"} {
+		require.NoError(t, json.Unmarshal([]byte(s.must(fmt.Sprintf("cat epoch-%d/dataset.json", epoch))), &whole))
+		require.Equal(t, 400+int(shards[0])+int(shards[1]), whole.Records)
+		want, err := s.d.EpochFingerprint(t.Context(), uint64(epoch))
+		require.NoError(t, err)
+		require.Equal(t, want, whole.Fingerprint)
+	}
+}
+
+// What walks the tree, or lists what it finds, never takes an epoch.
+func TestListingNeverTakesAnEpoch(t *testing.T) {
+	s := mountGrowing(t)
+	for _, command := range []string{"ls -lR", "ls -lR", "find . -type f -size +0", "du -a", "ls -l epoch-1", "find epoch-1", "du epoch-1", "stat epoch-1", "test -d epoch-1", "ls epoch-*"} {
+		out := s.must(command)
+		require.Zero(t, s.p.taken-1, "%s took one: %s", command, out)
+	}
+	require.NotContains(t, s.must("ls"), "epoch-1")
+	require.Contains(t, s.must("ls"), "epoch-0")
+	require.Contains(t, s.must("ls epoch-0"), "worker-0-of-2.txt")
+}
+
+// Writing the next epoch to the checkpoint takes it. Handles of the one before stay good below
+// epoch-N, and end in the root.
+func TestAMountThatGrowsGoesOnToTheNextEpoch(t *testing.T) {
+	s := mountGrowing(t)
+	before := s.must("stat -c %i dataset.json README checkpoint")
+	saved := s.must("cat checkpoint")
+	require.Contains(t, saved, `"run": "`+s.p.Run()+`"`)
+	out := s.must(`exec 3< epoch-0/worker-0-of-1.txt 4< worker-0.txt; head -c 9 <&3 >/dev/null; head -c 9 <&4 >/dev/null
+		echo '{"epoch": 1}' > checkpoint || exit 1
+		cat <&3; cat <&4 2>/dev/null && exit 2; true`)
+	require.Equal(t, "ab", letters(out[strings.IndexByte(out, '\n')+1:]))
+	require.Equal(t, "bc", letters(s.must("cat worker-*.txt")))
+	after := s.must("stat -c %i dataset.json README checkpoint")
+	for i, was := range strings.Fields(before) {
+		require.NotEqual(t, was, strings.Fields(after)[i], "it is another file")
+	}
+	require.Equal(t, s.must("cat epoch-1/dataset.json"), s.must("cat dataset.json"))
+	require.Contains(t, s.must("cat README"), fmt.Sprint(400+'b'+'c'))
+	require.Contains(t, s.must("cat status.json"), `"growing"`)
+	require.NotContains(t, s.must("ls"), "epoch-0")
+
+	out, err := s.try(`echo '{"epoch": 3}' > checkpoint`)
+	require.Error(t, err)
+	require.Contains(t, s.must("cat status"), "epoch 3 does not exist: this run is at 1", out)
+	s.must(`echo '{"epoch": 2, "samples": 50}' > checkpoint`)
+	require.Equal(t, "cd", letters(s.must("cat worker-*.txt")))
+	out, err = s.try(`echo '{"epoch": 3}' > checkpoint`)
+	require.Error(t, err)
+	require.Contains(t, out, "Resource temporarily unavailable")
+	require.Contains(t, s.must("cat status"), "epoch 3 is not there yet: 3 of 5 new records")
+	require.Equal(t, "cd", letters(s.must("cat worker-*.txt")), "nothing has changed")
+
+	file := filepath.Join(t.TempDir(), "saved.json")
+	require.NoError(t, os.WriteFile(file, []byte(saved), 0o600))
+	s.must("cp " + file + " checkpoint")
+	require.Equal(t, "ab", letters(s.must("cat worker-*.txt")), "back in the first epoch")
+	require.NoError(t, os.WriteFile(file, []byte(strings.Replace(saved, "3f3f", "0000", 1)), 0o600))
+	_, err = s.try("cp " + file + " checkpoint")
+	require.Error(t, err)
+	require.Contains(t, s.must("cat status"), "name its directory with --run")
+}
+
+// An epoch whose snapshot is no longer kept is an error that says so, until it can be had.
+func TestAnEpochWhoseSnapshotIsGone(t *testing.T) {
+	s := mountGrowing(t)
+	s.must("cat epoch-1/worker-0-of-1.txt epoch-2/worker-0-of-1.txt > /dev/null")
+	s.p.mu.Lock()
+	s.p.gone, s.p.taken = map[uint64]bool{3: true}, 4
+	s.p.mu.Unlock()
+	out, err := s.try("cat epoch-3/worker-0-of-1.txt")
+	require.Error(t, err)
+	require.Contains(t, out, "Input/output error")
+	require.Contains(t, s.must("cat status"), "the snapshot of epoch 3: it is no longer kept")
+}
