@@ -79,8 +79,22 @@ func Open(root string, engine uring.Engine) (*Storage, error) {
 
 // OpenDirect is Open with a choice of when reads bypass the page cache.
 func OpenDirect(root string, engine uring.Engine, direct Direct) (*Storage, error) {
-	return open(root, engine, direct, descriptors.Files.Of(leastOpen, maxOpen))
+	return OpenAmong(root, engine, direct, 1)
 }
+
+// OpenAmong is OpenDirect for one of several storages that are open at a time: files that it
+// keeps open and maps are its share of what one storage alone may have.
+func OpenAmong(root string, engine uring.Engine, direct Direct, storages int) (*Storage, error) {
+	s, err := open(root, engine, direct, max(leastShare, descriptors.Files.Of(leastOpen, maxOpen)/storages))
+	if err == nil {
+		s.maxMapped /= int64(storages)
+	}
+	return s, err
+}
+
+// leastShare files may be open of each of many storages: of the largest mixture a quarter of
+// the usual limit of 1024, or half of it where each has a second descriptor.
+const leastShare = 2
 
 // OpenShared is Open for files that others write to as well: reads go through the page cache,
 // and nothing that is mapped has a lease. So who opens a file for writing never waits for this
