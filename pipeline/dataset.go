@@ -8,6 +8,7 @@ import (
 
 	"github.com/lsiofs/lsiofs/pipeline/catalog"
 	"github.com/lsiofs/lsiofs/pipeline/fetch"
+	"github.com/lsiofs/lsiofs/pipeline/growing/taking"
 	"github.com/lsiofs/lsiofs/pipeline/meter"
 	"github.com/lsiofs/lsiofs/pipeline/order"
 	"github.com/lsiofs/lsiofs/pipeline/spec"
@@ -36,9 +37,15 @@ type Options struct {
 	// Ahead computes the next epoch's order while the current epoch is read, on a fifth
 	// of one core.
 	Ahead bool
-	// Snapshots says which shards each epoch is of, in a dataset that grows; nil: it does not
-	// grow. It is the dataset's from Open on, also where that fails.
+	// Snapshots says which shards each epoch is of, in a dataset that grows. It is the
+	// dataset's from Open on, also where that fails. Where it is nil, and Spec.Grow is on,
+	// Open makes it of the directory, and waits until there is a first epoch.
 	Snapshots snapshots
+	// Waiting, if set, is called now and then while Open waits for the first epoch.
+	Waiting func(taking.Status)
+	// TakesNone takes no epoch of a dataset that grows: the next one is growing.ErrNotYet, and
+	// the first one is not waited for.
+	TakesNone bool
 	// afterStep is called after each step of the opening, which fails with its error;
 	// nil but in tests.
 	afterStep func(step string) error
@@ -73,6 +80,9 @@ func Open(ctx context.Context, s spec.Spec, o Options) (*Dataset, error) {
 	if err != nil {
 		return nil, errors.Join(err, closeSnapshots(o.Snapshots))
 	}
+	if o.Snapshots == nil && s.Grow.On {
+		o.Snapshots = &follower{mount: m}
+	}
 	if o.Snapshots != nil {
 		return openGrowing(ctx, m, o.Snapshots)
 	}
@@ -89,6 +99,9 @@ func openGrowing(ctx context.Context, m *mount, s snapshots) (*Dataset, error) {
 	err := s.Open(ctx, m.catalogConfig())
 	if err == nil && m.files == nil {
 		err = errors.New("the snapshots did not open the dataset's storage")
+	}
+	if latest, any := s.Latest(); err == nil && m.spec.Grow.Latest && any {
+		m.spec.Epoch = latest
 	}
 	if err == nil {
 		err = d.Begin(ctx, m.spec.Epoch)

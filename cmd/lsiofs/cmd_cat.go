@@ -40,6 +40,7 @@ without FUSE.`,
 	}
 	o.add(c)
 	o.addMix(c)
+	o.addGrow(c)
 	f := c.Flags()
 	f.BoolVar(&o.ids, "ids", false, "write the records' IDs instead, 16 bytes each")
 	f.BoolVar(&o.offsets, "offsets", false, "write where records begin instead, little-endian uint64")
