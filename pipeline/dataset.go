@@ -326,8 +326,8 @@ type Status struct {
 	// damages by reason.
 	DamagedShards int               `json:"damaged_shards"`
 	Damages       map[string]uint64 `json:"damages_by_reason,omitempty"`
-	// Growing is what Options.Snapshots tells; nil where the dataset does not grow.
-	Growing any `json:"growing,omitempty"`
+	// Growing is how a dataset that grows stands, nil for others.
+	Growing *taking.Status `json:"-"`
 }
 
 // Status gives the current state.
@@ -341,7 +341,8 @@ func (d *Dataset) Status() Status {
 		DamagedShards: len(g.catalog.Damaged()), Damages: g.damages(),
 	}
 	if d.generations != nil {
-		s.Growing = d.generations.snapshots.Growing()
+		x := d.generations.snapshots.Growing()
+		s.Growing = &x
 	}
 	return s
 }

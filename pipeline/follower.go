@@ -138,8 +138,8 @@ func (f *follower) Catalog(ctx context.Context, epoch uint64, take bool) (*catal
 // Run implements snapshots.
 func (f *follower) Run() string { return f.taker.Run() }
 
-// Growing implements snapshots: it gives a taking.Status.
-func (f *follower) Growing() any { return f.taker.Status() }
+// Growing implements snapshots.
+func (f *follower) Growing() taking.Status { return f.taker.Status() }
 
 // Close implements snapshots.
 func (f *follower) Close() (err error) {

@@ -77,7 +77,7 @@ func TestADatasetGrowsFromAnEmptyDirectory(t *testing.T) {
 	arrive(t, dir, 2)
 	begin(t, d, 1)
 	require.EqualValues(t, 51+52, d.Records())
-	require.EqualValues(t, 1, *d.Status().Growing.(taking.Status).Epoch)
+	require.EqualValues(t, 1, *d.Status().Growing.Epoch)
 
 	again := growingSpec(t, dir, runDir)
 	other, err := Open(t.Context(), again, Options{})
