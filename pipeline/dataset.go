@@ -41,7 +41,8 @@ type Options struct {
 	// dataset's from Open on, also where that fails. Where it is nil, and Spec.Grow is on,
 	// Open makes it of the directory, and waits until there is a first epoch.
 	Snapshots snapshots
-	// Waiting, if set, is called now and then while Open waits for the first epoch.
+	// Waiting, if set, is called now and then while Open waits for the first epoch; Open then
+	// also waits for Spec.Epoch, where that is the next one.
 	Waiting func(taking.Status)
 	// TakesNone takes no epoch of a dataset that grows: the next one is growing.ErrNotYet, and
 	// the first one is not waited for.
@@ -103,8 +104,12 @@ func openGrowing(ctx context.Context, m *mount, s snapshots) (*Dataset, error) {
 	if latest, any := s.Latest(); err == nil && m.spec.Grow.Latest && any {
 		m.spec.Epoch = latest
 	}
-	if err == nil {
+	switch o := &m.options; {
+	case err != nil:
+	case o.TakesNone || o.Waiting == nil:
 		err = d.Begin(ctx, m.spec.Epoch)
+	default:
+		err = d.BeginWaiting(ctx, m.spec.Epoch, o.Waiting)
 	}
 	if err != nil {
 		return nil, errors.Join(err, d.Close())
