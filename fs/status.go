@@ -125,7 +125,9 @@ func (t *tree) report(ctx context.Context) (*statusReport, error) {
 	for _, n := range counts {
 		r.DeliveredRecords += n
 	}
-	r.Sources = t.sourceReports(v, r.DeliveredRecords)
+	if r.Sources, err = t.sourceReports(v, counts); err != nil {
+		return nil, err
+	}
 	for w := range min(v.workers, filesShown) {
 		f := fileReport{Name: fileName{worker: w}.format(t.ext), DeliveredRecords: counts[w]}
 		m, uncounted := v.mark(w)

@@ -40,6 +40,17 @@ func (r *statusReport) DescribeService(line func(label, format string, args ...a
 	if c := r.Pipeline.Cache; c != nil {
 		line("disk cache", "%s", cacheText(c))
 	}
+	for _, x := range r.Pipeline.Sources {
+		if x.Remote != nil || x.Cache != nil {
+			line("source", "%s", x.Name)
+		}
+		if x.Remote != nil {
+			describeService(line, x.Remote)
+		}
+		if x.Cache != nil {
+			line("disk cache", "%s", cacheText(x.Cache))
+		}
+	}
 }
 
 func describeService(line func(label, format string, args ...any), s *remote.Stats) {

@@ -7,6 +7,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/lsiofs/lsiofs/pipeline"
 	"github.com/lsiofs/lsiofs/pipeline/explain"
 	"github.com/lsiofs/lsiofs/pipeline/storage/cached"
 	"github.com/lsiofs/lsiofs/pipeline/storage/remote"
@@ -41,6 +42,24 @@ disk cache: 1.0 MiB of 1.0 GiB used in /c
 	} {
 		require.Contains(t, text, want)
 	}
+}
+
+// Of a mixture each source that lies at a service is told of under its name.
+func TestStatusTellsOfTheServiceOfEachSource(t *testing.T) {
+	r := &statusReport{}
+	r.Pipeline.Sources = []pipeline.SourceStatus{
+		{Name: "disk"}, {Name: "web", Remote: &remote.Stats{Requests: map[string]uint64{"206": 5}, Slots: 8}},
+		{Name: "far", Remote: &remote.Stats{Slots: 4}, Cache: &cached.Stats{Dir: "/c", State: "on", Bytes: 1 << 20, Bound: 1 << 30}},
+	}
+	var lines []string
+	r.DescribeService(func(label, format string, args ...any) {
+		lines = append(lines, label+": "+fmt.Sprintf(format, args...))
+	})
+	require.Equal(t, []string{
+		"source: web", "service: 5 requests (206: 5), 0 B", "under way: 0 of 8 requests at a time; 0 reads wait for one, 0 to be tried again",
+		"source: far", "service: 0 requests, 0 B", "under way: 0 of 4 requests at a time; 0 reads wait for one, 0 to be tried again",
+		"disk cache: 1.0 MiB of 1.0 GiB used in /c",
+	}, lines)
 }
 
 func TestWhatAServiceAnsweredIsOfTheWindow(t *testing.T) {

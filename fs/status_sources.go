@@ -3,54 +3,62 @@ package fs
 import (
 	"fmt"
 	"io"
+	"slices"
 
 	"github.com/dustin/go-humanize"
 
 	"github.com/lsiofs/lsiofs/pipeline"
+	"github.com/lsiofs/lsiofs/pipeline/order"
 	"github.com/lsiofs/lsiofs/pipeline/spec"
 )
 
 // mixture is a Dataset that may be one.
 type mixture interface {
 	Sources() []pipeline.MixedSource
-	Shared(epoch, n uint64) []uint64
+	Shared(epoch uint64, done []order.Done) (counts []uint64, exact bool, err error)
 }
 
 // sourceReport is a source of a mixture, in status.json.
 type sourceReport struct {
 	Name   string `json:"name"`
 	Weight string `json:"weight"`
-	// Records and Share are what the first of the epoch's records are of the source, as many
-	// as have gone out of all workers, also before a resume.
+	// Records and Share are what the epoch's records that have gone out are of the source, of
+	// all workers, also before a resume. About: some workers are so far ahead of others that
+	// it is what as many records from the epoch's start are.
 	Records uint64  `json:"records"`
 	Share   float64 `json:"share"`
+	About   bool    `json:"about,omitempty"`
 	Passes  float64 `json:"passes_an_epoch"`
 }
 
-// sourceReports says what has gone out of each source; delivered are the records since the
-// position was set. It is arithmetic on the weights.
-func (t *tree) sourceReports(v *view, delivered uint64) (list []sourceReport) {
+// sourceReports says what has gone out of each source; delivered are the records of each
+// worker since the position was set.
+func (t *tree) sourceReports(v *view, delivered []uint64) (list []sourceReport, err error) {
 	m, is := t.dataset.(mixture)
 	if !is {
-		return nil
+		return nil, nil
 	}
 	sources := m.Sources()
 	if sources == nil {
-		return nil
+		return nil, nil
 	}
-	taken := delivered
-	for _, d := range v.position.Done {
-		taken += d.Taken()
+	done := slices.Concat(v.position.Done, []order.Done{order.Given(t.spec.Order, v.files.Remaining(), v.deal, delivered)})
+	counts, exact, err := m.Shared(v.position.Epoch, done)
+	if err != nil {
+		return nil, err
 	}
-	counts := m.Shared(v.position.Epoch, taken)
+	taken := uint64(0)
+	for _, n := range counts {
+		taken += n
+	}
 	for i, s := range sources {
-		r := sourceReport{Name: s.Name, Weight: spec.WeightText(s.Weight), Records: counts[i], Passes: s.Passes}
+		r := sourceReport{Name: s.Name, Weight: spec.WeightText(s.Weight), Records: counts[i], About: !exact, Passes: s.Passes}
 		if taken > 0 {
 			r.Share = float64(counts[i]) / float64(taken)
 		}
 		list = append(list, r)
 	}
-	return list
+	return list, nil
 }
 
 // writeSources writes them for people.
@@ -60,6 +68,10 @@ func writeSources(b io.Writer, sources []sourceReport) {
 	}
 	_, _ = io.WriteString(b, "\nsources of the mixture, of the epoch's records so far:\n")
 	for _, s := range sources {
-		_, _ = fmt.Fprintf(b, "  %-20s weight %s, %s records (%.2f %%), %.3f passes an epoch\n", s.Name, s.Weight, humanize.Comma(int64(s.Records)), 100*s.Share, s.Passes)
+		about := ""
+		if s.About {
+			about = "about "
+		}
+		_, _ = fmt.Fprintf(b, "  %-20s weight %s, %s%s records (%.2f %%), %.3f passes an epoch\n", s.Name, s.Weight, about, humanize.Comma(int64(s.Records)), 100*s.Share, s.Passes)
 	}
 }

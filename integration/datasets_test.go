@@ -23,8 +23,8 @@ import (
 // dataset is a directory of shards and what has to be said to read it.
 type dataset struct {
 	name string
-	dir  string
-	// flags are the format's, for the program and for the reference alike.
+	dir  string // "" for a mixture
+	// flags are the format's, for the program and for the reference alike, and a mixture's.
 	flags []string
 	// ext is the ending of its streams.
 	ext string

@@ -66,7 +66,11 @@ func startMountBy(t testing.TB, starter []string, d dataset, dir string, flags .
 	t.Helper()
 	needFUSE(t)
 	m := &mount{t: t, dir: dir, tmp: t.TempDir()}
-	line := slices.Concat(starter, []string{lsiofs, "mount", d.dir, dir}, d.flags, flags)
+	places := []string{d.dir, dir}
+	if d.dir == "" { // a mixture: its flags say where it lies
+		places = places[1:]
+	}
+	line := slices.Concat(starter, []string{lsiofs, "mount"}, places, d.flags, flags)
 	m.cmd = exec.Command(line[0], line[1:]...)
 	m.cmd.Env = environment(m.tmp)
 	var err error

@@ -139,6 +139,8 @@ func splitIDs(b []byte) []string {
 }
 
 func TestTheReferenceReproducesThePublishedVectors(t *testing.T) {
-	out := output(t, python(t), "reference/reference.py", "--vectors", "../pipeline/order/testdata/order-vectors.json")
-	require.Regexp(t, `^[1-9]\d* vectors hold\n$`, string(out))
+	for _, vectors := range []string{"order", "mixture"} {
+		out := output(t, python(t), "reference/reference.py", "--vectors", "../pipeline/order/testdata/"+vectors+"-vectors.json")
+		require.Regexp(t, `^[1-9]\d* vectors hold\n$`, string(out), vectors)
+	}
 }

@@ -8,6 +8,7 @@ import (
 
 	"github.com/dustin/go-humanize"
 
+	"github.com/lsiofs/lsiofs/pipeline/fetch/strategy"
 	"github.com/lsiofs/lsiofs/pipeline/spec"
 	"github.com/lsiofs/lsiofs/pipeline/storage"
 	"github.com/lsiofs/lsiofs/pipeline/storage/cached"
@@ -120,8 +121,7 @@ func (m *mount) fileIdentity(o storage.Object) (cached.Identity, bool) {
 }
 
 // fitCache gives the cache its size, now that the dataset is known, and says what is to be
-// filled. How much of it passes through is what the order has open at a time, about: the
-// fetcher may know better, and says so.
+// filled. How much of it passes through is the fetcher's to say.
 func (g *generation) fitCache() error {
 	s := &g.spec
 	m := g.mount
@@ -139,12 +139,11 @@ func (g *generation) fitCache() error {
 		n = g.records() // what lies between them is brought with them
 	}
 	if n > 0 {
-		record := float64(p.DatasetBytes) / float64(n)
-		p.OpenBytes = min(openBytes(s.Order, record, g.records(), g.chunks()), p.DatasetBytes)
+		open := strategy.Sizes{Order: s.Order, Held: strategy.Held{Records: n, Pieces: g.chunks(), Bytes: p.DatasetBytes}}
+		p.OpenBytes = open.OpenBytes()
 	}
 	bound := max(cacheSize(&s.Cache).Bound(p), 1)
 	m.cache.SetBound(bound)
-	m.cache.SetShare(p.Share(bound))
 	if s.Cache.Fill == spec.FillAuto {
 		m.cache.FillOnceRead(objects)
 	}
@@ -158,28 +157,4 @@ func (g *generation) objects() []storage.Object {
 		all[i] = g.catalog.Shard(i).Object
 	}
 	return all
-}
-
-// openBytes is about how much an order has open at a time: chunks of which some records have
-// come out and others are still to come. A record stays in a buffer of n for n steps on
-// average, its times being distributed exponentially; so of a chunk of r records the first
-// one leaves after n/r steps, and the last one after n × (1 + 1/2 + … + 1/r). Compared with
-// simulated orders this is within a fifth (1.2 KB to 117 KB a record, chunks of 256 KiB to 16 MiB).
-func openBytes(o spec.Order, recordBytes float64, records uint64, chunks int) int64 {
-	if records == 0 || chunks <= 0 {
-		return 0
-	}
-	n := max(float64(records)/float64(chunks), 1)
-	kept := 0.0 // records
-	switch o.Shuffle {
-	case spec.ShuffleNone:
-	case spec.ShuffleFull:
-		kept = float64(records)
-	case spec.ShuffleBlock:
-		kept = 2 * float64(o.SizeRecords) // a block that begins beside one that ends
-	default:
-		harmonic := math.Log(n) + 0.5772 + 1/(2*n)
-		kept = float64(o.SizeRecords) * (harmonic - 1/n)
-	}
-	return int64(min(kept+float64(o.Lanes)*n, float64(records)) * recordBytes)
 }

@@ -187,19 +187,23 @@ func (g *generation) close() error { return g.opened.close() }
 // epoch is the global order of an epoch. A few epochs are remembered.
 func (g *generation) epoch(epoch uint64) (*order.Epoch, error) {
 	return g.epochs.get(epoch, func() (*order.Epoch, error) {
-		if g.mixing != nil {
-			return g.mixing.mixture.Epoch(epoch)
-		}
-		s, err := g.selected(context.Background(), epoch)
-		if err != nil {
-			return nil, err
-		}
-		e, err := order.NewEpoch(g.spec.Order, epoch, s.starts, s.part)
+		e, err := g.newEpoch(epoch)
 		if err == nil {
 			g.layouts.loadStates(epoch, e)
 		}
 		return e, err
 	})
+}
+
+func (g *generation) newEpoch(epoch uint64) (*order.Epoch, error) {
+	if g.mixing != nil {
+		return g.mixing.mixture.Epoch(epoch)
+	}
+	s, err := g.selected(context.Background(), epoch)
+	if err != nil {
+		return nil, err
+	}
+	return order.NewEpoch(g.spec.Order, epoch, s.starts, s.part)
 }
 
 // set is Dataset.Set.

@@ -95,3 +95,39 @@ func TestMixturesOfEveryFormat(t *testing.T) {
 		})
 	}
 }
+
+// --warm fills the caches of all sources that have one: then an epoch asks the servers
+// nothing, and the files of a disk are left where they are.
+func TestAMixtureIsWarmed(t *testing.T) {
+	shape := synthetic.Shape{Format: "tar", RecordBytes: 4096}
+	a, b, c := serveShards(t, shape, 40), serveShards(t, shape, 30), serveShards(t, shape, 20)
+	s := testSpec(t, "")
+	s.Mix.Sources = []spec.Source{
+		{Name: "web", Weight: 1_000_000, Dataset: a.url}, {Name: "we", Weight: 1_000_000, Dataset: b.url}, {Name: "disk", Weight: 1_000_000, Dataset: c.dir},
+	}
+	s.Order.Length = 120
+	s.Cache.Off, s.Cache.Warm, s.Cache.Dir, s.Cache.SizeBytes = false, true, filepath.Join(t.TempDir(), "cache"), 64<<20
+	d := open(t, s)
+	var done, total int64
+	require.NoError(t, d.Warm(t.Context(), func(d, t int64) { done, total = d, t }))
+	require.Positive(t, total)
+	require.Equal(t, total, done)
+	asked := func() (n uint64) {
+		for _, x := range d.Status().Sources {
+			if x.Remote != nil {
+				for _, count := range x.Remote.Requests {
+					n += count
+				}
+			}
+		}
+		return n
+	}
+	before := asked()
+	require.Positive(t, before)
+	sums(t, d, s, nil)
+	require.Equal(t, before, asked())
+
+	none := s
+	none.Mix.Sources = []spec.Source{{Name: "x", Weight: 1, Dataset: a.dir}, {Name: "y", Weight: 1, Dataset: c.dir}}
+	require.ErrorIs(t, open(t, none).Warm(t.Context(), func(int64, int64) {}), ErrNoCache)
+}

@@ -80,15 +80,15 @@ func sourceLines(t testing.TB, s spec.Spec, source int, epochs uint64) (lines []
 // referenceOf is an epoch of a mixture, put together from the sources' own streams.
 func referenceOf(t testing.TB, s spec.Spec, weights []uint64, epoch, length uint64) (all [][]byte) {
 	places := naiveMixture(s.Order.Seed, weights, epoch, length)
-	lines, rounds := make([][][]byte, len(weights)), make([]uint64, len(weights))
+	lines, most := make([][][]byte, len(weights)), make([]uint64, len(weights))
 	for _, p := range places {
-		for have := uint64(len(lines[p[0]])); p[1] >= have; have = uint64(len(lines[p[0]])) {
-			epochs := uint64(1) // of which the length is seen
-			if have > 0 {
-				epochs = p[1]/(have/rounds[p[0]]) + 1
-			}
-			lines[p[0]], rounds[p[0]] = sourceLines(t, s, int(p[0]), epochs), epochs
-		}
+		most[p[0]] = max(most[p[0]], p[1])
+	}
+	for m := range lines {
+		records := uint64(len(sourceLines(t, s, m, 1)))
+		lines[m] = sourceLines(t, s, m, most[m]/records+1)
+	}
+	for _, p := range places {
 		all = append(all, lines[p[0]][p[1]])
 	}
 	return all
@@ -336,10 +336,22 @@ func TestSharesOfAMixtureAreWhatItsPositionsAre(t *testing.T) {
 	s.Order.Length = 1000
 	d := open(t, s)
 	places := naiveMixture(s.Order.Seed, []uint64{million(70), million(20), million(10)}, 2, 1000)
-	want := make([]uint64, 3)
-	for _, p := range places {
-		want[p[0]]++
+	done := []order.Done{{Batch: 1, Consumed: []uint64{10, 300, 0}}, {Batch: 1, Consumed: []uint64{5}}}
+	for n := range len(done) + 1 {
+		want := make([]uint64, 3)
+		left := 5
+		for i, p := range places {
+			switch {
+			case n > 0 && uint64(i/3) < done[0].Consumed[i%3]:
+				want[p[0]]++
+			case n > 1 && left > 0:
+				want[p[0]]++
+				left--
+			}
+		}
+		counts, exact, err := d.Shared(2, done[:n])
+		require.NoError(t, err)
+		require.True(t, exact)
+		require.Equal(t, want, counts)
 	}
-	require.Equal(t, want, d.Shared(2, 1000))
-	require.Equal(t, []uint64{0, 0, 0}, d.Shared(2, 0))
 }

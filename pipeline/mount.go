@@ -38,7 +38,10 @@ type mount struct {
 	target  discover.Target
 	root    string   // of target: absolute, or a URL
 	sources []*mount // of a mixture; nil where there is none
-	opened  opened
+	// siblings are the sources of the mixture that this is a source of, itself included; 0
+	// where it is none.
+	siblings int
+	opened   opened
 
 	meter  meter.Meter
 	memory *fetch.Memory

@@ -94,7 +94,7 @@ func openLocal(m *mount, root, indexDir string) (storage.Storage, error) {
 		}
 		return s, nil
 	}
-	s, err := local.OpenDirect(root, m.engine, local.Direct(m.spec.Direct))
+	s, err := local.OpenAmong(root, m.engine, local.Direct(m.spec.Direct), max(m.siblings, 1))
 	if err != nil {
 		return nil, err
 	}

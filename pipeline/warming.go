@@ -6,9 +6,11 @@ import (
 	"fmt"
 	"slices"
 	"sort"
+	"strings"
 	"time"
 
 	"github.com/lsiofs/lsiofs/pipeline/catalog"
+	"github.com/lsiofs/lsiofs/pipeline/storage"
 	"github.com/lsiofs/lsiofs/pipeline/storage/cached"
 )
 
@@ -20,16 +22,37 @@ var ErrNoCache = errors.New("there is no cache to fill: the dataset is on a disk
 
 // Warm fills the disk cache with what is missing of the dataset, waits until that is done, and
 // says now and then how many bytes of how many are there. It fails where not all of them could
-// be brought (cached.ErrNotFilled), and with ctx's error; then what came so far stays.
+// be brought (cached.ErrNotFilled), and with ctx's error; then what came so far stays. Of a
+// mixture it fills the caches of all sources that have one.
 func (d *Dataset) Warm(ctx context.Context, progress func(done, total int64)) error {
-	c := d.mount.cache
-	if c == nil {
-		return ErrNoCache
-	}
 	g, release := d.hold()
 	defer release()
-	c.Fill(g.objects())
-	return waitForFill(ctx, c, progress)
+	var caches []*cached.Storage
+	if c := d.mount.cache; c != nil {
+		c.Fill(g.objects())
+		caches = append(caches, c)
+	}
+	for i, s := range d.mount.sources {
+		if s.cache != nil {
+			s.cache.Fill(objectsOf(d.mount.spec.Mix.Sources[i].Name, g.objects()))
+			caches = append(caches, s.cache)
+		}
+	}
+	if caches == nil {
+		return ErrNoCache
+	}
+	return waitForFill(ctx, caches, progress)
+}
+
+// objectsOf are those of a source of a mixture, as the source has them.
+func objectsOf(source string, all []storage.Object) (own []storage.Object) {
+	for _, o := range all {
+		if path, is := strings.CutPrefix(o.Path, source+"/"); is {
+			o.Path = path
+			own = append(own, o)
+		}
+	}
+	return own
 }
 
 // WarmRecords is Warm for what an epoch reads for its records from … to-1, of all workers
@@ -50,24 +73,36 @@ func (d *Dataset) WarmRecords(ctx context.Context, epoch, from, to uint64, progr
 		return err
 	}
 	c.FillRanges(ranges)
-	return waitForFill(ctx, c, progress)
+	return waitForFill(ctx, []*cached.Storage{c}, progress)
 }
 
-func waitForFill(ctx context.Context, c *cached.Storage, progress func(done, total int64)) error {
-	c.PauseFill(false)
-	ended := make(chan error, 1)
-	go func() { ended <- c.Warm(ctx) }()
+func waitForFill(ctx context.Context, caches []*cached.Storage, progress func(done, total int64)) error {
+	ended := make(chan error, len(caches))
+	for _, c := range caches {
+		c.PauseFill(false)
+		go func() { ended <- c.Warm(ctx) }()
+	}
+	tell := func() {
+		var done, total int64
+		for _, c := range caches {
+			d, t := c.Filled()
+			done, total = done+d, total+t
+		}
+		progress(done, total)
+	}
 	tick := time.NewTicker(warmEvery)
 	defer tick.Stop()
-	for {
+	var errs []error
+	for len(errs) < len(caches) {
 		select {
 		case err := <-ended:
-			progress(c.Filled())
-			return err
+			errs = append(errs, err)
 		case <-tick.C:
-			progress(c.Filled())
+			tell()
 		}
 	}
+	tell()
+	return errors.Join(errs...)
 }
 
 // warmRecords is how many records are looked up at a time.

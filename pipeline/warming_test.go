@@ -1,6 +1,8 @@
 package pipeline
 
 import (
+	"bytes"
+	"net/http/httptest"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -8,6 +10,7 @@ import (
 	"github.com/lsiofs/lsiofs/pipeline/catalog"
 	"github.com/lsiofs/lsiofs/pipeline/spec"
 	"github.com/lsiofs/lsiofs/pipeline/storage"
+	"github.com/lsiofs/lsiofs/pipeline/storage/remote/unkind"
 	"github.com/lsiofs/lsiofs/pipeline/unpack/synthetic"
 )
 
@@ -54,4 +57,23 @@ func TestTheFirstRecordsOfAnEpochAreReadFromWhatWasFetched(t *testing.T) {
 			})
 		}
 	}
+}
+
+// The last line of a shard may lack its newline, which its record has nevertheless: also where the
+// shard ends with a page.
+func TestAShardWithoutItsLastNewlineIsFetched(t *testing.T) {
+	const records, page = 16, 4096
+	server := unkind.New()
+	shard := bytes.Repeat(append(bytes.Repeat([]byte{'7'}, page-1), '\n'), records)
+	shard[len(shard)-1] = '7'
+	server.PutBytes("train/000.jsonl", shard)
+	h := httptest.NewServer(server)
+	defer h.Close()
+	s := cachedSpec(t, served{url: h.URL + "/train/{000..000}.jsonl", server: server})
+	d := open(t, s)
+	require.EqualValues(t, records, d.Records())
+	var done, total int64
+	require.NoError(t, d.WarmRecords(t.Context(), 0, 0, records, func(n, all int64) { done, total = n, all }))
+	require.EqualValues(t, len(shard), total)
+	require.Equal(t, total, done)
 }

@@ -18,8 +18,8 @@ the run directory. An epoch whose snapshot is "gone" can't be read any more: the
 
 --unused lists instead, a path a line, the files of DATASET that an earlier snapshot has,
 and none of the newest epochs (--keep). They may be deleted. Files that are in no
-snapshot at all are never listed, nor files that were changed since the latest epoch was
-taken: they may be new.`,
+snapshot at all are never listed, nor files that were changed since an epoch was taken
+that has their names: they may be new.`,
 		Example: `  lsiofs snapshots /data/games/.lsiofs/runs/default
   lsiofs snapshots /shared/run --json | jq .new_units
   lsiofs snapshots /shared/run --unused /data/games --keep 3 | xargs -d '\n' rm --`,

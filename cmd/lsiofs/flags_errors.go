@@ -25,6 +25,8 @@ func flagProblem(c *cobra.Command, err error) string {
 	f := invalid.GetFlag()
 	want := ""
 	switch f.Value.Type() {
+	case "source": // a URL may have a secret in it, so it is not quoted
+		return fmt.Sprintf("--%s: %v", f.Name, errors.Unwrap(invalid))
 	case "uint", "uint64":
 		want = "a whole number, 0 or more"
 	case "int", "int64":

@@ -18,6 +18,11 @@ import (
 
 // takenRun is a run directory with an epoch of each of the given sets of shards.
 func takenRun(t *testing.T, epochs ...string) string {
+	return takenRunAt(t, func(int) string { return "2126-11-21T22:28:47Z" }, epochs...)
+}
+
+// takenRunAt also says when they were taken.
+func takenRunAt(t *testing.T, at func(epoch int) string, epochs ...string) string {
 	path := t.TempDir()
 	d, err := runs.Open(path, runs.Info{Format: "lc0", Kind: "V6", Newest: "name"})
 	require.NoError(t, err)
@@ -29,7 +34,7 @@ func takenRun(t *testing.T, epochs ...string) string {
 		n := uint64(len(strings.Fields(shards)))
 		_, err := d.Take(runs.Epoch{
 			Epoch: uint64(i), Shards: n, Records: 1000 * n, Units: 10 * n, Bytes: 8356000 * n, NewShards: 1, NewRecords: 1000, NewUnits: 10,
-			Window: "2shards", Taken: "2126-11-21T22:28:47Z", By: "node3/4711",
+			Window: "2shards", Taken: at(i), By: "node3/4711",
 		}, []byte(text))
 		require.NoError(t, err)
 	}
@@ -94,6 +99,20 @@ func TestSnapshotsListsShardsThatNobodyNeeds(t *testing.T) {
 	r := lsiofs(t, "snapshots", path, "--unused", data)
 	require.Equal(t, exit.Dataset, r.code)
 	require.Empty(t, r.stdout)
+}
+
+// A shard is deleted, and its name used again, shortly before the latest epoch is taken: the
+// new file had not settled, so that no epoch has it yet.
+func TestSnapshotsNeverListsANewFileUnderAnOldName(t *testing.T) {
+	data, now := t.TempDir(), time.Now()
+	path := takenRunAt(t, func(epoch int) string {
+		return now.Add(time.Duration(epoch-1)*24*time.Hour + 12*time.Hour).UTC().Format(time.RFC3339)
+	}, "a.gz c.gz", "c.gz d.gz", "d.gz e.gz", "e.gz")
+	for _, name := range []string{"a.gz", "c.gz"} {
+		require.NoError(t, os.WriteFile(filepath.Join(data, name), []byte(name), 0o644))
+	}
+	// a.gz was written after epoch 0, which had another one; c.gz before epoch 1.
+	require.Equal(t, filepath.Join(data, "c.gz")+"\n", ok(t, "snapshots", path, "--unused", data).stdout)
 }
 
 func TestSnapshotsRefusesInWords(t *testing.T) {

@@ -9,6 +9,7 @@ Records are numbers in dataset order, 0 … T-1.
 """
 
 import hashlib
+import math
 
 MASK = 2**64 - 1
 
@@ -259,6 +260,78 @@ def phase(path, ordinal, sample_seed, n):
     """Which of n epochs in a row a record is in."""
     shard = int.from_bytes(record_id(path, 0)[:8], "little")
     return draw(key("sample", sample_seed, 0, 0) ^ shard, ordinal) * n >> 64
+
+
+# Mixture
+
+
+BLOCK = 256  # positions that are shared out together
+
+
+def mixture_counts(weights, n):
+    """How many of the first n positions are each source's."""
+    left, rest, counts = n, sum(weights), [0] * len(weights)
+    for m in sorted(range(len(weights)), key=lambda m: -weights[m]):  # equal ones stay as given
+        after = left * (rest - weights[m]) // rest
+        counts[m] = left - after
+        left, rest = after, rest - weights[m]
+    return counts
+
+
+def mixture_block(weights, seed, b):
+    """(source, index in it) of the positions of block b."""
+    before, behind = mixture_counts(weights, BLOCK * b), mixture_counts(weights, BLOCK * (b + 1))
+    sources = [m for m in range(len(weights)) for _ in range(behind[m] - before[m])]
+    permute(sources, key("mix", seed, 0, 0), BLOCK * b)
+    return [(m, before[m] + sources[:r].count(m)) for r, m in enumerate(sources)]
+
+
+def mixture_positions(weights, seed, begin, end):
+    """(source, index in it) of the positions begin … end-1 of the endless sequence."""
+    return [p for b in range(begin // BLOCK, -(-end // BLOCK))
+            for p in mixture_block(weights, seed, b)[max(begin - BLOCK * b, 0) : max(end - BLOCK * b, 0)]]
+
+
+def source_seed(seed, m):
+    return key("source", seed, 0, m)
+
+
+def mixture_first(weights, records):
+    """The length "first"; 0 is refused."""
+    return last_that(lambda n: all(c <= t for c, t in zip(mixture_counts(weights, n), records))) // BLOCK * BLOCK
+
+
+def mixture_all(weights, records):
+    """The length "all"."""
+    enough = lambda n: all(c >= t for c, t in zip(mixture_counts(weights, n), records))
+    n = 0 if enough(0) else last_that(lambda n: not enough(n)) + 1
+    return -(-n // BLOCK) * BLOCK
+
+
+def last_that(holds):
+    """The largest n that something holds for that holds up to there, from 0 on."""
+    n, step = 0, 1
+    while holds(n + step):
+        n, step = n + step, step * 2
+    while step:
+        if holds(n + step):
+            n += step
+        step //= 2
+    return n
+
+
+def weights_by_bytes(weights, records, sizes):
+    """What weights become that are shares of bytes; sizes are those of all records together."""
+    by_bytes = [w * t * 2**20 // b for w, t, b in zip(weights, records, sizes)]
+    return [w // math.gcd(*by_bytes) for w in by_bytes]
+
+
+def mixture_fingerprint(format_words, sources):
+    """sources: (weight, records, fingerprint, name), in the order given."""
+    h = hashlib.sha256(b"lsiofs/1 mixture %s\n" % format_words.encode())
+    for source in sources:
+        h.update(("%d %d %s %s\n" % source).encode())
+    return h.hexdigest()
 
 
 # Identity

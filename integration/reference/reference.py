@@ -6,6 +6,7 @@
     reference.py DATASET --requests    answers requests, one JSON object a line
                                        with the options as keys, on stdout: the
                                        number of bytes in decimal, a newline, them
+    reference.py "" --mix NAME=WEIGHT:DATASET …     the same of a mixture
     reference.py --vectors FILE        checks itself against published vectors
 
 It holds the whole dataset in memory and computes all of an epoch for one
@@ -19,6 +20,7 @@ import sys
 sys.dont_write_bytecode = True
 
 import arrays
+import mixture
 import order
 import records
 import tarfiles
@@ -38,17 +40,22 @@ class Dataset:
         self.options = options
         self.format, self.shards = records.load(path, options)
         self.records = [r for s in self.shards for r in s.records]
+        self.kind = self.records[0].kind if self.records else None
         self.orders = {}
 
-    def fingerprint(self):
+    def words(self):
+        """The format, in the words of fingerprints."""
         words = self.format
         if words == "fixed":
             n = self.options["record-bytes"]
             words = "fixed %d %d %d" % (n, self.options.get("stride-bytes") or n, self.options.get("header-bytes", 0))
         if self.options.get("array"):
             words = "npy " + ",".join(a.split("=", 1)[0] for a in self.options["array"])
+        return words
+
+    def fingerprint(self, o):
         lines = [(len(s.records), s.decoded_bytes, sum(r.entry for r in s.records), s.path) for s in self.shards]
-        return order.fingerprint(words, lines)
+        return order.fingerprint(self.words(), lines)
 
     def order(self, o):
         batch = o["batch"] if o["groups"] > 1 else 1
@@ -56,11 +63,14 @@ class Dataset:
         share = (o["sample"], o["sample-seed"], o["epoch"])
         wanted = (o["chunk-bytes"], o["chunk-records"], o["seed"], o["epoch"], o["shuffle"], o["shuffle-size"], o["lanes"], o["groups"], batch)
         if wanted + split + share not in self.orders:
-            shards = [[(len(r.data), r.entry) for r in s.records] for s in self.shards]
-            chunks = self.part(order.chunks(shards, *wanted[:2]), *split)
+            chunks = self.part(self.chunks(o), *split)
             chunks = self.sample(chunks, *share)
             self.orders = {wanted + split + share: order.global_order(chunks, *wanted[2:])}
         return self.orders[wanted + split + share]
+
+    def chunks(self, o):
+        shards = [[(len(r.data), r.entry) for r in s.records] for s in self.shards]
+        return order.chunks(shards, o["chunk-bytes"], o["chunk-records"])
 
     def part(self, chunks, part, seed, by):
         if not part:
@@ -77,33 +87,34 @@ class Dataset:
         left = [order.phase(r.shard, r.ordinal, seed, n) == epoch % n for r in self.records]
         return order.split_chunks(chunks, left)
 
-    def stream(self, request):
-        o = dict(DEFAULTS, **request)
-        g = self.order(o)
-        left = g
-        for entry in o["done"]:
-            left = order.resume(left, entry)
-        left = left[o["from"] :]
-        mine = order.deal_out(left, g, o["workers"], o["batch"], o["deal"], o["tail"])[o["worker"]]
-        return self.render([self.records[n] for n in mine], o["kind"])
 
-    def render(self, mine, kind):
-        if kind == "ids":
-            return b"".join(order.record_id(r.shard, r.ordinal) for r in mine)
-        parts = []
-        for position, r in enumerate(mine):
-            equal = self.tars() and position > 0 and r.key is not None and r.key == mine[position - 1].key
-            parts.append(tarfiles.rename(r.data, r.members, position, r.begin) if equal else r.data)
-        prologue = arrays.prologue(self.records[0].kind, len(mine)) if self.format == "npy" else b""
-        if kind == "offsets":
-            offsets = [len(prologue)]
-            for p in parts:
-                offsets.append(offsets[-1] + len(p))
-            return b"".join(n.to_bytes(8, "little") for n in offsets)
-        return prologue + b"".join(parts) + (tarfiles.EPILOGUE if self.tars() else b"")
+def stream(of, request):
+    """The bytes of a stream of a Dataset or a Mixture."""
+    o = dict(DEFAULTS, **request)
+    g = of.order(o)
+    left = g
+    for entry in o["done"]:
+        left = order.resume(left, entry)
+    left = left[o["from"] :]
+    mine = order.deal_out(left, g, o["workers"], o["batch"], o["deal"], o["tail"])[o["worker"]]
+    return render(of, [of.records[n] for n in mine], o["kind"])
 
-    def tars(self):
-        return self.format in ("tar", "files")
+
+def render(of, mine, kind):
+    tars = of.format in ("tar", "files")
+    if kind == "ids":
+        return b"".join(order.record_id(r.shard, r.ordinal) for r in mine)
+    parts = []
+    for position, r in enumerate(mine):
+        equal = tars and position > 0 and r.key is not None and r.key == mine[position - 1].key
+        parts.append(tarfiles.rename(r.data, r.members, position, r.begin) if equal else r.data)
+    prologue = arrays.prologue(of.kind, len(mine)) if of.format == "npy" else b""
+    if kind == "offsets":
+        offsets = [len(prologue)]
+        for p in parts:
+            offsets.append(offsets[-1] + len(p))
+        return b"".join(n.to_bytes(8, "little") for n in offsets)
+    return prologue + b"".join(parts) + (tarfiles.EPILOGUE if tars else b"")
 
 
 def arguments():
@@ -119,6 +130,9 @@ def arguments():
     p.add_argument("--remainder", default="corrupt")
     p.add_argument("--lc0-check", action="store_true")
     p.add_argument("--on-corrupt", default="fail")
+    p.add_argument("--mix", action="append")
+    p.add_argument("--mix-length", default="first")
+    p.add_argument("--mix-by", default="records")
     for name, value in DEFAULTS.items():
         p.add_argument("--" + name, default=value, type=json.loads if name == "done" else type(value))
     return p.parse_args()
@@ -130,17 +144,20 @@ def main():
         print("%d vectors hold" % vectors.check(a.vectors))
         return
     options = {k.replace("_", "-"): v for k, v in vars(a).items()}
-    dataset = Dataset(a.dataset, options)
+    dataset = mixture.Mixture(a.mix, options, lambda path: Dataset(path, options)) if a.mix else Dataset(a.dataset, options)
     if a.fingerprint:
-        print(dataset.fingerprint())
+        print(dataset.fingerprint({k: options[k] for k in DEFAULTS}))
     elif a.requests:
         for line in sys.stdin:
             request = json.loads(line)
-            data = dataset.fingerprint().encode() if request.get("kind") == "fingerprint" else dataset.stream(request)
+            if request.get("kind") == "fingerprint":
+                data = dataset.fingerprint(dict(DEFAULTS, **request)).encode()
+            else:
+                data = stream(dataset, request)
             sys.stdout.buffer.write(b"%d\n" % len(data) + data)
             sys.stdout.buffer.flush()
     else:
-        sys.stdout.buffer.write(dataset.stream({k: options[k] for k in DEFAULTS}))
+        sys.stdout.buffer.write(stream(dataset, {k: options[k] for k in DEFAULTS}))
 
 
 if __name__ == "__main__":

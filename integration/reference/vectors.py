@@ -16,13 +16,16 @@ def check(path):
         "resume": lambda e: check_resume(v, e),
         "contiguous": lambda e: check_contiguous(v, e),
         "tail": lambda e: check_tail(v, e),
+        "phase": check_phase, "mixture": check_mixture, "length": check_length,
+        "fingerprint": check_fingerprint, "epoch": check_epoch,
     }
     unknown = set(v) - set(checks) - {"about"}
     if unknown:
         raise AssertionError("vectors that nothing checks: %s" % unknown)
     n = 0
     for name, one in checks.items():
-        for entry in v[name]:
+        entries = v.get(name, [])
+        for entry in [entries] if isinstance(entries, dict) else entries:
             try:
                 one(entry)
             except Exception as e:
@@ -112,3 +115,42 @@ def check_split_count(e):
     first, last = (int(x) for x in e["unit_ordinals"].split(".."))
     got = sum(order.in_part(e["path"], o, e["split_seed"], low, high) for o in range(first, last + 1))
     same(got, e["in"])
+
+
+def check_phase(e):
+    same([order.phase(e["path"], i, e["seed"], e["n"]) for i in range(len(e["phases"]))], e["phases"])
+
+
+def check_mixture(e):
+    weights, seed = e["weights"], int(e["seed"])
+    same(order.key("mix", seed, 0, 0), int(e["mix_key"]))
+    same([order.source_seed(seed, m) for m in range(len(weights))], [int(s) for s in e["source_seeds"]])
+    for walk in e["walk"]:
+        begin = walk["from"]
+        same(order.mixture_positions(weights, seed, begin, begin + len(walk["positions"])), [tuple(p) for p in walk["positions"]])
+    for c in e["counts"]:
+        same(order.mixture_counts(weights, c["n"]), c["c"])
+    d = e["digest"]
+    positions = order.mixture_positions(weights, seed, d["from"], d["from"] + d["positions"])
+    same(hashlib.sha256(b"".join(bytes([m]) + i.to_bytes(8, "little") for m, i in positions)).hexdigest(), d["sha256"])
+
+
+def check_length(e):
+    same(order.mixture_first(e["weights"], e["records"]), e["first"])
+    same(order.mixture_all(e["weights"], e["records"]), e["all"])
+
+
+def check_fingerprint(e):
+    same(order.mixture_fingerprint(e["format"], [tuple(s) for s in e["sources"]]), e["fingerprint"])
+
+
+def check_epoch(e):
+    assert e["about"].startswith("three sources of one chunk each (50, 20, 10 records), shuffle reservoir of size 8, 4 lanes, seed 5, length 256:")
+    seed, length = int(e["seed"]), e["length"]
+    chunks = [[list(range(n))] for n in (50, 20, 10)]
+    for epoch, g in enumerate(e["G"]):
+        got = []
+        for m, i in order.mixture_positions(e["weights"], seed, epoch * length, (epoch + 1) * length):
+            turn, at = divmod(i, len(chunks[m][0]))
+            got.append([m, order.global_order(chunks[m], order.source_seed(seed, m), turn, "reservoir", 8, 4, 1, 1)[at]])
+        same(got, g)

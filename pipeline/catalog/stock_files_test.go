@@ -3,7 +3,6 @@ package catalog
 import (
 	"context"
 	"errors"
-	"fmt"
 	"os"
 	"path/filepath"
 	"testing"
@@ -294,5 +293,5 @@ func TestAPatternSaysWhichFilesAreShards(t *testing.T) {
 	whole := w.mustOpenStock(func(c *Config) { c.IndexDir = filepath.Join(w.data, "index") })
 	require.False(t, whole.Match("index", true))
 	require.True(t, whole.Match("a", true))
-	require.False(t, whole.Match("a\nb.tar", false), fmt.Sprint("a snapshot's text has a line a shard"))
+	require.False(t, whole.Match("a\nb.tar", false), "a snapshot's text has a line a shard")
 }

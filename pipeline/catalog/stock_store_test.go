@@ -171,6 +171,38 @@ func TestJournalsDoNotGrowForEver(t *testing.T) {
 	require.Empty(t, w.indexFiles("*.journal"))
 }
 
+// While a snapshot is sealed, journals that are retired stay mapped. They are no work any
+// more for those who make room: tidy would not end before the seal does.
+func TestRetiredJournalsAreNotEmptiedAgain(t *testing.T) {
+	w := newStockWorld(newWorld(t))
+	s, err := w.openStock(func(c *Config) { c.Format.Name = "tar" })
+	require.NoError(t, err)
+	defer func() { require.NoError(t, s.Close()) }()
+	packer := index.NewPacker(true, false)
+	for i := range 80_000 {
+		require.NoError(t, packer.Add(extentAt(i)))
+	}
+	blob, err := packer.Finish(summaryOf(80_000))
+	require.NoError(t, err)
+	for i := range 100 { // more than one journal, of which the first has nothing that is wanted
+		o := storage.Object{Path: "replaced.tar", SizeBytes: 1, Version: storage.Version{Inode: uint64(i)}}
+		s.reading = map[string]storage.Object{o.Path: o}
+		k, err := s.keep(index.Shard{Object: o, Blob: blob})
+		require.NoError(t, err)
+		s.admit(k)
+	}
+	s.journals.Acquire() // as Seal does
+	defer s.journals.Release()
+	retired := 0
+	for g := s.journals.Sparse(); g != nil; g = s.journals.Sparse() {
+		retired++
+		require.Less(t, retired, 100, "it ends")
+		s.journals.Retire(g)
+	}
+	require.NotZero(t, retired)
+	require.Len(t, w.indexFiles("*.journal"), s.Counts().Journals, "they are counted no more")
+}
+
 func TestASnapshotOfShardsThatAreNotHere(t *testing.T) {
 	w := newStockWorld(newWorld(t))
 	for i := range 3 {

@@ -30,9 +30,19 @@ type Mixture struct {
 	shares  *Shares
 	sources []Source
 	length  uint64
+	known   []sourceFacts // of each source
 
 	mu   sync.Mutex
 	subs []subEpochs // of each source
+}
+
+// sourceFacts are what all epochs of a source have in common.
+type sourceFacts struct {
+	bytes  uint64 // of a walker
+	stride uint64 // the longest replay
+	// states: there are some. Epochs of small sources have none: a replay of all of one takes
+	// no longer than from a state of others to the next.
+	states bool
 }
 
 // subEpochs are the epochs of a source that were asked for last: one that is read, and
@@ -61,25 +71,30 @@ func NewMixture(o spec.Order, shares *Shares, sources []Source, length uint64) (
 			return nil, fmt.Errorf("order: source %d of the mixture has no records", m)
 		}
 	}
-	return &Mixture{order: o, shares: shares, sources: sources, length: length, subs: make([]subEpochs, len(sources))}, nil
+	m := &Mixture{order: o, shares: shares, sources: sources, length: length, subs: make([]subEpochs, len(sources))}
+	for i := range sources { // so that walkers meet no error
+		e, err := m.sub(i, 0)
+		if err != nil {
+			return nil, err
+		}
+		m.known = append(m.known, sourceFacts{e.bytes, min(e.stride, e.total), e.StoredStatesBytes() > 0})
+	}
+	return m, nil
 }
 
-// Epoch is an epoch of the mixture. It keeps no states of its own: the epochs of the
-// sources do, two of each.
+// Epoch is an epoch of the mixture. Its states are those of the sources' epochs.
 func (m *Mixture) Epoch(epoch uint64) (*Epoch, error) {
 	if epoch >= maxMixed/m.length {
 		return nil, fmt.Errorf("order: epoch %d of the mixture is beyond what can be ordered, which is %d epochs", epoch, maxMixed/m.length)
 	}
-	e := &Epoch{order: m.order, whole: m.Part, total: m.length, stride: spacingPositions}
-	for i := range m.sources { // so that walkers meet no error
-		sub, err := m.sub(i, 0)
-		if err != nil {
-			return nil, err
-		}
-		e.bytes += sub.bytes
+	e := &Epoch{order: m.order, whole: m.Part, total: m.length}
+	for _, k := range m.known {
+		e.bytes += k.bytes
+		e.stride += k.stride // a replay is one of each source
 	}
 	e.bytes += mixBlock*9 + uint64(len(m.sources))*64
-	e.arranged.Store(&arrangement{start: func() walker { return m.walker(epoch * m.length) }})
+	e.arrange = func() *arrangement { return m.arrange(epoch) }
+	e.arranged.Store(e.arrange())
 	return e, nil
 }
 
@@ -109,8 +124,9 @@ func (m *Mixture) sub(source int, epoch uint64) (*Epoch, error) {
 // mixWalker goes through the endless sequence, a block at a time.
 type mixWalker struct {
 	of      *Mixture
-	begin   uint64 // the position of the epoch's first record
-	block   uint64 // that records are of; none yet: noBlock
+	begin   uint64       // the position of the epoch's first record
+	held    []heldEpochs // of each source
+	block   uint64       // that records are of; none yet: noBlock
 	records [mixBlock]uint64
 	list    []uint8
 	before  []uint64 // counts at the block's begin, and behind it
@@ -144,10 +160,10 @@ type sourceCursor struct {
 	taken  uint64 // of the block
 }
 
-func (m *Mixture) walker(begin uint64) *mixWalker {
+func (m *Mixture) walker(begin uint64, held []heldEpochs) *mixWalker {
 	n := len(m.sources)
 	return &mixWalker{
-		of: m, begin: begin, block: noBlock, list: make([]uint8, 0, mixBlock),
+		of: m, begin: begin, held: held, block: noBlock, list: make([]uint8, 0, mixBlock),
 		before: make([]uint64, n), end: make([]uint64, n), sources: make([]sourceCursor, n), scratch: make([]uint64, 0, mixBlock),
 	}
 }
@@ -182,7 +198,7 @@ func (w *mixWalker) make(b uint64) {
 		w.sources[m].taken = uint64(len(w.scratch))
 		n := w.end[m] - w.before[m]
 		w.scratch = w.scratch[:uint64(len(w.scratch))+n]
-		w.of.read(m, &w.sources[m], w.before[m], w.scratch[uint64(len(w.scratch))-n:])
+		w.read(m, w.before[m], w.scratch[uint64(len(w.scratch))-n:])
 	}
 	for i, m := range w.list {
 		c := &w.sources[m]
@@ -192,15 +208,15 @@ func (w *mixWalker) make(b uint64) {
 }
 
 // read fills dst with the records of a source from an index of its own endless sequence on.
-func (m *Mixture) read(source int, c *sourceCursor, index uint64, dst []uint64) {
-	s := &m.sources[source]
+func (w *mixWalker) read(source int, index uint64, dst []uint64) {
+	s, c := &w.of.sources[source], &w.sources[source]
 	total := s.records()
 	for len(dst) > 0 {
 		epoch, at := index/total, index%total
 		if c.cursor == nil || c.epoch != epoch {
-			e, err := m.sub(source, epoch)
-			if err != nil {
-				panic(err) // Epoch has made one like it
+			e := w.held[source].of(epoch)
+			if e == nil {
+				e = w.of.mustSub(source, epoch)
 			}
 			c.cursor, c.epoch = e.Cursor(at), epoch
 		} else {

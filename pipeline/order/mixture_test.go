@@ -216,30 +216,6 @@ func TestEveryMixtureEqualsTheNaiveOne(t *testing.T) {
 	})
 }
 
-// In each pass over a source every record of it comes once, whatever the epochs' length.
-func TestEverySourcesRecordsComeOnceAPass(t *testing.T) {
-	o := spec.Default().Order
-	sources := []Source{{First: 0, Starts: []uint64{0, 40, 90}}, {First: 90, Starts: []uint64{0, 7}}, {First: 97, Starts: []uint64{0, 1}}}
-	m, err := NewMixture(o, sharesOf(t, 1, []uint64{5, 3, 2}), sources, 101)
-	require.NoError(t, err)
-	counts := map[uint64]int{}
-	for epoch := range uint64(30) {
-		e, err := m.Epoch(epoch)
-		require.NoError(t, err)
-		for _, record := range allOf(e) {
-			counts[record]++
-		}
-	}
-	for m, s := range sources {
-		least, most := 1<<30, 0
-		for record := s.First; record < s.First+s.records(); record++ {
-			least, most = min(least, counts[record]), max(most, counts[record])
-		}
-		require.LessOrEqual(t, most-least, 1, "source %d", m)
-		require.Positive(t, least)
-	}
-}
-
 func TestLengthsOfMixturesAreTheirBounds(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		weights := drawWeights(t)

@@ -77,7 +77,7 @@ func ParseSource(text string) (Source, error) {
 	name, rest, named := strings.Cut(text, "=")
 	weight, dataset, weighed := strings.Cut(rest, ":")
 	if !named || !weighed || dataset == "" {
-		return Source{}, fmt.Errorf("%q is no source of a mixture: write NAME=WEIGHT:DATASET, as web=70:/data/web", text)
+		return Source{}, fmt.Errorf("%q is no source of a mixture: write NAME=WEIGHT:DATASET, as web=70:/data/web", withoutURL(text))
 	}
 	if err := checkSourceName(name); err != nil {
 		return Source{}, err
@@ -92,9 +92,17 @@ func ParseSource(text string) (Source, error) {
 func checkSourceName(name string) error {
 	const allowed = "abcdefghijklmnopqrstuvwxyz0123456789_-"
 	if name == "" || len(name) > MaxSourceName || strings.Trim(name, allowed) != "" {
-		return fmt.Errorf("%q is no name of a source: take 1 to %d small letters, digits, _ and -", name, MaxSourceName)
+		return fmt.Errorf("%q is no name of a source: take 1 to %d small letters, digits, _ and -", withoutURL(name), MaxSourceName)
 	}
 	return nil
+}
+
+// withoutURL is a text as messages may quote it: a URL may have a secret in it.
+func withoutURL(text string) string {
+	if before, _, is := strings.Cut(text, "://"); is {
+		return before + "://…"
+	}
+	return text
 }
 
 // parseWeight reads a decimal with at most 6 digits behind the point, in millionths.
@@ -150,8 +158,5 @@ func (s Spec) validateMix(p *problems) {
 	}
 	if len(s.Format.Arrays) > 0 {
 		p.addf("--array can't be combined with --mix for now: leave one of them out")
-	}
-	if s.Cache.Warm {
-		p.addf("--warm can't be combined with --mix for now: fill the cache of each source with lsiofs cache warm DATASET")
 	}
 }

@@ -25,6 +25,7 @@ type ahead struct {
 	run     int64    // bytes that were read one after the other, up to next
 	blocks  []*block // each begins where the one before it ends
 	filling bool     // a goroutine is at it
+	at      *block   // that it fills; nil for none
 	closed  bool
 	waits   meter.Ledger // of who fills
 	ctx     context.Context
@@ -148,11 +149,12 @@ func (h *Handle) fill() {
 		h.mu.Lock()
 		b := h.ahead.unfilled()
 		if b == nil {
-			h.ahead.filling = false
+			h.ahead.filling, h.ahead.at = false, nil
 			h.mu.Unlock()
 			return
 		}
 		b.hold()
+		h.ahead.at = b
 		ctx := h.ahead.ctx
 		h.mu.Unlock()
 		h.fillBlock(ctx, &r, b)
@@ -201,8 +203,8 @@ func (h *Handle) help(ctx context.Context, b *block, to int64, w *meter.Waiter) 
 }
 
 // leaveOff has a block that does not come be filled no further, as its reader reads the
-// rest for itself: so hardly anything is lent to both. Where the reader has gone, it
-// stays for the next.
+// rest for itself: so hardly anything is lent to both. What is filled behind it goes on.
+// Where the reader has gone, it stays for the next.
 func (h *Handle) leaveOff(ctx context.Context, b *block) {
 	if ctx.Err() != nil {
 		return
@@ -210,7 +212,8 @@ func (h *Handle) leaveOff(ctx context.Context, b *block) {
 	b.leaveOff()
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	if a := &h.ahead; a.cancel != nil && !a.closed {
+	if a := &h.ahead; a.at == b && a.cancel != nil && !a.closed {
+		a.at = nil
 		a.cancel()
 		a.ctx, a.cancel = context.WithCancel(context.Background())
 	}

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"math/rand/v2"
 	"runtime"
+	"slices"
 	"sync"
 	"testing"
 	"time"
@@ -260,6 +261,77 @@ func TestAReaderTakesWhatWasCopiedAheadThoughTheRestDoesNotCome(t *testing.T) {
 	}
 	const inPart, straddling = partBytes / size, MaxReadBytes/partBytes + 1
 	require.LessOrEqual(t, twice, inPart+straddling, "of %d records of the block", 1<<20/size)
+}
+
+// stuck lends records of which some do not come before the context ends of who wants them
+// first.
+type stuck struct {
+	*memory
+	records []uint64
+
+	mu   sync.Mutex
+	came map[uint64]context.Context
+}
+
+func (l *stuck) open(seq sequence) reader { return stuckReaders{memoryReader{l.memory, seq}, l} }
+
+func (l *stuck) waits(record uint64) (came, ended bool) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	ctx := l.came[record]
+	return ctx != nil, ctx != nil && ctx.Err() != nil
+}
+
+type stuckReaders struct {
+	memoryReader
+	l *stuck
+}
+
+func (r stuckReaders) Lend(ctx context.Context, k uint64, n int, l *fetch.Loan) error {
+	one := make([]uint64, 1)
+	r.seq.Records(k, one)
+	record := one[0]
+	r.l.mu.Lock()
+	wait := slices.Contains(r.l.records, record) && r.l.came[record] == nil
+	if wait {
+		r.l.came[record] = ctx
+	}
+	r.l.mu.Unlock()
+	if !wait {
+		return r.memoryReader.Lend(ctx, k, 1, l)
+	}
+	<-ctx.Done()
+	return ctx.Err()
+}
+
+// A reader that goes on through what it has left off does not stop the copy of what lies behind.
+func TestWhatLiesBehindABlockThatWasLeftOffIsCopiedAhead(t *testing.T) {
+	withCores(t, 4)
+	const size, part = 4096, 128 << 10
+	m := equalRecords(4000, size)
+	v := defaultView(t, 0, 4000)
+	want, _ := naive(m, v, 0)
+	records := make([]uint64, v.Count(0))
+	v.Records(0, 0, records)
+	first, behind := records[3<<20/size+10], records[4<<20/size+10]
+	l := &stuck{memory: m, records: []uint64{first, behind}, came: map[uint64]context.Context{}}
+	src := newSource(m, l)
+	defer src.Close()
+	h := src.Set(v, nil).Open(0, Data)
+	defer h.Close()
+	readOn(t, h, want[Data], 0, 2<<20, MaxReadBytes)
+	comes := func(record uint64) {
+		require.Eventually(t, func() bool { came, _ := l.waits(record); return came }, time.Minute, time.Millisecond)
+	}
+	comes(first)
+	readOn(t, h, want[Data], 2<<20, 3<<20+part, part)
+	_, ended := l.waits(first)
+	require.True(t, ended, "it is left off")
+	comes(behind)
+	readOn(t, h, want[Data], 3<<20+part, 4<<20, part)
+	_, ended = l.waits(behind)
+	require.False(t, ended)
+	readOn(t, h, want[Data], 4<<20, 6<<20, part)
 }
 
 func TestBlocksAreBoundedHoweverManyReadersStop(t *testing.T) {

@@ -7,7 +7,6 @@ import (
 	"path/filepath"
 	"time"
 
-	"github.com/lsiofs/lsiofs/pipeline/spec"
 	"github.com/lsiofs/lsiofs/pipeline/unpack/synthetic"
 )
 
@@ -55,8 +54,8 @@ func runNetwork(ctx context.Context, p Program, c Config, local string) (report 
 	n.slot = networkSlot
 	s := c.Spec
 	s.Dataset, s.IndexDir = n.address.Dataset(n.address.Objects), filepath.Join(n.dir, "index")
-	s.Cache = spec.Cache{Off: true} // the user's own is not for this
-	d, err := p.Open(ctx, s)        // and indexes it, for all commands
+	s = withoutCache(s)
+	d, err := p.Open(ctx, s) // and indexes it, for all commands
 	if err != nil {
 		return Report{}, err
 	}

@@ -38,6 +38,7 @@ type network struct {
 	asked    float64        // bytes of the last whole epoch, for each of its records' bytes
 	passed   service.Served // by the last index
 	repeated float64        // requests of the last epoch from a cache, for each chunk
+	fills    bool           // a mount's cache is filled before its second epoch is measured
 	mostAnon int64          // the most memory of lsiofs cat above --memory, so far
 	points   int            // that were mounted on
 }

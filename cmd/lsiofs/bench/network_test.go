@@ -8,6 +8,8 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/lsiofs/lsiofs/pipeline/spec"
 )
 
 // Every promise about the network is of a row that is measured, with what it is compared
@@ -67,4 +69,12 @@ func TestTheSizeOfAProgramWithoutSymbolsIsThatOfARelease(t *testing.T) {
 	}
 	_, err = programBytes(source)
 	require.Error(t, err)
+}
+
+// What the network part opens without a cache is a specification that is accepted.
+func TestTheNetworkPartOpensWithoutACache(t *testing.T) {
+	s := withoutCache(spec.Default())
+	s.Dataset = "http://127.0.0.1/a.tar"
+	require.True(t, s.Cache.Off)
+	require.NoError(t, s.Validate())
 }

@@ -181,6 +181,7 @@ type counts struct {
 	held      int64
 	strategy  string
 	engine    string
+	fill      float64 // of its cache, 0…1; 1 where there is none
 }
 
 // look reads status.json. The time that it takes is part of neither side: cpu is
@@ -221,6 +222,9 @@ func (s *server) status(c *counts) error {
 				Strategy  string `json:"strategy"`
 				HeldBytes int64  `json:"held_bytes"`
 			} `json:"fetch"`
+			Cache *struct {
+				Fill float64 `json:"fill"`
+			} `json:"cache"`
 		} `json:"pipeline"`
 	}
 	if err := json.Unmarshal(b, &r); err != nil {
@@ -228,6 +232,10 @@ func (s *server) status(c *counts) error {
 	}
 	c.reads, c.readBytes, c.engine = r.Pipeline.Engine.Reads, r.Pipeline.Engine.ReadBytes, r.Pipeline.Engine.Engine
 	c.sent, c.held, c.strategy = r.Traffic.SentBytes, r.Pipeline.Fetch.HeldBytes, r.Pipeline.Fetch.Strategy
+	c.fill = 1
+	if r.Pipeline.Cache != nil {
+		c.fill = r.Pipeline.Cache.Fill
+	}
 	return nil
 }
 

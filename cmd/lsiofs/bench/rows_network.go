@@ -143,11 +143,17 @@ func (n *network) measureRequests(ctx context.Context) (reading, error) {
 	return reading{value: float64(len(run.ranges)) / float64(chunks)}, nil
 }
 
+// withoutCache is for what is opened in this process: the user's own cache is not for this.
+func withoutCache(s spec.Spec) spec.Spec {
+	s.Cache = spec.Cache{Off: true, Fill: spec.FillOff}
+	return s
+}
+
 // order is how many chunks the first objects have as a dataset, and bytes of records.
 func (n *network) order(ctx context.Context, objects int, chunkBytes int64) (chunks int, streamBytes int64, err error) {
 	s := n.config.Spec
 	s.Dataset, s.IndexDir = n.address.Dataset(objects), filepath.Join(n.dir, "index")
-	s.Cache = spec.Cache{Off: true} // the user's own is not for this
+	s = withoutCache(s)
 	s.Order.ChunkBytes, s.Order.ChunkRecords = uint64(chunkBytes), 1<<20
 	d, err := n.program.Open(ctx, s)
 	if err != nil {

@@ -24,11 +24,16 @@ const (
 	// and at 70 MiB with a bound. 64 replies of 1 MiB with their copies fit, which are
 	// in use.
 	servedHeapBytes = 112 << 20
-	// heapStepBytes is how close to its bound a heap may live before the bound is raised,
-	// and by how much more: what lives can't be collected, and to try takes half of
-	// the processors.
+	// heapStepBytes, or a heapStepPart-th of what lives, is how close to its bound a heap may
+	// live before the bound is raised, and by how much more: what lives can't be collected,
+	// and to try takes half of the processors. Go stays 3 % below the bound and counts
+	// its own tables, too: 32 MiB are none at all beside a GiB.
 	heapStepBytes = 16 << 20
+	heapStepPart  = 8
 )
+
+// heapStep is the step for so many bytes that live.
+func heapStep(live int64) int64 { return max(heapStepBytes, live/heapStepPart) }
 
 // heap bounds the memory that the garbage collector lets grow.
 type heap struct {
@@ -45,7 +50,8 @@ func boundHeap(memoryBytes int64) *heap {
 	h := &heap{}
 	if os.Getenv("GOMEMLIMIT") == "" {
 		runtime.GC() // so that what has lived only while the dataset was opened does not count
-		h.limit = liveHeap() + memoryBytes/2 + servedHeapBytes
+		live := liveHeap()
+		h.limit = raised(live+memoryBytes/2+servedHeapBytes, live)
 		debug.SetMemoryLimit(h.limit)
 	}
 	return h
@@ -64,8 +70,8 @@ func (h *heap) look() {
 
 // raised is the bound of a heap of which so many bytes live, and that had another one.
 func raised(limit, live int64) int64 {
-	if live > limit-heapStepBytes {
-		return live + 2*heapStepBytes
+	if step := heapStep(live); live > limit-step {
+		return live + 2*step
 	}
 	return limit
 }

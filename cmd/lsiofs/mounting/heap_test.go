@@ -20,6 +20,16 @@ func TestTheBoundOfTheHeapIsRaisedOnlyForWhatLives(t *testing.T) {
 	}
 }
 
+// Go aims at 97 % of the bound less what it needs itself. Where that is less than what lives, it
+// collects all the time.
+func TestABoundLeavesTheCollectorRoomHoweverMuchLives(t *testing.T) {
+	for _, live := range []int64{50 << 20, 500 << 20, 2 << 30, 20 << 30} {
+		for _, limit := range []int64{0, live, live + 40<<20, live + live/16} {
+			require.Greater(t, raised(limit, live)*97/100, live+live/16, "%d of %d MiB live", live>>20, limit>>20)
+		}
+	}
+}
+
 func TestTheHeapOfAMountIsBoundedByItsMemory(t *testing.T) {
 	before, percent := debug.SetMemoryLimit(-1), debug.SetGCPercent(100)
 	defer debug.SetMemoryLimit(before)

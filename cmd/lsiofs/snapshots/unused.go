@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"maps"
 	"os"
 	"path/filepath"
 	"slices"
@@ -23,8 +24,8 @@ type unusedShard struct {
 }
 
 // Unused lists the files of the dataset's directory that kept snapshots have, and none of
-// the newest keep epochs, whose snapshots have to be there. Files that were changed since the
-// latest epoch was taken are left out.
+// the newest keep epochs, whose snapshots have to be there. Files that were changed since an
+// epoch was taken that has them are left out: they may be others, which no epoch has yet.
 func Unused(d *run.Directory, dataset string, keep uint64, u *terminal.UI) error {
 	if info, err := os.Stat(dataset); err != nil {
 		return err
@@ -35,19 +36,11 @@ func Unused(d *run.Directory, dataset string, keep uint64, u *terminal.UI) error
 	if err != nil || len(numbers) == 0 {
 		return err
 	}
-	latest, err := d.Epoch(numbers[len(numbers)-1])
+	taken, err := unusedPaths(d, numbers, keep)
 	if err != nil {
 		return err
 	}
-	taken, err := time.Parse(time.RFC3339, latest.Taken)
-	if err != nil {
-		return fmt.Errorf("epoch %d of %s: %w", latest.Epoch, d.Path(), err)
-	}
-	paths, err := unusedPaths(d, numbers, keep)
-	if err != nil {
-		return err
-	}
-	for _, path := range paths {
+	for _, path := range slices.Sorted(maps.Keys(taken)) {
 		file := filepath.Join(dataset, path)
 		var st unix.Stat_t
 		err := unix.Lstat(file, &st)
@@ -57,7 +50,7 @@ func Unused(d *run.Directory, dataset string, keep uint64, u *terminal.UI) error
 		if err != nil {
 			return &fs.PathError{Op: "stat", Path: file, Err: err}
 		}
-		if st.Mode&unix.S_IFMT != unix.S_IFREG || max(st.Mtim.Sec, st.Ctim.Sec) >= taken.Unix() {
+		if st.Mode&unix.S_IFMT != unix.S_IFREG || max(st.Mtim.Sec, st.Ctim.Sec) >= taken[path].Unix() {
 			continue
 		}
 		if u.JSON {
@@ -73,10 +66,11 @@ func Unused(d *run.Directory, dataset string, keep uint64, u *terminal.UI) error
 }
 
 // unusedPaths gives the paths that are in kept snapshots, and not in those of the newest
-// epochs: these have to be there.
-func unusedPaths(d *run.Directory, numbers []uint64, keep uint64) ([]string, error) {
+// epochs, whose snapshots have to be there; and of each when the last epoch was taken that
+// has it.
+func unusedPaths(d *run.Directory, numbers []uint64, keep uint64) (map[string]time.Time, error) {
 	first := max(0, len(numbers)-int(min(keep, uint64(len(numbers)))))
-	needed, old, seen := map[string]bool{}, map[string]bool{}, map[string]bool{}
+	needed, old, seen := map[string]bool{}, map[string]time.Time{}, map[string]bool{}
 	for i, n := range slices.Backward(numbers) {
 		e, err := d.Epoch(n)
 		if err != nil {
@@ -86,6 +80,10 @@ func unusedPaths(d *run.Directory, numbers []uint64, keep uint64) ([]string, err
 			continue
 		}
 		seen[e.Snapshot] = true
+		taken, err := time.Parse(time.RFC3339, e.Taken)
+		if err != nil {
+			return nil, fmt.Errorf("epoch %d of %s: %w", n, d.Path(), err)
+		}
 		text, err := d.Snapshot(e.Snapshot)
 		if errors.Is(err, run.ErrGone) && i < first {
 			continue
@@ -101,15 +99,10 @@ func unusedPaths(d *run.Directory, numbers []uint64, keep uint64) ([]string, err
 			switch {
 			case i >= first:
 				needed[s.Path] = true
-			case !needed[s.Path] && filepath.IsLocal(s.Path):
-				old[s.Path] = true
+			case !needed[s.Path] && old[s.Path].IsZero() && filepath.IsLocal(s.Path):
+				old[s.Path] = taken
 			}
 		}
 	}
-	paths := make([]string, 0, len(old))
-	for path := range old {
-		paths = append(paths, path)
-	}
-	slices.Sort(paths)
-	return paths, nil
+	return old, nil
 }

@@ -180,7 +180,7 @@ func (j *Journals) Size() (bytes, live int64, journals int) {
 
 func (j *Journals) size() (bytes, live int64, journals int) {
 	for _, g := range j.segments {
-		if g.owned() {
+		if g.owned() && !g.retired {
 			bytes, live, journals = bytes+g.bytes, live+g.live.Load(), journals+1
 		}
 	}
@@ -206,6 +206,9 @@ func (j *Journals) Sparse() *Segment {
 	bytes, live, journals := j.size()
 	var worst *Segment
 	for _, g := range j.segments {
+		if g.retired {
+			continue // it goes when nobody reads any more
+		}
 		if g.live.Load() == 0 && g != j.active {
 			return g
 		}
@@ -231,7 +234,7 @@ func (j *Journals) Sparse() *Segment {
 // smallest is the journal of this process of which least is wanted in bytes.
 func (j *Journals) smallest() (s *Segment) {
 	for _, g := range j.segments {
-		if g.owned() && g != j.active && (s == nil || g.live.Load() < s.live.Load()) {
+		if g.owned() && !g.retired && g != j.active && (s == nil || g.live.Load() < s.live.Load()) {
 			s = g
 		}
 	}

@@ -11,6 +11,8 @@ import (
 type Stock interface {
 	// Have is how many of the records, up to the first that is not, are in memory.
 	Have(records []uint64) int
+	// Holds says whether a record is in memory or on its way.
+	Holds(record uint64) bool
 	// Start has the piece of a record brought, unless it is there or on its way. more
 	// says whether another one may be begun. It gives what the piece takes, 0 where
 	// none was begun, and false where there is no room to read further ahead.
@@ -77,7 +79,7 @@ func (r *Reader) goTo(k uint64, n int, s Stock) *window {
 		s.CallOff()
 	}
 	for _, w := range r.windows {
-		w.leave(func(k uint64) bool { return r.seq.Records(k, r.scratch(1)) == 1 && s.Have(r.buf[:1]) == 1 })
+		w.leave(func(k uint64) bool { return r.holds(k, s) })
 	}
 	if len(r.windows) == maxWindows {
 		r.windows = slices.Delete(r.windows, 0, 1)
@@ -87,16 +89,25 @@ func (r *Reader) goTo(k uint64, n int, s Stock) *window {
 	return w
 }
 
-// Advance starts what is missing behind records k … k+n-1, and of these. again says
-// that some of these are missing: they are looked at again, from the lent-th on. readers
-// is how many there are; what is begun and has not been come to takes up to limit bytes,
-// and a piece.
-func (r *Reader) Advance(s Stock, k uint64, n int, again bool, lent, readers int, limit int64) {
+// holds says whether record k of the sequence is in memory or on its way.
+func (r *Reader) holds(k uint64, s Stock) bool {
+	return r.seq.Records(k, r.scratch(1)) == 1 && s.Holds(r.buf[0])
+}
+
+// Advance starts what is missing behind records k … k+n-1, and of these. missing says
+// that some of these are, from the lent-th on. readers is how many there are; what is begun
+// and has not been come to takes up to limit bytes, and a piece.
+func (r *Reader) Advance(s Stock, k uint64, n int, missing bool, lent, readers int, limit int64) {
 	w := r.goTo(k, n, s)
 	r.walker.Move(k, n)
 	r.lookAhead(k, readers)
-	if again && w.scanned >= k+uint64(n) {
+	switch {
+	case !missing || w.scanned < k+uint64(n):
+	case lent > 0:
 		r.scan(s, w, k+uint64(lent), k+uint64(n), limit)
+	case !r.holds(k, s) && w.isBack(k, n):
+		// What it goes back to has been dropped since. It is bounded as after a jump.
+		r.scan(s, &window{}, k, k+uint64(n), limit)
 	}
 	reached := max(k+uint64(n), r.walker.Reached(k))
 	target := min(w.next+uint64(w.records), r.seq.Len(), reached)

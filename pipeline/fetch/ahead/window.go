@@ -41,8 +41,9 @@ type window struct {
 	next    uint64 // behind the furthest record that was asked for in turn
 	near    uint64 // see Near
 	records int
-	scanned uint64 // up to here the sequence has been looked at
-	goOn    uint64 // where there was no room beyond scanned: looked at again when next is here; else 0
+	scanned uint64  // up to here the sequence has been looked at
+	looked  stretch // of the call for which it was looked at last
+	goOn    uint64  // where there was no room beyond scanned: looked at again when next is here; else 0
 	// started are the pieces that were read ahead and not come to, by place.
 	started []aheadPiece
 	bytes   int64 // of started, with their tables
@@ -51,6 +52,20 @@ type window struct {
 type aheadPiece struct {
 	k     uint64
 	bytes int64
+}
+
+// stretch is records from … to-1 of a sequence.
+type stretch struct{ from, to uint64 }
+
+// isBack says whether a call for records k … k+n-1 goes back: it is not the rest of the call
+// before it. It is asked once for each.
+func (w *window) isBack(k uint64, n int) bool {
+	end := k + uint64(n)
+	if w.looked.from <= k && end <= w.looked.to {
+		return false
+	}
+	w.looked = stretch{k, end}
+	return true
 }
 
 // has says whether a call for records from k on is one at the window's place: a
@@ -97,12 +112,12 @@ func (w *window) start(k uint64, bytes int64) {
 }
 
 // leave is called when the reader goes elsewhere, and what had not begun was called off:
-// that is to be looked at again. What has come still counts, or a reader that is at two
-// places in turn would read further ahead each time, and fill the memory.
-func (w *window) leave(has func(k uint64) bool) {
+// that is to be looked at again. What has come, or still comes, counts on, or a reader that is
+// at two places in turn would read further ahead each time, and fill the memory.
+func (w *window) leave(holds func(k uint64) bool) {
 	w.scanned, w.goOn = w.next, 0
 	w.bytes = 0
-	w.started = slices.DeleteFunc(w.started, func(p aheadPiece) bool { return !has(p.k) })
+	w.started = slices.DeleteFunc(w.started, func(p aheadPiece) bool { return !holds(p.k) })
 	for _, p := range w.started {
 		w.bytes += p.bytes
 	}
@@ -117,6 +132,7 @@ func (w *window) move(k uint64, n, mostRecords int) {
 			w.records = min(max(2*w.records, firstWindowRecords), mostRecords)
 		}
 		w.next = end
+		w.looked = stretch{k, end}
 	}
 	w.scanned = max(w.scanned, k)
 	gone := 0

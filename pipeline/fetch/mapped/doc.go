@@ -50,7 +50,8 @@
 // at. Bytes are never given on as they lie.
 //
 // A file that has changed is never mapped again (ErrChanged is what its reads give,
-// too).
+// too). A shard whose mapping is of a copy that has gone (ErrReadAgain) may be mapped anew, some
+// times, when there is another copy; the stale mapping goes with its last pin.
 //
 // # Letting go of it
 //

@@ -91,6 +91,7 @@ type file struct {
 	s    *files
 	path string
 	mem  []byte
+	lost atomic.Bool // it is of a copy that has gone
 
 	mu     sync.Mutex
 	uses   [shardBytes / block]int
@@ -139,6 +140,9 @@ func (f *file) Resident(int64, int64) bool {
 
 func (f *file) Check() error {
 	f.s.checks.Add(1)
+	if f.lost.Load() {
+		return &storage.Error{Object: f.path, SizeBytes: shardBytes, Err: storage.ErrReadAgain}
+	}
 	if f.s.changed.Load() {
 		return &storage.Error{Object: f.path, SizeBytes: shardBytes, Err: storage.ErrChanged}
 	}

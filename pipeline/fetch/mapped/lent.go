@@ -132,13 +132,12 @@ func (l *Lent) Fault() error {
 }
 
 // lost gives the error to report for a record of which err is known, after which its
-// piece, or, if the shard has changed, none of the shard, is mapped any more.
+// piece, or, if the shard has changed, none of the shard, is mapped any more. (One of which a
+// copy has gone may be mapped anew.)
 func (x lentRecord) lost(err error) error {
 	s := x.region.of
 	again := errors.Is(err, storage.ErrReadAgain)
-	if again || errors.Is(err, storage.ErrChanged) {
-		s.maps.refuse(s.number)
-	}
+	s.maps.distrust(s, err)
 	s.maps.forget([]*Region{x.region})
 	if again {
 		return err // nothing is wrong with the record

@@ -85,6 +85,8 @@ type Maps struct {
 
 	mu      sync.Mutex
 	shards  map[int]*shard
+	stale   []*shard     // mappings of copies that have gone, with users
+	losses  map[int]int  // how often that happened to a shard
 	regions []*Region    // oldest first
 	bytes   int64        // mapped now
 	coming  int64        // at most so many are about to be
@@ -109,7 +111,7 @@ func New(c Config, owner Owner) *Maps {
 	if c.Log == nil {
 		c.Log = slog.New(slog.DiscardHandler)
 	}
-	m := &Maps{config: c, owner: owner, shards: map[int]*shard{}, never: map[int]bool{}}
+	m := &Maps{config: c, owner: owner, shards: map[int]*shard{}, losses: map[int]int{}, never: map[int]bool{}}
 	m.Allow(c.LimitBytes, c.TableLimitBytes)
 	return m
 }
@@ -199,6 +201,9 @@ func (m *Maps) Cancel(shard, piece int) bool {
 // Do does what requests have left to be done, and empties w. It may wait for system
 // calls on files that are open, but neither for data nor for openings.
 func (m *Maps) Do(w *Work) {
+	if len(w.shards) > 0 {
+		m.dropStale() // before there are others
+	}
 	for _, s := range w.shards {
 		m.open(s)
 	}

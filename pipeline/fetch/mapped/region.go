@@ -48,7 +48,7 @@ func (r *Region) look(evictions uint64) bool {
 
 // Verify runs check, which reads a pinned region and says whether its bytes are good.
 // If they are not it looks why: the error is ErrChanged's, after which nothing of the
-// shard is mapped any more, or ErrFault's. nil means that the file is what it was:
+// shard is mapped any more, ErrReadAgain's, after which it may be mapped anew, or ErrFault's. nil means that the file is what it was:
 // check saw what it has, good or bad.
 func (r *Region) Verify(check func() (good bool)) error {
 	good := false
@@ -60,9 +60,7 @@ func (r *Region) Verify(check func() (good bool)) error {
 	if err == nil && gone {
 		err = r.fault()
 	}
-	if errors.Is(err, storage.ErrChanged) || errors.Is(err, storage.ErrReadAgain) {
-		r.of.maps.refuse(r.of.number)
-	}
+	r.of.maps.distrust(r.of, err)
 	return err
 }
 

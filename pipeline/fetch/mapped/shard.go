@@ -103,16 +103,13 @@ func (m *Maps) closeIdle() bool {
 		idle = m.takeIdle()
 	}
 	m.mu.Unlock()
-	for _, s := range idle {
-		if err := s.mapping.Close(); err != nil {
-			m.config.Log.Warn("a mapping stays", "error", err)
-		}
-	}
+	m.close(idle)
 	return len(idle) > 0
 }
 
 // takeIdle takes out the shards that have no users. It is called with mu held.
 func (m *Maps) takeIdle() (idle []*shard) {
+	idle = m.takeIdleStale()
 	for number, s := range m.shards {
 		if s.users == 0 && s.mapping != nil {
 			delete(m.shards, number)
@@ -120,20 +117,6 @@ func (m *Maps) takeIdle() (idle []*shard) {
 		}
 	}
 	return idle
-}
-
-// refuse makes a shard one that is not mapped any more: what is of it is forgotten.
-func (m *Maps) refuse(number int) {
-	m.mu.Lock()
-	m.never[number] = true // first, so that what is forgotten is not mapped again
-	var regions []*Region
-	for _, r := range m.regions {
-		if r.of.number == number {
-			regions = append(regions, r)
-		}
-	}
-	m.mu.Unlock()
-	m.forget(regions)
 }
 
 // forgotten is for Live: whatever is added to it, nothing is live.

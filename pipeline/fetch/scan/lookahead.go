@@ -40,6 +40,18 @@ func (s *stock) Have(records []uint64) int {
 	return len(records)
 }
 
+// Holds implements ahead.Stock.
+func (s *stock) Holds(record uint64) bool {
+	sc := s.r.sc
+	piece := sc.pieces.Of(record)
+	if sc.slots.has(piece, int(record-sc.pieces.Starts[piece])) {
+		return true
+	}
+	sc.mu.Lock()
+	defer sc.mu.Unlock()
+	return sc.loads[piece] != nil
+}
+
 // Start starts a record's piece, unless it is on its way.
 func (s *stock) Start(record uint64, more bool) (bytes int64, room bool) {
 	sc := s.r.sc
@@ -69,8 +81,7 @@ func (s *stock) Start(record uint64, more bool) (bytes int64, room bool) {
 func (s *stock) CallOff() { s.r.sc.callOff(s.r) }
 
 // readAhead starts what is missing behind records k … k+n-1, and of these.
-// missing says that some of these are: they are looked at once more, from the
-// lent-th on. again is Loan.Again.
+// missing says that some of these are, from the lent-th on. again is Loan.Again.
 func (r *Reader) readAhead(k uint64, n int, missing bool, lent int, again bool) {
 	sc := r.sc
 	if sc.slots.missing.Load() == 0 {

@@ -93,7 +93,7 @@ func (r *Reader) Lend(ctx context.Context, k uint64, n int, l *loan.Loan) error 
 	c := call{loan: l, own: own, evictions: r.sc.maps.Evictions(), mappedFrom: own.Len(), segsFrom: l.Pinned()}
 	r.collect(&c, k, n)
 	missing := c.lent < n && !c.full
-	r.readAhead(k, n, missing && c.lent > 0, c.lent, l.Again)
+	r.readAhead(k, n, missing, c.lent, l.Again)
 	if c.lent == 0 {
 		if err := r.lendFirst(ctx, k, &c); err != nil {
 			return err

@@ -96,3 +96,25 @@ func TestWhatIsEstimatedCoversWhatOrdersKeep(t *testing.T) {
 		})
 	}
 }
+
+// What an order has open is about what was simulated (GB; ImageNet's 1.28 M records of 117 KB,
+// and 2 M of 12.5 KB).
+func TestOpenBytesIsAboutWhatWasSimulated(t *testing.T) {
+	const gb = 1e9
+	for _, c := range []struct {
+		records, recordBytes, chunkBytes float64
+		want                             float64
+	}{
+		{1.28e6, 117e3, 337e3, 2.7}, {1.28e6, 117e3, 4.25e6, 8.3}, {1.28e6, 117e3, 16.7e6, 11.8},
+		{2e6, 12.5e3, 265e3, 0.8}, {2e6, 12.5e3, 1.03e6, 1.1}, {2e6, 12.5e3, 4.04e6, 1.6},
+		{4e6, 1.2e3, 153e3, 0.12},
+	} {
+		o := spec.Default().Order
+		s := Sizes{Order: o, Held: Held{Records: uint64(c.records), Pieces: int(c.records * c.recordBytes / c.chunkBytes), Bytes: int64(c.records * c.recordBytes)}}
+		got := float64(s.OpenBytes())
+		require.InEpsilon(t, c.want*gb, got, 0.2, "%v", c)
+		s.Order.Shuffle = spec.ShuffleFull
+		require.EqualValues(t, s.Held.Bytes, s.OpenBytes())
+	}
+	require.Zero(t, (&Sizes{Order: spec.Default().Order}).OpenBytes())
+}

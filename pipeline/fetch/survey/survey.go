@@ -50,12 +50,37 @@ type Survey struct {
 // may be a piece.
 const leastFrontRecords = 128
 
+// mostFrontRecords is how many records may be a piece of a shard that is read from front to back
+// at a service: their table takes no more than a segment of 2 MiB.
+const mostFrontRecords = 8192
+
+// frontBytes is how much is asked for in one where shards at a service are read from front to
+// back: what it serves at full speed, or where that is less what four readers at least can have
+// several of in the memory for what is read ahead.
+func frontBytes(s *Settings) uint64 {
+	const several = 16
+	return uint64(min(s.Storage.ReadBytes, s.MemoryBytes/several/int64(max(s.Places, 4))))
+}
+
+func packed(x Index) bool {
+	for i := range x.Shards() {
+		if x.Shard(i).Codec != nil {
+			return true
+		}
+	}
+	return false
+}
+
 // New surveys the part of a dataset. Where the order has a sample, it is that of one epoch,
 // which stands for all of them.
 func New(x Index, part piece.Part, s Settings) (*Survey, error) {
 	if s.Order.Shuffle == spec.ShuffleNone {
 		// There are no chunks to go by, and a piece has a table.
 		s.PieceRecords = max(s.PieceRecords, leastFrontRecords)
+		if strategy.AtService(s.Storage.Kind) && !packed(x) && s.Order.Sample.Or() == (spec.Sample{}) {
+			s.PieceBytes = max(s.PieceBytes, frontBytes(&s))
+			s.PieceRecords = max(s.PieceRecords, mostFrontRecords)
+		}
 	}
 	v := &Survey{Settings: s, index: x, part: part}
 	return v.WithPieces(s.PieceBytes)

@@ -29,12 +29,17 @@ type ahead struct {
 	full    bool         // there was no room for the want that is due first; of the goroutine
 
 	mu      sync.Mutex
-	ranges  []Range // to fill
-	at      int     // the one that is being filled
+	ranges  []Range // to fill, as they were asked for
+	todo    []Range // these, or later what was lost of them
+	at      int     // the one of todo that is being filled
 	off     int64   // from where on, in it
 	done    int64   // bytes that are here or were brought
 	total   int64
-	parts   int // on their way
+	parts   int     // on their way
+	coming  int64   // their bytes
+	holes   []Range // what was lost since todo was begun
+	again   int     // how often the fill went back for what it lost itself
+	lostOwn bool    // some of holes are its own
 	paused  bool
 	dormant atomic.Bool   // paused until something is read
 	ends    chan struct{} // closed when the fill has come to its end
@@ -90,7 +95,7 @@ func (a *ahead) bringWant() bool {
 		a.plans.begun(reader, w)
 		return true
 	}
-	got := a.bring(w.Object, runOf(w.OffsetBytes, w.SizeBytes), false, func(f *flight) { a.brings(f, c) })
+	got := a.bring(w.Object, runOf(w.OffsetBytes, w.SizeBytes), toRead, func(f *flight) { a.brings(f, c) })
 	if got == noRoom {
 		a.full = true
 		return false
@@ -109,7 +114,7 @@ const (
 )
 
 // bring starts flights for pages of an object that neither are here nor on their way.
-func (a *ahead) bring(listed storage.Object, pages run, onlyGood bool, each func(*flight)) brought {
+func (a *ahead) bring(listed storage.Object, pages run, why purpose, each func(*flight)) brought {
 	s := a.s
 	if s.health.off.Load() || !s.begin(1) {
 		return notCached
@@ -121,7 +126,7 @@ func (a *ahead) bring(listed storage.Object, pages run, onlyGood bool, each func
 	}
 	defer s.release(o)
 	o.mu.Lock()
-	fresh, got := s.flightsFor(o, pages, onlyGood)
+	fresh, got := s.flightsFor(o, pages, why)
 	for _, f := range fresh {
 		each(f)
 	}
@@ -134,7 +139,7 @@ func (a *ahead) bring(listed storage.Object, pages run, onlyGood bool, each func
 
 // flightsFor makes flights for pages of an object that neither are here nor on their way.
 // The caller launches them. o.mu is held, and the object is in use.
-func (s *Storage) flightsFor(o *object, pages run, onlyGood bool) (fresh []*flight, got brought) {
+func (s *Storage) flightsFor(o *object, pages run, why purpose) (fresh []*flight, got brought) {
 	sums := make([]byte, pages.pages()*sumBytes)
 	if p := o.files.Load(); p != nil {
 		if _, err := s.dir.disk.read(p.sums.FD(), sums, sumsAt(pages.begin)); err != nil {
@@ -148,7 +153,7 @@ func (s *Storage) flightsFor(o *object, pages run, onlyGood bool) (fresh []*flig
 				continue
 			}
 			part := run{at, min(r.end, o.nextFlight(at), at+s.config.MaxReadBytes/pageBytes)}
-			if f := s.newFlight(o, part, onlyGood); f != nil {
+			if f := s.newFlight(o, part, why); f != nil {
 				fresh = append(fresh, f)
 			} else {
 				got = noRoom

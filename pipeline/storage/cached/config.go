@@ -6,9 +6,8 @@ import (
 	"log/slog"
 	"time"
 
-	"golang.org/x/sys/unix"
-
 	"github.com/lsiofs/lsiofs/pipeline/storage"
+	"github.com/lsiofs/lsiofs/pipeline/storage/descriptors"
 	"github.com/lsiofs/lsiofs/uring"
 )
 
@@ -39,7 +38,8 @@ type Config struct {
 	// read in one.
 	GapBytes int64
 	// MaxFiles is how many objects are open at a time; each has two descriptors. They are
-	// never more than a quarter of those that the process may have.
+	// never more than the cache's part of those that the process may have (package
+	// descriptors).
 	MaxFiles int
 
 	Log *slog.Logger // nil: nothing is logged
@@ -98,8 +98,5 @@ func (c *Config) fillIn() {
 	if c.disk == nil {
 		c.disk = kernel{}
 	}
-	var limit unix.Rlimit
-	if err := unix.Getrlimit(unix.RLIMIT_NOFILE, &limit); err == nil {
-		c.MaxFiles = int(max(1, min(uint64(c.MaxFiles), limit.Cur/8)))
-	}
+	c.MaxFiles = max(1, descriptors.Cache.Of(2, 2*c.MaxFiles)/2)
 }

@@ -71,6 +71,11 @@
 //     not wanted any more;
 //   - else it passes through, and is not written.
 //
+// Where the disk takes less than what comes, what is read in whole chunks passes through, too,
+// and the fill brings it when the disk has time. A reader that wants a part of a planned chunk
+// waits for the disk: else each part would be a request of its own. The fill comes back at its
+// end for what it had passed by, as it was on its way to a reader, and that was lost.
+//
 // What stays is never given up for what comes later: in an epoch that is read in a
 // shuffled order that gives as many hits as any rule can, but for the share, and least
 // recently used gives almost none. Only objects that no living mount uses are removed to

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"io/fs"
+	"slices"
 	"time"
 
 	"github.com/lsiofs/lsiofs/pipeline/storage"
@@ -15,9 +16,9 @@ import (
 func (a *ahead) fillPart() bool {
 	a.mu.Lock()
 	if a.s.health.off.Load() {
-		a.skipped, a.at = true, len(a.ranges)
+		a.skipped, a.at = true, len(a.todo)
 	}
-	if a.at >= len(a.ranges) {
+	if a.at >= len(a.todo) && !a.goBack() {
 		a.endFill()
 		a.mu.Unlock()
 		return false
@@ -26,25 +27,25 @@ func (a *ahead) fillPart() bool {
 		a.mu.Unlock()
 		return false
 	}
-	x, off := a.ranges[a.at], a.off
+	x, off := a.todo[a.at], a.off
 	a.mu.Unlock()
 
 	counts := a.s.keeper.counts.Load()
 	n := min(fillPartBytes-(x.OffsetBytes+off)%pageBytes, x.SizeBytes-off)
 	got := allBegun
 	if n > 0 {
-		got = a.bring(x.Object, runOf(x.OffsetBytes+off, n), true, a.fills)
+		got = a.bring(x.Object, runOf(x.OffsetBytes+off, n), toFill, a.fills)
 	}
 
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	if a.at >= len(a.ranges) || a.ranges[a.at] != x || a.off != off {
+	if a.at >= len(a.todo) || a.todo[a.at] != x || a.off != off {
 		return true // there is another fill
 	}
 	switch {
 	case got != noRoom:
 		a.skipped = a.skipped || got == notCached
-		a.done += n
+		a.done = min(a.done+n, a.total)
 		if a.off += n; a.off >= x.SizeBytes {
 			a.at, a.off = a.at+1, 0
 		}
@@ -56,7 +57,7 @@ func (a *ahead) fillPart() bool {
 		a.s.keeper.count() // there may be room, when it is known what others have
 		return false
 	case counts > a.refused: // one that began after that has ended
-		a.skipped, a.at, a.refused = true, len(a.ranges), 0
+		a.skipped, a.at, a.refused = true, len(a.todo), 0
 	default:
 		a.s.keeper.count()
 		return false
@@ -68,12 +69,14 @@ func (a *ahead) fillPart() bool {
 func (a *ahead) fills(f *flight) {
 	a.mu.Lock()
 	a.parts++
+	a.coming += f.pages.bytes()
 	a.mu.Unlock()
 	f.fill = true
 	f.wants = func() bool { return a.ctx.Err() == nil }
 	f.after = func() {
 		a.mu.Lock()
 		a.parts--
+		a.coming -= f.pages.bytes()
 		a.skipped = a.skipped || f.err != nil
 		a.mu.Unlock()
 	}
@@ -91,7 +94,8 @@ func (a *ahead) endFill() {
 	}
 }
 
-// Range is a part of an object, which it has.
+// Range is a part of an object. What of it lies behind the object's end is left out: a last
+// line's newline may be missing there.
 type Range struct {
 	Object                 storage.Object
 	OffsetBytes, SizeBytes int64
@@ -111,10 +115,16 @@ func (s *Storage) Fill(objects []storage.Object) {
 // filled.
 func (s *Storage) FillRanges(ranges []Range) {
 	a := s.ahead
+	ranges = slices.Clone(ranges)
+	for i := range ranges {
+		x := &ranges[i]
+		x.SizeBytes = max(min(x.SizeBytes, x.Object.SizeBytes-x.OffsetBytes), 0)
+	}
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	a.endFill()
-	a.ranges, a.at, a.off, a.done, a.total, a.skipped, a.refused = ranges, 0, 0, 0, 0, false, 0
+	a.ranges, a.todo, a.at, a.off, a.done, a.total, a.skipped, a.refused = ranges, ranges, 0, 0, 0, 0, false, 0
+	a.holes, a.again, a.lostOwn = nil, 0, false
 	for i := range ranges {
 		a.total += ranges[i].SizeBytes
 	}
@@ -265,12 +275,13 @@ func (s *Storage) Filled() (done, total int64) {
 	return s.ahead.done, s.ahead.total
 }
 
-// filled is how much of what is to be filled is here, 0…1; 1 where nothing is.
+// filled is how much of what is to be filled is here, 0…1; 1 where nothing is to be. What is on
+// its way for the fill is not here yet.
 func (a *ahead) filled() float64 {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	if a.total == 0 {
 		return 1
 	}
-	return float64(a.done) / float64(a.total)
+	return float64(max(a.done-a.coming, 0)) / float64(a.total)
 }

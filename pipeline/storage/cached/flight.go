@@ -84,7 +84,7 @@ func (x *op) bring(gone []run, recheck bool) bool {
 				continue
 			}
 			part := run{at, min(r.end, o.nextFlight(at), at+s.config.MaxReadBytes/pageBytes)}
-			if f := s.newFlight(o, part, false); f != nil {
+			if f := s.newFlight(o, part, toRead); f != nil {
 				x.left.Add(1)
 				f.subs = append(f.subs, sub{x, part})
 				fresh = append(fresh, f)
@@ -140,29 +140,6 @@ func (o *object) nextFlight(page int64) int64 {
 	}
 	return next
 }
-
-// newFlight makes a flight, if there is room for its pages: for good only, where onlyGood
-// says so. o.mu is held.
-func (s *Storage) newFlight(o *object, pages run, onlyGood bool) *flight {
-	// Where the disk is slower than what comes, readers don't wait for it.
-	if !s.health.writes() || !onlyGood && s.behind() {
-		return nil
-	}
-	p := s.room.take(pages.bytes(), onlyGood)
-	if p == nowhere {
-		return nil
-	}
-	f := &flight{s: s, object: o, pages: pages, place: p}
-	o.flights = append(o.flights, f)
-	s.mu.Lock()
-	s.use(o)
-	s.underWay++ // who asks is under way, so Close waits
-	s.mu.Unlock()
-	return f
-}
-
-// behind says that what comes, comes faster than the disk takes it.
-func (s *Storage) behind() bool { return s.unwritten.Load() > s.config.BufferBytes/2 }
 
 // join adds a sub. object.mu is held.
 func (f *flight) join(u sub) {
@@ -249,7 +226,10 @@ func (f *flight) landed(err error) {
 func (f *flight) run() {
 	switch {
 	case f.stage == stageWrite:
-		kept := f.s.write(f.object, f.pages, f.buf, f.place)
+		kept, ok := f.s.write(f.object, f.pages, f.buf, f.place)
+		if !ok {
+			f.s.ahead.lost(f)
+		}
 		f.s.unwritten.Add(-f.pages.bytes())
 		f.end(kept)
 	case f.err != nil:
@@ -260,6 +240,9 @@ func (f *flight) run() {
 		f.object.mu.Unlock()
 		for _, u := range subs {
 			u.x.part(f.err)
+		}
+		if !f.fill {
+			f.s.ahead.lost(f)
 		}
 		f.end(0)
 	default:
@@ -293,20 +276,21 @@ func (f *flight) remove() {
 }
 
 // write writes what of pages is not here yet, data first, and says how many bytes of
-// pages that is. Whatever fails, readers have their bytes already.
-func (s *Storage) write(o *object, pages run, all []byte, to place) (kept int64) {
+// pages that is, and whether all are here now. Whatever fails, readers have their bytes
+// already.
+func (s *Storage) write(o *object, pages run, all []byte, to place) (kept int64, ok bool) {
 	if !s.health.writes() {
-		return 0
+		return 0, false
 	}
 	files := s.opened(o, true)
 	if files == nil {
-		return 0
+		return 0, false
 	}
 	disk := s.dir.disk
 	sums := make([]byte, pages.pages()*sumBytes)
 	if _, err := disk.read(files.sums.FD(), sums, sumsAt(pages.begin)); err != nil {
 		s.failed("read sums of "+o.listed.Path, err)
-		return 0
+		return 0, false
 	}
 	for r, here := range alike(slices.Clone(sums), pages.begin) {
 		if here {
@@ -331,11 +315,11 @@ func (s *Storage) write(o *object, pages run, all []byte, to place) (kept int64)
 		}
 		if err != nil {
 			s.failed("write pages of "+o.listed.Path, err)
-			return kept
+			return kept, false
 		}
 		s.counts.written.Add(uint64(r.pages()))
 	}
-	return kept
+	return kept, true
 }
 
 // end is the end of a flight, of whose pages so many bytes were written.

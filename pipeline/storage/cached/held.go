@@ -75,11 +75,16 @@ func (x *op) covered(chunks []chunk) (all []chunk) {
 
 // bringChunks makes flights for what is missing of chunks that are planned, and of which a
 // reader wants a part: so each is asked for once, whatever part of it is read first. Where
-// there is no room for all of a chunk, the read itself sees to what it wants. x.object.mu is
-// held; the caller launches the flights.
+// there is no room for all of a chunk, the read itself sees to what it wants; so it does with
+// a chunk that it reads most of, where the disk is behind. x.object.mu is held; the caller
+// launches the flights.
 func (x *op) bringChunks(chunks []chunk) (fresh []*flight) {
 	for _, c := range chunks {
-		begun, _ := x.s.flightsFor(x.object, runOf(c.off, c.n), false)
+		why := toGather
+		if n := int64(len(x.read.Buf)); n >= c.n/2 || n >= x.s.config.MaxReadBytes {
+			why = toRead
+		}
+		begun, _ := x.s.flightsFor(x.object, runOf(c.off, c.n), why)
 		for _, f := range begun {
 			x.s.ahead.brings(f, c)
 		}

@@ -30,11 +30,11 @@ func (s *Storage) Map(o storage.Object, done func(storage.Mapping, error)) {
 	s.seals.files.Map(file, func(m storage.Mapping, err error) {
 		defer s.end()
 		if err == nil {
-			done(&sealedMapping{m, s.seals, o}, nil)
+			done(&sealedMapping{m, s.seals, o, file}, nil)
 			return
 		}
 		if errors.Is(err, storage.ErrChanged) {
-			s.seals.put(s.seals.state(o))
+			s.seals.broken(o, file)
 			err = errNotSealed
 		}
 		done(nil, mapError(o, err))
@@ -81,6 +81,7 @@ type sealedMapping struct {
 	storage.Mapping
 	seals  *seals
 	object storage.Object
+	file   storage.Object // that is mapped
 }
 
 // Bytes are the object's: the file is as long as its pages are.
@@ -102,7 +103,7 @@ func (m *sealedMapping) OpenForWriting() bool { return false }
 func (m *sealedMapping) Lost() error { return m.lost(errors.New("its pages are gone")) }
 
 func (m *sealedMapping) lost(err error) error {
-	m.seals.put(m.seals.state(m.object))
+	m.seals.broken(m.object, m.file)
 	return &storage.Error{
 		Object: m.object.Path, SizeBytes: m.object.SizeBytes,
 		Err: fmt.Errorf("%w: the cache's file was changed (%v)", storage.ErrReadAgain, err),

@@ -3,6 +3,7 @@ package cached
 import (
 	"context"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -237,4 +238,18 @@ func TestAPartOfAnObjectIsFilled(t *testing.T) {
 	require.Zero(t, w.read(s, "0", 5000, 9*mib))
 	require.Zero(t, w.read(s, "1", 19*mib, mib))
 	require.EqualValues(t, 1, w.read(s, "0", 10*mib, mib))
+}
+
+// TestARangeThatEndsBehindItsObject is filled as far as the object goes: a last line's newline may
+// be missing in it.
+func TestARangeThatEndsBehindItsObject(t *testing.T) {
+	w := newWorld(t, objectsOf(1, 16*pageBytes))
+	s := w.open(nil)
+	s.FillRanges([]Range{{w.objects["0"], 15 * pageBytes, pageBytes + 1}})
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	require.NoError(t, s.Warm(ctx))
+	_, total := s.Filled()
+	require.EqualValues(t, pageBytes, total)
+	require.Zero(t, w.read(s, "0", 15*pageBytes, pageBytes))
 }

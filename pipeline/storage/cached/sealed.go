@@ -114,6 +114,15 @@ func (x *seals) put(state *sealState) {
 	state.file.Store(nil)
 }
 
+// broken ends the seal of an object for some time, if it is still the one that has made it this
+// file: it may be sealed anew by now.
+func (x *seals) broken(listed, file storage.Object) {
+	state := x.state(listed)
+	if p := state.file.Load(); p != nil && *p == file {
+		x.put(state)
+	}
+}
+
 // whole is told that nothing of an object was missing where it was read. It waits for
 // nothing.
 func (x *seals) whole(listed storage.Object) {
@@ -262,12 +271,12 @@ func (x *seals) submit(reads []*storage.Read) (others []*storage.Read) {
 
 // done is called by the file's storage.
 func (y *sealedRead) done(err error) {
-	x, s, r := y.x, y.x.s, y.read
+	x, s, r, file := y.x, y.x.s, y.read, y.file.Object
 	y.x, y.read, y.file.Buf, y.file.Wanted = nil, nil, nil, nil
 	x.reads.Put(y)
 	if err != nil && err != storage.ErrUnwanted {
 		// Whatever it is: it is read as any other is.
-		x.put(x.state(r.Object))
+		x.broken(r.Object, file)
 		s.readers.add(s.newOp(r))
 		return
 	}

@@ -169,3 +169,15 @@ func TestWhoWritesToTheCacheWaitsForNoLease(t *testing.T) {
 	require.False(t, m.Leased())
 	require.Zero(t, s.seals.files.LeaseStats().Held)
 }
+
+// TestAMappingThatIsStaleDoesNotEndANewSeal: the object has been sealed anew since.
+func TestAMappingThatIsStaleDoesNotEndANewSeal(t *testing.T) {
+	w := newWorld(t, objectsOf(1, mib))
+	s := w.open(nil)
+	o, old, now := w.objects["0"], storage.Object{Path: "old"}, storage.Object{Path: "new"}
+	s.seals.state(o).file.Store(&now)
+	s.seals.broken(o, old)
+	require.NotNil(t, s.seals.state(o).file.Load())
+	s.seals.broken(o, now)
+	require.Nil(t, s.seals.state(o).file.Load())
+}

@@ -215,7 +215,7 @@ func (st *stream) keep(pages run) {
 	if place == nowhere {
 		return
 	}
-	kept := s.write(o, pages, st.buf[:pages.bytes()], place)
+	kept, _ := s.write(o, pages, st.buf[:pages.bytes()], place)
 	s.room.put(place, pages.bytes(), kept)
 	s.room.grow(sumBlocks(kept))
 	o.mu.Lock()

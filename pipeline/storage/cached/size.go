@@ -106,12 +106,3 @@ func (s Size) Bound(p Place) int64 {
 // Reserve is how much of a file system a cache leaves free where the user does not say:
 // a tenth, at most 20 GiB.
 func Reserve(totalBytes int64) int64 { return min(totalBytes/10, 20<<30) }
-
-// Share is how much of a bound is for what passes through: what is open at a time, unless
-// the cache holds everything; at most half.
-func (p Place) Share(boundBytes int64) int64 {
-	if boundBytes >= p.NeedBytes() {
-		return 0
-	}
-	return min(p.OpenBytes, boundBytes/2)
-}

@@ -130,6 +130,42 @@ func TestAFileThatIsWrittenOnceMoreIsHeldAnew(t *testing.T) {
 	require.Equal(t, "same", text)
 }
 
+// Another process, or this one after a restart, holds an old snapshot of which a shard has
+// become another one: the link is all that is left of it.
+func TestHoldingAnOldSnapshotOnceMoreKeepsWhatIsHeld(t *testing.T) {
+	root := t.TempDir()
+	write(t, root, "a.tar", "the first")
+	s, l := open(t, root)
+	a, err := s.Stat(t.Context(), "a.tar")
+	require.NoError(t, err)
+	require.NoError(t, l.Use("run"))
+	require.NoError(t, l.Hold(t.Context(), []Line{{"a.tar", "1"}}))
+	write(t, root, "other", "the second")
+	require.NoError(t, os.Rename(filepath.Join(root, "other"), filepath.Join(root, "a.tar")))
+	second, err := s.Stat(t.Context(), "a.tar")
+	require.NoError(t, err)
+	for range 2 { // it is there for the next ones, too, and may be the same shard
+		again, l := open(t, root)
+		require.NoError(t, l.Use("run"))
+		require.NoError(t, l.Hold(t.Context(), []Line{{"a.tar", "1"}}))
+		for text, o := range map[string]storage.Object{"the first": a, "the second": second} {
+			got, err := read(again, o)
+			require.NoError(t, err)
+			require.Equal(t, text, got)
+		}
+		require.NoError(t, os.RemoveAll(filepath.Join(root, "a.tar")))
+	}
+	l2 := NewLinks(root)
+	l2.young = 0
+	require.NoError(t, l2.Use("run"))
+	removed, err := l2.Keep(Kept{})
+	require.NoError(t, err)
+	require.Equal(t, 2, removed)
+	left, err := os.ReadDir(filepath.Join(root, ".lsiofs", "hold", "run"))
+	require.NoError(t, err)
+	require.Empty(t, left)
+}
+
 // A mapping of a file that was deleted is one of the link.
 func TestWhatIsHeldIsMapped(t *testing.T) {
 	root := t.TempDir()

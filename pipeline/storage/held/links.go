@@ -10,7 +10,10 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strconv"
+	"strings"
 	"sync"
+	"syscall"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -22,6 +25,13 @@ type Line struct{ Path, Text string }
 
 type sum = [sha256.Size]byte
 
+// link is one of them. Its name is the sum, and behind that, of a further file with the
+// same line, its inode: it was written once more.
+type link struct {
+	sum   sum
+	inode uint64 // 0: the first one
+}
+
 // Links are those of one run. They hold nothing before Use. Its methods may be called at
 // the same time. Kept are about 150 bytes a link.
 type Links struct {
@@ -29,14 +39,15 @@ type Links struct {
 	young time.Duration // links that were made since then are not removed
 
 	mu   sync.Mutex
-	dir  string           // "" before Use
-	has  map[sum]struct{} // links that there are
-	path map[string][]sum // of each file, the newest last
+	dir  string            // "" before Use
+	has  map[link]struct{} // links that there are
+	more map[sum][]link    // of has, those with an inode
+	path map[string][]link // of each file, the newest last
 }
 
 // NewLinks gives the links of the dataset below root, an absolute path.
 func NewLinks(root string) *Links {
-	return &Links{root: root, young: time.Hour, path: map[string][]sum{}}
+	return &Links{root: root, young: time.Hour, more: map[sum][]link{}, path: map[string][]link{}}
 }
 
 // Use says of which run the links are: each has its own. It makes their directory, and
@@ -60,21 +71,50 @@ func (l *Links) Use(run string) error {
 	if err != nil {
 		return fmt.Errorf("hold shards: %w", err)
 	}
-	l.has = make(map[sum]struct{}, len(names))
+	l.has = make(map[link]struct{}, len(names))
 	for _, name := range names {
-		if b, err := hex.DecodeString(name); err == nil && len(b) == len(sum{}) {
-			l.has[sum(b)] = struct{}{}
+		if x, ok := parseLink(name); ok {
+			l.there(x)
 		}
 	}
 	l.dir = dir
 	return nil
 }
 
-func (l *Links) name(s sum) string { return filepath.Join(l.dir, hex.EncodeToString(s[:])) }
+func (x link) name() string {
+	name := hex.EncodeToString(x.sum[:])
+	if x.inode != 0 {
+		name += fmt.Sprintf("-%d", x.inode)
+	}
+	return name
+}
+
+func parseLink(name string) (x link, ok bool) {
+	digits, inode, further := strings.Cut(name, "-")
+	b, err := hex.DecodeString(digits)
+	if err != nil || len(b) != len(sum{}) {
+		return x, false
+	}
+	if x.sum = sum(b); further {
+		x.inode, err = strconv.ParseUint(inode, 10, 64)
+	}
+	return x, err == nil && x.name() == name
+}
+
+// there notes a link that there is. mu is held.
+func (l *Links) there(x link) {
+	if _, ok := l.has[x]; !ok && x.inode != 0 {
+		l.more[x.sum] = append(l.more[x.sum], x)
+	}
+	l.has[x] = struct{}{}
+}
+
+func (l *Links) name(x link) string { return filepath.Join(l.dir, x.name()) }
 
 // Hold makes the links that there are not, and has reads fall back to them. A file that is
-// gone is passed over. A link that is of another file than the path is now is made anew:
-// the file was written once more, with the same contents.
+// gone is passed over. Where the link is of another file than the path is now, that file is
+// held as well: it may be the shard, written once more, or another one, and then the first
+// link may be all that is left of the shard.
 func (l *Links) Hold(ctx context.Context, lines []Line) error {
 	for _, line := range lines {
 		if err := ctx.Err(); err != nil {
@@ -96,24 +136,29 @@ func (l *Links) hold(path string, s sum) error {
 	if l.dir == "" {
 		return errors.New("no run is known yet")
 	}
-	from, to := filepath.Join(l.root, path), l.name(s)
-	if _, ok := l.has[s]; ok {
-		l.add(path, s)
+	from, x := filepath.Join(l.root, path), link{sum: s}
+	if _, ok := l.has[x]; ok {
+		l.add(path, x)
+		for _, further := range l.more[s] {
+			l.add(path, further)
+		}
 		there, err := os.Stat(from)
 		if err != nil {
 			return nil // it is gone, and held
 		}
-		if held, err := os.Lstat(to); err == nil && os.SameFile(there, held) {
+		held, err := os.Lstat(l.name(x))
+		switch {
+		case err == nil && os.SameFile(there, held):
 			return nil
-		}
-		if err := os.Remove(to); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		case err == nil:
+			x.inode = there.Sys().(*syscall.Stat_t).Ino
+		case !errors.Is(err, fs.ErrNotExist):
 			return err
 		}
-		delete(l.has, s)
 	}
 	full, err := filepath.EvalSymlinks(from) // of a link the file is held
 	if err == nil {
-		err = os.Link(full, to)
+		err = os.Link(full, l.name(x))
 	}
 	if err != nil && !errors.Is(err, fs.ErrExist) {
 		if errors.Is(err, fs.ErrNotExist) {
@@ -121,18 +166,18 @@ func (l *Links) hold(path string, s sum) error {
 		}
 		return err
 	}
-	l.has[s] = struct{}{}
-	l.add(path, s)
+	l.there(x)
+	l.add(path, x)
 	return nil
 }
 
 // add has a path fall back to a link, before the others. mu is held.
-func (l *Links) add(path string, s sum) {
+func (l *Links) add(path string, s link) {
 	list := l.path[path]
 	if n := len(list); n > 0 && list[n-1] == s {
 		return
 	}
-	l.path[path] = append(slices.DeleteFunc(list, func(x sum) bool { return x == s }), s)
+	l.path[path] = append(slices.DeleteFunc(list, func(x link) bool { return x == s }), s)
 }
 
 // of are the links of a path, absolute, the newest first.
@@ -157,7 +202,7 @@ func (l *Links) Keep(kept Kept) (removed int, err error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	for s := range l.has {
-		if _, ok := kept[s]; ok {
+		if _, ok := kept[s.sum]; ok {
 			continue
 		}
 		var st unix.Stat_t // a link is made at its file's change time, or before
@@ -171,9 +216,14 @@ func (l *Links) Keep(kept Kept) (removed int, err error) {
 		delete(l.has, s)
 		removed++
 	}
+	for s := range l.more {
+		if l.more[s] = slices.DeleteFunc(l.more[s], func(x link) bool { _, ok := l.has[x]; return !ok }); len(l.more[s]) == 0 {
+			delete(l.more, s)
+		}
+	}
 	if removed > 0 {
 		for path, list := range l.path {
-			if list = slices.DeleteFunc(list, func(s sum) bool { _, ok := l.has[s]; return !ok }); len(list) == 0 {
+			if list = slices.DeleteFunc(list, func(s link) bool { _, ok := l.has[s]; return !ok }); len(list) == 0 {
 				delete(l.path, path)
 			} else {
 				l.path[path] = list

@@ -20,14 +20,8 @@ import (
 // that is read directly has a second descriptor.
 const maxOpen = 512
 
-// maxOpenFiles leaves half of a small limit, or more, to FUSE, readers and spools.
-func maxOpenFiles() int {
-	var limit unix.Rlimit
-	if err := unix.Getrlimit(unix.RLIMIT_NOFILE, &limit); err != nil {
-		return maxOpen
-	}
-	return int(max(8, min(maxOpen, limit.Cur/4)))
-}
+// leastOpen is how many there are even of a small limit.
+const leastOpen = 8
 
 // file is one object's open file, or one that is being opened.
 type file struct {

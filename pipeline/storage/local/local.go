@@ -31,6 +31,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/lsiofs/lsiofs/pipeline/storage"
+	"github.com/lsiofs/lsiofs/pipeline/storage/descriptors"
 	"github.com/lsiofs/lsiofs/pipeline/storage/identity"
 	"github.com/lsiofs/lsiofs/uring"
 	"github.com/lsiofs/lsiofs/uring/filesystem"
@@ -78,15 +79,30 @@ func Open(root string, engine uring.Engine) (*Storage, error) {
 
 // OpenDirect is Open with a choice of when reads bypass the page cache.
 func OpenDirect(root string, engine uring.Engine, direct Direct) (*Storage, error) {
-	return open(root, engine, direct, maxOpenFiles())
+	return OpenAmong(root, engine, direct, 1)
 }
+
+// OpenAmong is OpenDirect for one of several storages that are open at a time: files that it
+// keeps open and maps are its share of what one storage alone may have.
+func OpenAmong(root string, engine uring.Engine, direct Direct, storages int) (*Storage, error) {
+	s, err := open(root, engine, direct, max(leastShare, descriptors.Files.Of(leastOpen, maxOpen)/storages))
+	if err == nil {
+		s.maxMapped /= int64(storages)
+	}
+	return s, err
+}
+
+// leastShare files may be open of each of many storages: of the largest mixture a quarter of
+// the usual limit of 1024, or half of it where each has a second descriptor.
+const leastShare = 2
 
 // OpenShared is Open for files that others write to as well: reads go through the page cache,
 // and nothing that is mapped has a lease. So who opens a file for writing never waits for this
 // process, which may have been stopped.
 func OpenShared(root string, engine uring.Engine) (*Storage, error) {
-	s, err := open(root, engine, DirectOff, maxOpenFiles())
+	s, err := open(root, engine, DirectOff, descriptors.Copies.Of(leastOpen, maxOpen))
 	if err == nil {
+		s.maxMapped = int64(descriptors.CopyMappings.Of(0, maxMapped))
 		s.leases.none = true
 	}
 	return s, err
@@ -112,7 +128,7 @@ func open(root string, engine uring.Engine, direct Direct, maxOpen int) (*Storag
 	if err := direct.check(); err != nil {
 		return nil, err
 	}
-	s := &Storage{root: absolute, engine: engine, direct: direct, maxMapped: maxMappedFiles(), maps: mapsAt(absolute, direct), stuckAfter: stuckAfter}
+	s := &Storage{root: absolute, engine: engine, direct: direct, maxMapped: int64(descriptors.Mappings.Of(0, maxMapped)), maps: mapsAt(absolute, direct), stuckAfter: stuckAfter}
 	s.quiet.L = &s.mu
 	s.files.init(absolute, maxOpen)
 	s.files.later = func(f *uring.File) { s.start([]job{{closing: f}}) }

@@ -18,15 +18,6 @@ import (
 // limit on mappings (vm.max_map_count), each of which has one.
 const maxMapped = 16 << 10
 
-// maxMappedFiles leaves half of a small limit on descriptors, or more, to others.
-func maxMappedFiles() int64 {
-	var limit unix.Rlimit
-	if err := unix.Getrlimit(unix.RLIMIT_NOFILE, &limit); err != nil {
-		return 0
-	}
-	return int64(min(maxMapped, limit.Cur/4))
-}
-
 var _ storage.Mapper = (*Storage)(nil)
 
 // Maps implements storage.Mapper. It is false if all reads are direct, and on file
