@@ -8,6 +8,7 @@ import (
 	"github.com/prometheus/common/expfmt"
 
 	"github.com/lsiofs/lsiofs/pipeline/explain"
+	"github.com/lsiofs/lsiofs/pipeline/growing/taking"
 	"github.com/lsiofs/lsiofs/pipeline/storage/cached"
 	"github.com/lsiofs/lsiofs/pipeline/storage/remote"
 )
@@ -59,11 +60,12 @@ type collector struct {
 	stages  []stageMetric
 	remote  []serviceMetric[remote.Stats]
 	cache   []serviceMetric[cached.Stats]
+	growing []serviceMetric[taking.Status]
 }
 
 func newCollector(t *tree) *collector {
 	c := &collector{
-		sample: t.sample, stages: stageMetrics(), remote: remoteMetrics(), cache: cacheMetrics(), engine: prometheus.NewDesc("lsiofs_engine_info", "The io engine that reads.", []string{"engine"}, nil),
+		sample: t.sample, stages: stageMetrics(), remote: remoteMetrics(), cache: cacheMetrics(), growing: growingMetrics(), engine: prometheus.NewDesc("lsiofs_engine_info", "The io engine that reads.", []string{"engine"}, nil),
 	}
 	counter := func(name, help string, value func(s *sample) float64) {
 		c.metrics = append(c.metrics, metric{prometheus.NewDesc(name, help, nil, nil), prometheus.CounterValue, value})
@@ -137,6 +139,9 @@ func (c *collector) Describe(out chan<- *prometheus.Desc) {
 	for _, m := range c.cache {
 		out <- m.desc
 	}
+	for _, m := range c.growing {
+		out <- m.desc
+	}
 }
 
 func (c *collector) Collect(out chan<- prometheus.Metric) {
@@ -156,6 +161,11 @@ func (c *collector) Collect(out chan<- prometheus.Metric) {
 	for _, m := range c.cache {
 		if s.Pipeline.Cache != nil {
 			m.collect(out, s.Pipeline.Cache)
+		}
+	}
+	for _, m := range c.growing {
+		if s.Pipeline.Growing != nil {
+			m.collect(out, s.Pipeline.Growing)
 		}
 	}
 }

@@ -4,6 +4,7 @@ import (
 	_ "embed"
 	"fmt"
 	"path/filepath"
+	"strconv"
 	"strings"
 
 	"github.com/lsiofs/lsiofs/pipeline"
@@ -25,6 +26,16 @@ the tar archive that it is: tarfile.open({{file in Python}}, "r|").`
 	readmeNpy = `
 
 A record is a row, and the file an array of its rows: numpy.load({{file in Python}}, mmap_mode="r").`
+	readmeGrowing = `
+
+Shards arrive in this dataset, and leave it. Each epoch is of those that were there when it began,
+and never changes. Epoch {{next epoch}} begins when a program opens a file of its directory, or with
+
+  lsiofs next {{mount}} --wait
+
+It does not exist before enough is new: {{status}} says how much there is. ls, find and du
+begin no epoch. A program that trains opens one after the other, and waits while the next one
+does not exist.`
 	readmeCounted = `The checkpoint counts what {{counted users}} read (mount --readers names more users).
 `
 )
@@ -39,7 +50,10 @@ func (t *tree) renderREADME(epoch, records uint64) []byte {
 
 // readmePassages fills in the passages that fit this mount.
 func (t *tree) readmePassages() *strings.Replacer {
-	var list, tar, npy, counted string
+	var list, tar, npy, counted, growing string
+	if t.growing != nil {
+		growing = readmeGrowing
+	}
 	switch t.ext {
 	case ".tar":
 		list, tar = readmeTarList, readmeTar
@@ -49,7 +63,7 @@ func (t *tree) readmePassages() *strings.Replacer {
 	if t.modes&0o077 != 0 { // others may read
 		counted = readmeCounted
 	}
-	return strings.NewReplacer("{{tar list}}", list, "{{about tar}}", tar, "{{about npy}}", npy, "{{counted}}", counted)
+	return strings.NewReplacer("{{tar list}}", list, "{{about tar}}", tar, "{{about npy}}", npy, "{{counted}}", counted, "{{about growing}}", growing)
 }
 
 // readmeValues fills in the names and numbers of this mount.
@@ -64,6 +78,11 @@ func (t *tree) readmeValues(epoch, records uint64) *strings.Replacer {
 		files += " … " + t.shellPath(fmt.Sprintf("worker-%d%s", deal.Workers-1, t.ext))
 	}
 	ofFour := "worker-0-of-4" + t.ext
+	this, next, other := uint64(0), uint64(1), uint64(7) // any will do
+	if t.growing != nil {
+		this, next, other = epoch, epoch+1, epoch
+	}
+	inEpoch := func(e uint64) string { return prefixEpoch + strconv.FormatUint(e, 10) }
 	return strings.NewReplacer(
 		"{{version}}", t.version,
 		"{{dataset}}", t.datasetPath(),
@@ -81,8 +100,11 @@ func (t *tree) readmeValues(epoch, records uint64) *strings.Replacer {
 		"{{extension in Python}}", fmt.Sprintf("%q", t.ext),
 		"{{status}}", t.shellPath("status"),
 		"{{checkpoint}}", t.shellPath("checkpoint"),
-		"{{epoch 0 of four}}", t.shellPath("epoch-0", ofFour),
-		"{{epoch 7 from half}}", t.shellPath("epoch-7", fmt.Sprintf("from-%d", half), ofFour),
+		"{{mount}}", t.shellPath(),
+		"{{this epoch}}", fmt.Sprint(this),
+		"{{next epoch}}", fmt.Sprint(next),
+		"{{epoch of four}}", t.shellPath(inEpoch(this), ofFour),
+		"{{epoch from half}}", t.shellPath(inEpoch(other), fmt.Sprintf("from-%d", half), ofFour),
 	)
 }
 

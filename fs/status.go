@@ -16,6 +16,7 @@ import (
 	"github.com/dustin/go-humanize"
 
 	"github.com/lsiofs/lsiofs/pipeline"
+	"github.com/lsiofs/lsiofs/pipeline/growing/taking"
 	"github.com/lsiofs/lsiofs/pipeline/printable"
 	"github.com/lsiofs/lsiofs/pipeline/storage/cached"
 	"github.com/lsiofs/lsiofs/pipeline/storage/remote"
@@ -46,6 +47,8 @@ type statusReport struct {
 	Started       time.Time `json:"started"`
 	UptimeSeconds float64   `json:"uptime_seconds"`
 
+	// Growing is how the dataset stands, where shards arrive in it.
+	Growing  *taking.Status  `json:"growing,omitempty"`
 	Explain  explained       `json:"explain"`
 	Pipeline pipeline.Status `json:"pipeline"`
 	// Sources are those of a mixture, with what the epoch's records that have gone out are of.
@@ -107,6 +110,7 @@ func (t *tree) report(ctx context.Context) (*statusReport, error) {
 		Records: v.records, Sample: t.sampleName(), As: string(t.spec.Format.As), Epoch: v.position.Epoch, Started: t.started, UptimeSeconds: now.Sub(t.started).Seconds(),
 		Pipeline: t.dataset.Status(), Workers: v.workers, RestoredAt: v.began, Kernel: t.kernel.get(), Explain: t.recorder.explain(),
 	}
+	r.Growing = r.Pipeline.Growing
 	r.Traffic = trafficReport{SentBytes: t.traffic.bytes.Load(), Reads: t.traffic.reads.Load(), BytesPerSecond: t.traffic.look(t.started, now)}
 	r.Traffic.OpenHandles, r.Traffic.Opened = t.handles.count()
 	r.Process = processReport{PID: os.Getpid(), Goroutines: runtime.NumGoroutine()}
@@ -174,6 +178,7 @@ func (t *tree) renderStatus(ctx context.Context) ([]byte, error) {
 		line("damaged", "%d shards, of which was left out: %s", n, reasons(r.Pipeline.Damages))
 	}
 	line("epoch", "%d, position of %s", r.Epoch, stamp(r.RestoredAt))
+	r.DescribeGrowing(line)
 	r.describeReading(line)
 	line("sent", "%s in %d reads: %s/s since the mount, %s/s since status was read last", size(r.Traffic.SentBytes), r.Traffic.Reads,
 		size(int64(r.Traffic.BytesPerSecond.SinceMount)), size(int64(r.Traffic.BytesPerSecond.SinceLast)))
@@ -185,6 +190,7 @@ func (t *tree) renderStatus(ctx context.Context) ([]byte, error) {
 		r.Reading.write(&b)
 	}
 	writeSources(&b, r.Sources)
+	writeWaiting(&b, r.Growing)
 	fmt.Fprintf(&b, "\ndelivered: %s records since the position was set\n", humanize.Comma(int64(r.DeliveredRecords)))
 	for _, f := range r.Files {
 		fmt.Fprintf(&b, "  %-20s %d of %d bytes, %s records, %s\n", f.Name, f.DeliveredBytes, f.SizeBytes,

@@ -8,6 +8,7 @@ import (
 
 	"github.com/lsiofs/lsiofs/pipeline/catalog"
 	"github.com/lsiofs/lsiofs/pipeline/fetch"
+	"github.com/lsiofs/lsiofs/pipeline/growing/taking"
 	"github.com/lsiofs/lsiofs/pipeline/meter"
 	"github.com/lsiofs/lsiofs/pipeline/order"
 	"github.com/lsiofs/lsiofs/pipeline/spec"
@@ -36,9 +37,16 @@ type Options struct {
 	// Ahead computes the next epoch's order while the current epoch is read, on a fifth
 	// of one core.
 	Ahead bool
-	// Snapshots says which shards each epoch is of, in a dataset that grows; nil: it does not
-	// grow. It is the dataset's from Open on, also where that fails.
+	// Snapshots says which shards each epoch is of, in a dataset that grows. It is the
+	// dataset's from Open on, also where that fails. Where it is nil, and Spec.Grow is on,
+	// Open makes it of the directory, and waits until there is a first epoch.
 	Snapshots snapshots
+	// Waiting, if set, is called now and then while Open waits for the first epoch; Open then
+	// also waits for Spec.Epoch, where that is the next one.
+	Waiting func(taking.Status)
+	// TakesNone takes no epoch of a dataset that grows: the next one is growing.ErrNotYet, and
+	// the first one is not waited for.
+	TakesNone bool
 	// afterStep is called after each step of the opening, which fails with its error;
 	// nil but in tests.
 	afterStep func(step string) error
@@ -73,6 +81,9 @@ func Open(ctx context.Context, s spec.Spec, o Options) (*Dataset, error) {
 	if err != nil {
 		return nil, errors.Join(err, closeSnapshots(o.Snapshots))
 	}
+	if o.Snapshots == nil && s.Grow.On {
+		o.Snapshots = &follower{mount: m}
+	}
 	if o.Snapshots != nil {
 		return openGrowing(ctx, m, o.Snapshots)
 	}
@@ -90,8 +101,15 @@ func openGrowing(ctx context.Context, m *mount, s snapshots) (*Dataset, error) {
 	if err == nil && m.files == nil {
 		err = errors.New("the snapshots did not open the dataset's storage")
 	}
-	if err == nil {
+	if latest, any := s.Latest(); err == nil && m.spec.Grow.Latest && any {
+		m.spec.Epoch = latest
+	}
+	switch o := &m.options; {
+	case err != nil:
+	case o.TakesNone || o.Waiting == nil:
 		err = d.Begin(ctx, m.spec.Epoch)
+	default:
+		err = d.BeginWaiting(ctx, m.spec.Epoch, o.Waiting)
 	}
 	if err != nil {
 		return nil, errors.Join(err, d.Close())
@@ -313,8 +331,8 @@ type Status struct {
 	// damages by reason.
 	DamagedShards int               `json:"damaged_shards"`
 	Damages       map[string]uint64 `json:"damages_by_reason,omitempty"`
-	// Growing is what Options.Snapshots tells; nil where the dataset does not grow.
-	Growing any `json:"growing,omitempty"`
+	// Growing is how a dataset that grows stands, nil for others.
+	Growing *taking.Status `json:"-"`
 }
 
 // Status gives the current state.
@@ -328,7 +346,8 @@ func (d *Dataset) Status() Status {
 		DamagedShards: len(g.catalog.Damaged()), Damages: g.damages(),
 	}
 	if d.generations != nil {
-		s.Growing = d.generations.snapshots.Growing()
+		x := d.generations.snapshots.Growing()
+		s.Growing = &x
 	}
 	return s
 }

@@ -4,6 +4,10 @@ import (
 	"context"
 	"errors"
 	"math"
+	"time"
+
+	"github.com/lsiofs/lsiofs/pipeline/growing"
+	"github.com/lsiofs/lsiofs/pipeline/growing/taking"
 )
 
 // Grows says that epochs are of different sets of shards.
@@ -54,6 +58,29 @@ func (d *Dataset) Begin(ctx context.Context, epoch uint64) error {
 	d.generations.begin(g)
 	g.Leave()
 	return nil
+}
+
+// waitingEvery is how often an epoch that is not there yet is asked for again. Each time
+// looks at what has changed in the dataset since.
+const waitingEvery = time.Second
+
+// BeginWaiting is Begin, which waits while the epoch is not there yet, and tells told why,
+// from this goroutine.
+func (d *Dataset) BeginWaiting(ctx context.Context, epoch uint64, told func(taking.Status)) error {
+	for {
+		err := d.Begin(ctx, epoch)
+		if !errors.Is(err, growing.ErrNotYet) {
+			return err
+		}
+		told(d.generations.snapshots.Growing())
+		timer := time.NewTimer(waitingEvery)
+		select {
+		case <-timer.C:
+		case <-ctx.Done():
+			timer.Stop()
+			return ctx.Err()
+		}
+	}
 }
 
 // hold gives the current generation, which stays open until release. A dataset that has been

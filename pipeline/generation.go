@@ -104,6 +104,9 @@ func (g *generation) openCatalog(ctx context.Context) (shut func() error, err er
 	if g.mount.sources != nil {
 		return g.openMixture(ctx)
 	}
+	if g.mount.spec.Grow.Snapshot != "" {
+		return g.openSnapshotFile(ctx)
+	}
 	m, s := g.mount, &g.spec
 	index := &m.meter.Working[meter.Index]
 	index.Begin(meter.Now())

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/lsiofs/lsiofs/pipeline/catalog"
+	"github.com/lsiofs/lsiofs/pipeline/growing/taking"
 	"github.com/lsiofs/lsiofs/pipeline/run"
 )
 
@@ -26,8 +27,8 @@ type snapshots interface {
 	Catalog(ctx context.Context, epoch uint64, take bool) (*catalog.Catalog, run.Epoch, error)
 	// Run names the run: checkpoints are of one.
 	Run() string
-	// Growing is what status.json shows under that name.
-	Growing() any
+	// Growing is how the dataset stands.
+	Growing() taking.Status
 	Close() error
 }
 

@@ -17,6 +17,7 @@ import (
 
 	"github.com/lsiofs/lsiofs/pipeline/catalog"
 	"github.com/lsiofs/lsiofs/pipeline/growing"
+	"github.com/lsiofs/lsiofs/pipeline/growing/taking"
 	"github.com/lsiofs/lsiofs/pipeline/run"
 	"github.com/lsiofs/lsiofs/pipeline/stream"
 )
@@ -86,8 +87,8 @@ func (p *patterns) Catalog(ctx context.Context, epoch uint64, take bool) (*catal
 	return c, run.Epoch{Epoch: epoch, Snapshot: c.Fingerprint()}, nil
 }
 
-func (p *patterns) Run() string  { return strings.Repeat("ab", 16) }
-func (p *patterns) Growing() any { return map[string]int{"taken": p.taken} }
+func (p *patterns) Run() string            { return strings.Repeat("ab", 16) }
+func (p *patterns) Growing() taking.Status { return taking.Status{Run: p.Run()} }
 
 func (p *patterns) Close() error {
 	p.mu.Lock()

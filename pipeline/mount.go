@@ -16,6 +16,7 @@ import (
 	"github.com/lsiofs/lsiofs/pipeline/spec"
 	"github.com/lsiofs/lsiofs/pipeline/storage"
 	"github.com/lsiofs/lsiofs/pipeline/storage/cached"
+	"github.com/lsiofs/lsiofs/pipeline/storage/held"
 	"github.com/lsiofs/lsiofs/pipeline/storage/profile"
 	"github.com/lsiofs/lsiofs/pipeline/storage/remote"
 	"github.com/lsiofs/lsiofs/pipeline/storage/retry"
@@ -51,6 +52,7 @@ type mount struct {
 	service *remote.Storage // nil where the dataset lies in a file system
 	cache   *cached.Storage // part of files; nil where nothing is kept on a disk
 	place   cached.Place    // of cache, as it was before that was opened
+	links   *held.Links     // to shards of snapshots, which files falls back to; nil where there are none
 
 	// What lend has opened. indexDir is where stored indexes are, "" where nothing can
 	// be stored.
@@ -102,6 +104,9 @@ func (m *mount) find(ctx context.Context) (shut func() error, err error) {
 		return nil, err
 	}
 	m.target, m.root, m.service = f.target, f.target.Root(), f.engine
+	if m.spec.Grow.On && m.spec.Grow.Hold {
+		m.links = held.NewLinks(m.root)
+	}
 	if f.name != "" {
 		m.spec.Dataset = f.name
 	}

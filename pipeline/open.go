@@ -11,6 +11,7 @@ import (
 	"github.com/lsiofs/lsiofs/pipeline/spec"
 	"github.com/lsiofs/lsiofs/pipeline/storage"
 	"github.com/lsiofs/lsiofs/pipeline/storage/folders"
+	"github.com/lsiofs/lsiofs/pipeline/storage/held"
 	"github.com/lsiofs/lsiofs/pipeline/storage/joined"
 	"github.com/lsiofs/lsiofs/pipeline/storage/local"
 	"github.com/lsiofs/lsiofs/pipeline/storage/profile"
@@ -26,6 +27,7 @@ import (
 //
 //	           open: what is listed            over: what records are read from
 //	local      local                           retry
+//	           local ──► held (--hold)         retry
 //	           local ──► joined (--array)      retry
 //	           folders (shards that are        retry
 //	           directories: --format files)
@@ -98,6 +100,9 @@ func openLocal(m *mount, root, indexDir string) (storage.Storage, error) {
 	}
 	if len(m.spec.Format.Arrays) > 0 {
 		return joined.Over(s, npy.Framing{}), nil
+	}
+	if m.links != nil {
+		return held.Over(s, m.links), nil
 	}
 	if m.profile.Kind != profile.KindNetwork || !m.spec.Cache.Asked() {
 		return s, nil

@@ -10,7 +10,9 @@ import (
 	"github.com/lsiofs/lsiofs/cmd/lsiofs/exit"
 	"github.com/lsiofs/lsiofs/cmd/lsiofs/opening"
 	"github.com/lsiofs/lsiofs/cmd/lsiofs/resuming"
+	"github.com/lsiofs/lsiofs/cmd/lsiofs/terminal"
 	"github.com/lsiofs/lsiofs/pipeline"
+	"github.com/lsiofs/lsiofs/pipeline/growing/taking"
 	"github.com/lsiofs/lsiofs/pipeline/spec"
 	"github.com/lsiofs/lsiofs/pipeline/stream"
 )
@@ -19,6 +21,8 @@ type catOptions struct {
 	streamFlags
 	dataset      string
 	ids, offsets bool
+	follow       bool
+	progress     string
 }
 
 func newCatCommand(g *globals) *cobra.Command {
@@ -28,10 +32,14 @@ func newCatCommand(g *globals) *cobra.Command {
 		Short: "Write a worker's stream to stdout, without a mount",
 		Long: `Writes the file that a mount with the same flags would show as
 epoch-E/from-M/worker-w-of-W (with --resume: as worker-w) to stdout: the same bytes,
-without FUSE.`,
+without FUSE.
+
+With --grow and --follow the next epochs come behind it, as one stream without the end of
+an archive between them. It waits while an epoch is not there yet, and ends with Ctrl-C.`,
 		Example: `  lsiofs cat /data/train --worker 0/4 --seed 42 | tar -t | head
   lsiofs cat /data/train --epoch 3 --from 20480 --worker 1/4 --offsets | od -t u8 | head
-  lsiofs cat /data/train --resume ckpt.json --worker 2 > worker-2.tar`,
+  lsiofs cat /data/train --resume ckpt.json --worker 2 > worker-2.tar
+  lsiofs cat /data/games --grow --run /shared/run --worker 0/4 --follow | train`,
 		Args: o.arguments("DATASET"),
 		RunE: func(c *cobra.Command, args []string) error {
 			o.dataset = o.withDataset(args)[0]
@@ -40,15 +48,24 @@ without FUSE.`,
 	}
 	o.add(c)
 	o.addMix(c)
+	o.addGrow(c)
 	f := c.Flags()
 	f.BoolVar(&o.ids, "ids", false, "write the records' IDs instead, 16 bytes each")
 	f.BoolVar(&o.offsets, "offsets", false, "write where records begin instead, little-endian uint64")
+	f.BoolVar(&o.follow, "follow", false, "with --grow: go on with the next epochs, and wait for them")
+	f.StringVar(&o.progress, "progress-file", "", "with --follow: keep the short form of how far the stream was written in this `file`, for --resume")
 	return c
 }
 
 // kind is the file that the flags name.
 func (o *catOptions) kind() (stream.Kind, error) {
 	switch {
+	case o.follow && !o.spec.Grow.On:
+		return 0, exit.Usagef("--follow goes from epoch to epoch of a dataset that grows: add --grow, or leave --follow out")
+	case o.follow && o.offsets:
+		return 0, exit.Usagef("--follow with --offsets would begin anew in each epoch: leave one of them out")
+	case !o.follow && o.progress != "":
+		return 0, exit.Usagef("--progress-file belongs to --follow: add it, or leave --progress-file out")
 	case o.ids && o.offsets:
 		return 0, exit.Usagef("--ids and --offsets are two files: choose one")
 	case o.ids:
@@ -68,12 +85,18 @@ func runCat(ctx context.Context, o *catOptions, g *globals) error {
 	if err != nil {
 		return err
 	}
+	if o.progress != "" && resume.BringsOrder() {
+		return exit.Usagef("--progress-file keeps a short form, which can't say what %s says: go on from a short form, or leave it out", o.resume)
+	}
 	if kind != stream.Data {
 		s.Read = spec.ReadScan // no record is read: no spool
 	}
 	d, err := opening.OpenShowing(ctx, g.ui, g.log(), s)
 	if err != nil {
 		return err
+	}
+	if o.follow {
+		return opening.Close(d, followStream(ctx, d, resume, o, kind, g.ui), g.log())
 	}
 	g.endAtOnce()
 	return opening.Close(d, catStream(ctx, d, resume, o, kind, g.ui.Out), g.log())
@@ -91,4 +114,19 @@ func catStream(ctx context.Context, d *pipeline.Dataset, resume *resuming.Checkp
 	h := set.Open(o.share.worker, kind)
 	defer h.Close()
 	return cat.Copy(ctx, h, out)
+}
+
+// followStream writes the stream of epoch after epoch. A signal ends it between two writes.
+func followStream(ctx context.Context, d *pipeline.Dataset, resume *resuming.Checkpoint, o *catOptions, kind stream.Kind, u *terminal.UI) error {
+	position, err := o.position(d, resume)
+	if err != nil {
+		return err
+	}
+	w := opening.NewWaiting(u)
+	defer w.Clear()
+	f := cat.Follower{
+		Dataset: d, Worker: o.share.worker, Kind: kind, Out: u.Out, Progress: o.progress,
+		Waiting: func(s taking.Status) { w.Show(opening.WaitingFor(s)) },
+	}
+	return f.Run(ctx, position)
 }

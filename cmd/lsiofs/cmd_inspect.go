@@ -51,6 +51,7 @@ mount with these flags would read. It is one file that loads nothing else.`,
 	}
 	o.add(c)
 	o.addMix(c)
+	o.addGrow(c)
 	c.Flags().StringVar(&o.html, "html", "", "write a page to this `file`, whole or not at all (- for stdout), instead of a text to stdout")
 	return c
 }
@@ -65,7 +66,7 @@ func runInspect(ctx context.Context, o *inspectOptions, g *globals) error {
 	}
 	asked := s.Read
 	s.Read = spec.ReadScan // no record is read: no spool
-	d, err := opening.OpenShowing(ctx, g.ui, g.log(), s)
+	d, err := opening.OpenLooking(ctx, g.ui, g.log(), s)
 	if err != nil {
 		return err
 	}

@@ -26,6 +26,7 @@ type mountOptions struct {
 func (o *mountOptions) addFlags(c *cobra.Command) {
 	o.add(c)
 	o.addMix(c)
+	o.addGrow(c)
 	o.addResume()
 	addFill(c, &o.spec.Cache)
 	f := c.Flags()

@@ -58,6 +58,7 @@ chunks each of several nodes fetches.`,
 	}
 	o.add(c)
 	o.addMix(c)
+	o.addGrow(c)
 	c.Flags().Uint64Var(&o.records, "records", 16384, "how many records, from where the stream begins; 0 for all that are left")
 	return c
 }
@@ -69,7 +70,7 @@ func runPlan(ctx context.Context, o *planOptions, g *globals) error {
 	}
 	asked := s.Read
 	s.Read = spec.ReadScan // nothing is read: no spool is to be made
-	d, err := opening.OpenShowing(ctx, g.ui, g.log(), s)
+	d, err := opening.OpenLooking(ctx, g.ui, g.log(), s)
 	if err != nil {
 		return err
 	}

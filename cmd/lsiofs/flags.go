@@ -37,7 +37,7 @@ func (d *datasetFlags) add(c *cobra.Command) {
 	enumFlag(c, "on-corrupt", "refuse damaged shards, or leave out what is damaged", &s.OnCorrupt, spec.CorruptFail, spec.CorruptSkip)
 
 	d.flags.Uint64Var(&s.Order.Seed, "seed", s.Order.Seed, "the order's seed")
-	d.flags.Uint64Var(&s.Epoch, "epoch", s.Epoch, "the epoch that the worker files hold")
+	d.flags.Uint64Var(&s.Epoch, "epoch", s.Epoch, "the epoch that the worker files hold (with --grow: the latest of the run, unless given)")
 	enumFlag(c, "shuffle", "how records are shuffled", &s.Order.Shuffle, spec.ShuffleReservoir, spec.ShuffleBlock, spec.ShuffleFull, spec.ShuffleNone)
 	d.flags.Uint64Var(&s.Order.SizeRecords, "shuffle-size", s.Order.SizeRecords, "records in the shuffle buffer")
 	d.flags.Uint64Var(&s.Order.Lanes, "lanes", s.Order.Lanes, "places of the dataset that are read at a time")
@@ -51,6 +51,8 @@ func (d *datasetFlags) add(c *cobra.Command) {
 	d.flags.Uint64Var(&s.Deal.Batch, "batch", s.Deal.Batch, "records that a worker is dealt at a time")
 	enumFlag(c, "deal", "how records go to workers", &s.Deal.Dealing, spec.DealInterleaved, spec.DealContiguous)
 	enumFlag(c, "tail", "records that do not fill a round of all workers: keep, drop, or pad with the first ones", &s.Deal.Tail, spec.TailKeep, spec.TailDrop, spec.TailPad)
+
+	d.addSnapshot()
 
 	sizeFlag(d.flags, "memory", "memory for everything that is kept of the data", &s.MemoryBytes)
 	sizeFlag(d.flags, "max-record", "refuse a dataset with a larger record, which would be held whole (0: no bound)", &s.MaxRecordBytes)
@@ -118,6 +120,9 @@ func (d *datasetFlags) resolve(dataset string) (spec.Spec, *resuming.Checkpoint,
 		if s, err = r.Apply(s, d.given); err != nil {
 			return s, nil, err
 		}
+	}
+	if err := d.grow(&s.Grow, r); err != nil {
+		return s, nil, err
 	}
 	if err := s.Validate(); err != nil {
 		return s, nil, exit.With(exit.Usage, err)

@@ -24,6 +24,7 @@ var flagGroups = []struct {
 	flags []string
 }{
 	{"Data", []string{"format", "split", "split-by", "split-seed", "sample", "sample-seed", "on-corrupt", "array", "record-bytes", "stride-bytes", "header-bytes", "remainder", "lc0-check", "as", "max-record"}},
+	{"Growing", []string{"grow", "run", "window", "newest", "min-new", "settle", "poll", "hold", "snapshot"}},
 	{"Order", []string{"seed", "epoch", "shuffle", "shuffle-size", "lanes", "chunk-bytes", "chunk-records", "groups"}},
 	{"Workers", []string{"workers", "batch", "tail", "deal", "worker", "from"}},
 	{"Reading", []string{"memory", "read", "index-dir", "spool-dir", "spool-max", "read-timeout", "direct", "io"}},
@@ -145,7 +146,7 @@ func flagText(f *pflag.Flag) string {
 	if takes != "" {
 		left += " " + takes
 	}
-	if !slices.Contains([]string{"", "0", "false"}, f.DefValue) {
+	if !slices.Contains([]string{"", "0", "0s", "false"}, f.DefValue) {
 		usage += " (default " + f.DefValue + ")"
 	}
 	var b strings.Builder

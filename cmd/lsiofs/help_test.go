@@ -29,7 +29,7 @@ func newTestRoot() *cobra.Command {
 }
 
 func TestHelpTexts(t *testing.T) {
-	for _, args := range [][]string{{}, {"mount"}, {"umount"}, {"index"}, {"inspect"}, {"verify"}, {"cat"}, {"plan"}, {"filter"}, {"snapshots"}, {"tune"}, {"checkpoint"},
+	for _, args := range [][]string{{}, {"mount"}, {"umount"}, {"index"}, {"inspect"}, {"verify"}, {"cat"}, {"plan"}, {"filter"}, {"next"}, {"snapshots"}, {"tune"}, {"checkpoint"},
 		{"checkpoint", "show"}, {"checkpoint", "save"}, {"checkpoint", "restore"}, {"checkpoint", "merge"}, {"cache"},
 		{"cache", "show"}, {"cache", "verify"}, {"cache", "clean"}, {"cache", "warm"}, {"bench"}, {"top"}, {"doctor"}, {"demo"}, {"version"}} {
 		name := "help" + strings.Join(append([]string{""}, args...), "-") + ".txt"
@@ -57,7 +57,7 @@ func TestCommandsThatOpenADatasetShareItsFlags(t *testing.T) {
 	mount, _, err := root.Find([]string{"mount"})
 	require.NoError(t, err)
 	for name, own := range map[string][]string{
-		"cat":     {"worker", "from", "ids", "offsets", "resume"},
+		"cat":     {"worker", "from", "ids", "offsets", "resume", "follow", "progress-file"},
 		"plan":    {"worker", "from", "records", "resume"},
 		"bench":   {"rounds", "seconds", "check", "only", "dir", "make", "gz", "zst", "lz4", "tar", "records", "bytes", "shards"},
 		"inspect": {"html"}, "verify": {"order"}, "index": {"rebuild"},

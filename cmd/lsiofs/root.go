@@ -57,7 +57,7 @@ workers.`,
 	}
 	root.AddCommand(
 		newMountCommand(g), newUmountCommand(g), newIndexCommand(g), newInspectCommand(g), newVerifyCommand(g),
-		newCatCommand(g), newPlanCommand(g), newFilterCommand(g), newSnapshotsCommand(g), newTuneCommand(g), newTopCommand(g), newBenchCommand(g), newBenchPartCommand(g),
+		newCatCommand(g), newPlanCommand(g), newFilterCommand(g), newNextCommand(g), newSnapshotsCommand(g), newTuneCommand(g), newTopCommand(g), newBenchCommand(g), newBenchPartCommand(g),
 		newCheckpointCommand(g), newCacheCommand(g), newDoctorCommand(g), newDemoCommand(g), newVersionCommand(g),
 	)
 	root.SetHelpCommand(newHelpCommand(g))

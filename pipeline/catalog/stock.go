@@ -23,6 +23,9 @@ type StockConfig struct {
 	// Kind is what the shards are of (Catalog.Kind), "" until the first one says it. It is
 	// of no use where a format takes several kinds (unpack.Mixer).
 	Kind string
+	// FormatLine, if not "", is what the shards have to be of (Stock.FormatLine), where Format
+	// is auto: as a run has it that goes on.
+	FormatLine string
 	// Now is the clock of what waits; nil is time.Now.
 	Now func() time.Time
 }
@@ -121,8 +124,11 @@ func OpenStock(ctx context.Context, c StockConfig) (*Stock, error) {
 	}
 	s.closing, s.close = context.WithCancel(context.Background())
 	s.remember()
-	if c.Format.Name != "auto" {
+	switch {
+	case c.Format.Name != "auto":
 		err = s.pin(0, "")
+	case c.FormatLine != "":
+		err = s.pinLine(c.FormatLine)
 	}
 	if err == nil {
 		err = ctx.Err()

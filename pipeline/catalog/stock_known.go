@@ -1,6 +1,7 @@
 package catalog
 
 import (
+	"fmt"
 	"math"
 	"slices"
 	"time"
@@ -134,6 +135,16 @@ func (s *Stock) pin(format int, path string) error {
 	s.journals.Begin(formatLine(found.Format))
 	s.pass = s.newPass()
 	return nil
+}
+
+// pinLine pins the format that a line is of.
+func (s *Stock) pinLine(line string) error {
+	for i := range s.formats {
+		if formatLine(s.formats[i]) == line {
+			return s.pin(i, "")
+		}
+	}
+	return fmt.Errorf("dataset %s: the run is of shards of format %s: name it with --format and its other flags", &s.target, line)
 }
 
 // drop ends with a known file. mu is held.

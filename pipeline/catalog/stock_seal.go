@@ -274,3 +274,18 @@ func (s *Stock) sealedAlready(text []byte, shards []index.Shard) *index.Image {
 	}
 	return i
 }
+
+// Suits says why the text of a snapshot is of shards of another format. A stock that has no
+// format yet takes it from there.
+func (s *Stock) Suits(ctx context.Context, text []byte) error {
+	ctx, leave, err := s.enter(ctx)
+	if err != nil {
+		return err
+	}
+	defer leave()
+	first, _, err := parseSnapshot(text)
+	if err != nil {
+		return fmt.Errorf("snapshot of %s: %w", &s.target, err)
+	}
+	return s.closedOr(s.suits(ctx, first))
+}

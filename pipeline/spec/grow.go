@@ -1,6 +1,9 @@
 package spec
 
-import "time"
+import (
+	"strings"
+	"time"
+)
 
 // Newest says what makes a shard newer than another.
 type Newest string
@@ -23,7 +26,7 @@ type Grow struct {
 	Run string
 	// Window is how much an epoch is of, as growing.ParseWindow reads it; "" is all.
 	Window string
-	Newest Newest // "" is NewestName
+	Newest Newest // "" is what the run goes by; in a new one NewestName
 	// MinNew is how much has to be new before the next epoch is there, as
 	// growing.ParseAmount reads it; "" is nothing.
 	MinNew string
@@ -37,6 +40,38 @@ type Grow struct {
 	// Snapshot is a snapshot's file: with On, that of the epoch which a checkpoint was
 	// made in, to go on where its run directory is not; without, the shards to read.
 	Snapshot string
+	// Latest begins in the latest epoch of the run, where it has one, in the place of
+	// Spec.Epoch.
+	Latest bool
+	// Of, if not "", is the run that a checkpoint is of: the run directory has to be of it,
+	// and to have Spec.Epoch.
+	Of string
+}
+
+// validateGrow looks at what growing does not go together with.
+func (s Spec) validateGrow(p *problems) {
+	g := s.Grow
+	g.validate(p)
+	flag, why := "--grow", "a dataset that shards arrive in"
+	if !g.On {
+		if g.Snapshot == "" {
+			return
+		}
+		flag, why = "--snapshot", "the shards of a snapshot"
+	}
+	text := strings.ToLower(s.Dataset)
+	switch {
+	case s.Mix.Asked():
+		p.addf("%s can't be combined with --mix: %s is one dataset: name it in the place of --mix", flag, why)
+	case strings.HasPrefix(text, "s3://") || strings.HasPrefix(text, "http://") || strings.HasPrefix(text, "https://"):
+		p.addf("%s is for a dataset in a file system: %s at a bucket or web server can't be followed: copy the shards to a directory as they come", flag, why)
+	}
+	if len(s.Format.Arrays) > 0 {
+		p.addf("%s can't be combined with --array: write the arrays as one structured array a file", flag)
+	}
+	if s.Format.Name == "files" {
+		p.addf("%s can't be combined with --format files: pack the files as tar shards", flag)
+	}
 }
 
 func (g Grow) validate(p *problems) {

@@ -57,7 +57,7 @@ func (s Spec) Validate() error {
 	if s.Cache.Off && s.Cache.Warm {
 		p.addf("--warm fills the cache, and --cache-size off says that there is to be none: leave one of them out")
 	}
-	s.Grow.validate(&p)
+	s.validateGrow(&p)
 	if s.ReadTimeout <= 0 {
 		p.addf("--read-timeout (%v) must be above 0", s.ReadTimeout)
 	}

@@ -46,6 +46,7 @@ type reporter struct{ d *demo }
 
 func (r reporter) Progress(catalog.Progress) {}
 func (r reporter) Filling(opening.Filled)    {}
+func (r reporter) Waiting(opening.Waited)    {}
 func (r reporter) Warn(text string)          { r.d.say("warning: %s", text) }
 func (r reporter) Serving(func() string)     {}
 func (r reporter) Unmounting()               {}

@@ -72,6 +72,8 @@ func follow(r io.Reader, rep Reporter) error {
 			rep.Progress(*m.Progress)
 		case m.Filling != nil:
 			rep.Filling(*m.Filling)
+		case m.Waiting != nil:
+			rep.Waiting(*m.Waiting)
 		case m.Warning != "":
 			rep.Warn(m.Warning)
 		case m.Error != nil:

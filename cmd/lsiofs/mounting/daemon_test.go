@@ -48,6 +48,7 @@ func TestLogFilesOfMountsAreBesideTheIndexes(t *testing.T) {
 type recorded struct{ what []string }
 
 func (r *recorded) Progress(p catalog.Progress) { r.what = append(r.what, "progress") }
+func (r *recorded) Waiting(w opening.Waited)    { r.what = append(r.what, "waiting "+w.String()) }
 func (r *recorded) Filling(f opening.Filled)    { r.what = append(r.what, "filling "+f.String()) }
 func (r *recorded) Warn(text string)            { r.what = append(r.what, "warn "+text) }
 func (r *recorded) Mounted(i Info)              { r.what = append(r.what, "mounted "+i.Mount) }

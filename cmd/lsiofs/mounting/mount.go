@@ -14,6 +14,7 @@ import (
 	"github.com/lsiofs/lsiofs/cmd/lsiofs/terminal"
 	"github.com/lsiofs/lsiofs/fs"
 	"github.com/lsiofs/lsiofs/pipeline"
+	"github.com/lsiofs/lsiofs/pipeline/growing/taking"
 	"github.com/lsiofs/lsiofs/pipeline/spec"
 	"github.com/lsiofs/lsiofs/pipeline/storage/cached"
 )
@@ -90,7 +91,9 @@ func mountAndServe(ctx, force context.Context, asked <-chan os.Signal, o *Config
 	if o.Point, err = checkMountPoint(o); err != nil {
 		return err
 	}
-	d, err := opening.Open(ctx, o.Log, s, pipeline.Options{Progress: rep.Progress, Ahead: true})
+	d, err := opening.Open(ctx, o.Log, s, pipeline.Options{
+		Progress: rep.Progress, Ahead: true, Waiting: func(s taking.Status) { rep.Waiting(opening.WaitingFor(s)) },
+	})
 	if err != nil {
 		return err
 	}

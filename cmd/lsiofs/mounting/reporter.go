@@ -17,6 +17,8 @@ type Reporter interface {
 	Progress(catalog.Progress)
 	// Filling is called while the cache is filled before the dataset is mounted.
 	Filling(opening.Filled)
+	// Waiting is called while the first epoch of a dataset that grows is not there yet.
+	Waiting(opening.Waited)
 	Warn(text string)
 	Mounted(Info)
 	// Serving is called now and then while the mount is served.
@@ -63,14 +65,16 @@ type uiReporter struct {
 	ui      *terminal.UI
 	view    *opening.Pass
 	filling *opening.Filling
+	waiting *opening.Waiting
 }
 
 func newUIReporter(u *terminal.UI) *uiReporter {
-	return &uiReporter{ui: u, view: opening.NewPass(u), filling: opening.NewFilling(u)}
+	return &uiReporter{ui: u, view: opening.NewPass(u), filling: opening.NewFilling(u), waiting: opening.NewWaiting(u)}
 }
 
 func (r *uiReporter) Progress(p catalog.Progress) { r.view.Show(p) }
 func (r *uiReporter) Filling(f opening.Filled)    { r.filling.Show(f) }
+func (r *uiReporter) Waiting(w opening.Waited)    { r.waiting.Show(w) }
 func (r *uiReporter) Warn(text string)            { r.clear(); r.ui.Warn(text) }
 func (r *uiReporter) Serving(func() string)       {}
 func (r *uiReporter) Unmounting()                 {}
@@ -79,6 +83,7 @@ func (r *uiReporter) Ended(error)                 { r.clear() }
 func (r *uiReporter) clear() {
 	r.view.Clear()
 	r.filling.Clear()
+	r.waiting.Clear()
 }
 
 func (r *uiReporter) Mounted(i Info) {
@@ -96,6 +101,7 @@ func (r *uiReporter) Mounted(i Info) {
 type readyMessage struct {
 	Progress *catalog.Progress `json:"progress,omitempty"`
 	Filling  *opening.Filled   `json:"filling,omitempty"`
+	Waiting  *opening.Waited   `json:"waiting,omitempty"`
 	Warning  string            `json:"warning,omitempty"`
 	Mounted  *Info             `json:"mounted,omitempty"`
 	Error    *readyError       `json:"error,omitempty"`
@@ -122,6 +128,7 @@ func (r *pipeReporter) send(m readyMessage) {
 
 func (r *pipeReporter) Progress(p catalog.Progress) { r.send(readyMessage{Progress: &p}) }
 func (r *pipeReporter) Filling(f opening.Filled)    { r.send(readyMessage{Filling: &f}) }
+func (r *pipeReporter) Waiting(w opening.Waited)    { r.send(readyMessage{Waiting: &w}) }
 func (r *pipeReporter) Warn(text string)            { r.send(readyMessage{Warning: text}) }
 
 func (r *pipeReporter) Mounted(i Info) {
@@ -155,6 +162,7 @@ type Silent struct{}
 
 func (Silent) Progress(catalog.Progress) {}
 func (Silent) Filling(opening.Filled)    {}
+func (Silent) Waiting(opening.Waited)    {}
 func (Silent) Warn(string)               {}
 func (Silent) Mounted(Info)              {}
 func (Silent) Serving(func() string)     {}

@@ -84,6 +84,12 @@ func (r *serviceReporter) Filling(f opening.Filled) {
 	r.notify(fmt.Sprintf("STATUS=filling the cache: %s", f), fmt.Sprintf("EXTEND_TIMEOUT_USEC=%d", startExtension.Microseconds()))
 }
 
+// Waiting prolongs the start for as long as it takes: shards may come tomorrow.
+func (r *serviceReporter) Waiting(w opening.Waited) {
+	r.Reporter.Waiting(w)
+	r.notify(fmt.Sprintf("STATUS=waiting: %s", w), fmt.Sprintf("EXTEND_TIMEOUT_USEC=%d", startExtension.Microseconds()))
+}
+
 func (r *serviceReporter) Mounted(i Info) {
 	r.Reporter.Mounted(i)
 	r.notify("READY=1", "STATUS="+i.sentence())

@@ -8,6 +8,7 @@ import (
 	"github.com/lsiofs/lsiofs/cmd/lsiofs/exit"
 	"github.com/lsiofs/lsiofs/cmd/lsiofs/terminal"
 	"github.com/lsiofs/lsiofs/pipeline"
+	"github.com/lsiofs/lsiofs/pipeline/growing/taking"
 	"github.com/lsiofs/lsiofs/pipeline/spec"
 )
 
@@ -46,9 +47,20 @@ func Open(ctx context.Context, log *slog.Logger, s spec.Spec, o pipeline.Options
 
 // OpenShowing is Open with progress on the ui.
 func OpenShowing(ctx context.Context, u *terminal.UI, log *slog.Logger, s spec.Spec) (*pipeline.Dataset, error) {
-	v := NewPass(u)
+	return openShowing(ctx, u, log, s, false)
+}
+
+// OpenLooking is OpenShowing for a command that only looks: of a dataset that grows it takes
+// no epoch.
+func OpenLooking(ctx context.Context, u *terminal.UI, log *slog.Logger, s spec.Spec) (*pipeline.Dataset, error) {
+	return openShowing(ctx, u, log, s, true)
+}
+
+func openShowing(ctx context.Context, u *terminal.UI, log *slog.Logger, s spec.Spec, looks bool) (*pipeline.Dataset, error) {
+	v, w := NewPass(u), NewWaiting(u)
+	defer w.Clear()
 	defer v.Clear()
-	return Open(ctx, log, s, pipeline.Options{Progress: v.Show})
+	return Open(ctx, log, s, pipeline.Options{Progress: v.Show, Waiting: func(s taking.Status) { w.Show(WaitingFor(s)) }, TakesNone: looks})
 }
 
 // closeTime is how long reads that storage has begun may take to end once nobody

@@ -48,6 +48,8 @@ type Line struct {
 	// Remote and Cache are the service that has the dataset, and the disk cache of it.
 	Remote *fs.RemoteReport `json:"remote,omitempty"`
 	Cache  *fs.CacheReport  `json:"cache,omitempty"`
+	// Growing is how a dataset that grows stands.
+	Growing *fs.GrowingReport `json:"growing,omitempty"`
 }
 
 func (f *frame) line() Line {
@@ -57,7 +59,7 @@ func (f *frame) line() Line {
 		Verdict: s.Explain.Verdict, Waiting: s.Explain.Waiting, Second: s.Explain.Second, Minute: s.Explain.Minute, Streams: f.streams(),
 		HeldBytes: x.HeldBytes, BudgetBytes: x.BudgetBytes, Hits: x.Hits, Waits: x.Waits, ReadAgain: x.PiecesReread,
 		Retries: s.Pipeline.Retries.Retries, Errors: s.Errors, Skipped: skipped(s),
-		Remote: s.Pipeline.Remote, Cache: s.Pipeline.Cache,
+		Remote: s.Pipeline.Remote, Cache: s.Pipeline.Cache, Growing: s.Growing,
 	}
 }
 
@@ -231,14 +233,16 @@ func (f *frame) drawFacts(say func(string, ...any), width int) {
 	for _, l := range wrap(text, width) {
 		say("%s", l)
 	}
-	s.DescribeService(func(label, format string, args ...any) {
+	describe := func(label, format string, args ...any) {
 		for i, l := range wrap(printable.Line(fmt.Sprintf(format, args...)), max(width-13, 20)) {
 			if i > 0 {
 				label = ""
 			}
 			say("%-12s %s", label, l)
 		}
-	})
+	}
+	s.DescribeGrowing(describe)
+	s.DescribeService(describe)
 }
 
 // meterBar is a bar of n columns.

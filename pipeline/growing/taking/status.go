@@ -17,7 +17,9 @@ type Status struct {
 	Snapshot string  `json:"snapshot"`        // of that epoch, as the three below
 	Taken    string  `json:"taken"`
 	By       string  `json:"by"`
-	Window   string  `json:"window"`
+	// Latest is all that is recorded of it.
+	Latest *run.Epoch `json:"latest,omitempty"`
+	Window string     `json:"window"`
 	// Watch is "inotify" or "poll"; WatchWhy says why it is poll.
 	Watch    string `json:"watch"`
 	WatchWhy string `json:"watch_why,omitempty"`
@@ -101,7 +103,7 @@ func (t *Taker) Status() Status {
 	}
 	latest, failure := t.find()
 	if e, err := t.epoch(latest); err == nil && latest != run.None {
-		s.Epoch, s.Snapshot, s.Taken, s.By = &latest, e.Snapshot, e.Taken, e.By
+		s.Epoch, s.Snapshot, s.Taken, s.By, s.Latest = &latest, e.Snapshot, e.Taken, e.By, &e
 		s.UsesPerRecord = t.uses(e)
 	}
 	n := t.newsNow(latest)

@@ -1,0 +1,215 @@
+package cat
+
+import (
+	"context"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"io"
+
+	"github.com/lsiofs/lsiofs/checkpoint"
+	"github.com/lsiofs/lsiofs/cmd/lsiofs/exit"
+	"github.com/lsiofs/lsiofs/pipeline"
+	"github.com/lsiofs/lsiofs/pipeline/growing/taking"
+	"github.com/lsiofs/lsiofs/pipeline/order"
+	"github.com/lsiofs/lsiofs/pipeline/spec"
+	"github.com/lsiofs/lsiofs/pipeline/stream"
+	"github.com/lsiofs/lsiofs/pipeline/unpack"
+)
+
+// Follower writes a worker's stream of a dataset that grows, epoch after epoch, as one
+// stream: what ends a file stands nowhere in it, and where the first record of an epoch has
+// the key of the last one of the epoch before, it is renamed as within an epoch, as the
+// record at position 0.
+type Follower struct {
+	Dataset *pipeline.Dataset
+	Worker  uint64
+	Kind    stream.Kind // Data or IDs
+	Out     io.Writer
+	// Waiting is called now and then while an epoch is not there yet.
+	Waiting func(taking.Status)
+	// Progress, if not "", is a file that is kept at the short form of where the stream is: what
+	// has been written of it. With several workers whole rounds count.
+	Progress string
+
+	epoch uint64
+	base  uint64 // records of the epoch that lie before the stream
+	set   *stream.Set
+	last  uint64 // the key hash of the record that was written last
+	keyed bool
+}
+
+// Check says why a dataset can't be followed so.
+func (f *Follower) Check() error {
+	if p, ok := f.Dataset.Catalog().Unpacker().(unpack.Framer); ok && f.Kind == stream.Data && len(p.Prologue(1)) > 0 {
+		return exit.Usagef("--follow can't write arrays of npy: their header says how many rows there are; follow the mount's files, an epoch each")
+	}
+	d := f.Dataset.Spec().Deal
+	if f.Progress != "" && d.Workers > 1 && d.Dealing == spec.DealContiguous {
+		return exit.Usagef("--progress-file needs --deal interleaved where there are several workers: of contiguous runs no one number says how far all are")
+	}
+	return nil
+}
+
+// Run writes from a position of the current epoch on, until ctx ends or something fails.
+// What has been written then is in the progress file.
+func (f *Follower) Run(ctx context.Context, p checkpoint.Position) error {
+	if err := f.Check(); err != nil {
+		return err
+	}
+	for {
+		f.epoch, f.base = p.Epoch, 0
+		for _, d := range p.Done {
+			f.base += d.Taken()
+		}
+		if err := f.one(ctx, p.Done); err != nil {
+			return err
+		}
+		next := p.Epoch + 1
+		if err := f.Dataset.BeginWaiting(ctx, next, f.Waiting); err != nil {
+			return exit.With(exit.Dataset, err)
+		}
+		p = checkpoint.Position{Epoch: next}
+	}
+}
+
+// one writes an epoch.
+func (f *Follower) one(ctx context.Context, done []order.Done) (err error) {
+	if f.set, err = f.Dataset.Set(ctx, f.epoch, done, f.Dataset.Spec().Deal); err != nil {
+		return exit.With(exit.Checkpoint, err)
+	}
+	h := f.set.Open(f.Worker, f.Kind)
+	defer h.Close()
+	n := f.set.View().Count(f.Worker)
+	if err := f.mark(0); err != nil || n == 0 {
+		return err
+	}
+	size, err := f.set.SizeBytes(ctx, f.Worker, f.Kind)
+	if err != nil {
+		return exit.With(exit.Dataset, err)
+	}
+	from := int64(0)
+	if f.Kind == stream.Data {
+		if framer, ok := f.Dataset.Catalog().Unpacker().(unpack.Framer); ok {
+			size -= int64(len(framer.Epilogue(n)))
+		}
+		if from, err = f.first(ctx, h); err != nil {
+			return err
+		}
+	}
+	err = f.copy(ctx, h, from, size)
+	f.keep(n)
+	return err
+}
+
+// keep remembers the key of the last record.
+func (f *Follower) keep(n uint64) {
+	var hash [1]uint64
+	var record [1]uint64
+	f.set.View().Records(f.Worker, n-1, record[:])
+	f.keyed = f.Dataset.Catalog().KeyHashes(record[:], hash[:])
+	f.last = hash[0]
+}
+
+// first writes the epoch's first record under another name where that is needed, and gives
+// where the second one begins; else 0.
+func (f *Follower) first(ctx context.Context, h *stream.Handle) (int64, error) {
+	c := f.Dataset.Catalog()
+	renamer, ok := c.Unpacker().(unpack.Renamer)
+	if !ok || !f.keyed || f.last == 0 {
+		return 0, nil
+	}
+	var record, hash [1]uint64
+	f.set.View().Records(f.Worker, 0, record[:])
+	if !c.KeyHashes(record[:], hash[:]) || hash[0] != f.last {
+		return 0, nil
+	}
+	o := f.set.Open(f.Worker, stream.Offsets)
+	defer o.Close()
+	ends, err := readAll(ctx, o, 8, 16)
+	if err != nil {
+		return 0, exit.With(exit.Dataset, err)
+	}
+	end := int64(binary.LittleEndian.Uint64(ends))
+	whole, err := readAll(ctx, h, 0, end)
+	if err != nil {
+		return 0, exit.With(exit.Dataset, err)
+	}
+	renamed, err := renamer.Rename(nil, whole, 0)
+	if err != nil {
+		return 0, exit.With(exit.Dataset, err)
+	}
+	_, err = f.Out.Write(renamed)
+	return end, err
+}
+
+// readAll reads the bytes [from, to) of a file.
+func readAll(ctx context.Context, h *stream.Handle, from, to int64) (all []byte, err error) {
+	var r stream.Reply
+	for from < to {
+		if err := h.ReadAt(ctx, &r, from, int(min(to-from, stream.MaxReadBytes))); err != nil {
+			return nil, err
+		}
+		if r.Len() == 0 {
+			return nil, io.ErrUnexpectedEOF
+		}
+		for _, s := range r.Slices {
+			all, from = append(all, s...), from+int64(len(s))
+		}
+		r.Release()
+	}
+	return all, nil
+}
+
+// markEvery is how many bytes are written between two states of the progress file.
+const markEvery = 64 << 20
+
+// copy writes the bytes [from, to) of a file.
+func (f *Follower) copy(ctx context.Context, h *stream.Handle, from, to int64) (err error) {
+	w := newSliceWriter(f.Out)
+	var r stream.Reply
+	marked := from
+	defer func() { err = errors.Join(err, f.mark(from)) }()
+	for from < to {
+		if err := ctx.Err(); err != nil {
+			return err
+		}
+		if err := h.ReadAt(ctx, &r, from, int(min(to-from, stream.MaxReadBytes))); err != nil {
+			return exit.With(exit.Dataset, err)
+		}
+		n := r.Len()
+		err := w.write(r.Slices)
+		r.Release()
+		if err != nil {
+			return err
+		}
+		if from += int64(n); from-marked >= markEvery {
+			marked = from
+			if err := f.mark(from); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// mark writes how far the stream is: so many bytes of the epoch's file.
+func (f *Follower) mark(bytes int64) error {
+	if f.Progress == "" {
+		return nil
+	}
+	k, err := f.set.WholeRecords(context.Background(), f.Worker, f.Kind, bytes)
+	if err != nil {
+		return exit.With(exit.Dataset, err)
+	}
+	view := f.set.View()
+	deal, samples := view.Deal(), k
+	if deal.Workers > 1 {
+		samples = k / deal.Batch * deal.Batch * deal.Workers
+		if k == view.Own(f.Worker) {
+			samples = view.Dealt()
+		}
+	}
+	doc := fmt.Appendf(nil, "{\"epoch\": %d, \"samples\": %d}\n", f.epoch, f.base+min(samples, view.Remaining()))
+	return checkpoint.WriteFile(f.Progress, doc)
+}

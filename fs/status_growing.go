@@ -1,0 +1,60 @@
+package fs
+
+import (
+	"fmt"
+	"io"
+
+	"github.com/dustin/go-humanize"
+
+	"github.com/lsiofs/lsiofs/pipeline/growing/taking"
+	"github.com/lsiofs/lsiofs/pipeline/printable"
+)
+
+// GrowingReport is the field "growing" of status.json.
+type GrowingReport = taking.Status
+
+// DescribeGrowing writes how a dataset that grows stands: nothing for others.
+func (r *statusReport) DescribeGrowing(line func(label, format string, args ...any)) {
+	g := r.Growing
+	if g == nil {
+		return
+	}
+	if g.Epoch != nil {
+		line("run", "%s is at epoch %d, of snapshot %.12s…, taken by %s at %s", g.Run, *g.Epoch, g.Snapshot, g.By, g.Taken)
+	}
+	next := g.NextEpoch
+	if next == "" {
+		next = "the next epoch may begin"
+	}
+	line("next epoch", "%s; new are %s shards with %s records", next, humanize.Comma(int64(g.NewShards)), humanize.Comma(int64(g.NewRecords)))
+	if u := g.UsesPerRecord; u != nil {
+		line("use", "a record is used %.2f times", *u)
+	}
+	if g.Warning != "" {
+		line("warning", "%s", g.Warning)
+	}
+	line("arriving", "%s shards are known (window %s, the newest %s); %d files settle, %d are to be indexed, %d wait, %d passed over", humanize.Comma(int64(g.Shards)),
+		g.Window, g.NewestShard, g.Settling, g.Indexing, g.WaitingShards, g.PassedOver)
+	watch := g.Watch
+	if g.WatchWhy != "" {
+		watch += " (" + g.WatchWhy + ")"
+	}
+	line("watched by", "%s; the last look took %.2f s; the kernel lost reports %d times", watch, g.LastScanSeconds, g.Overflows)
+	if g.Error != "" {
+		line("error", "%s", g.Error)
+	}
+}
+
+// waitingShown bounds the list of files that wait.
+const waitingShown = 8
+
+// writeWaiting lists the files that may be shards later.
+func writeWaiting(b io.Writer, g *taking.Status) {
+	if g == nil || len(g.Waiting) == 0 {
+		return
+	}
+	_, _ = fmt.Fprintf(b, "\nfiles that wait, of %d:\n", g.WaitingShards)
+	for _, w := range g.Waiting[:min(len(g.Waiting), waitingShown)] {
+		_, _ = fmt.Fprintf(b, "  %s: %s\n", printable.Line(w.Path), printable.Line(w.Reason))
+	}
+}
