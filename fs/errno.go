@@ -75,7 +75,7 @@ func restoreErrno(err error) syscall.Errno {
 	case errors.Is(err, errNoSpace):
 		return errnoNoSpace
 	case errors.Is(err, growth.ErrNotYet):
-		return syscall.EAGAIN
+		return syscall.EBUSY // on EAGAIN Go's os.File waits until the file can be written, for ever
 	default:
 		return errnoInvalid
 	}

@@ -37,7 +37,7 @@ const (
 	// how long.
 	keptGenerations = 4
 	keptUnused      = 10 * time.Minute
-	// rememberedEpochs bounds of how many epochs the snapshot is remembered.
+	// rememberedEpochs bounds of how many epochs the catalog is remembered.
 	rememberedEpochs = 4096
 )
 
@@ -52,7 +52,9 @@ var errClosedDataset = errors.New("the dataset is closed")
 //	hold ──► opening ──► open ──► unused: up to 4, for 10 minutes ──► retired, closed
 //	                    └─ current: the epoch that was begun last
 //
-// Epochs of the same snapshot have one generation. It is safe for concurrent use.
+// Epochs of the same files have one generation. The same snapshot is not enough: its text has
+// no more of a shard than its name and figures, and the file may be another one by now. It is
+// safe for concurrent use.
 type generations struct {
 	mount     *mount
 	snapshots snapshots
@@ -70,7 +72,7 @@ type generations struct {
 	open    []*generation
 	current *generation        // one of open
 	coming  map[uint64]*coming // by epoch
-	epochs  map[uint64]string  // the fingerprints of their snapshots
+	epochs  map[uint64]string  // the identities of their catalogs, as they were found last
 }
 
 // coming is a generation that is being opened for an epoch. err may be read when done is
@@ -125,11 +127,11 @@ func (d *generations) hold(ctx context.Context, epoch uint64) (*generation, erro
 
 // find is the open generation of an epoch, nil if there is none. It is called with mu held.
 func (d *generations) find(epoch uint64) *generation {
-	fingerprint, known := d.epochs[epoch]
+	identity, known := d.epochs[epoch]
 	if !known {
 		return nil
 	}
-	i := slices.IndexFunc(d.open, func(g *generation) bool { return g.catalog.Fingerprint() == fingerprint })
+	i := slices.IndexFunc(d.open, func(g *generation) bool { return g.catalog.Identity() == identity })
 	if i < 0 {
 		return nil
 	}
@@ -155,7 +157,7 @@ func (d *generations) bring(epoch uint64, c *coming) {
 }
 
 func (d *generations) openEpoch(epoch uint64) error {
-	c, e, err := d.snapshots.Catalog(d.life, epoch, true)
+	c, _, err := d.snapshots.Catalog(d.life, epoch, true)
 	if err != nil {
 		return err
 	}
@@ -169,7 +171,7 @@ func (d *generations) openEpoch(epoch uint64) error {
 	if len(d.epochs) >= rememberedEpochs {
 		clear(d.epochs)
 	}
-	d.epochs[epoch] = e.Snapshot
+	d.epochs[epoch] = c.Identity()
 	there := d.find(epoch)
 	if there != nil {
 		there.used = d.now() // it stays for who asked

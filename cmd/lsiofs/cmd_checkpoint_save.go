@@ -139,35 +139,14 @@ func runCheckpointRestore(file, mnt string, u *terminal.UI) error {
 }
 
 // writeControl writes the document and looks at every error: what is refused is
-// refused by write or by close. An os.File would wait for ever where the answer is EAGAIN
-// (too little is new for an epoch): it takes that for a pipe that is full.
+// refused by write or by close.
 func writeControl(path string, doc []byte) error {
-	again := func(call func() error) error {
-		for {
-			if err := call(); !errors.Is(err, unix.EINTR) {
-				return err
-			}
-		}
-	}
-	fd := -1
-	err := again(func() (err error) {
-		fd, err = unix.Open(path, unix.O_WRONLY|unix.O_TRUNC|unix.O_CLOEXEC, 0)
-		return err
-	})
+	f, err := os.OpenFile(path, os.O_WRONLY|os.O_TRUNC, 0)
 	if err != nil {
-		return &os.PathError{Op: "open", Path: path, Err: err}
+		return err
 	}
-	for written := 0; written < len(doc) && err == nil; {
-		err = again(func() error {
-			n, err := unix.Write(fd, doc[written:])
-			written += max(n, 0)
-			return err
-		})
-	}
-	if err = errors.Join(err, unix.Close(fd)); err != nil {
-		return &os.PathError{Op: "write", Path: path, Err: err}
-	}
-	return nil
+	_, err = f.Write(doc)
+	return errors.Join(err, f.Close())
 }
 
 // refusalReason is the mount's own word for a refusal; where it gives none, the

@@ -74,7 +74,7 @@ func runNext(ctx context.Context, mnt string, wait bool, u *terminal.UI) error {
 		if err == nil {
 			break
 		}
-		notYet := errors.Is(err, unix.EAGAIN)
+		notYet := errors.Is(err, unix.EBUSY)
 		if !notYet || !wait {
 			if notYet || errors.Is(err, unix.EINVAL) {
 				return exit.Errorf(exit.Checkpoint, "%s: %s", mnt, refusalReason(mnt, err))

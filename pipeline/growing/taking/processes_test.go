@@ -34,6 +34,14 @@ func TestChild(t *testing.T) {
 	n := open(t, place{p[0], p[1], p[2]}, window(t, os.Getenv("LSIOFS_TEST_WINDOW")))
 	require.NoError(t, n.Wait(context.Background(), nil))
 	for epoch := range upTo {
+		require.Eventually(t, func() bool { // who comes late finds files settled later than others
+			c, _, err := n.Catalog(context.Background(), epoch, true)
+			if errors.Is(err, growing.ErrNotYet) {
+				return false
+			}
+			require.NoError(t, err)
+			return c.Close() == nil
+		}, patience, 20*time.Millisecond)
 		e, _ := n.taken(epoch)
 		fmt.Printf("got %d %s %s\n", e.Epoch, e.Snapshot, e.By)
 	}

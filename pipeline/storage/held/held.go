@@ -13,13 +13,18 @@ package held
 
 import (
 	"context"
+	"errors"
+	"io/fs"
 
 	"github.com/lsiofs/lsiofs/pipeline/storage"
 	"github.com/lsiofs/lsiofs/pipeline/storage/local"
 )
 
 // Storage is a local storage that falls back to links.
-type Storage struct{ *local.Storage }
+type Storage struct {
+	*local.Storage
+	links *Links
+}
 
 var (
 	_ storage.Storage = (*Storage)(nil)
@@ -30,7 +35,7 @@ var (
 // Over gives a storage over s, from which nothing may have been read. Its Close closes s.
 func Over(s *local.Storage, l *Links) *Storage {
 	s.AlsoUnder(func(o storage.Object) []string { return l.of(o.Path) })
-	return &Storage{s}
+	return &Storage{s, l}
 }
 
 // List implements storage.Storage.
@@ -38,16 +43,28 @@ func (s *Storage) List(ctx context.Context, match func(path string, isDir bool) 
 	return s.Storage.List(ctx, match, func(o storage.Object) error { return visit(lasting(o)) })
 }
 
-// Stat implements storage.Storage. Of what is held alone it knows nothing.
+// Stat implements storage.Storage. Of a file that is gone it describes the newest link.
 func (s *Storage) Stat(ctx context.Context, path string) (storage.Object, error) {
-	o, err := s.Storage.Stat(ctx, path)
-	return lasting(o), err
+	return s.describe(ctx, path, s.Storage.Stat)
 }
 
-// Settled implements storage.Settler.
+// Settled implements storage.Settler; see Stat.
 func (s *Storage) Settled(ctx context.Context, path string) (storage.Object, error) {
-	o, err := s.Storage.Settled(ctx, path)
-	return lasting(o), err
+	return s.describe(ctx, path, s.Storage.Settled)
+}
+
+func (s *Storage) describe(ctx context.Context, path string, ask func(context.Context, string) (storage.Object, error)) (storage.Object, error) {
+	o, err := ask(ctx, path)
+	if err == nil || !errors.Is(err, fs.ErrNotExist) {
+		return lasting(o), err
+	}
+	for _, name := range s.links.below(path) {
+		if linked, failed := ask(ctx, name); failed == nil {
+			linked.Path = path
+			return lasting(linked), nil
+		}
+	}
+	return o, err
 }
 
 // lasting is an object without what a link to it changes.

@@ -180,6 +180,16 @@ func (l *Links) add(path string, s link) {
 	l.path[path] = append(slices.DeleteFunc(list, func(x link) bool { return x == s }), s)
 }
 
+// below are the links of a path as the dataset has them, the newest first.
+func (l *Links) below(path string) (names []string) {
+	for _, name := range l.of(path) {
+		if below, err := filepath.Rel(l.root, name); err == nil {
+			names = append(names, below)
+		}
+	}
+	return names
+}
+
 // of are the links of a path, absolute, the newest first.
 func (l *Links) of(path string) (names []string) {
 	l.mu.Lock()

@@ -10,7 +10,6 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/lsiofs/lsiofs/pipeline/growing"
 	"github.com/lsiofs/lsiofs/pipeline/stream"
 )
 
@@ -66,7 +65,8 @@ func settle(t *testing.T, d *Dataset, path string) {
 	}, time.Minute, 20*time.Millisecond)
 }
 
-// The manual: a shard that changes is another shard in the next epoch.
+// A shard that changes is another shard in the next epoch, also where its figures are the
+// same, and so the snapshot.
 func TestAReplacedShardIsReadInTheNextEpoch(t *testing.T) {
 	dir, runDir := t.TempDir(), filepath.Join(t.TempDir(), "run")
 	put(t, dir, "old", 1)
@@ -79,31 +79,4 @@ func TestAReplacedShardIsReadInTheNextEpoch(t *testing.T) {
 	text, err := linesOfEpoch(t, d, 1)
 	require.NoError(t, err)
 	require.Equal(t, 100, strings.Count(text, "new"))
-}
-
-// Right bytes or an error: two nodes never read other bytes of one epoch.
-func TestTwoNodesReadTheSameBytesOfAnEpoch(t *testing.T) {
-	dir, runDir := t.TempDir(), filepath.Join(t.TempDir(), "run")
-	put(t, dir, "old", 1)
-	d, err := Open(t.Context(), growingSpec(t, dir, runDir), Options{})
-	require.NoError(t, err)
-	before, err := linesOfEpoch(t, d, 0)
-	require.NoError(t, err)
-	run := d.Run()
-	require.NoError(t, d.Close())
-	put(t, dir, "new", 1)
-
-	// As a resume does.
-	s := growingSpec(t, dir, runDir)
-	s.Grow.Of, s.Grow.Latest = run, false
-	other, err := Open(t.Context(), s, Options{})
-	if err != nil {
-		require.NotErrorIs(t, err, growing.ErrNotYet)
-		return // an error is right
-	}
-	defer func() { require.NoError(t, other.Close()) }()
-	after, err := linesOfEpoch(t, other, 0)
-	if err == nil {
-		require.Equal(t, before, after, "bytes of epoch 0")
-	}
 }
