@@ -35,7 +35,8 @@ epoch-E/from-M/worker-w-of-W (with --resume: as worker-w) to stdout: the same by
 without FUSE.
 
 With --grow and --follow the next epochs come behind it, as one stream without the end of
-an archive between them. It waits while an epoch is not there yet, and ends with Ctrl-C.`,
+an archive between them. It waits while an epoch is not there yet: for a new shard, where
+--min-new says nothing else. Ctrl-C ends it.`,
 		Example: `  lsiofs cat /data/train --worker 0/4 --seed 42 | tar -t | head
   lsiofs cat /data/train --epoch 3 --from 20480 --worker 1/4 --offsets | od -t u8 | head
   lsiofs cat /data/train --resume ckpt.json --worker 2 > worker-2.tar
@@ -56,6 +57,10 @@ an archive between them. It waits while an epoch is not there yet, and ends with
 	f.StringVar(&o.progress, "progress-file", "", "with --follow: keep the short form of how far the stream was written in this `file`, for --resume")
 	return c
 }
+
+// followsNew is --min-new where --follow is given and it is not: the same shards are not
+// written again and again while nothing arrives.
+const followsNew = "1shards"
 
 // kind is the file that the flags name.
 func (o *catOptions) kind() (stream.Kind, error) {
@@ -90,6 +95,9 @@ func runCat(ctx context.Context, o *catOptions, g *globals) error {
 	}
 	if kind != stream.Data {
 		s.Read = spec.ReadScan // no record is read: no spool
+	}
+	if o.follow && !o.given("min-new") {
+		s.Grow.MinNew = followsNew
 	}
 	d, err := opening.OpenShowing(ctx, g.ui, g.log(), s)
 	if err != nil {

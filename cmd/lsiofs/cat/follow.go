@@ -99,6 +99,9 @@ func (f *Follower) one(ctx context.Context, done []order.Done) (err error) {
 	}
 	err = f.copy(ctx, h, from, size)
 	f.keep(n)
+	if from > 0 && n == 1 {
+		f.keyed = false // the last one has another name, so the next may have this one
+	}
 	return err
 }
 

@@ -1,0 +1,188 @@
+package integration
+
+import (
+	"archive/tar"
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+)
+
+// following is a lsiofs cat --follow that runs.
+type following struct {
+	t   *testing.T
+	cmd *exec.Cmd
+	out *os.File
+}
+
+func follow(g *growing, flags ...string) *following {
+	g.t.Helper()
+	out, err := os.Create(filepath.Join(g.t.TempDir(), "out"))
+	require.NoError(g.t, err)
+	f := &following{t: g.t, out: out, cmd: exec.Command(lsiofs, slices.Concat([]string{"cat", g.data.dir}, g.data.flags, []string{"--grow", "--run", g.runDir,
+		"--index-dir", g.t.TempDir(), "--settle", "200ms", "--follow"}, flags)...)}
+	f.cmd.Env, f.cmd.Stdout, f.cmd.Stderr = environment(g.t.TempDir()), out, &bytes.Buffer{}
+	require.NoError(g.t, f.cmd.Start())
+	g.t.Cleanup(func() {
+		_ = f.cmd.Process.Kill()
+		_ = f.cmd.Wait()
+		_ = out.Close()
+	})
+	return f
+}
+
+// written is what has come so far.
+func (f *following) written() []byte {
+	b, err := os.ReadFile(f.out.Name())
+	require.NoError(f.t, err)
+	return b
+}
+
+// interrupted ends it as Ctrl-C does, and gives what it has written.
+func (f *following) interrupted() []byte {
+	f.t.Helper()
+	require.NoError(f.t, f.cmd.Process.Signal(os.Interrupt))
+	require.Error(f.t, f.cmd.Wait())
+	require.Equal(f.t, 130, f.cmd.ProcessState.ExitCode(), "%v", f.cmd.Stderr)
+	return f.written()
+}
+
+// epochRecord is an epoch of the run, as its file says; ok is false where there is none yet.
+func (g *growing) epochRecord(epoch int) (r struct {
+	Snapshot  string `json:"snapshot"`
+	Records   int    `json:"records"`
+	Shards    int    `json:"shards"`
+	NewShards int    `json:"new_shards"`
+}, ok bool) {
+	b, err := os.ReadFile(filepath.Join(g.runDir, fmt.Sprintf("epoch-%d", epoch)))
+	if err != nil {
+		return r, false
+	}
+	line, _, _ := bytes.Cut(b, []byte("\n"))
+	require.NoError(g.t, json.Unmarshal(line, &r))
+	return r, true
+}
+
+// comes waits until an epoch is taken.
+func (g *growing) comes(epoch int) {
+	g.t.Helper()
+	require.Eventually(g.t, func() bool { _, ok := g.epochRecord(epoch); return ok }, clientLimit, 20*time.Millisecond)
+}
+
+// Where --min-new says nothing, what follows waits for a shard, and does not write the same
+// ones again and again.
+func TestFollowWaitsForWhatIsNew(t *testing.T) {
+	g := newGrowing(t)
+	g.arrive()
+	f := follow(g)
+	g.comes(0)
+	require.Eventually(t, func() bool { return len(wholeNames(f.written())) > 0 }, clientLimit, 20*time.Millisecond)
+	g.arrive()
+	g.comes(1)
+	second, _ := g.epochRecord(1)
+	require.Equal(t, 1, second.NewShards)
+	require.Equal(t, 2, second.Shards)
+	f.interrupted()
+
+	f = follow(g, "--min-new", "0")
+	g.comes(5) // the same two shards, again and again
+	f.interrupted()
+}
+
+// ofKeys makes the dataset one shard with these records, of one member each.
+func (g *growing) ofKeys(keys ...string) {
+	g.t.Helper()
+	var b bytes.Buffer
+	w := tar.NewWriter(&b)
+	for i, key := range keys {
+		require.NoError(g.t, w.WriteHeader(&tar.Header{Name: key + ".txt", Size: 1, Mode: 0o644}))
+		_, err := w.Write([]byte{byte('a' + i)})
+		require.NoError(g.t, err)
+	}
+	require.NoError(g.t, w.Close())
+	require.NoError(g.t, os.WriteFile(filepath.Join(g.data.dir, "one.tar"), b.Bytes(), 0o644))
+}
+
+// Where an epoch begins with the key that the one before ended with, its first record has
+// another name: a reader that groups members by key would take two records for one.
+func TestNeighboursInAFollowedStreamHaveDifferentKeys(t *testing.T) {
+	for _, keys := range [][]string{{"x"}, {"x", "y"}} {
+		g := newGrowing(t)
+		g.ofKeys(keys...)
+		f := follow(g, "--min-new", "0")
+		g.comes(12)
+		names := wholeNames(f.interrupted())
+		require.Greater(t, len(names), 6)
+		for i := 1; i < len(names); i++ {
+			require.NotEqual(t, names[i-1], names[i], "%v", names)
+		}
+		for _, name := range names {
+			require.Contains(t, keys, strings.TrimSuffix(strings.TrimPrefix(name, "dup-0/"), ".txt"))
+		}
+	}
+}
+
+// wholeNames are the members of an archive that may end anywhere.
+func wholeNames(b []byte) (names []string) {
+	for r := tar.NewReader(bytes.NewReader(b)); ; {
+		h, err := r.Next()
+		if err != nil {
+			return names
+		}
+		if _, err := io.Copy(io.Discard, r); err != nil {
+			return names
+		}
+		names = append(names, h.Name)
+	}
+}
+
+// With several workers the progress file says whole rounds, and --resume of the least of them
+// loses no record.
+func TestProgressOfSeveralWorkersLosesNothing(t *testing.T) {
+	g := newGrowing(t)
+	g.arrive()
+	s := usual()
+	s.Workers = 3
+	var all []string
+	whole := 0
+	for w := range s.Workers {
+		progress := filepath.Join(t.TempDir(), "progress.json")
+		f := follow(g, slices.Concat(s.flags(), []string{"--worker", fmt.Sprint(w), "--ids", "--progress-file", progress})...)
+		g.comes(0)
+		record, _ := g.epochRecord(0)
+		require.Eventually(t, func() bool {
+			b, err := os.ReadFile(progress)
+			return err == nil && strings.TrimSpace(string(b)) == fmt.Sprintf(`{"epoch": 0, "samples": %d}`, record.Records)
+		}, clientLimit, 20*time.Millisecond, "all of the epoch")
+		all = append(all, splitIDs(f.interrupted())...)
+		whole = record.Records
+	}
+	slices.Sort(all)
+	require.Len(t, slices.Compact(all), whole)
+}
+
+// What can't be one stream is refused.
+func TestWhatCanNotBeFollowedIsRefused(t *testing.T) {
+	d := plain(t, "npy", 1)
+	run := filepath.Join(t.TempDir(), "run")
+	r := tool(t, slices.Concat([]string{"cat", d.dir}, d.flags, []string{"--grow", "--run", run, "--settle", "200ms", "--index-dir", t.TempDir(), "--follow"})...)
+	require.Equal(t, 2, r.code, r.stderr)
+	require.Contains(t, r.stderr, "can't write arrays of npy")
+	for _, flag := range []string{"--offsets", "--progress-file=x"} {
+		r := tool(t, slices.Concat([]string{"cat", d.dir}, d.flags, []string{"--follow", flag})...)
+		require.Equal(t, 2, r.code, r.stderr)
+		require.Contains(t, r.stderr, "add --grow")
+	}
+	r = tool(t, slices.Concat([]string{"cat", d.dir}, d.flags, []string{"--grow", "--follow", "--offsets"})...)
+	require.Equal(t, 2, r.code, r.stderr)
+	require.Contains(t, r.stderr, "begin anew in each epoch")
+}
