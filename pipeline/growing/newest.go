@@ -38,9 +38,16 @@ func Newest(shards []Shard, by By) {
 		x, y := shards[b.at].Path, shards[a.at].Path
 		return cmp.Or(compareNames(base(x), base(y)), strings.Compare(x, y))
 	})
-	before := slices.Clone(shards)
-	for i := range keys {
-		shards[i] = before[keys[i].at]
+	for i := range keys { // in place, from hole to hole
+		if keys[i].at == uint32(i) {
+			continue
+		}
+		first, hole := shards[i], i
+		for from := int(keys[hole].at); from != i; from = int(keys[hole].at) {
+			shards[hole], keys[hole].at = shards[from], uint32(hole)
+			hole = from
+		}
+		shards[hole], keys[hole].at = first, uint32(hole)
 	}
 }
 
