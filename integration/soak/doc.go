@@ -1,8 +1,9 @@
 // Package soak runs mounts for a long time, and kills them. It has only tests:
 //
-//	go test -v ./integration/soak                          90 s, and 40 kills
+//	go test -v ./integration/soak                          90 s, 40 kills, and 60 s that grow
 //	go test -v ./integration/soak -run Soak -soak 8h -timeout 0
 //	go test -v ./integration/soak -run Killed -kills 200
+//	go test -v ./integration/soak -run Growing -grow 8h -timeout 0
 //
 // TestSoak runs random clients on mounts of three formats that live as long as the test.
 // The clients read from front to back, at random and through mappings; they stop, are
@@ -11,6 +12,9 @@
 // descriptors, threads, goroutines and mappings are printed, and must not have grown.
 //
 // TestKilledAtRandom ends servers by signals at any moment, and mounts again.
+//
+// TestGrowing has shards arrive at 1000 a second, and two nodes read epoch after epoch of what
+// is there, while one of them and their readers are killed.
 //
 // Every byte of every read is compared with a model that is as naive as possible: the
 // records as they were made, in the order that the second implementation

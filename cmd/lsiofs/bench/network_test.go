@@ -42,7 +42,7 @@ func TestRowsOfNothingAreNotMeasured(t *testing.T) {
 	n := &network{}
 	for _, r := range n.rows() {
 		switch r.id {
-		case rowNetCPU + "256k", rowNetMemory, rowCacheAll, rowCached, rowCacheHalf, rowNetLoop + "8m":
+		case rowNetCPU + "256k", rowNetMemory, rowCacheAll, rowCached, rowSealed, rowCacheHalf, rowNetLoop + "8m":
 			_, err := r.measure(t.Context())
 			require.ErrorIs(t, err, errNotMeasured, r.id)
 		}

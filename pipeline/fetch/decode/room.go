@@ -16,6 +16,10 @@ const (
 	// heap is collected. At the collector's own pace it would be as much as
 	// lives: half of the budget, beside segments that have taken its place.
 	maxGarbageBytes = 32 << 20
+	// usedAgainBytes is how much a closed decoder has held at most whose buffers are used
+	// again, and maxSpareBytes what lies in pools for that.
+	usedAgainBytes = 2 << 20
+	maxSpareBytes  = 8 << 20
 	// stalledNanos is for how long a decoder may have got nothing from storage
 	// until those that wait for its memory take theirs beside it.
 	stalledNanos = int64(5 * time.Second)
@@ -38,10 +42,11 @@ func (d *Decoder) memory() int64 {
 func (s *Set) makeRoom(d *Decoder) {
 	want := d.memory()
 	s.mu.Lock()
-	for want > d.held && s.held-d.held+s.garbage+want > s.most() && !s.closed {
+	for want > d.held && s.held-d.held+s.garbage+max(s.spare, want) > s.most() && !s.closed {
 		if s.closeOldest() {
 			continue
 		}
+		s.garbage, s.spare = s.garbage+s.spare, 0
 		if s.garbage > 0 && !s.collecting {
 			s.collect()
 			continue
@@ -87,6 +92,17 @@ func (s *Set) othersWork(d *Decoder) bool {
 		}
 	}
 	return false
+}
+
+// leave notes what a closed decoder has left: to the next one, where it is little and so lies
+// in a pool, else to the collector. Of many small shards each would else cost a share of a
+// collection. It is called with mu held.
+func (s *Set) leave(bytes int64) {
+	if bytes > usedAgainBytes || s.spare+bytes > maxSpareBytes {
+		s.discard(bytes)
+		return
+	}
+	s.spare += bytes
 }
 
 // discard notes that a closed decoder's memory is the collector's now, and has

@@ -53,6 +53,7 @@ type Set struct {
 	byShard map[int][]*Decoder // but those that Whole has given
 	held    int64              // bytes of memory
 	garbage int64              // bytes that closed ones have left to the collector
+	spare   int64              // bytes that closed ones have left to the next ones
 	// collecting says that somebody collects. changed is closed, and another
 	// one made, when memory may have become free, if waiting decoders wait.
 	collecting bool
@@ -173,6 +174,7 @@ func (s *Set) End(d *Decoder) {
 
 // hold notes how much memory a decoder holds; others make room for it.
 func (s *Set) hold(d *Decoder, bytes int64) {
+	s.spare -= min(s.spare, max(0, bytes-d.held)) // its buffers are those, where they fit
 	s.held += bytes - d.held
 	s.c.Hold(bytes - d.held)
 	d.held = bytes
@@ -231,7 +233,7 @@ func (s *Set) remove(d *Decoder) {
 	}
 	d.raw.release()
 	if !d.parts { // theirs are small, and used again
-		s.discard(d.held)
+		s.leave(d.held)
 	}
 	s.hold(d, 0)
 	s.wake()

@@ -161,7 +161,7 @@ func (c *cache) clear(s *segment, keep bool) {
 		}
 	}
 	var to *segment
-	if keep && n > 0 && n <= c.segment {
+	if keep && n > 0 && n <= c.mostCopied() {
 		to = c.copyTarget(n)
 	}
 	for _, e := range s.entries {
@@ -182,6 +182,13 @@ func (c *cache) clear(s *segment, keep bool) {
 	c.segs = slices.DeleteFunc(c.segs, func(x *segment) bool { return x == s })
 	c.release(s)
 }
+
+// copiedShare bounds how much is copied at a time, of which there is twice as much meanwhile.
+const copiedShare = 32
+
+// mostCopied is up to how much of a segment is worth copying. What waits in a larger piece is
+// read again.
+func (c *cache) mostCopied() int64 { return max(c.segment, c.budget.Bytes()/copiedShare) }
 
 // maxRemembered bounds cache.gone, at about 100 bytes each.
 const maxRemembered = 64 << 10
@@ -211,16 +218,19 @@ func (c *cache) recall(e *entry, wanted int) {
 }
 
 // copyTarget is a segment with room for n bytes, beyond the budget if need be:
-// the one that is being cleared comes back at once. nil when there is no memory.
+// the one that is being cleared comes back at once. What is larger than a usual segment gets
+// one of its own. nil when there is no memory.
 func (c *cache) copyTarget(n int64) *segment {
 	if c.cur != nil && c.cur.fits(n) && c.cur.tables < c.mostTables {
 		return c.cur
 	}
-	seg, err := c.newSegment(c.segment)
+	seg, err := c.newSegment(max(n, c.segment))
 	if err != nil {
 		return nil
 	}
-	c.cur = seg
+	if n <= c.segment {
+		c.cur = seg
+	}
 	return seg
 }
 

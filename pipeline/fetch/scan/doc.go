@@ -63,8 +63,8 @@
 // A piece that somebody waits for gets memory whatever the budget says, so
 // nothing deadlocks; what is read ahead does not. So HeldBytes may exceed the
 // budget by the pieces that callers of Lend wait for, the segments that loans
-// pin, one segment, and, for compressed shards, one decoder for each caller
-// that waits.
+// pin, one segment, or while a larger piece is copied a 32nd of the budget, and, for
+// compressed shards, one decoder for each caller that waits.
 //
 // Each piece that is held has a table: 16 bytes a record and 200 of its own, counted
 // twice for the collector's sake. Of records below 50 bytes the tables take more

@@ -1,6 +1,7 @@
 package scan
 
 import (
+	"fmt"
 	"math/rand/v2"
 	"testing"
 	"unsafe"
@@ -8,6 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/lsiofs/lsiofs/pipeline/fetch/budget"
+	"github.com/lsiofs/lsiofs/pipeline/fetch/piece"
 )
 
 const testSegment = 64 << 10
@@ -34,16 +36,16 @@ func allocOnce(t *testing.T, c *cache, n int64) *segment {
 // Once the budget is used up, pieces larger than a segment get memory that has been touched:
 // that of the oldest ones, also where they are not quite as large.
 func TestLargePiecesUseTheMemoryOfThoseThatWent(t *testing.T) {
-	const piece = 8 * testSegment
-	c := newTestCache(t, 4*piece)
+	const pieceBytes = 8 * testSegment
+	c := newTestCache(t, 4*pieceBytes)
 	touched := map[*byte]bool{}
 	for range 4 {
-		touched[unsafe.SliceData(allocOnce(t, c, piece).Bytes)] = true
+		touched[unsafe.SliceData(allocOnce(t, c, pieceBytes).Bytes)] = true
 	}
 	for i := range int64(20) {
-		s := allocOnce(t, c, piece-i*1024)
+		s := allocOnce(t, c, pieceBytes-i*1024)
 		require.True(t, touched[unsafe.SliceData(s.Bytes)], "piece %d got new memory", i)
-		require.Equal(t, int64(4*piece), c.mapped)
+		require.Equal(t, int64(4*pieceBytes), c.mapped)
 	}
 }
 
@@ -68,4 +70,51 @@ func TestSpareMemoryStaysWithinTheBudget(t *testing.T) {
 	c.budget.Charge(bytes / 2)
 	c.shrink()
 	require.LessOrEqual(t, c.mapped, int64(bytes/2))
+}
+
+// What waits in a piece larger than a segment is copied when half of it has gone out: it is not
+// read again.
+func TestWhatWaitsInALargePieceIsKeptWhenItsMemoryIsNeeded(t *testing.T) {
+	const pieceBytes, pieces, records = 4 * testSegment, 16, 16
+	c := newTestCache(t, pieces*pieceBytes)
+	c.slots = newSlots(pieces, pieces)
+	for i := range pieces {
+		s, off, err := c.alloc(pieceBytes, budget.Ahead)
+		require.NoError(t, err)
+		e := newEntry(&s.Memory, i, evenSpans(off, pieceBytes, records))
+		for r := range records {
+			copy(e.bytes(r), fmt.Sprintf("record %d of %d", r, i))
+		}
+		e.mem.Live.Add(pieceBytes)
+		c.attach(s, e)
+		c.slots.set(i, e)
+		s.Pins.Unpin()
+		if i > 2 {
+			continue
+		}
+		for r := range records / 2 {
+			require.True(t, e.deliver(r))
+		}
+	}
+	allocOnce(t, c, pieceBytes)
+	require.Zero(t, c.dropped)
+	kept := c.slots.at(0)
+	require.NotNil(t, kept)
+	for r := range records {
+		require.Equal(t, r >= records/2, c.slots.has(0, r), "record %d", r)
+	}
+	for r := records / 2; r < records; r++ {
+		want := fmt.Sprintf("record %d of 0", r)
+		require.Equal(t, want, string(kept.bytes(r)[:len(want)]))
+	}
+}
+
+// evenSpans are those of so many equal records.
+func evenSpans(off, bytes int64, records int) []piece.Span {
+	spans := make([]piece.Span, records)
+	for i := range spans {
+		n := bytes / int64(records)
+		spans[i] = piece.Span{OffsetBytes: off + int64(i)*n, SizeBytes: n}
+	}
+	return spans
 }

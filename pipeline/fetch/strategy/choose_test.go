@@ -17,7 +17,7 @@ func sizesOf(shards int, memory int64, compressed bool, members uint64, o spec.O
 		MemoryBytes: memory, PieceBytes: pieceRecords * recordBytes, PieceRecords: pieceRecords, Decoders: 64,
 		Order: o, Storage: profile.Profile{}.Or(), Compressed: compressed,
 	}
-	s.Limits = NewLimits(memory, 0, s.Storage)
+	s.Limits = NewLimits(memory, 0, 0, s.Storage)
 	s.Held = Held{
 		Shards: shards, Bytes: int64(shards * records * recordBytes), Records: uint64(shards * records),
 		Pieces: shards * records / pieceRecords, TableBytes: int64(shards * records / pieceRecords * tableBytes),

@@ -17,9 +17,15 @@ func (s *Sizes) heldPieceBytes() int64 {
 
 // pieceBytes is about the size of a large piece.
 func (s *Sizes) pieceBytes() int64 {
-	bytes, records := s.Held.whole()
+	return s.Held.LargePieceBytes(s.PieceBytes, s.PieceRecords)
+}
+
+// LargePieceBytes is about the size of a piece that ends with the record that reaches so many
+// bytes, or records.
+func (h *Held) LargePieceBytes(pieceBytes, pieceRecords uint64) int64 {
+	bytes, records := h.whole()
 	record := float64(bytes) / float64(max(records, 1))
-	return int64(min(float64(s.PieceBytes), float64(s.PieceRecords)*record) + record)
+	return int64(min(float64(pieceBytes), float64(pieceRecords)*record) + record)
 }
 
 // AllBytes is what it takes to have all pieces in memory: the last segment is partly

@@ -7,6 +7,7 @@ const (
 	// budget still has 64 of them.
 	maxSegmentBytes = 2 << 20
 	minSegmentBytes = 64 << 10
+	minSegments     = 64
 )
 
 // Limits are the bounds that follow from the budget.
@@ -23,14 +24,33 @@ type Limits struct {
 
 // SegmentBytes is the size of the segments of a budget.
 func SegmentBytes(budget int64) int64 {
-	return min(max(budget/64, minSegmentBytes), maxSegmentBytes) &^ 4095
+	return min(max(budget/minSegments, minSegmentBytes), maxSegmentBytes) &^ 4095
 }
 
-// NewLimits are the limits of a budget of which tables take some, for a storage.
+// segmentFor is the size of the segments of a budget for pieces of a size. Where hardly one
+// fits, and half of each segment would stay empty, they are twice as large: as long as a
+// budget still has 64 of them.
+func segmentFor(budget, pieceBytes int64) int64 {
+	n := SegmentBytes(budget)
+	if 2*n > budget/minSegments || pieceBytes <= 0 || pieceBytes > n {
+		return n
+	}
+	empty := func(n int64) float64 { return float64(n%pieceBytes) / float64(n) }
+	if empty(n)-empty(2*n) < leastGain {
+		return n
+	}
+	return 2 * n
+}
+
+// leastGain is from which share of a segment on it is worth twice its size.
+const leastGain = 0.2
+
+// NewLimits are the limits of a budget of which tables take some, for a storage, and pieces of
+// about that size; 0 where that is not known.
 // Twice what keeps the storage busy is in flight: readers ask for more only
 // when they come to it, and meanwhile nothing else would be waiting.
-func NewLimits(budget, tables int64, p profile.Profile) Limits {
-	l := Limits{SegmentBytes: SegmentBytes(budget)}
+func NewLimits(budget, tables, pieceBytes int64, p profile.Profile) Limits {
+	l := Limits{SegmentBytes: segmentFor(budget, pieceBytes)}
 	l.CacheBytes = max(budget-tables, budget/2)
 	if l.CacheBytes >= 8*l.SegmentBytes {
 		l.CacheBytes -= 2 * l.SegmentBytes // one to copy into, one spare

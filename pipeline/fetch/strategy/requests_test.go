@@ -13,7 +13,7 @@ import (
 func atBucket(shards int, memory, cacheRoom int64, o spec.Order) Sizes {
 	s := sizesOf(shards, memory, false, 0, o)
 	s.Storage = profile.Defaults(profile.KindObject)
-	s.Limits = NewLimits(memory, 0, s.Storage)
+	s.Limits = NewLimits(memory, 0, 0, s.Storage)
 	s.CacheRoomBytes = cacheRoom
 	return s
 }

@@ -107,7 +107,7 @@ func (v *Survey) WithPieces(pieceBytes uint64) (*Survey, error) {
 			break
 		}
 	}
-	w.Limits = strategy.NewLimits(s.MemoryBytes, 2*w.TableBytes, s.Storage) // twice: see piece.TableBytes
+	w.Limits = strategy.NewLimits(s.MemoryBytes, 2*w.TableBytes, w.Held.LargePieceBytes(pieceBytes, s.PieceRecords), s.Storage) // twice: see piece.TableBytes
 	if w.Held.Packed > 0 && strategy.AtService(s.Storage.Kind) {
 		w.Held.DecoderBytes += 2 * int64(w.Limits.RawBlockBytes) // which are larger than usual
 	}
