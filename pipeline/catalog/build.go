@@ -95,7 +95,7 @@ func (o *opening) seal(b *index.Build, shards []index.Shard) (*Catalog, error) {
 func (o *opening) refuseTooLarge(shards []index.Shard) error {
 	sum := int64(0)
 	for i := range shards {
-		n := shards[i].Blob.Header().StreamBytes
+		n := shards[i].Blob.StreamBytes()
 		if sum > math.MaxInt64-n {
 			return fmt.Errorf("%s holds more than 2⁶³ bytes in its records: name fewer files with a pattern", &o.target)
 		}

@@ -2,10 +2,8 @@ package catalog
 
 import (
 	"bytes"
-	"cmp"
 	"errors"
 	"fmt"
-	"slices"
 	"strconv"
 	"strings"
 
@@ -28,57 +26,11 @@ func (s *Stock) Text(shards []growing.Shard) ([]byte, error) {
 		size += len(shards[i].Path) + 24
 	}
 	text := append(make([]byte, 0, size), line...)
-	for _, i := range byPath(shards) {
+	for _, i := range growing.ByPath(shards) {
 		x := &shards[i]
 		text = appendLine(text, x.Records, x.Bytes, x.Units, x.Path)
 	}
 	return text, nil
-}
-
-// byPath gives the numbers of shards in dataset order. Paths of one dataset begin alike, so
-// those bytes are compared first in which they begin to differ.
-func byPath(shards []growing.Shard) []uint32 {
-	type numbered struct {
-		first  uint64 // bytes behind the common beginning
-		number uint32
-	}
-	list := make([]numbered, len(shards))
-	common := commonBytes(shards)
-	for i := range shards {
-		list[i].number = uint32(i)
-		rest := shards[i].Path[common:]
-		for k := range min(8, len(rest)) {
-			list[i].first |= uint64(rest[k]) << (56 - 8*k)
-		}
-	}
-	slices.SortFunc(list, func(a, b numbered) int {
-		if a.first != b.first {
-			return cmp.Compare(a.first, b.first)
-		}
-		return strings.Compare(shards[a.number].Path, shards[b.number].Path)
-	})
-	order := make([]uint32, len(list))
-	for i := range list {
-		order[i] = list[i].number
-	}
-	return order
-}
-
-// commonBytes is how many bytes all paths begin with.
-func commonBytes(shards []growing.Shard) (n int) {
-	if len(shards) == 0 {
-		return 0
-	}
-	first := shards[0].Path
-	n = len(first)
-	for i := range shards {
-		path := shards[i].Path
-		n = min(n, len(path))
-		for path[:n] != first[:n] {
-			n--
-		}
-	}
-	return n
 }
 
 // ShardsOf takes the text of a snapshot apart: its shards, in dataset order, without their
@@ -96,12 +48,10 @@ func parseSnapshot(text []byte) (first string, shards []growing.Shard, err error
 		return "", nil, errors.New("it does not begin as the text of a snapshot does")
 	}
 	shards = make([]growing.Shard, 0, bytes.Count(text, []byte("\n"))-1)
-	var canonical []byte
 	for n := 2; rest != ""; n++ {
 		line, after, found := strings.Cut(rest, "\n")
 		x, ok := parseShard(line)
-		canonical = appendLine(canonical[:0], x.Records, x.Bytes, x.Units, x.Path)
-		if !found || !ok || string(canonical[:len(canonical)-1]) != line {
+		if !found || !ok {
 			return "", nil, fmt.Errorf("line %d is no shard's: %q", n, line)
 		}
 		if k := len(shards); k > 0 && shards[k-1].Path >= x.Path {
@@ -112,12 +62,13 @@ func parseSnapshot(text []byte) (first string, shards []growing.Shard, err error
 	return first + "\n", shards, nil
 }
 
+// parseShard reads a line as appendLine writes it, and no other.
 func parseShard(line string) (x growing.Shard, ok bool) {
 	ok = true
 	for _, field := range []*uint64{&x.Records, &x.Bytes, &x.Units} {
 		digits, rest, found := strings.Cut(line, " ")
 		var err error
-		if *field, err = strconv.ParseUint(digits, 10, 63); err != nil || !found {
+		if *field, err = strconv.ParseUint(digits, 10, 63); err != nil || !found || digits[0] == '0' && len(digits) > 1 {
 			ok = false
 		}
 		line = rest

@@ -222,3 +222,37 @@ func TestNewestSortsAsNamesCompare(t *testing.T) {
 		}
 	})
 }
+
+// The order of paths is that of their bytes, and news are what a set of lines says, whatever
+// the order in which shards are given.
+func TestNewsAndPathsAreThoseOfSets(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		paths := rapid.SliceOfNDistinct(rapid.StringMatching(`a?(x|training\.)[0-9a-b/]{0,10}`), 0, 40, rapid.ID[string])
+		set := func(label string) (shards []Shard) {
+			for _, p := range paths.Draw(t, label) {
+				shards = append(shards, Shard{Path: p, Records: rapid.Uint64Range(1, 2).Draw(t, "records"), Units: 1, Bytes: 10})
+			}
+			return shards
+		}
+		before, now := set("before"), set("now")
+		var sorted []string
+		for _, i := range ByPath(now) {
+			sorted = append(sorted, now[i].Path)
+		}
+		require.True(t, slices.IsSorted(sorted), sorted)
+		require.Len(t, sorted, len(now))
+		had := map[Shard]bool{}
+		for _, s := range before {
+			had[s] = true
+		}
+		want := News{GoneShards: uint64(len(before))}
+		for _, s := range now {
+			if had[s] {
+				want.GoneShards--
+				continue
+			}
+			want.NewShards, want.NewRecords, want.NewUnits = want.NewShards+1, want.NewRecords+s.Records, want.NewUnits+1
+		}
+		require.Equal(t, want, NewsOf(before, now))
+	})
+}

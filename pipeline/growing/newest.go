@@ -30,48 +30,74 @@ func Newest(shards []Shard, by By) {
 		})
 		return
 	}
-	names := make([]name, len(shards))
-	for i := range shards {
-		names[i] = nameOf(shards[i].Path, i)
-	}
-	slices.SortFunc(names, func(a, b name) int { return b.compare(&a) })
-	before := slices.Clone(shards)
-	for i := range names {
-		shards[i] = before[names[i].at]
-	}
-}
-
-// name is what a shard's name says at first: most differ in their first number.
-type name struct {
-	path   string
-	base   string // the end of path
-	number uint64 // the first one
-	text   int32  // bytes before its first digit
-	at     int32  // among the shards
-	plain  bool   // it has a first number, of at most 19 digits
-}
-
-func nameOf(p string, at int) name {
-	n := name{path: p, base: path.Base(p), at: int32(at)}
-	text := strings.IndexAny(n.base, "0123456789")
-	if text < 0 {
-		return n
-	}
-	if count := digits(n.base[text:]); count <= 19 {
-		n.text, n.plain = int32(text), true
-		for _, d := range n.base[text : text+count] {
-			n.number = 10*n.number + uint64(d-'0')
+	keys := keysOf(shards)
+	slices.SortFunc(keys, func(a, b key) int {
+		if a.text == b.text && a.text != 0 && a.number != b.number {
+			return cmp.Compare(b.number, a.number)
 		}
+		x, y := shards[b.at].Path, shards[a.at].Path
+		return cmp.Or(compareNames(base(x), base(y)), strings.Compare(x, y))
+	})
+	for i := range keys { // in place, from hole to hole
+		if keys[i].at == uint32(i) {
+			continue
+		}
+		first, hole := shards[i], i
+		for from := int(keys[hole].at); from != i; from = int(keys[hole].at) {
+			shards[hole], keys[hole].at = shards[from], uint32(hole)
+			hole = from
+		}
+		shards[hole], keys[hole].at = first, uint32(hole)
 	}
-	return n
 }
 
-func (a *name) compare(b *name) int {
-	if a.plain && b.plain && a.number != b.number && a.base[:a.text] == b.base[:b.text] {
-		return cmp.Compare(a.number, b.number)
-	}
-	return cmp.Or(compareNames(a.base, b.base), strings.Compare(a.path, b.path))
+// key is what a shard's name says at first: most differ in their first number. It is small,
+// as sorting half a million of them is mostly moving them.
+type key struct {
+	number uint64 // the first one
+	text   uint32 // which text comes before it; 0: there is no number of at most 19 digits
+	at     uint32 // among the shards
 }
+
+func keysOf(shards []Shard) []key {
+	keys := make([]key, len(shards))
+	texts := map[string]uint32{} // those before numbers
+	last, lastText := "", uint32(0)
+	for i := range shards {
+		keys[i].at = uint32(i)
+		name := base(shards[i].Path)
+		n := 0
+		for n < len(name) && !isDigit(name[n]) {
+			n++
+		}
+		count := digits(name[n:])
+		if count == 0 || count > 19 {
+			continue
+		}
+		for _, d := range []byte(name[n : n+count]) {
+			keys[i].number = 10*keys[i].number + uint64(d-'0')
+		}
+		if text := name[:n]; text != last || lastText == 0 { // most are as the one before
+			last, lastText = text, texts[text]
+			if lastText == 0 {
+				lastText = uint32(len(texts) + 1)
+				texts[text] = lastText
+			}
+		}
+		keys[i].text = lastText
+	}
+	return keys
+}
+
+// base is path.Base, faster for paths of files.
+func base(p string) string {
+	if name := p[strings.LastIndexByte(p, '/')+1:]; name != "" {
+		return name
+	}
+	return path.Base(p)
+}
+
+func isDigit(c byte) bool { return '0' <= c && c <= '9' }
 
 // compareNames compares names byte by byte, but two runs of digits that begin at the same
 // place by the numbers that they write. A name that is the beginning of another comes
@@ -97,7 +123,7 @@ func compareNames(a, b string) int {
 // digits is how many a name begins with.
 func digits(name string) int {
 	n := 0
-	for n < len(name) && name[n] >= '0' && name[n] <= '9' {
+	for n < len(name) && isDigit(name[n]) {
 		n++
 	}
 	return n

@@ -146,29 +146,30 @@ type News struct {
 }
 
 // NewsOf compares the shards of an epoch with those of the epoch before. Two are the same
-// where their path and all that a fingerprint hashes of them are.
+// where their path and all that a fingerprint hashes of them are. No path is twice in a set.
 func NewsOf(before, now []Shard) (n News) {
-	type line struct {
-		path                  string
-		records, units, bytes uint64
-	}
-	of := func(s *Shard) line { return line{s.Path, s.Records, s.Units, s.Bytes} }
-	had := make(map[line]bool, len(before))
-	for i := range before {
-		had[of(&before[i])] = true
-	}
+	was, is := ByPath(before), ByPath(now)
 	same := uint64(0)
-	for i := range now {
-		if had[of(&now[i])] {
+	for _, i := range is {
+		x := &now[i]
+		for len(was) > 0 && before[was[0]].Path < x.Path {
+			was = was[1:]
+		}
+		if len(was) > 0 && x.sameLine(&before[was[0]]) {
 			same++
 			continue
 		}
 		n.NewShards++
-		n.NewRecords += now[i].Records
-		n.NewUnits += now[i].Units
+		n.NewRecords += x.Records
+		n.NewUnits += x.Units
 	}
 	n.GoneShards = uint64(len(before)) - same
 	return n
+}
+
+// sameLine says whether the line of a snapshot's text is the same for both.
+func (s *Shard) sameLine(o *Shard) bool {
+	return s.Path == o.Path && s.Records == o.Records && s.Units == o.Units && s.Bytes == o.Bytes
 }
 
 // Enough says whether so much is new.

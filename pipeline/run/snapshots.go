@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"cmp"
 	"crypto/sha256"
+	"encoding/binary"
 	"encoding/hex"
 	"errors"
 	"fmt"
@@ -110,14 +111,26 @@ func unpackText(packed []byte) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	text, err := io.ReadAll(io.LimitReader(z, maxTextBytes+1))
-	if err != nil {
+	var text bytes.Buffer
+	text.Grow(likelyBytes(packed))
+	if _, err := text.ReadFrom(io.LimitReader(z, maxTextBytes+1)); err != nil {
 		return nil, err
 	}
-	if len(text) > maxTextBytes {
+	if text.Len() > maxTextBytes {
 		return nil, fmt.Errorf("it has more than %d bytes", maxTextBytes)
 	}
-	return text, nil
+	return text.Bytes(), nil
+}
+
+// likelyBytes is how much memory unpacking takes: what the end of a gzip file says of its
+// text, unless no such file unpacks to so much.
+func likelyBytes(packed []byte) int {
+	const mostRatio = 1032 // of deflate
+	if len(packed) < 4 {
+		return 0
+	}
+	n := uint64(binary.LittleEndian.Uint32(packed[len(packed)-4:]))
+	return int(min(n, maxTextBytes, mostRatio*uint64(len(packed)))) + bytes.MinRead
 }
 
 // keep stores a snapshot, unless it is there and right.

@@ -77,6 +77,7 @@ func Promises() []Promise {
 		{Section: SectionTar, What: "mount, hot, tar of 12 KiB samples, 1 reader", Row: "mount-1", Figure: FigureRecords, AtLeast: 100_000},
 		{Section: SectionTar, What: "mount, hot, tar of 12 KiB samples, 1 reader, server and reader", Row: "mount-1", Figure: FigureCPU, AtMost: 10},
 		{Section: SectionTar, What: "mount, hot, tar of 12 KiB samples, 4 readers, to the ceiling of 4", Row: "mount-4", Figure: FigureRatio, AtLeast: 0.45},
+		{Section: SectionTar, What: "mount, hot, two halves of the tar samples mixed, 1 reader, to one dataset", Row: rowMixture, Figure: FigureRatio, AtLeast: 0.90},
 		{Section: SectionTar, What: "mount, cold, tar of 12 KiB samples, to fio O_DIRECT 256 KiB", Row: rowMountCold, Figure: FigureRatio, AtLeast: 0.75},
 		{Section: SectionTar, What: "verify, cold, tar of 12 KiB samples, to fio O_DIRECT sequential", Row: rowVerify, Figure: FigureRatio, AtLeast: 0.80},
 		{Section: SectionTar, What: "mount to cat, tar of 12 KiB samples", Row: rowMountFirst, Figure: FigureRatio, AtLeast: 0.80},
@@ -176,7 +177,7 @@ func verdict(measured, atLeast, atMost float64) string {
 func rowsOf(promises []Promise, s Section) []string {
 	against := map[string][]string{
 		rowMountFirst: {rowCat, rowMountWhole}, rowMountWhole: {rowDecode, rowDecodeOwn}, rowMountEpoch: {rowDecode}, rowTensorsEpoch: {rowMountEpoch, rowDecode}, rowMountCold: {rowFioCold}, rowEngineCold: {rowFioCold}, rowVerify: {rowFioSequential},
-		rowMountOpened: {rowTar}, rowNetPass: {rowNetStreams}, rowNetPassGets: {rowNetPass}, rowNetBytes: {rowNetRequests}, rowCached: {rowCacheLocal}, rowSealed: {rowCacheLocal}, rowCacheAll: {rowCached, rowCacheLocal},
+		rowMountOpened: {rowTar}, rowMixture: {rowMount + "1"}, rowNetPass: {rowNetStreams}, rowNetPassGets: {rowNetPass}, rowNetBytes: {rowNetRequests}, rowCached: {rowCacheLocal}, rowSealed: {rowCacheLocal}, rowCacheAll: {rowCached, rowCacheLocal},
 	}
 	var ids []string
 	for _, p := range promises {

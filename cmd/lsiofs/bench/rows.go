@@ -20,6 +20,7 @@ const (
 	rowCeiling             = "ceiling-" // and the number of readers
 	rowMount               = "mount-"   // likewise
 	rowMountSmall          = "mount-small"
+	rowMixture             = "mixture"
 	rowTar                 = "tar"
 	rowMountOpened         = "mount-opened"
 	rowCat                 = "cat"
@@ -78,6 +79,7 @@ func (s *session) rows() []*row {
 			return s.measureMount(ctx, n)
 		}})
 	}
+	s.addMixture(l)
 	if !s.scope.compressed {
 		l.add(row{id: rowMountSmall, name: "mount, --memory half the data, 1 reader", against: rowCeiling + "1", measure: s.measureSmall})
 	}

@@ -50,6 +50,7 @@ type session struct {
 	mount   *server
 	small   *server // with little memory
 	tensors *server // of as many games as it keeps decoded, as tensors
+	mixture *server // of the dataset's halves
 	opened  *server // of a dataset of files, that keeps none of them
 	warming bool
 
@@ -117,6 +118,7 @@ func (s *session) close() error {
 	if s.log != nil {
 		errs = append(errs, s.log.Close(), os.Remove(s.log.Name()))
 	}
+	errs = append(errs, os.RemoveAll(filepath.Join(s.dir, halvesDir))) // nothing is mounted in it
 	// Never all that is below: a mount might be left there.
 	return errors.Join(append(errs, os.Remove(s.dir))...)
 }

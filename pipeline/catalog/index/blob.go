@@ -79,6 +79,11 @@ func (b Blob) Header() Header {
 	}
 }
 
+func (b Blob) records() uint64 { return b.word(0) }
+
+// StreamBytes is that of the blob's header.
+func (b Blob) StreamBytes() int64 { return int64(b.word(16)) }
+
 // layout says at which byte of the blob each part begins.
 type layout struct {
 	blocks, keys, vectors, growthOrdinals, growthIndexes, members, entries, kind, damage, data, end uint64

@@ -1,7 +1,6 @@
 package index
 
 import (
-	"bufio"
 	"crypto/sha256"
 	"encoding/binary"
 	"io"
@@ -54,14 +53,13 @@ func FingerprintOf(lines func(io.Writer) error) [32]byte {
 
 // write writes the sealed index to f, which is empty.
 func (s *sealing) write(f *os.File) error {
-	h, pathsAt := s.header()
-	w := &summingWriter{w: bufio.NewWriterSize(f, 1<<20)}
-	if _, err := w.w.Write(make([]byte, imageHeaderBytes)); err != nil {
+	h, places := s.header()
+	if _, err := f.Write(make([]byte, imageHeaderBytes)); err != nil {
 		return err
 	}
-	w.at = imageHeaderBytes
-	s.writeTable(w, &h, pathsAt)
-	s.writeStarts(w, &h)
+	w := newSummingWriter(f, h.sumsAt)
+	s.writeTable(w, &h, places)
+	s.writeStarts(w, &h, places)
 	w.padTo(h.pathsAt)
 	for i := range s.Shards {
 		w.writeString(s.Shards[i].Object.Path)
@@ -78,19 +76,22 @@ func (s *sealing) write(f *os.File) error {
 	sums := w.finish()
 	h.sumsHash = xxh3.Hash(sums)
 	h.fileBytes = h.sumsAt + uint64(len(sums))
-	w.write(sums)
 	if w.err != nil {
 		return w.err
 	}
-	if err := w.w.Flush(); err != nil {
+	if _, err := f.Write(sums); err != nil {
 		return err
 	}
 	_, err := f.WriteAt(h.marshal(), 0)
 	return err
 }
 
-// header computes where every part will lie, and where the path of each shard.
-func (s *sealing) header() (imageHeader, []uint64) {
+// placed is where a shard's path lies, and the number of its first record.
+type placed struct{ pathAt, first uint64 }
+
+// header computes where every part will lie, and the place of each shard. Of blobs, which lie
+// anywhere, it reads what is needed at once.
+func (s *sealing) header() (imageHeader, []placed) {
 	h := imageHeader{key: s.key, fingerprint: s.fingerprint, shards: uint64(len(s.Shards))}
 	if s.Keyed {
 		h.keyed = 1
@@ -98,16 +99,16 @@ func (s *sealing) header() (imageHeader, []uint64) {
 	h.tableAt = imageHeaderBytes
 	h.startsAt = h.tableAt + h.shards*shardEntryBytes
 	h.pathsAt = h.startsAt + (h.shards+1)*8
-	paths := make([]uint64, len(s.Shards))
+	places := make([]placed, len(s.Shards))
 	at := h.pathsAt
 	var blobs uint64
 	for i := range s.Shards {
-		b := s.Shards[i].Blob.Header()
-		h.records += b.Records
-		h.streamBytes += uint64(b.StreamBytes)
-		paths[i] = at
+		b := s.Shards[i].Blob
+		places[i] = placed{at, h.records}
+		h.records += b.records()
+		h.streamBytes += uint64(b.StreamBytes())
 		at += uint64(len(s.Shards[i].Object.Path))
-		blobs += uint64(len(s.Shards[i].Blob))
+		blobs += uint64(len(b))
 	}
 	h.judgedAt = pad8(at)
 	h.judgedBytes = uint64(len(marshalJudged(s.Judged)))
@@ -115,15 +116,15 @@ func (s *sealing) header() (imageHeader, []uint64) {
 	h.formatBytes = uint64(len(s.Format))
 	h.blobsAt = pad8(h.formatAt + h.formatBytes)
 	h.sumsAt = h.blobsAt + blobs
-	return h, paths
+	return h, places
 }
 
-func (s *sealing) writeTable(w *summingWriter, h *imageHeader, paths []uint64) {
+func (s *sealing) writeTable(w *summingWriter, h *imageHeader, places []placed) {
 	blobAt := h.blobsAt
 	var e [shardEntryBytes]byte
 	for i := range s.Shards {
 		p := &s.Shards[i]
-		b := binary.LittleEndian.AppendUint64(e[:0], paths[i])
+		b := binary.LittleEndian.AppendUint64(e[:0], places[i].pathAt)
 		b = binary.LittleEndian.AppendUint32(b, uint32(len(p.Object.Path)))
 		b = binary.LittleEndian.AppendUint32(b, p.Codec)
 		b = binary.LittleEndian.AppendUint64(b, uint64(p.Object.SizeBytes))
@@ -137,13 +138,11 @@ func (s *sealing) writeTable(w *summingWriter, h *imageHeader, paths []uint64) {
 	}
 }
 
-func (s *sealing) writeStarts(w *summingWriter, h *imageHeader) {
-	var first uint64
+func (s *sealing) writeStarts(w *summingWriter, h *imageHeader, places []placed) {
 	var b [8]byte
-	for i := range s.Shards {
-		binary.LittleEndian.PutUint64(b[:], first)
+	for i := range places {
+		binary.LittleEndian.PutUint64(b[:], places[i].first)
 		w.write(b[:])
-		first += s.Shards[i].Blob.word(0)
 	}
 	binary.LittleEndian.PutUint64(b[:], h.records)
 	w.write(b[:])
@@ -157,39 +156,39 @@ func idPrefix(path string) uint64 {
 	return binary.BigEndian.Uint64(sum[:])
 }
 
-// summingWriter writes and takes the checksum of each segment on the way. Its
-// error is sticky.
+// summingWriter writes segment by segment, and takes the checksum of each. Its error is
+// sticky.
 type summingWriter struct {
-	w    *bufio.Writer
-	at   uint64 // offset in the file of the next byte
-	hash xxh3.Hasher
-	held int // bytes in hash
-	sums []byte
-	err  error
+	w       io.Writer
+	at      uint64 // offset in the file of the next byte
+	segment []byte // that is begun, and not written yet
+	sums    []byte
+	err     error
+}
+
+// newSummingWriter writes what comes behind the header, up to sumsAt.
+func newSummingWriter(w io.Writer, sumsAt uint64) *summingWriter {
+	return &summingWriter{w: w, at: imageHeaderBytes, segment: make([]byte, 0, max(min(segmentBytes, sumsAt-imageHeaderBytes), 1))}
 }
 
 func (w *summingWriter) write(p []byte) {
-	if w.err != nil {
-		return
-	}
-	if _, w.err = w.w.Write(p); w.err != nil {
-		return
-	}
 	w.at += uint64(len(p))
-	for len(p) > 0 {
-		n := min(len(p), segmentBytes-w.held)
-		_, _ = w.hash.Write(p[:n])
+	for len(p) > cap(w.segment)-len(w.segment) {
+		n := cap(w.segment) - len(w.segment)
+		w.segment = append(w.segment, p[:n]...)
 		p = p[n:]
-		if w.held += n; w.held == segmentBytes {
-			w.cut()
-		}
+		w.cut()
 	}
+	w.segment = append(w.segment, p...)
 }
 
 func (w *summingWriter) writeString(s string) {
-	if w.err == nil && len(s) > 0 {
+	if len(s) > cap(w.segment)-len(w.segment) {
 		w.write([]byte(s))
+		return
 	}
+	w.at += uint64(len(s))
+	w.segment = append(w.segment, s...)
 }
 
 func (w *summingWriter) padTo(at uint64) {
@@ -198,15 +197,18 @@ func (w *summingWriter) padTo(at uint64) {
 	}
 }
 
+// cut ends a segment.
 func (w *summingWriter) cut() {
-	w.sums = binary.LittleEndian.AppendUint64(w.sums, w.hash.Sum64())
-	w.hash.Reset()
-	w.held = 0
+	w.sums = binary.LittleEndian.AppendUint64(w.sums, xxh3.Hash(w.segment))
+	if w.err == nil {
+		_, w.err = w.w.Write(w.segment)
+	}
+	w.segment = w.segment[:0]
 }
 
 // finish gives the checksums of all that was written.
 func (w *summingWriter) finish() []byte {
-	if w.held > 0 {
+	if len(w.segment) > 0 {
 		w.cut()
 	}
 	return w.sums

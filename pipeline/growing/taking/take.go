@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"time"
 
 	"github.com/lsiofs/lsiofs/pipeline/catalog"
 	"github.com/lsiofs/lsiofs/pipeline/growing"
@@ -92,7 +93,7 @@ func (t *Taker) takeNow(ctx context.Context, epoch uint64) error {
 		t.mu.Unlock()
 		return short
 	}
-	return t.publish(epoch, chosen, n)
+	return t.publish(epoch, chosen, n, state.version)
 }
 
 // ended says that the taker is closed, where that is why something failed.
@@ -157,8 +158,9 @@ func (t *Taker) enough(epoch uint64, chosen []growing.Shard, n growing.News) *gr
 	return nil
 }
 
-// publish takes the epoch, of these shards, unless another node does so first.
-func (t *Taker) publish(epoch uint64, chosen []growing.Shard, n growing.News) error {
+// publish takes the epoch, of these shards, unless another node does so first. version is
+// that of the queue of which they were chosen.
+func (t *Taker) publish(epoch uint64, chosen []growing.Shard, n growing.News, version uint64) error {
 	text, err := t.config.Stock.Text(chosen)
 	if err != nil {
 		return err
@@ -172,11 +174,25 @@ func (t *Taker) publish(epoch uint64, chosen []growing.Shard, n growing.News) er
 	if err := t.hold(t.ctx, d, text); err != nil {
 		return err
 	}
-	_, err = d.Take(epochOf(epoch, chosen, n, t.config.Window), text)
+	there, err := d.Take(epochOf(epoch, chosen, n, t.config.Window), text)
 	if errors.Is(err, run.ErrBehind) {
 		return nil // the caller looks again
 	}
+	if err == nil && there.Snapshot == run.Fingerprint(text) {
+		t.nothingNew(epoch, chosen, version)
+	}
 	return err
+}
+
+// nothingNew notes for Status that all of what there was is in an epoch now, so that it need
+// not be found out anew.
+func (t *Taker) nothingNew(epoch uint64, chosen []growing.Shard, version uint64) {
+	n := news{version: version, latest: epoch, at: time.Now(), newest: chosen[0].Path}
+	n.short = t.enough(epoch+1, chosen, n.news)
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	n.took = t.news.took
+	t.news = n
 }
 
 // epochOf is what is recorded of an epoch.

@@ -1,0 +1,72 @@
+package bench
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+)
+
+// halvesDir is where the sources of the mixture are: two directories of links to the shards,
+// whose indexes lie beside these.
+const halvesDir = "halves"
+
+// addMixture adds the row of a mixture of two sources, which have all records of the dataset
+// between them, in their shares: what it is slower by is what mixing costs.
+func (s *session) addMixture(l *rowList) {
+	if s.scope.compressed || s.scope.files {
+		return
+	}
+	l.add(row{id: rowMixture, name: "mount of both halves mixed, 1 reader", against: rowMount + "1", measure: s.measureMixture})
+}
+
+// measureMixture is measureMount of the mixture.
+func (s *session) measureMixture(ctx context.Context) (reading, error) {
+	if s.mixture == nil {
+		if len(s.scope.shards) < 2 || !s.scope.whole {
+			return reading{}, notMeasured("a mixture needs two shards, and all of them in the page cache")
+		}
+		if sp := s.config.Spec; !sp.Order.Split.Part.Whole() || sp.Order.Sample.Of > 1 {
+			return reading{}, notMeasured("a mixture is of whole datasets")
+		}
+		if err := s.mountMixture(ctx); err != nil {
+			return reading{}, err
+		}
+	}
+	slot := s.slot
+	if s.warming {
+		slot = 0 // a whole epoch, as measureMount's
+	}
+	return s.readMount(ctx, s.mixture, s.jobsOf(s.mixture.point, s.scope.extension, 1, slot))
+}
+
+func (s *session) mountMixture(ctx context.Context) error {
+	point, err := s.newPoint()
+	if err != nil {
+		return err
+	}
+	args := []string{point, "--workers", "1"}
+	middle := len(s.scope.shards) / 2
+	for i, half := range [][2]int{{0, middle}, {middle, len(s.scope.shards)}} {
+		dir := filepath.Join(s.dir, halvesDir, fmt.Sprint(i))
+		if err := os.MkdirAll(filepath.Join(dir, ".lsiofs"), 0o700); err != nil {
+			return err
+		}
+		records := uint64(0)
+		for n := half[0]; n < half[1]; n++ {
+			path := s.scope.shards[n]
+			if err := os.Symlink(path, filepath.Join(dir, fmt.Sprintf("%06d-%s", n, filepath.Base(path)))); err != nil {
+				return err
+			}
+			records += s.dataset.Catalog().Shard(n).Records
+		}
+		args = append(args, "--mix", fmt.Sprintf("half%d=%d:%s", i, records, dir))
+	}
+	s.mixture, err = s.program.mountOn(ctx, point, s.log, append(args, slices.Clone(s.config.Flags)...))
+	if err != nil {
+		return err
+	}
+	s.servers = append(s.servers, s.mixture)
+	return nil
+}

@@ -1,0 +1,53 @@
+package growing
+
+import (
+	"cmp"
+	"slices"
+	"strings"
+)
+
+// ByPath gives the numbers of shards in dataset order: that of the bytes of their paths. These
+// begin alike in most datasets, so those bytes are compared first in which they begin to differ.
+func ByPath(shards []Shard) []uint32 {
+	type numbered struct {
+		first  uint64 // bytes behind the common beginning
+		number uint32
+	}
+	list := make([]numbered, len(shards))
+	common := commonBytes(shards)
+	for i := range shards {
+		list[i].number = uint32(i)
+		rest := shards[i].Path[common:]
+		for k := range min(8, len(rest)) {
+			list[i].first |= uint64(rest[k]) << (56 - 8*k)
+		}
+	}
+	slices.SortFunc(list, func(a, b numbered) int {
+		if a.first != b.first {
+			return cmp.Compare(a.first, b.first)
+		}
+		return strings.Compare(shards[a.number].Path, shards[b.number].Path)
+	})
+	order := make([]uint32, len(list))
+	for i := range list {
+		order[i] = list[i].number
+	}
+	return order
+}
+
+// commonBytes is how many bytes all paths begin with.
+func commonBytes(shards []Shard) (n int) {
+	if len(shards) == 0 {
+		return 0
+	}
+	first := shards[0].Path
+	n = len(first)
+	for i := range shards {
+		path := shards[i].Path
+		n = min(n, len(path))
+		for path[:n] != first[:n] {
+			n--
+		}
+	}
+	return n
+}
