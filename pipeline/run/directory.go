@@ -57,7 +57,7 @@ func open(path string, want Info, sys system) (d *Directory, err error) {
 		return nil, err
 	}
 	d = &Directory{path: path, sys: sys, latest: None}
-	if d.trusted, err = index.TrustIn(path); err != nil {
+	if err = d.trust(); err != nil {
 		return nil, err
 	}
 	err = d.readInfo()
@@ -78,8 +78,8 @@ func open(path string, want Info, sys system) (d *Directory, err error) {
 // fs.ErrNotExist where no run has been begun there.
 func Read(path string) (*Directory, error) {
 	d := &Directory{path: path, sys: kernel{}, latest: None}
-	var err error
-	if d.trusted, err = index.TrustIn(path); err == nil {
+	err := d.trust()
+	if err == nil {
 		err = d.readInfo()
 	}
 	if err == nil {
@@ -89,6 +89,21 @@ func Read(path string) (*Directory, error) {
 		return nil, fmt.Errorf("run directory: %w", err)
 	}
 	return d, nil
+}
+
+// trust finds out whose files count. A directory that all the world may write to is refused:
+// whoever likes could take the run's files away. (A member of its group could as well, but
+// what others put there in their place does not count.)
+func (d *Directory) trust() error {
+	info, err := os.Stat(d.path)
+	if err != nil {
+		return err
+	}
+	if m := info.Mode(); m.Perm()&0o002 != 0 && m&fs.ModeSticky == 0 {
+		return fmt.Errorf("%s: others may write to it (mode %04o): take that right away with chmod o-w, or name another one with --run", d.path, m.Perm())
+	}
+	d.trusted, err = index.TrustIn(d.path)
+	return err
 }
 
 // Path is where the directory is.

@@ -65,7 +65,7 @@ func encode(record any) ([]byte, error) {
 	return b.Bytes(), nil
 }
 
-var errCut = errors.New("it is not whole, or has been written to: it has not two lines, of which the second is the SHA-256 of the first")
+var errCut = errors.New("it is not whole, or has been written to: it has not two lines, of which the second is the SHA-256 of the first: copy it anew from where it is whole, or begin another run with another --run")
 
 // decode reads a record as encode writes it, and nothing else: what differs in any byte
 // is refused.
@@ -125,7 +125,7 @@ func (i *Info) validate() error {
 func (e *Epoch) validate(run string, number uint64) error {
 	switch {
 	case e.Run != run:
-		return fmt.Errorf("it is of run %s, and this is run %s", e.Run, run)
+		return fmt.Errorf("it is of run %s, and this is run %s: put the file of this run back, or begin another run with another --run", e.Run, run)
 	case e.Epoch != number:
 		return fmt.Errorf("it is of epoch %d", e.Epoch)
 	case !isHex(e.Snapshot, 64):

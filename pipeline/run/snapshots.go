@@ -48,7 +48,8 @@ func (d *Directory) Snapshot(fingerprint string) ([]byte, error) {
 	}
 	packed, err := d.read(snapshotName(fingerprint), maxTextBytes)
 	if errors.Is(err, fs.ErrNotExist) {
-		return nil, fmt.Errorf("the snapshot %s: %w in %s, which keeps %d", fingerprint, ErrGone, d.path, keptSnapshots)
+		return nil, fmt.Errorf("the snapshot %s: %w in %s, which keeps the newest %d: copy %s back, or go on with a later epoch (lsiofs snapshots %s lists them)",
+			fingerprint, ErrGone, d.path, keptSnapshots, snapshotName(fingerprint), d.path)
 	}
 	if err != nil {
 		return nil, err

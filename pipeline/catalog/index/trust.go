@@ -55,22 +55,30 @@ func (t Trusted) Believable(info fs.FileInfo) error {
 	case !slices.Contains(t, owner):
 		return fmt.Errorf("it belongs to user %d, who is neither you, nor root, nor the owner of its directory", owner)
 	case info.Mode().Perm()&0o022 != 0:
-		return fmt.Errorf("others may write to it (mode %04o)", info.Mode().Perm())
+		return fmt.Errorf("others may write to it (mode %04o): take that right away with chmod go-w", info.Mode().Perm())
 	}
 	return nil
 }
 
 func ownerOf(info fs.FileInfo) uint32 { return info.Sys().(*syscall.Stat_t).Uid }
 
-// ownDirName is the directory of an index that lies with its dataset.
-const ownDirName = ".lsiofs"
+// ownDirName is the directory of an index that lies with its dataset. heldDirName lies in it:
+// links to shards, which a mount makes by itself.
+const (
+	ownDirName  = ".lsiofs"
+	heldDirName = "hold"
+)
 
 // besideDataset is the index directory that lies with a dataset, "" where there
 // is none. One that was put there by somebody who does not own the dataset is an
-// error.
+// error. One that has nothing but held shards was not made for an index: it does not count,
+// or else the first mount that holds some would move the index.
 func besideDataset(root string) (string, error) {
 	dir := filepath.Join(root, ownDirName)
 	if info, err := os.Stat(dir); err != nil || !info.IsDir() {
+		return "", nil
+	}
+	if holdsShardsOnly(dir) {
 		return "", nil
 	}
 	itself, err := os.Lstat(dir) // a link counts as whose it is
@@ -85,6 +93,16 @@ func besideDataset(root string) (string, error) {
 		return "", fmt.Errorf("%s belongs to user %d, who is neither you, nor root, nor the owner of the dataset", dir, owner)
 	}
 	return dir, nil
+}
+
+func holdsShardsOnly(dir string) bool {
+	d, err := os.Open(dir)
+	if err != nil {
+		return false
+	}
+	defer func() { _ = d.Close() }()
+	names, _ := d.Readdirnames(2)
+	return len(names) == 1 && names[0] == heldDirName
 }
 
 // DirectoryFor is where the index of a dataset is stored, absolute: indexDir

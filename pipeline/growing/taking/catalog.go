@@ -59,7 +59,7 @@ func at(latest uint64) string {
 	if latest == run.None {
 		return "this run has no epoch yet"
 	}
-	return fmt.Sprintf("this run is at %d", latest)
+	return fmt.Sprintf("this run is at %d; the next one is %d", latest, latest+1)
 }
 
 // taken gives the catalog of an epoch that is taken.

@@ -157,7 +157,14 @@ func (t *Taker) Close() error {
 // directory, which is right for one node. dataset is what the user has written.
 func Place(asked, dataset, root, indexDir string) (string, error) {
 	if asked != "" {
-		return filepath.Abs(asked)
+		dir, err := filepath.Abs(asked)
+		if err == nil {
+			_, err = os.Stat(filepath.Dir(dir))
+		}
+		if err != nil { // a typo, or nothing is mounted there: another run would begin by mistake
+			return "", fmt.Errorf("--run %s: %w: make the directory that it is to be in, or mount what that is on", asked, err)
+		}
+		return dir, nil
 	}
 	shared := filepath.Join(root, ".lsiofs", "runs", "default")
 	if info, err := os.Stat(shared); err == nil && info.IsDir() {
