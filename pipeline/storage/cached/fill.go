@@ -113,7 +113,11 @@ func (s *Storage) Fill(objects []storage.Object) {
 // FillRanges brings what is missing of parts of objects, in their order, in the background and
 // after whatever is planned, as far as there is room for good. It replaces what was to be
 // filled.
-func (s *Storage) FillRanges(ranges []Range) {
+func (s *Storage) FillRanges(ranges []Range) { s.fillRanges(ranges, true) }
+
+// fillRanges is FillRanges. One that is not afresh goes on with the count of what the fill could
+// not write itself, so that whoever fills again and again comes to an end.
+func (s *Storage) fillRanges(ranges []Range, afresh bool) {
 	a := s.ahead
 	ranges = slices.Clone(ranges)
 	for i := range ranges {
@@ -124,7 +128,10 @@ func (s *Storage) FillRanges(ranges []Range) {
 	defer a.mu.Unlock()
 	a.endFill()
 	a.ranges, a.todo, a.at, a.off, a.done, a.total, a.skipped, a.refused = ranges, ranges, 0, 0, 0, 0, false, 0
-	a.holes, a.again, a.lostOwn = nil, 0, false
+	a.holes, a.lostOwn = nil, false
+	if afresh {
+		a.again = 0
+	}
 	for i := range ranges {
 		a.total += ranges[i].SizeBytes
 	}
@@ -188,7 +195,7 @@ func (s *Storage) Warm(ctx context.Context) error {
 			return nil
 		}
 		// A page could not be written, or is on its way to somebody else: that is waited for,
-		// however long it takes.
+		// however long it takes. What the fill itself can't write ends it (goBack).
 		if !s.flying(ranges) {
 			round++
 		}
@@ -199,7 +206,7 @@ func (s *Storage) Warm(ctx context.Context) error {
 		case <-a.ctx.Done():
 			return fs.ErrClosed
 		}
-		s.FillRanges(ranges)
+		s.fillRanges(ranges, false)
 	}
 	return ErrNotFilled
 }

@@ -133,6 +133,42 @@ func TestWarmWaitsForWhatOthersHaveOnItsWay(t *testing.T) {
 	require.EqualValues(t, 4*mib/pageBytes, s.Stats().Written)
 }
 
+// Warm fills again as long as others have pages on their way. What the fill fetched and could not
+// write is counted over all of that, so it is not fetched anew every half a second for ever.
+func TestWarmEndsWhereItsOwnWritesFailWhileOthersRead(t *testing.T) {
+	w := newWorld(t, objectsOf(1, 4*mib))
+	clock := newFakeClock()
+	s := w.open(func(c *Config) { c.Clock = clock.clock() })
+	a := s.ahead
+	s.PauseFill(true) // the test stands for the fill: it loses a flight of its own once a round
+	w.below.Hold()
+	s.Plan(2, []storage.Want{{Object: w.objects["0"], SizeBytes: mib, DueBytes: 1 << 30}})
+	defer w.below.Release()
+	w.below.WaitHeld(1) // and somebody else has pages on their way all the time
+	s.Fill([]storage.Object{w.objects["0"]})
+	o := s.hold(w.objects["0"])
+	defer s.release(o)
+	warm := make(chan error, 1)
+	go func() { warm <- s.Warm(t.Context()) }()
+	for round := 0; ; round++ {
+		require.LessOrEqual(t, round, mostAgain, "it goes on for ever")
+		a.lost(&flight{s: s, object: o, fill: true, pages: run{512, 1024}})
+		a.mu.Lock()
+		goesOn := a.goBack()
+		a.at = len(a.todo) // it was fetched, and now somebody else has it on its way
+		a.mu.Unlock()
+		a.poke()
+		if !goesOn {
+			break
+		}
+		waitFor(t, func() bool { return clock.due(warmPause) })
+		clock.forward(warmPause)
+		waitFor(t, func() bool { a.mu.Lock(); defer a.mu.Unlock(); return a.at < len(a.todo) })
+	}
+	waitFor(t, func() bool { return len(warm) > 0 })
+	require.ErrorIs(t, <-warm, ErrNotFilled)
+}
+
 // A read that waits for what another reader has planned far off is put before that.
 func TestAReadOfWhatAnotherHasPlannedIsHurried(t *testing.T) {
 	w := newWorld(t, objectsOf(1, 8*mib))
