@@ -46,7 +46,7 @@ func TestAnEpochIsOfWhatWasThereWhenItWasTaken(t *testing.T) {
 	require.EqualValues(t, 1, second.NewShards)
 	require.EqualValues(t, 5, second.NewRecords)
 	require.EqualValues(t, 1, second.GoneShards)
-	require.EqualError(t, n.refused(5, true), "epoch 5 does not exist: this run is at 1")
+	require.EqualError(t, n.refused(5, true), "epoch 5 does not exist: this run is at 1; the next one is 2")
 	latest, any := n.Latest()
 	require.True(t, any)
 	require.EqualValues(t, 1, latest)
