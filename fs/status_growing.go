@@ -20,20 +20,21 @@ func (r *statusReport) DescribeGrowing(line func(label, format string, args ...a
 		return
 	}
 	if g.Epoch != nil {
-		line("run", "%s is at epoch %d, of snapshot %.12s…, taken by %s at %s", g.Run, *g.Epoch, g.Snapshot, g.By, g.Taken)
+		line("run", "%s is at epoch %d, of snapshot %.12s…, taken by %s (host/process) at %s", g.Run, *g.Epoch, g.Snapshot, g.By, g.Taken)
 	}
+	line("run in", "%s", printable.Line(g.RunDir))
 	next := g.NextEpoch
 	if next == "" {
 		next = "the next epoch may begin"
 	}
-	line("next epoch", "%s; new are %s shards with %s records", next, humanize.Comma(int64(g.NewShards)), humanize.Comma(int64(g.NewRecords)))
+	line("next epoch", "%s; new shards: %s, with records: %s", next, humanize.Comma(int64(g.NewShards)), humanize.Comma(int64(g.NewRecords)))
 	if u := g.UsesPerRecord; u != nil {
 		line("use", "a record is used %.2f times", *u)
 	}
 	if g.Warning != "" {
 		line("warning", "%s", g.Warning)
 	}
-	line("arriving", "%s shards are known (window %s, the newest %s); %d files settle, %d are to be indexed, %d wait, %d passed over", humanize.Comma(int64(g.Shards)),
+	line("arriving", "known shards: %s (window %s, the newest %s); files that settle: %d, to be indexed: %d, waiting: %d, passed over: %d", humanize.Comma(int64(g.Shards)),
 		g.Window, g.NewestShard, g.Settling, g.Indexing, g.WaitingShards, g.PassedOver)
 	watch := g.Watch
 	if g.WatchWhy != "" {

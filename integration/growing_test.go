@@ -143,6 +143,9 @@ func TestListingADirectoryThatGrowsBeginsNothing(t *testing.T) {
 	_, err := os.Open(m.path("epoch-1/worker-0-of-1.tar"))
 	require.ErrorIs(t, err, os.ErrNotExist)
 	require.Contains(t, string(m.read("status")), "epoch 1 is not there yet: 0 of 1 new shards")
+	r := tool(t, "next", m.dir)
+	require.Equal(t, 8, r.code)
+	require.Contains(t, r.stderr, "epoch 1 is not there yet: 0 of 1 new shards: add --wait")
 	g.arrive()
 	require.Eventually(t, func() bool { return strings.Contains(string(m.read("status")), "the next epoch may begin") }, clientLimit, 20*time.Millisecond)
 	for _, walk := range []string{"ls -lR", "find", "du -a", "tar -cf /dev/null", "rsync -a --list-only"} {
@@ -151,7 +154,7 @@ func TestListingADirectoryThatGrowsBeginsNothing(t *testing.T) {
 		}
 	}
 	require.NoFileExists(t, filepath.Join(g.runDir, "epoch-1"))
-	r := tool(t, "inspect", g.data.dir, "--grow", "--run", g.runDir, "--epoch", "1", "--index-dir", t.TempDir())
+	r = tool(t, "inspect", g.data.dir, "--grow", "--run", g.runDir, "--epoch", "1", "--index-dir", t.TempDir())
 	require.Equal(t, 3, r.code, r.stderr)
 	require.NoFileExists(t, filepath.Join(g.runDir, "epoch-1"), "a command that only looks")
 	m.read("epoch-1/worker-0-of-1.tar")

@@ -3,6 +3,7 @@ package pipeline
 import (
 	"context"
 	"errors"
+	"fmt"
 	"log/slog"
 	"time"
 
@@ -112,9 +113,21 @@ func openGrowing(ctx context.Context, m *mount, s snapshots) (*Dataset, error) {
 		err = d.BeginWaiting(ctx, m.spec.Epoch, o.Waiting)
 	}
 	if err != nil {
-		return nil, errors.Join(err, d.Close())
+		return nil, errors.Join(orTheNext(err, s), d.Close())
 	}
 	return d, nil
+}
+
+// orTheNext says, where an epoch can't be had since its shards are not as they were, that the
+// next one can.
+func orTheNext(err error, s snapshots) error {
+	_, lacking := errors.AsType[*catalog.LackingError](err)
+	_, differs := errors.AsType[*catalog.DiffersError](err)
+	latest, any := s.Latest()
+	if !lacking && !differs || !any {
+		return err
+	}
+	return fmt.Errorf("%w; where it was deleted or replaced, begin the next epoch, of the shards that there are: --epoch %d", err, latest+1)
 }
 
 func closeSnapshots(s snapshots) error {

@@ -8,6 +8,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/lsiofs/lsiofs/pipeline/growing/taking"
 	"github.com/lsiofs/lsiofs/pipeline/stream"
 )
 
@@ -39,4 +40,55 @@ func TestAHeldShardIsReadWithoutTheIndexItWasTakenWith(t *testing.T) {
 		lines += strings.Count(string(readFile(t, set, w, stream.Data, 1<<20)), "\n")
 	}
 	require.Equal(t, 51, lines)
+}
+
+// What holds shards makes no index directory of the dataset's own: the same mount again goes on
+// with the same run.
+func TestHoldingShardsMovesNoRun(t *testing.T) {
+	t.Setenv("XDG_CACHE_HOME", t.TempDir())
+	dir := t.TempDir()
+	arrive(t, dir, 1)
+	s := growingSpec(t, dir, "")
+	s.IndexDir, s.Grow.Hold = "", true
+	d, err := Open(t.Context(), s, Options{})
+	require.NoError(t, err)
+	run, place := d.Run(), d.Status().Growing.RunDir
+	require.NoError(t, d.Close())
+	require.DirExists(t, filepath.Join(dir, ".lsiofs", "hold"))
+	d, err = Open(t.Context(), s, Options{})
+	require.NoError(t, err)
+	require.Equal(t, run, d.Run())
+	require.Equal(t, place, d.Status().Growing.RunDir)
+	require.NoError(t, d.Close())
+
+	// An own index directory counts as before.
+	require.NoError(t, os.Mkdir(filepath.Join(dir, ".lsiofs", "runs"), 0o755))
+	d, err = Open(t.Context(), s, Options{})
+	require.NoError(t, err)
+	require.NotEqual(t, place, d.Status().Growing.RunDir)
+	require.NoError(t, d.Close())
+
+	s.Grow.Run = filepath.Join(t.TempDir(), "not", "there")
+	_, err = Open(t.Context(), s, Options{})
+	require.ErrorContains(t, err, "make the directory that it is to be in")
+}
+
+// A mount whose epoch lacks a shard says how to go on.
+func TestAnEpochThatLacksAShardNamesTheNext(t *testing.T) {
+	dir, runDir := t.TempDir(), filepath.Join(t.TempDir(), "run")
+	arrive(t, dir, 1)
+	arrive(t, dir, 2)
+	d, err := Open(t.Context(), growingSpec(t, dir, runDir), Options{})
+	require.NoError(t, err)
+	require.NoError(t, d.Close())
+	require.NoError(t, os.Remove(filepath.Join(dir, "s.1.jsonl")))
+	_, err = Open(t.Context(), growingSpec(t, dir, runDir), Options{})
+	require.ErrorContains(t, err, "s.1.jsonl is in the snapshot and not here")
+	require.ErrorContains(t, err, "--epoch 1")
+	s := growingSpec(t, dir, runDir)
+	s.Epoch, s.Grow.Latest = 1, false
+	d, err = Open(t.Context(), s, Options{Waiting: func(taking.Status) {}})
+	require.NoError(t, err)
+	require.EqualValues(t, 52, d.Records())
+	require.NoError(t, d.Close())
 }

@@ -76,7 +76,10 @@ func runNext(ctx context.Context, mnt string, wait bool, u *terminal.UI) error {
 		}
 		notYet := errors.Is(err, unix.EBUSY)
 		if !notYet || !wait {
-			if notYet || errors.Is(err, unix.EINVAL) {
+			if notYet {
+				return exit.Errorf(exit.NotYet, "%s: %s: add --wait to wait for it", mnt, refusalReason(mnt, err))
+			}
+			if errors.Is(err, unix.EINVAL) {
 				return exit.Errorf(exit.Checkpoint, "%s: %s", mnt, refusalReason(mnt, err))
 			}
 			return exit.With(exit.Checkpoint, err)

@@ -165,8 +165,7 @@ func (n *node) read(ctx context.Context, way func(path string) ([]byte, error), 
 			return b, nil
 		case n.kills.Load() != kills || errors.Is(err, errKilled):
 			n.g.retried.Add(1)
-			n.mu.RLock()   // it is there again
-			n.mu.RUnlock() //nolint:staticcheck // nothing is done meanwhile
+			n.wait()
 		case !errors.Is(err, fs.ErrNotExist):
 			return nil, fmt.Errorf("%w; status: %s", err, n.status())
 		default: // it is not there yet

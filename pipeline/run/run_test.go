@@ -265,3 +265,15 @@ func FuzzEpochFile(f *testing.F) {
 		require.Equal(t, string(text), string(must(encode(&e))))
 	})
 }
+
+func TestARunDirectoryThatAllMayWriteToIsRefused(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "run")
+	opened(t, path)
+	require.NoError(t, os.Chmod(path, 0o777))
+	_, err := Open(path, games)
+	require.ErrorContains(t, err, "others may write to it (mode 0777): take that right away with chmod o-w")
+	_, err = Read(path)
+	require.ErrorContains(t, err, "others may write to it")
+	require.NoError(t, os.Chmod(path, 0o777|os.ModeSticky)) // where nobody can take away what is another's
+	opened(t, path)
+}

@@ -21,6 +21,7 @@ const (
 	Checkpoint  Code = 5
 	Check       Code = 6
 	Verify      Code = 7
+	NotYet      Code = 8
 	Interrupted Code = 130 // 128 + SIGINT, as shells show it
 	Pipe        Code = 141 // 128 + SIGPIPE, as shells show it
 )
@@ -39,6 +40,7 @@ var codes = []struct {
 	{Checkpoint, "checkpoint", "a checkpoint is malformed, or does not fit the dataset or the order"},
 	{Check, "check", "doctor, demo or bench --check found something that does not work"},
 	{Verify, "verify", "verify found something damaged"},
+	{NotYet, "not yet", "next: too little is new for the next epoch"},
 	{Interrupted, "interrupted", "Ctrl-C or SIGTERM before the work was done"},
 	{Pipe, "pipe", "the reader of stdout went away"},
 }

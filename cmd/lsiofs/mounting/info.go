@@ -21,6 +21,7 @@ type Info struct {
 	Shards  int      `json:"shards"`
 	Bytes   int64    `json:"stream_bytes"`
 	Epoch   uint64   `json:"epoch"`
+	RunDir  string   `json:"run_directory,omitempty"` // of a dataset that grows
 	Left    uint64   `json:"records_left"`
 	Workers uint64   `json:"workers"`
 	Files   []string `json:"files"` // the first ones
@@ -51,6 +52,9 @@ func describeMount(d *pipeline.Dataset, point string, epoch, left uint64, start 
 	if s.Order.Sample != (spec.Sample{}) {
 		i.Sample = s.Order.Sample.String()
 	}
+	if g := d.Status().Growing; g != nil {
+		i.RunDir = g.RunDir
+	}
 	for w := range min(s.Deal.Workers, namedFiles) {
 		i.Files = append(i.Files, filepath.Join(point, fmt.Sprintf("worker-%d%s", w, d.StreamExtension())))
 	}
@@ -69,8 +73,12 @@ func (i Info) sentence() string {
 	if i.As != "" {
 		records += " as " + i.As
 	}
-	return fmt.Sprintf("mounted %s on %s: %s in %s, %s; epoch %d, %s to read",
-		i.Dataset, i.Mount, records, terminal.Plural(uint64(i.Shards), "shard"), terminal.Bytes(i.Bytes), i.Epoch, terminal.Plural(i.Left, "record"))
+	epoch := fmt.Sprintf("epoch %d", i.Epoch)
+	if i.RunDir != "" {
+		epoch += " of the run in " + i.RunDir
+	}
+	return fmt.Sprintf("mounted %s on %s: %s in %s, %s; %s, %s to read",
+		i.Dataset, i.Mount, records, terminal.Plural(uint64(i.Shards), "shard"), terminal.Bytes(i.Bytes), epoch, terminal.Plural(i.Left, "record"))
 }
 
 // text says what there is now, and what to type next.

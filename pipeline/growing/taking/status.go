@@ -13,6 +13,7 @@ import (
 // status.json.
 type Status struct {
 	Run      string  `json:"run"`             // "" while there is none
+	RunDir   string  `json:"run_directory"`   // absolute
 	Epoch    *uint64 `json:"epoch,omitempty"` // the latest that is taken
 	Snapshot string  `json:"snapshot"`        // of that epoch, as the three below
 	Taken    string  `json:"taken"`
@@ -83,7 +84,7 @@ func (t *Taker) Status() Status {
 	looks, stock := t.looker.Status(), t.config.Stock
 	counts := stock.Counts()
 	s := Status{
-		Run: t.Run(), Window: t.config.Window.String(), Watch: looks.Watch, WatchWhy: looks.Why,
+		Run: t.Run(), RunDir: t.config.RunDir, Window: t.config.Window.String(), Watch: looks.Watch, WatchWhy: looks.Why,
 		Shards: counts.Shards, Indexing: t.queue.left(), Settling: looks.Settling, WaitingShards: counts.Waiting,
 		PassedOver: counts.PassedOver, Overflows: looks.Overflows, LastScanSeconds: looks.Scan.Seconds(), Waiting: []Waiting{},
 	}

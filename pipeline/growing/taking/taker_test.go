@@ -46,7 +46,7 @@ func TestAnEpochIsOfWhatWasThereWhenItWasTaken(t *testing.T) {
 	require.EqualValues(t, 1, second.NewShards)
 	require.EqualValues(t, 5, second.NewRecords)
 	require.EqualValues(t, 1, second.GoneShards)
-	require.EqualError(t, n.refused(5, true), "epoch 5 does not exist: this run is at 1")
+	require.EqualError(t, n.refused(5, true), "epoch 5 does not exist: this run is at 1; the next one is 2")
 	latest, any := n.Latest()
 	require.True(t, any)
 	require.EqualValues(t, 1, latest)
@@ -292,9 +292,12 @@ func TestTakingGoesOnWhenTheAskerDies(t *testing.T) {
 
 func TestWhereARunDirectoryIs(t *testing.T) {
 	root, index := t.TempDir(), t.TempDir()
-	asked, err := Place("/runs/a", root, root, index)
+	beside := filepath.Join(index, "a")
+	asked, err := Place(beside, root, root, index)
 	require.NoError(t, err)
-	require.Equal(t, "/runs/a", asked)
+	require.Equal(t, beside, asked)
+	_, err = Place(filepath.Join(index, "not there", "a"), root, root, index)
+	require.ErrorContains(t, err, "make the directory that it is to be in")
 	own, err := Place("", root, root, index)
 	require.NoError(t, err)
 	require.Equal(t, index, filepath.Dir(own))
