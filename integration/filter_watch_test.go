@@ -18,7 +18,7 @@ import (
 // and in the end DST is what SRC is, filtered, without what has been deleted.
 func TestFilterWatchesWhileItIsKilledAndItsResultsAreMounted(t *testing.T) {
 	needFUSE(t)
-	t.Logf("again: -draw-seed %d", *drawSeed)
+	t.Logf("again: -drawseed %d", *drawSeed)
 	r := rand.New(rand.NewPCG(*drawSeed, 31))
 	src, dst := t.TempDir(), filepath.Join(t.TempDir(), "made")
 	require.NoError(t, os.Mkdir(dst, 0o755))
