@@ -18,7 +18,7 @@ import (
 // and in the end DST is what SRC is, filtered, without what has been deleted.
 func TestFilterWatchesWhileItIsKilledAndItsResultsAreMounted(t *testing.T) {
 	needFUSE(t)
-	t.Logf("again: -draw-seed %d", *drawSeed)
+	t.Logf("again: -drawseed %d", *drawSeed)
 	r := rand.New(rand.NewPCG(*drawSeed, 31))
 	src, dst := t.TempDir(), filepath.Join(t.TempDir(), "made")
 	require.NoError(t, os.Mkdir(dst, 0o755))
@@ -90,6 +90,10 @@ func TestFilterWatchesWhileItIsKilledAndItsResultsAreMounted(t *testing.T) {
 		}
 	}
 	arrive()
+	for _, end := range open { // the mount waits for a first record
+		end()
+	}
+	open = nil
 	watching := filter()
 	d := dataset{name: "made", dir: dst, ext: ".txt", flags: []string{"--format", "lines"}}
 	m := mountAt(t, d, t.TempDir(), "--grow", "--run", filepath.Join(t.TempDir(), "run"), "--min-new", "1shards", "--index-dir", t.TempDir())
