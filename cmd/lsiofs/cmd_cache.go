@@ -1,6 +1,7 @@
 package main
 
 import (
+	"errors"
 	"fmt"
 	"time"
 
@@ -8,6 +9,7 @@ import (
 
 	"github.com/lsiofs/lsiofs/cmd/lsiofs/cache"
 	"github.com/lsiofs/lsiofs/cmd/lsiofs/exit"
+	"github.com/lsiofs/lsiofs/pipeline/spec"
 	"github.com/lsiofs/lsiofs/pipeline/storage/cached"
 )
 
@@ -51,24 +53,37 @@ used last, and whether a mount uses it now.`,
 }
 
 func newCacheVerifyCommand(g *globals) *cobra.Command {
-	dir, repair := "", false
+	dir, repair, compare := "", false, false
+	var service spec.Remote
 	c := &cobra.Command{
 		Use:   "verify",
 		Short: "Check every page in the cache against its checksum",
 		Long: `Reads all that is in the cache, and lists what is not as it was written, by object; then
 the command ends with code ` + fmt.Sprint(int(exit.Verify)) + `. Readers check each page themselves, and fetch a bad one
-again: this finds a failing disk before they do. It does not compare with the bucket:
-lsiofs verify URL reads that.`,
+again: this finds a failing disk before they do.
+
+--remote compares the objects that are all here with the checksums that their buckets and
+web servers tell, too: CRC32C, CRC64NVME, SHA and MD5 of S3 and Google's storage, an ETag
+that is an MD5, Repr-Digest, Digest and Content-MD5. It fetches no data. An object that the
+service has in another version by now is said, and is no damage; one without a checksum
+is said as well: nothing is known of it. lsiofs verify URL reads the bucket itself.`,
 		Example: `  lsiofs cache verify
-  lsiofs cache verify --repair`,
+  lsiofs cache verify --repair
+  lsiofs cache verify --remote --anonymous`,
 		Args: exactArgs(),
 		RunE: func(c *cobra.Command, _ []string) error {
 			return cache.Use(dir, g.ui, g.log(), func(d *cached.Directory) error {
-				return cache.Verify(c.Context(), d, repair, g.ui)
+				err := cache.Verify(c.Context(), d, repair, g.ui)
+				if !compare || err != nil && exit.CodeOf(err) != exit.Verify {
+					return err
+				}
+				return errors.Join(err, cache.CompareRemote(c.Context(), d, repair, probed(service), g.ui))
 			})
 		},
 	}
 	addCacheDir(c.Flags(), &dir)
+	addService(c.Flags(), &service)
+	c.Flags().BoolVar(&compare, "remote", false, "compare what is all here with the checksums that the services tell, too")
 	c.Flags().BoolVar(&repair, "repair", false, "drop what is bad: it is fetched again when it is read")
 	return c
 }

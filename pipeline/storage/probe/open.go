@@ -36,6 +36,9 @@ type Service struct {
 	object    string // the one that the name stands for; "": what is listed
 }
 
+// sumsTimeout is for how long a service that does not answer is asked for checksums.
+const sumsTimeout = 20 * time.Second
+
 // Bounds of what is listed to find objects to read.
 const (
 	mostObjects = 1024
@@ -49,7 +52,32 @@ func Open(ctx context.Context, name string, o Options) (*Service, error) {
 	if err != nil {
 		return nil, err
 	}
-	s := &Service{}
+	return open(ctx, parsed, o)
+}
+
+// OpenFolder opens a folder of which objects are known by their paths: a canonical URL with a
+// slash at its end, as it is printed. It makes no request.
+func OpenFolder(ctx context.Context, url string, o Options) (*Service, error) {
+	if rest, found := strings.CutPrefix(url, "s3+"); found { // a service of one's own: s3+https://HOST/BUCKET/…
+		_, rest, _ = strings.Cut(rest, "://")
+		_, rest, _ = strings.Cut(rest, "/")
+		url = "s3://" + rest
+	}
+	if strings.HasPrefix(url, "http") {
+		url += "any" // there is no URL of a web server's folder
+	}
+	parsed, err := target.Parse(url)
+	if err != nil {
+		return nil, err
+	}
+	if w := parsed.Web; w != nil {
+		w.Names, w.List = nil, false
+	}
+	return open(ctx, parsed, o)
+}
+
+func open(ctx context.Context, parsed target.Target, o Options) (s *Service, err error) {
+	s = &Service{}
 	if s.transport, err = web.NewTransport(web.Settings{CAFile: o.CAFile}); err != nil {
 		return nil, err
 	}
@@ -67,6 +95,18 @@ func Open(ctx context.Context, name string, o Options) (*Service, error) {
 		return nil, remote.Clean(err)
 	}
 	return s, nil
+}
+
+// Sums describes an object of the root, by its path, and gives the checksums that the service
+// tells of it.
+func (s *Service) Sums(ctx context.Context, path string) (l remote.Listed, sums remote.Sums, err error) {
+	c := remote.DefaultConfig()
+	c.ReadTimeout = sumsTimeout
+	err = remote.Try(ctx, c, func(ctx context.Context) error {
+		l, sums, err = s.source.(remote.Summer).Sums(ctx, path)
+		return err
+	})
+	return l, sums, remote.Clean(err)
 }
 
 // Close lets go of connections. No request may be under way.

@@ -45,7 +45,10 @@ type Source struct {
 	said string // the region that the service told last, where it is another one
 }
 
-var _ remote.Source = (*Source)(nil)
+var (
+	_ remote.Source = (*Source)(nil)
+	_ remote.Summer = (*Source)(nil)
+)
 
 // Open makes the source of a target: of its folder, or, where the target is one object,
 // of the folder that this lies in, with its name there. It makes a request only where
@@ -226,15 +229,32 @@ func quoted(etag string) string {
 
 // Head asks for an object's size and version.
 func (s *Source) Head(ctx context.Context, path string) (remote.Listed, error) {
+	l, _, err := s.head(ctx, path, http.Header{})
+	return l, err
+}
+
+// Sums implements remote.Summer.
+func (s *Source) Sums(ctx context.Context, path string) (remote.Listed, remote.Sums, error) {
+	l, answered, err := s.head(ctx, path, http.Header{"X-Amz-Checksum-Mode": {"ENABLED"}})
+	return l, remote.BucketSums(answered), err
+}
+
+func (s *Source) head(ctx context.Context, path string, header http.Header) (remote.Listed, http.Header, error) {
 	key, err := s.key(path)
 	if err != nil {
-		return remote.Listed{}, err
+		return remote.Listed{}, nil, err
 	}
-	resp, err := s.ask(ctx, http.MethodHead, key, nil, http.Header{})
+	resp, err := s.ask(ctx, http.MethodHead, key, nil, header)
 	if err != nil {
-		return remote.Listed{}, err
+		return remote.Listed{}, nil, err
 	}
 	_ = resp.Body.Close()
+	l, err := s.describe(path, resp)
+	return l, resp.Header, err
+}
+
+// describe is what an answer to HEAD says of an object.
+func (s *Source) describe(path string, resp *http.Response) (remote.Listed, error) {
 	a := remote.AnswerOf(resp, "")
 	if a.Status != http.StatusOK {
 		refused := &remote.StatusError{Status: a.Status, RetryAfter: a.RetryAfter}

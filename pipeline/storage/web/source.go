@@ -29,7 +29,10 @@ type Source struct {
 	root    *url.URL       // what Authorization may be sent to
 }
 
-var _ remote.Source = (*Source)(nil)
+var (
+	_ remote.Source = (*Source)(nil)
+	_ remote.Summer = (*Source)(nil)
+)
 
 // Open makes the source of a target. Where that is a list of files, it is fetched, which
 // is one request: what fails then may pass, or is a *remote.Refusal.
@@ -89,6 +92,21 @@ func (s *Source) Head(ctx context.Context, path string) (remote.Listed, error) {
 		return remote.Listed{}, &remote.StatusError{Status: a.Status, Code: a.Code, RetryAfter: a.RetryAfter}
 	}
 	return s.firstByte(ctx, path)
+}
+
+// Sums implements remote.Summer. A server that refuses HEAD tells none.
+func (s *Source) Sums(ctx context.Context, path string) (remote.Listed, remote.Sums, error) {
+	resp, err := s.ask(ctx, http.MethodHead, path, "", 0, -1)
+	if err != nil {
+		return remote.Listed{}, remote.Sums{}, err
+	}
+	_ = resp.Body.Close()
+	a := remote.AnswerOf(resp, "")
+	if a.Status != http.StatusOK {
+		return remote.Listed{}, remote.Sums{}, &remote.StatusError{Status: a.Status, Code: a.Code, RetryAfter: a.RetryAfter}
+	}
+	l, err := s.describe(path, a, a.LengthBytes)
+	return l, remote.WebSums(resp.Header), err
 }
 
 // firstByte is Head by a GET: 405 and 501 refuse HEAD, and so does 403 of a URL that is

@@ -1,0 +1,237 @@
+package cache
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"path"
+	"strings"
+	"sync"
+
+	"golang.org/x/sync/errgroup"
+
+	"github.com/lsiofs/lsiofs/cmd/lsiofs/exit"
+	"github.com/lsiofs/lsiofs/cmd/lsiofs/terminal"
+	"github.com/lsiofs/lsiofs/pipeline/printable"
+	"github.com/lsiofs/lsiofs/pipeline/storage/cached"
+	"github.com/lsiofs/lsiofs/pipeline/storage/probe"
+	"github.com/lsiofs/lsiofs/pipeline/storage/remote"
+)
+
+// Outcome is what became of comparing an object with its service.
+type Outcome string
+
+// The outcomes. Only the first one says that the bytes here are those of the service.
+const (
+	Same      Outcome = "same"
+	Differs   Outcome = "differs"
+	Changed   Outcome = "changed"     // the service has another version, or none, by now
+	NoSum     Outcome = "no checksum" // that could be compared
+	NotWhole  Outcome = "not whole"   // here
+	NotAsked  Outcome = "not asked"   // nobody knows where to ask
+	NoAnswer  Outcome = "no answer"
+	maxAsking         = 16 // objects at a time
+)
+
+// Compared is what was found of one object.
+type Compared struct {
+	URL     string  `json:"url"`
+	Outcome Outcome `json:"remote"`
+	Detail  string  `json:"detail,omitempty"`
+	Dropped bool    `json:"dropped"`
+}
+
+// comparison is one run of CompareRemote.
+type comparison struct {
+	d       *cached.Directory
+	options probe.Options
+	repair  bool
+	ui      *terminal.UI
+
+	mu       sync.Mutex
+	services map[string]*service // by folder
+	counts   map[Outcome]int
+	left     int // that differ and stay
+}
+
+// service is a folder that is open, or why it can't be.
+type service struct {
+	once sync.Once
+	open *probe.Service
+	err  error
+}
+
+// CompareRemote compares the objects that are all in a cache with the checksums that their
+// services tell. With repair, what differs is dropped, and so fetched again when it is read.
+// What differs and stays is an error, and so is what got no answer.
+func CompareRemote(ctx context.Context, d *cached.Directory, repair bool, o probe.Options, u *terminal.UI) (err error) {
+	var entries []cached.Entry
+	if err := d.List(ctx, func(e cached.Entry) error {
+		if e.Damaged == "" { // of which Verify has told
+			entries = append(entries, e)
+		}
+		return nil
+	}); err != nil {
+		return err
+	}
+	c := &comparison{d: d, options: o, repair: repair, ui: u, services: map[string]*service{}, counts: map[Outcome]int{}}
+	defer func() { err = errors.Join(err, c.close()) }()
+	group, asking := errgroup.WithContext(ctx)
+	group.SetLimit(maxAsking)
+	for _, e := range entries {
+		group.Go(func() error {
+			found, err := c.compare(asking, e)
+			if err != nil {
+				return err
+			}
+			return c.tell(found)
+		})
+	}
+	if err := group.Wait(); err != nil {
+		return err
+	}
+	return c.sum()
+}
+
+func (c *comparison) close() (err error) {
+	for _, s := range c.services {
+		if s.open != nil {
+			err = errors.Join(err, s.open.Close())
+		}
+	}
+	return err
+}
+
+// at opens the folder that an object lies in, once. Its path there is the second result.
+func (c *comparison) at(ctx context.Context, url string) (*probe.Service, string, error) {
+	folder, name := path.Split(url)
+	c.mu.Lock()
+	s := c.services[folder]
+	if s == nil {
+		s = &service{}
+		c.services[folder] = s
+	}
+	c.mu.Unlock()
+	s.once.Do(func() {
+		if s.open, s.err = probe.OpenFolder(ctx, folder, c.options); s.err == nil && strings.TrimSuffix(s.open.Name(), "/")+"/" != folder {
+			// Credentials go where the user says, not where a file of the cache does.
+			s.err = fmt.Errorf("it is at another service than %s: name that with --endpoint", s.open.Name())
+			s.err = errors.Join(s.err, s.open.Close())
+			s.open = nil
+		}
+	})
+	return s.open, name, s.err
+}
+
+func (c *comparison) compare(ctx context.Context, e cached.Entry) (Compared, error) {
+	found := Compared{URL: e.URL}
+	end := func(o Outcome, detail string, args ...any) (Compared, error) {
+		found.Outcome, found.Detail = o, fmt.Sprintf(detail, args...)
+		return found, ctx.Err()
+	}
+	switch {
+	case !e.Exact():
+		return end(NotAsked, "its name is so long that not all of it is kept")
+	case strings.Contains(e.Validator, " variant "):
+		return end(NotAsked, "it was asked for with a query, such as a signature, which is not kept")
+	case strings.HasPrefix(e.URL, "file://"):
+		return end(NotAsked, "it is of a file system, which tells no checksums")
+	case !e.Whole():
+		return end(NotWhole, "")
+	}
+	s, name, err := c.at(ctx, e.URL)
+	if err != nil {
+		return end(NotAsked, "%v", err)
+	}
+	now, sums, err := s.Sums(ctx, name)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return end(Changed, "the service does not have it any more")
+	case err != nil:
+		return end(NoAnswer, "%v", err)
+	case now.SizeBytes != e.SizeBytes || string(now.Validator) != e.Validator:
+		return end(Changed, "the service has another version of it by now")
+	case len(sums.Sums) == 0:
+		return end(NoSum, "%s", sums.Why)
+	}
+	wrong, err := sums.Differs(func(w io.Writer) error { return c.d.Copy(ctx, e.Name, w) })
+	switch {
+	case errors.Is(err, cached.ErrNotWhole): // it was dropped meanwhile
+		return end(NotWhole, "")
+	case err != nil:
+		return found, fmt.Errorf("%s: %w", printable.Line(e.URL), err)
+	case wrong == nil:
+		return end(Same, "")
+	}
+	if c.repair {
+		if err := c.d.Drop(e.Name); err != nil {
+			return found, fmt.Errorf("%s: drop it: %w", printable.Line(e.URL), err)
+		}
+		found.Dropped = true
+	}
+	return end(Differs, "%s", differs(wrong))
+}
+
+func differs(wrong *remote.Sum) string {
+	if wrong.Where == "ETag" {
+		return "its MD5 is not its ETag, which is the MD5 at most services"
+	}
+	return fmt.Sprintf("its %s is not the one that the service tells (%s)", wrong.Algorithm, wrong.Where)
+}
+
+// tell counts an object, and lists it unless it is as it should be.
+func (c *comparison) tell(found Compared) error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.counts[found.Outcome]++
+	if found.Outcome == Differs && !found.Dropped {
+		c.left++
+	}
+	if found.Outcome == Same || found.Outcome == NotWhole {
+		return nil
+	}
+	if c.ui.JSON {
+		return c.ui.Emit(found)
+	}
+	text := string(found.Outcome) + ": " + found.Detail
+	if found.Dropped {
+		text += "; dropped, and fetched again when it is read"
+	}
+	return c.ui.Printf("%s: %s\n", printable.Line(found.URL), printable.Line(text))
+}
+
+// sum tells how many there are of each outcome.
+func (c *comparison) sum() error {
+	outcomes := []Outcome{Same, Differs, Changed, NoSum, NotWhole, NotAsked, NoAnswer}
+	var err error
+	if c.ui.JSON {
+		all := map[string]int{}
+		for _, o := range outcomes {
+			all[strings.ReplaceAll(string(o), " ", "_")] = c.counts[o]
+		}
+		err = c.ui.Emit(map[string]any{"remote": all})
+	} else {
+		var words []string
+		for _, o := range outcomes {
+			if n := c.counts[o]; n > 0 {
+				words = append(words, fmt.Sprintf("%d %s", n, o))
+			}
+		}
+		if len(words) == 0 {
+			words = []string{"nothing to compare"}
+		}
+		err = c.ui.Printf("compared with the services: %s\n", strings.Join(words, ", "))
+	}
+	switch {
+	case err != nil:
+		return err
+	case c.left > 0:
+		return exit.Errorf(exit.Verify, "%s of the cache are not what the service has: lsiofs cache verify --remote --repair drops them",
+			terminal.Plural(uint64(c.left), "object"))
+	case c.counts[NoAnswer] > 0:
+		return exit.Errorf(exit.Failure, "%s could not be asked about: try again, or look with lsiofs doctor URL", terminal.Plural(uint64(c.counts[NoAnswer]), "object"))
+	}
+	return nil
+}
