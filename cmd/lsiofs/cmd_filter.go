@@ -62,7 +62,7 @@ Leela Chess Zero.`,
 	enumFlag(c, "on-failed", "end where CMD fails on something, or leave that out", &o.OnFailed, filter.FailedFail, filter.FailedSkip)
 	f.DurationVar(&o.Timeout, "timeout", o.Timeout, "kill CMD when it takes longer for a shard or a batch, or for an answer")
 	sizeFlag(f, "unit-bytes", "the largest unit, decoded, and the largest result of one", &o.UnitBytes)
-	f.DurationVar(&o.Poll, "poll", o.Poll, "with --watch: how often to look at SRC")
+	f.DurationVar(&o.Poll, "poll", o.Poll, "with --watch: how often directories are looked at that the kernel reports no changes of, and results deleted")
 	f.DurationVar(&o.Settle, "settle", 0, "how long a file has to stay as it is where it can't be told whether somebody writes it (0: 30s, on network file systems 70s)")
 	enumFlag(c, "format", "how shards are cut into units", &o.Format.Name, append([]string{"auto"}, spec.Formats...)...)
 	sizeFlag(f, "record-bytes", "format fixed: bytes of a record", &o.Format.RecordBytes)

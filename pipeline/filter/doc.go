@@ -25,6 +25,8 @@
 //	filter.go    what is asked for, and a run
 //	round.go     one look at SRC, and what is done about it
 //	sources.go   which files there are, and which of them are settled
+//	watch.go     look after look, with package growing/looking
+//	arrivals.go  the files that are settled meanwhile, and what has become of each
 //	examine.go   what a shard is, and whether its result is there
 //	whole.go     shards as a whole
 //	served.go    units, by processes that run for long

@@ -16,6 +16,7 @@ import (
 	"github.com/lsiofs/lsiofs/pipeline/filter/units"
 	"github.com/lsiofs/lsiofs/pipeline/growing"
 	"github.com/lsiofs/lsiofs/pipeline/spec"
+	"github.com/lsiofs/lsiofs/pipeline/storage"
 	"github.com/lsiofs/lsiofs/pipeline/storage/local"
 	"github.com/lsiofs/lsiofs/uring"
 )
@@ -73,7 +74,8 @@ type Config struct {
 	// UnitBytes is the largest unit, decoded, and the largest reply.
 	UnitBytes int64
 	OnFailed  OnFailed
-	// Watch goes on, and looks at Source again every Poll.
+	// Watch goes on with what arrives in Source. Poll is how often directories are looked
+	// at there that the kernel reports no changes of, and results deleted (Mirror).
 	Watch bool
 	Poll  time.Duration
 	// Settle is for how long a file has to stay as it is, where it can't be told whether
@@ -90,7 +92,8 @@ type Config struct {
 	// Progress counts while a run goes on. It must not be nil.
 	Progress *Progress
 
-	step func() // called before each system call of a commit; tests set it
+	step    func() // called before each system call of a commit; tests set it
+	noHints bool   // do without the kernel's reports; tests set it
 }
 
 // Default are the settings of a run that says nothing else.
@@ -161,12 +164,12 @@ type run struct {
 	program   *command.Program
 	filterSum ledger.Sum
 	ledger    *ledger.Ledger
-	sources   *sources
+	storage   storage.Storage // of SRC
+	arrivals  *arrivals       // with Watch
 	commits   *commits
 	servers   *servers // with ByProcess
 	crashes   *crashes
 	tokens    chan struct{} // of units that are in memory
-	ends      ends
 	warnings  atomic.Int64
 	told      string // the last warning about SRC
 
@@ -205,12 +208,12 @@ func Run(ctx context.Context, c Config) (counts Counts, err error) {
 		return counts, err
 	}
 	defer func() { err = errors.Join(err, engine.Close()) }()
-	storage, err := local.Open(r.Source, engine)
+	source, err := local.Open(r.Source, engine)
 	if err != nil {
 		return counts, err
 	}
-	defer func() { err = errors.Join(err, storage.Close()) }()
-	r.sources = newSources(storage, r.Source, c.Settle)
+	defer func() { err = errors.Join(err, source.Close()) }()
+	r.storage = source
 	r.commits = newCommits(r.ledger, r.Destination, r.step)
 	defer r.commits.close()
 	r.servers = newServers(r.program, c.Processes, r.crashes)
@@ -219,7 +222,11 @@ func Run(ctx context.Context, c Config) (counts Counts, err error) {
 			r.Warn(fmt.Sprintf("the command: %v", closeErr))
 		}
 	}()
-	err = r.rounds(ctx)
+	if r.Watch {
+		err = r.watch(ctx)
+	} else {
+		err = r.once(ctx)
+	}
 	return r.Progress.Counts(), err
 }
 

@@ -411,55 +411,6 @@ func TestMirrorDeletesWhatIsGone(t *testing.T) {
 	require.Contains(t, w.made(), "e.txt", "an empty SRC may not be mounted")
 }
 
-// While SRC is watched, files are filtered when they are whole, again when they change, and
-// a damaged one when it is sound.
-func TestWatchFiltersWhatArrives(t *testing.T) {
-	t.Parallel()
-	w := newWorld(t, nil)
-	c := w.config(ByPipe, "cat")
-	c.Watch, c.Poll, c.Mirror = true, 10*time.Millisecond, true
-	require.NoError(t, c.Validate())
-	ctx, cancel := context.WithCancel(context.Background())
-	ended := make(chan error, 1)
-	go func() {
-		_, err := Run(ctx, c)
-		ended <- err
-	}()
-	comes := func(name, text string) {
-		t.Helper()
-		require.Eventually(t, func() bool {
-			b, err := os.ReadFile(filepath.Join(w.dst, name))
-			return err == nil && string(b) == text
-		}, time.Minute, time.Millisecond)
-	}
-	w.write("a.txt", "one\n")
-	comes("a.txt", "one\n")
-	f, err := os.OpenFile(filepath.Join(w.src, "slow.txt"), os.O_CREATE|os.O_WRONLY, 0o644)
-	require.NoError(t, err)
-	_, err = f.WriteString("half\n")
-	require.NoError(t, err)
-	w.write("b.txt.gz", gz("two\n")[:15]) // it can't be decoded yet
-	w.write("c.txt", "three\n")
-	comes("c.txt", "three\n")
-	require.NoFileExists(t, filepath.Join(w.dst, "slow.txt"))
-	_, err = f.WriteString("whole\n")
-	require.NoError(t, err)
-	require.NoError(t, f.Close())
-	comes("slow.txt", "half\nwhole\n")
-	w.write("b.txt.gz", gz("two\n"))
-	comes("b.txt.gz", gz("two\n"))
-	w.write("a.txt", "changed\n")
-	comes("a.txt", "changed\n")
-	require.NoError(t, os.Remove(filepath.Join(w.src, "c.txt")))
-	require.Eventually(t, func() bool {
-		_, err := os.Stat(filepath.Join(w.dst, "c.txt"))
-		return errors.Is(err, fs.ErrNotExist)
-	}, time.Minute, time.Millisecond)
-	cancel()
-	require.ErrorIs(t, <-ended, context.Canceled)
-	require.Len(t, w.made(), 3)
-}
-
 func TestValidateReportsAllProblems(t *testing.T) {
 	t.Parallel()
 	c := Default()

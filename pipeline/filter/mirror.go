@@ -9,35 +9,32 @@ import (
 	"github.com/lsiofs/lsiofs/pipeline/filter/ledger"
 )
 
-// mirror deletes the results of sources that are gone. A result that is not any more what
-// was made is not deleted.
-func (r *run) mirror(ctx context.Context) error {
-	var gone []string
-	paths := r.ledger.Paths()
-	for _, path := range paths {
-		if r.sources.files[path] == nil {
-			gone = append(gone, path)
-		}
-	}
-	if len(gone) == 0 {
-		return nil
-	}
-	if len(gone) == len(paths) && len(r.sources.files) == 0 {
-		r.warnOnce(fmt.Sprintf("SRC is empty, and DST has %d results: --mirror deletes none of them, in case SRC is not mounted", len(paths)))
-		return nil
-	}
+// mirror deletes the results of sources that are gone, unless SRC is empty: then it says
+// false. A result that is not any more what was made is not deleted.
+func (r *run) mirror(ctx context.Context, gone []string, empty bool) (bool, error) {
 	var forget []string
 	for _, path := range gone {
+		if _, known := r.ledger.Get(path); known {
+			forget = append(forget, path)
+		}
+	}
+	if len(forget) == 0 {
+		return true, nil
+	}
+	if empty {
+		r.warnOnce(fmt.Sprintf("SRC is empty, and DST has %d results: --mirror deletes none of them, in case SRC is not mounted", len(r.ledger.Paths())))
+		return false, nil
+	}
+	for _, path := range forget {
 		removed, err := r.remove(ctx, path)
 		if err != nil {
-			return fmt.Errorf("delete the result of a source that is gone: %w", err)
+			return false, fmt.Errorf("delete the result of a source that is gone: %w", err)
 		}
-		forget = append(forget, path)
 		if removed {
 			r.Progress.change(func(c *Counts) { c.Removed++ })
 		}
 	}
-	return r.ledger.Remove(forget...)
+	return true, r.ledger.Remove(forget...)
 }
 
 // remove deletes a result, and the directories that are empty then.

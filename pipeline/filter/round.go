@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"sync"
 	"time"
 
 	"golang.org/x/sync/errgroup"
@@ -13,93 +12,61 @@ import (
 	"github.com/lsiofs/lsiofs/pipeline/catalog/discover"
 	"github.com/lsiofs/lsiofs/pipeline/filter/units"
 	"github.com/lsiofs/lsiofs/pipeline/spec"
+	"github.com/lsiofs/lsiofs/pipeline/storage"
 )
 
-// rounds looks at SRC once, or with Watch until ctx ends.
-func (r *run) rounds(ctx context.Context) error {
-	for {
-		before := r.Progress.Counts()
-		wait, err := r.round(ctx)
-		if err != nil {
-			return err
-		}
-		after := r.Progress.Counts()
-		if !r.Watch {
-			return nil
-		}
-		if after.Filtered != before.Filtered || after.Unchanged != before.Unchanged || after.Failed != before.Failed || after.Removed != before.Removed {
-			r.Round(after)
-		}
-		if err := sleep(ctx, sooner(wait, r.Poll)); err != nil {
-			return err
-		}
+// once looks at SRC once, and filters what is to be filtered.
+func (r *run) once(ctx context.Context) error {
+	sources := newSources(r.storage, r.Source, r.Settle)
+	if err := sources.list(ctx); err != nil {
+		return fmt.Errorf("SRC: %w", err)
 	}
-}
-
-// round looks at SRC, and filters what is to be filtered. wait is when a file may be
-// settled that is not, 0 where there is none.
-func (r *run) round(ctx context.Context) (wait time.Duration, err error) {
-	if err := r.sources.list(ctx); err != nil {
-		return 0, fmt.Errorf("SRC: %w", err)
+	if err := sources.settle(ctx); err != nil {
+		return fmt.Errorf("SRC: %w", err)
 	}
-	if wait, err = r.sources.settle(ctx, !r.Watch); err != nil {
-		return 0, fmt.Errorf("SRC: %w", err)
-	}
-	writing, one := r.sources.unsettled()
-	if writing > 0 && !r.Watch {
+	writing, one := sources.unsettled()
+	if writing > 0 {
 		r.Warn(fmt.Sprintf("%d files are being written, one is %s: run again when they are whole, or use --watch", writing, one))
 	}
-	shards, err := r.discover(ctx)
+	shards, err := r.discover(ctx, sources.settled())
 	if err != nil {
-		return 0, err
+		return err
 	}
-	todo := r.wanted(shards)
 	r.Progress.change(func(c *Counts) { c.Writing = writing })
 	if r.Mirror { // first: a result of what is gone may be where a directory is to be
-		err = r.mirror(ctx)
+		var gone []string
+		for _, path := range r.ledger.Paths() {
+			if sources.files[path] == nil {
+				gone = append(gone, path)
+			}
+		}
+		if _, err = r.mirror(ctx, gone, len(sources.files) == 0); err != nil {
+			return err
+		}
 	}
-	// As many at a time as a batch of each process may hold.
-	for most := batchUnits * r.Processes; len(todo) > 0 && err == nil; {
-		n := min(most, len(todo))
-		err = r.filter(ctx, todo[:n])
-		todo = todo[n:]
-	}
-	return wait, err
+	return r.filterAll(ctx, shards)
 }
 
-// discover finds the shards among the files that are settled.
-func (r *run) discover(ctx context.Context) ([]discover.Shard, error) {
-	settled := r.sources.settled()
-	if len(settled) == 0 && r.Watch {
-		return nil, nil
-	}
+// discover finds out what SRC is by files of it, and which of them are shards.
+func (r *run) discover(ctx context.Context, files []storage.Object) ([]discover.Shard, error) {
 	target, err := discover.ParseTarget(r.Source)
 	if err != nil {
 		return nil, err
 	}
-	format := r.Config.Format
-	if r.format != nil {
-		format = r.format.Format
-	}
 	d, err := discover.Shards(ctx, discover.Config{
-		Target: target, Format: format, OnCorrupt: spec.CorruptSkip, Storage: only{r.sources.storage, settled}, Reads: r.sources.storage,
+		Target: target, Format: r.Config.Format, OnCorrupt: spec.CorruptSkip, Storage: only{r.storage, files}, Reads: r.storage,
 		Log: slog.New(slog.DiscardHandler),
 	})
 	switch {
 	case ctx.Err() != nil:
 		return nil, ctx.Err()
-	case err != nil && r.Watch:
-		r.warnOnce(err.Error() + " (waiting for other files)")
-		return nil, nil
 	case err != nil:
 		return nil, &NoShardsError{err}
 	}
-	if r.format == nil {
-		r.format = &d
-		if r.Each == EachUnit {
-			if r.cutter, err = units.New(d.Unpacker, r.UnitBytes); err != nil {
-				return nil, err
-			}
+	r.format = &d
+	if r.Each == EachUnit {
+		if r.cutter, err = units.New(d.Unpacker, r.UnitBytes); err != nil {
+			return nil, err
 		}
 	}
 	r.Progress.change(func(c *Counts) { c.Shards, c.Passed = uint64(len(d.Shards)), uint64(d.PassedOver) })
@@ -112,17 +79,21 @@ type NoShardsError struct{ Err error }
 func (e *NoShardsError) Error() string { return e.Err.Error() }
 func (e *NoShardsError) Unwrap() error { return e.Err }
 
-// wanted are the shards that something is to be done about.
-func (r *run) wanted(shards []discover.Shard) (todo []discover.Shard) {
-	now, total := time.Now(), int64(0)
+// filterAll filters shards, as many at a time as a batch of each process may hold.
+func (r *run) filterAll(ctx context.Context, shards []discover.Shard) error {
+	total := int64(0)
 	for _, s := range shards {
-		if r.sources.wanted(s.Object.Path, now) {
-			todo = append(todo, s)
-			total += s.Object.SizeBytes
-		}
+		total += s.Object.SizeBytes
 	}
 	r.Progress.change(func(c *Counts) { c.Total = c.Bytes + total })
-	return todo
+	for most := batchUnits * r.Processes; len(shards) > 0; {
+		n := min(most, len(shards))
+		if err := r.filter(ctx, shards[:n]); err != nil {
+			return err
+		}
+		shards = shards[n:]
+	}
+	return nil
 }
 
 // filter examines shards, and filters those that have no result.
@@ -220,9 +191,9 @@ func (r *run) keep(ctx context.Context, x *result) error {
 
 // done notes that nothing more is to be done about a shard.
 func (r *run) done(s *source, count func(*Counts)) {
-	r.ends.Lock()
-	r.sources.end(s.name(), nil, time.Now())
-	r.ends.Unlock()
+	if r.arrivals != nil {
+		r.arrivals.end(s.Object, nil, time.Now())
+	}
 	r.Progress.change(func(c *Counts) {
 		count(c)
 		c.Bytes += s.Object.SizeBytes
@@ -239,12 +210,10 @@ func (r *run) lose(s *source, err error) error {
 	if r.OnFailed == FailedFail && !(r.Watch && failure.Source) {
 		return err
 	}
-	r.ends.Lock()
-	news := r.sources.end(s.name(), failure, time.Now())
-	r.ends.Unlock()
+	news := r.arrivals == nil || r.arrivals.end(s.Object, failure, time.Now())
 	r.Progress.change(func(c *Counts) {
 		c.Bytes += s.Object.SizeBytes
-		if news || !r.Watch {
+		if news {
 			c.Failed++
 		}
 	})
@@ -279,6 +248,3 @@ func (r *run) warnOf(f *Failure, what string) {
 		r.Warn("further failures are counted, and not listed")
 	}
 }
-
-// ends guards what has become of sources while several are filtered.
-type ends struct{ sync.Mutex }

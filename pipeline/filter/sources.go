@@ -16,7 +16,8 @@ import (
 	"github.com/lsiofs/lsiofs/uring/filesystem"
 )
 
-// sources follows the files below SRC. It is not for concurrent use.
+// sources are the files below SRC, for a run that looks at them once; arrivals are those of
+// one that goes on. It is not for concurrent use.
 type sources struct {
 	storage  storage.Storage
 	root     string
@@ -30,9 +31,6 @@ type file struct {
 	settled bool
 	written int // looks in a row, up to the last one, that found somebody writing it
 	again   time.Time
-	done    bool             // its result is there, or it is no shard
-	damaged *growing.Damaged // it has failed as it is
-	look    growing.Look
 }
 
 func newSources(s storage.Storage, root string, settle time.Duration) *sources {
@@ -44,31 +42,12 @@ func newSources(s storage.Storage, root string, settle time.Duration) *sources {
 	return &sources{storage: s, root: root, settling: growing.Settling{Quiet: quiet(settle, network)}, files: map[string]*file{}}
 }
 
-// list looks which files there are. Those that are as they were keep what is known of them.
+// list looks which files there are.
 func (s *sources) list(ctx context.Context) error {
-	there := make(map[string]*file, len(s.files))
-	err := s.storage.List(ctx, func(path string, isDir bool) bool { return isDir || growing.Finished(path) }, func(o storage.Object) error {
-		f := s.files[o.Path]
-		if f == nil || storage.Compare(f.object, o) != nil {
-			next := &file{object: o}
-			if f != nil {
-				next.damaged = f.damaged
-			}
-			f = next
-		}
-		there[o.Path] = f
+	return s.storage.List(ctx, func(path string, isDir bool) bool { return isDir || growing.Finished(path) }, func(o storage.Object) error {
+		s.files[o.Path] = &file{object: o}
 		return nil
 	})
-	if err != nil {
-		return err
-	}
-	for path := range s.files {
-		if there[path] == nil {
-			s.settling.Forget(path)
-		}
-	}
-	s.files = there
-	return nil
 }
 
 // looksAtWriters is how many looks, a second apart, find that somebody is writing a file
@@ -76,15 +55,12 @@ func (s *sources) list(ctx context.Context) error {
 // that he has started meanwhile has the file, too, until it begins.
 const looksAtWriters = 2
 
-// settle looks at the files that are not settled. With patience it goes on until only
-// those are left that somebody goes on writing; without, wait is when the next look may tell
-// more, 0 where no file is left.
-func (s *sources) settle(ctx context.Context, patience bool) (wait time.Duration, err error) {
+// settle looks at the files until only those are not settled that somebody goes on writing.
+func (s *sources) settle(ctx context.Context) error {
 	for {
-		now := time.Now()
-		wait = 0
+		now, wait := time.Now(), time.Duration(0)
 		for _, f := range s.files {
-			if f.settled || patience && f.written >= looksAtWriters {
+			if f.settled || f.written >= looksAtWriters {
 				continue
 			}
 			if now.Before(f.again) {
@@ -93,17 +69,17 @@ func (s *sources) settle(ctx context.Context, patience bool) (wait time.Duration
 			}
 			more, err := s.see(ctx, f, now)
 			if err != nil {
-				return 0, err
+				return err
 			}
-			if more > 0 && !(patience && f.written >= looksAtWriters) {
+			if more > 0 && f.written < looksAtWriters {
 				wait = sooner(wait, more)
 			}
 		}
-		if !patience || wait == 0 {
-			return wait, nil
+		if wait == 0 {
+			return nil
 		}
 		if err := sleep(ctx, wait); err != nil {
-			return 0, err
+			return err
 		}
 	}
 }
@@ -128,12 +104,12 @@ func (s *sources) see(ctx context.Context, f *file, now time.Time) (wait time.Du
 		return 0, err
 	}
 	f.object = o
-	f.look = growing.Look{SizeBytes: o.SizeBytes, ModTimeNanos: o.Version.ModTimeNanos, Inode: o.Version.Inode}
-	f.look.Written, f.look.Unknown = identity.Written(filepath.Join(s.root, path))
-	if f.written++; !f.look.Written {
+	look := lookOf(o)
+	look.Written, look.Unknown = identity.Written(filepath.Join(s.root, path))
+	if f.written++; !look.Written {
 		f.written = 0
 	}
-	f.settled, wait = s.settling.See(path, f.look, now)
+	f.settled, wait = s.settling.See(path, look, now)
 	f.again = now.Add(wait)
 	return wait, nil
 }
@@ -161,30 +137,8 @@ func (s *sources) unsettled() (n uint64, one string) {
 	return n, one
 }
 
-// wanted says whether a settled file is to be looked into now.
-func (s *sources) wanted(path string, now time.Time) bool {
-	f := s.files[path]
-	return f != nil && !f.done && (f.damaged == nil || f.damaged.Again(f.look, now))
-}
-
-// end notes what has become of a file: nil for what needs no more. It says whether a
-// failure is news.
-func (s *sources) end(path string, failure *Failure, now time.Time) (news bool) {
-	f := s.files[path]
-	switch {
-	case f == nil:
-		return failure != nil
-	case failure == nil:
-		f.done, f.damaged = true, nil
-		return false
-	case errors.Is(failure, errChanged):
-		*f = file{object: f.object, damaged: f.damaged} // it is to settle once more
-		return false
-	}
-	if f.damaged == nil {
-		f.damaged = &growing.Damaged{}
-	}
-	return f.damaged.See(f.look, now)
+func lookOf(o storage.Object) growing.Look {
+	return growing.Look{SizeBytes: o.SizeBytes, ModTimeNanos: o.Version.ModTimeNanos, Inode: o.Version.Inode}
 }
 
 // only is a storage that lists some of its objects.

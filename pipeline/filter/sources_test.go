@@ -49,8 +49,7 @@ func TestAWriterThatIsAboutToCloseIsWaitedFor(t *testing.T) {
 		}
 	}, map[string]int{}}, dir, 0)
 	require.NoError(t, s.list(t.Context()))
-	_, err = s.settle(t.Context(), true)
-	require.NoError(t, err)
+	require.NoError(t, s.settle(t.Context()))
 	n, one := s.unsettled()
 	require.Equal(t, uint64(1), n)
 	require.Equal(t, "stays.txt", one)

@@ -182,6 +182,7 @@ type counts struct {
 	strategy  string
 	engine    string
 	fill      float64 // of its cache, 0…1; 1 where there is none
+	sealed    int     // objects of its cache that are read like local files
 }
 
 // look reads status.json. The time that it takes is part of neither side: cpu is
@@ -223,7 +224,8 @@ func (s *server) status(c *counts) error {
 				HeldBytes int64  `json:"held_bytes"`
 			} `json:"fetch"`
 			Cache *struct {
-				Fill float64 `json:"fill"`
+				Fill   float64 `json:"fill"`
+				Sealed int     `json:"sealed_objects"`
 			} `json:"cache"`
 		} `json:"pipeline"`
 	}
@@ -234,7 +236,7 @@ func (s *server) status(c *counts) error {
 	c.sent, c.held, c.strategy = r.Traffic.SentBytes, r.Pipeline.Fetch.HeldBytes, r.Pipeline.Fetch.Strategy
 	c.fill = 1
 	if r.Pipeline.Cache != nil {
-		c.fill = r.Pipeline.Cache.Fill
+		c.fill, c.sealed = r.Pipeline.Cache.Fill, r.Pipeline.Cache.Sealed
 	}
 	return nil
 }

@@ -98,6 +98,29 @@ func waitFilled(ctx context.Context, v *server) error {
 	}
 }
 
+// waitSealed waits until objects of a mount's cache are sealed, and no more are for a second.
+func waitSealed(ctx context.Context, v *server) error {
+	last, since := 0, time.Now()
+	for end := time.Now().Add(fillTime); ; {
+		c, err := v.look(true)
+		switch {
+		case err != nil:
+			return err
+		case c.sealed != last:
+			last, since = c.sealed, time.Now()
+		case last > 0 && time.Since(since) > time.Second:
+			return nil
+		case time.Now().After(end):
+			return notMeasured("no object of the cache was read like a local file")
+		}
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-time.After(fillEvery):
+		}
+	}
+}
+
 // laterEpoch mounts a dataset, reads the epochs before one to their ends, and measures that;
 // reads are its requests. Where the cache holds all it is filled after the first, as it is
 // while a training evaluates its model.
@@ -125,6 +148,11 @@ func (n *network) laterEpoch(ctx context.Context, dataset string, last int, args
 		if epoch > 0 && n.fills {
 			if err := waitFilled(ctx, v); err != nil {
 				return r, err
+			}
+			if epoch > 1 {
+				if err := waitSealed(ctx, v); err != nil {
+					return r, err
+				}
 			}
 		}
 		if _, err := n.served(); err != nil {

@@ -216,6 +216,17 @@ func (x *seals) check(o *object, files *pair) error {
 	return nil
 }
 
+// count is how many objects are sealed.
+func (x *seals) count() (n int) {
+	x.by.Range(func(_, state any) bool {
+		if state.(*sealState).file.Load() != nil {
+			n++
+		}
+		return true
+	})
+	return n
+}
+
 // of gives the file of a sealed object.
 func (x *seals) of(listed storage.Object) (file storage.Object, sealed bool) {
 	if x.files == nil {

@@ -14,6 +14,7 @@ type Stats struct {
 	Written    uint64  `json:"written"`          // pages
 	Reads      uint64  `json:"reads"`            // of the storage below
 	Fill       float64 `json:"fill"`             // of what is to be filled, 0…1
+	Sealed     int     `json:"sealed_objects"`   // that are whole, checked, and read like local files
 }
 
 // Stats gives a snapshot.
@@ -24,7 +25,7 @@ func (s *Storage) Stats() Stats {
 		Dir: s.dir.path, State: state, Reason: reason,
 		Bytes: used, Bound: s.room.boundBytes(), ShareBytes: shared,
 		Hits: s.counts.hits.Load(), Misses: s.counts.misses.Load(), BadPages: s.counts.bad.Load(),
-		Written: s.counts.written.Load(), Reads: s.counts.reads.Load(), Fill: s.ahead.filled(),
+		Written: s.counts.written.Load(), Reads: s.counts.reads.Load(), Fill: s.ahead.filled(), Sealed: s.seals.count(),
 	}
 }
 

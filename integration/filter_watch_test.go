@@ -1,0 +1,172 @@
+package integration
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+)
+
+// Files arrive in all the ways that writers have while a filter watches; it is killed again
+// and again, and a mount that grows serves what it makes. The mount gives whole results only,
+// and in the end DST is what SRC is, filtered, without what has been deleted.
+func TestFilterWatchesWhileItIsKilledAndItsResultsAreMounted(t *testing.T) {
+	needFUSE(t)
+	t.Logf("again: -drawseed %d", *drawSeed)
+	r := rand.New(rand.NewPCG(*drawSeed, 31))
+	src, dst := t.TempDir(), filepath.Join(t.TempDir(), "made")
+	require.NoError(t, os.Mkdir(dst, 0o755))
+	want := map[string]string{} // results, by their paths
+	records := map[string]bool{}
+	number := 0
+	text := func() string {
+		var b strings.Builder
+		for i := range 1 + r.IntN(5) {
+			fmt.Fprintf(&b, "line %d of file %d %s\n", i, number, strings.Repeat("x", r.IntN(2000)))
+		}
+		for line := range strings.Lines(strings.ToUpper(b.String())) {
+			records[line] = true
+		}
+		number++
+		return b.String()
+	}
+	write := func(path, text string) { require.NoError(t, os.WriteFile(path, []byte(text), 0o644)) }
+	var open []func() // end what is half-written
+	arrive := func() {
+		name, all := fmt.Sprintf("game.%d.txt", number), text()
+		want[name] = strings.ToUpper(all)
+		path := filepath.Join(src, name)
+		switch r.IntN(4) {
+		case 0:
+			write(path+".tmp", all)
+			require.NoError(t, os.Rename(path+".tmp", path))
+		case 1:
+			write(path, all)
+		case 2: // slowly
+			f, err := os.Create(path)
+			require.NoError(t, err)
+			half := r.IntN(len(all))
+			_, err = f.WriteString(all[:half])
+			require.NoError(t, err)
+			open = append(open, func() {
+				_, err := f.WriteString(all[half:])
+				require.NoError(t, err)
+				require.NoError(t, f.Close())
+			})
+		default: // in a directory that is moved in
+			dir := filepath.Join(t.TempDir(), "part")
+			require.NoError(t, os.Mkdir(dir, 0o755))
+			write(filepath.Join(dir, name), all)
+			delete(want, name)
+			part := fmt.Sprintf("part-%d", number)
+			want[part+"/"+name] = strings.ToUpper(all)
+			require.NoError(t, os.Rename(dir, filepath.Join(src, part)))
+		}
+	}
+
+	said := filepath.Join(t.TempDir(), "said")
+	filter := func() *exec.Cmd {
+		t.Helper()
+		log, err := os.OpenFile(said, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
+		require.NoError(t, err)
+		defer func() { require.NoError(t, log.Close()) }()
+		cmd := exec.Command(lsiofs, "filter", src, dst, "--watch", "--mirror", "--poll", "200ms", "--format", "lines", "--", "tr", "a-z", "A-Z")
+		cmd.Env, cmd.Stderr = environment(filepath.Join(scratch, "tmp")), log
+		require.NoError(t, cmd.Start())
+		t.Cleanup(func() { _ = cmd.Process.Kill(); _ = cmd.Wait() })
+		return cmd
+	}
+	eventually := func(what string, holds func() bool) {
+		t.Helper()
+		if !comesTrue(holds) {
+			b, _ := os.ReadFile(said)
+			t.Fatalf("%s: not in %v; the filter said:\n%s", what, clientLimit, b)
+		}
+	}
+	arrive()
+	watching := filter()
+	d := dataset{name: "made", dir: dst, ext: ".txt", flags: []string{"--format", "lines"}}
+	m := mountAt(t, d, t.TempDir(), "--grow", "--run", filepath.Join(t.TempDir(), "run"), "--min-new", "1shards", "--index-dir", t.TempDir())
+	for epoch := range 4 {
+		results := resultsIn(t, dst)
+		for range 25 {
+			arrive()
+		}
+		eventually("some of them", func() bool { return len(resultsIn(t, dst)) > len(results) })
+		_ = watching.Process.Kill()
+		_ = watching.Wait()
+		for _, end := range open { // while nobody watches, or somebody does
+			end()
+		}
+		open = nil
+		watching = filter()
+		b := m.read("epoch-%d/worker-0-of-1.txt", epoch)
+		require.NotEmpty(t, b)
+		for line := range strings.Lines(string(b)) {
+			require.True(t, records[line], "epoch %d has %.80q", epoch, line)
+		}
+		toolOK(t, "next", m.dir, "--wait")
+	}
+	m.end()
+	for name := range want {
+		if r.IntN(4) == 0 {
+			require.NoError(t, os.Remove(filepath.Join(src, name)))
+			delete(want, name)
+		}
+	}
+	eventually("all results", func() bool {
+		got := resultsIn(t, dst)
+		if len(got) != len(want) {
+			return false
+		}
+		for name, text := range want {
+			if got[name] != text {
+				return false
+			}
+		}
+		return true
+	})
+	require.NoError(t, watching.Process.Signal(os.Interrupt))
+	require.NoError(t, watching.Wait(), "that is how it ends")
+	b, err := os.ReadFile(said)
+	require.NoError(t, err)
+	require.NotContains(t, string(b), "SRC is looked at every", "the kernel reports")
+}
+
+// comesTrue waits until a condition holds.
+func comesTrue(holds func() bool) bool {
+	for limit := time.Now().Add(clientLimit); !holds(); time.Sleep(20 * time.Millisecond) {
+		if time.Now().After(limit) {
+			return false
+		}
+	}
+	return true
+}
+
+// resultsIn are the files that a mount would see.
+func resultsIn(t *testing.T, dir string) map[string]string {
+	t.Helper()
+	files := map[string]string{}
+	require.NoError(t, filepath.WalkDir(dir, func(path string, e os.DirEntry, err error) error {
+		if err != nil && os.IsNotExist(err) {
+			return nil // it has been deleted meanwhile
+		}
+		if err != nil || e.IsDir() || strings.HasPrefix(e.Name(), ".") {
+			return err
+		}
+		b, err := os.ReadFile(path)
+		if os.IsNotExist(err) {
+			return nil
+		}
+		name, _ := filepath.Rel(dir, path)
+		files[name] = string(b)
+		return err
+	}))
+	return files
+}

@@ -1,0 +1,258 @@
+package filter
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/lsiofs/lsiofs/pipeline/catalog/discover"
+	"github.com/lsiofs/lsiofs/pipeline/growing/looking"
+	"github.com/lsiofs/lsiofs/pipeline/storage"
+)
+
+// gather is how long a look waits for more files after the first one: those that arrive
+// together are filtered together.
+const gather = 200 * time.Millisecond
+
+// watch filters what arrives in SRC until ctx ends.
+func (r *run) watch(ctx context.Context) (err error) {
+	w := watcher{run: r}
+	var results []string
+	if r.Mirror {
+		results = r.ledger.Paths()
+	}
+	r.arrivals = newArrivals(results)
+	w.looker, err = looking.Open(ctx, looking.Config{
+		Root: r.Source, Match: func(string, bool) bool { return true }, Settled: r.arrivals.settled, Gone: r.arrivals.gone,
+		Settle: r.Settle, Poll: r.Poll, NoHints: r.noHints,
+	})
+	if err != nil {
+		return fmt.Errorf("SRC: %w", err)
+	}
+	defer func() { err = errors.Join(err, w.looker.Close()) }()
+	for {
+		before := r.Progress.Counts()
+		if err := w.round(ctx); err != nil {
+			return err
+		}
+		after := r.Progress.Counts()
+		if after.Filtered != before.Filtered || after.Unchanged != before.Unchanged || after.Failed != before.Failed || after.Removed != before.Removed {
+			r.Round(after)
+		}
+		if err := w.wait(ctx); err != nil {
+			return err
+		}
+	}
+}
+
+// watcher is a run that goes on.
+type watcher struct {
+	*run
+	looker   *looking.Looker
+	byName   bool // names say which files are shards
+	polls    bool // that has been told
+	mirrored time.Time
+}
+
+// wait waits until there is something to do, and now and then.
+func (w *watcher) wait(ctx context.Context) error {
+	wait := w.Poll
+	if at := w.arrivals.next(); !at.IsZero() {
+		wait = max(0, min(wait, time.Until(at)))
+	}
+	t := time.NewTimer(wait)
+	defer t.Stop()
+	select {
+	case <-ctx.Done():
+		return ctx.Err()
+	case <-t.C:
+		return nil
+	case <-w.arrivals.news:
+		return sleep(ctx, gather)
+	}
+}
+
+// round filters what has arrived.
+func (w *watcher) round(ctx context.Context) error {
+	status := w.looker.Status()
+	if status.Watch == "poll" && !w.polls {
+		w.polls = true
+		w.Warn(fmt.Sprintf("SRC is looked at every %s (--poll): %s", w.Poll, status.Why))
+	}
+	if status.Err != nil {
+		w.warnOnce("SRC: " + status.Err.Error())
+	}
+	files := w.arrivals.due(time.Now())
+	if err := w.mirror(ctx, files, status); err != nil {
+		return err
+	}
+	shards, err := w.judge(ctx, files)
+	if err != nil {
+		return err
+	}
+	w.Progress.change(func(c *Counts) {
+		c.Writing = uint64(status.Settling)
+		c.Shards, c.Passed = w.arrivals.counts()
+	})
+	return w.filterAll(ctx, shards)
+}
+
+// judge says which files are shards. The first ones say what SRC is.
+func (w *watcher) judge(ctx context.Context, files []arrival) (shards []discover.Shard, err error) {
+	var fresh []storage.Object
+	for _, f := range files {
+		if f.kind == aShard { // it has failed, and is tried again
+			shards = append(shards, discover.AsShard(w.format.Unpacker, f.object))
+			continue
+		}
+		fresh = append(fresh, f.object)
+	}
+	if len(fresh) == 0 {
+		return shards, nil
+	}
+	if w.format == nil {
+		return w.first(ctx, fresh)
+	}
+	formats := make([]discover.Judgement, len(fresh))
+	if w.Config.Format.Name == "auto" {
+		if formats, err = w.contents(ctx, fresh); err != nil {
+			return nil, err
+		}
+	}
+	for i, o := range fresh {
+		takes := discover.Takes(w.format.Unpacker, o.Path)
+		s := discover.AsShard(w.format.Unpacker, o)
+		switch j := formats[i]; {
+		case j.Err != nil:
+			if err := w.lose(&source{Shard: s, path: filepath.Join(w.Source, o.Path)}, &Failure{Shard: o.Path, Err: j.Err, Source: true}); err != nil {
+				return nil, err
+			}
+		case w.Config.Format.Name == "auto" && j.Format != w.format.Format.Name && !(j.Format == "" && takes),
+			w.Config.Format.Name != "auto" && w.byName && !takes:
+			w.arrivals.judge(o, noShard)
+		default:
+			w.arrivals.judge(o, aShard)
+			shards = append(shards, s)
+		}
+	}
+	return shards, nil
+}
+
+// contents says of what formats files are.
+func (w *watcher) contents(ctx context.Context, files []storage.Object) ([]discover.Judgement, error) {
+	target, err := discover.ParseTarget(w.Source)
+	if err != nil {
+		return nil, err
+	}
+	a, err := discover.NewArrivals(discover.Config{Target: target, Format: w.Config.Format, Storage: w.storage, Reads: w.storage})
+	if err != nil {
+		return nil, err
+	}
+	return a.Judge(ctx, files)
+}
+
+// first finds out what SRC is by its first files. While they don't say it, others are
+// waited for.
+func (w *watcher) first(ctx context.Context, files []storage.Object) ([]discover.Shard, error) {
+	shards, err := w.discover(ctx, files)
+	if _, none := errors.AsType[*NoShardsError](err); none {
+		w.warnOnce(err.Error() + " (waiting for other files)")
+		return nil, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	is := make(map[string]bool, len(shards))
+	for _, s := range shards {
+		is[s.Object.Path] = true
+		w.byName = w.byName || discover.Takes(w.format.Unpacker, s.Object.Path)
+	}
+	for _, o := range files {
+		k := noShard
+		if is[o.Path] {
+			k = aShard
+		}
+		w.arrivals.judge(o, k)
+	}
+	return shards, nil
+}
+
+// mirror deletes results every Poll, and earlier where files are going to have results in
+// their places.
+func (w *watcher) mirror(ctx context.Context, files []arrival, status looking.Status) error {
+	if !w.Mirror {
+		return nil
+	}
+	suspects := w.arrivals.suspicious()
+	if len(suspects) == 0 || time.Since(w.mirrored) < w.Poll && !inTheWay(suspects, files) {
+		return nil
+	}
+	w.mirrored = time.Now()
+	var gone []string
+	for _, path := range suspects {
+		if isGone(filepath.Join(w.Source, path)) {
+			gone = append(gone, path)
+		}
+	}
+	done, err := w.run.mirror(ctx, gone, status.Files+status.Settling == 0 || isEmpty(w.Source))
+	if done {
+		w.arrivals.acquit(gone)
+	}
+	return err
+}
+
+// inTheWay says whether a path that may be gone is a directory of a file, or the other way
+// around.
+func inTheWay(suspects []string, files []arrival) bool {
+	directories, names := map[string]bool{}, map[string]bool{}
+	for _, f := range files {
+		names[f.object.Path] = true
+		for dir := filepath.Dir(f.object.Path); dir != "."; dir = filepath.Dir(dir) {
+			directories[dir] = true
+		}
+	}
+	for _, path := range suspects {
+		if directories[path] {
+			return true
+		}
+		for dir := filepath.Dir(path); dir != "."; dir = filepath.Dir(dir) {
+			if names[dir] {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// isGone says whether there is surely no file under a path.
+func isGone(path string) bool {
+	info, err := os.Stat(path)
+	return errors.Is(err, fs.ErrNotExist) || errors.Is(err, unix.ENOTDIR) || err == nil && !info.Mode().IsRegular()
+}
+
+// isEmpty says whether a directory has nothing, or can't be read.
+func isEmpty(path string) bool {
+	d, err := os.Open(path)
+	if err != nil {
+		return true
+	}
+	defer func() { _ = d.Close() }()
+	for {
+		names, err := d.Readdirnames(100)
+		for _, name := range names {
+			if !strings.HasPrefix(name, ".") {
+				return false
+			}
+		}
+		if err != nil {
+			return true
+		}
+	}
+}

@@ -1,0 +1,321 @@
+package filter
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/lsiofs/lsiofs/pipeline/storage"
+)
+
+const patience = time.Minute
+
+// watching is a run that watches SRC.
+type watching struct {
+	*world
+	config Config
+	cancel context.CancelFunc
+	ended  chan error
+}
+
+func (w *world) watch(c Config) *watching {
+	w.t.Helper()
+	c.Watch, c.Progress = true, &Progress{}
+	require.NoError(w.t, c.Validate())
+	ctx, cancel := context.WithCancel(context.Background())
+	r := &watching{w, c, cancel, make(chan error, 1)}
+	go func() {
+		_, err := Run(ctx, c)
+		r.ended <- err
+	}()
+	return r
+}
+
+func (r *watching) end() {
+	r.t.Helper()
+	r.cancel()
+	require.ErrorIs(r.t, <-r.ended, context.Canceled)
+}
+
+// until waits until a condition holds. A run that ends meanwhile fails.
+func (r *watching) until(what string, holds func() bool) {
+	r.t.Helper()
+	for limit := time.Now().Add(patience); !holds(); time.Sleep(time.Millisecond) {
+		select {
+		case err := <-r.ended:
+			r.t.Fatalf("%s: it has ended: %v", what, err)
+		default:
+			require.True(r.t, time.Now().Before(limit), what)
+		}
+	}
+}
+
+func (r *watching) comes(name, text string) {
+	r.t.Helper()
+	r.until(name+" comes", func() bool {
+		b, err := os.ReadFile(filepath.Join(r.dst, name))
+		return err == nil && string(b) == text
+	})
+}
+
+func (r *watching) goes(name string) {
+	r.t.Helper()
+	r.until(name+" goes", func() bool {
+		_, err := os.Lstat(filepath.Join(r.dst, name))
+		return errors.Is(err, fs.ErrNotExist)
+	})
+}
+
+// replace gives a file its name when it is whole.
+func (w *world) replace(name, text string) {
+	w.write(name+".tmp", text)
+	require.NoError(w.t, os.Rename(filepath.Join(w.src, name+".tmp"), filepath.Join(w.src, name)))
+}
+
+// While SRC is watched, files are filtered when they are whole, again when they change, and
+// a damaged one when it is sound. With the kernel's reports nothing is polled for that.
+func TestWatchFiltersWhatArrives(t *testing.T) {
+	t.Parallel()
+	for name, change := range map[string]func(*Config){
+		"reports": func(c *Config) { c.Poll = 24 * time.Hour },
+		"polling": func(c *Config) { c.Poll, c.noHints = 10*time.Millisecond, true },
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			w := newWorld(t, nil)
+			c := w.config(ByPipe, "cat")
+			change(&c)
+			r := w.watch(c)
+			w.replace("a.txt", "one\n")
+			r.comes("a.txt", "one\n")
+			f, err := os.OpenFile(filepath.Join(w.src, "slow.txt"), os.O_CREATE|os.O_WRONLY, 0o644)
+			require.NoError(t, err)
+			_, err = f.WriteString("half\n")
+			require.NoError(t, err)
+			w.write("b.txt.gz", gz("two\n")[:15]) // it can't be decoded yet
+			w.write("c.txt", "three\n")
+			r.comes("c.txt", "three\n")
+			r.until("b.txt.gz fails", func() bool { return r.config.Progress.Counts().Failed == 1 })
+			require.NoFileExists(t, filepath.Join(w.dst, "slow.txt"))
+			_, err = f.WriteString("whole\n")
+			require.NoError(t, err)
+			require.NoError(t, f.Close())
+			r.comes("slow.txt", "half\nwhole\n")
+			w.replace("b.txt.gz", gz("two\n"))
+			r.comes("b.txt.gz", gz("two\n"))
+			w.replace("a.txt", "changed\n")
+			r.comes("a.txt", "changed\n")
+			elsewhere := filepath.Join(t.TempDir(), "new")
+			require.NoError(t, os.Mkdir(elsewhere, 0o755))
+			require.NoError(t, os.WriteFile(filepath.Join(elsewhere, "d.txt"), []byte("four\n"), 0o644))
+			require.NoError(t, os.Rename(elsewhere, filepath.Join(w.src, "new")))
+			r.comes("new/d.txt", "four\n")
+			r.end()
+			require.Len(t, w.made(), 5)
+			counts := r.config.Progress.Counts()
+			require.Equal(t, uint64(5), counts.Shards)
+			require.Equal(t, uint64(6), counts.Filtered)
+			require.Equal(t, uint64(1), counts.Failed)
+			w.mu.Lock()
+			defer w.mu.Unlock()
+			require.Equal(t, name == "polling", strings.Contains(strings.Join(w.warnings, "\n"), "SRC is looked at every 10ms"), w.warnings)
+		})
+	}
+}
+
+// A file that is written again while the program reads it is filtered again, as it is then.
+func TestAFileThatChangesUnderTheProgramIsFilteredAgain(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, nil)
+	once := filepath.Join(t.TempDir(), "once")
+	c := w.config(ByPipe, "sh", "-c", `b=$(cat); if mkdir "$0" 2>/dev/null; then echo new > "$1/a.txt"; fi; echo "$b"`, once, w.src)
+	c.Poll = 24 * time.Hour
+	r := w.watch(c)
+	w.replace("a.txt", "old\n")
+	r.comes("a.txt", "new\n")
+	r.end()
+	require.Equal(t, uint64(1), r.config.Progress.Counts().Filtered)
+	require.Zero(t, r.config.Progress.Counts().Failed)
+}
+
+// The first files say which format SRC is of; those of others are passed over, whenever they
+// come, and text is none where there is something else.
+func TestWatchKeepsToTheFormatOfTheFirstFiles(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, map[string]string{"a.tar": tarOf(t, member{"1.txt", "one"}), "notes": "x\n"})
+	c := w.config(ByPipe, "cat")
+	c.Format.Name, c.Poll = "auto", 24*time.Hour
+	r := w.watch(c)
+	r.until("a.tar", func() bool { return r.config.Progress.Counts().Filtered == 1 })
+	w.replace("b.jsonl", "{}\n")
+	w.replace("c.txt", "text\n")
+	sample := tarOf(t, member{"2.txt", "two"})
+	w.replace("strange", sample)
+	r.comes("strange", sample)
+	r.until("the others", func() bool { return r.config.Progress.Counts().Passed == 3 })
+	require.NoError(t, os.Remove(filepath.Join(w.src, "b.jsonl")))
+	r.until("b.jsonl is gone", func() bool { return r.config.Progress.Counts().Passed == 2 })
+	r.end()
+	require.Len(t, w.made(), 2)
+	require.Equal(t, uint64(2), r.config.Progress.Counts().Shards)
+}
+
+// While the first files don't say what SRC is, others are waited for.
+func TestWatchWaitsWhileItCannotTellTheFormat(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, map[string]string{"notes": "x\n"})
+	c := w.config(ByPipe, "cat")
+	c.Format.Name, c.Poll = "auto", 24*time.Hour
+	r := w.watch(c)
+	r.until("a warning", func() bool {
+		w.mu.Lock()
+		defer w.mu.Unlock()
+		return len(w.warnings) > 0 && strings.HasSuffix(w.warnings[0], "(waiting for other files)")
+	})
+	w.replace("b.jsonl", "{}\n")
+	r.comes("b.jsonl", "{}\n")
+	r.end()
+	require.Len(t, w.made(), 1)
+}
+
+// With --mirror results go when their sources have gone: those of this run, those of an
+// earlier one that are gone by now, and those that go before they have settled. A file that
+// is written again keeps its result until there is the next.
+func TestWatchMirrors(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, map[string]string{"a.txt": "1\n", "b.txt/c.txt": "2\n", "d.txt": "3\n", "e.txt": "4\n"})
+	_, err := w.run(w.config(ByPipe, "cat"))
+	require.NoError(t, err)
+	require.NoError(t, os.Remove(filepath.Join(w.src, "d.txt")))
+	writer, err := os.OpenFile(filepath.Join(w.src, "e.txt"), os.O_WRONLY, 0)
+	require.NoError(t, err)
+	c := w.config(ByPipe, "cat")
+	c.Mirror, c.Poll = true, 10*time.Millisecond
+	r := w.watch(c)
+	r.goes("d.txt")
+	r.until("a.txt is done", func() bool { return r.config.Progress.Counts().Unchanged == 2 })
+	require.FileExists(t, filepath.Join(w.dst, "e.txt"), "somebody writes it, and it is there")
+	require.NoError(t, os.Remove(filepath.Join(w.src, "e.txt")))
+	require.NoError(t, writer.Close())
+	r.goes("e.txt")
+
+	require.NoError(t, os.RemoveAll(filepath.Join(w.src, "b.txt"))) // a file takes a directory's place
+	require.NoError(t, os.Remove(filepath.Join(w.src, "a.txt")))    // and a directory a file's
+	w.replace("b.txt", "5\n")
+	w.write("a.txt/f.txt", "6\n")
+	r.comes("b.txt", "5\n")
+	r.comes("a.txt/f.txt", "6\n")
+	require.NoError(t, os.RemoveAll(filepath.Join(w.src, "a.txt")))
+	r.goes("a.txt")
+
+	require.NoError(t, os.Remove(filepath.Join(w.src, "b.txt")))
+	r.until("SRC is empty", func() bool {
+		w.mu.Lock()
+		defer w.mu.Unlock()
+		return len(w.warnings) > 0 && strings.Contains(w.warnings[len(w.warnings)-1], "SRC is empty")
+	})
+	w.replace("g.txt", "7\n")
+	r.comes("g.txt", "7\n")
+	r.goes("b.txt")
+	r.end()
+	require.Equal(t, map[string]string{"g.txt": "7\n"}, w.made())
+}
+
+// Results make room at once for what comes to their places, however seldom they are deleted
+// otherwise.
+func TestWatchMakesRoom(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, map[string]string{"a.txt": "1\n", "b.txt": "2\n"})
+	c := w.config(ByPipe, "cat")
+	c.Mirror, c.Poll = true, 24*time.Hour
+	r := w.watch(c)
+	r.comes("a.txt", "1\n")
+	r.comes("b.txt", "2\n")
+	require.NoError(t, os.Remove(filepath.Join(w.src, "a.txt")))
+	w.write("a.txt/c.txt", "3\n")
+	r.comes("a.txt/c.txt", "3\n")
+	require.NoError(t, os.RemoveAll(filepath.Join(w.src, "a.txt")))
+	w.replace("a.txt", "4\n")
+	r.comes("a.txt", "4\n")
+	r.end()
+}
+
+// A burst of files is filtered, and each once.
+func TestWatchFiltersABurstOnce(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, nil)
+	var rounds atomic.Int64
+	c := w.config(ByProcess, upper...)
+	c.Poll, c.Round = 24*time.Hour, func(Counts) { rounds.Add(1) }
+	r := w.watch(c)
+	const files = 200
+	want := map[string]string{}
+	for i := range files {
+		name := fmt.Sprintf("%d/%d.txt", i%7, i)
+		w.write(name, fmt.Sprintf("line %d\n", i))
+		want[name] = fmt.Sprintf("LINE %d\n", i)
+	}
+	r.until("all of them", func() bool { return r.config.Progress.Counts().Filtered == files })
+	r.end()
+	require.Equal(t, want, w.made())
+	require.Less(t, rounds.Load(), int64(files), "many are filtered together")
+}
+
+// What has become of a file says nothing of the next one under its name; one that fails is due
+// again when it changes, and after a while.
+func TestArrivals(t *testing.T) {
+	t.Parallel()
+	a := newArrivals([]string{"old"})
+	now := time.Now()
+	first := storage.Object{Path: "x", SizeBytes: 1, Version: storage.Version{ModTimeNanos: 1, Inode: 7}}
+	second := first
+	second.Version.ModTimeNanos = 2
+	paths := func(at time.Time) (paths []string) {
+		for _, f := range a.due(at) {
+			paths = append(paths, f.object.Path)
+		}
+		return paths
+	}
+	a.settled(first)
+	a.judge(first, aShard)
+	a.gone("x")
+	require.Empty(t, paths(now))
+	require.Equal(t, []string{"old", "x"}, a.suspicious())
+	a.settled(second)
+	require.Equal(t, []string{"old"}, a.suspicious())
+	a.judge(first, noShard)
+	require.False(t, a.end(first, nil, now))
+	require.False(t, a.end(first, &Failure{}, now))
+	require.Equal(t, []string{"x"}, paths(now), "that was the first one")
+
+	a.judge(second, aShard)
+	shards, passed := a.counts()
+	require.Equal(t, [2]uint64{1, 0}, [2]uint64{shards, passed})
+	require.True(t, a.end(second, &Failure{}, now))
+	require.Empty(t, paths(now))
+	require.False(t, a.next().Before(now.Add(time.Minute)))
+	require.Equal(t, []string{"x"}, paths(a.next()))
+	require.False(t, a.end(second, &Failure{}, now), "it is the same failure")
+	require.False(t, a.end(second, nil, now))
+	require.Empty(t, paths(now.Add(time.Hour)))
+	require.True(t, a.next().IsZero())
+	a.gone("x")
+	shards, _ = a.counts()
+	require.Zero(t, shards)
+	a.acquit([]string{"x"})
+	require.Equal(t, []string{"old"}, a.suspicious())
+
+	a.settled(first)
+	require.False(t, a.end(first, &Failure{Err: errChanged}, now), "the looker is going to tell")
+	require.Empty(t, paths(now))
+	require.NotEmpty(t, paths(a.next()), "if it does not, it is tried again")
+}
