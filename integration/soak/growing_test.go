@@ -73,12 +73,12 @@ func TestGrowing(t *testing.T) {
 
 	began := time.Now()
 	ctx, cancel := context.WithCancel(t.Context())
-	defer cancel()
 	group, ctx := errgroup.WithContext(ctx)
-	writing, stopWriting := context.WithCancel(ctx)
-	group.Go(func() error { return g.arrivals.write(writing) })
 	defer group.Wait()
+	defer cancel() // before the wait, or a test that fails waits for ever
+	writing, stopWriting := context.WithCancel(ctx)
 	defer stopWriting()
+	group.Go(func() error { return g.arrivals.write(writing) })
 	for i := range g.nodes {
 		g.nodes[i] = &node{g: g, point: t.TempDir(), index: t.TempDir(), m: newModel(d, nil, s)}
 		require.NoError(t, g.nodes[i].start(growingReaders))
@@ -158,14 +158,13 @@ func (n *node) kill(workers int, more ...string) error {
 // read gives a file, once it is there. While its node is killed it begins anew.
 func (n *node) read(ctx context.Context, way func(path string) ([]byte, error), format string, args ...any) ([]byte, error) {
 	for ctx.Err() == nil {
-		kills := n.kills.Load()
+		kills := n.alive()
 		b, err := way(filepath.Join(n.point, fmt.Sprintf(format, args...)))
 		switch {
 		case err == nil:
 			return b, nil
 		case n.kills.Load() != kills || errors.Is(err, errKilled):
 			n.g.retried.Add(1)
-			n.wait()
 		case !errors.Is(err, fs.ErrNotExist):
 			return nil, fmt.Errorf("%w; status: %s", err, n.status())
 		default: // it is not there yet
@@ -175,10 +174,12 @@ func (n *node) read(ctx context.Context, way func(path string) ([]byte, error), 
 	return nil, ctx.Err()
 }
 
-// wait waits until the server is there again.
-func (n *node) wait() {
+// alive waits until the server is there, and says how often it has been killed: a kill that
+// comes later is one more.
+func (n *node) alive() (kills int64) {
 	n.mu.RLock()
 	defer n.mu.RUnlock()
+	return n.kills.Load()
 }
 
 func (n *node) status() string {
