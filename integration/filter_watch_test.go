@@ -90,6 +90,10 @@ func TestFilterWatchesWhileItIsKilledAndItsResultsAreMounted(t *testing.T) {
 		}
 	}
 	arrive()
+	for _, end := range open { // the mount waits for a first record
+		end()
+	}
+	open = nil
 	watching := filter()
 	d := dataset{name: "made", dir: dst, ext: ".txt", flags: []string{"--format", "lines"}}
 	m := mountAt(t, d, t.TempDir(), "--grow", "--run", filepath.Join(t.TempDir(), "run"), "--min-new", "1shards", "--index-dir", t.TempDir())

@@ -27,8 +27,7 @@ func (l looks) Stat(ctx context.Context, path string) (storage.Object, error) {
 }
 
 // A file that is closed while a run waits for others is taken; one that is not is named.
-func TestAWriterThatIsAboutToCloseIsWaitedFor(t *testing.T) {
-	t.Parallel()
+func TestAWriterThatIsAboutToCloseIsWaitedFor(t *testing.T) { // alone: processes that other tests start have its files, too, until they begin
 	dir := t.TempDir()
 	open := func(name string) *os.File {
 		f, err := os.Create(filepath.Join(dir, name))

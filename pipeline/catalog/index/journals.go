@@ -4,6 +4,7 @@ import (
 	"os"
 	"slices"
 	"sync"
+	"time"
 )
 
 // Journals are what the index directory has of a dataset that grows: journals without an
@@ -26,8 +27,13 @@ type Journals struct {
 	active   *Segment
 	segments []*Segment
 	readers  int
-	failed   bool // the directory could not be written
+	failed   bool      // the directory could not be written
+	again    time.Time // when it is tried again then
 }
+
+// retryDirectory is after how long a directory that could not be written is tried again:
+// a full disk is given room.
+const retryDirectory = time.Minute
 
 // OpenJournals opens what is there: visit is called for each shard, with the format that
 // it was cut by, one of formats; of a path perhaps more than once. What is of another
@@ -77,7 +83,7 @@ func (j *Journals) openImage(path string, snapshot bool, formats []string, visit
 }
 
 func (j *Journals) openJournal(f *os.File, own bool, formats []string, visit func(string, Place, Shard)) {
-	m, err := j.store.mapWhole(f, false)
+	m, err := j.store.mapJournal(f, own)
 	if err != nil {
 		_ = f.Close()
 		return
@@ -111,14 +117,14 @@ func (j *Journals) Begin(format string) {
 }
 
 // Append keeps a shard. Where the directory can't be written it is kept in memory, which
-// is logged.
+// is logged, and the directory is tried again now and then.
 func (j *Journals) Append(s Shard) (Place, error) {
 	head := marshalEntryHead(s)
 	n := int64(len(head) + len(s.Blob))
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	for {
-		if j.active == nil || !j.active.fits(n) {
+		if j.active == nil || !j.active.fits(n) || j.failed && j.writable() {
 			if err := j.rotate(n); err != nil {
 				return Place{}, err
 			}
@@ -138,16 +144,27 @@ func (j *Journals) Append(s Shard) (Place, error) {
 	}
 }
 
+// writable says whether the directory is worth a try.
+func (j *Journals) writable() bool {
+	return j.store.dir != "" && (!j.failed || !time.Now().Before(j.again))
+}
+
 // rotate begins the next journal.
 func (j *Journals) rotate(room int64) error {
 	var g *Segment
 	err := errNoDir
-	if j.store.dir != "" && !j.failed {
+	if j.writable() {
 		if g, err = j.store.newSegment(j.head, room); err != nil {
 			j.warn(err)
+		} else if j.failed {
+			j.failed = false
+			j.store.log.Info("index directory can be written again: what was kept in memory goes there", "dir", j.store.dir)
 		}
 	}
 	if err != nil {
+		if j.active != nil && j.active.fits(room) {
+			return nil // that in memory goes on
+		}
 		if g, err = memorySegment(room); err != nil {
 			return err
 		}
@@ -157,9 +174,14 @@ func (j *Journals) rotate(room int64) error {
 	return nil
 }
 
+// warn notes that the directory can't be written, and logs it once until it can.
 func (j *Journals) warn(err error) {
+	j.again = time.Now().Add(retryDirectory)
+	if j.failed {
+		return
+	}
 	j.failed = true
-	j.store.log.Warn("index directory can't be written: what is known of new shards is kept in memory, and found out anew by the next run; free space there or name another with --index-dir",
+	j.store.log.Warn("index directory can't be written: what is known of new shards is kept in memory, and found out anew by the next run unless it can be written again; free space there or name another with --index-dir",
 		"dir", j.store.dir, "error", err)
 }
 
@@ -197,9 +219,9 @@ const (
 	spareJournals = 16
 )
 
-// Sparse gives a journal that should be emptied and retired: of those of this process the
-// one of which least is wanted, where they hold too much that is not, or are too many. It
-// is nil where they are in order. Afterwards Append does not write to it.
+// Sparse gives a journal that should be emptied and retired: one in memory, where the
+// directory can be written again; else of those of this process the one of which least is
+// wanted, where they hold too much that is not, or are too many. It is nil where they are in order. Afterwards Append does not write to it.
 func (j *Journals) Sparse() *Segment {
 	j.mu.Lock()
 	defer j.mu.Unlock()
@@ -214,6 +236,9 @@ func (j *Journals) Sparse() *Segment {
 		}
 		if !g.owned() {
 			continue
+		}
+		if g.f == nil && j.store.dir != "" && !j.failed {
+			return g
 		}
 		if worst == nil || g.live.Load()*worst.bytes < worst.live.Load()*g.bytes || g.live.Load() == worst.live.Load() && g.bytes < worst.bytes {
 			worst = g

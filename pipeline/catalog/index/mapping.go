@@ -1,6 +1,7 @@
 package index
 
 import (
+	"encoding/binary"
 	"fmt"
 	"io"
 	"math"
@@ -93,4 +94,42 @@ func (s *Store) mapWhole(f *os.File, inMemory bool) (*mapping, error) {
 		return nil, err
 	}
 	return s.mapFile(f, info.Size(), inMemory)
+}
+
+// mapJournal is mapFile of a journal. Of one that another process writes to only the whole
+// entries are mapped: that process cuts off what it could not write to the end, and a
+// mapping that is longer than its file ends who reads it.
+func (s *Store) mapJournal(f *os.File, own bool) (*mapping, error) {
+	info, err := f.Stat()
+	if err != nil {
+		return nil, err
+	}
+	size := info.Size()
+	if !own {
+		size = wholeEntries(f, int64(len(s.journalHead(""))), size)
+	}
+	return s.mapFile(f, size, false)
+}
+
+// wholeEntries is how much of a journal of so many bytes its head and whole entries take,
+// by the lengths that they begin with; what they hold is not checked.
+func wholeEntries(f io.ReaderAt, head, size int64) int64 {
+	if size < head {
+		return 0
+	}
+	var lengths [24]byte // behind the sum: of the entry's head, and of its blob
+	for at := head; ; {
+		if size-at < entryHeadBytes {
+			return at
+		}
+		if _, err := f.ReadAt(lengths[:], at); err != nil {
+			return at
+		}
+		headBytes, blobBytes := binary.LittleEndian.Uint64(lengths[8:]), binary.LittleEndian.Uint64(lengths[16:])
+		left := uint64(size - at)
+		if headBytes < entryHeadBytes || headBytes > left || blobBytes > left-headBytes {
+			return at
+		}
+		at += int64(headBytes + blobBytes)
+	}
 }
