@@ -2,8 +2,11 @@ package fs
 
 import (
 	"context"
+	"errors"
+	"strings"
 
 	"github.com/lsiofs/lsiofs/checkpoint"
+	"github.com/lsiofs/lsiofs/pipeline/storage"
 )
 
 // growing is what a dataset that grows has beside Dataset; a *pipeline.Dataset is one where
@@ -59,4 +62,26 @@ func (t *tree) judgedBy(ctx context.Context) checkpoint.Subject {
 		}
 	}
 	return s
+}
+
+// rewordedError is an error with other words.
+type rewordedError struct {
+	error
+	text string
+}
+
+func (e *rewordedError) Error() string { return e.text }
+func (e *rewordedError) Unwrap() error { return e.error }
+
+// reworded is an error in the words for a dataset that grows. One about a shard that has
+// changed says to mount again, and here that does not help: the epoch would lack the shard.
+func reworded(err error) error {
+	if !errors.Is(err, storage.ErrChanged) {
+		return err
+	}
+	return &rewordedError{err, rewordedText(err.Error())}
+}
+
+func rewordedText(text string) string {
+	return strings.ReplaceAll(text, storage.ErrChanged.Error(), "changed since it was indexed: go on with the next epoch (lsiofs next)")
 }

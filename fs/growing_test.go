@@ -250,3 +250,16 @@ func TestAnEpochWhoseSnapshotIsGone(t *testing.T) {
 	require.Contains(t, out, "Input/output error")
 	require.Contains(t, s.must("cat status"), "the snapshot of epoch 3: it is no longer kept")
 }
+
+// Who reads an epoch whose shard was changed is told what helps: a mount of that epoch would
+// lack the shard.
+func TestAShardThatChangesInAMountThatGrowsIsNamedWithWhatHelps(t *testing.T) {
+	s := mountGrowing(t)
+	s.must(fmt.Sprintf("echo more >> '%s/a.txt'", s.d.Spec().Dataset))
+	_, err := s.try("cat epoch-0/worker-0-of-1.txt")
+	require.Error(t, err)
+	status := s.must("cat status")
+	require.Contains(t, status, "changed since it was indexed: go on with the next epoch (lsiofs next)")
+	require.NotContains(t, status, "mount again")
+	require.Contains(t, s.must("cat status.json"), `"object": "a.txt"`)
+}

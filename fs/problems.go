@@ -18,6 +18,8 @@ import (
 // problemAgain at most and at the end. It is safe for concurrent use.
 type problems struct {
 	log *slog.Logger
+	// grows says that the dataset does: its errors are reworded.
+	grows bool
 
 	mu     sync.Mutex
 	faults []*problem // the one that happened last is the last
@@ -79,6 +81,9 @@ func (p *problem) same(x *problem) bool {
 
 // note counts a fault, and logs it if it is time to.
 func (p *problems) note(name string, err error) {
+	if p.grows {
+		err = reworded(err)
+	}
 	now, x := time.Now(), describe(name, err)
 	p.mu.Lock()
 	f := p.find(&x)

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/dustin/go-humanize"
+	"github.com/dustin/go-humanize/english"
 
 	"github.com/lsiofs/lsiofs/pipeline"
 	"github.com/lsiofs/lsiofs/pipeline/growing/taking"
@@ -110,7 +111,11 @@ func (t *tree) report(ctx context.Context) (*statusReport, error) {
 		Records: v.records, Sample: t.sampleName(), As: string(t.spec.Format.As), Epoch: v.position.Epoch, Started: t.started, UptimeSeconds: now.Sub(t.started).Seconds(),
 		Pipeline: t.dataset.Status(), Workers: v.workers, RestoredAt: v.began, Kernel: t.kernel.get(), Explain: t.recorder.explain(),
 	}
-	r.Growing = r.Pipeline.Growing
+	if r.Growing = r.Pipeline.Growing; t.growing != nil {
+		for i, text := range r.Pipeline.Fetch.LastErrors { // a copy of ours
+			r.Pipeline.Fetch.LastErrors[i] = rewordedText(text)
+		}
+	}
 	r.Traffic = trafficReport{SentBytes: t.traffic.bytes.Load(), Reads: t.traffic.reads.Load(), BytesPerSecond: t.traffic.look(t.started, now)}
 	r.Traffic.OpenHandles, r.Traffic.Opened = t.handles.count()
 	r.Process = processReport{PID: os.Getpid(), Goroutines: runtime.NumGoroutine()}
@@ -175,7 +180,7 @@ func (t *tree) renderStatus(ctx context.Context) ([]byte, error) {
 	}
 	line("dataset", "%s, %s records%s", r.Dataset, humanize.Comma(int64(r.Records)), of)
 	if n := r.Pipeline.DamagedShards; n > 0 {
-		line("damaged", "%d shards, of which was left out: %s", n, reasons(r.Pipeline.Damages))
+		line("damaged", "%s, of which was left out: %s", english.Plural(n, "shard", ""), reasons(r.Pipeline.Damages))
 	}
 	line("epoch", "%d, position of %s", r.Epoch, stamp(r.RestoredAt))
 	r.DescribeGrowing(line)
@@ -184,7 +189,7 @@ func (t *tree) renderStatus(ctx context.Context) ([]byte, error) {
 		size(int64(r.Traffic.BytesPerSecond.SinceMount)), size(int64(r.Traffic.BytesPerSecond.SinceLast)))
 	line("open", "%d handles of streams now, %d so far", r.Traffic.OpenHandles, r.Traffic.Opened)
 	if r.ScratchFiles > 0 || r.ScratchBytes > 0 {
-		line("scratch", "%d files, %s with unfinished writes", r.ScratchFiles, size(r.ScratchBytes))
+		line("scratch", "%s, %s with unfinished writes", english.Plural(r.ScratchFiles, "file", ""), size(r.ScratchBytes))
 	}
 	if r.Reading != nil {
 		r.Reading.write(&b)

@@ -53,3 +53,9 @@ func TestTheReadmeOfAMountThatGrowsNamesItsEpochs(t *testing.T) {
 		require.LessOrEqual(t, len([]rune(line)), 200, line)
 	}
 }
+
+func TestStatusCountsOneFileAsOne(t *testing.T) {
+	s := mountGrowing(t)
+	require.Contains(t, s.must("echo x > checkpoint.tmp; cat status"), "scratch      1 file, ")
+	require.Contains(t, s.must("echo x > checkpoint.tmp2; cat status"), "scratch      2 files, ")
+}

@@ -94,7 +94,7 @@ func newTree(c Config, open openSet) (*tree, error) {
 	t.readers.Readers, t.readers.owner, t.readers.log = c.Readers, t.uid, t.log
 	t.texts.owner, t.texts.most = t.uid, textsMost
 	if t.growing = growingOf(d); t.growing != nil {
-		t.run = t.growing.Run()
+		t.run, t.problems.grows = t.growing.Run(), true
 	}
 	t.subject = checkpoint.Subject{Dataset: t.fingerprint, Run: t.run, Order: t.spec.Order, Records: t.records, Workers: t.spec.Deal.Workers, Explain: c.Explain}
 	t.nextIno.Store(firstViewIno)
@@ -137,6 +137,9 @@ func (t *tree) restore(ctx context.Context, doc []byte) error {
 		v, err = t.newView(ctx, p)
 	}
 	if err != nil {
+		if t.growing != nil {
+			err = reworded(err)
+		}
 		if !errors.Is(err, context.Canceled) {
 			t.refusals.note(t.log, err)
 		}

@@ -130,9 +130,22 @@ func (f *follower) Latest() (epoch uint64, any bool) {
 func (f *follower) Catalog(ctx context.Context, epoch uint64, take bool) (*catalog.Catalog, run.Epoch, error) {
 	c, e, err := f.taker.Catalog(ctx, epoch, take && !f.mount.options.TakesNone)
 	if f.mount.options.TakesNone && errors.Is(err, growing.ErrNotYet) {
-		err = fmt.Errorf("%w: this command takes no epoch; lsiofs mount --grow does, and lsiofs next", err)
+		err = f.looksOnly(err)
 	}
 	return c, e, err
+}
+
+// looksOnly is what a command that begins no epoch says of one that is not there yet.
+func (f *follower) looksOnly(err error) error {
+	const begins = "this command begins none; lsiofs mount --grow and lsiofs cat --grow do"
+	_, any := f.taker.Latest()
+	switch {
+	case any:
+		return fmt.Errorf("%w: this command takes no epoch; lsiofs mount --grow does, and lsiofs next", err)
+	case f.taker.Run() == "":
+		return fmt.Errorf("there is no run in %s yet: name another directory with --run; %s (%w)", f.runDir, begins, err)
+	}
+	return fmt.Errorf("the run in %s has no epoch yet: %s (%w)", f.runDir, begins, err)
 }
 
 // Run implements snapshots.

@@ -136,3 +136,24 @@ func TestAParentThatWaitsIsToldWhatIsWrong(t *testing.T) {
 		})
 	}
 }
+
+// A mount of an empty directory waits for its first epoch. Who waits for that with it, and
+// goes, leaves no process behind that nobody knows of.
+func TestAMountThatNobodyWaitsForAnyMoreEnds(t *testing.T) {
+	needMount(t)
+	r, w, err := os.Pipe()
+	require.NoError(t, err)
+	defer r.Close()
+	mnt := t.TempDir()
+	p := program(t, "mount", "--ready-fd=3", t.TempDir(), mnt, "--grow", "--index-dir", t.TempDir())
+	var stderr bytes.Buffer
+	p.Stderr, p.ExtraFiles = &stderr, []*os.File{w}
+	require.NoError(t, p.Start())
+	require.NoError(t, w.Close())
+	readUntil(t, r, `"waiting":`)
+	require.NoError(t, r.Close())
+	require.Error(t, p.Wait())
+	require.Equal(t, int(exit.Interrupted), p.ProcessState.ExitCode(), stderr.String())
+	require.Contains(t, stderr.String(), "has ended before it was ready")
+	requireUnmounted(t, mnt)
+}

@@ -5,6 +5,11 @@
     ./train.py MNT --batch 256 --epochs 2               # stop it at any moment, and start it again
     ./train.py MNT --batch 256 --epochs 2 --torch
 
+On games that arrive while it trains (each epoch is of the newest ones; it goes on until it is stopped):
+
+    lsiofs mount --grow GAMES MNT --format lc0 --shuffle-size 65536 --window 500000units --min-new 40000units --batch 256 --tail drop --lc0-check --on-corrupt skip
+    ./train.py MNT --batch 256
+
 The model's file says how many epochs, and how many samples of the next one, it has been
 trained on. That is all that is needed: MNT/epoch-E/from-M has what is left of epoch E, so no
 sample is lost and none comes twice. Nothing is written to the mount.

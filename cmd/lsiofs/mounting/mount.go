@@ -35,7 +35,8 @@ type Config struct {
 	WhilePID int
 	// RemovePoint removes the mount point's directory at the end.
 	RemovePoint bool
-	// ReadyFD, when above 2, is where a parent waits for word of the mount.
+	// ReadyFD, when above 2, is where a parent waits for word of the mount. If it goes
+	// before that, the mount ends.
 	ReadyFD int
 
 	UI        *terminal.UI
@@ -64,6 +65,18 @@ func Run(ctx, force context.Context, o *Config) error {
 	if o.ReadyFD == 0 {
 		// Of a detached process no service manager knows.
 		rep = withService(rep)
+	}
+	if p, ok := rep.(*pipeReporter); ok {
+		waited, cancel := context.WithCancel(ctx)
+		defer cancel()
+		err := p.untilReady(func() {
+			o.Log.Warn("the process that waited for this mount has ended before it was ready: it ends, too")
+			cancel()
+		})
+		if err != nil {
+			return exit.With(exit.Mount, err)
+		}
+		ctx = waited
 	}
 	ctx, force, release, err := whileAlive(ctx, force, o.WhilePID)
 	if err == nil {

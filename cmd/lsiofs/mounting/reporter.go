@@ -112,12 +112,22 @@ type readyError struct {
 	Code exit.Code `json:"code"`
 }
 
-// pipeReporter reports to a parent until the mount is ready. A parent that has
-// gone away is no reason to stop: errors of writing are passed over.
+// pipeReporter reports to a parent until the mount is ready. Errors of writing are passed
+// over: that the parent has gone is what the watch finds out.
 type pipeReporter struct {
 	file      *os.File
 	encoder   *json.Encoder
 	toldError bool // while somebody listened
+	watch     parentWatch
+	gone      func() // nil: nobody is to know
+}
+
+// untilReady calls gone if the parent goes before it was told of the mount: then nobody
+// knows of this process, or will unmount what it mounts. Afterwards a mount lives on
+// without its parent.
+func (r *pipeReporter) untilReady(gone func()) error {
+	r.gone = gone
+	return r.watch.begin(r.file, gone)
 }
 
 func (r *pipeReporter) send(m readyMessage) {
@@ -133,7 +143,10 @@ func (r *pipeReporter) Warn(text string)            { r.send(readyMessage{Warnin
 
 func (r *pipeReporter) Mounted(i Info) {
 	i.PID = os.Getpid()
-	r.send(readyMessage{Mounted: &i})
+	r.watch.stop() // a parent that has been told may go at once
+	if r.file != nil && r.encoder.Encode(readyMessage{Mounted: &i}) != nil && r.gone != nil {
+		r.gone()
+	}
 	r.close()
 }
 
@@ -150,6 +163,7 @@ func (r *pipeReporter) Ended(err error) {
 }
 
 func (r *pipeReporter) close() {
+	r.watch.stop()
 	if r.file != nil {
 		_ = r.file.Close()
 		r.file = nil

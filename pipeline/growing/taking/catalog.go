@@ -85,7 +85,7 @@ func (t *Taker) taken(ctx context.Context, epoch uint64) (*catalog.Catalog, run.
 	}
 	c, err := t.seal(ctx, text)
 	if err != nil {
-		return nil, e, fmt.Errorf("epoch %d (taken by %s): %w", epoch, e.By, err)
+		return nil, e, fmt.Errorf("epoch %d (taken by %s, host/process): %w", epoch, e.By, err)
 	}
 	return c, e, nil
 }

@@ -158,7 +158,7 @@ func TestTheSameRunDirectoryGivesTheSameCatalogsOnAnotherNode(t *testing.T) {
 	lacking, ok := errors.AsType[*catalog.LackingError](err)
 	require.True(t, ok, "%v", err)
 	require.Equal(t, []string{"x/2.txt"}, lacking.Paths)
-	require.ErrorContains(t, err, "taken by "+e.By)
+	require.ErrorContains(t, err, "(taken by "+e.By+", host/process)")
 	there.put(t, 11, "x/2.txt") // while it is copied
 	err = other.refused(0, true)
 	differs, ok := errors.AsType[*catalog.DiffersError](err)
