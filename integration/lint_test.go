@@ -55,6 +55,7 @@ var arrows = []struct {
 	{"pipeline/filter/units", []string{"pipeline/unpack"}, "shards are taken apart and put together without files and processes"},
 	{"pipeline/filter/command", []string{"pipeline/filter/protocol", "pipeline/printable"}, "programs are run without knowing what for"},
 	{"pipeline/filter", []string{"pipeline/catalog/discover", "pipeline/filter", "pipeline/growing", "pipeline/spec", "pipeline/storage", "pipeline/unpack", "uring"}, "a filter makes shards of shards: it knows neither records' order nor mounts"},
+	{"pipeline/zarr", []string{"pipeline/order", "pipeline/zarr"}, "what a Zarr store holds follows from its documents: it is computed without reading, and draws as the order does"},
 	{"pipeline", []string{"pipeline", "uring"}, "the assembly knows neither FUSE nor flags, so that cat, a server or another program can use it"},
 	{"uring/uringbench", []string{"uring"}, "what measures the engine uses it as others do"},
 	{"uring/filesystem", nil, "what file systems are like is a table"},
@@ -106,6 +107,7 @@ var pure = map[string][]string{
 	"pipeline/order":   {"os", "io", "net", "time", "math/rand", "math/rand/v2", "log/slog", "context"},
 	"pipeline/plan":    {"os", "io", "net", "time", "math/rand", "math/rand/v2", "log/slog", "context"},
 	"pipeline/explain": {"os", "io", "net", "time", "math/rand", "math/rand/v2", "log/slog", "context"},
+	"pipeline/zarr":    {"os", "io", "net", "time", "math/rand", "math/rand/v2", "log/slog", "context"},
 	"pipeline/spec":    {"os", "io", "net", "math/rand", "math/rand/v2", "log/slog", "context"},
 }
 
