@@ -98,6 +98,7 @@ var alsoIn = map[string][]string{
 	"integration/backing": {"github.com/hanwen/go-fuse"},                               // it is another file system, below the one that is tested
 	"pipeline/run":        {"github.com/klauspost/compress"},                           // a snapshot is one gzip file, of no dataset
 	"pipeline/zarr/blosc": {"github.com/klauspost/compress", "github.com/pierrec/lz4"}, // its blocks are compressed by others
+	"pipeline/zarr/codec": {"github.com/klauspost/compress", "github.com/pierrec/lz4"}, // bricks are decoded without what a shard is read with
 }
 
 // flagLibraries are for package cmd/lsiofs alone, not for those below it, which get

@@ -32,7 +32,7 @@ const (
 	Shuffle Codec = "shuffle"
 	// Delta is the first element and differences: they are added up, and wrap.
 	Delta Codec = "delta"
-	// FixedScaleOffset is x/Scale + Offset in float64, cast.
+	// FixedScaleOffset is x/Scale + Offset, cast: in float32 if From is one, else in float64.
 	FixedScaleOffset Codec = "fixedscaleoffset"
 	// Quantize is a cast.
 	Quantize Codec = "quantize"
@@ -136,17 +136,20 @@ func filter(p *problems, place, id string, members []member, order *bool) (Step,
 		c := config(p, place, members, "id", "dtype", "astype")
 		s := Step{Codec: Delta}
 		s.To, s.From = numbers(p, place, c, order)
+		s.checkNumbers(p, place)
 		return s, true
 	case "quantize":
 		c := config(p, place, members, "id", "digits", "dtype", "astype")
 		s := Step{Codec: Quantize}
 		s.To, s.From = numbers(p, place, c, order)
+		s.checkNumbers(p, place)
 		return s, s.To != s.From
 	case "fixedscaleoffset":
 		c := config(p, place, members, "id", "offset", "scale", "dtype", "astype")
 		s := Step{Codec: FixedScaleOffset}
 		s.To, s.From = numbers(p, place, c, order)
 		s.Scale, s.Offset = factor(p, place, c, "scale"), factor(p, place, c, "offset")
+		s.checkNumbers(p, place)
 		return s, true
 	}
 	p.add(place, "codec %q is not supported: rewrite the array with blosc, zstd or gzip", id)
@@ -190,6 +193,18 @@ func number(p *problems, place, name string, v value, order *bool) Number {
 	}
 	p.add(join(place, name), "%v", err)
 	return one
+}
+
+// checkNumbers notes types that a codec does not go between here.
+func (s Step) checkNumbers(p *problems, place string) {
+	half := s.From.Kind == 'f' && s.From.Bytes == 2 || s.To.Kind == 'f' && s.To.Bytes == 2
+	sameKind := (s.From.Kind == 'f') == (s.To.Kind == 'f') && (s.From.Kind != 'f' || s.From.Bytes == s.To.Bytes)
+	floats := s.From.Kind == 'f' && s.To.Kind == 'f'
+	switch {
+	case s.Codec == Delta && !half && sameKind, s.Codec == Quantize && (s.From == s.To || !half && floats), s.Codec == FixedScaleOffset && !half:
+	default:
+		p.add(place, "%s between these types is not supported: rewrite the array without it", s.Codec)
+	}
 }
 
 // factor is a finite number.
