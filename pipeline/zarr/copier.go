@@ -124,6 +124,10 @@ func (c *Copier) Copy(crop, brick Window, p *Part) {
 	brickBegin, brickEnd := c.Span(p)
 	whole := crop.has(cropBegin, cropEnd) && brick.has(brickBegin, brickEnd)
 	runs := inner.brick == c.item && inner.crop == c.item
+	if runs && whole && c.units == nil {
+		w.copyRuns(crop.Bytes[cropBegin-crop.OffsetBytes:], brick.Bytes[brickBegin-brick.OffsetBytes:], 0, int(inner.count*c.item))
+		return
+	}
 	w.each(cropBegin, brickBegin, func(to, from int64) {
 		switch {
 		case runs && c.units == nil:
@@ -138,6 +142,28 @@ func (c *Copier) Copy(crop, brick Window, p *Part) {
 			c.gather(dst, src, int(inner.count), int(inner.crop), int(inner.brick))
 		}
 	})
+}
+
+// copyRuns copies a run of n bytes in each pass of the innermost loop, from loop i on. Both have
+// all of them.
+func (w *walk) copyRuns(dst, src []byte, i, n int) {
+	if i == w.n-1 {
+		copy(dst[:n], src)
+		return
+	}
+	l := w.loops[i]
+	to, from := 0, 0
+	if i == w.n-2 {
+		for range l.count {
+			copy(dst[to:to+n], src[from:from+n])
+			to, from = to+int(l.crop), from+int(l.brick)
+		}
+		return
+	}
+	for range l.count {
+		w.copyRuns(dst[to:], src[from:], i+1, n)
+		to, from = to+int(l.crop), from+int(l.brick)
+	}
 }
 
 // copyClipped copies n bytes, as far as they lie in both windows.
