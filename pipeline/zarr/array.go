@@ -1,0 +1,173 @@
+package zarr
+
+import (
+	"fmt"
+	"math/bits"
+	"slices"
+)
+
+// Array is what a metadata document says of an array. It is not changed after it was parsed.
+type Array struct {
+	// Shape is the array's extent, in elements. It is empty for an array of one element.
+	Shape []int64
+	// Dims are the dimensions' names, or nil if none has a name. One that has none is "".
+	Dims []string
+	// Type is the type of elements as they are stored.
+	Type Dtype
+	// Fill is the element that absent bricks consist of, little-endian.
+	Fill []byte
+	// Object and Brick are the edges of an object and of a brick. They are equal without
+	// sharding.
+	Object, Brick []int64
+	// Levels says how bricks lie in an object, outermost first; it is empty if an object is
+	// one brick. The bricks of a level are the objects of the next.
+	Levels []Level
+	// Keys says how an object's path follows from its place.
+	Keys Keys
+	// Chain says how a brick is decoded.
+	Chain Chain
+	// Attributes is the JSON object of the array's attributes, or nil. A number that JSON
+	// doesn't have is a string in it.
+	Attributes []byte
+}
+
+// Level is one level of sharding: an object (or brick of the level above) holds bricks and an
+// index of them.
+type Level struct {
+	// Object and Brick are edges; each edge of Brick divides that of Object.
+	Object, Brick []int64
+	// AtStart says that the index lies at the beginning, and not at the end.
+	AtStart bool
+	// Big says that the index's numbers are big-endian, Checksum that a crc32c follows them.
+	Big, Checksum bool
+}
+
+// Entries is the number of bricks in the index: also those beyond the array's edge.
+func (l Level) Entries() int64 { return product(l.counts()) }
+
+// counts is the number of bricks along each dimension.
+func (l Level) counts() []int64 {
+	n := make([]int64, len(l.Object))
+	for i := range n {
+		n[i] = l.Object[i] / l.Brick[i]
+	}
+	return n
+}
+
+// BrickBytes is the size of a decoded brick. All bricks are of the same size, those that
+// stick out of the array too.
+func (a *Array) BrickBytes() int64 { return product(a.Brick) * int64(a.Type.ItemBytes) }
+
+// product is that of small numbers; parsing has checked that it fits.
+func product(list []int64) int64 {
+	p := int64(1)
+	for _, n := range list {
+		p *= n
+	}
+	return p
+}
+
+// productUpTo is the product of list, or false if it is more than limit.
+func productUpTo(limit uint64, list ...int64) (uint64, bool) {
+	if slices.Contains(list, 0) {
+		return 0, true
+	}
+	p := uint64(1)
+	for _, n := range list {
+		high, low := bits.Mul64(p, uint64(n))
+		if n < 0 || high != 0 || low > limit {
+			return 0, false
+		}
+		p = low
+	}
+	return p, true
+}
+
+// checkSizes notes what of a's edges is too large, and needs Shape, Object, Brick and Type.
+func (a *Array) checkSizes(p *problems, grid string) {
+	if len(a.Object) != len(a.Shape) {
+		p.add(grid, "has %d dimensions, and shape has %d", len(a.Object), len(a.Shape))
+		return
+	}
+	if _, ok := productUpTo(MaxBrickBytes, append(slices.Clone(a.Brick), int64(a.Type.ItemBytes))...); !ok {
+		p.add(grid, "a chunk has more than %d bytes: rewrite the array in smaller chunks", int64(MaxBrickBytes))
+	}
+	if _, ok := productUpTo(MaxObjects, gridCounts(a.Shape, a.Brick)...); !ok {
+		p.add("shape", "the array has more than %d chunks: rewrite it in larger ones", uint64(MaxObjects))
+	}
+}
+
+// gridCounts is the number of boxes with these edges that it takes to cover shape, along each
+// dimension.
+func gridCounts(shape, edges []int64) []int64 {
+	n := make([]int64, len(shape))
+	for i := range n {
+		n[i] = (shape[i] + edges[i] - 1) / edges[i]
+	}
+	return n
+}
+
+// edges reads a list of edges of at least 1.
+func edges(p *problems, name string, v value, dims int) []int64 {
+	list, err := v.integers(1, MaxEdge-1)
+	if err != nil {
+		p.add(name, "%v", err)
+		return nil
+	}
+	if dims >= 0 && len(list) != dims {
+		p.add(name, "has %d dimensions, and the array has %d", len(list), dims)
+		return nil
+	}
+	return list
+}
+
+// config gives the members of an object by name, and notes those that are not known.
+func config(p *problems, place string, members []member, known ...string) map[string]value {
+	byName := map[string]value{}
+	for _, m := range members {
+		if !slices.Contains(known, m.name) {
+			p.add(join(place, m.name), "is unknown here: lsiofs can't tell what it changes")
+		}
+		byName[m.name] = m.value
+	}
+	return byName
+}
+
+// join is the place of a member in a document.
+func join(place, name string) string {
+	if place == "" {
+		return name
+	}
+	return place + "." + name
+}
+
+// extension reads what v3 has for each choice: a name, or an object with a name and a
+// configuration.
+func (v value) extension() (name string, configuration []member, err error) {
+	if v[0] == '"' {
+		name, err = v.text()
+		return name, nil, err
+	}
+	members, err := v.object()
+	if err != nil {
+		return "", nil, fmt.Errorf("%w, or a name", err)
+	}
+	for _, m := range members {
+		switch m.name {
+		case "name":
+			name, err = m.value.text()
+		case "configuration":
+			configuration, err = m.value.object()
+		case "must_understand":
+		default:
+			err = fmt.Errorf("is unknown here")
+		}
+		if err != nil {
+			return "", nil, fmt.Errorf("%s %w", m.name, err)
+		}
+	}
+	if name == "" {
+		return "", nil, fmt.Errorf("has no name")
+	}
+	return name, configuration, nil
+}

@@ -1,0 +1,109 @@
+package zarr
+
+import (
+	"fmt"
+	"math"
+	"math/bits"
+)
+
+// Bisection is an order of the positions of a grid: the box of all positions is halved along
+// the side that spans most bricks, until one position is left, and the first half comes
+// first. Any run of consecutive positions is then compact.
+//
+// Of a box of g positions along each dimension, the side that is halved is the one with g > 1
+// and the greatest g·stride/brick; of equal ones the first. The first half has ⌈g/2⌉.
+type Bisection struct {
+	counts          []int64
+	strides, bricks []int64
+	total           uint64
+}
+
+// NewBisection is the order of a grid of counts, whose neighbours are strides elements apart,
+// over bricks of the given edges. All are below MaxEdge, and strides and bricks at least 1.
+// It is an error if there are more than 2⁶³-1 positions.
+func NewBisection(counts, strides, bricks []int64) (*Bisection, error) {
+	total, ok := productUpTo(math.MaxInt64, counts...)
+	if !ok {
+		return nil, fmt.Errorf("there are more than 2^63 positions: use longer strides")
+	}
+	return &Bisection{counts, strides, bricks, total}, nil
+}
+
+// Total is the number of positions.
+func (b *Bisection) Total() uint64 { return b.total }
+
+// box is a box of positions on the way down; it is of a fixed size, so that descents allocate
+// nothing.
+type box struct {
+	low, count [MaxDims]int64
+	positions  uint64
+}
+
+func (b *Bisection) whole() box {
+	x := box{positions: b.total}
+	copy(x.count[:], b.counts)
+	return x
+}
+
+// side is the side of x that is halved next, or -1 if x is one position.
+func (b *Bisection) side(x *box) int {
+	best := -1
+	for d := range b.counts {
+		if x.count[d] > 1 && (best < 0 || b.longer(x, d, best)) {
+			best = d
+		}
+	}
+	return best
+}
+
+// longer says whether x spans more bricks along d than along e: g_d·s_d·k_e > g_e·s_e·k_d.
+// Both products fit into 128 bits: g·s is below 2⁴⁹, as positions lie in an array.
+func (b *Bisection) longer(x *box, d, e int) bool {
+	high1, low1 := bits.Mul64(uint64(x.count[d])*uint64(b.strides[d]), uint64(b.bricks[e]))
+	high2, low2 := bits.Mul64(uint64(x.count[e])*uint64(b.strides[e]), uint64(b.bricks[d]))
+	return high1 > high2 || high1 == high2 && low1 > low2
+}
+
+// Position writes the position of a number into position. number is below Total.
+func (b *Bisection) Position(position []int64, number uint64) {
+	x := b.whole()
+	for {
+		d := b.side(&x)
+		if d < 0 {
+			copy(position, x.low[:len(b.counts)])
+			return
+		}
+		g := x.count[d]
+		first := (g + 1) / 2
+		firstPositions := x.positions / uint64(g) * uint64(first)
+		if number < firstPositions {
+			x.count[d], x.positions = first, firstPositions
+			continue
+		}
+		number -= firstPositions
+		x.low[d] += first
+		x.count[d], x.positions = g-first, x.positions-firstPositions
+	}
+}
+
+// Number is the inverse of Position.
+func (b *Bisection) Number(position []int64) uint64 {
+	x := b.whole()
+	number := uint64(0)
+	for {
+		d := b.side(&x)
+		if d < 0 {
+			return number
+		}
+		g := x.count[d]
+		first := (g + 1) / 2
+		firstPositions := x.positions / uint64(g) * uint64(first)
+		if position[d] < x.low[d]+first {
+			x.count[d], x.positions = first, firstPositions
+			continue
+		}
+		number += firstPositions
+		x.low[d] += first
+		x.count[d], x.positions = g-first, x.positions-firstPositions
+	}
+}

@@ -1,0 +1,150 @@
+package blosc
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+)
+
+// HeaderBytes is the size of a header.
+const HeaderBytes = 16
+
+const (
+	flagShuffled    = 0x01
+	flagStored      = 0x02
+	flagBitShuffled = 0x04
+	flagReserved    = 0x08
+	flagWhole       = 0x10
+
+	// Blocks are split as these say.
+	maxSplits           = 16
+	minElementsOfSplits = 128
+)
+
+// Header is what a buffer says of itself. Only Parse makes valid ones.
+type Header struct {
+	// Bytes is the decoded size, BlockBytes that of a block (the last may have less), and
+	// StoredBytes the size of the buffer.
+	Bytes, BlockBytes, StoredBytes int64
+	// ItemBytes is the size of the elements that were shuffled. Writers don't always give
+	// that of the array.
+	ItemBytes int
+
+	flags byte
+}
+
+// codec is the number of the codec.
+func (h Header) codec() byte { return h.flags >> 5 }
+
+// Stored says that the buffer is its header and the decoded bytes.
+func (h Header) Stored() bool { return h.flags&flagStored != 0 }
+
+// Parse reads the header at the begin of head, and checks it. bufferBytes is how many bytes
+// there are for the buffer, which may be more than head has, and decodedBytes what it must
+// decode to.
+func Parse(head []byte, bufferBytes, decodedBytes int64) (Header, error) {
+	if len(head) < HeaderBytes || bufferBytes < HeaderBytes {
+		return Header{}, fmt.Errorf("blosc: %d bytes are no buffer: its header alone has %d", min(int64(len(head)), bufferBytes), HeaderBytes)
+	}
+	le := binary.LittleEndian
+	h := Header{
+		Bytes: int64(le.Uint32(head[4:])), BlockBytes: int64(le.Uint32(head[8:])), StoredBytes: int64(le.Uint32(head[12:])),
+		ItemBytes: int(head[3]), flags: head[2],
+	}
+	switch version := head[0]; {
+	case version > 2 && version < 8:
+		return Header{}, fmt.Errorf("blosc: version %d: blosc2 is not supported: rewrite the array with blosc, zstd or gzip", version)
+	case version != 2:
+		return Header{}, fmt.Errorf("blosc: version %d: this is no buffer of blosc", version)
+	case h.Bytes != decodedBytes:
+		return Header{}, fmt.Errorf("blosc: the buffer has %d bytes decoded, and it must have %d", h.Bytes, decodedBytes)
+	case h.StoredBytes > bufferBytes || h.StoredBytes < HeaderBytes:
+		return Header{}, fmt.Errorf("blosc: the buffer says that it has %d bytes, and %d are there", h.StoredBytes, bufferBytes)
+	case h.flags&flagReserved != 0:
+		return Header{}, fmt.Errorf("blosc: the header has a flag that blosc 1 does not set")
+	case h.ItemBytes == 0:
+		return Header{}, errors.New("blosc: the header says that elements have 0 bytes")
+	}
+	return h, h.checkBlocks(head[1])
+}
+
+// checkBlocks checks what counts for blocks.
+func (h Header) checkBlocks(codecVersion byte) error {
+	switch {
+	case h.Bytes == 0:
+		return nil
+	case h.Stored():
+		if h.StoredBytes != h.Bytes+HeaderBytes {
+			return fmt.Errorf("blosc: a stored buffer of %d bytes must have %d, says %d", h.Bytes, h.Bytes+HeaderBytes, h.StoredBytes)
+		}
+		return nil
+	case h.BlockBytes == 0 || h.BlockBytes > h.Bytes:
+		return fmt.Errorf("blosc: blocks of %d bytes in a buffer of %d", h.BlockBytes, h.Bytes)
+	case int64(h.Blocks()) > (h.StoredBytes-HeaderBytes)/4:
+		return fmt.Errorf("blosc: %d blocks don't fit into a buffer of %d bytes", h.Blocks(), h.StoredBytes)
+	case h.codec() >= byte(len(codecs)) || codecVersion != 1:
+		return fmt.Errorf("blosc: codec %d of version %d is not known", h.codec(), codecVersion)
+	case h.splits(h.BlockBytes) > 1 && h.BlockBytes%int64(h.ItemBytes) != 0:
+		return fmt.Errorf("blosc: blocks of %d bytes can't be split into %d streams", h.BlockBytes, h.ItemBytes)
+	}
+	return nil
+}
+
+// Blocks is the number of blocks. A stored buffer is one block.
+func (h Header) Blocks() int {
+	switch {
+	case h.Bytes == 0:
+		return 0
+	case h.Stored():
+		return 1
+	}
+	return int((h.Bytes + h.BlockBytes - 1) / h.BlockBytes)
+}
+
+// BlocksOf is the range of blocks, last exclusive, that have the decoded bytes [begin, end).
+func (h Header) BlocksOf(begin, end int64) (first, last int) {
+	switch {
+	case begin >= end:
+		return 0, 0
+	case h.Stored():
+		return 0, 1
+	}
+	return int(begin / h.BlockBytes), int((end + h.BlockBytes - 1) / h.BlockBytes)
+}
+
+// Range are the decoded bytes of a range of blocks, last exclusive.
+func (h Header) Range(first, last int) (begin, end int64) {
+	if h.Stored() {
+		return int64(first) * h.Bytes, int64(last) * h.Bytes
+	}
+	return min(int64(first)*h.BlockBytes, h.Bytes), min(int64(last)*h.BlockBytes, h.Bytes)
+}
+
+// StartsBytes is the size of the header with the starts of all blocks. Whoever has so many
+// bytes of a buffer knows where its blocks are.
+func (h Header) StartsBytes() int64 {
+	if h.Stored() {
+		return HeaderBytes
+	}
+	return HeaderBytes + 4*int64(h.Blocks())
+}
+
+// Start is where a block begins in the buffer. starts are the buffer's first StartsBytes.
+func (h Header) Start(starts []byte, block int) (int64, error) {
+	if h.Stored() {
+		return HeaderBytes, nil
+	}
+	at := int64(binary.LittleEndian.Uint32(starts[HeaderBytes+4*block:]))
+	if at < h.StartsBytes() || at > h.StoredBytes-4 {
+		return 0, fmt.Errorf("blosc: block %d begins at %d, and the buffer's blocks are at [%d, %d)", block, at, h.StartsBytes(), h.StoredBytes)
+	}
+	return at, nil
+}
+
+// splits is the number of streams of a block of that size.
+func (h Header) splits(blockBytes int64) int {
+	if h.flags&flagWhole == 0 && h.ItemBytes <= maxSplits && h.BlockBytes/int64(h.ItemBytes) >= minElementsOfSplits && blockBytes == h.BlockBytes {
+		return h.ItemBytes
+	}
+	return 1
+}

@@ -1,0 +1,217 @@
+package codec
+
+import (
+	"bytes"
+	"compress/bzip2"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"hash/crc32"
+	"io"
+
+	"github.com/klauspost/compress/gzip"
+	"github.com/klauspost/compress/zlib"
+	"github.com/klauspost/compress/zstd"
+	"github.com/pierrec/lz4/v4"
+
+	"github.com/lsiofs/lsiofs/pipeline/zarr"
+	"github.com/lsiofs/lsiofs/pipeline/zarr/blosc"
+)
+
+// Decoder decodes bricks. It is not for concurrent use: a core has one.
+type Decoder struct {
+	between [2][]byte
+	blosc   *blosc.Decoder
+	zstd    *zstd.Decoder
+}
+
+// NewDecoder makes a decoder. Close it.
+func NewDecoder() *Decoder { return &Decoder{blosc: blosc.NewDecoder()} }
+
+// Close lets go of what the decoder keeps.
+func (d *Decoder) Close() {
+	d.blosc.Close()
+	if d.zstd != nil {
+		d.zstd.Close()
+	}
+	*d = Decoder{}
+}
+
+// Decode decodes a brick into dst, which has its decoded size: the elements in stored order
+// and byte order. stored is not changed. An error means that the brick is damaged, and names
+// the codec that found it; dst then holds anything.
+func (d *Decoder) Decode(dst, stored []byte, c zarr.Chain) error {
+	sizes := c.Sizes(int64(len(dst)))
+	if n := int64(len(stored)); n > sizes[0].Bytes || sizes[0].Exact && n != sizes[0].Bytes {
+		return fmt.Errorf("it has %d bytes, and must have %d", n, sizes[0].Bytes)
+	}
+	src := stored
+	for i, s := range c.Steps {
+		out := dst
+		if i+1 < len(c.Steps) {
+			out = d.room(i%2, sizes[i+1].Bytes)
+		}
+		n, err := d.step(out, src, s, sizes[i+1].Exact)
+		if err == nil && sizes[i+1].Exact && n != len(out) {
+			err = fmt.Errorf("%d bytes decoded, and it must be %d", n, len(out))
+		}
+		if err != nil {
+			return fmt.Errorf("%s: %w", s.Codec, err)
+		}
+		src = out[:n]
+	}
+	if len(c.Steps) == 0 {
+		copy(dst, stored)
+	}
+	return nil
+}
+
+// room is one of the two buffers between steps.
+func (d *Decoder) room(i int, n int64) []byte {
+	if int64(cap(d.between[i])) < n {
+		d.between[i] = make([]byte, n)
+	}
+	return d.between[i][:n]
+}
+
+// step undoes one step: from src to dst, of which it writes as many bytes as it returns. If
+// exact, dst has the size that must come out.
+func (d *Decoder) step(dst, src []byte, s zarr.Step, exact bool) (int, error) {
+	switch s.Codec {
+	case zarr.Blosc:
+		return d.bloscBuffer(dst, src, exact)
+	case zarr.Zstd:
+		return d.zstdFrames(dst, src)
+	case zarr.Gzip:
+		r, err := gzip.NewReader(bytes.NewReader(src))
+		if err != nil {
+			return 0, err
+		}
+		return readAll(dst, r)
+	case zarr.Zlib:
+		r, err := zlib.NewReader(bytes.NewReader(src))
+		if err != nil {
+			return 0, err
+		}
+		return readAll(dst, r)
+	case zarr.Bzip2:
+		return readAll(dst, bzip2.NewReader(bytes.NewReader(src)))
+	case zarr.LZ4:
+		return lz4Block(dst, src)
+	case zarr.CRC32C, zarr.Fletcher32:
+		return checked(dst, src, s.Codec)
+	case zarr.Shuffle:
+		return unshuffle(dst, src, s.ItemBytes), nil
+	case zarr.Delta, zarr.FixedScaleOffset, zarr.Quantize:
+		return elements(dst, src, s)
+	}
+	return 0, errors.New("is no codec of bricks")
+}
+
+// readAll reads r to its end, which must come before dst is full, or then.
+func readAll(dst []byte, r io.Reader) (int, error) {
+	n := 0
+	for n < len(dst) {
+		m, err := r.Read(dst[n:])
+		if n += m; err == io.EOF {
+			return n, nil
+		} else if err != nil {
+			return n, err
+		}
+	}
+	var more [1]byte
+	if m, err := io.ReadFull(r, more[:]); m > 0 {
+		return n, fmt.Errorf("more than %d bytes decoded", len(dst))
+	} else if err != io.EOF {
+		return n, err
+	}
+	return n, nil
+}
+
+// bloscBuffer decodes a buffer of dst's size, or of a smaller one if that is not exact.
+func (d *Decoder) bloscBuffer(dst, src []byte, exact bool) (int, error) {
+	n := int64(len(dst))
+	if !exact && len(src) >= blosc.HeaderBytes {
+		n = min(n, int64(binary.LittleEndian.Uint32(src[4:])))
+	}
+	h, err := blosc.Parse(src, int64(len(src)), n)
+	if err != nil {
+		return 0, err
+	}
+	return int(n), d.blosc.Decode(dst[:n], src, h, 0, h.Blocks())
+}
+
+// zstdWindow is the most that a frame may look back.
+const zstdWindow = 128 << 20
+
+func (d *Decoder) zstdFrames(dst, src []byte) (int, error) {
+	if d.zstd == nil {
+		var err error
+		d.zstd, err = zstd.NewReader(nil, zstd.WithDecoderConcurrency(1), zstd.WithDecoderMaxWindow(zstdWindow), zstd.WithDecodeAllCapLimit(true))
+		if err != nil {
+			return 0, err
+		}
+	}
+	out, err := d.zstd.DecodeAll(src, dst[:0:len(dst)])
+	return len(out), err
+}
+
+// lz4Block decodes a block, before which is the size that it decodes to.
+func lz4Block(dst, src []byte) (int, error) {
+	if len(src) < 4 {
+		return 0, io.ErrUnexpectedEOF
+	}
+	n := binary.LittleEndian.Uint32(src)
+	if int64(n) > int64(len(dst)) {
+		return 0, fmt.Errorf("a block of %d bytes, and it must have %d", n, len(dst))
+	}
+	if n == 0 {
+		return 0, nil
+	}
+	got, err := lz4.UncompressBlock(src[4:], dst[:n:n])
+	if err == nil && got != int(n) {
+		err = fmt.Errorf("a block of %d bytes that has %d", n, got)
+	}
+	return got, err
+}
+
+var castagnoli = crc32.MakeTable(crc32.Castagnoli)
+
+// checked takes the checksum from the end and compares it.
+func checked(dst, src []byte, c zarr.Codec) (int, error) {
+	if len(src) < 4 {
+		return 0, errors.New("there is no room for a checksum")
+	}
+	body := src[:len(src)-4]
+	want := binary.LittleEndian.Uint32(src[len(body):])
+	got := crc32.Checksum(body, castagnoli)
+	if c == zarr.Fletcher32 {
+		got = fletcher32(body)
+	}
+	if got != want {
+		return 0, fmt.Errorf("the checksum is %08x, and must be %08x", got, want)
+	}
+	return copy(dst, body), nil
+}
+
+// fletcher32 is HDF5's: of big-endian numbers of 16 bits, a last odd byte being the upper one.
+func fletcher32(b []byte) uint32 {
+	// So many can be added before a sum may overflow.
+	const most = 360
+	fold := func(x uint32) uint32 { return x&0xffff + x>>16 }
+	sum1, sum2 := uint32(0), uint32(0)
+	for len(b) > 1 {
+		some := b[:min(len(b)&^1, 2*most)]
+		for i := 0; i < len(some); i += 2 {
+			sum1 += uint32(some[i])<<8 | uint32(some[i+1])
+			sum2 += sum1
+		}
+		sum1, sum2, b = fold(sum1), fold(sum2), b[len(some):]
+	}
+	if len(b) == 1 {
+		sum1 += uint32(b[0]) << 8
+		sum2 += sum1
+		sum1, sum2 = fold(sum1), fold(sum2)
+	}
+	return fold(sum2)<<16 | fold(sum1)
+}

@@ -1,0 +1,226 @@
+package zarr
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+)
+
+// coded is one codec of a v3 document.
+type coded struct {
+	place, name string
+	members     []member
+}
+
+// codecList reads a list of codecs.
+func codecList(p *problems, place string, v value) ([]coded, bool) {
+	items, err := v.list(maxCodecs)
+	if err != nil {
+		p.add(place, "%v", err)
+		return nil, false
+	}
+	list := make([]coded, len(items))
+	for i, item := range items {
+		c := coded{place: fmt.Sprintf("%s[%d]", place, i)}
+		if c.name, c.members, err = item.extension(); err != nil {
+			p.add(c.place, "%v", err)
+			return nil, false
+		}
+		list[i] = c
+	}
+	return list, true
+}
+
+// readCodecs reads the codecs of objects of edges a.Brick: those of sharding, which it takes
+// apart, or those of bricks.
+func (a *Array) readCodecs(p *problems, place string, v value) {
+	list, ok := codecList(p, place, v)
+	if !ok {
+		return
+	}
+	at := slices.IndexFunc(list, func(c coded) bool { return c.name == "sharding_indexed" })
+	if at < 0 {
+		a.readChain(p, place, list)
+		return
+	}
+	if at > 0 || len(list) > 1 {
+		p.add(place, "codecs before or behind sharding_indexed are not supported: put them into its own codecs")
+		return
+	}
+	a.readSharding(p, list[0])
+}
+
+// readSharding reads one level of sharding, and what is inside.
+func (a *Array) readSharding(p *problems, c coded) {
+	place := c.place + ".configuration"
+	if len(a.Levels) == MaxLevels {
+		p.add(c.place, "sharding is nested more than %d deep", MaxLevels)
+		return
+	}
+	m := config(p, place, c.members, "chunk_shape", "codecs", "index_codecs", "index_location")
+	for _, name := range []string{"chunk_shape", "codecs", "index_codecs"} {
+		if m[name] == nil {
+			p.add(join(place, name), "is missing")
+			return
+		}
+	}
+	l := Level{Object: a.Brick}
+	if v, ok := m["index_location"]; ok {
+		switch string(v) {
+		case `"start"`:
+			l.AtStart = true
+		case `"end"`:
+		default:
+			p.add(place+".index_location", `must be "start" or "end", is %s`, v.shown())
+		}
+	}
+	l.readIndexCodecs(p, place+".index_codecs", m["index_codecs"])
+	if l.Brick = edges(p, place+".chunk_shape", m["chunk_shape"], len(a.Shape)); l.Brick == nil {
+		return
+	}
+	for i := range l.Brick {
+		if l.Object[i]%l.Brick[i] != 0 {
+			p.add(place+".chunk_shape", "%d of dimension %d does not divide %d, the edge of what it is in", l.Brick[i], i, l.Object[i])
+			return
+		}
+	}
+	if _, ok := productUpTo(MaxIndexEntries, l.counts()...); !ok {
+		p.add(place+".chunk_shape", "makes more than %d chunks a shard: use larger chunks or smaller shards", MaxIndexEntries)
+		return
+	}
+	a.Levels, a.Brick = append(a.Levels, l), l.Brick
+	a.readCodecs(p, place+".codecs", m["codecs"])
+}
+
+// readIndexCodecs reads how an index is encoded. Its size must be known: bytes, and crc32c or
+// not.
+func (l *Level) readIndexCodecs(p *problems, place string, v value) {
+	list, ok := codecList(p, place, v)
+	if !ok {
+		return
+	}
+	if len(list) == 0 || list[0].name != "bytes" || len(list) > 2 || len(list) == 2 && list[1].name != "crc32c" {
+		p.add(place, "must be bytes, or bytes and crc32c, so that the index has a known size")
+		return
+	}
+	l.Checksum = len(list) == 2
+	l.Big = bigEndian(p, list[0], true)
+}
+
+// bigEndian reads the codec bytes, which must have its byte order if it is needed.
+func bigEndian(p *problems, c coded, needed bool) bool {
+	place := c.place + ".configuration"
+	m := config(p, place, c.members, "endian")
+	switch v, ok := m["endian"]; {
+	case !ok && needed:
+		p.add(place+".endian", "is missing, and elements have more than one byte")
+	case !ok || string(v) == `"little"`:
+	case string(v) == `"big"`:
+		return true
+	default:
+		p.add(place+".endian", `must be "little" or "big", is %s`, v.shown())
+	}
+	return false
+}
+
+// readChain reads the codecs of bricks.
+func (a *Array) readChain(p *problems, place string, list []coded) {
+	at := slices.IndexFunc(list, func(c coded) bool { return c.name == "bytes" })
+	if at < 0 {
+		names := make([]string, len(list))
+		for i, c := range list {
+			names[i] = c.name
+		}
+		p.add(place, "none of these codecs turns an array into bytes in a way that is supported: %s; rewrite it with bytes", strings.Join(names, ", "))
+		return
+	}
+	// From the last to the first: that is the order of decoding.
+	for i := len(list) - 1; i > at; i-- {
+		a.addBytesCodec(p, list[i])
+	}
+	unit := 1
+	for _, u := range a.Type.Units {
+		unit = max(unit, u.Bytes)
+	}
+	// With a codec of elements before it, what is stored may have one byte.
+	cast := slices.ContainsFunc(list[:at], func(c coded) bool { return c.name != "transpose" })
+	big := bigEndian(p, list[at], unit > 1 && !cast)
+	a.Type = a.Type.withOrder(big)
+	a.Chain.Order = nil
+	for i := at - 1; i >= 0; i-- {
+		a.addArrayCodec(p, list[i], big)
+	}
+	a.Chain.checkItems(p, place, a.Type.ItemBytes)
+}
+
+// addBytesCodec adds a codec from bytes to bytes.
+func (a *Array) addBytesCodec(p *problems, c coded) {
+	id, isNumcodecs := strings.CutPrefix(c.name, "numcodecs.")
+	known := []string{"blosc", "gzip", "zstd", "crc32c"}
+	if isNumcodecs {
+		known = []string{"blosc", "gzip", "zstd", "zlib", "lz4", "bz2", "shuffle", "fletcher32", "crc32c"}
+	}
+	if !slices.Contains(known, id) {
+		p.add(c.place, "codec %q is not supported: rewrite the array with blosc, zstd or gzip", c.name)
+		return
+	}
+	if s, ok := filter(p, c.place, id, c.members, nil); ok {
+		a.Chain.Steps = append(a.Chain.Steps, s)
+	}
+}
+
+// addArrayCodec adds a codec from an array to an array, which is stored in that byte order.
+func (a *Array) addArrayCodec(p *problems, c coded, big bool) {
+	if c.name == "transpose" {
+		a.addTranspose(p, c)
+		return
+	}
+	id, ok := strings.CutPrefix(c.name, "numcodecs.")
+	if !ok || !slices.Contains([]string{"delta", "fixedscaleoffset", "bitround", "quantize"}, id) {
+		p.add(c.place, "codec %q is not supported: rewrite the array without it", c.name)
+		return
+	}
+	s, ok := filter(p, c.place, id, c.members, &big)
+	if !ok {
+		return
+	}
+	if a.Chain.Order != nil && s.Codec == Delta {
+		p.add(c.place, "differences that are taken before a transpose are not supported: rewrite the array without one of the two")
+		return
+	}
+	a.Chain.Steps = append(a.Chain.Steps, s)
+}
+
+// addTranspose puts a transposition before those that were read so far, which are nearer to
+// the bytes.
+func (a *Array) addTranspose(p *problems, c coded) {
+	place := c.place + ".configuration"
+	m := config(p, place, c.members, "order")
+	v := m["order"]
+	if v == nil {
+		p.add(place+".order", "is missing")
+		return
+	}
+	order, err := v.integers(0, int64(len(a.Shape))-1)
+	if err != nil || len(order) != len(a.Shape) {
+		p.add(place+".order", "must be the numbers from 0 to %d in some order, is %s", len(a.Shape)-1, v.shown())
+		return
+	}
+	seen := make([]bool, len(order))
+	for _, d := range order {
+		if seen[d] {
+			p.add(place+".order", "has %d twice", d)
+			return
+		}
+		seen[d] = true
+	}
+	composed := make([]int, len(order))
+	for i := range composed {
+		inner := i
+		if a.Chain.Order != nil {
+			inner = a.Chain.Order[i]
+		}
+		composed[i] = int(order[inner])
+	}
+	a.Chain.Order = composed
+}

@@ -1,0 +1,223 @@
+package zarr
+
+// Copier copies the elements of decoded bricks into crops, which are little-endian and in C
+// order. It serves all crops of one shape of an array, and is safe for concurrent use.
+//
+// Crops and bricks may be given in pieces: of a crop a window that a reader asked for, of a
+// brick one block that was decoded. What lies in both is copied, and nothing else is touched.
+type Copier struct {
+	item  int64
+	units []Unit // nil if nothing is big-endian
+	fill  []byte
+	step  []int64
+	// brick and crop are the distances of neighbours in bytes, along each dimension.
+	brick, crop []int64
+}
+
+// NewCopier makes one for crops of count elements that are step apart.
+func NewCopier(a *Array, count, step []int64) *Copier {
+	dims := len(a.Shape)
+	c := &Copier{item: int64(a.Type.ItemBytes), fill: a.Fill, step: step, brick: make([]int64, dims), crop: make([]int64, dims)}
+	if a.Type.Big() {
+		c.units = a.Type.Units
+	}
+	brick, crop := c.item, c.item
+	for i := dims - 1; i >= 0; i-- {
+		axis := i
+		if a.Chain.Order != nil {
+			axis = a.Chain.Order[i]
+		}
+		c.brick[axis], c.crop[i] = brick, crop
+		brick, crop = brick*a.Brick[axis], crop*count[i]
+	}
+	return c
+}
+
+// Window is a run of bytes of something larger.
+type Window struct {
+	// Bytes are those from OffsetBytes on.
+	Bytes       []byte
+	OffsetBytes int64
+}
+
+func (w Window) end() int64 { return w.OffsetBytes + int64(len(w.Bytes)) }
+
+// has says whether [begin, end) lies in w.
+func (w Window) has(begin, end int64) bool { return begin >= w.OffsetBytes && end <= w.end() }
+
+// Span is the range of bytes of the decoded brick in which a part's elements are.
+func (c *Copier) Span(p *Part) (begin, end int64) {
+	for d, n := range p.Count {
+		begin += p.From[d] * c.brick[d]
+		end += (p.From[d] + (n-1)*c.step[d]) * c.brick[d]
+	}
+	return begin, end + c.item
+}
+
+// Range is the range of bytes of the crop in which a part's elements are.
+func (c *Copier) Range(p *Part) (begin, end int64) {
+	for d, n := range p.Count {
+		begin += p.At[d] * c.crop[d]
+		end += (p.At[d] + n - 1) * c.crop[d]
+	}
+	return begin, end + c.item
+}
+
+// loop is one dimension of copying, or several that lie behind each other in both places.
+type loop struct{ count, crop, brick int64 }
+
+// walk is a part as nested loops, the last innermost.
+type walk struct {
+	loops [MaxDims + 1]loop
+	n     int
+}
+
+// walkOf makes the loops of a part. filled says that only the crop counts.
+func (c *Copier) walkOf(p *Part, filled bool) walk {
+	var w walk
+	for d, n := range p.Count {
+		if n == 1 {
+			continue
+		}
+		l := loop{n, c.crop[d], c.brick[d] * c.step[d]}
+		if filled {
+			l.brick = l.crop
+		}
+		if w.n > 0 {
+			if last := &w.loops[w.n-1]; last.crop == l.crop*n && last.brick == l.brick*n {
+				l.count *= last.count
+				w.n--
+			}
+		}
+		w.loops[w.n] = l
+		w.n++
+	}
+	if w.n == 0 || w.loops[w.n-1].crop != c.item {
+		w.loops[w.n] = loop{1, c.item, c.item}
+		w.n++
+	}
+	return w
+}
+
+// each calls f for each pass of the innermost loop, with the places where it begins.
+func (w *walk) each(crop, brick int64, f func(crop, brick int64)) {
+	w.eachFrom(0, crop, brick, f)
+}
+
+func (w *walk) eachFrom(i int, crop, brick int64, f func(crop, brick int64)) {
+	if i == w.n-1 {
+		f(crop, brick)
+		return
+	}
+	l := w.loops[i]
+	for range l.count {
+		w.eachFrom(i+1, crop, brick, f)
+		crop, brick = crop+l.crop, brick+l.brick
+	}
+}
+
+// Copy copies the part's elements from a brick to a crop, as far as they lie in both windows.
+func (c *Copier) Copy(crop, brick Window, p *Part) {
+	w := c.walkOf(p, false)
+	inner := w.loops[w.n-1]
+	cropBegin, cropEnd := c.Range(p)
+	brickBegin, brickEnd := c.Span(p)
+	whole := crop.has(cropBegin, cropEnd) && brick.has(brickBegin, brickEnd)
+	runs := inner.brick == c.item && inner.crop == c.item
+	if runs && whole && c.units == nil {
+		w.copyRuns(crop.Bytes[cropBegin-crop.OffsetBytes:], brick.Bytes[brickBegin-brick.OffsetBytes:], 0, int(inner.count*c.item))
+		return
+	}
+	w.each(cropBegin, brickBegin, func(to, from int64) {
+		switch {
+		case runs && c.units == nil:
+			copyClipped(crop, brick, to, from, inner.count*c.item)
+		case !whole:
+			for range inner.count {
+				c.copyElement(crop, brick, to, from)
+				to, from = to+inner.crop, from+inner.brick
+			}
+		default:
+			dst, src := crop.Bytes[to-crop.OffsetBytes:], brick.Bytes[from-brick.OffsetBytes:]
+			c.gather(dst, src, int(inner.count), int(inner.crop), int(inner.brick))
+		}
+	})
+}
+
+// copyRuns copies a run of n bytes in each pass of the innermost loop, from loop i on. Both have
+// all of them.
+func (w *walk) copyRuns(dst, src []byte, i, n int) {
+	if i == w.n-1 {
+		copy(dst[:n], src)
+		return
+	}
+	l := w.loops[i]
+	to, from := 0, 0
+	if i == w.n-2 {
+		for range l.count {
+			copy(dst[to:to+n], src[from:from+n])
+			to, from = to+int(l.crop), from+int(l.brick)
+		}
+		return
+	}
+	for range l.count {
+		w.copyRuns(dst[to:], src[from:], i+1, n)
+		to, from = to+int(l.crop), from+int(l.brick)
+	}
+}
+
+// copyClipped copies n bytes, as far as they lie in both windows.
+func copyClipped(crop, brick Window, to, from, n int64) {
+	skip := max(0, crop.OffsetBytes-to, brick.OffsetBytes-from)
+	n = min(n, crop.end()-to, brick.end()-from)
+	if skip < n {
+		copy(crop.Bytes[to+skip-crop.OffsetBytes:to+n-crop.OffsetBytes], brick.Bytes[from+skip-brick.OffsetBytes:])
+	}
+}
+
+// copyElement copies what both windows have of one element.
+func (c *Copier) copyElement(crop, brick Window, to, from int64) {
+	if c.units == nil {
+		copyClipped(crop, brick, to, from, c.item)
+		return
+	}
+	for _, u := range c.units {
+		size := int64(u.Bytes)
+		for range u.Count {
+			for j := range size {
+				at := j
+				if u.Big {
+					at = size - 1 - j
+				}
+				copyClipped(crop, brick, to+j, from+at, 1)
+			}
+			to, from = to+size, from+size
+		}
+	}
+}
+
+// Fill writes the array's fill value to the part's elements, as far as they lie in the window.
+func (c *Copier) Fill(crop Window, p *Part) {
+	w := c.walkOf(p, true)
+	inner := w.loops[w.n-1]
+	begin, _ := c.Range(p)
+	w.each(begin, 0, func(to, _ int64) {
+		low, high := max(to, crop.OffsetBytes), min(to+inner.count*c.item, crop.end())
+		if low >= high {
+			return
+		}
+		phase := int((low - to) % c.item)
+		repeat(crop.Bytes[low-crop.OffsetBytes:high-crop.OffsetBytes], c.fill, phase)
+	})
+}
+
+// repeat fills b with an element again and again, from its byte at phase on.
+func repeat(b, element []byte, phase int) {
+	n := copy(b, element[phase:])
+	if n < len(b) {
+		n += copy(b[n:], element[:phase])
+	}
+	for n < len(b) {
+		n += copy(b[n:], b[:n])
+	}
+}

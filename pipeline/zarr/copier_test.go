@@ -1,0 +1,196 @@
+package zarr
+
+import (
+	"bytes"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+	"pgregory.net/rapid"
+)
+
+// numbered is an array whose elements are all different, and what is needed to cut it naively.
+type numbered struct {
+	*Array
+	crop    Crop
+	absent  int64              // every absent-th brick is absent
+	element func(int64) []byte // by number in C order, little-endian
+}
+
+var someTypes = []Dtype{
+	plain(aUint, 'u', 1), plain(anInt, 'i', 2), plain(aFloat, 'f', 4), plain(aFloat, 'f', 8), plain(aComplex, 'c', 8), raw(aRaw, 'V', 3),
+	{Descr: "[('a', '<i2'), ('b', '|V3'), ('c', '<f8', (2,))]", ItemBytes: 21, Units: []Unit{{2, 1, true}, {1, 3, false}, {8, 2, true}}, class: someFields},
+}
+
+func drawNumbered(t *rapid.T) numbered {
+	dims := rapid.IntRange(0, 4).Draw(t, "dims")
+	n := numbered{Array: &Array{}, absent: rapid.Int64Range(2, 9).Draw(t, "absent")}
+	n.Type = rapid.SampledFrom(someTypes).Draw(t, "type")
+	if n.Type.class != someFields {
+		n.Type = n.Type.withOrder(rapid.Bool().Draw(t, "big"))
+	}
+	n.Fill = bytes.Repeat([]byte{0xA5}, n.Type.ItemBytes)
+	n.Fill[0] = 1
+	wrap := make([]bool, dims)
+	for d := range dims {
+		extent := rapid.Int64Range(1, 9).Draw(t, "extent")
+		wrap[d] = rapid.Bool().Draw(t, "wrap")
+		step := rapid.Int64Range(1, 3).Draw(t, "step")
+		count := rapid.Int64Range(1, (extent-1)/step+1).Draw(t, "count")
+		last := extent - ((count-1)*step + 1)
+		if wrap[d] {
+			last = extent - 1
+		}
+		n.Shape = append(n.Shape, extent)
+		n.Brick = append(n.Brick, rapid.Int64Range(1, 10).Draw(t, "edge"))
+		n.crop.Origin = append(n.crop.Origin, rapid.Int64Range(0, last).Draw(t, "origin"))
+		n.crop.Count, n.crop.Step = append(n.crop.Count, count), append(n.crop.Step, step)
+	}
+	n.crop.Wrap = wrap
+	if rapid.Bool().Draw(t, "transposed") {
+		n.Chain.Order = rapid.Permutation(indices(dims)).Draw(t, "order")
+	}
+	n.element = func(i int64) []byte {
+		e := make([]byte, n.Type.ItemBytes)
+		for j := range e {
+			e[j] = byte(i*31 + i>>8 + int64(j)*7)
+		}
+		return e
+	}
+	return n
+}
+
+func indices(n int) []int {
+	list := make([]int, n)
+	for i := range list {
+		list[i] = i
+	}
+	return list
+}
+
+// decoded is a brick as its codecs give it: in stored order and byte order, with rubbish where
+// it sticks out of the array.
+func (n numbered) decoded(brick []int64) []byte {
+	var out []byte
+	stored := make([]int64, len(brick))
+	edges := make([]int64, len(brick))
+	for i := range stored {
+		edges[i] = n.Brick[n.axis(i)]
+	}
+	place := make([]int64, len(brick))
+	for k := range product(edges) {
+		place64(stored, k, edges)
+		inside := true
+		for i, at := range stored {
+			d := n.axis(i)
+			place[d] = brick[d]*n.Brick[d] + at
+			inside = inside && place[d] < n.Shape[d]
+		}
+		e := bytes.Repeat([]byte{0xEE}, n.Type.ItemBytes)
+		if inside {
+			e = n.element(number64(place, n.Shape))
+			n.Type.reverse(e)
+		}
+		out = append(out, e...)
+	}
+	return out
+}
+
+func (n numbered) axis(i int) int {
+	if n.Chain.Order == nil {
+		return i
+	}
+	return n.Chain.Order[i]
+}
+
+func (n numbered) isAbsent(place []int64) bool {
+	return number64(place, n.Bricks().Counts)%n.absent == 1
+}
+
+// cut is the crop, element by element.
+func (n numbered) cut() []byte {
+	var out []byte
+	j := make([]int64, len(n.Shape))
+	place, brick := make([]int64, len(j)), make([]int64, len(j))
+	for k := range product(n.crop.Count) {
+		place64(j, k, n.crop.Count)
+		for d := range j {
+			place[d] = (n.crop.Origin[d] + j[d]*n.crop.Step[d]) % n.Shape[d]
+			brick[d] = place[d] / n.Brick[d]
+		}
+		if n.isAbsent(brick) {
+			out = append(out, n.Fill...)
+		} else {
+			out = append(out, n.element(number64(place, n.Shape))...)
+		}
+	}
+	return out
+}
+
+func TestCopiesOfPartsMakeTheCrop(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		n := drawNumbered(t)
+		want := n.cut()
+		// What a reader asked for.
+		begin := rapid.IntRange(0, len(want)-1).Draw(t, "begin")
+		end := rapid.IntRange(begin+1, len(want)).Draw(t, "end")
+		if rapid.Bool().Draw(t, "whole") {
+			begin, end = 0, len(want)
+		}
+		block := rapid.IntRange(1, 64).Draw(t, "block")
+		inBlocks := rapid.Bool().Draw(t, "in blocks")
+
+		c := NewCopier(n.Array, n.crop.Count, n.crop.Step)
+		got := bytes.Repeat([]byte{0x77}, end-begin)
+		crop := Window{got, int64(begin)}
+		elements := int64(0)
+		require.NoError(t, n.crop.Parts(n.Shape, n.Brick, func(p *Part) error {
+			elements += product(p.Count)
+			if n.isAbsent(p.Brick) {
+				c.Fill(crop, p)
+				return nil
+			}
+			b := n.decoded(p.Brick)
+			low, high := c.Span(p)
+			require.True(t, 0 <= low && low < high && high <= int64(len(b)), "span %d %d of %d", low, high, len(b))
+			if !inBlocks {
+				c.Copy(crop, Window{b[low:high], low}, p)
+				return nil
+			}
+			for at := int(low) / block * block; at < int(high); at += block {
+				c.Copy(crop, Window{b[at:min(at+block, len(b))], int64(at)}, p)
+			}
+			return nil
+		}))
+		require.Equal(t, product(n.crop.Count), elements, "each element is in one part")
+		require.Equal(t, want[begin:end], got)
+	})
+}
+
+// benchmarkCopy copies the bricks of crops of 24×128×128 out of bricks of 16×64×64.
+func BenchmarkCopy(b *testing.B) {
+	for _, c := range []struct {
+		name string
+		d    Dtype
+		edit func(*Array, []int64)
+	}{
+		{"dtype=int16", plain(anInt, 'i', 2), func(*Array, []int64) {}},
+		{"dtype=int16/order=big", plain(anInt, 'i', 2).withOrder(true), func(*Array, []int64) {}},
+		{"dtype=int16/transposed", plain(anInt, 'i', 2), func(a *Array, _ []int64) { a.Chain.Order = []int{2, 1, 0} }},
+		{"dtype=float32/step=2", plain(aFloat, 'f', 4), func(_ *Array, step []int64) { step[2] = 2 }},
+	} {
+		b.Run(c.name, func(b *testing.B) {
+			a := &Array{Shape: []int64{512, 1024, 1024}, Brick: []int64{16, 64, 64}, Type: c.d}
+			step := []int64{1, 1, 1}
+			c.edit(a, step)
+			crop := Crop{Origin: []int64{5, 17, 30}, Count: []int64{24, 128, 128}, Step: step}
+			k := NewCopier(a, crop.Count, step)
+			dst := Window{Bytes: make([]byte, 24*128*128*c.d.ItemBytes)}
+			src := Window{Bytes: make([]byte, a.BrickBytes())}
+			b.SetBytes(int64(len(dst.Bytes)))
+			b.ReportAllocs()
+			for b.Loop() {
+				_ = crop.Parts(a.Shape, a.Brick, func(p *Part) error { k.Copy(dst, src, p); return nil })
+			}
+		})
+	}
+}

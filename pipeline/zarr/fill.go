@@ -1,0 +1,245 @@
+package zarr
+
+import (
+	"encoding/base64"
+	"encoding/binary"
+	"fmt"
+	"math"
+	"strconv"
+	"strings"
+)
+
+// Fill values become the bits of an element, little-endian, which absent bricks consist of.
+
+// fillV3 is the fill value of a v3 document.
+func fillV3(v value, d Dtype) ([]byte, error) {
+	switch d.class {
+	case aComplex:
+		return fillComplex(v, d)
+	case aRaw:
+		items, err := v.list(d.ItemBytes)
+		if err != nil || len(items) != d.ItemBytes {
+			return nil, fmt.Errorf("must be a list of %d bytes, is %s", d.ItemBytes, v.shown())
+		}
+		fill := make([]byte, d.ItemBytes)
+		for i, item := range items {
+			n, err := item.integer(0, 255)
+			if err != nil {
+				return nil, fmt.Errorf("item %d %w", i, err)
+			}
+			fill[i] = byte(n)
+		}
+		return fill, nil
+	}
+	return fillNumber(v, d.class, d.ItemBytes)
+}
+
+// fillV2 is the fill value of a v2 document. null leaves contents undefined; they are zeros
+// here.
+func fillV2(v value, d Dtype) ([]byte, error) {
+	if v.isNull() {
+		return make([]byte, d.ItemBytes), nil
+	}
+	switch d.class {
+	case aComplex:
+		return fillComplex(v, d)
+	case aBool:
+		if s := string(v); s == "0" || s == "1" {
+			return []byte{s[0] - '0'}, nil
+		}
+	case anInt, aUint:
+		// Some writers say 0.0.
+		if f, err := strconv.ParseFloat(string(v), 64); err == nil && f == math.Trunc(f) && math.Abs(f) < 1<<53 {
+			v = value(strconv.FormatInt(int64(f), 10))
+		}
+	case someText:
+		return fillText(v, d)
+	case aRaw, aString, someFields:
+		return fillBase64(v, d)
+	}
+	return fillNumber(v, d.class, d.ItemBytes)
+}
+
+// fillText is that of a string of fixed length: each character is 4 bytes, zeros follow.
+func fillText(v value, d Dtype) ([]byte, error) {
+	if string(v) == "0" {
+		return make([]byte, d.ItemBytes), nil
+	}
+	s, err := v.text()
+	if err != nil {
+		return nil, err
+	}
+	runes := []rune(s)
+	if 4*len(runes) > d.ItemBytes {
+		return nil, fmt.Errorf("must have at most %d characters, has %d", d.ItemBytes/4, len(runes))
+	}
+	fill := make([]byte, d.ItemBytes)
+	for i, r := range runes {
+		binary.LittleEndian.PutUint32(fill[4*i:], uint32(r))
+	}
+	return fill, nil
+}
+
+// fillBase64 is that of bytes and structures, as they are stored.
+func fillBase64(v value, d Dtype) ([]byte, error) {
+	if string(v) == "0" {
+		return make([]byte, d.ItemBytes), nil
+	}
+	s, err := v.text()
+	if err != nil {
+		return nil, err
+	}
+	b, err := base64.StdEncoding.DecodeString(s)
+	if err != nil {
+		return nil, fmt.Errorf("must be base64: %w", err)
+	}
+	if len(b) > d.ItemBytes || len(b) < d.ItemBytes && d.class != aString {
+		return nil, fmt.Errorf("must be the base64 of %d bytes, is of %d", d.ItemBytes, len(b))
+	}
+	fill := make([]byte, d.ItemBytes)
+	copy(fill, b)
+	d.reverse(fill)
+	return fill, nil
+}
+
+// reverse turns an element as it is stored into a little-endian one.
+func (d Dtype) reverse(element []byte) {
+	for _, u := range d.Units {
+		if u.Big {
+			for i := 0; i < u.Count; i++ {
+				one := element[i*u.Bytes : (i+1)*u.Bytes]
+				for a, z := 0, len(one)-1; a < z; a, z = a+1, z-1 {
+					one[a], one[z] = one[z], one[a]
+				}
+			}
+		}
+		element = element[u.Count*u.Bytes:]
+	}
+}
+
+// fillComplex is a list of real and imaginary part.
+func fillComplex(v value, d Dtype) ([]byte, error) {
+	parts, err := v.list(2)
+	if err != nil || len(parts) != 2 {
+		return nil, fmt.Errorf("must be a list of two numbers, is %s", v.shown())
+	}
+	var fill []byte
+	for _, p := range parts {
+		b, err := fillNumber(p, aFloat, d.ItemBytes/2)
+		if err != nil {
+			return nil, err
+		}
+		fill = append(fill, b...)
+	}
+	return fill, nil
+}
+
+// fillNumber is that of a number of one unit.
+func fillNumber(v value, c class, bytes int) ([]byte, error) {
+	bits, err := numberBits(v, c, bytes)
+	if err != nil {
+		return nil, err
+	}
+	fill := make([]byte, 8)
+	binary.LittleEndian.PutUint64(fill, bits)
+	return fill[:bytes], nil
+}
+
+// numberBits are the bits of a number, in the lowest bytes.
+func numberBits(v value, c class, bytes int) (uint64, error) {
+	wrong := fmt.Errorf("%s is no value of this data type", v.shown())
+	switch c {
+	case aBool:
+		switch string(v) {
+		case "true":
+			return 1, nil
+		case "false":
+			return 0, nil
+		}
+	case anInt:
+		if n, err := strconv.ParseInt(string(v), 10, 8*bytes); err == nil {
+			return uint64(n), nil
+		}
+	case aUint:
+		if n, err := strconv.ParseUint(string(v), 10, 8*bytes); err == nil {
+			return n, nil
+		}
+	case aTime:
+		if string(v) == `"NaT"` {
+			return 1 << 63, nil
+		}
+		if n, err := strconv.ParseInt(string(v), 10, 64); err == nil {
+			return uint64(n), nil
+		}
+	case aFloat, aBrainFloat:
+		f, ok := formatOf(c, bytes)
+		if bits, named := f.named(v); ok && named {
+			return bits, nil
+		}
+		if v.kind() == "a number" {
+			return f.round(v)
+		}
+	}
+	return 0, wrong
+}
+
+// floatFormat is a binary format of IEEE 754's kind: a sign, exponent bits, mantissa bits.
+type floatFormat struct{ exponent, mantissa int }
+
+// formatOf is the format of floats of that many bytes.
+func formatOf(c class, bytes int) (floatFormat, bool) {
+	if c == aBrainFloat {
+		return floatFormat{8, 7}, true
+	}
+	f, ok := map[int]floatFormat{2: {5, 10}, 4: {8, 23}, 8: {11, 52}}[bytes]
+	return f, ok
+}
+
+func (f floatFormat) bits() int        { return 1 + f.exponent + f.mantissa }
+func (f floatFormat) infinity() uint64 { return (1<<f.exponent - 1) << f.mantissa }
+
+// named are the bits of "NaN", "Infinity", "-Infinity" and "0x…", also of the first three
+// without quotes.
+func (f floatFormat) named(v value) (uint64, bool) {
+	switch s := strings.Trim(string(v), `"`); {
+	case s == "NaN":
+		return f.infinity() | 1<<(f.mantissa-1), true
+	case s == "Infinity":
+		return f.infinity(), true
+	case s == "-Infinity":
+		return 1<<(f.bits()-1) | f.infinity(), true
+	case v[0] == '"' && strings.HasPrefix(s, "0x"):
+		bits, err := strconv.ParseUint(s[2:], 16, f.bits())
+		return bits, err == nil
+	}
+	return 0, false
+}
+
+// round gives the nearest number of the format; of two, the even one. As in other readers, a
+// number is a float64 before that.
+func (f floatFormat) round(v value) (uint64, error) {
+	x, err := strconv.ParseFloat(string(v), 64)
+	if err != nil {
+		return 0, fmt.Errorf("%s is out of range", v.shown())
+	}
+	if f.mantissa == 52 {
+		return math.Float64bits(x), nil
+	}
+	sign := uint64(0)
+	if math.Signbit(x) {
+		sign = 1 << (f.bits() - 1)
+	}
+	if x == 0 {
+		return sign, nil
+	}
+	// In units of the last place of x's binade, or of the smallest number there is.
+	_, e := math.Frexp(x)
+	e = max(e-1, 2-1<<(f.exponent-1))
+	units := uint64(math.RoundToEven(math.Ldexp(math.Abs(x), f.mantissa-e)))
+	// A mantissa that is rounded up to the next binade carries into the exponent.
+	bits := units + uint64(e+1<<(f.exponent-1)-2)<<f.mantissa
+	if bits >= f.infinity() {
+		return 0, fmt.Errorf("%s is out of range", v.shown())
+	}
+	return sign | bits, nil
+}

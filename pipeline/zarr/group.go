@@ -1,0 +1,186 @@
+package zarr
+
+import (
+	"fmt"
+	"strings"
+)
+
+// Group is what a metadata document says of a group.
+type Group struct {
+	// Attributes is as an Array's.
+	Attributes []byte
+	// Nodes are the documents of what is below the group, if the document has them
+	// (consolidated metadata), in its order. Where the documents themselves can be listed,
+	// they count, and not these.
+	Nodes []Node
+}
+
+// Node is a document within another.
+type Node struct {
+	// Path is relative to the group: "data/temperature". It has no empty or dotted parts.
+	Path string
+	// Name is the name that the document has as a file: "zarr.json", ".zarray".
+	Name string
+	// Document is its JSON.
+	Document []byte
+}
+
+// KindV3 says whether a zarr.json is of an array; otherwise it is of a group.
+func KindV3(path string, doc []byte) (isArray bool, err error) {
+	p := &problems{document: path}
+	members, ok := openObject(p, doc)
+	if !ok {
+		return false, p.err()
+	}
+	for _, m := range members {
+		if m.name != "node_type" {
+			continue
+		}
+		switch string(m.value) {
+		case `"array"`:
+			return true, nil
+		case `"group"`:
+			return false, nil
+		}
+		p.add(m.name, `must be "array" or "group", is %s`, m.value.shown())
+		return false, p.err()
+	}
+	p.add("node_type", "is missing")
+	return false, p.err()
+}
+
+// ParseV3Group reads the zarr.json of a group.
+func ParseV3Group(path string, doc []byte) (*Group, error) {
+	p := &problems{document: path}
+	members, ok := openObject(p, doc)
+	if !ok {
+		return nil, p.err()
+	}
+	m := map[string]value{}
+	for _, one := range members {
+		m[one.name] = one.value
+	}
+	if !isVersion(p, m, 3) || !isNode(p, m, "group") {
+		return nil, p.err()
+	}
+	g := &Group{}
+	for _, one := range members {
+		switch v := one.value; one.name {
+		case "zarr_format", "node_type":
+		case "attributes":
+			g.Attributes = attributes(p, one.name, v)
+		case "consolidated_metadata":
+			if !v.isNull() {
+				g.readConsolidated(p, v)
+			}
+		default:
+			if !ignorable(v) {
+				p.add(one.name, "is unknown, and must be understood: this group needs a newer lsiofs")
+			}
+		}
+	}
+	return g, p.err()
+}
+
+// readConsolidated reads the documents of all nodes in a v3 group's.
+func (g *Group) readConsolidated(p *problems, v value) {
+	const place = "consolidated_metadata"
+	members, err := v.object()
+	if err != nil {
+		p.add(place, "%v", err)
+		return
+	}
+	c := config(p, place, members, "kind", "must_understand", "metadata")
+	if string(c["kind"]) != `"inline"` || c["metadata"] == nil {
+		p.add(place, `must have the kind "inline", and metadata`)
+		return
+	}
+	nodes, err := c["metadata"].object()
+	if err != nil {
+		p.add(place+".metadata", "%v", err)
+	}
+	for _, n := range nodes {
+		if err := CheckPath(n.name); err != nil {
+			p.add(place+".metadata", "%v", err)
+			continue
+		}
+		g.Nodes = append(g.Nodes, Node{n.name, "zarr.json", n.value})
+	}
+}
+
+// ParseV2Group reads a .zgroup, and its .zattrs, which may be nil.
+func ParseV2Group(path string, zgroup, zattrs []byte) (*Group, error) {
+	p := &problems{document: path}
+	members, ok := openObject(p, zgroup)
+	if !ok {
+		return nil, p.err()
+	}
+	m := map[string]value{}
+	for _, one := range members {
+		m[one.name] = one.value
+	}
+	isVersion(p, m, 2)
+	g := &Group{}
+	if zattrs != nil {
+		if v, err := open(zattrs); err != nil {
+			p.add(".zattrs", "%v", err)
+		} else {
+			g.Attributes = attributes(p, ".zattrs", v)
+		}
+	}
+	return g, p.err()
+}
+
+// ParseV2Consolidated reads a .zmetadata: the documents of a hierarchy, by path.
+func ParseV2Consolidated(path string, doc []byte) ([]Node, error) {
+	p := &problems{document: path}
+	members, ok := openObject(p, doc)
+	if !ok {
+		return nil, p.err()
+	}
+	var list []Node
+	seen := false
+	for _, m := range members {
+		switch m.name {
+		case "zarr_consolidated_format":
+			if string(m.value) != "1" {
+				p.add(m.name, "must be 1, is %s", m.value.shown())
+			}
+		case "metadata":
+			seen = true
+			nodes, err := m.value.object()
+			if err != nil {
+				p.add(m.name, "%v", err)
+			}
+			for _, n := range nodes {
+				at := strings.LastIndexByte(n.name, '/')
+				node := Node{n.name[:max(at, 0)], n.name[at+1:], n.value}
+				if node.Path != "" || at == 0 {
+					if err := CheckPath(node.Path); err != nil {
+						p.add(m.name, "%v", err)
+						continue
+					}
+				}
+				switch node.Name {
+				case ".zarray", ".zgroup", ".zattrs":
+					list = append(list, node)
+				}
+			}
+		}
+	}
+	if !seen {
+		p.add("metadata", "is missing")
+	}
+	return list, p.err()
+}
+
+// CheckPath refuses a node's path that is none, or that leaves the hierarchy: a path is names
+// joined by slashes, and "." and ".." are no names.
+func CheckPath(path string) error {
+	for name := range strings.SplitSeq(path, "/") {
+		if name == "" || name == "." || name == ".." || strings.ContainsRune(name, 0) {
+			return fmt.Errorf("%q is no path of an array or group: %q is no name", path, name)
+		}
+	}
+	return nil
+}

@@ -1,0 +1,288 @@
+package zarr
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strconv"
+)
+
+// value is a JSON value as it is written, without blanks around it. It was checked to be one
+// when its document was opened, so that what is inside can be cut without further checks.
+type value []byte
+
+// member is a name and its value.
+type member struct {
+	name  string
+	value value
+}
+
+// open checks that doc is one JSON value, within the limits.
+func open(doc []byte) (value, error) {
+	if len(doc) > MaxDocumentBytes {
+		return nil, fmt.Errorf("has %d bytes, more than the %d that are read", len(doc), MaxDocumentBytes)
+	}
+	doc = bytes.TrimPrefix(doc, []byte("\xef\xbb\xbf"))
+	begin := blanks(doc, 0)
+	end, err := scan(doc, begin, 0)
+	if err != nil {
+		return nil, err
+	}
+	if at := blanks(doc, end); at < len(doc) {
+		return nil, fmt.Errorf("is not JSON: something follows its end at byte %d", at)
+	}
+	return doc[begin:end], nil
+}
+
+// blanks is the place of the first byte from i on that is no blank.
+func blanks(b []byte, i int) int {
+	for i < len(b) && (b[i] == ' ' || b[i] == '\n' || b[i] == '\t' || b[i] == '\r') {
+		i++
+	}
+	return i
+}
+
+// words are the values that are no strings, numbers, objects or lists. Python writes the last
+// three, which JSON doesn't have.
+var words = []string{"true", "false", "null", "NaN", "Infinity", "-Infinity"}
+
+// scan returns the end of the value at i.
+func scan(b []byte, i, depth int) (int, error) {
+	if i >= len(b) {
+		return 0, errors.New("is not JSON: it ends in the middle")
+	}
+	switch c := b[i]; c {
+	case '{', '[':
+		if depth == MaxDepth {
+			return 0, fmt.Errorf("is nested more than %d deep at byte %d", MaxDepth, i)
+		}
+		return scanList(b, i, depth, c+2)
+	case '"':
+		return scanString(b, i)
+	}
+	for _, w := range words {
+		if bytes.HasPrefix(b[i:], []byte(w)) {
+			return i + len(w), nil
+		}
+	}
+	end := i
+	for end < len(b) && (b[end] >= '0' && b[end] <= '9' || bytes.IndexByte([]byte("+-.eE"), b[end]) >= 0) {
+		end++
+	}
+	if !json.Valid(b[i:end]) {
+		return 0, fmt.Errorf("is not JSON: no value at byte %d", i)
+	}
+	return end, nil
+}
+
+// scanList is scan for an object or a list, which ends with close.
+func scanList(b []byte, i, depth int, close byte) (int, error) {
+	i = blanks(b, i+1)
+	if i < len(b) && b[i] == close {
+		return i + 1, nil
+	}
+	for {
+		var err error
+		if close == '}' {
+			if i >= len(b) || b[i] != '"' {
+				return 0, fmt.Errorf("is not JSON: no name at byte %d", i)
+			}
+			if i, err = scanString(b, i); err != nil {
+				return 0, err
+			}
+			if i = blanks(b, i); i >= len(b) || b[i] != ':' {
+				return 0, fmt.Errorf("is not JSON: no colon at byte %d", i)
+			}
+			i = blanks(b, i+1)
+		}
+		if i, err = scan(b, i, depth+1); err != nil {
+			return 0, err
+		}
+		i = blanks(b, i)
+		switch {
+		case i < len(b) && b[i] == close:
+			return i + 1, nil
+		case i >= len(b) || b[i] != ',':
+			return 0, fmt.Errorf("is not JSON: neither a comma nor a %c at byte %d", close, i)
+		}
+		i = blanks(b, i+1)
+	}
+}
+
+// scanString is scan for a string.
+func scanString(b []byte, i int) (int, error) {
+	for end := i + 1; end < len(b); end++ {
+		switch b[end] {
+		case '\\':
+			end++
+		case '"':
+			if !json.Valid(b[i : end+1]) {
+				return 0, fmt.Errorf("is not JSON: the string at byte %d has a character or an escape that is not allowed", i)
+			}
+			return end + 1, nil
+		}
+	}
+	return 0, fmt.Errorf("is not JSON: the string at byte %d has no end", i)
+}
+
+// kind names what v is, for errors.
+func (v value) kind() string {
+	switch v[0] {
+	case '{':
+		return "an object"
+	case '[':
+		return "a list"
+	case '"':
+		return "a string"
+	case 't', 'f':
+		return "a truth value"
+	case 'n':
+		return "null"
+	}
+	return "a number"
+}
+
+func (v value) isNull() bool { return v[0] == 'n' }
+
+// maxMembers bounds the members of an object and the items of a list. Consolidated metadata
+// has one member a node.
+const maxMembers = 1 << 20
+
+// object are the members of an object. A name that is there twice is an error: readers
+// differ in which one they take.
+func (v value) object() ([]member, error) {
+	if v[0] != '{' {
+		return nil, fmt.Errorf("must be an object, is %s", v.kind())
+	}
+	var list []member
+	seen := map[string]bool{}
+	err := v.each('}', func(name string, v value) error {
+		if seen[name] {
+			return fmt.Errorf("has %q twice", name)
+		}
+		seen[name] = true
+		list = append(list, member{name, v})
+		return nil
+	})
+	return list, err
+}
+
+// list are the items of a list, at most max.
+func (v value) list(max int) ([]value, error) {
+	if v[0] != '[' {
+		return nil, fmt.Errorf("must be a list, is %s", v.kind())
+	}
+	var list []value
+	err := v.each(']', func(_ string, v value) error {
+		if len(list) == max {
+			return fmt.Errorf("has more than %d items", max)
+		}
+		list = append(list, v)
+		return nil
+	})
+	return list, err
+}
+
+// each calls f for each member of an object or list. Errors of scanning are impossible: v was
+// scanned.
+func (v value) each(close byte, f func(name string, v value) error) error {
+	i := blanks(v, 1)
+	for n := 0; v[i] != close; n++ {
+		if n == maxMembers {
+			return fmt.Errorf("has more than %d members", maxMembers)
+		}
+		name := ""
+		if close == '}' {
+			end, _ := scanString(v, i)
+			name, _ = value(v[i:end]).text()
+			i = blanks(v, blanks(v, end)+1)
+		}
+		end, err := scan(v, i, 0)
+		if err != nil {
+			return err
+		}
+		if err := f(name, v[i:end]); err != nil {
+			return err
+		}
+		if i = blanks(v, end); v[i] == ',' {
+			i = blanks(v, i+1)
+		}
+	}
+	return nil
+}
+
+// text is the value of a string.
+func (v value) text() (string, error) {
+	if v[0] != '"' {
+		return "", fmt.Errorf("must be a string, is %s", v.kind())
+	}
+	var s string
+	err := json.Unmarshal(v, &s)
+	return s, err
+}
+
+// integer is the value of a number from low to high.
+func (v value) integer(low, high int64) (int64, error) {
+	n, err := strconv.ParseInt(string(v), 10, 64)
+	switch {
+	case err != nil && v.kind() != "a number":
+		return 0, fmt.Errorf("must be a whole number, is %s", v.kind())
+	case err != nil || n < low || n > high:
+		return 0, fmt.Errorf("must be a whole number from %d to %d, is %s", low, high, v.shown())
+	}
+	return n, nil
+}
+
+// integers is a list of numbers from low to high, at most MaxDims.
+func (v value) integers(low, high int64) ([]int64, error) {
+	items, err := v.list(MaxDims)
+	if err != nil {
+		return nil, err
+	}
+	list := make([]int64, len(items))
+	for i, item := range items {
+		if list[i], err = item.integer(low, high); err != nil {
+			return nil, fmt.Errorf("item %d %w", i, err)
+		}
+	}
+	return list, nil
+}
+
+// shown is v for an error: cut if it is long.
+func (v value) shown() string {
+	const most = 60
+	if len(v) > most {
+		return fmt.Sprintf("%q …", v[:most])
+	}
+	return string(v)
+}
+
+// strict is v as JSON: what Python writes and JSON doesn't have becomes a string. v's names
+// and blanks stay as they are.
+func (v value) strict() []byte {
+	out := make([]byte, 0, len(v))
+	for i := 0; i < len(v); {
+		switch v[i] {
+		case '"':
+			end, _ := scanString(v, i)
+			out = append(out, v[i:end]...)
+			i = end
+			continue
+		case 'N', 'I':
+			word := words[3]
+			if v[i] == 'I' {
+				word = words[4]
+			}
+			i += len(word)
+			if n := len(out); n > 0 && out[n-1] == '-' {
+				out, word = out[:n-1], "-"+word
+			}
+			out = strconv.AppendQuote(out, word)
+			continue
+		}
+		out = append(out, v[i])
+		i++
+	}
+	return out
+}

@@ -1,0 +1,142 @@
+package zarr
+
+import (
+	"fmt"
+	"slices"
+)
+
+// Axis says where crops may lie along one dimension. All numbers are elements of the array.
+type Axis struct {
+	// Name is the dimension's, for errors.
+	Name string
+	// Length is the array's extent, and Edge that of its bricks.
+	Length, Edge int64
+	// Begin and End bound the region in which crops lie.
+	Begin, End int64
+	// Crop is the number of elements of a crop, Step their distance, and Stride that of the
+	// origins of neighbours.
+	Crop, Step, Stride int64
+	// Wrap lets crops go on at the dimension's begin where they reach its end. The region
+	// is the whole dimension.
+	Wrap bool
+}
+
+// Extent is the length of a crop: from its first element to behind its last.
+func (a Axis) Extent() int64 { return (a.Crop-1)*a.Step + 1 }
+
+// check names what is wrong with an axis.
+func (a Axis) check() error {
+	for _, n := range []struct {
+		name           string
+		is, low, below int64
+	}{
+		{"length", a.Length, 0, MaxEdge}, {"brick edge", a.Edge, 1, MaxEdge}, {"crop", a.Crop, 1, MaxEdge},
+		{"step", a.Step, 1, MaxEdge}, {"stride", a.Stride, 1, MaxEdge},
+	} {
+		if n.is < n.low || n.is >= n.below {
+			return fmt.Errorf("%s: the %s must be from %d to %d, is %d", a.Name, n.name, n.low, n.below-1, n.is)
+		}
+	}
+	if a.Begin < 0 || a.Begin > a.End || a.End > a.Length {
+		return fmt.Errorf("%s: the region %d:%d does not lie in 0:%d", a.Name, a.Begin, a.End, a.Length)
+	}
+	whole := a.Begin == 0 && a.End == a.Length
+	if a.Wrap && !whole {
+		return fmt.Errorf("%s: crops can't wrap around in a part of the dimension: leave out the selection or the wrap", a.Name)
+	}
+	// Step and Crop may be large: no product before this.
+	if a.Crop > 1 && a.Step > (MaxEdge-1)/(a.Crop-1) || a.Wrap && a.Extent() > a.Length {
+		return fmt.Errorf("%s: crops of %d elements, each %d after the one before, don't fit into %d: ask for less", a.Name, a.Crop, a.Step, a.Length)
+	}
+	return nil
+}
+
+// positions is the number of origins along an axis. With cover there is one more where the
+// strides leave a rest. A crop that is longer than its region has none.
+func (a Axis) positions(cover bool) int64 {
+	if a.Wrap {
+		return (a.Length + a.Stride - 1) / a.Stride
+	}
+	room := a.End - a.Begin - a.Extent()
+	if room < 0 {
+		return 0
+	}
+	n := room/a.Stride + 1
+	if cover && room%a.Stride > 0 {
+		n++
+	}
+	return n
+}
+
+// origin is that of a position.
+func (a Axis) origin(position int64) int64 {
+	at := a.Begin + position*a.Stride
+	if last := a.End - a.Extent(); !a.Wrap && at > last {
+		return last
+	}
+	return at
+}
+
+// room is the number of places that jitter chooses from: an origin moves by 0 … room-1.
+func (a Axis) room(origin int64) int64 {
+	if a.Wrap {
+		return min(a.Stride, a.Length-origin)
+	}
+	return min(a.Stride, a.End-a.Extent()-origin+1)
+}
+
+// MaxCrops bounds the crops of a cube.
+const MaxCrops = 1_000_000_000
+
+// Origins are the crops of a cube that lie on a grid, numbered in bisection order.
+type Origins struct {
+	axes   []Axis
+	counts []int64
+	order  *Bisection
+}
+
+// NewOrigins makes the grid of origins of axes, which are those of the cube's first field.
+// With cover the last origin along an axis is such that its crop ends at the region's end.
+func NewOrigins(axes []Axis, cover bool) (*Origins, error) {
+	if len(axes) > MaxDims {
+		return nil, fmt.Errorf("there are %d dimensions, more than %d", len(axes), MaxDims)
+	}
+	o := &Origins{axes: slices.Clone(axes)}
+	var strides, edges []int64
+	for _, a := range axes {
+		if err := a.check(); err != nil {
+			return nil, err
+		}
+		o.counts = append(o.counts, a.positions(cover))
+		strides, edges = append(strides, a.Stride), append(edges, a.Edge)
+	}
+	if _, ok := productUpTo(MaxCrops, o.counts...); !ok {
+		return nil, fmt.Errorf("there are more than %d crops, %v along the dimensions: use a longer --stride, and --jitter to see all places", int64(MaxCrops), o.counts)
+	}
+	var err error
+	o.order, err = NewBisection(o.counts, strides, edges)
+	return o, err
+}
+
+// Total is the number of crops.
+func (o *Origins) Total() uint64 { return o.order.Total() }
+
+// Counts is the number of positions along each dimension. Callers must not change it.
+func (o *Origins) Counts() []int64 { return o.counts }
+
+// Position writes the position of a crop into position.
+func (o *Origins) Position(position []int64, ordinal uint64) { o.order.Position(position, ordinal) }
+
+// Ordinal is the inverse of Position.
+func (o *Origins) Ordinal(position []int64) uint64 { return o.order.Number(position) }
+
+// Row is the number of a position in C order.
+func (o *Origins) Row(position []int64) int64 { return number64(position, o.counts) }
+
+// Origin writes the first element of the crop at a position into origin, which may be
+// position.
+func (o *Origins) Origin(origin, position []int64) {
+	for d, a := range o.axes {
+		origin[d] = a.origin(position[d])
+	}
+}

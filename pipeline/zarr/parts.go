@@ -1,0 +1,55 @@
+package zarr
+
+// Crop is a box of elements of an array, Step apart along each dimension. Where Wrap is set,
+// elements behind the end are those from the beginning on.
+type Crop struct {
+	Origin, Count, Step []int64
+	// Wrap is nil if no dimension wraps.
+	Wrap []bool
+}
+
+// Part is what one brick has of a crop.
+type Part struct {
+	// Brick is the brick's place in the array's grid of bricks.
+	Brick []int64
+	// From is the first element in the brick, At the first in the crop, and Count how many
+	// there are, along each dimension. In the brick they are the crop's Step apart.
+	From, At, Count []int64
+}
+
+// Parts calls f for each brick that has elements of the crop, once for each wrapped piece, in C
+// order of the crop. The parts are disjoint, and together they are the crop. A part is valid
+// during the call only. Parts returns f's error, at once.
+//
+// shape and edges are the array's and its bricks', and the crop lies in the array, as those of
+// Origins do.
+func (c *Crop) Parts(shape, edges []int64, f func(*Part) error) error {
+	p := newPart(len(shape))
+	return c.partsFrom(0, shape, edges, p, f)
+}
+
+func newPart(dims int) *Part {
+	all := make([]int64, 4*dims)
+	return &Part{all[:dims], all[dims : 2*dims], all[2*dims : 3*dims], all[3*dims:]}
+}
+
+// partsFrom goes through the bricks along dimension d and those behind it.
+func (c *Crop) partsFrom(d int, shape, edges []int64, p *Part, f func(*Part) error) error {
+	if d == len(shape) {
+		return f(p)
+	}
+	for j := int64(0); j < c.Count[d]; j += p.Count[d] {
+		element := c.Origin[d] + j*c.Step[d]
+		if c.Wrap != nil && c.Wrap[d] {
+			element %= shape[d]
+		}
+		brick := element / edges[d]
+		end := min((brick+1)*edges[d], shape[d])
+		p.Brick[d], p.From[d], p.At[d] = brick, element-brick*edges[d], j
+		p.Count[d] = min(c.Count[d]-j, (end-element+c.Step[d]-1)/c.Step[d])
+		if err := c.partsFrom(d+1, shape, edges, p, f); err != nil {
+			return err
+		}
+	}
+	return nil
+}

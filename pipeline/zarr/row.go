@@ -1,0 +1,83 @@
+package zarr
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+)
+
+// Field is one of the arrays that crops are cut from.
+type Field struct {
+	// Name is that of the field in a record of several.
+	Name string
+	// Type is the array's, and Crop the shape of a crop of it.
+	Type Dtype
+	Crop []int64
+}
+
+// Row is how a record is laid out: a row of the npy file that a stream is.
+//
+//	crop of field 0 │ zeros to a multiple of 64 │ crop of field 1 │ zeros … │ …
+//
+// A record of one field, and one of stacked fields, has no zeros.
+type Row struct {
+	// Descr is the dtype of rows as an npy header writes it, and Shape the shape of one.
+	Descr string
+	Shape []int64
+	// Bytes is the size of a record.
+	Bytes int64
+	// Offsets is where each field begins in a record, Sizes how many bytes its crop has.
+	Offsets, Sizes []int64
+}
+
+// fieldAlign is the alignment of a field among several: that of a cache line, so that NumPy
+// and torch take a field as it lies.
+const fieldAlign = 64
+
+// RowOf is the layout of records of these fields, at least one. Stacked fields have one dtype
+// and one shape, and become one array with a dimension more.
+func RowOf(fields []Field, stack bool) (Row, error) {
+	if len(fields) == 0 {
+		return Row{}, errors.New("a record needs at least one field")
+	}
+	r := Row{Descr: fields[0].Type.Descr, Shape: slices.Clone(fields[0].Crop)}
+	named := len(fields) > 1 && !stack
+	names := map[string]bool{}
+	var texts []string
+	for _, f := range fields {
+		size, ok := productUpTo(MaxBrickBytes, append(slices.Clone(f.Crop), int64(f.Type.ItemBytes))...)
+		if !ok {
+			return Row{}, fmt.Errorf("field %s: its crops have more than %d bytes: ask for smaller ones", f.Name, int64(MaxBrickBytes))
+		}
+		if stack && (f.Type.Descr != r.Descr || !slices.Equal(f.Crop, fields[0].Crop)) {
+			return Row{}, fmt.Errorf("field %s has crops of %s %s, and field %s has %s %s: only equal ones can be stacked", f.Name, f.Type.Descr, shapeText(f.Crop), fields[0].Name, r.Descr, shapeText(fields[0].Crop))
+		}
+		if named && (names[f.Name] || !quotable(f.Name)) {
+			return Row{}, fmt.Errorf("field %q: its name must be printable ASCII, and another one's than the others': name it with --array name=path", f.Name)
+		}
+		names[f.Name] = true
+		r.Offsets, r.Sizes = append(r.Offsets, r.Bytes), append(r.Sizes, int64(size))
+		r.Bytes += int64(size)
+		texts = append(texts, fieldText(f))
+		if padding := (fieldAlign - r.Bytes%fieldAlign) % fieldAlign; named && padding > 0 {
+			texts = append(texts, fmt.Sprintf("('', '|V%d')", padding))
+			r.Bytes += padding
+		}
+	}
+	if stack {
+		r.Shape = append([]int64{int64(len(fields))}, r.Shape...)
+	}
+	if named {
+		r.Descr, r.Shape = "["+strings.Join(texts, ", ")+"]", nil
+	}
+	return r, nil
+}
+
+// fieldText is a field as an npy header writes it.
+func fieldText(f Field) string {
+	if len(f.Crop) == 0 {
+		return fmt.Sprintf("('%s', %s)", f.Name, f.Type.Descr)
+	}
+	return fmt.Sprintf("('%s', %s, %s)", f.Name, f.Type.Descr, shapeText(f.Crop))
+}
