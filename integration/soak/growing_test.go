@@ -51,6 +51,7 @@ type node struct {
 	g            *grower
 	point, index string
 	m            *model
+	workers      int // of the server that there is
 
 	mu    sync.RWMutex // held for writing while the server is killed and started again
 	s     *mounted
@@ -127,6 +128,7 @@ func (n *node) start(workers int, more ...string) error {
 		m.s[name] = value
 	}
 	m.s["workers"] = workers
+	n.workers = workers
 	n.s = startServer(n.g.t, m, n.point, append(more, "--grow", "--run", n.g.run, "--index-dir", n.index, "--memory", fmt.Sprint(growingMemory),
 		"--window", "5000shards", "--min-new", "1500shards", "--settle", "3s", "--spool-dir", n.index)...)
 	return n.s.WaitUntilMounted()
@@ -302,10 +304,10 @@ func (g *grower) resumes(ctx context.Context, epoch int, r *rand.Rand) {
 	n := g.nodes[1]
 	require.NoError(g.t, writeThrough(n.s.path("checkpoint"), fmt.Appendf(nil, "{\"epoch\": %d}\n", epoch)))
 	var came []byte
-	for w := range growingReaders {
-		b, err := os.ReadFile(n.s.path("epoch-%d/worker-%d-of-%d.txt", epoch, w, growingReaders))
+	for w := range n.workers {
+		b, err := os.ReadFile(n.s.path("epoch-%d/worker-%d-of-%d.txt", epoch, w, n.workers))
 		require.NoError(g.t, err)
-		part := b[:bytes.LastIndexByte(b[:r.IntN(len(b))], '\n')+1]
+		part := b[:bytes.LastIndexByte(b[:r.IntN(len(b)+1)], '\n')+1]
 		f, err := os.Open(n.s.path("worker-%d.txt", w))
 		require.NoError(g.t, err)
 		got := make([]byte, len(part))
