@@ -1,6 +1,7 @@
 package zarr
 
 import (
+	"bytes"
 	"fmt"
 	"slices"
 	"strings"
@@ -126,6 +127,20 @@ func HeaderOf(kind string) []byte {
 		b = append(b, ' ')
 	}
 	return append(b, '\n')
+}
+
+// MaxHeaderBytes bounds a header.
+const MaxHeaderBytes = MaxKindBytes + headerAlign
+
+// CutHeader takes a header apart: b begins with one, which has n bytes. ok is false if it does not,
+// or not with all of it.
+func CutHeader(b []byte) (kind string, n int, ok bool) {
+	end := bytes.IndexByte(b, '\n')
+	if end < 0 || (end+1)%headerAlign != 0 {
+		return "", 0, false
+	}
+	kind = strings.TrimRight(string(b[:end]), " ")
+	return kind, end + 1, len(HeaderOf(kind)) == end+1
 }
 
 // Total is the number of records.

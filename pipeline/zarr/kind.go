@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"io"
 	"slices"
-
 )
 
 // kindText is the canonical JSON of a kind: the members are in the order of their names, and
@@ -182,4 +181,3 @@ func FieldsOf(kind string) (fields []KindField, stack bool, err error) {
 	}
 	return fields, k.Stack, nil
 }
-
