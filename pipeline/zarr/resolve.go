@@ -4,7 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"strings"
 
 	"github.com/lsiofs/lsiofs/pipeline/spec"
 )
@@ -110,16 +109,7 @@ func (f *CutField) at() string {
 }
 
 // shape is the array's dimensions in messages.
-func (f *CutField) shape() string {
-	list := make([]string, len(f.Array.Shape))
-	for i, n := range f.Array.Shape {
-		list[i] = fmt.Sprint(n)
-		if f.Array.Dims != nil && f.Array.Dims[i] != "" {
-			list[i] = fmt.Sprintf("%s=%d", f.Array.Dims[i], n)
-		}
-	}
-	return strings.Join(list, ", ")
-}
+func (f *CutField) shape() string { return ShapeText(f.Array.Shape, f.Array.Dims) }
 
 // field finds out how crops lie in field i.
 func (r *resolver) field(i int, f CutField) cutField {
