@@ -136,15 +136,24 @@ func (g *generation) boundRecords() error {
 func (g *generation) openFetcher() (shut func() error, err error) {
 	m, s, o := g.mount, &g.spec, g.readOrder()
 	g.fetcher, err = fetch.New(g.catalog, m.reads, fetch.Config{
-		MemoryBytes: s.MemoryBytes, Memory: m.memory, ReadTimeout: s.ReadTimeout,
+		MemoryBytes: m.recordMemory(), Memory: m.memory, ReadTimeout: s.ReadTimeout,
 		PieceBytes: s.Order.ChunkBytes, PieceRecords: s.Order.ChunkRecords,
 		Decoders: decoders(o), LookaheadRecords: lookahead(o), LookaheadBytes: s.Lookahead, Again: g.mixing != nil,
-		Read: s.Read, Order: o, Part: g.part, Phase: s.Order.Sample.Phase(s.Epoch), Spool: m.spool(), Storage: m.profile, Meter: &m.meter, Log: m.log,
+		Read: g.strategy(), Order: o, Part: g.part, Phase: s.Order.Sample.Phase(s.Epoch), Spool: m.spool(), Storage: m.profile, Meter: &m.meter, Log: m.log,
 	})
 	if err != nil {
 		return nil, err
 	}
 	return g.fetcher.Close, nil
+}
+
+// strategy is how records are asked to be read. Crops are computed one by one: there is nothing
+// to scan.
+func (g *generation) strategy() spec.Read {
+	if g.spec.Format.Name == "zarr" {
+		return spec.ReadGather
+	}
+	return g.spec.Read
 }
 
 // decoders is how many paused decoders of compressed shards are worth their

@@ -198,3 +198,10 @@ func (f Format) validateZarr(p *problems) {
 		p.addf("--stack puts several arrays together, and --array names one")
 	}
 }
+
+// ZarrOrder is an order with what is good for crops: runs of 64 that lie close to each other are
+// shuffled in blocks of 4096, so that a brick is decoded once for many crops.
+func ZarrOrder(o Order) Order {
+	o.Shuffle, o.SizeRecords, o.ChunkRecords, o.ChunkBytes = ShuffleBlock, 4096, 64, 1<<40
+	return o
+}

@@ -87,6 +87,9 @@ type sequence struct {
 }
 
 func (s sequence) Len() uint64                        { return s.set.view.Count(s.w) }
+// Epoch implements loan.Epochal.
+func (s sequence) Epoch() uint64 { return s.set.view.Epoch().Number() }
+
 func (s sequence) Records(k uint64, dst []uint64) int { return s.set.view.Records(s.w, k, dst) }
 
 // ReadAt fills r with the n bytes at off, or returns an error and leaves r empty. It
