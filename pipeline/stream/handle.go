@@ -86,7 +86,8 @@ type sequence struct {
 	w   uint64
 }
 
-func (s sequence) Len() uint64                        { return s.set.view.Count(s.w) }
+func (s sequence) Len() uint64 { return s.set.view.Count(s.w) }
+
 // Epoch implements loan.Epochal.
 func (s sequence) Epoch() uint64 { return s.set.view.Epoch().Number() }
 
