@@ -1,11 +1,15 @@
 package pipeline
 
 import (
+	"fmt"
 	"path"
 	"path/filepath"
 
 	"github.com/lsiofs/lsiofs/pipeline/storage"
 	"github.com/lsiofs/lsiofs/pipeline/storage/cubes"
+	"github.com/lsiofs/lsiofs/pipeline/storage/cubes/listing"
+	"github.com/lsiofs/lsiofs/pipeline/stream"
+	"github.com/lsiofs/lsiofs/pipeline/zarr"
 )
 
 // cubesOver shows the Zarr arrays of a storage as shards of crops.
@@ -19,4 +23,60 @@ func (m *mount) cubesOver(under storage.Storage, atService bool) *cubes.Storage 
 		MemoryBytes:   m.spec.MemoryBytes - m.recordMemory(),
 		MaxBrickBytes: m.spec.MaxRecordBytes, TrustAbsence: atService,
 	})
+}
+
+// findCubes finds the cubes that the shards are, and lets streams say where their records are cut
+// from. It does nothing where records are no crops.
+func (g *generation) findCubes() error {
+	s, ok := g.mount.files.(*cubes.Storage)
+	if !ok {
+		return nil
+	}
+	for i := range g.catalog.Shards() {
+		path := g.catalog.Shard(i).Object.Path
+		c := s.Cube(path)
+		if c == nil {
+			return fmt.Errorf("%s is in the index, and was not listed: run again", path)
+		}
+		g.cubes = append(g.cubes, c)
+	}
+	g.coordinates = make([]coordinates, len(g.cubes))
+	dims := len(g.cubes[0].Cut.Axes())
+	return g.source.SetCrops(placeNumbers+dims, func() stream.Locator {
+		return &locator{cubes: g.cubes, seed: g.spec.Order.Seed, spots: map[int]*placed{}}
+	})
+}
+
+// placeNumbers is how many numbers come before the origin of a crop: those of its cube and row.
+const placeNumbers = 2
+
+// locator is a stream.Locator of crops. The numbers of one are its cube's among the shards, its row
+// (zarr.Spot) and its origin in the first array.
+type locator struct {
+	cubes []*listing.Cube
+	seed  uint64
+	spots map[int]*placed // by cube
+}
+
+// placed is what crops of a cube are located with, in one epoch.
+type placed struct {
+	spot   *zarr.Spot
+	epoch  uint64
+	jitter *zarr.Jitter // nil where origins do not move
+}
+
+// Locate implements stream.Locator.
+func (l *locator) Locate(dst []int64, shard int, ordinal, epoch uint64) {
+	c, p := l.cubes[shard], l.spots[shard]
+	if p == nil || p.epoch != epoch {
+		p = &placed{spot: c.Cut.NewSpot(), epoch: epoch}
+		if c.Cut.Jitters() {
+			j := zarr.NewJitter(l.seed, epoch, c.Object.Path)
+			p.jitter = &j
+		}
+		l.spots[shard] = p
+	}
+	c.Cut.Locate(p.spot, ordinal, p.jitter)
+	dst[0], dst[1] = int64(shard), p.spot.Row
+	copy(dst[placeNumbers:], p.spot.Origin)
 }

@@ -13,6 +13,7 @@ import (
 	"github.com/lsiofs/lsiofs/pipeline/meter"
 	"github.com/lsiofs/lsiofs/pipeline/order"
 	"github.com/lsiofs/lsiofs/pipeline/spec"
+	"github.com/lsiofs/lsiofs/pipeline/storage/cubes/listing"
 	"github.com/lsiofs/lsiofs/pipeline/stream"
 )
 
@@ -41,12 +42,16 @@ type generation struct {
 	allOnce    sync.Once
 	fetcher    *fetch.Fetcher
 	source     *stream.Source
-	layouts    *layouts
-	ahead      *ahead        // nil where nothing is computed ahead
-	orders     *order.Memory // of all views
-	epochs     *cache[uint64, *order.Epoch]
-	sets       *cache[string, *stream.Set]
-	start      atomic.Pointer[Start] // what expect found
+	// cubes are those that the shards are, in their order, and coordinates those of each; nil
+	// where records are no crops.
+	cubes       []*listing.Cube
+	coordinates []coordinates
+	layouts     *layouts
+	ahead       *ahead        // nil where nothing is computed ahead
+	orders      *order.Memory // of all views
+	epochs      *cache[uint64, *order.Epoch]
+	sets        *cache[string, *stream.Set]
+	start       atomic.Pointer[Start] // what expect found
 
 	// Of a dataset that grows: who knows who uses it, and, with its lock held, how many do,
 	// since when it is unused, and that it is to be used no more.
@@ -166,6 +171,10 @@ func lookahead(o spec.Order) int { return int(min(max(64<<10, 4*o.SizeRecords), 
 
 func (g *generation) openSource() (shut func() error, err error) {
 	g.source = stream.NewSource(g.catalog, g.fetcher)
+	if err := g.findCubes(); err != nil {
+		g.source.Close()
+		return nil, err
+	}
 	if g.home != nil {
 		g.source.SetGuard(g)
 	}
