@@ -263,7 +263,8 @@ class Cube:
         return tuple(len(self.places.get(d) or []) or axis.c for d, axis in zip(self.fields[k].array.dims, self.axes[k]))
 
     def descr(self, k):
-        return repr(self.fields[k].array.values.dtype.newbyteorder("<").str)
+        dtype = self.fields[k].array.values.dtype.newbyteorder("<")
+        return repr(dtype.descr if dtype.names else dtype.str)
 
     def layout(self):
         shapes = [self.shape(k) for k in range(len(self.fields))]
