@@ -227,4 +227,3 @@ func bytesFields(text string) (list []string) {
 	}
 	return list
 }
-
