@@ -196,6 +196,27 @@ func TestCropsThatWrapStepJitterAndSelect(t *testing.T) {
 	}
 }
 
+// A crop of few steps of a long brick needs few of its blocks, and gets no others.
+func TestOfALongBrickTheBlocksThatAreWantedAreDecoded(t *testing.T) {
+	a := small
+	a.Shape, a.Brick, a.Object, a.BlockBytes = []int64{200, 9, 16}, []int64{200, 9, 16}, []int64{200, 9, 16}, 512
+	for _, codec := range []encode.Codec{encode.BloscLZ4, encode.BloscZstd} {
+		a.Codec = codec
+		z := spec.Zarr{Crop: []spec.DimValue{{Dim: "t", Value: 3}, {Dim: "y", Value: 9}, {Dim: "x", Value: 7}}, Stride: []spec.DimValue{{Dim: "t", Value: 2}, {Dim: "y", Value: 9}, {Dim: "x", Value: 4}}}
+		m := open(t, a, z, 0)
+		want, record := m.want(), m.cubes["a.zarr"].row.Bytes
+		for off := int64(len(m.cubes["a.zarr"].header)); off < m.object.SizeBytes; off += record {
+			got, err := m.read(off, record, 0)
+			require.NoError(t, err)
+			require.True(t, bytes.Equal(want[off:off+record], got))
+		}
+		crops := m.cubes["a.zarr"].Cut.Total()
+		require.Equal(t, crops, m.Stats().Decoded)
+		require.LessOrEqual(t, m.Stats().Blocks, 3*crops, "of 113 blocks a crop needs 2 or 3")
+		require.GreaterOrEqual(t, m.Stats().Blocks, 2*crops)
+	}
+}
+
 func TestManyReadersShareBricks(t *testing.T) {
 	a := small
 	a.Codec = encode.BloscLZ4
