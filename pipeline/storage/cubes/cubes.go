@@ -60,6 +60,7 @@ type Storage struct {
 var (
 	_ storage.Storage  = (*Storage)(nil)
 	_ profile.Adjuster = (*Storage)(nil)
+	_ storage.Checker  = (*Storage)(nil)
 )
 
 // cube is a listed cube. It does not change.

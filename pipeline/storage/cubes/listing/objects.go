@@ -229,3 +229,18 @@ func (v *versions) version() storage.Version {
 	}
 	return version
 }
+
+// Each calls visit for the number of each object that was there, ascending, until it returns
+// false.
+func (f *Field) Each(visit func(number int64) bool) {
+	for n, e := range f.table.dense {
+		if (e != entry{}) && !visit(int64(n)) {
+			return
+		}
+	}
+	for _, n := range f.table.numbers {
+		if !visit(n) {
+			return
+		}
+	}
+}
