@@ -186,3 +186,15 @@ func stores(t *testing.T, make string) (paths []string) {
 	}
 	return paths
 }
+
+// store is one of them.
+func store(t *testing.T, make, name string) string {
+	t.Helper()
+	for _, path := range stores(t, make) {
+		if filepath.Base(path) == name {
+			return path
+		}
+	}
+	require.Fail(t, "there is no such store", name)
+	return ""
+}

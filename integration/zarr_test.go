@@ -105,8 +105,8 @@ func TestCropsThroughMountsAreThoseOfTheReference(t *testing.T) {
 				for w := range s.Workers {
 					base := fmt.Sprintf("epoch-%d/worker-%d-of-%d", epoch, w, s.Workers)
 					requireFile(t, ref.data(s, w), m.path("%s.npy", base))
-					for _, kind := range []string{"ids", "offsets"} {
-						require.Equal(t, ref.ask(question{settings: s, Worker: w, Kind: kind}), m.read("%s.%s", base, kind))
+					for kind, ext := range map[string]string{"ids": "ids", "offsets": "offsets", "crops": "crops.npy"} {
+						require.Equal(t, ref.ask(question{settings: s, Worker: w, Kind: kind}), m.read("%s.%s", base, ext))
 					}
 				}
 			}
