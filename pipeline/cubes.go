@@ -5,6 +5,7 @@ import (
 	"path"
 	"path/filepath"
 
+	"github.com/lsiofs/lsiofs/pipeline/spec"
 	"github.com/lsiofs/lsiofs/pipeline/storage"
 	"github.com/lsiofs/lsiofs/pipeline/storage/cubes"
 	"github.com/lsiofs/lsiofs/pipeline/storage/cubes/listing"
@@ -79,4 +80,20 @@ func (l *locator) Locate(dst []int64, shard int, ordinal, epoch uint64) {
 	c.Cut.Locate(p.spot, ordinal, p.jitter)
 	dst[0], dst[1] = int64(shard), p.spot.Row
 	copy(dst[placeNumbers:], p.spot.Origin)
+}
+
+// cropWarnings say what somebody who mounts crops may not expect.
+func (g *generation) cropWarnings() (list []string) {
+	if g.cubes == nil || g.spec.Order.Split.Or() == (spec.Split{}) {
+		return nil
+	}
+	asked := g.spec.Format.Zarr
+	overlap := asked.Jitter || asked.List != ""
+	for _, a := range g.cubes[0].Cut.Axes() {
+		overlap = overlap || a.Stride < a.Extent()
+	}
+	if overlap {
+		list = append(list, "crops overlap, so that the parts of a --split have elements in common: better select a region for each part, as --select time=0:70000")
+	}
+	return list
 }

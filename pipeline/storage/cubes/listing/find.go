@@ -39,12 +39,15 @@ type Cube struct {
 }
 
 // finder is one run of Find.
-type finder struct{ Config }
+type finder struct {
+	Config
+	maxDirectories int
+}
 
 // Find finds the cubes, in order of their paths, at least one. What is refused is one error, which
 // names every array and what is wrong with it.
 func Find(ctx context.Context, c Config) ([]*Cube, error) {
-	f := &finder{c}
+	f := &finder{c, maxDirectories}
 	if f.Match == nil {
 		f.Match = func(string, bool) bool { return true }
 	}
@@ -124,8 +127,8 @@ func (f *finder) walk(ctx context.Context, below string, visit func(path string)
 		case below != "" && !strings.HasPrefix(at, below+"/"):
 			return false
 		}
-		if directories++; directories > maxDirectories {
-			failed = fmt.Errorf("there are more than %d directories in it: name the array with --array, or a hierarchy", maxDirectories)
+		if directories++; directories > f.maxDirectories {
+			failed = fmt.Errorf("there are more than %d directories in it: name the array with --array, or a hierarchy", f.maxDirectories)
 			return false
 		}
 		enter, err := visit(at)

@@ -9,10 +9,14 @@ import (
 	"github.com/lsiofs/lsiofs/pipeline/zarr"
 )
 
+// suggestDirectories is a fraction of a second's look.
+const suggestDirectories = 1000
+
 // Suggest says what to type for crops of the hierarchy that a storage's root is, or that lies at
-// a path directly below it; ok is false where there is none.
-func Suggest(ctx context.Context, under storage.Storage) (flags string, ok bool) {
-	f := &finder{Config{Under: under, Match: func(string, bool) bool { return true }}}
+// a path below it that matches; ok is false where there is none. It looks into suggestDirectories
+// directories at most.
+func Suggest(ctx context.Context, under storage.Storage, match func(path string, isDir bool) bool) (flags string, ok bool) {
+	f := &finder{Config: Config{Under: under, Match: match}, maxDirectories: suggestDirectories}
 	list, err := f.hierarchies(ctx)
 	if err != nil || len(list) == 0 {
 		return "", false
