@@ -53,7 +53,6 @@ type worker struct {
 
 	resident storage.Resident // of open, nil where nothing of it can be read so
 	open     storage.Object
-	place    [zarr.MaxDims]int64
 }
 
 // work does jobs until the storage is closed, and nothing is under way.
