@@ -68,6 +68,13 @@ type placed struct {
 
 // Locate implements stream.Locator.
 func (l *locator) Locate(dst []int64, shard int, ordinal, epoch uint64) {
+	spot := l.locate(shard, ordinal, epoch)
+	dst[0], dst[1] = int64(shard), spot.Row
+	copy(dst[placeNumbers:], spot.Origin)
+}
+
+// locate gives where a record lies, until it is called again.
+func (l *locator) locate(shard int, ordinal, epoch uint64) *zarr.Spot {
 	c, p := l.cubes[shard], l.spots[shard]
 	if p == nil || p.epoch != epoch {
 		p = &placed{spot: c.Cut.NewSpot(), epoch: epoch}
@@ -78,8 +85,7 @@ func (l *locator) Locate(dst []int64, shard int, ordinal, epoch uint64) {
 		l.spots[shard] = p
 	}
 	c.Cut.Locate(p.spot, ordinal, p.jitter)
-	dst[0], dst[1] = int64(shard), p.spot.Row
-	copy(dst[placeNumbers:], p.spot.Origin)
+	return p.spot
 }
 
 // cropWarnings say what somebody who mounts crops may not expect.

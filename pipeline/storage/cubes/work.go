@@ -9,6 +9,7 @@ import (
 
 	"github.com/lsiofs/lsiofs/pipeline/storage"
 	"github.com/lsiofs/lsiofs/pipeline/zarr"
+	"github.com/lsiofs/lsiofs/pipeline/zarr/blosc"
 	"github.com/lsiofs/lsiofs/pipeline/zarr/codec"
 )
 
@@ -48,6 +49,8 @@ type storedIndex struct {
 type worker struct {
 	*Storage
 	decoder *codec.Decoder
+	blosc   *blosc.Decoder
+	wanted  []bool // blocks of a buffer
 	brick   []byte // where bricks are decoded that are not kept
 	stored  []byte // what is read from memory
 
@@ -57,7 +60,7 @@ type worker struct {
 
 // work does jobs until the storage is closed, and nothing is under way.
 func (s *Storage) work() {
-	w := &worker{Storage: s, decoder: codec.NewDecoder()}
+	w := &worker{Storage: s, decoder: codec.NewDecoder(), blosc: blosc.NewDecoder()}
 	defer w.close()
 	for {
 		j, ok := s.next()
@@ -107,6 +110,7 @@ func (s *Storage) push(j job) {
 
 func (w *worker) close() {
 	w.decoder.Close()
+	w.blosc.Close()
 	w.closeResident()
 }
 
@@ -248,6 +252,14 @@ func (w *worker) decode(t *task, stored []byte) {
 			return
 		}
 		t.copy(stored)
+		t.finish(nil)
+		return
+	}
+	switch done, err := w.blocks(t, stored); {
+	case err != nil:
+		t.finish(t.damaged(err))
+		return
+	case done:
 		t.finish(nil)
 		return
 	}

@@ -24,7 +24,7 @@ const MaxCoordinateBytes = 64 << 20
 // Coordinates are those of a cube's arrays, in the order of their dimensions. What can't be read,
 // or is larger than MaxCoordinateBytes, is left out: crops need none of them.
 func Coordinates(ctx context.Context, under storage.Storage, c *Cube) ([]Coordinate, error) {
-	f := &finder{Config: Config{Under: under}}
+	f := newFinder(Config{Under: under})
 	var list []Coordinate
 	for k := range c.Fields {
 		x := &c.Fields[k]

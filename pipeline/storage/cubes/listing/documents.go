@@ -1,11 +1,14 @@
 package listing
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"io/fs"
 	"path"
+
+	"golang.org/x/sync/errgroup"
 
 	"github.com/lsiofs/lsiofs/pipeline/storage"
 	"github.com/lsiofs/lsiofs/pipeline/zarr"
@@ -16,20 +19,29 @@ type node struct {
 	path      string // below the root, "" for the root
 	isArray   bool
 	documents []storage.Object // that it was read from
-	main, own []byte           // zarr.json or .zarray; .zattrs, nil where there is none
+	main, own []byte           // of an array: zarr.json or .zarray; .zattrs, nil where there is none
 	v3        bool
+	problem   error // its document can't be read: it may be an array
 }
 
-// nodeAt reads the documents at a path below the root; nil where there are none.
+// nodeAt reads the documents at a path below the root; nil where there are none. A document that
+// is wrong is no error but the node's problem.
 func (f *finder) nodeAt(ctx context.Context, at string) (*node, error) {
 	n := &node{path: at, v3: true}
 	found, err := f.read(ctx, n, "zarr.json", &n.main)
 	switch {
 	case err != nil:
 		return nil, err
+	case found && n.problem == nil:
+		if n.isArray, n.problem = zarr.KindV3(join(at, "zarr.json"), n.main); n.problem != nil {
+			n.isArray = true
+		}
+		if !n.isArray {
+			n.main = nil
+		}
+		return n, nil
 	case found:
-		n.isArray, err = zarr.KindV3(join(at, "zarr.json"), n.main)
-		return n, err
+		return n, nil
 	}
 	n.v3 = false
 	if n.isArray, err = f.read(ctx, n, ".zarray", &n.main); err != nil {
@@ -42,33 +54,37 @@ func (f *finder) nodeAt(ctx context.Context, at string) (*node, error) {
 	if found, err = f.read(ctx, n, ".zgroup", &n.main); err != nil || !found {
 		return nil, err
 	}
+	n.main = nil
 	return n, nil
 }
 
 // read reads a document of n into to, and says whether it is there.
 func (f *finder) read(ctx context.Context, n *node, name string, to *[]byte) (bool, error) {
 	at := join(n.path, name)
-	stat := f.Under.Stat
-	if s, ok := f.Under.(storage.Settler); ok {
-		if _, err := f.Under.Stat(ctx, at); err != nil { // most are not there, and need not be waited for
-			return false, notThere(err)
-		}
-		stat = s.Settled
-	}
-	o, err := stat(ctx, at)
+	o, err := f.settled(ctx, at)
 	if err != nil {
 		return false, notThere(err)
 	}
+	n.documents = append(n.documents, o)
 	if o.SizeBytes > zarr.MaxDocumentBytes || o.SizeBytes == 0 {
-		return false, fmt.Errorf("%s has %d bytes: documents have from 1 to %d", at, o.SizeBytes, zarr.MaxDocumentBytes)
+		n.isArray, n.problem = true, fmt.Errorf("%s has %d bytes: documents have from 1 to %d", at, o.SizeBytes, zarr.MaxDocumentBytes)
+		return true, nil
 	}
 	b := make([]byte, o.SizeBytes)
 	if err := storage.ReadAt(ctx, f.Under, o, b, 0); err != nil {
 		return false, err
 	}
 	*to = b
-	n.documents = append(n.documents, o)
 	return true, nil
+}
+
+// settled describes an object that is going to be read.
+func (f *finder) settled(ctx context.Context, at string) (storage.Object, error) {
+	o, err := f.Under.Stat(ctx, at)
+	if s, ok := f.Under.(storage.Settler); ok && err == nil { // most are not there, and need not be waited for
+		o, err = s.Settled(ctx, at)
+	}
+	return o, err
 }
 
 func notThere(err error) error {
@@ -80,10 +96,45 @@ func notThere(err error) error {
 
 // array reads an array's documents.
 func (n *node) array() (*zarr.Array, error) {
+	if n.problem != nil {
+		return nil, n.problem
+	}
 	if n.v3 {
 		return zarr.ParseV3(join(n.path, "zarr.json"), n.main)
 	}
 	return zarr.ParseV2(join(n.path, ".zarray"), n.main, n.own)
+}
+
+// heldBytes is what the documents of n have in memory.
+func (n *node) heldBytes() int64 { return int64(len(n.main) + len(n.own)) }
+
+// maxHeldBytes bounds the documents of all arrays that crops are cut from. 100 000 plates of a
+// microscope have some 300 MB.
+const maxHeldBytes = 1 << 30
+
+// hold counts the documents of a node that is kept.
+func (f *finder) hold(n *node) error {
+	if f.held.Add(n.heldBytes()) > maxHeldBytes {
+		return fmt.Errorf("the documents of all arrays have more than %d bytes: name some of the hierarchies by a pattern", int64(maxHeldBytes))
+	}
+	return nil
+}
+
+// atOnce is how many documents and objects are asked for at a time: services take some 20 ms for
+// each, and documents have up to zarr.MaxDocumentBytes.
+const atOnce = 32
+
+// each calls one for all of a list, concurrently, until the first error.
+func each[T any](ctx context.Context, list []T, one func(ctx context.Context, x T) error) error {
+	group, inner := errgroup.WithContext(ctx)
+	group.SetLimit(atOnce)
+	for _, x := range list {
+		if inner.Err() != nil {
+			break
+		}
+		group.Go(func() error { return one(inner, x) })
+	}
+	return cmp.Or(group.Wait(), ctx.Err())
 }
 
 // join is path.Join, but keeps "" for the root.
@@ -92,4 +143,12 @@ func join(parts ...string) string {
 		return p
 	}
 	return ""
+}
+
+// relative is a path below another one; both are below the root.
+func relative(below, at string) string {
+	if below == "" {
+		return at
+	}
+	return at[min(len(below)+1, len(at)):]
 }

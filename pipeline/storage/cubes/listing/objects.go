@@ -1,71 +1,19 @@
 package listing
 
 import (
-	"cmp"
 	"context"
-	"crypto/sha256"
-	"encoding/binary"
+	"errors"
 	"fmt"
-	"hash"
-	"slices"
+	"runtime"
 	"strings"
 
 	"github.com/lsiofs/lsiofs/pipeline/storage"
+	"github.com/lsiofs/lsiofs/pipeline/storage/remote"
 	"github.com/lsiofs/lsiofs/pipeline/zarr"
 )
 
-// entry is an object as it was listed. The zero value is one that is absent.
-type entry struct {
-	sizeBytes, modTimeNanos int64
-	inode                   uint64
-}
-
-// numbered is an entry with its number in the grid of objects.
-type numbered struct {
-	number int64
-	entry
-	changeTimeNanos int64
-}
-
-// table has the objects of an array. Where most of a grid is there it is one entry a place,
-// else what is there, by number.
-type table struct {
-	dense   []entry
-	numbers []int64
-	entries []entry
-	present int64
-}
-
-// newTable makes the table of a grid of total places. It sorts list.
-func newTable(list []numbered, total int64) table {
-	slices.SortFunc(list, func(a, b numbered) int { return cmp.Compare(a.number, b.number) })
-	t := table{present: int64(len(list))}
-	if total <= 2*t.present+1024 {
-		t.dense = make([]entry, total)
-		for _, x := range list {
-			t.dense[x.number] = x.entry
-		}
-		return t
-	}
-	t.numbers, t.entries = make([]int64, len(list)), make([]entry, len(list))
-	for i, x := range list {
-		t.numbers[i], t.entries[i] = x.number, x.entry
-	}
-	return t
-}
-
-// at is the entry of a place.
-func (t *table) at(number int64) (entry, bool) {
-	if t.dense != nil {
-		e := t.dense[number]
-		return e, e != entry{}
-	}
-	i, found := slices.BinarySearch(t.numbers, number)
-	if !found {
-		return entry{}, false
-	}
-	return t.entries[i], true
-}
+// MaxObjects bounds the objects of all arrays together: their tables then take 3 GiB.
+const MaxObjects = 1 << 27
 
 // Field is an array of a cube, and its objects.
 type Field struct {
@@ -74,7 +22,7 @@ type Field struct {
 	Array *zarr.Array
 
 	counts  []int64 // of objects, along each dimension
-	table   table
+	table   *table
 	ignored int64
 }
 
@@ -82,6 +30,13 @@ type Field struct {
 // there when it was listed. The object of one that was not has its path alone.
 func (f *Field) Object(number int64) (o storage.Object, present bool) {
 	e, present := f.table.at(number)
+	o = f.named(number)
+	o.SizeBytes, o.Version = e.sizeBytes, storage.Version{ModTimeNanos: e.modTimeNanos, Inode: e.inode}
+	return o, present
+}
+
+// named is the object of a number, with its path alone.
+func (f *Field) named(number int64) (o storage.Object) {
 	var place [zarr.MaxDims]int64
 	at := place[:len(f.counts)]
 	zarr.Grid{Counts: f.counts}.Place(at, number)
@@ -91,8 +46,7 @@ func (f *Field) Object(number int64) (o storage.Object, present bool) {
 		key = append(append(key, f.Path...), '/')
 	}
 	o.Path = string(f.Array.Keys.Append(key, at))
-	o.SizeBytes, o.Version = e.sizeBytes, storage.Version{ModTimeNanos: e.modTimeNanos, Inode: e.inode}
-	return o, present
+	return o
 }
 
 // Has says whether an object was there.
@@ -101,131 +55,218 @@ func (f *Field) Has(number int64) bool {
 	return present
 }
 
-// Present is how many objects there are, and Ignored how many files were found that are none.
+// Present is how many objects there are, and Ignored how many files and directories were found that
+// are none.
 func (f *Field) Present() int64 { return f.table.present }
 func (f *Field) Ignored() int64 { return f.ignored }
 
-// listed is a field that is being listed.
+// listed is an array that is being listed. It is a field of one or more cubes.
 type listed struct {
 	*Field
 	place []int64
-	found []numbered
+	found records
+	// misnamed is something that would be an object if keys were encoded in another way; "": none.
+	misnamed string
 }
 
-// listObjects fills in the tables of all fields, in one pass.
-func (f *finder) listObjects(ctx context.Context, fields []*Field) ([][]numbered, error) {
-	byPath, above := map[string]*listed{}, map[string]bool{}
-	all := make([]*listed, len(fields))
-	for i, x := range fields {
+// lister lists the objects of all arrays in one pass.
+type lister struct {
+	arrays []*listed
+	byPath map[string]*listed
+	above  map[string]bool // directories that arrays lie in, and whether they were seen
+	files  map[string]bool // what is no directory where one has to be
+	total  int64
+	failed error
+}
+
+// objects fills in the tables of all fields, and gives what stands for each.
+func (f *finder) objects(ctx context.Context, fields []*Field) ([]*digest, error) {
+	l := &lister{byPath: map[string]*listed{}, above: map[string]bool{}, files: map[string]bool{}}
+	defer func() {
+		for _, x := range l.arrays {
+			x.found.free()
+		}
+	}()
+	for _, x := range fields {
 		x.counts = x.Array.Objects().Counts
-		all[i] = byPath[x.Path]
-		if all[i] != nil {
-			continue // two fields of one array
+		if l.byPath[x.Path] != nil {
+			continue
 		}
-		all[i] = &listed{Field: x, place: make([]int64, len(x.counts))}
-		byPath[x.Path] = all[i]
-		for p := x.Path; p != ""; {
-			p = parent(p)
-			above[p] = true
+		a := &listed{Field: x, place: make([]int64, len(x.counts))}
+		l.byPath[x.Path] = a
+		l.arrays = append(l.arrays, a)
+		for p := x.Path; p != ""; p = parent(p) {
+			l.above[p] = false
 		}
 	}
-	in := func(at string) (*listed, string) { // the array that a path lies in, and the rest
-		for p := at; p != ""; {
-			p = parent(p)
-			if x := byPath[p]; x != nil {
-				return x, strings.TrimPrefix(strings.TrimPrefix(at, p), "/")
-			}
-		}
-		return nil, ""
+	err := f.Under.List(ctx, l.match, l.visit)
+	switch {
+	case l.failed != nil:
+		return nil, l.failed
+	case errors.Is(err, remote.ErrNoListing):
+		err = f.askForObjects(ctx, l)
+	case err == nil:
+		err = l.complete()
 	}
-	err := f.Under.List(ctx, func(at string, isDir bool) bool {
-		if isDir && (at == "." || above[at] || byPath[at] != nil) {
-			return true
-		}
-		x, rest := in(at)
-		return x != nil && (!isDir || strings.Count(rest, "/") < len(x.counts)+1)
-	}, func(o storage.Object) error {
-		x, key := in(o.Path)
-		if x == nil {
-			return nil
-		}
-		if !x.Array.Keys.Parse(x.place, key, x.counts) {
-			if key != "zarr.json" {
-				x.ignored++
-			}
-			return nil
-		}
-		e := entry{o.SizeBytes, o.Version.ModTimeNanos, o.Version.Inode}
-		if (e == entry{}) {
-			return fmt.Errorf("%s is empty, and has no version: write it again, or remove it", o.Path)
-		}
-		x.found = append(x.found, numbered{zarr.Grid{Counts: x.counts}.Number(x.place), e, o.Version.ChangeTimeNanos})
-		return nil
-	})
 	if err != nil {
 		return nil, err
 	}
-	lists := make([][]numbered, len(fields))
-	for i, x := range all {
-		if x.Field == fields[i] {
-			x.table = newTable(x.found, zarr.Grid{Counts: x.counts}.Total())
+	digests := map[string]*digest{}
+	for _, x := range l.arrays {
+		if err := x.found.settle(); err != nil {
+			return nil, fmt.Errorf("%s: an object: %w", x.Path, err)
 		}
-		fields[i].table, fields[i].ignored = x.table, x.ignored
-		lists[i] = x.found
+		d := digestOf(x.found.list)
+		digests[x.Path] = &d
+		if x.table, err = newTable(x.found.list, zarr.Grid{Counts: x.counts}.Total()); err != nil {
+			return nil, err
+		}
+		x.found.free()
 	}
-	return lists, nil
-}
-
-func parent(at string) string {
-	i := strings.LastIndexByte(at, '/')
-	if i < 0 {
-		return ""
+	list := make([]*digest, len(fields))
+	for i, x := range fields {
+		a := l.byPath[x.Path]
+		x.table, x.ignored, list[i] = a.table, a.ignored, digests[x.Path]
 	}
-	return at[:i]
+	return list, nil
 }
 
-// versions collects the version of a cube: a hash of its documents and its objects.
-type versions struct {
-	identity, changes hash.Hash
-	changed           bool
-	buf               []byte
-}
-
-func newVersions(kind string) *versions {
-	v := &versions{identity: sha256.New(), changes: sha256.New()}
-	_, _ = v.identity.Write([]byte(kind))
-	return v
-}
-
-func (v *versions) object(o storage.Object) {
-	v.buf = binary.LittleEndian.AppendUint64(v.buf[:0], uint64(len(o.Path)))
-	_, _ = v.identity.Write(append(v.buf, o.Path...))
-	v.numbers(o.Version.ChangeTimeNanos, o.SizeBytes, o.Version.ModTimeNanos, int64(o.Version.Inode))
-}
-
-func (v *versions) objects(list []numbered) {
-	v.numbers(0, int64(len(list)))
-	for _, x := range list {
-		v.numbers(x.changeTimeNanos, x.number, x.sizeBytes, x.modTimeNanos, int64(x.inode))
+// in is the array that a path lies in, and the rest of it.
+func (l *lister) in(at string) (*listed, string) {
+	for p := at; p != ""; {
+		p = parent(p)
+		if x := l.byPath[p]; x != nil {
+			return x, relative(p, at)
+		}
 	}
+	return nil, ""
 }
 
-func (v *versions) numbers(changeTimeNanos int64, list ...int64) {
-	v.buf = v.buf[:0]
-	for _, n := range list {
-		v.buf = binary.LittleEndian.AppendUint64(v.buf, uint64(n))
+func (l *lister) match(at string, isDir bool) bool {
+	if l.failed != nil {
+		return !isDir // whose visit ends the listing
 	}
-	_, _ = v.identity.Write(v.buf)
-	v.buf = binary.LittleEndian.AppendUint64(v.buf[:0], uint64(changeTimeNanos))
-	_, _ = v.changes.Write(v.buf)
-	v.changed = v.changed || changeTimeNanos != 0
+	if at == "." {
+		return true
+	}
+	if _, wanted := l.above[at]; wanted {
+		if isDir {
+			l.above[at] = true
+			return true
+		}
+		l.files[at] = true
+	}
+	x, key := l.in(at)
+	switch {
+	case x == nil:
+		return false
+	case isDir && x.mayHold(x.Array.Keys, key):
+		return true
+	case !isDir && x.Array.Keys.Parse(x.place, key, x.counts):
+		return true
+	case !isDir && x.mayHold(x.Array.Keys, key):
+		l.failed = fmt.Errorf("%s is no directory: it has to be one, with objects of the array; links to directories are not followed: mount the directory itself, or bind it there", at)
+		return true
+	case key != "zarr.json":
+		x.ignored++
+		if x.misnamed == "" && x.otherwise(key, isDir) {
+			x.misnamed = at
+		}
+	}
+	return false
 }
 
-func (v *versions) version() storage.Version {
-	h := v.identity.Sum(nil)
-	version := storage.Version{ModTimeNanos: int64(binary.LittleEndian.Uint64(h) >> 1), Inode: binary.LittleEndian.Uint64(h[8:]) | 1}
-	if v.changed {
-		version.ChangeTimeNanos = int64(binary.LittleEndian.Uint64(v.changes.Sum(nil)) >> 1)
+// mayHold says whether keys of the array may begin with a directory.
+func (x *listed) mayHold(keys zarr.Keys, dir string) bool {
+	if keys.Separator != '/' || len(x.counts) == 0 {
+		return false
 	}
-	return version
+	if keys.Prefixed {
+		if dir == "c" {
+			return true
+		}
+		rest, ok := strings.CutPrefix(dir, "c/")
+		if !ok {
+			return false
+		}
+		dir = rest
+	}
+	n := strings.Count(dir, "/") + 1
+	if n >= len(x.counts) {
+		return false
+	}
+	return zarr.Keys{Separator: '/'}.Parse(x.place[:n], dir, x.counts[:n])
+}
+
+// otherwise says whether a path would be of an object if keys were encoded in another way.
+func (x *listed) otherwise(path string, isDir bool) bool {
+	for _, keys := range []zarr.Keys{{Separator: '.'}, {Separator: '/'}, {Prefixed: true, Separator: '.'}, {Prefixed: true, Separator: '/'}} {
+		if isDir && x.mayHold(keys, path) || !isDir && keys.Parse(x.place, path, x.counts) {
+			return true
+		}
+	}
+	return false
+}
+
+func (l *lister) visit(o storage.Object) error {
+	if l.failed != nil {
+		return l.failed
+	}
+	x, key := l.in(o.Path)
+	if x == nil || !x.Array.Keys.Parse(x.place, key, x.counts) {
+		return nil
+	}
+	l.failed = l.add(x, zarr.Grid{Counts: x.counts}.Number(x.place), o)
+	return l.failed
+}
+
+// add keeps an object.
+func (l *lister) add(x *listed, number int64, o storage.Object) error {
+	if l.total++; l.total > MaxObjects {
+		return fmt.Errorf("the arrays have more than %d objects: write them with sharding, or name some of the hierarchies by a pattern", int64(MaxObjects))
+	}
+	e := entry{o.SizeBytes, o.Version.ModTimeNanos, o.Version.Inode}
+	if (e == entry{}) {
+		return fmt.Errorf("%s is empty, and has no version: write it again, or remove it", o.Path)
+	}
+	return x.found.add(numbered{place{number, e}, o.Version.ChangeTimeNanos})
+}
+
+// complete fails where objects may be missing from the listing.
+func (l *lister) complete() error {
+	for at := range l.files {
+		if !l.above[at] {
+			return fmt.Errorf("%s is no directory where an array is: links to directories are not followed: name the directory that it leads to", at)
+		}
+	}
+	for _, x := range l.arrays {
+		if x.misnamed != "" && len(x.found.list) == 0 {
+			return fmt.Errorf("the array %s has %s, and no objects that are named as its document says, like %q: mend its dimension_separator or chunk_key_encoding",
+				x.shown(), x.misnamed, x.Array.Keys.Append(nil, make([]int64, len(x.counts))))
+		}
+	}
+	return nil
+}
+
+func (f *Field) shown() string {
+	if f.Path == "" {
+		return "itself"
+	}
+	return f.Path
+}
+
+// Each calls visit for the number of each object that was there, ascending, until it returns
+// false.
+func (f *Field) Each(visit func(number int64) bool) {
+	for n, e := range f.table.dense {
+		if (e != entry{}) && !visit(int64(n)) {
+			return
+		}
+	}
+	for i := range f.table.sparse {
+		if !visit(f.table.sparse[i].number) {
+			return
+		}
+	}
+	runtime.KeepAlive(f.table)
 }
