@@ -5,6 +5,7 @@ import (
 	"path"
 	"path/filepath"
 
+	"github.com/lsiofs/lsiofs/pipeline/spec"
 	"github.com/lsiofs/lsiofs/pipeline/storage"
 	"github.com/lsiofs/lsiofs/pipeline/storage/cubes"
 	"github.com/lsiofs/lsiofs/pipeline/storage/cubes/listing"
@@ -67,6 +68,13 @@ type placed struct {
 
 // Locate implements stream.Locator.
 func (l *locator) Locate(dst []int64, shard int, ordinal, epoch uint64) {
+	spot := l.locate(shard, ordinal, epoch)
+	dst[0], dst[1] = int64(shard), spot.Row
+	copy(dst[placeNumbers:], spot.Origin)
+}
+
+// locate gives where a record lies, until it is called again.
+func (l *locator) locate(shard int, ordinal, epoch uint64) *zarr.Spot {
 	c, p := l.cubes[shard], l.spots[shard]
 	if p == nil || p.epoch != epoch {
 		p = &placed{spot: c.Cut.NewSpot(), epoch: epoch}
@@ -77,6 +85,21 @@ func (l *locator) Locate(dst []int64, shard int, ordinal, epoch uint64) {
 		l.spots[shard] = p
 	}
 	c.Cut.Locate(p.spot, ordinal, p.jitter)
-	dst[0], dst[1] = int64(shard), p.spot.Row
-	copy(dst[placeNumbers:], p.spot.Origin)
+	return p.spot
+}
+
+// cropWarnings say what somebody who mounts crops may not expect.
+func (g *generation) cropWarnings() (list []string) {
+	if g.cubes == nil || g.spec.Order.Split.Or() == (spec.Split{}) {
+		return nil
+	}
+	asked := g.spec.Format.Zarr
+	overlap := asked.Jitter || asked.List != ""
+	for _, a := range g.cubes[0].Cut.Axes() {
+		overlap = overlap || a.Stride < a.Extent()
+	}
+	if overlap {
+		list = append(list, "crops overlap, so that the parts of a --split have elements in common: better select a region for each part, as --select time=0:70000")
+	}
+	return list
 }

@@ -178,6 +178,9 @@ func (g *generation) openSource() (shut func() error, err error) {
 	if g.home != nil {
 		g.source.SetGuard(g)
 	}
+	for _, text := range g.cropWarnings() {
+		g.mount.log.Warn(text)
+	}
 	return func() error { g.source.Close(); return nil }, nil
 }
 

@@ -21,6 +21,7 @@ type catOptions struct {
 	streamFlags
 	dataset      string
 	ids, offsets bool
+	origins      bool
 	follow       bool
 	progress     string
 }
@@ -53,6 +54,7 @@ an archive between them. It waits while an epoch is not there yet: for a new sha
 	f := c.Flags()
 	f.BoolVar(&o.ids, "ids", false, "write the records' IDs instead, 16 bytes each")
 	f.BoolVar(&o.offsets, "offsets", false, "write where records begin instead, little-endian uint64")
+	f.BoolVar(&o.origins, "origins", false, "format zarr: write where crops were cut from instead, an npy array with a row a crop: cube, row, origin")
 	f.BoolVar(&o.follow, "follow", false, "with --grow: go on with the next epochs, and wait for them")
 	f.StringVar(&o.progress, "progress-file", "", "with --follow: keep the short form of how far the stream was written in this `file`, for --resume")
 	return c
@@ -73,6 +75,12 @@ func (o *catOptions) kind() (stream.Kind, error) {
 		return 0, exit.Usagef("--progress-file belongs to --follow: add it, or leave --progress-file out")
 	case o.ids && o.offsets:
 		return 0, exit.Usagef("--ids and --offsets are two files: choose one")
+	case o.origins && (o.ids || o.offsets):
+		return 0, exit.Usagef("--origins, --ids and --offsets are several files: choose one")
+	case o.origins && o.spec.Format.Name != "zarr":
+		return 0, exit.Usagef("--origins says where crops were cut from: it needs --format zarr")
+	case o.origins:
+		return stream.Crops, nil
 	case o.ids:
 		return stream.IDs, nil
 	case o.offsets:

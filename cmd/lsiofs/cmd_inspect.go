@@ -34,7 +34,8 @@ func newInspectCommand(g *globals) *cobra.Command {
 the χ²/df to expect: the histogram over shards of each batch of 256 records, against
 that of independent sampling, which has 1.0. It is measured on the order that the
 flags describe, of G and of one worker's stream; above ` + fmt.Sprint(quality.Good) + `, what would improve it is
-tried out and shown.
+tried out and shown. Of crops of Zarr arrays it also says how many chunks of the arrays
+are decoded for them, and from which --memory on each is decoded about once.
 
 --html writes it as a page instead, with pictures: the sizes of shards and records,
 where in the epoch which shards come, beside two other ways of shuffling, and what a

@@ -45,7 +45,10 @@ is read ahead for the records behind these is left out.
 Of a bucket or a web server it also says what a whole epoch takes: requests and their
 list price (S3's own; elsewhere none is known), bytes, the memory or the room in a disk
 cache that the order needs, the same for larger --chunk-bytes, and which share of the
-chunks each of several nodes fetches.`,
+chunks each of several nodes fetches.
+
+Of crops of Zarr arrays it says instead how many of the arrays' chunks are decoded, in
+this order and in others, and from which --memory on each is decoded about once.`,
 		Example: `  lsiofs plan /data/train --records 20000
   lsiofs plan /data/train --worker 0/4 --from 20480 --shuffle full
   lsiofs plan s3://bucket/train --groups 4 --workers 16

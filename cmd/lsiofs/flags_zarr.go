@@ -72,6 +72,9 @@ func (d *datasetFlags) resolveZarr(s *spec.Spec) error {
 	}
 	if s.Format.Name == "zarr" {
 		errs = append(errs, d.zarrArrays(s))
+		if d.given("read") && s.Read != spec.ReadAuto && s.Read != spec.ReadGather {
+			errs = append(errs, fmt.Errorf("--read %s can't be combined with --format zarr: crops are cut one by one from chunks that are kept decoded; leave it out", s.Read))
+		}
 		d.zarrOrder(&s.Order)
 	} else {
 		for _, a := range s.Format.Arrays {

@@ -57,7 +57,7 @@ func TestCommandsThatOpenADatasetShareItsFlags(t *testing.T) {
 	mount, _, err := root.Find([]string{"mount"})
 	require.NoError(t, err)
 	for name, own := range map[string][]string{
-		"cat":     {"worker", "from", "ids", "offsets", "resume", "follow", "progress-file"},
+		"cat":     {"worker", "from", "ids", "offsets", "origins", "resume", "follow", "progress-file"},
 		"plan":    {"worker", "from", "records", "resume"},
 		"bench":   {"rounds", "seconds", "check", "only", "dir", "make", "gz", "zst", "lz4", "tar", "records", "bytes", "shards"},
 		"inspect": {"html"}, "verify": {"order"}, "index": {"rebuild"},

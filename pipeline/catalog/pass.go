@@ -101,6 +101,13 @@ func (p *pass) run(ctx context.Context, shards []discover.Shard, todo []int) err
 
 // shard indexes one shard.
 func (p *pass) shard(ctx context.Context, c discover.Shard, held *admitted) (index.Shard, error) {
+	if s, checks := p.storage.(storage.Checker); checks {
+		if err := s.Check(ctx, c.Object); errors.Is(err, storage.ErrChanged) {
+			return index.Shard{}, errChangedMeanwhile(c.Object.Path, err)
+		} else if err != nil {
+			return index.Shard{}, fmt.Errorf("%s: %w", c.Object.Path, err)
+		}
+	}
 	codec := p.room.Codec(ctx, c.Codec)
 	_, keyed := p.unpacker.(unpack.Renamer)
 	packer := index.NewPacker(keyed, codec != nil)

@@ -6,7 +6,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"slices"
 )
 
@@ -111,7 +110,7 @@ func parseKind(text string) (k kindText, err error) {
 	if err := d.Decode(&k); err != nil {
 		return k, err
 	}
-	if _, err := d.Token(); err != io.EOF {
+	if int(d.InputOffset()) != len(text) {
 		return k, errors.New("something follows it")
 	}
 	if again, err := plainJSON(k); err != nil || string(again) != text {

@@ -30,6 +30,7 @@ type Report struct {
 	// Damages counts what was left out, by reason.
 	Damages      map[string]uint64 `json:"damages_by_reason,omitempty"`
 	Games        *Games            `json:"games,omitempty"`  // of lc0
+	Crops        *Crops            `json:"crops,omitempty"`  // of zarr
 	Records      uint64            `json:"records"`          // that the split leaves, of a sample of the epoch
 	Split        *splitInfo        `json:"split,omitempty"`  // nil: none
 	Sample       *sampleInfo       `json:"sample,omitempty"` // nil: none
@@ -153,13 +154,16 @@ func Dataset(ctx context.Context, d *pipeline.Dataset) (Report, error) {
 	if i.Format == "lc0" {
 		i.Games = gamesOf(c)
 	}
+	var err error
+	if i.Crops, err = CropsOf(ctx, d); err != nil {
+		return i, err
+	}
 	if err := i.sizes(ctx, d); err != nil {
 		return i, err
 	}
 	if i.Sources = sourcesOf(d); i.Sources != nil {
 		return i, nil // what comes how often is said there, and not to be even
 	}
-	var err error
 	i.Mixing, err = MeasureMixing(ctx, d, quality.Good)
 	return i, err
 }

@@ -28,6 +28,9 @@ func (i Report) Print(u *terminal.UI) error {
 		{"storage", i.Storage.String()},
 		{"damaged", terminal.Plural(uint64(len(i.Damaged)), "shard")},
 	}
+	if i.Crops != nil {
+		rows = i.cropsRows()
+	}
 	if i.Games != nil {
 		rows = slices.Insert(rows, 5, [2]string{"games", i.Games.Text()})
 	}
@@ -53,8 +56,11 @@ func (i Report) Print(u *terminal.UI) error {
 			fmt.Fprintf(&b, "  %13s  %s\n", terminal.Count(i.Damages[text]), printable.Line(text))
 		}
 	}
-	b.WriteString("\nrecord sizes\n")
-	b.WriteString(HistogramText(i.Histogram))
+	if i.Crops != nil {
+		b.WriteString("\n" + i.Crops.Text())
+	} else {
+		b.WriteString("\nrecord sizes\n" + HistogramText(i.Histogram))
+	}
 	if i.Sources != nil {
 		b.WriteString("\nsources of the mixture, an epoch of " + terminal.Plural(i.Records, "record") + "\n")
 		b.WriteString(sourcesText(i.Sources))

@@ -90,9 +90,11 @@ func New(ctx context.Context, d *pipeline.Dataset, i inspect.Report, flags strin
 		p.NoReads = err.Error()
 	default:
 		p.Reads = &plan
-		for _, s := range plan.Storages[0].Plans {
-			if s.InUse {
-				p.ReadSizes = readSizeRows(s.Histogram)
+		for _, storage := range plan.Storages[:min(1, len(plan.Storages))] { // there is none of crops
+			for _, s := range storage.Plans {
+				if s.InUse {
+					p.ReadSizes = readSizeRows(s.Histogram)
+				}
 			}
 		}
 	}

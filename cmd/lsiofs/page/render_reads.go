@@ -41,6 +41,9 @@ func (p *page) putPlans(w *writer, r *readplan.Report) {
 `)
 	}
 	w.put("\n")
+	if r.Crops != nil {
+		w.put(`<pre>{}</pre>`, r.Crops.Text())
+	}
 	if len(p.ReadSizes) > 0 {
 		w.put(`<h3>Reads, by size</h3>
 `)

@@ -14,6 +14,7 @@ import (
 	"github.com/lsiofs/lsiofs/pipeline"
 	"github.com/lsiofs/lsiofs/pipeline/spec"
 	"github.com/lsiofs/lsiofs/pipeline/storage/profile"
+	"github.com/lsiofs/lsiofs/pipeline/stream"
 )
 
 // Report is what plan finds out.
@@ -28,6 +29,9 @@ type Report struct {
 	Storages    []storagePlan `json:"storages"`
 	// Service is what a whole epoch takes of a service; nil in a file system.
 	Service *Service `json:"service,omitempty"`
+	// Crops is what is decoded for crops of arrays, of the spec's epoch; nil for other records,
+	// and Storages is empty then.
+	Crops *inspect.Crops `json:"crops,omitempty"`
 }
 
 type storagePlan struct {
@@ -75,18 +79,34 @@ func New(ctx context.Context, d *pipeline.Dataset, position checkpoint.Position,
 	if records == 0 {
 		records = left
 	}
-	f, err := d.Forecast(ctx, set.View(), worker, records, asked)
+	r, err := reportOf(ctx, d, set, worker, records, asked)
 	if err != nil {
-		return Report{}, err
-	}
-	r := newReport(f)
-	if r.Service, err = NewService(ctx, d); err != nil {
 		return Report{}, err
 	}
 	s := d.Spec()
 	r.Dataset, r.Epoch = s.Dataset, position.Epoch
 	r.Worker, r.Workers, r.RecordsLeft = worker, s.Deal.Workers, left
 	return r, nil
+}
+
+// reportOf is a report but for what the position says. What is read for crops follows from the
+// chunks that they need, and not from ranges of shards.
+func reportOf(ctx context.Context, d *pipeline.Dataset, set *stream.Set, worker, records uint64, asked spec.Read) (Report, error) {
+	crops, err := inspect.CropsOf(ctx, d)
+	if err != nil {
+		return Report{}, err
+	}
+	if crops != nil {
+		n := min(records, set.View().Count(worker))
+		return Report{Records: n, RecordBytes: int64(n) * crops.RecordBytes, Storages: []storagePlan{}, Crops: crops}, nil
+	}
+	f, err := d.Forecast(ctx, set.View(), worker, records, asked)
+	if err != nil {
+		return Report{}, err
+	}
+	r := newReport(f)
+	r.Service, err = NewService(ctx, d)
+	return r, err
 }
 
 // newReport makes the report of a forecast.
@@ -176,6 +196,10 @@ func (r Report) Print(u *terminal.UI) error {
 		if !slices.ContainsFunc(s.Plans, func(p StrategyPlan) bool { return p.Strategy == "gather" }) {
 			b.WriteString("\ngather: not possible, as these records lie in compressed shards\n")
 		}
+	}
+	if r.Crops != nil {
+		b.WriteString("\n" + r.Crops.Text())
+		return u.Printf("%s", b.String())
 	}
 	if r.Service != nil {
 		r.Service.write(&b)

@@ -158,6 +158,9 @@ func found(format spec.Format, unpacker unpack.Format, shards, files []candidate
 
 // auto finds the format, too.
 func (f *finder) auto(ctx context.Context, files []candidate) (Found, error) {
+	if err := f.refuseZarr(ctx, files, false); err != nil {
+		return Found{}, err
+	}
 	of, judged, err := f.sort(ctx, files)
 	if err != nil {
 		return Found{}, err
@@ -174,6 +177,9 @@ func (f *finder) auto(ctx context.Context, files []candidate) (Found, error) {
 		return Found{}, err
 	}
 	if len(shards) == 0 {
+		if err := f.refuseZarr(ctx, files, true); err != nil {
+			return Found{}, err
+		}
 		return Found{}, f.errNoShards(files)
 	}
 	slices.SortFunc(shards, func(a, b candidate) int { return strings.Compare(a.Object.Path, b.Object.Path) })

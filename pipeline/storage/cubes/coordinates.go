@@ -52,7 +52,8 @@ func (s *Storage) ReadCoordinate(ctx context.Context, c *listing.Cube, x listing
 		return nil, err
 	}
 	size := x.Array.Shape[0] * int64(x.Array.Type.ItemBytes)
-	if one := whole.Cube(found.Path); one == nil || one.Cut.Total() != 1 || one.Cut.Row().Bytes != size {
+	one := whole.Cube(found.Path)
+	if one == nil || one.Fields[0].Array.Shape[0] != x.Array.Shape[0] || one.Fields[0].Array.Type.Descr != x.Array.Type.Descr {
 		return nil, fmt.Errorf("%s: %w", x.Path, storage.ErrChanged)
 	}
 	file = make([]byte, len(head)+int(size))

@@ -54,12 +54,13 @@ type Storage struct {
 	indexes *indexes
 	workers sync.WaitGroup
 
-	bricks, hits atomic.Uint64
+	bricks, hits, blockCount atomic.Uint64
 }
 
 var (
 	_ storage.Storage  = (*Storage)(nil)
 	_ profile.Adjuster = (*Storage)(nil)
+	_ storage.Checker  = (*Storage)(nil)
 )
 
 // cube is a listed cube. It does not change.
@@ -185,13 +186,15 @@ func (s *Storage) AdjustProfile(p profile.Profile) profile.Profile {
 type Stats struct {
 	// Decoded bricks, and those that were found decoded.
 	Decoded, Found uint64
+	// Blocks are those of bricks of which no more were decoded.
+	Blocks uint64
 	// HeldBytes are those of decoded bricks that are kept.
 	HeldBytes int64
 }
 
 // Stats gives the figures of all reads so far.
 func (s *Storage) Stats() Stats {
-	return Stats{Decoded: s.bricks.Load(), Found: s.hits.Load(), HeldBytes: s.cells.heldBytes()}
+	return Stats{Decoded: s.bricks.Load(), Found: s.hits.Load(), Blocks: s.blockCount.Load(), HeldBytes: s.cells.heldBytes()}
 }
 
 var errClosed = fmt.Errorf("the storage is closed: %w", fs.ErrClosed)

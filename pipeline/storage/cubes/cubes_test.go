@@ -196,6 +196,27 @@ func TestCropsThatWrapStepJitterAndSelect(t *testing.T) {
 	}
 }
 
+// A crop of few steps of a long brick needs few of its blocks, and gets no others.
+func TestOfALongBrickTheBlocksThatAreWantedAreDecoded(t *testing.T) {
+	a := small
+	a.Shape, a.Brick, a.Object, a.BlockBytes = []int64{200, 9, 16}, []int64{200, 9, 16}, []int64{200, 9, 16}, 512
+	for _, codec := range []encode.Codec{encode.BloscLZ4, encode.BloscZstd} {
+		a.Codec = codec
+		z := spec.Zarr{Crop: []spec.DimValue{{Dim: "t", Value: 3}, {Dim: "y", Value: 9}, {Dim: "x", Value: 7}}, Stride: []spec.DimValue{{Dim: "t", Value: 2}, {Dim: "y", Value: 9}, {Dim: "x", Value: 4}}}
+		m := open(t, a, z, 0)
+		want, record := m.want(), m.cubes["a.zarr"].row.Bytes
+		for off := int64(len(m.cubes["a.zarr"].header)); off < m.object.SizeBytes; off += record {
+			got, err := m.read(off, record, 0)
+			require.NoError(t, err)
+			require.True(t, bytes.Equal(want[off:off+record], got))
+		}
+		crops := m.cubes["a.zarr"].Cut.Total()
+		require.Equal(t, crops, m.Stats().Decoded)
+		require.LessOrEqual(t, m.Stats().Blocks, 3*crops, "of 113 blocks a crop needs 2 or 3")
+		require.GreaterOrEqual(t, m.Stats().Blocks, 2*crops)
+	}
+}
+
 func TestManyReadersShareBricks(t *testing.T) {
 	a := small
 	a.Codec = encode.BloscLZ4
@@ -296,6 +317,43 @@ func TestDamageNamesObjectBrickAndPlace(t *testing.T) {
 	var named *storage.Error
 	require.ErrorAs(t, err, &named)
 	require.Equal(t, "a.zarr", named.Object)
+}
+
+func TestACheckFindsIndexesAndSizesThatCanNotBe(t *testing.T) {
+	for name, c := range map[string]struct {
+		edit   func(a *encode.Array)
+		damage func(b []byte) []byte
+		want   string
+	}{
+		"checksum":     {func(*encode.Array) {}, func(b []byte) []byte { b[len(b)-30] ^= 1; return b }, "c/0/0/1: "},
+		"cut":          {func(*encode.Array) {}, func(b []byte) []byte { return b[:20] }, "c/0/0/1: "},
+		"points out":   {func(a *encode.Array) { a.NoChecksum = true }, func(b []byte) []byte { b[len(b)-10]++; return b }, "c/0/0/1: "},
+		"raw, shorter": {func(a *encode.Array) { a.Object = a.Brick }, func(b []byte) []byte { return b[:len(b)-1] }, "c/0/0/1: it has 1023 bytes, and a brick has 1024"},
+		"empty":        {func(a *encode.Array) { a.Object, a.Codec = a.Brick, encode.Zstd }, func([]byte) []byte { return nil }, "c/0/0/1: it has 0 bytes"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			a := small
+			c.edit(&a)
+			m := open(t, a, smallCrops, 0)
+			require.NoError(t, m.Check(t.Context(), m.object))
+			path := filepath.Join(m.dir, "c/0/0/1")
+			b, err := os.ReadFile(path)
+			require.NoError(t, err)
+			require.NoError(t, os.WriteFile(path, c.damage(b), 0o644))
+			require.ErrorIs(t, checkOr(m.Check(t.Context(), m.object), a), storage.ErrChanged, "it was listed otherwise")
+			m.list(t)
+			require.ErrorContains(t, m.Check(t.Context(), m.object), c.want)
+		})
+	}
+}
+
+// checkOr is an error of a check; sizes are those that were listed, so that it is none for arrays
+// without indexes.
+func checkOr(err error, a encode.Array) error {
+	if a.Object[0] == a.Brick[0] {
+		return storage.ErrChanged
+	}
+	return err
 }
 
 func TestReadsOfACubeThatAreCalledOffImpossibleOrTooLate(t *testing.T) {

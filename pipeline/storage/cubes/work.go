@@ -9,6 +9,7 @@ import (
 
 	"github.com/lsiofs/lsiofs/pipeline/storage"
 	"github.com/lsiofs/lsiofs/pipeline/zarr"
+	"github.com/lsiofs/lsiofs/pipeline/zarr/blosc"
 	"github.com/lsiofs/lsiofs/pipeline/zarr/codec"
 )
 
@@ -48,17 +49,18 @@ type storedIndex struct {
 type worker struct {
 	*Storage
 	decoder *codec.Decoder
+	blosc   *blosc.Decoder
+	wanted  []bool // blocks of a buffer
 	brick   []byte // where bricks are decoded that are not kept
 	stored  []byte // what is read from memory
 
 	resident storage.Resident // of open, nil where nothing of it can be read so
 	open     storage.Object
-	place    [zarr.MaxDims]int64
 }
 
 // work does jobs until the storage is closed, and nothing is under way.
 func (s *Storage) work() {
-	w := &worker{Storage: s, decoder: codec.NewDecoder()}
+	w := &worker{Storage: s, decoder: codec.NewDecoder(), blosc: blosc.NewDecoder()}
 	defer w.close()
 	for {
 		j, ok := s.next()
@@ -108,6 +110,7 @@ func (s *Storage) push(j job) {
 
 func (w *worker) close() {
 	w.decoder.Close()
+	w.blosc.Close()
 	w.closeResident()
 }
 
@@ -249,6 +252,14 @@ func (w *worker) decode(t *task, stored []byte) {
 			return
 		}
 		t.copy(stored)
+		t.finish(nil)
+		return
+	}
+	switch done, err := w.blocks(t, stored); {
+	case err != nil:
+		t.finish(t.damaged(err))
+		return
+	case done:
 		t.finish(nil)
 		return
 	}

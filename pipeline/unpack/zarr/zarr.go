@@ -166,3 +166,6 @@ func (c Crops) Prologue(n uint64) []byte { return c.rows.Prologue(n) }
 
 // Epilogue is empty.
 func (Crops) Epilogue(uint64) []byte { return nil }
+
+// RecordBytes is the size of a crop.
+func (c Crops) RecordBytes() int64 { return c.rows.RowBytes() }

@@ -27,15 +27,15 @@ func (f *finder) lists(cubes []*Cube) ([]*zarr.List, error) {
 	case len(b) > maxListBytes:
 		return nil, fmt.Errorf("--crops %s has more than %d bytes: use --stride and --jitter, or several mounts", f.Spec.List, int64(maxListBytes))
 	}
-	var fields []zarr.ListField
+	var fields []listField
 	for k := range cubes[0].Fields {
-		x := zarr.ListField{Dims: len(cubes[0].Fields[k].Array.Shape)}
+		x := listField{dims: len(cubes[0].Fields[k].Array.Shape)}
 		if k < len(f.Spec.Fields) {
-			x.Name = spec.NameOf(f.Spec.Fields[k])
+			x.name = spec.NameOf(f.Spec.Fields[k])
 		}
 		fields = append(fields, x)
 	}
-	lists, err := zarr.ParseList(b, fields, len(cubes))
+	lists, err := parseList(b, fields, len(cubes))
 	if err != nil {
 		return nil, fmt.Errorf("--crops %s: %w", f.Spec.List, err)
 	}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"runtime"
 	"strings"
 
 	"github.com/lsiofs/lsiofs/pipeline/storage"
@@ -252,4 +253,20 @@ func (f *Field) shown() string {
 		return "itself"
 	}
 	return f.Path
+}
+
+// Each calls visit for the number of each object that was there, ascending, until it returns
+// false.
+func (f *Field) Each(visit func(number int64) bool) {
+	for n, e := range f.table.dense {
+		if (e != entry{}) && !visit(int64(n)) {
+			return
+		}
+	}
+	for i := range f.table.sparse {
+		if !visit(f.table.sparse[i].number) {
+			return
+		}
+	}
+	runtime.KeepAlive(f.table)
 }

@@ -20,16 +20,16 @@ const (
 )
 
 // Suggest says what to type for crops of the hierarchy that a storage's root is, or that lies
-// directly below it; ok is false where there is none. It looks at a bounded number of names and
+// directly below it, and matches as those of Config; ok is false where there is none. It looks at a bounded number of names and
 // documents.
-func Suggest(ctx context.Context, under storage.Storage) (flags string, ok bool) {
-	f := newFinder(Config{Under: &glance{Storage: under}})
+func Suggest(ctx context.Context, under storage.Storage, match func(path string, isDir bool) bool) (flags string, ok bool) {
+	f := newFinder(Config{Under: &glance{Storage: under}, Match: match})
 	f.maxDirectories = suggestedAmong
 	h, err := f.nodeAt(ctx, "")
 	if err != nil {
 		return "", false
 	}
-	if h == nil {
+	if h == nil || !f.Match(".", false) {
 		if h = f.first(ctx); h == nil {
 			return "", false
 		}
@@ -51,7 +51,7 @@ func Suggest(ctx context.Context, under storage.Storage) (flags string, ok bool)
 
 // first is the first hierarchy directly below the root; nil if there is none.
 func (f *finder) first(ctx context.Context) (first *node) {
-	list, _ := f.below(ctx, []string{""}, func(string) bool { return true }) // what was found until then will do
+	list, _ := f.below(ctx, []string{""}, func(at string) bool { return f.Match(at, false) }) // what was found until then will do
 	var mu sync.Mutex
 	_ = each(ctx, list[:min(len(list), firstAmong)], func(ctx context.Context, at string) error {
 		n, err := f.nodeAt(ctx, at)

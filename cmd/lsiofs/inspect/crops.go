@@ -1,0 +1,192 @@
+package inspect
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"text/tabwriter"
+
+	"github.com/lsiofs/lsiofs/cmd/lsiofs/terminal"
+	"github.com/lsiofs/lsiofs/pipeline"
+	"github.com/lsiofs/lsiofs/pipeline/printable"
+	"github.com/lsiofs/lsiofs/pipeline/spec"
+)
+
+// Crops is what crops of Zarr arrays are, and what they take. A chunk is Zarr's: what is decoded as
+// a whole.
+type Crops struct {
+	Arrays []CropsArray `json:"arrays"`
+	// Records is how many crops of the epoch were looked at, from its begin on.
+	Records     uint64 `json:"crops_looked_at"`
+	RecordBytes int64  `json:"crop_bytes"`
+	// Chunks is how many stored chunks a crop touches, and ChunkBytes how large they are, decoded.
+	Chunks      float64      `json:"chunks_a_crop"`
+	ChunkBytes  float64      `json:"chunk_bytes_a_crop"`
+	MemoryBytes int64        `json:"memory_for_chunks"`
+	Orders      []CropsOrder `json:"orders"`
+	Warnings    []string     `json:"warnings,omitempty"`
+}
+
+// CropsArray is an array that crops are cut from. Of several hierarchies it is that of the first.
+type CropsArray struct {
+	Name       string   `json:"name"`
+	Path       string   `json:"path"`
+	Dtype      string   `json:"dtype"`
+	Dims       []string `json:"dims"`
+	Shape      []int64  `json:"shape"`
+	Crop       []int64  `json:"crop"`
+	Chunk      []int64  `json:"chunk"`
+	Object     []int64  `json:"object"` // a file: the same as Chunk without sharding
+	Codecs     []string `json:"codecs"`
+	ChunkBytes int64    `json:"chunk_bytes"`
+	Objects    int64    `json:"objects"`        // of all hierarchies
+	Stored     int64    `json:"objects_stored"` // the others consist of the fill value
+	Ignored    int64    `json:"files_ignored"`
+	// Decoded is how many elements are decoded for each that a crop has, along each dimension.
+	Decoded []float64 `json:"decoded_along"`
+}
+
+// CropsOrder is what an order decodes.
+type CropsOrder struct {
+	Shuffle    spec.Shuffle `json:"shuffle"`
+	InUse      bool         `json:"in_use"`
+	Chunks     float64      `json:"chunks_decoded_a_crop"`
+	ChunkBytes float64      `json:"bytes_decoded_a_crop"`
+	// OnceMemory is the --memory from which on each chunk is decoded about once.
+	OnceMemory int64 `json:"once_from_memory"`
+}
+
+// CropsOf is nil where records are no crops.
+func CropsOf(ctx context.Context, d *pipeline.Dataset) (*Crops, error) {
+	f, err := d.ForecastCrops(ctx)
+	if f == nil || err != nil {
+		return nil, err
+	}
+	return newCrops(f, d.Spec().MemoryBytes), nil
+}
+
+// newCrops is what a forecast says of a mount with that memory.
+func newCrops(f *pipeline.CropsForecast, memoryBytes int64) *Crops {
+	c := &Crops{Records: f.Records, RecordBytes: f.RecordBytes, Chunks: f.BricksWanted, ChunkBytes: f.WantedBytes, MemoryBytes: f.MemoryBytes}
+	for _, x := range f.Fields {
+		a := CropsArray{
+			Name: x.Name, Path: x.Path, Dtype: strings.Trim(x.Descr, "'"), Dims: x.Dims, Shape: x.Shape, Crop: x.Crop, Chunk: x.Brick, Object: x.Object,
+			Codecs: x.Codecs, ChunkBytes: x.BrickBytes, Objects: x.Objects, Stored: x.Stored, Ignored: x.IgnoredFiles, Decoded: x.DecodedAlong,
+		}
+		c.Arrays = append(c.Arrays, a)
+		c.Warnings = append(c.Warnings, a.warnings()...)
+	}
+	share := float64(memoryBytes) / float64(max(f.MemoryBytes, 1))
+	for _, o := range f.Orders {
+		c.Orders = append(c.Orders, CropsOrder{o.Shuffle, o.InUse, o.Bricks, o.Bytes, int64(share * float64(o.OnceBytes))})
+	}
+	return c
+}
+
+// How many times what a crop has along a dimension may be decoded without a word: where the array is
+// not chunked along it, and where chunks are long.
+const (
+	notChunked = 2
+	longChunks = 4
+)
+
+// warnings say along which dimensions chunks are far longer than crops.
+func (a CropsArray) warnings() (list []string) {
+	for d, times := range a.Decoded {
+		name := dimName(a.Dims, d)
+		whole := a.Chunk[d] >= a.Shape[d]
+		if whole && times >= notChunked {
+			list = append(list, fmt.Sprintf("%s: %s is not chunked: a crop decodes %.3g times what it has", a.Name, name, times))
+		}
+		if !whole && times >= longChunks {
+			list = append(list, fmt.Sprintf("%s: chunks have %s elements of %s, and crops %s: a crop decodes %.3g times what it has", a.Name, terminal.Count(uint64(a.Chunk[d])), name, terminal.Count(uint64(a.Crop[d])), times))
+		}
+	}
+	return list
+}
+
+func dimName(dims []string, d int) string {
+	if dims[d] == "" {
+		return fmt.Sprintf("dimension %d", d)
+	}
+	return dims[d]
+}
+
+// edges writes lengths along dimensions, by name where all have one: "time=24, y=128".
+func edges(dims []string, list []int64) string {
+	named := !slices.Contains(dims, "")
+	var parts []string
+	for d, n := range list {
+		if named {
+			parts = append(parts, fmt.Sprintf("%s=%d", dims[d], n))
+		} else {
+			parts = append(parts, fmt.Sprint(n))
+		}
+	}
+	if named {
+		return strings.Join(parts, ", ")
+	}
+	return strings.Join(parts, " × ")
+}
+
+// cropsRows are the lines of a report on crops. Their shards are virtual, and chunks of the order
+// are called runs here, since an array has chunks, too.
+func (i Report) cropsRows() [][2]string {
+	rows := [][2]string{
+		{"dataset", i.Root},
+		{"format", i.Format},
+		{"fingerprint", i.Fingerprint},
+		{"cubes", terminal.Count(uint64(i.Shards))},
+		{"crops", fmt.Sprintf("%s, %s each, %s in streams", terminal.Count(i.Records), terminal.Bytes(i.Crops.RecordBytes), terminal.Bytes(i.StreamBytes))},
+	}
+	rows = append(rows, i.Crops.rows()...)
+	return append(rows,
+		[2]string{"runs", fmt.Sprintf("%s of neighbours, of %d to %d crops", terminal.Count(i.Chunks), i.ChunkRecords.Min, i.ChunkRecords.Max)},
+		[2]string{"damaged", fmt.Sprintf("%d of %s", len(i.Damaged), terminal.Plural(uint64(i.Shards), "cube"))})
+}
+
+// rows are lines about the arrays, for a table.
+func (c *Crops) rows() (rows [][2]string) {
+	for _, a := range c.Arrays {
+		how := "not compressed"
+		if len(a.Codecs) > 0 {
+			how = strings.Join(a.Codecs, ", ")
+		}
+		objects := fmt.Sprintf("%s of %s stored", terminal.Count(uint64(a.Stored)), terminal.Count(uint64(a.Objects)))
+		if !slices.Equal(a.Object, a.Chunk) {
+			objects += ", of " + edges(make([]string, len(a.Object)), a.Object)
+		}
+		if a.Ignored > 0 {
+			objects += ", " + terminal.Plural(uint64(a.Ignored), "other file") + " ignored"
+		}
+		rows = append(rows,
+			[2]string{"array " + printable.Line(a.Name), printable.Line(edges(a.Dims, a.Shape)) + ", " + a.Dtype},
+			[2]string{"  crops", edges(make([]string, len(a.Crop)), a.Crop)},
+			[2]string{"  chunks", fmt.Sprintf("%s, %s, %s", edges(make([]string, len(a.Chunk)), a.Chunk), terminal.Bytes(a.ChunkBytes), how)},
+			[2]string{"  files", objects})
+	}
+	return rows
+}
+
+// Text says what crops take.
+func (c *Crops) Text() string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "decoding (the first %s of the epoch)\n  a crop touches %.1f chunks, which have %s decoded, and itself has %s\n",
+		terminal.Plural(c.Records, "crop"), c.Chunks, terminal.Bytes(int64(c.ChunkBytes)), terminal.Bytes(c.RecordBytes))
+	t := tabwriter.NewWriter(&b, 0, 0, 2, ' ', 0)
+	fmt.Fprintf(t, "  shuffle\tdecoded a crop\tbytes\teach chunk about once from\n")
+	for _, o := range c.Orders {
+		name := string(o.Shuffle)
+		if o.InUse {
+			name += " (in use)"
+		}
+		fmt.Fprintf(t, "  %s\t%.2f chunks\t%s\t--memory %s\n", name, o.Chunks, terminal.Bytes(int64(o.ChunkBytes)), terminal.Bytes(o.OnceMemory))
+	}
+	_ = t.Flush() // a builder gives no errors
+	fmt.Fprintf(&b, "  counted with %s for decoded chunks, where those go that were not used for longest\n", terminal.Bytes(c.MemoryBytes))
+	for _, text := range c.Warnings {
+		fmt.Fprintf(&b, "  %s\n", printable.Line(text))
+	}
+	return b.String()
+}

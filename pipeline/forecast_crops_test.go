@@ -1,0 +1,97 @@
+package pipeline
+
+import (
+	"slices"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+	"pgregory.net/rapid"
+
+	"github.com/lsiofs/lsiofs/pipeline/spec"
+)
+
+// What is decoded with a memory is what a memory decodes from which those go that were not used for
+// longest.
+func TestDecodedBricksAreThoseOfALeastRecentlyUsedMemory(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		bytes := []int64{10, 3, 25} // of each field
+		list := rapid.SliceOfN(rapid.Custom(func(t *rapid.T) brickUse {
+			return brickUse{0, rapid.IntRange(0, 2).Draw(t, "field"), rapid.Int64Range(0, 6).Draw(t, "brick")}
+		}), 0, 300).Draw(t, "uses")
+		u := newBrickUses()
+		for _, b := range list {
+			u.add(b, bytes[b.field])
+		}
+		for _, memory := range []int64{0, 24, 25, 60, 100, 150, 400} {
+			var kept []brickUse // the one that was used last at the end
+			decoded, decodedBytes := uint64(0), int64(0)
+			for _, b := range list {
+				if i := slices.Index(kept, b); i >= 0 {
+					kept = slices.Delete(kept, i, i+1)
+				} else {
+					decoded++
+					decodedBytes += bytes[b.field]
+				}
+				kept = append(kept, b)
+				// What is kept is a suffix of what was used, in that order, that fits.
+				for sum := int64(0); ; sum = 0 {
+					for _, x := range kept {
+						sum += bytes[x.field]
+					}
+					if sum <= memory || len(kept) == 0 {
+						break
+					}
+					kept = kept[1:]
+				}
+			}
+			n, size := u.decoded(memory)
+			require.Equal(t, decoded, n, "%d bytes of memory, %v", memory, list)
+			require.Equal(t, decodedBytes, size)
+		}
+		n, _ := u.decoded(u.once())
+		require.LessOrEqual(t, n, u.distinct+u.distinct/20)
+		if least := u.once(); least > 0 {
+			n, _ := u.decoded(least - 1)
+			require.Greater(t, n, u.distinct+u.distinct/20)
+		}
+	})
+}
+
+// The figures of crops of a small array, counted by hand. Crops of 6×10×12, 4×8×8 apart, touch in
+// time 2 or 3 chunks of 4, in y 1 or 2 of 16, in x 1 or 2.
+func TestForecastOfCrops(t *testing.T) {
+	dir := t.TempDir()
+	writeCube(t, dir, 0, 20)
+	s := cropSpec(t, dir)
+	s.Format.Zarr.Jitter = false
+	s.Order.Shuffle = spec.ShuffleNone
+	f, err := open(t, s).ForecastCrops(t.Context())
+	require.NoError(t, err)
+	require.EqualValues(t, 48, f.Records)
+	require.EqualValues(t, 6*10*12*4, f.RecordBytes)
+	require.Equal(t, s.MemoryBytes/2, f.MemoryBytes)
+	// Origins of time are 0, 4, 8, 12: 2 chunks each. Of y 0, 8, 16, 24: 1, 2, 1, 2 chunks. Of x 0,
+	// 8, 16: 1, 2, 1.
+	require.Equal(t, 2*1.5*4/3, f.BricksWanted)
+	require.Equal(t, f.BricksWanted*4*16*16*4, f.WantedBytes)
+	x := f.Fields[0]
+	require.Equal(t, []float64{2 * 4 / 6., 1.5 * 16 / 10., 4. / 3 * 16 / 12.}, x.DecodedAlong)
+	require.Equal(t, []string{"time", "y", "x"}, x.Dims)
+	require.EqualValues(t, 3*2*1, x.Objects)
+	require.EqualValues(t, 3*2*1, x.Stored)
+	var shuffles []spec.Shuffle
+	for _, o := range f.Orders {
+		shuffles = append(shuffles, o.Shuffle)
+		// 5×3×2 chunks, and memory for all of them.
+		require.Equal(t, 30/48., o.Bricks)
+		require.Equal(t, 30/48.*4096, o.Bytes)
+		require.LessOrEqual(t, o.OnceBytes, int64(30*4096))
+	}
+	require.Equal(t, []spec.Shuffle{spec.ShuffleNone, spec.ShuffleBlock, spec.ShuffleFull}, shuffles)
+	require.True(t, f.Orders[0].InUse)
+	require.Less(t, f.Orders[0].OnceBytes, f.Orders[2].OnceBytes, "neighbours come one after the other")
+
+	plain, err := open(t, testSpec(t, makeLines(t))).ForecastCrops(t.Context())
+	require.NoError(t, err)
+	require.Nil(t, plain)
+}

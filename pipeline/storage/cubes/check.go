@@ -1,0 +1,119 @@
+package cubes
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+
+	"golang.org/x/sync/errgroup"
+
+	"github.com/lsiofs/lsiofs/pipeline/storage"
+	"github.com/lsiofs/lsiofs/pipeline/zarr"
+)
+
+const (
+	// checkedAtOnce is how many objects are looked at at a time, in so many goroutines.
+	checkedAtOnce = 32
+	// maxDamaged is how many objects an error names.
+	maxDamaged = 10
+)
+
+// Check implements storage.Checker: it reads and checks the index of every shard, and compares
+// the sizes of other objects with what a brick can have.
+func (s *Storage) Check(ctx context.Context, o storage.Object) error {
+	s.mu.Lock()
+	c := s.cubes[o.Path]
+	s.mu.Unlock()
+	if c == nil {
+		return fmt.Errorf("%s was not listed: %w", o.Path, storage.ErrChanged)
+	}
+	d := damages{}
+	for _, f := range c.fields {
+		if err := s.checkField(ctx, f, &d); err != nil {
+			return err
+		}
+	}
+	return d.err()
+}
+
+// damages are what is wrong with objects.
+type damages struct {
+	mu    sync.Mutex
+	first []string
+	count int
+}
+
+func (d *damages) add(o storage.Object, err error) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.count++
+	d.first = append(d.first, fmt.Sprintf("%s: %v", o.Path, err))
+	slices.Sort(d.first)
+	d.first = d.first[:min(len(d.first), maxDamaged)]
+}
+
+func (d *damages) err() error {
+	if d.count == 0 {
+		return nil
+	}
+	text := strings.Join(d.first, "; ")
+	if more := d.count - len(d.first); more > 0 {
+		text += fmt.Sprintf("; and %d more", more)
+	}
+	return errors.New(text + ": write these objects again, or remove them: crops then have the fill value there")
+}
+
+// checkField checks the objects of an array. What can't be read is an error at once.
+func (s *Storage) checkField(ctx context.Context, f *field, d *damages) error {
+	g, reading := errgroup.WithContext(ctx)
+	g.SetLimit(checkedAtOnce)
+	f.Each(func(number int64) bool {
+		if reading.Err() != nil {
+			return false
+		}
+		o, _ := f.Object(number)
+		if len(f.Array.Levels) == 0 {
+			if err := f.checkSize(o.SizeBytes); err != nil {
+				d.add(o, err)
+			}
+			return true
+		}
+		g.Go(func() error { return s.checkIndex(reading, f, o, d) })
+		return true
+	})
+	if err := g.Wait(); err != nil {
+		return err
+	}
+	return ctx.Err()
+}
+
+// checkSize looks at the stored size of a brick.
+func (f *field) checkSize(n int64) error {
+	if f.Array.Chain.Raw() && n != f.brickBytes {
+		return fmt.Errorf("it has %d bytes, and a brick has %d", n, f.brickBytes)
+	}
+	if most := zarr.Bound(f.brickBytes); n == 0 || n > most {
+		return fmt.Errorf("it has %d bytes, and a brick that has %d decoded can have from 1 to %d", n, f.brickBytes, most)
+	}
+	return nil
+}
+
+func (s *Storage) checkIndex(ctx context.Context, f *field, o storage.Object, d *damages) error {
+	level := f.Array.Levels[0]
+	at, err := level.IndexOffset(o.SizeBytes)
+	if err != nil {
+		d.add(o, err)
+		return nil
+	}
+	b := make([]byte, level.IndexBytes())
+	if err := storage.ReadAt(ctx, s.under, o, b, at); err != nil {
+		return err
+	}
+	if err := level.ParseIndex(make([]zarr.Place, level.Entries()), b, o.SizeBytes, f.brickBytes); err != nil {
+		d.add(o, err)
+	}
+	return nil
+}
