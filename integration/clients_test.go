@@ -201,7 +201,7 @@ sys.stdout.buffer.write("\n".join(names).encode() + b"\n" + data)
 		}
 	})
 	t.Run("node tar-stream", func(t *testing.T) {
-		node, modules := nodeWithTarStream(t)
+		node, modules := nodeWith(t, "tar-stream")
 		r := command(t, []string{"NODE_PATH=" + modules}, nil, node, "-e", `
 const tar = require('tar-stream'), fs = require('fs'), crypto = require('crypto');
 const x = tar.extract(), names = [], hash = crypto.createHash('sha256');

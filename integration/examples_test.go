@@ -99,7 +99,7 @@ func TestExamplePythonRecordsReadsAtRandom(t *testing.T) {
 }
 
 func TestExampleNodePrintsTheMembersOfAStream(t *testing.T) {
-	node, modules := nodeWithTarStream(t)
+	node, modules := nodeWith(t, "tar-stream")
 	m := mountDataset(t, plain(t, "tar", 9), usual())
 	r := command(t, []string{"NODE_PATH=" + modules}, nil, node, "../examples/node/samples.js", m.path("worker-0.tar"))
 	require.Zero(t, r.code, r.stderr)

@@ -77,14 +77,15 @@ func pythonWith(modules ...string) string {
 	return find.(func() string)()
 }
 
-// nodeWithTarStream gives Node, and the directory that NODE_PATH has to name.
-func nodeWithTarStream(t testing.TB) (node, modules string) {
+// nodeWith gives Node, and the directory where integration/check installs packages of npm,
+// which has this one.
+func nodeWith(t testing.TB, name string) (node, modules string) {
 	t.Helper()
 	node = need(t, "node")
 	modules, err := filepath.Abs("node_modules")
 	require.NoError(t, err)
-	if _, err := os.Stat(filepath.Join(modules, "tar-stream")); err != nil {
-		missing(t, "the npm package tar-stream is not in integration/node_modules")
+	if _, err := os.Stat(filepath.Join(modules, name)); err != nil {
+		missing(t, "the npm package %s is not in integration/node_modules", name)
 	}
 	return node, modules
 }

@@ -1,8 +1,11 @@
 package integration
 
 import (
+	"fmt"
 	"os"
+	"os/exec"
 	"path/filepath"
+	"sync"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -174,15 +177,43 @@ np.save(root + "/list.npy", np.array([(cube,) + origin() for cube in (0, 1) for 
 np.save(root + "/apart.npy", np.array([(cube, origin(), origin()[1:]) for cube in (1, 0) for _ in range(20)], [("cube", "<i8"), ("t", "<i8", (3,)), ("o", "<i8", (2,))]))
 `
 
-// stores are the directories that a script makes.
+// made has a function for each script, which runs it once for all tests.
+var made sync.Map
+
+// stores are the directories that a script makes, once for all tests: nobody changes them.
 func stores(t *testing.T, make string) (paths []string) {
 	t.Helper()
-	dir := t.TempDir()
-	script(t, python(t, "numpy", "zarr", "numcodecs"), make, dir)
+	interpreter := python(t, "numpy", "zarr", "numcodecs")
+	f, _ := made.LoadOrStore(make, sync.OnceValues(func() (string, error) {
+		dir, err := os.MkdirTemp(scratch, "zarr-")
+		if err != nil {
+			return "", err
+		}
+		if out, err := exec.Command(interpreter, "-B", "-c", make, dir).CombinedOutput(); err != nil {
+			return "", fmt.Errorf("%w: %s", err, out)
+		}
+		return dir, nil
+	}))
+	dir, err := f.(func() (string, error))()
+	require.NoError(t, err)
 	entries, err := os.ReadDir(dir)
 	require.NoError(t, err)
 	for _, e := range entries {
 		paths = append(paths, filepath.Join(dir, e.Name()))
 	}
 	return paths
+}
+
+// store is a copy of one of them, of the test's own.
+func store(t *testing.T, make, name string) string {
+	t.Helper()
+	for _, path := range stores(t, make) {
+		if filepath.Base(path) == name {
+			own := filepath.Join(t.TempDir(), name)
+			require.NoError(t, os.CopyFS(own, os.DirFS(path)))
+			return own
+		}
+	}
+	require.Fail(t, "there is no such store", name)
+	return ""
 }
