@@ -185,6 +185,9 @@ func (c *Crops) Text() string {
 	}
 	_ = t.Flush() // a builder gives no errors
 	fmt.Fprintf(&b, "  counted with %s for decoded chunks, where those go that were not used for longest\n", terminal.Bytes(c.MemoryBytes))
+	if slices.ContainsFunc(c.Arrays, func(a CropsArray) bool { return slices.Contains(a.Codecs, "blosc") }) {
+		b.WriteString("  and whole chunks: of long ones of blosc only the blocks that are needed are decoded\n")
+	}
 	for _, text := range c.Warnings {
 		fmt.Fprintf(&b, "  %s\n", printable.Line(text))
 	}
