@@ -188,10 +188,12 @@ func TestObjectsOfAnotherEncodingAreAnError(t *testing.T) {
 func TestWhatChangesMeanwhileIsAnError(t *testing.T) {
 	var dir string
 	for name, change := range map[string]func(){
-		"a document":      func() { write(t, filepath.Join(dir, "a/.zarray"), zarray("/")+" ") },
-		"attributes":      func() { write(t, filepath.Join(dir, "a/.zattrs"), zattrs+" ") },
-		"is removed":      func() { require.NoError(t, os.Remove(filepath.Join(dir, "a/.zattrs"))) },
-		"another version": func() { require.NoError(t, os.Rename(filepath.Join(dir, "b/.zarray"), filepath.Join(dir, "a/.zarray"))) },
+		"a document": func() { write(t, filepath.Join(dir, "a/.zarray"), zarray("/")+" ") },
+		"attributes": func() { write(t, filepath.Join(dir, "a/.zattrs"), zattrs+" ") },
+		"is removed": func() { require.NoError(t, os.Remove(filepath.Join(dir, "a/.zattrs"))) },
+		"another version": func() {
+			require.NoError(t, os.Rename(filepath.Join(dir, "b/.zarray"), filepath.Join(dir, "a/.zarray")))
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			dir = t.TempDir()

@@ -20,8 +20,8 @@ const (
 )
 
 // Suggest says what to type for crops of the hierarchy that a storage's root is, or that lies
-// directly below it, and matches as those of Config; ok is false where there is none. It looks at a bounded number of names and
-// documents.
+// directly below it, and matches as those of Config; ok is false where there is none. It looks at a
+// bounded number of names and documents.
 func Suggest(ctx context.Context, under storage.Storage, match func(path string, isDir bool) bool) (flags string, ok bool) {
 	f := newFinder(Config{Under: &glance{Storage: under}, Match: match})
 	f.maxDirectories = suggestedAmong

@@ -14,7 +14,7 @@ import (
 
 func TestSuggestionsAreFlagsThatFindACube(t *testing.T) {
 	suggest := func(dir string) string {
-		flags, ok := Suggest(t.Context(), openLocal(t, dir))
+		flags, ok := Suggest(t.Context(), openLocal(t, dir), nil)
 		require.Equal(t, ok, flags != "")
 		return flags
 	}
@@ -37,6 +37,10 @@ func TestSuggestionsAreFlagsThatFindACube(t *testing.T) {
 	require.Equal(t, "--format zarr --array b --crop 4,4,4", suggest(dir), "of those with the most dimensions the first")
 	write(t, filepath.Join(dir, "zarr.json"), groupV3)
 	require.Equal(t, "--format zarr --array a/b --crop 4,4,4", suggest(dir))
+
+	flags, ok := Suggest(t.Context(), openLocal(t, dir), func(path string, isDir bool) bool { return path == "x.zarr" || isDir })
+	require.True(t, ok)
+	require.Equal(t, "--format zarr --crop t=4,y=4,x=4", flags, "of what matches")
 
 	dir = t.TempDir()
 	write(t, filepath.Join(dir, "zarr.json"), groupV3)
@@ -67,7 +71,7 @@ func TestSuggestionsLookAtABoundedNumberOfNames(t *testing.T) {
 			return storage.Object{}, fmt.Errorf("%s: %w", path, os.ErrNotExist)
 		},
 	}
-	_, ok := Suggest(t.Context(), under)
+	_, ok := Suggest(t.Context(), under, nil)
 	require.False(t, ok)
 	require.LessOrEqual(t, names, namesAmong)
 	require.LessOrEqual(t, stats, 3*(firstAmong+1))
