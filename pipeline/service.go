@@ -114,9 +114,19 @@ func (m *mount) openBucket(ctx context.Context, b target.Bucket, transport *web.
 }
 
 func (m *mount) openWeb(ctx context.Context, w target.Web, transport *web.Transport) (remote.Source, discover.Choice, error) {
+	hierarchy := m.spec.Format.Name == "zarr"
+	if hierarchy {
+		var err error
+		if w, err = w.Folder(); err != nil {
+			return nil, discover.Choice{}, &remote.Refusal{Err: err}
+		}
+	}
 	s, err := web.Open(ctx, w, web.Options{Unversioned: m.spec.Remote.Unversioned, Transport: transport})
 	if err != nil {
 		return nil, discover.Choice{}, err
+	}
+	if hierarchy {
+		return s, discover.Choice{}, nil
 	}
 	if !w.List && len(w.Names) == 1 {
 		return s, discover.Choice{File: w.Names[0].Path}, nil

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"sync/atomic"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -51,7 +52,7 @@ func TestSuggestionsAreFlagsThatFindACube(t *testing.T) {
 
 // TestSuggestionsLookAtABoundedNumberOfNames: most datasets are no hierarchies.
 func TestSuggestionsLookAtABoundedNumberOfNames(t *testing.T) {
-	names, stats := 0, 0
+	names, stats := 0, atomic.Int64{}
 	under := wrapped{
 		Storage: openLocal(t, t.TempDir()),
 		list: func(_ context.Context, match func(string, bool) bool, visit func(storage.Object) error) error {
@@ -67,12 +68,12 @@ func TestSuggestionsLookAtABoundedNumberOfNames(t *testing.T) {
 			return nil
 		},
 		stat: func(_ context.Context, path string) (storage.Object, error) {
-			stats++
+			stats.Add(1)
 			return storage.Object{}, fmt.Errorf("%s: %w", path, os.ErrNotExist)
 		},
 	}
 	_, ok := Suggest(t.Context(), under, nil)
 	require.False(t, ok)
 	require.LessOrEqual(t, names, namesAmong)
-	require.LessOrEqual(t, stats, 3*(firstAmong+1))
+	require.LessOrEqual(t, stats.Load(), int64(3*(firstAmong+1)))
 }

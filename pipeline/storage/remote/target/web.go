@@ -40,6 +40,16 @@ func (w Web) Root() string {
 	return strings.TrimSuffix(w.Scheme+"://"+w.Host+"/"+w.Dir, "/")
 }
 
+// Folder is the one folder that the URL itself names, with no files named in it.
+func (w Web) Folder() (Web, error) {
+	if len(w.Names) != 1 {
+		return Web{}, fmt.Errorf("%s/%s stands for %d folders: name one, since a web server does not list what it has", w.Root(), w.Written, len(w.Names))
+	}
+	w.Dir += Escape(w.Names[0].Path) + "/"
+	w.Written, w.Names, w.List = "", nil, false
+	return w, nil
+}
+
 // webSigns begin patterns elsewhere. A web server lists nothing that they could choose from.
 const webSigns = `*[]\`
 
