@@ -79,7 +79,10 @@ func Find(ctx context.Context, c Config) ([]*Cube, error) {
 	if err := f.cut(found); err != nil {
 		return nil, err
 	}
-	return found, f.finish(ctx, found)
+	if err := f.finish(ctx, found); err != nil {
+		return nil, err
+	}
+	return found, nil
 }
 
 // pathOf is the path of an array that is asked for, below its hierarchy.

@@ -1,0 +1,242 @@
+package listing
+
+import (
+	"context"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/lsiofs/lsiofs/pipeline/spec"
+	"github.com/lsiofs/lsiofs/pipeline/storage"
+	"github.com/lsiofs/lsiofs/pipeline/zarr"
+)
+
+func TestRefusalsSayWhatThereIs(t *testing.T) {
+	dir := t.TempDir()
+	require.Contains(t, refused(t, openLocal(t, dir), crops), "there is no Zarr hierarchy")
+	write(t, filepath.Join(dir, "zarr.json"), groupV3)
+	require.Equal(t, "the hierarchy has no array with all dimensions of --crop; it has none at all", refused(t, openLocal(t, dir), crops))
+
+	flat := small
+	flat.Shape, flat.Brick, flat.Object, flat.Dims = []int64{6, 4}, []int64{2, 2}, []int64{2, 2}, []string{"t", "cell"}
+	writeV3(t, filepath.Join(dir, "flat"), flat, nil)
+	require.Equal(t, "the hierarchy has no array with all dimensions of --crop; it has\n  flat: t=6, cell=4 <u2, in chunks of [2 2]", refused(t, openLocal(t, dir), crops))
+	require.Equal(t, "the hierarchy has no array flat/x; it has\n  flat: t=6, cell=4 <u2, in chunks of [2 2]", refused(t, openLocal(t, dir), named("flat/x")))
+
+	// A dataset of many that lack it names those of the first.
+	dir = t.TempDir()
+	for _, name := range []string{"b", "a", "c"} {
+		writeV3(t, filepath.Join(dir, name), flat, nil)
+	}
+	require.Contains(t, refused(t, openLocal(t, dir), named("temperature")), "a has no array temperature; it has\n  .: t=6")
+}
+
+func TestAllThatIsRefusedIsSaidAtOnce(t *testing.T) {
+	dir := t.TempDir()
+	write(t, filepath.Join(dir, "zarr.json"), groupV3)
+	writeV3(t, filepath.Join(dir, "good"), small, nil)
+	writeV2(t, filepath.Join(dir, "lzma"), ".")
+	write(t, filepath.Join(dir, "lzma/.zarray"), strings.Replace(zarray("."), `"compressor": null`, `"compressor": {"id": "lzma"}`, 1))
+	write(t, filepath.Join(dir, "broken/zarr.json"), `{"zarr_format": 3, "node_type": "array", `)
+	write(t, filepath.Join(dir, "empty/.zarray"), "")
+	under := openLocal(t, dir)
+	list, err := find(t, under, crops)
+	require.NoError(t, err, "what is not asked for may be as it likes")
+	require.Equal(t, "good", list[0].Fields[0].Path)
+	text := refused(t, under, named("lzma", "broken", "empty", "good"))
+	require.Contains(t, text, "lzma/.zarray: ")
+	require.Contains(t, text, "broken/zarr.json: ")
+	require.Contains(t, text, "empty/.zarray has 0 bytes")
+
+	// What is wrong with the only array is said, and not that it lacks something.
+	for _, name := range []string{"good", "broken", "empty"} {
+		require.NoError(t, os.RemoveAll(filepath.Join(dir, name)))
+	}
+	require.Contains(t, refused(t, openLocal(t, dir), crops), "lzma")
+
+	// Of each of several hierarchies.
+	dir = t.TempDir()
+	for _, name := range []string{"a", "b"} {
+		write(t, filepath.Join(dir, name, ".zarray"), "[]")
+	}
+	text = refused(t, openLocal(t, dir), crops)
+	require.Contains(t, text, "a/.zarray: ")
+	require.Contains(t, text, "b/.zarray: ")
+}
+
+func TestPathsThatLeaveTheHierarchyAreRefused(t *testing.T) {
+	dir := t.TempDir()
+	writeV3(t, filepath.Join(dir, "outside"), small, nil)
+	writeV3(t, filepath.Join(dir, "in/data"), small, nil)
+	under := openLocal(t, filepath.Join(dir, "in"))
+	for _, path := range []string{"../outside", "data/../../outside", "data//x", "./data", "a\x00b"} {
+		require.Contains(t, refused(t, under, named(path)), "is no path of an array or group")
+	}
+}
+
+// TestDocumentsThatAreBombs are refused without being held, or being read for ever.
+func TestDocumentsThatAreBombs(t *testing.T) {
+	for name, write := range map[string]func(t *testing.T, path string){
+		"nested": func(t *testing.T, path string) {
+			write(t, path, strings.Repeat("[", 1<<20))
+		},
+		"nested in a member": func(t *testing.T, path string) {
+			write(t, path, `{"zarr_format": 3, "node_type": "array", "attributes": `+strings.Repeat(`{"a":`, 1<<16)+"1"+strings.Repeat("}", 1<<16)+"}")
+		},
+		"large": func(t *testing.T, path string) {
+			write(t, path, groupV3)
+			require.NoError(t, os.Truncate(path, zarr.MaxDocumentBytes+1))
+		},
+		"many dimensions": func(t *testing.T, path string) {
+			write(t, path, `{"zarr_format": 3, "node_type": "array", "shape": [1`+strings.Repeat(",1", 1<<20)+"]}")
+		},
+		"huge": func(t *testing.T, path string) {
+			write(t, path, `{"zarr_format": 3, "node_type": "array", "shape": [281474976710655, 281474976710655, 281474976710655], "data_type": "uint8",
+"chunk_grid": {"name": "regular", "configuration": {"chunk_shape": [1, 1, 1]}}, "chunk_key_encoding": {"name": "default"}, "fill_value": 0, "codecs": [{"name": "bytes"}]}`)
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			dir := t.TempDir()
+			write(t, filepath.Join(dir, "x.zarr/zarr.json"))
+			text := refused(t, openLocal(t, dir), crops)
+			require.Contains(t, text, "x.zarr/zarr.json")
+			require.Less(t, len(text), 4000)
+		})
+	}
+}
+
+// TestASparseHugeArrayTakesWhatIsThere: its table has what is there, and not what might be.
+func TestASparseHugeArrayTakesWhatIsThere(t *testing.T) {
+	dir := t.TempDir()
+	write(t, filepath.Join(dir, "zarr.json"), `{"zarr_format": 3, "node_type": "array", "shape": [1000000, 1000000, 1000000], "data_type": "uint8",
+"chunk_grid": {"name": "regular", "configuration": {"chunk_shape": [1, 1, 1]}}, "chunk_key_encoding": {"name": "default"}, "fill_value": 0, "codecs": [{"name": "bytes"}]}`)
+	write(t, filepath.Join(dir, "c/999999/999999/999999"), "x")
+	write(t, filepath.Join(dir, "c/0/0/7"), "x")
+	z := spec.Zarr{Crop: []spec.DimValue{{Value: 1}, {Value: 1}, {Value: 1}}, Stride: []spec.DimValue{{Value: 1 << 15}, {Value: 1 << 15}, {Value: 1 << 15}}}
+	f := &findOne(t, dir, z).Fields[0]
+	require.EqualValues(t, 2, f.Present())
+	require.True(t, f.Has(1_000_000_000_000_000_000-1))
+	require.True(t, f.Has(7))
+	require.False(t, f.Has(8))
+	o, _ := f.Object(1_000_000_000_000_000_000 - 1)
+	require.Equal(t, "c/999999/999999/999999", o.Path)
+}
+
+// TestLinksToDirectoriesAreErrors: objects behind them would be fill values.
+func TestLinksToDirectoriesAreErrors(t *testing.T) {
+	elsewhere := t.TempDir()
+	writeV3(t, elsewhere, small, nil)
+	link := func(t *testing.T, from, to string) {
+		require.NoError(t, os.MkdirAll(filepath.Dir(from), 0o755))
+		require.NoError(t, os.Symlink(to, from))
+	}
+	t.Run("an array", func(t *testing.T) {
+		dir := t.TempDir()
+		write(t, filepath.Join(dir, "zarr.json"), groupV3)
+		link(t, filepath.Join(dir, "data"), elsewhere)
+		require.Contains(t, refused(t, openLocal(t, dir), named("data")), "data is no directory where an array is: links to directories are not followed")
+	})
+	t.Run("a group above it", func(t *testing.T) {
+		dir := t.TempDir()
+		writeV3(t, filepath.Join(dir, "real/data"), small, nil)
+		write(t, filepath.Join(dir, "zarr.json"), groupV3)
+		link(t, filepath.Join(dir, "group"), filepath.Join(dir, "real"))
+		require.Contains(t, refused(t, openLocal(t, dir), named("group/data")), "group is no directory where an array is")
+	})
+	t.Run("objects", func(t *testing.T) {
+		for _, at := range []string{"c", "c/1", "c/1/0"} {
+			dir := t.TempDir()
+			writeV3(t, dir, small, func([]int64) bool { return false })
+			link(t, filepath.Join(dir, at), filepath.Join(elsewhere, at))
+			require.Contains(t, refused(t, openLocal(t, dir), crops), at+" is no directory")
+		}
+	})
+	t.Run("an object is followed, and a hierarchy beside others is not there", func(t *testing.T) {
+		dir := t.TempDir()
+		writeV3(t, filepath.Join(dir, "a"), small, func([]int64) bool { return false })
+		link(t, filepath.Join(dir, "a/c/0/0/0"), filepath.Join(elsewhere, "c/0/0/0"))
+		link(t, filepath.Join(dir, "b"), elsewhere)
+		c := findOne(t, dir, crops)
+		require.Equal(t, "a", c.Object.Path)
+		require.EqualValues(t, 1, c.Fields[0].Present())
+		o, _ := c.Fields[0].Object(0)
+		require.EqualValues(t, 16, o.SizeBytes)
+	})
+}
+
+// TestObjectsOfAnotherEncodingAreAnError: an array that has them alone is not one of fill values.
+func TestObjectsOfAnotherEncodingAreAnError(t *testing.T) {
+	for separator, object := range map[string]string{".": "0/1/0", "/": "0.1.0"} {
+		dir := t.TempDir()
+		writeV2(t, filepath.Join(dir, "a"), separator, object)
+		text := refused(t, openLocal(t, dir), crops)
+		require.Contains(t, text, "mend its dimension_separator or chunk_key_encoding")
+		require.Contains(t, text, "like \"0"+separator+"0"+separator+"0\"")
+		writeV2(t, filepath.Join(dir, "a"), separator, strings.ReplaceAll("2 1 1", " ", separator))
+		require.EqualValues(t, 1, findOne(t, dir, crops).Fields[0].Present(), "left-overs are")
+	}
+	dir := t.TempDir()
+	writeV3(t, dir, small, func([]int64) bool { return false })
+	require.Empty(t, present(&findOne(t, dir, crops).Fields[0]), "an array may have no objects at all")
+	write(t, filepath.Join(dir, "0/0/0"), "x")
+	require.Contains(t, refused(t, openLocal(t, dir), crops), "mend its")
+}
+
+func TestWhatChangesMeanwhileIsAnError(t *testing.T) {
+	var dir string
+	for name, change := range map[string]func(){
+		"a document":      func() { write(t, filepath.Join(dir, "a/.zarray"), zarray("/")+" ") },
+		"attributes":      func() { write(t, filepath.Join(dir, "a/.zattrs"), zattrs+" ") },
+		"is removed":      func() { require.NoError(t, os.Remove(filepath.Join(dir, "a/.zattrs"))) },
+		"another version": func() { require.NoError(t, os.Rename(filepath.Join(dir, "b/.zarray"), filepath.Join(dir, "a/.zarray"))) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			dir = t.TempDir()
+			writeV2(t, filepath.Join(dir, "a"), ".", "0.0.0")
+			writeV2(t, filepath.Join(dir, "b"), ".", "0.0.0")
+			under := openLocal(t, dir)
+			list, err := find(t, wrapped{Storage: under, list: func(ctx context.Context, match func(string, bool) bool, visit func(storage.Object) error) error {
+				change() // documents were read, objects were not listed yet
+				return under.List(ctx, match, visit)
+			}}, named("a"))
+			require.ErrorIs(t, err, storage.ErrChanged)
+			require.ErrorContains(t, err, "a/.z")
+			require.Empty(t, list)
+		})
+	}
+	t.Run("an object", func(t *testing.T) {
+		dir = t.TempDir()
+		writeV2(t, dir, ".", "0.0.0")
+		under := openLocal(t, dir)
+		_, err := find(t, wrapped{Storage: under, list: func(ctx context.Context, match func(string, bool) bool, visit func(storage.Object) error) error {
+			return under.List(ctx, match, func(o storage.Object) error {
+				if err := visit(o); err != nil {
+					return err
+				}
+				o.SizeBytes++
+				return visit(o)
+			})
+		}}, crops)
+		require.ErrorIs(t, err, storage.ErrChanged)
+	})
+}
+
+func TestAListingThatEndsIsAnError(t *testing.T) {
+	dir := t.TempDir()
+	writeV3(t, filepath.Join(dir, "a/b"), small, nil)
+	under := openLocal(t, dir)
+	ctx, cancel := context.WithCancel(t.Context())
+	listings := 0
+	s := wrapped{Storage: under, list: func(ctx context.Context, match func(string, bool) bool, visit func(storage.Object) error) error {
+		if listings++; listings == 2 {
+			cancel()
+		}
+		return under.List(ctx, match, visit)
+	}}
+	_, err := Find(ctx, Config{Under: s, Spec: crops})
+	require.ErrorIs(t, err, context.Canceled)
+	require.Equal(t, 2, listings)
+}
