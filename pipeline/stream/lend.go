@@ -80,6 +80,9 @@ func (h *Handle) emit(r *Reply, wk *walker, loan *fetch.Loan, pos *int64, to int
 			r.lend(part)
 			keep = true
 		default:
+			if !mapped && !h.joins { // those that lie one behind the other come by themselves
+				approach(loan.Records[i:])
+			}
 			copy(r.space(len(part), most), part)
 		}
 		*pos = wk.offset + end

@@ -232,9 +232,9 @@ func TestReadsThatWaitForNothingAreNotWatched(t *testing.T) {
 // Records of any size are brought nearer, wherever in their pages they begin and end, also
 // empty and last ones.
 func TestRecordsOfAnySizeAreApproached(t *testing.T) {
-	memory := make([]byte, 3*4096)
+	memory := make([]byte, 4096+2*approachBytes)
 	for at := range 4096 {
-		for _, n := range []int{0, 1, 63, 64, 4096, 2*4096 - 1, 2 * 4096} {
+		for _, n := range []int{0, 1, 63, 64, 4095, 4096, approachBytes - 1, 2 * approachBytes} {
 			some := memory[at:][:n]
 			approach([][]byte{nil, some, some})
 		}
