@@ -1,6 +1,7 @@
 package fs
 
 import (
+	"bytes"
 	"context"
 	"encoding/binary"
 	"fmt"
@@ -11,6 +12,7 @@ import (
 	"github.com/lsiofs/lsiofs/pipeline/meter"
 	"github.com/lsiofs/lsiofs/pipeline/order"
 	"github.com/lsiofs/lsiofs/pipeline/spec"
+	"github.com/lsiofs/lsiofs/pipeline/storage"
 	"github.com/lsiofs/lsiofs/pipeline/stream"
 	"github.com/lsiofs/lsiofs/uring"
 )
@@ -21,6 +23,7 @@ import (
 type fakeDataset struct {
 	spec    spec.Spec
 	records uint64
+	cubes   []string // that records are crops of; nil for none
 
 	meter meter.Meter
 
@@ -28,6 +31,9 @@ type fakeDataset struct {
 	// fault, when set, is asked before a data read is answered.
 	fault func(ctx context.Context, w uint64, off int64) error
 	open  int // handles
+	// Of files of coordinates: how many were read, and that they are not there any more.
+	coordinatesRead int
+	lostCoordinates bool
 }
 
 func newFakeDataset(workers uint64) *fakeDataset {
@@ -50,6 +56,31 @@ func (d *fakeDataset) Describe() ([]byte, error) {
 
 func (d *fakeDataset) Set(context.Context, uint64, []order.Done, spec.Deal) (*stream.Set, error) {
 	panic("the tests open sets through newMount")
+}
+
+func (d *fakeDataset) Crops() bool     { return d.cubes != nil }
+func (d *fakeDataset) Cubes() []string { return d.cubes }
+
+// Coordinates are those of two dimensions. Those of time are different in each cube.
+func (d *fakeDataset) Coordinates(_ context.Context, cube int) ([]pipeline.Coordinate, error) {
+	return []pipeline.Coordinate{{Dim: "time", SizeBytes: int64(len(d.coordinate(cube, "time")))}, {Dim: "x", SizeBytes: int64(len(d.coordinate(cube, "x")))}}, nil
+}
+
+func (d *fakeDataset) Coordinate(_ context.Context, cube int, dim string) ([]byte, error) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.coordinatesRead++
+	if d.lostCoordinates {
+		return nil, storage.ErrChanged
+	}
+	return d.coordinate(cube, dim), nil
+}
+
+func (d *fakeDataset) coordinate(cube int, dim string) []byte {
+	if dim == "time" {
+		return bytes.Repeat([]byte(d.cubes[cube]), 1000)
+	}
+	return []byte(dim)
 }
 
 func (d *fakeDataset) Meter() *meter.Meter { return &d.meter }
@@ -104,13 +135,14 @@ type fakeSet struct {
 	view *order.View
 }
 
-// files are worker w's three files, whole.
-func (s *fakeSet) files(w uint64) (files [3][]byte) {
+// files are worker w's files, whole.
+func (s *fakeSet) files(w uint64) (files [4][]byte) {
 	numbers := make([]uint64, s.view.Count(w))
 	s.view.Records(w, 0, numbers)
 	for _, r := range numbers {
 		files[stream.Offsets] = binary.LittleEndian.AppendUint64(files[stream.Offsets], uint64(len(files[stream.Data])))
 		files[stream.Data] = append(files[stream.Data], record(r)...)
+		files[stream.Crops] = fmt.Appendf(files[stream.Crops], "%d in epoch %d\n", r, s.view.Epoch().Number())
 		files[stream.IDs] = binary.BigEndian.AppendUint64(append(files[stream.IDs], "fakefake"...), r)
 	}
 	files[stream.Offsets] = binary.LittleEndian.AppendUint64(files[stream.Offsets], uint64(len(files[stream.Data])))

@@ -36,12 +36,14 @@ type file interface {
 var (
 	_ directory = (*rootNode)(nil)
 	_ directory = (*epochNode)(nil)
+	_ directory = (*coordsNode)(nil)
 
 	_ file = (*streamNode)(nil)
 	_ file = (*controlNode)(nil)
 	_ file = (*scratchNode)(nil)
 	_ file = (*fixedNode)(nil)
 	_ file = (*liveNode)(nil)
+	_ file = (*coordinateNode)(nil)
 
 	_ fusefs.NodeReader   = (*scratchNode)(nil)
 	_ fusefs.NodeWriter   = (*scratchNode)(nil)
@@ -59,6 +61,8 @@ var (
 	_ fusefs.FileFsyncer  = (*controlHandle)(nil)
 	_ fusefs.FileReleaser = (*controlHandle)(nil)
 	_ fusefs.FileReader   = textHandle(nil)
+	_ fusefs.FileReader   = (*coordinateHandle)(nil)
+	_ fusefs.FileReleaser = (*coordinateHandle)(nil)
 	_ fusefs.FileReader   = (*liveHandle)(nil)
 	_ fusefs.FileReleaser = (*liveHandle)(nil)
 

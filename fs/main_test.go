@@ -146,7 +146,7 @@ func (m *mounted) path(names ...string) string {
 }
 
 // expect is what worker w's files must hold.
-func (m *mounted) expect(p checkpoint.Position, w, of uint64) [3][]byte {
+func (m *mounted) expect(p checkpoint.Position, w, of uint64) [4][]byte {
 	m.t.Helper()
 	deal := m.data.spec.Deal
 	deal.Workers = of

@@ -2,6 +2,7 @@ package fs
 
 import (
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -18,6 +19,7 @@ const (
 	nameStatus     = "status"
 	nameStatusJSON = "status.json"
 	nameMetrics    = "metrics"
+	nameCoords     = "coords"
 
 	prefixWorker = "worker-"
 	prefixEpoch  = "epoch-"
@@ -25,6 +27,8 @@ const (
 
 	extIDs     = ".ids"
 	extOffsets = ".offsets"
+	extCrops   = ".crops.npy"
+	extNpy     = ".npy" // of coordinates
 )
 
 // parseNumber reads a decimal number below 2^64 as this tree writes them:
@@ -65,6 +69,12 @@ func (f fileName) format(ext string) string {
 	return string(append(b, kindExtension(f.kind, ext)...))
 }
 
+// fileOf reads the name of a worker's file, of a kind that there is.
+func (t *tree) fileOf(name string) (fileName, bool) {
+	f, ok := parseFileName(name, t.ext)
+	return f, ok && slices.Contains(t.kinds, f.kind)
+}
+
 // parseFileName reads worker-W.EXT and worker-w-of-W.EXT, of is 0 for the
 // former. A worker that the number of workers does not have is no name.
 func parseFileName(name, ext string) (fileName, bool) {
@@ -84,6 +94,8 @@ func parseFileName(name, ext string) (fileName, bool) {
 		f.kind = stream.IDs
 	case extOffsets:
 		f.kind = stream.Offsets
+	case extCrops:
+		f.kind = stream.Crops
 	default:
 		return fileName{}, false
 	}
@@ -105,6 +117,8 @@ func kindExtension(k stream.Kind, ext string) string {
 		return extIDs
 	case stream.Offsets:
 		return extOffsets
+	case stream.Crops:
+		return extCrops
 	default:
 		return ext
 	}
@@ -116,20 +130,32 @@ const maxExtensionBytes = 64
 // checkExtension says whether streams can be named with the extension that the
 // shards of some formats bring: it is part of names that programs list.
 func checkExtension(ext string) error {
-	if ext == extIDs || ext == extOffsets || len(ext) > maxExtensionBytes || printable.Line(ext) != ext {
+	if ext == extIDs || ext == extOffsets || ext == extCrops || len(ext) > maxExtensionBytes || printable.Line(ext) != ext {
 		return fmt.Errorf("streams would be named %s0%s, after the first shard: that is the name of another file, or none that can be shown; rename the shards", prefixWorker, printable.Line(ext))
 	}
 	return nil
 }
 
-// kinds are the files of a worker, in the order in which they are listed.
-var kinds = [...]stream.Kind{stream.Data, stream.IDs, stream.Offsets}
+// kinds are the files of a worker, in the order in which they are listed; of crops there is one
+// more.
+var (
+	kinds     = []stream.Kind{stream.Data, stream.IDs, stream.Offsets}
+	cropKinds = []stream.Kind{stream.Data, stream.IDs, stream.Offsets, stream.Crops}
+)
+
+// kindsOf are those of a dataset.
+func kindsOf(d Dataset) []stream.Kind {
+	if croppedOf(d) != nil {
+		return cropKinds
+	}
+	return kinds
+}
 
 // scratchAllowed says whether a scratch file may have this name: not one that
 // looks like a file of the tree, which a typing error would then make.
 func scratchAllowed(name string) bool {
 	switch name {
-	case nameREADME, nameCheckpoint, nameDataset, nameStatus, nameStatusJSON, nameMetrics:
+	case nameCoords, nameREADME, nameCheckpoint, nameDataset, nameStatus, nameStatusJSON, nameMetrics:
 		return false
 	}
 	return !strings.HasPrefix(name, prefixWorker) && !strings.HasPrefix(name, prefixEpoch) && !strings.HasPrefix(name, prefixFrom)

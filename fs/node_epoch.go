@@ -7,6 +7,8 @@ import (
 
 	fusefs "github.com/hanwen/go-fuse/v2/fs"
 	"github.com/hanwen/go-fuse/v2/fuse"
+
+	"github.com/lsiofs/lsiofs/pipeline/stream"
 )
 
 // epochNode is the directory epoch-N, or epoch-N/from-M.
@@ -57,7 +59,7 @@ func (n *epochNode) Lookup(ctx context.Context, name string, out *fuse.EntryOut)
 		constant(out)
 		return child, ok
 	}
-	f, isFile := parseFileName(name, n.t.ext)
+	f, isFile := n.t.fileOf(name)
 	if !isFile || f.of == 0 {
 		return nil, errnoNoEntry
 	}
@@ -95,8 +97,8 @@ func (n *epochNode) Readdir(context.Context) (fusefs.DirStream, syscall.Errno) {
 	if n.describes() {
 		own = append(own, fuse.DirEntry{Mode: syscall.S_IFREG, Name: nameDataset, Ino: n.t.named(syscall.S_IFREG, n.below+"/"+nameDataset).Ino})
 	}
-	return &listing{own: own, files: of, next: func(w uint64, k int) fuse.DirEntry {
-		name := fileName{w, of, kinds[k]}.format(n.t.ext)
+	return &listing{own: own, files: of, kinds: n.t.kinds, next: func(w uint64, k stream.Kind) fuse.DirEntry {
+		name := fileName{w, of, k}.format(n.t.ext)
 		return fuse.DirEntry{Mode: syscall.S_IFREG, Name: name, Ino: n.t.named(syscall.S_IFREG, n.below+"/"+name).Ino}
 	}}, ok
 }
@@ -108,16 +110,17 @@ func constant(out *fuse.EntryOut) {
 }
 
 // listing is a directory's entries: a few of its own, then the files of all
-// workers, made as they are asked for, since there can be 196608.
+// workers, made as they are asked for, since there can be 262144.
 type listing struct {
 	own   []fuse.DirEntry
 	files uint64 // workers
-	next  func(w uint64, k int) fuse.DirEntry
+	kinds []stream.Kind
+	next  func(w uint64, k stream.Kind) fuse.DirEntry
 	at    uint64
 }
 
 func (l *listing) HasNext() bool {
-	return l.at < uint64(len(l.own))+l.files*uint64(len(kinds))
+	return l.at < uint64(len(l.own))+l.files*uint64(len(l.kinds))
 }
 
 func (l *listing) Next() (fuse.DirEntry, syscall.Errno) {
@@ -127,7 +130,7 @@ func (l *listing) Next() (fuse.DirEntry, syscall.Errno) {
 		return l.own[i], ok
 	}
 	i -= uint64(len(l.own))
-	return l.next(i/uint64(len(kinds)), int(i%uint64(len(kinds)))), ok
+	return l.next(i/uint64(len(l.kinds)), l.kinds[i%uint64(len(l.kinds))]), ok
 }
 
 func (l *listing) Close() {}

@@ -13,6 +13,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/lsiofs/lsiofs/checkpoint"
+	"github.com/lsiofs/lsiofs/pipeline/stream"
 )
 
 // rootNode is the mount's root directory.
@@ -57,7 +58,17 @@ func (n *rootNode) Lookup(ctx context.Context, name string, out *fuse.EntryOut) 
 		constant(out)
 		return child, ok
 	}
-	if f, isFile := parseFileName(name, n.t.ext); isFile && f.of == 0 {
+	if name == nameCoords && n.t.cubes != nil {
+		child := n.GetChild(name)
+		if child == nil {
+			child = n.NewInode(ctx, n.t.coordsOf(), n.t.named(syscall.S_IFDIR, name))
+			n.t.lookups.add(n.EmbeddedInode(), name)
+		}
+		n.t.dirAttr(&out.Attr, 0o555, n.t.started)
+		constant(out)
+		return child, ok
+	}
+	if f, isFile := n.t.fileOf(name); isFile && f.of == 0 {
 		return n.worker(ctx, out, name, f)
 	}
 	if s := n.t.scratch.get(name); s != nil {
@@ -135,6 +146,9 @@ func (n *rootNode) Readdir(context.Context) (fusefs.DirStream, syscall.Errno) {
 	if !n.t.hidden.isHidden() {
 		own = append(own, file(nameCheckpoint, v.controlIno()))
 	}
+	if n.t.cubes != nil {
+		own = append(own, fuse.DirEntry{Name: nameCoords, Mode: syscall.S_IFDIR, Ino: n.t.named(syscall.S_IFDIR, nameCoords).Ino})
+	}
 	own = append(own, n.t.scratch.list()...)
 	epochs := []uint64{v.position.Epoch, v.position.Epoch + 1}
 	if v.position.Epoch == math.MaxUint64 || n.t.growing != nil {
@@ -144,8 +158,8 @@ func (n *rootNode) Readdir(context.Context) (fusefs.DirStream, syscall.Errno) {
 		name := prefixEpoch + strconv.FormatUint(e, 10)
 		own = append(own, fuse.DirEntry{Name: name, Mode: syscall.S_IFDIR, Ino: n.t.named(syscall.S_IFDIR, name).Ino})
 	}
-	return &listing{own: own, files: v.workers, next: func(w uint64, k int) fuse.DirEntry {
-		return file(fileName{worker: w, kind: kinds[k]}.format(n.t.ext), v.ino(w, kinds[k]))
+	return &listing{own: own, files: v.workers, kinds: n.t.kinds, next: func(w uint64, k stream.Kind) fuse.DirEntry {
+		return file(fileName{worker: w, kind: k}.format(n.t.ext), v.ino(w, k))
 	}}, ok
 }
 

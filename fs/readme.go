@@ -26,6 +26,11 @@ the tar archive that it is: tarfile.open({{file in Python}}, "r|").`
 	readmeNpy = `
 
 A record is a row, and the file an array of its rows: numpy.load({{file in Python}}, mmap_mode="r").`
+	readmeCrops = `
+
+A record is a crop of an array. Where it was cut from says a row of {{crops}}:
+the cube (of dataset.json), the number of the crop, and the first element along each dimension.
+{{coords}} has what elements along a dimension stand for, such as times.`
 	readmeGrowing = `
 
 Shards arrive in this dataset, and leave it. Each epoch is of those that were there when it began,
@@ -50,7 +55,10 @@ func (t *tree) renderREADME(epoch, records uint64) []byte {
 
 // readmePassages fills in the passages that fit this mount.
 func (t *tree) readmePassages() *strings.Replacer {
-	var list, tar, npy, counted, growing string
+	var list, tar, npy, crops, counted, growing string
+	if t.cubes != nil {
+		crops = readmeCrops
+	}
 	if t.growing != nil {
 		growing = readmeGrowing
 	}
@@ -63,7 +71,7 @@ func (t *tree) readmePassages() *strings.Replacer {
 	if t.modes&0o077 != 0 { // others may read
 		counted = readmeCounted
 	}
-	return strings.NewReplacer("{{tar list}}", list, "{{about tar}}", tar, "{{about npy}}", npy, "{{counted}}", counted, "{{about growing}}", growing)
+	return strings.NewReplacer("{{tar list}}", list, "{{about tar}}", tar, "{{about npy}}", npy, "{{about crops}}", crops, "{{counted}}", counted, "{{about growing}}", growing)
 }
 
 // readmeValues fills in the names and numbers of this mount.
@@ -98,6 +106,8 @@ func (t *tree) readmeValues(epoch, records uint64) *strings.Replacer {
 		"{{file in Python}}", fmt.Sprintf("%q", t.mountPoint+"/worker-0"+t.ext),
 		"{{prefix in Python}}", fmt.Sprintf("%q", t.mountPoint+"/worker-"),
 		"{{extension in Python}}", fmt.Sprintf("%q", t.ext),
+		"{{crops}}", t.shellPath("worker-0"+extCrops),
+		"{{coords}}", t.shellPath(nameCoords),
 		"{{status}}", t.shellPath("status"),
 		"{{checkpoint}}", t.shellPath("checkpoint"),
 		"{{mount}}", t.shellPath(),

@@ -16,6 +16,7 @@ import (
 	"github.com/lsiofs/lsiofs/pipeline/meter"
 	"github.com/lsiofs/lsiofs/pipeline/order"
 	"github.com/lsiofs/lsiofs/pipeline/spec"
+	"github.com/lsiofs/lsiofs/pipeline/stream"
 )
 
 // tree is what all nodes of a mount share. It is safe for concurrent use.
@@ -29,6 +30,8 @@ type tree struct {
 	content     string // see contentOf
 	records     uint64 // of the spec's epoch; see recordsOf
 	ext         string
+	kinds       []stream.Kind // of a worker's files
+	cubes       []string      // that crops are cut from; nil where records are none
 	subject     checkpoint.Subject
 	mountPoint  string
 	version     string
@@ -78,7 +81,7 @@ func newTree(c Config, open openSet) (*tree, error) {
 	}
 	t := &tree{
 		dataset: d, open: open, spec: d.Spec(), fingerprint: d.Fingerprint(), records: d.Records(),
-		ext: d.StreamExtension(), mountPoint: c.MountPoint, version: c.Version, started: time.Now(),
+		ext: d.StreamExtension(), kinds: kindsOf(d), mountPoint: c.MountPoint, version: c.Version, started: time.Now(),
 		uid: uint32(os.Geteuid()), gid: uint32(os.Getegid()), log: c.Log,
 		ending: make(chan struct{}), restoring: make(chan struct{}, 1),
 	}
@@ -97,6 +100,9 @@ func newTree(c Config, open openSet) (*tree, error) {
 		t.run, t.problems.grows = t.growing.Run(), true
 	}
 	t.subject = checkpoint.Subject{Dataset: t.fingerprint, Run: t.run, Order: t.spec.Order, Records: t.records, Workers: t.spec.Deal.Workers, Explain: c.Explain}
+	if c := croppedOf(d); c != nil {
+		t.cubes = c.Cubes()
+	}
 	t.nextIno.Store(firstViewIno)
 	t.content = t.contentOf()
 	t.hidden.most = hiddenFor

@@ -23,7 +23,7 @@ type view struct {
 	workers  uint64
 	deal     spec.Deal
 	began    time.Time
-	// firstIno is the first of 3·workers+1 inode numbers that are this view's; where epochs
+	// firstIno is the first of 4·workers+1 inode numbers that are this view's; where epochs
 	// differ there is one more, and where the dataset grows there are two.
 	firstIno uint64
 	// documentBytes is the size of the document, the same for all marks.
@@ -96,7 +96,7 @@ func (t *tree) newView(ctx context.Context, p checkpoint.Position) (*view, error
 
 // number gives a view its inode numbers.
 func (t *tree) number(v *view) {
-	inodes := uint64(len(kinds))*v.workers + 1
+	inodes := uint64(len(cropKinds))*v.workers + 1
 	more := inodes
 	if t.differ() {
 		inodes++
@@ -119,7 +119,7 @@ func (v *view) descriptionIno() uint64 { return v.described }
 
 // ino is the inode number of a worker's file.
 func (v *view) ino(w uint64, k stream.Kind) uint64 {
-	return v.firstIno + 1 + w*uint64(len(kinds)) + uint64(k)
+	return v.firstIno + 1 + w*uint64(len(cropKinds)) + uint64(k)
 }
 
 // controlIno is the inode number of the control file.

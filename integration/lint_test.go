@@ -30,8 +30,10 @@ var arrows = []struct {
 	{"pipeline/plan", nil, "planning turns ranges into reads and does none"},
 	{"pipeline/meter", nil, "counters know nothing of what is counted"},
 	{"pipeline/explain", []string{"pipeline/meter"}, "what the counters mean follows from them alone"},
+	{"pipeline/storage/cubes", []string{"pipeline/spec", "pipeline/storage", "pipeline/unpack/npy", "pipeline/zarr"}, "crops are computed from objects, as package zarr says; lists of origins are npy"},
 	{"pipeline/storage/local", []string{"pipeline/storage", "uring"}, "storage reads ranges of files and knows no formats"},
 	{"pipeline/storage", []string{"pipeline/storage", "uring"}, "storage reads ranges of objects and knows no formats"},
+	{"pipeline/unpack/zarr", []string{"pipeline/unpack", "pipeline/zarr"}, "what a crop is is said in one place"},
 	{"pipeline/unpack", []string{"pipeline/unpack", "pipeline/spec"}, "formats know nothing of shuffling, of storage and of mounts, so that a new one is a package and a line of a table"},
 	{"pipeline/catalog/discover", []string{"pipeline/spec", "pipeline/storage", "pipeline/unpack"}, "which files are shards depends on nothing that is stored of them"},
 	{"pipeline/catalog/index", []string{"pipeline/storage", "pipeline/unpack", "uring/filesystem"}, "the stored index says where records are, and not how shards are found or cut"},
@@ -56,7 +58,7 @@ var arrows = []struct {
 	{"pipeline/filter/command", []string{"pipeline/filter/protocol", "pipeline/printable"}, "programs are run without knowing what for"},
 	{"pipeline/filter", []string{"pipeline/catalog/discover", "pipeline/filter", "pipeline/growing", "pipeline/spec", "pipeline/storage", "pipeline/unpack", "uring"}, "a filter makes shards of shards: it knows neither records' order nor mounts"},
 	{"pipeline/zarr/blosc", nil, "a buffer of blosc says itself how it is decoded"},
-	{"pipeline/zarr", []string{"pipeline/order", "pipeline/zarr"}, "what a Zarr store holds follows from its documents: it is computed without reading, and draws as the order does"},
+	{"pipeline/zarr", []string{"pipeline/order", "pipeline/spec", "pipeline/zarr"}, "what a Zarr store holds follows from its documents: it is computed without reading, and draws as the order does"},
 	{"pipeline", []string{"pipeline", "uring"}, "the assembly knows neither FUSE nor flags, so that cat, a server or another program can use it"},
 	{"uring/uringbench", []string{"uring"}, "what measures the engine uses it as others do"},
 	{"uring/filesystem", nil, "what file systems are like is a table"},
@@ -95,10 +97,11 @@ var onlyIn = []struct{ library, pkg, why string }{
 
 // alsoIn are the packages beside those of onlyIn, whose rule is not for them.
 var alsoIn = map[string][]string{
-	"integration/backing": {"github.com/hanwen/go-fuse"},                               // it is another file system, below the one that is tested
-	"pipeline/run":        {"github.com/klauspost/compress"},                           // a snapshot is one gzip file, of no dataset
-	"pipeline/zarr/blosc": {"github.com/klauspost/compress", "github.com/pierrec/lz4"}, // its blocks are compressed by others
-	"pipeline/zarr/codec": {"github.com/klauspost/compress", "github.com/pierrec/lz4"}, // bricks are decoded without what a shard is read with
+	"integration/backing":  {"github.com/hanwen/go-fuse"},                               // it is another file system, below the one that is tested
+	"pipeline/run":         {"github.com/klauspost/compress"},                           // a snapshot is one gzip file, of no dataset
+	"pipeline/zarr/blosc":  {"github.com/klauspost/compress", "github.com/pierrec/lz4"}, // its blocks are compressed by others
+	"pipeline/zarr/encode": {"github.com/klauspost/compress", "github.com/pierrec/lz4"}, // it writes bricks
+	"pipeline/zarr/codec":  {"github.com/klauspost/compress", "github.com/pierrec/lz4"}, // bricks are decoded without what a shard is read with
 }
 
 // flagLibraries are for package cmd/lsiofs alone, not for those below it, which get

@@ -3,6 +3,7 @@ package integration
 import (
 	"fmt"
 	"path/filepath"
+	"slices"
 	"testing"
 	"time"
 
@@ -83,7 +84,11 @@ func newReference(t testing.TB, d dataset, extra ...string) *reference {
 	t.Helper()
 	need(t, "zstd")
 	need(t, "lz4")
-	p, err := second.Start(python(t), "reference", d.dir, environment(filepath.Join(scratch, "tmp")), append(d.flags[:len(d.flags):len(d.flags)], extra...))
+	var modules []string
+	if slices.Contains(d.flags, "zarr") {
+		modules = []string{"numpy", "zarr", "numcodecs"}
+	}
+	p, err := second.Start(python(t, modules...), "reference", d.dir, environment(filepath.Join(scratch, "tmp")), append(d.flags[:len(d.flags):len(d.flags)], extra...))
 	require.NoError(t, err)
 	watchdog := time.AfterFunc(mountLimit, p.Kill)
 	t.Cleanup(func() {

@@ -240,6 +240,13 @@ func (d *Dataset) StreamExtension() string {
 	return g.catalog.StreamExtension()
 }
 
+// Crops says that records are crops of Zarr arrays: streams have files of stream.Crops.
+func (d *Dataset) Crops() bool {
+	g, release := d.hold()
+	defer release()
+	return g.cubes != nil
+}
+
 // Describe renders dataset.json: what the dataset is and how it is read. It is a pure
 // function of catalog and spec, so its size is exact.
 func (d *Dataset) Describe() ([]byte, error) {

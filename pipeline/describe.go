@@ -1,6 +1,7 @@
 package pipeline
 
 import (
+	"context"
 	"encoding/json"
 	"fmt"
 
@@ -53,6 +54,11 @@ func (g *generation) describe(of *selection) ([]byte, error) {
 		}
 		document.Damage = append(document.Damage, one)
 	}
+	crops, err := g.describeCrops(context.Background())
+	if err != nil {
+		return nil, fmt.Errorf("dataset.json: %w", err)
+	}
+	document.Zarr = crops
 	document.Reasons = g.damages()
 	document.Directories, document.Omitted = g.directories()
 	b, err := json.MarshalIndent(document, "", "  ")

@@ -13,6 +13,7 @@ type description struct {
 	RecordBytes int64           `json:"bytes"`   // likewise
 	Whole       *describedWhole `json:"whole,omitempty"`
 	Rows        *describedRows  `json:"rows,omitempty"`
+	Zarr        *describedZarr  `json:"zarr,omitempty"`
 	// Sources are those of a mixture. Its records are the positions of an epoch; bytes are
 	// those of all sources' records, each once.
 	Sources []describedSource `json:"sources,omitempty"`

@@ -13,6 +13,7 @@ import (
 	"github.com/lsiofs/lsiofs/pipeline/meter"
 	"github.com/lsiofs/lsiofs/pipeline/order"
 	"github.com/lsiofs/lsiofs/pipeline/spec"
+	"github.com/lsiofs/lsiofs/pipeline/storage/cubes/listing"
 	"github.com/lsiofs/lsiofs/pipeline/stream"
 )
 
@@ -41,12 +42,16 @@ type generation struct {
 	allOnce    sync.Once
 	fetcher    *fetch.Fetcher
 	source     *stream.Source
-	layouts    *layouts
-	ahead      *ahead        // nil where nothing is computed ahead
-	orders     *order.Memory // of all views
-	epochs     *cache[uint64, *order.Epoch]
-	sets       *cache[string, *stream.Set]
-	start      atomic.Pointer[Start] // what expect found
+	// cubes are those that the shards are, in their order, and coordinates those of each; nil
+	// where records are no crops.
+	cubes       []*listing.Cube
+	coordinates []coordinates
+	layouts     *layouts
+	ahead       *ahead        // nil where nothing is computed ahead
+	orders      *order.Memory // of all views
+	epochs      *cache[uint64, *order.Epoch]
+	sets        *cache[string, *stream.Set]
+	start       atomic.Pointer[Start] // what expect found
 
 	// Of a dataset that grows: who knows who uses it, and, with its lock held, how many do,
 	// since when it is unused, and that it is to be used no more.
@@ -136,15 +141,24 @@ func (g *generation) boundRecords() error {
 func (g *generation) openFetcher() (shut func() error, err error) {
 	m, s, o := g.mount, &g.spec, g.readOrder()
 	g.fetcher, err = fetch.New(g.catalog, m.reads, fetch.Config{
-		MemoryBytes: s.MemoryBytes, Memory: m.memory, ReadTimeout: s.ReadTimeout,
+		MemoryBytes: m.recordMemory(), Memory: m.memory, ReadTimeout: s.ReadTimeout,
 		PieceBytes: s.Order.ChunkBytes, PieceRecords: s.Order.ChunkRecords,
 		Decoders: decoders(o), LookaheadRecords: lookahead(o), LookaheadBytes: s.Lookahead, Again: g.mixing != nil,
-		Read: s.Read, Order: o, Part: g.part, Phase: s.Order.Sample.Phase(s.Epoch), Spool: m.spool(), Storage: m.profile, Meter: &m.meter, Log: m.log,
+		Read: g.strategy(), Order: o, Part: g.part, Phase: s.Order.Sample.Phase(s.Epoch), Spool: m.spool(), Storage: m.profile, Meter: &m.meter, Log: m.log,
 	})
 	if err != nil {
 		return nil, err
 	}
 	return g.fetcher.Close, nil
+}
+
+// strategy is how records are asked to be read. Crops are computed one by one: there is nothing
+// to scan.
+func (g *generation) strategy() spec.Read {
+	if g.spec.Format.Name == "zarr" {
+		return spec.ReadGather
+	}
+	return g.spec.Read
 }
 
 // decoders is how many paused decoders of compressed shards are worth their
@@ -157,8 +171,15 @@ func lookahead(o spec.Order) int { return int(min(max(64<<10, 4*o.SizeRecords), 
 
 func (g *generation) openSource() (shut func() error, err error) {
 	g.source = stream.NewSource(g.catalog, g.fetcher)
+	if err := g.findCubes(); err != nil {
+		g.source.Close()
+		return nil, err
+	}
 	if g.home != nil {
 		g.source.SetGuard(g)
+	}
+	for _, text := range g.cropWarnings() {
+		g.mount.log.Warn(text)
 	}
 	return func() error { g.source.Close(); return nil }, nil
 }

@@ -66,7 +66,7 @@ type mount struct {
 // openMount opens all of a mount but its storages, which follow when the first
 // generation asks for them.
 func openMount(ctx context.Context, s spec.Spec, o Options) (*mount, error) {
-	m := &mount{spec: s, options: o, log: o.Log, started: time.Now(), memory: fetch.NewMemory(s.MemoryBytes), opened: opened{after: o.afterStep}}
+	m := &mount{spec: s, options: o, log: o.Log, started: time.Now(), memory: fetch.NewMemory(recordMemory(s)), opened: opened{after: o.afterStep}}
 	m.meter.Cores = runtime.GOMAXPROCS(0) // a mount raises it later, for its waiting threads
 	var err error
 	if m.scheme, err = m.schemeOfMount(); err != nil {
@@ -147,6 +147,17 @@ func (m *mount) openStorage() (shut func() error, err error) {
 	}
 	return m.reads.Close, nil
 }
+
+// recordMemory is the part of the budget that records have: all, but that crops share it with the
+// decoded bricks that they are cut from.
+func recordMemory(s spec.Spec) int64 {
+	if s.Format.Name == "zarr" {
+		return s.MemoryBytes / 2
+	}
+	return s.MemoryBytes
+}
+
+func (m *mount) recordMemory() int64 { return recordMemory(m.spec) }
 
 // catalogConfig is how the dataset is listed and indexed.
 func (m *mount) catalogConfig() catalog.Config {

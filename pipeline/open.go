@@ -31,8 +31,10 @@ import (
 //	           local ──► joined (--array)      retry
 //	           folders (shards that are        retry
 //	           directories: --format files)
+//	           local ──► cubes (--format zarr) retry
 //	s3, web    remote ──► s3                   nothing: remote tries again itself
 //	           remote ──► web
+//	           remote ──► cubes
 //
 // cached lies over remote, and over local where that is a network's file system and the
 // user has asked for it: what is listed, indexed and read goes through it (openCache).
@@ -94,12 +96,19 @@ func openLocal(m *mount, root, indexDir string) (storage.Storage, error) {
 		}
 		return s, nil
 	}
-	s, err := local.OpenAmong(root, m.engine, local.Direct(m.spec.Direct), max(m.siblings, 1))
+	direct := local.Direct(m.spec.Direct)
+	if m.spec.Format.Name == "zarr" && m.spec.Direct == spec.DirectAuto {
+		direct = local.DirectOff // neighbours share bricks, which the page cache keeps
+	}
+	s, err := local.OpenAmong(root, m.engine, direct, max(m.siblings, 1))
 	if err != nil {
 		return nil, err
 	}
 	if len(m.spec.Format.Arrays) > 0 {
 		return joined.Over(s, npy.Framing{}), nil
+	}
+	if m.spec.Format.Name == "zarr" {
+		return m.cubesOver(s, false), nil
 	}
 	if m.links != nil {
 		return held.Over(s, m.links), nil

@@ -126,7 +126,11 @@ func (m *mount) openWeb(ctx context.Context, w target.Web, transport *web.Transp
 
 // openService gives the engine that findAtService has opened, and the cache over it.
 func openService(m *mount, _, _ string) (storage.Storage, error) {
-	return m.cacheOver(m.service, m.objectIdentity)
+	s, err := m.cacheOver(m.service, m.objectIdentity)
+	if err != nil || m.spec.Format.Name != "zarr" {
+		return s, err
+	}
+	return m.cubesOver(s, true), nil
 }
 
 // asItIs lies over storages that try again themselves.

@@ -15,6 +15,7 @@ type datasetFlags struct {
 	spec   spec.Spec
 	split  splitFlags
 	sample sampleFlags
+	zarr   zarrFlags
 	resume string // path of a checkpoint; only where addResume was called
 	flags  *pflag.FlagSet
 }
@@ -28,6 +29,7 @@ func (d *datasetFlags) add(c *cobra.Command) {
 
 	enumFlag(c, "format", "how shards are cut into records", &s.Format.Name, append([]string{"auto"}, spec.Formats...)...)
 	d.flags.Var(arraysValue{&s.Format.Arrays}, "array", "format npy: read arrays together, one `NAME=PATTERN` each, relative to DATASET: --array 'x=x-*.npy' --array 'y=y-*.npy'")
+	d.zarr.add(c)
 	sizeFlag(d.flags, "record-bytes", "format fixed: bytes of a record", &s.Format.RecordBytes)
 	sizeFlag(d.flags, "stride-bytes", "format fixed: distance between records (0: their size)", &s.Format.StrideBytes)
 	sizeFlag(d.flags, "header-bytes", "format fixed: bytes before the first record", &s.Format.HeaderBytes)
@@ -108,6 +110,9 @@ func (d *datasetFlags) resolve(dataset string) (spec.Spec, *resuming.Checkpoint,
 	}
 	if err := d.sample.check(); err != nil {
 		return s, nil, err
+	}
+	if err := d.resolveZarr(&s); err != nil {
+		return s, nil, exit.With(exit.Usage, err)
 	}
 	s.Order.Sample = s.Order.Sample.Or()
 	s.Order.Batch = orderBatch(s)

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"fmt"
 	"strings"
 
 	"github.com/lsiofs/lsiofs/pipeline/spec"
@@ -22,9 +21,9 @@ func (v arraysValue) String() string {
 }
 
 func (v arraysValue) Set(s string) error {
-	name, pattern, is := strings.Cut(s, "=")
+	name, pattern, is := strings.Cut(s, "=") // without a name it is an array of format zarr
 	if !is {
-		return fmt.Errorf("%q is not NAME=PATTERN, such as 'x=x-*.npy'", s)
+		name, pattern = "", s
 	}
 	*v.p = append(*v.p, spec.Array{Name: name, Pattern: pattern})
 	return nil

@@ -134,6 +134,8 @@ def guess(root, path):
 
 def load(dataset, options):
     """(format, shards). Raises Corrupt or Refused where lsiofs has to refuse."""
+    if options.get("format") == "zarr":
+        return "zarr", load_cubes(dataset, options)
     if options.get("format") == "files":
         return "files", load_directories(dataset)
     if options.get("array"):
@@ -158,6 +160,28 @@ def load(dataset, options):
     if any(k != kinds[0] for k in kinds):
         raise Refused("shards of two kinds")
     return fmt, shards
+
+
+def load_cubes(dataset, options):
+    import cubes
+
+    shards = []
+    for cube in cubes.load(dataset, options):
+        shards.append(Shard(cube.path, [cubes.Crop(cube, i) for i in range(cube.total)], cube.total * cube.row_bytes))
+        shards[-1].cube = cube
+    return shards
+
+
+def zarr_words(shards):
+    import cubes
+
+    return cubes.words([s.cube for s in shards if s.records])
+
+
+def zarr_table(mine, shards, o):
+    import cubes
+
+    return cubes.table(mine, dict(o, cubes=[s.records[0] for s in shards]))
 
 
 def load_games(path, raw, options):

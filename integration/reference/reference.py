@@ -10,7 +10,8 @@
     reference.py --vectors FILE        checks itself against published vectors
 
 It holds the whole dataset in memory and computes all of an epoch for one
-stream. Only Python's standard library and the program zstd are used.
+stream. Only Python's standard library and the program zstd are used; for Zarr also NumPy,
+numcodecs and zarr-python.
 """
 
 import argparse
@@ -46,6 +47,8 @@ class Dataset:
     def words(self):
         """The format, in the words of fingerprints."""
         words = self.format
+        if words == "zarr":
+            return records.zarr_words(self.shards)
         if words == "fixed":
             n = self.options["record-bytes"]
             words = "fixed %d %d %d" % (n, self.options.get("stride-bytes") or n, self.options.get("header-bytes", 0))
@@ -69,7 +72,7 @@ class Dataset:
         return self.orders[wanted + split + share]
 
     def chunks(self, o):
-        shards = [[(len(r.data), r.entry) for r in s.records] for s in self.shards]
+        shards = [[(r.size if self.format == "zarr" else len(r.data), r.entry) for r in s.records] for s in self.shards]
         return order.chunks(shards, o["chunk-bytes"], o["chunk-records"])
 
     def part(self, chunks, part, seed, by):
@@ -97,18 +100,24 @@ def stream(of, request):
         left = order.resume(left, entry)
     left = left[o["from"] :]
     mine = order.deal_out(left, g, o["workers"], o["batch"], o["deal"], o["tail"])[o["worker"]]
-    return render(of, [of.records[n] for n in mine], o["kind"])
+    return render(of, [of.records[n] for n in mine], o)
 
 
-def render(of, mine, kind):
+def render(of, mine, o):
+    kind = o["kind"]
     tars = of.format in ("tar", "files")
     if kind == "ids":
         return b"".join(order.record_id(r.shard, r.ordinal) for r in mine)
+    if kind == "crops":
+        return records.zarr_table(mine, of.shards, o)
     parts = []
     for position, r in enumerate(mine):
+        if of.format == "zarr":
+            parts.append(r.data_in(o))
+            continue
         equal = tars and position > 0 and r.key is not None and r.key == mine[position - 1].key
         parts.append(tarfiles.rename(r.data, r.members, position, r.begin) if equal else r.data)
-    prologue = arrays.prologue(of.kind, len(mine)) if of.format == "npy" else b""
+    prologue = arrays.prologue(of.kind, len(mine)) if of.format in ("npy", "zarr") else b""
     if kind == "offsets":
         offsets = [len(prologue)]
         for p in parts:
@@ -127,6 +136,12 @@ def arguments():
     for name in ("record-bytes", "stride-bytes", "header-bytes"):
         p.add_argument("--" + name, type=int, default=0)
     p.add_argument("--array", action="append")
+    for name in ("crop", "stride", "step", "edge", "crops", "missing"):
+        p.add_argument("--" + name, default="")
+    for name in ("select", "wrap"):
+        p.add_argument("--" + name, action="append")
+    for name in ("jitter", "stack"):
+        p.add_argument("--" + name, action="store_true")
     p.add_argument("--remainder", default="corrupt")
     p.add_argument("--lc0-check", action="store_true")
     p.add_argument("--on-corrupt", default="fail")

@@ -11,18 +11,19 @@ import (
 
 	"github.com/lsiofs/lsiofs/pipeline/catalog/index"
 	"github.com/lsiofs/lsiofs/pipeline/spec"
+	"github.com/lsiofs/lsiofs/pipeline/unpack/zarr"
 )
 
 // datasetLines writes the text whose SHA-256 is the dataset's fingerprint
 // (ORDER.md, Dataset order).
 func datasetLines(w io.Writer, f spec.Format, shards []index.Shard) error {
 	b := bufio.NewWriterSize(w, 64<<10)
-	_, _ = b.WriteString(firstLine(f))
+	_, _ = b.WriteString(datasetWords + formatWords(f) + kindWords(f, shards) + "\n")
 	var line []byte
 	for i := range shards {
 		h := shards[i].Blob.Header()
 		decoded := h.DecodedBytes
-		if len(f.Arrays) > 0 {
+		if len(f.Arrays) > 0 || f.Name == "zarr" {
 			decoded = h.StreamBytes // the object has a header of its own
 		}
 		line = appendLine(line[:0], h.Records, uint64(decoded), h.EntryPoints, shards[i].Object.Path)
@@ -45,6 +46,23 @@ func appendLine(dst []byte, records, decodedBytes, entryPoints uint64, path stri
 	return append(append(dst, path...), '\n')
 }
 
+// kindWords is what the fingerprint has of the records' kind: of crops all of it.
+func kindWords(f spec.Format, shards []index.Shard) string {
+	if f.Name != "zarr" {
+		return ""
+	}
+	var kinds []string
+	for i := range shards {
+		if k := string(shards[i].Blob.Kind()); shards[i].Blob.Header().Records > 0 && !slices.Contains(kinds, k) {
+			kinds = append(kinds, k)
+		}
+	}
+	if len(kinds) == 0 {
+		return ""
+	}
+	return " " + zarr.Format{}.MixedKind(kinds)
+}
+
 // formatWords is the format in a fingerprint's text.
 func formatWords(f spec.Format) string {
 	switch {
@@ -65,6 +83,8 @@ func formatLine(f spec.Format) string {
 		return fmt.Sprintf("fixed %d %d %d %s", f.RecordBytes, f.StrideBytes, f.HeaderBytes, f.Remainder)
 	case len(f.Arrays) > 0:
 		return fmt.Sprintf("npy %q", f.Arrays)
+	case f.Name == "zarr":
+		return fmt.Sprintf("zarr %+v", f.Zarr)
 	case f.Lc0Check:
 		return f.Name + " check"
 	}
@@ -130,7 +150,8 @@ func parseLines(text []byte) describedDataset {
 // differences tells what was and what is.
 func differences(was, is describedDataset) string {
 	if was.format != is.format {
-		return fmt.Sprintf("its format is %s, and was %s", is.format, was.format)
+		from := differAt(was.format, is.format)
+		return fmt.Sprintf("its format is %s, and was %s", kindText(is.format, from), kindText(was.format, from))
 	}
 	all := map[string]bool{}
 	for path := range was.shards {

@@ -149,7 +149,7 @@ func (c *Config) Validate() error {
 	if len(c.Command) == 0 {
 		bad("there is no command: lsiofs filter SRC DST -- CMD…")
 	}
-	if len(c.Format.Arrays) > 0 || c.Format.Name == "files" {
+	if len(c.Format.Arrays) > 0 || c.Format.Name == "files" || c.Format.Name == "zarr" {
 		bad("shards that lsiofs puts together of several files can't be filtered: filter the files")
 	}
 	if discover.IsRemote(c.Source) || discover.IsRemote(c.Destination) {

@@ -21,12 +21,13 @@ const MaxRecords = 1 << 47
 // reaches any position. These states take about a quarter of a byte a record once all of
 // G has been visited, Prepare has computed them, or RestoreStates has loaded them.
 type Epoch struct {
-	order spec.Order
-	total uint64
-	part  *Part  // turns what walkers make into records
-	whole *Part  // of a mixture: what a split leaves of all sources
-	phase uint64 // of the sample
-	bytes uint64 // what a walker takes, about
+	order  spec.Order
+	number uint64
+	total  uint64
+	part   *Part  // turns what walkers make into records
+	whole  *Part  // of a mixture: what a split leaves of all sources
+	phase  uint64 // of the sample
+	bytes  uint64 // what a walker takes, about
 	// stride is the distance of positions that are cheap to begin at, once
 	// their states are kept.
 	stride uint64
@@ -97,7 +98,7 @@ func NewEpoch(o spec.Order, epoch uint64, starts []uint64, part *Part) (*Epoch, 
 	if err := checkOrder(o); err != nil {
 		return nil, err
 	}
-	e := &Epoch{order: o, total: starts[len(starts)-1], part: part, phase: o.Sample.Phase(epoch), stride: spacingPositions}
+	e := &Epoch{order: o, number: epoch, total: starts[len(starts)-1], part: part, phase: o.Sample.Phase(epoch), stride: spacingPositions}
 	switch o.Shuffle {
 	case spec.ShuffleNone:
 		e.arranged.Store(&arrangement{start: func() walker { return straight{} }})
@@ -209,6 +210,9 @@ func (e *Epoch) Part() *Part {
 	}
 	return e.part
 }
+
+// Number is the epoch's number.
+func (e *Epoch) Number() uint64 { return e.number }
 
 // Phase is which phase of the order's sample the epoch has, 0 without one. Epochs of one
 // order and one phase have equal parts.

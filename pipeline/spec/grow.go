@@ -69,6 +69,9 @@ func (s Spec) validateGrow(p *problems) {
 	if len(s.Format.Arrays) > 0 {
 		p.addf("%s can't be combined with --array: write the arrays as one structured array a file", flag)
 	}
+	if s.Format.Name == "zarr" {
+		p.addf("%s can't be combined with --format zarr: an array that grows is mounted again", flag)
+	}
 	if s.Format.Name == "files" {
 		p.addf("%s can't be combined with --format files: pack the files as tar shards", flag)
 	}

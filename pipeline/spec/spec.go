@@ -107,6 +107,8 @@ type Format struct {
 	// Arrays are read together, with a row of each as one record. It is empty if shards
 	// hold whole records.
 	Arrays []Array
+	// Zarr says which crops of arrays are the records of format zarr.
+	Zarr Zarr
 }
 
 // WithDefaults fills in what was left out: for fixed the stride and the handling of a

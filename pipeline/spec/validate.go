@@ -8,7 +8,7 @@ import (
 )
 
 // Formats are the names that Format.Name accepts, besides "auto".
-var Formats = []string{"tar", "jsonl", "lines", "tfrecord", "npy", "fixed", "lc0", "files"}
+var Formats = []string{"tar", "jsonl", "lines", "tfrecord", "npy", "fixed", "lc0", "files", "zarr"}
 
 // Validate reports every problem of s at once, one error a line, each naming the flag,
 // the value and the bound. It looks at nothing but s.
@@ -70,6 +70,7 @@ func (f Format) validate(p *problems) {
 	} else if f.Name != "auto" && !slices.Contains(Formats, f.Name) {
 		p.addf("--format (%q) must be auto, %s", f.Name, strings.Join(Formats, ", "))
 	}
+	f.validateZarr(p)
 	if f.Lc0Check && f.Name != "lc0" && f.Name != "auto" {
 		p.addf("--lc0-check needs --format lc0, not %q", f.Name)
 	}

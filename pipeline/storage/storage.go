@@ -54,9 +54,13 @@ type Object struct {
 // goroutines as Done. Once it returns false it is not called again: Done gets
 // ErrUnwanted, and nothing more is read. So a submitter can cancel reads that wait for
 // their turn; reads that have begun complete.
+//
+// Epoch is that of the reader, for storages whose bytes depend on it (package cubes); others
+// ignore it.
 type Read struct {
 	Object      Object
 	OffsetBytes int64
+	Epoch       uint64
 	Buf         []byte
 	Wanted      func() bool // nil means always wanted
 	Done        func(err error)

@@ -39,17 +39,21 @@ type Handle struct {
 // opening, or a read-ahead that overtakes.
 const maxParked = 4
 
-// Open gives a handle for reading a file. A worker or kind out of range panics.
+// Open gives a handle for reading a file. A worker out of range, or a kind that there is not,
+// panics.
 func (s *Set) Open(w uint64, k Kind) *Handle {
-	if w >= s.Workers() || k > Offsets {
+	if w >= s.Workers() || k > Crops || k == Crops && s.source.crops.open == nil {
 		panic(fmt.Sprintf("stream: open of worker %d of %d, kind %d", w, s.Workers(), k))
 	}
 	h := &Handle{set: s, w: w, kind: k, number: s.source.opened.Add(1)}
 	if h.retired = !s.source.enter(); h.retired {
 		return h
 	}
-	if k != IDs {
+	switch k {
+	case Data, Offsets:
 		h.before = s.source.prologue(s.view.Count(w))
+	case Crops:
+		h.before = s.source.crops.rows.Prologue(s.view.Count(w))
 	}
 	if k == Data {
 		h.reader = s.source.lender.open(sequence{s, w})
@@ -86,7 +90,11 @@ type sequence struct {
 	w   uint64
 }
 
-func (s sequence) Len() uint64                        { return s.set.view.Count(s.w) }
+func (s sequence) Len() uint64 { return s.set.view.Count(s.w) }
+
+// Epoch implements loan.Epochal.
+func (s sequence) Epoch() uint64 { return s.set.view.Epoch().Number() }
+
 func (s sequence) Records(k uint64, dst []uint64) int { return s.set.view.Records(s.w, k, dst) }
 
 // ReadAt fills r with the n bytes at off, or returns an error and leaves r empty. It
@@ -114,6 +122,9 @@ func (h *Handle) ReadAt(ctx context.Context, r *Reply, off int64, n int) error {
 		return nil
 	case Offsets:
 		return h.offsets(ctx, r, off, int(end-off))
+	case Crops:
+		h.crops(r, off, int(end-off))
+		return nil
 	}
 	for tries := 0; ; tries++ {
 		if err = h.read(ctx, r, off, end, size); err == nil {

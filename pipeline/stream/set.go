@@ -11,13 +11,14 @@ import (
 	"github.com/lsiofs/lsiofs/pipeline/order"
 )
 
-// Kind is one of the three files that a worker has.
+// Kind is one of the files that a worker has.
 type Kind uint8
 
 const (
 	Data    Kind = iota // prologue, records, epilogue
 	IDs                 // 16 bytes a record
 	Offsets             // n+1 little-endian uint64
+	Crops               // an npy file: where each record was cut from; see Source.SetCrops
 )
 
 const (
@@ -85,6 +86,8 @@ func (s *Set) SizeBytes(ctx context.Context, w uint64, k Kind) (int64, error) {
 		return int64(n) * idBytes, nil
 	case Offsets:
 		return int64(n+1) * offsetBytes, nil
+	case Crops:
+		return s.source.crops.sizeBytes(n)
 	}
 	l, err := s.layout(ctx)
 	if err != nil {
@@ -109,6 +112,8 @@ func (s *Set) WholeRecords(ctx context.Context, w uint64, k Kind, mark int64) (u
 		return min(own, uint64(mark)/idBytes), nil
 	case Offsets:
 		return min(own, max(uint64(mark)/offsetBytes, 1)-1), nil
+	case Crops:
+		return min(own, s.source.crops.rowsBefore(s.view.Count(w), mark)), nil
 	}
 	l, err := s.layout(ctx)
 	if err != nil {

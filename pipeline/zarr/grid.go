@@ -1,5 +1,10 @@
 package zarr
 
+import (
+	"fmt"
+	"strings"
+)
+
 // Grid is a grid of boxes of one shape over an array: its objects, or its bricks.
 type Grid struct {
 	// Edges are a box's, in elements.
@@ -56,4 +61,16 @@ func (a *Array) EntryOf(level int, brick []int64) int64 {
 		n = n*(l.Object[d]/l.Brick[d]) + inObject/(l.Brick[d]/a.Brick[d])
 	}
 	return n
+}
+
+// ShapeText is a shape for people: "time=512, 1024".
+func ShapeText(shape []int64, dims []string) string {
+	list := make([]string, len(shape))
+	for i, n := range shape {
+		list[i] = fmt.Sprint(n)
+		if dims != nil && dims[i] != "" {
+			list[i] = fmt.Sprintf("%s=%d", dims[i], n)
+		}
+	}
+	return strings.Join(list, ", ")
 }

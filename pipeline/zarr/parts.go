@@ -6,6 +6,9 @@ type Crop struct {
 	Origin, Count, Step []int64
 	// Wrap is nil if no dimension wraps.
 	Wrap []bool
+	// Places are the elements along a dimension, in the place of Origin and Step (which is 1);
+	// it is nil if there is no such dimension, and has nil for the others.
+	Places [][]int64
 }
 
 // Part is what one brick has of a crop.
@@ -39,17 +42,29 @@ func (c *Crop) partsFrom(d int, shape, edges []int64, p *Part, f func(*Part) err
 		return f(p)
 	}
 	for j := int64(0); j < c.Count[d]; j += p.Count[d] {
-		element := c.Origin[d] + j*c.Step[d]
+		element, most := c.Origin[d]+j*c.Step[d], c.Count[d]-j
+		if c.Places != nil && c.Places[d] != nil {
+			element, most = c.Places[d][j], consecutive(c.Places[d][j:])
+		}
 		if c.Wrap != nil && c.Wrap[d] {
 			element %= shape[d]
 		}
 		brick := element / edges[d]
 		end := min((brick+1)*edges[d], shape[d])
 		p.Brick[d], p.From[d], p.At[d] = brick, element-brick*edges[d], j
-		p.Count[d] = min(c.Count[d]-j, (end-element+c.Step[d]-1)/c.Step[d])
+		p.Count[d] = min(most, (end-element+c.Step[d]-1)/c.Step[d])
 		if err := c.partsFrom(d+1, shape, edges, p, f); err != nil {
 			return err
 		}
 	}
 	return nil
+}
+
+// consecutive is how many of the first places follow each other.
+func consecutive(places []int64) int64 {
+	n := 1
+	for n < len(places) && places[n] == places[n-1]+1 {
+		n++
+	}
+	return int64(n)
 }

@@ -37,8 +37,8 @@ func NewArrivals(c Config) (*Arrivals, error) {
 		return nil, fmt.Errorf("dataset %s is a file: with --grow name the directory that files arrive in, or a pattern", &c.Target)
 	case len(c.Format.Arrays) > 0:
 		return nil, fmt.Errorf("dataset %s: several arrays (--array) are read together: which of the files that arrive belong together can't be told: mount it without --grow", &c.Target)
-	case c.Format.Name == "files":
-		return nil, fmt.Errorf("dataset %s: with --format files a directory is a shard, and when it is complete can't be told: mount it without --grow", &c.Target)
+	case ofDirectories(c.Format.Name):
+		return nil, fmt.Errorf("dataset %s: with --format %s a directory is a shard, and when it is complete can't be told: mount it without --grow", &c.Target, c.Format.Name)
 	}
 	if c.Format.Name != "auto" {
 		if _, err := formats.New(c.Format); err != nil {
@@ -141,7 +141,7 @@ func Stem(path string) string {
 // for by name.
 func Names() (names []string) {
 	for _, f := range formats.All() {
-		if f.Name() != "files" {
+		if !ofDirectories(f.Name()) {
 			names = append(names, f.Name())
 		}
 	}

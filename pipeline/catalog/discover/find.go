@@ -80,7 +80,7 @@ func Shards(ctx context.Context, c Config) (Found, error) {
 	files := make([]candidate, len(objects))
 	for i, o := range objects {
 		inner, codec := formats.Split(o.Path)
-		if c.Format.Name == "files" { // its shards are directories, whatever their names end in
+		if ofDirectories(c.Format.Name) { // whatever their names end in
 			inner, codec = o.Path, nil
 		}
 		files[i] = candidate{Shard: Shard{Object: o, Codec: codec}, inner: inner}
@@ -114,7 +114,10 @@ type candidate struct {
 }
 
 // takesAll says whether a format takes all files when it is asked for.
-func takesAll(name string) bool { return name == "fixed" || name == "lines" || name == "files" }
+func takesAll(name string) bool { return name == "fixed" || name == "lines" || ofDirectories(name) }
+
+// ofDirectories says whether a format's shards are directories.
+func ofDirectories(name string) bool { return name == "files" || name == "zarr" }
 
 // asked finds the shards of the format that was asked for.
 func (f *finder) asked(files []candidate) (Found, error) {
@@ -155,6 +158,9 @@ func found(format spec.Format, unpacker unpack.Format, shards, files []candidate
 
 // auto finds the format, too.
 func (f *finder) auto(ctx context.Context, files []candidate) (Found, error) {
+	if err := f.refuseZarr(ctx, files, false); err != nil {
+		return Found{}, err
+	}
 	of, judged, err := f.sort(ctx, files)
 	if err != nil {
 		return Found{}, err
@@ -171,6 +177,9 @@ func (f *finder) auto(ctx context.Context, files []candidate) (Found, error) {
 		return Found{}, err
 	}
 	if len(shards) == 0 {
+		if err := f.refuseZarr(ctx, files, true); err != nil {
+			return Found{}, err
+		}
 		return Found{}, f.errNoShards(files)
 	}
 	slices.SortFunc(shards, func(a, b candidate) int { return strings.Compare(a.Object.Path, b.Object.Path) })

@@ -19,6 +19,7 @@ type planner struct {
 	places     []place // of request.Want
 	batches    []*batch
 	cuts       []cutRead
+	epoch      uint64 // of the sequence
 
 	// scratch of those who use it.
 	numbers []uint64
@@ -71,6 +72,7 @@ func (p *planner) reset() {
 // many bytes and records, or less where newBatch fails.
 func (p *planner) fill(x Index, seq loan.Sequence, k uint64, bytes int64, records int, newBatch func(from uint64, bytes int64) (*batch, error)) error {
 	var b *batch
+	p.epoch = loan.EpochOf(seq)
 	for records > 0 {
 		m := seq.Records(k, p.numbers[:min(records, len(p.numbers))])
 		if m == 0 {

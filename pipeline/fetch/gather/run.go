@@ -5,6 +5,7 @@ import (
 	"slices"
 
 	"github.com/lsiofs/lsiofs/pipeline/fetch/budget"
+	"github.com/lsiofs/lsiofs/pipeline/fetch/loan"
 )
 
 // maxStretchRecords bounds the tables of tiny records.
@@ -211,6 +212,7 @@ func (r *Reader) readAgain(b *batch, i int, k uint64) {
 		return
 	}
 	g.index.Extents(p.numbers[:1], p.extents[:1])
+	p.epoch = loan.EpochOf(r.seq)
 	p.place(b, i, p.extents[0])
 	pl, err := p.planner.Plan(p.request)
 	if err != nil {

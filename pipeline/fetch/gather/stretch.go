@@ -94,7 +94,7 @@ func (st *stretch) fill(p *planner) {
 		if i == 0 || c.object != p.cuts[i-1].object {
 			object = st.g.index.Shard(c.object).Object
 		}
-		r.request.Object = object
+		r.request.Object, r.request.Epoch = object, p.epoch
 		r.request.OffsetBytes, r.request.Buf = c.off, mem[c.to:c.to+c.size:c.to+c.size]
 		r.err, r.from = nil, len(st.parts)
 		for _, x := range c.parts {

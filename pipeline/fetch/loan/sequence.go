@@ -12,6 +12,18 @@ type Sequence interface {
 	Records(k uint64, dst []uint64) int
 }
 
+// Epochal is implemented by sequences of a numbered epoch. Storages whose bytes depend on it are
+// told (storage.Read.Epoch).
+type Epochal interface{ Epoch() uint64 }
+
+// EpochOf is the epoch of a sequence; 0 if it has none.
+func EpochOf(seq Sequence) uint64 {
+	if e, ok := seq.(Epochal); ok {
+		return e.Epoch()
+	}
+	return 0
+}
+
 // Clip is how many of the records k … k+n-1 a sequence has. That there is none is an
 // error.
 func Clip(seq Sequence, k uint64, n int) (int, error) {

@@ -93,7 +93,7 @@ func (s *Storage) Submit(reads []*storage.Read) {
 			a.read.Done = a.ended
 		}
 		a.done, a.tried = r.Done, 0
-		a.read.Object, a.read.OffsetBytes, a.read.Buf, a.read.Wanted = r.Object, r.OffsetBytes, r.Buf, r.Wanted
+		a.read.Object, a.read.OffsetBytes, a.read.Epoch, a.read.Buf, a.read.Wanted = r.Object, r.OffsetBytes, r.Epoch, r.Buf, r.Wanted
 		handed[i] = &a.read
 	}
 	s.Storage.Submit(handed)

@@ -9,6 +9,7 @@
 //	fixed     asked for                     N bytes every S from H    —                        the remainder
 //	lc0       .gz .tar, by content          a frame of a game         lc0's trainingdata       every game's checksum and length; --lc0-check: every frame
 //	files     directories, asked for        files with one key        POSIX.1-2017 pax         nothing: contents are not looked at
+//	zarr      directories, asked for        a crop of arrays          Zarr v3, v2; blosc 1     documents, indexes of shards
 //
 //	codec     shards                        decoding starts at        specification            checked when decoding
 //	gzip      .gz .tgz                      members                   RFC 1952                 crc32 and size
@@ -32,12 +33,13 @@ import (
 	"github.com/lsiofs/lsiofs/pipeline/unpack/npy"
 	"github.com/lsiofs/lsiofs/pipeline/unpack/tar"
 	"github.com/lsiofs/lsiofs/pipeline/unpack/tfrecord"
+	"github.com/lsiofs/lsiofs/pipeline/unpack/zarr"
 )
 
 // All are the formats without parameters, in the order in which detection calls their
 // Sniff.
 func All() []unpack.Format {
-	return []unpack.Format{tar.Format{}, tfrecord.Format{}, lines.JSONL(), lc0.Format{}, lines.Lines(), npy.Format{}, files.Format{}}
+	return []unpack.Format{tar.Format{}, tfrecord.Format{}, lines.JSONL(), lc0.Format{}, lines.Lines(), npy.Format{}, files.Format{}, zarr.Format{}}
 }
 
 // New makes the format that a spec names; "auto" is not a name.
@@ -77,6 +79,8 @@ func Checked(name string) string {
 		return "sizes; records have no checksum"
 	case "files":
 		return "that each file can be read, and is what was indexed; contents have no checksum"
+	case "zarr":
+		return "that each object can be read and each brick decoded, and checksums where arrays have them"
 	}
 	return ""
 }

@@ -138,3 +138,19 @@ func (r Rows) Prologue(n uint64) []byte {
 
 // Epilogue is empty.
 func (Rows) Epilogue(uint64) []byte { return nil }
+
+// NewRows is the format of arrays of a dtype, as a header writes it, and a row shape.
+func NewRows(descr string, shape []int64) (Rows, error) {
+	p := parser{text: descr, longs: true}
+	d, err := p.value()
+	if err != nil {
+		return Rows{}, err
+	}
+	if err := p.end(); err != nil {
+		return Rows{}, err
+	}
+	return newRows(d, shape)
+}
+
+// RowBytes is the size of a row.
+func (r Rows) RowBytes() int64 { return r.rowBytes }

@@ -2,7 +2,7 @@
 
 Run as a program it prints the vectors of pipeline/zarr/testdata/vectors.json:
 
-    python3 integration/reference/zarr.py > pipeline/zarr/testdata/vectors.json
+    python3 integration/reference/grids.py > pipeline/zarr/testdata/vectors.json
 
 They need NumPy, for the bits of fill values and for copies of crops.
 """
@@ -127,7 +127,7 @@ def make_fills():
 
 
 def main():
-    v = {"about": "made by integration/reference/zarr.py", "grids": list(make_grids(random.Random(7))), "fills": list(make_fills())}
+    v = {"about": "made by integration/reference/grids.py", "grids": list(make_grids(random.Random(7))), "fills": list(make_fills())}
     json.dump(v, sys.stdout, separators=(",", ":"))
     print()
 

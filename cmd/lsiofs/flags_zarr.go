@@ -1,0 +1,121 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/lsiofs/lsiofs/pipeline/spec"
+)
+
+// zarrFlags are those that say which crops of Zarr arrays are the records.
+type zarrFlags struct {
+	crop, stride, step, edge string
+	selected, wrap           []string
+	jitter, stack            bool
+	list                     string
+	missing                  spec.Missing
+}
+
+// Edges of regions.
+const (
+	edgeDrop  = "drop"
+	edgeCover = "cover"
+)
+
+func (z *zarrFlags) add(c *cobra.Command) {
+	f := c.Flags()
+	z.edge, z.missing = edgeDrop, spec.MissingFill
+	f.StringVar(&z.crop, "crop", "", "format zarr: elements of a crop, by dimension: `time=24,y=128,x=128`; dimensions that are not named are taken whole")
+	f.StringVar(&z.stride, "stride", "", "format zarr: distance of the crops' origins, as `time=12,y=64,x=64` (default: the crop's extent)")
+	f.StringVar(&z.step, "step", "", "format zarr: take each n-th element, as `time=2`")
+	f.BoolVar(&z.jitter, "jitter", false, "format zarr: move each origin within its stride, in each epoch otherwise")
+	f.StringArrayVar(&z.selected, "select", nil, "format zarr: a region, as `time=0:70000`, or single places of a dimension that is taken whole, as channel=3,5,7; once for each dimension")
+	f.StringSliceVar(&z.wrap, "wrap", nil, "format zarr: `dimensions` along which crops go on at the begin, as longitude")
+	enumFlag(c, "edge", "format zarr: what a stride leaves at the region's end: dropped, or covered by a crop that ends there", &z.edge, edgeDrop, edgeCover)
+	f.BoolVar(&z.stack, "stack", false, "format zarr: arrays of equal crops become one array with a dimension more")
+	f.StringVar(&z.list, "crops", "", "format zarr: an npy `file` of origins, int64, a row a crop, in place of a grid")
+	enumFlag(c, "missing", "format zarr: chunks that are not stored have the fill value, or crops that need one are skipped", &z.missing, spec.MissingFill, spec.MissingSkip)
+}
+
+// resolveZarr makes what the flags say a part of the spec. Of crops, other settings of the order
+// are good than of records that lie one behind the other.
+func (d *datasetFlags) resolveZarr(s *spec.Spec) error {
+	x, z := &s.Format.Zarr, &d.zarr
+	var errs []error
+	for _, f := range []struct {
+		flag, text string
+		to         *[]spec.DimValue
+	}{{"--crop", z.crop, &x.Crop}, {"--stride", z.stride, &x.Stride}, {"--step", z.step, &x.Step}} {
+		if f.text == "" {
+			continue
+		}
+		var err error
+		if *f.to, err = spec.ParseDims(f.text); err != nil {
+			errs = append(errs, fmt.Errorf("%s: %w", f.flag, err))
+		}
+	}
+	for _, text := range z.selected {
+		one, err := spec.ParseSelection(text)
+		if err != nil {
+			errs = append(errs, fmt.Errorf("--select: %w", err))
+			continue
+		}
+		x.Select = append(x.Select, one)
+	}
+	x.Wrap, x.Jitter, x.Stack, x.List = z.wrap, z.jitter, z.stack, z.list
+	x.Cover = z.edge == edgeCover
+	if d.given("missing") {
+		x.Missing = z.missing
+	}
+	if s.Format.Name == "zarr" {
+		errs = append(errs, d.zarrArrays(s))
+		d.zarrOrder(&s.Order)
+	} else {
+		for _, a := range s.Format.Arrays {
+			if a.Name == "" {
+				errs = append(errs, fmt.Errorf("--array: %q is not NAME=PATTERN, such as 'x=x-*.npy'", a.Pattern))
+			}
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// zarrArrays reads --array as paths of arrays.
+func (d *datasetFlags) zarrArrays(s *spec.Spec) error {
+	var texts []string
+	for _, a := range s.Format.Arrays {
+		text := a.Pattern
+		if a.Name != "" {
+			text = a.Name + "=" + text
+		}
+		texts = append(texts, text)
+	}
+	s.Format.Arrays = nil
+	if len(texts) == 0 {
+		return nil
+	}
+	var err error
+	if s.Format.Zarr.Fields, err = spec.ParseFields(strings.Join(texts, ",")); err != nil {
+		return fmt.Errorf("--array: %w", err)
+	}
+	return nil
+}
+
+// zarrOrder fills in what was not given: crops that lie close to each other share chunks of the
+// array, so runs of them are shuffled in blocks.
+func (d *datasetFlags) zarrOrder(o *spec.Order) {
+	good := spec.ZarrOrder(*o)
+	for name, set := range map[string]func(){
+		"shuffle":       func() { o.Shuffle = good.Shuffle },
+		"shuffle-size":  func() { o.SizeRecords = good.SizeRecords },
+		"chunk-records": func() { o.ChunkRecords = good.ChunkRecords },
+		"chunk-bytes":   func() { o.ChunkBytes = good.ChunkBytes },
+	} {
+		if !d.given(name) {
+			set()
+		}
+	}
+}

@@ -1,0 +1,348 @@
+"""ZARR.md, (b): crops of Zarr arrays as records, element by element.
+
+Version 2 is read by zarr-python, version 3 by what is here, from the specification. Both need NumPy
+and numcodecs.
+"""
+
+import hashlib
+import itertools
+import json
+import math
+import os
+import struct
+
+import numcodecs
+import numpy
+import zarr
+
+import arrays
+import grids
+
+ABSENT = 2**64 - 1
+
+
+class Array:
+    """An array in memory, with the names of its dimensions and the edges of its bricks."""
+
+    def __init__(self, values, dims, brick, fill):
+        self.values, self.dims, self.brick, self.fill = values, dims, brick, fill
+
+
+def read(path):
+    if os.path.exists(os.path.join(path, "zarr.json")):
+        return read_v3(path)
+    a = zarr.open_array(path, mode="r")
+    fill = numpy.zeros((), a.dtype) if a.fill_value is None else numpy.asarray(a.fill_value, a.dtype)
+    return Array(a[...], list(a.attrs.get("_ARRAY_DIMENSIONS", [""] * a.ndim)), list(a.chunks), fill)
+
+
+def read_v3(path):
+    with open(os.path.join(path, "zarr.json"), "rb") as f:
+        doc = json.load(f)
+    shape, grid = doc["shape"], doc["chunk_grid"]["configuration"]["chunk_shape"]
+    dtype = numpy.dtype(doc["data_type"])
+    fill = doc["fill_value"]
+    fill = numpy.asarray(float(fill) if isinstance(fill, str) else fill, dtype)
+    counts = [-(-n // k) for n, k in zip(shape, grid)]
+    values = numpy.full([n * k for n, k in zip(counts, grid)], fill, dtype)
+    keys = doc["chunk_key_encoding"]
+    separator = keys.get("configuration", {}).get("separator", "/" if keys["name"] == "default" else ".")
+    for place in itertools.product(*map(range, counts)):
+        key = separator.join((["c"] if keys["name"] == "default" else []) + [str(i) for i in place]) or "0"
+        file = os.path.join(path, key)
+        if os.path.exists(file):
+            with open(file, "rb") as f:
+                values[box(place, grid)] = decode(f.read(), doc["codecs"], grid, dtype, fill)
+    brick = grid
+    for codec in doc["codecs"]:
+        if codec["name"] == "sharding_indexed":
+            brick = codec["configuration"]["chunk_shape"]
+    return Array(values[tuple(slice(n) for n in shape)], list(doc.get("dimension_names") or [""] * len(shape)), brick, fill)
+
+
+def box(place, edges):
+    return tuple(slice(i * k, (i + 1) * k) for i, k in zip(place, edges))
+
+
+def decode(data, codecs, shape, dtype, fill):
+    """The elements that codecs have made of an array of that shape."""
+    axes = list(range(len(shape)))
+    for codec in codecs:  # what came first is undone last
+        if codec["name"] == "transpose":
+            axes = [axes[i] for i in codec["configuration"]["order"]]
+    for codec in reversed(codecs):
+        name, c = codec["name"], codec.get("configuration", {})
+        if name == "crc32c":
+            data, said = data[:-4], struct.unpack("<I", data[-4:])[0]
+            assert crc32c(data) == said
+        elif name == "gzip":
+            data = numcodecs.GZip().decode(data)
+        elif name == "zstd":
+            data = numcodecs.Zstd().decode(data)
+        elif name == "blosc":
+            data = numcodecs.Blosc().decode(data)
+        elif name == "bytes":
+            stored = dtype.newbyteorder(">" if c.get("endian") == "big" else "<")
+            data = numpy.frombuffer(data, stored).astype(dtype).reshape([shape[i] for i in axes])
+        elif name == "sharding_indexed":
+            data = shard(data, c, shape, dtype, fill)
+        elif name == "transpose":
+            data = data.transpose([c["order"].index(i) for i in range(len(shape))])
+        else:
+            raise ValueError(name)
+    return data
+
+
+def shard(data, c, shape, dtype, fill):
+    inner = c["chunk_shape"]
+    counts = [n // k for n, k in zip(shape, inner)]
+    bricks = math.prod(counts)
+    size = 16 * bricks + 4 * any(x["name"] == "crc32c" for x in c["index_codecs"])
+    raw = data[:size] if c.get("index_location") == "start" else data[-size:]
+    index = decode(raw, c["index_codecs"], counts + [2], numpy.dtype("u8"), None)
+    values = numpy.full(shape, fill, dtype)
+    for place in itertools.product(*map(range, counts)):
+        offset, n = (int(x) for x in index[place])
+        if offset != ABSENT:
+            values[box(place, inner)] = decode(data[offset : offset + n], c["codecs"], inner, dtype, fill)
+    return values
+
+
+def crc32c(data):
+    crc = 0xFFFFFFFF
+    for byte in data:
+        crc ^= byte
+        for _ in range(8):
+            crc = crc >> 1 ^ (0x82F63B78 if crc & 1 else 0)
+    return crc ^ 0xFFFFFFFF
+
+
+class Field:
+    def __init__(self, name, path, array):
+        self.name, self.path, self.array = name, path, array
+
+
+class Crop:
+    """A record: the same place of an order, with other bytes in each epoch where there is jitter."""
+
+    key = members = None
+    begin, entry = 0, True
+
+    def __init__(self, cube, ordinal):
+        self.cube, self.shard, self.ordinal, self.kind = cube, cube.path, ordinal, cube.kind
+        self.size = cube.row_bytes
+
+    def place(self, o):
+        """(row, origin in each field)"""
+        return self.cube.place(self.ordinal, o)
+
+    def data_in(self, o):
+        return self.cube.record(self.place(o)[1])
+
+
+def kind(descr, shape):
+    return arrays.Kind(descr, descr, shape)
+
+
+def numbers(text, dims):
+    """What a flag says of each dimension; None where it does not."""
+    if not text:
+        return [None] * len(dims)
+    parts = text.split(",")
+    if "=" not in text:
+        return [int(p) for p in parts]
+    given = dict(p.split("=") for p in parts)
+    return [int(given[d]) if d in given else None for d in dims]
+
+
+class Cube:
+    def __init__(self, path, number, fields, options):
+        self.path, self.fields, self.o = path, fields, options
+        self.axes = [self.axes_of(f) for f in fields]
+        self.rows, self.row_numbers = None, None
+        first = fields[0].array
+        self.list_sum = ""
+        if options.get("crops"):
+            self.take_list(options["crops"], number)
+            self.total = len(self.rows)
+        else:
+            self.positions = grids.positions(self.axes[0], options.get("edge") == "cover")
+            counts = [len(grids.origins_along(a, options.get("edge") == "cover")) for a in self.axes[0]]
+            self.counts, self.total = counts, len(self.positions)
+        self.places = {}
+        for selection in options.get("select") or []:
+            dim, what = selection.split("=")
+            if ":" not in what:
+                self.places[dim] = [int(x) for x in what.split(",")]
+        self.kind = self.layout()
+        sample = self.record(self.origins([a.a for a in self.axes[0]]) if self.rows is None else self.rows[0])
+        self.row_bytes = len(sample)
+        assert first.dims is not None
+
+    def axes_of(self, field):
+        dims, o, list_of = field.array.dims, self.o, []
+        crop, stride, step = (numbers(o.get(n), dims) for n in ("crop", "stride", "step"))
+        regions = dict(s.split("=") for s in o.get("select") or [])
+        for d, name in enumerate(dims):
+            n = field.array.values.shape[d]
+            what, a, b, single = regions.get(name), 0, n, False
+            if what and ":" in what:
+                low, high = what.split(":")
+                a, b = int(low or 0), int(high or n)
+            elif what:
+                a, single = int(what.split(",")[0]), True
+                b = a + 1
+            k = step[d] or 1
+            c = 1 if single else crop[d] or (b - a - 1) // k + 1
+            s = stride[d] or (c - 1) * k + 1
+            list_of.append(grids.Axis(n, field.array.brick[d], a, b, c, k, s, name in (o.get("wrap") or [])))
+        return list_of
+
+    def take_list(self, file, number):
+        table = numpy.load(file)
+        with open(file, "rb") as f:
+            self.list_sum = hashlib.sha256(f.read()).hexdigest()
+        chosen = []
+        for i, row in enumerate(table):
+            if table.dtype.names:
+                if int(row["cube"] if "cube" in table.dtype.names else 0) == number:
+                    chosen.append((i, [[int(x) for x in numpy.atleast_1d(row[f.name])] for f in self.fields]))
+                continue
+            row = [int(x) for x in row]
+            if len(row) > len(self.axes[0]):
+                cube, row = row[0], row[1:]
+                if cube != number:
+                    continue
+            chosen.append((i, self.origins(row)))
+        by = grids.by_bricks(self.axes[0], [origins[0] for _, origins in chosen])
+        self.rows = [chosen[i][1] for i in by]
+        self.row_numbers = [chosen[i][0] for i in by]
+
+    def origins(self, first):
+        """The origin in each field, of that in the first one."""
+        at = dict(zip(self.fields[0].array.dims, first))
+        result = [list(first)]
+        for field, axes in zip(self.fields[1:], self.axes[1:]):
+            if any(field.array.dims):
+                result.append([at.get(d, axis.a) for d, axis in zip(field.array.dims, axes)])
+            else:
+                result.append(list(first))
+        return result
+
+    def place(self, ordinal, o):
+        if self.rows is not None:
+            row, origins = self.row_numbers[ordinal], self.rows[ordinal]
+        else:
+            position = self.positions[ordinal]
+            row = 0
+            for i, n in zip(position, self.counts):
+                row = row * n + i
+            origins = self.origins(grids.origin(self.axes[0], self.o.get("edge") == "cover", position))
+        if self.o.get("jitter"):
+            origins = self.origins(grids.moved(self.axes[0], origins[0], ordinal, o["seed"], o["epoch"], self.path))
+        return row, origins
+
+    def crop(self, field, axes, origin):
+        values = field.array.values
+        for d, (axis, start) in enumerate(zip(axes, origin)):
+            single = self.places.get(field.array.dims[d])
+            values = values.take(single or [(start + j * axis.step) % axis.n for j in range(axis.c)], axis=d)
+        return values
+
+    def record(self, origins):
+        parts = []
+        for field, axes, origin in zip(self.fields, self.axes, origins):
+            values = self.crop(field, axes, origin)
+            data = numpy.ascontiguousarray(values, values.dtype.newbyteorder("<")).tobytes()
+            if len(self.fields) > 1 and not self.o.get("stack"):
+                data += bytes(-len(data) % 64)
+            parts.append(data)
+        return b"".join(parts)
+
+    def shape(self, k):
+        return tuple(len(self.places.get(d) or []) or axis.c for d, axis in zip(self.fields[k].array.dims, self.axes[k]))
+
+    def descr(self, k):
+        dtype = self.fields[k].array.values.dtype.newbyteorder("<")
+        return repr(dtype.descr if dtype.names else dtype.str)
+
+    def layout(self):
+        shapes = [self.shape(k) for k in range(len(self.fields))]
+        if len(self.fields) == 1:
+            return kind(self.descr(0), shapes[0])
+        if self.o.get("stack"):
+            return kind(self.descr(0), (len(self.fields),) + shapes[0])
+        texts = []
+        for k, field in enumerate(self.fields):
+            shape = ", " + repr(shapes[k]) if shapes[k] else ""
+            texts.append("(%r, %s%s)" % (field.name, self.descr(k), shape))
+            size = field.array.values.dtype.itemsize * math.prod(shapes[k])
+            if size % 64:
+                texts.append("('', '|V%d')" % (-size % 64))
+        return kind("[" + ", ".join(texts) + "]", ())
+
+    def words(self):
+        """The canonical JSON of the fingerprint."""
+        first = self.axes[0]
+        fields = []
+        for k, f in enumerate(self.fields):
+            fill = f.array.fill.astype(f.array.fill.dtype.newbyteorder("<")).tobytes().hex()
+            places = [self.places.get(d) for d in f.array.dims]
+            fields.append([f.name, f.path, self.descr(k), list(self.shape(k)), [a.step for a in self.axes[k]], places, fill])
+        return {
+            "arrays": fields, "dims": self.fields[0].array.dims, "a": [x.a for x in first], "b": [x.b for x in first], "s": [x.s for x in first],
+            "wrap": [x.wrap for x in first], "edge": self.o.get("edge") or "drop", "jitter": bool(self.o.get("jitter")), "stack": bool(self.o.get("stack")),
+            "brick": self.fields[0].array.brick, "list": self.list_sum, "missing": self.o.get("missing") or "fill", "kept": "",
+        }
+
+
+def is_node(path):
+    return any(os.path.exists(os.path.join(path, n)) for n in ("zarr.json", ".zgroup", ".zarray"))
+
+
+def find(dataset):
+    """(path as a shard, directory) of each hierarchy."""
+    if is_node(dataset):
+        return [(os.path.basename(os.path.abspath(dataset)), dataset)]
+    found = []
+    for directory, names, _ in os.walk(dataset):
+        names[:] = [n for n in names if not n.startswith(".")]
+        for name in list(names):
+            full = os.path.join(directory, name)
+            if is_node(full):
+                found.append((os.path.relpath(full, dataset), full))
+                names.remove(name)
+    return sorted(found, key=lambda x: os.fsencode(x[0]))
+
+
+def load(dataset, options):
+    cubes = []
+    for number, (path, directory) in enumerate(find(dataset)):
+        fields = []
+        for text in [t for a in options.get("array") or [""] for t in a.split(",")]:
+            name, _, at = text.rpartition("=")
+            at = at.strip("/")
+            fields.append(Field(name or at.split("/")[-1], at, read(os.path.join(directory, at))))
+        cubes.append(Cube(path, number, fields, options))
+    return cubes
+
+
+def words(cubes):
+    """The format in a fingerprint of several cubes: ends that differ are -1."""
+    w = cubes[0].words()
+    for c in cubes[1:]:
+        w["b"] = [x if x == y else -1 for x, y in zip(w["b"], c.words()["b"])]
+    return "zarr " + json.dumps(w, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
+
+
+def table(mine, o):
+    """The file of the crops of a stream: cube, row, origin."""
+    cubes = sorted(((r.shard, r.cube) for r in o["cubes"]), key=lambda x: os.fsencode(x[0]))
+    numbers_of = {path: i for i, (path, _) in enumerate(cubes)}
+    rows = []
+    for r in mine:
+        row, origins = r.place(o)
+        rows.append([numbers_of[r.shard], row] + origins[0])
+    dims = len(cubes[0][1].axes[0])
+    values = numpy.array(rows, "<i8").reshape(len(rows), 2 + dims)
+    return arrays.prologue(kind("'<i8'", (2 + dims,)), len(rows)) + values.tobytes()

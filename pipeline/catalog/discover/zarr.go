@@ -1,0 +1,36 @@
+package discover
+
+import (
+	"context"
+	"fmt"
+	"path"
+	"strings"
+
+	"github.com/lsiofs/lsiofs/pipeline/storage/cubes/listing"
+)
+
+// refuseZarr is the error for a target that is, or holds, a Zarr hierarchy, where no file has the
+// name of a shard: which crops are wanted must be said, and its chunks are no shards of any other
+// format. It is nil where nothing looks like one. thoroughly looks for documents, too, that
+// listings pass over.
+func (f *finder) refuseZarr(ctx context.Context, all []candidate, thoroughly bool) error {
+	hint := thoroughly || strings.HasSuffix(f.Target.root, ".zarr")
+	for _, c := range all {
+		if x := f.byExtension(c.inner); x != nil && x.Name() != "lines" && x.Name() != "npy" {
+			return nil
+		}
+		hint = hint || path.Base(c.Object.Path) == "zarr.json" || strings.Contains("/"+c.Object.Path, ".zarr/")
+	}
+	if !hint || f.Target.file != "" {
+		return nil
+	}
+	match := func(string, bool) bool { return true }
+	if p := f.Target.pattern; p != nil {
+		match = p.match
+	}
+	flags, ok := listing.Suggest(ctx, f.Storage, match)
+	if !ok {
+		return nil
+	}
+	return fmt.Errorf("%s holds Zarr arrays: say which crops of them are records, for example %s (lsiofs help zarr)", &f.Target, flags)
+}

@@ -1,0 +1,90 @@
+package pipeline
+
+import (
+	"context"
+	"fmt"
+	"sync"
+
+	"github.com/lsiofs/lsiofs/pipeline/storage/cubes"
+	"github.com/lsiofs/lsiofs/pipeline/storage/cubes/listing"
+)
+
+// Coordinate is a file of coordinates, which says what the elements along a dimension of a cube
+// stand for: an npy array of one dimension.
+type Coordinate struct {
+	Dim       string
+	SizeBytes int64
+}
+
+// coordinates are those of a cube. They are looked for once.
+type coordinates struct {
+	mu    sync.Mutex
+	known bool
+	found []listing.Coordinate
+	sizes []int64
+}
+
+// Cubes are the paths of the cubes that crops are cut from, in their order; nil where records are
+// no crops.
+func (d *Dataset) Cubes() []string {
+	g, release := d.hold()
+	defer release()
+	var paths []string
+	for _, c := range g.cubes {
+		paths = append(paths, c.Object.Path)
+	}
+	return paths
+}
+
+// Coordinates are those of a cube, by its place among Cubes. The first call reads the documents of
+// the arrays.
+func (d *Dataset) Coordinates(ctx context.Context, cube int) ([]Coordinate, error) {
+	g, release := d.hold()
+	defer release()
+	x, err := g.coordinatesOf(ctx, cube)
+	if err != nil {
+		return nil, err
+	}
+	var list []Coordinate
+	for i, c := range x.found {
+		list = append(list, Coordinate{c.Dim, x.sizes[i]})
+	}
+	return list, nil
+}
+
+// Coordinate reads the file of one of Coordinates.
+func (d *Dataset) Coordinate(ctx context.Context, cube int, dim string) ([]byte, error) {
+	g, release := d.hold()
+	defer release()
+	x, err := g.coordinatesOf(ctx, cube)
+	if err != nil {
+		return nil, err
+	}
+	for _, c := range x.found {
+		if c.Dim == dim {
+			return g.mount.files.(*cubes.Storage).ReadCoordinate(ctx, g.cubes[cube], c)
+		}
+	}
+	return nil, fmt.Errorf("%s has no coordinates of %s", g.cubes[cube].Object.Path, dim)
+}
+
+// coordinatesOf finds those of a cube.
+func (g *generation) coordinatesOf(ctx context.Context, cube int) (*coordinates, error) {
+	x := &g.coordinates[cube]
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	if x.known {
+		return x, nil
+	}
+	list, err := g.mount.files.(*cubes.Storage).Coordinates(ctx, g.cubes[cube])
+	if err != nil {
+		return nil, err
+	}
+	for _, c := range list {
+		if size, err := cubes.CoordinateBytes(c); err == nil { // else it has a type that npy has not
+			x.found, x.sizes = append(x.found, c), append(x.sizes, size)
+		}
+	}
+	x.known = true
+	return x, nil
+}

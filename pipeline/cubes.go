@@ -1,0 +1,99 @@
+package pipeline
+
+import (
+	"fmt"
+	"path"
+	"path/filepath"
+
+	"github.com/lsiofs/lsiofs/pipeline/spec"
+	"github.com/lsiofs/lsiofs/pipeline/storage"
+	"github.com/lsiofs/lsiofs/pipeline/storage/cubes"
+	"github.com/lsiofs/lsiofs/pipeline/storage/cubes/listing"
+	"github.com/lsiofs/lsiofs/pipeline/stream"
+	"github.com/lsiofs/lsiofs/pipeline/zarr"
+)
+
+// cubesOver shows the Zarr arrays of a storage as shards of crops.
+func (m *mount) cubesOver(under storage.Storage, atService bool) *cubes.Storage {
+	base := path.Base(m.root)
+	if abs, err := filepath.Abs(m.spec.Dataset); err == nil && !atService {
+		base = filepath.Base(abs) // as it was typed: a link has a name of its own
+	}
+	return cubes.Over(under, cubes.Config{
+		Spec: m.spec.Format.Zarr, Base: base, Seed: m.spec.Order.Seed,
+		MemoryBytes:   m.spec.MemoryBytes - m.recordMemory(),
+		MaxBrickBytes: m.spec.MaxRecordBytes, TrustAbsence: atService,
+	})
+}
+
+// findCubes finds the cubes that the shards are, and lets streams say where their records are cut
+// from. It does nothing where records are no crops.
+func (g *generation) findCubes() error {
+	s, ok := g.mount.files.(*cubes.Storage)
+	if !ok {
+		return nil
+	}
+	for i := range g.catalog.Shards() {
+		path := g.catalog.Shard(i).Object.Path
+		c := s.Cube(path)
+		if c == nil {
+			return fmt.Errorf("%s is in the index, and was not listed: run again", path)
+		}
+		g.cubes = append(g.cubes, c)
+	}
+	g.coordinates = make([]coordinates, len(g.cubes))
+	dims := len(g.cubes[0].Cut.Axes())
+	return g.source.SetCrops(placeNumbers+dims, func() stream.Locator {
+		return &locator{cubes: g.cubes, seed: g.spec.Order.Seed, spots: map[int]*placed{}}
+	})
+}
+
+// placeNumbers is how many numbers come before the origin of a crop: those of its cube and row.
+const placeNumbers = 2
+
+// locator is a stream.Locator of crops. The numbers of one are its cube's among the shards, its row
+// (zarr.Spot) and its origin in the first array.
+type locator struct {
+	cubes []*listing.Cube
+	seed  uint64
+	spots map[int]*placed // by cube
+}
+
+// placed is what crops of a cube are located with, in one epoch.
+type placed struct {
+	spot   *zarr.Spot
+	epoch  uint64
+	jitter *zarr.Jitter // nil where origins do not move
+}
+
+// Locate implements stream.Locator.
+func (l *locator) Locate(dst []int64, shard int, ordinal, epoch uint64) {
+	c, p := l.cubes[shard], l.spots[shard]
+	if p == nil || p.epoch != epoch {
+		p = &placed{spot: c.Cut.NewSpot(), epoch: epoch}
+		if c.Cut.Jitters() {
+			j := zarr.NewJitter(l.seed, epoch, c.Object.Path)
+			p.jitter = &j
+		}
+		l.spots[shard] = p
+	}
+	c.Cut.Locate(p.spot, ordinal, p.jitter)
+	dst[0], dst[1] = int64(shard), p.spot.Row
+	copy(dst[placeNumbers:], p.spot.Origin)
+}
+
+// cropWarnings say what somebody who mounts crops may not expect.
+func (g *generation) cropWarnings() (list []string) {
+	if g.cubes == nil || g.spec.Order.Split.Or() == (spec.Split{}) {
+		return nil
+	}
+	asked := g.spec.Format.Zarr
+	overlap := asked.Jitter || asked.List != ""
+	for _, a := range g.cubes[0].Cut.Axes() {
+		overlap = overlap || a.Stride < a.Extent()
+	}
+	if overlap {
+		list = append(list, "crops overlap, so that the parts of a --split have elements in common: better select a region for each part, as --select time=0:70000")
+	}
+	return list
+}

@@ -1,0 +1,209 @@
+package pipeline
+
+import (
+	"context"
+	"encoding/binary"
+	"encoding/json"
+	"fmt"
+	"os"
+	"path/filepath"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/lsiofs/lsiofs/pipeline/spec"
+	"github.com/lsiofs/lsiofs/pipeline/storage"
+	"github.com/lsiofs/lsiofs/pipeline/stream"
+	"github.com/lsiofs/lsiofs/pipeline/zarr/encode"
+)
+
+// Cubes of the tests are times of 40 by 30 elements.
+const cubeY, cubeX = 40, 30
+
+// elementAt is the value of an element of a cube: no two within a cube are equal.
+func elementAt(cube int, t, y, x int64) int32 {
+	return int32((t*cubeY+y)*cubeX+x)*3 + int32(cube)
+}
+
+// writeCube writes a cube: the array data, and coordinates of time and x. The first brick is absent,
+// and consists of -1.
+func writeCube(t testing.TB, dir string, cube int, times int64) {
+	t.Helper()
+	data := encode.Array{
+		Shape: []int64{times, cubeY, cubeX}, Object: []int64{8, 32, 32}, Brick: []int64{4, 16, 16}, Dims: []string{"time", "y", "x"},
+		DataType: "int32", ItemBytes: 4, Fill: -1, Codec: encode.BloscLZ4, Attributes: map[string]any{"units": "K", "scale_factor": 0.1},
+	}
+	require.NoError(t, data.Write(filepath.Join(dir, "data"), func(place []int64, b []byte) bool {
+		for i := range int64(4 * 16 * 16) {
+			at := elementAt(cube, place[0]*4+i/256, place[1]*16+i/16%16, place[2]*16+i%16)
+			binary.LittleEndian.PutUint32(b[4*i:], uint32(at))
+		}
+		return place[0]+place[1]+place[2] > 0
+	}))
+	for dim, n := range map[string]int64{"time": times, "x": cubeX} {
+		line := encode.Array{Shape: []int64{n}, Object: []int64{7}, Brick: []int64{7}, Dims: []string{dim}, DataType: "float64", ItemBytes: 8, Codec: encode.Zstd, Attributes: map[string]any{"axis": dim}}
+		require.NoError(t, line.Write(filepath.Join(dir, dim), func(place []int64, b []byte) bool {
+			for i := range int64(7) {
+				binary.LittleEndian.PutUint64(b[8*i:], uint64(1000*int64(cube)+place[0]*7+i))
+			}
+			return true
+		}))
+	}
+	writeGroup(t, dir)
+}
+
+func writeGroup(t testing.TB, dir string) {
+	t.Helper()
+	require.NoError(t, os.WriteFile(filepath.Join(dir, "zarr.json"), []byte(`{"zarr_format": 3, "node_type": "group"}`), 0o600))
+}
+
+// cropSpec is crops of 6×10×12 elements, with strides of 4×8×8.
+func cropSpec(t testing.TB, dataset string) spec.Spec {
+	s := testSpec(t, dataset)
+	s.Format.Name = "zarr"
+	s.Format.Zarr = spec.Zarr{
+		Fields: []spec.Array{{Pattern: "data"}}, Jitter: true,
+		Crop:   []spec.DimValue{{Dim: "time", Value: 6}, {Dim: "y", Value: 10}, {Dim: "x", Value: 12}},
+		Stride: []spec.DimValue{{Dim: "time", Value: 4}, {Dim: "y", Value: 8}, {Dim: "x", Value: 8}},
+	}
+	return s
+}
+
+// rowsOf takes the header off an npy file, and checks that it is one of so many rows.
+func rowsOf(t testing.TB, file []byte, descr, tail string, n uint64) []byte {
+	t.Helper()
+	head := int(binary.LittleEndian.Uint16(file[8:])) + 10
+	require.Contains(t, string(file[10:head]), fmt.Sprintf("{'descr': '%s', 'fortran_order': False, 'shape': (%d%s), }", descr, n, tail))
+	return file[head:]
+}
+
+// In each epoch, each record is the crop that the file beside it says, of the cube that it says; and
+// all crops come once.
+func TestEachCropLiesWhereItsFileSays(t *testing.T) {
+	dir := t.TempDir()
+	times := map[string]int64{"a.zarr": 20, "b.zarr": 33}
+	writeCube(t, filepath.Join(dir, "a.zarr"), 0, times["a.zarr"])
+	writeCube(t, filepath.Join(dir, "b.zarr"), 1, times["b.zarr"])
+	s := cropSpec(t, dir)
+	d := open(t, s)
+	require.True(t, d.Crops())
+	require.Equal(t, []string{"a.zarr", "b.zarr"}, d.Cubes())
+	want := uint64(4*4*3 + 7*4*3) // positions of both cubes
+	require.Equal(t, want, d.Records())
+	moved := map[string]bool{}
+	for epoch := range uint64(3) {
+		set, err := d.Set(context.Background(), epoch, nil, s.Deal)
+		require.NoError(t, err)
+		seen := map[string]bool{}
+		for w := range s.Deal.Workers {
+			n := set.View().Count(w)
+			data := rowsOf(t, readFile(t, set, w, stream.Data, 1<<20), "<i4", ", 6, 10, 12", n)
+			crops := rowsOf(t, readFile(t, set, w, stream.Crops, 1000), "<i8", ", 5", n)
+			for k := range n {
+				var at [5]int64
+				for i := range at {
+					at[i] = int64(binary.LittleEndian.Uint64(crops[40*k+8*uint64(i):]))
+				}
+				seen[fmt.Sprint(at[:2])] = true
+				moved[fmt.Sprint(at)] = true
+				for i := range int64(6 * 10 * 12) {
+					time, y, x := at[2]+i/120, at[3]+i/12%10, at[4]+i%12
+					value := elementAt(int(at[0]), time, y, x)
+					if time < 4 && y < 16 && x < 16 {
+						value = -1
+					}
+					require.Equal(t, value, int32(binary.LittleEndian.Uint32(data[(int64(k)*720+i)*4:])), "epoch %d, crop %v, element %d", epoch, at, i)
+				}
+			}
+		}
+		require.EqualValues(t, want, len(seen), "each row of each cube comes once")
+	}
+	require.Greater(t, len(moved), int(2*want), "crops are elsewhere in other epochs")
+}
+
+// dataset.json says where fields lie in a record, and what arrays say of themselves.
+func TestDescribeSaysHowCropsAreCut(t *testing.T) {
+	dir := t.TempDir()
+	writeCube(t, dir, 0, 20)
+	d := open(t, cropSpec(t, dir))
+	text, err := d.Describe()
+	require.NoError(t, err)
+	var got struct {
+		Zarr json.RawMessage `json:"zarr"`
+	}
+	require.NoError(t, json.Unmarshal(text, &got))
+	require.JSONEq(t, fmt.Sprintf(`{
+		"dims": ["time", "y", "x"], "crop": [6, 10, 12], "stride": [4, 8, 8], "step": [1, 1, 1], "jitter": true, "edge": "drop",
+		"cubes": [{"path": %q, "shape": [20, 40, 30], "region": [[0, 20], [0, 40], [0, 30]], "grid": [4, 4, 3], "records": 48}],
+		"fields": [{"name": "data", "path": "data", "dtype": "<i4", "dims": ["time", "y", "x"], "shape": [6, 10, 12], "offset": 0, "bytes": 2880,
+			"brick": [4, 16, 16], "object": [8, 32, 32], "codecs": ["sharding", "blosc"], "fill_value": -1,
+			"attributes": {"units": "K", "scale_factor": 0.1}}],
+		"coords": {
+			"time": {"file": "coords/time.npy", "dtype": "<f8", "attributes": {"axis": "time"}},
+			"x": {"file": "coords/x.npy", "dtype": "<f8", "attributes": {"axis": "x"}}}
+	}`, filepath.Base(dir)), string(got.Zarr))
+}
+
+// Coordinates are whole arrays, of each cube its own.
+func TestCoordinatesAreThoseOfTheirCube(t *testing.T) {
+	dir := t.TempDir()
+	writeCube(t, filepath.Join(dir, "deep/a.zarr"), 0, 20)
+	writeCube(t, filepath.Join(dir, "deep/b.zarr"), 1, 33)
+	d := open(t, cropSpec(t, dir))
+	for cube, times := range []uint64{20, 33} {
+		list, err := d.Coordinates(t.Context(), cube)
+		require.NoError(t, err)
+		require.Len(t, list, 2, "there are none of y")
+		for i, dim := range []string{"time", "x"} {
+			require.Equal(t, dim, list[i].Dim)
+			file, err := d.Coordinate(t.Context(), cube, dim)
+			require.NoError(t, err)
+			require.EqualValues(t, list[i].SizeBytes, len(file))
+			n := []uint64{times, cubeX}[i]
+			rows := rowsOf(t, file, "<f8", ",", n)
+			require.Len(t, rows, int(8*n))
+			for k := range n {
+				require.EqualValues(t, 1000*uint64(cube)+k, binary.LittleEndian.Uint64(rows[8*k:]))
+			}
+		}
+	}
+	_, err := d.Coordinate(t.Context(), 0, "y")
+	require.ErrorContains(t, err, "deep/a.zarr has no coordinates of y")
+}
+
+// A coordinate that was written again since is an error, and not half of one.
+func TestACoordinateThatIsAnotherOneByNow(t *testing.T) {
+	dir := t.TempDir()
+	writeCube(t, dir, 0, 20)
+	d := open(t, cropSpec(t, dir))
+	_, err := d.Coordinates(t.Context(), 0)
+	require.NoError(t, err)
+	other := encode.Array{Shape: []int64{21}, Object: []int64{7}, Brick: []int64{7}, Dims: []string{"time"}, DataType: "float64", ItemBytes: 8, Codec: encode.Zstd}
+	require.NoError(t, other.Write(filepath.Join(dir, "time"), func([]int64, []byte) bool { return true }))
+	_, err = d.Coordinate(t.Context(), 0, "time")
+	require.ErrorIs(t, err, storage.ErrChanged)
+}
+
+// Parts of a split of crops that overlap are warned of.
+func TestAWarningOfASplitOfCropsThatOverlap(t *testing.T) {
+	dir := t.TempDir()
+	writeCube(t, dir, 0, 20)
+	half, err := spec.ParsePart("0..0.5")
+	require.NoError(t, err)
+	for _, c := range []struct {
+		change func(*spec.Spec)
+		warns  bool
+	}{
+		{func(*spec.Spec) {}, false},
+		{func(s *spec.Spec) { s.Order.Split.Part = half }, true},
+		{func(s *spec.Spec) { s.Order.Split.Part, s.Format.Zarr.Jitter = half, false }, true},
+		{func(s *spec.Spec) { s.Order.Split.Part, s.Format.Zarr.Jitter, s.Format.Zarr.Stride = half, false, nil }, false},
+	} {
+		s := cropSpec(t, dir)
+		c.change(&s)
+		d := open(t, s)
+		g, release := d.hold()
+		require.Equal(t, c.warns, len(g.cropWarnings()) > 0, "%+v", s.Format.Zarr)
+		release()
+	}
+}

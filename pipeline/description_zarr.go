@@ -1,0 +1,226 @@
+package pipeline
+
+import (
+	"context"
+	"encoding/binary"
+	"encoding/json"
+	"fmt"
+	"math"
+	"strings"
+
+	"github.com/lsiofs/lsiofs/pipeline/storage/cubes/listing"
+	"github.com/lsiofs/lsiofs/pipeline/zarr"
+)
+
+// describedZarr is what dataset.json says of crops. Numbers of elements are along the dimensions of
+// Dims, or, of a field, along its own.
+type describedZarr struct {
+	Dims   []string `json:"dims"` // of the first field, "" for one without a name
+	Crop   []int64  `json:"crop"`
+	Stride []int64  `json:"stride,omitempty"` // not where there is a list
+	Step   []int64  `json:"step"`
+	Wrap   []bool   `json:"wrap,omitempty"`
+	Jitter bool     `json:"jitter"`
+	Edge   string   `json:"edge,omitempty"`
+	List   string   `json:"crops,omitempty"` // the file of origins
+	Stack  bool     `json:"stack,omitempty"`
+	// Cubes are in the order of the first number of a row of worker-W.crops.npy. Where there are
+	// too many to list, Omitted is their number instead.
+	Cubes   []describedCube            `json:"cubes,omitempty"`
+	Omitted int                        `json:"cubes_omitted,omitempty"`
+	Fields  []describedField           `json:"fields"`
+	Coords  map[string]describedCoords `json:"coords,omitempty"` // of the first cube
+}
+
+type describedCube struct {
+	Path    string     `json:"path"`
+	Shape   []int64    `json:"shape"`
+	Region  [][2]int64 `json:"region"`         // begin and end, of each dimension
+	Grid    []int64    `json:"grid,omitempty"` // positions along each dimension
+	Records uint64     `json:"records"`
+}
+
+// describedField is an array of the first cube, and where its crop lies in a record.
+type describedField struct {
+	Name       string          `json:"name"`
+	Path       string          `json:"path"` // below the cube
+	Dtype      json.RawMessage `json:"dtype"`
+	Dims       []string        `json:"dims"`
+	Crop       []int64         `json:"shape"`
+	Offset     int64           `json:"offset"`
+	Bytes      int64           `json:"bytes"`
+	Brick      []int64         `json:"brick"`
+	Object     []int64         `json:"object"`
+	Codecs     []string        `json:"codecs"`
+	Fill       any             `json:"fill_value"`
+	Attributes json.RawMessage `json:"attributes,omitempty"`
+}
+
+type describedCoords struct {
+	File       string          `json:"file"` // below the mount point
+	Dtype      json.RawMessage `json:"dtype"`
+	Attributes json.RawMessage `json:"attributes,omitempty"`
+}
+
+// Bounds of what dataset.json lists.
+const (
+	maxDescribedCubes      = 1 << 16
+	maxDescribedAttributes = 64 << 10
+)
+
+// describeCrops is nil where records are no crops.
+func (g *generation) describeCrops(ctx context.Context) (*describedZarr, error) {
+	if g.cubes == nil {
+		return nil, nil
+	}
+	first, asked := g.cubes[0], g.spec.Format.Zarr
+	d := &describedZarr{Dims: namesOf(first.Cut.Dims(), len(first.Cut.Axes())), Jitter: asked.Jitter, List: asked.List, Stack: asked.Stack}
+	wraps := false
+	for _, a := range first.Cut.Axes() {
+		d.Crop, d.Step, d.Wrap = append(d.Crop, a.Crop), append(d.Step, a.Step), append(d.Wrap, a.Wrap)
+		if asked.List == "" || asked.Jitter {
+			d.Stride = append(d.Stride, a.Stride)
+		}
+		wraps = wraps || a.Wrap
+	}
+	if !wraps {
+		d.Wrap = nil
+	}
+	if asked.List == "" {
+		if d.Edge = "drop"; asked.Cover {
+			d.Edge = "cover"
+		}
+	}
+	if len(g.cubes) > maxDescribedCubes {
+		d.Omitted = len(g.cubes)
+	} else {
+		for _, c := range g.cubes {
+			d.Cubes = append(d.Cubes, describeCube(c))
+		}
+	}
+	var err error
+	if d.Fields, err = describeFields(first); err != nil {
+		return nil, err
+	}
+	d.Coords, err = g.describeCoords(ctx)
+	return d, err
+}
+
+func describeCube(c *listing.Cube) describedCube {
+	x := describedCube{Path: c.Object.Path, Grid: c.Cut.Counts(), Records: c.Cut.Total()}
+	for _, a := range c.Cut.Axes() {
+		x.Shape, x.Region = append(x.Shape, a.Length), append(x.Region, [2]int64{a.Begin, a.End})
+	}
+	return x
+}
+
+func describeFields(c *listing.Cube) ([]describedField, error) {
+	crops, _, err := zarr.FieldsOf(c.Cut.Kind())
+	if err != nil {
+		return nil, err
+	}
+	var list []describedField
+	row := c.Cut.Row()
+	for k := range c.Fields {
+		f, a := c.Cut.Field(k), c.Fields[k].Array
+		list = append(list, describedField{
+			Name: f.Name, Path: f.Path, Dtype: dtypeJSON(a.Type.Descr), Dims: namesOf(a.Dims, len(a.Shape)), Crop: crops[k].Crop,
+			Offset: row.Offsets[k], Bytes: row.Sizes[k], Brick: a.Brick, Object: a.Object, Codecs: codecNames(a),
+			Fill: fillValue(a.Type.Descr, a.Fill), Attributes: attributesOf(a),
+		})
+	}
+	return list, nil
+}
+
+// describeCoords describes the files of coords.
+func (g *generation) describeCoords(ctx context.Context) (map[string]describedCoords, error) {
+	x, err := g.coordinatesOf(ctx, 0)
+	if err != nil {
+		return nil, fmt.Errorf("coordinates of %s: %w", g.cubes[0].Object.Path, err)
+	}
+	list := map[string]describedCoords{}
+	for _, c := range x.found {
+		file := "coords/" + c.Dim + ".npy"
+		if len(g.cubes) > 1 {
+			file = "coords/" + g.cubes[0].Object.Path + "/" + c.Dim + ".npy"
+		}
+		list[c.Dim] = describedCoords{file, dtypeJSON(c.Array.Type.Descr), attributesOf(c.Array)}
+	}
+	return list, nil
+}
+
+// namesOf are the names of n dimensions.
+func namesOf(names []string, n int) []string {
+	if names == nil {
+		return make([]string, n)
+	}
+	return names
+}
+
+// dtypeJSON is a dtype as JSON: "<i2", or a list of fields as NumPy's descr.
+func dtypeJSON(descr string) json.RawMessage {
+	if strings.HasPrefix(descr, "'") {
+		b, _ := json.Marshal(strings.Trim(descr, "'")) // a string always can be
+		return b
+	}
+	b, _ := json.Marshal(descr)
+	return b
+}
+
+// codecNames are the steps that a brick takes, in the order in which they are undone.
+func codecNames(a *zarr.Array) []string {
+	names := []string{}
+	for range a.Levels {
+		names = append(names, "sharding")
+	}
+	for _, s := range a.Chain.Steps {
+		names = append(names, string(s.Codec))
+	}
+	if a.Chain.Order != nil {
+		names = append(names, "transpose")
+	}
+	return names
+}
+
+// attributesOf are an array's attributes, if they are few enough.
+func attributesOf(a *zarr.Array) json.RawMessage {
+	if len(a.Attributes) > maxDescribedAttributes {
+		return nil
+	}
+	return a.Attributes
+}
+
+// fillValue is a fill value as a number, or text: what JSON has no number for is "NaN", "Infinity",
+// "-Infinity", and all other types' bytes are in hex.
+func fillValue(descr string, b []byte) any {
+	bits := uint64(0)
+	for i := len(b) - 1; i >= 0 && len(b) <= 8; i-- {
+		bits = bits<<8 | uint64(b[i])
+	}
+	switch strings.Trim(descr, "'") {
+	case "|b1":
+		return bits != 0
+	case "|u1", "<u2", "<u4", "<u8":
+		return bits
+	case "|i1", "<i2", "<i4", "<i8":
+		shift := 64 - 8*len(b)
+		return int64(bits<<shift) >> shift
+	case "<f4":
+		return floatJSON(float64(math.Float32frombits(binary.LittleEndian.Uint32(b))))
+	case "<f8":
+		return floatJSON(math.Float64frombits(bits))
+	}
+	return fmt.Sprintf("0x%x", b)
+}
+
+func floatJSON(x float64) any {
+	switch {
+	case math.IsNaN(x):
+		return "NaN"
+	case math.IsInf(x, 1):
+		return "Infinity"
+	case math.IsInf(x, -1):
+		return "-Infinity"
+	}
+	return x
+}

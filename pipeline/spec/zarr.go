@@ -1,0 +1,210 @@
+package spec
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+)
+
+// Zarr says which crops of Zarr arrays are the records. It is as flags give it: what the names
+// of dimensions stand for is found out with the arrays. The zero value is no crops.
+type Zarr struct {
+	// Fields are the arrays that crops are cut from together, by path below each hierarchy; the
+	// name "" stands for the path's last component. Without any, it is the one array that has all
+	// dimensions of Crop.
+	Fields []Array
+	// Crop is the number of elements of a crop, Stride the distance of the origins of neighbours
+	// (the length of a crop if not given), and Step the distance of a crop's elements (1). A
+	// dimension that Crop does not name is taken whole.
+	Crop, Stride, Step []DimValue
+	Select             []Selection
+	Wrap               []string // dimensions along which crops go on at the begin
+	Cover              bool     // the last crops end where the region does
+	Jitter             bool     // origins move within their strides, in each epoch otherwise
+	Stack              bool     // fields become one array with a dimension more
+	// List is a file of origins, "" for all those of the grid.
+	List    string
+	Missing Missing
+}
+
+// DimValue is a number for a dimension; Dim is "" where numbers are by position.
+type DimValue struct {
+	Dim   string
+	Value int64
+}
+
+// Selection is a region of a dimension, [Begin, End), of which End is -1 for all that follows;
+// or single Places, of a dimension that crops take whole.
+type Selection struct {
+	Dim        string
+	Begin, End int64
+	Places     []int64
+}
+
+// Missing says what becomes of crops that need a brick which is not stored.
+type Missing string
+
+const (
+	MissingFill Missing = "fill" // it consists of the fill value; the default
+	MissingSkip Missing = "skip" // the crop is left out
+)
+
+// Or is Missing, or the default.
+func (m Missing) Or() Missing {
+	if m == "" {
+		return MissingFill
+	}
+	return m
+}
+
+// maxDims bounds lists of dimensions.
+const maxDims = 32
+
+// Asked says whether anything of it was given.
+func (z Zarr) Asked() bool {
+	return len(z.Fields)+len(z.Crop)+len(z.Stride)+len(z.Step)+len(z.Select)+len(z.Wrap) > 0 ||
+		z.Cover || z.Jitter || z.Stack || z.List != "" || z.Missing != ""
+}
+
+// ParseDims reads numbers of dimensions by name, "time=24,y=128", or by position, "24,128".
+func ParseDims(text string) ([]DimValue, error) {
+	var list []DimValue
+	for part := range strings.SplitSeq(text, ",") {
+		name, number, named := strings.Cut(part, "=")
+		if !named {
+			name, number = "", part
+		}
+		n, err := strconv.ParseInt(number, 10, 64)
+		if err != nil || n < 1 || named && name == "" {
+			return nil, fmt.Errorf("%q is no number of a dimension: write time=24,y=128, or 24,128 for dimensions without names", part)
+		}
+		if len(list) > 0 && named != (list[0].Dim != "") {
+			return nil, fmt.Errorf("%q has numbers with and without names: name all dimensions, or none", text)
+		}
+		if named && slices.ContainsFunc(list, func(v DimValue) bool { return v.Dim == name }) {
+			return nil, fmt.Errorf("%q names %s twice", text, name)
+		}
+		list = append(list, DimValue{name, n})
+	}
+	if len(list) > maxDims {
+		return nil, fmt.Errorf("%d dimensions are given: at most %d are read", len(list), maxDims)
+	}
+	return list, nil
+}
+
+// ParseSelection reads a region of a dimension, "time=0:70000", "time=70000:", or places of one,
+// "channel=3,5,7".
+func ParseSelection(text string) (Selection, error) {
+	name, what, named := strings.Cut(text, "=")
+	wrong := fmt.Errorf("%q selects nothing: write time=0:70000 for a region, or channel=3,5,7 for single places", text)
+	if !named || name == "" || what == "" {
+		return Selection{}, wrong
+	}
+	s := Selection{Dim: name, End: -1}
+	if from, to, is := strings.Cut(what, ":"); is {
+		var errs [2]error
+		if from != "" {
+			s.Begin, errs[0] = strconv.ParseInt(from, 10, 64)
+		}
+		if to != "" {
+			s.End, errs[1] = strconv.ParseInt(to, 10, 64)
+		}
+		switch {
+		case errors.Join(errs[:]...) != nil || s.Begin < 0 || to != "" && s.End < 0:
+			return Selection{}, wrong
+		case to != "" && s.End <= s.Begin:
+			return Selection{}, fmt.Errorf("%q selects nothing: the region ends before it begins", text)
+		}
+		return s, nil
+	}
+	for part := range strings.SplitSeq(what, ",") {
+		n, err := strconv.ParseInt(part, 10, 64)
+		if err != nil || n < 0 {
+			return Selection{}, wrong
+		}
+		s.Places = append(s.Places, n)
+	}
+	if len(s.Places) > maxPlaces {
+		return Selection{}, fmt.Errorf("--select %s has %d places: at most %d are read; select a region, or store these places as an array of their own", name, len(s.Places), maxPlaces)
+	}
+	return s, nil
+}
+
+const maxPlaces = 4096
+
+// ParseFields reads the paths of arrays, each with or without a name: "t=2m_temperature,wind".
+func ParseFields(text string) ([]Array, error) {
+	var list []Array
+	for part := range strings.SplitSeq(text, ",") {
+		name, path, named := strings.Cut(part, "=")
+		if !named {
+			name, path = "", part
+		}
+		if path == "" || named && name == "" {
+			return nil, fmt.Errorf("%q is no array: write its path, or name=path", part)
+		}
+		list = append(list, Array{name, path})
+	}
+	return list, nil
+}
+
+// NameOf is the name of a field: the one that was given, or its path's last component.
+func NameOf(field Array) string {
+	if field.Name != "" {
+		return field.Name
+	}
+	path := strings.TrimRight(field.Pattern, "/")
+	return path[strings.LastIndexByte(path, '/')+1:]
+}
+
+func (f Format) validateZarr(p *problems) {
+	z := f.Zarr
+	if f.Name != "zarr" {
+		if z.Asked() {
+			p.addf("--crop, --stride and what else is for crops of arrays needs --format zarr, not %q", f.Name)
+		}
+		return
+	}
+	if len(z.Crop) == 0 {
+		p.addf("--format zarr needs --crop: how many elements of each dimension a record has, as --crop time=24,y=128,x=128")
+	}
+	if len(z.Fields) > maxArrays {
+		p.addf("--array names %d arrays: at most %d are read together", len(z.Fields), maxArrays)
+	}
+	names := map[string]bool{}
+	for _, x := range z.Fields {
+		name := NameOf(x)
+		if names[name] {
+			p.addf("--array: two arrays are named %s: give them names, as --array a=%s", name, x.Pattern)
+		}
+		names[name] = true
+	}
+	dims := map[string]bool{}
+	for _, s := range z.Select {
+		if dims[s.Dim] {
+			p.addf("--select names %s twice", s.Dim)
+		}
+		dims[s.Dim] = true
+	}
+	if z.Missing != "" {
+		oneOf(p, "--missing", z.Missing, MissingFill, MissingSkip)
+	}
+	if z.Missing == MissingSkip {
+		p.addf("--missing skip is not there yet: with fill, the default, elements of chunks that are not stored have the array's fill value")
+	}
+	if z.Jitter && z.List != "" && len(z.Stride) == 0 {
+		p.addf("--jitter with --crops needs --stride: how far origins may move")
+	}
+	if z.Stack && len(z.Fields) == 1 {
+		p.addf("--stack puts several arrays together, and --array names one")
+	}
+}
+
+// ZarrOrder is an order with what is good for crops: runs of 64 that lie close to each other are
+// shuffled in blocks of 4096, so that a brick is decoded once for many crops.
+func ZarrOrder(o Order) Order {
+	o.Shuffle, o.SizeRecords, o.ChunkRecords, o.ChunkBytes = ShuffleBlock, 4096, 64, 1<<40
+	return o
+}

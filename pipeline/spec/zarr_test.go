@@ -1,0 +1,90 @@
+package spec
+
+import (
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+func TestNumbersOfDimensionsAreByNameOrByPosition(t *testing.T) {
+	list, err := ParseDims("time=24,y=128")
+	require.NoError(t, err)
+	require.Equal(t, []DimValue{{"time", 24}, {"y", 128}}, list)
+	list, err = ParseDims("24,128,1")
+	require.NoError(t, err)
+	require.Equal(t, []DimValue{{"", 24}, {"", 128}, {"", 1}}, list)
+	for text, want := range map[string]string{
+		"":               "is no number of a dimension",
+		"time":           "is no number of a dimension",
+		"time=0":         "is no number of a dimension",
+		"time=-1":        "is no number of a dimension",
+		"=3":             "is no number of a dimension",
+		"time=3,4":       "name all dimensions, or none",
+		"4,time=3":       "name all dimensions, or none",
+		"time=3,time=4":  "names time twice",
+		"time=3.5":       "is no number of a dimension",
+		"1e99":           "is no number of a dimension",
+		"time=3,,y=4":    "is no number of a dimension",
+		longList(33, ""): "33 dimensions",
+	} {
+		_, err := ParseDims(text)
+		require.ErrorContains(t, err, want, "%q", text)
+	}
+}
+
+func longList(n int, prefix string) string {
+	text := prefix + "1"
+	for range n - 1 {
+		text += ",1"
+	}
+	return text
+}
+
+func TestSelectionsAreRegionsOrPlaces(t *testing.T) {
+	for text, want := range map[string]Selection{
+		"time=0:70": {Dim: "time", End: 70}, "time=5:": {Dim: "time", Begin: 5, End: -1}, "time=:9": {Dim: "time", End: 9}, "time=:": {Dim: "time", End: -1},
+		"channel=3": {Dim: "channel", End: -1, Places: []int64{3}}, "channel=3,0,3": {Dim: "channel", End: -1, Places: []int64{3, 0, 3}},
+	} {
+		s, err := ParseSelection(text)
+		require.NoError(t, err, text)
+		require.Equal(t, want, s, text)
+	}
+	for text, want := range map[string]string{
+		"time": "selects nothing", "time=": "selects nothing", "=3": "selects nothing", "time=3:3": "ends before it begins", "time=9:3": "ends before it begins",
+		"time=-3:": "selects nothing", "time=a:b": "selects nothing", "time=3,-1": "selects nothing", "time=" + longList(maxPlaces+1, ""): "at most 4096",
+	} {
+		_, err := ParseSelection(text)
+		require.ErrorContains(t, err, want, "%.20q", text)
+	}
+}
+
+func TestArraysHaveTheNamesOfTheirPathsUnlessOthersAreGiven(t *testing.T) {
+	list, err := ParseFields("t=a/2m,b/wind/,c")
+	require.NoError(t, err)
+	var names []string
+	for _, x := range list {
+		names = append(names, NameOf(x))
+	}
+	require.Equal(t, []string{"t", "wind", "c"}, names)
+	for _, text := range []string{"", "a,,b", "=a", "a="} {
+		_, err := ParseFields(text)
+		require.ErrorContains(t, err, "is no array", "%q", text)
+	}
+}
+
+func TestWhatCropsNeedIsSaidAtOnce(t *testing.T) {
+	s := Default()
+	s.Dataset, s.Format = "/data", Format{Name: "zarr", Zarr: Zarr{
+		Fields: []Array{{"", "a/x"}, {"", "b/x"}}, Select: []Selection{{Dim: "t"}, {Dim: "t"}}, Missing: "never", Jitter: true, List: "a.npy",
+	}}
+	err := s.Validate()
+	for _, want := range []string{"needs --crop", "two arrays are named x", "--select names t twice", "--missing", "--jitter with --crops needs --stride"} {
+		require.ErrorContains(t, err, want)
+	}
+	s.Format = Format{Name: "tar", Zarr: Zarr{Stack: true}}
+	require.ErrorContains(t, s.Validate(), "needs --format zarr")
+	s.Format = Format{Name: "zarr", Remainder: RemainderCorrupt, Zarr: Zarr{Crop: []DimValue{{"t", 3}}}}
+	require.NoError(t, s.Validate())
+	s.Grow.On = true
+	require.ErrorContains(t, s.Validate(), "--grow can't be combined with --format zarr")
+}

@@ -1,0 +1,69 @@
+package cubes
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/lsiofs/lsiofs/pipeline/spec"
+	"github.com/lsiofs/lsiofs/pipeline/storage"
+	"github.com/lsiofs/lsiofs/pipeline/storage/cubes/listing"
+	"github.com/lsiofs/lsiofs/pipeline/unpack/npy"
+)
+
+// Coordinates are those of a listed cube.
+func (s *Storage) Coordinates(ctx context.Context, c *listing.Cube) ([]listing.Coordinate, error) {
+	return listing.Coordinates(ctx, s.under, c)
+}
+
+// CoordinateBytes is the size of what ReadCoordinate gives.
+func CoordinateBytes(x listing.Coordinate) (int64, error) {
+	head, err := coordinateHead(x)
+	return int64(len(head)) + x.Array.Shape[0]*int64(x.Array.Type.ItemBytes), err
+}
+
+func coordinateHead(x listing.Coordinate) ([]byte, error) {
+	rows, err := npy.NewRows(x.Array.Type.Descr, nil)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", x.Path, err)
+	}
+	return rows.Prologue(uint64(x.Array.Shape[0])), nil
+}
+
+// ReadCoordinate reads a coordinate of a listed cube as an npy file. It is an error if the array is
+// another one by now.
+func (s *Storage) ReadCoordinate(ctx context.Context, c *listing.Cube, x listing.Coordinate) (file []byte, err error) {
+	head, err := coordinateHead(x)
+	if err != nil {
+		return nil, err
+	}
+	// The whole array is the one crop of a cube of its own.
+	whole := Over(borrowed{s.under}, Config{
+		Spec: spec.Zarr{
+			Fields: []spec.Array{{Pattern: c.Below(x.Path)}},
+			Crop:   []spec.DimValue{{Value: x.Array.Shape[0]}},
+		},
+		Base: c.Object.Path, TrustAbsence: s.config.TrustAbsence,
+	})
+	defer func() { err = errors.Join(err, whole.Close()) }()
+	var found storage.Object
+	err = whole.List(ctx, c.Matches, func(o storage.Object) error { found = o; return nil })
+	if err != nil {
+		return nil, err
+	}
+	size := x.Array.Shape[0] * int64(x.Array.Type.ItemBytes)
+	one := whole.Cube(found.Path)
+	if one == nil || one.Fields[0].Array.Shape[0] != x.Array.Shape[0] || one.Fields[0].Array.Type.Descr != x.Array.Type.Descr {
+		return nil, fmt.Errorf("%s: %w", x.Path, storage.ErrChanged)
+	}
+	file = make([]byte, len(head)+int(size))
+	if err = storage.ReadAt(ctx, whole, found, file[copy(file, head):], found.SizeBytes-size); err != nil {
+		return nil, err
+	}
+	return file, nil
+}
+
+// borrowed is a storage that somebody else closes.
+type borrowed struct{ storage.Storage }
+
+func (borrowed) Close() error { return nil }

@@ -1,0 +1,210 @@
+package cubes
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"runtime"
+	"sync"
+	"sync/atomic"
+
+	"github.com/lsiofs/lsiofs/pipeline/spec"
+	"github.com/lsiofs/lsiofs/pipeline/storage"
+	"github.com/lsiofs/lsiofs/pipeline/storage/cubes/listing"
+	"github.com/lsiofs/lsiofs/pipeline/storage/profile"
+	"github.com/lsiofs/lsiofs/pipeline/zarr"
+)
+
+// Config says what cubes are made of.
+type Config struct {
+	Spec spec.Zarr
+	// Base is the path of the cube if the root of the storage below is itself a hierarchy.
+	Base string
+	// MemoryBytes bounds the decoded bricks that are kept.
+	MemoryBytes int64
+	// Seed is the order's, for jitter.
+	Seed uint64
+	// MaxBrickBytes refuses arrays of larger bricks; 0: no bound.
+	MaxBrickBytes int64
+	// TrustAbsence does not look again whether what was absent still is: at a service that would
+	// be a request each time.
+	TrustAbsence bool
+}
+
+// Storage is a storage.Storage of cubes. Its methods may be called concurrently.
+type Storage struct {
+	config   Config
+	under    storage.Storage
+	resident storage.ResidentOpener // nil where nothing of under can be read from memory
+
+	mu     sync.Mutex
+	some   sync.Cond // a job, or the end
+	quiet  sync.Cond // underWay has become 0
+	cubes  map[string]*cube
+	closed bool
+	// underWay are reads whose Done has not returned.
+	underWay int
+	jobs     queue[job]    // that need nothing
+	tasks    queue[*task]  // that were not begun, in order
+	waiting  map[key]*task // those, which may get more wants
+	inFlight int64         // bytes of reads below
+
+	cells   *cells
+	indexes *indexes
+	workers sync.WaitGroup
+
+	bricks, hits atomic.Uint64
+}
+
+var (
+	_ storage.Storage  = (*Storage)(nil)
+	_ profile.Adjuster = (*Storage)(nil)
+)
+
+// cube is a listed cube. It does not change.
+type cube struct {
+	*listing.Cube
+	header []byte
+	row    zarr.Row
+	fields []*field
+}
+
+// field is an array of a cube.
+type field struct {
+	*listing.Field
+	copier     *zarr.Copier
+	bricks     zarr.Grid
+	objects    zarr.Grid
+	brickBytes int64
+}
+
+// Over makes cubes of the arrays below the root of under, which the result closes.
+func Over(under storage.Storage, c Config) *Storage {
+	s := &Storage{config: c, under: under, cubes: map[string]*cube{}, waiting: map[key]*task{}}
+	s.some.L, s.quiet.L = &s.mu, &s.mu
+	s.resident, _ = under.(storage.ResidentOpener)
+	s.cells = newCells(c.MemoryBytes)
+	s.indexes = newIndexes(c.MemoryBytes / 8)
+	for range runtime.GOMAXPROCS(0) {
+		s.workers.Go(s.work)
+	}
+	return s
+}
+
+// List implements storage.Storage: it finds the cubes. What was listed before is forgotten.
+func (s *Storage) List(ctx context.Context, match func(path string, isDir bool) bool, visit func(storage.Object) error) error {
+	found, err := listing.Find(ctx, listing.Config{Under: s.under, Spec: s.config.Spec, Base: s.config.Base, Match: match})
+	if err != nil {
+		return err
+	}
+	cubes := map[string]*cube{}
+	for _, x := range found {
+		if cubes[x.Object.Path], err = s.open(x); err != nil {
+			return err
+		}
+	}
+	s.mu.Lock()
+	s.cubes = cubes
+	s.mu.Unlock()
+	for _, x := range found {
+		if err := visit(x.Object); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// open makes ready what reads of a cube go by.
+func (s *Storage) open(x *listing.Cube) (*cube, error) {
+	c := &cube{Cube: x, header: x.Cut.Header(), row: x.Cut.Row()}
+	for k := range x.Fields {
+		a := x.Fields[k].Array
+		f := &field{Field: &x.Fields[k], copier: x.Cut.Copier(k), bricks: a.Bricks(), objects: a.Objects(), brickBytes: a.BrickBytes()}
+		if len(a.Levels) > 1 {
+			return nil, fmt.Errorf("%s: array %s is sharded twice, which is not read yet: rewrite it with one level of sharding", x.Object.Path, f.Path)
+		}
+		if most := s.config.MaxBrickBytes; most > 0 && f.brickBytes > most {
+			return nil, fmt.Errorf("%s: array %s has bricks of %d bytes, more than the %d of --max-record: raise that if memory holds two of them for each core", x.Object.Path, f.Path, f.brickBytes, most)
+		}
+		c.fields = append(c.fields, f)
+	}
+	return c, nil
+}
+
+// Stat implements storage.Storage: a cube is what it was listed as, while its documents are. Its
+// objects are looked at when they are read.
+func (s *Storage) Stat(ctx context.Context, path string) (storage.Object, error) {
+	c := s.Cube(path)
+	if c == nil {
+		return storage.Object{}, fmt.Errorf("%s was not listed: %w", path, fs.ErrNotExist)
+	}
+	for _, d := range c.Documents {
+		now, err := s.under.Stat(ctx, d.Path)
+		if errors.Is(err, fs.ErrNotExist) {
+			err = storage.ErrChanged
+		}
+		if err == nil {
+			err = storage.Compare(d, now)
+		}
+		if err != nil {
+			return storage.Object{}, fmt.Errorf("%s: %w", d.Path, err)
+		}
+	}
+	return c.Object, nil
+}
+
+// Cube is one of those that List has found; nil if there is none with that path.
+func (s *Storage) Cube(path string) *listing.Cube {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if c := s.cubes[path]; c != nil {
+		return c.Cube
+	}
+	return nil
+}
+
+// Under is the storage that arrays are read from.
+func (s *Storage) Under() storage.Storage { return s.under }
+
+// AdjustProfile implements profile.Adjuster: a record is computed by itself, so that reading what
+// lies between records saves nothing, and half of one costs as much as all of it.
+func (s *Storage) AdjustProfile(p profile.Profile) profile.Profile {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	p.GapBytes = 0
+	for _, c := range s.cubes {
+		for p.ReadBytes < c.row.Bytes && p.ReadBytes < profile.MaxReadBytes {
+			p.ReadBytes *= 2
+		}
+	}
+	return p
+}
+
+// Stats are for status.
+type Stats struct {
+	// Decoded bricks, and those that were found decoded.
+	Decoded, Found uint64
+	// HeldBytes are those of decoded bricks that are kept.
+	HeldBytes int64
+}
+
+// Stats gives the figures of all reads so far.
+func (s *Storage) Stats() Stats {
+	return Stats{Decoded: s.bricks.Load(), Found: s.hits.Load(), HeldBytes: s.cells.heldBytes()}
+}
+
+var errClosed = fmt.Errorf("the storage is closed: %w", fs.ErrClosed)
+
+// Close waits for the reads under way. It is idempotent.
+func (s *Storage) Close() error {
+	s.mu.Lock()
+	s.closed = true
+	for s.underWay > 0 {
+		s.quiet.Wait()
+	}
+	s.some.Broadcast()
+	s.mu.Unlock()
+	s.workers.Wait()
+	return s.under.Close()
+}

@@ -1,0 +1,34 @@
+// Package cubes is storage whose objects are the crops of Zarr arrays. Each cube (package
+// listing) reads as one object, whose bytes are computed from the bricks of its arrays.
+//
+//	object   │ header │ crop 0 │ crop 1 │ …                 (zarr.Cut)
+//	              │
+//	a range ──────┴─► records ─► fields ─► parts of bricks   submit.go
+//	                                         │ one task a brick, for all that was submitted
+//	                                         ▼
+//	   decoded already? ── no ─► absent? fill ─ else ─► where it lies: shard index   indexes.go
+//	         │                                             │ read                    tasks.go
+//	         │                                             ▼
+//	         └──────────────► copy to all crops ◄── decode ─┘                        work.go
+//
+// A range may begin and end anywhere. Whole records are the common case.
+//
+// # Goroutines
+//
+// There is a worker a core. Workers decode and copy, and hand reads of what is stored to the
+// storage below, without waiting for them. A brick that is in memory is read by the worker
+// itself. Submit does nothing but find out which bricks are wanted. Close waits for all.
+//
+// # Memory
+//
+// Decoded bricks stay in memory up to Config.MemoryBytes, those that were used last (cells). Beside
+// it a worker holds a brick, as it is stored and decoded, and so do reads under way, up to
+// inFlightBytes. Indexes of shards take up to an eighth of MemoryBytes, and at least one is kept.
+// A brick larger than that is read all the same.
+//
+// # What changes
+//
+// Objects are read in the version that was listed, or not at all. A brick of an object that was
+// absent consists of the fill value; that the object is still absent is looked at whenever the
+// brick is made.
+package cubes

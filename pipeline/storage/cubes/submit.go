@@ -1,0 +1,260 @@
+package cubes
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+	"sync/atomic"
+
+	"github.com/lsiofs/lsiofs/pipeline/storage"
+	"github.com/lsiofs/lsiofs/pipeline/zarr"
+)
+
+// reading is a read under way. It is done when all of its wants are, and the submission is.
+type reading struct {
+	storage *Storage
+	read    *storage.Read
+	counted bool // Close waits for it
+	pending atomic.Int32
+	failed  atomic.Pointer[error]
+
+	mu       sync.Mutex
+	unwanted bool
+}
+
+// want is a part of a brick that a reading wants: it goes to a piece of a crop.
+type want struct {
+	r    *reading
+	crop zarr.Window
+	part zarr.Part
+}
+
+// key names a brick.
+type key struct {
+	field *field
+	brick int64 // in C order of the grid of bricks
+}
+
+// submission is one Submit: the bricks that its reads want.
+type submission struct {
+	storage *Storage
+	tasks   map[key]*task
+	order   []*task
+	numbers []int64 // where parts lie; full ones are left to them
+	spots   map[*cube]*scratch
+	jitters map[jitterKey]*zarr.Jitter
+}
+
+// scratch is what records of a cube are located with.
+type scratch struct {
+	spot  *zarr.Spot
+	crops []*zarr.Crop
+}
+
+type jitterKey struct {
+	cube  *cube
+	epoch uint64
+}
+
+// Submit implements storage.Storage.
+func (s *Storage) Submit(reads []*storage.Read) {
+	b := submission{storage: s, tasks: map[key]*task{}, spots: map[*cube]*scratch{}, jitters: map[jitterKey]*zarr.Jitter{}}
+	all := make([]*reading, len(reads))
+	for i, r := range reads {
+		s.mu.Lock()
+		c, err := s.find(r)
+		x := &reading{storage: s, read: r, counted: !s.closed}
+		if x.counted {
+			s.underWay++
+		}
+		s.mu.Unlock()
+		x.pending.Store(1)
+		if err == nil {
+			b.add(x, c)
+		} else {
+			x.fail(err)
+		}
+		all[i] = x
+	}
+	// In the order in which bricks lie in objects.
+	slices.SortFunc(b.order, func(x, y *task) int {
+		return cmp.Or(cmp.Compare(x.field.Path, y.field.Path), cmp.Compare(x.object, y.object), cmp.Compare(x.brick, y.brick))
+	})
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, t := range b.order {
+		if w := s.waiting[t.key]; w != nil {
+			w.wants = append(w.wants, t.wants...)
+			continue
+		}
+		s.waiting[t.key] = t
+		s.tasks.push(t)
+	}
+	for _, x := range all {
+		if x.counted {
+			s.jobs.push(job{reading: x}) // Done is never called from here
+		} else {
+			go x.release() // the workers may have ended
+		}
+	}
+	s.some.Broadcast()
+}
+
+// find is what a read is of. s.mu is held.
+func (s *Storage) find(r *storage.Read) (*cube, error) {
+	size := int64(len(r.Buf))
+	switch c := s.cubes[r.Object.Path]; {
+	case s.closed:
+		return nil, errClosed
+	case size == 0:
+		return nil, errors.New("a read needs a buffer")
+	case r.OffsetBytes < 0 || size > r.Object.SizeBytes || r.OffsetBytes > r.Object.SizeBytes-size:
+		return nil, fmt.Errorf("the range is not inside of the object, which has %d bytes", r.Object.SizeBytes)
+	case c == nil:
+		return nil, fmt.Errorf("it was not listed: %w", storage.ErrChanged)
+	default:
+		return c, storage.Compare(r.Object, c.Object)
+	}
+}
+
+// add finds out what a read wants.
+func (b *submission) add(x *reading, c *cube) {
+	buf, from := x.read.Buf, x.read.OffsetBytes
+	if from < int64(len(c.header)) {
+		n := copy(buf, c.header[from:])
+		buf, from = buf[n:], int64(len(c.header))
+	}
+	from -= int64(len(c.header))
+	for len(buf) > 0 {
+		ordinal, skip := from/c.row.Bytes, from%c.row.Bytes
+		n := min(int64(len(buf)), c.row.Bytes-skip)
+		b.record(x, c, uint64(ordinal), zarr.Window{Bytes: buf[:n:n], OffsetBytes: skip})
+		buf, from = buf[n:], from+n
+	}
+}
+
+// record wants a window of a record.
+func (b *submission) record(x *reading, c *cube, ordinal uint64, w zarr.Window) {
+	at := b.spots[c]
+	if at == nil {
+		at = &scratch{spot: c.Cut.NewSpot()}
+		for k := range c.fields {
+			at.crops = append(at.crops, c.Cut.NewCrop(k))
+		}
+		b.spots[c] = at
+	}
+	c.Cut.Locate(at.spot, ordinal, b.jitter(c, x.read.Epoch))
+	end := w.OffsetBytes + int64(len(w.Bytes))
+	zeros := int64(0) // from where on there is nothing of a field
+	for k, f := range c.fields {
+		begin, size := c.row.Offsets[k], c.row.Sizes[k]
+		low, high := max(w.OffsetBytes, begin), min(end, begin+size)
+		if pad := min(begin, end); pad > max(zeros, w.OffsetBytes) {
+			clear(w.Bytes[max(zeros, w.OffsetBytes)-w.OffsetBytes : pad-w.OffsetBytes])
+		}
+		if zeros = begin + size; low >= high {
+			continue
+		}
+		c.Cut.Place(k, at.crops[k], at.spot)
+		b.field(x, f, at.crops[k], zarr.Window{Bytes: w.Bytes[low-w.OffsetBytes : high-w.OffsetBytes], OffsetBytes: low - begin})
+	}
+	if zeros = max(zeros, w.OffsetBytes); zeros < end {
+		clear(w.Bytes[zeros-w.OffsetBytes:])
+	}
+}
+
+func (b *submission) jitter(c *cube, epoch uint64) *zarr.Jitter {
+	if !c.Cut.Jitters() {
+		return nil
+	}
+	k := jitterKey{c, epoch}
+	j := b.jitters[k]
+	if j == nil {
+		v := zarr.NewJitter(b.storage.config.Seed, epoch, c.Object.Path)
+		j = &v
+		b.jitters[k] = j
+	}
+	return j
+}
+
+// field wants a window of a crop.
+func (b *submission) field(x *reading, f *field, crop *zarr.Crop, w zarr.Window) {
+	end := w.OffsetBytes + int64(len(w.Bytes))
+	_ = crop.Parts(f.Array.Shape, f.Array.Brick, func(p *zarr.Part) error {
+		if low, high := f.copier.Range(p); high <= w.OffsetBytes || low >= end {
+			return nil
+		}
+		k := key{f, f.bricks.Number(p.Brick)}
+		t := b.tasks[k]
+		if t == nil {
+			t = &task{key: k}
+			var place [zarr.MaxDims]int64
+			at := place[:len(p.Brick)]
+			f.Array.ObjectOf(at, p.Brick)
+			t.object = f.objects.Number(at)
+			b.tasks[k] = t
+			b.order = append(b.order, t)
+		}
+		x.pending.Add(1)
+		t.wants = append(t.wants, want{x, w, b.keep(p)})
+		return nil
+	})
+}
+
+// keep copies a part, which is valid for a moment.
+func (b *submission) keep(p *zarr.Part) zarr.Part {
+	dims := len(p.Brick)
+	if cap(b.numbers)-len(b.numbers) < 4*dims {
+		b.numbers = make([]int64, 0, 4096)
+	}
+	take := func(from []int64) []int64 {
+		n := len(b.numbers)
+		b.numbers = append(b.numbers, from...)
+		return b.numbers[n : n+dims : n+dims]
+	}
+	return zarr.Part{Brick: take(p.Brick), From: take(p.From), At: take(p.At), Count: take(p.Count)}
+}
+
+// wanted asks the submitter, who is asked no more when it has said no.
+func (x *reading) wanted() bool {
+	if x.read.Wanted == nil {
+		return true
+	}
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	if !x.unwanted && !x.read.Wanted() {
+		x.unwanted = true
+	}
+	return !x.unwanted
+}
+
+func (x *reading) fail(err error) { x.failed.CompareAndSwap(nil, &err) }
+
+// release counts one of its wants off, and tells the submitter after the last.
+func (x *reading) release() {
+	if x.pending.Add(-1) > 0 {
+		return
+	}
+	x.mu.Lock()
+	unwanted := x.unwanted // whatever else went wrong
+	x.mu.Unlock()
+	switch failed := x.failed.Load(); {
+	case unwanted:
+		x.read.Done(storage.ErrUnwanted)
+	case failed != nil:
+		x.read.Done(&storage.Error{Object: x.read.Object.Path, OffsetBytes: x.read.OffsetBytes, SizeBytes: int64(len(x.read.Buf)), Err: *failed})
+	default:
+		x.read.Done(nil)
+	}
+	if !x.counted {
+		return
+	}
+	s := x.storage
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.underWay--; s.underWay == 0 {
+		s.quiet.Broadcast()
+	}
+}

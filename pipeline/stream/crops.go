@@ -1,0 +1,94 @@
+package stream
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"math"
+
+	"github.com/lsiofs/lsiofs/pipeline/catalog"
+	"github.com/lsiofs/lsiofs/pipeline/unpack/npy"
+)
+
+// Locator says where records were cut from. It is used by one goroutine at a time.
+type Locator interface {
+	// Locate writes the numbers of the record with an ordinal in a shard, as it is in an epoch.
+	Locate(dst []int64, shard int, ordinal, epoch uint64)
+}
+
+// crops is how the files of kind Crops are made: an npy array of int64, a row a record.
+type crops struct {
+	rows    npy.Rows
+	numbers int // of a row
+	open    func() Locator
+}
+
+// SetCrops says that records are crops, so that workers have files of kind Crops. Each record has
+// so many numbers there, which a Locator that open makes writes. It must be called before the
+// first set is made.
+func (s *Source) SetCrops(numbers int, open func() Locator) error {
+	rows, err := npy.NewRows("'<i8'", []int64{int64(numbers)})
+	if err != nil {
+		return err
+	}
+	s.crops = crops{rows, numbers, open}
+	return nil
+}
+
+// sizeBytes is the size of a file of n records.
+func (c *crops) sizeBytes(n uint64) (int64, error) {
+	if c.open == nil {
+		return 0, errors.New("internal error: records are no crops")
+	}
+	row := c.rows.RowBytes()
+	if n > uint64((math.MaxInt64-math.MaxUint16)/row) {
+		return 0, fmt.Errorf("%d records are too many for a file of where they were cut from", n)
+	}
+	return int64(len(c.rows.Prologue(n))) + int64(n)*row, nil
+}
+
+// rowsBefore is how many whole rows of a file of n records lie before a place.
+func (c *crops) rowsBefore(n uint64, mark int64) uint64 {
+	if c.open == nil {
+		return 0
+	}
+	return uint64(max(mark-int64(len(c.rows.Prologue(n))), 0) / c.rows.RowBytes())
+}
+
+// crops fills r with n bytes of where records were cut from, from off on.
+func (h *Handle) crops(r *Reply, off int64, n int) {
+	dst := r.space(n, n)
+	if head := int64(len(h.before)); off < head {
+		m := copy(dst, h.before[off:])
+		dst, off = dst[m:], head
+	}
+	if len(dst) == 0 {
+		return
+	}
+	off -= int64(len(h.before))
+	c, epoch := &h.set.source.crops, h.set.view.Epoch().Number()
+	var (
+		records [walkRecords]uint64
+		extents [walkRecords]catalog.Extent
+		numbers = make([]int64, c.numbers)
+		row     = make([]byte, 0, c.rows.RowBytes())
+		at      = c.open()
+		k       = uint64(off / c.rows.RowBytes())
+		skip    = int(off % c.rows.RowBytes())
+	)
+	for len(dst) > 0 {
+		m := min(walkRecords, (skip+len(dst)+cap(row)-1)/cap(row))
+		m = h.set.view.Records(h.w, k, records[:m])
+		h.set.source.records.Extents(records[:m], extents[:m])
+		for _, e := range extents[:m] {
+			at.Locate(numbers, e.Shard, e.Ordinal, epoch)
+			row = row[:0]
+			for _, x := range numbers {
+				row = binary.LittleEndian.AppendUint64(row, uint64(x))
+			}
+			dst = dst[copy(dst, row[skip:]):]
+			skip = 0
+		}
+		k += uint64(m)
+	}
+}

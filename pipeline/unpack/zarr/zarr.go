@@ -1,0 +1,171 @@
+// Package zarr is the format of crops of Zarr arrays. Package storage/cubes shows a cube of
+// arrays as a shard that holds its crops:
+//
+//	shard   │ kind, blanks, newline │ crop 0 │ crop 1 │ …
+//
+// The kind is one line of JSON, filled up with blanks so that the crops begin at a multiple of 64
+// bytes. It says all that the records depend on, but for the arrays' contents, and is what the
+// dataset's fingerprint has of it (ORDER.md: "lsiofs/1 dataset zarr <kind>"):
+//
+//	member   meaning
+//	a, b     begin and end of the region, of each dimension of the first array
+//	arrays   [name, path, dtype, crop, step, places, fill] of each array
+//	brick    brick edges of the first array
+//	dims     its dimensions' names, "" for none
+//	edge     "drop" or "cover"
+//	jitter   true or false
+//	kept     sha256 of the bitmap of the records that --missing and --on-corrupt keep, or ""
+//	list     sha256 of the file of --crops, or ""
+//	missing  "fill" or "skip"
+//	s        strides
+//	stack    true or false
+//	wrap     true or false of each dimension
+//
+// Members are in this order, without blanks between them. A dtype is written as an npy header
+// has it, with its quotes. places is a list of what --select names of each dimension, or null. fill
+// is the fill value's bytes, little-endian, in hex. path is below the cube, "" for the cube itself.
+//
+// The kind of a dataset of several cubes has -1 for ends that are not the same in all of them.
+package zarr
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+
+	"github.com/lsiofs/lsiofs/pipeline/unpack"
+	"github.com/lsiofs/lsiofs/pipeline/unpack/npy"
+	"github.com/lsiofs/lsiofs/pipeline/zarr"
+)
+
+// Name is the format's name.
+const Name = "zarr"
+
+// Format is the unpack.Format of crops. OfKind's result makes streams.
+type Format struct{}
+
+var _ unpack.Mixer = Format{}
+
+// Name is "zarr".
+func (Format) Name() string { return Name }
+
+// Extensions is empty: the format must be asked for, and its shards are directories.
+func (Format) Extensions() []string { return nil }
+
+// StreamExtension is ".npy".
+func (Format) StreamExtension(string) string { return ".npy" }
+
+// Sniff is false: a shard is a directory.
+func (Format) Sniff([]byte) bool { return false }
+
+// HeadBytes implements unpack.Headed.
+func (Format) HeadBytes() int { return 4 << 10 }
+
+// Index implements unpack.Format.
+func (f Format) Index(ctx context.Context, src unpack.Source, emit func(unpack.Extent) error) error {
+	_, err := f.IndexKind(ctx, src, emit)
+	return err
+}
+
+// IndexKind implements unpack.Uniform. It reads the header alone.
+func (Format) IndexKind(ctx context.Context, src unpack.Source, emit func(unpack.Extent) error) (string, error) {
+	if err := ctx.Err(); err != nil {
+		return "", err
+	}
+	kind, err := readHeader(src)
+	if err != nil {
+		return "", err
+	}
+	rows, err := rowsOf(kind)
+	if err != nil {
+		return "", unpack.Corrupt(-1, 0, "its header is no kind of crops: %v", err)
+	}
+	for n := int64(0); ; n++ {
+		if n%4096 == 0 && ctx.Err() != nil {
+			return "", ctx.Err()
+		}
+		at := src.OffsetBytes()
+		err := src.Discard(rows.RowBytes())
+		switch {
+		case errors.Is(err, io.ErrUnexpectedEOF) && src.OffsetBytes() == at:
+			return kind, nil
+		case errors.Is(err, io.ErrUnexpectedEOF):
+			return kind, unpack.Corrupt(n, at, "the last crop has %d of its %d bytes", src.OffsetBytes()-at, rows.RowBytes())
+		case err != nil:
+			return kind, err
+		}
+		if err := emit(unpack.Extent{OffsetBytes: at, SizeBytes: rows.RowBytes()}); err != nil {
+			return kind, err
+		}
+	}
+}
+
+// readHeader takes the header from the begin of a shard.
+func readHeader(src unpack.Source) (kind string, err error) {
+	for want := 1 << 10; ; want *= 2 {
+		head, err := src.Window(min(want, zarr.MaxHeaderBytes))
+		if kind, n, ok := zarr.CutHeader(head); ok {
+			return kind, src.Discard(int64(n))
+		}
+		switch {
+		case err != nil && err != io.EOF:
+			return "", err
+		case err == io.EOF || len(head) >= zarr.MaxHeaderBytes:
+			return "", unpack.Corrupt(-1, 0, "it does not begin with a header of crops")
+		}
+	}
+}
+
+// rowsOf is how crops of a kind are written to a stream.
+func rowsOf(kind string) (npy.Rows, error) {
+	fields, stack, err := zarr.FieldsOf(kind)
+	if err != nil {
+		return npy.Rows{}, err
+	}
+	var list []zarr.Field
+	for _, f := range fields {
+		one, err := npy.NewRows(f.Descr, nil)
+		if err != nil {
+			return npy.Rows{}, err
+		}
+		list = append(list, zarr.Field{Name: f.Name, Type: zarr.Dtype{Descr: f.Descr, ItemBytes: int(one.RowBytes())}, Crop: f.Crop})
+	}
+	row, err := zarr.RowOf(list, stack)
+	if err != nil {
+		return npy.Rows{}, err
+	}
+	return npy.NewRows(row.Descr, row.Shape)
+}
+
+// SameKind implements unpack.Uniform.
+func (Format) SameKind(a, b string) bool { return zarr.SameKind(a, b) }
+
+// MixedKind implements unpack.Mixer.
+func (Format) MixedKind(kinds []string) string { return zarr.MixedKind(kinds) }
+
+// OfKind implements unpack.Uniform. It returns a Crops.
+func (Format) OfKind(kind string) (unpack.Format, error) {
+	rows, err := rowsOf(kind)
+	if err != nil {
+		return nil, fmt.Errorf("no kind of format zarr: %w", err)
+	}
+	return Crops{rows: rows}, nil
+}
+
+// Crops is the format of crops of one kind.
+type Crops struct {
+	Format
+	rows npy.Rows
+}
+
+var _ unpack.Framer = Crops{}
+
+// Prologue implements unpack.Framer: npy's header.
+func (c Crops) Prologue(n uint64) []byte { return c.rows.Prologue(n) }
+
+// Epilogue is empty.
+func (Crops) Epilogue(uint64) []byte { return nil }
+
+// RecordBytes is the size of a crop.
+func (c Crops) RecordBytes() int64 { return c.rows.RowBytes() }

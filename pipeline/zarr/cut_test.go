@@ -1,0 +1,163 @@
+package zarr
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/lsiofs/lsiofs/pipeline/spec"
+)
+
+func arrayOf(shape, brick []int64, dims ...string) *Array {
+	d := Dtype{Descr: "'<i2'", ItemBytes: 2, Units: []Unit{{Bytes: 2, Count: 1}}}
+	return &Array{Shape: shape, Brick: brick, Object: brick, Dims: dims, Type: d, Fill: []byte{7, 0}}
+}
+
+func cutOf(t *testing.T, z spec.Zarr, fields ...CutField) *Cut {
+	c, err := NewCut(z, nil, fields)
+	require.NoError(t, err)
+	return c
+}
+
+var twoDims = spec.Zarr{Crop: []spec.DimValue{{Dim: "y", Value: 4}, {Dim: "x", Value: 5}}, Stride: []spec.DimValue{{Dim: "y", Value: 2}, {Dim: "x", Value: 3}}}
+
+// The text is as RECORDS.md's readers expect it: members by name, nothing left out.
+func TestTheKindOfACutIsItsCanonicalText(t *testing.T) {
+	c := cutOf(t, twoDims, CutField{Name: "sat", Path: "data/sat", Array: arrayOf([]int64{10, 20}, []int64{4, 8}, "y", "x")})
+	require.Equal(t, `{"a":[0,0],"arrays":[["sat","data/sat","'<i2'",[4,5],[1,1],[null,null],"0700"]],"b":[10,20],"brick":[4,8],"dims":["y","x"],`+
+		`"edge":"drop","jitter":false,"kept":"","list":"","missing":"fill","s":[2,3],"stack":false,"wrap":[false,false]}`, c.Kind())
+	kind, n, ok := CutHeader(append(c.Header(), "crops\n"...))
+	require.True(t, ok)
+	require.Equal(t, c.Kind(), kind)
+	require.Equal(t, len(c.Header()), n)
+	require.Zero(t, n%64)
+	require.EqualValues(t, 4*6, c.Total())
+	for _, bad := range []string{"", "{}", "{}\n", c.Kind() + "\n", strings.Repeat(" ", 63) + "\n" + c.Kind()} {
+		kind, _, ok := CutHeader([]byte(bad))
+		require.False(t, ok && kind == c.Kind(), "%.40q", bad)
+	}
+}
+
+func TestKindsOfCubesMayDifferInTheirEnds(t *testing.T) {
+	of := func(n int64, z spec.Zarr) string {
+		return cutOf(t, z, CutField{Array: arrayOf([]int64{n, 20}, []int64{4, 8}, "y", "x")}).Kind()
+	}
+	jitter := twoDims
+	jitter.Jitter = true
+	a, b := of(10, twoDims), of(17, twoDims)
+	require.True(t, SameKind(a, b))
+	require.False(t, SameKind(a, of(10, jitter)))
+	require.False(t, SameKind(a, "{}"))
+	mixed := MixedKind([]string{a, b, a})
+	require.Equal(t, strings.Replace(a, `"b":[10,20]`, `"b":[-1,20]`, 1), mixed)
+	require.Equal(t, mixed, MixedKind([]string{mixed, a}))
+	require.Equal(t, a, MixedKind([]string{a}))
+	require.True(t, SameKind(mixed, a))
+	fields, stack, err := FieldsOf(mixed)
+	require.NoError(t, err)
+	require.False(t, stack)
+	require.Equal(t, []KindField{{"", "'<i2'", []int64{4, 5}}}, fields)
+}
+
+func FuzzKinds(f *testing.F) {
+	f.Add(`{"a":[0],"arrays":[["","","'<i2'",[4],[1],[null],"0700"]],"b":[10],"brick":[4],"dims":["y"],"edge":"drop","jitter":false,"kept":"","list":"","missing":"fill","s":[2],"stack":false,"wrap":[false]}`)
+	f.Add("{}")
+	f.Fuzz(func(t *testing.T, text string) {
+		fields, _, err := FieldsOf(text)
+		if err == nil {
+			require.NotEmpty(t, fields)
+			require.True(t, SameKind(text, text))
+			require.Equal(t, text, MixedKind([]string{text, text}))
+		}
+	})
+}
+
+func TestFieldsShareTheDimensionsThatTheyHave(t *testing.T) {
+	first := CutField{Name: "a", Array: arrayOf([]int64{10, 20}, []int64{4, 8}, "y", "x")}
+	across := CutField{Name: "b", Array: arrayOf([]int64{20, 3, 10}, []int64{8, 3, 5}, "x", "level", "y")}
+	line := CutField{Name: "c", Array: arrayOf([]int64{20}, []int64{20}, "x")}
+	z := twoDims
+	z.Wrap = []string{"x"}
+	c := cutOf(t, z, first, across, line)
+	require.Equal(t, []int64{0, 64, 192}, c.Row().Offsets)
+	s, crop := c.NewSpot(), []*Crop{c.NewCrop(0), c.NewCrop(1), c.NewCrop(2)}
+	require.Equal(t, []int64{5, 3, 4}, crop[1].Count)
+	require.Equal(t, []bool{true, false, false}, crop[1].Wrap)
+	for n := range c.Total() {
+		c.Locate(s, n, nil)
+		for k := range crop {
+			c.Place(k, crop[k], s)
+		}
+		y, x := s.Origin[0], s.Origin[1]
+		require.Equal(t, []int64{y, x}, crop[0].Origin)
+		require.Equal(t, []int64{x, 0, y}, crop[1].Origin)
+		require.Equal(t, []int64{x}, crop[2].Origin)
+	}
+	j := NewJitter(1, 2, "c")
+	require.Zero(t, testing.AllocsPerRun(100, func() {
+		c.Locate(s, 3, &j)
+		c.Place(1, crop[1], s)
+	}))
+}
+
+func TestWhatCanNotBeCutIsSaidInTheWordsOfTheFlags(t *testing.T) {
+	a := CutField{Path: "sat", Array: arrayOf([]int64{10, 20}, []int64{4, 8}, "y", "x")}
+	for want, edit := range map[string]func(z *spec.Zarr, fields *[]CutField){
+		"--crop z: no dimension has this name: there are y=10, x=20": func(z *spec.Zarr, _ *[]CutField) { z.Crop = []spec.DimValue{{Dim: "z", Value: 3}} },
+		"--stride has 3 numbers, and array sat has 2 dimensions":     func(z *spec.Zarr, _ *[]CutField) { z.Stride = []spec.DimValue{{Value: 1}, {Value: 1}, {Value: 1}} },
+		"array sat: a crop of y takes 11 elements, and 0:10 has 10":  func(z *spec.Zarr, _ *[]CutField) { z.Crop = []spec.DimValue{{Dim: "y", Value: 11}} },
+		"leave x out of --crop": func(z *spec.Zarr, _ *[]CutField) {
+			z.Select = []spec.Selection{{Dim: "x", End: -1, Places: []int64{1}}}
+		},
+		"place 20 is none": func(z *spec.Zarr, _ *[]CutField) {
+			z.Select = []spec.Selection{{Dim: "x", End: -1, Places: []int64{20}}}
+		},
+		"have dimensions of one name and other lengths": func(_ *spec.Zarr, f *[]CutField) {
+			*f = append(*f, CutField{Path: "b", Array: arrayOf([]int64{11}, []int64{4}, "y")})
+		},
+		"only equal ones can be stacked": func(z *spec.Zarr, f *[]CutField) {
+			z.Stack = true
+			*f = append(*f, CutField{Name: "b", Path: "b", Array: arrayOf([]int64{10}, []int64{4}, "y")})
+		},
+		"the dimensions of array sat have no names (10, 20): give numbers by": func(_ *spec.Zarr, f *[]CutField) {
+			*f = []CutField{{Path: "sat", Array: arrayOf([]int64{10, 20}, []int64{4, 8})}}
+		},
+	} {
+		z, fields := twoDims, []CutField{a}
+		edit(&z, &fields)
+		_, err := NewCut(z, nil, fields)
+		require.ErrorContains(t, err, want)
+	}
+}
+
+func TestListedOriginsComeByBrickAndKeepTheirRows(t *testing.T) {
+	a := CutField{Array: arrayOf([]int64{10, 20}, []int64{4, 8}, "y", "x")}
+	z := twoDims
+	z.List = "crops.npy"
+	l := &List{SHA256: "ab", Fields: [][]int64{{5, 9, 0, 0, 0, 15, 5, 9}}, Dims: []int{2}, Numbers: []int64{10, 11, 12, 13}}
+	c, err := NewCut(z, l, []CutField{a})
+	require.NoError(t, err)
+	require.EqualValues(t, 4, c.Total())
+	require.Contains(t, c.Kind(), `"list":"ab"`)
+	s := c.NewSpot()
+	var rows []int64
+	for n := range c.Total() {
+		c.Locate(s, n, nil)
+		rows = append(rows, s.Row)
+	}
+	require.ElementsMatch(t, []int64{10, 11, 12, 13}, rows)
+	require.Less(t, indexOf(rows, 10), indexOf(rows, 13), "equal ones by row")
+	l.Fields[0][5] = 16
+	_, err = NewCut(z, l, []CutField{a})
+	require.ErrorContains(t, err, "--crops: row 12")
+}
+
+func indexOf(list []int64, n int64) int {
+	for i, x := range list {
+		if x == n {
+			return i
+		}
+	}
+	return -1
+}

@@ -1,0 +1,233 @@
+// Package encode writes arrays of Zarr version 3, for tests, demonstrations and benchmarks.
+//
+//	Array{Shape, Object, Brick, …}.Write(dir, brick)  ──►  dir/zarr.json, dir/c/0/0, …
+//
+// Objects are sharded where their edges are not those of bricks. It is written from the
+// specification (zarr-specs docs/v3 @fc7dd9c), and blosc's buffers from c-blosc's
+// README_CHUNK_FORMAT.rst.
+package encode
+
+import (
+	"encoding/binary"
+	"encoding/json"
+	"fmt"
+	"hash/crc32"
+	"math"
+	"os"
+	"path/filepath"
+
+	"github.com/klauspost/compress/zstd"
+
+	"github.com/lsiofs/lsiofs/pipeline/zarr"
+)
+
+// Codec is how bricks are compressed.
+type Codec string
+
+// Codecs. Those of blosc shuffle bytes.
+const (
+	None      Codec = "none"
+	Zstd      Codec = "zstd"
+	BloscLZ4  Codec = "blosc-lz4"
+	BloscZstd Codec = "blosc-zstd"
+)
+
+// Codecs are all of them.
+var Codecs = []Codec{None, Zstd, BloscLZ4, BloscZstd}
+
+// Array is what is written. Edges of Object are multiples of those of Brick.
+type Array struct {
+	Shape, Object, Brick []int64
+	Dims                 []string // nil: without names
+	DataType             string   // "int16"
+	ItemBytes            int
+	Fill                 any // a number; nil is 0
+	Codec                Codec
+	BlockBytes           int // of blosc; 0: 256 KiB
+	IndexAtStart         bool
+	NoChecksum           bool // of an index
+	Attributes           map[string]any
+}
+
+// Write writes the array to a directory, which it makes. brick fills in the elements of a brick,
+// little-endian and in C order, and says whether it is stored at all; its elements beyond the array's
+// edges may be anything. An object without bricks is not written.
+func (a Array) Write(dir string, brick func(place []int64, elements []byte) bool) error {
+	if err := os.MkdirAll(dir, 0o755); err != nil {
+		return err
+	}
+	doc, err := json.Marshal(a.document())
+	if err != nil {
+		return err
+	}
+	if err := os.WriteFile(filepath.Join(dir, "zarr.json"), doc, 0o644); err != nil {
+		return err
+	}
+	w := writer{Array: a, dir: dir, brick: brick, elements: make([]byte, product(a.Brick)*int64(a.ItemBytes))}
+	if w.zstd, err = zstd.NewWriter(nil, zstd.WithEncoderConcurrency(1), zstd.WithEncoderLevel(zstd.SpeedDefault)); err != nil {
+		return err
+	}
+	defer w.zstd.Close()
+	return each(counts(a.Shape, a.Object), w.object)
+}
+
+func (a Array) document() map[string]any {
+	inner := []any{named("bytes", map[string]any{"endian": "little"})}
+	blosc := func(name string) any {
+		return named("blosc", map[string]any{"cname": name, "clevel": 5, "shuffle": "shuffle", "typesize": a.ItemBytes, "blocksize": 0})
+	}
+	switch a.Codec {
+	case Zstd:
+		inner = append(inner, named("zstd", map[string]any{"level": 3, "checksum": false}))
+	case BloscLZ4:
+		inner = append(inner, blosc("lz4"))
+	case BloscZstd:
+		inner = append(inner, blosc("zstd"))
+	}
+	codecs := inner
+	if a.sharded() {
+		index := []any{named("bytes", map[string]any{"endian": "little"})}
+		if !a.NoChecksum {
+			index = append(index, named("crc32c", nil))
+		}
+		location := "end"
+		if a.IndexAtStart {
+			location = "start"
+		}
+		codecs = []any{named("sharding_indexed", map[string]any{"chunk_shape": a.Brick, "codecs": inner, "index_codecs": index, "index_location": location})}
+	}
+	fill := a.Fill
+	if fill == nil {
+		fill = 0
+	}
+	doc := map[string]any{
+		"zarr_format": 3, "node_type": "array", "shape": a.Shape, "data_type": a.DataType, "fill_value": fill, "codecs": codecs,
+		"chunk_grid":         named("regular", map[string]any{"chunk_shape": a.Object}),
+		"chunk_key_encoding": named("default", nil),
+	}
+	if a.Dims != nil {
+		doc["dimension_names"] = a.Dims
+	}
+	if a.Attributes != nil {
+		doc["attributes"] = a.Attributes
+	}
+	return doc
+}
+
+func named(name string, configuration map[string]any) any {
+	if configuration == nil {
+		return map[string]any{"name": name}
+	}
+	return map[string]any{"name": name, "configuration": configuration}
+}
+
+func (a Array) sharded() bool {
+	for d := range a.Object {
+		if a.Object[d] != a.Brick[d] {
+			return true
+		}
+	}
+	return false
+}
+
+// writer is one Write.
+type writer struct {
+	Array
+	dir      string
+	brick    func(place []int64, elements []byte) bool
+	elements []byte
+	zstd     *zstd.Encoder
+}
+
+// object writes the object at a place, if it has any brick.
+func (w *writer) object(place []int64) error {
+	var content, index []byte
+	n := counts(w.Object, w.Brick)
+	if w.IndexAtStart && w.sharded() {
+		content = make([]byte, w.indexBytes(n))
+	}
+	at, stored := make([]int64, len(place)), false
+	err := each(n, func(inner []int64) error {
+		inside := true
+		for d := range at {
+			at[d] = place[d]*n[d] + inner[d]
+			inside = inside && at[d]*w.Brick[d] < w.Shape[d]
+		}
+		if !inside || !w.brick(at, w.elements) {
+			index = binary.LittleEndian.AppendUint64(binary.LittleEndian.AppendUint64(index, math.MaxUint64), math.MaxUint64)
+			return nil
+		}
+		stored = true
+		b, err := w.encode(w.elements)
+		index = binary.LittleEndian.AppendUint64(binary.LittleEndian.AppendUint64(index, uint64(len(content))), uint64(len(b)))
+		content = append(content, b...)
+		return err
+	})
+	if err != nil || !stored {
+		return err
+	}
+	if w.sharded() {
+		if !w.NoChecksum {
+			index = binary.LittleEndian.AppendUint32(index, crc32.Checksum(index, crc32.MakeTable(crc32.Castagnoli)))
+		}
+		if w.IndexAtStart {
+			copy(content, index)
+		} else {
+			content = append(content, index...)
+		}
+	}
+	path := filepath.Join(w.dir, string(zarr.Keys{Prefixed: true, Separator: '/'}.Append(nil, place)))
+	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+		return err
+	}
+	return os.WriteFile(path, content, 0o644)
+}
+
+func (w *writer) indexBytes(n []int64) int64 {
+	bytes := 16 * product(n)
+	if !w.NoChecksum {
+		bytes += 4
+	}
+	return bytes
+}
+
+func (w *writer) encode(b []byte) ([]byte, error) {
+	switch w.Codec {
+	case "", None:
+		return b, nil
+	case Zstd:
+		return w.zstd.EncodeAll(b, nil), nil
+	case BloscLZ4, BloscZstd:
+		return w.blosc(b)
+	}
+	return nil, fmt.Errorf("codec %q is not known", w.Codec)
+}
+
+// each calls f for all places of a grid, in C order.
+func each(counts []int64, f func(place []int64) error) error {
+	place := make([]int64, len(counts))
+	grid := zarr.Grid{Counts: counts}
+	for i := range grid.Total() {
+		grid.Place(place, i)
+		if err := f(place); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func counts(shape, edges []int64) []int64 {
+	n := make([]int64, len(shape))
+	for d := range n {
+		n[d] = (shape[d] + edges[d] - 1) / edges[d]
+	}
+	return n
+}
+
+func product(list []int64) int64 {
+	p := int64(1)
+	for _, n := range list {
+		p *= n
+	}
+	return p
+}

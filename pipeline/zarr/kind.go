@@ -1,0 +1,182 @@
+package zarr
+
+import (
+	"bytes"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+)
+
+// kindText is the canonical JSON of a kind: the members are in the order of their names, and
+// nothing is optional.
+type kindText struct {
+	Begins  []int64     `json:"a"`
+	Arrays  []kindArray `json:"arrays"`
+	Ends    []int64     `json:"b"` // -1: those of cubes differ
+	Brick   []int64     `json:"brick"`
+	Dims    []string    `json:"dims"`
+	Edge    string      `json:"edge"`
+	Jitter  bool        `json:"jitter"`
+	Kept    string      `json:"kept"`
+	List    string      `json:"list"`
+	Missing string      `json:"missing"`
+	Strides []int64     `json:"s"`
+	Stack   bool        `json:"stack"`
+	Wrap    []bool      `json:"wrap"`
+}
+
+// kindArray is [name, path, descr, c, k, select, fill] of a field: descr as an npy header writes
+// it, c and k the crop and its step, select a list of places or null for each dimension, and the
+// fill value's bytes in hex.
+type kindArray struct {
+	name, path, descr string
+	crop, step        []int64
+	places            [][]int64
+	fill              string
+}
+
+func (a kindArray) MarshalJSON() ([]byte, error) {
+	return plainJSON([]any{a.name, a.path, a.descr, a.crop, a.step, a.places, a.fill})
+}
+
+func (a *kindArray) UnmarshalJSON(b []byte) error {
+	list := []any{&a.name, &a.path, &a.descr, &a.crop, &a.step, &a.places, &a.fill}
+	n := len(list)
+	if err := json.Unmarshal(b, &list); err != nil {
+		return err
+	}
+	if len(list) != n {
+		return fmt.Errorf("an array has %d entries, not %d", len(list), n)
+	}
+	return nil
+}
+
+// plainJSON is JSON in which characters that HTML uses are as they are.
+func plainJSON(v any) ([]byte, error) {
+	var b bytes.Buffer
+	e := json.NewEncoder(&b)
+	e.SetEscapeHTML(false)
+	err := e.Encode(v)
+	return bytes.TrimSuffix(b.Bytes(), []byte("\n")), err
+}
+
+// canonical is the kind of a cut.
+func (c *Cut) canonical() (string, error) {
+	k := kindText{
+		Begins: []int64{}, Ends: []int64{}, Brick: []int64{}, Dims: []string{}, Strides: []int64{}, Wrap: []bool{},
+		Edge: "drop", Jitter: c.asked.Jitter, Missing: string(c.asked.Missing.Or()), Stack: c.asked.Stack,
+	}
+	if c.asked.Cover {
+		k.Edge = "cover"
+	}
+	if c.list != nil {
+		k.List = c.list.SHA256
+	}
+	for d, a := range c.axes {
+		k.Begins, k.Ends, k.Brick = append(k.Begins, a.Begin), append(k.Ends, a.End), append(k.Brick, a.Edge)
+		k.Strides, k.Wrap = append(k.Strides, a.Stride), append(k.Wrap, a.Wrap)
+		name := ""
+		if c.dims != nil {
+			name = c.dims[d]
+		}
+		k.Dims = append(k.Dims, name)
+	}
+	for i := range c.fields {
+		f := &c.fields[i]
+		places := f.places
+		if places == nil {
+			places = make([][]int64, len(f.axes))
+		}
+		k.Arrays = append(k.Arrays, kindArray{f.Name, f.Path, f.Array.Type.Descr, f.counts(), f.steps(), places, hex.EncodeToString(f.Array.Fill)})
+	}
+	b, err := plainJSON(k)
+	if err == nil && len(b) > MaxKindBytes {
+		err = fmt.Errorf("what the records depend on takes %d bytes as text: at most %d are stored; read fewer arrays together, or fewer single places", len(b), MaxKindBytes)
+	}
+	return string(b), err
+}
+
+// MaxKindBytes bounds a kind.
+const MaxKindBytes = 96 << 10
+
+func parseKind(text string) (k kindText, err error) {
+	if len(text) > MaxKindBytes {
+		return k, fmt.Errorf("it has %d bytes", len(text))
+	}
+	d := json.NewDecoder(bytes.NewReader([]byte(text)))
+	d.DisallowUnknownFields()
+	if err := d.Decode(&k); err != nil {
+		return k, err
+	}
+	if int(d.InputOffset()) != len(text) {
+		return k, errors.New("something follows it")
+	}
+	if again, err := plainJSON(k); err != nil || string(again) != text {
+		return k, errors.New("it is not in its canonical form")
+	}
+	return k, nil
+}
+
+// SameKind says whether crops of cubes of two kinds may be in one stream: nothing but the ends
+// of their regions may differ.
+func SameKind(a, b string) bool {
+	x, errX := parseKind(a)
+	y, errY := parseKind(b)
+	if errX != nil || errY != nil || len(x.Ends) != len(y.Ends) {
+		return false
+	}
+	x.Ends, y.Ends = nil, nil
+	t, _ := plainJSON(x)
+	u, _ := plainJSON(y)
+	return bytes.Equal(t, u)
+}
+
+// MixedKind is that of several cubes, whose kinds are the same up to the ends of regions: those
+// that differ are -1.
+func MixedKind(kinds []string) string {
+	mixed, err := parseKind(kinds[0])
+	if err != nil {
+		return kinds[0]
+	}
+	ends := slices.Clone(mixed.Ends)
+	for _, text := range kinds[1:] {
+		k, err := parseKind(text)
+		if err != nil || len(k.Ends) != len(ends) {
+			return kinds[0]
+		}
+		for d := range ends {
+			if k.Ends[d] != mixed.Ends[d] {
+				ends[d] = -1
+			}
+		}
+	}
+	mixed.Ends = ends
+	b, err := plainJSON(mixed)
+	if err != nil {
+		return kinds[0]
+	}
+	return string(b)
+}
+
+// KindField is what a kind says of a field's crops.
+type KindField struct {
+	Name, Descr string
+	Crop        []int64
+}
+
+// FieldsOf are the fields of a kind, and whether they are stacked.
+func FieldsOf(kind string) (fields []KindField, stack bool, err error) {
+	k, err := parseKind(kind)
+	if err != nil {
+		return nil, false, err
+	}
+	if len(k.Arrays) == 0 {
+		return nil, false, errors.New("it has no array")
+	}
+	for _, a := range k.Arrays {
+		fields = append(fields, KindField{a.name, a.descr, a.crop})
+	}
+	return fields, k.Stack, nil
+}

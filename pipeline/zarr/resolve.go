@@ -1,0 +1,208 @@
+package zarr
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+
+	"github.com/lsiofs/lsiofs/pipeline/spec"
+)
+
+// dimOptions is what flags say of one dimension. 0 and nil stand for what was not given.
+type dimOptions struct {
+	crop, stride, step int64
+	begin, end         int64 // end -1: all
+	places             []int64
+	wrap, selected     bool
+}
+
+// resolver finds out which dimensions flags are about.
+type resolver struct {
+	z        spec.Zarr
+	first    *CutField
+	options  []dimOptions           // of the first field's dimensions
+	others   map[string]*dimOptions // of those of other fields alone
+	problems []error
+}
+
+func newResolver(z spec.Zarr, fields []CutField) *resolver {
+	first := &fields[0]
+	r := &resolver{z: z, first: first, options: make([]dimOptions, len(first.Array.Shape)), others: map[string]*dimOptions{}}
+	for i := range r.options {
+		r.options[i].end = -1
+	}
+	for _, f := range fields[1:] {
+		for _, name := range f.Array.Dims {
+			if name != "" && !slices.Contains(first.Array.Dims, name) {
+				r.others[name] = &dimOptions{end: -1}
+			}
+		}
+	}
+	r.numbers("--crop", z.Crop, func(o *dimOptions, n int64) { o.crop = n })
+	r.numbers("--stride", z.Stride, func(o *dimOptions, n int64) { o.stride = n })
+	r.numbers("--step", z.Step, func(o *dimOptions, n int64) { o.step = n })
+	for _, s := range z.Select {
+		if o := r.option("--select", s.Dim); o != nil {
+			o.begin, o.end, o.places, o.selected = s.Begin, s.End, s.Places, true
+		}
+	}
+	for _, name := range z.Wrap {
+		if o := r.option("--wrap", name); o != nil {
+			o.wrap = true
+		}
+	}
+	return r
+}
+
+func (r *resolver) addf(format string, args ...any) {
+	r.problems = append(r.problems, fmt.Errorf(format, args...))
+}
+
+func (r *resolver) errs() error { return errors.Join(r.problems...) }
+
+// numbers gives each dimension its number.
+func (r *resolver) numbers(flag string, list []spec.DimValue, set func(*dimOptions, int64)) {
+	if len(list) > 0 && list[0].Dim == "" {
+		if len(list) != len(r.options) {
+			r.addf("%s has %d numbers, and array %s has %d dimensions (%s): give one for each, or name them", flag, len(list), r.first.at(), len(r.options), r.first.shape())
+			return
+		}
+		for i, v := range list {
+			set(&r.options[i], v.Value)
+		}
+		return
+	}
+	for _, v := range list {
+		if o := r.option(flag, v.Dim); o != nil {
+			set(o, v.Value)
+		}
+	}
+}
+
+// option is that of a dimension by name; nil, with a problem noted, where there is none.
+func (r *resolver) option(flag, name string) *dimOptions {
+	dims := r.first.Array.Dims
+	if i := slices.Index(dims, name); i >= 0 && name != "" {
+		if slices.Contains(dims[i+1:], name) {
+			r.addf("%s %s: two dimensions of array %s have this name: give numbers by position", flag, name, r.first.at())
+		}
+		return &r.options[i]
+	}
+	if o := r.others[name]; o != nil {
+		return o
+	}
+	switch {
+	case len(dims) == 0:
+		r.addf("%s %s: the dimensions of array %s have no names (%s): give numbers by position, as %s 24,128,128", flag, name, r.first.at(), r.first.shape(), flag)
+	default:
+		r.addf("%s %s: no dimension has this name: there are %s", flag, name, r.first.shape())
+	}
+	return nil
+}
+
+// at is the array in messages.
+func (f *CutField) at() string {
+	if f.Path == "" {
+		return "."
+	}
+	return f.Path
+}
+
+// shape is the array's dimensions in messages.
+func (f *CutField) shape() string { return ShapeText(f.Array.Shape, f.Array.Dims) }
+
+// field finds out how crops lie in field i.
+func (r *resolver) field(i int, f CutField) cutField {
+	c := cutField{CutField: f}
+	dims := len(f.Array.Shape)
+	for d := range dims {
+		of, o := r.optionsOf(i, &f, d)
+		c.of = append(c.of, of)
+		if o == nil {
+			o = &dimOptions{end: -1}
+		}
+		c.axes = append(c.axes, r.axis(i == 0 || of < 0, &f, d, *o))
+		if o.places != nil {
+			if c.places == nil {
+				c.places = make([][]int64, dims)
+			}
+			c.places[d] = o.places
+		}
+	}
+	return c
+}
+
+// optionsOf gives the options of a dimension of field i, and which of the first field's it is.
+func (r *resolver) optionsOf(i int, f *CutField, d int) (of int, o *dimOptions) {
+	if i == 0 {
+		return d, &r.options[d]
+	}
+	name := ""
+	if f.Array.Dims != nil {
+		name = f.Array.Dims[d]
+	}
+	first := r.first.Array
+	of = slices.Index(first.Dims, name)
+	if name == "" {
+		of = -1
+		if first.Dims == nil && f.Array.Dims == nil && len(first.Shape) == len(f.Array.Shape) {
+			of = d
+		}
+	}
+	if of < 0 {
+		return -1, r.others[name]
+	}
+	if f.Array.Shape[d] != first.Shape[of] && r.z.List == "" {
+		r.addf("arrays %s (%s) and %s (%s) have dimensions of one name and other lengths: crops of arrays on different grids need a list of origins, --crops", r.first.at(), r.first.shape(), f.at(), f.shape())
+	}
+	return of, &r.options[of]
+}
+
+// axis is a dimension of an array. tell says that its problems are not those of another field.
+func (r *resolver) axis(tell bool, f *CutField, d int, o dimOptions) Axis {
+	a := Axis{
+		Name: fmt.Sprint("dimension ", d), Length: f.Array.Shape[d], Edge: f.Array.Brick[d],
+		Begin: o.begin, End: o.end, Crop: o.crop, Step: max(o.step, 1), Stride: o.stride, Wrap: o.wrap,
+	}
+	if f.Array.Dims != nil && f.Array.Dims[d] != "" {
+		a.Name = f.Array.Dims[d]
+	}
+	if o.end < 0 {
+		a.End = a.Length
+	}
+	if o.places != nil {
+		return r.placed(tell, f, a, o)
+	}
+	if a.Crop == 0 {
+		a.Crop = max((a.End-a.Begin-1)/a.Step+1, 1)
+	}
+	if a.Stride == 0 && a.Crop < MaxEdge && a.Step < MaxEdge/a.Crop {
+		a.Stride = a.Extent()
+	}
+	if err := a.check(); err != nil {
+		if tell {
+			r.addf("array %s: %w", f.at(), err)
+		}
+		return a
+	}
+	if tell && a.positions(false) == 0 {
+		r.addf("array %s: a crop of %s takes %d elements, and %d:%d has %d: ask for shorter crops", f.at(), a.Name, a.Extent(), a.Begin, a.End, a.End-a.Begin)
+	}
+	return a
+}
+
+// placed is a dimension of which crops have single places: one position, at the first of them.
+func (r *resolver) placed(tell bool, f *CutField, a Axis, o dimOptions) Axis {
+	if tell {
+		if o.crop != 0 || o.stride != 0 || o.step != 0 || o.wrap {
+			r.addf("--select %s names single places, which all crops have: leave %s out of --crop, --stride, --step and --wrap", a.Name, a.Name)
+		}
+		for _, n := range o.places {
+			if n >= a.Length {
+				r.addf("--select %s: place %d is none: array %s has %d", a.Name, n, f.at(), a.Length)
+			}
+		}
+	}
+	a.Begin, a.End, a.Crop, a.Step, a.Stride, a.Wrap = o.places[0], o.places[0]+1, 1, 1, 1, false
+	return a
+}
