@@ -14,7 +14,7 @@ import (
 
 func TestSuggestionsAreFlagsThatFindACube(t *testing.T) {
 	suggest := func(dir string) string {
-		flags, ok := Suggest(t.Context(), openLocal(t, dir))
+		flags, ok := Suggest(t.Context(), openLocal(t, dir), func(string, bool) bool { return true })
 		require.Equal(t, ok, flags != "")
 		return flags
 	}
@@ -67,7 +67,7 @@ func TestSuggestionsLookAtABoundedNumberOfNames(t *testing.T) {
 			return storage.Object{}, fmt.Errorf("%s: %w", path, os.ErrNotExist)
 		},
 	}
-	_, ok := Suggest(t.Context(), under)
+	_, ok := Suggest(t.Context(), under, func(string, bool) bool { return true })
 	require.False(t, ok)
 	require.LessOrEqual(t, names, namesAmong)
 	require.LessOrEqual(t, stats, 3*(firstAmong+1))
