@@ -70,14 +70,14 @@ func TestCoordinatesOfOneCube(t *testing.T) {
 		require.EqualValues(t, len(want), m.must(call{Op: "stat", Path: path}).Size)
 		require.Equal(t, want, m.read(path))
 	}
-	m.data.coordinatesRead = 0
+	before := m.data.readCoordinates()
 	path := m.path("coords/time.npy")
 	fds := []int{m.open(path, unix.O_RDONLY), m.open(path, unix.O_RDONLY)}
 	for _, fd := range fds {
 		r := m.must(call{Op: "pread", FD: fd, Off: 7995, N: 100})
 		require.Equal(t, "zarr", string(r.Data[1:]), "the last bytes of the file")
 	}
-	require.Equal(t, 1, m.data.coordinatesRead)
+	require.Equal(t, before+1, m.data.readCoordinates())
 	for _, fd := range fds {
 		m.must(call{Op: "close", FD: fd})
 	}
@@ -91,7 +91,7 @@ func TestCoordinatesOfOneCube(t *testing.T) {
 // What can't be read any more is an error at the opening, which status names.
 func TestCoordinatesThatAreGone(t *testing.T) {
 	m := mountCrops(t, "sat.zarr")
-	m.data.lostCoordinates = true
+	m.data.loseCoordinates()
 	require.Equal(t, syscall.EIO, m.do(call{Op: "open", Path: m.path("coords/time.npy")}).Errno)
 	require.Contains(t, m.read(m.path("status")), "coords/time.npy")
 }

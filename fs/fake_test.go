@@ -76,6 +76,18 @@ func (d *fakeDataset) Coordinate(_ context.Context, cube int, dim string) ([]byt
 	return d.coordinate(cube, dim), nil
 }
 
+func (d *fakeDataset) readCoordinates() int {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.coordinatesRead
+}
+
+func (d *fakeDataset) loseCoordinates() {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.lostCoordinates = true
+}
+
 func (d *fakeDataset) coordinate(cube int, dim string) []byte {
 	if dim == "time" {
 		return bytes.Repeat([]byte(d.cubes[cube]), 1000)

@@ -51,8 +51,9 @@ func (r *Reader) Close() {
 // they go out, and that none of it is of Go's heap or of a file.
 func (r *Reader) InOrder() bool { return r.gathered != nil }
 
-// Brings says that a service is still bringing records of the dataset into memory, which
-// keeps processors busy: those of this machine that are free for anything else are few.
+// Brings says that a service is still bringing records of the dataset into memory, or that
+// decoders are at work on all cores. Both keep processors busy: those of this machine that are
+// free for anything else are few.
 func (r *Reader) Brings() bool { return r.scanned != nil && r.scanned.Brings() }
 
 // Lend appends to l.Records the bytes of records k … k+n-1 of the sequence,

@@ -3,7 +3,6 @@ package stream
 import (
 	"context"
 	"fmt"
-	"unsafe"
 
 	"github.com/lsiofs/lsiofs/pipeline/fetch"
 )
@@ -58,6 +57,7 @@ func (h *Handle) emit(r *Reply, wk *walker, loan *fetch.Loan, pos *int64, to int
 			fetchRecord(loan.Records[i+fetchAhead])
 		}
 		if h.set.source.presenter != nil {
+			approach(loan.Records[i:])
 			if whole, err := h.present(r, wk, record, pos, to, most); err != nil || !whole {
 				return false, err
 			}
@@ -80,6 +80,9 @@ func (h *Handle) emit(r *Reply, wk *walker, loan *fetch.Loan, pos *int64, to int
 			r.lend(part)
 			keep = true
 		default:
+			if !mapped && !h.joins { // those that lie one behind the other come by themselves
+				approach(loan.Records[i:])
+			}
 			copy(r.space(len(part), most), part)
 		}
 		*pos = wk.offset + end
@@ -92,26 +95,6 @@ func (h *Handle) emit(r *Reply, wk *walker, loan *fetch.Loan, pos *int64, to int
 }
 
 func isLong(record []byte) bool { return len(record) >= lendBytes }
-
-// fetchAhead is how many records before its turn a mapped one is fetched: for
-// records of 1.2 KB 4 gave a third more, 8 a quarter.
-const fetchAhead = 4
-
-// fetchRecord has the processor fetch a mapped record while others are copied: a
-// short one whole, of others the begin of each page, from which on it sees itself
-// what comes.
-func fetchRecord(b []byte) {
-	const line, page, begin = 64, 4096, 256
-	if len(b) < page {
-		prefetch(b, line)
-		return
-	}
-	for len(b) > 0 {
-		prefetch(b[:min(begin, len(b))], line)
-		at := int(uintptr(unsafe.Pointer(unsafe.SliceData(b))) % page)
-		b = b[min(page-at, len(b)):]
-	}
-}
 
 // emitMapped is emit for loans of bytes in mapped files, which may go away or
 // turn to zeros while they are copied.

@@ -7,3 +7,9 @@ package stream
 //
 //go:noescape
 func prefetch(b []byte, step int)
+
+// prefetchFar is prefetch into the second level of caches, whose loads do not take room
+// from those of the processor itself.
+//
+//go:noescape
+func prefetchFar(b []byte, step int)

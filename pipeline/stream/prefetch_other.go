@@ -4,3 +4,6 @@ package stream
 
 // prefetch is left to the processor.
 func prefetch([]byte, int) {}
+
+// prefetchFar is, too.
+func prefetchFar([]byte, int) {}

@@ -200,6 +200,50 @@ func TestPresentingAllocatesNothing(t *testing.T) {
 	require.Zero(t, testing.AllocsPerRun(100, read), "of 20 rows, one of them in two parts")
 }
 
+// asked counts how often somebody wants to be told when a request ends.
+type asked struct {
+	context.Context
+	times int
+}
+
+func (a *asked) Done() <-chan struct{} {
+	a.times++
+	return a.Context.Done()
+}
+
+// To watch for the end of a request takes a goroutine, which is worth it for those that wait.
+func TestReadsThatWaitForNothingAreNotWatched(t *testing.T) {
+	p := manyPresented(3000, 14_672)
+	src := newSource(p, lendsWithout{p})
+	defer src.Close()
+	src.recent.cores = 1 // nobody reads ahead
+	h := src.Set(defaultView(t, 0, 3000), nil).Open(0, Data)
+	defer h.Close()
+	var r Reply
+	first := &asked{Context: t.Context()}
+	require.NoError(t, h.ReadAt(first, &r, 0, 300_000))
+	require.Positive(t, first.times, "the layout has to be computed")
+	next := &asked{Context: t.Context()}
+	require.NoError(t, h.ReadAt(next, &r, 300_000, 300_000))
+	require.Zero(t, next.times)
+	r.Release()
+}
+
+// Records of any size are brought nearer, wherever in their pages they begin and end, also
+// empty and last ones.
+func TestRecordsOfAnySizeAreApproached(t *testing.T) {
+	memory := make([]byte, 4096+2*approachBytes)
+	for at := range 4096 {
+		for _, n := range []int{0, 1, 63, 64, 4095, 4096, approachBytes - 1, 2 * approachBytes} {
+			some := memory[at:][:n]
+			approach([][]byte{nil, some, some})
+		}
+	}
+	approach([][]byte{nil, nil, nil})
+	approach([][]byte{memory})
+	approach(nil)
+}
+
 // lendsWithout lends without making anything for it.
 type lendsWithout struct{ p *presented }
 

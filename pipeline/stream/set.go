@@ -144,6 +144,9 @@ func (s *Set) layout(ctx context.Context) (*layout, error) {
 	}
 	p.waiters++
 	s.mu.Unlock()
+	if isClosed(p.done) { // to be told when a request ends may take a goroutine (fs)
+		return p.layout, p.err
+	}
 	select {
 	case <-p.done:
 		return p.layout, p.err

@@ -278,3 +278,18 @@ func TestWhoIsToldThatReadingIsSlowHoldsUpNobody(t *testing.T) {
 	}
 	require.Positive(t, (<-told).PassedBytes)
 }
+
+func TestDecodersAreBusyWhileTheyHaveAllCores(t *testing.T) {
+	_, set := newOwner(t, oneMember)
+	require.False(t, set.Busy())
+	for i := range set.Cores() {
+		require.False(t, set.Busy(), "%d cores", i)
+		set.TakeCore()
+	}
+	require.True(t, set.Busy())
+	set.GiveCore()
+	require.False(t, set.Busy())
+	for range set.Cores() - 1 {
+		set.GiveCore()
+	}
+}

@@ -156,3 +156,6 @@ func (s *Set) GiveCore() {
 
 // Cores is how many decoders decode at a time.
 func (s *Set) Cores() int { return cap(s.cores) }
+
+// Busy says that decoders are at work on all cores just now.
+func (s *Set) Busy() bool { return len(s.cores) == cap(s.cores) }

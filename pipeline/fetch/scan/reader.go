@@ -69,8 +69,12 @@ func (r *Reader) Close() {
 	r.sc.open.Add(-1)
 }
 
-// Brings says that the storage is told what comes, and that pieces are missing in memory.
-func (r *Reader) Brings() bool { return r.sc.config.Plan != nil && r.sc.slots.missing.Load() > 0 }
+// Brings says that pieces are being brought to memory by what keeps all cores busy: a
+// storage that is told what comes, or decoders.
+func (r *Reader) Brings() bool {
+	sc := r.sc
+	return sc.config.Plan != nil && sc.slots.missing.Load() > 0 || sc.decoders.Busy()
+}
 
 // lendBlock is how many records are looked up at a time.
 const lendBlock = 256

@@ -50,6 +50,8 @@ type Storage struct {
 	waiting  map[key]*task // those, which may get more wants
 	inFlight int64         // bytes of reads below
 
+	maxInFlight int64 // is where no more bricks are begun
+
 	cells   *cells
 	indexes *indexes
 	workers sync.WaitGroup
@@ -82,7 +84,7 @@ type field struct {
 
 // Over makes cubes of the arrays below the root of under, which the result closes.
 func Over(under storage.Storage, c Config) *Storage {
-	s := &Storage{config: c, under: under, cubes: map[string]*cube{}, waiting: map[key]*task{}}
+	s := &Storage{config: c, under: under, cubes: map[string]*cube{}, waiting: map[key]*task{}, maxInFlight: inFlightBytes}
 	s.some.L, s.quiet.L = &s.mu, &s.mu
 	s.resident, _ = under.(storage.ResidentOpener)
 	s.cells = newCells(c.MemoryBytes)

@@ -13,7 +13,7 @@ import (
 	"github.com/lsiofs/lsiofs/pipeline/zarr/codec"
 )
 
-// inFlightBytes bounds the reads of the storage below, but for one.
+// inFlightBytes bounds the reads of the storage below, but for one a worker.
 const inFlightBytes = 64 << 20
 
 // task is a brick that is wanted.
@@ -25,6 +25,7 @@ type task struct {
 	// Of a read: what it is of, and what has come.
 	listed storage.Object
 	place  zarr.Place
+	placed bool // place is known: its shard's index was waited for
 	stored []byte
 	err    error
 }
@@ -39,10 +40,11 @@ type job struct {
 
 // storedIndex is an index of a shard that is read.
 type storedIndex struct {
-	of     object
-	listed storage.Object
-	bytes  []byte
-	err    error
+	of       object
+	listed   storage.Object
+	bytes    []byte
+	inFlight int64 // that were asked of the storage below
+	err      error
 }
 
 // worker is one of those who decode.
@@ -87,7 +89,7 @@ func (s *Storage) next() (job, bool) {
 		switch {
 		case s.jobs.len() > 0:
 			return s.jobs.pop(), true
-		case s.tasks.len() > 0 && (s.inFlight < inFlightBytes):
+		case s.tasks.len() > 0 && s.inFlight < s.maxInFlight:
 			t := s.tasks.pop()
 			if s.waiting[t.key] == t {
 				delete(s.waiting, t.key)
@@ -148,6 +150,10 @@ func (w *worker) begin(t *task) {
 		t.finish(nil)
 		return
 	}
+	if t.placed {
+		w.read(t, t.place)
+		return
+	}
 	var present bool
 	if t.listed, present = t.field.Object(t.object); !present {
 		w.absent(t)
@@ -197,9 +203,14 @@ func (t *task) copy(brick []byte) {
 	}
 }
 
+// placeOf looks up where a brick lies in its shard.
+func (t *task) placeOf(index []zarr.Place) zarr.Place {
+	return index[t.field.Array.EntryOf(0, t.wants[0].part.Brick)]
+}
+
 // inShard goes on with a brick of a shard whose index is known.
 func (w *worker) inShard(t *task, places []zarr.Place) {
-	p := places[t.field.Array.EntryOf(0, t.wants[0].part.Brick)]
+	p := t.placeOf(places)
 	if p.Absent() {
 		t.fill()
 		return
@@ -219,9 +230,7 @@ func (w *worker) read(t *task, p zarr.Place) {
 		return
 	}
 	t.stored = make([]byte, p.SizeBytes)
-	w.mu.Lock()
-	w.inFlight += p.SizeBytes
-	w.mu.Unlock()
+	w.sent(p.SizeBytes)
 	w.under.Submit([]*storage.Read{{Object: t.listed, OffsetBytes: p.OffsetBytes, Buf: t.stored, Wanted: t.wanted, Done: func(err error) {
 		t.err = err
 		w.Storage.push(job{came: t})
@@ -236,10 +245,22 @@ func (w *worker) came(t *task) {
 	} else {
 		w.decode(t, t.stored)
 	}
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	w.inFlight -= size
-	w.some.Signal()
+	w.returned(size)
+}
+
+// sent counts bytes that are asked of the storage below.
+func (s *Storage) sent(n int64) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.inFlight += n
+}
+
+// returned counts them off, when nothing holds them any more.
+func (s *Storage) returned(n int64) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.inFlight -= n
+	s.some.Signal()
 }
 
 // decode decodes a brick, and copies it to all that want it.
@@ -309,14 +330,16 @@ func (w *worker) readIndex(x *storedIndex) {
 		w.cameIndex(x)
 		return
 	}
-	x.bytes = make([]byte, p.SizeBytes)
+	x.bytes, x.inFlight = make([]byte, p.SizeBytes), p.SizeBytes
+	w.sent(x.inFlight)
 	w.under.Submit([]*storage.Read{{Object: x.listed, OffsetBytes: at, Buf: x.bytes, Done: func(err error) {
 		x.err = err
 		w.Storage.push(job{index: x})
 	}}})
 }
 
-// cameIndex goes on with all that waited for an index.
+// cameIndex lets all that waited for an index go on. Their bricks go back into the queue, so that
+// no more of them are read at a time than of others, and by all workers.
 func (w *worker) cameIndex(x *storedIndex) {
 	var places []zarr.Place
 	if x.err == nil {
@@ -326,46 +349,37 @@ func (w *worker) cameIndex(x *storedIndex) {
 			x.err, places = fmt.Errorf("%s: %w", x.listed.Path, err), nil
 		}
 	}
-	for _, t := range w.indexes.came(x.of, places) {
-		if x.err != nil {
+	waited := w.indexes.came(x.of, places)
+	if x.bytes = nil; x.inFlight > 0 {
+		w.returned(x.inFlight)
+	}
+	if x.err != nil {
+		for _, t := range waited {
 			t.finish(x.err)
-		} else {
-			w.inShard(t, places)
 		}
+		return
 	}
+	placed := waited[:0]
+	for _, t := range waited {
+		if t.place = t.placeOf(places); t.place.Absent() {
+			t.fill()
+			continue
+		}
+		t.placed = true
+		placed = append(placed, t)
+	}
+	w.again(placed)
 }
 
-// fromMemory reads a range that is in the page cache. The bytes are the worker's, until it reads
-// again.
-func (w *worker) fromMemory(o storage.Object, p zarr.Place) ([]byte, bool) {
-	if w.Storage.resident == nil {
-		return nil, false
-	}
-	if w.open != o {
-		w.closeResident()
-		r, err := w.Storage.resident.OpenResident(o)
-		if err != nil || r == nil {
-			return nil, false
+// again puts tasks back into the queue.
+func (s *Storage) again(list []*task) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, t := range list {
+		if s.waiting[t.key] == nil {
+			s.waiting[t.key] = t
 		}
-		w.resident, w.open = r, o
+		s.tasks.push(t)
 	}
-	if int64(cap(w.stored)) < p.SizeBytes {
-		w.stored = make([]byte, p.SizeBytes)
-	}
-	b := w.stored[:p.SizeBytes]
-	if !w.resident.ReadAt(b, p.OffsetBytes) {
-		return nil, false
-	}
-	now, err := w.under.Stat(context.Background(), o.Path)
-	if err != nil || storage.Compare(o, now) != nil {
-		return nil, false // the ordinary read says what is wrong
-	}
-	return b, true
-}
-
-func (w *worker) closeResident() {
-	if w.resident != nil {
-		_ = w.resident.Close()
-	}
-	w.resident, w.open = nil, storage.Object{}
+	s.some.Broadcast()
 }

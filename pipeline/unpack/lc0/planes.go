@@ -5,37 +5,23 @@ import (
 	"math"
 )
 
-// Elements of the eight squares of a row, for each of the bytes that a row can be: the
-// highest bit is the first square.
-var (
-	rows1 [256]uint64
-	rows2 [256][2]uint64
-	rows4 [256][4]uint64
-)
-
-// Elements for numbers from 0 to 255, as they are, and divided by 99 and by 100.
-var (
-	halves   [256]uint16
-	shares2  [2][256]uint16
-	hundreds = [2]float32{99, 100}
-)
-
 const (
-	half1  = 0x3c00 // 1 as float16
-	float1 = 0x3f800000
+	rowsOfPlane = 8
+	planeBytes  = squares / 8 // of a plane of bits: a byte a row, whose highest bit is the first square
+	lastPlanes  = planes - bitPlanes
+	half1       = 0x3c00 // 1 as float16
+)
+
+// Numbers from 0 to 255 as float16, as they are, and divided by 99 and by 100.
+var (
+	halves  [256]uint16
+	shares2 [2][256]uint16
 )
 
 func init() {
 	for b := range 256 {
-		for s := range 8 {
-			if b>>(7-s)&1 != 0 {
-				rows1[b] |= 1 << (8 * s)
-				rows2[b][s/4] |= half1 << (16 * (s % 4))
-				rows4[b][s/2] |= float1 << (32 * (s % 2))
-			}
-		}
 		halves[b] = half(float32(b))
-		for i, by := range hundreds {
+		for i, by := range [2]float32{99, 100} {
 			shares2[i][b] = half(float32(b) / by)
 		}
 	}
@@ -63,103 +49,74 @@ func half(f float32) uint16 {
 	return uint16(kept) + uint16(exponent+14)<<10 // kept has the exponent's lowest bit
 }
 
-func (p *parted) present1(dst []byte) {
-	for i := range bitPlanes { // whole planes, which the compiler sees to lie within both
-		in, out := p.planes[8*i:8*i+8], dst[squares*i:squares*i+squares]
-		binary.LittleEndian.PutUint64(out[0:8], rows1[in[0]])
-		binary.LittleEndian.PutUint64(out[8:16], rows1[in[1]])
-		binary.LittleEndian.PutUint64(out[16:24], rows1[in[2]])
-		binary.LittleEndian.PutUint64(out[24:32], rows1[in[3]])
-		binary.LittleEndian.PutUint64(out[32:40], rows1[in[4]])
-		binary.LittleEndian.PutUint64(out[40:48], rows1[in[5]])
-		binary.LittleEndian.PutUint64(out[48:56], rows1[in[6]])
-		binary.LittleEndian.PutUint64(out[56:64], rows1[in[7]])
+// number is eight bytes of elements that are a number.
+func (t Tensors) number(n byte) uint64 {
+	switch t.element {
+	case U1:
+		return uint64(n) * 0x0101010101010101
+	case F2:
+		return uint64(halves[n]) * 0x0001000100010001
 	}
-	dst = dst[bitPlanes*squares:]
-	for i, f := range p.flagPlanes() {
-		plane := dst[i*squares : (i+1)*squares]
-		fill1(plane, f.value)
-		if f.rows {
-			binary.LittleEndian.PutUint64(plane, rows1[low(f.first)])
-			binary.LittleEndian.PutUint64(plane[7*8:], rows1[low(f.last)])
-		}
-	}
-	count, _ := p.halfMoves()
-	fill1(dst[5*squares:6*squares], count)
-	fill1(dst[6*squares:7*squares], p.plane110())
-	fill1(dst[7*squares:], 1)
+	return uint64(math.Float32bits(float32(n))) * 0x0000000100000001
 }
 
-// plane110 is the value of that plane.
-func (p *parted) plane110() byte {
+// share is eight bytes of elements that are a number divided by 99 or 100; of U1 it is the
+// number itself.
+func (t Tensors) share(n byte, by float32) uint64 {
+	switch t.element {
+	case U1:
+		return t.number(n)
+	case F2:
+		return uint64(shares2[int(by)-99][n]) * 0x0001000100010001
+	}
+	return uint64(math.Float32bits(float32(n)/by)) * 0x0000000100000001
+}
+
+// presentPlanes writes all planes.
+func (t Tensors) presentPlanes(dst []byte, p *parted) {
+	bytes := t.elementBytes()
+	expand(dst[:bitPlanes*squares*bytes], p.planes, bytes)
+	dst = dst[bitPlanes*squares*bytes:]
+	bits, values := p.lastPlanes()
+	expand(dst, bits[:], bytes)
+	fill := func(i int, word uint64) {
+		for plane := dst[i*squares*bytes : (i+1)*squares*bytes]; len(plane) >= 8; plane = plane[8:] {
+			binary.LittleEndian.PutUint64(plane, word)
+		}
+	}
+	for i, v := range values {
+		if v > 1 { // 0 and 1 are bits
+			fill(i, t.number(v))
+		}
+	}
+	fill(planeOfHalfMoves-bitPlanes, t.share(p.halfMoves()))
+}
+
+// Of the last planes.
+const (
+	planeOfHalfMoves  = 109
+	planeOfArmageddon = 110
+	planeOfOnes       = 111
+)
+
+// lastPlanes are those from 104 on: the bits of each, and the values of those that have the
+// same number everywhere. Where that is 0 or 1, so are the bits. That of half-moves is left out.
+func (p *parted) lastPlanes() (bits [lastPlanes * planeBytes]byte, values [lastPlanes]byte) {
+	for i, f := range p.flagPlanes() {
+		if f.rows {
+			bits[i*planeBytes], bits[i*planeBytes+rowsOfPlane-1] = low(f.first), low(f.last)
+		} else {
+			values[i] = f.value
+		}
+	}
+	values[planeOfOnes-bitPlanes] = 1
 	if p.armageddon() {
-		return 1
+		values[planeOfArmageddon-bitPlanes] = 1
 	}
-	return 0
-}
-
-func fill1(plane []byte, v byte) {
-	word := uint64(v) * 0x0101010101010101
-	for i := 0; i < len(plane); i += 8 {
-		binary.LittleEndian.PutUint64(plane[i:], word)
-	}
-}
-
-func (p *parted) present2(dst []byte) {
-	put := func(at []byte, row [2]uint64) {
-		binary.LittleEndian.PutUint64(at, row[0])
-		binary.LittleEndian.PutUint64(at[8:], row[1])
-	}
-	const row, plane = 2 * 8, 2 * squares
-	for i, b := range p.planes {
-		put(dst[row*i:], rows2[b])
-	}
-	dst = dst[bitPlanes*plane:]
-	fill := func(i int, v uint16) {
-		word := uint64(v) * 0x0001000100010001
-		for r := range 8 {
-			put(dst[i*plane+r*row:], [2]uint64{word, word})
+	for i, v := range values {
+		if v == 1 {
+			binary.LittleEndian.PutUint64(bits[i*planeBytes:], math.MaxUint64)
 		}
 	}
-	for i, f := range p.flagPlanes() {
-		fill(i, halves[f.value])
-		if f.rows {
-			put(dst[i*plane:], rows2[low(f.first)])
-			put(dst[i*plane+7*row:], rows2[low(f.last)])
-		}
-	}
-	count, by := p.halfMoves()
-	fill(5, shares2[int(by)-99][count])
-	fill(6, halves[p.plane110()])
-	fill(7, half1)
-}
-
-func (p *parted) present4(dst []byte) {
-	put := func(at []byte, row [4]uint64) {
-		for i, word := range row {
-			binary.LittleEndian.PutUint64(at[8*i:], word)
-		}
-	}
-	const row, plane = 4 * 8, 4 * squares
-	for i, b := range p.planes {
-		put(dst[row*i:], rows4[b])
-	}
-	dst = dst[bitPlanes*plane:]
-	fill := func(i int, v float32) {
-		word := uint64(math.Float32bits(v)) * 0x0000000100000001
-		for r := range 8 {
-			put(dst[i*plane+r*row:], [4]uint64{word, word, word, word})
-		}
-	}
-	for i, f := range p.flagPlanes() {
-		fill(i, float32(f.value))
-		if f.rows {
-			put(dst[i*plane:], rows4[low(f.first)])
-			put(dst[i*plane+7*row:], rows4[low(f.last)])
-		}
-	}
-	count, by := p.halfMoves()
-	fill(5, float32(count)/by)
-	fill(6, float32(p.plane110()))
-	fill(7, 1)
+	return bits, values
 }

@@ -123,14 +123,7 @@ func (t Tensors) Present(dst, frame []byte) error {
 		return fmt.Errorf("a row of tensors has %d bytes, not %d", t.RowBytes(), len(dst))
 	}
 	at := planes * squares * t.elementBytes()
-	switch t.element {
-	case U1:
-		p.present1(dst[:at])
-	case F2:
-		p.present2(dst[:at])
-	default:
-		p.present4(dst[:at])
-	}
+	t.presentPlanes(dst[:at], &p)
 	copy(dst[at:], p.policy)
 	p.presentValues(dst[at+policyBytes:])
 	return nil

@@ -1,0 +1,7 @@
+//go:build !amd64
+
+package lc0
+
+// expand writes an element of so many bytes, 0 or 1, for each bit of planes, the highest bit
+// of a byte first.
+func expand(dst, planes []byte, elementBytes int) { expandByTable(dst, planes, elementBytes) }

@@ -1,0 +1,45 @@
+package lc0
+
+import (
+	"bytes"
+	"fmt"
+	"math/rand/v2"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+// Whatever the processor has for it gives what the table of rows does, and no byte more.
+func TestPlanesAreExpandedAsByTheTable(t *testing.T) {
+	r := rand.New(rand.NewPCG(1, 2))
+	for _, size := range []int{1, 2, 4} {
+		for n := range 2*lastPlanes + 1 {
+			planes := make([]byte, n*planeBytes)
+			for i := range planes {
+				planes[i] = byte(r.Uint32())
+			}
+			const behind = 40
+			want := bytes.Repeat([]byte{0xaa}, n*squares*size+behind)
+			got := bytes.Clone(want)
+			expandByTable(want, planes, size)
+			expand(got, planes, size)
+			require.Equal(t, want, got, "%d planes of elements of %d bytes", n, size)
+			require.Equal(t, bytes.Repeat([]byte{0xaa}, behind), got[n*squares*size:])
+		}
+		require.Panics(t, func() { expand(make([]byte, squares*size-1), make([]byte, planeBytes), size) })
+	}
+}
+
+func BenchmarkExpand(b *testing.B) {
+	for _, size := range []int{1, 2, 4} {
+		dst, planes := make([]byte, bitPlanes*squares*size), make([]byte, bitPlanes*planeBytes)
+		for name, f := range map[string]func([]byte, []byte, int){"": expand, "ByTable": expandByTable} {
+			b.Run(fmt.Sprintf("%d%s", size, name), func(b *testing.B) {
+				b.SetBytes(int64(len(dst)))
+				for b.Loop() {
+					f(dst, planes, size)
+				}
+			})
+		}
+	}
+}
