@@ -77,8 +77,9 @@ With --check, measures what lsiofs promises, fails with exit code 6 where someth
 falls short, and says what could not be measured here and why; without DATASET of
 datasets of 0.7 GB that it makes for it, and removes (some minutes, 2 GB of disk).
 Its section zarr cuts crops of arrays that it makes (1 GB), and compares them with a
-loop of the same decoders. Its section network reads such a dataset from a web server of this machine, whose first
-bytes come after 20 ms, and compares with the same requests in a plain loop.
+loop of the same decoders. Its section network reads such a dataset from a web server
+of this machine, whose first bytes come after 20 ms, and compares with the same
+requests in a plain loop.
 
 With --make FORMAT, makes a dataset of seeded data in the directory DATASET, which
 must be empty or not exist yet: WebDataset samples (tar), text (jsonl), frames

@@ -52,7 +52,10 @@ func runZarr(ctx context.Context, p Program, c Config, data string) (report Repo
 	rows := a.rows()
 	a.slot = c.Total / time.Duration(2*len(rows)*(c.Rounds+1)) // half of it is for mounts
 	r := rounds{most: c.Rounds, warmUp: true, total: c.Total, progress: c.progress}
-	report = Report{Machine: thisMachine(data, p.Version), Dataset: a.info()}
+	report = Report{Machine: thisMachine(data, p.Version)}
+	if report.Dataset, err = a.info(); err != nil {
+		return Report{}, err
+	}
 	if report.Rounds, err = r.run(ctx, rows); err != nil {
 		return Report{}, err
 	}

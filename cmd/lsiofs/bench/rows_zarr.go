@@ -3,6 +3,7 @@ package bench
 import (
 	"context"
 	"maps"
+	"path/filepath"
 	"slices"
 )
 
@@ -94,16 +95,24 @@ func (a *arrays) measureLoop(ctx context.Context, name string) (reading, error) 
 	return loop.run(ctx, a.slot)
 }
 
-// info is how a report describes what was measured.
-func (a *arrays) info() DatasetInfo {
-	bytes := int64(1)
-	for _, n := range ZarrShape {
-		bytes *= n
+// info is how a report describes what was measured: the array that is not compressed, of which the
+// others are copies with other codecs, or have other chunks.
+func (a *arrays) info() (DatasetInfo, error) {
+	l, err := a.loop("none")
+	if err != nil {
+		return DatasetInfo{}, err
 	}
-	return DatasetInfo{
-		Path: a.data, Format: "zarr", Shards: len(zarrArrays(a.data)), FileBytes: 2 * bytes, RecordBytes: satelliteBytes,
-		Shuffle: "full, block", ShuffleSize: 1024, MemoryBudget: zarrBlockMemory,
+	i := DatasetInfo{
+		Path: filepath.Join(a.data, "none"), Format: "zarr", Shards: 1, Records: l.cut.Total(), RecordBytes: satelliteBytes,
+		Shuffle: "full and block", ShuffleSize: 1024, MemoryBudget: zarrBlockMemory,
 	}
+	i.StreamBytes = int64(i.Records) * satelliteBytes
+	i.MeasuredBytes = i.StreamBytes
+	i.FileBytes = int64(l.array.Type.ItemBytes)
+	for _, n := range l.array.Shape {
+		i.FileBytes *= n
+	}
+	return i, nil
 }
 
 // zarrPromises are what crops have to reach. Records of a loop of one codec cost what decoding and

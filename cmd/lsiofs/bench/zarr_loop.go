@@ -99,13 +99,11 @@ func (l *zarrLoop) close() {
 // run makes crops on all cores until the slot ends, at least one a core.
 func (l *zarrLoop) run(ctx context.Context, slot time.Duration) (reading, error) {
 	return l.onAllCores(ctx, slot, func(next func() (uint64, uint64)) (work func() (int64, error), end func()) {
-		d := codec.NewDecoder()
-		c := &zarrCropper{zarrLoop: l, decoder: d, spot: l.cut.NewSpot(), crop: l.cut.NewCrop(0), object: make([]int64, len(l.array.Shape))}
-		c.record, c.brick = make([]byte, l.cut.Row().Bytes), make([]byte, l.array.BrickBytes())
+		c := l.newCropper()
 		return func() (int64, error) {
 			number, round := next()
 			return int64(len(c.record)), c.cropOf(uint64(l.order[number]), round)
-		}, d.Close
+		}, c.decoder.Close
 	})
 }
 
@@ -177,6 +175,14 @@ type zarrCropper struct {
 	stored  []byte
 }
 
+func (l *zarrLoop) newCropper() *zarrCropper {
+	return &zarrCropper{
+		zarrLoop: l, decoder: codec.NewDecoder(), spot: l.cut.NewSpot(), crop: l.cut.NewCrop(0), object: make([]int64, len(l.array.Shape)),
+		record: make([]byte, l.cut.Row().Bytes), brick: make([]byte, l.array.BrickBytes()),
+	}
+}
+
+// cropOf makes a crop of an epoch in c.record.
 func (c *zarrCropper) cropOf(ordinal, epoch uint64) error {
 	j := zarr.NewJitter(0, epoch, "loop")
 	moved := &j
