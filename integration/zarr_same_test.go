@@ -25,8 +25,6 @@ func TestCropsAreTheSameHoweverTheyAreRead(t *testing.T) {
 			{"--memory", "1MiB", "--direct", "on", "--io", "pread"},
 			{"--direct", "on"},
 			{"--io", "pread"},
-			{"--read", "scan"},
-			{"--read", "spool"},
 			{"--read", "gather"},
 			nil, // on one core
 		} {

@@ -57,6 +57,21 @@ func TestBenchMakesTheSameDatasetAgain(t *testing.T) {
 	}
 }
 
+func TestBenchMakesTheSameArrayAgain(t *testing.T) {
+	for _, c := range [][]string{{"--shard", "16,32,32"}, {"--shard", "16,32,32", "--lz4"}, {"--shard", "16,32,32", "--zst"}, {"--shard", "16,32,32", "--zst", "--plain"}, {"--shard", "8,16,16"}} {
+		parent := t.TempDir()
+		one, two := filepath.Join(parent, "one"), filepath.Join(parent, "two")
+		args := append([]string{"bench", "--make", "zarr", "--shape", "20,50,70", "--chunk", "8,16,16", "--seed", "9"}, c...)
+		ok(t, append(args, one)...)
+		ok(t, append(args, two)...)
+		require.NoError(t, exec.Command("diff", "-r", one, two).Run())
+		var s indexSummary
+		crops := []string{"index", one, "--json", "--index-dir", t.TempDir(), "--format", "zarr", "--crop", "time=4,y=10,x=10", "--stride", "time=4,y=20,x=20"}
+		require.NoError(t, json.Unmarshal([]byte(ok(t, crops...).stdout), &s))
+		require.EqualValues(t, 5*3*4, s.Records)
+	}
+}
+
 func TestBenchMakesTarThatOtherProgramsRead(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "d")
 	ok(t, "bench", "--make", "tar", "--records", "20", "--bytes", "5000", "--shards", "1", dir)

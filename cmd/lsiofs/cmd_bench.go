@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"slices"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -34,6 +35,8 @@ type benchOptions struct {
 	shape  synthetic.Shape
 	count  uint64
 	shards uint64
+
+	array edges // of Zarr
 }
 
 func newBenchCommand(g *globals) *cobra.Command { return newBenchCommandOf(&benchOptions{}, g) }
@@ -73,20 +76,26 @@ virtual machines get it from their host at the first touch, which is slow.
 With --check, measures what lsiofs promises, fails with exit code 6 where something
 falls short, and says what could not be measured here and why; without DATASET of
 datasets of 0.7 GB that it makes for it, and removes (some minutes, 2 GB of disk).
-Its section network reads such a dataset from a web server of this machine, whose first
-bytes come after 20 ms, and compares with the same requests in a plain loop.
+Its section zarr cuts crops of arrays that it makes (1 GB), and compares them with a
+loop of the same decoders. Its section network reads such a dataset from a web server
+of this machine, whose first bytes come after 20 ms, and compares with the same
+requests in a plain loop.
 
 With --make FORMAT, makes a dataset of seeded data in the directory DATASET, which
 must be empty or not exist yet: WebDataset samples (tar), text (jsonl), frames
 (tfrecord), rows of arrays (npy), records of one size (fixed), directories of files
 (files), or games of Leela Chess Zero, a .gz each or in tars (lc0). The same flags
-make the same bytes.`,
+make the same bytes. With --make zarr the directory becomes one array of 16-bit
+integers, of waves with noise: of --shape, in shards of --shard and chunks of --chunk,
+whose dimensions are the last of channel, time, y, x; --zst and --lz4 compress its
+chunks by blosc, with shuffled bytes, and --plain --zst by zstd alone.`,
 		Example: `  lsiofs bench /data/train
   lsiofs bench s3://bucket/train --seconds 60
   lsiofs bench --check
   lsiofs bench --check --only tar,jsonl --dir /data/bench --json > check.json
   lsiofs bench --make tar --records 56000 --bytes 12500 /data/bench-tar
-  lsiofs bench --make jsonl --zst --records 600000 --bytes 1200 /data/bench-zst`,
+  lsiofs bench --make jsonl --zst --records 600000 --bytes 1200 /data/bench-zst
+  lsiofs bench --make zarr --lz4 --shape 512,1024,1024 /data/bench.zarr`,
 		Args: func(c *cobra.Command, args []string) error {
 			if len(args) > 1 {
 				return exit.Usagef("%s takes one DATASET, not %d arguments (see %s --help)", c.CommandPath(), len(args), c.CommandPath())
@@ -108,9 +117,9 @@ func (o *benchOptions) addFlags(c *cobra.Command) {
 	f.IntVar(&o.rounds, "rounds", 5, "measure each row so often, at most")
 	f.Float64Var(&o.seconds, "seconds", 90, "about how long all rows of a dataset may take together")
 	f.BoolVar(&o.check, "check", false, "measure what is promised, and fail where it is not reached; without DATASET of data that is made for it")
-	f.StringSliceVar(&o.only, "only", nil, "with --check: these `sections` of engine, tar, jsonl, zst, gz, npy, lc0, files, network only")
+	f.StringSliceVar(&o.only, "only", nil, "with --check: these `sections` of engine, tar, jsonl, zst, gz, npy, lc0, files, zarr, network only")
 	f.StringVar(&o.dir, "dir", "", "with --check: the `directory` where data is made, and kept (default: a temporary one beside the user's cache)")
-	enumFlag(c, "make", "make a dataset of this format", &o.make, synthetic.Formats...)
+	enumFlag(c, "make", "make a dataset of this format", &o.make, append(slices.Clone(synthetic.Formats), makeZarr)...)
 	f.BoolVar(&o.gz, "gz", false, "with --make: compress shards with gzip")
 	f.BoolVar(&o.zst, "zst", false, "with --make: compress shards with zstd")
 	f.BoolVar(&o.lz4, "lz4", false, "with --make: compress shards with lz4")
@@ -120,6 +129,7 @@ func (o *benchOptions) addFlags(c *cobra.Command) {
 	f.Lookup("bytes").DefValue = "12500"
 	o.shape.RecordBytes = 12500
 	f.Uint64Var(&o.shards, "shards", 0, "with --make: in how many shards (0: of about 100 MB)")
+	o.array.add(f)
 	own := map[string]bool{}
 	f.VisitAll(func(f *pflag.Flag) { own[f.Name] = true })
 	o.add(c)
@@ -135,6 +145,12 @@ func runBench(ctx context.Context, o *benchOptions, g *globals) error {
 		return exit.Usagef("--dir and --only belong to --check")
 	case o.make == "" && (o.gz || o.zst || o.lz4 || o.tar || o.given("records") || o.given("bytes") || o.given("shards")):
 		return exit.Usagef("--gz, --zst, --lz4, --tar, --records, --bytes and --shards belong to --make")
+	}
+	if o.make != makeZarr && (o.given("shape") || o.given("shard") || o.given("chunk") || o.array.plain) {
+		return exit.Usagef("--shape, --shard, --chunk and --plain belong to --make zarr")
+	}
+	if o.make == makeZarr {
+		return runBenchMakeZarr(ctx, o, g)
 	}
 	if o.make != "" {
 		return runBenchMake(ctx, o, g)

@@ -67,6 +67,9 @@ func RunCheck(ctx context.Context, p Program, c CheckConfig) (report CheckReport
 	if err := k.datasets(ctx); err != nil {
 		return CheckReport{}, err
 	}
+	if err := k.zarr(ctx); err != nil {
+		return CheckReport{}, err
+	}
 	if err := k.network(ctx); err != nil {
 		return CheckReport{}, err
 	}

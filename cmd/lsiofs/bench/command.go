@@ -82,6 +82,26 @@ func (b Command) Make(ctx context.Context, m Make) error {
 	return nil
 }
 
+// MakeZarr makes an array of Zarr, and says what it has made.
+func (b Command) MakeZarr(ctx context.Context, m MakeZarr) error {
+	v := newMakingView(b.UI)
+	m.Progress = v.show
+	if err := m.Validate(); err != nil {
+		return exit.With(exit.Usage, err)
+	}
+	made, err := m.Run(ctx)
+	v.clear()
+	if err != nil {
+		return err
+	}
+	if b.UI.JSON {
+		return b.UI.Emit(made)
+	}
+	b.UI.Notef("made %s: an array of %v in %s of zarr, %s (%s of files) in %s", made.Dir, m.Shape,
+		terminal.Plural(made.Shards, "shard"), terminal.Bytes(made.DecodedBytes), terminal.Bytes(made.FileBytes), terminal.Round(made.Took))
+	return nil
+}
+
 // measured runs a measurement where it makes sense and mounts are possible. The
 // view is gone when it returns.
 func measured[R any](b Command, v *rowView, c interface{ Validate() error }, run func(Program) (R, error)) (r R, err error) {

@@ -73,39 +73,47 @@ func (m Make) Run(ctx context.Context) (made Made, err error) {
 	if err := m.Validate(); err != nil {
 		return Made{}, err
 	}
-	dir, err := filepath.Abs(m.Dir)
+	made = Made{Format: m.Shape.Format, Shards: m.Shards, Records: m.Records}
+	made.Dir, err = completed(m.Dir, func(half string) (err error) {
+		made.DecodedBytes, made.FileBytes, err = m.shards(ctx, half)
+		return err
+	})
 	if err != nil {
 		return Made{}, err
-	}
-	if err := vacant(dir); err != nil {
-		return Made{}, err
-	}
-	if err := os.MkdirAll(filepath.Dir(dir), 0o755); err != nil {
-		return Made{}, fmt.Errorf("make %s: %w", dir, err)
-	}
-	// Beside it, so that a rename does.
-	half, err := os.MkdirTemp(filepath.Dir(dir), ".lsiofs-make-")
-	if err != nil {
-		return Made{}, fmt.Errorf("make %s: %w", dir, err)
-	}
-	defer func() {
-		if err != nil {
-			err = errors.Join(err, os.RemoveAll(half))
-		}
-	}()
-	if err := os.Chmod(half, 0o755); err != nil {
-		return Made{}, err
-	}
-	made = Made{Dir: dir, Format: m.Shape.Format, Shards: m.Shards, Records: m.Records}
-	if made.DecodedBytes, made.FileBytes, err = m.shards(ctx, half); err != nil {
-		return Made{}, err
-	}
-	// An empty directory is replaced, a full one is not.
-	if err := unix.Rename(half, dir); err != nil {
-		return Made{}, fmt.Errorf("make %s: %w", dir, err)
 	}
 	made.Took = time.Since(begin)
 	return made, nil
+}
+
+// completed has fill fill a directory beside dir, which takes dir's place when that is done, and
+// is removed when it fails. It gives dir's path.
+func completed(dir string, fill func(half string) error) (path string, err error) {
+	if path, err = filepath.Abs(dir); err != nil {
+		return "", err
+	}
+	if err := vacant(path); err != nil {
+		return "", err
+	}
+	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+		return "", fmt.Errorf("make %s: %w", path, err)
+	}
+	// Beside it, so that a rename does.
+	half, err := os.MkdirTemp(filepath.Dir(path), ".lsiofs-make-")
+	if err != nil {
+		return "", fmt.Errorf("make %s: %w", path, err)
+	}
+	if err = os.Chmod(half, 0o755); err == nil {
+		err = fill(half)
+	}
+	if err == nil { // an empty directory is replaced, a full one is not
+		if err = unix.Rename(half, path); err != nil {
+			err = fmt.Errorf("make %s: %w", path, err)
+		}
+	}
+	if err != nil {
+		return "", errors.Join(err, os.RemoveAll(half))
+	}
+	return path, nil
 }
 
 // vacant refuses a directory that holds something.
@@ -127,7 +135,7 @@ func (m *Make) shards(ctx context.Context, dir string) (decoded, written int64, 
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	var next, bytes, files atomic.Int64
-	stop := m.report(&bytes)
+	stop := reporting(m.Progress, &bytes, int64(m.Records)*m.Shape.RecordBytes)
 	var workers sync.WaitGroup
 	for range runtime.GOMAXPROCS(0) {
 		workers.Go(func() {
@@ -148,12 +156,11 @@ func (m *Make) shards(ctx context.Context, dir string) (decoded, written int64, 
 // reportEvery is how often progress is told.
 const reportEvery = 200 * time.Millisecond
 
-// report tells progress until stop is called.
-func (m *Make) report(bytes *atomic.Int64) (stop func()) {
-	if m.Progress == nil {
+// reporting tells progress, unless it is nil, until stop is called.
+func reporting(progress func(bytes, total int64), bytes *atomic.Int64, total int64) (stop func()) {
+	if progress == nil {
 		return func() {}
 	}
-	total := int64(m.Records) * m.Shape.RecordBytes
 	end, ended := make(chan struct{}), make(chan struct{})
 	go func() {
 		defer close(ended)
@@ -162,7 +169,7 @@ func (m *Make) report(bytes *atomic.Int64) (stop func()) {
 		for {
 			select {
 			case <-t.C:
-				m.Progress(bytes.Load(), total)
+				progress(bytes.Load(), total)
 			case <-end:
 				return
 			}

@@ -291,9 +291,8 @@ func watchAnon(pid int) (most func() int64) {
 		t := time.NewTicker(anonEvery)
 		defer t.Stop()
 		for {
-			kib, err := strconv.ParseInt(strings.TrimSuffix(fieldOf(fmt.Sprintf("/proc/%d/status", pid), "RssAnon"), " kB"), 10, 64)
-			if err == nil { // else it has ended
-				bytes = max(bytes, kib<<10)
+			if now, err := anonBytes(pid); err == nil { // else it has ended
+				bytes = max(bytes, now)
 			}
 			select {
 			case <-t.C:

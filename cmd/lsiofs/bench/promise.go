@@ -18,12 +18,14 @@ const (
 	SectionNpy    Section = "npy"
 	SectionLc0    Section = "lc0"
 	SectionFiles  Section = "files"
+	// SectionZarr is of crops of arrays.
+	SectionZarr Section = "zarr"
 	// SectionNetwork is of datasets at services.
 	SectionNetwork Section = "network"
 )
 
 // Sections are all of them, in the order in which they are checked.
-var Sections = []Section{SectionEngine, SectionTar, SectionJSONL, SectionZstd, SectionGzip, SectionNpy, SectionLc0, SectionFiles, SectionNetwork}
+var Sections = []Section{SectionEngine, SectionTar, SectionJSONL, SectionZstd, SectionGzip, SectionNpy, SectionLc0, SectionFiles, SectionZarr, SectionNetwork}
 
 // Figure is what of a row a promise is about.
 type Figure string
@@ -72,7 +74,7 @@ const nothing = 1e-9
 // Promises are what lsiofs has to reach, but for the engine's, which are
 // uringbench.Rows.
 func Promises() []Promise {
-	return []Promise{
+	return append(zarrPromises(), []Promise{
 		{Section: SectionTar, What: "mount, hot, tar of 12 KiB samples, 1 reader, to the FUSE ceiling", Row: "mount-1", Figure: FigureRatio, AtLeast: 0.60},
 		{Section: SectionTar, What: "mount, hot, tar of 12 KiB samples, 1 reader", Row: "mount-1", Figure: FigureRecords, AtLeast: 100_000},
 		{Section: SectionTar, What: "mount, hot, tar of 12 KiB samples, 1 reader, server and reader", Row: "mount-1", Figure: FigureCPU, AtMost: 10},
@@ -121,7 +123,7 @@ func Promises() []Promise {
 		{Section: SectionNetwork, What: "third epoch of a web server, all in the cache and checked, to a mount of the files", Row: rowSealed, Figure: FigureRatio, AtLeast: 0.95},
 		{Section: SectionNetwork, What: "requests of the second epoch for each chunk, all in the cache", Row: rowCacheAll, Figure: FigureValue, AtMost: nothing},
 		{Section: SectionNetwork, What: "requests of the second epoch for each chunk, cache of half the dataset", Row: rowCacheHalf, Figure: FigureValue, AtMost: 0.54},
-	}
+	}...)
 }
 
 // Verdicts of checks.

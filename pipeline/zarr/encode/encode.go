@@ -10,11 +10,13 @@ package encode
 import (
 	"encoding/binary"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"hash/crc32"
 	"math"
 	"os"
 	"path/filepath"
+	"slices"
 
 	"github.com/klauspost/compress/zstd"
 
@@ -47,6 +49,8 @@ type Array struct {
 	IndexAtStart         bool
 	NoChecksum           bool // of an index
 	Attributes           map[string]any
+	// Writers is how many objects are written at a time; brick is called by as many goroutines.
+	Writers int // 0: 1
 }
 
 // Write writes the array to a directory, which it makes. brick fills in the elements of a brick,
@@ -63,12 +67,38 @@ func (a Array) Write(dir string, brick func(place []int64, elements []byte) bool
 	if err := os.WriteFile(filepath.Join(dir, "zarr.json"), doc, 0o644); err != nil {
 		return err
 	}
-	w := writer{Array: a, dir: dir, brick: brick, elements: make([]byte, product(a.Brick)*int64(a.ItemBytes))}
-	if w.zstd, err = zstd.NewWriter(nil, zstd.WithEncoderConcurrency(1), zstd.WithEncoderLevel(zstd.SpeedDefault)); err != nil {
-		return err
+	places := make(chan []int64)
+	errs := make(chan error)
+	n := max(a.Writers, 1)
+	for range n {
+		go func() { errs <- a.objects(dir, brick, places) }()
 	}
-	defer w.zstd.Close()
-	return each(counts(a.Shape, a.Object), w.object)
+	go func() {
+		defer close(places)
+		_ = each(counts(a.Shape, a.Object), func(place []int64) error {
+			places <- slices.Clone(place)
+			return nil
+		})
+	}()
+	for range n {
+		err = errors.Join(err, <-errs)
+	}
+	return err
+}
+
+// objects writes the objects at places, all of which it takes.
+func (a Array) objects(dir string, brick func(place []int64, elements []byte) bool, places <-chan []int64) error {
+	w := writer{Array: a, dir: dir, brick: brick, elements: make([]byte, product(a.Brick)*int64(a.ItemBytes))}
+	var err error
+	if w.zstd, err = zstd.NewWriter(nil, zstd.WithEncoderConcurrency(1), zstd.WithEncoderLevel(zstd.SpeedDefault)); err == nil {
+		defer w.zstd.Close()
+	}
+	for place := range places {
+		if err == nil {
+			err = w.object(place)
+		}
+	}
+	return err
 }
 
 func (a Array) document() map[string]any {

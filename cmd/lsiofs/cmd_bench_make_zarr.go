@@ -1,0 +1,49 @@
+package main
+
+import (
+	"context"
+
+	"github.com/spf13/pflag"
+
+	"github.com/lsiofs/lsiofs/cmd/lsiofs/bench"
+	"github.com/lsiofs/lsiofs/cmd/lsiofs/exit"
+	"github.com/lsiofs/lsiofs/pipeline/zarr/encode"
+)
+
+// makeZarr is the value of --make that makes an array.
+const makeZarr = "zarr"
+
+// edges are flags of what --make zarr makes.
+type edges struct {
+	shape, shard, chunk []int64
+	plain               bool
+}
+
+func (e *edges) add(f *pflag.FlagSet) {
+	f.Int64SliceVar(&e.shape, "shape", bench.ZarrShape, "with --make zarr: `edges` of the array")
+	f.Int64SliceVar(&e.shard, "shard", bench.ZarrObject, "with --make zarr: `edges` of its shards; those of chunks for none")
+	f.Int64SliceVar(&e.chunk, "chunk", bench.ZarrBrick, "with --make zarr: `edges` of its chunks")
+	f.BoolVar(&e.plain, "plain", false, "with --make zarr --zst: without blosc")
+}
+
+// runBenchMakeZarr makes the array that the flags describe.
+func runBenchMakeZarr(ctx context.Context, o *benchOptions, g *globals) error {
+	codec := encode.None
+	switch {
+	case len(o.paths) != 1:
+		return exit.Usagef("lsiofs bench --make takes the directory where the dataset is to be made (see lsiofs bench --help)")
+	case o.gz || o.tar || o.given("records") || o.given("bytes") || o.given("shards"):
+		return exit.Usagef("--make zarr has --shape, --shard, --chunk, --zst and --lz4; --gz, --tar, --records, --bytes and --shards are for other formats")
+	case o.zst && o.lz4, o.array.plain && !o.zst:
+		return exit.Usagef("--zst, --lz4 and --plain --zst: choose one")
+	case o.array.plain:
+		codec = encode.Zstd
+	case o.zst:
+		codec = encode.BloscZstd
+	case o.lz4:
+		codec = encode.BloscLZ4
+	}
+	return o.command(g).MakeZarr(ctx, bench.MakeZarr{
+		Dir: o.paths[0], Shape: o.array.shape, Object: o.array.shard, Brick: o.array.chunk, Codec: codec, DataType: "int16", Seed: o.spec.Order.Seed,
+	})
+}
