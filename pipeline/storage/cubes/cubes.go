@@ -63,6 +63,7 @@ var (
 	_ storage.Storage  = (*Storage)(nil)
 	_ profile.Adjuster = (*Storage)(nil)
 	_ storage.Checker  = (*Storage)(nil)
+	_ storage.Outliner = (*Storage)(nil)
 )
 
 // cube is a listed cube. It does not change.

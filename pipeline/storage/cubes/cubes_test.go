@@ -5,6 +5,7 @@ import (
 	"context"
 	"encoding/binary"
 	"fmt"
+	"io"
 	"io/fs"
 	"math/rand/v2"
 	"os"
@@ -354,6 +355,31 @@ func checkOr(err error, a encode.Array) error {
 		return storage.ErrChanged
 	}
 	return err
+}
+
+func TestAnOutlineIsTheHeaderAndReadsNothing(t *testing.T) {
+	a := small
+	a.Codec = encode.Zstd
+	m := open(t, a, smallCrops, 0)
+	x, err := m.Outline(m.object)
+	require.NoError(t, err)
+	header := m.cubes["a.zarr"].header
+	want := append(bytes.Clone(header), make([]byte, m.object.SizeBytes-int64(len(header)))...)
+	for _, off := range []int64{0, 1, int64(len(header)) - 1, int64(len(header)), m.object.SizeBytes - 10} {
+		got := bytes.Repeat([]byte{1}, 10)
+		n, err := x.ReadAt(got, off)
+		require.NoError(t, err)
+		require.Equal(t, 10, n)
+		require.Equal(t, want[off:off+10], got)
+	}
+	n, err := x.ReadAt(make([]byte, 10), m.object.SizeBytes-3)
+	require.Equal(t, 3, n)
+	require.ErrorIs(t, err, io.EOF)
+	require.Zero(t, m.Stats().Decoded)
+	other := m.object
+	other.SizeBytes++
+	_, err = m.Outline(other)
+	require.ErrorIs(t, err, storage.ErrChanged)
 }
 
 func TestReadsOfACubeThatAreCalledOffImpossibleOrTooLate(t *testing.T) {
