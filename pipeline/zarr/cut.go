@@ -90,6 +90,9 @@ func (c *Cut) layOut() error {
 
 // takeList orders the rows of the list.
 func (c *Cut) takeList() error {
+	if err := c.checkList(); err != nil {
+		return err
+	}
 	var wrong []string
 	for i := range c.list.rows() {
 		for k := range c.list.Fields {
@@ -105,6 +108,20 @@ func (c *Cut) takeList() error {
 	var err error
 	c.order, err = ListOrder(c.axes, c.list.Fields[0])
 	return err
+}
+
+// checkList says whether the rows of the list tell the origins in all fields.
+func (c *Cut) checkList() error {
+	first := &c.fields[0]
+	for i := len(c.list.Fields); i < len(c.fields); i++ {
+		f := &c.fields[i]
+		for d, of := range f.of {
+			if of >= 0 && f.axes[d].Length != first.axes[of].Length {
+				return fmt.Errorf("--crops: arrays %s (%s) and %s (%s) are on different grids: the list must be a structured array that has an origin in each of them", first.at(), first.shape(), f.at(), f.shape())
+			}
+		}
+	}
+	return nil
 }
 
 // Kind is one line of text, equal for cubes whose crops may be mixed in a stream and which have

@@ -153,6 +153,36 @@ func TestListedOriginsComeByBrickAndKeepTheirRows(t *testing.T) {
 	require.ErrorContains(t, err, "--crops: row 12")
 }
 
+// An origin in the first array says nothing of where to cut from one on another grid.
+func TestArraysOnDifferentGridsNeedOriginsInEach(t *testing.T) {
+	a := CutField{Name: "a", Path: "a", Array: arrayOf([]int64{10, 20}, []int64{4, 8}, "y", "x")}
+	b := CutField{Name: "b", Path: "b", Array: arrayOf([]int64{7, 20}, []int64{4, 8}, "y", "x")}
+	z := twoDims
+	z.List = "crops.npy"
+	flat := func() *List { return &List{Fields: [][]int64{{6, 0}}, Dims: []int{2}, Numbers: []int64{0}} }
+	apart := func(y int64) *List {
+		return &List{Fields: [][]int64{{6, 0}, {y, 3}}, Dims: []int{2, 2}, Numbers: []int64{0}}
+	}
+	_, err := NewCut(z, flat(), []CutField{a, b})
+	require.ErrorContains(t, err, "arrays a (y=10, x=20) and b (y=7, x=20) are on different grids")
+	_, err = NewCut(z, apart(4), []CutField{a, b})
+	require.ErrorContains(t, err, "--crops: row 0: b: y: a crop from 4 to 8")
+	c, err := NewCut(z, apart(3), []CutField{a, b})
+	require.NoError(t, err)
+	s, crop := c.NewSpot(), c.NewCrop(1)
+	c.Locate(s, 0, nil)
+	c.Place(1, crop, s)
+	require.Equal(t, []int64{3, 3}, crop.Origin)
+
+	z.Select = []spec.Selection{{Dim: "y", Begin: 0, End: 9}}
+	_, err = NewCut(z, apart(3), []CutField{a, b})
+	require.ErrorContains(t, err, "array b: y: the region 0:9 does not lie in 0:7")
+	z.Crop, z.Stride = z.Crop[1:], z.Stride[1:]
+	z.Select = []spec.Selection{{Dim: "y", End: -1, Places: []int64{8}}}
+	_, err = NewCut(z, apart(3), []CutField{a, b})
+	require.ErrorContains(t, err, "place 8 is none: array b has 7")
+}
+
 func indexOf(list []int64, n int64) int {
 	for i, x := range list {
 		if x == n {

@@ -121,7 +121,8 @@ func (r *resolver) field(i int, f CutField) cutField {
 		if o == nil {
 			o = &dimOptions{end: -1}
 		}
-		c.axes = append(c.axes, r.axis(i == 0 || of < 0, &f, d, *o))
+		own := i == 0 || of < 0 || f.Array.Shape[d] != r.first.Array.Shape[of]
+		c.axes = append(c.axes, r.axis(own, &f, d, *o))
 		if o.places != nil {
 			if c.places == nil {
 				c.places = make([][]int64, dims)
