@@ -112,6 +112,9 @@ func (c *Cut) takeList() error {
 
 // checkList says whether the rows of the list tell the origins in all fields.
 func (c *Cut) checkList() error {
+	if c.asked.Jitter && len(c.list.Fields) > 1 {
+		return fmt.Errorf("--crops: the list has an origin in each array, and --jitter would move that in the first one alone: leave out --jitter, or list origins in the first array")
+	}
 	first := &c.fields[0]
 	for i := len(c.list.Fields); i < len(c.fields); i++ {
 		f := &c.fields[i]

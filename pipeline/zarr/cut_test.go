@@ -174,6 +174,11 @@ func TestArraysOnDifferentGridsNeedOriginsInEach(t *testing.T) {
 	c.Place(1, crop, s)
 	require.Equal(t, []int64{3, 3}, crop.Origin)
 
+	z.Jitter = true
+	_, err = NewCut(z, apart(3), []CutField{a, b})
+	require.ErrorContains(t, err, "leave out --jitter")
+	z.Jitter = false
+
 	z.Select = []spec.Selection{{Dim: "y", Begin: 0, End: 9}}
 	_, err = NewCut(z, apart(3), []CutField{a, b})
 	require.ErrorContains(t, err, "array b: y: the region 0:9 does not lie in 0:7")
