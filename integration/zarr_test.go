@@ -74,6 +74,7 @@ func TestEveryWayToCutCropsIsAnotherReadings(t *testing.T) {
 		"regions":         slices.Concat([]string{"--array", "wind,oro", "--select", "time=2:", "--select", "x=3:17"}, crop, stride),
 		"places":          slices.Concat([]string{"--array", "level", "--select", "level=2,0"}, crop, stride),
 		"places of other": slices.Concat([]string{"--array", "wind,level", "--select", "level=1"}, crop, stride),
+		"region of other": slices.Concat([]string{"--array", "wind,level", "--select", "level=1:3"}, crop, stride),
 		"whole":           {"--array", "level", "--crop", "time=2"},
 		"list":            slices.Concat([]string{"--array", "t=a/t2m,o=oro", "--crops", dir + "/list.npy"}, crop),
 		"list apart":      slices.Concat([]string{"--array", "t=a/t2m,o=oro", "--crops", dir + "/apart.npy"}, crop),

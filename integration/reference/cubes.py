@@ -288,6 +288,9 @@ class Cube:
         for k, f in enumerate(self.fields):
             fill = f.array.fill.astype(f.array.fill.dtype.newbyteorder("<")).tobytes().hex()
             places = [self.places.get(d) for d in f.array.dims]
+            for d, axis in enumerate(self.axes[k]):
+                if k > 0 and places[d] is None and axis.a > 0 and f.array.dims[d] not in self.fields[0].array.dims:
+                    places[d] = [axis.a + j * axis.step for j in range(axis.c)]
             fields.append([f.name, f.path, self.descr(k), list(self.shape(k)), [a.step for a in self.axes[k]], places, fill])
         return {
             "arrays": fields, "dims": self.fields[0].array.dims, "a": [x.a for x in first], "b": [x.b for x in first], "s": [x.s for x in first],

@@ -60,6 +60,20 @@ func TestKindsOfCubesMayDifferInTheirEnds(t *testing.T) {
 	require.Equal(t, []KindField{{"", "'<i2'", []int64{4, 5}}}, fields)
 }
 
+// Crops of two regions of a dimension that the first array lacks are other crops.
+func TestTheKindTellsRegionsOfDimensionsThatTheFirstArrayLacks(t *testing.T) {
+	first := CutField{Name: "a", Array: arrayOf([]int64{10, 20}, []int64{4, 8}, "y", "x")}
+	levels := CutField{Name: "b", Array: arrayOf([]int64{5, 10, 20}, []int64{1, 4, 8}, "level", "y", "x")}
+	of := func(begin, end int64) string {
+		z := twoDims
+		z.Select = []spec.Selection{{Dim: "level", Begin: begin, End: end}}
+		return cutOf(t, z, first, levels).Kind()
+	}
+	require.NotEqual(t, of(0, 2), of(1, 3))
+	require.Contains(t, of(1, 3), `[2,4,5],[1,1,1],[[1,2],null,null]`)
+	require.Contains(t, of(0, 2), `[2,4,5],[1,1,1],[null,null,null]`)
+}
+
 func FuzzKinds(f *testing.F) {
 	f.Add(`{"a":[0],"arrays":[["","","'<i2'",[4],[1],[null],"0700"]],"b":[10],"brick":[4],"dims":["y"],"edge":"drop","jitter":false,"kept":"","list":"","missing":"fill","s":[2],"stack":false,"wrap":[false]}`)
 	f.Add("{}")

@@ -85,10 +85,7 @@ func (c *Cut) canonical() (string, error) {
 	}
 	for i := range c.fields {
 		f := &c.fields[i]
-		places := f.places
-		if places == nil {
-			places = make([][]int64, len(f.axes))
-		}
+		places := f.kindPlaces()
 		k.Arrays = append(k.Arrays, kindArray{f.Name, f.Path, f.Array.Type.Descr, f.counts(), f.steps(), places, hex.EncodeToString(f.Array.Fill)})
 	}
 	b, err := plainJSON(k)
@@ -96,6 +93,24 @@ func (c *Cut) canonical() (string, error) {
 		err = fmt.Errorf("what the records depend on takes %d bytes as text: at most %d are stored; read fewer arrays together, or fewer single places", len(b), MaxKindBytes)
 	}
 	return string(b), err
+}
+
+// kindPlaces are the places that crops have of each dimension, nil where they follow from the rest
+// of a kind. a and b of the first field do not tell where crops begin along a dimension that it
+// lacks.
+func (f *cutField) kindPlaces() [][]int64 {
+	list := make([][]int64, len(f.axes))
+	for d, a := range f.axes {
+		switch {
+		case f.places != nil && f.places[d] != nil:
+			list[d] = f.places[d]
+		case f.of[d] < 0 && a.Begin > 0:
+			for j := range min(a.Crop, MaxKindBytes) { // more are refused
+				list[d] = append(list[d], a.Begin+j*a.Step)
+			}
+		}
+	}
+	return list
 }
 
 // MaxKindBytes bounds a kind.

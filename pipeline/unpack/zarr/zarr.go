@@ -22,7 +22,8 @@
 //	wrap     true or false of each dimension
 //
 // Members are in this order, without blanks between them. A dtype is written as an npy header
-// has it, with its quotes. places is a list of what --select names of each dimension, or null. fill
+// has it, with its quotes. places is a list of what --select names of each dimension, or null; a region of a
+// dimension that the first array lacks is the list of its places, unless it begins at 0. fill
 // is the fill value's bytes, little-endian, in hex. path is below the cube, "" for the cube itself.
 //
 // The kind of a dataset of several cubes has -1 for ends that are not the same in all of them.
