@@ -2,6 +2,7 @@ package zarr
 
 import (
 	"bytes"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -29,6 +30,7 @@ type Cut struct {
 	list    *List    // nil where there is none
 	order   []int64  // of a list: its rows, by ordinal
 	kind    string
+	short   error
 }
 
 // cutField is how crops lie in one of the arrays.
@@ -52,9 +54,13 @@ func NewCut(z spec.Zarr, list *List, fields []CutField) (*Cut, error) {
 	for i, f := range fields {
 		c.fields = append(c.fields, r.field(i, f))
 	}
+	if list != nil { // whose rows are then outside of the region
+		r.problems = append(r.problems, r.short...)
+	}
 	if err := r.errs(); err != nil {
 		return nil, err
 	}
+	c.short = errors.Join(r.short...)
 	c.axes = c.fields[0].axes
 	if err := c.layOut(); err != nil {
 		return nil, err
@@ -162,6 +168,9 @@ func CutHeader(b []byte) (kind string, n int, ok bool) {
 	kind = strings.TrimRight(string(b[:end]), " ")
 	return kind, end + 1, len(HeaderOf(kind)) == end+1
 }
+
+// Short says why there is no record: the region is shorter than a crop; nil if there are some.
+func (c *Cut) Short() error { return c.short }
 
 // Total is the number of records.
 func (c *Cut) Total() uint64 {

@@ -60,6 +60,24 @@ func TestKindsOfCubesMayDifferInTheirEnds(t *testing.T) {
 	require.Equal(t, []KindField{{"", "'<i2'", []int64{4, 5}}}, fields)
 }
 
+// Of several cubes one may be too short for a crop, or begin behind its end.
+func TestAShortRegionHasNoCropsAndSaysWhy(t *testing.T) {
+	z := twoDims
+	z.Select = []spec.Selection{{Dim: "y", Begin: 8, End: -1}}
+	for n, want := range map[int64]string{11: "8:11 has 3", 5: "5:5 has 0", 8: "8:8 has 0"} {
+		c := cutOf(t, z, CutField{Path: "sat", Array: arrayOf([]int64{n, 20}, []int64{4, 8}, "y", "x")})
+		require.Zero(t, c.Total())
+		require.ErrorContains(t, c.Short(), "array sat: a crop of y takes 4 elements, and "+want)
+	}
+	c := cutOf(t, z, CutField{Array: arrayOf([]int64{12, 20}, []int64{4, 8}, "y", "x")})
+	require.NoError(t, c.Short())
+	require.EqualValues(t, 6, c.Total())
+	own := CutField{Name: "b", Path: "b", Array: arrayOf([]int64{2, 12, 20}, []int64{1, 4, 8}, "level", "y", "x")}
+	z.Crop = append(z.Crop[:2:2], spec.DimValue{Dim: "level", Value: 3})
+	_, err := NewCut(z, nil, []CutField{{Name: "a", Array: arrayOf([]int64{12, 20}, []int64{4, 8}, "y", "x")}, own})
+	require.ErrorContains(t, err, "a crop of level takes 3 elements, and 0:2 has 2", "which no origin changes")
+}
+
 // Crops of two regions of a dimension that the first array lacks are other crops.
 func TestTheKindTellsRegionsOfDimensionsThatTheFirstArrayLacks(t *testing.T) {
 	first := CutField{Name: "a", Array: arrayOf([]int64{10, 20}, []int64{4, 8}, "y", "x")}
@@ -120,7 +138,6 @@ func TestWhatCanNotBeCutIsSaidInTheWordsOfTheFlags(t *testing.T) {
 	for want, edit := range map[string]func(z *spec.Zarr, fields *[]CutField){
 		"--crop z: no dimension has this name: there are y=10, x=20": func(z *spec.Zarr, _ *[]CutField) { z.Crop = []spec.DimValue{{Dim: "z", Value: 3}} },
 		"--stride has 3 numbers, and array sat has 2 dimensions":     func(z *spec.Zarr, _ *[]CutField) { z.Stride = []spec.DimValue{{Value: 1}, {Value: 1}, {Value: 1}} },
-		"array sat: a crop of y takes 11 elements, and 0:10 has 10":  func(z *spec.Zarr, _ *[]CutField) { z.Crop = []spec.DimValue{{Dim: "y", Value: 11}} },
 		"leave x out of --crop": func(z *spec.Zarr, _ *[]CutField) {
 			z.Select = []spec.Selection{{Dim: "x", End: -1, Places: []int64{1}}}
 		},
@@ -129,6 +146,9 @@ func TestWhatCanNotBeCutIsSaidInTheWordsOfTheFlags(t *testing.T) {
 		},
 		"have dimensions of one name and other lengths": func(_ *spec.Zarr, f *[]CutField) {
 			*f = append(*f, CutField{Path: "b", Array: arrayOf([]int64{11}, []int64{4}, "y")})
+		},
+		"one has names for its dimensions": func(_ *spec.Zarr, f *[]CutField) {
+			*f = append(*f, CutField{Path: "b", Array: arrayOf([]int64{10}, []int64{4})})
 		},
 		"only equal ones can be stacked": func(z *spec.Zarr, f *[]CutField) {
 			z.Stack = true

@@ -23,6 +23,7 @@ type resolver struct {
 	options  []dimOptions           // of the first field's dimensions
 	others   map[string]*dimOptions // of those of other fields alone
 	problems []error
+	short    []error // why there are no crops
 }
 
 func newResolver(z spec.Zarr, fields []CutField) *resolver {
@@ -115,6 +116,9 @@ func (f *CutField) shape() string { return ShapeText(f.Array.Shape, f.Array.Dims
 func (r *resolver) field(i int, f CutField) cutField {
 	c := cutField{CutField: f}
 	dims := len(f.Array.Shape)
+	if first := r.first; i > 0 && dims > 0 && (f.Array.Dims == nil) != (first.Array.Dims == nil) {
+		r.addf("of arrays %s (%s) and %s (%s) one has names for its dimensions, so which of them are the same can't be told: name both, or neither", first.at(), first.shape(), f.at(), f.shape())
+	}
 	for d := range dims {
 		of, o := r.optionsOf(i, &f, d)
 		c.of = append(c.of, of)
@@ -122,7 +126,7 @@ func (r *resolver) field(i int, f CutField) cutField {
 			o = &dimOptions{end: -1}
 		}
 		own := i == 0 || of < 0 || f.Array.Shape[d] != r.first.Array.Shape[of]
-		c.axes = append(c.axes, r.axis(own, &f, d, *o))
+		c.axes = append(c.axes, r.axis(own, i == 0, &f, d, *o))
 		if o.places != nil {
 			if c.places == nil {
 				c.places = make([][]int64, dims)
@@ -159,8 +163,9 @@ func (r *resolver) optionsOf(i int, f *CutField, d int) (of int, o *dimOptions) 
 	return of, &r.options[of]
 }
 
-// axis is a dimension of an array. tell says that its problems are not those of another field.
-func (r *resolver) axis(tell bool, f *CutField, d int, o dimOptions) Axis {
+// axis is a dimension of an array. tell says that its problems are not those of another field, and
+// first that it is of the first one, in which a region that is too short has no crops.
+func (r *resolver) axis(tell, first bool, f *CutField, d int, o dimOptions) Axis {
 	a := Axis{
 		Name: fmt.Sprint("dimension ", d), Length: f.Array.Shape[d], Edge: f.Array.Brick[d],
 		Begin: o.begin, End: o.end, Crop: o.crop, Step: max(o.step, 1), Stride: o.stride, Wrap: o.wrap,
@@ -169,7 +174,7 @@ func (r *resolver) axis(tell bool, f *CutField, d int, o dimOptions) Axis {
 		a.Name = f.Array.Dims[d]
 	}
 	if o.end < 0 {
-		a.End = a.Length
+		a.Begin, a.End = min(a.Begin, a.Length), a.Length
 	}
 	if o.places != nil {
 		return r.placed(tell, f, a, o)
@@ -187,7 +192,12 @@ func (r *resolver) axis(tell bool, f *CutField, d int, o dimOptions) Axis {
 		return a
 	}
 	if tell && a.positions(false) == 0 {
-		r.addf("array %s: a crop of %s takes %d elements, and %d:%d has %d: ask for shorter crops", f.at(), a.Name, a.Extent(), a.Begin, a.End, a.End-a.Begin)
+		err := fmt.Errorf("array %s: a crop of %s takes %d elements, and %d:%d has %d: ask for shorter crops", f.at(), a.Name, a.Extent(), a.Begin, a.End, a.End-a.Begin)
+		if first {
+			r.short = append(r.short, err)
+		} else {
+			r.problems = append(r.problems, err)
+		}
 	}
 	return a
 }

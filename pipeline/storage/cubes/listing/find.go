@@ -1,6 +1,7 @@
 package listing
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -261,7 +262,8 @@ func (f *finder) cut(cubes []*Cube) error {
 		return joined(problems)
 	}
 	if total == 0 {
-		return errors.New("there is no crop: the regions are shorter than crops are")
+		c := cubes[0]
+		return fmt.Errorf("%s: %w", c.Object.Path, cmp.Or(c.Cut.Short(), errors.New("there is no crop")))
 	}
 	return nil
 }
