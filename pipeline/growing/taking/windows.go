@@ -14,7 +14,7 @@ func (t *Taker) warnOfWindow(e *run.Epoch) {
 	}
 	t.mu.Unlock()
 	if warn {
-		t.config.Log.Warn("another node takes epochs with another --window, and the first one to take an epoch decides: give all nodes the same",
+		t.config.Log.Warn("an epoch was taken with another --window, and the first one to take an epoch decides for all: give it the same everywhere",
 			"epoch", e.Epoch, "taken_by", e.By, "its_window", e.Window, "window_here", mine)
 	}
 }
