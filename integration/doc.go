@@ -2,7 +2,8 @@
 // processes, real client programs, faults, and streams compared with a second
 // implementation of the order in Python (reference/). It has only tests;
 // integration/check runs them. The packages serve, reference and backing hold what it
-// shares with the soak (soak/) and the hunt (hunt/).
+// shares with the soak (soak/) and the hunt (hunt/); killing kills a program between two of its
+// system calls.
 //
 //	test process ──starts──► server (lsiofs mount) ──► mount ◄──read── client programs
 //	      └── compares what they read with the reference

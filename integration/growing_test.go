@@ -2,6 +2,7 @@ package integration
 
 import (
 	"archive/tar"
+	"bufio"
 	"bytes"
 	"encoding/json"
 	"fmt"
@@ -206,6 +207,35 @@ func TestDeletedShardsWithAndWithoutHold(t *testing.T) {
 			require.Contains(t, string(m.read("status")), "training.1.tar")
 		})
 	}
+}
+
+// Ctrl-C, or SIGTERM, while next waits for an epoch ends it with the documented code. Nothing
+// has been begun, and the next one waits as if there had been none.
+func TestNextIsInterruptedWhileItWaits(t *testing.T) {
+	g := newGrowing(t)
+	g.arrive()
+	m := mountAt(t, g.data, t.TempDir(), g.flags(usual(), t.TempDir())...)
+	for _, signal := range []syscall.Signal{syscall.SIGINT, syscall.SIGTERM} {
+		cmd := exec.Command(lsiofs, "next", m.dir, "--wait")
+		cmd.Env = environment(t.TempDir())
+		stderr, err := cmd.StderrPipe()
+		require.NoError(t, err)
+		require.NoError(t, cmd.Start())
+		defer func() { _ = cmd.Process.Kill() }()
+		said := bufio.NewReader(stderr)
+		line, err := said.ReadString('\n')
+		require.NoError(t, err)
+		require.Contains(t, line, "waiting: epoch 1 is not there yet: 0 of 1 new shards")
+		require.NoError(t, cmd.Process.Signal(signal))
+		rest, err := io.ReadAll(said)
+		require.NoError(t, err)
+		require.Error(t, cmd.Wait())
+		require.Equal(t, 130, cmd.ProcessState.ExitCode())
+		require.Equal(t, "lsiofs: interrupted\n", string(rest))
+		require.NoFileExists(t, filepath.Join(g.runDir, "epoch-1"))
+	}
+	g.arrive()
+	require.Equal(t, 1, next(t, m).Epoch)
 }
 
 func fingerprintOf(t *testing.T, m *mount) string {

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/lsiofs/lsiofs/integration/backing"
+	"github.com/lsiofs/lsiofs/integration/killing"
 	"github.com/lsiofs/lsiofs/integration/serve"
 )
 
@@ -34,6 +35,7 @@ const (
 
 func TestMain(m *testing.M) {
 	backing.Main()
+	killing.Main()
 	os.Exit(run(m))
 }
 

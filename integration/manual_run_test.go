@@ -11,10 +11,11 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// notRun are commands of the README and the manual that other tests run, since they
+// notRun are commands of the README and the manual that other tests run (manual_growing_test.go
+// some of them), since they
 // take long or need what a mount does not have.
 var notRun = []string{"go run ./cmd/lsiofs demo", "integration/check", "lsiofs tune ", "lsiofs mount s3://", "lsiofs mount 'https://", "lsiofs cat s3://", "lsiofs cache ", "lsiofs doctor s3://", "lsiofs filter ",
-	"lsiofs mount --grow /data/games", "lsiofs mount /data/sat.zarr", "ls /mnt/sat", "cp /mnt/sat", "lsiofs inspect /data/sat.zarr", "lsiofs cat /data/games", "lsiofs snapshots "}
+	"lsiofs mount --grow /data/games", "lsiofs mount /data/sat.zarr", "ls /mnt/sat", "cp /mnt/sat", "lsiofs inspect /data/sat.zarr", "lsiofs cat /data/games"}
 
 // commandLines are the lines of a text's blocks that are commands, as a person would
 // type them one after the other.

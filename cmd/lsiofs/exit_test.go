@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"fmt"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -12,6 +13,7 @@ import (
 
 	"github.com/lsiofs/lsiofs/cmd/lsiofs/exit"
 	"github.com/lsiofs/lsiofs/cmd/lsiofs/terminal"
+	"github.com/lsiofs/lsiofs/pipeline/storage"
 )
 
 func TestCommandLinesThatAreWrong(t *testing.T) {
@@ -99,6 +101,21 @@ func TestInterruptedIs130(t *testing.T) {
 			require.Equal(t, "lsiofs: interrupted\n", r.stderr)
 			require.Empty(t, r.stdout)
 		})
+	}
+}
+
+// What has changed under a command that is no mount is not helped by mounting again.
+func TestAShardThatHasChangedIsAdvisedOnByCommand(t *testing.T) {
+	err := exit.With(exit.Dataset, &storage.Error{Object: "a.tar", SizeBytes: 10, Err: fmt.Errorf("size is 9 bytes, was 10: %w", storage.ErrChanged)})
+	for _, asJSON := range []bool{false, true} {
+		var stdout, stderr bytes.Buffer
+		u := terminal.New(&stdout, &stderr)
+		u.JSON = asJSON
+		require.Equal(t, exit.Dataset, reportError(u, err))
+		said := stdout.String() + stderr.String()
+		require.Contains(t, said, "a.tar")
+		require.Contains(t, said, "changed since it was indexed: run the command again")
+		require.NotContains(t, said, "mount")
 	}
 }
 

@@ -22,12 +22,14 @@ import (
 	"os"
 	"os/signal"
 	"slices"
+	"strings"
 	"sync/atomic"
 	"syscall"
 
 	"github.com/lsiofs/lsiofs/cmd/lsiofs/exit"
 	"github.com/lsiofs/lsiofs/cmd/lsiofs/mounting"
 	"github.com/lsiofs/lsiofs/cmd/lsiofs/terminal"
+	"github.com/lsiofs/lsiofs/pipeline/storage"
 )
 
 func main() {
@@ -101,10 +103,15 @@ func run(ctx context.Context, ints *interrupts, args []string, stdout, stderr io
 	return reportError(g.ui, err)
 }
 
+// changedMeanwhile is what a command says of a shard that changed while it ran.
+const changedMeanwhile = "changed since it was indexed: run the command again, which indexes it anew"
+
 // reportError prints err, once, and gives the code to exit with.
 func reportError(u *terminal.UI, err error) exit.Code {
 	code := exit.CodeOf(err)
-	text := err.Error()
+	// A mount says to mount again, also of what it could not read later on. A command that has
+	// ended was none, or did not get so far.
+	text := strings.ReplaceAll(err.Error(), storage.ErrChanged.Error(), changedMeanwhile)
 	if text != "" && code != exit.Pipe {
 		u.Fail(text, struct {
 			Error string    `json:"error"`

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"strconv"
 	"strings"
@@ -17,13 +18,17 @@ import (
 const (
 	arrivalsPerSecond = 1000
 	linesPerShard     = 5
+	rsyncsAtATime     = 100 // shards, about every two seconds
 )
 
 // arrivals is a directory that shards arrive in. What is in each follows from its number.
 type arrivals struct {
 	dir     string
 	seed    uint64
+	staged  string       // where rsync takes them from, another directory
+	waiting int          // how many are there
 	renamed atomic.Int64 // how many came so; see arrive
+	rsynced atomic.Int64
 	inPlace atomic.Int64
 	slow    atomic.Int64
 	halves  atomic.Int64
@@ -31,8 +36,8 @@ type arrivals struct {
 }
 
 func (a *arrivals) String() string {
-	return fmt.Sprintf("%d renamed into place, %d written in place, %d slowly, %d in two parts, %d never finished",
-		a.renamed.Load(), a.inPlace.Load(), a.slow.Load(), a.halves.Load(), a.never.Load())
+	return fmt.Sprintf("%d renamed into place, %d by rsync, %d written in place, %d slowly, %d in two parts, %d never finished",
+		a.renamed.Load(), a.rsynced.Load(), a.inPlace.Load(), a.slow.Load(), a.halves.Load(), a.never.Load())
 }
 
 func shardName(number int) string { return fmt.Sprintf("game.%d.txt.gz", number) }
@@ -97,6 +102,14 @@ func (a *arrivals) write(ctx context.Context) error {
 		if err := finish(time.Now()); err != nil {
 			return err
 		}
+		if a.waiting >= rsyncsAtATime {
+			if err := a.rsync(); err != nil {
+				return err
+			}
+		}
+	}
+	if err := a.rsync(); err != nil {
+		return err
 	}
 	return finish(time.Now().Add(time.Hour))
 }
@@ -107,7 +120,10 @@ func (a *arrivals) arrive(r *rand.Rand, number int) (*unfinished, error) {
 	half := 1 + r.IntN(len(b)-1)
 	later := unfinished{path: path, rest: b[half:], at: time.Now().Add(1500 * time.Millisecond)}
 	switch way := r.IntN(1000); {
-	case way < 700: // as rsync and careful programs do
+	case way < 50:
+		a.waiting++
+		return nil, os.WriteFile(filepath.Join(a.staged, shardName(number)), b, 0o644)
+	case way < 700: // as careful programs do
 		a.renamed.Add(1)
 		temporary := filepath.Join(a.dir, fmt.Sprintf(".%s.%06d", shardName(number), r.IntN(1e6)))
 		if err := os.WriteFile(temporary, b, 0o644); err != nil {
@@ -133,6 +149,17 @@ func (a *arrivals) arrive(r *rand.Rand, number int) (*unfinished, error) {
 		a.never.Add(1)
 		return nil, os.WriteFile(path+".tmp", b[:half], 0o644)
 	}
+}
+
+// rsync brings what is staged: with its old times, each under another name first.
+func (a *arrivals) rsync() error {
+	out, err := exec.Command("rsync", "-a", "--remove-source-files", a.staged+"/", a.dir+"/").CombinedOutput()
+	if err != nil {
+		return fmt.Errorf("rsync: %w: %s", err, out)
+	}
+	a.rsynced.Add(int64(a.waiting))
+	a.waiting = 0
+	return nil
 }
 
 func (u *unfinished) finish() error {

@@ -68,7 +68,7 @@ func TestGrowing(t *testing.T) {
 	needAll(t)
 	t.Logf("again: go test -v ./integration/soak -run TestGrowing -grow %v -soak-seed %d -timeout 0", *growFor, *soakSeed)
 	r := rand.New(rand.NewPCG(*soakSeed, 5))
-	g := &grower{t: t, arrivals: &arrivals{dir: t.TempDir(), seed: *soakSeed}, run: filepath.Join(t.TempDir(), "run")}
+	g := &grower{t: t, arrivals: &arrivals{dir: t.TempDir(), staged: t.TempDir(), seed: *soakSeed}, run: filepath.Join(t.TempDir(), "run")}
 	s := settings{"seed": r.IntN(1 << 30), "shuffle": "reservoir", "shuffle-size": 5000, "workers": growingReaders, "batch": 3}
 	d := &dataset{name: "growing", dir: g.arrivals.dir, ext: ".txt", flags: []string{"--format", "lines"}}
 
@@ -92,6 +92,9 @@ func TestGrowing(t *testing.T) {
 		return err
 	})
 
+	indexed := &delays{index: g.nodes[0].index, data: g.arrivals.dir}
+	group.Go(func() error { return indexed.watch(watching) })
+
 	epoch := g.nodes[1].now(t)
 	for ; ctx.Err() == nil && (time.Since(began) < *growFor || g.kills.Load() < 3); epoch++ {
 		g.everybodyReads(ctx, epoch, r)
@@ -108,6 +111,7 @@ func TestGrowing(t *testing.T) {
 	most := slices.MaxFunc(samples, func(a, b sample) int { return a.MemoryBytes - b.MemoryBytes })
 	t.Logf("%d epochs, %d records read and compared; %v; %d shards deleted; %d kills of a node, %d of readers; %d resumed, %d readings began anew",
 		g.epochs.Load(), g.records.Load(), g.arrivals, g.deleted.Load(), g.kills.Load(), g.readersKilled.Load(), g.resumed.Load(), g.retried.Load())
+	t.Logf("  from a shard's close to its index: %v", indexed)
 	third := len(samples) / 3
 	for _, f := range figures {
 		t.Logf("  %-14s %5d in the second third, %5d in the last", f.name, f.median(samples[third:2*third])/f.scale, f.median(samples[2*third:])/f.scale)

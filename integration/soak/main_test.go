@@ -51,7 +51,7 @@ func environmentIn(tmp string) []string {
 func needAll(t *testing.T) {
 	t.Helper()
 	serve.NeedFUSE(t)
-	for _, program := range []string{"python3", "cat", "zstd", "lz4"} {
+	for _, program := range []string{"python3", "cat", "zstd", "lz4", "rsync"} {
 		if _, err := exec.LookPath(program); err != nil {
 			serve.Missing(t, "%s is not installed", program)
 		}

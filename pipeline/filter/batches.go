@@ -9,6 +9,8 @@ import (
 	"maps"
 	"slices"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/lsiofs/lsiofs/pipeline/filter/units"
 )
 
@@ -162,6 +164,9 @@ func (r *run) batch(ctx context.Context, items []item, put func(item, outcome) e
 	bad := map[int]error{} // units that can't be read
 	for i := range items {
 		err := items[i].Err
+		if n := len(items[i].File); err == nil && n > unix.NAME_MAX {
+			err = fmt.Errorf("its name has %d bytes, and a file's at most %d: filter it with --by process", n, unix.NAME_MAX)
+		}
 		if err == nil {
 			_, err = r.cutter.Data(items[i].Unit)
 		}

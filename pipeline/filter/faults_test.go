@@ -12,6 +12,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/lsiofs/lsiofs/pipeline/filter/command"
 	"github.com/lsiofs/lsiofs/pipeline/unpack/synthetic"
 )
 
@@ -175,4 +176,78 @@ func TestResultsOfWhatIsGoneMakeRoom(t *testing.T) {
 	_, err = w.run(c)
 	require.NoError(t, err)
 	require.Equal(t, map[string]string{"a.txt/c.txt": "4\n", "b.txt": "5\n", "d.txt": "3\n"}, w.made())
+}
+
+// A game whose name no file can have is left out by name with --by dirs, and filtered by
+// others.
+func TestAGameWithALongName(t *testing.T) {
+	t.Parallel()
+	long := strings.Repeat("g", 253) + ".gz"
+	w := newWorld(t, map[string]string{"a.tar": tarOf(t, member{"1.gz", game()}, member{long, game()}, member{"3.gz", game()})})
+	c := w.config(ByDirs, "sh", "-c", "cp {in}/* {out}")
+	c.Format.Name = "lc0"
+	_, err := w.run(c)
+	require.ErrorContains(t, err, "its name has 256 bytes, and a file's at most 255: filter it with --by process")
+	c.OnFailed = FailedSkip
+	counts, err := w.run(c)
+	require.NoError(t, err)
+	require.Equal(t, uint64(2), counts.UnitsOut)
+	require.Equal(t, uint64(1), counts.UnitsLost)
+	by := w.config(ByProcess, upper...)
+	by.Format.Name, by.Name = "lc0", "by process"
+	counts, err = w.run(by)
+	require.NoError(t, err)
+	require.Equal(t, uint64(3), counts.UnitsOut)
+}
+
+// A line that is no JSON is refused of whole shards, too, compressed or not.
+func TestLinesThatAreNoJSONAreRefused(t *testing.T) {
+	t.Parallel()
+	lines := "{\"a\": true}\n\n[1]"
+	for name, text := range map[string]string{"a.jsonl": lines, "a.jsonl.gz": gz(lines)} {
+		w := newWorld(t, map[string]string{name: text})
+		c := w.config(ByPipe, "cat")
+		c.Format.Name = "jsonl"
+		_, err := w.run(c)
+		require.NoError(t, err)
+		c.Command = []string{"sh", "-c", "tr a-z A-Z"}
+		if name == "a.jsonl.gz" {
+			c.Command = []string{"sh", "-c", "zcat | tr a-z A-Z | gzip"}
+		}
+		_, err = w.run(c)
+		require.ErrorContains(t, err, `line 1: "{\"A\": TRUE}\n" is no line of JSON`, name)
+		c.UnitBytes = 5
+		c.Command = []string{"cat"}
+		_, err = w.run(c)
+		require.NoError(t, err, "it is there")
+		c.Name = "anew"
+		_, err = w.run(c)
+		require.ErrorContains(t, err, "line 1 has more than 5 bytes: raise --unit-bytes")
+	}
+}
+
+// A program that is replaced while it filters ends the run: the ledger would say that the old
+// one has made what the new one did. The next run filters all by the new one.
+func TestAProgramThatIsReplacedEndsTheRun(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, map[string]string{"a.txt": "one\n"})
+	program := filepath.Join(t.TempDir(), "program")
+	put := func(script string) {
+		require.NoError(t, os.WriteFile(program+".new", []byte("#!/bin/sh\n"+script+"\n"), 0o755))
+		require.NoError(t, os.Rename(program+".new", program))
+	}
+	put("tr a-z A-Z")
+	c := w.config(ByPipe, program)
+	r := w.watch(c)
+	r.comes("a.txt", "ONE\n")
+	put("tr a-z b-za")
+	w.replace("b.txt", "two\n")
+	err := <-r.ended
+	r.cancel()
+	require.ErrorIs(t, err, command.ErrReplaced)
+	require.Equal(t, map[string]string{"a.txt": "ONE\n"}, w.made())
+	counts, err := w.run(c)
+	require.NoError(t, err)
+	require.Equal(t, uint64(2), counts.Filtered)
+	require.Equal(t, map[string]string{"a.txt": "pof\n", "b.txt": "uxp\n"}, w.made())
 }

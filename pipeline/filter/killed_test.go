@@ -80,3 +80,28 @@ func TestAKilledFilterLosesNothingAndTakesNothingForDone(t *testing.T) {
 		})
 	}
 }
+
+// A process is killed while it replaces the results of another filter, and then the sources go:
+// the results that it left go, too, whichever filter made them.
+func TestMirrorDeletesWhatAKilledFilterLeft(t *testing.T) {
+	t.Parallel()
+	for at := range 10 {
+		t.Run(fmt.Sprint(at), func(t *testing.T) {
+			t.Parallel()
+			w := newWorld(t, map[string]string{"a.txt": "one\n", "b/b.txt": "two\n", "c.txt": "three\n"})
+			c := w.config(ByPipe, killedFilter...)
+			before := c
+			before.Command = []string{"tr", "a-z", "b-za"}
+			_, err := w.run(before)
+			require.NoError(t, err)
+			_, _ = exec.Command(os.Args[0], "killed", w.src, w.dst, strconv.Itoa(at)).CombinedOutput() // at the end it is not killed
+			require.NoError(t, os.Remove(filepath.Join(w.src, "a.txt")))
+			require.NoError(t, os.RemoveAll(filepath.Join(w.src, "b")))
+			c.Mirror = true
+			_, err = w.run(c)
+			require.NoError(t, err)
+			require.Equal(t, map[string]string{"c.txt": "THREE\n"}, w.made())
+			require.Empty(t, w.warnings)
+		})
+	}
+}

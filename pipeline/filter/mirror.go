@@ -5,8 +5,6 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-
-	"github.com/lsiofs/lsiofs/pipeline/filter/ledger"
 )
 
 // mirror deletes the results of sources that are gone, unless SRC is empty: then it says
@@ -44,14 +42,15 @@ func (r *run) remove(ctx context.Context, path string) (bool, error) {
 	if err != nil || p == absent {
 		return false, err
 	}
-	e, _ := r.ledger.Get(path)
-	sum := ledger.Sum{}
+	made := false
 	if p == aFile {
-		if sum, err = sumOfFile(ctx, full); err != nil {
+		sum, err := sumOfFile(ctx, full)
+		if err != nil {
 			return false, err
 		}
+		made = r.ledger.Made(path, sum)
 	}
-	if sum != e.Result {
+	if !made {
 		r.Warn(fmt.Sprintf("%s: its source is gone, and it is not as the filter made it: it stays", full))
 		return false, nil
 	}

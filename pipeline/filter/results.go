@@ -133,7 +133,11 @@ func (r *run) finish(ctx context.Context, d *draft, s *source, t tally) (x *resu
 
 // sound reads a draft as a mount will, and counts its records.
 func (r *run) sound(ctx context.Context, d *draft, s *source) (records uint64, err error) {
-	if records, err = r.scan(ctx, s, d.file, d.n); err != nil {
+	records, err = r.scan(ctx, s, d.file, d.n)
+	if err == nil && r.Each == EachShard && r.format.Format.Name == "jsonl" { // units have been checked
+		err = units.CheckJSON(ctx, s.Codec, d.file, d.n, r.UnitBytes)
+	}
+	if err != nil {
 		err = failed(ctx, s, fmt.Errorf("the result is no sound shard of format %s: %w", r.format.Format.Name, err))
 	}
 	return records, err

@@ -170,8 +170,13 @@ func (r *run) do(ctx context.Context, job []*source) error {
 	return r.keep(ctx, result)
 }
 
-// keep makes a result durable.
+// keep makes a result durable, unless another program may have made it than the ledger is
+// going to say.
 func (r *run) keep(ctx context.Context, x *result) error {
+	if err := r.program.Same(); err != nil {
+		x.discard()
+		return err
+	}
 	if err := r.commits.do(ctx, x); err != nil {
 		return err
 	}

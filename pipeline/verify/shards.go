@@ -190,5 +190,7 @@ func reasonOf(path string, err error) string {
 	if errors.As(err, &located) {
 		err = located.Err
 	}
-	return strings.TrimPrefix(err.Error(), path+": ")
+	text := strings.TrimPrefix(err.Error(), path+": ")
+	// Mounting again, which a mount says, would not help who verifies.
+	return strings.ReplaceAll(text, storage.ErrChanged.Error(), "changed since it was indexed: verify it again, which indexes it anew")
 }

@@ -194,7 +194,8 @@ func TestAShardThatChangedOrIsGoneIsAFindingAndOthersAreRead(t *testing.T) {
 	for i, shard := range []string{"s0.jsonl.zst", "s2.jsonl.zst"} {
 		require.Equal(t, shard, r.Findings[i].Shard)
 		require.Contains(t, r.Findings[i].Reason, "can't be read: ")
-		require.Contains(t, r.Findings[i].Reason, "changed since it was indexed")
+		require.Contains(t, r.Findings[i].Reason, "changed since it was indexed: verify it again")
+		require.NotContains(t, r.Findings[i].Reason, "mount")
 	}
 	require.Equal(t, uint64(60), r.Records)
 }

@@ -12,6 +12,8 @@ import (
 	"strings"
 	"time"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/lsiofs/lsiofs/pipeline/filter/protocol"
 )
 
@@ -21,7 +23,22 @@ type Program struct {
 	argv    []string
 	timeout time.Duration
 	said    func(about, line string)
+	summed  executable // that Sum has read
 }
+
+// executable tells a file from one that is put in its place.
+type executable struct {
+	device, inode uint64
+	sizeBytes     int64
+	modTime       unix.Timespec
+}
+
+func newExecutable(s *unix.Stat_t) executable {
+	return executable{uint64(s.Dev), s.Ino, s.Size, s.Mtim}
+}
+
+// ErrReplaced is wrapped by Same's error.
+var ErrReplaced = errors.New("it was replaced while the filter ran, so that nobody knows which one made what came last: run the filter again, which filters all shards by the new one")
 
 // ErrNotFound is wrapped by Find's error where there is no such program.
 var ErrNotFound = errors.New("name an executable file, or a program in PATH, behind --")
@@ -37,7 +54,21 @@ func Find(argv []string, timeout time.Duration, said func(about, line string)) (
 	return &Program{path: path, argv: argv, timeout: timeout, said: said}, nil
 }
 
-// Sum is the SHA-256 of the command line, of more texts, and of the executable's bytes.
+// Same says whether the executable still is the one that Sum has read, which was called
+// before.
+func (p *Program) Same() error {
+	var now unix.Stat_t
+	if err := unix.Stat(p.path, &now); err != nil {
+		return fmt.Errorf("command %s: %w: %w", p.argv[0], err, ErrReplaced)
+	}
+	if newExecutable(&now) != p.summed {
+		return fmt.Errorf("command %s: %w", p.argv[0], ErrReplaced)
+	}
+	return nil
+}
+
+// Sum is the SHA-256 of the command line, of more texts, and of the executable's bytes. It is
+// called once, before the program runs.
 func (p *Program) Sum(more ...string) (sum [sha256.Size]byte, err error) {
 	h := sha256.New()
 	for _, texts := range [][]string{p.argv, more} {
@@ -49,7 +80,11 @@ func (p *Program) Sum(more ...string) (sum [sha256.Size]byte, err error) {
 	}
 	f, err := os.Open(p.path)
 	if err == nil {
-		_, err = io.Copy(h, f)
+		var is unix.Stat_t
+		if err = unix.Fstat(int(f.Fd()), &is); err == nil {
+			p.summed = newExecutable(&is)
+			_, err = io.Copy(h, f)
+		}
 		err = errors.Join(err, f.Close())
 	}
 	if err != nil {

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"math"
 	"path"
+	"slices"
 	"strconv"
 	"strings"
 )
@@ -83,11 +84,52 @@ func checkPath(p string) error {
 	return nil
 }
 
-// Parse reads the lines of a file. wholeBytes is how many bytes the whole lines have: what
-// is behind them is a line that was being written when its writer ended. Of several
-// entries with one path the last counts.
-func Parse(text []byte) (entries map[string]Entry, lines int, wholeBytes int64, err error) {
-	entries = map[string]Entry{}
+// removed says whether a line says that its path has no result any more.
+func (e *Entry) removed() bool {
+	none := Sum{}
+	return e.Source == none && e.Filter == none && e.Result == none
+}
+
+// entries are those of each path: the last one, behind those of other results before it, of
+// which the newest are kept.
+type entries map[string][]Entry
+
+// maxResults is how many results of a path are known. Each but the last was replaced, or was
+// to be by a process that was killed: with 4 it takes 4 kills in a row to forget the one that
+// is still there, and then it is left alone, with a warning.
+const maxResults = 4
+
+// add takes what a line says.
+func (m entries) add(e Entry) {
+	if e.removed() {
+		delete(m, e.Path)
+		return
+	}
+	list := slices.DeleteFunc(m[e.Path], func(old Entry) bool { return old.Result == e.Result })
+	list = append(list, e)
+	m[e.Path] = list[max(0, len(list)-maxResults):]
+}
+
+func (m entries) last(path string) (Entry, bool) {
+	list := m[path]
+	if len(list) == 0 {
+		return Entry{}, false
+	}
+	return list[len(list)-1], true
+}
+
+// lines is how many of them there are.
+func (m entries) lines() (n int) {
+	for _, list := range m {
+		n += len(list)
+	}
+	return n
+}
+
+// parse reads the lines of a file. wholeBytes is how many bytes the whole lines have: what
+// is behind them is a line that was being written when its writer ended.
+func parse(text []byte) (found entries, lines int, wholeBytes int64, err error) {
+	found = entries{}
 	for len(text) > 0 {
 		end := bytes.IndexByte(text, '\n')
 		if end < 0 {
@@ -101,10 +143,10 @@ func Parse(text []byte) (entries map[string]Entry, lines int, wholeBytes int64, 
 		if err != nil {
 			return nil, 0, 0, fmt.Errorf("line %d: %w", lines, err)
 		}
-		entries[e.Path] = e
+		found.add(e)
 		text, wholeBytes = text[end+1:], wholeBytes+int64(end)+1
 	}
-	return entries, lines, wholeBytes, nil
+	return found, lines, wholeBytes, nil
 }
 
 // Of says whether a result was made of that source by that filter.

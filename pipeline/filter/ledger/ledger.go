@@ -9,9 +9,11 @@
 // ledger compares. A process that is killed at any moment leaves a line without a result,
 // or half a line, which is passed over: that shard is filtered again, and no other one.
 //
-// Lines are added at the end, and the last one of a path counts. In a path a backslash is
-// written as two, and the end of a line as a backslash and n. Where the file has twice as
-// many lines as paths, it is written anew when it is opened.
+// Lines are added at the end, and the last one of a path counts. Those before it say what
+// else a filter has made under that path: a process that is killed behind a line leaves the
+// result before in place. One whose sums are all zeros says that the path has no result any
+// more. In a path a backslash is written as two, and the end of a line as a backslash and n.
+// Where the file has twice as many lines as are of use, it is written anew when it is opened.
 package ledger
 
 import (
@@ -49,7 +51,7 @@ type Ledger struct {
 	mu      sync.Mutex
 	file    *os.File
 	bytes   int64 // of the whole lines in file
-	entries map[string]Entry
+	entries entries
 	err     error // the file can't be added to
 }
 
@@ -94,7 +96,7 @@ func (l *Ledger) open() (err error) {
 		return fmt.Errorf("read %s: %w", l.path(), err)
 	}
 	var lines int
-	if l.entries, lines, l.bytes, err = Parse(text); err != nil {
+	if l.entries, lines, l.bytes, err = parse(text); err != nil {
 		return fmt.Errorf("%s: %w: it is damaged: move it and the results away, to have them made again", l.path(), err)
 	}
 	if l.bytes < info.Size() {
@@ -102,7 +104,7 @@ func (l *Ledger) open() (err error) {
 			return err
 		}
 	}
-	if lines > 2*len(l.entries)+16 {
+	if lines > 2*l.entries.lines()+16 {
 		return l.rewrite()
 	}
 	return syncDir(l.dir) // the ledger's name
@@ -140,8 +142,15 @@ func globEscaped(path string) string {
 func (l *Ledger) Get(path string) (Entry, bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	e, ok := l.entries[path]
-	return e, ok
+	return l.entries.last(path)
+}
+
+// Made says whether a filter has made such a result under a path: that of the last entry, or
+// one shortly before it.
+func (l *Ledger) Made(path string, result Sum) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return slices.ContainsFunc(l.entries[path], func(e Entry) bool { return e.Result == result })
 }
 
 // Paths are those that have entries, sorted.
@@ -156,15 +165,33 @@ func (l *Ledger) Paths() []string {
 func (l *Ledger) Add(entries ...Entry) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
+	return l.add(entries)
+}
+
+// Remove removes the entries of paths. It is durable when it returns.
+func (l *Ledger) Remove(paths ...string) error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	removed := make([]Entry, 0, len(paths))
+	for _, path := range paths {
+		if _, known := l.entries[path]; known {
+			removed = append(removed, Entry{Path: path})
+		}
+	}
+	return l.add(removed)
+}
+
+// add adds lines. l.mu is held.
+func (l *Ledger) add(added []Entry) error {
 	if l.err != nil {
 		return l.err
 	}
 	var text []byte
-	for i := range entries {
-		if err := checkPath(entries[i].Path); err != nil {
+	for i := range added {
+		if err := checkPath(added[i].Path); err != nil {
 			return err
 		}
-		text = entries[i].AppendLine(text)
+		text = added[i].AppendLine(text)
 	}
 	_, err := l.file.WriteAt(text, l.bytes)
 	if err == nil {
@@ -177,28 +204,19 @@ func (l *Ledger) Add(entries ...Entry) error {
 		return fmt.Errorf("write %s: %w", l.path(), err)
 	}
 	l.bytes += int64(len(text))
-	for _, e := range entries {
-		l.entries[e.Path] = e
+	for _, e := range added {
+		l.entries.add(e)
 	}
 	return nil
 }
 
-// Remove removes the entries of paths. It is durable when it returns.
-func (l *Ledger) Remove(paths ...string) error {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	for _, p := range paths {
-		delete(l.entries, p)
-	}
-	return l.rewrite()
-}
-
-// rewrite writes the file anew. l.mu is held, or nobody else knows l.
+// rewrite writes the file anew. Nobody else knows l yet.
 func (l *Ledger) rewrite() (err error) {
 	var text []byte
 	for _, path := range slices.Sorted(maps.Keys(l.entries)) {
-		e := l.entries[path]
-		text = e.AppendLine(text)
+		for _, e := range l.entries[path] {
+			text = e.AppendLine(text)
+		}
 	}
 	f, err := os.CreateTemp(l.dir, TempPrefix+"*")
 	if err != nil {

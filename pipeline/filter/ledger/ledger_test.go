@@ -126,12 +126,57 @@ func TestALedgerOfManyOldLinesIsWrittenAnew(t *testing.T) {
 	defer func() { require.NoError(t, l.Close()) }()
 	text, err := os.ReadFile(filepath.Join(dir, Prefix))
 	require.NoError(t, err)
-	require.Equal(t, 2, bytes.Count(text, []byte("\n")))
+	require.Equal(t, 2*maxResults, bytes.Count(text, []byte("\n")))
 	e, _ := l.Get("b")
 	require.Equal(t, entry("b", 99), e)
 	left, err := filepath.Glob(filepath.Join(dir, TempPrefix+"*"))
 	require.NoError(t, err)
 	require.Empty(t, left)
+}
+
+// What is removed is a line more, not a file anew: a directory of many results, of which one
+// goes, costs one line.
+func TestRemovingAddsALine(t *testing.T) {
+	dir := t.TempDir()
+	l := opened(t, dir)
+	require.NoError(t, l.Add(entry("a", 1), entry("b", 2)))
+	before, err := os.ReadFile(filepath.Join(dir, Prefix))
+	require.NoError(t, err)
+	require.NoError(t, l.Remove("a", "never"))
+	after, err := os.ReadFile(filepath.Join(dir, Prefix))
+	require.NoError(t, err)
+	zeros := strings.Repeat("0", sumDigits)
+	require.Equal(t, fmt.Sprintf("%s%s %s %s 0 0 0 a\n", before, zeros, zeros, zeros), string(after))
+	for range 2 {
+		require.Equal(t, []string{"b"}, l.Paths())
+		require.False(t, l.Made("a", entry("a", 1).Result))
+		require.NoError(t, l.Close())
+		l = opened(t, dir)
+	}
+	require.NoError(t, l.Add(entry("a", 3)))
+	require.Equal(t, []string{"a", "b"}, l.Paths())
+	require.NoError(t, l.Close())
+}
+
+// A process that is killed behind a line leaves the result before: a filter has made that,
+// too, and so says the ledger, also once it was written anew.
+func TestTheResultsBeforeAreAFiltersToo(t *testing.T) {
+	dir := t.TempDir()
+	l := opened(t, dir)
+	for range 30 {
+		for i := range 6 {
+			require.NoError(t, l.Add(entry("a", i)))
+		}
+	}
+	for range 3 {
+		for i := range 7 {
+			require.Equal(t, i >= 2 && i < 6, l.Made("a", entry("a", i).Result), "%d", i)
+		}
+		require.False(t, l.Made("b", entry("a", 5).Result))
+		require.NoError(t, l.Close())
+		l = opened(t, dir)
+	}
+	require.NoError(t, l.Close())
 }
 
 // A write that fails half way leaves no entry, and what is added later counts.
@@ -161,7 +206,7 @@ func FuzzParse(f *testing.F) {
 	f.Add(e.AppendLine(nil))
 	f.Add([]byte("x\n"))
 	f.Fuzz(func(t *testing.T, text []byte) {
-		entries, lines, whole, err := Parse(text)
+		entries, lines, whole, err := parse(text)
 		if err != nil {
 			return
 		}

@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"context"
 	"encoding/binary"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -151,8 +150,8 @@ func checkJSON(f unpack.Format, data []byte) ([]byte, uint64, error) {
 		return nil, 0, err
 	}
 	for line := range bytes.Lines(data) {
-		if len(bytes.TrimSpace(line)) > 0 && !json.Valid(line) {
-			return nil, 0, fmt.Errorf("%.40q is no line of JSON", line)
+		if err := checkJSONLine(line); err != nil {
+			return nil, 0, err
 		}
 	}
 	return data, records, nil

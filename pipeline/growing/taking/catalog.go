@@ -75,6 +75,7 @@ func (t *Taker) taken(ctx context.Context, epoch uint64) (*catalog.Catalog, run.
 	if err != nil {
 		return nil, run.Epoch{}, err
 	}
+	t.warnOfWindow(&e)
 	text, err := d.Snapshot(e.Snapshot)
 	if err != nil {
 		return nil, e, fmt.Errorf("epoch %d: %w", epoch, err)

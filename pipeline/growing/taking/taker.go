@@ -94,6 +94,7 @@ type Taker struct {
 	attempt *attempt       // that is under way
 	refused *refused       // what the last attempt has found
 	news    news           // for Status
+	window  string         // that warnOfWindow has warned of
 
 	holding sync.Mutex // from the links of an epoch to its record, and while links are removed
 	held    heldSnapshots

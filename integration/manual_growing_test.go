@@ -1,0 +1,52 @@
+package integration
+
+import (
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+// TestCommandsOfTheManualOnGamesThatArriveRun runs those of growing.md that are about games,
+// which the other pages' dataset is not of: the same lines, of as many games as there are here.
+func TestCommandsOfTheManualOnGamesThatArriveRun(t *testing.T) {
+	needFUSE(t)
+	bash := need(t, "bash")
+	page, err := os.ReadFile(filepath.Join(manualDir, "growing.md"))
+	require.NoError(t, err)
+	lines := slices.DeleteFunc(commandLines(string(page)), func(line string) bool { return !strings.Contains(line, "/data/games") })
+	require.Len(t, lines, 3, "a line more or less: %q", lines)
+	bin, work, mnt := t.TempDir(), t.TempDir(), t.TempDir()
+	require.NoError(t, os.Symlink(lsiofs, filepath.Join(bin, "lsiofs")))
+	games, _ := trainingGames(t, 6, 24)
+	script := "set -e\ntrap 'code=$?; lsiofs umount --lazy /mnt/games || true; exit $code' EXIT\n"
+	for _, line := range lines {
+		mount := strings.HasPrefix(line, "lsiofs mount ")
+		switch {
+		case strings.Contains(line, "--resume ckpt.json"):
+			script += "cp /mnt/games/checkpoint ckpt.json\n" +
+				`run=$(sed -n 's/.*"run_directory": *"\([^"]*\)".*/\1/p' /mnt/games/status.json)` + "\n" +
+				"lsiofs snapshots \"$run\" | grep -q '^ *0 '\n" + // as the text has it
+				"lsiofs snapshots \"$run\" --unused /data/games\n" +
+				"cat /mnt/games/worker-0.bin > before\nlsiofs umount /mnt/games\n" +
+				"lsiofs mount --grow /data/games /mnt/games --run \"$run\" --resume ckpt.json --daemon\ncat /mnt/games/worker-0.bin > rest\nlsiofs umount /mnt/games\n"
+		case mount:
+		default:
+			require.Contains(t, line, "| train")
+		}
+		if mount {
+			line += " --daemon"
+		}
+		script += line + "\n"
+	}
+	script += "cmp rest /mnt/games/worker-0.bin\n" +
+		"test \"$(cat came)\" = 83560\nlsiofs umount /mnt/games\nlsiofs mount /data/games /mnt/games --snapshot \"$run\"/snapshots/*.gz --daemon\ncmp before /mnt/games/worker-0.bin\n"
+	script = strings.NewReplacer("/data/games", games.dir, "/mnt/games", mnt, "/new/run", filepath.Join(work, "new"),
+		"40000units", "24units", "| train", "| head -c 83560 | wc -c > came", "8f29….gz", `"$run"/snapshots/*.gz`).Replace(script)
+	r := command(t, nil, nil, bash, "-c", `cd "$0" && PATH="$1:$PATH" && eval "$2"`, work, bin, script)
+	require.Zero(t, r.code, "%s\n%s\n%s", script, r.stdout, r.stderr)
+	requireServersEnd(t)
+}

@@ -1,0 +1,61 @@
+package units
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+
+	"github.com/lsiofs/lsiofs/pipeline/unpack"
+)
+
+// CheckJSON reads a shard of lines, and says which line is not JSON. A line has at most
+// mostBytes, which is what it takes of memory. A blank line is none.
+func CheckJSON(ctx context.Context, codec unpack.Codec, raw io.ReaderAt, sizeBytes, mostBytes int64) error {
+	decoded := io.Reader(io.NewSectionReader(raw, 0, sizeBytes))
+	if codec != nil {
+		d, err := unpack.NewDecoded(codec, raw, sizeBytes, unpack.Entry{})
+		if err != nil {
+			return err
+		}
+		defer d.Close()
+		decoded = d
+	}
+	lines := bufio.NewReaderSize(decoded, 64<<10)
+	var line []byte
+	for n := 1; ; n++ {
+		line = line[:0]
+		for {
+			part, err := lines.ReadSlice('\n')
+			if line = append(line, part...); int64(len(line)) > mostBytes {
+				return fmt.Errorf("line %d has more than %d bytes: raise --unit-bytes", n, mostBytes)
+			}
+			if errors.Is(err, bufio.ErrBufferFull) {
+				continue
+			}
+			if err != nil && err != io.EOF {
+				return err
+			}
+			break
+		}
+		if len(line) == 0 {
+			return nil
+		}
+		if err := ctx.Err(); err != nil {
+			return err
+		}
+		if err := checkJSONLine(line); err != nil {
+			return fmt.Errorf("line %d: %w", n, err)
+		}
+	}
+}
+
+func checkJSONLine(line []byte) error {
+	if len(bytes.TrimSpace(line)) > 0 && !json.Valid(line) {
+		return fmt.Errorf("%.40q is no line of JSON", line)
+	}
+	return nil
+}
