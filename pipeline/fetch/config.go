@@ -9,6 +9,7 @@ import (
 	"github.com/lsiofs/lsiofs/pipeline/meter"
 	"github.com/lsiofs/lsiofs/pipeline/plan"
 	"github.com/lsiofs/lsiofs/pipeline/spec"
+	"github.com/lsiofs/lsiofs/pipeline/storage"
 	"github.com/lsiofs/lsiofs/pipeline/storage/profile"
 	"github.com/lsiofs/lsiofs/uring"
 )
@@ -52,6 +53,9 @@ type Config struct {
 	// Storage says which reads the shards' storage likes; the zero value
 	// stands for profile.Defaults of an unknown one. No byte depends on it.
 	Storage profile.Profile
+	// Expecter is told what readers are going to read, where records are gathered; nil where
+	// the storage does not want to know.
+	Expecter storage.Expecter
 	// Meter counts where time goes; nil for one of its own.
 	Meter *meter.Meter
 	Log   *slog.Logger
