@@ -76,3 +76,74 @@ func parseShard(line string) (x growing.Shard, ok bool) {
 	x.Path = line
 	return x, ok && line != ""
 }
+
+// NewsOf compares the texts of two snapshots: what now has that before has not. Two shards are
+// the same whose lines are. before may be nil, for none. A text that could not have been
+// written by Text is an error, as far as that is seen in passing.
+func NewsOf(before, now []byte) (n growing.News, err error) {
+	was, is := linesIn(before), linesIn(now)
+	was.next()
+	same := uint64(0)
+	for is.next() {
+		for was.more && bytes.Compare(was.path, is.path) < 0 {
+			was.next()
+		}
+		if was.more && bytes.Equal(was.line, is.line) {
+			same++
+			continue
+		}
+		x, ok := parseShard(string(is.line))
+		if !ok {
+			is.bad = true
+			break
+		}
+		n.NewShards++
+		n.NewRecords += x.Records
+		n.NewUnits += x.Units
+	}
+	for was.more {
+		was.next()
+	}
+	if was.bad || is.bad {
+		return growing.News{}, errors.New("a line of a snapshot's text is no shard's")
+	}
+	n.GoneShards = was.lines - same
+	return n, nil
+}
+
+// textLines goes through the lines of a text that are shards.
+type textLines struct {
+	rest       []byte
+	line, path []byte // of the shard; the line is without its end
+	lines      uint64 // so far
+	more, bad  bool   // there is a line; the text is none of a snapshot
+}
+
+func linesIn(text []byte) textLines {
+	_, rest, found := bytes.Cut(text, []byte("\n"))
+	return textLines{rest: rest, bad: !found && len(text) > 0}
+}
+
+// next goes to the next line, if there is one.
+func (l *textLines) next() bool {
+	if l.more = len(l.rest) > 0 && !l.bad; !l.more {
+		return false
+	}
+	line, rest, found := bytes.Cut(l.rest, []byte("\n"))
+	path := line
+	for range 3 { // figures come before it
+		_, path, found = cutSpace(path, found)
+	}
+	if !found || len(path) == 0 || l.lines > 0 && bytes.Compare(l.path, path) >= 0 {
+		l.bad, l.more = true, false
+		return false
+	}
+	l.line, l.path, l.rest = line, path, rest
+	l.lines++
+	return true
+}
+
+func cutSpace(b []byte, wanted bool) (before, after []byte, found bool) {
+	before, after, found = bytes.Cut(b, []byte(" "))
+	return before, after, found && wanted
+}

@@ -72,12 +72,14 @@ func (q *queue) moved() {
 	q.changed = make(chan struct{})
 }
 
-// isSettled says whether a file is settled now, as far as the looker has told.
-func (q *queue) isSettled(path string) bool {
+// unlessSettled calls f if a file is not settled, as far as the looker has told; until f
+// returns, it is not. f must not call the queue.
+func (q *queue) unlessSettled(path string, f func()) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	_, ok := q.settled[path]
-	return ok
+	if _, ok := q.settled[path]; !ok {
+		f()
+	}
 }
 
 // onlySettled drops the shards that are not settled, in place.
