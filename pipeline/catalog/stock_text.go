@@ -42,24 +42,55 @@ func ShardsOf(text []byte) ([]growing.Shard, error) {
 
 // parseSnapshot also gives the first line.
 func parseSnapshot(text []byte) (first string, shards []growing.Shard, err error) {
-	whole := string(text) // which the paths are parts of
-	first, rest, found := strings.Cut(whole, "\n")
-	if !found || !strings.HasPrefix(first, datasetWords) {
-		return "", nil, errors.New("it does not begin as the text of a snapshot does")
+	first, lines, err := openText(text)
+	if err != nil {
+		return "", nil, err
 	}
-	shards = make([]growing.Shard, 0, bytes.Count(text, []byte("\n"))-1)
-	for n := 2; rest != ""; n++ {
+	shards, err = lines.parse(make([]growing.Shard, 0, bytes.Count(lines.rest, []byte("\n"))+1))
+	return first, shards, err
+}
+
+// snapshotText takes the text of a snapshot apart, some lines at a time.
+type snapshotText struct {
+	rest  []byte
+	lines int // so far
+	last  string
+}
+
+// openText also gives the first line, with its end.
+func openText(text []byte) (first string, t snapshotText, err error) {
+	line, rest, found := bytes.Cut(text, []byte("\n"))
+	if !found || !bytes.HasPrefix(line, []byte(datasetWords)) {
+		return "", snapshotText{}, errNoText
+	}
+	return string(line) + "\n", snapshotText{rest: rest, lines: 1}, nil
+}
+
+// parse appends the next shards to a slice, until it is full or there are no more.
+func (t *snapshotText) parse(to []growing.Shard) ([]growing.Shard, error) {
+	size := 0
+	for n := len(to); n < cap(to) && size < len(t.rest); n++ {
+		end := bytes.IndexByte(t.rest[size:], '\n')
+		if end < 0 {
+			end = len(t.rest) - size - 1
+		}
+		size += end + 1
+	}
+	rest := string(t.rest[:size]) // which the paths are parts of
+	t.rest = t.rest[size:]
+	for rest != "" {
+		t.lines++
 		line, after, found := strings.Cut(rest, "\n")
 		x, ok := parseShard(line)
 		if !found || !ok {
-			return "", nil, fmt.Errorf("line %d is no shard's: %q", n, line)
+			return nil, fmt.Errorf("line %d is no shard's: %q", t.lines, line)
 		}
-		if k := len(shards); k > 0 && shards[k-1].Path >= x.Path {
-			return "", nil, fmt.Errorf("line %d: %s does not come behind %s", n, x.Path, shards[k-1].Path)
+		if t.last >= x.Path { // no path is empty
+			return nil, fmt.Errorf("line %d: %s does not come behind %s", t.lines, x.Path, t.last)
 		}
-		shards, rest = append(shards, x), after
+		to, rest, t.last = append(to, x), after, x.Path
 	}
-	return first + "\n", shards, nil
+	return to, nil
 }
 
 // parseShard reads a line as appendLine writes it, and no other.
@@ -105,11 +136,16 @@ func NewsOf(before, now []byte) (n growing.News, err error) {
 		was.next()
 	}
 	if was.bad || is.bad {
-		return growing.News{}, errors.New("a line of a snapshot's text is no shard's")
+		return growing.News{}, errNoLine
 	}
 	n.GoneShards = was.lines - same
 	return n, nil
 }
+
+var (
+	errNoText = errors.New("it does not begin as the text of a snapshot does")
+	errNoLine = errors.New("a line of a snapshot's text is no shard's")
+)
 
 // textLines goes through the lines of a text that are shards.
 type textLines struct {
