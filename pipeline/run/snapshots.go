@@ -106,7 +106,10 @@ func ReadSnapshot(path string) (fingerprint string, text []byte, err error) {
 
 func packText(text []byte) ([]byte, error) {
 	var b bytes.Buffer
-	z := gzip.NewWriter(&b)
+	z, err := gzip.NewWriterLevel(&b, gzip.BestSpeed) // somebody waits for it
+	if err != nil {
+		return nil, err
+	}
 	if _, err := z.Write(text); err != nil {
 		return nil, err
 	}
