@@ -53,13 +53,32 @@ func (a *kindArray) UnmarshalJSON(b []byte) error {
 	return nil
 }
 
-// plainJSON is JSON in which characters that HTML uses are as they are.
+// plainJSON is JSON in which characters are as they are, unless JSON wants them escaped: those that
+// HTML uses, and U+2028 and U+2029, which package json always escapes, and others' writers do not.
 func plainJSON(v any) ([]byte, error) {
 	var b bytes.Buffer
 	e := json.NewEncoder(&b)
 	e.SetEscapeHTML(false)
 	err := e.Encode(v)
-	return bytes.TrimSuffix(b.Bytes(), []byte("\n")), err
+	return unescapeSeparators(bytes.TrimSuffix(b.Bytes(), []byte("\n"))), err
+}
+
+// unescapeSeparators writes U+2028 and U+2029 in JSON as they are. b belongs to the result.
+func unescapeSeparators(b []byte) []byte {
+	out := b[:0] // no longer than what was read of b
+	for i := 0; i < len(b); i++ {
+		switch rest := b[i:]; {
+		case bytes.HasPrefix(rest, []byte(`\u2028`)), bytes.HasPrefix(rest, []byte(`\u2029`)):
+			out = append(out, 0xe2, 0x80, 0xa0+rest[5]-'0')
+			i += 5
+		case b[i] == '\\' && len(rest) > 1:
+			out = append(out, rest[0], rest[1])
+			i++
+		default:
+			out = append(out, b[i])
+		}
+	}
+	return out
 }
 
 // canonical is the kind of a cut.
