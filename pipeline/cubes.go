@@ -49,6 +49,16 @@ func (g *generation) findCubes() error {
 	})
 }
 
+// cubeStats is what is decoded of arrays; nil where records are no crops.
+func (m *mount) cubeStats() *cubes.Stats {
+	s, ok := m.files.(*cubes.Storage)
+	if !ok {
+		return nil
+	}
+	stats := s.Stats()
+	return &stats
+}
+
 // keptOf says which records of a shard are in orders, where a storage leaves some out.
 func keptOf(files storage.Storage) func(path string) []uint64 {
 	s, ok := files.(*cubes.Storage)

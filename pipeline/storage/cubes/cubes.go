@@ -60,7 +60,7 @@ type Storage struct {
 	submissions sync.Pool // of *submission
 	workers     sync.WaitGroup
 
-	bricks, hits, blockCount atomic.Uint64
+	bricks, storedBytes, hits, blockCount atomic.Uint64
 }
 
 var (
@@ -194,17 +194,20 @@ func (s *Storage) AdjustProfile(p profile.Profile) profile.Profile {
 
 // Stats are for status.
 type Stats struct {
-	// Decoded bricks, and those that were found decoded.
-	Decoded, Found uint64
+	// Decoded bricks, with those that are stored as they are, and how often one was found decoded.
+	Decoded uint64 `json:"decoded"`
+	Found   uint64 `json:"found"`
+	// StoredBytes are what the decoded ones take where they are stored.
+	StoredBytes uint64 `json:"stored_bytes"`
 	// Blocks are those of bricks of which no more were decoded.
-	Blocks uint64
+	Blocks uint64 `json:"blocks"`
 	// HeldBytes are those of decoded bricks that are kept.
-	HeldBytes int64
+	HeldBytes int64 `json:"held_bytes"`
 }
 
 // Stats gives the figures of all reads so far.
 func (s *Storage) Stats() Stats {
-	return Stats{Decoded: s.bricks.Load(), Found: s.hits.Load(), Blocks: s.blockCount.Load(), HeldBytes: s.cells.heldBytes()}
+	return Stats{Decoded: s.bricks.Load(), Found: s.hits.Load(), StoredBytes: s.storedBytes.Load(), Blocks: s.blockCount.Load(), HeldBytes: s.cells.heldBytes()}
 }
 
 var errClosed = fmt.Errorf("the storage is closed: %w", fs.ErrClosed)

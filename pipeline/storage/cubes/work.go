@@ -372,6 +372,7 @@ func (s *Storage) returned(n int64) {
 // it was, is to be kept or not.
 func (w *worker) decode(t *task, stored []byte) (*cell, error) {
 	w.bricks.Add(1)
+	w.storedBytes.Add(uint64(len(stored)))
 	f := t.field
 	if f.Array.Chain.Raw() { // what is stored is the brick, and the page cache keeps it
 		t.copy(zarr.Window{Bytes: stored, OffsetBytes: t.begin})
