@@ -54,7 +54,10 @@ func (f *finder) listBelow(ctx context.Context, match func(path string, isDir bo
 // oneFile describes the target that is a file.
 func (f *finder) oneFile(ctx context.Context) ([]storage.Object, error) {
 	if f.Format.Name == "zarr" {
-		return nil, fmt.Errorf("dataset %s is a file: with --format zarr name the directory of an array or a hierarchy, or a pattern of these", &f.Target)
+		if c, ok := f.Target.References(); ok {
+			return f.listReference(ctx, c.One)
+		}
+		return nil, fmt.Errorf("dataset %s is a file: with --format zarr name the directory of an array or a hierarchy, a reference file (.json), a zip file (.zip), or a pattern of these", &f.Target)
 	}
 	if f.Format.Name == "files" {
 		return nil, fmt.Errorf("dataset %s is a file: with --format files name the directory that holds files, or a pattern of directories", &f.Target)
