@@ -36,7 +36,7 @@ import (
 //	                 ──► cubes
 //	s3, web    remote ──► s3                   nothing: remote tries again itself
 //	           remote ──► web
-//	           remote ──► cubes
+//	           remote ──► cubes, or refs and cubes
 //
 // cached lies over remote, and over local where that is a network's file system and the
 // user has asked for it: what is listed, indexed and read goes through it (openCache).

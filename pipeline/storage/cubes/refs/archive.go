@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"net/url"
 	"path"
 	"strings"
 	"sync"
@@ -81,10 +82,18 @@ func (c *Config) resolve(from, name string) (string, error) {
 	at := strings.TrimPrefix(name, "file://")
 	absolute := at != name || strings.HasPrefix(at, "/") || strings.Contains(at, "://")
 	for _, root := range c.Roots {
-		if rest, ok := strings.CutPrefix(at, strings.TrimSuffix(root, "/")+"/"); ok && absolute {
-			from, at, absolute = "", rest, false
-			break
+		rest, ok := strings.CutPrefix(at, strings.TrimSuffix(root, "/")+"/")
+		if !ok || !absolute {
+			continue
 		}
+		if strings.HasPrefix(root, "http") {
+			var err error
+			if rest, err = url.PathUnescape(rest); err != nil || strings.Contains(at, "?") {
+				return "", fmt.Errorf("it refers to %.300q, which is no URL of a file without a query", name)
+			}
+		}
+		from, at, absolute = "", rest, false
+		break
 	}
 	switch {
 	case strings.Contains(at, "::"):

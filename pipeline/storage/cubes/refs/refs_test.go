@@ -215,6 +215,7 @@ func TestReferencesOutsideOfTheRootAreRefused(t *testing.T) {
 		"../secret": "no file below the dataset's directory", "in/../../secret": "no file below", "/etc/passwd": "no file below",
 		"file:///etc/passwd": "no file below", "file://in/a.nc": "no file below", dir + "/../secret": "no file below", top + "/database": "no file below",
 		".": "no file below", "": "no file below", "a\x00b": "no file below", "s3://bucket/key": "bucket or web server", "https://host/other": "bucket or web server",
+		"https://host/data/a?x": "without a query", "https://host/data/%zz": "without a query", "https://host/data/%2e%2e/x": "no file below",
 		"https://host/database": "bucket or web server", "zip://a::b.zip": "files in files", "simplecache::x": "files in files",
 	} {
 		writeJSON(t, dir, map[string]any{"a/0": []any{name, 0, 4}})
@@ -222,7 +223,7 @@ func TestReferencesOutsideOfTheRootAreRefused(t *testing.T) {
 		require.ErrorContains(t, err, want, name)
 		require.ErrorContains(t, err, "x.json", name)
 	}
-	for _, name := range []string{"in/a.nc", "./in//a.nc", "in/../in/a.nc", dir + "/in/a.nc", "file://" + dir + "/in/a.nc", "https://host/data/in/a.nc", "link"} {
+	for _, name := range []string{"in/a.nc", "./in//a.nc", "in/../in/a.nc", dir + "/in/a.nc", "file://" + dir + "/in/a.nc", "https://host/data/in/a.nc", "https://host/data/in/%61.nc", "link"} {
 		writeJSON(t, dir, map[string]any{"a/0": []any{name, 3, 4}})
 		s := over(t, dir, roots)
 		b, err := bytesOf(t, s, listed(t, s)["x.json/a/0"])
