@@ -24,7 +24,7 @@
 //
 // # Memory
 //
-// What the describing file says stays in memory (package table), and the versions of all files that
+// Up to maxIdle files stay open. What the describing file says stays in memory (package table), and the versions of all files that
 // were listed.
 package refs
 
@@ -67,6 +67,7 @@ type Storage struct {
 	closed   bool
 	// underWay are reads whose Done has not returned.
 	underWay sync.WaitGroup
+	idle     idle
 }
 
 var (
@@ -191,7 +192,7 @@ func (s *Storage) Close() error {
 	s.closed = true
 	s.mu.Unlock()
 	s.underWay.Wait()
-	return s.under.Close()
+	return errors.Join(s.idle.close(), s.under.Close())
 }
 
 // find is what an object is made of that was listed.

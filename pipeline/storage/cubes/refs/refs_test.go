@@ -311,6 +311,51 @@ func TestObjectsAreReadFromMemoryWithinTheirRanges(t *testing.T) {
 	}
 }
 
+// Files stay open for what lies beside, but never one that has changed.
+func TestAFileIsOpenForAllThatLiesInIt(t *testing.T) {
+	dir := t.TempDir()
+	references := map[string]any{}
+	for i := range maxIdle + 5 {
+		name := fmt.Sprintf("%d.nc", i)
+		require.NoError(t, os.WriteFile(filepath.Join(dir, name), []byte("0123456789"), 0o644))
+		references[fmt.Sprintf("a/%d", i)] = []any{name, 1, 2}
+		references[fmt.Sprintf("b/%d", i)] = []any{name, 5, 2}
+	}
+	writeJSON(t, dir, references)
+	s := over(t, dir, Config{One: "x.json"})
+	objects := listed(t, s)
+	text := func(path string) (string, error) {
+		r, err := s.OpenResident(objects[path])
+		if err != nil {
+			return "", err
+		}
+		b := make([]byte, 2)
+		require.True(t, r.ReadAt(b, 0))
+		err = r.Unchanged()
+		require.NoError(t, r.Close())
+		return string(b), err
+	}
+	for i := range maxIdle + 5 {
+		got, err := text(fmt.Sprintf("x.json/a/%d", i))
+		require.NoError(t, err)
+		require.Equal(t, "12", got)
+	}
+	require.Len(t, s.idle.list, maxIdle)
+	last := fmt.Sprintf("x.json/b/%d", maxIdle+4)
+	got, err := text(last)
+	require.NoError(t, err)
+	require.Equal(t, "56", got)
+	require.Len(t, s.idle.list, maxIdle)
+	require.NoError(t, os.WriteFile(filepath.Join(dir, fmt.Sprintf("%d.nc", maxIdle+4)), []byte("9876543210x"), 0o644))
+	_, err = text(last)
+	require.ErrorIs(t, err, storage.ErrChanged)
+	require.Len(t, s.idle.list, maxIdle-1)
+	_, err = text(last)
+	require.ErrorIs(t, err, storage.ErrChanged, "when it is opened")
+	require.NoError(t, s.Close())
+	require.Empty(t, s.idle.list)
+}
+
 func TestAFileThatDescribesNothingIsNamed(t *testing.T) {
 	dir := t.TempDir()
 	for name, content := range map[string]string{"x.json": "[]", "y.json": "{", "x.zip": "PK", "y.zip": ""} {
