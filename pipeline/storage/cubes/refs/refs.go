@@ -24,7 +24,7 @@
 //
 // # Memory
 //
-// Up to maxIdle files stay open. What the describing file says stays in memory (package table), and the versions of all files that
+// Up to maxIdle files stay open. What the describing file says stays in memory (package table), up to maxHeldBytes, and the versions of all files that
 // were listed.
 package refs
 
@@ -60,6 +60,7 @@ type Storage struct {
 	config Config
 	under  storage.Storage
 
+	maxHeld int64
 	loading sync.Mutex // one at a time
 
 	mu       sync.RWMutex
@@ -76,9 +77,12 @@ var (
 	_ storage.ResidentOpener = (*Storage)(nil)
 )
 
+// maxHeldBytes bounds what all files say together: some 50 million references.
+const maxHeldBytes = 4 << 30
+
 // Over shows hierarchies that files of under describe. Closing the result closes under.
 func Over(under storage.Storage, c Config) *Storage {
-	return &Storage{config: c, under: under, archives: map[string]*archive{}}
+	return &Storage{config: c, under: under, maxHeld: maxHeldBytes, archives: map[string]*archive{}}
 }
 
 // Stat implements storage.Storage. What describes the hierarchy is read again if it has changed.
@@ -171,6 +175,14 @@ func (s *Storage) load(ctx context.Context, name string, look look) (*archive, e
 		a.inherit(before)
 	}
 	s.archives[name] = a
+	held := int64(0)
+	for _, x := range s.archives {
+		held += x.table.HeldBytes()
+	}
+	if held > s.maxHeld {
+		delete(s.archives, name)
+		return nil, fmt.Errorf("%s: it and the others before it take more than %d bytes of memory: name some of them by a pattern", name, s.maxHeld)
+	}
 	return a, nil
 }
 

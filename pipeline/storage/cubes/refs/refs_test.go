@@ -356,6 +356,32 @@ func TestAFileIsOpenForAllThatLiesInIt(t *testing.T) {
 	require.Empty(t, s.idle.list)
 }
 
+func TestWhatAllFilesSayIsBounded(t *testing.T) {
+	dir := t.TempDir()
+	for i := range 3 {
+		require.NoError(t, os.WriteFile(filepath.Join(dir, fmt.Sprintf("%d.json", i)), []byte(`{"a/0": "`+strings.Repeat("x", 5000)+`"}`), 0o644))
+	}
+	s := over(t, dir, Config{Match: everything})
+	s.maxHeld = 12_000
+	require.ErrorContains(t, s.List(t.Context(), everything, func(storage.Object) error { return nil }), "2.json: it and the others before it take more than 12000 bytes of memory")
+}
+
+// Whatever a reference file names, it is below the root.
+func FuzzNames(f *testing.F) {
+	for _, seed := range []string{"a/b.nc", "../a", "/data/x", "file:///data/../x", "https://host/data/%2e%2e/x", "a/../../x", "s3://b/../..", "//data/x"} {
+		f.Add("in/x.json", seed)
+	}
+	f.Fuzz(func(t *testing.T, from, name string) {
+		if !filepath.IsLocal(from) {
+			return
+		}
+		c := Config{Roots: []string{"/data", "https://host/data", "/"}}
+		if at, err := c.resolve(from, name); err == nil && (!filepath.IsLocal(at) || at != filepath.Clean(at) || strings.ContainsRune(at, 0)) {
+			t.Fatalf("%q in %q is %q", name, from, at)
+		}
+	})
+}
+
 func TestAFileThatDescribesNothingIsNamed(t *testing.T) {
 	dir := t.TempDir()
 	for name, content := range map[string]string{"x.json": "[]", "y.json": "{", "x.zip": "PK", "y.zip": ""} {

@@ -77,6 +77,17 @@ func TestWhatIsNoReferenceFileIsRefusedInWords(t *testing.T) {
 	}
 }
 
+// Few bytes may not become many.
+func TestTemplatesThatMakeNamesLongAreRefused(t *testing.T) {
+	var b strings.Builder
+	fmt.Fprintf(&b, `{"version": 1, "templates": {"u": %q}, "refs": {`, strings.Repeat("x", 4000))
+	for i := range 70_000 {
+		fmt.Fprintf(&b, `"a/%d": ["{{u}}%d", 0, 1],`, i, i)
+	}
+	_, err := Parse(strings.NewReader(b.String() + `"b": ""}}`))
+	require.ErrorContains(t, err, "the names of files have more than 268435456 bytes together")
+}
+
 func FuzzParse(f *testing.F) {
 	for _, seed := range []string{
 		`{"version": 1, "templates": {"u": "d"}, "gen": [], "refs": {"a/0": ["{{u}}", 1, 2], "a/1": "base64:AAAA", "b": {"x": [1, "y"]}}}`,

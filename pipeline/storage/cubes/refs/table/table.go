@@ -16,6 +16,7 @@ import (
 	"slices"
 	"sort"
 	"strings"
+	"unsafe"
 
 	"github.com/lsiofs/lsiofs/pipeline/zarr"
 )
@@ -29,6 +30,8 @@ const (
 	// the files that are named.
 	MaxInlineBytes = 256 << 20
 	MaxFiles       = 1 << 20
+	// MaxNameBytes bounds the names of all files.
+	MaxNameBytes = 256 << 20
 )
 
 // Kind is where an object lies.
@@ -74,6 +77,7 @@ type Table struct {
 type Builder struct {
 	t       Table
 	numbers map[string]int32 // of files
+	names   int              // bytes of them
 	last    bool
 }
 
@@ -107,6 +111,9 @@ func (b *Builder) Add(key []byte, p Place, file string) error {
 		if !known {
 			if len(b.t.files) == MaxFiles {
 				return fmt.Errorf("there are more than %d files: write the references in several files", MaxFiles)
+			}
+			if b.names += len(file); b.names > MaxNameBytes {
+				return errNames
 			}
 			n = int32(len(b.t.files))
 			b.t.files = append(b.t.files, strings.Clone(file))
@@ -146,6 +153,18 @@ func (b *Builder) Table() (*Table, error) {
 
 func (t *Table) key(e *entry) []byte { return t.keys[e.key : e.key+int64(e.keyBytes)] }
 
+// HeldBytes is what the table has in memory, as good as.
+func (t *Table) HeldBytes() int64 {
+	n := int64(cap(t.keys)) + int64(cap(t.inline)) + int64(len(t.list))*int64(unsafe.Sizeof(entry{}))
+	for _, f := range t.files {
+		n += int64(len(f) + fileBytes)
+	}
+	return n
+}
+
+// fileBytes is what a file takes beside its name, here and in package refs.
+const fileBytes = 200
+
 // Len is the number of keys.
 func (t *Table) Len() int { return len(t.list) }
 
@@ -179,15 +198,21 @@ func (t *Table) File(i int) string { return t.files[i] }
 // maxProblems is how many names an error tells about.
 const maxProblems = 5
 
+var errNames = fmt.Errorf("the names of files have more than %d bytes together: write the references in several files", MaxNameBytes)
+
 // Rename gives each file the name that to makes of its own. Names that become equal stay two files.
 func (b *Builder) Rename(to func(string) (string, error)) error {
 	var problems []error
+	b.names = 0
 	for i, f := range b.t.files {
 		name, err := to(f)
 		if err != nil {
 			if problems = append(problems, err); len(problems) == maxProblems {
 				break
 			}
+		}
+		if b.names += len(name); b.names > MaxNameBytes {
+			return errNames
 		}
 		b.t.files[i] = name
 	}
