@@ -234,3 +234,41 @@ func TestReferencesThatCanNotBeReadAreRefusedInWords(t *testing.T) {
 		require.Contains(t, r.stderr, c.want, c.document)
 	}
 }
+
+// Reference files and zip files in a bucket and at a web server give what they give on a disk. A
+// file that is replaced there is EIO, or what it was.
+func TestHierarchiesThatFilesDescribeAreTheSameInABucketAndAtAWebServer(t *testing.T) {
+	for name, c := range map[string]struct {
+		make, array, file string
+		itemBytes         int
+	}{"relative.json": {makeReferences, "zlib", "relative.h5", 4}, "store.zip": {makeZips, "blosc", "store.zip", 2}} {
+		t.Run(name, func(t *testing.T) {
+			dir := filepath.Join(t.TempDir(), "train")
+			require.NoError(t, os.CopyFS(dir, os.DirFS(described(t, c.make))))
+			d := cropsOf(dir, append([]string{"--array", c.array}, smallCrops...)...)
+			here, bucket, web := places(t, d)
+			here.dir, bucket.dir, web.dir = filepath.Join(dir, name), bucket.dir+"/"+name, strings.Replace(web.dir, "list.txt", name, 1)
+			s := smallOrder()
+			ref := newReference(t, here.dataset)
+			want := [][]byte{ref.data(s, 0), ref.data(s, 1)}
+			for _, p := range []place{here, bucket, web} {
+				for w := range want {
+					args := slices.Concat([]string{"cat", p.dir, "--worker", fmt.Sprint(w)}, d.flags, s.flags())
+					requireSameBytes(t, want[w], toolOK(t, args...), "%s, worker %d", p.dir, w)
+				}
+			}
+			for _, p := range []place{bucket, web} {
+				b, err := os.ReadFile(filepath.Join(dir, c.file))
+				require.NoError(t, err)
+				m := mountDataset(t, p.dataset, s, "--cache-size", "off")
+				p.replace(c.file, flipped(b))
+				failed := 0
+				for w := range want {
+					failed += cropsOrEIO(t, want[w], 4*10*9*c.itemBytes, m.path("worker-%d.npy", w))
+				}
+				require.NotZero(t, failed, p.shown)
+				m.requireAlive()
+			}
+		})
+	}
+}
