@@ -3,6 +3,7 @@ package fetch
 import (
 	"fmt"
 	"log/slog"
+	"math"
 	"time"
 
 	"github.com/lsiofs/lsiofs/pipeline/fetch/budget"
@@ -101,6 +102,9 @@ func (everything) Count(from, to uint64) uint64 { return to - from }
 // PlanConfig is what a planner of reads of such a storage goes by.
 func PlanConfig(p profile.Profile) plan.Config {
 	p = p.Or()
+	if p.Apart {
+		return plan.Config{MaxReadBytes: math.MaxInt64, AlignBytes: 1, MaxVectors: 1}
+	}
 	return plan.Config{MergeGapBytes: p.GapBytes, MaxReadBytes: p.ReadBytes, AlignBytes: p.AlignBytes}
 }
 

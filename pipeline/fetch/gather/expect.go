@@ -8,11 +8,14 @@ import (
 	"github.com/lsiofs/lsiofs/pipeline/storage"
 )
 
-// Bounds of what the storage is told to expect: records of a reader ahead of what has been
-// submitted, and those that are told of in one call of Lend, which a reader waits for.
+// expectRecords is how many records of a reader are expected ahead of what has been submitted.
+const expectRecords = 4096
+
+// A reader waits while the storage is told, so a call tells of so many records at most, or of twice
+// as many as it submits.
 const (
-	expectRecords = 4096
-	expectAtOnce  = 256
+	expectAtOnce = 256
+	expectTimes  = 2
 )
 
 // expectation is what of a reader's sequence the storage expects. It follows the run that the
@@ -61,35 +64,37 @@ func (x *expectation) passing(r *Reader, run *run, k, end uint64) {
 	if !x.follows(r, run) {
 		return
 	}
-	if k != x.from || end > x.end {
+	if k != x.from {
 		x.forget()
 		x.run, x.from, x.end = run, end, end
 		return
 	}
-	x.to.Passed(x.reader, int(end-k))
-	x.from = end
+	x.to.Passed(x.reader, int(min(end, x.end)-k))
+	x.from, x.end = end, max(end, x.end)
 }
 
-// more tells of some records more.
-func (x *expectation) more(r *Reader, run *run) {
+// more tells of some records more, where so many have been submitted.
+func (x *expectation) more(r *Reader, run *run, submitted uint64) {
 	if !x.follows(r, run) {
 		return
 	}
-	if x.from == x.end && x.from != run.end() {
-		x.from, x.end = run.end(), run.end()
-	}
-	n := min(x.from+expectRecords, r.seq.Len()) - x.end
-	if n > r.seq.Len() || n < expectAtOnce && x.end+n < r.seq.Len() {
+	until := min(x.from+expectRecords, x.end+max(expectTimes*submitted, expectAtOnce), r.seq.Len())
+	if until < x.end+expectAtOnce && until < r.seq.Len() {
 		return
 	}
-	n = min(n, expectAtOnce)
-	m := r.seq.Records(x.end, x.numbers[:n])
-	r.g.index.Extents(x.numbers[:m], x.extents[:m])
 	epoch := loan.EpochOf(r.seq)
-	for i, e := range x.extents[:m] {
-		x.ranges[i] = storage.Range{Object: r.g.index.Shard(e.Shard).Object, OffsetBytes: e.OffsetBytes, SizeBytes: e.SizeBytes, Epoch: epoch}
+	for x.end < until {
+		m := r.seq.Records(x.end, x.numbers[:min(until-x.end, expectAtOnce)])
+		r.g.index.Extents(x.numbers[:m], x.extents[:m])
+		for i, e := range x.extents[:m] {
+			x.ranges[i] = storage.Range{Object: r.g.index.Shard(e.Shard).Object, OffsetBytes: e.OffsetBytes, SizeBytes: e.SizeBytes, Epoch: epoch}
+		}
+		n := x.to.Expect(x.reader, x.ranges[:m])
+		x.end += uint64(n)
+		if n < expectAtOnce {
+			return
+		}
 	}
-	x.end += uint64(x.to.Expect(x.reader, x.ranges[:m]))
 }
 
 // forget ends what is expected.

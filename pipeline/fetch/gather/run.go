@@ -196,7 +196,7 @@ func (r *Reader) extend(run *run, k uint64, bytes int64, records int, u budget.U
 		b.begun()
 	}
 	run.batches = append(run.batches, p.batches...)
-	r.expected.more(r, run)
+	r.expected.more(r, run, run.end()-k)
 	return true, nil
 }
 

@@ -74,16 +74,16 @@ func (h *idleCells) Pop() any {
 func (c *cells) get(k key) *cell {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return c.pin(k)
+	return c.pin(k, 1)
 }
 
-// pin is get. c.mu is held.
-func (c *cells) pin(k key) *cell {
+// pin is get for some users. c.mu is held.
+func (c *cells) pin(k key, users int) *cell {
 	x := c.byKey[k]
 	if x == nil || !x.ready {
 		return nil
 	}
-	x.users++
+	x.users += users
 	if x.at >= 0 {
 		heap.Remove(&c.idle, x.at)
 	}
@@ -181,6 +181,11 @@ func (c *cells) add(x *cell) {
 func (c *cells) release(x *cell) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	c.unpin(x)
+}
+
+// unpin is release. c.mu is held.
+func (c *cells) unpin(x *cell) {
 	if x.users--; x.users > 0 {
 		return
 	}

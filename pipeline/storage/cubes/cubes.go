@@ -177,14 +177,7 @@ func (s *Storage) Under() storage.Storage { return s.under }
 // AdjustProfile implements profile.Adjuster: a record is computed by itself, so that reading what
 // lies between records saves nothing, and half of one costs as much as all of it.
 func (s *Storage) AdjustProfile(p profile.Profile) profile.Profile {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	p.GapBytes = 0
-	for _, c := range s.cubes {
-		for p.ReadBytes < c.row.Bytes && p.ReadBytes < profile.MaxReadBytes {
-			p.ReadBytes *= 2
-		}
-	}
+	p.GapBytes, p.Apart = 0, true
 	return p
 }
 

@@ -18,6 +18,7 @@ type reading struct {
 	read    *storage.Read
 	counted bool // Close waits for it
 	pending atomic.Int32
+	decoded []decodedWant
 	failed  atomic.Pointer[error]
 
 	mu       sync.Mutex
@@ -29,6 +30,12 @@ type want struct {
 	r    *reading
 	crop zarr.Window
 	part zarr.Part
+}
+
+// decodedWant is one of a task's wants, whose brick has been decoded before.
+type decodedWant struct {
+	t *task
+	i int
 }
 
 // key names a brick.
@@ -125,16 +132,27 @@ func (s *Storage) Submit(reads []*storage.Read) {
 			w.wants = append(w.wants, t.wants...)
 			continue
 		}
-		t.cell = s.cells.pin(t.key)
+		if t.cell = s.cells.pin(t.key, len(t.wants)); t.cell != nil {
+			for i := range t.wants {
+				r := t.wants[i].r
+				r.decoded = append(r.decoded, decodedWant{t, i})
+			}
+			continue
+		}
 		s.waiting[t.key] = t
 		s.tasks.push(t)
 	}
 	s.cells.mu.Unlock()
 	for _, x := range all {
+		for rest := x.decoded; len(rest) > 0; {
+			n := min(len(rest), groupBricks)
+			s.jobs.push(job{decoded: rest[:n]})
+			rest = rest[n:]
+		}
 		if x.counted {
 			s.jobs.push(job{reading: x}) // Done is never called from here
 		} else {
-			go x.release() // the workers may have ended
+			go x.release(1) // the workers may have ended
 		}
 	}
 	s.some.Broadcast()
@@ -287,9 +305,9 @@ func (x *reading) wanted() bool {
 
 func (x *reading) fail(err error) { x.failed.CompareAndSwap(nil, &err) }
 
-// release counts one of its wants off, and tells the submitter after the last.
-func (x *reading) release() {
-	if x.pending.Add(-1) > 0 {
+// release counts some of its wants off, and tells the submitter after the last.
+func (x *reading) release(wants int) {
+	if x.pending.Add(-int32(wants)) > 0 {
 		return
 	}
 	x.mu.Lock()

@@ -26,7 +26,7 @@ const (
 type task struct {
 	key
 	object int64
-	cell   *cell // that has it, since it was submitted
+	cell   *cell // that had it when it was submitted, once for each want
 	wants  []want
 	first  [1]want // memory of wants
 
@@ -48,10 +48,11 @@ func (t *task) size() int64 { return t.end - t.begin }
 
 // job is what a worker does next: one of its fields is set.
 type job struct {
-	reading *reading     // has been submitted
-	group   []*task      // have been begun by nobody; of one object
-	came    *task        // its bytes have come
-	index   *storedIndex // has come
+	reading *reading      // has been submitted
+	decoded []decodedWant // of one reading, whose bricks have been decoded
+	group   []*task       // have been begun by nobody; of one object
+	came    *task         // its bytes have come
+	index   *storedIndex  // has come
 }
 
 // storedIndex is an index of a shard that is read.
@@ -89,7 +90,9 @@ func (s *Storage) work() {
 		case !ok:
 			return
 		case j.reading != nil:
-			j.reading.release()
+			j.reading.release(1)
+		case j.decoded != nil:
+			w.copyDecoded(j.decoded)
 		case j.group != nil:
 			w.group = j.group
 			w.beginGroup(j.group)
@@ -169,26 +172,38 @@ func (t *task) finish(err error) {
 		if err != nil {
 			r.fail(err)
 		}
-		r.release()
+		r.release(1)
 	}
+}
+
+// copyDecoded copies what a reading wants of bricks that have been decoded: of one crop after the
+// other, which then stays in the worker's cache until it is whole.
+func (w *worker) copyDecoded(list []decodedWant) {
+	r := list[0].t.wants[list[0].i].r
+	if r.wanted() {
+		for _, x := range list {
+			want := &x.t.wants[x.i]
+			x.t.field.copier.Copy(want.crop, zarr.Window{Bytes: x.t.cell.slot.bytes}, &want.part)
+		}
+		w.hits.Add(uint64(len(list)))
+	}
+	w.cells.mu.Lock()
+	for _, x := range list {
+		w.cells.unpin(x.t.cell)
+	}
+	w.cells.mu.Unlock()
+	r.release(len(list))
 }
 
 // beginGroup does tasks, or as much of them as needs nothing.
 func (w *worker) beginGroup(group []*task) {
 	w.reads = w.reads[:0]
 	for _, t := range group {
-		x := t.cell
-		t.cell = nil
-		switch wanted := t.wanted(); {
-		case !wanted && x != nil:
-			w.cells.release(x)
-			fallthrough
-		case !wanted:
+		if !t.wanted() {
 			t.finish(storage.ErrUnwanted)
 			continue
-		case x == nil:
-			x = w.cells.get(t.key)
 		}
+		x := w.cells.get(t.key)
 		if x == nil {
 			w.reads = append(w.reads, t)
 			continue
