@@ -4,6 +4,7 @@ Version 2 is read by zarr-python, version 3 by what is here, from the specificat
 and numcodecs.
 """
 
+import glob
 import hashlib
 import itertools
 import json
@@ -30,6 +31,12 @@ class Array:
 
 
 def read(path):
+    file, inside = path.rstrip("/"), ""
+    while not os.path.exists(file):
+        file, name = os.path.split(file)
+        inside = os.path.join(name, inside)
+    if os.path.isfile(file):
+        return (read_zip if file.endswith(".zip") else read_hdf5)(file, inside.strip("/"))
     if os.path.exists(os.path.join(path, "zarr.json")):
         return read_v3(path)
     a = zarr.open_array(path, mode="r")
@@ -41,6 +48,23 @@ def read(path):
         absent[box(place, a.chunks)] = not os.path.exists(os.path.join(path, separator.join(map(str, place)) or "0"))
     absent = absent[tuple(slice(n) for n in a.shape)]
     return Array(a[...], list(a.attrs.get("_ARRAY_DIMENSIONS", [""] * a.ndim)), list(a.chunks), fill, absent)
+
+
+def read_hdf5(path, inside):
+    """What references in a.json refer to, as HDF5's own library reads it: they are all of a.h5."""
+    import h5py
+
+    with h5py.File(os.path.splitext(path)[0] + ".h5", "r") as f:
+        d = f[inside]
+        return Array(d[...], [x.label for x in d.dims], list(d.chunks or d.shape), numpy.asarray(d.fillvalue, d.dtype))
+
+
+def read_zip(path, inside):
+    store = zarr.ZipStore(path, mode="r")
+    a = zarr.open(store, mode="r", path=inside)
+    array = Array(a[...], list(a.attrs["_ARRAY_DIMENSIONS"]), list(a.chunks), numpy.asarray(a.fill_value, a.dtype))
+    store.close()
+    return array
 
 
 def read_v3(path):
@@ -365,7 +389,9 @@ def is_node(path):
 
 def find(dataset):
     """(path as a shard, directory) of each hierarchy."""
-    if is_node(dataset):
+    if "*" in dataset:
+        return [(os.path.basename(f), f) for f in sorted(glob.glob(dataset), key=os.fsencode)]
+    if is_node(dataset) or os.path.isfile(dataset):
         return [(os.path.basename(os.path.abspath(dataset)), dataset)]
     found = []
     for directory, names, _ in os.walk(dataset):
