@@ -17,6 +17,7 @@ import zarr
 
 import arrays
 import grids
+import packing
 
 ABSENT = 2**64 - 1
 
@@ -24,8 +25,10 @@ ABSENT = 2**64 - 1
 class Array:
     """An array in memory, with the names of its dimensions and the edges of its bricks."""
 
-    def __init__(self, values, dims, brick, fill):
-        self.values, self.dims, self.brick, self.fill = values, dims, brick, fill
+    packing = None
+
+    def __init__(self, values, dims, brick, fill, attributes):
+        self.values, self.dims, self.brick, self.fill, self.attributes = values, dims, brick, fill, attributes
 
 
 def read(path):
@@ -33,7 +36,10 @@ def read(path):
         return read_v3(path)
     a = zarr.open_array(path, mode="r")
     fill = numpy.zeros((), a.dtype) if a.fill_value is None else numpy.asarray(a.fill_value, a.dtype)
-    return Array(a[...], list(a.attrs.get("_ARRAY_DIMENSIONS", [""] * a.ndim)), list(a.chunks), fill)
+    attributes = dict(a.attrs)
+    if "_ARRAY_DIMENSIONS" in attributes and a.fill_value is not None:  # xarray wrote it
+        attributes.setdefault("_FillValue", fill.item() if fill.dtype.kind in "biuf" else None)
+    return Array(a[...], list(attributes.get("_ARRAY_DIMENSIONS", [""] * a.ndim)), list(a.chunks), fill, attributes)
 
 
 def read_v3(path):
@@ -57,7 +63,7 @@ def read_v3(path):
     for codec in doc["codecs"]:
         if codec["name"] == "sharding_indexed":
             brick = codec["configuration"]["chunk_shape"]
-    return Array(values[tuple(slice(n) for n in shape)], list(doc.get("dimension_names") or [""] * len(shape)), brick, fill)
+    return Array(values[tuple(slice(n) for n in shape)], list(doc.get("dimension_names") or [""] * len(shape)), brick, fill, doc.get("attributes", {}))
 
 
 def box(place, edges):
@@ -158,6 +164,9 @@ def numbers(text, dims):
 class Cube:
     def __init__(self, path, number, fields, options):
         self.path, self.fields, self.o = path, fields, options
+        if options.get("as") == "float32":
+            for f in fields:
+                packing.unpack(f, options)
         self.axes = [self.axes_of(f) for f in fields]
         self.rows, self.row_numbers = None, None
         first = fields[0].array
@@ -284,15 +293,19 @@ class Cube:
     def words(self):
         """The canonical JSON of the fingerprint."""
         first = self.axes[0]
-        fields = []
+        fields, unpacked = [], []
         for k, f in enumerate(self.fields):
             fill = f.array.fill.astype(f.array.fill.dtype.newbyteorder("<")).tobytes().hex()
             places = [self.places.get(d) for d in f.array.dims]
             for d, axis in enumerate(self.axes[k]):
                 if k > 0 and places[d] is None and axis.a > 0 and f.array.dims[d] not in self.fields[0].array.dims:
                     places[d] = [axis.a + j * axis.step for j in range(axis.c)]
+            if f.array.packing:
+                unpacked.append([f.array.packing[0], fill] + f.array.packing[1:])
+                fill = ""
             fields.append([f.name, f.path, self.descr(k), list(self.shape(k)), [a.step for a in self.axes[k]], places, fill])
         return {
+            **({"as": unpacked} if unpacked else {}),
             "arrays": fields, "dims": self.fields[0].array.dims, "a": [x.a for x in first], "b": [x.b for x in first], "s": [x.s for x in first],
             "wrap": [x.wrap for x in first], "edge": self.o.get("edge") or "drop", "jitter": bool(self.o.get("jitter")), "stack": bool(self.o.get("stack")),
             "brick": self.fields[0].array.brick, "list": self.list_sum, "missing": self.o.get("missing") or "fill", "kept": "",
@@ -335,7 +348,14 @@ def words(cubes):
     w = cubes[0].words()
     for c in cubes[1:]:
         w["b"] = [x if x == y else -1 for x, y in zip(w["b"], c.words()["b"])]
-    return "zarr " + json.dumps(w, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
+    ways = list(dict.fromkeys(compact(c.words()["as"]) for c in cubes if "as" in w))
+    if len(ways) > 1:
+        w["as"] = hashlib.sha256("".join(x + "\n" for x in ways).encode()).hexdigest()
+    return "zarr " + compact(w)
+
+
+def compact(x):
+    return json.dumps(x, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
 
 
 def table(mine, o):
