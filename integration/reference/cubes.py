@@ -59,10 +59,9 @@ def read_v3(path):
         if os.path.exists(file):
             with open(file, "rb") as f:
                 values[box(place, grid)] = decode(f.read(), doc["codecs"], grid, dtype, fill)
-    brick = grid
-    for codec in doc["codecs"]:
-        if codec["name"] == "sharding_indexed":
-            brick = codec["configuration"]["chunk_shape"]
+    brick, codecs = grid, doc["codecs"]
+    while codecs[0]["name"] == "sharding_indexed":  # also in each other
+        brick, codecs = (codecs[0]["configuration"][x] for x in ("chunk_shape", "codecs"))
     return Array(values[tuple(slice(n) for n in shape)], list(doc.get("dimension_names") or [""] * len(shape)), brick, fill, doc.get("attributes", {}))
 
 

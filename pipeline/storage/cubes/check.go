@@ -46,11 +46,11 @@ type damages struct {
 	count int
 }
 
-func (d *damages) add(o storage.Object, err error) {
+func (d *damages) add(err error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.count++
-	d.first = append(d.first, fmt.Sprintf("%s: %v", o.Path, err))
+	d.first = append(d.first, err.Error())
 	slices.Sort(d.first)
 	d.first = d.first[:min(len(d.first), maxDamaged)]
 }
@@ -77,11 +77,17 @@ func (s *Storage) checkField(ctx context.Context, f *field, d *damages) error {
 		o, _ := f.Object(number)
 		if len(f.Array.Levels) == 0 {
 			if err := f.checkSize(o.SizeBytes); err != nil {
-				d.add(o, err)
+				d.add(fmt.Errorf("%s: %w", o.Path, err))
 			}
 			return true
 		}
-		g.Go(func() error { return s.checkIndex(reading, f, o, d) })
+		g.Go(func() error {
+			damaged, err := s.checkIndexes(reading, f, o, 0, zarr.Place{SizeBytes: o.SizeBytes})
+			if damaged != nil {
+				d.add(damaged)
+			}
+			return err
+		})
 		return true
 	})
 	if err := g.Wait(); err != nil {
@@ -97,23 +103,6 @@ func (f *field) checkSize(n int64) error {
 	}
 	if most := zarr.Bound(f.brickBytes); n == 0 || n > most {
 		return fmt.Errorf("it has %d bytes, and a brick that has %d decoded can have from 1 to %d", n, f.brickBytes, most)
-	}
-	return nil
-}
-
-func (s *Storage) checkIndex(ctx context.Context, f *field, o storage.Object, d *damages) error {
-	level := f.Array.Levels[0]
-	at, err := level.IndexOffset(o.SizeBytes)
-	if err != nil {
-		d.add(o, err)
-		return nil
-	}
-	b := make([]byte, level.IndexBytes())
-	if err := storage.ReadAt(ctx, s.under, o, b, at); err != nil {
-		return err
-	}
-	if err := level.ParseIndex(make([]zarr.Place, level.Entries()), b, o.SizeBytes, f.brickBytes); err != nil {
-		d.add(o, err)
 	}
 	return nil
 }
