@@ -32,6 +32,9 @@ func (f *follower) Open(ctx context.Context, c catalog.Config) error {
 	if err != nil {
 		return fmt.Errorf("--min-new: %w", err)
 	}
+	if err := minNew.Within(window); err != nil {
+		return err
+	}
 	pinned, err := f.findRun(c)
 	if err != nil {
 		return err

@@ -106,7 +106,8 @@ func TestAMixtureIsWarmed(t *testing.T) {
 		{Name: "web", Weight: 1_000_000, Dataset: a.url}, {Name: "we", Weight: 1_000_000, Dataset: b.url}, {Name: "disk", Weight: 1_000_000, Dataset: c.dir},
 	}
 	s.Order.Length = 120
-	s.Cache.Off, s.Cache.Warm, s.Cache.Dir, s.Cache.SizeBytes = false, true, filepath.Join(t.TempDir(), "cache"), 64<<20
+	s.Cache.Off, s.Cache.Warm, s.Cache.Dir = false, true, filepath.Join(t.TempDir(), "cache")
+	s.Cache.SizeBytes, s.Cache.ReserveBytes = 64<<20, 0 // however full the disk is
 	d := open(t, s)
 	var done, total int64
 	require.NoError(t, d.Warm(t.Context(), func(d, t int64) { done, total = d, t }))

@@ -117,7 +117,7 @@ func (o *benchOptions) addFlags(c *cobra.Command) {
 	f.IntVar(&o.rounds, "rounds", 5, "measure each row so often, at most")
 	f.Float64Var(&o.seconds, "seconds", 90, "about how long all rows of a dataset may take together")
 	f.BoolVar(&o.check, "check", false, "measure what is promised, and fail where it is not reached; without DATASET of data that is made for it")
-	f.StringSliceVar(&o.only, "only", nil, "with --check: these `sections` of engine, tar, jsonl, zst, gz, npy, lc0, files, zarr, network only")
+	f.StringSliceVar(&o.only, "only", nil, "with --check: these `sections` of engine, tar, jsonl, zst, gz, npy, lc0, files, zarr, network, growing only")
 	f.StringVar(&o.dir, "dir", "", "with --check: the `directory` where data is made, and kept (default: a temporary one beside the user's cache)")
 	enumFlag(c, "make", "make a dataset of this format", &o.make, append(slices.Clone(synthetic.Formats), makeZarr)...)
 	f.BoolVar(&o.gz, "gz", false, "with --make: compress shards with gzip")

@@ -30,11 +30,16 @@ func (d *datasetFlags) addSnapshot() {
 // grow fills in what follows from the flags of a dataset that grows, and from the checkpoint
 // of --resume, nil without one.
 func (d *datasetFlags) grow(g *spec.Grow, r *resuming.Checkpoint) error {
-	if _, err := growing.ParseWindow(g.Window); err != nil {
+	window, err := growing.ParseWindow(g.Window)
+	if err != nil {
 		return exit.Usagef("--window: %w", err)
 	}
-	if _, err := growing.ParseAmount(g.MinNew); err != nil {
+	minNew, err := growing.ParseAmount(g.MinNew)
+	if err != nil {
 		return exit.Usagef("--min-new: %w", err)
+	}
+	if err := minNew.Within(window); err != nil {
+		return exit.With(exit.Usage, err)
 	}
 	for flag, given := range map[string]bool{"settle": d.given("settle") && g.Settle <= 0, "poll": d.given("poll") && g.Poll <= 0} {
 		if given {

@@ -59,6 +59,7 @@ func TestWhatGrowingDoesNotGoWithIsRefusedInWords(t *testing.T) {
 		{[]string{"--hold"}, "data", "--hold belongs to --grow"},
 		{[]string{"--grow", "--window", "many"}, "data", `--window: "many" is no window`},
 		{[]string{"--grow", "--min-new", "5GiB"}, "data", `--min-new: "5GiB" is no amount`},
+		{[]string{"--grow", "--window", "4shards", "--min-new", "5shards"}, "data", "--min-new 5shards with --window 4shards would wait forever: an epoch never has more than 4 shards"},
 		{[]string{"--grow", "--newest", "size"}, "data", "--newest"},
 		{[]string{"--grow", "--poll", "0s"}, "data", "--poll must be above 0"},
 		{[]string{"--grow", "--settle", "-1s"}, "data", "--settle must be above 0"},

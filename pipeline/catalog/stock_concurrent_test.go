@@ -117,8 +117,8 @@ func TestAStockIsUsedByManyAtATime(t *testing.T) {
 						t.Errorf("%d shards of %d", c.Shards(), len(shards))
 					}
 					_ = c.Close()
-				} else if !errors.As(err, new(*DiffersError)) {
-					t.Error(err)
+				} else if !errors.As(err, new(*DiffersError)) && !errors.As(err, new(*LackingError)) {
+					t.Error(err) // others index shards anew, and forget some
 				}
 				s.Due(w.clock())
 				s.Waiting()

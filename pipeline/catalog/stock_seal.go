@@ -86,7 +86,7 @@ func (s *Stock) Seal(ctx context.Context, text []byte) (c *Catalog, err error) {
 	}
 	defer leave()
 	defer func() { err = s.closedOr(err) }()
-	first, want, err := parseSnapshot(text)
+	first, lines, err := openText(text)
 	if err != nil {
 		return nil, fmt.Errorf("snapshot of %s: %w", &s.target, err)
 	}
@@ -95,7 +95,7 @@ func (s *Stock) Seal(ctx context.Context, text []byte) (c *Catalog, err error) {
 	}
 	s.journals.Acquire()
 	defer s.journals.Release()
-	shards, kinds, err := s.find(ctx, want)
+	shards, kinds, err := s.find(ctx, lines)
 	if err != nil {
 		return nil, err
 	}
@@ -137,9 +137,11 @@ func (s *Stock) differs(there, here string) error {
 // findAtOnce is how many shards are looked up before others get at the stock.
 const findAtOnce = 4096
 
-// find gives what is known of shards, in their order. kinds are the first ones of each kind.
-func (s *Stock) find(ctx context.Context, want []growing.Shard) (shards, kinds []index.Shard, err error) {
-	shards = make([]index.Shard, len(want))
+// find gives what is known of the shards of a snapshot, in their order. kinds are the first
+// ones of each kind.
+func (s *Stock) find(ctx context.Context, lines snapshotText) (shards, kinds []index.Shard, err error) {
+	shards = make([]index.Shard, 0, bytes.Count(lines.rest, []byte("\n")))
+	want, batch, places := make([]growing.Shard, 0, findAtOnce), make([]*known, findAtOnce), make([]index.Place, findAtOnce)
 	met := map[uint32]bool{}
 	var lacking LackingError
 	var differing *DiffersError
@@ -150,18 +152,23 @@ func (s *Stock) find(ctx context.Context, want []growing.Shard) (shards, kinds [
 			s.drop(path, k)
 		}
 	}
-	for from := 0; from < len(want); from += findAtOnce {
+	for {
 		if err := ctx.Err(); err != nil {
 			return nil, nil, err
 		}
-		to := min(from+findAtOnce, len(want))
-		batch, places := make([]*known, to-from), make([]index.Place, to-from)
+		if want, err = lines.parse(want[:0]); err != nil {
+			return nil, nil, fmt.Errorf("snapshot of %s: %w", &s.target, err)
+		}
+		if len(want) == 0 {
+			break
+		}
 		s.mu.RLock()
-		for i := from; i < to; i++ {
+		for i := range want {
 			k := s.known[want[i].Path]
+			batch[i] = nil
 			switch {
 			case k != nil && same(&k.shard, &want[i]):
-				batch[i-from], places[i-from] = k, k.place
+				batch[i], places[i] = k, k.place
 				continue
 			case k != nil && k.state != remembered && differing == nil:
 				differing = &DiffersError{Path: want[i].Path, Here: k.shard, There: want[i]}
@@ -170,7 +177,7 @@ func (s *Stock) find(ctx context.Context, want []growing.Shard) (shards, kinds [
 			}
 		}
 		s.mu.RUnlock()
-		for i, k := range batch {
+		for i, k := range batch[:len(want)] {
 			switch {
 			case k == nil:
 			case !places[i].Whole(k.shard.Path):
@@ -178,10 +185,11 @@ func (s *Stock) find(ctx context.Context, want []growing.Shard) (shards, kinds [
 				lost(k)
 				lacking.Paths = append(lacking.Paths, k.shard.Path)
 			default:
-				shards[from+i] = index.Shard{Object: k.object(), Codec: uint32(k.codec), Blob: places[i].Blob()}
+				x := index.Shard{Object: k.object(), Codec: uint32(k.codec), Blob: places[i].Blob()}
+				shards = append(shards, x)
 				if k.kind != 0 && (!met[k.kind] || k.kind == manyKind) {
 					met[k.kind] = true
-					kinds = append(kinds, shards[from+i])
+					kinds = append(kinds, x)
 				}
 			}
 		}

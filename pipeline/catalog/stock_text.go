@@ -42,24 +42,55 @@ func ShardsOf(text []byte) ([]growing.Shard, error) {
 
 // parseSnapshot also gives the first line.
 func parseSnapshot(text []byte) (first string, shards []growing.Shard, err error) {
-	whole := string(text) // which the paths are parts of
-	first, rest, found := strings.Cut(whole, "\n")
-	if !found || !strings.HasPrefix(first, datasetWords) {
-		return "", nil, errors.New("it does not begin as the text of a snapshot does")
+	first, lines, err := openText(text)
+	if err != nil {
+		return "", nil, err
 	}
-	shards = make([]growing.Shard, 0, bytes.Count(text, []byte("\n"))-1)
-	for n := 2; rest != ""; n++ {
+	shards, err = lines.parse(make([]growing.Shard, 0, bytes.Count(lines.rest, []byte("\n"))+1))
+	return first, shards, err
+}
+
+// snapshotText takes the text of a snapshot apart, some lines at a time.
+type snapshotText struct {
+	rest  []byte
+	lines int // so far
+	last  string
+}
+
+// openText also gives the first line, with its end.
+func openText(text []byte) (first string, t snapshotText, err error) {
+	line, rest, found := bytes.Cut(text, []byte("\n"))
+	if !found || !bytes.HasPrefix(line, []byte(datasetWords)) {
+		return "", snapshotText{}, errNoText
+	}
+	return string(line) + "\n", snapshotText{rest: rest, lines: 1}, nil
+}
+
+// parse appends the next shards to a slice, until it is full or there are no more.
+func (t *snapshotText) parse(to []growing.Shard) ([]growing.Shard, error) {
+	size := 0
+	for n := len(to); n < cap(to) && size < len(t.rest); n++ {
+		end := bytes.IndexByte(t.rest[size:], '\n')
+		if end < 0 {
+			end = len(t.rest) - size - 1
+		}
+		size += end + 1
+	}
+	rest := string(t.rest[:size]) // which the paths are parts of
+	t.rest = t.rest[size:]
+	for rest != "" {
+		t.lines++
 		line, after, found := strings.Cut(rest, "\n")
 		x, ok := parseShard(line)
 		if !found || !ok {
-			return "", nil, fmt.Errorf("line %d is no shard's: %q", n, line)
+			return nil, fmt.Errorf("line %d is no shard's: %q", t.lines, line)
 		}
-		if k := len(shards); k > 0 && shards[k-1].Path >= x.Path {
-			return "", nil, fmt.Errorf("line %d: %s does not come behind %s", n, x.Path, shards[k-1].Path)
+		if t.last >= x.Path { // no path is empty
+			return nil, fmt.Errorf("line %d: %s does not come behind %s", t.lines, x.Path, t.last)
 		}
-		shards, rest = append(shards, x), after
+		to, rest, t.last = append(to, x), after, x.Path
 	}
-	return first + "\n", shards, nil
+	return to, nil
 }
 
 // parseShard reads a line as appendLine writes it, and no other.
@@ -75,4 +106,80 @@ func parseShard(line string) (x growing.Shard, ok bool) {
 	}
 	x.Path = line
 	return x, ok && line != ""
+}
+
+// NewsOf compares the texts of two snapshots: what now has that before has not. Two shards are
+// the same whose lines are. before may be nil, for none. A text that could not have been
+// written by Text is an error, as far as that is seen in passing.
+func NewsOf(before, now []byte) (n growing.News, err error) {
+	was, is := linesIn(before), linesIn(now)
+	was.next()
+	same := uint64(0)
+	for is.next() {
+		for was.more && bytes.Compare(was.path, is.path) < 0 {
+			was.next()
+		}
+		if was.more && bytes.Equal(was.line, is.line) {
+			same++
+			continue
+		}
+		x, ok := parseShard(string(is.line))
+		if !ok {
+			is.bad = true
+			break
+		}
+		n.NewShards++
+		n.NewRecords += x.Records
+		n.NewUnits += x.Units
+	}
+	for was.more {
+		was.next()
+	}
+	if was.bad || is.bad {
+		return growing.News{}, errNoLine
+	}
+	n.GoneShards = was.lines - same
+	return n, nil
+}
+
+var (
+	errNoText = errors.New("it does not begin as the text of a snapshot does")
+	errNoLine = errors.New("a line of a snapshot's text is no shard's")
+)
+
+// textLines goes through the lines of a text that are shards.
+type textLines struct {
+	rest       []byte
+	line, path []byte // of the shard; the line is without its end
+	lines      uint64 // so far
+	more, bad  bool   // there is a line; the text is none of a snapshot
+}
+
+func linesIn(text []byte) textLines {
+	_, rest, found := bytes.Cut(text, []byte("\n"))
+	return textLines{rest: rest, bad: !found && len(text) > 0}
+}
+
+// next goes to the next line, if there is one.
+func (l *textLines) next() bool {
+	if l.more = len(l.rest) > 0 && !l.bad; !l.more {
+		return false
+	}
+	line, rest, found := bytes.Cut(l.rest, []byte("\n"))
+	path := line
+	for range 3 { // figures come before it
+		_, path, found = cutSpace(path, found)
+	}
+	if !found || len(path) == 0 || l.lines > 0 && bytes.Compare(l.path, path) >= 0 {
+		l.bad, l.more = true, false
+		return false
+	}
+	l.line, l.path, l.rest = line, path, rest
+	l.lines++
+	return true
+}
+
+func cutSpace(b []byte, wanted bool) (before, after []byte, found bool) {
+	before, after, found = bytes.Cut(b, []byte(" "))
+	return before, after, found && wanted
 }

@@ -3,12 +3,14 @@ package fetch
 import (
 	"fmt"
 	"log/slog"
+	"math"
 	"time"
 
 	"github.com/lsiofs/lsiofs/pipeline/fetch/budget"
 	"github.com/lsiofs/lsiofs/pipeline/meter"
 	"github.com/lsiofs/lsiofs/pipeline/plan"
 	"github.com/lsiofs/lsiofs/pipeline/spec"
+	"github.com/lsiofs/lsiofs/pipeline/storage"
 	"github.com/lsiofs/lsiofs/pipeline/storage/profile"
 	"github.com/lsiofs/lsiofs/uring"
 )
@@ -52,6 +54,9 @@ type Config struct {
 	// Storage says which reads the shards' storage likes; the zero value
 	// stands for profile.Defaults of an unknown one. No byte depends on it.
 	Storage profile.Profile
+	// Expecter is told what readers are going to read, where records are gathered; nil where
+	// the storage does not want to know.
+	Expecter storage.Expecter
 	// Meter counts where time goes; nil for one of its own.
 	Meter *meter.Meter
 	Log   *slog.Logger
@@ -97,6 +102,9 @@ func (everything) Count(from, to uint64) uint64 { return to - from }
 // PlanConfig is what a planner of reads of such a storage goes by.
 func PlanConfig(p profile.Profile) plan.Config {
 	p = p.Or()
+	if p.Apart {
+		return plan.Config{MaxReadBytes: math.MaxInt64, AlignBytes: 1, MaxVectors: 1}
+	}
 	return plan.Config{MergeGapBytes: p.GapBytes, MaxReadBytes: p.ReadBytes, AlignBytes: p.AlignBytes}
 }
 

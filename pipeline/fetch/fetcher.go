@@ -161,7 +161,7 @@ func (f *Fetcher) gatherConfig(memory *budget.Blocks) gather.Config {
 	}
 	return gather.Config{
 		Index: f.index, Storage: f.storage, Memory: memory, BesideBytes: f.config.MemoryBytes - f.survey.Limits.CacheBytes, Ask: f.share.Ask, Plan: PlanConfig(reads), Ahead: reads.Ahead,
-		ReadTimeout: f.config.ReadTimeout, Verifier: f.verifier, Meter: f.meter, Note: f.note,
+		Expecter: f.config.Expecter, ReadTimeout: f.config.ReadTimeout, Verifier: f.verifier, Meter: f.meter, Note: f.note,
 	}
 }
 

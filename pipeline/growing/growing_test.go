@@ -114,12 +114,8 @@ func TestAWindowOfTimeGoesByTheNewestShard(t *testing.T) {
 	require.Empty(t, w.Choose(nil))
 }
 
-func TestNewsAreShardsWhoseLineIsNew(t *testing.T) {
-	before, now := named("a", "b", "c"), named("b", "c", "d", "e")
-	now[0].Records++ // the same path, written anew
-	n := NewsOf(before, now)
-	require.Equal(t, News{NewShards: 3, NewRecords: 31, NewUnits: 6, GoneShards: 2}, n)
-	require.Equal(t, News{NewShards: 3, NewRecords: 30, NewUnits: 6}, NewsOf(nil, before))
+func TestEnoughIsWhatIsAskedFor(t *testing.T) {
+	n := News{NewShards: 3, NewRecords: 31, NewUnits: 6, GoneShards: 2}
 	for text, enough := range map[string]bool{"0": true, "": true, "6units": true, "7units": false, "31records": true, "32records": false, "3shards": true, "4shards": false} {
 		a, err := ParseAmount(text)
 		require.NoError(t, err, text)
@@ -223,36 +219,39 @@ func TestNewestSortsAsNamesCompare(t *testing.T) {
 	})
 }
 
-// The order of paths is that of their bytes, and news are what a set of lines says, whatever
-// the order in which shards are given.
-func TestNewsAndPathsAreThoseOfSets(t *testing.T) {
+func TestPathsAreInTheOrderOfTheirBytes(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		paths := rapid.SliceOfNDistinct(rapid.StringMatching(`a?(x|training\.)[0-9a-b/]{0,10}`), 0, 40, rapid.ID[string])
-		set := func(label string) (shards []Shard) {
-			for _, p := range paths.Draw(t, label) {
-				shards = append(shards, Shard{Path: p, Records: rapid.Uint64Range(1, 2).Draw(t, "records"), Units: 1, Bytes: 10})
-			}
-			return shards
+		var shards []Shard
+		for _, p := range rapid.SliceOfNDistinct(rapid.StringMatching(`a?(x|training\.)[0-9a-b/]{0,10}`), 0, 40, rapid.ID[string]).Draw(t, "paths") {
+			shards = append(shards, Shard{Path: p})
 		}
-		before, now := set("before"), set("now")
 		var sorted []string
-		for _, i := range ByPath(now) {
-			sorted = append(sorted, now[i].Path)
+		for _, i := range ByPath(shards) {
+			sorted = append(sorted, shards[i].Path)
 		}
 		require.True(t, slices.IsSorted(sorted), sorted)
-		require.Len(t, sorted, len(now))
-		had := map[Shard]bool{}
-		for _, s := range before {
-			had[s] = true
-		}
-		want := News{GoneShards: uint64(len(before))}
-		for _, s := range now {
-			if had[s] {
-				want.GoneShards--
-				continue
-			}
-			want.NewShards, want.NewRecords, want.NewUnits = want.NewShards+1, want.NewRecords+s.Records, want.NewUnits+1
-		}
-		require.Equal(t, want, NewsOf(before, now))
+		require.Len(t, sorted, len(shards))
 	})
+}
+
+// More shards than a window has are never new; of units and records an epoch may have more than
+// the window asks for, as shards are taken whole.
+func TestNoMoreShardsThanAWindowHasCanBeAskedFor(t *testing.T) {
+	for _, c := range []struct {
+		window, minNew string
+		refused        bool
+	}{
+		{"4shards", "5shards", true}, {"4shards", "4shards", false}, {"4shards", "5units", false}, {"4shards", "0", false},
+		{"all", "5shards", false}, {"", "5shards", false}, {"4units", "5units", false}, {"4records", "5shards", false}, {"1h", "5shards", false},
+	} {
+		w, err := ParseWindow(c.window)
+		require.NoError(t, err)
+		a, err := ParseAmount(c.minNew)
+		require.NoError(t, err)
+		if err := a.Within(w); c.refused {
+			require.EqualError(t, err, "--min-new 5shards with --window 4shards would wait forever: an epoch never has more than 4 shards: lower --min-new to that, or widen --window")
+		} else {
+			require.NoError(t, err, c)
+		}
+	}
 }

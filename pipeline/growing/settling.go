@@ -74,12 +74,16 @@ func (s *Settling) See(path string, l Look, now time.Time) (settled bool, wait t
 	if left > 0 {
 		return false, left
 	}
-	delete(s.files, path)
+	s.Forget(path)
 	return true, 0
 }
 
 // Forget ends with a file that is not there any more.
-func (s *Settling) Forget(path string) { delete(s.files, path) }
+func (s *Settling) Forget(path string) {
+	if delete(s.files, path); len(s.files) == 0 {
+		s.files = nil // a map keeps the room for as many as it has ever had
+	}
+}
 
 // Len is how many files are followed.
 func (s *Settling) Len() int { return len(s.files) }

@@ -132,6 +132,15 @@ func ParseAmount(text string) (Amount, error) {
 	return Amount{}, fmt.Errorf("%q is no amount: write 0, or such as 40000units, 100000records or 5shards", text)
 }
 
+// Within says why so much can never be new in an epoch of a window, nil where it can. Of units
+// and records an epoch may have more than the window asks for, as shards are taken whole.
+func (a Amount) Within(w Window) error {
+	if a.Measure != Shards || w.Measure != Shards || a.N <= w.N {
+		return nil
+	}
+	return fmt.Errorf("--min-new %s with --window %s would wait forever: an epoch never has more than %s shards: lower --min-new to that, or widen --window", a, w, Grouped(w.N))
+}
+
 // String is the amount as ParseAmount reads it.
 func (a Amount) String() string {
 	if a.N == 0 {
@@ -143,33 +152,6 @@ func (a Amount) String() string {
 // News is what one set of shards has that another has not.
 type News struct {
 	NewShards, NewRecords, NewUnits, GoneShards uint64
-}
-
-// NewsOf compares the shards of an epoch with those of the epoch before. Two are the same
-// where their path and all that a fingerprint hashes of them are. No path is twice in a set.
-func NewsOf(before, now []Shard) (n News) {
-	was, is := ByPath(before), ByPath(now)
-	same := uint64(0)
-	for _, i := range is {
-		x := &now[i]
-		for len(was) > 0 && before[was[0]].Path < x.Path {
-			was = was[1:]
-		}
-		if len(was) > 0 && x.sameLine(&before[was[0]]) {
-			same++
-			continue
-		}
-		n.NewShards++
-		n.NewRecords += x.Records
-		n.NewUnits += x.Units
-	}
-	n.GoneShards = uint64(len(before)) - same
-	return n
-}
-
-// sameLine says whether the line of a snapshot's text is the same for both.
-func (s *Shard) sameLine(o *Shard) bool {
-	return s.Path == o.Path && s.Records == o.Records && s.Units == o.Units && s.Bytes == o.Bytes
 }
 
 // Enough says whether so much is new.

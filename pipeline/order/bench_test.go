@@ -169,3 +169,43 @@ func BenchmarkNumbers(b *testing.B) {
 		})
 	}
 }
+
+// BenchmarkOrderOf100M computes all of an epoch's order from nothing, of 10⁸ records and of a
+// sample of them: which records the epoch has, its chunks, and one walk. The sample may not take
+// longer.
+func BenchmarkOrderOf100M(b *testing.B) {
+	const records, chunk = 100_000_000, 128
+	var all []uint64
+	for at := uint64(0); at < records; at += chunk {
+		all = append(all, at)
+	}
+	all = append(all, records)
+	for _, of := range []uint64{1, 32} {
+		b.Run(fmt.Sprintf("sample=1/%d", of), func(b *testing.B) {
+			o := spec.Default().Order
+			if of > 1 {
+				o.Sample = spec.Sample{Of: of}
+			}
+			dst := make([]uint64, 4096)
+			for b.Loop() {
+				part, err := NewPart(o, 1, oneShard{records}, inTurn)
+				if err != nil {
+					b.Fatal(err)
+				}
+				starts := all
+				if part != nil {
+					starts = part.Starts(all)
+				}
+				e, err := NewEpoch(o, 1, starts, part)
+				if err != nil {
+					b.Fatal(err)
+				}
+				c := e.Cursor(0)
+				for n := len(dst); n == len(dst); {
+					n = c.Next(dst)
+				}
+			}
+			b.ReportMetric(b.Elapsed().Seconds()/float64(b.N), "s/order")
+		})
+	}
+}

@@ -29,6 +29,8 @@ const (
 	partHint       = 512
 	// nearWords is how far the next record is looked for without a search.
 	nearWords = 8
+	// nearBlocks is how far from its likely place a block is looked for without a search.
+	nearBlocks = 12
 )
 
 // index makes blocks and hints of the bits.
@@ -134,7 +136,7 @@ func (p *Part) number(rank uint64) uint64 {
 	hint := rank / partHint
 	low, high := uint64(p.hints[hint]), uint64(p.hints[hint+1])
 	if high-low > 8 {
-		low += uint64(sort.Search(int(high-low), func(i int) bool { return p.blocks[low+uint64(i)+1] > rank }))
+		low = p.block(rank, low, high)
 	} else {
 		for low < high && p.blocks[low+1] <= rank {
 			low++
@@ -149,6 +151,24 @@ func (p *Part) number(rank uint64) uint64 {
 		}
 		left -= n
 	}
+}
+
+// block is the block of a rank, which is one of low … high. Samples leave about as many records
+// of each block, so it is looked for where it would be then.
+func (p *Part) block(rank, low, high uint64) uint64 {
+	before := p.blocks[low]
+	at := low + (rank-before)*(high+1-low)/(p.blocks[high+1]-before)
+	for range nearBlocks {
+		switch {
+		case p.blocks[at] > rank:
+			at--
+		case p.blocks[at+1] <= rank:
+			at++
+		default:
+			return at
+		}
+	}
+	return low + uint64(sort.Search(int(high-low), func(i int) bool { return p.blocks[low+uint64(i)+1] > rank }))
 }
 
 // nthBit is the place of the n-th bit of w that is set, of which there must be so

@@ -64,6 +64,15 @@ func (d *Directory) Snapshot(fingerprint string) ([]byte, error) {
 	return text, nil
 }
 
+// Keeps says whether the directory has the snapshot with that name, without reading it.
+func (d *Directory) Keeps(fingerprint string) bool {
+	if !isHex(fingerprint, 64) {
+		return false
+	}
+	info, err := os.Stat(filepath.Join(d.path, snapshotName(fingerprint)))
+	return err == nil && info.Mode().IsRegular()
+}
+
 // Kept are the fingerprints of the snapshots that the directory has now.
 func (d *Directory) Kept() (fingerprints []string, err error) {
 	entries, err := os.ReadDir(filepath.Join(d.path, snapshotsDir))
@@ -97,7 +106,10 @@ func ReadSnapshot(path string) (fingerprint string, text []byte, err error) {
 
 func packText(text []byte) ([]byte, error) {
 	var b bytes.Buffer
-	z := gzip.NewWriter(&b)
+	z, err := gzip.NewWriterLevel(&b, gzip.BestSpeed) // somebody waits for it
+	if err != nil {
+		return nil, err
+	}
 	if _, err := z.Write(text); err != nil {
 		return nil, err
 	}

@@ -5,13 +5,16 @@ package storage
 // concurrent use.
 //
 // The object was the one that was listed when Resident was opened. A caller that relies
-// on the bytes calls Storage.Stat again after the last read.
+// on the bytes calls Unchanged, or Storage.Stat, after the last read.
 type Resident interface {
 	// Holds says whether all of a range is in memory. It is false if that can't be told.
 	Holds(offsetBytes, sizeBytes int64) bool
 	// ReadAt fills p without waiting for a disk. False means that part of the range was
 	// no longer in memory, and that p's contents are undefined.
 	ReadAt(p []byte, offsetBytes int64) bool
+	// Unchanged says, behind a read, that the object still is the one that was listed: what was
+	// read is its bytes. The name may be another's by now.
+	Unchanged() error
 	Close() error
 }
 

@@ -73,6 +73,9 @@ func RunCheck(ctx context.Context, p Program, c CheckConfig) (report CheckReport
 	if err := k.network(ctx); err != nil {
 		return CheckReport{}, err
 	}
+	if err := k.growing(ctx); err != nil {
+		return CheckReport{}, err
+	}
 	return k.report, nil
 }
 

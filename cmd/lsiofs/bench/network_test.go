@@ -36,6 +36,19 @@ func TestEveryPromiseOfTheNetworkIsOfARowThatIsMeasured(t *testing.T) {
 	}
 }
 
+func TestEveryPromiseOfGrowthIsOfARowThatIsMeasured(t *testing.T) {
+	var ids, promised []string
+	for _, r := range (&growing{}).rows() {
+		ids = append(ids, r.id)
+	}
+	for _, p := range Promises() {
+		if p.Section == SectionGrowing {
+			promised = append(promised, p.Row)
+		}
+	}
+	require.ElementsMatch(t, ids, promised)
+}
+
 // Rows that are computed from others are not measured where those are not: a value of 0
 // would keep any promise.
 func TestRowsOfNothingAreNotMeasured(t *testing.T) {

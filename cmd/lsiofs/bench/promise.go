@@ -22,10 +22,12 @@ const (
 	SectionZarr Section = "zarr"
 	// SectionNetwork is of datasets at services.
 	SectionNetwork Section = "network"
+	// SectionGrowing is of directories that shards arrive in while they are mounted.
+	SectionGrowing Section = "growing"
 )
 
 // Sections are all of them, in the order in which they are checked.
-var Sections = []Section{SectionEngine, SectionTar, SectionJSONL, SectionZstd, SectionGzip, SectionNpy, SectionLc0, SectionFiles, SectionZarr, SectionNetwork}
+var Sections = []Section{SectionEngine, SectionTar, SectionJSONL, SectionZstd, SectionGzip, SectionNpy, SectionLc0, SectionFiles, SectionZarr, SectionNetwork, SectionGrowing}
 
 // Figure is what of a row a promise is about.
 type Figure string
@@ -123,6 +125,13 @@ func Promises() []Promise {
 		{Section: SectionNetwork, What: "third epoch of a web server, all in the cache and checked, to a mount of the files", Row: rowSealed, Figure: FigureRatio, AtLeast: 0.95},
 		{Section: SectionNetwork, What: "requests of the second epoch for each chunk, all in the cache", Row: rowCacheAll, Figure: FigureValue, AtMost: nothing},
 		{Section: SectionNetwork, What: "requests of the second epoch for each chunk, cache of half the dataset", Row: rowCacheHalf, Figure: FigureValue, AtMost: 0.54},
+
+		{Section: SectionGrowing, What: "first epoch that a mount of 500 000 single games takes", Row: rowTakingFirst, Figure: FigureValue, AtMost: 2},
+		{Section: SectionGrowing, What: "next epoch of 500 000 single games", Row: rowTaking, Figure: FigureValue, AtMost: 2},
+		{Section: SectionGrowing, What: "next epoch of 100 tars", Row: rowTakingTars, Figure: FigureValue, AtMost: 0.2},
+		{Section: SectionGrowing, What: "memory of its own of a mount of 500 000 single games, after 3 epochs", Row: rowGrowMemory, Figure: FigureValue, AtMost: 800},
+		{Section: SectionGrowing, What: "processor time of a growing mount that nobody reads", Row: rowIdle, Figure: FigureValue, AtMost: 1},
+		{Section: SectionGrowing, What: "close of a file until it is indexed, at 1000 files a second", Row: rowArrivals, Figure: FigureValue, AtMost: 3},
 	}...)
 }
 

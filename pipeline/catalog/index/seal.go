@@ -34,6 +34,9 @@ type sealing struct {
 	Content
 	key         Key
 	fingerprint [32]byte
+	// again says that it is made again at once where a crash of the machine has lost it, or a
+	// part of it, which its checksums show: no disk is waited for.
+	again bool
 }
 
 func newSealing(c Content, key Key) (*sealing, error) {
@@ -243,7 +246,11 @@ func (s *Store) sealInDir(content *sealing, name string) (*mapping, *os.File, er
 		return nil, nil, err
 	}
 	if err = content.write(f); err == nil {
-		err = s.publish(f, name)
+		publish := s.publish
+		if content.again {
+			publish = s.rename
+		}
+		err = publish(f, name)
 	}
 	if err != nil {
 		_ = os.Remove(f.Name())

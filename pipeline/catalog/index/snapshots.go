@@ -77,6 +77,7 @@ func (s *Store) SealSnapshot(where string, c Content) (*Image, error) {
 	if err != nil {
 		return nil, err
 	}
+	sealing.again = true
 	m, f, err := s.seal(sealing, snapshotName(sealing.fingerprint), false)
 	if err != nil {
 		return nil, fmt.Errorf("index of a snapshot of %s: %w", where, err)

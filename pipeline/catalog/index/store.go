@@ -176,7 +176,7 @@ func (s *Store) publish(f *os.File, name string) error {
 	if err := f.Sync(); err != nil {
 		return err
 	}
-	if err := os.Rename(f.Name(), s.path(name)); err != nil {
+	if err := s.rename(f, name); err != nil {
 		return err
 	}
 	d, err := os.Open(s.dir)
@@ -186,6 +186,10 @@ func (s *Store) publish(f *os.File, name string) error {
 	defer d.Close()
 	return d.Sync()
 }
+
+// rename gives a finished temporary file its name. After a crash of the machine it may have
+// that and nothing in it.
+func (s *Store) rename(f *os.File, name string) error { return os.Rename(f.Name(), s.path(name)) }
 
 // Clean removes what dead processes have left of the dataset. It is for an index of
 // which nothing is left to build: their journals are of no use then.

@@ -35,6 +35,9 @@ type Config struct {
 	// Told tells the storage what comes; its fields are set. nil where the storage does not want
 	// to know.
 	Told *ahead.Plan
+	// Expecter is told what readers are going to submit; nil where the storage does not want to
+	// know.
+	Expecter storage.Expecter
 	// ReadTimeout is after how long a reader that waits for a record gets
 	// loan.ErrTimeout; the read itself goes on.
 	ReadTimeout time.Duration

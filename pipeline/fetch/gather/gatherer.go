@@ -29,6 +29,7 @@ type Gatherer struct {
 	meter       *meter.Meter
 	ahead       profile.Ahead
 	told        *ahead.Plan // nil: storage does not want to know what comes
+	expecter    storage.Expecter
 	readTimeout time.Duration
 	note        func(error)
 
@@ -56,7 +57,7 @@ func New(c Config) (*Gatherer, error) {
 		return nil, err
 	}
 	g := &Gatherer{
-		index: c.Index, storage: c.Storage, pool: c.Memory, ahead: c.Ahead, told: c.Told, verifier: c.Verifier,
+		index: c.Index, storage: c.Storage, pool: c.Memory, ahead: c.Ahead, told: c.Told, expecter: c.Expecter, verifier: c.Verifier,
 		beside: c.BesideBytes, ask: c.Ask, meter: c.Meter, readTimeout: c.ReadTimeout, note: c.Note, objectBytes: objectBytes(c.Index),
 	}
 	if g.ask == nil {
@@ -102,7 +103,7 @@ func (g *Gatherer) OpenPhase(seq loan.Sequence, phase ahead.Phase) *Reader {
 }
 
 func (g *Gatherer) follow(seq loan.Sequence, w *ahead.Walker) *Reader {
-	r := &Reader{g: g, seq: seq, walker: w}
+	r := &Reader{g: g, seq: seq, walker: w, expected: newExpectation(g.expecter)}
 	g.open.Add(1)
 	g.mu.Lock()
 	defer g.mu.Unlock()

@@ -45,9 +45,9 @@ type cutRead struct {
 }
 
 // newPlanner plans for the storage, but with what is read together no larger
-// than a block, which is where it is copied from.
+// than a block, which is where it is copied from. What is read apart has a place of its own.
 func newPlanner(pc plan.Config, blockBytes int64, objectBytes []int64) (*planner, error) {
-	if pc.MaxReadBytes > blockBytes {
+	if pc.MaxReadBytes > blockBytes && pc.MaxVectors != 1 {
 		pc.MaxReadBytes = max(blockBytes&^(pc.AlignBytes-1), pc.AlignBytes)
 	}
 	p, err := plan.New(pc)

@@ -29,6 +29,8 @@ type Reader struct {
 	at     uint64 // the record that was asked for last
 	closed bool
 	walker *ahead.Walker // nil: storage does not want to know what comes
+
+	expected *expectation // nil: likewise
 }
 
 const (
@@ -54,6 +56,7 @@ func (r *Reader) Close() {
 	}
 	r.closed = true
 	r.walker.Close()
+	r.expected.forget()
 	r.dropAll()
 	r.g.sweep()
 	r.g.mu.Lock()

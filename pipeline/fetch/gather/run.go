@@ -190,11 +190,13 @@ func (r *Reader) extend(run *run, k uint64, bytes int64, records int, u budget.U
 	}
 	p.addNewlines()
 	p.expect(pl, g.verifier)
+	r.expected.passing(r, run, k, p.batches[len(p.batches)-1].end())
 	g.start(p, pl, len(p.batches)+1)
 	for _, b := range p.batches {
 		b.begun()
 	}
 	run.batches = append(run.batches, p.batches...)
+	r.expected.more(r, run, run.end()-k)
 	return true, nil
 }
 

@@ -182,7 +182,18 @@ func (q *dueFiles) follow(path string, at time.Time) {
 	}
 }
 
-func (q *dueFiles) forget(path string) { delete(q.at, path) }
+func (q *dueFiles) forget(path string) {
+	delete(q.at, path)
+	q.shrink()
+}
+
+// shrink gives the memory back when there is nothing: of a first look at very many files it
+// would be kept for good.
+func (q *dueFiles) shrink() {
+	if len(q.at) == 0 {
+		q.at, q.order = nil, nil
+	}
+}
 
 // next is when a file is due; zero for never.
 func (q *dueFiles) next() time.Time {
@@ -201,6 +212,7 @@ func (q *dueFiles) take(now time.Time) (paths []string) {
 			paths = append(paths, f.path)
 		}
 	}
+	q.shrink()
 	return paths
 }
 

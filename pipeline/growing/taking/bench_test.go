@@ -33,7 +33,7 @@ func BenchmarkTake(b *testing.B) {
 			for i := range shards {
 				path := fmt.Sprintf("training.%d.gz", 1_000_000_000+i*7919%shards)
 				m.shards = append(m.shards, growing.Shard{Path: path, ModTimeNanos: int64(i), Records: 80, Units: 1, Bytes: 668480})
-				n.queue.settled[path] = 1
+				n.queue.settled[sumOf(path)] = 1
 			}
 			n.config.Stock = m
 			epoch := uint64(0)

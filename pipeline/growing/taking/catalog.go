@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io/fs"
 	"path/filepath"
+	"slices"
 
 	"github.com/lsiofs/lsiofs/pipeline/catalog"
 	"github.com/lsiofs/lsiofs/pipeline/growing"
@@ -76,7 +77,7 @@ func (t *Taker) taken(ctx context.Context, epoch uint64) (*catalog.Catalog, run.
 		return nil, run.Epoch{}, err
 	}
 	t.warnOfWindow(&e)
-	text, err := d.Snapshot(e.Snapshot)
+	text, err := t.snapshot(d, e.Snapshot)
 	if err != nil {
 		return nil, e, fmt.Errorf("epoch %d: %w", epoch, err)
 	}
@@ -96,10 +97,8 @@ func (t *Taker) taken(ctx context.Context, epoch uint64) (*catalog.Catalog, run.
 func (t *Taker) seal(ctx context.Context, text []byte) (*catalog.Catalog, error) {
 	looked := map[string]bool{}
 	defer func() {
-		for path := range looked {
-			if !t.queue.isSettled(path) {
-				t.config.Stock.Forget(path) // until the looker says so, too
-			}
+		for path := range looked { // it counts once the looker says so, too
+			t.queue.unlessSettled(path, func() { t.config.Stock.Forget(path) })
 		}
 	}()
 	for {
@@ -127,16 +126,24 @@ func (t *Taker) seal(ctx context.Context, text []byte) (*catalog.Catalog, error)
 // that the stock does not know as they are. A file that the looker has not called settled
 // does not count for the next epoch yet.
 func (t *Taker) indexPaths(ctx context.Context, paths []string, looked map[string]bool) (any bool, err error) {
-	var files []storage.Object
-	flush := func() error {
-		if len(files) == 0 {
-			return nil
+	for batch := range slices.Chunk(paths, batchFiles) {
+		some, err := t.indexBatch(ctx, batch, looked)
+		any = any || some
+		if err != nil {
+			return any, err
 		}
-		any = true
-		err := t.config.Stock.Index(ctx, files)
-		files = files[:0]
-		return err
 	}
+	return any, nil
+}
+
+// indexBatch is indexPaths of a few files. From the look at a file until it is indexed as it
+// was then, nobody else indexes it as it is later: what comes last would win.
+func (t *Taker) indexBatch(ctx context.Context, paths []string, looked map[string]bool) (any bool, err error) {
+	if err := t.beginIndexing(ctx); err != nil {
+		return false, err
+	}
+	defer t.endIndexing()
+	var files []storage.Object
 	for _, path := range paths {
 		if looked[path] {
 			continue
@@ -145,20 +152,19 @@ func (t *Taker) indexPaths(ctx context.Context, paths []string, looked map[strin
 		o, err := t.stat(ctx, path)
 		switch {
 		case ctx.Err() != nil:
-			return any, ctx.Err()
+			return false, ctx.Err()
 		case err != nil: // it is not here yet, or no more; that is what the caller says
 			continue
 		}
 		if written, _ := identity.Written(filepath.Join(t.config.Root, path)); written {
 			continue
 		}
-		if files = append(files, o); len(files) == batchFiles {
-			if err := flush(); err != nil {
-				return any, err
-			}
-		}
+		files = append(files, o)
 	}
-	return any, flush()
+	if len(files) == 0 {
+		return false, nil
+	}
+	return true, t.config.Stock.Index(ctx, files)
 }
 
 // stat describes a file that is going to be indexed.

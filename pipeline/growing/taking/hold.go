@@ -40,6 +40,20 @@ func (t *Taker) hold(ctx context.Context, d *run.Directory, text []byte) error {
 	return l.Hold(ctx, linesOf(text))
 }
 
+// notHeld gives a shard of a snapshot that has no link although links are wanted: it was
+// deleted before it got one. t.holding is held.
+func (t *Taker) notHeld(text []byte) (path string, any bool) {
+	if t.config.Hold == nil {
+		return "", false
+	}
+	for _, line := range linesOf(text) {
+		if !t.config.Hold.Has(line) {
+			return line.Path, true
+		}
+	}
+	return "", false
+}
+
 // holdTaken makes the links of an epoch that is taken, once, and removes those of snapshots
 // that are kept no longer.
 func (t *Taker) holdTaken(ctx context.Context, d *run.Directory, e *run.Epoch, text []byte) error {

@@ -50,8 +50,25 @@ func (t *Taker) index(ctx context.Context) {
 	}
 }
 
+// beginIndexing waits until nobody else looks at files and indexes them; endIndexing lets the
+// next one. The error is ctx's.
+func (t *Taker) beginIndexing(ctx context.Context) error {
+	select {
+	case t.indexing <- struct{}{}:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+func (t *Taker) endIndexing() { <-t.indexing }
+
 // indexSome indexes the next files, and gives the time when more are due.
 func (t *Taker) indexSome(ctx context.Context) (next time.Time, err error) {
+	if err := t.beginIndexing(ctx); err != nil {
+		return time.Time{}, err
+	}
+	defer t.endIndexing()
 	files, place := t.queue.take(batchFiles)
 	if len(files) > 0 {
 		err = t.config.Stock.Index(ctx, files)
@@ -73,9 +90,7 @@ func (t *Taker) indexSome(ctx context.Context) (next time.Time, err error) {
 func (t *Taker) indexDue(ctx context.Context, due []storage.Object) error {
 	err := t.config.Stock.Index(ctx, due)
 	for _, o := range due {
-		if !t.queue.isSettled(o.Path) {
-			t.config.Stock.Forget(o.Path)
-		}
+		t.queue.unlessSettled(o.Path, func() { t.config.Stock.Forget(o.Path) })
 	}
 	t.queue.again(err)
 	return err

@@ -4,18 +4,20 @@ import (
 	"slices"
 	"sync"
 
+	"github.com/zeebo/xxh3"
+
 	"github.com/lsiofs/lsiofs/pipeline/growing"
 	"github.com/lsiofs/lsiofs/pipeline/storage"
 )
 
 // queue is the settled files that are to be indexed, in the order in which they were told.
-// One goroutine takes from it. Kept are some 50 bytes a settled file, and as much again
-// while it waits.
+// One goroutine takes from it. Kept are some 50 bytes a settled file, of which none is a
+// pointer that garbage collections would follow, and twice as much more while it waits.
 type queue struct {
 	mu      sync.Mutex
-	wake    chan struct{}     // of one place: there is something
-	changed chan struct{}     // closed and replaced when done, version or failures move on
-	settled map[string]uint64 // the file's place in the queue, also after it was indexed
+	wake    chan struct{}      // of one place: there is something
+	changed chan struct{}      // closed and replaced when done, version or failures move on
+	settled map[pathSum]uint64 // the file's place in the queue, also after it was indexed
 	waiting []queued
 	told    uint64 // places so far
 	done    uint64 // up to this place all are indexed, or are no more
@@ -27,13 +29,18 @@ type queue struct {
 	failure  error // the last one, nil once indexing has succeeded
 }
 
+// pathSum stands for a path: 128 bits, so that no two of a dataset have the same.
+type pathSum xxh3.Uint128
+
+func sumOf(path string) pathSum { return pathSum(xxh3.HashString128(path)) }
+
 type queued struct {
 	place  uint64
 	object storage.Object
 }
 
 func newQueue() *queue {
-	return &queue{wake: make(chan struct{}, 1), changed: make(chan struct{}), settled: map[string]uint64{}}
+	return &queue{wake: make(chan struct{}, 1), changed: make(chan struct{}), settled: map[pathSum]uint64{}}
 }
 
 // add takes in a file that is settled.
@@ -41,7 +48,7 @@ func (q *queue) add(o storage.Object) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	q.told++
-	q.settled[o.Path] = q.told
+	q.settled[sumOf(o.Path)] = q.told
 	q.waiting = append(q.waiting, queued{q.told, o})
 	q.rouse()
 }
@@ -58,7 +65,7 @@ func (q *queue) rouse() {
 func (q *queue) remove(path string) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	delete(q.settled, path)
+	delete(q.settled, sumOf(path))
 	if q.working {
 		q.gone = append(q.gone, path)
 	}
@@ -72,12 +79,14 @@ func (q *queue) moved() {
 	q.changed = make(chan struct{})
 }
 
-// isSettled says whether a file is settled now, as far as the looker has told.
-func (q *queue) isSettled(path string) bool {
+// unlessSettled calls f if a file is not settled, as far as the looker has told; until f
+// returns, it is not. f must not call the queue.
+func (q *queue) unlessSettled(path string, f func()) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	_, ok := q.settled[path]
-	return ok
+	if _, ok := q.settled[sumOf(path)]; !ok {
+		f()
+	}
 }
 
 // onlySettled drops the shards that are not settled, in place.
@@ -85,7 +94,7 @@ func (q *queue) onlySettled(shards []growing.Shard) []growing.Shard {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	return slices.DeleteFunc(shards, func(s growing.Shard) bool {
-		_, ok := q.settled[s.Path]
+		_, ok := q.settled[sumOf(s.Path)]
 		return !ok
 	})
 }
@@ -99,7 +108,7 @@ func (q *queue) take(most int) (files []storage.Object, place uint64) {
 	n := 0
 	for ; n < len(q.waiting) && len(files) < most; n++ {
 		w := q.waiting[n]
-		if place = w.place; q.settled[w.object.Path] == w.place {
+		if place = w.place; q.settled[sumOf(w.object.Path)] == w.place {
 			files = append(files, w.object)
 		}
 	}

@@ -153,11 +153,15 @@ func (t *Taker) uses(e run.Epoch) *float64 {
 }
 
 // newsNow is what is new, computed anew if something has changed and it was not just done.
+// While an epoch is being taken it is what it was: that computes the same, and has to be quick.
 func (t *Taker) newsNow(latest uint64) news {
+	t.comparing.Lock() // those who ask meanwhile get what the first one finds
+	defer t.comparing.Unlock()
 	state, _ := t.queue.state()
 	t.mu.Lock()
 	n := t.news
-	fresh := !n.at.IsZero() && n.latest == latest && (n.version == state.version || time.Since(n.at) < 20*n.took)
+	fresh := n.latest == latest && (n.version == state.version || time.Since(n.at) < 20*n.took)
+	fresh = !n.at.IsZero() && (fresh || t.attempt != nil)
 	t.mu.Unlock()
 	if fresh {
 		return n
@@ -177,7 +181,7 @@ func (t *Taker) compute(latest uint64) (n news) {
 	if len(chosen) > 0 {
 		n.newest = chosen[0].Path
 	}
-	if n.news, n.err = t.newsOf(latest+1, chosen); n.err == nil {
+	if _, n.news, n.err = t.compare(latest+1, chosen); n.err == nil {
 		n.short = t.enough(latest+1, chosen, n.news)
 	}
 	return n

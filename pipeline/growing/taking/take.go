@@ -67,8 +67,25 @@ func (t *Taker) attemptAt(epoch uint64) (a *attempt, mine bool, err error) {
 	return a, true, nil
 }
 
+// mostTries is how often shards are chosen anew that have gone before they could be held.
+const mostTries = 3
+
 // takeNow looks at what there is now, and takes the epoch if enough is new.
 func (t *Taker) takeNow(ctx context.Context, epoch uint64) error {
+	for try := 1; ; try++ {
+		err := t.takeOnce(ctx, epoch)
+		gone, ok := errors.AsType[*goneError](err)
+		if !ok {
+			return err
+		}
+		if try == mostTries {
+			return fmt.Errorf("epoch %d is not taken: %w", epoch, err)
+		}
+		t.config.Log.Info("shards are chosen anew: one was deleted meanwhile", "epoch", epoch, "shard", gone.path)
+	}
+}
+
+func (t *Taker) takeOnce(ctx context.Context, epoch uint64) error {
 	if err := t.looker.Scan(ctx); err != nil {
 		return t.ended(err)
 	}
@@ -83,7 +100,7 @@ func (t *Taker) takeNow(ctx context.Context, epoch uint64) error {
 		return r.err
 	}
 	chosen := t.choose()
-	n, err := t.newsOf(epoch, chosen)
+	text, n, err := t.compare(epoch, chosen)
 	if err != nil {
 		return err
 	}
@@ -93,7 +110,7 @@ func (t *Taker) takeNow(ctx context.Context, epoch uint64) error {
 		t.mu.Unlock()
 		return short
 	}
-	return t.publish(epoch, chosen, n, state.version)
+	return t.publish(epoch, chosen, text, n, state.version)
 }
 
 // ended says that the taker is closed, where that is why something failed.
@@ -112,15 +129,25 @@ func (t *Taker) choose() []growing.Shard {
 	return t.config.Window.Choose(shards)
 }
 
-// newsOf compares shards with those of the epoch before.
-func (t *Taker) newsOf(epoch uint64, chosen []growing.Shard) (growing.News, error) {
-	before, err := t.shardsBefore(epoch)
-	return growing.NewsOf(before, chosen), err
+// compare gives the text of the snapshot that shards are, nil for none, and what it has that
+// the epoch before has not.
+func (t *Taker) compare(epoch uint64, chosen []growing.Shard) (text []byte, n growing.News, err error) {
+	before, err := t.textBefore(epoch)
+	if err != nil || len(chosen) == 0 { // there may be no format yet, so no text
+		return nil, growing.News{}, err
+	}
+	if text, err = t.config.Stock.Text(chosen); err != nil {
+		return nil, growing.News{}, err
+	}
+	if n, err = catalog.NewsOf(before, text); err != nil {
+		return nil, growing.News{}, fmt.Errorf("compare epoch %d with the one before: %w", epoch, err)
+	}
+	return text, n, nil
 }
 
-// shardsBefore are those of the epoch before. Where its snapshot is kept no longer, there
-// are none: all counts as new.
-func (t *Taker) shardsBefore(epoch uint64) ([]growing.Shard, error) {
+// textBefore is that of the epoch before, nil where there is none. Where its snapshot is
+// kept no longer, there is none either: all counts as new.
+func (t *Taker) textBefore(epoch uint64) ([]byte, error) {
 	if epoch == 0 {
 		return nil, nil
 	}
@@ -132,15 +159,35 @@ func (t *Taker) shardsBefore(epoch uint64) ([]growing.Shard, error) {
 	if err != nil {
 		return nil, err
 	}
-	text, err := d.Snapshot(e.Snapshot)
+	text, err := t.snapshot(d, e.Snapshot)
 	if errors.Is(err, run.ErrGone) {
 		t.config.Log.Warn("all shards count as new", "epoch", epoch, "why", err)
 		return nil, nil
 	}
+	return text, err
+}
+
+// snapshot is the text of a snapshot that the run directory keeps. It is read only if it is
+// not the one that was used last.
+func (t *Taker) snapshot(d *run.Directory, fingerprint string) ([]byte, error) {
+	t.mu.Lock()
+	text, name := t.text, t.textName
+	t.mu.Unlock()
+	if name == fingerprint && d.Keeps(fingerprint) {
+		return text, nil
+	}
+	text, err := d.Snapshot(fingerprint)
 	if err != nil {
 		return nil, err
 	}
-	return catalog.ShardsOf(text)
+	t.remember(fingerprint, text)
+	return text, nil
+}
+
+func (t *Taker) remember(fingerprint string, text []byte) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.text, t.textName = text, fingerprint
 }
 
 // enough says why the epoch is not there yet.
@@ -158,13 +205,17 @@ func (t *Taker) enough(epoch uint64, chosen []growing.Shard, n growing.News) *gr
 	return nil
 }
 
-// publish takes the epoch, of these shards, unless another node does so first. version is
-// that of the queue of which they were chosen.
-func (t *Taker) publish(epoch uint64, chosen []growing.Shard, n growing.News, version uint64) error {
-	text, err := t.config.Stock.Text(chosen)
-	if err != nil {
-		return err
-	}
+// goneError says that a shard was deleted after it was chosen, and before it was held: an
+// epoch of it could not be read.
+type goneError struct{ path string }
+
+func (e *goneError) Error() string {
+	return fmt.Sprintf("%s was deleted before --hold could keep it: ask for the epoch again, and have no shards deleted that are so new", e.path)
+}
+
+// publish takes the epoch, of these shards, whose text is given, unless another node does so
+// first. version is that of the queue of which they were chosen.
+func (t *Taker) publish(epoch uint64, chosen []growing.Shard, text []byte, n growing.News, version uint64) error {
 	d, err := t.begin()
 	if err != nil {
 		return err
@@ -174,11 +225,15 @@ func (t *Taker) publish(epoch uint64, chosen []growing.Shard, n growing.News, ve
 	if err := t.hold(t.ctx, d, text); err != nil {
 		return err
 	}
+	if gone, any := t.notHeld(text); any {
+		return &goneError{gone}
+	}
 	there, err := d.Take(epochOf(epoch, chosen, n, t.config.Window), text)
 	if errors.Is(err, run.ErrBehind) {
 		return nil // the caller looks again
 	}
-	if err == nil && there.Snapshot == run.Fingerprint(text) {
+	if fingerprint := run.Fingerprint(text); err == nil && there.Snapshot == fingerprint {
+		t.remember(fingerprint, text)
 		t.nothingNew(epoch, chosen, version)
 	}
 	return err

@@ -79,13 +79,15 @@ type Pinned struct {
 // Taker gives the epochs of a dataset that grows. Its methods may be called at the same
 // time.
 type Taker struct {
-	config  Config
-	looker  *looking.Looker
-	queue   *queue
-	retry   chan struct{} // of one place: somebody waits for what could not be indexed
-	stop    context.CancelFunc
-	running sync.WaitGroup  // the goroutines
-	ctx     context.Context // of attempts, which outlive their askers
+	config Config
+	looker *looking.Looker
+	queue  *queue
+	retry  chan struct{} // of one place: somebody waits for what could not be indexed
+	// indexing is of one place: whoever gives files to the stock has taken it.
+	indexing chan struct{}
+	stop     context.CancelFunc
+	running  sync.WaitGroup  // the goroutines
+	ctx      context.Context // of attempts, which outlive their askers
 
 	mu      sync.Mutex
 	closed  bool
@@ -95,6 +97,12 @@ type Taker struct {
 	refused *refused       // what the last attempt has found
 	news    news           // for Status
 	window  string         // that warnOfWindow has warned of
+	// text is that of the snapshot which was used last: the next epoch is compared with it,
+	// and its own catalog is made of it. One of 500 000 games has 22 MB.
+	text     []byte
+	textName string // its fingerprint
+
+	comparing sync.Mutex // while news is computed
 
 	holding sync.Mutex // from the links of an epoch to its record, and while links are removed
 	held    heldSnapshots
@@ -110,7 +118,7 @@ func Open(ctx context.Context, c Config) (*Taker, error) {
 	if c.Newest == "" {
 		c.Newest = growing.ByName
 	}
-	t := &Taker{config: c, queue: newQueue(), retry: make(chan struct{}, 1), latest: run.None}
+	t := &Taker{config: c, queue: newQueue(), retry: make(chan struct{}, 1), indexing: make(chan struct{}, 1), latest: run.None}
 	if c.Pinned != nil {
 		if err := t.pin(); err != nil {
 			return nil, err

@@ -52,9 +52,11 @@ type Storage struct {
 
 	maxInFlight int64 // is where no more bricks are begun
 
-	cells   *cells
-	indexes *indexes
-	workers sync.WaitGroup
+	cells       *cells
+	future      *future
+	indexes     *indexes
+	submissions sync.Pool // of *submission
+	workers     sync.WaitGroup
 
 	bricks, hits, blockCount atomic.Uint64
 }
@@ -89,6 +91,7 @@ func Over(under storage.Storage, c Config) *Storage {
 	s.some.L, s.quiet.L = &s.mu, &s.mu
 	s.resident, _ = under.(storage.ResidentOpener)
 	s.cells = newCells(c.MemoryBytes)
+	s.future = newFuture(c.MemoryBytes)
 	s.indexes = newIndexes(c.MemoryBytes / 8)
 	for range runtime.GOMAXPROCS(0) {
 		s.workers.Go(s.work)
@@ -174,14 +177,7 @@ func (s *Storage) Under() storage.Storage { return s.under }
 // AdjustProfile implements profile.Adjuster: a record is computed by itself, so that reading what
 // lies between records saves nothing, and half of one costs as much as all of it.
 func (s *Storage) AdjustProfile(p profile.Profile) profile.Profile {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	p.GapBytes = 0
-	for _, c := range s.cubes {
-		for p.ReadBytes < c.row.Bytes && p.ReadBytes < profile.MaxReadBytes {
-			p.ReadBytes *= 2
-		}
-	}
+	p.GapBytes, p.Apart = 0, true
 	return p
 }
 
@@ -212,5 +208,6 @@ func (s *Storage) Close() error {
 	s.some.Broadcast()
 	s.mu.Unlock()
 	s.workers.Wait()
+	s.cells.close()
 	return s.under.Close()
 }

@@ -1,43 +1,135 @@
 package cubes
 
 import (
-	"context"
+	"cmp"
+	"slices"
 
 	"github.com/lsiofs/lsiofs/pipeline/storage"
 	"github.com/lsiofs/lsiofs/pipeline/zarr"
 )
 
-// fromMemory reads a range that is in the page cache. The bytes are the worker's, until it reads
-// again.
-func (w *worker) fromMemory(o storage.Object, p zarr.Place) ([]byte, bool) {
-	if w.Storage.resident == nil {
-		return nil, false
+// opened is an object that a worker has open, to read what memory has of it.
+type opened struct {
+	of       object
+	listed   storage.Object
+	present  bool
+	resident storage.Resident // nil where nothing can be read so
+}
+
+func (o *opened) close() {
+	if o.resident != nil {
+		_ = o.resident.Close() // it was only read
 	}
-	if w.open != o {
-		w.closeResident()
-		r, err := w.Storage.resident.OpenResident(o)
-		if err != nil || r == nil {
-			return nil, false
+}
+
+// mostOpened is how many objects a worker has open at a time.
+const mostOpened = 4
+
+// open opens an object, or finds it open.
+func (w *worker) open(of object) *opened {
+	i := slices.IndexFunc(w.opened, func(o *opened) bool { return o.of == of })
+	var o *opened
+	if i >= 0 {
+		o = w.opened[i]
+		w.opened = append(slices.Delete(w.opened, i, i+1), o)
+		return o
+	}
+	o = &opened{of: of}
+	if o.listed, o.present = of.field.Object(of.number); o.present && w.Storage.resident != nil {
+		if r, err := w.Storage.resident.OpenResident(o.listed); err == nil {
+			o.resident = r
+		} // the ordinary read says what is wrong
+	}
+	if len(w.opened) == mostOpened {
+		w.opened[0].close()
+		w.opened = slices.Delete(w.opened, 0, 1)
+	}
+	w.opened = append(w.opened, o)
+	return o
+}
+
+// leave closes an object that is not the one any more that was listed.
+func (w *worker) leave(o *opened) {
+	o.close()
+	w.opened = slices.DeleteFunc(w.opened, func(x *opened) bool { return x == o })
+}
+
+// outcome is a task that was done by bytes which may not be those that were listed.
+type outcome struct {
+	t   *task
+	x   *cell // that it was decoded into
+	err error
+}
+
+// What is read together: bricks that lie side by side.
+const (
+	togetherBytes    = 128 << 10 // a worker's cache has room for it, and for a brick
+	togetherGapBytes = 1 << 10
+)
+
+// readMemory does tasks of an object whose bytes are in memory. That it was the one that was
+// listed is looked at behind the last of them, and only then any ends. Of the others, w.below
+// gets those whose bytes are not in memory.
+func (w *worker) readMemory(o *opened, reads []*task) {
+	slices.SortFunc(reads, func(a, b *task) int { return cmp.Compare(a.offset(), b.offset()) })
+	w.made = w.made[:0]
+	for len(reads) > 0 {
+		n, begin, end := 1, reads[0].offset(), reads[0].offset()+reads[0].size()
+		for n < len(reads) && reads[n].offset() <= end+togetherGapBytes && reads[n].offset()+reads[n].size()-begin <= togetherBytes {
+			end = max(end, reads[n].offset()+reads[n].size())
+			n++
 		}
-		w.resident, w.open = r, o
+		if int64(cap(w.stored)) < end-begin {
+			w.stored = make([]byte, end-begin)
+		}
+		stored := w.stored[:end-begin]
+		if o.resident.ReadAt(stored, begin) {
+			for _, t := range reads[:n] {
+				at := t.offset() - begin
+				x, err := w.decode(t, stored[at:at+t.size()])
+				w.made = append(w.made, outcome{t, x, err})
+			}
+		} else {
+			w.below = append(w.below, reads[:n]...)
+		}
+		reads = reads[n:]
+	}
+	if len(w.made) == 0 {
+		return
+	}
+	right := o.resident.Unchanged() == nil
+	if !right {
+		w.leave(o)
+	}
+	for _, m := range w.made {
+		if m.x != nil {
+			w.keep(m.x, right && m.err == nil)
+		}
+		if right {
+			m.t.finish(m.err)
+		} else {
+			w.below = append(w.below, m.t) // the ordinary read says what is wrong
+		}
+	}
+	clear(w.made)
+}
+
+// indexInMemory reads an index that is in memory. The bytes are the worker's, until it reads again.
+func (w *worker) indexInMemory(of object, p zarr.Place) ([]byte, bool) {
+	o := w.open(of)
+	if o.resident == nil {
+		return nil, false
 	}
 	if int64(cap(w.stored)) < p.SizeBytes {
 		w.stored = make([]byte, p.SizeBytes)
 	}
 	b := w.stored[:p.SizeBytes]
-	if !w.resident.ReadAt(b, p.OffsetBytes) {
+	if !o.resident.ReadAt(b, p.OffsetBytes) {
 		return nil, false
 	}
-	now, err := w.under.Stat(context.Background(), o.Path)
-	if err != nil || storage.Compare(o, now) != nil {
-		return nil, false // the ordinary read says what is wrong
+	if o.resident.Unchanged() != nil {
+		w.leave(o)
+		return nil, false
 	}
 	return b, true
-}
-
-func (w *worker) closeResident() {
-	if w.resident != nil {
-		_ = w.resident.Close()
-	}
-	w.resident, w.open = nil, storage.Object{}
 }

@@ -17,6 +17,9 @@ func (q *queue[T]) push(x T) {
 	q.items = append(q.items, x)
 }
 
+// front is the oldest; there must be one.
+func (q *queue[T]) front() T { return q.items[q.head] }
+
 // pop takes the oldest out; there must be one.
 func (q *queue[T]) pop() T {
 	var none T

@@ -18,6 +18,7 @@ type reading struct {
 	read    *storage.Read
 	counted bool // Close waits for it
 	pending atomic.Int32
+	decoded []decodedWant
 	failed  atomic.Pointer[error]
 
 	mu       sync.Mutex
@@ -31,20 +32,53 @@ type want struct {
 	part zarr.Part
 }
 
+// decodedWant is one of a task's wants, whose brick has been decoded before.
+type decodedWant struct {
+	t *task
+	i int
+}
+
 // key names a brick.
 type key struct {
 	field *field
 	brick int64 // in C order of the grid of bricks
 }
 
-// submission is one Submit: the bricks that its reads want.
+// submission is one Submit: the bricks that its reads want. All but the tasks and what belongs to
+// them is used again for another one.
 type submission struct {
 	storage *Storage
 	tasks   map[key]*task
 	order   []*task
-	numbers []int64 // where parts lie; full ones are left to them
+	made    []task  // memory of tasks; what is full is left to them
+	numbers []int64 // where parts lie; likewise
 	spots   map[*cube]*scratch
 	jitters map[jitterKey]*zarr.Jitter
+}
+
+func (s *Storage) newSubmission() submission {
+	return submission{storage: s, tasks: map[key]*task{}, spots: map[*cube]*scratch{}, jitters: map[jitterKey]*zarr.Jitter{}}
+}
+
+// mostScratch is of how many cubes and epochs submissions remember what records are located with.
+const mostScratch = 64
+
+// reset forgets what was submitted.
+func (b *submission) reset() {
+	clear(b.tasks)
+	clear(b.order)
+	b.order = b.order[:0]
+	b.trim()
+}
+
+// trim bounds what is remembered.
+func (b *submission) trim() {
+	if len(b.spots) > mostScratch {
+		clear(b.spots)
+	}
+	if len(b.jitters) > mostScratch {
+		clear(b.jitters)
+	}
 }
 
 // scratch is what records of a cube are located with.
@@ -60,7 +94,12 @@ type jitterKey struct {
 
 // Submit implements storage.Storage.
 func (s *Storage) Submit(reads []*storage.Read) {
-	b := submission{storage: s, tasks: map[key]*task{}, spots: map[*cube]*scratch{}, jitters: map[jitterKey]*zarr.Jitter{}}
+	b, is := s.submissions.Get().(*submission)
+	if !is {
+		n := s.newSubmission()
+		b = &n
+	}
+	defer func() { b.reset(); s.submissions.Put(b) }()
 	all := make([]*reading, len(reads))
 	for i, r := range reads {
 		s.mu.Lock()
@@ -80,23 +119,40 @@ func (s *Storage) Submit(reads []*storage.Read) {
 	}
 	// In the order in which bricks lie in objects.
 	slices.SortFunc(b.order, func(x, y *task) int {
-		return cmp.Or(cmp.Compare(x.field.Path, y.field.Path), cmp.Compare(x.object, y.object), cmp.Compare(x.brick, y.brick))
+		if x.field != y.field {
+			return cmp.Compare(x.field.Path, y.field.Path)
+		}
+		return cmp.Or(cmp.Compare(x.object, y.object), cmp.Compare(x.brick, y.brick))
 	})
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	s.cells.mu.Lock()
 	for _, t := range b.order {
 		if w := s.waiting[t.key]; w != nil {
 			w.wants = append(w.wants, t.wants...)
 			continue
 		}
+		if t.cell = s.cells.pin(t.key, len(t.wants)); t.cell != nil {
+			for i := range t.wants {
+				r := t.wants[i].r
+				r.decoded = append(r.decoded, decodedWant{t, i})
+			}
+			continue
+		}
 		s.waiting[t.key] = t
 		s.tasks.push(t)
 	}
+	s.cells.mu.Unlock()
 	for _, x := range all {
+		for rest := x.decoded; len(rest) > 0; {
+			n := min(len(rest), groupBricks)
+			s.jobs.push(job{decoded: rest[:n]})
+			rest = rest[n:]
+		}
 		if x.counted {
 			s.jobs.push(job{reading: x}) // Done is never called from here
 		} else {
-			go x.release() // the workers may have ended
+			go x.release(1) // the workers may have ended
 		}
 	}
 	s.some.Broadcast()
@@ -137,15 +193,7 @@ func (b *submission) add(x *reading, c *cube) {
 
 // record wants a window of a record.
 func (b *submission) record(x *reading, c *cube, ordinal uint64, w zarr.Window) {
-	at := b.spots[c]
-	if at == nil {
-		at = &scratch{spot: c.Cut.NewSpot()}
-		for k := range c.fields {
-			at.crops = append(at.crops, c.Cut.NewCrop(k))
-		}
-		b.spots[c] = at
-	}
-	c.Cut.Locate(at.spot, ordinal, b.jitter(c, x.read.Epoch))
+	at := b.locate(c, ordinal, x.read.Epoch)
 	end := w.OffsetBytes + int64(len(w.Bytes))
 	zeros := int64(0) // from where on there is nothing of a field
 	for k, f := range c.fields {
@@ -163,6 +211,20 @@ func (b *submission) record(x *reading, c *cube, ordinal uint64, w zarr.Window) 
 	if zeros = max(zeros, w.OffsetBytes); zeros < end {
 		clear(w.Bytes[zeros-w.OffsetBytes:])
 	}
+}
+
+// locate says where a record lies.
+func (b *submission) locate(c *cube, ordinal, epoch uint64) *scratch {
+	at := b.spots[c]
+	if at == nil {
+		at = &scratch{spot: c.Cut.NewSpot()}
+		for k := range c.fields {
+			at.crops = append(at.crops, c.Cut.NewCrop(k))
+		}
+		b.spots[c] = at
+	}
+	c.Cut.Locate(at.spot, ordinal, b.jitter(c, epoch))
+	return at
 }
 
 func (b *submission) jitter(c *cube, epoch uint64) *zarr.Jitter {
@@ -189,7 +251,7 @@ func (b *submission) field(x *reading, f *field, crop *zarr.Crop, w zarr.Window)
 		k := key{f, f.bricks.Number(p.Brick)}
 		t := b.tasks[k]
 		if t == nil {
-			t = &task{key: k}
+			t = b.newTask(k)
 			var place [zarr.MaxDims]int64
 			at := place[:len(p.Brick)]
 			f.Array.ObjectOf(at, p.Brick)
@@ -203,11 +265,22 @@ func (b *submission) field(x *reading, f *field, crop *zarr.Crop, w zarr.Window)
 	})
 }
 
+// newTask makes the task of a brick, most of which one crop wants.
+func (b *submission) newTask(k key) *task {
+	if len(b.made) == cap(b.made) {
+		b.made = make([]task, 0, 64)
+	}
+	b.made = append(b.made, task{key: k})
+	t := &b.made[len(b.made)-1]
+	t.wants = t.first[:0]
+	return t
+}
+
 // keep copies a part, which is valid for a moment.
 func (b *submission) keep(p *zarr.Part) zarr.Part {
 	dims := len(p.Brick)
 	if cap(b.numbers)-len(b.numbers) < 4*dims {
-		b.numbers = make([]int64, 0, 4096)
+		b.numbers = make([]int64, 0, 1024)
 	}
 	take := func(from []int64) []int64 {
 		n := len(b.numbers)
@@ -232,9 +305,9 @@ func (x *reading) wanted() bool {
 
 func (x *reading) fail(err error) { x.failed.CompareAndSwap(nil, &err) }
 
-// release counts one of its wants off, and tells the submitter after the last.
-func (x *reading) release() {
-	if x.pending.Add(-1) > 0 {
+// release counts some of its wants off, and tells the submitter after the last.
+func (x *reading) release(wants int) {
+	if x.pending.Add(-int32(wants)) > 0 {
 		return
 	}
 	x.mu.Lock()

@@ -13,29 +13,46 @@ import (
 	"github.com/lsiofs/lsiofs/pipeline/zarr/codec"
 )
 
-// inFlightBytes bounds the reads of the storage below, but for one a worker.
+// inFlightBytes bounds the reads of the storage below, but for one brick a worker.
 const inFlightBytes = 64 << 20
+
+// Bounds of a group: bricks of one object that a worker takes at a time.
+const (
+	groupBricks = 64
+	groupBytes  = 1 << 20 // of decoded bricks, but for one
+)
 
 // task is a brick that is wanted.
 type task struct {
 	key
 	object int64
+	cell   *cell // that had it when it was submitted, once for each want
 	wants  []want
+	first  [1]want // memory of wants
 
 	// Of a read: what it is of, and what has come.
 	listed storage.Object
 	place  zarr.Place
 	placed bool // place is known: its shard's index was waited for
-	stored []byte
-	err    error
+	// begin and end are of the brick's bytes the ones that are read: all, where they are encoded.
+	begin, end int64
+	stored     []byte
+	err        error
 }
+
+// offset is where in the object what is read begins.
+func (t *task) offset() int64 { return t.place.OffsetBytes + t.begin }
+
+// size is how much is read.
+func (t *task) size() int64 { return t.end - t.begin }
 
 // job is what a worker does next: one of its fields is set.
 type job struct {
-	reading *reading     // has been submitted
-	begin   *task        // has been begun by nobody
-	came    *task        // its bytes have come
-	index   *storedIndex // has come
+	reading *reading      // has been submitted
+	decoded []decodedWant // of one reading, whose bricks have been decoded
+	group   []*task       // have been begun by nobody; of one object
+	came    *task         // its bytes have come
+	index   *storedIndex  // has come
 }
 
 // storedIndex is an index of a shard that is read.
@@ -56,8 +73,11 @@ type worker struct {
 	brick   []byte // where bricks are decoded that are not kept
 	stored  []byte // what is read from memory
 
-	resident storage.Resident // of open, nil where nothing of it can be read so
-	open     storage.Object
+	group  []*task   // that are being begun
+	reads  []*task   // of these, those that are read
+	below  []*task   // and of these, those of which memory does not have the bytes
+	made   []outcome // by bytes that were in memory
+	opened []*opened
 }
 
 // work does jobs until the storage is closed, and nothing is under way.
@@ -65,14 +85,18 @@ func (s *Storage) work() {
 	w := &worker{Storage: s, decoder: codec.NewDecoder(), blosc: blosc.NewDecoder()}
 	defer w.close()
 	for {
-		j, ok := s.next()
+		j, ok := s.next(w.group[:0])
 		switch {
 		case !ok:
 			return
 		case j.reading != nil:
-			j.reading.release()
-		case j.begin != nil:
-			w.begin(j.begin)
+			j.reading.release(1)
+		case j.decoded != nil:
+			w.copyDecoded(j.decoded)
+		case j.group != nil:
+			w.group = j.group
+			w.beginGroup(j.group)
+			clear(w.group)
 		case j.came != nil:
 			w.came(j.came)
 		case j.index != nil:
@@ -81,8 +105,9 @@ func (s *Storage) work() {
 	}
 }
 
-// next waits for a job. What has come goes first, so that what is under way is bounded.
-func (s *Storage) next() (job, bool) {
+// next waits for a job. What has come goes first, so that what is under way is bounded. group is
+// memory for one.
+func (s *Storage) next(group []*task) (job, bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for {
@@ -90,16 +115,28 @@ func (s *Storage) next() (job, bool) {
 		case s.jobs.len() > 0:
 			return s.jobs.pop(), true
 		case s.tasks.len() > 0 && s.inFlight < s.maxInFlight:
-			t := s.tasks.pop()
-			if s.waiting[t.key] == t {
-				delete(s.waiting, t.key)
-			}
-			return job{begin: t}, true
+			return job{group: s.nextGroup(group)}, true
 		case s.closed && s.underWay == 0:
 			return job{}, false
 		}
 		s.some.Wait()
 	}
+}
+
+// nextGroup takes the tasks that come next of one object. s.mu is held.
+func (s *Storage) nextGroup(group []*task) []*task {
+	bytes, most := int64(0), min(groupBytes, s.maxInFlight-s.inFlight)
+	for len(group) < groupBricks && s.tasks.len() > 0 {
+		t := s.tasks.front()
+		if bytes += t.field.brickBytes; len(group) > 0 && (bytes > most || t.field != group[0].field || t.object != group[0].object) {
+			break
+		}
+		group = append(group, s.tasks.pop())
+		if s.waiting[t.key] == t {
+			delete(s.waiting, t.key)
+		}
+	}
+	return group
 }
 
 // push adds a job.
@@ -113,7 +150,9 @@ func (s *Storage) push(j job) {
 func (w *worker) close() {
 	w.decoder.Close()
 	w.blosc.Close()
-	w.closeResident()
+	for _, o := range w.opened {
+		o.close()
+	}
 }
 
 // wanted says whether anybody still wants a task's brick.
@@ -133,43 +172,108 @@ func (t *task) finish(err error) {
 		if err != nil {
 			r.fail(err)
 		}
-		r.release()
+		r.release(1)
 	}
 }
 
-// begin does a task, or as much of it as needs nothing.
-func (w *worker) begin(t *task) {
-	if !t.wanted() {
-		t.finish(storage.ErrUnwanted)
-		return
+// copyDecoded copies what a reading wants of bricks that have been decoded: of one crop after the
+// other, which then stays in the worker's cache until it is whole.
+func (w *worker) copyDecoded(list []decodedWant) {
+	r := list[0].t.wants[list[0].i].r
+	if r.wanted() {
+		for _, x := range list {
+			want := &x.t.wants[x.i]
+			x.t.field.copier.Copy(want.crop, zarr.Window{Bytes: x.t.cell.slot.bytes}, &want.part)
+		}
+		w.hits.Add(uint64(len(list)))
 	}
-	if x := w.cells.get(t.key); x != nil {
+	w.cells.mu.Lock()
+	for _, x := range list {
+		w.cells.unpin(x.t.cell)
+	}
+	w.cells.mu.Unlock()
+	r.release(len(list))
+}
+
+// beginGroup does tasks, or as much of them as needs nothing.
+func (w *worker) beginGroup(group []*task) {
+	w.reads = w.reads[:0]
+	for _, t := range group {
+		if !t.wanted() {
+			t.finish(storage.ErrUnwanted)
+			continue
+		}
+		x := w.cells.get(t.key)
+		if x == nil {
+			w.reads = append(w.reads, t)
+			continue
+		}
 		w.hits.Add(1)
-		t.copy(x.bytes)
+		t.copy(zarr.Window{Bytes: x.slot.bytes})
 		w.cells.release(x)
 		t.finish(nil)
-		return
 	}
-	if t.placed {
-		w.read(t, t.place)
-		return
+	if len(w.reads) > 0 {
+		w.readGroup(w.reads)
+		clear(w.reads)
 	}
-	var present bool
-	if t.listed, present = t.field.Object(t.object); !present {
-		w.absent(t)
-		return
+}
+
+// readGroup reads bricks of one object: those at once that are in memory. The others go on when
+// they have come.
+func (w *worker) readGroup(group []*task) {
+	f, of := group[0].field, object{group[0].field, group[0].object}
+	o := w.open(of)
+	reads := group[:0]
+	for _, t := range group {
+		t.listed = o.listed
+		switch {
+		case !o.present:
+			w.absent(t)
+			continue
+		case t.placed:
+		case len(f.Array.Levels) == 0:
+			t.place = zarr.Place{SizeBytes: o.listed.SizeBytes}
+		default:
+			places, first := w.indexes.find(of, t)
+			if first {
+				w.readIndex(&storedIndex{of: of, listed: o.listed})
+			}
+			if places == nil {
+				continue
+			}
+			if t.place = t.placeOf(places); t.place.Absent() {
+				t.fill()
+				continue
+			}
+		}
+		if err := t.cutRange(); err != nil {
+			t.finish(t.damaged(err))
+			continue
+		}
+		reads = append(reads, t)
 	}
-	if len(t.field.Array.Levels) == 0 {
-		w.read(t, zarr.Place{SizeBytes: t.listed.SizeBytes})
-		return
+	if len(reads) > 0 {
+		w.read(o, reads)
 	}
-	places, first := w.indexes.find(object{t.field, t.object}, t)
-	switch {
-	case places != nil:
-		w.inShard(t, places)
-	case first:
-		w.readIndex(&storedIndex{of: object{t.field, t.object}, listed: t.listed})
+}
+
+// cutRange says which of a brick's bytes are read: of what is stored as it is, those that are wanted.
+func (t *task) cutRange() error {
+	f, stored := t.field, t.place.SizeBytes
+	if stored > zarr.Bound(f.brickBytes) || stored == 0 || f.Array.Chain.Raw() && stored != f.brickBytes {
+		return fmt.Errorf("%d bytes are stored of a brick that has %d", stored, f.brickBytes)
 	}
+	t.begin, t.end = 0, stored
+	if !f.Array.Chain.Raw() {
+		return nil
+	}
+	t.begin, t.end = stored, 0
+	for i := range t.wants {
+		begin, end := f.copier.Span(&t.wants[i].part)
+		t.begin, t.end = min(t.begin, begin), max(t.end, end)
+	}
+	return nil
 }
 
 // absent is a brick of an object that was not there.
@@ -197,9 +301,9 @@ func (t *task) fill() {
 }
 
 // copy copies a brick to all that want it.
-func (t *task) copy(brick []byte) {
+func (t *task) copy(brick zarr.Window) {
 	for i := range t.wants {
-		t.field.copier.Copy(t.wants[i].crop, zarr.Window{Bytes: brick}, &t.wants[i].part)
+		t.field.copier.Copy(t.wants[i].crop, brick, &t.wants[i].part)
 	}
 }
 
@@ -208,43 +312,43 @@ func (t *task) placeOf(index []zarr.Place) zarr.Place {
 	return index[t.field.Array.EntryOf(0, t.wants[0].part.Brick)]
 }
 
-// inShard goes on with a brick of a shard whose index is known.
-func (w *worker) inShard(t *task, places []zarr.Place) {
-	p := t.placeOf(places)
-	if p.Absent() {
-		t.fill()
+// read reads bricks of one object: what is in memory at once, else they go on when they have come.
+func (w *worker) read(o *opened, reads []*task) {
+	w.below = w.below[:0]
+	if o.resident == nil {
+		w.below = append(w.below, reads...)
+	} else {
+		w.readMemory(o, reads)
+	}
+	if len(w.below) == 0 {
 		return
 	}
-	w.read(t, p)
-}
-
-// read reads a brick: at once where it is in memory, else it goes on when it has come.
-func (w *worker) read(t *task, p zarr.Place) {
-	t.place = p
-	if most := zarr.Bound(t.field.brickBytes); p.SizeBytes > most || p.SizeBytes == 0 {
-		t.finish(t.damaged(fmt.Errorf("%d bytes are stored of a brick that has %d", p.SizeBytes, t.field.brickBytes)))
-		return
+	below, size := make([]*storage.Read, len(w.below)), int64(0)
+	for i, t := range w.below {
+		t.stored = make([]byte, t.size())
+		size += t.size()
+		below[i] = &storage.Read{Object: t.listed, OffsetBytes: t.offset(), Buf: t.stored, Wanted: t.wanted, Done: func(err error) {
+			t.err = err
+			w.Storage.push(job{came: t})
+		}}
 	}
-	if b, ok := w.fromMemory(t.listed, p); ok {
-		w.decode(t, b)
-		return
-	}
-	t.stored = make([]byte, p.SizeBytes)
-	w.sent(p.SizeBytes)
-	w.under.Submit([]*storage.Read{{Object: t.listed, OffsetBytes: p.OffsetBytes, Buf: t.stored, Wanted: t.wanted, Done: func(err error) {
-		t.err = err
-		w.Storage.push(job{came: t})
-	}}})
+	clear(w.below)
+	w.sent(size)
+	w.under.Submit(below)
 }
 
 // came goes on with a brick whose bytes have come.
 func (w *worker) came(t *task) {
 	size := int64(len(t.stored))
-	if t.err != nil {
-		t.finish(t.err)
-	} else {
-		w.decode(t, t.stored)
+	err := t.err
+	if err == nil {
+		var x *cell
+		if x, err = w.decode(t, t.stored); x != nil {
+			w.keep(x, err == nil)
+		}
 	}
+	t.finish(err)
+	t.stored = nil
 	w.returned(size)
 }
 
@@ -263,32 +367,25 @@ func (s *Storage) returned(n int64) {
 	s.some.Signal()
 }
 
-// decode decodes a brick, and copies it to all that want it.
-func (w *worker) decode(t *task, stored []byte) {
+// decode decodes a brick, and copies it to all that want it. The cell that it was decoded into, if
+// it was, is to be kept or not.
+func (w *worker) decode(t *task, stored []byte) (*cell, error) {
 	w.bricks.Add(1)
 	f := t.field
 	if f.Array.Chain.Raw() { // what is stored is the brick, and the page cache keeps it
-		if int64(len(stored)) != f.brickBytes {
-			t.finish(t.damaged(fmt.Errorf("%d bytes are stored of a brick that has %d", len(stored), f.brickBytes)))
-			return
-		}
-		t.copy(stored)
-		t.finish(nil)
-		return
+		t.copy(zarr.Window{Bytes: stored, OffsetBytes: t.begin})
+		return nil, nil
 	}
 	switch done, err := w.blocks(t, stored); {
 	case err != nil:
-		t.finish(t.damaged(err))
-		return
+		return nil, t.damaged(err)
 	case done:
-		t.finish(nil)
-		return
+		return nil, nil
 	}
 	x := w.cells.take(t.key, f.brickBytes)
 	var brick []byte
 	if x != nil {
-		brick = x.bytes
-		defer w.cells.release(x)
+		brick = x.slot.bytes
 	} else {
 		if int64(cap(w.brick)) < f.brickBytes {
 			w.brick = make([]byte, f.brickBytes)
@@ -296,14 +393,18 @@ func (w *worker) decode(t *task, stored []byte) {
 		brick = w.brick[:f.brickBytes]
 	}
 	if err := w.decoder.Decode(brick, stored, f.Array.Chain); err != nil {
-		t.finish(t.damaged(err))
-		return
+		return x, t.damaged(err)
 	}
-	if x != nil {
+	t.copy(zarr.Window{Bytes: brick})
+	return x, nil
+}
+
+// keep keeps a cell that was taken and decoded into, unless what it was decoded from was wrong.
+func (w *worker) keep(x *cell, right bool) {
+	if right {
 		w.cells.add(x)
 	}
-	t.copy(brick)
-	t.finish(nil)
+	w.cells.release(x)
 }
 
 // damaged names the brick that an error is about.
@@ -325,7 +426,7 @@ func (w *worker) readIndex(x *storedIndex) {
 		return
 	}
 	p := zarr.Place{OffsetBytes: at, SizeBytes: level.IndexBytes()}
-	if b, ok := w.fromMemory(x.listed, p); ok {
+	if b, ok := w.indexInMemory(x.of, p); ok {
 		x.bytes = b
 		w.cameIndex(x)
 		return

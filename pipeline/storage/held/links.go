@@ -130,6 +130,15 @@ func (l *Links) Hold(ctx context.Context, lines []Line) error {
 	return nil
 }
 
+// Has says whether there is a link of a line, as Hold makes it, as far as this process knows.
+func (l *Links) Has(line Line) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	s := sha256.Sum256([]byte(line.Text))
+	_, ok := l.has[link{sum: s}]
+	return ok || len(l.more[s]) > 0
+}
+
 func (l *Links) hold(path string, s sum) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()

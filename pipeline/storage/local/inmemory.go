@@ -11,7 +11,10 @@ var _ storage.ResidentOpener = (*Storage)(nil)
 
 // inMemory is a file of its own, beside those that are kept open: its user reads
 // one file after the other.
-type inMemory struct{ fd int }
+type inMemory struct {
+	fd int
+	o  storage.Object
+}
 
 // OpenResident implements storage.ResidentOpener. The memory is the page cache. It is
 // not read with DirectOn, nor for remote files, where Stat may not show recent changes.
@@ -26,7 +29,7 @@ func (s *Storage) OpenResident(o storage.Object) (storage.Resident, error) {
 	if uring.Remote(fd) {
 		return nil, unix.Close(fd)
 	}
-	return inMemory{fd}, nil
+	return inMemory{fd, o}, nil
 }
 
 // Holds implements storage.Resident.
@@ -64,5 +67,8 @@ func (f inMemory) ReadAt(p []byte, offsetBytes int64) bool {
 	}
 	return true
 }
+
+// Unchanged implements storage.Resident.
+func (f inMemory) Unchanged() error { return verify(f.fd, f.o) }
 
 func (f inMemory) Close() error { return unix.Close(f.fd) }

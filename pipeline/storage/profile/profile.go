@@ -60,6 +60,8 @@ type Profile struct {
 	// AlignBytes divides the offsets at which a range is cut. It is a power of two that
 	// divides ReadBytes.
 	AlignBytes int64 `json:"align_bytes"`
+	// Apart says that each record is a read of its own, and whole: it is computed, not stored.
+	Apart bool `json:"-"`
 	// Pass and Ahead are not measured by lsiofs tune. Fields that were not set get the
 	// default of the kind (Or).
 	Pass  Pass  `json:"pass,omitzero"`

@@ -1,0 +1,132 @@
+package cubes
+
+import (
+	"sync"
+
+	"github.com/lsiofs/lsiofs/pipeline/storage"
+	"github.com/lsiofs/lsiofs/pipeline/zarr"
+)
+
+// future is what readers are going to read: which bricks, and when.
+//
+// Readers are compared by positions: a reader's next record has that of what was passed last by
+// anybody when the reader began, and each further one the next.
+type future struct {
+	maxBricks int // that may be expected by all readers together
+
+	mu      sync.Mutex
+	readers map[uint64]*expecting
+	bricks  int    // that are expected
+	now     uint64 // the position that was passed last
+}
+
+// expecting is what one reader expects.
+type expecting struct {
+	located submission // what its records are located with
+	next    uint64     // position of the range behind the last one
+	ranges  queue[expectedRange]
+}
+
+// expectedRange are the bricks of a range. One that a range has two parts of is there twice.
+type expectedRange struct {
+	position uint64
+	cells    []*cell
+}
+
+// Bounds of what is expected: a brick that is expected and has no memory costs about 200 bytes.
+const (
+	leastExpected = 16 << 10
+	mostExpected  = 256 << 10
+)
+
+func newFuture(memoryBytes int64) *future {
+	return &future{readers: map[uint64]*expecting{}, maxBricks: int(min(max(memoryBytes>>11, leastExpected), mostExpected))}
+}
+
+var _ storage.Expecter = (*Storage)(nil)
+
+// Expect implements storage.Expecter. Bricks that are read as they are stored are not kept, so
+// that nothing is expected of them.
+func (s *Storage) Expect(reader uint64, next []storage.Range) int {
+	f := s.future
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	r := f.readers[reader]
+	if r == nil {
+		r = &expecting{located: s.newSubmission(), next: f.now + 1}
+		f.readers[reader] = r
+	}
+	for i := range next {
+		if f.bricks >= f.maxBricks {
+			return i
+		}
+		s.mu.Lock()
+		c := s.cubes[next[i].Object.Path]
+		s.mu.Unlock()
+		x := expectedRange{position: r.next}
+		if c != nil {
+			x.cells = s.expect(&r.located, c, &next[i], r.next)
+		}
+		r.ranges.push(x)
+		r.next++
+		f.bricks += len(x.cells)
+	}
+	return len(next)
+}
+
+// expect wants the bricks of a range.
+func (s *Storage) expect(b *submission, c *cube, r *storage.Range, position uint64) (list []*cell) {
+	first := max(r.OffsetBytes-int64(len(c.header)), 0) / c.row.Bytes
+	last := min((r.OffsetBytes+r.SizeBytes-int64(len(c.header))-1)/c.row.Bytes, int64(c.Cut.Total())-1)
+	s.cells.mu.Lock()
+	defer s.cells.mu.Unlock()
+	for n := first; n <= last; n++ {
+		at := b.locate(c, uint64(n), r.Epoch)
+		for k, f := range c.fields {
+			if f.Array.Chain.Raw() {
+				continue
+			}
+			c.Cut.Place(k, at.crops[k], at.spot)
+			_ = at.crops[k].Parts(f.Array.Shape, f.Array.Brick, func(p *zarr.Part) error {
+				list = append(list, s.cells.want(key{f, f.bricks.Number(p.Brick)}, position))
+				return nil
+			})
+		}
+	}
+	return list
+}
+
+// Passed implements storage.Expecter.
+func (s *Storage) Passed(reader uint64, n int) {
+	s.future.mu.Lock()
+	defer s.future.mu.Unlock()
+	if r := s.future.readers[reader]; r != nil {
+		s.pass(r, n)
+	}
+}
+
+// Forget implements storage.Expecter.
+func (s *Storage) Forget(reader uint64) {
+	s.future.mu.Lock()
+	defer s.future.mu.Unlock()
+	if r := s.future.readers[reader]; r != nil {
+		now := s.future.now
+		s.pass(r, r.ranges.len())
+		s.future.now = now // they were not read
+		delete(s.future.readers, reader)
+	}
+}
+
+// pass takes the first n ranges of a reader off. future.mu is held.
+func (s *Storage) pass(r *expecting, n int) {
+	s.cells.mu.Lock()
+	defer s.cells.mu.Unlock()
+	for range min(n, r.ranges.len()) {
+		x := r.ranges.pop()
+		for _, c := range x.cells {
+			s.cells.passed(c, x.position)
+		}
+		s.future.bricks -= len(x.cells)
+		s.future.now = max(s.future.now, x.position)
+	}
+}
