@@ -83,6 +83,9 @@ func drawCrops(t *testing.T, dice *rand.Rand, list string) []string {
 	if dice.IntN(2) == 0 && (!listed || len(stride) > 0) {
 		flags = append(flags, "--jitter")
 	}
+	if one() {
+		flags = append(flags, "--missing", "skip")
+	}
 	return flags
 }
 

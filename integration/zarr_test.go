@@ -169,7 +169,6 @@ func TestStoresThatAreNotReadAreRefusedInWords(t *testing.T) {
 			"--crop time=4 --select y=40:":          "a crop of y takes 1 elements, and 37:37 has 0: ask for shorter crops",
 			"--crop time=4 --select y=4,99":         "place 99 is none",
 			"--crop time=4 --array temperature":     "no array temperature",
-			"--crop time=4 --missing skip":          "--missing skip",
 			"--stride time=4":                       "--format zarr needs --crop",
 			"--crop time=4,4":                       "name all dimensions, or none",
 			"--crop time=4 --crops /nonexistent":    "--crops: open /nonexistent",

@@ -24,6 +24,7 @@ func (m *mount) cubesOver(under storage.Storage, atService bool) *cubes.Storage 
 		Spec: m.spec.Format.Zarr, Base: base, Seed: m.spec.Order.Seed,
 		MemoryBytes:   m.spec.MemoryBytes - m.recordMemory(),
 		MaxBrickBytes: m.spec.MaxRecordBytes, TrustAbsence: atService,
+		SkipDamaged: m.spec.OnCorrupt == spec.CorruptSkip,
 	})
 }
 
@@ -60,6 +61,20 @@ func (g *generation) findCubes() error {
 	return g.source.SetCrops(placeNumbers+dims, func() stream.Locator {
 		return &locator{cubes: g.cubes, seed: g.spec.Order.Seed, spots: map[int]*placed{}}
 	})
+}
+
+// keptOf says which records of a shard are in orders, where a storage leaves some out.
+func keptOf(files storage.Storage) func(path string) []uint64 {
+	s, ok := files.(*cubes.Storage)
+	if !ok {
+		return nil
+	}
+	return func(path string) []uint64 {
+		if c := s.Cube(path); c != nil {
+			return c.Cut.Kept()
+		}
+		return nil
+	}
 }
 
 // placeNumbers is how many numbers come before the origin of a crop: those of its cube and row.
@@ -102,10 +117,26 @@ func (l *locator) locate(shard int, ordinal, epoch uint64) *zarr.Spot {
 	return p.spot
 }
 
+// mostLeftOut is of how many cubes warnings say what is left out.
+const mostLeftOut = 5
+
 // cropWarnings say what somebody who mounts crops may not expect.
 func (g *generation) cropWarnings() (list []string) {
-	if g.cubes == nil || g.spec.Order.Split.Or() == (spec.Split{}) {
+	if g.cubes == nil {
 		return nil
+	}
+	files := g.mount.files.(*cubes.Storage)
+	for i, c := range g.cubes {
+		if i == mostLeftOut {
+			list = append(list, "crops are left out of further cubes: lsiofs inspect has all figures")
+			break
+		}
+		if out := files.LeftOut(c.Object.Path); out.Crops > 0 {
+			list = append(list, fmt.Sprintf("%s: %d of %d crops are left out: %s", c.Object.Path, out.Crops, c.Cut.Total(), out.Reason()))
+		}
+	}
+	if g.spec.Order.Split.Or() == (spec.Split{}) {
+		return list
 	}
 	asked := g.spec.Format.Zarr
 	overlap := asked.Jitter || asked.List != ""

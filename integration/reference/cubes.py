@@ -23,10 +23,11 @@ ABSENT = 2**64 - 1
 
 
 class Array:
-    """An array in memory, with the names of its dimensions and the edges of its bricks."""
+    """An array in memory, with the names of its dimensions and the edges of its bricks, and which of
+    its elements are in bricks that are not stored."""
 
-    def __init__(self, values, dims, brick, fill):
-        self.values, self.dims, self.brick, self.fill = values, dims, brick, fill
+    def __init__(self, values, dims, brick, fill, absent):
+        self.values, self.dims, self.brick, self.fill, self.absent = values, dims, brick, fill, absent
 
 
 def read(path):
@@ -40,7 +41,13 @@ def read(path):
         return read_v3(path)
     a = zarr.open_array(path, mode="r")
     fill = numpy.zeros((), a.dtype) if a.fill_value is None else numpy.asarray(a.fill_value, a.dtype)
-    return Array(a[...], list(a.attrs.get("_ARRAY_DIMENSIONS", [""] * a.ndim)), list(a.chunks), fill)
+    absent = numpy.zeros([n * k for n, k in zip(a.cdata_shape, a.chunks)], bool)
+    with open(os.path.join(path, ".zarray")) as f:
+        separator = json.load(f).get("dimension_separator", ".")
+    for place in itertools.product(*map(range, a.cdata_shape)):
+        absent[box(place, a.chunks)] = not os.path.exists(os.path.join(path, separator.join(map(str, place)) or "0"))
+    absent = absent[tuple(slice(n) for n in a.shape)]
+    return Array(a[...], list(a.attrs.get("_ARRAY_DIMENSIONS", [""] * a.ndim)), list(a.chunks), fill, absent)
 
 
 def read_hdf5(path, inside):
@@ -69,6 +76,7 @@ def read_v3(path):
     fill = numpy.asarray(float(fill) if isinstance(fill, str) else fill, dtype)
     counts = [-(-n // k) for n, k in zip(shape, grid)]
     values = numpy.full([n * k for n, k in zip(counts, grid)], fill, dtype)
+    absent = numpy.ones(values.shape, bool)
     keys = doc["chunk_key_encoding"]
     separator = keys.get("configuration", {}).get("separator", "/" if keys["name"] == "default" else ".")
     for place in itertools.product(*map(range, counts)):
@@ -76,12 +84,17 @@ def read_v3(path):
         file = os.path.join(path, key)
         if os.path.exists(file):
             with open(file, "rb") as f:
-                values[box(place, grid)] = decode(f.read(), doc["codecs"], grid, dtype, fill)
+                data = f.read()
+            values[box(place, grid)] = decode(data, doc["codecs"], grid, dtype, fill)
+            absent[box(place, grid)] = False
+            if doc["codecs"][0]["name"] == "sharding_indexed":
+                absent[box(place, grid)] = absent_of(data, doc["codecs"][0]["configuration"], grid)
     brick = grid
     for codec in doc["codecs"]:
         if codec["name"] == "sharding_indexed":
             brick = codec["configuration"]["chunk_shape"]
-    return Array(values[tuple(slice(n) for n in shape)], list(doc.get("dimension_names") or [""] * len(shape)), brick, fill)
+    inside = tuple(slice(n) for n in shape)
+    return Array(values[inside], list(doc.get("dimension_names") or [""] * len(shape)), brick, fill, absent[inside])
 
 
 def box(place, edges):
@@ -117,13 +130,28 @@ def decode(data, codecs, shape, dtype, fill):
     return data
 
 
-def shard(data, c, shape, dtype, fill):
-    inner = c["chunk_shape"]
-    counts = [n // k for n, k in zip(shape, inner)]
+def shard_index(data, c, counts):
     bricks = math.prod(counts)
     size = 16 * bricks + 4 * any(x["name"] == "crc32c" for x in c["index_codecs"])
     raw = data[:size] if c.get("index_location") == "start" else data[-size:]
-    index = decode(raw, c["index_codecs"], counts + [2], numpy.dtype("u8"), None)
+    return decode(raw, c["index_codecs"], counts + [2], numpy.dtype("u8"), None)
+
+
+def absent_of(data, c, shape):
+    """Which elements of a shard are in bricks that it does not have."""
+    inner = c["chunk_shape"]
+    counts = [n // k for n, k in zip(shape, inner)]
+    index = shard_index(data, c, counts)
+    absent = numpy.zeros(shape, bool)
+    for place in itertools.product(*map(range, counts)):
+        absent[box(place, inner)] = int(index[place][0]) == ABSENT
+    return absent
+
+
+def shard(data, c, shape, dtype, fill):
+    inner = c["chunk_shape"]
+    counts = [n // k for n, k in zip(shape, inner)]
+    index = shard_index(data, c, counts)
     values = numpy.full(shape, fill, dtype)
     for place in itertools.product(*map(range, counts)):
         offset, n = (int(x) for x in index[place])
@@ -283,6 +311,38 @@ class Cube:
             parts.append(data)
         return b"".join(parts)
 
+    def kept(self):
+        """Of each record whether it is in any order: with missing=skip none that could need a brick
+        which is not stored, wherever jitter moves it."""
+        if self.o.get("missing") != "skip":
+            return [True] * self.total
+        return [not self.lacks(ordinal) for ordinal in range(self.total)]
+
+    def lacks(self, ordinal):
+        if self.rows is not None:
+            origins = self.rows[ordinal]
+        else:
+            origins = self.origins(grids.origin(self.axes[0], self.o.get("edge") == "cover", self.positions[ordinal]))
+        rooms = self.origins([grids.room(axis, o) if self.o.get("jitter") else 1 for axis, o in zip(self.axes[0], origins[0])])
+        first = self.fields[0].array.dims
+        for field, axes, origin, room in zip(self.fields, self.axes, origins, rooms):
+            absent = field.array.absent
+            for d, (axis, start) in enumerate(zip(axes, origin)):
+                shared = field.array.dims[d] in first if any(first) else True
+                moves = room[d] if shared else 1
+                single = self.places.get(field.array.dims[d])
+                all_of = {(start + m + j * axis.step) % axis.n for j in range(axis.c) for m in range(moves)}
+                absent = absent.take(single or sorted(all_of), axis=d)
+            if absent.any():
+                return True
+        return False
+
+    def kept_sum(self):
+        kept = self.kept()
+        if all(kept):
+            return ""
+        return hashlib.sha256(numpy.packbits(kept, bitorder="little").tobytes()).hexdigest()
+
     def shape(self, k):
         return tuple(len(self.places.get(d) or []) or axis.c for d, axis in zip(self.fields[k].array.dims, self.axes[k]))
 
@@ -319,7 +379,7 @@ class Cube:
         return {
             "arrays": fields, "dims": self.fields[0].array.dims, "a": [x.a for x in first], "b": [x.b for x in first], "s": [x.s for x in first],
             "wrap": [x.wrap for x in first], "edge": self.o.get("edge") or "drop", "jitter": bool(self.o.get("jitter")), "stack": bool(self.o.get("stack")),
-            "brick": self.fields[0].array.brick, "list": self.list_sum, "missing": self.o.get("missing") or "fill", "kept": "",
+            "brick": self.fields[0].array.brick, "list": self.list_sum, "missing": self.o.get("missing") or "fill", "kept": self.kept_sum(),
         }
 
 
@@ -359,6 +419,9 @@ def load(dataset, options):
 def words(cubes):
     """The format in a fingerprint of several cubes: ends that differ are -1."""
     w = cubes[0].words()
+    kept = [c.kept_sum() for c in cubes]
+    if len(cubes) > 1 and any(kept):
+        w["kept"] = hashlib.sha256("".join(k + "\n" for k in kept).encode()).hexdigest()
     for c in cubes[1:]:
         w["b"] = [x if x == y else -1 for x, y in zip(w["b"], c.words()["b"])]
     return "zarr " + json.dumps(w, sort_keys=True, separators=(",", ":"), ensure_ascii=False)

@@ -66,7 +66,7 @@ func plainJSON(v any) ([]byte, error) {
 func (c *Cut) canonical() (string, error) {
 	k := kindText{
 		Begins: []int64{}, Ends: []int64{}, Brick: []int64{}, Dims: []string{}, Strides: []int64{}, Wrap: []bool{},
-		Edge: "drop", Jitter: c.asked.Jitter, Missing: string(c.asked.Missing.Or()), Stack: c.asked.Stack,
+		Edge: "drop", Jitter: c.asked.Jitter, Kept: c.keptSum(), Missing: string(c.asked.Missing.Or()), Stack: c.asked.Stack,
 	}
 	if c.asked.Cover {
 		k.Edge = "cover"
@@ -135,14 +135,14 @@ func parseKind(text string) (k kindText, err error) {
 }
 
 // SameKind says whether crops of cubes of two kinds may be in one stream: nothing but the ends
-// of their regions may differ.
+// of their regions, and what is left out of them, may differ.
 func SameKind(a, b string) bool {
 	x, errX := parseKind(a)
 	y, errY := parseKind(b)
 	if errX != nil || errY != nil || len(x.Ends) != len(y.Ends) {
 		return false
 	}
-	x.Ends, y.Ends = nil, nil
+	x.Ends, y.Ends, x.Kept, y.Kept = nil, nil, "", ""
 	t, _ := plainJSON(x)
 	u, _ := plainJSON(y)
 	return bytes.Equal(t, u)
@@ -155,7 +155,7 @@ func MixedKind(kinds []string) string {
 	if err != nil {
 		return kinds[0]
 	}
-	ends := slices.Clone(mixed.Ends)
+	ends, all := slices.Clone(mixed.Ends), []kindText{mixed}
 	for _, text := range kinds[1:] {
 		k, err := parseKind(text)
 		if err != nil || len(k.Ends) != len(ends) {
@@ -166,8 +166,12 @@ func MixedKind(kinds []string) string {
 				ends[d] = -1
 			}
 		}
+		all = append(all, k)
 	}
 	mixed.Ends = ends
+	if len(all) > 1 {
+		mixed.Kept = mixedKept(all)
+	}
 	b, err := plainJSON(mixed)
 	if err != nil {
 		return kinds[0]

@@ -27,6 +27,8 @@ type Config struct {
 	Seed uint64
 	// MaxBrickBytes refuses arrays of larger bricks; 0: no bound.
 	MaxBrickBytes int64
+	// SkipDamaged leaves crops out that need a damaged object. Else Check finds it.
+	SkipDamaged bool
 	// TrustAbsence does not look again whether what was absent still is: at a service that would
 	// be a request each time.
 	TrustAbsence bool
@@ -71,9 +73,10 @@ var (
 // cube is a listed cube. It does not change.
 type cube struct {
 	*listing.Cube
-	header []byte
-	row    zarr.Row
-	fields []*field
+	header  []byte
+	leftOut LeftOut
+	row     zarr.Row
+	fields  []*field
 }
 
 // field is an array of a cube.
@@ -107,9 +110,17 @@ func (s *Storage) List(ctx context.Context, match func(path string, isDir bool) 
 	}
 	cubes := map[string]*cube{}
 	for _, x := range found {
-		if cubes[x.Object.Path], err = s.open(x); err != nil {
+		c, err := s.open(x)
+		if err == nil {
+			err = s.leaveOut(ctx, c)
+		}
+		if err != nil {
 			return err
 		}
+		cubes[x.Object.Path] = c
+	}
+	if err := anyLeft(cubes); err != nil {
+		return err
 	}
 	s.mu.Lock()
 	s.cubes = cubes

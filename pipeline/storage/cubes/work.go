@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"strconv"
 	"strings"
 
 	"github.com/lsiofs/lsiofs/pipeline/storage"
@@ -409,11 +410,16 @@ func (w *worker) keep(x *cell, right bool) {
 
 // damaged names the brick that an error is about.
 func (t *task) damaged(err error) error {
-	numbers := make([]string, len(t.wants[0].part.Brick))
-	for d, n := range t.wants[0].part.Brick {
-		numbers[d] = fmt.Sprint(n)
+	return fmt.Errorf("%s: brick %s at [%d, %d): %w", t.listed.Path, numbersOf(t.wants[0].part.Brick), t.place.OffsetBytes, t.place.OffsetBytes+t.place.SizeBytes, err)
+}
+
+// numbersOf writes a place as (1,2,3).
+func numbersOf(place []int64) string {
+	numbers := make([]string, len(place))
+	for d, n := range place {
+		numbers[d] = strconv.FormatInt(n, 10)
 	}
-	return fmt.Errorf("%s: brick (%s) at [%d, %d): %w", t.listed.Path, strings.Join(numbers, ","), t.place.OffsetBytes, t.place.OffsetBytes+t.place.SizeBytes, err)
+	return "(" + strings.Join(numbers, ",") + ")"
 }
 
 // readIndex reads the index of a shard, for all that wait for it.
