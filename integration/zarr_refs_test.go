@@ -145,6 +145,15 @@ func TestCropsOfAZipFileAreThoseOfItsMembers(t *testing.T) {
 	require.Contains(t, r.stderr, "compressed.zip/.zgroup is compressed by the zip file (deflate), and can't be read in place: write the zip file without compression")
 }
 
+// Chunks that nothing refers to, or that the zip file does not have, are absent as files are.
+func TestCropsThatNeedAChunkWithoutAReferenceAreLeftOut(t *testing.T) {
+	for name, array := range map[string]string{
+		filepath.Join(described(t, makeReferences), "relative.json"): "holes", filepath.Join(described(t, makeZips), "store.zip"): "zlib",
+	} {
+		requireCrops(t, cropsOf(name, append([]string{"--array", array, "--missing", "skip"}, smallCrops...)...), smallOrder())
+	}
+}
+
 // Coordinates, attributes and what else a mount shows are read by references, too.
 func TestAMountOfReferencesShowsWhatOneOfADirectoryDoes(t *testing.T) {
 	dir := described(t, makeReferences)

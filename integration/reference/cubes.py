@@ -44,12 +44,9 @@ def read(path):
         return read_v3(path)
     a = zarr.open_array(path, mode="r")
     fill = numpy.zeros((), a.dtype) if a.fill_value is None else numpy.asarray(a.fill_value, a.dtype)
-    absent = numpy.zeros([n * k for n, k in zip(a.cdata_shape, a.chunks)], bool)
     with open(os.path.join(path, ".zarray")) as f:
         separator = json.load(f).get("dimension_separator", ".")
-    for place in itertools.product(*map(range, a.cdata_shape)):
-        absent[box(place, a.chunks)] = not os.path.exists(os.path.join(path, separator.join(map(str, place)) or "0"))
-    absent = absent[tuple(slice(n) for n in a.shape)]
+    absent = absent_but(a.shape, a.chunks, lambda place: os.path.exists(os.path.join(path, separator.join(map(str, place)) or "0")))
     attributes = dict(a.attrs)
     if "_ARRAY_DIMENSIONS" in attributes and a.fill_value is not None:  # xarray wrote it
         attributes.setdefault("_FillValue", fill.item() if fill.dtype.kind in "biuf" else None)
@@ -62,15 +59,29 @@ def read_hdf5(path, inside):
 
     with h5py.File(os.path.splitext(path)[0] + ".h5", "r") as f:
         d = f[inside]
-        return Array(d[...], [x.label for x in d.dims], list(d.chunks or d.shape), numpy.asarray(d.fillvalue, d.dtype), {}, None)
+        brick = list(d.chunks or d.shape)
+        stored = [d.id.get_chunk_info(i).chunk_offset for i in range(d.id.get_num_chunks())] if d.chunks else [(0,) * d.ndim]
+        places = {tuple(a // k for a, k in zip(offset, brick)) for offset in stored}
+        absent = absent_but(d.shape, brick, lambda place: place in places)
+        return Array(d[...], [x.label for x in d.dims], brick, numpy.asarray(d.fillvalue, d.dtype), {}, absent)
 
 
 def read_zip(path, inside):
     store = zarr.ZipStore(path, mode="r")
     a = zarr.open(store, mode="r", path=inside)
-    array = Array(a[...], list(a.attrs["_ARRAY_DIMENSIONS"]), list(a.chunks), numpy.asarray(a.fill_value, a.dtype), dict(a.attrs), None)
+    absent = absent_but(a.shape, a.chunks, lambda place: "/".join([inside, ".".join(map(str, place))]) in store)
+    array = Array(a[...], list(a.attrs["_ARRAY_DIMENSIONS"]), list(a.chunks), numpy.asarray(a.fill_value, a.dtype), dict(a.attrs), absent)
     store.close()
     return array
+
+
+def absent_but(shape, brick, is_there):
+    """Which elements are in bricks that are not there, by their places."""
+    counts = [-(-n // k) for n, k in zip(shape, brick)]
+    absent = numpy.zeros([n * k for n, k in zip(counts, brick)], bool)
+    for place in itertools.product(*map(range, counts)):
+        absent[box(place, brick)] = not is_there(place)
+    return absent[tuple(slice(n) for n in shape)]
 
 
 def read_v3(path):
