@@ -139,9 +139,6 @@ func (s *Storage) open(x *listing.Cube) (*cube, error) {
 	for k := range x.Fields {
 		a := x.Fields[k].Array
 		f := &field{Field: &x.Fields[k], copier: x.Cut.Copier(k), bricks: a.Bricks(), objects: a.Objects(), brickBytes: a.BrickBytes()}
-		if len(a.Levels) > 1 {
-			return nil, fmt.Errorf("%s: array %s is sharded twice, which is not read yet: rewrite it with one level of sharding", x.Object.Path, f.Path)
-		}
 		if most := s.config.MaxBrickBytes; most > 0 && f.brickBytes > most {
 			return nil, fmt.Errorf("%s: array %s has bricks of %d bytes, more than the %d of --max-record: raise that if memory holds two of them for each core", x.Object.Path, f.Path, f.brickBytes, most)
 		}

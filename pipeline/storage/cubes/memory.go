@@ -20,7 +20,7 @@ type opened struct {
 func (o *opened) close() {
 	if o.resident != nil {
 		_ = o.resident.Close() // it was only read
-		o.resident = nil
+		o.resident = nil       // who still has o reads below
 	}
 }
 
