@@ -61,6 +61,7 @@ func (s *Storage) Expect(reader uint64, next []storage.Range) int {
 	if r.ranges.len() == 0 {
 		r.next = max(r.next, f.now+1+uint64(r.dropped))
 	}
+	defer r.located.trim()
 	for i := range next {
 		if f.bricks >= f.maxBricks {
 			return i
