@@ -10,6 +10,7 @@ import (
 	"github.com/lsiofs/lsiofs/pipeline/explain"
 	"github.com/lsiofs/lsiofs/pipeline/growing/taking"
 	"github.com/lsiofs/lsiofs/pipeline/storage/cached"
+	"github.com/lsiofs/lsiofs/pipeline/storage/cubes"
 	"github.com/lsiofs/lsiofs/pipeline/storage/remote"
 )
 
@@ -61,11 +62,12 @@ type collector struct {
 	remote  []serviceMetric[remote.Stats]
 	cache   []serviceMetric[cached.Stats]
 	growing []serviceMetric[taking.Status]
+	cubes   []serviceMetric[cubes.Stats]
 }
 
 func newCollector(t *tree) *collector {
 	c := &collector{
-		sample: t.sample, stages: stageMetrics(), remote: remoteMetrics(), cache: cacheMetrics(), growing: growingMetrics(), engine: prometheus.NewDesc("lsiofs_engine_info", "The io engine that reads.", []string{"engine"}, nil),
+		sample: t.sample, stages: stageMetrics(), remote: remoteMetrics(), cache: cacheMetrics(), growing: growingMetrics(), cubes: cubeMetrics(), engine: prometheus.NewDesc("lsiofs_engine_info", "The io engine that reads.", []string{"engine"}, nil),
 	}
 	counter := func(name, help string, value func(s *sample) float64) {
 		c.metrics = append(c.metrics, metric{prometheus.NewDesc(name, help, nil, nil), prometheus.CounterValue, value})
@@ -142,6 +144,9 @@ func (c *collector) Describe(out chan<- *prometheus.Desc) {
 	for _, m := range c.growing {
 		out <- m.desc
 	}
+	for _, m := range c.cubes {
+		out <- m.desc
+	}
 }
 
 func (c *collector) Collect(out chan<- prometheus.Metric) {
@@ -156,6 +161,11 @@ func (c *collector) Collect(out chan<- prometheus.Metric) {
 	for _, m := range c.remote {
 		if s.Pipeline.Remote != nil {
 			m.collect(out, s.Pipeline.Remote)
+		}
+	}
+	for _, m := range c.cubes {
+		if s.Pipeline.Cubes != nil {
+			m.collect(out, s.Pipeline.Cubes)
 		}
 	}
 	for _, m := range c.cache {

@@ -9,6 +9,7 @@ import (
 	"github.com/lsiofs/lsiofs/pipeline/storage"
 	"github.com/lsiofs/lsiofs/pipeline/storage/cubes"
 	"github.com/lsiofs/lsiofs/pipeline/storage/cubes/listing"
+	"github.com/lsiofs/lsiofs/pipeline/storage/cubes/refs"
 	"github.com/lsiofs/lsiofs/pipeline/stream"
 	"github.com/lsiofs/lsiofs/pipeline/zarr"
 )
@@ -25,6 +26,19 @@ func (m *mount) cubesOver(under storage.Storage, atService bool) *cubes.Storage 
 		MaxBrickBytes: m.spec.MaxRecordBytes, TrustAbsence: atService,
 		SkipDamaged: m.spec.OnCorrupt == spec.CorruptSkip,
 	})
+}
+
+// referencesOver shows the hierarchies that files describe, where the dataset is such a file.
+func (m *mount) referencesOver(under storage.Storage) storage.Storage {
+	c, ok := m.target.References()
+	if !ok {
+		return under
+	}
+	c.Roots = []string{m.root}
+	if abs, err := filepath.Abs(m.spec.Dataset); err == nil && m.service == nil && c.One != "" {
+		c.Roots = append(c.Roots, filepath.Dir(abs)) // as it was typed
+	}
+	return refs.Over(under, c)
 }
 
 // findCubes finds the cubes that the shards are, and lets streams say where their records are cut
@@ -47,6 +61,16 @@ func (g *generation) findCubes() error {
 	return g.source.SetCrops(placeNumbers+dims, func() stream.Locator {
 		return &locator{cubes: g.cubes, seed: g.spec.Order.Seed, spots: map[int]*placed{}}
 	})
+}
+
+// cubeStats is what is decoded of arrays; nil where records are no crops.
+func (m *mount) cubeStats() *cubes.Stats {
+	s, ok := m.files.(*cubes.Storage)
+	if !ok {
+		return nil
+	}
+	stats := s.Stats()
+	return &stats
 }
 
 // keptOf says which records of a shard are in orders, where a storage leaves some out.

@@ -24,6 +24,7 @@ type describedZarr struct {
 	Edge   string   `json:"edge,omitempty"`
 	List   string   `json:"crops,omitempty"` // the file of origins
 	Stack  bool     `json:"stack,omitempty"`
+	As     string   `json:"as,omitempty"` // the type that elements were converted to
 	// Cubes are in the order of the first number of a row of worker-W.crops.npy. Where there are
 	// too many to list, Omitted is their number instead.
 	Cubes   []describedCube            `json:"cubes,omitempty"`
@@ -43,18 +44,29 @@ type describedCube struct {
 
 // describedField is an array of the first cube, and where its crop lies in a record.
 type describedField struct {
-	Name       string          `json:"name"`
-	Path       string          `json:"path"` // below the cube
-	Dtype      json.RawMessage `json:"dtype"`
-	Dims       []string        `json:"dims"`
-	Crop       []int64         `json:"shape"`
-	Offset     int64           `json:"offset"`
-	Bytes      int64           `json:"bytes"`
-	Brick      []int64         `json:"brick"`
-	Object     []int64         `json:"object"`
-	Codecs     []string        `json:"codecs"`
-	Fill       any             `json:"fill_value"`
-	Attributes json.RawMessage `json:"attributes,omitempty"`
+	Name   string          `json:"name"`
+	Path   string          `json:"path"` // below the cube
+	Dtype  json.RawMessage `json:"dtype"`
+	Dims   []string        `json:"dims"`
+	Crop   []int64         `json:"shape"`
+	Offset int64           `json:"offset"`
+	Bytes  int64           `json:"bytes"`
+	Brick  []int64         `json:"brick"`
+	Object []int64         `json:"object"`
+	Codecs []string        `json:"codecs"`
+	Fill   any             `json:"fill_value"`
+	// Stored says what elements of Dtype were computed of. Attributes are then without those that this
+	// took up: applying them again would be wrong.
+	Stored     *describedStored `json:"stored,omitempty"`
+	Attributes json.RawMessage  `json:"attributes,omitempty"`
+}
+
+// describedStored are the elements of an array, and zarr.Packing's numbers.
+type describedStored struct {
+	Dtype   json.RawMessage `json:"dtype"`
+	Scale   float32         `json:"scale"`
+	Offset  float32         `json:"offset"`
+	Missing []any           `json:"missing"` // elements that became NaN
 }
 
 type describedCoords struct {
@@ -75,7 +87,7 @@ func (g *generation) describeCrops(ctx context.Context) (*describedZarr, error) 
 		return nil, nil
 	}
 	first, asked := g.cubes[0], g.spec.Format.Zarr
-	d := &describedZarr{Dims: namesOf(first.Cut.Dims(), len(first.Cut.Axes())), Jitter: asked.Jitter, List: asked.List, Stack: asked.Stack}
+	d := &describedZarr{Dims: namesOf(first.Cut.Dims(), len(first.Cut.Axes())), Jitter: asked.Jitter, List: asked.List, Stack: asked.Stack, As: string(asked.As)}
 	wraps := false
 	for _, a := range first.Cut.Axes() {
 		d.Crop, d.Step, d.Wrap = append(d.Crop, a.Crop), append(d.Step, a.Step), append(d.Wrap, a.Wrap)
@@ -124,11 +136,20 @@ func describeFields(c *listing.Cube) ([]describedField, error) {
 	row := c.Cut.Row()
 	for k := range c.Fields {
 		f, a := c.Cut.Field(k), c.Fields[k].Array
-		list = append(list, describedField{
-			Name: f.Name, Path: f.Path, Dtype: dtypeJSON(a.Type.Descr), Dims: namesOf(a.Dims, len(a.Shape)), Crop: crops[k].Crop,
+		descr := c.Cut.Type(k).Descr
+		field := describedField{
+			Name: f.Name, Path: f.Path, Dtype: dtypeJSON(descr), Dims: namesOf(a.Dims, len(a.Shape)), Crop: crops[k].Crop,
 			Offset: row.Offsets[k], Bytes: row.Sizes[k], Brick: a.Brick, Object: a.Object, Codecs: codecNames(a),
-			Fill: fillValue(a.Type.Descr, a.Fill), Attributes: attributesOf(a),
-		})
+			Fill: fillValue(descr, c.Cut.Fill(k)), Attributes: attributesOf(a),
+		}
+		if p := c.Cut.Packing(k); p != nil {
+			field.Stored = &describedStored{Dtype: dtypeJSON(p.Type.Descr), Scale: p.Scale, Offset: p.Offset, Missing: []any{}}
+			for _, m := range p.Missing {
+				field.Stored.Missing = append(field.Stored.Missing, fillValue(p.Type.Descr, m))
+			}
+			field.Attributes = p.Others(field.Attributes)
+		}
+		list = append(list, field)
 	}
 	return list, nil
 }
@@ -166,6 +187,22 @@ func dtypeJSON(descr string) json.RawMessage {
 	}
 	b, _ := json.Marshal(descr)
 	return b
+}
+
+// packingText says what is computed, for people: "<i2 × 0.01 + 273.15, NaN for -32768".
+func packingText(p *zarr.Packing) string {
+	text := strings.Trim(p.Type.Descr, "'")
+	if p.Scale != 1 {
+		text += fmt.Sprintf(" × %v", p.Scale)
+	}
+	if p.Offset != 0 {
+		text += fmt.Sprintf(" + %v", p.Offset)
+	}
+	for i, m := range p.Missing {
+		word := []string{", NaN for", " and"}[min(i, 1)]
+		text += fmt.Sprintf("%s %v", word, fillValue(p.Type.Descr, m))
+	}
+	return text
 }
 
 // codecNames are the steps that a brick takes, in the order in which they are undone.

@@ -29,6 +29,8 @@ type CropsForecast struct {
 // CropsField is an array of the first cube.
 type CropsField struct {
 	Name, Path, Descr string
+	// ComputedOf says of what elements are computed that are not what is stored; "" where they are.
+	ComputedOf        string
 	Dims              []string // "" for one without a name
 	Shape, Crop, Step []int64
 	Brick, Object     []int64
@@ -111,6 +113,9 @@ func (f *CropsForecast) fields(cubes []*listing.Cube) error {
 		field := CropsField{
 			Name: x.Name, Path: x.Path, Descr: a.Type.Descr, Dims: namesOf(a.Dims, len(a.Shape)), Shape: a.Shape, Crop: crops[k].Crop, Step: c.Step,
 			Brick: a.Brick, Object: a.Object, Codecs: codecNames(a), BrickBytes: a.BrickBytes(),
+		}
+		if p := first.Cut.Packing(k); p != nil {
+			field.Descr, field.ComputedOf = first.Cut.Type(k).Descr, packingText(p)
 		}
 		for _, c := range cubes {
 			field.Objects += c.Fields[k].Array.Objects().Total()

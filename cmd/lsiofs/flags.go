@@ -35,7 +35,7 @@ func (d *datasetFlags) add(c *cobra.Command) {
 	sizeFlag(d.flags, "header-bytes", "format fixed: bytes before the first record", &s.Format.HeaderBytes)
 	enumFlag(c, "remainder", "format fixed: what becomes of bytes that fill no record", &s.Format.Remainder, spec.RemainderCorrupt, spec.RemainderDrop)
 	d.flags.BoolVar(&s.Format.Lc0Check, "lc0-check", s.Format.Lc0Check, "format lc0: look at every frame; those that can't be are damaged")
-	d.flags.Var(asValue{&s.Format.As}, "as", "format lc0: streams of `tensors` instead of frames, an array with a row a frame; planes are of type u1 unless another one is said: tensors:u1, tensors:f2, tensors:f4")
+	d.flags.Var(asValue{&s.Format.As}, "as", "`type` of streams. Format lc0: tensors instead of frames, an array with a row a frame; planes are of type u1 unless another one is said: tensors:u1, tensors:f2, tensors:f4. Format zarr: float32 numbers, scaled as arrays' attributes say")
 	enumFlag(c, "on-corrupt", "refuse damaged shards, or leave out what is damaged", &s.OnCorrupt, spec.CorruptFail, spec.CorruptSkip)
 
 	d.flags.Uint64Var(&s.Order.Seed, "seed", s.Order.Seed, "the order's seed")

@@ -17,4 +17,4 @@ func (v asValue) Set(text string) (err error) {
 	return err
 }
 
-func (v asValue) Type() string { return "tensors" }
+func (v asValue) Type() string { return "type" }

@@ -15,7 +15,7 @@ type zarrFlags struct {
 	crop, stride, step, edge string
 	selected, wrap           []string
 	jitter, stack            bool
-	list                     string
+	list, scale, offset      string
 	missing                  spec.Missing
 }
 
@@ -37,6 +37,8 @@ func (z *zarrFlags) add(c *cobra.Command) {
 	enumFlag(c, "edge", "format zarr: what a stride leaves at the region's end: dropped, or covered by a crop that ends there", &z.edge, edgeDrop, edgeCover)
 	f.BoolVar(&z.stack, "stack", false, "format zarr: arrays of equal crops become one array with a dimension more")
 	f.StringVar(&z.list, "crops", "", "format zarr: an npy `file` of origins, int64, a row a crop, in place of a grid")
+	f.StringVar(&z.scale, "scale", "", "format zarr, --as float32: multiply elements by this `number`, or by one for each array, as t=0.01,wind=0.1 (default: attribute scale_factor)")
+	f.StringVar(&z.offset, "offset", "", "format zarr, --as float32: add this `number` after that, or one for each array (default: attribute add_offset)")
 	enumFlag(c, "missing", "format zarr: chunks that are not stored have the fill value, or crops that need one are skipped", &z.missing, spec.MissingFill, spec.MissingSkip)
 }
 
@@ -65,12 +67,25 @@ func (d *datasetFlags) resolveZarr(s *spec.Spec) error {
 		}
 		x.Select = append(x.Select, one)
 	}
+	for _, f := range []struct {
+		flag, text string
+		to         *[]spec.FieldNumber
+	}{{"--scale", z.scale, &x.Scale}, {"--offset", z.offset, &x.Offset}} {
+		if f.text == "" {
+			continue
+		}
+		var err error
+		if *f.to, err = spec.ParseFieldNumbers(f.text); err != nil {
+			errs = append(errs, fmt.Errorf("%s: %w", f.flag, err))
+		}
+	}
 	x.Wrap, x.Jitter, x.Stack, x.List = z.wrap, z.jitter, z.stack, z.list
 	x.Cover = z.edge == edgeCover
 	if d.given("missing") {
 		x.Missing = z.missing
 	}
 	if s.Format.Name == "zarr" {
+		x.As, s.Format.As = s.Format.As, ""
 		errs = append(errs, d.zarrArrays(s))
 		if d.given("read") && s.Read != spec.ReadAuto && s.Read != spec.ReadGather {
 			errs = append(errs, fmt.Errorf("--read %s can't be combined with --format zarr: crops are cut one by one from chunks that are kept decoded; leave it out", s.Read))

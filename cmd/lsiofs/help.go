@@ -24,7 +24,7 @@ var flagGroups = []struct {
 	flags []string
 }{
 	{"Data", []string{"format", "split", "split-by", "split-seed", "sample", "sample-seed", "on-corrupt", "array", "record-bytes", "stride-bytes", "header-bytes", "remainder", "lc0-check", "as", "max-record"}},
-	{"Crops", []string{"crop", "stride", "step", "jitter", "select", "wrap", "edge", "crops", "stack", "missing"}},
+	{"Crops", []string{"crop", "stride", "step", "jitter", "select", "wrap", "edge", "crops", "stack", "scale", "offset", "missing"}},
 	{"Growing", []string{"grow", "run", "window", "newest", "min-new", "settle", "poll", "hold", "snapshot"}},
 	{"Order", []string{"seed", "epoch", "shuffle", "shuffle-size", "lanes", "chunk-bytes", "chunk-records", "groups"}},
 	{"Workers", []string{"workers", "batch", "tail", "deal", "worker", "from"}},

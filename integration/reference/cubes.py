@@ -4,6 +4,7 @@ Version 2 is read by zarr-python, version 3 by what is here, from the specificat
 and numcodecs.
 """
 
+import glob
 import hashlib
 import itertools
 import json
@@ -17,6 +18,7 @@ import zarr
 
 import arrays
 import grids
+import packing
 
 ABSENT = 2**64 - 1
 
@@ -25,22 +27,61 @@ class Array:
     """An array in memory, with the names of its dimensions and the edges of its bricks, and which of
     its elements are in bricks that are not stored."""
 
-    def __init__(self, values, dims, brick, fill, absent):
-        self.values, self.dims, self.brick, self.fill, self.absent = values, dims, brick, fill, absent
+    packing = None
+
+    def __init__(self, values, dims, brick, fill, attributes, absent):
+        self.values, self.dims, self.brick, self.fill, self.attributes, self.absent = values, dims, brick, fill, attributes, absent
 
 
 def read(path):
+    file, inside = path.rstrip("/"), ""
+    while not os.path.exists(file):
+        file, name = os.path.split(file)
+        inside = os.path.join(name, inside)
+    if os.path.isfile(file):
+        return (read_zip if file.endswith(".zip") else read_hdf5)(file, inside.strip("/"))
     if os.path.exists(os.path.join(path, "zarr.json")):
         return read_v3(path)
     a = zarr.open_array(path, mode="r")
     fill = numpy.zeros((), a.dtype) if a.fill_value is None else numpy.asarray(a.fill_value, a.dtype)
-    absent = numpy.zeros([n * k for n, k in zip(a.cdata_shape, a.chunks)], bool)
     with open(os.path.join(path, ".zarray")) as f:
         separator = json.load(f).get("dimension_separator", ".")
-    for place in itertools.product(*map(range, a.cdata_shape)):
-        absent[box(place, a.chunks)] = not os.path.exists(os.path.join(path, separator.join(map(str, place)) or "0"))
-    absent = absent[tuple(slice(n) for n in a.shape)]
-    return Array(a[...], list(a.attrs.get("_ARRAY_DIMENSIONS", [""] * a.ndim)), list(a.chunks), fill, absent)
+    absent = absent_but(a.shape, a.chunks, lambda place: os.path.exists(os.path.join(path, separator.join(map(str, place)) or "0")))
+    attributes = dict(a.attrs)
+    if "_ARRAY_DIMENSIONS" in attributes and a.fill_value is not None:  # xarray wrote it
+        attributes.setdefault("_FillValue", fill.item() if fill.dtype.kind in "biuf" else None)
+    return Array(a[...], list(attributes.get("_ARRAY_DIMENSIONS", [""] * a.ndim)), list(a.chunks), fill, attributes, absent)
+
+
+def read_hdf5(path, inside):
+    """What references in a.json refer to, as HDF5's own library reads it: they are all of a.h5."""
+    import h5py
+
+    with h5py.File(os.path.splitext(path)[0] + ".h5", "r") as f:
+        d = f[inside]
+        brick = list(d.chunks or d.shape)
+        stored = [d.id.get_chunk_info(i).chunk_offset for i in range(d.id.get_num_chunks())] if d.chunks else [(0,) * d.ndim]
+        places = {tuple(a // k for a, k in zip(offset, brick)) for offset in stored}
+        absent = absent_but(d.shape, brick, lambda place: place in places)
+        return Array(d[...], [x.label for x in d.dims], brick, numpy.asarray(d.fillvalue, d.dtype), {}, absent)
+
+
+def read_zip(path, inside):
+    store = zarr.ZipStore(path, mode="r")
+    a = zarr.open(store, mode="r", path=inside)
+    absent = absent_but(a.shape, a.chunks, lambda place: "/".join([inside, ".".join(map(str, place))]) in store)
+    array = Array(a[...], list(a.attrs["_ARRAY_DIMENSIONS"]), list(a.chunks), numpy.asarray(a.fill_value, a.dtype), dict(a.attrs), absent)
+    store.close()
+    return array
+
+
+def absent_but(shape, brick, is_there):
+    """Which elements are in bricks that are not there, by their places."""
+    counts = [-(-n // k) for n, k in zip(shape, brick)]
+    absent = numpy.zeros([n * k for n, k in zip(counts, brick)], bool)
+    for place in itertools.product(*map(range, counts)):
+        absent[box(place, brick)] = not is_there(place)
+    return absent[tuple(slice(n) for n in shape)]
 
 
 def read_v3(path):
@@ -65,12 +106,11 @@ def read_v3(path):
             absent[box(place, grid)] = False
             if doc["codecs"][0]["name"] == "sharding_indexed":
                 absent[box(place, grid)] = absent_of(data, doc["codecs"][0]["configuration"], grid)
-    brick = grid
-    for codec in doc["codecs"]:
-        if codec["name"] == "sharding_indexed":
-            brick = codec["configuration"]["chunk_shape"]
+    brick, codecs = grid, doc["codecs"]
+    while codecs[0]["name"] == "sharding_indexed":  # also in each other
+        brick, codecs = (codecs[0]["configuration"][x] for x in ("chunk_shape", "codecs"))
     inside = tuple(slice(n) for n in shape)
-    return Array(values[inside], list(doc.get("dimension_names") or [""] * len(shape)), brick, fill, absent[inside])
+    return Array(values[inside], list(doc.get("dimension_names") or [""] * len(shape)), brick, fill, doc.get("attributes", {}), absent[inside])
 
 
 def box(place, edges):
@@ -186,6 +226,9 @@ def numbers(text, dims):
 class Cube:
     def __init__(self, path, number, fields, options):
         self.path, self.fields, self.o = path, fields, options
+        if options.get("as") == "float32":
+            for f in fields:
+                packing.unpack(f, options)
         self.axes = [self.axes_of(f) for f in fields]
         self.rows, self.row_numbers = None, None
         first = fields[0].array
@@ -344,15 +387,19 @@ class Cube:
     def words(self):
         """The canonical JSON of the fingerprint."""
         first = self.axes[0]
-        fields = []
+        fields, unpacked = [], []
         for k, f in enumerate(self.fields):
             fill = f.array.fill.astype(f.array.fill.dtype.newbyteorder("<")).tobytes().hex()
             places = [self.places.get(d) for d in f.array.dims]
             for d, axis in enumerate(self.axes[k]):
                 if k > 0 and places[d] is None and axis.a > 0 and f.array.dims[d] not in self.fields[0].array.dims:
                     places[d] = [axis.a + j * axis.step for j in range(axis.c)]
+            if f.array.packing:
+                unpacked.append([f.array.packing[0], fill] + f.array.packing[1:])
+                fill = ""
             fields.append([f.name, f.path, self.descr(k), list(self.shape(k)), [a.step for a in self.axes[k]], places, fill])
         return {
+            **({"as": unpacked} if unpacked else {}),
             "arrays": fields, "dims": self.fields[0].array.dims, "a": [x.a for x in first], "b": [x.b for x in first], "s": [x.s for x in first],
             "wrap": [x.wrap for x in first], "edge": self.o.get("edge") or "drop", "jitter": bool(self.o.get("jitter")), "stack": bool(self.o.get("stack")),
             "brick": self.fields[0].array.brick, "list": self.list_sum, "missing": self.o.get("missing") or "fill", "kept": self.kept_sum(),
@@ -365,7 +412,9 @@ def is_node(path):
 
 def find(dataset):
     """(path as a shard, directory) of each hierarchy."""
-    if is_node(dataset):
+    if "*" in dataset:
+        return [(os.path.basename(f), f) for f in sorted(glob.glob(dataset), key=os.fsencode)]
+    if is_node(dataset) or os.path.isfile(dataset):
         return [(os.path.basename(os.path.abspath(dataset)), dataset)]
     found = []
     for directory, names, _ in os.walk(dataset):
@@ -398,7 +447,14 @@ def words(cubes):
         w["kept"] = hashlib.sha256("".join(k + "\n" for k in kept).encode()).hexdigest()
     for c in cubes[1:]:
         w["b"] = [x if x == y else -1 for x, y in zip(w["b"], c.words()["b"])]
-    return "zarr " + json.dumps(w, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
+    ways = list(dict.fromkeys(compact(c.words()["as"]) for c in cubes if "as" in w))
+    if len(ways) > 1:
+        w["as"] = hashlib.sha256("".join(x + "\n" for x in ways).encode()).hexdigest()
+    return "zarr " + compact(w)
+
+
+def compact(x):
+    return json.dumps(x, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
 
 
 def table(mine, o):

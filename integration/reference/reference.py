@@ -142,7 +142,7 @@ def arguments():
     for name in ("record-bytes", "stride-bytes", "header-bytes"):
         p.add_argument("--" + name, type=int, default=0)
     p.add_argument("--array", action="append")
-    for name in ("crop", "stride", "step", "edge", "crops", "missing"):
+    for name in ("crop", "stride", "step", "edge", "crops", "missing", "as", "scale", "offset"):
         p.add_argument("--" + name, default="")
     for name in ("select", "wrap"):
         p.add_argument("--" + name, action="append")

@@ -18,6 +18,10 @@ const (
 	AsTensorsF4 As = "tensors:f4" // float32
 )
 
+// AsFloat32 makes numbers of type float32 of the elements of Zarr arrays (Zarr.As). It changes what
+// records are, not only what streams have of them.
+const AsFloat32 As = "float32"
+
 var asTensors = []As{AsTensorsU1, AsTensorsF2, AsTensorsF4}
 
 // Element is the type of the planes' elements, "u1", "f2" or "f4"; "" where there are none.
@@ -26,7 +30,7 @@ func (a As) Element() string {
 	return element
 }
 
-// ParseAs reads "tensors", which is tensors:u1, or tensors with a type behind a colon.
+// ParseAs reads "tensors", which is tensors:u1, or tensors with a type behind a colon, or float32.
 func ParseAs(text string) (As, error) {
 	a := As(text)
 	if text == "tensors" {
@@ -37,17 +41,21 @@ func ParseAs(text string) (As, error) {
 
 func (a As) check() error {
 	switch {
-	case a == "" || slices.Contains(asTensors, a):
+	case a == "" || a == AsFloat32 || slices.Contains(asTensors, a):
 		return nil
 	case strings.HasPrefix(string(a), "tensors:"):
 		return fmt.Errorf("--as %s: the elements of planes are of type u1, f2 or f4, as in tensors:f2", a)
 	}
-	return fmt.Errorf("--as %q: streams can be of tensors, tensors:u1, tensors:f2 or tensors:f4; without --as they are of the records' bytes", string(a))
+	return fmt.Errorf("--as %q: streams can be of tensors, tensors:u1, tensors:f2 or tensors:f4 (format lc0), or of float32 (format zarr); without --as they are of the records' bytes", string(a))
 }
 
 func (f Format) validateAs(p *problems) {
 	if err := f.As.check(); err != nil {
 		p.addf("%w", err)
+	}
+	if f.As == AsFloat32 {
+		p.addf("--as %s needs --format zarr, not %q", f.As, f.Name)
+		return
 	}
 	if f.As != "" && f.Name != "lc0" && f.Name != "auto" {
 		p.addf("--as %s needs --format lc0, not %q", f.As, f.Name)

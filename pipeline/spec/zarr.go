@@ -3,6 +3,7 @@ package spec
 import (
 	"errors"
 	"fmt"
+	"math"
 	"slices"
 	"strconv"
 	"strings"
@@ -24,6 +25,10 @@ type Zarr struct {
 	Cover              bool     // the last crops end where the region does
 	Jitter             bool     // origins move within their strides, in each epoch otherwise
 	Stack              bool     // fields become one array with a dimension more
+	// As is AsFloat32, or "" for elements as they are stored. What CF's attributes say of an array's
+	// scale and offset is overruled by Scale and Offset.
+	As            As
+	Scale, Offset []FieldNumber
 	// List is a file of origins, "" for all those of the grid.
 	List    string
 	Missing Missing
@@ -33,6 +38,46 @@ type Zarr struct {
 type DimValue struct {
 	Dim   string
 	Value int64
+}
+
+// FieldNumber is a number for a field; Field is "" where it is for all.
+type FieldNumber struct {
+	Field string
+	Value float64
+}
+
+// NumberOf is what a list says of a field; nil where it says nothing.
+func NumberOf(list []FieldNumber, field string) *float64 {
+	for i, n := range list {
+		if n.Field == "" || n.Field == field {
+			return &list[i].Value
+		}
+	}
+	return nil
+}
+
+// ParseFieldNumbers reads a number for all fields, "0.01", or numbers of fields by name,
+// "sat=0.01,hrv=0.02".
+func ParseFieldNumbers(text string) ([]FieldNumber, error) {
+	var list []FieldNumber
+	for part := range strings.SplitSeq(text, ",") {
+		name, number, named := strings.Cut(part, "=")
+		if !named {
+			name, number = "", part
+		}
+		x, err := strconv.ParseFloat(number, 64)
+		if err != nil || named && name == "" {
+			return nil, fmt.Errorf("%q is no number: write 0.01 for all arrays, or sat=0.01,hrv=0.02", part)
+		}
+		if len(list) > 0 && (!named || list[0].Field == "") {
+			return nil, fmt.Errorf("%q has more than one number without a name: write one for all arrays, or name them all", text)
+		}
+		if slices.ContainsFunc(list, func(n FieldNumber) bool { return n.Field == name }) {
+			return nil, fmt.Errorf("%q names %s twice", text, name)
+		}
+		list = append(list, FieldNumber{name, x})
+	}
+	return list, nil
 }
 
 // Selection is a region of a dimension, [Begin, End), of which End is -1 for all that follows;
@@ -65,7 +110,7 @@ const maxDims = 32
 // Asked says whether anything of it was given.
 func (z Zarr) Asked() bool {
 	return len(z.Fields)+len(z.Crop)+len(z.Stride)+len(z.Step)+len(z.Select)+len(z.Wrap) > 0 ||
-		z.Cover || z.Jitter || z.Stack || z.List != "" || z.Missing != ""
+		z.Cover || z.Jitter || z.Stack || z.List != "" || z.Missing != "" || z.As != "" || len(z.Scale)+len(z.Offset) > 0
 }
 
 // ParseDims reads numbers of dimensions by name, "time=24,y=128", or by position, "24,128".
@@ -194,8 +239,32 @@ func (f Format) validateZarr(p *problems) {
 	if z.Jitter && z.List != "" && len(z.Stride) == 0 {
 		p.addf("--jitter with --crops needs --stride: how far origins may move")
 	}
+	if z.As != "" && z.As != AsFloat32 {
+		p.addf("--as %s needs --format lc0, not %q: crops can be of float32", z.As, f.Name)
+	}
+	if z.As == "" && len(z.Scale)+len(z.Offset) > 0 {
+		p.addf("--scale and --offset say how numbers are computed with --as float32: add that, or leave them out")
+	}
+	z.validateNumbers(p, "--scale", z.Scale)
+	z.validateNumbers(p, "--offset", z.Offset)
 	if z.Stack && len(z.Fields) == 1 {
 		p.addf("--stack puts several arrays together, and --array names one")
+	}
+}
+
+// validateNumbers looks at Scale or Offset.
+func (z Zarr) validateNumbers(p *problems, flag string, list []FieldNumber) {
+	for _, n := range list {
+		switch x := float32(n.Value); {
+		case math.IsNaN(float64(x)) || math.IsInf(float64(x), 0):
+			p.addf("%s (%v) must be a number that float32 has", flag, n.Value)
+		case x == 0 && flag == "--scale":
+			p.addf("--scale (%v) must not be 0 as a float32: all elements would be the same", n.Value)
+		}
+		named := func(x Array) bool { return NameOf(x) == n.Field }
+		if n.Field != "" && len(z.Fields) > 0 && !slices.ContainsFunc(z.Fields, named) {
+			p.addf("%s names %s: --array names no such array", flag, n.Field)
+		}
 	}
 }
 

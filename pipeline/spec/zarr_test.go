@@ -1,6 +1,7 @@
 package spec
 
 import (
+	"math"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -70,6 +71,32 @@ func TestArraysHaveTheNamesOfTheirPathsUnlessOthersAreGiven(t *testing.T) {
 		_, err := ParseFields(text)
 		require.ErrorContains(t, err, "is no array", "%q", text)
 	}
+}
+
+func TestNumbersAreForAllArraysOrByName(t *testing.T) {
+	list, err := ParseFieldNumbers("t=0.01,wind=-2")
+	require.NoError(t, err)
+	require.Equal(t, []FieldNumber{{"t", 0.01}, {"wind", -2}}, list)
+	require.Equal(t, -2.0, *NumberOf(list, "wind"))
+	require.Nil(t, NumberOf(list, "x"))
+	list, err = ParseFieldNumbers("1e-3")
+	require.NoError(t, err)
+	require.Equal(t, 1e-3, *NumberOf(list, "x"))
+	for text, says := range map[string]string{"": "is no number", "a=": "is no number", "=1": "is no number", "1,2": "more than one", "a=1,2": "more than one", "1,a=2": "more than one", "a=1,a=2": "names a twice"} {
+		_, err := ParseFieldNumbers(text)
+		require.ErrorContains(t, err, says, "%q", text)
+	}
+	s := Default()
+	s.Dataset = "/data"
+	s.Format = Format{Name: "zarr", Zarr: Zarr{
+		Crop: []DimValue{{"t", 3}}, Fields: []Array{{"", "a/x"}}, As: AsTensorsU1, Scale: []FieldNumber{{"x", 0}, {"y", 1}}, Offset: []FieldNumber{{"", math.Inf(1)}},
+	}}
+	err = s.Validate()
+	for _, want := range []string{"--as tensors:u1 needs --format lc0", "--scale (0) must not be 0", "--scale names y: --array names no such array", "--offset (+Inf) must be a number"} {
+		require.ErrorContains(t, err, want)
+	}
+	s.Format = Format{Name: "auto", Remainder: RemainderCorrupt, As: AsFloat32}
+	require.ErrorContains(t, s.Validate(), `--as float32 needs --format zarr, not "auto"`)
 }
 
 func TestWhatCropsNeedIsSaidAtOnce(t *testing.T) {

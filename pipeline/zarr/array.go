@@ -16,6 +16,9 @@ type Array struct {
 	Type Dtype
 	// Fill is the element that absent bricks consist of, little-endian.
 	Fill []byte
+	// FillIsMissing says that Fill stands for nothing, in the way in which xarray writes version 2:
+	// beside the names of dimensions, fill_value is what CF calls _FillValue.
+	FillIsMissing bool
 	// Object and Brick are the edges of an object and of a brick. They are equal without
 	// sharding.
 	Object, Brick []int64

@@ -1,27 +1,34 @@
 package zarr
 
 // Copier copies the elements of decoded bricks into crops, which are little-endian and in C
-// order. It serves all crops of one shape of an array, and is safe for concurrent use.
+// order, or converts them on the way. It serves all crops of one shape of an array, and is safe for concurrent use.
 //
 // Crops and bricks may be given in pieces: of a crop a window that a reader asked for, of a
-// brick one block that was decoded. What lies in both is copied, and nothing else is touched.
+// brick one block that was decoded. What lies in both is copied, and nothing else is touched. Where
+// elements are converted, pieces of a brick hold whole ones (Pieces).
 type Copier struct {
-	item  int64
-	units []Unit // nil if nothing is big-endian
+	item  int64       // bytes of an element of bricks
+	out   int64       // of crops
+	as    *conversion // nil where elements stay what they are
+	units []Unit      // nil if nothing is big-endian
 	fill  []byte
 	step  []int64
 	// brick and crop are the distances of neighbours in bytes, along each dimension.
 	brick, crop []int64
 }
 
-// NewCopier makes one for crops of count elements that are step apart.
-func NewCopier(a *Array, count, step []int64) *Copier {
+// NewCopier makes one for crops of count elements that are step apart. packing is nil where elements
+// stay what they are.
+func NewCopier(a *Array, packing *Packing, count, step []int64) *Copier {
 	dims := len(a.Shape)
-	c := &Copier{item: int64(a.Type.ItemBytes), fill: a.Fill, step: step, brick: make([]int64, dims), crop: make([]int64, dims)}
+	c := &Copier{item: int64(a.Type.ItemBytes), out: int64(a.Type.ItemBytes), fill: a.Fill, step: step, brick: make([]int64, dims), crop: make([]int64, dims)}
 	if a.Type.Big() {
 		c.units = a.Type.Units
 	}
-	brick, crop := c.item, c.item
+	if packing != nil {
+		c.out, c.as, c.fill = floatBytes, newConversion(packing), packing.Convert(a.Fill)
+	}
+	brick, crop := c.item, c.out
 	for i := dims - 1; i >= 0; i-- {
 		axis := i
 		if a.Chain.Order != nil {
@@ -32,6 +39,9 @@ func NewCopier(a *Array, count, step []int64) *Copier {
 	}
 	return c
 }
+
+// Pieces says whether a brick may be copied in pieces of that many bytes, from its first one on.
+func (c *Copier) Pieces(sizeBytes int64) bool { return c.as == nil || sizeBytes%c.item == 0 }
 
 // Window is a run of bytes of something larger.
 type Window struct {
@@ -60,7 +70,7 @@ func (c *Copier) Range(p *Part) (begin, end int64) {
 		begin += p.At[d] * c.crop[d]
 		end += (p.At[d] + n - 1) * c.crop[d]
 	}
-	return begin, end + c.item
+	return begin, end + c.out
 }
 
 // loop is one dimension of copying, or several that lie behind each other in both places.
@@ -92,8 +102,8 @@ func (c *Copier) walkOf(p *Part, filled bool) walk {
 		w.loops[w.n] = l
 		w.n++
 	}
-	if w.n == 0 || w.loops[w.n-1].crop != c.item {
-		w.loops[w.n] = loop{1, c.item, c.item}
+	if w.n == 0 || w.loops[w.n-1].crop != c.out {
+		w.loops[w.n] = loop{1, c.out, c.item}
 		w.n++
 	}
 	return w
@@ -123,6 +133,14 @@ func (c *Copier) Copy(crop, brick Window, p *Part) {
 	cropBegin, cropEnd := c.Range(p)
 	brickBegin, brickEnd := c.Span(p)
 	whole := crop.has(cropBegin, cropEnd) && brick.has(brickBegin, brickEnd)
+	if c.as != nil {
+		if whole {
+			w.convert(crop.Bytes[cropBegin-crop.OffsetBytes:], brick.Bytes[brickBegin-brick.OffsetBytes:], 0, c.as)
+			return
+		}
+		w.each(cropBegin, brickBegin, func(to, from int64) { c.convertClipped(crop, brick, to, from, inner) })
+		return
+	}
 	runs := inner.brick == c.item && inner.crop == c.item
 	if runs && whole && c.units == nil {
 		w.copyRuns(crop.Bytes[cropBegin-crop.OffsetBytes:], brick.Bytes[brickBegin-brick.OffsetBytes:], 0, int(inner.count*c.item))
@@ -202,11 +220,11 @@ func (c *Copier) Fill(crop Window, p *Part) {
 	inner := w.loops[w.n-1]
 	begin, _ := c.Range(p)
 	w.each(begin, 0, func(to, _ int64) {
-		low, high := max(to, crop.OffsetBytes), min(to+inner.count*c.item, crop.end())
+		low, high := max(to, crop.OffsetBytes), min(to+inner.count*c.out, crop.end())
 		if low >= high {
 			return
 		}
-		phase := int((low - to) % c.item)
+		phase := int((low - to) % c.out)
 		repeat(crop.Bytes[low-crop.OffsetBytes:high-crop.OffsetBytes], c.fill, phase)
 	})
 }

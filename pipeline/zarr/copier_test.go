@@ -14,6 +14,8 @@ type numbered struct {
 	crop    Crop
 	absent  int64              // every absent-th brick is absent
 	element func(int64) []byte // by number in C order, little-endian
+	// converted is an element of a crop.
+	converted func(element []byte) []byte
 }
 
 var someTypes = []Dtype{
@@ -30,6 +32,7 @@ func drawNumbered(t *rapid.T) numbered {
 	}
 	n.Fill = bytes.Repeat([]byte{0xA5}, n.Type.ItemBytes)
 	n.Fill[0] = 1
+	n.converted = func(e []byte) []byte { return e }
 	wrap := make([]bool, dims)
 	for d := range dims {
 		extent := rapid.Int64Range(1, 9).Draw(t, "extent")
@@ -118,52 +121,58 @@ func (n numbered) cut() []byte {
 			brick[d] = place[d] / n.Brick[d]
 		}
 		if n.isAbsent(brick) {
-			out = append(out, n.Fill...)
+			out = append(out, n.converted(n.Fill)...)
 		} else {
-			out = append(out, n.element(number64(place, n.Shape))...)
+			out = append(out, n.converted(n.element(number64(place, n.Shape)))...)
 		}
 	}
 	return out
 }
 
 func TestCopiesOfPartsMakeTheCrop(t *testing.T) {
-	rapid.Check(t, func(t *rapid.T) {
-		n := drawNumbered(t)
-		want := n.cut()
-		// What a reader asked for.
-		begin := rapid.IntRange(0, len(want)-1).Draw(t, "begin")
-		end := rapid.IntRange(begin+1, len(want)).Draw(t, "end")
-		if rapid.Bool().Draw(t, "whole") {
-			begin, end = 0, len(want)
-		}
-		block := rapid.IntRange(1, 64).Draw(t, "block")
-		inBlocks := rapid.Bool().Draw(t, "in blocks")
+	rapid.Check(t, func(t *rapid.T) { testCopies(t, drawNumbered(t), nil) })
+}
 
-		c := NewCopier(n.Array, n.crop.Count, n.crop.Step)
-		got := bytes.Repeat([]byte{0x77}, end-begin)
-		crop := Window{got, int64(begin)}
-		elements := int64(0)
-		require.NoError(t, n.crop.Parts(n.Shape, n.Brick, func(p *Part) error {
-			elements += product(p.Count)
-			if n.isAbsent(p.Brick) {
-				c.Fill(crop, p)
-				return nil
-			}
-			b := n.decoded(p.Brick)
-			low, high := c.Span(p)
-			require.True(t, 0 <= low && low < high && high <= int64(len(b)), "span %d %d of %d", low, high, len(b))
-			if !inBlocks {
-				c.Copy(crop, Window{b[low:high], low}, p)
-				return nil
-			}
-			for at := int(low) / block * block; at < int(high); at += block {
-				c.Copy(crop, Window{b[at:min(at+block, len(b))], int64(at)}, p)
-			}
+// testCopies compares the crop that is put together from bricks with the one that is cut element by
+// element.
+func testCopies(t *rapid.T, n numbered, packing *Packing) {
+	want := n.cut()
+	// What a reader asked for.
+	begin := rapid.IntRange(0, len(want)-1).Draw(t, "begin")
+	end := rapid.IntRange(begin+1, len(want)).Draw(t, "end")
+	if rapid.Bool().Draw(t, "whole") {
+		begin, end = 0, len(want)
+	}
+	block := rapid.IntRange(1, 64).Draw(t, "block")
+	if packing != nil {
+		block *= n.Type.ItemBytes
+	}
+	inBlocks := rapid.Bool().Draw(t, "in blocks")
+
+	c := NewCopier(n.Array, packing, n.crop.Count, n.crop.Step)
+	got := bytes.Repeat([]byte{0x77}, end-begin)
+	crop := Window{got, int64(begin)}
+	elements := int64(0)
+	require.NoError(t, n.crop.Parts(n.Shape, n.Brick, func(p *Part) error {
+		elements += product(p.Count)
+		if n.isAbsent(p.Brick) {
+			c.Fill(crop, p)
 			return nil
-		}))
-		require.Equal(t, product(n.crop.Count), elements, "each element is in one part")
-		require.Equal(t, want[begin:end], got)
-	})
+		}
+		b := n.decoded(p.Brick)
+		low, high := c.Span(p)
+		require.True(t, 0 <= low && low < high && high <= int64(len(b)), "span %d %d of %d", low, high, len(b))
+		if !inBlocks {
+			c.Copy(crop, Window{b[low:high], low}, p)
+			return nil
+		}
+		for at := int(low) / block * block; at < int(high); at += block {
+			c.Copy(crop, Window{b[at:min(at+block, len(b))], int64(at)}, p)
+		}
+		return nil
+	}))
+	require.Equal(t, product(n.crop.Count), elements, "each element is in one part")
+	require.Equal(t, want[begin:end], got)
 }
 
 // benchmarkCopy copies the bricks of crops of 24×128×128 out of bricks of 16×64×64.
@@ -171,20 +180,32 @@ func BenchmarkCopy(b *testing.B) {
 	for _, c := range []struct {
 		name string
 		d    Dtype
+		as   bool
 		edit func(*Array, []int64)
 	}{
-		{"dtype=int16", plain(anInt, 'i', 2), func(*Array, []int64) {}},
-		{"dtype=int16/order=big", plain(anInt, 'i', 2).withOrder(true), func(*Array, []int64) {}},
-		{"dtype=int16/transposed", plain(anInt, 'i', 2), func(a *Array, _ []int64) { a.Chain.Order = []int{2, 1, 0} }},
-		{"dtype=float32/step=2", plain(aFloat, 'f', 4), func(_ *Array, step []int64) { step[2] = 2 }},
+		{"dtype=int16", plain(anInt, 'i', 2), false, func(*Array, []int64) {}},
+		{"dtype=int16/order=big", plain(anInt, 'i', 2).withOrder(true), false, func(*Array, []int64) {}},
+		{"dtype=int16/transposed", plain(anInt, 'i', 2), false, func(a *Array, _ []int64) { a.Chain.Order = []int{2, 1, 0} }},
+		{"dtype=float32/step=2", plain(aFloat, 'f', 4), false, func(_ *Array, step []int64) { step[2] = 2 }},
+		{"dtype=uint8/as=float32", plain(aUint, 'u', 1), true, func(*Array, []int64) {}},
+		{"dtype=int16/as=float32", plain(anInt, 'i', 2), true, func(*Array, []int64) {}},
+		{"dtype=int16/as=float32/order=big", plain(anInt, 'i', 2).withOrder(true), true, func(*Array, []int64) {}},
+		{"dtype=uint16/as=float32", plain(aUint, 'u', 2), true, func(*Array, []int64) {}},
+		{"dtype=float32/as=float32", plain(aFloat, 'f', 4), true, func(*Array, []int64) {}},
+		{"dtype=float64/as=float32", plain(aFloat, 'f', 8), true, func(*Array, []int64) {}},
+		{"dtype=float16/as=float32", plain(aFloat, 'f', 2), true, func(*Array, []int64) {}},
 	} {
 		b.Run(c.name, func(b *testing.B) {
-			a := &Array{Shape: []int64{512, 1024, 1024}, Brick: []int64{16, 64, 64}, Type: c.d}
+			a := &Array{Shape: []int64{512, 1024, 1024}, Brick: []int64{16, 64, 64}, Type: c.d, Fill: make([]byte, c.d.ItemBytes)}
 			step := []int64{1, 1, 1}
 			c.edit(a, step)
 			crop := Crop{Origin: []int64{5, 17, 30}, Count: []int64{24, 128, 128}, Step: step}
-			k := NewCopier(a, crop.Count, step)
-			dst := Window{Bytes: make([]byte, 24*128*128*c.d.ItemBytes)}
+			var p *Packing
+			if c.as {
+				p = &Packing{Type: c.d, Scale: 0.01, Offset: 273, Missing: [][]byte{bytes.Repeat([]byte{0x80}, c.d.ItemBytes)}}
+			}
+			k := NewCopier(a, p, crop.Count, step)
+			dst := Window{Bytes: make([]byte, 24*128*128*k.out)}
 			src := Window{Bytes: make([]byte, a.BrickBytes())}
 			b.SetBytes(int64(len(dst.Bytes)))
 			b.ReportAllocs()

@@ -40,7 +40,9 @@ type cutField struct {
 	axes   []Axis
 	places [][]int64 // Crop.Places
 	of     []int     // the dimension of the first field, for each of the array's; -1: the array's own
-	copier *Copier
+	// packing is nil where elements stay what they are.
+	packing *Packing
+	copier  *Copier
 }
 
 // NewCut is that of a cube with these fields, which are in the order of z.Fields. list is z.List
@@ -63,6 +65,9 @@ func NewCut(z spec.Zarr, list *List, fields []CutField) (*Cut, error) {
 	}
 	c.short = errors.Join(r.short...)
 	c.axes = c.fields[0].axes
+	if err := c.convert(); err != nil {
+		return nil, err
+	}
 	if err := c.layOut(); err != nil {
 		return nil, err
 	}
@@ -81,14 +86,36 @@ func NewCut(z spec.Zarr, list *List, fields []CutField) (*Cut, error) {
 	return c, nil
 }
 
+// convert finds out how elements become others.
+func (c *Cut) convert() error {
+	if c.asked.As != spec.AsFloat32 {
+		return nil
+	}
+	var errs []error
+	for _, n := range slices.Concat(c.asked.Scale, c.asked.Offset) {
+		if n.Field != "" && !slices.ContainsFunc(c.fields, func(f cutField) bool { return f.Name == n.Field }) {
+			errs = append(errs, fmt.Errorf("--scale or --offset names %s: no array of this name is read", n.Field))
+		}
+	}
+	for i := range c.fields {
+		f := &c.fields[i]
+		var err error
+		f.packing, err = PackingOf(f.Array, spec.NumberOf(c.asked.Scale, f.Name), spec.NumberOf(c.asked.Offset, f.Name))
+		if err != nil {
+			errs = append(errs, fmt.Errorf("array %s: %w", f.at(), err))
+		}
+	}
+	return errors.Join(errs...)
+}
+
 // layOut makes the row, and what copies into it.
 func (c *Cut) layOut() error {
 	var list []Field
 	for i := range c.fields {
 		f := &c.fields[i]
 		count, step := f.counts(), f.steps()
-		f.copier = NewCopier(f.Array, count, step)
-		list = append(list, Field{f.Name, f.Array.Type, count})
+		f.copier = NewCopier(f.Array, f.packing, count, step)
+		list = append(list, Field{f.Name, f.elementType(), count})
 	}
 	var err error
 	c.row, err = RowOf(list, c.asked.Stack)
@@ -207,6 +234,28 @@ func (c *Cut) Fields() int { return len(c.fields) }
 
 // Field is one of the arrays.
 func (c *Cut) Field(i int) CutField { return c.fields[i].CutField }
+
+// Packing is how the elements of a field are converted; nil where they stay what they are.
+func (c *Cut) Packing(field int) *Packing { return c.fields[field].packing }
+
+// Type is the type of a field's elements in records, and Fill what absent bricks consist of there.
+func (c *Cut) Type(field int) Dtype { return c.fields[field].elementType() }
+
+// Fill is that element.
+func (c *Cut) Fill(field int) []byte {
+	f := &c.fields[field]
+	if f.packing != nil {
+		return f.packing.Convert(f.Array.Fill)
+	}
+	return f.Array.Fill
+}
+
+func (f *cutField) elementType() Dtype {
+	if f.packing != nil {
+		return named["float32"]
+	}
+	return f.Array.Type
+}
 
 // Copier copies crops of a field.
 func (c *Cut) Copier(field int) *Copier { return c.fields[field].copier }

@@ -33,7 +33,7 @@ func ParseV2(path string, zarray, zattrs []byte) (*Array, error) {
 	a := &Array{}
 	a.readV2(p, m)
 	if zattrs != nil {
-		a.readAttributesV2(p, zattrs)
+		a.readAttributesV2(p, zattrs, !m["fill_value"].isNull())
 	}
 	if err := p.err(); err != nil {
 		return nil, err
@@ -117,8 +117,9 @@ func (a *Array) addFilterV2(p *problems, place string, v value) {
 	}
 }
 
-// readAttributesV2 reads .zattrs, in which xarray puts the dimensions' names.
-func (a *Array) readAttributesV2(p *problems, zattrs []byte) {
+// readAttributesV2 reads .zattrs, in which xarray puts the dimensions' names. filled says that the
+// array has a fill value.
+func (a *Array) readAttributesV2(p *problems, zattrs []byte, filled bool) {
 	const place = ".zattrs"
 	v, err := open(zattrs)
 	if err != nil {
@@ -134,6 +135,7 @@ func (a *Array) readAttributesV2(p *problems, zattrs []byte) {
 	for _, m := range members {
 		if m.name == "_ARRAY_DIMENSIONS" {
 			a.Dims = a.names(p, place+"._ARRAY_DIMENSIONS", m.value)
+			a.FillIsMissing = filled
 		}
 	}
 }

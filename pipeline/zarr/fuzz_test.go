@@ -33,7 +33,7 @@ func checkParsed(t *testing.T, a *Array) {
 	if a.Attributes != nil {
 		require.True(t, json.Valid(a.Attributes), "%s", a.Attributes)
 	}
-	NewCopier(a, a.Shape, a.Shape)
+	NewCopier(a, nil, a.Shape, a.Shape)
 }
 
 func FuzzParseV3(f *testing.F) {

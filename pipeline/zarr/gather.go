@@ -47,6 +47,10 @@ func (c *Copier) gather(dst, src []byte, n, dstStep, srcStep int) {
 // gatherReversed is gather for numbers of one unit, which are big-endian.
 func (c *Copier) gatherReversed(dst, src []byte, n, dstStep, srcStep int) {
 	le := binary.LittleEndian
+	if item := int(c.item); dstStep == item && srcStep == item && item < 8 {
+		done := reverseWords(dst[:n*item], src[:n*item], item)
+		dst, src, n = dst[done:], src[done:], n-done/item
+	}
 	switch c.item {
 	case 2:
 		for i := range n {
@@ -61,6 +65,22 @@ func (c *Copier) gatherReversed(dst, src []byte, n, dstStep, srcStep int) {
 			le.PutUint64(dst[i*dstStep:], bits.ReverseBytes64(le.Uint64(src[i*srcStep:])))
 		}
 	}
+}
+
+// reverseWords turns around elements of 2 or 4 bytes, as many at a time as 8 bytes have, and returns
+// how many bytes it did.
+func reverseWords(dst, src []byte, item int) (done int) {
+	le, n := binary.LittleEndian, len(src)
+	const low = 0x00ff00ff00ff00ff
+	for ; len(src) >= 8 && len(dst) >= 8; dst, src = dst[8:], src[8:] {
+		x := le.Uint64(src)
+		x = x&low<<8 | x>>8&low
+		if item == 4 {
+			x = x&0x0000ffff0000ffff<<16 | x>>16&0x0000ffff0000ffff
+		}
+		le.PutUint64(dst, x)
+	}
+	return n - len(src)
 }
 
 // reverseUnits copies an element, each of its numbers in the order that it needs.

@@ -63,6 +63,17 @@ func (a *Array) EntryOf(level int, brick []int64) int64 {
 	return n
 }
 
+// ShardOf is the number of the shard, of the level, that has a brick: in C order of all shards of that
+// level, in whatever object they lie.
+func (a *Array) ShardOf(level int, brick []int64) int64 {
+	l := a.Levels[level]
+	n := int64(0)
+	for d := range brick {
+		n = n*((a.Shape[d]+l.Object[d]-1)/l.Object[d]) + brick[d]/(l.Object[d]/a.Brick[d])
+	}
+	return n
+}
+
 // ShapeText is a shape for people: "time=512, 1024".
 func ShapeText(shape []int64, dims []string) string {
 	list := make([]string, len(shape))

@@ -10,10 +10,11 @@ import (
 )
 
 // kindText is the canonical JSON of a kind: the members are in the order of their names, and
-// nothing is optional.
+// nothing but as is optional, which is there where elements are converted.
 type kindText struct {
 	Begins  []int64     `json:"a"`
 	Arrays  []kindArray `json:"arrays"`
+	As      *kindAs     `json:"as,omitempty"`
 	Ends    []int64     `json:"b"` // -1: those of cubes differ
 	Brick   []int64     `json:"brick"`
 	Dims    []string    `json:"dims"`
@@ -53,13 +54,32 @@ func (a *kindArray) UnmarshalJSON(b []byte) error {
 	return nil
 }
 
-// plainJSON is JSON in which characters that HTML uses are as they are.
+// plainJSON is JSON in which characters are as they are, unless JSON wants them escaped: those that
+// HTML uses, and U+2028 and U+2029, which package json always escapes, and others' writers do not.
 func plainJSON(v any) ([]byte, error) {
 	var b bytes.Buffer
 	e := json.NewEncoder(&b)
 	e.SetEscapeHTML(false)
 	err := e.Encode(v)
-	return bytes.TrimSuffix(b.Bytes(), []byte("\n")), err
+	return unescapeSeparators(bytes.TrimSuffix(b.Bytes(), []byte("\n"))), err
+}
+
+// unescapeSeparators writes U+2028 and U+2029 in JSON as they are. b belongs to the result.
+func unescapeSeparators(b []byte) []byte {
+	out := b[:0] // no longer than what was read of b
+	for i := 0; i < len(b); i++ {
+		switch rest := b[i:]; {
+		case bytes.HasPrefix(rest, []byte(`\u2028`)), bytes.HasPrefix(rest, []byte(`\u2029`)):
+			out = append(out, 0xe2, 0x80, 0xa0+rest[5]-'0')
+			i += 5
+		case b[i] == '\\' && len(rest) > 1:
+			out = append(out, rest[0], rest[1])
+			i++
+		default:
+			out = append(out, b[i])
+		}
+	}
+	return out
 }
 
 // canonical is the kind of a cut.
@@ -86,7 +106,15 @@ func (c *Cut) canonical() (string, error) {
 	for i := range c.fields {
 		f := &c.fields[i]
 		places := f.kindPlaces()
-		k.Arrays = append(k.Arrays, kindArray{f.Name, f.Path, f.Array.Type.Descr, f.counts(), f.steps(), places, hex.EncodeToString(f.Array.Fill)})
+		fill := hex.EncodeToString(f.Array.Fill)
+		if f.packing != nil {
+			if k.As == nil {
+				k.As = &kindAs{}
+			}
+			k.As.arrays = append(k.As.arrays, f.packing.kind(fill))
+			fill = ""
+		}
+		k.Arrays = append(k.Arrays, kindArray{f.Name, f.Path, f.elementType().Descr, f.counts(), f.steps(), places, fill})
 	}
 	b, err := plainJSON(k)
 	if err == nil && len(b) > MaxKindBytes {
@@ -135,32 +163,38 @@ func parseKind(text string) (k kindText, err error) {
 }
 
 // SameKind says whether crops of cubes of two kinds may be in one stream: nothing but the ends
-// of their regions, and what is left out of them, may differ.
+// of their regions, what is left out of them, and, where elements are converted, what is stored and
+// how it is, may differ.
 func SameKind(a, b string) bool {
 	x, errX := parseKind(a)
 	y, errY := parseKind(b)
 	if errX != nil || errY != nil || len(x.Ends) != len(y.Ends) {
 		return false
 	}
-	x.Ends, y.Ends, x.Kept, y.Kept = nil, nil, "", ""
+	if (x.As == nil) != (y.As == nil) {
+		return false
+	}
+	x.Ends, y.Ends, x.Kept, y.Kept, x.As, y.As = nil, nil, "", "", nil, nil
 	t, _ := plainJSON(x)
 	u, _ := plainJSON(y)
 	return bytes.Equal(t, u)
 }
 
-// MixedKind is that of several cubes, whose kinds are the same up to the ends of regions: those
-// that differ are -1.
+// MixedKind is that of several cubes, whose kinds are the same as SameKind has it: ends of regions that
+// differ are -1, and of conversions that differ there is one hash.
 func MixedKind(kinds []string) string {
 	mixed, err := parseKind(kinds[0])
 	if err != nil {
 		return kinds[0]
 	}
 	ends, all := slices.Clone(mixed.Ends), []kindText{mixed}
+	as := []*kindAs{mixed.As}
 	for _, text := range kinds[1:] {
 		k, err := parseKind(text)
 		if err != nil || len(k.Ends) != len(ends) {
 			return kinds[0]
 		}
+		as = append(as, k.As)
 		for d := range ends {
 			if k.Ends[d] != mixed.Ends[d] {
 				ends[d] = -1
@@ -168,7 +202,7 @@ func MixedKind(kinds []string) string {
 		}
 		all = append(all, k)
 	}
-	mixed.Ends = ends
+	mixed.Ends, mixed.As = ends, mixedAs(as)
 	if len(all) > 1 {
 		mixed.Kept = mixedKept(all)
 	}

@@ -51,9 +51,28 @@ var (
 	errIndexChecksum = errors.New("the shard index has a wrong crc32c: the file is damaged, copy it again")
 )
 
+// ParseIndex reads the index of a shard of a level, which lies in a file where within says. Places count
+// from the file's begin. All are inside of the shard, so that no index leads out of what it is in.
+func (a *Array) ParseIndex(places []Place, level int, index []byte, within Place) error {
+	brickBytes := int64(-1)
+	if level == len(a.Levels)-1 {
+		brickBytes = a.BrickBytes()
+	}
+	if err := a.Levels[level].ParseIndex(places, index, within.SizeBytes, brickBytes); err != nil {
+		return err
+	}
+	for i := range places {
+		if !places[i].Absent() {
+			places[i].OffsetBytes += within.OffsetBytes
+		}
+	}
+	return nil
+}
+
 // ParseIndex reads an index of l.IndexBytes() bytes into places, which has l.Entries() entries.
 // objectBytes is the size of the object, and brickBytes that of a decoded brick: an entry
-// that points out of the object, or that is far larger than its brick, is an error.
+// that points out of the object, or that is far larger than its brick, is an error. What is in the
+// object may be of any size if brickBytes is negative.
 // It checks the index's checksum, if there is one.
 func (l Level) ParseIndex(places []Place, index []byte, objectBytes, brickBytes int64) error {
 	if int64(len(index)) != l.IndexBytes() || int64(len(places)) != l.Entries() {
@@ -76,8 +95,8 @@ func (l Level) ParseIndex(places []Place, index []byte, objectBytes, brickBytes 
 			places[i] = Place{-1, 0}
 			continue
 		case offset > uint64(objectBytes) || size > uint64(objectBytes)-offset:
-			return fmt.Errorf("the shard index has chunk %d at [%d, +%d), and the file has %d bytes: it is damaged, copy it again", i, offset, size, objectBytes)
-		case size > uint64(Bound(brickBytes)):
+			return fmt.Errorf("the shard index has chunk %d at [%d, +%d), and the shard has %d bytes: it is damaged, copy it again", i, offset, size, objectBytes)
+		case brickBytes >= 0 && size > uint64(Bound(brickBytes)):
 			return fmt.Errorf("the shard index has chunk %d in %d bytes, far more than the %d that it has decoded: the file is damaged", i, size, brickBytes)
 		}
 		places[i] = Place{int64(offset), int64(size)}

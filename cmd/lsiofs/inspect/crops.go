@@ -33,6 +33,7 @@ type CropsArray struct {
 	Name       string   `json:"name"`
 	Path       string   `json:"path"`
 	Dtype      string   `json:"dtype"`
+	ComputedOf string   `json:"computed_of,omitempty"` // what is stored, and how it is scaled
 	Dims       []string `json:"dims"`
 	Shape      []int64  `json:"shape"`
 	Crop       []int64  `json:"crop"`
@@ -71,7 +72,7 @@ func newCrops(f *pipeline.CropsForecast, memoryBytes int64) *Crops {
 	c := &Crops{Records: f.Records, RecordBytes: f.RecordBytes, Chunks: f.BricksWanted, ChunkBytes: f.WantedBytes, MemoryBytes: f.MemoryBytes}
 	for _, x := range f.Fields {
 		a := CropsArray{
-			Name: x.Name, Path: x.Path, Dtype: strings.Trim(x.Descr, "'"), Dims: x.Dims, Shape: x.Shape, Crop: x.Crop, Chunk: x.Brick, Object: x.Object,
+			Name: x.Name, Path: x.Path, Dtype: strings.Trim(x.Descr, "'"), ComputedOf: x.ComputedOf, Dims: x.Dims, Shape: x.Shape, Crop: x.Crop, Chunk: x.Brick, Object: x.Object,
 			Codecs: x.Codecs, ChunkBytes: x.BrickBytes, Objects: x.Objects, Stored: x.Stored, Ignored: x.IgnoredFiles, Decoded: x.DecodedAlong,
 		}
 		c.Arrays = append(c.Arrays, a)
@@ -160,8 +161,12 @@ func (c *Crops) rows() (rows [][2]string) {
 		if a.Ignored > 0 {
 			objects += ", " + terminal.Plural(uint64(a.Ignored), "other file") + " ignored"
 		}
+		dtype := a.Dtype
+		if a.ComputedOf != "" {
+			dtype += " of " + a.ComputedOf
+		}
 		rows = append(rows,
-			[2]string{"array " + printable.Line(a.Name), printable.Line(edges(a.Dims, a.Shape)) + ", " + a.Dtype},
+			[2]string{"array " + printable.Line(a.Name), printable.Line(edges(a.Dims, a.Shape)) + ", " + dtype},
 			[2]string{"  crops", edges(make([]string, len(a.Crop)), a.Crop)},
 			[2]string{"  chunks", fmt.Sprintf("%s, %s, %s", edges(make([]string, len(a.Chunk)), a.Chunk), terminal.Bytes(a.ChunkBytes), how)},
 			[2]string{"  files", objects})

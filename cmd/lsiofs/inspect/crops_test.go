@@ -19,7 +19,7 @@ func TestInspectionOfCropsForPeople(t *testing.T) {
 	f := &pipeline.CropsForecast{
 		Records: 16384, RecordBytes: 24 * 96 * 130 * 2, MemoryBytes: 2 << 30, BricksWanted: 3.25, WantedBytes: 13 << 20,
 		Fields: []pipeline.CropsField{{
-			Name: "sat", Path: "a/sat", Descr: "'<i2'", Dims: []string{"time", "latitude", "longitude"}, Shape: []int64{70000, 721, 1440}, Crop: []int64{24, 96, 130}, Step: []int64{1, 1, 1},
+			Name: "sat", Path: "a/sat", Descr: "'<f4'", ComputedOf: "<i2 × 0.01 + 273.15, NaN for -32768", Dims: []string{"time", "latitude", "longitude"}, Shape: []int64{70000, 721, 1440}, Crop: []int64{24, 96, 130}, Step: []int64{1, 1, 1},
 			Brick: []int64{16, 48, 1440}, Object: []int64{160, 96, 1440}, Codecs: []string{"sharding", "blosc"}, BrickBytes: 16 * 48 * 1440 * 2, Objects: 3504, Stored: 3500, IgnoredFiles: 1,
 			DecodedAlong: []float64{1.9, 1.4, 11.07},
 		}, {

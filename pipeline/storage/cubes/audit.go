@@ -117,21 +117,22 @@ func (a *audit) find(ctx context.Context, f *field, batches chan<- []auditBrick)
 			batch = append(batch, auditBrick{f, o, number, zarr.Place{SizeBytes: o.SizeBytes}})
 			return send(auditAtOnce)
 		}
-		places, wrong, failed := a.placesOf(ctx, f, o)
+		places, wrong, failed := a.placesIn(ctx, f, o, number)
 		if failed != nil && ctx.Err() != nil {
 			err = ctx.Err()
 			return false
 		}
-		if wrong == nil {
-			wrong = failed
+		if failed != nil {
+			wrong = fmt.Errorf("%s: %w", o.Path, reasonOf(failed))
 		}
 		if wrong != nil {
-			a.wrong("%s: %v", o.Path, reasonOf(wrong))
+			a.wrong("%v", wrong)
 			return true
 		}
 		going := true
-		f.eachBrick(number, func(brick int64, place []int64) {
-			if p := places[f.Array.EntryOf(0, place)]; going && !p.Absent() {
+		f.eachBrick(number, func(brick int64, _ []int64) {
+			p := places[0]
+			if places = places[1:]; going && !p.Absent() {
 				batch = append(batch, auditBrick{f, o, brick, p})
 				going = send(auditAtOnce)
 			}

@@ -13,7 +13,7 @@ func (w *worker) blocks(t *task, stored []byte) (done bool, err error) {
 		return false, nil
 	}
 	h, err := blosc.Parse(stored, int64(len(stored)), f.brickBytes)
-	if err != nil || h.Blocks() < 2 {
+	if err != nil || h.Blocks() < 2 || !f.copier.Pieces(h.BlockBytes) {
 		return false, nil // decoding all of it says what is wrong
 	}
 	w.wanted = append(w.wanted[:0], make([]bool, h.Blocks())...)

@@ -58,11 +58,11 @@ func (d *damages) lose(l lacking, brick int64) {
 	d.bricks++
 }
 
-func (d *damages) add(o storage.Object, err error) {
+func (d *damages) add(err error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.count++
-	d.first = append(d.first, fmt.Sprintf("%s: %v", o.Path, err))
+	d.first = append(d.first, err.Error())
 	slices.Sort(d.first)
 	d.first = d.first[:min(len(d.first), maxDamaged)]
 }
@@ -89,11 +89,17 @@ func (s *Storage) checkField(ctx context.Context, f *field, d *damages) error {
 		o, _ := f.Object(number)
 		if len(f.Array.Levels) == 0 {
 			if err := f.checkSize(o.SizeBytes); err != nil {
-				d.add(o, err)
+				d.add(fmt.Errorf("%s: %w", o.Path, err))
 			}
 			return true
 		}
-		g.Go(func() error { return s.checkIndex(reading, f, o, d) })
+		g.Go(func() error {
+			damaged, err := s.checkIndexes(reading, f, o, 0, zarr.Place{SizeBytes: o.SizeBytes})
+			if damaged != nil {
+				d.add(damaged)
+			}
+			return err
+		})
 		return true
 	})
 	if err := g.Wait(); err != nil {
@@ -111,12 +117,4 @@ func (f *field) checkSize(n int64) error {
 		return fmt.Errorf("it has %d bytes, and a brick that has %d decoded can have from 1 to %d", n, f.brickBytes, most)
 	}
 	return nil
-}
-
-func (s *Storage) checkIndex(ctx context.Context, f *field, o storage.Object, d *damages) error {
-	_, wrong, err := s.placesOf(ctx, f, o)
-	if wrong != nil {
-		d.add(o, wrong)
-	}
-	return err
 }

@@ -61,7 +61,7 @@ type Storage struct {
 	submissions sync.Pool // of *submission
 	workers     sync.WaitGroup
 
-	bricks, hits, blockCount atomic.Uint64
+	bricks, storedBytes, hits, blockCount atomic.Uint64
 }
 
 var (
@@ -140,9 +140,6 @@ func (s *Storage) open(x *listing.Cube) (*cube, error) {
 	for k := range x.Fields {
 		a := x.Fields[k].Array
 		f := &field{Field: &x.Fields[k], copier: x.Cut.Copier(k), bricks: a.Bricks(), objects: a.Objects(), brickBytes: a.BrickBytes()}
-		if len(a.Levels) > 1 {
-			return nil, fmt.Errorf("%s: array %s is sharded twice, which is not read yet: rewrite it with one level of sharding", x.Object.Path, f.Path)
-		}
 		if most := s.config.MaxBrickBytes; most > 0 && f.brickBytes > most {
 			return nil, fmt.Errorf("%s: array %s has bricks of %d bytes, more than the %d of --max-record: raise that if memory holds two of them for each core", x.Object.Path, f.Path, f.brickBytes, most)
 		}
@@ -195,17 +192,20 @@ func (s *Storage) AdjustProfile(p profile.Profile) profile.Profile {
 
 // Stats are for status.
 type Stats struct {
-	// Decoded bricks, and those that were found decoded.
-	Decoded, Found uint64
+	// Decoded bricks, with those that are stored as they are, and how often one was found decoded.
+	Decoded uint64 `json:"decoded"`
+	Found   uint64 `json:"found"`
+	// StoredBytes are what the decoded ones take where they are stored.
+	StoredBytes uint64 `json:"stored_bytes"`
 	// Blocks are those of bricks of which no more were decoded.
-	Blocks uint64
+	Blocks uint64 `json:"blocks"`
 	// HeldBytes are those of decoded bricks that are kept.
-	HeldBytes int64
+	HeldBytes int64 `json:"held_bytes"`
 }
 
 // Stats gives the figures of all reads so far.
 func (s *Storage) Stats() Stats {
-	return Stats{Decoded: s.bricks.Load(), Found: s.hits.Load(), Blocks: s.blockCount.Load(), HeldBytes: s.cells.heldBytes()}
+	return Stats{Decoded: s.bricks.Load(), Found: s.hits.Load(), StoredBytes: s.storedBytes.Load(), Blocks: s.blockCount.Load(), HeldBytes: s.cells.heldBytes()}
 }
 
 var errClosed = fmt.Errorf("the storage is closed: %w", fs.ErrClosed)

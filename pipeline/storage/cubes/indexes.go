@@ -14,6 +14,13 @@ type object struct {
 	number int64
 }
 
+// shard names a shard of an array. One of level 0 is an object, one of the next lies in one of those.
+type shard struct {
+	field  *field
+	level  int
+	number int64 // in C order of all of that level
+}
+
 // indexes are those of shards that were read, the ones that were used last. They are bounded, but
 // for one.
 type indexes struct {
@@ -21,27 +28,27 @@ type indexes struct {
 
 	mu    sync.Mutex
 	held  int64
-	byKey map[object]*list.Element // of *index
-	used  list.List                // the oldest first
+	byKey map[shard]*list.Element // of *index
+	used  list.List               // the oldest first
 	// waiting are the tasks that want an index which is being read.
-	waiting map[object][]*task
+	waiting map[shard][]*task
 }
 
-// index says where the bricks of an object lie.
+// index says where the bricks of a shard lie in its object, or the shards in it.
 type index struct {
-	of     object
+	of     shard
 	places []zarr.Place
 }
 
 func (x *index) bytes() int64 { return int64(len(x.places)) * int64(unsafe.Sizeof(zarr.Place{})) }
 
 func newIndexes(maxBytes int64) *indexes {
-	return &indexes{maxBytes: maxBytes, byKey: map[object]*list.Element{}, waiting: map[object][]*task{}}
+	return &indexes{maxBytes: maxBytes, byKey: map[shard]*list.Element{}, waiting: map[shard][]*task{}}
 }
 
-// find gives the index of an object. Where it is not known, t waits for it; first says that
+// find gives the index of a shard. Where it is not known, t waits for it; first says that
 // nobody reads it yet: the caller does, and calls came.
-func (x *indexes) find(o object, t *task) (places []zarr.Place, first bool) {
+func (x *indexes) find(o shard, t *task) (places []zarr.Place, first bool) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	if e := x.byKey[o]; e != nil {
@@ -54,7 +61,7 @@ func (x *indexes) find(o object, t *task) (places []zarr.Place, first bool) {
 }
 
 // came keeps an index, nil where it could not be read, and gives those who waited for it.
-func (x *indexes) came(o object, places []zarr.Place) []*task {
+func (x *indexes) came(o shard, places []zarr.Place) []*task {
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	list := x.waiting[o]

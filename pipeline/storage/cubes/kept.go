@@ -137,25 +137,28 @@ func (s *Storage) lacking(ctx context.Context, f *field, absent bool, d *damages
 		if len(f.Array.Levels) == 0 {
 			l.clear(number) // the object is the brick
 			if err := f.checkSize(o.SizeBytes); err != nil {
-				d.add(o, err)
+				d.add(fmt.Errorf("%s: %w", o.Path, err))
 				d.lose(l, number)
 			}
 			return true
 		}
 		g.Go(func() error {
-			places, wrong, err := s.placesOf(reading, f, o)
+			places, wrong, err := s.placesIn(reading, f, o, number)
 			if err != nil {
 				return err
 			}
 			if wrong != nil {
-				d.add(o, wrong)
+				d.add(wrong)
 			}
 			f.eachBrick(number, func(brick int64, place []int64) {
 				switch {
 				case wrong != nil:
 					d.lose(l, brick)
-				case !places[f.Array.EntryOf(0, place)].Absent():
+				case !places[0].Absent():
 					l.clear(brick)
+				}
+				if wrong == nil {
+					places = places[1:]
 				}
 			})
 			return nil
@@ -168,19 +171,33 @@ func (s *Storage) lacking(ctx context.Context, f *field, absent bool, d *damages
 	return l, ctx.Err()
 }
 
-// placesOf reads the index of a shard. wrong is why it can't be one, err why it can't be read.
-func (s *Storage) placesOf(ctx context.Context, f *field, o storage.Object) (places []zarr.Place, wrong, err error) {
-	level := f.Array.Levels[0]
-	at, wrong := level.IndexOffset(o.SizeBytes)
-	if wrong != nil {
-		return nil, wrong, nil
+// placesIn says where the bricks of an object are that is a shard, in the order of eachBrick. It reads
+// all indexes in it. wrong is why one of them can't be one, err why it can't be read.
+func (s *Storage) placesIn(ctx context.Context, f *field, o storage.Object, number int64) (places []zarr.Place, wrong, err error) {
+	indexes := map[shard][]zarr.Place{}
+	find := func(brick []int64) (p zarr.Place) {
+		p.SizeBytes = o.SizeBytes
+		for level := range f.Array.Levels {
+			of := shard{f, level, f.Array.ShardOf(level, brick)}
+			index := indexes[of]
+			if index == nil {
+				if index, wrong, err = s.indexOf(ctx, f, o, level, p); index == nil {
+					return p
+				}
+				indexes[of] = index
+			}
+			if p = index[f.Array.EntryOf(level, brick)]; p.Absent() {
+				break
+			}
+		}
+		return p
 	}
-	b := make([]byte, level.IndexBytes())
-	if err := storage.ReadAt(ctx, s.under, o, b, at); err != nil {
-		return nil, nil, err
-	}
-	places = make([]zarr.Place, level.Entries())
-	return places, level.ParseIndex(places, b, o.SizeBytes, f.brickBytes), nil
+	f.eachBrick(number, func(_ int64, place []int64) {
+		if wrong == nil && err == nil {
+			places = append(places, find(place))
+		}
+	})
+	return places, wrong, err
 }
 
 // eachBrick calls visit for the bricks of an object that have elements of the array. place is

@@ -34,7 +34,7 @@ type task struct {
 	// Of a read: what it is of, and what has come.
 	listed storage.Object
 	place  zarr.Place
-	placed bool // place is known: its shard's index was waited for
+	level  int // how many levels of shards have been looked up for it
 	// begin and end are of the brick's bytes the ones that are read: all, where they are encoded.
 	begin, end int64
 	stored     []byte
@@ -54,15 +54,6 @@ type job struct {
 	group   []*task       // have been begun by nobody; of one object
 	came    *task         // its bytes have come
 	index   *storedIndex  // has come
-}
-
-// storedIndex is an index of a shard that is read.
-type storedIndex struct {
-	of       object
-	listed   storage.Object
-	bytes    []byte
-	inFlight int64 // that were asked of the storage below
-	err      error
 }
 
 // worker is one of those who decode.
@@ -223,8 +214,7 @@ func (w *worker) beginGroup(group []*task) {
 // readGroup reads bricks of one object: those at once that are in memory. The others go on when
 // they have come.
 func (w *worker) readGroup(group []*task) {
-	f, of := group[0].field, object{group[0].field, group[0].object}
-	o := w.open(of)
+	o := w.open(object{group[0].field, group[0].object})
 	reads := group[:0]
 	for _, t := range group {
 		t.listed = o.listed
@@ -232,21 +222,8 @@ func (w *worker) readGroup(group []*task) {
 		case !o.present:
 			w.absent(t)
 			continue
-		case t.placed:
-		case len(f.Array.Levels) == 0:
-			t.place = zarr.Place{SizeBytes: o.listed.SizeBytes}
-		default:
-			places, first := w.indexes.find(of, t)
-			if first {
-				w.readIndex(&storedIndex{of: of, listed: o.listed})
-			}
-			if places == nil {
-				continue
-			}
-			if t.place = t.placeOf(places); t.place.Absent() {
-				t.fill()
-				continue
-			}
+		case !w.find(t, o):
+			continue
 		}
 		if err := t.cutRange(); err != nil {
 			t.finish(t.damaged(err))
@@ -312,11 +289,6 @@ func (t *task) copy(brick zarr.Window) {
 	}
 }
 
-// placeOf looks up where a brick lies in its shard.
-func (t *task) placeOf(index []zarr.Place) zarr.Place {
-	return index[t.field.Array.EntryOf(0, t.wants[0].part.Brick)]
-}
-
 // read reads bricks of one object: what is in memory at once, else they go on when they have come.
 func (w *worker) read(o *opened, reads []*task) {
 	w.below = w.below[:0]
@@ -376,6 +348,7 @@ func (s *Storage) returned(n int64) {
 // it was, is to be kept or not.
 func (w *worker) decode(t *task, stored []byte) (*cell, error) {
 	w.bricks.Add(1)
+	w.storedBytes.Add(uint64(len(stored)))
 	f := t.field
 	if f.Array.Chain.Raw() { // what is stored is the brick, and the page cache keeps it
 		t.copy(zarr.Window{Bytes: stored, OffsetBytes: t.begin})
@@ -424,62 +397,6 @@ func numbersOf(place []int64) string {
 		numbers[d] = strconv.FormatInt(n, 10)
 	}
 	return "(" + strings.Join(numbers, ",") + ")"
-}
-
-// readIndex reads the index of a shard, for all that wait for it.
-func (w *worker) readIndex(x *storedIndex) {
-	level := x.of.field.Array.Levels[0]
-	at, err := level.IndexOffset(x.listed.SizeBytes)
-	if err != nil {
-		x.err = fmt.Errorf("%s: %w", x.listed.Path, err)
-		w.cameIndex(x)
-		return
-	}
-	p := zarr.Place{OffsetBytes: at, SizeBytes: level.IndexBytes()}
-	if b, ok := w.indexInMemory(x.of, p); ok {
-		x.bytes = b
-		w.cameIndex(x)
-		return
-	}
-	x.bytes, x.inFlight = make([]byte, p.SizeBytes), p.SizeBytes
-	w.sent(x.inFlight)
-	w.under.Submit([]*storage.Read{{Object: x.listed, OffsetBytes: at, Buf: x.bytes, Done: func(err error) {
-		x.err = err
-		w.Storage.push(job{index: x})
-	}}})
-}
-
-// cameIndex lets all that waited for an index go on. Their bricks go back into the queue, so that
-// no more of them are read at a time than of others, and by all workers.
-func (w *worker) cameIndex(x *storedIndex) {
-	var places []zarr.Place
-	if x.err == nil {
-		level := x.of.field.Array.Levels[0]
-		places = make([]zarr.Place, level.Entries())
-		if err := level.ParseIndex(places, x.bytes, x.listed.SizeBytes, x.of.field.brickBytes); err != nil {
-			x.err, places = fmt.Errorf("%s: %w", x.listed.Path, err), nil
-		}
-	}
-	waited := w.indexes.came(x.of, places)
-	if x.bytes = nil; x.inFlight > 0 {
-		w.returned(x.inFlight)
-	}
-	if x.err != nil {
-		for _, t := range waited {
-			t.finish(x.err)
-		}
-		return
-	}
-	placed := waited[:0]
-	for _, t := range waited {
-		if t.place = t.placeOf(places); t.place.Absent() {
-			t.fill()
-			continue
-		}
-		t.placed = true
-		placed = append(placed, t)
-	}
-	w.again(placed)
 }
 
 // again puts tasks back into the queue.

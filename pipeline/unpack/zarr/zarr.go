@@ -10,6 +10,7 @@
 //	member   meaning
 //	a, b     begin and end of the region, of each dimension of the first array
 //	arrays   [name, path, dtype, crop, step, places, fill] of each array
+//	as       [dtype, fill, scale, offset, missing] of each array, only with --as float32
 //	brick    brick edges of the first array
 //	dims     its dimensions' names, "" for none
 //	edge     "drop" or "cover"
@@ -26,7 +27,15 @@
 // dimension that the first array lacks is the list of its places, unless it begins at 0. fill
 // is the fill value's bytes, little-endian, in hex. path is below the cube, "" for the cube itself.
 //
-// The kind of a dataset of several cubes has -1 for ends that are not the same in all of them.
+// With --as float32, an element x of an array becomes float32(float32(x)*scale) + offset, each step
+// rounded to float32, or NaN (with the bits 0x7fc00000) where x is NaN or one of missing. Then arrays
+// have the dtype '<f4' and the fill "", and as has what elements are taken as: the array's dtype, its
+// fill value, and so on. scale, offset and what is missing are bytes, little-endian, in hex. Missing
+// elements are in the order of their bytes, each once; of a zero of floating point there are both.
+//
+// The kind of a dataset of several cubes has -1 for ends that are not the same in all of them. Where as
+// is not, it is one text in place of the list: the sha256, in hex, of the different lists, in the order
+// of the cubes that have them first, a newline behind each.
 package zarr
 
 import (

@@ -37,11 +37,13 @@ const (
 // Codecs are all of them.
 var Codecs = []Codec{None, Zstd, BloscLZ4, BloscZstd}
 
-// Array is what is written. Edges of Object are multiples of those of Brick.
+// Array is what is written. Edges of Object are multiples of those of Shards, each of the next one's,
+// and these of Brick's.
 type Array struct {
 	Shape, Object, Brick []int64
-	Dims                 []string // nil: without names
-	DataType             string   // "int16"
+	Shards               [][]int64 // in an object, the outermost first
+	Dims                 []string  // nil: without names
+	DataType             string    // "int16"
 	ItemBytes            int
 	Fill                 any // a number; nil is 0
 	Codec                Codec
@@ -115,7 +117,8 @@ func (a Array) document() map[string]any {
 		inner = append(inner, blosc("zstd"))
 	}
 	codecs := inner
-	if a.sharded() {
+	edges := a.levels()
+	for _, edge := range slices.Backward(edges[1:]) {
 		index := []any{named("bytes", map[string]any{"endian": "little"})}
 		if !a.NoChecksum {
 			index = append(index, named("crc32c", nil))
@@ -124,7 +127,7 @@ func (a Array) document() map[string]any {
 		if a.IndexAtStart {
 			location = "start"
 		}
-		codecs = []any{named("sharding_indexed", map[string]any{"chunk_shape": a.Brick, "codecs": inner, "index_codecs": index, "index_location": location})}
+		codecs = []any{named("sharding_indexed", map[string]any{"chunk_shape": edge, "codecs": codecs, "index_codecs": index, "index_location": location})}
 	}
 	fill := a.Fill
 	if fill == nil {
@@ -151,13 +154,13 @@ func named(name string, configuration map[string]any) any {
 	return map[string]any{"name": name, "configuration": configuration}
 }
 
-func (a Array) sharded() bool {
-	for d := range a.Object {
-		if a.Object[d] != a.Brick[d] {
-			return true
-		}
+// levels are the edges of what lies in each other: of objects, of shards in them, and of bricks.
+func (a Array) levels() [][]int64 {
+	edges := append([][]int64{a.Object}, a.Shards...)
+	if len(a.Shards) > 0 || !slices.Equal(a.Object, a.Brick) {
+		edges = append(edges, a.Brick)
 	}
-	return false
+	return edges
 }
 
 // writer is one Write.
@@ -171,40 +174,13 @@ type writer struct {
 
 // object writes the object at a place, if it has any brick.
 func (w *writer) object(place []int64) error {
-	var content, index []byte
-	n := counts(w.Object, w.Brick)
-	if w.IndexAtStart && w.sharded() {
-		content = make([]byte, w.indexBytes(n))
+	first := make([]int64, len(place))
+	for d := range first {
+		first[d] = place[d] * (w.Object[d] / w.Brick[d])
 	}
-	at, stored := make([]int64, len(place)), false
-	err := each(n, func(inner []int64) error {
-		inside := true
-		for d := range at {
-			at[d] = place[d]*n[d] + inner[d]
-			inside = inside && at[d]*w.Brick[d] < w.Shape[d]
-		}
-		if !inside || !w.brick(at, w.elements) {
-			index = binary.LittleEndian.AppendUint64(binary.LittleEndian.AppendUint64(index, math.MaxUint64), math.MaxUint64)
-			return nil
-		}
-		stored = true
-		b, err := w.encode(w.elements)
-		index = binary.LittleEndian.AppendUint64(binary.LittleEndian.AppendUint64(index, uint64(len(content))), uint64(len(b)))
-		content = append(content, b...)
+	content, err := w.box(0, first)
+	if err != nil || content == nil {
 		return err
-	})
-	if err != nil || !stored {
-		return err
-	}
-	if w.sharded() {
-		if !w.NoChecksum {
-			index = binary.LittleEndian.AppendUint32(index, crc32.Checksum(index, crc32.MakeTable(crc32.Castagnoli)))
-		}
-		if w.IndexAtStart {
-			copy(content, index)
-		} else {
-			content = append(content, index...)
-		}
 	}
 	path := filepath.Join(w.dir, string(zarr.Keys{Prefixed: true, Separator: '/'}.Append(nil, place)))
 	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
@@ -213,6 +189,56 @@ func (w *writer) object(place []int64) error {
 	return os.WriteFile(path, content, 0o644)
 }
 
+// box encodes a box of the edges of a level, whose first brick is given: a shard, or a brick. It is
+// nil if no brick in it is stored.
+func (w *writer) box(level int, first []int64) ([]byte, error) {
+	edges := w.levels()
+	if level == len(edges)-1 {
+		for d := range first {
+			if first[d]*w.Brick[d] >= w.Shape[d] {
+				return nil, nil
+			}
+		}
+		if !w.brick(first, w.elements) {
+			return nil, nil
+		}
+		b, err := w.encode(w.elements)
+		return slices.Clone(b), err
+	}
+	var content, index []byte
+	n := counts(edges[level], edges[level+1])
+	if w.IndexAtStart {
+		content = make([]byte, w.indexBytes(n))
+	}
+	at, stored := make([]int64, len(first)), false
+	err := each(n, func(inner []int64) error {
+		for d := range at {
+			at[d] = first[d] + inner[d]*(edges[level+1][d]/w.Brick[d])
+		}
+		b, err := w.box(level+1, slices.Clone(at))
+		if b == nil {
+			index = binary.LittleEndian.AppendUint64(binary.LittleEndian.AppendUint64(index, math.MaxUint64), math.MaxUint64)
+			return err
+		}
+		stored = true
+		index = binary.LittleEndian.AppendUint64(binary.LittleEndian.AppendUint64(index, uint64(len(content))), uint64(len(b)))
+		content = append(content, b...)
+		return err
+	})
+	if err != nil || !stored {
+		return nil, err
+	}
+	if !w.NoChecksum {
+		index = binary.LittleEndian.AppendUint32(index, crc32.Checksum(index, crc32.MakeTable(crc32.Castagnoli)))
+	}
+	if w.IndexAtStart {
+		copy(content, index)
+		return content, nil
+	}
+	return append(content, index...), nil
+}
+
+// indexBytes is the size of an index of so many boxes along each dimension.
 func (w *writer) indexBytes(n []int64) int64 {
 	bytes := 16 * product(n)
 	if !w.NoChecksum {

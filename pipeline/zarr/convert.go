@@ -1,0 +1,299 @@
+package zarr
+
+import (
+	"encoding/binary"
+	"math"
+)
+
+// floatBytes is the size of an element that was converted.
+const floatBytes = 4
+
+// nanBits are those of the one NaN that conversions make. What arithmetic makes of a NaN is not the
+// same on all processors.
+const nanBits = 0x7fc00000
+
+// conversion makes float32 of elements, by a Packing. It does not change, and is safe for concurrent
+// use.
+type conversion struct {
+	class         class
+	item          int
+	scale, offset float32
+	missing       []uint64 // bits of elements
+	lanes         lanes
+	table         *[256]float32 // of all elements of one byte
+	// reorder copies elements that are not little-endian, or not beside each other.
+	reorder Copier
+}
+
+func newConversion(p *Packing) *conversion {
+	c := &conversion{class: p.Type.class, item: p.Type.ItemBytes, scale: p.Scale, offset: p.Offset}
+	c.reorder.item = int64(c.item)
+	if p.Type.Big() {
+		c.reorder.units = p.Type.Units
+	}
+	for _, m := range p.Missing {
+		var wide [8]byte
+		copy(wide[:], m)
+		c.missing = append(c.missing, binary.LittleEndian.Uint64(wide[:]))
+	}
+	if c.item == 1 {
+		c.fillTable()
+	}
+	c.lanes.fill(c)
+	return c
+}
+
+// lanes are what 4 elements are computed with at once: scale, offset, the bits of the first missing
+// element, all ones if there is one, and NaN.
+type lanes [5][4]uint32
+
+func (l *lanes) fill(c *conversion) {
+	var missing, use uint32
+	var high uint32 // of 8 bytes
+	if len(c.missing) > 0 {
+		use, missing, high = math.MaxUint32, uint32(c.missing[0]), uint32(c.missing[0]>>32)
+		switch c.item {
+		case 1:
+			missing *= 0x01010101
+		case 2:
+			missing *= 0x00010001
+		}
+	}
+	for i := range 4 {
+		l[0][i], l[1][i] = math.Float32bits(c.scale), math.Float32bits(c.offset)
+		l[2][i], l[3][i], l[4][i] = missing, use, nanBits
+		if c.item == 8 && i%2 == 1 {
+			l[2][i] = high
+		}
+	}
+}
+
+// fillTable converts all elements of one byte.
+func (c *conversion) fillTable() {
+	c.table = new([256]float32)
+	for i := range c.table {
+		x := float32(i)
+		switch {
+		case c.class == anInt:
+			x = float32(int8(i))
+		case c.class == aBool && i > 0:
+			x = 1
+		}
+		c.table[i] = float32(x*c.scale) + c.offset
+	}
+	for _, m := range c.missing {
+		c.table[m] = math.Float32frombits(nanBits)
+	}
+}
+
+// aside is how many elements are put in order at a time.
+const aside = 64
+
+// run converts n elements that are srcStep bytes apart, to numbers dstStep bytes apart. dst and src
+// have them all.
+func (c *conversion) run(dst, src []byte, n, dstStep, srcStep int) {
+	if c.reorder.units == nil && dstStep == floatBytes && srcStep == c.item {
+		c.convert(dst, src, n)
+		return
+	}
+	var in [aside * 8]byte
+	var out [aside * floatBytes]byte
+	for n > 0 {
+		some := min(n, aside)
+		c.reorder.gather(in[:], src, some, c.item, srcStep)
+		if dstStep == floatBytes {
+			c.convert(dst, in[:], some)
+		} else {
+			c.convert(out[:], in[:], some)
+			for i := range some {
+				copy(dst[i*dstStep:i*dstStep+floatBytes], out[i*floatBytes:])
+			}
+		}
+		if n -= some; n > 0 {
+			dst, src = dst[some*dstStep:], src[some*srcStep:]
+		}
+	}
+}
+
+// convert converts n elements, which lie beside each other and are little-endian. Elements of
+// floating point that are NaN stay NaN, and no others become it: Scale is not 0, and finite as Offset
+// is.
+func (c *conversion) convert(dst, src []byte, n int) {
+	dst, src = dst[:n*floatBytes], src[:n*c.item]
+	done := c.convertFast(dst, src, n)
+	if done > 0 && len(c.missing) > 1 {
+		blank(dst[:done*floatBytes], src[:done*c.item], c.item, c.missing[1:])
+	}
+	dst, src = dst[done*floatBytes:], src[done*c.item:]
+	if c.table != nil {
+		for i, b := range src {
+			put(dst[i*floatBytes:], c.table[b])
+		}
+		return
+	}
+	c.convertSlow(dst, src)
+	blank(dst, src, c.item, c.missing)
+}
+
+// convertSlow is convert, but for missing elements and those of one byte.
+func (c *conversion) convertSlow(dst, src []byte) {
+	scale, offset := c.scale, c.offset
+	switch {
+	case c.class == anInt && c.item == 2:
+		for ; len(src) >= 2 && len(dst) >= floatBytes; dst, src = dst[floatBytes:], src[2:] {
+			put(dst, float32(float32(int16(binary.LittleEndian.Uint16(src)))*scale)+offset)
+		}
+	case c.class == anInt && c.item == 4:
+		for ; len(src) >= 4 && len(dst) >= floatBytes; dst, src = dst[floatBytes:], src[4:] {
+			put(dst, float32(float32(int32(binary.LittleEndian.Uint32(src)))*scale)+offset)
+		}
+	case c.class == anInt:
+		for ; len(src) >= 8 && len(dst) >= floatBytes; dst, src = dst[floatBytes:], src[8:] {
+			put(dst, float32(float32(int64(binary.LittleEndian.Uint64(src)))*scale)+offset)
+		}
+	case c.class == aUint && c.item == 2:
+		for ; len(src) >= 2 && len(dst) >= floatBytes; dst, src = dst[floatBytes:], src[2:] {
+			put(dst, float32(float32(binary.LittleEndian.Uint16(src))*scale)+offset)
+		}
+	case c.class == aUint && c.item == 4:
+		for ; len(src) >= 4 && len(dst) >= floatBytes; dst, src = dst[floatBytes:], src[4:] {
+			put(dst, float32(float32(binary.LittleEndian.Uint32(src))*scale)+offset)
+		}
+	case c.class == aUint:
+		for ; len(src) >= 8 && len(dst) >= floatBytes; dst, src = dst[floatBytes:], src[8:] {
+			put(dst, float32(float32(binary.LittleEndian.Uint64(src))*scale)+offset)
+		}
+	case c.class == aBrainFloat:
+		for ; len(src) >= 2 && len(dst) >= floatBytes; dst, src = dst[floatBytes:], src[2:] {
+			put(dst, scaled(math.Float32frombits(uint32(binary.LittleEndian.Uint16(src))<<16), scale, offset))
+		}
+	case c.item == 2:
+		for ; len(src) >= 2 && len(dst) >= floatBytes; dst, src = dst[floatBytes:], src[2:] {
+			put(dst, scaled(halfFloat(binary.LittleEndian.Uint16(src)), scale, offset))
+		}
+	case c.item == 4:
+		for ; len(src) >= 4 && len(dst) >= floatBytes; dst, src = dst[floatBytes:], src[4:] {
+			put(dst, scaled(math.Float32frombits(binary.LittleEndian.Uint32(src)), scale, offset))
+		}
+	default:
+		for ; len(src) >= 8 && len(dst) >= floatBytes; dst, src = dst[floatBytes:], src[8:] {
+			put(dst, scaled(float32(math.Float64frombits(binary.LittleEndian.Uint64(src))), scale, offset))
+		}
+	}
+}
+
+func put(dst []byte, x float32) { binary.LittleEndian.PutUint32(dst, math.Float32bits(x)) }
+
+// scaled is the number that a float32 becomes.
+func scaled(x, scale, offset float32) float32 {
+	if x != x {
+		return math.Float32frombits(nanBits)
+	}
+	return float32(x*scale) + offset
+}
+
+// blank makes NaN of the elements with these bits.
+func blank(dst, src []byte, item int, missing []uint64) {
+	le := binary.LittleEndian
+	for _, m := range missing {
+		dst, src := dst, src
+		switch item {
+		case 1:
+			for ; len(src) >= 1 && len(dst) >= floatBytes; dst, src = dst[floatBytes:], src[1:] {
+				if src[0] == byte(m) {
+					le.PutUint32(dst, nanBits)
+				}
+			}
+		case 2:
+			for ; len(src) >= 2 && len(dst) >= floatBytes; dst, src = dst[floatBytes:], src[2:] {
+				if le.Uint16(src) == uint16(m) {
+					le.PutUint32(dst, nanBits)
+				}
+			}
+		case 4:
+			for ; len(src) >= 4 && len(dst) >= floatBytes; dst, src = dst[floatBytes:], src[4:] {
+				if le.Uint32(src) == uint32(m) {
+					le.PutUint32(dst, nanBits)
+				}
+			}
+		case 8:
+			for ; len(src) >= 8 && len(dst) >= floatBytes; dst, src = dst[floatBytes:], src[8:] {
+				if le.Uint64(src) == m {
+					le.PutUint32(dst, nanBits)
+				}
+			}
+		}
+	}
+}
+
+// halfFloat is a float16 as a float32, which has all of them.
+func halfFloat(h uint16) float32 {
+	// With its exponent where that of a float32 is, it is 2¹¹² times too small.
+	x := math.Float32bits(math.Float32frombits(uint32(h&0x7fff)<<13) * 0x1p112)
+	if h&0x7c00 == 0x7c00 { // infinite, or NaN
+		x |= 0x7f800000
+	}
+	return math.Float32frombits(x | uint32(h>>15)<<31)
+}
+
+// convert converts the elements of each pass of the innermost loop, from loop i on. Both have all of
+// them.
+func (w *walk) convert(dst, src []byte, i int, c *conversion) {
+	l := w.loops[i]
+	if i == w.n-1 {
+		c.run(dst, src, int(l.count), int(l.crop), int(l.brick))
+		return
+	}
+	to, from := 0, 0
+	for range l.count {
+		w.convert(dst[to:], src[from:], i+1, c)
+		to, from = to+int(l.crop), from+int(l.brick)
+	}
+}
+
+// convertClipped converts the elements of a loop that lie in the brick's window, as far as the crop's
+// window has them.
+func (c *Copier) convertClipped(crop, brick Window, to, from int64, l loop) {
+	first, n := int64(0), l.count
+	if skip := brick.OffsetBytes - from; skip > 0 {
+		first = (skip + l.brick - 1) / l.brick
+	}
+	if skip := crop.OffsetBytes - floatBytes + 1 - to; skip > 0 { // some of its bytes are enough
+		first = max(first, (skip+l.crop-1)/l.crop)
+	}
+	if room := brick.end() - c.item - from; room >= 0 {
+		n = min(n, room/l.brick+1)
+	} else {
+		n = 0
+	}
+	if room := crop.end() - 1 - to; room >= 0 {
+		n = min(n, room/l.crop+1)
+	} else {
+		n = 0
+	}
+	for ; first < n; first++ { // the first may be cut through
+		at := to + first*l.crop
+		if crop.has(at, at+floatBytes) {
+			break
+		}
+		c.convertOne(crop, brick, at, from+first*l.brick)
+	}
+	for ; first < n; n-- { // and the last
+		at := to + (n-1)*l.crop
+		if crop.has(at, at+floatBytes) {
+			break
+		}
+		c.convertOne(crop, brick, at, from+(n-1)*l.brick)
+	}
+	if first < n {
+		dst, src := crop.Bytes[to+first*l.crop-crop.OffsetBytes:], brick.Bytes[from+first*l.brick-brick.OffsetBytes:]
+		c.as.run(dst, src, int(n-first), int(l.crop), int(l.brick))
+	}
+}
+
+// convertOne copies what the crop's window has of one converted element.
+func (c *Copier) convertOne(crop, brick Window, to, from int64) {
+	var one [floatBytes]byte
+	c.as.run(one[:], brick.Bytes[from-brick.OffsetBytes:], 1, floatBytes, int(c.item))
+	copyClipped(crop, Window{one[:], to}, to, to, floatBytes)
+}
