@@ -266,7 +266,7 @@ class Cube:
             k = step[d] or 1
             c = 1 if single else crop[d] or (b - a - 1) // k + 1
             s = stride[d] or (c - 1) * k + 1
-            list_of.append(grids.Axis(n, field.array.brick[d], a, b, c, k, s, name in ",".join(o.get("wrap") or []).split(",")))
+            list_of.append(grids.Axis(n, field.array.brick[d], a, b, c, k, s, name != "" and name in ",".join(o.get("wrap") or []).split(",")))
         return list_of
 
     def take_list(self, file, number):

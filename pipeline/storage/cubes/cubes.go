@@ -42,15 +42,16 @@ type Storage struct {
 
 	mu     sync.Mutex
 	some   sync.Cond // a job, or the end
-	quiet  sync.Cond // underWay has become 0
+	quiet  sync.Cond // underWay or refusals has become 0
 	cubes  map[string]*cube
 	closed bool
-	// underWay are reads whose Done has not returned.
-	underWay int
-	jobs     queue[job]    // that need nothing
-	tasks    queue[*task]  // that were not begun, in order
-	waiting  map[key]*task // those, which may get more wants
-	inFlight int64         // bytes of reads below
+	// underWay are reads whose Done has not returned, and refusals those that came after Close: each
+	// has a goroutine, which tells so.
+	underWay, refusals int
+	jobs               queue[job]    // that need nothing
+	tasks              queue[*task]  // that were not begun, in order
+	waiting            map[key]*task // those, which may get more wants
+	inFlight           int64         // bytes of reads below
 
 	maxInFlight int64 // is where no more bricks are begun
 
@@ -213,7 +214,7 @@ var errClosed = fmt.Errorf("the storage is closed: %w", fs.ErrClosed)
 func (s *Storage) Close() error {
 	s.mu.Lock()
 	s.closed = true
-	for s.underWay > 0 {
+	for s.underWay > 0 || s.refusals > 0 {
 		s.quiet.Wait()
 	}
 	s.some.Broadcast()

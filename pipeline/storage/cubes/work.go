@@ -147,14 +147,14 @@ func (w *worker) close() {
 	}
 }
 
-// wanted says whether anybody still wants a task's brick.
+// wanted says whether anybody still wants a task's brick. It asks all: those who don't get nothing
+// of it.
 func (t *task) wanted() bool {
+	wanted := false
 	for i := range t.wants {
-		if t.wants[i].r.wanted() {
-			return true
-		}
+		wanted = t.wants[i].r.wanted() || wanted
 	}
-	return false
+	return wanted
 }
 
 // finish ends a task, with an error or nil.
@@ -273,7 +273,9 @@ func (w *worker) absent(t *task) {
 // fill gives all that want a brick the fill value.
 func (t *task) fill() {
 	for i := range t.wants {
-		t.field.copier.Fill(t.wants[i].crop, &t.wants[i].part)
+		if !t.wants[i].r.calledOff() {
+			t.field.copier.Fill(t.wants[i].crop, &t.wants[i].part)
+		}
 	}
 	t.finish(nil)
 }
@@ -281,7 +283,9 @@ func (t *task) fill() {
 // copy copies a brick to all that want it.
 func (t *task) copy(brick zarr.Window) {
 	for i := range t.wants {
-		t.field.copier.Copy(t.wants[i].crop, brick, &t.wants[i].part)
+		if !t.wants[i].r.calledOff() {
+			t.field.copier.Copy(t.wants[i].crop, brick, &t.wants[i].part)
+		}
 	}
 }
 
