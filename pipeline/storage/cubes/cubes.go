@@ -52,6 +52,7 @@ type Storage struct {
 	tasks              queue[*task]  // that were not begun, in order
 	waiting            map[key]*task // those, which may get more wants
 	inFlight           int64         // bytes of reads below
+	reserved           int64         // bytes that bricks which are being begun may read
 
 	maxInFlight int64 // is where no more bricks are begun
 

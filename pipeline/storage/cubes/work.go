@@ -49,11 +49,12 @@ func (t *task) size() int64 { return t.end - t.begin }
 
 // job is what a worker does next: one of its fields is set.
 type job struct {
-	reading *reading      // has been submitted
-	decoded []decodedWant // of one reading, whose bricks have been decoded
-	group   []*task       // have been begun by nobody; of one object
-	came    *task         // its bytes have come
-	index   *storedIndex  // has come
+	reading  *reading      // has been submitted
+	decoded  []decodedWant // of one reading, whose bricks have been decoded
+	group    []*task       // have been begun by nobody; of one object
+	reserved int64         // by them
+	came     *task         // its bytes have come
+	index    *storedIndex  // has come
 }
 
 // worker is one of those who decode.
@@ -88,6 +89,7 @@ func (s *Storage) work() {
 		case j.group != nil:
 			w.group = j.group
 			w.beginGroup(j.group)
+			w.begun(j.reserved)
 			clear(w.group)
 		case j.came != nil:
 			w.came(j.came)
@@ -106,8 +108,12 @@ func (s *Storage) next(group []*task) (job, bool) {
 		switch {
 		case s.jobs.len() > 0:
 			return s.jobs.pop(), true
-		case s.tasks.len() > 0 && s.inFlight < s.maxInFlight:
-			return job{group: s.nextGroup(group)}, true
+		case s.tasks.len() > 0 && s.inFlight+s.reserved < s.maxInFlight:
+			j := s.nextGroup(group)
+			if s.tasks.len() > 0 {
+				s.some.Signal() // one wakes the next, if several have come at once
+			}
+			return j, true
 		case s.closed && s.underWay == 0:
 			return job{}, false
 		}
@@ -115,20 +121,33 @@ func (s *Storage) next(group []*task) (job, bool) {
 	}
 }
 
-// nextGroup takes the tasks that come next of one object. s.mu is held.
-func (s *Storage) nextGroup(group []*task) []*task {
-	bytes, most := int64(0), min(groupBytes, s.maxInFlight-s.inFlight)
+// nextGroup takes the tasks that come next of one object. What they may ask of the storage below is
+// reserved until they have been begun. s.mu is held.
+func (s *Storage) nextGroup(group []*task) job {
+	bytes, most := int64(0), min(groupBytes, s.maxInFlight-s.inFlight-s.reserved)
 	for len(group) < groupBricks && s.tasks.len() > 0 {
 		t := s.tasks.front()
-		if bytes += t.field.brickBytes; len(group) > 0 && (bytes > most || t.field != group[0].field || t.object != group[0].object) {
+		if len(group) > 0 && (bytes+t.field.brickBytes > most || t.field != group[0].field || t.object != group[0].object) {
 			break
 		}
+		bytes += t.field.brickBytes
 		group = append(group, s.tasks.pop())
 		if s.waiting[t.key] == t {
 			delete(s.waiting, t.key)
 		}
 	}
-	return group
+	s.reserved += bytes
+	return job{group: group, reserved: bytes}
+}
+
+// begun ends the reservation of a group.
+func (s *Storage) begun(bytes int64) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.reserved -= bytes
+	if s.tasks.len() > 0 {
+		s.some.Signal()
+	}
 }
 
 // push adds a job.
