@@ -21,6 +21,8 @@ const (
 	rowZarrMemory = "zarr-memory"
 	rowZarrMount  = "zarr-mount"
 	rowZarrAgain  = "zarr-mount-again"
+	rowZarrFio    = "zarr-fio"
+	rowZarrCold   = "zarr-cold"
 )
 
 // Memory of mounts: little beside the arrays where crops are random, and enough for all chunks
@@ -77,6 +79,8 @@ func (a *arrays) rows() []*row {
 		}
 		return reading{value: a.steps[0] / a.steps[1]}, nil
 	}})
+	l.add(row{id: rowZarrFio, name: "fio O_DIRECT, pieces of 128 KiB at random places, 32 at a time", noRecords: true, measure: a.measureColdFio})
+	l.add(row{id: rowZarrCold, name: "mount --direct on, --shuffle full --jitter, 2 readers, none: bytes of the disk", noRecords: true, against: rowZarrFio, measure: a.measureColdCrops})
 	l.add(row{id: rowZarrMemory, name: "memory of these servers above --memory, at most", unit: "MiB", measure: func(context.Context) (reading, error) {
 		return reading{value: float64(a.mostAnon) / (1 << 20)}, nil
 	}})
@@ -124,6 +128,7 @@ func zarrPromises() []Promise {
 		{What: "mount, crops in blocks of 1024, blosc of lz4, to fixed records", Row: rowZarrBlock + "lz4", Figure: FigureRatio, AtLeast: 0.80},
 		{What: "mount, crops in blocks of 1024, blosc of zstd, to fixed records", Row: rowZarrBlock + "zstd", Figure: FigureRatio, AtLeast: 0.80},
 		{What: "mount, random crops, chunks of 4 KiB, to pread of 4 KiB", Row: rowZarrSmall, Figure: FigureRatio, AtLeast: 0.40},
+		{What: "mount, random crops of an array that is not compressed, past the page cache, bytes of the disk to fio", Row: rowZarrCold, Figure: FigureRatio, AtLeast: 0.80},
 		{What: "processor time of whole chunks of 16.5 MB, for that of a mount, crops of 24 of 1008 steps", Row: rowZarrLess, Figure: FigureValue, AtLeast: 20},
 		{What: "memory of servers above --memory, crops", Row: rowZarrMemory, Figure: FigureValue, AtMost: 150},
 		{What: "mount of an array of 10⁴ objects, first", Row: rowZarrMount, Figure: FigureValue, AtMost: 2},
@@ -139,6 +144,7 @@ func zarrPromises() []Promise {
 func zarrRowsOf(ids []string) []string {
 	against := map[string][]string{
 		rowZarrSmall: {rowZarrPreads}, rowZarrLess: {rowZarrWhole, rowZarrSteps}, rowZarrMemory: {rowZarrRandom + "lz4", rowZarrLoop + "lz4"}, rowZarrAgain: {rowZarrMount},
+		rowZarrCold: {rowZarrFio},
 	}
 	for name := range satellite {
 		against[rowZarrRandom+name], against[rowZarrBlock+name] = []string{rowZarrLoop + name}, []string{rowZarrFixed}

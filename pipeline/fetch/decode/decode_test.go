@@ -28,6 +28,7 @@ type owner struct {
 	passing func(d *Decoder, piece int) Load
 	room    func(l Load) bool
 	came    map[int]int // pieces, and how often they came
+	brought int         // loads that came, whatever they are of
 	failed  map[int]error
 	held    int64
 	change  sync.Cond
@@ -75,6 +76,7 @@ func (o *owner) Next(int, int) int { return -1 }
 func (o *owner) Came(l Load) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
+	o.brought++
 	if p := l.(*piece); string(p.mem) == string(o.data.Records[p.number]) {
 		o.came[l.Piece()]++
 	}

@@ -106,7 +106,9 @@ func (d *Decoder) bring(l Load) error {
 			return err
 		}
 		p := mem[to : to+size]
-		if overlap := d.pos - off; overlap > 0 {
+		if overlap := d.pos - off; overlap > int64(len(d.tail)) {
+			return fmt.Errorf("a decoder stands at %d, behind what it is to bring from %d on: report this as a bug of lsiofs", d.pos, off)
+		} else if overlap > 0 {
 			p = p[copy(p, d.tail[int64(len(d.tail))-overlap:]):]
 		}
 		if err := d.fill(p); err != nil {

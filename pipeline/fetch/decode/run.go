@@ -1,6 +1,7 @@
 package decode
 
 import (
+	"cmp"
 	"errors"
 	"slices"
 
@@ -10,16 +11,21 @@ import (
 )
 
 // placeBefore is the last place at or before where a load begins where the decoder
-// stands or will pass with something to bring. It is called with Set.mu held.
+// stands or will pass with something to bring. Of one piece there may be several loads, of
+// records of different parts: it brings those of them that lie one behind the other. It is called
+// with Set.mu held.
 func (d *Decoder) placeBefore(l Load) (int64, bool) {
-	start, _, _ := l.Bounds()
+	start, _, end := l.Bounds()
 	if d.at > start || d.asking && l.Piece() < d.piece {
 		return 0, false
 	}
 	p := d.at
 	for _, x := range d.work {
-		if _, _, reach := x.Bounds(); reach <= start {
+		from, _, reach := x.Bounds()
+		if reach <= start {
 			p = max(p, reach)
+		} else if x.Piece() == l.Piece() && from < end {
+			return 0, false
 		}
 	}
 	return p, true
@@ -27,8 +33,28 @@ func (d *Decoder) placeBefore(l Load) (int64, bool) {
 
 // add gives it a load. It is called with Set.mu held.
 func (d *Decoder) add(l Load) {
-	i, _ := slices.BinarySearchFunc(d.work, l.Piece(), func(x Load, piece int) int { return x.Piece() - piece })
+	i, _ := slices.BinarySearchFunc(d.work, l, func(x, l Load) int {
+		from, _, _ := x.Bounds()
+		start, _, _ := l.Bounds()
+		return cmp.Or(cmp.Compare(x.Piece(), l.Piece()), cmp.Compare(from, start))
+	})
 	d.work = slices.Insert(d.work, i, l)
+}
+
+// passOver gives loads away that begin before where the decoder is going to be: of another part
+// of the piece that it keeps in passing, which came while it asked. It is called with Set.mu held.
+func (s *Set) passOver(d *Decoder) {
+	var behind []Load
+	d.work = slices.DeleteFunc(d.work, func(x Load) bool {
+		start, _, _ := x.Bounds()
+		if start < d.at {
+			behind = append(behind, x)
+		}
+		return start < d.at
+	})
+	for _, x := range behind {
+		s.assign(d.shard, x, budget.Demanded)
+	}
 }
 
 // TakeBack says whether a load could be taken back: the decoder has not come to it.
@@ -102,6 +128,7 @@ func (s *Set) next(d *Decoder) (l Load, to int64, more bool) {
 			l, to := s.sweepOn(d)
 			if l != nil || to > d.pos {
 				d.at = to
+				s.passOver(d)
 				return l, to, true
 			} else if len(d.work) == 0 && !s.closed {
 				s.pause(d)
@@ -113,6 +140,7 @@ func (s *Set) next(d *Decoder) (l Load, to int64, more bool) {
 			passing := s.keepInPassing(d)
 			if passing != nil {
 				_, _, d.at = passing.Bounds()
+				s.passOver(d)
 				return passing, d.at, true
 			}
 			if len(d.work) == 0 || d.work[0].Piece() <= d.piece {

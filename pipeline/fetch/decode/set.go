@@ -117,6 +117,11 @@ func (s *Set) Stats() Stats {
 func (s *Set) Assign(shard int, l Load, u budget.Urgency) *Decoder {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	return s.assign(shard, l, u)
+}
+
+// assign is Assign. s.mu is held.
+func (s *Set) assign(shard int, l Load, u budget.Urgency) *Decoder {
 	start, _, _ := l.Bounds()
 	var best *Decoder
 	var at int64
