@@ -10,6 +10,7 @@ import (
 	"github.com/lsiofs/lsiofs/pipeline/explain"
 	"github.com/lsiofs/lsiofs/pipeline/growing/taking"
 	"github.com/lsiofs/lsiofs/pipeline/storage/cached"
+	"github.com/lsiofs/lsiofs/pipeline/storage/cubes"
 	"github.com/lsiofs/lsiofs/pipeline/storage/remote"
 )
 
@@ -61,11 +62,13 @@ type collector struct {
 	remote  []serviceMetric[remote.Stats]
 	cache   []serviceMetric[cached.Stats]
 	growing []serviceMetric[taking.Status]
+	cubes   []serviceMetric[cubes.Stats]
+	sources sourceMetrics
 }
 
 func newCollector(t *tree) *collector {
 	c := &collector{
-		sample: t.sample, stages: stageMetrics(), remote: remoteMetrics(), cache: cacheMetrics(), growing: growingMetrics(), engine: prometheus.NewDesc("lsiofs_engine_info", "The io engine that reads.", []string{"engine"}, nil),
+		sample: t.sample, stages: stageMetrics(), remote: remoteMetrics(), cache: cacheMetrics(), growing: growingMetrics(), cubes: cubeMetrics(), sources: newSourceMetrics(), engine: prometheus.NewDesc("lsiofs_engine_info", "The io engine that reads.", []string{"engine"}, nil),
 	}
 	counter := func(name, help string, value func(s *sample) float64) {
 		c.metrics = append(c.metrics, metric{prometheus.NewDesc(name, help, nil, nil), prometheus.CounterValue, value})
@@ -142,6 +145,10 @@ func (c *collector) Describe(out chan<- *prometheus.Desc) {
 	for _, m := range c.growing {
 		out <- m.desc
 	}
+	for _, m := range c.cubes {
+		out <- m.desc
+	}
+	c.sources.describe(out)
 }
 
 func (c *collector) Collect(out chan<- prometheus.Metric) {
@@ -158,6 +165,11 @@ func (c *collector) Collect(out chan<- prometheus.Metric) {
 			m.collect(out, s.Pipeline.Remote)
 		}
 	}
+	for _, m := range c.cubes {
+		if s.Pipeline.Cubes != nil {
+			m.collect(out, s.Pipeline.Cubes)
+		}
+	}
 	for _, m := range c.cache {
 		if s.Pipeline.Cache != nil {
 			m.collect(out, s.Pipeline.Cache)
@@ -168,6 +180,7 @@ func (c *collector) Collect(out chan<- prometheus.Metric) {
 			m.collect(out, s.Pipeline.Growing)
 		}
 	}
+	c.sources.collect(out, s.Sources)
 }
 
 // sample takes no interval of the rates that status shows.
@@ -178,5 +191,22 @@ func (t *tree) sample() *sample {
 	s.Traffic.OpenHandles, s.Traffic.Opened = t.handles.count()
 	_, s.Errors = t.problems.snapshot()
 	_, s.Refusals = t.refusals.snapshot()
+	s.Sources = t.sourcesNow(s.view)
 	return s
+}
+
+// sourcesNow is nil where the dataset is no mixture, or where what has gone out can't be told.
+func (t *tree) sourcesNow(v *view) []sourceReport {
+	if m, is := t.dataset.(mixture); !is || m.Sources() == nil {
+		return nil
+	}
+	counts, err := v.delivered(context.Background())
+	if err != nil {
+		return nil // status says it
+	}
+	sources, err := t.sourceReports(v, counts)
+	if err != nil {
+		return nil
+	}
+	return sources
 }

@@ -34,6 +34,7 @@ func (r *statusReport) describeReading(line func(label, format string, args ...a
 		line("retries", "%s reads were made again after errors that pass, %s failed all the same; %d wait to be", humanize.Comma(int64(n.Retries)),
 			humanize.Comma(int64(n.GaveUp)), n.Waiting)
 	}
+	r.DescribeCubes(line)
 	r.DescribeService(line)
 	if f.ReadsCancelled > 0 {
 		line("called off", "%d reads ahead of readers that went elsewhere, %s", f.ReadsCancelled, size(int64(f.BytesCancelled)))

@@ -30,7 +30,7 @@ var arrows = []struct {
 	{"pipeline/plan", nil, "planning turns ranges into reads and does none"},
 	{"pipeline/meter", nil, "counters know nothing of what is counted"},
 	{"pipeline/explain", []string{"pipeline/meter"}, "what the counters mean follows from them alone"},
-	{"pipeline/storage/cubes", []string{"pipeline/spec", "pipeline/storage", "pipeline/unpack/npy", "pipeline/zarr"}, "crops are computed from objects, as package zarr says; lists of origins are npy"},
+	{"pipeline/storage/cubes", []string{"pipeline/spec", "pipeline/storage", "pipeline/unpack/npy", "pipeline/zarr", "uring"}, "crops are computed from objects, as package zarr says; lists of origins are npy; uring maps the memory of bricks"},
 	{"pipeline/storage/local", []string{"pipeline/storage", "uring"}, "storage reads ranges of files and knows no formats"},
 	{"pipeline/storage", []string{"pipeline/storage", "uring"}, "storage reads ranges of objects and knows no formats"},
 	{"pipeline/unpack/zarr", []string{"pipeline/unpack", "pipeline/zarr"}, "what a crop is is said in one place"},

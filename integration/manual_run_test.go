@@ -1,6 +1,7 @@
 package integration
 
 import (
+	"math/rand/v2"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -9,13 +10,15 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/lsiofs/lsiofs/pipeline/zarr/encode"
 )
 
 // notRun are commands of the README and the manual that other tests run (manual_growing_test.go
 // some of them), since they
 // take long or need what a mount does not have.
 var notRun = []string{"go run ./cmd/lsiofs demo", "integration/check", "lsiofs tune ", "lsiofs mount s3://", "lsiofs mount 'https://", "lsiofs cat s3://", "lsiofs cache ", "lsiofs doctor s3://", "lsiofs filter ",
-	"lsiofs mount --grow /data/games", "lsiofs mount /data/sat.zarr", "ls /mnt/sat", "cp /mnt/sat", "lsiofs inspect /data/sat.zarr", "lsiofs cat /data/games"}
+	"lsiofs mount --grow /data/games", "lsiofs mount /data/sat.zip", "lsiofs mount /data/2018.json", "lsiofs mount '/data/*.json'", "lsiofs cat /data/games"}
 
 // commandLines are the lines of a text's blocks that are commands, as a person would
 // type them one after the other.
@@ -42,6 +45,7 @@ func TestCommandsOfREADMEAndManualRun(t *testing.T) {
 	bin := t.TempDir()
 	require.NoError(t, os.Symlink(lsiofs, filepath.Join(bin, "lsiofs")))
 	d, source := plain(t, "tar", 4), plain(t, "tar", 24) // a mixture wants sources of more than 256 records
+	sat := satellite(t)
 	ran := 0
 	for path, text := range documents(t) {
 		lines := commandLines(text)
@@ -54,7 +58,7 @@ func TestCommandsOfREADMEAndManualRun(t *testing.T) {
 		ran += len(lines)
 		t.Run(filepath.Base(path), func(t *testing.T) {
 			work, train, valid := t.TempDir(), t.TempDir(), t.TempDir()
-			script := "set -e\ntrap 'code=$?; lsiofs umount --lazy /mnt/train || true; lsiofs umount --lazy /mnt/valid || true; exit $code' EXIT\n" +
+			script := "set -e\ntrap 'code=$?; lsiofs umount --lazy /mnt/train || true; lsiofs umount --lazy /mnt/valid || true; lsiofs umount --lazy /mnt/sat || true; exit $code' EXIT\n" +
 				"lsiofs mount /data/train /mnt/train --workers 4 --daemon\ncp /mnt/train/checkpoint a.json; cp a.json b.json\n"
 			for _, line := range lines {
 				if strings.HasPrefix(line, "lsiofs mount ") {
@@ -66,7 +70,7 @@ func TestCommandsOfREADMEAndManualRun(t *testing.T) {
 				script += line + "\n"
 			}
 			// By then the page has mounted for seven workers.
-			script = strings.NewReplacer("/data/train", d.dir, "/data/web", source.dir, "/data/code", source.dir, "/mnt/train", train, "/mnt/valid", valid,
+			script = strings.NewReplacer("/data/train", d.dir, "/data/web", source.dir, "/data/code", source.dir, "/data/sat.zarr", sat, "/mnt/sat", t.TempDir(), "/mnt/train", train, "/mnt/valid", valid,
 				"/var/lib/node_exporter/textfile", work, "5120,5119,5120,5118", "3,2,3,2,2,2,2").Replace(script)
 			r := command(t, nil, nil, bash, "-c", `cd "$0" && PATH="$1:$PATH" && eval "$2"`, work, bin, script)
 			require.Zero(t, r.code, "%s\n%s\n%s", script, r.stdout, r.stderr)
@@ -74,4 +78,24 @@ func TestCommandsOfREADMEAndManualRun(t *testing.T) {
 		})
 	}
 	require.Greater(t, ran, 15)
+}
+
+// satellite is an array of images as the manual has one, with their times.
+func satellite(t *testing.T) string {
+	t.Helper()
+	dir := filepath.Join(t.TempDir(), "sat.zarr")
+	times := encode.Array{Shape: []int64{84}, Brick: []int64{84}, Object: []int64{84}, Dims: []string{"time"}, DataType: "int64", ItemBytes: 8}
+	images := encode.Array{
+		Shape: []int64{84, 192, 192}, Brick: []int64{12, 64, 64}, Object: []int64{24, 128, 128}, Dims: []string{"time", "y", "x"},
+		DataType: "int16", ItemBytes: 2, Codec: encode.BloscLZ4,
+	}
+	random := rand.NewChaCha8([32]byte{1})
+	for name, a := range map[string]encode.Array{"time": times, "data": images} {
+		require.NoError(t, a.Write(filepath.Join(dir, name), func(_ []int64, b []byte) bool {
+			_, _ = random.Read(b)
+			return true
+		}))
+	}
+	require.NoError(t, os.WriteFile(filepath.Join(dir, "zarr.json"), []byte(`{"zarr_format": 3, "node_type": "group"}`), 0o644))
+	return dir
 }

@@ -180,3 +180,38 @@ func TestAMixtureOfADirectoryABucketAndAWebServerIsThatOfDirectories(t *testing.
 		})
 	}
 }
+
+// What has gone out of each source is in status.json and in metrics, and is what the weights say.
+func TestStatusAndMetricsHaveTheShareOfEachSource(t *testing.T) {
+	f := formatNamed("jsonl")
+	a, b := makeDataset(t, f, codecs[0], 1, 9), makeDataset(t, f, codecs[0], 2, 11)
+	s := usual()
+	s.Workers = 1
+	m := mountDataset(t, mixtureOf(t, a, []string{"--mix-length", "400"}, "web=1", a.dir, "code=3", b.dir), s)
+	_, err := os.ReadFile(m.path("worker-0.jsonl"))
+	require.NoError(t, err)
+	var status struct {
+		Sources []struct {
+			Name    string  `json:"name"`
+			Records uint64  `json:"records"`
+			Share   float64 `json:"share"`
+		} `json:"sources"`
+	}
+	require.NoError(t, json.Unmarshal(m.read("status.json"), &status))
+	require.Len(t, status.Sources, 2)
+	metrics := string(m.read("metrics"))
+	for i, want := range []struct {
+		name  string
+		share float64
+	}{{"web", 0.25}, {"code", 0.75}} {
+		x := status.Sources[i]
+		require.Equal(t, want.name, x.Name)
+		require.InDelta(t, want.share, x.Share, 0.03)
+		require.InDelta(t, float64(x.Records)/400, x.Share, 1e-9)
+		require.Contains(t, metrics, fmt.Sprintf("\nlsiofs_source_records{source=%q} %d\n", x.Name, x.Records))
+		require.Contains(t, metrics, fmt.Sprintf("\nlsiofs_source_share{source=%q} %v\n", x.Name, x.Share))
+	}
+	require.EqualValues(t, 400, status.Sources[0].Records+status.Sources[1].Records)
+	plain := mountDataset(t, a, s)
+	require.NotContains(t, string(plain.read("metrics")), "lsiofs_source")
+}

@@ -67,9 +67,10 @@ func pythonWith(modules ...string) string {
 			candidates = []string{own}
 		}
 		for _, candidate := range candidates {
-			path, err := exec.LookPath(candidate)
-			if err == nil && exec.Command(path, "-c", "import "+imports).Run() == nil {
-				return path
+			// In PATH there may be a script that looks for the interpreter each time.
+			path, err := exec.Command(candidate, "-c", "import "+imports+"; print(sys.executable)").Output()
+			if err == nil {
+				return strings.TrimSpace(string(path))
 			}
 		}
 		return ""

@@ -9,6 +9,7 @@ import (
 	"github.com/lsiofs/lsiofs/pipeline/storage"
 	"github.com/lsiofs/lsiofs/pipeline/storage/cubes"
 	"github.com/lsiofs/lsiofs/pipeline/storage/cubes/listing"
+	"github.com/lsiofs/lsiofs/pipeline/storage/cubes/refs"
 	"github.com/lsiofs/lsiofs/pipeline/stream"
 	"github.com/lsiofs/lsiofs/pipeline/zarr"
 )
@@ -23,7 +24,21 @@ func (m *mount) cubesOver(under storage.Storage, atService bool) *cubes.Storage 
 		Spec: m.spec.Format.Zarr, Base: base, Seed: m.spec.Order.Seed,
 		MemoryBytes:   m.spec.MemoryBytes - m.recordMemory(),
 		MaxBrickBytes: m.spec.MaxRecordBytes, TrustAbsence: atService,
+		SkipDamaged: m.spec.OnCorrupt == spec.CorruptSkip,
 	})
+}
+
+// referencesOver shows the hierarchies that files describe, where the dataset is such a file.
+func (m *mount) referencesOver(under storage.Storage) storage.Storage {
+	c, ok := m.target.References()
+	if !ok {
+		return under
+	}
+	c.Roots = []string{m.root}
+	if abs, err := filepath.Abs(m.spec.Dataset); err == nil && m.service == nil && c.One != "" {
+		c.Roots = append(c.Roots, filepath.Dir(abs)) // as it was typed
+	}
+	return refs.Over(under, c)
 }
 
 // findCubes finds the cubes that the shards are, and lets streams say where their records are cut
@@ -46,6 +61,30 @@ func (g *generation) findCubes() error {
 	return g.source.SetCrops(placeNumbers+dims, func() stream.Locator {
 		return &locator{cubes: g.cubes, seed: g.spec.Order.Seed, spots: map[int]*placed{}}
 	})
+}
+
+// cubeStats is what is decoded of arrays; nil where records are no crops.
+func (m *mount) cubeStats() *cubes.Stats {
+	s, ok := m.files.(*cubes.Storage)
+	if !ok {
+		return nil
+	}
+	stats := s.Stats()
+	return &stats
+}
+
+// keptOf says which records of a shard are in orders, where a storage leaves some out.
+func keptOf(files storage.Storage) func(path string) []uint64 {
+	s, ok := files.(*cubes.Storage)
+	if !ok {
+		return nil
+	}
+	return func(path string) []uint64 {
+		if c := s.Cube(path); c != nil {
+			return c.Cut.Kept()
+		}
+		return nil
+	}
 }
 
 // placeNumbers is how many numbers come before the origin of a crop: those of its cube and row.
@@ -88,10 +127,26 @@ func (l *locator) locate(shard int, ordinal, epoch uint64) *zarr.Spot {
 	return p.spot
 }
 
+// mostLeftOut is of how many cubes warnings say what is left out.
+const mostLeftOut = 5
+
 // cropWarnings say what somebody who mounts crops may not expect.
 func (g *generation) cropWarnings() (list []string) {
-	if g.cubes == nil || g.spec.Order.Split.Or() == (spec.Split{}) {
+	if g.cubes == nil {
 		return nil
+	}
+	files := g.mount.files.(*cubes.Storage)
+	for i, c := range g.cubes {
+		if i == mostLeftOut {
+			list = append(list, "crops are left out of further cubes: lsiofs inspect has all figures")
+			break
+		}
+		if out := files.LeftOut(c.Object.Path); out.Crops > 0 {
+			list = append(list, fmt.Sprintf("%s: %d of %d crops are left out: %s", c.Object.Path, out.Crops, c.Cut.Total(), out.Reason()))
+		}
+	}
+	if g.spec.Order.Split.Or() == (spec.Split{}) {
+		return list
 	}
 	asked := g.spec.Format.Zarr
 	overlap := asked.Jitter || asked.List != ""

@@ -15,6 +15,7 @@ import (
 	"github.com/lsiofs/lsiofs/pipeline/spec"
 	"github.com/lsiofs/lsiofs/pipeline/storage"
 	"github.com/lsiofs/lsiofs/pipeline/storage/cached"
+	"github.com/lsiofs/lsiofs/pipeline/storage/cubes"
 	"github.com/lsiofs/lsiofs/pipeline/storage/profile"
 	"github.com/lsiofs/lsiofs/pipeline/storage/remote"
 	"github.com/lsiofs/lsiofs/pipeline/storage/retry"
@@ -339,6 +340,8 @@ type Status struct {
 	Remote *remote.Stats `json:"remote,omitempty"`
 	// Cache is what is kept of the dataset on a local disk; nil where nothing is.
 	Cache *cached.Stats `json:"cache,omitempty"`
+	// Cubes is what is decoded of Zarr arrays; nil where there are none.
+	Cubes *cubes.Stats `json:"cubes,omitempty"`
 	// Sources are the storages of a mixture's sources; nil where there is none.
 	Sources []SourceStatus `json:"sources,omitempty"`
 	Start   *Start         `json:"start,omitempty"` // what Expect found; nil if it was not called
@@ -362,7 +365,7 @@ func (d *Dataset) Status() Status {
 	defer release()
 	s := Status{
 		Engine: m.engineStatus(), Retries: m.retryStats(), Remote: m.remoteStats(), Cache: m.cacheStats(), Fetch: g.fetcher.Stats(), Start: g.start.Load(),
-		Sources: m.sourceStatus(), Storage: m.profile, Measured: m.measured, Uptime: time.Since(m.started),
+		Sources: m.sourceStatus(), Cubes: m.cubeStats(), Storage: m.profile, Measured: m.measured, Uptime: time.Since(m.started),
 		DamagedShards: len(g.catalog.Damaged()), Damages: g.damages(),
 	}
 	if d.generations != nil {

@@ -39,6 +39,7 @@ type describedCube struct {
 	Region  [][2]int64 `json:"region"`         // begin and end, of each dimension
 	Grid    []int64    `json:"grid,omitempty"` // positions along each dimension
 	Records uint64     `json:"records"`
+	LeftOut uint64     `json:"left_out,omitempty"` // of records, by --missing skip and --on-corrupt skip
 }
 
 // describedField is an array of the first cube, and where its crop lies in a record.

@@ -32,9 +32,11 @@ import (
 //	           folders (shards that are        retry
 //	           directories: --format files)
 //	           local ──► cubes (--format zarr) retry
+//	           local ──► refs (.json, .zip)    retry
+//	                 ──► cubes
 //	s3, web    remote ──► s3                   nothing: remote tries again itself
 //	           remote ──► web
-//	           remote ──► cubes
+//	           remote ──► cubes, or refs and cubes
 //
 // cached lies over remote, and over local where that is a network's file system and the
 // user has asked for it: what is listed, indexed and read goes through it (openCache).
@@ -108,7 +110,7 @@ func openLocal(m *mount, root, indexDir string) (storage.Storage, error) {
 		return joined.Over(s, npy.Framing{}), nil
 	}
 	if m.spec.Format.Name == "zarr" {
-		return m.cubesOver(s, false), nil
+		return m.cubesOver(m.referencesOver(s), false), nil
 	}
 	if m.links != nil {
 		return held.Over(s, m.links), nil

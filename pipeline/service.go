@@ -9,6 +9,7 @@ import (
 	"github.com/lsiofs/lsiofs/pipeline/catalog/discover"
 	"github.com/lsiofs/lsiofs/pipeline/spec"
 	"github.com/lsiofs/lsiofs/pipeline/storage"
+	"github.com/lsiofs/lsiofs/pipeline/storage/cubes/refs"
 	"github.com/lsiofs/lsiofs/pipeline/storage/profile"
 	"github.com/lsiofs/lsiofs/pipeline/storage/remote"
 	"github.com/lsiofs/lsiofs/pipeline/storage/remote/target"
@@ -115,6 +116,9 @@ func (m *mount) openBucket(ctx context.Context, b target.Bucket, transport *web.
 
 func (m *mount) openWeb(ctx context.Context, w target.Web, transport *web.Transport) (remote.Source, discover.Choice, error) {
 	hierarchy := m.spec.Format.Name == "zarr"
+	if hierarchy && len(w.Names) == 1 && refs.Is(w.Names[0].Path) {
+		hierarchy, w.List = false, false // it is one file, that describes a hierarchy
+	}
 	if hierarchy {
 		var err error
 		if w, err = w.Folder(); err != nil {
@@ -140,7 +144,7 @@ func openService(m *mount, _, _ string) (storage.Storage, error) {
 	if err != nil || m.spec.Format.Name != "zarr" {
 		return s, err
 	}
-	return m.cubesOver(s, true), nil
+	return m.cubesOver(m.referencesOver(s), true), nil
 }
 
 // asItIs lies over storages that try again themselves.

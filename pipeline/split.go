@@ -37,7 +37,18 @@ func splitBy(f unpack.Format) spec.SplitBy {
 }
 
 // splitShards are a catalog's shards as a split sees them.
-type splitShards struct{ *catalog.Catalog }
+type splitShards struct {
+	*catalog.Catalog
+	kept func(path string) []uint64 // of a shard; nil: nothing is left out of any
+}
+
+// Kept implements order.Keeper.
+func (s splitShards) Kept(i int) []uint64 {
+	if s.kept == nil {
+		return nil
+	}
+	return s.kept(s.Catalog.Shard(i).Object.Path)
+}
 
 func (s splitShards) Shard(i int) order.Shard {
 	x := s.Catalog.Shard(i)

@@ -13,7 +13,8 @@ import (
 // goes that one, through a storage of its own, and else the readers' way.
 func (g *generation) verifyShards(ctx context.Context, progress func(catalog.Progress)) (verify.Report, error) {
 	m := g.mount
-	c := verify.Config{Catalog: g.catalog, Storage: m.reads, Profile: m.profile, MemoryBytes: g.spec.MemoryBytes, Progress: progress}
+	auditor, _ := m.files.(storage.Auditor)
+	c := verify.Config{Catalog: g.catalog, Storage: m.reads, Auditor: auditor, Profile: m.profile, MemoryBytes: g.spec.MemoryBytes, Progress: progress}
 	u, ok := m.files.(storage.Uncached)
 	if !ok {
 		return verify.Shards(ctx, c)

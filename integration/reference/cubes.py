@@ -4,6 +4,7 @@ Version 2 is read by zarr-python, version 3 by what is here, from the specificat
 and numcodecs.
 """
 
+import glob
 import hashlib
 import itertools
 import json
@@ -23,12 +24,13 @@ ABSENT = 2**64 - 1
 
 
 class Array:
-    """An array in memory, with the names of its dimensions and the edges of its bricks."""
+    """An array in memory, with the names of its dimensions and the edges of its bricks, and which of
+    its elements are in bricks that are not stored."""
 
     packing = None
 
-    def __init__(self, values, dims, brick, fill, attributes):
-        self.values, self.dims, self.brick, self.fill, self.attributes = values, dims, brick, fill, attributes
+    def __init__(self, values, dims, brick, fill, attributes, absent):
+        self.values, self.dims, self.brick, self.fill, self.attributes, self.absent = values, dims, brick, fill, attributes, absent
 
 
 class Fletcher32(numcodecs.abc.Codec):
@@ -59,14 +61,54 @@ def fletcher32(data):
 
 
 def read(path):
+    file, inside = path.rstrip("/"), ""
+    while not os.path.exists(file):
+        file, name = os.path.split(file)
+        inside = os.path.join(name, inside)
+    if os.path.isfile(file):
+        return (read_zip if file.endswith(".zip") else read_hdf5)(file, inside.strip("/"))
     if os.path.exists(os.path.join(path, "zarr.json")):
         return read_v3(path)
     a = zarr.open_array(path, mode="r")
     fill = numpy.zeros((), a.dtype) if a.fill_value is None else numpy.asarray(a.fill_value, a.dtype)
+    with open(os.path.join(path, ".zarray")) as f:
+        separator = json.load(f).get("dimension_separator", ".")
+    absent = absent_but(a.shape, a.chunks, lambda place: os.path.exists(os.path.join(path, separator.join(map(str, place)) or "0")))
     attributes = dict(a.attrs)
     if "_ARRAY_DIMENSIONS" in attributes and a.fill_value is not None:  # xarray wrote it
         attributes.setdefault("_FillValue", fill.item() if fill.dtype.kind in "biuf" else None)
-    return Array(a[...], list(attributes.get("_ARRAY_DIMENSIONS", [""] * a.ndim)), list(a.chunks), fill, attributes)
+    return Array(a[...], list(attributes.get("_ARRAY_DIMENSIONS", [""] * a.ndim)), list(a.chunks), fill, attributes, absent)
+
+
+def read_hdf5(path, inside):
+    """What references in a.json refer to, as HDF5's own library reads it: they are all of a.h5."""
+    import h5py
+
+    with h5py.File(os.path.splitext(path)[0] + ".h5", "r") as f:
+        d = f[inside]
+        brick = list(d.chunks or d.shape)
+        stored = [d.id.get_chunk_info(i).chunk_offset for i in range(d.id.get_num_chunks())] if d.chunks else [(0,) * d.ndim]
+        places = {tuple(a // k for a, k in zip(offset, brick)) for offset in stored}
+        absent = absent_but(d.shape, brick, lambda place: place in places)
+        return Array(d[...], [x.label for x in d.dims], brick, numpy.asarray(d.fillvalue, d.dtype), {}, absent)
+
+
+def read_zip(path, inside):
+    store = zarr.ZipStore(path, mode="r")
+    a = zarr.open(store, mode="r", path=inside)
+    absent = absent_but(a.shape, a.chunks, lambda place: "/".join([inside, ".".join(map(str, place))]) in store)
+    array = Array(a[...], list(a.attrs["_ARRAY_DIMENSIONS"]), list(a.chunks), numpy.asarray(a.fill_value, a.dtype), dict(a.attrs), absent)
+    store.close()
+    return array
+
+
+def absent_but(shape, brick, is_there):
+    """Which elements are in bricks that are not there, by their places."""
+    counts = [-(-n // k) for n, k in zip(shape, brick)]
+    absent = numpy.zeros([n * k for n, k in zip(counts, brick)], bool)
+    for place in itertools.product(*map(range, counts)):
+        absent[box(place, brick)] = not is_there(place)
+    return absent[tuple(slice(n) for n in shape)]
 
 
 def read_v3(path):
@@ -78,6 +120,7 @@ def read_v3(path):
     fill = numpy.asarray(float(fill) if isinstance(fill, str) else fill, dtype)
     counts = [-(-n // k) for n, k in zip(shape, grid)]
     values = numpy.full([n * k for n, k in zip(counts, grid)], fill, dtype)
+    absent = numpy.ones(values.shape, bool)
     keys = doc["chunk_key_encoding"]
     separator = keys.get("configuration", {}).get("separator", "/" if keys["name"] == "default" else ".")
     for place in itertools.product(*map(range, counts)):
@@ -85,11 +128,16 @@ def read_v3(path):
         file = os.path.join(path, key)
         if os.path.exists(file):
             with open(file, "rb") as f:
-                values[box(place, grid)] = decode(f.read(), doc["codecs"], grid, dtype, fill)
+                data = f.read()
+            values[box(place, grid)] = decode(data, doc["codecs"], grid, dtype, fill)
+            absent[box(place, grid)] = False
+            if doc["codecs"][0]["name"] == "sharding_indexed":
+                absent[box(place, grid)] = absent_of(data, doc["codecs"][0]["configuration"], grid)
     brick, codecs = grid, doc["codecs"]
     while codecs[0]["name"] == "sharding_indexed":  # also in each other
         brick, codecs = (codecs[0]["configuration"][x] for x in ("chunk_shape", "codecs"))
-    return Array(values[tuple(slice(n) for n in shape)], list(doc.get("dimension_names") or [""] * len(shape)), brick, fill, doc.get("attributes", {}))
+    inside = tuple(slice(n) for n in shape)
+    return Array(values[inside], list(doc.get("dimension_names") or [""] * len(shape)), brick, fill, doc.get("attributes", {}), absent[inside])
 
 
 def box(place, edges):
@@ -125,13 +173,28 @@ def decode(data, codecs, shape, dtype, fill):
     return data
 
 
-def shard(data, c, shape, dtype, fill):
-    inner = c["chunk_shape"]
-    counts = [n // k for n, k in zip(shape, inner)]
+def shard_index(data, c, counts):
     bricks = math.prod(counts)
     size = 16 * bricks + 4 * any(x["name"] == "crc32c" for x in c["index_codecs"])
     raw = data[:size] if c.get("index_location") == "start" else data[-size:]
-    index = decode(raw, c["index_codecs"], counts + [2], numpy.dtype("u8"), None)
+    return decode(raw, c["index_codecs"], counts + [2], numpy.dtype("u8"), None)
+
+
+def absent_of(data, c, shape):
+    """Which elements of a shard are in bricks that it does not have."""
+    inner = c["chunk_shape"]
+    counts = [n // k for n, k in zip(shape, inner)]
+    index = shard_index(data, c, counts)
+    absent = numpy.zeros(shape, bool)
+    for place in itertools.product(*map(range, counts)):
+        absent[box(place, inner)] = int(index[place][0]) == ABSENT
+    return absent
+
+
+def shard(data, c, shape, dtype, fill):
+    inner = c["chunk_shape"]
+    counts = [n // k for n, k in zip(shape, inner)]
+    index = shard_index(data, c, counts)
     values = numpy.full(shape, fill, dtype)
     for place in itertools.product(*map(range, counts)):
         offset, n = (int(x) for x in index[place])
@@ -230,7 +293,7 @@ class Cube:
             k = step[d] or 1
             c = 1 if single else crop[d] or (b - a - 1) // k + 1
             s = stride[d] or (c - 1) * k + 1
-            list_of.append(grids.Axis(n, field.array.brick[d], a, b, c, k, s, name in ",".join(o.get("wrap") or []).split(",")))
+            list_of.append(grids.Axis(n, field.array.brick[d], a, b, c, k, s, name != "" and name in ",".join(o.get("wrap") or []).split(",")))
         return list_of
 
     def take_list(self, file, number):
@@ -294,6 +357,38 @@ class Cube:
             parts.append(data)
         return b"".join(parts)
 
+    def kept(self):
+        """Of each record whether it is in any order: with missing=skip none that could need a brick
+        which is not stored, wherever jitter moves it."""
+        if self.o.get("missing") != "skip":
+            return [True] * self.total
+        return [not self.lacks(ordinal) for ordinal in range(self.total)]
+
+    def lacks(self, ordinal):
+        if self.rows is not None:
+            origins = self.rows[ordinal]
+        else:
+            origins = self.origins(grids.origin(self.axes[0], self.o.get("edge") == "cover", self.positions[ordinal]))
+        rooms = self.origins([grids.room(axis, o) if self.o.get("jitter") else 1 for axis, o in zip(self.axes[0], origins[0])])
+        first = self.fields[0].array.dims
+        for field, axes, origin, room in zip(self.fields, self.axes, origins, rooms):
+            absent = field.array.absent
+            for d, (axis, start) in enumerate(zip(axes, origin)):
+                shared = field.array.dims[d] in first if any(first) else True
+                moves = room[d] if shared else 1
+                single = self.places.get(field.array.dims[d])
+                all_of = {(start + m + j * axis.step) % axis.n for j in range(axis.c) for m in range(moves)}
+                absent = absent.take(single or sorted(all_of), axis=d)
+            if absent.any():
+                return True
+        return False
+
+    def kept_sum(self):
+        kept = self.kept()
+        if all(kept):
+            return ""
+        return hashlib.sha256(numpy.packbits(kept, bitorder="little").tobytes()).hexdigest()
+
     def shape(self, k):
         return tuple(len(self.places.get(d) or []) or axis.c for d, axis in zip(self.fields[k].array.dims, self.axes[k]))
 
@@ -334,7 +429,7 @@ class Cube:
             **({"as": unpacked} if unpacked else {}),
             "arrays": fields, "dims": self.fields[0].array.dims, "a": [x.a for x in first], "b": [x.b for x in first], "s": [x.s for x in first],
             "wrap": [x.wrap for x in first], "edge": self.o.get("edge") or "drop", "jitter": bool(self.o.get("jitter")), "stack": bool(self.o.get("stack")),
-            "brick": self.fields[0].array.brick, "list": self.list_sum, "missing": self.o.get("missing") or "fill", "kept": "",
+            "brick": self.fields[0].array.brick, "list": self.list_sum, "missing": self.o.get("missing") or "fill", "kept": self.kept_sum(),
         }
 
 
@@ -344,7 +439,9 @@ def is_node(path):
 
 def find(dataset):
     """(path as a shard, directory) of each hierarchy."""
-    if is_node(dataset):
+    if "*" in dataset:
+        return [(os.path.basename(f), f) for f in sorted(glob.glob(dataset), key=os.fsencode)]
+    if is_node(dataset) or os.path.isfile(dataset):
         return [(os.path.basename(os.path.abspath(dataset)), dataset)]
     found = []
     for directory, names, _ in os.walk(dataset):
@@ -372,6 +469,9 @@ def load(dataset, options):
 def words(cubes):
     """The format in a fingerprint of several cubes: ends that differ are -1."""
     w = cubes[0].words()
+    kept = [c.kept_sum() for c in cubes]
+    if len(cubes) > 1 and any(kept):
+        w["kept"] = hashlib.sha256("".join(k + "\n" for k in kept).encode()).hexdigest()
     for c in cubes[1:]:
         w["b"] = [x if x == y else -1 for x, y in zip(w["b"], c.words()["b"])]
     ways = list(dict.fromkeys(compact(c.words()["as"]) for c in cubes if "as" in w))

@@ -59,14 +59,18 @@ def origin(axes, cover, position):
     return [origins_along(axis, cover)[i] for axis, i in zip(axes, position)]
 
 
+def room(axis, origin):
+    """How many places jitter chooses from."""
+    return min(axis.s, axis.n - origin if axis.wrap else axis.b - axis.e - origin + 1)
+
+
 def moved(axes, origin, ordinal, seed, epoch, cube):
     """The origin with jitter."""
     k = order.key("crop", seed, epoch, 0)
     x = int.from_bytes(order.record_id(cube, ordinal)[:8], "little")
     result = []
     for d, axis in enumerate(axes):
-        room = axis.n - origin[d] if axis.wrap else axis.b - axis.e - origin[d] + 1
-        result.append(origin[d] + (order.draw(k ^ x, ordinal * len(axes) + d) * min(axis.s, room) >> 64))
+        result.append(origin[d] + (order.draw(k ^ x, ordinal * len(axes) + d) * room(axis, origin[d]) >> 64))
     return result
 
 

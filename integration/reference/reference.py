@@ -66,7 +66,7 @@ class Dataset:
         share = (o["sample"], o["sample-seed"], o["epoch"])
         wanted = (o["chunk-bytes"], o["chunk-records"], o["seed"], o["epoch"], o["shuffle"], o["shuffle-size"], o["lanes"], o["groups"], batch)
         if wanted + split + share not in self.orders:
-            chunks = self.part(self.chunks(o), *split)
+            chunks = self.part(self.kept(self.chunks(o)), *split)
             chunks = self.sample(chunks, *share)
             self.orders = {wanted + split + share: order.global_order(chunks, *wanted[2:])}
         return self.orders[wanted + split + share]
@@ -74,6 +74,12 @@ class Dataset:
     def chunks(self, o):
         shards = [[(r.size if self.format == "zarr" else len(r.data), r.entry) for r in s.records] for s in self.shards]
         return order.chunks(shards, o["chunk-bytes"], o["chunk-records"])
+
+    def kept(self, chunks):
+        if self.format != "zarr":
+            return chunks
+        left = [k for s in self.shards if s.records for k in s.records[0].cube.kept()]
+        return order.split_chunks(chunks, left)
 
     def part(self, chunks, part, seed, by):
         if not part:

@@ -161,14 +161,13 @@ func checkStarts(starts []uint64) error {
 	return nil
 }
 
-// checkPart refuses an order whose split and sample are not those of part.
+// checkPart refuses an order whose split and sample are not those of part. Without these there may
+// be a part as well: of shards of which something is left out (Keeper).
 func checkPart(o spec.Order, starts []uint64, part *Part) error {
 	parted := o.Split.Or() != spec.Split{} || o.Sample.Or() != spec.Sample{}
 	switch total := starts[len(starts)-1]; {
 	case parted && part == nil:
 		return fmt.Errorf("order: sample %s of the part %s has not been taken out of the dataset", o.Sample, o.Split.Part)
-	case !parted && part != nil:
-		return errors.New("order: a part without a split and a sample")
 	case part != nil && part.Len() != total:
 		return fmt.Errorf("order: chunks of %d records for a part of %d", total, part.Len())
 	}

@@ -27,6 +27,12 @@ type Shards interface {
 	Entries(i int, word uint64) uint64
 }
 
+// Keeper is implemented by Shards of which some records are in no order.
+type Keeper interface {
+	// Kept has a bit for each record of shard i, the lowest first; nil: all are kept.
+	Kept(i int) []uint64
+}
+
 // splitWork is how many records are looked at in one piece of the work of a
 // split, about a millisecond; a multiple of 64, so that no two pieces share a
 // word of bits.
@@ -36,16 +42,18 @@ const splitWork = 1 << 18
 // these, the phase of its sample. It takes about 2 ns a record of the dataset for each of
 // the two, and less when the split is by shard or by unit. run gets the work in pieces
 // that may run concurrently, each once, and returns when all have ended; if it leaves
-// some out, the result must not be used. An order without a split and a sample gives nil.
+// some out, the result must not be used. An order without a split and a sample, of shards of which
+// nothing is left out (Keeper), gives nil.
 // Epochs of one phase (spec.Sample.Phase) have equal parts.
 //
 // A split without a unit, or with an unknown unit, is an error.
 func NewPart(o spec.Order, epoch uint64, shards Shards, run func(work []func())) (*Part, error) {
 	picks, err := picksOf(o, epoch)
-	if err != nil || len(picks) == 0 {
+	keeper := keeperOf(shards)
+	if err != nil || len(picks) == 0 && keeper == nil {
 		return nil, err
 	}
-	c := &splitter{shards: shards, picks: picks}
+	c := &splitter{shards: shards, picks: picks, keeper: keeper}
 	c.firsts = make([]uint64, 0, shards.Shards()+1)
 	total := uint64(0)
 	for i := range shards.Shards() {
@@ -114,7 +122,8 @@ func phaseBounds(phase, n uint64) (from, count uint64) {
 // splitter decides which records are left.
 type splitter struct {
 	shards Shards
-	picks  []pick   // one at least; a record is left when all of them take it
+	picks  []pick   // a record is left when all of them take it
+	keeper Keeper   // nil: nothing is left out
 	firsts []uint64 // first records of the shards, and T
 }
 
@@ -122,13 +131,64 @@ type splitter struct {
 // of 64, and all bits are 0.
 func (c *splitter) mark(words []uint64, from, to uint64) {
 	words = words[from>>6 : (to+63)>>6]
-	c.take(words, c.picks[0], from, to)
-	for _, p := range c.picks[1:] {
-		other := make([]uint64, len(words))
-		c.take(other, p, from, to)
-		for i := range words {
-			words[i] &= other[i]
+	if len(c.picks) == 0 {
+		setAll(words, to-from)
+	} else {
+		c.take(words, c.picks[0], from, to)
+		for _, p := range c.picks[1:] {
+			other := make([]uint64, len(words))
+			c.take(other, p, from, to)
+			for i := range words {
+				words[i] &= other[i]
+			}
 		}
+	}
+	if c.keeper != nil {
+		c.keep(words, from, to)
+	}
+}
+
+// setAll sets the first n bits.
+func setAll(words []uint64, n uint64) {
+	for i := range words {
+		words[i] = ^uint64(0)
+	}
+	if n&63 != 0 {
+		words[len(words)-1] = 1<<(n&63) - 1
+	}
+}
+
+// keeperOf is that of shards of which something is left out; nil where nothing is.
+func keeperOf(shards Shards) Keeper {
+	k, is := shards.(Keeper)
+	if !is {
+		return nil
+	}
+	for i := range shards.Shards() {
+		if k.Kept(i) != nil {
+			return k
+		}
+	}
+	return nil
+}
+
+// keep clears the bits of those of records from … to-1 that are in no order. The first bit is that
+// of record from.
+func (c *splitter) keep(words []uint64, from, to uint64) {
+	i := sort.Search(len(c.firsts), func(i int) bool { return c.firsts[i] > from }) - 1
+	for base := from; from < to; i++ {
+		first, end := c.firsts[i], min(c.firsts[i+1], to)
+		if from >= end {
+			continue // a shard without records
+		}
+		if kept := c.keeper.Kept(i); kept != nil {
+			for n := from; n < end; n++ {
+				if x := n - first; kept[x>>6]>>(x&63)&1 == 0 {
+					words[(n-base)>>6] &^= 1 << ((n - base) & 63)
+				}
+			}
+		}
+		from = end
 	}
 }
 

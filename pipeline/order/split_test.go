@@ -257,8 +257,6 @@ func TestAnOrderAndItsPartGoTogether(t *testing.T) {
 	require.ErrorContains(t, err, "sample 1/1 of the part 0..0.5 has not been taken out")
 	_, err = NewEpoch(o, 0, []uint64{0, 100}, p)
 	require.ErrorContains(t, err, "chunks of 100 records for a part of")
-	_, err = NewEpoch(spec.Default().Order, 0, p.Starts([]uint64{0, 100}), p)
-	require.ErrorContains(t, err, "a part without a split")
 	_, err = NewPart(spec.Order{Split: spec.Split{Part: o.Split.Part}}, 0, shards, inTurn)
 	require.ErrorContains(t, err, "unknown unit")
 }
@@ -299,4 +297,47 @@ func TestTheNthBitIsFound(t *testing.T) {
 	for n := range uint64(64) {
 		require.Equal(t, n, nthBit(math.MaxUint64, n))
 	}
+}
+
+// keptShards are shards of which some records are in no order.
+type keptShards struct {
+	listedShards
+	kept [][]uint64
+}
+
+func (s keptShards) Kept(i int) []uint64 { return s.kept[i] }
+
+// What is left out of shards is in no order, with and without a split and a sample, and what is
+// kept is in as many as before.
+func TestRecordsThatAreLeftOutAreInNoOrder(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		shards := keptShards{}
+		for i := range rapid.IntRange(1, 5).Draw(t, "shards") {
+			n := rapid.IntRange(0, 300).Draw(t, "records")
+			shards.listedShards = append(shards.listedShards, naiveShard{path: fmt.Sprint(i), entries: slices.Repeat([]bool{true}, n)})
+			var kept []uint64
+			if rapid.Bool().Draw(t, "kept") {
+				kept = rapid.SliceOfN(rapid.Uint64(), (n+63)/64, (n+63)/64).Draw(t, "bits")
+			}
+			shards.kept = append(shards.kept, kept)
+		}
+		o := spec.Order{}
+		if rapid.Bool().Draw(t, "split") {
+			o.Split = spec.Split{Part: spec.Part{From: 0, To: 500_000_000}, By: spec.SplitByRecord}
+		}
+		without, err := NewPart(o, 0, shards.listedShards, inTurn)
+		require.NoError(t, err)
+		with, err := NewPart(o, 0, shards, inTurn)
+		require.NoError(t, err)
+		number := uint64(0)
+		for i, s := range shards.listedShards {
+			for n := range s.entries {
+				left := shards.kept[i] != nil && shards.kept[i][n/64]>>(n%64)&1 == 0
+				require.Equal(t, without.Has(number) && !left, with.Has(number), "record %d of shard %d", n, i)
+				number++
+			}
+		}
+		any := slices.ContainsFunc(shards.kept, func(k []uint64) bool { return k != nil })
+		require.Equal(t, any || o.Split != spec.Split{}, with != nil)
+	})
 }

@@ -236,9 +236,6 @@ func (f Format) validateZarr(p *problems) {
 	if z.Missing != "" {
 		oneOf(p, "--missing", z.Missing, MissingFill, MissingSkip)
 	}
-	if z.Missing == MissingSkip {
-		p.addf("--missing skip is not there yet: with fill, the default, elements of chunks that are not stored have the array's fill value")
-	}
 	if z.Jitter && z.List != "" && len(z.Stride) == 0 {
 		p.addf("--jitter with --crops needs --stride: how far origins may move")
 	}

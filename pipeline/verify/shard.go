@@ -51,7 +51,11 @@ func (w *worker) work() error {
 		}
 		w.claims = false
 		number := w.claimed
-		w.run.results[number] = w.shard(number)
+		if a := w.run.config.Auditor; a != nil {
+			w.run.results[number] = w.audit(a, number)
+		} else {
+			w.run.results[number] = w.shard(number)
+		}
 		w.run.shards.Add(1)
 	}
 	return w.ctx.Err()
@@ -66,6 +70,19 @@ func (w *worker) claim() (storage.Object, bool) {
 	}
 	w.claimed = r.queue[i]
 	return r.config.Catalog.Shard(w.claimed).Object, true
+}
+
+// audit has the storage read what a shard is computed from. What was found when the context ended
+// is of no use.
+func (w *worker) audit(a storage.Auditor, number int) (r result) {
+	s := w.run.config.Catalog.Shard(number)
+	damage := func(reason string) {
+		r.add(Finding{Shard: s.Object.Path, Record: -1, RawOffset: -1, Reason: strings.ReplaceAll(reason, storage.ErrChanged.Error(), changedSince)})
+	}
+	r.decodedBytes, _ = a.Audit(w.ctx, s.Object, damage, func(n int64) { w.run.bytes.Add(n) })
+	r.records = s.Records
+	w.run.records.Add(s.Records)
+	return r
 }
 
 // shard reads one shard. What was found when the context ended is of no use.

@@ -22,6 +22,9 @@ type Config struct {
 	Catalog *catalog.Catalog
 	// Storage is that of the catalog's root.
 	Storage storage.Storage
+	// Auditor checks shards that are computed from files, in place of reading them; nil where
+	// shards are files.
+	Auditor storage.Auditor
 	// Profile says which reads the storage is fast at.
 	Profile profile.Profile
 	// MemoryBytes bounds what reads and decoders take, but for one of each; below 32 MiB
@@ -164,7 +167,12 @@ func (r *run) largestFirst() {
 func (r *run) progress() func() catalog.Progress {
 	p := catalog.Progress{ShardsTotal: len(r.queue)}
 	for _, i := range r.queue {
-		p.BytesTotal += r.config.Catalog.Shard(i).Object.SizeBytes
+		o := r.config.Catalog.Shard(i).Object
+		if r.config.Auditor != nil {
+			p.BytesTotal += r.config.Auditor.AuditBytes(o)
+		} else {
+			p.BytesTotal += o.SizeBytes
+		}
 	}
 	return func() catalog.Progress {
 		p := p
@@ -192,5 +200,8 @@ func reasonOf(path string, err error) string {
 	}
 	text := strings.TrimPrefix(err.Error(), path+": ")
 	// Mounting again, which a mount says, would not help who verifies.
-	return strings.ReplaceAll(text, storage.ErrChanged.Error(), "changed since it was indexed: verify it again, which indexes it anew")
+	return strings.ReplaceAll(text, storage.ErrChanged.Error(), changedSince)
 }
+
+// changedSince is what is said of a file that is not the one any more that was indexed.
+const changedSince = "changed since it was indexed: verify it again, which indexes it anew"

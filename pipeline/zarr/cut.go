@@ -29,6 +29,7 @@ type Cut struct {
 	origins *Origins // nil where there is a list
 	list    *List    // nil where there is none
 	order   []int64  // of a list: its rows, by ordinal
+	kept    []uint64 // nil: all
 	kind    string
 	short   error
 }

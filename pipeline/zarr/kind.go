@@ -54,20 +54,39 @@ func (a *kindArray) UnmarshalJSON(b []byte) error {
 	return nil
 }
 
-// plainJSON is JSON in which characters that HTML uses are as they are.
+// plainJSON is JSON in which characters are as they are, unless JSON wants them escaped: those that
+// HTML uses, and U+2028 and U+2029, which package json always escapes, and others' writers do not.
 func plainJSON(v any) ([]byte, error) {
 	var b bytes.Buffer
 	e := json.NewEncoder(&b)
 	e.SetEscapeHTML(false)
 	err := e.Encode(v)
-	return bytes.TrimSuffix(b.Bytes(), []byte("\n")), err
+	return unescapeSeparators(bytes.TrimSuffix(b.Bytes(), []byte("\n"))), err
+}
+
+// unescapeSeparators writes U+2028 and U+2029 in JSON as they are. b belongs to the result.
+func unescapeSeparators(b []byte) []byte {
+	out := b[:0] // no longer than what was read of b
+	for i := 0; i < len(b); i++ {
+		switch rest := b[i:]; {
+		case bytes.HasPrefix(rest, []byte(`\u2028`)), bytes.HasPrefix(rest, []byte(`\u2029`)):
+			out = append(out, 0xe2, 0x80, 0xa0+rest[5]-'0')
+			i += 5
+		case b[i] == '\\' && len(rest) > 1:
+			out = append(out, rest[0], rest[1])
+			i++
+		default:
+			out = append(out, b[i])
+		}
+	}
+	return out
 }
 
 // canonical is the kind of a cut.
 func (c *Cut) canonical() (string, error) {
 	k := kindText{
 		Begins: []int64{}, Ends: []int64{}, Brick: []int64{}, Dims: []string{}, Strides: []int64{}, Wrap: []bool{},
-		Edge: "drop", Jitter: c.asked.Jitter, Missing: string(c.asked.Missing.Or()), Stack: c.asked.Stack,
+		Edge: "drop", Jitter: c.asked.Jitter, Kept: c.keptSum(), Missing: string(c.asked.Missing.Or()), Stack: c.asked.Stack,
 	}
 	if c.asked.Cover {
 		k.Edge = "cover"
@@ -144,7 +163,8 @@ func parseKind(text string) (k kindText, err error) {
 }
 
 // SameKind says whether crops of cubes of two kinds may be in one stream: nothing but the ends
-// of their regions may differ, and, where elements are converted, what is stored and how it is.
+// of their regions, what is left out of them, and, where elements are converted, what is stored and
+// how it is, may differ.
 func SameKind(a, b string) bool {
 	x, errX := parseKind(a)
 	y, errY := parseKind(b)
@@ -154,7 +174,7 @@ func SameKind(a, b string) bool {
 	if (x.As == nil) != (y.As == nil) {
 		return false
 	}
-	x.Ends, y.Ends, x.As, y.As = nil, nil, nil, nil
+	x.Ends, y.Ends, x.Kept, y.Kept, x.As, y.As = nil, nil, "", "", nil, nil
 	t, _ := plainJSON(x)
 	u, _ := plainJSON(y)
 	return bytes.Equal(t, u)
@@ -167,7 +187,7 @@ func MixedKind(kinds []string) string {
 	if err != nil {
 		return kinds[0]
 	}
-	ends := slices.Clone(mixed.Ends)
+	ends, all := slices.Clone(mixed.Ends), []kindText{mixed}
 	as := []*kindAs{mixed.As}
 	for _, text := range kinds[1:] {
 		k, err := parseKind(text)
@@ -180,8 +200,12 @@ func MixedKind(kinds []string) string {
 				ends[d] = -1
 			}
 		}
+		all = append(all, k)
 	}
 	mixed.Ends, mixed.As = ends, mixedAs(as)
+	if len(all) > 1 {
+		mixed.Kept = mixedKept(all)
+	}
 	b, err := plainJSON(mixed)
 	if err != nil {
 		return kinds[0]

@@ -100,7 +100,8 @@ func (p *Packing) sign(v value) error {
 
 // packingNumber is the number of a flag, of an attribute, or the one that changes nothing.
 func packingNumber(flag, name string, given *float64, attributes map[string]value, neutral float32) (float32, error) {
-	x, from, at := float64(neutral), "", attributes[name]
+	var x float64
+	from, at := "", attributes[name]
 	switch {
 	case given != nil:
 		x, from = *given, fmt.Sprintf("--%s %v", flag, *given)

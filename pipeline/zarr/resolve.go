@@ -192,7 +192,10 @@ func (r *resolver) axis(tell, first bool, f *CutField, d int, o dimOptions) Axis
 		return a
 	}
 	if tell && a.positions(false) == 0 {
-		err := fmt.Errorf("array %s: a crop of %s takes %d elements, and %d:%d has %d: ask for shorter crops", f.at(), a.Name, a.Extent(), a.Begin, a.End, a.End-a.Begin)
+		err := fmt.Errorf("array %s: the region of %s begins at %d, and there are %d elements: begin before that", f.at(), a.Name, o.begin, a.Length)
+		if o.begin < a.Length || o.begin == 0 {
+			err = fmt.Errorf("array %s: a crop of %s takes %d elements, and %d:%d has %d: ask for shorter crops", f.at(), a.Name, a.Extent(), a.Begin, a.End, a.End-a.Begin)
+		}
 		if first {
 			r.short = append(r.short, err)
 		} else {

@@ -242,6 +242,7 @@ func (f *frame) drawFacts(say func(string, ...any), width int) {
 		}
 	}
 	s.DescribeGrowing(describe)
+	s.DescribeCubes(describe)
 	s.DescribeService(describe)
 }
 

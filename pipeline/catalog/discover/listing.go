@@ -3,6 +3,7 @@ package discover
 import (
 	"context"
 	"fmt"
+	"path"
 	"path/filepath"
 	"strings"
 
@@ -54,7 +55,14 @@ func (f *finder) listBelow(ctx context.Context, match func(path string, isDir bo
 // oneFile describes the target that is a file.
 func (f *finder) oneFile(ctx context.Context) ([]storage.Object, error) {
 	if f.Format.Name == "zarr" {
-		return nil, fmt.Errorf("dataset %s is a file: with --format zarr name the directory of an array or a hierarchy, or a pattern of these", &f.Target)
+		if c, ok := f.Target.References(); ok {
+			return f.listReference(ctx, c.One)
+		}
+		switch path.Ext(f.Target.file) {
+		case ".nc", ".nc4", ".cdf", ".h5", ".hdf5", ".hdf", ".he5":
+			return nil, fmt.Errorf("dataset %s is a file of netCDF or HDF5: write references to its chunks, with kerchunk or VirtualiZarr, and name the .json (lsiofs help zarr)", &f.Target)
+		}
+		return nil, fmt.Errorf("dataset %s is a file: with --format zarr name the directory of an array or a hierarchy, a reference file (.json), a zip file (.zip), or a pattern of these", &f.Target)
 	}
 	if f.Format.Name == "files" {
 		return nil, fmt.Errorf("dataset %s is a file: with --format files name the directory that holds files, or a pattern of directories", &f.Target)

@@ -6,7 +6,9 @@ import (
 	"path"
 	"strings"
 
+	"github.com/lsiofs/lsiofs/pipeline/storage"
 	"github.com/lsiofs/lsiofs/pipeline/storage/cubes/listing"
+	"github.com/lsiofs/lsiofs/pipeline/storage/cubes/refs"
 )
 
 // refuseZarr is the error for a target that is, or holds, a Zarr hierarchy, where no file has the
@@ -33,4 +35,29 @@ func (f *finder) refuseZarr(ctx context.Context, all []candidate, thoroughly boo
 		return nil
 	}
 	return fmt.Errorf("%s holds Zarr arrays: say which crops of them are records, for example %s (lsiofs help zarr)", &f.Target, flags)
+}
+
+// References says which files of a target describe Zarr hierarchies, where its name ends as theirs
+// do: the one that it is, or those that its pattern names.
+func (t *Target) References() (c refs.Config, ok bool) {
+	switch {
+	case t.file != "" && refs.Is(t.file):
+		c.One = t.file
+	case t.pattern != nil && refs.Is(t.pattern.text):
+		c.Match = t.pattern.match
+	default:
+		return c, false
+	}
+	return c, true
+}
+
+// listReference gives the hierarchies of the file that describes some.
+func (f *finder) listReference(ctx context.Context, one string) ([]storage.Object, error) {
+	objects, err := f.listBelow(ctx, func(path string, isDir bool) bool {
+		return path == one || strings.HasPrefix(path, one+"/") || isDir && path == "."
+	})
+	if err != nil {
+		return nil, fmt.Errorf("dataset %s: %w", &f.Target, err)
+	}
+	return objects, nil
 }

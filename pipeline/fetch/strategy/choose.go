@@ -65,6 +65,10 @@ func (s *Sizes) scannable(c *compressed) string {
 // is too small.
 func (s *Sizes) Choose(asked spec.Read) (Choice, error) {
 	switch {
+	case s.Storage.Apart:
+		c := s.choosePlain(spec.ReadGather)
+		c.Reason = "each record is computed by itself"
+		return c, nil
 	case asked == spec.ReadScan || asked == "":
 		return Choice{Strategy: spec.ReadScan, Reason: "asked for"}, nil
 	case !s.Compressed:

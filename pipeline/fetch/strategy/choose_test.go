@@ -77,3 +77,15 @@ func TestASpoolThatIsBoundedTooTightlyIsRefusedWithWhatItNeeds(t *testing.T) {
 	require.NoError(t, err)
 	require.EqualValues(t, 200*245*4096, c.SpoolBytes, "no more than all shards")
 }
+
+// Nobody has asked for what is the only way.
+func TestRecordsThatAreComputedAreGatheredWhateverIsAskedFor(t *testing.T) {
+	s := sizesOf(4, 1<<30, false, 0, spec.Order{Shuffle: spec.ShuffleFull, Lanes: 1})
+	s.Storage.Apart = true
+	for _, asked := range []spec.Read{"", spec.ReadAuto, spec.ReadScan, spec.ReadGather, spec.ReadSpool} {
+		c, err := s.Choose(asked)
+		require.NoError(t, err)
+		require.Equal(t, spec.ReadGather, c.Strategy)
+		require.Equal(t, "each record is computed by itself", c.Reason)
+	}
+}

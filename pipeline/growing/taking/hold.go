@@ -3,9 +3,12 @@ package taking
 import (
 	"context"
 	"errors"
+	"fmt"
+	"io/fs"
 	"slices"
 	"strings"
 
+	"github.com/lsiofs/lsiofs/pipeline/growing"
 	"github.com/lsiofs/lsiofs/pipeline/run"
 	"github.com/lsiofs/lsiofs/pipeline/storage/held"
 )
@@ -40,18 +43,53 @@ func (t *Taker) hold(ctx context.Context, d *run.Directory, text []byte) error {
 	return l.Hold(ctx, linesOf(text))
 }
 
-// notHeld gives a shard of a snapshot that has no link although links are wanted: it was
-// deleted before it got one. t.holding is held.
-func (t *Taker) notHeld(text []byte) (path string, any bool) {
+// notHeld gives a shard of a snapshot whose link, if links are wanted, is not to what was
+// chosen: the shard was deleted, or written anew, before it got one. Shards that the epoch
+// before has were held then. t.holding is held.
+func (t *Taker) notHeld(ctx context.Context, epoch uint64, text []byte, chosen []growing.Shard) (path string, any bool, err error) {
 	if t.config.Hold == nil {
-		return "", false
+		return "", false, nil
 	}
-	for _, line := range linesOf(text) {
+	before, err := t.textBefore(epoch)
+	if err != nil {
+		return "", false, err
+	}
+	lines := linesOf(text)
+	for _, line := range lines {
 		if !t.config.Hold.Has(line) {
-			return line.Path, true
+			return line.Path, true, nil
 		}
 	}
-	return "", false
+	fresh := freshPaths(linesOf(before), lines)
+	for i := range chosen {
+		x := &chosen[i]
+		if !fresh[x.Path] {
+			continue
+		}
+		o, err := t.config.Storage.Stat(ctx, x.Path) // of one that is gone, the link
+		switch {
+		case errors.Is(err, fs.ErrNotExist) || err == nil && o.Version.ModTimeNanos != x.ModTimeNanos:
+			return x.Path, true, nil
+		case err != nil:
+			return "", false, fmt.Errorf("look whether shards are held: %w", err)
+		}
+	}
+	return "", false, nil
+}
+
+// freshPaths are those of lines that another snapshot does not have. Both are in the order of
+// their paths.
+func freshPaths(before, now []held.Line) map[string]bool {
+	fresh := map[string]bool{}
+	for _, line := range now {
+		for len(before) > 0 && before[0].Path < line.Path {
+			before = before[1:]
+		}
+		if len(before) == 0 || before[0].Text != line.Text {
+			fresh[line.Path] = true
+		}
+	}
+	return fresh
 }
 
 // holdTaken makes the links of an epoch that is taken, once, and removes those of snapshots

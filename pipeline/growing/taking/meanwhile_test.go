@@ -169,6 +169,34 @@ func TestAShardThatIsDeletedBeforeItIsHeldIsInNoEpoch(t *testing.T) {
 	require.Equal(t, 2, texts)
 }
 
+// A link to what was written anew under a shard's name holds other bytes than the epoch is of.
+func TestAShardThatIsWrittenAnewBeforeItIsHeldIsNotInTheEpochAsItWas(t *testing.T) {
+	for _, deletedOnceMore := range []bool{false, true} {
+		t.Run(fmt.Sprint("deleted once more: ", deletedOnceMore), func(t *testing.T) {
+			n, w := holding(t)
+			n.put(t, 10, "1.txt", "2.txt", "3.txt")
+			n.eventually("1.txt", "2.txt", "3.txt")
+			texts := 0
+			w.text = func() {
+				switch texts++; {
+				case texts == 1:
+					n.put(t, 11, "2.txt")
+				case texts == 2 && deletedOnceMore:
+					require.NoError(t, os.Remove(filepath.Join(n.data, "2.txt")))
+				}
+			}
+			e, paths := n.taken(0)
+			require.GreaterOrEqual(t, texts, 2)
+			records := map[int]uint64{2: 20, 3: 31}[len(paths)] // without it, or as it is now
+			require.Equal(t, records, e.Records)
+			for _, path := range paths {
+				_, err := n.config.Storage.Stat(t.Context(), path)
+				require.NoError(t, err)
+			}
+		})
+	}
+}
+
 // Each try finds a shard that came since the last one, and that goes before it has a link.
 func TestAnEpochWhoseShardsGoAgainAndAgainIsAnError(t *testing.T) {
 	n, w := holding(t)
@@ -185,7 +213,7 @@ func TestAnEpochWhoseShardsGoAgainAndAgainIsAnError(t *testing.T) {
 		tries++
 	}
 	require.EqualError(t, n.refused(0, true),
-		"epoch 0 is not taken: new-2.txt was deleted before --hold could keep it: ask for the epoch again, and have no shards deleted that are so new")
+		"epoch 0 is not taken: new-2.txt was deleted or written anew before --hold could keep it: ask for the epoch again, and leave shards that are so new as they are")
 	require.Equal(t, mostTries, tries)
 	_, any := n.Latest()
 	require.False(t, any)

@@ -81,7 +81,7 @@ func (t *Taker) takeNow(ctx context.Context, epoch uint64) error {
 		if try == mostTries {
 			return fmt.Errorf("epoch %d is not taken: %w", epoch, err)
 		}
-		t.config.Log.Info("shards are chosen anew: one was deleted meanwhile", "epoch", epoch, "shard", gone.path)
+		t.config.Log.Info("shards are chosen anew: one was deleted or written anew meanwhile", "epoch", epoch, "shard", gone.path)
 	}
 }
 
@@ -205,12 +205,12 @@ func (t *Taker) enough(epoch uint64, chosen []growing.Shard, n growing.News) *gr
 	return nil
 }
 
-// goneError says that a shard was deleted after it was chosen, and before it was held: an
-// epoch of it could not be read.
+// goneError says that a shard was deleted or written anew after it was chosen, and before it
+// was held: an epoch of it could not be read.
 type goneError struct{ path string }
 
 func (e *goneError) Error() string {
-	return fmt.Sprintf("%s was deleted before --hold could keep it: ask for the epoch again, and have no shards deleted that are so new", e.path)
+	return fmt.Sprintf("%s was deleted or written anew before --hold could keep it: ask for the epoch again, and leave shards that are so new as they are", e.path)
 }
 
 // publish takes the epoch, of these shards, whose text is given, unless another node does so
@@ -225,7 +225,11 @@ func (t *Taker) publish(epoch uint64, chosen []growing.Shard, text []byte, n gro
 	if err := t.hold(t.ctx, d, text); err != nil {
 		return err
 	}
-	if gone, any := t.notHeld(text); any {
+	gone, any, err := t.notHeld(t.ctx, epoch, text, chosen)
+	if err != nil {
+		return t.ended(err)
+	}
+	if any {
 		return &goneError{gone}
 	}
 	there, err := d.Take(epochOf(epoch, chosen, n, t.config.Window), text)

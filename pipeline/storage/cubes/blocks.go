@@ -44,7 +44,7 @@ func (w *worker) blocks(t *task, stored []byte) (done bool, err error) {
 		}
 		for i := range t.wants {
 			p := &t.wants[i].part
-			if low, high := f.copier.Span(p); low < end && high > begin {
+			if low, high := f.copier.Span(p); low < end && high > begin && !t.wants[i].r.calledOff() {
 				f.copier.Copy(t.wants[i].crop, zarr.Window{Bytes: part, OffsetBytes: begin}, p)
 			}
 		}

@@ -30,6 +30,9 @@ func (s *Storage) Check(ctx context.Context, o storage.Object) error {
 	if c == nil {
 		return fmt.Errorf("%s was not listed: %w", o.Path, storage.ErrChanged)
 	}
+	if s.config.SkipDamaged {
+		return nil // List has left out the crops that need what is damaged
+	}
 	d := damages{}
 	for _, f := range c.fields {
 		if err := s.checkField(ctx, f, &d); err != nil {
@@ -41,9 +44,18 @@ func (s *Storage) Check(ctx context.Context, o storage.Object) error {
 
 // damages are what is wrong with objects.
 type damages struct {
-	mu    sync.Mutex
-	first []string
-	count int
+	mu     sync.Mutex
+	first  []string
+	count  int
+	bricks int64 // in objects that are damaged, and that lack for that
+}
+
+// lose has a brick of a damaged object lack.
+func (d *damages) lose(l lacking, brick int64) {
+	l.set(brick)
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.bricks++
 }
 
 func (d *damages) add(err error) {
@@ -63,7 +75,7 @@ func (d *damages) err() error {
 	if more := d.count - len(d.first); more > 0 {
 		text += fmt.Sprintf("; and %d more", more)
 	}
-	return errors.New(text + ": write these objects again, or remove them: crops then have the fill value there")
+	return errors.New(text + ": write these objects again; or leave out the crops that need them with --on-corrupt skip; or remove them: crops then have the fill value there")
 }
 
 // checkField checks the objects of an array. What can't be read is an error at once.

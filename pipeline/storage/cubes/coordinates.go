@@ -43,7 +43,7 @@ func (s *Storage) ReadCoordinate(ctx context.Context, c *listing.Cube, x listing
 			Fields: []spec.Array{{Pattern: c.Below(x.Path)}},
 			Crop:   []spec.DimValue{{Value: x.Array.Shape[0]}},
 		},
-		Base: c.Object.Path, TrustAbsence: s.config.TrustAbsence,
+		Base: c.Object.Path, TrustAbsence: s.config.TrustAbsence, MaxBrickBytes: s.config.MaxBrickBytes,
 	})
 	defer func() { err = errors.Join(err, whole.Close()) }()
 	var found storage.Object

@@ -27,6 +27,8 @@ type Config struct {
 	Seed uint64
 	// MaxBrickBytes refuses arrays of larger bricks; 0: no bound.
 	MaxBrickBytes int64
+	// SkipDamaged leaves crops out that need a damaged object. Else Check finds it.
+	SkipDamaged bool
 	// TrustAbsence does not look again whether what was absent still is: at a service that would
 	// be a request each time.
 	TrustAbsence bool
@@ -40,15 +42,17 @@ type Storage struct {
 
 	mu     sync.Mutex
 	some   sync.Cond // a job, or the end
-	quiet  sync.Cond // underWay has become 0
+	quiet  sync.Cond // underWay or refusals has become 0
 	cubes  map[string]*cube
 	closed bool
-	// underWay are reads whose Done has not returned.
-	underWay int
-	jobs     queue[job]    // that need nothing
-	tasks    queue[*task]  // that were not begun, in order
-	waiting  map[key]*task // those, which may get more wants
-	inFlight int64         // bytes of reads below
+	// underWay are reads whose Done has not returned, and refusals those that came after Close: each
+	// has a goroutine, which tells so.
+	underWay, refusals int
+	jobs               queue[job]    // that need nothing
+	tasks              queue[*task]  // that were not begun, in order
+	waiting            map[key]*task // those, which may get more wants
+	inFlight           int64         // bytes of reads below
+	reserved           int64         // bytes that bricks which are being begun may read
 
 	maxInFlight int64 // is where no more bricks are begun
 
@@ -58,7 +62,7 @@ type Storage struct {
 	submissions sync.Pool // of *submission
 	workers     sync.WaitGroup
 
-	bricks, hits, blockCount atomic.Uint64
+	bricks, storedBytes, hits, blockCount atomic.Uint64
 }
 
 var (
@@ -71,9 +75,10 @@ var (
 // cube is a listed cube. It does not change.
 type cube struct {
 	*listing.Cube
-	header []byte
-	row    zarr.Row
-	fields []*field
+	header  []byte
+	leftOut LeftOut
+	row     zarr.Row
+	fields  []*field
 }
 
 // field is an array of a cube.
@@ -107,9 +112,17 @@ func (s *Storage) List(ctx context.Context, match func(path string, isDir bool) 
 	}
 	cubes := map[string]*cube{}
 	for _, x := range found {
-		if cubes[x.Object.Path], err = s.open(x); err != nil {
+		c, err := s.open(x)
+		if err == nil {
+			err = s.leaveOut(ctx, c)
+		}
+		if err != nil {
 			return err
 		}
+		cubes[x.Object.Path] = c
+	}
+	if err := anyLeft(cubes); err != nil {
+		return err
 	}
 	s.mu.Lock()
 	s.cubes = cubes
@@ -180,17 +193,20 @@ func (s *Storage) AdjustProfile(p profile.Profile) profile.Profile {
 
 // Stats are for status.
 type Stats struct {
-	// Decoded bricks, and those that were found decoded.
-	Decoded, Found uint64
+	// Decoded bricks, with those that are stored as they are, and how often one was found decoded.
+	Decoded uint64 `json:"decoded"`
+	Found   uint64 `json:"found"`
+	// StoredBytes are what the decoded ones take where they are stored.
+	StoredBytes uint64 `json:"stored_bytes"`
 	// Blocks are those of bricks of which no more were decoded.
-	Blocks uint64
+	Blocks uint64 `json:"blocks"`
 	// HeldBytes are those of decoded bricks that are kept.
-	HeldBytes int64
+	HeldBytes int64 `json:"held_bytes"`
 }
 
 // Stats gives the figures of all reads so far.
 func (s *Storage) Stats() Stats {
-	return Stats{Decoded: s.bricks.Load(), Found: s.hits.Load(), Blocks: s.blockCount.Load(), HeldBytes: s.cells.heldBytes()}
+	return Stats{Decoded: s.bricks.Load(), Found: s.hits.Load(), StoredBytes: s.storedBytes.Load(), Blocks: s.blockCount.Load(), HeldBytes: s.cells.heldBytes()}
 }
 
 var errClosed = fmt.Errorf("the storage is closed: %w", fs.ErrClosed)
@@ -199,7 +215,7 @@ var errClosed = fmt.Errorf("the storage is closed: %w", fs.ErrClosed)
 func (s *Storage) Close() error {
 	s.mu.Lock()
 	s.closed = true
-	for s.underWay > 0 {
+	for s.underWay > 0 || s.refusals > 0 {
 		s.quiet.Wait()
 	}
 	s.some.Broadcast()

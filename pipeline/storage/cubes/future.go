@@ -10,7 +10,8 @@ import (
 // future is what readers are going to read: which bricks, and when.
 //
 // Readers are compared by positions: a reader's next record has that of what was passed last by
-// anybody when the reader began, and each further one the next.
+// anybody when the reader began, and each further one the next. Of a reader that stands still, or is
+// slow, others pass all positions: then nothing is expected of it but what it says from then on.
 type future struct {
 	maxBricks int // that may be expected by all readers together
 
@@ -25,6 +26,7 @@ type expecting struct {
 	located submission // what its records are located with
 	next    uint64     // position of the range behind the last one
 	ranges  queue[expectedRange]
+	dropped int // before ranges, of which it has not passed any since
 }
 
 // expectedRange are the bricks of a range. One that a range has two parts of is there twice.
@@ -56,6 +58,10 @@ func (s *Storage) Expect(reader uint64, next []storage.Range) int {
 		r = &expecting{located: s.newSubmission(), next: f.now + 1}
 		f.readers[reader] = r
 	}
+	if r.ranges.len() == 0 {
+		r.next = max(r.next, f.now+1+uint64(r.dropped))
+	}
+	defer r.located.trim()
 	for i := range next {
 		if f.bricks >= f.maxBricks {
 			return i
@@ -98,10 +104,21 @@ func (s *Storage) expect(b *submission, c *cube, r *storage.Range, position uint
 
 // Passed implements storage.Expecter.
 func (s *Storage) Passed(reader uint64, n int) {
-	s.future.mu.Lock()
-	defer s.future.mu.Unlock()
-	if r := s.future.readers[reader]; r != nil {
-		s.pass(r, n)
+	f := s.future
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	r := f.readers[reader]
+	if r == nil {
+		return
+	}
+	dropped := min(n, r.dropped)
+	r.dropped -= dropped
+	f.now = max(f.now, s.unwant(r, n-dropped))
+	for _, x := range f.readers {
+		if waits := x.ranges.len(); waits > 0 && x.next <= f.now {
+			x.dropped += waits
+			s.unwant(x, waits)
+		}
 	}
 }
 
@@ -110,15 +127,14 @@ func (s *Storage) Forget(reader uint64) {
 	s.future.mu.Lock()
 	defer s.future.mu.Unlock()
 	if r := s.future.readers[reader]; r != nil {
-		now := s.future.now
-		s.pass(r, r.ranges.len())
-		s.future.now = now // they were not read
+		s.unwant(r, r.ranges.len())
 		delete(s.future.readers, reader)
 	}
 }
 
-// pass takes the first n ranges of a reader off. future.mu is held.
-func (s *Storage) pass(r *expecting, n int) {
+// unwant takes the first n ranges of a reader off, and gives the position of the last. future.mu
+// is held.
+func (s *Storage) unwant(r *expecting, n int) (last uint64) {
 	s.cells.mu.Lock()
 	defer s.cells.mu.Unlock()
 	for range min(n, r.ranges.len()) {
@@ -127,6 +143,7 @@ func (s *Storage) pass(r *expecting, n int) {
 			s.cells.passed(c, x.position)
 		}
 		s.future.bricks -= len(x.cells)
-		s.future.now = max(s.future.now, x.position)
+		last = x.position
 	}
+	return last
 }

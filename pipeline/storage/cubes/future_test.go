@@ -76,3 +76,48 @@ func TestExpectationsAreBounded(t *testing.T) {
 	require.Equal(t, len(ranges[:1]), m.Expect(1, ranges[:1]), "there is room again")
 	m.Forget(1)
 }
+
+// A reader that has expected much and reads no more does not keep others from having the memory:
+// once they have passed all that was expected when it said so, nothing is kept for it.
+func TestAReaderThatStandsStillDoesNotHoldMemory(t *testing.T) {
+	a := small
+	a.Codec = encode.BloscLZ4
+	decoded := map[bool]uint64{}
+	for _, stands := range []bool{false, true} {
+		m := open(t, a, smallCrops, uring.HugePageBytes)
+		m.cells.arena.maxBytes = 6 * 4096
+		c := m.cubes["a.zarr"]
+		order := rand.New(rand.NewPCG(3, 4)).Perm(int(c.Cut.Total()))
+		ranges := make([]storage.Range, len(order))
+		for i, n := range order {
+			ranges[i] = storage.Range{Object: m.object, OffsetBytes: int64(len(c.header)) + int64(n)*c.row.Bytes, SizeBytes: c.row.Bytes}
+		}
+		if stands {
+			require.Equal(t, 20, m.Expect(2, ranges[len(ranges)-20:]))
+		}
+		want := m.want()
+		for range 3 {
+			require.Equal(t, len(ranges), m.Expect(1, ranges))
+			for _, r := range ranges {
+				m.Passed(1, 1)
+				got, err := m.read(r.OffsetBytes, r.SizeBytes, 0)
+				require.NoError(t, err)
+				require.True(t, bytes.Equal(want[r.OffsetBytes:][:r.SizeBytes], got))
+			}
+		}
+		decoded[stands] = m.Stats().Decoded
+		if stands { // it goes on where it stood
+			m.Passed(2, 15)
+			require.Equal(t, 4, m.Expect(2, ranges[:4]))
+			m.Passed(2, 5)
+			require.Equal(t, 4, m.future.readers[2].ranges.len(), "those that it has not passed")
+			m.Passed(2, 4)
+			require.Zero(t, m.future.readers[2].ranges.len())
+		}
+		m.Forget(1)
+		m.Forget(2)
+		require.Zero(t, m.future.bricks)
+		require.Zero(t, m.cells.wanted)
+	}
+	require.LessOrEqual(t, decoded[true], decoded[false]*21/20)
+}

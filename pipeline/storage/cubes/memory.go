@@ -16,9 +16,11 @@ type opened struct {
 	resident storage.Resident // nil where nothing can be read so
 }
 
+// close closes it. Who still has it in hand finds nothing in memory any more.
 func (o *opened) close() {
 	if o.resident != nil {
 		_ = o.resident.Close() // it was only read
+		o.resident = nil       // who still has o reads below
 	}
 }
 

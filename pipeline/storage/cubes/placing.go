@@ -132,24 +132,31 @@ func (w *worker) cameIndex(x *storedIndex) {
 	w.again(found)
 }
 
-// checkIndexes reads and checks the index of a shard of an object, and those of the shards in it. The
-// first that is wrong is damaged; what can't be read is err.
-func (s *Storage) checkIndexes(ctx context.Context, f *field, o storage.Object, level int, within zarr.Place) (damaged, err error) {
+// indexOf reads and checks the index of a shard, which lies within a range of an object. It is nil where
+// it is damaged, or where it can't be read, which is err.
+func (s *Storage) indexOf(ctx context.Context, f *field, o storage.Object, level int, within zarr.Place) (places []zarr.Place, damaged, err error) {
 	l := f.Array.Levels[level]
 	at, damaged := l.IndexOffset(within.SizeBytes)
 	if damaged != nil {
-		return damagedIndex(o, level, within, damaged), nil
+		return nil, damagedIndex(o, level, within, damaged), nil
 	}
 	b := make([]byte, l.IndexBytes())
 	if err := storage.ReadAt(ctx, s.under, o, b, within.OffsetBytes+at); err != nil {
-		return nil, err
+		return nil, nil, err
 	}
-	places := make([]zarr.Place, l.Entries())
+	places = make([]zarr.Place, l.Entries())
 	if damaged := f.Array.ParseIndex(places, level, b, within); damaged != nil {
-		return damagedIndex(o, level, within, damaged), nil
+		return nil, damagedIndex(o, level, within, damaged), nil
 	}
-	if level+1 == len(f.Array.Levels) {
-		return nil, nil
+	return places, nil, nil
+}
+
+// checkIndexes reads and checks the index of a shard of an object, and those of the shards in it. The
+// first that is wrong is damaged; what can't be read is err.
+func (s *Storage) checkIndexes(ctx context.Context, f *field, o storage.Object, level int, within zarr.Place) (damaged, err error) {
+	places, damaged, err := s.indexOf(ctx, f, o, level, within)
+	if places == nil || level+1 == len(f.Array.Levels) {
+		return damaged, err
 	}
 	for _, p := range places {
 		if p.Absent() {

@@ -152,7 +152,8 @@ func (s *Storage) Submit(reads []*storage.Read) {
 		if x.counted {
 			s.jobs.push(job{reading: x}) // Done is never called from here
 		} else {
-			go x.release(1) // the workers may have ended
+			s.refusals++ // the workers may have ended
+			go x.release(1)
 		}
 	}
 	s.some.Broadcast()
@@ -303,6 +304,16 @@ func (x *reading) wanted() bool {
 	return !x.unwanted
 }
 
+// calledOff says whether the submitter has said no. It does not ask.
+func (x *reading) calledOff() bool {
+	if x.read.Wanted == nil {
+		return false
+	}
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	return x.unwanted
+}
+
 func (x *reading) fail(err error) { x.failed.CompareAndSwap(nil, &err) }
 
 // release counts some of its wants off, and tells the submitter after the last.
@@ -321,13 +332,14 @@ func (x *reading) release(wants int) {
 	default:
 		x.read.Done(nil)
 	}
-	if !x.counted {
-		return
-	}
 	s := x.storage
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.underWay--; s.underWay == 0 {
+	left := &s.underWay
+	if !x.counted {
+		left = &s.refusals
+	}
+	if *left--; *left == 0 {
 		s.quiet.Broadcast()
 	}
 }

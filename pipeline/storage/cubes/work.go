@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"strconv"
 	"strings"
 
 	"github.com/lsiofs/lsiofs/pipeline/storage"
@@ -48,11 +49,12 @@ func (t *task) size() int64 { return t.end - t.begin }
 
 // job is what a worker does next: one of its fields is set.
 type job struct {
-	reading *reading      // has been submitted
-	decoded []decodedWant // of one reading, whose bricks have been decoded
-	group   []*task       // have been begun by nobody; of one object
-	came    *task         // its bytes have come
-	index   *storedIndex  // has come
+	reading  *reading      // has been submitted
+	decoded  []decodedWant // of one reading, whose bricks have been decoded
+	group    []*task       // have been begun by nobody; of one object
+	reserved int64         // by them
+	came     *task         // its bytes have come
+	index    *storedIndex  // has come
 }
 
 // worker is one of those who decode.
@@ -87,6 +89,7 @@ func (s *Storage) work() {
 		case j.group != nil:
 			w.group = j.group
 			w.beginGroup(j.group)
+			w.begun(j.reserved)
 			clear(w.group)
 		case j.came != nil:
 			w.came(j.came)
@@ -105,8 +108,12 @@ func (s *Storage) next(group []*task) (job, bool) {
 		switch {
 		case s.jobs.len() > 0:
 			return s.jobs.pop(), true
-		case s.tasks.len() > 0 && s.inFlight < s.maxInFlight:
-			return job{group: s.nextGroup(group)}, true
+		case s.tasks.len() > 0 && s.inFlight+s.reserved < s.maxInFlight:
+			j := s.nextGroup(group)
+			if s.tasks.len() > 0 {
+				s.some.Signal() // one wakes the next, if several have come at once
+			}
+			return j, true
 		case s.closed && s.underWay == 0:
 			return job{}, false
 		}
@@ -114,20 +121,33 @@ func (s *Storage) next(group []*task) (job, bool) {
 	}
 }
 
-// nextGroup takes the tasks that come next of one object. s.mu is held.
-func (s *Storage) nextGroup(group []*task) []*task {
-	bytes, most := int64(0), min(groupBytes, s.maxInFlight-s.inFlight)
+// nextGroup takes the tasks that come next of one object. What they may ask of the storage below is
+// reserved until they have been begun. s.mu is held.
+func (s *Storage) nextGroup(group []*task) job {
+	bytes, most := int64(0), min(groupBytes, s.maxInFlight-s.inFlight-s.reserved)
 	for len(group) < groupBricks && s.tasks.len() > 0 {
 		t := s.tasks.front()
-		if bytes += t.field.brickBytes; len(group) > 0 && (bytes > most || t.field != group[0].field || t.object != group[0].object) {
+		if len(group) > 0 && (bytes+t.field.brickBytes > most || t.field != group[0].field || t.object != group[0].object) {
 			break
 		}
+		bytes += t.field.brickBytes
 		group = append(group, s.tasks.pop())
 		if s.waiting[t.key] == t {
 			delete(s.waiting, t.key)
 		}
 	}
-	return group
+	s.reserved += bytes
+	return job{group: group, reserved: bytes}
+}
+
+// begun ends the reservation of a group.
+func (s *Storage) begun(bytes int64) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.reserved -= bytes
+	if s.tasks.len() > 0 {
+		s.some.Signal()
+	}
 }
 
 // push adds a job.
@@ -146,14 +166,14 @@ func (w *worker) close() {
 	}
 }
 
-// wanted says whether anybody still wants a task's brick.
+// wanted says whether anybody still wants a task's brick. It asks all: those who don't get nothing
+// of it.
 func (t *task) wanted() bool {
+	wanted := false
 	for i := range t.wants {
-		if t.wants[i].r.wanted() {
-			return true
-		}
+		wanted = t.wants[i].r.wanted() || wanted
 	}
-	return false
+	return wanted
 }
 
 // finish ends a task, with an error or nil.
@@ -272,7 +292,9 @@ func (w *worker) absent(t *task) {
 // fill gives all that want a brick the fill value.
 func (t *task) fill() {
 	for i := range t.wants {
-		t.field.copier.Fill(t.wants[i].crop, &t.wants[i].part)
+		if !t.wants[i].r.calledOff() {
+			t.field.copier.Fill(t.wants[i].crop, &t.wants[i].part)
+		}
 	}
 	t.finish(nil)
 }
@@ -280,7 +302,9 @@ func (t *task) fill() {
 // copy copies a brick to all that want it.
 func (t *task) copy(brick zarr.Window) {
 	for i := range t.wants {
-		t.field.copier.Copy(t.wants[i].crop, brick, &t.wants[i].part)
+		if !t.wants[i].r.calledOff() {
+			t.field.copier.Copy(t.wants[i].crop, brick, &t.wants[i].part)
+		}
 	}
 }
 
@@ -343,6 +367,7 @@ func (s *Storage) returned(n int64) {
 // it was, is to be kept or not.
 func (w *worker) decode(t *task, stored []byte) (*cell, error) {
 	w.bricks.Add(1)
+	w.storedBytes.Add(uint64(len(stored)))
 	f := t.field
 	if f.Array.Chain.Raw() { // what is stored is the brick, and the page cache keeps it
 		t.copy(zarr.Window{Bytes: stored, OffsetBytes: t.begin})
@@ -381,11 +406,16 @@ func (w *worker) keep(x *cell, right bool) {
 
 // damaged names the brick that an error is about.
 func (t *task) damaged(err error) error {
-	numbers := make([]string, len(t.wants[0].part.Brick))
-	for d, n := range t.wants[0].part.Brick {
-		numbers[d] = fmt.Sprint(n)
+	return fmt.Errorf("%s: brick %s at [%d, %d): %w", t.listed.Path, numbersOf(t.wants[0].part.Brick), t.place.OffsetBytes, t.place.OffsetBytes+t.place.SizeBytes, err)
+}
+
+// numbersOf writes a place as (1,2,3).
+func numbersOf(place []int64) string {
+	numbers := make([]string, len(place))
+	for d, n := range place {
+		numbers[d] = strconv.FormatInt(n, 10)
 	}
-	return fmt.Errorf("%s: brick (%s) at [%d, %d): %w", t.listed.Path, strings.Join(numbers, ","), t.place.OffsetBytes, t.place.OffsetBytes+t.place.SizeBytes, err)
+	return "(" + strings.Join(numbers, ",") + ")"
 }
 
 // again puts tasks back into the queue.

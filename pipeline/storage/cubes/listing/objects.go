@@ -162,7 +162,10 @@ func (l *lister) match(at string, isDir bool) bool {
 		return false
 	case isDir && x.mayHold(x.Array.Keys, key):
 		return true
-	case !isDir && x.Array.Keys.Parse(x.place, key, x.counts):
+	case x.Array.Keys.Parse(x.place, key, x.counts):
+		if isDir { // no object there would be the fill value
+			l.failed = fmt.Errorf("%s is a directory, and has to be a file, which is a chunk or a shard of the array: remove it, or write the array again", at)
+		}
 		return true
 	case !isDir && x.mayHold(x.Array.Keys, key):
 		l.failed = fmt.Errorf("%s is no directory: it has to be one, with objects of the array; links to directories are not followed: mount the directory itself, or bind it there", at)

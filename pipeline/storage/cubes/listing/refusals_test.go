@@ -242,3 +242,21 @@ func TestAListingThatEndsIsAnError(t *testing.T) {
 	require.ErrorIs(t, err, context.Canceled)
 	require.Equal(t, 2, listings)
 }
+
+// A directory where an object has to be is not taken as an object that is absent.
+func TestADirectoryIsNoObject(t *testing.T) {
+	dir := t.TempDir()
+	writeV3(t, dir, small, nil)
+	var object string
+	require.NoError(t, filepath.WalkDir(filepath.Join(dir, "c"), func(at string, d os.DirEntry, err error) error {
+		if err == nil && !d.IsDir() {
+			object = at
+		}
+		return err
+	}))
+	require.NoError(t, os.Remove(object))
+	require.NoError(t, os.Mkdir(object, 0o755))
+	name, err := filepath.Rel(dir, object)
+	require.NoError(t, err)
+	require.Contains(t, refused(t, openLocal(t, dir), crops), name+" is a directory, and has to be a file")
+}

@@ -1,0 +1,16 @@
+package fs
+
+import "github.com/dustin/go-humanize"
+
+// DescribeCubes writes what is decoded of Zarr arrays: nothing where records are no crops.
+func (r *statusReport) DescribeCubes(line func(label, format string, args ...any)) {
+	c := r.Pipeline.Cubes
+	if c == nil {
+		return
+	}
+	line("chunks", "%s of arrays were decoded, stored in %s, and %s times one was found decoded; %s of decoded ones are kept",
+		humanize.Comma(int64(c.Decoded)), size(int64(c.StoredBytes)), humanize.Comma(int64(c.Found)), size(c.HeldBytes))
+	if c.Blocks > 0 {
+		line("blosc", "%s blocks were decoded of chunks of which the others were not needed", humanize.Comma(int64(c.Blocks)))
+	}
+}

@@ -1,0 +1,55 @@
+package fs
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/common/expfmt"
+	"github.com/stretchr/testify/require"
+
+	"github.com/lsiofs/lsiofs/pipeline/storage/cubes"
+)
+
+func TestStatusTellsWhatIsDecodedOfArrays(t *testing.T) {
+	told := func(r *statusReport) string {
+		var b strings.Builder
+		r.DescribeCubes(func(label, format string, args ...any) {
+			fmt.Fprintf(&b, "%s: %s\n", label, fmt.Sprintf(format, args...))
+		})
+		return b.String()
+	}
+	r := &statusReport{}
+	require.Empty(t, told(r), "there are no arrays")
+	r.Pipeline.Cubes = &cubes.Stats{Decoded: 1234, Found: 5678, StoredBytes: 3 << 20, HeldBytes: 2 << 20}
+	require.Equal(t, "chunks: 1,234 of arrays were decoded, stored in 3.0 MiB, and 5,678 times one was found decoded; 2.0 MiB of decoded ones are kept\n", told(r))
+	r.Pipeline.Cubes.Blocks = 17
+	require.Contains(t, told(r), "blosc: 17 blocks were decoded of chunks of which the others were not needed\n")
+}
+
+func TestMetricsOfArraysAreThereWhereThoseAre(t *testing.T) {
+	s := &sample{view: &view{number: 1}}
+	c := newCollector(&tree{})
+	c.sample = func() *sample { return s }
+	text := func() string {
+		registry := prometheus.NewPedanticRegistry()
+		registry.MustRegister(c)
+		families, err := registry.Gather()
+		require.NoError(t, err)
+		var b strings.Builder
+		for _, f := range families {
+			_, err := expfmt.MetricFamilyToText(&b, f)
+			require.NoError(t, err)
+		}
+		return b.String()
+	}
+	require.NotContains(t, text(), "lsiofs_zarr")
+	s.Pipeline.Cubes = &cubes.Stats{Decoded: 1, Found: 2, StoredBytes: 3, Blocks: 4, HeldBytes: 5}
+	got := text()
+	for _, line := range []string{
+		"lsiofs_zarr_chunks_decoded_total 1", "lsiofs_zarr_chunks_found_total 2", "lsiofs_zarr_stored_bytes_total 3", "lsiofs_zarr_blocks_decoded_total 4", "lsiofs_zarr_held_bytes 5",
+	} {
+		require.Contains(t, got, line+"\n")
+	}
+}

@@ -1,0 +1,312 @@
+package cubes
+
+import (
+	"context"
+	"fmt"
+	"math/bits"
+	"runtime"
+	"sync/atomic"
+
+	"golang.org/x/sync/errgroup"
+
+	"github.com/lsiofs/lsiofs/pipeline/spec"
+	"github.com/lsiofs/lsiofs/pipeline/storage"
+	"github.com/lsiofs/lsiofs/pipeline/zarr"
+)
+
+// LeftOut says which crops of a cube are in no order, because they would need what is not there
+// (Config.SkipDamaged, spec.MissingSkip).
+type LeftOut struct {
+	// Crops is how many.
+	Crops uint64
+	// Absent is how many bricks are not stored, where crops that need one are left out.
+	Absent int64
+	// Damaged is how many objects are damaged, and First says what is wrong with some.
+	Damaged int
+	First   []string
+}
+
+// maxLackBricks bounds the bricks of an array of which it is known whether they are there: a GiB.
+const maxLackBricks = 1 << 33
+
+// lacking are the bricks of a field that no crop may need, a bit each, the lowest first.
+type lacking []uint64
+
+func (l lacking) has(brick int64) bool { return l[brick>>6]>>(brick&63)&1 != 0 }
+
+// clear is safe for concurrent use.
+func (l lacking) clear(brick int64) { atomic.AndUint64(&l[brick>>6], ^(1 << (brick & 63))) }
+
+func (l lacking) set(brick int64) { atomic.OrUint64(&l[brick>>6], 1<<(brick&63)) }
+
+func (l lacking) count() (n int64) {
+	for _, w := range l {
+		n += int64(bits.OnesCount64(w))
+	}
+	return n
+}
+
+// leaveOut finds the crops that are left out of a cube, and makes its cut one without them.
+func (s *Storage) leaveOut(ctx context.Context, c *cube) error {
+	absent, damaged := s.config.Spec.Missing == spec.MissingSkip, s.config.SkipDamaged
+	if !absent && !damaged || c.Cut.Total() == 0 {
+		return nil
+	}
+	var found LeftOut
+	lacks := make([]lacking, len(c.fields))
+	for k, f := range c.fields {
+		if f.bricks.Total() > maxLackBricks {
+			return fmt.Errorf("%s: array %s has %d chunks: with --missing skip and --on-corrupt skip there may be %d", c.Object.Path, f.Path, f.bricks.Total(), int64(maxLackBricks))
+		}
+		var d damages
+		l, err := s.lacking(ctx, f, absent, &d)
+		if err != nil {
+			return fmt.Errorf("%s: %w", c.Object.Path, err)
+		}
+		if !damaged && d.count > 0 {
+			d = damages{} // Check says it
+		}
+		lacks[k] = l
+		if absent {
+			found.Absent += l.count() - d.bricks
+		}
+		found.Damaged += d.count
+		found.First = append(found.First, d.first...)
+	}
+	kept, err := c.kept(ctx, lacks)
+	if err != nil || kept == nil {
+		return err
+	}
+	found.Crops = c.Cut.Total()
+	for _, w := range kept {
+		found.Crops -= uint64(bits.OnesCount64(w))
+	}
+	cut, err := c.Cut.Keep(kept)
+	if err != nil {
+		return fmt.Errorf("%s: %w", c.Object.Path, err)
+	}
+	c.Object.SizeBytes += int64(len(cut.Header()) - len(c.header))
+	c.Cut, c.header, c.leftOut = cut, cut.Header(), found
+	return nil
+}
+
+// anyLeft is an error where all crops of all cubes are left out.
+func anyLeft(cubes map[string]*cube) error {
+	first := ""
+	for path, c := range cubes {
+		if c.leftOut.Crops < c.Cut.Total() {
+			return nil
+		}
+		if first == "" || path < first {
+			first = path
+		}
+	}
+	if c := cubes[first]; c != nil && c.leftOut.Crops > 0 {
+		return fmt.Errorf("%s: all %d crops are left out: %s", first, c.leftOut.Crops, c.leftOut.reason())
+	}
+	return nil
+}
+
+// reason is why crops are left out.
+func (l *LeftOut) reason() string {
+	switch {
+	case l.Damaged == 0:
+		return fmt.Sprintf("they need some of %d chunks that are not stored (--missing skip)", l.Absent)
+	case l.Absent == 0:
+		return fmt.Sprintf("they need some of %d damaged files (--on-corrupt skip), as %s", l.Damaged, l.First[0])
+	default:
+		return fmt.Sprintf("they need some of %d chunks that are not stored (--missing skip), or of %d damaged files (--on-corrupt skip), as %s", l.Absent, l.Damaged, l.First[0])
+	}
+}
+
+// lacking finds the bricks of a field that are absent, if asked, and those of damaged objects.
+func (s *Storage) lacking(ctx context.Context, f *field, absent bool, d *damages) (lacking, error) {
+	l := make(lacking, (f.bricks.Total()+63)/64)
+	if absent {
+		for n := range f.bricks.Total() {
+			l.set(n)
+		}
+	}
+	g, reading := errgroup.WithContext(ctx)
+	g.SetLimit(checkedAtOnce)
+	f.Each(func(number int64) bool {
+		if reading.Err() != nil {
+			return false
+		}
+		o, _ := f.Object(number)
+		if len(f.Array.Levels) == 0 {
+			l.clear(number) // the object is the brick
+			if err := f.checkSize(o.SizeBytes); err != nil {
+				d.add(fmt.Errorf("%s: %w", o.Path, err))
+				d.lose(l, number)
+			}
+			return true
+		}
+		g.Go(func() error {
+			places, wrong, err := s.placesIn(reading, f, o, number)
+			if err != nil {
+				return err
+			}
+			if wrong != nil {
+				d.add(wrong)
+			}
+			f.eachBrick(number, func(brick int64, place []int64) {
+				switch {
+				case wrong != nil:
+					d.lose(l, brick)
+				case !places[0].Absent():
+					l.clear(brick)
+				}
+				if wrong == nil {
+					places = places[1:]
+				}
+			})
+			return nil
+		})
+		return true
+	})
+	if err := g.Wait(); err != nil {
+		return nil, err
+	}
+	return l, ctx.Err()
+}
+
+// placesIn says where the bricks of an object are that is a shard, in the order of eachBrick. It reads
+// all indexes in it. wrong is why one of them can't be one, err why it can't be read.
+func (s *Storage) placesIn(ctx context.Context, f *field, o storage.Object, number int64) (places []zarr.Place, wrong, err error) {
+	indexes := map[shard][]zarr.Place{}
+	find := func(brick []int64) (p zarr.Place) {
+		p.SizeBytes = o.SizeBytes
+		for level := range f.Array.Levels {
+			of := shard{f, level, f.Array.ShardOf(level, brick)}
+			index := indexes[of]
+			if index == nil {
+				if index, wrong, err = s.indexOf(ctx, f, o, level, p); index == nil {
+					return p
+				}
+				indexes[of] = index
+			}
+			if p = index[f.Array.EntryOf(level, brick)]; p.Absent() {
+				break
+			}
+		}
+		return p
+	}
+	f.eachBrick(number, func(_ int64, place []int64) {
+		if wrong == nil && err == nil {
+			places = append(places, find(place))
+		}
+	})
+	return places, wrong, err
+}
+
+// eachBrick calls visit for the bricks of an object that have elements of the array. place is
+// valid during the call.
+func (f *field) eachBrick(object int64, visit func(brick int64, place []int64)) {
+	a := f.Array
+	first, counts, place := make([]int64, len(a.Shape)), make([]int64, len(a.Shape)), make([]int64, len(a.Shape))
+	f.objects.Place(first, object)
+	for d := range first {
+		each := a.Object[d] / a.Brick[d]
+		first[d] *= each
+		counts[d] = min(each, f.bricks.Counts[d]-first[d])
+	}
+	grid := zarr.Grid{Counts: counts}
+	for n := range grid.Total() {
+		grid.Place(place, n)
+		for d := range place {
+			place[d] += first[d]
+		}
+		visit(f.bricks.Number(place), place)
+	}
+}
+
+// keptWork is how many crops are looked at in one piece of work; a multiple of 64, so that no two
+// share a word of bits.
+const keptWork = 1 << 14
+
+// kept are the crops that need no brick that lacks, a bit an ordinal; nil where that are all.
+func (c *cube) kept(ctx context.Context, lacks []lacking) ([]uint64, error) {
+	any := false
+	for _, l := range lacks {
+		any = any || l.count() > 0
+	}
+	if !any {
+		return nil, nil
+	}
+	total := c.Cut.Total()
+	kept := make([]uint64, (total+63)/64)
+	var all atomic.Bool
+	all.Store(true)
+	g, working := errgroup.WithContext(ctx)
+	g.SetLimit(runtime.GOMAXPROCS(0))
+	for from := uint64(0); from < total; from += keptWork {
+		g.Go(func() error {
+			if !c.mark(kept, from, min(from+keptWork, total), lacks) {
+				all.Store(false)
+			}
+			return working.Err()
+		})
+	}
+	if err := g.Wait(); err != nil {
+		return nil, err
+	}
+	if all.Load() {
+		return nil, nil
+	}
+	return kept, ctx.Err()
+}
+
+// mark sets the bits of the crops from … to-1 that are kept, and says whether they all are.
+func (c *cube) mark(kept []uint64, from, to uint64, lacks []lacking) bool {
+	spot, crops, all := c.Cut.NewSpot(), make([]*zarr.Crop, len(c.fields)), true
+	for k := range crops {
+		crops[k] = c.Cut.NewReach(k)
+	}
+	for n := from; n < to; n++ {
+		c.Cut.Locate(spot, n, nil)
+		if c.needs(spot, crops, lacks) {
+			all = false
+			continue
+		}
+		kept[n>>6] |= 1 << (n & 63)
+	}
+	return all
+}
+
+// errLacks ends a walk through the bricks of a crop.
+var errLacks = fmt.Errorf("a brick lacks")
+
+// needs says whether a crop may need a brick that lacks, in any epoch.
+func (c *cube) needs(spot *zarr.Spot, crops []*zarr.Crop, lacks []lacking) bool {
+	for k, f := range c.fields {
+		c.Cut.Reach(k, crops[k], spot)
+		if crops[k].Parts(f.Array.Shape, f.Array.Brick, func(p *zarr.Part) error {
+			if lacks[k].has(f.bricks.Number(p.Brick)) {
+				return errLacks
+			}
+			return nil
+		}) != nil {
+			return true
+		}
+	}
+	return false
+}
+
+// LeftOut says what is left out of a cube that was listed.
+func (s *Storage) LeftOut(path string) LeftOut {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if c := s.cubes[path]; c != nil {
+		return c.leftOut
+	}
+	return LeftOut{}
+}
+
+// Reason says why crops are left out of a cube; "" where none are.
+func (l LeftOut) Reason() string {
+	if l.Crops == 0 {
+		return ""
+	}
+	return l.reason()
+}

@@ -1,0 +1,124 @@
+package refs
+
+import (
+	"archive/zip"
+	"bytes"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/lsiofs/lsiofs/pipeline/storage"
+)
+
+func TestReferencesOutsideOfTheRootAreRefused(t *testing.T) {
+	top := t.TempDir()
+	dir := filepath.Join(top, "data")
+	require.NoError(t, os.MkdirAll(filepath.Join(dir, "in"), 0o755))
+	for _, path := range []string{filepath.Join(top, "secret"), filepath.Join(top, "database"), filepath.Join(dir, "in", "a.nc")} {
+		require.NoError(t, os.WriteFile(path, []byte("0123456789"), 0o644))
+	}
+	require.NoError(t, os.Symlink("../secret", filepath.Join(dir, "link")))
+	roots := Config{One: "x.json", Roots: []string{dir, "https://host/data"}}
+	for name, want := range map[string]string{
+		"../secret": "no file below the dataset's directory", "in/../../secret": "no file below", "/etc/passwd": "no file below",
+		"file:///etc/passwd": "no file below", "file://in/a.nc": "no file below", dir + "/../secret": "no file below", top + "/database": "no file below",
+		".": "no file below", "": "no file below", "a\x00b": "no file below", "s3://bucket/key": "bucket or web server", "https://host/other": "bucket or web server",
+		"https://host/data/a?x": "without a query", "https://host/data/%zz": "without a query", "https://host/data/%2e%2e/x": "no file below",
+		"https://host/database": "bucket or web server", "zip://a::b.zip": "files in files", "simplecache::x": "files in files",
+	} {
+		writeJSON(t, dir, map[string]any{"a/0": []any{name, 0, 4}})
+		err := over(t, dir, roots).List(t.Context(), everything, func(storage.Object) error { return nil })
+		require.ErrorContains(t, err, want, name)
+		require.ErrorContains(t, err, "x.json", name)
+	}
+	for _, name := range []string{"in/a.nc", "./in//a.nc", "in/../in/a.nc", dir + "/in/a.nc", "file://" + dir + "/in/a.nc", "https://host/data/in/a.nc", "https://host/data/in/%61.nc", "link"} {
+		writeJSON(t, dir, map[string]any{"a/0": []any{name, 3, 4}})
+		s := over(t, dir, roots)
+		b, err := bytesOf(t, s, listed(t, s)["x.json/a/0"])
+		require.NoError(t, err, name)
+		require.Equal(t, "3456", string(b), name)
+	}
+}
+
+func TestRangesThatAreNotThereAreRefused(t *testing.T) {
+	dir := t.TempDir()
+	require.NoError(t, os.WriteFile(filepath.Join(dir, "a.nc"), []byte("0123456789"), 0o644))
+	for place, want := range map[[2]int64]string{
+		{8, 3}: "it refers to bytes [8, 11) of a.nc, which has 10", {11, 0}: "[11, 11)", {1 << 62, 1 << 61}: "of a.nc, which has 10",
+		{1<<63 - 1, 1}: "there is no range of 1 bytes at 9223372036854775807", {-1, 1}: "no number of bytes", {1, -1}: "no number of bytes",
+	} {
+		writeJSON(t, dir, map[string]any{"a/0": []any{"a.nc", place[0], place[1]}})
+		s := over(t, dir, Config{One: "x.json"})
+		require.ErrorContains(t, s.List(t.Context(), everything, func(storage.Object) error { return nil }), want)
+		_, err := s.Stat(t.Context(), "x.json/a/0")
+		require.ErrorContains(t, err, want)
+	}
+}
+
+func TestMembersThatAreCompressedAreRefused(t *testing.T) {
+	dir := t.TempDir()
+	var b bytes.Buffer
+	w := zip.NewWriter(&b)
+	m, err := w.Create("a/0") // deflate
+	require.NoError(t, err)
+	_, err = m.Write(make([]byte, 1000))
+	require.NoError(t, err)
+	m, err = w.CreateHeader(&zip.FileHeader{Name: "a/1"})
+	require.NoError(t, err)
+	_, err = m.Write([]byte("plain"))
+	require.NoError(t, err)
+	require.NoError(t, w.Close())
+	require.NoError(t, os.WriteFile(filepath.Join(dir, "x.zip"), b.Bytes(), 0o644))
+	s := over(t, dir, Config{One: "x.zip"})
+	err = s.List(t.Context(), everything, func(storage.Object) error { return nil })
+	require.ErrorContains(t, err, "x.zip/a/0 is compressed by the zip file (deflate)")
+	o, err := s.Stat(t.Context(), "x.zip/a/1")
+	require.NoError(t, err)
+	got, err := bytesOf(t, s, o)
+	require.NoError(t, err)
+	require.Equal(t, "plain", string(got))
+}
+
+func TestWhatAllFilesSayIsBounded(t *testing.T) {
+	dir := t.TempDir()
+	for i := range 3 {
+		require.NoError(t, os.WriteFile(filepath.Join(dir, fmt.Sprintf("%d.json", i)), []byte(`{"a/0": "`+strings.Repeat("x", 5000)+`"}`), 0o644))
+	}
+	s := over(t, dir, Config{Match: everything})
+	s.maxHeld = 12_000
+	require.ErrorContains(t, s.List(t.Context(), everything, func(storage.Object) error { return nil }), "2.json: it and the others before it take more than 12000 bytes of memory")
+}
+
+// Whatever a reference file names, it is below the root.
+func FuzzNames(f *testing.F) {
+	for _, seed := range []string{"a/b.nc", "../a", "/data/x", "file:///data/../x", "https://host/data/%2e%2e/x", "a/../../x", "s3://b/../..", "//data/x"} {
+		f.Add("in/x.json", seed)
+	}
+	f.Fuzz(func(t *testing.T, from, name string) {
+		if !filepath.IsLocal(from) {
+			return
+		}
+		c := Config{Roots: []string{"/data", "https://host/data", "/"}}
+		if at, err := c.resolve(from, name); err == nil && (!filepath.IsLocal(at) || at != filepath.Clean(at) || strings.ContainsRune(at, 0)) {
+			t.Fatalf("%q in %q is %q", name, from, at)
+		}
+	})
+}
+
+func TestAFileThatDescribesNothingIsNamed(t *testing.T) {
+	dir := t.TempDir()
+	for name, content := range map[string]string{"x.json": "[]", "y.json": "{", "x.zip": "PK", "y.zip": ""} {
+		require.NoError(t, os.WriteFile(filepath.Join(dir, name), []byte(content), 0o644))
+		s := over(t, dir, Config{One: name})
+		_, err := s.Stat(t.Context(), name+"/.zarray")
+		require.ErrorContains(t, err, name+": ")
+		require.ErrorContains(t, s.List(t.Context(), everything, func(storage.Object) error { return nil }), name+": ")
+	}
+	_, err := over(t, dir, Config{One: "z.json"}).Stat(t.Context(), "z.json/.zarray")
+	require.ErrorIs(t, err, fs.ErrNotExist)
+}

@@ -1,0 +1,138 @@
+package refs
+
+import (
+	"errors"
+	"slices"
+	"sync"
+
+	"github.com/lsiofs/lsiofs/pipeline/storage"
+)
+
+// OpenResident implements storage.ResidentOpener.
+func (s *Storage) OpenResident(o storage.Object) (storage.Resident, error) {
+	x, err := s.find(o)
+	if err != nil {
+		return nil, &storage.Error{Object: o.Path, SizeBytes: o.SizeBytes, Err: err}
+	}
+	if x.own {
+		return inMemory(x.inline), nil
+	}
+	under, ok := s.under.(storage.ResidentOpener)
+	if !ok {
+		return nil, nil
+	}
+	r := s.idle.take(x.of)
+	if r == nil {
+		if r, err = under.OpenResident(x.of); r == nil || err != nil {
+			return nil, err
+		}
+	}
+	return &part{Resident: r, of: x.of, offset: x.offset, size: o.SizeBytes, idle: &s.idle}, nil
+}
+
+// part is a range of something that is in memory.
+type part struct {
+	storage.Resident
+	of           storage.Object
+	offset, size int64
+	idle         *idle
+	changed      bool
+}
+
+// Unchanged implements storage.Resident.
+func (p *part) Unchanged() error {
+	err := p.Resident.Unchanged()
+	p.changed = p.changed || err != nil
+	return err
+}
+
+// Close implements storage.Resident: the file stays open for other ranges of it.
+func (p *part) Close() error {
+	if p.changed {
+		return p.Resident.Close()
+	}
+	return p.idle.give(p.of, p.Resident)
+}
+
+// maxIdle is how many files stay open that nobody reads.
+const maxIdle = 32
+
+// idle are files that were read from memory, and are open: many objects lie in one file. What was
+// read of one is looked at (Unchanged) as of any other.
+type idle struct {
+	mu     sync.Mutex
+	list   []idleFile // what was read last comes last
+	closed bool
+}
+
+type idleFile struct {
+	of storage.Object
+	r  storage.Resident
+}
+
+// take is an open file; nil if there is none.
+func (x *idle) take(of storage.Object) storage.Resident {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	for i, f := range slices.Backward(x.list) {
+		if f.of == of {
+			x.list = slices.Delete(x.list, i, i+1)
+			return f.r
+		}
+	}
+	return nil
+}
+
+// give keeps an open file, instead of the one that was read first.
+func (x *idle) give(of storage.Object, r storage.Resident) error {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	if x.closed {
+		return r.Close()
+	}
+	x.list = append(x.list, idleFile{of, r})
+	if len(x.list) <= maxIdle {
+		return nil
+	}
+	first := x.list[0]
+	x.list = slices.Delete(x.list, 0, 1)
+	return first.r.Close()
+}
+
+// close closes them, and those that are given later.
+func (x *idle) close() (err error) {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	x.closed = true
+	for _, f := range x.list {
+		err = errors.Join(err, f.r.Close())
+	}
+	x.list = nil
+	return err
+}
+
+func (p *part) Holds(off, size int64) bool {
+	return p.has(off, size) && p.Resident.Holds(p.offset+off, size)
+}
+
+func (p *part) ReadAt(b []byte, off int64) bool {
+	return p.has(off, int64(len(b))) && p.Resident.ReadAt(b, p.offset+off)
+}
+
+func (p *part) has(off, size int64) bool { return off >= 0 && size <= p.size && off <= p.size-size }
+
+// inMemory are bytes of a reference file.
+type inMemory []byte
+
+func (m inMemory) Holds(off, size int64) bool {
+	return off >= 0 && size <= int64(len(m)) && off <= int64(len(m))-size
+}
+
+func (m inMemory) ReadAt(b []byte, off int64) bool {
+	return m.Holds(off, int64(len(b))) && copy(b, m[off:]) == len(b)
+}
+
+// Unchanged implements storage.Resident: the bytes are those that were listed.
+func (m inMemory) Unchanged() error { return nil }
+
+func (m inMemory) Close() error { return nil }
