@@ -91,6 +91,47 @@ func TestCropsOfShardsInShardsAreAnotherReadings(t *testing.T) {
 	}
 }
 
+// takeApart writes an array of its own of each shard in the objects of an array, which is then sharded
+// once.
+const takeApart = `
+import itertools, json, os, struct, sys
+path, out = sys.argv[1:]
+doc = json.load(open(path + "/zarr.json"))
+outer, = doc["codecs"]
+c, edges = outer["configuration"], doc["chunk_grid"]["configuration"]["chunk_shape"]
+counts = [a // b for a, b in zip(edges, c["chunk_shape"])]
+places = list(itertools.product(*map(range, counts)))
+size = 16 * len(places) + 4 * (len(c["index_codecs"]) - 1)
+for directory, _, names in os.walk(path + "/c"):
+    for name in names:
+        data = open(os.path.join(directory, name), "rb").read()
+        index = data[:size] if c["index_location"] == "start" else data[-size:]
+        at = [int(x) for x in os.path.relpath(os.path.join(directory, name), path + "/c").split("/")]
+        for i, place in enumerate(places):
+            offset, n = struct.unpack_from("<QQ", index, 16 * i)
+            if offset < 2**64 - 1:
+                file = out + "/c/" + "/".join(str(a * m + p) for a, m, p in zip(at, counts, place))
+                os.makedirs(os.path.dirname(file), exist_ok=True)
+                open(file, "wb").write(data[offset : offset + n])
+doc["codecs"], doc["chunk_grid"]["configuration"]["chunk_shape"] = c["codecs"], c["chunk_shape"]
+json.dump(doc, open(out + "/zarr.json", "w"))
+`
+
+// zarrita reads one level of shards. Taken apart, an array of two levels has the elements that it has as
+// it is. An index at a shard's begin zarrita does not look for.
+func TestZarritaFindsTheSameElementsInShardsThatWereTakenApart(t *testing.T) {
+	node, modules := nodeWith(t, "zarrita")
+	interpreter := python(t)
+	for _, name := range []string{"two", "two-zstd", "all-there"} {
+		path, apart := store(t, makeNested, name), t.TempDir()
+		output(t, interpreter, "-c", takeApart, path, apart)
+		own := toolOK(t, "cat", path, "--format", "zarr", "--crop", "time=13")
+		want := output(t, node, "-e", wholeByZarrita, modules, apart)
+		require.Greater(t, len(own), len(want))
+		requireSameBytes(t, want, own[len(own)-len(want):], "%s", name)
+	}
+}
+
 // Indexes without checksums may say anything, at each level. What points out of the shard that the
 // index is of is no brick, and none in another object or outside of it is read.
 func TestIndexesOfShardsInShardsThatLieAreErrors(t *testing.T) {

@@ -14,10 +14,13 @@ import (
 // makeVersion2 has zarr-python write one array in many ways, a directory each. Every fifth
 // object is removed, where there is a fill value.
 const makeVersion2 = `
-import os, sys
+import json, os, sys
 import numcodecs as nc
 import numpy as np
 import zarr
+
+sys.path.insert(0, "reference")
+from cubes import fletcher32
 
 root, shape, chunks = sys.argv[1], (13, 21, 34), (5, 8, 16)
 random = np.random.default_rng(5)
@@ -74,6 +77,18 @@ make("fixed-f4", "<f4", 0, filters=[nc.FixedScaleOffset(3, 100, "<f4", "<i4")])
 make("quantize", "<f8", 0, filters=[nc.Quantize(2, "<f8")])
 make("quantize-narrow", "<f8", 0, filters=[nc.Quantize(2, "<f8", "<f4")])
 make("bitround", "<f4", 0, filters=[nc.BitRound(7)])
+# As references to HDF5 and NetCDF have it.
+make("hdf5", ">f4", 0, filters=[nc.Shuffle(4)], compressor=nc.Zlib(4))
+make("hdf5-filters", ">i2", 0, filters=[nc.Shuffle(2), nc.Zlib(4)], compressor=None)
+make("hdf5-double", "<f8", float("nan"), filters=[nc.Shuffle(8), nc.Zlib(1)], compressor=None)
+make("hdf5-checksum", "<i4", -1, filters=[nc.Shuffle(4)], compressor=None)
+path = root + "/hdf5-checksum/"
+doc = json.load(open(path + ".zarray"))
+doc["filters"].append({"id": "fletcher32"})
+json.dump(doc, open(path + ".zarray", "w"))
+for f in os.listdir(path):
+    if not f.startswith("."):
+        open(path + f, "ab").write(fletcher32(open(path + f, "rb").read()))
 `
 
 // makeVersion3 writes arrays of version 3 from the specification, with bricks by numcodecs: a
