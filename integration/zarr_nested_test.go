@@ -19,7 +19,7 @@ import numcodecs as nc
 import numpy as np
 
 sys.path.insert(0, "reference")
-from cubes import crc32c
+from stored import crc32c
 
 root = sys.argv[1]
 BYTES = {"name": "bytes", "configuration": {"endian": "little"}}

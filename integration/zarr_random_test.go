@@ -29,7 +29,7 @@ import numpy as np
 import zarr
 
 sys.path.insert(0, "reference")
-from cubes import crc32c
+from stored import crc32c
 
 root, seed, count = sys.argv[1], int(sys.argv[2]), int(sys.argv[3])
 NAMES = ["time", "level", "y", "x"]

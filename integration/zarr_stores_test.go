@@ -20,7 +20,7 @@ import numpy as np
 import zarr
 
 sys.path.insert(0, "reference")
-from cubes import fletcher32
+from stored import fletcher32
 
 root, shape, chunks = sys.argv[1], (13, 21, 34), (5, 8, 16)
 random = np.random.default_rng(5)
@@ -99,7 +99,7 @@ import numcodecs as nc
 import numpy as np
 
 sys.path.insert(0, "reference")
-from cubes import crc32c
+from stored import crc32c
 
 root, random = sys.argv[1], np.random.default_rng(6)
 CODECS = {
