@@ -1,80 +1,43 @@
 package fs
 
 import (
-	"bytes"
 	"context"
 
-	"github.com/prometheus/client_golang/prometheus"
-	"github.com/prometheus/common/expfmt"
-
 	"github.com/lsiofs/lsiofs/pipeline/explain"
-	"github.com/lsiofs/lsiofs/pipeline/growing/taking"
-	"github.com/lsiofs/lsiofs/pipeline/storage/cached"
-	"github.com/lsiofs/lsiofs/pipeline/storage/cubes"
-	"github.com/lsiofs/lsiofs/pipeline/storage/remote"
 )
 
-// metrics renders the mount's counters for Prometheus, from a registry of its
-// own: two mounts in one process share nothing.
-type metrics struct{ registry *prometheus.Registry }
+// renderMetrics is the file metrics: the mount's counters, for Prometheus.
+func (t *tree) renderMetrics(context.Context) ([]byte, error) { return metricsText(t.sample()), nil }
 
-func newMetrics(t *tree) *metrics {
-	m := &metrics{prometheus.NewPedanticRegistry()}
-	m.registry.MustRegister(newCollector(t))
-	return m
-}
-
-// renderMetrics is the file metrics.
-func (t *tree) renderMetrics(context.Context) ([]byte, error) {
-	families, err := t.metrics.registry.Gather()
-	if err != nil {
-		return nil, err
-	}
-	var b bytes.Buffer
-	for _, f := range families {
-		if _, err := expfmt.MetricFamilyToText(&b, f); err != nil {
-			return nil, err
-		}
-	}
-	return b.Bytes(), nil
-}
-
-// sample is all that metrics are made of, taken at one time.
+// sample is all that metrics are made of, taken at one time, so nothing is counted twice.
 type sample struct {
 	statusReport
 	view  *view
 	times explain.Snapshot
 }
 
-// metric is one counter or gauge without labels.
-type metric struct {
-	desc  *prometheus.Desc
-	kind  prometheus.ValueType
-	value func(s *sample) float64
+func metricsText(s *sample) []byte {
+	families := familiesOf(nil, mountMetrics(), s)
+	families = familiesOf(families, stageMetrics(), &s.times)
+	families = familiesOf(families, remoteMetrics(), s.Pipeline.Remote)
+	families = familiesOf(families, cacheMetrics(), s.Pipeline.Cache)
+	families = familiesOf(families, growingMetrics(), s.Pipeline.Growing)
+	families = familiesOf(families, cubeMetrics(), s.Pipeline.Cubes)
+	families = familiesOf(families, sourceMetrics(), &s.Sources)
+	return exposition(families)
 }
 
-// collector takes a sample at each Collect, so nothing is counted twice.
-type collector struct {
-	sample  func() *sample
-	metrics []metric
-	engine  *prometheus.Desc
-	stages  []stageMetric
-	remote  []serviceMetric[remote.Stats]
-	cache   []serviceMetric[cached.Stats]
-	growing []serviceMetric[taking.Status]
-	cubes   []serviceMetric[cubes.Stats]
-	sources sourceMetrics
-}
-
-func newCollector(t *tree) *collector {
-	c := &collector{
-		sample: t.sample, stages: stageMetrics(), remote: remoteMetrics(), cache: cacheMetrics(), growing: growingMetrics(), cubes: cubeMetrics(), sources: newSourceMetrics(), engine: prometheus.NewDesc("lsiofs_engine_info", "The io engine that reads.", []string{"engine"}, nil),
-	}
+// mountMetrics are those that each mount has.
+func mountMetrics() []metric[sample] {
+	metrics := []metric[sample]{{
+		gaugeKind, "lsiofs_engine_info", "The io engine that reads.", "engine",
+		func(s *sample, out func(float64, string)) { out(1, s.Pipeline.Engine.Engine) },
+	}}
 	counter := func(name, help string, value func(s *sample) float64) {
-		c.metrics = append(c.metrics, metric{prometheus.NewDesc(name, help, nil, nil), prometheus.CounterValue, value})
+		metrics = append(metrics, metricOf(counterKind, name, help, value))
 	}
 	gauge := func(name, help string, value func(s *sample) float64) {
-		c.metrics = append(c.metrics, metric{prometheus.NewDesc(name, help, nil, nil), prometheus.GaugeValue, value})
+		metrics = append(metrics, metricOf(gaugeKind, name, help, value))
 	}
 	counter("lsiofs_sent_bytes_total", "Bytes of streams that clients were sent.", func(s *sample) float64 { return float64(s.Traffic.SentBytes) })
 	counter("lsiofs_sent_reads_total", "Reads of streams that were answered with bytes.", func(s *sample) float64 { return float64(s.Traffic.Reads) })
@@ -125,62 +88,7 @@ func newCollector(t *tree) *collector {
 		return 0
 	})
 	counter("lsiofs_fetch_errors_total", "Records that could not be had.", func(s *sample) float64 { return float64(s.Pipeline.Fetch.Errors) })
-	return c
-}
-
-func (c *collector) Describe(out chan<- *prometheus.Desc) {
-	out <- c.engine
-	for _, m := range c.metrics {
-		out <- m.desc
-	}
-	for _, m := range c.stages {
-		out <- m.desc
-	}
-	for _, m := range c.remote {
-		out <- m.desc
-	}
-	for _, m := range c.cache {
-		out <- m.desc
-	}
-	for _, m := range c.growing {
-		out <- m.desc
-	}
-	for _, m := range c.cubes {
-		out <- m.desc
-	}
-	c.sources.describe(out)
-}
-
-func (c *collector) Collect(out chan<- prometheus.Metric) {
-	s := c.sample()
-	out <- prometheus.MustNewConstMetric(c.engine, prometheus.GaugeValue, 1, s.Pipeline.Engine.Engine)
-	for _, m := range c.metrics {
-		out <- prometheus.MustNewConstMetric(m.desc, m.kind, m.value(s))
-	}
-	for _, m := range c.stages {
-		m.collect(out, &s.times)
-	}
-	for _, m := range c.remote {
-		if s.Pipeline.Remote != nil {
-			m.collect(out, s.Pipeline.Remote)
-		}
-	}
-	for _, m := range c.cubes {
-		if s.Pipeline.Cubes != nil {
-			m.collect(out, s.Pipeline.Cubes)
-		}
-	}
-	for _, m := range c.cache {
-		if s.Pipeline.Cache != nil {
-			m.collect(out, s.Pipeline.Cache)
-		}
-	}
-	for _, m := range c.growing {
-		if s.Pipeline.Growing != nil {
-			m.collect(out, s.Pipeline.Growing)
-		}
-	}
-	c.sources.collect(out, s.Sources)
+	return metrics
 }
 
 // sample takes no interval of the rates that status shows.

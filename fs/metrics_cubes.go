@@ -1,16 +1,14 @@
 package fs
 
 import (
-	"github.com/prometheus/client_golang/prometheus"
-
 	"github.com/lsiofs/lsiofs/pipeline/storage/cubes"
 )
 
 // cubeMetrics are those of crops of Zarr arrays.
-func cubeMetrics() []serviceMetric[cubes.Stats] {
-	counter, gauge := prometheus.CounterValue, prometheus.GaugeValue
+func cubeMetrics() []metric[cubes.Stats] {
+	counter, gauge := counterKind, gaugeKind
 	of := metricOf[cubes.Stats]
-	return []serviceMetric[cubes.Stats]{
+	return []metric[cubes.Stats]{
 		of(counter, "lsiofs_zarr_chunks_decoded_total", "Chunks of arrays that were decoded, or read as they are stored.", func(s *cubes.Stats) float64 { return float64(s.Decoded) }),
 		of(counter, "lsiofs_zarr_chunks_found_total", "Times that a chunk which was needed had been decoded already.", func(s *cubes.Stats) float64 { return float64(s.Found) }),
 		of(counter, "lsiofs_zarr_stored_bytes_total", "Bytes of decoded chunks as they are stored.", func(s *cubes.Stats) float64 { return float64(s.StoredBytes) }),

@@ -1,18 +1,16 @@
 package fs
 
 import (
-	"github.com/prometheus/client_golang/prometheus"
-
 	"github.com/lsiofs/lsiofs/pipeline/growing/taking"
 )
 
 // growingMetrics are those of a dataset that grows.
-func growingMetrics() []serviceMetric[taking.Status] {
-	counter, gauge := prometheus.CounterValue, prometheus.GaugeValue
+func growingMetrics() []metric[taking.Status] {
+	counter, gauge := counterKind, gaugeKind
 	of := metricOf[taking.Status]
-	return []serviceMetric[taking.Status]{
+	return []metric[taking.Status]{
 		{
-			prometheus.NewDesc("lsiofs_growing_epoch", "The latest epoch of the run that is taken.", nil, nil), gauge,
+			gauge, "lsiofs_growing_epoch", "The latest epoch of the run that is taken.", "",
 			func(s *taking.Status, out func(float64, string)) {
 				if s.Epoch != nil {
 					out(float64(*s.Epoch), "")

@@ -1,47 +1,15 @@
 package fs
 
 import (
-	"github.com/prometheus/client_golang/prometheus"
-
 	"github.com/lsiofs/lsiofs/pipeline/storage/cached"
 	"github.com/lsiofs/lsiofs/pipeline/storage/remote"
 )
 
-// serviceMetric is one counter or gauge of a dataset at a bucket or web server, or of the
-// disk cache before it. Mounts of local datasets don't have them. values calls out with each
-// value and its label, which is "" for a metric without one.
-type serviceMetric[S any] struct {
-	desc   *prometheus.Desc
-	kind   prometheus.ValueType
-	values func(s *S, out func(value float64, label string))
-}
-
-func (m *serviceMetric[S]) collect(out chan<- prometheus.Metric, s *S) {
-	m.values(s, func(value float64, label string) {
-		var labels []string
-		if label != "" {
-			labels = []string{label}
-		}
-		out <- prometheus.MustNewConstMetric(m.desc, m.kind, value, labels...)
-	})
-}
-
-func metricOf[S any](kind prometheus.ValueType, name, help string, value func(s *S) float64) serviceMetric[S] {
-	return serviceMetric[S]{prometheus.NewDesc(name, help, nil, nil), kind, func(s *S, out func(float64, string)) { out(value(s), "") }}
-}
-
-func labelled[S any](name, help, label string, values func(s *S) map[string]uint64) serviceMetric[S] {
-	return serviceMetric[S]{prometheus.NewDesc(name, help, []string{label}, nil), prometheus.CounterValue, func(s *S, out func(float64, string)) {
-		for of, n := range values(s) {
-			out(float64(n), of)
-		}
-	}}
-}
-
-func remoteMetrics() []serviceMetric[remote.Stats] {
-	counter, gauge := prometheus.CounterValue, prometheus.GaugeValue
+// remoteMetrics are those of a dataset at a bucket or web server.
+func remoteMetrics() []metric[remote.Stats] {
+	counter, gauge := counterKind, gaugeKind
 	of := metricOf[remote.Stats]
-	return []serviceMetric[remote.Stats]{
+	return []metric[remote.Stats]{
 		labelled("lsiofs_remote_requests_total", "Answers of the bucket or web server, by status; none: no answer came.", "status", func(s *remote.Stats) map[string]uint64 { return s.Requests }),
 		labelled("lsiofs_remote_retries_total", "Requests that were made again, by reason.", "reason", func(s *remote.Stats) map[string]uint64 { return s.Retries }),
 		of(counter, "lsiofs_remote_bytes_total", "Bytes of answers.", func(s *remote.Stats) float64 { return float64(s.Bytes) }),
@@ -54,7 +22,7 @@ func remoteMetrics() []serviceMetric[remote.Stats] {
 		of(gauge, "lsiofs_remote_waiting_reads", "Reads that wait for a slot.", func(s *remote.Stats) float64 { return float64(s.Waiting) }),
 		of(gauge, "lsiofs_remote_retrying_reads", "Reads that wait until they are made again.", func(s *remote.Stats) float64 { return float64(s.InRetry) }),
 		{
-			prometheus.NewDesc("lsiofs_remote_first_byte_seconds", "Time until the first byte of an answer came, lately.", []string{"quantile"}, nil), gauge,
+			gauge, "lsiofs_remote_first_byte_seconds", "Time until the first byte of an answer came, lately.", "quantile",
 			func(s *remote.Stats, out func(float64, string)) {
 				out(s.FirstByte.P50, "0.5")
 				out(s.FirstByte.P95, "0.95")
@@ -64,10 +32,11 @@ func remoteMetrics() []serviceMetric[remote.Stats] {
 	}
 }
 
-func cacheMetrics() []serviceMetric[cached.Stats] {
-	counter, gauge := prometheus.CounterValue, prometheus.GaugeValue
+// cacheMetrics are those of the disk cache before it.
+func cacheMetrics() []metric[cached.Stats] {
+	counter, gauge := counterKind, gaugeKind
 	of := metricOf[cached.Stats]
-	return []serviceMetric[cached.Stats]{
+	return []metric[cached.Stats]{
 		of(gauge, "lsiofs_cache_on", "1 while the disk cache takes in what is read; 0 while it is full or off.", func(s *cached.Stats) float64 {
 			if s.State == "on" {
 				return 1

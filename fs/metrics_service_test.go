@@ -1,11 +1,8 @@
 package fs
 
 import (
-	"strings"
 	"testing"
 
-	"github.com/prometheus/client_golang/prometheus"
-	"github.com/prometheus/common/expfmt"
 	"github.com/stretchr/testify/require"
 
 	"github.com/lsiofs/lsiofs/pipeline/storage/cached"
@@ -14,20 +11,7 @@ import (
 
 func TestMetricsOfServicesAndCachesAreThereWhereThoseAre(t *testing.T) {
 	s := &sample{view: &view{number: 1}}
-	c := newCollector(&tree{})
-	c.sample = func() *sample { return s }
-	text := func() string {
-		registry := prometheus.NewPedanticRegistry()
-		registry.MustRegister(c)
-		families, err := registry.Gather()
-		require.NoError(t, err)
-		var b strings.Builder
-		for _, f := range families {
-			_, err := expfmt.MetricFamilyToText(&b, f)
-			require.NoError(t, err)
-		}
-		return b.String()
-	}
+	text := func() string { return string(metricsText(s)) }
 	require.NotContains(t, text(), "lsiofs_remote")
 	require.NotContains(t, text(), "lsiofs_cache")
 

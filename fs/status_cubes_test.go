@@ -5,8 +5,6 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/prometheus/client_golang/prometheus"
-	"github.com/prometheus/common/expfmt"
 	"github.com/stretchr/testify/require"
 
 	"github.com/lsiofs/lsiofs/pipeline/storage/cubes"
@@ -30,20 +28,7 @@ func TestStatusTellsWhatIsDecodedOfArrays(t *testing.T) {
 
 func TestMetricsOfArraysAreThereWhereThoseAre(t *testing.T) {
 	s := &sample{view: &view{number: 1}}
-	c := newCollector(&tree{})
-	c.sample = func() *sample { return s }
-	text := func() string {
-		registry := prometheus.NewPedanticRegistry()
-		registry.MustRegister(c)
-		families, err := registry.Gather()
-		require.NoError(t, err)
-		var b strings.Builder
-		for _, f := range families {
-			_, err := expfmt.MetricFamilyToText(&b, f)
-			require.NoError(t, err)
-		}
-		return b.String()
-	}
+	text := func() string { return string(metricsText(s)) }
 	require.NotContains(t, text(), "lsiofs_zarr")
 	s.Pipeline.Cubes = &cubes.Stats{Decoded: 1, Found: 2, StoredBytes: 3, Blocks: 4, HeldBytes: 5}
 	got := text()

@@ -58,7 +58,6 @@ type tree struct {
 	refusals refusals
 	traffic  traffic
 	kernel   kernelFacts
-	metrics  *metrics
 	meter    *meter.Meter
 	recorder *recorder
 
@@ -112,7 +111,6 @@ func newTree(c Config, open openSet) (*tree, error) {
 	}
 	t.readme = t.renderREADME(t.spec.Epoch, t.records)
 	t.lookups = newLookups(lookupsKept, notifyEntry)
-	t.metrics = newMetrics(t)
 	t.meter = d.Meter()
 	t.recorder = newRecorder(t)
 	return t, nil

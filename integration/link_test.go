@@ -11,9 +11,9 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// promisedProgramBytes is how large the program may be, without symbols: 20 MB with all that
-// reads buckets and web servers, and one for Zarr's documents, codecs and crops.
-const promisedProgramBytes = 21_000_000
+// promisedProgramBytes is how large the program may be, without symbols, with all that reads
+// buckets and web servers.
+const promisedProgramBytes = 20_000_000
 
 // TestTheLinkerLeavesOutWhatIsNotCalled: one function that looks methods up by their
 // names, as text/template and html/template do, makes the linker keep all exported

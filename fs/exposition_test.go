@@ -1,0 +1,82 @@
+package fs
+
+import (
+	"bytes"
+	"math"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/prometheus/client_golang/prometheus/testutil/promlint"
+	dto "github.com/prometheus/client_model/go"
+	"github.com/prometheus/common/expfmt"
+	"github.com/prometheus/common/model"
+	"github.com/stretchr/testify/require"
+
+	"github.com/lsiofs/lsiofs/pipeline/growing/taking"
+	"github.com/lsiofs/lsiofs/pipeline/storage/cached"
+	"github.com/lsiofs/lsiofs/pipeline/storage/cubes"
+	"github.com/lsiofs/lsiofs/pipeline/storage/remote"
+)
+
+// What Prometheus' own library reads of a text, it writes as the same bytes.
+func requireSameThroughLibrary(t *testing.T, text []byte) map[string]*dto.MetricFamily {
+	t.Helper()
+	parser := expfmt.NewTextParser(model.UTF8Validation)
+	families, err := parser.TextToMetricFamilies(bytes.NewReader(text))
+	require.NoError(t, err, "%s", text)
+	var names []string
+	for name := range families {
+		names = append(names, name)
+	}
+	slices.Sort(names)
+	var again bytes.Buffer
+	for _, name := range names {
+		_, err := expfmt.MetricFamilyToText(&again, families[name])
+		require.NoError(t, err)
+	}
+	require.Equal(t, again.String(), string(text))
+	return families
+}
+
+func TestTheLibraryReadsAndWritesTheSameOfEachValueAndLabel(t *testing.T) {
+	values := []float64{0, 1, -1, 0.5, 1e-9, 1e21, 123456789012, math.MaxFloat64, math.SmallestNonzeroFloat64, math.Inf(1), math.Inf(-1)}
+	labels := []string{`plain`, `of "a"`, `back\slash`, "two\nlines", "ünï", ` spaced `, `a,b={}`}
+	var all []labelledValue
+	for i, label := range labels {
+		all = append(all, labelledValue{label, values[i%len(values)]})
+	}
+	families := []family{{name: "b", help: "With \\ and\na \"line\".", kind: counterKind, label: "of", values: all}, {name: "empty", help: "Nothing.", kind: gaugeKind}}
+	for i, v := range values {
+		families = append(families, family{name: "a" + strings.Repeat("x", i), help: "One.", kind: gaugeKind, values: []labelledValue{{"", v}}})
+	}
+	read := requireSameThroughLibrary(t, exposition(families))
+	require.NotContains(t, read, "empty")
+	require.Equal(t, "With \\ and\na \"line\".", read["b"].GetHelp())
+	for i, m := range read["b"].Metric {
+		at := slices.IndexFunc(all, func(v labelledValue) bool { return v.of == m.Label[0].GetValue() })
+		require.GreaterOrEqual(t, at, 0, "label %d", i)
+		require.Equal(t, all[at].value, m.Counter.GetValue())
+	}
+	for i, v := range values {
+		require.Equal(t, v, read["a"+strings.Repeat("x", i)].Metric[0].Gauge.GetValue())
+	}
+}
+
+// All metrics that a mount can have, at once.
+func TestMetricsAreAsPrometheusWantsThemNamed(t *testing.T) {
+	epoch := uint64(3)
+	s := &sample{view: &view{number: 1}}
+	s.Pipeline.Engine.Engine = "uring"
+	s.Pipeline.Remote = &remote.Stats{Requests: map[string]uint64{"206": 1}, Retries: map[string]uint64{"throttled": 2}}
+	s.Pipeline.Cache, s.Pipeline.Growing, s.Pipeline.Cubes = &cached.Stats{}, &taking.Status{Epoch: &epoch}, &cubes.Stats{}
+	s.Sources = []sourceReport{{Name: "b"}, {Name: "a"}}
+	text := metricsText(s)
+	require.Greater(t, len(requireSameThroughLibrary(t, text)), 80)
+	problems, err := promlint.New(bytes.NewReader(text)).Lint()
+	require.NoError(t, err)
+	problems = slices.DeleteFunc(problems, func(p promlint.Problem) bool {
+		return p.Metric == "lsiofs_remote_first_byte_seconds" // quantiles of the last ones alone: a summary would have to count all
+	})
+	require.Empty(t, problems)
+}
