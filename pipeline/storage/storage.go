@@ -80,7 +80,8 @@ type Storage interface {
 	// An object is visited only when any later change would show in its version. With
 	// coarse times and a recent change, List waits for that, up to some seconds.
 	List(ctx context.Context, match func(path string, isDir bool) bool, visit func(Object) error) error
-	// Stat describes one object as it is now, or fails with fs.ErrNotExist.
+	// Stat describes one object as it is now, or fails with fs.ErrNotExist; where something
+	// else is in its place, also with ErrNoFile.
 	Stat(ctx context.Context, path string) (Object, error)
 	// Submit hands reads over and returns without waiting for their bytes. The caller
 	// may reuse the slice, and may hold locks that Done takes. An object that is no
@@ -119,6 +120,10 @@ func Compare(listed, now Object) error {
 // ErrChanged is wrapped by errors about objects that have changed or vanished since they
 // were listed.
 var ErrChanged = errors.New("changed since it was indexed: mount again to index it anew")
+
+// ErrNoFile is wrapped, beside fs.ErrNotExist, by errors of Stat about what is there and is no
+// object: a directory, a pipe, a socket or a device in a file's place.
+var ErrNoFile = errors.New("no regular file")
 
 // ErrUnwanted is the error of reads that were cancelled.
 var ErrUnwanted = errors.New("the read is not wanted any more")

@@ -281,6 +281,9 @@ func (w *worker) absent(t *task) {
 		case err == nil:
 			t.finish(fmt.Errorf("%s was not there: %w", t.listed.Path, storage.ErrChanged))
 			return
+		case errors.Is(err, storage.ErrNoFile):
+			t.finish(fmt.Errorf("%w: remove it, and the chunk has the fill value; or write the array again", err))
+			return
 		case !errors.Is(err, fs.ErrNotExist):
 			t.finish(err)
 			return

@@ -186,10 +186,16 @@ func (s *Storage) look(path string) (full string, now identity.Attributes, err e
 		return full, now, err
 	}
 	if !now.Regular() {
-		err = &fs.PathError{Op: "stat", Path: full, Err: fmt.Errorf("not a regular file: %w", fs.ErrNotExist)}
+		err = &fs.PathError{Op: "stat", Path: full, Err: noFile{}}
 	}
 	return full, now, err
 }
+
+// noFile is the error about what is there and is no file.
+type noFile struct{}
+
+func (noFile) Error() string   { return "it is " + storage.ErrNoFile.Error() }
+func (noFile) Unwrap() []error { return []error{storage.ErrNoFile, fs.ErrNotExist} }
 
 // Close waits for the reads in flight and closes the files. It is idempotent, and does
 // not close the engine.

@@ -88,7 +88,10 @@ func (f *finder) settled(ctx context.Context, at string) (storage.Object, error)
 }
 
 func notThere(err error) error {
-	if errors.Is(err, fs.ErrNotExist) {
+	switch {
+	case errors.Is(err, storage.ErrNoFile):
+		return fmt.Errorf("%w: it has to be one: remove it, or write the array again", err)
+	case errors.Is(err, fs.ErrNotExist):
 		return nil
 	}
 	return err

@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
+	"golang.org/x/sys/unix"
 
 	"github.com/lsiofs/lsiofs/pipeline/spec"
 	"github.com/lsiofs/lsiofs/pipeline/storage"
@@ -259,4 +260,27 @@ func TestADirectoryIsNoObject(t *testing.T) {
 	name, err := filepath.Rel(dir, object)
 	require.NoError(t, err)
 	require.Contains(t, refused(t, openLocal(t, dir), crops), name+" is a directory, and has to be a file")
+}
+
+// What only looks like a document is not taken for one that is missing: the array would be another.
+func TestAPipeInADocumentsPlaceIsNamed(t *testing.T) {
+	for _, name := range []string{"a/zarr.json", "a/.zarray", "a/.zattrs"} {
+		for kind, do := range map[string]func(string) error{
+			"a pipe":      func(p string) error { return unix.Mkfifo(p, 0o600) },
+			"a directory": func(p string) error { return os.Mkdir(p, 0o755) },
+			"a device":    func(p string) error { return os.Symlink("/dev/zero", p) },
+		} {
+			t.Run(name+", "+kind, func(t *testing.T) {
+				dir := t.TempDir()
+				writeV2(t, filepath.Join(dir, "a"), ".", "0.0.0")
+				path := filepath.Join(dir, name)
+				require.NoError(t, os.RemoveAll(path))
+				require.NoError(t, do(path))
+				_, err := find(t, openLocal(t, dir), crops)
+				require.ErrorIs(t, err, storage.ErrNoFile)
+				require.ErrorContains(t, err, path)
+				require.ErrorContains(t, err, "remove it")
+			})
+		}
+	}
 }
