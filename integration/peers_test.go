@@ -13,7 +13,7 @@ import (
 func comparison(t *testing.T, dir string, args ...string) result {
 	t.Helper()
 	needFUSE(t)
-	interpreter := python(t, "torch")
+	interpreter := python(t, "torch", "zarr")
 	for _, program := range []string{"tar", "gzip", "zstd"} {
 		need(t, program)
 	}
@@ -31,6 +31,7 @@ func TestComparisonReadsEveryRecordOnceInEachRow(t *testing.T) {
 		"jsonl/decoder", "jsonl/reservoir-lines", "jsonl/cat", "jsonl/lines", "jsonl/cat-2", "jsonl/lines-2",
 		"jsonl-zst/decoder", "jsonl-zst/reservoir-lines", "jsonl-zst/cat", "jsonl-zst/lines", "jsonl-zst/cat-2", "jsonl-zst/lines-2",
 		"jsonl-gz/decoder", "jsonl-gz/reservoir-lines", "jsonl-gz/cat", "jsonl-gz/lines", "jsonl-gz/cat-2", "jsonl-gz/lines-2",
+		"zarr/zarr-python", "zarr/streams-random", "zarr/streams-block",
 	} {
 		require.Contains(t, r.stderr, "\n"+row+" checked\n")
 	}

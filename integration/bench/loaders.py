@@ -5,8 +5,8 @@
 runs one over files, and prints a JSON object: samples, bytes, seconds and CPU
 seconds of the run (without the start of the interpreter), and with --check the
 sum of the CRCs of all samples' bytes. With --processes, each process reads one
-of the files. Only the standard library is used, and torch where a loader is
-named so.
+of the files. Only the standard library is used, torch where a loader is named
+so, and zarr-python for crops.
 """
 
 import argparse
@@ -23,6 +23,7 @@ import time
 import zlib
 
 sys.path.append(str(pathlib.Path(__file__).resolve().parents[2] / "examples" / "python" / "src"))
+import crops  # noqa: E402
 import lsiofs  # noqa: E402
 
 RESERVOIR = 16384  # samples, the default of lsiofs; set by main
@@ -164,6 +165,9 @@ LOADERS = {
     "reservoir-parser": shuffled(parser),
     "torch-reservoir": torch_reservoir,
     "torch-lsiofs": torch_lsiofs,
+    "crops": crops.in_order,
+    "zarr-python": crops.zarr_python,
+    "crop-streams": crops.streams,
     "lines": in_turn(lines),
     "reservoir-lines": shuffled(lines),
 }
@@ -217,6 +221,8 @@ def main():
     a = p.parse_args()
     if a.loader.startswith("torch"):
         import torch.utils.data  # noqa: F401, not to be measured
+    if a.loader in ("crops", "zarr-python"):
+        import zarr  # noqa: F401, likewise
 
     RESERVOIR = a.reservoir
     loader = LOADERS[a.loader]

@@ -34,6 +34,7 @@ import tempfile
 import time
 import zlib
 
+import crops
 import loaders
 import table
 
@@ -45,11 +46,12 @@ class Row:
     """What is measured: a way to read a dataset, with a shell line or a loader.
 
     {shards} in a line are the dataset's files, {streams} the files of so many
-    workers of a mount. sums says what a line's output can be held against.
+    workers of a mount. sums says what a line's output can be held against, flags
+are more ones of the mount.
     """
 
-    def __init__(self, name, text, shuffled, line=None, loader=None, workers=0, processes=False, sums="samples"):
-        self.name, self.text, self.shuffled = name, text, shuffled
+    def __init__(self, name, text, shuffled, line=None, loader=None, workers=0, processes=False, sums="samples", flags=()):
+        self.name, self.text, self.shuffled, self.flags = name, text, shuffled, list(flags)
         self.line, self.loader, self.workers, self.processes, self.sums = line, loader, workers, processes, sums
 
 
@@ -81,6 +83,11 @@ TORCH = [
     Row("torch-reservoir", "torch DataLoader, 2 workers, over the `tarfile` reservoir", True, loader="torch-reservoir"),
     Row("torch-lsiofs", "torch DataLoader, 2 workers, each reads a file of lsiofs", True, loader="torch-lsiofs", workers=2),
 ]
+CROPS = [
+    Row("zarr-python", "zarr-python, two processes that hand crops over", True, loader="zarr-python"),
+    Row("streams-random", "lsiofs, `--shuffle full`, `--memory 64MiB`", True, loader="crop-streams", workers=2, flags=["--shuffle", "full", "--memory", "64MiB"]),
+    Row("streams-block", "lsiofs, `--shuffle block`, of 1024", True, loader="crop-streams", workers=2, flags=["--shuffle", "block", "--shuffle-size", "1024"]),
+]
 
 
 def jsonl(decoder):
@@ -105,6 +112,7 @@ GROUPS = {
     "jsonl": Group("JSONL of 1.2 KB", "jsonl", jsonl("cat")),
     "jsonl-zst": Group("JSONL of 1.2 KB, `.zst`", "jsonl-zst", jsonl("zstd -dcq")),
     "jsonl-gz": Group("JSONL of 1.2 KB, `.gz`", "jsonl-gz", jsonl("gzip -dc")),
+    "zarr": Group("crops of 24 × 128 × 128 of a Zarr array, blosc of lz4", "sat.zarr", CROPS),
 }
 
 DATASETS = {  # the flags of bench --make
@@ -114,10 +122,12 @@ DATASETS = {  # the flags of bench --make
     "jsonl-zst": ["jsonl", "--records", "300000", "--bytes", "1200", "--shards", "8", "--zst"],
     "jsonl-gz": ["jsonl", "--records", "300000", "--bytes", "1200", "--shards", "8", "--gz"],
 }
-FLAGS = {"fixed": ["--format", "fixed", "--record-bytes", "8192"]}  # of lsiofs, for a dataset
-ENDINGS = {"tar": ".tar", "fixed": ".bin"}  # of streams, beside .jsonl
-PLAIN = {"tar": "tarfile", "fixed": "blocks"}  # the loader of shards, beside lines
+ARRAYS = {"sat.zarr": (256, 768, 768)}  # their edges; crops.py makes them
+FLAGS = {"fixed": ["--format", "fixed", "--record-bytes", "8192"], "sat.zarr": crops.FLAGS}  # of lsiofs, for a dataset
+ENDINGS = {"tar": ".tar", "fixed": ".bin", "sat.zarr": ".npy"}  # of streams, beside .jsonl
+PLAIN = {"tar": "tarfile", "fixed": "blocks", "sat.zarr": "crops"}  # the loader of shards, beside lines
 TINY = {"--records": "400", "--shards": "3"}
+TINY_ARRAY = (48, 192, 256)
 
 
 class Missing(Exception):
@@ -128,6 +138,7 @@ class Bench:
     def __init__(self, a):
         self.dir, self.check, self.memory = pathlib.Path(a.dir), a.check, a.memory
         self.python, self.torch = find_python()
+        self.zarr = subprocess.run([self.python, "-c", "import zarr"], stderr=subprocess.DEVNULL).returncode == 0
         self.lsiofs = a.lsiofs or self.build()
         self.flags = ["--index-dir", str(self.dir / "index")]
         self.ready, self.totals = {}, {}  # by dataset
@@ -142,6 +153,8 @@ class Bench:
         if dataset in self.ready:
             return self.ready[dataset]
         where = self.dir / dataset
+        if dataset in ARRAYS:
+            return self.array(dataset, where)
         if not where.exists():
             flags = list(DATASETS[dataset])
             if self.check:
@@ -160,8 +173,28 @@ class Bench:
         self.ready[dataset] = shards
         return shards
 
+    def array(self, dataset, where):
+        """The same of an array, which is one path."""
+        if not where.exists():
+            subprocess.run([self.python, str(HERE / "crops.py"), str(where), *map(str, self.shape(dataset))], check=True)
+        subprocess.run([self.lsiofs, "index", str(where), *self.flags, *FLAGS[dataset]], check=True, stdout=subprocess.DEVNULL)
+        for chunk in where.iterdir():
+            chunk.read_bytes()
+        self.ready[dataset] = [str(where)]
+        return self.ready[dataset]
+
+    def shape(self, dataset):
+        return TINY_ARRAY if self.check else ARRAYS[dataset]
+
+    def records(self, dataset):
+        if dataset in ARRAYS:
+            return len(crops.origins(self.shape(dataset)))
+        return int(DATASETS[dataset][DATASETS[dataset].index("--records") + 1])
+
     def total(self, dataset, shards):
         """Samples, bytes and checksums of the shards, read in the plainest way."""
+        if dataset in ARRAYS:
+            self.totals.setdefault(dataset, self.run_loader(Row("all", "", False, loader="crops"), shards))
         if dataset not in self.totals:
             read = loaders.LOADERS[PLAIN.get(dataset, "lines")]
             count, size, samples = loaders.consume(read(shards), True)
@@ -176,11 +209,13 @@ class Bench:
         """Runs a row, and gives its seconds and CPU seconds."""
         if row.loader and row.loader.startswith("torch") and not self.torch:
             raise Missing("there is no torch")
+        if group.dataset in ARRAYS and not self.zarr:
+            raise Missing("there is no zarr-python")
         shards = self.shards(group.dataset)
         if not row.workers:
             return self.run_on(row, group, shards, None)
         ending = ENDINGS.get(group.dataset, ".jsonl")
-        with Mount(self.lsiofs, self.dir / group.dataset, [*self.flags, *FLAGS.get(group.dataset, []), "--memory", self.memory]) as m:
+        with Mount(self.lsiofs, self.dir / group.dataset, [*self.flags, *FLAGS.get(group.dataset, []), "--memory", self.memory, *row.flags]) as m:
             files = [f"{m.dir}/{EPOCH}/worker-{w}-of-{row.workers}{ending}" for w in range(row.workers)]
             return self.run_on(row, group, files, m)
 
@@ -300,7 +335,7 @@ def machine(b):
 def measure(b, chosen, results, rounds, save):
     for name, rows in chosen.items():
         group = GROUPS[name]
-        records = int(DATASETS[group.dataset][DATASETS[group.dataset].index("--records") + 1])
+        records = b.records(group.dataset)
         found = {r.name: {"text": r.text, "shuffled": r.shuffled, "samples": records, "runs": []} for r in rows}
         rng = random.Random(1)
         for i in range(1 if b.check else 1 + rounds):
