@@ -11,6 +11,7 @@ import (
 
 	"github.com/lsiofs/lsiofs/pipeline/catalog/index"
 	"github.com/lsiofs/lsiofs/pipeline/spec"
+	"github.com/lsiofs/lsiofs/pipeline/unpack"
 	"github.com/lsiofs/lsiofs/pipeline/unpack/zarr"
 )
 
@@ -120,7 +121,7 @@ func (c *Catalog) Explain(fingerprint string) string {
 		shards[i] = index.Shard{Object: c.image.Object(uint64(i)), Blob: c.image.Blob(uint64(i))}
 	}
 	_ = datasetLines(&now, c.format, shards) // a buffer gives no errors
-	return differences(parseLines(lines), parseLines(now.Bytes()))
+	return differences(parseLines(lines), parseLines(now.Bytes()), c.unpacker)
 }
 
 // describedDataset is the text behind a fingerprint, taken apart.
@@ -148,8 +149,13 @@ func parseLines(text []byte) describedDataset {
 }
 
 // differences tells what was and what is.
-func differences(was, is describedDataset) string {
+func differences(was, is describedDataset, f unpack.Format) string {
 	if was.format != is.format {
+		if name := formatName(is.format); formatName(was.format) == name {
+			if told := kindsDiffer(f, strings.TrimPrefix(is.format, name+" "), strings.TrimPrefix(was.format, name+" ")); told != "" {
+				return "of its format, " + name + ", " + told
+			}
+		}
 		from := differAt(was.format, is.format)
 		return fmt.Sprintf("its format is %s, and was %s", kindText(is.format, from), kindText(was.format, from))
 	}

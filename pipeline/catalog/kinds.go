@@ -28,12 +28,24 @@ func (o *opening) refuseKinds(sealed []index.Shard) error {
 					&o.target, o.found.Format.Name, sealed[i].Object.Path, kindText(kind, 0))
 			}
 		case !u.SameKind(kind, string(this)):
+			if told := kindsDiffer(u, string(this), kind); told != "" {
+				return fmt.Errorf("%s holds shards of two kinds, and those of format %s must be of one: of %s, after %s, %s: name files of one kind with a pattern",
+					&o.target, o.found.Format.Name, sealed[i].Object.Path, sealed[first].Object.Path, told)
+			}
 			from := differAt(kind, string(this))
 			return fmt.Errorf("%s holds shards of two kinds, and those of format %s must be of one: %s has %s, %s has %s: name files of one kind with a pattern",
 				&o.target, o.found.Format.Name, sealed[first].Object.Path, kindText(kind, from), sealed[i].Object.Path, kindText(string(this), from))
 		}
 	}
 	return nil
+}
+
+// kindsDiffer is what a format tells of two kinds, "" where it can't.
+func kindsDiffer(f unpack.Format, is, was string) string {
+	if d, ok := f.(unpack.Differ); ok {
+		return d.Differences(is, was)
+	}
+	return ""
 }
 
 // kindText is a kind in a message, from byte from on: the kinds of arrays of many

@@ -207,6 +207,13 @@ type Mixer interface {
 	MixedKind(kinds []string) string
 }
 
+// Differ is implemented by Uniform formats whose kinds are too long to be read by a person.
+type Differ interface {
+	// Differences says in words what differs of two kinds, as it is and as it was; "" where
+	// it can't.
+	Differences(is, was string) string
+}
+
 // MaxKindBytes bounds the text of a kind. It is what an npy header of version 1.0 can
 // hold, with up to two bytes of UTF-8 for one of its bytes.
 const MaxKindBytes = 128 << 10

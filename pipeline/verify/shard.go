@@ -1,6 +1,7 @@
 package verify
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -143,7 +144,11 @@ func (w *worker) shard(number int) result {
 	if d := w.extents.difference(sum); d != nil {
 		finding(d.record, d.offset, -1, "%s", d.reason)
 	} else if u, ok := c.Unpacker().(unpack.Uniform); ok && s.Records > 0 && !u.SameKind(c.Kind(), sum.Kind) {
-		finding(-1, 0, -1, "holds %q, and %q in the index%s", sum.Kind, c.Kind(), changedUnseen)
+		told := fmt.Sprintf("holds %q, and %q in the index", sum.Kind, c.Kind())
+		if d, ok := u.(unpack.Differ); ok {
+			told = cmp.Or(d.Differences(sum.Kind, c.Kind()), told)
+		}
+		finding(-1, 0, -1, "%s%s", told, changedUnseen)
 	}
 	for _, f := range w.payload.found {
 		finding(f.record, f.offset, -1, "%s", f.reason)

@@ -55,7 +55,10 @@ const Name = "zarr"
 // Format is the unpack.Format of crops. OfKind's result makes streams.
 type Format struct{}
 
-var _ unpack.Mixer = Format{}
+var (
+	_ unpack.Mixer  = Format{}
+	_ unpack.Differ = Format{}
+)
 
 // Name is "zarr".
 func (Format) Name() string { return Name }
@@ -153,6 +156,9 @@ func (Format) SameKind(a, b string) bool { return zarr.SameKind(a, b) }
 
 // MixedKind implements unpack.Mixer.
 func (Format) MixedKind(kinds []string) string { return zarr.MixedKind(kinds) }
+
+// Differences implements unpack.Differ.
+func (Format) Differences(is, was string) string { return zarr.Differences(is, was) }
 
 // OfKind implements unpack.Uniform. It returns a Crops.
 func (Format) OfKind(kind string) (unpack.Format, error) {
