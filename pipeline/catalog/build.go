@@ -24,10 +24,7 @@ func (o *opening) build(ctx context.Context, shards []index.Shard, todo []int) (
 	todo = o.goOn(b, shards, todo)
 	o.plan(shards, todo)
 	p := o.newPass(b)
-	if err := p.run(ctx, o.found.Shards, todo); err != nil {
-		if !o.sniffAll && slices.ContainsFunc(o.found.Shards, func(s discover.Shard) bool { return s.Assumed }) {
-			err = &assumedError{err}
-		}
+	if err := o.assumed(p.run(ctx, o.found.Shards, todo)); err != nil {
 		return nil, err
 	}
 	err := b.Added(func(i int, blob index.Blob) {
@@ -40,13 +37,21 @@ func (o *opening) build(ctx context.Context, shards []index.Shard, todo []int) (
 	return o.seal(b, shards)
 }
 
+// assumed notes with the failure of a pass that some shards were assumed to be what their names say.
+func (o *opening) assumed(err error) error {
+	if err != nil && !o.sniffAll && slices.ContainsFunc(o.found.Shards, func(s discover.Shard) bool { return s.Assumed }) {
+		return &assumedError{err}
+	}
+	return err
+}
+
 // goOn fills in the shards that interrupted builds had finished, as they are now, and
 // gives the numbers of those that are still to do.
 func (o *opening) goOn(b *index.Build, shards []index.Shard, todo []int) []int {
 	left := todo[:0]
 	for _, i := range todo {
 		c := o.found.Shards[i]
-		if s, ok := b.Find(c.Object.Path); ok && s.Object == c.Object && s.Codec == formats.CodecNumber(c.Codec) {
+		if s, ok := b.Find(c.Object); ok && s.Codec == formats.CodecNumber(c.Codec) {
 			shards[i] = s
 			continue
 		}

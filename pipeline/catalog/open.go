@@ -52,6 +52,18 @@ func Open(ctx context.Context, c Config) (*Catalog, error) {
 	if c.Log == nil {
 		c.Log = slog.New(slog.DiscardHandler)
 	}
+	o, err := c.begin()
+	if err != nil {
+		return nil, err
+	}
+	defer o.reads.Close() // of which nothing waits any more
+	catalog, err := o.open(ctx)
+	o.reporter.stop(err == nil)
+	return catalog, err
+}
+
+// begin opens what an opening needs. The caller closes its reads.
+func (c Config) begin() (*opening, error) {
 	t, err := c.find()
 	if err != nil {
 		return nil, err
@@ -65,11 +77,7 @@ func Open(ctx context.Context, c Config) (*Catalog, error) {
 	if !t.Remote() {
 		reads = retry.New(reads)
 	}
-	defer reads.Close() // of which nothing waits any more
-	o := opening{Config: c, target: t, storage: s, reads: reads, reporter: newReporter(c.Progress), store: store}
-	catalog, err := o.open(ctx)
-	o.reporter.stop(err == nil)
-	return catalog, err
+	return &opening{Config: c, target: t, storage: s, reads: reads, reporter: newReporter(c.Progress), store: store}, nil
 }
 
 // find finds out what the dataset stands for.
@@ -116,6 +124,9 @@ type opening struct {
 	judged   map[storage.Object]bool // by that run: files that are no shards
 	found    discover.Found
 	sniffAll bool // no file is assumed to be what its name says
+
+	part    *PassPart // that is indexed, nil for all; then there is no catalog
+	indexed Indexed
 }
 
 func (o *opening) open(ctx context.Context) (*Catalog, error) {
@@ -126,7 +137,7 @@ func (o *opening) open(ctx context.Context) (*Catalog, error) {
 		o.judged = o.prior.Judged()
 	}
 	catalog, err := o.discoverAndBuild(ctx)
-	if err != nil || catalog.image != o.prior {
+	if err != nil || catalog == nil || catalog.image != o.prior {
 		_ = o.prior.Close()
 	}
 	return catalog, err
@@ -165,6 +176,9 @@ func (o *opening) attempt(ctx context.Context) (catalog *Catalog, err error) {
 	}
 	shards := make([]index.Shard, len(o.found.Shards))
 	todo := o.reuse(shards)
+	if o.part != nil {
+		return nil, o.indexPart(ctx, shards, todo)
+	}
 	if len(todo) == 0 && o.prior != nil && o.prior.Shards() == uint64(len(shards)) && o.priorKnowsJudged() {
 		// Nothing is left to build, so that journals of dead processes, which were
 		// killed between the seal and their end, are as useless as the rest.

@@ -3,6 +3,8 @@ package index
 import (
 	"fmt"
 	"os"
+
+	"github.com/lsiofs/lsiofs/pipeline/storage"
 )
 
 // Build is an index that is being made. Shards that are finished go to a journal in
@@ -12,49 +14,76 @@ import (
 //
 //	b := store.Begin(format, usable)
 //	defer b.Close()
-//	b.Find(path)             // of each shard that is wanted
+//	b.Find(object)           // of each shard that is wanted
 //	b.Add(i, shard)          // of each that was not found
 //	b.Added(set)             // once, when all are there
 //	b.Seal(where, content)   // at the end
+//
+// Several processes may each build a part (BeginPart), without Seal.
 type Build struct {
 	store    *Store
 	own      *journal
 	left     []*os.File // journals of interrupted builds, locked
 	maps     []*mapping // of these, and of the own one
-	found    map[string]Shard
+	found    map[storage.Object]Shard
 	isStored bool // sealed, in the index directory
 }
 
 // Begin begins a build of shards that are cut by a format. usable says which shards of
 // interrupted builds may be used; nil for none.
 func (s *Store) Begin(format string, usable func(Blob) bool) *Build {
-	b := &Build{store: s, own: newJournal(s, format), left: s.abandoned(".journal"), found: map[string]Shard{}}
+	b := &Build{store: s, own: newJournal(s, format), left: s.abandoned(".journal"), found: map[storage.Object]Shard{}}
 	if usable == nil {
 		return b
 	}
 	for _, f := range b.left {
-		m, err := s.mapWhole(f, false)
-		if err != nil {
-			continue
-		}
-		b.maps = append(b.maps, m)
-		entries, err := readJournal(m.data, b.own.head)
-		if err != nil {
-			continue // of another version or format
-		}
-		for _, p := range entries {
-			if usable(p.Blob) {
-				b.found[p.Object.Path] = p
-			}
+		if m, err := s.mapWhole(f, false); err == nil {
+			b.take(m, usable)
 		}
 	}
 	return b
 }
 
-// Find gives a shard that an interrupted build had finished. Its blob is valid until
-// Close.
-func (b *Build) Find(path string) (s Shard, found bool) {
-	s, found = b.found[path]
+// BeginPart begins a build of some of a dataset's shards, beside those of the others by other
+// processes. What they have finished is found and stays theirs; what is added stays when the build is
+// closed, for the build that seals. Shards that are cut by another format are not found.
+func (s *Store) BeginPart(format string, usable func(Blob) bool) *Build {
+	b := &Build{store: s, own: newJournal(s, format), found: map[storage.Object]Shard{}}
+	for _, path := range s.files(s.name+".", ".journal") {
+		f, err := s.openStored(path)
+		if err != nil {
+			continue
+		}
+		if m, err := s.mapJournal(f, false); err == nil {
+			b.take(m, usable)
+		}
+		_ = f.Close()
+	}
+	return b
+}
+
+// take finds what a journal has, unless it is of another version or format.
+func (b *Build) take(m *mapping, usable func(Blob) bool) {
+	b.maps = append(b.maps, m)
+	entries, err := readJournal(m.data, b.own.head)
+	if err != nil {
+		return
+	}
+	for _, p := range entries {
+		if usable(p.Blob) {
+			b.found[p.Object] = p
+		}
+	}
+}
+
+// Stays says whether what was added is in the index directory, which could be written. It is for
+// after Added.
+func (b *Build) Stays() bool { return !b.own.inMemory() }
+
+// Find gives a shard that an interrupted build, or another part, had finished, of the object as it
+// is now. Its blob is valid until Close.
+func (b *Build) Find(o storage.Object) (s Shard, found bool) {
+	s, found = b.found[o]
 	return s, found
 }
 

@@ -1,0 +1,114 @@
+package catalog
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+
+	"github.com/lsiofs/lsiofs/pipeline/catalog/index"
+)
+
+// PassPart is one of Count parts of a dataset: the shards, by their numbers in dataset order, that leave
+// Index when they are divided by Count. 0 ≤ Index < Count.
+type PassPart struct{ Index, Count int }
+
+// Indexed is what IndexPart has found.
+type Indexed struct {
+	Shards int // of the dataset
+	OfPart int // of these, in the part
+	Reused int // of the part, known before: another run has indexed them
+	Known  int // of the dataset, afterwards, with what other parts have finished by then
+	// Records of the part's shards.
+	Records uint64
+	// Directory is where the index is stored.
+	Directory string
+}
+
+// IndexPart indexes the shards of a part that are not known yet, and keeps what it finds in the index
+// directory, for the Open that comes after the last part: that reads no records. Parts may be indexed
+// at the same time, by processes of several machines that share the directory, and again: what is
+// known is not indexed once more. When ctx ends, the shards that were finished are kept.
+//
+// That kinds of shards agree is looked at by Open, which sees all of them.
+func IndexPart(ctx context.Context, c Config, part PassPart) (Indexed, error) {
+	switch {
+	case part.Count < 1 || part.Index < 0 || part.Index >= part.Count:
+		return Indexed{}, fmt.Errorf("part %d of %d: parts are counted from 0, up to one less than there are", part.Index, part.Count)
+	case c.Rebuild:
+		return Indexed{}, errors.New("a part can't be rebuilt: what was stored before would count beside it; rebuild the whole index, or name another directory with --index-dir")
+	}
+	if c.Log == nil {
+		c.Log = slog.New(slog.DiscardHandler)
+	}
+	o, err := c.begin()
+	if err != nil {
+		return Indexed{}, err
+	}
+	defer o.reads.Close() // of which nothing waits any more
+	o.part = &part
+	_, err = o.open(ctx)
+	o.reporter.stop(err == nil)
+	if err != nil {
+		return Indexed{}, err
+	}
+	o.indexed.Directory = o.store.Dir()
+	return o.indexed, nil
+}
+
+// indexPart indexes what is in the part of the shards in todo, and notes what is known then. shards
+// has what was stored of the others.
+func (o *opening) indexPart(ctx context.Context, shards []index.Shard, todo []int) error {
+	b := o.store.BeginPart(formatLine(o.found.Format), o.reusable)
+	defer b.Close()
+	left := o.goOn(b, shards, todo)
+	var mine []int
+	for _, i := range left {
+		if i%o.part.Count == o.part.Index {
+			mine = append(mine, i)
+		}
+	}
+	o.indexed = Indexed{Shards: len(shards), Known: len(shards) - len(left) + len(mine)}
+	totals := Progress{ShardsTotal: len(mine)}
+	for i := o.part.Index; i < len(shards); i += o.part.Count {
+		o.indexed.OfPart++
+		if shards[i].Blob != nil {
+			totals.Records += shards[i].Blob.Header().Records
+		}
+	}
+	o.indexed.Reused = o.indexed.OfPart - len(mine)
+	totals.Reused = o.indexed.Reused
+	for _, i := range mine {
+		totals.BytesTotal += o.found.Shards[i].Object.SizeBytes
+	}
+	o.reporter.planned(totals)
+	p := o.newPass(b)
+	if err := o.assumed(p.run(ctx, o.found.Shards, mine)); err != nil {
+		return err
+	}
+	// Journals are written late: what is to stay has to be there.
+	err := b.Added(func(_ int, blob index.Blob) { totals.Records += blob.Header().Records })
+	if err == nil && len(mine) > 0 && !b.Stays() {
+		err = fmt.Errorf("nothing of a part stays where the index directory %s can't be written: free space there, or name another with --index-dir", o.store.Dir())
+	}
+	if err != nil {
+		return fmt.Errorf("index of %s: %w", &o.target, err)
+	}
+	o.indexed.Records = totals.Records
+	if len(left) > len(mine) { // others may have done some of them meanwhile
+		o.indexed.Known += o.doneByOthers(shards, left)
+	}
+	return nil
+}
+
+// doneByOthers is how many shards of the other parts are known by now.
+func (o *opening) doneByOthers(shards []index.Shard, left []int) (n int) {
+	b := o.store.BeginPart(formatLine(o.found.Format), o.reusable)
+	defer b.Close()
+	for _, i := range left {
+		if i%o.part.Count != o.part.Index && len(o.goOn(b, shards, []int{i})) == 0 {
+			n++
+		}
+	}
+	return n
+}
