@@ -5,6 +5,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/lsiofs/lsiofs/cmd/lsiofs/exit"
 	"github.com/lsiofs/lsiofs/cmd/lsiofs/opening"
 	"github.com/lsiofs/lsiofs/cmd/lsiofs/terminal"
 	"github.com/lsiofs/lsiofs/pipeline"
@@ -16,6 +17,7 @@ type indexOptions struct {
 	datasetFlags
 	dataset string
 	rebuild bool
+	part    passPartValue
 }
 
 func newIndexCommand(g *globals) *cobra.Command {
@@ -26,9 +28,16 @@ func newIndexCommand(g *globals) *cobra.Command {
 		Long: `Finds the dataset's shards and their records, checks what the format lets check,
 and stores the result. Shards whose stored index still holds are not read again.
 A mount does the same by itself; this is for doing it ahead, or where the data
-lies.`,
+lies.
+
+With --part i/n only each n-th shard is indexed, from shard i on (0/8 … 7/8): so many
+machines that share the index directory index one dataset at once, in any order. A
+part that is killed and started again goes on where it stopped. Whoever comes after
+the last part, a mount or an index without --part, puts them together, and reads no
+records for that.`,
 		Example: `  lsiofs index /data/train
-  lsiofs index /data/train --rebuild --on-corrupt skip --json`,
+  lsiofs index /data/train --rebuild --on-corrupt skip --json
+  lsiofs index /data/train --part $SLURM_ARRAY_TASK_ID/$SLURM_ARRAY_TASK_COUNT`,
 		Args: exactArgs("DATASET"),
 		RunE: func(c *cobra.Command, args []string) error {
 			o.dataset = args[0]
@@ -37,6 +46,7 @@ lies.`,
 	}
 	o.add(c)
 	c.Flags().BoolVar(&o.rebuild, "rebuild", false, "index every shard again, whatever is stored")
+	c.Flags().Var(&o.part, "part", "index each n-th shard only, from shard i on, counted from 0")
 	return c
 }
 
@@ -64,6 +74,20 @@ func runIndex(ctx context.Context, o *indexOptions, g *globals) error {
 	defer view.Clear()
 	var last catalog.Progress
 	s.Read = spec.ReadScan // no record is read: no spool
+	if o.part.set() {
+		if o.rebuild {
+			return exit.Usagef("--part and --rebuild exclude each other: what was stored before would count beside a part that is new; rebuild in one pass, or name another --index-dir")
+		}
+		n, err := opening.IndexPart(ctx, g.log(), s, pipeline.Options{Progress: func(p catalog.Progress) {
+			last = p
+			view.Show(p)
+		}}, catalog.PassPart(o.part))
+		if err != nil {
+			return err
+		}
+		view.Clear()
+		return printPart(o, n, last, g.ui)
+	}
 	d, err := opening.Open(ctx, g.log(), s, pipeline.Options{Rebuild: o.rebuild, Progress: func(p catalog.Progress) {
 		last = p
 		view.Show(p)
@@ -72,6 +96,43 @@ func runIndex(ctx context.Context, o *indexOptions, g *globals) error {
 		return err
 	}
 	return opening.Close(d, printIndex(d, last, g.ui), g.log())
+}
+
+// partSummary is what index --part says when it is done.
+type partSummary struct {
+	Dataset   string  `json:"dataset"`
+	IndexDir  string  `json:"index_dir"`
+	Part      int     `json:"part"`
+	Parts     int     `json:"parts"`
+	Shards    int     `json:"shards"`
+	OfPart    int     `json:"shards_of_part"`
+	Reused    int     `json:"shards_reused"`
+	Known     int     `json:"shards_indexed"`
+	Records   uint64  `json:"records"`
+	Seconds   float64 `json:"seconds"`
+	Remaining int     `json:"shards_left_to_other_parts"`
+}
+
+func printPart(o *indexOptions, n catalog.Indexed, last catalog.Progress, u *terminal.UI) error {
+	p := partSummary{
+		Dataset: o.dataset, IndexDir: n.Directory, Part: o.part.Index, Parts: o.part.Count, Shards: n.Shards, OfPart: n.OfPart, Reused: n.Reused, Known: n.Known,
+		Records: n.Records, Seconds: last.Elapsed.Seconds(), Remaining: n.Shards - n.Known,
+	}
+	if u.JSON {
+		return u.Emit(p)
+	}
+	left := terminal.Count(uint64(p.Remaining)) + " of the dataset's " + terminal.Plural(uint64(p.Shards), "shard") + " are not indexed yet: other parts do that"
+	if p.Remaining == 0 {
+		left = "none: the next mount, or lsiofs index without --part, puts the parts together"
+	}
+	return terminal.Table(u.Out, [][2]string{
+		{"dataset", p.Dataset},
+		{"part", o.part.String()},
+		{"shards", terminal.Count(uint64(p.OfPart)) + " (" + terminal.Count(uint64(p.Reused)) + " had been indexed before)"},
+		{"records", terminal.Count(p.Records)},
+		{"index", p.IndexDir},
+		{"left", left},
+	})
 }
 
 func printIndex(d *pipeline.Dataset, last catalog.Progress, u *terminal.UI) error {

@@ -9,6 +9,7 @@ import (
 	"github.com/dustin/go-humanize"
 
 	"github.com/lsiofs/lsiofs/cmd/lsiofs/terminal"
+	"github.com/lsiofs/lsiofs/pipeline/catalog"
 )
 
 // sizeValue is a flag for a number of bytes, with or without a unit.
@@ -48,6 +49,31 @@ func (v enumValue[T]) String() string {
 
 func (v enumValue[T]) Set(s string) error { *v.p = T(s); return nil }
 func (v enumValue[T]) Type() string       { return strings.Join(v.allowed, "|") }
+
+// passPartValue is --part of index: "3/8".
+type passPartValue catalog.PassPart
+
+func (v *passPartValue) set() bool { return v.Count > 0 }
+
+func (v *passPartValue) String() string {
+	if !v.set() {
+		return ""
+	}
+	return strconv.Itoa(v.Index) + "/" + strconv.Itoa(v.Count)
+}
+
+func (v *passPartValue) Set(s string) error {
+	i, n, ok := strings.Cut(s, "/")
+	index, errI := strconv.ParseUint(i, 10, 31)
+	count, errN := strconv.ParseUint(n, 10, 31)
+	if !ok || errI != nil || errN != nil || index >= count {
+		return fmt.Errorf("%q is no part: write i/n, the part and how many there are, counted from 0: 0/8 is the first of eight, and 7/8 the last", s)
+	}
+	*v = passPartValue{int(index), int(count)}
+	return nil
+}
+
+func (v *passPartValue) Type() string { return "i/n" }
 
 // shareValue is --worker: "2/4", or "2" of as many as --workers says.
 type shareValue struct {

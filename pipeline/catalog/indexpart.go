@@ -89,7 +89,7 @@ func (o *opening) indexPart(ctx context.Context, shards []index.Shard, todo []in
 	// Journals are written late: what is to stay has to be there.
 	err := b.Added(func(_ int, blob index.Blob) { totals.Records += blob.Header().Records })
 	if err == nil && len(mine) > 0 && !b.Stays() {
-		err = fmt.Errorf("nothing of a part stays where the index directory %s can't be written: free space there, or name another with --index-dir", o.store.Dir())
+		err = errors.New("nothing of a part stays without an index directory that can be written: free space there, or name another with --index-dir")
 	}
 	if err != nil {
 		return fmt.Errorf("index of %s: %w", &o.target, err)

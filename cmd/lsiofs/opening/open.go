@@ -8,6 +8,7 @@ import (
 	"github.com/lsiofs/lsiofs/cmd/lsiofs/exit"
 	"github.com/lsiofs/lsiofs/cmd/lsiofs/terminal"
 	"github.com/lsiofs/lsiofs/pipeline"
+	"github.com/lsiofs/lsiofs/pipeline/catalog"
 	"github.com/lsiofs/lsiofs/pipeline/growing/taking"
 	"github.com/lsiofs/lsiofs/pipeline/spec"
 )
@@ -20,28 +21,40 @@ const openEndTime = 5 * time.Second
 // storage does not answer, it is not waited for: the process ends.
 func Open(ctx context.Context, log *slog.Logger, s spec.Spec, o pipeline.Options) (*pipeline.Dataset, error) {
 	o.Log = log
+	return patiently(ctx, log, func() (*pipeline.Dataset, error) { return pipeline.Open(ctx, s, o) })
+}
+
+// IndexPart is pipeline.IndexPart, as Open is pipeline.Open.
+func IndexPart(ctx context.Context, log *slog.Logger, s spec.Spec, o pipeline.Options, part catalog.PassPart) (catalog.Indexed, error) {
+	o.Log = log
+	return patiently(ctx, log, func() (catalog.Indexed, error) { return pipeline.IndexPart(ctx, s, o, part) })
+}
+
+// patiently waits for open, but not for long once ctx has ended.
+func patiently[T any](ctx context.Context, log *slog.Logger, open func() (T, error)) (T, error) {
 	type opened struct {
-		d   *pipeline.Dataset
-		err error
+		value T
+		err   error
 	}
 	done := make(chan opened, 1)
 	go func() {
-		d, err := pipeline.Open(ctx, s, o)
-		done <- opened{d, err}
+		v, err := open()
+		done <- opened{v, err}
 	}()
 	select {
 	case r := <-done:
-		return r.d, exit.With(exit.Dataset, r.err)
+		return r.value, exit.With(exit.Dataset, r.err)
 	case <-ctx.Done():
 	}
 	limit := time.NewTimer(openEndTime)
 	defer limit.Stop()
 	select {
 	case r := <-done:
-		return r.d, exit.With(exit.Dataset, r.err)
+		return r.value, exit.With(exit.Dataset, r.err)
 	case <-limit.C:
-		o.Log.Warn("storage does not answer: what it still owes is not waited for")
-		return nil, ctx.Err()
+		log.Warn("storage does not answer: what it still owes is not waited for")
+		var none T
+		return none, ctx.Err()
 	}
 }
 
