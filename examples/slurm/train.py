@@ -1,0 +1,88 @@
+#!/usr/bin/env python3
+"""Train on one file of a mount; be stopped and go on, exactly.
+
+    train.py merge [BEFORE] SAVES   before an attempt: the model of the attempt before
+    train.py MNT SAVES              SLURM_PROCID says which file: worker-0, worker-1, …
+
+DATASET is JSONL here, lines like {"label": "cat"}, and the model is how often each
+label has come: models of ranks are added up. What there is to learn from this file
+is how it saves. After every step, and at SIGTERM, each rank writes
+
+  SAVES/model-R-N.json    its model after the first N records of file R
+  SAVES/checkpoint-R.json the mount's checkpoint, with N for what this rank has used
+
+in this order, each whole or not at all: the second one counts, and says which first
+one belongs to it. The merged checkpoints of all ranks are where the mounts of the
+next attempt begin, and SAVES/model.json has what was learnt before an attempt.
+"""
+
+import collections
+import glob
+import json
+import os
+import signal
+import sys
+
+
+def read(path):
+    with open(path) as f:
+        return json.load(f)
+
+
+def write(path, document):
+    with open(path + ".tmp", "w") as f:
+        json.dump(document, f)
+        f.flush()
+        os.fsync(f.fileno())
+    os.replace(path + ".tmp", path)
+
+
+def learnt(saves):
+    """All that was learnt by the last saves of an attempt."""
+    model = collections.Counter(read(f"{saves}/model.json"))
+    for path in glob.glob(f"{saves}/checkpoint-*.json"):
+        rank = int(path.rpartition("-")[2].partition(".")[0])
+        used = read(path)["done"][-1]["consumed"][rank]
+        model.update(read(f"{saves}/model-{rank}-{used}.json"))
+    return model
+
+
+def train(mount, saves, rank):
+    import lsiofs
+
+    step = int(os.environ.get("STEP_RECORDS", 10))
+    pause = float(os.environ.get("STEP_SECONDS", 0))  # to try this with: training takes time
+    data = lsiofs.open(mount)
+    model, used, last = collections.Counter(), 0, None
+
+    def save():
+        write(f"{saves}/model-{rank}-{used}.json", model)
+        # The mount counts what it has delivered, and that is more: it was read ahead.
+        checkpoint = data.checkpoint()
+        consumed = [0] * len(checkpoint["done"][-1]["consumed"])
+        consumed[rank] = used
+        checkpoint["done"][-1]["consumed"] = consumed
+        write(f"{saves}/checkpoint-{rank}.json", checkpoint)
+        print("rank", rank, "saved", used, flush=True)
+        if last is not None:
+            os.remove(f"{saves}/model-{rank}-{last}.json")
+
+    save()
+    last = used
+    stream = data.worker(rank)
+    for sample in stream.samples():
+        model[sample["label"]] += 1
+        used += 1
+        if used % step == 0 or used == len(stream):
+            save()
+            last = used
+            if used < len(stream) and signal.sigtimedwait([signal.SIGTERM], pause):
+                sys.exit(143)  # not done
+
+
+if sys.argv[1] == "merge":
+    *before, saves = sys.argv[2:]
+    write(f"{saves}/model.json", learnt(before[0]) if before else {})
+else:
+    signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGTERM])  # it waits for the end of a step
+    train(*sys.argv[1:], int(os.environ["SLURM_PROCID"]))
