@@ -23,7 +23,7 @@ import (
 const (
 	nodes        = 3
 	coresOfNode  = 2
-	patience     = 2 * time.Minute // for what takes seconds
+	patience     = 1 * time.Minute // for what takes seconds
 	controllerIP = "10.77.0.1"
 )
 
@@ -49,7 +49,15 @@ func start(t *testing.T) *cluster {
 	// Not in /tmp, which each node has for itself.
 	dir, err := os.MkdirTemp("/var/tmp", "lsiofs-slurm-")
 	require.NoError(t, err)
-	t.Cleanup(func() { require.NoError(t, os.RemoveAll(dir)) })
+	t.Cleanup(func() {
+		outputs, _ := filepath.Glob(dir + "/slurm-*.out")
+		for _, path := range outputs {
+			if b, _ := os.ReadFile(path); t.Failed() {
+				t.Logf("%s:\n%s", filepath.Base(path), b[max(0, len(b)-3000):])
+			}
+		}
+		require.NoError(t, os.RemoveAll(dir))
+	})
 	require.NoError(t, os.Chmod(dir, 0o755))
 	c := &cluster{t: t, dir: dir}
 	c.munge()
@@ -143,6 +151,8 @@ func (c *cluster) host(name, prepare, daemon string) *host {
 	require.NoError(c.t, err)
 	ready, told, err := os.Pipe()
 	require.NoError(c.t, err)
+	// Mounts of other tests were copied with the namespace, and would stay when those unmount them.
+	prepare = "awk '$3 ~ /^fuse/ {print $2}' /proc/self/mounts | xargs -r umount -l; " + prepare
 	script := "hostname " + name + "; ip link set lo up; " + prepare + "; echo ready >&3; exec 3>&-; read -r go; exec " + daemon
 	cmd := exec.Command("unshare", "--net", "--uts", "--mount", "--propagation", "private", "--pid", "--fork", "--kill-child", "--mount-proc", "sh", "-ec", script)
 	cmd.Stdin, cmd.ExtraFiles = in, []*os.File{told}

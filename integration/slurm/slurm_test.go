@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -142,7 +143,7 @@ func (c *cluster) mounts() (n [nodes]int) {
 	for i, h := range c.nodes {
 		b, err := os.ReadFile("/proc/" + h.pid + "/mountinfo")
 		require.NoError(c.t, err)
-		n[i] = strings.Count(string(b), " fuse.lsiofs ")
+		n[i] = strings.Count(string(b), " /tmp/lsiofs-")
 	}
 	return n
 }
@@ -150,20 +151,31 @@ func (c *cluster) mounts() (n [nodes]int) {
 // nothingLeft waits until no node has a mount, its directory, or a process of a job.
 func (c *cluster) nothingLeft() {
 	c.t.Helper()
+	var left []string
+	defer func() {
+		if c.t.Failed() {
+			c.t.Logf("left: %v", left)
+		}
+	}()
 	c.eventually("no node has anything left", func() bool {
+		left = nil
 		for i, h := range c.nodes {
-			processes := run(c.t, "nsenter", "-t", h.pid, "--pid", "--mount", "ps", "-eo", "comm=")
-			for _, name := range []string{"lsiofs", "python3", "slurmstepd", "srun"} {
-				if strings.Contains(processes, name) {
-					return false
+			for line := range strings.Lines(run(c.t, "nsenter", "-t", h.pid, "--pid", "--mount", "ps", "-eo", "stat=,comm=")) {
+				// slurmd, which is a node's first process here, does not wait for what others have left.
+				state, name, _ := strings.Cut(strings.TrimSpace(line), " ")
+				if name = strings.TrimSpace(name); !strings.HasPrefix(state, "Z") && slices.Contains([]string{"lsiofs", "python3", "slurmstepd", "srun", "bash"}, name) {
+					left = append(left, h.name+": process "+name)
 				}
 			}
-			left, err := os.ReadDir("/proc/" + h.pid + "/root/tmp")
+			files, err := os.ReadDir("/proc/" + h.pid + "/root/tmp")
 			require.NoError(c.t, err)
-			if len(left) > 0 || c.mounts()[i] > 0 {
-				return false
+			for _, f := range files {
+				left = append(left, h.name+": /tmp/"+f.Name())
+			}
+			if n := c.mounts()[i]; n > 0 {
+				left = append(left, h.name+": mounts")
 			}
 		}
-		return true
+		return len(left) == 0
 	})
 }
