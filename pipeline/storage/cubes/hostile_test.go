@@ -18,6 +18,7 @@ func TestAPipeInAnObjectsPlaceIsNoAbsentObject(t *testing.T) {
 	for kind, do := range map[string]func(string) error{
 		"a pipe":   func(p string) error { return unix.Mkfifo(p, 0o600) },
 		"a device": func(p string) error { return os.Symlink("/dev/zero", p) },
+		"a socket": func(p string) error { return unix.Mknod(p, unix.S_IFSOCK|0o600, 0) },
 	} {
 		t.Run(kind, func(t *testing.T) {
 			dir := t.TempDir()

@@ -269,6 +269,7 @@ func TestAPipeInADocumentsPlaceIsNamed(t *testing.T) {
 			"a pipe":      func(p string) error { return unix.Mkfifo(p, 0o600) },
 			"a directory": func(p string) error { return os.Mkdir(p, 0o755) },
 			"a device":    func(p string) error { return os.Symlink("/dev/zero", p) },
+			"a socket":    func(p string) error { return unix.Mknod(p, unix.S_IFSOCK|0o600, 0) },
 		} {
 			t.Run(name+", "+kind, func(t *testing.T) {
 				dir := t.TempDir()
