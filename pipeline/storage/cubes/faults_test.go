@@ -163,7 +163,7 @@ func TestACubeOutlivesTheFailureOfEachOperation(t *testing.T) {
 		cold := i != 1
 		t.Run(s.name, func(t *testing.T) {
 			dir := t.TempDir()
-			absent := s.write(t, dir, s.array)
+			absent := s.write(t, dir, s.array, 0)
 			var want []byte
 			told := map[string]int{}
 			for n := 0; ; n++ {

@@ -5,8 +5,10 @@ import (
 	"encoding/json"
 	"fmt"
 	"io/fs"
+	"maps"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -22,8 +24,11 @@ import (
 type stored struct {
 	name  string
 	array encode.Array
-	write func(t *testing.T, dir string, a encode.Array) map[string]bool
+	write func(t *testing.T, dir string, a encode.Array, flipped uint16) map[string]bool
 	over  func(under storage.Storage) storage.Storage
+	// object is a file that has bricks, and objectOf says which; document says how the array is stored.
+	object, document string
+	objectOf         func(brick []int64) bool
 }
 
 func plainly(under storage.Storage) storage.Storage { return under }
@@ -35,22 +40,29 @@ func stores() []stored {
 	unsharded.Codec, unsharded.Object = encode.BloscLZ4, small.Brick
 	raw := small
 	raw.IndexAtStart, raw.NoChecksum = true, true
+	plain := raw
+	plain.Object = small.Brick
 	one := func(name string) func(storage.Storage) storage.Storage {
 		return func(under storage.Storage) storage.Storage { return refs.Over(under, refs.Config{One: name}) }
 	}
-	v3 := func(t *testing.T, dir string, a encode.Array) map[string]bool { return write(t, dir, a) }
+	first := func(brick []int64) bool { return brick[0]+brick[1]+brick[2] == 0 }
+	firsts := func(brick []int64) bool { return max(brick[0], brick[1], brick[2]) < 2 }
+	all := func([]int64) bool { return true }
+	v3 := func(t *testing.T, dir string, a encode.Array, flipped uint16) map[string]bool {
+		return writeOf(t, dir, a, flipped)
+	}
 	return []stored{
-		{"version 2", unsharded, writeV2, plainly},
-		{"version 3, sharded", sharded, v3, plainly},
-		{"version 3, sharded, uncompressed", raw, v3, plainly},
-		{"a zip file", sharded, writeZip, one("a.zip")},
-		{"references", unsharded, writeReferences, one("a.json")},
+		{"version 2", unsharded, writeV2, plainly, "0.0.0", ".zarray", first},
+		{"version 3, sharded", sharded, v3, plainly, "c/0/0/0", "zarr.json", firsts},
+		{"version 3, sharded, uncompressed", raw, v3, plainly, "c/0/0/0", "zarr.json", firsts},
+		{"a zip file", sharded, writeZip, one("a.zip"), "a.zip", "", all},
+		{"references", plain, writeReferences, one("a.json"), "0.bin", "a.json", func(brick []int64) bool { return brick[0] == 0 }},
 	}
 }
 
 // writeV2 writes an unsharded array as version 2 has it.
-func writeV2(t *testing.T, dir string, a encode.Array) map[string]bool {
-	absent := write(t, dir, a)
+func writeV2(t *testing.T, dir string, a encode.Array, flipped uint16) map[string]bool {
+	absent := writeOf(t, dir, a, flipped)
 	require.NoError(t, os.Remove(filepath.Join(dir, "zarr.json")))
 	for at := range filesIn(t, dir) {
 		place, is := strings.CutPrefix(at, "c/")
@@ -63,8 +75,12 @@ func writeV2(t *testing.T, dir string, a encode.Array) map[string]bool {
 		require.NoError(t, err)
 		return string(b)
 	}
+	compressor := "null"
+	if a.Codec == encode.BloscLZ4 {
+		compressor = `{"id": "blosc"}`
+	}
 	require.NoError(t, os.WriteFile(filepath.Join(dir, ".zarray"), fmt.Appendf(nil, `{"zarr_format": 2, "shape": %s, "chunks": %s, "dtype": "<u2",
-"compressor": {"id": "blosc"}, "fill_value": %v, "order": "C", "filters": null}`, text(a.Shape), text(a.Brick), a.Fill), 0o644))
+"compressor": %s, "fill_value": %v, "order": "C", "filters": null}`, text(a.Shape), text(a.Brick), compressor, a.Fill), 0o644))
 	require.NoError(t, os.WriteFile(filepath.Join(dir, ".zattrs"), fmt.Appendf(nil, `{"_ARRAY_DIMENSIONS": %s}`, text(a.Dims)), 0o644))
 	return absent
 }
@@ -84,9 +100,9 @@ func filesIn(t *testing.T, dir string) map[string][]byte {
 }
 
 // writeZip writes an array as members of a.zip.
-func writeZip(t *testing.T, dir string, a encode.Array) map[string]bool {
+func writeZip(t *testing.T, dir string, a encode.Array, flipped uint16) map[string]bool {
 	inner := t.TempDir()
-	absent := write(t, inner, a)
+	absent := writeOf(t, inner, a, flipped)
 	f, err := os.Create(filepath.Join(dir, "a.zip"))
 	require.NoError(t, err)
 	w := zip.NewWriter(f)
@@ -102,12 +118,14 @@ func writeZip(t *testing.T, dir string, a encode.Array) map[string]bool {
 }
 
 // writeReferences writes an array of version 2 as a.json, whose chunks lie in two files.
-func writeReferences(t *testing.T, dir string, a encode.Array) map[string]bool {
+func writeReferences(t *testing.T, dir string, a encode.Array, flipped uint16) map[string]bool {
 	inner := t.TempDir()
-	absent := writeV2(t, inner, a)
+	absent := writeV2(t, inner, a, flipped)
 	references := map[string]any{}
 	data := map[string][]byte{}
-	for at, b := range filesIn(t, inner) {
+	files := filesIn(t, inner)
+	for _, at := range slices.Sorted(maps.Keys(files)) {
+		b := files[at]
 		if at[0] == '.' {
 			references[at] = string(b)
 			continue
