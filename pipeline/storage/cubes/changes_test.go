@@ -2,6 +2,7 @@ package cubes
 
 import (
 	"bytes"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -70,6 +71,33 @@ func (s *stored) otherVersion(t *testing.T, file string) []byte {
 	require.NoError(t, err)
 	return b
 }
+
+// inParts reads a whole cube at once, in parts, of which some may fail.
+func (m *made) inParts(want []byte) (failed []error, wrong bool) {
+	const part = 2999
+	var reads []*storage.Read
+	errs := make(chan error, len(want)/part+1)
+	for off := 0; off < len(want); off += part {
+		b := make([]byte, min(part, len(want)-off))
+		reads = append(reads, &storage.Read{Object: m.object, OffsetBytes: int64(off), Buf: b, Done: func(err error) {
+			if err == nil && !bytes.Equal(want[off:off+len(b)], b) {
+				err = errOther
+			}
+			errs <- err
+		}})
+	}
+	m.Submit(reads)
+	for range reads {
+		if err := <-errs; err == errOther {
+			wrong = true
+		} else if err != nil {
+			failed = append(failed, err)
+		}
+	}
+	return failed, wrong
+}
+
+var errOther = errors.New("other bytes")
 
 // Objects change under a storage that has listed them: each read has the bytes of what was listed, or is
 // an error that names the object. A storage that is opened afterwards has those of then, or words.
