@@ -55,11 +55,7 @@ func (d *Decoder) Decode(dst, stored []byte, c zarr.Chain) error {
 		if err == nil && sizes[i+1].Exact && n != len(out) {
 			err = fmt.Errorf("%d bytes decoded, and it must be %d", n, len(out))
 		}
-		switch {
-		case err == nil:
-		case s.Codec == zarr.Blosc: // whose errors say so
-			return err
-		default:
+		if err != nil {
 			return fmt.Errorf("%s: %w", s.Codec, err)
 		}
 		src = out[:n]
