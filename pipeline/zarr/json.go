@@ -71,10 +71,20 @@ func scan(b []byte, i, depth int) (int, error) {
 	for end < len(b) && (b[end] >= '0' && b[end] <= '9' || bytes.IndexByte([]byte("+-.eE"), b[end]) >= 0) {
 		end++
 	}
-	if !json.Valid(b[i:end]) {
+	if !isWhole(b[i:end]) && !json.Valid(b[i:end]) {
 		return 0, fmt.Errorf("is not JSON: no value at byte %d", i)
 	}
 	return end, nil
+}
+
+// isWhole says whether b is a number of digits alone, as most are.
+func isWhole(b []byte) bool {
+	for _, c := range b {
+		if c < '0' || c > '9' {
+			return false
+		}
+	}
+	return len(b) == 1 || len(b) > 1 && b[0] != '0'
 }
 
 // scanList is scan for an object or a list, which ends with close.
@@ -113,12 +123,16 @@ func scanList(b []byte, i, depth int, close byte) (int, error) {
 
 // scanString is scan for a string.
 func scanString(b []byte, i int) (int, error) {
+	plain := true
 	for end := i + 1; end < len(b); end++ {
-		switch b[end] {
-		case '\\':
+		switch c := b[end]; {
+		case c == '\\':
 			end++
-		case '"':
-			if !json.Valid(b[i : end+1]) {
+			plain = false
+		case c < ' ':
+			plain = false
+		case c == '"':
+			if !plain && !json.Valid(b[i:end+1]) {
 				return 0, fmt.Errorf("is not JSON: the string at byte %d has a character or an escape that is not allowed", i)
 			}
 			return end + 1, nil
