@@ -75,7 +75,8 @@ type Storage interface {
 	// match is also called for directories (isDir, path without trailing slash); a
 	// directory that it rejects is not entered. Files and directories whose names begin
 	// with a dot are skipped. Symbolic links to files are followed, those to directories
-	// are not.
+	// are not. What is neither, such as a pipe, is not visited, though match may be called
+	// for it.
 	//
 	// An object is visited only when any later change would show in its version. With
 	// coarse times and a recent change, List waits for that, up to some seconds.

@@ -78,6 +78,10 @@ type Size struct {
 	Exact bool
 }
 
+// maxCompressing bounds the compressing codecs of a chain: each doubles what a brick may have between
+// two of them (Bound), and decoders have memory for that.
+const maxCompressing = 2
+
 // Bound is the most bytes that a compressed brick of decodedBytes may have. Compressors that
 // cannot compress add a little.
 func Bound(decodedBytes int64) int64 { return 2*decodedBytes + 64<<10 }
@@ -227,8 +231,12 @@ func factor(p *problems, place string, c map[string]value, name string) float64 
 // whose steps don't fit together.
 func (c Chain) checkItems(p *problems, place string, itemBytes int) {
 	var last *Number
+	compressing := 0
 	for i := range c.Steps {
 		s := &c.Steps[i]
+		if s.Codec.compresses() {
+			compressing++
+		}
 		if s.To.Bytes == 0 {
 			continue
 		}
@@ -236,6 +244,9 @@ func (c Chain) checkItems(p *problems, place string, itemBytes int) {
 			p.add(place, "one codec makes numbers of %d bytes, and the next takes numbers of %d", last.Bytes, s.From.Bytes)
 		}
 		last = &s.To
+	}
+	if compressing > maxCompressing {
+		p.add(place, "%d codecs compress, one what the other has: at most %d are read: rewrite the array with one", compressing, maxCompressing)
 	}
 	if last != nil && last.Bytes != itemBytes {
 		p.add(place, "the codecs make numbers of %d bytes, and the array's elements have %d", last.Bytes, itemBytes)

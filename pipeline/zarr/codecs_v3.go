@@ -89,6 +89,10 @@ func (a *Array) readSharding(p *problems, c coded) {
 		return
 	}
 	a.Levels, a.Brick = append(a.Levels, l), l.Brick
+	if _, ok := productUpTo(MaxIndexEntries, (Level{Object: a.Object, Brick: a.Brick}).counts()...); !ok {
+		p.add(place+".chunk_shape", "makes more than %d chunks a file: use larger chunks or smaller shards", MaxIndexEntries)
+		return
+	}
 	a.readCodecs(p, place+".codecs", m["codecs"])
 }
 

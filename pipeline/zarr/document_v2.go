@@ -126,7 +126,7 @@ func (a *Array) readAttributesV2(p *problems, zattrs []byte, filled bool) {
 		p.add(place, "%v", err)
 		return
 	}
-	members, err := v.object()
+	members, err := v.objectOf(maxAttributes)
 	if err != nil {
 		p.add(place, "%v", err)
 		return

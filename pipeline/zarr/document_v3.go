@@ -3,6 +3,8 @@ package zarr
 import (
 	"fmt"
 	"slices"
+	"strings"
+	"unicode"
 )
 
 // ParseV3 reads the zarr.json of an array. path names it in errors, which are *Error.
@@ -158,7 +160,10 @@ func (a *Array) names(p *problems, place string, v value) []string {
 		if v.isNull() {
 			continue
 		}
-		if names[i], err = v.text(); err != nil {
+		if names[i], err = v.text(); err == nil {
+			err = checkName(names[i])
+		}
+		if err != nil {
 			p.add(fmt.Sprintf("%s[%d]", place, i), "%v", err)
 		}
 	}
@@ -166,6 +171,20 @@ func (a *Array) names(p *problems, place string, v value) []string {
 		return nil
 	}
 	return names
+}
+
+// maxNameBytes bounds a dimension's name: files are named by it, which have 255 bytes.
+const maxNameBytes = 200
+
+// checkName refuses the name of a dimension that can't be shown, or be that of a file.
+func checkName(name string) error {
+	if len(name) > maxNameBytes {
+		return fmt.Errorf("is a name of %d bytes: at most %d are read: rename it", len(name), maxNameBytes)
+	}
+	if strings.ContainsFunc(name, func(r rune) bool { return !unicode.IsGraphic(r) || r == unicode.ReplacementChar }) {
+		return fmt.Errorf("is %q, which has characters that can't be shown: rename it", name)
+	}
+	return nil
 }
 
 // gridV3 are an object's edges.

@@ -24,8 +24,8 @@ const (
 	MaxBrickBytes = 1 << 40
 	// MaxObjects bounds the objects of an array, and the bricks of it.
 	MaxObjects = 1 << 60
-	// MaxIndexEntries bounds the bricks of an object of a sharded array; its index then
-	// has 256 MiB.
+	// MaxIndexEntries bounds the bricks of an object of a sharded array, those of shards in it
+	// included; its index then has 256 MiB.
 	MaxIndexEntries = 1 << 24
 	// MaxLevels bounds how deep sharding is nested.
 	MaxLevels = 4
@@ -72,8 +72,17 @@ type problems struct {
 func (p *problems) add(member, format string, args ...any) {
 	const enough = 20
 	if len(p.list) < enough {
-		p.list = append(p.list, Problem{member, fmt.Sprintf(format, args...)})
+		p.list = append(p.list, Problem{shortened(member), shortened(fmt.Sprintf(format, args...))})
 	}
+}
+
+// shortened cuts what has a long text of a document in it: its end, which says what to do, stays.
+func shortened(s string) string {
+	const begin, end = 200, 150
+	if len(s) <= begin+end {
+		return s
+	}
+	return strings.ToValidUTF8(s[:begin], "") + " … " + strings.ToValidUTF8(s[len(s)-end:], "")
 }
 
 // err is nil if there was no problem.

@@ -95,7 +95,7 @@ func (g *Group) readConsolidated(p *problems, v value) {
 		p.add(place, `must have the kind "inline", and metadata`)
 		return
 	}
-	nodes, err := c["metadata"].object()
+	nodes, err := c["metadata"].objectOf(maxNodes)
 	if err != nil {
 		p.add(place+".metadata", "%v", err)
 	}
@@ -148,7 +148,7 @@ func ParseV2Consolidated(path string, doc []byte) ([]Node, error) {
 			}
 		case "metadata":
 			seen = true
-			nodes, err := m.value.object()
+			nodes, err := m.value.objectOf(maxNodes)
 			if err != nil {
 				p.add(m.name, "%v", err)
 			}

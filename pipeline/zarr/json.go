@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"strconv"
+	"unicode/utf8"
 )
 
 // value is a JSON value as it is written, without blanks around it. It was checked to be one
@@ -70,10 +71,20 @@ func scan(b []byte, i, depth int) (int, error) {
 	for end < len(b) && (b[end] >= '0' && b[end] <= '9' || bytes.IndexByte([]byte("+-.eE"), b[end]) >= 0) {
 		end++
 	}
-	if !json.Valid(b[i:end]) {
+	if !isWhole(b[i:end]) && !json.Valid(b[i:end]) {
 		return 0, fmt.Errorf("is not JSON: no value at byte %d", i)
 	}
 	return end, nil
+}
+
+// isWhole says whether b is a number of digits alone, as most are.
+func isWhole(b []byte) bool {
+	for _, c := range b {
+		if c < '0' || c > '9' {
+			return false
+		}
+	}
+	return len(b) == 1 || len(b) > 1 && b[0] != '0'
 }
 
 // scanList is scan for an object or a list, which ends with close.
@@ -112,12 +123,16 @@ func scanList(b []byte, i, depth int, close byte) (int, error) {
 
 // scanString is scan for a string.
 func scanString(b []byte, i int) (int, error) {
+	plain := true
 	for end := i + 1; end < len(b); end++ {
-		switch b[end] {
-		case '\\':
+		switch c := b[end]; {
+		case c == '\\':
 			end++
-		case '"':
-			if !json.Valid(b[i : end+1]) {
+			plain = false
+		case c < ' ':
+			plain = false
+		case c == '"':
+			if !plain && !json.Valid(b[i:end+1]) {
 				return 0, fmt.Errorf("is not JSON: the string at byte %d has a character or an escape that is not allowed", i)
 			}
 			return end + 1, nil
@@ -145,19 +160,29 @@ func (v value) kind() string {
 
 func (v value) isNull() bool { return v[0] == 'n' }
 
-// maxMembers bounds the members of an object and the items of a list. Consolidated metadata
-// has one member a node.
-const maxMembers = 1 << 20
+// Bounds of the members of an object, each of which takes some hundred bytes: documents and what is in
+// them have some ten, attributes may be many, and consolidated metadata has one member a node.
+const (
+	maxMembers    = 1 << 12
+	maxAttributes = 1 << 16
+	maxNodes      = 1 << 20
+)
 
-// object are the members of an object. A name that is there twice is an error: readers
+// object are the members of an object, at most maxMembers.
+func (v value) object() ([]member, error) { return v.objectOf(maxMembers) }
+
+// objectOf are the members of an object, at most max. A name that is there twice is an error: readers
 // differ in which one they take.
-func (v value) object() ([]member, error) {
+func (v value) objectOf(max int) ([]member, error) {
 	if v[0] != '{' {
 		return nil, fmt.Errorf("must be an object, is %s", v.kind())
 	}
 	var list []member
 	seen := map[string]bool{}
 	err := v.each('}', func(name string, v value) error {
+		if len(list) == max {
+			return fmt.Errorf("has more than %d members", max)
+		}
 		if seen[name] {
 			return fmt.Errorf("has %q twice", name)
 		}
@@ -188,10 +213,7 @@ func (v value) list(max int) ([]value, error) {
 // scanned.
 func (v value) each(close byte, f func(name string, v value) error) error {
 	i := blanks(v, 1)
-	for n := 0; v[i] != close; n++ {
-		if n == maxMembers {
-			return fmt.Errorf("has more than %d members", maxMembers)
-		}
+	for v[i] != close {
 		name := ""
 		if close == '}' {
 			end, _ := scanString(v, i)
@@ -216,6 +238,9 @@ func (v value) each(close byte, f func(name string, v value) error) error {
 func (v value) text() (string, error) {
 	if v[0] != '"' {
 		return "", fmt.Errorf("must be a string, is %s", v.kind())
+	}
+	if inner := v[1 : len(v)-1]; bytes.IndexByte(inner, '\\') < 0 && utf8.Valid(inner) {
+		return string(inner), nil
 	}
 	var s string
 	err := json.Unmarshal(v, &s)

@@ -46,7 +46,7 @@ func PackingOf(a *Array, scale, offset *float64) (*Packing, error) {
 		if err != nil {
 			return nil, fmt.Errorf("its attributes: %w", err)
 		}
-		members, err := v.object()
+		members, err := v.objectOf(maxAttributes)
 		if err != nil {
 			return nil, fmt.Errorf("its attributes: %w", err)
 		}
@@ -250,7 +250,7 @@ func (p *Packing) Others(attributes []byte) []byte {
 	if err != nil {
 		return nil
 	}
-	members, err := v.object()
+	members, err := v.objectOf(maxAttributes)
 	if err != nil {
 		return nil
 	}

@@ -1,11 +1,13 @@
 package zarr
 
 import (
+	"cmp"
 	"encoding/binary"
 	"errors"
 	"fmt"
 	"hash/crc32"
 	"math"
+	"slices"
 )
 
 // A shard's index, in C order over its bricks:
@@ -54,11 +56,11 @@ var (
 // ParseIndex reads the index of a shard of a level, which lies in a file where within says. Places count
 // from the file's begin. All are inside of the shard, so that no index leads out of what it is in.
 func (a *Array) ParseIndex(places []Place, level int, index []byte, within Place) error {
-	brickBytes := int64(-1)
+	brick := Size{math.MaxInt64, false}
 	if level == len(a.Levels)-1 {
-		brickBytes = a.BrickBytes()
+		brick = a.Chain.Sizes(a.BrickBytes())[0]
 	}
-	if err := a.Levels[level].ParseIndex(places, index, within.SizeBytes, brickBytes); err != nil {
+	if err := a.Levels[level].ParseIndex(places, index, within.SizeBytes, brick); err != nil {
 		return err
 	}
 	for i := range places {
@@ -70,13 +72,16 @@ func (a *Array) ParseIndex(places []Place, level int, index []byte, within Place
 }
 
 // ParseIndex reads an index of l.IndexBytes() bytes into places, which has l.Entries() entries.
-// objectBytes is the size of the object, and brickBytes that of a decoded brick: an entry
-// that points out of the object, or that is far larger than its brick, is an error. What is in the
-// object may be of any size if brickBytes is negative.
-// It checks the index's checksum, if there is one.
-func (l Level) ParseIndex(places []Place, index []byte, objectBytes, brickBytes int64) error {
+// objectBytes is the size of the object, and brick that of a brick as it is stored: an entry that points
+// out of the object or into the index, or that has another size, is an error. It checks the index's
+// checksum, if there is one.
+func (l Level) ParseIndex(places []Place, index []byte, objectBytes int64, brick Size) error {
 	if int64(len(index)) != l.IndexBytes() || int64(len(places)) != l.Entries() {
 		return fmt.Errorf("the shard index has %d bytes, not %d", len(index), l.IndexBytes())
+	}
+	begin, err := l.IndexOffset(objectBytes)
+	if err != nil {
+		return err
 	}
 	if l.Checksum {
 		end := len(index) - 4
@@ -90,16 +95,63 @@ func (l Level) ParseIndex(places []Place, index []byte, objectBytes, brickBytes 
 	}
 	for i := range places {
 		offset, size := order.Uint64(index[16*i:]), order.Uint64(index[16*i+8:])
-		switch {
-		case offset == math.MaxUint64 && size == math.MaxUint64:
+		if offset == math.MaxUint64 && size == math.MaxUint64 {
 			places[i] = Place{-1, 0}
 			continue
-		case offset > uint64(objectBytes) || size > uint64(objectBytes)-offset:
-			return fmt.Errorf("the shard index has chunk %d at [%d, +%d), and the shard has %d bytes: it is damaged, copy it again", i, offset, size, objectBytes)
-		case brickBytes >= 0 && size > uint64(Bound(brickBytes)):
-			return fmt.Errorf("the shard index has chunk %d in %d bytes, far more than the %d that it has decoded: the file is damaged", i, size, brickBytes)
 		}
-		places[i] = Place{int64(offset), int64(size)}
+		if offset > uint64(objectBytes) || size > uint64(objectBytes)-offset {
+			return fmt.Errorf("the shard index has chunk %d at [%d, +%d), and the shard has %d bytes: it is damaged, copy it again", i, offset, size, objectBytes)
+		}
+		p := Place{int64(offset), int64(size)}
+		switch {
+		case p.SizeBytes == 0:
+			return fmt.Errorf("the shard index has chunk %d in 0 bytes at %d: the file is damaged, copy it again", i, p.OffsetBytes)
+		case p.SizeBytes > brick.Bytes || brick.Exact && p.SizeBytes != brick.Bytes:
+			return fmt.Errorf("the shard index has chunk %d in %d bytes, and a chunk %s: the file is damaged, copy it again", i, p.SizeBytes, brick.has())
+		case p.OffsetBytes < begin+int64(len(index)) && begin < p.end():
+			return fmt.Errorf("the shard index has chunk %d at [%d, %d), where the index itself is, [%d, %d): the file is damaged, copy it again", i, p.OffsetBytes, p.end(), begin, begin+int64(len(index)))
+		}
+		places[i] = p
+	}
+	return nil
+}
+
+// end is behind its last byte.
+func (p Place) end() int64 { return p.OffsetBytes + p.SizeBytes }
+
+// has says what is stored of a brick.
+func (s Size) has() string {
+	if s.Exact {
+		return fmt.Sprintf("has %d", s.Bytes)
+	}
+	return fmt.Sprintf("has at most %d", s.Bytes)
+}
+
+// CheckOverlap is an error where two of the places of a shard's index share bytes. Bricks may lie at the
+// same place, as of a writer that stores equal ones once: each reader finds the same bytes there. Shards
+// in a shard may not. It sorts a list of their numbers, unless they lie in order.
+func (a *Array) CheckOverlap(places []Place, level int) error {
+	same := level == len(a.Levels)-1
+	order := make([]int32, 0, len(places)) // an index has at most MaxIndexEntries
+	sorted := true
+	for i := range places {
+		if places[i].Absent() {
+			continue
+		}
+		if n := len(order); n > 0 && places[order[n-1]].OffsetBytes > places[i].OffsetBytes {
+			sorted = false
+		}
+		order = append(order, int32(i))
+	}
+	if !sorted {
+		slices.SortFunc(order, func(i, j int32) int { return cmp.Compare(places[i].OffsetBytes, places[j].OffsetBytes) })
+	}
+	for n := 1; n < len(order); n++ {
+		i, j := order[n-1], order[n]
+		x, y := places[i], places[j]
+		if y.OffsetBytes < x.end() && (!same || x != y) {
+			return fmt.Errorf("the shard index has chunk %d at [%d, %d) and chunk %d at [%d, %d), which share bytes: the file is damaged, copy it again", i, x.OffsetBytes, x.end(), j, y.OffsetBytes, y.end())
+		}
 	}
 	return nil
 }

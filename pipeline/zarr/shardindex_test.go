@@ -26,16 +26,16 @@ func encoded(l Level, entries [][2]uint64) []byte {
 }
 
 func TestShardIndexes(t *testing.T) {
-	const objectBytes, brickBytes = 1 << 20, 1000
-	entries := [][2]uint64{{100, 50}, {math.MaxUint64, math.MaxUint64}, {0, objectBytes}, {objectBytes, 0}}
-	entries[2][1] = 2*brickBytes + 64<<10
+	const objectBytes, indexBytes, most = 1 << 20, 4*16 + 4, 2*1000 + 64<<10
+	brick := Size{Bound(1000), false}
+	entries := [][2]uint64{{100, 50}, {math.MaxUint64, math.MaxUint64}, {indexBytes, most}, {objectBytes - indexBytes - 1, 1}}
 	for _, l := range []Level{{}, {Checksum: true}, {Big: true}, {Big: true, Checksum: true, AtStart: true}} {
 		l.Object, l.Brick = []int64{4, 6}, []int64{2, 3}
 		index := encoded(l, entries)
 		require.EqualValues(t, len(index), l.IndexBytes())
 		places := make([]Place, 4)
-		require.NoError(t, l.ParseIndex(places, index, objectBytes, brickBytes))
-		require.Equal(t, []Place{{100, 50}, {-1, 0}, {0, 2*brickBytes + 64<<10}, {objectBytes, 0}}, places)
+		require.NoError(t, l.ParseIndex(places, index, objectBytes, brick))
+		require.Equal(t, []Place{{100, 50}, {-1, 0}, {indexBytes, most}, {objectBytes - indexBytes - 1, 1}}, places)
 		require.True(t, places[1].Absent() && !places[0].Absent())
 
 		at, err := l.IndexOffset(objectBytes)
@@ -50,19 +50,49 @@ func TestShardIndexes(t *testing.T) {
 
 		for i := range index {
 			index[i] ^= 0x10
-			err := l.ParseIndex(places, index, objectBytes, brickBytes)
+			err := l.ParseIndex(places, index, objectBytes, brick)
 			if l.Checksum {
 				require.ErrorIs(t, err, errIndexChecksum, "byte %d", i)
 			}
 			index[i] ^= 0x10
 		}
-		require.Error(t, l.ParseIndex(places, index[1:], objectBytes, brickBytes))
+		require.Error(t, l.ParseIndex(places, index[1:], objectBytes, brick))
 		for _, bad := range [][2]uint64{
 			{objectBytes, 1}, {0, objectBytes + 1}, {math.MaxUint64, 0}, {0, math.MaxUint64}, {math.MaxUint64 - 1, math.MaxUint64}, {1 << 63, 1 << 63},
-			{math.MaxUint64 - 9, 20}, {0, 2*brickBytes + 64<<10 + 1},
+			{math.MaxUint64 - 9, 20}, {200, most + 1}, {200, 0}, {objectBytes, 0},
 		} {
 			all := append([][2]uint64{bad}, entries[1:]...)
-			require.Error(t, l.ParseIndex(places, encoded(l, all), objectBytes, brickBytes), "%v", bad)
+			require.Error(t, l.ParseIndex(places, encoded(l, all), objectBytes, brick), "%v", bad)
+		}
+		for _, bad := range [][2]uint64{{uint64(at), 1}, {uint64(at + l.IndexBytes() - 1), 1}, {uint64(max(at-1, 0)), 2}} {
+			all := append([][2]uint64{bad}, entries[1:]...)
+			require.ErrorContains(t, l.ParseIndex(places, encoded(l, all), objectBytes, brick), "where the index itself is")
+		}
+		require.ErrorContains(t, l.ParseIndex(places, index, objectBytes, Size{50, true}), "chunk 2 in 67536 bytes, and a chunk has 50")
+	}
+}
+
+func TestPlacesThatShareBytes(t *testing.T) {
+	a := Array{Levels: make([]Level, 2)}
+	absent := Place{-1, 0}
+	for _, c := range []struct {
+		places      []Place
+		want, inner string
+	}{
+		{nil, "", ""},
+		{[]Place{absent, {5, 5}, absent, {0, 5}, {10, 1}}, "", ""},
+		{[]Place{{5, 5}, {0, 6}}, "chunk 1 at [0, 6) and chunk 0 at [5, 10), which share bytes", "chunk 1 at [0, 6)"},
+		{[]Place{{0, 9}, absent, {20, 1}, {3, 2}}, "chunk 0 at [0, 9) and chunk 3 at [3, 5)", "chunk 0 at [0, 9)"},
+		{[]Place{{7, 3}, {7, 3}, {7, 3}}, "share bytes", ""},
+		{[]Place{{7, 3}, {7, 3}, {8, 1}}, "share bytes", "chunk 2 at [8, 9)"},
+	} {
+		for level, want := range []string{c.want, c.inner} {
+			err := a.CheckOverlap(c.places, level)
+			if want == "" {
+				require.NoError(t, err)
+				continue
+			}
+			require.ErrorContains(t, err, want, "%v", c.places)
 		}
 	}
 }
@@ -73,11 +103,15 @@ func FuzzShardIndex(f *testing.F) {
 	f.Fuzz(func(t *testing.T, index []byte, objectBytes int64) {
 		objectBytes &= math.MaxInt64
 		places := make([]Place, 2)
-		if l.ParseIndex(places, index, objectBytes, 1000) != nil {
+		if l.ParseIndex(places, index, objectBytes, Size{Bound(1000), false}) != nil {
 			return
 		}
 		for _, p := range places {
-			require.True(t, p.Absent() || p.SizeBytes >= 0 && p.SizeBytes <= objectBytes-p.OffsetBytes && p.SizeBytes <= Bound(1000))
+			require.True(t, p.Absent() || p.SizeBytes > 0 && p.SizeBytes <= objectBytes-l.IndexBytes()-p.OffsetBytes && p.SizeBytes <= Bound(1000))
 		}
+		x, y := places[0], places[1]
+		apart := x.Absent() || y.Absent() || x == y || x.end() <= y.OffsetBytes || y.end() <= x.OffsetBytes
+		a := Array{Levels: []Level{l}}
+		require.Equal(t, apart, a.CheckOverlap(places, 0) == nil, "%v", places)
 	})
 }

@@ -87,7 +87,7 @@ func (l *zarrLoop) index(f *os.File) ([]zarr.Place, error) {
 		return nil, err
 	}
 	places := make([]zarr.Place, level.Entries())
-	return places, level.ParseIndex(places, b, st.Size(), l.array.BrickBytes())
+	return places, level.ParseIndex(places, b, st.Size(), l.array.Chain.Sizes(l.array.BrickBytes())[0])
 }
 
 func (l *zarrLoop) close() {

@@ -113,7 +113,7 @@ func (m *made) bare(b *testing.B, dir string) {
 		at, err := level.IndexOffset(o.SizeBytes)
 		require.NoError(b, err)
 		places[n] = make([]zarr.Place, level.Entries())
-		require.NoError(b, level.ParseIndex(places[n], content[at:at+level.IndexBytes()], o.SizeBytes, f.brickBytes))
+		require.NoError(b, level.ParseIndex(places[n], content[at:at+level.IndexBytes()], o.SizeBytes, f.Array.Chain.Sizes(f.brickBytes)[0]))
 		objects[n] = content
 	}
 	b.SetBytes(c.row.Bytes)

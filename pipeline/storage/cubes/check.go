@@ -15,8 +15,10 @@ import (
 )
 
 const (
-	// checkedAtOnce is how many objects are looked at at a time, in so many goroutines.
+	// checkedAtOnce is how many objects are looked at at a time, in so many goroutines; fewer
+	// where their indexes have more than checkedBytes, and at least one.
 	checkedAtOnce = 32
+	checkedBytes  = 128 << 20
 	// maxDamaged is how many objects an error names.
 	maxDamaged = 10
 )
@@ -41,6 +43,20 @@ func (s *Storage) Check(ctx context.Context, o storage.Object) error {
 	}
 	return d.err()
 }
+
+// checks is how many objects of an array are looked at at a time. What an object needs is bounded by
+// what its documents say, and not by what is stored: a file may be long without having anything.
+func (f *field) checks() int {
+	bricks := int64(1)
+	for d, n := range f.Array.Object {
+		bricks *= n / f.Array.Brick[d]
+	}
+	return int(min(max(checkedBytes/(checkedEntryBytes*bricks), 1), checkedAtOnce))
+}
+
+// checkedEntryBytes is what an entry of an index takes: as it is stored, where it leads, and while those
+// are sorted.
+const checkedEntryBytes = 40
 
 // damages are what is wrong with objects.
 type damages struct {
@@ -81,7 +97,7 @@ func (d *damages) err() error {
 // checkField checks the objects of an array. What can't be read is an error at once.
 func (s *Storage) checkField(ctx context.Context, f *field, d *damages) error {
 	g, reading := errgroup.WithContext(ctx)
-	g.SetLimit(checkedAtOnce)
+	g.SetLimit(f.checks())
 	f.Each(func(number int64) bool {
 		if reading.Err() != nil {
 			return false

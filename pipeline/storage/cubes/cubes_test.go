@@ -32,6 +32,9 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 // element is the value of an element, unless its brick is absent.
 func element(number int64) uint16 { return uint16(number*40503>>4 ^ number) }
 
+// otherBits are those in which elements differ that were written again.
+const otherBits = 0x5a5a
+
 // made is a storage of one array's crops, and what that must hold.
 type made struct {
 	*Storage
@@ -40,10 +43,17 @@ type made struct {
 	absent map[string]bool // bricks, by place
 	object storage.Object
 	jitter *zarr.Jitter
+	// changed says that a brick has elements of another value; nil: none has.
+	changed func(brick []int64) bool
 }
 
 // write writes an array, of which every seventh brick is absent.
 func write(t testing.TB, dir string, a encode.Array) map[string]bool {
+	return writeOf(t, dir, a, 0)
+}
+
+// writeOf writes one whose elements differ in some bits.
+func writeOf(t testing.TB, dir string, a encode.Array, flipped uint16) map[string]bool {
 	absent := map[string]bool{}
 	require.NoError(t, a.Write(dir, func(place []int64, b []byte) bool {
 		if (place[0]*5+place[1]*3+place[2])%7 == 3 {
@@ -56,7 +66,7 @@ func write(t testing.TB, dir string, a encode.Array) map[string]bool {
 			for d := range at {
 				at[d] += place[d] * a.Brick[d]
 			}
-			binary.LittleEndian.PutUint16(b[2*i:], element(zarr.Grid{Counts: a.Shape}.Number(at)))
+			binary.LittleEndian.PutUint16(b[2*i:], flipped^element(zarr.Grid{Counts: a.Shape}.Number(at)))
 		}
 		return true
 	}))
@@ -113,6 +123,9 @@ func (m *made) want() []byte {
 				brick[d] = at[d] / m.array.Brick[d]
 			}
 			v := element(zarr.Grid{Counts: m.array.Shape}.Number(at))
+			if m.changed != nil && m.changed(brick) {
+				v ^= otherBits
+			}
 			if m.absent[fmt.Sprint(brick)] {
 				v = 77
 			}

@@ -145,7 +145,11 @@ func (s *Storage) indexOf(ctx context.Context, f *field, o storage.Object, level
 		return nil, nil, err
 	}
 	places = make([]zarr.Place, l.Entries())
-	if damaged := f.Array.ParseIndex(places, level, b, within); damaged != nil {
+	damaged = f.Array.ParseIndex(places, level, b, within)
+	if damaged == nil {
+		damaged = f.Array.CheckOverlap(places, level)
+	}
+	if damaged != nil {
 		return nil, damagedIndex(o, level, within, damaged), nil
 	}
 	return places, nil, nil

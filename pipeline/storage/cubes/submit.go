@@ -16,7 +16,7 @@ import (
 type reading struct {
 	storage *Storage
 	read    *storage.Read
-	counted bool // Close waits for it
+	refused bool // it came after Close
 	pending atomic.Int32
 	decoded []decodedWant
 	failed  atomic.Pointer[error]
@@ -104,10 +104,8 @@ func (s *Storage) Submit(reads []*storage.Read) {
 	for i, r := range reads {
 		s.mu.Lock()
 		c, err := s.find(r)
-		x := &reading{storage: s, read: r, counted: !s.closed}
-		if x.counted {
-			s.underWay++
-		}
+		x := &reading{storage: s, read: r, refused: s.closed}
+		*x.count()++
 		s.mu.Unlock()
 		x.pending.Store(1)
 		if err == nil {
@@ -149,11 +147,10 @@ func (s *Storage) Submit(reads []*storage.Read) {
 			s.jobs.push(job{decoded: rest[:n]})
 			rest = rest[n:]
 		}
-		if x.counted {
-			s.jobs.push(job{reading: x}) // Done is never called from here
+		if x.refused {
+			go x.release(1) // the workers may have ended; Close waits for it
 		} else {
-			s.refusals++ // the workers may have ended
-			go x.release(1)
+			s.jobs.push(job{reading: x}) // Done is never called from here
 		}
 	}
 	s.some.Broadcast()
@@ -335,11 +332,17 @@ func (x *reading) release(wants int) {
 	s := x.storage
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	left := &s.underWay
-	if !x.counted {
-		left = &s.refusals
-	}
+	left := x.count()
 	if *left--; *left == 0 {
 		s.quiet.Broadcast()
 	}
+}
+
+// count is what x is counted in from its submission until it has been answered, so that no Close that
+// finds it there returns before. The storage's mu is held.
+func (x *reading) count() *int {
+	if x.refused {
+		return &x.storage.refusals
+	}
+	return &x.storage.underWay
 }

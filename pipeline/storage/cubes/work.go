@@ -409,7 +409,7 @@ func (w *worker) keep(x *cell, right bool) {
 
 // damaged names the brick that an error is about.
 func (t *task) damaged(err error) error {
-	return fmt.Errorf("%s: brick %s at [%d, %d): %w", t.listed.Path, numbersOf(t.wants[0].part.Brick), t.place.OffsetBytes, t.place.OffsetBytes+t.place.SizeBytes, err)
+	return fmt.Errorf("%s: brick %s at [%d, %d): %w: copy the file again, or write it anew; lsiofs verify finds all damage", t.listed.Path, numbersOf(t.wants[0].part.Brick), t.place.OffsetBytes, t.place.OffsetBytes+t.place.SizeBytes, err)
 }
 
 // numbersOf writes a place as (1,2,3).

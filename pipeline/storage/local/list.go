@@ -109,10 +109,10 @@ func (w *walk) entry(dir string, entry fs.DirEntry) error {
 			w.pending = append(w.pending, path)
 		}
 		return nil
-	case !kind.IsRegular() && kind&fs.ModeSymlink == 0:
-		return nil
 	case !w.match(path, false):
 		return nil
+	case !kind.IsRegular() && kind&fs.ModeSymlink == 0:
+		return nil // match has seen that something is there
 	}
 	return w.file(path, nil, false)
 }

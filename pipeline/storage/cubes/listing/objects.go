@@ -4,7 +4,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"runtime"
+	"slices"
 	"strings"
 
 	"github.com/lsiofs/lsiofs/pipeline/storage"
@@ -65,6 +67,7 @@ type listed struct {
 	*Field
 	place []int64
 	found records
+	seen  int64 // names of objects, with those of what is none
 	// misnamed is something that would be an object if keys were encoded in another way; "": none.
 	misnamed string
 }
@@ -123,6 +126,9 @@ func (f *finder) objects(ctx context.Context, fields []*Field) ([]*digest, error
 		}
 		x.found.free()
 	}
+	if err := f.noFiles(ctx, l); err != nil {
+		return nil, err
+	}
 	list := make([]*digest, len(fields))
 	for i, x := range fields {
 		a := l.byPath[x.Path]
@@ -166,6 +172,7 @@ func (l *lister) match(at string, isDir bool) bool {
 		if isDir { // no object there would be the fill value
 			l.failed = fmt.Errorf("%s is a directory, and has to be a file, which is a chunk or a shard of the array: remove it, or write the array again", at)
 		}
+		x.seen++
 		return true
 	case !isDir && x.mayHold(x.Array.Keys, key):
 		l.failed = fmt.Errorf("%s is no directory: it has to be one, with objects of the array; links to directories are not followed: mount the directory itself, or bind it there", at)
@@ -249,6 +256,39 @@ func (l *lister) complete() error {
 		}
 	}
 	return nil
+}
+
+// noFiles fails where what has the name of an object is something that listings pass over, as a pipe: it
+// would be taken for absent. Few names are looked at: others have gone while they were listed.
+func (f *finder) noFiles(ctx context.Context, l *lister) error {
+	const most = 100
+	missing := func(x *listed) bool { return x != nil && x.seen > x.table.present }
+	if !slices.ContainsFunc(l.arrays, missing) {
+		return nil
+	}
+	var names []string
+	err := f.Under.List(ctx, func(at string, isDir bool) bool {
+		if isDir {
+			return l.match(at, isDir)
+		}
+		x, key := l.in(at)
+		if missing(x) && len(names) < most && x.Array.Keys.Parse(x.place, key, x.counts) && !x.Has(zarr.Grid{Counts: x.counts}.Number(x.place)) {
+			names = append(names, at)
+		}
+		return false
+	}, func(storage.Object) error { return nil })
+	if err != nil {
+		return err
+	}
+	var problems []error
+	for _, at := range names {
+		if _, err := f.Under.Stat(ctx, at); errors.Is(err, storage.ErrNoFile) {
+			problems = append(problems, fmt.Errorf("%w: it has to be one, which is a chunk or a shard of the array: remove it, or write the array again", err))
+		} else if err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return err
+		}
+	}
+	return joined(problems)
 }
 
 func (f *Field) shown() string {

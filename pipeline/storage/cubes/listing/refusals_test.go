@@ -12,7 +12,6 @@ import (
 
 	"github.com/lsiofs/lsiofs/pipeline/spec"
 	"github.com/lsiofs/lsiofs/pipeline/storage"
-	"github.com/lsiofs/lsiofs/pipeline/zarr"
 )
 
 func TestRefusalsSayWhatThereIs(t *testing.T) {
@@ -75,37 +74,6 @@ func TestPathsThatLeaveTheHierarchyAreRefused(t *testing.T) {
 	under := openLocal(t, filepath.Join(dir, "in"))
 	for _, path := range []string{"../outside", "data/../../outside", "data//x", "./data", "a\x00b"} {
 		require.Contains(t, refused(t, under, named(path)), "is no path of an array or group")
-	}
-}
-
-// TestDocumentsThatAreBombs are refused without being held, or being read for ever.
-func TestDocumentsThatAreBombs(t *testing.T) {
-	for name, write := range map[string]func(t *testing.T, path string){
-		"nested": func(t *testing.T, path string) {
-			write(t, path, strings.Repeat("[", 1<<20))
-		},
-		"nested in a member": func(t *testing.T, path string) {
-			write(t, path, `{"zarr_format": 3, "node_type": "array", "attributes": `+strings.Repeat(`{"a":`, 1<<16)+"1"+strings.Repeat("}", 1<<16)+"}")
-		},
-		"large": func(t *testing.T, path string) {
-			write(t, path, groupV3)
-			require.NoError(t, os.Truncate(path, zarr.MaxDocumentBytes+1))
-		},
-		"many dimensions": func(t *testing.T, path string) {
-			write(t, path, `{"zarr_format": 3, "node_type": "array", "shape": [1`+strings.Repeat(",1", 1<<20)+"]}")
-		},
-		"huge": func(t *testing.T, path string) {
-			write(t, path, `{"zarr_format": 3, "node_type": "array", "shape": [281474976710655, 281474976710655, 281474976710655], "data_type": "uint8",
-"chunk_grid": {"name": "regular", "configuration": {"chunk_shape": [1, 1, 1]}}, "chunk_key_encoding": {"name": "default"}, "fill_value": 0, "codecs": [{"name": "bytes"}]}`)
-		},
-	} {
-		t.Run(name, func(t *testing.T) {
-			dir := t.TempDir()
-			write(t, filepath.Join(dir, "x.zarr/zarr.json"))
-			text := refused(t, openLocal(t, dir), crops)
-			require.Contains(t, text, "x.zarr/zarr.json")
-			require.Less(t, len(text), 4000)
-		})
 	}
 }
 
@@ -269,6 +237,7 @@ func TestAPipeInADocumentsPlaceIsNamed(t *testing.T) {
 			"a pipe":      func(p string) error { return unix.Mkfifo(p, 0o600) },
 			"a directory": func(p string) error { return os.Mkdir(p, 0o755) },
 			"a device":    func(p string) error { return os.Symlink("/dev/zero", p) },
+			"a socket":    func(p string) error { return unix.Mknod(p, unix.S_IFSOCK|0o600, 0) },
 		} {
 			t.Run(name+", "+kind, func(t *testing.T) {
 				dir := t.TempDir()

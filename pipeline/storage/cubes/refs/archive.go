@@ -7,6 +7,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"hash/crc32"
 	"io"
 	"io/fs"
 	"net/url"
@@ -44,6 +45,19 @@ type source struct {
 	offset int64
 	own    bool // it is inline, and lies in no file
 	inline []byte
+	summed bool // crc32 is that of all its bytes
+	crc32  uint32
+}
+
+// check compares the checksum of bytes that were read, if they are all of the object's.
+func (x *source) check(b []byte) error {
+	if !x.summed || int64(len(b)) != x.object.SizeBytes {
+		return nil
+	}
+	if sum := crc32.ChecksumIEEE(b); sum != x.crc32 {
+		return fmt.Errorf("its bytes have the CRC-32 %08x, and the directory of %s says %08x: the zip file is damaged, copy it again", sum, x.of.Path, x.crc32)
+	}
+	return nil
 }
 
 // read reads the file that describes a hierarchy.
@@ -256,7 +270,7 @@ func (a *archive) made(i int, f file) (x source, err error) {
 		if !known {
 			return x, fmt.Errorf("%s was not listed", x.object.Path)
 		}
-		x.offset = begin
+		x.offset, x.summed, x.crc32 = begin, true, p.CRC32
 	case table.Compressed:
 		return x, fmt.Errorf("%s is compressed", x.object.Path)
 	}

@@ -84,6 +84,42 @@ func TestMembersThatAreCompressedAreRefused(t *testing.T) {
 	require.Equal(t, "plain", string(got))
 }
 
+// Bytes of a member that are not those of its checksum are an error, from memory and from the disk,
+// where all of them are read at once. Parts of a member can't be checked.
+func TestAMemberThatIsDamagedIsNamed(t *testing.T) {
+	dir := t.TempDir()
+	content := bytes.Repeat([]byte("0123456789"), 10)
+	writeZip(t, dir, map[string][]byte{"a/0": content, "a/1": bytes.ToUpper(content)})
+	path := filepath.Join(dir, "x.zip")
+	b, err := os.ReadFile(path)
+	require.NoError(t, err)
+	b[bytes.Index(b, content)+50] ^= 1
+	require.NoError(t, os.WriteFile(path, b, 0o644))
+	s := over(t, dir, Config{One: "x.zip"})
+	objects := listed(t, s)
+	want := "its bytes have the CRC-32 "
+	_, err = bytesOf(t, s, objects["x.zip/a/0"])
+	require.ErrorContains(t, err, "x.zip/a/0: bytes [0, 100): "+want)
+	require.ErrorContains(t, err, "the directory of x.zip says ")
+	require.ErrorContains(t, err, "copy it again")
+	got, err := bytesOf(t, s, objects["x.zip/a/1"])
+	require.NoError(t, err)
+	require.Equal(t, content, got)
+	part := make([]byte, 99)
+	require.NoError(t, storage.ReadAt(t.Context(), s, objects["x.zip/a/0"], part, 1))
+
+	r, err := s.OpenResident(objects["x.zip/a/0"])
+	require.NoError(t, err)
+	require.NotNil(t, r)
+	require.True(t, r.ReadAt(part, 1), "it is in memory")
+	require.False(t, r.ReadAt(make([]byte, 100), 0))
+	require.NoError(t, r.Close())
+	r, err = s.OpenResident(objects["x.zip/a/1"])
+	require.NoError(t, err)
+	require.True(t, r.ReadAt(make([]byte, 100), 0))
+	require.NoError(t, r.Close())
+}
+
 func TestWhatAllFilesSayIsBounded(t *testing.T) {
 	dir := t.TempDir()
 	for i := range 3 {

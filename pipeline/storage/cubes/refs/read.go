@@ -20,6 +20,9 @@ func (s *Storage) Submit(reads []*storage.Read) {
 			if counted {
 				defer s.underWay.Done()
 			}
+			if err == nil {
+				err = x.check(r.Buf)
+			}
 			r.Done(of(r, err))
 		}
 		if err != nil || x.own {

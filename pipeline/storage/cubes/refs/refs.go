@@ -22,6 +22,12 @@
 // written again for those that are different now. Stat looks at both; reads go by what was listed or
 // looked at last, and the storage below compares the file around each.
 //
+// # Checksums
+//
+// A member of a zip file that is read whole has to have the CRC-32 that the directory says: documents,
+// and bricks that are objects by themselves. Of a shard, and of a brick that is stored as it is, parts
+// are read, which that checksum says nothing about: a shard's index, and most codecs, have their own.
+//
 // # Memory
 //
 // Up to maxIdle files stay open. What the describing file says stays in memory (package table), up to maxHeldBytes, and the versions of all files that

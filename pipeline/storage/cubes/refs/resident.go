@@ -27,16 +27,15 @@ func (s *Storage) OpenResident(o storage.Object) (storage.Resident, error) {
 			return nil, err
 		}
 	}
-	return &part{Resident: r, of: x.of, offset: x.offset, size: o.SizeBytes, idle: &s.idle}, nil
+	return &part{Resident: r, source: x, idle: &s.idle}, nil
 }
 
 // part is a range of something that is in memory.
 type part struct {
 	storage.Resident
-	of           storage.Object
-	offset, size int64
-	idle         *idle
-	changed      bool
+	source
+	idle    *idle
+	changed bool
 }
 
 // Unchanged implements storage.Resident.
@@ -116,10 +115,13 @@ func (p *part) Holds(off, size int64) bool {
 }
 
 func (p *part) ReadAt(b []byte, off int64) bool {
-	return p.has(off, int64(len(b))) && p.Resident.ReadAt(b, p.offset+off)
+	// Of bytes that are damaged, the ordinary read says so.
+	return p.has(off, int64(len(b))) && p.Resident.ReadAt(b, p.offset+off) && p.check(b) == nil
 }
 
-func (p *part) has(off, size int64) bool { return off >= 0 && size <= p.size && off <= p.size-size }
+func (p *part) has(off, size int64) bool {
+	return off >= 0 && size <= p.object.SizeBytes && off <= p.object.SizeBytes-size
+}
 
 // inMemory are bytes of a reference file.
 type inMemory []byte

@@ -52,11 +52,14 @@ type Place struct {
 	// File is a number of Table.File.
 	File         int
 	Offset, Size int64
+	// CRC32 is what a Member's bytes have, by its directory.
+	CRC32 uint32
 	// Bytes must not be changed.
 	Bytes []byte
 }
 
-// entry is a key and its place. Of Inline, offset is where its bytes lie in Table.inline.
+// entry is a key and its place. Of Inline, offset is where its bytes lie in Table.inline. Of Member,
+// file is the CRC-32: all lie in the first file.
 type entry struct {
 	key          int64 // where it begins in Table.keys
 	offset, size int64
@@ -119,7 +122,12 @@ func (b *Builder) Add(key []byte, p Place, file string) error {
 			b.t.files = append(b.t.files, strings.Clone(file))
 			b.numbers[b.t.files[n]] = n
 		}
-		e.file = n
+		if e.file = n; p.Kind == Member {
+			if n != 0 {
+				return fmt.Errorf("key %q: members of zip files lie in one file", key)
+			}
+			e.file = int32(p.CRC32)
+		}
 	}
 	b.t.keys = append(b.t.keys, key...)
 	b.t.list = append(b.t.list, e)
@@ -175,7 +183,10 @@ func (t *Table) Key(i int) string { return string(t.key(&t.list[i])) }
 func (t *Table) Place(i int) Place {
 	e := &t.list[i]
 	p := Place{Kind: e.kind, File: int(e.file), Offset: e.offset, Size: e.size}
-	if e.kind == Inline {
+	switch e.kind {
+	case Member:
+		p.File, p.CRC32 = 0, uint32(e.file)
+	case Inline:
 		p.Offset, p.Bytes = 0, t.inline[e.offset:e.offset+e.size:e.offset+e.size]
 	}
 	return p

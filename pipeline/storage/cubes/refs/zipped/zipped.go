@@ -7,8 +7,8 @@
 // what the directory has, is in the header itself: Header reads it. Archives of 4 GiB and 65535
 // members and more (zip64) are read; those of several disks and encrypted ones are refused. Members
 // that are compressed are listed as such. Of a name that is there twice the last one counts, as in
-// Python's zipfile, with which zarr replaces members. Checksums are not looked at: a member is read
-// in parts.
+// Python's zipfile, with which zarr replaces members. A place has the checksum of its member, which is
+// for those who read all of it at once.
 //
 // The format is PKWARE's APPNOTE.TXT, version 6.3.10.
 package zipped
@@ -174,7 +174,7 @@ func (x *reader) entry(b *table.Builder, limit int64) error {
 		return errors.New("its directory has something else where a member has to be: it is damaged")
 	}
 	flags, method := little.Uint16(head[8:]), little.Uint16(head[10:])
-	p := table.Place{Kind: table.Member, Size: int64(little.Uint32(head[20:])), Offset: int64(little.Uint32(head[42:]))}
+	p := table.Place{Kind: table.Member, CRC32: little.Uint32(head[16:]), Size: int64(little.Uint32(head[20:])), Offset: int64(little.Uint32(head[42:]))}
 	decoded, disk := int64(little.Uint32(head[24:])), little.Uint16(head[34:])
 	name, extra, comment := int(little.Uint16(head[28:])), int(little.Uint16(head[30:])), int(little.Uint16(head[32:]))
 	all, err := x.take(name + extra + comment)
