@@ -155,7 +155,7 @@ func (c *contents) take(f *finder, n *node) {
 		c.problem = err
 	case f.fits(a):
 		c.fits++
-		c.one = n
+		c.one, n.parsed = n, a
 		c.fitting.add(n.path, line)
 	}
 }
