@@ -28,7 +28,7 @@ const (
 func (z *zarrFlags) add(c *cobra.Command) {
 	f := c.Flags()
 	z.edge, z.missing = edgeDrop, spec.MissingFill
-	f.StringVar(&z.crop, "crop", "", "format zarr: elements of a crop, by dimension: `time=24,y=128,x=128`; dimensions that are not named are taken whole")
+	f.StringVar(&z.crop, "crop", "", "format zarr: elements of a crop, by dimension: `time=24,y=128,x=128`; dimensions that are not named are taken whole, or as --select says")
 	f.StringVar(&z.stride, "stride", "", "format zarr: distance of the crops' origins, as `time=12,y=64,x=64` (default: the crop's extent)")
 	f.StringVar(&z.step, "step", "", "format zarr: take each n-th element, as `time=2`")
 	f.BoolVar(&z.jitter, "jitter", false, "format zarr: move each origin within its stride, in each epoch otherwise")

@@ -18,7 +18,7 @@ type Zarr struct {
 	Fields []Array
 	// Crop is the number of elements of a crop, Stride the distance of the origins of neighbours
 	// (the length of a crop if not given), and Step the distance of a crop's elements (1). A
-	// dimension that Crop does not name is taken whole.
+	// dimension that Crop does not name is taken whole, or as Select says; one of both must be given.
 	Crop, Stride, Step []DimValue
 	Select             []Selection
 	Wrap               []string // dimensions along which crops go on at the begin
@@ -211,9 +211,6 @@ func (f Format) validateZarr(p *problems) {
 			p.addf("--crop, --stride and what else is for crops of arrays needs --format zarr, not %q", f.Name)
 		}
 		return
-	}
-	if len(z.Crop) == 0 {
-		p.addf("--format zarr needs --crop: how many elements of each dimension a record has, as --crop time=24,y=128,x=128")
 	}
 	if len(z.Fields) > maxArrays {
 		p.addf("--array names %d arrays: at most %d are read together", len(z.Fields), maxArrays)

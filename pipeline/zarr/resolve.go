@@ -4,7 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"strconv"
 	"strings"
 
 	"github.com/lsiofs/lsiofs/pipeline/spec"
@@ -91,17 +90,14 @@ func (r *resolver) numbers(flag string, list []spec.DimValue, set func(*dimOptio
 // a problem noted, where there is none.
 func (r *resolver) option(flag, name string) *dimOptions {
 	dims := r.first.Array.Dims
-	if i := slices.Index(dims, name); i >= 0 && name != "" {
-		if slices.Contains(dims[i+1:], name) {
+	if i := r.first.Array.Dimension(name); i >= 0 {
+		if len(dims) > 0 && slices.Contains(dims[i+1:], name) {
 			r.addf("%s %s: two dimensions of array %s have this name: give numbers by position", flag, name, r.first.at())
 		}
 		return &r.options[i]
 	}
 	if o := r.others[name]; o != nil {
 		return o
-	}
-	if i, err := strconv.Atoi(name); err == nil && i >= 0 && i < len(r.options) && (dims == nil || dims[i] == "") {
-		return &r.options[i]
 	}
 	switch {
 	case len(dims) == 0 && (flag == "--select" || flag == "--wrap"):

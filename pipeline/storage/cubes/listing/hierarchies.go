@@ -160,7 +160,7 @@ func (c *contents) take(f *finder, n *node) {
 	}
 }
 
-// fits says whether an array has the dimensions of --crop.
+// fits says whether an array has the dimensions that crops are said to have.
 func (f *finder) fits(a *zarr.Array) bool {
 	for _, v := range f.Spec.Crop {
 		if v.Dim == "" {
@@ -170,7 +170,24 @@ func (f *finder) fits(a *zarr.Array) bool {
 			return false
 		}
 	}
+	if len(f.Spec.Crop) > 0 {
+		return true
+	}
+	for _, s := range f.Spec.Select {
+		if a.Dimension(s.Dim) < 0 {
+			return false
+		}
+	}
 	return true
+}
+
+// sizing is the flag that says which dimensions crops have: where --crop is not given they are all
+// that --select leaves.
+func (f *finder) sizing() string {
+	if len(f.Spec.Crop) > 0 {
+		return "--crop"
+	}
+	return "--select"
 }
 
 // contents are the arrays of hierarchies, which are in their order.
