@@ -139,6 +139,33 @@ func ParseDims(text string) ([]DimValue, error) {
 	return list, nil
 }
 
+// ParseSelections reads one or more: "time=0:70000,channel=3,5,7".
+func ParseSelections(text string) ([]Selection, error) {
+	var list []Selection
+	for rest := text; rest != ""; {
+		one := rest
+		// The next one begins behind the last comma before its "=".
+		if _, behind, named := strings.Cut(rest, "="); named {
+			if next := strings.IndexByte(behind, '='); next >= 0 {
+				if comma := strings.LastIndexByte(behind[:next], ','); comma >= 0 {
+					one = rest[:len(rest)-len(behind)+comma]
+				}
+			}
+		}
+		rest = strings.TrimPrefix(rest[len(one):], ",")
+		s, err := ParseSelection(one)
+		if err != nil {
+			return nil, err
+		}
+		list = append(list, s)
+	}
+	if list == nil {
+		_, err := ParseSelection("")
+		return nil, err
+	}
+	return list, nil
+}
+
 // ParseSelection reads a region of a dimension, "time=0:70000", "time=70000:", or places of one,
 // "channel=3,5,7".
 func ParseSelection(text string) (Selection, error) {

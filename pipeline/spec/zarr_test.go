@@ -59,6 +59,23 @@ func TestSelectionsAreRegionsOrPlaces(t *testing.T) {
 	}
 }
 
+func TestSelectionsMayStandTogether(t *testing.T) {
+	for text, want := range map[string][]Selection{
+		"t=1:2":              {{Dim: "t", Begin: 1, End: 2}},
+		"t=1:2,y=:16,x=3":    {{Dim: "t", Begin: 1, End: 2}, {Dim: "y", End: 16}, {Dim: "x", End: -1, Places: []int64{3}}},
+		"c=3,5,7,t=1:,d=2,1": {{Dim: "c", End: -1, Places: []int64{3, 5, 7}}, {Dim: "t", Begin: 1, End: -1}, {Dim: "d", End: -1, Places: []int64{2, 1}}},
+		"a,b=1:2":            {{Dim: "a,b", Begin: 1, End: 2}},
+	} {
+		list, err := ParseSelections(text)
+		require.NoError(t, err, text)
+		require.Equal(t, want, list, text)
+	}
+	for _, text := range []string{"", ",", "=", "t=1:2,", "t=1:2,,y=1", "t=1:2,y", "t=1:2,y=", "t=1:2=3", "t=1:2;y=3:4"} {
+		_, err := ParseSelections(text)
+		require.ErrorContains(t, err, "selects nothing", "%q", text)
+	}
+}
+
 func TestArraysHaveTheNamesOfTheirPathsUnlessOthersAreGiven(t *testing.T) {
 	list, err := ParseFields("t=a/2m,b/wind/,c")
 	require.NoError(t, err)

@@ -171,6 +171,9 @@ func (f *finder) lacks(ctx context.Context, lack *lackingError) error {
 	case list[0].arrays == 0:
 		return fmt.Errorf("%w; it has none at all", lack)
 	}
+	if lack.of.isArray {
+		return fmt.Errorf("%w; it is an array itself, which needs no --array: it has\n%s", lack, &list[0].all)
+	}
 	return fmt.Errorf("%w; it has\n%s", lack, &list[0].all)
 }
 
