@@ -122,6 +122,9 @@ func ParseDims(text string) ([]DimValue, error) {
 			name, number = "", part
 		}
 		n, err := strconv.ParseInt(number, 10, 64)
+		if begin, _, is := strings.Cut(number, ":"); is && named && name != "" && begin != "" {
+			return nil, fmt.Errorf("%q is a region, and it takes a length: write %s=24 for that; --select %s chooses the region in which crops lie", part, name, part)
+		}
 		if err != nil || n < 1 || named && name == "" {
 			return nil, fmt.Errorf("%q is no number of a dimension: write time=24,y=128, or 24,128 for dimensions without names", part)
 		}

@@ -20,6 +20,7 @@ func TestNumbersOfDimensionsAreByNameOrByPosition(t *testing.T) {
 		"time=0":         "is no number of a dimension",
 		"time=-1":        "is no number of a dimension",
 		"=3":             "is no number of a dimension",
+		"time=3:9":       "write time=24 for that; --select time=3:9 chooses the region",
 		"time=3,4":       "name all dimensions, or none",
 		"4,time=3":       "name all dimensions, or none",
 		"time=3,time=4":  "names time twice",
