@@ -10,6 +10,7 @@ import (
 	"github.com/lsiofs/lsiofs/pipeline/storage/cubes"
 	"github.com/lsiofs/lsiofs/pipeline/storage/cubes/listing"
 	"github.com/lsiofs/lsiofs/pipeline/storage/cubes/refs"
+	"github.com/lsiofs/lsiofs/pipeline/storage/local"
 	"github.com/lsiofs/lsiofs/pipeline/stream"
 	"github.com/lsiofs/lsiofs/pipeline/zarr"
 )
@@ -20,13 +21,22 @@ func (m *mount) cubesOver(under storage.Storage, atService bool) *cubes.Storage 
 	if abs, err := filepath.Abs(m.spec.Dataset); err == nil && !atService {
 		base = filepath.Base(abs) // as it was typed: a link has a name of its own
 	}
-	return cubes.Over(under, cubes.Config{
+	config := cubes.Config{
 		Spec: m.spec.Format.Zarr, Base: base, Seed: m.spec.Order.Seed,
 		MemoryBytes:   m.spec.MemoryBytes - m.recordMemory(),
 		MaxBrickBytes: m.spec.MaxRecordBytes, TrustAbsence: atService,
 		SkipDamaged: m.spec.OnCorrupt == spec.CorruptSkip,
-	})
+	}
+	if !atService && m.target.Whole() {
+		config.Group = func() (storage.Storage, error) {
+			return local.OpenAmong(filepath.Dir(m.root), m.engine, local.DirectOff, groupStorages)
+		}
+	}
+	return cubes.Over(under, config)
 }
+
+// groupStorages has a storage that is only read for coordinates open few files.
+const groupStorages = 1 << 10
 
 // referencesOver shows the hierarchies that files describe, where the dataset is such a file.
 func (m *mount) referencesOver(under storage.Storage) storage.Storage {

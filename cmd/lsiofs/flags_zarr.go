@@ -28,11 +28,11 @@ const (
 func (z *zarrFlags) add(c *cobra.Command) {
 	f := c.Flags()
 	z.edge, z.missing = edgeDrop, spec.MissingFill
-	f.StringVar(&z.crop, "crop", "", "format zarr: elements of a crop, by dimension: `time=24,y=128,x=128`; dimensions that are not named are taken whole")
+	f.StringVar(&z.crop, "crop", "", "format zarr: elements of a crop, by dimension: `time=24,y=128,x=128`; dimensions that are not named are taken whole, or as --select says")
 	f.StringVar(&z.stride, "stride", "", "format zarr: distance of the crops' origins, as `time=12,y=64,x=64` (default: the crop's extent)")
 	f.StringVar(&z.step, "step", "", "format zarr: take each n-th element, as `time=2`")
 	f.BoolVar(&z.jitter, "jitter", false, "format zarr: move each origin within its stride, in each epoch otherwise")
-	f.StringArrayVar(&z.selected, "select", nil, "format zarr: a region, as `time=0:70000`, or single places of a dimension that is taken whole, as channel=3,5,7; once for each dimension")
+	f.StringArrayVar(&z.selected, "select", nil, "format zarr: a region, as `time=0:70000`, or single places of a dimension that is taken whole, as channel=3,5,7; several with commas between, or each with a --select of its own")
 	f.StringSliceVar(&z.wrap, "wrap", nil, "format zarr: `dimensions` along which crops go on at the begin, as longitude")
 	enumFlag(c, "edge", "format zarr: what a stride leaves at the region's end: dropped, or covered by a crop that ends there", &z.edge, edgeDrop, edgeCover)
 	f.BoolVar(&z.stack, "stack", false, "format zarr: arrays of equal crops become one array with a dimension more")
@@ -60,12 +60,11 @@ func (d *datasetFlags) resolveZarr(s *spec.Spec) error {
 		}
 	}
 	for _, text := range z.selected {
-		one, err := spec.ParseSelection(text)
+		list, err := spec.ParseSelections(text)
 		if err != nil {
 			errs = append(errs, fmt.Errorf("--select: %w", err))
-			continue
 		}
-		x.Select = append(x.Select, one)
+		x.Select = append(x.Select, list...)
 	}
 	for _, f := range []struct {
 		flag, text string

@@ -18,7 +18,7 @@ type Zarr struct {
 	Fields []Array
 	// Crop is the number of elements of a crop, Stride the distance of the origins of neighbours
 	// (the length of a crop if not given), and Step the distance of a crop's elements (1). A
-	// dimension that Crop does not name is taken whole.
+	// dimension that Crop does not name is taken whole, or as Select says; one of both must be given.
 	Crop, Stride, Step []DimValue
 	Select             []Selection
 	Wrap               []string // dimensions along which crops go on at the begin
@@ -122,6 +122,9 @@ func ParseDims(text string) ([]DimValue, error) {
 			name, number = "", part
 		}
 		n, err := strconv.ParseInt(number, 10, 64)
+		if begin, _, is := strings.Cut(number, ":"); is && named && name != "" && begin != "" {
+			return nil, fmt.Errorf("%q is a region, and it takes a length: write %s=24 for that; --select %s chooses the region in which crops lie", part, name, part)
+		}
 		if err != nil || n < 1 || named && name == "" {
 			return nil, fmt.Errorf("%q is no number of a dimension: write time=24,y=128, or 24,128 for dimensions without names", part)
 		}
@@ -135,6 +138,33 @@ func ParseDims(text string) ([]DimValue, error) {
 	}
 	if len(list) > maxDims {
 		return nil, fmt.Errorf("%d dimensions are given: at most %d are read", len(list), maxDims)
+	}
+	return list, nil
+}
+
+// ParseSelections reads one or more: "time=0:70000,channel=3,5,7".
+func ParseSelections(text string) ([]Selection, error) {
+	var list []Selection
+	for rest := text; rest != ""; {
+		one := rest
+		// The next one begins behind the last comma before its "=".
+		if _, behind, named := strings.Cut(rest, "="); named {
+			if next := strings.IndexByte(behind, '='); next >= 0 {
+				if comma := strings.LastIndexByte(behind[:next], ','); comma >= 0 {
+					one = rest[:len(rest)-len(behind)+comma]
+				}
+			}
+		}
+		rest = strings.TrimPrefix(rest[len(one):], ",")
+		s, err := ParseSelection(one)
+		if err != nil {
+			return nil, err
+		}
+		list = append(list, s)
+	}
+	if list == nil {
+		_, err := ParseSelection("")
+		return nil, err
 	}
 	return list, nil
 }
@@ -211,9 +241,6 @@ func (f Format) validateZarr(p *problems) {
 			p.addf("--crop, --stride and what else is for crops of arrays needs --format zarr, not %q", f.Name)
 		}
 		return
-	}
-	if len(z.Crop) == 0 {
-		p.addf("--format zarr needs --crop: how many elements of each dimension a record has, as --crop time=24,y=128,x=128")
 	}
 	if len(z.Fields) > maxArrays {
 		p.addf("--array names %d arrays: at most %d are read together", len(z.Fields), maxArrays)

@@ -20,6 +20,7 @@ func TestNumbersOfDimensionsAreByNameOrByPosition(t *testing.T) {
 		"time=0":         "is no number of a dimension",
 		"time=-1":        "is no number of a dimension",
 		"=3":             "is no number of a dimension",
+		"time=3:9":       "write time=24 for that; --select time=3:9 chooses the region",
 		"time=3,4":       "name all dimensions, or none",
 		"4,time=3":       "name all dimensions, or none",
 		"time=3,time=4":  "names time twice",
@@ -56,6 +57,23 @@ func TestSelectionsAreRegionsOrPlaces(t *testing.T) {
 	} {
 		_, err := ParseSelection(text)
 		require.ErrorContains(t, err, want, "%.20q", text)
+	}
+}
+
+func TestSelectionsMayStandTogether(t *testing.T) {
+	for text, want := range map[string][]Selection{
+		"t=1:2":              {{Dim: "t", Begin: 1, End: 2}},
+		"t=1:2,y=:16,x=3":    {{Dim: "t", Begin: 1, End: 2}, {Dim: "y", End: 16}, {Dim: "x", End: -1, Places: []int64{3}}},
+		"c=3,5,7,t=1:,d=2,1": {{Dim: "c", End: -1, Places: []int64{3, 5, 7}}, {Dim: "t", Begin: 1, End: -1}, {Dim: "d", End: -1, Places: []int64{2, 1}}},
+		"a,b=1:2":            {{Dim: "a,b", Begin: 1, End: 2}},
+	} {
+		list, err := ParseSelections(text)
+		require.NoError(t, err, text)
+		require.Equal(t, want, list, text)
+	}
+	for _, text := range []string{"", ",", "=", "t=1:2,", "t=1:2,,y=1", "t=1:2,y", "t=1:2,y=", "t=1:2=3", "t=1:2;y=3:4"} {
+		_, err := ParseSelections(text)
+		require.ErrorContains(t, err, "selects nothing", "%q", text)
 	}
 }
 
@@ -105,7 +123,7 @@ func TestWhatCropsNeedIsSaidAtOnce(t *testing.T) {
 		Fields: []Array{{"", "a/x"}, {"", "b/x"}}, Select: []Selection{{Dim: "t"}, {Dim: "t"}}, Missing: "never", Jitter: true, List: "a.npy",
 	}}
 	err := s.Validate()
-	for _, want := range []string{"needs --crop", "two arrays are named x", "--select names t twice", "--missing", "--jitter with --crops needs --stride"} {
+	for _, want := range []string{"two arrays are named x", "--select names t twice", "--missing", "--jitter with --crops needs --stride"} {
 		require.ErrorContains(t, err, want)
 	}
 	s.Format = Format{Name: "tar", Zarr: Zarr{Stack: true}}

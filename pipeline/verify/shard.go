@@ -78,7 +78,7 @@ func (w *worker) claim() (storage.Object, bool) {
 func (w *worker) audit(a storage.Auditor, number int) (r result) {
 	s := w.run.config.Catalog.Shard(number)
 	damage := func(reason string) {
-		r.add(Finding{Shard: s.Object.Path, Record: -1, RawOffset: -1, Reason: strings.ReplaceAll(reason, storage.ErrChanged.Error(), changedSince)})
+		r.add(Finding{Shard: s.Object.Path, Record: -1, OffsetBytes: -1, RawOffset: -1, Reason: strings.ReplaceAll(reason, storage.ErrChanged.Error(), changedSince)})
 	}
 	r.decodedBytes, _ = a.Audit(w.ctx, s.Object, damage, func(n int64) { w.run.bytes.Add(n) })
 	r.records = s.Records
@@ -124,12 +124,12 @@ func (w *worker) shard(number int) result {
 	case w.ctx.Err() != nil:
 		return r
 	case w.forward.failed() != nil:
-		finding(-1, 0, -1, "can't be read: %s", reasonOf(s.Object.Path, w.forward.failed()))
+		finding(-1, -1, -1, "can't be read: %s", reasonOf(s.Object.Path, w.forward.failed()))
 		return r
 	case errors.As(err, &refused):
 		finding(-1, refused.OffsetBytes, -1, "%s", refused.Reason)
 	case err != nil:
-		finding(-1, 0, -1, "%s", reasonOf(s.Object.Path, err))
+		finding(-1, -1, -1, "%s", reasonOf(s.Object.Path, err))
 		return r
 	default:
 		lost := sum.Lost()
@@ -148,7 +148,7 @@ func (w *worker) shard(number int) result {
 		if d, ok := u.(unpack.Differ); ok {
 			told = cmp.Or(d.Differences(sum.Kind, c.Kind()), told)
 		}
-		finding(-1, 0, -1, "%s%s", told, changedUnseen)
+		finding(-1, -1, -1, "%s%s", told, changedUnseen)
 	}
 	for _, f := range w.payload.found {
 		finding(f.record, f.offset, -1, "%s", f.reason)

@@ -40,7 +40,7 @@ type Finding struct {
 	Shard string `json:"shard"`
 	// Record is the ordinal of the first record concerned; -1 if none can be named.
 	Record int64 `json:"record"`
-	// OffsetBytes is the place in the decoded shard. RawOffset is the place of the
+	// OffsetBytes is the place in the decoded shard; -1 where it is all of it. RawOffset is the place of the
 	// damaged member in the file; -1 for an uncompressed shard.
 	OffsetBytes int64  `json:"offset_bytes"`
 	RawOffset   int64  `json:"raw_offset_bytes"`

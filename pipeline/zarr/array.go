@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"math/bits"
 	"slices"
+	"strconv"
 )
 
 // Array is what a metadata document says of an array. It is not changed after it was parsed.
@@ -173,4 +174,17 @@ func (v value) extension() (name string, configuration []member, err error) {
 		return "", nil, fmt.Errorf("has no name")
 	}
 	return name, configuration, nil
+}
+
+// Dimension is the number of the dimension of a name, of several the first, or, where dimensions have
+// no names, of one by its number as text; -1 where there is none.
+func (a *Array) Dimension(name string) int {
+	if i := slices.Index(a.Dims, name); i >= 0 && name != "" {
+		return i
+	}
+	i, err := strconv.Atoi(name)
+	if err != nil || i < 0 || i >= len(a.Shape) || a.Dims != nil && a.Dims[i] != "" {
+		return -1
+	}
+	return i
 }

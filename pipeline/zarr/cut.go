@@ -53,7 +53,7 @@ func NewCut(z spec.Zarr, list *List, fields []CutField) (*Cut, error) {
 		return nil, fmt.Errorf("no array is named")
 	}
 	c := &Cut{asked: z, list: list, dims: slices.Clone(fields[0].Array.Dims)}
-	r := newResolver(z, fields)
+	r := newResolver(z, list, fields)
 	for i, f := range fields {
 		c.fields = append(c.fields, r.field(i, f))
 	}

@@ -82,6 +82,56 @@ func TestAShortRegionHasNoCropsAndSaysWhy(t *testing.T) {
 	require.ErrorContains(t, err, "a crop of level takes 3 elements, and 0:2 has 2", "which no origin changes")
 }
 
+// Origins are those of the first array: a dimension that it lacks can't be strided over.
+func TestADimensionThatTheFirstArrayLacksIsTakenWhole(t *testing.T) {
+	first := CutField{Name: "a", Path: "a", Array: arrayOf([]int64{10, 20}, []int64{4, 8}, "y", "x")}
+	levels := CutField{Name: "b", Path: "b", Array: arrayOf([]int64{5, 10, 20}, []int64{1, 4, 8}, "level", "y", "x")}
+	again := levels
+	again.Name = "c"
+	level := func(n int64) []spec.DimValue { return []spec.DimValue{{Dim: "level", Value: n}} }
+	for flags, z := range map[string]spec.Zarr{
+		"--crop":                   {Crop: level(2)},
+		"--stride":                 {Stride: level(2)},
+		"--wrap":                   {Wrap: []string{"level"}},
+		"--crop, --stride, --wrap": {Crop: level(2), Stride: level(1), Wrap: []string{"level"}},
+	} {
+		_, err := NewCut(z, nil, []CutField{first, levels, again})
+		require.ErrorContains(t, err, flags+" level: array b has this dimension, and the first array, a (y=10, x=20), lacks it: ")
+		require.ErrorContains(t, err, "as --select level=0:")
+		require.ErrorContains(t, err, "name b first in --array")
+		require.Equal(t, 1, strings.Count(err.Error(), "lacks it"), "it is said once")
+	}
+	for n, z := range map[int64]spec.Zarr{
+		5: {Crop: level(5)},
+		3: {Step: level(2)},
+		2: {Select: []spec.Selection{{Dim: "level", Begin: 1, End: 3}}},
+		1: {Select: []spec.Selection{{Dim: "level", Begin: 1, End: 3}}, Crop: level(1), Step: level(2)},
+	} {
+		require.Equal(t, []int64{n, 10, 20}, cutOf(t, z, first, levels).NewCrop(1).Count)
+	}
+	list := &List{Fields: [][]int64{{0, 0}, {3, 0, 0}}, Dims: []int{2, 3}, Numbers: []int64{0}}
+	_, err := NewCut(spec.Zarr{Crop: append(level(2), twoDims.Crop...), List: "x"}, list, []CutField{first, levels})
+	require.NoError(t, err, "a list says where in each array a crop lies")
+}
+
+func TestDimensionsWithoutNamesHaveNumbers(t *testing.T) {
+	bare := CutField{Path: "0", Array: arrayOf([]int64{3, 10, 20}, []int64{1, 4, 8})}
+	numbers := func(list ...int64) (crop []spec.DimValue) {
+		for _, n := range list {
+			crop = append(crop, spec.DimValue{Value: n})
+		}
+		return crop
+	}
+	c := cutOf(t, spec.Zarr{Crop: numbers(1, 4, 5), Select: []spec.Selection{{Dim: "0", Begin: 1, End: 3}}, Wrap: []string{"2"}}, bare)
+	require.Equal(t, []int64{2, 2, 4}, c.Counts())
+	_, err := NewCut(spec.Zarr{Crop: numbers(1, 4, 5), Select: []spec.Selection{{Dim: "3", End: -1}}, Wrap: []string{"x"}}, nil, []CutField{bare})
+	require.ErrorContains(t, err, "--select 3: the dimensions of array 0 have no names (3, 10, 20): give the dimension's number, from 0 to 2")
+	require.ErrorContains(t, err, "--wrap x: the dimensions of array 0 have no names")
+	named := CutField{Path: "0", Array: arrayOf([]int64{10, 20}, []int64{4, 8}, "y", "x")}
+	_, err = NewCut(spec.Zarr{Crop: twoDims.Crop, Wrap: []string{"1"}}, nil, []CutField{named})
+	require.ErrorContains(t, err, "--wrap 1: no dimension has this name")
+}
+
 // Crops of two regions of a dimension that the first array lacks are other crops.
 func TestTheKindTellsRegionsOfDimensionsThatTheFirstArrayLacks(t *testing.T) {
 	first := CutField{Name: "a", Array: arrayOf([]int64{10, 20}, []int64{4, 8}, "y", "x")}

@@ -148,7 +148,7 @@ func TestRows(t *testing.T) {
 		stack  bool
 		want   string
 	}{
-		{nil, false, "at least one"}, {[]Field{sat, nwp}, true, "only equal ones can be stacked"}, {[]Field{sat, sat}, false, `"sat"`},
+		{nil, false, "at least one"}, {[]Field{sat, nwp}, true, "only equal ones can be stacked: leave out --stack"}, {[]Field{sat, sat}, false, `"sat"`},
 		{[]Field{sat, {"a'b", sat.Type, nil}}, false, "printable ASCII"}, {[]Field{{"x", sat.Type, []int64{1 << 30, 1 << 30}}}, false, "more than"},
 	} {
 		_, err := RowOf(c.fields, c.stack)

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 
 	"github.com/lsiofs/lsiofs/pipeline/spec"
 )
@@ -14,23 +15,28 @@ type dimOptions struct {
 	begin, end         int64 // end -1: all
 	places             []int64
 	wrap, selected     bool
+	told               bool // that it can't be followed
 }
 
 // resolver finds out which dimensions flags are about.
 type resolver struct {
 	z        spec.Zarr
 	first    *CutField
+	listed   int                    // fields that a list of origins tells the place of
 	options  []dimOptions           // of the first field's dimensions
 	others   map[string]*dimOptions // of those of other fields alone
 	problems []error
 	short    []error // why there are no crops
 }
 
-func newResolver(z spec.Zarr, fields []CutField) *resolver {
+func newResolver(z spec.Zarr, list *List, fields []CutField) *resolver {
 	first := &fields[0]
 	r := &resolver{z: z, first: first, options: make([]dimOptions, len(first.Array.Shape)), others: map[string]*dimOptions{}}
 	for i := range r.options {
 		r.options[i].end = -1
+	}
+	if list != nil {
+		r.listed = len(list.Fields)
 	}
 	for _, f := range fields[1:] {
 		for _, name := range f.Array.Dims {
@@ -80,11 +86,12 @@ func (r *resolver) numbers(flag string, list []spec.DimValue, set func(*dimOptio
 	}
 }
 
-// option is that of a dimension by name; nil, with a problem noted, where there is none.
+// option is that of a dimension by name, or, of one without a name, by its number from 0; nil, with
+// a problem noted, where there is none.
 func (r *resolver) option(flag, name string) *dimOptions {
 	dims := r.first.Array.Dims
-	if i := slices.Index(dims, name); i >= 0 && name != "" {
-		if slices.Contains(dims[i+1:], name) {
+	if i := r.first.Array.Dimension(name); i >= 0 {
+		if len(dims) > 0 && slices.Contains(dims[i+1:], name) {
 			r.addf("%s %s: two dimensions of array %s have this name: give numbers by position", flag, name, r.first.at())
 		}
 		return &r.options[i]
@@ -93,6 +100,8 @@ func (r *resolver) option(flag, name string) *dimOptions {
 		return o
 	}
 	switch {
+	case len(dims) == 0 && (flag == "--select" || flag == "--wrap"):
+		r.addf("%s %s: the dimensions of array %s have no names (%s): give the dimension's number, from 0 to %d", flag, name, r.first.at(), r.first.shape(), len(r.options)-1)
 	case len(dims) == 0:
 		r.addf("%s %s: the dimensions of array %s have no names (%s): give numbers by position, as %s 24,128,128", flag, name, r.first.at(), r.first.shape(), flag)
 	default:
@@ -125,6 +134,9 @@ func (r *resolver) field(i int, f CutField) cutField {
 		if o == nil {
 			o = &dimOptions{end: -1}
 		}
+		if of < 0 && i >= r.listed {
+			r.whole(&f, d, o)
+		}
 		own := i == 0 || of < 0 || f.Array.Shape[d] != r.first.Array.Shape[of]
 		c.axes = append(c.axes, r.axis(own, i == 0, &f, d, *o))
 		if o.places != nil {
@@ -135,6 +147,35 @@ func (r *resolver) field(i int, f CutField) cutField {
 		}
 	}
 	return c
+}
+
+// whole refuses what would move crops along dimension d of a field, which the first array lacks:
+// origins are those of the first array, so nothing says where along it a crop lies.
+func (r *resolver) whole(f *CutField, d int, o *dimOptions) {
+	if o == nil || o.told {
+		return
+	}
+	end := f.Array.Shape[d]
+	if o.end >= 0 {
+		end = min(end, o.end)
+	}
+	var flags []string
+	if all := (end-o.begin-1)/max(o.step, 1) + 1; o.crop > 0 && o.crop < all {
+		flags = append(flags, "--crop")
+	}
+	if o.stride > 0 {
+		flags = append(flags, "--stride")
+	}
+	if o.wrap {
+		flags = append(flags, "--wrap")
+	}
+	if flags == nil {
+		return
+	}
+	o.told = true
+	name := f.Array.Dims[d]
+	r.addf("%s %s: array %s has this dimension, and the first array, %s (%s), lacks it: so crops take all of it, or what --select has of it, as --select %s=%d:%d; for crops along it name %s first in --array",
+		strings.Join(flags, ", "), name, f.at(), r.first.at(), r.first.shape(), name, o.begin, o.begin+max(o.crop, 1), f.at())
 }
 
 // optionsOf gives the options of a dimension of field i, and which of the first field's it is.
@@ -209,7 +250,7 @@ func (r *resolver) axis(tell, first bool, f *CutField, d int, o dimOptions) Axis
 func (r *resolver) placed(tell bool, f *CutField, a Axis, o dimOptions) Axis {
 	if tell {
 		if o.crop != 0 || o.stride != 0 || o.step != 0 || o.wrap {
-			r.addf("--select %s names single places, which all crops have: leave %s out of --crop, --stride, --step and --wrap", a.Name, a.Name)
+			r.addf("--select %s names single places, which all crops have: leave %s out of --crop, --stride, --step and --wrap; or select a region, as --select %s=%d:%d", a.Name, a.Name, a.Name, o.places[0], o.places[len(o.places)-1]+1)
 		}
 		for _, n := range o.places {
 			if n >= a.Length {

@@ -51,7 +51,11 @@ func RowOf(fields []Field, stack bool) (Row, error) {
 			return Row{}, fmt.Errorf("field %s: its crops have more than %d bytes: ask for smaller ones", f.Name, int64(MaxBrickBytes))
 		}
 		if stack && (f.Type.Descr != r.Descr || !slices.Equal(f.Crop, fields[0].Crop)) {
-			return Row{}, fmt.Errorf("field %s has crops of %s %s, and field %s has %s %s: only equal ones can be stacked", f.Name, f.Type.Descr, shapeText(f.Crop), fields[0].Name, r.Descr, shapeText(fields[0].Crop))
+			next := "leave out --stack"
+			if slices.Equal(f.Crop, fields[0].Crop) {
+				next = "--as float32 makes one type of numbers of all types; or " + next
+			}
+			return Row{}, fmt.Errorf("field %s has crops of %s %s, and field %s has %s %s: only equal ones can be stacked: %s", f.Name, f.Type.Descr, shapeText(f.Crop), fields[0].Name, r.Descr, shapeText(fields[0].Crop), next)
 		}
 		if named && (names[f.Name] || !quotable(f.Name)) {
 			return Row{}, fmt.Errorf("field %q: its name must be printable ASCII, and another one's than the others': name it with --array name=path", f.Name)

@@ -94,14 +94,18 @@ const (
 
 // warnings say along which dimensions chunks are far longer than crops.
 func (a CropsArray) warnings() (list []string) {
+	of := ""
+	if a.Name != "" { // it is not the dataset itself
+		of = a.Name + ": "
+	}
 	for d, times := range a.Decoded {
 		name := dimName(a.Dims, d)
 		whole := a.Chunk[d] >= a.Shape[d]
 		if whole && times >= notChunked {
-			list = append(list, fmt.Sprintf("%s: %s is not chunked: a crop decodes %.3g times what it has", a.Name, name, times))
+			list = append(list, fmt.Sprintf("%s%s is not chunked: a crop decodes %.3g times what it has", of, name, times))
 		}
 		if !whole && times >= longChunks {
-			list = append(list, fmt.Sprintf("%s: chunks have %s elements of %s, and crops %s: a crop decodes %.3g times what it has", a.Name, terminal.Count(uint64(a.Chunk[d])), name, terminal.Count(uint64(a.Crop[d])), times))
+			list = append(list, fmt.Sprintf("%schunks have %s elements of %s, and crops %s: a crop decodes %.3g times what it has", of, terminal.Count(uint64(a.Chunk[d])), name, terminal.Count(uint64(a.Crop[d])), times))
 		}
 	}
 	return list
@@ -141,14 +145,14 @@ func (i Report) cropsRows() [][2]string {
 		{"cubes", terminal.Count(uint64(i.Shards))},
 		{"crops", fmt.Sprintf("%s, %s each, %s in streams", terminal.Count(i.Records), terminal.Bytes(i.Crops.RecordBytes), terminal.Bytes(i.StreamBytes))},
 	}
-	rows = append(rows, i.Crops.rows()...)
+	rows = append(rows, i.Crops.rows(i.Shards > 1)...)
 	return append(rows,
 		[2]string{"runs", fmt.Sprintf("%s of neighbours, of %d to %d crops", terminal.Count(i.Chunks), i.ChunkRecords.Min, i.ChunkRecords.Max)},
 		[2]string{"damaged", fmt.Sprintf("%d of %s", len(i.Damaged), terminal.Plural(uint64(i.Shards), "cube"))})
 }
 
-// rows are lines about the arrays, for a table.
-func (c *Crops) rows() (rows [][2]string) {
+// rows are lines about the arrays, for a table. Of several cubes shapes are those of the first.
+func (c *Crops) rows(several bool) (rows [][2]string) {
 	for _, a := range c.Arrays {
 		how := "not compressed"
 		if len(a.Codecs) > 0 {
@@ -165,8 +169,12 @@ func (c *Crops) rows() (rows [][2]string) {
 		if a.ComputedOf != "" {
 			dtype += " of " + a.ComputedOf
 		}
+		shape := printable.Line(edges(a.Dims, a.Shape))
+		if several {
+			shape += " in the first cube"
+		}
 		rows = append(rows,
-			[2]string{"array " + printable.Line(a.Name), printable.Line(edges(a.Dims, a.Shape)) + ", " + dtype},
+			[2]string{"array " + printable.Line(a.Name), shape + ", " + dtype},
 			[2]string{"  crops", edges(make([]string, len(a.Crop)), a.Crop)},
 			[2]string{"  chunks", fmt.Sprintf("%s, %s, %s", edges(make([]string, len(a.Chunk)), a.Chunk), terminal.Bytes(a.ChunkBytes), how)},
 			[2]string{"  files", objects})
@@ -186,7 +194,11 @@ func (c *Crops) Text() string {
 		if o.InUse {
 			name += " (in use)"
 		}
-		fmt.Fprintf(t, "  %s\t%.2f chunks\t%s\t--memory %s\n", name, o.Chunks, terminal.Bytes(int64(o.ChunkBytes)), terminal.Bytes(o.OnceMemory))
+		from := "any --memory" // no chunk is wanted twice
+		if o.OnceMemory > 0 {
+			from = "--memory " + terminal.Bytes(o.OnceMemory)
+		}
+		fmt.Fprintf(t, "  %s\t%.2f chunks\t%s\t%s\n", name, o.Chunks, terminal.Bytes(int64(o.ChunkBytes)), from)
 	}
 	_ = t.Flush() // a builder gives no errors
 	fmt.Fprintf(&b, "  counted with %s for decoded chunks, where those go that were not used for longest\n", terminal.Bytes(c.MemoryBytes))

@@ -30,6 +30,7 @@ func TestInspectionOfCropsForPeople(t *testing.T) {
 		Orders: []pipeline.CropsOrder{
 			{Shuffle: spec.ShuffleBlock, InUse: true, Bricks: 0.05, Bytes: 1 << 20, OnceBytes: 1 << 30},
 			{Shuffle: spec.ShuffleFull, Bricks: 3.2, Bytes: 13 << 20, OnceBytes: 400 << 30},
+			{Shuffle: spec.ShuffleNone, Bricks: 0.04, Bytes: 1 << 20},
 		},
 	}
 	i := Report{
@@ -52,4 +53,6 @@ func TestInspectionOfCropsForPeople(t *testing.T) {
 		"flat: chunks have 700 elements of dimension 0, and crops 96: a crop decodes 8.5 times what it has",
 	}, got.Warnings)
 	require.Equal(t, int64(2<<30), got.Orders[0].OnceMemory)
+	itself := CropsArray{Dims: []string{"x"}, Shape: []int64{100}, Chunk: []int64{100}, Crop: []int64{10}, Decoded: []float64{10}}
+	require.Equal(t, []string{"x is not chunked: a crop decodes 10 times what it has"}, itself.warnings(), "an array that is the dataset has no name")
 }

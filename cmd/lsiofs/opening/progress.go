@@ -92,6 +92,9 @@ func LineOf(p catalog.Progress) Line {
 }
 
 func (l Line) String() string {
+	if l.ShardsTotal == 0 {
+		return "the dataset is being listed"
+	}
 	percent := 100.0
 	if l.BytesTotal > 0 {
 		percent = 100 * float64(l.Bytes) / float64(l.BytesTotal)

@@ -160,9 +160,14 @@ func findingText(f verify.Finding) string {
 	if f.Record >= 0 {
 		where = append(where, fmt.Sprintf("record %d", f.Record))
 	}
-	where = append(where, fmt.Sprintf("offset %d", f.OffsetBytes))
+	if f.OffsetBytes >= 0 {
+		where = append(where, fmt.Sprintf("offset %d", f.OffsetBytes))
+	}
 	if f.RawOffset >= 0 {
 		where = append(where, fmt.Sprintf("compressed member at byte %d of the file", f.RawOffset))
+	}
+	if where == nil {
+		return f.Shard + ": " + f.Reason
 	}
 	return f.Shard + ": " + strings.Join(where, ", ") + ": " + f.Reason
 }

@@ -30,11 +30,15 @@ func (f *finder) refuseZarr(ctx context.Context, all []candidate, thoroughly boo
 	if p := f.Target.pattern; p != nil {
 		match = p.match
 	}
-	flags, ok := listing.Suggest(ctx, f.Storage, match)
+	s, ok := listing.Suggest(ctx, listing.Config{Under: f.Storage, Match: match})
 	if !ok {
 		return nil
 	}
-	return fmt.Errorf("%s holds Zarr arrays: say which crops of them are records, for example %s (lsiofs help zarr)", &f.Target, flags)
+	err := fmt.Errorf("%s holds Zarr arrays: say which crops of them are records, for example --format zarr %s (lsiofs help zarr)", &f.Target, s.Flags)
+	if s.Arrays != "" {
+		err = fmt.Errorf("%w; there are\n%s", err, s.Arrays)
+	}
+	return err
 }
 
 // References says which files of a target describe Zarr hierarchies, where its name ends as theirs

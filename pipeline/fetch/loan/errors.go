@@ -19,8 +19,11 @@ type RecordError struct {
 func (e *RecordError) Error() string {
 	cause := e.Err.Error()
 	if s, ok := errors.AsType[*storage.Error](e.Err); ok && s.Object == e.Shard {
-		// The shard is named already; the bytes are those of the whole read.
-		cause = fmt.Sprintf("bytes [%d, %d): %v", s.OffsetBytes, s.OffsetBytes+s.SizeBytes, s.Err)
+		// The shard is named already; the bytes are those of the whole read, which may have more.
+		cause = s.Err.Error()
+		if s.OffsetBytes != e.OffsetBytes || s.SizeBytes != e.SizeBytes {
+			cause = fmt.Sprintf("bytes [%d, %d): %s", s.OffsetBytes, s.OffsetBytes+s.SizeBytes, cause)
+		}
 	}
 	return fmt.Sprintf("%s: record %d at [%d, %d): %s", e.Shard, e.Ordinal, e.OffsetBytes, e.OffsetBytes+e.SizeBytes, cause)
 }

@@ -12,8 +12,16 @@ import (
 )
 
 // Coordinates are those of a listed cube.
-func (s *Storage) Coordinates(ctx context.Context, c *listing.Cube) ([]listing.Coordinate, error) {
-	return listing.Coordinates(ctx, s.under, c)
+func (s *Storage) Coordinates(ctx context.Context, c *listing.Cube) (list []listing.Coordinate, err error) {
+	if !c.Alone() || s.config.Group == nil {
+		return listing.Coordinates(ctx, s.under, c)
+	}
+	group, err := s.config.Group()
+	if err != nil {
+		return nil, nil // as of other coordinates that can't be read
+	}
+	defer func() { err = errors.Join(err, group.Close()) }()
+	return listing.CoordinatesBeside(ctx, group, c)
 }
 
 // CoordinateBytes is the size of what ReadCoordinate gives.
@@ -38,16 +46,23 @@ func (s *Storage) ReadCoordinate(ctx context.Context, c *listing.Cube, x listing
 		return nil, err
 	}
 	// The whole array is the one crop of a cube of its own.
-	whole := Over(borrowed{s.under}, Config{
+	var under storage.Storage = borrowed{s.under}
+	if c.Alone() && s.config.Group != nil {
+		if under, err = s.config.Group(); err != nil {
+			return nil, fmt.Errorf("%s: %w", x.Path, err)
+		}
+	}
+	path, match := c.Group(x)
+	whole := Over(under, Config{
 		Spec: spec.Zarr{
-			Fields: []spec.Array{{Pattern: c.Below(x.Path)}},
+			Fields: []spec.Array{{Pattern: path}},
 			Crop:   []spec.DimValue{{Value: x.Array.Shape[0]}},
 		},
 		Base: c.Object.Path, TrustAbsence: s.config.TrustAbsence, MaxBrickBytes: s.config.MaxBrickBytes,
 	})
 	defer func() { err = errors.Join(err, whole.Close()) }()
 	var found storage.Object
-	err = whole.List(ctx, c.Matches, func(o storage.Object) error { found = o; return nil })
+	err = whole.List(ctx, match, func(o storage.Object) error { found = o; return nil })
 	if err != nil {
 		return nil, err
 	}

@@ -29,6 +29,9 @@ type Config struct {
 	MaxBrickBytes int64
 	// SkipDamaged leaves crops out that need a damaged object. Else Check finds it.
 	SkipDamaged bool
+	// Group opens the storage of the directory that the root of the storage below lies in, for the
+	// coordinates of an array by itself; nil: there are none. Who opened it closes it.
+	Group func() (storage.Storage, error)
 	// TrustAbsence does not look again whether what was absent still is: at a service that would
 	// be a request each time.
 	TrustAbsence bool

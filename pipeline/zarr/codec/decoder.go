@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"hash/crc32"
 	"io"
+	"strings"
 
 	"github.com/klauspost/compress/gzip"
 	"github.com/klauspost/compress/zlib"
@@ -56,7 +57,7 @@ func (d *Decoder) Decode(dst, stored []byte, c zarr.Chain) error {
 			err = fmt.Errorf("%d bytes decoded, and it must be %d", n, len(out))
 		}
 		if err != nil {
-			return fmt.Errorf("%s: %w", s.Codec, err)
+			return named(s.Codec, err)
 		}
 		src = out[:n]
 	}
@@ -64,6 +65,14 @@ func (d *Decoder) Decode(dst, stored []byte, c zarr.Chain) error {
 		copy(dst, stored)
 	}
 	return nil
+}
+
+// named is an error of a codec, which names it, once.
+func named(codec zarr.Codec, err error) error {
+	if strings.HasPrefix(err.Error(), string(codec)+": ") {
+		return err
+	}
+	return fmt.Errorf("%s: %w", codec, err)
 }
 
 // room is one of the two buffers between steps.

@@ -11,10 +11,10 @@ import (
 
 // Coordinate is an array that says what the elements along a dimension stand for: one of one
 // dimension, which has the dimension's name and length, and lies beside an array that crops are cut
-// from.
+// from: in its group.
 type Coordinate struct {
 	Dim   string
-	Path  string // below the storage's root
+	Path  string // below the storage's root, or, of CoordinatesBeside, below the group
 	Array *zarr.Array
 }
 
@@ -28,42 +28,72 @@ func Coordinates(ctx context.Context, under storage.Storage, c *Cube) ([]Coordin
 	var list []Coordinate
 	for k := range c.Fields {
 		x := &c.Fields[k]
-		if x.Path == c.root {
-			continue // an array by itself has nothing beside it
+		if x.Path == "" || x.Path == c.root && !f.isGroup(ctx, parent(x.Path)) {
+			continue // an array by itself has nothing beside it here
 		}
-		for d, name := range x.Array.Dims {
-			at := join(parent(x.Path), name)
-			known := slices.ContainsFunc(list, func(o Coordinate) bool { return o.Dim == name })
-			if known || name == "" || zarr.CheckPath(name) != nil || strings.Contains(name, "/") || at == x.Path {
-				continue
-			}
-			n, err := f.nodeAt(ctx, at)
-			if ctx.Err() != nil {
-				return nil, ctx.Err()
-			}
-			if err != nil || n == nil || !n.isArray {
-				continue
-			}
-			a, err := n.array()
-			if err != nil || len(a.Shape) != 1 || a.Shape[0] != x.Array.Shape[d] || a.Shape[0] == 0 ||
-				a.Shape[0] > MaxCoordinateBytes/int64(a.Type.ItemBytes) {
-				continue
-			}
-			list = append(list, Coordinate{Dim: name, Path: at, Array: a})
+		if err := f.coordinates(ctx, x, parent(x.Path), &list); err != nil {
+			return nil, err
 		}
 	}
 	return list, nil
 }
 
-// Below is the path of something in c, below its hierarchy.
-func (c *Cube) Below(path string) string {
-	return strings.TrimPrefix(strings.TrimPrefix(path, c.root), "/")
+// CoordinatesBeside is Coordinates of a cube that is an array by itself, whose directory is the root of
+// the storage below: group is the storage of the directory that this lies in. Where that is no group
+// there are none.
+func CoordinatesBeside(ctx context.Context, group storage.Storage, c *Cube) (list []Coordinate, err error) {
+	f := newFinder(Config{Under: group})
+	if !c.Alone() || !f.isGroup(ctx, "") {
+		return nil, ctx.Err()
+	}
+	return list, f.coordinates(ctx, &c.Fields[0], "", &list)
 }
 
-// Matches is Config.Match for c alone.
-func (c *Cube) Matches(path string, isDir bool) bool {
-	if c.root == "" {
-		return true
+// Alone says that c is the array that its storage's root is.
+func (c *Cube) Alone() bool { return len(c.Fields) > 0 && c.Fields[0].Path == "" }
+
+// isGroup says whether a directory is a group.
+func (f *finder) isGroup(ctx context.Context, at string) bool {
+	n, err := f.nodeAt(ctx, at)
+	return err == nil && n != nil && !n.isArray
+}
+
+// coordinates adds those of a field that lie in a group, but for dimensions that the list has.
+func (f *finder) coordinates(ctx context.Context, x *Field, group string, list *[]Coordinate) error {
+	for d, name := range x.Array.Dims {
+		at := join(group, name)
+		known := slices.ContainsFunc(*list, func(o Coordinate) bool { return o.Dim == name })
+		if known || name == "" || zarr.CheckPath(name) != nil || strings.Contains(name, "/") || at == x.Path {
+			continue
+		}
+		n, err := f.nodeAt(ctx, at)
+		if ctx.Err() != nil {
+			return ctx.Err()
+		}
+		if err != nil || n == nil || !n.isArray {
+			continue
+		}
+		a, err := n.array()
+		if err != nil || len(a.Shape) != 1 || a.Shape[0] != x.Array.Shape[d] || a.Shape[0] == 0 ||
+			a.Shape[0] > MaxCoordinateBytes/int64(a.Type.ItemBytes) {
+			continue
+		}
+		*list = append(*list, Coordinate{Dim: name, Path: at, Array: a})
 	}
-	return path == c.root || isDir && (path == "." || strings.HasPrefix(c.root, path+"/"))
+	return nil
+}
+
+// Group is a spec of c's storage in which the array of a coordinate alone is read: its path, and which
+// hierarchies match.
+func (c *Cube) Group(x Coordinate) (path string, match func(path string, isDir bool) bool) {
+	root := c.root
+	if c.root != "" && len(c.Fields) == 1 && c.Fields[0].Path == c.root {
+		root = parent(c.root) // an array by itself, in a group
+	}
+	return relative(root, x.Path), func(path string, isDir bool) bool {
+		if root == "" {
+			return true
+		}
+		return path == root || isDir && (path == "." || strings.HasPrefix(root, path+"/"))
+	}
 }

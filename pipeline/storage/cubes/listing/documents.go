@@ -21,7 +21,8 @@ type node struct {
 	documents []storage.Object // that it was read from
 	main, own []byte           // of an array: zarr.json or .zarray; .zattrs, nil where there is none
 	v3        bool
-	problem   error // its document can't be read: it may be an array
+	problem   error       // its document can't be read: it may be an array
+	parsed    *zarr.Array // of one that is going to be a field: its documents are read once
 }
 
 // nodeAt reads the documents at a path below the root; nil where there are none. A document that
@@ -99,10 +100,12 @@ func notThere(err error) error {
 
 // array reads an array's documents.
 func (n *node) array() (*zarr.Array, error) {
-	if n.problem != nil {
+	switch {
+	case n.problem != nil:
 		return nil, n.problem
-	}
-	if n.v3 {
+	case n.parsed != nil:
+		return n.parsed, nil
+	case n.v3:
 		return zarr.ParseV3(join(n.path, "zarr.json"), n.main)
 	}
 	return zarr.ParseV2(join(n.path, ".zarray"), n.main, n.own)

@@ -65,6 +65,9 @@ func Find(ctx context.Context, c Config) ([]*Cube, error) {
 			}
 		}
 	}
+	if len(f.Spec.Crop)+len(f.Spec.Select) == 0 {
+		return nil, f.lacksCrop(ctx)
+	}
 	hierarchies, err := f.hierarchies(ctx)
 	if err != nil {
 		return nil, err
@@ -168,6 +171,9 @@ func (f *finder) lacks(ctx context.Context, lack *lackingError) error {
 	case list[0].arrays == 0:
 		return fmt.Errorf("%w; it has none at all", lack)
 	}
+	if lack.of.isArray {
+		return fmt.Errorf("%w; it is an array itself, which needs no --array: it has\n%s", lack, &list[0].all)
+	}
 	return fmt.Errorf("%w; it has\n%s", lack, &list[0].all)
 }
 
@@ -186,9 +192,9 @@ func (f *finder) only(has *contents) (*Cube, error) {
 	case h.isArray && has.problem != nil, has.fits == 0 && has.arrays == 1 && has.problem != nil:
 		return nil, has.problem
 	case has.fits == 0 && !h.isArray:
-		return nil, &lackingError{h, "no array with all dimensions of --crop"}
+		return nil, &lackingError{h, "no array with all dimensions of " + f.sizing()}
 	case has.fits > 1:
-		return nil, fmt.Errorf("%s has %d arrays with all dimensions of --crop: choose with --array\n%s", h.shown(), has.fits, &has.fitting)
+		return nil, fmt.Errorf("%s has %d arrays with all dimensions of %s: choose with --array\n%s", h.shown(), has.fits, f.sizing(), &has.fitting)
 	}
 	c, n := newCube(f, h), has.one
 	if n == nil {

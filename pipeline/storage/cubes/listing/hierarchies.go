@@ -155,12 +155,12 @@ func (c *contents) take(f *finder, n *node) {
 		c.problem = err
 	case f.fits(a):
 		c.fits++
-		c.one = n
+		c.one, n.parsed = n, a
 		c.fitting.add(n.path, line)
 	}
 }
 
-// fits says whether an array has the dimensions of --crop.
+// fits says whether an array has the dimensions that crops are said to have.
 func (f *finder) fits(a *zarr.Array) bool {
 	for _, v := range f.Spec.Crop {
 		if v.Dim == "" {
@@ -170,7 +170,24 @@ func (f *finder) fits(a *zarr.Array) bool {
 			return false
 		}
 	}
+	if len(f.Spec.Crop) > 0 {
+		return true
+	}
+	for _, s := range f.Spec.Select {
+		if a.Dimension(s.Dim) < 0 {
+			return false
+		}
+	}
 	return true
+}
+
+// sizing is the flag that says which dimensions crops have: where --crop is not given they are all
+// that --select leaves.
+func (f *finder) sizing() string {
+	if len(f.Spec.Crop) > 0 {
+		return "--crop"
+	}
+	return "--select"
 }
 
 // contents are the arrays of hierarchies, which are in their order.

@@ -31,7 +31,7 @@ func TestRefusalsSayWhatThereIs(t *testing.T) {
 	for _, name := range []string{"b", "a", "c"} {
 		writeV3(t, filepath.Join(dir, name), flat, nil)
 	}
-	require.Contains(t, refused(t, openLocal(t, dir), named("temperature")), "a has no array temperature; it has\n  .: t=6")
+	require.Contains(t, refused(t, openLocal(t, dir), named("temperature")), "a has no array temperature; it is an array itself, which needs no --array: it has\n  .: t=6")
 }
 
 func TestAllThatIsRefusedIsSaidAtOnce(t *testing.T) {

@@ -2,6 +2,7 @@ package listing
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"strings"
 	"sync"
@@ -19,22 +20,32 @@ const (
 	namesAmong     = 20_000
 )
 
+// Suggestion is what to type for crops of a hierarchy.
+type Suggestion struct {
+	Flags  string // --crop, and --array where that is needed
+	Arrays string // a line for each of several arrays; "" where there are not several
+}
+
 // Suggest says what to type for crops of the hierarchy that a storage's root is, or that lies
-// directly below it, and matches as those of Config; ok is false where there is none. It looks at a
-// bounded number of names and documents.
-func Suggest(ctx context.Context, under storage.Storage, match func(path string, isDir bool) bool) (flags string, ok bool) {
-	f := newFinder(Config{Under: &glance{Storage: under}, Match: match})
+// directly below it, and matches; ok is false where there is none. Of arrays that c.Spec names it is
+// for the first. It looks at a bounded number of names and documents.
+func Suggest(ctx context.Context, c Config) (s Suggestion, ok bool) {
+	c.Under = &glance{Storage: c.Under}
+	f := newFinder(c)
 	f.maxDirectories = suggestedAmong
 	h, err := f.nodeAt(ctx, "")
 	if err != nil {
-		return "", false
+		return s, false
 	}
 	if h == nil || !f.Match(".", false) {
 		if h = f.first(ctx); h == nil {
-			return "", false
+			return s, false
 		}
 	}
-	var best suggestion
+	best := suggestion{of: h}
+	if len(f.Spec.Fields) > 0 {
+		best.wanted = join(h.path, pathOf(f.Spec.Fields[0]))
+	}
 	if h.isArray {
 		best.consider(h)
 	} else {
@@ -46,7 +57,26 @@ func Suggest(ctx context.Context, under storage.Storage, match func(path string,
 			return true, nil
 		}) // what was found until then will do
 	}
-	return best.flags(h), true
+	if best.all.count > 1 {
+		s.Arrays = best.all.String()
+	}
+	s.Flags = best.flags()
+	return s, true
+}
+
+// lacksCrop says that nothing tells how large crops are, and what might be typed.
+func (f *finder) lacksCrop(ctx context.Context) error {
+	const lacks = "--format zarr needs --crop: how many elements of each dimension a record has, as "
+	s, ok := Suggest(ctx, f.Config)
+	switch {
+	case ctx.Err() != nil:
+		return ctx.Err()
+	case !ok:
+		return errors.New(lacks + "--crop time=24,y=128,x=128")
+	case s.Arrays != "":
+		return fmt.Errorf("%s%s; there are\n%s", lacks, s.Flags, s.Arrays)
+	}
+	return errors.New(lacks + s.Flags)
 }
 
 // first is the first hierarchy directly below the root; nil if there is none.
@@ -85,16 +115,20 @@ func (g *glance) List(ctx context.Context, match func(path string, isDir bool) b
 
 var errEnough = fmt.Errorf("there are more than %d names", namesAmong)
 
-// suggestion is the array of most dimensions, the first of them by path.
+// suggestion is the array of most dimensions, the first of them by path, or the one that is wanted.
 type suggestion struct {
-	path  string
-	array *zarr.Array
-	alike int // have as many dimensions
+	of     *node
+	wanted string // path; "": any
+	path   string
+	array  *zarr.Array
+	alike  int // have as many dimensions
+	all    described
 }
 
 func (s *suggestion) consider(n *node) {
 	a, err := n.array()
-	if err != nil || len(a.Shape) == 0 || s.array != nil && len(a.Shape) < len(s.array.Shape) {
+	s.all.add(n.path, describe(relative(s.of.path, n.path), a, err))
+	if err != nil || len(a.Shape) == 0 || s.array != nil && len(a.Shape) < len(s.array.Shape) || s.wanted != "" && n.path != s.wanted {
 		return
 	}
 	if s.array == nil || len(a.Shape) > len(s.array.Shape) {
@@ -105,14 +139,15 @@ func (s *suggestion) consider(n *node) {
 	}
 }
 
-// flags are what to type for crops of two bricks along each dimension.
-func (s *suggestion) flags(h *node) string {
+// flags are what to type for crops of two bricks along each dimension. Where an array is wanted, it
+// was named.
+func (s *suggestion) flags() string {
 	if s.array == nil {
-		return "--format zarr --crop DIM=N,…"
+		return "--crop DIM=N,…"
 	}
-	text := "--format zarr"
+	text := ""
 	if s.alike > 1 {
-		text += " --array " + relative(h.path, s.path)
+		text = "--array " + relative(s.of.path, s.path) + " "
 	}
 	var parts []string
 	for d, n := range s.array.Shape {
@@ -123,5 +158,5 @@ func (s *suggestion) flags(h *node) string {
 			parts = append(parts, fmt.Sprintf("%s=%d", s.array.Dims[d], crop))
 		}
 	}
-	return text + " --crop " + strings.Join(parts, ",")
+	return text + "--crop " + strings.Join(parts, ",")
 }
