@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"path/filepath"
 	"time"
 
 	"github.com/container-storage-interface/spec/lib/go/csi"
@@ -40,12 +41,11 @@ type progress struct {
 // NodeGetVolumeStats says how much there is to read of the epoch, in the worker files (the first 64), how much of it was read, and whether
 // the server lives and reads went well.
 func (n *Node) NodeGetVolumeStats(ctx context.Context, req *csi.NodeGetVolumeStatsRequest) (*csi.NodeGetVolumeStatsResponse, error) {
-	target, err := n.target(req.GetVolumeId(), req.GetVolumePath())
-	if err != nil {
-		return nil, err
-	}
+	target := filepath.Clean(req.GetVolumePath())
 	v, found, err := n.c.Store.Volume(target)
 	switch {
+	case req.GetVolumeId() == "" || req.GetVolumePath() == "":
+		return nil, status.Error(codes.InvalidArgument, "the volume's ID or path is missing")
 	case err != nil:
 		return nil, status.Error(codes.Internal, err.Error())
 	case !found || v.ID != req.GetVolumeId():
