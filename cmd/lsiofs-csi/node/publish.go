@@ -133,7 +133,11 @@ func (n *Node) serve(ctx context.Context, r state.Volume, v volume.Volume) error
 
 // forget removes a volume's record and, with the last of them, its server.
 func (n *Node) forget(ctx context.Context, r state.Volume) error {
-	if err := errors.Join(mounts.Detach(r.Target), removeTarget(r.Target)); err != nil {
+	if err := mounts.Detach(r.Target); err != nil {
+		return err
+	}
+	n.c.Step("unbound")
+	if err := removeTarget(r.Target); err != nil {
 		return err
 	}
 	n.c.Step("target removed")
