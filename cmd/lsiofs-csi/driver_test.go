@@ -10,6 +10,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"strconv"
 	"strings"
 	"sync"
 	"syscall"
@@ -24,6 +25,9 @@ import (
 	"github.com/lsiofs/lsiofs/cmd/lsiofs-csi/mounts"
 )
 
+// buildFlags are those that the driver is built with.
+var buildFlags []string
+
 // programs are lsiofs and lsiofs-csi, built once for all tests.
 var programs string
 
@@ -35,11 +39,14 @@ func TestMain(m *testing.M) {
 			return 1
 		}
 		defer os.RemoveAll(programs)
-		for name, dir := range map[string]string{"lsiofs": "../..", "lsiofs-csi": "."} {
-			build := exec.Command("go", "build", "-buildvcs=false", "-o", filepath.Join(programs, name), map[string]string{"lsiofs": "./cmd/lsiofs", "lsiofs-csi": "."}[name])
-			build.Dir, build.Env = dir, append(os.Environ(), "CGO_ENABLED=0")
+		for _, p := range []struct {
+			name, dir, pkg, cgo string
+			flags               []string
+		}{{"lsiofs", "../..", "./cmd/lsiofs", "0", nil}, {"lsiofs-csi", ".", ".", strconv.Itoa(len(buildFlags)), buildFlags}} {
+			build := exec.Command("go", append(append([]string{"build", "-buildvcs=false"}, p.flags...), "-o", filepath.Join(programs, p.name), p.pkg)...)
+			build.Dir, build.Env = p.dir, append(os.Environ(), "CGO_ENABLED="+p.cgo)
 			if out, err := build.CombinedOutput(); err != nil {
-				fmt.Fprintf(os.Stderr, "%s: %v: %s\n", name, err, out)
+				fmt.Fprintf(os.Stderr, "%s: %v: %s\n", p.name, err, out)
 				return 1
 			}
 		}
