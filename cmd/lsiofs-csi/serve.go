@@ -11,6 +11,7 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
+	"runtime/debug"
 	"strings"
 	"sync"
 	"time"
@@ -120,7 +121,7 @@ func listen(address string) (net.Listener, error) {
 func logged(log *slog.Logger) grpc.UnaryServerInterceptor {
 	return func(ctx context.Context, req any, info *grpc.UnaryServerInfo, handle grpc.UnaryHandler) (any, error) {
 		began := time.Now()
-		resp, err := handle(ctx, req)
+		resp, err := survive(ctx, req, handle)
 		attributes := []any{"method", info.FullMethod, "code", status.Code(err).String(), "seconds", time.Since(began).Seconds()}
 		if v, is := req.(interface{ GetVolumeId() string }); is {
 			attributes = append(attributes, "volume", v.GetVolumeId())
@@ -133,6 +134,17 @@ func logged(log *slog.Logger) grpc.UnaryServerInterceptor {
 		}
 		return resp, err
 	}
+}
+
+// survive makes an error of a panic: in a container all servers of the node end with the driver, and none of them
+// is to pay for a mistake here.
+func survive(ctx context.Context, req any, handle grpc.UnaryHandler) (resp any, err error) {
+	defer func() {
+		if p := recover(); p != nil {
+			err = status.Errorf(codes.Internal, "a mistake in the driver, please report it: %v\n%s", p, debug.Stack())
+		}
+	}()
+	return handle(ctx, req)
 }
 
 func metricsPage(n *node.Node) http.HandlerFunc {

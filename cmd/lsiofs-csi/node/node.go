@@ -150,7 +150,7 @@ func (n *Node) acquire(ctx context.Context, key string, v volume.Volume) (*serve
 	if err != nil {
 		return nil, err
 	}
-	n.c.Log.Info("a server was started", "server", key, "process", s.Process().PID, "dataset", v.Dataset)
+	n.c.Log.Info("a server was started", "server", key, "process", s.Process().PID, "dataset", v.Name())
 	n.setServer(key, s)
 	return s, nil
 }

@@ -64,8 +64,10 @@ func (n *Node) publish(ctx context.Context, r state.Volume, v volume.Volume) err
 			return err
 		}
 	}
-	if err := n.c.Store.PutVolume(r); err != nil {
-		return err
+	if !known || old != r {
+		if err := n.c.Store.PutVolume(r); err != nil {
+			return err
+		}
 	}
 	if known && old.Server != r.Server {
 		if err := n.stopUnused(ctx, old.Server); err != nil {
@@ -120,7 +122,7 @@ func (n *Node) serve(ctx context.Context, r state.Volume, v volume.Volume) error
 		if s != nil {
 			doing = s.Doing()
 		}
-		return fmt.Errorf("the server of %s is not ready yet: %s: %w", v.Dataset, doing, errWait)
+		return fmt.Errorf("the server of %s is not ready yet: %s: %w", v.Name(), doing, errWait)
 	case err != nil:
 		return err
 	}

@@ -147,6 +147,7 @@ type message struct {
 // listen hears what a child says until it serves or has failed.
 func (s *Server) listen() {
 	defer close(s.ready)
+	defer s.words.Close()
 	words := json.NewDecoder(s.words)
 	for {
 		var m message

@@ -51,6 +51,20 @@ var flags = map[string]kind{
 	"resume": path,
 }
 
+// leftOut are the other flags of mount, and why they are no attributes.
+var leftOut = map[string]string{
+	"daemon": driversOwn, "log-file": driversOwn, "while-pid": driversOwn, "rmdir": driversOwn, "json": driversOwn,
+	"log-format": driversOwn, "log-level": driversOwn, "help": driversOwn,
+	"allow-other": readersAll, "readers": readersAll, "restore": "who restores is said by attribute checkpoint",
+	"cache-dir": nodesOwn, "cache-size": nodesOwn, "cache-reserve": nodesOwn, "index-dir": nodesOwn, "spool-dir": nodesOwn,
+}
+
+const (
+	driversOwn = "the driver runs its servers as it sees fit"
+	readersAll = "all users of a pod may read"
+	nodesOwn   = "a node has one cache for all volumes, which its administrator sets"
+)
+
 // Names are all attributes that there are, sorted.
 func Names() []string {
 	return slices.Sorted(maps.Keys(withOwn()))
@@ -61,3 +75,6 @@ func withOwn() map[string]kind {
 	all[dataset], all[checkpoint] = single, single
 	return all
 }
+
+// LeftOut are mount's other flags, sorted.
+func LeftOut() []string { return slices.Sorted(maps.Keys(leftOut)) }

@@ -14,13 +14,8 @@
 // the pod's event. What is given several times on a command line (mix, array, select) is one value
 // with a line for each.
 //
-// Flags of mount that are no attributes:
-//
-//   - daemon, log-file, while-pid, rmdir, allow-other, readers, restore: how a server is
-//     run, and for whom, is the driver's business
-//   - cache-dir, cache-size, cache-reserve, index-dir, spool-dir: they are the node's, and the
-//     administrator's: one cache for all volumes
-//   - json, log-format, log-level: the log is the driver's
+// Flags of mount that are no attributes are in leftOut, each with its reason, which a refusal
+// says. A test compares both lists with `lsiofs mount --help`.
 //
 // # Paths
 //

@@ -23,6 +23,15 @@ type Volume struct {
 	Writable bool
 }
 
+// Name is what is read, for people: without a URL's query, which may be a token.
+func (v Volume) Name() string {
+	if v.Dataset == "" {
+		return "a mixture"
+	}
+	name, _, _ := strings.Cut(v.Dataset, "?")
+	return name
+}
+
 // Bounds of what is accepted. A value becomes one argument of a process, of which the kernel
 // takes 128 KiB.
 const (
@@ -58,7 +67,7 @@ func Parse(attributes, secrets map[string]string, p Policy) (Volume, error) {
 		case known:
 			q.flag(name, value, k)
 		default:
-			unknown = append(unknown, fmt.Sprintf("%q", short(name)))
+			unknown = append(unknown, unknownName(name))
 		}
 	}
 	if total > maxAllBytes {
@@ -150,6 +159,14 @@ func (q *parser) path(name, value string) {
 		return
 	}
 	q.v.Paths = append(q.v.Paths, prefix)
+}
+
+// unknownName quotes a name that there is not, with the reason where mount has such a flag.
+func unknownName(name string) string {
+	if why, is := leftOut[name]; is {
+		return fmt.Sprintf("%q (%s)", name, why)
+	}
+	return fmt.Sprintf("%q", short(name))
 }
 
 // memory sees to it that a server can keep within its limit: mount takes --memory, and up to half as much
