@@ -74,6 +74,7 @@ type driver struct {
 	dir   string // with the directories kubelet, state, cache, registration
 	flags []string
 	env   []string
+	in    []string // the command that runs it in namespaces of its own; empty: in these
 	cmd   *exec.Cmd
 	log   *log
 	node  csi.NodeClient
@@ -148,11 +149,11 @@ const patience = time.Minute
 // start starts the driver and waits until it answers.
 func (d *driver) start() {
 	d.t.Helper()
-	d.cmd = exec.Command(filepath.Join(programs, "lsiofs-csi"), append([]string{
-		"--endpoint=unix://" + d.path("csi.sock"), "--registration=" + d.path("registration"), "--kubelet=" + d.path("kubelet"),
-		"--state=" + d.path("state"), "--cache=" + d.path("cache"), "--node=node-1", "--log-level=debug", "--health=unix://" + d.path("health.sock"),
-		"--metrics=unix://" + d.path("metrics.sock"),
-	}, d.flags...)...)
+	words := append(append([]string{}, d.in...), filepath.Join(programs, "lsiofs-csi"))
+	d.cmd = exec.Command(words[0], append(append(words[1:],
+		"--endpoint=unix://"+d.path("csi.sock"), "--registration="+d.path("registration"), "--kubelet="+d.path("kubelet"),
+		"--state="+d.path("state"), "--cache="+d.path("cache"), "--node=node-1", "--log-level=debug", "--health=unix://"+d.path("health.sock"),
+		"--metrics=unix://"+d.path("metrics.sock")), d.flags...)...)
 	d.cmd.Env = d.env
 	stderr, err := d.cmd.StderrPipe() // not a goroutine of Cmd's: servers hold the other end longer than the driver
 	require.NoError(d.t, err)
