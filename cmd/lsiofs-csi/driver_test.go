@@ -32,6 +32,10 @@ var buildFlags []string
 var programs string
 
 func TestMain(m *testing.M) {
+	if dir := os.Getenv(containerDir); dir != "" {
+		fmt.Fprintln(os.Stderr, beContainer(dir))
+		os.Exit(1)
+	}
 	os.Exit(func() int {
 		var err error
 		if programs, err = os.MkdirTemp("", "lsiofs-csi-"); err != nil {
@@ -74,7 +78,7 @@ type driver struct {
 	dir   string // with the directories kubelet, state, cache, registration
 	flags []string
 	env   []string
-	in    []string // the command that runs it in namespaces of its own; empty: in these
+	alone bool // in namespaces of its own, as in a container
 	cmd   *exec.Cmd
 	log   *log
 	node  csi.NodeClient
@@ -149,12 +153,14 @@ const patience = time.Minute
 // start starts the driver and waits until it answers.
 func (d *driver) start() {
 	d.t.Helper()
-	words := append(append([]string{}, d.in...), filepath.Join(programs, "lsiofs-csi"))
-	d.cmd = exec.Command(words[0], append(append(words[1:],
+	d.cmd = exec.Command(filepath.Join(programs, "lsiofs-csi"), append(append([]string{},
 		"--endpoint=unix://"+d.path("csi.sock"), "--registration="+d.path("registration"), "--kubelet="+d.path("kubelet"),
 		"--state="+d.path("state"), "--cache="+d.path("cache"), "--node=node-1", "--log-level=debug", "--health=unix://"+d.path("health.sock"),
 		"--metrics=unix://"+d.path("metrics.sock")), d.flags...)...)
 	d.cmd.Env = d.env
+	if d.alone {
+		d.contain()
+	}
 	stderr, err := d.cmd.StderrPipe() // not a goroutine of Cmd's: servers hold the other end longer than the driver
 	require.NoError(d.t, err)
 	require.NoError(d.t, d.cmd.Start())
@@ -260,6 +266,16 @@ func (d *driver) requireReads(p pod, name string, want []byte) {
 	got, err := d.read(p, name)
 	require.NoError(d.t, err)
 	require.Equal(d.t, string(want), string(got))
+}
+
+// requireDead waits until a pod's volume is that of a server that has ended: not an empty directory.
+func (d *driver) requireDead(p pod) {
+	d.t.Helper()
+	require.Eventually(d.t, func() bool {
+		_, err := d.read(p, "worker-0.jsonl")
+		require.Error(d.t, err)
+		return errors.Is(err, syscall.ENOTCONN)
+	}, patience, time.Millisecond)
 }
 
 // requireNothingLeft looks for what unpublished volumes could have left.
