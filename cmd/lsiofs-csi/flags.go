@@ -13,6 +13,8 @@ import (
 	"time"
 
 	"github.com/dustin/go-humanize"
+
+	"github.com/lsiofs/lsiofs/cmd/lsiofs-csi/limit"
 )
 
 // options are the command line's.
@@ -91,6 +93,9 @@ func (o *options) check() error {
 			problem("--allow-path (%q) must be an absolute path", dir)
 		}
 		o.allowPaths[i] = filepath.Clean(dir)
+	}
+	if o.memoryLimit != 0 && o.memoryLimit < limit.LeastBytes {
+		problem("--memory-limit (%s) must be 0, for none, or at least %d MiB", &o.memoryLimit, limit.LeastBytes>>20)
 	}
 	if o.patience <= 0 {
 		problem("--patience (%v) must be above 0", o.patience)

@@ -138,7 +138,7 @@ func TestAServersMemoryIsLimited(t *testing.T) {
 	groups, err := os.ReadFile(filepath.Join(pid, "cgroup"))
 	require.NoError(t, err)
 	grouped := regexp.MustCompile(`(?m)memory:.*/lsiofs-[0-9a-f]{32}$|^0::.*/lsiofs-[0-9a-f]{32}$`).Match(groups)
-	require.True(t, grouped || bytes.Contains(limits, []byte("268435456")), "%s%s", groups, limits)
+	require.True(t, grouped || bytes.Contains(limits, []byte("805306368")), "%s%s", groups, limits)
 	d.unpublish(a)
 	d.requireNothingLeft()
 }
