@@ -1,9 +1,13 @@
 package main
 
 import (
+	"bytes"
+	"errors"
+	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"sync"
 	"syscall"
 	"testing"
 
@@ -63,5 +67,36 @@ func TestOnlyPodsThatSaySoWriteTheCheckpointAndNothingElse(t *testing.T) {
 	for _, p := range []pod{reads, writes, readonly} {
 		d.unpublish(p)
 	}
+	d.requireNothingLeft()
+}
+
+// TestManyPodsComeAndGoAtOnce: each reads what it asked for, and the last one leaves nothing.
+func TestManyPodsComeAndGoAtOnce(t *testing.T) {
+	d, data := startDriver(t), dataset(t)
+	const pods, rounds = 8, 6
+	want := [2][]byte{stream(t, data, "--seed", "0"), stream(t, data, "--seed", "1")}
+	errs := make([]error, pods)
+	var all sync.WaitGroup
+	for i := range pods {
+		all.Go(func() {
+			errs[i] = func() error {
+				for round := range rounds {
+					seed := (i + round) % 2
+					p := pod{name: fmt.Sprintf("p%d", i), attributes: map[string]string{"dataset": data, "seed": fmt.Sprint(seed)}}
+					if err := d.publish(p); err != nil {
+						return err
+					}
+					got, err := d.read(p, "epoch-0/worker-0-of-1.jsonl")
+					if err != nil || !bytes.Equal(got, want[seed]) {
+						return fmt.Errorf("round %d: %d bytes, %w", round, len(got), err)
+					}
+					d.unpublish(p)
+				}
+				return nil
+			}()
+		})
+	}
+	all.Wait()
+	require.NoError(t, errors.Join(errs...))
 	d.requireNothingLeft()
 }

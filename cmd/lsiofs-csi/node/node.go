@@ -45,7 +45,8 @@ type Node struct {
 	csi.UnimplementedNodeServer
 	c       Config
 	hashKey []byte
-	targets locks // by path
+	calls   locks // by path: of two calls for a target, the second is refused
+	targets locks // by path: who changes what is mounted there; a call waits for a volume to be bound anew
 	starts  locks // by server
 
 	mu      sync.Mutex
@@ -250,14 +251,11 @@ func (n *Node) bind(v state.Volume) error {
 // bindOthers binds the other volumes of a server anew, whose mounts are those of a dead one. Targets that a call is
 // busy with are left to it.
 func (n *Node) bindOthers(v state.Volume) {
-	users, err := n.users(v.Server)
+	stale, err := n.stale(v)
 	if err != nil {
-		n.c.Log.Error("volumes can't be read", "error", err)
+		n.c.Log.Error("the volumes of a server can't be looked at", "server", v.Server, "error", err)
 	}
-	for _, other := range users {
-		if other.Target == v.Target {
-			continue
-		}
+	for _, other := range stale {
 		unlock, ok := n.targets.try(other.Target)
 		if !ok {
 			continue
@@ -267,6 +265,26 @@ func (n *Node) bindOthers(v state.Volume) {
 		}
 		unlock()
 	}
+}
+
+// stale are the other volumes of a server at whose targets something else is mounted.
+func (n *Node) stale(v state.Volume) (stale []state.Volume, err error) {
+	users, err := n.users(v.Server)
+	if err != nil {
+		return nil, err
+	}
+	t, err := mounts.Read()
+	if err != nil {
+		return nil, err
+	}
+	own := t.At(n.c.Store.Point(v.Server))
+	for _, u := range users {
+		there := t.At(u.Target)
+		if u.Target != v.Target && len(own) > 0 && len(there) > 0 && there[len(there)-1].Device != own[len(own)-1].Device {
+			stale = append(stale, u)
+		}
+	}
+	return stale, nil
 }
 
 // rebind binds a volume that has been bound before. The caller has its target, and so knows that it was not unpublished

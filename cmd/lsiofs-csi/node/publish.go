@@ -36,9 +36,9 @@ func (n *Node) NodePublishVolume(ctx context.Context, req *csi.NodePublishVolume
 	if err != nil {
 		return nil, status.Error(codes.InvalidArgument, v.Veil(err.Error()))
 	}
-	unlock, ok := n.targets.try(target)
-	if !ok {
-		return nil, status.Errorf(codes.Aborted, "another call for %s is under way", target)
+	unlock, err := n.begin(ctx, target)
+	if err != nil {
+		return nil, err
 	}
 	defer unlock()
 	ctx, cancel := context.WithTimeout(ctx, n.c.Patience)
@@ -162,9 +162,9 @@ func (n *Node) NodeUnpublishVolume(ctx context.Context, req *csi.NodeUnpublishVo
 	if err != nil {
 		return nil, err
 	}
-	unlock, ok := n.targets.try(target)
-	if !ok {
-		return nil, status.Errorf(codes.Aborted, "another call for %s is under way", target)
+	unlock, err := n.begin(ctx, target)
+	if err != nil {
+		return nil, err
 	}
 	defer unlock()
 	if err := n.unpublish(ctx, target); err != nil {
@@ -191,6 +191,20 @@ func (n *Node) unpublish(ctx context.Context, target string) error {
 		}
 	}
 	return errors.Join(mounts.Detach(target), removeTarget(target))
+}
+
+// begin begins a call for a target. The caller calls unlock at its end.
+func (n *Node) begin(ctx context.Context, target string) (unlock func(), err error) {
+	end, ok := n.calls.try(target)
+	if !ok {
+		return nil, status.Errorf(codes.Aborted, "another call for %s is under way", target)
+	}
+	release, err := n.targets.lock(ctx, target)
+	if err != nil {
+		end()
+		return nil, status.FromContextError(err).Err()
+	}
+	return func() { release(); end() }, nil
 }
 
 // target checks what every call has.
