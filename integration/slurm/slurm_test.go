@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"slices"
 	"strconv"
@@ -22,7 +23,7 @@ func TestAJobThatIsCancelledResizedAndRequeuedTrainsOnEachRecordOnce(t *testing.
 	require.NoError(t, err)
 	bin := filepath.Join(c.dir, "bin")
 	require.NoError(t, os.Mkdir(bin, 0o755))
-	run(t, "go", "build", "-o", bin, "../../cmd/lsiofs")
+	output(t, "go", "build", "-o", bin, "../../cmd/lsiofs")
 
 	const shards, records = 12, 50
 	data := filepath.Join(c.dir, "data")
@@ -68,12 +69,12 @@ func TestAJobThatIsCancelledResizedAndRequeuedTrainsOnEachRecordOnce(t *testing.
 	c.ended(job)
 	c.nothingLeft()
 
-	require.Contains(t, c.output(job), "attempt 2: 4 ranks on 2 nodes, after 1")
+	require.Contains(t, c.outputOf(job), "attempt 2: 4 ranks on 2 nodes, after 1")
 	require.Equal(t, shards*records, first+c.used(saves(1))+c.used(saves(2)))
 	model := map[string]int{}
 	merged := filepath.Join(c.dir, "merged")
 	require.NoError(t, os.Mkdir(merged, 0o755))
-	run(t, "/usr/bin/python3", examples+"/slurm/train.py", "merge", saves(2), merged)
+	output(t, "/usr/bin/python3", examples+"/slurm/train.py", "merge", saves(2), merged)
 	b, err := os.ReadFile(merged + "/model.json")
 	require.NoError(t, err)
 	require.NoError(t, json.Unmarshal(b, &model))
@@ -81,6 +82,14 @@ func TestAJobThatIsCancelledResizedAndRequeuedTrainsOnEachRecordOnce(t *testing.
 	for label, n := range model {
 		require.Equal(t, 1, n, label)
 	}
+}
+
+// output is that of a program of this machine.
+func output(t *testing.T, args ...string) string {
+	t.Helper()
+	b, err := exec.Command(args[0], args[1:]...).CombinedOutput()
+	require.NoError(t, err, "%v: %s", args, b)
+	return string(b)
 }
 
 // submit submits a batch job, and gives its number.
@@ -93,13 +102,13 @@ func (c *cluster) submit(args ...string) string {
 // ended waits until a job is through.
 func (c *cluster) ended(job string) {
 	c.t.Helper()
-	c.eventually("job "+job+" has ended; "+c.output(job), func() bool {
+	c.eventually("job "+job+" has ended; "+c.outputOf(job), func() bool {
 		out, err := c.try("squeue", "-h", "-j", job)
 		return err != nil || strings.TrimSpace(out) == "" // forgotten, or gone
 	})
 }
 
-func (c *cluster) output(job string) string {
+func (c *cluster) outputOf(job string) string {
 	b, _ := os.ReadFile(c.dir + "/slurm-" + job + ".out")
 	return string(b)
 }
@@ -141,7 +150,7 @@ func (c *cluster) used(saves string) (sum int) {
 // mounts is how many mounts of lsiofs each node has.
 func (c *cluster) mounts() (n [nodes]int) {
 	for i, h := range c.nodes {
-		b, err := os.ReadFile("/proc/" + h.pid + "/mountinfo")
+		b, err := os.ReadFile("/proc/" + h.PID + "/mountinfo")
 		require.NoError(c.t, err)
 		n[i] = strings.Count(string(b), " /tmp/lsiofs-")
 	}
@@ -160,20 +169,19 @@ func (c *cluster) nothingLeft() {
 	c.eventually("no node has anything left", func() bool {
 		left = nil
 		for i, h := range c.nodes {
-			for line := range strings.Lines(run(c.t, "nsenter", "-t", h.pid, "--pid", "--mount", "ps", "-eo", "stat=,comm=")) {
-				// slurmd, which is a node's first process here, does not wait for what others have left.
-				state, name, _ := strings.Cut(strings.TrimSpace(line), " ")
-				if name = strings.TrimSpace(name); !strings.HasPrefix(state, "Z") && slices.Contains([]string{"lsiofs", "python3", "slurmstepd", "srun", "bash"}, name) {
-					left = append(left, h.name+": process "+name)
+			for line := range strings.Lines(h.Run("ps", "-eo", "comm=")) {
+				name := strings.TrimSpace(line)
+				if slices.Contains([]string{"lsiofs", "python3", "slurmstepd", "srun", "bash"}, name) {
+					left = append(left, h.Name+": process "+name)
 				}
 			}
-			files, err := os.ReadDir("/proc/" + h.pid + "/root/tmp")
+			files, err := os.ReadDir("/proc/" + h.PID + "/root/tmp")
 			require.NoError(c.t, err)
 			for _, f := range files {
-				left = append(left, h.name+": /tmp/"+f.Name())
+				left = append(left, h.Name+": /tmp/"+f.Name())
 			}
 			if n := c.mounts()[i]; n > 0 {
-				left = append(left, h.name+": mounts")
+				left = append(left, h.Name+": mounts")
 			}
 		}
 		return len(left) == 0

@@ -1,0 +1,193 @@
+// Package hosts makes machines for tests out of namespaces: each has a network, a host name,
+// processes and mounts of its own, and ends with the test, however that ends. Only root can make them.
+//
+//	h := hosts.Start(t, "n1", "mount -t tmpfs tmpfs /tmp")
+//	hosts.Cable(t, h, "eth0", switch, "n1")
+//	h.Begin("slurmd", nil, "slurmd", "-D")     // goes on until the test ends
+//	out, err := h.Try(nil, "sinfo")
+package hosts
+
+import (
+	"bytes"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+)
+
+// Host is a machine.
+type Host struct {
+	Name string
+	// PID is the number that its first process has outside.
+	PID  string
+	t    testing.TB
+	logs string
+}
+
+// unmount takes away mounts that were copied with the namespace: they would stay when the tests
+// whose they are unmount them.
+const unmount = `awk '$3 ~ /^fuse/ {print $2}' /proc/self/mounts | xargs -r umount -l; `
+
+// adopt has the first process wait for those that are left to it.
+const adopt = `; echo ready >&3; exec 3>&-; trap exit TERM; while :; do sleep 1000 & wait $!; done`
+
+// Start starts a machine. The lines of shell in prepare run in it first, as its first process, where
+// mounts are already its own. What programs say goes to files in the directory logs, whose ends are
+// shown where the test fails.
+func Start(t testing.TB, logs, name, prepare string) *Host {
+	t.Helper()
+	ready, told, err := os.Pipe()
+	require.NoError(t, err)
+	defer ready.Close()
+	h := &Host{Name: name, t: t, logs: logs}
+	script := "hostname " + name + "; ip link set lo up; " + unmount + prepare + adopt
+	cmd := exec.Command("unshare", "--net", "--uts", "--ipc", "--mount", "--propagation", "private", "--pid", "--fork", "--kill-child", "--mount-proc", "sh", "-ec", script)
+	cmd.ExtraFiles = []*os.File{told}
+	Begin(t, logs, name, cmd)
+	require.NoError(t, told.Close())
+	line := make([]byte, 6)
+	_, err = io.ReadFull(ready, line)
+	require.NoError(t, err, "%s has not come up: %s", name, h.Log(name))
+	children, err := os.ReadFile(fmt.Sprintf("/proc/%d/task/%d/children", cmd.Process.Pid, cmd.Process.Pid))
+	require.NoError(t, err)
+	h.PID = strings.TrimSpace(string(children))
+	return h
+}
+
+// Cable joins two machines by a cable, whose ends are these interfaces of them. They are up.
+func Cable(t testing.TB, a *Host, atA string, b *Host, atB string) {
+	t.Helper()
+	out, err := exec.Command("ip", "link", "add", "name", atA, "netns", a.PID, "type", "veth", "peer", "name", atB, "netns", b.PID).CombinedOutput()
+	require.NoError(t, err, "%s", out)
+	a.Run("ip", "link", "set", atA, "up")
+	b.Run("ip", "link", "set", atB, "up")
+}
+
+// Address gives an interface an address, as 10.0.0.1/24.
+func (h *Host) Address(on, address string) {
+	h.t.Helper()
+	h.Run("ip", "addr", "add", address, "dev", on)
+}
+
+// Command is a program in the machine, with variables beside those of this process.
+func (h *Host) Command(env []string, args ...string) *exec.Cmd {
+	cmd := exec.Command("nsenter", append([]string{"--target", h.PID, "--net", "--uts", "--ipc", "--mount", "--pid", "--root", "--wd=/", "--"}, args...)...)
+	cmd.Env = append(os.Environ(), env...)
+	return cmd
+}
+
+// Try runs a program and gives what it writes to its output.
+func (h *Host) Try(env []string, args ...string) (string, error) {
+	cmd := h.Command(env, args...)
+	var out, said bytes.Buffer
+	cmd.Stdout, cmd.Stderr = &out, &said
+	err := cmd.Run()
+	if err != nil {
+		err = fmt.Errorf("%s: %v: %w: %s%s", h.Name, args, err, said.String(), out.String())
+	}
+	return out.String(), err
+}
+
+// Run is Try of what has to succeed.
+func (h *Host) Run(args ...string) string {
+	h.t.Helper()
+	out, err := h.Try(nil, args...)
+	require.NoError(h.t, err)
+	return out
+}
+
+// Begin starts a program that goes on until the test ends.
+func (h *Host) Begin(log string, env []string, args ...string) *exec.Cmd {
+	h.t.Helper()
+	cmd := h.Command(env, args...)
+	Begin(h.t, h.logs, log, cmd)
+	return cmd
+}
+
+// Log is the end of what a program has said.
+func (h *Host) Log(name string) string { return ended(h.logs, name) }
+
+func ended(logs, name string) string {
+	b, _ := os.ReadFile(filepath.Join(logs, name+".log"))
+	return string(b[max(0, len(b)-4000):])
+}
+
+// Begin starts a program of this machine, which ends with the test, too. What it says goes to a file
+// in logs.
+func Begin(t testing.TB, logs, name string, cmd *exec.Cmd) {
+	t.Helper()
+	f, err := os.Create(filepath.Join(logs, name+".log"))
+	require.NoError(t, err)
+	cmd.Stdout, cmd.Stderr = f, f
+	if cmd.SysProcAttr == nil {
+		cmd.SysProcAttr = &syscall.SysProcAttr{}
+	}
+	cmd.SysProcAttr.Pdeathsig = syscall.SIGKILL
+	started := make(chan error)
+	forks() <- func() { started <- cmd.Start() }
+	require.NoError(t, <-started)
+	t.Cleanup(func() {
+		_ = cmd.Process.Signal(syscall.SIGTERM)
+		late := time.AfterFunc(2*time.Second, func() { _ = cmd.Process.Kill() })
+		_ = cmd.Wait()
+		late.Stop()
+		_ = f.Close()
+		if t.Failed() {
+			t.Logf("%s:\n%s", name, ended(logs, name))
+		}
+	})
+}
+
+// forks starts processes from one thread that stays: the kernel kills children that want to die with
+// their parent when the thread ends that made them.
+var forks = sync.OnceValue(func() chan func() {
+	jobs := make(chan func())
+	go func() {
+		runtime.LockOSThread()
+		for job := range jobs {
+			job()
+		}
+	}()
+	return jobs
+})
+
+// Programs ends the test where one of these is not there, or it is not root's: with a failure in CI,
+// else it skips.
+func Programs(t testing.TB, names ...string) {
+	t.Helper()
+	why := ""
+	if os.Geteuid() != 0 {
+		why = "only root may make machines of namespaces"
+	}
+	for _, name := range append(names, "unshare", "nsenter", "ip") {
+		if _, err := exec.LookPath(name); err != nil {
+			why = name + " is not installed (integration/check does that)"
+		}
+	}
+	switch {
+	case why == "":
+	case os.Getenv("CI") != "":
+		t.Fatal(why)
+	default:
+		t.Skip(why)
+	}
+}
+
+// Eventually waits for what takes a moment, for so long at most.
+func Eventually(t testing.TB, patience time.Duration, what string, is func() bool) {
+	t.Helper()
+	for end := time.Now().Add(patience); !is(); time.Sleep(100 * time.Millisecond) {
+		if time.Now().After(end) {
+			t.Fatalf("not so within %v: %s", patience, what)
+		}
+	}
+}
