@@ -92,7 +92,7 @@ type field struct {
 
 // Over makes cubes of the arrays below the root of under, which the result closes.
 func Over(under storage.Storage, c Config) *Storage {
-	s := &Storage{config: c, under: under, cubes: map[string]*cube{}, waiting: map[key]*task{}, maxInFlight: inFlightBytes}
+	s := &Storage{config: c, under: under, cubes: map[string]*cube{}, waiting: map[key]*task{}, maxInFlight: inFlightBytes(c.MemoryBytes)}
 	s.some.L, s.quiet.L = &s.mu, &s.mu
 	s.resident, _ = under.(storage.ResidentOpener)
 	s.cells = newCells(c.MemoryBytes)

@@ -22,8 +22,8 @@
 // # Memory
 //
 // Decoded bricks stay in memory up to Config.MemoryBytes, those that were used last (cells). Beside
-// it a worker holds a brick, as it is stored and decoded, and so do reads under way, up to
-// inFlightBytes. Indexes of shards take up to an eighth of MemoryBytes, and at least one is kept.
+// it a worker holds a brick, as it is stored and decoded, and so do reads under way, up to a quarter
+// of MemoryBytes (1 to 64 MiB). Indexes of shards take up to an eighth of MemoryBytes, and at least one is kept.
 // A brick larger than that is read all the same. Of a brick that is
 // a buffer of blosc, single blocks are decoded where at most half of them are wanted; these are not
 // kept.

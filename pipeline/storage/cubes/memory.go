@@ -24,8 +24,15 @@ func (o *opened) close() {
 	}
 }
 
-// mostOpened is how many objects a worker has open at a time.
-const mostOpened = 4
+// Bounds of the objects that are open: of all workers together, but for leastOpened of each. Crops of a
+// region go back and forth between as many as lie around it.
+const (
+	openedByAll = 128
+	leastOpened = 4
+)
+
+// mostOpened is how many objects a worker of so many has open at a time, those that it read last.
+func mostOpened(workers int) int { return max(openedByAll/workers, leastOpened) }
 
 // open opens an object, or finds it open.
 func (w *worker) open(of object) *opened {
@@ -42,7 +49,7 @@ func (w *worker) open(of object) *opened {
 			o.resident = r
 		} // the ordinary read says what is wrong
 	}
-	if len(w.opened) == mostOpened {
+	if len(w.opened) == w.mostOpened {
 		w.opened[0].close()
 		w.opened = slices.Delete(w.opened, 0, 1)
 	}

@@ -21,8 +21,8 @@ type reading struct {
 	decoded []decodedWant
 	failed  atomic.Pointer[error]
 
-	mu       sync.Mutex
-	unwanted bool
+	asking   sync.Mutex  // of the submitter, one after the other
+	unwanted atomic.Bool // it has said no
 }
 
 // want is a part of a brick that a reading wants: it goes to a piece of a crop.
@@ -296,23 +296,16 @@ func (x *reading) wanted() bool {
 	if x.read.Wanted == nil {
 		return true
 	}
-	x.mu.Lock()
-	defer x.mu.Unlock()
-	if !x.unwanted && !x.read.Wanted() {
-		x.unwanted = true
+	x.asking.Lock()
+	defer x.asking.Unlock()
+	if !x.unwanted.Load() && !x.read.Wanted() {
+		x.unwanted.Store(true)
 	}
-	return !x.unwanted
+	return !x.unwanted.Load()
 }
 
 // calledOff says whether the submitter has said no. It does not ask.
-func (x *reading) calledOff() bool {
-	if x.read.Wanted == nil {
-		return false
-	}
-	x.mu.Lock()
-	defer x.mu.Unlock()
-	return x.unwanted
-}
+func (x *reading) calledOff() bool { return x.unwanted.Load() }
 
 func (x *reading) fail(err error) { x.failed.CompareAndSwap(nil, &err) }
 
@@ -321,11 +314,8 @@ func (x *reading) release(wants int) {
 	if x.pending.Add(-int32(wants)) > 0 {
 		return
 	}
-	x.mu.Lock()
-	unwanted := x.unwanted // whatever else went wrong
-	x.mu.Unlock()
 	switch failed := x.failed.Load(); {
-	case unwanted:
+	case x.calledOff(): // whatever else went wrong
 		x.read.Done(storage.ErrUnwanted)
 	case failed != nil:
 		x.read.Done(&storage.Error{Object: x.read.Object.Path, OffsetBytes: x.read.OffsetBytes, SizeBytes: int64(len(x.read.Buf)), Err: *failed})

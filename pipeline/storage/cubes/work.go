@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"runtime"
 	"strconv"
 	"strings"
 
@@ -14,8 +15,18 @@ import (
 	"github.com/lsiofs/lsiofs/pipeline/zarr/codec"
 )
 
-// inFlightBytes bounds the reads of the storage below, but for one brick a worker.
-const inFlightBytes = 64 << 20
+// Bounds of the reads of the storage below, but for one brick a worker.
+const (
+	leastInFlight    = 1 << 20
+	mostInFlight     = 64 << 20
+	inFlightOfMemory = 4 // a part of the memory
+)
+
+// inFlightBytes is the bound for a budget: the bytes that are under way lie beside what is kept, so
+// little memory is not for many of them.
+func inFlightBytes(memoryBytes int64) int64 {
+	return min(max(memoryBytes/inFlightOfMemory, leastInFlight), mostInFlight)
+}
 
 // Bounds of a group: bricks of one object that a worker takes at a time.
 const (
@@ -71,11 +82,13 @@ type worker struct {
 	below  []*task   // and of these, those of which memory does not have the bytes
 	made   []outcome // by bytes that were in memory
 	opened []*opened
+
+	mostOpened int
 }
 
 // work does jobs until the storage is closed, and nothing is under way.
 func (s *Storage) work() {
-	w := &worker{Storage: s, decoder: codec.NewDecoder(), blosc: blosc.NewDecoder()}
+	w := &worker{Storage: s, decoder: codec.NewDecoder(), blosc: blosc.NewDecoder(), mostOpened: mostOpened(runtime.GOMAXPROCS(0))}
 	defer w.close()
 	for {
 		j, ok := s.next(w.group[:0])
