@@ -146,19 +146,20 @@ func (c *Copier) Copy(crop, brick Window, p *Part) {
 		w.copyRuns(crop.Bytes[cropBegin-crop.OffsetBytes:], brick.Bytes[brickBegin-brick.OffsetBytes:], 0, int(inner.count*c.item))
 		return
 	}
+	if runs && c.units == nil {
+		w.copyClipped(crop, brick, 0, cropBegin, brickBegin, inner.count*c.item)
+		return
+	}
 	w.each(cropBegin, brickBegin, func(to, from int64) {
-		switch {
-		case runs && c.units == nil:
-			copyClipped(crop, brick, to, from, inner.count*c.item)
-		case !whole:
+		if !whole {
 			for range inner.count {
 				c.copyElement(crop, brick, to, from)
 				to, from = to+inner.crop, from+inner.brick
 			}
-		default:
-			dst, src := crop.Bytes[to-crop.OffsetBytes:], brick.Bytes[from-brick.OffsetBytes:]
-			c.gather(dst, src, int(inner.count), int(inner.crop), int(inner.brick))
+			return
 		}
+		dst, src := crop.Bytes[to-crop.OffsetBytes:], brick.Bytes[from-brick.OffsetBytes:]
+		c.gather(dst, src, int(inner.count), int(inner.crop), int(inner.brick))
 	})
 }
 
@@ -181,6 +182,31 @@ func (w *walk) copyRuns(dst, src []byte, i, n int) {
 	for range l.count {
 		w.copyRuns(dst[to:], src[from:], i+1, n)
 		to, from = to+int(l.crop), from+int(l.brick)
+	}
+}
+
+// copyClipped is copyRuns of what lies in both windows. to and from are where loop i begins. What lies in
+// both as a whole is copied without another look at it, and what does not at all is passed over: of a
+// part whose brick comes block by block that is most.
+func (w *walk) copyClipped(crop, brick Window, i int, to, from, n int64) {
+	if i == w.n-1 {
+		copyClipped(crop, brick, to, from, n)
+		return
+	}
+	crops, bricks := n, n // from the first byte of a pass of loop i to behind its last
+	for _, l := range w.loops[i+1 : w.n-1] {
+		crops, bricks = crops+(l.count-1)*l.crop, bricks+(l.count-1)*l.brick
+	}
+	l := w.loops[i]
+	for range l.count {
+		switch {
+		case from >= brick.end() || to >= crop.end() || from+bricks <= brick.OffsetBytes || to+crops <= crop.OffsetBytes:
+		case crop.has(to, to+crops) && brick.has(from, from+bricks):
+			w.copyRuns(crop.Bytes[to-crop.OffsetBytes:], brick.Bytes[from-brick.OffsetBytes:], i+1, int(n))
+		default:
+			w.copyClipped(crop, brick, i+1, to, from, n)
+		}
+		to, from = to+l.crop, from+l.brick
 	}
 }
 

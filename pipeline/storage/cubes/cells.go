@@ -7,7 +7,8 @@ import (
 	"sync"
 )
 
-// cells are decoded bricks that are kept, in bounded memory.
+// cells are decoded bricks that are kept, or decoded blocks of bricks, in bounded memory. What is said of
+// bricks here counts for both.
 //
 // Where it is known what is going to be read (future), a brick is kept as long as somebody is going
 // to want it, and of those the ones that are wanted soonest: no other choice decodes less (L. A.
@@ -88,6 +89,12 @@ func (c *cells) pin(k key, users int) *cell {
 		heap.Remove(&c.idle, x.at)
 	}
 	return x
+}
+
+// has says whether a cell is kept. c.mu is held.
+func (c *cells) has(k key) bool {
+	x := c.byKey[k]
+	return x != nil && x.ready
 }
 
 // take gives a cell for a brick, to be decoded into and added, and then released. It is nil where

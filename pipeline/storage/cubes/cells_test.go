@@ -31,7 +31,7 @@ func TestACellHasWhatWasDecodedForItsBrick(t *testing.T) {
 		var held []*cell
 		got := 0
 		for step := range 4000 {
-			k := key{fields[dice.IntN(len(fields))], dice.Int64N(40)}
+			k := key{fields[dice.IntN(len(fields))], dice.Int64N(40), 0}
 			switch dice.IntN(6) {
 			case 0:
 				c.mu.Lock()
@@ -124,7 +124,7 @@ func TestOfAKnownFutureNoChoiceDecodesLess(t *testing.T) {
 		cells := make([]*cell, len(order))
 		c.mu.Lock()
 		for i, brick := range order {
-			cells[i] = c.want(key{f, brick}, uint64(i))
+			cells[i] = c.want(key{f, brick, 0}, uint64(i))
 		}
 		c.mu.Unlock()
 		decodes := 0
@@ -132,10 +132,10 @@ func TestOfAKnownFutureNoChoiceDecodesLess(t *testing.T) {
 			c.mu.Lock()
 			c.passed(cells[i], uint64(i))
 			c.mu.Unlock()
-			x := c.get(key{f, brick})
+			x := c.get(key{f, brick, 0})
 			if x == nil {
 				decodes++
-				if x = c.take(key{f, brick}, f.brickBytes); x == nil {
+				if x = c.take(key{f, brick, 0}, f.brickBytes); x == nil {
 					continue
 				}
 				c.add(x)
@@ -160,12 +160,12 @@ func TestBricksOfOneSizeMakeRoomForThoseOfAnother(t *testing.T) {
 		return x
 	}
 	for i := range int64(100) {
-		c.release(keep(key{small, i}))
+		c.release(keep(key{small, i, 0}))
 	}
-	c.release(keep(key{large, 0}))
-	require.Nil(t, c.get(key{small, 0}))
-	x := keep(key{small, 7})
-	require.Nil(t, c.take(key{large, 1}, large.brickBytes), "a brick that is used keeps its slab")
+	c.release(keep(key{large, 0, 0}))
+	require.Nil(t, c.get(key{small, 0, 0}))
+	x := keep(key{small, 7, 0})
+	require.Nil(t, c.take(key{large, 1, 0}, large.brickBytes), "a brick that is used keeps its slab")
 	c.release(x)
-	c.release(keep(key{large, 1}))
+	c.release(keep(key{large, 1, 0}))
 }

@@ -58,6 +58,8 @@ type Storage struct {
 	reserved           int64         // bytes that bricks which are being begun may read
 
 	maxInFlight int64 // is where no more bricks are begun
+	// From how many stored bytes on a brick's head is read first.
+	longInMemory, longBelow int64
 
 	cells       *cells
 	future      *future
@@ -91,11 +93,13 @@ type field struct {
 	bricks     zarr.Grid
 	objects    zarr.Grid
 	brickBytes int64
+	longest    *zarr.Part   // of all that crops have of bricks
+	blockBytes atomic.Int64 // the size of blocks that are cells, or why there are none
 }
 
 // Over makes cubes of the arrays below the root of under, which the result closes.
 func Over(under storage.Storage, c Config) *Storage {
-	s := &Storage{config: c, under: under, cubes: map[string]*cube{}, waiting: map[key]*task{}, maxInFlight: inFlightBytes}
+	s := &Storage{config: c, under: under, cubes: map[string]*cube{}, waiting: map[key]*task{}, maxInFlight: inFlightBytes(c.MemoryBytes), longInMemory: longInMemory, longBelow: longBelow}
 	s.some.L, s.quiet.L = &s.mu, &s.mu
 	s.resident, _ = under.(storage.ResidentOpener)
 	s.cells = newCells(c.MemoryBytes)
@@ -143,7 +147,7 @@ func (s *Storage) open(x *listing.Cube) (*cube, error) {
 	c := &cube{Cube: x, header: x.Cut.Header(), row: x.Cut.Row()}
 	for k := range x.Fields {
 		a := x.Fields[k].Array
-		f := &field{Field: &x.Fields[k], copier: x.Cut.Copier(k), bricks: a.Bricks(), objects: a.Objects(), brickBytes: a.BrickBytes()}
+		f := &field{Field: &x.Fields[k], copier: x.Cut.Copier(k), bricks: a.Bricks(), objects: a.Objects(), brickBytes: a.BrickBytes(), longest: longestPart(x.Cut.NewCrop(k), a.Brick)}
 		if most := s.config.MaxBrickBytes; most > 0 && f.brickBytes > most {
 			return nil, fmt.Errorf("%s: array %s has bricks of %d bytes, more than the %d of --max-record: raise that if memory holds two of them for each core", x.Object.Path, f.Path, f.brickBytes, most)
 		}

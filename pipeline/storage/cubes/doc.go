@@ -21,12 +21,20 @@
 //
 // # Memory
 //
-// Decoded bricks stay in memory up to Config.MemoryBytes, those that were used last (cells). Beside
-// it a worker holds a brick, as it is stored and decoded, and so do reads under way, up to
-// inFlightBytes. Indexes of shards take up to an eighth of MemoryBytes, and at least one is kept.
-// A brick larger than that is read all the same. Of a brick that is
-// a buffer of blosc, single blocks are decoded where at most half of them are wanted; these are not
-// kept.
+// What is decoded at once is a cell: a brick or, of an array of which crops have few blocks of a brick
+// that is a buffer of blosc (at most half, by the first header that is read), one block. Cells stay in
+// memory up to Config.MemoryBytes: what readers are going to want soonest (Storage.Expect), or where
+// nothing is known what was used last (cells). Beside it a worker holds a brick, as it is stored and
+// decoded, and so do reads under way, up to a quarter of MemoryBytes (1 to 64 MiB). Indexes of shards
+// take up to an eighth of MemoryBytes, and at least one is kept. A brick larger than that is read all
+// the same.
+//
+// # Long bricks
+//
+// Of an array whose blocks are cells, the head of a brick is read first, which says where its blocks
+// lie, and then those that are wanted and not kept, near ones together (long.go): where it is in memory
+// from 64 KiB on, as it is stored, else from 1 MiB on, where a second wait costs less than reading all.
+// What is wrong with a part is said by reading the brick as a whole.
 //
 // # What changes
 //

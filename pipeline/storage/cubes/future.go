@@ -1,6 +1,7 @@
 package cubes
 
 import (
+	"slices"
 	"sync"
 
 	"github.com/lsiofs/lsiofs/pipeline/storage"
@@ -33,6 +34,10 @@ type expecting struct {
 type expectedRange struct {
 	position uint64
 	cells    []*cell
+
+	cube                   *cube // nil where nothing is known of it
+	offsetBytes, sizeBytes int64
+	epoch                  uint64
 }
 
 // Bounds of what is expected: a brick that is expected and has no memory costs about 200 bytes.
@@ -69,10 +74,8 @@ func (s *Storage) Expect(reader uint64, next []storage.Range) int {
 		s.mu.Lock()
 		c := s.cubes[next[i].Object.Path]
 		s.mu.Unlock()
-		x := expectedRange{position: r.next}
-		if c != nil {
-			x.cells = s.expect(&r.located, c, &next[i], r.next)
-		}
+		x := expectedRange{position: r.next, cube: c, offsetBytes: next[i].OffsetBytes, sizeBytes: next[i].SizeBytes, epoch: next[i].Epoch}
+		x.cells = s.expect(&r.located, &x)
 		r.ranges.push(x)
 		r.next++
 		f.bricks += len(x.cells)
@@ -80,26 +83,68 @@ func (s *Storage) Expect(reader uint64, next []storage.Range) int {
 	return len(next)
 }
 
-// expect wants the bricks of a range.
-func (s *Storage) expect(b *submission, c *cube, r *storage.Range, position uint64) (list []*cell) {
-	first := max(r.OffsetBytes-int64(len(c.header)), 0) / c.row.Bytes
-	last := min((r.OffsetBytes+r.SizeBytes-int64(len(c.header))-1)/c.row.Bytes, int64(c.Cut.Total())-1)
+// expect wants the bricks of a range, or their blocks.
+func (s *Storage) expect(b *submission, x *expectedRange) (list []*cell) {
+	c := x.cube
+	if c == nil {
+		return nil
+	}
+	from := x.offsetBytes - int64(len(c.header))
+	first, last := max(from, 0)/c.row.Bytes, min((from+x.sizeBytes-1)/c.row.Bytes, int64(c.Cut.Total())-1)
 	s.cells.mu.Lock()
 	defer s.cells.mu.Unlock()
 	for n := first; n <= last; n++ {
-		at := b.locate(c, uint64(n), r.Epoch)
+		at := b.locate(c, uint64(n), x.epoch)
 		for k, f := range c.fields {
 			if f.Array.Chain.Raw() {
 				continue
 			}
+			size := f.blockSize()
 			c.Cut.Place(k, at.crops[k], at.spot)
 			_ = at.crops[k].Parts(f.Array.Shape, f.Array.Brick, func(p *zarr.Part) error {
-				list = append(list, s.cells.want(key{f, f.bricks.Number(p.Brick)}, position))
+				k := key{f, f.bricks.Number(p.Brick), 0}
+				if size == 0 {
+					list = append(list, s.cells.want(k, x.position))
+					return nil
+				}
+				first, last := f.blocksOf(p, size)
+				for k.block = first + 1; k.block <= last; k.block++ {
+					list = append(list, s.cells.want(k, x.position))
+				}
 				return nil
 			})
 		}
 	}
 	return list
+}
+
+// expectAgain says all that is expected of a field again: blocks of it are cells from now on.
+func (s *Storage) expectAgain(f *field) {
+	s.future.mu.Lock()
+	defer s.future.mu.Unlock()
+	for _, r := range s.future.readers {
+		for i := range r.ranges.len() {
+			x := r.ranges.at(i)
+			if x.cube == nil || !slices.Contains(x.cube.fields, f) {
+				continue
+			}
+			was := x.cells
+			if x.cells = nil; s.future.bricks < s.future.maxBricks { // more than before may be too many
+				x.cells = s.expect(&r.located, x)
+			}
+			s.unwantCells(x.position, was)
+			s.future.bricks += len(x.cells) - len(was)
+		}
+		r.located.trim()
+	}
+}
+
+func (s *Storage) unwantCells(position uint64, list []*cell) {
+	s.cells.mu.Lock()
+	defer s.cells.mu.Unlock()
+	for _, c := range list {
+		s.cells.passed(c, position)
+	}
 }
 
 // Passed implements storage.Expecter.

@@ -24,8 +24,15 @@ func (o *opened) close() {
 	}
 }
 
-// mostOpened is how many objects a worker has open at a time.
-const mostOpened = 4
+// Bounds of the objects that are open: of all workers together, but for leastOpened of each. Crops of a
+// region go back and forth between as many as lie around it.
+const (
+	openedByAll = 128
+	leastOpened = 4
+)
+
+// mostOpened is how many objects a worker of so many has open at a time, those that it read last.
+func mostOpened(workers int) int { return max(openedByAll/workers, leastOpened) }
 
 // open opens an object, or finds it open.
 func (w *worker) open(of object) *opened {
@@ -42,7 +49,7 @@ func (w *worker) open(of object) *opened {
 			o.resident = r
 		} // the ordinary read says what is wrong
 	}
-	if len(w.opened) == mostOpened {
+	if len(w.opened) == w.mostOpened {
 		w.opened[0].close()
 		w.opened = slices.Delete(w.opened, 0, 1)
 	}
@@ -59,7 +66,6 @@ func (w *worker) leave(o *opened) {
 // outcome is a task that was done by bytes which may not be those that were listed.
 type outcome struct {
 	t   *task
-	x   *cell // that it was decoded into
 	err error
 }
 
@@ -75,6 +81,18 @@ const (
 func (w *worker) readMemory(o *opened, reads []*task) {
 	slices.SortFunc(reads, func(a, b *task) int { return cmp.Compare(a.offset(), b.offset()) })
 	w.made = w.made[:0]
+	reads = slices.DeleteFunc(reads, func(t *task) bool {
+		if !t.long(w.longInMemory) {
+			return false
+		}
+		if is, err := w.readLong(o, t); is {
+			w.made = append(w.made, outcome{t, err})
+		} else {
+			w.keep(t, false)
+			w.below = append(w.below, t)
+		}
+		return true
+	})
 	for len(reads) > 0 {
 		n, begin, end := 1, reads[0].offset(), reads[0].offset()+reads[0].size()
 		for n < len(reads) && reads[n].offset() <= end+togetherGapBytes && reads[n].offset()+reads[n].size()-begin <= togetherBytes {
@@ -88,8 +106,8 @@ func (w *worker) readMemory(o *opened, reads []*task) {
 		if o.resident.ReadAt(stored, begin) {
 			for _, t := range reads[:n] {
 				at := t.offset() - begin
-				x, err := w.decode(t, stored[at:at+t.size()])
-				w.made = append(w.made, outcome{t, x, err})
+				w.storedBytes.Add(uint64(t.size()))
+				w.made = append(w.made, outcome{t, w.decode(t, stored[at:at+t.size()])})
 			}
 		} else {
 			w.below = append(w.below, reads[:n]...)
@@ -104,9 +122,7 @@ func (w *worker) readMemory(o *opened, reads []*task) {
 		w.leave(o)
 	}
 	for _, m := range w.made {
-		if m.x != nil {
-			w.keep(m.x, right && m.err == nil)
-		}
+		w.keep(m.t, right && m.err == nil)
 		if right {
 			m.t.finish(m.err)
 		} else {

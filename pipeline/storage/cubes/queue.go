@@ -20,6 +20,9 @@ func (q *queue[T]) push(x T) {
 // front is the oldest; there must be one.
 func (q *queue[T]) front() T { return q.items[q.head] }
 
+// at is an item, 0 the oldest.
+func (q *queue[T]) at(i int) *T { return &q.items[q.head+i] }
+
 // pop takes the oldest out; there must be one.
 func (q *queue[T]) pop() T {
 	var none T

@@ -21,8 +21,8 @@ type reading struct {
 	decoded []decodedWant
 	failed  atomic.Pointer[error]
 
-	mu       sync.Mutex
-	unwanted bool
+	asking   sync.Mutex  // of the submitter, one after the other
+	unwanted atomic.Bool // it has said no
 }
 
 // want is a part of a brick that a reading wants: it goes to a piece of a crop.
@@ -32,16 +32,19 @@ type want struct {
 	part zarr.Part
 }
 
-// decodedWant is one of a task's wants, whose brick has been decoded before.
+// decodedWant is what a reading wants of a cell that has been decoded before.
 type decodedWant struct {
-	t *task
-	i int
+	want  *want
+	field *field
+	cell  *cell
+	at    int64 // where in the brick the cell begins
 }
 
-// key names a brick.
+// key names a cell: a brick, or a block of one.
 type key struct {
 	field *field
 	brick int64 // in C order of the grid of bricks
+	block int64 // from 1 on; 0: the brick
 }
 
 // submission is one Submit: the bricks that its reads want. All but the tasks and what belongs to
@@ -130,11 +133,7 @@ func (s *Storage) Submit(reads []*storage.Read) {
 			w.wants = append(w.wants, t.wants...)
 			continue
 		}
-		if t.cell = s.cells.pin(t.key, len(t.wants)); t.cell != nil {
-			for i := range t.wants {
-				r := t.wants[i].r
-				r.decoded = append(r.decoded, decodedWant{t, i})
-			}
+		if s.findKept(t) {
 			continue
 		}
 		s.waiting[t.key] = t
@@ -154,6 +153,44 @@ func (s *Storage) Submit(reads []*storage.Read) {
 		}
 	}
 	s.some.Broadcast()
+}
+
+// findKept notes what is wanted of cells that are kept, which are then pinned. It is false where the task
+// has wants that are left. s.mu and s.cells.mu are held.
+func (s *Storage) findKept(t *task) bool {
+	size := t.field.blockSize()
+	if size == 0 {
+		x := s.cells.pin(t.key, len(t.wants))
+		if x == nil {
+			return false
+		}
+		for i := range t.wants {
+			r := t.wants[i].r
+			r.decoded = append(r.decoded, decodedWant{&t.wants[i], t.field, x, 0})
+		}
+		return true
+	}
+	var left []want
+	for i := range t.wants {
+		n := &t.wants[i]
+		first, last := t.field.blocksOf(&n.part, size)
+		kept := true
+		for b := first; kept && b < last; b++ {
+			kept = s.cells.has(t.block(int(b)))
+		}
+		if !kept {
+			left = append(left, *n)
+			continue
+		}
+		n.r.pending.Add(int32(last - first - 1)) // it counts as many as there are cells
+		for b := first; b < last; b++ {
+			n.r.decoded = append(n.r.decoded, decodedWant{n, t.field, s.cells.pin(t.block(int(b)), 1), b * size})
+		}
+	}
+	if len(left) < len(t.wants) {
+		t.wants = left
+	}
+	return len(left) == 0
 }
 
 // find is what a read is of. s.mu is held.
@@ -246,7 +283,7 @@ func (b *submission) field(x *reading, f *field, crop *zarr.Crop, w zarr.Window)
 		if low, high := f.copier.Range(p); high <= w.OffsetBytes || low >= end {
 			return nil
 		}
-		k := key{f, f.bricks.Number(p.Brick)}
+		k := key{f, f.bricks.Number(p.Brick), 0}
 		t := b.tasks[k]
 		if t == nil {
 			t = b.newTask(k)
@@ -293,23 +330,16 @@ func (x *reading) wanted() bool {
 	if x.read.Wanted == nil {
 		return true
 	}
-	x.mu.Lock()
-	defer x.mu.Unlock()
-	if !x.unwanted && !x.read.Wanted() {
-		x.unwanted = true
+	x.asking.Lock()
+	defer x.asking.Unlock()
+	if !x.unwanted.Load() && !x.read.Wanted() {
+		x.unwanted.Store(true)
 	}
-	return !x.unwanted
+	return !x.unwanted.Load()
 }
 
 // calledOff says whether the submitter has said no. It does not ask.
-func (x *reading) calledOff() bool {
-	if x.read.Wanted == nil {
-		return false
-	}
-	x.mu.Lock()
-	defer x.mu.Unlock()
-	return x.unwanted
-}
+func (x *reading) calledOff() bool { return x.unwanted.Load() }
 
 func (x *reading) fail(err error) { x.failed.CompareAndSwap(nil, &err) }
 
@@ -318,11 +348,8 @@ func (x *reading) release(wants int) {
 	if x.pending.Add(-int32(wants)) > 0 {
 		return
 	}
-	x.mu.Lock()
-	unwanted := x.unwanted // whatever else went wrong
-	x.mu.Unlock()
 	switch failed := x.failed.Load(); {
-	case unwanted:
+	case x.calledOff(): // whatever else went wrong
 		x.read.Done(storage.ErrUnwanted)
 	case failed != nil:
 		x.read.Done(&storage.Error{Object: x.read.Object.Path, OffsetBytes: x.read.OffsetBytes, SizeBytes: int64(len(x.read.Buf)), Err: *failed})

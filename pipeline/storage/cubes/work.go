@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"runtime"
 	"strconv"
 	"strings"
 
@@ -14,8 +15,18 @@ import (
 	"github.com/lsiofs/lsiofs/pipeline/zarr/codec"
 )
 
-// inFlightBytes bounds the reads of the storage below, but for one brick a worker.
-const inFlightBytes = 64 << 20
+// Bounds of the reads of the storage below, but for one brick a worker.
+const (
+	leastInFlight    = 1 << 20
+	mostInFlight     = 64 << 20
+	inFlightOfMemory = 4 // a part of the memory
+)
+
+// inFlightBytes is the bound for a budget: the bytes that are under way lie beside what is kept, so
+// little memory is not for many of them.
+func inFlightBytes(memoryBytes int64) int64 {
+	return min(max(memoryBytes/inFlightOfMemory, leastInFlight), mostInFlight)
+}
 
 // Bounds of a group: bricks of one object that a worker takes at a time.
 const (
@@ -27,7 +38,6 @@ const (
 type task struct {
 	key
 	object int64
-	cell   *cell // that had it when it was submitted, once for each want
 	wants  []want
 	first  [1]want // memory of wants
 
@@ -39,6 +49,11 @@ type task struct {
 	begin, end int64
 	stored     []byte
 	err        error
+	missing    []int  // blocks that are wanted and not kept; nil where that is not known
+	steps      *steps // of a long brick
+
+	taken      []*cell // that it was decoded into, until they are kept
+	firstTaken [1]*cell
 }
 
 // offset is where in the object what is read begins.
@@ -71,11 +86,13 @@ type worker struct {
 	below  []*task   // and of these, those of which memory does not have the bytes
 	made   []outcome // by bytes that were in memory
 	opened []*opened
+
+	mostOpened int
 }
 
 // work does jobs until the storage is closed, and nothing is under way.
 func (s *Storage) work() {
-	w := &worker{Storage: s, decoder: codec.NewDecoder(), blosc: blosc.NewDecoder()}
+	w := &worker{Storage: s, decoder: codec.NewDecoder(), blosc: blosc.NewDecoder(), mostOpened: mostOpened(runtime.GOMAXPROCS(0))}
 	defer w.close()
 	for {
 		j, ok := s.next(w.group[:0])
@@ -190,17 +207,16 @@ func (t *task) finish(err error) {
 // copyDecoded copies what a reading wants of bricks that have been decoded: of one crop after the
 // other, which then stays in the worker's cache until it is whole.
 func (w *worker) copyDecoded(list []decodedWant) {
-	r := list[0].t.wants[list[0].i].r
+	r := list[0].want.r
 	if r.wanted() {
 		for _, x := range list {
-			want := &x.t.wants[x.i]
-			x.t.field.copier.Copy(want.crop, zarr.Window{Bytes: x.t.cell.slot.bytes}, &want.part)
+			x.field.copier.Copy(x.want.crop, zarr.Window{Bytes: x.cell.slot.bytes, OffsetBytes: x.at}, &x.want.part)
 		}
 		w.hits.Add(uint64(len(list)))
 	}
 	w.cells.mu.Lock()
 	for _, x := range list {
-		w.cells.unpin(x.t.cell)
+		w.cells.unpin(x.cell)
 	}
 	w.cells.mu.Unlock()
 	r.release(len(list))
@@ -214,14 +230,10 @@ func (w *worker) beginGroup(group []*task) {
 			t.finish(storage.ErrUnwanted)
 			continue
 		}
-		x := w.cells.get(t.key)
-		if x == nil {
+		if !w.copyKept(t) {
 			w.reads = append(w.reads, t)
 			continue
 		}
-		w.hits.Add(1)
-		t.copy(zarr.Window{Bytes: x.slot.bytes})
-		w.cells.release(x)
 		t.finish(nil)
 	}
 	if len(w.reads) > 0 {
@@ -322,14 +334,19 @@ func (w *worker) read(o *opened, reads []*task) {
 	if len(w.below) == 0 {
 		return
 	}
-	below, size := make([]*storage.Read, len(w.below)), int64(0)
-	for i, t := range w.below {
+	below, size := make([]*storage.Read, 0, len(w.below)), int64(0)
+	for _, t := range w.below {
+		if t.steps = nil; t.long(w.longBelow) {
+			t.start(blockGapBelow)
+			below = append(below, w.submitSteps(t)...)
+			continue
+		}
 		t.stored = make([]byte, t.size())
 		size += t.size()
-		below[i] = &storage.Read{Object: t.listed, OffsetBytes: t.offset(), Buf: t.stored, Wanted: t.wanted, Done: func(err error) {
+		below = append(below, &storage.Read{Object: t.listed, OffsetBytes: t.offset(), Buf: t.stored, Wanted: t.wanted, Done: func(err error) {
 			t.err = err
 			w.Storage.push(job{came: t})
-		}}
+		}})
 	}
 	clear(w.below)
 	w.sent(size)
@@ -338,13 +355,16 @@ func (w *worker) read(o *opened, reads []*task) {
 
 // came goes on with a brick whose bytes have come.
 func (w *worker) came(t *task) {
+	if t.steps != nil {
+		w.cameSteps(t)
+		return
+	}
 	size := int64(len(t.stored))
 	err := t.err
 	if err == nil {
-		var x *cell
-		if x, err = w.decode(t, t.stored); x != nil {
-			w.keep(x, err == nil)
-		}
+		err = w.decode(t, t.stored)
+		w.keep(t, err == nil)
+		w.storedBytes.Add(uint64(size))
 	}
 	t.finish(err)
 	t.stored = nil
@@ -366,25 +386,25 @@ func (s *Storage) returned(n int64) {
 	s.some.Signal()
 }
 
-// decode decodes a brick, and copies it to all that want it. The cell that it was decoded into, if
-// it was, is to be kept or not.
-func (w *worker) decode(t *task, stored []byte) (*cell, error) {
+// decode decodes a brick, and copies it to all that want it. The cells that it was decoded into, if
+// it was, are to be kept or not.
+func (w *worker) decode(t *task, stored []byte) error {
 	w.bricks.Add(1)
-	w.storedBytes.Add(uint64(len(stored)))
 	f := t.field
 	if f.Array.Chain.Raw() { // what is stored is the brick, and the page cache keeps it
 		t.copy(zarr.Window{Bytes: stored, OffsetBytes: t.begin})
-		return nil, nil
+		return nil
 	}
 	switch done, err := w.blocks(t, stored); {
 	case err != nil:
-		return nil, t.damaged(err)
+		return t.damaged(err)
 	case done:
-		return nil, nil
+		return nil
 	}
 	x := w.cells.take(t.key, f.brickBytes)
 	var brick []byte
 	if x != nil {
+		t.taken = append(t.firstTaken[:0], x)
 		brick = x.slot.bytes
 	} else {
 		if int64(cap(w.brick)) < f.brickBytes {
@@ -393,18 +413,22 @@ func (w *worker) decode(t *task, stored []byte) (*cell, error) {
 		brick = w.brick[:f.brickBytes]
 	}
 	if err := w.decoder.Decode(brick, stored, f.Array.Chain); err != nil {
-		return x, t.damaged(err)
+		return t.damaged(err)
 	}
 	t.copy(zarr.Window{Bytes: brick})
-	return x, nil
+	return nil
 }
 
-// keep keeps a cell that was taken and decoded into, unless what it was decoded from was wrong.
-func (w *worker) keep(x *cell, right bool) {
-	if right {
-		w.cells.add(x)
+// keep keeps the cells that a brick was decoded into, unless what it was decoded from was wrong.
+func (w *worker) keep(t *task, right bool) {
+	for i, x := range t.taken {
+		if right {
+			w.cells.add(x)
+		}
+		w.cells.release(x)
+		t.taken[i] = nil
 	}
-	w.cells.release(x)
+	t.taken = t.taken[:0]
 }
 
 // damaged names the brick that an error is about.

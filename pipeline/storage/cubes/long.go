@@ -1,0 +1,227 @@
+package cubes
+
+import (
+	"github.com/lsiofs/lsiofs/pipeline/storage"
+	"github.com/lsiofs/lsiofs/pipeline/zarr/blosc"
+)
+
+// A long brick, of which blocks are wanted, is read in steps: first its head, which says where the
+// blocks lie, then these. Any brick may turn out to be read better as a whole, or to be damaged: then
+// that is what is read next, and has the last word.
+
+// From which size on, as it is stored, a brick's head is read first: in memory it costs a system call,
+// else a wait.
+const (
+	longInMemory = 64 << 10
+	longBelow    = 1 << 20
+)
+
+// Blocks that lie so near to each other are read together.
+const (
+	blockGapInMemory = 4 << 10
+	blockGapBelow    = 64 << 10
+)
+
+// headBytes is how much of a brick is read first while the size of its blocks is not known.
+const headBytes = 4 << 10
+
+// steps is how far the reading of a long brick is.
+type steps struct {
+	head   []byte // nil where it has not come
+	header blosc.Header
+	asked  []stretch // what is read now
+	whole  bool      // which is all of the brick
+	gap    int64
+
+	failed error // of what was asked of the storage below
+	left   int   // of that, what has not come; Storage.mu is held
+}
+
+// stretch is a range of a stored brick, with some of its blocks.
+type stretch struct {
+	begin, end int64
+	blocks     []int
+	bytes      []byte
+}
+
+// long says whether a brick's head is read first.
+func (t *task) long(least int64) bool {
+	return t.place.SizeBytes >= least && t.field.Array.Chain.Blocks() && t.field.blockBytes.Load() != blocksNone
+}
+
+// start begins the reading of a long brick.
+func (t *task) start(gap int64) {
+	n := int64(headBytes)
+	if size := t.field.blockSize(); size > 0 {
+		n = blosc.HeaderBytes + 4*((t.field.brickBytes+size-1)/size)
+	}
+	t.steps = &steps{asked: []stretch{{end: min(n, t.place.SizeBytes)}}, gap: gap}
+}
+
+// step goes on with what was asked, which has come. It is false where the brick is done, with an error or nil.
+func (w *worker) step(t *task) (more bool, err error) {
+	s := t.steps
+	for i := range s.asked {
+		w.storedBytes.Add(uint64(len(s.asked[i].bytes)))
+	}
+	switch {
+	case s.whole:
+		return false, w.decode(t, s.asked[0].bytes)
+	case s.head == nil:
+		return w.stepHead(t), nil
+	}
+	for _, a := range s.asked {
+		for _, b := range a.blocks {
+			at, err := s.header.Start(s.head, b)
+			if err == nil {
+				err = w.block(t, s.header, b, a.bytes[at-a.begin:])
+			}
+			if err != nil {
+				w.keep(t, false)
+				t.stepWhole()
+				return true, nil
+			}
+		}
+	}
+	w.bricks.Add(1)
+	return false, nil
+}
+
+func (t *task) stepWhole() {
+	t.steps.whole, t.steps.asked = true, []stretch{{end: t.place.SizeBytes}}
+}
+
+// stepHead finds out from the head what is read next. There always is something.
+func (w *worker) stepHead(t *task) bool {
+	s := t.steps
+	head := s.asked[0].bytes
+	h, err := blosc.Parse(head, t.place.SizeBytes, t.field.brickBytes)
+	if err != nil {
+		t.stepWhole()
+		return true
+	}
+	w.learn(t.field, h)
+	list, some := w.missing(t, h)
+	if n := h.StartsBytes(); some && !h.Stored() && n > int64(len(head)) {
+		s.asked = []stretch{{end: n}}
+		return true
+	}
+	if some && h.Stored() {
+		some = false // what is wanted of it could be read alone; such bricks are rare
+	}
+	if !some || !s.cut(h, head, list) {
+		t.stepWhole()
+		return true
+	}
+	s.head, s.header = append([]byte(nil), head...), h
+	return true
+}
+
+// cut asks for the blocks of a list, near ones together. It is false where the starts are wrong, or more
+// than half of the buffer would be read.
+func (s *steps) cut(h blosc.Header, head []byte, list []int) bool {
+	var asked []stretch
+	bytes := int64(0)
+	for _, b := range list {
+		begin, err := h.Start(head, b)
+		if err != nil {
+			return false
+		}
+		end := h.StoredBytes // or where the next block begins
+		for other := range h.Blocks() {
+			if at, err := h.Start(head, other); err != nil {
+				return false
+			} else if at > begin {
+				end = min(end, at)
+			}
+		}
+		last := len(asked) - 1
+		if last >= 0 && begin >= asked[last].begin && begin <= asked[last].end+s.gap {
+			bytes += max(end-asked[last].end, 0)
+			asked[last].end = max(end, asked[last].end)
+			asked[last].blocks = append(asked[last].blocks, b)
+		} else {
+			bytes += end - begin
+			asked = append(asked, stretch{begin: begin, end: end, blocks: []int{b}})
+		}
+	}
+	s.asked = asked
+	return 2*bytes <= h.StoredBytes
+}
+
+// readLong reads a long brick that is in memory. It is false where it is not, or not all of it.
+func (w *worker) readLong(o *opened, t *task) (inMemory bool, err error) {
+	t.start(blockGapInMemory)
+	for more := true; more && err == nil; more, err = w.step(t) {
+		size := int64(0)
+		for _, a := range t.steps.asked {
+			size += a.end - a.begin
+		}
+		if int64(cap(w.stored)) < size {
+			w.stored = make([]byte, size)
+		}
+		rest := w.stored[:size]
+		for i := range t.steps.asked {
+			a := &t.steps.asked[i]
+			n := a.end - a.begin
+			a.bytes, rest = rest[:n:n], rest[n:]
+			if !o.resident.ReadAt(a.bytes, t.place.OffsetBytes+a.begin) {
+				return false, nil
+			}
+		}
+	}
+	return true, err
+}
+
+// submitSteps gives the reads of what is asked next of a long brick, and counts them as under way.
+func (w *worker) submitSteps(t *task) (reads []*storage.Read) {
+	s, size := t.steps, int64(0)
+	for i := range s.asked {
+		a := &s.asked[i]
+		a.bytes = make([]byte, a.end-a.begin)
+		size += a.end - a.begin
+		reads = append(reads, &storage.Read{Object: t.listed, OffsetBytes: t.place.OffsetBytes + a.begin, Buf: a.bytes, Wanted: t.wanted, Done: func(err error) {
+			w.Storage.cameStretch(t, err)
+		}})
+	}
+	s.left = len(reads)
+	w.sent(size)
+	return reads
+}
+
+// cameStretch counts what has come off; the last one goes on.
+func (s *Storage) cameStretch(t *task, err error) {
+	s.mu.Lock()
+	if err != nil && t.steps.failed == nil {
+		t.steps.failed = err
+	}
+	t.steps.left--
+	last := t.steps.left == 0
+	s.mu.Unlock()
+	if last {
+		s.push(job{came: t})
+	}
+}
+
+// cameSteps goes on with a long brick of which has come what was asked.
+func (w *worker) cameSteps(t *task) {
+	s, size := t.steps, int64(0)
+	for _, a := range s.asked {
+		size += a.end - a.begin
+	}
+	more, err := false, s.failed
+	if err == nil {
+		if more, err = w.step(t); !more {
+			w.keep(t, err == nil)
+		}
+	}
+	if more {
+		reads := w.submitSteps(t)
+		w.returned(size)
+		w.under.Submit(reads) // from here on it is another worker's
+		return
+	}
+	t.steps = nil
+	t.finish(err)
+	w.returned(size)
+}
