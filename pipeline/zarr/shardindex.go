@@ -1,13 +1,11 @@
 package zarr
 
 import (
-	"cmp"
 	"encoding/binary"
 	"errors"
 	"fmt"
 	"hash/crc32"
 	"math"
-	"slices"
 )
 
 // A shard's index, in C order over its bricks:
@@ -129,23 +127,10 @@ func (s Size) has() string {
 
 // CheckOverlap is an error where two of the places of a shard's index share bytes. Bricks may lie at the
 // same place, as of a writer that stores equal ones once: each reader finds the same bytes there. Shards
-// in a shard may not. It sorts a list of their numbers, unless they lie in order.
+// in a shard may not. It allocates two lists of their numbers.
 func (a *Array) CheckOverlap(places []Place, level int) error {
 	same := level == len(a.Levels)-1
-	order := make([]int32, 0, len(places)) // an index has at most MaxIndexEntries
-	sorted := true
-	for i := range places {
-		if places[i].Absent() {
-			continue
-		}
-		if n := len(order); n > 0 && places[order[n-1]].OffsetBytes > places[i].OffsetBytes {
-			sorted = false
-		}
-		order = append(order, int32(i))
-	}
-	if !sorted {
-		slices.SortFunc(order, func(i, j int32) int { return cmp.Compare(places[i].OffsetBytes, places[j].OffsetBytes) })
-	}
+	order := inOrder(places)
 	for n := 1; n < len(order); n++ {
 		i, j := order[n-1], order[n]
 		x, y := places[i], places[j]
@@ -154,4 +139,42 @@ func (a *Array) CheckOverlap(places []Place, level int) error {
 		}
 	}
 	return nil
+}
+
+// inOrder are the numbers of the places that are not absent, by where they begin. There are at most
+// MaxIndexEntries. Many writers go along a curve through the bricks, so that most indexes are not in
+// order: they are sorted by 11 bits at a time, a tenth of what comparing costs (BenchmarkCheckOverlap).
+func inOrder(places []Place) []int32 {
+	order := make([]int32, 0, len(places))
+	sorted, highest := true, int64(0)
+	for i := range places {
+		if places[i].Absent() {
+			continue
+		}
+		sorted = sorted && places[i].OffsetBytes >= highest
+		highest = max(highest, places[i].OffsetBytes)
+		order = append(order, int32(i))
+	}
+	if sorted {
+		return order
+	}
+	const digit = 11
+	other := make([]int32, len(order))
+	for shift := 0; highest>>shift > 0; shift += digit {
+		var from [1 << digit]int32
+		for _, i := range order {
+			from[places[i].OffsetBytes>>shift&(1<<digit-1)]++
+		}
+		at := int32(0)
+		for d, n := range from {
+			from[d], at = at, at+n
+		}
+		for _, i := range order {
+			d := places[i].OffsetBytes >> shift & (1<<digit - 1)
+			other[from[d]] = i
+			from[d]++
+		}
+		order, other = other, order
+	}
+	return order
 }

@@ -1,12 +1,15 @@
 package zarr
 
 import (
+	"cmp"
 	"encoding/binary"
 	"hash/crc32"
 	"math"
+	"slices"
 	"testing"
 
 	"github.com/stretchr/testify/require"
+	"pgregory.net/rapid"
 )
 
 // encoded is an index with these entries.
@@ -95,6 +98,27 @@ func TestPlacesThatShareBytes(t *testing.T) {
 			require.ErrorContains(t, err, want, "%v", c.places)
 		}
 	}
+}
+
+func TestPlacesInOrder(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		bits := rapid.IntRange(1, 62).Draw(t, "bits")
+		places := rapid.SliceOfN(rapid.Custom(func(t *rapid.T) Place {
+			return Place{rapid.Int64Range(-1, 1<<bits).Draw(t, "at"), 1}
+		}), 0, 40).Draw(t, "places")
+		var want []int32
+		for i, p := range places {
+			if !p.Absent() {
+				want = append(want, int32(i))
+			}
+		}
+		slices.SortStableFunc(want, func(i, j int32) int { return cmp.Compare(places[i].OffsetBytes, places[j].OffsetBytes) })
+		got := inOrder(places)
+		require.Len(t, got, len(want))
+		for n := range want {
+			require.Equal(t, want[n], got[n])
+		}
+	})
 }
 
 func FuzzShardIndex(f *testing.F) {
