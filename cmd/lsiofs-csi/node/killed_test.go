@@ -153,6 +153,7 @@ func newDir(t *testing.T) string {
 		killAll(t, dir)
 		require.NoError(t, os.RemoveAll(dir))
 	})
+	require.NoError(t, os.Mkdir(filepath.Join(dir, "kubelet"), 0o755))
 	require.NoError(t, os.Mkdir(filepath.Join(dir, "data"), 0o755))
 	require.NoError(t, os.WriteFile(filepath.Join(dir, "data", "0.jsonl"), []byte("{\"x\": 1}\n"), 0o644))
 	return dir
@@ -266,6 +267,7 @@ func TestAContainerThatEndsAtAnyStepAndPodsThatAreGoneLeaveNothing(t *testing.T)
 				require.NoError(t, mounts.Detach(target(dir, pod)))
 			}
 			require.NoError(t, os.RemoveAll(filepath.Join(dir, "kubelet")))
+			require.NoError(t, os.Mkdir(filepath.Join(dir, "kubelet"), 0o755))
 			n, err := openNode(dir, program, nil)
 			require.NoError(t, err)
 			n.Heal(t.Context())
