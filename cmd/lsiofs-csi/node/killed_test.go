@@ -150,7 +150,7 @@ func killedAt(t *testing.T, step int) (dir, after string, begun int, killed bool
 
 func newDir(t *testing.T) string {
 	t.Helper()
-	dir, err := os.MkdirTemp("", "lsiofs-csi-test")
+	dir, err := os.MkdirTemp("", "lsiofs-csi-node")
 	require.NoError(t, err)
 	t.Cleanup(func() {
 		table, err := mounts.Read()
