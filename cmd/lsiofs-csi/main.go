@@ -77,6 +77,10 @@ func run(ctx context.Context, o options) error {
 			return err
 		}
 	}
+	// The kernel's table of mounts has no links.
+	if o.state, err = filepath.EvalSymlinks(o.state); err != nil {
+		return err
+	}
 	// Two drivers would take each other's servers for their own.
 	lock, err := onlyDriver(o.state)
 	if err != nil {

@@ -12,7 +12,7 @@ import (
 )
 
 // scrapeTime is how long all servers together may take to give their metrics; Prometheus waits 10 s by default.
-const scrapeTime = 5 * time.Second
+const scrapeTime = 3 * time.Second
 
 // page is the metrics of the driver and of all its servers. A server that does not answer has lsiofs_csi_server_up 0 and nothing else.
 func page(ctx context.Context, n *node.Node) (string, error) {

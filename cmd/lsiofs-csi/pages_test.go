@@ -14,6 +14,7 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+	"time"
 
 	"github.com/container-storage-interface/spec/lib/go/csi"
 	"github.com/stretchr/testify/require"
@@ -25,6 +26,10 @@ import (
 // get fetches a page from a unix socket.
 func (d *driver) get(socket, path string) (int, string) {
 	d.t.Helper()
+	require.Eventually(d.t, func() bool { // it comes after CSI's socket, for which start waits
+		c, err := net.Dial("unix", d.path(socket))
+		return err == nil && c.Close() == nil
+	}, patience, time.Millisecond)
 	c := &http.Client{Timeout: patience, Transport: &http.Transport{DisableKeepAlives: true, DialContext: func(context.Context, string, string) (net.Conn, error) {
 		return net.Dial("unix", d.path(socket))
 	}}}

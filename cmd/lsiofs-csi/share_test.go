@@ -12,6 +12,8 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/lsiofs/lsiofs/cmd/lsiofs-csi/mounts"
 )
 
 func TestPodsThatAskForTheSameShareAServerAndOthersDoNot(t *testing.T) {
@@ -68,6 +70,30 @@ func TestOnlyPodsThatSaySoWriteTheCheckpointAndNothingElse(t *testing.T) {
 		d.unpublish(p)
 	}
 	d.requireNothingLeft()
+}
+
+func TestDirectoriesOfTheNodeMayBeLinks(t *testing.T) {
+	d, data := newNode(t), dataset(t)
+	for _, dir := range []string{"kubelet", "state"} {
+		require.NoError(t, os.Rename(d.path(dir), d.path("real-"+dir)))
+		require.NoError(t, os.Symlink("real-"+dir, d.path(dir)))
+	}
+	d.start()
+	a := pod{name: "a", attributes: map[string]string{"dataset": data}}
+	for range 3 {
+		require.NoError(t, d.publish(a))
+	}
+	table, err := mounts.Read()
+	require.NoError(t, err)
+	require.Len(t, table.Below(d.dir), 2)
+	d.kill()
+	d.start()
+	require.NoError(t, d.publish(a))
+	d.requireReads(a, "worker-0.jsonl", stream(t, data))
+	d.unpublish(a)
+	table, err = mounts.Read()
+	require.NoError(t, err)
+	require.Empty(t, table.Below(d.dir))
 }
 
 // TestManyPodsComeAndGoAtOnce: each reads what it asked for, and the last one leaves nothing.

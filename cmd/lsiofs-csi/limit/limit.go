@@ -97,7 +97,7 @@ func (m Memory) Apply(server string, pid int) error {
 			err = os.WriteFile(filepath.Join(m.dir(server), "cgroup.procs"), []byte(strconv.Itoa(pid)), 0)
 		}
 	}
-	if err != nil {
+	if err != nil && !errors.Is(err, unix.ESRCH) { // one that has ended takes nothing
 		return fmt.Errorf("limit the server's memory by %s: %w", m, err)
 	}
 	return nil

@@ -3,11 +3,12 @@ package node
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
-	"path/filepath"
 	"time"
 
 	"github.com/container-storage-interface/spec/lib/go/csi"
+	"golang.org/x/sys/unix"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 )
@@ -26,6 +27,9 @@ func (n *Node) NodeGetCapabilities(context.Context, *csi.NodeGetCapabilitiesRequ
 	return &r, nil
 }
 
+// died is said of a volume whose server has ended.
+const died = "the server has died: readers get ENOTCONN; it is started again when the volume is published again, and containers that are started then can read"
+
 // answerTime is how long a server may take to say how it is.
 const answerTime = 5 * time.Second
 
@@ -41,7 +45,7 @@ type progress struct {
 // NodeGetVolumeStats says how much there is to read of the epoch, in the worker files (the first 64), how much of it was read, and whether
 // the server lives and reads went well.
 func (n *Node) NodeGetVolumeStats(ctx context.Context, req *csi.NodeGetVolumeStatsRequest) (*csi.NodeGetVolumeStatsResponse, error) {
-	target := filepath.Clean(req.GetVolumePath())
+	target, _ := n.real(req.GetVolumePath())
 	v, found, err := n.c.Store.Volume(target)
 	switch {
 	case req.GetVolumeId() == "" || req.GetVolumePath() == "":
@@ -53,12 +57,15 @@ func (n *Node) NodeGetVolumeStats(ctx context.Context, req *csi.NodeGetVolumeSta
 	}
 	s := n.server(v.Server)
 	if s == nil || !s.Alive() {
-		return abnormal("the server has died: readers get ENOTCONN; it is started again when the volume is published again, and containers that are started then can read"), nil
+		return abnormal(died), nil
 	}
 	ctx, cancel := context.WithTimeout(ctx, answerTime)
 	defer cancel()
 	text, err := s.Read(ctx, "status.json")
-	if err != nil {
+	switch {
+	case errors.Is(err, unix.ENOTCONN) || errors.Is(err, unix.ECONNABORTED): // it dies
+		return abnormal(died), nil
+	case err != nil:
 		return abnormal(err.Error()), nil
 	}
 	var p progress

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"log/slog"
 	"os"
+	"path/filepath"
 	"sync"
 	"time"
 
@@ -45,9 +46,10 @@ type Node struct {
 	csi.UnimplementedNodeServer
 	c       Config
 	hashKey []byte
-	calls   locks // by path: of two calls for a target, the second is refused
-	targets locks // by path: who changes what is mounted there; a call waits for a volume to be bound anew
-	starts  locks // by server
+	kubelet string // its directory without links
+	calls   locks  // by path: of two calls for a target, the second is refused
+	targets locks  // by path: who changes what is mounted there; a call waits for a volume to be bound anew
+	starts  locks  // by server
 
 	mu      sync.Mutex
 	servers map[string]*server.Server
@@ -62,6 +64,9 @@ func Open(c Config) (*Node, error) {
 	}
 	n := &Node{c: c, servers: map[string]*server.Server{}}
 	var err error
+	if n.kubelet, err = filepath.EvalSymlinks(c.Kubelet); err != nil {
+		return nil, fmt.Errorf("kubelet's directory: %w", err)
+	}
 	if n.hashKey, err = c.Store.Key(); err != nil {
 		return nil, err
 	}

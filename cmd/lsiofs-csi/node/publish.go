@@ -218,11 +218,18 @@ func (n *Node) target(id, path string) (string, error) {
 	case len(id) > maxBytes || len(path) > maxBytes:
 		return "", status.Errorf(codes.InvalidArgument, "the volume's ID or target has more than %d bytes", maxBytes)
 	}
-	clean := filepath.Clean(path)
-	if !strings.HasPrefix(clean, n.c.Kubelet+"/") || strings.HasPrefix(clean+"/", n.c.Store.Dir()+"/") {
+	clean, below := n.real(path)
+	if !below || strings.HasPrefix(clean+"/", n.c.Store.Dir()+"/") {
 		return "", status.Errorf(codes.InvalidArgument, "target %s is not below kubelet's directory %s (--kubelet)", path, n.c.Kubelet)
 	}
 	return clean, nil
+}
+
+// real is a path below kubelet's directory as the kernel's table has it: that directory may be a link. Nothing below it
+// is looked at.
+func (n *Node) real(path string) (clean string, below bool) {
+	rest, below := strings.CutPrefix(filepath.Clean(path), n.c.Kubelet+"/")
+	return filepath.Join(n.kubelet, rest), below
 }
 
 func checkCapability(c *csi.VolumeCapability) error {

@@ -20,27 +20,25 @@ var boot = sync.OnceValues(func() (string, error) {
 	return strings.TrimSpace(string(b)), err
 })
 
-// identify names a process that lives; one that has ended and was not yet waited for does not.
-func identify(pid int) (state.Process, error) {
+// identify names a process, and says whether it lives: one that has ended and was not yet waited for does not.
+func identify(pid int) (p state.Process, lives bool, err error) {
 	id, err := boot()
 	if err != nil {
-		return state.Process{}, err
+		return p, false, err
 	}
 	stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
 	if err != nil {
-		return state.Process{}, err
+		return p, false, err
 	}
 	// The second field, the name, may hold anything; it ends with the last ")".
 	fields := bytes.Fields(stat[bytes.LastIndexByte(stat, ')')+1:])
 	const start = 22 - 3
 	if len(fields) <= start {
-		return state.Process{}, fmt.Errorf("/proc/%d/stat has too few fields", pid)
+		return p, false, fmt.Errorf("/proc/%d/stat has too few fields", pid)
 	}
-	if s := fields[0][0]; s == 'Z' || s == 'X' {
-		return state.Process{}, unix.ESRCH
-	}
+	s := fields[0][0]
 	ticks, err := strconv.ParseUint(string(fields[start]), 10, 64)
-	return state.Process{PID: pid, Ticks: ticks, Boot: id}, err
+	return state.Process{PID: pid, Ticks: ticks, Boot: id}, s != 'Z' && s != 'X', err
 }
 
 // open gives a pidfd of a process that still is the one that was stored, and not another of the
@@ -54,7 +52,7 @@ func open(p state.Process) (*os.File, error) {
 		return nil, err
 	}
 	f := os.NewFile(uintptr(fd), fmt.Sprintf("process %d", p.PID))
-	if now, err := identify(p.PID); err != nil || now != p {
+	if now, lives, err := identify(p.PID); err != nil || !lives || now != p {
 		return nil, errors.Join(unix.ESRCH, f.Close())
 	}
 	return f, nil

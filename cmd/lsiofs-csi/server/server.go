@@ -88,30 +88,21 @@ func Start(c Config) (*Server, error) {
 }
 
 func (s *Server) watchChild(started func(state.Process) error) (err error) {
-	if s.process, err = identify(s.child.Process.Pid); err != nil {
+	// It may have ended already, and said why: nobody has waited for it, so that its number is its own.
+	if s.process, _, err = identify(s.child.Process.Pid); err != nil {
 		return err
 	}
 	if err := started(s.process); err != nil {
 		return err
 	}
-	if s.pidfd, err = open(s.process); err != nil {
-		// It has ended already: waiting for it says so.
-		if s.pidfd, err = openDead(s.process); err != nil {
-			return err
-		}
+	fd, err := unix.PidfdOpen(s.process.PID, unix.PIDFD_NONBLOCK)
+	if err != nil {
+		return err
 	}
+	s.pidfd = os.NewFile(uintptr(fd), fmt.Sprintf("process %d", s.process.PID))
 	s.wait.Go(s.listen)
 	s.wait.Go(s.watch)
 	return nil
-}
-
-// openDead gives a pidfd of a child that may have ended, and was not waited for.
-func openDead(p state.Process) (*os.File, error) {
-	fd, err := unix.PidfdOpen(p.PID, unix.PIDFD_NONBLOCK)
-	if err != nil {
-		return nil, err
-	}
-	return os.NewFile(uintptr(fd), fmt.Sprintf("process %d", p.PID)), nil
 }
 
 // Adopt takes over a server that an earlier driver has started, and that serves. It fails with
