@@ -29,6 +29,8 @@
 // take up to an eighth of MemoryBytes, and at least one is kept. A brick larger than that is read all
 // the same.
 //
+// Tasks lie in memory that is used again when all of a batch have ended (batch.go).
+//
 // # Long bricks
 //
 // Of an array whose blocks are cells, the head of a brick is read first, which says where its blocks

@@ -7,6 +7,7 @@ import (
 	"os"
 	"path/filepath"
 	"runtime"
+	"sync"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -208,12 +209,16 @@ func TestALongBrickOfAnObjectThatIsRewrittenIsNeverMixed(t *testing.T) {
 // rewriting is a storage whose objects are overwritten before a read, or a look at memory.
 type rewriting struct {
 	storage.Storage
+	from, to string
+
+	mu          sync.Mutex
 	stop, asked int
-	from, to    string
 	done        bool
 }
 
 func (s *rewriting) next() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
 	if s.asked++; s.asked-1 != s.stop {
 		return
 	}

@@ -34,10 +34,10 @@ type want struct {
 
 // decodedWant is what a reading wants of a cell that has been decoded before.
 type decodedWant struct {
-	want  *want
-	field *field
-	cell  *cell
-	at    int64 // where in the brick the cell begins
+	want *want
+	t    *task // whose it is, and whose memory it lies in
+	cell *cell
+	at   int64 // where in the brick the cell begins
 }
 
 // key names a cell: a brick, or a block of one.
@@ -53,8 +53,8 @@ type submission struct {
 	storage *Storage
 	tasks   map[key]*task
 	order   []*task
-	made    []task  // memory of tasks; what is full is left to them
-	numbers []int64 // where parts lie; likewise
+	made    *batch  // memory of tasks; what is full is left to them
+	numbers []int64 // where parts lie of which it has no more; likewise
 	spots   map[*cube]*scratch
 	jitters map[jitterKey]*zarr.Jitter
 }
@@ -166,8 +166,9 @@ func (s *Storage) findKept(t *task) bool {
 		}
 		for i := range t.wants {
 			r := t.wants[i].r
-			r.decoded = append(r.decoded, decodedWant{&t.wants[i], t.field, x, 0})
+			r.decoded = append(r.decoded, decodedWant{&t.wants[i], t, x, 0})
 		}
+		t.batch.left.Add(int32(len(t.wants) - 1)) // in the place of the task
 		return true
 	}
 	var left []want
@@ -184,13 +185,18 @@ func (s *Storage) findKept(t *task) bool {
 		}
 		n.r.pending.Add(int32(last - first - 1)) // it counts as many as there are cells
 		for b := first; b < last; b++ {
-			n.r.decoded = append(n.r.decoded, decodedWant{n, t.field, s.cells.pin(t.block(int(b)), 1), b * size})
+			n.r.decoded = append(n.r.decoded, decodedWant{n, t, s.cells.pin(t.block(int(b)), 1), b * size})
 		}
+		t.batch.left.Add(int32(last - first))
+	}
+	if len(left) == 0 {
+		t.batch.left.Add(-1) // those are in its place
+		return true
 	}
 	if len(left) < len(t.wants) {
 		t.wants = left
 	}
-	return len(left) == 0
+	return false
 }
 
 // find is what a read is of. s.mu is held.
@@ -295,32 +301,39 @@ func (b *submission) field(x *reading, f *field, crop *zarr.Crop, w zarr.Window)
 			b.order = append(b.order, t)
 		}
 		x.pending.Add(1)
-		t.wants = append(t.wants, want{x, w, b.keep(p)})
+		t.wants = append(t.wants, want{x, w, b.keep(t, p)})
 		return nil
 	})
 }
 
 // newTask makes the task of a brick, most of which one crop wants.
 func (b *submission) newTask(k key) *task {
-	if len(b.made) == cap(b.made) {
-		b.made = make([]task, 0, 64)
+	if b.made == nil {
+		b.made = newBatch()
 	}
-	b.made = append(b.made, task{key: k})
-	t := &b.made[len(b.made)-1]
-	t.wants = t.first[:0]
+	t := b.made.task()
+	if t == nil {
+		b.made.ended(1)
+		b.made = newBatch()
+		t = b.made.task()
+	}
+	t.key, t.wants = k, t.first[:0]
 	return t
 }
 
-// keep copies a part, which is valid for a moment.
-func (b *submission) keep(p *zarr.Part) zarr.Part {
+// keep copies a part, which is valid for a moment, for as long as a task of its brick is.
+func (b *submission) keep(t *task, p *zarr.Part) zarr.Part {
 	dims := len(p.Brick)
-	if cap(b.numbers)-len(b.numbers) < 4*dims {
-		b.numbers = make([]int64, 0, 1024)
+	numbers := &b.made.numbers
+	if t.batch != b.made || cap(*numbers)-len(*numbers) < 4*dims {
+		if numbers = &b.numbers; cap(*numbers)-len(*numbers) < 4*dims {
+			*numbers = make([]int64, 0, batchNumbers)
+		}
 	}
 	take := func(from []int64) []int64 {
-		n := len(b.numbers)
-		b.numbers = append(b.numbers, from...)
-		return b.numbers[n : n+dims : n+dims]
+		n := len(*numbers)
+		*numbers = append(*numbers, from...)
+		return (*numbers)[n : n+dims : n+dims]
 	}
 	return zarr.Part{Brick: take(p.Brick), From: take(p.From), At: take(p.At), Count: take(p.Count)}
 }

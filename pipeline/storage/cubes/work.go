@@ -37,6 +37,7 @@ const (
 // task is a brick that is wanted.
 type task struct {
 	key
+	batch  *batch // its memory
 	object int64
 	wants  []want
 	first  [1]want // memory of wants
@@ -193,7 +194,7 @@ func (t *task) wanted() bool {
 	return wanted
 }
 
-// finish ends a task, with an error or nil.
+// finish ends a task, with an error or nil. It is no more then.
 func (t *task) finish(err error) {
 	for i := range t.wants {
 		r := t.wants[i].r
@@ -202,6 +203,7 @@ func (t *task) finish(err error) {
 		}
 		r.release(1)
 	}
+	t.batch.ended(1)
 }
 
 // copyDecoded copies what a reading wants of bricks that have been decoded: of one crop after the
@@ -210,7 +212,7 @@ func (w *worker) copyDecoded(list []decodedWant) {
 	r := list[0].want.r
 	if r.wanted() {
 		for _, x := range list {
-			x.field.copier.Copy(x.want.crop, zarr.Window{Bytes: x.cell.slot.bytes, OffsetBytes: x.at}, &x.want.part)
+			x.t.field.copier.Copy(x.want.crop, zarr.Window{Bytes: x.cell.slot.bytes, OffsetBytes: x.at}, &x.want.part)
 		}
 		w.hits.Add(uint64(len(list)))
 	}
@@ -219,6 +221,9 @@ func (w *worker) copyDecoded(list []decodedWant) {
 		w.cells.unpin(x.cell)
 	}
 	w.cells.mu.Unlock()
+	for _, x := range list {
+		x.t.batch.ended(1)
+	}
 	r.release(len(list))
 }
 
@@ -336,6 +341,7 @@ func (w *worker) read(o *opened, reads []*task) {
 	}
 	below, size := make([]*storage.Read, 0, len(w.below)), int64(0)
 	for _, t := range w.below {
+		t.batch.left.Add(1) // who reads below may still ask whether it is wanted: it is not used again
 		if t.steps = nil; t.long(w.longBelow) {
 			t.start(blockGapBelow)
 			below = append(below, w.submitSteps(t)...)
@@ -366,8 +372,8 @@ func (w *worker) came(t *task) {
 		w.keep(t, err == nil)
 		w.storedBytes.Add(uint64(size))
 	}
-	t.finish(err)
 	t.stored = nil
+	t.finish(err)
 	w.returned(size)
 }
 
