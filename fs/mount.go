@@ -54,7 +54,10 @@ type Config struct {
 	AllowOther bool
 	// Readers are further users whose reads count in the checkpoint, with AllowOther.
 	Readers Readers
-	Log     *slog.Logger
+	// OthersRestore lets other users restore, too, with AllowOther: they may write the file
+	// checkpoint, but not rename another one onto it.
+	OthersRestore bool
+	Log           *slog.Logger
 	// Version is shown in README and status.
 	Version string
 }
@@ -208,7 +211,7 @@ func mountOptions(c Config) *fuse.MountOptions {
 		DisableReadDirPlus: false,
 	}
 	if c.AllowOther {
-		// The owner's alone is the right to restore.
+		// The right to restore is the owner's, and others' if its mode says so.
 		o.Options = append(o.Options, "default_permissions")
 	}
 	return o

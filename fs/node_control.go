@@ -27,7 +27,7 @@ func (n *controlNode) Getattr(_ context.Context, _ fusefs.FileHandle, out *fuse.
 	return ok
 }
 
-func (n *controlNode) attr(out *fuse.Attr) { n.t.attr(out, 0o644, n.sizeBytes, n.moved()) }
+func (n *controlNode) attr(out *fuse.Attr) { n.t.attr(out, n.t.controlMode, n.sizeBytes, n.moved()) }
 
 // Setattr accepts everything without effect on the state: shells truncate
 // before they write, cp sets modes and times after it.

@@ -38,6 +38,7 @@ type tree struct {
 	started     time.Time
 	uid, gid    uint32
 	modes       uint32 // the bits of modes that are shown
+	controlMode uint32 // of the file checkpoint
 	log         *slog.Logger
 
 	root                *fusefs.Inode
@@ -87,6 +88,9 @@ func newTree(c Config, open openSet) (*tree, error) {
 	// What nobody else gets at is shown as the owner's, so that copies of it are.
 	if t.modes = 0o700; c.AllowOther {
 		t.modes = 0o777
+	}
+	if t.controlMode = 0o644; c.OthersRestore {
+		t.controlMode = 0o666
 	}
 	if t.log == nil {
 		t.log = slog.New(slog.DiscardHandler)

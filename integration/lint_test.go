@@ -77,6 +77,14 @@ var arrows = []struct {
 	{"cmd/lsiofs/inspect", []string{"cmd/lsiofs/opening", "cmd/lsiofs/terminal", "pipeline"}, "what a dataset holds is known without a mount"},
 	{"cmd/lsiofs/top", []string{"cmd/lsiofs/exit", "cmd/lsiofs/terminal", "fs", "pipeline/explain", "pipeline/printable"}, "top reads a mount's status and nothing else"},
 	{"cmd/lsiofs/tune", []string{"cmd/lsiofs/exit", "cmd/lsiofs/terminal", "pipeline/catalog", "pipeline/storage"}, "storage is measured without a dataset's formats and order"},
+	{"cmd/lsiofs-csi/volume", nil, "what a pod asks for is known without a node"},
+	{"cmd/lsiofs-csi/state", nil, "what is on disk does not depend on who looks at it"},
+	{"cmd/lsiofs-csi/mounts", nil, "the kernel's table is the same for everybody"},
+	{"cmd/lsiofs-csi/limit", nil, "any process can be limited"},
+	{"cmd/lsiofs-csi/metrics", nil, "pages are merged as text"},
+	{"cmd/lsiofs-csi/identity", nil, "who the driver is does not depend on what it serves"},
+	{"cmd/lsiofs-csi/server", []string{"cmd/lsiofs-csi/mounts", "cmd/lsiofs-csi/state"}, "a server is a process with a mount, and knows no volumes"},
+	{"cmd/lsiofs-csi", []string{"cmd/lsiofs-csi"}, "the driver uses lsiofs as a program, and stays out of its module"},
 	{"cmd/lsiofs", []string{"cmd/lsiofs", "checkpoint", "fs", "pipeline", "uring"}, "a command turns flags into a spec, and works through pipeline and fs"},
 	{"integration", nil, "these tests look at the program from outside"},
 	{"examples", nil, "examples are programs of users, who have no lsiofs to import"},
@@ -93,6 +101,9 @@ var onlyIn = []struct{ library, pkg, why string }{
 	{"github.com/schollz/progressbar", "cmd/lsiofs/terminal", "what is drawn on a terminal must not break the lines of others"},
 	{"github.com/gdamore/tcell", "cmd/lsiofs/top", "one verb draws on the whole screen"},
 	{"github.com/prometheus", "fs", "metrics are a file of the mount"},
+	{"google.golang.org/grpc", "cmd/lsiofs-csi", "the driver alone is called by others"},
+	{"github.com/container-storage-interface", "cmd/lsiofs-csi", "lsiofs knows nothing of clusters"},
+	{"k8s.io", "cmd/lsiofs-csi", "lsiofs knows nothing of clusters"},
 }
 
 // alsoIn are the packages beside those of onlyIn, whose rule is not for them.
@@ -110,11 +121,13 @@ var flagLibraries = []string{"github.com/spf13/cobra", "github.com/spf13/pflag"}
 
 // pure packages do no I/O, look at no clock and draw no randomness.
 var pure = map[string][]string{
-	"pipeline/order":   {"os", "io", "net", "time", "math/rand", "math/rand/v2", "log/slog", "context"},
-	"pipeline/plan":    {"os", "io", "net", "time", "math/rand", "math/rand/v2", "log/slog", "context"},
-	"pipeline/explain": {"os", "io", "net", "time", "math/rand", "math/rand/v2", "log/slog", "context"},
-	"pipeline/zarr":    {"os", "io", "net", "time", "math/rand", "math/rand/v2", "log/slog", "context"},
-	"pipeline/spec":    {"os", "io", "net", "math/rand", "math/rand/v2", "log/slog", "context"},
+	"pipeline/order":         {"os", "io", "net", "time", "math/rand", "math/rand/v2", "log/slog", "context"},
+	"pipeline/plan":          {"os", "io", "net", "time", "math/rand", "math/rand/v2", "log/slog", "context"},
+	"pipeline/explain":       {"os", "io", "net", "time", "math/rand", "math/rand/v2", "log/slog", "context"},
+	"pipeline/zarr":          {"os", "io", "net", "time", "math/rand", "math/rand/v2", "log/slog", "context"},
+	"cmd/lsiofs-csi/volume":  {"os", "net", "time", "math/rand", "math/rand/v2", "log/slog", "context"},
+	"cmd/lsiofs-csi/metrics": {"os", "io", "net", "time", "math/rand", "math/rand/v2", "log/slog", "context"},
+	"pipeline/spec":          {"os", "io", "net", "math/rand", "math/rand/v2", "log/slog", "context"},
 }
 
 // below says whether pkg is parent or lies below it.
@@ -123,12 +136,16 @@ func below(pkg, parent string) bool {
 }
 
 func TestImportsGoOneWay(t *testing.T) {
-	cmd := exec.Command("go", "list", "-buildvcs=false", "-f", "{{.ImportPath}} {{join .Imports \" \"}}", "./...")
-	cmd.Dir = ".."
-	var stderr bytes.Buffer
-	cmd.Stderr = &stderr
-	out, err := cmd.Output()
-	require.NoError(t, err, "%s", &stderr)
+	var out []byte
+	for _, dir := range []string{"..", driver} {
+		cmd := exec.Command("go", "list", "-buildvcs=false", "-f", "{{.ImportPath}} {{join .Imports \" \"}}", "./...")
+		cmd.Dir = dir
+		var stderr bytes.Buffer
+		cmd.Stderr = &stderr
+		list, err := cmd.Output()
+		require.NoError(t, err, "%s", &stderr)
+		out = append(out, list...)
+	}
 	packages := 0
 	for line := range strings.Lines(string(out)) {
 		fields := strings.Fields(line)
@@ -172,14 +189,17 @@ func checkImport(t *testing.T, pkg, path string, own bool) {
 	}
 }
 
-// checkTool runs a tool at the module's root, which must succeed and say nothing.
+// driver is where the module of the CSI driver lies, whose code is looked at as lsiofs' own is.
+const driver = "../cmd/lsiofs-csi"
+
+// checkTool runs a tool in a module's directory. It must succeed and say nothing.
 // What the go command tells of modules that it fetches meanwhile, on a machine
 // whose module cache is empty, is no word of the tool's.
-func checkTool(t *testing.T, args ...string) {
+func checkTool(t *testing.T, dir string, args ...string) {
 	t.Helper()
 	var stdout, stderr bytes.Buffer
 	cmd := exec.Command(args[0], args[1:]...)
-	cmd.Dir = ".."
+	cmd.Dir = dir
 	cmd.Env = append(os.Environ(), "GOFLAGS=-buildvcs=false "+goEnv(t, "GOFLAGS")) // whoever the tree belongs to
 	cmd.Stdout, cmd.Stderr = &stdout, &stderr
 	require.NoError(t, cmd.Run(), "%s%s", &stdout, &stderr)
@@ -198,16 +218,22 @@ var fetching = regexp.MustCompile(`(?m)^go: downloading \S+ v\S+\n`)
 
 func TestGofmtIsClean(t *testing.T) {
 	// It lies with Go, which may be in PATH alone.
-	checkTool(t, filepath.Join(goEnv(t, "GOROOT"), "bin", "gofmt"), "-l", "-s", ".")
+	checkTool(t, "..", filepath.Join(goEnv(t, "GOROOT"), "bin", "gofmt"), "-l", "-s", ".")
 }
 
-func TestGoVetIsClean(t *testing.T) { checkTool(t, "go", "vet", "./...") }
+func TestGoVetIsClean(t *testing.T) {
+	checkTool(t, "..", "go", "vet", "./...")
+	checkTool(t, driver, "go", "vet", "./...")
+}
 
 func TestStaticcheckIsClean(t *testing.T) {
 	if raceBuilt {
 		t.Skip("the same as without the race detector")
 	}
-	checkTool(t, "go", "tool", "staticcheck", "./...")
+	checkTool(t, "..", "go", "tool", "staticcheck", "./...")
+	program := filepath.Join(t.TempDir(), "staticcheck") // the driver's module has no tools
+	checkTool(t, "..", "go", "build", "-o", program, "honnef.co/go/tools/cmd/staticcheck")
+	checkTool(t, driver, program, "./...")
 }
 
 // TestNamesOfPackagesAndFilesSayWhatTheyHold keeps the drawers for everything out.

@@ -82,6 +82,25 @@ func TestAMountIsItsOwnersAloneUnlessOthersAreAllowed(t *testing.T) {
 	}
 }
 
+func TestAllRestoreAMountThatSaysSoAndWriteNothingElse(t *testing.T) {
+	needFUSE(t)
+	asRoot(t)
+	m := mountDataset(t, plain(t, "jsonl", 3), usual(), "--allow-other", "--restore", "all")
+	letOthersThrough(t, filepath.Dir(m.dir))
+	require.Equal(t, fs.FileMode(0o666), modeOf(t, m.path("checkpoint")))
+	for _, script := range []string{
+		`echo '{"epoch": 3}' > "$1"/new`, `rm -f "$1"/checkpoint`, `chmod 600 "$1"/checkpoint`, `echo x > "$1"/worker-0.jsonl`,
+	} {
+		require.NotZero(t, runAs(t, stranger, nil, "sh", "-c", script, "sh", m.dir).code, script)
+	}
+	r := runAs(t, stranger, nil, "sh", "-c", `echo '{"epoch": 3}' > "$1"/checkpoint`, "sh", m.dir)
+	require.Zero(t, r.code, r.stderr)
+	require.Contains(t, string(m.read("checkpoint")), `"epoch": 3`)
+
+	refused := tool(t, "mount", "--restore", "all", t.TempDir(), t.TempDir())
+	require.Contains(t, string(refused.stderr), "--restore all needs --allow-other")
+}
+
 // TestAUsersMountIsClosedToRootToo: the kernel lets the user that mounts in, and
 // nobody else.
 func TestAUsersMountIsClosedToRootToo(t *testing.T) {

@@ -16,12 +16,21 @@ type mountOptions struct {
 	dataset, point string
 	allowOther     bool
 	readers        readerUsers
+	restore        restorers
 	daemon         bool
 	logFile        string
 	whilePID       int
 	removePoint    bool
 	readyFD        int // where a parent waits for word of the mount; 0: there is none
 }
+
+// restorers says who may write a mount's checkpoint.
+type restorers string
+
+const (
+	restoreOwner restorers = "owner"
+	restoreAll   restorers = "all"
+)
 
 func (o *mountOptions) addFlags(c *cobra.Command) {
 	o.add(c)
@@ -32,6 +41,8 @@ func (o *mountOptions) addFlags(c *cobra.Command) {
 	f := c.Flags()
 	f.BoolVar(&o.allowOther, "allow-other", false, "let other users read; needs root, or user_allow_other in /etc/fuse.conf")
 	f.Var(&o.readers, "readers", "with --allow-other: `users` (names or numbers, or all) whose reads count in the checkpoint, besides you and root")
+	o.restore = restoreOwner
+	enumFlag(c, "restore", "with --allow-other: who may restore, by writing to MNT/checkpoint", &o.restore, restoreOwner, restoreAll)
 	f.BoolVar(&o.daemon, "daemon", false, "return when the mount is ready, and serve in the background")
 	f.StringVar(&o.logFile, "log-file", "", "with --daemon: the `file` to log to (default: beside the indexes)")
 	f.IntVar(&o.whilePID, "while-pid", 0, "unmount when the process of this `number` has ended, however it ended; its readers are not waited for")
@@ -74,6 +85,9 @@ writes a line of status to the log.`,
 			if !o.allowOther && o.readers.given() {
 				return exit.Usagef("--readers needs --allow-other: without it nobody else can read")
 			}
+			if !o.allowOther && o.restore == restoreAll {
+				return exit.Usagef("--restore all needs --allow-other: without it nobody else can write")
+			}
 			if o.whilePID < 0 {
 				return exit.Usagef("--while-pid (%d) must be the number of a process", o.whilePID)
 			}
@@ -92,7 +106,7 @@ func (o *mountOptions) config(g *globals) *mounting.Config {
 	c := &mounting.Config{
 		Dataset: o.dataset, Sources: o.spec.Mix.Sources, Point: o.point,
 		Resolve:    func() (spec.Spec, *resuming.Checkpoint, error) { return o.resolve(o.dataset) },
-		AllowOther: o.allowOther, WhilePID: o.whilePID, RemovePoint: o.removePoint, ReadyFD: o.readyFD,
+		AllowOther: o.allowOther, OthersRestore: o.restore == restoreAll, WhilePID: o.whilePID, RemovePoint: o.removePoint, ReadyFD: o.readyFD,
 		UI: g.ui, Log: g.log(), StatusLog: g.ui.Logger(slog.LevelInfo, g.logFormat), Version: versionOf().Version,
 	}
 	if o.readers.given() {

@@ -1,0 +1,170 @@
+package main
+
+import (
+	"io"
+	"os"
+	"path/filepath"
+	"strconv"
+	"syscall"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+)
+
+func requireStatus(t *testing.T, err error, code codes.Code, words ...string) {
+	t.Helper()
+	require.Equal(t, code, status.Code(err), "%v", err)
+	for _, w := range words {
+		require.Contains(t, status.Convert(err).Message(), w)
+	}
+}
+
+func TestAVolumeThatCannotBeSaysWhyInWordsAndLeavesNothing(t *testing.T) {
+	d, data := startDriver(t), dataset(t)
+	for name, c := range map[string]struct {
+		attributes map[string]string
+		code       codes.Code
+		words      []string
+	}{
+		"a dataset that is missing":  {map[string]string{"dataset": "/nowhere/data"}, codes.FailedPrecondition, []string{"/nowhere/data"}},
+		"a value that mount refuses": {map[string]string{"dataset": data, "workers": "0"}, codes.InvalidArgument, []string{"workers"}},
+		"a value of no number":       {map[string]string{"dataset": data, "workers": "many"}, codes.InvalidArgument, []string{"workers", "many"}},
+		"names that there are not":   {map[string]string{"dataset": data, "worker": "2", "daemon": "true"}, codes.InvalidArgument, []string{`"daemon" (the driver runs its servers as it sees fit), "worker"`, "there are anonymous, array, "}},
+		"kubelet's own directory":    {map[string]string{"dataset": d.path("kubelet", "pods")}, codes.InvalidArgument, []string{"no pod may read"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			requireStatus(t, d.publish(pod{name: "p", attributes: c.attributes}), c.code, c.words...)
+			d.requireNothingLeft()
+		})
+	}
+}
+
+func TestLinksOutOfAllowedDirectoriesAreRefused(t *testing.T) {
+	data, allowed := dataset(t), t.TempDir()
+	d := startDriver(t, "--allow-path", allowed)
+	require.NoError(t, os.Symlink(data, filepath.Join(allowed, "link")))
+	requireStatus(t, d.publish(pod{name: "p", attributes: map[string]string{"dataset": data}}), codes.InvalidArgument, "--allow-path")
+	requireStatus(t, d.publish(pod{name: "p", attributes: map[string]string{"dataset": filepath.Join(allowed, "link")}}), codes.InvalidArgument, "leads elsewhere")
+	d.requireNothingLeft()
+}
+
+// TestTheDeathOfAServerCostsItsReadersAnErrorAndTheNextPublishHealsAll: also the volumes that are
+// not published again.
+func TestTheDeathOfAServerCostsItsReadersAnErrorAndTheNextPublishHealsAll(t *testing.T) {
+	d, data := startDriver(t), dataset(t)
+	a, b := pod{name: "a", attributes: map[string]string{"dataset": data}}, pod{name: "b", attributes: map[string]string{"dataset": data}}
+	other := pod{name: "other", attributes: map[string]string{"dataset": data, "seed": "5"}}
+	for _, p := range []pod{a, b, other} {
+		require.NoError(t, d.publish(p))
+	}
+	open, err := os.Open(filepath.Join(d.target(a), "worker-0.jsonl"))
+	require.NoError(t, err)
+	defer open.Close()
+	var killed int
+	for _, pid := range d.servers() {
+		args, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/cmdline")
+		require.NoError(t, err)
+		if !containsArg(args, "--seed=5") {
+			killed = pid
+		}
+	}
+	require.NoError(t, syscall.Kill(killed, syscall.SIGKILL))
+	require.Eventually(t, func() bool { return len(d.servers()) == 1 }, patience, 1e6)
+	d.requireDead(b)
+	_, err = io.ReadAll(open)
+	require.ErrorIs(t, err, syscall.ENOTCONN)
+	want := stream(t, data)
+	d.requireReads(other, "worker-0.jsonl", stream(t, data, "--seed", "5"))
+	require.NoError(t, d.publish(a))
+	d.requireReads(a, "worker-0.jsonl", want)
+	d.requireReads(b, "worker-0.jsonl", want)
+	require.Len(t, d.servers(), 2)
+	for _, p := range []pod{a, b, other} {
+		d.unpublish(p)
+	}
+	d.requireNothingLeft()
+}
+
+func TestAServerThatIsUnmountedByHandIsReplaced(t *testing.T) {
+	d, data := startDriver(t), dataset(t)
+	a := pod{name: "a", attributes: map[string]string{"dataset": data}}
+	require.NoError(t, d.publish(a))
+	points, err := filepath.Glob(d.path("state", "servers", "*", "mnt"))
+	require.NoError(t, err)
+	require.Len(t, points, 1)
+	require.NoError(t, syscall.Unmount(points[0], syscall.MNT_DETACH))
+	require.NoError(t, d.publish(a))
+	d.requireReads(a, "worker-0.jsonl", stream(t, data))
+	d.unpublish(a)
+	d.requireNothingLeft()
+}
+
+// TestACallThatEndsBeforeTheServerServesSaysHowFarItIs: and the next call goes on waiting for the same server.
+func TestACallThatEndsBeforeTheServerServesSaysHowFarItIs(t *testing.T) {
+	d, data := startDriver(t, "--patience=1ns"), dataset(t)
+	a, gone := pod{name: "a", attributes: map[string]string{"dataset": data}}, pod{name: "gone", attributes: map[string]string{"dataset": data, "seed": "9"}}
+	requireStatus(t, d.publish(a), codes.DeadlineExceeded, "not ready yet")
+	requireStatus(t, d.publish(gone), codes.DeadlineExceeded, "not ready yet")
+	d.unpublish(gone)
+	require.Eventually(t, func() bool { return d.publish(a) == nil }, patience, 1)
+	d.requireReads(a, "worker-0.jsonl", stream(t, data))
+	d.unpublish(a)
+	d.requireNothingLeft()
+}
+
+func TestADriverThatIsKilledFindsItsServersAndMounts(t *testing.T) {
+	d, data := startDriver(t), dataset(t)
+	a, b := pod{name: "a", attributes: map[string]string{"dataset": data}}, pod{name: "b", attributes: map[string]string{"dataset": data}}
+	require.NoError(t, d.publish(a))
+	servers := d.servers()
+	d.kill()
+	want := stream(t, data)
+	d.requireReads(a, "worker-0.jsonl", want)
+	d.start()
+	require.NoError(t, d.publish(b))
+	require.NoError(t, d.publish(a))
+	require.Equal(t, servers, d.servers())
+	d.requireReads(b, "worker-0.jsonl", want)
+	d.unpublish(a)
+	d.unpublish(b)
+	d.requireNothingLeft()
+}
+
+// TestADriverWhoseContainerEndedStartsItsServersAgain: all its processes have ended with it. Nobody calls.
+func TestADriverWhoseContainerEndedStartsItsServersAgain(t *testing.T) {
+	d, data := startDriver(t), dataset(t)
+	a, gone := pod{name: "a", attributes: map[string]string{"dataset": data}}, pod{name: "gone", attributes: map[string]string{"dataset": data, "seed": "9"}}
+	require.NoError(t, d.publish(a))
+	require.NoError(t, d.publish(gone))
+	d.kill()
+	for _, pid := range d.servers() {
+		require.NoError(t, syscall.Kill(pid, syscall.SIGKILL))
+	}
+	require.Eventually(t, func() bool { return len(d.servers()) == 0 }, patience, 1e6)
+	d.requireDead(a)
+	// The pod is removed while there is no driver: by force.
+	require.NoError(t, syscall.Unmount(d.target(gone), syscall.MNT_DETACH))
+	require.NoError(t, os.RemoveAll(filepath.Dir(d.target(gone))))
+	d.start()
+	require.Eventually(t, func() bool { _, err := d.read(a, "worker-0.jsonl"); return err == nil }, patience, 1e7)
+	d.requireReads(a, "worker-0.jsonl", stream(t, data))
+	require.Len(t, d.servers(), 1)
+	d.unpublish(a)
+	d.requireNothingLeft()
+}
+
+func containsArg(cmdline []byte, arg string) bool {
+	for len(cmdline) > 0 {
+		i := 0
+		for i < len(cmdline) && cmdline[i] != 0 {
+			i++
+		}
+		if string(cmdline[:i]) == arg {
+			return true
+		}
+		cmdline = cmdline[min(i+1, len(cmdline)):]
+	}
+	return false
+}

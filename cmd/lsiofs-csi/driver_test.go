@@ -1,0 +1,334 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strconv"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/container-storage-interface/spec/lib/go/csi"
+	"github.com/stretchr/testify/require"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/credentials/insecure"
+
+	"github.com/lsiofs/lsiofs/cmd/lsiofs-csi/mounts"
+)
+
+// buildFlags are those that the driver is built with.
+var buildFlags []string
+
+// programs are lsiofs and lsiofs-csi, built once for all tests.
+var programs string
+
+func TestMain(m *testing.M) {
+	if dir := os.Getenv(containerDir); dir != "" {
+		fmt.Fprintln(os.Stderr, beContainer(dir))
+		os.Exit(1)
+	}
+	os.Exit(func() int {
+		var err error
+		if programs, err = os.MkdirTemp("", "lsiofs-csi-"); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			return 1
+		}
+		defer os.RemoveAll(programs)
+		for _, p := range []struct {
+			name, dir, pkg, cgo string
+			flags               []string
+		}{{"lsiofs", "../..", "./cmd/lsiofs", "0", nil}, {"lsiofs-csi", ".", ".", strconv.Itoa(len(buildFlags)), buildFlags}} {
+			build := exec.Command("go", append(append([]string{"build", "-buildvcs=false"}, p.flags...), "-o", filepath.Join(programs, p.name), p.pkg)...)
+			build.Dir, build.Env = p.dir, append(os.Environ(), "CGO_ENABLED="+p.cgo)
+			if out, err := build.CombinedOutput(); err != nil {
+				fmt.Fprintf(os.Stderr, "%s: %v: %s\n", p.name, err, out)
+				return 1
+			}
+		}
+		code := m.Run()
+		if t, err := mounts.Read(); err != nil || len(t.Below(os.TempDir()+"/lsiofs-csi-test")) > 0 {
+			fmt.Fprintln(os.Stderr, "mounts are left:", t.Below(os.TempDir()+"/lsiofs-csi-test"), err)
+			return 1
+		}
+		return code
+	}())
+}
+
+// missing skips a test, or fails it where nothing may be missing.
+func missing(t *testing.T, why string) {
+	t.Helper()
+	if os.Getenv("CI") == "true" {
+		t.Fatal("CI=true, and nothing may be missing: " + why)
+	}
+	t.Skip(why)
+}
+
+// driver is a driver that runs, and the directories of a node.
+type driver struct {
+	t     *testing.T
+	dir   string // with the directories kubelet, state, cache, registration
+	flags []string
+	env   []string
+	alone bool // in namespaces of its own, as in a container
+	cmd   *exec.Cmd
+	log   *log
+	node  csi.NodeClient
+	conn  *grpc.ClientConn
+}
+
+// log is what a program writes to stderr.
+type log struct {
+	mu sync.Mutex
+	b  bytes.Buffer
+}
+
+func (l *log) Write(p []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.b.Write(p)
+}
+
+func (l *log) String() string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.b.String()
+}
+
+// newNode makes a node's directories. What a test leaves there is taken away, and is an error.
+func newNode(t *testing.T, flags ...string) *driver {
+	t.Helper()
+	if os.Getuid() != 0 {
+		missing(t, "a CSI driver is root")
+	}
+	if _, err := os.Stat("/dev/fuse"); err != nil {
+		missing(t, err.Error())
+	}
+	dir, err := os.MkdirTemp("", "lsiofs-csi-test")
+	require.NoError(t, err)
+	d := &driver{t: t, dir: dir, flags: flags, log: &log{}, env: []string{"PATH=" + os.Getenv("PATH"), "HOME=" + dir, "AWS_EC2_METADATA_DISABLED=true"}}
+	for _, sub := range []string{"kubelet", "state", "cache", "registration"} {
+		require.NoError(t, os.Mkdir(filepath.Join(dir, sub), 0o755))
+	}
+	t.Cleanup(func() {
+		if t.Failed() {
+			t.Log(d.log)
+		}
+		d.kill()
+		table, err := mounts.Read()
+		require.NoError(t, err)
+		for _, point := range table.Below(dir) {
+			require.NoError(t, mounts.Detach(point))
+		}
+		for _, pid := range d.servers() {
+			_ = syscall.Kill(pid, syscall.SIGKILL)
+		}
+		require.NoError(t, os.RemoveAll(dir))
+	})
+	return d
+}
+
+func (d *driver) path(elements ...string) string {
+	return filepath.Join(append([]string{d.dir}, elements...)...)
+}
+
+func startDriver(t *testing.T, flags ...string) *driver {
+	t.Helper()
+	d := newNode(t, flags...)
+	d.start()
+	return d
+}
+
+// patience is how long anything may take on a machine that is busy.
+const patience = time.Minute
+
+// start starts the driver and waits until it answers.
+func (d *driver) start() {
+	d.t.Helper()
+	d.cmd = exec.Command(filepath.Join(programs, "lsiofs-csi"), append(append([]string{},
+		"--endpoint=unix://"+d.path("csi.sock"), "--registration="+d.path("registration"), "--kubelet="+d.path("kubelet"),
+		"--state="+d.path("state"), "--cache="+d.path("cache"), "--node=node-1", "--log-level=debug", "--health=unix://"+d.path("health.sock"),
+		"--metrics=unix://"+d.path("metrics.sock")), d.flags...)...)
+	d.cmd.Env = d.env
+	if d.alone {
+		d.contain()
+	}
+	stderr, err := d.cmd.StderrPipe() // not a goroutine of Cmd's: servers hold the other end longer than the driver
+	require.NoError(d.t, err)
+	require.NoError(d.t, d.cmd.Start())
+	go func() {
+		buf := make([]byte, 4096)
+		for {
+			n, err := stderr.Read(buf)
+			_, _ = d.log.Write(buf[:n])
+			if err != nil {
+				return
+			}
+		}
+	}()
+	require.Eventually(d.t, func() bool { // gRPC would wait a second until it tries again
+		c, err := net.Dial("unix", d.path("csi.sock"))
+		return err == nil && c.Close() == nil
+	}, patience, time.Millisecond, "%s", d.log)
+	d.conn, err = grpc.NewClient("unix://"+d.path("csi.sock"), grpc.WithTransportCredentials(insecure.NewCredentials()))
+	require.NoError(d.t, err)
+	d.node = csi.NewNodeClient(d.conn)
+	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	defer cancel()
+	_, err = csi.NewIdentityClient(d.conn).Probe(ctx, &csi.ProbeRequest{}, grpc.WaitForReady(true))
+	require.NoError(d.t, err, d.log)
+}
+
+// kill ends the driver as a crash would.
+func (d *driver) kill() {
+	if d.cmd == nil || d.cmd.ProcessState != nil {
+		return
+	}
+	_ = d.conn.Close()
+	_ = d.cmd.Process.Kill()
+	_, _ = d.cmd.Process.Wait()
+	d.cmd = nil
+}
+
+// servers are the processes `lsiofs mount` of this node.
+func (d *driver) servers() (pids []int) {
+	d.t.Helper()
+	entries, err := filepath.Glob("/proc/[0-9]*/cmdline")
+	require.NoError(d.t, err)
+	for _, path := range entries {
+		b, err := os.ReadFile(path)
+		if err == nil && bytes.Contains(b, []byte("\x00mount\x00")) && bytes.Contains(b, []byte(d.path("state")+"/")) {
+			var pid int
+			_, err := fmt.Sscanf(path, "/proc/%d/", &pid)
+			require.NoError(d.t, err)
+			pids = append(pids, pid)
+		}
+	}
+	return pids
+}
+
+// pod is a volume of a pod.
+type pod struct {
+	name       string
+	attributes map[string]string
+	secrets    map[string]string
+	readonly   bool
+}
+
+// target is where kubelet wants a pod's volume.
+func (d *driver) target(p pod) string { return d.path("kubelet", "pods", p.name, "mount") }
+
+func (d *driver) publish(p pod) error {
+	d.t.Helper()
+	require.NoError(d.t, os.MkdirAll(filepath.Dir(d.target(p)), 0o755))
+	attributes := map[string]string{"csi.storage.k8s.io/pod.name": p.name, "csi.storage.k8s.io/ephemeral": "true"}
+	for k, v := range p.attributes {
+		attributes[k] = v
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	defer cancel()
+	_, err := d.node.NodePublishVolume(ctx, &csi.NodePublishVolumeRequest{
+		VolumeId: "csi-" + p.name, TargetPath: d.target(p), VolumeContext: attributes, Secrets: p.secrets, Readonly: p.readonly, VolumeCapability: mountable(),
+	})
+	return err
+}
+
+func mountable() *csi.VolumeCapability {
+	return &csi.VolumeCapability{
+		AccessType: &csi.VolumeCapability_Mount{Mount: &csi.VolumeCapability_MountVolume{}},
+		AccessMode: &csi.VolumeCapability_AccessMode{Mode: csi.VolumeCapability_AccessMode_SINGLE_NODE_WRITER},
+	}
+}
+
+func (d *driver) unpublish(p pod) {
+	d.t.Helper()
+	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	defer cancel()
+	_, err := d.node.NodeUnpublishVolume(ctx, &csi.NodeUnpublishVolumeRequest{VolumeId: "csi-" + p.name, TargetPath: d.target(p)})
+	require.NoError(d.t, err)
+}
+
+// read reads a file of a pod's volume.
+func (d *driver) read(p pod, name string) ([]byte, error) {
+	return os.ReadFile(filepath.Join(d.target(p), name))
+}
+
+func (d *driver) requireReads(p pod, name string, want []byte) {
+	d.t.Helper()
+	got, err := d.read(p, name)
+	require.NoError(d.t, err)
+	require.Equal(d.t, string(want), string(got))
+}
+
+// requireDead waits until a pod's volume is that of a server that has ended: not an empty directory.
+func (d *driver) requireDead(p pod) {
+	d.t.Helper()
+	require.Eventually(d.t, func() bool {
+		_, err := d.read(p, "worker-0.jsonl")
+		require.Error(d.t, err)
+		return errors.Is(err, syscall.ENOTCONN)
+	}, patience, time.Millisecond)
+}
+
+// requireNothingLeft looks for what unpublished volumes could have left.
+func (d *driver) requireNothingLeft() {
+	d.t.Helper()
+	table, err := mounts.Read()
+	require.NoError(d.t, err)
+	require.Empty(d.t, table.Below(d.dir))
+	require.Empty(d.t, d.servers())
+	var left []string
+	for _, dir := range []string{"state", "kubelet"} {
+		require.NoError(d.t, filepath.WalkDir(d.path(dir), func(path string, e os.DirEntry, err error) error {
+			if rel, _ := filepath.Rel(d.path("state"), path); !regexp.MustCompile(`^(\.|key|lock|volumes|servers)$`).MatchString(rel) && !strings.HasPrefix(rel, "../kubelet") {
+				left = append(left, path)
+			}
+			if filepath.Base(path) == "mount" {
+				left = append(left, path)
+			}
+			return err
+		}))
+	}
+	require.Empty(d.t, left)
+	for _, key := range regexp.MustCompile(`server=([0-9a-f]{32})`).FindAllStringSubmatch(d.log.String(), -1) {
+		for _, pattern := range []string{"/sys/fs/cgroup/memory/*/*/", "/sys/fs/cgroup/memory/*/", "/sys/fs/cgroup/*/"} {
+			groups, err := filepath.Glob(pattern + "lsiofs-" + key[1])
+			require.NoError(d.t, err)
+			require.Empty(d.t, groups)
+		}
+	}
+}
+
+// dataset writes a few shards of lines.
+func dataset(t *testing.T) string {
+	t.Helper()
+	dir := t.TempDir()
+	for shard := range 3 {
+		var b strings.Builder
+		for line := range 100 {
+			fmt.Fprintf(&b, "{\"label\": \"%d-%d\"}\n", shard, line)
+		}
+		require.NoError(t, os.WriteFile(filepath.Join(dir, fmt.Sprintf("%d.jsonl", shard)), []byte(b.String()), 0o644))
+	}
+	return dir
+}
+
+// stream is what a worker's file has, by lsiofs cat.
+func stream(t *testing.T, dir string, flags ...string) []byte {
+	t.Helper()
+	out, err := exec.Command(filepath.Join(programs, "lsiofs"), append([]string{"cat", dir, "--index-dir", t.TempDir()}, flags...)...).Output()
+	if e, is := errors.AsType[*exec.ExitError](err); is {
+		t.Fatalf("%s", e.Stderr)
+	}
+	require.NoError(t, err)
+	require.NotEmpty(t, out)
+	return out
+}

@@ -1,0 +1,147 @@
+package main
+
+import (
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"math"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"github.com/dustin/go-humanize"
+
+	"github.com/lsiofs/lsiofs/cmd/lsiofs-csi/limit"
+)
+
+// options are the command line's.
+type options struct {
+	endpoint, registration, node, state, cache, program string
+	metrics, health, kubelet                            string
+	cacheSize, cacheReserve, logLevel, logFormat        string
+	memoryLimit                                         size
+	allowPaths                                          list
+	patience                                            time.Duration
+	version                                             bool
+}
+
+const about = `lsiofs-csi is a CSI node plugin: pods name a dataset and settings in a volume, and
+read its shuffled streams as files. It runs on every node, as root, beside kubelet.
+
+Each combination of dataset, settings and credentials has one server on a node, a
+child process "lsiofs mount", which all pods that ask for it share.
+
+Flags:
+`
+
+// parseFlags reads the command line; help goes to out.
+func parseFlags(args []string, out io.Writer) (options, error) {
+	o := options{memoryLimit: 4 << 30}
+	f := flag.NewFlagSet("lsiofs-csi", flag.ContinueOnError)
+	f.SetOutput(out)
+	f.Usage = func() { fmt.Fprint(out, about); f.PrintDefaults() }
+	f.StringVar(&o.endpoint, "endpoint", "unix:///var/lib/kubelet/plugins/lsiofs.csi/csi.sock", "`socket` that CSI is served on")
+	f.StringVar(&o.registration, "registration", "/var/lib/kubelet/plugins_registry", "kubelet's `directory` for registrations; empty: the driver is registered by someone else")
+	f.StringVar(&o.node, "node", os.Getenv("NODE_NAME"), "the node's `name`, by default that of the environment's NODE_NAME")
+	f.StringVar(&o.kubelet, "kubelet", "/var/lib/kubelet", "kubelet's `directory`: volumes are published below it and nowhere else, and no dataset may lie there")
+	f.StringVar(&o.state, "state", "/var/lib/kubelet/plugins/lsiofs.csi", "`directory` for what the driver remembers, and for servers' mounts; other containers see those only if it is mounted here with Bidirectional propagation")
+	f.StringVar(&o.cache, "cache", "/var/cache/lsiofs", "`directory` on the node's disk for indexes and for data of buckets and web servers, of all volumes")
+	f.StringVar(&o.cacheSize, "cache-size", "auto", "how much the cache may take of its disk, as mount's --cache-size: auto, off, a `size` or N%")
+	f.StringVar(&o.cacheReserve, "cache-reserve", "auto", "what the cache leaves free of its disk, as mount's --cache-reserve: auto or a `size`")
+	f.StringVar(&o.program, "lsiofs", "", "`path` of lsiofs (default: beside this program, else in PATH)")
+	f.Var(&o.allowPaths, "allow-path", "`directory` of the node that datasets, and other files that volumes name, may lie in; may be given several times; without it: any that the driver's container sees, but for those of kubelet and the system")
+	f.Var(&o.memoryLimit, "memory-limit", "memory that a server may take, as a `size`; one that takes more dies, alone (0: no limit)")
+	f.DurationVar(&o.patience, "patience", 100*time.Second, "how long one call of kubelet, which waits for two minutes, waits for a server that indexes; the next call goes on waiting")
+	f.StringVar(&o.metrics, "metrics", "", "`address` of Prometheus' metrics of the driver and its servers, at /metrics: unix:///PATH or :PORT (default: none)")
+	f.StringVar(&o.health, "health", "", "`address` of the liveness probe, at /healthz: :PORT or unix:///PATH (default: none)")
+	f.StringVar(&o.logLevel, "log-level", "info", "least `level` of what is logged to stderr: debug, info, warn, error")
+	f.StringVar(&o.logFormat, "log-format", "text", "how the log is written: `text or json`")
+	f.BoolVar(&o.version, "version", false, "say which version this is, and end")
+	if err := f.Parse(args); err != nil {
+		return o, err
+	}
+	if f.NArg() > 0 {
+		return o, fmt.Errorf("there are no arguments, only flags: %q", f.Args())
+	}
+	return o, o.check()
+}
+
+// check reports all problems at once.
+func (o *options) check() error {
+	if o.version {
+		return nil
+	}
+	var problems []error
+	problem := func(format string, a ...any) { problems = append(problems, fmt.Errorf(format, a...)) }
+	if o.node == "" {
+		problem("--node is missing: set it, or NODE_NAME in the environment (fieldRef spec.nodeName)")
+	}
+	if _, path, is := strings.Cut(o.endpoint, "unix://"); !is || !filepath.IsAbs(path) {
+		problem("--endpoint (%s) must be unix:///PATH", o.endpoint)
+	}
+	for name, dir := range map[string]*string{"kubelet": &o.kubelet, "state": &o.state, "cache": &o.cache} {
+		if !filepath.IsAbs(*dir) {
+			problem("--%s (%q) must be an absolute path", name, *dir)
+		}
+		*dir = filepath.Clean(*dir)
+	}
+	for i, dir := range o.allowPaths {
+		if !filepath.IsAbs(dir) {
+			problem("--allow-path (%q) must be an absolute path", dir)
+		}
+		o.allowPaths[i] = filepath.Clean(dir)
+	}
+	if o.memoryLimit != 0 && o.memoryLimit < limit.LeastBytes {
+		problem("--memory-limit (%s) must be 0, for none, or at least %d MiB", &o.memoryLimit, limit.LeastBytes>>20)
+	}
+	if o.patience <= 0 {
+		problem("--patience (%v) must be above 0", o.patience)
+	}
+	if o.logFormat != "text" && o.logFormat != "json" {
+		problem("--log-format (%s) must be text or json", o.logFormat)
+	}
+	if o.program == "" {
+		var err error
+		if o.program, err = findProgram(); err != nil {
+			problems = append(problems, err)
+		}
+	}
+	return errors.Join(problems...)
+}
+
+// findProgram looks for lsiofs beside this program, then in PATH.
+func findProgram() (string, error) {
+	if self, err := os.Executable(); err == nil {
+		if path, err := exec.LookPath(filepath.Join(filepath.Dir(self), "lsiofs")); err == nil {
+			return path, nil
+		}
+	}
+	path, err := exec.LookPath("lsiofs")
+	if err != nil {
+		return "", errors.New("lsiofs is neither beside this program nor in PATH: name it with --lsiofs")
+	}
+	return filepath.Abs(path)
+}
+
+// list is a flag that may be given several times.
+type list []string
+
+func (l *list) String() string     { return strings.Join(*l, ", ") }
+func (l *list) Set(s string) error { *l = append(*l, s); return nil }
+
+// size is a number of bytes with a unit.
+type size int64
+
+func (s *size) String() string { return humanize.IBytes(uint64(*s)) }
+
+func (s *size) Set(text string) error {
+	n, err := humanize.ParseBytes(text)
+	if err != nil || n > math.MaxInt64 {
+		return fmt.Errorf("%q is no size, as 4GiB", text)
+	}
+	*s = size(n)
+	return nil
+}

@@ -1,0 +1,139 @@
+// Command lsiofs-csi is lsiofs' CSI node plugin: it runs on every node of a Kubernetes cluster and
+// mounts datasets for pods, as volumes.
+//
+//	kubelet ──Registration──► identity     who the driver is
+//	        ──Node, Identity─► node ──► volume   attributes → flags of mount     (pure)
+//	                            │  ├──► state    what is on disk
+//	                            │  ├──► mounts   the kernel's table, bind mounts
+//	                            │  ├──► server   child processes `lsiofs mount`
+//	                            │  └──► limit    their memory
+//	Prometheus ──/metrics─────► page ──► metrics  one page out of many            (pure)
+//
+// It is a module of its own, so that gRPC and CSI's types stay out of lsiofs, of which it uses the
+// program and imports nothing.
+//
+// SIGTERM ends the driver and leaves servers and mounts as they are, for the next driver to find. In
+// a container that ends with the driver its servers end, too; package node says what becomes of
+// volumes then.
+package main
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"log/slog"
+	"os"
+	"os/signal"
+	"path/filepath"
+	"runtime/debug"
+	"syscall"
+
+	"github.com/lsiofs/lsiofs/cmd/lsiofs-csi/limit"
+	"github.com/lsiofs/lsiofs/cmd/lsiofs-csi/node"
+	"github.com/lsiofs/lsiofs/cmd/lsiofs-csi/state"
+	"github.com/lsiofs/lsiofs/cmd/lsiofs-csi/volume"
+)
+
+func main() {
+	o, err := parseFlags(os.Args[1:], os.Stderr)
+	switch {
+	case errors.Is(err, flag.ErrHelp):
+		return
+	case err != nil:
+		fmt.Fprintln(os.Stderr, "lsiofs-csi:", err)
+		os.Exit(2)
+	case o.version:
+		fmt.Println(version())
+		return
+	}
+	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM)
+	defer stop()
+	if err := run(ctx, o); err != nil {
+		fmt.Fprintln(os.Stderr, "lsiofs-csi:", err)
+		os.Exit(1)
+	}
+}
+
+// version is that of the module, as it was built.
+func version() string {
+	if info, ok := debug.ReadBuildInfo(); ok {
+		return info.Main.Version
+	}
+	return "(devel)"
+}
+
+// run serves until ctx ends.
+func run(ctx context.Context, o options) error {
+	log, err := logger(o)
+	if err != nil {
+		return err
+	}
+	if len(o.allowPaths) == 0 {
+		log.Warn("pods may read any directory that this container sees, but for those of kubelet and the system: name directories with --allow-path")
+	}
+	for _, dir := range []string{o.state, o.cache} {
+		if err := os.MkdirAll(dir, 0o700); err != nil {
+			return err
+		}
+	}
+	// Two drivers would take each other's servers for their own.
+	lock, err := onlyDriver(o.state)
+	if err != nil {
+		return err
+	}
+	defer lock.Close()
+	store, err := state.Open(o.state, nil)
+	if err != nil {
+		return err
+	}
+	memory := limit.New(int64(o.memoryLimit))
+	n, err := node.Open(node.Config{
+		Name: o.node, Kubelet: o.kubelet, Store: store, Program: o.program, Cache: o.cache,
+		ServerArgs: []string{"--cache-size=" + o.cacheSize, "--cache-reserve=" + o.cacheReserve, "--log-format=" + o.logFormat},
+		Policy: volume.Policy{
+			Allow: withResolved(o.allowPaths), Never: volume.Never(withResolved([]string{o.kubelet, o.state, o.cache})...), MemoryLimitBytes: int64(o.memoryLimit),
+		},
+		Limit: memory, Environment: os.Environ(), Log: log, ServerLog: os.Stderr, Patience: o.patience,
+	})
+	if err != nil {
+		return err
+	}
+	log.Info("the driver is ready", "version", version(), "lsiofs", o.program, "memory_limit", o.memoryLimit.String(), "limited_by", memory.String())
+	return errors.Join(serve(ctx, o, n, log), n.Close())
+}
+
+func logger(o options) (*slog.Logger, error) {
+	var level slog.Level
+	if err := level.UnmarshalText([]byte(o.logLevel)); err != nil {
+		return nil, fmt.Errorf("--log-level (%s) must be debug, info, warn or error", o.logLevel)
+	}
+	options := &slog.HandlerOptions{Level: level}
+	if o.logFormat == "json" {
+		return slog.New(slog.NewJSONHandler(os.Stderr, options)), nil
+	}
+	return slog.New(slog.NewTextHandler(os.Stderr, options)), nil
+}
+
+// onlyDriver locks a state directory for as long as the file is open.
+func onlyDriver(dir string) (*os.File, error) {
+	f, err := os.OpenFile(filepath.Join(dir, "lock"), os.O_CREATE|os.O_RDWR, 0o600)
+	if err != nil {
+		return nil, err
+	}
+	if err := syscall.Flock(int(f.Fd()), syscall.LOCK_EX|syscall.LOCK_NB); err != nil {
+		return nil, errors.Join(fmt.Errorf("--state %s: another driver runs with it: %w", dir, err), f.Close())
+	}
+	return f, nil
+}
+
+// withResolved are directories as they are written, and where their links lead.
+func withResolved(dirs []string) []string {
+	all := append([]string{}, dirs...)
+	for _, dir := range dirs {
+		if resolved, err := filepath.EvalSymlinks(dir); err == nil && resolved != dir {
+			all = append(all, resolved)
+		}
+	}
+	return all
+}

@@ -1,0 +1,56 @@
+package mounts
+
+import (
+	"errors"
+	"fmt"
+
+	"golang.org/x/sys/unix"
+)
+
+// hardening is what every bind mount has beside its readonliness: streams are data.
+const hardening = unix.MS_NOSUID | unix.MS_NODEV | unix.MS_NOEXEC
+
+// Bind shows what is mounted at source also at target, a directory. It is private to nobody: where
+// the directory above is shared, the mount shows up in other namespaces, too.
+func Bind(source, target string, readOnly bool) error {
+	if err := unix.Mount(source, target, "", unix.MS_BIND, ""); err != nil {
+		return fmt.Errorf("bind %s to %s: %w", source, target, err)
+	}
+	if err := Protect(target, readOnly); err != nil {
+		return errors.Join(err, Detach(target))
+	}
+	return nil
+}
+
+// Protect makes the bind mount at target read-only, or writable.
+func Protect(target string, readOnly bool) error {
+	flags := uintptr(unix.MS_REMOUNT | unix.MS_BIND | hardening)
+	if readOnly {
+		flags |= unix.MS_RDONLY
+	}
+	if err := unix.Mount("", target, "", flags, ""); err != nil {
+		return fmt.Errorf("make the mount at %s read-only or writable: %w", target, err)
+	}
+	return nil
+}
+
+// stackedMax bounds how many mounts are taken off one point.
+const stackedMax = 64
+
+// Detach takes all mounts off a point, however busy they are: who has files open there keeps
+// them. A point at which nothing is mounted is no error.
+func Detach(point string) error {
+	for range stackedMax {
+		t, err := Read()
+		if err != nil {
+			return err
+		}
+		if len(t.At(point)) == 0 {
+			return nil
+		}
+		if err := unix.Unmount(point, unix.MNT_DETACH|unix.UMOUNT_NOFOLLOW); err != nil && !errors.Is(err, unix.EINVAL) {
+			return fmt.Errorf("unmount %s: %w", point, err)
+		}
+	}
+	return fmt.Errorf("unmount %s: more than %d mounts lie there: unmount them with umount -l", point, stackedMax)
+}

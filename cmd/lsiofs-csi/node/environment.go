@@ -1,0 +1,35 @@
+package node
+
+import (
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/lsiofs/lsiofs/cmd/lsiofs-csi/volume"
+)
+
+// inherited are the variables of the driver that every server gets.
+var inherited = []string{
+	"PATH", "TMPDIR", "TZ", "LANG", "SSL_CERT_FILE", "SSL_CERT_DIR", "GOMAXPROCS", "GODEBUG",
+	"HTTP_PROXY", "HTTPS_PROXY", "NO_PROXY", "http_proxy", "https_proxy", "no_proxy",
+}
+
+// dataCache is where data of services is kept.
+func (n *Node) dataCache() string { return filepath.Join(n.c.Cache, "data") }
+
+// environment is a server's. Without credentials of its own it may be who the driver is (a role
+// of the node or of the service account); with them it is nobody else.
+func (n *Node) environment(v volume.Volume) []string {
+	own := len(v.Environment) > 0
+	var env []string
+	for _, variable := range n.c.Environment {
+		name, _, _ := strings.Cut(variable, "=")
+		if slices.Contains(inherited, name) || !own && (name == "HOME" || strings.HasPrefix(name, "AWS_")) {
+			env = append(env, variable)
+		}
+	}
+	if own {
+		env = append(env, "AWS_EC2_METADATA_DISABLED=true")
+	}
+	return append(append(env, "XDG_CACHE_HOME="+n.c.Cache), v.Environment...)
+}

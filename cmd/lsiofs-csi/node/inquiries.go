@@ -1,0 +1,86 @@
+package node
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"path/filepath"
+	"time"
+
+	"github.com/container-storage-interface/spec/lib/go/csi"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+)
+
+// NodeGetInfo names the node. Volumes may be anywhere: there is no topology.
+func (n *Node) NodeGetInfo(context.Context, *csi.NodeGetInfoRequest) (*csi.NodeGetInfoResponse, error) {
+	return &csi.NodeGetInfoResponse{NodeId: n.c.Name}, nil
+}
+
+// NodeGetCapabilities says what else the node can do: statistics. Volumes are not staged.
+func (n *Node) NodeGetCapabilities(context.Context, *csi.NodeGetCapabilitiesRequest) (*csi.NodeGetCapabilitiesResponse, error) {
+	var r csi.NodeGetCapabilitiesResponse
+	for _, c := range []csi.NodeServiceCapability_RPC_Type{csi.NodeServiceCapability_RPC_GET_VOLUME_STATS, csi.NodeServiceCapability_RPC_VOLUME_CONDITION} {
+		r.Capabilities = append(r.Capabilities, &csi.NodeServiceCapability{Type: &csi.NodeServiceCapability_Rpc{Rpc: &csi.NodeServiceCapability_RPC{Type: c}}})
+	}
+	return &r, nil
+}
+
+// answerTime is how long a server may take to say how it is.
+const answerTime = 5 * time.Second
+
+// progress is what statistics need of status.json.
+type progress struct {
+	Files []struct {
+		Size      int64 `json:"size_bytes"`
+		Delivered int64 `json:"delivered_bytes"`
+	} `json:"files"`
+	Errors uint64 `json:"errors"`
+}
+
+// NodeGetVolumeStats says how much there is to read of the epoch, in the worker files (the first 64), how much of it was read, and whether
+// the server lives and reads went well.
+func (n *Node) NodeGetVolumeStats(ctx context.Context, req *csi.NodeGetVolumeStatsRequest) (*csi.NodeGetVolumeStatsResponse, error) {
+	target := filepath.Clean(req.GetVolumePath())
+	v, found, err := n.c.Store.Volume(target)
+	switch {
+	case req.GetVolumeId() == "" || req.GetVolumePath() == "":
+		return nil, status.Error(codes.InvalidArgument, "the volume's ID or path is missing")
+	case err != nil:
+		return nil, status.Error(codes.Internal, err.Error())
+	case !found || v.ID != req.GetVolumeId():
+		return nil, status.Errorf(codes.NotFound, "volume %s is not published at %s", req.GetVolumeId(), target)
+	}
+	s := n.server(v.Server)
+	if s == nil || !s.Alive() {
+		return abnormal("the server has died: readers get ENOTCONN; it is started again when the volume is published again, and containers that are started then can read"), nil
+	}
+	ctx, cancel := context.WithTimeout(ctx, answerTime)
+	defer cancel()
+	text, err := s.Read(ctx, "status.json")
+	if err != nil {
+		return abnormal(err.Error()), nil
+	}
+	var p progress
+	if err := json.Unmarshal(text, &p); err != nil {
+		return nil, status.Errorf(codes.Internal, "status.json of server %s: %v", v.Server, err)
+	}
+	u := &csi.VolumeUsage{Unit: csi.VolumeUsage_BYTES}
+	for _, f := range p.Files {
+		u.Total += f.Size
+		u.Used += f.Delivered
+	}
+	u.Available = u.Total - u.Used
+	r := &csi.NodeGetVolumeStatsResponse{Usage: []*csi.VolumeUsage{u}, VolumeCondition: &csi.VolumeCondition{Message: "serving"}}
+	if p.Errors > 0 {
+		r.VolumeCondition = &csi.VolumeCondition{Abnormal: true, Message: fmt.Sprintf("%d reads have failed: see the file status", p.Errors)}
+	}
+	return r, nil
+}
+
+func abnormal(why string) *csi.NodeGetVolumeStatsResponse {
+	return &csi.NodeGetVolumeStatsResponse{
+		Usage:           []*csi.VolumeUsage{{Unit: csi.VolumeUsage_BYTES}},
+		VolumeCondition: &csi.VolumeCondition{Abnormal: true, Message: why},
+	}
+}

@@ -1,0 +1,302 @@
+package node
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"sync"
+	"time"
+
+	"github.com/container-storage-interface/spec/lib/go/csi"
+
+	"github.com/lsiofs/lsiofs/cmd/lsiofs-csi/limit"
+	"github.com/lsiofs/lsiofs/cmd/lsiofs-csi/mounts"
+	"github.com/lsiofs/lsiofs/cmd/lsiofs-csi/server"
+	"github.com/lsiofs/lsiofs/cmd/lsiofs-csi/state"
+	"github.com/lsiofs/lsiofs/cmd/lsiofs-csi/volume"
+)
+
+// Config is what a node is.
+type Config struct {
+	Name    string // of the node, as Kubernetes knows it
+	Kubelet string // its directory: targets lie below it
+	Store   *state.Store
+	Program string // of lsiofs
+	// Cache is the one directory for what is kept of datasets: indexes, and data of services.
+	Cache string
+	// ServerArgs are further flags of mount for all servers.
+	ServerArgs []string
+	Policy     volume.Policy
+	Limit      limit.Memory
+	// Environment is the driver's own, NAME=value, of which servers get a part.
+	Environment []string
+	Log         *slog.Logger
+	ServerLog   *os.File // servers' stderr
+	// Patience is how long one call waits for a server.
+	Patience time.Duration
+	// Step is called after each change in the kernel, as the store's is after each on disk; nil: nobody wants to know.
+	Step func(done string)
+}
+
+// Node is CSI's Node service. Its methods may be called concurrently.
+type Node struct {
+	csi.UnimplementedNodeServer
+	c       Config
+	hashKey []byte
+	calls   locks // by path: of two calls for a target, the second is refused
+	targets locks // by path: who changes what is mounted there; a call waits for a volume to be bound anew
+	starts  locks // by server
+
+	mu      sync.Mutex
+	servers map[string]*server.Server
+}
+
+var _ csi.NodeServer = (*Node)(nil)
+
+// Open takes over what an earlier driver has left, and mends it. Close lets go of it again.
+func Open(c Config) (*Node, error) {
+	if c.Step == nil {
+		c.Step = func(string) {}
+	}
+	n := &Node{c: c, servers: map[string]*server.Server{}}
+	var err error
+	if n.hashKey, err = c.Store.Key(); err != nil {
+		return nil, err
+	}
+	if err := n.takeOver(); err != nil {
+		return nil, errors.Join(err, n.Close())
+	}
+	return n, nil
+}
+
+// Close lets go of the servers, which live on.
+func (n *Node) Close() error {
+	for _, s := range n.Servers() {
+		s.Server.Release()
+	}
+	return nil
+}
+
+// Running is a server of the node.
+type Running struct {
+	Key    string
+	Server *server.Server
+}
+
+// Servers are those that were started or found.
+func (n *Node) Servers() (all []Running) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	for key, s := range n.servers {
+		all = append(all, Running{key, s})
+	}
+	return all
+}
+
+// Store is where volumes and servers are recorded.
+func (n *Node) Store() *state.Store { return n.c.Store }
+
+func (n *Node) server(key string) *server.Server {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	return n.servers[key]
+}
+
+func (n *Node) setServer(key string, s *server.Server) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if s == nil {
+		delete(n.servers, key)
+		return
+	}
+	n.servers[key] = s
+}
+
+// acquire gives the server of a volume, which may not serve yet. It starts one where there is none, or a
+// dead one.
+func (n *Node) acquire(ctx context.Context, key string, v volume.Volume) (*server.Server, error) {
+	unlock, err := n.starts.lock(ctx, key)
+	if err != nil {
+		return nil, err
+	}
+	defer unlock()
+	if s := n.server(key); s != nil {
+		sound, err := n.sound(key, s)
+		if err != nil || sound {
+			return s, err
+		}
+		n.c.Log.Warn("a server is gone: another one is started", "server", key, "process", s.Process().PID)
+		if err := n.end(key); err != nil {
+			return nil, err
+		}
+	}
+	if err := errors.Join(mounts.Detach(n.c.Store.Point(key)), n.c.Limit.Remove(key)); err != nil {
+		return nil, err
+	}
+	r := state.Server{Key: key, Dataset: v.Dataset, Args: v.Args, Credentials: len(v.Environment) > 0}
+	if err := n.c.Store.PutServer(r); err != nil {
+		return nil, err
+	}
+	s, err := server.Start(server.Config{
+		Program: n.c.Program, Dataset: v.Dataset, Point: n.c.Store.Point(key), Environment: n.environment(v), Log: n.c.ServerLog,
+		Args: append(append([]string{"--cache-dir=" + n.dataCache()}, n.c.ServerArgs...), v.Args...),
+		Started: func(p state.Process) error {
+			n.c.Step("server's process started")
+			r.Process = p
+			return errors.Join(n.c.Limit.Apply(key, p.PID), n.c.Store.PutServer(r))
+		},
+	})
+	if err != nil {
+		return nil, err
+	}
+	n.c.Log.Info("a server was started", "server", key, "process", s.Process().PID, "dataset", v.Name())
+	n.setServer(key, s)
+	return s, nil
+}
+
+// sound says whether a server lives and, if it had mounted, still is mounted.
+func (n *Node) sound(key string, s *server.Server) (bool, error) {
+	if !s.Alive() || !s.Serving() {
+		return s.Alive(), nil
+	}
+	t, err := mounts.Read()
+	if err != nil {
+		return false, err
+	}
+	return len(t.At(n.c.Store.Point(key))) > 0, nil
+}
+
+// end ends what there is of a server in memory, in the kernel and as a process. The caller has its turn.
+func (n *Node) end(key string) error {
+	if s := n.server(key); s != nil {
+		if err := s.Stop(); err != nil {
+			return err
+		}
+		n.setServer(key, nil)
+	} else if r, found, err := n.c.Store.Server(key); err != nil {
+		return err
+	} else if found {
+		if err := server.Kill(r.Process); err != nil {
+			return err
+		}
+	}
+	n.c.Step("server ended")
+	return errors.Join(mounts.Detach(n.c.Store.Point(key)), n.c.Limit.Remove(key))
+}
+
+// users are the volumes of a server.
+func (n *Node) users(key string) (users []state.Volume, err error) {
+	all, err := n.c.Store.Volumes()
+	for _, v := range all {
+		if v.Server == key {
+			users = append(users, v)
+		}
+	}
+	return users, err
+}
+
+// stopUnused stops a server that no volume has, and removes what is left of it.
+func (n *Node) stopUnused(ctx context.Context, key string) error {
+	unlock, err := n.starts.lock(ctx, key)
+	if err != nil {
+		return err
+	}
+	defer unlock()
+	users, err := n.users(key)
+	if err != nil || len(users) > 0 {
+		return err
+	}
+	if err := n.end(key); err != nil {
+		return err
+	}
+	n.c.Log.Info("a server without volumes was stopped", "server", key)
+	return n.c.Store.RemoveServer(key)
+}
+
+// bind shows a server's mount at a volume's target.
+func (n *Node) bind(v state.Volume) error {
+	point := n.c.Store.Point(v.Server)
+	t, err := mounts.Read()
+	if err != nil {
+		return err
+	}
+	own := t.At(point)
+	if len(own) == 0 {
+		return fmt.Errorf("server %s serves, but is not mounted at %s: was it unmounted by hand?", v.Server, point)
+	}
+	device := own[len(own)-1].Device
+	if there := t.At(v.Target); len(there) == 1 && there[0].Device == device {
+		if there[0].ReadOnly == !v.Writable {
+			return nil
+		}
+		return mounts.Protect(v.Target, !v.Writable)
+	}
+	if err := mounts.Detach(v.Target); err != nil {
+		return err
+	}
+	n.c.Step("stale mount taken off")
+	if err := os.Mkdir(v.Target, 0o750); err != nil && !errors.Is(err, os.ErrExist) {
+		return fmt.Errorf("target: %w", err)
+	}
+	n.c.Step("target made")
+	if err := mounts.Bind(point, v.Target, !v.Writable); err != nil {
+		return err
+	}
+	n.c.Step("bound")
+	return nil
+}
+
+// bindOthers binds the other volumes of a server anew, whose mounts are those of a dead one. Targets that a call is
+// busy with are left to it.
+func (n *Node) bindOthers(v state.Volume) {
+	stale, err := n.stale(v)
+	if err != nil {
+		n.c.Log.Error("the volumes of a server can't be looked at", "server", v.Server, "error", err)
+	}
+	for _, other := range stale {
+		unlock, ok := n.targets.try(other.Target)
+		if !ok {
+			continue
+		}
+		if err := n.rebind(other); err != nil {
+			n.c.Log.Error("a volume of a server that was started again could not be bound", "volume", other.ID, "target", other.Target, "error", err)
+		}
+		unlock()
+	}
+}
+
+// stale are the other volumes of a server at whose targets something else is mounted.
+func (n *Node) stale(v state.Volume) (stale []state.Volume, err error) {
+	users, err := n.users(v.Server)
+	if err != nil {
+		return nil, err
+	}
+	t, err := mounts.Read()
+	if err != nil {
+		return nil, err
+	}
+	own := t.At(n.c.Store.Point(v.Server))
+	for _, u := range users {
+		there := t.At(u.Target)
+		if u.Target != v.Target && len(own) > 0 && len(there) > 0 && there[len(there)-1].Device != own[len(own)-1].Device {
+			stale = append(stale, u)
+		}
+	}
+	return stale, nil
+}
+
+// rebind binds a volume that has been bound before. The caller has its target, and so knows that it was not unpublished
+// meanwhile.
+func (n *Node) rebind(v state.Volume) error {
+	now, found, err := n.c.Store.Volume(v.Target)
+	if err != nil || !found || now != v {
+		return err
+	}
+	t, err := mounts.Read()
+	if err != nil || len(t.At(v.Target)) == 0 {
+		return err // kubelet publishes it, or will not
+	}
+	return n.bind(v)
+}

@@ -1,0 +1,284 @@
+package node
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/container-storage-interface/spec/lib/go/csi"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
+	"github.com/lsiofs/lsiofs/cmd/lsiofs-csi/mounts"
+	"github.com/lsiofs/lsiofs/cmd/lsiofs-csi/server"
+	"github.com/lsiofs/lsiofs/cmd/lsiofs-csi/state"
+	"github.com/lsiofs/lsiofs/cmd/lsiofs-csi/volume"
+)
+
+// NodePublishVolume shows a volume at a target. Called again, it heals what is broken, and changes
+// nothing else: a running server keeps the credentials that it was started with.
+func (n *Node) NodePublishVolume(ctx context.Context, req *csi.NodePublishVolumeRequest) (*csi.NodePublishVolumeResponse, error) {
+	target, err := n.target(req.GetVolumeId(), req.GetTargetPath())
+	if err != nil {
+		return nil, err
+	}
+	if err := checkCapability(req.GetVolumeCapability()); err != nil {
+		return nil, err
+	}
+	v, err := volume.Parse(req.GetVolumeContext(), req.GetSecrets(), n.c.Policy)
+	if err == nil {
+		err = resolve(v.Paths, n.c.Policy)
+	}
+	if err != nil {
+		return nil, status.Error(codes.InvalidArgument, v.Veil(err.Error()))
+	}
+	unlock, err := n.begin(ctx, target)
+	if err != nil {
+		return nil, err
+	}
+	defer unlock()
+	ctx, cancel := context.WithTimeout(ctx, n.c.Patience)
+	defer cancel()
+	r := state.Volume{
+		ID: req.GetVolumeId(), Target: target, Server: v.Key(n.hashKey), Writable: v.Writable && !req.GetReadonly(),
+		Pod: req.GetVolumeContext()["csi.storage.k8s.io/pod.name"], Namespace: req.GetVolumeContext()["csi.storage.k8s.io/pod.namespace"],
+	}
+	if err := n.publish(ctx, r, v); err != nil {
+		return nil, asStatus(v, err)
+	}
+	return &csi.NodePublishVolumeResponse{}, nil
+}
+
+func (n *Node) publish(ctx context.Context, r state.Volume, v volume.Volume) error {
+	old, known, err := n.c.Store.Volume(r.Target)
+	if err != nil {
+		return err
+	}
+	if known {
+		done, err := n.published(old, r, v)
+		if err != nil || done {
+			return err
+		}
+	}
+	if !known || old != r {
+		if err := n.c.Store.PutVolume(r); err != nil {
+			return err
+		}
+	}
+	if known && old.Server != r.Server {
+		if err := n.stopUnused(ctx, old.Server); err != nil {
+			return err
+		}
+	}
+	err = n.serve(ctx, r, v)
+	if err == nil || errors.Is(err, errWait) {
+		return err
+	}
+	t, readErr := mounts.Read()
+	if readErr != nil || len(t.At(r.Target)) > 0 {
+		return errors.Join(err, readErr) // a pod has it, which kubelet unpublishes
+	}
+	// Kubelet does not have to unpublish what failed for good.
+	return errors.Join(err, n.forget(context.WithoutCancel(ctx), r))
+}
+
+// published compares a volume with what is recorded for its target, and says whether nothing is to be done although
+// their servers differ.
+func (n *Node) published(old, r state.Volume, v volume.Volume) (done bool, err error) {
+	if old.ID != r.ID {
+		return false, status.Errorf(codes.AlreadyExists, "target %s has volume %s", r.Target, old.ID)
+	}
+	was, found, err := n.c.Store.Server(old.Server)
+	if err != nil {
+		return false, err
+	}
+	if old.Writable != r.Writable || found && (was.Dataset != v.Dataset || !slices.Equal(was.Args, v.Args)) {
+		return false, status.Errorf(codes.AlreadyExists, "volume %s is published at %s with other attributes", r.ID, r.Target)
+	}
+	s := n.server(old.Server)
+	if old.Server == r.Server || s == nil || !s.Alive() || !s.Serving() {
+		return false, nil
+	}
+	// Only the credentials have changed. The container that reads has the old server's mount, whatever is done here.
+	return true, n.bind(old)
+}
+
+// errWait is wrapped by errors that the next call may not meet.
+var errWait = errors.New("not ready yet, call again")
+
+// serve gets the server of a recorded volume, and binds it.
+func (n *Node) serve(ctx context.Context, r state.Volume, v volume.Volume) error {
+	s, err := n.acquire(ctx, r.Server, v)
+	if err == nil {
+		err = s.Ready(ctx)
+	}
+	switch {
+	case err != nil && ctx.Err() != nil:
+		doing := "starting"
+		if s != nil {
+			doing = s.Doing()
+		}
+		return fmt.Errorf("the server of %s is not ready yet: %s: %w", v.Name(), doing, errWait)
+	case err != nil:
+		return err
+	}
+	if err := n.bind(r); err != nil {
+		return err
+	}
+	n.bindOthers(r)
+	return nil
+}
+
+// forget removes a volume's record and, with the last of them, its server.
+func (n *Node) forget(ctx context.Context, r state.Volume) error {
+	if err := mounts.Detach(r.Target); err != nil {
+		return err
+	}
+	n.c.Step("unbound")
+	if err := removeTarget(r.Target); err != nil {
+		return err
+	}
+	n.c.Step("target removed")
+	if err := n.c.Store.RemoveVolume(r.Target); err != nil {
+		return err
+	}
+	return n.stopUnused(ctx, r.Server)
+}
+
+func removeTarget(path string) error {
+	if err := os.Remove(path); err != nil && !errors.Is(err, os.ErrNotExist) {
+		return fmt.Errorf("target: %w", err)
+	}
+	return nil
+}
+
+// NodeUnpublishVolume takes a volume away from a target. That there is none is no error.
+func (n *Node) NodeUnpublishVolume(ctx context.Context, req *csi.NodeUnpublishVolumeRequest) (*csi.NodeUnpublishVolumeResponse, error) {
+	target, err := n.target(req.GetVolumeId(), req.GetTargetPath())
+	if err != nil {
+		return nil, err
+	}
+	unlock, err := n.begin(ctx, target)
+	if err != nil {
+		return nil, err
+	}
+	defer unlock()
+	if err := n.unpublish(ctx, target); err != nil {
+		return nil, asStatus(volume.Volume{}, err)
+	}
+	return &csi.NodeUnpublishVolumeResponse{}, nil
+}
+
+func (n *Node) unpublish(ctx context.Context, target string) error {
+	r, known, err := n.c.Store.Volume(target)
+	if err != nil {
+		return err
+	}
+	if known {
+		return n.forget(ctx, r)
+	}
+	t, err := mounts.Read()
+	if err != nil {
+		return err
+	}
+	for _, m := range t.At(target) {
+		if m.Type != mounts.FileSystem {
+			return status.Errorf(codes.InvalidArgument, "at %s a file system of type %s is mounted, which is not this driver's", target, m.Type)
+		}
+	}
+	return errors.Join(mounts.Detach(target), removeTarget(target))
+}
+
+// begin begins a call for a target. The caller calls unlock at its end.
+func (n *Node) begin(ctx context.Context, target string) (unlock func(), err error) {
+	end, ok := n.calls.try(target)
+	if !ok {
+		return nil, status.Errorf(codes.Aborted, "another call for %s is under way", target)
+	}
+	release, err := n.targets.lock(ctx, target)
+	if err != nil {
+		end()
+		return nil, status.FromContextError(err).Err()
+	}
+	return func() { release(); end() }, nil
+}
+
+// target checks what every call has.
+func (n *Node) target(id, path string) (string, error) {
+	const maxBytes = 4096
+	switch {
+	case id == "":
+		return "", status.Error(codes.InvalidArgument, "the volume's ID is missing")
+	case path == "":
+		return "", status.Error(codes.InvalidArgument, "the target's path is missing")
+	case len(id) > maxBytes || len(path) > maxBytes:
+		return "", status.Errorf(codes.InvalidArgument, "the volume's ID or target has more than %d bytes", maxBytes)
+	}
+	clean := filepath.Clean(path)
+	if !strings.HasPrefix(clean, n.c.Kubelet+"/") || strings.HasPrefix(clean+"/", n.c.Store.Dir()+"/") {
+		return "", status.Errorf(codes.InvalidArgument, "target %s is not below kubelet's directory %s (--kubelet)", path, n.c.Kubelet)
+	}
+	return clean, nil
+}
+
+func checkCapability(c *csi.VolumeCapability) error {
+	switch {
+	case c == nil:
+		return status.Error(codes.InvalidArgument, "the volume's capability is missing")
+	case c.GetBlock() != nil:
+		return status.Error(codes.InvalidArgument, "a volume of lsiofs is a file system, not a block device")
+	case len(c.GetMount().GetMountFlags()) > 0:
+		return status.Errorf(codes.InvalidArgument, "mount options (%s) are not taken: settings are volumeAttributes", strings.Join(c.GetMount().GetMountFlags(), ","))
+	}
+	return nil
+}
+
+// resolve checks paths once more where their links lead.
+func resolve(paths []string, p volume.Policy) error {
+	var problems []error
+	for _, path := range paths {
+		resolved, err := filepath.EvalSymlinks(path)
+		if errors.Is(err, os.ErrNotExist) {
+			continue // which mount says in its own words
+		}
+		if err == nil && resolved != path {
+			_, err = p.Check(resolved)
+		}
+		if err != nil {
+			problems = append(problems, fmt.Errorf("%s leads elsewhere: %w", path, err))
+		}
+	}
+	return errors.Join(problems...)
+}
+
+// Exit codes of lsiofs that say whose fault it is.
+const (
+	exitUsage      = 2
+	exitDataset    = 3
+	exitCheckpoint = 5
+)
+
+// asStatus is an error as CSI wants it, without a secret in it.
+func asStatus(v volume.Volume, err error) error {
+	if s, is := status.FromError(err); is {
+		return status.Error(s.Code(), v.Veil(s.Message()))
+	}
+	code := codes.Internal
+	if f, is := errors.AsType[*server.Failure](err); is {
+		switch f.Code {
+		case exitUsage:
+			code = codes.InvalidArgument
+		case exitDataset, exitCheckpoint:
+			code = codes.FailedPrecondition
+		}
+	} else if errors.Is(err, errWait) || errors.Is(err, context.DeadlineExceeded) {
+		code = codes.DeadlineExceeded
+	} else if errors.Is(err, context.Canceled) {
+		code = codes.Canceled
+	}
+	return status.Error(code, v.Veil(err.Error()))
+}

@@ -1,0 +1,149 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"io"
+	"net"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/container-storage-interface/spec/lib/go/csi"
+	"github.com/stretchr/testify/require"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/credentials/insecure"
+	registration "k8s.io/kubelet/pkg/apis/pluginregistration/v1"
+)
+
+// get fetches a page from a unix socket.
+func (d *driver) get(socket, path string) (int, string) {
+	d.t.Helper()
+	require.Eventually(d.t, func() bool { // it comes after CSI's socket, for which start waits
+		c, err := net.Dial("unix", d.path(socket))
+		return err == nil && c.Close() == nil
+	}, patience, time.Millisecond)
+	c := &http.Client{Timeout: patience, Transport: &http.Transport{DisableKeepAlives: true, DialContext: func(context.Context, string, string) (net.Conn, error) {
+		return net.Dial("unix", d.path(socket))
+	}}}
+	r, err := c.Get("http://driver" + path)
+	require.NoError(d.t, err)
+	defer r.Body.Close()
+	text, err := io.ReadAll(r.Body)
+	require.NoError(d.t, err)
+	return r.StatusCode, string(text)
+}
+
+func TestOnePageHasTheMetricsOfAllServersAndSaysWhichAnswer(t *testing.T) {
+	d, data := startDriver(t), dataset(t)
+	a, b := pod{name: "a", attributes: map[string]string{"dataset": data}}, pod{name: "b", attributes: map[string]string{"dataset": data, "seed": "2"}}
+	require.NoError(t, d.publish(a))
+	require.NoError(t, d.publish(b))
+	code, text := d.get("metrics.sock", "/metrics")
+	require.Equal(t, http.StatusOK, code)
+	require.Len(t, regexp.MustCompile(`(?m)^lsiofs_records\{server="[0-9a-f]{32}"\} 300$`).FindAllString(text, -1), 2)
+	require.Equal(t, 1, strings.Count(text, "# TYPE lsiofs_records gauge"))
+	require.Regexp(t, `lsiofs_csi_volume_info\{server="[0-9a-f]{32}",volume="csi-a",namespace="",pod="a"\} 1`, text)
+	require.Equal(t, 2, strings.Count(text, "} 1\n")-strings.Count(text, "_info{"))
+	if promtool, err := exec.LookPath("promtool"); err == nil {
+		check := exec.Command(promtool, "check", "metrics")
+		check.Stdin = strings.NewReader(text)
+		out, err := check.CombinedOutput()
+		require.NoError(t, err, "%s", out)
+	}
+
+	// One server stands still, the other has died: the page comes all the same.
+	servers := d.servers()
+	require.NoError(t, syscall.Kill(servers[0], syscall.SIGKILL))
+	require.NoError(t, syscall.Kill(servers[1], syscall.SIGSTOP))
+	code, text = d.get("metrics.sock", "/metrics")
+	require.Equal(t, http.StatusOK, code)
+	require.Len(t, regexp.MustCompile(`lsiofs_csi_server_up\{server="\w+"\} 0`).FindAllString(text, -1), 2)
+	require.NoError(t, syscall.Kill(servers[1], syscall.SIGCONT))
+	d.unpublish(a)
+	d.unpublish(b)
+	d.requireNothingLeft()
+}
+
+func TestTheProbeOfLivenessAsksTheDriverItself(t *testing.T) {
+	d := startDriver(t)
+	code, text := d.get("health.sock", "/healthz")
+	require.Equal(t, http.StatusOK, code, text)
+	require.NoError(t, os.Remove(d.path("csi.sock"))) // as good as deaf
+	code, _ = d.get("health.sock", "/healthz")
+	require.Equal(t, http.StatusServiceUnavailable, code)
+}
+
+func TestKubeletIsToldWhereTheDriverIs(t *testing.T) {
+	d := startDriver(t)
+	require.Eventually(t, func() bool { _, err := os.Stat(d.path("registration", "lsiofs.csi-reg.sock")); return err == nil }, patience, 1e6)
+	c, err := grpc.NewClient("unix://"+d.path("registration", "lsiofs.csi-reg.sock"), grpc.WithTransportCredentials(insecure.NewCredentials()))
+	require.NoError(t, err)
+	defer c.Close()
+	kubelet := registration.NewRegistrationClient(c)
+	info, err := kubelet.GetInfo(t.Context(), &registration.InfoRequest{})
+	require.NoError(t, err)
+	require.Equal(t, []string{"CSIPlugin", "lsiofs.csi", d.path("csi.sock"), "1.0.0"}, []string{info.GetType(), info.GetName(), info.GetEndpoint(), strings.Join(info.GetSupportedVersions(), " ")})
+	_, err = kubelet.NotifyRegistrationStatus(t.Context(), &registration.RegistrationStatus{Error: "no room"})
+	require.NoError(t, err)
+	require.Eventually(t, func() bool { return strings.Contains(d.log.String(), "no room") }, patience, 1e6)
+
+	// Kubelet forgets a driver whose socket is gone; one that ends takes it away.
+	require.NoError(t, d.cmd.Process.Signal(syscall.SIGTERM))
+	state, err := d.cmd.Process.Wait()
+	require.NoError(t, err)
+	require.Zero(t, state.ExitCode(), "%s", d.log)
+	_, err = os.Stat(d.path("registration", "lsiofs.csi-reg.sock"))
+	require.ErrorIs(t, err, os.ErrNotExist)
+	d.cmd = nil
+}
+
+func TestStatisticsSayHowMuchWasReadAndWhetherTheServerLives(t *testing.T) {
+	d, data := startDriver(t), dataset(t)
+	a := pod{name: "a", attributes: map[string]string{"dataset": data}}
+	require.NoError(t, d.publish(a))
+	stats := func() *csi.NodeGetVolumeStatsResponse {
+		r, err := d.node.NodeGetVolumeStats(t.Context(), &csi.NodeGetVolumeStatsRequest{VolumeId: "csi-a", VolumePath: d.target(a)})
+		require.NoError(t, err)
+		require.Len(t, r.GetUsage(), 1)
+		return r
+	}
+	want := stream(t, data)
+	before := stats()
+	require.EqualValues(t, len(want), before.GetUsage()[0].GetTotal())
+	require.Zero(t, before.GetUsage()[0].GetUsed())
+	d.requireReads(a, "worker-0.jsonl", want)
+	require.EqualValues(t, len(want), stats().GetUsage()[0].GetUsed())
+	require.False(t, stats().GetVolumeCondition().GetAbnormal())
+	require.NoError(t, syscall.Kill(d.servers()[0], syscall.SIGKILL))
+	require.Eventually(t, func() bool { return stats().GetVolumeCondition().GetAbnormal() }, patience, 1e6)
+	require.Contains(t, stats().GetVolumeCondition().GetMessage(), "ENOTCONN")
+	d.unpublish(a)
+	d.requireNothingLeft()
+}
+
+func TestAServersMemoryIsLimited(t *testing.T) {
+	d, data := startDriver(t, "--memory-limit=256MiB"), dataset(t)
+	a := pod{name: "a", attributes: map[string]string{"dataset": data}}
+	requireStatus(t, d.publish(pod{name: "greedy", attributes: map[string]string{"dataset": data, "memory": "200MiB"}}), 3, "memory", "128 MiB")
+	require.NoError(t, d.publish(a))
+	pid := filepath.Join("/proc", strconv.Itoa(d.servers()[0]))
+	args, err := os.ReadFile(filepath.Join(pid, "cmdline"))
+	require.NoError(t, err)
+	require.True(t, bytes.Contains(args, []byte("--memory=134217728B")), "%s", args)
+	limits, err := os.ReadFile(filepath.Join(pid, "limits"))
+	require.NoError(t, err)
+	groups, err := os.ReadFile(filepath.Join(pid, "cgroup"))
+	require.NoError(t, err)
+	grouped := regexp.MustCompile(`(?m)memory:.*/lsiofs-[0-9a-f]{32}$|^0::.*/lsiofs-[0-9a-f]{32}$`).Match(groups)
+	require.True(t, grouped || bytes.Contains(limits, []byte("805306368")), "%s%s", groups, limits)
+	d.unpublish(a)
+	d.requireNothingLeft()
+}

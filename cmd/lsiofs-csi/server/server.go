@@ -1,0 +1,310 @@
+package server
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"sync"
+	"syscall"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/lsiofs/lsiofs/cmd/lsiofs-csi/mounts"
+	"github.com/lsiofs/lsiofs/cmd/lsiofs-csi/state"
+)
+
+// Config is what is started.
+type Config struct {
+	Program     string   // of lsiofs
+	Args        []string // flags of mount
+	Dataset     string   // "" for a mixture
+	Point       string   // where it mounts; an empty directory
+	Environment []string
+	Log         *os.File // its stderr
+	// Started is called with the process before anything is waited for: when it fails, the process
+	// is ended. A process that nobody has heard of mounts nothing when the driver dies.
+	Started func(state.Process) error
+}
+
+// Server is a process that serves a mount, or is about to. Its methods may be called
+// concurrently.
+type Server struct {
+	process state.Process
+	point   string
+	child   *exec.Cmd // nil of one that was adopted
+	pidfd   *os.File
+	words   *os.File      // what a child says until it is ready
+	ready   chan struct{} // closed when it serves, or never will
+	ended   chan struct{} // closed when the process has ended, or after Release
+	wait    sync.WaitGroup
+	reading chan struct{} // has an element while Read's goroutine runs
+
+	mu       sync.Mutex
+	doing    string
+	failed   *Failure
+	serves   bool
+	released bool
+}
+
+// Failure is why a server does not come up, in lsiofs' own words.
+type Failure struct {
+	Text string `json:"text"`
+	Code int    `json:"code"` // lsiofs' exit code
+}
+
+func (f *Failure) Error() string { return f.Text }
+
+// Start starts a server, and returns when its process runs.
+func Start(c Config) (*Server, error) {
+	r, w, err := os.Pipe()
+	if err != nil {
+		return nil, fmt.Errorf("start a server: %w", err)
+	}
+	args := append([]string{"mount", "--ready-fd=3", "--allow-other", "--readers=all", "--restore=all"}, c.Args...)
+	args = append(args, "--")
+	if c.Dataset != "" {
+		args = append(args, c.Dataset)
+	}
+	cmd := exec.Command(c.Program, append(args, c.Point)...)
+	cmd.Env, cmd.Dir = c.Environment, "/"
+	cmd.Stdout, cmd.Stderr = c.Log, c.Log
+	cmd.ExtraFiles = []*os.File{w}
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
+	err = cmd.Start()
+	if err := errors.Join(err, w.Close()); err != nil {
+		return nil, fmt.Errorf("start a server: %w", errors.Join(err, r.Close()))
+	}
+	s := &Server{point: c.Point, child: cmd, words: r, ready: make(chan struct{}), ended: make(chan struct{}), reading: make(chan struct{}, 1), doing: "starting"}
+	err = s.watchChild(c.Started)
+	if err != nil {
+		_ = cmd.Process.Kill()
+		return nil, fmt.Errorf("start a server: %w", errors.Join(err, r.Close(), ignoreExit(cmd.Wait())))
+	}
+	return s, nil
+}
+
+func (s *Server) watchChild(started func(state.Process) error) (err error) {
+	if s.process, err = identify(s.child.Process.Pid); err != nil {
+		return err
+	}
+	if err := started(s.process); err != nil {
+		return err
+	}
+	if s.pidfd, err = open(s.process); err != nil {
+		// It has ended already: waiting for it says so.
+		if s.pidfd, err = openDead(s.process); err != nil {
+			return err
+		}
+	}
+	s.wait.Go(s.listen)
+	s.wait.Go(s.watch)
+	return nil
+}
+
+// openDead gives a pidfd of a child that may have ended, and was not waited for.
+func openDead(p state.Process) (*os.File, error) {
+	fd, err := unix.PidfdOpen(p.PID, unix.PIDFD_NONBLOCK)
+	if err != nil {
+		return nil, err
+	}
+	return os.NewFile(uintptr(fd), fmt.Sprintf("process %d", p.PID)), nil
+}
+
+// Adopt takes over a server that an earlier driver has started, and that serves. It fails with
+// ESRCH where the process has ended.
+func Adopt(p state.Process, point string) (*Server, error) {
+	f, err := open(p)
+	if err != nil {
+		return nil, fmt.Errorf("process %d: %w", p.PID, err)
+	}
+	s := &Server{process: p, point: point, pidfd: f, ready: make(chan struct{}), ended: make(chan struct{}), reading: make(chan struct{}, 1), serves: true, doing: "serving"}
+	close(s.ready)
+	s.wait.Go(s.watch)
+	return s, nil
+}
+
+// message is what a child says while it comes up; lsiofs' --ready-fd is a line of JSON each.
+type message struct {
+	Progress *struct {
+		Shards, ShardsTotal int
+		Done                bool
+	} `json:"progress"`
+	Filling *struct {
+		Bytes int64 `json:"filled_bytes"`
+		Total int64 `json:"filled_bytes_total"`
+	} `json:"filling"`
+	Waiting *struct {
+		For string `json:"waiting"`
+	} `json:"waiting"`
+	Mounted *struct{} `json:"mounted"`
+	Error   *Failure  `json:"error"`
+}
+
+// listen hears what a child says until it serves or has failed.
+func (s *Server) listen() {
+	defer close(s.ready)
+	defer s.words.Close()
+	words := json.NewDecoder(s.words)
+	for {
+		var m message
+		if words.Decode(&m) != nil {
+			s.fail(&Failure{Text: "the server ended before it had mounted, and did not say why: see the driver's log"})
+			return
+		}
+		switch {
+		case m.Progress != nil && m.Progress.Done:
+			s.says("mounting")
+		case m.Progress != nil:
+			s.says(fmt.Sprintf("indexing: %d of %d shards", m.Progress.Shards, m.Progress.ShardsTotal))
+		case m.Filling != nil:
+			s.says(fmt.Sprintf("filling the cache: %d of %d MiB", m.Filling.Bytes>>20, m.Filling.Total>>20))
+		case m.Waiting != nil:
+			s.says("waiting for " + m.Waiting.For)
+		case m.Error != nil:
+			s.fail(m.Error)
+			return
+		case m.Mounted != nil:
+			s.mu.Lock()
+			s.serves, s.doing = true, "serving"
+			s.mu.Unlock()
+			return
+		}
+	}
+}
+
+func (s *Server) says(doing string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.doing = doing
+}
+
+func (s *Server) fail(f *Failure) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.failed, s.doing = f, "failed"
+}
+
+// watch waits for the process' end, and reaps a child.
+func (s *Server) watch() {
+	defer close(s.ended)
+	if waitFor(s.pidfd) && s.child != nil {
+		_ = s.child.Wait() // what it ended with, its log says
+	}
+}
+
+// Process is the server's process.
+func (s *Server) Process() state.Process { return s.process }
+
+// Doing says in words what it does.
+func (s *Server) Doing() string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.doing
+}
+
+// Ended is closed when the process has ended.
+func (s *Server) Ended() <-chan struct{} { return s.ended }
+
+// Alive says whether the process lives, and has not failed to mount.
+func (s *Server) Alive() bool {
+	select {
+	case <-s.ended:
+		return false
+	default:
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.failed == nil
+}
+
+// Ready waits until it serves. The error is a *Failure where it never will, and else ctx's.
+func (s *Server) Ready(ctx context.Context) error {
+	select {
+	case <-s.ready:
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.failed != nil {
+		return s.failed
+	}
+	return nil
+}
+
+// How long a server that is stopped may take until it is told so, told once more, and killed. Nobody
+// has its files open any more, as a rule; then it ends at once.
+const (
+	stopAfter = 2 * time.Second
+	killAfter = 5 * time.Second
+)
+
+// Stop takes the mount away and waits for the server's end, which it brings about by signals
+// where it takes long. Readers that are left get errors.
+func (s *Server) Stop() error {
+	var err error
+	if s.Serving() {
+		err = mounts.Detach(s.point)
+	} else {
+		s.tell(unix.SIGTERM)
+	}
+	for _, then := range []struct {
+		after time.Duration
+		tell  unix.Signal
+	}{{stopAfter, unix.SIGTERM}, {stopAfter / 10, unix.SIGTERM}, {killAfter, unix.SIGKILL}} {
+		timer := time.NewTimer(then.after)
+		select {
+		case <-s.ended:
+			timer.Stop()
+			s.Release()
+			return errors.Join(err, mounts.Detach(s.point))
+		case <-timer.C:
+			s.tell(then.tell)
+		}
+	}
+	<-s.ended // the kernel sees to it
+	s.Release()
+	return errors.Join(err, mounts.Detach(s.point))
+}
+
+// Serving says whether it has mounted.
+func (s *Server) Serving() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.serves
+}
+
+func (s *Server) tell(sig unix.Signal) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if !s.released {
+		_ = signal(s.pidfd, sig) // one that has ended needs none
+	}
+}
+
+// Release lets go of the process, which lives on, and waits for the goroutines. It may be called
+// again.
+func (s *Server) Release() {
+	s.mu.Lock()
+	if !s.released {
+		s.released = true
+		_ = s.pidfd.Close()
+		if s.words != nil {
+			_ = s.words.Close()
+		}
+	}
+	s.mu.Unlock()
+	s.wait.Wait()
+}
+
+// ignoreExit drops the error of a process that was killed on purpose.
+func ignoreExit(err error) error {
+	if _, is := errors.AsType[*exec.ExitError](err); is {
+		return nil
+	}
+	return err
+}

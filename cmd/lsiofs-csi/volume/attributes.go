@@ -1,0 +1,80 @@
+package volume
+
+import (
+	"maps"
+	"slices"
+)
+
+// kind says how an attribute becomes an argument.
+type kind int
+
+const (
+	single   kind = iota // --name=value
+	repeated             // --name=line, for each line
+	path                 // single, of this node
+	relative             // repeated, and relative to the dataset
+	mixture              // repeated, NAME=WEIGHT:DATASET
+)
+
+// Attributes that are no flags.
+const (
+	dataset    = "dataset"    // the positional argument
+	checkpoint = "checkpoint" // none or write
+)
+
+// flags are those of `lsiofs mount` that a pod may set.
+var flags = map[string]kind{
+	// Data
+	"format": single, "split": single, "split-by": single, "split-seed": single, "sample": single, "sample-seed": single,
+	"on-corrupt": single, "array": relative, "record-bytes": single, "stride-bytes": single, "header-bytes": single,
+	"remainder": single, "lc0-check": single, "as": single, "max-record": single,
+	"mix": mixture, "mix-length": single, "mix-by": single,
+	// Crops
+	"crop": single, "stride": single, "step": single, "jitter": single, "select": repeated, "wrap": single, "edge": single,
+	"crops": path, "stack": single, "scale": single, "offset": single, "missing": single,
+	// Growing
+	"grow": single, "run": path, "window": single, "newest": single, "min-new": single, "settle": single, "poll": single,
+	"hold": single, "snapshot": path,
+	// Order
+	"seed": single, "epoch": single, "shuffle": single, "shuffle-size": single, "lanes": single, "chunk-bytes": single,
+	"chunk-records": single, "groups": single,
+	// Workers
+	"workers": single, "batch": single, "tail": single, "deal": single,
+	// Reading
+	"memory": single, "read": single, "spool-max": single, "read-timeout": single, "direct": single, "io": single,
+	// Remote
+	"region": single, "endpoint": single, "anonymous": single, "requester-pays": single, "ca-file": path, "unversioned": single,
+	"connections": single, "hedge": single, "lookahead": single,
+	// Cache
+	"cache-fill": single, "warm": single,
+	// Mount
+	"resume": path,
+}
+
+// leftOut are the other flags of mount, and why they are no attributes.
+var leftOut = map[string]string{
+	"daemon": driversOwn, "log-file": driversOwn, "while-pid": driversOwn, "rmdir": driversOwn, "json": driversOwn,
+	"log-format": driversOwn, "log-level": driversOwn, "help": driversOwn,
+	"allow-other": readersAll, "readers": readersAll, "restore": "who restores is said by attribute checkpoint",
+	"cache-dir": nodesOwn, "cache-size": nodesOwn, "cache-reserve": nodesOwn, "index-dir": nodesOwn, "spool-dir": nodesOwn,
+}
+
+const (
+	driversOwn = "the driver runs its servers as it sees fit"
+	readersAll = "all users of a pod may read"
+	nodesOwn   = "a node has one cache for all volumes, which its administrator sets"
+)
+
+// Names are all attributes that there are, sorted.
+func Names() []string {
+	return slices.Sorted(maps.Keys(withOwn()))
+}
+
+func withOwn() map[string]kind {
+	all := maps.Clone(flags)
+	all[dataset], all[checkpoint] = single, single
+	return all
+}
+
+// LeftOut are mount's other flags, sorted.
+func LeftOut() []string { return slices.Sorted(maps.Keys(leftOut)) }

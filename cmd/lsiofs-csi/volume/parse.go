@@ -1,0 +1,202 @@
+package volume
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/dustin/go-humanize"
+)
+
+// Volume is what a pod asks for. It is not changed after Parse.
+type Volume struct {
+	// Dataset is mount's positional argument, "" for a mixture.
+	Dataset string
+	// Args are mount's flags, each --name=value, in an order that follows from the attributes.
+	Args []string
+	// Environment has the credentials, NAME=value, sorted; empty where the pod gives none.
+	Environment []string
+	// Paths are those of this node that Dataset and Args name, each up to its first pattern.
+	Paths []string
+	// Writable says that the pod may write checkpoint.
+	Writable bool
+}
+
+// Name is what is read, for people: without a URL's query, which may be a token.
+func (v Volume) Name() string {
+	if v.Dataset == "" {
+		return "a mixture"
+	}
+	name, _, _ := strings.Cut(v.Dataset, "?")
+	return name
+}
+
+// Bounds of what is accepted. A value becomes one argument of a process, of which the kernel
+// takes 128 KiB.
+const (
+	maxValueBytes = 16 << 10
+	maxAllBytes   = 256 << 10
+	maxLines      = 1024
+)
+
+// podInformation is how attributes begin that kubelet adds (podInfoOnMount).
+const podInformation = "csi.storage.k8s.io/"
+
+// Parse reads a volume's attributes and the keys of its Secret. The error has all problems, and
+// no value of a secret.
+func Parse(attributes, secrets map[string]string, p Policy) (Volume, error) {
+	q := parser{policy: p}
+	var unknown []string
+	total := 0
+	for _, name := range sortedKeys(attributes) {
+		value := attributes[name]
+		total += len(name) + len(value)
+		k, known := flags[name]
+		switch {
+		case strings.HasPrefix(name, podInformation):
+		case len(value) > maxValueBytes:
+			q.problem("attribute %s has %d bytes: at most %d are taken", short(name), len(value), maxValueBytes)
+		case strings.ContainsRune(value, 0):
+			q.problem("attribute %s has a zero byte", short(name))
+		case name == dataset:
+			q.v.Dataset = value
+			q.location(name, value)
+		case name == checkpoint:
+			q.checkpoint(value)
+		case known:
+			q.flag(name, value, k)
+		default:
+			unknown = append(unknown, unknownName(name))
+		}
+	}
+	if total > maxAllBytes {
+		q.problem("the attributes have %d bytes: at most %d are taken", total, maxAllBytes)
+	}
+	if len(unknown) > 0 {
+		q.problem("there is no attribute %s: there are %s", strings.Join(unknown, ", "), strings.Join(Names(), ", "))
+	}
+	_, mixed := attributes["mix"]
+	switch {
+	case mixed && q.v.Dataset != "":
+		q.problem("attributes dataset and mix both say what is read: leave one of them out")
+	case !mixed && q.v.Dataset == "":
+		q.problem(`attribute dataset is missing: name a directory of the node, or s3://BUCKET/PREFIX or https://…`)
+	}
+	q.memory(attributes["memory"])
+	q.credentials(secrets)
+	return q.v, errors.Join(q.problems...)
+}
+
+type parser struct {
+	v        Volume
+	policy   Policy
+	problems []error
+}
+
+func (q *parser) problem(format string, a ...any) {
+	q.problems = append(q.problems, fmt.Errorf(format, a...))
+}
+
+func (q *parser) checkpoint(value string) {
+	switch value {
+	case "none", "":
+	case "write":
+		q.v.Writable = true
+	default:
+		q.problem("attribute checkpoint (%q) must be none or write", short(value))
+	}
+}
+
+func (q *parser) flag(name, value string, k kind) {
+	lines := []string{value}
+	if k == repeated || k == relative || k == mixture {
+		lines = slices.DeleteFunc(strings.Split(value, "\n"), func(l string) bool { return strings.TrimSpace(l) == "" })
+		if len(lines) > maxLines {
+			q.problem("attribute %s has %d lines: at most %d are taken", name, len(lines), maxLines)
+			return
+		}
+	}
+	for _, line := range lines {
+		switch k {
+		case path:
+			q.path(name, line)
+		case mixture:
+			if _, source, is := strings.Cut(line, ":"); is { // else mount says what is wrong
+				q.location(name, source)
+			}
+		case relative:
+			pattern := line
+			if _, after, named := strings.Cut(line, "="); named {
+				pattern = after
+			}
+			if climbs(pattern) || strings.HasPrefix(pattern, "/") {
+				q.problem("attribute %s (%q) leads out of the dataset", name, short(line))
+			}
+		}
+		q.v.Args = append(q.v.Args, "--"+name+"="+line)
+	}
+}
+
+// location takes a dataset, of this node or of a service.
+func (q *parser) location(name, value string) {
+	for _, scheme := range []string{"s3://", "https://", "http://"} {
+		if strings.HasPrefix(value, scheme) {
+			return
+		}
+	}
+	if before, _, is := strings.Cut(value, "://"); is {
+		q.problem("attribute %s: there is no service %s://: s3://, https:// and http:// are read", name, short(before))
+		return
+	}
+	q.path(name, value)
+}
+
+func (q *parser) path(name, value string) {
+	prefix, err := q.policy.Check(value)
+	if err != nil {
+		q.problem("attribute %s: %w", name, err)
+		return
+	}
+	q.v.Paths = append(q.v.Paths, prefix)
+}
+
+// unknownName quotes a name that there is not, with the reason where mount has such a flag.
+func unknownName(name string) string {
+	if why, is := leftOut[name]; is {
+		return fmt.Sprintf("%q (%s)", name, why)
+	}
+	return fmt.Sprintf("%q", short(name))
+}
+
+// memory sees to it that a server can keep within its limit: mount takes --memory, and up to half as much
+// again for its tables and decoders.
+func (q *parser) memory(value string) {
+	most := q.policy.MemoryLimitBytes / 2
+	if most == 0 {
+		return
+	}
+	if value == "" {
+		if most < defaultMemoryBytes {
+			q.v.Args = append(q.v.Args, fmt.Sprintf("--memory=%dB", most))
+		}
+		return
+	}
+	n, err := humanize.ParseBytes(value)
+	if err == nil && n > uint64(most) { // else mount says what is wrong
+		q.problem("attribute memory (%s) must be at most %s: this node's servers may take %s each, of which --memory is half",
+			short(value), humanize.IBytes(uint64(most)), humanize.IBytes(uint64(q.policy.MemoryLimitBytes)))
+	}
+}
+
+// defaultMemoryBytes is mount's own --memory.
+const defaultMemoryBytes = 1 << 30
+
+// short bounds what messages quote.
+func short(s string) string {
+	const most = 100
+	if len(s) <= most {
+		return s
+	}
+	return strings.ToValidUTF8(s[:most], "") + "…"
+}

@@ -1,0 +1,61 @@
+package volume
+
+import (
+	"fmt"
+	"path/filepath"
+	"slices"
+	"strings"
+)
+
+// Policy is what this node's administrator lets pods name.
+type Policy struct {
+	// Allow are the directories that paths must lie in; none means all but Never.
+	Allow []string
+	// Never are directories that no path may lie in, be, or be above.
+	Never []string
+	// MemoryLimitBytes is what a server may take; 0: no limit.
+	MemoryLimitBytes int64
+}
+
+// Never returns the directories that no pod may name: those of the system, and own ones.
+func Never(own ...string) []string {
+	all := []string{"/proc", "/sys", "/dev", "/etc", "/run", "/var/run", "/root"}
+	for _, dir := range own {
+		all = append(all, filepath.Clean(dir))
+	}
+	return all
+}
+
+// Check looks at an absolute path, which may be a pattern, and returns its part before the first
+// pattern.
+func (p Policy) Check(path string) (prefix string, err error) {
+	switch {
+	case !strings.HasPrefix(path, "/"):
+		return "", fmt.Errorf("%q is no absolute path of the node", short(path))
+	case climbs(path):
+		return "", fmt.Errorf("%q has .. in it: write the path without", short(path))
+	}
+	prefix = filepath.Clean(path)
+	for strings.ContainsAny(prefix, `*?[{\`) {
+		prefix = filepath.Dir(prefix)
+	}
+	if len(p.Allow) > 0 && !slices.ContainsFunc(p.Allow, func(dir string) bool { return within(prefix, dir) }) {
+		return "", fmt.Errorf("%q is not below a directory that this node's administrator allows (--allow-path): %s", short(path), strings.Join(p.Allow, ", "))
+	}
+	for _, dir := range p.Never {
+		if within(prefix, dir) || within(dir, prefix) {
+			return "", fmt.Errorf("%q is, holds, or lies in %s, which no pod may read: name a directory of data", short(path), dir)
+		}
+	}
+	return prefix, nil
+}
+
+// climbs says whether a path or pattern has an element "..": also as an alternative in braces.
+func climbs(pattern string) bool {
+	return slices.Contains(strings.FieldsFunc(pattern, func(r rune) bool { return strings.ContainsRune("/{,}", r) }), "..")
+}
+
+// within says whether path is dir or lies below it; both are clean and absolute.
+func within(path, dir string) bool {
+	return path == dir || dir == "/" || strings.HasPrefix(path, dir+"/")
+}
