@@ -37,7 +37,7 @@ the last part, a mount or an index without --part, puts them together, and reads
 records for that.`,
 		Example: `  lsiofs index /data/train
   lsiofs index /data/train --rebuild --on-corrupt skip --json
-  lsiofs index /data/train --part $SLURM_ARRAY_TASK_ID/$SLURM_ARRAY_TASK_COUNT`,
+  lsiofs index /data/train --part $SLURM_ARRAY_TASK_ID/8`,
 		Args: exactArgs("DATASET"),
 		RunE: func(c *cobra.Command, args []string) error {
 			o.dataset = args[0]

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Train on one file of a mount; be stopped and go on, exactly.
 
-    train.py merge [BEFORE] SAVES   before an attempt: the model of the attempt before
+    train.py merge SAVES [BEFORE]   before an attempt: the model of the attempt before
     train.py MNT SAVES              SLURM_PROCID says which file: worker-0, worker-1, …
 
 DATASET is JSONL here, lines like {"label": "cat"}, and the model is how often each
@@ -37,10 +37,10 @@ def write(path, document):
     os.replace(path + ".tmp", path)
 
 
-def learnt(saves):
-    """All that was learnt by the last saves of an attempt."""
+def learnt(saves, checkpoints):
+    """All that was learnt in an attempt up to these checkpoints of its ranks."""
     model = collections.Counter(read(f"{saves}/model.json"))
-    for path in glob.glob(f"{saves}/checkpoint-*.json"):
+    for path in glob.glob(f"{checkpoints}/checkpoint-*.json"):
         rank = int(path.rpartition("-")[2].partition(".")[0])
         used = read(path)["done"][-1]["consumed"][rank]
         model.update(read(f"{saves}/model-{rank}-{used}.json"))
@@ -53,12 +53,12 @@ def train(mount, saves, rank):
     step = int(os.environ.get("STEP_RECORDS", 10))
     pause = float(os.environ.get("STEP_SECONDS", 0))  # to try this with: training takes time
     data = lsiofs.open(mount)
+    checkpoint = data.checkpoint()  # where all files began, which stays; what is used is for us to say
     model, used, last = collections.Counter(), 0, None
 
     def save():
         write(f"{saves}/model-{rank}-{used}.json", model)
         # The mount counts what it has delivered, and that is more: it was read ahead.
-        checkpoint = data.checkpoint()
         consumed = [0] * len(checkpoint["done"][-1]["consumed"])
         consumed[rank] = used
         checkpoint["done"][-1]["consumed"] = consumed
@@ -81,8 +81,8 @@ def train(mount, saves, rank):
 
 
 if sys.argv[1] == "merge":
-    *before, saves = sys.argv[2:]
-    write(f"{saves}/model.json", learnt(before[0]) if before else {})
+    saves, *before = sys.argv[2:]
+    write(f"{saves}/model.json", learnt(before[0], f"{saves}/before") if before else {})
 else:
     signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGTERM])  # it waits for the end of a step
     train(*sys.argv[1:], int(os.environ["SLURM_PROCID"]))

@@ -36,11 +36,16 @@ func (s *Store) Begin(format string, usable func(Blob) bool) *Build {
 	if usable == nil {
 		return b
 	}
+	mine := map[string]bool{}
 	for _, f := range b.left {
+		mine[f.Name()] = true
 		if m, err := s.mapWhole(f, false); err == nil {
 			b.take(m, usable)
 		}
 	}
+	// What is whole in those of living processes counts, too. Where a file system has no locks, or
+	// refuses them, these are all.
+	b.takeOthers(mine, usable)
 	return b
 }
 
@@ -49,7 +54,17 @@ func (s *Store) Begin(format string, usable func(Blob) bool) *Build {
 // closed, for the build that seals. Shards that are cut by another format are not found.
 func (s *Store) BeginPart(format string, usable func(Blob) bool) *Build {
 	b := &Build{store: s, own: newJournal(s, format), found: map[storage.Object]Shard{}}
+	b.takeOthers(nil, usable)
+	return b
+}
+
+// takeOthers takes what is whole in journals that are not locked by this build.
+func (b *Build) takeOthers(mine map[string]bool, usable func(Blob) bool) {
+	s := b.store
 	for _, path := range s.files(s.name+".", ".journal") {
+		if mine[path] {
+			continue
+		}
 		f, err := s.openStored(path)
 		if err != nil {
 			continue
@@ -59,7 +74,6 @@ func (s *Store) BeginPart(format string, usable func(Blob) bool) *Build {
 		}
 		_ = f.Close()
 	}
-	return b
 }
 
 // take finds what a journal has, unless it is of another version or format.

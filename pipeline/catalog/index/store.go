@@ -157,7 +157,7 @@ func (s *Store) files(prefix, ending string) (paths []string) {
 func (s *Store) abandoned(ending string) []*os.File {
 	var list []*os.File
 	for _, path := range s.files(s.name+".", ending) {
-		f, err := s.openStored(path)
+		f, err := s.openToLock(path)
 		if err != nil {
 			continue
 		}

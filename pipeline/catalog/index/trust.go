@@ -1,6 +1,7 @@
 package index
 
 import (
+	"errors"
 	"fmt"
 	"io/fs"
 	"os"
@@ -18,8 +19,20 @@ import (
 
 // openStored opens a file of the index directory, never waiting for one that is
 // no file.
-func (s *Store) openStored(path string) (*os.File, error) {
-	f, err := os.OpenFile(path, os.O_RDONLY|syscall.O_NOFOLLOW|syscall.O_NONBLOCK, 0)
+func (s *Store) openStored(path string) (*os.File, error) { return s.openAs(path, os.O_RDONLY) }
+
+// openToLock is openStored for writing, where that is allowed: NFS gives exclusive locks to writers
+// alone.
+func (s *Store) openToLock(path string) (*os.File, error) {
+	f, err := s.openAs(path, os.O_RDWR)
+	if errors.Is(err, fs.ErrPermission) {
+		return s.openStored(path)
+	}
+	return f, err
+}
+
+func (s *Store) openAs(path string, mode int) (*os.File, error) {
+	f, err := os.OpenFile(path, mode|syscall.O_NOFOLLOW|syscall.O_NONBLOCK, 0)
 	if err != nil {
 		return nil, err
 	}
