@@ -1,6 +1,8 @@
 package cubes
 
 import (
+	"slices"
+
 	"github.com/lsiofs/lsiofs/pipeline/storage"
 	"github.com/lsiofs/lsiofs/pipeline/zarr/blosc"
 )
@@ -122,18 +124,21 @@ func (w *worker) stepHead(t *task) bool {
 func (s *steps) cut(h blosc.Header, head []byte, list []int) bool {
 	var asked []stretch
 	bytes := int64(0)
-	for _, b := range list {
-		begin, err := h.Start(head, b)
-		if err != nil {
+	starts := make([]int64, h.Blocks())
+	for b := range starts {
+		var err error
+		if starts[b], err = h.Start(head, b); err != nil {
 			return false
 		}
+	}
+	sorted := append(slices.Clone(starts), h.StoredBytes)
+	slices.Sort(sorted) // writers put blocks in any order
+	for _, b := range list {
+		begin := starts[b]
+		next, _ := slices.BinarySearch(sorted, begin+1)
 		end := h.StoredBytes // or where the next block begins
-		for other := range h.Blocks() {
-			if at, err := h.Start(head, other); err != nil {
-				return false
-			} else if at > begin {
-				end = min(end, at)
-			}
+		if next < len(sorted) {
+			end = sorted[next]
 		}
 		last := len(asked) - 1
 		if last >= 0 && begin >= asked[last].begin && begin <= asked[last].end+s.gap {
