@@ -213,7 +213,7 @@ func TestEveryReadOfStorageThatFailsIsEIOAndTheNextOneWorks(t *testing.T) {
 				status := client.read(m.path("status"))
 				if failed > 0 {
 					told++
-					object := `(?s)shard-\d\.txt.*bytes \[\d+, \d+\): injected fault in read ` + fmt.Sprint(n)
+					object := `(?s)shard-\d\.txt.* \[\d+, \d+\): injected fault in read ` + fmt.Sprint(n)
 					require.Regexp(t, object, m.log.String())
 					require.Regexp(t, object, status)
 					require.Contains(t, m.log.String(), "errno=EIO")
