@@ -81,14 +81,12 @@ func (c *cluster) trainer(run string, pods int, step string) string {
 func (c *cluster) trainsOnce() {
 	t := c.t
 	c.begin("first", "")
-	c.apply(job("first", 4, c.trainer("first", 4, "1s")))
+	c.apply(job("first", 4, c.trainer("first", 4, "2s")))
 	c.eventually("four pods have trained", func() bool { return c.trained("first") == 4 })
 	require.Equal(t, 1, c.servers(), "one server for four pods")
-	// One is killed, one is deleted: each comes again for its index.
-	out := c.node.Run("pgrep", "-f", "pod train /stream")
-	c.node.Run("kill", "-9", strings.Fields(out)[0])
-	name := strings.Fields(c.kubectl("get", "pods", "-n", "train", "-l", "job-name=first", "--field-selector=status.phase=Running", "-o", "name"))[0]
-	c.kubectl("delete", "-n", "train", name)
+	// One is killed, another one is deleted: each comes again for its index.
+	c.node.Run("sh", "-c", `for p in $(pgrep -f "^/pod train /stream"); do if grep -qz "^JOB_COMPLETION_INDEX=0$" /proc/$p/environ; then kill -9 $p; fi; done`)
+	c.kubectl("delete", "pod", "-n", "train", "-l", "job-name=first,batch.kubernetes.io/job-completion-index=3")
 	c.eventually("six pods have run", func() bool {
 		out, _ := c.try("get", "job", "-n", "train", "first", "-o", "jsonpath={.status.failed} {.status.active}")
 		failed, active, _ := strings.Cut(out, " ")

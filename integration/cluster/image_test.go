@@ -15,7 +15,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// image makes an image of static programs, named localhost/test:1, as `docker save` writes one.
+// image makes an image of static programs, for the driver and for pods, as `docker save` writes one.
 func (c *cluster) image() {
 	t := c.t
 	build := func(dir, pkg, name string) {
@@ -46,7 +46,7 @@ func (c *cluster) image() {
 		"rootfs": map[string]any{"type": "layers", "diff_ids": []string{"sha256:" + hex.EncodeToString(sum[:])}},
 	})
 	require.NoError(t, err)
-	manifest, err := json.Marshal([]any{map[string]any{"Config": "config.json", "RepoTags": []string{"localhost/test:1"}, "Layers": []string{"layer.tar"}}})
+	manifest, err := json.Marshal([]any{map[string]any{"Config": "config.json", "RepoTags": []string{"localhost/test:1", "localhost/lsiofs-csi:1"}, "Layers": []string{"layer.tar"}}})
 	require.NoError(t, err)
 	path := filepath.Join(c.dir, "image.tar")
 	f, err := os.Create(path)

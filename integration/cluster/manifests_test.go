@@ -2,53 +2,29 @@ package cluster
 
 import (
 	"fmt"
+	"os"
 	"slices"
 	"strings"
+
+	"github.com/stretchr/testify/require"
 )
 
-// driver is the DaemonSet of the driver, with what it needs.
+// driver is the driver's manifests, as users apply them, with two directories of the node.
 func (c *cluster) driver() string {
-	return `apiVersion: v1
-kind: Namespace
-metadata: {name: lsiofs, labels: {pod-security.kubernetes.io/enforce: privileged}}
----
-apiVersion: storage.k8s.io/v1
-kind: CSIDriver
-metadata: {name: lsiofs.csi}
-spec: {attachRequired: false, podInfoOnMount: true, requiresRepublish: true, fsGroupPolicy: None, volumeLifecycleModes: [Ephemeral, Persistent]}
----
-apiVersion: apps/v1
-kind: DaemonSet
-metadata: {name: lsiofs-csi, namespace: lsiofs}
-spec:
-  selector: {matchLabels: {app: lsiofs-csi}}
-  template:
-    metadata: {labels: {app: lsiofs-csi}}
-    spec:
-      hostNetwork: true
-      hostPID: true
-      automountServiceAccountToken: false
-      terminationGracePeriodSeconds: 5
-      tolerations: [{operator: Exists}]
-      containers:
-        - name: driver
-          image: localhost/test:1
-          imagePullPolicy: Never
-          command: [/lsiofs-csi, --health=:9809, --allow-path=` + c.dir + `/data, --allow-path=` + c.dir + `/state]
-          env: [{name: NODE_NAME, valueFrom: {fieldRef: {fieldPath: spec.nodeName}}}]
-          securityContext: {privileged: true}
-          livenessProbe: {httpGet: {path: /healthz, port: 9809}, periodSeconds: 5}
-          volumeMounts:
-            - {name: kubelet, mountPath: /var/lib/kubelet, mountPropagation: Bidirectional}
-            - {name: cache, mountPath: /var/cache/lsiofs}
-            - {name: data, mountPath: "` + c.dir + `/data", readOnly: true}
-            - {name: state, mountPath: "` + c.dir + `/state", readOnly: true}
-      volumes:
-        - {name: kubelet, hostPath: {path: /var/lib/kubelet}}
-        - {name: cache, hostPath: {path: /var/cache/lsiofs, type: DirectoryOrCreate}}
-        - {name: data, hostPath: {path: "` + c.dir + `/data"}}
-        - {name: state, hostPath: {path: "` + c.dir + `/state"}}
-`
+	b, err := os.ReadFile("../../examples/kubernetes/driver/lsiofs-csi.yaml")
+	require.NoError(c.t, err)
+	text := string(b)
+	insert := func(at, before, after string) {
+		require.Equal(c.t, 1, strings.Count(text, at), at)
+		text = strings.Replace(text, at, before+at+after, 1)
+	}
+	paths := []string{c.dir + "/data", c.dir + "/state"}
+	for i, path := range paths {
+		insert("            - --health=", fmt.Sprintf("            - --allow-path=%s\n", path), "")
+		insert("            - {name: cache, mountPath: /var/cache/lsiofs}\n", "", fmt.Sprintf("            - {name: path-%d, mountPath: %q, readOnly: true}\n", i, path))
+		insert("        - name: cache\n", fmt.Sprintf("        - {name: path-%d, hostPath: {path: %q}}\n", i, path), "")
+	}
+	return text
 }
 
 // namespace is where people train, under the strictest standard, with a claim for what they save.
