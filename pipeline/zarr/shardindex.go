@@ -125,16 +125,15 @@ func (s Size) has() string {
 	return fmt.Sprintf("has at most %d", s.Bytes)
 }
 
-// CheckOverlap is an error where two of the places of a shard's index share bytes. Bricks may lie at the
-// same place, as of a writer that stores equal ones once: each reader finds the same bytes there. Shards
-// in a shard may not. It allocates two lists of their numbers.
-func (a *Array) CheckOverlap(places []Place, level int) error {
-	same := level == len(a.Levels)-1
+// CheckOverlap is an error where two of the places of a shard's index share some bytes, and not all.
+// Chunks may lie at the same place, as of a writer that stores equal ones once: each reader finds the
+// same bytes there. It allocates two lists of their numbers.
+func CheckOverlap(places []Place) error {
 	order := inOrder(places)
 	for n := 1; n < len(order); n++ {
 		i, j := order[n-1], order[n]
 		x, y := places[i], places[j]
-		if y.OffsetBytes < x.end() && (!same || x != y) {
+		if y.OffsetBytes < x.end() && x != y {
 			return fmt.Errorf("the shard index has chunk %d at [%d, %d) and chunk %d at [%d, %d), which share bytes: the file is damaged, copy it again", i, x.OffsetBytes, x.end(), j, y.OffsetBytes, y.end())
 		}
 	}

@@ -25,9 +25,8 @@ func BenchmarkCheckOverlap(b *testing.B) {
 				}
 				places[i] = Place{int64(at) * 1000, 1000}
 			}
-			a := &Array{Levels: make([]Level, 1)}
 			for b.Loop() {
-				if err := a.CheckOverlap(places, 0); err != nil {
+				if err := CheckOverlap(places); err != nil {
 					b.Fatal(err)
 				}
 			}

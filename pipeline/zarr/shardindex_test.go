@@ -76,27 +76,24 @@ func TestShardIndexes(t *testing.T) {
 }
 
 func TestPlacesThatShareBytes(t *testing.T) {
-	a := Array{Levels: make([]Level, 2)}
 	absent := Place{-1, 0}
 	for _, c := range []struct {
-		places      []Place
-		want, inner string
+		places []Place
+		want   string
 	}{
-		{nil, "", ""},
-		{[]Place{absent, {5, 5}, absent, {0, 5}, {10, 1}}, "", ""},
-		{[]Place{{5, 5}, {0, 6}}, "chunk 1 at [0, 6) and chunk 0 at [5, 10), which share bytes", "chunk 1 at [0, 6)"},
-		{[]Place{{0, 9}, absent, {20, 1}, {3, 2}}, "chunk 0 at [0, 9) and chunk 3 at [3, 5)", "chunk 0 at [0, 9)"},
-		{[]Place{{7, 3}, {7, 3}, {7, 3}}, "share bytes", ""},
-		{[]Place{{7, 3}, {7, 3}, {8, 1}}, "share bytes", "chunk 2 at [8, 9)"},
+		{nil, ""},
+		{[]Place{absent, {5, 5}, absent, {0, 5}, {10, 1}}, ""},
+		{[]Place{{5, 5}, {0, 6}}, "chunk 1 at [0, 6) and chunk 0 at [5, 10), which share bytes"},
+		{[]Place{{0, 9}, absent, {20, 1}, {3, 2}}, "chunk 0 at [0, 9) and chunk 3 at [3, 5)"},
+		{[]Place{{7, 3}, {7, 3}, {7, 3}}, ""},
+		{[]Place{{7, 3}, {7, 3}, {8, 1}}, "chunk 2 at [8, 9)"},
 	} {
-		for level, want := range []string{c.want, c.inner} {
-			err := a.CheckOverlap(c.places, level)
-			if want == "" {
-				require.NoError(t, err)
-				continue
-			}
-			require.ErrorContains(t, err, want, "%v", c.places)
+		err := CheckOverlap(c.places)
+		if c.want == "" {
+			require.NoError(t, err)
+			continue
 		}
+		require.ErrorContains(t, err, c.want, "%v", c.places)
 	}
 }
 
@@ -135,7 +132,6 @@ func FuzzShardIndex(f *testing.F) {
 		}
 		x, y := places[0], places[1]
 		apart := x.Absent() || y.Absent() || x == y || x.end() <= y.OffsetBytes || y.end() <= x.OffsetBytes
-		a := Array{Levels: []Level{l}}
-		require.Equal(t, apart, a.CheckOverlap(places, 0) == nil, "%v", places)
+		require.Equal(t, apart, CheckOverlap(places) == nil, "%v", places)
 	})
 }

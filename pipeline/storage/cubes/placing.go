@@ -147,7 +147,7 @@ func (s *Storage) indexOf(ctx context.Context, f *field, o storage.Object, level
 	places = make([]zarr.Place, l.Entries())
 	damaged = f.Array.ParseIndex(places, level, b, within)
 	if damaged == nil {
-		damaged = f.Array.CheckOverlap(places, level)
+		damaged = zarr.CheckOverlap(places)
 	}
 	if damaged != nil {
 		return nil, damagedIndex(o, level, within, damaged), nil
