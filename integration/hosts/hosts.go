@@ -34,8 +34,8 @@ type Host struct {
 }
 
 // unmount takes away mounts that were copied with the namespace: they would stay when the tests
-// whose they are unmount them.
-const unmount = `awk '$3 ~ /^fuse/ {print $2}' /proc/self/mounts | xargs -r umount -l; `
+// whose they are unmount them. It looks at none of them, as one may not answer.
+const unmount = `awk '$3 ~ /^fuse/ {print $2}' /proc/self/mounts | xargs -r umount --lazy --internal-only --no-canonicalize; `
 
 // adopt has the first process wait for those that are left to it.
 const adopt = `; echo ready >&3; exec 3>&-; trap exit TERM; while :; do sleep 1000 & wait $!; done`

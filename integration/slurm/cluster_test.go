@@ -21,7 +21,7 @@ import (
 const (
 	nodes        = 3
 	coresOfNode  = 2
-	patience     = time.Minute // for what takes seconds
+	patience     = 5 * time.Minute // for what takes seconds
 	controllerIP = "10.77.0.1"
 )
 
