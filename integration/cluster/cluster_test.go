@@ -8,6 +8,7 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 )
@@ -39,6 +40,7 @@ func TestTheDriverOnACluster(t *testing.T) {
 	}{
 		{"a job that loses pods and goes on with other ones trains on each record once", (*cluster).trainsOnce},
 		{"pods that ask for the same share a server", (*cluster).shares},
+		{"figures", (*cluster).figures},
 		{"what is wrong is said in the pod's event", (*cluster).refuses},
 		{"a driver that is started again serves on", (*cluster).restarts},
 		{"nothing is left", (*cluster).leavesNothing},
@@ -187,6 +189,30 @@ func (c *cluster) shares() {
 	c.eventually("the server that nobody asks for has ended", func() bool { return c.servers() == 1 })
 	c.running("b")
 	c.kubectl("delete", "pod", "-n", "train", "b")
+	c.eventually("no server is left", func() bool { return c.servers() == 0 })
+}
+
+// figures logs what examples/kubernetes/driver/README.md says, and holds nothing against it: ten pods
+// that ask for the same, first where nothing is there, then beside a server.
+func (c *cluster) figures() {
+	first := time.Now()
+	c.apply(c.reader("p0", "seed=7"))
+	c.running("p0")
+	c.t.Logf("from kubectl apply to a record in the log, with a new server: %.1f s", time.Since(first).Seconds())
+	names, manifests := []string{"p0"}, ""
+	for i := 1; i < 10; i++ {
+		names = append(names, fmt.Sprintf("p%d", i))
+		manifests += c.reader(names[i], "seed=7")
+	}
+	more := time.Now()
+	c.apply(manifests)
+	c.running(names...)
+	c.t.Logf("nine more pods: %.1f s", time.Since(more).Seconds())
+	require.Equal(c.t, 1, c.servers())
+	for _, name := range []string{"lsiofs-csi", "lsiofs"} {
+		c.t.Logf("%s: %s", name, strings.TrimSpace(c.node.Run("sh", "-c", "grep -h VmRSS $(pgrep -x "+name+" | sed 's,.*,/proc/&/status,')")))
+	}
+	c.kubectl(append([]string{"delete", "pod", "-n", "train"}, names...)...)
 	c.eventually("no server is left", func() bool { return c.servers() == 0 })
 }
 
