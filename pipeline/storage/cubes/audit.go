@@ -157,7 +157,9 @@ func reasonOf(err error) error {
 func (a *audit) work(ctx context.Context, batches <-chan []auditBrick) error {
 	d := codec.NewDecoder()
 	defer d.Close()
-	var stored, brick []byte
+	var stored []byte
+	var brick unkept
+	defer brick.close()
 	for batch := range batches {
 		for _, b := range batch {
 			if err := ctx.Err(); err != nil {
@@ -166,9 +168,13 @@ func (a *audit) work(ctx context.Context, batches <-chan []auditBrick) error {
 			size := b.place.SizeBytes
 			err := b.f.checkSize(size)
 			if err == nil {
-				stored, brick = atLeast(stored, size), atLeast(brick, b.f.brickBytes)
-				if err = storage.ReadAt(ctx, a.under, b.of, stored[:size], b.place.OffsetBytes); err == nil && !b.f.Array.Chain.Raw() {
-					err = d.Decode(brick[:b.f.brickBytes], stored[:size], b.f.Array.Chain)
+				stored = atLeast(stored, size)
+				err = storage.ReadAt(ctx, a.under, b.of, stored[:size], b.place.OffsetBytes)
+			}
+			if err == nil && !b.f.Array.Chain.Raw() {
+				var decoded []byte
+				if decoded, err = brick.room(b.f.brickBytes); err == nil {
+					err = d.Decode(decoded, stored[:size], b.f.Array.Chain)
 				}
 			}
 			if err != nil && ctx.Err() != nil {

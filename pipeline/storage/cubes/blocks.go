@@ -1,8 +1,6 @@
 package cubes
 
 import (
-	"slices"
-
 	"github.com/lsiofs/lsiofs/pipeline/zarr"
 	"github.com/lsiofs/lsiofs/pipeline/zarr/blosc"
 )
@@ -188,8 +186,10 @@ func (w *worker) block(t *task, h blosc.Header, b int, src []byte) error {
 		}
 	}
 	if piece == nil {
-		w.brick = slices.Grow(w.brick[:0], int(end-begin))
-		piece = w.brick[:end-begin]
+		var err error
+		if piece, err = w.unkept.room(end - begin); err != nil {
+			return err
+		}
 	}
 	if err := w.blosc.DecodeBlock(piece, src, h, b); err != nil {
 		return err

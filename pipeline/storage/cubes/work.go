@@ -79,7 +79,7 @@ type worker struct {
 	decoder *codec.Decoder
 	blosc   *blosc.Decoder
 	wanted  []bool // blocks of a buffer
-	brick   []byte // where bricks are decoded that are not kept
+	unkept  unkept // where bricks are decoded that are not kept
 	stored  []byte // what is read from memory
 
 	group  []*task   // that are being begun
@@ -179,6 +179,7 @@ func (s *Storage) push(j job) {
 func (w *worker) close() {
 	w.decoder.Close()
 	w.blosc.Close()
+	w.unkept.close()
 	for _, o := range w.opened {
 		o.close()
 	}
@@ -413,10 +414,10 @@ func (w *worker) decode(t *task, stored []byte) error {
 		t.taken = append(t.firstTaken[:0], x)
 		brick = x.slot.bytes
 	} else {
-		if int64(cap(w.brick)) < f.brickBytes {
-			w.brick = make([]byte, f.brickBytes)
+		var err error
+		if brick, err = w.unkept.room(f.brickBytes); err != nil {
+			return err
 		}
-		brick = w.brick[:f.brickBytes]
 	}
 	if err := w.decoder.Decode(brick, stored, f.Array.Chain); err != nil {
 		return t.damaged(err)
