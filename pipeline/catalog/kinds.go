@@ -29,7 +29,7 @@ func (o *opening) refuseKinds(sealed []index.Shard) error {
 			}
 		case !u.SameKind(kind, string(this)):
 			if told := kindsDiffer(u, string(this), kind); told != "" {
-				return fmt.Errorf("%s holds shards of two kinds, and those of format %s must be of one: of %s, after %s, %s: name files of one kind with a pattern",
+				return fmt.Errorf("%s holds shards of two kinds, and those of format %s must be of one: %s differs from %s, which comes before it: %s: name files of one kind with a pattern",
 					&o.target, o.found.Format.Name, sealed[i].Object.Path, sealed[first].Object.Path, told)
 			}
 			from := differAt(kind, string(this))

@@ -29,8 +29,8 @@ type Build struct {
 	isStored bool // sealed, in the index directory
 }
 
-// Begin begins a build of shards that are cut by a format. usable says which shards of
-// interrupted builds may be used; nil for none.
+// Begin begins a build of shards that are cut by a format. usable says which shards that
+// interrupted builds, and those of other processes, have finished may be used; nil for none.
 func (s *Store) Begin(format string, usable func(Blob) bool) *Build {
 	b := &Build{store: s, own: newJournal(s, format), left: s.abandoned(".journal"), found: map[storage.Object]Shard{}}
 	if usable == nil {
@@ -94,8 +94,7 @@ func (b *Build) take(m *mapping, usable func(Blob) bool) {
 // after Added.
 func (b *Build) Stays() bool { return !b.own.inMemory() }
 
-// Find gives a shard that an interrupted build, or another part, had finished, of the object as it
-// is now. Its blob is valid until Close.
+// Find gives a shard that another build had finished, of the object as it is now. Its blob is valid until Close.
 func (b *Build) Find(o storage.Object) (s Shard, found bool) {
 	s, found = b.found[o]
 	return s, found

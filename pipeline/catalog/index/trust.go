@@ -1,7 +1,6 @@
 package index
 
 import (
-	"errors"
 	"fmt"
 	"io/fs"
 	"os"
@@ -21,14 +20,13 @@ import (
 // no file.
 func (s *Store) openStored(path string) (*os.File, error) { return s.openAs(path, os.O_RDONLY) }
 
-// openToLock is openStored for writing, where that is allowed: NFS gives exclusive locks to writers
-// alone.
+// openToLock is openStored, for writing where that can be, which it can't of others' files or on a
+// read-only file system: NFS gives exclusive locks to writers alone.
 func (s *Store) openToLock(path string) (*os.File, error) {
-	f, err := s.openAs(path, os.O_RDWR)
-	if errors.Is(err, fs.ErrPermission) {
-		return s.openStored(path)
+	if f, err := s.openAs(path, os.O_RDWR); err == nil {
+		return f, nil
 	}
-	return f, err
+	return s.openStored(path)
 }
 
 func (s *Store) openAs(path string, mode int) (*os.File, error) {
