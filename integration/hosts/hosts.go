@@ -160,8 +160,7 @@ var forks = sync.OnceValue(func() chan func() {
 	return jobs
 })
 
-// Programs ends the test where one of these is not there, or it is not root's: with a failure in CI,
-// else it skips.
+// Programs ends the test (Missing) where one of these is not there, or it is not root's.
 func Programs(t testing.TB, names ...string) {
 	t.Helper()
 	why := ""
@@ -173,13 +172,18 @@ func Programs(t testing.TB, names ...string) {
 			why = name + " is not installed (integration/check does that)"
 		}
 	}
-	switch {
-	case why == "":
-	case os.Getenv("CI") != "":
-		t.Fatal(why)
-	default:
-		t.Skip(why)
+	if why != "" {
+		Missing(t, why)
 	}
+}
+
+// Missing ends the test for what this machine does not have: with a failure in CI, else it skips.
+func Missing(t testing.TB, why string) {
+	t.Helper()
+	if os.Getenv("CI") != "" {
+		t.Fatal(why)
+	}
+	t.Skip(why)
 }
 
 // Eventually waits for what takes a moment, for so long at most.
