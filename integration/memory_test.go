@@ -254,7 +254,9 @@ func TestMemoryPromiseHoldsForSixtyFourFilesReadAtOnce(t *testing.T) {
 func TestMemoryPromiseHoldsForReadsOfEveryLength(t *testing.T) {
 	withoutRace(t)
 	d := big(t)
-	for _, cores := range []string{"", "48"} { // FUSE's library has buffers for each
+	// FUSE's library has buffers for each of them. With many more than there are, the collector's threads
+	// wait for each other, and buffers grow meanwhile: 48 on two that others use, too, take up to 300 MiB.
+	for _, cores := range []string{"", "16"} {
 		t.Run("GOMAXPROCS="+cores, func(t *testing.T) {
 			if cores != "" {
 				t.Setenv("GOMAXPROCS", cores)

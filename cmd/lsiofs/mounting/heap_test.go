@@ -4,6 +4,7 @@ import (
 	"math"
 	"runtime"
 	"runtime/debug"
+	"sync"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -46,6 +47,27 @@ func TestTheHeapOfAMountIsBoundedByItsMemory(t *testing.T) {
 	small.look()
 	require.Greater(t, debug.SetMemoryLimit(-1), int64(len(kept)))
 	runtime.KeepAlive(kept)
+}
+
+func TestBuffersThatLieInPoolsDoNotRaiseTheBound(t *testing.T) {
+	before, percent := debug.SetMemoryLimit(-1), debug.SetGCPercent(100)
+	defer debug.SetMemoryLimit(before)
+	defer debug.SetGCPercent(percent)
+	t.Setenv("GOGC", "")
+	t.Setenv("GOMEMLIMIT", "")
+	h := boundHeap(16 << 20)
+	limit := h.limit
+	debug.SetGCPercent(-1) // no collections but those of the test
+	debug.SetMemoryLimit(math.MaxInt64)
+	pool := sync.Pool{}
+	for range 2 * limit >> 20 { // the race detector's drops some
+		pool.Put(make([]byte, 1<<20))
+	}
+	runtime.GC() // they live, until the next
+	require.Greater(t, liveHeap(), limit-heapStepBytes)
+	h.look()
+	require.Equal(t, limit, h.limit)
+	runtime.KeepAlive(&pool)
 }
 
 func TestWhatTheUserHasSetOfTheHeapStays(t *testing.T) {
