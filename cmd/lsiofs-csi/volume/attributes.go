@@ -46,7 +46,7 @@ var flags = map[string]kind{
 	"region": single, "endpoint": single, "anonymous": single, "requester-pays": single, "ca-file": path, "unversioned": single,
 	"connections": single, "hedge": single, "lookahead": single,
 	// Cache
-	"cache-fill": single, "warm": single,
+	"cache-fill": single, "warm": single, "index-dir": path,
 	// Mount
 	"resume": path,
 }
@@ -56,7 +56,7 @@ var leftOut = map[string]string{
 	"daemon": driversOwn, "log-file": driversOwn, "while-pid": driversOwn, "rmdir": driversOwn, "json": driversOwn,
 	"log-format": driversOwn, "log-level": driversOwn, "help": driversOwn,
 	"allow-other": readersAll, "readers": readersAll, "restore": "who restores is said by attribute checkpoint",
-	"cache-dir": nodesOwn, "cache-size": nodesOwn, "cache-reserve": nodesOwn, "index-dir": nodesOwn, "spool-dir": nodesOwn,
+	"cache-dir": nodesOwn, "cache-size": nodesOwn, "cache-reserve": nodesOwn, "spool-dir": nodesOwn,
 }
 
 const (
