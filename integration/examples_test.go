@@ -3,7 +3,9 @@ package integration
 import (
 	"bytes"
 	"fmt"
+	"net"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"regexp"
 	"slices"
@@ -12,6 +14,7 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
+	"golang.org/x/sync/errgroup"
 )
 
 // targets is a JSONL dataset of {"x": [...], "y": n}, n from 0 on.
@@ -36,27 +39,38 @@ func TestExampleTorchTrainsOnEveryRecordOnceThoughItIsResumedOnOtherRanksAndWork
 	m := mountDataset(t, targets(t, records), s)
 	dir := t.TempDir()
 	log := filepath.Join(dir, "log")
-	train := func(rank, ranks int, save string, more ...string) {
-		t.Helper()
-		args := append([]string{"../examples/torch/train.py", m.dir, "--batch", fmt.Sprint(batch), "--log", log, "--save", save}, more...)
-		env := []string{fmt.Sprintf("RANK=%d", rank), fmt.Sprintf("WORLD_SIZE=%d", ranks)}
-		r := command(t, env, nil, interpreter, args...)
-		require.Zero(t, r.code, r.stderr)
-	}
 	save := filepath.Join(dir, "model.pt")
+	train := func(ranks int, more ...string) {
+		t.Helper()
+		meet := freePort(t)
+		args := append([]string{"../examples/torch/train.py", m.dir, "--batch", fmt.Sprint(batch), "--log", log, "--save", save}, more...)
+		var group errgroup.Group
+		for rank := range ranks {
+			cmd := exec.CommandContext(t.Context(), interpreter, args...)
+			cmd.Env = append(environment(filepath.Join(scratch, "tmp")), fmt.Sprintf("RANK=%d", rank), fmt.Sprintf("WORLD_SIZE=%d", ranks), "MASTER_ADDR=127.0.0.1", "MASTER_PORT="+meet)
+			group.Go(func() error {
+				if out, err := cmd.CombinedOutput(); err != nil {
+					return fmt.Errorf("%w: %s", err, out)
+				}
+				return nil
+			})
+		}
+		require.NoError(t, group.Wait())
+	}
 	// Two ranks of two workers each, interrupted after 7 steps of 8 records …
-	train(0, 2, save, "--loader-workers", "2", "--steps", "7")
-	train(1, 2, filepath.Join(dir, "other.pt"), "--loader-workers", "2", "--steps", "7")
+	train(2, "--loader-workers", "2", "--steps", "7", "--save-every", "3")
 	// … and on with one rank of three workers, to the end of the next epoch.
-	train(0, 1, save, "--loader-workers", "3", "--epochs", "2")
+	train(1, "--loader-workers", "3", "--epochs", "2")
 
 	b, err := os.ReadFile(log)
 	require.NoError(t, err)
 	trained := map[string][]string{}
 	for line := range strings.Lines(string(b)) {
-		words := strings.Fields(line)
-		require.Len(t, words, 1+batch)
-		trained[words[0]] = append(trained[words[0]], words[1:]...)
+		if targets, is := strings.CutPrefix(line, "trained on "); is {
+			words := strings.Fields(targets)
+			require.Len(t, words, 2+batch)
+			trained[words[0]] = append(trained[words[0]], words[2:]...)
+		}
 	}
 	for epoch, min := range map[string]int{"0": records - 3*batch, "1": records - 3*batch} {
 		seen := slices.Clone(trained[epoch])
@@ -65,6 +79,17 @@ func TestExampleTorchTrainsOnEveryRecordOnceThoughItIsResumedOnOtherRanksAndWork
 		require.GreaterOrEqual(t, len(trained[epoch]), min, "none left out but by --tail drop")
 	}
 	require.NotEqual(t, trained["0"], trained["1"])
+}
+
+// freePort is a port of 127.0.0.1 that nobody listened on a moment ago.
+func freePort(t *testing.T) string {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	defer l.Close()
+	_, port, err := net.SplitHostPort(l.Addr().String())
+	require.NoError(t, err)
+	return port
 }
 
 func TestExamplePythonSamplesGroupsAsTheStreamDoes(t *testing.T) {

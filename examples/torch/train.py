@@ -2,10 +2,10 @@
 """Train from a mount, on any number of ranks and DataLoader workers.
 
     lsiofs mount DATASET MNT --batch 4 --tail drop
-    RANK=0 WORLD_SIZE=2 ./train.py MNT --batch 4 --loader-workers 2 &
-    RANK=1 WORLD_SIZE=2 ./train.py MNT --batch 4 --loader-workers 2
+    torchrun --nproc-per-node 2 train.py MNT --batch 4 --loader-workers 2
 
-DATASET is JSONL here, lines like {"x": [1, 2], "y": 3}.
+DATASET is JSONL here, lines like {"x": [1, 2], "y": 3}. torchrun gives each rank RANK, WORLD_SIZE and
+MASTER_ADDR; examples/kubernetes/ranks.yaml does so with a pod a rank.
 
 Worker w of rank r reads file w·R + r of W = workers·R. The mount deals batches
 of --batch records to the files in turn, and a DataLoader takes a batch from each
@@ -14,7 +14,8 @@ stretch of the epoch, k·R·B to (k+1)·R·B, however many ranks and workers the
 
 So all that has to be saved is the epoch and the number of samples that all ranks
 have trained on: data.state_dict(samples, epoch). Nothing is written to the mount,
-and what the workers had read ahead does not matter.
+and what the workers had read ahead does not matter. Rank 0 saves them with the model. Where a rank is
+lost, all begin again at the last save.
 
 One program on one machine can make the mount by itself:
 with lsiofs.mount(DATASET, batch=4, tail="drop") as data.
@@ -22,6 +23,8 @@ with lsiofs.mount(DATASET, batch=4, tail="drop") as data.
 
 import argparse
 import os
+import sys
+import time
 
 import lsiofs
 import torch
@@ -40,9 +43,15 @@ def main():
     p.add_argument("--epochs", type=int, default=1)
     p.add_argument("--steps", type=int, help="stop after so many steps, as if interrupted")
     p.add_argument("--save", default="model.pt")
-    p.add_argument("--log", help="append the targets of every batch to this file")
+    p.add_argument("--save-every", type=int, metavar="STEPS", help="and at the end; default: at the end")
+    p.add_argument("--pause", type=float, default=0, help="seconds after a step, as if it took so long")
+    p.add_argument("--log", help="append epoch, samples before, and targets of every batch to this file; - prints them")
     a = p.parse_args()
     rank, ranks = int(os.environ.get("RANK", 0)), int(os.environ.get("WORLD_SIZE", 1))
+
+    together = "MASTER_ADDR" in os.environ  # where ranks meet
+    if together:
+        torch.distributed.init_process_group("gloo")  # nccl, with GPUs
 
     data = lsiofs.open(a.mount)
     model = torch.nn.Linear(2, 1)
@@ -52,6 +61,15 @@ def main():
         model.load_state_dict(saved["model"])
         data.load_state_dict(saved["data"])
     epoch, samples = data.position
+    trained = torch.nn.parallel.DistributedDataParallel(model) if together else model
+
+    def save():
+        if rank == 0:
+            torch.save({"model": model.state_dict(), "data": data.state_dict(samples, epoch)}, a.save + ".tmp")
+            os.replace(a.save + ".tmp", a.save)
+
+    log = sys.stdout if a.log == "-" else open(a.log or os.devnull, "a")
+    print("begins at", epoch, samples, file=log, flush=True)
 
     steps = 0
     dataset = data.torch(decode, rank=rank, ranks=ranks)
@@ -59,24 +77,23 @@ def main():
     while epoch < a.epochs and steps != a.steps:
         dataset.set_epoch(epoch, samples)
         for x, y in loader:
-            loss = torch.nn.functional.mse_loss(model(x).squeeze(1), y)
+            loss = torch.nn.functional.mse_loss(trained(x).squeeze(1), y)
             optimizer.zero_grad()
-            loss.backward()
-            optimizer.step()  # with several ranks: DistributedDataParallel averages here
-            if a.log:
-                with open(a.log, "a") as f:
-                    print(epoch, *[int(v) for v in y], file=f)
+            loss.backward()  # with several ranks, their gradients are averaged here
+            optimizer.step()
+            print("trained on", epoch, samples, *[int(v) for v in y], file=log, flush=True)
 
             samples += a.batch * ranks
             steps += 1
             if steps == a.steps:
                 break
+            if a.save_every and steps % a.save_every == 0:
+                save()
+            time.sleep(a.pause)
         else:
             epoch, samples = epoch + 1, 0
 
-    if rank == 0:
-        torch.save({"model": model.state_dict(), "data": data.state_dict(samples, epoch)}, a.save + ".tmp")
-        os.replace(a.save + ".tmp", a.save)
+    save()
 
 
 if __name__ == "__main__":
