@@ -38,8 +38,7 @@ type cluster struct {
 func start(t *testing.T) *cluster {
 	hosts.Programs(t, "slurmctld", "slurmd", "munged")
 	// Not in /tmp, which each node has for itself.
-	dir, err := os.MkdirTemp("/var/tmp", "lsiofs-slurm-")
-	require.NoError(t, err)
+	dir := hosts.Dir(t, "lsiofs-slurm-")
 	t.Cleanup(func() {
 		outputs, _ := filepath.Glob(dir + "/slurm-*.out")
 		for _, path := range outputs {
@@ -47,7 +46,6 @@ func start(t *testing.T) *cluster {
 				t.Logf("%s:\n%s", filepath.Base(path), b[max(0, len(b)-3000):])
 			}
 		}
-		require.NoError(t, os.RemoveAll(dir))
 	})
 	require.NoError(t, os.Chmod(dir, 0o755))
 	c := &cluster{t: t, dir: dir}
