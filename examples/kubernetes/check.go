@@ -25,6 +25,12 @@ func check(o runtime.Object) error {
 		return errors.Join(checkName(o.Name), checkPod(o.Spec))
 	case *batchv1.Job:
 		return errors.Join(checkName(o.Name), checkJob(o.Spec), checkPod(o.Spec.Template.Spec))
+	case *corev1.PersistentVolume:
+		return errors.Join(checkName(o.Name), checkVolume(o.Spec))
+	case *corev1.PersistentVolumeClaim:
+		return errors.Join(checkName(o.Name), checkName(o.Spec.VolumeName))
+	case *corev1.Service:
+		return checkName(o.Name)
 	}
 	return fmt.Errorf("%T is no kind that the examples use", o)
 }
@@ -50,17 +56,34 @@ func checkJob(j batchv1.JobSpec) error {
 		problems = append(problems, errors.New("completions and parallelism differ: the pods of a run work at the same time"))
 		return errors.Join(problems...)
 	}
+	pods := strconv.Itoa(int(*j.Completions))
 	for _, c := range containers(j.Template.Spec) {
 		for _, e := range c.Env {
-			if e.Name == "PODS" && e.Value != strconv.Itoa(int(*j.Completions)) {
-				problems = append(problems, fmt.Errorf("container %s: PODS is %s, completions %d", c.Name, e.Value, *j.Completions))
+			if (e.Name == "PARTS" || e.Name == "WORLD_SIZE") && e.Value != pods {
+				problems = append(problems, fmt.Errorf("container %s: %s is %s, completions %s", c.Name, e.Name, e.Value, pods))
 			}
 		}
-		if _, given := flag(c, "--workers"); given && !slices.Contains(c.Args, "$(PODS)") {
-			problems = append(problems, fmt.Errorf("container %s: --workers is not $(PODS)", c.Name))
+	}
+	for _, v := range j.Template.Spec.Volumes {
+		if v.CSI == nil {
+			continue
+		}
+		if workers, given := v.CSI.VolumeAttributes["workers"]; given && workers != pods {
+			problems = append(problems, fmt.Errorf("volume %s: workers is %s, completions %s", v.Name, workers, pods))
 		}
 	}
 	return errors.Join(problems...)
+}
+
+// checkVolume looks at a volume that is there before its claim.
+func checkVolume(v corev1.PersistentVolumeSpec) error {
+	switch {
+	case v.ClaimRef == nil || v.StorageClassName != "":
+		return errors.New("anybody's claim may get it: name one in claimRef, and storageClassName: \"\"")
+	case v.PersistentVolumeReclaimPolicy != corev1.PersistentVolumeReclaimRetain:
+		return errors.New("what is in it goes with its claim: persistentVolumeReclaimPolicy: Retain")
+	}
+	return nil
 }
 
 // containers are all of a pod, in the order in which they start.

@@ -12,7 +12,7 @@ import (
 func TestTheManifestsAreSound(t *testing.T) {
 	paths, err := filepath.Glob("*.yaml")
 	require.NoError(t, err)
-	require.Len(t, paths, 3)
+	require.Len(t, paths, 6)
 	for _, path := range paths {
 		var out strings.Builder
 		require.NoError(t, show(path, &out), path)
@@ -36,8 +36,12 @@ func TestMistakesAreRefused(t *testing.T) {
 		{"no sidecar", "sidecar.yaml", "      restartPolicy: Always\n", "", "is no sidecar"},
 		{"a trainer that does not wait", "sidecar.yaml", "startupProbe:", "livenessProbe:", "no startupProbe"},
 		{"a limit below the budget", "sidecar.yaml", "--memory, 1GiB", "--memory, 2GiB", "needs 2304Mi"},
-		{"fewer pods than files", "train.yaml", "completions: 4", "completions: 3", "completions and parallelism differ"},
-		{"more files than pods", "train.yaml", `value: "4"`, `value: "5"`, "PODS is 5, completions 4"},
+		{"fewer pods at a time", "train.yaml", "completions: 4", "completions: 3", "completions and parallelism differ"},
+		{"more files than pods", "train.yaml", `workers: "4"`, `workers: "5"`, "workers is 5, completions 4"},
+		{"more ranks than pods", "ranks.yaml", `WORLD_SIZE, value: "2"`, `WORLD_SIZE, value: "3"`, "WORLD_SIZE is 3, completions 2"},
+		{"more parts than pods", "index.yaml", `PARTS, value: "4"`, `PARTS, value: "3"`, "PARTS is 3, completions 4"},
+		{"a volume that anybody gets", "storage.yaml", "  claimRef: {namespace: default, name: train-data}\n", "", "anybody's claim"},
+		{"a volume that is not kept", "storage.yaml", "  persistentVolumeReclaimPolicy: Retain\n", "", "Retain"},
 		{"a job that restarts for ever", "train.yaml", "      restartPolicy: Never\n", "", "a job takes"},
 		{"a name that is none", "begin.yaml", "name: begin\nspec", "name: Begin\nspec", "RFC 1123"},
 	} {

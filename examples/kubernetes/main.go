@@ -1,6 +1,6 @@
 // Command kubernetes checks manifests as an API server would, and more strictly:
 //
-//	go run . sidecar.yaml begin.yaml train.yaml
+//	go run . *.yaml
 //
 // It decodes them with the types of the Kubernetes API and refuses unknown and repeated
 // fields. It checks what decoding does not (check.go), and prints the manifests as JSON,

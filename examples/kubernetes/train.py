@@ -48,7 +48,7 @@ def save(model, used):
     consumed[index] = used
     checkpoint["done"][-1]["consumed"] = consumed
     write(f"checkpoint-{index}.json", checkpoint)
-    print("saved", used, flush=True)
+    print("saved", used, flush=True)  # what is trained on, and not saved, comes again
 
 
 data = lsiofs.open(mount)
@@ -60,14 +60,18 @@ try:
         model.update(json.load(f))
 except FileNotFoundError:
     save(model, used)
+print("begins at", used, flush=True)
 
 last = used  # of what is saved
-stream = data.worker(index, used)
+stream, labels = data.worker(index, used), []
 for sample in stream.samples():
-    model[sample["label"]] += 1
+    labels.append(sample["label"])
     used += 1
     if used % step == 0 or used == len(stream):
+        model.update(labels)
+        print("trained from", last, "on", *labels, flush=True)
         save(model, used)
+        labels.clear()
         os.remove(f"{saves}/model-{index}-{last}.json")
         last = used
         if used < len(stream) and signal.sigtimedwait([signal.SIGTERM], pause):

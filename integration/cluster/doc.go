@@ -1,7 +1,9 @@
-// Package cluster runs the CSI driver and the Indexed Job of examples/kubernetes on a real Kubernetes:
-// etcd, API server, controller manager, scheduler, kubelet and containerd, on one node that is made of
-// namespaces (package hosts). `build` builds what it needs, once for each version.
+// Package cluster follows examples/kubernetes/README.md on a real Kubernetes, line by line, kills pods and
+// a node meanwhile, and counts each record in what pods have logged; then it tries the rest of the CSI
+// driver. etcd, API server, controller manager, scheduler and CoreDNS run on the first of two nodes, kubelet
+// and containerd on both. `build` builds what is needed, once for each version.
 //
-// The node's root is an overlay over the machine's, in memory: what kubelet and containerd write is gone
-// with the test. Images are made here, of static programs: there is no registry.
+// Nodes are made of namespaces (package hosts). A node's root is an overlay over the machine's, in
+// memory: what kubelet and containerd write is gone with the test. There is no registry: podman, here, is a
+// program of the test that makes images of static programs and of this machine's Python.
 package cluster

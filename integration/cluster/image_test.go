@@ -2,66 +2,145 @@ package cluster
 
 import (
 	"archive/tar"
-	"bytes"
-	"crypto/sha256"
-	"encoding/hex"
-	"encoding/json"
+	"errors"
+	"io"
+	"io/fs"
 	"os"
 	"os/exec"
 	"path/filepath"
-	"runtime"
-	"testing"
+	"regexp"
+	"slices"
+	"strings"
 
 	"github.com/stretchr/testify/require"
 )
 
-// image makes an image of static programs, for the driver and for pods, as `docker save` writes one.
-func (c *cluster) image() {
+// libraries are Python's that the trainers of the examples import.
+var libraries = []string{"torch", "numpy", "typing_extensions.py", "astunparse", "six.py", "yaml"}
+
+// unused is what is left out of a layer: nobody runs or imports it there.
+var unused = regexp.MustCompile(`/(tests?|include|share|__pycache__|torch/bin/(test_\w+|\w+Test|tutorial_\w+))$`)
+
+// base makes the layer that stands for images of registries: Python with torch, and a shell, of this
+// machine.
+func (c *cluster) base(path string) {
 	t := c.t
-	build := func(dir, pkg, name string) {
-		cmd := exec.Command("go", "build", "-trimpath", "-ldflags=-s -w", "-buildvcs=false", "-o", filepath.Join(c.dir, name), pkg)
-		cmd.Dir, cmd.Env = dir, append(os.Environ(), "CGO_ENABLED=0")
-		out, err := cmd.CombinedOutput()
-		require.NoError(t, err, "%s", out)
-	}
-	build("../..", "./cmd/lsiofs", "lsiofs")
-	build("../../cmd/lsiofs-csi", ".", "lsiofs-csi")
-	build(".", "./pod", "pod")
-	var layer bytes.Buffer
-	w := tar.NewWriter(&layer)
-	for _, d := range []string{"tmp", "var", "var/cache", "etc"} {
-		require.NoError(t, w.WriteHeader(&tar.Header{Name: d + "/", Typeflag: tar.TypeDir, Mode: 0o1777}))
-	}
-	add(t, w, "etc/passwd", 0o644, []byte("root:x:0:0::/:/pod\nuser:x:1000:1000::/:/pod\n"))
-	for _, name := range []string{"lsiofs", "lsiofs-csi", "pod"} {
-		b, err := os.ReadFile(filepath.Join(c.dir, name))
-		require.NoError(t, err)
-		add(t, w, name, 0o755, b)
-	}
-	require.NoError(t, w.Close())
-	sum := sha256.Sum256(layer.Bytes())
-	config, err := json.Marshal(map[string]any{
-		"architecture": runtime.GOARCH, "os": "linux",
-		"config": map[string]any{"Cmd": []string{"/pod", "pause"}, "Env": []string{"PATH=/"}},
-		"rootfs": map[string]any{"type": "layers", "diff_ids": []string{"sha256:" + hex.EncodeToString(sum[:])}},
-	})
+	interpreter, err := filepath.EvalSymlinks("/usr/bin/python3")
 	require.NoError(t, err)
-	manifest, err := json.Marshal([]any{map[string]any{"Config": "config.json", "RepoTags": []string{"localhost/test:1", "localhost/lsiofs-csi:1"}, "Layers": []string{"layer.tar"}}})
-	require.NoError(t, err)
-	path := filepath.Join(c.dir, "image.tar")
+	out, err := exec.Command(interpreter, "-c", "import sysconfig, torch; print(sysconfig.get_path('stdlib')); print(torch.__file__)").Output()
+	require.NoError(t, err, "python3 with torch, which integration/check installs")
+	lines := strings.Fields(string(out))
+	packages := filepath.Dir(filepath.Dir(lines[1]))
 	f, err := os.Create(path)
 	require.NoError(t, err)
-	w = tar.NewWriter(f)
-	add(t, w, "config.json", 0o644, config)
-	add(t, w, "layer.tar", 0o644, layer.Bytes())
-	add(t, w, "manifest.json", 0o644, manifest)
-	require.NoError(t, w.Close())
-	require.NoError(t, f.Close())
-	c.node.Run("ctr", "--address", "/run/containerd/containerd.sock", "--namespace", "k8s.io", "images", "import", path)
+	defer f.Close()
+	l := &layer{Writer: tar.NewWriter(f), has: map[string]bool{}}
+	for _, p := range []string{"/bin", "/lib", "/lib64", "/sbin"} { // on most machines into /usr
+		require.NoError(t, l.add(p, false))
+	}
+	for _, p := range []string{"/usr/bin/python3", "/bin/sh", "/bin/mkdir", "/bin/cat", "/bin/ls", "/usr/bin/md5sum"} {
+		require.NoError(t, l.add(p, true))
+	}
+	require.NoError(t, l.add(lines[0], true))
+	for _, name := range libraries {
+		if err := l.add(filepath.Join(packages, name), true); !errors.Is(err, fs.ErrNotExist) { // not all versions import all
+			require.NoError(t, err)
+		}
+	}
+	// What these are linked with.
+	for len(l.programs) > 0 {
+		programs := l.programs
+		l.programs = nil
+		out, _ := exec.Command("ldd", programs...).Output() // which fails for those that are linked statically
+		for _, m := range regexp.MustCompile(`(?m)(?:=> |^\s+)(/\S+)`).FindAllStringSubmatch(string(out), -1) {
+			require.NoError(t, l.add(m[1], true))
+		}
+	}
+	require.NoError(t, l.WriteHeader(&tar.Header{Name: "tmp/", Typeflag: tar.TypeDir, Mode: 0o1777}))
+	require.NoError(t, l.text("etc/passwd", "root:x:0:0::/:/bin/sh\nuser:x:1000:1000::/tmp:/bin/sh\n"))
+	require.NoError(t, l.Close())
 }
 
-func add(t *testing.T, w *tar.Writer, name string, mode int64, data []byte) {
-	require.NoError(t, w.WriteHeader(&tar.Header{Name: name, Typeflag: tar.TypeReg, Mode: mode, Size: int64(len(data))}))
-	_, err := w.Write(data)
-	require.NoError(t, err)
+// layer is a layer that is written.
+type layer struct {
+	*tar.Writer
+	has      map[string]bool
+	programs []string // and libraries, of which nobody has asked what they are linked with
+}
+
+func (l *layer) text(name, content string) error {
+	if err := l.WriteHeader(&tar.Header{Name: name, Typeflag: tar.TypeReg, Mode: 0o644, Size: int64(len(content))}); err != nil {
+		return err
+	}
+	_, err := io.WriteString(l, content)
+	return err
+}
+
+// add adds a file, or a directory with what is in it, and where a symbolic link leads to, if follow.
+func (l *layer) add(path string, follow bool) error {
+	dir, err := filepath.EvalSymlinks(filepath.Dir(path))
+	if err != nil {
+		return err
+	}
+	path = filepath.Join(dir, filepath.Base(path))
+	info, err := os.Lstat(path)
+	if errors.Is(err, fs.ErrNotExist) && !follow {
+		return nil
+	}
+	if err != nil || l.has[path] || unused.MatchString(path) {
+		return err
+	}
+	l.has[path] = true
+	h := &tar.Header{Name: strings.TrimPrefix(path, "/"), Mode: int64(info.Mode().Perm())}
+	switch {
+	case info.Mode()&fs.ModeSymlink != 0:
+		h.Typeflag = tar.TypeSymlink
+		if h.Linkname, err = os.Readlink(path); err != nil {
+			return err
+		}
+		if err = l.WriteHeader(h); err != nil || !follow {
+			return err
+		}
+		if !filepath.IsAbs(h.Linkname) {
+			h.Linkname = filepath.Join(dir, h.Linkname)
+		}
+		if err = l.add(h.Linkname, true); errors.Is(err, fs.ErrNotExist) {
+			return nil // of documentation, and other things that nobody installed
+		}
+		return err
+	case info.IsDir():
+		h.Typeflag, h.Name = tar.TypeDir, h.Name+"/"
+		if err := l.WriteHeader(h); err != nil || !follow {
+			return err
+		}
+		list, err := os.ReadDir(path)
+		if err != nil {
+			return err
+		}
+		for _, e := range list {
+			if err := l.add(filepath.Join(path, e.Name()), true); err != nil {
+				return err
+			}
+		}
+		return nil
+	case info.Mode().IsRegular():
+		b, err := os.ReadFile(path)
+		if err != nil {
+			return err
+		}
+		if slices.Equal(b[:min(4, len(b))], []byte("\x7fELF")) {
+			l.programs = append(l.programs, path)
+		}
+		return l.file(h, b)
+	}
+	return nil
+}
+
+func (l *layer) file(h *tar.Header, content []byte) error {
+	h.Typeflag, h.Size = tar.TypeReg, int64(len(content))
+	if err := l.WriteHeader(h); err != nil {
+		return err
+	}
+	_, err := l.Write(content)
+	return err
 }
