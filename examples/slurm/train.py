@@ -54,7 +54,8 @@ def train(mount, saves, rank):
     pause = float(os.environ.get("STEP_SECONDS", 0))  # to try this with: training takes time
     data = lsiofs.open(mount)
     checkpoint = data.checkpoint()  # where all files began, which stays; what is used is for us to say
-    model, used, last = collections.Counter(), 0, None
+    model, used, last, labels = collections.Counter(), 0, None, []
+    me = f"attempt {os.path.basename(saves)} rank {rank}"
 
     def save():
         write(f"{saves}/model-{rank}-{used}.json", model)
@@ -63,7 +64,7 @@ def train(mount, saves, rank):
         consumed[rank] = used
         checkpoint["done"][-1]["consumed"] = consumed
         write(f"{saves}/checkpoint-{rank}.json", checkpoint)
-        print("rank", rank, "saved", used, flush=True)
+        print(me, "saved", used, flush=True)  # what is trained on, and not saved, comes again
         if last is not None:
             os.remove(f"{saves}/model-{rank}-{last}.json")
 
@@ -71,11 +72,13 @@ def train(mount, saves, rank):
     last = used
     stream = data.worker(rank)
     for sample in stream.samples():
-        model[sample["label"]] += 1
+        labels.append(sample["label"])
         used += 1
         if used % step == 0 or used == len(stream):
+            model.update(labels)
+            print(me, "trained from", last, "on", *labels, flush=True)
             save()
-            last = used
+            last, labels = used, []
             if used < len(stream) and signal.sigtimedwait([signal.SIGTERM], pause):
                 sys.exit(143)  # not done
 

@@ -31,7 +31,8 @@ type cluster struct {
 	dir        string // shared by all
 	controller *hosts.Host
 	nodes      [nodes]*hosts.Host
-	env        []string // of jobs
+	env        []string // of who submits
+	set        string   // what the page says first
 }
 
 // start starts one, which ends with the test.
@@ -40,7 +41,7 @@ func start(t *testing.T) *cluster {
 	// Not in /tmp, which each node has for itself.
 	dir := hosts.Dir(t, "lsiofs-slurm-")
 	t.Cleanup(func() {
-		outputs, _ := filepath.Glob(dir + "/slurm-*.out")
+		outputs, _ := filepath.Glob(dir + "/examples/slurm/slurm-*.out")
 		for _, path := range outputs {
 			if b, _ := os.ReadFile(path); t.Failed() {
 				t.Logf("%s:\n%s", filepath.Base(path), b[max(0, len(b)-3000):])

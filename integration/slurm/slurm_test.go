@@ -6,6 +6,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -14,18 +15,82 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// A dataset is indexed by an array of jobs, and trained on by six ranks on three nodes; that job is
-// cancelled, submitted again for four ranks on two nodes, requeued in its middle, and ends by itself:
-// every record was trained on once, and no node has a mount or a process left.
-func TestAJobThatIsCancelledResizedAndRequeuedTrainsOnEachRecordOnce(t *testing.T) {
+const (
+	shards, records = 12, 50
+	ranks           = 6 // of train.sbatch
+)
+
+// The page of examples/slurm is followed: a dataset is indexed by an array of jobs, and trained on by six
+// ranks on three nodes; that job is cancelled, submitted again for four ranks on two nodes, requeued in its
+// middle, and ends by itself; then comes another epoch. Every record was trained on once, by what ranks have
+// logged, and no node has a mount or a process left.
+func TestThePageOfSlurmTrainsOnEachRecordOnceThoughJobsAreCancelledResizedAndRequeued(t *testing.T) {
 	c := start(t)
-	examples, err := filepath.Abs("../../examples")
+	page := c.user()
+
+	require.Len(t, page["Index, on as many nodes as there are"], 1)
+	c.follow(page["Index, on as many nodes as there are"][0])
+	indexed, err := filepath.Glob(c.home() + "/slurm-*_*.out")
 	require.NoError(t, err)
+	require.Len(t, indexed, 8)
+	for _, path := range indexed {
+		b, err := os.ReadFile(path)
+		require.NoError(t, err)
+		require.Contains(t, string(b), "indexed ", path)
+	}
+
+	train := page["Train"]
+	require.Len(t, train, 4)
+	saves := func(attempt int) string { return fmt.Sprintf("%s/shared/first/%d", c.dir, attempt) }
+	job := c.submitted(train[0])
+	c.eventually("six ranks have trained", func() bool { return c.trained(saves(0)) == ranks })
+	require.Equal(t, [nodes]int{1, 1, 1}, c.mounts(), "one mount a node")
+	c.onController("scancel", job)
+	c.ended(job)
+	c.nothingLeft()
+	cancelled := c.logged(job)
+	require.Len(t, cancelled, 1, "one attempt")
+	first := cancelled[0].trained(t)
+	require.NotEmpty(t, first)
+	require.Less(t, len(first), shards*records, "it was cancelled in its middle")
+
+	job = c.submitted(train[1])
+	c.eventually("four ranks have trained", func() bool { return c.trained(saves(1)) == 4 })
+	c.onController("scontrol", "requeue", job)
+	c.eventually("it has begun once more", func() bool { _, err := os.Stat(saves(2)); return err == nil })
+	c.ended(job)
+	c.nothingLeft()
+	require.Contains(t, c.outputOf(job), "attempt 2: 4 ranks on 2 nodes, after 1")
+	attempts := c.logged(job)
+	requireEachOnce(t, slices.Concat(first, attempts[1].trained(t), attempts[2].trained(t)))
+
+	job = c.submitted(train[2]) // another epoch, for whose end it waits
+	c.nothingLeft()
+	requireEachOnce(t, c.logged(job)[0].trained(t))
+	shown := c.follow(train[3])
+	require.Contains(t, shown, "checkpoint-0.json")
+
+	c.lacksFUSE(train[0])
+}
+
+// lacksFUSE: a node without /dev/fuse ends the job with words that say so, and no rank waits for it.
+func (c *cluster) lacksFUSE(train string) {
+	h := c.nodes[2]
+	h.Run("sh", "-ec", "mkdir /tmp/dev; mount -t tmpfs tmpfs /tmp/dev; cp -a /dev/null /dev/zero /dev/random /dev/urandom /tmp/dev; mount --move /tmp/dev /dev; rmdir /tmp/dev")
+	job := c.submitted("export RUN=third\n" + train)
+	c.ended(job)
+	require.Contains(c.t, c.onController("scontrol", "show", "job", job), "JobState=FAILED")
+	require.Contains(c.t, c.outputOf(job), "/dev/fuse")
+	c.nothingLeft()
+}
+
+// user gives who follows the page what users have, and the page's blocks of commands, by heading.
+func (c *cluster) user() map[string][]string {
+	t := c.t
 	bin := filepath.Join(c.dir, "bin")
 	require.NoError(t, os.Mkdir(bin, 0o755))
 	output(t, "go", "build", "-o", bin, "../../cmd/lsiofs")
-
-	const shards, records = 12, 50
+	output(t, "cp", "-r", "../../examples", c.dir)
 	data := filepath.Join(c.dir, "data")
 	require.NoError(t, os.Mkdir(data, 0o755))
 	for i := range shards {
@@ -35,56 +100,44 @@ func TestAJobThatIsCancelledResizedAndRequeuedTrainsOnEachRecordOnce(t *testing.
 		}
 		require.NoError(t, os.WriteFile(filepath.Join(data, fmt.Sprintf("%02d.jsonl", i)), []byte(b.String()), 0o644))
 	}
+	b, err := os.ReadFile(filepath.Join(c.home(), "README.md"))
+	require.NoError(t, err)
+	blocks := map[string][]string{}
+	heading := ""
+	for _, m := range regexp.MustCompile("(?ms)^#+ (.*?)$|^ *```sh\n(.*?)^ *```$").FindAllStringSubmatch(string(b), -1) {
+		if m[1] != "" {
+			heading = m[1]
+			continue
+		}
+		blocks[heading] = append(blocks[heading], m[2])
+	}
+	set := blocks["lsiofs on Slurm"]
+	require.Len(t, set, 1)
+	set[0] = strings.NewReplacer("/data/train", data, "/shared/train", c.dir+"/shared", "cd examples/slurm", "cd "+c.home()).Replace(set[0])
+	c.set = set[0]
 	c.env = []string{
-		"PATH=" + bin + ":" + os.Getenv("PATH"), "PYTHONPATH=" + examples + "/python/src", "HOME=" + c.dir,
-		"DATASET=" + data, "STATE=" + c.dir + "/shared", "RUN=first", "STEP_SECONDS=0.2",
-		"TRAIN=/usr/bin/python3 " + examples + "/slurm/train.py",
+		"PATH=" + bin + ":" + os.Getenv("PATH"), "PYTHONPATH=" + c.dir + "/examples/python/src", "HOME=" + c.dir, "STEP_SECONDS=0.2",
+		"TRAIN=/usr/bin/python3 " + c.home() + "/train.py", // which has the libraries, here
 	}
+	return blocks
+}
 
-	array := c.submit(examples + "/slurm/index.sbatch")
-	c.ended(array)
-	indexed, err := filepath.Glob(c.dir + "/slurm-" + array + "_*.out")
-	require.NoError(t, err)
-	require.Len(t, indexed, 8)
-	for _, path := range indexed {
-		b, err := os.ReadFile(path)
-		require.NoError(t, err)
-		require.Contains(t, string(b), "indexed ", path)
-	}
+// home is where users submit.
+func (c *cluster) home() string { return c.dir + "/examples/slurm" }
 
-	saves := func(attempt int) string { return fmt.Sprintf("%s/shared/first/%d", c.dir, attempt) }
-	job := c.submit("--nodes=3", "--ntasks-per-node=2", examples+"/slurm/train.sbatch")
-	c.eventually("six ranks have trained", func() bool { return c.trained(saves(0)) == 6 })
-	require.Equal(t, [nodes]int{1, 1, 1}, c.mounts(), "one mount a node")
-	c.onController("scancel", job)
-	c.ended(job)
-	c.nothingLeft()
-	first := c.used(saves(0))
-	require.Less(t, first, shards*records, "it was cancelled in its middle")
+// follow runs a block of the page, after its first one.
+func (c *cluster) follow(block string) string {
+	c.t.Helper()
+	return c.onController("bash", "-euo", "pipefail", "-c", c.set+block)
+}
 
-	job = c.submit("--nodes=2", "--ntasks-per-node=2", examples+"/slurm/train.sbatch")
-	c.eventually("four ranks have trained", func() bool { return c.trained(saves(1)) == 4 })
-	c.onController("scontrol", "requeue", job)
-	c.eventually("it has begun once more", func() bool { _, err := os.Stat(saves(2)); return err == nil })
-	c.ended(job)
-	c.nothingLeft()
-
-	require.Contains(t, c.outputOf(job), "attempt 2: 4 ranks on 2 nodes, after 1")
-	require.Equal(t, shards*records, first+c.used(saves(1))+c.used(saves(2)))
-	model := map[string]int{}
-	merged := filepath.Join(c.dir, "merged")
-	require.NoError(t, os.MkdirAll(merged+"/before", 0o755))
-	saved, err := filepath.Glob(saves(2) + "/checkpoint-*.json")
-	require.NoError(t, err)
-	output(t, "cp", append(saved, merged+"/before")...)
-	output(t, "/usr/bin/python3", examples+"/slurm/train.py", "merge", merged, saves(2))
-	b, err := os.ReadFile(merged + "/model.json")
-	require.NoError(t, err)
-	require.NoError(t, json.Unmarshal(b, &model))
-	require.Len(t, model, shards*records)
-	for label, n := range model {
-		require.Equal(t, 1, n, label)
-	}
+// submitted is the job that a block submits.
+func (c *cluster) submitted(block string) string {
+	c.t.Helper()
+	out := c.follow(block)
+	m := regexp.MustCompile(`Submitted batch job (\d+)`).FindStringSubmatch(out)
+	require.NotNil(c.t, m, out)
+	return m[1]
 }
 
 // output is that of a program of this machine.
@@ -93,13 +146,6 @@ func output(t *testing.T, program string, args ...string) string {
 	b, err := exec.Command(program, args...).CombinedOutput()
 	require.NoError(t, err, "%s %v: %s", program, args, b)
 	return string(b)
-}
-
-// submit submits a batch job, and gives its number.
-func (c *cluster) submit(args ...string) string {
-	c.t.Helper()
-	out := c.onController(append([]string{"sbatch", "--parsable", "--export=ALL"}, args...)...)
-	return strings.TrimSpace(out)
 }
 
 // ended waits until a job is through.
@@ -115,7 +161,7 @@ func (c *cluster) ended(job string) {
 }
 
 func (c *cluster) outputOf(job string) string {
-	b, _ := os.ReadFile(c.dir + "/slurm-" + job + ".out")
+	b, _ := os.ReadFile(c.home() + "/slurm-" + job + ".out")
 	return string(b)
 }
 
@@ -143,14 +189,6 @@ func (c *cluster) trained(saves string) (n int) {
 		}
 	}
 	return n
-}
-
-// used is how many records an attempt has used.
-func (c *cluster) used(saves string) (sum int) {
-	for _, used := range c.consumed(saves) {
-		sum += used
-	}
-	return sum
 }
 
 // mounts is how many mounts of lsiofs each node has.
