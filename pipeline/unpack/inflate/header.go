@@ -99,6 +99,7 @@ func (d *Decoder) codesHeader(b *bitReader) Status {
 	if !build(d.distTable[:], distTableBits, d.lens[lits:lits+dists], distEntries[:]) {
 		return Bad
 	}
+	d.endBits = uint(d.lens[256])
 	eights := 0
 	for _, l := range d.lens[:256] {
 		if l == 8 {

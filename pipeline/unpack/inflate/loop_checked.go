@@ -13,6 +13,7 @@ func (d *Decoder) loopChecked(b *bitReader) Status {
 	op := d.end
 	atEnd := len(in) - slackIn
 	s := more
+	start := count // before the symbol that is no literal of the first table
 	bits |= binary.LittleEndian.Uint64(in[at:]) << (count & 63)
 	at += int(^count >> 3 & 7)
 	count |= 56
@@ -61,6 +62,7 @@ func (d *Decoder) loopChecked(b *bitReader) Status {
 				continue
 			}
 		}
+		start = count
 		if e&exceptional != 0 {
 			if e&second != 0 {
 				bits >>= e & 63
@@ -121,6 +123,9 @@ func (d *Decoder) loopChecked(b *bitReader) Status {
 	}
 	d.end = op
 	b.at, b.bits, b.count = at, bits, uint(count&63)
+	if s == Bad { // bits of a block's end would have been looked at
+		b.count = min(b.count, uint(start&63)-d.endBits)
+	}
 	b.giveBack()
 	return s
 }

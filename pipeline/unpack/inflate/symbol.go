@@ -5,12 +5,13 @@ package inflate
 func (d *Decoder) symbol(in *bitReader) Status {
 	b := *in
 	b.fill()
+	if b.count < d.endBits { // what is there can't be all of the block
+		return Input
+	}
+	least := 8*b.at - int(b.count) + int(d.endBits)
 	e, s := lookUp(&b, d.litTable[b.bits&(1<<litTableBits-1)], d.litTable[:])
 	if s != more {
-		if s != Input {
-			*in = b
-		}
-		return s
+		return in.ended(b, s, least)
 	}
 	base := int(e >> entryBase & 0x1ff)
 	if e&literal != 0 {
@@ -23,21 +24,32 @@ func (d *Decoder) symbol(in *bitReader) Status {
 	b.fill()
 	e, s = lookUp(&b, d.distTable[b.bits&(1<<distTableBits-1)], d.distTable[:])
 	if s != more {
-		if s != Input {
-			*in = b
-		}
-		return s
+		return in.ended(b, s, least)
 	}
 	distance := int(e>>entryBase) + int(b.extra)
-	*in = b
 	if distance > d.end {
-		return Bad
+		return in.ended(b, Bad, least)
 	}
+	*in = b
 	for range length {
 		d.window[d.end] = d.window[d.end-distance]
 		d.end++
 	}
 	return more
+}
+
+// ended leaves b where no symbol came of it: as it was, or behind the bits that were taken of now.
+// Of a bad symbol these are at least up to the bit least of the input, as those of the block's end
+// would have been looked at.
+func (b *bitReader) ended(now bitReader, s Status, least int) Status {
+	if s == Input {
+		return s
+	}
+	if n := least - (8*now.at - int(now.count)); s == Bad && n > 0 {
+		now.drop(uint(n))
+	}
+	*b = now
+	return s
 }
 
 // lookUp takes an entry's bits, of its second table if it has one, and b.extra.

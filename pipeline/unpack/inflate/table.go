@@ -212,5 +212,5 @@ func (d *Decoder) buildFixed() {
 	}
 	build(d.litTable[:], litTableBits, lens[:maxLits], litEntries[:])
 	build(d.distTable[:], distTableBits, lens[maxLits:], distEntries[:])
-	d.fixed, d.flat = true, false
+	d.fixed, d.flat, d.endBits = true, false, uint(lens[256])
 }
