@@ -21,10 +21,10 @@ const (
 	historyBytes = 32 << 10 // the farthest distance
 	outputBytes  = 64 << 10
 	windowEnd    = historyBytes + outputBytes
-	// slackOut is what a turn of the loop may write that begins before windowEnd: 4 literals,
-	// 3 more, 258 bytes of a match, and 31 bytes beyond it.
+	// slackOut is more than a turn of the loop writes that begins before windowEnd: 3 literals, 258
+	// bytes of a match, and 31 bytes beyond it.
 	slackOut = 320
-	// slackIn is what a turn of the loop may read: 4 loads, each at most 8 bytes on.
+	// slackIn is more than a turn of the loop reads: 3 loads of 8 bytes, each at most 7 bytes on.
 	slackIn = 40
 
 	// MinInput is enough input for a block's header, the largest thing that is read whole or
@@ -39,7 +39,6 @@ const (
 type Decoder struct {
 	litTable  [litTableSize]uint32
 	distTable [distTableSize]uint32
-	window    [windowEnd + slackOut]byte
 	lens      [maxLits + maxDists]uint8 // of the codes of the block whose header was read last
 
 	taken, end int    // window[taken:end] has not been taken
@@ -56,9 +55,11 @@ type Decoder struct {
 	flat       bool // nearly all of its literals have 8 bits
 	fixed      bool // the tables are those of the fixed codes
 	checked    bool // the loop of slices is to be used: a test's
+
+	window [windowEnd + slackOut]byte // last, so that a test can have what is behind it guarded
 }
 
-type state uint8
+type state uint32
 
 const (
 	stateHeader state = iota

@@ -50,6 +50,14 @@
 // The window is 32 KiB of history, 64 KiB of output and the slack. A stream begins at its first
 // byte, so that what is there from earlier streams is never looked at, nor cleared.
 //
+// # Forms
+//
+// The loop is there twice. On amd64 and arm64 it reads and writes through unsafe pointers: its
+// bounds are the two slacks, and the comment in loop_unsafe.go says why they are enough. On other
+// processors, and with the build tag inflate_checked, it uses slices, whose bounds the compiler
+// checks. Tests and the fuzz target run both beside each other, and have pages behind window and
+// input that end the program when they are touched.
+//
 // # States
 //
 //	header ──► stored ──► header          a header is read whole or not at all
