@@ -283,7 +283,8 @@ func TestMoreThanThereIsCanNotBeTaken(t *testing.T) {
 	require.Panics(t, func() { d.Take(-1) })
 }
 
-// FuzzDecode compares all forms with Go's library on any bytes, split anyhow.
+// FuzzDecode compares all forms with Go's library on any bytes, split anyhow, with guarded pages
+// behind input and window.
 func FuzzDecode(f *testing.F) {
 	for _, s := range streams(f, 300) {
 		if len(s.raw) < 2000 {
@@ -291,7 +292,13 @@ func FuzzDecode(f *testing.F) {
 		}
 	}
 	all := forms()
+	all["guarded"] = guardedDecoder(f)
+	room := guarded(f, 1<<20)
 	f.Fuzz(func(t *testing.T, raw []byte, seed uint64) {
+		if len(raw) > len(room) {
+			t.Skip("more than the fuzzer makes")
+		}
+		raw = room[len(room)-copy(room[len(room)-len(raw):], raw):]
 		r := rand.New(rand.NewPCG(seed, 1))
 		requireAsLibrary(t, all, raw, upTo(r, 1+r.IntN(1000)), upTo(r, 1+r.IntN(100_000)))
 		requireAsLibrary(t, all, raw, whole, whole)
