@@ -64,6 +64,9 @@ func RunCheck(ctx context.Context, p Program, c CheckConfig) (report CheckReport
 			return CheckReport{}, err
 		}
 	}
+	if err := k.gzipAlone(ctx); err != nil {
+		return CheckReport{}, err
+	}
 	if err := k.datasets(ctx); err != nil {
 		return CheckReport{}, err
 	}

@@ -13,12 +13,12 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
+	"hash/crc32"
 	"io"
 	"sync"
 
-	"github.com/klauspost/compress/gzip"
-
 	"github.com/lsiofs/lsiofs/pipeline/unpack"
+	"github.com/lsiofs/lsiofs/pipeline/unpack/inflate"
 )
 
 // Codec is the unpack.Codec of gzip.
@@ -41,20 +41,21 @@ func (Codec) NewDecoder(raw io.Reader, rawOffset int64) (unpack.Decoder, error) 
 	return &decoder{state: s}, nil
 }
 
-// states are decoders not in use: each is about 300 KiB to allocate and clear,
+// states are decoders not in use: each is about 380 KiB to allocate and clear,
 // more than many a shard of a dataset of small ones. What is idle is left to
 // the garbage collector, and what is in use its owner bounds.
 var states = sync.Pool{New: func() any { return new(state) }}
 
 // state is what a decoder reuses.
 type state struct {
-	raw  unpack.Raw
-	gzip gzip.Reader
+	raw     unpack.Raw
+	inflate inflate.Decoder
+	carry   carry
+	scratch [512]byte // the header's fixed part, its texts, and the trailer
 }
 
-// stateBytes is the memory of a deflate decoder: its 32 KiB window, Huffman
-// tables and buffers.
-const stateBytes = 64 << 10
+// stateBytes is the memory of a decoder beside its input.
+const stateBytes = inflate.MemoryBytes + carryBytes + 1024
 
 var magic = []byte{0x1f, 0x8b}
 
@@ -62,6 +63,9 @@ type decoder struct {
 	*state
 	member   int64 // first byte of the current member
 	inMember bool
+	behind   error  // what follows the window: io.EOF behind the deflate data
+	crc      uint32 // of what was decoded of it
+	size     uint32
 	seen     bool // a member has been seen
 	err      error
 }
@@ -89,7 +93,7 @@ func (d *decoder) begin() error {
 	d.member = d.raw.OffsetBytes()
 	head, err := d.raw.Buffer().Peek(len(magic))
 	switch {
-	case d.raw.Failure() != nil:
+	case err != nil && d.raw.Failure() != nil:
 		return d.raw.Failure()
 	case len(head) == 0:
 		return err
@@ -99,10 +103,12 @@ func (d *decoder) begin() error {
 		}
 		return d.damage("not a gzip member: it does not begin with 1f 8b")
 	}
-	if err := d.gzip.Reset(d.raw.Buffer()); err != nil {
-		return d.explain(err)
+	if err := d.header(); err != nil {
+		return err
 	}
-	d.gzip.Multistream(false)
+	d.inflate.Reset()
+	d.carry.n = 0
+	d.crc, d.size, d.behind = 0, 0, nil
 	d.seen, d.inMember = true, true
 	return nil
 }
@@ -114,7 +120,7 @@ func (d *decoder) passZeros() error {
 		at := d.raw.OffsetBytes()
 		b, err := buffer.ReadByte()
 		switch {
-		case d.raw.Failure() != nil:
+		case err != nil && d.raw.Failure() != nil:
 			return d.raw.Failure()
 		case err != nil:
 			return err
@@ -130,36 +136,59 @@ func (d *decoder) passZeros() error {
 
 // Read implements unpack.Decoder.
 func (d *decoder) Read(p []byte) (int, error) {
-	if d.err != nil {
+	switch {
+	case d.err != nil:
 		return 0, d.err
-	}
-	if !d.inMember {
+	case !d.inMember:
 		return 0, io.EOF
+	case len(p) == 0:
+		return 0, nil
 	}
-	n, err := d.gzip.Read(p)
-	if err == io.EOF {
-		d.inMember = false
-		return n, io.EOF
+	for len(d.inflate.Window()) == 0 && d.behind == nil {
+		d.behind = d.decode()
 	}
-	if err != nil {
-		d.err = d.explain(err)
+	n := copy(p, d.inflate.Window())
+	d.inflate.Take(n)
+	if len(d.inflate.Window()) > 0 {
+		return n, nil
+	}
+	if d.err = d.behind; d.err == io.EOF {
+		if d.err = d.trailer(); d.err == nil {
+			d.inMember = false
+			return n, io.EOF
+		}
 	}
 	return n, d.err
 }
 
-// explain tells failures of reading from damage.
-func (d *decoder) explain(err error) error {
-	switch {
-	case d.raw.Failure() != nil:
-		return d.raw.Failure()
-	case err == io.EOF || err == io.ErrUnexpectedEOF:
-		return d.damage("the file ends inside a gzip member")
-	case errors.Is(err, gzip.ErrChecksum):
-		return d.damage("the gzip member's checksum or size does not match its bytes")
-	case errors.Is(err, gzip.ErrHeader):
-		return d.damage("the gzip member's header is invalid")
+// decode decodes some bytes into the window, which is empty. Its error follows them: io.EOF is
+// the end of the deflate data.
+func (d *decoder) decode() error {
+	used, status := d.inflate.Decode(d.carry.input(&d.raw))
+	d.carry.use(&d.raw, used)
+	decoded := d.inflate.Window()
+	d.crc = crc32.Update(d.crc, crc32.IEEETable, decoded)
+	d.size += uint32(len(decoded))
+	switch status {
+	case inflate.Input:
+		if len(decoded) == 0 && !d.carry.more(&d.raw) {
+			return d.lacking()
+		}
+	case inflate.End:
+		return io.EOF
+	case inflate.Bad:
+		bits, _ := d.inflate.Position()
+		return d.damage(fmt.Sprintf("the gzip member can't be decoded: flate: corrupt input before offset %d", (bits+7)/8))
 	}
-	return d.damage(fmt.Sprintf("the gzip member can't be decoded: %v", err))
+	return nil
+}
+
+// lacking is the error where bytes lack.
+func (d *decoder) lacking() error {
+	if d.raw.Failure() != nil {
+		return d.raw.Failure()
+	}
+	return d.damage("the file ends inside a gzip member")
 }
 
 func (d *decoder) damage(reason string) error {

@@ -1,0 +1,107 @@
+package gzip
+
+import (
+	"encoding/binary"
+	"hash/crc32"
+	"io"
+)
+
+// Flags of a member's header. The first says that it is text, which nobody needs.
+const (
+	flagHeaderCRC = 1 << 1
+	flagExtra     = 1 << 2
+	flagName      = 1 << 3
+	flagComment   = 1 << 4
+	flagsReserved = 0xe0
+)
+
+const (
+	headerBytes  = 10 // the part that all headers have
+	trailerBytes = 8
+	deflate      = 8 // the only method
+)
+
+// header reads a member's header. What is in it, no shard needs.
+func (d *decoder) header() error {
+	fixed := d.scratch[:headerBytes]
+	if !d.readFull(fixed) {
+		return d.lacking()
+	}
+	if fixed[0] != magic[0] || fixed[1] != magic[1] || fixed[2] != deflate {
+		return d.badHeader()
+	}
+	flags := fixed[3]
+	crc := crc32.ChecksumIEEE(fixed)
+	if flags&flagExtra != 0 {
+		size := d.scratch[:2]
+		if !d.readFull(size) {
+			return d.lacking()
+		}
+		crc = crc32.Update(crc, crc32.IEEETable, size)
+		for left := int(binary.LittleEndian.Uint16(size)); left > 0; {
+			part := d.scratch[:min(left, len(d.scratch))]
+			if !d.readFull(part) {
+				return d.lacking()
+			}
+			crc = crc32.Update(crc, crc32.IEEETable, part)
+			left -= len(part)
+		}
+	}
+	for _, flag := range []byte{flagName, flagComment} {
+		if flags&flag != 0 {
+			text, err := d.text()
+			if err != nil {
+				return err
+			}
+			crc = crc32.Update(crc, crc32.IEEETable, text)
+		}
+	}
+	if flags&flagHeaderCRC != 0 {
+		sum := d.scratch[:2]
+		if !d.readFull(sum) {
+			return d.lacking()
+		}
+		if binary.LittleEndian.Uint16(sum) != uint16(crc) {
+			return d.badHeader()
+		}
+	}
+	if flags&flagsReserved != 0 {
+		return d.badHeader()
+	}
+	return nil
+}
+
+func (d *decoder) badHeader() error { return d.damage("the gzip member's header is invalid") }
+
+// text reads bytes up to a zero, and that. More than scratch holds are refused.
+func (d *decoder) text() ([]byte, error) {
+	for i := range d.scratch {
+		b, err := d.raw.Buffer().ReadByte()
+		if err != nil {
+			return nil, d.lacking()
+		}
+		d.scratch[i] = b
+		if b == 0 {
+			return d.scratch[:i+1], nil
+		}
+	}
+	return nil, d.badHeader()
+}
+
+// trailer compares the member with the checksum and the size behind it.
+func (d *decoder) trailer() error {
+	p := d.scratch[:trailerBytes]
+	if !d.readFull(p) {
+		return d.lacking()
+	}
+	if binary.LittleEndian.Uint32(p) != d.crc || binary.LittleEndian.Uint32(p[4:]) != d.size {
+		return d.damage("the gzip member's checksum or size does not match its bytes")
+	}
+	return nil
+}
+
+// readFull says whether p was filled.
+func (d *decoder) readFull(p []byte) bool {
+	_, err := io.ReadFull(d.raw.Buffer(), p)
+	return err == nil
+}

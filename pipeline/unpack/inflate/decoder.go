@@ -1,0 +1,244 @@
+package inflate
+
+// Status says why Decode returned.
+type Status int
+
+const (
+	// Input: what was given is used up, but for less than MinInput bytes that are to be given
+	// again with what follows them. At the end of a file the data is cut.
+	Input Status = iota
+	// Output: the window is full. It has to be taken.
+	Output
+	// Block: a block begins here, and is one to stop at.
+	Block
+	// End: the data has ended. The byte behind what was used is the first that follows it.
+	End
+	// Bad: this is no DEFLATE data. What comes before is in the window.
+	Bad
+)
+
+const (
+	historyBytes = 32 << 10 // the farthest distance
+	outputBytes  = 64 << 10
+	windowEnd    = historyBytes + outputBytes
+	// slackOut is more than a turn of the loop writes that begins before windowEnd: 3 literals, 258
+	// bytes of a match, and 31 bytes beyond it.
+	slackOut = 320
+	// slackIn is more than a turn of the loop reads: 3 loads of 8 bytes, each at most 7 bytes on.
+	slackIn = 40
+
+	// MinInput is enough input for a block's header, the largest thing that is read whole or
+	// not at all. With so many bytes Decode uses some.
+	MinInput = 320
+	// MemoryBytes is the size of a Decoder.
+	MemoryBytes = 4*litTableSize + 4*distTableSize + windowEnd + slackOut + 512
+)
+
+// Decoder decodes one stream of DEFLATE data after the other. Reset begins each. It allocates
+// nothing. It is not for concurrent use.
+type Decoder struct {
+	litTable  [litTableSize]uint32
+	distTable [distTableSize]uint32
+	lens      [maxLits + maxDists]uint8 // of the codes of the block whose header was read last
+
+	taken, end int    // window[taken:end] has not been taken
+	before     int64  // decoded bytes before window[0]; below 0 where there is a preset history
+	bits       uint64 // of the input before, the next ones lowest
+	count      uint   // of bits, below 8
+	used       int64  // bytes of input, also of the bits left
+	stopAt     int64  // decoded bytes before the block to stop at; below 0: none
+	skip       uint   // bits of the input's first byte that come before the data
+	endBits    uint   // of the code of the block's end: so many follow each symbol's first bit
+	left       int    // bytes of the stored block
+	state      state
+	final      bool // this is the last block
+	flat       bool // nearly all of its literals have 8 bits
+	fixed      bool // the tables are those of the fixed codes
+	checked    bool // the loop of slices is to be used: a test's
+
+	window [windowEnd + slackOut]byte // last, so that a test can have what is behind it guarded
+}
+
+type state uint32
+
+const (
+	stateHeader state = iota
+	stateStored
+	stateSymbols
+	stateEnd
+	stateBad
+)
+
+// Reset makes d begin a stream. What was not taken is lost.
+func (d *Decoder) Reset() { d.ResetAt(nil, 0) }
+
+// ResetAt makes d begin within a stream, at a block's first bit: bit of the first byte of the
+// input, 0 being the lowest. history is what was decoded before, the last 32 KiB of it; matches
+// that reach farther are refused. It is copied. Position counts from the input's first byte and
+// from 0 decoded bytes.
+func (d *Decoder) ResetAt(history []byte, bit uint) {
+	history = history[max(0, len(history)-historyBytes):]
+	n := copy(d.window[:], history)
+	d.taken, d.end, d.before = n, n, int64(-n)
+	d.bits, d.count, d.used = 0, 0, 0
+	d.skip = bit & 7
+	d.stopAt, d.left = -1, 0
+	d.state, d.final = stateHeader, false
+}
+
+// Window is what has been decoded and not taken. It is valid until the next Decode or Reset.
+func (d *Decoder) Window() []byte { return d.window[d.taken:d.end:d.end] }
+
+// Take takes the first n bytes of Window.
+func (d *Decoder) Take(n int) {
+	if n < 0 || n > d.end-d.taken {
+		panic("inflate: more is taken than there is")
+	}
+	d.taken += n
+}
+
+// StopAt makes Decode stop once, with Block, at the first bit of a block before which there are
+// at least so many decoded bytes. Below 0 it never does, as after Reset.
+func (d *Decoder) StopAt(decodedBytes int64) { d.stopAt = decodedBytes }
+
+// Position is where d is since Reset: after how many bits of input, and after how many decoded
+// bytes, taken or not. It is exact behind Block, End and Bad; there, of Bad, it is behind the
+// last bit that was looked at.
+func (d *Decoder) Position() (rawBits, decodedBytes int64) {
+	return d.used*8 - int64(d.count), d.before + int64(d.end)
+}
+
+// History is what has been decoded last, up to 32 KiB, taken or not. It is valid until the next
+// Decode or Reset.
+func (d *Decoder) History() []byte {
+	return d.window[max(0, d.end-historyBytes):d.end:d.end]
+}
+
+// Decode decodes as much of in as it can, and says how many bytes of it were used. The caller
+// gives the rest again, with what follows it.
+//
+// It returns once the window is full, also before anything was decoded if nothing was taken.
+func (d *Decoder) Decode(in []byte) (used int, s Status) {
+	b := bitReader{in: in, bits: d.bits, count: d.count}
+	if d.end >= windowEnd {
+		if d.taken < d.end {
+			return 0, Output
+		}
+		d.slide()
+	}
+	if d.skip > 0 && len(in) > 0 {
+		b.fill()
+		b.drop(d.skip)
+		d.skip = 0
+	}
+	s = d.run(&b)
+	if d.state == stateEnd || d.state == stateBad {
+		d.stopAt = -1
+	}
+	b.giveBack()
+	d.bits, d.count = b.bits, b.count
+	d.used += int64(b.at)
+	return b.at, s
+}
+
+// slide makes room behind the history.
+func (d *Decoder) slide() {
+	from := d.end - historyBytes
+	copy(d.window[:historyBytes], d.window[from:d.end])
+	d.before += int64(from)
+	d.taken, d.end = historyBytes, historyBytes
+}
+
+// run goes from state to state.
+func (d *Decoder) run(b *bitReader) Status {
+	for {
+		switch d.state {
+		case stateHeader:
+			if d.stopAt >= 0 && d.before+int64(d.end) >= d.stopAt {
+				d.stopAt = -1
+				return Block
+			}
+			if s := d.header(b); s != more {
+				return s
+			}
+		case stateStored:
+			if s := d.stored(b); s != more {
+				return s
+			}
+		case stateSymbols:
+			if s := d.symbols(b); s != more {
+				return s
+			}
+		case stateEnd:
+			return End
+		default:
+			return Bad
+		}
+	}
+}
+
+// more is no status: the next state follows.
+const more Status = -1
+
+// endBlock goes on behind a block.
+func (d *Decoder) endBlock(b *bitReader) {
+	d.state = stateHeader
+	if d.final {
+		b.drop(b.count & 7) // what is left of the byte
+		d.state = stateEnd
+	}
+}
+
+// bad ends the stream.
+func (d *Decoder) bad() Status {
+	d.state = stateBad
+	return Bad
+}
+
+// stored copies what is there of a stored block, whose bytes begin at one of the input.
+func (d *Decoder) stored(b *bitReader) Status {
+	b.giveBack()
+	for d.left > 0 {
+		if d.end >= windowEnd {
+			return Output
+		}
+		n := copy(d.window[d.end:windowEnd], b.in[b.at:min(len(b.in), b.at+d.left)])
+		if n == 0 {
+			return Input
+		}
+		d.end += n
+		b.at += n
+		d.left -= n
+	}
+	d.endBlock(b)
+	return more
+}
+
+// symbols decodes a block's symbols: all but the input's last ones in the loop.
+func (d *Decoder) symbols(b *bitReader) Status {
+	for {
+		if d.end >= windowEnd {
+			return Output
+		}
+		s := more
+		if len(b.in)-b.at >= slackIn+8 { // the loop begins with a load, and must come to a symbol
+			if unsafeLoop && !d.checked {
+				s = d.loop(b)
+			} else {
+				s = d.loopChecked(b)
+			}
+		} else {
+			s = d.symbol(b)
+		}
+		switch s {
+		case more:
+		case End:
+			d.endBlock(b)
+			return more
+		case Bad:
+			return d.bad()
+		default:
+			return s
+		}
+	}
+}

@@ -1,0 +1,216 @@
+package inflate
+
+import "math/bits"
+
+// Entries of the tables, by their bits:
+//
+//	literal       31: 1   16…23: the byte                    8…11: bits of the code  0…5: the same
+//	length            16…24: what extra bits are added to   8…11: bits of the code  0…5: with the extra ones
+//	distance          16…30: the same                        8…11                    0…5
+//	second table  exceptional, second   16…27: its start     8…11: bits of its index 0…5: bits of the first one
+//	block's end   exceptional, blockEnd                                              0…5: bits of the code
+//	no symbol     exceptional                                                        0…5: bits that were looked at
+//
+// In second tables bits of the code are those behind the first table's.
+const (
+	literal   = 1 << 31 // of litTable
+	entryBase = 16
+	entryBits = 63
+
+	// exceptional is bit 15, which no base and no count of bits reaches.
+	exceptional = 1 << 15
+	second      = 1 << 14
+	blockEnd    = 1 << 13
+)
+
+const (
+	litTableBits  = 11
+	distTableBits = 9
+	lensTableBits = 7
+	// The most that codes of up to 15 bits need are 2342 and 594 entries: what zlib's
+	// program enough says of 288 and 32 symbols. These are powers of two, so that an index
+	// that is masked lies within.
+	litTableSize  = 4096
+	distTableSize = 1024
+)
+
+// Entries of symbols, without the bits of a code.
+var (
+	litEntries  [maxLits]uint32
+	distEntries [maxDists]uint32
+	lensEntries [19]uint32
+)
+
+func init() {
+	for i := range 256 {
+		litEntries[i] = literal | uint32(i)<<entryBase
+	}
+	litEntries[256] = exceptional | blockEnd
+	base := 3
+	for i := range 28 { // in groups of 4 whose ranges double
+		extra := max(0, i/4-1)
+		litEntries[257+i] = uint32(base)<<entryBase | uint32(extra)
+		base += 1 << extra
+	}
+	litEntries[285] = 258 << entryBase // and not 227 with 31 added
+	litEntries[286], litEntries[287] = exceptional, exceptional
+	base = 1
+	for i := range 30 { // in groups of 2
+		extra := max(0, i/2-1)
+		distEntries[i] = uint32(base)<<entryBase | uint32(extra)
+		base += 1 << extra
+	}
+	distEntries[30], distEntries[31] = exceptional, exceptional
+	for i := range lensEntries {
+		lensEntries[i] = uint32(i) << entryBase
+	}
+}
+
+// withCode is an entry with the bits of its code.
+func withCode(entry uint32, codeBits int) uint32 {
+	if entry&exceptional != 0 {
+		return entry + uint32(codeBits)
+	}
+	return entry + uint32(codeBits)<<8 + uint32(codeBits)
+}
+
+// build makes the table of a code, whose first part has 1<<root entries. It says whether lens,
+// the bits of each symbol's code, are those of a code. No symbol, or one alone of 1 bit, is one;
+// what means no symbol is exceptional then.
+func build(table []uint32, root int, lens []uint8, entries []uint32) bool {
+	var counts [maxCodeLen + 1]int
+	for _, l := range lens {
+		counts[l&15]++
+	}
+	longest := maxCodeLen
+	for longest > 0 && counts[longest] == 0 {
+		longest--
+	}
+	if longest == 0 {
+		fillEntries(table[:1<<root], exceptional, exceptional)
+		return true
+	}
+	left := 1
+	for l := 1; l <= longest; l++ {
+		left = left<<1 - counts[l]
+		if left < 0 {
+			return false
+		}
+	}
+	if left > 0 && (longest != 1 || counts[1] != 1) {
+		return false
+	}
+	var offsets [maxCodeLen + 2]int
+	for l := 1; l <= maxCodeLen; l++ {
+		offsets[l+1] = offsets[l] + counts[l]
+	}
+	var sorted [maxLits]uint16
+	for symbol, l := range lens {
+		if l != 0 {
+			sorted[offsets[l]] = uint16(symbol)
+			offsets[l]++
+		}
+	}
+	if left > 0 {
+		fillEntries(table[:1<<root], withCode(entries[sorted[0]], 1), exceptional+1)
+		return true
+	}
+	fillTable(table, root, longest, &counts, &sorted, entries)
+	return true
+}
+
+// fillEntries sets those with an even index and the others.
+func fillEntries(table []uint32, even, odd uint32) {
+	for i := 0; i < len(table); i += 2 {
+		table[i], table[i+1] = even, odd
+	}
+}
+
+// fillTable fills the table of a code that is complete. Codes are counted up with their bits
+// reversed, as they are in the data. The table of codes of l bits is that of l-1 bits twice, where
+// the shorter codes are concerned; all other entries are set later, as there is a code for each.
+func fillTable(table []uint32, root, longest int, counts *[maxCodeLen + 1]int, sorted *[maxLits]uint16, entries []uint32) {
+	code, i := 0, 0
+	for l := 1; l <= min(root, longest); l++ {
+		for range counts[l] {
+			table[code] = withCode(entries[sorted[i]], l)
+			i++
+			code = nextCode(code, l)
+		}
+		if l < root {
+			copy(table[1<<l:2<<l], table[:1<<l])
+		}
+	}
+	for l := longest + 1; l < root; l++ {
+		copy(table[1<<l:2<<l], table[:1<<l])
+	}
+	prefix, start, size := -1, 0, 0
+	next := 1 << root
+	for l := root + 1; l <= longest; l++ {
+		for ; counts[l] > 0; counts[l]-- {
+			if p := code & (1<<root - 1); p != prefix {
+				prefix, start = p, next
+				indexBits := secondBits(l-root, root, longest, counts)
+				size = 1 << indexBits
+				next += size
+				table[prefix] = exceptional | second | uint32(start)<<entryBase | uint32(indexBits)<<8 | uint32(root)
+			}
+			e := withCode(entries[sorted[i]], l-root)
+			i++
+			for at := start + code>>root; at < start+size; at += 1 << (l - root) {
+				table[at] = e
+			}
+			code = nextCode(code, l)
+		}
+	}
+}
+
+// secondBits is how many bits a second table takes whose first code has so many: until those that
+// are left fill it.
+func secondBits(first, root, longest int, counts *[maxCodeLen + 1]int) int {
+	n := first
+	for left := 1 << n; n+root < longest; n++ {
+		left -= counts[n+root]
+		if left <= 0 {
+			break
+		}
+		left <<= 1
+	}
+	return n
+}
+
+// nextCode counts up a code of l bits that is reversed. Behind the last one is 0.
+func nextCode(code, l int) int {
+	ones := 1<<l - 1
+	if code == ones {
+		return 0
+	}
+	top := 1 << (bits.Len(uint(code^ones)) - 1) // the highest bit that is 0
+	return code&(top-1) | top
+}
+
+// buildFixed makes the tables of the fixed codes, unless they are there.
+func (d *Decoder) buildFixed() {
+	if d.fixed {
+		return
+	}
+	lens := &d.lens
+	for i := range maxLits {
+		switch {
+		case i < 144:
+			lens[i] = 8
+		case i < 256:
+			lens[i] = 9
+		case i < 280:
+			lens[i] = 7
+		default:
+			lens[i] = 8
+		}
+	}
+	for i := range maxDists {
+		lens[maxLits+i] = 5
+	}
+	build(d.litTable[:], litTableBits, lens[:maxLits], litEntries[:])
+	build(d.distTable[:], distTableBits, lens[maxLits:], distEntries[:])
+	d.fixed, d.flat, d.endBits = true, false, uint(lens[256])
+}
