@@ -285,7 +285,10 @@ func TestSums(t *testing.T) {
 
 // A process that ends may leave another one that has its stdin and never reads it.
 func TestAStdinThatSomebodyElseHoldsStopsNobody(t *testing.T) {
-	p, _ := program(t, limit, "sh", "-c", "exec 3<&0; setsid sleep 600 <&3 >/dev/null 2>&1 & echo $! >&2; printf LSIOFSF1; exit 3")
+	// What it leaves has a session of its own before it ends: else it may be killed with its group.
+	p, _ := program(t, limit, "sh", "-c", `exec 3<&0
+echo $(setsid sh -c 'sleep 600 <&3 >/dev/null 2>&1 & echo $!') >&2
+printf LSIOFSF1; exit 3`)
 	var held lastSaid
 	p.said = held.say
 	s, err := p.Serve(context.Background(), "shard")

@@ -12,6 +12,7 @@ type Stats struct {
 	Misses     uint64  `json:"misses"`           // pages that were wanted and not there
 	BadPages   uint64  `json:"bad_pages"`        // of these, pages that did not match their sums
 	Written    uint64  `json:"written"`          // pages
+	Unwritten  int64   `json:"unwritten_bytes"`  // that have come and wait for the disk
 	Reads      uint64  `json:"reads"`            // of the storage below
 	Fill       float64 `json:"fill"`             // of what is to be filled, 0…1
 	Sealed     int     `json:"sealed_objects"`   // that are whole, checked, and read like local files
@@ -25,7 +26,7 @@ func (s *Storage) Stats() Stats {
 		Dir: s.dir.path, State: state, Reason: reason,
 		Bytes: used, Bound: s.room.boundBytes(), ShareBytes: shared,
 		Hits: s.counts.hits.Load(), Misses: s.counts.misses.Load(), BadPages: s.counts.bad.Load(),
-		Written: s.counts.written.Load(), Reads: s.counts.reads.Load(), Fill: s.ahead.filled(), Sealed: s.seals.count(),
+		Written: s.counts.written.Load(), Unwritten: s.unwritten.Load(), Reads: s.counts.reads.Load(), Fill: s.ahead.filled(), Sealed: s.seals.count(),
 	}
 }
 
