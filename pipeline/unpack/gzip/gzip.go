@@ -171,7 +171,7 @@ func (d *decoder) decode() error {
 	d.size += uint32(len(decoded))
 	switch status {
 	case inflate.Input:
-		if len(decoded) == 0 && !d.carry.more(&d.raw) {
+		if used == 0 && len(decoded) == 0 && !d.carry.more(&d.raw) {
 			return d.lacking()
 		}
 	case inflate.End:

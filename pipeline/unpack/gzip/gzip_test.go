@@ -2,6 +2,8 @@ package gzip_test
 
 import (
 	"bytes"
+	stdgzip "compress/gzip"
+	"io"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -73,4 +75,24 @@ func FuzzDecoder(f *testing.F) {
 		member,
 		append(bytes.Clone(member), member...),
 		append(bytes.Clone(member), 0, 0, 1))
+}
+
+// A writer that is flushed again and again ends blocks that have no bytes. Any number of them may follow each other.
+func TestBlocksWithoutBytesEndNothing(t *testing.T) {
+	var b bytes.Buffer
+	w := stdgzip.NewWriter(&b)
+	for range 200_000 {
+		require.NoError(t, w.Flush())
+	}
+	_, err := w.Write([]byte("text"))
+	require.NoError(t, err)
+	require.NoError(t, w.Close())
+	d, err := gzip.Codec{}.NewDecoder(&b, 0)
+	require.NoError(t, err)
+	defer d.Close()
+	_, err = d.Next()
+	require.NoError(t, err)
+	text, err := io.ReadAll(decoderReader{d})
+	require.NoError(t, err)
+	require.Equal(t, "text", string(text))
 }
