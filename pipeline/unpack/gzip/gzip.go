@@ -7,6 +7,14 @@
 // Any number of members may follow each other. Zero bytes after the last one are
 // skipped. Anything else there is damage at that place, also a member after zero bytes.
 // The start of a member can only be found by decoding the member before it.
+//
+// # Points
+//
+// A member can be entered at the first bit of each of its blocks by who has the 32 KiB before it. NotePoints notes
+// some: the place, the checksum of all before, and of the 32 KiB those bytes that what
+// follows refers to, the others zero, packed (window.go). NewDecoderAt goes on there, with the
+// checksum, so that the member's end proves it. Expect compares each point that is passed, so that a part of a
+// member is proved by the points before and behind it.
 package gzip
 
 import (
@@ -68,10 +76,24 @@ type decoder struct {
 	size     uint32
 	seen     bool // a member has been seen
 	err      error
+
+	entered bool  // at a point, whose member the first Next is in
+	before  int64 // bytes of the member before those that inflate has decoded
+	data    int64 // offset in the file of the first byte that inflate was given
+	ahead   int64 // bytes of the member before the point to stop at next; below 0: none
+	notes   *noting
+	expects func(memberBytes int64) (unpack.Point, bool)
+	// expected is the point to stop at next.
+	expected unpack.Point
 }
 
 // Next implements unpack.Decoder.
 func (d *decoder) Next() (int64, error) {
+	if d.entered && d.err == nil {
+		d.entered, d.inMember = false, true
+		d.lookOut(d.before)
+		return d.member, nil
+	}
 	if d.err == nil && d.inMember {
 		if _, err := io.Copy(io.Discard, memberReader{d}); err != nil {
 			return 0, err
@@ -110,6 +132,8 @@ func (d *decoder) begin() error {
 	d.carry.n = 0
 	d.crc, d.size, d.behind = 0, 0, nil
 	d.seen, d.inMember = true, true
+	d.before, d.data = 0, d.raw.OffsetBytes()
+	d.lookOut(0)
 	return nil
 }
 
@@ -164,12 +188,18 @@ func (d *decoder) Read(p []byte) (int, error) {
 // decode decodes some bytes into the window, which is empty. Its error follows them: io.EOF is
 // the end of the deflate data.
 func (d *decoder) decode() error {
-	used, status := d.inflate.Decode(d.carry.input(&d.raw))
-	d.carry.use(&d.raw, used)
+	in := d.carry.input(&d.raw)
+	used, status := d.inflate.Decode(in)
 	decoded := d.inflate.Window()
 	d.crc = crc32.Update(d.crc, crc32.IEEETable, decoded)
 	d.size += uint32(len(decoded))
+	if d.notes != nil {
+		d.noted(in[:used], status)
+	}
+	d.carry.use(&d.raw, used)
 	switch status {
+	case inflate.Block:
+		return d.stopped()
 	case inflate.Input:
 		if used == 0 && len(decoded) == 0 && !d.carry.more(&d.raw) {
 			return d.lacking()
@@ -205,7 +235,7 @@ func (d *decoder) Close() {
 	}
 	d.raw.Release()
 	states.Put(d.state)
-	d.state, d.err, d.inMember = nil, errClosed, false
+	d.state, d.err, d.inMember, d.entered = nil, errClosed, false, false
 }
 
 var errClosed = errors.New("gzip decoder is closed")

@@ -1,0 +1,100 @@
+package gzip
+
+import (
+	"errors"
+	"fmt"
+	"sync"
+
+	"github.com/klauspost/compress/zstd"
+
+	"github.com/lsiofs/lsiofs/pipeline/unpack/inflate"
+)
+
+// windowBytes is how far back DEFLATE data refers at most.
+const windowBytes = 32 << 10
+
+// packWindow packs the decoded bytes before a point, of which those that nothing behind it refers
+// to become zeros ("sparse windows" of rapidgzip, Knespel and Brunst 2023). raw is what follows the point in the
+// file, from the byte that holds its first bit on: enough for windowBytes decoded bytes, or all there are.
+func packWindow(window, raw []byte, bit uint) []byte {
+	return windowEncoder().EncodeAll(sparse(window, raw, bit), nil)
+}
+
+// sparse clears those bytes of window in a copy that raw does not refer to.
+//
+// raw is decoded three times: behind the window, and behind the low and the high parts of the places of its
+// bytes. A byte that was copied out of the window is there in each with that of its place; a literal is
+// the same in all three.
+func sparse(window, raw []byte, bit uint) []byte {
+	scratch := sparsers.Get().(*sparser)
+	defer sparsers.Put(scratch)
+	var places [2][windowBytes]byte
+	for i := range window {
+		places[0][i], places[1][i] = byte(i), byte(i>>8)|0x80
+	}
+	var decoded [3][]byte
+	for i, history := range [][]byte{window, places[0][:len(window)], places[1][:len(window)]} {
+		decoded[i] = scratch.decode(i, history, raw, bit)
+	}
+	kept := make([]byte, len(window))
+	for i, b := range decoded[0] {
+		low, high := decoded[1][i], decoded[2][i]
+		// A literal may look like a place; then at most a byte too many is kept.
+		if place := int(high&0x7f)<<8 | int(low); high >= 0x80 && place < len(window) && window[place] == b {
+			kept[place] = b
+		}
+	}
+	return kept
+}
+
+// sparser is what sparse needs, about 200 KiB.
+type sparser struct {
+	decoder inflate.Decoder
+	out     [3][windowBytes]byte
+}
+
+var sparsers = sync.Pool{New: func() any { return new(sparser) }}
+
+// decode decodes up to windowBytes behind a history, to the i-th place.
+func (s *sparser) decode(i int, history, raw []byte, bit uint) []byte {
+	s.decoder.ResetAt(history, bit)
+	out := s.out[i][:0]
+	for {
+		used, status := s.decoder.Decode(raw)
+		raw = raw[used:]
+		n := min(len(s.decoder.Window()), windowBytes-len(out))
+		out = append(out, s.decoder.Window()[:n]...)
+		s.decoder.Take(len(s.decoder.Window()))
+		if status != inflate.Output || len(out) == windowBytes {
+			return out
+		}
+	}
+}
+
+// windowEncoder and windowDecoder are of Zstandard. Each is for concurrent use.
+var windowEncoder = sync.OnceValue(func() *zstd.Encoder {
+	e, err := zstd.NewWriter(nil, zstd.WithWindowSize(windowBytes), zstd.WithEncoderCRC(true), zstd.WithLowerEncoderMem(true))
+	if err != nil {
+		panic(err) // its options are constant
+	}
+	return e
+})
+
+var windowDecoder = sync.OnceValue(func() *zstd.Decoder {
+	d, err := zstd.NewReader(nil, zstd.WithDecoderMaxMemory(windowBytes), zstd.WithDecoderMaxWindow(windowBytes), zstd.WithDecoderConcurrency(0))
+	if err != nil {
+		panic(err) // its options are constant
+	}
+	return d
+})
+
+var errWindow = errors.New("it has no window that can be unpacked: remove the index, which is then made again")
+
+// unpackWindow undoes packWindow.
+func unpackWindow(packed []byte) ([]byte, error) {
+	window, err := windowDecoder().DecodeAll(packed, make([]byte, 0, windowBytes))
+	if err != nil {
+		return nil, fmt.Errorf("%w: %w", errWindow, err)
+	}
+	return window, nil
+}
