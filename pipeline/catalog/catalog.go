@@ -19,7 +19,8 @@ type Shard struct {
 	Records      uint64
 	DecodedBytes int64
 	EntryPoints  uint64 // records at which reading can start: what chunks go by
-	Members      uint64 // of a compressed shard: places where decoding can start
+	Members      uint64 // of a compressed shard: decoding can start at each
+	Points       uint64 // other places where it can, inside of members
 	IDPrefix     uint64 // first 8 bytes of its records' IDs, big-endian
 	Parts        bool   // it is made of parts, see Part
 }
@@ -99,7 +100,7 @@ func (c *Catalog) Shard(i int) Shard {
 	return Shard{
 		Object: c.image.Object(n), Codec: formats.NumberedCodec(c.image.Codec(n)),
 		First: c.image.Start(n), Records: h.Records, DecodedBytes: h.DecodedBytes,
-		EntryPoints: h.EntryPoints, Members: h.Members, IDPrefix: c.image.IDPrefix(n), Parts: h.Parts(),
+		EntryPoints: h.EntryPoints, Members: h.Members, Points: h.Points, IDPrefix: c.image.IDPrefix(n), Parts: h.Parts(),
 	}
 }
 
@@ -141,12 +142,24 @@ func (c *Catalog) Entries(shard int, word uint64) uint64 {
 }
 
 // Entry is the last place of a compressed shard, at or before a byte of the
-// decoded shard, where decoding can start: the first byte of a member, whether
+// decoded shard, where decoding can start: a point, or the first byte of a member, whether
 // a record begins there (an entry point, which the order goes by) or not. Of
 // members that begin at one place, for all but the last are empty, it is the last.
 // It must not be called for shards without a codec.
 func (c *Catalog) Entry(shard int, decodedBytes int64) unpack.Entry {
 	return c.image.Blob(uint64(shard)).Entry(decodedBytes)
+}
+
+// Point is the point of an Entry of the shard, by its number. Its State is of the index, and valid
+// as long as the catalog is open.
+func (c *Catalog) Point(shard, number int) unpack.Point {
+	return c.image.Blob(uint64(shard)).Point(number)
+}
+
+// NextPoint is the first point of a compressed shard behind a byte of the decoded shard, without its
+// State; false where there is none.
+func (c *Catalog) NextPoint(shard int, decodedBytes int64) (unpack.Point, bool) {
+	return c.image.Blob(uint64(shard)).NextPoint(decodedBytes)
 }
 
 // Identity tells the index of this catalog from every other, also of the same

@@ -1,6 +1,7 @@
 package catalog
 
 import (
+	"fmt"
 	"io"
 	"math"
 	"slices"
@@ -19,6 +20,7 @@ import (
 type plainShard struct {
 	extents []unpack.Extent
 	members []unpack.Member // nil: not compressed
+	points  []unpack.Point
 	damage  *unpack.CorruptError
 	decoded int64
 	kind    string
@@ -64,6 +66,11 @@ func drawShard(t *rapid.T, keyed bool) plainShard {
 			case 1:
 				s.members = append(s.members, unpack.Member{DecodedBytes: e.OffsetBytes, RawBytes: int64(10 * i)},
 					unpack.Member{DecodedBytes: e.OffsetBytes, RawBytes: int64(10*i + 1)})
+			case 2: // a point inside of one
+				p := unpack.Point{DecodedBytes: e.OffsetBytes + 1, RawBits: int64(80*i + 13), CRC32: uint32(i), State: []byte(fmt.Sprint("state", i))}
+				if n := len(s.points); n == 0 || s.points[n-1].DecodedBytes < p.DecodedBytes {
+					s.points = append(s.points, p)
+				}
 			}
 		}
 	}
@@ -87,7 +94,7 @@ func (s *plainShard) pack(t require.TestingT, keyed bool) index.Blob {
 	for _, e := range s.extents {
 		require.NoError(t, p.Add(e))
 	}
-	sum := unpack.Summary{DecodedBytes: s.decoded, Members: s.members, Kind: s.kind, Damage: s.damage, Parts: s.parts, Losses: s.losses}
+	sum := unpack.Summary{DecodedBytes: s.decoded, Members: s.members, Points: s.points, Kind: s.kind, Damage: s.damage, Parts: s.parts, Losses: s.losses}
 	b, err := p.Finish(sum)
 	require.NoError(t, err)
 	return b
@@ -208,6 +215,18 @@ func checkEntries(t *rapid.T, c *Catalog, shard int, s *plainShard) {
 			for _, m := range s.members {
 				if m.DecodedBytes <= at {
 					want = unpack.Entry{DecodedBytes: m.DecodedBytes, RawBytes: m.RawBytes}
+				}
+			}
+			member := want
+			for i, p := range s.points {
+				if p.DecodedBytes <= at && p.DecodedBytes > member.DecodedBytes {
+					want = unpack.Entry{DecodedBytes: p.DecodedBytes, RawBytes: p.RawBits / 8, Point: i + 1}
+					p.MemberBytes, p.MemberRawBytes = p.DecodedBytes-member.DecodedBytes, member.RawBytes
+					require.Equal(t, p, c.Point(shard, i+1))
+					p.State = nil
+					got, some := c.NextPoint(shard, p.DecodedBytes-1)
+					require.True(t, some)
+					require.Equal(t, p, got)
 				}
 			}
 			require.Equal(t, want, c.Entry(shard, at), "byte %d", at)

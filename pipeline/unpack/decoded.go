@@ -6,10 +6,12 @@ import (
 	"io"
 )
 
-// Entry is a place in a compressed shard where decoding can start: the first byte of a
-// member, as an offset in the file and in the decoded shard.
+// Entry is a place in a compressed shard where decoding can start, as an offset in the file and
+// in the decoded shard: the first byte of a member, or a Point.
 type Entry struct {
 	RawBytes, DecodedBytes int64
+	// Point is the number of the point in its shard, from 1; 0 at a member's first byte.
+	Point int
 }
 
 // Decoded reads the decoded bytes of a compressed shard from an entry to the shard's
@@ -27,7 +29,7 @@ type Decoded struct {
 	onMember func(Member) error // may be nil
 }
 
-// NewDecoded opens a decoder of codec over raw, a file of sizeBytes bytes, at an entry.
+// NewDecoded opens a decoder of codec over raw, a file of sizeBytes bytes, at a member.
 // It reads in portions of 256 KiB. The caller closes it.
 func NewDecoded(codec Codec, raw io.ReaderAt, sizeBytes int64, at Entry) (*Decoded, error) {
 	if at.RawBytes < 0 || at.RawBytes > sizeBytes {
@@ -97,6 +99,25 @@ func (d *Decoded) fail(err error) {
 		err = &placed
 	}
 	d.err = err
+}
+
+// notePoints has add called with points, where the codec has some.
+func (d *Decoded) notePoints(leastBytes int64, add func(Point) (leastBytes int64)) {
+	decoder := d.decoder
+	for {
+		if p, ok := decoder.(PointDecoder); ok {
+			p.NotePoints(leastBytes, func(x Point) int64 {
+				x.DecodedBytes = d.start + x.MemberBytes
+				return add(x)
+			})
+			return
+		}
+		w, ok := decoder.(interface{ Unwrap() Decoder })
+		if !ok {
+			return
+		}
+		decoder = w.Unwrap()
+	}
 }
 
 // OffsetBytes is the offset in the decoded shard of the next byte.

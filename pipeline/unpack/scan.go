@@ -23,6 +23,9 @@ type Summary struct {
 	// Members are the members of a compressed shard, in order, including empty ones; nil
 	// if the shard is not compressed.
 	Members []Member
+	// Points are places inside of members, in order: at most mostPoints, pointBytes from each other and
+	// from their members' first bytes, or a multiple of that.
+	Points []Point
 	// Kind is the kind of the shard's records if the format is Uniform, else "".
 	Kind string
 	// Damage is what ended the pass early; nil if it came to the shard's end.
@@ -136,6 +139,7 @@ func (s *scan) compressed(ctx context.Context, restart func()) (Summary, error) 
 // pass is what one pass over a compressed shard has come to.
 type pass struct {
 	members      []Member
+	points       points
 	kind         string
 	decodedBytes int64
 	records      int64
@@ -146,7 +150,7 @@ type pass struct {
 }
 
 func (s *scan) pass(ctx context.Context, limit int64, known *CorruptError) (pass, error) {
-	var p pass
+	p := pass{points: points{least: pointBytes}}
 	d, err := NewDecoded(s.codec, s.raw, s.size, Entry{})
 	if err != nil {
 		return p, err
@@ -158,6 +162,7 @@ func (s *scan) pass(ctx context.Context, limit int64, known *CorruptError) (pass
 		}
 		return boundMembers(len(p.members), m.DecodedBytes)
 	}
+	d.notePoints(pointBytes, p.points.add)
 	src := newDecodedSource(d, limit, known)
 	p.kind, err = s.index(ctx, src)
 	// What a format says of bytes holds only if their members turn out sound,
@@ -192,7 +197,7 @@ func (p pass) summary(known *CorruptError) (Summary, error) {
 	if p.refused != nil {
 		return Summary{}, p.refused
 	}
-	sum := Summary{DecodedBytes: p.decodedBytes, Members: p.members, Kind: p.kind, Damage: p.formatDamage}
+	sum := Summary{DecodedBytes: p.decodedBytes, Members: p.members, Points: p.points.all, Kind: p.kind, Damage: p.formatDamage}
 	if sum.Damage == nil && known != nil {
 		placed := *known
 		if !p.ended {

@@ -90,6 +90,9 @@ type boundDecoder struct {
 	held int64
 }
 
+// Unwrap is the decoder that waits.
+func (d *boundDecoder) Unwrap() unpack.Decoder { return d.Decoder }
+
 // Next waits until there is room for the member, whose head has been seen by
 // then and whose window has not been made.
 func (d *boundDecoder) Next() (int64, error) {

@@ -28,6 +28,7 @@ const (
 	flagDamaged                // something was left out; damage follows
 	flagUnreadable             // could not be read: never used for a later run
 	flagParts                  // members are parts: each begins an entry, and damage is a list
+	flagPoints                 // points follow at its end
 )
 
 // Header is what a blob begins with.
@@ -37,6 +38,7 @@ type Header struct {
 	StreamBytes  int64  // sum of the records' sizes
 	EntryPoints  uint64 // records at which reading can start
 	Members      uint64 // of a compressed shard: places where decoding can start
+	Points       uint64 // others, inside of members
 
 	flags         uint32
 	kindBytes     uint32 // of the kind, without padding
@@ -44,6 +46,7 @@ type Header struct {
 	growthRecords uint64
 	damageBytes   uint64 // of the damage part, without padding
 	dataBytes     uint64 // of the packed sizes and gaps, without padding
+	stateBytes    uint64 // of what decoders need at points, without padding
 }
 
 // Compressed says whether the shard is, so that it has members and Entries.
@@ -72,11 +75,16 @@ func (b Blob) word(at uint64) uint64 { return binary.LittleEndian.Uint64(b[at:])
 
 // Header reads the blob's header.
 func (b Blob) Header() Header {
-	return Header{
+	h := Header{
 		Records: b.word(0), DecodedBytes: int64(b.word(8)), StreamBytes: int64(b.word(16)), EntryPoints: b.word(24), Members: b.word(40),
 		flags: uint32(b.word(32)), kindBytes: uint32(b.word(32) >> 32),
 		growthVectors: b.word(48), growthRecords: b.word(56), damageBytes: b.word(64), dataBytes: b.word(72),
 	}
+	if h.flags&flagPoints != 0 {
+		counts := uint64(len(b)) - pointCountsBytes
+		h.Points, h.stateBytes = b.word(counts), b.word(counts+8)
+	}
+	return h
 }
 
 func (b Blob) records() uint64 { return b.word(0) }
@@ -86,7 +94,7 @@ func (b Blob) StreamBytes() int64 { return int64(b.word(16)) }
 
 // layout says at which byte of the blob each part begins.
 type layout struct {
-	blocks, keys, vectors, growthOrdinals, growthIndexes, members, entries, kind, damage, data, end uint64
+	blocks, keys, vectors, growthOrdinals, growthIndexes, members, entries, kind, damage, data, points, states, counts, end uint64
 }
 
 func pad8(n uint64) uint64 { return (n + 7) &^ 7 }
@@ -106,6 +114,11 @@ func (h *Header) layout() layout {
 	l.kind = part(uint64(h.kindBytes))
 	l.damage = part(h.damageBytes)
 	l.data = part(h.dataBytes)
+	l.points = part(h.Points * storedPointBytes)
+	l.states = part(h.stateBytes)
+	if l.counts = at; h.flags&flagPoints != 0 {
+		part(pointCountsBytes)
+	}
 	l.end = at
 	return l
 }
@@ -129,14 +142,15 @@ var errBlob = errors.New("a shard's part does not fit its own counts")
 // check looks at everything that an accessor would later rely on, so that none
 // can leave the blob, whatever is in it.
 func (b Blob) check() error {
-	if len(b) < blobHeaderBytes {
+	if len(b) < blobHeaderBytes || b.word(32)&flagPoints != 0 && len(b) < blobHeaderBytes+pointCountsBytes {
 		return errBlob
 	}
 	h := b.Header()
 	size := uint64(len(b))
 	// Each count is bounded by itself first: then no sum below can overflow.
 	if blockCount(h.Records) > size/blockBytes || h.Members > size/16 || h.growthVectors > size/growthBytes ||
-		h.growthRecords > size/12 || uint64(h.kindBytes) > size || h.damageBytes > size || h.dataBytes > size || h.keyCount() > size/8 {
+		h.growthRecords > size/12 || uint64(h.kindBytes) > size || h.damageBytes > size || h.dataBytes > size || h.keyCount() > size/8 ||
+		h.Points > size/storedPointBytes || h.stateBytes > size {
 		return errBlob
 	}
 	l := h.layout()
@@ -151,6 +165,9 @@ func (b Blob) check() error {
 	}
 	if err := b.checkBlocks(&h, &l); err != nil {
 		return err
+	}
+	if !b.checkPoints(&h, &l) {
+		return errBlob
 	}
 	for i := range h.growthRecords {
 		if uint64(binary.LittleEndian.Uint32(b[l.growthIndexes+4*i:])) >= h.growthVectors {
@@ -224,8 +241,8 @@ func (b Blob) member(l *layout, i uint64) unpack.Entry {
 	return unpack.Entry{DecodedBytes: int64(b.word(at)), RawBytes: int64(b.word(at + 8))}
 }
 
-// Entry is the last member that begins at or before a byte of a compressed shard, or
-// the first one of a shard of parts whose first ones were left out. Of members that
+// Entry is the last member or point that begins at or before a byte of a compressed shard, or
+// the first member of a shard of parts whose first ones were left out. Of members that
 // begin at one place, for all but the last are empty, it is the last.
 func (b Blob) Entry(decodedBytes int64) unpack.Entry {
 	h := b.Header()
@@ -233,7 +250,13 @@ func (b Blob) Entry(decodedBytes int64) unpack.Entry {
 		return unpack.Entry{}
 	}
 	l := h.layout()
-	return b.member(&l, max(b.membersUpTo(&h, &l, decodedBytes), 1)-1)
+	e := b.member(&l, max(b.membersUpTo(&h, &l, decodedBytes), 1)-1)
+	if n := b.pointsUpTo(&h, &l, decodedBytes); n > 0 {
+		if p := b.point(&l, n-1); p.DecodedBytes > e.DecodedBytes {
+			return unpack.Entry{RawBytes: p.RawBytes(), DecodedBytes: p.DecodedBytes, Point: int(n)}
+		}
+	}
+	return e
 }
 
 // Part is the part in which a byte lies of a shard that is made of parts: where it

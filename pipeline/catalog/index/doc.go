@@ -50,7 +50,7 @@
 //
 //	header     80 bytes: records, decoded bytes, sum of sizes, entry points,
 //	           u32 flags (1 keyed, 2 compressed, 4 damaged, 8 unreadable, 16 made
-//	           of parts), u32
+//	           of parts, 32 points), u32
 //	           bytes of kind, members, growth vectors, records that grow, bytes of
 //	           damage, bytes of data
 //	blocks     32 bytes for each 128 records: offset of the first one, smallest
@@ -70,6 +70,11 @@
 //	           count, u32 size, reason
 //	data       of each block: its records' sizes, minus the smallest; then from
 //	           a byte on the gaps between them, minus the smallest
+//	points     points: 32 bytes each: places inside of members where decoding can go on: offset in the
+//	           decoded shard, in the file in bits, u32 checksum of the member up to there, u32
+//	           size of its state, where that begins in states
+//	states     points: what a decoder needs besides to go on at each: of gzip its window, packed
+//	counts     points: how many, bytes of their states
 //
 // A gap is the next record's start minus this one's end; it is negative where records
 // overlap. So a size is found in O(1), and an offset by a sum over at most 127 values.

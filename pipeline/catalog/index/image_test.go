@@ -19,6 +19,7 @@ func smallSealing(t require.TestingT) *sealing {
 	growth[3] = 512
 	one := plainShard{
 		decoded: 5000, kind: "one", members: []unpack.Member{{}, {DecodedBytes: 120, RawBytes: 60}},
+		points: []unpack.Point{{DecodedBytes: 50, RawBits: 81, CRC32: 9, State: []byte("state")}, {DecodedBytes: 160, RawBits: 600, State: []byte("and another")}},
 		damage: &unpack.CorruptError{Record: 3, OffsetBytes: 900, RawOffset: 60, Reason: "cut short"},
 		extents: []unpack.Extent{{SizeBytes: 100, KeyHash: 1}, {OffsetBytes: 120, SizeBytes: 30, KeyHash: 2, Growth: growth},
 			{OffsetBytes: 150, SizeBytes: 750, KeyHash: 3}},
@@ -185,6 +186,10 @@ func useBlob(b Blob, keyed bool) {
 	_, _ = b.Losses(), b.Kind()
 	_, _ = b.Part(h.DecodedBytes / 2)
 	_ = b.Entry(h.DecodedBytes / 2)
+	_, _ = b.NextPoint(h.DecodedBytes / 3)
+	for n := range min(int(h.Points), 1000) {
+		_ = b.Point(n + 1)
+	}
 	for first := uint64(0); first < min(h.Records, 1000); first += BlockRecords {
 		k, _ := b.BlockOf(first, h.Records)
 		k.Sizes(new([BlockRecords]int64))

@@ -144,7 +144,11 @@ func (p *Packer) finish(s unpack.Summary) (Blob, error) {
 	}
 	if p.compressed {
 		h.flags |= flagCompressed
-		h.Members = uint64(len(s.Members))
+		h.Members, h.Points = uint64(len(s.Members)), uint64(len(s.Points))
+		for _, x := range s.Points {
+			h.flags |= flagPoints
+			h.stateBytes += uint64(len(x.State))
+		}
 	}
 	var damage []byte
 	if s.Parts {
@@ -164,6 +168,7 @@ func (p *Packer) finish(s unpack.Summary) (Blob, error) {
 	b, l := p.assemble(s.Members, damage)
 	copy(b[l.kind:], s.Kind)
 	if p.compressed {
+		b.putPoints(&l, s.Points)
 		n := markEntries(b, &l, h)
 		binary.LittleEndian.PutUint64(b[24:], n)
 	}

@@ -15,6 +15,7 @@ import (
 type plainShard struct {
 	extents []unpack.Extent
 	members []unpack.Member // nil: not compressed
+	points  []unpack.Point
 	damage  *unpack.CorruptError
 	decoded int64
 	kind    string
@@ -25,7 +26,7 @@ func (s *plainShard) pack(t require.TestingT, keyed bool) Blob {
 	for _, e := range s.extents {
 		require.NoError(t, p.Add(e))
 	}
-	b, err := p.Finish(unpack.Summary{DecodedBytes: s.decoded, Members: s.members, Kind: s.kind, Damage: s.damage})
+	b, err := p.Finish(unpack.Summary{DecodedBytes: s.decoded, Members: s.members, Points: s.points, Kind: s.kind, Damage: s.damage})
 	require.NoError(t, err)
 	return b
 }

@@ -12,7 +12,7 @@ import (
 )
 
 // Decoder goes through a compressed shard once, forward, from the first byte of
-// a member. One that is of a set's own works while it has loads to bring, keeps on its
+// a member or a point inside of one. One that is of a set's own works while it has loads to bring, keeps on its
 // way what else is wanted, and pauses where it is; one that Whole has given is its
 // caller's, who decodes with Fill.
 type Decoder struct {
@@ -40,6 +40,7 @@ type Decoder struct {
 	pos     int64
 	dec     unpack.Decoder
 	member  bool  // inside of a member
+	begun   int64 // where the member begins
 	partEnd int64 // of a shard made of parts: where the member ends
 	turn    int64 // where its turn on the core began
 	// complaint is how many bytes it is to say were passed over, 0 for nothing.
@@ -83,14 +84,43 @@ func (d *Decoder) open() error {
 	if d.dec != nil {
 		return nil
 	}
-	dec, err := d.set.c.Index.Shard(d.shard).Codec.NewDecoder(d.raw, d.entry.RawBytes)
+	dec, err := d.newDecoder()
 	if err != nil {
 		return err
+	}
+	if p, ok := dec.(unpack.PointDecoder); ok && d.set.c.Index.Shard(d.shard).Points > 0 {
+		p.Expect(func(memberBytes int64) (unpack.Point, bool) {
+			return d.set.c.Index.NextPoint(d.shard, d.begun+memberBytes)
+		})
 	}
 	d.set.mu.Lock()
 	d.dec = dec
 	d.set.mu.Unlock()
 	return nil
+}
+
+// newDecoder makes what decodes from the entry on.
+func (d *Decoder) newDecoder() (unpack.Decoder, error) {
+	index := d.set.c.Index
+	codec := index.Shard(d.shard).Codec
+	if d.entry.Point == 0 {
+		return codec.NewDecoder(d.raw, d.entry.RawBytes)
+	}
+	at, ok := codec.(unpack.PointCodec)
+	if !ok {
+		return nil, fmt.Errorf("the index has points inside of members of %s, which can't be entered there: remove the index, which is then made again", codec.Name())
+	}
+	p := index.Point(d.shard, d.entry.Point)
+	d.begun = p.DecodedBytes - p.MemberBytes
+	dec, err := at.NewDecoderAt(d.raw, p)
+	if err == nil {
+		if _, err = dec.Next(); err != nil {
+			dec.Close()
+			return nil, err
+		}
+		d.member = true
+	}
+	return dec, err
 }
 
 // bring decodes a load's piece to its memory.
@@ -121,13 +151,14 @@ func (d *Decoder) bring(l Load) error {
 }
 
 // checkEnd lets the codec look at its checksum, where a member ends behind a
-// piece, or the shard, as far as anything of it is wanted, before the piece is
+// piece, or the shard, as far as anything of it is wanted, or where there is a point, before the piece is
 // handed on. Behind the piece's last record of the part there may be others.
 func (d *Decoder) checkEnd(l Load) error {
-	next, end := l.Piece()+1, d.decoded
+	next, entry := l.Piece()+1, unpack.Entry{DecodedBytes: d.decoded}
 	if x := &d.set.c; x.Pieces.AnyFrom(d.shard, next) {
-		end = x.Index.Entry(d.shard, x.Pieces.StartBytes(next)).DecodedBytes
+		entry = x.Index.Entry(d.shard, x.Pieces.StartBytes(next))
 	}
+	end := entry.DecodedBytes
 	if d.parts { // what lies behind the part is of no use to it
 		if d.member && end >= d.partEnd {
 			return d.skip(d.partEnd)
@@ -140,7 +171,18 @@ func (d *Decoder) checkEnd(l Load) error {
 	if err := d.skip(end); err != nil {
 		return err
 	}
+	if entry.Point > 0 {
+		return d.atPoint()
+	}
 	return d.endMember()
+}
+
+// atPoint lets the codec look at its checksum, where a point is.
+func (d *Decoder) atPoint() error {
+	if p, ok := d.dec.(unpack.PointDecoder); ok && d.pos > d.entry.DecodedBytes {
+		return p.AtPoint()
+	}
+	return nil
 }
 
 // beginMember goes on to the next member. Parts that are not in the index, such as
@@ -151,6 +193,7 @@ func (d *Decoder) beginMember() error {
 	if d.parts {
 		part = d.set.c.Index.Part(d.shard, d.pos)
 	}
+	d.begun = d.pos
 	for {
 		raw, err := d.dec.Next()
 		switch {

@@ -48,6 +48,9 @@ type Work interface {
 type Index interface {
 	Shard(i int) catalog.Shard
 	Entry(shard int, decodedBytes int64) unpack.Entry
+	// Point is that of an Entry, NextPoint the first one behind a byte of a decoded shard.
+	Point(shard, number int) unpack.Point
+	NextPoint(shard int, decodedBytes int64) (unpack.Point, bool)
 	Part(shard int, decodedBytes int64) catalog.Part
 }
 

@@ -5,12 +5,15 @@ package fetchtest
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/binary"
 	"fmt"
 	"hash/crc32"
+	"io"
 	"math/rand/v2"
 	"os"
 	"path/filepath"
+	"slices"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -48,9 +51,10 @@ type Shape struct {
 	Records     int // of a shard
 	MaxBytes    int // of a record
 	SameSize    bool
-	Member      int // records in a member, 0 for all
-	MemberBytes int // if above 0, decoded bytes in a member instead, wherever records begin
-	GapBytes    int // greatest number of bytes between records
+	Member      int   // records in a member, 0 for all
+	MemberBytes int   // if above 0, decoded bytes in a member instead, wherever records begin
+	PointBytes  int64 // of gz, if above 0: least distance of points inside of members
+	GapBytes    int   // greatest number of bytes between records
 	NoNewline   bool
 	Checksummed bool
 	Read        spec.Read // "" for scan
@@ -155,7 +159,45 @@ func (d *Dataset) addShard(t testing.TB, s Shape, i int, rng *rand.Rand) {
 	shard.Object = Listed(t, d.Dir, name)
 	x.ShardTable = append(x.ShardTable, shard)
 	x.EntryTable = append(x.EntryTable, w.entries)
+	if s.PointBytes > 0 {
+		x.addPoints(t, s.PointBytes, w.raw.Bytes())
+	}
 }
+
+// addPoints notes the points of the last shard, as the index pass does.
+func (x *Index) addPoints(t testing.TB, least int64, raw []byte) {
+	i := len(x.ShardTable) - 1
+	dec, err := gzip.Codec{}.NewDecoder(bytes.NewReader(raw), 0)
+	require.NoError(t, err)
+	defer dec.Close()
+	var points []unpack.Point
+	var begun int64
+	dec.(unpack.PointDecoder).NotePoints(least, func(p unpack.Point) int64 {
+		p.DecodedBytes = begun + p.MemberBytes
+		points = append(points, p)
+		return least
+	})
+	entries := x.EntryTable[i]
+	for n, e := range entries {
+		begun = e.DecodedBytes
+		_, err := dec.Next()
+		require.NoError(t, err, "member %d", n)
+		_, err = io.Copy(io.Discard, decoderReader{dec})
+		require.NoError(t, err, "member %d", n)
+	}
+	for n, p := range points {
+		entries = append(entries, unpack.Entry{RawBytes: p.RawBytes(), DecodedBytes: p.DecodedBytes, Point: n + 1})
+	}
+	slices.SortStableFunc(entries, func(a, b unpack.Entry) int { return cmp.Compare(a.DecodedBytes, b.DecodedBytes) })
+	x.EntryTable[i] = entries
+	x.PointTable = append(x.PointTable, points)
+	x.ShardTable[i].Points = uint64(len(points))
+}
+
+// decoderReader hides all of a decoder but Read.
+type decoderReader struct{ d unpack.Decoder }
+
+func (r decoderReader) Read(p []byte) (int, error) { return r.d.Read(p) }
 
 func randomRecord(rng *rand.Rand, n int, checksummed bool) []byte {
 	b := make([]byte, n, n+4)

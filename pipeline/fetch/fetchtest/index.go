@@ -16,6 +16,7 @@ type Index struct {
 	Format      unpack.Format
 	ShardTable  []catalog.Shard
 	EntryTable  [][]unpack.Entry // of each shard, ascending
+	PointTable  [][]unpack.Point // of each shard, where there are any
 	ExtentTable []catalog.Extent
 }
 
@@ -47,6 +48,20 @@ func (x *Index) PieceStarts(chunkBytes, chunkRecords, _ uint64) []uint64 {
 func (x *Index) Entry(shard int, decodedBytes int64) unpack.Entry {
 	e := x.EntryTable[shard]
 	return e[sort.Search(len(e), func(i int) bool { return e[i].DecodedBytes > decodedBytes })-1]
+}
+
+func (x *Index) Point(shard, number int) unpack.Point { return x.PointTable[shard][number-1] }
+
+func (x *Index) NextPoint(shard int, decodedBytes int64) (unpack.Point, bool) {
+	if x.PointTable == nil {
+		return unpack.Point{}, false
+	}
+	p := x.PointTable[shard]
+	i := sort.Search(len(p), func(i int) bool { return p[i].DecodedBytes > decodedBytes })
+	if i == len(p) {
+		return unpack.Point{}, false
+	}
+	return p[i], true
 }
 
 func (x *Index) Part(int, int64) catalog.Part { panic("no shard is made of parts") }

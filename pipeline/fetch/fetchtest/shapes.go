@@ -15,6 +15,8 @@ func Shapes() map[string]Shape {
 		"gz, many members":           {Codec: "gz", Shards: 3, Records: 110, MaxBytes: 900, Member: 20, NoNewline: true},
 		"gz with gaps":               {Codec: "gz", Shards: 3, Records: 110, MaxBytes: 900, Member: 33, GapBytes: 5000},
 		"gz, cut anywhere":           {Codec: "gz", Shards: 3, Records: 110, MaxBytes: 900, MemberBytes: 5000, GapBytes: 300},
+		"gz, points in a member":     {Codec: "gz", Shards: 2, Records: 50, MaxBytes: 20_000, PointBytes: 128 << 10, GapBytes: 300},
+		"gz, points, many members":   {Codec: "gz", Shards: 2, Records: 64, MaxBytes: 20_000, PointBytes: 128 << 10, Member: 33, Checksummed: true},
 		"zst, cut anywhere, sums":    {Codec: "zst", Shards: 3, Records: 110, MaxBytes: 900, MemberBytes: 100, Checksummed: true},
 		"lz4, cut anywhere":          {Codec: "lz4", Shards: 3, Records: 110, MaxBytes: 900, MemberBytes: 1000, NoNewline: true},
 		"zst, one frame":             {Codec: "zst", Shards: 3, Records: 110, MaxBytes: 900, NoNewline: true},

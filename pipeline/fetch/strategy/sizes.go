@@ -29,7 +29,8 @@ type Shard struct {
 	DecodedBytes    int64
 	StoredBytes     int64  // of its object
 	Records, Wanted uint64 // Wanted are those of the part
-	// EntryPoints and Members are as in catalog.Shard, as are Parts.
+	// EntryPoints and Parts are as in catalog.Shard. Members are the places where decoding can start,
+	// points inside of members among them.
 	EntryPoints, Members uint64
 	Compressed, Parts    bool
 }

@@ -184,7 +184,7 @@ func (v *Survey) Sizes() strategy.Sizes {
 		x := v.index.Shard(i)
 		sizes.Shards[i] = strategy.Shard{
 			DecodedBytes: x.DecodedBytes, StoredBytes: x.Object.SizeBytes, Records: x.Records, Wanted: v.recordsOf(x),
-			EntryPoints: x.EntryPoints, Members: x.Members, Compressed: x.Codec != nil, Parts: x.Parts,
+			EntryPoints: x.EntryPoints, Members: x.Members + x.Points, Compressed: x.Codec != nil, Parts: x.Parts,
 		}
 	}
 	return sizes
