@@ -89,9 +89,14 @@ func (d *Decoder) open() error {
 		return err
 	}
 	if p, ok := dec.(unpack.PointDecoder); ok && d.set.c.Index.Shard(d.shard).Points > 0 {
-		p.Expect(func(memberBytes int64) (unpack.Point, bool) {
-			return d.set.c.Index.NextPoint(d.shard, d.begun+memberBytes)
-		})
+		p.Expect(func(memberBytes int64) (unpack.Point, bool) { return d.set.c.Index.NextPoint(d.shard, d.begun+memberBytes) })
+	}
+	if d.entry.Point > 0 {
+		if _, err := dec.Next(); err != nil {
+			dec.Close()
+			return err
+		}
+		d.member = true
 	}
 	d.set.mu.Lock()
 	d.dec = dec
@@ -112,15 +117,7 @@ func (d *Decoder) newDecoder() (unpack.Decoder, error) {
 	}
 	p := index.Point(d.shard, d.entry.Point)
 	d.begun = p.DecodedBytes - p.MemberBytes
-	dec, err := at.NewDecoderAt(d.raw, p)
-	if err == nil {
-		if _, err = dec.Next(); err != nil {
-			dec.Close()
-			return nil, err
-		}
-		d.member = true
-	}
-	return dec, err
+	return at.NewDecoderAt(d.raw, p)
 }
 
 // bring decodes a load's piece to its memory.

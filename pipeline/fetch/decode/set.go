@@ -131,7 +131,7 @@ func (s *Set) assign(shard int, l Load, u budget.Urgency) *Decoder {
 		}
 	}
 	entry := s.c.Index.Entry(shard, start)
-	if best == nil || Enters(start, at, entry.DecodedBytes) {
+	if best == nil || Enters(start, at, entry.DecodedBytes) || s.shares(best, start, entry.DecodedBytes) {
 		full := len(s.all) >= s.c.Most || len(s.all) > 0 && s.held >= s.limit.Load()
 		if full && !s.closeOldest() && u != budget.Demanded {
 			return nil
@@ -155,6 +155,24 @@ func (s *Set) assign(shard int, l Load, u budget.Urgency) *Decoder {
 // another decoder at an entry, where one stands at some place before it.
 func Enters(start, stands, entry int64) bool {
 	return start-stands > start-entry+openCostBytes
+}
+
+// shareBytes is how much a decoder has before it at least, of which another one takes the end.
+const shareBytes = 2 << 20
+
+// shares says whether a piece that begins at start is worth a decoder of its own at an entry, beside one
+// that comes to it later: a core is free, and it begins right behind the entry, so that little is decoded twice.
+func (s *Set) shares(d *Decoder, start, entry int64) bool {
+	if !d.running || entry-d.at < shareBytes || start-entry > shareBytes/8 {
+		return false
+	}
+	working := 0
+	for o := range s.all {
+		if o.running {
+			working++
+		}
+	}
+	return working < cap(s.cores) && len(s.all) < s.c.Most && s.held < s.limit.Load()
 }
 
 // Whole gives a decoder of a whole shard to a caller who decodes with Fill to a buffer
