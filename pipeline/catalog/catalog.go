@@ -162,6 +162,9 @@ func (c *Catalog) NextPoint(shard int, decodedBytes int64) (unpack.Point, bool) 
 	return c.image.Blob(uint64(shard)).NextPoint(decodedBytes)
 }
 
+// PointBytes is what points of a shard take of the index.
+func (c *Catalog) PointBytes(shard int) int64 { return c.image.Blob(uint64(shard)).PointBytes() }
+
 // Identity tells the index of this catalog from every other, also of the same
 // dataset: two catalogs with the same one give the same answers to everything.
 func (c *Catalog) Identity() string {

@@ -110,7 +110,7 @@ func TestVerdicts(t *testing.T) {
 // make a promise one that never falls short.
 func TestEveryPromiseIsOfARowThatIsMeasured(t *testing.T) {
 	for sections, measured := range map[string]*scope{
-		"tar jsonl npy": {shards: []string{"a.tar"}}, "zst gz lc0": {compressed: true, games: true, shards: []string{"a.jsonl.gz"}}, "files": {files: true, shards: []string{"a"}},
+		"tar jsonl npy": {shards: []string{"a.tar"}}, "zst gz lc0": {compressed: true, codec: "gzip", games: true, shards: []string{"a.jsonl.gz"}}, "files": {files: true, shards: []string{"a"}},
 	} {
 		s := &session{scope: measured}
 		ids := map[string]bool{}

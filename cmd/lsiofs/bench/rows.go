@@ -29,6 +29,10 @@ const (
 	rowMountEpoch          = "mount-epoch"
 	rowTensorsEpoch        = "tensors-epoch"
 	rowTensorsHot          = "tensors-hot"
+	rowMountHalf           = "mount-half"
+	rowFirstByte           = "first-byte"
+	rowJump                = "jump"
+	rowPoints              = "points"
 	rowFioCold             = "fio-cold"
 	rowEngineCold          = "engine-cold"
 	rowMountCold           = "mount-cold"
@@ -92,6 +96,7 @@ func (s *session) rows() []*row {
 		l.add(row{id: rowMountWhole, name: "mount, from start to the first epoch's end", against: rowDecode, measure: s.measureWhole})
 		l.add(row{id: rowMountFirst, name: "the same", against: rowCat, measure: func(context.Context) (reading, error) { return s.lastWhole, nil }})
 		l.add(row{id: rowMountEpoch, name: "mount, first epoch of a process", against: rowDecode, measure: s.measureFirst})
+		s.addPoints(l)
 		s.addTensors(l)
 	} else {
 		l.add(row{id: rowCat, name: "cat | reader, first epoch of a process", measure: s.measureCat})

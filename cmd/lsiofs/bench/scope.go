@@ -47,6 +47,7 @@ type scope struct {
 	// decodedBytes are those of each shard.
 	decodedBytes []int64
 	allDecoded   int64  // their sum
+	pointBytes   int64  // of the index, of places inside of members
 	extension    string // of streams
 }
 
@@ -72,6 +73,7 @@ func newScope(ctx context.Context, d *pipeline.Dataset, memory int64) (*scope, e
 		s.shards = append(s.shards, filepath.Join(c.Root(), shard.Object.Path))
 		s.shardBytes = append(s.shardBytes, shard.Object.SizeBytes)
 		s.decodedBytes = append(s.decodedBytes, shard.DecodedBytes)
+		s.pointBytes += c.PointBytes(i)
 		s.allDecoded += shard.DecodedBytes
 		s.compressed = s.compressed || shard.Codec != nil
 		if i == 0 && shard.Codec != nil {

@@ -53,6 +53,12 @@ func (b Blob) NextPoint(decodedBytes int64) (unpack.Point, bool) {
 	return b.placed(&h, &l, i), true
 }
 
+// PointBytes is what points take of the blob.
+func (b Blob) PointBytes() int64 {
+	h := b.Header()
+	return int64(h.Points*storedPointBytes + h.stateBytes)
+}
+
 // placed is the i-th point, with its member.
 func (b Blob) placed(h *Header, l *layout, i uint64) unpack.Point {
 	p := b.point(l, i)
