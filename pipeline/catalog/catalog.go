@@ -21,6 +21,7 @@ type Shard struct {
 	EntryPoints  uint64 // records at which reading can start: what chunks go by
 	Members      uint64 // of a compressed shard: decoding can start at each
 	Points       uint64 // other places where it can, inside of members
+	DecoderBytes int64  // about what a decoder of a compressed shard holds at most; 0: not known
 	IDPrefix     uint64 // first 8 bytes of its records' IDs, big-endian
 	Parts        bool   // it is made of parts, see Part
 }
@@ -100,7 +101,7 @@ func (c *Catalog) Shard(i int) Shard {
 	return Shard{
 		Object: c.image.Object(n), Codec: formats.NumberedCodec(c.image.Codec(n)),
 		First: c.image.Start(n), Records: h.Records, DecodedBytes: h.DecodedBytes,
-		EntryPoints: h.EntryPoints, Members: h.Members, Points: h.Points, IDPrefix: c.image.IDPrefix(n), Parts: h.Parts(),
+		EntryPoints: h.EntryPoints, Members: h.Members, Points: h.Points, DecoderBytes: h.DecoderBytes, IDPrefix: c.image.IDPrefix(n), Parts: h.Parts(),
 	}
 }
 

@@ -90,6 +90,7 @@ type aheadMember struct {
 	cut    error  // what the cutter gave instead of a member
 	raw    []byte // its bytes
 	open   bool   // there are more, which the cutter reads
+	memory int64  // that a decoder of it takes
 	taken  int64  // of the room
 	held   bool   // room was taken
 
@@ -182,7 +183,8 @@ func (d *aheadDecoder) cutNext() *aheadMember {
 		return m
 	}
 	m.raw, m.open = readMember(m.raw[:0], &d.cutter)
-	m.taken = d.cutter.walk.DecoderBytes() + int64(len(m.raw)) + min(d.cutter.walk.DecodedBytes(), aheadBytes)
+	m.memory = d.cutter.walk.DecoderBytes()
+	m.taken = m.memory + int64(len(m.raw)) + min(d.cutter.walk.DecodedBytes(), aheadBytes)
 	if m.held = !m.open && d.Room.TryTake(m.taken); !m.held {
 		d.spare = nil // others have more use for it
 	}
@@ -277,6 +279,9 @@ func (d *aheadDecoder) MemoryBytes() int64 {
 	}
 	return all
 }
+
+// memberBytes is about how much memory a decoder of the current member alone takes.
+func (d *aheadDecoder) memberBytes() int64 { return d.current.memory }
 
 var errAheadClosed = errors.New("decoder is closed")
 

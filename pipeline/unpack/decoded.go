@@ -25,6 +25,7 @@ type Decoded struct {
 	offset   int64 // in the decoded shard, of the byte that comes next
 	start    int64 // in the decoded shard, of the member that is being read
 	inMember bool
+	most     int64 // memory that a decoder of one member takes
 	err      error
 	onMember func(Member) error // may be nil
 }
@@ -80,6 +81,11 @@ func (d *Decoded) next() bool {
 		return false
 	}
 	d.inMember = true
+	if a, ok := d.decoder.(*aheadDecoder); ok {
+		d.most = max(d.most, a.memberBytes())
+	} else {
+		d.most = max(d.most, d.decoder.MemoryBytes())
+	}
 	if d.onMember != nil {
 		if err := d.onMember(Member{DecodedBytes: d.offset, RawBytes: raw}); err != nil {
 			d.fail(err)

@@ -26,6 +26,9 @@ type Summary struct {
 	// Points are places inside of members, in order: at most mostPoints, pointBytes from each other and
 	// from their members' first bytes, or a multiple of that.
 	Points []Point
+	// DecoderBytes is about how much memory a decoder of the shard takes at most; 0 if it is not compressed, or
+	// made of parts.
+	DecoderBytes int64
 	// Kind is the kind of the shard's records if the format is Uniform, else "".
 	Kind string
 	// Damage is what ended the pass early; nil if it came to the shard's end.
@@ -142,6 +145,7 @@ type pass struct {
 	points       points
 	kind         string
 	decodedBytes int64
+	decoderBytes int64
 	records      int64
 	ended        bool          // the format found its end by itself
 	codecDamage  *CorruptError // the first damaged member
@@ -179,7 +183,7 @@ func (s *scan) pass(ctx context.Context, limit int64, known *CorruptError) (pass
 	}
 	p.ended = err == nil
 	p.codecDamage, err = splitDamage(src.drain())
-	p.decodedBytes = d.OffsetBytes()
+	p.decodedBytes, p.decoderBytes = d.OffsetBytes(), d.most
 	p.records = s.records
 	return p, err
 }
@@ -197,7 +201,7 @@ func (p pass) summary(known *CorruptError) (Summary, error) {
 	if p.refused != nil {
 		return Summary{}, p.refused
 	}
-	sum := Summary{DecodedBytes: p.decodedBytes, Members: p.members, Points: p.points.all, Kind: p.kind, Damage: p.formatDamage}
+	sum := Summary{DecodedBytes: p.decodedBytes, Members: p.members, Points: p.points.all, DecoderBytes: p.decoderBytes, Kind: p.kind, Damage: p.formatDamage}
 	if sum.Damage == nil && known != nil {
 		placed := *known
 		if !p.ended {

@@ -31,6 +31,13 @@ const (
 	flagPoints                 // points follow at its end
 )
 
+// The upper half of the flags is the memory of a decoder, in units, rounded up.
+const (
+	decoderShift     = 16
+	mostDecoderUnits = 1<<16 - 1
+	decoderUnit      = 64 << 10
+)
+
 // Header is what a blob begins with.
 type Header struct {
 	Records      uint64
@@ -39,6 +46,7 @@ type Header struct {
 	EntryPoints  uint64 // records at which reading can start
 	Members      uint64 // of a compressed shard: places where decoding can start
 	Points       uint64 // others, inside of members
+	DecoderBytes int64  // about what a decoder of it holds at most; 0: not known
 
 	flags         uint32
 	kindBytes     uint32 // of the kind, without padding
@@ -78,6 +86,7 @@ func (b Blob) Header() Header {
 	h := Header{
 		Records: b.word(0), DecodedBytes: int64(b.word(8)), StreamBytes: int64(b.word(16)), EntryPoints: b.word(24), Members: b.word(40),
 		flags: uint32(b.word(32)), kindBytes: uint32(b.word(32) >> 32),
+		DecoderBytes:  int64(b.word(32)>>decoderShift&mostDecoderUnits) * decoderUnit,
 		growthVectors: b.word(48), growthRecords: b.word(56), damageBytes: b.word(64), dataBytes: b.word(72),
 	}
 	if h.flags&flagPoints != 0 {

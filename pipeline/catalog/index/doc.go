@@ -50,7 +50,7 @@
 //
 //	header     80 bytes: records, decoded bytes, sum of sizes, entry points,
 //	           u32 flags (1 keyed, 2 compressed, 4 damaged, 8 unreadable, 16 made
-//	           of parts, 32 points), u32
+//	           of parts, 32 points; from bit 16 on 64 KiB that a decoder takes, 0: not known), u32
 //	           bytes of kind, members, growth vectors, records that grow, bytes of
 //	           damage, bytes of data
 //	blocks     32 bytes for each 128 records: offset of the first one, smallest

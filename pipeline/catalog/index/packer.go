@@ -145,6 +145,7 @@ func (p *Packer) finish(s unpack.Summary) (Blob, error) {
 	if p.compressed {
 		h.flags |= flagCompressed
 		h.Members, h.Points = uint64(len(s.Members)), uint64(len(s.Points))
+		h.flags |= uint32(min((s.DecoderBytes+decoderUnit-1)/decoderUnit, mostDecoderUnits)) << decoderShift
 		for _, x := range s.Points {
 			h.flags |= flagPoints
 			h.stateBytes += uint64(len(x.State))

@@ -89,7 +89,9 @@ func (d *Decoder) open() error {
 		return err
 	}
 	if p, ok := dec.(unpack.PointDecoder); ok && d.set.c.Index.Shard(d.shard).Points > 0 {
-		p.Expect(func(memberBytes int64) (unpack.Point, bool) { return d.set.c.Index.NextPoint(d.shard, d.begun+memberBytes) })
+		p.Expect(func(memberBytes int64) (unpack.Point, bool) {
+			return d.set.c.Index.NextPoint(d.shard, d.begun+memberBytes)
+		})
 	}
 	if d.entry.Point > 0 {
 		if _, err := dec.Next(); err != nil {

@@ -38,11 +38,14 @@ func TestAChoiceFollowsFromSizesAlone(t *testing.T) {
 	full := spec.Order{Shuffle: spec.ShuffleFull, Lanes: 1}
 	none := spec.Order{Shuffle: spec.ShuffleNone, Lanes: 1}
 	reservoir := spec.Order{Shuffle: spec.ShuffleReservoir, Lanes: 4, SizeRecords: 2000}
+	windows := sizesOf(200, 64*mib, true, 1, reservoir)
+	windows.Held.DecoderBytes = 9 * mib // of which 4 are open at a time
 	for name, c := range map[string]struct {
 		sizes Sizes
 		want  spec.Read
 		says  string
 	}{
+		"compressed, large windows":           {windows, spec.ReadSpool, "200 compressed shards of few"},
 		"plain, memory holds it":              {sizesOf(20, 64*mib, false, 0, full), spec.ReadScan, "memory holds the dataset"},
 		"plain, memory does not":              {sizesOf(200, 16*mib, false, 0, full), spec.ReadGather, "wait in the shuffle"},
 		"plain, front to back":                {sizesOf(200, 16*mib, false, 0, none), spec.ReadScan, "front to back"},

@@ -58,6 +58,8 @@ type Held struct {
 const (
 	// DecoderBytes is about what a decoder holds.
 	DecoderBytes = 1 << 20
+	// BesideDecoderBytes is what there is beside a codec's decoder: blocks of the file, and what is passed over.
+	BesideDecoderBytes = 512 << 10
 	// usualWindowBytes is zstd's up to level 8.
 	usualWindowBytes = 2 << 20
 )

@@ -125,7 +125,11 @@ func (v *Survey) held() strategy.Held {
 			h.Records += s.Records
 			if s.Codec != nil {
 				h.Packed++
-				h.DecoderBytes = max(h.DecoderBytes, strategy.DecoderBytesOf(s.Codec.Name(), s.DecodedBytes, s.Members))
+				bytes := s.DecoderBytes + strategy.BesideDecoderBytes
+				if s.DecoderBytes == 0 { // by an index that does not know it
+					bytes = strategy.DecoderBytesOf(s.Codec.Name(), s.DecodedBytes, s.Members)
+				}
+				h.DecoderBytes = max(h.DecoderBytes, bytes)
 			}
 		}
 	}

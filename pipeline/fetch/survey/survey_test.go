@@ -55,3 +55,16 @@ func TestPiecesOfAnotherSizeLeaveTheSettingsAlone(t *testing.T) {
 	require.Greater(t, w.TableBytes, v.TableBytes)
 	require.Less(t, w.Limits.CacheBytes, v.Limits.CacheBytes, "tables come off the memory")
 }
+
+func TestWhatADecoderHoldsIsWhatTheIndexSays(t *testing.T) {
+	d := fetchtest.Make(t, fetchtest.Shape{Codec: "zst", Shards: 2, Records: 25, MaxBytes: 100})
+	held := func() int64 {
+		v, err := New(d.Index, most(d.Index, -1), settings)
+		require.NoError(t, err)
+		return v.Held.DecoderBytes
+	}
+	guess := held()
+	d.Index.ShardTable[1].DecoderBytes = 9 << 20
+	require.Greater(t, held(), int64(9<<20))
+	require.Less(t, guess, int64(4<<20))
+}
