@@ -2,6 +2,7 @@ package strategy
 
 import (
 	"fmt"
+	"strings"
 
 	"github.com/dustin/go-humanize"
 
@@ -101,9 +102,43 @@ func (s *Sizes) chooseCompressed(asked spec.Read) (Choice, error) {
 	reason := "asked for"
 	if asked == spec.ReadAuto {
 		reason = fmt.Sprintf("%d compressed shards of few gzip members, zstd or lz4 frames (%s decoded) are more than memory holds in this order", c.shards, humanize.IBytes(uint64(c.total)))
+		if enough := s.enough(); enough > 0 {
+			reason += fmt.Sprintf("; about --memory %s would do", strings.ReplaceAll(humanize.IBytes(uint64(enough)), " ", ""))
+		}
 	}
 	return Choice{Strategy: spec.ReadSpool, Reason: reason, Spooled: c.bits, SpoolBytes: capacity, FewerLanes: fewer, bytes: c.all}, nil
 }
+
+// enough is about the least memory with which no compressed shard is spooled, rounded up to some MiB; 0 where
+// none below mostMemory is.
+func (s *Sizes) enough() int64 {
+	spools := func(memory int64) bool {
+		t := *s
+		t.MemoryBytes = memory
+		t.Limits = NewLimits(memory, 2*s.Held.TableBytes, s.Held.LargePieceBytes(s.PieceBytes, s.PieceRecords), s.Storage)
+		c := t.spoolable(false)
+		return c.shards > 0 && t.scannable(&c) == ""
+	}
+	step := int64(16 << 20)
+	for step < s.MemoryBytes/16 {
+		step *= 2
+	}
+	few, most := s.MemoryBytes/step, mostMemory/step
+	if spools(most * step) {
+		return 0
+	}
+	for few+1 < most {
+		if middle := (few + most) / 2; spools(middle * step) {
+			few = middle
+		} else {
+			most = middle
+		}
+	}
+	return most * step
+}
+
+// mostMemory is the most that a machine is reckoned to have.
+const mostMemory = 1 << 42
 
 const (
 	leastPieceBytes = 8 << 10

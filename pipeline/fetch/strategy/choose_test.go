@@ -1,8 +1,10 @@
 package strategy
 
 import (
+	"strings"
 	"testing"
 
+	"github.com/dustin/go-humanize"
 	"github.com/stretchr/testify/require"
 
 	"github.com/lsiofs/lsiofs/pipeline/spec"
@@ -91,4 +93,37 @@ func TestRecordsThatAreComputedAreGatheredWhateverIsAskedFor(t *testing.T) {
 		require.Equal(t, spec.ReadGather, c.Strategy)
 		require.Equal(t, "each record is computed by itself", c.Reason)
 	}
+}
+
+// The memory that a choice names is enough, and a good part of it is not.
+func TestTheMemoryThatWouldDoIsNamed(t *testing.T) {
+	const mib = 1 << 20
+	named := 0
+	for _, o := range []spec.Order{
+		{Shuffle: spec.ShuffleFull, Lanes: 1}, {Shuffle: spec.ShuffleReservoir, Lanes: 4, SizeRecords: 2000},
+		{Shuffle: spec.ShuffleReservoir, Lanes: 32, SizeRecords: 16384}, {Shuffle: spec.ShuffleBlock, Lanes: 8, SizeRecords: 9000},
+	} {
+		for _, decoder := range []int64{mib, 9 * mib, 130 * mib} {
+			at := func(memory int64) Choice {
+				s := sizesOf(200, memory, true, 1, o)
+				s.Held.DecoderBytes = decoder
+				c, err := s.Choose(spec.ReadAuto)
+				require.NoError(t, err)
+				return c
+			}
+			small := sizesOf(200, 16*mib, true, 1, o)
+			small.Held.DecoderBytes = decoder
+			enough := small.enough()
+			c := at(16 * mib)
+			if c.Strategy == spec.ReadScan {
+				continue
+			}
+			named++
+			require.Contains(t, c.Reason, "; about --memory "+strings.ReplaceAll(humanize.IBytes(uint64(enough)), " ", "")+" would do")
+			require.Equal(t, spec.ReadScan, at(enough).Strategy, "%+v", o)
+			less := max(enough-enough/4-16*mib, 16*mib)
+			require.Equal(t, spec.ReadSpool, at(less).Strategy, "%+v, decoders of %d, %d of %d: %s", o, decoder, less, enough, at(less).Reason)
+		}
+	}
+	require.Greater(t, named, 6)
 }
