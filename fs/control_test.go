@@ -208,10 +208,27 @@ func TestTheNameComesBackAfterUnlink(t *testing.T) {
 	m.must(call{Op: "write", FD: fd, Data: []byte(`{"epoch": 2}`)})
 	m.must(call{Op: "close", FD: fd})
 	require.EqualValues(t, 2, m.epoch())
-	m.tree.hidden.last(hiddenFor)
+	m.tree.hidden.last(hiddenFor, hiddenFor)
 	m.must(call{Op: "unlink", Path: m.path("checkpoint")})
 	require.Eventually(t, func() bool { return m.do(call{Op: "stat", Path: m.path("checkpoint")}).Errno == 0 }, callTimeout, hiddenFor/10)
 	require.EqualValues(t, 2, m.epoch())
+}
+
+// What a program does that is held up between unlinking and making the file anew: for others
+// the name has come back by then.
+func TestMvIsNotTooLateForTheNameThatItHasUnlinked(t *testing.T) {
+	m := mount(t, 1)
+	m.tree.hidden.last(0, callTimeout)
+	dir := t.TempDir()
+	for epoch := range uint64(3) {
+		require.NoError(t, os.WriteFile(filepath.Join(dir, "saved"), fmt.Appendf(nil, `{"epoch": %d}`, epoch+2), 0o644))
+		out, code := run(t, dir, "mv", "saved", m.path("checkpoint"))
+		require.Zero(t, code, out)
+		require.Equal(t, epoch+2, m.epoch())
+	}
+	out, code := run(t, dir, "sh", "-c", `rm "$0" && cat "$0"`, m.path("checkpoint"))
+	require.Zero(t, code, out)
+	require.Contains(t, out, `"epoch": 4`, "it is there for another process")
 }
 
 func TestRenamesOntoTheControlFile(t *testing.T) {

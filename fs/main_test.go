@@ -123,7 +123,7 @@ func mountFake(t *testing.T, d *fakeDataset) *mounted {
 	m, err := newMount(t.Context(), c, d.set)
 	require.NoError(t, err)
 	// Longer than a program ever takes to make a file anew that it has unlinked.
-	m.tree.hidden.last(callTimeout)
+	m.tree.hidden.last(callTimeout, callTimeout)
 	t.Cleanup(func() {
 		ctx, cancel := context.WithTimeout(context.Background(), callTimeout)
 		defer cancel()
@@ -134,11 +134,12 @@ func mountFake(t *testing.T, d *fakeDataset) *mounted {
 	return &mounted{Mount: m, agent: newAgent(t), data: d, dir: dir}
 }
 
-// last has a name that is unlinked from now on stay away for so long.
-func (h *hiddenName) last(most time.Duration) {
+// last has a name that is unlinked from now on stay away for so long: for all, and for the
+// thread that unlinks it.
+func (h *hiddenName) last(most, own time.Duration) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	h.most = most
+	h.most, h.mostOwn = most, own
 }
 
 func (m *mounted) path(names ...string) string {

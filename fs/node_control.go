@@ -192,29 +192,55 @@ func readBytes(b, dest []byte, off int64) fuse.ReadResult {
 // hiddenName is the state of a name that was unlinked: gone until it is made
 // again, for some time at most, since mv from another file system unlinks before
 // it writes, and a control file that stays away would be the end of the mount.
+//
+// mv makes the file with O_EXCL, however long it was held up before that. So the name is
+// gone for the thread that has unlinked it for longer than for others, who would miss it.
 type hiddenName struct {
-	mu    sync.Mutex
-	most  time.Duration
-	until time.Time
+	mu         sync.Mutex
+	most       time.Duration // for all
+	mostOwn    time.Duration // for the thread that has unlinked it
+	thread     uint32        // 0: not known
+	hiddenFrom time.Time     // zero: it is there
 }
 
-// hiddenFor is how long the control file's name is gone at most.
-const hiddenFor = time.Second
+const (
+	// hiddenFor is how long the control file's name is gone at most.
+	hiddenFor = time.Second
+	// hiddenForOwn is the same for the thread that has unlinked it: longer than a busy
+	// machine holds a program up.
+	hiddenForOwn = 30 * time.Second
+)
 
-func (h *hiddenName) hide() {
+// threadOf is the client's thread that asks, 0 when it has no number here.
+func threadOf(ctx context.Context) uint32 {
+	if c, fromClient := ctx.(*fuse.Context); fromClient {
+		return c.Pid
+	}
+	return 0
+}
+
+func (h *hiddenName) hide(ctx context.Context) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	h.until = time.Now().Add(h.most)
+	h.hiddenFrom, h.thread = time.Now(), threadOf(ctx)
 }
 
 func (h *hiddenName) show() {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	h.until = time.Time{}
+	h.hiddenFrom = time.Time{}
 }
 
-func (h *hiddenName) isHidden() bool {
+// isHidden says whether the name is gone for who asks.
+func (h *hiddenName) isHidden(ctx context.Context) bool {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	return time.Now().Before(h.until)
+	if h.hiddenFrom.IsZero() {
+		return false
+	}
+	most := h.most
+	if h.thread != 0 && h.thread == threadOf(ctx) {
+		most = max(most, h.mostOwn)
+	}
+	return time.Since(h.hiddenFrom) < most
 }

@@ -30,7 +30,7 @@ func (n *rootNode) Getattr(_ context.Context, _ fusefs.FileHandle, out *fuse.Att
 func (n *rootNode) Lookup(ctx context.Context, name string, out *fuse.EntryOut) (*fusefs.Inode, syscall.Errno) {
 	switch name {
 	case nameCheckpoint:
-		if n.t.hidden.isHidden() {
+		if n.t.hidden.isHidden(ctx) {
 			return nil, errnoNoEntry
 		}
 		return n.control(ctx, out), ok
@@ -134,7 +134,7 @@ func (n *rootNode) about(ctx context.Context, out *fuse.EntryOut) *fusefs.Inode 
 
 // Readdir lists the current epoch and the next; all others are there by name. Of a dataset
 // that grows the next is not listed: who looks at all there is would take it.
-func (n *rootNode) Readdir(context.Context) (fusefs.DirStream, syscall.Errno) {
+func (n *rootNode) Readdir(ctx context.Context) (fusefs.DirStream, syscall.Errno) {
 	v := n.t.view.Load()
 	file := func(name string, ino uint64) fuse.DirEntry {
 		return fuse.DirEntry{Name: name, Mode: syscall.S_IFREG, Ino: ino}
@@ -143,7 +143,7 @@ func (n *rootNode) Readdir(context.Context) (fusefs.DirStream, syscall.Errno) {
 		file(nameREADME, v.readmeIno), file(nameDataset, v.descriptionIno()), file(nameStatus, inoStatus),
 		file(nameStatusJSON, inoStatusJSON), file(nameMetrics, inoMetrics),
 	}
-	if !n.t.hidden.isHidden() {
+	if !n.t.hidden.isHidden(ctx) {
 		own = append(own, file(nameCheckpoint, v.controlIno()))
 	}
 	if n.t.cubes != nil {
@@ -195,9 +195,9 @@ func (n *rootNode) newScratch(ctx context.Context, name string, mode uint32, dat
 }
 
 // Unlink removes a scratch file. The control file's name comes back by itself.
-func (n *rootNode) Unlink(_ context.Context, name string) syscall.Errno {
+func (n *rootNode) Unlink(ctx context.Context, name string) syscall.Errno {
 	if name == nameCheckpoint {
-		n.t.hidden.hide()
+		n.t.hidden.hide(ctx)
 		return ok
 	}
 	s := n.t.scratch.remove(name)
@@ -224,7 +224,7 @@ func (n *rootNode) Rename(ctx context.Context, name string, newParent fusefs.Ino
 		return errnoReadOnly
 	}
 	if newName == nameCheckpoint {
-		if flags&unix.RENAME_NOREPLACE != 0 && !n.t.hidden.isHidden() {
+		if flags&unix.RENAME_NOREPLACE != 0 && !n.t.hidden.isHidden(ctx) {
 			return errnoExists
 		}
 		return n.commitScratch(ctx, name, s)
@@ -279,7 +279,7 @@ func (n *rootNode) renameControl(ctx context.Context, newName string) syscall.Er
 		n.t.scratch.give(int64(len(doc)))
 		return e
 	}
-	n.t.hidden.hide()
+	n.t.hidden.hide(ctx)
 	return ok
 }
 

@@ -108,7 +108,7 @@ func newTree(c Config, open openSet) (*tree, error) {
 	}
 	t.nextIno.Store(firstViewIno)
 	t.content = t.contentOf()
-	t.hidden.most = hiddenFor
+	t.hidden.most, t.hidden.mostOwn = hiddenFor, hiddenForOwn
 	var err error
 	if t.description, err = d.Describe(); err != nil {
 		return nil, err

@@ -154,7 +154,7 @@ func TestTouchingTheCheckpointHasNoEffect(t *testing.T) {
 		shell(t, line, m.path("checkpoint"))
 		require.Equal(t, string(before), string(m.read("checkpoint")), line)
 	}
-	require.NoError(t, os.Remove(m.path("checkpoint")), "mv from another file system needs that")
+	shell(t, `rm "$1"`, m.path("checkpoint")) // mv from another file system needs that
 	require.Eventually(t, func() bool {
 		b, err := os.ReadFile(m.path("checkpoint"))
 		return err == nil && string(b) == string(before)

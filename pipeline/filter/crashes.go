@@ -3,14 +3,17 @@ package filter
 import (
 	"errors"
 	"fmt"
-	"sync/atomic"
+	"sync"
 )
 
 // crashes counts how often in a row a program has ended badly, without having done anything
 // in between. It is safe for concurrent use.
 type crashes struct {
-	inARow atomic.Int64
-	most   int64
+	most int64
+
+	mu     sync.Mutex
+	inARow int64
+	last   error // where there are too many: what is said of them
 }
 
 // leastCrashes is how many crashes in a row show that a program does not crash on some
@@ -26,21 +29,28 @@ func newCrashes(processes int) *crashes {
 // more, it would only be started again and again.
 var errCrashes = errors.New("it crashes on all that it is given")
 
-// tooMany is an error where the program is not to be started any more.
+// tooMany is an error where the program is not to be started any more: that of the last
+// crash, since whoever asks first ends the run.
 func (c *crashes) tooMany() error {
-	if n := c.inARow.Load(); n >= c.most {
-		return fmt.Errorf("%w: %d times in a row", errCrashes, n)
-	}
-	return nil
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.last
 }
 
 // add takes in a crash, and gives its error: where there are too many, one that says so.
 func (c *crashes) add(name string, err error) error {
-	if n := c.inARow.Add(1); n >= c.most {
-		return fmt.Errorf("%w: %d times in a row, the last time on %s: %w: try it by hand on one unit (lsiofs help filter)", errCrashes, n, name, err)
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.inARow++; c.inARow < c.most {
+		return err
 	}
-	return err
+	c.last = fmt.Errorf("%w: %d times in a row, the last time on %s: %w: try it by hand on one unit (lsiofs help filter)", errCrashes, c.inARow, name, err)
+	return c.last
 }
 
 // end says that the program has done something.
-func (c *crashes) end() { c.inARow.Store(0) }
+func (c *crashes) end() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.inARow, c.last = 0, nil
+}

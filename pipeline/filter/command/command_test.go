@@ -134,15 +134,14 @@ func TestServersThatFailMidway(t *testing.T) {
 		"dies": "exit status 9; the last it said was: out of memory", "garbage": "does not speak the protocol",
 		"hangs": "longer than --timeout", "long": "a reply of 9223372036854775807 bytes, of at most 100",
 	} {
-		timeout := limit
-		if how == "hangs" {
-			timeout = 5 * time.Second
-		}
-		p, _ := program(t, timeout, os.Args[0], "serve", how)
+		p, _ := program(t, limit, os.Args[0], "serve", how)
 		s, err := p.Serve(context.Background(), "shard")
 		require.NoError(t, err)
 		_, err = s.Ask(context.Background(), "shard", "0", []byte("abc"), 100)
 		require.NoError(t, err)
+		if how == "hangs" {
+			s.timeout = 100 * time.Millisecond
+		}
 		_, err = s.Ask(context.Background(), "shard", "1", []byte("abc"), 100)
 		require.ErrorContains(t, err, want, how)
 		s.Kill()
@@ -176,16 +175,15 @@ func TestAskingEndsWithTheContext(t *testing.T) {
 func TestTheWholeGroupEnds(t *testing.T) {
 	for name, wait := range map[string]string{"killed": "sleep 3600", "ended": "true"} {
 		at := filepath.Join(t.TempDir(), "pid")
-		timeout := limit
+		p, _ := program(t, limit, "sh", "-c", "trap '' TERM; sleep 3600 & echo $! > "+at+".new; mv "+at+".new "+at+"; "+wait)
+		x, err := start(p, p.argv, nil, "shard", true)
+		require.NoError(t, err)
 		if name == "killed" {
-			timeout = 3 * time.Second
-		}
-		p, _ := program(t, timeout, "sh", "-c", "trap '' TERM; sleep 3600 & echo $! > "+at+"; "+wait, "{in}")
-		err := p.Run(context.Background(), "shard", map[string]string{"in": "x"})
-		if name == "killed" {
-			require.Equal(t, errTimedOut, err)
+			require.Eventually(t, func() bool { _, err := os.Stat(at); return err == nil }, limit, time.Millisecond)
+			x.limit(0)
+			require.Equal(t, errTimedOut, x.Wait())
 		} else {
-			require.NoError(t, err)
+			require.NoError(t, x.Wait())
 		}
 		text, err := os.ReadFile(at)
 		require.NoError(t, err)

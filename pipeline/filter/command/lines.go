@@ -3,7 +3,6 @@ package command
 import (
 	"bufio"
 	"fmt"
-	"os"
 	"strings"
 	"sync"
 
@@ -28,7 +27,7 @@ type lines struct {
 	last  string
 }
 
-func newLines(from *os.File, said func(about, line string), about string) *lines {
+func newLines(from *Pipe, said func(about, line string), about string) *lines {
 	l := &lines{said: said, about: about, ended: make(chan struct{})}
 	go l.read(bufio.NewReaderSize(from, maxLineBytes))
 	return l

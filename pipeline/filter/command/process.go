@@ -32,7 +32,7 @@ const (
 // Process is a program that runs. Its methods may be called concurrently.
 type Process struct {
 	// Stdout is read to its end by whoever started the process, before Wait.
-	Stdout *os.File
+	Stdout *Pipe // nil when it is told with stderr
 
 	cmd      *exec.Cmd
 	lines    *lines
@@ -58,18 +58,23 @@ func start(p *Program, argv []string, stdin *os.File, about string, mergeStdout 
 	}
 	var outWrite *os.File
 	if !mergeStdout {
-		if x.Stdout, outWrite, err = os.Pipe(); err != nil {
+		var outRead *os.File
+		if outRead, outWrite, err = os.Pipe(); err != nil {
 			return nil, errors.Join(notStarted(argv, err), closeAll(stdin, errRead, errWrite))
 		}
+		x.Stdout = &Pipe{file: outRead}
 		x.cmd.Stdout = outWrite
 	}
 	err = x.cmd.Start()
 	_ = closeAll(stdin, errWrite, outWrite) // the process has its own
 	if err != nil {
-		_ = closeAll(errRead, x.Stdout)
+		_ = errRead.Close()
+		if x.Stdout != nil {
+			_ = x.Stdout.Close()
+		}
 		return nil, notStarted(argv, err)
 	}
-	x.lines = newLines(errRead, p.said, about)
+	x.lines = newLines(&Pipe{file: errRead}, p.said, about)
 	go x.reap(errRead)
 	return x, nil
 }
@@ -109,7 +114,7 @@ func (x *Process) reap(stderr *os.File) {
 	x.mu.Unlock()
 	until := time.Now().Add(pipeGrace)
 	if x.Stdout != nil {
-		_ = x.Stdout.SetReadDeadline(until) // an error: it is closed
+		_ = x.Stdout.file.SetReadDeadline(until) // an error: it is closed
 	}
 	_ = stderr.SetReadDeadline(until)
 	<-x.lines.ended
