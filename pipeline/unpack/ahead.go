@@ -280,8 +280,8 @@ func (d *aheadDecoder) MemoryBytes() int64 {
 	return all
 }
 
-// memberBytes is about how much memory a decoder of the current member alone takes.
-func (d *aheadDecoder) memberBytes() int64 { return d.current.memory }
+// MemberBytes implements Measured.
+func (d *aheadDecoder) MemberBytes() int64 { return d.current.memory }
 
 var errAheadClosed = errors.New("decoder is closed")
 

@@ -81,8 +81,8 @@ func (d *Decoded) next() bool {
 		return false
 	}
 	d.inMember = true
-	if a, ok := d.decoder.(*aheadDecoder); ok {
-		d.most = max(d.most, a.memberBytes())
+	if m, ok := unwrapped[Measured](d.decoder); ok {
+		d.most = max(d.most, m.MemberBytes())
 	} else {
 		d.most = max(d.most, d.decoder.MemoryBytes())
 	}
@@ -109,20 +109,25 @@ func (d *Decoded) fail(err error) {
 
 // notePoints has add called with points, where the codec has some.
 func (d *Decoded) notePoints(leastBytes int64, add func(Point) (leastBytes int64)) {
-	decoder := d.decoder
+	if p, ok := unwrapped[PointDecoder](d.decoder); ok {
+		p.NotePoints(leastBytes, func(x Point) int64 {
+			x.DecodedBytes = d.start + x.MemberBytes
+			return add(x)
+		})
+	}
+}
+
+// unwrapped is the decoder that is a T: d, or one that it wraps and gives by Unwrap.
+func unwrapped[T any](d Decoder) (found T, ok bool) {
 	for {
-		if p, ok := decoder.(PointDecoder); ok {
-			p.NotePoints(leastBytes, func(x Point) int64 {
-				x.DecodedBytes = d.start + x.MemberBytes
-				return add(x)
-			})
-			return
+		if found, ok = d.(T); ok {
+			return found, true
 		}
-		w, ok := decoder.(interface{ Unwrap() Decoder })
-		if !ok {
-			return
+		w, wraps := d.(interface{ Unwrap() Decoder })
+		if !wraps {
+			return found, false
 		}
-		decoder = w.Unwrap()
+		d = w.Unwrap()
 	}
 }
 

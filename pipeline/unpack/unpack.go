@@ -249,6 +249,13 @@ type Decoder interface {
 	Close()
 }
 
+// Measured is implemented by decoders whose members take memory that differs, as windows do.
+type Measured interface {
+	// MemberBytes is about how much memory it takes to decode the current member alone, whatever the decoder
+	// has decoded before.
+	MemberBytes() int64
+}
+
 // CorruptError is damage in a shard: bytes that violate the format or the codec.
 // Everything from OffsetBytes on is lost.
 type CorruptError struct {

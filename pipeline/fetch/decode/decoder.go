@@ -275,8 +275,11 @@ func (d *Decoder) checkPart() error {
 
 // skip passes over everything before to.
 func (d *Decoder) skip(to int64) error {
-	if to > d.pos && d.scratch == nil {
-		d.scratch = make([]byte, scratchBytes)
+	if to > d.pos {
+		d.tail = d.tail[:0] // it no longer lies before pos
+		if d.scratch == nil {
+			d.scratch = make([]byte, scratchBytes)
+		}
 	}
 	for d.pos < to {
 		if err := d.fill(d.scratch[:min(to-d.pos, scratchBytes)]); err != nil {

@@ -89,6 +89,32 @@ func TestAByteThatHasChangedIsFoundAtTheNextPoint(t *testing.T) {
 	require.Contains(t, damage.Reason, "when it was indexed")
 }
 
+// A decoder that has brought the last load it knows of goes on to the next point, so that what it has brought is
+// compared. Then the rest of that piece is brought by another one.
+func TestLoadsOfAPieceInWhichAPointLiesAreBrought(t *testing.T) {
+	o, set := newOwner(t, long)
+	at := o.data.Index.PointTable[0][1].DecodedBytes
+	number := 0
+	for i, x := range o.data.Index.ExtentTable {
+		if x.OffsetBytes < at {
+			number = i
+		}
+	}
+	before := at - o.data.Index.ExtentTable[number].OffsetBytes
+	require.Greater(t, before, int64(100))
+	parts := []*piece{o.part(number, 0, before-80), o.part(number, before-70, before-60), o.part(number, before-60, before-50), o.part(number, before-20, before+20)}
+	for i, p := range parts {
+		set.Assign(0, p, budget.Demanded)
+		o.mu.Lock()
+		for o.brought < i+1 && len(o.failed) == 0 {
+			o.change.Wait()
+		}
+		o.mu.Unlock()
+		require.Empty(t, o.failed)
+		require.Equal(t, o.bytesOf(p.offset, int64(len(p.mem))), p.mem)
+	}
+}
+
 // Members of an index's points have to be of a codec that has some.
 func TestPointsThatCantBeEnteredAreAnErrorThatSaysWhatToDo(t *testing.T) {
 	o, set := newOwner(t, long)

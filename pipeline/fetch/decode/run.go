@@ -123,6 +123,12 @@ func (s *Set) yield(d *Decoder) {
 func (s *Set) next(d *Decoder) (l Load, to int64, more bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	if came := d.pos - int64(len(d.tail)); came > d.at && !s.closed {
+		// It has gone on to where a member ends, or a point is, behind the load that it has brought: of a
+		// piece there may be other loads before that place.
+		d.at = came
+		s.passOver(d)
+	}
 	for !s.closed {
 		if len(d.work) == 0 {
 			l, to := s.sweepOn(d)

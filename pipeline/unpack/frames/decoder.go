@@ -81,6 +81,9 @@ func (d *decoder) explain(err error) error {
 // MemoryBytes implements unpack.Decoder.
 func (d *decoder) MemoryBytes() int64 { return d.library.MemoryBytes() + d.raw.MemoryBytes() }
 
+// MemberBytes implements unpack.Measured.
+func (d *decoder) MemberBytes() int64 { return d.walk.DecoderBytes() }
+
 // Close implements unpack.Decoder.
 func (d *decoder) Close() {
 	s := d.state
