@@ -1,0 +1,86 @@
+package kernelbench
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"runtime"
+
+	"golang.org/x/sync/errgroup"
+	"golang.org/x/sys/unix"
+)
+
+// Way is how a server talks to the kernel.
+type Way struct {
+	Pages   int  // of a request at most, of 4 KiB: 256 is 1 MiB
+	Uring   bool // requests come and replies go through io_uring
+	Clones  bool // each thread has a descriptor of its own
+	Gathers bool // what is read is copied once before it goes out, as it always is with Uring
+}
+
+// deviceThreads read /dev/fuse.
+const deviceThreads = 4
+
+// dataBytes are constant bytes to read from: more than the caches of a processor hold.
+const dataBytes = 64 << 20
+
+// ErrNotOffered says that the kernel does not offer io_uring for FUSE, or has it switched off.
+var ErrNotOffered = errors.New("the kernel does not offer FUSE over io_uring: it needs Linux 6.14 and fuse.enable_uring")
+
+// server is one file system.
+type server struct {
+	answers
+	way     Way
+	fd      int
+	greeted chan struct{} // closed behind INIT
+}
+
+// File serves a file in a directory, which is mounted on, and gives its path. stop unmounts and waits for the
+// server's threads. It needs root.
+func File(dir string, w Way) (path string, stop func() error, err error) {
+	s := &server{answers: answers{pages: w.Pages, uring: w.Uring}, way: w, greeted: make(chan struct{})}
+	s.data = make([]byte, dataBytes)
+	for i := range s.data {
+		s.data[i] = byte(i * 7)
+	}
+	if s.fd, err = unix.Open("/dev/fuse", unix.O_RDWR|unix.O_CLOEXEC, 0); err != nil {
+		return "", nil, fmt.Errorf("open /dev/fuse: %w", err)
+	}
+	options := fmt.Sprintf("fd=%d,rootmode=40000,user_id=%d,group_id=%d,max_read=%d", s.fd, os.Getuid(), os.Getgid(), w.Pages*pageBytes)
+	if err := unix.Mount("kernelbench", dir, "fuse.kernelbench", unix.MS_NOSUID|unix.MS_NODEV, options); err != nil {
+		return "", nil, errors.Join(fmt.Errorf("mount %s: %w", dir, err), unix.Close(s.fd))
+	}
+	var threads errgroup.Group
+	threads.Go(func() error { return s.device(s.fd) })
+	stop = func() error {
+		err := unix.Unmount(dir, 0)
+		return errors.Join(err, threads.Wait(), unix.Close(s.fd))
+	}
+	<-s.greeted
+	if w.Uring && !s.offered {
+		return "", nil, errors.Join(ErrNotOffered, stop())
+	}
+	if w.Uring {
+		for processor := range runtime.NumCPU() {
+			threads.Go(func() error { return s.ring(processor) })
+		}
+		return filepath.Join(dir, "file"), stop, nil
+	}
+	for range deviceThreads - 1 {
+		fd := s.fd
+		if w.Clones {
+			if fd, err = cloned(s.fd); err != nil {
+				return "", nil, errors.Join(err, stop())
+			}
+		}
+		threads.Go(func() error {
+			err := s.device(fd)
+			if fd != s.fd {
+				err = errors.Join(err, unix.Close(fd))
+			}
+			return err
+		})
+	}
+	return filepath.Join(dir, "file"), stop, nil
+}
