@@ -3,7 +3,6 @@ package integration
 import (
 	"bytes"
 	"fmt"
-	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -15,6 +14,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 	"golang.org/x/sync/errgroup"
+	"golang.org/x/sys/unix"
 )
 
 // targets is a JSONL dataset of {"x": [...], "y": n}, n from 0 on.
@@ -81,15 +81,19 @@ func TestExampleTorchTrainsOnEveryRecordOnceThoughItIsResumedOnOtherRanksAndWork
 	require.NotEqual(t, trained["0"], trained["1"])
 }
 
-// freePort is a port of 127.0.0.1 that nobody listened on a moment ago.
+// freePort is a port of 127.0.0.1 for one server of the test: it is bound here, too, without
+// being listened on, so that nobody else is given it before the server has begun.
 func freePort(t *testing.T) string {
 	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
+	held, err := unix.Socket(unix.AF_INET, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
 	require.NoError(t, err)
-	defer l.Close()
-	_, port, err := net.SplitHostPort(l.Addr().String())
+	t.Cleanup(func() { unix.Close(held) })
+	// As servers do: two that do so may be bound to a port of which one listens.
+	require.NoError(t, unix.SetsockoptInt(held, unix.SOL_SOCKET, unix.SO_REUSEADDR, 1))
+	require.NoError(t, unix.Bind(held, &unix.SockaddrInet4{Addr: [4]byte{127, 0, 0, 1}}))
+	at, err := unix.Getsockname(held)
 	require.NoError(t, err)
-	return port
+	return strconv.Itoa(at.(*unix.SockaddrInet4).Port)
 }
 
 func TestExamplePythonSamplesGroupsAsTheStreamDoes(t *testing.T) {

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
@@ -263,6 +264,24 @@ func TestAMountEndsWhileARangeIsStalled(t *testing.T) {
 			})
 		}
 	}
+}
+
+// Closing a dataset that grows waits for reads, too, and says in its log how many it has left.
+func TestAMountThatGrowsEndsWhileARangeIsStalled(t *testing.T) {
+	t.Parallel()
+	d, b := backingDataset(t, big(t), backing.Options{})
+	m := mountDataset(t, d, inOrder(), "--memory", "1MiB", "--io", "pread", "--direct", "off",
+		"--grow", "--run", filepath.Join(t.TempDir(), "run"), "--settle", "200ms")
+	b.Fail(backing.Fault{Path: "a.bin", To: 1 << 20, Do: backing.Stall})
+	reader := reads(t, m.path("worker-0.bin"), 0)
+	b.WaitStalled(1)
+	require.NoError(t, reader.Process.Kill())
+	requireEnd(t, reader, "it was killed")
+	require.NoError(t, m.cmd.Process.Signal(syscall.SIGINT))
+	require.True(t, m.ended(clientLimit), "the server ends")
+	require.Zero(t, m.cmd.ProcessState.ExitCode(), m.log.String())
+	require.Regexp(t, `what it still owes is not waited for.* reads=[1-9]`, m.log.String())
+	m.requireNothingLeft()
 }
 
 func TestCtrlCEndsIndexingOfAStalledShard(t *testing.T) {

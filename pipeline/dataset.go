@@ -359,6 +359,8 @@ type Status struct {
 }
 
 // Status gives the current state.
+//
+// It is not for a dataset that is being closed: see ReadsUnderWay.
 func (d *Dataset) Status() Status {
 	m := d.mount
 	g, release := d.hold()
@@ -374,3 +376,7 @@ func (d *Dataset) Status() Status {
 	}
 	return s
 }
+
+// ReadsUnderWay is how many reads storage has begun and not answered. It may be asked at any
+// time: also while Close waits for them, and after.
+func (d *Dataset) ReadsUnderWay() int64 { return d.mount.engineStatus().InFlight }

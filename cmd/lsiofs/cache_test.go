@@ -3,10 +3,13 @@ package main
 import (
 	"encoding/json"
 	"fmt"
+	"net"
+	"net/http"
 	"net/http/httptest"
 	"os"
 	"path/filepath"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -22,6 +25,8 @@ func atServer(t *testing.T, dir string) (url string, bodies func() int) {
 	return url, bodies
 }
 
+// served gives a dataset by http. bodies is how many answers with bytes of shards were asked
+// for by those who have ended: it waits for what they may have left on its way.
 func served(t *testing.T, dir string) (server *unkind.Server, url string, bodies func() int) {
 	t.Helper()
 	server = unkind.New()
@@ -35,16 +40,41 @@ func served(t *testing.T, dir string) (server *unkind.Server, url string, bodies
 		server.PutBytes("sets/train/"+filepath.Base(p), b)
 	}
 	server.PutBytes("sets/train/list.txt", []byte(strings.Join(names, "\n")))
-	h := httptest.NewServer(server)
-	t.Cleanup(h.Close)
-	return server, h.URL + "/sets/train/list.txt", func() (n int) {
-		for _, r := range server.Log() {
-			if r.Method == "GET" && !strings.HasSuffix(r.Path, ".txt") {
-				n++
-			}
+	var open sync.Map
+	h := httptest.NewUnstartedServer(server)
+	h.Config.ConnState = func(c net.Conn, state http.ConnState) {
+		if state == http.StateClosed {
+			open.Delete(c)
+		} else {
+			open.Store(c, nil)
 		}
-		return n
 	}
+	h.Start()
+	t.Cleanup(h.Close)
+	url = h.URL + "/sets/train/list.txt"
+	return server, url, func() int {
+		// Connections are accepted in turn: when this one is answered, all before are known.
+		alone := http.Client{Transport: &http.Transport{DisableKeepAlives: true}}
+		r, err := alone.Get(url)
+		require.NoError(t, err)
+		require.NoError(t, r.Body.Close())
+		require.Eventually(t, func() bool {
+			none := true
+			open.Range(func(any, any) bool { none = false; return false })
+			return none
+		}, time.Minute, time.Millisecond, "connections are left")
+		return bodiesAsked(server)
+	}
+}
+
+// bodiesAsked is how many answers with bytes of shards have been asked for by now.
+func bodiesAsked(server *unkind.Server) (n int) {
+	for _, r := range server.Log() {
+		if r.Method == "GET" && !strings.HasSuffix(r.Path, ".txt") {
+			n++
+		}
+	}
+	return n
 }
 
 // The life of a cache, by its commands: filled, shown, read from, damaged, repaired, cleaned.
@@ -91,7 +121,7 @@ func TestTheCacheByItsCommands(t *testing.T) {
 	require.Contains(t, ok(t, with("cache", "verify", "--repair")...).stdout, "dropped, and fetched again")
 	require.Contains(t, ok(t, with("cache", "verify")...).stdout, "0 pages bad")
 	before = bodies()
-	require.True(t, want == ok(t, with("cat", url)...).stdout)
+	require.True(t, want == ok(t, with("cat", url, "--hedge", "off")...).stdout)
 	require.Equal(t, before+1, bodies(), "the page alone is fetched again")
 
 	require.Contains(t, ok(t, with("cache", "clean", "--unused", "1d")...).stdout, "removed 0 objects")
@@ -160,7 +190,7 @@ func TestAFillingThatIsInterrupted(t *testing.T) {
 		before := bodies()
 		c := program(t, append(args, dir...)...)
 		require.NoError(t, c.Start())
-		require.Eventually(t, func() bool { return bodies() > before && bodies() >= indexed+2+more }, 5*time.Minute, time.Millisecond, "a part is asked for that does not come")
+		require.Eventually(t, func() bool { asked := bodiesAsked(server); return asked > before && asked >= indexed+2+more }, 5*time.Minute, time.Millisecond, "a part is asked for that does not come")
 		require.NoError(t, c.Process.Signal(os.Interrupt))
 		require.Error(t, c.Wait())
 		require.EqualValues(t, exit.Interrupted, c.ProcessState.ExitCode())

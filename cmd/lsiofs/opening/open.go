@@ -94,7 +94,7 @@ func Close(d *pipeline.Dataset, err error, log *slog.Logger) error {
 			return cerr
 		}
 	case <-limit.C:
-		log.Warn("storage does not answer: what it still owes is not waited for", "reads", d.Status().Engine.InFlight)
+		log.Warn("storage does not answer: what it still owes is not waited for", "reads", d.ReadsUnderWay())
 	}
 	return err
 }
