@@ -115,8 +115,14 @@ func (f *Fetcher) member() (m budget.Member, floorBytes int64) {
 func (f *Fetcher) startRoom(file *spool.File) (err error) {
 	c := &f.config
 	if file != nil && c.Order.Shuffle == spec.ShuffleFull {
-		// A record at a time is wanted of a piece: let it bring little else.
-		if f.survey, err = f.survey.WithPieces(f.choice.FinePieceBytes(c.MemoryBytes, c.PieceBytes)); err != nil {
+		// A record at a time is wanted of a piece: let it bring little else, and nothing of its part where that
+		// comes from the spool.
+		cutParts := true
+		for i := range f.index.Shards() {
+			x := f.index.Shard(i)
+			cutParts = cutParts && (!x.Parts || x.Records == 0 || f.choice.Spools(i))
+		}
+		if f.survey, err = f.survey.WithPieces(f.choice.FinePieceBytes(c.MemoryBytes, c.PieceBytes), cutParts); err != nil {
 			return err
 		}
 	}

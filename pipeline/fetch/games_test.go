@@ -10,11 +10,15 @@ import (
 	"os"
 	"path/filepath"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
 	"github.com/lsiofs/lsiofs/pipeline/catalog"
+	"github.com/lsiofs/lsiofs/pipeline/fetch"
+	"github.com/lsiofs/lsiofs/pipeline/fetch/fetchtest"
 	"github.com/lsiofs/lsiofs/pipeline/spec"
+	"github.com/lsiofs/lsiofs/uring"
 )
 
 // games is a dataset of tars of games, some of which are damaged, and the frames
@@ -95,6 +99,43 @@ func TestFramesOfSoundGamesComeOnceEachBetweenDamagedOnes(t *testing.T) {
 			})
 		}
 	}
+}
+
+// Of a game that lies in the spool a frame is read by itself, since in a full shuffle nothing else of it is wanted
+// soon.
+func TestAFrameOfASpooledGameBringsNothingElseOfTheGame(t *testing.T) {
+	g := games{t.TempDir(), map[string]int{}}
+	r := rand.New(rand.NewPCG(5, 6))
+	const shards, each, frames = 3, 40, 10
+	for shard := range shards {
+		var b bytes.Buffer
+		w := tar.NewWriter(&b)
+		for i := range each {
+			packed, all := gameOf(r, frames)
+			for _, f := range all {
+				g.want[f]++
+			}
+			require.NoError(t, w.WriteHeader(&tar.Header{Name: fmt.Sprintf("%d.gz", i), Mode: 0o644, Size: int64(len(packed))}))
+			_, err := w.Write(packed)
+			require.NoError(t, err)
+		}
+		require.NoError(t, w.Close())
+		require.NoError(t, os.WriteFile(filepath.Join(g.dir, fmt.Sprint(shard, ".tar")), b.Bytes(), 0o644))
+	}
+	d := g.open(t, spec.ShuffleFull)
+	engine, err := uring.Open(uring.ModePread)
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, engine.Close()) })
+	f, err := fetch.New(d.catalog, d.storage, fetch.Config{
+		MemoryBytes: 6 << 20, ReadTimeout: 10 * time.Minute, PieceBytes: 16 << 10, PieceRecords: 32,
+		Read: spec.ReadSpool, Order: d.order, Spool: fetch.SpoolConfig{Dir: fetchtest.DiskDir(t), Engine: engine},
+	})
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, f.Close()) })
+	got := map[string]int{}
+	require.NoError(t, d.lendFirst(f, 0, d.view.Count(0), func(frame []byte) { got[string(frame)]++ }))
+	require.Equal(t, g.want, got)
+	require.LessOrEqual(t, f.Stats().BytesRead, uint64(2*shards*each*frames*8356))
 }
 
 // A tar that was written anew in place, with the same size and time, shows in

@@ -54,7 +54,7 @@ func configFor(t testing.TB, d *fetchtest.Dataset, s settings, store Storage) Co
 	choice, err := sizes.Choose(s.read)
 	require.NoError(t, err)
 	if choice.Spooled != nil && s.order.Shuffle == spec.ShuffleFull {
-		v, err = v.WithPieces(choice.FinePieceBytes(s.memory, 16<<10))
+		v, err = v.WithPieces(choice.FinePieceBytes(s.memory, 16<<10), false)
 		require.NoError(t, err)
 		sizes = v.Sizes()
 	}

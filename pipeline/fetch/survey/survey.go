@@ -83,15 +83,17 @@ func New(x Index, part piece.Part, s Settings) (*Survey, error) {
 		}
 	}
 	v := &Survey{Settings: s, index: x, part: part}
-	return v.WithPieces(s.PieceBytes)
+	return v.WithPieces(s.PieceBytes, false)
 }
 
-// WithPieces is a survey of the same dataset cut into pieces of another size. Settings,
-// and what follows from them alone, stay.
-func (v *Survey) WithPieces(pieceBytes uint64) (*Survey, error) {
+// WithPieces is a survey of the same dataset cut into pieces of another size, cutParts says whether parts
+// of shards are cut, too. Settings, and what follows from them alone, stay.
+func (v *Survey) WithPieces(pieceBytes uint64, cutParts bool) (*Survey, error) {
 	s, x := &v.Settings, v.index
-	// What fits into a segment of a shard that is made of parts is decoded at once.
-	whole := uint64(strategy.SegmentBytes(s.MemoryBytes))
+	whole := uint64(0)
+	if !cutParts { // what fits into a segment of a shard that is made of parts is decoded at once
+		whole = uint64(strategy.SegmentBytes(s.MemoryBytes))
+	}
 	table, err := piece.New(x.PieceStarts(pieceBytes, s.PieceRecords, whole), x.Records())
 	if err != nil {
 		return nil, err

@@ -48,7 +48,7 @@ func TestPiecesOfAnotherSizeLeaveTheSettingsAlone(t *testing.T) {
 	d := fetchtest.Make(t, fetchtest.Shape{Shards: 2, Records: 300, MaxBytes: 100, SameSize: true})
 	v, err := New(d.Index, most(d.Index, -1), settings)
 	require.NoError(t, err)
-	w, err := v.WithPieces(200)
+	w, err := v.WithPieces(200, false)
 	require.NoError(t, err)
 	require.Equal(t, v.Settings, w.Settings)
 	require.Equal(t, 2*150, w.Places.Table.Len())
