@@ -10,7 +10,7 @@ import (
 
 // addPoints adds what shards that are compressed as a whole make slow: the first byte, a jump, and little memory.
 func (s *session) addPoints(l *rowList) {
-	l.add(row{id: rowMountHalf, name: "mount, --memory half the decoded size, first epoch", against: rowDecode, measure: s.measureHalf})
+	l.add(row{id: rowMountHalf, name: "mount, --memory half the decoded size, from start to end", against: rowDecode, measure: s.measureHalf})
 	if s.scope.codec != "gzip" {
 		return
 	}
@@ -23,7 +23,7 @@ func (s *session) addPoints(l *rowList) {
 
 // measureHalf has a new process that can't hold the dataset give its first epoch.
 func (s *session) measureHalf(ctx context.Context) (reading, error) {
-	return s.measureFresh(ctx, "--workers", "1", fmt.Sprintf("--memory=%d", max(s.scope.allDecoded/2, leastMemory)))
+	return s.measureFromStart(ctx, fmt.Sprintf("--memory=%d", max(s.scope.allDecoded/2, leastMemory)))
 }
 
 // measureFirstByte is from the start of a mount to the first bytes of a shuffled epoch.

@@ -93,14 +93,21 @@ func decodeShards(ctx context.Context, command []string) (time.Duration, error) 
 	return cmd.ProcessState.UserTime() + cmd.ProcessState.SystemTime(), nil
 }
 
-// measureWhole is from the start of a mount, with its index stored, to the last
+// measureWhole is measureFromStart with the memory that was asked for.
+func (s *session) measureWhole(ctx context.Context) (reading, error) {
+	r, err := s.measureFromStart(ctx)
+	s.lastWhole = r
+	return r, err
+}
+
+// measureFromStart is from the start of a mount, with its index stored, to the last
 // byte of its first epoch.
-func (s *session) measureWhole(ctx context.Context) (r reading, err error) {
+func (s *session) measureFromStart(ctx context.Context, args ...string) (r reading, err error) {
 	if err := touchMemory(s.newProcessBytes()); err != nil {
 		return reading{}, err
 	}
 	began := monotonic()
-	v, err := s.startMount(ctx, "--workers", "1")
+	v, err := s.startMount(ctx, append([]string{"--workers", "1"}, args...)...)
 	if err != nil {
 		return reading{}, err
 	}
@@ -121,7 +128,6 @@ func (s *session) measureWhole(ctx context.Context) (r reading, err error) {
 	r.elapsed = done[0].Ended - began
 	r.cpu += used
 	r.counted, r.reads, r.readBytes, r.mallocs = true, after.reads, after.readBytes, -1
-	s.lastWhole = r
 	return r, nil
 }
 
