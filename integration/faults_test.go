@@ -360,8 +360,8 @@ func requireEIOOrRight(t *testing.T, want []byte, path string) (failed int) {
 	f, err := os.Open(path)
 	require.NoError(t, err)
 	defer f.Close()
-	buf := make([]byte, 4096)
-	for off := 0; off < len(want); off += len(buf) {
+	for off := 0; off < len(want); off += 4096 {
+		buf := make([]byte, min(4096, len(want)-off))
 		n, err := f.ReadAt(buf, int64(off))
 		if err != nil {
 			require.ErrorIs(t, err, syscall.EIO)

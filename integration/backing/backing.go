@@ -34,6 +34,8 @@ type FileSystem struct {
 	words  *bufio.Scanner
 	ended  chan struct{}
 	cmd    *exec.Cmd
+
+	uncached bool
 }
 
 // Options say what kind of file system it is. The zero value asks for attributes
@@ -46,6 +48,9 @@ type Options struct {
 	// ReadOnly mounts it read-only: otherwise the kernel drops a file's attributes
 	// after each read of it, since that changes its time of access.
 	ReadOnly bool
+	// Uncached has each read answered by it, never from pages that the kernel keeps, as some file
+	// systems do that others change too (direct_io of libfuse).
+	Uncached bool
 	// NewInodes gives a file a new inode number each time that the kernel has
 	// forgotten it (see Forget), as libfuse's high-level interface does.
 	NewInodes bool
@@ -67,8 +72,10 @@ const (
 	EIO   = "EIO"
 	EINTR = "EINTR"
 	Stall = "stall" // it is answered when the order is taken back, and by nothing else
-	Short = "short" // a read gets half of the bytes
-	Slow  = "slow"  // a tenth of a second later
+	// A read gets half of the bytes. Only one that is Uncached may do that: of any other the kernel
+	// takes it for the file's end, or for zeros from there on.
+	Short = "short"
+	Slow  = "slow" // a tenth of a second later
 )
 
 // order is one of these: new faults in place of the old ones; to take a file's pages
@@ -106,7 +113,7 @@ func Main() {
 func Mount(t testing.TB, behind string, o Options, environment []string) *FileSystem {
 	t.Helper()
 	require.Empty(t, os.Getenv(variable), "this program's TestMain does not call backing.Main")
-	b := &FileSystem{t: t, Dir: t.TempDir(), ended: make(chan struct{})}
+	b := &FileSystem{t: t, uncached: o.Uncached, Dir: t.TempDir(), ended: make(chan struct{})}
 	options, err := json.Marshal(o)
 	require.NoError(t, err)
 	b.cmd = exec.Command(os.Args[0], behind, b.Dir, string(options))
@@ -160,6 +167,9 @@ func (b *FileSystem) order(o order) answer {
 // them.
 func (b *FileSystem) Fail(faults ...Fault) {
 	b.t.Helper()
+	for _, f := range faults {
+		require.False(b.t, f.Do == Short && !b.uncached, "short answers of a file system whose files are cached")
+	}
 	b.order(order{Faults: append([]Fault{}, faults...)})
 }
 

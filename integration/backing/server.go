@@ -218,6 +218,9 @@ func (n *node) Open(context.Context, uint32) (fusefs.FileHandle, uint32, syscall
 	if err != nil {
 		return nil, 0, fusefs.ToErrno(err)
 	}
+	if n.server.options.Uncached {
+		return &file{f, path, n.server}, fuse.FOPEN_DIRECT_IO, 0
+	}
 	return &file{f, path, n.server}, fuse.FOPEN_KEEP_CACHE, 0
 }
 

@@ -18,15 +18,15 @@ import (
 type fault struct {
 	name string
 	do   func(h *hunter, shard int, r *rand.Rand)
-	// direct says that it is made only where reads are direct.
-	direct bool
+	// uncached says that only an uncached file system may do it.
+	uncached bool
 }
 
 // faults are all there are.
 var faults = []fault{
 	{name: "EIO", do: failing(backing.EIO)},
 	{name: "EINTR", do: failing(backing.EINTR)},
-	{name: "short", do: failing(backing.Short), direct: true},
+	{name: "short", do: failing(backing.Short), uncached: true},
 	{name: "slow", do: failing(backing.Slow)},
 	{name: "stalled reads", do: stallReads},
 	{name: "stalled openings", do: stallOpenings},

@@ -142,7 +142,7 @@ func (h *hunter) betweenChanges(r *rand.Rand) {
 			return
 		}
 		f := faults[r.IntN(len(faults))]
-		if !f.direct && f.name != "changed while reads stall" && f.name != "changed while openings stall" {
+		if (!f.uncached || h.source.options.Uncached) && f.name != "changed while reads stall" && f.name != "changed while openings stall" {
 			f.do(h, some[r.IntN(len(some))], r)
 		}
 	case h.fuse != nil && h.source.options.NewInodes:

@@ -3,7 +3,6 @@ package hunt
 import (
 	"fmt"
 	"math/rand/v2"
-	"strings"
 	"time"
 )
 
@@ -73,6 +72,8 @@ func enumerated() (all []schedule) {
 		// Files are forgotten that nobody has open.
 		s.source, s.what, s.plan, s.steps, s.descriptors = forgetfulFuse, "forgotten", nil, forgetting, fewDescriptors
 		add(s)
+		s.source, s.what, s.steps, s.descriptors = uncachedFuse, "every fault", everyFault, 0
+		add(s)
 	}
 	add(schedule{way: wayOf("spool"), source: ext4, mixed: true, what: "a spool that is spoilt", steps: spoiling})
 	add(schedule{way: wayOf("gather by preads"), source: fuse, what: "many mappings", first: func(h *hunter, _ *rand.Rand) { h.stallMappings() }})
@@ -94,7 +95,7 @@ func everyFault(h *hunter, r *rand.Rand) {
 		if h.ctx.Err() != nil {
 			return
 		}
-		if f.direct && !strings.Contains(strings.Join(h.way.flags, " "), "--direct on") {
+		if f.uncached && !h.source.options.Uncached {
 			continue
 		}
 		f.do(h, i, r)

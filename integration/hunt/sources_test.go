@@ -30,7 +30,7 @@ type place struct {
 }
 
 // sources are all there are. ext4 stands for whatever temporary files lie on.
-var sources = []source{ext4, tmpfs, overlay, fuse, cachingFuse, forgetfulFuse}
+var sources = []source{ext4, tmpfs, overlay, fuse, cachingFuse, forgetfulFuse, uncachedFuse}
 
 var (
 	ext4          = source{name: "ext4", maps: true, mount: onDisk}
@@ -38,6 +38,7 @@ var (
 	overlay       = source{name: "overlay", mount: onOverlay}
 	fuse          = onFuse("fuse", backing.Options{})
 	cachingFuse   = onFuse("fuse that keeps attributes", backing.Options{Attributes: time.Hour, ReadOnly: true})
+	uncachedFuse  = onFuse("uncached fuse", backing.Options{Uncached: true})
 	forgetfulFuse = onFuse("fuse of new inodes", backing.Options{NewInodes: true})
 )
 
