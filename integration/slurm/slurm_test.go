@@ -191,12 +191,16 @@ func (c *cluster) trained(saves string) (n int) {
 	return n
 }
 
+// lsiofsMount is a line of mountinfo. A node's namespace begins as a copy of the machine's, which may have
+// mounts of other tests and other file systems in directories of like names (podman's storage).
+var lsiofsMount = regexp.MustCompile(` /tmp/lsiofs-\S+ .* - fuse\.lsiofs `)
+
 // mounts is how many mounts of lsiofs each node has.
 func (c *cluster) mounts() (n [nodes]int) {
 	for i, h := range c.nodes {
 		b, err := os.ReadFile("/proc/" + h.PID + "/mountinfo")
 		require.NoError(c.t, err)
-		n[i] = strings.Count(string(b), " /tmp/lsiofs-")
+		n[i] = len(lsiofsMount.FindAll(b, -1))
 	}
 	return n
 }
