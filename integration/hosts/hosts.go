@@ -34,8 +34,14 @@ type Host struct {
 }
 
 // unmount takes away mounts that were copied with the namespace: they would stay when the tests
-// whose they are unmount them. It looks at none of them, as one may not answer.
-const unmount = `awk '$3 ~ /^fuse/ {print $2}' /proc/self/mounts | xargs -r umount --lazy --internal-only --no-canonicalize; `
+// whose they are unmount them. It looks at none of them, as one may not answer. One whose
+// directory is removed meanwhile goes by itself: what counts is that none is left. The table
+// has a space as \040, which is \0040 to printf.
+const unmount = `awk '$3 ~ /^fuse/ {print $2}' /proc/self/mounts | sed 's/\\/\\0/g' | while read -r point; do
+	umount --lazy --internal-only --no-canonicalize "$(printf %b "$point")" || true
+done
+awk '$3 ~ /^fuse/ {print "still mounted: " $2; left = 1} END {exit left}' /proc/self/mounts >&2
+`
 
 // adopt has the first process wait for those that are left to it.
 const adopt = `; echo ready >&3; exec 3>&-; trap exit TERM; while :; do sleep 1000 & wait $!; done`

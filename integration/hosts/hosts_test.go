@@ -1,0 +1,84 @@
+package hosts
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"golang.org/x/sys/unix"
+)
+
+// Mounts of others, which nobody serves here, come and go while machines start: those that a machine's
+// namespace was copied with vanish from it when their directories are removed.
+func TestMachinesStartWhileMountsOfOthersComeAndGo(t *testing.T) {
+	if os.Getuid() != 0 {
+		if os.Getenv("CI") != "" {
+			t.Fatal("only root can make namespaces")
+		}
+		t.Skip("only root can make namespaces")
+	}
+	fuse, err := os.OpenFile("/dev/fuse", os.O_RDWR, 0)
+	require.NoError(t, err)
+	require.NoError(t, fuse.Close())
+	dir := t.TempDir()
+	stop, ended := make(chan struct{}), make(chan error, 1)
+	go func() {
+		for {
+			select {
+			case <-stop:
+				ended <- nil
+				return
+			default:
+				if err := comeAndGo(dir); err != nil {
+					ended <- err
+					return
+				}
+			}
+		}
+	}()
+	defer func() {
+		close(stop)
+		require.NoError(t, <-ended)
+	}()
+	for i := range 6 {
+		h := Start(t, t.TempDir(), fmt.Sprintf("h%d", i), "true")
+		left, err := h.Try(nil, "awk", `$3 ~ /^fuse/ && $2 ~ "^`+dir+`"`, "/proc/self/mounts")
+		require.NoError(t, err)
+		require.Empty(t, left)
+	}
+}
+
+// comeAndGo makes mounts, and takes them and their directories away.
+func comeAndGo(dir string) error {
+	const mounts = 5
+	for i := range mounts {
+		point := filepath.Join(dir, fmt.Sprintf("mount %d", i))
+		if err := os.Mkdir(point, 0o700); err != nil {
+			return err
+		}
+		fuse, err := os.OpenFile("/dev/fuse", os.O_RDWR, 0)
+		if err != nil {
+			return err
+		}
+		err = unix.Mount("nobody", point, "fuse.nobody", 0, fmt.Sprintf("fd=%d,rootmode=40000,user_id=0,group_id=0", fuse.Fd()))
+		if err == nil {
+			defer unix.Unmount(point, unix.MNT_DETACH) // of one that is left where another failed
+		}
+		err = errors.Join(err, fuse.Close())
+		if err != nil {
+			return err
+		}
+	}
+	time.Sleep(time.Millisecond)
+	for i := range mounts {
+		point := filepath.Join(dir, fmt.Sprintf("mount %d", i))
+		if err := errors.Join(unix.Unmount(point, unix.MNT_DETACH), os.Remove(point)); err != nil {
+			return err
+		}
+	}
+	return nil
+}
