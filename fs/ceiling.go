@@ -20,6 +20,7 @@ const CeilingExtension = ".bin"
 type CeilingConfig struct {
 	MountPoint  string
 	StreamBytes int64 // of each worker's stream
+	Rings       bool  // as Config.Rings
 	Log         *slog.Logger
 }
 
@@ -29,7 +30,7 @@ type CeilingConfig struct {
 // names are those of any mount.
 func NewCeiling(ctx context.Context, c CeilingConfig) (*Mount, error) {
 	d := newCeiling(c.StreamBytes)
-	return newMount(ctx, Config{Dataset: d, MountPoint: c.MountPoint, Log: c.Log}, d.set)
+	return newMount(ctx, Config{Dataset: d, MountPoint: c.MountPoint, Rings: c.Rings, Log: c.Log}, d.set)
 }
 
 // ceiling is a dataset of one block, over and over. A block counts as a record.

@@ -12,7 +12,7 @@ func TestACeilingIsReadLikeAnyStream(t *testing.T) {
 	needFUSE(t)
 	const size = 3<<20 + 17
 	dir := newPoint(t)
-	m, err := NewCeiling(t.Context(), CeilingConfig{MountPoint: dir, StreamBytes: size, Log: discard})
+	m, err := NewCeiling(t.Context(), CeilingConfig{Rings: ringed, MountPoint: dir, StreamBytes: size, Log: discard})
 	require.NoError(t, err)
 	t.Cleanup(func() {
 		ctx, cancel := context.WithTimeout(context.Background(), callTimeout)

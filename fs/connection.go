@@ -11,18 +11,13 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// connectionOf gives a function that says whether the kernel has ended the FUSE
-// connection of a mount that this process serves: then nobody waits for
-// answers any more. It keeps the descriptor from child processes, too. go-fuse has the connection's descriptor and does not show it, so
-// it is looked for in /proc/self. nil where it is not found.
-//
-// The function may be called while the mount is served, no longer: then another file
-// may have the descriptor.
-func connectionOf(m MountEntry) func() bool {
+// deviceOf is the descriptor of /dev/fuse by which this process serves a mount. It keeps it from child processes, too.
+// go-fuse has the descriptor and does not show it, so it is looked for in /proc/self.
+func deviceOf(m MountEntry) (fd int, found bool) {
 	_, number, _ := strings.Cut(m.Device, ":")
 	names, err := filepath.Glob("/proc/self/fd/*")
 	if err != nil {
-		return nil
+		return 0, false
 	}
 	for _, name := range names {
 		fd, err := strconv.Atoi(filepath.Base(name))
@@ -39,13 +34,14 @@ func connectionOf(m MountEntry) func() bool {
 		if own, _, _ := bytes.Cut(bytes.TrimSpace(tail), []byte("\n")); !told || string(own) == number {
 			// go-fuse lets children inherit it, and the connection would live as long as they.
 			unix.CloseOnExec(fd)
-			return func() bool { return hasEnded(fd) }
+			return fd, true
 		}
 	}
-	return nil
+	return 0, false
 }
 
-// hasEnded says whether poll shows an error of the descriptor.
+// hasEnded says whether the kernel has ended the connection of a descriptor of /dev/fuse: then nobody waits for answers
+// any more. It may be asked while the mount is served, no longer: then another file may have the descriptor.
 func hasEnded(fd int) bool {
 	p := []unix.PollFd{{Fd: int32(fd)}}
 	n, err := unix.Poll(p, 0)

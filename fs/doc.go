@@ -50,13 +50,13 @@
 //	way                                        gain, GiB/s to that of /dev/fuse           used
 //	requests above 1 MiB                       4 MiB: 0.94, 4 readers 0.45                no
 //	a clone of the descriptor for each thread  0.99, 4 readers 1.03                       no
-//	FUSE over io_uring, reads of 4 KiB         2.0, 4 readers 2.1                         not yet
-//	16 KiB                                     1.8, 1.7                                   not yet
-//	128 KiB                                    1.8, 1.4                                   not yet
-//	1 MiB                                      1.25, 1.6                                  not yet
+//	FUSE over io_uring, reads of 4 KiB         2.0, 4 readers 2.1                         when asked for
+//	16 KiB                                     1.8, 1.7                                   when asked for
+//	128 KiB                                    1.8, 1.4                                   when asked for
+//	1 MiB                                      1.25, 1.6                                  when asked for
 //
-// io_uring wins, and go-fuse has no transport for it. It would take one of our own: rings that hand requests to
-// go-fuse's ProtocolServer, beside the loop for INIT, FORGET and INTERRUPT. Kernels have it switched off.
+// Package rings is the transport for io_uring, of which go-fuse has none. Kernels have it switched off, and
+// it bounds the requests that may wait at a time, so a mount must ask for it (Config.Rings).
 //
 // # Faults
 //

@@ -91,8 +91,8 @@ func renameErrno(err error) syscall.Errno {
 }
 
 // isDead says whether err is what a mount of lsiofs answers whose server is
-// gone: ENOTCONN, or for what was under way when it went, ECONNABORTED or EIO.
-// A server that lives gives none of these to statfs.
+// gone: ENOTCONN, or for what was under way when it went, ECONNABORTED, EIO or, from rings,
+// ECANCELED. A server that lives gives none of these to statfs.
 func isDead(err error) bool {
-	return errors.Is(err, syscall.ENOTCONN) || errors.Is(err, syscall.ECONNABORTED) || errors.Is(err, syscall.EIO)
+	return errors.Is(err, syscall.ENOTCONN) || errors.Is(err, syscall.ECANCELED) || errors.Is(err, syscall.ECONNABORTED) || errors.Is(err, syscall.EIO)
 }

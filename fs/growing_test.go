@@ -114,7 +114,7 @@ func mountGrowing(t *testing.T) *shell {
 	p := &patterns{list: []string{"{a,b}.txt", "{b,c}.txt", "{c,d}.txt"}}
 	d, err := pipeline.Open(t.Context(), s, pipeline.Options{Snapshots: p})
 	require.NoError(t, err)
-	m, err := New(t.Context(), Config{Dataset: d, MountPoint: newPoint(t), Version: "v0-test", Log: discard})
+	m, err := New(t.Context(), Config{Dataset: d, Rings: ringed, MountPoint: newPoint(t), Version: "v0-test", Log: discard})
 	require.NoError(t, err)
 	t.Cleanup(func() {
 		ctx, cancel := context.WithTimeout(context.Background(), callTimeout)

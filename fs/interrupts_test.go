@@ -130,7 +130,7 @@ func TestRequestsEndWhenTheKernelGivesUpTheMount(t *testing.T) {
 		<-ctx.Done()
 		return ctx.Err()
 	})
-	m, err := newMount(t.Context(), Config{Dataset: d, MountPoint: dir}, d.set)
+	m, err := newMount(t.Context(), Config{Dataset: d, Rings: ringed, MountPoint: dir}, d.set)
 	require.NoError(t, err)
 	a := newAgent(t)
 	fd := a.open(m.tree.mountPoint+"/worker-0.rec", unix.O_RDONLY)
@@ -155,7 +155,7 @@ func TestWhoWaitsForAnothersRestoreCanBeKilled(t *testing.T) {
 		<-ctx.Done()
 		return nil, ctx.Err()
 	}
-	m, err := newMount(t.Context(), Config{Dataset: d, MountPoint: dir}, hangs)
+	m, err := newMount(t.Context(), Config{Dataset: d, Rings: ringed, MountPoint: dir}, hangs)
 	require.NoError(t, err)
 	writes := func() (*agent, int) {
 		a := newAgent(t)

@@ -15,10 +15,15 @@ type kernelReport struct {
 	Release  string   `json:"release"`
 	Protocol string   `json:"fuse_protocol"`
 	Lacks    []string `json:"lacks"` // in words
+	// RequestsBy is how requests come: /dev/fuse or io_uring.
+	RequestsBy string `json:"requests_by"`
 }
 
-func (k *kernelFacts) set(in *fuse.InitIn) {
-	r := &kernelReport{Protocol: fmt.Sprintf("%d.%d", in.Major, in.Minor), Lacks: []string{}}
+func (k *kernelFacts) set(in *fuse.InitIn, ringed bool) {
+	r := &kernelReport{RequestsBy: "/dev/fuse", Protocol: fmt.Sprintf("%d.%d", in.Major, in.Minor), Lacks: []string{}}
+	if ringed {
+		r.RequestsBy = "io_uring"
+	}
 	var u unix.Utsname
 	if err := unix.Uname(&u); err == nil {
 		r.Release = unix.ByteSliceToString(u.Release[:])

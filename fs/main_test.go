@@ -15,11 +15,15 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/lsiofs/lsiofs/checkpoint"
+	"github.com/lsiofs/lsiofs/fs/rings/ringstest"
 )
 
 // mountsDir is where all mounts of the tests are, so that those left behind are
 // found.
 var mountsDir string
+
+// ringed makes all mounts of these tests take their requests by io_uring, which the kernel then must have.
+var ringed = os.Getenv("LSIOFS_RINGS") != ""
 
 var discard = slog.New(slog.DiscardHandler)
 
@@ -31,6 +35,11 @@ func TestMain(m *testing.M) {
 		exitOn(runServer(os.Args[1]))
 	}
 	var err error
+	if ringed {
+		if err := ringstest.SwitchOn(); err != nil {
+			exitOn(err)
+		}
+	}
 	mountsDir, err = os.MkdirTemp("", "lsiofs-fs-test-")
 	if err != nil {
 		exitOn(err)
@@ -119,7 +128,7 @@ func mountFake(t *testing.T, d *fakeDataset) *mounted {
 	t.Helper()
 	needFUSE(t)
 	dir := newPoint(t)
-	c := Config{Dataset: d, MountPoint: dir, Version: "v0-test", Log: discard}
+	c := Config{Dataset: d, Rings: ringed, MountPoint: dir, Version: "v0-test", Log: discard}
 	m, err := newMount(t.Context(), c, d.set)
 	require.NoError(t, err)
 	// Longer than a program ever takes to make a file anew that it has unlinked.
@@ -159,7 +168,7 @@ func (m *mounted) expect(p checkpoint.Position, w, of uint64) [4][]byte {
 // runServer is a mount in a process of its own, which ends when it is unmounted.
 func runServer(dir string) error {
 	d := newFakeDataset(2)
-	m, err := newMount(context.Background(), Config{Dataset: d, MountPoint: dir}, d.set)
+	m, err := newMount(context.Background(), Config{Dataset: d, Rings: ringed, MountPoint: dir}, d.set)
 	if err != nil {
 		return err
 	}

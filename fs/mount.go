@@ -14,6 +14,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/lsiofs/lsiofs/checkpoint"
+	"github.com/lsiofs/lsiofs/fs/rings"
 	"github.com/lsiofs/lsiofs/pipeline"
 	"github.com/lsiofs/lsiofs/pipeline/meter"
 	"github.com/lsiofs/lsiofs/pipeline/order"
@@ -57,7 +58,10 @@ type Config struct {
 	// OthersRestore lets other users restore, too, with AllowOther: they may write the file
 	// checkpoint, but not rename another one onto it.
 	OthersRestore bool
-	Log           *slog.Logger
+	// Rings asks for FUSE over io_uring (package rings). Where the kernel does not offer it, that is logged, and
+	// requests come by /dev/fuse.
+	Rings bool
+	Log   *slog.Logger
 	// Version is shown in README and status.
 	Version string
 }
@@ -66,7 +70,8 @@ type Config struct {
 type Mount struct {
 	tree   *tree
 	server *fuse.Server
-	id     int // of the mount, in /proc/self/mountinfo
+	rings  *rings.Server // nil: requests come by /dev/fuse
+	id     int           // of the mount, in /proc/self/mountinfo
 	ended  chan struct{}
 }
 
@@ -106,15 +111,17 @@ func newMount(ctx context.Context, c Config, open openSet) (*Mount, error) {
 	})
 	options := mountOptions(c)
 	options.Logger = fuseLog(c.Log)
+	if c.Rings {
+		askForRings(options, c.Log)
+	}
 	server, err := fuse.NewServer(raw, point, options)
 	if err != nil {
 		return nil, errors.Join(explainMount(point, err), sweepPoint(point))
 	}
-	t.kernel.set(server.KernelSettings())
+	t.kernel.set(server.KernelSettings(), rings.Serving(server, options))
 	m := &Mount{tree: t, server: server, ended: make(chan struct{})}
-	if own, mounted, err := mountAt(point); err == nil && mounted && own.Type == FileSystemType {
-		m.id = own.ID
-		t.interrupts.gone = connectionOf(own)
+	if err := m.connect(raw, options); err != nil {
+		return nil, errors.Join(fmt.Errorf("mount point %s: %w: mount without --fuse-io-uring", point, err), sweepPoint(point))
 	}
 	t.recorder.start()
 	go m.serve()
@@ -122,6 +129,32 @@ func newMount(ctx context.Context, c Config, open openSet) (*Mount, error) {
 		return nil, errors.Join(err, m.Unmount(ctx))
 	}
 	return m, nil
+}
+
+// connect finds out what mount this is and by which descriptor it is served, and starts rings where the kernel waits for
+// them. Only that can fail.
+func (m *Mount) connect(raw fuse.RawFileSystem, o *fuse.MountOptions) (err error) {
+	ringed := rings.Serving(m.server, o)
+	own, mounted, err := mountAt(m.tree.mountPoint)
+	if err != nil || !mounted || own.Type != FileSystemType {
+		if ringed {
+			return errors.Join(errNoDevice, err)
+		}
+		return nil
+	}
+	m.id = own.ID
+	fd, found := deviceOf(own)
+	if found {
+		m.tree.interrupts.gone = func() bool { return hasEnded(fd) }
+	}
+	switch {
+	case !ringed:
+		return nil
+	case !found:
+		return errNoDevice
+	}
+	m.rings, err = rings.NewServer(m.server, raw, o, fd, m.tree.log)
+	return err
 }
 
 // sweepPoint takes away what a mount that failed half-way has left; nothing was
@@ -151,7 +184,11 @@ func (m *Mount) settle() error {
 // serve answers requests until the mount is gone from everywhere.
 func (m *Mount) serve() {
 	defer close(m.ended)
-	m.server.Serve()
+	if m.rings != nil {
+		m.rings.Serve()
+	} else {
+		m.server.Serve()
+	}
 	m.tree.close()
 	m.clear()
 }
@@ -216,6 +253,18 @@ func mountOptions(c Config) *fuse.MountOptions {
 	}
 	return o
 }
+
+// askForRings makes the options say that requests are to come by io_uring, if they can.
+func askForRings(o *fuse.MountOptions, log *slog.Logger) {
+	if err := rings.Offered(); err != nil {
+		log.Warn("requests come by /dev/fuse, not by io_uring", "error", err)
+		return
+	}
+	o.ExtraCapabilities |= fuse.CAP_OVER_IO_URING
+}
+
+// errNoDevice: a kernel that has rings shows the number of the connection.
+var errNoDevice = errors.New("the descriptor of /dev/fuse is not found in /proc/self/fd")
 
 // fuseLog takes what go-fuse's tree of nodes has to say.
 func fuseLog(l *slog.Logger) *log.Logger { return slog.NewLogLogger(l.Handler(), slog.LevelWarn) }

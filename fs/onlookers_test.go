@@ -25,7 +25,7 @@ func mountForAll(t *testing.T, r Readers) (*mounted, *strings.Builder) {
 	require.NoError(t, os.Chmod(mountsDir, 0o755))
 	dir, d, log := newPoint(t), newFakeDataset(2), &strings.Builder{}
 	require.NoError(t, os.Chmod(dir, 0o755))
-	m, err := newMount(t.Context(), Config{Dataset: d, MountPoint: dir, AllowOther: true, Readers: r, Log: slog.New(slog.NewTextHandler(log, nil))}, d.set)
+	m, err := newMount(t.Context(), Config{Dataset: d, Rings: ringed, MountPoint: dir, AllowOther: true, Readers: r, Log: slog.New(slog.NewTextHandler(log, nil))}, d.set)
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, m.Unmount(context.Background())) })
 	return &mounted{Mount: m, agent: newAgent(t), data: d, dir: dir}, log

@@ -107,7 +107,7 @@ func serveReal(t *testing.T, client *agent, s spec.Spec, set func(*faulty.Storag
 	}})
 	require.NoError(t, err)
 	m := &served{t: t, client: client, dataset: d}
-	m.Mount, err = New(t.Context(), Config{Dataset: d, MountPoint: newPoint(t), Position: checkpoint.Position{}, Log: slog.New(slog.NewTextHandler(&m.log, nil))})
+	m.Mount, err = New(t.Context(), Config{Dataset: d, Rings: ringed, MountPoint: newPoint(t), Position: checkpoint.Position{}, Log: slog.New(slog.NewTextHandler(&m.log, nil))})
 	require.NoError(t, err)
 	t.Cleanup(m.end)
 	m.fd = client.open(m.path("worker-0.txt"), unix.O_RDONLY)

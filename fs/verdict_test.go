@@ -51,7 +51,7 @@ func mountReal(t *testing.T, dir string, change func(*spec.Spec), fault func(*fa
 	}})
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, d.Close()) })
-	m, err := New(t.Context(), Config{Dataset: d, MountPoint: newPoint(t), Version: "v0-test", Log: discard})
+	m, err := New(t.Context(), Config{Dataset: d, Rings: ringed, MountPoint: newPoint(t), Version: "v0-test", Log: discard})
 	require.NoError(t, err)
 	t.Cleanup(func() {
 		ctx, cancel := context.WithTimeout(context.Background(), callTimeout)

@@ -17,6 +17,7 @@ type mountOptions struct {
 	allowOther     bool
 	readers        readerUsers
 	restore        restorers
+	rings          bool // FUSE over io_uring
 	daemon         bool
 	logFile        string
 	whilePID       int
@@ -43,6 +44,7 @@ func (o *mountOptions) addFlags(c *cobra.Command) {
 	f.Var(&o.readers, "readers", "with --allow-other: `users` (names or numbers, or all) whose reads count in the checkpoint, besides you and root")
 	o.restore = restoreOwner
 	enumFlag(c, "restore", "with --allow-other: who may restore, by writing to MNT/checkpoint", &o.restore, restoreOwner, restoreAll)
+	f.BoolVar(&o.rings, "fuse-io-uring", false, "talk to the kernel by io_uring, which is faster, where it has that switched on (see lsiofs help storage)")
 	f.BoolVar(&o.daemon, "daemon", false, "return when the mount is ready, and serve in the background")
 	f.StringVar(&o.logFile, "log-file", "", "with --daemon: the `file` to log to (default: beside the indexes)")
 	f.IntVar(&o.whilePID, "while-pid", 0, "unmount when the process of this `number` has ended, however it ended; its readers are not waited for")
@@ -106,7 +108,7 @@ func (o *mountOptions) config(g *globals) *mounting.Config {
 	c := &mounting.Config{
 		Dataset: o.dataset, Sources: o.spec.Mix.Sources, Point: o.point,
 		Resolve:    func() (spec.Spec, *resuming.Checkpoint, error) { return o.resolve(o.dataset) },
-		AllowOther: o.allowOther, OthersRestore: o.restore == restoreAll, WhilePID: o.whilePID, RemovePoint: o.removePoint, ReadyFD: o.readyFD,
+		AllowOther: o.allowOther, OthersRestore: o.restore == restoreAll, Rings: o.rings, WhilePID: o.whilePID, RemovePoint: o.removePoint, ReadyFD: o.readyFD,
 		UI: g.ui, Log: g.log(), StatusLog: g.ui.Logger(slog.LevelInfo, g.logFormat), Version: versionOf().Version,
 	}
 	if o.readers.given() {

@@ -31,7 +31,7 @@ var flagGroups = []struct {
 	{"Reading", []string{"memory", "read", "index-dir", "spool-dir", "spool-max", "read-timeout", "direct", "io"}},
 	{"Remote", []string{"region", "endpoint", "anonymous", "requester-pays", "ca-file", "unversioned", "connections", "hedge", "lookahead"}},
 	{"Cache", []string{"cache-dir", "cache-size", "cache-reserve", "cache-fill", "warm"}},
-	{"Mount", []string{"resume", "daemon", "log-file", "allow-other", "readers", "restore", "while-pid", "rmdir"}},
+	{"Mount", []string{"resume", "daemon", "log-file", "allow-other", "readers", "restore", "fuse-io-uring", "while-pid", "rmdir"}},
 }
 
 const (

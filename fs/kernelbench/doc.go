@@ -3,7 +3,7 @@
 // gain before anything is built; lsiofs itself does not use it.
 //
 //	client ──pread──► kernel ──┬─ read, writev: /dev/fuse, one descriptor or a clone a thread ──► device.go
-//	                           └─ io_uring: a ring a processor, requests and replies in it ─────► ring.go
+//	                           └─ io_uring, as package rings does it ────────────────────────────► serve.go
 //
 // The benchmark needs root, since it mounts by itself and changes two settings of the kernel meanwhile:
 // fs.fuse.max_pages_limit, for requests above 1 MiB, and fuse.enable_uring.

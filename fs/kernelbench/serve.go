@@ -3,12 +3,14 @@ package kernelbench
 import (
 	"errors"
 	"fmt"
+	"log/slog"
 	"os"
 	"path/filepath"
-	"runtime"
 
 	"golang.org/x/sync/errgroup"
 	"golang.org/x/sys/unix"
+
+	"github.com/lsiofs/lsiofs/fs/rings"
 )
 
 // Way is how a server talks to the kernel.
@@ -62,9 +64,11 @@ func File(dir string, w Way) (path string, stop func() error, err error) {
 		return "", nil, errors.Join(ErrNotOffered, stop())
 	}
 	if w.Uring {
-		for processor := range runtime.NumCPU() {
-			threads.Go(func() error { return s.ring(processor) })
+		r, err := rings.Start(s.fd, w.Pages*pageBytes, s.ringed, slog.Default())
+		if err != nil {
+			return "", nil, errors.Join(err, stop())
 		}
+		threads.Go(func() error { r.Wait(); return nil })
 		return filepath.Join(dir, "file"), stop, nil
 	}
 	for range deviceThreads - 1 {
@@ -83,4 +87,18 @@ func File(dir string, w Way) (path string, stop func() error, err error) {
 		})
 	}
 	return filepath.Join(dir, "file"), stop, nil
+}
+
+// ringed answers a request that has come by a ring.
+func (s *server) ringed(r *rings.Request) (replyBytes int) {
+	in, err := r.In()
+	if err != nil {
+		return r.Fail(unix.EIO)
+	}
+	header, out := in[0], r.Out()
+	unique := le.Uint64(header[8:])
+	n, data, errno := s.reply(r.Opcode(), le.Uint64(header[16:]), in[1], out[1])
+	copy(out[1], data)
+	putHeader(out[0], n, errno, unique)
+	return outHeaderBytes + n
 }

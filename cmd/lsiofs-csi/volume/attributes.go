@@ -48,7 +48,7 @@ var flags = map[string]kind{
 	// Cache
 	"cache-fill": single, "warm": single, "index-dir": path,
 	// Mount
-	"resume": path,
+	"resume": path, "fuse-io-uring": single,
 }
 
 // leftOut are the other flags of mount, and why they are no attributes.

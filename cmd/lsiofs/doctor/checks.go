@@ -17,7 +17,7 @@ import (
 func examine(m machine) []Finding {
 	found := []Finding{
 		checkKernel(m.release), checkFuse(m), checkFusermount(m), checkAllowOther(m),
-		checkRing(m), checkFiles(m), checkMemlock(m), checkIndexDir(m),
+		checkRing(m), checkFuseRings(m), checkFiles(m), checkMemlock(m), checkIndexDir(m),
 	}
 	return append(append(found, checkProfiles(m.profiles)...), checkMounts(m.mounts)...)
 }
@@ -109,6 +109,15 @@ func checkRing(m machine) Finding {
 	}
 	return Finding{Check: "io_uring", Level: levelWarn, Detail: m.ring.Error() + "; reads go through pread instead",
 		Do: "permit io_uring (in containers: a seccomp profile that allows it; sysctl kernel.io_uring_disabled=0), or do nothing: small reads are slower, large ones about the same"}
+}
+
+// checkFuseRings says whether mounts may take their requests by io_uring: that is no fault where they may not.
+func checkFuseRings(m machine) Finding {
+	f := Finding{Check: "FUSE over io_uring", Level: levelOK, Detail: "offered: mounts with --fuse-io-uring use it"}
+	if m.fuseRings != nil {
+		f.Detail = "not used, and not needed: " + m.fuseRings.Error()
+	}
+	return f
 }
 
 // fewFiles is below what a mount of a few hundred shards and readers opens.

@@ -51,6 +51,8 @@ func TestDoctorJudgesMachines(t *testing.T) {
 		{"a comment permits nothing", func(m *machine) { asUser(m); m.fuseConf = "#user_allow_other\n" }, "--allow-other", levelWarn, "user_allow_other"},
 		{"unless that is permitted", func(m *machine) { asUser(m); m.fuseConf = "# x\nuser_allow_other\n" }, "--allow-other", levelOK, "permitted"},
 		{"io_uring blocked", func(m *machine) { m.ring = unix.ENOSYS }, "io_uring", levelWarn, "seccomp"},
+		{"FUSE over io_uring", func(*machine) {}, "FUSE over io_uring", levelOK, "--fuse-io-uring"},
+		{"FUSE over io_uring, switched off", func(m *machine) { m.fuseRings = errors.New("switched off") }, "FUSE over io_uring", levelOK, "not used, and not needed: switched off"},
 		{"few files", func(m *machine) { m.nofile.Max = 1024 }, "open files", levelWarn, "ulimit -n"},
 		{"little locked memory", func(m *machine) { asUser(m); m.memlock.Cur = 8 << 20 }, "locked memory", levelWarn, "ulimit -l"},
 		{"little of it matters not to root", func(m *machine) { m.memlock.Cur = 8 << 20 }, "locked memory", levelOK, "8.0 MiB"},

@@ -131,7 +131,7 @@ func cgroupLimits(mount, groupFile string) map[string]string {
 // then told to others.
 func (m machine) veiled(v *veil) machine {
 	m.release = v.hide(m.release)
-	m.fuse, m.ring = v.fault(m.fuse), v.fault(m.ring)
+	m.fuse, m.ring, m.fuseRings = v.fault(m.fuse), v.fault(m.ring), v.fault(m.fuseRings)
 	m.indexDir, m.indexDirErr = v.standIn("INDEX-DIR", m.indexDir), v.fault(m.indexDirErr)
 	if m.fusermount != "" && !slices.Contains([]string{"/bin", "/usr/bin", "/usr/local/bin"}, filepath.Dir(m.fusermount)) {
 		m.fusermount = v.standIn("FUSERMOUNT3", m.fusermount)

@@ -13,6 +13,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/lsiofs/lsiofs/fs"
+	"github.com/lsiofs/lsiofs/fs/rings"
 	"github.com/lsiofs/lsiofs/pipeline/catalog/index"
 	"github.com/lsiofs/lsiofs/pipeline/storage/profile"
 	"github.com/lsiofs/lsiofs/uring"
@@ -29,6 +30,7 @@ type machine struct {
 	fusermount  string        // path, "" for none
 	fuseConf    string        // text of /etc/fuse.conf
 	ring        error         // why io_uring can't be used
+	fuseRings   error         // why mounts can't take their requests by it
 	nofile      unix.Rlimit
 	memlock     unix.Rlimit
 	indexDir    string
@@ -49,7 +51,7 @@ func thisMachine(indexDir string) machine {
 	m := mountingMachine()
 	conf, _ := os.ReadFile("/etc/fuse.conf") // a missing file is an empty one
 	m.fuseConf = string(conf)
-	m.ring = probeRing()
+	m.ring, m.fuseRings = probeRing(), rings.Offered()
 	_ = unix.Getrlimit(unix.RLIMIT_NOFILE, &m.nofile)
 	_ = unix.Getrlimit(unix.RLIMIT_MEMLOCK, &m.memlock)
 	if m.indexDir, _, m.indexDirErr = index.DirectoryFor(indexDir, ""); m.indexDirErr == nil {

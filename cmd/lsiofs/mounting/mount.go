@@ -33,6 +33,8 @@ type Config struct {
 	Readers    *fs.Readers
 	// OthersRestore lets other users write the checkpoint, with AllowOther.
 	OthersRestore bool
+	// Rings asks for FUSE over io_uring.
+	Rings bool
 	// WhilePID, when not 0, is the process that the mount must not outlive.
 	WhilePID int
 	// RemovePoint removes the mount point's directory at the end.
@@ -172,7 +174,7 @@ func startMount(ctx context.Context, o *Config, d *pipeline.Dataset, resume *res
 	}
 	m, err := fs.New(ctx, fs.Config{
 		Dataset: d, MountPoint: o.Point, Position: position, Explain: d.Explain,
-		AllowOther: o.AllowOther, Readers: readers, OthersRestore: o.OthersRestore, Log: o.Log, Version: o.Version,
+		AllowOther: o.AllowOther, Readers: readers, OthersRestore: o.OthersRestore, Rings: o.Rings, Log: o.Log, Version: o.Version,
 	})
 	if err != nil {
 		return nil, exit.With(exit.Mount, err)

@@ -1,0 +1,88 @@
+package rings
+
+import (
+	"fmt"
+
+	"golang.org/x/sys/unix"
+)
+
+// Of include/uapi/linux/fuse.h: struct fuse_uring_req_header, whose parts are a request's or a reply's header, the
+// operation's own structure, and what ties a reply to its request.
+const (
+	inHeaderBytes  = 40 // struct fuse_in_header
+	outHeaderBytes = 16 // struct fuse_out_header
+
+	headerBytes      = 288
+	operationAt      = 128
+	operationBytes   = 128
+	commitIDAt       = 256 + 8
+	payloadBytesAt   = 256 + 16
+	requestLengthAt  = 0 // of fuse_in_header
+	requestOpcodeAt  = 4
+	requestUniqueAt  = 8
+	pageBytes        = 4096
+	interruptOpcode  = 36
+	initOpcode       = 26
+	interruptInBytes = 8
+)
+
+// Request is one request, and becomes its reply. Its memory is the kernel's again when its Handler has returned.
+type Request struct {
+	header  []byte // struct fuse_uring_req_header
+	payload []byte
+	memory  []byte // of both
+	parts   [2]unix.Iovec
+	copied  []byte // of what came as payload
+}
+
+// newRequest has room for replies of so many bytes, which are not touched before they are used.
+func newRequest(payloadBytes int) (*Request, error) {
+	payloadBytes = (payloadBytes + pageBytes - 1) &^ (pageBytes - 1)
+	m, err := unix.Mmap(-1, 0, pageBytes+payloadBytes, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_ANON|unix.MAP_PRIVATE)
+	if err != nil {
+		return nil, fmt.Errorf("memory for requests: %w", err)
+	}
+	r := &Request{memory: m, header: m[:headerBytes], payload: m[pageBytes:]}
+	r.parts = [2]unix.Iovec{{Base: &r.header[0], Len: headerBytes}, {Base: &r.payload[0], Len: uint64(len(r.payload))}}
+	return r, nil
+}
+
+func (r *Request) free() error { return unix.Munmap(r.memory) }
+
+// Opcode is what is asked for, as in include/uapi/linux/fuse.h.
+func (r *Request) Opcode() uint32 { return le.Uint32(r.header[requestOpcodeAt:]) }
+
+func (r *Request) unique() uint64   { return le.Uint64(r.header[requestUniqueAt:]) }
+func (r *Request) commitID() uint64 { return le.Uint64(r.header[commitIDAt:]) }
+
+// In is the request as it would come from /dev/fuse: struct fuse_in_header, the operation's structure, and the rest,
+// in up to three pieces. They stay as they are while the reply is written, but for the header.
+func (r *Request) In() ([][]byte, error) {
+	length, rest := int(le.Uint32(r.header[requestLengthAt:])), int(le.Uint32(r.header[payloadBytesAt:]))
+	operation := length - inHeaderBytes - rest
+	if operation < 0 || operation > operationBytes || rest > len(r.payload) {
+		return nil, fmt.Errorf("a request of %d bytes, of which %d follow the operation, is none", length, rest)
+	}
+	r.copied = append(r.copied[:0], r.payload[:rest]...)
+	return [][]byte{r.header[:inHeaderBytes], r.header[operationAt:][:operation], r.copied}, nil
+}
+
+// Out is where the reply is put: struct fuse_out_header, and what follows it.
+func (r *Request) Out() [][]byte { return [][]byte{r.header[:outHeaderBytes], r.payload} }
+
+// Fail makes the reply an error.
+func (r *Request) Fail(errno unix.Errno) (replyBytes int) {
+	unique := r.unique()
+	le.PutUint32(r.header, outHeaderBytes)
+	le.PutUint32(r.header[4:], uint32(-int32(errno)))
+	le.PutUint64(r.header[8:], unique)
+	return outHeaderBytes
+}
+
+// finish says how long the reply is.
+func (r *Request) finish(replyBytes int) {
+	le.PutUint32(r.header[payloadBytesAt:], uint32(replyBytes-outHeaderBytes))
+}
+
+// drop gives the memory of what was last sent back.
+func (r *Request) drop() error { return unix.Madvise(r.payload, unix.MADV_DONTNEED) }

@@ -1,0 +1,47 @@
+package rings
+
+import (
+	"bytes"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+func TestTheLastProcessorOfAListIsFound(t *testing.T) {
+	for list, want := range map[string]int{"0": 0, "0-1": 1, "0-3,8-11": 11, "0,2": 2} {
+		got, err := lastOf(list)
+		require.NoError(t, err)
+		require.Equal(t, want, got, list)
+	}
+	for _, list := range []string{"", "0-", "x", "0-99999", "-"} {
+		_, err := lastOf(list)
+		require.Error(t, err, list)
+	}
+}
+
+func TestARequestWhosePartsDoNotAddUpIsRefused(t *testing.T) {
+	r, err := newRequest(1 << 20)
+	require.NoError(t, err)
+	defer func() { require.NoError(t, r.free()) }()
+	for _, c := range []struct {
+		length, rest uint32
+		good         bool
+	}{
+		{40, 0, true},
+		{40 + 128, 0, true},
+		{40 + 128 + 1<<20, 1 << 20, true},
+		{39, 0, false},
+		{40 + 129, 0, false},
+		{40, 1, false},
+		{40 + 128 + 1<<20 + 1, 1<<20 + 1, false},
+		{1<<32 - 1, 1<<32 - 1, false},
+	} {
+		le.PutUint32(r.header[requestLengthAt:], c.length)
+		le.PutUint32(r.header[payloadBytesAt:], c.rest)
+		in, err := r.In()
+		require.Equal(t, c.good, err == nil, c)
+		if c.good {
+			require.Len(t, bytes.Join(in, nil), int(c.length))
+		}
+	}
+}
