@@ -26,6 +26,7 @@ type benchOptions struct {
 	check bool
 	only  []string
 	dir   string
+	rings bool // mounts take requests by io_uring
 
 	make   string
 	gz     bool
@@ -119,6 +120,7 @@ func (o *benchOptions) addFlags(c *cobra.Command) {
 	f.BoolVar(&o.check, "check", false, "measure what is promised, and fail where it is not reached; without DATASET of data that is made for it")
 	f.StringSliceVar(&o.only, "only", nil, "with --check: these `sections` of engine, tar, jsonl, zst, gz, npy, lc0, files, zarr, network, growing only")
 	f.StringVar(&o.dir, "dir", "", "with --check: the `directory` where data is made, and kept (default: a temporary one beside the user's cache)")
+	f.BoolVar(&o.rings, "fuse-io-uring", false, "measure mounts, and their ceiling, that take requests by io_uring")
 	enumFlag(c, "make", "make a dataset of this format", &o.make, append(slices.Clone(synthetic.Formats), makeZarr)...)
 	f.BoolVar(&o.gz, "gz", false, "with --make: compress shards with gzip")
 	f.BoolVar(&o.zst, "zst", false, "with --make: compress shards with zstd")
@@ -195,7 +197,7 @@ func runBenchCheck(ctx context.Context, o *benchOptions, g *globals, promises []
 }
 
 func (o *benchOptions) command(g *globals) bench.Command {
-	return bench.Command{UI: g.ui, Log: g.log(), Version: versionOf().Version, Caches: o.flags.Lookup("cache-size") != nil}
+	return bench.Command{UI: g.ui, Log: g.log(), Version: versionOf().Version, Caches: o.flags.Lookup("cache-size") != nil, Rings: o.rings}
 }
 
 // config is what all measurements of a dataset have in common.

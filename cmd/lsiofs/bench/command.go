@@ -5,12 +5,14 @@ import (
 	"log/slog"
 	"os"
 	"os/exec"
+	"slices"
 
 	"github.com/lsiofs/lsiofs/cmd/lsiofs/doctor"
 	"github.com/lsiofs/lsiofs/cmd/lsiofs/exit"
 	"github.com/lsiofs/lsiofs/cmd/lsiofs/mounting"
 	"github.com/lsiofs/lsiofs/cmd/lsiofs/opening"
 	"github.com/lsiofs/lsiofs/cmd/lsiofs/terminal"
+	"github.com/lsiofs/lsiofs/fs/rings"
 	"github.com/lsiofs/lsiofs/pipeline"
 	"github.com/lsiofs/lsiofs/pipeline/spec"
 )
@@ -22,6 +24,7 @@ type Command struct {
 	Log     *slog.Logger
 	Version string
 	Caches  bool // there are --cache-dir and --cache-size
+	Rings   bool // mounts take requests by io_uring
 }
 
 // Dataset measures a dataset and prints the table.
@@ -112,6 +115,11 @@ func measured[R any](b Command, v *rowView, c interface{ Validate() error }, run
 	if missing := doctor.CanMount(); missing != nil {
 		return r, missing
 	}
+	if b.Rings {
+		if err := rings.Offered(); err != nil {
+			return r, exit.With(exit.Mount, err)
+		}
+	}
 	p, err := b.program()
 	if err != nil {
 		return r, err
@@ -126,8 +134,11 @@ func (b Command) program() (Program, error) {
 		return Program{}, err
 	}
 	return Program{
-		Self: self, Version: b.Version, Caches: b.Caches,
+		Self: self, Version: b.Version, Caches: b.Caches, Rings: b.Rings,
 		Mount: func(ctx context.Context, args []string, output *os.File) (*exec.Cmd, error) {
+			if b.Rings {
+				args = append(slices.Clone(args), RingsFlag)
+			}
 			c := mounting.Child{Args: args, Output: output}
 			err := c.Start(ctx, mounting.Silent{})
 			return c.Cmd, err

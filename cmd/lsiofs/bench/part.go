@@ -23,19 +23,20 @@ const PartCommand = "bench-part"
 
 // Part is the work of one process of a measurement:
 //
-//	serve POINT BYTES   mounts the ceiling, says so on stdout, and unmounts at the end of stdin
+//	serve POINT BYTES RINGS
+//	                    mounts the ceiling, says so on stdout, and unmounts at the end of stdin
 //	read                reads files as told on stdin, a JSON object a line, and answers on stdout
 //	objects DIR COPIES  service.Serve
 //	loop                service.Loop
 //	loop pipe           the same, which writes what it reads to descriptor 3
 func Part(ctx context.Context, args []string, in io.Reader, out io.Writer) error {
 	switch {
-	case len(args) == 3 && args[0] == "serve":
+	case len(args) == 4 && args[0] == "serve":
 		size, err := strconv.ParseInt(args[2], 10, 64)
 		if err != nil {
 			return err
 		}
-		return serveCeiling(ctx, args[1], size, in, out)
+		return serveCeiling(ctx, fs.CeilingConfig{MountPoint: args[1], StreamBytes: size, Rings: args[3] == "true"}, in, out)
 	case len(args) == 1 && args[0] == "read":
 		return readAsTold(in, out)
 	case len(args) == 3 && args[0] == "objects":
@@ -56,9 +57,9 @@ func Part(ctx context.Context, args []string, in io.Reader, out io.Writer) error
 // unmountTime bounds how long a ceiling waits for its readers to close.
 const unmountTime = 5 * time.Second
 
-func serveCeiling(ctx context.Context, point string, streamBytes int64, in io.Reader, out io.Writer) error {
+func serveCeiling(ctx context.Context, c fs.CeilingConfig, in io.Reader, out io.Writer) error {
 	fs.MoreThreads()
-	m, err := fs.NewCeiling(ctx, fs.CeilingConfig{MountPoint: point, StreamBytes: streamBytes})
+	m, err := fs.NewCeiling(ctx, c)
 	if err != nil {
 		return err
 	}

@@ -105,8 +105,8 @@ func servedBy(cmd *exec.Cmd, point string, in io.Closer) *server {
 }
 
 // startCeiling mounts the ceiling in a process of its own.
-func startCeiling(ctx context.Context, self, point string, streamBytes int64, log *os.File) (*server, error) {
-	cmd := exec.Command(self, PartCommand, "serve", point, fmt.Sprint(streamBytes))
+func (p Program) startCeiling(ctx context.Context, point string, streamBytes int64, log *os.File) (*server, error) {
+	cmd := exec.Command(p.Self, PartCommand, "serve", point, fmt.Sprint(streamBytes), fmt.Sprint(p.Rings))
 	cmd.Stderr = log
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	in, err := cmd.StdinPipe()

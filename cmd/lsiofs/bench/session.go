@@ -28,7 +28,12 @@ type Program struct {
 	Open func(ctx context.Context, s spec.Spec) (*pipeline.Dataset, error)
 	// Caches says that it has --cache-dir and --cache-size.
 	Caches bool
+	// Rings says that mounts take requests by io_uring.
+	Rings bool
 }
+
+// RingsFlag makes a mount do so.
+const RingsFlag = "--fuse-io-uring"
 
 // session is the measuring of one dataset: its servers, readers and temporary
 // files. It is not for concurrent use.
@@ -173,7 +178,7 @@ func (s *session) ceilingMount(ctx context.Context) (*server, error) {
 	if err != nil {
 		return nil, err
 	}
-	c, err := startCeiling(ctx, s.program.Self, point, ceilingBytes, s.log)
+	c, err := s.program.startCeiling(ctx, point, ceilingBytes, s.log)
 	if err != nil {
 		return nil, errors.Join(err, os.Remove(point))
 	}
