@@ -48,15 +48,16 @@
 // Package kernelbench measures what they are worth, by a server of constant bytes; its manual has the figures.
 //
 //	way                                        gain, GiB/s to that of /dev/fuse           used
-//	requests above 1 MiB                       4 MiB: 0.94, 4 readers 0.45                no
-//	a clone of the descriptor for each thread  0.99, 4 readers 1.03                       no
-//	FUSE over io_uring, reads of 4 KiB         2.0, 4 readers 2.1                         when asked for
-//	16 KiB                                     1.8, 1.7                                   when asked for
-//	128 KiB                                    1.8, 1.4                                   when asked for
-//	1 MiB                                      1.25, 1.6                                  when asked for
+//	requests of 4 MiB, to those of 1 MiB       1.05, 4 readers 0.96                       no
+//	a clone of the descriptor for each thread  1 MiB: 0.91, 4 readers 1.00                no
+//	FUSE over io_uring, reads of 4 KiB         2.8, 4 readers 1.4                         when asked for
+//	16 KiB                                     2.4, 1.4                                   when asked for
+//	128 KiB                                    2.1, 1.35                                  when asked for
+//	1 MiB                                      0.99, 0.79                                 when asked for
 //
-// Package rings is the transport for io_uring, of which go-fuse has none. Kernels have it switched off, and
-// it bounds the requests that may wait at a time, so a mount must ask for it (Config.Rings).
+// Package rings is the transport for io_uring, of which go-fuse has none. Streams gain as much (its manual has the
+// figures). What is sent is copied once more, which is why large reads lose; kernels have it switched off; and
+// it bounds the requests that may wait at a time. So a mount must ask for it (Config.Rings).
 //
 // # Faults
 //

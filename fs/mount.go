@@ -118,6 +118,10 @@ func newMount(ctx context.Context, c Config, open openSet) (*Mount, error) {
 	if err != nil {
 		return nil, errors.Join(explainMount(point, err), sweepPoint(point))
 	}
+	t.blockBytes = blockBytes
+	if rings.Serving(server, options) {
+		t.blockBytes = ringBlockBytes
+	}
 	t.kernel.set(server.KernelSettings(), rings.Serving(server, options))
 	m := &Mount{tree: t, server: server, ended: make(chan struct{})}
 	if err := m.connect(raw, options); err != nil {

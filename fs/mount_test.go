@@ -9,6 +9,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"sort"
+	"strconv"
 	"strings"
 	"syscall"
 	"testing"
@@ -255,8 +256,8 @@ with open(p, "rb") as f:
     f.seek(-5, 2); assert f.read() == whole[-5:]
     with mmap.mmap(f.fileno(), 0, access=mmap.ACCESS_COPY) as m:
         assert m[:] == whole and m[100:200] == whole[100:200]
-assert os.stat(p).st_blksize == 1 << 20
-`, m.path("worker-0.rec"))
+assert os.stat(p).st_blksize == int(sys.argv[2])
+`, m.path("worker-0.rec"), strconv.Itoa(int(m.tree.blockBytes)))
 	require.Zero(t, code, out)
 }
 

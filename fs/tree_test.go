@@ -76,7 +76,7 @@ func TestSizesAndBytesAreExact(t *testing.T) {
 				path := m.path(c.dir, name.format(".rec"))
 				st := m.must(call{Op: "stat", Path: path})
 				require.EqualValues(t, len(want[k]), st.Size, path)
-				require.EqualValues(t, 1<<20, st.Blksize)
+				require.EqualValues(t, m.tree.blockBytes, st.Blksize)
 				require.EqualValues(t, (len(want[k])+511)/512, st.Blocks)
 				require.Equal(t, string(want[k]), m.read(path), path)
 				require.Equal(t, string(want[k]), m.read(path), "%s read again", path)

@@ -44,7 +44,7 @@ func (o *mountOptions) addFlags(c *cobra.Command) {
 	f.Var(&o.readers, "readers", "with --allow-other: `users` (names or numbers, or all) whose reads count in the checkpoint, besides you and root")
 	o.restore = restoreOwner
 	enumFlag(c, "restore", "with --allow-other: who may restore, by writing to MNT/checkpoint", &o.restore, restoreOwner, restoreAll)
-	f.BoolVar(&o.rings, "fuse-io-uring", false, "talk to the kernel by io_uring, which is faster, where it has that switched on (see lsiofs help storage)")
+	f.BoolVar(&o.rings, "fuse-io-uring", false, "take the kernel's requests by io_uring, where that is switched on: small reads get faster (see lsiofs help storage)")
 	f.BoolVar(&o.daemon, "daemon", false, "return when the mount is ready, and serve in the background")
 	f.StringVar(&o.logFile, "log-file", "", "with --daemon: the `file` to log to (default: beside the indexes)")
 	f.IntVar(&o.whilePID, "while-pid", 0, "unmount when the process of this `number` has ended, however it ended; its readers are not waited for")

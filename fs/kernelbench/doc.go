@@ -12,19 +12,18 @@
 //
 // # What it found
 //
-// GiB/s, medians (least to greatest) of 6 or 7 rounds in turn, 2 cores, Linux 6.18, a virtual machine beside
-// other programs. Each reply is copied once before it goes out, as lsiofs puts records together.
+// GiB/s, medians (least to greatest) of 5 rounds in turn, 2 cores, Linux 6.18, a virtual machine with nothing
+// else to do. By io_uring each reply is copied once before it goes out.
 //
-//	a read            1 reader /dev/fuse   io_uring              4 readers /dev/fuse  io_uring
-//	4 KiB             0.17 (0.09–0.23)     0.34 (0.26–0.40)      0.32 (0.26–0.37)     0.68 (0.34–0.74)
-//	16 KiB            0.56 (0.42–0.87)     1.02 (0.60–1.24)      1.17 (0.85–1.31)     1.98 (1.06–2.36)
-//	128 KiB, of cat   1.58 (1.26–2.87)     2.89 (1.72–3.57)      4.09 (3.02–4.51)     5.56 (4.09–6.91)
-//	1 MiB             2.41 (1.71–3.04)     3.01 (2.58–3.38)      3.21 (1.81–4.11)     5.06 (3.75–6.11)
+//	a read    1 reader /dev/fuse   io_uring            4 readers /dev/fuse  io_uring
+//	4 KiB     0.17 (0.16–0.20)     0.47 (0.46–0.48)    0.45 (0.42–0.51)     0.64 (0.58–0.70)
+//	16 KiB    0.61 (0.57–0.71)     1.44 (1.34–1.48)    1.48 (1.25–1.59)     2.05 (1.87–2.11)
+//	128 KiB   2.02 (1.78–2.60)     4.30 (4.13–4.53)    5.05 (4.53–5.27)     6.83 (5.67–7.07)
+//	1 MiB     3.89 (3.55–3.93)     3.84 (3.63–3.99)    8.64 (7.74–9.24)     6.80 (6.71–7.23)
 //
-// Without the copy, of 1 MiB: a clone of the descriptor for each thread 2.65 beside 2.69 for 1 reader, 5.94 beside
-// 5.78 for 4, no gain; requests of 4 MiB 2.53 beside 2.69, and 2.61 beside 5.78, a loss: what is copied
-// has left the cores' caches before it is read.
+// A clone of the descriptor for each thread gains nothing: of 1 MiB 3.55 beside 3.89 for 1 reader, 8.67 beside 8.64 for
+// 4. Requests of 4 MiB: 4.09 beside 3.89, and 8.32 beside 8.64.
 //
-// So io_uring is worth a transport of its own: it saves a system call and a change of threads for each request. A
-// kernel that offers it has it switched off by default.
+// So io_uring is worth a transport of its own where reads are small: it saves a system call and a change of threads for
+// each request. Where they are large the copy costs more than that.
 package kernelbench

@@ -23,6 +23,22 @@
 // Each thread has room for the longest reply, 1 MiB, which the kernel gives memory when it is first written. What the
 // threads hold together stays near 16 MiB: beyond that, a thread gives it back when its reply has gone.
 //
+// # What it is worth
+//
+// Streams of tar samples of 12.5 KB in the page cache, GiB/s, medians (least to greatest) of 5 rounds in turn, 2 cores,
+// Linux 6.18; ReadAt of so many bytes, by dd:
+//
+//	a read     1 reader /dev/fuse   rings                      4 readers /dev/fuse   rings
+//	4 KiB      0.15 (0.15–0.16)     0.36 (0.28–0.37)  2.3      0.36 (0.35–0.37)      0.57 (0.56–0.60)  1.6
+//	10 KiB     0.34 (0.34–0.35)     0.82 (0.79–0.85)  2.4      0.79 (0.73–0.81)      1.24 (1.06–1.30)  1.6
+//	32 KiB     0.96 (0.80–1.08)     1.92 (1.63–2.01)  2.0      1.88 (1.72–2.06)      3.03 (2.70–3.22)  1.6
+//	128 KiB    2.43 (2.10–2.52)     3.92 (3.02–4.20)  1.6      4.55 (4.32–4.68)      5.35 (5.23–5.71)  1.2
+//	256 KiB    3.14 (2.63–3.84)     5.00 (3.53–5.52)  1.6      5.69 (5.12–6.65)      6.43 (4.77–6.53)  1.1
+//	512 KiB    4.69 (3.65–4.91)     5.30 (3.72–5.45)  1.1      7.04 (6.40–7.84)      6.51 (6.12–6.67)  0.9
+//	1 MiB      5.26 (4.20–5.42)     4.16 (3.73–4.39)  0.8      7.23 (6.64–7.65)      5.13 (4.76–5.36)  0.7
+//
+// From /dev/fuse the kernel copies records from where they lie; by a ring they are put together in the ring's memory first.
+//
 // # The end
 //
 // An unmount ends the commands in the rings with ENOTCONN, and the read of /dev/fuse with ENODEV. Requests under way
