@@ -98,10 +98,15 @@ func waitFilled(ctx context.Context, v *server) error {
 	}
 }
 
-// waitSealed waits until objects of a mount's cache are sealed, and no more are for a second.
-func waitSealed(ctx context.Context, v *server) error {
+// waitSealed reads an epoch again and again until objects of a mount's cache are sealed, and no more are for a second:
+// an object is looked at when it is read, and after a look that came too early for ten seconds not again, which is
+// longer than some epochs here.
+func waitSealed(ctx context.Context, v *server, again func() error) error {
 	last, since := 0, time.Now()
 	for end := time.Now().Add(fillTime); ; {
+		if err := again(); err != nil {
+			return err
+		}
 		c, err := v.look(true)
 		switch {
 		case err != nil:
@@ -150,7 +155,11 @@ func (n *network) laterEpoch(ctx context.Context, dataset string, last int, args
 				return r, err
 			}
 			if epoch > 1 {
-				if err := waitSealed(ctx, v); err != nil {
+				again := func() error {
+					_, err := reader.do(readJob{Paths: epochPath(point, epoch-1)})
+					return err
+				}
+				if err := waitSealed(ctx, v, again); err != nil {
 					return r, err
 				}
 			}
@@ -161,7 +170,7 @@ func (n *network) laterEpoch(ctx context.Context, dataset string, last int, args
 		if cpu[0], err = v.look(true); err != nil {
 			return r, err
 		}
-		if done, err = reader.do(readJob{Paths: []string{filepath.Join(point, fmt.Sprintf("epoch-%d", epoch), "worker-0-of-1.tar")}}); err != nil {
+		if done, err = reader.do(readJob{Paths: epochPath(point, epoch)}); err != nil {
 			return r, errors.Join(ctx.Err(), err)
 		}
 		if cpu[1], err = v.look(false); err != nil {
@@ -173,4 +182,9 @@ func (n *network) laterEpoch(ctx context.Context, dataset string, last int, args
 	r.cpu += cpu[1].cpu - cpu[0].cpu
 	r.mallocs, r.reads = -1, uint64(len(served.Ranges))
 	return r, err
+}
+
+// epochPath is the file that has all of an epoch.
+func epochPath(point string, epoch int) []string {
+	return []string{filepath.Join(point, fmt.Sprintf("epoch-%d", epoch), "worker-0-of-1.tar")}
 }
