@@ -7,6 +7,8 @@ import (
 	"os"
 	"strconv"
 	"strings"
+
+	"golang.org/x/sys/unix"
 )
 
 const (
@@ -35,6 +37,12 @@ func Offered() error {
 		return err
 	} else if n > mostProcessors {
 		return fmt.Errorf("this machine may have %d processors (%s): lsiofs has rings for %d at most", n, possible, mostProcessors)
+	}
+	var files unix.Rlimit
+	if err := unix.Getrlimit(unix.RLIMIT_NOFILE, &files); err != nil {
+		return err
+	} else if threads := n * workersOf(n); uint64(threads) > files.Cur/2 {
+		return fmt.Errorf("FUSE over io_uring takes %d open files here, and this process may have %d: allow it more (ulimit -n %d)", threads, files.Cur, 4*threads)
 	}
 	r, err := newRing()
 	if err != nil {

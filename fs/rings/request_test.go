@@ -19,6 +19,12 @@ func TestTheLastProcessorOfAListIsFound(t *testing.T) {
 	}
 }
 
+func TestThreadsAreBoundedOnMachinesOfAnySize(t *testing.T) {
+	for n, want := range map[int]int{1: 64, 2: 64, 4: 64, 5: 51, 16: 16, 64: 4, mostProcessors: 4} {
+		require.Equal(t, want, workersOf(n), n)
+	}
+}
+
 func TestARequestWhosePartsDoNotAddUpIsRefused(t *testing.T) {
 	r, err := newRequest(1 << 20)
 	require.NoError(t, err)

@@ -29,6 +29,9 @@ const (
 	keptBytes = 16 << 20
 )
 
+// workersOf is how many threads a processor of n has.
+func workersOf(n int) int { return min(workersMost, max(workersLeast, threadsMost/n)) }
+
 // Handler answers a request: it reads In, writes Out, and says how long the reply is, with its header. It may take
 // as long as it wants; it is called by many threads at a time.
 type Handler func(*Request) (replyBytes int)
@@ -65,8 +68,7 @@ func Start(fd, payloadBytes int, handle Handler, log *slog.Logger) (*Rings, erro
 		return nil, err
 	}
 	r := &Rings{fd: fd, payloadBytes: payloadBytes, handle: handle, log: log}
-	each := min(workersMost, max(workersLeast, threadsMost/n))
-	for i := range n * each {
+	for i := range n * workersOf(n) {
 		r.workers = append(r.workers, &worker{rings: r, processor: i % n})
 	}
 	registered := make(chan error, len(r.workers))
