@@ -120,7 +120,7 @@ func (o *benchOptions) addFlags(c *cobra.Command) {
 	f.BoolVar(&o.check, "check", false, "measure what is promised, and fail where it is not reached; without DATASET of data that is made for it")
 	f.StringSliceVar(&o.only, "only", nil, "with --check: these `sections` of engine, tar, jsonl, zst, gz, npy, lc0, files, zarr, network, growing only")
 	f.StringVar(&o.dir, "dir", "", "with --check: the `directory` where data is made, and kept (default: a temporary one beside the user's cache)")
-	f.BoolVar(&o.rings, "fuse-io-uring", false, "measure mounts, and their ceiling, that take requests by io_uring")
+	addRings(f, &o.rings)
 	enumFlag(c, "make", "make a dataset of this format", &o.make, append(slices.Clone(synthetic.Formats), makeZarr)...)
 	f.BoolVar(&o.gz, "gz", false, "with --make: compress shards with gzip")
 	f.BoolVar(&o.zst, "zst", false, "with --make: compress shards with zstd")

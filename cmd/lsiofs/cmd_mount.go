@@ -4,6 +4,7 @@ import (
 	"log/slog"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 
 	"github.com/lsiofs/lsiofs/cmd/lsiofs/exit"
 	"github.com/lsiofs/lsiofs/cmd/lsiofs/mounting"
@@ -25,6 +26,11 @@ type mountOptions struct {
 	readyFD        int // where a parent waits for word of the mount; 0: there is none
 }
 
+// addRings adds the flag of mounts that take their requests by io_uring.
+func addRings(f *pflag.FlagSet, rings *bool) {
+	f.BoolVar(rings, "fuse-io-uring", false, "take the kernel's requests by io_uring, where that is switched on: small reads get faster (see lsiofs help storage)")
+}
+
 // restorers says who may write a mount's checkpoint.
 type restorers string
 
@@ -44,7 +50,7 @@ func (o *mountOptions) addFlags(c *cobra.Command) {
 	f.Var(&o.readers, "readers", "with --allow-other: `users` (names or numbers, or all) whose reads count in the checkpoint, besides you and root")
 	o.restore = restoreOwner
 	enumFlag(c, "restore", "with --allow-other: who may restore, by writing to MNT/checkpoint", &o.restore, restoreOwner, restoreAll)
-	f.BoolVar(&o.rings, "fuse-io-uring", false, "take the kernel's requests by io_uring, where that is switched on: small reads get faster (see lsiofs help storage)")
+	addRings(f, &o.rings)
 	f.BoolVar(&o.daemon, "daemon", false, "return when the mount is ready, and serve in the background")
 	f.StringVar(&o.logFile, "log-file", "", "with --daemon: the `file` to log to (default: beside the indexes)")
 	f.IntVar(&o.whilePID, "while-pid", 0, "unmount when the process of this `number` has ended, however it ended; its readers are not waited for")
