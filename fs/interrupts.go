@@ -24,6 +24,9 @@ type interrupts struct {
 	// gone says that the kernel has given up all requests (umount -f does that), so
 	// that nobody waits for answers. nil where that can't be found out.
 	gone func() bool
+	// unsure says that the kernel may keep interrupts to itself, as it does by rings of a
+	// request that waits for a thread: clients are looked at as soon as they wait.
+	unsure bool
 
 	mu       sync.Mutex
 	requests map[*patience]*interruption
@@ -33,9 +36,10 @@ type interrupts struct {
 // interruption is one of them.
 type interruption struct {
 	client client
-	since  time.Time
-	dies   chan struct{} // closed when it is given up
-	over   bool          // it is closed
+	asked  <-chan struct{} // closed when the client was interrupted
+	since  time.Time       // when that was noticed; zero before
+	dies   chan struct{}   // closed when it is given up
+	over   bool            // it is closed
 }
 
 const (
@@ -51,10 +55,18 @@ const (
 	unseenGrace = time.Minute
 )
 
-// add takes a request whose client has just been interrupted. The channel is closed
+// unsureAfter is when a client that was not interrupted is looked at; never, if all interrupts come.
+func (s *interrupts) unsureAfter() <-chan time.Time {
+	if !s.unsure {
+		return nil
+	}
+	return time.After(lookAgain)
+}
+
+// add takes a request whose client has just been interrupted, or may have been. The channel is closed
 // when it is to be given up; that may be at once.
 func (s *interrupts) add(p *patience) <-chan struct{} {
-	i := &interruption{client: p.client, since: time.Now(), dies: make(chan struct{})}
+	i := &interruption{client: p.client, asked: p.interrupted, dies: make(chan struct{})}
 	i.client.meet()
 	if i.look(s.isGone()) {
 		return i.dies
@@ -114,11 +126,18 @@ func (i *interruption) look(gone bool) bool {
 	if i.over {
 		return true
 	}
+	select {
+	case <-i.asked:
+		if i.since.IsZero() {
+			i.since = time.Now()
+		}
+	default:
+	}
 	switch i.client.look() {
 	case dies:
 		gone = true
 	case unseen:
-		gone = gone || time.Since(i.since) >= unseenGrace
+		gone = gone || !i.since.IsZero() && time.Since(i.since) >= unseenGrace
 	}
 	if gone {
 		i.over = true

@@ -45,6 +45,31 @@ func TestARequestOfAClientThatCanNotBeSeenGoesOnForAMinute(t *testing.T) {
 	})
 }
 
+// By rings the kernel keeps an interrupt to itself that comes before the request is on its way.
+func TestWhereInterruptsMayBeLostClientsAreLookedAtAsSoonAsTheyWait(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var group sync.WaitGroup
+		s := &interrupts{group: &group, unsure: true}
+		child := exec.Command("sleep", "1000")
+		require.NoError(t, child.Start())
+		killed := patient(&fuse.Context{Caller: fuse.Caller{Pid: uint32(child.Process.Pid)}}, s, nil, nil)
+		unknown := patient(&fuse.Context{}, s, nil, nil)
+		unknown.Done()
+		done := killed.Done()
+		time.Sleep(time.Second)
+		require.NoError(t, killed.Err(), "it lives")
+		require.NoError(t, child.Process.Kill())
+		<-done
+		require.ErrorIs(t, killed.Err(), context.Canceled)
+		time.Sleep(10 * unseenGrace)
+		require.NoError(t, unknown.Err(), "nobody has interrupted it")
+		killed.finish()
+		unknown.finish()
+		group.Wait()
+		_ = child.Wait()
+	})
+}
+
 func TestOneGoroutineLooksAtAllInterruptedClientsWhileThereAreAny(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var group sync.WaitGroup

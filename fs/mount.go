@@ -157,6 +157,7 @@ func (m *Mount) connect(raw fuse.RawFileSystem, o *fuse.MountOptions) (err error
 	case !found:
 		return errNoDevice
 	}
+	m.tree.interrupts.unsure = true
 	m.rings, err = rings.NewServer(m.server, raw, o, fd, m.tree.log)
 	return err
 }

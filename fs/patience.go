@@ -57,10 +57,26 @@ func (p *patience) Err() error {
 	case <-p.retired:
 	case <-p.ending:
 	default:
-		return nil
+		return p.ended()
 	}
 	select {
 	case <-p.Done():
+		return context.Canceled
+	default:
+		return nil
+	}
+}
+
+// ended is the error of a client that dies without having been interrupted.
+func (p *patience) ended() error {
+	if !p.interrupts.unsure {
+		return nil
+	}
+	p.mu.Lock()
+	done := p.done
+	p.mu.Unlock()
+	select {
+	case <-done:
 		return context.Canceled
 	default:
 		return nil
@@ -78,6 +94,7 @@ func (p *patience) wait() {
 		close(p.done)
 		return
 	case <-p.interrupted:
+	case <-p.interrupts.unsureAfter():
 	}
 	dies := p.interrupts.add(p)
 	defer p.interrupts.remove(p)

@@ -65,10 +65,12 @@ func File(dir string, w Way) (path string, stop func() error, err error) {
 	}
 	if w.Uring {
 		r, err := rings.Start(s.fd, w.Pages*pageBytes, s.ringed, slog.Default())
+		if r != nil {
+			threads.Go(func() error { r.Wait(); return nil })
+		}
 		if err != nil {
 			return "", nil, errors.Join(err, stop())
 		}
-		threads.Go(func() error { r.Wait(); return nil })
 		return filepath.Join(dir, "file"), stop, nil
 	}
 	for range deviceThreads - 1 {

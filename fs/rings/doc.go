@@ -14,14 +14,16 @@
 //
 // A ring has room for one request, and belongs to one thread, which answers it before it takes the next: so nothing
 // is handed from thread to thread, and a request that waits for storage keeps no other waiting while its processor has a
-// thread left. On machines of up to 4 processors each has 64 threads, on larger ones down to 4. Beyond that
+// thread left. On machines of up to 4 processors each has 64 threads, on larger ones down to 4; one that is not there yet
+// has one. Beyond that
 // requests wait, also those that need no storage: this is where /dev/fuse, which has no such bound, is better. The
 // kernel gives a request to the thread that was free last, so the others cost little: a descriptor and some 20 KB.
 //
 // # Memory
 //
 // Each thread has room for the longest reply, 1 MiB, which the kernel gives memory when it is first written. What the
-// threads hold together stays near 16 MiB: beyond that, a thread gives it back when its reply has gone.
+// threads hold together stays near 16 MiB, on machines of more than 16 processors near 1 MiB for each: beyond that, a
+// thread gives back what is above 64 KiB when its reply has gone.
 //
 // # What it is worth
 //
@@ -42,5 +44,9 @@
 // # The end
 //
 // An unmount ends the commands in the rings with ENOTCONN, and the read of /dev/fuse with ENODEV. Requests under way
-// are interrupted then, as often as it takes. A process that is killed takes its rings with it, and readers get ENOTCONN.
+// are interrupted then, as often as it takes. A process that is killed takes its rings with it: readers get ENOTCONN, and
+// those that waited meanwhile ECANCELED or ECONNABORTED.
+//
+// A read result is done when it has been copied to the ring's memory: the kernel's copy to the reader comes after that, and is
+// in no meter.
 package rings

@@ -5,23 +5,15 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"strconv"
-	"strings"
 
 	"golang.org/x/sys/unix"
 )
 
-const (
-	// Parameter is the kernel's switch.
-	Parameter = "/sys/module/fuse/parameters/enable_uring"
-	possible  = "/sys/devices/system/cpu/possible"
-)
+// Parameter is the kernel's switch.
+const Parameter = "/sys/module/fuse/parameters/enable_uring"
 
-// mostProcessors bounds the threads and the memory of a mount: each processor that the machine may have needs a
-// thread and room for a reply.
-const mostProcessors = 128
-
-// Offered says what keeps a mount from FUSE over io_uring, nil where nothing does.
+// Offered says what keeps a mount from FUSE over io_uring, nil where nothing does. It makes as many rings as a mount has:
+// they take descriptors and, from users, locked memory.
 func Offered() error {
 	set, err := os.ReadFile(Parameter)
 	switch {
@@ -32,44 +24,23 @@ func Offered() error {
 	case !bytes.HasPrefix(set, []byte("Y")):
 		return fmt.Errorf("the kernel has FUSE over io_uring switched off: write Y to %s, as root (or boot with fuse.enable_uring=1)", Parameter)
 	}
-	n, err := processors()
+	workers, err := crew()
 	if err != nil {
 		return err
-	} else if n > mostProcessors {
-		return fmt.Errorf("this machine may have %d processors (%s): lsiofs has rings for %d at most", n, possible, mostProcessors)
 	}
+	n := sum(workers)
 	var files unix.Rlimit
 	if err := unix.Getrlimit(unix.RLIMIT_NOFILE, &files); err != nil {
 		return err
-	} else if threads := n * workersOf(n); uint64(threads) > files.Cur/2 {
-		return fmt.Errorf("FUSE over io_uring takes %d open files here, and this process may have %d: allow it more (ulimit -n %d)", threads, files.Cur, 4*threads)
+	} else if uint64(n) > files.Cur/2 {
+		return fmt.Errorf("FUSE over io_uring takes %d open files here, and this process may have %d: allow it more (ulimit -n %d)", n, files.Cur, 4*n)
 	}
-	r, err := newRing()
-	if err != nil {
-		return fmt.Errorf("%w: io_uring is not to be had here (containers often forbid it)", err)
+	for range n {
+		r, err := newRing()
+		if err != nil {
+			return fmt.Errorf("%w: %d rings of io_uring are not to be had here (containers often forbid it; ulimit -l bounds those of users)", err, n)
+		}
+		defer r.close()
 	}
-	return r.close()
-}
-
-// processors is how many processors the machine may have: for each of them the kernel wants a queue.
-func processors() (int, error) {
-	list, err := os.ReadFile(possible)
-	if err != nil {
-		return 0, err
-	}
-	n, err := lastOf(strings.TrimSpace(string(list)))
-	if err != nil {
-		return 0, fmt.Errorf("%s: %w", possible, err)
-	}
-	return n + 1, nil
-}
-
-// lastOf is the last number of a list as 0-3,8-11.
-func lastOf(list string) (int, error) {
-	last := list[strings.LastIndexAny(list, ",-")+1:]
-	n, err := strconv.ParseUint(last, 10, 16)
-	if err != nil {
-		return 0, fmt.Errorf("%q is no list of processors", list)
-	}
-	return int(n), nil
+	return nil
 }

@@ -63,9 +63,15 @@ func (r *Request) In() ([][]byte, error) {
 	if operation < 0 || operation > operationBytes || rest > len(r.payload) {
 		return nil, fmt.Errorf("a request of %d bytes, of which %d follow the operation, is none", length, rest)
 	}
+	if cap(r.copied) > keptSmall && rest <= keptSmall {
+		r.copied = nil
+	}
 	r.copied = append(r.copied[:0], r.payload[:rest]...)
 	return [][]byte{r.header[:inHeaderBytes], r.header[operationAt:][:operation], r.copied}, nil
 }
+
+// cameBytes is how much of the payload the request took.
+func (r *Request) cameBytes() int64 { return int64(len(r.copied)) }
 
 // Out is where the reply is put: struct fuse_out_header, and what follows it.
 func (r *Request) Out() [][]byte { return [][]byte{r.header[:outHeaderBytes], r.payload} }

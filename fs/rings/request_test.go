@@ -7,24 +7,6 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-func TestTheLastProcessorOfAListIsFound(t *testing.T) {
-	for list, want := range map[string]int{"0": 0, "0-1": 1, "0-3,8-11": 11, "0,2": 2} {
-		got, err := lastOf(list)
-		require.NoError(t, err)
-		require.Equal(t, want, got, list)
-	}
-	for _, list := range []string{"", "0-", "x", "0-99999", "-"} {
-		_, err := lastOf(list)
-		require.Error(t, err, list)
-	}
-}
-
-func TestThreadsAreBoundedOnMachinesOfAnySize(t *testing.T) {
-	for n, want := range map[int]int{1: 64, 2: 64, 4: 64, 5: 51, 16: 16, 64: 4, mostProcessors: 4} {
-		require.Equal(t, want, workersOf(n), n)
-	}
-}
-
 func TestARequestWhosePartsDoNotAddUpIsRefused(t *testing.T) {
 	r, err := newRequest(1 << 20)
 	require.NoError(t, err)

@@ -19,18 +19,12 @@ const (
 )
 
 const (
-	// workersMost are a processor's threads, on machines of so many processors that all together have threadsMost
-	// fewer, down to workersLeast. All register at the start: of requests that the kernel has queued while
-	// no thread was free it takes one when a reply comes, and none when a thread is added.
-	workersMost, workersLeast = 64, 4
-	threadsMost               = 256
-	// keptBytes is how much memory of replies is kept for the next ones, about: what was sent
-	// last by more threads than that is given back.
+	// keptBytes is how much memory of replies is kept for the next ones, about, on machines of up to 16 processors, and a
+	// 16th of it for each processor of larger ones: what was sent last by more threads than that is given back.
 	keptBytes = 16 << 20
+	// keptSmall is how much a thread always keeps.
+	keptSmall = 64 << 10
 )
-
-// workersOf is how many threads a processor of n has.
-func workersOf(n int) int { return min(workersMost, max(workersLeast, threadsMost/n)) }
 
 // Handler answers a request: it reads In, writes Out, and says how long the reply is, with its header. It may take
 // as long as it wants; it is called by many threads at a time.
@@ -43,7 +37,9 @@ type Rings struct {
 	handle       Handler
 	log          *slog.Logger
 	workers      []*worker    // not changed any more
+	keptMost     int64        // of kept
 	kept         atomic.Int64 // bytes of payloads that may be in memory
+	allowed      unix.CPUSet  // processors that threads of this process may be on
 	threads      sync.WaitGroup
 }
 
@@ -54,22 +50,28 @@ type worker struct {
 	ring      *ring
 	request   *Request
 	unique    atomic.Uint64 // of the request under way, 0 for none
-	kept      bool          // its payload may be in memory
+	kept      int64         // bytes of its payload that may be in memory
 }
 
 // Start registers with the kernel, of which fd is a descriptor of /dev/fuse behind INIT. From then on requests come
 // to the handler, whose replies have up to payloadBytes behind their header; that is the larger of what INIT said of
-// writes and of pages. Until it returns the kernel lets all requests wait.
+// writes and of pages. Until each processor has a thread the kernel lets all requests wait. Where it fails, threads that
+// have registered end with the file system.
 //
 // The threads end when the file system is unmounted; fd must stay open until Wait has returned.
 func Start(fd, payloadBytes int, handle Handler, log *slog.Logger) (*Rings, error) {
-	n, err := processors()
+	workers, err := crew()
 	if err != nil {
 		return nil, err
 	}
-	r := &Rings{fd: fd, payloadBytes: payloadBytes, handle: handle, log: log}
-	for i := range n * workersOf(n) {
-		r.workers = append(r.workers, &worker{rings: r, processor: i % n})
+	r := &Rings{fd: fd, payloadBytes: payloadBytes, handle: handle, log: log, keptMost: keptBytes / 16 * int64(max(16, len(workers)))}
+	if err := unix.SchedGetaffinity(0, &r.allowed); err != nil {
+		return nil, fmt.Errorf("processors of this process: %w", err)
+	}
+	for processor, n := range workers {
+		for range n {
+			r.workers = append(r.workers, &worker{rings: r, processor: processor})
+		}
 	}
 	registered := make(chan error, len(r.workers))
 	for _, w := range r.workers {
@@ -107,9 +109,11 @@ func (w *worker) work(registered chan<- error) error {
 	// the reader's processor, where there is no other thread to wait for and the caches are warm. Where that processor
 	// is not this process' to use, the kernel decides.
 	runtime.LockOSThread()
-	var one unix.CPUSet
-	one.Set(w.processor)
-	_ = unix.SchedSetaffinity(0, &one)
+	if w.rings.allowed.IsSet(w.processor) {
+		var one unix.CPUSet
+		one.Set(w.processor)
+		_ = unix.SchedSetaffinity(0, &one) // without it all is as right, and slower
+	}
 	err := w.register()
 	registered <- err
 	if err != nil {
@@ -193,17 +197,17 @@ func (w *worker) answer() error {
 		le.PutUint64(s[48+8:], commit)
 		le.PutUint16(s[48+16:], uint16(w.processor))
 	})
-	return w.release(n)
+	return w.release(max(int64(n), r.cameBytes()))
 }
 
-// release hands over the reply and gives its memory back, where enough is kept.
-func (w *worker) release(replyBytes int) error {
-	kept := &w.rings.kept
-	if !w.kept && replyBytes > pageBytes {
-		w.kept = true
-		kept.Add(int64(len(w.request.payload)))
+// release hands over the reply and gives memory back, where enough is kept; so much of the payload was used.
+func (w *worker) release(used int64) error {
+	all := &w.rings.kept
+	if used > w.kept {
+		all.Add(used - w.kept)
+		w.kept = used
 	}
-	if !w.kept || kept.Load() <= keptBytes {
+	if w.kept <= keptSmall || all.Load() <= w.rings.keptMost {
 		return nil // it is handed over in the call that waits for the next request
 	}
 	if err := w.ring.enter(0); err != nil {
@@ -214,7 +218,7 @@ func (w *worker) release(replyBytes int) error {
 	if _, done := w.ring.peek(); done {
 		return nil
 	}
-	w.kept = false
-	kept.Add(-int64(len(w.request.payload)))
+	all.Add(-w.kept)
+	w.kept = 0
 	return w.request.drop()
 }

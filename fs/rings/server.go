@@ -21,6 +21,7 @@ type Server struct {
 	rings    *Rings
 	log      *slog.Logger
 	late     sync.WaitGroup // interrupts that are tried again
+	unheard  chan struct{}  // closed when nobody waits for answers any more
 }
 
 // Serving says whether the kernel has agreed to rings: the options need fuse.CAP_OVER_IO_URING among
@@ -32,12 +33,15 @@ func Serving(s *fuse.Server, o *fuse.MountOptions) bool {
 // NewServer takes the place of s.Serve, where Serving. s was made of the same file system and options, and fd is its
 // descriptor, which stays s's. Behind it requests are answered; Serve must be called, also when the file system is
 // unmounted at once. Where it fails, nothing can be served any more: unmount.
+//
+// The kernel sends no interrupt of a request that was still waiting for a thread when its client got the signal; whoever
+// waits long for something has to look at the client.
 func NewServer(s *fuse.Server, raw fuse.RawFileSystem, o *fuse.MountOptions, fd int, log *slog.Logger) (*Server, error) {
 	own, err := unix.FcntlInt(uintptr(fd), unix.F_DUPFD_CLOEXEC, 0)
 	if err != nil {
 		return nil, fmt.Errorf("another descriptor of /dev/fuse: %w", err)
 	}
-	r := &Server{fuse: s, protocol: fuse.NewProtocolServer(raw, o), fd: own, buffer: o.MaxWrite + 2*pageBytes, log: log}
+	r := &Server{fuse: s, protocol: fuse.NewProtocolServer(raw, o), fd: own, buffer: o.MaxWrite + 2*pageBytes, log: log, unheard: make(chan struct{})}
 	if err := r.greet(s.KernelSettings()); err != nil {
 		return nil, errors.Join(err, unix.Close(own))
 	}
@@ -87,7 +91,8 @@ func (r *Server) answer(q *Request) int {
 // Serve returns when the file system is unmounted and no request is under way.
 func (r *Server) Serve() {
 	r.read()
-	// Nobody waits for answers any more. Which request a thread has just taken is known a moment later.
+	close(r.unheard)
+	// Which request a thread has just taken is known a moment later.
 	over := make(chan struct{})
 	go func() { r.rings.Wait(); r.late.Wait(); close(over) }()
 	for again := time.NewTicker(endAgain); ; {
@@ -151,7 +156,11 @@ func (r *Server) interruptSoon(unique uint64) {
 	r.late.Go(func() {
 		pause := lateFirst
 		for range lateMost {
-			time.Sleep(pause)
+			select {
+			case <-r.unheard:
+				return
+			case <-time.After(pause):
+			}
 			if r.interrupt(unique) {
 				return
 			}
