@@ -63,7 +63,7 @@ func (n *Node) NodeGetVolumeStats(ctx context.Context, req *csi.NodeGetVolumeSta
 	defer cancel()
 	text, err := s.Read(ctx, "status.json")
 	switch {
-	case errors.Is(err, unix.ENOTCONN) || errors.Is(err, unix.ECONNABORTED): // it dies
+	case errors.Is(err, unix.ENOTCONN) || errors.Is(err, unix.ECONNABORTED) || errors.Is(err, unix.ECANCELED): // it dies
 		return abnormal(died), nil
 	case err != nil:
 		return abnormal(err.Error()), nil

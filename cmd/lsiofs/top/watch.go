@@ -103,7 +103,7 @@ func readStatus(path string) looked {
 // failed says why the watch is over.
 func (w *watch) failed(err error) error {
 	seen := len(w.history) > 0
-	gone := errors.Is(err, unix.ENOTCONN) || errors.Is(err, unix.ECONNABORTED) || errors.Is(err, os.ErrNotExist) || errors.Is(err, unix.ENOTDIR)
+	gone := errors.Is(err, unix.ENOTCONN) || errors.Is(err, unix.ECONNABORTED) || errors.Is(err, unix.ECANCELED) || errors.Is(err, os.ErrNotExist) || errors.Is(err, unix.ENOTDIR)
 	switch {
 	case errors.Is(err, context.Canceled):
 		return err

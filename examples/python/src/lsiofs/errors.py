@@ -54,7 +54,7 @@ class StateError(Error, ValueError):
 
 def explained(error: OSError, path: str) -> OSError:
     """Gives the error to raise for one that reading `path` has met."""
-    if error.errno in (errno.ENOTCONN, errno.ECONNABORTED):
+    if error.errno in (errno.ENOTCONN, errno.ECONNABORTED, errno.ECANCELED):
         return _died(error, path)
     if error.errno == errno.ESTALE:
         text = "a checkpoint was restored after this file was opened: open it again"
@@ -66,7 +66,7 @@ def explained(error: OSError, path: str) -> OSError:
         words = _words(path)
     except OSError as e:
         # What is under way when a server dies gets EIO.
-        if e.errno in (errno.ENOTCONN, errno.ECONNABORTED):
+        if e.errno in (errno.ENOTCONN, errno.ECONNABORTED, errno.ECANCELED):
             return _died(e, path)
     return ReadError(errno.EIO, words or "the read failed, and the mount's status can't be read", path)
 
