@@ -24,8 +24,8 @@ type interrupts struct {
 	// gone says that the kernel has given up all requests (umount -f does that), so
 	// that nobody waits for answers. nil where that can't be found out.
 	gone func() bool
-	// unsure says that the kernel may keep interrupts to itself, as it does by rings of a
-	// request that waits for a thread: clients are looked at as soon as they wait.
+	// unsure says that an interrupt may never come: by rings the kernel sends none of a request that is
+	// still waiting for a thread. So clients that have waited for lookAgain are looked at without one.
 	unsure bool
 
 	mu       sync.Mutex
@@ -55,7 +55,7 @@ const (
 	unseenGrace = time.Minute
 )
 
-// unsureAfter is when a client that was not interrupted is looked at; never, if all interrupts come.
+// unsureAfter tells when to look at a client that was not interrupted; never, if all interrupts come.
 func (s *interrupts) unsureAfter() <-chan time.Time {
 	if !s.unsure {
 		return nil
@@ -63,8 +63,8 @@ func (s *interrupts) unsureAfter() <-chan time.Time {
 	return time.After(lookAgain)
 }
 
-// add takes a request whose client has just been interrupted, or may have been. The channel is closed
-// when it is to be given up; that may be at once.
+// add takes a request whose client has just been interrupted, or, where interrupts may never come, has
+// waited for lookAgain. The channel is closed when it is to be given up; that may be at once.
 func (s *interrupts) add(p *patience) <-chan struct{} {
 	i := &interruption{client: p.client, asked: p.interrupted, dies: make(chan struct{})}
 	i.client.meet()

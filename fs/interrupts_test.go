@@ -45,8 +45,8 @@ func TestARequestOfAClientThatCanNotBeSeenGoesOnForAMinute(t *testing.T) {
 	})
 }
 
-// By rings the kernel keeps an interrupt to itself that comes before the request is on its way.
-func TestWhereInterruptsMayBeLostClientsAreLookedAtAsSoonAsTheyWait(t *testing.T) {
+// By rings the kernel sends no interrupt of a request that is still waiting for a thread.
+func TestWhereInterruptsMayBeLostClientsThatWaitAreLookedAt(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var group sync.WaitGroup
 		s := &interrupts{group: &group, unsure: true}

@@ -118,14 +118,15 @@ func newMount(ctx context.Context, c Config, open openSet) (*Mount, error) {
 	if err != nil {
 		return nil, errors.Join(explainMount(point, err), sweepPoint(point))
 	}
-	t.blockBytes = blockBytes
-	if rings.Serving(server, options) {
-		t.blockBytes = ringBlockBytes
-	}
-	t.kernel.set(server.KernelSettings(), rings.Serving(server, options))
 	m := &Mount{tree: t, server: server, ended: make(chan struct{})}
-	if err := m.connect(raw, options); err != nil {
-		return nil, errors.Join(fmt.Errorf("mount point %s: %w: mount without --fuse-io-uring", point, err), sweepPoint(point))
+	device, found := m.connect()
+	ringed := rings.Serving(server, options)
+	t.kernel.set(server.KernelSettings(), ringed)
+	t.blockBytes = blockBytes
+	if ringed {
+		if err := m.startRings(raw, options, device, found); err != nil {
+			return nil, errors.Join(fmt.Errorf("mount point %s: %w: mount without --fuse-io-uring", point, err), sweepPoint(point))
+		}
 	}
 	t.recorder.start()
 	go m.serve()
@@ -135,30 +136,27 @@ func newMount(ctx context.Context, c Config, open openSet) (*Mount, error) {
 	return m, nil
 }
 
-// connect finds out what mount this is and by which descriptor it is served, and starts rings where the kernel waits for
-// them. Only that can fail.
-func (m *Mount) connect(raw fuse.RawFileSystem, o *fuse.MountOptions) (err error) {
-	ringed := rings.Serving(m.server, o)
+// connect finds out what mount this is, and by which descriptor it is served.
+func (m *Mount) connect() (device int, found bool) {
 	own, mounted, err := mountAt(m.tree.mountPoint)
 	if err != nil || !mounted || own.Type != FileSystemType {
-		if ringed {
-			return errors.Join(errNoDevice, err)
-		}
-		return nil
+		return 0, false
 	}
 	m.id = own.ID
-	fd, found := deviceOf(own)
-	if found {
-		m.tree.interrupts.gone = func() bool { return hasEnded(fd) }
+	if device, found = deviceOf(own); found {
+		m.tree.interrupts.gone = func() bool { return hasEnded(device) }
 	}
-	switch {
-	case !ringed:
-		return nil
-	case !found:
+	return device, found
+}
+
+// startRings serves requests by io_uring, for which the kernel lets them wait.
+func (m *Mount) startRings(raw fuse.RawFileSystem, o *fuse.MountOptions, device int, found bool) (err error) {
+	if !found {
 		return errNoDevice
 	}
+	m.tree.blockBytes = ringBlockBytes
 	m.tree.interrupts.unsure = true
-	m.rings, err = rings.NewServer(m.server, raw, o, fd, m.tree.log)
+	m.rings, err = rings.NewServer(m.server, raw, o, device, m.tree.log)
 	return err
 }
 

@@ -28,7 +28,7 @@ type mountOptions struct {
 
 // addRings adds the flag of mounts that take their requests by io_uring.
 func addRings(f *pflag.FlagSet, rings *bool) {
-	f.BoolVar(rings, "fuse-io-uring", false, "take the kernel's requests by io_uring, where that is switched on: small reads get faster (see lsiofs help storage)")
+	f.BoolVar(rings, mounting.RingsFlag, false, "take the kernel's requests by io_uring, where that is switched on: small reads get faster (see lsiofs help storage)")
 }
 
 // restorers says who may write a mount's checkpoint.

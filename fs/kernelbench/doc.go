@@ -5,8 +5,8 @@
 //	client ──pread──► kernel ──┬─ read, writev: /dev/fuse, one descriptor or a clone a thread ──► device.go
 //	                           └─ io_uring, as package rings does it ────────────────────────────► serve.go
 //
-// The benchmark needs root, since it mounts by itself and changes two settings of the kernel meanwhile:
-// fs.fuse.max_pages_limit, for requests above 1 MiB, and fuse.enable_uring.
+// The benchmark needs root, since it mounts by itself and changes two settings of the kernel:
+// fs.fuse.max_pages_limit, for requests above 1 MiB, which it sets back, and fuse.enable_uring, which stays on.
 //
 //	go test -run - -bench Ways -benchtime 1x ./fs/kernelbench
 //

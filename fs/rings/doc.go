@@ -39,7 +39,7 @@
 //	512 KiB    4.69 (3.65–4.91)     5.30 (3.72–5.45)  1.1      7.04 (6.40–7.84)      6.51 (6.12–6.67)  0.9
 //	1 MiB      5.26 (4.20–5.42)     4.16 (3.73–4.39)  0.8      7.23 (6.64–7.65)      5.13 (4.76–5.36)  0.7
 //
-// From /dev/fuse the kernel copies records from where they lie; by a ring they are put together in the ring's memory first.
+// By a ring, what is sent is copied once more than by /dev/fuse: to the ring's memory, from which the kernel copies it.
 //
 // # The end
 //

@@ -32,7 +32,8 @@ func Serving(s *fuse.Server, o *fuse.MountOptions) bool {
 
 // NewServer takes the place of s.Serve, where Serving. s was made of the same file system and options, and fd is its
 // descriptor, which stays s's. Behind it requests are answered; Serve must be called, also when the file system is
-// unmounted at once. Where it fails, nothing can be served any more: unmount.
+// unmounted at once. Where it fails, nothing can be served any more: unmount. Its own descriptor then stays open, for
+// threads that have registered.
 //
 // The kernel sends no interrupt of a request that was still waiting for a thread when its client got the signal; whoever
 // waits long for something has to look at the client.

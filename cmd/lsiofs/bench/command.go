@@ -137,7 +137,7 @@ func (b Command) program() (Program, error) {
 		Self: self, Version: b.Version, Caches: b.Caches, Rings: b.Rings,
 		Mount: func(ctx context.Context, args []string, output *os.File) (*exec.Cmd, error) {
 			if b.Rings {
-				args = append(slices.Clone(args), RingsFlag)
+				args = append(slices.Clone(args), "--"+mounting.RingsFlag)
 			}
 			c := mounting.Child{Args: args, Output: output}
 			err := c.Start(ctx, mounting.Silent{})

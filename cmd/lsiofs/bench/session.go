@@ -32,9 +32,6 @@ type Program struct {
 	Rings bool
 }
 
-// RingsFlag makes a mount do so.
-const RingsFlag = "--fuse-io-uring"
-
 // session is the measuring of one dataset: its servers, readers and temporary
 // files. It is not for concurrent use.
 type session struct {

@@ -19,6 +19,9 @@ import (
 	"github.com/lsiofs/lsiofs/pipeline/storage/cached"
 )
 
+// RingsFlag is the name of the flag of Config.Rings.
+const RingsFlag = "fuse-io-uring"
+
 // Config is what is mounted where, and how it is served.
 type Config struct {
 	Dataset, Point string
