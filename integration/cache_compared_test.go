@@ -19,6 +19,8 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/lsiofs/lsiofs/integration/servers"
+
+	"github.com/lsiofs/lsiofs/integration/serve"
 )
 
 // putObject uploads an object as programs do, so that the service has its ETag.
@@ -146,6 +148,7 @@ func TestTheCacheIsComparedWithTheBucket(t *testing.T) {
 
 // Google's storage tells a CRC32C and an MD5 of each object.
 func TestTheCacheIsComparedWithGooglesStorage(t *testing.T) {
+	serve.Tier(t, serve.Night)
 	root := t.TempDir()
 	require.NoError(t, os.MkdirAll(filepath.Join(root, "bucket"), 0o755))
 	s, cache := servers.NewFakeGCS(t, root), filepath.Join(t.TempDir(), "cache")

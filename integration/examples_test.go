@@ -15,6 +15,8 @@ import (
 	"github.com/stretchr/testify/require"
 	"golang.org/x/sync/errgroup"
 	"golang.org/x/sys/unix"
+
+	"github.com/lsiofs/lsiofs/integration/serve"
 )
 
 // targets is a JSONL dataset of {"x": [...], "y": n}, n from 0 on.
@@ -32,6 +34,7 @@ func targets(t *testing.T, records int) dataset {
 }
 
 func TestExampleTorchTrainsOnEveryRecordOnceThoughItIsResumedOnOtherRanksAndWorkers(t *testing.T) {
+	serve.Tier(t, serve.CI)
 	interpreter := python(t, "torch")
 	const records, batch = 240, 4
 	s := usual()
@@ -105,6 +108,7 @@ func TestExamplePythonSamplesGroupsAsTheStreamDoes(t *testing.T) {
 }
 
 func TestExampleTorchImagesLearnsTheLabelsOfImageFolder(t *testing.T) {
+	serve.Tier(t, serve.CI)
 	interpreter := python(t, "torch")
 	needFUSE(t)
 	dir := t.TempDir()
@@ -141,6 +145,7 @@ func TestExampleNodePrintsTheMembersOfAStream(t *testing.T) {
 }
 
 func TestExampleTokensLearns(t *testing.T) {
+	serve.Tier(t, serve.CI)
 	interpreter := python(t, "numpy")
 	dir := t.TempDir()
 	output(t, interpreter, "../examples/tokens/train.py", "prepare", "../README.md", dir)

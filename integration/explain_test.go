@@ -14,10 +14,13 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/lsiofs/lsiofs/integration/backing"
+
+	"github.com/lsiofs/lsiofs/integration/serve"
 )
 
 // TestPromtoolAcceptsTheMetrics also scrapes them as the README says.
 func TestPromtoolAcceptsTheMetrics(t *testing.T) {
+	serve.Tier(t, serve.CI)
 	promtool := need(t, "promtool")
 	m := mountDataset(t, plain(t, "tar", 3), usual())
 	m.read("worker-0.tar")

@@ -11,6 +11,8 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/lsiofs/lsiofs/integration/serve"
 )
 
 // folders is a dataset of single files: classes as directories, three levels of
@@ -247,6 +249,7 @@ func failedBlocks(t *testing.T, want []byte, path string) (failed int) {
 // TestManyFilesLeaveNothingBehindEach reads many files twice, and looks at what
 // the server holds: descriptors, threads and memory are those of a few.
 func TestManyFilesLeaveNothingBehindEach(t *testing.T) {
+	serve.Tier(t, serve.CI)
 	files := 100_000
 	if raceBuilt {
 		files = 10_000

@@ -321,6 +321,7 @@ func TestSparseFilesOfNearly2To63BytesAreRefused(t *testing.T) {
 
 // TestMillionsOfTinyThingsAreIndexedInBoundedMemory: they are no damage.
 func TestMillionsOfTinyThingsAreIndexedInBoundedMemory(t *testing.T) {
+	serve.Tier(t, serve.CI)
 	encoder, err := zstd.NewWriter(nil, zstd.WithEncoderConcurrency(1))
 	require.NoError(t, err)
 	defer encoder.Close()

@@ -87,6 +87,7 @@ func hugeDocuments(t *testing.T, good []byte) map[string]string {
 // TestDocumentsOfAGigabyteOrOfAnyDepthAreRefusedEverywhere: by the commands, by
 // --resume, and by the mount.
 func TestDocumentsOfAGigabyteOrOfAnyDepthAreRefusedEverywhere(t *testing.T) {
+	serve.Tier(t, serve.CI)
 	d := plain(t, "jsonl", 2)
 	m := mountDataset(t, d, usual(), "--memory", fmt.Sprint(hostileMemory))
 	good := m.read("checkpoint")

@@ -11,12 +11,15 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/lsiofs/lsiofs/integration/serve"
 )
 
 // Games arrive while a model is trained on them; the training is killed, and so is the mount.
 // What comes out is, to the bit, what comes out on another node that trains on the same
 // epochs in one go: so no sample was lost, none came twice, and all came in the same order.
 func TestExampleLc0TrainsFromADirectoryThatGrows(t *testing.T) {
+	serve.Tier(t, serve.CI)
 	const batch, games = 4, 24
 	for _, library := range []string{"numpy", "torch"} {
 		t.Run(library, func(t *testing.T) {

@@ -14,6 +14,8 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/lsiofs/lsiofs/integration/serve"
 )
 
 // trainingGames are games of frames that can be trained on, each with its own number in
@@ -78,6 +80,7 @@ assert at == len(rows) > 0, (at, len(rows))
 `
 
 func TestExampleLc0MakesTheTensorsOfTheMount(t *testing.T) {
+	serve.Tier(t, serve.CI)
 	torch := python(t, "torch", "numpy")
 	for _, version := range []uint32{6, 7} {
 		d, _ := trainingGames(t, version, 6)
@@ -106,6 +109,7 @@ assert np.isfinite(a["planes"]).all() and a["epoch"] == 2 and a["samples"] == 0
 // A model that was trained in one go and one whose training was stopped and killed are the
 // same to the bit: so no sample was lost, none came twice, and all came in the same order.
 func TestExampleLc0TrainsOnEveryFrameOnceThoughItIsStoppedAndKilled(t *testing.T) {
+	serve.Tier(t, serve.CI)
 	d, frames := trainingGames(t, 6, 20)
 	const batch = 8
 	s := usual()

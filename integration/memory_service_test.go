@@ -9,11 +9,14 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/lsiofs/lsiofs/integration/servers"
+
+	"github.com/lsiofs/lsiofs/integration/serve"
 )
 
 // The promise holds at a service, too, with little memory and with a disk cache: for what is on
 // its way from there and to the disk, and for seconds of what is read ahead.
 func TestMemoryPromiseHoldsAtAServiceWithADiskCache(t *testing.T) {
+	serve.Tier(t, serve.CI)
 	withoutRace(t)
 	const shards, records, recordBytes, budget = 6, 1000, 50_000, 64 << 20
 	d := stamped(t, shards, records, recordBytes)

@@ -178,6 +178,7 @@ func (r *stampReader) all() error {
 }
 
 func TestMemoryPromiseHoldsForLargeRecordsInALargeShuffleBuffer(t *testing.T) {
+	serve.Tier(t, serve.CI)
 	withoutRace(t)
 	// As references the buffer is small; as records it would be 3.2 GB.
 	const recordBytes, shuffleSize = 200_000, 16384
@@ -208,6 +209,7 @@ func TestMemoryPromiseHoldsForLargeRecordsInALargeShuffleBuffer(t *testing.T) {
 }
 
 func TestMemoryPromiseHoldsForWorkersAtVeryDifferentSpeeds(t *testing.T) {
+	serve.Tier(t, serve.CI)
 	withoutRace(t)
 	// The buffer would be 256 MiB, eight times the budget.
 	const recordBytes, budget = 32 << 10, 32 << 20
@@ -234,6 +236,7 @@ func TestMemoryPromiseHoldsForWorkersAtVeryDifferentSpeeds(t *testing.T) {
 }
 
 func TestMemoryPromiseHoldsForSixtyFourFilesReadAtOnce(t *testing.T) {
+	serve.Tier(t, serve.CI)
 	withoutRace(t)
 	// Short of the size from which on records go out from where they lie, so
 	// that each of 64 replies of 1 MiB is a copy.
@@ -252,6 +255,7 @@ func TestMemoryPromiseHoldsForSixtyFourFilesReadAtOnce(t *testing.T) {
 }
 
 func TestMemoryPromiseHoldsForReadsOfEveryLength(t *testing.T) {
+	serve.Tier(t, serve.CI)
 	withoutRace(t)
 	d := big(t)
 	// FUSE's library has buffers for each of them. With many more than there are, the collector's threads
@@ -323,6 +327,7 @@ func numbered(t *testing.T, ext string, compress compressor) dataset {
 }
 
 func TestMemoryPromiseHoldsForACompressedDatasetTenTimesTheBudget(t *testing.T) {
+	serve.Tier(t, serve.CI)
 	withoutRace(t)
 	const budget = 64 << 20
 	zst := func(windowBytes int) compressor {

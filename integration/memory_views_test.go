@@ -11,6 +11,8 @@ import (
 
 	"github.com/stretchr/testify/require"
 	"golang.org/x/sync/errgroup"
+
+	"github.com/lsiofs/lsiofs/integration/serve"
 )
 
 // manyRecords is a dataset of 4.2 million records of 16 bytes, all of them zero.
@@ -49,6 +51,7 @@ func viewSettings() settings {
 }
 
 func TestMemoryPromiseHoldsForManyViewsThatAreOpenAtATime(t *testing.T) {
+	serve.Tier(t, serve.CI)
 	withoutRace(t)
 	const budget, views, places = 64 << 20, 60, 64
 	d, _ := manyRecords(t)
@@ -63,6 +66,7 @@ func TestMemoryPromiseHoldsForManyViewsThatAreOpenAtATime(t *testing.T) {
 }
 
 func TestMemoryPromiseHoldsForManyViewsOneAfterTheOther(t *testing.T) {
+	serve.Tier(t, serve.CI)
 	withoutRace(t)
 	const budget, views, places = 64 << 20, 60, 64
 	d, _ := manyRecords(t)
@@ -79,6 +83,7 @@ func TestMemoryPromiseHoldsForManyViewsOneAfterTheOther(t *testing.T) {
 // The IDs' files have the same pages, and cost no layout: 150 views of which one
 // byte is read at 240 places each.
 func TestMemoryPromiseHoldsForWhoeverReadsAByteAtManyPlacesOfManyViews(t *testing.T) {
+	serve.Tier(t, serve.CI)
 	withoutRace(t)
 	const budget, views, places, readers = 64 << 20, 150, 240, 4
 	d, _ := manyRecords(t)
@@ -106,6 +111,7 @@ func TestMemoryPromiseHoldsForWhoeverReadsAByteAtManyPlacesOfManyViews(t *testin
 // Of each epoch the permuted chunks and the states of its reservoirs are kept, and
 // of each view a layout, that has 32 bytes a worker.
 func TestMemoryPromiseHoldsForManyEpochsAndNumbersOfWorkers(t *testing.T) {
+	serve.Tier(t, serve.CI)
 	withoutRace(t)
 	const budget, epochs, numbers = 64 << 20, 64, 32
 	d, _ := manyRecords(t)
@@ -128,6 +134,7 @@ func TestMemoryPromiseHoldsForManyEpochsAndNumbersOfWorkers(t *testing.T) {
 }
 
 func TestMemoryPromiseHoldsForManyOpenings(t *testing.T) {
+	serve.Tier(t, serve.CI)
 	withoutRace(t)
 	const budget, openings = 64 << 20, 900
 	d, _ := manyRecords(t)
@@ -143,6 +150,7 @@ func TestMemoryPromiseHoldsForManyOpenings(t *testing.T) {
 
 // Records that are shorter than what there is to know of each.
 func TestMemoryPromiseHoldsForRecordsSmallerThanTheirTables(t *testing.T) {
+	serve.Tier(t, serve.CI)
 	withoutRace(t)
 	const shards, lines, lineBytes = 8, 320 << 10, 12
 	d := dataset{dir: t.TempDir(), ext: ".jsonl"}

@@ -10,6 +10,8 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/lsiofs/lsiofs/integration/serve"
 )
 
 // mutations are what can happen to a file. Each changes b at random, and may
@@ -49,6 +51,7 @@ var mutations = []struct {
 // and after compression, and compares what is left under skip, and whether the
 // dataset is refused under fail. A wrong record shows here.
 func TestDamageAtRandomLeavesTheSameRecordsAsInTheReference(t *testing.T) {
+	serve.Tier(t, serve.CI)
 	for _, format := range formats {
 		for _, codec := range codecs {
 			t.Run(format.name+codec.ext, func(t *testing.T) {

@@ -7,6 +7,8 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/lsiofs/lsiofs/integration/serve"
 )
 
 // comparison runs bench/peers.py.
@@ -22,6 +24,7 @@ func comparison(t *testing.T, dir string, args ...string) result {
 }
 
 func TestComparisonReadsEveryRecordOnceInEachRow(t *testing.T) {
+	serve.Tier(t, serve.CI)
 	r := comparison(t, t.TempDir())
 	require.Zero(t, r.code, r.stderr)
 	for _, row := range []string{
@@ -38,6 +41,7 @@ func TestComparisonReadsEveryRecordOnceInEachRow(t *testing.T) {
 }
 
 func TestComparisonSeesThatARowReadsOtherBytes(t *testing.T) {
+	serve.Tier(t, serve.CI)
 	dir := t.TempDir()
 	toolOK(t, "bench", "--make", "jsonl", "--records", "100", "--bytes", "500", filepath.Join(dir, "jsonl"))
 	// A shard that comes twice is what the sums are held against; lsiofs does

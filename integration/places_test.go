@@ -12,6 +12,8 @@ import (
 	fusefs "github.com/hanwen/go-fuse/v2/fs"
 	"github.com/stretchr/testify/require"
 	"golang.org/x/sync/errgroup"
+
+	"github.com/lsiofs/lsiofs/integration/serve"
 )
 
 // loopbackVariable makes this test program serve a file system of go-fuse's at
@@ -199,6 +201,7 @@ func TestTwoMountsOfADatasetDoNotKnowOfEachOther(t *testing.T) {
 }
 
 func TestTwentyMountsOnOneMachine(t *testing.T) {
+	serve.Tier(t, serve.CI)
 	s := usual()
 	var mounts []*mount
 	var want [][]byte

@@ -13,6 +13,8 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/lsiofs/lsiofs/integration/serve"
 )
 
 const pythonPackage = "../examples/python"
@@ -156,6 +158,7 @@ func venv(t *testing.T) string {
 var installed = []string{"PYTHONPATH=", "LSIOFS_COMMAND=", "PIP_DISABLE_PIP_VERSION_CHECK=1"}
 
 func TestPipInstallsThePythonPackageFromItsSourceWithoutANetwork(t *testing.T) {
+	serve.Tier(t, serve.CI)
 	source, bin := filepath.Join(t.TempDir(), "source"), venv(t)
 	output(t, "cp", "-r", pythonPackage, source) // pip leaves things behind
 	r := command(t, installed, nil, filepath.Join(bin, "pip"), "install", "--no-index", source)

@@ -119,6 +119,7 @@ func (r *training) began() (epoch, sample int) {
 // trained on, up to the save that the next one began with, is the epoch, each record
 // once, in its order.
 func TestExampleRemoteTrainsOnEveryRecordOnceThoughItIsKilledAndGoesOnElsewhere(t *testing.T) {
+	serve.Tier(t, serve.CI)
 	interpreter := python(t, "torch")
 	needFUSE(t)
 	d := dataset{name: "images", dir: t.TempDir(), ext: ".tar"}

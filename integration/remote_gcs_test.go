@@ -11,11 +11,14 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/lsiofs/lsiofs/integration/servers"
+
+	"github.com/lsiofs/lsiofs/integration/serve"
 )
 
 // A server that ignores If-Match, as a fake of Google's does, gives the same bytes; and
 // what is replaced there under a mount is an error, since each answer is looked at.
 func TestAServerThatIgnoresIfMatch(t *testing.T) {
+	serve.Tier(t, serve.Night)
 	const shards, recordBytes = 4, 4096
 	content := func(c byte) []byte { return bytes.Repeat([]byte{c}, 256*recordBytes) }
 	root, flags := t.TempDir(), []string{"--format", "fixed", "--record-bytes", fmt.Sprint(recordBytes)}

@@ -15,6 +15,8 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/lsiofs/lsiofs/integration/serve"
 )
 
 // The tests of scale assert what does not depend on the machine: sizes, memory,
@@ -91,6 +93,7 @@ func memoryAtScale(records int) int {
 func milliseconds(since time.Time) int64 { return time.Since(since).Milliseconds() }
 
 func TestScaleOfAMount(t *testing.T) {
+	serve.Tier(t, serve.CI)
 	for name, build := range largeDatasets() {
 		t.Run(name, func(t *testing.T) {
 			d := build(t)
@@ -161,6 +164,7 @@ func newest(t *testing.T, files []string) string {
 // TestScaleOfAResume goes on in the middle of an epoch, with what earlier runs
 // have stored of its order and without.
 func TestScaleOfAResume(t *testing.T) {
+	serve.Tier(t, serve.CI)
 	d := largeDatasets()["tar"](t)
 	dir := t.TempDir()
 	m := mountAt(t, d.dataset, t.TempDir(), "--index-dir", dir, "--workers", "4")
@@ -231,6 +235,7 @@ func readStart(t *testing.T, path string) []byte {
 // TestScaleOfManyShards mounts small shards by the thousand, of which no more
 // are kept open than a bounded number.
 func TestScaleOfManyShards(t *testing.T) {
+	serve.Tier(t, serve.CI)
 	d := dataset{dir: t.TempDir(), ext: ".jsonl"}
 	shards := *scale / 200
 	const linksOfOne = 10_000 // a file has a limited number of names
@@ -269,6 +274,7 @@ func TestScaleOfManyShards(t *testing.T) {
 // of two members each, and logs how fast: one for each hundred of -scale, so that
 // 10⁷ take 1.25 GB of disk.
 func TestScaleOfAnIndexPass(t *testing.T) {
+	serve.Tier(t, serve.CI)
 	const samples = 2000
 	var b bytes.Buffer
 	w := tar.NewWriter(&b)

@@ -12,6 +12,8 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/lsiofs/lsiofs/integration/serve"
 )
 
 var splitUnits = []string{"record", "shard", "unit"}
@@ -220,6 +222,7 @@ func TestWrongSplitsAreRefusedWithAnExample(t *testing.T) {
 
 // TestScaleOfASplit logs what a split costs a mount, and what it holds.
 func TestScaleOfASplit(t *testing.T) {
+	serve.Tier(t, serve.CI)
 	d := largeDatasets()["fixed"](t)
 	dir := t.TempDir()
 	index(t, d.dataset, "--index-dir", dir)

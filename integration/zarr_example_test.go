@@ -9,11 +9,14 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/lsiofs/lsiofs/integration/serve"
 )
 
 // The example learns something, and the same as from crops that zarr-python reads at the origins:
 // so images, origins and times belong together.
 func TestExampleZarrLearnsTheSameFromAMountAsByZarrPython(t *testing.T) {
+	serve.Tier(t, serve.CI)
 	interpreter := python(t, "torch", "zarr", "numcodecs")
 	sat := filepath.Join(t.TempDir(), "sat.zarr")
 	output(t, interpreter, "../examples/zarr/make.py", sat, "--times", "144", "--edge", "64")

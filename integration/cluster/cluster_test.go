@@ -8,10 +8,13 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/lsiofs/lsiofs/integration/serve"
 )
 
 // What users do, one after the other on one cluster.
 func TestTheDriverOnACluster(t *testing.T) {
+	serve.Tier(t, serve.Night)
 	c := start(t)
 	for _, part := range []struct {
 		name string

@@ -7,10 +7,13 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/lsiofs/lsiofs/integration/serve"
 )
 
 // TestHunt runs the enumerated schedules, and random ones until its time is over.
 func TestHunt(t *testing.T) {
+	serve.Tier(t, serve.Night)
 	needAll(t)
 	began := time.Now()
 	run, failed := 0, 0

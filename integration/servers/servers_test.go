@@ -14,6 +14,8 @@ import (
 
 	"github.com/stretchr/testify/require"
 	"go.uber.org/goleak"
+
+	"github.com/lsiofs/lsiofs/integration/serve"
 )
 
 func TestMain(m *testing.M) {
@@ -88,6 +90,7 @@ func TestVersitygwServesBuckets(t *testing.T) {
 }
 
 func TestFakeGCSServesObjectsByTheirURLs(t *testing.T) {
+	serve.Tier(t, serve.Night)
 	s := NewFakeGCS(t, directory(t, "bucket/a/x.tar", "content"))
 	s.Put(t, "bucket", "a/y.tar", []byte("another"))
 	for name, content := range map[string]string{"x": "content", "y": "another"} {

@@ -13,6 +13,8 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/lsiofs/lsiofs/integration/serve"
 )
 
 const (
@@ -25,6 +27,7 @@ const (
 // middle, and ends by itself; then comes another epoch. Every record was trained on once, by what ranks have
 // logged, and no node has a mount or a process left.
 func TestThePageOfSlurmTrainsOnEachRecordOnceThoughJobsAreCancelledResizedAndRequeued(t *testing.T) {
+	serve.Tier(t, serve.CI)
 	c := start(t)
 	page := c.user()
 

@@ -65,6 +65,7 @@ type node struct {
 // record of its snapshot once, on both nodes in the same order; and the memory of the node that
 // lives stays within its promise.
 func TestGrowing(t *testing.T) {
+	serve.Tier(t, serve.Night)
 	needAll(t)
 	t.Logf("again: go test -v ./integration/soak -run TestGrowing -grow %v -soak-seed %d -timeout 0", *growFor, *soakSeed)
 	r := rand.New(rand.NewPCG(*soakSeed, 5))

@@ -51,6 +51,7 @@ type killings struct {
 const killers = 4
 
 func TestKilledAtRandom(t *testing.T) {
+	serve.Tier(t, serve.Night)
 	needAll(t)
 	t.Logf("again: go test -v ./integration/soak -run TestKilledAtRandom -kills %d -soak-seed %d", *kills, *soakSeed)
 	began, sharedMemory := time.Now(), names(t, "/dev/shm")

@@ -8,6 +8,8 @@ import (
 
 	"github.com/stretchr/testify/require"
 	"golang.org/x/sync/errgroup"
+
+	"github.com/lsiofs/lsiofs/integration/serve"
 )
 
 // visitFor is how long a mount lasts that comes and goes.
@@ -18,6 +20,7 @@ const visitFor = 5 * time.Second
 const leastSoak = time.Minute
 
 func TestSoak(t *testing.T) {
+	serve.Tier(t, serve.Night)
 	needAll(t)
 	t.Logf("again: go test -v ./integration/soak -run TestSoak -soak %v -soak-seed %d -timeout 0", *soakFor, *soakSeed)
 	r := rand.New(rand.NewPCG(*soakSeed, 0))
