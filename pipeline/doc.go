@@ -154,4 +154,17 @@
 // To restore, a document is written to that file or given by --resume. checkpoint parses
 // it and checks it against dataset and order; order makes the view of what is left (G′);
 // fs replaces the worker files by those of that view. No record is read.
+//
+// # How it is tested
+//
+//	integration/check   unit tests of all packages, and tests that look at the program from
+//	                    outside: mounts read by real programs, faults, kills, streams compared
+//	                    with a second implementation of the order. 10 minutes on two cores.
+//	.ci/run             the gate of a commit: integration/check with all that always has the same
+//	                    outcome, linters, a release, and the race detector. 20 minutes.
+//	integration/night   what draws, soaks or kills at random, with new seeds; hours.
+//
+// Each ends with a line for each package and test that failed, or says that everything passed.
+// A test that lacks something on this machine is skipped with the reason, and fails in the gate.
+// integration/doc.go has the rules for new tests.
 package pipeline
