@@ -15,7 +15,6 @@ import (
 	"strings"
 	"syscall"
 	"testing"
-	"time"
 
 	"github.com/stretchr/testify/require"
 )
@@ -148,7 +147,7 @@ func TestListingADirectoryThatGrowsBeginsNothing(t *testing.T) {
 	require.Equal(t, 8, r.code)
 	require.Contains(t, r.stderr, "epoch 1 is not there yet: 0 of 1 new shards: add --wait")
 	g.arrive()
-	require.Eventually(t, func() bool { return strings.Contains(string(m.read("status")), "the next epoch may begin") }, clientLimit, 20*time.Millisecond)
+	m.until(func() bool { return strings.Contains(string(m.read("status")), "the next epoch may begin") })
 	for _, walk := range []string{"ls -lR", "find", "du -a", "tar -cf /dev/null", "rsync -a --list-only"} {
 		if _, err := exec.LookPath(strings.Fields(walk)[0]); err == nil {
 			command(t, nil, nil, "sh", "-c", walk+" '"+m.dir+"' 2>&1")
@@ -259,17 +258,16 @@ func TestFollowIsOneStream(t *testing.T) {
 	defer func() { require.NoError(t, out.Close()) }()
 	cmd := exec.Command(lsiofs, slices.Concat([]string{"cat", g.data.dir}, g.data.flags, g.flags(s, t.TempDir(), "--follow", "--progress-file", progress))...)
 	cmd.Env, cmd.Stdout = environment(t.TempDir()), out
-	require.NoError(t, cmd.Start())
-	defer func() { _ = cmd.Process.Kill() }()
+	exited := launch(t, cmd)
 	var want []byte
 	for epoch := range 4 {
 		if epoch > 0 {
 			g.arrive()
 		}
-		require.Eventually(t, func() bool {
+		until(t, exited, func() bool {
 			_, err := os.Stat(filepath.Join(g.runDir, fmt.Sprintf("epoch-%d", epoch)))
 			return err == nil
-		}, clientLimit, 20*time.Millisecond)
+		}, "epoch %d", epoch)
 		var record struct {
 			Snapshot string `json:"snapshot"`
 			Records  int    `json:"records"`
@@ -280,13 +278,13 @@ func TestFollowIsOneStream(t *testing.T) {
 		require.NoError(t, json.Unmarshal(line, &record))
 		s.Epoch = uint64(epoch)
 		want = append(want, bytes.TrimSuffix(newReference(t, g.alone(record.Snapshot)).data(s, 0), make([]byte, 1024))...)
-		require.Eventually(t, func() bool {
+		until(t, exited, func() bool {
 			b, err := os.ReadFile(progress)
 			return err == nil && strings.TrimSpace(string(b)) == fmt.Sprintf(`{"epoch": %d, "samples": %d}`, epoch, record.Records)
-		}, clientLimit, 20*time.Millisecond)
+		}, "all of epoch %d", epoch)
 	}
 	require.NoError(t, cmd.Process.Signal(os.Interrupt))
-	require.Error(t, cmd.Wait())
+	<-exited
 	require.Equal(t, 130, cmd.ProcessState.ExitCode())
 	got, err := os.ReadFile(out.Name())
 	require.NoError(t, err)
