@@ -18,6 +18,7 @@ import (
 // and again, and a mount that grows serves what it makes. The mount gives whole results only,
 // and in the end DST is what SRC is, filtered, without what has been deleted.
 func TestFilterWatchesWhileItIsKilledAndItsResultsAreMounted(t *testing.T) {
+	t.Parallel() // files are taken a second after they have arrived
 	needFUSE(t)
 	t.Logf("again: -drawseed %d", *drawSeed)
 	r := rand.New(rand.NewPCG(*drawSeed, 31))
