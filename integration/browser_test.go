@@ -14,7 +14,6 @@ import (
 	"path/filepath"
 	"syscall"
 	"testing"
-	"time"
 
 	"github.com/stretchr/testify/require"
 )
@@ -100,7 +99,7 @@ func startBrowser(t testing.TB) *browser {
 		out.Close()
 		<-read
 		// Those of its processes that are not waited for here may write to the end.
-		require.Eventually(t, func() bool { return os.RemoveAll(home) == nil }, clientLimit, 50*time.Millisecond)
+		until(t, nil, func() bool { return os.RemoveAll(home) == nil })
 		if t.Failed() {
 			t.Logf("chromium: %s", stderr.String())
 		}

@@ -9,7 +9,6 @@ import (
 	"path/filepath"
 	"regexp"
 	"testing"
-	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -93,26 +92,14 @@ func (p podman) server(name, shared, data, index string, more ...string) (stop f
 	log := serve.NewLog()
 	cmd := exec.Command("podman", p.command(append(args, usual().flags()...)...)...)
 	cmd.Stderr = log
-	require.NoError(p.t, cmd.Start())
-	ended := make(chan struct{})
-	go func() {
-		cmd.Wait()
-		close(ended)
-	}()
+	ended, err := serve.Launch(cmd)
+	require.NoError(p.t, err)
 	p.t.Cleanup(func() {
 		p.try("kill", name)
 		<-ended
 	})
 	point := filepath.Join(shared, "stream")
-	deadline := time.Now().Add(clientLimit)
-	for !isLive(point) {
-		select {
-		case <-ended:
-			require.Failf(p.t, "the container ended", "exit code %d: %s", cmd.ProcessState.ExitCode(), log.String())
-		case <-time.After(20 * time.Millisecond):
-			require.True(p.t, time.Now().Before(deadline), "no mount after %v: %s", clientLimit, log.String())
-		}
-	}
+	until(p.t, ended, func() bool { return isLive(point) }, "the container's mount: %s", log)
 	return func() {
 		p.t.Helper()
 		p.run("stop", "--time", "120", name)
@@ -184,7 +171,7 @@ func TestExampleContainer(t *testing.T) {
 		p.t = t
 		p.server("killed", shared, d.dir, indexes)
 		p.run("kill", "--signal", "KILL", "killed")
-		require.Eventually(t, func() bool { return !isLive(filepath.Join(shared, "stream")) }, clientLimit, 20*time.Millisecond)
+		until(t, nil, func() bool { return !isLive(filepath.Join(shared, "stream")) }, "the mount ends with its server")
 		stop := p.server("next", shared, d.dir, indexes)
 		requireFile(t, ref.data(s, 2), filepath.Join(shared, "stream/worker-2.tar"))
 		stop()

@@ -14,4 +14,25 @@
 //     takes too long, and the kernel then wakes every reader.
 //   - Every client program runs with a time limit.
 //   - A mount, a process or a temporary file that is left over at the end fails the run.
+//
+// These rules keep the gate (integration/check, .ci/run) fast, and red only for a reason:
+//
+//   - The same commit always has the same outcome. Tests draw from constants, from serve.Seed or
+//     from a flag whose default is serve.DefaultSeed; TestTestsDrawFromConstantSeedsOnly refuses
+//     all else. New seeds belong to the night (LSIOFS_SEED, RAPID_SEED). What it finds becomes a
+//     case: a seed in a table, or a file of rapid's in testdata/rapid.
+//   - Nothing waits for real time: not above a second in a test of tier newcomer, nor above five
+//     in tier ci. Time is testing/synctest's, or the test waits for a condition, with a limit of
+//     minutes that no working program comes near. A test that waits for a process also ends its
+//     wait when the process ends (serve.Until).
+//   - A unit test comes first. A test here shows what no unit test can, and its comment says what.
+//   - At most 1 CPU second a unit test, 3 a test here, 10 a package. A test that takes more, or
+//     needs compilers, linters, containers, browsers or servers of others, begins with
+//     serve.Tier(t, serve.CI); one that takes minutes, or shows something only by many draws, with
+//     serve.Tier(t, serve.Night).
+//   - A test that changes or counts something of the whole machine (mount namespaces, containers,
+//     control groups, the page cache) calls serve.Alone(t) next.
+//   - TMPDIR may be long, on another file system, and closed to other users: t.TempDir is for
+//     files, and a directory of the test's own in /tmp for sockets and for other users.
+//   - A red test is not run again until it is green: its reason is found first.
 package integration

@@ -9,6 +9,7 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -30,21 +31,30 @@ func first(f format, r *rand.Rand) shard {
 }
 
 // smallest calls f with a dataset of so many shards of one record each, of every
-// format in every compression.
-func smallest(t *testing.T, shards int, f func(t *testing.T, d dataset)) {
+// format in every compression. n counts the datasets; they are tested in parallel.
+func smallest(t *testing.T, shards int, f func(t *testing.T, d dataset, n int)) {
+	n := 0
+	run := func(name string, makes func(t *testing.T) dataset) {
+		number := n
+		n++
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			f(t, makes(t), number)
+		})
+	}
 	for _, format := range formats {
 		for _, c := range codecs {
-			t.Run(format.name+c.ext, func(t *testing.T) {
-				d := dataset{name: format.name, dir: t.TempDir(), flags: format.flags, ext: format.ext}
+			run(format.name+c.ext, func(t *testing.T) dataset {
+				d := dataset{name: format.name, dir: t.TempDir(), flags: slices.Clone(format.flags), ext: format.ext}
 				r := rand.New(rand.NewPCG(*drawSeed, 11))
 				for i := range shards {
 					writeFile(t, d.dir, fmt.Sprintf("%d%s%s", i, format.ext, c.ext), c.compress(r, first(format, r)))
 				}
-				f(t, d)
+				return d
 			})
 		}
 	}
-	t.Run("lc0", func(t *testing.T) {
+	run("lc0", func(t *testing.T) dataset {
 		d := dataset{name: "lc0", dir: t.TempDir(), flags: []string{"--format", "lc0"}, ext: ".bin"}
 		r := rand.New(rand.NewPCG(*drawSeed, 12))
 		for i := range shards {
@@ -61,14 +71,14 @@ func smallest(t *testing.T, shards int, f func(t *testing.T, d dataset)) {
 			require.NoError(t, w.Close())
 			writeFile(t, d.dir, fmt.Sprintf("%d.tar", i), b.Bytes())
 		}
-		f(t, d)
+		return d
 	})
-	t.Run("files", func(t *testing.T) {
+	run("files", func(t *testing.T) dataset {
 		d := dataset{name: "files", dir: t.TempDir(), flags: []string{"--format", "files"}, ext: ".tar"}
 		for i := range shards {
 			writeFile(t, d.dir, fmt.Sprintf("%d/a.txt", i), fmt.Append(nil, i))
 		}
-		f(t, d)
+		return d
 	})
 }
 
@@ -76,14 +86,12 @@ func smallest(t *testing.T, shards int, f func(t *testing.T, d dataset)) {
 // worker has the record, the others have streams without any, and a resume at its
 // begin and behind it is exact.
 func TestADatasetOfOneRecordIsReadWithManyLanesAndWorkers(t *testing.T) {
-	n := 0
-	smallest(t, 1, func(t *testing.T, d dataset) {
+	smallest(t, 1, func(t *testing.T, d dataset, n int) {
 		ref := newReference(t, d)
 		s := usual()
 		s.Lanes, s.Workers, s.ShuffleSize = 32, 5, 16384
 		s.Shuffle = []string{"reservoir", "none", "block", "full"}[n%4]
 		s.Tail = []string{"keep", "pad", "drop"}[n%3]
-		n++
 		t.Logf("settings %+v", s)
 		require.Len(t, ref.g(s), 1)
 		requireMountEquals(t, d, ref, s, []int{0, 1, 2, 3, 4}, 1)
@@ -92,7 +100,7 @@ func TestADatasetOfOneRecordIsReadWithManyLanesAndWorkers(t *testing.T) {
 }
 
 func TestShardsOfOneRecordEachAreReadAsTheReferenceSays(t *testing.T) {
-	smallest(t, 7, func(t *testing.T, d dataset) {
+	smallest(t, 7, func(t *testing.T, d dataset, _ int) {
 		ref := newReference(t, d)
 		s := usual()
 		require.Len(t, ref.g(s), 7)
@@ -103,7 +111,7 @@ func TestShardsOfOneRecordEachAreReadAsTheReferenceSays(t *testing.T) {
 
 // A shard of no bytes is damaged in every format: refused by its name, or left out.
 func TestShardsOfNoBytesAreRefusedByNameOrLeftOut(t *testing.T) {
-	smallest(t, 3, func(t *testing.T, d dataset) {
+	smallest(t, 3, func(t *testing.T, d dataset, _ int) {
 		if d.name == "files" {
 			t.Skip("a file of 0 bytes is a file like others, and a directory without files no shard")
 		}

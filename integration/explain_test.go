@@ -9,7 +9,6 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -79,11 +78,11 @@ func TestTopShowsAMountAndEndsWithIt(t *testing.T) {
 func (m *mount) topSays(kind, words string) {
 	m.t.Helper()
 	var last result
-	require.Eventually(m.t, func() bool {
+	m.until(func() bool {
 		last = tool(m.t, "top", m.dir, "--once", "--json")
 		var frame struct{ Verdict struct{ Kind, Text string } }
 		return last.code == 0 && json.Unmarshal(last.stdout, &frame) == nil && frame.Verdict.Kind == kind && strings.Contains(frame.Verdict.Text, words)
-	}, clientLimit, 10*time.Millisecond, "%s is what top says at last: %v", kind, &last)
+	}, "%s is what top says at last: %v", kind, &last)
 }
 
 func TestTopNamesTheSlowDisk(t *testing.T) {

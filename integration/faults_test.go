@@ -9,7 +9,6 @@ import (
 	"path/filepath"
 	"syscall"
 	"testing"
-	"time"
 
 	"github.com/stretchr/testify/require"
 )
@@ -120,7 +119,7 @@ func TestSIGTERMLetsOpenReadersFinish(t *testing.T) {
 	require.NoError(t, err)
 
 	require.NoError(t, m.cmd.Process.Signal(syscall.SIGTERM))
-	require.Eventually(t, func() bool { return !isMount(m.dir) }, clientLimit, 10*time.Millisecond, "the tree is detached while a file is open")
+	m.until(func() bool { return !isMount(m.dir) }, "the tree is detached while a file is open")
 	rest, err := io.ReadAll(reader)
 	require.NoError(t, err)
 	requireSameBytes(t, want, append(head, rest...), "what a reader gets that was open at SIGTERM")
@@ -248,7 +247,7 @@ func TestAnOrdinaryUserMountsReadsSavesAndResumes(t *testing.T) {
 // mount is gone.
 func requireServersEnd(t *testing.T) {
 	t.Helper()
-	require.Eventually(t, func() bool { return len(serverProcesses()) == 0 }, clientLimit, 10*time.Millisecond, "the daemon ends")
+	until(t, nil, func() bool { return len(serverProcesses()) == 0 }, "the daemon ends")
 }
 
 // letOthersThrough opens the way to directories of this test to other users.

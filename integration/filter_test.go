@@ -85,6 +85,7 @@ func gamesIn(t *testing.T, dir string) map[string][]byte {
 // The example rescores games in files of their own and in tars, by both ways, and what
 // comes out is a dataset. Run again it does nothing; of a new shard it does that one.
 func TestExampleFilterRescoresGamesByDirectoriesAndByProcesses(t *testing.T) {
+	t.Parallel() // each run of the filter looks at its files twice, a second apart
 	interpreter := python(t)
 	games, want := scored(t)
 	rescore, err := filepath.Abs("../examples/filter/rescore.py")
@@ -123,6 +124,7 @@ func TestExampleFilterRescoresGamesByDirectoriesAndByProcesses(t *testing.T) {
 			},
 		} {
 			t.Run(by+"/"+container, func(t *testing.T) {
+				t.Parallel()
 				src, dst := t.TempDir(), filepath.Join(t.TempDir(), "rescored")
 				write(src)
 				filter := func() (c counts) {

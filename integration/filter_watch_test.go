@@ -8,15 +8,17 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/lsiofs/lsiofs/integration/serve"
 )
 
 // Files arrive in all the ways that writers have while a filter watches; it is killed again
 // and again, and a mount that grows serves what it makes. The mount gives whole results only,
 // and in the end DST is what SRC is, filtered, without what has been deleted.
 func TestFilterWatchesWhileItIsKilledAndItsResultsAreMounted(t *testing.T) {
+	t.Parallel() // files are taken a second after they have arrived
 	needFUSE(t)
 	t.Logf("again: -drawseed %d", *drawSeed)
 	r := rand.New(rand.NewPCG(*drawSeed, 31))
@@ -71,6 +73,8 @@ func TestFilterWatchesWhileItIsKilledAndItsResultsAreMounted(t *testing.T) {
 	}
 
 	said := filepath.Join(t.TempDir(), "said")
+	// filter starts one; exited is closed when the last one has ended.
+	var exited <-chan struct{}
 	filter := func() *exec.Cmd {
 		t.Helper()
 		log, err := os.OpenFile(said, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
@@ -78,15 +82,14 @@ func TestFilterWatchesWhileItIsKilledAndItsResultsAreMounted(t *testing.T) {
 		defer func() { require.NoError(t, log.Close()) }()
 		cmd := exec.Command(lsiofs, "filter", src, dst, "--watch", "--mirror", "--poll", "200ms", "--format", "lines", "--", "tr", "a-z", "A-Z")
 		cmd.Env, cmd.Stderr = environment(filepath.Join(scratch, "tmp")), log
-		require.NoError(t, cmd.Start())
-		t.Cleanup(func() { _ = cmd.Process.Kill(); _ = cmd.Wait() })
+		exited = launch(t, cmd)
 		return cmd
 	}
 	eventually := func(what string, holds func() bool) {
 		t.Helper()
-		if !comesTrue(holds) {
+		if err := serve.Until(clientLimit, exited, holds); err != nil {
 			b, _ := os.ReadFile(said)
-			t.Fatalf("%s: not in %v; the filter said:\n%s", what, clientLimit, b)
+			t.Fatalf("%s: %v; the filter said:\n%s", what, err, b)
 		}
 	}
 	arrive()
@@ -104,7 +107,7 @@ func TestFilterWatchesWhileItIsKilledAndItsResultsAreMounted(t *testing.T) {
 		}
 		eventually("some of them", func() bool { return len(resultsIn(t, dst)) > len(results) })
 		_ = watching.Process.Kill()
-		_ = watching.Wait()
+		<-exited
 		for _, end := range open { // while nobody watches, or somebody does
 			end()
 		}
@@ -137,20 +140,11 @@ func TestFilterWatchesWhileItIsKilledAndItsResultsAreMounted(t *testing.T) {
 		return true
 	})
 	require.NoError(t, watching.Process.Signal(os.Interrupt))
-	require.NoError(t, watching.Wait(), "that is how it ends")
+	<-exited
+	require.Zero(t, watching.ProcessState.ExitCode(), "that is how it ends")
 	b, err := os.ReadFile(said)
 	require.NoError(t, err)
 	require.NotContains(t, string(b), "SRC is looked at every", "the kernel reports")
-}
-
-// comesTrue waits until a condition holds.
-func comesTrue(holds func() bool) bool {
-	for limit := time.Now().Add(clientLimit); !holds(); time.Sleep(20 * time.Millisecond) {
-		if time.Now().After(limit) {
-			return false
-		}
-	}
-	return true
 }
 
 // resultsIn are the files that a mount would see.

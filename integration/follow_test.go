@@ -12,16 +12,18 @@ import (
 	"slices"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/lsiofs/lsiofs/integration/serve"
 )
 
 // following is a lsiofs cat --follow that runs.
 type following struct {
-	t   *testing.T
-	cmd *exec.Cmd
-	out *os.File
+	t      *testing.T
+	cmd    *exec.Cmd
+	out    *os.File
+	exited <-chan struct{}
 }
 
 func follow(g *growing, flags ...string) *following {
@@ -30,13 +32,9 @@ func follow(g *growing, flags ...string) *following {
 	require.NoError(g.t, err)
 	f := &following{t: g.t, out: out, cmd: exec.Command(lsiofs, slices.Concat([]string{"cat", g.data.dir}, g.data.flags, []string{"--grow", "--run", g.runDir,
 		"--index-dir", g.t.TempDir(), "--settle", "200ms", "--follow"}, flags)...)}
-	f.cmd.Env, f.cmd.Stdout, f.cmd.Stderr = environment(g.t.TempDir()), out, &bytes.Buffer{}
-	require.NoError(g.t, f.cmd.Start())
-	g.t.Cleanup(func() {
-		_ = f.cmd.Process.Kill()
-		_ = f.cmd.Wait()
-		_ = out.Close()
-	})
+	f.cmd.Env, f.cmd.Stdout, f.cmd.Stderr = environment(g.t.TempDir()), out, serve.NewLog()
+	g.t.Cleanup(func() { _ = out.Close() })
+	f.exited = launch(g.t, f.cmd)
 	return f
 }
 
@@ -51,7 +49,7 @@ func (f *following) written() []byte {
 func (f *following) interrupted() []byte {
 	f.t.Helper()
 	require.NoError(f.t, f.cmd.Process.Signal(os.Interrupt))
-	require.Error(f.t, f.cmd.Wait())
+	<-f.exited
 	require.Equal(f.t, 130, f.cmd.ProcessState.ExitCode(), "%v", f.cmd.Stderr)
 	return f.written()
 }
@@ -72,10 +70,10 @@ func (g *growing) epochRecord(epoch int) (r struct {
 	return r, true
 }
 
-// comes waits until an epoch is taken.
-func (g *growing) comes(epoch int) {
-	g.t.Helper()
-	require.Eventually(g.t, func() bool { _, ok := g.epochRecord(epoch); return ok }, clientLimit, 20*time.Millisecond)
+// comes waits until it takes an epoch.
+func (f *following) comes(g *growing, epoch int) {
+	f.t.Helper()
+	until(f.t, f.exited, func() bool { _, ok := g.epochRecord(epoch); return ok }, "epoch %d: %s", epoch, f.cmd.Stderr)
 }
 
 // Where --min-new says nothing, what follows waits for a shard, and does not write the same
@@ -84,17 +82,17 @@ func TestFollowWaitsForWhatIsNew(t *testing.T) {
 	g := newGrowing(t)
 	g.arrive()
 	f := follow(g)
-	g.comes(0)
-	require.Eventually(t, func() bool { return len(wholeNames(f.written())) > 0 }, clientLimit, 20*time.Millisecond)
+	f.comes(g, 0)
+	until(t, f.exited, func() bool { return len(wholeNames(f.written())) > 0 }, "its first records")
 	g.arrive()
-	g.comes(1)
+	f.comes(g, 1)
 	second, _ := g.epochRecord(1)
 	require.Equal(t, 1, second.NewShards)
 	require.Equal(t, 2, second.Shards)
 	f.interrupted()
 
 	f = follow(g, "--min-new", "0")
-	g.comes(5) // the same two shards, again and again
+	f.comes(g, 5) // the same two shards, again and again
 	f.interrupted()
 }
 
@@ -119,7 +117,7 @@ func TestNeighboursInAFollowedStreamHaveDifferentKeys(t *testing.T) {
 		g := newGrowing(t)
 		g.ofKeys(keys...)
 		f := follow(g, "--min-new", "0")
-		g.comes(12)
+		f.comes(g, 12)
 		names := wholeNames(f.interrupted())
 		require.Greater(t, len(names), 6)
 		for i := 1; i < len(names); i++ {
@@ -157,12 +155,12 @@ func TestProgressOfSeveralWorkersLosesNothing(t *testing.T) {
 	for w := range s.Workers {
 		progress := filepath.Join(t.TempDir(), "progress.json")
 		f := follow(g, slices.Concat(s.flags(), []string{"--worker", fmt.Sprint(w), "--ids", "--progress-file", progress})...)
-		g.comes(0)
+		f.comes(g, 0)
 		record, _ := g.epochRecord(0)
-		require.Eventually(t, func() bool {
+		until(t, f.exited, func() bool {
 			b, err := os.ReadFile(progress)
 			return err == nil && strings.TrimSpace(string(b)) == fmt.Sprintf(`{"epoch": 0, "samples": %d}`, record.Records)
-		}, clientLimit, 20*time.Millisecond, "all of the epoch")
+		}, "all of the epoch")
 		all = append(all, splitIDs(f.interrupted())...)
 		whole = record.Records
 	}

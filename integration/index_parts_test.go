@@ -10,6 +10,8 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/lsiofs/lsiofs/integration/serve"
 )
 
 // indexedPart is what `lsiofs index --part --json` says.
@@ -67,10 +69,11 @@ func TestPartsThatAreKilledAreGoneOnWith(t *testing.T) {
 	want := newReference(t, d).fingerprint()
 	dir := t.TempDir()
 	const count = 4
+	r := rand.New(rand.NewPCG(serve.Seed(t), 0))
 	for range 40 {
-		cmd := exec.Command(lsiofs, "index", d.dir, "--index-dir", dir, "--part", fmt.Sprintf("%d/%d", rand.IntN(count), count))
+		cmd := exec.Command(lsiofs, "index", d.dir, "--index-dir", dir, "--part", fmt.Sprintf("%d/%d", r.IntN(count), count))
 		require.NoError(t, cmd.Start())
-		time.Sleep(time.Duration(rand.IntN(20)) * time.Millisecond) // any moment will do
+		time.Sleep(time.Duration(r.IntN(20)) * time.Millisecond) // any moment will do
 		_ = cmd.Process.Kill()
 		_ = cmd.Wait()
 	}

@@ -8,7 +8,6 @@ import (
 	"slices"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -52,38 +51,40 @@ func TestExampleLc0TrainsFromADirectoryThatGrows(t *testing.T) {
 				return l
 			}
 			env := []string{"OMP_NUM_THREADS=1", "OPENBLAS_NUM_THREADS=1"} // sums in one order
+			var exited <-chan struct{}                                     // of what was started last
 			start := func() *exec.Cmd {
 				t.Helper()
 				cmd := exec.Command(interpreter, line(m.dir, "--save", file("parts.npz"), "--save-every", "1", "--log", file("parts"))...)
 				cmd.Env = append(environment(filepath.Join(scratch, "tmp")), env...)
-				require.NoError(t, cmd.Start())
-				t.Cleanup(func() { _ = cmd.Process.Kill(); _ = cmd.Wait() })
+				exited = launch(t, cmd)
 				return cmd
 			}
 			steps := func(epoch string, n int) {
 				t.Helper()
-				require.Eventually(t, func() bool {
+				until(t, exited, func() bool {
 					b, _ := os.ReadFile(file("parts"))
 					return strings.Count("\n"+string(b), "\n"+epoch+" ") >= n
-				}, clientLimit, time.Millisecond)
+				}, "step %d of epoch %s", n, epoch)
 			}
 			training := start()
 			steps("0", 3)
 			_ = training.Process.Kill()
-			_ = training.Wait()
+			<-exited
 			m.kill() // the mount, too
 			detach(point)
 			arrive(8, 12) // half of what epoch 1 needs
 			m = mountAt(t, d, point, append(flags, "--index-dir", index)...)
 			training = start() // ends epoch 0, and waits
-			require.Eventually(t, func() bool {
+			m.until(func() bool {
 				return strings.Contains(string(m.read("status")), "epoch 1 is not there yet: 4 of 8 new units")
-			}, clientLimit, 20*time.Millisecond)
+			})
 			arrive(12, games)
 			steps("1", 2)
 			_ = training.Process.Kill() // unless it has ended just now
-			_ = training.Wait()
-			require.NoError(t, start().Wait())
+			<-exited
+			training = start()
+			<-exited
+			require.Zero(t, training.ProcessState.ExitCode())
 
 			other := mountAt(t, d, t.TempDir(), append(flags, "--index-dir", t.TempDir())...)
 			r := command(t, env, nil, interpreter, line(other.dir, "--save", file("whole.npz"), "--log", file("whole"))...)

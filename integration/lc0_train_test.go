@@ -11,7 +11,6 @@ import (
 	"slices"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -148,13 +147,13 @@ func TestExampleLc0TrainsOnEveryFrameOnceThoughItIsStoppedAndKilled(t *testing.T
 			train("--save", file("parts.npz"), "--steps", "3")
 			killed := exec.Command(interpreter, append(slices.Clone(line), "--save", file("parts.npz"), "--save-every", "1", "--log", file("killed"))...)
 			killed.Env = append(environment(filepath.Join(scratch, "tmp")), env...)
-			require.NoError(t, killed.Start())
-			require.Eventually(t, func() bool { // it is amid something
+			exited := launch(t, killed)
+			until(t, exited, func() bool { // it is amid something
 				b, _ := os.ReadFile(file("killed"))
 				return strings.Count(string(b), "\n") >= 2
-			}, clientLimit, time.Millisecond)
+			}, "two steps")
 			require.NoError(t, killed.Process.Kill())
-			_ = killed.Wait() // it was killed
+			<-exited
 			train("--save", file("parts.npz"), "--save-every", "2")
 			script(t, interpreter, sameModel, file("whole.npz"), file("parts.npz"))
 		})

@@ -82,7 +82,7 @@ func memoryGroup(t *testing.T, limit int) (dir string, killed func() string) {
 	}
 	t.Cleanup(func() {
 		// It is empty once the kernel has cleaned up behind the server.
-		require.Eventually(t, func() bool { return os.Remove(dir) == nil }, clientLimit, 10*time.Millisecond)
+		until(t, nil, func() bool { return os.Remove(dir) == nil })
 	})
 	if err := os.WriteFile(filepath.Join(dir, file), fmt.Append(nil, limit), 0o644); err != nil {
 		missing(t, "no memory limit can be set: %v", err)

@@ -7,7 +7,6 @@ import (
 	"strings"
 	"syscall"
 	"testing"
-	"time"
 
 	"github.com/stretchr/testify/require"
 )
@@ -44,7 +43,7 @@ func TestTheLogHasALineAFaultAndALineOfStatusWhenAsked(t *testing.T) {
 	require.Regexp(t, `^\[\d+, \d+\)$`, faults[0]["range"])
 
 	require.NoError(t, m.cmd.Process.Signal(syscall.SIGUSR1))
-	require.Eventually(t, func() bool { return len(logLines(t, m.log.String(), "status")) == 1 }, clientLimit, 10*time.Millisecond)
+	m.until(func() bool { return len(logLines(t, m.log.String(), "status")) == 1 })
 	status := logLines(t, m.log.String(), "status")[0]
 	require.EqualValues(t, 4096, status["records"])
 	require.EqualValues(t, 100, status["errors"])

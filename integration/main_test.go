@@ -2,6 +2,7 @@ package integration
 
 import (
 	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
 	"testing"
@@ -40,6 +41,15 @@ func TestMain(m *testing.M) {
 }
 
 func run(m *testing.M) int {
+	code := runIn(m)
+	if code != 0 {
+		fmt.Fprintf(os.Stderr, "integration: to draw the same again: -drawseed %d\n", *drawSeed)
+	}
+	return code
+}
+
+// runIn runs the tests with the program in a scratch directory.
+func runIn(m *testing.M) int {
 	return serve.Run(m, "integration", "../cmd/lsiofs", func(program, dir string) error {
 		lsiofs, scratch = program, dir
 		// Python programs find the package in its source, and the program under test.

@@ -97,7 +97,13 @@ func startMountBy(t testing.TB, starter []string, d dataset, dir string, flags .
 func (m *mount) requireLog(pattern string) {
 	m.t.Helper()
 	fits := regexp.MustCompile(pattern).MatchString
-	require.Eventually(m.t, func() bool { return fits(m.log.String()) }, clientLimit, 5*time.Millisecond, "%q is not in the log: %s", pattern, m.log)
+	m.until(func() bool { return fits(m.log.String()) }, "%q is not in the log: %s", pattern, m.log)
+}
+
+// until waits until a condition holds, or the server has ended.
+func (m *mount) until(holds func() bool, what ...any) {
+	m.t.Helper()
+	until(m.t, m.exited, holds, what...)
 }
 
 func (m *mount) waitUntilMounted() error { return m.server.WaitUntilMounted() }

@@ -47,12 +47,8 @@ func loopback(t *testing.T, dir string) string {
 	cmd := exec.Command(program, point)
 	cmd.Env = append(os.Environ(), loopbackVariable+"="+dir)
 	cmd.Stderr = os.Stderr
-	require.NoError(t, cmd.Start())
-	ended := make(chan struct{})
-	go func() {
-		cmd.Wait()
-		close(ended)
-	}()
+	ended, err := serve.Launch(cmd)
+	require.NoError(t, err)
 	t.Cleanup(func() {
 		detach(point)
 		select {
@@ -62,7 +58,7 @@ func loopback(t *testing.T, dir string) string {
 			<-ended
 		}
 	})
-	require.Eventually(t, func() bool { return isMount(point) }, clientLimit, 10*time.Millisecond)
+	until(t, ended, func() bool { return isMount(point) }, "its mount")
 	return point
 }
 

@@ -120,6 +120,25 @@ func command(t testing.TB, env []string, stdin []byte, name string, args ...stri
 	return result{stdout.Bytes(), stderr.String(), cmd.ProcessState.ExitCode()}
 }
 
+// until waits until a condition holds that a process brings about; exited is closed when that
+// has ended, which fails the test at once.
+func until(t testing.TB, exited <-chan struct{}, holds func() bool, what ...any) {
+	t.Helper()
+	require.NoError(t, serve.Until(clientLimit, exited, holds), what...)
+}
+
+// launch starts a program that ends with the test at the latest.
+func launch(t testing.TB, cmd *exec.Cmd) (exited <-chan struct{}) {
+	t.Helper()
+	exited, err := serve.Launch(cmd)
+	require.NoError(t, err)
+	t.Cleanup(func() {
+		_ = cmd.Process.Kill()
+		<-exited
+	})
+	return exited
+}
+
 // output runs a client program that has to succeed, and gives its stdout.
 func output(t testing.TB, name string, args ...string) []byte {
 	t.Helper()

@@ -155,10 +155,10 @@ func TestTouchingTheCheckpointHasNoEffect(t *testing.T) {
 		require.Equal(t, string(before), string(m.read("checkpoint")), line)
 	}
 	shell(t, `rm "$1"`, m.path("checkpoint")) // mv from another file system needs that
-	require.Eventually(t, func() bool {
+	m.until(func() bool {
 		b, err := os.ReadFile(m.path("checkpoint"))
 		return err == nil && string(b) == string(before)
-	}, clientLimit, unlinkedFor/10, "the name comes back by itself")
+	}, "the name comes back by itself")
 }
 
 func TestScratchFilesAreFewAndInTheRootOnly(t *testing.T) {

@@ -11,7 +11,6 @@ import (
 	"strings"
 	"syscall"
 	"testing"
-	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -27,14 +26,14 @@ type training struct {
 	point  string
 	log    string
 	out    *serve.Log
-	ended  chan struct{}
+	ended  <-chan struct{}
 }
 
 // startTraining starts the program in a group of processes, with an own mount point and
 // an own directory for indexes.
 func startTraining(t *testing.T, dataset, save string, workers int, more ...string) *training {
 	t.Helper()
-	r := &training{t: t, before: serverProcesses(), point: t.TempDir(), log: filepath.Join(t.TempDir(), "log"), out: serve.NewLog(), ended: make(chan struct{})}
+	r := &training{t: t, before: serverProcesses(), point: t.TempDir(), log: filepath.Join(t.TempDir(), "log"), out: serve.NewLog()}
 	args := append([]string{"../examples/remote/train.py", dataset, "--save", save, "--loader-workers", fmt.Sprint(workers), "--mountpoint", r.point, "--log", r.log}, more...)
 	r.cmd = exec.Command(python(t, "torch"), args...)
 	// Python makes sockets in it, whose names have to be short, and leaves them when it is killed.
@@ -44,11 +43,8 @@ func startTraining(t *testing.T, dataset, save string, workers int, more ...stri
 	r.cmd.Env = append(environment(tmp), "XDG_CACHE_HOME="+t.TempDir())
 	r.cmd.Stdout, r.cmd.Stderr = r.out, r.out
 	r.cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
-	require.NoError(t, r.cmd.Start())
-	go func() {
-		_ = r.cmd.Wait() // its exit code is looked at where it ends by itself
-		close(r.ended)
-	}()
+	r.ended, err = serve.Launch(r.cmd)
+	require.NoError(t, err)
 	t.Cleanup(func() {
 		select {
 		case <-r.ended:
@@ -67,7 +63,7 @@ func (r *training) kill() {
 		_ = syscall.Kill(pid, syscall.SIGKILL) // it may have ended by itself
 	}
 	<-r.ended
-	require.Eventually(r.t, func() bool { return len(serverProcesses()) <= len(r.before) }, clientLimit, 5*time.Millisecond)
+	until(r.t, nil, func() bool { return len(serverProcesses()) <= len(r.before) }, "the killed processes end")
 	if isMount(r.point) {
 		detach(r.point)
 	}
@@ -91,14 +87,7 @@ func (r *training) batches() (lines [][]string) {
 // trains waits until it has logged so many batches.
 func (r *training) trains(batches int) {
 	r.t.Helper()
-	for limit := time.Now().Add(clientLimit); len(r.batches()) < batches; time.Sleep(5 * time.Millisecond) {
-		select {
-		case <-r.ended:
-			require.Fail(r.t, "the program has ended", "%s", r.out)
-		default:
-		}
-		require.True(r.t, time.Now().Before(limit), "%d batches of %d: %s", len(r.batches()), batches, r.out)
-	}
+	until(r.t, r.ended, func() bool { return len(r.batches()) >= batches }, "%d batches: %s", batches, r.out)
 }
 
 // began is where it went on: the first words that it prints.
@@ -125,7 +114,7 @@ func TestExampleRemoteTrainsOnEveryRecordOnceThoughItIsKilledAndGoesOnElsewhere(
 	d := dataset{name: "images", dir: t.TempDir(), ext: ".tar"}
 	output(t, interpreter, "../examples/remote/train.py", "make", d.dir)
 	_, bucket, _ := places(t, d)
-	p := servers.NewToxiproxy(t)
+	p := servers.NewToxiproxy(t, serve.Seed(t))
 	t.Setenv("AWS_ENDPOINT_URL", "http://"+p.Before("s3", strings.TrimPrefix(os.Getenv("AWS_ENDPOINT_URL"), "http://")))
 	p.Add("s3", "latency", 1, map[string]int{"latency": 20, "jitter": 10})
 	p.Add("s3", "reset_peer", 0.3, map[string]int{"timeout": 50})

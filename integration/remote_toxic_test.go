@@ -7,11 +7,13 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/lsiofs/lsiofs/integration/serve"
 	"github.com/lsiofs/lsiofs/integration/servers"
 )
 
 // toxics are what stands between lsiofs and its servers: toxiproxy's names, the share of
-// connections that have it, and its attributes.
+// connections that have it, and its attributes. toxiproxy draws which connections of a share have
+// it: by its seed it is always the same ones of a test, in the order in which they are opened.
 var toxics = []struct {
 	name, what string
 	share      float64
@@ -29,21 +31,24 @@ var toxics = []struct {
 // an error: for a bucket and for a web server, of records that are read by themselves
 // and of compressed shards.
 func TestWhateverTheNetworkDoesTheBytesAreRight(t *testing.T) {
-	p := servers.NewToxiproxy(t)
 	for _, d := range []dataset{makeDataset(t, formatNamed("tar"), codecs[0], 12, 7), withCodec(t, "jsonl", ".zst")} {
 		here, bucket, web := places(t, d)
 		args := withoutWorkers(usual().flags())
 		want := toolOK(t, append([]string{"cat", here.dir}, args...)...)
-		s3 := p.Before("s3 of "+d.name, strings.TrimPrefix(os.Getenv("AWS_ENDPOINT_URL"), "http://"))
-		t.Setenv("AWS_ENDPOINT_URL", "http://"+s3)
-		host, path, _ := strings.Cut(strings.TrimPrefix(web.dir, "http://"), "/")
-		for name, target := range map[string]string{
-			"s3 of " + d.name: bucket.dir, "nginx of " + d.name: "http://" + p.Before("nginx of "+d.name, host) + "/" + path,
-		} {
+		s3 := strings.TrimPrefix(os.Getenv("AWS_ENDPOINT_URL"), "http://")
+		nginx, path, _ := strings.Cut(strings.TrimPrefix(web.dir, "http://"), "/")
+		for _, kind := range []string{"s3", "nginx"} {
 			for _, toxic := range toxics {
-				t.Run(name+", "+toxic.what, func(t *testing.T) {
-					p.Add(name, toxic.name, toxic.share, toxic.attributes)
-					defer p.Remove(name, toxic.name)
+				t.Run(kind+" of "+d.name+", "+toxic.what, func(t *testing.T) {
+					// Each has a proxy of its own, which draws from its beginning.
+					p := servers.NewToxiproxy(t, serve.Seed(t))
+					target := bucket.dir
+					if kind == "s3" {
+						t.Setenv("AWS_ENDPOINT_URL", "http://"+p.Before(kind, s3))
+					} else {
+						target = "http://" + p.Before(kind, nginx) + "/" + path
+					}
+					p.Add(kind, toxic.name, toxic.share, toxic.attributes)
 					// A directory of its own: the shards are indexed through it, too.
 					r := tool(t, append([]string{"cat", target, "--index-dir", t.TempDir(), "--read-timeout", "3m"}, args...)...)
 					require.Zero(t, r.code, r.stderr)

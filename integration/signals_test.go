@@ -15,6 +15,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/lsiofs/lsiofs/integration/backing"
+	"github.com/lsiofs/lsiofs/integration/serve"
 )
 
 // waiting is a client whose read storage does not answer.
@@ -244,6 +245,7 @@ func inNamespace(t *testing.T) (*mount, *backing.FileSystem, []byte) {
 }
 
 func TestAClientThatTheServerCanNotSeeIsWaitedForAMinuteAfterASignal(t *testing.T) {
+	serve.Tier(t, serve.Night) // it takes a minute; fs shows the same with a clock of its own
 	t.Parallel()
 	t.Run("a signal with a handler", func(t *testing.T) {
 		t.Parallel()

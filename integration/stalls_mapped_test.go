@@ -83,10 +83,10 @@ func TestManyMappingsThatStallHoldUpNoOther(t *testing.T) {
 		reader.Wait()
 	})
 	queued := regexp.MustCompile(`lsiofs_stage_queued{stage="fuse"} (\d+)`)
-	require.Eventually(t, func() bool {
+	m.until(func() bool {
 		n, err := strconv.Atoi(string(queued.FindSubmatch(m.read("metrics"))[1]))
 		return err == nil && n >= 64
-	}, clientLimit, 10*time.Millisecond)
+	}, "requests wait")
 	r := command(t, nil, nil, python(t), "-c", `
 import mmap, sys
 with open(sys.argv[1], "rb") as f: sys.stdout.buffer.write(mmap.mmap(f.fileno(), 0, prot=mmap.PROT_READ)[:])

@@ -172,7 +172,7 @@ for i in range(64):
 		startChild(t, reader)
 		// Of each file at least four are begun, and of all as many as come in the
 		// first second.
-		require.Eventually(t, func() bool { return m.stuckReads() >= 16 }, clientLimit, 10*time.Millisecond)
+		m.until(func() bool { return m.stuckReads() >= 16 })
 		for w := 1; w < s.Workers; w++ {
 			requireFile(t, want.data(s, w), m.path("worker-%d.bin", w))
 		}
@@ -234,7 +234,7 @@ func TestAMountEndsWhileARangeIsStalled(t *testing.T) {
 			"umount": func(m *mount) { toolOK(t, "umount", m.dir) },
 			"Ctrl-C twice, a reader waits": func(m *mount) {
 				m.cmd.Process.Signal(syscall.SIGINT)
-				require.Eventually(t, func() bool { return !isMount(m.dir) }, clientLimit, 5*time.Millisecond)
+				m.until(func() bool { return !isMount(m.dir) })
 				m.cmd.Process.Signal(syscall.SIGINT)
 			},
 		} {
@@ -251,7 +251,7 @@ func TestAMountEndsWhileARangeIsStalled(t *testing.T) {
 					requireEnd(t, reader, "it was killed")
 				}
 				end(m)
-				require.Eventually(t, func() bool { return !isMount(m.dir) }, clientLimit, 5*time.Millisecond)
+				m.until(func() bool { return !isMount(m.dir) })
 				if stays {
 					requireEnd(t, reader, "its read fails")
 				}

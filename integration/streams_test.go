@@ -10,11 +10,13 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/lsiofs/lsiofs/integration/serve"
 )
 
 var (
 	draws    = flag.Int("draws", 3, "random settings for each format in the comparison with the reference")
-	drawSeed = flag.Uint64("drawseed", 1, "seed of those settings and their datasets")
+	drawSeed = flag.Uint64("drawseed", serve.DefaultSeed(), "seed of those settings and their datasets")
 )
 
 // kinds are the three files of a stream: the flag of `cat`, and the ending.

@@ -38,11 +38,8 @@ func TestTopIsDrawnOnATerminalUntilQ(t *testing.T) {
 	cmd.Env = append(os.Environ(), "TERM=xterm")
 	cmd.Stdin, cmd.Stdout, cmd.Stderr = program, program, program
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true, Setctty: true}
-	require.NoError(t, cmd.Start())
+	exited := launch(t, cmd)
 	program.Close()
-	ended := make(chan error, 1)
-	go func() { ended <- cmd.Wait() }()
-	t.Cleanup(func() { cmd.Process.Kill() })
 
 	var mu sync.Mutex
 	var shown strings.Builder
@@ -64,13 +61,13 @@ func TestTopIsDrawnOnATerminalUntilQ(t *testing.T) {
 			}
 		}
 	})
-	require.Eventually(t, func() bool { return seen("worker-0.tar") }, clientLimit, 10*time.Millisecond)
+	until(t, exited, func() bool { return seen("worker-0.tar") }, "the first frame")
 	require.True(t, seen("\x1b[?1049h"), "it is drawn beside what the terminal showed before")
 	_, err := person.WriteString("q")
 	require.NoError(t, err)
 	select {
-	case err := <-ended:
-		require.NoError(t, err)
+	case <-exited:
+		require.Zero(t, cmd.ProcessState.ExitCode())
 	case <-time.After(clientLimit):
 		require.Fail(t, "q does not end it")
 	}

@@ -78,7 +78,7 @@ func TestADriverInAContainerMountsForTheNodeAndIsMendedByTheNextContainer(t *tes
 	d.start()
 	require.NoError(t, d.publish(b))
 	d.requireReads(b, "worker-0.jsonl", want)
-	require.Eventually(t, func() bool { _, err := d.read(a, "worker-0.jsonl"); return err == nil }, patience, 1e7)
+	d.until(func() bool { _, err := d.read(a, "worker-0.jsonl"); return err == nil })
 	d.requireReads(a, "worker-0.jsonl", want)
 	require.Len(t, d.servers(), 1)
 	d.unpublish(a)

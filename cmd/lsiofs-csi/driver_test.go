@@ -19,6 +19,7 @@ import (
 
 	"github.com/container-storage-interface/spec/lib/go/csi"
 	"github.com/stretchr/testify/require"
+	"golang.org/x/sys/unix"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/credentials/insecure"
 
@@ -174,10 +175,10 @@ func (d *driver) start() {
 			}
 		}
 	}()
-	require.Eventually(d.t, func() bool { // gRPC would wait a second until it tries again
+	d.until(func() bool { // gRPC would wait a second until it tries again
 		c, err := net.Dial("unix", d.path("csi.sock"))
 		return err == nil && c.Close() == nil
-	}, patience, time.Millisecond, "%s", d.log)
+	})
 	d.conn, err = grpc.NewClient("unix://"+d.path("csi.sock"), grpc.WithTransportCredentials(insecure.NewCredentials()))
 	require.NoError(d.t, err)
 	d.node = csi.NewNodeClient(d.conn)
@@ -185,6 +186,19 @@ func (d *driver) start() {
 	defer cancel()
 	_, err = csi.NewIdentityClient(d.conn).Probe(ctx, &csi.ProbeRequest{}, grpc.WaitForReady(true))
 	require.NoError(d.t, err, d.log)
+}
+
+// until waits until a condition holds that the driver brings about. If the driver has ended, it
+// fails the test at once: nobody is left to wait for. (As serve.Until of lsiofs's own tests, which
+// are of another module.)
+func (d *driver) until(holds func() bool) {
+	d.t.Helper()
+	for limit := time.Now().Add(patience); !holds(); time.Sleep(time.Millisecond) {
+		var end unix.Siginfo // of a driver that is still to be waited for
+		require.NoError(d.t, unix.Waitid(unix.P_PID, d.cmd.Process.Pid, &end, unix.WEXITED|unix.WNOHANG|unix.WNOWAIT, nil))
+		require.Zero(d.t, end.Signo, "the driver has ended: %s", d.log)
+		require.True(d.t, time.Now().Before(limit), "not so within %v: %s", patience, d.log)
+	}
 }
 
 // kill ends the driver as a crash would.

@@ -14,7 +14,6 @@ import (
 	"strings"
 	"syscall"
 	"testing"
-	"time"
 
 	"github.com/container-storage-interface/spec/lib/go/csi"
 	"github.com/stretchr/testify/require"
@@ -26,10 +25,10 @@ import (
 // get fetches a page from a unix socket.
 func (d *driver) get(socket, path string) (int, string) {
 	d.t.Helper()
-	require.Eventually(d.t, func() bool { // it comes after CSI's socket, for which start waits
+	d.until(func() bool { // it comes after CSI's socket, for which start waits
 		c, err := net.Dial("unix", d.path(socket))
 		return err == nil && c.Close() == nil
-	}, patience, time.Millisecond)
+	})
 	c := &http.Client{Timeout: patience, Transport: &http.Transport{DisableKeepAlives: true, DialContext: func(context.Context, string, string) (net.Conn, error) {
 		return net.Dial("unix", d.path(socket))
 	}}}
@@ -83,7 +82,7 @@ func TestTheProbeOfLivenessAsksTheDriverItself(t *testing.T) {
 
 func TestKubeletIsToldWhereTheDriverIs(t *testing.T) {
 	d := startDriver(t)
-	require.Eventually(t, func() bool { _, err := os.Stat(d.path("registration", "lsiofs.csi-reg.sock")); return err == nil }, patience, 1e6)
+	d.until(func() bool { _, err := os.Stat(d.path("registration", "lsiofs.csi-reg.sock")); return err == nil })
 	c, err := grpc.NewClient("unix://"+d.path("registration", "lsiofs.csi-reg.sock"), grpc.WithTransportCredentials(insecure.NewCredentials()))
 	require.NoError(t, err)
 	defer c.Close()
@@ -93,7 +92,7 @@ func TestKubeletIsToldWhereTheDriverIs(t *testing.T) {
 	require.Equal(t, []string{"CSIPlugin", "lsiofs.csi", d.path("csi.sock"), "1.0.0"}, []string{info.GetType(), info.GetName(), info.GetEndpoint(), strings.Join(info.GetSupportedVersions(), " ")})
 	_, err = kubelet.NotifyRegistrationStatus(t.Context(), &registration.RegistrationStatus{Error: "no room"})
 	require.NoError(t, err)
-	require.Eventually(t, func() bool { return strings.Contains(d.log.String(), "no room") }, patience, 1e6)
+	d.until(func() bool { return strings.Contains(d.log.String(), "no room") })
 
 	// Kubelet forgets a driver whose socket is gone; one that ends takes it away.
 	require.NoError(t, d.cmd.Process.Signal(syscall.SIGTERM))
@@ -123,7 +122,7 @@ func TestStatisticsSayHowMuchWasReadAndWhetherTheServerLives(t *testing.T) {
 	require.EqualValues(t, len(want), stats().GetUsage()[0].GetUsed())
 	require.False(t, stats().GetVolumeCondition().GetAbnormal())
 	require.NoError(t, syscall.Kill(d.servers()[0], syscall.SIGKILL))
-	require.Eventually(t, func() bool { return stats().GetVolumeCondition().GetAbnormal() }, patience, 1e6)
+	d.until(func() bool { return stats().GetVolumeCondition().GetAbnormal() })
 	require.Contains(t, stats().GetVolumeCondition().GetMessage(), "ENOTCONN")
 	d.unpublish(a)
 	d.requireNothingLeft()

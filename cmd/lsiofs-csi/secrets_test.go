@@ -79,7 +79,7 @@ func TestCredentialsReachTheServersEnvironmentAndNothingElse(t *testing.T) {
 	require.NoError(t, syscall.Kill(pid, syscall.SIGKILL))
 	require.Eventually(t, func() bool { return len(d.servers()) == 0 }, patience, 1e6)
 	d.start()
-	require.Eventually(t, func() bool { return strings.Contains(d.log.String(), "needs its credentials") }, patience, 1e6)
+	d.until(func() bool { return strings.Contains(d.log.String(), "needs its credentials") })
 	_, err = d.read(b, "worker-0.jsonl")
 	require.Error(t, err)
 	require.NoError(t, d.publish(a))

@@ -3,7 +3,6 @@ package main
 import (
 	"crypto/sha256"
 	"encoding/json"
-	"io"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -15,6 +14,7 @@ import (
 
 	"github.com/lsiofs/lsiofs/cmd/lsiofs/bench"
 	"github.com/lsiofs/lsiofs/cmd/lsiofs/exit"
+	"github.com/lsiofs/lsiofs/integration/serve"
 )
 
 // hashes are those of a directory's files, by name.
@@ -92,18 +92,17 @@ func TestBenchMakesNothingInAFullDirectory(t *testing.T) {
 func TestBenchLeavesNothingHalfMade(t *testing.T) {
 	parent := t.TempDir()
 	c := program(t, "bench", "--make", "jsonl", "--gz", "--records", "100000000", "--bytes", "1200", filepath.Join(parent, "d"))
-	stderr, err := c.StderrPipe()
+	stderr := serve.NewLog()
+	c.Stderr = stderr
+	exited, err := serve.Launch(c)
 	require.NoError(t, err)
-	require.NoError(t, c.Start())
-	require.Eventually(t, func() bool {
+	require.NoError(t, serve.Until(time.Minute, exited, func() bool {
 		left, err := filepath.Glob(filepath.Join(parent, ".lsiofs-make-*", "*"))
 		return err == nil && len(left) > 0
-	}, time.Minute, time.Millisecond, "it has not begun")
+	}), "it has not begun: %s", stderr)
 	require.NoError(t, c.Process.Signal(os.Interrupt))
-	said, err := io.ReadAll(stderr)
-	require.NoError(t, err)
-	require.Error(t, c.Wait())
-	require.Equal(t, int(exit.Interrupted), c.ProcessState.ExitCode(), "%s", said)
+	<-exited
+	require.Equal(t, int(exit.Interrupted), c.ProcessState.ExitCode(), "%s", stderr)
 	left, err := os.ReadDir(parent)
 	require.NoError(t, err)
 	require.Empty(t, left)

@@ -16,6 +16,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/lsiofs/lsiofs/cmd/lsiofs/exit"
+	"github.com/lsiofs/lsiofs/integration/serve"
 	"github.com/lsiofs/lsiofs/pipeline/storage/remote/unkind"
 )
 
@@ -189,10 +190,11 @@ func TestAFillingThatIsInterrupted(t *testing.T) {
 	for more, args := range [][]string{{"cache", "warm", url}, {"mount", url, t.TempDir(), "--warm"}} {
 		before := bodies()
 		c := program(t, append(args, dir...)...)
-		require.NoError(t, c.Start())
-		require.Eventually(t, func() bool { asked := bodiesAsked(server); return asked > before && asked >= indexed+2+more }, 5*time.Minute, time.Millisecond, "a part is asked for that does not come")
+		exited, err := serve.Launch(c)
+		require.NoError(t, err)
+		require.NoError(t, serve.Until(5*time.Minute, exited, func() bool { asked := bodiesAsked(server); return asked > before && asked >= indexed+2+more }), "a part is asked for that does not come")
 		require.NoError(t, c.Process.Signal(os.Interrupt))
-		require.Error(t, c.Wait())
+		<-exited
 		require.EqualValues(t, exit.Interrupted, c.ProcessState.ExitCode())
 	}
 	hangs.Off()

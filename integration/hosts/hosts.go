@@ -22,6 +22,8 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/lsiofs/lsiofs/integration/serve"
 )
 
 // Host is a machine.
@@ -195,9 +197,7 @@ func Missing(t testing.TB, why string) {
 // Eventually waits for what takes a moment, for so long at most.
 func Eventually(t testing.TB, patience time.Duration, what string, is func() bool) {
 	t.Helper()
-	for end := time.Now().Add(patience); !is(); time.Sleep(100 * time.Millisecond) {
-		if time.Now().After(end) {
-			t.Fatalf("not so within %v: %s", patience, what)
-		}
+	if err := serve.Until(patience, nil, is); err != nil {
+		t.Fatalf("%s: %v", what, err)
 	}
 }

@@ -14,7 +14,7 @@ import (
 
 var (
 	huntFor  = flag.Duration("hunt", 50*time.Second, "how long the hunt lasts; the enumerated schedules are always run")
-	huntSeed = flag.Uint64("hunt-seed", 0, "seed of schedules (0: one by the time)")
+	huntSeed = flag.Uint64("hunt-seed", serve.DefaultSeed(), "seed of schedules")
 	huntOnly = flag.Int("hunt-only", -1, "the only schedule to run, by its number")
 	huntWay  = flag.String("hunt-way", "", "run schedules of this way only")
 	huntGoOn = flag.Bool("hunt-go-on", false, "go on behind schedules that fail")
@@ -38,9 +38,6 @@ func TestMain(m *testing.M) {
 
 func run(m *testing.M) int {
 	flag.Parse()
-	if *huntSeed == 0 {
-		*huntSeed = uint64(time.Now().UnixNano())
-	}
 	return serve.Run(m, "hunt", "../../cmd/lsiofs", func(program, dir string) error {
 		lsiofs, scratch = program, dir
 		return nil

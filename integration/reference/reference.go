@@ -5,6 +5,7 @@ package reference
 import (
 	"bufio"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -45,7 +46,12 @@ func Start(python, dir, dataset string, environment, args []string) (*Process, e
 	return &Process{cmd: cmd, stdin: stdin, in: stdin, out: bufio.NewReader(stdout)}, nil
 }
 
-// Ask sends a question, an object with options as keys, and gives the answer.
+// ErrRefused is the error of a dataset that the reference does not read, because it is damaged
+// or not supported.
+var ErrRefused = errors.New("the reference refuses the dataset")
+
+// Ask sends a question, an object with options as keys, and returns the answer. A dataset that
+// can't be read under the question's on-corrupt gives ErrRefused.
 func (p *Process) Ask(question any) ([]byte, error) {
 	line, err := json.Marshal(question)
 	if err != nil {
@@ -59,6 +65,9 @@ func (p *Process) Ask(question any) ([]byte, error) {
 	head, err := p.out.ReadString('\n')
 	if err != nil {
 		return nil, fmt.Errorf("the reference died of %s: %w", line, err)
+	}
+	if why, refused := strings.CutPrefix(head, "refused "); refused {
+		return nil, fmt.Errorf("%w: %s", ErrRefused, strings.TrimSpace(why))
 	}
 	n, err := strconv.Atoi(strings.TrimSpace(head))
 	if err != nil {

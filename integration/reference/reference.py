@@ -5,7 +5,9 @@
     reference.py DATASET --fingerprint writes the dataset's fingerprint
     reference.py DATASET --requests    answers requests, one JSON object a line
                                        with the options as keys, on stdout: the
-                                       number of bytes in decimal, a newline, them
+                                       number of bytes in decimal, a newline, them;
+                                       "refused", a space and why where the dataset
+                                       can't be read (under the request's on-corrupt)
     reference.py "" --mix NAME=WEIGHT:DATASET …     the same of a mixture
     reference.py --vectors FILE        checks itself against published vectors
 
@@ -21,6 +23,7 @@ import sys
 sys.dont_write_bytecode = True
 
 import arrays
+import decode
 import mixture
 import order
 import records
@@ -159,26 +162,53 @@ def arguments():
     return p.parse_args()
 
 
+def load(a, options):
+    """The Dataset or Mixture of the command line."""
+    if a.mix:
+        return mixture.Mixture(a.mix, options, lambda path: Dataset(path, options))
+    return Dataset(a.dataset, options)
+
+
+def answers(a, options):
+    """Answers requests until there are no more."""
+    loaded = {}
+
+    def under(policy):
+        if policy not in loaded:
+            try:
+                loaded[policy] = load(a, dict(options, **{"on-corrupt": policy}))
+            except (decode.Corrupt, decode.Refused) as e:
+                loaded[policy] = e
+        return loaded[policy]
+
+    under(options["on-corrupt"])  # while nobody waits for an answer
+    for line in sys.stdin:
+        request = json.loads(line)
+        dataset = under(request.pop("on-corrupt", options["on-corrupt"]))
+        if isinstance(dataset, Exception):
+            text = "refused %s: %s" % (type(dataset).__name__, dataset)
+            sys.stdout.buffer.write(text.replace("\n", " ").encode(errors="replace") + b"\n")
+        else:
+            if request.get("kind") == "fingerprint":
+                data = dataset.fingerprint(dict(DEFAULTS, **request)).encode()
+            else:
+                data = stream(dataset, request)
+            sys.stdout.buffer.write(b"%d\n" % len(data) + data)
+        sys.stdout.buffer.flush()
+
+
 def main():
     a = arguments()
     if a.vectors:
         print("%d vectors hold" % vectors.check(a.vectors))
         return
     options = {k.replace("_", "-"): v for k, v in vars(a).items()}
-    dataset = mixture.Mixture(a.mix, options, lambda path: Dataset(path, options)) if a.mix else Dataset(a.dataset, options)
-    if a.fingerprint:
-        print(dataset.fingerprint({k: options[k] for k in DEFAULTS}))
-    elif a.requests:
-        for line in sys.stdin:
-            request = json.loads(line)
-            if request.get("kind") == "fingerprint":
-                data = dataset.fingerprint(dict(DEFAULTS, **request)).encode()
-            else:
-                data = stream(dataset, request)
-            sys.stdout.buffer.write(b"%d\n" % len(data) + data)
-            sys.stdout.buffer.flush()
+    if a.requests:
+        answers(a, options)
+    elif a.fingerprint:
+        print(load(a, options).fingerprint({k: options[k] for k in DEFAULTS}))
     else:
-        sys.stdout.buffer.write(stream(dataset, {k: options[k] for k in DEFAULTS}))
+        sys.stdout.buffer.write(stream(load(a, options), {k: options[k] for k in DEFAULTS}))
 
 
 if __name__ == "__main__":

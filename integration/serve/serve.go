@@ -1,6 +1,7 @@
 // Package serve runs the program under test as the server of a mount: it builds it,
 // starts it in a child process, waits for its mount, and finds what it leaves behind.
-// Only the tests of integration, integration/soak and integration/hunt use it.
+// The tests of integration, integration/soak and integration/hunt use it for that. Other tests
+// use what it has for every test: its tiers, Alone, Missing, Seed and Until.
 //
 // A test never serves a mount itself. A process that reads from a mount that it serves
 // can deadlock, and only another process can be killed.
@@ -66,16 +67,13 @@ type Server struct {
 // Start starts cmd, which is to mount at dir, and does not wait for the mount.
 // Whoever calls it sees to it that the process ends.
 func Start(cmd *exec.Cmd, dir string) (*Server, error) {
-	exited := make(chan struct{})
-	s := &Server{Dir: dir, Cmd: cmd, Log: NewLog(), Exited: exited}
+	s := &Server{Dir: dir, Cmd: cmd, Log: NewLog()}
 	cmd.Stderr = s.Log
-	if err := cmd.Start(); err != nil {
+	exited, err := Launch(cmd)
+	if err != nil {
 		return nil, err
 	}
-	go func() {
-		_ = cmd.Wait() // what it ended with is in cmd.ProcessState
-		close(exited)
-	}()
+	s.Exited = exited
 	return s, nil
 }
 

@@ -8,6 +8,7 @@ package servers
 import (
 	"bytes"
 	"crypto/md5"
+	"errors"
 	"fmt"
 	"net"
 	"os"
@@ -21,6 +22,8 @@ import (
 
 	"github.com/stretchr/testify/require"
 	"golang.org/x/sys/unix"
+
+	"github.com/lsiofs/lsiofs/integration/serve"
 )
 
 // Program finds a server's program, in PATH or where integration/check puts it, and ends
@@ -84,27 +87,13 @@ func try(t testing.TB, command func(port string) *exec.Cmd) (address string, sai
 	cmd.Stdout, cmd.Stderr = said, said
 	// It ends with the tests, whatever ends them.
 	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
-	require.NoError(t, cmd.Start())
-	ended := make(chan struct{})
-	go func() {
-		_ = cmd.Wait() // how it ended is told by what it said
-		close(ended)
-	}()
-	for limit := time.Now().Add(patience); ; {
-		select {
-		case <-ended: // the port is another's
-			return address, said, false
-		default:
-		}
-		if listens(cmd.Process.Pid, port) {
-			break
-		}
-		require.True(t, time.Now().Before(limit), "%s does not listen: %s", cmd.Path, said)
-		select {
-		case <-ended:
-		case <-time.After(10 * time.Millisecond):
-		}
+	ended, err := serve.Launch(cmd)
+	require.NoError(t, err)
+	err = serve.Until(patience, ended, func() bool { return listens(cmd.Process.Pid, port) })
+	if errors.Is(err, serve.ErrExited) { // the port is another's
+		return address, said, false
 	}
+	require.NoError(t, err, "%s does not listen: %s", cmd.Path, said)
 	t.Cleanup(func() {
 		_ = cmd.Process.Signal(syscall.SIGTERM)
 		select {

@@ -103,7 +103,7 @@ func TestFakeGCSServesObjectsByTheirURLs(t *testing.T) {
 
 func TestToxiproxyStandsBeforeAServer(t *testing.T) {
 	server := strings.TrimPrefix(Nginx(t, directory(t, "x.tar", strings.Repeat("content", 1000)), ""), "http://")
-	p := NewToxiproxy(t)
+	p := NewToxiproxy(t, 1)
 	url := "http://" + p.Before("nginx", server) + "/x.tar"
 	_, text, err := get(t, url)
 	require.NoError(t, err)

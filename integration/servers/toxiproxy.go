@@ -4,8 +4,10 @@ import (
 	"bytes"
 	"encoding/json"
 	"io"
+	"math"
 	"net/http"
 	"os/exec"
+	"strconv"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -18,12 +20,13 @@ type Toxiproxy struct {
 	api string
 }
 
-// NewToxiproxy starts one.
-func NewToxiproxy(t testing.TB) *Toxiproxy {
+// NewToxiproxy starts one. It draws from seed which connections have a toxic whose share is less
+// than 1, and how much a toxic varies: the nth draw of each run is the same.
+func NewToxiproxy(t testing.TB, seed uint64) *Toxiproxy {
 	t.Helper()
 	program := Program(t, "toxiproxy")
 	address := start(t, func(port string) *exec.Cmd {
-		return exec.Command(program, "-host", "127.0.0.1", "-port", port)
+		return exec.Command(program, "-host", "127.0.0.1", "-port", port, "-seed", strconv.FormatUint(seed&math.MaxInt64, 10))
 	})
 	return &Toxiproxy{t: t, api: "http://" + address}
 }

@@ -14,7 +14,7 @@ import (
 var (
 	soakFor  = flag.Duration("soak", 90*time.Second, "how long the soak lasts at least")
 	kills    = flag.Int("kills", 40, "how often servers are killed")
-	soakSeed = flag.Uint64("soak-seed", 0, "seed of datasets, settings and clients (0: one by the time)")
+	soakSeed = flag.Uint64("soak-seed", serve.DefaultSeed(), "seed of datasets, settings and clients")
 )
 
 // Places that the whole run shares, set before any test.
@@ -30,9 +30,6 @@ func TestMain(m *testing.M) { os.Exit(run(m)) }
 
 func run(m *testing.M) int {
 	flag.Parse()
-	if *soakSeed == 0 {
-		*soakSeed = uint64(time.Now().UnixNano())
-	}
 	return serve.Run(m, "soak", "../../cmd/lsiofs", func(program, dir string) error {
 		lsiofs, scratch = program, dir
 		return nil

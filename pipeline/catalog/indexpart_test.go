@@ -11,6 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"golang.org/x/sync/errgroup"
 
+	"github.com/lsiofs/lsiofs/integration/serve"
 	"github.com/lsiofs/lsiofs/pipeline/storage"
 )
 
@@ -62,6 +63,7 @@ func TestPartsOfAPassAreTheWholePass(t *testing.T) {
 	const shards = 5
 	for _, kind := range []string{"tar", "jsonl.gz", "tfrecord"} {
 		t.Run(kind, func(t *testing.T) {
+			r := rand.New(rand.NewPCG(serve.Seed(t), 0))
 			w := newWorld(t)
 			w.ofKinds(kind, shards)
 			want := w.mustOpen()
@@ -69,7 +71,7 @@ func TestPartsOfAPassAreTheWholePass(t *testing.T) {
 			for count := 1; count <= shards+2; count++ {
 				require.NoError(t, os.RemoveAll(w.index))
 				known := 0
-				for _, i := range rand.Perm(count) {
+				for _, i := range r.Perm(count) {
 					n, err := w.part(t.Context(), i, count)
 					require.NoError(t, err)
 					of := (shards - i + count - 1) / count

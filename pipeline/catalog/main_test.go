@@ -29,25 +29,39 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 // world is a dataset directory, an index directory, and what happened there.
 type world struct {
-	t      *testing.T
-	data   string
-	index  string
-	engine uring.Engine
-	log    logLines
-	reads  atomic.Int64 // ranges that were read from shards
+	t *testing.T
+	// cleanup has a function called when the world ends: with its test, or with a draw of it.
+	cleanup func(func())
+	data    string
+	index   string
+	engine  uring.Engine
+	log     logLines
+	reads   atomic.Int64 // ranges that were read from shards
 	// onRead, when set, is called before a read; its error fails the read.
 	onRead func(o storage.Object) error
 	// onHold, when set, takes reads that then hang until their Done is called.
 	onHold func(r *storage.Read)
 }
 
-func newWorld(t *testing.T) *world {
-	w := &world{t: t, data: t.TempDir(), index: filepath.Join(t.TempDir(), "index")}
+func newWorld(t *testing.T) *world { return newWorldUntil(t, t.Cleanup) }
+
+// newWorldUntil makes a world that ends earlier than its test: cleanup is that of a draw. A test
+// of many draws would otherwise hold the files of all of them open.
+func newWorldUntil(t *testing.T, cleanup func(func())) *world {
+	w := &world{t: t, cleanup: cleanup}
+	w.data, w.index = w.tempDir(), filepath.Join(w.tempDir(), "index")
 	engine, err := uring.Open(uring.ModePread)
 	require.NoError(t, err)
 	w.engine = engine
-	t.Cleanup(func() { require.NoError(t, engine.Close()) })
+	cleanup(func() { require.NoError(t, engine.Close()) })
 	return w
+}
+
+// tempDir makes a directory that is there until the world ends.
+func (w *world) tempDir() string {
+	dir := w.t.TempDir()
+	w.cleanup(func() { require.NoError(w.t, os.RemoveAll(dir)) })
+	return dir
 }
 
 func (w *world) write(path string, data []byte) {
@@ -97,7 +111,7 @@ func (w *world) openWith(ctx context.Context, c Config) (*Catalog, error) {
 func (w *world) mustOpen(change ...func(*Config)) *Catalog {
 	c, err := w.open(change...)
 	require.NoError(w.t, err)
-	w.t.Cleanup(func() { require.NoError(w.t, c.Close()) })
+	w.cleanup(func() { require.NoError(w.t, c.Close()) })
 	return c
 }
 

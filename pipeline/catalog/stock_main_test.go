@@ -29,7 +29,7 @@ type stockWorld struct {
 func newStockWorld(w *world) *stockWorld {
 	s, err := w.config().OpenStorage(w.data, "")
 	require.NoError(w.t, err)
-	w.t.Cleanup(func() { require.NoError(w.t, s.Close()) })
+	w.cleanup(func() { require.NoError(w.t, s.Close()) })
 	return &stockWorld{world: w, storage: s, now: time.Now()}
 }
 

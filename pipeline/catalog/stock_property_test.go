@@ -17,7 +17,7 @@ import (
 // killed gives the index directory as a process leaves it that is killed now, perhaps while
 // it writes to a journal.
 func (w *stockWorld) killed(cut func(bytes int64) int64) {
-	left := filepath.Join(w.t.TempDir(), "index")
+	left := filepath.Join(w.tempDir(), "index")
 	require.NoError(w.t, os.Mkdir(left, 0o700))
 	for _, path := range w.indexFiles("*") {
 		data, err := os.ReadFile(path)
@@ -39,7 +39,7 @@ func (w *stockWorld) replace(path string, data []byte) {
 
 // static is the catalog of a directory with just these files.
 func (w *stockWorld) static(files map[string][]byte, change ...func(*Config)) *Catalog {
-	other := &world{t: w.t, data: w.t.TempDir(), engine: w.engine, index: filepath.Join(w.t.TempDir(), "index")}
+	other := &world{t: w.t, cleanup: w.cleanup, data: w.tempDir(), engine: w.engine, index: filepath.Join(w.tempDir(), "index")}
 	for path, data := range files {
 		other.write(path, data)
 	}
@@ -50,7 +50,7 @@ func (w *stockWorld) static(files map[string][]byte, change ...func(*Config)) *C
 // shards are those that a mount of just the whole files has, and so is what is sealed.
 func TestAStockEqualsAMountOfTheFilesThatAreThere(t *testing.T) {
 	rapid.Check(t, func(r *rapid.T) {
-		w := newStockWorld(newWorld(t))
+		w := newStockWorld(newWorldUntil(t, r.Cleanup))
 		whole, broken := map[string][]byte{}, map[string]bool{}
 		s, err := w.openStock()
 		require.NoError(t, err)

@@ -11,6 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"go.uber.org/goleak"
 
+	"github.com/lsiofs/lsiofs/integration/serve"
 	"github.com/lsiofs/lsiofs/pipeline/fetch/fetchtest"
 	"github.com/lsiofs/lsiofs/pipeline/spec"
 	"github.com/lsiofs/lsiofs/pipeline/storage"
@@ -110,11 +111,12 @@ func TestReadersTogether(t *testing.T) {
 					var l Loan
 					require.NoError(t, stopped.Lend(context.Background(), 0, 1, &l))
 					defer l.Release()
+					dice := rand.New(rand.NewPCG(serve.Seed(t), 0))
 					var wg sync.WaitGroup
 					for w := range 4 {
-						seq := g.Deal(w, 4)
+						seq, step := g.Deal(w, 4), 1+dice.IntN(40)
 						r := f.Open(seq)
-						wg.Go(func() { fetchtest.ReadAll(t, d, r, seq, 1+rand.IntN(40)); r.Close() })
+						wg.Go(func() { fetchtest.ReadAll(t, d, r, seq, step); r.Close() })
 					}
 					wg.Wait()
 					require.Equal(t, string(d.Records[g[0]]), string(l.Records[0]), "a loan outlives all eviction")

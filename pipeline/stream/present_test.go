@@ -6,7 +6,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
-	"hash/maphash"
+	"hash/fnv"
 	"math/rand/v2"
 	"sync"
 	"sync/atomic"
@@ -57,11 +57,11 @@ func (f presenting) Present(dst, record []byte) error {
 	return nil
 }
 
-var rowSeed = maphash.MakeSeed()
-
 // rowOf fills dst with what depends on each byte of a record.
 func rowOf(dst, record []byte) {
-	h := maphash.Bytes(rowSeed, record)
+	sum := fnv.New64a()
+	_, _ = sum.Write(record)
+	h := sum.Sum64()
 	for i := range dst {
 		dst[i] = byte(h >> (i % 8 * 8))
 		if i%8 == 7 {

@@ -13,6 +13,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/lsiofs/lsiofs/integration/serve"
 	"github.com/lsiofs/lsiofs/pipeline/growing"
 	"github.com/lsiofs/lsiofs/pipeline/run"
 )
@@ -110,13 +111,7 @@ func writeSlowly(n *node, path string, records int) error {
 // Arrivals, deletions, changes and restarts at random, under several windows: each epoch is
 // what a model says, and stays that for ever, as long as its shards are there.
 func TestAnEpochStaysWhatItIsWhateverArrivedSince(t *testing.T) {
-	seed := uint64(time.Now().UnixNano())
-	defer func() {
-		if t.Failed() {
-			t.Logf("seed %d", seed)
-		}
-	}()
-	r := rand.New(rand.NewPCG(seed, 0))
+	r := rand.New(rand.NewPCG(serve.Seed(t), 0))
 	p := newPlace(t)
 	windows := []string{"all", "4shards", "50records", "120records", "1units"}
 	there, epochs := map[string]int{}, []run.Epoch(nil)

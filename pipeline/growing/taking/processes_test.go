@@ -17,6 +17,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/lsiofs/lsiofs/integration/serve"
 	"github.com/lsiofs/lsiofs/pipeline/growing"
 	"github.com/lsiofs/lsiofs/pipeline/run"
 )
@@ -103,6 +104,7 @@ func TestTwoHundredProcessesTakeAnEpochAndOneWins(t *testing.T) {
 // However a process is killed while it takes epochs, what it took stays as it was, and the
 // next one goes on.
 func TestKilledTakersLoseNothing(t *testing.T) {
+	r := rand.New(rand.NewPCG(serve.Seed(t), 0))
 	p := newPlace(t)
 	p.put(t, 3, numbered("#.txt", 0, 30)...)
 	open(t, p).eventually(numbered("#.txt", 0, 30)...) // so the others find it indexed
@@ -116,7 +118,7 @@ func TestKilledTakersLoseNothing(t *testing.T) {
 			_, err := os.Stat(filepath.Join(p.run, fmt.Sprintf("epoch-%d", latest)))
 			return err == nil
 		}, patience, time.Millisecond, "%s", out)
-		for range rand.IntN(200_000) { // a while
+		for range r.IntN(200_000) { // a while
 			_ = time.Now()
 		}
 		_ = c.Process.Kill()

@@ -127,7 +127,7 @@ func TestNginxThatIsBusyOrRedirects(t *testing.T) {
 // TestConnectionsThatBreakAreErrors, of the opening or of the body, and the next one works.
 func TestConnectionsThatBreakAreErrors(t *testing.T) {
 	url, _ := nginx(t, "")
-	proxy := servers.NewToxiproxy(t)
+	proxy := servers.NewToxiproxy(t, 1)
 	s := folder(t, "http://"+proxy.Before("nginx", strings.TrimPrefix(url, "http://")))
 	l, err := s.Head(t.Context(), "x.txt")
 	require.NoError(t, err)
