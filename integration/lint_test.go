@@ -7,7 +7,6 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -191,50 +190,6 @@ func checkImport(t *testing.T, pkg, path string, own bool) {
 
 // driver is where the module of the CSI driver lies, whose code is looked at as lsiofs' own is.
 const driver = "../cmd/lsiofs-csi"
-
-// checkTool runs a tool in a module's directory. It must succeed and say nothing.
-// What the go command tells of modules that it fetches meanwhile, on a machine
-// whose module cache is empty, is no word of the tool's.
-func checkTool(t *testing.T, dir string, args ...string) {
-	t.Helper()
-	var stdout, stderr bytes.Buffer
-	cmd := exec.Command(args[0], args[1:]...)
-	cmd.Dir = dir
-	cmd.Env = append(os.Environ(), "GOFLAGS=-buildvcs=false "+goEnv(t, "GOFLAGS")) // whoever the tree belongs to
-	cmd.Stdout, cmd.Stderr = &stdout, &stderr
-	require.NoError(t, cmd.Run(), "%s%s", &stdout, &stderr)
-	require.Empty(t, stdout.String())
-	require.Empty(t, fetching.ReplaceAllString(stderr.String(), ""))
-}
-
-// goEnv is a setting of the go command.
-func goEnv(t *testing.T, name string) string {
-	t.Helper()
-	return strings.TrimSpace(string(output(t, "go", "env", name)))
-}
-
-// fetching is what the go command says on stderr of each module that it fetches.
-var fetching = regexp.MustCompile(`(?m)^go: downloading \S+ v\S+\n`)
-
-func TestGofmtIsClean(t *testing.T) {
-	// It lies with Go, which may be in PATH alone.
-	checkTool(t, "..", filepath.Join(goEnv(t, "GOROOT"), "bin", "gofmt"), "-l", "-s", ".")
-}
-
-func TestGoVetIsClean(t *testing.T) {
-	checkTool(t, "..", "go", "vet", "./...")
-	checkTool(t, driver, "go", "vet", "./...")
-}
-
-func TestStaticcheckIsClean(t *testing.T) {
-	if raceBuilt {
-		t.Skip("the same as without the race detector")
-	}
-	checkTool(t, "..", "go", "tool", "staticcheck", "./...")
-	program := filepath.Join(t.TempDir(), "staticcheck") // the driver's module has no tools
-	checkTool(t, "..", "go", "build", "-o", program, "honnef.co/go/tools/cmd/staticcheck")
-	checkTool(t, driver, program, "./...")
-}
 
 // TestNamesOfPackagesAndFilesSayWhatTheyHold keeps the drawers for everything out.
 func TestNamesOfPackagesAndFilesSayWhatTheyHold(t *testing.T) {

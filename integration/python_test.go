@@ -44,17 +44,6 @@ func TestThePythonPackagesOwnTestsPass(t *testing.T) {
 	}
 }
 
-func TestThePythonPackageIsSoundlyTyped(t *testing.T) {
-	if raceBuilt {
-		t.Skip("the same as without the race detector")
-	}
-	mypy := need(t, "mypy")
-	cmd := exec.CommandContext(t.Context(), mypy, "--cache-dir", t.TempDir())
-	cmd.Dir = pythonPackage
-	out, err := cmd.CombinedOutput()
-	require.NoError(t, err, "%s", out)
-}
-
 // TestPythonGivesTheRecordsOfEveryFormat: those that the offsets say, byte for byte, for
 // windows of any size.
 func TestPythonGivesTheRecordsOfEveryFormat(t *testing.T) {

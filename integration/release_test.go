@@ -14,12 +14,14 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/lsiofs/lsiofs/integration/serve"
 )
 
 // release clones the repository's last commit to a directory, and makes a release
 // there. Packages are compiled once: with -trimpath they are the same for all
 // directories, so that Go's cache has them for the second one.
-func release(t *testing.T, clone string, arches ...string) (out, commit string) {
+func release(t *testing.T, clone string, env []string, arches ...string) (out, commit string) {
 	t.Helper()
 	git := need(t, "git")
 	// The tree may be another user's, with which git refuses to work.
@@ -29,20 +31,20 @@ func release(t *testing.T, clone string, arches ...string) (out, commit string) 
 	require.Zero(t, r.code, r.stderr)
 	out = filepath.Join(filepath.Dir(clone), "out")
 	cmd := exec.Command(filepath.Join(clone, ".ci/release"), append([]string{"v0.0.1-test", out}, arches...)...)
-	cmd.Env = append(os.Environ(), "GOFLAGS=-tags=lost", "GOAMD64=v3") // neither may show
+	cmd.Env = append(append(os.Environ(), "GOFLAGS=-tags=lost", "GOAMD64=v3"), env...) // neither flag may show
 	text, err := cmd.CombinedOutput()
 	require.NoError(t, err, "%s", text)
 	return out, strings.TrimSpace(string(output(t, git, "-C", clone, "rev-parse", "HEAD")))
 }
 
 // TestAReleaseIsTheSameBytesFromEveryDirectory: static, for amd64 and arm64, with
-// its commit and its licences.
+// its commit and its licences. It is the only test that builds the program as a release is
+// built; what else is known about the linked program is checked here.
 func TestAReleaseIsTheSameBytesFromEveryDirectory(t *testing.T) {
-	if raceBuilt {
-		t.Skip("the same as without the race detector")
-	}
-	first, commit := release(t, filepath.Join(t.TempDir(), "one"))
-	second, _ := release(t, filepath.Join(t.TempDir(), "a deeper/and other/directory"), "amd64")
+	serve.Tier(t, serve.CI)
+	first, commit := release(t, filepath.Join(t.TempDir(), "one"), nil)
+	linker := filepath.Join(t.TempDir(), "linker")
+	second, _ := release(t, filepath.Join(t.TempDir(), "a deeper/and other/directory"), []string{"LSIOFS_LINKER_OUTPUT=" + linker}, "amd64")
 	sums := regexp.MustCompile(`(?m)^([0-9a-f]{64})  (\S+)$`)
 	listed, err := os.ReadFile(filepath.Join(first, "SHA256SUMS"))
 	require.NoError(t, err)
@@ -69,7 +71,12 @@ func TestAReleaseIsTheSameBytesFromEveryDirectory(t *testing.T) {
 		}
 	}
 	requireWheelWorks(t, filepath.Join(first, "lsiofs-0.0.1.dev0+test-py3-none-manylinux_2_17_x86_64.manylinux2014_x86_64.musllinux_1_1_x86_64.whl"), "0.0.1.dev0+test")
-	requireTellsOfItself(t, filepath.Join(first, "lsiofs-v0.0.1-test-linux-amd64"), commit, filepath.Join(first, "LICENSES.txt"))
+	amd64 := filepath.Join(first, "lsiofs-v0.0.1-test-linux-amd64")
+	requireTellsOfItself(t, amd64, commit, filepath.Join(first, "LICENSES.txt"))
+	requireLinkerLeavesOutWhatIsNotCalled(t, linker)
+	info, err := os.Stat(amd64)
+	require.NoError(t, err)
+	require.LessOrEqual(t, info.Size(), int64(promisedProgramBytes))
 
 	// What is not in the commit is refused.
 	require.NoError(t, os.WriteFile(filepath.Join(filepath.Dir(second), "directory/more.go"), nil, 0o600))
@@ -125,16 +132,4 @@ func TestEachModuleThatIsLinkedIsListedWithItsVersionAndLicence(t *testing.T) {
 	for _, line := range linked {
 		require.Contains(t, table, strings.Fields(line)[0]+" ")
 	}
-}
-
-// TestTheOtherPlatformsCodePassesVet: assembly and system calls differ there.
-func TestTheOtherPlatformsCodePassesVet(t *testing.T) {
-	if raceBuilt {
-		t.Skip("the same as without the race detector")
-	}
-	cmd := exec.Command("go", "vet", "-trimpath", "./cmd/lsiofs", "./fs", "./checkpoint", "./uring", "./pipeline/...")
-	cmd.Dir = ".."
-	cmd.Env = append(os.Environ(), "GOOS=linux", "GOARCH=arm64", "CGO_ENABLED=0")
-	text, err := cmd.CombinedOutput()
-	require.NoError(t, err, "%s", text)
 }

@@ -15,6 +15,10 @@ import (
 // every format, with and without a disk cache, in little memory and in much. The second source is
 // small, and comes some twenty times an epoch.
 func TestASourceAtAServerBesideFilesChangesNoByte(t *testing.T) {
+	memories := []int64{2 << 20, 256 << 20}
+	if testing.Short() {
+		memories = memories[:1]
+	}
 	for name, shape := range map[string]synthetic.Shape{
 		"tar":      {Format: "tar", RecordBytes: 4096},
 		"tar.gz":   {Format: "tar", Codec: "gz", RecordBytes: 4096},
@@ -32,7 +36,7 @@ func TestASourceAtAServerBesideFilesChangesNoByte(t *testing.T) {
 			want := sums(t, d, s, nil)
 			for _, remote := range []string{"large", "small", "both"} {
 				for _, cached := range []bool{false, true} {
-					for _, memory := range []int64{2 << 20, 256 << 20} {
+					for _, memory := range memories {
 						t.Run(fmt.Sprint(remote, cached, memory), func(t *testing.T) {
 							s := s
 							s.Mix.Sources = []spec.Source{s.Mix.Sources[0], s.Mix.Sources[1]}
@@ -61,6 +65,10 @@ func TestASourceAtAServerBesideFilesChangesNoByte(t *testing.T) {
 // Every format that one disk has is mixed: the bytes are the same whatever the memory and
 // the strategy, and a record that follows itself in a tar is told apart by its names.
 func TestMixturesOfEveryFormat(t *testing.T) {
+	memories := []int64{1 << 20, 256 << 20}
+	if testing.Short() {
+		memories = memories[:1]
+	}
 	for name, shape := range map[string]synthetic.Shape{
 		"tar":        {Format: "tar", RecordBytes: 4096},
 		"tar.zst":    {Format: "tar", Codec: "zst", RecordBytes: 4096},
@@ -82,7 +90,7 @@ func TestMixturesOfEveryFormat(t *testing.T) {
 			}
 			var want []string
 			for _, read := range []spec.Read{spec.ReadScan, spec.ReadGather, spec.ReadSpool, spec.ReadAuto} {
-				for _, memory := range []int64{1 << 20, 256 << 20} {
+				for _, memory := range memories {
 					s.Read, s.MemoryBytes, s.SpoolDir = read, memory, t.TempDir()
 					d := open(t, s)
 					got := sums(t, d, s, nil)

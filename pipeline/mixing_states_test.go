@@ -45,8 +45,12 @@ func TestTheStatesOfAMixturesEpochAreStoredForTheNextRun(t *testing.T) {
 // reference's.
 func TestATinySourceComesHundredsOfTimesAnEpoch(t *testing.T) {
 	r := rand.New(rand.NewPCG(5, 5))
+	counts := []int{2, 1, 7}
+	if testing.Short() {
+		counts = counts[:1]
+	}
 	for _, packed := range []bool{false, true} {
-		for _, records := range []int{1, 2, 7} {
+		for _, records := range counts {
 			s := testSpec(t, "")
 			s.Order.Seed, s.Order.Length = r.Uint64(), 1100
 			s.Mix.Sources = []spec.Source{

@@ -47,7 +47,7 @@ func newSampled(t testing.TB, d *fetchtest.Dataset, c Config, first Phase, n int
 func eachWay(t *testing.T, do func(t *testing.T, d *fetchtest.Dataset, c Config)) {
 	for name, s := range fetchtest.Shapes() {
 		d := fetchtest.Make(t, s)
-		for _, budget := range []int64{1, 300 << 10, 64 << 20} {
+		for _, budget := range budgets[:lessIfShort(3, 1)] {
 			scanned := Config{MemoryBytes: budget, ReadTimeout: time.Minute, PieceBytes: 16 << 10, PieceRecords: 32, Read: d.Read, Order: spoolReservoir}
 			t.Run(fmt.Sprintf("%s/budget=%d", name, budget), func(t *testing.T) { do(t, d, scanned) })
 			if s.Codec != "" {

@@ -64,11 +64,15 @@ func TestCropsOfLongBricksAreTheSameForAnyMemoryWhetherExpectedOrNot(t *testing.
 	stored.BlockBytes = 64 << 10 // one block
 	unsharded := steppy
 	unsharded.Object, unsharded.Codec = unsharded.Brick, encode.BloscZstd
+	memories := []int64{9 << 10, 0, 1 << 20}
+	if testing.Short() {
+		memories = memories[:1]
+	}
 	for name, c := range map[string]struct {
 		a encode.Array
 		z spec.Zarr
 	}{"lz4": {steppy, steppyCrops}, "steps": {steppy, steps}, "one block": {stored, steppyCrops}, "unsharded zstd": {unsharded, steppyCrops}} {
-		for _, memory := range []int64{0, 9 << 10, 1 << 20} {
+		for _, memory := range memories {
 			for _, resident := range []bool{false, true} {
 				t.Run(fmt.Sprint(name, ", ", memory, ", ", resident), func(t *testing.T) {
 					m := openLong(t, c.a, c.z, memory, resident)
