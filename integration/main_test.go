@@ -30,8 +30,6 @@ const (
 	// storage does not answer, was not ended by that.
 	clientLimit = 4 * time.Minute
 	mountLimit  = 20 * time.Minute
-	// unlinkedFor is how long the name of an unlinked checkpoint may be gone.
-	unlinkedFor = time.Second
 )
 
 func TestMain(m *testing.M) {
