@@ -37,6 +37,10 @@ func TestMain(m *testing.M) {
 		fmt.Fprintln(os.Stderr, beContainer(dir))
 		os.Exit(1)
 	}
+	if dir := os.Getenv(lockedDir); dir != "" {
+		fmt.Fprintln(os.Stderr, holdLock(dir))
+		os.Exit(1)
+	}
 	os.Exit(func() int {
 		var err error
 		if programs, err = os.MkdirTemp("", "lsiofs-csi-"); err != nil {
