@@ -131,6 +131,8 @@ func sharedDirectory(t testing.TB) string {
 }
 
 func TestExampleContainer(t *testing.T) {
+	serve.Tier(t, serve.CI)
+	serve.Alone(t)
 	p := newPodman(t)
 	p.image("lsiofs", "../cmd/lsiofs")
 	p.image("reader", "./testdata/reader")
