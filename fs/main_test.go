@@ -16,6 +16,7 @@ import (
 
 	"github.com/lsiofs/lsiofs/checkpoint"
 	"github.com/lsiofs/lsiofs/fs/rings/ringstest"
+	"github.com/lsiofs/lsiofs/integration/serve"
 )
 
 // mountsDir is where all mounts of the tests are, so that those left behind are
@@ -28,23 +29,23 @@ var ringed = os.Getenv("LSIOFS_RINGS") != ""
 var discard = slog.New(slog.DiscardHandler)
 
 func TestMain(m *testing.M) {
+	serve.Main()
 	switch os.Getenv(agentEnv) {
 	case "agent":
 		exitOn(runAgent(os.Stdin, os.Stdout))
 	case "server":
 		exitOn(runServer(os.Args[1]))
 	}
-	var err error
 	if ringed {
 		if err := ringstest.SwitchOn(); err != nil {
 			exitOn(err)
 		}
 	}
-	mountsDir, err = os.MkdirTemp("", "lsiofs-fs-test-")
+	dir, remove, err := serve.Scratch("fs")
 	if err != nil {
 		exitOn(err)
 	}
-	if mountsDir, err = filepath.EvalSymlinks(mountsDir); err != nil {
+	if mountsDir, err = filepath.EvalSymlinks(dir); err != nil {
 		exitOn(err)
 	}
 	code := m.Run()
@@ -59,7 +60,7 @@ func TestMain(m *testing.M) {
 		}
 		code = 1
 	}
-	_ = os.RemoveAll(mountsDir)
+	remove()
 	os.Exit(code)
 }
 

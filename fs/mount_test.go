@@ -19,6 +19,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"golang.org/x/sys/unix"
 
+	"github.com/lsiofs/lsiofs/integration/serve"
 	"github.com/lsiofs/lsiofs/pipeline"
 	"github.com/lsiofs/lsiofs/pipeline/spec"
 )
@@ -344,10 +345,8 @@ func TestOtherUsers(t *testing.T) {
 	if os.Geteuid() != 0 {
 		t.Skip("becoming another user needs root")
 	}
-	require.NoError(t, os.Chmod(mountsDir, 0o755))
 	for _, allowed := range []bool{false, true} {
-		dir, d := newPoint(t), newFakeDataset(1)
-		require.NoError(t, os.Chmod(dir, 0o755))
+		dir, d := serve.ShortDir(t), newFakeDataset(1)
 		m, err := newMount(t.Context(), Config{Dataset: d, Rings: ringed, MountPoint: dir, AllowOther: allowed}, d.set)
 		require.NoError(t, err)
 		for _, c := range []struct {

@@ -13,6 +13,8 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/lsiofs/lsiofs/integration/serve"
 )
 
 // mountForAll is a mount that other users read, and its log.
@@ -22,9 +24,7 @@ func mountForAll(t *testing.T, r Readers) (*mounted, *strings.Builder) {
 	if os.Geteuid() != 0 {
 		t.Skip("becoming another user needs root")
 	}
-	require.NoError(t, os.Chmod(mountsDir, 0o755))
-	dir, d, log := newPoint(t), newFakeDataset(2), &strings.Builder{}
-	require.NoError(t, os.Chmod(dir, 0o755))
+	dir, d, log := serve.ShortDir(t), newFakeDataset(2), &strings.Builder{}
 	m, err := newMount(t.Context(), Config{Dataset: d, Rings: ringed, MountPoint: dir, AllowOther: true, Readers: r, Log: slog.New(slog.NewTextHandler(log, nil))}, d.set)
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, m.Unmount(context.Background())) })

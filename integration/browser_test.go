@@ -16,6 +16,8 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/lsiofs/lsiofs/integration/serve"
 )
 
 // browser is a headless Chromium with one page, spoken to through pipes: its file
@@ -47,9 +49,7 @@ func startBrowser(t testing.TB) *browser {
 	t.Helper()
 	path := need(t, "chromium")
 	ctx, cancel := context.WithTimeout(context.Background(), mountLimit) // for all that a test does with it
-	// Its sockets' names have little room: t.TempDir's are too long.
-	home, err := os.MkdirTemp(filepath.Join(scratch, "tmp"), "browser-")
-	require.NoError(t, err)
+	home := serve.ShortDir(t)                                            // it makes sockets
 	cmd := exec.CommandContext(ctx, path, "--headless=new", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage",
 		"--no-first-run", "--disable-background-networking", "--disable-component-update", "--disable-extensions",
 		"--hide-scrollbars", "--remote-debugging-pipe", "--user-data-dir="+home, "about:blank")

@@ -29,16 +29,12 @@ func newPodman(t testing.TB) podman {
 		missing(t, "the container test makes a shared mount, which takes root")
 	}
 	need(t, "podman")
-	store, err := os.MkdirTemp("/tmp", "lsiofs-podman-") // podman takes short paths only
-	require.NoError(t, err)
+	store := serve.ShortDir(t) // podman takes short paths only
 	p := podman{t, []string{
 		"--storage-driver", "vfs", "--runtime", need(t, "runc"),
 		"--root", filepath.Join(store, "root"), "--runroot", filepath.Join(store, "run"),
 	}}
-	t.Cleanup(func() {
-		p.try("rm", "--all", "--force")
-		os.RemoveAll(store)
-	})
+	t.Cleanup(func() { p.try("rm", "--all", "--force") })
 	return p
 }
 
@@ -135,6 +131,8 @@ func sharedDirectory(t testing.TB) string {
 }
 
 func TestExampleContainer(t *testing.T) {
+	serve.Tier(t, serve.CI)
+	serve.Alone(t)
 	p := newPodman(t)
 	p.image("lsiofs", "../cmd/lsiofs")
 	p.image("reader", "./testdata/reader")

@@ -230,6 +230,7 @@ func sparseTar() string {
 }
 
 func TestAnUnreadableShardIsNamed(t *testing.T) {
+	lsiofs := openToOthers(t)
 	d := plain(t, "jsonl", 2)
 	cache := t.TempDir()
 	require.NoError(t, os.Chmod(filepath.Join(d.dir, "part-1/shard-0001.jsonl"), 0))

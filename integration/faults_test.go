@@ -180,6 +180,7 @@ func TestPointsThatCannotBeMountedAreRefusedInWords(t *testing.T) {
 func TestAnOrdinaryUserMountsReadsSavesAndResumes(t *testing.T) {
 	needFUSE(t)
 	need(t, "fusermount3")
+	lsiofs := openToOthers(t)
 	d := plain(t, "jsonl", 3)
 	s := usual()
 	dir, home := t.TempDir(), t.TempDir()
@@ -215,7 +216,7 @@ func TestAnOrdinaryUserMountsReadsSavesAndResumes(t *testing.T) {
 		r := as(lsiofs, "umount", dir)
 		require.Zero(t, r.code, r.stderr)
 		require.False(t, isMount(dir))
-		requireServersEnd(t)
+		requireServersEnd(t, lsiofs)
 	}
 	unmount()
 	indexes, err := filepath.Glob(filepath.Join(home, "lsiofs", "*.index"))
@@ -243,24 +244,35 @@ func TestAnOrdinaryUserMountsReadsSavesAndResumes(t *testing.T) {
 	unmount()
 }
 
-// requireServersEnd waits until no server is left: a daemon ends some time after its
-// mount is gone.
-func requireServersEnd(t *testing.T) {
+// requireServersEnd waits until no server is left, of lsiofs or of copies of it: a daemon ends some
+// time after its mount is gone.
+func requireServersEnd(t *testing.T, copies ...string) {
 	t.Helper()
-	until(t, nil, func() bool { return len(serverProcesses()) == 0 }, "the daemon ends")
+	for _, program := range append(copies, lsiofs) {
+		until(t, nil, func() bool { return len(serve.Processes(program)) == 0 }, "the daemon ends")
+	}
 }
 
-// letOthersThrough opens the way to directories of this test to other users.
+// openToOthers has the directories that this test makes from now on lie where other users get
+// through (letOthersThrough), and returns a copy of lsiofs that they may run.
+func openToOthers(t *testing.T) (program string) {
+	t.Helper()
+	dir := serve.ShortDir(t)
+	t.Setenv("TMPDIR", dir)
+	program = filepath.Join(dir, "lsiofs")
+	// By another process: a child of this one would have the file open for writing until its exec,
+	// and nobody could run it meanwhile.
+	output(t, "cp", lsiofs, program)
+	return program
+}
+
+// letOthersThrough opens the way to directories of this test to other users, after openToOthers.
 func letOthersThrough(t *testing.T, dirs ...string) {
 	t.Helper()
 	for _, dir := range dirs {
-		for ; len(dir) >= len(scratch); dir = filepath.Dir(dir) {
+		for ; dir != os.TempDir(); dir = filepath.Dir(dir) {
+			require.NotEqual(t, "/", dir)
 			require.NoError(t, os.Chmod(dir, 0o755))
-		}
-	}
-	for dir := filepath.Dir(scratch); dir != "/"; dir = filepath.Dir(dir) {
-		if modeOf(t, dir).Perm()&0o001 == 0 {
-			missing(t, "%s keeps others out of TMPDIR", dir)
 		}
 	}
 }

@@ -12,6 +12,8 @@ import (
 	"github.com/stretchr/testify/require"
 	"golang.org/x/sync/errgroup"
 	"golang.org/x/sys/unix"
+
+	"github.com/lsiofs/lsiofs/integration/serve"
 )
 
 func TestFewDescriptorsAreEnough(t *testing.T) {
@@ -97,6 +99,7 @@ func memoryGroup(t *testing.T, limit int) (dir string, killed func() string) {
 // TestAControlGroupOfTheBudgetAnd200MiBIsEnough reads far more than the limit,
 // which the page cache counts towards.
 func TestAControlGroupOfTheBudgetAnd200MiBIsEnough(t *testing.T) {
+	serve.Alone(t)
 	withoutRace(t)
 	const recordBytes, budget = 96_000, 32 << 20
 	d := stamped(t, 24, 256, recordBytes)

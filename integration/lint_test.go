@@ -83,6 +83,7 @@ var arrows = []struct {
 	{"cmd/lsiofs-csi/metrics", nil, "pages are merged as text"},
 	{"cmd/lsiofs-csi/identity", nil, "who the driver is does not depend on what it serves"},
 	{"cmd/lsiofs-csi/server", []string{"cmd/lsiofs-csi/mounts", "cmd/lsiofs-csi/state"}, "a server is a process with a mount, and knows no volumes"},
+	{"cmd/lsiofs-csi/scratch", nil, "directories of tests are the same whatever is tested"},
 	{"cmd/lsiofs-csi", []string{"cmd/lsiofs-csi"}, "the driver uses lsiofs as a program, and stays out of its module"},
 	{"cmd/lsiofs", []string{"cmd/lsiofs", "checkpoint", "fs", "pipeline", "uring"}, "a command turns flags into a spec, and works through pipeline and fs"},
 	{"integration", []string{"integration/serve"}, "these tests look at the program from outside"},

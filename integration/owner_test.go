@@ -43,6 +43,7 @@ func modeOf(t *testing.T, path string) fs.FileMode {
 func TestAMountIsItsOwnersAloneUnlessOthersAreAllowed(t *testing.T) {
 	needFUSE(t)
 	asRoot(t)
+	openToOthers(t)
 	d := plain(t, "jsonl", 3)
 	for _, allowed := range []bool{false, true} {
 		t.Run(fmt.Sprintf("others allowed: %v", allowed), func(t *testing.T) {
@@ -85,6 +86,7 @@ func TestAMountIsItsOwnersAloneUnlessOthersAreAllowed(t *testing.T) {
 func TestAllRestoreAMountThatSaysSoAndWriteNothingElse(t *testing.T) {
 	needFUSE(t)
 	asRoot(t)
+	openToOthers(t)
 	m := mountDataset(t, plain(t, "jsonl", 3), usual(), "--allow-other", "--restore", "all")
 	letOthersThrough(t, filepath.Dir(m.dir))
 	require.Equal(t, fs.FileMode(0o666), modeOf(t, m.path("checkpoint")))
@@ -107,6 +109,7 @@ func TestAUsersMountIsClosedToRootToo(t *testing.T) {
 	needFUSE(t)
 	asRoot(t)
 	need(t, "fusermount3")
+	lsiofs := openToOthers(t)
 	d := plain(t, "jsonl", 3)
 	dir, home := t.TempDir(), t.TempDir()
 	letOthersThrough(t, d.dir, dir, home)
@@ -127,7 +130,7 @@ func TestAUsersMountIsClosedToRootToo(t *testing.T) {
 	require.Zero(t, r.code, r.stderr)
 	r = runAs(t, nobody, env, lsiofs, "umount", dir)
 	require.Zero(t, r.code, r.stderr)
-	requireServersEnd(t)
+	requireServersEnd(t, lsiofs)
 }
 
 // TestWhatIsWrittenIsItsOwnersAlone, whatever the umask: indexes and what is
@@ -190,6 +193,7 @@ func TestWhatIsWrittenIsItsOwnersAlone(t *testing.T) {
 // write to, such as /tmp: neither where the checkpoint goes nor on its way.
 func TestSavingFollowsNoLinkThatSomebodyElsePlanted(t *testing.T) {
 	asRoot(t)
+	lsiofs := openToOthers(t)
 	shared, own := t.TempDir(), t.TempDir()
 	letOthersThrough(t, shared, own)
 	require.NoError(t, errors.Join(os.Chmod(shared, fs.ModeSticky|0o777), os.Chown(own, nobody, nobody)))
@@ -241,6 +245,7 @@ func TestSavingFollowsNoLinkThatSomebodyElsePlanted(t *testing.T) {
 func TestOnlyReadsOfThoseWhoTrainCount(t *testing.T) {
 	needFUSE(t)
 	asRoot(t)
+	openToOthers(t)
 	d := plain(t, "jsonl", 3)
 	for _, flags := range [][]string{{"--allow-other"}, {"--allow-other", "--readers", "nobody"}} {
 		m := mountDataset(t, d, usual(), flags...)

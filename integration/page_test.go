@@ -12,6 +12,8 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/lsiofs/lsiofs/integration/serve"
 )
 
 // box is where an element lies in the page, in CSS pixels.
@@ -38,6 +40,7 @@ const layout = `({
 // TestThePageInABrowser makes the page of a dataset, shows it as people see it, and
 // looks whether it is whole, in the window, and loads nothing.
 func TestThePageInABrowser(t *testing.T) {
+	serve.Tier(t, serve.CI)
 	data := makeDataset(t, formatNamed("jsonl"), codecs[1], 40, 3)
 	long := filepath.Join(data.dir, "part-0", strings.Repeat("a-very-long-name-of-a-shard-", 7)+"<script>alert(1)"+data.ext)
 	require.NoError(t, os.WriteFile(long, []byte(strings.Repeat("{\"text\": \"<b>\"}\n", 3000)), 0o644))
@@ -127,6 +130,7 @@ func inkOf(shot image.Image, b box) (ink float64, colours int) {
 // A browser that is told to load something says so: or the test above would see
 // nothing.
 func TestABrowserTellsOfRequestsAndErrors(t *testing.T) {
+	serve.Tier(t, serve.CI)
 	page := filepath.Join(t.TempDir(), "page.html")
 	require.NoError(t, os.WriteFile(page, fmt.Appendf(nil, `<!doctype html><img src="http://127.0.0.1:1/x.png"><script>console.error("broken")</script>`), 0o644))
 	b := startBrowser(t)

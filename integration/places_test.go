@@ -139,6 +139,7 @@ func TestTheStreamsOfAMountAreADataset(t *testing.T) {
 // The kernel forgets names when it is short of memory. The shards must be the same
 // files then: a file of another number is one that was replaced.
 func TestTheStreamsOfAMountStayADatasetWhenTheKernelForgetsThem(t *testing.T) {
+	serve.Alone(t)
 	asRoot(t)
 	first := mountDataset(t, plain(t, "jsonl", 6), usual())
 	d := dataset{dir: first.path("epoch-0/*-of-3.jsonl"), ext: ".jsonl"}

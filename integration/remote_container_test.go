@@ -7,11 +7,15 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/lsiofs/lsiofs/integration/serve"
 )
 
 // The example's image streams a bucket to a pipe, without any privilege: the same bytes
 // as from a directory.
 func TestExampleRemoteContainerStreamsFromABucket(t *testing.T) {
+	serve.Tier(t, serve.CI)
+	serve.Alone(t)
 	p := newPodman(t)
 	const certificates = "/etc/ssl/certs/ca-certificates.crt"
 	if _, err := os.Stat(certificates); err != nil {

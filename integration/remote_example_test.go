@@ -37,9 +37,7 @@ func startTraining(t *testing.T, dataset, save string, workers int, more ...stri
 	args := append([]string{"../examples/remote/train.py", dataset, "--save", save, "--loader-workers", fmt.Sprint(workers), "--mountpoint", r.point, "--log", r.log}, more...)
 	r.cmd = exec.Command(python(t, "torch"), args...)
 	// Python makes sockets in it, whose names have to be short, and leaves them when it is killed.
-	tmp, err := os.MkdirTemp("/tmp", "lsiofs-")
-	require.NoError(t, err)
-	t.Cleanup(func() { require.NoError(t, os.RemoveAll(tmp)) })
+	tmp := serve.ShortDir(t)
 	r.cmd.Env = append(environment(tmp), "XDG_CACHE_HOME="+t.TempDir())
 	r.cmd.Stdout, r.cmd.Stderr = r.out, r.out
 	r.cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}

@@ -66,13 +66,14 @@ func places(t *testing.T, d dataset) (here, bucket, web place) {
 	return here, bucket, web
 }
 
-// replaceFile writes a file anew, and dates it a minute later: web servers tell versions
-// apart by whole seconds.
+// replaceFile writes a file anew, and dates it an hour back. Web servers tell versions apart by
+// whole seconds, so the time has to be another one; and a mount waits for files that are younger
+// than two seconds, or that are dated up to a minute ahead.
 func replaceFile(t *testing.T, path string, content []byte) {
 	t.Helper()
 	require.NoError(t, os.WriteFile(path+".new", content, 0o644))
-	later := time.Now().Add(time.Minute)
-	require.NoError(t, os.Chtimes(path+".new", later, later))
+	before := time.Now().Add(-time.Hour)
+	require.NoError(t, os.Chtimes(path+".new", before, before))
 	require.NoError(t, os.Rename(path+".new", path))
 }
 

@@ -150,7 +150,7 @@ sys.stdout.buffer.write(numpy.array(numpy.memmap(path, numpy.uint8, "r")).tobyte
 		"numpy.fromfile in another PID namespace, a child ends": {
 			func(t *testing.T, path string) []string {
 				asRoot(t)
-				return []string{need(t, "unshare"), "--pid", "--fork", "--mount-proc", python(t, "numpy"), "-c", childEnds + `
+				return []string{need(t, "unshare"), "--pid", "--fork", python(t, "numpy"), "-c", childEnds + `
 import numpy
 sys.stdout.buffer.write(numpy.fromfile(path, numpy.uint8).tobytes())
 `, path}

@@ -8,6 +8,8 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/lsiofs/lsiofs/integration/serve"
 )
 
 // units are those of examples/systemd, and the manager that each is for.
@@ -82,6 +84,8 @@ property StatusText
 // units. Who reads is no part of the unit, so it is shown too that what the unit
 // takes away from the program leaves it what it needs, and its mount to be seen.
 func TestExampleSystemdUnitsReallyRun(t *testing.T) {
+	serve.Tier(t, serve.CI)
+	serve.Alone(t)
 	needFUSE(t)
 	for _, program := range []string{"bash", "systemctl", "unshare", "pgrep"} {
 		need(t, program)

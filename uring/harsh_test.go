@@ -16,6 +16,8 @@ import (
 
 	"github.com/stretchr/testify/require"
 	"golang.org/x/sys/unix"
+
+	"github.com/lsiofs/lsiofs/integration/serve"
 )
 
 // TestCallsOfTheLibraryThatAreBrokenAreNotUsed keeps out what reads the wrong
@@ -101,7 +103,9 @@ func TestNobodyReadsTheSame(t *testing.T) {
 			t.Skip("needs root, to become nobody")
 		}
 		child := exec.Command(os.Args[0], "-test.v", "-test.run=^TestNobodyReadsTheSame$")
-		child.Env = append(os.Environ(), nobodyVariable+"=1")
+		dir := serve.ShortDir(t) // that of TMPDIR may be closed to others
+		require.NoError(t, os.Chown(dir, nobody, nobody))
+		child.Env = append(os.Environ(), nobodyVariable+"=1", "TMPDIR="+dir)
 		out, err := child.CombinedOutput()
 		require.NoError(t, err, "%s", out)
 		require.Contains(t, string(out), "read as nobody")

@@ -40,8 +40,9 @@ func TestMain(m *testing.M) {
 // memory that it may lock.
 const nobodyVariable = "LSIOFS_TEST_AS_NOBODY"
 
+const nobody = 65534
+
 func becomeNobody() error {
-	const nobody = 65534
 	if err := unix.Setrlimit(unix.RLIMIT_MEMLOCK, &unix.Rlimit{}); err != nil {
 		return fmt.Errorf("limit locked memory: %w", err)
 	}

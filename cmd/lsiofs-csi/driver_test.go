@@ -24,6 +24,7 @@ import (
 	"google.golang.org/grpc/credentials/insecure"
 
 	"github.com/lsiofs/lsiofs/cmd/lsiofs-csi/mounts"
+	"github.com/lsiofs/lsiofs/cmd/lsiofs-csi/scratch"
 )
 
 // buildFlags are those that the driver is built with.
@@ -37,30 +38,24 @@ func TestMain(m *testing.M) {
 		fmt.Fprintln(os.Stderr, beContainer(dir))
 		os.Exit(1)
 	}
+	if dir := os.Getenv(lockedDir); dir != "" {
+		fmt.Fprintln(os.Stderr, holdLock(dir))
+		os.Exit(1)
+	}
 	os.Exit(func() int {
-		var err error
-		if programs, err = os.MkdirTemp("", "lsiofs-csi-"); err != nil {
+		dir, remove, err := scratch.Programs("../..")
+		if err == nil {
+			defer remove()
+			programs = dir
+			err = errors.Join(
+				scratch.Build(filepath.Join(dir, "lsiofs"), "../..", "./cmd/lsiofs", "CGO_ENABLED=0"),
+				scratch.Build(filepath.Join(dir, "lsiofs-csi"), ".", ".", "CGO_ENABLED="+strconv.Itoa(len(buildFlags)), buildFlags...))
+		}
+		if err != nil {
 			fmt.Fprintln(os.Stderr, err)
 			return 1
 		}
-		defer os.RemoveAll(programs)
-		for _, p := range []struct {
-			name, dir, pkg, cgo string
-			flags               []string
-		}{{"lsiofs", "../..", "./cmd/lsiofs", "0", nil}, {"lsiofs-csi", ".", ".", strconv.Itoa(len(buildFlags)), buildFlags}} {
-			build := exec.Command("go", append(append([]string{"build", "-buildvcs=false"}, p.flags...), "-o", filepath.Join(programs, p.name), p.pkg)...)
-			build.Dir, build.Env = p.dir, append(os.Environ(), "CGO_ENABLED="+p.cgo)
-			if out, err := build.CombinedOutput(); err != nil {
-				fmt.Fprintf(os.Stderr, "%s: %v: %s\n", p.name, err, out)
-				return 1
-			}
-		}
-		code := m.Run()
-		if t, err := mounts.Read(); err != nil || len(t.Below(os.TempDir()+"/lsiofs-csi-test")) > 0 {
-			fmt.Fprintln(os.Stderr, "mounts are left:", t.Below(os.TempDir()+"/lsiofs-csi-test"), err)
-			return 1
-		}
-		return code
+		return m.Run()
 	}())
 }
 
@@ -113,8 +108,7 @@ func newNode(t *testing.T, flags ...string) *driver {
 	if _, err := os.Stat("/dev/fuse"); err != nil {
 		missing(t, err.Error())
 	}
-	dir, err := os.MkdirTemp("", "lsiofs-csi-test")
-	require.NoError(t, err)
+	dir, remove := scratch.Dir(t)
 	d := &driver{t: t, dir: dir, flags: flags, log: &log{}, env: []string{"PATH=" + os.Getenv("PATH"), "HOME=" + dir, "AWS_EC2_METADATA_DISABLED=true"}}
 	for _, sub := range []string{"kubelet", "state", "cache", "registration"} {
 		require.NoError(t, os.Mkdir(filepath.Join(dir, sub), 0o755))
@@ -132,7 +126,7 @@ func newNode(t *testing.T, flags ...string) *driver {
 		for _, pid := range d.servers() {
 			_ = syscall.Kill(pid, syscall.SIGKILL)
 		}
-		require.NoError(t, os.RemoveAll(dir))
+		remove()
 	})
 	return d
 }

@@ -120,15 +120,29 @@ func logger(o options) (*slog.Logger, error) {
 }
 
 // onlyDriver locks a state directory for as long as the file is open.
+//
+// It is a record lock, which no child inherits: a driver that is killed while it starts a server
+// leaves a child that has its files open until its exec, and the driver that is started next must
+// not be refused because of that. Nothing else in this process opens the file, which would drop
+// the lock when it is closed.
 func onlyDriver(dir string) (*os.File, error) {
 	f, err := os.OpenFile(filepath.Join(dir, "lock"), os.O_CREATE|os.O_RDWR, 0o600)
 	if err != nil {
 		return nil, err
 	}
-	if err := syscall.Flock(int(f.Fd()), syscall.LOCK_EX|syscall.LOCK_NB); err != nil {
-		return nil, errors.Join(fmt.Errorf("--state %s: another driver runs with it: %w", dir, err), f.Close())
+	whole := syscall.Flock_t{Type: syscall.F_WRLCK}
+	err = syscall.FcntlFlock(f.Fd(), syscall.F_SETLK, &whole)
+	if err == nil {
+		return f, nil
 	}
-	return f, nil
+	if errors.Is(err, syscall.EAGAIN) || errors.Is(err, syscall.EACCES) { // POSIX allows both
+		who := "another driver"
+		if syscall.FcntlFlock(f.Fd(), syscall.F_GETLK, &whole) == nil && whole.Type != syscall.F_UNLCK && whole.Pid > 0 {
+			who = fmt.Sprintf("process %d, another driver,", whole.Pid)
+		}
+		err = fmt.Errorf("%s runs with it: end that one first, or name another directory", who)
+	}
+	return nil, errors.Join(fmt.Errorf("lock --state %s: %w", dir, err), f.Close())
 }
 
 // withResolved are directories as they are written, and where their links lead.

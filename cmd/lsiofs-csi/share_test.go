@@ -44,7 +44,6 @@ func TestPodsThatAskForTheSameShareAServerAndOthersDoNot(t *testing.T) {
 
 func TestOnlyPodsThatSaySoWriteTheCheckpointAndNothingElse(t *testing.T) {
 	d, data := startDriver(t), dataset(t)
-	require.NoError(t, os.Chmod(d.dir, 0o755))
 	reads := pod{name: "reads", attributes: map[string]string{"dataset": data}}
 	writes := pod{name: "writes", attributes: map[string]string{"dataset": data, "checkpoint": "write"}}
 	readonly := pod{name: "readonly", attributes: writes.attributes, readonly: true}

@@ -3,14 +3,17 @@ package main
 import (
 	"bytes"
 	"context"
+	"errors"
 	"fmt"
 	"os"
+	"path/filepath"
 	"testing"
 
 	"github.com/stretchr/testify/require"
 	"golang.org/x/sys/unix"
 
 	"github.com/lsiofs/lsiofs/cmd/lsiofs/exit"
+	"github.com/lsiofs/lsiofs/integration/serve"
 )
 
 // asProgram makes the test binary the program itself: commands that start
@@ -22,6 +25,7 @@ const asProgram = "LSIOFS_TEST_AS_PROGRAM"
 const asHost = "LSIOFS_TEST_AS_HOST"
 
 func TestMain(m *testing.M) {
+	serve.Main()
 	if os.Getenv(asProgram) != "" {
 		if host := os.Getenv(asHost); host != "" {
 			if err := unix.Sethostname([]byte(host)); err != nil {
@@ -37,17 +41,21 @@ func TestMain(m *testing.M) {
 
 // runTests gives all tests a cache directory of their own, and so the programs
 // that they start: what was measured on this machine would change plans, and
-// indexes of the tests would be left in its user's. Nor is the service manager of
-// whoever runs the tests to hear of mounts.
+// indexes of the tests would be left in its user's. Their temporary directories are in
+// one that is taken away with its mounts and servers, also if this process is killed. Nor
+// is the service manager of whoever runs the tests to hear of mounts.
 func runTests(m *testing.M) int {
-	cache, err := os.MkdirTemp("", "lsiofs-cache-")
+	scratch, remove, err := serve.Scratch("cmd")
+	if err == nil {
+		defer remove()
+		tests := filepath.Join(scratch, "tests")
+		err = errors.Join(os.Mkdir(tests, 0o700), os.Setenv("TMPDIR", tests),
+			os.Setenv("XDG_CACHE_HOME", filepath.Join(scratch, "cache")), os.Unsetenv("NOTIFY_SOCKET"))
+	}
 	if err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		return 1
 	}
-	defer os.RemoveAll(cache)
-	os.Setenv("XDG_CACHE_HOME", cache)
-	os.Unsetenv("NOTIFY_SOCKET")
 	return m.Run()
 }
 

@@ -33,10 +33,19 @@ func LeftOvers(program, scratch, tmp string) string {
 // Processes are those that run a program, which is a path.
 func Processes(program string) []int {
 	var pids []int
-	exes, _ := filepath.Glob("/proc/[0-9]*/exe")
-	for _, exe := range exes {
-		if target, err := os.Readlink(exe); err == nil && target == program && program != "" {
-			pid, _ := strconv.Atoi(strings.Split(exe, "/")[2])
+	for _, pid := range processes() {
+		if target, err := os.Readlink(fmt.Sprintf("/proc/%d/exe", pid)); err == nil && target == program && program != "" {
+			pids = append(pids, pid)
+		}
+	}
+	return pids
+}
+
+// processes are all that there are.
+func processes() (pids []int) {
+	dirs, _ := filepath.Glob("/proc/[0-9]*")
+	for _, dir := range dirs {
+		if pid, err := strconv.Atoi(filepath.Base(dir)); err == nil {
 			pids = append(pids, pid)
 		}
 	}
@@ -54,12 +63,18 @@ func MountsBelow(dir string) []string {
 	var points []string
 	for line := range strings.Lines(string(b)) {
 		fields := strings.Fields(line)
-		if len(fields) > 4 && strings.HasPrefix(fields[4], dir+"/") {
-			points = append(points, fields[4])
+		if len(fields) <= 4 {
+			continue
+		}
+		if point := unescaped.Replace(fields[4]); strings.HasPrefix(point, dir+"/") {
+			points = append(points, point)
 		}
 	}
 	return points
 }
+
+// unescaped are the characters that the table of mounts has in octal.
+var unescaped = strings.NewReplacer(`\040`, " ", `\011`, "\t", `\012`, "\n", `\134`, `\`)
 
 // IsMount says whether something is mounted at dir.
 func IsMount(dir string) bool {

@@ -10,14 +10,16 @@ import (
 // Run builds lsiofs, from the directory of its command, and runs the tests of a
 // package. name says whose they are. Everything that they make lies in scratch, a new
 // directory with a cache, a tmp and a tests directory, which is removed at the end; a
-// mount, process or file that is left behind fails the run. ready is called when the
+// mount, process or file that is left behind fails the run (and is taken away, also if this
+// process is killed: see Scratch). ready is called when the
 // program is there. Run gives the process's exit code.
 func Run(m *testing.M, name, command string, ready func(lsiofs, scratch string) error) (code int) {
 	fail := func(err error) int {
 		fmt.Fprintf(os.Stderr, "%s: %v\n", name, err)
 		return 1
 	}
-	scratch, err := os.MkdirTemp("", "lsiofs-"+name+"-")
+	Main()
+	scratch, remove, err := Scratch(name)
 	if err != nil {
 		return fail(err)
 	}
@@ -27,7 +29,7 @@ func Run(m *testing.M, name, command string, ready func(lsiofs, scratch string) 
 		if left := LeftOvers(lsiofs, scratch, filepath.Join(scratch, "tmp")); left != "" {
 			code = fail(fmt.Errorf("the tests left behind:\n%s", left))
 		}
-		_ = os.RemoveAll(scratch)
+		remove()
 	}()
 	for _, dir := range []string{"cache", "tmp", "tests"} {
 		if err := os.Mkdir(filepath.Join(scratch, dir), 0o700); err != nil {

@@ -1,7 +1,7 @@
 // Package serve runs the program under test as the server of a mount: it builds it,
 // starts it in a child process, waits for its mount, and finds what it leaves behind.
 // The tests of integration, integration/soak and integration/hunt use it for that. Other tests
-// use what it has for every test: its tiers, Alone, Missing, Seed and Until.
+// use what it has for every test: its tiers, Alone, Missing, Seed and Until; Scratch and ShortDir.
 //
 // A test never serves a mount itself. A process that reads from a mount that it serves
 // can deadlock, and only another process can be killed.
@@ -65,7 +65,8 @@ type Server struct {
 }
 
 // Start starts cmd, which is to mount at dir, and does not wait for the mount.
-// Whoever calls it sees to it that the process ends.
+// The caller ends the process. If the test program is killed first, its scratch directory's
+// watcher does.
 func Start(cmd *exec.Cmd, dir string) (*Server, error) {
 	s := &Server{Dir: dir, Cmd: cmd, Log: NewLog()}
 	cmd.Stderr = s.Log

@@ -21,6 +21,7 @@ import (
 	"github.com/lsiofs/lsiofs/cmd/lsiofs-csi/limit"
 	"github.com/lsiofs/lsiofs/cmd/lsiofs-csi/mounts"
 	"github.com/lsiofs/lsiofs/cmd/lsiofs-csi/node"
+	"github.com/lsiofs/lsiofs/cmd/lsiofs-csi/scratch"
 	"github.com/lsiofs/lsiofs/cmd/lsiofs-csi/state"
 	"github.com/lsiofs/lsiofs/cmd/lsiofs-csi/volume"
 )
@@ -43,17 +44,14 @@ func TestMain(m *testing.M) {
 		os.Exit(0)
 	}
 	os.Exit(func() int {
-		dir, err := os.MkdirTemp("", "lsiofs-csi-")
+		dir, remove, err := scratch.Programs("../../..")
+		if err == nil {
+			defer remove()
+			program = filepath.Join(dir, "lsiofs")
+			err = scratch.Build(program, "../../..", "./cmd/lsiofs", "CGO_ENABLED=0")
+		}
 		if err != nil {
 			fmt.Fprintln(os.Stderr, err)
-			return 1
-		}
-		defer os.RemoveAll(dir)
-		program = filepath.Join(dir, "lsiofs")
-		build := exec.Command("go", "build", "-buildvcs=false", "-o", program, "./cmd/lsiofs")
-		build.Dir, build.Env = "../../..", append(os.Environ(), "CGO_ENABLED=0")
-		if out, err := build.CombinedOutput(); err != nil {
-			fmt.Fprintf(os.Stderr, "%v: %s\n", err, out)
 			return 1
 		}
 		return m.Run()
@@ -150,8 +148,7 @@ func killedAt(t *testing.T, step int) (dir, after string, begun int, killed bool
 
 func newDir(t *testing.T) string {
 	t.Helper()
-	dir, err := os.MkdirTemp("", "lsiofs-csi-node")
-	require.NoError(t, err)
+	dir, remove := scratch.Dir(t)
 	t.Cleanup(func() {
 		table, err := mounts.Read()
 		require.NoError(t, err)
@@ -159,7 +156,7 @@ func newDir(t *testing.T) string {
 			require.NoError(t, mounts.Detach(point))
 		}
 		killAll(t, dir)
-		require.NoError(t, os.RemoveAll(dir))
+		remove()
 	})
 	require.NoError(t, os.Mkdir(filepath.Join(dir, "kubelet"), 0o755))
 	require.NoError(t, os.Mkdir(filepath.Join(dir, "data"), 0o755))

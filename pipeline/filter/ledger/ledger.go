@@ -46,7 +46,7 @@ const (
 // at a time, in any process.
 type Ledger struct {
 	dir  string
-	lock *os.File
+	lock *lock
 
 	mu      sync.Mutex
 	file    *os.File
@@ -73,13 +73,10 @@ func (l *Ledger) path() string { return filepath.Join(l.dir, Prefix) }
 
 func (l *Ledger) open() (err error) {
 	name := filepath.Join(l.dir, lockName)
-	if l.lock, err = os.OpenFile(name, os.O_RDWR|os.O_CREATE|unix.O_NOFOLLOW, 0o644); err != nil {
-		return err
-	}
-	if err := unix.Flock(int(l.lock.Fd()), unix.LOCK_EX|unix.LOCK_NB); errors.Is(err, unix.EWOULDBLOCK) {
-		return fmt.Errorf("%s: another lsiofs filter is writing there: wait for it, or end it", l.dir)
+	if l.lock, err = takeLock(name); errors.Is(err, errHeld) {
+		return fmt.Errorf("%s: %w: wait for it, or end it", l.dir, err)
 	} else if err != nil {
-		return fmt.Errorf("lock %s, so that no other filter writes there: %w", name, err)
+		return err
 	}
 	if l.file, err = os.OpenFile(l.path(), os.O_RDWR|os.O_CREATE|unix.O_NOFOLLOW, 0o644); err != nil {
 		return err
@@ -242,15 +239,11 @@ func (l *Ledger) rewrite() (err error) {
 
 // Close closes the files, and lets another filter write there.
 func (l *Ledger) Close() (err error) {
-	if l.lock != nil {
-		// A process that is being started right now has the file, too, until its program
-		// begins: closing alone would leave it locked.
-		_ = unix.Flock(int(l.lock.Fd()), unix.LOCK_UN) // an error: it was not locked
+	if l.file != nil {
+		err = l.file.Close()
 	}
-	for _, f := range []*os.File{l.file, l.lock} {
-		if f != nil {
-			err = errors.Join(err, f.Close())
-		}
+	if l.lock != nil {
+		err = errors.Join(err, l.lock.release())
 	}
 	return err
 }

@@ -15,6 +15,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/lsiofs/lsiofs/integration/backing"
+	"github.com/lsiofs/lsiofs/integration/serve"
 	"github.com/lsiofs/lsiofs/pipeline/storage"
 	"github.com/lsiofs/lsiofs/pipeline/storage/storagetest"
 	"github.com/lsiofs/lsiofs/uring"
@@ -155,7 +156,7 @@ func TestLinksToFilesAreFollowedAndThoseToDirectoriesAreNot(t *testing.T) {
 }
 
 func TestWhatIsNoRegularFileIsPassedOver(t *testing.T) {
-	root := t.TempDir()
+	root := serve.ShortDir(t) // for a socket
 	write(t, root, "a", "content")
 	require.NoError(t, unix.Mkfifo(filepath.Join(root, "pipe"), 0o600))
 	socket, err := unix.Socket(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
@@ -172,7 +173,7 @@ func TestWhatIsNoRegularFileIsPassedOver(t *testing.T) {
 }
 
 func TestUnreadableDirectoriesAreErrorsThatNameThem(t *testing.T) {
-	root := t.TempDir()
+	root := serve.ShortDir(t) // for another user
 	write(t, root, "a", "x")
 	write(t, root, "in/b", "x")
 	require.NoError(t, os.Chmod(filepath.Join(root, "in"), 0))
@@ -180,8 +181,6 @@ func TestUnreadableDirectoriesAreErrorsThatNameThem(t *testing.T) {
 	s := openAt(t, root, 10)
 	if os.Geteuid() == 0 {
 		// Root reads everything: look with another user's eyes, on this thread.
-		require.NoError(t, os.Chmod(root, 0o755))
-		require.NoError(t, os.Chmod(filepath.Dir(root), 0o755))
 		runtime.LockOSThread()
 		defer runtime.UnlockOSThread()
 		_, err := unix.SetfsuidRetUid(65534)

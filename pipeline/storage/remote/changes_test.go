@@ -2,6 +2,7 @@ package remote_test
 
 import (
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -31,8 +32,10 @@ func TestObjectsThatChange(t *testing.T) {
 				require.NoError(t, w.read(w.a, 0, mib))
 				change(w)
 				for _, n := range []int64{mib, 4 * mib} {
-					p := make([]byte, n)
+					p, reads, began := make([]byte, n), len(w.reads()), time.Now()
 					require.ErrorIs(t, storage.ReadAt(t.Context(), w, w.a, p, 0), storage.ErrChanged)
+					require.Zero(t, time.Since(began), "nothing is waited for")
+					require.Len(t, w.reads(), reads+1, "and nothing is asked for again")
 				}
 				if name != "gone" && name != "shorter" {
 					require.NoError(t, w.read(w.stat("a.tar"), 0, mib), "as it is now it can be read")

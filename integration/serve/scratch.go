@@ -1,0 +1,198 @@
+package serve
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"os/signal"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+const (
+	// scratchVariable is set to the scratch directory in the environment of all programs that a
+	// test program starts. Daemons and servers in sessions of their own are found by it.
+	scratchVariable = "LSIOFS_TEST_SCRATCH"
+	// watchVariable makes a test program the watcher of a scratch directory.
+	watchVariable = "LSIOFS_TEST_WATCH"
+	// lockName is the file in a scratch directory that is locked while its test program lives.
+	lockName = "lock"
+	// scratchPrefix begins the names of all scratch directories.
+	scratchPrefix = "lsiofs-"
+)
+
+// Scratch makes a directory for all that a test program makes. When the test program has ended,
+// however that came about, what it has left is taken away: processes, mounts and the directory.
+//
+// It is another process that does so, which outlives the test program and waits for the end of a
+// pipe. (PR_SET_PDEATHSIG would not do: it belongs to the thread that started a process, and no
+// daemon inherits it.) If that process is killed, too, the next test program takes over. A test
+// program that calls Scratch calls Main first.
+//
+// remove is for an orderly end. It takes away the directory only: what else is left is for the
+// caller to find, and to report.
+func Scratch(name string) (dir string, remove func(), err error) {
+	SweepAbandoned(filepath.Join(os.TempDir(), scratchPrefix+"*"), filepath.Join(shortPlace, scratchPrefix+"*"))
+	dir, lock, err := Claim(os.TempDir(), scratchPrefix+name+"-")
+	if err != nil {
+		return "", nil, err
+	}
+	unwatch, err := watch(dir)
+	if err == nil {
+		err = os.Setenv(scratchVariable, dir)
+	}
+	if err != nil {
+		return "", nil, errors.Join(err, os.RemoveAll(dir), lock.Close())
+	}
+	return dir, func() {
+		_ = os.RemoveAll(dir)
+		unwatch()
+		_ = lock.Close() // it was only locked
+	}, nil
+}
+
+// watch starts the process that sweeps dir after this one.
+func watch(dir string) (end func(), err error) {
+	self, err := os.Executable()
+	if err != nil {
+		return nil, err
+	}
+	r, w, err := os.Pipe()
+	if err != nil {
+		return nil, err
+	}
+	defer r.Close()
+	cmd := exec.Command(self)
+	cmd.Env = []string{watchVariable + "=" + dir, "PATH=" + os.Getenv("PATH"), "TMPDIR=" + os.TempDir()}
+	cmd.Dir, cmd.Stdin = "/", r
+	// Not what is sent to the process group of the tests.
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
+	if err := cmd.Start(); err != nil {
+		return nil, errors.Join(fmt.Errorf("start what takes away the leftovers of tests: %w", err), w.Close())
+	}
+	return func() {
+		_ = cmd.Process.Kill()
+		_ = cmd.Wait()
+		_ = w.Close()
+	}, nil
+}
+
+// Main makes this process the watcher of a scratch directory, if Scratch has started it for that.
+// Then it does not return.
+func Main() {
+	if dir := os.Getenv(watchVariable); dir != "" {
+		os.Exit(Watch(dir))
+	}
+}
+
+// Watch waits for the end of the standard input, takes away what a test program has left that had
+// the other end, and returns an exit code.
+func Watch(dir string) int {
+	signal.Ignore(os.Interrupt, syscall.SIGTERM, syscall.SIGHUP)
+	_, _ = io.Copy(io.Discard, os.Stdin) // an error is an end, too
+	code := 0
+	if err := Sweep(dir); err != nil {
+		code = 1
+	}
+	SweepAbandoned(filepath.Join(shortPlace, scratchPrefix+"*")) // those of the same tests
+	return code
+}
+
+// Claim makes a directory with a name that begins so, and locks it for as long as the file is open.
+func Claim(parent, prefix string) (dir string, lock *os.File, err error) {
+	if dir, err = os.MkdirTemp(parent, prefix); err != nil {
+		return "", nil, err
+	}
+	lock, err = os.Create(filepath.Join(dir, lockName))
+	if err == nil {
+		err = unix.Flock(int(lock.Fd()), unix.LOCK_EX)
+	}
+	if err != nil {
+		return "", nil, errors.Join(err, os.RemoveAll(dir))
+	}
+	return dir, lock, nil
+}
+
+// SweepAbandoned sweeps the directories of some patterns that were claimed by this user's
+// processes, of which none lives, and returns their paths. What can't be swept is left for the next
+// call.
+func SweepAbandoned(patterns ...string) (swept []string) {
+	for _, pattern := range patterns {
+		dirs, _ := filepath.Glob(pattern)
+		for _, dir := range dirs {
+			lock := abandoned(dir)
+			if lock == nil {
+				continue
+			}
+			if Sweep(dir) == nil {
+				swept = append(swept, dir)
+			}
+			_ = lock.Close()
+		}
+	}
+	return swept
+}
+
+// abandoned takes the lock of a directory, if it has one that nobody holds.
+func abandoned(dir string) *os.File {
+	var st unix.Stat_t
+	if unix.Lstat(dir, &st) != nil || st.Mode&unix.S_IFMT != unix.S_IFDIR || int(st.Uid) != os.Geteuid() {
+		return nil
+	}
+	f, err := os.OpenFile(filepath.Join(dir, lockName), os.O_RDONLY|unix.O_NOFOLLOW|unix.O_NONBLOCK, 0)
+	if err != nil {
+		return nil // one that begins, or not one of ours
+	}
+	if unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB) != nil {
+		_ = f.Close()
+		return nil
+	}
+	return f
+}
+
+// Sweep ends the processes of a scratch directory, detaches the mounts below it, and removes it.
+func Sweep(dir string) error {
+	// One that is found may have started another one since.
+	for range 200 {
+		pids := belongTo(dir)
+		if len(pids) == 0 {
+			break
+		}
+		for _, pid := range pids {
+			_ = syscall.Kill(pid, syscall.SIGKILL) // it may have ended
+		}
+		time.Sleep(10 * time.Millisecond)
+	}
+	points := MountsBelow(dir)
+	for i := len(points) - 1; i >= 0; i-- { // the innermost first
+		Detach(points[i])
+	}
+	// Removing a tree must never walk into a mount.
+	if points = MountsBelow(dir); len(points) > 0 {
+		return fmt.Errorf("%s: still mounted: %q", dir, points)
+	}
+	return os.RemoveAll(dir)
+}
+
+// belongTo returns the processes whose program is below dir, or that descend from a test program
+// with this scratch directory. This process is not among them.
+func belongTo(dir string) (pids []int) {
+	own := "\x00" + scratchVariable + "=" + dir + "\x00"
+	for _, pid := range processes() {
+		program, err := os.Readlink(fmt.Sprintf("/proc/%d/exe", pid))
+		if err != nil || pid == os.Getpid() {
+			continue // of the kernel, of another user, or ended: it has no environment then either
+		}
+		environment, _ := os.ReadFile(fmt.Sprintf("/proc/%d/environ", pid))
+		if strings.HasPrefix(program, dir+"/") || strings.Contains("\x00"+string(environment), own) {
+			pids = append(pids, pid)
+		}
+	}
+	return pids
+}
