@@ -41,6 +41,7 @@ func startTraining(t *testing.T, dataset, save string, workers int, more ...stri
 	r.cmd.Env = append(environment(tmp), "XDG_CACHE_HOME="+t.TempDir())
 	r.cmd.Stdout, r.cmd.Stderr = r.out, r.out
 	r.cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	var err error
 	r.ended, err = serve.Launch(r.cmd)
 	require.NoError(t, err)
 	t.Cleanup(func() {
