@@ -1,7 +1,14 @@
 package integration
 
 import (
+	"bytes"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strconv"
+	"strings"
 	"testing"
+	"unicode/utf8"
 
 	"github.com/stretchr/testify/require"
 )
@@ -11,11 +18,59 @@ func TestTheDemoRunsAndLeavesNothing(t *testing.T) {
 	requireServersEnd(t) // those of tests before
 	r := tool(t, "demo")
 	require.Zero(t, r.code, "%s\n%s", r.stdout, r.stderr)
-	all := string(r.stdout) + r.stderr
-	for _, word := range []string{"lsiofs mount", "checkpoint", "--resume", "umount"} {
-		require.Contains(t, all, word, "each step is shown with the command that a person would type")
-	}
+	dir := regexp.MustCompile(`(?m)^\$ D=(.*)$`).FindSubmatch(r.stdout)
+	require.NotNil(t, dir, "%s", r.stdout)
+	require.NoDirExists(t, string(dir[1]))
 	require.Empty(t, serverProcesses())
+}
+
+// TestTheDemosCommandsRunInAShell pastes the commands that a kept demo shows into bash: they
+// have to do what the demo did.
+func TestTheDemosCommandsRunInAShell(t *testing.T) {
+	needFUSE(t)
+	bash := need(t, "bash")
+	need(t, "tar")
+	bin := t.TempDir()
+	require.NoError(t, os.Symlink(lsiofs, filepath.Join(bin, "lsiofs")))
+
+	shown := string(toolOK(t, "demo", "--keep"))
+	var commands []string
+	for line := range strings.Lines(shown) {
+		line = strings.TrimSuffix(line, "\n")
+		require.LessOrEqual(t, utf8.RuneCountInString(line), 100, line)
+		if command, is := strings.CutPrefix(line, "$ "); is {
+			commands = append(commands, command)
+		}
+	}
+	dir, is := strings.CutPrefix(commands[0], "D=")
+	require.True(t, is, shown)
+	t.Cleanup(func() { require.NoError(t, os.RemoveAll(dir)) })
+	require.Contains(t, shown, "rm -r "+dir)
+
+	made := map[string][]byte{}
+	for _, name := range []string{"part-0.tar", "part-1.tar", "ckpt.json"} {
+		b, err := os.ReadFile(filepath.Join(dir, name))
+		require.NoError(t, err)
+		require.NoError(t, os.Remove(filepath.Join(dir, name)))
+		made[name] = b
+	}
+	script := "set -e\ntrap 'code=$?; lsiofs umount --lazy $D/mnt 2> /dev/null; exit $code' EXIT\n" + strings.Join(commands, "\n")
+	r := command(t, nil, nil, bash, "-c", `PATH="$0:$PATH"; eval "$1"`, bin, script)
+	require.Zero(t, r.code, "%s\n%s\n%s", script, r.stdout, r.stderr)
+	requireServersEnd(t)
+	for name, want := range made {
+		got, err := os.ReadFile(filepath.Join(dir, name))
+		require.NoError(t, err)
+		require.Equal(t, string(want), string(got), name)
+	}
+	rest := 0
+	for _, count := range regexp.MustCompile(`(?m)^  (\d+) records$`).FindAllStringSubmatch(shown, -1) {
+		n, err := strconv.Atoi(count[1])
+		require.NoError(t, err)
+		rest += n
+	}
+	require.Positive(t, rest, shown)
+	require.Equal(t, rest, bytes.Count(r.stdout, []byte(".cls\n")), "what tar lists")
 }
 
 func TestDoctorSaysWhatWorksHere(t *testing.T) {

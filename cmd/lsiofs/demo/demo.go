@@ -5,7 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"path/filepath"
+	"os/exec"
+	"strings"
 	"time"
 
 	"github.com/lsiofs/lsiofs/cmd/lsiofs/doctor"
@@ -28,39 +29,52 @@ func Run(ctx context.Context, o Options, u *terminal.UI) (err error) {
 	if err != nil {
 		return err
 	}
-	d := &demo{ui: u, dir: dir, data: filepath.Join(dir, "shards"), mnt: filepath.Join(dir, "mnt")}
+	d := &demo{ui: u, dir: dir, variable: "$D"}
+	if terminal.Quote(dir) != dir {
+		d.variable = `"$D"`
+	}
 	defer func() { err = errors.Join(err, d.cleanUp(o.Keep)) }()
 	return d.run(ctx)
 }
 
 // demo is a demo under way.
 type demo struct {
-	ui             *terminal.UI
-	dir, data, mnt string
-	child          *server // nil: not mounted
+	ui       *terminal.UI
+	dir      string
+	variable string  // how commands name dir
+	child    *server // nil: not mounted
 }
 
 func (d *demo) run(ctx context.Context) error {
 	begin := time.Now()
-	samples, err := MakeShards(d.data)
+	samples, err := MakeShards(d.path("$D/shards"))
 	if err != nil {
 		return err
 	}
 	// Indexes go here instead of the user's cache.
-	if err := errors.Join(os.Mkdir(filepath.Join(d.data, ".lsiofs"), 0o700), os.Mkdir(d.mnt, 0o700)); err != nil {
+	if err := os.Mkdir(d.path("$D/shards/.lsiofs"), 0o700); err != nil {
 		return err
 	}
-	d.step("a small dataset: %s in %s, and a directory to mount it on", terminal.Plural(uint64(len(samples)), "sample"), terminal.Plural(Shards, "tar shard"))
-	d.typed("ls %s", d.data)
-	d.typed("mkdir %s", d.mnt)
+	d.line("This demo mounts a small dataset, reads a part, saves a checkpoint, and reads")
+	d.line("the rest. It runs the commands after $. To try them yourself later, add --keep.")
 
-	d.step("mount it for two workers: each has a file with its share of the shuffled epoch")
-	if err := d.mount(ctx, "--workers", "2", "--seed", "42"); err != nil {
+	d.step("The dataset: %s in %s.", terminal.Plural(uint64(len(samples)), "sample"), terminal.Plural(Shards, "tar shard"))
+	d.line("$ D=%s", terminal.Quote(d.dir))
+	shards, err := os.ReadDir(d.typed("ls $D/shards")[1])
+	if err != nil {
+		return err
+	}
+	d.say("%s … %s", shards[1].Name(), shards[len(shards)-1].Name()) // the first one is .lsiofs
+
+	d.step("Mount it for two workers. Each has a file: its share of the shuffled epoch.")
+	if err := os.Mkdir(d.typed("mkdir -p $D/mnt")[2], 0o700); err != nil {
+		return err
+	}
+	if err := d.mount(ctx, "lsiofs mount $D/shards $D/mnt --workers 2 --seed 42 --daemon"); err != nil {
 		return err
 	}
 	seen := newTally(samples)
-	ckpt := filepath.Join(d.dir, "ckpt.json")
-	consumed, err := d.readSome(ctx, seen, ckpt)
+	consumed, err := d.readSome(ctx, seen)
 	if err != nil {
 		return err
 	}
@@ -68,8 +82,8 @@ func (d *demo) run(ctx context.Context) error {
 		return err
 	}
 
-	d.step("go on where that was, with three workers instead of two")
-	if err := d.mount(ctx, "--workers", "3", "--resume", ckpt); err != nil {
+	d.step("Go on from the checkpoint, with three workers: the files hold what is left.")
+	if err := d.mount(ctx, "lsiofs mount $D/shards $D/mnt --workers 3 --resume $D/ckpt.json --daemon"); err != nil {
 		return err
 	}
 	rest, err := d.readRest(ctx, seen, 3)
@@ -80,35 +94,37 @@ func (d *demo) run(ctx context.Context) error {
 		return err
 	}
 
-	d.step("was every record read exactly once?")
+	d.step("Did each record come exactly once, with the right contents?")
 	if err := seen.check(); err != nil {
 		return exit.With(exit.Check, err)
 	}
-	d.say("yes: %d before the checkpoint and %d after it are all %d, each once, with the right contents (%s)",
-		consumed, rest, len(samples), terminal.Round(time.Since(begin)))
+	d.say("Yes: %d before the checkpoint and %d after it, %s in all (%s).",
+		consumed, rest, terminal.Plural(uint64(len(samples)), "record"), terminal.Round(time.Since(begin)))
+	_, err = exec.LookPath("lsiofs")
+	d.showNext(err == nil)
 	return nil
 }
 
-// readSome reads the beginning of both workers' files, saves a checkpoint, and
-// counts what it says was delivered.
-func (d *demo) readSome(ctx context.Context, seen *tally, ckpt string) (int, error) {
-	d.step("read a part of both")
+// readSome reads the beginning of both workers' files, saves a checkpoint, and returns the
+// number of records that it counts.
+func (d *demo) readSome(ctx context.Context, seen *tally) (int, error) {
+	d.step("Any program can read them. Here both workers stop in the middle of a record.")
 	var parts [2]string
-	for w, n := range []int64{150_000, 220_000} { // somewhere inside a record
+	for w, n := range []int64{150_000, 220_000} {
 		if err := ctx.Err(); err != nil {
 			return 0, err
 		}
-		parts[w] = filepath.Join(d.dir, fmt.Sprintf("part-%d.tar", w))
-		d.typed("head -c %d %s > %s", n, d.worker(w), parts[w])
-		if err := copyHead(d.worker(w), parts[w], n); err != nil {
+		args := d.typed(fmt.Sprintf("head -c %d $D/mnt/worker-%d.tar > $D/part-%d.tar", n, w, w))
+		parts[w] = args[5]
+		if err := copyHead(args[3], parts[w], n); err != nil {
 			return 0, err
 		}
 	}
-	d.step("save a checkpoint: the whole records that each worker was given")
-	d.typed("cp %s/checkpoint %s", d.mnt, ckpt)
-	doc, err := os.ReadFile(filepath.Join(d.mnt, "checkpoint"))
+	d.step("Save a checkpoint: it counts the whole records that each worker has read.")
+	args := d.typed("cp $D/mnt/checkpoint $D/ckpt.json")
+	doc, err := os.ReadFile(args[1])
 	if err == nil {
-		err = os.WriteFile(ckpt, doc, 0o600)
+		err = os.WriteFile(args[2], doc, 0o600)
 	}
 	if err != nil {
 		return 0, err
@@ -117,7 +133,7 @@ func (d *demo) readSome(ctx context.Context, seen *tally, ckpt string) (int, err
 	if err != nil {
 		return 0, err
 	}
-	d.say("worker 0 has had %d records, worker 1 %d", counts[0], counts[1])
+	d.say("worker 0 has read %d records, worker 1 has read %d", counts[0], counts[1])
 	total := 0
 	for w, part := range parts {
 		if err := seen.addTar(part, int(counts[w])); err != nil {
@@ -130,15 +146,15 @@ func (d *demo) readSome(ctx context.Context, seen *tally, ckpt string) (int, err
 
 // readRest reads all workers' files to their ends.
 func (d *demo) readRest(ctx context.Context, seen *tally, workers int) (int, error) {
-	d.step("read what is left, all of it")
+	d.step("Read all of it.")
 	total := 0
 	for w := range workers {
 		if err := ctx.Err(); err != nil {
 			return 0, err
 		}
-		d.typed("tar -tf %s", d.worker(w))
+		args := d.typed(fmt.Sprintf("tar -tf $D/mnt/worker-%d.tar", w))
 		before := seen.total
-		if err := seen.addTar(d.worker(w), wholeFile); err != nil {
+		if err := seen.addTar(args[2], wholeFile); err != nil {
 			return 0, err
 		}
 		d.say("%d records", seen.total-before)
@@ -147,11 +163,32 @@ func (d *demo) readRest(ctx context.Context, seen *tally, workers int) (int, err
 	return total, nil
 }
 
-func (d *demo) worker(w int) string { return filepath.Join(d.mnt, fmt.Sprintf("worker-%d.tar", w)) }
+// showNext shows what to type for a dataset of one's own. Without an installed command it
+// begins with how to install it: go run leaves none.
+func (d *demo) showNext(installed bool) {
+	d.step("Next, with your own data:")
+	if !installed {
+		d.say("CGO_ENABLED=0 go install ./cmd/lsiofs     # to $(go env GOPATH)/bin")
+	}
+	d.say("lsiofs mount YOUR_DATA MNT --workers 4    # shows how to read and save")
+	d.say("lsiofs help checkpoints                   # how a training program resumes")
+	d.say("lsiofs help                               # all commands, and the manual")
+}
 
-func (d *demo) step(format string, args ...any)  { d.line("\n# "+format, args...) }
-func (d *demo) typed(format string, args ...any) { d.line("$ "+format, args...) }
-func (d *demo) say(format string, args ...any)   { d.line("  "+format, args...) }
+// typed shows a command and returns its words. In it $D is the demo's directory, as in a
+// shell; the words have its path.
+func (d *demo) typed(command string) (words []string) {
+	d.line("$ %s", strings.ReplaceAll(command, "$D", d.variable))
+	for word := range strings.FieldsSeq(command) {
+		words = append(words, d.path(word))
+	}
+	return words
+}
+
+func (d *demo) path(word string) string { return strings.Replace(word, "$D", d.dir, 1) }
+
+func (d *demo) step(format string, args ...any) { d.line("\n# "+format, args...) }
+func (d *demo) say(format string, args ...any)  { d.line("  "+format, args...) }
 
 // line writes to stdout; under --json each line is an object.
 func (d *demo) line(format string, args ...any) {

@@ -6,7 +6,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"strings"
+	"slices"
 	"syscall"
 	"time"
 
@@ -25,14 +25,15 @@ type server struct {
 	ended chan error // the process' end, once
 }
 
-// mount mounts the demo's dataset as its user would from a shell.
-func (d *demo) mount(ctx context.Context, flags ...string) error {
-	d.typed("lsiofs mount %s %s %s &", d.data, d.mnt, strings.Join(flags, " "))
-	log, err := os.OpenFile(filepath.Join(d.dir, "mount.log"), os.O_CREATE|os.O_APPEND|os.O_RDWR, 0o600)
+// mount shows a command that mounts, and does what it does, except that the process is a
+// child of the demo and ends with it.
+func (d *demo) mount(ctx context.Context, command string) error {
+	args := slices.DeleteFunc(d.typed(command), func(word string) bool { return word == "--daemon" })[2:] // without lsiofs mount
+	log, err := os.OpenFile(d.path("$D/mount.log"), os.O_CREATE|os.O_APPEND|os.O_RDWR, 0o600)
 	if err != nil {
 		return err
 	}
-	m := &server{child: mounting.Child{Args: append([]string{d.data, d.mnt}, flags...), Output: log}, log: log, ended: make(chan error, 1)}
+	m := &server{child: mounting.Child{Args: args, Output: log}, log: log, ended: make(chan error, 1)}
 	if err := m.child.Start(ctx, reporter{d}); err != nil {
 		return errors.Join(err, log.Close())
 	}
@@ -53,10 +54,10 @@ func (r reporter) Unmounting()               {}
 func (r reporter) Ended(error)               {}
 
 func (r reporter) Mounted(i mounting.Info) {
-	r.d.say("mounted: %s, %s", terminal.Plural(i.Records, "record"), terminal.Bytes(i.Bytes))
+	r.d.say("mounted: %s of %s are left to read", terminal.Count(i.Left), terminal.Plural(i.Records, "record"))
 	for _, f := range i.Files {
 		if info, err := os.Stat(f); err == nil {
-			r.d.say("%s  %s", f, terminal.Plural(uint64(info.Size()), "byte"))
+			r.d.say("$D/mnt/%s  %s", filepath.Base(f), terminal.Plural(uint64(info.Size()), "byte"))
 		}
 	}
 }
@@ -66,10 +67,10 @@ const unmountTime = 20 * time.Second
 
 // unmount unmounts, and waits for the server's clean end.
 func (d *demo) unmount(ctx context.Context) error {
-	d.typed("lsiofs umount %s", d.mnt)
+	point := d.typed("lsiofs umount $D/mnt")[2]
 	quiet := terminal.New(d.ui.Out, d.ui.Err)
 	quiet.JSON, quiet.Out = true, discard{}
-	if err := mounting.Unmount(ctx, mounting.UnmountOptions{Point: d.mnt}, quiet); err != nil {
+	if err := mounting.Unmount(ctx, mounting.UnmountOptions{Point: point}, quiet); err != nil {
 		return err
 	}
 	return d.await(unmountTime)
@@ -94,6 +95,7 @@ func (d *demo) await(patience time.Duration) error {
 // cleanUp leaves neither mount nor process nor files.
 func (d *demo) cleanUp(keep bool) error {
 	var problems []error
+	point := d.path("$D/mnt")
 	if d.child != nil {
 		p := d.child.child.Cmd.Process
 		_ = p.Signal(syscall.SIGTERM) // an error: it has ended already
@@ -101,20 +103,21 @@ func (d *demo) cleanUp(keep bool) error {
 			_ = p.Kill()
 			<-d.child.ended
 			problems = append(problems, d.child.log.Close())
-			if err := mounting.UnmountPoint(context.Background(), d.mnt, true); err != nil {
-				problems = append(problems, fmt.Errorf("unmount %s: %w", d.mnt, err))
+			if err := mounting.UnmountPoint(context.Background(), point, true); err != nil {
+				problems = append(problems, fmt.Errorf("unmount %s: %w", point, err))
 			}
 			d.child = nil
 		}
 	}
 	if keep {
-		d.say("left in %s", d.dir)
+		d.step("The dataset and the checkpoint are left. To remove them:")
+		d.say("rm -r %s", terminal.Quote(d.dir))
 		return errors.Join(problems...)
 	}
 	// Never remove through a mount that is still there.
 	if mounts, err := fs.Mounts(); err == nil {
-		if _, ok := fs.TopMount(mounts, d.mnt); ok {
-			return errors.Join(append(problems, fmt.Errorf("%s is still mounted: lsiofs umount --lazy %s", d.mnt, d.mnt))...)
+		if _, ok := fs.TopMount(mounts, point); ok {
+			return errors.Join(append(problems, fmt.Errorf("%s is still mounted: lsiofs umount --lazy %s", point, point))...)
 		}
 	}
 	return errors.Join(append(problems, os.RemoveAll(d.dir))...)

@@ -52,6 +52,17 @@ func TestEveryFlippedByteOfAnIndexIsDetected(t *testing.T) {
 	}
 }
 
+// A growth index just beyond the vectors lies inside the shard's part, so no accessor would fail.
+func TestAGrowthIndexBeyondTheVectorsIsRefused(t *testing.T) {
+	b := bytes.Clone(smallSealing(t).Shards[0].Blob)
+	h := Blob(b).Header()
+	require.EqualValues(t, 1, h.growthVectors)
+	require.EqualValues(t, 1, h.growthRecords)
+	require.NoError(t, Blob(b).check())
+	b[h.layout().growthIndexes] = 1
+	require.ErrorIs(t, Blob(b).check(), errBlob)
+}
+
 func TestEveryTruncationOfAnIndexIsDetected(t *testing.T) {
 	data := smallImage(t, t.TempDir())
 	for n := range data {

@@ -201,6 +201,21 @@ func TestAFullDiskLeavesNoHalfLine(t *testing.T) {
 	require.NoError(t, l.Close())
 }
 
+// Half a line that can't be cut off would swallow the next one: nothing is added any more.
+func TestALedgerThatCannotBeCutTakesNothingMore(t *testing.T) {
+	l := opened(t, t.TempDir())
+	file := l.file
+	readOnly, err := os.Open(l.path())
+	require.NoError(t, err)
+	l.file = readOnly
+	require.Error(t, l.Add(entry("a", 1)))
+	l.file = file
+	require.ErrorContains(t, l.Add(entry("b", 1)), "cut the unfinished line off")
+	require.Empty(t, l.Paths())
+	require.NoError(t, readOnly.Close())
+	require.NoError(t, l.Close())
+}
+
 func FuzzParse(f *testing.F) {
 	e := entry("a b\\\n", 3)
 	f.Add(e.AppendLine(nil))

@@ -303,6 +303,19 @@ func TestTheReserveIsLeft(t *testing.T) {
 	require.Zero(t, s.Stats().Written)
 }
 
+// What is about to be written counts: the reserve is left after it, not before it.
+func TestTheReserveIsLeftAfterWhatIsReserved(t *testing.T) {
+	r := &room{
+		bound: 64 * mib, reserve: 10 * mib, known: true, clock: newFakeClock().clock(),
+		space: func() (space, error) { return space{free: 12 * mib}, nil },
+		count: func() {}, countNow: func() bool { return false }, clean: func(int64) {},
+	}
+	require.Equal(t, forGood, r.take(mib, false))
+	require.Equal(t, nowhere, r.take(2*mib, false))
+	require.Equal(t, forGood, r.take(mib, false))
+	require.Equal(t, nowhere, r.take(1, false))
+}
+
 // TestWhatOthersAddIsCountedEveryMinute.
 func TestWhatOthersAddIsCountedEveryMinute(t *testing.T) {
 	w := newWorld(t, objectsOf(3, 6*mib))

@@ -115,6 +115,15 @@ func TestBackoffDoublesUpToItsBound(t *testing.T) {
 
 // Any sequence of findings comes to an end within the limit, or never if there is none
 // and all may pass; waits are bounded.
+func TestNoWaitBeginsThatWouldReachTheLimit(t *testing.T) {
+	busy := finding{kind: kindThrottled, err: errors.New("busy"), retryAfter: 3 * time.Second}
+	for waited, fails := range map[time.Duration]bool{0: false, 7*time.Second - 1: false, 7 * time.Second: true, 20 * time.Second: true} {
+		var h history
+		s := h.next(busy, waited, 10*time.Second, 0)
+		require.Equal(t, fails, s.err != nil, "%v", waited)
+	}
+}
+
 func TestRetriesEnd(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		limit := time.Duration(rapid.Int64Range(0, int64(time.Hour)).Draw(t, "limit"))

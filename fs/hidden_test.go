@@ -1,0 +1,16 @@
+package fs
+
+import (
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+)
+
+// A request without a thread, such as one of another PID namespace, is not known to be of the
+// thread that has unlinked the name.
+func TestAnUnlinkedNameIsHiddenForLongOnlyFromAThreadThatIsKnown(t *testing.T) {
+	h := &hiddenName{most: 0, mostOwn: time.Hour}
+	h.hide(t.Context())
+	require.False(t, h.isHidden(t.Context()))
+}
