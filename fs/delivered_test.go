@@ -8,6 +8,7 @@ import (
 )
 
 func TestMarkFollowsTheHandleThatCoversIt(t *testing.T) {
+	mountsNothing(t)
 	type event struct {
 		handle   uint64
 		off, end int64 // end 0: closed
@@ -45,6 +46,7 @@ func TestMarkFollowsTheHandleThatCoversIt(t *testing.T) {
 
 // The rule as DESIGN.md says it, from the whole history at each step.
 func TestMarkEqualsItsDefinition(t *testing.T) {
+	mountsNothing(t)
 	rapid.Check(t, func(t *rapid.T) {
 		type read struct {
 			handle   uint64
@@ -93,6 +95,7 @@ func TestMarkEqualsItsDefinition(t *testing.T) {
 // The kernel says late that a handle is closed, so that the next reader's first
 // reads may come before. A flush comes in time.
 func TestMarkGoesOnWithTheNextReaderBeforeTheLastIsReleased(t *testing.T) {
+	mountsNothing(t)
 	var m mark
 	m.sent(1, 0, 10, 10)
 	m.flushed(1)
@@ -110,6 +113,7 @@ func TestMarkGoesOnWithTheNextReaderBeforeTheLastIsReleased(t *testing.T) {
 // One reader at a time that goes on where the last one ended, whatever others
 // do: then the mark is what the readers were sent.
 func TestMarkIsNeverMovedByOnlookers(t *testing.T) {
+	mountsNothing(t)
 	rapid.Check(t, func(t *rapid.T) {
 		var m mark
 		var at int64
@@ -135,6 +139,7 @@ func TestMarkIsNeverMovedByOnlookers(t *testing.T) {
 
 // What threads, AIO and io_uring do: the read at the mark is answered last.
 func TestReadsThatAreUnderWayAtOnceCountWhicheverIsAnsweredFirst(t *testing.T) {
+	mountsNothing(t)
 	var m mark
 	var f flight
 	f.begin()

@@ -25,6 +25,7 @@ func noX(doc []byte) error {
 // Pieces of a document, written in any order and more than once, give the
 // document as soon as all of it is there, and not before.
 func TestDraftIsWholeWhenAllOfItWasWritten(t *testing.T) {
+	mountsNothing(t)
 	rapid.Check(t, func(t *rapid.T) {
 		doc := []byte(rapid.StringMatching(`[a-m]{1,60}`).Draw(t, "doc"))
 		d := draft{impossible: noX}
@@ -72,6 +73,7 @@ func flags(have []bool) []byte {
 }
 
 func TestDraft(t *testing.T) {
+	mountsNothing(t)
 	refusal := &checkpoint.Refusal{Reason: "no"}
 	t.Run("an impossible beginning is refused at once, and for good", func(t *testing.T) {
 		d := draft{impossible: noX}

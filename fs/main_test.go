@@ -7,6 +7,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -107,9 +108,25 @@ func needFUSE(t *testing.T) {
 	}
 }
 
+// mountless holds the names of the tests that have called mountsNothing.
+var mountless sync.Map
+
+// mountsNothing skips a test with LSIOFS_RINGS=1: how mounts take their requests does not matter
+// to it. A test that mounts and calls it fails without LSIOFS_RINGS.
+func mountsNothing(t *testing.T) {
+	t.Helper()
+	if ringed {
+		t.Skip("mounts nothing")
+	}
+	mountless.Store(t.Name(), true)
+}
+
 // newPoint is an empty directory for a mount.
 func newPoint(t *testing.T) string {
 	t.Helper()
+	test, _, _ := strings.Cut(t.Name(), "/")
+	_, wrong := mountless.Load(test)
+	require.False(t, wrong, "%s mounts: it must not call mountsNothing", test)
 	dir, err := os.MkdirTemp(mountsDir, "m-")
 	require.NoError(t, err)
 	return dir

@@ -11,6 +11,7 @@ import (
 )
 
 func TestExtensionsThatAreNoneForAStreamAreRefused(t *testing.T) {
+	mountsNothing(t)
 	for _, ext := range []string{".tar", ".jsonl", ".weiß", ".a b"} {
 		require.NoError(t, checkExtension(ext))
 	}
@@ -22,6 +23,7 @@ func TestExtensionsThatAreNoneForAStreamAreRefused(t *testing.T) {
 }
 
 func TestNamesOfFiles(t *testing.T) {
+	mountsNothing(t)
 	for _, c := range []struct {
 		name string
 		want fileName
@@ -60,6 +62,7 @@ func TestNamesOfFiles(t *testing.T) {
 }
 
 func TestEveryFileHasOneName(t *testing.T) {
+	mountsNothing(t)
 	rapid.Check(t, func(t *rapid.T) {
 		f := fileName{kind: rapid.SampledFrom(cropKinds).Draw(t, "kind")}
 		if rapid.Bool().Draw(t, "dealt") {
@@ -87,6 +90,7 @@ func FuzzFileName(f *testing.F) {
 }
 
 func TestNumbersInNames(t *testing.T) {
+	mountsNothing(t)
 	for s, want := range map[string]uint64{"0": 0, "7": 7, "18446744073709551615": 1<<64 - 1} {
 		n, ok := parseNumber(s)
 		require.True(t, ok, s)
@@ -99,6 +103,7 @@ func TestNumbersInNames(t *testing.T) {
 }
 
 func TestScratchFilesMayNotLookLikeTheTree(t *testing.T) {
+	mountsNothing(t)
 	for _, name := range []string{"README", "checkpoint", "status", "worker-9.tar", "worker-x", "epoch-x", "from-1"} {
 		require.False(t, scratchAllowed(name), name)
 	}

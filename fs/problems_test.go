@@ -51,6 +51,7 @@ func failure(shard string, record, readAt int64, cause error) error {
 }
 
 func TestAFaultIsOneLineAndThenACount(t *testing.T) {
+	mountsNothing(t)
 	faults := 1_000_000
 	if testing.Short() { // one goroutine notes them, which the race detector makes ten times as slow
 		faults = 10_000
@@ -93,6 +94,7 @@ func TestAFaultIsOneLineAndThenACount(t *testing.T) {
 }
 
 func TestManyFaultsAreFewLinesAndNoneIsLost(t *testing.T) {
+	mountsNothing(t)
 	synctest.Test(t, func(t *testing.T) {
 		l := newLogged()
 		p := &problems{log: l.Logger}
@@ -122,6 +124,7 @@ func TestManyFaultsAreFewLinesAndNoneIsLost(t *testing.T) {
 }
 
 func TestWhatAnErrorIsAbout(t *testing.T) {
+	mountsNothing(t)
 	x := describe("f", &fetch.RecordError{Shard: "b", Ordinal: 7, OffsetBytes: 70, SizeBytes: 9, Err: fetch.ErrTimeout})
 	require.Equal(t, "b", x.Object)
 	require.EqualValues(t, 70, x.OffsetBytes)
