@@ -3,8 +3,11 @@ package serve
 import (
 	"fmt"
 	"os"
+	"os/signal"
 	"path/filepath"
 	"testing"
+
+	"golang.org/x/sys/unix"
 )
 
 // Run builds lsiofs, from the directory of its command, and runs the tests of a
@@ -14,6 +17,13 @@ import (
 // process is killed: see Scratch). ready is called when the
 // program is there. Run gives the process's exit code.
 func Run(m *testing.M, name, command string, ready func(lsiofs, scratch string) error) (code int) {
+	// A run that was started in the background ignores interrupts, and so would the programs that it
+	// starts. What is caught here is at its default in them.
+	for _, sig := range []os.Signal{os.Interrupt, unix.SIGHUP} {
+		if signal.Ignored(sig) {
+			signal.Notify(make(chan os.Signal, 1), sig)
+		}
+	}
 	fail := func(err error) int {
 		fmt.Fprintf(os.Stderr, "%s: %v\n", name, err)
 		return 1
