@@ -6,6 +6,7 @@ import (
 
 	"github.com/lsiofs/lsiofs/cmd/lsiofs/exit"
 	"github.com/lsiofs/lsiofs/cmd/lsiofs/resuming"
+	"github.com/lsiofs/lsiofs/pipeline/cgroup"
 	"github.com/lsiofs/lsiofs/pipeline/spec"
 )
 
@@ -20,12 +21,15 @@ type datasetFlags struct {
 	flags  *pflag.FlagSet
 }
 
-// add defines the flags, with spec.Default's values as defaults.
+// add defines the flags, with spec.Default's values as defaults, and as much memory as this process may
+// well take.
 func (d *datasetFlags) add(c *cobra.Command) {
 	d.spec = spec.Default()
 	d.flags = c.Flags()
 	d.flags.SortFlags = false
 	s := &d.spec
+	s.MemoryBytes = spec.MemoryWithin(cgroup.AllowedBytes())
+	s.MaxRecordBytes = s.MemoryBytes
 
 	enumFlag(c, "format", "how shards are cut into records", &s.Format.Name, append([]string{"auto"}, spec.Formats...)...)
 	d.flags.Var(arraysValue{&s.Format.Arrays}, "array", "format npy: read arrays together, one `NAME=PATTERN` each, relative to DATASET: --array 'x=x-*.npy' --array 'y=y-*.npy'; format zarr: paths of arrays that crops are cut from together, as t=2m_temperature,wind")
@@ -56,8 +60,11 @@ func (d *datasetFlags) add(c *cobra.Command) {
 
 	d.addSnapshot()
 
-	sizeFlag(d.flags, "memory", "memory for everything that is kept of the data", &s.MemoryBytes)
+	sizeFlag(d.flags, "memory", "memory for everything that is kept of the data, and of what describes it", &s.MemoryBytes)
 	sizeFlag(d.flags, "max-record", "refuse a dataset with a larger record, which would be held whole (0: no bound)", &s.MaxRecordBytes)
+	for _, name := range []string{"memory", "max-record"} {
+		d.flags.Lookup(name).DefValue = "1GiB, and at most a quarter of what this process may have"
+	}
 	enumFlag(c, "io", "how shards are read", &s.IO, spec.IOAuto, spec.IOUring, spec.IOPread)
 	enumFlag(c, "direct", "bypass the page cache: large cold reads of a dataset that exceeds memory, all reads, or none", &s.Direct, spec.DirectAuto, spec.DirectOn, spec.DirectOff)
 	enumFlag(c, "read", "how records are fetched: scan pieces of shards, gather exactly the records that come next, or spool compressed shards, decoded, to a file", &s.Read, spec.ReadAuto, spec.ReadScan, spec.ReadGather, spec.ReadSpool)

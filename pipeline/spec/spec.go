@@ -259,7 +259,7 @@ func Default() Spec {
 		},
 		Deal:        Deal{Workers: 1, Batch: 1, Dealing: DealInterleaved, Tail: TailKeep},
 		OnCorrupt:   CorruptFail,
-		MemoryBytes: 1 << 30, MaxRecordBytes: 1 << 30,
+		MemoryBytes: mostMemory, MaxRecordBytes: mostMemory,
 		IO:          IOAuto,
 		Direct:      DirectAuto,
 		ReadTimeout: 5 * time.Minute,
@@ -267,4 +267,17 @@ func Default() Spec {
 		Remote:      Remote{Connections: 128, Hedge: HedgeAuto},
 		Cache:       Cache{ReserveBytes: -1, Fill: FillOff},
 	}
+}
+
+// Defaults of MemoryBytes and MaxRecordBytes: mostMemory, or less where the process may not have four
+// times as much, and leastMemory all the same.
+const (
+	mostMemory  = 1 << 30
+	leastMemory = 16 << 20
+)
+
+// MemoryWithin returns the default of MemoryBytes, and of MaxRecordBytes, for a process that may have so
+// many bytes: a quarter, for tables, decoders and the page cache take some, too.
+func MemoryWithin(allowedBytes int64) int64 {
+	return min(max(allowedBytes/4&^(1<<20-1), leastMemory), mostMemory)
 }

@@ -1,6 +1,7 @@
 package spec
 
 import (
+	"math"
 	"strings"
 	"testing"
 
@@ -91,4 +92,12 @@ func TestStreamsAreAsTheyAreAskedFor(t *testing.T) {
 	}
 	require.Equal(t, "f2", AsTensorsF2.Element())
 	require.Empty(t, As("").Element())
+}
+
+func TestTheDefaultOfMemoryIsAQuarterOfWhatTheProcessMayHave(t *testing.T) {
+	for allowed, want := range map[int64]int64{
+		math.MaxInt64: 1 << 30, 64 << 30: 1 << 30, 4 << 30: 1 << 30, 2 << 30: 512 << 20, 512 << 20: 128 << 20, 513<<20 - 1: 128 << 20, 10 << 20: 16 << 20, 0: 16 << 20,
+	} {
+		require.Equal(t, want, MemoryWithin(allowed), "%d", allowed)
+	}
 }

@@ -10,6 +10,7 @@ import (
 
 	"github.com/lsiofs/lsiofs/cmd/lsiofs/terminal"
 	"github.com/lsiofs/lsiofs/cmd/lsiofs/tune"
+	"github.com/lsiofs/lsiofs/pipeline/spec"
 	"github.com/lsiofs/lsiofs/pipeline/storage/profile"
 )
 
@@ -17,7 +18,7 @@ import (
 func examine(m machine) []Finding {
 	found := []Finding{
 		checkKernel(m.release), checkFuse(m), checkFusermount(m), checkAllowOther(m),
-		checkRing(m), checkFuseRings(m), checkFiles(m), checkMemlock(m), checkIndexDir(m),
+		checkRing(m), checkFuseRings(m), checkFiles(m), checkMemlock(m), checkMemory(m), checkIndexDir(m),
 	}
 	return append(append(found, checkProfiles(m.profiles)...), checkMounts(m.mounts)...)
 }
@@ -142,6 +143,22 @@ func checkMemlock(m machine) Finding {
 	}
 	if m.memlock.Cur < littleMemlock && !m.root {
 		f.Level, f.Do = levelWarn, "ulimit -l unlimited, or do nothing: reads through io_uring take a little more CPU"
+	}
+	return f
+}
+
+// littleMemory is from where on a mount with the default of --memory has room for its tables, and for
+// some page cache.
+const littleMemory = 256 << 20
+
+func checkMemory(m machine) Finding {
+	f := Finding{Check: "memory", Level: levelOK, Detail: terminal.Bytes(m.allowed)}
+	if m.allowed < m.memory {
+		f.Detail += fmt.Sprintf(" of %s, by the limit of a control group", terminal.Bytes(m.memory))
+	}
+	f.Detail += ": --memory is " + terminal.Size(uint64(spec.MemoryWithin(m.allowed))) + " by default"
+	if m.allowed < littleMemory {
+		f.Level, f.Do = levelWarn, "raise memory.max of the control group, as docker run --memory or a pod's resources.limits.memory do: a mount takes --memory and up to 150 MiB"
 	}
 	return f
 }

@@ -20,7 +20,7 @@ func goodMachine() machine {
 	return machine{
 		release: "6.18.1-generic", root: true, mountCap: true, fuseMode: 0o666, fusermount: "/usr/bin/fusermount3",
 		nofile: unix.Rlimit{Cur: 1 << 20, Max: 1 << 20}, memlock: unix.Rlimit{Cur: unix.RLIM_INFINITY, Max: unix.RLIM_INFINITY},
-		indexDir: "/cache",
+		memory: 64 << 30, allowed: 64 << 30, indexDir: "/cache",
 	}
 }
 
@@ -56,6 +56,9 @@ func TestDoctorJudgesMachines(t *testing.T) {
 		{"few files", func(m *machine) { m.nofile.Max = 1024 }, "open files", levelWarn, "ulimit -n"},
 		{"little locked memory", func(m *machine) { asUser(m); m.memlock.Cur = 8 << 20 }, "locked memory", levelWarn, "ulimit -l"},
 		{"little of it matters not to root", func(m *machine) { m.memlock.Cur = 8 << 20 }, "locked memory", levelOK, "8.0 MiB"},
+		{"memory", func(*machine) {}, "memory", levelOK, "64 GiB: --memory is 1GiB by default"},
+		{"memory of a control group", func(m *machine) { m.allowed = 512 << 20 }, "memory", levelOK, "512 MiB of 64 GiB, by the limit of a control group: --memory is 128MiB by default"},
+		{"little memory", func(m *machine) { m.allowed = 128 << 20 }, "memory", levelWarn, "memory.max"},
 		{"a cache that can't be written", func(m *machine) { m.indexDirErr = errors.New("read-only") }, "index directory", levelFail, "--index-dir"},
 		{"no storage profiles", func(*machine) {}, "storage profiles", levelOK, "lsiofs tune PATH"},
 		{"a storage profile", func(m *machine) {

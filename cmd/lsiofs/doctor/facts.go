@@ -10,12 +10,12 @@ import (
 	"path/filepath"
 	"runtime"
 	"slices"
-	"strconv"
 	"strings"
 
 	"golang.org/x/sys/unix"
 
 	"github.com/lsiofs/lsiofs/cmd/lsiofs/terminal"
+	"github.com/lsiofs/lsiofs/pipeline/cgroup"
 	"github.com/lsiofs/lsiofs/pipeline/storage/profile"
 )
 
@@ -35,7 +35,7 @@ type machineFacts struct {
 }
 
 func thisMachinesFacts(v *veil) machineFacts {
-	f := machineFacts{Distribution: "unknown", Root: os.Geteuid() == 0, Processors: runtime.NumCPU(), Threads: runtime.GOMAXPROCS(0), Limits: cgroupLimits("/sys/fs/cgroup", "/proc/self/cgroup")}
+	f := machineFacts{Distribution: "unknown", Root: os.Geteuid() == 0, Processors: runtime.NumCPU(), Threads: runtime.GOMAXPROCS(0), Limits: cgroup.Own().Limits()}
 	var name unix.Utsname
 	if unix.Uname(&name) == nil {
 		f.Kernel = v.hide(unix.ByteSliceToString(name.Release[:]) + " " + unix.ByteSliceToString(name.Machine[:]))
@@ -47,7 +47,8 @@ func thisMachinesFacts(v *veil) machineFacts {
 		_, err := os.Stat(mark)
 		f.Container = f.Container || err == nil
 	}
-	f.MemoryBytes, f.AvailableBytes = meminfo("MemTotal:"), meminfo("MemAvailable:")
+	meminfo, _ := os.ReadFile("/proc/meminfo")
+	f.MemoryBytes, f.AvailableBytes = cgroup.Meminfo(meminfo, "MemTotal"), cgroup.Meminfo(meminfo, "MemAvailable")
 	return f
 }
 
@@ -89,42 +90,6 @@ func fieldOf(file, prefix string) (string, bool) {
 		}
 	}
 	return "", false
-}
-
-func meminfo(name string) int64 {
-	text, _ := fieldOf("/proc/meminfo", name)
-	n, _ := strconv.ParseInt(strings.TrimSuffix(text, " kB"), 10, 53)
-	return n << 10
-}
-
-// cgroupFiles are limits that lsiofs may run into.
-var cgroupFiles = []string{"cpu.max", "memory.high", "memory.max", "memory.swap.max", "pids.max"}
-
-// cgroupLimits looks at a process's control group (of version 2) and those that it
-// is in, from the inside out; the first limit of a kind is told.
-func cgroupLimits(mount, groupFile string) map[string]string {
-	limits := map[string]string{}
-	path, ok := fieldOf(groupFile, "0::")
-	if !ok {
-		return limits
-	}
-	for dir := filepath.Clean("/" + path); ; dir = filepath.Dir(dir) {
-		for _, name := range cgroupFiles {
-			text, err := os.ReadFile(filepath.Join(mount, dir, name))
-			limit := strings.TrimSpace(string(text))
-			if err != nil || strings.HasPrefix(limit, "max") || strings.Trim(limit, "0123456789 ") != "" {
-				continue
-			}
-			n, err := strconv.ParseUint(limit, 10, 64)
-			old, parseErr := strconv.ParseUint(limits[name], 10, 64)
-			if _, there := limits[name]; !there || err == nil && parseErr == nil && n < old {
-				limits[name] = limit
-			}
-		}
-		if dir == "/" {
-			return limits
-		}
-	}
 }
 
 // veiled is a machine without what is private of it: what examine says of it is

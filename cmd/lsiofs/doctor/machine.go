@@ -15,6 +15,7 @@ import (
 	"github.com/lsiofs/lsiofs/fs"
 	"github.com/lsiofs/lsiofs/fs/rings"
 	"github.com/lsiofs/lsiofs/pipeline/catalog/index"
+	"github.com/lsiofs/lsiofs/pipeline/cgroup"
 	"github.com/lsiofs/lsiofs/pipeline/storage/profile"
 	"github.com/lsiofs/lsiofs/uring"
 )
@@ -33,6 +34,8 @@ type machine struct {
 	fuseRings   error         // why mounts can't take their requests by it
 	nofile      unix.Rlimit
 	memlock     unix.Rlimit
+	memory      int64 // of the machine
+	allowed     int64 // of it, that this process may have
 	indexDir    string
 	indexDirErr error // of writing to it
 	mounts      []leftMount
@@ -52,6 +55,8 @@ func thisMachine(indexDir string) machine {
 	conf, _ := os.ReadFile("/etc/fuse.conf") // a missing file is an empty one
 	m.fuseConf = string(conf)
 	m.ring, m.fuseRings = probeRing(), rings.Offered()
+	meminfo, _ := os.ReadFile("/proc/meminfo")
+	m.memory, m.allowed = cgroup.Meminfo(meminfo, "MemTotal"), cgroup.AllowedBytes()
 	_ = unix.Getrlimit(unix.RLIMIT_NOFILE, &m.nofile)
 	_ = unix.Getrlimit(unix.RLIMIT_MEMLOCK, &m.memlock)
 	if m.indexDir, _, m.indexDirErr = index.DirectoryFor(indexDir, ""); m.indexDirErr == nil {

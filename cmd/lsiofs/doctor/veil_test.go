@@ -4,8 +4,6 @@ import (
 	"errors"
 	"fmt"
 	iofs "io/fs"
-	"os"
-	"path/filepath"
 	"strings"
 	"testing"
 
@@ -54,20 +52,4 @@ func TestAVeilOfAMachine(t *testing.T) {
 		require.Contains(t, found, want)
 	}
 	require.Contains(t, fmt.Sprintf("%+v", m), planted, "the machine itself is as it was")
-}
-
-func TestLimitsOfControlGroupsAreTheLeast(t *testing.T) {
-	dir := t.TempDir()
-	group := filepath.Join(dir, "group")
-	require.NoError(t, os.WriteFile(group, []byte("0::/outer/inner\n"), 0o644))
-	for name, text := range map[string]string{
-		"outer/inner/memory.max": "8589934592", "outer/memory.max": "4294967296", "outer/inner/cpu.max": "max 100000",
-		"outer/cpu.max": "150000 100000", "outer/inner/pids.max": planted,
-	} {
-		file := filepath.Join(dir, name)
-		require.NoError(t, os.MkdirAll(filepath.Dir(file), 0o755))
-		require.NoError(t, os.WriteFile(file, []byte(text+"\n"), 0o644))
-	}
-	require.Equal(t, map[string]string{"memory.max": "4294967296", "cpu.max": "150000 100000"}, cgroupLimits(dir, group))
-	require.Empty(t, cgroupLimits(dir, filepath.Join(dir, "none")))
 }

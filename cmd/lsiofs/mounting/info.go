@@ -24,7 +24,8 @@ type Info struct {
 	RunDir  string   `json:"run_directory,omitempty"` // of a dataset that grows
 	Left    uint64   `json:"records_left"`
 	Workers uint64   `json:"workers"`
-	Files   []string `json:"files"` // the first ones
+	Memory  int64    `json:"memory_bytes"` // --memory
+	Files   []string `json:"files"`        // the first ones
 	// How records are read, why, and what the first bytes wait for.
 	Strategy     string  `json:"read"`
 	Reason       string  `json:"read_reason"`
@@ -43,7 +44,7 @@ func describeMount(d *pipeline.Dataset, point string, epoch, left uint64, start 
 	s, c := d.Spec(), d.Catalog()
 	i := Info{
 		Mount: point, Dataset: s.Dataset, Records: d.Records(), As: string(s.Format.As), Shards: c.Shards(), Bytes: d.StreamBytes(),
-		Epoch: epoch, Left: left, Workers: s.Deal.Workers,
+		Epoch: epoch, Left: left, Workers: s.Deal.Workers, Memory: s.MemoryBytes,
 		Strategy: f.Strategy, Reason: f.Reason, Start: start.Text(), StartSeconds: start.Seconds,
 	}
 	if s.Order.Split != (spec.Split{}) {
@@ -101,7 +102,7 @@ func (i Info) text() string {
   look     ls -l %s; cat %s/README
   save     cp %s/checkpoint ckpt.json
   unmount  lsiofs umount %s   (%s)
-  fetch    %s (%s)%s`,
+  fetch    %s (%s), with --memory %s%s`,
 		i.sentence(),
-		files, at, at, at, at, stop, i.Strategy, i.Reason, start)
+		files, at, at, at, at, stop, i.Strategy, i.Reason, terminal.Size(uint64(i.Memory)), start)
 }

@@ -111,6 +111,9 @@ func mountAndServe(ctx, force context.Context, asked <-chan os.Signal, o *Config
 	if o.Point, err = checkMountPoint(o); err != nil {
 		return err
 	}
+	if text := opening.MemoryWarning(s); text != "" {
+		rep.Warn(text)
+	}
 	d, err := opening.Open(ctx, o.Log, s, pipeline.Options{
 		Progress: rep.Progress, Ahead: true, Waiting: func(s taking.Status) { rep.Waiting(opening.WaitingFor(s)) },
 	})

@@ -21,12 +21,14 @@ const openEndTime = 5 * time.Second
 // storage does not answer, it is not waited for: the process ends.
 func Open(ctx context.Context, log *slog.Logger, s spec.Spec, o pipeline.Options) (*pipeline.Dataset, error) {
 	o.Log = log
+	boundHeap(s.MemoryBytes)
 	return patiently(ctx, log, func() (*pipeline.Dataset, error) { return pipeline.Open(ctx, s, o) })
 }
 
 // IndexPart is pipeline.IndexPart, as Open is pipeline.Open.
 func IndexPart(ctx context.Context, log *slog.Logger, s spec.Spec, o pipeline.Options, part catalog.PassPart) (catalog.Indexed, error) {
 	o.Log = log
+	boundHeap(s.MemoryBytes)
 	return patiently(ctx, log, func() (catalog.Indexed, error) { return pipeline.IndexPart(ctx, s, o, part) })
 }
 
@@ -70,6 +72,9 @@ func OpenLooking(ctx context.Context, u *terminal.UI, log *slog.Logger, s spec.S
 }
 
 func openShowing(ctx context.Context, u *terminal.UI, log *slog.Logger, s spec.Spec, looks bool) (*pipeline.Dataset, error) {
+	if text := MemoryWarning(s); text != "" {
+		u.Warn(text)
+	}
 	v, w := NewPass(u), NewWaiting(u)
 	defer w.Clear()
 	defer v.Clear()

@@ -1,14 +1,7 @@
 package local
 
 import (
-	"bufio"
-	"bytes"
 	"fmt"
-	"math"
-	"os"
-	"path/filepath"
-	"strconv"
-	"strings"
 
 	"github.com/lsiofs/lsiofs/pipeline/storage"
 	"github.com/lsiofs/lsiofs/uring"
@@ -58,43 +51,4 @@ func (s *Storage) policy() uring.Direct {
 		return uring.DirectCold
 	}
 	return uring.DirectNever
-}
-
-// cacheableBytes is how much the page cache can hold: memory that is free or
-// can be freed, within the limit of the control group; without bound where the
-// kernel does not tell.
-func cacheableBytes() int64 {
-	meminfo, _ := os.ReadFile("/proc/meminfo")
-	n := availableBytes(meminfo)
-	group, _ := os.ReadFile("/proc/self/cgroup")
-	if path, ok := strings.CutPrefix(strings.TrimSpace(string(group)), "0::"); ok {
-		limit, err := os.ReadFile(filepath.Join("/sys/fs/cgroup", path, "memory.max"))
-		if err == nil {
-			n = min(n, limitBytes(limit))
-		}
-	}
-	return n
-}
-
-// availableBytes finds MemAvailable in /proc/meminfo.
-func availableBytes(meminfo []byte) int64 {
-	lines := bufio.NewScanner(bytes.NewReader(meminfo))
-	for lines.Scan() {
-		fields := strings.Fields(lines.Text())
-		if len(fields) == 3 && fields[0] == "MemAvailable:" && fields[2] == "kB" {
-			if n, err := strconv.ParseInt(fields[1], 10, 53); err == nil {
-				return n << 10
-			}
-		}
-	}
-	return math.MaxInt64
-}
-
-// limitBytes reads a control group's memory.max: a number, or "max".
-func limitBytes(text []byte) int64 {
-	n, err := strconv.ParseInt(strings.TrimSpace(string(text)), 10, 64)
-	if err != nil {
-		return math.MaxInt64
-	}
-	return n
 }

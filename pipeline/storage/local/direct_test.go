@@ -1,7 +1,6 @@
 package local
 
 import (
-	"math"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -31,17 +30,6 @@ func TestWhetherReadsBypassThePageCacheFollowsTheFlagAndTheDataset(t *testing.T)
 	}
 	_, err := OpenDirect(root, nil, "maybe")
 	require.EqualError(t, err, `direct reads "maybe" are unknown: use auto, on or off`)
-}
-
-func TestMemoryForThePageCacheIsWhatTheKernelSays(t *testing.T) {
-	require.EqualValues(t, 5<<10, availableBytes([]byte("MemTotal:   9 kB\nMemAvailable:        5 kB\nBuffers: 1 kB\n")))
-	for _, text := range []string{"", "MemAvailable: x kB", "MemAvailable: 5", "MemTotal: 9 kB\n"} {
-		require.EqualValues(t, math.MaxInt64, availableBytes([]byte(text)), text)
-	}
-	require.EqualValues(t, 1234, limitBytes([]byte("1234\n")))
-	require.EqualValues(t, math.MaxInt64, limitBytes([]byte("max\n")))
-	require.EqualValues(t, math.MaxInt64, limitBytes(nil))
-	require.Positive(t, cacheableBytes())
 }
 
 func TestReadsPastThePageCacheAreThoseThatTheUserWants(t *testing.T) {

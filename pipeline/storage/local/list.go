@@ -12,6 +12,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/lsiofs/lsiofs/pipeline/cgroup"
 	"github.com/lsiofs/lsiofs/pipeline/storage"
 	"github.com/lsiofs/lsiofs/pipeline/storage/identity"
 )
@@ -40,7 +41,7 @@ func (s *Storage) List(ctx context.Context, match func(path string, isDir bool) 
 	if err := w.settle(); err != nil {
 		return err
 	}
-	s.exceedsMemory.Store(listedBytes > cacheableBytes())
+	s.exceedsMemory.Store(listedBytes > cgroup.FreeBytes())
 	return nil
 }
 

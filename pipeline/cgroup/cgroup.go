@@ -1,0 +1,146 @@
+// Package cgroup reads the limits of the control groups that this process is in, of both versions.
+//
+// A process may be in several hierarchies at once, and a limit of any group above its own counts, too.
+// In a container the groups above may not be visible. Version 1 tells of their limits all the same
+// (memory.stat, hierarchical_memory_limit); version 2 does not.
+package cgroup
+
+import (
+	"math"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+)
+
+// Groups are the directories of a process's groups, from its own up to the root of the hierarchy, as
+// far as it is mounted here. A hierarchy that is not there has none.
+type Groups struct {
+	unified []string // version 2
+	memory  []string // the memory controller of version 1
+}
+
+// Own returns the groups of this process.
+func Own() Groups { return at("/") }
+
+// at is Own below a directory that has proc and sys.
+func at(root string) Groups {
+	groups, err := os.ReadFile(filepath.Join(root, "proc/self/cgroup"))
+	if err != nil {
+		return Groups{}
+	}
+	mounts, err := os.ReadFile(filepath.Join(root, "proc/self/mountinfo"))
+	if err != nil {
+		return Groups{}
+	}
+	var g Groups
+	for line := range strings.Lines(string(groups)) {
+		f := strings.SplitN(strings.TrimSpace(line), ":", 3) // number:controllers:path
+		switch {
+		case len(f) != 3:
+		case f[0] == "0" && f[1] == "":
+			g.unified = upwards(root, string(mounts), "cgroup2", "", f[2])
+		case lists(f[1], "memory"):
+			g.memory = upwards(root, string(mounts), "cgroup", "memory", f[2])
+		}
+	}
+	return g
+}
+
+// upwards returns the directories from the group at path up to where its hierarchy is mounted.
+func upwards(root, mounts, kind, controller, path string) (dirs []string) {
+	for line := range strings.Lines(mounts) {
+		left, right, _ := strings.Cut(line, " - ")
+		l, r := strings.Fields(left), strings.Fields(right)
+		if len(l) < 5 || len(r) < 3 || r[0] != kind || controller != "" && !lists(r[2], controller) {
+			continue
+		}
+		// The root of the mount may be a group itself: in a container it is the process's own.
+		below, err := filepath.Rel(l[3], path)
+		if err != nil || below == ".." || strings.HasPrefix(below, "../") {
+			below = "."
+		}
+		top := filepath.Join(root, l[4])
+		for dir := filepath.Join(top, below); ; dir = filepath.Dir(dir) {
+			dirs = append(dirs, dir)
+			if dir == top || len(dir) <= len(top) {
+				return dirs
+			}
+		}
+	}
+	return nil
+}
+
+// lists reports whether a list with commas has a name.
+func lists(list, name string) bool { return strings.Contains(","+list+",", ","+name+",") }
+
+// MemoryBytes returns how much memory the groups allow: the lowest limit on the way up, or
+// math.MaxInt64 if there is none.
+func (g Groups) MemoryBytes() int64 {
+	limit := int64(math.MaxInt64)
+	for _, dir := range g.unified {
+		limit = min(limit, number(filepath.Join(dir, "memory.max")))
+	}
+	for _, dir := range g.memory {
+		limit = min(limit, number(filepath.Join(dir, "memory.limit_in_bytes")))
+	}
+	if len(g.memory) > 0 {
+		stat, _ := os.ReadFile(filepath.Join(g.memory[0], "memory.stat"))
+		for line := range strings.Lines(string(stat)) {
+			if text, found := strings.CutPrefix(line, "hierarchical_memory_limit "); found {
+				limit = min(limit, parse(text))
+			}
+		}
+	}
+	if limit >= unlimited {
+		return math.MaxInt64
+	}
+	return limit
+}
+
+// unlimited is about what version 1 has where there is no limit: 2⁶³ less a page.
+const unlimited = math.MaxInt64 &^ (1<<20 - 1)
+
+// number reads a file with one number. It is math.MaxInt64 if that can't be read, or is "max".
+func number(file string) int64 {
+	text, err := os.ReadFile(file)
+	if err != nil {
+		return math.MaxInt64
+	}
+	return parse(string(text))
+}
+
+func parse(text string) int64 {
+	n, err := strconv.ParseInt(strings.TrimSpace(text), 10, 64)
+	if err != nil || n < 0 {
+		return math.MaxInt64
+	}
+	return n
+}
+
+// files are the limits of version 2 that matter to lsiofs.
+var files = []string{"cpu.max", "memory.high", "memory.max", "memory.swap.max", "pids.max"}
+
+// Limits returns the limits by name, as version 2 calls them: of numbers the lowest on the way up, else
+// the innermost. memory.max is also that of version 1.
+func (g Groups) Limits() map[string]string {
+	limits := map[string]string{}
+	for _, dir := range g.unified {
+		for _, name := range files {
+			text, err := os.ReadFile(filepath.Join(dir, name))
+			limit := strings.TrimSpace(string(text))
+			if err != nil || limit == "" || strings.HasPrefix(limit, "max") || strings.Trim(limit, "0123456789 ") != "" {
+				continue
+			}
+			n, err := strconv.ParseUint(limit, 10, 64)
+			old, parseErr := strconv.ParseUint(limits[name], 10, 64)
+			if _, there := limits[name]; !there || err == nil && parseErr == nil && n < old {
+				limits[name] = limit
+			}
+		}
+	}
+	if n := g.MemoryBytes(); n < math.MaxInt64 {
+		limits["memory.max"] = strconv.FormatInt(n, 10)
+	}
+	return limits
+}

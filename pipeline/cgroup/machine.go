@@ -1,0 +1,37 @@
+package cgroup
+
+import (
+	"bufio"
+	"bytes"
+	"math"
+	"os"
+	"strconv"
+	"strings"
+)
+
+// AllowedBytes returns how much memory this process may have: that of the machine, or less where a
+// control group allows less. It is math.MaxInt64 if nothing is known.
+func AllowedBytes() int64 {
+	meminfo, _ := os.ReadFile("/proc/meminfo")
+	return min(Meminfo(meminfo, "MemTotal"), Own().MemoryBytes())
+}
+
+// FreeBytes returns how much memory the page cache can have: what is free or can be freed, within the
+// limit of the control group. It is math.MaxInt64 if nothing is known.
+func FreeBytes() int64 {
+	meminfo, _ := os.ReadFile("/proc/meminfo")
+	return min(Meminfo(meminfo, "MemAvailable"), Own().MemoryBytes())
+}
+
+// Meminfo finds a number of bytes in the text of /proc/meminfo; math.MaxInt64 if it is not there.
+func Meminfo(text []byte, name string) int64 {
+	for lines := bufio.NewScanner(bytes.NewReader(text)); lines.Scan(); {
+		fields := strings.Fields(lines.Text())
+		if len(fields) == 3 && fields[0] == name+":" && fields[2] == "kB" {
+			if n, err := strconv.ParseInt(fields[1], 10, 53); err == nil {
+				return n << 10
+			}
+		}
+	}
+	return math.MaxInt64
+}
