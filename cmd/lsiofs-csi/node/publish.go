@@ -33,6 +33,9 @@ func (n *Node) NodePublishVolume(ctx context.Context, req *csi.NodePublishVolume
 	if err == nil {
 		err = resolve(v.Paths, n.c.Policy)
 	}
+	if err == nil {
+		err = makeDirectories(v.Directories, n.c.Policy)
+	}
 	if err != nil {
 		return nil, status.Error(codes.InvalidArgument, v.Veil(err.Error()))
 	}
@@ -242,24 +245,6 @@ func checkCapability(c *csi.VolumeCapability) error {
 		return status.Errorf(codes.InvalidArgument, "mount options (%s) are not taken: settings are volumeAttributes", strings.Join(c.GetMount().GetMountFlags(), ","))
 	}
 	return nil
-}
-
-// resolve checks paths once more where their links lead.
-func resolve(paths []string, p volume.Policy) error {
-	var problems []error
-	for _, path := range paths {
-		resolved, err := filepath.EvalSymlinks(path)
-		if errors.Is(err, os.ErrNotExist) {
-			continue // which mount says in its own words
-		}
-		if err == nil && resolved != path {
-			_, err = p.Check(resolved)
-		}
-		if err != nil {
-			problems = append(problems, fmt.Errorf("%s leads elsewhere: %w", path, err))
-		}
-	}
-	return errors.Join(problems...)
 }
 
 // Exit codes of lsiofs that say whose fault it is.

@@ -9,11 +9,12 @@ import (
 type kind int
 
 const (
-	single   kind = iota // --name=value
-	repeated             // --name=line, for each line
-	path                 // single, of this node
-	relative             // repeated, and relative to the dataset
-	mixture              // repeated, NAME=WEIGHT:DATASET
+	single    kind = iota // --name=value
+	repeated              // --name=line, for each line
+	path                  // single, a file of this node
+	directory             // single, a directory of this node, which is made if it is not there
+	relative              // repeated, and relative to the dataset
+	mixture               // repeated, NAME=WEIGHT:DATASET
 )
 
 // Attributes that are no flags.
@@ -33,7 +34,7 @@ var flags = map[string]kind{
 	"crop": single, "stride": single, "step": single, "jitter": single, "select": repeated, "wrap": single, "edge": single,
 	"crops": path, "stack": single, "scale": single, "offset": single, "missing": single,
 	// Growing
-	"grow": single, "run": path, "window": single, "newest": single, "min-new": single, "settle": single, "poll": single,
+	"grow": single, "run": directory, "window": single, "newest": single, "min-new": single, "settle": single, "poll": single,
 	"hold": single, "snapshot": path,
 	// Order
 	"seed": single, "epoch": single, "shuffle": single, "shuffle-size": single, "lanes": single, "chunk-bytes": single,
@@ -46,7 +47,7 @@ var flags = map[string]kind{
 	"region": single, "endpoint": single, "anonymous": single, "requester-pays": single, "ca-file": path, "unversioned": single,
 	"connections": single, "hedge": single, "lookahead": single,
 	// Cache
-	"cache-fill": single, "warm": single, "index-dir": path,
+	"cache-fill": single, "warm": single, "index-dir": directory,
 	// Mount
 	"resume": path, "fuse-io-uring": single,
 }

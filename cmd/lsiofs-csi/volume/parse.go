@@ -3,6 +3,7 @@ package volume
 import (
 	"errors"
 	"fmt"
+	"path/filepath"
 	"slices"
 	"strings"
 
@@ -19,6 +20,8 @@ type Volume struct {
 	Environment []string
 	// Paths are those of this node that Dataset and Args name, each up to its first pattern.
 	Paths []string
+	// Directories are those of Paths that are directories which are made if they are not there.
+	Directories []string
 	// Writable says that the pod may write checkpoint.
 	Writable bool
 }
@@ -121,6 +124,10 @@ func (q *parser) flag(name, value string, k kind) {
 		switch k {
 		case path:
 			q.path(name, line)
+		case directory:
+			if q.path(name, line) {
+				q.v.Directories = append(q.v.Directories, filepath.Clean(line))
+			}
 		case mixture:
 			if _, source, is := strings.Cut(line, ":"); is { // else mount says what is wrong
 				q.location(name, source)
@@ -149,16 +156,22 @@ func (q *parser) location(name, value string) {
 		q.problem("attribute %s: there is no service %s://: s3://, https:// and http:// are read", name, short(before))
 		return
 	}
-	q.path(name, value)
-}
-
-func (q *parser) path(name, value string) {
-	prefix, err := q.policy.Check(value)
+	prefix, err := q.policy.CheckPattern(value)
 	if err != nil {
 		q.problem("attribute %s: %w", name, err)
 		return
 	}
 	q.v.Paths = append(q.v.Paths, prefix)
+}
+
+// path takes a path that is no pattern, and reports whether it may be named.
+func (q *parser) path(name, value string) bool {
+	if err := q.policy.Check(value); err != nil {
+		q.problem("attribute %s: %w", name, err)
+		return false
+	}
+	q.v.Paths = append(q.v.Paths, filepath.Clean(value))
+	return true
 }
 
 // unknownName quotes a name that there is not, with the reason where mount has such a flag.

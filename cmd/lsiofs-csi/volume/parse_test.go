@@ -39,7 +39,7 @@ func TestAttributesBecomeFlags(t *testing.T) {
 		},
 		"files beside the dataset": {
 			map[string]string{"dataset": "s3://b/x", "resume": "/data/ckpt.json", "run": "/data/runs/1"},
-			Volume{Dataset: "s3://b/x", Args: []string{"--resume=/data/ckpt.json", "--run=/data/runs/1"}, Paths: []string{"/data/ckpt.json", "/data/runs/1"}},
+			Volume{Dataset: "s3://b/x", Args: []string{"--resume=/data/ckpt.json", "--run=/data/runs/1"}, Paths: []string{"/data/ckpt.json", "/data/runs/1"}, Directories: []string{"/data/runs/1"}},
 		},
 		"a pod that restores": {
 			map[string]string{"dataset": "s3://b/x", "checkpoint": "write"},
@@ -57,7 +57,7 @@ func TestAttributesBecomeFlags(t *testing.T) {
 func TestAllProblemsOfAVolumeAreSaidAtOnce(t *testing.T) {
 	_, err := Parse(map[string]string{
 		"dataset": "data", "daemon": "true", "colour": "red", "resume": "/data/../etc/passwd", "checkpoint": "yes", "memory": "3GiB",
-		"run": "/var/lib/kubelet/pods", "crops": "/", "snapshot": "/var/l*/x", "array": "../x", "ca-file": "/elsewhere/ca.pem",
+		"run": "/var/lib/kubelet/pods", "crops": "/", "snapshot": "/var/run/x", "array": "../x", "ca-file": "/elsewhere/ca.pem",
 	}, map[string]string{"token": "hidden", "AWS_ACCESS_KEY_ID": "A"}, Policy{Allow: []string{"/data", "/var"}, Never: Never("/var/lib/kubelet"), MemoryLimitBytes: 4 << 30})
 	require.Equal(t, strings.TrimSpace(`
 attribute array ("../x") leads out of the dataset
@@ -67,7 +67,7 @@ attribute crops: "/" is not below a directory that this node's administrator all
 attribute dataset: "data" is no absolute path of the node
 attribute resume: "/data/../etc/passwd" has .. in it: write the path without
 attribute run: "/var/lib/kubelet/pods" is, holds, or lies in /var/lib/kubelet, which no pod may read: name a directory of data
-attribute snapshot: "/var/l*/x" is, holds, or lies in /var/run, which no pod may read: name a directory of data
+attribute snapshot: "/var/run/x" is, holds, or lies in /var/run, which no pod may read: name a directory of data
 there is no attribute "colour", "daemon" (the driver runs its servers as it sees fit): there are `+strings.Join(Names(), ", ")+`
 attribute memory (3GiB) must be at most 2.0 GiB: this node's servers may take 4.0 GiB each, of which --memory is half
 the Secret may not have a key "token": it may have AWS_ACCESS_KEY_ID, AWS_DEFAULT_REGION, AWS_ENDPOINT_URL, AWS_ENDPOINT_URL_S3, AWS_REGION, AWS_SECRET_ACCESS_KEY, AWS_SESSION_TOKEN`), err.Error())
@@ -86,7 +86,10 @@ func TestPathsThatLeadOutAreRefused(t *testing.T) {
 		_, err := Parse(map[string]string{"dataset": path}, nil, p)
 		require.NoError(t, err, path)
 	}
-	_, err := Parse(map[string]string{"mix": "a=1:/data/a\nb=1:/etc/b"}, nil, p)
+	v, err := Parse(map[string]string{"dataset": "/data/l*/x", "run": "/data/l*/x"}, nil, p)
+	require.NoError(t, err)
+	require.Equal(t, []string{"/data", "/data/l*/x"}, v.Paths, "only a dataset may be a pattern")
+	_, err = Parse(map[string]string{"mix": "a=1:/data/a\nb=1:/etc/b"}, nil, p)
 	require.ErrorContains(t, err, "/etc/b")
 }
 

@@ -26,28 +26,36 @@ func Never(own ...string) []string {
 	return all
 }
 
-// Check looks at an absolute path, which may be a pattern, and returns its part before the first
+// CheckPattern looks at an absolute path, which may be a pattern, and returns its part before the first
 // pattern.
-func (p Policy) Check(path string) (prefix string, err error) {
-	switch {
-	case !strings.HasPrefix(path, "/"):
-		return "", fmt.Errorf("%q is no absolute path of the node", short(path))
-	case climbs(path):
-		return "", fmt.Errorf("%q has .. in it: write the path without", short(path))
-	}
-	prefix = filepath.Clean(path)
-	for strings.ContainsAny(prefix, `*?[{\`) {
+func (p Policy) CheckPattern(pattern string) (prefix string, err error) {
+	prefix = filepath.Clean(pattern)
+	for strings.HasPrefix(pattern, "/") && strings.ContainsAny(prefix, `*?[{\`) {
 		prefix = filepath.Dir(prefix)
 	}
-	if len(p.Allow) > 0 && !slices.ContainsFunc(p.Allow, func(dir string) bool { return within(prefix, dir) }) {
-		return "", fmt.Errorf("%q is not below a directory that this node's administrator allows (--allow-path): %s", short(path), strings.Join(p.Allow, ", "))
+	return prefix, p.check(pattern, prefix)
+}
+
+// Check looks at an absolute path that is no pattern.
+func (p Policy) Check(path string) error { return p.check(path, filepath.Clean(path)) }
+
+// check looks at clean, and calls it by its name in errors.
+func (p Policy) check(name, clean string) error {
+	switch {
+	case !strings.HasPrefix(name, "/"):
+		return fmt.Errorf("%q is no absolute path of the node", short(name))
+	case climbs(name):
+		return fmt.Errorf("%q has .. in it: write the path without", short(name))
+	}
+	if len(p.Allow) > 0 && !slices.ContainsFunc(p.Allow, func(dir string) bool { return within(clean, dir) }) {
+		return fmt.Errorf("%q is not below a directory that this node's administrator allows (--allow-path): %s", short(name), strings.Join(p.Allow, ", "))
 	}
 	for _, dir := range p.Never {
-		if within(prefix, dir) || within(dir, prefix) {
-			return "", fmt.Errorf("%q is, holds, or lies in %s, which no pod may read: name a directory of data", short(path), dir)
+		if within(clean, dir) || within(dir, clean) {
+			return fmt.Errorf("%q is, holds, or lies in %s, which no pod may read: name a directory of data", short(name), dir)
 		}
 	}
-	return prefix, nil
+	return nil
 }
 
 // climbs says whether a path or pattern has an element "..": also as an alternative in braces.
