@@ -98,7 +98,7 @@ func findAtService(ctx context.Context, m *mount) (f found, err error) {
 func (m *mount) remoteConfig() remote.Config {
 	c := remote.DefaultConfig()
 	c.Connections, c.ReadTimeout = m.spec.Remote.Connections, m.spec.ReadTimeout
-	c.Unversioned = m.spec.Remote.Unversioned
+	c.Unversioned, c.Log = m.spec.Remote.Unversioned, m.log
 	c.Hedge = m.spec.Remote.Hedge != spec.HedgeOff
 	return c
 }

@@ -97,13 +97,13 @@ func TestTarsAreOneRequestEachToFindTheFormatAndIndex(t *testing.T) {
 	require.Equal(t, shards+2, gets(server))
 }
 
-// What a pass had finished when it met a file that can't be read is not read again, and the
+// What a pass had finished when a file could not be read once is not read again, and the
 // progress that is told ends with all shards.
 func TestAPassThatFindsAllFilesOpenedGoesOn(t *testing.T) {
 	const shards = 61
 	server := manyShards(t, shards-1)
 	server.PutBytes("030-small.tar", tarOf(2, "s")) // the smallest comes last
-	server.On(unkind.Path("030-small.tar"), unkind.Status(403, "AccessDenied"))
+	server.On(unkind.Path("030-small.tar"), unkind.Status(403, "AccessDenied")).Times(1)
 	var last Progress
 	c, err := fromServer(t, server, func(c *Config) { c.Progress = func(p Progress) { last = p } })
 	require.NoError(t, err)
@@ -111,5 +111,5 @@ func TestAPassThatFindsAllFilesOpenedGoesOn(t *testing.T) {
 	require.GreaterOrEqual(t, last.Reused, 20, "32 are read at a time")
 	require.Equal(t, shards, last.Reused+last.Shards)
 	require.EqualValues(t, c.Records(), last.Records)
-	require.Len(t, c.Damaged(), 1)
+	require.Empty(t, c.Damaged())
 }

@@ -7,6 +7,7 @@ import (
 	"path/filepath"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -70,26 +71,45 @@ func TestBadInputIsRefusedInWordsOrSkipped(t *testing.T) {
 // whole40 is where the first header of sample 10 begins.
 func whole40(archive []byte) int { return strings.Index(string(archive), "s0010.") }
 
-func TestAnUnreadableFileIsNamedOrLeftOutForThisRun(t *testing.T) {
-	w := newWorld(t)
-	w.write("a.tar", tarOf(4, "s"))
-	w.write("b.tar", tarOf(4, "s"))
-	denied := errors.New("permission denied")
-	w.onRead = func(o storage.Object) error {
-		if o.Path == "b.tar" {
-			return denied
-		}
-		return nil
+// TestAnUnreadableFileIsNamedAndNeverSkipped has each read of each kind of shard fail: also
+// those of which a decoder would make the end of the data, or damage of it.
+func TestAnUnreadableFileIsNamedAndNeverSkipped(t *testing.T) {
+	kinds := map[string]func() []byte{
+		"b.tar": func() []byte { return tarOf(400, "s") }, "b.tar.gz": func() []byte { return gz(tarOf(400, "s")) },
+		"b.json.gz": func() []byte { return gz(linesOf(40, "b"), linesOf(90_000, "c")) }, "b.jsonl": func() []byte { return linesOf(90_000, "b") },
+		"b.tfrecord": func() []byte { return framesOf(4000) },
 	}
-	_, err := w.open()
-	require.ErrorIs(t, err, denied)
-	require.ErrorContains(t, err, "b.tar")
-	require.ErrorContains(t, err, "--on-corrupt skip")
-	c := w.mustOpen(skipping)
-	require.Equal(t, uint64(4), c.Records())
-	require.Contains(t, c.Damaged()[0].Errors[0].Error(), "the file can't be read: permission denied")
-	w.onRead = nil
-	require.Equal(t, uint64(8), w.mustOpen(skipping).Records(), "it is tried again")
+	denied := errors.New("permission denied")
+	for name, content := range kinds {
+		t.Run(name, func(t *testing.T) {
+			for _, policy := range []func(*Config){func(*Config) {}, skipping} {
+				w := newWorld(t)
+				w.write(strings.Replace(name, "b.", "a.", 1), content())
+				w.write(name, content())
+				for fails := int64(0); ; fails++ {
+					var reads atomic.Int64
+					w.onRead = func(o storage.Object) error {
+						if o.Path == name && reads.Add(1) > fails {
+							return denied
+						}
+						return nil
+					}
+					_, err := w.open(policy, func(c *Config) { c.Rebuild = true })
+					if reads.Load() <= fails {
+						require.NoError(t, err)
+						require.Positive(t, fails)
+						break
+					}
+					require.ErrorIs(t, err, denied)
+					require.ErrorContains(t, err, name)
+					require.NotContains(t, err.Error(), "--on-corrupt")
+					require.NotContains(t, err.Error(), "--format")
+				}
+				w.onRead = nil
+				require.Empty(t, w.mustOpen(policy).Damaged())
+			}
+		})
+	}
 }
 
 func TestAShardThatChangesWhileItIsIndexedIsAnError(t *testing.T) {

@@ -1,6 +1,7 @@
 package catalog
 
 import (
+	"context"
 	"fmt"
 	"io"
 
@@ -12,12 +13,12 @@ import (
 // name says. The stream is not read twice: those bytes stay in memory until the shard is
 // closed. They are unpack.SniffBytes, and up to a MiB more where a tar's first member
 // is compressed as games are.
-func (r *shardReader) asNamed() error {
+func (r *shardReader) asNamed(ctx context.Context) error {
 	h := &headReader{reader: r.reader, sizeBytes: r.object.SizeBytes, growing: true}
 	anothers, err := discover.IsAnothers(r.object, h)
 	switch {
 	case err != nil:
-		return fmt.Errorf("%s: %w", r.object.Path, err)
+		return unread(ctx, r.object.Path, err)
 	case anothers:
 		return fmt.Errorf("%s: its content is of another format than its name says: name the shards' --format", r.object.Path)
 	}

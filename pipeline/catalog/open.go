@@ -168,7 +168,7 @@ func (e *assumedError) Unwrap() error { return e.err }
 // attempt finds the shards, and indexes those that are new.
 func (o *opening) attempt(ctx context.Context) (catalog *Catalog, err error) {
 	o.found, err = discover.Shards(ctx, discover.Config{
-		Target: o.target, Format: o.Format, OnCorrupt: o.OnCorrupt, Storage: o.storage, Reads: o.reads,
+		Target: o.target, Format: o.Format, Storage: o.storage, Reads: o.reads,
 		AssumeAlike: !o.sniffAll, AtATime: o.Profile.Or().Pass.Shards, IndexDir: o.store.Dir(), Known: o.known, Log: o.Log,
 	})
 	if err != nil {
@@ -241,8 +241,8 @@ func (o *opening) fromPrior(c discover.Shard, s *index.Shard) bool {
 }
 
 // reusable says whether what an earlier run found in an unchanged shard is what
-// this one would find: damage is found again where it is an error, and a file
-// that could not be read is tried again.
+// this one would find: damage is found again where it is an error, and so is a file
+// that an earlier version left out because it could not be read.
 func (o *opening) reusable(b index.Blob) bool {
 	h := b.Header()
 	return !h.Unreadable() && (!h.Damaged() || o.OnCorrupt == spec.CorruptSkip)

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"runtime"
 	"slices"
 	"sync/atomic"
@@ -104,7 +105,7 @@ func (p *pass) shard(ctx context.Context, c discover.Shard, held *admitted) (ind
 	if s, checks := p.storage.(storage.Checker); checks {
 		if err := s.Check(ctx, c.Object); errors.Is(err, storage.ErrChanged) {
 			return index.Shard{}, errChangedMeanwhile(c.Object.Path, err)
-		} else if err != nil {
+		} else if err != nil { // it is damaged, or can't be read; either is named
 			return index.Shard{}, fmt.Errorf("%s: %w", c.Object.Path, err)
 		}
 	}
@@ -114,10 +115,10 @@ func (p *pass) shard(ctx context.Context, c discover.Shard, held *admitted) (ind
 	r, err := p.open(ctx, c)
 	defer r.close()
 	if err != nil {
-		return index.Shard{}, errChangedMeanwhile(c.Object.Path, err)
+		return index.Shard{}, unread(ctx, c.Object.Path, err)
 	}
 	if c.Assumed {
-		if err := r.asNamed(); err != nil {
+		if err := r.asNamed(ctx); err != nil {
 			return index.Shard{}, err
 		}
 	}
@@ -138,14 +139,8 @@ func (p *pass) shard(ctx context.Context, c discover.Shard, held *admitted) (ind
 	}
 	restart := func() { packer.Restart(); tell() }
 	sum, err := unpack.Scan(ctx, p.unpacker, codec, r, c.Object.SizeBytes, emit, restart)
-	finish, unreadable := packer.Finish, err != nil
-	if unreadable {
-		if sum.Damage, err = p.judge(ctx, c, r.failure, err); err != nil {
-			return index.Shard{}, err
-		}
-		restart()
-		finish = packer.FinishUnreadable
-		sum = unpack.Summary{Damage: sum.Damage}
+	if err != nil || r.failure != nil { // which a decoder may have taken for the end of the data
+		return index.Shard{}, p.judge(ctx, c, r.failure, err)
 	}
 	if codec == nil {
 		sum.DecodedBytes = c.Object.SizeBytes
@@ -155,12 +150,12 @@ func (p *pass) shard(ctx context.Context, c discover.Shard, held *admitted) (ind
 	}
 	// Of an outline nothing was read that could have changed, and whatever comes from a
 	// stream is of the version that was listed.
-	if !unreadable && r.outline == nil && p.streams == nil {
+	if r.outline == nil && p.streams == nil {
 		if err := p.unchanged(ctx, c.Object); err != nil {
 			return index.Shard{}, err
 		}
 	}
-	done, err := finish(sum)
+	done, err := packer.Finish(sum)
 	if err != nil {
 		return index.Shard{}, fmt.Errorf("%s: %w", c.Object.Path, err)
 	}
@@ -170,30 +165,33 @@ func (p *pass) shard(ctx context.Context, c discover.Shard, held *admitted) (ind
 	return index.Shard{Object: c.Object, Codec: formats.CodecNumber(c.Codec), Blob: done}, nil
 }
 
-// judge says what a failed scan means: damage where the file can't be read and
-// the policy is to leave such out, else the error to return.
-func (p *pass) judge(ctx context.Context, c discover.Shard, failure, err error) (*unpack.CorruptError, error) {
-	path := c.Object.Path
+// judge is the error of a scan that has failed, or whose reads have: damage, which may be
+// left out, is in the scan's summary.
+func (p *pass) judge(ctx context.Context, c discover.Shard, failure, err error) error {
+	if failure != nil {
+		return unread(ctx, c.Object.Path, failure)
+	}
 	var refused *unpack.RefusedError
-	var located *storage.Error
 	switch {
 	case ctx.Err() != nil:
-		return nil, ctx.Err()
+		return ctx.Err()
 	case errors.As(err, &refused):
-		return nil, fmt.Errorf("%s: %w: lsiofs does not read this, whatever --on-corrupt says; leave the file out with a pattern", path, err)
+		return fmt.Errorf("%s: %w: lsiofs does not read this, whatever --on-corrupt says; leave the file out with a pattern", c.Object.Path, err)
 	case errors.Is(err, storage.ErrChanged):
-		return nil, errChangedMeanwhile(path, err)
-	case failure == nil:
-		return nil, fmt.Errorf("%s: %w", path, err)
-	case p.onCorrupt == spec.CorruptSkip:
-		if errors.As(failure, &located) {
-			failure = located.Err
-		}
-		return &unpack.CorruptError{Record: 0, RawOffset: -1, Reason: fmt.Sprintf("the file can't be read: %v", failure)}, nil
-	case errors.As(failure, &located):
-		return nil, fmt.Errorf("%w: make the file readable, or leave it out: --on-corrupt skip does", failure)
+		return errChangedMeanwhile(c.Object.Path, err)
 	}
-	return nil, fmt.Errorf("%s: %w: make the file readable, or leave it out: --on-corrupt skip does", path, failure)
+	return fmt.Errorf("%s: %w", c.Object.Path, err)
+}
+
+// unread is the error of a shard of which no bytes came, because of err.
+func unread(ctx context.Context, path string, err error) error {
+	switch {
+	case ctx.Err() != nil:
+		return ctx.Err()
+	case errors.Is(err, storage.ErrChanged) || errors.Is(err, fs.ErrNotExist):
+		return errChangedMeanwhile(path, err)
+	}
+	return discover.Unread(path, err)
 }
 
 func errChangedMeanwhile(path string, err error) error {
@@ -203,11 +201,8 @@ func errChangedMeanwhile(path string, err error) error {
 // unchanged fails where an object is not any more what was listed.
 func (p *pass) unchanged(ctx context.Context, o storage.Object) error {
 	now, err := p.storage.Stat(ctx, o.Path)
-	switch {
-	case ctx.Err() != nil:
-		return ctx.Err()
-	case err != nil:
-		return errChangedMeanwhile(o.Path, err)
+	if err != nil {
+		return unread(ctx, o.Path, err)
 	}
 	if err := storage.Compare(o, now); err != nil {
 		return errChangedMeanwhile(o.Path, err)

@@ -144,7 +144,7 @@ func OpenStock(ctx context.Context, c StockConfig) (*Stock, error) {
 func (s *Stock) setArrivals(indexDir string) (err error) {
 	c := &s.config
 	s.arrivals, err = discover.NewArrivals(discover.Config{
-		Target: s.target, Format: c.Format, OnCorrupt: c.OnCorrupt, Storage: s.storage, Reads: s.reads,
+		Target: s.target, Format: c.Format, Storage: s.storage, Reads: s.reads,
 		AtATime: c.Profile.Or().Pass.Shards, IndexDir: indexDir, Log: c.Log,
 	})
 	if s.formats = nil; c.Format.Name != "auto" {

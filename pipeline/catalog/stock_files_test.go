@@ -86,7 +86,7 @@ func TestADamagedFileIsTriedAgainNowAndThen(t *testing.T) {
 		require.True(t, next.IsZero())
 		require.Positive(t, w.readsOf(func() { require.NoError(t, s.Index(context.Background(), due)) }))
 	}
-	require.Equal(t, 1, w.log.count("not whole yet"), "it is named once")
+	require.Equal(t, 1, w.log.count("can't be taken yet"), "it is named once")
 	w.replace("b.jsonl.gz", data)
 	w.look(s)
 	require.Len(t, s.Shards(), 2)

@@ -275,15 +275,16 @@ func (s *Stock) one(ctx context.Context, c discover.Shard, held *admitted) (*kno
 	}
 	reason, damaged := damageOf(x.Blob)
 	if !damaged {
-		if reason, err = s.openEnd(ctx, c, x.Blob); err != nil {
-			return nil, err
-		}
+		reason, err = s.openEnd(ctx, c, x.Blob)
 	}
-	if reason != "" {
-		admit := s.config.OnCorrupt == spec.CorruptSkip && !unreadable(x.Blob)
-		if !s.waitAgain(c.Object, reason, admit) {
-			return nil, nil
-		}
+	switch {
+	case ctx.Err() != nil:
+		return nil, ctx.Err()
+	case err != nil: // which is no damage, and is never admitted
+		s.waitAgain(c.Object, reasonOf(c.Object.Path, err), false)
+		return nil, nil
+	case reason != "" && !s.waitAgain(c.Object, reason, s.config.OnCorrupt == spec.CorruptSkip):
+		return nil, nil
 	}
 	return s.keep(x)
 }

@@ -65,7 +65,7 @@ func (s *Stock) waitAgain(o storage.Object, reason string, admit bool) (admitted
 		w.again = earlier(w.again, w.damaged.AdmitAt())
 	}
 	if first && s.logged.allows(now) {
-		s.config.Log.Warn("file is not whole yet, or damaged: it is tried again", "file", o.Path, "reason", reason, "again", w.again.Sub(now))
+		s.config.Log.Warn("file can't be taken yet: it is tried again", "file", o.Path, "reason", reason, "again", w.again.Sub(now))
 	}
 	return false
 }

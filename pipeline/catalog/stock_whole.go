@@ -19,17 +19,12 @@ func damageOf(b index.Blob) (reason string, damaged bool) {
 	return l.First[0].Error(), true
 }
 
-func unreadable(b index.Blob) bool {
-	h := b.Header()
-	return h.Unreadable()
-}
-
 // mostLine is how long a last line is looked at.
 const mostLine = 64 << 20
 
 // openEnd says why a shard of lines may not be whole, "" where it is: its last line has no
 // end, and is no JSON. The end of a compressed shard is shown by its codec. The error is
-// ctx's.
+// that the line can't be read.
 func (s *Stock) openEnd(ctx context.Context, c discover.Shard, b index.Blob) (reason string, err error) {
 	h := b.Header()
 	if s.pass.unpacker.Name() != "jsonl" || c.Codec != nil || h.Records == 0 {
@@ -41,14 +36,8 @@ func (s *Stock) openEnd(ctx context.Context, c discover.Shard, b index.Blob) (re
 		return "", nil // it ends with a newline
 	}
 	line := make([]byte, h.DecodedBytes-at)
-	err = storage.ReadAt(ctx, s.reads, c.Object, line, at)
-	switch {
-	case ctx.Err() != nil:
-		return "", ctx.Err()
-	case err != nil:
-		return reasonOf(c.Object.Path, err), nil
-	case json.Valid(line):
-		return "", nil
+	if err := storage.ReadAt(ctx, s.reads, c.Object, line, at); err != nil || json.Valid(line) {
+		return "", err
 	}
 	return unpack.Corrupt(int64(h.Records)-1, at, "the last line has no end, and is no JSON").Error(), nil
 }

@@ -4,7 +4,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"sync"
+
+	"github.com/lsiofs/lsiofs/pipeline/storage"
 )
 
 // Counts is how far a run is.
@@ -51,7 +54,7 @@ type Failure struct {
 	Shard string
 	Unit  string // "" for the whole shard
 	Err   error
-	// Source says that the shard itself is to blame: it is damaged, or has changed.
+	// Source says that the shard itself is to blame: it is damaged, has changed, or can't be read.
 	Source bool
 }
 
@@ -63,6 +66,13 @@ func (f *Failure) Error() string {
 }
 
 func (f *Failure) Unwrap() error { return f.Err }
+
+// unread says whether no bytes of the shard came, which says nothing of what they are.
+func (f *Failure) unread() bool {
+	_, file := errors.AsType[*fs.PathError](f.Err)
+	_, located := errors.AsType[*storage.Error](f.Err)
+	return f.Source && (file || located)
+}
 
 // failed is a Failure of the filter at a shard, unless ctx has ended, or err is one.
 func failed(ctx context.Context, s *source, err error) error {

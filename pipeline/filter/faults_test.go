@@ -5,14 +5,17 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
+	"golang.org/x/sys/unix"
 
 	"github.com/lsiofs/lsiofs/pipeline/filter/command"
+	"github.com/lsiofs/lsiofs/pipeline/storage"
 	"github.com/lsiofs/lsiofs/pipeline/unpack/synthetic"
 )
 
@@ -250,4 +253,26 @@ func TestAProgramThatIsReplacedEndsTheRun(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, uint64(2), counts.Filtered)
 	require.Equal(t, map[string]string{"a.txt": "pof\n", "b.txt": "uxp\n"}, w.made())
+}
+
+// A source of which no bytes come is no damaged one: it ends the command, whatever is skipped, but
+// where SRC is watched, and it may be readable later.
+func TestASourceThatCanNotBeReadIsNotSkipped(t *testing.T) {
+	damage := &Failure{Shard: "a.jsonl", Err: errors.New("the gzip member is damaged"), Source: true}
+	var unread []error
+	for _, cause := range []error{unix.EACCES, unix.EIO, unix.ESTALE} {
+		unread = append(unread, &Failure{Shard: "a.jsonl", Err: fmt.Errorf("read: %w", &fs.PathError{Op: "read", Path: "a.jsonl", Err: cause}), Source: true},
+			&Failure{Shard: "a.jsonl", Err: &storage.Error{Object: "a.jsonl", Err: cause}, Source: true})
+	}
+	for _, watch := range []bool{false, true} {
+		r := &run{Config: Config{OnFailed: FailedSkip, Watch: watch, Warn: func(string) {}, Progress: &Progress{}}}
+		require.NoError(t, r.lose(&source{}, damage))
+		for _, err := range unread {
+			if watch {
+				require.NoError(t, r.lose(&source{}, err))
+			} else {
+				require.Equal(t, err, r.lose(&source{}, err))
+			}
+		}
+	}
 }

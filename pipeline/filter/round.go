@@ -11,7 +11,6 @@ import (
 
 	"github.com/lsiofs/lsiofs/pipeline/catalog/discover"
 	"github.com/lsiofs/lsiofs/pipeline/filter/units"
-	"github.com/lsiofs/lsiofs/pipeline/spec"
 	"github.com/lsiofs/lsiofs/pipeline/storage"
 )
 
@@ -54,7 +53,7 @@ func (r *run) discover(ctx context.Context, files []storage.Object) ([]discover.
 		return nil, err
 	}
 	d, err := discover.Shards(ctx, discover.Config{
-		Target: target, Format: r.Config.Format, OnCorrupt: spec.CorruptSkip, Storage: only{r.storage, files}, Reads: r.storage,
+		Target: target, Format: r.Config.Format, Storage: only{r.storage, files}, Reads: r.storage,
 		Log: slog.New(slog.DiscardHandler),
 	})
 	switch {
@@ -211,8 +210,9 @@ func (r *run) lose(s *source, err error) error {
 	if !ok {
 		return err
 	}
-	// While SRC is watched, what is not sound may not be whole yet.
-	if r.OnFailed == FailedFail && !(r.Watch && failure.Source) {
+	// While SRC is watched, what is not sound may not be whole yet, and what can't be read may
+	// be readable later. Else it is not skipped: what DST has would depend on when it was made.
+	if !(r.Watch && failure.Source) && (r.OnFailed == FailedFail || failure.unread()) {
 		return err
 	}
 	news := r.arrivals == nil || r.arrivals.end(s.Object, failure, time.Now())

@@ -129,7 +129,11 @@ var ErrNoFile = errors.New("no regular file")
 // ErrUnwanted is the error of reads that were cancelled.
 var ErrUnwanted = errors.New("the read is not wanted any more")
 
-// Error says which range of which object could not be read.
+// Error says which range of which object could not be read: no bytes came, and so it says
+// nothing of what they are. Only bytes that came can be damaged, which is
+// unpack.CorruptError: only that may be left out of a dataset, be counted, and be reported
+// by a verification. Every other error ends the command, since no dataset may depend on
+// what could be reached when it was indexed.
 type Error struct {
 	Object      string
 	OffsetBytes int64

@@ -57,6 +57,9 @@ func (w *worker) work() error {
 		} else {
 			w.run.results[number] = w.shard(number)
 		}
+		if w.run.results[number].unread != "" {
+			w.run.unread.Add(1)
+		}
 		w.run.shards.Add(1)
 	}
 	return w.ctx.Err()
@@ -66,7 +69,7 @@ func (w *worker) work() error {
 func (w *worker) claim() (storage.Object, bool) {
 	r := w.run
 	i := int(r.next.Add(1)) - 1
-	if w.claims = i < len(r.queue); !w.claims {
+	if w.claims = i < len(r.queue) && r.unread.Load() < maxUnread; !w.claims {
 		return storage.Object{}, false
 	}
 	w.claimed = r.queue[i]
@@ -78,9 +81,12 @@ func (w *worker) claim() (storage.Object, bool) {
 func (w *worker) audit(a storage.Auditor, number int) (r result) {
 	s := w.run.config.Catalog.Shard(number)
 	damage := func(reason string) {
-		r.add(Finding{Shard: s.Object.Path, Record: -1, OffsetBytes: -1, RawOffset: -1, Reason: strings.ReplaceAll(reason, storage.ErrChanged.Error(), changedSince)})
+		r.add(Finding{Shard: s.Object.Path, Record: -1, OffsetBytes: -1, RawOffset: -1, Reason: reason})
 	}
-	r.decodedBytes, _ = a.Audit(w.ctx, s.Object, damage, func(n int64) { w.run.bytes.Add(n) })
+	var err error
+	if r.decodedBytes, err = a.Audit(w.ctx, s.Object, damage, func(n int64) { w.run.bytes.Add(n) }); err != nil {
+		r.unread = reasonOf(s.Object.Path, err)
+	}
 	r.records = s.Records
 	w.run.records.Add(s.Records)
 	return r
@@ -124,7 +130,7 @@ func (w *worker) shard(number int) result {
 	case w.ctx.Err() != nil:
 		return r
 	case w.forward.failed() != nil:
-		finding(-1, -1, -1, "can't be read: %s", reasonOf(s.Object.Path, w.forward.failed()))
+		r.unread = reasonOf(s.Object.Path, w.forward.failed())
 		return r
 	case errors.As(err, &refused):
 		finding(-1, refused.OffsetBytes, -1, "%s", refused.Reason)

@@ -47,6 +47,17 @@ type Finding struct {
 	Reason      string `json:"reason"`
 }
 
+// Unread is a shard of which not all bytes came. That says nothing of what they are, so it is
+// no Finding.
+type Unread struct {
+	Shard  string `json:"shard"`
+	Reason string `json:"reason"`
+}
+
+// maxUnread is how many shards may turn out to be unreadable before no other one is begun:
+// where so many are, so is the storage, and each may be waited for for a long time.
+const maxUnread = 16
+
 // MaxFindings is how many findings a report lists; Report.Total counts all.
 const MaxFindings = 1000
 
@@ -64,12 +75,14 @@ type Report struct {
 	// Findings are in dataset order, at most MaxFindings; Total counts all.
 	Findings []Finding `json:"findings"`
 	Total    uint64    `json:"findings_total"`
+	// Unread are in dataset order. Where there is one, the report is not of all that there is.
+	Unread []Unread `json:"unread"`
 }
 
 // Shards reads all shards, as many at a time as the profile says and memory allows; for
 // local files that is one for each core. Where the storage has streams and the profile
 // asks for them, each shard is one. It fails only if ctx ends; the report is then
-// meaningless.
+// meaningless. After maxUnread shards that can't be read it begins no other one.
 func Shards(ctx context.Context, c Config) (Report, error) {
 	run := newRun(c)
 	workers := min(run.workers, len(run.queue))
@@ -110,6 +123,7 @@ type run struct {
 	shards  atomic.Int64
 	bytes   atomic.Int64
 	records atomic.Uint64
+	unread  atomic.Int64
 }
 
 // newRun divides the memory: half of it is for what is read and not looked at yet, and
@@ -139,6 +153,7 @@ type result struct {
 	decodedBytes int64
 	findings     []Finding
 	total        uint64
+	unread       string // why not all of it could be read; "" where it could
 }
 
 // add counts a finding, and keeps the first of them.
@@ -182,12 +197,15 @@ func (r *run) progress() func() catalog.Progress {
 }
 
 func (r *run) report() Report {
-	rep := Report{Shards: len(r.results), Bytes: r.bytes.Load(), Findings: []Finding{}}
-	for _, s := range r.results {
+	rep := Report{Shards: len(r.results), Bytes: r.bytes.Load(), Findings: []Finding{}, Unread: []Unread{}}
+	for i, s := range r.results {
 		rep.Records += s.records
 		rep.DecodedBytes += s.decodedBytes
 		rep.Total += s.total
 		rep.Findings = append(rep.Findings, s.findings[:min(len(s.findings), MaxFindings-len(rep.Findings))]...)
+		if s.unread != "" {
+			rep.Unread = append(rep.Unread, Unread{r.config.Catalog.Shard(i).Object.Path, s.unread})
+		}
 	}
 	return rep
 }

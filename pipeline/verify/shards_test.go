@@ -175,7 +175,7 @@ func TestDamagedGamesAreListedByNameAndOthersAreRead(t *testing.T) {
 	require.Equal(t, again.catalog.Records(), r.Records)
 }
 
-func TestAShardThatChangedOrIsGoneIsAFindingAndOthersAreRead(t *testing.T) {
+func TestAShardThatChangedOrIsGoneIsNoDamageAndOthersAreRead(t *testing.T) {
 	d := makeDataset(t, "jsonl", "zst", 4, 30, 1000)
 	require.NoError(t, os.Remove(d.files[0]))
 	require.NoError(t, os.WriteFile(d.files[2], []byte("{}\n"), 0o644))
@@ -190,19 +190,19 @@ func TestAShardThatChangedOrIsGoneIsAFindingAndOthersAreRead(t *testing.T) {
 	})
 	r, err := Shards(context.Background(), Config{Catalog: d.catalog, Storage: files, Profile: small})
 	require.NoError(t, err)
-	require.Equal(t, uint64(2), r.Total)
+	require.Zero(t, r.Total)
+	require.Len(t, r.Unread, 2)
 	for i, shard := range []string{"s0.jsonl.zst", "s2.jsonl.zst"} {
-		require.Equal(t, shard, r.Findings[i].Shard)
-		require.Contains(t, r.Findings[i].Reason, "can't be read: ")
-		require.Contains(t, r.Findings[i].Reason, "changed since it was indexed: verify it again")
-		require.NotContains(t, r.Findings[i].Reason, "mount")
+		require.Equal(t, shard, r.Unread[i].Shard)
+		require.Contains(t, r.Unread[i].Reason, "changed since it was indexed: verify it again")
+		require.NotContains(t, r.Unread[i].Reason, "mount")
 	}
 	require.Equal(t, uint64(60), r.Records)
 }
 
-// TestTheNthReadThatFailsIsAFinding has records, too, that are longer than reads, so
+// TestTheNthReadThatFailsIsNoDamage has records, too, that are longer than reads, so
 // that some reads are of bytes that nobody looks at.
-func TestTheNthReadThatFailsIsAFinding(t *testing.T) {
+func TestTheNthReadThatFailsIsNoDamage(t *testing.T) {
 	for _, c := range []struct {
 		format, codec        string
 		records, recordBytes int
@@ -219,13 +219,23 @@ func TestTheNthReadThatFailsIsAFinding(t *testing.T) {
 			}
 			r := d.verify(t)
 			if reads.Load() <= n {
-				require.Zero(t, r.Total)
+				require.Empty(t, r.Unread)
 				break
 			}
-			require.Equal(t, uint64(1), r.Total, "%s%s: read %d of %d", c.format, c.codec, n, reads.Load())
-			require.Equal(t, "can't be read: the disk is on fire", r.Findings[0].Reason)
+			require.Zero(t, r.Total, "%s%s: read %d of %d", c.format, c.codec, n, reads.Load())
+			require.Len(t, r.Unread, 1)
+			require.Equal(t, "the disk is on fire", r.Unread[0].Reason)
 		}
 	}
+}
+
+func TestVerifyingEndsWhereManyShardsCanNotBeRead(t *testing.T) {
+	d := makeDataset(t, "jsonl", "", 10*maxUnread, 3, 100)
+	d.storage.Before = func(*storage.Read) error { return errors.New("nothing answers") }
+	r := d.verify(t)
+	require.Zero(t, r.Total)
+	require.GreaterOrEqual(t, len(r.Unread), maxUnread)
+	require.Less(t, len(r.Unread), 10*maxUnread)
 }
 
 func TestTheFindingsOfAShardAndOfADatasetAreBounded(t *testing.T) {

@@ -100,14 +100,24 @@ func TestShardsAtAServerAreVerifiedAsTheirCopiesAre(t *testing.T) {
 			require.NoError(t, err)
 			require.Equal(t, want, got, "faults that pass change nothing")
 
-			a.server.Change("s0" + filepath.Ext(d.files[0]))
+			a.server.Change(filepath.Base(d.files[0]))
 			a.server.Delete(filepath.Base(d.files[2]))
 			got, _, err = a.verify(t.Context())
 			require.NoError(t, err)
-			require.NotEmpty(t, got.Findings)
-			last := got.Findings[len(got.Findings)-1]
-			require.Equal(t, filepath.Base(d.files[2]), last.Shard)
-			require.Contains(t, last.Reason, "can't be read: ")
+			require.Len(t, got.Unread, 2)
+			require.Equal(t, filepath.Base(d.files[2]), got.Unread[1].Shard)
+			require.Contains(t, got.Unread[1].Reason, "verify it again")
+
+			for _, answer := range []unkind.Fault{unkind.Status(403, "AccessDenied"), unkind.Status(403, "ExpiredToken"), unkind.Status(401, ""), unkind.Status(404, "NoSuchKey")} {
+				a = openAt(t, a.server, time.Second, c.format, int64(size))
+				refuses := a.server.On(unkind.Method("GET"), answer)
+				got, _, err = a.verify(t.Context())
+				refuses.Off()
+				require.NoError(t, err)
+				require.Empty(t, got.Findings)
+				require.NotEmpty(t, got.Unread)
+				require.Contains(t, got.Unread[0].Reason, "the answer is 40")
+			}
 		})
 	}
 }

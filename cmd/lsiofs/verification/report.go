@@ -88,12 +88,23 @@ func checkedText(d *pipeline.Dataset) string {
 // Verdict is the error that the command ends with where something is wrong.
 func (v Report) Verdict() error {
 	switch {
+	case len(v.Unread) > 0:
+		return exit.Errorf(exit.Dataset, "%s of %s could not be read, as %s: %s%s", terminal.Plural(uint64(len(v.Unread)), "shard"), v.Dataset,
+			v.Unread[0].Shard, v.Unread[0].Reason, v.besides())
 	case v.Total > 0:
 		return exit.Errorf(exit.Verify, "%s of %s damaged: repair or remove the files%s", terminal.Plural(v.Total, "place"), v.Dataset, v.leavingOut())
 	case v.Order != nil && !v.Order.Holds():
 		return exit.Errorf(exit.Verify, "the order of %s is not what it should be: report this as a bug of lsiofs", v.Dataset)
 	}
 	return nil
+}
+
+// besides says what was damaged in what could be read.
+func (v Report) besides() string {
+	if v.Total == 0 {
+		return ""
+	}
+	return "; besides, " + terminal.Plural(v.Total, "place") + " damaged"
 }
 
 // leavingOut says how mounts can do without what is damaged, where they can: an
@@ -114,7 +125,13 @@ func (v Report) Print(u *terminal.UI) error {
 	if more := v.Total - uint64(len(v.Findings)); more > 0 {
 		_ = u.Printf("… and %d more\n", more)
 	}
+	for _, s := range v.Unread {
+		_ = u.Printf("%s\n", printable.Line(s.Shard+": could not be read: "+s.Reason))
+	}
 	found := "nothing is damaged"
+	if len(v.Unread) > 0 {
+		found = "nothing is damaged of what could be read"
+	}
 	if v.Total > 0 {
 		found = terminal.Plural(v.Total, "place") + " damaged"
 	}

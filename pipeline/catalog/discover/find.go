@@ -18,8 +18,6 @@ type Config struct {
 	Target Target
 	// Format is what was asked for; its name may be auto.
 	Format spec.Format
-	// OnCorrupt says what becomes of a file that can't be read to see what it is.
-	OnCorrupt spec.OnCorrupt
 	// Storage lists the files below the target's root. Of several arrays it is a
 	// storage.Joiner.
 	Storage storage.Storage

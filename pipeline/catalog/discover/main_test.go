@@ -27,22 +27,21 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 // world is a directory, what is asked of it, and what was read there.
 type world struct {
-	t         *testing.T
-	dir       string
-	engine    uring.Engine
-	known     func(storage.Object) (string, bool)
-	indexDir  string
-	onCorrupt spec.OnCorrupt
-	failure   error // of all reads, where it is set
-	reads     atomic.Int64
-	target    Target // of the last find
+	t        *testing.T
+	dir      string
+	engine   uring.Engine
+	known    func(storage.Object) (string, bool)
+	indexDir string
+	failure  error // of all reads, where it is set
+	reads    atomic.Int64
+	target   Target // of the last find
 }
 
 func newWorld(t *testing.T) *world {
 	engine, err := uring.Open(uring.ModePread)
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, engine.Close()) })
-	return &world{t: t, dir: t.TempDir(), engine: engine, onCorrupt: spec.CorruptFail}
+	return &world{t: t, dir: t.TempDir(), engine: engine}
 }
 
 func (w *world) write(path string, data []byte) {
@@ -65,7 +64,7 @@ func (w *world) find(dataset string, format spec.Format) (found Found, err error
 	}
 	defer counted.Close()
 	return Shards(context.Background(), Config{
-		Target: w.target, Format: format, OnCorrupt: w.onCorrupt, Storage: counted, Reads: counted,
+		Target: w.target, Format: format, Storage: counted, Reads: counted,
 		IndexDir: w.indexDir, Known: w.known, Log: slog.New(slog.DiscardHandler),
 	})
 }

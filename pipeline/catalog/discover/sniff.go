@@ -10,7 +10,6 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
-	"github.com/lsiofs/lsiofs/pipeline/spec"
 	"github.com/lsiofs/lsiofs/pipeline/storage"
 	"github.com/lsiofs/lsiofs/pipeline/unpack"
 )
@@ -66,11 +65,16 @@ func (f *finder) unreadable(ctx context.Context, o storage.Object, err error) er
 		f.onUnreadable(o, err)
 		return nil
 	}
-	if f.OnCorrupt == spec.CorruptSkip {
-		f.Log.Warn("file can't be read, passed over", "file", o.Path, "error", err)
-		return nil
+	return Unread(o.Path, err)
+}
+
+// Unread is the error of a file of which no bytes came. No file is left out for that: else
+// a dataset would depend on what could be reached when it was indexed.
+func Unread(path string, err error) error {
+	if _, names := errors.AsType[*storage.Error](err); !names {
+		err = fmt.Errorf("%s: %w", path, err)
 	}
-	return fmt.Errorf("%s: can't tell whether it is a shard: %w: make it readable, name the shards' --format, or leave it out with --on-corrupt skip", o.Path, err)
+	return fmt.Errorf("%w: no file is left out because it can't be read; a pattern can leave it out", err)
 }
 
 // byContent is a file's format by its content, nil for none. What has a known
@@ -141,7 +145,7 @@ func decodedHead(codec unpack.Codec, raw io.ReaderAt, rawBytes int64) ([]byte, e
 	watched := &watchedReader{r: io.NewSectionReader(raw, 0, rawBytes)}
 	d, err := codec.NewDecoder(watched, 0)
 	if err != nil {
-		return nil, err
+		return nil, watched.err // nil: its beginning is not compressed, whatever its name says
 	}
 	defer d.Close()
 	head := make([]byte, unpack.SniffBytes)

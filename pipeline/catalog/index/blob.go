@@ -26,7 +26,7 @@ const (
 	flagKeyed      = 1 << iota // key hashes follow
 	flagCompressed             // members and entry bits follow
 	flagDamaged                // something was left out; damage follows
-	flagUnreadable             // could not be read: never used for a later run
+	flagUnreadable             // of earlier versions: it could not be read, and is not used
 	flagParts                  // members are parts: each begins an entry, and damage is a list
 	flagPoints                 // points follow at its end
 )
@@ -67,7 +67,7 @@ func (h *Header) Parts() bool { return h.flags&flagParts != 0 }
 // Damaged says whether something was left out: Blob.Losses has it.
 func (h *Header) Damaged() bool { return h.flags&flagDamaged != 0 }
 
-// Unreadable says whether the shard could not be read, and has no records for that.
+// Unreadable says whether an earlier version could not read the shard, and left it out.
 func (h *Header) Unreadable() bool { return h.flags&flagUnreadable != 0 }
 
 func (h *Header) append(dst []byte) []byte {

@@ -122,17 +122,7 @@ func (p *Packer) pack(n int, value func(int) int64) (base int64, bits uint) {
 }
 
 // Finish gives the shard's blob. Damage is recorded as what was left out.
-func (p *Packer) Finish(s unpack.Summary) (Blob, error) { return p.finish(s) }
-
-// FinishUnreadable gives the blob of a shard that can't be read, without records: the
-// reason is its damage. A later run tries the shard again.
-func (p *Packer) FinishUnreadable(s unpack.Summary) (Blob, error) {
-	p.Restart()
-	p.h.flags |= flagUnreadable
-	return p.finish(s)
-}
-
-func (p *Packer) finish(s unpack.Summary) (Blob, error) {
+func (p *Packer) Finish(s unpack.Summary) (Blob, error) {
 	p.flush()
 	h := &p.h
 	h.DecodedBytes = s.DecodedBytes

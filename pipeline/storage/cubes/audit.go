@@ -4,6 +4,8 @@ import (
 	"context"
 	"fmt"
 	"runtime"
+	"slices"
+	"strings"
 	"sync"
 
 	"golang.org/x/sync/errgroup"
@@ -40,14 +42,10 @@ func (s *Storage) Audit(ctx context.Context, o storage.Object, damage func(reaso
 	c := s.cubes[o.Path]
 	s.mu.Unlock()
 	if c == nil {
-		damage("it was not listed: run again")
-		return 0, nil
+		return 0, fmt.Errorf("it was not listed: %w", storage.ErrChanged)
 	}
 	if _, err := s.Stat(ctx, o.Path); err != nil {
-		if ctx.Err() != nil {
-			return 0, ctx.Err()
-		}
-		damage(err.Error())
+		return 0, err
 	}
 	a := &audit{Storage: s, damage: damage, read: read}
 	g, ctx := errgroup.WithContext(ctx)
@@ -64,7 +62,9 @@ func (s *Storage) Audit(ctx context.Context, o storage.Object, damage func(reaso
 	for range runtime.GOMAXPROCS(0) {
 		g.Go(func() error { return a.work(ctx, batches) })
 	}
-	err = g.Wait()
+	if err = g.Wait(); err == nil {
+		err = a.unread.err()
+	}
 	return a.decoded, err
 }
 
@@ -75,6 +75,44 @@ type audit struct {
 	damage  func(reason string)
 	read    func(bytes int64)
 	decoded int64
+	unread  unread
+}
+
+// maxUnread is how many places may turn out to be unreadable before an audit ends.
+const maxUnread = 16
+
+// unread are places that could not be read.
+type unread []error
+
+func (u unread) err() error {
+	if len(u) == 0 {
+		return nil
+	}
+	texts := make([]string, len(u))
+	for i, err := range u {
+		texts[i] = err.Error()
+	}
+	slices.Sort(texts)
+	return &unreadError{strings.Join(texts, "; "), u[0]}
+}
+
+// unreadError has the texts of several errors on one line.
+type unreadError struct {
+	text  string
+	first error
+}
+
+func (e *unreadError) Error() string { return e.text }
+func (e *unreadError) Unwrap() error { return e.first }
+
+// lost notes a place that could not be read. The error ends the audit.
+func (a *audit) lost(err error) error {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if a.unread = append(a.unread, err); len(a.unread) < maxUnread {
+		return nil
+	}
+	return a.unread.err()
 }
 
 // auditBrick is a brick that is to be looked at.
@@ -118,12 +156,11 @@ func (a *audit) find(ctx context.Context, f *field, batches chan<- []auditBrick)
 			return send(auditAtOnce)
 		}
 		places, wrong, failed := a.placesIn(ctx, f, o, number)
-		if failed != nil && ctx.Err() != nil {
-			err = ctx.Err()
-			return false
-		}
 		if failed != nil {
-			wrong = fmt.Errorf("%s: %w", o.Path, reasonOf(failed))
+			if err = ctx.Err(); err == nil {
+				err = a.lost(fmt.Errorf("%s: %w", o.Path, reasonOf(failed)))
+			}
+			return err == nil
 		}
 		if wrong != nil {
 			a.wrong("%v", wrong)
@@ -166,21 +203,28 @@ func (a *audit) work(ctx context.Context, batches <-chan []auditBrick) error {
 				return err
 			}
 			size := b.place.SizeBytes
-			err := b.f.checkSize(size)
-			if err == nil {
+			wrong := b.f.checkSize(size)
+			if wrong == nil {
 				stored = atLeast(stored, size)
-				err = storage.ReadAt(ctx, a.under, b.of, stored[:size], b.place.OffsetBytes)
-			}
-			if err == nil && !b.f.Array.Chain.Raw() {
-				var decoded []byte
-				if decoded, err = brick.room(b.f.brickBytes); err == nil {
-					err = d.Decode(decoded, stored[:size], b.f.Array.Chain)
+				if err := storage.ReadAt(ctx, a.under, b.of, stored[:size], b.place.OffsetBytes); err != nil {
+					stored = nil // it may still be written to
+					if ctx.Err() != nil {
+						return ctx.Err()
+					}
+					if err := a.lost(b.named(reasonOf(err))); err != nil {
+						return err
+					}
+					continue
 				}
 			}
-			if err != nil && ctx.Err() != nil {
-				return ctx.Err()
+			if wrong == nil && !b.f.Array.Chain.Raw() {
+				decoded, err := brick.room(b.f.brickBytes)
+				if err != nil {
+					return b.named(err)
+				}
+				wrong = d.Decode(decoded, stored[:size], b.f.Array.Chain)
 			}
-			a.looked(&b, err)
+			a.looked(&b, wrong)
 		}
 	}
 	return nil
@@ -193,12 +237,17 @@ func atLeast(b []byte, n int64) []byte {
 	return b
 }
 
-// looked counts a brick.
-func (a *audit) looked(b *auditBrick, err error) {
-	if err != nil {
-		place := make([]int64, len(b.f.Array.Shape))
-		b.f.bricks.Place(place, b.number)
-		a.wrong("%s: brick %v at [%d, %d): %v", b.of.Path, numbersOf(place), b.place.OffsetBytes, b.place.OffsetBytes+b.place.SizeBytes, reasonOf(err))
+// named is an error with the place of the brick.
+func (b *auditBrick) named(err error) error {
+	place := make([]int64, len(b.f.Array.Shape))
+	b.f.bricks.Place(place, b.number)
+	return fmt.Errorf("%s: brick %v at [%d, %d): %w", b.of.Path, numbersOf(place), b.place.OffsetBytes, b.place.OffsetBytes+b.place.SizeBytes, err)
+}
+
+// looked counts a brick that was read.
+func (a *audit) looked(b *auditBrick, wrong error) {
+	if wrong != nil {
+		a.wrong("%v", b.named(wrong))
 	}
 	a.mu.Lock()
 	defer a.mu.Unlock()

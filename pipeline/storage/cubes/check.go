@@ -94,7 +94,7 @@ func (d *damages) err() error {
 	return errors.New(text + ": write these objects again; or leave out the crops that need them with --on-corrupt skip; or remove them: crops then have the fill value there")
 }
 
-// checkField checks the objects of an array. What can't be read is an error at once.
+// checkField checks the objects of an array. What can't be read is an error at once, and no damage.
 func (s *Storage) checkField(ctx context.Context, f *field, d *damages) error {
 	g, reading := errgroup.WithContext(ctx)
 	g.SetLimit(f.checks())

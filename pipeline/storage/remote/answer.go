@@ -47,13 +47,31 @@ type finding struct {
 
 // check says whether an answer's head is right. It is pure. The body has to have
 // exactly skip + (end − begin) + rest bytes.
+//
+// A Content-Encoding may be how the object is stored, as upload tools write it for .gz. Then
+// length, range and version are those that were listed, and the bytes are those that are
+// stored. What a service encodes or decodes on the way has another length, or none.
 func check(a Answer, q question) finding {
-	if a.Status != 200 && a.Status != 206 {
+	switch {
+	case a.Status != 200 && a.Status != 206:
 		return ofStatus(a.Status, a.Code, a.RetryAfter)
+	case a.Page != "":
+		return wrong("%s", a.Page)
+	case a.Encoding == "" || a.Encoding == "identity":
+		return checkPlain(a, q)
 	}
-	if a.Encoding != "" && a.Encoding != "identity" {
-		return wrong("the answer is encoded (Content-Encoding %s): lsiofs reads the bytes as they are stored", codeWord(a.Encoding))
+	f := checkPlain(a, q)
+	if f.kind == kindGood && a.LengthBytes < 0 {
+		f = wrong("the answer does not say how long it is")
 	}
+	if f.kind != kindGood {
+		f.err = fmt.Errorf("%w: it is encoded (Content-Encoding %s), and lsiofs reads the bytes as they are stored", f.err, codeWord(a.Encoding))
+	}
+	return f
+}
+
+// checkPlain is check for what is encoded in no way, or is stored so.
+func checkPlain(a Answer, q question) finding {
 	if a.Several {
 		return wrong("the answer has no single range, but several (multipart/byteranges)")
 	}

@@ -3,6 +3,7 @@ package remote
 import (
 	"errors"
 	"fmt"
+	"log/slog"
 	"time"
 )
 
@@ -26,6 +27,8 @@ type Config struct {
 	Unversioned bool
 	// GetDollars and ListDollars are the prices of one request.
 	GetDollars, ListDollars float64
+	// Log is told once what a listing has left out, and what its versions are worth. It may be nil.
+	Log *slog.Logger
 }
 
 // DefaultConfig has 128 connections: at 25 ms of delay and 3 ms of transfer, 128 GETs

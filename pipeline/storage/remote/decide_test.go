@@ -39,6 +39,7 @@ func TestAnswersThatAreTakenAreRight(t *testing.T) {
 			Begin:  near(begin).Draw(t, "begins"), End: near(end).Draw(t, "ends"), Total: near(size).Draw(t, "total"),
 			Validator: rapid.SampledFrom([]Validator{q.validator, q.validator, "", `"b"`}).Draw(t, "validator"),
 			Encoding:  rapid.SampledFrom([]string{"", "", "identity", "gzip"}).Draw(t, "encoding"),
+			Page:      rapid.SampledFrom([]string{"", "", "", "a web page"}).Draw(t, "page"),
 			Several:   rapid.SampledFrom([]bool{false, false, false, true}).Draw(t, "several"),
 		}
 		body := size // of 200
@@ -52,7 +53,8 @@ func TestAnswersThatAreTakenAreRight(t *testing.T) {
 			return
 		}
 		taken++
-		require.Contains(t, []string{"", "identity"}, a.Encoding)
+		require.True(t, a.Encoding == "" || a.Encoding == "identity" || a.LengthBytes >= 0, "what is encoded on the way does not say how long it is")
+		require.Empty(t, a.Page)
 		require.False(t, a.Several)
 		require.True(t, q.validator == "" || a.Validator == q.validator)
 		first, last := a.Begin, a.End // of the object, in the body
@@ -78,6 +80,7 @@ func TestRightAnswersAreTaken(t *testing.T) {
 		"the range":                {Status: 206, Begin: 3, End: 7, Total: 9, LengthBytes: 4, Validator: `"a"`},
 		"without a length":         {Status: 206, Begin: 3, End: 7, Total: 9, LengthBytes: -1, Validator: `"a"`},
 		"of identity":              {Status: 206, Begin: 3, End: 7, Total: 9, LengthBytes: 4, Validator: `"a"`, Encoding: "identity"},
+		"stored with an encoding":  {Status: 206, Begin: 3, End: 7, Total: 9, LengthBytes: 4, Validator: `"a"`, Encoding: "gzip"},
 		"the object for its range": {Status: 200, LengthBytes: 9, Validator: `"a"`},
 	} {
 		q := question{begin: 3, end: 7, size: 9, validator: `"a"`, whole: true}

@@ -20,7 +20,7 @@ import (
 // List implements storage.Storage. Listings of services are flat, so what match says of
 // directories saves no requests. Passed over are keys that are no paths, as those with
 // empty components, "." or "..", keys that end in '/', which some tools write for
-// folders, and names that begin with a dot. Objects that can't be read, because they are
+// folders, which is told (Config.Log), and names that begin with a dot. Objects that can't be read, because they are
 // archived or have no version, are errors. Errors don't name the root, which the caller
 // knows.
 func (s *Storage) List(ctx context.Context, match func(path string, isDir bool) bool, visit func(storage.Object) error) error {
@@ -45,6 +45,7 @@ func (s *Storage) List(ctx context.Context, match func(path string, isDir bool) 
 	case err != nil:
 		return fmt.Errorf("list: %w", err)
 	}
+	l.s.tell(&l.notes)
 	if err := l.archives(); err != nil {
 		return err
 	}
@@ -64,6 +65,7 @@ type listing struct {
 	entered bool     // all of them were accepted
 
 	young []young // visited at the end
+	notes notes
 
 	archived      int
 	archivedBytes int64
@@ -72,17 +74,19 @@ type listing struct {
 
 // visited is called for each object of a page.
 func (l *listing) visited(o Listed) error {
-	switch usable(o.Path) {
-	case notAPath:
-		l.s.stats.passedOver()
-		return nil
-	case hidden:
+	u := usable(o.Path)
+	if u == hidden {
 		return nil
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.err != nil {
 		return l.err
+	}
+	if u == notAPath {
+		l.s.stats.passedOver()
+		l.notes.leftOut(o)
+		return nil
 	}
 	if !l.enters(o.Path) || !l.match(o.Path, false) {
 		return nil
@@ -98,6 +102,7 @@ func (l *listing) visited(o Listed) error {
 		l.err = fmt.Errorf("list: %s: %w", o.Path, l.err)
 		return l.err
 	}
+	l.notes.taken(o)
 	if o.Unsettled > 0 {
 		l.young = append(l.young, young{o, time.Now().Add(o.Unsettled)})
 		return nil
@@ -157,7 +162,7 @@ func usable(key string) use {
 	u := isPath
 	for component := range strings.SplitSeq(key, "/") {
 		switch {
-		case component == "" || component == "." || component == "..":
+		case component == "" || component == "." || component == ".." || strings.ContainsRune(component, 0):
 			return notAPath
 		case component[0] == '.':
 			u = hidden

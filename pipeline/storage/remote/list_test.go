@@ -1,11 +1,13 @@
 package remote_test
 
 import (
+	"context"
 	"crypto/tls"
 	"fmt"
 	"io"
 	"io/fs"
 	"log"
+	"log/slog"
 	"net"
 	"net/http/httptest"
 	"path"
@@ -104,6 +106,74 @@ func TestOddKeys(t *testing.T) {
 			require.ErrorIs(t, err, fs.ErrNotExist, key)
 		}
 	})
+}
+
+// What a listing leaves out, and versions that are worth little, are told, once for an engine.
+func TestAListingTellsWhatIsOddAboutIt(t *testing.T) {
+	var log strings.Builder
+	config := remote.DefaultConfig()
+	config.Log = slog.New(slog.NewTextHandler(&log, nil))
+	for _, c := range []struct {
+		keys []string
+		told string
+	}{
+		{[]string{"train/", "a/b.tar"}, ""},
+		{[]string{"a//4", "a//1", "/2", "b/../3", "c.tar"}, `objects=4 first="[/2 a//1 a//4]"`},
+	} {
+		server := unkind.New()
+		for _, key := range c.keys {
+			size := 10
+			if strings.HasSuffix(key, "/") {
+				size = 0
+			}
+			server.Put(key, int64(size))
+		}
+		log.Reset()
+		s, err := remote.New(unkind.Connect(t, server), config)
+		require.NoError(t, err)
+		for range 2 {
+			require.NoError(t, s.List(t.Context(), everything, func(storage.Object) error { return nil }))
+		}
+		require.NoError(t, s.Close())
+		require.Equal(t, c.told != "", strings.Contains(log.String(), "are left out"), log.String())
+		require.Contains(t, log.String(), c.told)
+		require.LessOrEqual(t, strings.Count(log.String(), "are left out"), 1)
+	}
+}
+
+// timed is a source that lists files of those times, whose versions are made of them.
+type timed struct {
+	remote.Source
+	at []time.Time
+}
+
+func (s timed) Name() string { return "https://host/x" }
+func (s timed) Close() error { return nil }
+
+func (s timed) List(_ context.Context, _ string, visit func(remote.Listed) error) ([]string, error) {
+	for i, at := range s.at {
+		if err := visit(remote.Listed{Path: fmt.Sprint(i), SizeBytes: 1, Validator: remote.ModifiedValidator(at), Modified: at}); err != nil {
+			return nil, err
+		}
+	}
+	return nil, nil
+}
+
+func TestFilesThatShareOneTimeAreTold(t *testing.T) {
+	first, second := time.Date(2024, 1, 1, 0, 0, 0, 0, time.UTC), time.Date(2024, 1, 1, 0, 0, 1, 0, time.UTC)
+	for want, at := range map[string][]time.Time{"files=3 time=2024": {first, first, first}, "-": {first, first, second}, "--": {first}} {
+		var log strings.Builder
+		config := remote.DefaultConfig()
+		config.Log = slog.New(slog.NewTextHandler(&log, nil))
+		s, err := remote.New(timed{at: at}, config)
+		require.NoError(t, err)
+		require.NoError(t, s.List(t.Context(), everything, func(storage.Object) error { return nil }))
+		require.NoError(t, s.Close())
+		require.Equal(t, len(at) == 3 && at[2] == first, strings.Contains(log.String(), "the same time"), want)
+		if want[0] == 'f' {
+			require.Contains(t, log.String(), want)
+		}
+	}
 }
 
 // A listing visits what a walk of a tree would, whatever match accepts, and never asks

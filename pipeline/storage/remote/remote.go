@@ -32,6 +32,8 @@ type Storage struct {
 	hedges *hedges     // nil: there are none
 	worked atomic.Bool // the service has answered once
 
+	toldLeft, toldTimes sync.Once // see tell
+
 	mu       sync.Mutex
 	plans    plans
 	quiet    sync.Cond // underWay has become 0

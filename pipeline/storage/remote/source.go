@@ -78,6 +78,9 @@ type Answer struct {
 	Encoding          string        // Content-Encoding, "" for none
 	Code              string        // the service's own word for an error, such as SlowDown; CodeExpired
 	RetryAfter        time.Duration // of Retry-After or RateLimit; 0: it does not say
+	// Page says, for people, that what came is a web page, as of a login, and from where; "" for
+	// the object.
+	Page string
 }
 
 // CodeExpired is the Code of a 401 or 403 that Refresh may help. S3 says so itself; a

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"net/http"
+	"strconv"
 	"strings"
 	"sync"
 	"time"
@@ -69,6 +70,29 @@ func maybeTime(v Validator) bool {
 		}
 	}
 	return v != ""
+}
+
+// LastClamp is the last year of times that many tools set, all alike, where they do not want
+// one: 0 and 1 of Unix, and the first that zip files have.
+const LastClamp = 1980
+
+// Clamped reports whether an object's version says nothing, since it is made of a time that
+// was clamped: what is written in its place, with the same size, has the same version.
+func Clamped(l Listed) bool {
+	if !maybeTime(l.Validator) {
+		return false
+	}
+	if !l.Modified.IsZero() {
+		return l.Modified.Year() <= LastClamp
+	}
+	// "5b2c-11" is the time and the size of nginx, "11-5b2c" size and microseconds of Apache.
+	first, second, two := strings.Cut(strings.Trim(string(l.Validator), `"`), "-")
+	a, errA := strconv.ParseInt(first, 16, 64)
+	b, errB := strconv.ParseInt(second, 16, 64)
+	if !two || errA != nil || errB != nil {
+		return false
+	}
+	return b == l.SizeBytes && time.Unix(a, 0).UTC().Year() <= LastClamp || a == l.SizeBytes && time.UnixMicro(b).UTC().Year() <= LastClamp
 }
 
 // young is an object that is not settled yet.

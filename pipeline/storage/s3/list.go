@@ -4,7 +4,9 @@ import (
 	"context"
 	"encoding/json"
 	"encoding/xml"
+	"errors"
 	"fmt"
+	"hash/fnv"
 	"io"
 	"net/http"
 	"net/url"
@@ -45,9 +47,8 @@ type page struct {
 	CommonPrefixes []struct{ Prefix string }
 }
 
-// List gives a page of all objects below the folder but those that can be no file: with
-// keys that end in a slash, or have components that are empty, begin with a dot, or are
-// no UTF-8. A long listing is split by folders, whose pages go on beside each other.
+// List gives a page of all objects below the folder, also of those whose keys are no paths. A
+// long listing is split by folders, whose pages go on beside each other.
 func (s *Source) List(ctx context.Context, name string, visit func(remote.Listed) error) (next []string, err error) {
 	at := stretch{Prefix: s.prefix}
 	if name != "" {
@@ -66,6 +67,9 @@ func (s *Source) List(ctx context.Context, name string, visit func(remote.Listed
 	if err != nil {
 		return nil, err
 	}
+	if err := at.follow(p); err != nil {
+		return nil, err
+	}
 	from := at.Last
 	for _, o := range p.Contents {
 		if at.Behind && o.Key <= from {
@@ -75,7 +79,10 @@ func (s *Source) List(ctx context.Context, name string, visit func(remote.Listed
 			at.Unsorted = at.Unsorted || o.Key <= at.Last && at.Last != ""
 			at.Last = o.Key
 		}
-		if err := take(ctx, o.Listed, visit); err != nil {
+		if err := ctx.Err(); err != nil {
+			return nil, err
+		}
+		if err := visit(o.Listed); err != nil {
 			return nil, err
 		}
 	}
@@ -92,6 +99,47 @@ type stretch struct {
 	Last             string
 	Behind, Unsorted bool
 	Folders          bool // what is directly below, and the folders that are
+	// Kept is a digest of a page before it, Age how many pages ago that was, and Span how many
+	// pages old it may become.
+	Kept      uint64
+	Age, Span int
+	Empty     int // pages before it, one after the other, that had nothing in them
+}
+
+// maxEmpty is how many pages with nothing in them may follow each other. Services give such
+// where they have much to pass over, as deleted versions.
+const maxEmpty = 10_000
+
+// follow fails where a stretch does not end. It finds out whether what its pages hold comes
+// again and again, whatever the service's tokens are, by Brent's search for cycles: it keeps
+// one page, and another one whenever that has become twice as old as the one before it.
+func (at *stretch) follow(p read) error {
+	h := fnv.New64a()
+	for _, o := range p.Contents {
+		_, _ = io.WriteString(h, o.Key+"\n")
+	}
+	for _, folder := range p.folders {
+		_, _ = io.WriteString(h, folder+"\n")
+		if len(folder) <= len(at.Prefix) {
+			return remote.Refuse("the listing does not end: the service says that %q lies in itself", folder)
+		}
+	}
+	if at.Empty++; len(p.Contents)+len(p.folders) > 0 {
+		at.Empty = 0
+	} else {
+		_, _ = io.WriteString(h, p.next)
+	}
+	digest := h.Sum64() | 1
+	switch {
+	case digest == at.Kept:
+		return remote.Refuse("the listing does not end: the service gives the same keys again and again")
+	case at.Empty > maxEmpty:
+		return remote.Refuse("the listing does not end: the service gives page after page with nothing in it")
+	}
+	if at.Age++; at.Age > at.Span {
+		at.Kept, at.Age, at.Span = digest, 0, max(2*at.Span, 1)
+	}
+	return nil
 }
 
 // next are the pages that follow a page.
@@ -117,19 +165,6 @@ func (at stretch) next(p read) (pages []string) {
 	}
 	add(at)
 	return pages
-}
-
-// take visits one object, unless it is to be passed over.
-func take(ctx context.Context, o remote.Listed, visit func(remote.Listed) error) error {
-	for component := range strings.SplitSeq(o.Path, "/") {
-		if component == "" || component[0] == '.' || strings.ContainsRune(component, 0) {
-			return nil
-		}
-	}
-	if err := ctx.Err(); err != nil {
-		return err
-	}
-	return visit(o)
 }
 
 // found is an object of a page.
@@ -165,16 +200,22 @@ func (s *Source) page(ctx context.Context, prefix, delimiter, after, token strin
 		a.ReadCode(resp.Header)
 		return read{}, &remote.StatusError{Status: a.Status, Code: a.Code, RetryAfter: a.RetryAfter}
 	}
+	if remote.IsPage(resp.Header) {
+		return read{}, remote.Refuse(aPage, "listing")
+	}
 	var p page
 	if err := xml.NewDecoder(io.LimitReader(resp.Body, maxPageBytes)).Decode(&p); err != nil {
 		if ctx.Err() != nil {
 			return read{}, ctx.Err()
 		}
+		if _, other := errors.AsType[xml.UnmarshalError](err); other { // it is whole, and something else
+			return read{}, remote.Refuse("a page can't be read: %w: look at --endpoint", remote.Clean(err))
+		}
 		return read{}, fmt.Errorf("a page can't be read: %w", remote.Clean(err))
 	}
 	r, err := s.understand(p, prefix, resp.Header)
 	if err == nil && r.next != "" && r.next == token {
-		err = remote.Refuse("the service gives the same page again and again")
+		err = remote.Refuse("the listing does not end: the service gives the same page again and again")
 	}
 	return r, err
 }

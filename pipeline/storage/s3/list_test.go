@@ -17,12 +17,13 @@ import (
 	"github.com/lsiofs/lsiofs/pipeline/storage/remote"
 )
 
-func TestAListingHasAllThatCanBeAFile(t *testing.T) {
+func TestAListingHasAllKeys(t *testing.T) {
 	keys := shelf{"a/x.tar", "t/", "t/.hidden", "t/.dir/x.tar", "t/a//b.tar", "t/a/../b.tar", "t/a/./b.tar", "t/a/b.tar", "t/a b+c%20&<ü>\n.tar", "t/sub/", "t/x.tar", "tx.tar"}
 	slices.Sort(keys)
 	s := serve(t, keys.ServeHTTP)
 	src := s.open(t, "s3://bucket/t/", Options{Region: "eu-west-1"})
-	require.Equal(t, []string{"a b+c%20&<ü>\n.tar", "a/b.tar", "x.tar"}, listed(t, src))
+	require.Equal(t, []string{"", ".dir/x.tar", ".hidden", "a b+c%20&<ü>\n.tar", "a/../b.tar", "a/./b.tar", "a//b.tar", "a/b.tar", "sub/", "x.tar"}, listed(t, src),
+		"the engine says which of them can be files")
 	require.Equal(t, []string{"GET bucket.s3.eu-west-1.amazonaws.com/"}, s.requests())
 	require.Equal(t, "RestoreStatus", s.last().Header.Get("X-Amz-Optional-Object-Attributes"))
 
@@ -32,7 +33,7 @@ func TestAListingHasAllThatCanBeAFile(t *testing.T) {
 		}
 		return nil
 	}))
-	require.Len(t, listed(t, s.open(t, "s3://bucket", Options{Region: "eu-west-1"})), 5)
+	require.Len(t, listed(t, s.open(t, "s3://bucket", Options{Region: "eu-west-1"})), len(keys))
 }
 
 // many are keys in folders of which some lie within the flat part, some beside its end.
@@ -130,6 +131,47 @@ func TestAListingStopsAtTheFirstError(t *testing.T) {
 		var status *remote.StatusError
 		require.ErrorAs(t, err, &status, "page %d", bad)
 		require.Equal(t, remote.StatusError{Status: 503, Code: "SlowDown"}, *status)
+	}
+}
+
+// TestAListingThatDoesNotEndIsAnError: whatever the service's tokens are, and however many
+// pages lie between two that are the same.
+func TestAListingThatDoesNotEndIsAnError(t *testing.T) {
+	key := func(n int) string { return fmt.Sprintf("<Contents><Key>t/%06d</Key><Size>1</Size></Contents>", n) }
+	for name, content := range map[string]func(page int) string{
+		"one page":        func(int) string { return key(1) },
+		"two in turn":     func(n int) string { return key(n % 2) },
+		"after others":    func(n int) string { return key(max(n%7, n%100-50)) },
+		"many in turn":    func(n int) string { return key(n % 300) },
+		"a folder":        func(int) string { return "<CommonPrefixes><Prefix>t/</Prefix></CommonPrefixes>" },
+		"the same folder": func(int) string { return "<CommonPrefixes><Prefix>t/a/</Prefix></CommonPrefixes>" },
+		"nothing":         func(int) string { return "" },
+	} {
+		t.Run(name, func(t *testing.T) {
+			var pages atomic.Int64
+			s := serve(t, func(w http.ResponseWriter, _ *http.Request) {
+				n := int(pages.Add(1))
+				_, _ = fmt.Fprintf(w, "<ListBucketResult><IsTruncated>true</IsTruncated><NextContinuationToken>%d</NextContinuationToken>%s</ListBucketResult>", n, content(n))
+			})
+			err := remote.Walk(t.Context(), s.open(t, "s3://bucket/t/", Options{Region: "eu-west-1"}), func(remote.Listed) error { return nil })
+			var refusal *remote.Refusal
+			require.ErrorAs(t, err, &refusal)
+			require.ErrorContains(t, err, "the listing does not end")
+			require.LessOrEqual(t, pages.Load(), int64(maxEmpty+flatPages+2))
+		})
+	}
+}
+
+func TestAWebPageIsNoListing(t *testing.T) {
+	for _, kind := range []string{"text/html; charset=utf-8", "application/xml"} {
+		s := serve(t, func(w http.ResponseWriter, _ *http.Request) {
+			w.Header().Set("Content-Type", kind)
+			_, _ = io.WriteString(w, "<!DOCTYPE html><html><body>Sign in</body></html>")
+		})
+		err := remote.Walk(t.Context(), s.open(t, "s3://bucket/t/", Options{Region: "eu-west-1"}), func(remote.Listed) error { return nil })
+		var refusal *remote.Refusal
+		require.ErrorAs(t, err, &refusal, kind)
+		require.ErrorContains(t, err, "look at --endpoint")
 	}
 }
 

@@ -9,6 +9,7 @@ import (
 	"io/fs"
 	"net/http"
 	"net/url"
+	"slices"
 	"strings"
 	"sync"
 	"unicode/utf8"
@@ -19,6 +20,9 @@ import (
 	"github.com/lsiofs/lsiofs/pipeline/storage/remote/target"
 	"github.com/lsiofs/lsiofs/pipeline/storage/web"
 )
+
+// aPage is what is said of a web page in the place of something.
+const aPage = "a web page (text/html) came, and no %s: look at --endpoint, and at proxies and logins before the service"
 
 const userAgent = "lsiofs"
 
@@ -59,13 +63,16 @@ func Open(ctx context.Context, t target.Bucket, o Options) (s *Source, object st
 		if s, err = newSource(folder, o); err != nil {
 			return nil, "", err
 		}
-		_, err := s.Head(ctx, base)
+		l, err := s.Head(ctx, base)
 		if elsewhere(err) {
 			s.Refresh(ctx, base)
-			_, err = s.Head(ctx, base)
+			l, err = s.Head(ctx, base)
 		}
-		if err == nil {
+		if err == nil && (l.SizeBytes > 0 || !s.holds(ctx, base+"/")) {
 			return s, base, nil
+		}
+		if err == nil { // what is empty marks the folder, as some tools do
+			err = fs.ErrNotExist
 		}
 		_ = s.Close()
 		if !perhapsFolder(err) {
@@ -74,6 +81,12 @@ func Open(ctx context.Context, t target.Bucket, o Options) (s *Source, object st
 	}
 	s, err = newSource(t, o)
 	return s, "", err
+}
+
+// holds reports whether there are objects below a folder. One that can't be listed has none.
+func (s *Source) holds(ctx context.Context, folder string) bool {
+	p, err := s.page(ctx, s.prefix+folder, "", "", "")
+	return err == nil && (p.next != "" || slices.ContainsFunc(p.Contents, func(o found) bool { return !strings.HasSuffix(o.Key, "/") }))
 }
 
 // perhapsFolder says whether a target of which no object could be seen is to be listed as a
@@ -267,8 +280,10 @@ func (s *Source) describe(path string, resp *http.Response) (remote.Listed, erro
 	restored := strings.Contains(resp.Header.Get("X-Amz-Restore"), `ongoing-request="false"`)
 	l.Archived = (archived(resp.Header.Get("X-Amz-Storage-Class")) || resp.Header.Get("X-Amz-Archive-Status") != "") && !restored
 	switch {
-	case a.Encoding != "":
-		return l, remote.Refuse("it is stored with Content-Encoding %q: store it without, as .gz or .zst", a.Encoding)
+	case l.Validator == "" && remote.IsPage(resp.Header):
+		return l, remote.Refuse(aPage, "object")
+	case a.Encoding != "" && l.SizeBytes < 0:
+		return l, remote.Refuse("the service encodes it on the way (Content-Encoding %q), though asked for the bytes as they are", a.Encoding)
 	case l.SizeBytes < 0:
 		return l, remote.Refuse("the service does not say how large it is")
 	case l.Validator == "":
@@ -295,6 +310,9 @@ func (s *Source) Open(ctx context.Context, path string, v remote.Validator, off,
 	}
 	a := remote.AnswerOf(resp, v)
 	a.ReadCode(resp.Header)
+	if remote.IsPage(resp.Header) && (a.Validator == "" || a.Validator != v) { // an object may be stored as such
+		a.Page = fmt.Sprintf(aPage, "object")
+	}
 	return a, nil
 }
 

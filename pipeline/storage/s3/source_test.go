@@ -65,7 +65,10 @@ func TestATargetIsAnObjectOrAFolder(t *testing.T) {
 		case "/a/broken":
 			w.WriteHeader(500)
 		case "/a/gzip":
+			w.Header().Set("ETag", `"v1"`)
 			w.Header().Set("Content-Encoding", "gzip")
+		case "/a/page":
+			w.Header().Set("Content-Type", "text/html")
 		case "/a/unnamed":
 		default:
 			w.WriteHeader(404)
@@ -76,6 +79,7 @@ func TestATargetIsAnObjectOrAFolder(t *testing.T) {
 		"s3://bucket/a/x.tar":     {"s3://bucket/a", "x.tar"},
 		"s3://bucket/a/y":         {"s3://bucket/a/y", ""},
 		"s3://bucket/a/forbidden": {"s3://bucket/a/forbidden", ""},
+		"s3://bucket/a/gzip":      {"s3://bucket/a", "gzip"},
 		"s3://bucket/a/x.tar/":    {"s3://bucket/a/x.tar", ""},
 		"s3://bucket/a/*.tar":     {"s3://bucket/a", ""},
 		"s3://bucket":             {"s3://bucket", ""},
@@ -85,10 +89,45 @@ func TestATargetIsAnObjectOrAFolder(t *testing.T) {
 		require.Equal(t, want, [2]string{src.Name(), object}, name)
 		require.NoError(t, src.Close())
 	}
-	for name, word := range map[string]string{"broken": "500", "gzip": "Content-Encoding", "unnamed": "neither ETag"} {
+	for name, word := range map[string]string{"broken": "500", "page": "a web page (text/html) came", "unnamed": "neither ETag"} {
 		_, _, err := Open(t.Context(), bucket(t, "s3://bucket/a/"+name), o)
 		require.ErrorContains(t, err, "s3://bucket/a/"+name+": ")
 		require.ErrorContains(t, err, word)
+	}
+}
+
+// TestAnEmptyObjectMarksTheFolderOfItsName, but where there is nothing in that.
+func TestAnEmptyObjectMarksTheFolderOfItsName(t *testing.T) {
+	for object, keys := range map[string]shelf{"": {"a/t", "a/t/", "a/t/x.tar"}, "t": {"a/t", "a/t/", "a/tx.tar"}} {
+		s := serve(t, func(w http.ResponseWriter, r *http.Request) {
+			if r.Method == http.MethodHead {
+				w.Header().Set("ETag", `"v1"`)
+				w.Header().Set("Content-Length", "0")
+				return
+			}
+			keys.ServeHTTP(w, r)
+		})
+		src, got, err := Open(t.Context(), bucket(t, "s3://bucket/a/t"), Options{Region: "eu-west-1", Transport: amazon{transport(t), s.server.Listener.Addr().String()}})
+		require.NoError(t, err)
+		require.Equal(t, object, got)
+		require.NoError(t, src.Close())
+	}
+}
+
+// TestAWebPageIsNoObject, unless it is what was listed: objects may be stored with any type.
+func TestAWebPageIsNoObject(t *testing.T) {
+	tag := ""
+	s := serve(t, func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Content-Type", "text/html")
+		w.Header().Set("ETag", tag)
+		_, _ = io.WriteString(w, "<html>")
+	})
+	src := s.open(t, "s3://bucket/", Options{Region: "eu-west-1"})
+	for _, tag = range []string{"", `"v1"`, `"v2"`} {
+		a, err := src.Open(t.Context(), "x.tar", `"v1"`, 0, -1)
+		require.NoError(t, err)
+		body(t, a)
+		require.Equal(t, tag != `"v1"`, a.Page != "", tag)
 	}
 }
 

@@ -52,6 +52,15 @@ func TestListsThatAreNoneAreRefused(t *testing.T) {
 		"404 Not Found": func(w http.ResponseWriter) { w.WriteHeader(404) },
 		"named twice":   func(w http.ResponseWriter) { _, _ = io.WriteString(w, "x.tar\nx.tar") },
 		"outside":       func(w http.ResponseWriter) { _, _ = io.WriteString(w, "https://u:hunter2@other/x.tar?hunter2") },
+		"a web page (text/html)": func(w http.ResponseWriter) {
+			w.Header().Set("Content-Type", "text/html")
+			_, _ = io.WriteString(w, "x.tar")
+		},
+		"how long it is": func(w http.ResponseWriter) { // as HTTP/1.0 does, which ends early
+			conn, _, _ := http.NewResponseController(w).Hijack()
+			_, _ = io.WriteString(conn, "HTTP/1.0 200 OK\r\n\r\nx.tar\ny.tar\n")
+			_ = conn.Close()
+		},
 		"Content-Encoding": func(w http.ResponseWriter) {
 			w.Header().Set("Content-Encoding", "br")
 			_, _ = io.WriteString(w, "x.tar")

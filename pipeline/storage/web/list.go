@@ -55,14 +55,21 @@ func (s *Source) readList(ctx context.Context) ([]target.Name, error) {
 	fail := func(err error) ([]target.Name, error) {
 		return nil, fmt.Errorf("list of files %s: %w", s.urlFor(path), err)
 	}
-	a, err := s.Open(ctx, path, "", 0, -1)
+	resp, err := s.ask(ctx, http.MethodGet, path, "", 0, -1)
 	if err != nil {
 		return fail(err)
 	}
-	defer func() { _ = a.Body.Close() }()
+	defer func() { _ = resp.Body.Close() }()
+	a := remote.AnswerOf(resp, "")
+	a.ReadCode(resp.Header)
+	a.Page = page(path, resp)
 	switch {
 	case a.Status != http.StatusOK:
 		return fail(&remote.StatusError{Status: a.Status, Code: a.Code, RetryAfter: a.RetryAfter})
+	case a.Page != "":
+		return fail(remote.Refuse("%s", a.Page))
+	case a.LengthBytes < 0 && len(resp.TransferEncoding) == 0:
+		return fail(remote.Refuse("the server does not say how long it is (Content-Length), so that one which is cut short would look whole: have it say so, or name the files by a range such as {000..146}"))
 	case a.Encoding != "":
 		return fail(remote.Refuse("the server sends it with Content-Encoding %q, though asked for the bytes as they are", a.Encoding))
 	}

@@ -17,7 +17,7 @@ const maxRedirects = 10
 // again; a larger one is closed.
 const drainBytes = 4 << 10
 
-// ask sends a request and follows redirects. User name and password go to the server
+// ask sends a request and follows redirects. The response's Request is the last one. User name and password go to the server
 // that they were given for, and to no other, nor to another port or scheme of it.
 func (s *Source) ask(ctx context.Context, method, path string, v remote.Validator, off, n int64) (*http.Response, error) {
 	at, err := s.address(path)
@@ -42,6 +42,7 @@ func (s *Source) ask(ctx context.Context, method, path string, v remote.Validato
 		if err != nil {
 			return nil, remote.Clean(err)
 		}
+		resp.Request = request
 		location := resp.Header.Get("Location")
 		if !redirects(resp.StatusCode) || location == "" {
 			if folder && resp.StatusCode == http.StatusForbidden { // servers don't say what is in it

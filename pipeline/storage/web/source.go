@@ -4,8 +4,10 @@ import (
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
+	"fmt"
 	"net/http"
 	"net/url"
+	gopath "path"
 
 	"github.com/lsiofs/lsiofs/pipeline/storage/remote"
 	"github.com/lsiofs/lsiofs/pipeline/storage/remote/target"
@@ -84,8 +86,9 @@ func (s *Source) Head(ctx context.Context, path string) (remote.Listed, error) {
 	}
 	_ = resp.Body.Close()
 	a := remote.AnswerOf(resp, "")
+	a.Page = page(path, resp)
 	switch {
-	case a.Status == http.StatusOK && a.LengthBytes >= 0:
+	case a.Status == http.StatusOK && (a.LengthBytes >= 0 || a.Page != ""):
 		return s.describe(path, a, a.LengthBytes)
 	case a.Status == http.StatusNotFound || a.Status == http.StatusGone || a.Status >= 500 && a.Status != http.StatusNotImplemented,
 		a.Status == http.StatusTooManyRequests, a.Status == http.StatusRequestTimeout, a.Status == http.StatusUnauthorized:
@@ -102,6 +105,7 @@ func (s *Source) Sums(ctx context.Context, path string) (remote.Listed, remote.S
 	}
 	_ = resp.Body.Close()
 	a := remote.AnswerOf(resp, "")
+	a.Page = page(path, resp)
 	if a.Status != http.StatusOK {
 		return remote.Listed{}, remote.Sums{}, &remote.StatusError{Status: a.Status, Code: a.Code, RetryAfter: a.RetryAfter}
 	}
@@ -125,23 +129,40 @@ func (s *Source) firstByte(ctx context.Context, path string) (remote.Listed, err
 			return remote.Listed{}, &remote.StatusError{Status: a.Status, Code: a.Code}
 		}
 	case http.StatusOK:
-		size = a.LengthBytes
+		if a.Encoding == "" { // else it may be encoded on the way
+			size = a.LengthBytes
+		}
 	default:
 		return remote.Listed{}, &remote.StatusError{Status: a.Status, Code: a.Code, RetryAfter: a.RetryAfter}
 	}
 	return s.describe(path, a, size)
 }
 
+// page is Answer.Page of an answer for a file: where the name of neither the file nor what
+// came in its place is that of a web page, or only one of both is.
+func page(path string, resp *http.Response) string {
+	ok := resp.StatusCode == http.StatusOK || resp.StatusCode == http.StatusPartialContent
+	from := resp.Request.URL
+	if !ok || !remote.IsPage(resp.Header) || remote.NamesPage(path) && gopath.Base(path) == gopath.Base(from.Path) {
+		return ""
+	}
+	return fmt.Sprintf("a web page (text/html) of %s came, and no file: the server may ask for a login, or a network before it", from.Host)
+}
+
 // describe refuses what can't be read rightly.
 func (s *Source) describe(path string, a remote.Answer, sizeBytes int64) (remote.Listed, error) {
 	l := remote.Listed{Path: path, SizeBytes: sizeBytes, Validator: a.Validator, Modified: a.Modified, Unsettled: a.Unsettled, Variant: s.variant(path)}
 	switch {
-	case a.Encoding != "":
-		return l, remote.Refuse("the server sends it with Content-Encoding %q, though asked for the bytes as they are: turn this off for it", a.Encoding)
+	case a.Page != "":
+		return l, remote.Refuse("%s", a.Page)
+	case a.Encoding != "" && sizeBytes < 0:
+		return l, remote.Refuse("the server encodes it on the way (Content-Encoding %q), though asked for the bytes as they are: turn this off for it", a.Encoding)
 	case sizeBytes < 0:
 		return l, remote.Refuse("the server does not say how large it is")
 	case l.Validator == "" && !s.options.Unversioned:
 		return l, remote.Refuse("the server says neither ETag nor Last-Modified, so that a change could not be seen: with --unversioned, the size alone counts")
+	case remote.Clamped(l) && !s.options.Unversioned:
+		return l, remote.Refuse("its ETag or Last-Modified is made of a time of %d or before, as tools set it for all files alike, so that a change could not be seen: with --unversioned, the size alone counts", remote.LastClamp)
 	}
 	return l, nil
 }
@@ -157,6 +178,7 @@ func (s *Source) Open(ctx context.Context, path string, v remote.Validator, off,
 	}
 	a := remote.AnswerOf(resp, v)
 	a.ReadCode(resp.Header)
+	a.Page = page(path, resp)
 	return a, nil
 }
 

@@ -157,7 +157,11 @@ func TestFilesThatCannotBeReadRightlyAreRefused(t *testing.T) {
 	for word, header := range map[string][]string{
 		"--unversioned":            {},
 		"neither ETag":             {"ETag", `W/"v1"`},
-		"Content-Encoding":         {"ETag", `"v1"`, "Content-Encoding", "gzip"},
+		"time of 1980 or before":   {"ETag", `"v1"`, "Last-Modified", "Tue, 01 Jan 1980 00:00:00 GMT"},
+		"a time of 1980":           {"Last-Modified", "Thu, 01 Jan 1970 00:00:01 GMT"},
+		"of 1980 or before":        {"ETag", `"1-640"`},
+		"size alone counts":        {"ETag", `"640-0"`},
+		"a web page (text/html)":   {"ETag", `"v1"`, "Content-Type", "text/html; charset=utf-8"},
 		"neither ETag nor Last-Mo": {"ETag", "v1"},
 	} {
 		url, _ := serve(t, file(header...))
@@ -165,6 +169,15 @@ func TestFilesThatCannotBeReadRightlyAreRefused(t *testing.T) {
 		var refusal *remote.Refusal
 		require.ErrorAs(t, err, &refusal, word)
 		require.ErrorContains(t, err, word)
+	}
+	for name, header := range map[string][]string{
+		"stored .gz": {"ETag", `"v1"`, "Content-Encoding", "gzip"}, "a hash": {"ETag", `"0123456789abcdef0123456789abcdef"`, "Last-Modified", "Thu, 01 Jan 1970 00:00:01 GMT"},
+		"of nginx": {"ETag", `"5b2c0000-640"`}, "of Apache": {"ETag", `"640-5f3c1e2d00000"`},
+	} {
+		url, _ := serve(t, file(header...))
+		l, err := open(t, url+"/x.tar").Head(t.Context(), "x.tar")
+		require.NoError(t, err, name)
+		require.EqualValues(t, 1600, l.SizeBytes)
 	}
 	url, asked := serve(t, file())
 	s, err := Open(t.Context(), parse(t, url+"/x.tar"), Options{Transport: transport(t, Settings{}), Unversioned: true})
@@ -176,6 +189,40 @@ func TestFilesThatCannotBeReadRightlyAreRefused(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, "012", body(t, a))
 	require.Equal(t, "bytes=0-2", asked.last().Header.Get("Range"))
+}
+
+// TestALoginIsNoFile: the page that a redirect leads to is not what was asked for, also where
+// it comes later, and where a page was asked for.
+func TestALoginIsNoFile(t *testing.T) {
+	signedIn := false
+	url, _ := serve(t, func(w http.ResponseWriter, r *http.Request) {
+		switch {
+		case r.URL.Path == "/login.html":
+			w.Header().Set("Content-Type", "text/html")
+			_, _ = io.WriteString(w, "<!DOCTYPE html>Sign in")
+		case !signedIn:
+			http.Redirect(w, r, "/login.html?next=hunter2", http.StatusFound)
+		default:
+			file("ETag", `"v1"`, "Content-Type", "text/html")(w, r)
+		}
+	})
+	for _, name := range []string{"x.jsonl", "x.txt.gz", "x.tar", "x", "page.html"} {
+		signedIn = false
+		s := open(t, url+"/"+name)
+		_, err := s.Head(t.Context(), name)
+		var refusal *remote.Refusal
+		require.ErrorAs(t, err, &refusal, name)
+		require.ErrorContains(t, err, "a web page (text/html) of 127.0.0.1")
+		require.NotContains(t, err.Error(), "hunter2")
+		a, err := s.Open(t.Context(), name, `"v1"`, 0, 5)
+		require.NoError(t, err)
+		body(t, a)
+		require.NotEmpty(t, a.Page, name)
+
+		signedIn = true
+		_, err = s.Head(t.Context(), name)
+		require.Equal(t, name == "page.html", err == nil, name)
+	}
 }
 
 // TestServersThatRefuseHEADAreAskedForAByte: 403 is what a URL signed for GET gives.

@@ -1,0 +1,26 @@
+package remote
+
+import (
+	"net/http"
+	"path"
+	"strings"
+)
+
+// IsPage reports whether an answer's header h says that its body is a web page.
+func IsPage(h http.Header) bool {
+	kind, _, _ := strings.Cut(h.Get("Content-Type"), ";")
+	switch strings.ToLower(strings.TrimSpace(kind)) {
+	case "text/html", "application/xhtml+xml":
+		return true
+	}
+	return false
+}
+
+// NamesPage reports whether a file of that path may be a web page.
+func NamesPage(name string) bool {
+	switch strings.ToLower(path.Ext(name)) {
+	case ".htm", ".html", ".xhtml":
+		return true
+	}
+	return false
+}
