@@ -9,6 +9,7 @@ import (
 	"strings"
 	"sync"
 	"time"
+	"unicode"
 
 	"github.com/minio/minio-go/v7/pkg/credentials"
 
@@ -166,7 +167,16 @@ func (o origin) retrieve(ctx context.Context) (credentials.Value, error) {
 	ctx, cancel := context.WithTimeout(ctx, o.timeout)
 	defer cancel()
 	value, err := o.provider.RetrieveWithCredContext(&credentials.CredContext{Client: o.client, Context: ctx})
-	if err == nil && (value.AccessKeyID == "" || value.SecretAccessKey == "") {
+	if err != nil {
+		return value, err
+	}
+	for _, part := range []*string{&value.AccessKeyID, &value.SecretAccessKey, &value.SessionToken} {
+		*part = strings.TrimSpace(*part) // secrets that are made from files often end in a newline
+		if strings.ContainsFunc(*part, unicode.IsControl) {
+			return value, errors.New("the keys have a control character in them, such as a newline")
+		}
+	}
+	if value.AccessKeyID == "" || value.SecretAccessKey == "" {
 		err = errors.New("there are no keys in it")
 	}
 	return value, err

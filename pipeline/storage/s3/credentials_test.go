@@ -166,6 +166,27 @@ func TestCredentialsThatAreSetUpWronglyAreToldAndNoOthersUsed(t *testing.T) {
 	}
 }
 
+// TestSpaceAroundKeysIsNotOfThem: secrets of orchestrators end in a newline. What lies in
+// them is an error, and no request that can't be sent.
+func TestSpaceAroundKeysIsNotOfThem(t *testing.T) {
+	s := serve(t, func(w http.ResponseWriter, _ *http.Request) { w.Header().Set("ETag", `"v1"`) })
+	t.Setenv("AWS_ACCESS_KEY_ID", " spaced\n")
+	t.Setenv("AWS_SECRET_ACCESS_KEY", "hunter2\r\n")
+	t.Setenv("AWS_SESSION_TOKEN", "hunter3\n")
+	_, err := s.open(t, "s3://bucket/", Options{Region: "eu-west-1"}).Head(t.Context(), "x")
+	require.NoError(t, err)
+	require.Equal(t, "spaced", keyOf(s.last()))
+	require.Equal(t, "hunter3", s.last().Header.Get("X-Amz-Security-Token"))
+
+	t.Setenv("AWS_SECRET_ACCESS_KEY", "hunter2\nhunter4")
+	_, err = s.open(t, "s3://bucket/", Options{Region: "eu-west-1"}).Head(t.Context(), "x")
+	var refusal *remote.Refusal
+	require.ErrorAs(t, err, &refusal)
+	require.ErrorContains(t, err, "a control character in them, such as a newline")
+	require.NotContains(t, err.Error(), "hunter")
+	require.Len(t, s.requests(), 1)
+}
+
 // lease is a provider whose credentials are due when it says so.
 type lease struct{ due *atomic.Bool }
 

@@ -9,7 +9,10 @@ import (
 	"net/http"
 	"net/http/httptrace"
 	"os"
+	"strings"
 	"time"
+
+	"github.com/lsiofs/lsiofs/pipeline/storage/remote"
 )
 
 const (
@@ -85,6 +88,9 @@ func NewTransport(s Settings) (*Transport, error) {
 
 // RoundTrip makes one request, follows no redirect, and keeps no cookies.
 func (t *Transport) RoundTrip(request *http.Request) (*http.Response, error) {
+	if err := sendable(request.Header); err != nil {
+		return nil, err
+	}
 	// The transport asks the request whether its connection is to be closed only after
 	// it has chosen one.
 	var own *http.Request
@@ -95,6 +101,18 @@ func (t *Transport) RoundTrip(request *http.Request) (*http.Response, error) {
 	}}
 	own = request.Clone(httptrace.WithClientTrace(request.Context(), trace))
 	return t.base.RoundTrip(own)
+}
+
+// sendable refuses headers that no connection takes, such as a version with a newline in it.
+func sendable(h http.Header) error {
+	for name, values := range h {
+		for _, value := range values {
+			if strings.ContainsFunc(value, func(r rune) bool { return r < ' ' && r != '\t' || r == 0x7f }) {
+				return remote.Refuse("the request can't be sent, since its header %s has a control character in it", name)
+			}
+		}
+	}
+	return nil
 }
 
 // Close closes the connections that are idle.

@@ -17,6 +17,8 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/lsiofs/lsiofs/pipeline/storage/remote"
 )
 
 // secured starts a server that has a certificate of its own, and gives the file of it.
@@ -230,4 +232,18 @@ func TestAnAddressThatDoesNotAnswerComesLastForAWhile(t *testing.T) {
 		seen[tried[0]] = true
 	}
 	require.Len(t, seen, 3)
+}
+
+// TestAHeaderThatCanNotBeSentIsFinal: such as of a version that a listing tells with a newline
+// in it. net/http's error for it looks like one of the connection.
+func TestAHeaderThatCanNotBeSentIsFinal(t *testing.T) {
+	url, asked := serve(t, func(http.ResponseWriter, *http.Request) {})
+	request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, url, nil)
+	require.NoError(t, err)
+	request.Header.Set("If-Match", "\"a\nb\"")
+	_, err = transport(t, Settings{}).RoundTrip(request)
+	var refusal *remote.Refusal
+	require.ErrorAs(t, err, &refusal)
+	require.ErrorContains(t, err, "its header If-Match has a control character in it")
+	require.Empty(t, asked.methods())
 }
