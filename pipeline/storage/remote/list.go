@@ -10,6 +10,7 @@ import (
 	"net"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/dustin/go-humanize"
@@ -254,13 +255,23 @@ func isDial(err error) bool {
 func (s *Storage) call(ctx context.Context, path string, ask func(ctx context.Context) error) error {
 	var h history
 	began := time.Now()
+	var late atomic.Bool
 	for {
 		if ctx.Err() != nil {
 			return ctx.Err()
 		}
+		silent := time.AfterFunc(s.config.FirstByteTimeout, func() {
+			if s.troubled(path, time.Since(began), errNoFirstByte) {
+				late.Store(true)
+			}
+		})
 		f, err := s.askOnce(ctx, ask)
+		silent.Stop()
 		switch {
 		case err == nil:
+			if late.Load() {
+				s.recovered(time.Since(began))
+			}
 			return nil
 		case ctx.Err() != nil:
 			return ctx.Err()
@@ -277,6 +288,9 @@ func (s *Storage) call(ctx context.Context, path string, ask func(ctx context.Co
 			return next.err
 		}
 		s.stats.retried(path, f)
+		if s.troubled(path, time.Since(began), f.err) {
+			late.Store(true)
+		}
 		s.throttled(f)
 		if next.refresh {
 			s.refresh(ctx, path)
@@ -300,6 +314,8 @@ func Try(ctx context.Context, c Config, ask func(ctx context.Context) error) err
 
 // nowhere is a Source that call may refresh.
 type nowhere struct{ Source }
+
+func (nowhere) Name() string { return "" }
 
 func (nowhere) Refresh(context.Context, string) {}
 

@@ -33,6 +33,7 @@ type Storage struct {
 	worked atomic.Bool // the service has answered once
 
 	toldLeft, toldTimes sync.Once // see tell
+	trouble             trouble
 
 	mu       sync.Mutex
 	plans    plans
@@ -90,6 +91,7 @@ type read struct {
 	got     int       // bytes of Buf that are right
 	since   time.Time // somebody waits for it; zero: nobody does
 	history history
+	late    bool // it was waited for in vain, and that was logged
 }
 
 var (

@@ -52,6 +52,7 @@ type stream struct {
 	asked   time.Time     // when body was asked for; zero: its first byte has come
 	since   time.Time     // the last byte, or the begin of the first attempt
 	history history
+	late    bool  // as of a read
 	err     error // of all Reads from now on
 }
 
@@ -125,6 +126,10 @@ func (st *stream) read(p []byte) (int, finding) {
 		if !st.asked.IsZero() {
 			st.s.stats.firstByte(wholeBytes+1, now.Sub(st.asked))
 		}
+		if st.late {
+			st.s.recovered(now.Sub(st.since))
+			st.late = false
+		}
 		st.at, st.since, st.asked, st.history.failed = st.at+int64(n), now, time.Time{}, 0
 		return n, finding{}
 	}
@@ -150,6 +155,7 @@ func (st *stream) again(f finding) error {
 		return st.failure(err)
 	}
 	st.s.stats.retried(st.object.Path, f)
+	st.late = st.s.troubled(st.object.Path, time.Since(st.since), f.err) || st.late
 	st.s.throttled(f)
 	if next.refresh {
 		st.s.refresh(st.ctx, st.object.Path)

@@ -29,6 +29,10 @@ func (s *Storage) serve(r *read) {
 		if r.history.noRange > 0 && !r.whole {
 			s.listed.setWhole(r.Object)
 		}
+		if r.late {
+			waited, _ := s.limited(r)
+			s.recovered(waited)
+		}
 		s.finish(r, nil)
 		return
 	}
@@ -40,6 +44,7 @@ func (s *Storage) serve(r *read) {
 		return
 	}
 	s.stats.retried(r.Object.Path, f)
+	r.late = s.troubled(r.Object.Path, waited, f.err) || r.late
 	if next.refresh {
 		s.refresh(context.Background(), r.Object.Path)
 	}

@@ -1,0 +1,77 @@
+package remote_test
+
+import (
+	"io"
+	"log/slog"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/lsiofs/lsiofs/pipeline/storage/remote"
+	"github.com/lsiofs/lsiofs/pipeline/storage/remote/unkind"
+)
+
+// TestWhoeverWaitsIsToldForWhat: of any request that somebody waits for the log has a line
+// with the reason soon, one a minute while it lasts, and one when it goes on. What passes
+// at once is not logged.
+func TestWhoeverWaitsIsToldForWhat(t *testing.T) {
+	waits := map[string]func(w *world) error{
+		"a listing":  func(w *world) error { _, err := w.list(); return err },
+		"a question": func(w *world) error { _, err := w.Stat(w.t.Context(), "a.tar"); return err },
+		"a read":     func(w *world) error { return w.read(w.a, mib, mib) },
+		"a stream": func(w *world) error {
+			r := w.open(w.a, 0)
+			defer func() { require.NoError(w.t, r.Close()) }()
+			_, err := io.Copy(io.Discard, r)
+			return err
+		},
+	}
+	faults := map[string]struct {
+		fault unkind.Fault
+		words string
+	}{
+		"an outage": {unkind.Status(503, "SlowDown"), "503 Service Unavailable (SlowDown)"},
+		"a failure": {unkind.Status(500, ""), "500 Internal Server Error"},
+		"silence":   {unkind.Hang(), "no answer came in time"},
+	}
+	for what, wait := range waits {
+		for why, f := range faults {
+			t.Run(what+", "+why, func(t *testing.T) {
+				var log strings.Builder
+				in(t, func(c *remote.Config) { c.Log = slog.New(slog.NewTextHandler(&log, nil)) }, func(t *testing.T, w *world) {
+					rule := w.server.On(nil, f.fault)
+					var soon, later, after string
+					outage := func(look ...time.Duration) {
+						done := make(chan error)
+						go func() { done <- wait(w) }()
+						for i, d := range look {
+							time.Sleep(d)
+							*[]*string{&soon, &later}[i] = log.String()
+						}
+						rule.Off()
+						require.NoError(t, <-done)
+						after = log.String()
+					}
+					if why != "silence" { // which no request is let go from so soon
+						outage(time.Second)
+						require.Empty(t, after)
+						rule = w.server.On(nil, f.fault)
+					}
+					outage(15*time.Second, 3*time.Minute)
+					require.Contains(t, soon, "level=WARN")
+					require.Contains(t, soon, f.words)
+					require.Contains(t, soon, "dataset=http://unkind.test/data")
+					require.Equal(t, what != "a listing", strings.Contains(soon, "object=a.tar"), soon)
+					require.Equal(t, 1, strings.Count(soon, "\n"), soon)
+					require.GreaterOrEqual(t, strings.Count(later, "\n"), 2, later)
+					require.LessOrEqual(t, strings.Count(later, "\n"), 4, later)
+					require.Equal(t, 1, strings.Count(after, "answers again"), after)
+					require.Contains(t, after[strings.LastIndex(after[:len(after)-1], "\n"):], "answers again")
+				})
+				require.NotContains(t, log.String(), "secret")
+			})
+		}
+	}
+}
