@@ -160,7 +160,8 @@ func TestARealServerListsAndServesOddKeys(t *testing.T) {
 		want = append(want, fmt.Sprintf("s/%04d.tar", i))
 	}
 	want = append(want, odd...)
-	for _, name := range append(slices.Clone(want), ".hidden", ".dir/x.tar") {
+	want = append(want, ".hidden", ".dir/x.tar") // the engine leaves these out, and counts them
+	for _, name := range want {
 		put(t, dir, "t/"+name, "content of "+name)
 	}
 	put(t, dir, "tx/x.tar", "another folder's")
