@@ -82,7 +82,8 @@ func TestDocumentsThatAreBombs(t *testing.T) {
 			require.Contains(t, text, "x.zarr/zarr.json")
 			require.Contains(t, text, c.want)
 			require.Less(t, len(text), 4000)
-			require.Less(t, bytes, int64(1<<20+40*min(len(c.document), zarr.MaxDocumentBytes)))
+			// With the race detector a sync.Pool drops a quarter of what is put into it, such as fmt's buffers.
+			require.Less(t, bytes, int64(2<<20+40*min(len(c.document), zarr.MaxDocumentBytes)))
 		})
 	}
 }
