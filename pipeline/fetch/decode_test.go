@@ -46,6 +46,7 @@ func TestAReservoirOverShardsWithoutEntryPointsDecodesEachOnce(t *testing.T) {
 // Frames that end in the middle of records are entered as others are: what is
 // decoded for a record is at most a frame and the piece behind its first byte.
 func TestARecordTakesNoMoreDecodingThanItsFrameAndPiece(t *testing.T) {
+	countsInTurn(t)
 	const frame, piece = 20_000, 16 << 10
 	for _, codec := range []string{"gz", "zst", "lz4"} {
 		t.Run(codec, func(t *testing.T) {
@@ -67,6 +68,7 @@ func TestARecordTakesNoMoreDecodingThanItsFrameAndPiece(t *testing.T) {
 // spool; where it does not, each record that waits would be decoded again. In
 // either case little more is decoded than there is.
 func TestAReservoirOverFramesThatEndAnywhereDecodesLittleTwice(t *testing.T) {
+	countsInTurn(t)
 	d := fetchtest.Make(t, fetchtest.Shape{Codec: "zst", Shards: 8, Records: 2000, MaxBytes: 1000, MemberBytes: 30_000})
 	g := fetchtest.ReservoirOrder(5, d.Index, 3, 900)
 	for _, c := range []struct {

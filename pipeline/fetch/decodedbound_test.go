@@ -42,6 +42,7 @@ func wholeEpoch(t require.TestingT, x *fetchtest.Index, s fetchtest.Shape, o spe
 // Whatever is chosen, a whole epoch decodes each byte a few times only: as often
 // as package scan's manual says.
 func TestWhatAutoChoosesDecodesNoMoreThanThePackageSays(t *testing.T) {
+	countsInTurn(t)
 	rapid.Check(t, func(rt *rapid.T) {
 		s := fetchtest.Shape{
 			Codec:    rapid.SampledFrom([]string{"gz", "zst"}).Draw(rt, "codec"),

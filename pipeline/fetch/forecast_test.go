@@ -37,6 +37,7 @@ func forecastAndRead(t *testing.T, d *fetchtest.Dataset, seq fetchtest.List, cfg
 }
 
 func TestForecastsOfShardsThatAreNotCompressedAreExact(t *testing.T) {
+	countsInTurn(t)
 	for name, s := range map[string]fetchtest.Shape{
 		"records side by side": {Shards: 5, Records: 300, MaxBytes: 2000},
 		"gaps":                 {Shards: 3, Records: 200, MaxBytes: 300, GapBytes: 3000},
@@ -70,6 +71,7 @@ func requireClose(t *testing.T, forecast, read [2]int64, message string, args ..
 }
 
 func TestForecastsOfCompressedShardsAreClose(t *testing.T) {
+	countsInTurn(t)
 	for _, codec := range []string{"gz", "zst"} {
 		for _, member := range []int{0, 50, 200, -1} {
 			s := fetchtest.Shape{Codec: codec, Shards: 2, Records: 800, MaxBytes: 1500, Member: member}
@@ -88,6 +90,7 @@ func TestForecastsOfCompressedShardsAreClose(t *testing.T) {
 // again and again, unless memory holds all that decoders pass: so says the
 // forecast.
 func TestForecastsCountPassesOfDecoders(t *testing.T) {
+	countsInTurn(t)
 	d := fetchtest.Make(t, fetchtest.Shape{Codec: "gz", Shards: 3, Records: 1500, MaxBytes: 1500})
 	cfg := Config{MemoryBytes: 16 << 20, ReadTimeout: time.Minute, PieceBytes: 64 << 10, PieceRecords: 5, LookaheadRecords: 100}
 	for _, seq := range []fetchtest.List{fetchtest.InOrder(d.Index), fetchtest.RandomOrder(1, d.Index)} {
