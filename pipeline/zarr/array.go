@@ -161,7 +161,9 @@ func (v value) extension() (name string, configuration []member, err error) {
 		case "name":
 			name, err = m.value.text()
 		case "configuration":
-			configuration, err = m.value.object()
+			if !m.value.isNull() {
+				configuration, err = m.value.object()
+			}
 		case "must_understand":
 		default:
 			err = fmt.Errorf("is unknown here")

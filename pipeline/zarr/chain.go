@@ -119,7 +119,7 @@ func filter(p *problems, place, id string, members []member, order *bool) (Step,
 		return Step{Codec: Codec(id)}, true
 	case "crc32c", "fletcher32":
 		c := config(p, place, members, "id", "location")
-		if v, ok := c["location"]; ok && string(v) != `"end"` {
+		if v, ok := c["location"]; ok && !v.is("end") {
 			p.add(join(place, "location"), `must be "end", is %s`, v.shown())
 		}
 		return Step{Codec: Codec(id)}, true
@@ -137,70 +137,71 @@ func filter(p *problems, place, id string, members []member, order *bool) (Step,
 		}
 		return s, s.ItemBytes > 1
 	case "delta":
-		c := config(p, place, members, "id", "dtype", "astype")
-		s := Step{Codec: Delta}
-		s.To, s.From = numbers(p, place, c, order)
-		s.checkNumbers(p, place)
-		return s, true
+		return betweenNumbers(p, place, Delta, config(p, place, members, "id", "dtype", "astype"), order)
 	case "quantize":
-		c := config(p, place, members, "id", "digits", "dtype", "astype")
-		s := Step{Codec: Quantize}
-		s.To, s.From = numbers(p, place, c, order)
-		s.checkNumbers(p, place)
-		return s, s.To != s.From
+		s, ok := betweenNumbers(p, place, Quantize, config(p, place, members, "id", "digits", "dtype", "astype"), order)
+		return s, ok && s.To != s.From
 	case "fixedscaleoffset":
 		c := config(p, place, members, "id", "offset", "scale", "dtype", "astype")
-		s := Step{Codec: FixedScaleOffset}
-		s.To, s.From = numbers(p, place, c, order)
+		s, ok := betweenNumbers(p, place, FixedScaleOffset, c, order)
 		s.Scale, s.Offset = factor(p, place, c, "scale"), factor(p, place, c, "offset")
-		s.checkNumbers(p, place)
-		return s, true
+		return s, ok
 	}
 	p.add(place, "codec %q is not supported: rewrite the array with blosc, zstd or gzip", id)
 	return Step{}, false
 }
 
-// numbers are the types that a codec of elements decodes to and from.
-func numbers(p *problems, place string, c map[string]value, order *bool) (to, from Number) {
-	to = number(p, place, "dtype", c["dtype"], order)
-	from = to
-	if v, ok := c["astype"]; ok && !v.isNull() {
-		from = number(p, place, "astype", v, order)
+// betweenNumbers is a codec of elements. It is false where its types can't be read: nothing more is to
+// be found out of what lies beside it then.
+func betweenNumbers(p *problems, place string, codec Codec, c map[string]value, order *bool) (s Step, ok bool) {
+	s.Codec = codec
+	if s.To, ok = number(p, place, "dtype", c["dtype"], order); !ok {
+		return s, false
 	}
-	return to, from
-}
-
-// number is one such type.
-func number(p *problems, place, name string, v value, order *bool) Number {
-	one := Number{'u', 1, false}
-	if v == nil {
-		p.add(join(place, name), "is missing")
-		return one
-	}
-	s, err := v.text()
-	if err == nil {
-		var d Dtype
-		if d, err = typeString(s); err == nil {
-			switch d.class {
-			case anInt, aUint, aFloat:
-				one = Number{s[1], d.ItemBytes, d.Big()}
-				if order != nil {
-					one.Big = *order && one.Bytes > 1
-				}
-				return one
-			case aBool:
-				return one
-			}
-			p.add(join(place, name), "must be a type of numbers, is %q", s)
-			return one
+	s.From = s.To
+	if v, given := c["astype"]; given && !v.isNull() {
+		if s.From, ok = number(p, place, "astype", v, order); !ok {
+			return s, false
 		}
 	}
-	p.add(join(place, name), "%v", err)
-	return one
+	return s, s.checkNumbers(p, place)
 }
 
-// checkNumbers notes types that a codec does not go between here.
-func (s Step) checkNumbers(p *problems, place string) {
+// number is a type that a codec of elements decodes to, or from.
+func number(p *problems, place, name string, v value, order *bool) (one Number, ok bool) {
+	if v == nil {
+		p.add(join(place, name), "is missing")
+		return one, false
+	}
+	s, err := v.text()
+	d := Dtype{}
+	if err == nil {
+		d, err = typeString(s)
+	}
+	if err != nil {
+		p.add(join(place, name), "%v", err)
+		return one, false
+	}
+	switch d.class {
+	case anInt:
+		one.Kind = 'i'
+	case aUint, aBool:
+		one.Kind = 'u'
+	case aFloat:
+		one.Kind = 'f'
+	default:
+		p.add(join(place, name), "must be a type of numbers, is %q", s)
+		return one, false
+	}
+	one.Bytes, one.Big = d.ItemBytes, d.Big()
+	if order != nil {
+		one.Big = *order && one.Bytes > 1
+	}
+	return one, true
+}
+
+// checkNumbers reports whether a codec goes between its types here, and notes it where it does not.
+func (s Step) checkNumbers(p *problems, place string) bool {
 	half := s.From.Kind == 'f' && s.From.Bytes == 2 || s.To.Kind == 'f' && s.To.Bytes == 2
 	sameKind := (s.From.Kind == 'f') == (s.To.Kind == 'f') && (s.From.Kind != 'f' || s.From.Bytes == s.To.Bytes)
 	floats := s.From.Kind == 'f' && s.To.Kind == 'f'
@@ -208,7 +209,9 @@ func (s Step) checkNumbers(p *problems, place string) {
 	case s.Codec == Delta && !half && sameKind, s.Codec == Quantize && (s.From == s.To || !half && floats), s.Codec == FixedScaleOffset && !half:
 	default:
 		p.add(place, "%s between these types is not supported: rewrite the array without it", s.Codec)
+		return false
 	}
+	return true
 }
 
 // factor is a finite number.

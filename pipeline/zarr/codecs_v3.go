@@ -26,9 +26,35 @@ func codecList(p *problems, place string, v value) ([]coded, bool) {
 			p.add(c.place, "%v", err)
 			return nil, false
 		}
+		c.name = codecName(c.name)
 		list[i] = c
 	}
 	return list, true
+}
+
+// codecName is the one name of a codec that has several: "endian" is what bytes was called until 2023,
+// and what package numcodecs has is written with and without a prefix that says so, also as an address.
+func codecName(name string) string {
+	name = strings.TrimPrefix(name, "https://codec.zarr.dev/")
+	for _, prefix := range []string{"numcodecs.", "numcodecs/"} {
+		if rest, ok := strings.CutPrefix(name, prefix); ok && slices.Contains(slices.Concat(bytesCodecs, arrayCodecs), rest) {
+			return rest
+		}
+	}
+	if name == "endian" {
+		return "bytes"
+	}
+	return name
+}
+
+// bytesCodecs go from bytes to bytes, and arrayCodecs from an array to an array, beside transpose.
+var (
+	bytesCodecs = []string{"blosc", "gzip", "zstd", "crc32c", "zlib", "lz4", "bz2", "shuffle", "fletcher32"}
+	arrayCodecs = []string{"delta", "fixedscaleoffset", "bitround", "quantize"}
+)
+
+func (c coded) isArrayCodec() bool {
+	return c.name == "transpose" || slices.Contains(arrayCodecs, c.name)
 }
 
 // readCodecs reads the codecs of objects of edges a.Brick: those of sharding, which it takes
@@ -66,10 +92,10 @@ func (a *Array) readSharding(p *problems, c coded) {
 	}
 	l := Level{Object: a.Brick}
 	if v, ok := m["index_location"]; ok {
-		switch string(v) {
-		case `"start"`:
+		switch {
+		case v.is("start"):
 			l.AtStart = true
-		case `"end"`:
+		case v.is("end"):
 		default:
 			p.add(place+".index_location", `must be "start" or "end", is %s`, v.shown())
 		}
@@ -116,10 +142,10 @@ func bigEndian(p *problems, c coded, needed bool) bool {
 	place := c.place + ".configuration"
 	m := config(p, place, c.members, "endian")
 	switch v, ok := m["endian"]; {
-	case !ok && needed:
+	case (!ok || v.isNull()) && needed:
 		p.add(place+".endian", "is missing, and elements have more than one byte")
-	case !ok || string(v) == `"little"`:
-	case string(v) == `"big"`:
+	case !ok || v.isNull() || v.is("little"):
+	case v.is("big"):
 		return true
 	default:
 		p.add(place+".endian", `must be "little" or "big", is %s`, v.shown())
@@ -127,16 +153,25 @@ func bigEndian(p *problems, c coded, needed bool) bool {
 	return false
 }
 
+// littleEndian is the codec of a chain that has none which makes bytes of an array: zarrita writes such
+// chains, and reads them so.
+var littleEndian = coded{name: "bytes", members: []member{{"endian", value(`"little"`)}}}
+
 // readChain reads the codecs of bricks.
 func (a *Array) readChain(p *problems, place string, list []coded) {
 	at := slices.IndexFunc(list, func(c coded) bool { return c.name == "bytes" })
 	if at < 0 {
-		names := make([]string, len(list))
-		for i, c := range list {
-			names[i] = c.name
+		at = slices.IndexFunc(list, func(c coded) bool { return !c.isArrayCodec() })
+		if at < 0 {
+			at = len(list)
 		}
-		p.add(place, "none of these codecs turns an array into bytes in a way that is supported: %s; rewrite it with bytes", strings.Join(names, ", "))
-		return
+		for _, c := range list[at:] {
+			if !slices.Contains(bytesCodecs, c.name) {
+				p.add(c.place, "codec %q is not supported: rewrite the array with bytes, and blosc, zstd or gzip", c.name)
+				return
+			}
+		}
+		list = slices.Insert(list, at, littleEndian)
 	}
 	// From the last to the first: that is the order of decoding.
 	for i := len(list) - 1; i > at; i-- {
@@ -159,16 +194,11 @@ func (a *Array) readChain(p *problems, place string, list []coded) {
 
 // addBytesCodec adds a codec from bytes to bytes.
 func (a *Array) addBytesCodec(p *problems, c coded) {
-	id, isNumcodecs := strings.CutPrefix(c.name, "numcodecs.")
-	known := []string{"blosc", "gzip", "zstd", "crc32c"}
-	if isNumcodecs {
-		known = []string{"blosc", "gzip", "zstd", "zlib", "lz4", "bz2", "shuffle", "fletcher32", "crc32c"}
-	}
-	if !slices.Contains(known, id) {
+	if !slices.Contains(bytesCodecs, c.name) {
 		p.add(c.place, "codec %q is not supported: rewrite the array with blosc, zstd or gzip", c.name)
 		return
 	}
-	if s, ok := filter(p, c.place, id, c.members, nil); ok {
+	if s, ok := filter(p, c.place, c.name, c.members, nil); ok {
 		a.Chain.Steps = append(a.Chain.Steps, s)
 	}
 }
@@ -179,12 +209,11 @@ func (a *Array) addArrayCodec(p *problems, c coded, big bool) {
 		a.addTranspose(p, c)
 		return
 	}
-	id, ok := strings.CutPrefix(c.name, "numcodecs.")
-	if !ok || !slices.Contains([]string{"delta", "fixedscaleoffset", "bitround", "quantize"}, id) {
+	if !c.isArrayCodec() {
 		p.add(c.place, "codec %q is not supported: rewrite the array without it", c.name)
 		return
 	}
-	s, ok := filter(p, c.place, id, c.members, &big)
+	s, ok := filter(p, c.place, c.name, c.members, &big)
 	if !ok {
 		return
 	}

@@ -53,12 +53,12 @@ func (a *Array) readV2(p *problems, m map[string]value) {
 		p.add("fill_value", "%v", err)
 	}
 	a.Keys.Separator = '.'
-	if v, ok := m["dimension_separator"]; ok {
+	if v, ok := m["dimension_separator"]; ok && !v.isNull() {
 		a.Keys.Separator = separator(p, "dimension_separator", v)
 	}
-	switch v := m["order"]; string(v) {
-	case `"C"`:
-	case `"F"`:
+	switch v := m["order"]; {
+	case v.is("C"):
+	case v.is("F"):
 		a.Chain.Order = make([]int, len(a.Shape))
 		for i := range a.Chain.Order {
 			a.Chain.Order[i] = len(a.Shape) - 1 - i

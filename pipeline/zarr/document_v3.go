@@ -67,7 +67,7 @@ func openObject(p *problems, doc []byte) ([]member, bool) {
 func ignorable(v value) bool {
 	members, err := v.object()
 	return err == nil && slices.ContainsFunc(members, func(m member) bool {
-		return m.name == "must_understand" && string(m.value) == "false"
+		return m.name == "must_understand" && m.value.isFalse()
 	})
 }
 
@@ -78,7 +78,7 @@ func isVersion(p *problems, m map[string]value, version int64) bool {
 		p.add("zarr_format", "is missing")
 		return false
 	}
-	if string(v) != fmt.Sprint(version) {
+	if !v.isNumber(version) {
 		p.add("zarr_format", "must be %d in this file, is %s", version, v.shown())
 		return false
 	}
@@ -87,7 +87,7 @@ func isVersion(p *problems, m map[string]value, version int64) bool {
 
 // isNode notes a document of something else than an array, or a group.
 func isNode(p *problems, m map[string]value, kind string) bool {
-	if v := m["node_type"]; v == nil || string(v) != `"`+kind+`"` {
+	if v := m["node_type"]; v == nil || !v.is(kind) {
 		got := "missing"
 		if v != nil {
 			got = v.shown()
@@ -109,12 +109,12 @@ func (a *Array) readV3(p *problems, m map[string]value) {
 	} else if a.Fill, err = fillV3(m["fill_value"], a.Type); err != nil {
 		p.add("fill_value", "%v", err)
 	}
-	if v, ok := m["storage_transformers"]; ok {
+	if v, ok := m["storage_transformers"]; ok && !v.isNull() {
 		if list, err := v.list(maxCodecs); err != nil || len(list) > 0 {
 			p.add("storage_transformers", "are not supported: rewrite the array without them")
 		}
 	}
-	if v, ok := m["attributes"]; ok {
+	if v, ok := m["attributes"]; ok && !v.isNull() {
 		a.Attributes = attributes(p, "attributes", v)
 	}
 	if v, ok := m["dimension_names"]; ok && !v.isNull() {
@@ -231,8 +231,10 @@ func (a *Array) readKeys(p *problems, v value) {
 
 // separator is a slash or a dot.
 func separator(p *problems, place string, v value) byte {
-	if s := string(v); s == `"/"` || s == `"."` {
-		return s[1]
+	for _, s := range []string{"/", "."} {
+		if v.is(s) {
+			return s[0]
+		}
 	}
 	p.add(place, `must be "/" or ".", is %s`, v.shown())
 	return '.'

@@ -111,6 +111,9 @@ func dtypeV3(v value) (Dtype, error) {
 	if name == "numpy.datetime64" || name == "numpy.timedelta64" {
 		return timeV3(name, config)
 	}
+	if d, err := typeString(name); err == nil && d.isOneNumber() && !d.Big() {
+		return d, nil
+	}
 	return Dtype{}, fmt.Errorf("data type %q is not supported: %s", name, wantNumbers)
 }
 
@@ -170,75 +173,6 @@ func dtypeV2(v value, depth int) (Dtype, error) {
 		return Dtype{}, err
 	}
 	return typeString(s)
-}
-
-// typeString reads a type string of NumPy's array interface.
-func typeString(s string) (Dtype, error) {
-	unknown := fmt.Errorf("dtype %q is not supported: %s", s, wantNumbers)
-	if len(s) < 3 || strings.IndexByte("<>|", s[0]) < 0 {
-		return Dtype{}, unknown
-	}
-	letter, digits := s[1], s[2:]
-	if letter == 'M' || letter == 'm' {
-		return timeString(s)
-	}
-	n, err := strconv.Atoi(digits)
-	if err != nil || n < 1 || n > MaxItemBytes || strconv.Itoa(n) != digits {
-		return Dtype{}, unknown
-	}
-	d, known := Dtype{}, false
-	switch letter {
-	case 'b':
-		d, known = named["bool"], n == 1
-	case 'i', 'u':
-		c := anInt
-		if letter == 'u' {
-			c = aUint
-		}
-		d, known = plain(c, letter, n), n == 1 || n == 2 || n == 4 || n == 8
-	case 'f':
-		d, known = plain(aFloat, letter, n), n == 2 || n == 4 || n == 8
-	case 'c':
-		d, known = plain(aComplex, letter, n), n == 8 || n == 16
-	case 'S':
-		d, known = raw(aString, letter, n), true
-	case 'V':
-		d, known = raw(aRaw, letter, n), true
-	case 'U':
-		d, known = Dtype{fmt.Sprintf("'<U%d'", n), 4 * n, []Unit{{Bytes: 4, Count: n}}, someText}, 4*n <= MaxItemBytes
-	}
-	if !known {
-		return Dtype{}, unknown
-	}
-	if s[0] == '|' && d.Units[0].Bytes > 1 {
-		return Dtype{}, fmt.Errorf("dtype %q has no byte order: write < or > in front", s)
-	}
-	return d.withOrder(s[0] == '>'), nil
-}
-
-// timeString reads '<M8[25s]'.
-func timeString(s string) (Dtype, error) {
-	unknown := fmt.Errorf("dtype %q is no date that NumPy writes", s)
-	if s[0] == '|' || s[2] != '8' {
-		return Dtype{}, unknown
-	}
-	unit, factor := "generic", int64(1)
-	if rest := s[3:]; rest != "" {
-		if rest[0] != '[' || rest[len(rest)-1] != ']' || len(rest) < 3 {
-			return Dtype{}, unknown
-		}
-		unit = rest[1 : len(rest)-1]
-		letters := strings.TrimLeft(unit, "0123456789")
-		if digits := unit[:len(unit)-len(letters)]; digits != "" {
-			n, err := strconv.ParseInt(digits, 10, 32)
-			if err != nil || n < 1 {
-				return Dtype{}, unknown
-			}
-			factor, unit = n, letters
-		}
-	}
-	d, err := timeOf(s[1], unit, factor)
-	return d.withOrder(s[0] == '>'), err
 }
 
 // fieldsV2 reads a structure: a list of [name, type] or [name, type, shape].

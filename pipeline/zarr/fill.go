@@ -11,8 +11,11 @@ import (
 
 // Fill values become the bits of an element, little-endian, which absent bricks consist of.
 
-// fillV3 is the fill value of a v3 document.
+// fillV3 is the fill value of a v3 document. null, which zarrita and GDAL write, is zero.
 func fillV3(v value, d Dtype) ([]byte, error) {
+	if v.isNull() {
+		return make([]byte, d.ItemBytes), nil
+	}
 	switch d.class {
 	case aComplex:
 		return fillComplex(v, d)
@@ -43,15 +46,6 @@ func fillV2(v value, d Dtype) ([]byte, error) {
 	switch d.class {
 	case aComplex:
 		return fillComplex(v, d)
-	case aBool:
-		if s := string(v); s == "0" || s == "1" {
-			return []byte{s[0] - '0'}, nil
-		}
-	case anInt, aUint:
-		// Some writers say 0.0.
-		if f, err := strconv.ParseFloat(string(v), 64); err == nil && f == math.Trunc(f) && math.Abs(f) < 1<<53 {
-			v = value(strconv.FormatInt(int64(f), 10))
-		}
 	case someText:
 		return fillText(v, d)
 	case aRaw, aString, someFields:
@@ -62,7 +56,7 @@ func fillV2(v value, d Dtype) ([]byte, error) {
 
 // fillText is that of a string of fixed length: each character is 4 bytes, zeros follow.
 func fillText(v value, d Dtype) ([]byte, error) {
-	if string(v) == "0" {
+	if v.isNumber(0) {
 		return make([]byte, d.ItemBytes), nil
 	}
 	s, err := v.text()
@@ -82,7 +76,7 @@ func fillText(v value, d Dtype) ([]byte, error) {
 
 // fillBase64 is that of bytes and structures, as they are stored.
 func fillBase64(v value, d Dtype) ([]byte, error) {
-	if string(v) == "0" {
+	if v.isNumber(0) {
 		return make([]byte, d.ItemBytes), nil
 	}
 	s, err := v.text()
@@ -117,8 +111,12 @@ func (d Dtype) reverse(element []byte) {
 	}
 }
 
-// fillComplex is a list of real and imaginary part.
+// fillComplex is a list of real and imaginary part, or a real number.
 func fillComplex(v value, d Dtype) ([]byte, error) {
+	if v[0] != '[' {
+		b, err := fillNumber(v, aFloat, d.ItemBytes/2)
+		return append(b, make([]byte, d.ItemBytes/2)...), err
+	}
 	parts, err := v.list(2)
 	if err != nil || len(parts) != 2 {
 		return nil, fmt.Errorf("must be a list of two numbers, is %s", v.shown())
@@ -145,42 +143,61 @@ func fillNumber(v value, c class, bytes int) ([]byte, error) {
 	return fill[:bytes], nil
 }
 
-// numberBits are the bits of a number, in the lowest bytes.
+// numberBits are the bits of a number, in the lowest bytes. A string is the number that it writes, as
+// n5-zarr has it.
 func numberBits(v value, c class, bytes int) (uint64, error) {
 	wrong := fmt.Errorf("%s is no value of this data type", v.shown())
+	if v[0] == '"' {
+		text, err := v.text()
+		if err != nil {
+			return 0, wrong
+		}
+		if bits, ok := namedBits(text, c, bytes); ok {
+			return bits, nil
+		}
+		if v, err = open([]byte(text)); err != nil || v[0] == '"' {
+			return 0, wrong
+		}
+	}
+	digits, whole := v.whole()
 	switch c {
 	case aBool:
-		switch string(v) {
-		case "true":
+		switch {
+		case v.isTrue() || digits == "1":
 			return 1, nil
-		case "false":
+		case v.isFalse() || digits == "0":
 			return 0, nil
 		}
-	case anInt:
-		if n, err := strconv.ParseInt(string(v), 10, 8*bytes); err == nil {
+	case anInt, aTime:
+		if n, err := strconv.ParseInt(digits, 10, 8*bytes); err == nil && whole {
 			return uint64(n), nil
 		}
 	case aUint:
-		if n, err := strconv.ParseUint(string(v), 10, 8*bytes); err == nil {
+		if n, err := strconv.ParseUint(digits, 10, 8*bytes); err == nil && whole {
 			return n, nil
 		}
-	case aTime:
-		if string(v) == `"NaT"` {
-			return 1 << 63, nil
-		}
-		if n, err := strconv.ParseInt(string(v), 10, 64); err == nil {
-			return uint64(n), nil
-		}
 	case aFloat, aBrainFloat:
-		f, ok := formatOf(c, bytes)
-		if bits, named := f.named(v); ok && named {
-			return bits, nil
+		if bits, ok := namedBits(string(v), c, bytes); ok {
+			return bits, nil // as Python writes it, without quotes
 		}
-		if v.kind() == "a number" {
+		if f, ok := formatOf(c, bytes); ok && v.kind() == "a number" {
 			return f.round(v)
 		}
 	}
 	return 0, wrong
+}
+
+// namedBits are those of a value that has a name, or whose bits are written.
+func namedBits(text string, c class, bytes int) (bits uint64, ok bool) {
+	switch c {
+	case aTime:
+		return 1 << 63, text == "NaT"
+	case aFloat, aBrainFloat:
+		if f, ok := formatOf(c, bytes); ok {
+			return f.named(text)
+		}
+	}
+	return 0, false
 }
 
 // floatFormat is a binary format of IEEE 754's kind: a sign, exponent bits, mantissa bits.
@@ -198,19 +215,19 @@ func formatOf(c class, bytes int) (floatFormat, bool) {
 func (f floatFormat) bits() int        { return 1 + f.exponent + f.mantissa }
 func (f floatFormat) infinity() uint64 { return (1<<f.exponent - 1) << f.mantissa }
 
-// named are the bits of "NaN", "Infinity", "-Infinity" and "0x…", also of the first three
-// without quotes.
-func (f floatFormat) named(v value) (uint64, bool) {
-	switch s := strings.Trim(string(v), `"`); {
-	case s == "NaN":
-		return f.infinity() | 1<<(f.mantissa-1), true
-	case s == "Infinity":
-		return f.infinity(), true
-	case s == "-Infinity":
-		return 1<<(f.bits()-1) | f.infinity(), true
-	case v[0] == '"' && strings.HasPrefix(s, "0x"):
-		bits, err := strconv.ParseUint(s[2:], 16, f.bits())
+// named are the bits of "NaN", "Infinity", "-Infinity", also as Python and C write them, and of "0x…".
+func (f floatFormat) named(text string) (uint64, bool) {
+	if digits, ok := strings.CutPrefix(text, "0x"); ok {
+		bits, err := strconv.ParseUint(digits, 16, f.bits())
 		return bits, err == nil
+	}
+	switch strings.ToLower(text) {
+	case "nan":
+		return f.infinity() | 1<<(f.mantissa-1), true
+	case "infinity", "inf":
+		return f.infinity(), true
+	case "-infinity", "-inf":
+		return 1<<(f.bits()-1) | f.infinity(), true
 	}
 	return 0, false
 }

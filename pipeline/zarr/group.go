@@ -2,6 +2,7 @@ package zarr
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 )
 
@@ -36,16 +37,20 @@ func KindV3(path string, doc []byte) (isArray bool, err error) {
 		if m.name != "node_type" {
 			continue
 		}
-		switch string(m.value) {
-		case `"array"`:
+		switch {
+		case m.value.is("array"):
 			return true, nil
-		case `"group"`:
+		case m.value.is("group"):
 			return false, nil
 		}
 		p.add(m.name, `must be "array" or "group", is %s`, m.value.shown())
 		return false, p.err()
 	}
-	p.add("node_type", "is missing")
+	if slices.ContainsFunc(members, func(m member) bool { return m.name == "metadata_encoding" }) {
+		p.add("", "is of a draft of version 3, which was changed before it was final: copy it with the zarr-python that wrote it, to version 2")
+	} else {
+		p.add("node_type", "is missing")
+	}
 	return false, p.err()
 }
 
@@ -68,7 +73,9 @@ func ParseV3Group(path string, doc []byte) (*Group, error) {
 		switch v := one.value; one.name {
 		case "zarr_format", "node_type":
 		case "attributes":
-			g.Attributes = attributes(p, one.name, v)
+			if !v.isNull() {
+				g.Attributes = attributes(p, one.name, v)
+			}
 		case "consolidated_metadata":
 			if !v.isNull() {
 				g.readConsolidated(p, v)
@@ -91,7 +98,7 @@ func (g *Group) readConsolidated(p *problems, v value) {
 		return
 	}
 	c := config(p, place, members, "kind", "must_understand", "metadata")
-	if string(c["kind"]) != `"inline"` || c["metadata"] == nil {
+	if c["kind"] == nil || !c["kind"].is("inline") || c["metadata"] == nil {
 		p.add(place, `must have the kind "inline", and metadata`)
 		return
 	}
@@ -143,7 +150,7 @@ func ParseV2Consolidated(path string, doc []byte) ([]Node, error) {
 	for _, m := range members {
 		switch m.name {
 		case "zarr_consolidated_format":
-			if string(m.value) != "1" {
+			if !m.value.isNumber(1) {
 				p.add(m.name, "must be 1, is %s", m.value.shown())
 			}
 		case "metadata":

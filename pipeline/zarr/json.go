@@ -5,7 +5,9 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 	"strconv"
+	"strings"
 	"unicode/utf8"
 )
 
@@ -247,9 +249,67 @@ func (v value) text() (string, error) {
 	return s, err
 }
 
+// is reports whether v is that string. A document may write one in several ways, as "/" and "\/", so
+// that its bytes are never compared.
+func (v value) is(s string) bool {
+	text, err := v.text()
+	return err == nil && text == s
+}
+
+// isAny reports whether v is one of these strings.
+func (v value) isAny(list ...string) bool { return slices.ContainsFunc(list, v.is) }
+
+// isTrue and isFalse report whether v is a truth value, of which there is one spelling each.
+func (v value) isTrue() bool  { return v[0] == 't' }
+func (v value) isFalse() bool { return v[0] == 'f' }
+
+// isNumber reports whether v is that number.
+func (v value) isNumber(n int64) bool {
+	got, err := v.integer(n, n)
+	return err == nil && got == n
+}
+
+// whole is a number as digits, with its sign: 5.0 and 50e-1 are 5. What has more digits than any number
+// of 64 bits is not read.
+func (v value) whole() (digits string, ok bool) {
+	const mostDigits = 20
+	if v.kind() != "a number" || v[len(v)-1] == 'N' || v[len(v)-1] == 'y' { // NaN, -Infinity
+		return "", false
+	}
+	text, sign := string(v), ""
+	if text[0] == '-' {
+		text, sign = text[1:], "-"
+	}
+	exponent := 0
+	if at := strings.IndexAny(text, "eE"); at >= 0 {
+		const most = 1 << 30                    // far beyond all that are read
+		exponent, _ = strconv.Atoi(text[at+1:]) // the nearest that there is, with an error
+		exponent = max(min(exponent, most), -most)
+		text = text[:at]
+	}
+	if before, after, ok := strings.Cut(text, "."); ok {
+		text = before + after
+		exponent -= len(after)
+	}
+	text = strings.TrimLeft(text, "0")
+	trimmed := strings.TrimRight(text, "0")
+	switch exponent += len(text) - len(trimmed); {
+	case trimmed == "":
+		return "0", true
+	case exponent < 0 || len(trimmed)+exponent > mostDigits:
+		return "", false
+	}
+	return sign + trimmed + strings.Repeat("0", exponent), true
+}
+
 // integer is the value of a number from low to high.
 func (v value) integer(low, high int64) (int64, error) {
 	n, err := strconv.ParseInt(string(v), 10, 64)
+	if err != nil {
+		if digits, ok := v.whole(); ok {
+			n, err = strconv.ParseInt(digits, 10, 64)
+		}
+	}
 	switch {
 	case err != nil && v.kind() != "a number":
 		return 0, fmt.Errorf("must be a whole number, is %s", v.kind())

@@ -85,11 +85,11 @@ func (p *Packing) sign(v value) error {
 		return nil
 	}
 	was := p.Type
-	switch s := string(v); {
+	switch {
 	case was.class != anInt && was.class != aUint:
-	case s == `"true"` || s == `"True"` || s == "true":
+	case v.isTrue() || v.isAny("true", "True"):
 		p.Type = plain(aUint, 'u', was.ItemBytes)
-	case s == `"false"` || s == `"False"` || s == "false":
+	case v.isFalse() || v.isAny("false", "False"):
 		p.Type = plain(anInt, 'i', was.ItemBytes)
 	default:
 		return fmt.Errorf(`its attribute _Unsigned must be "true" or "false", is %s: leave out --as, or correct it`, v.shown())
@@ -213,10 +213,6 @@ func (p *Packing) element(v value) (element []byte, ok bool) {
 		}
 	} else if v.kind() != "a number" {
 		return nil, false
-	}
-	x, err := strconv.ParseFloat(string(v), 64)
-	if !isFloat && err == nil && x == math.Trunc(x) && math.Abs(x) < 1<<53 {
-		v = value(strconv.FormatInt(int64(x), 10)) // 255.0
 	}
 	bits, err := numberBits(v, p.Type.class, p.Type.ItemBytes)
 	if err != nil && p.stored != p.Type.class {

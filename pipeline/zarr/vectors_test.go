@@ -124,9 +124,9 @@ func TestFillValuesOfOtherTypes(t *testing.T) {
 		d     Dtype
 		text  string
 	}{
-		{fillV3, named["bool"], "1"}, {fillV3, named["int8"], "128"}, {fillV3, named["uint8"], "-1"}, {fillV3, named["int32"], "1.0"},
+		{fillV3, named["bool"], "2"}, {fillV3, named["int8"], "128"}, {fillV3, named["uint8"], "-1"}, {fillV3, named["int32"], "1.5"},
 		{fillV3, named["float16"], "65520"}, {fillV3, named["float32"], "1e39"}, {fillV3, named["float32"], `"0x1ffffffff"`},
-		{fillV3, named["float32"], `"nan"`}, {fillV3, named["float32"], "null"}, {fillV3, named["complex64"], "1"}, {fillV3, named["bfloat16"], "3.4e38"},
+		{fillV3, named["float32"], `"not"`}, {fillV3, named["complex64"], "[1]"}, {fillV3, named["bfloat16"], "3.4e38"},
 		{fillV3, raw(aRaw, 'V', 3), "[1, 2]"}, {fillV3, raw(aRaw, 'V', 1), "[256]"},
 		{fillV2, v2("|S2"), `"YWJj"`}, {fillV2, v2("|V4"), `"AQI="`}, {fillV2, v2("<U1"), `"ab"`}, {fillV2, v2("<i4"), "1.5"}, {fillV2, v2("|S2"), `"?"`},
 	} {
