@@ -11,8 +11,8 @@ import (
 
 // asNamed looks at the shard's first bytes, and fails if they are of another format than its
 // name says. The stream is not read twice: those bytes stay in memory until the shard is
-// closed. They are unpack.SniffBytes, and up to a MiB more where a tar's first member
-// is compressed as games are.
+// closed. They are unpack.SniffBytes, and up to 4 MiB more where a tar's first members
+// are compressed as games are, and are none.
 func (r *shardReader) asNamed(ctx context.Context) error {
 	h := &headReader{reader: r.reader, sizeBytes: r.object.SizeBytes, growing: true}
 	anothers, err := discover.IsAnothers(r.object, h)

@@ -12,36 +12,46 @@ import (
 // be recognised as lc0's. So other tars are not read through in search of a game.
 const SniffTarBytes = 64 << 10
 
-// sniffGameBytes bounds what is read of the first game.
-const sniffGameBytes = 1 << 20
+const (
+	// sniffGames is how many games are looked at: one that is damaged does not decide what all are.
+	sniffGames = 16
+	// sniffGamesBytes bounds what is read of them.
+	sniffGamesBytes = 4 << 20
+)
 
-// SniffRaw says whether Sniff accepts the first game of a tar. A game that ends early
-// must have whole frames. Errors are those of reading.
+// SniffRaw reports whether Sniff accepts one of the first games of a tar. A game that ends early must
+// have whole frames. Errors are those of reading.
 func (f Format) SniffRaw(raw io.ReaderAt, sizeBytes int64) (bool, error) {
 	failing := &failingReaderAt{raw: raw}
 	at, ok := gameIn(failing, min(sizeBytes, SniffTarBytes))
 	if !ok {
 		return false, failing.err
 	}
-	d, err := Tar{}.NewPartDecoder(io.NewSectionReader(failing, at, min(sizeBytes-at, sniffGameBytes)), at)
+	d, err := Tar{}.NewPartDecoder(io.NewSectionReader(failing, at, min(sizeBytes-at, sniffGamesBytes)), at)
 	if err != nil {
 		return false, err
 	}
 	defer d.Close()
-	if _, err := d.Next(); err != nil {
-		return false, failing.err
-	}
 	head := make([]byte, unpack.SniffBytes)
-	n := 0
-	for n < len(head) && err == nil {
-		var m int
-		m, err = d.Read(head[n:])
-		n += m
+	for range sniffGames {
+		if _, err := d.Next(); err != nil {
+			break
+		}
+		if f.isSound(d, head) {
+			return true, nil
+		}
 	}
-	if err != nil && err != io.EOF || !f.Sniff(head[:n]) {
-		return false, failing.err
+	return false, failing.err
+}
+
+// isSound reports whether what a decoder is in begins as a game, with whole frames if it ends. It reads
+// into head.
+func (f Format) isSound(d io.Reader, head []byte) bool {
+	n, err := io.ReadFull(d, head)
+	if err != nil && err != io.EOF && err != io.ErrUnexpectedEOF || !f.Sniff(head[:n]) {
+		return false
 	}
-	return n == len(head) || int64(n)%frameBytes[binary.LittleEndian.Uint32(head)] == 0, nil
+	return n == len(head) || int64(n)%frameBytes[binary.LittleEndian.Uint32(head)] == 0
 }
 
 // gameIn is where the first game within a tar's first bytes begins.
