@@ -18,9 +18,9 @@ import (
 	"github.com/lsiofs/lsiofs/integration/serve"
 )
 
-// TestWhatIsNoFileInADatasetIsPassedOverAndLinksAreFollowedToFilesOnly puts beside
-// shards what only looks like one. None is opened, entered or waited for.
-func TestWhatIsNoFileInADatasetIsPassedOverAndLinksAreFollowedToFilesOnly(t *testing.T) {
+// TestWhatIsNoFileInADatasetIsPassedOverAndLinksAreFollowed puts beside
+// shards what only looks like one. None is opened or waited for, and no link is followed back.
+func TestWhatIsNoFileInADatasetIsPassedOverAndLinksAreFollowed(t *testing.T) {
 	for _, format := range []string{"auto", "files"} {
 		t.Run(format, func(t *testing.T) {
 			dir, outside := t.TempDir(), t.TempDir()
@@ -44,7 +44,8 @@ func TestWhatIsNoFileInADatasetIsPassedOverAndLinksAreFollowedToFilesOnly(t *tes
 			r := bounded(t, "cat", dir, "--shuffle", "none", "--format", format)
 			require.Zero(t, r.code, r.stderr)
 			if format == "auto" {
-				require.Equal(t, "{\"a\":1}\n{\"b\":2}\n", string(r.stdout))
+				b := "{\"b\":2}\n" // of away, link.jsonl, and parent
+				require.Equal(t, "{\"a\":1}\n"+b+b+b, string(r.stdout))
 			}
 			require.Contains(t, string(r.stdout), "{\"a\":1}\n", "what there is")
 			require.Contains(t, string(r.stdout), "{\"b\":2}\n", "and what a link leads to, which this user may read")

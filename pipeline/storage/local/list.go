@@ -21,12 +21,14 @@ import (
 // with millions of files is never held whole.
 const listBatch = 1024
 
-// List calls visit for the regular files below the root. Sockets, devices and pipes are
-// skipped, and so is what vanishes meanwhile. A directory that can't be read, and a
-// symbolic link to nothing, are errors, because files may be missing from the list.
+// List calls visit for the regular files below the root, also for those behind symbolic links to
+// files and directories. Sockets, devices and pipes are skipped, and so is what vanishes meanwhile,
+// and a directory that is already on the way down to it, by links: match is asked about these as about
+// a file, and visit is not called. A directory that can't be read, and a symbolic link to nothing, are errors, because
+// files may be missing from the list.
 func (s *Storage) List(ctx context.Context, match func(path string, isDir bool) bool, visit func(storage.Object) error) error {
 	var listedBytes int64
-	w := walk{ctx: ctx, root: s.root, match: match, pending: []string{""}, visit: func(o storage.Object) error {
+	w := walk{ctx: ctx, root: s.root, match: match, pending: []directory{{}}, visit: func(o storage.Object) error {
 		listedBytes += o.SizeBytes
 		return visit(o)
 	}}
@@ -52,11 +54,34 @@ type walk struct {
 	root    string
 	match   func(path string, isDir bool) bool
 	visit   func(storage.Object) error
-	pending []string
+	pending []directory
 
 	systems  identity.Systems
 	settling *identity.Young
 	young    []young // are visited at the end
+}
+
+// directory is one that is still to be read.
+type directory struct {
+	path   string // below the root, "" for the root
+	in     *above
+	linked bool // its name is a symbolic link, or that of one above it
+}
+
+// above are the directories on the way down to one, itself the first.
+type above struct {
+	device, inode uint64
+	next          *above
+}
+
+// has reports whether one of them is that one.
+func (a *above) has(device, inode uint64) bool {
+	for ; a != nil; a = a.next {
+		if a.device == device && a.inode == inode {
+			return true
+		}
+	}
+	return false
 }
 
 // young is a file that was changed so shortly ago that another change may not show.
@@ -65,18 +90,28 @@ type young struct {
 	before identity.Attributes
 }
 
-func (w *walk) directory(dir string) error {
+func (w *walk) directory(dir directory) error {
 	if err := w.ctx.Err(); err != nil {
 		return err
 	}
-	f, err := os.Open(filepath.Join(w.root, dir))
+	f, err := os.Open(filepath.Join(w.root, dir.path))
 	if err != nil {
-		if dir != "" && errors.Is(err, fs.ErrNotExist) {
+		if dir.path != "" && errors.Is(err, fs.ErrNotExist) {
 			return nil
 		}
 		return fmt.Errorf("list dataset: %w", err)
 	}
 	defer func() { _ = f.Close() }()
+	var st unix.Stat_t
+	if err := unix.Fstat(int(f.Fd()), &st); err != nil {
+		return fmt.Errorf("list dataset: %s: stat: %w", f.Name(), err)
+	}
+	is := identity.FromStat(&st)
+	if dir.linked && dir.in.has(is.Device, is.Inode) {
+		w.match(dir.path, false)
+		return nil
+	}
+	dir.in = &above{is.Device, is.Inode, dir.in}
 	for {
 		entries, err := f.ReadDir(listBatch)
 		for _, entry := range entries {
@@ -84,7 +119,7 @@ func (w *walk) directory(dir string) error {
 				return err
 			}
 		}
-		if err == io.EOF || dir != "" && errors.Is(err, fs.ErrNotExist) {
+		if err == io.EOF || dir.path != "" && errors.Is(err, fs.ErrNotExist) {
 			return nil
 		}
 		if err != nil {
@@ -96,18 +131,18 @@ func (w *walk) directory(dir string) error {
 	}
 }
 
-func (w *walk) entry(dir string, entry fs.DirEntry) error {
+func (w *walk) entry(dir directory, entry fs.DirEntry) error {
 	path := entry.Name()
 	if path[0] == '.' {
 		return nil
 	}
-	if dir != "" {
-		path = dir + "/" + path
+	if dir.path != "" {
+		path = dir.path + "/" + path
 	}
 	switch kind := entry.Type(); {
-	case kind.IsDir():
+	case kind.IsDir() || kind&fs.ModeSymlink != 0 && w.leadsDown(path, dir.in):
 		if w.match(path, true) {
-			w.pending = append(w.pending, path)
+			w.pending = append(w.pending, directory{path, dir.in, dir.linked || !kind.IsDir()})
 		}
 		return nil
 	case !w.match(path, false):
@@ -116,6 +151,12 @@ func (w *walk) entry(dir string, entry fs.DirEntry) error {
 		return nil // match has seen that something is there
 	}
 	return w.file(path, nil, false)
+}
+
+// leadsDown reports whether a symbolic link is to a directory that it does not lie in.
+func (w *walk) leadsDown(path string, in *above) bool {
+	to, err := identity.Stat(filepath.Join(w.root, path))
+	return err == nil && to.Mode&unix.S_IFMT == unix.S_IFDIR && !in.has(to.Device, to.Inode)
 }
 
 // file looks at a file and visits it, or keeps it for settle. before is what it was

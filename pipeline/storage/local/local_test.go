@@ -123,26 +123,29 @@ func listAll(t *testing.T, s *Storage) map[string]storage.Object {
 
 func everything(string, bool) bool { return true }
 
-func TestLinksToFilesAreFollowedAndThoseToDirectoriesAreNot(t *testing.T) {
+func TestLinksAreFollowed(t *testing.T) {
 	outside, root := t.TempDir(), t.TempDir()
 	write(t, outside, "shard", "from outside")
+	write(t, outside, "deep/er/shard", "from far outside")
 	write(t, root, "dir/inside", "from inside")
 	for link, target := range map[string]string{
-		"absolute": filepath.Join(outside, "shard"),
-		"relative": "dir/inside",
-		"twice":    "relative",
-		"todir":    "dir",
-		"toparent": "..",
-		".hidden":  "dir/inside",
+		"absolute":      filepath.Join(outside, "shard"),
+		"relative":      "dir/inside",
+		"twice":         "relative",
+		"todir":         "dir",
+		"dir/tooutside": filepath.Join(outside, "deep"),
+		".hidden":       "dir/inside",
 	} {
 		require.NoError(t, os.Symlink(target, filepath.Join(root, link)))
 	}
 	s := openAt(t, root, 10)
 	found := listAll(t, s)
-	require.Len(t, found, 4)
-	for path, content := range map[string]string{
-		"absolute": "from outside", "relative": "from inside", "twice": "from inside", "dir/inside": "from inside",
-	} {
+	contents := map[string]string{
+		"absolute": "from outside", "relative": "from inside", "twice": "from inside", "dir/inside": "from inside", "todir/inside": "from inside",
+		"dir/tooutside/er/shard": "from far outside", "todir/tooutside/er/shard": "from far outside",
+	}
+	require.Len(t, found, len(contents))
+	for path, content := range contents {
 		require.Equal(t, found[path], stat(t, s, path))
 		require.Equal(t, content, read(t, s, found[path]))
 	}
@@ -150,9 +153,37 @@ func TestLinksToFilesAreFollowedAndThoseToDirectoriesAreNot(t *testing.T) {
 	require.NoError(t, os.Symlink(filepath.Join(outside, "nothing"), filepath.Join(root, "dir", "broken")))
 	err := s.List(t.Context(), everything, func(storage.Object) error { return nil })
 	require.ErrorIs(t, err, fs.ErrNotExist)
-	require.ErrorContains(t, err, filepath.Join(root, "dir", "broken"))
-	require.NoError(t, s.List(t.Context(), func(path string, _ bool) bool { return path != "dir/broken" },
+	require.ErrorContains(t, err, "/broken: no such file or directory: mend the link or remove it")
+	require.NoError(t, s.List(t.Context(), func(path string, _ bool) bool { return path != "dir/broken" && path != "todir/broken" },
 		func(storage.Object) error { return nil }), "a link that is not matched is not looked at")
+}
+
+// A link that leads back to a directory above it is asked about as a file is, and not entered. One
+// that leads there by another way is entered until it does.
+func TestLinksThatLeadBackAreNotEntered(t *testing.T) {
+	root := filepath.Join(t.TempDir(), "root")
+	write(t, root, "../beside/d", "x")
+	write(t, root, "a", "x")
+	write(t, root, "dir/b", "x")
+	write(t, root, "other/c", "x")
+	for link, target := range map[string]string{"above": "..", "self": ".", "dir/up": "..", "dir/absolute": root, "dir/across": "../other", "other/across": "../dir", "cycle": "cycle"} {
+		require.NoError(t, os.Symlink(target, filepath.Join(root, link)))
+	}
+	asked := map[string]bool{}
+	var files []string
+	require.NoError(t, openAt(t, root, 10).List(t.Context(), func(path string, isDir bool) bool {
+		asked[path] = isDir
+		return isDir || path != "cycle"
+	}, func(o storage.Object) error {
+		files = append(files, o.Path)
+		return nil
+	}))
+	require.ElementsMatch(t, []string{"a", "dir/b", "dir/across/c", "other/c", "other/across/b", "above/beside/d"}, files)
+	for path, isDir := range map[string]bool{"self": false, "dir/up": false, "dir/absolute": false, "dir/across": true, "dir/across/across": false, "other/across/up": false, "above": true, "above/root": false} {
+		got, was := asked[path]
+		require.True(t, was, path)
+		require.Equal(t, isDir, got, path)
+	}
 }
 
 func TestWhatIsNoRegularFileIsPassedOver(t *testing.T) {

@@ -160,7 +160,7 @@ func (l *lister) match(at string, isDir bool) bool {
 			l.above[at] = true
 			return true
 		}
-		l.files[at] = true
+		l.above[at], l.files[at] = false, true // also of a directory, when it turns out to lead back
 	}
 	x, key := l.in(at)
 	switch {
@@ -175,7 +175,7 @@ func (l *lister) match(at string, isDir bool) bool {
 		x.seen++
 		return true
 	case !isDir && x.mayHold(x.Array.Keys, key):
-		l.failed = fmt.Errorf("%s is no directory: it has to be one, with objects of the array; links to directories are not followed: mount the directory itself, or bind it there", at)
+		l.failed = fmt.Errorf("%s is no directory: it has to be one, with objects of the array, or a link to one that it does not lie in", at)
 		return true
 	case key != "zarr.json":
 		x.ignored++
@@ -246,7 +246,7 @@ func (l *lister) add(x *listed, number int64, o storage.Object) error {
 func (l *lister) complete() error {
 	for at := range l.files {
 		if !l.above[at] {
-			return fmt.Errorf("%s is no directory where an array is: links to directories are not followed: name the directory that it leads to", at)
+			return fmt.Errorf("%s is no directory where an array is: it has to be one, or a link to one that it does not lie in", at)
 		}
 	}
 	for _, x := range l.arrays {

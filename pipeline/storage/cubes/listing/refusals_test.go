@@ -94,8 +94,9 @@ func TestASparseHugeArrayTakesWhatIsThere(t *testing.T) {
 	require.Equal(t, "c/999999/999999/999999", o.Path)
 }
 
-// TestLinksToDirectoriesAreErrors: objects behind them would be fill values.
-func TestLinksToDirectoriesAreErrors(t *testing.T) {
+// Whatever a link to a directory stands for, a store, a group, an array or a part of its objects, it is
+// read; one that leads back to where it lies, or nowhere, is an error where it could hide objects.
+func TestLinksToDirectoriesAreFollowed(t *testing.T) {
 	elsewhere := t.TempDir()
 	writeV3(t, elsewhere, small, nil)
 	link := func(t *testing.T, from, to string) {
@@ -106,33 +107,47 @@ func TestLinksToDirectoriesAreErrors(t *testing.T) {
 		dir := t.TempDir()
 		write(t, filepath.Join(dir, "zarr.json"), groupV3)
 		link(t, filepath.Join(dir, "data"), elsewhere)
-		require.Contains(t, refused(t, openLocal(t, dir), named("data")), "data is no directory where an array is: links to directories are not followed")
+		require.EqualValues(t, 12, findOne(t, dir, named("data")).Fields[0].Present())
+		require.EqualValues(t, 12, findOne(t, dir, crops).Fields[0].Present())
 	})
 	t.Run("a group above it", func(t *testing.T) {
 		dir := t.TempDir()
 		writeV3(t, filepath.Join(dir, "real/data"), small, nil)
 		write(t, filepath.Join(dir, "zarr.json"), groupV3)
 		link(t, filepath.Join(dir, "group"), filepath.Join(dir, "real"))
-		require.Contains(t, refused(t, openLocal(t, dir), named("group/data")), "group is no directory where an array is")
+		require.EqualValues(t, 12, findOne(t, dir, named("group/data")).Fields[0].Present())
 	})
 	t.Run("objects", func(t *testing.T) {
-		for _, at := range []string{"c", "c/1", "c/1/0"} {
+		for at, present := range map[string]int64{"c": 12, "c/1": 4, "c/1/0": 2, "c/1/0/0": 1} {
 			dir := t.TempDir()
 			writeV3(t, dir, small, func([]int64) bool { return false })
 			link(t, filepath.Join(dir, at), filepath.Join(elsewhere, at))
-			require.Contains(t, refused(t, openLocal(t, dir), crops), at+" is no directory")
+			require.EqualValues(t, present, findOne(t, dir, crops).Fields[0].Present(), at)
 		}
 	})
-	t.Run("an object is followed, and a hierarchy beside others is not there", func(t *testing.T) {
+	t.Run("a store beside others", func(t *testing.T) {
 		dir := t.TempDir()
-		writeV3(t, filepath.Join(dir, "a"), small, func([]int64) bool { return false })
-		link(t, filepath.Join(dir, "a/c/0/0/0"), filepath.Join(elsewhere, "c/0/0/0"))
+		writeV3(t, filepath.Join(dir, "a"), small, nil)
 		link(t, filepath.Join(dir, "b"), elsewhere)
-		c := findOne(t, dir, crops)
-		require.Equal(t, "a", c.Object.Path)
-		require.EqualValues(t, 1, c.Fields[0].Present())
-		o, _ := c.Fields[0].Object(0)
-		require.EqualValues(t, 16, o.SizeBytes)
+		list, err := find(t, openLocal(t, dir), crops)
+		require.NoError(t, err)
+		require.Len(t, list, 2)
+		require.Equal(t, "b", list[1].Object.Path)
+		require.EqualValues(t, 12, list[1].Fields[0].Present())
+	})
+	t.Run("a link that leads back", func(t *testing.T) {
+		dir := t.TempDir()
+		writeV3(t, dir, small, func([]int64) bool { return false })
+		link(t, filepath.Join(dir, "c"), ".")
+		require.Contains(t, refused(t, openLocal(t, dir), crops), "c is no directory: it has to be one")
+	})
+	t.Run("a directory that leads back", func(t *testing.T) {
+		dir := t.TempDir()
+		writeV3(t, filepath.Join(dir, "root/array"), small, func([]int64) bool { return true })
+		write(t, filepath.Join(dir, "root/zarr.json"), groupV3)
+		link(t, filepath.Join(dir, "root/up"), "..")
+		require.EqualValues(t, 12, findOne(t, filepath.Join(dir, "root"), named("array")).Fields[0].Present())
+		require.Contains(t, refused(t, openLocal(t, filepath.Join(dir, "root")), named("up/root/array")), "up/root is no directory where an array is")
 	})
 }
 
