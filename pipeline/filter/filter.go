@@ -171,7 +171,8 @@ type run struct {
 	crashes   *crashes
 	tokens    chan struct{} // of units that are in memory
 	warnings  atomic.Int64
-	told      string // the last warning about SRC
+	told      string          // the last warning about SRC
+	leadIn    map[string]bool // paths in SRC that lead into DST, which were warned of
 
 	format *discover.Found // of the first shards; all others are of its format
 	cutter *units.Cutter   // with EachUnit, once format is known
@@ -183,7 +184,7 @@ type run struct {
 // An error that wraps command.ErrNotFound or ErrPlaces is about what was asked for; a
 // *Failure is about a shard.
 func Run(ctx context.Context, c Config) (counts Counts, err error) {
-	r := &run{Config: c, tokens: make(chan struct{}, 2*c.Processes), crashes: newCrashes(c.Processes)}
+	r := &run{Config: c, tokens: make(chan struct{}, 2*c.Processes), crashes: newCrashes(c.Processes), leadIn: map[string]bool{}}
 	if r.step == nil {
 		r.step = func() {}
 	}
@@ -252,6 +253,24 @@ func places(source, destination string) (src, dst string, err error) {
 		return "", "", fmt.Errorf("SRC is %s and DST is %s: %w", src, dst, ErrPlaces)
 	}
 	return src, dst, nil
+}
+
+// isResult reports whether a path in SRC leads into DST, by a link: results would be filtered, and what
+// that gives again. Each is warned of once. It is not safe for concurrent use.
+func (r *run) isResult(path string) bool {
+	full := filepath.Join(r.Source, path)
+	if info, err := os.Lstat(full); err != nil || info.Mode().IsRegular() {
+		return false // its directory does not lead there
+	}
+	real, err := filepath.EvalSymlinks(full)
+	if err != nil || !within(real, r.Destination) {
+		return false
+	}
+	if !r.leadIn[path] {
+		r.leadIn[path] = true
+		r.Warn(fmt.Sprintf("%s leads to %s, which is in DST: it is left out", full, real))
+	}
+	return true
 }
 
 // resolved is an absolute path without links, whose last components may not be there yet.

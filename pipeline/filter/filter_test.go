@@ -343,6 +343,45 @@ func TestPlacesThatDoNotDo(t *testing.T) {
 	}
 }
 
+// Links in SRC are followed, to files and directories; what leads into DST, by any way, is left out and
+// named once, so that no run filters results.
+func TestLinksInSourceAreFollowedButIntoDestination(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, map[string]string{"a.txt": "one\n"})
+	disk := t.TempDir()
+	require.NoError(t, os.WriteFile(filepath.Join(disk, "b.txt"), []byte("two\n"), 0o644))
+	_, err := w.run(w.config(ByPipe, "sed", "s/^/1/"))
+	require.NoError(t, err)
+	require.NoError(t, os.Mkdir(filepath.Join(w.dst, "sub"), 0o755))
+	for name, to := range map[string]string{"disk": disk, "made": w.dst, "above": filepath.Dir(w.dst), "sub": w.dst + "/sub", "a-again.txt": w.dst + "/a.txt"} {
+		require.NoError(t, os.Symlink(to, filepath.Join(w.src, name)))
+	}
+	want := map[string]string{"a.txt": "1one\n", "disk/b.txt": "1two\n"}
+	for range 2 {
+		w.warnings = nil
+		_, err := w.run(w.config(ByPipe, "sed", "s/^/1/"))
+		require.NoError(t, err)
+		require.Equal(t, want, w.made())
+		require.ElementsMatch(t, w.leading(), w.warnings)
+	}
+	w.warnings = nil
+	r := w.watch(w.config(ByPipe, "sed", "s/^/1/"))
+	w.replace("c.txt", "three\n")
+	r.comes("c.txt", "1three\n")
+	r.end()
+	want["c.txt"] = "1three\n"
+	require.Equal(t, want, w.made())
+	require.ElementsMatch(t, w.leading(), w.warnings)
+}
+
+// leading are the warnings of what leads into DST.
+func (w *world) leading() (list []string) {
+	for name, to := range map[string]string{"made": "", "above/made": "", "sub": "/sub", "a-again.txt": "/a.txt"} {
+		list = append(list, fmt.Sprintf("%s leads to %s, which is in DST: it is left out", filepath.Join(w.src, name), w.dst+to))
+	}
+	return list
+}
+
 func TestFilesOfOthersAreNotOverwritten(t *testing.T) {
 	t.Parallel()
 	for _, make := range []func(path string) error{

@@ -17,7 +17,7 @@ import (
 // once looks at SRC once, and filters what is to be filtered.
 func (r *run) once(ctx context.Context) error {
 	sources := newSources(r.storage, r.Source, r.Settle)
-	if err := sources.list(ctx); err != nil {
+	if err := sources.list(ctx, r.isResult); err != nil {
 		return fmt.Errorf("SRC: %w", err)
 	}
 	if err := sources.settle(ctx); err != nil {

@@ -42,9 +42,9 @@ func newSources(s storage.Storage, root string, settle time.Duration) *sources {
 	return &sources{storage: s, root: root, settling: growing.Settling{Quiet: quiet(settle, network)}, files: map[string]*file{}}
 }
 
-// list looks which files there are.
-func (s *sources) list(ctx context.Context) error {
-	return s.storage.List(ctx, func(path string, isDir bool) bool { return isDir || growing.Finished(path) }, func(o storage.Object) error {
+// list looks which files there are, but for what isResult reports.
+func (s *sources) list(ctx context.Context, isResult func(path string) bool) error {
+	return s.storage.List(ctx, func(path string, isDir bool) bool { return (isDir || growing.Finished(path)) && !isResult(path) }, func(o storage.Object) error {
 		s.files[o.Path] = &file{object: o}
 		return nil
 	})

@@ -47,7 +47,7 @@ func TestAWriterThatIsAboutToCloseIsWaitedFor(t *testing.T) { // alone: processe
 			require.NoError(t, closes.Close())
 		}
 	}, map[string]int{}}, dir, 0)
-	require.NoError(t, s.list(t.Context()))
+	require.NoError(t, s.list(t.Context(), func(string) bool { return false }))
 	require.NoError(t, s.settle(t.Context()))
 	n, one := s.unsettled()
 	require.Equal(t, uint64(1), n)

@@ -30,7 +30,7 @@ func (r *run) watch(ctx context.Context) (err error) {
 	}
 	r.arrivals = newArrivals(results)
 	w.looker, err = looking.Open(ctx, looking.Config{
-		Root: r.Source, Match: func(string, bool) bool { return true }, Settled: r.arrivals.settled, Gone: r.arrivals.gone,
+		Root: r.Source, Match: func(path string, _ bool) bool { return !r.isResult(path) }, Settled: r.arrivals.settled, Gone: r.arrivals.gone,
 		Settle: r.Settle, Poll: r.Poll, NoHints: r.noHints,
 	})
 	if err != nil {
