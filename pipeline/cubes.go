@@ -25,7 +25,7 @@ func (m *mount) cubesOver(under storage.Storage, atService bool) *cubes.Storage 
 		Spec: m.spec.Format.Zarr, Base: base, Seed: m.spec.Order.Seed,
 		MemoryBytes:   m.spec.MemoryBytes - m.recordMemory(),
 		MaxBrickBytes: m.spec.MaxRecordBytes, TrustAbsence: atService,
-		SkipDamaged: m.spec.OnCorrupt == spec.CorruptSkip,
+		SkipDamaged: m.spec.OnCorrupt == spec.CorruptSkip, Named: m.target.Named(),
 	}
 	if !atService && m.target.Whole() {
 		config.Group = func() (storage.Storage, error) {
@@ -137,7 +137,7 @@ func (l *locator) locate(shard int, ordinal, epoch uint64) *zarr.Spot {
 	return p.spot
 }
 
-// mostLeftOut is of how many cubes warnings say what is left out.
+// mostLeftOut is how many warnings name what is left out, of each kind.
 const mostLeftOut = 5
 
 // cropWarnings say what somebody who mounts crops may not expect.
@@ -146,14 +146,27 @@ func (g *generation) cropWarnings() (list []string) {
 		return nil
 	}
 	files := g.mount.files.(*cubes.Storage)
-	for i, c := range g.cubes {
-		if i == mostLeftOut {
-			list = append(list, "crops are left out of further cubes: lsiofs inspect has all figures")
-			break
-		}
-		if out := files.LeftOut(c.Object.Path); out.Crops > 0 {
+	unused := files.Unused()
+	for _, u := range unused[:min(len(unused), mostLeftOut)] {
+		list = append(list, fmt.Sprintf("%s is left out: %s", u.Path, u.Why))
+	}
+	if more := len(unused) - mostLeftOut; more > 0 {
+		list = append(list, fmt.Sprintf("%d more are left out beside the stores that are read: name those that are meant by a pattern", more))
+	}
+	named, more := 0, 0
+	for _, c := range g.cubes {
+		out := files.LeftOut(c.Object.Path)
+		switch {
+		case out.Crops == 0:
+		case named == mostLeftOut:
+			more++
+		default:
+			named++
 			list = append(list, fmt.Sprintf("%s: %d of %d crops are left out: %s", c.Object.Path, out.Crops, c.Cut.Total(), out.Reason()))
 		}
+	}
+	if more > 0 {
+		list = append(list, fmt.Sprintf("crops are left out of %d further cubes: dataset.json has all figures", more))
 	}
 	if g.spec.Order.Split.Or() == (spec.Split{}) {
 		return list

@@ -207,3 +207,65 @@ func TestAWarningOfASplitOfCropsThatOverlap(t *testing.T) {
 		release()
 	}
 }
+
+// warningsOf are those of a dataset of crops.
+func warningsOf(t *testing.T, s spec.Spec) []string {
+	t.Helper()
+	d := open(t, s)
+	g, release := d.hold()
+	defer release()
+	return g.cropWarnings()
+}
+
+// Stores of which all is read are no warning, however many they are; what is left out of any of them,
+// or beside them, is one that names it, and what is not named is counted.
+func TestWarningsOfManyStores(t *testing.T) {
+	dir := t.TempDir()
+	for i := range 7 {
+		writeCube(t, filepath.Join(dir, fmt.Sprintf("%d.zarr", i)), i, 20)
+	}
+	s := cropSpec(t, dir)
+	require.Empty(t, warningsOf(t, s))
+
+	s.Format.Zarr.Missing = spec.MissingSkip // each lacks its first object
+	list := warningsOf(t, s)
+	require.Len(t, list, mostLeftOut+1)
+	require.Contains(t, list[4], "4.zarr: ")
+	require.Equal(t, "crops are left out of 2 further cubes: dataset.json has all figures", list[5])
+
+	whole := cropSpec(t, dir)
+	for i := range 7 {
+		at := filepath.Join(dir, fmt.Sprintf("other-%d.zarr", i))
+		writeCube(t, at, i, 20)
+		require.NoError(t, os.Rename(filepath.Join(at, "data"), filepath.Join(at, "renamed")))
+	}
+	list = warningsOf(t, whole)
+	require.Len(t, list, mostLeftOut+1)
+	require.Equal(t, "other-0.zarr is left out: it has no array data", list[0])
+	require.Contains(t, list[5], "2 more are left out")
+}
+
+// A store that the pattern names by itself has to have the arrays, or the dataset is refused with what
+// it lacks; one that a wildcard names is left out.
+func TestAStoreThatIsNamedHasToBeOne(t *testing.T) {
+	dir := t.TempDir()
+	writeCube(t, filepath.Join(dir, "2018.zarr"), 0, 20)
+	writeCube(t, filepath.Join(dir, "2019.zarr"), 1, 20)
+	require.NoError(t, os.Rename(filepath.Join(dir, "2019.zarr/data"), filepath.Join(dir, "2019.zarr/renamed")))
+	for pattern, says := range map[string]string{
+		"{2018,2019}.zarr":  "2019.zarr is named by the pattern, and is no store that crops are cut from: it has no array data",
+		"{2018..2019}.zarr": "2019.zarr is named by the pattern, and is no store that crops are cut from: it has no array data",
+		"20{18,20}.zarr":    "2020.zarr is named by the pattern, and is no store that crops are cut from: there is nothing of that name",
+		"{2018,20*}.zarr":   "",
+		"2018.zarr":         "",
+		"{2018,2018}.zarr":  "",
+	} {
+		s := cropSpec(t, filepath.Join(dir, pattern))
+		if says == "" {
+			require.EqualValues(t, 1, open(t, s).Catalog().Shards(), pattern)
+			continue
+		}
+		_, err := Open(t.Context(), s, Options{})
+		require.ErrorContains(t, err, says, pattern)
+	}
+}

@@ -22,6 +22,7 @@ func TestFlagsThatAreWrongAreSaidInWords(t *testing.T) {
 		{[]string{"mount", "a", "b", "--log-level", "quiet"}, "--log-level (quiet) must be debug, info, warn or error (see lsiofs mount --help)"},
 		{[]string{"mount", "a", "b", "--memory", "1x"}, `"1x" is not a size: a number of bytes, or one with a unit, as 256KiB or 1GiB`},
 		{[]string{"mount", "a", "b", "--log-file", "x"}, "--log-file needs --daemon: in the foreground the log goes to stderr"},
+		{[]string{"cat", "a", "--array", "t", "--crop", "5,4"}, `"t" is not NAME=PATTERN, such as 'x=x-*.npy'; an array of a Zarr store is named with --format zarr`},
 		{[]string{"status", "a"}, `unknown command "status" for "lsiofs": did you mean top?`},
 	} {
 		r := lsiofs(t, c.args...)

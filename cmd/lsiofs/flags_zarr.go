@@ -93,7 +93,7 @@ func (d *datasetFlags) resolveZarr(s *spec.Spec) error {
 	} else {
 		for _, a := range s.Format.Arrays {
 			if a.Name == "" {
-				errs = append(errs, fmt.Errorf("--array: %q is not NAME=PATTERN, such as 'x=x-*.npy'", a.Pattern))
+				errs = append(errs, fmt.Errorf("--array: %q is not NAME=PATTERN, such as 'x=x-*.npy'; an array of a Zarr store is named with --format zarr --crop … (lsiofs help zarr)", a.Pattern))
 			}
 		}
 	}

@@ -1,6 +1,7 @@
 package discover
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"path"
@@ -73,7 +74,7 @@ func (f *finder) oneFile(ctx context.Context) ([]storage.Object, error) {
 	}
 	object, err := stat(ctx, f.Target.file)
 	if err != nil {
-		return nil, fmt.Errorf("dataset %s: %w", &f.Target, err)
+		return nil, cmp.Or(f.refuseStore(ctx, err), fmt.Errorf("dataset %s: %w", &f.Target, err))
 	}
 	return []storage.Object{object}, nil
 }

@@ -122,6 +122,8 @@ func suggestion(extension string) string {
 		return "if each line is a JSON object, try --format jsonl"
 	case ".csv", ".tsv", ".text", ".md", ".log":
 		return "if each line is a record, try --format lines"
+	case ".zip":
+		return "if it holds a Zarr store, try --format zarr --crop DIM=N,… (lsiofs help zarr); else unpack it"
 	case ".npz":
 		return "npz files hold several arrays: save each as an .npy of its own"
 	case ".bin", ".dat", ".raw", ".tokens":

@@ -1,11 +1,13 @@
 package cubes
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"io/fs"
 	"runtime"
+	"slices"
 	"sync"
 	"sync/atomic"
 
@@ -21,6 +23,8 @@ type Config struct {
 	Spec spec.Zarr
 	// Base is the path of the cube if the root of the storage below is itself a hierarchy.
 	Base string
+	// Named are paths that a cube each has to have, as the user has named them one by one.
+	Named []string
 	// MemoryBytes bounds the decoded bricks that are kept.
 	MemoryBytes int64
 	// Seed is the order's, for jitter.
@@ -47,6 +51,7 @@ type Storage struct {
 	some   sync.Cond // a job, or the end
 	quiet  sync.Cond // underWay or refusals has become 0
 	cubes  map[string]*cube
+	unused []Unused
 	closed bool
 	// underWay are reads whose Done has not returned, and refusals those that came after Close: each
 	// has a goroutine, which tells so.
@@ -113,7 +118,10 @@ func Over(under storage.Storage, c Config) *Storage {
 
 // List implements storage.Storage: it finds the cubes. What was listed before is forgotten.
 func (s *Storage) List(ctx context.Context, match func(path string, isDir bool) bool, visit func(storage.Object) error) error {
-	found, err := listing.Find(ctx, listing.Config{Under: s.under, Spec: s.config.Spec, Base: s.config.Base, Match: match})
+	var unused []Unused
+	found, err := listing.Find(ctx, listing.Config{Under: s.under, Spec: s.config.Spec, Base: s.config.Base, Match: match, LeftOut: func(path, why string) {
+		unused = append(unused, Unused{path, why})
+	}})
 	if err != nil {
 		return err
 	}
@@ -128,16 +136,41 @@ func (s *Storage) List(ctx context.Context, match func(path string, isDir bool) 
 		}
 		cubes[x.Object.Path] = c
 	}
-	if err := anyLeft(cubes); err != nil {
+	if err := cmp.Or(anyLeft(cubes), s.lacksNamed(cubes, unused)); err != nil {
 		return err
 	}
 	s.mu.Lock()
-	s.cubes = cubes
+	s.cubes, s.unused = cubes, unused
 	s.mu.Unlock()
 	for _, x := range found {
 		if err := visit(x.Object); err != nil {
 			return err
 		}
+	}
+	return nil
+}
+
+// Unused is what lies where cubes do, and gives no crop.
+type Unused struct{ Path, Why string }
+
+// Unused are those that the last List has found beside the cubes, and cubes without a crop.
+func (s *Storage) Unused() []Unused {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.unused
+}
+
+// lacksNamed is the error where a path that was named is no cube.
+func (s *Storage) lacksNamed(cubes map[string]*cube, unused []Unused) error {
+	for _, path := range s.config.Named {
+		if cubes[path] != nil {
+			continue
+		}
+		why := "there is nothing of that name"
+		if i := slices.IndexFunc(unused, func(u Unused) bool { return u.Path == path }); i >= 0 {
+			why = unused[i].Why
+		}
+		return fmt.Errorf("%s is named by the pattern, and is no store that crops are cut from: %s: change the pattern, or mend the store", path, why)
 	}
 	return nil
 }

@@ -15,9 +15,10 @@
 // All is read through a storage.Storage: documents are asked for by name, as listings pass over
 // names that begin with a dot. Every object is listed once, when the dataset is opened: what is
 // absent then consists of the fill value, and a later change shows as that of any other object. So
-// whatever could hide objects is an error: links to directories, which listings do not enter, pipes
-// and the like, which they pass over, and arrays that have objects by the names of another key
-// encoding alone.
+// whatever could hide objects is an error: links to directories that they lie in, which listings do
+// not enter, pipes and the like, which they pass over, names that begin with a dot, and arrays that
+// have objects by the names of another key encoding alone. What lies beside hierarchies and is none,
+// or has not the arrays, is told to Config.LeftOut.
 //
 // Where nothing can be listed, as at web servers, arrays are those of the consolidated metadata or
 // are named, and each object is asked for, if there are not too many.

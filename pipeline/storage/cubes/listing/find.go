@@ -24,6 +24,9 @@ type Config struct {
 	// Match says which hierarchies are wanted (not isDir), and which directories may have some;
 	// nil: all. It is not called concurrently.
 	Match func(path string, isDir bool) bool
+	// LeftOut is told of what lies where hierarchies do and is none that crops are cut from: of its
+	// path, and why. It is not called concurrently; nil: nobody is.
+	LeftOut func(path, why string)
 }
 
 // Cube is a hierarchy whose arrays crops are cut from. It does not change, and is safe for
@@ -45,11 +48,15 @@ type finder struct {
 	Config
 	maxDirectories int
 	held           atomic.Int64 // bytes of the documents that are kept
+	files          []string     // that are named as hierarchies are
 }
 
 func newFinder(c Config) *finder {
 	if c.Match == nil {
 		c.Match = func(string, bool) bool { return true }
+	}
+	if c.LeftOut == nil {
+		c.LeftOut = func(string, string) {}
 	}
 	return &finder{Config: c, maxDirectories: maxDirectories}
 }
@@ -149,7 +156,20 @@ func (f *finder) cubes(ctx context.Context, hierarchies []*node) ([]*Cube, error
 	if len(found) == 0 {
 		return nil, f.lacks(ctx, lacking)
 	}
+	for i, err := range failed {
+		if lack := (*lackingError)(nil); errors.As(err, &lack) {
+			f.LeftOut(hierarchies[i].path, f.why(ctx, lack))
+		}
+	}
 	return found, nil
+}
+
+// why is what a hierarchy lacks, where others have it.
+func (f *finder) why(ctx context.Context, lack *lackingError) string {
+	if missing := f.missing(ctx, lack.of); missing != nil {
+		return fmt.Sprintf("it has %s: %v", lack.what, missing)
+	}
+	return "it has " + lack.what
 }
 
 // joined are errors as one, but not too many.
@@ -162,6 +182,9 @@ func joined(problems []error) error {
 
 // lacks says what a hierarchy lacks, and what it has.
 func (f *finder) lacks(ctx context.Context, lack *lackingError) error {
+	if missing := f.missing(ctx, lack.of); missing != nil {
+		return fmt.Errorf("%w: %w", lack, missing)
+	}
 	list, err := f.contents(ctx, []*node{lack.of})
 	switch {
 	case ctx.Err() != nil:
@@ -246,6 +269,7 @@ func (f *finder) cut(cubes []*Cube) error {
 		}
 	}
 	var problems []error
+	var empty []*Cube
 	total := uint64(0)
 	for i, c := range cubes {
 		var fields []zarr.CutField
@@ -262,6 +286,9 @@ func (f *finder) cut(cubes []*Cube) error {
 			problems = append(problems, fmt.Errorf("%s: %w", c.Object.Path, err))
 			continue
 		}
+		if c.Cut.Total() == 0 {
+			empty = append(empty, c)
+		}
 		total += c.Cut.Total()
 	}
 	if len(problems) > 0 {
@@ -269,10 +296,15 @@ func (f *finder) cut(cubes []*Cube) error {
 	}
 	if total == 0 {
 		c := cubes[0]
-		return fmt.Errorf("%s: %w", c.Object.Path, cmp.Or(c.Cut.Short(), errors.New("there is no crop")))
+		return fmt.Errorf("%s: %w", c.Object.Path, cmp.Or(c.Cut.Short(), errNoCrop))
+	}
+	for _, c := range empty {
+		f.LeftOut(c.Object.Path, cmp.Or(c.Cut.Short(), errNoCrop).Error())
 	}
 	return nil
 }
+
+var errNoCrop = errors.New("there is no crop")
 
 // finish lists the objects of all cubes.
 func (f *finder) finish(ctx context.Context, cubes []*Cube) error {

@@ -33,9 +33,14 @@ func (f *finder) hierarchies(ctx context.Context) ([]*node, error) {
 		return []*node{root}, root.problem
 	}
 	var list []*node
-	err = f.explore(ctx, []string{""}, func(at string) bool { return f.Match(at, true) || f.Match(at, false) }, f.hierarchyAt, func(at string, n *node) (enter bool, err error) {
-		if n == nil || !f.Match(at, false) {
-			return true, nil // a pattern may name something in it
+	var none []string
+	err = f.explore(ctx, []string{""}, func(at string, isDir bool) bool { return isDir && f.Match(at, true) || f.Match(at, false) }, f.hierarchyAt, func(at string, n *node) (enter bool, err error) {
+		switch {
+		case !f.Match(at, false): // a pattern may name something in it
+			return true, nil
+		case n == nil:
+			none = append(none, at)
+			return true, nil
 		}
 		list = append(list, n)
 		return false, errors.Join(n.problem, f.hold(n))
@@ -44,7 +49,34 @@ func (f *finder) hierarchies(ctx context.Context) ([]*node, error) {
 		return nil, fmt.Errorf("what is there can't be listed, so that the dataset must be an array, or the group that has them all: it has no zarr.json, .zgroup or .zarray: %w", err)
 	}
 	slices.SortFunc(list, func(a, b *node) int { return strings.Compare(a.path, b.path) })
+	if err == nil {
+		f.nothingIn(none, list)
+	}
 	return list, err
+}
+
+// nothingIn tells of directories which are no hierarchies and have none in them, and of files that are
+// named as hierarchies are. Of a directory in another one that other is told.
+func (f *finder) nothingIn(none []string, list []*node) {
+	holds := map[string]bool{}
+	for _, n := range list {
+		for p := n.path; p != ""; {
+			p = parent(p)
+			holds[p] = true
+		}
+	}
+	slices.Sort(none)
+	last := ""
+	for _, at := range none {
+		if holds[at] || last != "" && strings.HasPrefix(at, last+"/") {
+			continue
+		}
+		last = at
+		f.LeftOut(at, "it has no zarr.json, .zgroup or .zarray, and nor has what is in it: names that begin with a dot may have been left out when it was copied")
+	}
+	for _, at := range f.files {
+		f.LeftOut(at, "it is a file, and no directory")
+	}
 }
 
 // hierarchyAt is nodeAt, but also finds a group that has no document: all arrays that are asked for
@@ -63,9 +95,9 @@ func (f *finder) hierarchyAt(ctx context.Context, at string) (*node, error) {
 }
 
 // explore looks at directories below those of from, one level after the other: at those that are
-// wanted. visit is called with what look finds of each, in no order and not concurrently, and says
-// whether to go on below it.
-func (f *finder) explore(ctx context.Context, from []string, wanted func(path string) bool, look func(ctx context.Context, at string) (*node, error), visit func(at string, n *node) (enter bool, err error)) error {
+// wanted. Files that are wanted are only listed, which finds links to nothing. visit is called with what
+// look finds of each, in no order and not concurrently, and says whether to go on below it.
+func (f *finder) explore(ctx context.Context, from []string, wanted func(path string, isDir bool) bool, look func(ctx context.Context, at string) (*node, error), visit func(at string, n *node) (enter bool, err error)) error {
 	seen := 0
 	for range maxLevels {
 		level, err := f.below(ctx, from, wanted)
@@ -97,13 +129,16 @@ func (f *finder) explore(ctx context.Context, from []string, wanted func(path st
 	return fmt.Errorf("directories are nested more than %d deep: name the hierarchy itself", maxLevels)
 }
 
+// directories wants all of them.
+func directories(_ string, isDir bool) bool { return isDir }
+
 func (f *finder) tooMany() error {
 	return fmt.Errorf("there are more than %d directories in it: name the array with --array, or a hierarchy", f.maxDirectories)
 }
 
 // below are the directories directly below those of from, in order; with an error those that were
 // found until then.
-func (f *finder) below(ctx context.Context, from []string, wanted func(path string) bool) ([]string, error) {
+func (f *finder) below(ctx context.Context, from []string, wanted func(path string, isDir bool) bool) ([]string, error) {
 	in, above, found := map[string]bool{}, map[string]bool{}, map[string]bool{}
 	for _, p := range from {
 		in[p] = true
@@ -118,17 +153,22 @@ func (f *finder) below(ctx context.Context, from []string, wanted func(path stri
 		case failed != nil:
 			return !isDir // whose visit ends the listing
 		case !isDir:
-			return false
+			return in[parent(at)] && wanted(at, false)
 		case at == ".":
 			return true
 		}
-		if in[parent(at)] && wanted(at) {
+		if in[parent(at)] && wanted(at, true) {
 			if found[at] = true; len(found) > f.maxDirectories {
 				failed = f.tooMany()
 			}
 		}
 		return in[at] || above[at]
-	}, func(storage.Object) error { return failed })
+	}, func(o storage.Object) error {
+		if strings.HasSuffix(o.Path, ".zarr") {
+			f.files = append(f.files, o.Path)
+		}
+		return failed
+	})
 	return slices.Sorted(maps.Keys(found)), cmp.Or(failed, err)
 }
 
@@ -208,7 +248,7 @@ func (f *finder) contents(ctx context.Context, hierarchies []*node) ([]*contents
 	if len(from) == 0 {
 		return list, nil
 	}
-	err := f.explore(ctx, from, func(string) bool { return true }, f.nodeAt, func(at string, n *node) (bool, error) {
+	err := f.explore(ctx, from, directories, f.nodeAt, func(at string, n *node) (bool, error) {
 		if n == nil || !n.isArray {
 			return true, nil
 		}

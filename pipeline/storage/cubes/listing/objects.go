@@ -244,6 +244,11 @@ func (l *lister) add(x *listed, number int64, o storage.Object) error {
 
 // complete fails where objects may be missing from the listing.
 func (l *lister) complete() error {
+	for _, x := range l.arrays {
+		if strings.HasPrefix(x.Path, ".") || strings.Contains(x.Path, "/.") {
+			return fmt.Errorf("the array %s has a name that begins with a dot, which listings pass over, so that its chunks can't be found: rename it, or name it as the dataset itself", x.shown())
+		}
+	}
 	for at := range l.files {
 		if !l.above[at] {
 			return fmt.Errorf("%s is no directory where an array is: it has to be one, or a link to one that it does not lie in", at)

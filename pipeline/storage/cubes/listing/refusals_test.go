@@ -149,6 +149,12 @@ func TestLinksToDirectoriesAreFollowed(t *testing.T) {
 		require.EqualValues(t, 12, findOne(t, filepath.Join(dir, "root"), named("array")).Fields[0].Present())
 		require.Contains(t, refused(t, openLocal(t, filepath.Join(dir, "root")), named("up/root/array")), "up/root is no directory where an array is")
 	})
+	t.Run("a link to nothing", func(t *testing.T) {
+		dir := t.TempDir()
+		writeV3(t, filepath.Join(dir, "a"), small, nil)
+		link(t, filepath.Join(dir, "b"), "../disk-that-is-not-there/b")
+		require.Contains(t, refused(t, openLocal(t, dir), crops), "b: no such file or directory: mend the link or remove it")
+	})
 }
 
 // TestObjectsOfAnotherEncodingAreAnError: an array that has them alone is not one of fill values.

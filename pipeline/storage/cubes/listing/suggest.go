@@ -49,7 +49,7 @@ func Suggest(ctx context.Context, c Config) (s Suggestion, ok bool) {
 	if h.isArray {
 		best.consider(h)
 	} else {
-		_ = f.explore(ctx, []string{h.path}, func(string) bool { return true }, f.nodeAt, func(at string, n *node) (bool, error) {
+		_ = f.explore(ctx, []string{h.path}, directories, f.nodeAt, func(at string, n *node) (bool, error) {
 			if n != nil && n.isArray {
 				best.consider(n)
 				return false, nil
@@ -62,6 +62,15 @@ func Suggest(ctx context.Context, c Config) (s Suggestion, ok bool) {
 	}
 	s.Flags = best.flags()
 	return s, true
+}
+
+// DocumentAt is the document that makes a path of a storage a hierarchy, "" where there is none.
+func DocumentAt(ctx context.Context, under storage.Storage, at string) string {
+	n, err := newFinder(Config{Under: under}).nodeAt(ctx, at)
+	if err != nil || n == nil {
+		return ""
+	}
+	return n.documents[0].Path
 }
 
 // lacksCrop says that nothing tells how large crops are, and what might be typed.
@@ -81,7 +90,7 @@ func (f *finder) lacksCrop(ctx context.Context) error {
 
 // first is the first hierarchy directly below the root; nil if there is none.
 func (f *finder) first(ctx context.Context) (first *node) {
-	list, _ := f.below(ctx, []string{""}, func(at string) bool { return f.Match(at, false) }) // what was found until then will do
+	list, _ := f.below(ctx, []string{""}, func(at string, isDir bool) bool { return isDir && f.Match(at, false) }) // what was found until then will do
 	var mu sync.Mutex
 	_ = each(ctx, list[:min(len(list), firstAmong)], func(ctx context.Context, at string) error {
 		n, err := f.nodeAt(ctx, at)

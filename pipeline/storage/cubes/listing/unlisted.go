@@ -3,8 +3,10 @@ package listing
 import (
 	"context"
 	"fmt"
+	"slices"
 	"sync"
 
+	"github.com/lsiofs/lsiofs/pipeline/spec"
 	"github.com/lsiofs/lsiofs/pipeline/storage"
 	"github.com/lsiofs/lsiofs/pipeline/storage/remote"
 	"github.com/lsiofs/lsiofs/pipeline/zarr"
@@ -77,6 +79,33 @@ func (f *finder) consolidated(ctx context.Context, byPath map[string]*contents) 
 			if n.isArray {
 				c.take(f, n)
 			}
+		}
+	}
+	return nil
+}
+
+// missing names the document of an array that a group's consolidated metadata has, and that is not
+// there, where the array may be meant: nil where there is none.
+func (f *finder) missing(ctx context.Context, group *node) error {
+	if group.isArray {
+		return nil
+	}
+	list, from, err := f.nodesOf(ctx, group)
+	if err != nil {
+		return nil // it is not needed for anything else
+	}
+	for _, d := range list {
+		at := join(group.path, d.Path)
+		wanted := len(f.Spec.Fields) == 0 || slices.ContainsFunc(f.Spec.Fields, func(x spec.Array) bool { return pathOf(x) == d.Path })
+		isArray := d.Name == ".zarray"
+		if d.Name == "zarr.json" {
+			isArray, _ = zarr.KindV3(at, d.Document)
+		}
+		if !wanted || !isArray {
+			continue
+		}
+		if n, err := f.nodeAt(ctx, at); err == nil && n == nil {
+			return fmt.Errorf("%s has the array %s, whose own document %s is missing: write it again, as it is there, or copy it from where the store was made", from.Path, d.Path, join(at, d.Name))
 		}
 	}
 	return nil

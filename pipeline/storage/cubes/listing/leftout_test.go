@@ -1,0 +1,125 @@
+package listing
+
+import (
+	"fmt"
+	"os"
+	"path"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/lsiofs/lsiofs/pipeline/spec"
+)
+
+// Whatever lies beside stores that are read, and is not used, is told with the reason: a store without
+// the array, with another one, without its documents, with too few elements, or what is none at all.
+func TestWhatLiesBesideStoresIsTold(t *testing.T) {
+	dir := t.TempDir()
+	group := func(store string, arrays ...string) {
+		write(t, filepath.Join(dir, store, ".zgroup"), `{"zarr_format": 2}`)
+		for _, a := range arrays {
+			writeV2(t, filepath.Join(dir, store, a), ".", "0.0.0")
+		}
+	}
+	group("2018.zarr", "v", "w")
+	group("2019.zarr", "w")
+	group("2020.zarr")
+	group("deep/er/2021.zarr", "v")
+	writeV2(t, filepath.Join(dir, "2022.zarr/v"), ".", "0.0.0")
+	require.NoError(t, os.Remove(filepath.Join(dir, "2022.zarr/v/.zarray")))
+	require.NoError(t, os.Remove(filepath.Join(dir, "2022.zarr/v/.zattrs")))
+	group("2023.zarr")
+	write(t, filepath.Join(dir, "2023.zarr/.zmetadata"), `{"zarr_consolidated_format": 1, "metadata": {"v/.zarray": `+zarray(".")+`}}`)
+	group("2024.zarr", "v")
+	write(t, filepath.Join(dir, "2024.zarr/v/.zarray"), strings.Replace(zarray("."), "[6, 4, 4]", "[1, 4, 4]", 1))
+	write(t, filepath.Join(dir, "2025.zarr"), "a file")
+	write(t, filepath.Join(dir, "notes/2018.txt"), "nothing")
+	writeV3(t, filepath.Join(dir, "2026.zarr"), small, nil) // an array itself
+
+	told := func(z spec.Zarr, match func(string, bool) bool) (cubes []string, out map[string]string) {
+		out = map[string]string{}
+		list, err := Find(t.Context(), Config{Under: openLocal(t, dir), Spec: z, Match: match, LeftOut: func(path, why string) {
+			require.NotContains(t, out, path, "told twice")
+			out[path] = why
+		}})
+		require.NoError(t, err)
+		for _, c := range list {
+			cubes = append(cubes, c.Object.Path)
+		}
+		return cubes, out
+	}
+	const nothing = "it has no zarr.json, .zgroup or .zarray, and nor has what is in it: names that begin with a dot may have been left out when it was copied"
+	want := map[string]string{
+		"2019.zarr": "it has no array v", "2020.zarr": "it has no array v", "2022.zarr": nothing,
+		"2023.zarr": "it has no array v: 2023.zarr/.zmetadata has the array v, whose own document 2023.zarr/v/.zarray is missing: write it again, as it is there, or copy it from where the store was made",
+		"2024.zarr": "there is no crop", "2025.zarr": "it is a file, and no directory", "2026.zarr": "it has no array v", "notes": nothing,
+	}
+	cubes, out := told(named("v"), nil)
+	require.Equal(t, []string{"2018.zarr", "2024.zarr", "deep/er/2021.zarr"}, cubes)
+	require.Contains(t, out["2024.zarr"], "t")
+	want["2024.zarr"] = out["2024.zarr"] // the words of the cut
+	require.Equal(t, want, out)
+
+	cubes, out = told(named("v"), func(p string, isDir bool) bool {
+		ok, _ := path.Match("20*.zarr", p)
+		return ok && !isDir
+	})
+	require.Equal(t, []string{"2018.zarr", "2024.zarr"}, cubes)
+	delete(want, "notes")
+	require.Equal(t, want, out)
+}
+
+// A store all of which is read, and which lies alone, leaves nothing out.
+func TestNothingIsLeftOutOfWholeStores(t *testing.T) {
+	dir := t.TempDir()
+	for i := range 8 {
+		writeV3(t, filepath.Join(dir, fmt.Sprintf("in/%d.zarr", i)), small, nil)
+	}
+	for _, at := range []string{dir, filepath.Join(dir, "in/0.zarr")} {
+		_, err := Find(t.Context(), Config{Under: openLocal(t, at), Spec: crops, LeftOut: func(path, why string) { t.Errorf("%s: %s", path, why) }})
+		require.NoError(t, err)
+	}
+}
+
+// Where a store alone is meant, the error names the document that is missing.
+func TestADocumentThatIsMissingIsNamed(t *testing.T) {
+	for name, z := range map[string]spec.Zarr{"named": named("g/a"), "not named": crops} {
+		t.Run(name, func(t *testing.T) {
+			dir := t.TempDir()
+			write(t, filepath.Join(dir, ".zgroup"), `{"zarr_format": 2}`)
+			write(t, filepath.Join(dir, ".zmetadata"), `{"zarr_consolidated_format": 1, "metadata": {"g/.zgroup": {}, "g/a/.zarray": `+zarray("/")+`}}`)
+			write(t, filepath.Join(dir, "g/a/0/0/0"), "x")
+			text := refused(t, openLocal(t, dir), z)
+			require.Contains(t, text, ".zmetadata has the array g/a, whose own document g/a/.zarray is missing")
+			write(t, filepath.Join(dir, "zarr.json"), `{"zarr_format": 3, "node_type": "group", "consolidated_metadata": {"kind": "inline", "must_understand": false, "metadata": {"g/a": {"node_type": "array"}}}}`)
+			text = refused(t, openLocal(t, dir), z)
+			require.Contains(t, text, "zarr.json has the array g/a, whose own document g/a/zarr.json is missing")
+		})
+	}
+}
+
+// The objects of an array whose name begins with a dot can't be listed: that is said before anything
+// is read.
+func TestAnArrayWithAHiddenNameIsRefused(t *testing.T) {
+	dir := t.TempDir()
+	write(t, filepath.Join(dir, ".zgroup"), `{"zarr_format": 2}`)
+	for _, at := range []string{".mask", "g/.x/mask"} {
+		writeV2(t, filepath.Join(dir, at), ".", "0.0.0")
+		require.Contains(t, refused(t, openLocal(t, dir), named(at)), "the array "+at+" has a name that begins with a dot, which listings pass over")
+	}
+	require.EqualValues(t, 1, findOne(t, filepath.Join(dir, ".mask"), crops).Fields[0].Present(), "as the dataset itself it is read")
+}
+
+func TestTheDocumentOfAHierarchyIsFoundByItsPath(t *testing.T) {
+	dir := t.TempDir()
+	write(t, filepath.Join(dir, "v2/.zgroup"), `{"zarr_format": 2}`)
+	writeV2(t, filepath.Join(dir, "v2/a"), ".", "0.0.0")
+	write(t, filepath.Join(dir, "v3/zarr.json"), groupV3)
+	write(t, filepath.Join(dir, "none/x"), "x")
+	under := openLocal(t, dir)
+	for at, want := range map[string]string{"v2": "v2/.zgroup", "v2/a": "v2/a/.zarray", "v3": "v3/zarr.json", "none": "", "nothing": ""} {
+		require.Equal(t, want, DocumentAt(t.Context(), under, at))
+	}
+}
