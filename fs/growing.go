@@ -5,6 +5,8 @@ import (
 	"errors"
 	"strings"
 
+	"github.com/hanwen/go-fuse/v2/fuse"
+
 	"github.com/lsiofs/lsiofs/checkpoint"
 	"github.com/lsiofs/lsiofs/pipeline/storage"
 )
@@ -40,6 +42,14 @@ func (t *tree) hasEpoch(epoch uint64) bool { return t.growing == nil || t.growin
 
 // taken says that an epoch's files may be listed: looking at them takes none.
 func (t *tree) taken(epoch uint64) bool { return t.growing == nil || t.growing.Taken(epoch) }
+
+// mayTake reports whether a request may ask for the files of an epoch. Of one that is not taken that
+// takes it, for all nodes and for ever, which those may do alone whose reads count: to all others it is
+// not there until then.
+func (t *tree) mayTake(ctx context.Context, epoch uint64) bool {
+	c, fromClient := ctx.(*fuse.Context)
+	return t.taken(epoch) || !fromClient || t.readers.counts(c.Uid)
+}
 
 // fingerprintOf is that of an epoch. Like all that asks for an epoch it may have to wait for
 // its shards to be indexed.

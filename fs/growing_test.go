@@ -97,7 +97,7 @@ type shell struct {
 
 // mountGrowing mounts shards a … d of lines that begin with their letter; epoch E is of the
 // E-th pair.
-func mountGrowing(t *testing.T) *shell {
+func mountGrowing(t *testing.T, change ...func(*Config)) *shell {
 	t.Helper()
 	needFUSE(t)
 	data := t.TempDir()
@@ -114,7 +114,11 @@ func mountGrowing(t *testing.T) *shell {
 	p := &patterns{list: []string{"{a,b}.txt", "{b,c}.txt", "{c,d}.txt"}}
 	d, err := pipeline.Open(t.Context(), s, pipeline.Options{Snapshots: p})
 	require.NoError(t, err)
-	m, err := New(t.Context(), Config{Dataset: d, Rings: ringed, MountPoint: newPoint(t), Version: "v0-test", Log: discard})
+	c := Config{Dataset: d, Rings: ringed, MountPoint: newPoint(t), Version: "v0-test", Log: discard}
+	for _, ch := range change {
+		ch(&c)
+	}
+	m, err := New(t.Context(), c)
 	require.NoError(t, err)
 	t.Cleanup(func() {
 		ctx, cancel := context.WithTimeout(context.Background(), callTimeout)
@@ -194,6 +198,40 @@ func TestListingNeverTakesAnEpoch(t *testing.T) {
 	require.NotContains(t, s.must("ls"), "epoch-1")
 	require.Contains(t, s.must("ls"), "epoch-0")
 	require.Contains(t, s.must("ls epoch-0"), "worker-0-of-2.txt")
+}
+
+// Whoever may only read takes no epoch, by whatever name: it is not there until the owner, root or a
+// user of --readers has taken it, and then it is.
+func TestOnlookersTakeNoEpoch(t *testing.T) {
+	if os.Geteuid() != 0 {
+		t.Skip("becoming another user needs root")
+	}
+	for name, c := range map[string]struct {
+		readers Readers
+		takes   bool
+	}{"an onlooker": {Readers{}, false}, "a reader by number": {Readers{Users: []uint32{65534}}, true}, "all": {Readers{All: true}, true}} {
+		t.Run(name, func(t *testing.T) {
+			require.NoError(t, os.Chmod(mountsDir, 0o755))
+			s := mountGrowing(t, func(x *Config) { x.AllowOther, x.Readers = true, c.readers })
+			for _, file := range []string{"worker-0-of-1.txt", "worker-0-of-3.ids", "from-5/worker-0-of-1.txt", "dataset.json"} {
+				out, err := asNobody(t, `cat "$0/epoch-1/`+file+`" | head -c 1`, s.dir)
+				require.NoError(t, err)
+				if c.takes {
+					require.NotContains(t, out, "No such file", file)
+					continue
+				}
+				require.Contains(t, out, "No such file", file)
+				require.Zero(t, s.p.taken-1, file)
+			}
+			out, err := asNobody(t, `cat "$0/epoch-0/worker-0-of-1.txt" "$0/worker-0.txt"`, s.dir)
+			require.NoError(t, err, out)
+			require.Equal(t, "ab", letters(out), "what is there is read")
+			require.Equal(t, "bc", letters(s.must("cat epoch-1/worker-0-of-1.txt")), "the owner takes it")
+			out, err = asNobody(t, `cat "$0/epoch-1/worker-0-of-1.txt" "$0/epoch-1/from-5/worker-0-of-1.txt"`, s.dir)
+			require.NoError(t, err, out)
+			require.Equal(t, "bc", letters(out), "then it is there for all")
+		})
+	}
 }
 
 // Writing the next epoch to the checkpoint takes it. Handles of the one before stay good below

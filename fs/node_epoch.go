@@ -36,6 +36,9 @@ func (n *epochNode) Getattr(_ context.Context, _ fusefs.FileHandle, out *fuse.At
 // Lookup finds any worker-w-of-W, and from-M in epoch-N. A name keeps its node
 // as long as the kernel knows it, and its inode's number for ever.
 func (n *epochNode) Lookup(ctx context.Context, name string, out *fuse.EntryOut) (*fusefs.Inode, syscall.Errno) {
+	if !n.t.mayTake(ctx, n.epoch) {
+		return nil, errnoNoEntry
+	}
 	if name == nameDataset && n.describes() {
 		return n.describe(ctx, out)
 	}
