@@ -106,6 +106,9 @@ func runNext(ctx context.Context, mnt string, wait bool, u *terminal.UI) error {
 	if g := s.Growing; g != nil && g.Latest != nil && g.Latest.Epoch == s.Epoch {
 		b.NewRecords, b.NewUnits, b.NewShards = &g.Latest.NewRecords, &g.Latest.NewUnits, &g.Latest.NewShards
 	}
+	if g := s.Growing; g != nil && g.Warning != "" {
+		u.Warn(g.Warning)
+	}
 	if u.JSON {
 		return u.Emit(b)
 	}

@@ -88,18 +88,40 @@ func TestWindowsAreWholeShardsUpToTheAmount(t *testing.T) {
 	} {
 		w, err := ParseWindow(text)
 		require.NoError(t, err, text)
-		require.Len(t, w.Choose(shards), want, text)
-		require.Equal(t, shards[:want], w.Choose(shards), text)
+		require.Len(t, w.Choose(shards, someday), want, text)
+		require.Equal(t, shards[:want], w.Choose(shards, someday), text)
 		if text != "" {
 			require.Equal(t, text, w.String())
 		}
 	}
 	require.Equal(t, "all", Window{}.String())
-	require.Empty(t, Window{Measure: Units, N: 3}.Choose(nil))
+	require.Empty(t, Window{Measure: Units, N: 3}.Choose(nil, someday))
 	for _, text := range []string{"0units", "units", "-1records", "5", "5 games", "-3h", "0s", "1.5shards", "99999999999999999999units"} {
 		_, err := ParseWindow(text)
 		require.ErrorContains(t, err, "is no window", text)
 	}
+}
+
+// someday is after the times of all shards of tests.
+var someday = time.Unix(0, 100*time.Hour.Nanoseconds())
+
+// A shard whose time is still to come is in the window, and leaves no other one out that would be there
+// without it.
+func TestAClockThatIsAheadEmptiesNoWindow(t *testing.T) {
+	now := time.Unix(1_000_000, 0)
+	at := func(path string, d time.Duration) Shard {
+		return Shard{Path: path, ModTimeNanos: now.Add(d).UnixNano()}
+	}
+	w, err := ParseWindow("1h")
+	require.NoError(t, err)
+	shards := []Shard{at("9", -30*time.Minute), at("8", -time.Minute), at("7", 2*time.Hour), at("6", -62*time.Minute), at("5", -time.Hour), at("4", 1000*time.Hour)}
+	require.Equal(t, []string{"9", "8", "7", "5", "4"}, paths(w.Choose(shards, now)))
+	require.True(t, shards[2].IsAhead(now) && shards[5].IsAhead(now) && !shards[1].IsAhead(now))
+	ahead := []Shard{at("9", 3*time.Hour), at("8", 5*time.Hour), at("7", 5*time.Hour-30*time.Minute)}
+	require.Equal(t, []string{"8", "7"}, paths(w.Choose(ahead, now)), "where all are ahead it is the clock here that is wrong")
+	same := []Shard{at("9", time.Second), at("8", -time.Hour+2*time.Second), at("7", -time.Hour)}
+	require.False(t, same[0].IsAhead(now), "clocks are not to the second")
+	require.Equal(t, []string{"9", "8"}, paths(w.Choose(same, now)))
 }
 
 func TestAWindowOfTimeGoesByTheNewestShard(t *testing.T) {
@@ -107,11 +129,11 @@ func TestAWindowOfTimeGoesByTheNewestShard(t *testing.T) {
 	shards := []Shard{{Path: "9", ModTimeNanos: 8 * hour}, {Path: "8", ModTimeNanos: 10 * hour}, {Path: "7", ModTimeNanos: 2 * hour}, {Path: "6", ModTimeNanos: 9 * hour}}
 	w, err := ParseWindow("2h")
 	require.NoError(t, err)
-	require.Equal(t, []string{"9", "8", "6"}, paths(w.Choose(shards)))
+	require.Equal(t, []string{"9", "8", "6"}, paths(w.Choose(shards, someday)))
 	w, err = ParseWindow("1h30m")
 	require.NoError(t, err)
-	require.Equal(t, []string{"8", "6"}, paths(w.Choose(shards)))
-	require.Empty(t, w.Choose(nil))
+	require.Equal(t, []string{"8", "6"}, paths(w.Choose(shards, someday)))
+	require.Empty(t, w.Choose(nil, someday))
 }
 
 func TestEnoughIsWhatIsAskedFor(t *testing.T) {

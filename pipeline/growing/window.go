@@ -83,13 +83,14 @@ func (m Measure) of(s *Shard) uint64 {
 }
 
 // Choose gives the shards of a window, of shards that are sorted by Newest: a part of
-// their slice. Whole shards are chosen alone, so the last one may reach beyond N.
-func (w Window) Choose(newest []Shard) []Shard {
+// their slice. Whole shards are chosen alone, so the last one may reach beyond N. now is the time here,
+// which a time that another machine gave is held against.
+func (w Window) Choose(newest []Shard, now time.Time) []Shard {
 	switch w.Measure {
 	case "", All:
 		return newest
 	case Age:
-		return w.chooseByAge(newest)
+		return w.chooseByAge(newest, now)
 	}
 	sum := uint64(0)
 	for i := range newest {
@@ -100,15 +101,29 @@ func (w Window) Choose(newest []Shard) []Shard {
 	return newest
 }
 
-// chooseByAge gives those whose times are within N of the latest one. Sorted by name they
-// need not stand together.
-func (w Window) chooseByAge(newest []Shard) (chosen []Shard) {
-	last := int64(math.MinInt64)
+// aheadNanos is how far the clocks of two machines may differ.
+const aheadNanos = int64(10 * time.Second)
+
+// IsAhead reports whether a shard's time is still to come, at a time here.
+func (s *Shard) IsAhead(now time.Time) bool { return s.ModTimeNanos > now.UnixNano()+aheadNanos }
+
+// chooseByAge gives those whose times are within N of the latest one, or after it. A time that is still
+// to come is not the latest one, unless all are: a single clock that is ahead would leave all other
+// shards out. Sorted by name they need not stand together.
+func (w Window) chooseByAge(newest []Shard, now time.Time) (chosen []Shard) {
+	last, ahead := int64(math.MinInt64), int64(math.MinInt64)
 	for i := range newest {
-		last = max(last, newest[i].ModTimeNanos)
+		if s := &newest[i]; s.IsAhead(now) {
+			ahead = max(ahead, s.ModTimeNanos)
+		} else {
+			last = max(last, s.ModTimeNanos)
+		}
+	}
+	if last == math.MinInt64 {
+		last = ahead
 	}
 	for i := range newest {
-		if uint64(last-newest[i].ModTimeNanos) <= w.N {
+		if at := newest[i].ModTimeNanos; at >= last || uint64(last-at) <= w.N {
 			chosen = append(chosen, newest[i])
 		}
 	}

@@ -9,7 +9,9 @@
 // lost costs time, and never a file: the kernel says that some were lost, and then
 // everything is looked at; and every ten minutes in any case. Where the kernel reports
 // nothing (network file systems), or has no watches left, directories whose modification
-// time has changed are listed again every Poll.
+// time has changed are listed again every Poll. So are those behind symbolic links, as a
+// directory has one watch and may have several names, and so is the root when another directory
+// has its name: nothing is reported of that while somebody has the old one open.
 //
 // A file is settled when nobody has it open for writing and it stays as it is for a second
 // (a lease says so, fcntl(2)); where there are no leases, when it stays as it is for the

@@ -55,6 +55,8 @@ type Status struct {
 	Overflows uint64
 	// Scan is how long it took to look at everything for the last time.
 	Scan time.Duration
+	// Replaced is when the root was found to be another directory than before; zero for never.
+	Replaced time.Time
 	// Err is what was wrong with the directories the last time: files may be missing.
 	Err error
 }
@@ -76,6 +78,7 @@ type Looker struct {
 	settling growing.Settling
 	due      dueFiles
 	troubled map[string]error // directories that could not be looked at
+	loops    map[string]bool  // paths that lead back, which were logged
 	agenda   agenda
 
 	mu     sync.Mutex
@@ -92,7 +95,7 @@ func Open(ctx context.Context, c Config) (*Looker, error) {
 	if c.Log == nil {
 		c.Log = slog.New(slog.DiscardHandler)
 	}
-	l := &Looker{config: c, scans: make(chan chan error), done: make(chan struct{}), troubled: map[string]error{}}
+	l := &Looker{config: c, scans: make(chan chan error), done: make(chan struct{}), troubled: map[string]error{}, loops: map[string]bool{}}
 	l.status.Watch = "inotify"
 	if c.NoHints {
 		l.pollBecause("it was asked to poll")

@@ -57,6 +57,7 @@ func (l *Looker) step(ctx context.Context, now time.Time, asked bool) error {
 		l.mu.Unlock()
 		l.agenda.everything, l.agenda.poll = now.Add(everythingEvery), now.Add(l.config.Poll)
 	case poll:
+		l.pollRoot(ctx, now)
 		for dir := range l.troubled {
 			if d := l.find(dir); d != nil {
 				l.listAgain(ctx, d, now)
@@ -123,10 +124,27 @@ func (l *Looker) everything(ctx context.Context, d *directory, now time.Time) {
 	}
 }
 
+// pollRoot lists the root if it is not the directory that it was: whoever has that one open keeps it
+// alive, so that nothing is reported of it, and nothing of the one that has its name now.
+func (l *Looker) pollRoot(ctx context.Context, now time.Time) {
+	self, err := l.stat("", true)
+	if err != nil || self.Device != l.root.device || self.Inode != l.root.inode {
+		l.listAgain(ctx, l.root, now)
+	}
+}
+
+// replaced notes that the root is another directory than before.
+func (l *Looker) replaced(now time.Time) {
+	l.config.Log.Warn("the dataset's directory is another one than before: it was made anew, or something was mounted or unmounted there", "directory", l.config.Root)
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.status.Replaced = now
+}
+
 // poll lists the directories that have changed, of those that nothing is reported of.
 func (l *Looker) poll(ctx context.Context, d *directory, now time.Time) {
 	if !d.watched && ctx.Err() == nil {
-		self, err := l.stat(d.path, d == l.root)
+		self, err := l.stat(d.path, d.follows())
 		if err != nil || self.ModTimeNanos != d.modTimeNanos || self.Inode != d.inode {
 			l.listAgain(ctx, d, now)
 		}

@@ -17,7 +17,10 @@ import (
 
 // directory is what was found in a directory when it was listed, and since.
 type directory struct {
-	path          string // relative to the root, which is ""
+	path          string     // relative to the root, which is ""
+	in            *directory // nil for the root
+	linked        bool       // its name is a symbolic link
+	polled        bool       // it is, or one above it: an inode may have several names, and has one watch
 	device, inode uint64
 	modTimeNanos  int64 // when it was listed; 0: its listing can't be relied on
 	watched       bool  // what happens to its entries is reported
@@ -41,6 +44,20 @@ func (d *directory) join(name string) string {
 	return d.path + "/" + name
 }
 
+// follows reports whether d is what its name leads to.
+func (d *directory) follows() bool { return d.in == nil || d.linked }
+
+// isWithin reports whether a directory is d or lies above it on the way down. Without a link on the way
+// that can't be, whatever inodes a file system reports.
+func (d *directory) isWithin(what seen) bool {
+	for ; d != nil; d = d.in {
+		if d.device == what.Device && d.inode == what.Inode {
+			return true
+		}
+	}
+	return false
+}
+
 // find is the directory with a path, or nil.
 func (l *Looker) find(path string) *directory {
 	d := l.root
@@ -58,6 +75,8 @@ const (
 	// racy is how old the time of a directory's last change has to be, to be relied on:
 	// another change in the same step of the clock would not change it.
 	racy = 2 * time.Second
+	// mostLoops bounds the links that lead back which are logged.
+	mostLoops = 100
 )
 
 // list reads a directory and looks at all that it has; what is new below it is listed, too.
@@ -74,9 +93,12 @@ func (l *Looker) list(ctx context.Context, d *directory, now time.Time) error {
 }
 
 func (l *Looker) read(ctx context.Context, d *directory, now time.Time) error {
-	self, err := l.stat(d.path, d == l.root)
+	self, err := l.stat(d.path, d.follows())
 	if err != nil {
 		return err
+	}
+	if d == l.root && d.inode != 0 && (d.device != self.Device || d.inode != self.Inode) {
+		l.replaced(now)
 	}
 	d.device, d.inode, d.modTimeNanos = self.Device, self.Inode, self.ModTimeNanos
 	if time.Now().UnixNano()-d.modTimeNanos < int64(racy+self.traits.Granule) {
@@ -127,7 +149,7 @@ func (l *Looker) read(ctx context.Context, d *directory, now time.Time) error {
 // watch has what happens in a directory reported, if that is possible.
 func (l *Looker) watch(d *directory, traits filesystem.Traits) {
 	d.watched = false
-	if l.hints == nil {
+	if l.hints == nil || d.polled {
 		return
 	}
 	if !traits.Watched {
@@ -148,12 +170,15 @@ func (l *Looker) entry(ctx context.Context, d *directory, name string, round uin
 	}
 	path := d.join(name)
 	what, err := l.stat(path, false)
-	if err == nil && what.isDirectory() {
-		l.dropFile(d, name)
-		return l.below(ctx, d, name, what, round, now)
-	}
-	if err == nil && what.isLink() {
+	linked := err == nil && what.isLink()
+	if linked {
 		what, err = l.stat(path, true) // one to nothing is nothing
+	}
+	leadsBack := err == nil && what.isDirectory() && (linked || d.polled) && d.isWithin(what)
+	l.noteLoop(path, leadsBack)
+	if err == nil && what.isDirectory() && !leadsBack {
+		l.dropFile(d, name)
+		return l.below(ctx, d, name, what, linked, round, now)
 	}
 	switch {
 	case err != nil && !gone(err):
@@ -168,12 +193,23 @@ func (l *Looker) entry(ctx context.Context, d *directory, name string, round uin
 	return nil
 }
 
+// noteLoop logs a path that leads back to a directory above it, once as long as it does.
+func (l *Looker) noteLoop(path string, leadsBack bool) {
+	switch {
+	case !leadsBack:
+		delete(l.loops, path)
+	case !l.loops[path] && len(l.loops) < mostLoops:
+		l.loops[path] = true
+		l.config.Log.Warn("a link leads back to a directory above it, and is left out", "path", l.full(path))
+	}
+}
+
 // below looks into a directory of a directory, if it is new or another one than before, or
 // has changed and nobody would have said so.
-func (l *Looker) below(ctx context.Context, d *directory, name string, what seen, round uint32, now time.Time) error {
+func (l *Looker) below(ctx context.Context, d *directory, name string, what seen, linked bool, round uint32, now time.Time) error {
 	path := d.join(name)
 	sub := d.dirs[name]
-	if sub != nil && (sub.device != what.Device || sub.inode != what.Inode) {
+	if sub != nil && (sub.linked != linked || sub.device != what.Device || sub.inode != what.Inode) {
 		l.dropDirectory(d, name)
 		sub = nil
 	}
@@ -185,7 +221,7 @@ func (l *Looker) below(ctx context.Context, d *directory, name string, what seen
 		if d.dirs == nil {
 			d.dirs = map[string]*directory{}
 		}
-		sub = &directory{path: path, device: what.Device, inode: what.Inode}
+		sub = &directory{path: path, in: d, linked: linked, polled: linked || d.polled, device: what.Device, inode: what.Inode}
 		d.dirs[name] = sub
 	case sub.watched || sub.modTimeNanos == what.ModTimeNanos:
 		sub.round = round

@@ -148,7 +148,7 @@ func TestAnEpochStaysWhatItIsWhateverArrivedSince(t *testing.T) {
 		}, patience, 10*time.Millisecond)
 		growing.Newest(model, growing.ByName)
 		var want []string
-		for _, s := range n.config.Window.Choose(model) {
+		for _, s := range n.config.Window.Choose(model, time.Now()) {
 			want = append(want, s.Path)
 		}
 		slices.Sort(want)

@@ -3,9 +3,11 @@ package taking
 import (
 	"errors"
 	"fmt"
+	"strings"
 	"time"
 
 	"github.com/lsiofs/lsiofs/pipeline/growing"
+	"github.com/lsiofs/lsiofs/pipeline/growing/looking"
 	"github.com/lsiofs/lsiofs/pipeline/run"
 )
 
@@ -112,14 +114,28 @@ func (t *Taker) Status() Status {
 	if n.short != nil {
 		s.NextEpoch = n.short.Error()
 	}
-	if u := s.UsesPerRecord; u != nil && *u > manyUses {
-		s.Warning = fmt.Sprintf("a record is used %.1f times: raise --min-new, narrow the --window, or take a --sample", *u)
-	}
+	s.Warning = strings.Join(t.warnings(looks, s.UsesPerRecord), "; ")
 	state, _ := t.queue.state()
 	if err := errors.Join(failure, n.err, looks.Err, state.failure); err != nil {
 		s.Error = err.Error()
 	}
 	return s
+}
+
+// warnings are what a user should know, each in words.
+func (t *Taker) warnings(looks looking.Status, uses *float64) (list []string) {
+	if uses != nil && *uses > manyUses {
+		list = append(list, fmt.Sprintf("a record is used %.1f times: raise --min-new, narrow the --window, or take a --sample", *uses))
+	}
+	if !looks.Replaced.IsZero() {
+		list = append(list, fmt.Sprintf("the dataset's directory was replaced by another one, which was seen at %s", looks.Replaced.UTC().Format(time.RFC3339)))
+	}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.ahead != "" {
+		list = append(list, t.ahead)
+	}
+	return list
 }
 
 // epoch is what is recorded of an epoch.

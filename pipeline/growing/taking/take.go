@@ -126,7 +126,9 @@ func (t *Taker) ended(err error) error {
 func (t *Taker) choose() []growing.Shard {
 	shards := t.queue.onlySettled(t.config.Stock.Shards())
 	growing.Newest(shards, t.config.Newest)
-	return t.config.Window.Choose(shards)
+	now := time.Now()
+	t.lookAtClocks(shards, now)
+	return t.config.Window.Choose(shards, now)
 }
 
 // compare gives the text of the snapshot that shards are, nil for none, and what it has that

@@ -97,6 +97,7 @@ type Taker struct {
 	refused *refused       // what the last attempt has found
 	news    news           // for Status
 	window  string         // that warnOfWindow has warned of
+	ahead   string         // what lookAtClocks has found
 	// text is that of the snapshot which was used last: the next epoch is compared with it,
 	// and its own catalog is made of it. One of 500 000 games has 22 MB.
 	text     []byte

@@ -1,6 +1,42 @@
 package taking
 
-import "github.com/lsiofs/lsiofs/pipeline/run"
+import (
+	"fmt"
+	"time"
+
+	"github.com/lsiofs/lsiofs/pipeline/growing"
+	"github.com/lsiofs/lsiofs/pipeline/run"
+)
+
+// lookAtClocks notes the shards whose times are still to come, where times decide what an epoch has,
+// and logs them: they count as the newest until then, whatever was made meanwhile.
+func (t *Taker) lookAtClocks(shards []growing.Shard, now time.Time) {
+	if t.config.Window.Measure != growing.Age && t.config.Newest != growing.ByTime {
+		return
+	}
+	count, latest := 0, growing.Shard{}
+	for i := range shards {
+		if s := &shards[i]; s.IsAhead(now) {
+			if count++; s.ModTimeNanos > latest.ModTimeNanos {
+				latest = *s
+			}
+		}
+	}
+	text := ""
+	if count > 0 {
+		text = fmt.Sprintf("%s has the time %s, which is in the future: a clock is ahead; it counts as the newest until then", latest.Path, time.Unix(0, latest.ModTimeNanos).UTC().Format(time.RFC3339))
+	}
+	if count > 1 {
+		text = fmt.Sprintf("%s, and %d more shards are so", text, count-1)
+	}
+	t.mu.Lock()
+	before := t.ahead
+	t.ahead = text
+	t.mu.Unlock()
+	if text != "" && text != before {
+		t.config.Log.Warn("a shard has a time in the future: set the clocks, or touch the file", "why", text)
+	}
+}
 
 // warnOfWindow says that the latest epoch is of another --window than this node's, once as
 // long as that one stays the same. Nodes may differ: whoever takes an epoch decides, and all read the same.

@@ -3,10 +3,15 @@ package taking
 import (
 	"bytes"
 	"log/slog"
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/lsiofs/lsiofs/pipeline/growing"
 )
 
 // Two nodes of one run that have other windows read the same epochs, and say so: once, though
@@ -42,5 +47,34 @@ func TestNodesWithOtherWindowsAreWarned(t *testing.T) {
 		for _, word := range words {
 			require.Contains(t, text, word)
 		}
+	}
+}
+
+// Where times decide, a shard whose time is in the future is named in the status and, once, in the log.
+func TestAShardOfTheFutureIsNamed(t *testing.T) {
+	for name, c := range map[string]struct {
+		change func(*Config)
+		warned bool
+	}{
+		"a window of time":   {window(t, "1h"), true},
+		"the newest by time": {func(c *Config) { c.Newest = growing.ByTime }, true},
+		"the newest by name": {window(t, "2shards"), false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			p := newPlace(t)
+			p.put(t, 1, "a.txt", "b.txt")
+			ahead := time.Now().Add(5 * time.Hour)
+			require.NoError(t, os.Chtimes(filepath.Join(p.data, "b.txt"), ahead, ahead))
+			var said bytes.Buffer
+			n := open(t, p, c.change, func(c *Config) { c.Log = slog.New(slog.NewTextHandler(&said, nil)) })
+			n.eventually("a.txt", "b.txt")
+			_, paths := n.taken(0)
+			require.Equal(t, []string{"a.txt", "b.txt"}, paths)
+			for range 2 {
+				require.Equal(t, c.warned, strings.Contains(n.Status().Warning, "b.txt has the time "+ahead.UTC().Format(time.RFC3339)+", which is in the future"), n.Status().Warning)
+			}
+			n.close()
+			require.Equal(t, c.warned, strings.Count(said.String(), "in the future: set the clocks") == 1)
+		})
 	}
 }
