@@ -108,7 +108,9 @@ func (t *tree) sourcesNow(v *view) []sourceReport {
 	if m, is := t.dataset.(mixture); !is || m.Sources() == nil {
 		return nil
 	}
-	counts, err := v.delivered(context.Background())
+	ctx, cancel := context.WithTimeout(context.Background(), layoutPatience)
+	defer cancel()
+	counts, err := v.delivered(ctx)
 	if err != nil {
 		return nil // status says it
 	}

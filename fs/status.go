@@ -57,6 +57,9 @@ type statusReport struct {
 	Traffic trafficReport  `json:"traffic"`
 	Process processReport  `json:"process"`
 
+	// LayingOut reports that the epoch is being laid out: sizes of files are 0 until then.
+	LayingOut bool `json:"laying_out,omitempty"`
+
 	Workers          uint64         `json:"workers"`
 	DeliveredRecords uint64         `json:"delivered_records"`
 	Reading          *readingReport `json:"reading,omitempty"`
@@ -123,7 +126,14 @@ func (t *tree) report(ctx context.Context) (*statusReport, error) {
 	r.LastRefusal, r.Refusals = t.refusals.snapshot()
 	r.ScratchFiles, r.ScratchBytes = t.scratch.usage()
 	r.Reading = t.reading(v)
-	counts, err := v.delivered(ctx)
+	// What needs the layout of the epoch is not waited for: it may take minutes.
+	soon, cancel := context.WithTimeout(ctx, layoutPatience)
+	defer cancel()
+	late := func(err error) bool { return err != nil && soon.Err() != nil && ctx.Err() == nil }
+	counts, err := v.delivered(soon)
+	if r.LayingOut = late(err); r.LayingOut {
+		counts, err = make([]uint64, v.workers), nil
+	}
 	if err != nil {
 		return nil, err
 	}
@@ -141,13 +151,19 @@ func (t *tree) report(ctx context.Context) (*statusReport, error) {
 		if h := t.handles.get(m.reader); h != nil {
 			f.ReaderPID = h.pid
 		}
-		if f.SizeBytes, err = v.files.SizeBytes(ctx, w, stream.Data); err != nil {
+		if f.SizeBytes, err = v.files.SizeBytes(soon, w, stream.Data); late(err) {
+			r.LayingOut, err = true, nil
+		}
+		if err != nil {
 			return nil, err
 		}
 		r.Files = append(r.Files, f)
 	}
 	return r, nil
 }
+
+// layoutPatience is how long status waits for what it may show of files.
+const layoutPatience = time.Second
 
 // renderStatusJSON is status.json.
 func (t *tree) renderStatusJSON(ctx context.Context) ([]byte, error) {
@@ -196,6 +212,9 @@ func (t *tree) renderStatus(ctx context.Context) ([]byte, error) {
 	}
 	writeSources(&b, r.Sources)
 	writeWaiting(&b, r.Growing)
+	if r.LayingOut {
+		line("laying out", "the epoch of %s records is being laid out: sizes of files, and what was delivered of them, are not known until then, and who asks for them waits", humanize.Comma(int64(r.Records)))
+	}
 	fmt.Fprintf(&b, "\ndelivered: %s records since the position was set\n", humanize.Comma(int64(r.DeliveredRecords)))
 	for _, f := range r.Files {
 		fmt.Fprintf(&b, "  %-20s %d of %d bytes, %s records, %s\n", f.Name, f.DeliveredBytes, f.SizeBytes,

@@ -125,8 +125,12 @@ func (g *generation) openCatalog(ctx context.Context) (shut func() error, err er
 	return g.catalog.Close, nil
 }
 
-// boundRecords refuses a dataset with a record beyond Spec.MaxRecordBytes.
+// boundRecords refuses a dataset with a record beyond Spec.MaxRecordBytes, and an epoch with more records
+// than can be laid out.
 func (g *generation) boundRecords() error {
+	if err := g.checkLength(); err != nil {
+		return err
+	}
 	most := g.spec.MaxRecordBytes
 	if most == 0 {
 		return nil

@@ -1,0 +1,43 @@
+package pipeline
+
+import (
+	"bytes"
+	"log/slog"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/lsiofs/lsiofs/pipeline/spec"
+)
+
+// An epoch that would take hours to lay out is refused before anything is computed that grows with its
+// length, whatever made it so long; one that takes minutes is warned of.
+func TestAnEpochThatIsTooLongIsRefused(t *testing.T) {
+	for name, c := range map[string]struct {
+		spec func(t *testing.T) spec.Spec
+		says string
+	}{
+		"a length that is a typing error": {func(t *testing.T) spec.Spec {
+			s := mixSpec(t)
+			s.Order.Length = 1_000_000_000_000
+			return s
+		}, "an epoch has a length of 1000000000000 (1,000,000,000,000) records, and it would take 11h6m40s of a core to lay it out: at most 68719476736 are read: give a shorter --mix-length, or more even weights"},
+		"weights that differ too much": {func(t *testing.T) spec.Spec {
+			s := mixSpec(t)
+			s.Mix.Length, s.Mix.Sources[0].Weight, s.Mix.Sources[1].Weight = spec.MixAll, 1, million(1_000_000)
+			return s
+		}, "more even weights"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			_, err := Open(t.Context(), c.spec(t), Options{})
+			require.ErrorContains(t, err, c.says)
+		})
+	}
+	var said bytes.Buffer
+	g := &generation{mount: &mount{log: slog.New(slog.NewTextHandler(&said, nil))}}
+	require.NoError(t, g.checkLengthOf(longEpochRecords, "help"))
+	require.Empty(t, said.String())
+	require.NoError(t, g.checkLengthOf(maxEpochRecords, "help"))
+	require.Contains(t, said.String(), "an epoch is long")
+	require.ErrorContains(t, g.checkLengthOf(maxEpochRecords+1, "help"), "an epoch has a length of 68719476737 (68,719,476,737) records, and it would take 45m49s of a core to lay it out: at most 68719476736 are read: help")
+}
