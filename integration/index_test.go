@@ -222,6 +222,8 @@ func TestDatasetsByPatternAndBySingleFile(t *testing.T) {
 	links := t.TempDir()
 	require.NoError(t, os.Symlink(filepath.Join(d.dir, "part-0/shard-0000.jsonl"), filepath.Join(links, "a.jsonl")))
 	require.NoError(t, os.Symlink(filepath.Join(d.dir, "part-1"), filepath.Join(links, "directory")))
-	one := dataset{dir: links, ext: d.ext}
-	require.Equal(t, 1, index(t, one).Shards, "links to files are followed, those to directories are not")
+	require.NoError(t, os.Symlink(".", filepath.Join(links, "self")))
+	linked := dataset{dir: links, ext: d.ext}
+	require.Equal(t, 4, index(t, linked).Shards)
+	require.Equal(t, newReference(t, linked).fingerprint(), index(t, linked).Fingerprint)
 }

@@ -11,6 +11,7 @@ import numpy
 import arrays
 import grids
 import packing
+from listing import walk
 from stored import read
 
 
@@ -246,8 +247,7 @@ def find(dataset):
     if is_node(dataset) or os.path.isfile(dataset):
         return [(os.path.basename(os.path.abspath(dataset)), dataset)]
     found = []
-    for directory, names, _ in os.walk(dataset):
-        names[:] = [n for n in names if not n.startswith(".")]
+    for directory, names, _ in walk(dataset):
         for name in list(names):
             full = os.path.join(directory, name)
             if is_node(full):

@@ -8,6 +8,7 @@ import arrays
 import lc0
 import tarfiles
 from decode import Corrupt, Refused, decode, split_extension
+from listing import walk
 
 EXTENSIONS = {
     "tar": (".tar",),
@@ -46,11 +47,10 @@ def find_files(dataset):
     else:
         root, wanted = split_pattern(dataset)
     found = []
-    for directory, names, files in os.walk(root):
-        names[:] = [n for n in names if not n.startswith(".")]
+    for directory, _, files in walk(root):
         for name in files:
             full = os.path.join(directory, name)
-            if not name.startswith(".") and os.path.isfile(full):
+            if os.path.isfile(full):
                 path = os.path.relpath(full, root)
                 if wanted is None or any(w.fullmatch(path) for w in wanted):
                     found.append(path)
@@ -260,12 +260,11 @@ def load_together(root, options):
 def load_directories(root):
     """The shards of format files: directories that hold regular files."""
     shards = []
-    for directory, names, files in os.walk(os.fsencode(root)):
-        names[:] = [n for n in names if not n.startswith(b".")]
+    for directory, _, files in walk(os.fsencode(root)):
         groups = {}
         for name in sorted(files):
             full = os.path.join(directory, name)
-            if name.startswith(b".") or not os.path.isfile(full):
+            if not os.path.isfile(full):
                 continue
             with open(full, "rb") as f:
                 path = os.path.relpath(full, os.fsencode(root))

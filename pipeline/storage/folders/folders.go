@@ -202,7 +202,7 @@ func (s *Storage) Stat(ctx context.Context, path string) (storage.Object, error)
 	}
 	l := newListing(ctx, s, nil)
 	g := gathering{listing: l}
-	segment, err := g.directory(path)
+	segment, err := g.directory(below{path: path})
 	switch {
 	case err == unix.ENOENT || err == unix.ENOTDIR:
 		return storage.Object{}, missing("not a directory")

@@ -257,15 +257,54 @@ func TestWhichFilesAreListed(t *testing.T) {
 	require.NoError(t, unix.Mkfifo(filepath.Join(root, "d/pipe"), 0o600))
 	s := open(t, root, bare{})
 	objects := list(t, s)
-	require.ElementsMatch(t, []string{".", "d", "empty", "empty/below", "out"}, slices.Collect(maps.Keys(objects)))
+	require.ElementsMatch(t, []string{".", "d", "directory", "empty", "empty/below", "out"}, slices.Collect(maps.Keys(objects)))
 	require.EqualValues(t, len("d/one"), objects["d"].SizeBytes)
 	p := make([]byte, len("d/one"))
 	require.NoError(t, storage.ReadAt(t.Context(), s, objects["empty"], p, 0))
 	require.Equal(t, "d/one", string(p), "links to files are followed")
 
-	require.NoError(t, os.Symlink("nowhere", filepath.Join(root, "d/dangling")))
+	require.NoError(t, os.Symlink("nowhere", filepath.Join(root, "out/dangling")))
 	err := s.List(t.Context(), func(string, bool) bool { return true }, func(storage.Object) error { return nil })
-	require.ErrorContains(t, err, "d: dangling: follow symbolic link: no such file or directory: mend the link or remove it")
+	require.ErrorContains(t, err, "out: dangling: follow symbolic link: no such file or directory: mend the link or remove it")
+}
+
+func TestLinksToDirectoriesAreFollowed(t *testing.T) {
+	root, elsewhere := t.TempDir(), t.TempDir()
+	write(t, root, "a/1", []byte("here"))
+	write(t, elsewhere, "class/2", []byte("elsewhere"))
+	write(t, elsewhere, "class/below/3", []byte("below"))
+	for link, to := range map[string]string{
+		"b": filepath.Join(elsewhere, "class"), "again": "a", "a/up": "..", "a/self": ".", "a/x/back": "../../a",
+	} {
+		require.NoError(t, os.MkdirAll(filepath.Dir(filepath.Join(root, link)), 0o700))
+		require.NoError(t, os.Symlink(to, filepath.Join(root, link)))
+	}
+	s := open(t, root, bare{})
+	objects := list(t, s)
+	require.ElementsMatch(t, []string{"a", "again", "b", "b/below"}, slices.Collect(maps.Keys(objects)))
+	for path, want := range map[string]string{"a": "here", "again": "here", "b": "elsewhere", "b/below": "below"} {
+		p := make([]byte, len(want))
+		require.NoError(t, storage.ReadAt(t.Context(), s, objects[path], p, 0))
+		require.Equal(t, want, string(p))
+		now, err := s.Stat(t.Context(), path)
+		require.NoError(t, err)
+		require.Equal(t, objects[path].Version, now.Version, path)
+	}
+
+	var below []string // the root's own files are not wanted here, nor are a's
+	write(t, root, "file", nil)
+	require.NoError(t, os.Symlink("nowhere", filepath.Join(root, "dangling")))
+	wanted := func(path string, isDir bool) bool { return path == "b" || path == "b/below" || isDir && path == "." }
+	require.NoError(t, s.List(t.Context(), wanted, func(o storage.Object) error {
+		below = append(below, o.Path)
+		return nil
+	}))
+	require.ElementsMatch(t, []string{"b", "b/below"}, below)
+
+	require.NoError(t, os.Remove(filepath.Join(root, "b")))
+	require.NoError(t, os.Symlink("nowhere", filepath.Join(root, "b")))
+	require.ErrorContains(t, s.List(t.Context(), wanted, func(storage.Object) error { return nil }),
+		"b: follow symbolic link: no such file or directory: mend the link or remove it")
 }
 
 func TestAddedRemovedAndChangedFilesGiveTheirDirectoryAlonesAnotherVersion(t *testing.T) {

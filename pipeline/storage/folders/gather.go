@@ -24,8 +24,9 @@ type gathering struct {
 	entries []byte // as getdents64 gives them
 	names   []byte // of files, each with a NUL behind it
 	seen    []seen
-	dirs    []string // paths of the directories in it that are to be entered
-	bytes   []byte   // of the segment
+	dirs    []below       // the directories in it that are to be entered
+	way     *identity.Way // to the directory, with itself
+	bytes   []byte        // of the segment
 	hash    xxh3.Hasher
 	word    [8]byte
 }
@@ -36,6 +37,8 @@ type seen struct {
 	device, inode      uint64
 	size, mtime, ctime int64 // times as they are, then as the version has them
 	regular            bool
+	link               bool
+	directory          bool // it is a link to one
 	young              bool // it was changed so shortly ago that another change may not show
 }
 
@@ -54,7 +57,8 @@ const maxObjectBytes = math.MaxInt64 / 4
 
 // directory gives the segment of a directory, which is valid until the next
 // call, and fills dirs. Errors of opening it are unix.Errno.
-func (g *gathering) directory(path string) (segment, error) {
+func (g *gathering) directory(b below) (segment, error) {
+	path := b.path
 	g.names, g.seen, g.dirs = g.names[:0], g.seen[:0], g.dirs[:0]
 	l := g.listing
 	fd, err := l.storage.openDirectory(path)
@@ -62,17 +66,24 @@ func (g *gathering) directory(path string) (segment, error) {
 		return segment{}, err
 	}
 	defer func() { _ = unix.Close(fd) }()
+	var st unix.Stat_t
+	if err := unix.Fstat(fd, &st); err != nil {
+		return segment{}, fmt.Errorf("stat: %w", err)
+	}
+	is := identity.FromStat(&st)
+	g.way = b.above.Down(is.Device, is.Inode)
 	if err := g.read(fd, path); err != nil {
 		return segment{}, err
 	}
 	if len(g.seen) == 0 || !l.wants(path, false) {
-		return segment{}, nil
+		return segment{}, g.links(fd, path)
 	}
 	// In the order of inodes, which lie together on a disk.
 	slices.SortFunc(g.seen, func(a, b seen) int { return cmp.Compare(a.inode, b.inode) })
 	if err := g.lookAtAll(fd); err != nil {
 		return segment{}, err
 	}
+	g.follow(path)
 	g.seen = slices.DeleteFunc(g.seen, func(f seen) bool { return !f.regular })
 	slices.SortFunc(g.seen, func(a, b seen) int { return bytes.Compare(g.name(&a), g.name(&b)) })
 	return g.segment(path)
@@ -119,20 +130,64 @@ func (g *gathering) entry(fd int, path string, b []byte) {
 	}
 	switch kind {
 	case unix.DT_DIR:
-		below := string(name)
-		if path != "." {
-			below = path + "/" + below
-		}
-		if l := g.listing; l.match != nil {
-			itself, inside := l.wants(below, false), l.wants(below, true)
-			if itself || inside {
-				g.dirs = append(g.dirs, below)
-			}
-		}
+		g.add(join(path, name))
 	case unix.DT_REG, unix.DT_LNK:
-		g.seen = append(g.seen, seen{at: len(g.names), length: len(name), inode: binary.NativeEndian.Uint64(b)})
+		g.seen = append(g.seen, seen{at: len(g.names), length: len(name), inode: binary.NativeEndian.Uint64(b), link: kind == unix.DT_LNK})
 		g.names = append(append(g.names, name...), 0)
 	}
+}
+
+// join gives the path of what has a name in a directory.
+func join(dir string, name []byte) string {
+	if dir == "." {
+		return string(name)
+	}
+	return dir + "/" + string(name)
+}
+
+// add adds a directory to dirs if it is to be entered, or is an object itself.
+func (g *gathering) add(path string) {
+	l := g.listing
+	if l.match == nil {
+		return
+	}
+	itself, inside := l.wants(path, false), l.wants(path, true)
+	if itself || inside {
+		g.dirs = append(g.dirs, below{path, g.way})
+	}
+}
+
+// follow adds the directories that links lead to, except for those on the way down.
+func (g *gathering) follow(path string) {
+	for i := range g.seen {
+		if f := &g.seen[i]; f.directory && !g.way.Has(f.device, f.inode) {
+			g.add(join(path, g.name(f)))
+		}
+	}
+}
+
+// links does for a directory whose files are not wanted what is left: links in it may lead to
+// directories that are. A link to nothing is an error only where a directory of its name is wanted.
+func (g *gathering) links(fd int, path string) error {
+	l := g.listing
+	if l.match == nil {
+		return nil
+	}
+	for i := range g.seen {
+		f := &g.seen[i]
+		if !f.link {
+			continue
+		}
+		at := join(path, g.name(f))
+		if itself, inside := l.wants(at, false), l.wants(at, true); !itself && !inside {
+			continue
+		}
+		if err := g.look(fd, f); err != nil {
+			return err
+		}
+	}
+	g.follow(path)
+	return l.ctx.Err()
 }
 
 // kindOf asks for the type of a name where the file system does not tell it with
@@ -239,9 +294,12 @@ func (g *gathering) look(fd int, f *seen) error {
 		}
 		break
 	}
-	if is := identity.FromStatx(&st); is.Regular() {
+	switch is := identity.FromStatx(&st); {
+	case is.Regular():
 		f.regular, f.device, f.inode = true, is.Device, is.Inode
 		f.size, f.mtime, f.ctime = is.SizeBytes, is.ModTimeNanos, is.ChangeTimeNanos
+	case is.Mode&unix.S_IFMT == unix.S_IFDIR:
+		f.directory, f.device, f.inode = true, is.Device, is.Inode
 	}
 	return nil
 }

@@ -17,7 +17,8 @@ import (
 // twice for each directory: whether it is accepted as an object, and whether to enter
 // it. Sockets, devices and pipes are skipped, and so is what vanishes meanwhile. A
 // directory that can't be read, and a symbolic link to nothing, are errors, because
-// files may be missing from the list.
+// files may be missing from the list. Links to directories are followed, except for one that
+// leads back to a directory on the way down to it.
 func (s *Storage) List(ctx context.Context, match func(path string, isDir bool) bool, visit func(storage.Object) error) error {
 	if err := ctx.Err(); err != nil {
 		return err
@@ -66,7 +67,7 @@ type listing struct {
 
 	mu      sync.Mutex
 	changed sync.Cond // pending or busy
-	pending []string
+	pending []below
 	busy    int // goroutines in a directory
 	found   []found
 	err     error
@@ -88,7 +89,7 @@ func (l *listing) run(dir string) (*table, error) {
 		return nil, err
 	}
 	defer l.scratch.file.Close()
-	l.pending = []string{"."}
+	l.pending = []below{{path: "."}}
 	var all sync.WaitGroup
 	for range min(maxListers, l.storage.most) {
 		all.Go(l.work)
@@ -104,15 +105,21 @@ func (l *listing) run(dir string) (*table, error) {
 func (l *listing) work() {
 	g := gathering{listing: l}
 	for {
-		path, ok := l.next()
+		b, ok := l.next()
 		if !ok {
 			return
 		}
-		l.end(l.one(&g, path))
+		l.end(l.one(&g, b))
 	}
 }
 
-func (l *listing) next() (string, bool) {
+// below is a directory that is to be read.
+type below struct {
+	path  string
+	above *identity.Way // to the directory that it is in
+}
+
+func (l *listing) next() (below, bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	for len(l.pending) == 0 && l.busy > 0 && l.err == nil {
@@ -121,12 +128,12 @@ func (l *listing) next() (string, bool) {
 	n := len(l.pending)
 	if n == 0 || l.err != nil {
 		l.changed.Broadcast()
-		return "", false
+		return below{}, false
 	}
-	path := l.pending[n-1]
+	b := l.pending[n-1]
 	l.pending = l.pending[:n-1]
 	l.busy++
-	return path, true
+	return b, true
 }
 
 func (l *listing) end(err error) {
@@ -140,12 +147,13 @@ func (l *listing) end(err error) {
 }
 
 // one lists a directory and keeps what it holds.
-func (l *listing) one(g *gathering, path string) error {
-	d, err := g.directory(path)
+func (l *listing) one(g *gathering, b below) error {
+	path := b.path
+	d, err := g.directory(b)
 	switch {
 	case l.ctx.Err() != nil:
 		return l.ctx.Err()
-	case path != "." && (err == unix.ENOENT || err == unix.ENOTDIR || err == unix.ELOOP):
+	case path != "." && (err == unix.ENOENT || err == unix.ENOTDIR):
 		return nil // it has gone
 	case err != nil:
 		return fmt.Errorf("list dataset: %s: %w", filepath.Join(l.storage.root, path), err)

@@ -13,9 +13,9 @@ import (
 	"github.com/lsiofs/lsiofs/uring/filesystem"
 )
 
-// openDirectory opens a directory; path is relative to the root.
+// openDirectory opens a directory; path is relative to the root. Links on the way are followed.
 func (s *Storage) openDirectory(path string) (int, error) {
-	const flags = unix.O_RDONLY | unix.O_CLOEXEC | unix.O_DIRECTORY | unix.O_NOFOLLOW
+	const flags = unix.O_RDONLY | unix.O_CLOEXEC | unix.O_DIRECTORY
 	for tries := 0; ; {
 		fd, err := unix.Openat(s.fd, path, flags, 0)
 		if err == nil || err != unix.EINTR && !(identity.NoDescriptor(err) && waitForDescriptor(&tries)) {

@@ -23,9 +23,9 @@ const listBatch = 1024
 
 // List calls visit for the regular files below the root, also for those behind symbolic links to
 // files and directories. Sockets, devices and pipes are skipped, and so is what vanishes meanwhile,
-// and a directory that is already on the way down to it, by links: match is asked about these as about
-// a file, and visit is not called. A directory that can't be read, and a symbolic link to nothing, are errors, because
-// files may be missing from the list.
+// and a link that leads back to a directory on the way down to it: match is asked about it as about
+// a file, and visit is not called. A directory that can't be read, and a symbolic link to nothing,
+// are errors, because files may be missing from the list.
 func (s *Storage) List(ctx context.Context, match func(path string, isDir bool) bool, visit func(storage.Object) error) error {
 	var listedBytes int64
 	w := walk{ctx: ctx, root: s.root, match: match, pending: []directory{{}}, visit: func(o storage.Object) error {
@@ -63,25 +63,9 @@ type walk struct {
 
 // directory is one that is still to be read.
 type directory struct {
-	path   string // below the root, "" for the root
-	in     *above
-	linked bool // its name is a symbolic link, or that of one above it
-}
-
-// above are the directories on the way down to one, itself the first.
-type above struct {
-	device, inode uint64
-	next          *above
-}
-
-// has reports whether one of them is that one.
-func (a *above) has(device, inode uint64) bool {
-	for ; a != nil; a = a.next {
-		if a.device == device && a.inode == inode {
-			return true
-		}
-	}
-	return false
+	path   string        // below the root, "" for the root
+	above  *identity.Way // to the directory that it is in
+	linked bool          // its name is a symbolic link, or that of one above it
 }
 
 // young is a file that was changed so shortly ago that another change may not show.
@@ -107,15 +91,15 @@ func (w *walk) directory(dir directory) error {
 		return fmt.Errorf("list dataset: %s: stat: %w", f.Name(), err)
 	}
 	is := identity.FromStat(&st)
-	if dir.linked && dir.in.has(is.Device, is.Inode) {
+	if dir.linked && dir.above.Has(is.Device, is.Inode) {
 		w.match(dir.path, false)
 		return nil
 	}
-	dir.in = &above{is.Device, is.Inode, dir.in}
+	here := dir.above.Down(is.Device, is.Inode)
 	for {
 		entries, err := f.ReadDir(listBatch)
 		for _, entry := range entries {
-			if err := w.entry(dir, entry); err != nil {
+			if err := w.entry(dir, here, entry); err != nil {
 				return err
 			}
 		}
@@ -131,7 +115,7 @@ func (w *walk) directory(dir directory) error {
 	}
 }
 
-func (w *walk) entry(dir directory, entry fs.DirEntry) error {
+func (w *walk) entry(dir directory, here *identity.Way, entry fs.DirEntry) error {
 	path := entry.Name()
 	if path[0] == '.' {
 		return nil
@@ -140,9 +124,9 @@ func (w *walk) entry(dir directory, entry fs.DirEntry) error {
 		path = dir.path + "/" + path
 	}
 	switch kind := entry.Type(); {
-	case kind.IsDir() || kind&fs.ModeSymlink != 0 && w.leadsDown(path, dir.in):
+	case kind.IsDir() || kind&fs.ModeSymlink != 0 && w.leadsDown(path, here):
 		if w.match(path, true) {
-			w.pending = append(w.pending, directory{path, dir.in, dir.linked || !kind.IsDir()})
+			w.pending = append(w.pending, directory{path, here, dir.linked || !kind.IsDir()})
 		}
 		return nil
 	case !w.match(path, false):
@@ -154,9 +138,9 @@ func (w *walk) entry(dir directory, entry fs.DirEntry) error {
 }
 
 // leadsDown reports whether a symbolic link is to a directory that it does not lie in.
-func (w *walk) leadsDown(path string, in *above) bool {
+func (w *walk) leadsDown(path string, here *identity.Way) bool {
 	to, err := identity.Stat(filepath.Join(w.root, path))
-	return err == nil && to.Mode&unix.S_IFMT == unix.S_IFDIR && !in.has(to.Device, to.Inode)
+	return err == nil && to.Mode&unix.S_IFMT == unix.S_IFDIR && !here.Has(to.Device, to.Inode)
 }
 
 // file looks at a file and visits it, or keeps it for settle. before is what it was
