@@ -5,6 +5,7 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"sync"
 	"testing"
 
 	kgzip "github.com/klauspost/compress/gzip"
@@ -20,38 +21,52 @@ import (
 
 func codecs() []unpack.Codec { return []unpack.Codec{gzip.Codec{}, zstd.Codec{}, lz4.Codec{}} }
 
-// Gzip compresses p into one gzip member.
-func Gzip(p []byte) []byte {
+// A writer has megabytes of tables. Datasets of some thousand members would spend most of their
+// time on new ones.
+var (
+	gzipWriters = sync.Pool{New: func() any { return kgzip.NewWriter(nil) }}
+	zstdWriters = sync.Pool{New: func() any {
+		w, err := kzstd.NewWriter(nil, kzstd.WithEncoderConcurrency(1), kzstd.WithEncoderCRC(true))
+		must(0, err)
+		return w
+	}}
+	lz4Writers = sync.Pool{New: func() any {
+		w := plz4.NewWriter(nil)
+		must(0, w.Apply(plz4.BlockSizeOption(plz4.Block64Kb), plz4.BlockChecksumOption(true), plz4.ChecksumOption(true)))
+		return w
+	}}
+)
+
+// compressWith compresses p with a writer of a pool.
+func compressWith[W interface {
+	io.WriteCloser
+	Reset(io.Writer)
+}](pool *sync.Pool, p []byte) []byte {
 	var b bytes.Buffer
-	w := kgzip.NewWriter(&b)
+	w := pool.Get().(W)
+	w.Reset(&b)
 	must(w.Write(p))
 	must(0, w.Close())
+	w.Reset(nil)
+	pool.Put(w)
 	return b.Bytes()
 }
 
+// Gzip compresses p into one gzip member.
+func Gzip(p []byte) []byte { return compressWith[*kgzip.Writer](&gzipWriters, p) }
+
 // Zstd compresses p into one frame with a checksum.
 func Zstd(p []byte) []byte {
-	var b bytes.Buffer
-	w, err := kzstd.NewWriter(&b, kzstd.WithEncoderConcurrency(1), kzstd.WithEncoderCRC(true))
-	must(0, err)
-	must(w.Write(p))
-	must(0, w.Close())
-	if b.Len() == 0 { // the encoder writes no frame of no bytes
+	b := compressWith[*kzstd.Encoder](&zstdWriters, p)
+	if len(b) == 0 { // the encoder writes no frame of no bytes
 		return []byte{0x28, 0xb5, 0x2f, 0xfd, 0x20, 0x00, 0x01, 0x00, 0x00}
 	}
-	return b.Bytes()
+	return b
 }
 
 // LZ4 compresses p into one frame of independent blocks of up to 64 KiB, with checksums
 // of the blocks and of the whole.
-func LZ4(p []byte) []byte {
-	var b bytes.Buffer
-	w := plz4.NewWriter(&b)
-	must(0, w.Apply(plz4.BlockSizeOption(plz4.Block64Kb), plz4.BlockChecksumOption(true), plz4.ChecksumOption(true)))
-	must(w.Write(p))
-	must(0, w.Close())
-	return b.Bytes()
-}
+func LZ4(p []byte) []byte { return compressWith[*plz4.Writer](&lz4Writers, p) }
 
 // Skippable is a skippable frame of n bytes.
 func Skippable(n int) []byte {
