@@ -252,10 +252,12 @@ func TestAStoreThatIsNamedHasToBeOne(t *testing.T) {
 	writeCube(t, filepath.Join(dir, "2018.zarr"), 0, 20)
 	writeCube(t, filepath.Join(dir, "2019.zarr"), 1, 20)
 	require.NoError(t, os.Rename(filepath.Join(dir, "2019.zarr/data"), filepath.Join(dir, "2019.zarr/renamed")))
+	writeCube(t, filepath.Join(dir, "short.zarr"), 2, 1)
 	for pattern, says := range map[string]string{
 		"{2018,2019}.zarr":  "2019.zarr is named by the pattern, and is no store that crops are cut from: it has no array data",
 		"{2018..2019}.zarr": "2019.zarr is named by the pattern, and is no store that crops are cut from: it has no array data",
 		"20{18,20}.zarr":    "2020.zarr is named by the pattern, and is no store that crops are cut from: there is nothing of that name",
+		"{2018,short}.zarr": "short.zarr is named by the pattern, and is no store that crops are cut from: ",
 		"{2018,20*}.zarr":   "",
 		"2018.zarr":         "",
 		"{2018,2018}.zarr":  "",

@@ -160,15 +160,14 @@ func (s *Storage) Unused() []Unused {
 	return s.unused
 }
 
-// lacksNamed is the error where a path that was named is no cube.
+// lacksNamed is the error where a path that was named is no cube, or one without a crop.
 func (s *Storage) lacksNamed(cubes map[string]*cube, unused []Unused) error {
 	for _, path := range s.config.Named {
-		if cubes[path] != nil {
-			continue
-		}
 		why := "there is nothing of that name"
 		if i := slices.IndexFunc(unused, func(u Unused) bool { return u.Path == path }); i >= 0 {
 			why = unused[i].Why
+		} else if cubes[path] != nil {
+			continue
 		}
 		return fmt.Errorf("%s is named by the pattern, and is no store that crops are cut from: %s: change the pattern, or mend the store", path, why)
 	}
