@@ -58,7 +58,7 @@ func (s *Storage) ReadCoordinate(ctx context.Context, c *listing.Cube, x listing
 			Fields: []spec.Array{{Pattern: path}},
 			Crop:   []spec.DimValue{{Value: x.Array.Shape[0]}},
 		},
-		Base: c.Object.Path, TrustAbsence: s.config.TrustAbsence, MaxBrickBytes: s.config.MaxBrickBytes,
+		Base: c.Object.Path, TrustAbsence: s.config.TrustAbsence, MaxBrickBytes: s.config.MaxBrickBytes, room: s.room,
 	})
 	defer func() { err = errors.Join(err, whole.Close()) }()
 	var found storage.Object

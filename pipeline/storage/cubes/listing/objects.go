@@ -57,6 +57,9 @@ func (f *Field) Has(number int64) bool {
 	return present
 }
 
+// LargestObject is the size of the largest object.
+func (f *Field) LargestObject() int64 { return f.table.largest }
+
 // Present is how many objects there are, and Ignored how many files and directories were found that
 // are none.
 func (f *Field) Present() int64 { return f.table.present }

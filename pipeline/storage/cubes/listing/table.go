@@ -102,11 +102,15 @@ type table struct {
 	dense   []entry
 	sparse  []place
 	present int64
+	largest int64 // size
 }
 
 // newTable makes the table of a grid of total places, of records that are settled.
 func newTable(list []numbered, total int64) (*table, error) {
 	t := &table{present: int64(len(list))}
+	for i := range list {
+		t.largest = max(t.largest, list[i].sizeBytes)
+	}
 	var mapped []byte
 	var err error
 	if total <= 2*t.present {
