@@ -47,6 +47,7 @@ func (m *mount) referencesOver(under storage.Storage) storage.Storage {
 		return under
 	}
 	c.Roots = []string{m.root}
+	c.MemoryBytes = m.spec.MemoryBytes - m.recordMemory()
 	if abs, err := filepath.Abs(m.spec.Dataset); err == nil && m.service == nil && c.One != "" {
 		c.Roots = append(c.Roots, filepath.Dir(abs)) // as it was typed
 	}

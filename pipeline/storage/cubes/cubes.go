@@ -128,7 +128,7 @@ func Over(under storage.Storage, c Config) *Storage {
 // List implements storage.Storage: it finds the cubes. What was listed before is forgotten.
 func (s *Storage) List(ctx context.Context, match func(path string, isDir bool) bool, visit func(storage.Object) error) error {
 	var unused []Unused
-	found, err := listing.Find(ctx, listing.Config{Under: s.under, Spec: s.config.Spec, Base: s.config.Base, Match: match, LeftOut: func(path, why string) {
+	found, err := listing.Find(ctx, listing.Config{Under: s.under, Spec: s.config.Spec, Base: s.config.Base, Match: match, MemoryBytes: s.room.totalBytes, LeftOut: func(path, why string) {
 		unused = append(unused, Unused{path, why})
 	}})
 	if err != nil {
@@ -148,7 +148,9 @@ func (s *Storage) List(ctx context.Context, match func(path string, isDir bool) 
 	if err := cmp.Or(anyLeft(cubes), s.lacksNamed(cubes, unused)); err != nil {
 		return err
 	}
-	s.share(cubes)
+	if err := s.share(cubes); err != nil {
+		return err
+	}
 	s.mu.Lock()
 	s.cubes, s.unused = cubes, unused
 	s.mu.Unlock()

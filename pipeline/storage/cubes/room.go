@@ -7,6 +7,7 @@ import (
 
 	"github.com/dustin/go-humanize"
 
+	"github.com/lsiofs/lsiofs/pipeline/storage/cubes/listing"
 	"github.com/lsiofs/lsiofs/pipeline/zarr"
 	"github.com/lsiofs/lsiofs/pipeline/zarr/blosc"
 	"github.com/lsiofs/lsiofs/pipeline/zarr/codec"
@@ -38,16 +39,17 @@ func newRoom(memoryBytes int64, workers int) *room {
 	if r.some.L = &r.mu; memoryBytes > 0 {
 		r.totalBytes = max(memoryBytes, leastRoom)
 	}
-	r.share(0)
+	r.share(0, 0)
 	return r
 }
 
-// share makes room for what takes up to largestBytes, and returns how much that is: enough for all workers,
-// or else half of all memory, or else enough for one.
-func (r *room) share(largestBytes int64) int64 {
+// share makes room for what takes up to largestBytes besides what is held of descriptions, and returns how
+// much that is: enough for all workers, or else half of the memory that is left, or else enough for one.
+func (r *room) share(largestBytes, describedBytes int64) int64 {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.mostBytes = min(max(min(r.workers*largestBytes, r.totalBytes/2), largestBytes), r.totalBytes)
+	left := max(r.totalBytes-describedBytes, min(r.totalBytes, leastRoom))
+	r.mostBytes = min(max(min(r.workers*largestBytes, left/2), largestBytes), left)
 	r.eachBytes = max(r.mostBytes/r.workers, leastEach)
 	r.some.Broadcast()
 	return r.mostBytes
@@ -155,26 +157,62 @@ func (s *Storage) fitsBlocks(f *field, stored []byte) error {
 	return s.fits(f, int64(len(stored)), h.BlockBytes)
 }
 
-// share divides the memory: some is for what is decoded, some for indexes of shards, and the rest for cells.
-func (s *Storage) share(cubes map[string]*cube) {
+// share divides the memory: some has what is held of descriptions, some is for what is decoded, some for
+// indexes of shards, and the rest for cells.
+func (s *Storage) share(cubes map[string]*cube) error {
 	if s.config.room != nil {
-		return // it is another's memory
+		return nil // it is another's memory
 	}
-	largest, indexes := int64(0), int64(0)
+	indexes := int64(0)
+	var largest *field
+	var of *cube
 	for _, c := range cubes {
 		for _, f := range c.fields {
-			largest = max(largest, f.most)
-			for i, l := range f.Array.Levels {
-				largest = max(largest, f.indexBytes(i))
+			for _, l := range f.Array.Levels {
 				indexes = max(indexes, s.indexes.maxBytes, placeBytes*l.Entries())
+			}
+			if largest == nil || f.largestJob() > largest.largestJob() {
+				largest, of = f, c
 			}
 		}
 	}
-	decoding := s.room.share(largest)
-	if largest <= leastEach {
+	described, most := s.describedBytes(cubes), largest.largestJob()
+	if total := s.room.totalBytes; total > 0 && most > leastRoom && most+described > total && len(largest.Array.Levels) == 0 {
+		return fmt.Errorf("%s: decoding a chunk of %s takes %s of memory, and what describes the dataset %s, which is more than the half of --memory, %s: use --memory %dMiB or more",
+			of.Object.Path, largest.shown(), humanize.IBytes(uint64(most)), humanize.IBytes(uint64(described)), humanize.IBytes(uint64(total)), 2*((most+described)>>20+1))
+	}
+	decoding := s.room.share(most, described)
+	if most <= leastEach {
 		decoding = 0
 	}
-	s.cells.allow(max(s.config.MemoryBytes-decoding-indexes, 0))
+	s.cells.allow(max(s.config.MemoryBytes-decoding-indexes-described, 0))
+	return nil
+}
+
+// largestJob is what the largest of jobs takes that decode something of the field.
+func (f *field) largestJob() int64 {
+	n := f.most
+	for i := range f.Array.Levels {
+		n = max(n, f.indexBytes(i))
+	}
+	return n
+}
+
+// describedBytes is what is held of descriptions: references, and the tables of objects.
+func (s *Storage) describedBytes(cubes map[string]*cube) (n int64) {
+	if x, ok := s.under.(listing.Holder); ok {
+		n = x.HeldBytes()
+	}
+	seen := map[string]bool{}
+	for _, c := range cubes {
+		for _, f := range c.fields {
+			if !seen[f.Path] {
+				seen[f.Path] = true
+				n += f.HeldBytes()
+			}
+		}
+	}
+	return n
 }
 
 // checkRoom is an error if bricks of a field, or indexes of its shards, have no room.

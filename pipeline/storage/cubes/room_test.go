@@ -19,7 +19,7 @@ import (
 
 func TestWhatIsDecodedAtATimeNeverExceedsTheRoom(t *testing.T) {
 	r := newRoom(100<<20, 8)
-	require.EqualValues(t, 50<<20, r.share(30<<20))
+	require.EqualValues(t, 50<<20, r.share(30<<20, 0))
 	var under, most atomic.Int64
 	var all sync.WaitGroup
 	for range 8 {
@@ -39,8 +39,10 @@ func TestWhatIsDecodedAtATimeNeverExceedsTheRoom(t *testing.T) {
 	require.Zero(t, r.usedBytes)
 	require.EqualValues(t, 60<<20, r.take(60<<20), "what is larger is decoded alone")
 	r.give(60 << 20)
-	require.EqualValues(t, 60<<20, r.share(60<<20), "more than half, for one")
-	require.EqualValues(t, 8<<20, r.share(1<<20), "enough for all")
+	require.EqualValues(t, 60<<20, r.share(60<<20, 0), "more than half, for one")
+	require.EqualValues(t, 8<<20, r.share(1<<20, 0), "enough for all")
+	require.EqualValues(t, 20<<20, r.share(10<<20, 60<<20), "half of what descriptions leave")
+	require.EqualValues(t, 16<<20, r.share(20<<20, 100<<20), "the least")
 	require.Zero(t, r.take(1<<20), "ordinary bricks wait for nothing")
 }
 
