@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"slices"
 	"sync"
+	"sync/atomic"
 
 	"github.com/dustin/go-humanize"
 
@@ -21,10 +22,11 @@ type room struct {
 	totalBytes int64 // with cells and indexes; 0: no bound
 	workers    int64
 
+	eachBytes atomic.Int64
+
 	mu        sync.Mutex
 	some      sync.Cond
 	mostBytes int64 // of all that is decoded at a time
-	eachBytes int64
 	usedBytes int64 // of mostBytes, by what takes more than eachBytes
 }
 
@@ -50,18 +52,18 @@ func (r *room) share(largestBytes, describedBytes int64) int64 {
 	defer r.mu.Unlock()
 	left := max(r.totalBytes-describedBytes, min(r.totalBytes, leastRoom))
 	r.mostBytes = min(max(min(r.workers*largestBytes, left/2), largestBytes), left)
-	r.eachBytes = max(r.mostBytes/r.workers, leastEach)
+	r.eachBytes.Store(max(r.mostBytes/r.workers, leastEach))
 	r.some.Broadcast()
 	return r.mostBytes
 }
 
 // take waits until n bytes can be taken. It returns what the caller gives back; it takes nothing else before.
 func (r *room) take(n int64) (taken int64) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if n <= r.eachBytes || r.totalBytes == 0 {
+	if n <= r.eachBytes.Load() || r.totalBytes == 0 {
 		return 0
 	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
 	for r.usedBytes > 0 && r.usedBytes+n > r.mostBytes {
 		r.some.Wait()
 	}

@@ -61,7 +61,8 @@ func TestCropsAreTheSameWhereBricksHaveToWaitForRoom(t *testing.T) {
 			m := &made{dir: dir, array: a, absent: absent, Storage: Over(under, Config{Spec: smallCrops, Base: "a.zarr", MemoryBytes: 1 << 20})}
 			t.Cleanup(func() { require.NoError(t, m.Storage.Close()) })
 			m.list(t)
-			m.room.eachBytes, m.room.mostBytes = 1, 8<<10
+			m.room.mostBytes = 8 << 10
+			m.room.eachBytes.Store(1)
 			whole, err := m.read(0, m.object.SizeBytes, 0)
 			require.NoError(t, err)
 			require.True(t, bytes.Equal(m.want(), whole), "%s, resident: %v", codec, resident)
