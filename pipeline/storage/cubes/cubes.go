@@ -104,6 +104,7 @@ type field struct {
 	brickBytes int64
 	// What decoding any brick takes, with what it is stored in and without.
 	most, decodedBytes int64
+	firstBytes         int64        // what the first step of decoding gives; of bricks that are stored as they are, all
 	longest            *zarr.Part   // of all that crops have of bricks
 	blockBytes         atomic.Int64 // the size of blocks that are cells, or why there are none
 }
@@ -192,7 +193,7 @@ func (s *Storage) open(x *listing.Cube) (*cube, error) {
 	c := &cube{Cube: x, header: x.Cut.Header(), row: x.Cut.Row()}
 	for k := range x.Fields {
 		a := x.Fields[k].Array
-		f := &field{Field: &x.Fields[k], copier: x.Cut.Copier(k), bricks: a.Bricks(), objects: a.Objects(), brickBytes: a.BrickBytes(), decodedBytes: decodedBytes(a), longest: longestPart(x.Cut.NewCrop(k), a.Brick)}
+		f := &field{Field: &x.Fields[k], copier: x.Cut.Copier(k), bricks: a.Bricks(), objects: a.Objects(), brickBytes: a.BrickBytes(), decodedBytes: decodedBytes(a), firstBytes: firstBytes(a), longest: longestPart(x.Cut.NewCrop(k), a.Brick)}
 		if most := s.config.MaxBrickBytes; most > 0 && f.brickBytes > most {
 			return nil, fmt.Errorf("%s: array %s has bricks of %d bytes, more than the %d of --max-record: raise that if memory holds two of them for each core", x.Object.Path, f.Path, f.brickBytes, most)
 		}

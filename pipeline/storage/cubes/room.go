@@ -81,9 +81,12 @@ func (r *room) give(taken int64) {
 	r.some.Broadcast()
 }
 
+// has reports whether there is room for something that takes n bytes.
+func (r *room) has(n int64) bool { return n <= r.totalBytes || r.totalBytes == 0 }
+
 // fits is an error if something that takes n bytes has no room at all.
 func (r *room) fits(n int64, what string) error {
-	if n <= r.totalBytes || r.totalBytes == 0 {
+	if r.has(n) {
 		return nil
 	}
 	return fmt.Errorf("%s takes %s of memory, and half of --memory is %s: use --memory %dMiB or more, or write the array in smaller chunks",
@@ -104,6 +107,13 @@ func decodedBytes(a *zarr.Array) int64 {
 		between[i%2] = max(between[i%2], sizes[i].Bytes)
 	}
 	return a.BrickBytes() + between[0] + between[1]
+}
+
+func firstBytes(a *zarr.Array) int64 {
+	if a.Chain.Raw() {
+		return a.BrickBytes()
+	}
+	return a.Chain.Sizes(a.BrickBytes())[1].Bytes
 }
 
 // mostStored is how many bytes a brick is stored in at most. Where bricks lie in shards it is not known, and
@@ -138,11 +148,15 @@ func (f *field) blosc() bool {
 func (s *Storage) fits(f *field, storedBytes, blockBytes int64) error {
 	if f.Array.Chain.Raw() {
 		begin, end := f.copier.Span(f.longest)
-		return s.room.fits(min(end-begin, f.brickBytes), fmt.Sprintf("what a crop needs of a chunk of %s (%s)", f.shown(), humanize.IBytes(uint64(f.brickBytes))))
+		n := min(end-begin, f.brickBytes)
+		if s.room.has(n) {
+			return nil // most of all, and no text is made
+		}
+		return s.room.fits(n, fmt.Sprintf("what a crop needs of a chunk of %s (%s)", f.shown(), humanize.IBytes(uint64(f.brickBytes))))
 	}
 	n := storedBytes + f.decodedBytes + blockBytes
-	if n <= s.room.totalBytes {
-		return nil // most of all, and no text is made
+	if s.room.has(n) {
+		return nil
 	}
 	return s.room.fits(n, fmt.Sprintf("decoding a chunk of %s (%s, stored in %s)", f.shown(), humanize.IBytes(uint64(f.brickBytes)), humanize.IBytes(uint64(storedBytes))))
 }
@@ -152,7 +166,7 @@ func (s *Storage) fitsBlocks(f *field, stored []byte) error {
 	if f.Array.Chain.Steps[0].Codec != zarr.Blosc {
 		return nil
 	}
-	h, err := blosc.Parse(stored, int64(len(stored)), f.Array.Chain.Sizes(f.brickBytes)[1].Bytes)
+	h, err := blosc.Parse(stored, int64(len(stored)), f.firstBytes)
 	if err != nil {
 		return nil // decoding it says what is wrong
 	}
