@@ -5,6 +5,8 @@ import (
 	"path"
 	"path/filepath"
 
+	"github.com/dustin/go-humanize"
+
 	"github.com/lsiofs/lsiofs/pipeline/spec"
 	"github.com/lsiofs/lsiofs/pipeline/storage"
 	"github.com/lsiofs/lsiofs/pipeline/storage/cubes"
@@ -45,6 +47,7 @@ func (m *mount) referencesOver(under storage.Storage) storage.Storage {
 		return under
 	}
 	c.Roots = []string{m.root}
+	c.MemoryBytes = m.spec.MemoryBytes - m.recordMemory()
 	if abs, err := filepath.Abs(m.spec.Dataset); err == nil && m.service == nil && c.One != "" {
 		c.Roots = append(c.Roots, filepath.Dir(abs)) // as it was typed
 	}
@@ -167,6 +170,9 @@ func (g *generation) cropWarnings() (list []string) {
 	}
 	if more > 0 {
 		list = append(list, fmt.Sprintf("crops are left out of %d further cubes: dataset.json has all figures", more))
+	}
+	if n := files.OneAtATime(); n > 0 {
+		list = append(list, fmt.Sprintf("decoding a chunk takes %s: within half of --memory one core decodes at a time", humanize.IBytes(uint64(n))))
 	}
 	if g.spec.Order.Split.Or() == (spec.Split{}) {
 		return list

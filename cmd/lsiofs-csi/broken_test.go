@@ -2,6 +2,8 @@ package main
 
 import (
 	"io"
+	"maps"
+	"net"
 	"os"
 	"path/filepath"
 	"strconv"
@@ -167,4 +169,33 @@ func containsArg(cmdline []byte, arg string) bool {
 		cmdline = cmdline[min(i+1, len(cmdline)):]
 	}
 	return false
+}
+
+// A pod must not have the driver read what only the node can reach, by any of the ways to name a service.
+func TestServicesOfTheNodeAreRefusedUnlessTheyAreAllowed(t *testing.T) {
+	d := startDriver(t)
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	t.Cleanup(func() { _ = l.Close() })
+	at := "http://" + l.Addr().String()
+	keys := map[string]string{"AWS_ACCESS_KEY_ID": accessKey, "AWS_SECRET_ACCESS_KEY": secretKey, "AWS_REGION": "us-east-1"}
+	for name, p := range map[string]pod{
+		"a dataset":              {attributes: map[string]string{"dataset": at + "/x.tar"}},
+		"a metadata service":     {attributes: map[string]string{"dataset": "http://169.254.169.254/latest/meta-data/x.tar"}},
+		"a source of a mixture":  {attributes: map[string]string{"mix": "a=1:" + at + "/x.tar\nb=1:" + at + "/y.tar"}},
+		"an endpoint":            {attributes: map[string]string{"dataset": "s3://train/", "endpoint": at}, secrets: keys},
+		"an endpoint of secrets": {attributes: map[string]string{"dataset": "s3://train/"}, secrets: with(keys, "AWS_ENDPOINT_URL", at)},
+	} {
+		t.Run(name, func(t *testing.T) {
+			p.name = "p"
+			requireStatus(t, d.publish(p), codes.FailedPrecondition, "--allow-url")
+			d.requireNothingLeft()
+		})
+	}
+}
+
+func with(m map[string]string, name, value string) map[string]string {
+	m = maps.Clone(m)
+	m[name] = value
+	return m
 }

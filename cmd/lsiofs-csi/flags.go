@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"math"
+	"net/url"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -23,7 +24,7 @@ type options struct {
 	metrics, health, kubelet                            string
 	cacheSize, cacheReserve, logLevel, logFormat        string
 	memoryLimit                                         size
-	allowPaths                                          list
+	allowPaths, allowURLs                               list
 	patience                                            time.Duration
 	version                                             bool
 }
@@ -53,6 +54,7 @@ func parseFlags(args []string, out io.Writer) (options, error) {
 	f.StringVar(&o.cacheReserve, "cache-reserve", "auto", "what the cache leaves free of its disk, as mount's --cache-reserve: auto or a `size`")
 	f.StringVar(&o.program, "lsiofs", "", "`path` of lsiofs (default: beside this program, else in PATH)")
 	f.Var(&o.allowPaths, "allow-path", "`directory` of the node that datasets, and other files that volumes name, may lie in; may be given several times; without it: any that the driver's container sees, but for those of kubelet and the system")
+	f.Var(&o.allowURLs, "allow-url", "`URL` of a service at a loopback or link-local address of the node that datasets and endpoints may lead to, as http://HOST:PORT; may be given several times; without it: none. A proxy at such an address has to be named, too")
 	f.Var(&o.memoryLimit, "memory-limit", "memory that a server may take, as a `size`; one that takes more dies, alone (0: no limit)")
 	f.DurationVar(&o.patience, "patience", 100*time.Second, "how long one call of kubelet, which waits for two minutes, waits for a server that indexes; the next call goes on waiting")
 	f.StringVar(&o.metrics, "metrics", "", "`address` of Prometheus' metrics of the driver and its servers, at /metrics: unix:///PATH or :PORT (default: none)")
@@ -93,6 +95,11 @@ func (o *options) check() error {
 			problem("--allow-path (%q) must be an absolute path", dir)
 		}
 		o.allowPaths[i] = filepath.Clean(dir)
+	}
+	for _, text := range o.allowURLs {
+		if u, err := url.Parse(text); err != nil || u.Hostname() == "" || u.Scheme != "http" && u.Scheme != "https" || strings.ContainsAny(text, " \t\n") {
+			problem("--allow-url (%q) must be http://HOST:PORT or https://HOST:PORT", text)
+		}
 	}
 	if o.memoryLimit != 0 && o.memoryLimit < limit.LeastBytes {
 		problem("--memory-limit (%s) must be 0, for none, or at least %d MiB", &o.memoryLimit, limit.LeastBytes>>20)

@@ -33,7 +33,7 @@ func TestAllProblemsOfACommandLineAreSaidAtOnce(t *testing.T) {
 		args  []string
 		words []string
 	}{
-		{[]string{"--endpoint=tcp://x", "--state=x", "--allow-path=y", "--patience=0s", "--memory-limit=1MiB", "--lsiofs=/x"}, []string{"--node is missing", "--endpoint", "--state", "--allow-path", "--patience", "--memory-limit (1.0 MiB)"}},
+		{[]string{"--endpoint=tcp://x", "--state=x", "--allow-path=y", "--allow-url=127.0.0.1:80", "--patience=0s", "--memory-limit=1MiB", "--lsiofs=/x"}, []string{"--node is missing", "--endpoint", "--state", "--allow-path", "--allow-url", "--patience", "--memory-limit (1.0 MiB)"}},
 		{[]string{"mount"}, []string{"no arguments"}},
 		{[]string{"--memory-limit=much"}, []string{"is no size"}},
 	} {

@@ -96,7 +96,7 @@ func run(ctx context.Context, o options) error {
 		Name: o.node, Kubelet: o.kubelet, Store: store, Program: o.program, Cache: o.cache,
 		ServerArgs: []string{"--cache-size=" + o.cacheSize, "--cache-reserve=" + o.cacheReserve, "--log-format=" + o.logFormat},
 		Policy: volume.Policy{
-			Allow: withResolved(o.allowPaths), Never: volume.Never(withResolved([]string{o.kubelet, o.state, o.cache})...), MemoryLimitBytes: int64(o.memoryLimit),
+			Allow: withResolved(o.allowPaths), AllowURLs: o.allowURLs, Never: volume.Never(withResolved([]string{o.kubelet, o.state, o.cache})...), MemoryLimitBytes: int64(o.memoryLimit),
 		},
 		Limit: memory, Environment: os.Environ(), Log: log, ServerLog: os.Stderr, Patience: o.patience,
 	})

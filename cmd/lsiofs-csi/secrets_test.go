@@ -45,9 +45,9 @@ func bucket(t *testing.T, data string) (endpoint string) {
 }
 
 func TestCredentialsReachTheServersEnvironmentAndNothingElse(t *testing.T) {
-	d, data := newNode(t), dataset(t)
+	data := dataset(t)
 	endpoint := bucket(t, data)
-	d.start()
+	d := startDriver(t, "--allow-url", endpoint)
 	keys := func(secret string) map[string]string {
 		return map[string]string{"AWS_ACCESS_KEY_ID": accessKey, "AWS_SECRET_ACCESS_KEY": secret, "AWS_REGION": "us-east-1"}
 	}

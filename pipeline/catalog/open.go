@@ -34,10 +34,10 @@ type Config struct {
 	Profile profile.Profile
 	// Rebuild indexes every shard again, whatever is stored.
 	Rebuild bool
-	// MemoryBytes bounds what decoders hold while shards are indexed, except for one
-	// decoder at a time. A quarter of it bounds the buffers of the shards that are read at
-	// a time, and another quarter what is known of their records; as many shards as there
-	// are cores are read in any case. Less than 32 MiB counts as 32 MiB.
+	// MemoryBytes bounds what is held while shards are indexed. Half of it is for decoders,
+	// except for one at a time; a quarter is for the buffers of the shards that are read at
+	// a time, and another for what is known of their records; as many shards as there are
+	// cores are read in any case. Decoders have at least 32 MiB, and the others 8 MiB each.
 	MemoryBytes int64
 	// Progress, when set, is called from one goroutine now and then, and a
 	// last time when the catalog is ready.

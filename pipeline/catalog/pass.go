@@ -38,12 +38,13 @@ type pass struct {
 	atATime   int // shards
 }
 
-// newPass makes a pass for what o has found, within the memory of the configuration.
+// newPass makes a pass for what o has found, within the memory of the configuration: half of it is for decoders,
+// and a quarter each for buffers and for what is known of records.
 func (o *opening) newPass(b *index.Build) *pass {
 	memory, cores := max(o.MemoryBytes, decoding.LeastBytes), runtime.GOMAXPROCS(0)
 	p := &pass{
 		storage: o.storage, reads: o.reads, unpacker: o.found.Unpacker, onCorrupt: o.OnCorrupt, build: b, progress: o.reporter,
-		portions: o.Profile.Or().Pass, room: decoding.NewRoom(memory, cores), admission: newAdmission(memory/4, cores),
+		portions: o.Profile.Or().Pass, room: decoding.NewRoom(memory/2, cores), admission: newAdmission(memory/4, cores),
 	}
 	p.streams = streamsOf(o.storage, p.portions)
 	p.atATime = ShardsAtATime(p.portions, p.streams != nil, memory/4, cores)

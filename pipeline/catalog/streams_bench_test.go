@@ -120,7 +120,7 @@ func (s slowServer) readAll(b *testing.B, shards, atATime int) {
 func indexAll(b *testing.B, url string) {
 	parsed, err := target.Parse(url)
 	require.NoError(b, err)
-	transport, err := web.NewTransport(web.Settings{NoProxy: true})
+	transport, err := web.NewTransport(web.Settings{Local: true})
 	require.NoError(b, err)
 	defer transport.Close()
 	source, err := web.Open(b.Context(), *parsed.Web, web.Options{Transport: transport})

@@ -31,5 +31,7 @@ func (n *Node) environment(v volume.Volume) []string {
 	if own {
 		env = append(env, "AWS_EC2_METADATA_DISABLED=true")
 	}
+	// Where it is set, also to "", a server refuses URLs that lead to this machine.
+	env = append(env, "LSIOFS_ALLOW_URL="+strings.Join(n.c.Policy.AllowURLs, " "))
 	return append(append(env, "XDG_CACHE_HOME="+n.c.Cache), v.Environment...)
 }

@@ -13,6 +13,9 @@ type Policy struct {
 	Allow []string
 	// Never are directories that no path may lie in, be, or be above.
 	Never []string
+	// AllowURLs are services of this machine, and of its metadata, that URLs may lead to. Servers see to that:
+	// names and redirects lead there, too.
+	AllowURLs []string
 	// MemoryLimitBytes is what a server may take; 0: no limit.
 	MemoryLimitBytes int64
 }

@@ -43,6 +43,7 @@ datasets:
   - path: /data
   - {path: /nas, volume: {nfs: {server: nas.example, path: /train}}}
   - {path: /runs, writable: true}
+allowUrls: ["http://127.0.0.1:9000", https://minio.node.example]
 cache: {path: /fast/lsiofs, size: 80%, reserve: 20GiB}
 serverMemoryLimit: 2GiB
 resources: {limits: {memory: 16Gi}}
@@ -211,6 +212,7 @@ func TestValuesThatAreNoneAreRefusedByName(t *testing.T) {
 		"datasets: [{volume: {emptyDir: {}}}]":       "path",
 		`datasets: [{path: "/data/*"}]`:              "datasets/0/path",
 		"datasets: [{path: /data, readonly: true}]":  "readonly",
+		`allowUrls: ["127.0.0.1:80"]`:                "allowUrls/0",
 		"updateStrategy: {type: Recreate}":           "updateStrategy/type",
 		"healthPort: 0":                              "healthPort",
 		"metrics: {port: 65536}":                     "metrics/port",

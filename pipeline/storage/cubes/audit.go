@@ -12,7 +12,6 @@ import (
 
 	"github.com/lsiofs/lsiofs/pipeline/storage"
 	"github.com/lsiofs/lsiofs/pipeline/zarr"
-	"github.com/lsiofs/lsiofs/pipeline/zarr/codec"
 )
 
 var _ storage.Auditor = (*Storage)(nil)
@@ -192,37 +191,28 @@ func reasonOf(err error) error {
 
 // work looks at bricks until there are no more.
 func (a *audit) work(ctx context.Context, batches <-chan []auditBrick) error {
-	d := codec.NewDecoder()
-	defer d.Close()
-	var stored []byte
-	var brick unkept
-	defer brick.close()
+	m := auditBuffers{buffers: newBuffers()}
+	defer m.close()
 	for batch := range batches {
 		for _, b := range batch {
 			if err := ctx.Err(); err != nil {
 				return err
 			}
-			size := b.place.SizeBytes
-			wrong := b.f.checkSize(size)
+			wrong := b.f.checkSize(b.place.SizeBytes)
 			if wrong == nil {
-				stored = atLeast(stored, size)
-				if err := storage.ReadAt(ctx, a.under, b.of, stored[:size], b.place.OffsetBytes); err != nil {
-					stored = nil // it may still be written to
-					if ctx.Err() != nil {
-						return ctx.Err()
-					}
-					if err := a.lost(b.named(reasonOf(err))); err != nil {
+				var lost, err error
+				if lost, wrong, err = a.look(ctx, &m, &b); err != nil {
+					return b.named(err)
+				}
+				if lost != nil && ctx.Err() != nil {
+					return ctx.Err()
+				}
+				if lost != nil {
+					if err := a.lost(b.named(reasonOf(lost))); err != nil {
 						return err
 					}
 					continue
 				}
-			}
-			if wrong == nil && !b.f.Array.Chain.Raw() {
-				decoded, err := brick.room(b.f.brickBytes)
-				if err != nil {
-					return b.named(err)
-				}
-				wrong = d.Decode(decoded, stored[:size], b.f.Array.Chain)
 			}
 			a.looked(&b, wrong)
 		}
@@ -230,11 +220,53 @@ func (a *audit) work(ctx context.Context, batches <-chan []auditBrick) error {
 	return nil
 }
 
-func atLeast(b []byte, n int64) []byte {
-	if int64(len(b)) < n {
-		return make([]byte, n)
+// auditBuffers are what a goroutine reads and decodes with. Bytes that are read are the collector's: after
+// an error they may still be written to.
+type auditBuffers struct {
+	*buffers
+	read []byte
+}
+
+// look reads and decodes a brick: lost is why it can't be read, and wrong why it can't be decoded. One that is
+// stored as it is is read in pieces.
+func (a *audit) look(ctx context.Context, m *auditBuffers, b *auditBrick) (lost, wrong, err error) {
+	size, raw := b.place.SizeBytes, b.f.Array.Chain.Raw()
+	piece, needs := size, size+b.f.decodedBytes
+	if raw {
+		piece = min(size, rawPieceBytes)
+		needs = piece
+	} else if err := a.fits(b.f, size, 0); err != nil {
+		return nil, nil, err
 	}
-	return b
+	if taken := a.room.take(needs); taken > 0 {
+		defer func() {
+			m.trim()
+			m.read = nil
+			a.room.give(taken)
+		}()
+	}
+	if int64(cap(m.read)) < piece {
+		m.read = make([]byte, piece)
+	}
+	var stored []byte
+	for at := int64(0); at < size; at += piece {
+		stored = m.read[:min(piece, size-at)]
+		if err := storage.ReadAt(ctx, a.under, b.of, stored, b.place.OffsetBytes+at); err != nil {
+			m.read = nil
+			return err, nil, nil
+		}
+	}
+	if raw {
+		return nil, nil, nil
+	}
+	decoded, err := m.unkept.room(b.f.brickBytes)
+	if err == nil {
+		err = a.fitsBlocks(b.f, stored)
+	}
+	if err != nil {
+		return nil, nil, err
+	}
+	return nil, m.decoder.Decode(decoded, stored, b.f.Array.Chain), nil
 }
 
 // named is an error with the place of the brick.

@@ -19,6 +19,10 @@ const (
 // mostBlocksOfPart bounds the cells that a part is of.
 const mostBlocksOfPart = 1 << 10
 
+// mostBlocks bounds the blocks of a buffer of which only some are decoded: lists of them take some bytes for
+// each.
+const mostBlocks = 1 << 18
+
 // blockSize is the size of the blocks that are cells; 0 where bricks are, or where that is not known.
 func (f *field) blockSize() int64 { return max(f.blockBytes.Load(), 0) }
 
@@ -45,7 +49,7 @@ func (s *Storage) learn(f *field, h blosc.Header) {
 		return
 	}
 	size := int64(blocksNone)
-	if f.copier.Pieces(h.BlockBytes) {
+	if f.copier.Pieces(h.BlockBytes) && h.Blocks() <= mostBlocks {
 		_, n := f.blocksOf(f.longest, h.BlockBytes)
 		if 2*n <= int64(h.Blocks()) && n <= mostBlocksOfPart {
 			size = h.BlockBytes
@@ -167,7 +171,7 @@ func (w *worker) missing(t *task, h blosc.Header) (list []int, some bool) {
 	if size == h.BlockBytes && t.missing != nil {
 		return t.missing, true // what was kept has been copied
 	}
-	if h.Blocks() < 2 || !t.field.copier.Pieces(h.BlockBytes) {
+	if h.Blocks() < 2 || h.Blocks() > mostBlocks || !t.field.copier.Pieces(h.BlockBytes) {
 		return nil, false
 	}
 	list = w.wantedBlocks(t, h.Blocks(), h.BlockBytes)

@@ -40,6 +40,15 @@ func newCells(maxBytes int64) *cells {
 	return &cells{arena: newArena(maxBytes), byKey: map[key]*cell{}}
 }
 
+// allow bounds what is kept from now on.
+func (c *cells) allow(maxBytes int64) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.arena.maxBytes = maxBytes
+	for c.arena.mapped > maxBytes && len(c.idle) > 0 && c.dropSlab(c.idle[0].slot.slab) {
+	}
+}
+
 func (c *cells) heldBytes() int64 {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -16,7 +16,7 @@ import (
 
 const (
 	// checkedAtOnce is how many objects are looked at at a time, in so many goroutines; fewer
-	// where their indexes have more than checkedBytes, and at least one.
+	// where their indexes have more than checkedBytes or a quarter of the memory, and at least one.
 	checkedAtOnce = 32
 	checkedBytes  = 128 << 20
 	// maxDamaged is how many objects an error names.
@@ -46,16 +46,20 @@ func (s *Storage) Check(ctx context.Context, o storage.Object) error {
 
 // checks is how many objects of an array are looked at at a time. What an object needs is bounded by
 // what its documents say, and not by what is stored: a file may be long without having anything.
-func (f *field) checks() int {
+func (s *Storage) checks(f *field) int {
 	bricks := int64(1)
 	for d, n := range f.Array.Object {
 		bricks *= n / f.Array.Brick[d]
 	}
-	return int(min(max(checkedBytes/(checkedEntryBytes*bricks), 1), checkedAtOnce))
+	most := int64(checkedBytes)
+	if s.room.totalBytes > 0 {
+		most = min(most, s.room.totalBytes/4)
+	}
+	return int(min(max(most/(checkedEntryBytes*bricks), 1), checkedAtOnce))
 }
 
-// checkedEntryBytes is what an entry of an index takes: as it is stored, where it leads, and while those
-// are sorted.
+// checkedEntryBytes is what an entry of an index takes while it is checked: as it is stored, where it leads,
+// and in two lists of numbers that are sorted.
 const checkedEntryBytes = 40
 
 // damages are what is wrong with objects.
@@ -97,7 +101,7 @@ func (d *damages) err() error {
 // checkField checks the objects of an array. What can't be read is an error at once, and no damage.
 func (s *Storage) checkField(ctx context.Context, f *field, d *damages) error {
 	g, reading := errgroup.WithContext(ctx)
-	g.SetLimit(f.checks())
+	g.SetLimit(s.checks(f))
 	f.Each(func(number int64) bool {
 		if reading.Err() != nil {
 			return false

@@ -14,14 +14,14 @@ import (
 // Coordinates are those of a listed cube.
 func (s *Storage) Coordinates(ctx context.Context, c *listing.Cube) (list []listing.Coordinate, err error) {
 	if !c.Alone() || s.config.Group == nil {
-		return listing.Coordinates(ctx, s.under, c)
+		return listing.Coordinates(ctx, s.under, c, s.room.totalBytes)
 	}
 	group, err := s.config.Group()
 	if err != nil {
 		return nil, nil // as of other coordinates that can't be read
 	}
 	defer func() { err = errors.Join(err, group.Close()) }()
-	return listing.CoordinatesBeside(ctx, group, c)
+	return listing.CoordinatesBeside(ctx, group, c, s.room.totalBytes)
 }
 
 // CoordinateBytes is the size of what ReadCoordinate gives.
@@ -58,7 +58,7 @@ func (s *Storage) ReadCoordinate(ctx context.Context, c *listing.Cube, x listing
 			Fields: []spec.Array{{Pattern: path}},
 			Crop:   []spec.DimValue{{Value: x.Array.Shape[0]}},
 		},
-		Base: c.Object.Path, TrustAbsence: s.config.TrustAbsence, MaxBrickBytes: s.config.MaxBrickBytes,
+		Base: c.Object.Path, TrustAbsence: s.config.TrustAbsence, MaxBrickBytes: s.config.MaxBrickBytes, room: s.room,
 	})
 	defer func() { err = errors.Join(err, whole.Close()) }()
 	var found storage.Object

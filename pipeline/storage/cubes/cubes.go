@@ -25,7 +25,8 @@ type Config struct {
 	Base string
 	// Named are paths that a cube each has to have, as the user has named them one by one.
 	Named []string
-	// MemoryBytes bounds the decoded bricks that are kept.
+	// MemoryBytes bounds the decoded bricks that are kept, the indexes of shards, and what is decoded; 0:
+	// nothing is kept, and what is decoded has no bound.
 	MemoryBytes int64
 	// Seed is the order's, for jitter.
 	Seed uint64
@@ -39,6 +40,8 @@ type Config struct {
 	// TrustAbsence does not look again whether what was absent still is: at a service that would
 	// be a request each time.
 	TrustAbsence bool
+
+	room *room // of another Storage; nil: its own
 }
 
 // Storage is a storage.Storage of cubes. Its methods may be called concurrently.
@@ -66,6 +69,7 @@ type Storage struct {
 	// From how many stored bytes on a brick's head is read first.
 	longInMemory, longBelow int64
 
+	room        *room
 	cells       *cells
 	future      *future
 	indexes     *indexes
@@ -98,8 +102,11 @@ type field struct {
 	bricks     zarr.Grid
 	objects    zarr.Grid
 	brickBytes int64
-	longest    *zarr.Part   // of all that crops have of bricks
-	blockBytes atomic.Int64 // the size of blocks that are cells, or why there are none
+	// What decoding any brick takes, with what it is stored in and without.
+	most, decodedBytes int64
+	firstBytes         int64        // what the first step of decoding gives; of bricks that are stored as they are, all
+	longest            *zarr.Part   // of all that crops have of bricks
+	blockBytes         atomic.Int64 // the size of blocks that are cells, or why there are none
 }
 
 // Over makes cubes of the arrays below the root of under, which the result closes.
@@ -107,6 +114,9 @@ func Over(under storage.Storage, c Config) *Storage {
 	s := &Storage{config: c, under: under, cubes: map[string]*cube{}, waiting: map[key]*task{}, maxInFlight: inFlightBytes(c.MemoryBytes), longInMemory: longInMemory, longBelow: longBelow}
 	s.some.L, s.quiet.L = &s.mu, &s.mu
 	s.resident, _ = under.(storage.ResidentOpener)
+	if s.room = c.room; s.room == nil {
+		s.room = newRoom(c.MemoryBytes, runtime.GOMAXPROCS(0))
+	}
 	s.cells = newCells(c.MemoryBytes)
 	s.future = newFuture(c.MemoryBytes)
 	s.indexes = newIndexes(c.MemoryBytes / 8)
@@ -119,7 +129,7 @@ func Over(under storage.Storage, c Config) *Storage {
 // List implements storage.Storage: it finds the cubes. What was listed before is forgotten.
 func (s *Storage) List(ctx context.Context, match func(path string, isDir bool) bool, visit func(storage.Object) error) error {
 	var unused []Unused
-	found, err := listing.Find(ctx, listing.Config{Under: s.under, Spec: s.config.Spec, Base: s.config.Base, Match: match, LeftOut: func(path, why string) {
+	found, err := listing.Find(ctx, listing.Config{Under: s.under, Spec: s.config.Spec, Base: s.config.Base, Match: match, MemoryBytes: s.room.totalBytes, LeftOut: func(path, why string) {
 		unused = append(unused, Unused{path, why})
 	}})
 	if err != nil {
@@ -137,6 +147,9 @@ func (s *Storage) List(ctx context.Context, match func(path string, isDir bool) 
 		cubes[x.Object.Path] = c
 	}
 	if err := cmp.Or(anyLeft(cubes), s.lacksNamed(cubes, unused)); err != nil {
+		return err
+	}
+	if err := s.share(cubes); err != nil {
 		return err
 	}
 	s.mu.Lock()
@@ -179,9 +192,13 @@ func (s *Storage) open(x *listing.Cube) (*cube, error) {
 	c := &cube{Cube: x, header: x.Cut.Header(), row: x.Cut.Row()}
 	for k := range x.Fields {
 		a := x.Fields[k].Array
-		f := &field{Field: &x.Fields[k], copier: x.Cut.Copier(k), bricks: a.Bricks(), objects: a.Objects(), brickBytes: a.BrickBytes(), longest: longestPart(x.Cut.NewCrop(k), a.Brick)}
+		f := &field{Field: &x.Fields[k], copier: x.Cut.Copier(k), bricks: a.Bricks(), objects: a.Objects(), brickBytes: a.BrickBytes(), decodedBytes: decodedBytes(a), firstBytes: firstBytes(a), longest: longestPart(x.Cut.NewCrop(k), a.Brick)}
 		if most := s.config.MaxBrickBytes; most > 0 && f.brickBytes > most {
 			return nil, fmt.Errorf("%s: array %s has bricks of %d bytes, more than the %d of --max-record: raise that if memory holds two of them for each core", x.Object.Path, f.Path, f.brickBytes, most)
+		}
+		f.most = f.needs()
+		if err := s.checkRoom(f); err != nil {
+			return nil, fmt.Errorf("%s: %w", x.Object.Path, err)
 		}
 		c.fields = append(c.fields, f)
 	}

@@ -152,7 +152,7 @@ func TestBricksMayLieAtTheSamePlace(t *testing.T) {
 func TestIndexesThatAreCheckedAtATimeAreBounded(t *testing.T) {
 	for bricks, want := range map[int64]int{1: 32, 4096: 32, 1 << 17: 25, 1 << 20: 3, 1 << 24: 1} {
 		f := &field{Field: &listing.Field{Array: &zarr.Array{Object: []int64{4 * bricks}, Brick: []int64{4}}}}
-		require.Equal(t, want, f.checks(), "%d bricks", bricks)
+		require.Equal(t, want, (&Storage{room: newRoom(0, 1)}).checks(f), "%d bricks", bricks)
 		require.LessOrEqual(t, int64(want-1)*bricks*checkedEntryBytes, int64(checkedBytes))
 	}
 }

@@ -40,7 +40,10 @@ type index struct {
 	places []zarr.Place
 }
 
-func (x *index) bytes() int64 { return int64(len(x.places)) * int64(unsafe.Sizeof(zarr.Place{})) }
+// placeBytes is what an entry of an index takes.
+const placeBytes = int64(unsafe.Sizeof(zarr.Place{}))
+
+func (x *index) bytes() int64 { return int64(len(x.places)) * placeBytes }
 
 func newIndexes(maxBytes int64) *indexes {
 	return &indexes{maxBytes: maxBytes, byKey: map[shard]*list.Element{}, waiting: map[shard][]*task{}}

@@ -128,7 +128,7 @@ func (s *Storage) lacking(ctx context.Context, f *field, absent bool, d *damages
 		}
 	}
 	g, reading := errgroup.WithContext(ctx)
-	g.SetLimit(f.checks())
+	g.SetLimit(s.checks(f))
 	f.Each(func(number int64) bool {
 		if reading.Err() != nil {
 			return false

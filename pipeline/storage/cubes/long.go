@@ -162,10 +162,10 @@ func (w *worker) readLong(o *opened, t *task) (inMemory bool, err error) {
 		for _, a := range t.steps.asked {
 			size += a.end - a.begin
 		}
-		if int64(cap(w.stored)) < size {
-			w.stored = make([]byte, size)
+		rest, err := w.stored.room(size)
+		if err != nil {
+			return false, nil
 		}
-		rest := w.stored[:size]
 		for i := range t.steps.asked {
 			a := &t.steps.asked[i]
 			n := a.end - a.begin

@@ -99,11 +99,8 @@ func (w *worker) readMemory(o *opened, reads []*task) {
 			end = max(end, reads[n].offset()+reads[n].size())
 			n++
 		}
-		if int64(cap(w.stored)) < end-begin {
-			w.stored = make([]byte, end-begin)
-		}
-		stored := w.stored[:end-begin]
-		if o.resident.ReadAt(stored, begin) {
+		stored, err := w.stored.room(end - begin)
+		if err == nil && o.resident.ReadAt(stored, begin) {
 			for _, t := range reads[:n] {
 				at := t.offset() - begin
 				w.storedBytes.Add(uint64(t.size()))
@@ -138,11 +135,8 @@ func (w *worker) indexInMemory(of object, p zarr.Place) ([]byte, bool) {
 	if o.resident == nil {
 		return nil, false
 	}
-	if int64(cap(w.stored)) < p.SizeBytes {
-		w.stored = make([]byte, p.SizeBytes)
-	}
-	b := w.stored[:p.SizeBytes]
-	if !o.resident.ReadAt(b, p.OffsetBytes) {
+	b, err := w.stored.room(p.SizeBytes)
+	if err != nil || !o.resident.ReadAt(b, p.OffsetBytes) {
 		return nil, false
 	}
 	if o.resident.Unchanged() != nil {

@@ -289,7 +289,7 @@ func (b *submission) field(x *reading, f *field, crop *zarr.Crop, w zarr.Window)
 		if low, high := f.copier.Range(p); high <= w.OffsetBytes || low >= end {
 			return nil
 		}
-		k := key{f, f.bricks.Number(p.Brick), 0}
+		k := key{f, f.bricks.Number(p.Brick), f.rawPiece(p)}
 		t := b.tasks[k]
 		if t == nil {
 			t = b.newTask(k)

@@ -11,8 +11,6 @@ import (
 
 	"github.com/lsiofs/lsiofs/pipeline/storage"
 	"github.com/lsiofs/lsiofs/pipeline/zarr"
-	"github.com/lsiofs/lsiofs/pipeline/zarr/blosc"
-	"github.com/lsiofs/lsiofs/pipeline/zarr/codec"
 )
 
 // Bounds of the reads of the storage below, but for one brick a worker.
@@ -76,11 +74,8 @@ type job struct {
 // worker is one of those who decode.
 type worker struct {
 	*Storage
-	decoder *codec.Decoder
-	blosc   *blosc.Decoder
-	wanted  []bool // blocks of a buffer
-	unkept  unkept // where bricks are decoded that are not kept
-	stored  []byte // what is read from memory
+	*buffers
+	wanted []bool // blocks of a buffer
 
 	group  []*task   // that are being begun
 	reads  []*task   // of these, those that are read
@@ -93,13 +88,15 @@ type worker struct {
 
 // work does jobs until the storage is closed, and nothing is under way.
 func (s *Storage) work() {
-	w := &worker{Storage: s, decoder: codec.NewDecoder(), blosc: blosc.NewDecoder(), mostOpened: mostOpened(runtime.GOMAXPROCS(0))}
+	w := &worker{Storage: s, buffers: newBuffers(), mostOpened: mostOpened(runtime.GOMAXPROCS(0))}
 	defer w.close()
 	for {
 		j, ok := s.next(w.group[:0])
-		switch {
-		case !ok:
+		if !ok {
 			return
+		}
+		taken := s.room.take(j.needs())
+		switch {
 		case j.reading != nil:
 			j.reading.release(1)
 		case j.decoded != nil:
@@ -113,6 +110,10 @@ func (s *Storage) work() {
 			w.came(j.came)
 		case j.index != nil:
 			w.cameIndex(j.index)
+		}
+		if taken > 0 {
+			w.trim()
+			s.room.give(taken)
 		}
 	}
 }
@@ -148,7 +149,9 @@ func (s *Storage) nextGroup(group []*task) job {
 		if len(group) > 0 && (bytes+t.field.brickBytes > most || t.field != group[0].field || t.object != group[0].object) {
 			break
 		}
-		bytes += t.field.brickBytes
+		if bytes += t.field.brickBytes; len(group) == 0 && !t.placed() {
+			bytes += t.field.Array.Levels[t.level].IndexBytes() // it may ask for that first
+		}
 		group = append(group, s.tasks.pop())
 		if s.waiting[t.key] == t {
 			delete(s.waiting, t.key)
@@ -177,9 +180,7 @@ func (s *Storage) push(j job) {
 }
 
 func (w *worker) close() {
-	w.decoder.Close()
-	w.blosc.Close()
-	w.unkept.close()
+	w.buffers.close()
 	for _, o := range w.opened {
 		o.close()
 	}
@@ -264,6 +265,10 @@ func (w *worker) readGroup(group []*task) {
 		}
 		if err := t.cutRange(); err != nil {
 			t.finish(t.damaged(err))
+			continue
+		}
+		if err := w.fits(t.field, t.size(), 0); err != nil {
+			t.finish(err)
 			continue
 		}
 		reads = append(reads, t)
@@ -407,6 +412,9 @@ func (w *worker) decode(t *task, stored []byte) error {
 		return t.damaged(err)
 	case done:
 		return nil
+	}
+	if err := w.fitsBlocks(f, stored); err != nil {
+		return err
 	}
 	x := w.cells.take(t.key, f.brickBytes)
 	var brick []byte

@@ -118,7 +118,7 @@ func newSource(folder target.Bucket, o Options) (*Source, error) {
 	if err != nil {
 		return nil, err
 	}
-	local, err := web.NewTransport(web.Settings{NoProxy: true})
+	local, err := web.NewTransport(web.Settings{Local: true})
 	if err != nil {
 		return nil, err
 	}

@@ -28,8 +28,9 @@ const (
 // answers, always: one of the eight that S3 gives, each of which has its own limits.
 // Safe for concurrent use.
 type dialer struct {
-	lookup  func(ctx context.Context, host string) ([]string, error)
-	connect func(ctx context.Context, network, address string) (net.Conn, error)
+	lookup func(ctx context.Context, host string) ([]string, error)
+	// connect connects to an address of a host, as it is named, with its port.
+	connect func(ctx context.Context, host, network, address string) (net.Conn, error)
 	now     func() time.Time
 
 	mu    sync.Mutex
@@ -45,10 +46,13 @@ type host struct {
 	avoided   map[string]time.Time // until when
 }
 
-func newDialer() *dialer {
-	plain := &net.Dialer{Timeout: connectTimeout, KeepAlive: 15 * time.Second}
+func newDialer(g *guard) *dialer {
+	connect := func(ctx context.Context, host, network, address string) (net.Conn, error) {
+		plain := &net.Dialer{Timeout: connectTimeout, KeepAlive: 15 * time.Second, Control: g.control(host)}
+		return plain.DialContext(ctx, network, address)
+	}
 	return &dialer{
-		lookup: net.DefaultResolver.LookupHost, connect: plain.DialContext, now: time.Now,
+		lookup: net.DefaultResolver.LookupHost, connect: connect, now: time.Now,
 		hosts: make(map[string]*host),
 	}
 }
@@ -60,7 +64,7 @@ func (d *dialer) DialContext(ctx context.Context, network, address string) (net.
 		return nil, err
 	}
 	if net.ParseIP(name) != nil {
-		return d.connect(ctx, network, address)
+		return d.connect(ctx, address, network, address)
 	}
 	addresses, err := d.inTurn(ctx, name)
 	if err != nil {
@@ -68,7 +72,7 @@ func (d *dialer) DialContext(ctx context.Context, network, address string) (net.
 	}
 	var failures []error
 	for _, a := range addresses {
-		conn, err := d.connect(ctx, network, net.JoinHostPort(a, port))
+		conn, err := d.connect(ctx, address, network, net.JoinHostPort(a, port))
 		if err == nil {
 			d.answered(name, a, true)
 			return conn, nil

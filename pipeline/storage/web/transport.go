@@ -39,8 +39,9 @@ type Transport struct {
 type Settings struct {
 	// CAFile has certificates, in PEM, that are trusted beside the system's.
 	CAFile string
-	// NoProxy keeps it from the proxies that the environment names.
-	NoProxy bool
+	// Local is for services of this machine, such as the one that has credentials of its role: the proxies
+	// that the environment names are not used, and AllowURLVariable is not looked at.
+	Local bool
 }
 
 // NewTransport makes one, which is to be closed. It fails when the file can't be used.
@@ -61,7 +62,14 @@ func NewTransport(s Settings) (*Transport, error) {
 		trust.RootCAs = pool
 	}
 	t := &Transport{now: time.Now}
-	dial := newDialer()
+	var g *guard
+	if urls, guarded := os.LookupEnv(AllowURLVariable); guarded && !s.Local {
+		var err error
+		if g, err = parseGuard(urls); err != nil {
+			return nil, err
+		}
+	}
+	dial := newDialer(g)
 	t.base = &http.Transport{
 		DialContext: func(ctx context.Context, network, address string) (net.Conn, error) {
 			conn, err := dial.DialContext(ctx, network, address)
@@ -80,7 +88,7 @@ func NewTransport(s Settings) (*Transport, error) {
 		Protocols:             new(http.Protocols),
 	}
 	t.base.Protocols.SetHTTP1(true)
-	if !s.NoProxy {
+	if !s.Local {
 		t.base.Proxy = http.ProxyFromEnvironment
 	}
 	return t, nil

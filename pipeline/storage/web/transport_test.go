@@ -135,13 +135,13 @@ type network struct {
 }
 
 func (n *network) dialer() *dialer {
-	d := newDialer()
+	d := newDialer(nil)
 	d.now = func() time.Time { return n.now }
 	d.lookup = func(context.Context, string) ([]string, error) {
 		n.lookups++
 		return n.addresses, n.lookupErr
 	}
-	d.connect = func(_ context.Context, _, address string) (net.Conn, error) {
+	d.connect = func(_ context.Context, _, _, address string) (net.Conn, error) {
 		n.tried = append(n.tried, address)
 		if n.dead[address] {
 			return nil, errors.New(address + " does not answer")

@@ -32,6 +32,9 @@ func (d *Decoder) Close() {
 	*d = Decoder{}
 }
 
+// Trim lets go of the block that the decoder keeps.
+func (d *Decoder) Trim() { d.scratch = nil }
+
 // Decode decodes the blocks from first to last, last exclusive, of a buffer whose header is h,
 // into dst, which has the size of h.Range(first, last). After an error dst holds anything.
 func (d *Decoder) Decode(dst, buffer []byte, h Header, first, last int) error {

@@ -21,13 +21,30 @@ import (
 
 // Decoder decodes bricks. It is not for concurrent use: a core has one.
 type Decoder struct {
-	between [2][]byte
-	blosc   *blosc.Decoder
-	zstd    *zstd.Decoder
+	room  func(i int, n int64) ([]byte, error)
+	blosc *blosc.Decoder
+	zstd  *zstd.Decoder
 }
 
 // NewDecoder makes a decoder. Close it.
-func NewDecoder() *Decoder { return &Decoder{blosc: blosc.NewDecoder()} }
+func NewDecoder() *Decoder {
+	var between [2][]byte
+	return NewDecoderIn(func(i int, n int64) ([]byte, error) {
+		if int64(cap(between[i])) < n {
+			between[i] = make([]byte, n)
+		}
+		return between[i][:n], nil
+	})
+}
+
+// NewDecoderIn makes a decoder that has the two buffers between steps, 0 and 1, from room: of n bytes,
+// until it asks for the same again.
+func NewDecoderIn(room func(i int, n int64) ([]byte, error)) *Decoder {
+	return &Decoder{room: room, blosc: blosc.NewDecoder()}
+}
+
+// Trim lets go of memory that large bricks have left.
+func (d *Decoder) Trim() { d.blosc.Trim() }
 
 // Close lets go of what the decoder keeps.
 func (d *Decoder) Close() {
@@ -50,7 +67,10 @@ func (d *Decoder) Decode(dst, stored []byte, c zarr.Chain) error {
 	for i, s := range c.Steps {
 		out := dst
 		if i+1 < len(c.Steps) {
-			out = d.room(i%2, sizes[i+1].Bytes)
+			var err error
+			if out, err = d.room(i%2, sizes[i+1].Bytes); err != nil {
+				return err
+			}
 		}
 		n, err := d.step(out, src, s, sizes[i+1].Exact)
 		if err == nil && sizes[i+1].Exact && n != len(out) {
@@ -73,14 +93,6 @@ func named(codec zarr.Codec, err error) error {
 		return err
 	}
 	return fmt.Errorf("%s: %w", codec, err)
-}
-
-// room is one of the two buffers between steps.
-func (d *Decoder) room(i int, n int64) []byte {
-	if int64(cap(d.between[i])) < n {
-		d.between[i] = make([]byte, n)
-	}
-	return d.between[i][:n]
 }
 
 // step undoes one step: from src to dst, of which it writes as many bytes as it returns. If

@@ -22,9 +22,10 @@ type Coordinate struct {
 const MaxCoordinateBytes = 64 << 20
 
 // Coordinates are those of a cube's arrays, in the order of their dimensions. What can't be read,
-// or is larger than MaxCoordinateBytes, is left out: crops need none of them.
-func Coordinates(ctx context.Context, under storage.Storage, c *Cube) ([]Coordinate, error) {
-	f := newFinder(Config{Under: under})
+// or is larger than MaxCoordinateBytes or a quarter of memoryBytes (0: no bound), is left out: crops need none
+// of them.
+func Coordinates(ctx context.Context, under storage.Storage, c *Cube, memoryBytes int64) ([]Coordinate, error) {
+	f := newFinder(Config{Under: under, MemoryBytes: memoryBytes})
 	var list []Coordinate
 	for k := range c.Fields {
 		x := &c.Fields[k]
@@ -41,8 +42,8 @@ func Coordinates(ctx context.Context, under storage.Storage, c *Cube) ([]Coordin
 // CoordinatesBeside is Coordinates of a cube that is an array by itself, whose directory is the root of
 // the storage below: group is the storage of the directory that this lies in. Where that is no group
 // there are none.
-func CoordinatesBeside(ctx context.Context, group storage.Storage, c *Cube) (list []Coordinate, err error) {
-	f := newFinder(Config{Under: group})
+func CoordinatesBeside(ctx context.Context, group storage.Storage, c *Cube, memoryBytes int64) (list []Coordinate, err error) {
+	f := newFinder(Config{Under: group, MemoryBytes: memoryBytes})
 	if !c.Alone() || !f.isGroup(ctx, "") {
 		return nil, ctx.Err()
 	}
@@ -60,6 +61,10 @@ func (f *finder) isGroup(ctx context.Context, at string) bool {
 
 // coordinates adds those of a field that lie in a group, but for dimensions that the list has.
 func (f *finder) coordinates(ctx context.Context, x *Field, group string, list *[]Coordinate) error {
+	most := int64(MaxCoordinateBytes)
+	if f.MemoryBytes > 0 {
+		most = min(most, f.MemoryBytes/4)
+	}
 	for d, name := range x.Array.Dims {
 		at := join(group, name)
 		known := slices.ContainsFunc(*list, func(o Coordinate) bool { return o.Dim == name })
@@ -75,7 +80,7 @@ func (f *finder) coordinates(ctx context.Context, x *Field, group string, list *
 		}
 		a, err := n.array()
 		if err != nil || len(a.Shape) != 1 || a.Shape[0] != x.Array.Shape[d] || a.Shape[0] == 0 ||
-			a.Shape[0] > MaxCoordinateBytes/int64(a.Type.ItemBytes) {
+			a.Shape[0] > most/int64(a.Type.ItemBytes) {
 			continue
 		}
 		*list = append(*list, Coordinate{Dim: name, Path: at, Array: a})

@@ -7,7 +7,9 @@ import (
 	"fmt"
 	"io/fs"
 	"path"
+	"sync"
 
+	"github.com/dustin/go-humanize"
 	"golang.org/x/sync/errgroup"
 
 	"github.com/lsiofs/lsiofs/pipeline/storage"
@@ -21,6 +23,7 @@ type node struct {
 	documents []storage.Object // that it was read from
 	main, own []byte           // of an array: zarr.json or .zarray; .zattrs, nil where there is none
 	v3        bool
+	kept      bool        // and counted
 	problem   error       // its document can't be read: it may be an array
 	parsed    *zarr.Array // of one that is going to be a field: its documents are read once
 }
@@ -67,9 +70,18 @@ func (f *finder) read(ctx context.Context, n *node, name string, to *[]byte) (bo
 		return false, notThere(err)
 	}
 	n.documents = append(n.documents, o)
-	if o.SizeBytes > zarr.MaxDocumentBytes || o.SizeBytes == 0 {
-		n.isArray, n.problem = true, fmt.Errorf("%s has %d bytes: documents have from 1 to %d", at, o.SizeBytes, zarr.MaxDocumentBytes)
+	switch {
+	case o.SizeBytes > zarr.MaxDocumentBytes || o.SizeBytes == 0:
+		n.problem = fmt.Errorf("%s has %d bytes: documents have from 1 to %d", at, o.SizeBytes, zarr.MaxDocumentBytes)
+	case f.MemoryBytes > 0 && o.SizeBytes > f.MemoryBytes/documentPart:
+		n.problem = fmt.Errorf("%s has %d bytes, and reading it takes some %s of memory: use --memory %dMiB or more", at, o.SizeBytes, humanize.IBytes(uint64(documentPart*o.SizeBytes)), (2*documentPart*o.SizeBytes)>>20+1)
+	}
+	if n.problem != nil {
+		n.isArray = true
 		return true, nil
+	}
+	if o.SizeBytes > largeDocument {
+		turnOf(ctx).begin()
 	}
 	b := make([]byte, o.SizeBytes)
 	if err := storage.ReadAt(ctx, f.Under, o, b, 0); err != nil {
@@ -120,10 +132,52 @@ const maxHeldBytes = 1 << 30
 
 // hold counts the documents of a node that is kept.
 func (f *finder) hold(n *node) error {
-	if f.held.Add(n.heldBytes()) > maxHeldBytes {
+	if n.kept {
+		return nil
+	}
+	n.kept = true
+	held := f.held.Add(n.heldBytes())
+	if held > maxHeldBytes {
 		return fmt.Errorf("the documents of all arrays have more than %d bytes: name some of the hierarchies by a pattern", int64(maxHeldBytes))
 	}
+	if f.MemoryBytes > 0 && held > f.MemoryBytes {
+		return fmt.Errorf("the documents of all arrays have more than %d bytes, and half of --memory has no more room: raise --memory, or name some of the hierarchies by a pattern", f.MemoryBytes)
+	}
 	return nil
+}
+
+const (
+	// documentPart is about how many times its own size reading a document takes.
+	documentPart = 16
+	// largeDocument is from which size on one document is read at a time: most have less than 2 KiB.
+	largeDocument = 32 << 10
+)
+
+// turn is that of one call of each, which others wait for while it has large documents. nil: there is but
+// one.
+type turn struct {
+	mu    *sync.Mutex
+	begun bool
+}
+
+type turnKey struct{}
+
+func turnOf(ctx context.Context) *turn {
+	t, _ := ctx.Value(turnKey{}).(*turn)
+	return t
+}
+
+func (t *turn) begin() {
+	if t != nil && !t.begun {
+		t.begun = true
+		t.mu.Lock()
+	}
+}
+
+func (t *turn) end() {
+	if t.begun {
+		t.mu.Unlock()
+	}
 }
 
 // atOnce is how many documents and objects are asked for at a time: services take some 20 ms for
@@ -134,11 +188,16 @@ const atOnce = 32
 func each[T any](ctx context.Context, list []T, one func(ctx context.Context, x T) error) error {
 	group, inner := errgroup.WithContext(ctx)
 	group.SetLimit(atOnce)
+	var large sync.Mutex
 	for _, x := range list {
 		if inner.Err() != nil {
 			break
 		}
-		group.Go(func() error { return one(inner, x) })
+		group.Go(func() error {
+			t := &turn{mu: &large}
+			defer t.end()
+			return one(context.WithValue(inner, turnKey{}, t), x)
+		})
 	}
 	return cmp.Or(group.Wait(), ctx.Err())
 }

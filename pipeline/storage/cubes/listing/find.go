@@ -27,6 +27,9 @@ type Config struct {
 	// LeftOut is told of what lies where hierarchies do and is none that crops are cut from: of its
 	// path, and why. It is not called concurrently; nil: nobody is.
 	LeftOut func(path, why string)
+	// MemoryBytes bounds what is held of documents, of the tables of objects and of lists of crops; 0: only
+	// what there can be of each.
+	MemoryBytes int64
 }
 
 // Cube is a hierarchy whose arrays crops are cut from. It does not change, and is safe for
@@ -47,8 +50,20 @@ type Cube struct {
 type finder struct {
 	Config
 	maxDirectories int
-	held           atomic.Int64 // bytes of the documents that are kept
+	held           atomic.Int64 // bytes of the documents that are kept, and of objects
 	files          []string     // that are named as hierarchies are
+}
+
+// Holder is a storage that holds something in memory for its user.
+type Holder interface{ HeldBytes() int64 }
+
+// left is how much of the memory there is for objects.
+func (f *finder) left() int64 {
+	left := f.MemoryBytes - f.held.Load()
+	if x, ok := f.Under.(Holder); ok {
+		left -= x.HeldBytes()
+	}
+	return max(left, 0)
 }
 
 func newFinder(c Config) *finder {
@@ -58,7 +73,11 @@ func newFinder(c Config) *finder {
 	if c.LeftOut == nil {
 		c.LeftOut = func(string, string) {}
 	}
-	return &finder{Config: c, maxDirectories: maxDirectories}
+	f := &finder{Config: c, maxDirectories: maxDirectories}
+	if c.MemoryBytes > 0 {
+		f.maxDirectories = int(min(max(c.MemoryBytes/directoryBytes, leastDirectories), maxDirectories))
+	}
+	return f
 }
 
 // Find finds the cubes, in order of their paths, at least one. What is refused is one error, which

@@ -19,6 +19,10 @@ import (
 const (
 	// maxDirectories bounds how many directories are looked into for documents.
 	maxDirectories = 1 << 20
+	// directoryBytes is about what a directory takes meanwhile, with its path, but no less than
+	// leastDirectories count.
+	directoryBytes   = 256
+	leastDirectories = 1 << 12
 	// maxLevels bounds how deep they are nested: each level is a listing.
 	maxLevels = 64
 )
@@ -133,6 +137,9 @@ func (f *finder) explore(ctx context.Context, from []string, wanted func(path st
 func directories(_ string, isDir bool) bool { return isDir }
 
 func (f *finder) tooMany() error {
+	if f.MemoryBytes > 0 && f.maxDirectories < maxDirectories {
+		return fmt.Errorf("there are more than %d directories in it, and half of --memory has no room for the names of more: raise --memory, or name the array with --array, or a hierarchy", f.maxDirectories)
+	}
 	return fmt.Errorf("there are more than %d directories in it: name the array with --array, or a hierarchy", f.maxDirectories)
 }
 

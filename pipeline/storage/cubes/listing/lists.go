@@ -13,6 +13,9 @@ import (
 // is no list that a person wants in memory.
 const maxListBytes = 4 << 30
 
+// listPart is about how many times its own size a list takes while it is read.
+const listPart = 4
+
 // lists are the rows of the file of --crops, for each cube.
 func (f *finder) lists(cubes []*Cube) ([]*zarr.List, error) {
 	file, err := os.Open(f.Spec.List)
@@ -20,11 +23,17 @@ func (f *finder) lists(cubes []*Cube) ([]*zarr.List, error) {
 		return nil, fmt.Errorf("--crops: %w", err)
 	}
 	defer file.Close()
-	b, err := io.ReadAll(io.LimitReader(file, maxListBytes+1))
+	most := int64(maxListBytes)
+	if f.MemoryBytes > 0 {
+		most = min(most, f.MemoryBytes/listPart)
+	}
+	b, err := io.ReadAll(io.LimitReader(file, most+1))
 	switch {
 	case err != nil:
 		return nil, fmt.Errorf("--crops: %w", err)
-	case len(b) > maxListBytes:
+	case int64(len(b)) > most && most < maxListBytes:
+		return nil, fmt.Errorf("--crops %s has more than %d bytes, and reading it would take more than half of --memory: raise --memory, use --stride and --jitter, or several mounts", f.Spec.List, most)
+	case int64(len(b)) > most:
 		return nil, fmt.Errorf("--crops %s has more than %d bytes: use --stride and --jitter, or several mounts", f.Spec.List, int64(maxListBytes))
 	}
 	var fields []listField

@@ -17,6 +17,10 @@ import (
 // MaxObjects bounds the objects of all arrays together: their tables then take 3 GiB.
 const MaxObjects = 1 << 27
 
+// objectBytes is what an object takes of Config.MemoryBytes at most: two entries of a table. While objects are
+// listed they take more, when nothing has been decoded.
+const objectBytes = 48
+
 // Field is an array of a cube, and its objects.
 type Field struct {
 	// Path is the array's directory below the storage's root, "" for the root.
@@ -57,6 +61,12 @@ func (f *Field) Has(number int64) bool {
 	return present
 }
 
+// LargestObject is the size of the largest object.
+func (f *Field) LargestObject() int64 { return f.table.largest }
+
+// HeldBytes is what the table of the field's objects takes, which fields of the same array share.
+func (f *Field) HeldBytes() int64 { return f.table.heldBytes() }
+
 // Present is how many objects there are, and Ignored how many files and directories were found that
 // are none.
 func (f *Field) Present() int64 { return f.table.present }
@@ -79,12 +89,16 @@ type lister struct {
 	above  map[string]bool // directories that arrays lie in, and whether they were seen
 	files  map[string]bool // what is no directory where one has to be
 	total  int64
+	most   int64 // of total, for memory
 	failed error
 }
 
 // objects fills in the tables of all fields, and gives what stands for each.
 func (f *finder) objects(ctx context.Context, fields []*Field) ([]*digest, error) {
-	l := &lister{byPath: map[string]*listed{}, above: map[string]bool{}, files: map[string]bool{}}
+	l := &lister{byPath: map[string]*listed{}, above: map[string]bool{}, files: map[string]bool{}, most: MaxObjects}
+	if f.MemoryBytes > 0 {
+		l.most = min(f.left()/objectBytes, MaxObjects)
+	}
 	defer func() {
 		for _, x := range l.arrays {
 			x.found.free()
@@ -234,6 +248,9 @@ func (l *lister) visit(o storage.Object) error {
 func (l *lister) add(x *listed, number int64, o storage.Object) error {
 	if l.total++; l.total > MaxObjects {
 		return fmt.Errorf("the arrays have more than %d objects: write them with sharding, or name some of the hierarchies by a pattern", int64(MaxObjects))
+	}
+	if l.total > l.most {
+		return fmt.Errorf("the arrays have more than %d objects, and half of --memory has no room for the places of more: raise --memory, write them with sharding, or name some of the hierarchies by a pattern", l.most)
 	}
 	e := entry{o.SizeBytes, o.Version.ModTimeNanos, o.Version.Inode}
 	if (e == entry{}) {

@@ -59,15 +59,31 @@ type records struct {
 
 func (r *records) add(x numbered) error {
 	if n := len(r.list); n == cap(r.list) {
-		larger, mapped, err := elements[numbered](max(2*n, 16))
+		if err := r.grow(max(2*n, 16)); err != nil {
+			return err
+		}
+	}
+	r.list = append(r.list, x)
+	return nil
+}
+
+// grow makes room for n in all. What is mapped stays the same memory, and is not there twice.
+func (r *records) grow(n int) error {
+	have := len(r.list)
+	if r.mapped == nil {
+		larger, mapped, err := elements[numbered](n)
 		if err != nil {
 			return err
 		}
 		copy(larger, r.list)
-		r.free()
-		r.list, r.mapped = larger[:n], mapped
+		r.list, r.mapped = larger[:have], mapped
+		return nil
 	}
-	r.list = append(r.list, x)
+	mapped, err := unix.Mremap(r.mapped, n*int(unsafe.Sizeof(numbered{})), unix.MREMAP_MAYMOVE)
+	if err != nil {
+		return fmt.Errorf("memory for a listing of %d objects: %w", n, err)
+	}
+	r.list, r.mapped = unsafe.Slice((*numbered)(unsafe.Pointer(unsafe.SliceData(mapped))), n)[:have], mapped
 	return nil
 }
 
@@ -102,11 +118,15 @@ type table struct {
 	dense   []entry
 	sparse  []place
 	present int64
+	largest int64 // size
 }
 
 // newTable makes the table of a grid of total places, of records that are settled.
 func newTable(list []numbered, total int64) (*table, error) {
 	t := &table{present: int64(len(list))}
+	for i := range list {
+		t.largest = max(t.largest, list[i].sizeBytes)
+	}
 	var mapped []byte
 	var err error
 	if total <= 2*t.present {
@@ -128,6 +148,11 @@ func newTable(list []numbered, total int64) (*table, error) {
 		runtime.AddCleanup(t, func(b []byte) { _ = unix.Munmap(b) }, mapped)
 	}
 	return t, nil
+}
+
+// heldBytes is what the table takes.
+func (t *table) heldBytes() int64 {
+	return int64(len(t.dense))*int64(unsafe.Sizeof(entry{})) + int64(len(t.sparse))*int64(unsafe.Sizeof(place{}))
 }
 
 // at is the entry of a place.

@@ -28,8 +28,8 @@ type archive struct {
 	paths  []string // of files that objects lie in, below the root
 
 	mu    sync.RWMutex
-	files map[int]file  // that were looked at
-	begin map[int]int64 // of members of a zip file, whose headers were read
+	files map[int]file // that were looked at
+	begin []int64      // of members of a zip file, whose headers were read; else 0
 }
 
 // file is one that objects lie in, as it was looked at last.
@@ -60,21 +60,24 @@ func (x *source) check(b []byte) error {
 	return nil
 }
 
-// read reads the file that describes a hierarchy.
-func (s *Storage) read(ctx context.Context, o storage.Object) (a *archive, err error) {
-	a = &archive{listed: o, files: map[int]file{}, begin: map[int]int64{}}
+// read reads the file that describes a hierarchy, and holds mostBytes of it at most.
+func (s *Storage) read(ctx context.Context, o storage.Object, mostBytes int64) (a *archive, err error) {
+	a = &archive{listed: o, files: map[int]file{}}
 	r := storage.NewReader(ctx, s.under, o, 1<<20)
 	defer r.Close()
 	if zipped.Is(o.Path) {
-		a.table, err = zipped.Parse(r, o.SizeBytes)
+		if a.table, err = zipped.Parse(r, o.SizeBytes, mostBytes); err != nil {
+			return nil, err
+		}
+		a.begin = make([]int64, a.table.Len())
 		a.paths = []string{o.Path}
 		a.files[0] = newFile(o)
-		return a, err
+		return a, nil
 	}
 	if o.SizeBytes > kerchunk.MaxBytes {
 		return nil, fmt.Errorf("it has %d bytes: reference files of up to %d are read: write the references in several files", o.SizeBytes, kerchunk.MaxBytes)
 	}
-	if a.table, err = kerchunk.Parse(bufio.NewReaderSize(io.NewSectionReader(r, 0, o.SizeBytes), 1<<20)); err != nil {
+	if a.table, err = kerchunk.Parse(bufio.NewReaderSize(io.NewSectionReader(r, 0, o.SizeBytes), 1<<20), mostBytes); err != nil {
 		return nil, err
 	}
 	var problems []error
@@ -213,9 +216,9 @@ func (a *archive) resolveMember(ctx context.Context, under storage.Storage, i in
 		return nil
 	}
 	a.mu.RLock()
-	_, known := a.begin[i]
+	begin := a.begin[i]
 	a.mu.RUnlock()
-	if known {
+	if begin > 0 {
 		return nil
 	}
 	key := a.table.Key(i)
@@ -265,9 +268,9 @@ func (a *archive) made(i int, f file) (x source, err error) {
 		x.object.SizeBytes = f.listed.SizeBytes
 	case table.Member:
 		a.mu.RLock()
-		begin, known := a.begin[i]
+		begin := a.begin[i]
 		a.mu.RUnlock()
-		if !known {
+		if begin == 0 {
 			return x, fmt.Errorf("%s was not listed", x.object.Path)
 		}
 		x.offset, x.summed, x.crc32 = begin, true, p.CRC32

@@ -122,12 +122,24 @@ func TestAMemberThatIsDamagedIsNamed(t *testing.T) {
 
 func TestWhatAllFilesSayIsBounded(t *testing.T) {
 	dir := t.TempDir()
+	var refs []string
+	for i := range 100 {
+		refs = append(refs, fmt.Sprintf(`"a/%d": "%s"`, i, strings.Repeat("x", 100)))
+	}
 	for i := range 3 {
-		require.NoError(t, os.WriteFile(filepath.Join(dir, fmt.Sprintf("%d.json", i)), []byte(`{"a/0": "`+strings.Repeat("x", 5000)+`"}`), 0o644))
+		require.NoError(t, os.WriteFile(filepath.Join(dir, fmt.Sprintf("%d.json", i)), []byte("{"+strings.Join(refs, ",")+"}"), 0o644))
 	}
 	s := over(t, dir, Config{Match: everything})
-	s.maxHeld = 12_000
-	require.ErrorContains(t, s.List(t.Context(), everything, func(storage.Object) error { return nil }), "2.json: it and the others before it take more than 12000 bytes of memory")
+	s.maxHeld = 60_000
+	err := s.List(t.Context(), everything, func(storage.Object) error { return nil })
+	require.ErrorContains(t, err, `2.json: key "a/`)
+	require.ErrorContains(t, err, ": half of --memory has no more room: raise --memory, or write the arrays in larger chunks; or name fewer of such files by a pattern: those before it take ")
+	require.LessOrEqual(t, s.HeldBytes(), s.maxHeld)
+
+	s = over(t, dir, Config{Match: everything})
+	s.maxHeld = 300
+	err = s.List(t.Context(), everything, func(storage.Object) error { return nil })
+	require.ErrorContains(t, err, "0.json: key \"a/0\": at byte 84: a value has more than 75 bytes, an eighth of --memory: raise that")
 }
 
 // Whatever a reference file names, it is below the root.

@@ -30,8 +30,8 @@
 //
 // # Memory
 //
-// Up to maxIdle files stay open. What the describing file says stays in memory (package table), up to maxHeldBytes, and the versions of all files that
-// were listed.
+// Up to maxIdle files stay open. What the describing files say stays in memory (package table), up to
+// Config.MemoryBytes, and the versions of all files that were listed.
 package refs
 
 import (
@@ -42,7 +42,10 @@ import (
 	"strings"
 	"sync"
 
+	"github.com/dustin/go-humanize"
+
 	"github.com/lsiofs/lsiofs/pipeline/storage"
+	"github.com/lsiofs/lsiofs/pipeline/storage/cubes/refs/table"
 	"github.com/lsiofs/lsiofs/pipeline/storage/cubes/refs/zipped"
 )
 
@@ -54,6 +57,8 @@ type Config struct {
 	// Roots are other names of the root, absolute paths or URLs, that names of files may begin
 	// with.
 	Roots []string
+	// MemoryBytes bounds what all files say together, but not below leastHeldBytes; 0: up to maxHeldBytes.
+	MemoryBytes int64
 }
 
 // Is says whether a file can describe a hierarchy, by its name.
@@ -83,12 +88,33 @@ var (
 	_ storage.ResidentOpener = (*Storage)(nil)
 )
 
-// maxHeldBytes bounds what all files say together: some 50 million references.
-const maxHeldBytes = 4 << 30
+const (
+	maxHeldBytes   = 4 << 30 // some 50 million references
+	leastHeldBytes = 16 << 20
+)
 
 // Over shows hierarchies that files of under describe. Closing the result closes under.
 func Over(under storage.Storage, c Config) *Storage {
-	return &Storage{config: c, under: under, maxHeld: maxHeldBytes, archives: map[string]*archive{}}
+	s := &Storage{config: c, under: under, maxHeld: maxHeldBytes, archives: map[string]*archive{}}
+	if c.MemoryBytes > 0 {
+		s.maxHeld = min(max(c.MemoryBytes, leastHeldBytes), maxHeldBytes)
+	}
+	return s
+}
+
+// HeldBytes is about what the describing files take in memory.
+func (s *Storage) HeldBytes() int64 { return s.heldBut("") }
+
+// heldBut is HeldBytes without one file.
+func (s *Storage) heldBut(name string) (n int64) {
+	s.mu.RLock()
+	defer s.mu.RUnlock()
+	for at, x := range s.archives {
+		if at != name {
+			n += x.table.HeldBytes()
+		}
+	}
+	return n
 }
 
 // Stat implements storage.Storage. What describes the hierarchy is read again if it has changed.
@@ -168,10 +194,14 @@ func (s *Storage) load(ctx context.Context, name string, look look) (*archive, e
 	if a := s.known(now); a != nil {
 		return a, nil
 	}
-	a, err := s.read(ctx, now)
+	others := s.heldBut(name)
+	a, err := s.read(ctx, now, s.maxHeld-others)
 	if err != nil {
 		if ctx.Err() == nil {
 			err = fmt.Errorf("%s: %w", name, err)
+		}
+		if others > 0 && errors.Is(err, table.ErrMemory) {
+			err = fmt.Errorf("%w; or name fewer of such files by a pattern: those before it take %s", err, humanize.IBytes(uint64(others)))
 		}
 		return nil, err
 	}
@@ -181,14 +211,6 @@ func (s *Storage) load(ctx context.Context, name string, look look) (*archive, e
 		a.inherit(before)
 	}
 	s.archives[name] = a
-	held := int64(0)
-	for _, x := range s.archives {
-		held += x.table.HeldBytes()
-	}
-	if held > s.maxHeld {
-		delete(s.archives, name)
-		return nil, fmt.Errorf("%s: it and the others before it take more than %d bytes of memory: name some of them by a pattern", name, s.maxHeld)
-	}
 	return a, nil
 }
 

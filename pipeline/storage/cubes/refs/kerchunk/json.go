@@ -36,7 +36,13 @@ func (s *scanner) ended(err error) error {
 	return err
 }
 
-var errEnds = errors.New("it ends in the middle")
+var (
+	errEnds = errors.New("it ends in the middle")
+	errLong = errors.New("more than")
+)
+
+// maxMemberBytes bounds the name of a member, as it is written: names of all levels are held at a time.
+const maxMemberBytes = 32 << 10
 
 // take is the next byte.
 func (s *scanner) take() (byte, error) {
@@ -47,7 +53,7 @@ func (s *scanner) take() (byte, error) {
 	s.at++
 	if s.keep {
 		if len(s.buf) == s.most {
-			return 0, s.errorf("a value has more than %d bytes", s.most)
+			return 0, s.errorf("a value has %w %d bytes", errLong, s.most)
 		}
 		s.buf = append(s.buf, c)
 	}
@@ -176,7 +182,7 @@ func (s *scanner) each(open byte, one func(name []byte) error) error {
 			}
 			if s.keep {
 				err = s.quoted()
-			} else if name, err = s.text(maxTextBytes); err == nil {
+			} else if name, err = s.text(maxMemberBytes); err == nil {
 				name = bytes.Clone(name)
 			}
 			if err == nil {

@@ -15,7 +15,8 @@
 // written: what they stand for is the caller's part.
 //
 // It does no I/O but that of its reader, reads from front to back, and bounds what it takes: a text
-// has at most 16 MiB (zarr.MaxDocumentBytes), and package table bounds all of them. The format is
+// has at most 16 MiB (zarr.MaxDocumentBytes) and a quarter of what all may take, which package table
+// bounds. The format is
 // https://github.com/fsspec/kerchunk/blob/2c5091c/docs/source/spec.rst.
 package kerchunk
 
@@ -45,6 +46,7 @@ const (
 type parser struct {
 	*scanner
 	b         *table.Builder
+	mostText  int
 	templates map[string]string
 	flat      int // members that are no words of version 1
 	version   int64
@@ -52,9 +54,12 @@ type parser struct {
 	refs      bool
 }
 
-// Parse reads a reference file.
-func Parse(r io.Reader) (*table.Table, error) {
-	p := &parser{scanner: newScanner(r), b: table.NewBuilder(false)}
+// Parse reads a reference file, whose table holds mostBytes at most.
+func Parse(r io.Reader, mostBytes int64) (*table.Table, error) {
+	p := &parser{scanner: newScanner(r), b: table.NewBuilder(false, mostBytes), mostText: maxTextBytes}
+	if mostBytes/4 < maxTextBytes {
+		p.mostText = int(max(mostBytes/4, 0))
+	}
 	if err := p.each('{', p.member); err != nil {
 		return nil, err
 	}
@@ -140,7 +145,8 @@ func (p *parser) reference(key []byte) error {
 	case '"':
 		place.Bytes, err = p.content()
 	case '{':
-		place.Bytes, err = p.raw(zarr.MaxDocumentBytes)
+		place.Bytes, err = p.raw(min(zarr.MaxDocumentBytes, p.mostText))
+		err = p.larger(err)
 	case '[':
 		place, file, err = p.place()
 	default:
@@ -155,11 +161,19 @@ func (p *parser) reference(key []byte) error {
 	return nil
 }
 
+// larger is an error, with what to do where memory is the reason.
+func (p *parser) larger(err error) error {
+	if errors.Is(err, errLong) && len(p.buf) < zarr.MaxDocumentBytes {
+		return fmt.Errorf("%w, an eighth of --memory: raise that", err)
+	}
+	return err
+}
+
 // content takes the content of an object.
 func (p *parser) content() ([]byte, error) {
-	text, err := p.text(maxTextBytes)
+	text, err := p.text(p.mostText)
 	if err != nil {
-		return nil, err
+		return nil, p.larger(err)
 	}
 	coded, ok := bytes.CutPrefix(text, []byte("base64:"))
 	if !ok {

@@ -37,11 +37,11 @@ func TestBothVersionsAreRead(t *testing.T) {
 		`{"version": 1, "templates": {"u": "data", "w": ".bin"}, "gen": [], "refs": ` + refs + `}`,
 		` {"refs": ` + refs + `, "templates": {"w": ".bin", "u": "data"}, "version":1}` + "\n",
 	} {
-		got, err := Parse(strings.NewReader(document))
+		got, err := Parse(strings.NewReader(document), 1<<30)
 		require.NoError(t, err)
 		require.Equal(t, want, shown(got))
 	}
-	got, err := Parse(strings.NewReader(`{"a/0": ["x.nc", 1, 2], "a/1": ["x.nc", 3, 4]}`))
+	got, err := Parse(strings.NewReader(`{"a/0": ["x.nc", 1, 2], "a/1": ["x.nc", 3, 4]}`), 1<<30)
 	require.NoError(t, err)
 	require.Equal(t, []string{"a/0: x.nc [1, +2)", "a/1: x.nc [3, +4)"}, shown(got))
 	require.Equal(t, 1, got.Files())
@@ -72,7 +72,7 @@ func TestWhatIsNoReferenceFileIsRefusedInWords(t *testing.T) {
 		`{"a": ["` + strings.Repeat("x", 5000) + `"]}`:                                                                "more than 4096 bytes",
 		`{"version": 1, "templates": {"u": "` + strings.Repeat("x", 4000) + `"}, "refs": {"a": ["{{u}}{{u}}{{u}}"]}}`: "more than 4096 bytes with its templates",
 	} {
-		_, err := Parse(strings.NewReader(document))
+		_, err := Parse(strings.NewReader(document), 1<<30)
 		require.ErrorContains(t, err, want, "%.200s", document)
 	}
 }
@@ -84,7 +84,7 @@ func TestTemplatesThatMakeNamesLongAreRefused(t *testing.T) {
 	for i := range 70_000 {
 		fmt.Fprintf(&b, `"a/%d": ["{{u}}%d", 0, 1],`, i, i)
 	}
-	_, err := Parse(strings.NewReader(b.String() + `"b": ""}}`))
+	_, err := Parse(strings.NewReader(b.String()+`"b": ""}}`), 1<<30)
 	require.ErrorContains(t, err, "the names of files have more than 268435456 bytes together")
 }
 
@@ -96,7 +96,7 @@ func FuzzParse(f *testing.F) {
 		f.Add([]byte(seed))
 	}
 	f.Fuzz(func(t *testing.T, b []byte) {
-		got, err := Parse(strings.NewReader(string(b)))
+		got, err := Parse(strings.NewReader(string(b)), 1<<30)
 		if err != nil {
 			return
 		}

@@ -4,7 +4,8 @@
 //	key ──► Place: file and range │ all of a file │ bytes │ a member of a zip file
 //
 // A Builder takes keys in any order and makes a Table, which is sorted, does not change and is safe
-// for concurrent use. A key takes 32 bytes and its own length, as a hierarchy may have millions.
+// for concurrent use. A key takes 40 bytes and its own length, as a hierarchy may have millions. What
+// all take is bounded when a Builder is made.
 package table
 
 import (
@@ -13,10 +14,10 @@ import (
 	"errors"
 	"fmt"
 	"math"
-	"slices"
 	"sort"
 	"strings"
-	"unsafe"
+
+	"github.com/dustin/go-humanize"
 
 	"github.com/lsiofs/lsiofs/pipeline/zarr"
 )
@@ -58,10 +59,10 @@ type Place struct {
 	Bytes []byte
 }
 
-// entry is a key and its place. Of Inline, offset is where its bytes lie in Table.inline. Of Member,
+// entry is a key and its place. Of Inline, offset is the number of its bytes in Table.inline. Of Member,
 // file is the CRC-32: all lie in the first file.
 type entry struct {
-	key          int64 // where it begins in Table.keys
+	key          int64 // its number in Table.keys: they ascend as keys are added
 	offset, size int64
 	file         int32
 	keyBytes     uint16
@@ -70,23 +71,26 @@ type entry struct {
 
 // Table has the places of all objects.
 type Table struct {
-	keys   []byte
-	inline []byte
-	list   []entry // by key
+	keys   texts
+	inline texts
+	list   entries // by key
 	files  []string
+	names  int // bytes of files
 }
 
 // Builder makes a table.
 type Builder struct {
-	t       Table
-	numbers map[string]int32 // of files
-	names   int              // bytes of them
-	last    bool
+	t         Table
+	numbers   map[string]int32 // of files
+	mostBytes int64
+	last      bool
 }
 
-// NewBuilder makes a builder. Of a key that is added twice the last place counts if last is true;
-// else it is an error.
-func NewBuilder(last bool) *Builder { return &Builder{numbers: map[string]int32{}, last: last} }
+// NewBuilder makes a builder of a table that holds mostBytes at most. Of a key that is added twice the last
+// place counts if last is true; else it is an error.
+func NewBuilder(last bool, mostBytes int64) *Builder {
+	return &Builder{numbers: map[string]int32{}, mostBytes: mostBytes, last: last}
+}
 
 // Add adds an object. file is the name of what it is a range of; Kind Inline has none.
 func (b *Builder) Add(key []byte, p Place, file string) error {
@@ -96,16 +100,18 @@ func (b *Builder) Add(key []byte, p Place, file string) error {
 	if err := zarr.CheckPath(string(key)); err != nil {
 		return err
 	}
-	if len(b.t.list) == MaxKeys {
+	if b.t.list.n == MaxKeys {
 		return fmt.Errorf("there are more than %d keys: write the arrays in larger chunks, or the references in several files", MaxKeys)
 	}
-	e := entry{key: int64(len(b.t.keys)), keyBytes: uint16(len(key)), kind: p.Kind, offset: p.Offset, size: p.Size, file: -1}
+	if b.t.HeldBytes()+int64(len(key)+len(p.Bytes)+len(file)) > b.mostBytes {
+		return b.tooLarge()
+	}
+	e := entry{keyBytes: uint16(len(key)), kind: p.Kind, offset: p.Offset, size: p.Size, file: -1}
 	if p.Kind == Inline {
-		if len(p.Bytes) > MaxInlineBytes-len(b.t.inline) {
+		if int64(len(p.Bytes)) > MaxInlineBytes-b.t.inline.usedBytes {
 			return fmt.Errorf("the contents of keys have more than %d bytes together: refer to files instead", MaxInlineBytes)
 		}
-		e.offset, e.size = int64(len(b.t.inline)), int64(len(p.Bytes))
-		b.t.inline = append(b.t.inline, p.Bytes...)
+		e.offset, e.size = b.t.inline.add(p.Bytes), int64(len(p.Bytes))
 	} else {
 		if p.Offset < 0 || p.Size < 0 || p.Offset > math.MaxInt64-p.Size {
 			return fmt.Errorf("key %q: there is no range of %d bytes at %d", key, p.Size, p.Offset)
@@ -115,7 +121,7 @@ func (b *Builder) Add(key []byte, p Place, file string) error {
 			if len(b.t.files) == MaxFiles {
 				return fmt.Errorf("there are more than %d files: write the references in several files", MaxFiles)
 			}
-			if b.names += len(file); b.names > MaxNameBytes {
+			if b.t.names += len(file); b.t.names > MaxNameBytes {
 				return errNames
 			}
 			n = int32(len(b.t.files))
@@ -129,77 +135,107 @@ func (b *Builder) Add(key []byte, p Place, file string) error {
 			e.file = int32(p.CRC32)
 		}
 	}
-	b.t.keys = append(b.t.keys, key...)
-	b.t.list = append(b.t.list, e)
+	e.key = b.t.keys.add(key)
+	b.t.list.add(e)
 	return nil
+}
+
+// ErrMemory is why a table is not made that would take too much.
+var ErrMemory = errors.New("half of --memory has no more room")
+
+func (b *Builder) tooLarge() error {
+	return fmt.Errorf("its first %d keys take %s of memory: %w: raise --memory, or write the arrays in larger chunks", b.t.list.n, humanize.IBytes(uint64(b.t.HeldBytes())), ErrMemory)
 }
 
 // Table is what was added. The builder can't be used any more.
 func (b *Builder) Table() (*Table, error) {
 	t := &b.t
-	slices.SortStableFunc(t.list, func(x, y entry) int { return bytes.Compare(t.key(&x), t.key(&y)) })
+	sort.Sort(byKey{t})
 	n := 0
-	for i := range t.list {
-		if i > 0 && bytes.Equal(t.key(&t.list[i]), t.key(&t.list[n-1])) {
+	for i := range t.list.n {
+		e := t.list.at(i)
+		if n > 0 && bytes.Equal(t.key(e), t.key(t.list.at(n-1))) {
 			if !b.last {
-				return nil, fmt.Errorf("the key %q is there twice", t.key(&t.list[i]))
+				return nil, fmt.Errorf("the key %q is there twice", t.key(e))
 			}
 			n--
 		}
-		t.list[n] = t.list[i]
+		*t.list.at(n) = *e
 		n++
 	}
-	t.list = slices.Clip(t.list[:n])
-	for i := range t.list {
+	t.list.cut(n)
+	above := "" // the directory of the key before
+	for i := range n {
 		key := t.Key(i)
-		if at := t.Search(key + "/"); at < len(t.list) && strings.HasPrefix(t.Key(at), key+"/") {
-			return nil, fmt.Errorf("the key %q is both an object and a directory, with %q", key, t.Key(at))
+		dir := key[:max(strings.LastIndexByte(key, '/'), 0)]
+		if dir == above {
+			continue
+		}
+		above = dir
+		for dir != "" {
+			if _, found := t.Find(dir); found {
+				return nil, fmt.Errorf("the key %q is both an object and a directory, with %q", dir, key)
+			}
+			dir = dir[:max(strings.LastIndexByte(dir, '/'), 0)]
 		}
 	}
 	return t, nil
 }
 
-func (t *Table) key(e *entry) []byte { return t.keys[e.key : e.key+int64(e.keyBytes)] }
+// byKey sorts a table. Of a key that is there twice what was added first comes first.
+type byKey struct{ *Table }
 
-// HeldBytes is what the table has in memory, as good as.
-func (t *Table) HeldBytes() int64 {
-	n := int64(cap(t.keys)) + int64(cap(t.inline)) + int64(len(t.list))*int64(unsafe.Sizeof(entry{}))
-	for _, f := range t.files {
-		n += int64(len(f) + fileBytes)
-	}
-	return n
+func (t byKey) Swap(i, j int) {
+	x, y := t.list.at(i), t.list.at(j)
+	*x, *y = *y, *x
 }
 
-// fileBytes is what a file takes beside its name, here and in package refs.
-const fileBytes = 200
+func (t byKey) Less(i, j int) bool {
+	x, y := t.list.at(i), t.list.at(j)
+	return cmp.Or(bytes.Compare(t.key(x), t.key(y)), cmp.Compare(x.key, y.key)) < 0
+}
+
+func (t *Table) key(e *entry) []byte { return t.keys.at(e.key, int64(e.keyBytes)) }
+
+// HeldBytes is about what the table has in memory, with what its users have for each key and file.
+func (t *Table) HeldBytes() int64 {
+	return t.keys.heldBytes + t.inline.heldBytes + t.list.heldBytes() + int64(t.list.n*keyBytes+2*t.names+len(t.files)*fileBytes)
+}
+
+// What a key and a file take in package refs, a file besides its name, which is there and here.
+const (
+	keyBytes  = 8
+	fileBytes = 300
+)
 
 // Len is the number of keys.
-func (t *Table) Len() int { return len(t.list) }
+func (t *Table) Len() int { return t.list.n }
 
 // Key is key i; they are sorted.
-func (t *Table) Key(i int) string { return string(t.key(&t.list[i])) }
+func (t *Table) Key(i int) string { return string(t.key(t.list.at(i))) }
 
 // Place is that of key i.
 func (t *Table) Place(i int) Place {
-	e := &t.list[i]
+	e := t.list.at(i)
 	p := Place{Kind: e.kind, File: int(e.file), Offset: e.offset, Size: e.size}
 	switch e.kind {
 	case Member:
 		p.File, p.CRC32 = 0, uint32(e.file)
 	case Inline:
-		p.Offset, p.Bytes = 0, t.inline[e.offset:e.offset+e.size:e.offset+e.size]
+		p.Offset, p.Bytes = 0, t.inline.at(e.offset, e.size)
 	}
 	return p
 }
 
 // Search is the first key that is not less than key.
 func (t *Table) Search(key string) int {
-	return sort.Search(len(t.list), func(i int) bool { return string(t.key(&t.list[i])) >= key })
+	return sort.Search(t.list.n, func(i int) bool { return string(t.key(t.list.at(i))) >= key })
 }
 
 // Find is the number of a key.
 func (t *Table) Find(key string) (i int, found bool) {
-	return sort.Find(len(t.list), func(i int) int { return cmp.Compare(key, string(t.key(&t.list[i]))) })
+	i = t.Search(key)
+	return i, i < t.list.n && string(t.key(t.list.at(i))) == key
 }
 
 // Files is the number of files, and File the name of one.
@@ -214,7 +250,7 @@ var errNames = fmt.Errorf("the names of files have more than %d bytes together: 
 // Rename gives each file the name that to makes of its own. Names that become equal stay two files.
 func (b *Builder) Rename(to func(string) (string, error)) error {
 	var problems []error
-	b.names = 0
+	b.t.names = 0
 	for i, f := range b.t.files {
 		name, err := to(f)
 		if err != nil {
@@ -222,8 +258,11 @@ func (b *Builder) Rename(to func(string) (string, error)) error {
 				break
 			}
 		}
-		if b.names += len(name); b.names > MaxNameBytes {
+		if b.t.names += len(name); b.t.names > MaxNameBytes {
 			return errNames
+		}
+		if b.t.HeldBytes() > b.mostBytes {
+			return b.tooLarge()
 		}
 		b.t.files[i] = name
 	}

@@ -49,14 +49,14 @@ type directory struct {
 	offset, size, members int64
 }
 
-// Parse reads the directory of an archive of size bytes. Places have the kinds Member and
-// Compressed, of the file "".
-func Parse(r io.ReaderAt, size int64) (*table.Table, error) {
+// Parse reads the directory of an archive of size bytes, whose table holds mostBytes at most. Places have
+// the kinds Member and Compressed, of the file "".
+func Parse(r io.ReaderAt, size, mostBytes int64) (*table.Table, error) {
 	d, err := find(r, size)
 	if err != nil {
 		return nil, err
 	}
-	b := table.NewBuilder(true)
+	b := table.NewBuilder(true, mostBytes)
 	in := &reader{r: io.NewSectionReader(r, d.offset, d.size)}
 	for range d.members {
 		if err := in.entry(b, d.offset); err != nil {

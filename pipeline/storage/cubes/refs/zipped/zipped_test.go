@@ -49,7 +49,7 @@ func content(b []byte, t *table.Table, i int) (string, error) {
 	return string(b[begin : begin+p.Size]), nil
 }
 
-func parse(b []byte) (*table.Table, error) { return Parse(bytes.NewReader(b), int64(len(b))) }
+func parse(b []byte) (*table.Table, error) { return Parse(bytes.NewReader(b), int64(len(b)), 1<<30) }
 
 func TestMembersAreFoundWhereTheyLie(t *testing.T) {
 	b := written(t, "a/.zarray", "a/0.0", "a/0.1", "a/")
@@ -158,14 +158,14 @@ func TestMembersBeyondFourGigabytesAreRead(t *testing.T) {
 	last = append(last, 0, 0)
 	tail := bytes.Join([][]byte{second, dir, end, locator, last}, nil)
 	s := sparse{head, tail, int64(n) + large + int64(len(tail))}
-	got, err := Parse(s, s.size)
+	got, err := Parse(s, s.size, 1<<30)
 	require.NoError(t, err)
 	require.Equal(t, 2, got.Len())
 	require.EqualValues(t, large, got.Place(0).Size)
 	require.EqualValues(t, large+n, got.Place(1).Offset)
 
 	binary.LittleEndian.PutUint64(tail[len(second)+entryBytes+5+13:], 1<<63-1) // the first one's size
-	_, err = Parse(s, s.size)
+	_, err = Parse(s, s.size, 1<<30)
 	require.ErrorContains(t, err, `member "large": `)
 }
 
