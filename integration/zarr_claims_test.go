@@ -22,7 +22,9 @@ func zarray(length, chunk int, more string) string {
 // Stores that somebody made by hand are refused, or EIO, in words that a terminal shows as they are, and
 // within the memory that is promised, whatever they claim.
 func TestStoresThatClaimWhatTheyHaveNotAreRefusedInWords(t *testing.T) {
-	frame := "\x28\xb5\x2f\xfd\xe0" + string(binary.LittleEndian.AppendUint64(nil, 1<<29)) + "\x01\x00\x00"
+	frame := func(bytes uint64) string {
+		return "\x28\xb5\x2f\xfd\xe0" + string(binary.LittleEndian.AppendUint64(nil, bytes)) + "\x01\x00\x00"
+	}
 	raw := `"compressor": null, "filters": null`
 	file := func(at, content string) func(t *testing.T, dir string) {
 		return func(t *testing.T, dir string) {
@@ -50,7 +52,10 @@ func TestStoresThatClaimWhatTheyHaveNotAreRefusedInWords(t *testing.T) {
 		says []string
 	}{
 		"half a gigabyte in a frame of 16 bytes": {[]func(*testing.T, string){
-			file(".zarray", zarray(1<<29, 1<<29, `"compressor": {"id": "zstd"}, "filters": null`)), file("0", frame),
+			file(".zarray", zarray(1<<29, 1<<29, `"compressor": {"id": "zstd"}, "filters": null`)), file("0", frame(1<<29)),
+		}, "", []string{"decoding a chunk of the array (512 MiB, stored in 16 B) takes 512 MiB of memory", "use --memory "}},
+		"sixteen megabytes in a frame of 16 bytes": {[]func(*testing.T, string){
+			file(".zarray", zarray(1<<24, 1<<24, `"compressor": {"id": "zstd"}, "filters": null`)), file("0", frame(1<<24)),
 		}, "", []string{": 0: brick (0) at [0, 16): zstd: ", "copy the file again, or write it anew"}},
 		"fifteen codecs that compress": {[]func(*testing.T, string){
 			file(".zarray", zarray(1<<29, 1<<29, `"compressor": {"id": "gzip"}, "filters": [`+strings.Repeat(`{"id": "gzip"},`, 13)+`{"id": "gzip"}]`)), file("0", "x"),
