@@ -59,13 +59,17 @@ func TestCropsAreTheSameWhereBricksHaveToWaitForRoom(t *testing.T) {
 				under = notInMemory{under}
 			}
 			m := &made{dir: dir, array: a, absent: absent, Storage: Over(under, Config{Spec: smallCrops, Base: "a.zarr", MemoryBytes: 1 << 20})}
-			t.Cleanup(func() { require.NoError(t, m.Storage.Close()) })
+			closed := sync.OnceValue(m.Storage.Close)
+			t.Cleanup(func() { closed() })
 			m.list(t)
+			m.room.mu.Lock()
 			m.room.mostBytes = 8 << 10
+			m.room.mu.Unlock()
 			m.room.eachBytes.Store(1)
 			whole, err := m.read(0, m.object.SizeBytes, 0)
 			require.NoError(t, err)
 			require.True(t, bytes.Equal(m.want(), whole), "%s, resident: %v", codec, resident)
+			require.NoError(t, closed()) // a worker gives its room back after it has answered
 			require.Zero(t, m.room.usedBytes)
 		}
 	}

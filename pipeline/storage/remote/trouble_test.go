@@ -4,6 +4,7 @@ import (
 	"io"
 	"log/slog"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -12,6 +13,24 @@ import (
 	"github.com/lsiofs/lsiofs/pipeline/storage/remote"
 	"github.com/lsiofs/lsiofs/pipeline/storage/remote/unkind"
 )
+
+// lockedText is what was logged. The engine may write to it while a test reads it.
+type lockedText struct {
+	mu   sync.Mutex
+	text strings.Builder
+}
+
+func (l *lockedText) Write(p []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.text.Write(p)
+}
+
+func (l *lockedText) String() string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.text.String()
+}
 
 // TestWhoeverWaitsIsToldForWhat: of any request that somebody waits for the log has a line
 // with the reason soon, one a minute while it lasts, and one when it goes on. What passes
@@ -39,7 +58,7 @@ func TestWhoeverWaitsIsToldForWhat(t *testing.T) {
 	for what, wait := range waits {
 		for why, f := range faults {
 			t.Run(what+", "+why, func(t *testing.T) {
-				var log strings.Builder
+				var log lockedText
 				in(t, func(c *remote.Config) { c.Log = slog.New(slog.NewTextHandler(&log, nil)) }, func(t *testing.T, w *world) {
 					rule := w.server.On(nil, f.fault)
 					var soon, later, after string
