@@ -194,8 +194,8 @@ func TestAPartOfManyRecordsEqualsTheNaiveOne(t *testing.T) {
 		total += uint64(len(s.entries))
 	}
 	for _, by := range units3 {
-		for _, text := range []string{"0..0.9", "0.9..1", "0.5..0.501"} {
-			split := spec.Split{Part: part(t, text), Seed: 7, By: by}
+		for i, text := range []string{"0..0.9", "0.9..1", "0.5..0.501", "0..0.5", "0..0.5", "0..0.5"} {
+			split := spec.Split{Part: part(t, text), Seed: uint64(7 + i), By: by}
 			p := newPart(t, split, listedShards(shards))
 			left := append([]uint64{}, naiveSplit(split, shards)...)
 			require.True(t, slices.Equal(left, numbers(p)), "%s by %s", text, by)

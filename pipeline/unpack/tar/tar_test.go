@@ -124,6 +124,18 @@ func TestTheSizeFieldOfAMemberWithoutDataMaySayAnything(t *testing.T) {
 	}
 }
 
+// A link's PAX header has the size of the file that it leads to, as some programs write it.
+func TestASizeOfPAXGivesAMemberWithoutDataNone(t *testing.T) {
+	for kind := byte('1'); kind <= '6'; kind++ {
+		shard := new(archive).file("s1.a", "1").ext('x', paxRecord("size", "1000")).add(header(kind, "s1.b", 0), "").file("s1.c", "1").file("s2.a", "1").end()
+		records, s, err := index(t, shard)
+		require.NoError(t, err)
+		require.Nil(t, s.Damage)
+		require.Len(t, records, 2)
+		require.Equal(t, int64(512*7), records[0].SizeBytes)
+	}
+}
+
 func TestRefused(t *testing.T) {
 	for _, c := range []struct {
 		name, reason string
