@@ -1,6 +1,7 @@
 package exit
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"testing"
@@ -29,4 +30,14 @@ func TestErrorsKeepTheirFirstCode(t *testing.T) {
 	require.Equal(t, Failure, CodeOf(base))
 	require.Equal(t, OK, CodeOf(nil))
 	require.NoError(t, With(Mount, nil))
+}
+
+func TestACancellationIsAnInterruptionWhateverWasUnderWay(t *testing.T) {
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	err := With(Dataset, fmt.Errorf("open x: %w", ctx.Err()))
+	require.Equal(t, Interrupted, CodeOf(OrInterrupted(ctx, err)))
+	require.EqualError(t, OrInterrupted(ctx, err), "interrupted")
+	require.Equal(t, Dataset, CodeOf(OrInterrupted(ctx, Errorf(Dataset, "x: %w", ctx.Err()))), "an error with a code of its own keeps it")
+	require.Equal(t, err, OrInterrupted(t.Context(), err), "another context was cancelled")
 }
