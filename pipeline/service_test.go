@@ -78,6 +78,9 @@ func TestADatasetAtAServerIsThatOfItsFiles(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			w := serveShards(t, shape, 60)
 			for shuffle, change := range shuffles {
+				if testing.Short() && shuffle != "reservoir" {
+					continue // one goroutine reads: the race detector sees the same requests in any order
+				}
 				s := testSpec(t, w.dir)
 				change(&s.Order)
 				local := open(t, s)

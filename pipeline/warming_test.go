@@ -22,6 +22,9 @@ func TestTheFirstRecordsOfAnEpochAreReadFromWhatWasFetched(t *testing.T) {
 		"tar.gz": {Format: "tar", Codec: "gz", RecordBytes: 5000},
 	} {
 		for _, shuffle := range []spec.Shuffle{spec.ShuffleReservoir, spec.ShuffleBlock, spec.ShuffleFull, spec.ShuffleNone} {
+			if testing.Short() && shuffle != spec.ShuffleReservoir {
+				continue // one goroutine reads: the race detector sees the same cache in any order
+			}
 			t.Run(name+"/"+string(shuffle), func(t *testing.T) {
 				const epoch, records = 3, 40
 				w := serveShards(t, shape, 500)

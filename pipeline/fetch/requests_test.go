@@ -188,8 +188,8 @@ func toldOfWaits(s Stats) int64 { return int64(s.WaitNanos) / int64(10*time.Mill
 // readers keep step: memory holds what waits in the shuffle, and hardly more.
 func TestAnEpochTakesARequestAChunk(t *testing.T) {
 	s := fetchtest.Serve(t, fetchtest.Make(t, fetchtest.Shape{Shards: lessIfShort(24, 10), Records: 400, MaxBytes: 12_000}))
-	for _, shuffle := range []spec.Shuffle{spec.ShuffleReservoir, spec.ShuffleBlock, spec.ShuffleFull, spec.ShuffleNone} {
-		for _, readers := range []int{1, 4} {
+	for _, shuffle := range []spec.Shuffle{spec.ShuffleReservoir, spec.ShuffleBlock, spec.ShuffleFull, spec.ShuffleNone}[:lessIfShort(4, 1)] {
+		for _, readers := range []int{4, 1}[:lessIfShort(2, 1)] {
 			t.Run(fmt.Sprintf("%s/readers=%d", shuffle, readers), func(t *testing.T) {
 				o := servedOrder(shuffle)
 				config := serviceConfig(t, s.Dataset, o)

@@ -52,7 +52,7 @@ func TestRecordsSmallerThanTheirTablesDoNotStarve(t *testing.T) {
 		{12, 30, 40}, {12, 30, 200},
 		{20, 60, 110},
 		{30, 60, 64}, {30, 60, 100}, {30, 60, 120},
-	}[:lessIfShort(8, 2)] {
+	}[:lessIfShort(8, 1)] {
 		const shards = 8
 		d := fetchtest.Make(t, fetchtest.Shape{Codec: "gz", Shards: shards, Records: c.datasetMiB << 20 / quarter / shards / c.recordBytes, MaxBytes: c.recordBytes, SameSize: true})
 		g := fetchtest.ReservoirOrder(5, d.Index, 32, 16384)

@@ -1,10 +1,22 @@
 package fetchtest
 
-import "github.com/lsiofs/lsiofs/pipeline/spec"
+import (
+	"testing"
 
-// Shapes are datasets of all kinds, by name; those whose Read is gather are to be gathered.
+	"github.com/lsiofs/lsiofs/pipeline/spec"
+)
+
+// raceShapes names one shape for each way of reading, decoding and keeping records. What the other
+// shapes add are other bytes, in which the race detector sees nothing new.
+var raceShapes = []string{
+	"plain", "gz, many members", "gz, points, many members", "zst, many frames, checksum", "lz4, cut anywhere",
+	"gathered", "gathered, beyond a block",
+}
+
+// Shapes are datasets of all kinds, by name; those whose Read is gather are to be gathered. With
+// -short, that is with the race detector, they are those of raceShapes.
 func Shapes() map[string]Shape {
-	return map[string]Shape{
+	shapes := map[string]Shape{
 		"plain":                      {Shards: 6, Records: 200, MaxBytes: 3000},
 		"plain with gaps":            {Shards: 2, Records: 12, MaxBytes: 3000, GapBytes: 3 << 20},
 		"small records, no newline":  {Shards: 6, Records: 300, MaxBytes: 40, NoNewline: true},
@@ -27,6 +39,14 @@ func Shapes() map[string]Shape {
 		"gathered, checksummed":      {Read: spec.ReadGather, Shards: 4, Records: 200, MaxBytes: 2000, Checksummed: true},
 		"gathered, beyond a block":   {Read: spec.ReadGather, Shards: 3, Records: 8, MaxBytes: 200 << 10},
 	}
+	if !testing.Short() {
+		return shapes
+	}
+	few := map[string]Shape{}
+	for _, name := range raceShapes {
+		few[name] = shapes[name]
+	}
+	return few
 }
 
 // Scanned are those of Shapes that are not gathered.
