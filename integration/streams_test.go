@@ -15,7 +15,7 @@ import (
 )
 
 var (
-	draws    = flag.Int("draws", 3, "random settings for each format in the comparison with the reference")
+	draws    = flag.Int("draws", 1, "random settings for each format in the comparison with the reference")
 	drawSeed = flag.Uint64("drawseed", serve.DefaultSeed(), "seed of those settings and their datasets")
 )
 
@@ -85,11 +85,19 @@ func draw(r *rand.Rand, records int) settings {
 }
 
 func TestStreamsEqualTheReferenceThroughCatAndThroughTheMount(t *testing.T) {
+	datasets := 0
 	allDatasets(t, func(t *testing.T, d dataset) {
 		ref := newReference(t, d)
 		records := len(ref.g(usual()))
 		r := rand.New(rand.NewPCG(*drawSeed, 2))
 		all := everyShuffle()
+		if !serve.Runs(serve.Night) {
+			// Two shuffles, which differ from one format to the next and from one codec to the next:
+			// each format and each codec has all of them.
+			n := datasets + datasets/len(codecs)
+			all = []settings{all[n%len(all)], all[(n+1)%len(all)]}
+		}
+		datasets++
 		for range *draws {
 			all = append(all, draw(r, records))
 		}
