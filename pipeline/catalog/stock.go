@@ -64,10 +64,12 @@ type Stock struct {
 
 	mu            sync.RWMutex
 	closed        bool
-	format        int            // among formats, -1 while it is not known
-	found         discover.Found // of the format; without Shards
-	namesDecided  bool           // whether
-	takesAll      bool           // shards need not have the format's extension
+	format        int             // among formats, -1 while it is not known
+	found         discover.Found  // of the format; without Shards
+	namesDecided  bool            // whether
+	takesAll      bool            // shards need not have the format's extension
+	named         bool            // names say which files are shards; of whoever has the turn
+	namings       map[string]bool // of shards; likewise
 	kind          string
 	kinds         []string // that were met; the first is ""
 	known         map[string]*known
@@ -110,10 +112,13 @@ func OpenStock(ctx context.Context, c StockConfig) (*Stock, error) {
 		config: c, target: t, opened: c.Now(), format: -1, kinds: []string{""}, kind: c.Kind, turn: make(chan struct{}, 1),
 		known: map[string]*known{}, waiting: map[string]*waiting{}, passed: map[string]storage.Object{},
 	}
+	if err := s.target.Exclude(c.Exclude); err != nil {
+		return nil, err
+	}
 	if err := s.setArrivals(""); err != nil { // before anything is made
 		return nil, err
 	}
-	s.store = index.OpenStore(c.IndexDir, wholeRoot(&t), index.KeyOf(t.Root(), t.Text(), formatLine(c.Format)), c.Log)
+	s.store = index.OpenStore(c.IndexDir, wholeRoot(&t), index.KeyOf(t.Root(), s.target.Text(), formatLine(c.Format)), c.Log)
 	if s.storage, err = c.OpenStorage(t.Root(), s.store.Dir()); err != nil {
 		return nil, err
 	}

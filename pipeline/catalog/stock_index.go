@@ -63,14 +63,14 @@ func (s *Stock) batch(ctx context.Context, files []storage.Object) error {
 	b := &batch{}
 	s.begin(b, files)
 	defer s.end(b)
-	formats, err := s.judge(ctx, b)
+	judged, err := s.judge(ctx, b)
 	if err != nil {
 		return err
 	}
-	if s.format < 0 && !s.choose(b, formats) { // only who has the turn changes it
+	if s.format < 0 && !s.choose(b, judged) { // only who has the turn changes it
 		return nil
 	}
-	shards := s.sort(b, formats)
+	shards := s.sort(b, judged)
 	if err := s.copyPassing(b); err != nil {
 		return err
 	}
@@ -275,7 +275,7 @@ func (s *Stock) one(ctx context.Context, c discover.Shard, held *admitted) (*kno
 	}
 	reason, damaged := damageOf(x.Blob)
 	if !damaged {
-		reason, err = s.openEnd(ctx, c, x.Blob)
+		reason, err = s.openEnd(ctx, c, x)
 	}
 	switch {
 	case ctx.Err() != nil:

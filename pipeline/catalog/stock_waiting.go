@@ -128,6 +128,24 @@ func (s *Stock) appendOtherKind(list []Waiting) []Waiting {
 	return list
 }
 
+// firstPassed is how many files that were passed over are named.
+const firstPassed = 3
+
+// FirstPassed are the first files by path that were passed over.
+func (s *Stock) FirstPassed() []string {
+	s.mu.RLock()
+	defer s.mu.RUnlock()
+	var first []string
+	for path := range s.passed {
+		at, _ := slices.BinarySearch(first, path)
+		if at < firstPassed {
+			first = slices.Insert(first, at, path)
+			first = first[:min(len(first), firstPassed)]
+		}
+	}
+	return first
+}
+
 // Due gives the files that are to be given to Index again, although they have not changed:
 // after a minute, two, and so on up to an hour. next is when there will be more; zero where
 // none is waited for.

@@ -46,6 +46,7 @@ type segment struct {
 // where is a shard's blob in a journal.
 type where struct {
 	shard   int
+	codec   uint32
 	segment int
 	at      int64
 	bytes   int
@@ -69,7 +70,7 @@ func (j *journal) append(shard int, p Shard) error {
 	head := marshalEntryHead(p)
 	j.mu.Lock()
 	defer j.mu.Unlock()
-	w := where{shard: shard, at: int64(len(j.buffer) + len(head)), bytes: len(p.Blob), sum: xxh3.Hash(p.Blob)}
+	w := where{shard: shard, codec: p.Codec, at: int64(len(j.buffer) + len(head)), bytes: len(p.Blob), sum: xxh3.Hash(p.Blob)}
 	if len(p.Blob) < journalBufferBytes {
 		j.buffer = append(append(j.buffer, head...), p.Blob...)
 		j.waiting = append(j.waiting, w)
@@ -174,10 +175,10 @@ func (j *journal) inMemory() bool {
 }
 
 // blobs writes what is waiting and maps all of it: set is called with each
-// shard's blob, which stays valid until the mappings are closed. A blob that its disk
+// shard's codec and blob, which stays valid until the mappings are closed. A blob that its disk
 // does not give back as it was written is an error: a write that succeeded may be
 // lost when the kernel writes back later.
-func (j *journal) blobs(set func(shard int, b Blob)) ([]*mapping, error) {
+func (j *journal) blobs(set func(shard int, codec uint32, b Blob)) ([]*mapping, error) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	if err := j.flush(); err != nil {
@@ -196,7 +197,7 @@ func (j *journal) blobs(set func(shard int, b Blob)) ([]*mapping, error) {
 		if xxh3.Hash(b) != w.sum {
 			return maps, fmt.Errorf("%s lost what was written to it: check its disk, or name another directory with --index-dir", j.store.dir)
 		}
-		set(w.shard, b)
+		set(w.shard, w.codec, b)
 	}
 	return maps, nil
 }

@@ -31,6 +31,7 @@ type Stock interface {
 	Waiting() []catalog.Waiting
 	Due(now time.Time) (due []storage.Object, next time.Time)
 	Counts() catalog.StockCounts
+	FirstPassed() []string
 	Format() spec.Format
 	FormatLine() string
 	Kind() string

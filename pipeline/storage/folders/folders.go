@@ -102,22 +102,24 @@ type Storage struct {
 	fd       int    // of the root, which files are opened relative to
 	framing  Framing
 	indexDir string
-	most     int           // goroutines that may wait for a disk at a time, with a file or directory open
-	cores    int           // there were when it was opened
-	taken    int           // jobs that a goroutine takes at a time
-	openers  sync.Pool     // of *opener
-	reads    atomic.Uint64 // of files, that have succeeded
-	errors   atomic.Uint64 // the others
-	bytes    atomic.Uint64 // of contents, in reads
-	blind    atomic.Bool   // the kernel or the file system can't say what is in memory
+	leaves   func(dir string, name []byte) (reason string) // LeaveOut; nil: nothing
+	most     int                                           // goroutines that may wait for a disk at a time, with a file or directory open
+	cores    int                                           // there were when it was opened
+	taken    int                                           // jobs that a goroutine takes at a time
+	openers  sync.Pool                                     // of *opener
+	reads    atomic.Uint64                                 // of files, that have succeeded
+	errors   atomic.Uint64                                 // the others
+	bytes    atomic.Uint64                                 // of contents, in reads
+	blind    atomic.Bool                                   // the kernel or the file system can't say what is in memory
 
 	device    uint64      // that the root lies on; it stays, as fd is open
 	remote    bool        // see filesystem.Traits
 	noOpenat2 atomic.Bool // a sandbox does not let it pass
 
 	mu       sync.Mutex
-	quiet    sync.Cond  // underWay has become 0, or there are no goroutines
-	table    *table     // of the last List; nil before
+	quiet    sync.Cond // underWay has become 0, or there are no goroutines
+	table    *table    // of the last List; nil before
+	omitted  []storage.Omission
 	underWay int        // reads that were submitted and are not done
 	readings []*reading // that are free, as many as have been under way at a time
 	closed   bool
@@ -141,6 +143,7 @@ type Storage struct {
 var (
 	_ storage.Storage  = (*Storage)(nil)
 	_ storage.Outliner = (*Storage)(nil)
+	_ storage.Omitter  = (*Storage)(nil)
 	_ storage.Reporter = (*Storage)(nil)
 	_ profile.Adjuster = (*Storage)(nil)
 )
@@ -171,6 +174,17 @@ func Open(root, indexDir string, framing Framing) (*Storage, error) {
 	}
 	s.quiet.L = &s.mu
 	return s, nil
+}
+
+// LeaveOut has files left out of their directories: those for which leaves, which may be called
+// concurrently, returns a reason. It is called before the first List.
+func (s *Storage) LeaveOut(leaves func(dir string, name []byte) (reason string)) { s.leaves = leaves }
+
+// Omitted implements storage.Omitter.
+func (s *Storage) Omitted() []storage.Omission {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.omitted
 }
 
 // maxOpen is how many files are open at a time by those who may wait for a disk: as

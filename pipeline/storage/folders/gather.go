@@ -14,6 +14,7 @@ import (
 	"github.com/zeebo/xxh3"
 	"golang.org/x/sys/unix"
 
+	"github.com/lsiofs/lsiofs/pipeline/storage"
 	"github.com/lsiofs/lsiofs/pipeline/storage/identity"
 	"github.com/lsiofs/lsiofs/uring/filesystem"
 )
@@ -121,10 +122,17 @@ func (g *gathering) entry(fd int, path string, b []byte) {
 	const nameAt = 19
 	name := b[nameAt:]
 	name = name[:bytes.IndexByte(name, 0)]
+	kind := b[18]
 	if name[0] == '.' {
+		if l := g.listing; l.match != nil && string(name) != "." && string(name) != ".." {
+			hidden := join(path, name)
+			if kind == unix.DT_DIR {
+				hidden += "/"
+			}
+			l.omit(hidden, storage.OmittedHidden)
+		}
 		return
 	}
-	kind := b[18]
 	if kind == unix.DT_UNKNOWN {
 		kind = kindOf(fd, name)
 	}
@@ -132,6 +140,12 @@ func (g *gathering) entry(fd int, path string, b []byte) {
 	case unix.DT_DIR:
 		g.add(join(path, name))
 	case unix.DT_REG, unix.DT_LNK:
+		if leaves := g.listing.storage.leaves; leaves != nil {
+			if reason := leaves(path, name); reason != "" {
+				g.listing.omit(join(path, name), reason)
+				return
+			}
+		}
 		g.seen = append(g.seen, seen{at: len(g.names), length: len(name), inode: binary.NativeEndian.Uint64(b), link: kind == unix.DT_LNK})
 		g.names = append(append(g.names, name...), 0)
 	}
@@ -160,8 +174,14 @@ func (g *gathering) add(path string) {
 // follow adds the directories that links lead to, except for those on the way down.
 func (g *gathering) follow(path string) {
 	for i := range g.seen {
-		if f := &g.seen[i]; f.directory && !g.way.Has(f.device, f.inode) {
-			g.add(join(path, g.name(f)))
+		f := &g.seen[i]
+		if !f.directory {
+			continue
+		}
+		if at := join(path, g.name(f)); g.way.Has(f.device, f.inode) {
+			g.listing.omit(at+"/", storage.OmittedLoop)
+		} else {
+			g.add(at)
 		}
 	}
 }

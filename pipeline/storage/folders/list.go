@@ -18,21 +18,23 @@ import (
 // it. Sockets, devices and pipes are skipped, and so is what vanishes meanwhile. A
 // directory that can't be read, and a symbolic link to nothing, are errors, because
 // files may be missing from the list. Links to directories are followed, except for one that
-// leads back to a directory on the way down to it.
+// leads back to a directory on the way down to it: Omitted has that.
 func (s *Storage) List(ctx context.Context, match func(path string, isDir bool) bool, visit func(storage.Object) error) error {
 	if err := ctx.Err(); err != nil {
 		return err
 	}
-	t, err := newListing(ctx, s, match).run(s.indexDir)
+	l := newListing(ctx, s, match)
+	t, err := l.run(s.indexDir)
 	if errors.Is(err, errNotKept) {
-		t, err = newListing(ctx, s, match).run("")
+		l = newListing(ctx, s, match)
+		t, err = l.run("")
 	}
 	if err != nil {
 		return err
 	}
 	s.mu.Lock()
 	old := s.table
-	s.table = t
+	s.table, s.omitted = t, l.omitted
 	t.hold()
 	s.mu.Unlock()
 	if old != nil {
@@ -68,6 +70,7 @@ type listing struct {
 	mu      sync.Mutex
 	changed sync.Cond // pending or busy
 	pending []below
+	omitted []storage.Omission
 	busy    int // goroutines in a directory
 	found   []found
 	err     error
@@ -117,6 +120,17 @@ func (l *listing) work() {
 type below struct {
 	path  string
 	above *identity.Way // to the directory that it is in
+}
+
+func (l *listing) omit(path, reason string) {
+	if l.match == nil {
+		return
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if len(l.omitted) < storage.MaxOmitted {
+		l.omitted = append(l.omitted, storage.Omission{Path: path, Reason: reason})
+	}
 }
 
 func (l *listing) next() (below, bool) {

@@ -23,8 +23,7 @@ const listBatch = 1024
 
 // List calls visit for the regular files below the root, also for those behind symbolic links to
 // files and directories. Sockets, devices and pipes are skipped, and so is what vanishes meanwhile,
-// and a link that leads back to a directory on the way down to it: match is asked about it as about
-// a file, and visit is not called. A directory that can't be read, and a symbolic link to nothing,
+// and a link that leads back to a directory on the way down to it: Omitted has that. A directory that can't be read, and a symbolic link to nothing,
 // are errors, because files may be missing from the list.
 func (s *Storage) List(ctx context.Context, match func(path string, isDir bool) bool, visit func(storage.Object) error) error {
 	var listedBytes int64
@@ -43,6 +42,7 @@ func (s *Storage) List(ctx context.Context, match func(path string, isDir bool) 
 	if err := w.settle(); err != nil {
 		return err
 	}
+	s.omitted.Store(&w.omitted)
 	s.exceedsMemory.Store(listedBytes > cgroup.FreeBytes())
 	return nil
 }
@@ -55,6 +55,7 @@ type walk struct {
 	match   func(path string, isDir bool) bool
 	visit   func(storage.Object) error
 	pending []directory
+	omitted []storage.Omission
 
 	systems  identity.Systems
 	settling *identity.Young
@@ -72,6 +73,20 @@ type directory struct {
 type young struct {
 	path   string
 	before identity.Attributes
+}
+
+func (w *walk) omit(path, reason string) {
+	if len(w.omitted) < storage.MaxOmitted {
+		w.omitted = append(w.omitted, storage.Omission{Path: path, Reason: reason})
+	}
+}
+
+// Omitted implements storage.Omitter.
+func (s *Storage) Omitted() []storage.Omission {
+	if list := s.omitted.Load(); list != nil {
+		return *list
+	}
+	return nil
 }
 
 func (w *walk) directory(dir directory) error {
@@ -93,6 +108,7 @@ func (w *walk) directory(dir directory) error {
 	is := identity.FromStat(&st)
 	if dir.linked && dir.above.Has(is.Device, is.Inode) {
 		w.match(dir.path, false)
+		w.omit(dir.path+"/", storage.OmittedLoop)
 		return nil
 	}
 	here := dir.above.Down(is.Device, is.Inode)
@@ -117,24 +133,45 @@ func (w *walk) directory(dir directory) error {
 
 func (w *walk) entry(dir directory, here *identity.Way, entry fs.DirEntry) error {
 	path := entry.Name()
-	if path[0] == '.' {
-		return nil
-	}
+	hidden := path[0] == '.'
 	if dir.path != "" {
 		path = dir.path + "/" + path
 	}
+	if hidden {
+		if entry.IsDir() {
+			path += "/"
+		}
+		w.omit(path, storage.OmittedHidden)
+		return nil
+	}
 	switch kind := entry.Type(); {
+	case kind&fs.ModeSymlink != 0 && w.leadsBack(path, here):
+		w.match(path, false) // something is there
+		w.omit(path+"/", storage.OmittedLoop)
+		return nil
 	case kind.IsDir() || kind&fs.ModeSymlink != 0 && w.leadsDown(path, here):
 		if w.match(path, true) {
 			w.pending = append(w.pending, directory{path, here, dir.linked || !kind.IsDir()})
 		}
 		return nil
-	case !w.match(path, false):
+	case !w.match(path, false) && !(kind&fs.ModeSymlink != 0 && w.leadsNowhere(path) && w.match(path, true)):
 		return nil
 	case !kind.IsRegular() && kind&fs.ModeSymlink == 0:
 		return nil // match has seen that something is there
 	}
 	return w.file(path, nil, false)
+}
+
+// leadsBack reports whether a symbolic link is to a directory that it lies in.
+func (w *walk) leadsBack(path string, here *identity.Way) bool {
+	to, err := identity.Stat(filepath.Join(w.root, path))
+	return err == nil && to.Mode&unix.S_IFMT == unix.S_IFDIR && here.Has(to.Device, to.Inode)
+}
+
+// leadsNowhere reports whether a symbolic link is to nothing: it may have been one to a directory.
+func (w *walk) leadsNowhere(path string) bool {
+	_, err := identity.Stat(filepath.Join(w.root, path))
+	return errors.Is(err, fs.ErrNotExist)
 }
 
 // leadsDown reports whether a symbolic link is to a directory that it does not lie in.

@@ -40,9 +40,10 @@ import (
 // Storage is a storage.Storage. Done is never called from within Submit, so Submit may
 // be called under locks that Done takes.
 type Storage struct {
-	root   string // absolute
-	engine uring.Engine
-	direct Direct
+	root    string // absolute
+	engine  uring.Engine
+	direct  Direct
+	omitted atomic.Pointer[[]storage.Omission] // by the last List
 	// exceedsMemory is set when what was listed last can't be kept in the page
 	// cache.
 	exceedsMemory atomic.Bool
