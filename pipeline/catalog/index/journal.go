@@ -57,10 +57,22 @@ func newJournal(s *Store, format string) *journal {
 	return &journal{store: s, head: s.journalHead(format), flushed: time.Now()}
 }
 
+// journalVersion is what a journal has after its magic.
+const journalVersion = Version | Generation<<32
+
+// outdated reports whether a journal is of an earlier generation: nothing reads it again.
+func outdated(data []byte) bool {
+	if len(data) < 16 || string(data[:8]) != journalMagic {
+		return false
+	}
+	v := binary.LittleEndian.Uint64(data[8:])
+	return uint32(v) == Version && v < journalVersion
+}
+
 // journalHead is what a journal begins with whose shards are cut by a format.
 func (s *Store) journalHead(format string) []byte {
 	head := append([]byte(journalMagic), make([]byte, 8)...)
-	binary.LittleEndian.PutUint64(head[8:], Version)
+	binary.LittleEndian.PutUint64(head[8:], journalVersion)
 	head = append(head, s.key[:]...)
 	return binary.LittleEndian.AppendUint64(head, xxh3.HashString(format))
 }
