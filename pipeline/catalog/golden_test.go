@@ -267,6 +267,9 @@ func TestWhatAnEarlierGenerationHasStoredIsMadeAnew(t *testing.T) {
 	require.GreaterOrEqual(t, w.readsOf(func() { w.look(s) }), int64(3), "nor a journal")
 	require.NoError(t, s.Close())
 
+	for _, p := range w.indexFiles("*.journal") {
+		require.NoError(t, os.Remove(p))
+	}
 	require.NoError(t, os.WriteFile(path, earlier, 0o600))
 	require.GreaterOrEqual(t, w.readsOf(func() { require.Equal(t, want, w.mustOpen().Fingerprint()) }), int64(3))
 	require.Contains(t, w.log.String(), "its shards were chosen by the rules of generation 0, and this lsiofs has generation 1")

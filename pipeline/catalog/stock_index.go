@@ -153,11 +153,23 @@ func (s *Stock) admit(k *known) {
 	}
 	delete(s.waiting, path)
 	s.setState(k, s.stateOf(k))
+	if now := s.config.Now(); k.state == ofTwice && s.logged.allows(now) {
+		s.config.Log.Warn("file is left out", "file", path, "reason", s.twiceReason(k))
+	}
 }
 
-// stateOf says whether a shard is of the stock's kind, which the first one decides. mu is
-// held.
+// stateOf is the state of a file that is there and indexed. mu is held.
 func (s *Stock) stateOf(k *known) state {
+	state := s.kindState(k)
+	if state == isShard && s.twinOf(k) != nil {
+		return ofTwice
+	}
+	return state
+}
+
+// kindState says whether a shard is of the stock's kind, which the first one decides. mu is
+// held.
+func (s *Stock) kindState(k *known) state {
 	u := s.uniform()
 	if u == nil || k.shard.Records == 0 {
 		return isShard

@@ -7,8 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"maps"
-	"slices"
 	"strconv"
 	"strings"
 
@@ -222,9 +220,9 @@ func same(a, b *growing.Shard) bool {
 func (s *Stock) seal(ctx context.Context, text []byte, shards, kinds []index.Shard) (*Catalog, error) {
 	s.mu.RLock()
 	o := &opening{Config: s.config.Config, target: s.target, store: s.store, found: s.found}
-	passed := slices.Collect(maps.Keys(s.passed))
+	left := s.verdicts()
 	s.mu.RUnlock()
-	o.found.Selection = discover.SelectionOf(shardPaths(shards), passed)
+	o.found.Selection = discover.SelectionOf(shardPaths(shards), left)
 	if len(shards) > 0 {
 		// As a dataset of these shards alone has it.
 		o.found.StreamExtension = o.found.Unpacker.StreamExtension(discover.Stem(shards[0].Object.Path))

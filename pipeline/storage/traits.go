@@ -18,7 +18,7 @@ type Uncached interface {
 }
 
 // Omitter is implemented by storages whose List leaves out more than match rejects: names that
-// begin with a dot, links that lead back to a directory on the way down.
+// begin with a dot, links that lead back to a directory on the way down, keys that are no paths.
 type Omitter interface {
 	// Omitted is what the last List has left out by itself, at most MaxOmitted of it. A
 	// directory's path ends in '/'. The caller must not change it.
@@ -34,6 +34,7 @@ const MaxOmitted = 10_000
 // Reasons of omissions.
 const (
 	OmittedHidden = "its name begins with a dot"
+	OmittedKey    = "its key is no path"
 	OmittedLoop   = "it is a link that leads back to a directory above it"
 )
 

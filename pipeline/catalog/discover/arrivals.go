@@ -72,6 +72,22 @@ func (a *Arrivals) Match(path string, isDir bool) bool {
 	return p.marks(path)
 }
 
+// LeavesOut returns why a name is left out that Match refuses; "" where the target does not name it.
+func (a *Arrivals) LeavesOut(path string) string {
+	if !a.MayName(path) {
+		return ""
+	}
+	if strings.Contains(path, "\n") {
+		return "its name has a line break"
+	}
+	return a.finder.Target.LeavesOut(path, a.finder.Format.Name)
+}
+
+// MayName reports whether the target may name a path, or files below it.
+func (a *Arrivals) MayName(path string) bool {
+	return (a.own == "" || path != a.own && !strings.HasPrefix(path, a.own+"/")) && a.finder.mayName(path)
+}
+
 // Judgement is what a file is by itself. A file whose name says nothing is what its naming is
 // (NamingOf): the caller has to see to that.
 type Judgement struct {

@@ -37,6 +37,9 @@ type Verdict struct {
 	Reason string `json:"reason"`
 }
 
+// PassedOver is the reason of a file of another format, in a dataset that grows.
+const PassedOver = noName
+
 const (
 	mostGroups = 3
 	firstLeft  = 3
@@ -86,9 +89,9 @@ func (f *finder) selection(files []file, d decision) Selection {
 	return s
 }
 
-// SelectionOf is the selection of a dataset that grows: of shards, in dataset order, and of files
-// that were passed over.
-func SelectionOf(shards, passed []string) Selection {
+// SelectionOf is the selection of a dataset that grows: of shards, in dataset order, and of what is
+// none.
+func SelectionOf(shards []string, left []Verdict) Selection {
 	var s Selection
 	of := map[string]int{}
 	var groups [][]string
@@ -105,11 +108,9 @@ func SelectionOf(shards, passed []string) Selection {
 	for _, paths := range groups[:min(mostGroups, len(groups))] {
 		s.Taken = append(s.Taken, Group{NamingText(paths), len(paths)})
 	}
-	slices.Sort(passed)
-	s.LeftOut = len(passed)
-	for _, path := range passed[:min(firstLeft, len(passed))] {
-		s.FirstLeft = append(s.FirstLeft, Verdict{Path: path, Reason: noName})
-	}
+	slices.SortFunc(left, func(a, b Verdict) int { return strings.Compare(a.Path, b.Path) })
+	s.LeftOut = len(left)
+	s.FirstLeft = slices.Clone(left[:min(firstLeft, len(left))])
 	return s
 }
 

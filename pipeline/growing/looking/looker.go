@@ -24,6 +24,12 @@ type Config struct {
 	// Match says whether a file may be a shard, or a directory have some, by its path
 	// relative to Root. Hidden names, and those of unfinished files, are not asked about.
 	Match func(path string, isDir bool) bool
+	// LeftOut is told of a name that is left out, and why: one that Match refuses and LeavesOut
+	// has a reason for, one that is hidden, that of an unfinished file, or of a link that leads
+	// back. reason is "" once it is not there any more. The path of a directory ends in '/'. Both
+	// may be nil. At most storage.MaxOmitted are told.
+	LeftOut   func(path, reason string)
+	LeavesOut func(path string) (reason string)
 	// Known says that a file was seen settled before just as it is now: it is not waited
 	// for. It may be nil.
 	Known func(o storage.Object) bool
@@ -74,6 +80,7 @@ type Looker struct {
 	root     *directory
 	round    uint32 // of listings
 	settled  int
+	left     int // names that LeftOut was told of
 	systems  identity.Systems
 	settling growing.Settling
 	due      dueFiles

@@ -27,6 +27,7 @@ type directory struct {
 	round         uint32
 	dirs          map[string]*directory
 	files         map[string]file
+	left          map[string]left // names that are left out
 }
 
 // file is what the last look found under a name.
@@ -143,6 +144,11 @@ func (l *Looker) read(ctx context.Context, d *directory, now time.Time) error {
 			look(name)
 		}
 	}
+	for name, of := range d.left {
+		if of.round != round {
+			look(name)
+		}
+	}
 	return first
 }
 
@@ -165,10 +171,14 @@ func (l *Looker) watch(d *directory, traits filesystem.Traits) {
 
 // entry looks at what a directory has under a name now.
 func (l *Looker) entry(ctx context.Context, d *directory, name string, round uint32, now time.Time) error {
-	if name == "" || name[0] == '.' {
+	path := d.join(name)
+	switch {
+	case name == "":
+		return nil
+	case name[0] == '.':
+		l.hidden(d, name, round)
 		return nil
 	}
-	path := d.join(name)
 	what, err := l.stat(path, false)
 	linked := err == nil && what.isLink()
 	if linked {
@@ -186,9 +196,18 @@ func (l *Looker) entry(ctx context.Context, d *directory, name string, round uin
 	case err != nil || !what.Regular() || !l.wants(name, path):
 		l.dropDirectory(d, name)
 		l.dropFile(d, name)
+		switch {
+		case leadsBack:
+			l.leaveOut(d, name, path+"/", storage.OmittedLoop, round)
+		case err == nil && what.Regular():
+			l.leaveOut(d, name, path, l.whyNot(name, path), round)
+		default:
+			l.leaveOut(d, name, path, "", round)
+		}
 		return nil
 	}
 	l.dropDirectory(d, name)
+	l.leaveOut(d, name, path, "", round)
 	l.file(d, name, what, round, now)
 	return nil
 }
@@ -216,8 +235,12 @@ func (l *Looker) below(ctx context.Context, d *directory, name string, what seen
 	switch {
 	case sub == nil:
 		if !l.config.Match(path, true) {
+			if l.config.LeavesOut != nil {
+				l.leaveOut(d, name, path+"/", l.config.LeavesOut(path), round)
+			}
 			return nil
 		}
+		l.leaveOut(d, name, path, "", round)
 		if d.dirs == nil {
 			d.dirs = map[string]*directory{}
 		}
@@ -302,6 +325,9 @@ func (l *Looker) dropDirectory(d *directory, name string) {
 	}
 	for dir := range sub.dirs {
 		l.dropDirectory(sub, dir)
+	}
+	for name := range sub.left {
+		l.leaveOut(sub, name, "", "", 0)
 	}
 	if l.hints != nil {
 		l.hints.Forget(sub.path)

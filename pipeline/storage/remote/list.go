@@ -89,7 +89,9 @@ func (l *listing) visited(o Listed) error {
 	}
 	if u == notAPath {
 		l.s.stats.passedOver()
-		l.notes.leftOut(o)
+		if l.notes.leftOut(o) && len(l.omitted) < storage.MaxOmitted {
+			l.omitted = append(l.omitted, storage.Omission{Path: o.Path, Reason: storage.OmittedKey})
+		}
 		return nil
 	}
 	if !l.enters(o.Path) || !l.match(o.Path, false) {

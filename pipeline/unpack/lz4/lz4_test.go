@@ -182,7 +182,7 @@ func TestLegacyFramesEndWhereOthersBegin(t *testing.T) {
 	require.NoError(t, err)
 	require.Nil(t, s.Damage)
 	require.EqualValues(t, 3*len(text)+8, s.DecodedBytes)
-	require.Len(t, s.Members, 4, "one without a block is none")
+	require.Len(t, s.Members, 5, "one of them without a block")
 	require.True(t, bytes.Equal(slices.Concat(text, text, []byte("one\ntwo\n"), text), decoded(t, raw, unpack.Entry{})))
 	last := s.Members[len(s.Members)-1]
 	require.True(t, bytes.Equal(text, decoded(t, raw, unpack.Entry{RawBytes: last.RawBytes, DecodedBytes: last.DecodedBytes})))
