@@ -83,9 +83,12 @@ func (a *Arrivals) LeavesOut(path string) string {
 	return a.finder.Target.LeavesOut(path, a.finder.Format.Name)
 }
 
+// ownName is what lsiofs keeps in the directory of a dataset that grows: runs, and the index.
+const ownName = ".lsiofs"
+
 // MayName reports whether the target may name a path, or files below it.
 func (a *Arrivals) MayName(path string) bool {
-	return (a.own == "" || path != a.own && !strings.HasPrefix(path, a.own+"/")) && a.finder.mayName(path)
+	return path != ownName && !strings.HasPrefix(path, ownName+"/") && (a.own == "" || path != a.own && !strings.HasPrefix(path, a.own+"/")) && a.finder.mayName(path)
 }
 
 // Judgement is what a file is by itself. A file whose name says nothing is what its naming is

@@ -79,16 +79,10 @@ func (f *finder) listBelow(ctx context.Context, match func(path string, isDir bo
 	return objects, nil
 }
 
-// ownName is what lsiofs keeps in a dataset's directory: the index, and runs.
-const ownName = ".lsiofs"
-
 // mayName reports whether the target would have named a path that the storage has left out.
 func (f *finder) mayName(path string) bool {
 	p := f.Target.pattern
-	switch {
-	case path == ownName || strings.HasPrefix(path, ownName+"/"):
-		return false
-	case p == nil:
+	if p == nil {
 		return true
 	}
 	if dir := strings.LastIndexByte(path, '/'); ofDirectories(f.Format.Name) && dir > 0 && p.match(path[:dir], false) {
