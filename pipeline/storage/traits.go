@@ -36,6 +36,7 @@ const (
 	OmittedHidden = "its name begins with a dot"
 	OmittedKey    = "its key is no path"
 	OmittedLoop   = "it is a link that leads back to a directory above it"
+	OmittedDead   = "it is a link that leads to nothing"
 )
 
 // OmittedBy is what the last List of a storage has left out by itself.

@@ -78,6 +78,8 @@ type Looker struct {
 
 	// Of the goroutine alone.
 	root     *directory
+	never    *identity.Never
+	entered  identity.Entered
 	round    uint32 // of listings
 	settled  int
 	left     int // names that LeftOut was told of
@@ -102,7 +104,11 @@ func Open(ctx context.Context, c Config) (*Looker, error) {
 	if c.Log == nil {
 		c.Log = slog.New(slog.DiscardHandler)
 	}
-	l := &Looker{config: c, scans: make(chan chan error), done: make(chan struct{}), troubled: map[string]error{}, loops: map[string]bool{}}
+	never, err := identity.NeverOf()
+	if err != nil {
+		return nil, err
+	}
+	l := &Looker{config: c, never: never, scans: make(chan chan error), done: make(chan struct{}), troubled: map[string]error{}, loops: map[string]bool{}}
 	l.status.Watch = "inotify"
 	if c.NoHints {
 		l.pollBecause("it was asked to poll")

@@ -79,6 +79,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/lsiofs/lsiofs/pipeline/storage"
+	"github.com/lsiofs/lsiofs/pipeline/storage/identity"
 	"github.com/lsiofs/lsiofs/pipeline/storage/profile"
 	"github.com/lsiofs/lsiofs/uring"
 )
@@ -101,6 +102,7 @@ type Storage struct {
 	root     string // absolute
 	fd       int    // of the root, which files are opened relative to
 	framing  Framing
+	never    *identity.Never
 	indexDir string
 	leaves   func(dir string, name []byte) (reason string) // LeaveOut; nil: nothing
 	most     int                                           // goroutines that may wait for a disk at a time, with a file or directory open
@@ -149,17 +151,22 @@ var (
 )
 
 // Open gives the storage of the directories below root. The table is kept in indexDir;
-// if that is "" or can't be written, in memory.
+// if that is "" or can't be written, in memory. Links below root do not lead to where
+// identity.NeverVariable forbids.
 func Open(root, indexDir string, framing Framing) (*Storage, error) {
 	absolute, err := filepath.Abs(root)
 	if err != nil {
 		return nil, fmt.Errorf("dataset %s: %w", root, err)
 	}
+	never, err := identity.NeverOf()
+	if err != nil {
+		return nil, err
+	}
 	fd, err := unix.Open(absolute, unix.O_PATH|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
 	if err != nil {
 		return nil, fmt.Errorf("dataset: %w", &fs.PathError{Op: "open", Path: absolute, Err: err})
 	}
-	s := &Storage{root: absolute, fd: fd, framing: framing, indexDir: indexDir, cores: runtime.GOMAXPROCS(0), taken: takenJobs,
+	s := &Storage{root: absolute, fd: fd, framing: framing, never: never, indexDir: indexDir, cores: runtime.GOMAXPROCS(0), taken: takenJobs,
 		waiters: crew{waits: true}, workers: map[*worker]struct{}{}, stalls: map[fileKey]*stall{}, stuckAfter: stuckAfter}
 	s.most, s.mostStuck = mostOpen()
 	var st unix.Stat_t

@@ -23,6 +23,7 @@ import (
 
 	"github.com/lsiofs/lsiofs/integration/backing"
 	"github.com/lsiofs/lsiofs/pipeline/storage"
+	"github.com/lsiofs/lsiofs/pipeline/storage/identity"
 	"github.com/lsiofs/lsiofs/pipeline/storage/storagetest"
 	"github.com/lsiofs/lsiofs/pipeline/unpack/files"
 )
@@ -410,4 +411,56 @@ func TestReadingAllocatesNothingForEachFile(t *testing.T) {
 		done.Wait()
 	})
 	require.Less(t, allocated, float64(n)/8)
+}
+
+// By a link to a directory above the root, the root is there once more.
+func TestALinkAboveTheRootDoesNotDoubleIt(t *testing.T) {
+	root := filepath.Join(t.TempDir(), "root")
+	write(t, root, "a/1", []byte("x"))
+	write(t, root, "../beside/2", []byte("x"))
+	require.NoError(t, os.Symlink("..", filepath.Join(root, "above")))
+	s := open(t, root, bare{})
+	require.ElementsMatch(t, []string{"a", "above/beside"}, slices.Collect(maps.Keys(list(t, s))))
+	require.Equal(t, []storage.Omission{{Path: "above/root/", Reason: storage.OmittedLoop}}, s.Omitted())
+}
+
+// As many directories with links to each other have as many paths as there are orders of them.
+func TestLinksThatCrossAreAnError(t *testing.T) {
+	root := t.TempDir()
+	const n = 12
+	for i := range n {
+		dir := fmt.Sprintf("%02d", i)
+		write(t, root, dir+"/a", []byte("x"))
+		for k := range n {
+			require.NoError(t, os.Symlink(fmt.Sprintf("../%02d", k), filepath.Join(root, dir, fmt.Sprintf("to-%02d", k))))
+		}
+	}
+	err := open(t, root, bare{}).List(t.Context(), func(string, bool) bool { return true }, func(storage.Object) error { return nil })
+	require.ErrorIs(t, err, identity.ErrManyLinks)
+	require.ErrorContains(t, err, root)
+}
+
+// A link is refused that leads to where the environment forbids, also one that was set after the
+// directory was listed.
+func TestLinksToWhatMustNotBeRead(t *testing.T) {
+	root, kubelet := t.TempDir(), t.TempDir()
+	write(t, kubelet, "pods/secret", []byte("secret"))
+	write(t, root, "in/a", []byte("x"))
+	t.Setenv(identity.NeverVariable, kubelet)
+	s := open(t, root, bare{})
+	require.Len(t, list(t, s), 1)
+	all := func(string, bool) bool { return true }
+	for link, target := range map[string]string{"dir": kubelet, "in/dir": kubelet + "/pods", "in/file": kubelet + "/pods/secret", "above": filepath.Dir(kubelet)} {
+		require.NoError(t, os.Symlink(target, filepath.Join(root, link)))
+		err := s.List(t.Context(), all, func(storage.Object) error { return nil })
+		require.ErrorIs(t, err, fs.ErrPermission)
+		require.ErrorContains(t, err, filepath.Base(link)+": it leads to "+target)
+		require.NoError(t, os.Remove(filepath.Join(root, link)))
+	}
+
+	in := list(t, s)["in"]
+	require.NoError(t, os.Rename(filepath.Join(root, "in/a"), filepath.Join(kubelet, "a")))
+	require.NoError(t, os.Symlink(filepath.Join(kubelet, "a"), filepath.Join(root, "in/a")))
+	err := storage.ReadAt(t.Context(), s, in, make([]byte, 1), 0)
+	require.ErrorIs(t, err, fs.ErrPermission)
 }

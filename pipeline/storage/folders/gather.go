@@ -6,6 +6,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"io/fs"
 	"math"
 	"slices"
 	"time"
@@ -27,6 +28,7 @@ type gathering struct {
 	seen    []seen
 	dirs    []below       // the directories in it that are to be entered
 	way     *identity.Way // to the directory, with itself
+	linked  bool          // below.linked
 	bytes   []byte        // of the segment
 	hash    xxh3.Hasher
 	word    [8]byte
@@ -72,7 +74,16 @@ func (g *gathering) directory(b below) (segment, error) {
 		return segment{}, fmt.Errorf("stat: %w", err)
 	}
 	is := identity.FromStat(&st)
-	g.way = b.above.Down(is.Device, is.Inode)
+	if b.linked && b.above.Has(is.Device, is.Inode) {
+		l.omit(path+"/", storage.OmittedLoop)
+		return segment{}, nil
+	}
+	if b.linked {
+		if err := l.enter(is.Device, is.Inode); err != nil {
+			return segment{}, err
+		}
+	}
+	g.way, g.linked = b.above.Down(is.Device, is.Inode), b.linked
 	if err := g.read(fd, path); err != nil {
 		return segment{}, err
 	}
@@ -138,7 +149,7 @@ func (g *gathering) entry(fd int, path string, b []byte) {
 	}
 	switch kind {
 	case unix.DT_DIR:
-		g.add(join(path, name))
+		g.add(join(path, name), g.linked)
 	case unix.DT_REG, unix.DT_LNK:
 		if leaves := g.listing.storage.leaves; leaves != nil {
 			if reason := leaves(path, name); reason != "" {
@@ -160,14 +171,14 @@ func join(dir string, name []byte) string {
 }
 
 // add adds a directory to dirs if it is to be entered, or is an object itself.
-func (g *gathering) add(path string) {
+func (g *gathering) add(path string, linked bool) {
 	l := g.listing
 	if l.match == nil {
 		return
 	}
 	itself, inside := l.wants(path, false), l.wants(path, true)
 	if itself || inside {
-		g.dirs = append(g.dirs, below{path, g.way})
+		g.dirs = append(g.dirs, below{path, g.way, linked})
 	}
 }
 
@@ -181,7 +192,7 @@ func (g *gathering) follow(path string) {
 		if at := join(path, g.name(f)); g.way.Has(f.device, f.inode) {
 			g.listing.omit(at+"/", storage.OmittedLoop)
 		} else {
-			g.add(at)
+			g.add(at, true)
 		}
 	}
 }
@@ -313,6 +324,11 @@ func (g *gathering) look(fd int, f *seen) error {
 			return g.notLooked(fd, f, errno)
 		}
 		break
+	}
+	if f.link {
+		if err := g.listing.storage.never.Check(fd, string(g.name(f))); errors.Is(err, fs.ErrPermission) {
+			return fmt.Errorf("%s: %w", g.name(f), err)
+		}
 	}
 	switch is := identity.FromStatx(&st); {
 	case is.Regular():

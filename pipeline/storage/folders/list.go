@@ -17,8 +17,9 @@ import (
 // twice for each directory: whether it is accepted as an object, and whether to enter
 // it. Sockets, devices and pipes are skipped, and so is what vanishes meanwhile. A
 // directory that can't be read, and a symbolic link to nothing, are errors, because
-// files may be missing from the list. Links to directories are followed, except for one that
-// leads back to a directory on the way down to it: Omitted has that.
+// files may be missing from the list; and so are links by which the same directories have many
+// names. Links to directories are followed, except for one that leads back to a directory on the way
+// down to it: Omitted has that.
 func (s *Storage) List(ctx context.Context, match func(path string, isDir bool) bool, visit func(storage.Object) error) error {
 	if err := ctx.Err(); err != nil {
 		return err
@@ -71,6 +72,7 @@ type listing struct {
 	changed sync.Cond // pending or busy
 	pending []below
 	omitted []storage.Omission
+	entered identity.Entered
 	busy    int // goroutines in a directory
 	found   []found
 	err     error
@@ -118,8 +120,9 @@ func (l *listing) work() {
 
 // below is a directory that is to be read.
 type below struct {
-	path  string
-	above *identity.Way // to the directory that it is in
+	path   string
+	above  *identity.Way // to the directory that it is in
+	linked bool          // its name is a symbolic link, or that of one above it
 }
 
 func (l *listing) omit(path, reason string) {
@@ -131,6 +134,13 @@ func (l *listing) omit(path, reason string) {
 	if len(l.omitted) < storage.MaxOmitted {
 		l.omitted = append(l.omitted, storage.Omission{Path: path, Reason: reason})
 	}
+}
+
+// enter counts a directory that is entered through a link.
+func (l *listing) enter(device, inode uint64) error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.entered.Enter(device, inode)
 }
 
 func (l *listing) next() (below, bool) {

@@ -23,11 +23,12 @@ const listBatch = 1024
 
 // List calls visit for the regular files below the root, also for those behind symbolic links to
 // files and directories. Sockets, devices and pipes are skipped, and so is what vanishes meanwhile,
-// and a link that leads back to a directory on the way down to it: Omitted has that. A directory that can't be read, and a symbolic link to nothing,
-// are errors, because files may be missing from the list.
+// and a link that leads back to a directory on the way down to it: Omitted has that. A directory
+// that can't be read, and a symbolic link to nothing, are errors, because files may be missing from
+// the list; and so are links by which the same directories have many names.
 func (s *Storage) List(ctx context.Context, match func(path string, isDir bool) bool, visit func(storage.Object) error) error {
 	var listedBytes int64
-	w := walk{ctx: ctx, root: s.root, match: match, pending: []directory{{}}, visit: func(o storage.Object) error {
+	w := walk{ctx: ctx, root: s.root, never: s.files.never, match: match, pending: []directory{{}}, visit: func(o storage.Object) error {
 		listedBytes += o.SizeBytes
 		return visit(o)
 	}}
@@ -52,10 +53,12 @@ func (s *Storage) List(ctx context.Context, match func(path string, isDir bool) 
 type walk struct {
 	ctx     context.Context // of the one call that this is
 	root    string
+	never   *identity.Never
 	match   func(path string, isDir bool) bool
 	visit   func(storage.Object) error
 	pending []directory
 	omitted []storage.Omission
+	entered identity.Entered
 
 	systems  identity.Systems
 	settling *identity.Young
@@ -93,7 +96,7 @@ func (w *walk) directory(dir directory) error {
 	if err := w.ctx.Err(); err != nil {
 		return err
 	}
-	f, err := os.Open(filepath.Join(w.root, dir.path))
+	f, err := w.open(dir)
 	if err != nil {
 		if dir.path != "" && errors.Is(err, fs.ErrNotExist) {
 			return nil
@@ -110,6 +113,11 @@ func (w *walk) directory(dir directory) error {
 		w.match(dir.path, false)
 		w.omit(dir.path+"/", storage.OmittedLoop)
 		return nil
+	}
+	if dir.linked {
+		if err := w.entered.Enter(is.Device, is.Inode); err != nil {
+			return fmt.Errorf("list dataset: %s: %w", f.Name(), err)
+		}
 	}
 	here := dir.above.Down(is.Device, is.Inode)
 	for {
@@ -129,6 +137,19 @@ func (w *walk) directory(dir directory) error {
 			return err
 		}
 	}
+}
+
+// open opens a directory.
+func (w *walk) open(dir directory) (*os.File, error) {
+	full := filepath.Join(w.root, dir.path)
+	if w.never == nil || !dir.linked {
+		return os.Open(full)
+	}
+	fd, err := w.never.OpenDirectory(unix.AT_FDCWD, full)
+	if err != nil {
+		return nil, &fs.PathError{Op: "open", Path: full, Err: err}
+	}
+	return os.NewFile(uintptr(fd), full), nil
 }
 
 func (w *walk) entry(dir directory, here *identity.Way, entry fs.DirEntry) error {
@@ -158,6 +179,11 @@ func (w *walk) entry(dir directory, here *identity.Way, entry fs.DirEntry) error
 		return nil
 	case !kind.IsRegular() && kind&fs.ModeSymlink == 0:
 		return nil // match has seen that something is there
+	case kind&fs.ModeSymlink != 0:
+		full := filepath.Join(w.root, path)
+		if err := w.never.Check(unix.AT_FDCWD, full); errors.Is(err, fs.ErrPermission) {
+			return fmt.Errorf("list dataset: %w", &fs.PathError{Op: "open", Path: full, Err: err})
+		}
 	}
 	return w.file(path, nil, false)
 }
