@@ -23,7 +23,7 @@ func (f *finder) refuseTwice(shards []Shard) error {
 			plain[name] = s.Object.Path
 		}
 	}
-	if f.Target.remote || f.Format.Name == "zarr" || len(f.Format.Arrays) > 0 {
+	if f.Target.remote || directories || f.Format.Name == "zarr" || len(f.Format.Arrays) > 0 {
 		return nil
 	}
 	seen := map[sameness]string{}

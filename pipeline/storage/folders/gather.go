@@ -29,7 +29,9 @@ type gathering struct {
 	dirs    []below       // the directories in it that are to be entered
 	way     *identity.Way // to the directory, with itself
 	linked  bool          // below.linked
-	bytes   []byte        // of the segment
+	device  uint64        // of the directory
+	inode   uint64
+	bytes   []byte // of the segment
 	hash    xxh3.Hasher
 	word    [8]byte
 }
@@ -83,7 +85,7 @@ func (g *gathering) directory(b below) (segment, error) {
 			return segment{}, err
 		}
 	}
-	g.way, g.linked = b.above.Down(is.Device, is.Inode), b.linked
+	g.way, g.linked, g.device, g.inode = b.above.Down(is.Device, is.Inode), b.linked, is.Device, is.Inode
 	if err := g.read(fd, path); err != nil {
 		return segment{}, err
 	}

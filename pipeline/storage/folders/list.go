@@ -17,8 +17,8 @@ import (
 // twice for each directory: whether it is accepted as an object, and whether to enter
 // it. Sockets, devices and pipes are skipped, and so is what vanishes meanwhile. A
 // directory that can't be read, and a symbolic link to nothing, are errors, because
-// files may be missing from the list; and so are links by which the same directories have many
-// names. Links to directories are followed, except for one that leads back to a directory on the way
+// files may be missing from the list; and so are links by which directories have two names, or
+// many. Links to directories are followed, except for one that leads back to a directory on the way
 // down to it: Omitted has that.
 func (s *Storage) List(ctx context.Context, match func(path string, isDir bool) bool, visit func(storage.Object) error) error {
 	if err := ctx.Err(); err != nil {
@@ -100,6 +100,9 @@ func (l *listing) run(dir string) (*table, error) {
 		all.Go(l.work)
 	}
 	all.Wait()
+	if l.err == nil {
+		l.err = l.refuseTwice()
+	}
 	if l.err != nil {
 		return nil, l.err
 	}
@@ -116,6 +119,37 @@ func (l *listing) work() {
 		}
 		l.end(l.one(&g, b))
 	}
+}
+
+// refuseTwice refuses a directory that is there by a link and by another name. What its paths are in an
+// object differs, so nothing else shows that.
+func (l *listing) refuseTwice() error {
+	type id struct{ device, inode uint64 }
+	names := map[id]string{}
+	for i := range l.found {
+		if f := &l.found[i]; f.linked {
+			at := id{f.device, f.inode}
+			if other, twice := names[at]; twice {
+				return l.twice(other, f.path)
+			}
+			names[at] = f.path
+		}
+	}
+	if len(names) == 0 {
+		return nil
+	}
+	for i := range l.found {
+		if f := &l.found[i]; !f.linked {
+			if other, twice := names[id{f.device, f.inode}]; twice {
+				return l.twice(other, f.path)
+			}
+		}
+	}
+	return nil
+}
+
+func (l *listing) twice(a, b string) error {
+	return fmt.Errorf("list dataset: %s and %s are one directory: remove one of them, or leave it out with --exclude or a pattern", min(a, b), max(a, b))
 }
 
 // below is a directory that is to be read.
@@ -195,7 +229,7 @@ func (l *listing) one(g *gathering, b below) error {
 	if err != nil {
 		return err
 	}
-	f := found{path: path, at: at, segment: d}
+	f := found{path: path, at: at, segment: d, device: g.device, inode: g.inode, linked: g.linked}
 	f.segment.bytes = nil // used again for the next one
 	l.mu.Lock()
 	l.found = append(l.found, f)
