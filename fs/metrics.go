@@ -49,6 +49,8 @@ func mountMetrics() []metric[sample] {
 	counter("lsiofs_checkpoint_restores_total", "Checkpoints that were restored.", func(s *sample) float64 { return float64(s.view.number - 1) })
 	gauge("lsiofs_epoch", "The epoch of the worker files.", func(s *sample) float64 { return float64(s.view.position.Epoch) })
 	gauge("lsiofs_records", "Records of the dataset.", func(s *sample) float64 { return float64(s.Records) })
+	gauge("lsiofs_shards", "Files that are shards of the dataset.", func(s *sample) float64 { return float64(s.Pipeline.Shards) })
+	gauge("lsiofs_files_left_out", "Files below the dataset that are no shards.", func(s *sample) float64 { return float64(s.Pipeline.FilesLeftOut) })
 
 	counter("lsiofs_engine_reads_total", "Reads that the io engine has completed.", func(s *sample) float64 { return float64(s.Pipeline.Engine.Reads) })
 	counter("lsiofs_engine_read_bytes_total", "Bytes that the io engine has read.", func(s *sample) float64 { return float64(s.Pipeline.Engine.ReadBytes) })

@@ -32,7 +32,8 @@ func (n *fixedNode) Open(_ context.Context, flags uint32) (fusefs.FileHandle, ui
 
 // liveNode is a file that is rendered whenever it is opened: status,
 // status.json, metrics. Its size is not known before: of all ways to say so,
-// size 0 with direct_io and without seeking misleads the fewest programs.
+// size 0 with direct_io, as files of /proc have it, misleads the fewest programs.
+// It can be seeked in, since head goes back to where its last line ends.
 type liveNode struct {
 	readOnly
 	t      *tree
@@ -61,7 +62,7 @@ func (n *liveNode) Open(ctx context.Context, flags uint32) (fusefs.FileHandle, u
 	if !fits {
 		return nil, 0, errnoTooMany
 	}
-	return &liveHandle{textHandle(text), n.t, taken}, fuse.FOPEN_DIRECT_IO | fuse.FOPEN_NONSEEKABLE, ok
+	return &liveHandle{textHandle(text), n.t, taken}, fuse.FOPEN_DIRECT_IO, ok
 }
 
 // liveHandle is an opening of a text that was made for it.

@@ -198,6 +198,9 @@ func (t *tree) renderStatus(ctx context.Context) ([]byte, error) {
 	if n := r.Pipeline.DamagedShards; n > 0 {
 		line("damaged", "%s, of which was left out: %s", english.Plural(n, "shard", ""), reasons(r.Pipeline.Damages))
 	}
+	if n := r.Pipeline.FilesLeftOut; n > 0 {
+		line("left out", "%s, such as %s: lsiofs inspect --files says why", english.Plural(n, "file", ""), strings.Join(r.Pipeline.FirstLeftOut, ", "))
+	}
 	line("epoch", "%d, position of %s", r.Epoch, stamp(r.RestoredAt))
 	r.DescribeGrowing(line)
 	r.describeReading(line)

@@ -3,6 +3,7 @@ package fs
 import (
 	"fmt"
 	"io"
+	"strings"
 
 	"github.com/dustin/go-humanize"
 
@@ -34,8 +35,8 @@ func (r *statusReport) DescribeGrowing(line func(label, format string, args ...a
 	if g.Warning != "" {
 		line("warning", "%s", g.Warning)
 	}
-	line("arriving", "known shards: %s (window %s, the newest %s); files that settle: %d, to be indexed: %d, waiting: %d, passed over: %d", humanize.Comma(int64(g.Shards)),
-		g.Window, g.NewestShard, g.Settling, g.Indexing, g.WaitingShards, g.PassedOver)
+	line("arriving", "known shards: %s (window %s, the newest %s); files that settle: %d, to be indexed: %d, waiting: %d, passed over: %d%s", humanize.Comma(int64(g.Shards)),
+		g.Window, g.NewestShard, g.Settling, g.Indexing, g.WaitingShards, g.PassedOver, suchAs(g.PassedOverFirst))
 	watch := g.Watch
 	if g.WatchWhy != "" {
 		watch += " (" + g.WatchWhy + ")"
@@ -58,4 +59,12 @@ func writeWaiting(b io.Writer, g *taking.Status) {
 	for _, w := range g.Waiting[:min(len(g.Waiting), waitingShown)] {
 		_, _ = fmt.Fprintf(b, "  %s: %s\n", printable.Line(w.Path), printable.Line(w.Reason))
 	}
+}
+
+// suchAs names the first of some files.
+func suchAs(paths []string) string {
+	if len(paths) == 0 {
+		return ""
+	}
+	return " (" + strings.Join(paths, ", ") + ")"
 }

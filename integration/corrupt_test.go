@@ -177,7 +177,7 @@ func TestDatasetsThatCannotBeReadAreRefusedInWords(t *testing.T) {
 		{name: "an empty directory", words: []string{"no "}},
 		{name: "nothing there", path: "/missing", words: []string{"missing"}},
 		{name: "only unknown files", files: map[string]string{"a.xyz": "??", "b.png": "??"}, words: []string{".xyz", ".png", "--format"}},
-		{name: "a file of 0 bytes", files: map[string]string{"a.jsonl": "{}\n", "b.jsonl": ""}, words: []string{"b.jsonl", "empty"}},
+		{name: "a file of 0 bytes", files: map[string]string{"a.jsonl": "{}\n", "b.jsonl.gz": ""}, words: []string{"b.jsonl.gz", "empty"}},
 		{name: "shards without a record", files: map[string]string{"a.jsonl": "\n\n"}, words: []string{"record"}},
 		{name: "two formats", files: map[string]string{"a.jsonl": "{}\n", "b.tfrecord": string(tfrecord(nil))}, words: []string{"jsonl", "tfrecord", "--format"}},
 		{name: "a number of a pattern that is missing", files: map[string]string{"s-00.jsonl": "{}\n", "s-02.jsonl": "{}\n"}, path: "/s-{00..02}.jsonl", words: []string{"s-01.jsonl"}},

@@ -26,7 +26,7 @@ func TestFormatsAreToldByContentWhereNamesDoNot(t *testing.T) {
 		{"ndjson", map[string][]byte{"a.ndjson.zst": zstdFrame(shardOf("jsonl"), true)}, nil, "worker-0.ndjson"},
 		{"a list beside the shards", map[string][]byte{"a.jsonl": shardOf("jsonl"), "README.txt": []byte("about\n"), "LICENSE": []byte("MIT\n")}, nil, "worker-0.jsonl"},
 		{"text, when there is nothing else", map[string][]byte{"a.txt": shardOf("lines"), "LICENSE": []byte("MIT\n")}, nil, "worker-0.txt"},
-		{"lines of anything, asked for", map[string][]byte{"a.csv": shardOf("lines"), "b": shardOf("lines")}, []string{"--format", "lines"}, "worker-0.csv"},
+		{"lines of anything, asked for", map[string][]byte{"a.csv": shardOf("lines"), "b.csv": shardOf("lines")}, []string{"--format", "lines"}, "worker-0.csv"},
 		{"lines without an ending", map[string][]byte{"a": shardOf("lines")}, []string{"--format", "lines"}, "worker-0.txt"},
 		{"fixed without an ending", map[string][]byte{"a": shardOf("fixed")}, []string{"--format", "fixed", "--record-bytes", "96"}, "worker-0.bin"},
 		{"fixed with an ending, compressed", map[string][]byte{"a.u16.gz": gzipMember(shardOf("fixed"))}, []string{"--format", "fixed", "--record-bytes", "96"}, "worker-0.u16"},

@@ -44,8 +44,9 @@ func TestAShardThatWasWrittenToAndItsTimeSetBackIsIndexedAgain(t *testing.T) {
 
 	b, err := os.ReadFile(shard)
 	require.NoError(t, err)
-	changed := bytes.Replace(b, []byte("}\n"), []byte("} "), 1) // two lines are one
-	changed = append(changed, "\n"[:len(b)-len(changed)]...)
+	last := bytes.LastIndex(bytes.TrimSuffix(b, []byte("\n")), []byte("}\n"))
+	changed := bytes.Clone(b)
+	changed[last+1] = ' ' // two lines are one
 	require.Len(t, changed, len(b))
 	f, err := os.OpenFile(shard, os.O_WRONLY, 0)
 	require.NoError(t, err)

@@ -23,14 +23,19 @@ import (
 func TestWhatIsNoFileInADatasetIsPassedOverAndLinksAreFollowed(t *testing.T) {
 	for _, format := range []string{"auto", "files"} {
 		t.Run(format, func(t *testing.T) {
-			dir, outside := t.TempDir(), t.TempDir()
-			for name, text := range map[string]string{filepath.Join(dir, "a.jsonl"): "{\"a\":1}\n", filepath.Join(outside, "out.jsonl"): "{\"b\":2}\n"} {
+			above, outside := t.TempDir(), t.TempDir()
+			dir := filepath.Join(above, "data")
+			for name, text := range map[string]string{
+				filepath.Join(dir, "a.jsonl"): "{\"a\":1}\n", filepath.Join(outside, "in/out.jsonl"): "{\"b\":2}\n",
+				filepath.Join(outside, "linked.jsonl"): "{\"c\":3}\n", filepath.Join(above, "beside/d.jsonl"): "{\"d\":4}\n",
+			} {
+				require.NoError(t, os.MkdirAll(filepath.Dir(name), 0o700))
 				require.NoError(t, os.WriteFile(name, []byte(text), 0o600))
 			}
 			in := func(name string) string { return filepath.Join(dir, name) }
 			require.NoError(t, errors.Join(
-				os.Symlink(filepath.Join(outside, "out.jsonl"), in("link.jsonl")),
-				os.Symlink("..", in("parent")), os.Symlink(".", in("self.jsonl")), os.Symlink(outside, in("away")),
+				os.Symlink(filepath.Join(outside, "linked.jsonl"), in("link.jsonl")),
+				os.Symlink("..", in("parent")), os.Symlink(".", in("self.jsonl")), os.Symlink(filepath.Join(outside, "in"), in("away")),
 				os.Symlink("/dev/zero", in("device.jsonl")),
 				syscall.Mkfifo(in("pipe.jsonl"), 0o600), syscall.Mkfifo(in("pipe.tar"), 0o600),
 				syscall.Mknod(in("socket.jsonl"), syscall.S_IFSOCK|0o600, 0),
@@ -43,12 +48,19 @@ func TestWhatIsNoFileInADatasetIsPassedOverAndLinksAreFollowed(t *testing.T) {
 			}
 			r := bounded(t, "cat", dir, "--shuffle", "none", "--format", format)
 			require.Zero(t, r.code, r.stderr)
+			a, away, linked, beside := "{\"a\":1}\n", "{\"b\":2}\n", "{\"c\":3}\n", "{\"d\":4}\n"
 			if format == "auto" {
-				b := "{\"b\":2}\n" // of away, link.jsonl, and parent
-				require.Equal(t, "{\"a\":1}\n"+b+b+b, string(r.stdout))
+				require.Equal(t, a+away+linked+beside, string(r.stdout))
 			}
-			require.Contains(t, string(r.stdout), "{\"a\":1}\n", "what there is")
-			require.Contains(t, string(r.stdout), "{\"b\":2}\n", "and what a link leads to, which this user may read")
+			for _, line := range []string{a, away, linked, beside} {
+				require.Equal(t, 1, strings.Count(string(r.stdout), line), "what there is, and what links lead to, which this user may read")
+			}
+
+			require.NoError(t, os.Symlink("away", in("latest")))
+			r = bounded(t, "cat", dir, "--format", format)
+			require.Equal(t, exitDataset, r.code)
+			require.Contains(t, r.stderr, map[string]string{"auto": "holds one file by two names: away", "files": "away and latest are one directory"}[format])
+			require.NoError(t, os.Remove(in("latest")))
 
 			require.NoError(t, os.Symlink("loop.jsonl", in("loop.jsonl")))
 			r = bounded(t, "cat", dir, "--format", format)

@@ -309,10 +309,10 @@ type compressor func(io.Writer) (io.WriteCloser, error)
 // 640 MiB of them take some MB.
 func numbered(t *testing.T, ext string, compress compressor) dataset {
 	t.Helper()
-	d := dataset{dir: t.TempDir(), ext: ".jsonl"}
+	d := dataset{dir: t.TempDir(), ext: ".txt"}
 	line := append(bytes.Repeat([]byte("x"), lineBytes-1), '\n')
 	for shard := range numberedShards {
-		f, err := os.Create(filepath.Join(d.dir, fmt.Sprintf("%d.jsonl%s", shard, ext)))
+		f, err := os.Create(filepath.Join(d.dir, fmt.Sprintf("%d.txt%s", shard, ext)))
 		require.NoError(t, err)
 		w, err := compress(f)
 		require.NoError(t, err)
@@ -353,7 +353,7 @@ func TestMemoryPromiseHoldsForACompressedDatasetTenTimesTheBudget(t *testing.T) 
 			var mu sync.Mutex
 			var group errgroup.Group
 			for worker := range s.Workers {
-				group.Go(func() error { return readNumbered(w.path("worker-%d.jsonl", worker), &mu, seen) })
+				group.Go(func() error { return readNumbered(w.path("worker-%d.txt", worker), &mu, seen) })
 			}
 			require.NoError(t, group.Wait())
 			require.NotContains(t, seen, false, "every line came")

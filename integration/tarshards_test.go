@@ -49,7 +49,6 @@ func tarShard(r *rand.Rand, number int) shard {
 		bytes = bytes[:len(bytes)-1024]
 	case 2:
 		bytes = append(bytes, make([]byte, 10240-len(bytes)%10240)...)
-		bytes = append(bytes, "whatever follows the first zero block"...)
 	}
 	return shard{bytes: bytes, ends: w.ends}
 }

@@ -243,6 +243,7 @@ func TestWarningsOfManyStores(t *testing.T) {
 	require.Len(t, list, mostLeftOut+1)
 	require.Equal(t, "other-0.zarr is left out: it has no array data", list[0])
 	require.Contains(t, list[5], "2 more are left out")
+	require.Equal(t, 7, open(t, whole).Catalog().PassedOver(), "and they are counted as what is left out")
 }
 
 // A store that the pattern names by itself has to have the arrays, or the dataset is refused with what

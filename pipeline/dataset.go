@@ -30,6 +30,8 @@ type Options struct {
 	Progress func(catalog.Progress)
 	// Rebuild indexes every shard again, even if a stored index is valid.
 	Rebuild bool
+	// Files has the catalog's Selection list all files, and not only the first ones.
+	Files bool
 	// Storage says which reads the dataset's storage is fast at. If nil, it is the
 	// profile of the file system that holds the dataset (profile.Find).
 	Storage *profile.Profile
@@ -352,8 +354,13 @@ type Status struct {
 	Uptime   time.Duration  `json:"uptime_nanos"`
 	// DamagedShards counts shards with damage that was left out; Damages counts the
 	// damages by reason.
-	DamagedShards int               `json:"damaged_shards"`
-	Damages       map[string]uint64 `json:"damages_by_reason,omitempty"`
+	DamagedShards int `json:"damaged_shards"`
+	// Shards is how many there are, FilesLeftOut how many files are none of them, and FirstLeftOut
+	// the first ones by path.
+	Shards       int               `json:"shards"`
+	FilesLeftOut int               `json:"files_left_out"`
+	FirstLeftOut []string          `json:"files_left_out_first,omitempty"`
+	Damages      map[string]uint64 `json:"damages_by_reason,omitempty"`
 	// Growing is how a dataset that grows stands, nil for others.
 	Growing *taking.Status `json:"-"`
 }
@@ -368,7 +375,10 @@ func (d *Dataset) Status() Status {
 	s := Status{
 		Engine: m.engineStatus(), Retries: m.retryStats(), Remote: m.remoteStats(), Cache: m.cacheStats(), Fetch: g.fetcher.Stats(), Start: g.start.Load(),
 		Sources: m.sourceStatus(), Cubes: m.cubeStats(), Storage: m.profile, Measured: m.measured, Uptime: time.Since(m.started),
-		DamagedShards: len(g.catalog.Damaged()), Damages: g.damages(),
+		DamagedShards: len(g.catalog.Damaged()), Damages: g.damages(), Shards: g.catalog.Shards(), FilesLeftOut: g.catalog.PassedOver(),
+	}
+	for _, v := range g.catalog.Selection().FirstLeft {
+		s.FirstLeftOut = append(s.FirstLeftOut, v.Path)
 	}
 	if d.generations != nil {
 		x := d.generations.snapshots.Growing()

@@ -22,7 +22,7 @@ func makePlainLines(t testing.TB) string {
 	for shard := range 4 {
 		var b strings.Builder
 		for i := range 500 {
-			fmt.Fprintf(&b, "%d %0*d\n", i, 1+(i*37+shard)%4000, 0)
+			fmt.Fprintf(&b, "[%d, \"%0*d\"]\n", i, 1+(i*37+shard)%4000, 0)
 		}
 		require.NoError(t, os.WriteFile(filepath.Join(dir, fmt.Sprintf("s%d.jsonl", shard)), []byte(strings.TrimSuffix(b.String(), "\n")), 0o644))
 	}

@@ -131,8 +131,9 @@ func TestEverythingThatDecidesALayoutHasOneOfItsOwn(t *testing.T) {
 	shard := filepath.Join(s.Dataset, "s0.jsonl")
 	b, err := os.ReadFile(shard)
 	require.NoError(t, err)
-	i := slices.Index(b, '\n')
-	copy(b[i-2:], "\n\"}") // moves the end of the first record two bytes ahead
+	i := slices.Index(b, '\n') + 1
+	i += slices.Index(b[i:], '\n')
+	copy(b[i-2:], "\n\"}") // moves the end of the second record two bytes ahead
 	require.NoError(t, os.WriteFile(shard, b, 0o644))
 	another("content", s, 0, nil)
 }

@@ -165,7 +165,7 @@ func (m *mount) catalogConfig() catalog.Config {
 	return catalog.Config{
 		Dataset: s.Dataset, Format: s.Format, OnCorrupt: s.OnCorrupt, IndexDir: s.IndexDir,
 		Target: m.serviceTarget(), OpenStorage: m.lend, Profile: m.profile,
-		Rebuild: m.options.Rebuild, MemoryBytes: s.MemoryBytes, Progress: m.options.Progress, Log: m.log,
+		Exclude: s.Exclude, Files: m.options.Files, Rebuild: m.options.Rebuild, MemoryBytes: s.MemoryBytes, Progress: m.options.Progress, Log: m.log,
 	}
 }
 

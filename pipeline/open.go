@@ -96,6 +96,11 @@ func openLocal(m *mount, root, indexDir string) (storage.Storage, error) {
 		if err != nil {
 			return nil, err
 		}
+		t := m.target
+		if err := t.Exclude(m.spec.Exclude); err != nil {
+			return nil, errors.Join(err, s.Close())
+		}
+		s.LeaveOut(t.LeavesOutFile)
 		return s, nil
 	}
 	direct := local.Direct(m.spec.Direct)

@@ -20,7 +20,7 @@ func makeCompressedLines(t testing.TB, shards, records int) string {
 		var z bytes.Buffer
 		w := gzip.NewWriter(&z)
 		for i := range records {
-			_, err := fmt.Fprintf(w, "%099d\n", i)
+			_, err := fmt.Fprintf(w, "\"%097d\"\n", i)
 			require.NoError(t, err)
 		}
 		require.NoError(t, w.Close())

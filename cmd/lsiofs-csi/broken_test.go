@@ -199,3 +199,23 @@ func with(m map[string]string, name, value string) map[string]string {
 	m[name] = value
 	return m
 }
+
+// Who may write into a directory of data must not have the driver read the node's own files by a link there.
+func TestLinksInADatasetDoNotLeadToTheNodesOwnFiles(t *testing.T) {
+	d := startDriver(t)
+	require.NoError(t, os.MkdirAll(d.path("kubelet", "pods", "other"), 0o700))
+	require.NoError(t, os.WriteFile(d.path("kubelet", "pods", "other", "token.jsonl"), []byte("{\"secret\": 1}\n"), 0o600))
+	for name, to := range map[string]string{"a directory": d.path("kubelet", "pods"), "a directory above": d.dir, "a file": d.path("kubelet", "pods", "other", "token.jsonl")} {
+		for format, attributes := range map[string]map[string]string{"jsonl": {}, "files": {"format": "files"}, "growing": {"grow": "true"}} {
+			t.Run(name+" "+format, func(t *testing.T) {
+				data := t.TempDir()
+				require.NoError(t, os.Mkdir(filepath.Join(data, "in"), 0o700))
+				require.NoError(t, os.WriteFile(filepath.Join(data, "in", "a.jsonl"), []byte("{}\n"), 0o600))
+				require.NoError(t, os.Symlink(to, filepath.Join(data, "in", "x.jsonl")))
+				err := d.publish(pod{name: "p", attributes: with(attributes, "dataset", data)})
+				requireStatus(t, err, codes.FailedPrecondition, filepath.Join(data, "in"), "x.jsonl", "the administrator of this machine")
+				d.requireNothingLeft()
+			})
+		}
+	}
+}

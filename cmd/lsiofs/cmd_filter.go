@@ -65,6 +65,7 @@ Leela Chess Zero.`,
 	f.DurationVar(&o.Poll, "poll", o.Poll, "with --watch: how often directories are looked at that the kernel reports no changes of, and results deleted")
 	f.DurationVar(&o.Settle, "settle", 0, "how long a file has to stay as it is where it can't be told whether somebody writes it (0: 30s, on network file systems 70s)")
 	enumFlag(c, "format", "how shards are cut into units", &o.Format.Name, append([]string{"auto"}, spec.Formats...)...)
+	addExclude(f, &o.Exclude)
 	sizeFlag(f, "record-bytes", "format fixed: bytes of a record", &o.Format.RecordBytes)
 	return c
 }

@@ -23,6 +23,7 @@ type inspectOptions struct {
 	datasetFlags
 	dataset string
 	html    string
+	files   bool
 }
 
 func newInspectCommand(g *globals) *cobra.Command {
@@ -37,12 +38,16 @@ flags describe, of G and of one worker's stream; above ` + fmt.Sprint(quality.Go
 tried out and shown. Of crops of Zarr arrays it also says how many chunks of the arrays
 are decoded for them, and from which --memory on each is decoded about once.
 
+--files also lists every file below the dataset, with the reason why it is a shard or
+is left out.
+
 --html writes it as a page instead, with pictures: the sizes of shards and records,
 where in the epoch which shards come, beside two other ways of shuffling, and what a
 mount with these flags would read. It is one file that loads nothing else.`,
 		Example: `  lsiofs inspect /data/train
   lsiofs inspect /data/train --shuffle-size 65536 --workers 8
   lsiofs inspect '/data/*.jsonl.zst' --json | jq .mixing
+  lsiofs inspect /data/train --files
   lsiofs inspect /data/train --html train.html`,
 		Args: o.arguments("DATASET"),
 		RunE: func(c *cobra.Command, args []string) error {
@@ -53,6 +58,7 @@ mount with these flags would read. It is one file that loads nothing else.`,
 	o.add(c)
 	o.addMix(c)
 	o.addGrow(c)
+	c.Flags().BoolVar(&o.files, "files", false, "also list every file below the dataset: whether it is a shard, and why")
 	c.Flags().StringVar(&o.html, "html", "", "write a page to this `file`, whole or not at all (- for stdout), instead of a text to stdout")
 	return c
 }
@@ -67,7 +73,7 @@ func runInspect(ctx context.Context, o *inspectOptions, g *globals) error {
 	}
 	asked := s.Read
 	s.Read = spec.ReadScan // no record is read: no spool
-	d, err := opening.OpenLooking(ctx, g.ui, g.log(), s)
+	d, err := opening.OpenListing(ctx, g.ui, g.log(), s, o.files)
 	if err != nil {
 		return err
 	}
@@ -86,7 +92,15 @@ func showInspection(ctx context.Context, d *pipeline.Dataset, o *inspectOptions,
 		}
 		return document.Write(o.html, p.Render(), u)
 	case u.JSON:
+		if o.files {
+			i.Files = d.Catalog().Selection().Files
+		}
 		return u.Emit(i)
+	case o.files:
+		if err := i.Print(u); err != nil {
+			return err
+		}
+		return inspect.PrintFiles(d.Catalog().Selection().Files, u)
 	}
 	return i.Print(u)
 }

@@ -34,6 +34,7 @@ func (d *datasetFlags) add(c *cobra.Command) {
 	enumFlag(c, "format", "how shards are cut into records", &s.Format.Name, append([]string{"auto"}, spec.Formats...)...)
 	d.flags.Var(arraysValue{&s.Format.Arrays}, "array", "format npy: read arrays together, one `NAME=PATTERN` each, relative to DATASET: --array 'x=x-*.npy' --array 'y=y-*.npy'; format zarr: paths of arrays that crops are cut from together, as t=2m_temperature,wind")
 	d.zarr.add(c)
+	addExclude(d.flags, &s.Exclude)
 	sizeFlag(d.flags, "record-bytes", "format fixed: bytes of a record", &s.Format.RecordBytes)
 	sizeFlag(d.flags, "stride-bytes", "format fixed: distance between records (0: their size)", &s.Format.StrideBytes)
 	sizeFlag(d.flags, "header-bytes", "format fixed: bytes before the first record", &s.Format.HeaderBytes)

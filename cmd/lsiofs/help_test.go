@@ -60,7 +60,7 @@ func TestCommandsThatOpenADatasetShareItsFlags(t *testing.T) {
 		"cat":     {"worker", "from", "ids", "offsets", "origins", "resume", "follow", "progress-file"},
 		"plan":    {"worker", "from", "records", "resume"},
 		"bench":   {"rounds", "seconds", "check", "only", "dir", "make", "gz", "zst", "lz4", "tar", "records", "bytes", "shards", "shape", "shard", "chunk", "plain"},
-		"inspect": {"html"}, "verify": {"order"}, "index": {"rebuild", "part"},
+		"inspect": {"html", "files"}, "verify": {"order"}, "index": {"rebuild", "part"},
 	} {
 		c, _, err := root.Find([]string{name})
 		require.NoError(t, err)

@@ -200,11 +200,13 @@ def load_games(path, raw, options):
 
 def load_shard(path, raw, fmt, options):
     skip = options.get("on-corrupt", "fail") == "skip"
-    _, codec = split_extension(path)
+    _, named = split_extension(path)
+    codec = shown_codec(fmt, raw, named)
     data, starts, damage = decode(raw, codec)
+    refuse_begin(path, fmt, data, damage)
     if damage and not skip:
         raise damage
-    if not raw and not skip:
+    if not raw and not skip and (named or fmt not in MAY_BE_EMPTY):
         raise Corrupt("%s: a file of 0 bytes" % path)
     records = []
     try:
@@ -218,6 +220,49 @@ def load_shard(path, raw, fmt, options):
         record.shard, record.ordinal = path, ordinal
         record.entry = codec == "" or ordinal == 0 or record.begin in begins
     return Shard(path, records, len(data))
+
+
+MAY_BE_EMPTY = ("lines", "jsonl", "tfrecord", "fixed")
+TOLD_BY_BYTES = ("tar", "jsonl", "lines", "tfrecord", "npy")
+CODECS = ((b"\x1f\x8b\x08", "gz"), (b"\x28\xb5\x2f\xfd", "zst"), (b"\x04\x22\x4d\x18", "lz4"))
+FOREIGN = [magic for magic, _ in CODECS] + [
+    b"\x02\x21\x4c\x18", b"\xfd7zXZ\0", b"BZh", b"PK\x03\x04", b"PK\x05\x06", b"7z\xbc\xaf\x27\x1c", b"PAR1", b"ARROW1\0\0",
+    b"\x89HDF\r\n\x1a\n", b"\0\0\xfe\xff", b"\xff\xfe", b"\xfe\xff", b"version https://git-lfs",
+]  # fmt: skip
+
+
+def shown_codec(fmt, raw, named):
+    """The codec that a file's first bytes show, whatever its name says."""
+    if fmt not in TOLD_BY_BYTES or not raw:
+        return named
+    if fmt == "tfrecord" and len(raw) >= 12 and masked_crc(raw[:8]) == int.from_bytes(raw[8:12], "little"):
+        return ""
+    if raw[1:4] == b"\x2a\x4d\x18" and raw[0] & 0xF0 == 0x50:  # a skippable frame, of zstd or lz4
+        return named if named in ("zst", "lz4") else "zst"
+    for magic, codec in CODECS:
+        if raw.startswith(magic) or codec == named and len(raw) < 4 and magic.startswith(raw):
+            return codec
+    return ""
+
+
+def refuse_begin(path, fmt, data, damage):
+    """Refuses a shard whose decoded bytes begin as no shard of its format does."""
+    if fmt not in TOLD_BY_BYTES:
+        return
+    text = data.removeprefix(b"\xef\xbb\xbf")
+    if data.startswith(tuple(FOREIGN)) or text.lstrip(b" \t\r\n").lower().startswith((b"<!doctype html", b"<html")):
+        raise Refused("%s begins like a file of another kind" % path)
+    if fmt != "jsonl":
+        return
+    lines = text.split(b"\n")
+    if damage:
+        lines.pop()  # its end was not seen
+    first = next((line for line in (line.strip(b" \t\r") for line in lines) if line), None)
+    try:
+        if first is not None:
+            json.loads(first.decode("latin-1"), parse_int=float)
+    except ValueError:
+        raise Refused("the first line of %s is no JSON value" % path)
 
 
 def load_together(root, options):

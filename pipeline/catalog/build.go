@@ -10,7 +10,6 @@ import (
 	"github.com/lsiofs/lsiofs/pipeline/catalog/discover"
 	"github.com/lsiofs/lsiofs/pipeline/catalog/index"
 	"github.com/lsiofs/lsiofs/pipeline/unpack"
-	"github.com/lsiofs/lsiofs/pipeline/unpack/formats"
 )
 
 // build indexes the shards in todo, seals the index, and opens what was sealed.
@@ -27,9 +26,8 @@ func (o *opening) build(ctx context.Context, shards []index.Shard, todo []int) (
 	if err := o.assumed(p.run(ctx, o.found.Shards, todo)); err != nil {
 		return nil, err
 	}
-	err := b.Added(func(i int, blob index.Blob) {
-		c := o.found.Shards[i]
-		shards[i] = index.Shard{Object: c.Object, Codec: formats.CodecNumber(c.Codec), Blob: blob}
+	err := b.Added(func(i int, codec uint32, blob index.Blob) {
+		shards[i] = index.Shard{Object: o.found.Shards[i].Object, Codec: codec, Blob: blob}
 	})
 	if err != nil {
 		return nil, fmt.Errorf("index of %s: %w", &o.target, err)
@@ -51,7 +49,7 @@ func (o *opening) goOn(b *index.Build, shards []index.Shard, todo []int) []int {
 	left := todo[:0]
 	for _, i := range todo {
 		c := o.found.Shards[i]
-		if s, ok := b.Find(c.Object); ok && s.Codec == formats.CodecNumber(c.Codec) {
+		if s, ok := b.Find(c.Object); ok && o.sameCodec(c, s.Codec) {
 			shards[i] = s
 			continue
 		}

@@ -4,6 +4,7 @@ import (
 	"encoding/hex"
 	"io"
 
+	"github.com/lsiofs/lsiofs/pipeline/catalog/discover"
 	"github.com/lsiofs/lsiofs/pipeline/catalog/index"
 	"github.com/lsiofs/lsiofs/pipeline/spec"
 	"github.com/lsiofs/lsiofs/pipeline/storage"
@@ -45,17 +46,17 @@ type Extent struct {
 // Catalog is what is known of a dataset. It is immutable and safe for concurrent use.
 // Its methods do no I/O, except for page faults on the stored index.
 type Catalog struct {
-	root       string
-	format     spec.Format
-	unpacker   unpack.Format
-	extension  string
-	kind       string
-	store      *index.Store
-	image      *index.Image
-	coarse     coarse
-	damaged    []Damage
-	passedOver int
-	union      func(io.Writer) error // of a mixture: the text that the fingerprint hashes
+	root      string
+	format    spec.Format
+	unpacker  unpack.Format
+	extension string
+	kind      string
+	store     *index.Store
+	image     *index.Image
+	coarse    coarse
+	damaged   []Damage
+	selection discover.Selection
+	union     func(io.Writer) error // of a mixture: the text that the fingerprint hashes
 }
 
 // Close frees the index. No method may be called afterwards.
@@ -131,9 +132,11 @@ func (c *Catalog) StreamBytes() int64 {
 // Damaged lists what was left out.
 func (c *Catalog) Damaged() []Damage { return c.damaged }
 
-// PassedOver counts files below the root that are no shards; of a pattern,
-// files that it matches.
-func (c *Catalog) PassedOver() int { return c.passedOver }
+// PassedOver counts what is no shard.
+func (c *Catalog) PassedOver() int { return c.selection.LeftOut }
+
+// Selection is what of the dataset was taken, and what was left out.
+func (c *Catalog) Selection() *discover.Selection { return &c.selection }
 
 // Entries are the entry points among records 64·word … 64·word+63 of a
 // compressed shard, a bit each, lowest first. It must not be called for shards

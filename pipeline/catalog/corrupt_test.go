@@ -164,7 +164,7 @@ func TestADatasetWithoutRecordsIsRefused(t *testing.T) {
 	_, err = w.open(dataset(filepath.Join(w.data, "nothing")))
 	require.ErrorIs(t, err, os.ErrNotExist)
 	require.ErrorContains(t, err, "nothing: file does not exist: name a directory, a file or a quoted pattern")
-	w.write("b.jsonl", nil)
+	w.write("b.jsonl.gz", nil)
 	_, err = w.open(skipping)
 	require.ErrorContains(t, err, "1 of them damaged")
 }

@@ -16,15 +16,16 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/lsiofs/lsiofs/pipeline/catalog/index"
+	"github.com/lsiofs/lsiofs/pipeline/catalog/index/indextest"
 	"github.com/lsiofs/lsiofs/pipeline/spec"
 	"github.com/lsiofs/lsiofs/pipeline/unpack"
 )
 
-// Golden indexes: testdata/golden/<version>-<dataset> has shards, the index that
+// Golden indexes: testdata/golden/<version>.<generation>-<dataset> has shards, the index that
 // lsiofs made of them when that version was its newest, and all that the index
 // said then, as text.
 //
-// A new version adds directories: raise index.Version, run
+// A new version or generation adds directories: raise index.Version or index.Generation, run
 //
 //	go test ./pipeline/catalog -run Golden -update
 //
@@ -33,7 +34,9 @@ import (
 // has to come out again. Indexes of version 2 are not read but built anew, as those
 // are that this lsiofs does not know: they don't say when a shard's attributes have
 // changed, so to believe one and write it in the new form would make what is wrong in
-// it last. What comes out is the same, which is compared.
+// it last. Those of generation 0, whose directories have no generation in their names, are not
+// read either: they may hold files that are no shards. What comes out is the same, which is
+// compared.
 const goldenDir = "testdata/golden"
 
 var update = flag.Bool("update", false, "write the golden indexes that are missing")
@@ -74,10 +77,14 @@ var goldenDatasets = []struct {
 	}},
 }
 
+func goldenName(dataset string) string {
+	return fmt.Sprintf("%d.%d-%s", index.Version, index.Generation, dataset)
+}
+
 // writeGolden makes what is missing of this version.
 func writeGolden(t *testing.T) {
 	for _, g := range goldenDatasets {
-		dir := filepath.Join(goldenDir, fmt.Sprintf("%d-%s", index.Version, g.name))
+		dir := filepath.Join(goldenDir, goldenName(g.name))
 		if _, err := os.Stat(dir); err == nil {
 			continue
 		}
@@ -184,7 +191,7 @@ func TestGoldenIndexesOfAllVersionsAreRead(t *testing.T) {
 		writeGolden(t)
 	}
 	for _, g := range goldenDatasets {
-		require.DirExists(t, filepath.Join(goldenDir, fmt.Sprintf("%d-%s", index.Version, g.name)), "of this version, see above")
+		require.DirExists(t, filepath.Join(goldenDir, goldenName(g.name)), "of this version, see above")
 	}
 	entries, err := os.ReadDir(goldenDir)
 	require.NoError(t, err)
@@ -194,9 +201,12 @@ func TestGoldenIndexesOfAllVersionsAreRead(t *testing.T) {
 			want, err := os.ReadFile(filepath.Join(dir, "said.txt"))
 			require.NoError(t, err)
 			i, err := imageOf(t, dir)
-			if strings.HasPrefix(e.Name(), "2-") {
+			switch {
+			case strings.HasPrefix(e.Name(), "2-"):
 				require.ErrorContains(t, err, "is not an index of this dataset and version: it is of version 2")
-			} else {
+			case strings.HasPrefix(e.Name(), "3-"):
+				require.ErrorContains(t, err, "is not an index of this dataset and version: its shards were chosen by the rules of generation 0")
+			default:
 				require.NoError(t, err)
 				require.Equal(t, string(want), said(t, &Catalog{image: i, coarse: newCoarse(i)}, dir))
 			}
@@ -227,5 +237,41 @@ func TestAnIndexOfAnotherVersionIsSaidInWordsAndBuiltAgain(t *testing.T) {
 	require.NotZero(t, w.readsOf(func() { require.Equal(t, want, w.mustOpen().Fingerprint()) }))
 	require.Contains(t, w.log.String(), fmt.Sprintf("it is of version %d, and this lsiofs reads version %d", index.Version+1, index.Version))
 	require.Contains(t, w.log.String(), "built again")
+	require.Zero(t, w.readsOf(func() { w.mustOpen() }), "the new one is used")
+}
+
+// What an lsiofs of an earlier generation has stored may be of other shards: it is made anew, with
+// the fingerprint that it had, where its shards were the right ones.
+func TestWhatAnEarlierGenerationHasStoredIsMadeAnew(t *testing.T) {
+	w := newStockWorld(newWorld(t))
+	for i := range 3 {
+		w.write(fmt.Sprintf("%d.jsonl", i), linesOf(20, fmt.Sprint(i)))
+	}
+	want := w.mustOpen().Fingerprint()
+	path := w.indexFiles("*.index")[0]
+	stored, err := os.ReadFile(path)
+	require.NoError(t, err)
+	earlier := indextest.Repair(stored, index.Version, index.Generation-1, index.Key(stored[136:168]))
+	require.NoError(t, os.WriteFile(path, earlier, 0o600))
+
+	s := w.mustOpenStock()
+	require.GreaterOrEqual(t, w.readsOf(func() { w.look(s) }), int64(3), "a stock does not believe it")
+	require.NoError(t, s.Close())
+	journal := w.indexFiles("*.journal")[0]
+	entries, err := os.ReadFile(journal)
+	require.NoError(t, err)
+	entries[12] = index.Generation - 1
+	require.NoError(t, os.WriteFile(journal, entries, 0o600))
+	s = w.mustOpenStock()
+	require.NoFileExists(t, journal)
+	require.GreaterOrEqual(t, w.readsOf(func() { w.look(s) }), int64(3), "nor a journal")
+	require.NoError(t, s.Close())
+
+	for _, p := range w.indexFiles("*.journal") {
+		require.NoError(t, os.Remove(p))
+	}
+	require.NoError(t, os.WriteFile(path, earlier, 0o600))
+	require.GreaterOrEqual(t, w.readsOf(func() { require.Equal(t, want, w.mustOpen().Fingerprint()) }), int64(3))
+	require.Contains(t, w.log.String(), "its shards were chosen by the rules of generation 0, and this lsiofs has generation 1")
 	require.Zero(t, w.readsOf(func() { w.mustOpen() }), "the new one is used")
 }

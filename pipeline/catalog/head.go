@@ -14,7 +14,7 @@ import (
 // closed. They are unpack.SniffBytes, and up to 4 MiB more where a tar's first members
 // are compressed as games are, and are none.
 func (r *shardReader) asNamed(ctx context.Context) error {
-	h := &headReader{reader: r.reader, sizeBytes: r.object.SizeBytes, growing: true}
+	h := &headReader{reader: r.reader, sizeBytes: r.object.SizeBytes, growing: true, leastBytes: unpack.SniffBytes}
 	anothers, err := discover.IsAnothers(r.object, h)
 	switch {
 	case err != nil:
@@ -30,9 +30,10 @@ func (r *shardReader) asNamed(ctx context.Context) error {
 // headReader has the first bytes of an object in memory, and reads what follows.
 type headReader struct {
 	reader
-	sizeBytes int64
-	head      []byte
-	growing   bool // what is read is kept, with all before it
+	sizeBytes  int64
+	head       []byte
+	leastBytes int64 // that the first read takes
+	growing    bool  // what is read is kept, with all before it
 }
 
 func (h *headReader) ReadAt(p []byte, off int64) (int, error) {
@@ -55,7 +56,7 @@ func (h *headReader) ReadAt(p []byte, off int64) (int, error) {
 // grow reads on until the head has the bytes before an offset.
 func (h *headReader) grow(to int64) error {
 	have := int64(len(h.head))
-	to = min(max(to, unpack.SniffBytes), h.sizeBytes)
+	to = min(max(to, h.leastBytes), h.sizeBytes)
 	if to <= have {
 		return nil
 	}

@@ -26,7 +26,7 @@ func TestNoNumberInAnIndexMakesALookUpLeaveIt(t *testing.T) {
 			for _, v := range []uint64{0, 1, 16, 127, 129, 1 << 31, 1 << 40, 1<<63 - 1, 1 << 63, 1<<64 - 1} {
 				changed := bytes.Clone(data)
 				binary.LittleEndian.PutUint64(changed[at:], v)
-				if i, err := index.Open(indextest.Repair(changed, index.Version, key), key); err == nil {
+				if i, err := index.Open(indextest.Repair(changed, index.Version, index.Generation, key), key); err == nil {
 					opened++
 					lookUp(&Catalog{image: i, coarse: newCoarse(i)})
 				}

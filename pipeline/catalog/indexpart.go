@@ -87,7 +87,7 @@ func (o *opening) indexPart(ctx context.Context, shards []index.Shard, todo []in
 		return err
 	}
 	// Journals are written late: what is to stay has to be there.
-	err := b.Added(func(_ int, blob index.Blob) { totals.Records += blob.Header().Records })
+	err := b.Added(func(_ int, _ uint32, blob index.Blob) { totals.Records += blob.Header().Records })
 	if err == nil && len(mine) > 0 && !b.Stays() {
 		err = errors.New("nothing of a part stays without an index directory that can be written: free space there, or name another with --index-dir")
 	}

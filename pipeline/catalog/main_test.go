@@ -155,6 +155,9 @@ type watched struct {
 	w *world
 }
 
+// Omitted implements storage.Omitter.
+func (s *watched) Omitted() []storage.Omission { return storage.OmittedBy(s.Storage) }
+
 func (s *watched) Submit(reads []*storage.Read) {
 	for _, r := range reads {
 		s.w.reads.Add(1)

@@ -12,6 +12,7 @@ import (
 	"github.com/lsiofs/lsiofs/pipeline/storage"
 	"github.com/lsiofs/lsiofs/pipeline/storage/profile"
 	"github.com/lsiofs/lsiofs/pipeline/storage/retry"
+	"github.com/lsiofs/lsiofs/pipeline/unpack"
 	"github.com/lsiofs/lsiofs/pipeline/unpack/formats"
 )
 
@@ -22,6 +23,10 @@ type Config struct {
 	Format    spec.Format
 	OnCorrupt spec.OnCorrupt
 	IndexDir  string
+	// Exclude is what is left out (spec.Spec).
+	Exclude []string
+	// Files has Catalog.Selection list all files, and not only the first ones.
+	Files bool
 	// Target is what Dataset stands for at a service; nil for a path. The storage of a
 	// service repeats failed requests itself, so its failed reads are not repeated here.
 	Target *discover.Target
@@ -66,6 +71,9 @@ func Open(ctx context.Context, c Config) (*Catalog, error) {
 func (c Config) begin() (*opening, error) {
 	t, err := c.find()
 	if err != nil {
+		return nil, err
+	}
+	if err := t.Exclude(c.Exclude); err != nil {
 		return nil, err
 	}
 	store := index.OpenStore(c.IndexDir, wholeRoot(&t), index.KeyOf(t.Root(), t.Text(), formatLine(c.Format)), c.Log)
@@ -169,7 +177,7 @@ func (e *assumedError) Unwrap() error { return e.err }
 func (o *opening) attempt(ctx context.Context) (catalog *Catalog, err error) {
 	o.found, err = discover.Shards(ctx, discover.Config{
 		Target: o.target, Format: o.Format, Storage: o.storage, Reads: o.reads,
-		AssumeAlike: !o.sniffAll, AtATime: o.Profile.Or().Pass.Shards, IndexDir: o.store.Dir(), Known: o.known, Log: o.Log,
+		AssumeAlike: !o.sniffAll, AtATime: o.Profile.Or().Pass.Shards, IndexDir: o.store.Dir(), Known: o.known, Files: o.Files, Log: o.Log,
 	})
 	if err != nil {
 		return nil, err
@@ -229,7 +237,7 @@ func (o *opening) reuse(shards []index.Shard) (todo []int) {
 
 func (o *opening) fromPrior(c discover.Shard, s *index.Shard) bool {
 	i, ok := o.prior.Find(c.Object.Path)
-	if !ok || o.prior.Object(i) != c.Object || o.prior.Codec(i) != formats.CodecNumber(c.Codec) {
+	if !ok || o.prior.Object(i) != c.Object || !o.sameCodec(c, o.prior.Codec(i)) {
 		return false
 	}
 	b := o.prior.Blob(i)
@@ -238,6 +246,12 @@ func (o *opening) fromPrior(c discover.Shard, s *index.Shard) bool {
 	}
 	*s = index.Shard{Object: c.Object, Codec: o.prior.Codec(i), Blob: b}
 	return true
+}
+
+// sameCodec reports whether an unchanged shard is decoded as an earlier run has decoded it: what
+// its bytes show has not changed.
+func (o *opening) sameCodec(c discover.Shard, number uint32) bool {
+	return unpack.ToldByBytes(o.found.Unpacker) || number == formats.CodecNumber(c.Codec)
 }
 
 // reusable says whether what an earlier run found in an unchanged shard is what
@@ -252,7 +266,7 @@ func (o *opening) reusable(b index.Blob) bool {
 func (o *opening) catalog(i *index.Image) (*Catalog, error) {
 	c := &Catalog{
 		root: o.target.Root(), format: o.found.Format, unpacker: o.found.Unpacker, extension: o.found.StreamExtension,
-		store: o.store, image: i, coarse: newCoarse(i), passedOver: o.found.PassedOver,
+		store: o.store, image: i, coarse: newCoarse(i), selection: o.found.Selection,
 	}
 	if err := c.setKind(); err != nil {
 		return nil, err

@@ -110,9 +110,6 @@ func (p *pass) shard(ctx context.Context, c discover.Shard, held *admitted) (ind
 			return index.Shard{}, fmt.Errorf("%s: %w", c.Object.Path, err)
 		}
 	}
-	codec := p.room.Codec(ctx, c.Codec)
-	_, keyed := p.unpacker.(unpack.Renamer)
-	packer := index.NewPacker(keyed, codec != nil)
 	r, err := p.open(ctx, c)
 	defer r.close()
 	if err != nil {
@@ -123,6 +120,10 @@ func (p *pass) shard(ctx context.Context, c discover.Shard, held *admitted) (ind
 			return index.Shard{}, err
 		}
 	}
+	codecOf, err := r.codec(p.unpacker, c)
+	codec := p.room.Codec(ctx, codecOf)
+	_, keyed := p.unpacker.(unpack.Renamer)
+	packer := index.NewPacker(keyed, codec != nil)
 	r.told = func(reached int64) { held.reached(reached, packer.HeldBytes()) }
 	var records uint64 // told to progress
 	tell := func() {
@@ -139,7 +140,10 @@ func (p *pass) shard(ctx context.Context, c discover.Shard, held *admitted) (ind
 		return packer.Add(e)
 	}
 	restart := func() { packer.Restart(); tell() }
-	sum, err := unpack.Scan(ctx, p.unpacker, codec, r, c.Object.SizeBytes, emit, restart)
+	var sum unpack.Summary
+	if err == nil {
+		sum, err = unpack.Scan(ctx, p.unpacker, codec, r, c.Object.SizeBytes, emit, restart)
+	}
 	if err != nil || r.failure != nil { // which a decoder may have taken for the end of the data
 		return index.Shard{}, p.judge(ctx, c, r.failure, err)
 	}
@@ -163,7 +167,7 @@ func (p *pass) shard(ctx context.Context, c discover.Shard, held *admitted) (ind
 	tell()
 	r.advance(c.Object.SizeBytes)
 	p.progress.shards.Add(1)
-	return index.Shard{Object: c.Object, Codec: formats.CodecNumber(c.Codec), Blob: done}, nil
+	return index.Shard{Object: c.Object, Codec: formats.CodecNumber(codecOf), Blob: done}, nil
 }
 
 // judge is the error of a scan that has failed, or whose reads have: damage, which may be
@@ -177,7 +181,7 @@ func (p *pass) judge(ctx context.Context, c discover.Shard, failure, err error) 
 	case ctx.Err() != nil:
 		return ctx.Err()
 	case errors.As(err, &refused):
-		return fmt.Errorf("%s: %w: lsiofs does not read this, whatever --on-corrupt says; leave the file out with a pattern", c.Object.Path, err)
+		return fmt.Errorf("%s: %w: lsiofs does not read this, whatever --on-corrupt says; leave the file out with --exclude or a pattern", c.Object.Path, err)
 	case errors.Is(err, storage.ErrChanged):
 		return errChangedMeanwhile(c.Object.Path, err)
 	}

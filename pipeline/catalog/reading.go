@@ -10,6 +10,7 @@ import (
 	"github.com/lsiofs/lsiofs/pipeline/storage/profile"
 	"github.com/lsiofs/lsiofs/pipeline/storage/sequential"
 	"github.com/lsiofs/lsiofs/pipeline/unpack"
+	"github.com/lsiofs/lsiofs/pipeline/unpack/formats"
 )
 
 // shardReader reads a shard for a pass. It remembers the storage's failure, so that
@@ -31,6 +32,7 @@ type shardReader struct {
 	told     func(reached int64) // after each read
 	counter  *atomic.Int64       // of all shards together
 
+	streams  bool // the storage has streams: each read from elsewhere is a request
 	opened   bool
 	resident storage.Resident // nil where there is none
 	outline  io.ReaderAt      // likewise
@@ -59,7 +61,7 @@ func streamsOf(s storage.Storage, p profile.Pass) sequential.Storage {
 func (p *pass) open(ctx context.Context, c discover.Shard) (*shardReader, error) {
 	o, b := c.Object, p.portions
 	r := &shardReader{
-		files: p.storage, object: o, told: func(int64) {}, counter: &p.progress.bytes,
+		files: p.storage, object: o, streams: p.streams != nil, told: func(int64) {}, counter: &p.progress.bytes,
 		portions: unpack.Portions{ReadBytes: int(b.ReadBytes), SkipBytes: b.SkipBytes, HeaderBytes: b.HeaderBytes},
 	}
 	headed, onlyHead := p.unpacker.(unpack.Headed)
@@ -92,6 +94,30 @@ func (r *shardReader) ReadAt(p []byte, off int64) (int, error) {
 		r.failure = err
 	}
 	return n, err
+}
+
+// codec is the codec that a shard's first bytes show. They stay in memory, so that they are not
+// read again: of a shard that is read in one portion, all of them.
+func (r *shardReader) codec(f unpack.Format, c discover.Shard) (unpack.Codec, error) {
+	size := min(r.object.SizeBytes, formats.CodecHeadBytes)
+	if size == 0 || r.outline != nil || !unpack.ToldByBytes(f) {
+		return c.Codec, nil
+	}
+	head := make([]byte, size)
+	if !r.streams && r.Holds(0, size) && r.ReadResident(head, 0) {
+		return formats.CodecOf(f, c.Object.Path, head), nil
+	}
+	least := size
+	if _, headed := f.(unpack.Headed); !headed && !r.streams && r.object.SizeBytes <= int64(r.portions.ReadBytes) {
+		least = r.object.SizeBytes
+	}
+	h := &headReader{reader: r.reader, sizeBytes: r.object.SizeBytes, growing: true, leastBytes: least}
+	defer func() { h.growing = false }()
+	r.reader = h
+	if _, err := r.ReadAt(head, 0); err != nil && err != io.EOF {
+		return nil, err
+	}
+	return formats.CodecOf(f, c.Object.Path, head), nil
 }
 
 // advance tells that the shard is done up to an offset.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"strings"
 	"sync"
 	"time"
 
@@ -38,7 +39,7 @@ type StockConfig struct {
 // A file is in one of these states:
 //
 //	a shard      whole, of the stock's format and kind: Shards
-//	waiting      not whole yet, or of another kind: Waiting
+//	waiting      not whole yet, of another kind, or a shard that counts already: Waiting
 //	passed over  of another format
 //	remembered   not there any more, or not seen yet by this process: Seal may use it
 //
@@ -64,15 +65,19 @@ type Stock struct {
 
 	mu            sync.RWMutex
 	closed        bool
-	format        int            // among formats, -1 while it is not known
-	found         discover.Found // of the format; without Shards
-	namesDecided  bool           // whether
-	takesAll      bool           // shards need not have the format's extension
+	format        int             // among formats, -1 while it is not known
+	found         discover.Found  // of the format; without Shards
+	namesDecided  bool            // whether
+	takesAll      bool            // shards need not have the format's extension
+	named         bool            // names say which files are shards; of whoever has the turn
+	namings       map[string]bool // of shards; likewise
 	kind          string
 	kinds         []string // that were met; the first is ""
 	known         map[string]*known
 	waiting       map[string]*waiting
+	twins         twins
 	passed        map[string]storage.Object // passed over
+	left          map[string]string         // left out by name, and why: LeaveOut
 	reading       map[string]storage.Object // by whoever has the turn
 	gone          []gone                    // forgotten, the first one first
 	droppedUnseen bool
@@ -85,7 +90,7 @@ type StockCounts struct {
 	Shards                  int // what Shards gives
 	Records, Units, Bytes   uint64
 	Waiting, PassedOver     int
-	OtherKind               int   // of those that wait
+	OtherKind, Twice        int   // of those that wait
 	Journals                int   // files of this process
 	JournalBytes, LiveBytes int64 // of these files, and what of them is wanted
 }
@@ -108,12 +113,16 @@ func OpenStock(ctx context.Context, c StockConfig) (*Stock, error) {
 	}
 	s := &Stock{
 		config: c, target: t, opened: c.Now(), format: -1, kinds: []string{""}, kind: c.Kind, turn: make(chan struct{}, 1),
-		known: map[string]*known{}, waiting: map[string]*waiting{}, passed: map[string]storage.Object{},
+		known: map[string]*known{}, waiting: map[string]*waiting{}, passed: map[string]storage.Object{}, left: map[string]string{},
+		twins: twins{shards: map[uint64]*known{}, twice: map[uint64][]*known{}},
+	}
+	if err := s.target.Exclude(c.Exclude); err != nil {
+		return nil, err
 	}
 	if err := s.setArrivals(""); err != nil { // before anything is made
 		return nil, err
 	}
-	s.store = index.OpenStore(c.IndexDir, wholeRoot(&t), index.KeyOf(t.Root(), t.Text(), formatLine(c.Format)), c.Log)
+	s.store = index.OpenStore(c.IndexDir, wholeRoot(&t), index.KeyOf(t.Root(), s.target.Text(), formatLine(c.Format)), c.Log)
 	if s.storage, err = c.OpenStorage(t.Root(), s.store.Dir()); err != nil {
 		return nil, err
 	}
@@ -202,6 +211,24 @@ func (s *Stock) Close() error {
 // to the dataset's root.
 func (s *Stock) Match(path string, isDir bool) bool { return s.arrivals.Match(path, isDir) }
 
+// LeavesOut returns why a name that Match refuses is left out; "" where the dataset does not name it.
+func (s *Stock) LeavesOut(path string) string { return s.arrivals.LeavesOut(path) }
+
+// LeaveOut is told of a name that is left out, and why; reason is "" once it is not there any
+// more. The path of a directory ends in '/'.
+func (s *Stock) LeaveOut(path, reason string) {
+	if reason != "" && !s.arrivals.MayName(strings.TrimSuffix(path, "/")) {
+		return
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if reason == "" {
+		delete(s.left, path)
+		return
+	}
+	s.left[path] = reason
+}
+
 // Root is the dataset's root directory, absolute, links resolved.
 func (s *Stock) Root() string { return s.target.Root() }
 
@@ -254,7 +281,7 @@ func (s *Stock) uniform() unpack.Uniform {
 func (s *Stock) Counts() StockCounts {
 	s.mu.RLock()
 	c := s.counts
-	c.Waiting, c.PassedOver = len(s.waiting)+c.OtherKind, len(s.passed)
+	c.Waiting, c.PassedOver = len(s.waiting)+c.OtherKind+c.Twice, len(s.passed)+len(s.left)
 	closed := s.closed
 	s.mu.RUnlock()
 	if !closed {

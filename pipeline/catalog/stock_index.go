@@ -63,14 +63,14 @@ func (s *Stock) batch(ctx context.Context, files []storage.Object) error {
 	b := &batch{}
 	s.begin(b, files)
 	defer s.end(b)
-	formats, err := s.judge(ctx, b)
+	judged, err := s.judge(ctx, b)
 	if err != nil {
 		return err
 	}
-	if s.format < 0 && !s.choose(b, formats) { // only who has the turn changes it
+	if s.format < 0 && !s.choose(b, judged) { // only who has the turn changes it
 		return nil
 	}
-	shards := s.sort(b, formats)
+	shards := s.sort(b, judged)
 	if err := s.copyPassing(b); err != nil {
 		return err
 	}
@@ -153,11 +153,23 @@ func (s *Stock) admit(k *known) {
 	}
 	delete(s.waiting, path)
 	s.setState(k, s.stateOf(k))
+	if now := s.config.Now(); k.state == ofTwice && s.logged.allows(now) {
+		s.config.Log.Warn("file is left out", "file", path, "reason", s.twiceReason(k))
+	}
 }
 
-// stateOf says whether a shard is of the stock's kind, which the first one decides. mu is
-// held.
+// stateOf is the state of a file that is there and indexed. mu is held.
 func (s *Stock) stateOf(k *known) state {
+	state := s.kindState(k)
+	if state == isShard && s.twinOf(k) != nil {
+		return ofTwice
+	}
+	return state
+}
+
+// kindState says whether a shard is of the stock's kind, which the first one decides. mu is
+// held.
+func (s *Stock) kindState(k *known) state {
 	u := s.uniform()
 	if u == nil || k.shard.Records == 0 {
 		return isShard
@@ -275,7 +287,7 @@ func (s *Stock) one(ctx context.Context, c discover.Shard, held *admitted) (*kno
 	}
 	reason, damaged := damageOf(x.Blob)
 	if !damaged {
-		reason, err = s.openEnd(ctx, c, x.Blob)
+		reason, err = s.openEnd(ctx, c, x)
 	}
 	switch {
 	case ctx.Err() != nil:

@@ -2,42 +2,38 @@ package catalog
 
 import (
 	"context"
+	"slices"
 
 	"github.com/lsiofs/lsiofs/pipeline/catalog/discover"
 	"github.com/lsiofs/lsiofs/pipeline/storage"
 )
 
-// judge says of the batch's new files what their formats are, "" for none. If a format was
-// asked for, all are of it whose names do.
-func (s *Stock) judge(ctx context.Context, b *batch) ([]string, error) {
+// judge says of the batch's new files what each is by itself. If a format was asked for, all
+// are of it whose names do.
+func (s *Stock) judge(ctx context.Context, b *batch) ([]discover.Judgement, error) {
 	if s.config.Format.Name == "auto" {
 		judged, err := s.arrivals.Judge(ctx, b.new)
 		if err != nil {
 			return nil, err
 		}
-		names := make([]string, len(judged))
 		for i, j := range judged {
-			if names[i] = j.Format; j.Err != nil {
+			if j.Err != nil {
 				s.waitAgain(b.new[i], j.Err.Error(), false)
-				names[i] = unreadableFormat
 			}
 		}
-		return names, nil
+		return judged, nil
 	}
 	s.decideNames(b)
-	names := make([]string, len(b.new))
+	judged := make([]discover.Judgement, len(b.new))
 	for i, o := range b.new {
 		if s.takesAll || discover.Takes(s.found.Unpacker, o.Path) {
-			names[i] = s.found.Format.Name
+			judged[i] = discover.Judgement{Format: s.found.Format.Name, Named: true}
 		}
 	}
-	return names, nil
+	return judged, nil
 }
 
-const (
-	textFormat       = "lines"
-	unreadableFormat = "?" // it could not be read to see; it waits
-)
+const textFormat = "lines"
 
 // decideNames decides, at the first files, whether the shards of the format that was asked
 // for have its extension: where none has, all files are shards.
@@ -57,9 +53,11 @@ func (s *Stock) decideNames(b *batch) {
 	}
 }
 
-// choose decides on the format: that of most of the batch's files, text aside. It says
-// whether there is one.
-func (s *Stock) choose(b *batch, formats []string) bool {
+// choose decides on the format: that of most of the batch's files whose names say one, text
+// aside; where none says one, of those whose content shows one. It says whether there is one.
+func (s *Stock) choose(b *batch, judged []discover.Judgement) bool {
+	named := slices.ContainsFunc(judged, func(j discover.Judgement) bool { return j.Named && j.Format != textFormat }) ||
+		slices.ContainsFunc(b.kept, func(k *known) bool { return discover.Named(k.shard.Path) })
 	counts, first := make([]int, len(s.formats)), make([]string, len(s.formats))
 	count := func(format int, path string) {
 		if counts[format]++; first[format] == "" || path < first[format] {
@@ -67,10 +65,12 @@ func (s *Stock) choose(b *batch, formats []string) bool {
 		}
 	}
 	for _, k := range b.kept {
-		count(int(k.format), k.shard.Path)
+		if !named || discover.Named(k.shard.Path) {
+			count(int(k.format), k.shard.Path)
+		}
 	}
-	for i, name := range formats {
-		if f := s.formatNumber(name); f >= 0 && name != textFormat {
+	for i, j := range judged {
+		if f := s.formatNumber(j.Format); f >= 0 && j.Err == nil && j.Format != textFormat && j.Named == named {
 			count(f, b.new[i].Path)
 		}
 	}
@@ -81,7 +81,7 @@ func (s *Stock) choose(b *batch, formats []string) bool {
 		}
 	}
 	if best < 0 {
-		s.sort(b, formats)
+		s.sort(b, judged)
 		return false
 	}
 	if err := s.pin(best, first[best]); err != nil {
@@ -102,16 +102,23 @@ func (s *Stock) formatNumber(name string) int {
 	return -1
 }
 
-// sort gives the batch's shards to read. Other files are passed over, or wait.
-func (s *Stock) sort(b *batch, formats []string) (shards []discover.Shard) {
+// sort gives the batch's shards to read. Other files are passed over, or wait. What a file is
+// whose name says nothing is decided for its naming: once a file of it is a shard, all are, also
+// those that came before.
+func (s *Stock) sort(b *batch, judged []discover.Judgement) (shards []discover.Shard) {
+	if s.format >= 0 && s.config.Format.Name == "auto" {
+		s.learn(b, judged)
+	}
 	for i, o := range b.new {
-		switch name := formats[i]; {
-		case name == unreadableFormat:
-		case s.format < 0 && name == textFormat:
+		switch j := judged[i]; {
+		case j.Err != nil:
+		case s.format < 0 && j.Format == textFormat:
 			s.wait(o, waiting{reason: "it is text, which is a shard if there is nothing else: --format lines takes it"})
-		case s.format >= 0 && name == s.found.Format.Name:
+		case s.format < 0:
+			s.passOver(o)
+		case s.isShard(o, j):
 			shards = append(shards, discover.AsShard(s.found.Unpacker, o))
-		case s.format >= 0 && s.config.Format.Name == "auto" && name == "" && discover.Takes(s.found.Unpacker, o.Path):
+		case s.config.Format.Name == "auto" && !s.named && j.Format == "" && discover.Takes(s.found.Unpacker, o.Path):
 			// A beginning that says nothing may be that of a shard.
 			s.waitAgain(o, "its content is of no known format: it may not be whole yet", false)
 		default:
@@ -119,6 +126,58 @@ func (s *Stock) sort(b *batch, formats []string) (shards []discover.Shard) {
 		}
 	}
 	return shards
+}
+
+// isShard reports whether a file is a shard of the stock's format: by its name, by its content
+// where names don't say it, or as its naming is.
+func (s *Stock) isShard(o storage.Object, j discover.Judgement) bool {
+	switch {
+	case j.Format == s.found.Format.Name:
+		return j.Named || !s.named
+	case s.config.Format.Name != "auto":
+		return false
+	}
+	return s.namings[discover.NamingOf(o.Path)] && (!j.Named || discover.Takes(s.found.Unpacker, o.Path))
+}
+
+// learn notes how the shards' names are, and has files looked at again that were passed over
+// before others of their namings came.
+func (s *Stock) learn(b *batch, judged []discover.Judgement) {
+	if s.namings == nil {
+		s.namings = map[string]bool{}
+		s.named = slices.ContainsFunc(b.kept, func(k *known) bool { return discover.Named(k.shard.Path) })
+		for _, j := range judged {
+			s.named = s.named || j.Named && j.Format == s.found.Format.Name
+		}
+	}
+	var fresh []string
+	add := func(path string) {
+		if n := discover.NamingOf(path); !s.namings[n] {
+			s.namings[n] = true
+			fresh = append(fresh, n)
+		}
+	}
+	for _, k := range b.kept {
+		if int(k.format) == s.format {
+			add(k.shard.Path)
+		}
+	}
+	for i, o := range b.new {
+		if j := judged[i]; j.Err == nil && j.Format == s.found.Format.Name && (j.Named || !s.named) {
+			add(o.Path)
+		}
+	}
+	if len(fresh) == 0 {
+		return
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for path, o := range s.passed {
+		if slices.Contains(fresh, discover.NamingOf(path)) {
+			delete(s.passed, path)
+			s.waiting[path] = &waiting{object: o, reason: "it came before the first shard of its naming", again: s.config.Now()}
+		}
+	}
 }
 
 func (s *Stock) passOver(o storage.Object) {
@@ -142,7 +201,7 @@ func (s *Stock) judgeAgain() {
 		}
 	}
 	for path, o := range s.passed {
-		if o.SizeBytes > 0 && discover.Takes(s.found.Unpacker, path) {
+		if discover.Takes(s.found.Unpacker, path) {
 			delete(s.passed, path)
 			s.waiting[path] = &waiting{object: o, reason: "it came before the first shard", again: s.config.Now()}
 		}

@@ -33,6 +33,7 @@ const (
 	remembered state = iota // not there any more, or not seen yet
 	isShard
 	ofOtherKind
+	ofTwice // a shard that counts already
 )
 
 func (k *known) object() storage.Object {
@@ -165,11 +166,15 @@ func (s *Stock) setState(k *known, to state) {
 			s.counts.Bytes += uint64(n) * k.shard.Bytes
 		case ofOtherKind:
 			s.counts.OtherKind += n
+		case ofTwice:
+			s.counts.Twice += n
 		}
 	}
+	from := k.state
 	count(-1)
 	k.state = to
 	count(1)
+	s.countTwins(k, from)
 }
 
 // Has says whether a file is known just as it is: indexed, waiting or passed over.

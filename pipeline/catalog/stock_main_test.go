@@ -66,9 +66,22 @@ func (w *stockWorld) mustOpenStock(change ...func(*Config)) *Stock {
 func (w *stockWorld) files(s *Stock) (list []storage.Object) {
 	require.NoError(w.t, filepath.WalkDir(w.data, func(path string, d fs.DirEntry, err error) error {
 		rel, _ := filepath.Rel(w.data, path)
+		shown := rel
+		if d.IsDir() {
+			shown += "/"
+		}
 		switch {
 		case err != nil:
 			return err
+		case rel != "." && strings.HasPrefix(d.Name(), "."):
+			s.LeaveOut(shown, storage.OmittedHidden)
+		case !d.IsDir() && !growing.Finished(d.Name()):
+			s.LeaveOut(shown, "its name is that of a file that is being written")
+			return nil
+		case rel != "." && !s.Match(rel, d.IsDir()):
+			s.LeaveOut(shown, s.LeavesOut(rel))
+		}
+		switch {
 		case d.IsDir() && rel != "." && (strings.HasPrefix(d.Name(), ".") || !s.Match(rel, true)):
 			return filepath.SkipDir
 		case d.IsDir() || strings.HasPrefix(d.Name(), ".") || !s.Match(rel, false):

@@ -220,8 +220,9 @@ func same(a, b *growing.Shard) bool {
 func (s *Stock) seal(ctx context.Context, text []byte, shards, kinds []index.Shard) (*Catalog, error) {
 	s.mu.RLock()
 	o := &opening{Config: s.config.Config, target: s.target, store: s.store, found: s.found}
-	o.found.PassedOver = len(s.passed)
+	left := s.verdicts()
 	s.mu.RUnlock()
+	o.found.Selection = discover.SelectionOf(shardPaths(shards), left)
 	if len(shards) > 0 {
 		// As a dataset of these shards alone has it.
 		o.found.StreamExtension = o.found.Unpacker.StreamExtension(discover.Stem(shards[0].Object.Path))
@@ -261,6 +262,14 @@ func (s *Stock) seal(ctx context.Context, text []byte, shards, kinds []index.Sha
 		return nil, errors.Join(err, i.Close())
 	}
 	return c, nil
+}
+
+func shardPaths(shards []index.Shard) []string {
+	paths := make([]string, len(shards))
+	for i := range shards {
+		paths[i] = shards[i].Object.Path
+	}
+	return paths
 }
 
 // sealedAlready opens the stored index of a snapshot, if it is of these very files.

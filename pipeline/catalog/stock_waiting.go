@@ -7,6 +7,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/lsiofs/lsiofs/pipeline/catalog/discover"
 	"github.com/lsiofs/lsiofs/pipeline/growing"
 	"github.com/lsiofs/lsiofs/pipeline/storage"
 	"github.com/lsiofs/lsiofs/pipeline/unpack"
@@ -91,28 +92,32 @@ const mostWaiting = 1000
 func (s *Stock) Waiting() []Waiting {
 	s.mu.RLock()
 	defer s.mu.RUnlock()
-	list := make([]Waiting, 0, min(len(s.waiting)+s.counts.OtherKind, mostWaiting))
+	list := make([]Waiting, 0, min(len(s.waiting)+s.counts.OtherKind+s.counts.Twice, mostWaiting))
 	for path, w := range s.waiting {
 		if len(list) == mostWaiting {
 			break
 		}
 		list = append(list, Waiting{path, w.reason, w.again})
 	}
-	if s.counts.OtherKind > 0 {
-		list = s.appendOtherKind(list)
+	if s.counts.OtherKind+s.counts.Twice > 0 {
+		list = s.appendIndexed(list)
 	}
 	slices.SortFunc(list, func(a, b Waiting) int { return strings.Compare(a.Path, b.Path) })
 	return list
 }
 
-// appendOtherKind appends the shards of other kinds. mu is held.
-func (s *Stock) appendOtherKind(list []Waiting) []Waiting {
+// appendIndexed appends the shards of other kinds, and those that count already. mu is held.
+func (s *Stock) appendIndexed(list []Waiting) []Waiting {
 	for path, k := range s.known {
-		if k.state != ofOtherKind {
+		if k.state != ofOtherKind && k.state != ofTwice {
 			continue
 		}
 		if len(list) == mostWaiting {
 			break
+		}
+		if k.state == ofTwice {
+			list = append(list, Waiting{Path: path, Reason: s.twiceReason(k)})
+			continue
 		}
 		reason := "it has one of very many kinds of records"
 		if k.kind != manyKind {
@@ -124,6 +129,49 @@ func (s *Stock) appendOtherKind(list []Waiting) []Waiting {
 			}
 		}
 		list = append(list, Waiting{Path: path, Reason: reason})
+	}
+	return list
+}
+
+// firstPassed is how many files that were passed over are named.
+const firstPassed = 3
+
+// FirstPassed are the first files by path that were passed over, or left out by their names.
+func (s *Stock) FirstPassed() []string {
+	s.mu.RLock()
+	defer s.mu.RUnlock()
+	var first []string
+	add := func(path string) {
+		at, _ := slices.BinarySearch(first, path)
+		if at < firstPassed {
+			first = slices.Insert(first, at, path)
+			first = first[:min(len(first), firstPassed)]
+		}
+	}
+	for path := range s.passed {
+		add(path)
+	}
+	for path := range s.left {
+		add(path)
+	}
+	return first
+}
+
+// verdicts are of all that is no shard now. mu is held.
+func (s *Stock) verdicts() (list []discover.Verdict) {
+	for path := range s.passed {
+		list = append(list, discover.Verdict{Path: path, Reason: discover.PassedOver})
+	}
+	for path, reason := range s.left {
+		list = append(list, discover.Verdict{Path: path, Reason: reason})
+	}
+	for path, w := range s.waiting {
+		list = append(list, discover.Verdict{Path: path, Reason: w.reason})
+	}
+	if s.counts.OtherKind+s.counts.Twice > 0 {
+		for _, w := range s.appendIndexed(nil) {
+			list = append(list, discover.Verdict{Path: w.Path, Reason: w.Reason})
+		}
 	}
 	return list
 }

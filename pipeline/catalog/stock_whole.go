@@ -25,9 +25,10 @@ const mostLine = 64 << 20
 // openEnd says why a shard of lines may not be whole, "" where it is: its last line has no
 // end, and is no JSON. The end of a compressed shard is shown by its codec. The error is
 // that the line can't be read.
-func (s *Stock) openEnd(ctx context.Context, c discover.Shard, b index.Blob) (reason string, err error) {
+func (s *Stock) openEnd(ctx context.Context, c discover.Shard, x index.Shard) (reason string, err error) {
+	b := x.Blob
 	h := b.Header()
-	if s.pass.unpacker.Name() != "jsonl" || c.Codec != nil || h.Records == 0 {
+	if s.pass.unpacker.Name() != "jsonl" || x.Codec != 0 || h.Records == 0 {
 		return "", nil
 	}
 	block, place := b.BlockOf(h.Records-1, h.Records)

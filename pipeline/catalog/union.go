@@ -64,7 +64,7 @@ func Union(c UnionConfig) (*Catalog, error) {
 		store: store, image: image, coarse: newCoarse(image), union: lines,
 	}
 	for _, s := range c.Sources {
-		u.passedOver += s.Catalog.passedOver
+		u.selection.Add(s.Name, &s.Catalog.selection)
 	}
 	if err := u.setKind(); err != nil {
 		return nil, errors.Join(err, image.Close())

@@ -15,6 +15,8 @@ import (
 	"github.com/lsiofs/lsiofs/pipeline/catalog/discover"
 	"github.com/lsiofs/lsiofs/pipeline/filter/ledger"
 	"github.com/lsiofs/lsiofs/pipeline/storage"
+	"github.com/lsiofs/lsiofs/pipeline/unpack"
+	"github.com/lsiofs/lsiofs/pipeline/unpack/formats"
 )
 
 // verdict is what becomes of a shard.
@@ -83,6 +85,17 @@ func (s *source) open() (*os.File, error) {
 	return f, nil
 }
 
+// findCodec finds out by the first bytes what the shard is compressed with.
+func (s *source) findCodec(f *os.File, format unpack.Format) error {
+	head := make([]byte, formats.CodecHeadBytes)
+	n, err := f.ReadAt(head, 0)
+	if err != nil && err != io.EOF {
+		return err
+	}
+	s.Codec = formats.CodecOf(format, s.Object.Path, head[:n])
+	return nil
+}
+
 // unchanged says whether an open file is still what was listed.
 func (s *source) unchanged(f *os.File) error {
 	var now unix.Stat_t
@@ -108,6 +121,9 @@ func (r *run) examine(ctx context.Context, d discover.Shard) (*source, verdict, 
 		return s, isToDo, err
 	}
 	s.sum, err = sumOf(ctx, f)
+	if err == nil {
+		err = s.findCodec(f, r.format.Unpacker)
+	}
 	if err == nil {
 		err = s.unchanged(f)
 	}

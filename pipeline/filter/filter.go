@@ -58,9 +58,11 @@ const (
 // Config says what is filtered, and how.
 type Config struct {
 	Source, Destination string // directories
-	Format              spec.Format
-	By                  By
-	Each                Each // "" for a unit, and with ByPipe for a shard
+	// Exclude is what of SRC is left out, as spec.Spec has it.
+	Exclude []string
+	Format  spec.Format
+	By      By
+	Each    Each // "" for a unit, and with ByPipe for a shard
 	// Command is the program and its arguments. With ByDirs {in} and {out} are replaced
 	// in its arguments.
 	Command []string

@@ -134,8 +134,10 @@ func (r *run) finish(ctx context.Context, d *draft, s *source, t tally) (x *resu
 // sound reads a draft as a mount will, and counts its records.
 func (r *run) sound(ctx context.Context, d *draft, s *source) (records uint64, err error) {
 	records, err = r.scan(ctx, s, d.file, d.n)
-	if err == nil && r.Each == EachShard && r.format.Format.Name == "jsonl" { // units have been checked
-		err = units.CheckJSON(ctx, s.Codec, d.file, d.n, r.UnitBytes)
+	if refused := errors.As(err, new(*unpack.RefusedError)); (err == nil || refused) && r.Each == EachShard && r.format.Format.Name == "jsonl" { // units have been checked
+		if worse := units.CheckJSON(ctx, s.Codec, d.file, d.n, r.UnitBytes); worse != nil { // it names the line
+			err = worse
+		}
 	}
 	if err != nil {
 		err = failed(ctx, s, fmt.Errorf("the result is no sound shard of format %s: %w", r.format.Format.Name, err))

@@ -48,7 +48,7 @@ func (r *run) once(ctx context.Context) error {
 
 // discover finds out what SRC is by files of it, and which of them are shards.
 func (r *run) discover(ctx context.Context, files []storage.Object) ([]discover.Shard, error) {
-	target, err := discover.ParseTarget(r.Source)
+	target, err := r.target()
 	if err != nil {
 		return nil, err
 	}
@@ -68,7 +68,7 @@ func (r *run) discover(ctx context.Context, files []storage.Object) ([]discover.
 			return nil, err
 		}
 	}
-	r.Progress.change(func(c *Counts) { c.Shards, c.Passed = uint64(len(d.Shards)), uint64(d.PassedOver) })
+	r.Progress.change(func(c *Counts) { c.Shards, c.Passed = uint64(len(d.Shards)), uint64(d.Selection.LeftOut) })
 	return d.Shards, nil
 }
 

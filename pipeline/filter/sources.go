@@ -8,6 +8,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/lsiofs/lsiofs/pipeline/growing"
@@ -149,8 +150,18 @@ type only struct {
 
 // List implements storage.Storage.
 func (s only) List(ctx context.Context, match func(path string, isDir bool) bool, visit func(storage.Object) error) error {
+	entered := map[string]bool{"": true, ".": true}
+	var enters func(dir string) bool
+	enters = func(dir string) bool {
+		yes, asked := entered[dir]
+		if !asked {
+			yes = enters(parentOf(dir)) && match(dir, true)
+			entered[dir] = yes
+		}
+		return yes
+	}
 	for _, o := range s.objects {
-		if !match(o.Path, false) {
+		if !enters(parentOf(o.Path)) || !match(o.Path, false) {
 			continue
 		}
 		if err := errors.Join(ctx.Err(), visit(o)); err != nil {
@@ -159,6 +170,9 @@ func (s only) List(ctx context.Context, match func(path string, isDir bool) bool
 	}
 	return nil
 }
+
+// parentOf is the directory of a path, "" for the root.
+func parentOf(path string) string { return path[:max(0, strings.LastIndexByte(path, '/'))] }
 
 // sleep waits, and fails when ctx ends.
 func sleep(ctx context.Context, d time.Duration) error {

@@ -120,6 +120,10 @@ func (w *watcher) judge(ctx context.Context, files []arrival) (shards []discover
 	if w.format == nil {
 		return w.first(ctx, fresh)
 	}
+	target, err := w.target()
+	if err != nil {
+		return nil, err
+	}
 	formats := make([]discover.Judgement, len(fresh))
 	if w.Config.Format.Name == "auto" {
 		if formats, err = w.contents(ctx, fresh); err != nil {
@@ -130,6 +134,8 @@ func (w *watcher) judge(ctx context.Context, files []arrival) (shards []discover
 		takes := discover.Takes(w.format.Unpacker, o.Path)
 		s := discover.AsShard(w.format.Unpacker, o)
 		switch j := formats[i]; {
+		case target.LeavesOutWithin(o.Path, w.format.Format.Name):
+			w.arrivals.judge(o, noShard)
 		case j.Err != nil:
 			if err := w.lose(&source{Shard: s, path: filepath.Join(w.Source, o.Path)}, &Failure{Shard: o.Path, Err: j.Err, Source: true}); err != nil {
 				return nil, err
@@ -145,9 +151,18 @@ func (w *watcher) judge(ctx context.Context, files []arrival) (shards []discover
 	return shards, nil
 }
 
+// target is SRC without what is excluded.
+func (r *run) target() (discover.Target, error) {
+	t, err := discover.ParseTarget(r.Source)
+	if err == nil {
+		err = t.Exclude(r.Exclude)
+	}
+	return t, err
+}
+
 // contents says of what formats files are.
 func (w *watcher) contents(ctx context.Context, files []storage.Object) ([]discover.Judgement, error) {
-	target, err := discover.ParseTarget(w.Source)
+	target, err := w.target()
 	if err != nil {
 		return nil, err
 	}

@@ -157,11 +157,13 @@ type Spec struct {
 	// service has of these, as s3://BUCKET/PREFIX and https://HOST/{000..146}.tar.
 	Dataset string
 	// Mix are the sources of a mixture, in the place of Dataset.
-	Mix    Mix
-	Format Format
-	Order  Order
-	Deal   Deal
-	Epoch  uint64
+	Mix Mix
+	// Exclude are patterns, relative to each dataset, of what is left out of it.
+	Exclude []string
+	Format  Format
+	Order   Order
+	Deal    Deal
+	Epoch   uint64
 
 	OnCorrupt OnCorrupt
 	// IndexDir holds stored indexes. If empty, it is DATASET/.lsiofs if that exists,

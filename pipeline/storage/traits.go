@@ -16,3 +16,33 @@ type Uncached interface {
 	// do that. If the user wants no direct reads, it reads through the page cache.
 	Uncached() (Storage, error)
 }
+
+// Omitter is implemented by storages whose List leaves out more than match rejects: names that
+// begin with a dot, links that lead back to a directory on the way down, keys that are no paths.
+type Omitter interface {
+	// Omitted is what the last List has left out by itself, at most MaxOmitted of it. A
+	// directory's path ends in '/'. The caller must not change it.
+	Omitted() []Omission
+}
+
+// Omission is a name that a listing has left out, and why.
+type Omission struct{ Path, Reason string }
+
+// MaxOmitted bounds what a storage remembers of what it has left out.
+const MaxOmitted = 10_000
+
+// Reasons of omissions.
+const (
+	OmittedHidden = "its name begins with a dot"
+	OmittedKey    = "its key is no path"
+	OmittedLoop   = "it is a link that leads back to a directory above it"
+	OmittedDead   = "it is a link that leads to nothing"
+)
+
+// OmittedBy is what the last List of a storage has left out by itself.
+func OmittedBy(s Storage) []Omission {
+	if o, ok := s.(Omitter); ok {
+		return o.Omitted()
+	}
+	return nil
+}

@@ -56,8 +56,9 @@ func (s *Summary) Lost() Losses {
 // were emitted before, except those of the damaged member. So when a codec finds damage,
 // Scan calls restart and passes a second time over the bytes before that member only. If
 // the codec is a PartCodec, damage in a part does not end the pass, and is counted in
-// the losses. A shard of no bytes is damaged. Errors of reading, refusals and errors of
-// emit are returned.
+// the losses. A shard of no bytes is damaged, unless the format is Emptyable. Errors of reading, refusals and errors of
+// emit are returned. What a shard begins with is compared with what it surely is not
+// (foreign.go), and refused where it is that.
 //
 // raw is read from one goroutine at a time:
 //
@@ -67,7 +68,7 @@ func (s *Summary) Lost() Losses {
 //     the headers are read. A PortionedReaderAt says how large portions are, and how many
 //     bytes are many.
 func Scan(ctx context.Context, format Format, codec Codec, raw io.ReaderAt, size int64, emit func(Extent) error, restart func()) (Summary, error) {
-	if size == 0 {
+	if _, empty := format.(Emptyable); size == 0 && (codec != nil || !empty) {
 		return Summary{Damage: &CorruptError{Record: -1, RawOffset: -1, Reason: "the file is empty"}}, nil
 	}
 	if size > MaxShardBytes {
@@ -113,6 +114,9 @@ func (s *scan) plain(ctx context.Context) (Summary, error) {
 
 // index is the format's pass over src, and the kind that it tells, if it does.
 func (s *scan) index(ctx context.Context, src Source) (kind string, err error) {
+	if err := refuseForeign(s.format, s.codec, src); err != nil {
+		return "", err
+	}
 	if u, ok := s.format.(Uniform); ok {
 		return u.IndexKind(ctx, src, s.emit)
 	}

@@ -97,6 +97,22 @@ type Format interface {
 	Index(ctx context.Context, src Source, emit func(Extent) error) error
 }
 
+// Beginner is implemented by formats whose shards are refused for how they begin: what a
+// file surely is not, although nothing in it is damaged.
+type Beginner interface {
+	// RefuseBegin returns why a shard that begins with head is refused, "" where it is not.
+	// whole says that head is all of it; else it has SniffBytes.
+	RefuseBegin(head []byte, whole bool) string
+}
+
+// Emptyable is implemented by formats of which a file of no bytes is a shard without
+// records. Of all others it is damaged.
+type Emptyable interface {
+	Format
+	// EmptyShards does nothing.
+	EmptyShards()
+}
+
 // SniffBytes is how much of a shard Format.Sniff sees: enough for a tar header, and for
 // a first line of JSON of up to about 64 KiB.
 const SniffBytes = 64 << 10

@@ -33,5 +33,7 @@ func (n *Node) environment(v volume.Volume) []string {
 	}
 	// Where it is set, also to "", a server refuses URLs that lead to this machine.
 	env = append(env, "LSIOFS_ALLOW_URL="+strings.Join(n.c.Policy.AllowURLs, " "))
+	// Paths that are named were looked at; links in a dataset are followed by its server alone.
+	env = append(env, "LSIOFS_NEVER_READ="+strings.Join(n.c.Policy.Never, "\n"))
 	return append(append(env, "XDG_CACHE_HOME="+n.c.Cache), v.Environment...)
 }

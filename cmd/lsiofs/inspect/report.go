@@ -9,6 +9,7 @@ import (
 	"github.com/lsiofs/lsiofs/cmd/lsiofs/opening"
 	"github.com/lsiofs/lsiofs/cmd/lsiofs/terminal"
 	"github.com/lsiofs/lsiofs/pipeline"
+	"github.com/lsiofs/lsiofs/pipeline/catalog/discover"
 	"github.com/lsiofs/lsiofs/pipeline/order/quality"
 	"github.com/lsiofs/lsiofs/pipeline/spec"
 	"github.com/lsiofs/lsiofs/pipeline/storage/profile"
@@ -17,16 +18,19 @@ import (
 
 // Report is what inspect finds out.
 type Report struct {
-	Dataset          string   `json:"dataset"`
-	Root             string   `json:"root"`
-	Format           string   `json:"format"`
-	Kind             string   `json:"kind,omitempty"` // of formats whose shards must be of one
-	Rows             *Rows    `json:"rows,omitempty"` // that streams have for records, if not their bytes
-	Fingerprint      string   `json:"fingerprint"`
-	Shards           int      `json:"shards"`
-	CompressedShards int      `json:"compressed_shards"`
-	PassedOver       int      `json:"files_passed_over"`
-	Damaged          []string `json:"damaged"`
+	Dataset          string `json:"dataset"`
+	Root             string `json:"root"`
+	Format           string `json:"format"`
+	Kind             string `json:"kind,omitempty"` // of formats whose shards must be of one
+	Rows             *Rows  `json:"rows,omitempty"` // that streams have for records, if not their bytes
+	Fingerprint      string `json:"fingerprint"`
+	Shards           int    `json:"shards"`
+	CompressedShards int    `json:"compressed_shards"`
+	PassedOver       int    `json:"files_passed_over"`
+	// Taken are the shards by naming, the first ones; Files all files, where they are asked for.
+	Taken   []discover.Group   `json:"taken,omitempty"`
+	Files   []discover.Verdict `json:"files,omitempty"`
+	Damaged []string           `json:"damaged"`
 	// Damages counts what was left out, by reason.
 	Damages      map[string]uint64 `json:"damages_by_reason,omitempty"`
 	Games        *Games            `json:"games,omitempty"`  // of lc0
@@ -122,7 +126,7 @@ func Dataset(ctx context.Context, d *pipeline.Dataset) (Report, error) {
 	c, s := d.Catalog(), d.Spec()
 	i := Report{
 		Dataset: s.Dataset, Root: c.Root(), Format: c.Format().Name, Kind: c.Kind(), Fingerprint: c.Fingerprint(),
-		Shards: c.Shards(), PassedOver: c.PassedOver(), Damaged: opening.DamageList(c.Damaged()),
+		Shards: c.Shards(), PassedOver: c.PassedOver(), Taken: c.Selection().Taken, Damaged: opening.DamageList(c.Damaged()),
 		Records: d.Records(), StreamBytes: d.StreamBytes(),
 		Shuffle: s.Order.Shuffle, Workers: s.Deal.Workers, Storage: d.Status().Storage,
 	}

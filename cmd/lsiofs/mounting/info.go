@@ -5,6 +5,7 @@ import (
 	"path/filepath"
 
 	"github.com/lsiofs/lsiofs/cmd/lsiofs/inspect"
+	"github.com/lsiofs/lsiofs/cmd/lsiofs/opening"
 	"github.com/lsiofs/lsiofs/cmd/lsiofs/terminal"
 	"github.com/lsiofs/lsiofs/pipeline"
 	"github.com/lsiofs/lsiofs/pipeline/spec"
@@ -12,20 +13,24 @@ import (
 
 // Info describes a ready mount.
 type Info struct {
-	Mount   string   `json:"mounted"`
-	Dataset string   `json:"dataset"`
-	Split   string   `json:"split,omitempty"` // in words
-	Sample  string   `json:"sample,omitempty"`
-	Records uint64   `json:"records"`      // that they leave
-	As      string   `json:"as,omitempty"` // what streams have of records, if not their bytes
-	Shards  int      `json:"shards"`
-	Bytes   int64    `json:"stream_bytes"`
-	Epoch   uint64   `json:"epoch"`
-	RunDir  string   `json:"run_directory,omitempty"` // of a dataset that grows
-	Left    uint64   `json:"records_left"`
-	Workers uint64   `json:"workers"`
-	Memory  int64    `json:"memory_bytes"` // --memory
-	Files   []string `json:"files"`        // the first ones
+	Mount   string `json:"mounted"`
+	Dataset string `json:"dataset"`
+	Split   string `json:"split,omitempty"` // in words
+	Sample  string `json:"sample,omitempty"`
+	Records uint64 `json:"records"`      // that they leave
+	As      string `json:"as,omitempty"` // what streams have of records, if not their bytes
+	Shards  int    `json:"shards"`
+	// Taken says which files they are, LeftOut which are none, in words.
+	Taken        string   `json:"taken,omitempty"`
+	LeftOut      string   `json:"left_out,omitempty"`
+	FilesLeftOut int      `json:"files_left_out"`
+	Bytes        int64    `json:"stream_bytes"`
+	Epoch        uint64   `json:"epoch"`
+	RunDir       string   `json:"run_directory,omitempty"` // of a dataset that grows
+	Left         uint64   `json:"records_left"`
+	Workers      uint64   `json:"workers"`
+	Memory       int64    `json:"memory_bytes"` // --memory
+	Files        []string `json:"files"`        // the first ones
 	// How records are read, why, and what the first bytes wait for.
 	Strategy     string  `json:"read"`
 	Reason       string  `json:"read_reason"`
@@ -46,6 +51,12 @@ func describeMount(d *pipeline.Dataset, point string, epoch, left uint64, start 
 		Mount: point, Dataset: s.Dataset, Records: d.Records(), As: string(s.Format.As), Shards: c.Shards(), Bytes: d.StreamBytes(),
 		Epoch: epoch, Left: left, Workers: s.Deal.Workers, Memory: s.MemoryBytes,
 		Strategy: f.Strategy, Reason: f.Reason, Start: start.Text(), StartSeconds: start.Seconds,
+	}
+	if lines := opening.SelectionLines(c); len(lines) > 0 {
+		i.Taken, i.FilesLeftOut = lines[0], c.PassedOver()
+		if len(lines) > 1 {
+			i.LeftOut = lines[1]
+		}
 	}
 	if s.Order.Split != (spec.Split{}) {
 		i.Split = inspect.SplitText(s.Order.Split)
@@ -93,6 +104,12 @@ func (i Info) text() string {
 	if i.detached {
 		stop = fmt.Sprintf("the server is process %d, its log is %s", i.PID, i.LogFile)
 	}
+	chosen := ""
+	for _, line := range []string{i.Taken, i.LeftOut} {
+		if line != "" {
+			chosen += "\n  " + line
+		}
+	}
 	start := ""
 	if i.StartSeconds >= 1 {
 		start = "\n  start    " + i.Start
@@ -103,6 +120,6 @@ func (i Info) text() string {
   save     cp %s/checkpoint ckpt.json
   unmount  lsiofs umount %s   (%s)
   fetch    %s (%s), with --memory %s%s`,
-		i.sentence(),
+		i.sentence()+chosen,
 		files, at, at, at, at, stop, i.Strategy, i.Reason, terminal.Size(uint64(i.Memory)), start)
 }

@@ -19,6 +19,7 @@ import (
 func findWarnings(ctx context.Context, d *pipeline.Dataset, counts []uint64, resumed bool) ([]string, error) {
 	warnings := append(opening.DamageLines(d.Catalog().Damaged(), 5), opening.ReasonLines(d.Catalog().DamageReasons())...)
 	s := d.Spec()
+	warnings = append(warnings, d.Catalog().Selection().Notes...)
 	if w := passedOver(d.Catalog()); w != "" {
 		warnings = append(warnings, w)
 	}

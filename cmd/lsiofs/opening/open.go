@@ -62,23 +62,34 @@ func patiently[T any](ctx context.Context, log *slog.Logger, open func() (T, err
 
 // OpenShowing is Open with progress on the ui.
 func OpenShowing(ctx context.Context, u *terminal.UI, log *slog.Logger, s spec.Spec) (*pipeline.Dataset, error) {
-	return openShowing(ctx, u, log, s, false)
+	return openShowing(ctx, u, log, s, false, false)
 }
 
 // OpenLooking is OpenShowing for a command that only looks: of a dataset that grows it takes
 // no epoch.
 func OpenLooking(ctx context.Context, u *terminal.UI, log *slog.Logger, s spec.Spec) (*pipeline.Dataset, error) {
-	return openShowing(ctx, u, log, s, true)
+	return openShowing(ctx, u, log, s, true, false)
 }
 
-func openShowing(ctx context.Context, u *terminal.UI, log *slog.Logger, s spec.Spec, looks bool) (*pipeline.Dataset, error) {
+// OpenListing is OpenLooking for a command that lists all files of the dataset, if files says so.
+func OpenListing(ctx context.Context, u *terminal.UI, log *slog.Logger, s spec.Spec, files bool) (*pipeline.Dataset, error) {
+	return openShowing(ctx, u, log, s, true, files)
+}
+
+func openShowing(ctx context.Context, u *terminal.UI, log *slog.Logger, s spec.Spec, looks, files bool) (*pipeline.Dataset, error) {
 	if text := MemoryWarning(s); text != "" {
 		u.Warn(text)
 	}
 	v, w := NewPass(u), NewWaiting(u)
 	defer w.Clear()
 	defer v.Clear()
-	return Open(ctx, log, s, pipeline.Options{Progress: v.Show, Waiting: func(s taking.Status) { w.Show(WaitingFor(s)) }, TakesNone: looks})
+	d, err := Open(ctx, log, s, pipeline.Options{Progress: v.Show, Waiting: func(s taking.Status) { w.Show(WaitingFor(s)) }, TakesNone: looks, Files: files})
+	if err == nil {
+		w.Clear()
+		v.Clear()
+		TellSelection(u, d.Catalog())
+	}
+	return d, err
 }
 
 // closeTime is how long reads that storage has begun may take to end once nobody

@@ -25,11 +25,21 @@ func (f *finder) listArrays(ctx context.Context) ([]storage.Object, error) {
 	}
 	arrays := f.Format.Arrays
 	names, files := make([]string, len(arrays)), make([][]storage.Object, len(arrays))
+	matched := make([]wildcards, len(arrays))
 	for i, a := range arrays {
 		names[i] = a.Name
 		var err error
-		if files[i], err = f.listArray(ctx, a); err != nil {
+		if files[i], matched[i], err = f.listArray(ctx, a); err != nil {
 			return nil, err
+		}
+	}
+	for i := range files {
+		for n := range min(len(files[0]), len(files[i])) {
+			x, y := files[0][n].Path, files[i][n].Path
+			if !belong(matched[0].in(x), matched[i].in(y)) {
+				return nil, fmt.Errorf("dataset %s: %s of --array %s would be read with %s of --array %s, and what the patterns' wildcards match differs: a file is missing, or numbers are written in another way: restore or rename files, or name them with other patterns",
+					&f.Target, x, names[0], y, names[i])
+			}
 		}
 	}
 	for i, list := range files {
@@ -61,23 +71,23 @@ func (f *finder) listArrays(ctx context.Context) ([]storage.Object, error) {
 const joinsAtOnce = 32
 
 // listArray gives the files of one array, in order, at least one.
-func (f *finder) listArray(ctx context.Context, a spec.Array) ([]storage.Object, error) {
+func (f *finder) listArray(ctx context.Context, a spec.Array) ([]storage.Object, wildcards, error) {
 	p, err := parsePattern(a.Pattern)
 	if err != nil {
-		return nil, fmt.Errorf("--array %s: %w", a.Name, err)
+		return nil, wildcards{}, fmt.Errorf("--array %s: %w", a.Name, err)
 	}
 	files, err := f.listPattern(ctx, p)
 	if err != nil {
-		return nil, fmt.Errorf("dataset %s: --array %s: %w", &f.Target, a.Name, err)
+		return nil, wildcards{}, fmt.Errorf("dataset %s: --array %s: %w", &f.Target, a.Name, err)
 	}
 	if len(files) == 0 {
-		return nil, fmt.Errorf("dataset %s: --array %s: no file is %s: patterns are relative to the dataset's directory", &f.Target, a.Name, a.Pattern)
+		return nil, wildcards{}, fmt.Errorf("dataset %s: --array %s: no file is %s: patterns are relative to the dataset's directory", &f.Target, a.Name, a.Pattern)
 	}
 	slices.SortFunc(files, func(x, y storage.Object) int { return strings.Compare(x.Path, y.Path) })
 	for _, x := range files {
 		if _, codec := formats.Split(x.Path); codec != nil {
-			return nil, fmt.Errorf("dataset %s: %s is compressed: arrays that are read together have to be decompressed first", &f.Target, x.Path)
+			return nil, wildcards{}, fmt.Errorf("dataset %s: %s is compressed: arrays that are read together have to be decompressed first", &f.Target, x.Path)
 		}
 	}
-	return files, nil
+	return files, newWildcards(p), nil
 }

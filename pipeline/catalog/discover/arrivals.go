@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"sync"
 
 	"github.com/lsiofs/lsiofs/pipeline/spec"
 	"github.com/lsiofs/lsiofs/pipeline/storage"
@@ -55,71 +56,94 @@ func (a *Arrivals) Match(path string, isDir bool) bool {
 	if isDir && path == a.own && path != "" || strings.Contains(path, "\n") {
 		return false // a snapshot's text has a line for a path
 	}
-	p := a.finder.Target.pattern
+	t := &a.finder.Target
+	if t.LeavesOut(path, a.finder.Format.Name) != "" {
+		return false
+	}
+	p := t.pattern
 	switch {
 	case p == nil:
 		return true
-	case path == "." || !p.match(path, isDir):
+	case path == ".":
 		return false
-	case isDir || len(p.ranges) == 0:
-		return true
+	case isDir:
+		return p.match(path, true)
 	}
-	return p.mark(path, 0, 0, p.literals[0], nil)
+	return p.marks(path)
 }
 
-// Judgement is what a file is.
+// LeavesOut returns why a name is left out that Match refuses; "" where the target does not name it.
+func (a *Arrivals) LeavesOut(path string) string {
+	if !a.MayName(path) {
+		return ""
+	}
+	if strings.Contains(path, "\n") {
+		return "its name has a line break"
+	}
+	return a.finder.Target.LeavesOut(path, a.finder.Format.Name)
+}
+
+// ownName is what lsiofs keeps in the directory of a dataset that grows: runs, and the index.
+const ownName = ".lsiofs"
+
+// MayName reports whether the target may name a path, or files below it.
+func (a *Arrivals) MayName(path string) bool {
+	return path != ownName && !strings.HasPrefix(path, ownName+"/") && (a.own == "" || path != a.own && !strings.HasPrefix(path, a.own+"/")) && a.finder.mayName(path)
+}
+
+// Judgement is what a file is by itself. A file whose name says nothing is what its naming is
+// (NamingOf): the caller has to see to that.
 type Judgement struct {
-	// Format is the name of the format whose shard it is, "" for none.
+	// Format is the name of the format that its name says, or else its content shows; "" for
+	// none.
 	Format string
+	// Named says that it is the name that says it.
+	Named bool
 	// Err says that the file could not be read to see.
 	Err error
 }
 
-// Judge says of files what they are, where the format is not asked for by name. Files are
-// opened if their names say nothing, or if two formats claim them. The error is ctx's.
-func (a *Arrivals) Judge(ctx context.Context, files []storage.Object) ([]Judgement, error) {
+// Judge judges files, where the format is not asked for by name. Files are opened if their
+// names say nothing, or if two formats claim them. The error is ctx's.
+func (a *Arrivals) Judge(ctx context.Context, objects []storage.Object) ([]Judgement, error) {
 	f := a.finder
-	list := make([]Judgement, len(files))
-	var unknown []candidate
-	var places []int
-	placeOf := map[string]int{} // of those
-	for i, o := range files {
-		inner, codec := formats.Split(o.Path)
-		c := candidate{Shard: Shard{Object: o, Codec: codec}, inner: inner}
-		x := f.byExtension(inner)
-		if o.SizeBytes > 0 && (x == nil || f.contested(x, c)) {
-			unknown, places = append(unknown, c), append(places, i)
-			placeOf[o.Path] = i
-		}
-		if x != nil {
-			list[i].Format = x.Name()
+	list, files := make([]Judgement, len(objects)), make([]file, len(objects))
+	var wanted []int
+	placeOf := map[string]int{}
+	for i, o := range objects {
+		n := formats.ParseName(o.Path)
+		files[i], placeOf[o.Path] = file{Shard: Shard{Object: o, Codec: n.Codec}, name: n}, i
+		list[i].Format, list[i].Named = n.Format, n.Format != ""
+		if o.SizeBytes > 0 && (n.Format == "" || contested(&files[i])) {
+			wanted = append(wanted, i)
 		}
 	}
+	var failed sync.Mutex
 	f.onUnreadable = func(o storage.Object, err error) {
-		list[placeOf[o.Path]].Err = fmt.Errorf("can't tell whether it is a shard: %w", err)
+		failed.Lock()
+		defer failed.Unlock()
+		list[placeOf[o.Path]].Err = fmt.Errorf("it can't be read to see whether it is a shard: %w", err)
 	}
-	found, err := f.judge(ctx, unknown)
-	for k, x := range found {
-		if x != nil {
-			list[places[k]].Format = x.Name()
+	shown := make([]string, len(files))
+	err := f.look(ctx, files, wanted, shown)
+	if err != nil {
+		return nil, err
+	}
+	for _, i := range wanted {
+		if shown[i] != "" {
+			list[i].Format = shown[i]
 		}
 	}
-	return list, err
-}
-
-// Takes says whether a file of the format f has a name as its shards have. Formats that
-// take all files take this one.
-func Takes(f unpack.Format, path string) bool {
-	inner, _ := formats.Split(path)
-	return takesAll(f.Name()) || takes(f, candidate{Shard: Shard{Object: storage.Object{Path: path}}, inner: inner})
+	return list, nil
 }
 
 // AsShard is a file as a shard of format f.
 func AsShard(f unpack.Format, o storage.Object) Shard {
-	_, codec := formats.Split(o.Path)
-	list := []candidate{{Shard: Shard{Object: o, Codec: codec}}}
-	choose(f, list)
-	return list[0].Shard
+	s := Shard{Object: o, Codec: formats.ParseName(o.Path).Codec}
+	if own, ok := f.(unpack.OwnCodecs); ok {
+		s.Codec = own.Codec(o.Path, s.Codec)
+	}
+	return s
 }
 
 // OfFormat is what a dataset is whose first shard has that path: its Shards are left out.

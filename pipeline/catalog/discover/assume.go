@@ -14,37 +14,33 @@ import (
 // that sort together are alike, so a directory that holds both formats mostly shows here.
 // Answers of an earlier run count as well. At a service each file that is not opened saves
 // a request.
-func (f *finder) assume(ctx context.Context, unknown []candidate) error {
+func (f *finder) assume(ctx context.Context, files []file, wanted []int) error {
 	var fresh []int
-	for i, c := range unknown {
-		named := f.byExtension(c.inner)
-		if named == nil {
+	for _, i := range wanted {
+		if !contested(&files[i]) {
 			continue
 		}
-		switch x, known := f.known(c.Object); {
+		switch x, known := f.known(files[i].Object); {
 		case !known:
 			fresh = append(fresh, i)
-		case x != nil && x.Name() != named.Name():
+		case x != files[i].name.Format:
 			return nil
 		}
 	}
 	if len(fresh) <= 2 {
 		return nil
 	}
-	last := len(fresh) - 1
-	list, err := f.judge(ctx, []candidate{unknown[fresh[0]], unknown[fresh[last]]})
-	if err != nil {
+	opened := []int{fresh[0], fresh[len(fresh)-1]}
+	shown := make([]string, len(files))
+	if err := f.look(ctx, files, opened, shown); err != nil {
 		return err
 	}
-	opened := [2]*candidate{&unknown[fresh[0]], &unknown[fresh[last]]}
-	if list[0] != nil || list[1] != nil {
+	if shown[opened[0]] != "" || shown[opened[1]] != "" {
 		return nil
 	}
 	for _, i := range fresh {
-		unknown[i].settled, unknown[i].Assumed = true, true
-	}
-	for _, c := range opened {
-		c.Assumed = false
+		files[i].settled = true
+		files[i].Assumed = i != opened[0] && i != opened[1]
 	}
 	f.assumed = true
 	return nil

@@ -1,35 +1,44 @@
-// Package discover finds out which files are the shards of a dataset, and of which
-// format they are. RECORDS.md ("Which files are shards") has the rules; this package
-// applies them to what a storage lists.
+// Package discover decides which files are the shards of a dataset, and of which format they
+// are. RECORDS.md ("Which files are shards") has the rules. Nothing is taken, left out or
+// counted twice in silence: each file of the listing has a verdict with a reason.
 //
 //	DATASET ─ ParseTarget ─► Target: a directory, a file, or a pattern below a directory
-//	  ─ list ─► files, but for hidden ones and the index directory
-//	  ─ names ─► a codec by the ending (.gz .zst .lz4), a format by the one before it
-//	  ─ sniff ─► a format by the first bytes, where the name says nothing
-//	  ─► Found: the format, the shards in dataset order, what was passed over
+//	  ─ list ─► the files, and what is left out by name: hidden, _*, clutter, --exclude
+//	  ─ namings ─► files of one directory whose names differ in numbers alone
+//	  ─ wanted ─► of which files the first bytes are needed; look reads them, in parallel
+//	  ─ decide ─► for each naming a format or none, so for each file a verdict
+//	  ─► Found: the format, the shards in dataset order, the Selection
 //
-// If a format is asked for by name, the shards are the files with its extension, or all
-// files if none has it. With format auto the names decide first. A file is opened if its
-// name says nothing, or if two formats claim it: a .tar may hold games of lc0. At services
-// two such files are opened, and the pass sees what the others are (Config.AssumeAlike).
-// Text is a dataset only if there is nothing else, so a README beside shards does no harm.
+// namings, wanted and decide are pure functions of the listing and of what the looks have
+// shown. So the verdicts depend neither on the order in which files are listed or looked at,
+// nor on what is stored of an earlier run.
 //
-// Errors are for the person who typed DATASET. They name files and say what to type
-// instead. Examples: there are two formats, or none; lsiofs can't read the format yet; a
-// number of a pattern's range has no file.
+// A file is never judged by itself: its naming is. One that is damaged among sound ones is a
+// damaged shard, which the index pass finds, and not another file. Names decide where any name
+// of the target says a format. Only where none does, the first bytes decide. A file that can't
+// be read for that is an error that names it, whatever --on-corrupt says.
 //
-//	target.go    what DATASET stands for
-//	pattern.go   patterns: *, **, {a,b}
-//	ranges.go    and {000..146}, each number of which must have a file
-//	listing.go   files below a root
-//	arrays.go    several arrays that are read together, a file of each
-//	names.go     what names say
-//	sniff.go     what contents say
-//	assume.go    files that are taken for what their names say until they are read
-//	find.go      the decision
-//	refusals.go  the errors
+// Errors are for the person who typed DATASET. They name files and say what to type instead:
+// a pattern, --exclude, --format.
 //
-// Found.Judged has the files that were opened and are no shards. Callers keep this list,
+//	target.go     what DATASET stands for
+//	pattern.go    patterns: *, **, {a,b}
+//	ranges.go     and {000..146}, each number of which must have a file
+//	exclude.go    --exclude, and names that are no shards' in any directory
+//	listing.go    files below a root
+//	arrays.go     several arrays that are read together, a file of each
+//	namings.go    files that are one decision
+//	decide.go     the decision
+//	look.go       what contents show
+//	assume.go     files that are taken for what their names say until they are read
+//	twice.go      two shards that are one
+//	selection.go  what was taken and what was left out, for people
+//	refusals.go   the errors
+//	arrivals.go   the same for files that come one after the other
+//
+// What the codec of a shard is, is no part of the decision: the pass that indexes it goes by
+// its first bytes (formats.CodecOf), so that no shard of an indexed dataset is opened for it.
+// Found.Judged has the files that were looked at and are no shards. Callers keep this list,
 // and answer for these files with Config.Known in the next run. Then an unchanged dataset
 // is found without opening a file.
 package discover

@@ -4,8 +4,6 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
-	"slices"
-	"strings"
 
 	"github.com/lsiofs/lsiofs/pipeline/spec"
 	"github.com/lsiofs/lsiofs/pipeline/storage"
@@ -35,13 +33,17 @@ type Config struct {
 	// Known gives the answer of an earlier run for a file that is the same: the
 	// name of its format, "" for none. nil where there was no run.
 	Known func(storage.Object) (format string, known bool)
+	// Files has Found.Selection list all files, and not only the first ones.
+	Files bool
 	Log   *slog.Logger
 }
 
 // Shard is one file of a dataset.
 type Shard struct {
 	Object storage.Object
-	Codec  unpack.Codec // nil where it is not compressed
+	// Codec is the codec that the name says, or the format chooses; nil for none. What the
+	// shard is compressed with, its first bytes show: formats.CodecOf.
+	Codec unpack.Codec
 	// Assumed says that two formats claim the file by its name, and that nobody has looked
 	// into it. Its reader asks IsAnothers, and if it is, finds the shards again without
 	// Config.AssumeAlike.
@@ -55,70 +57,59 @@ type Found struct {
 	// StreamExtension is the ending of streams of such shards, with the dot.
 	StreamExtension string
 	Shards          []Shard // in dataset order, at least one
-	// Judged are files that were opened to see what they are, or were so by an
+	// Judged are files that were looked at to see what they are, or were so by an
 	// earlier run, and are no shards.
 	Judged []storage.Object
-	// PassedOver counts the files that are no shards.
-	PassedOver int
+	// Selection is for people: what was taken, and what was left out.
+	Selection Selection
 }
 
 // Shards finds the shards of a target (RECORDS.md, "Which files are shards"). Where
 // there are none, or of several formats, the error says what to do.
-//
-// Only files whose names say nothing are opened, and those that two formats claim by
-// their names, and only where the format is auto.
 func Shards(ctx context.Context, c Config) (Found, error) {
 	c.Format = c.Format.WithDefaults()
-	f := finder{Config: c, formats: formats.All()}
+	f := finder{Config: c, formats: formats.All(), left: map[string]Verdict{}}
+	if err := refuseMount(&f.Target); err != nil {
+		return Found{}, err
+	}
 	objects, err := f.list(ctx)
 	if err != nil {
 		return Found{}, err
 	}
-	slices.SortFunc(objects, func(a, b storage.Object) int { return strings.Compare(a.Path, b.Path) })
-	files := make([]candidate, len(objects))
-	for i, o := range objects {
-		inner, codec := formats.Split(o.Path)
-		if ofDirectories(c.Format.Name) { // whatever their names end in
-			inner, codec = o.Path, nil
-		}
-		files[i] = candidate{Shard: Shard{Object: o, Codec: codec}, inner: inner}
-	}
-	if c.Format.Name != "auto" {
-		return f.asked(files)
-	}
-	d, err := f.auto(ctx, files)
+	files := asFiles(objects)
+	d, err := f.found(ctx, files)
 	if err != nil && f.assumed && ctx.Err() == nil {
 		// The error's words count the files of each format, so all have to be known.
 		f.AssumeAlike = false
-		return f.auto(ctx, files)
+		d, err = f.found(ctx, asFiles(objects))
 	}
-	return d, err
+	if err != nil {
+		return Found{}, err
+	}
+	return d, f.refuseTwice(d.Shards)
 }
 
 // finder is one run of Shards.
 type finder struct {
 	Config
-	formats []unpack.Format // in the order in which they judge contents
-	assumed bool            // some files were assumed to be what their names say
+	formats []unpack.Format
+	assumed bool               // some files were assumed to be what their names say
+	left    map[string]Verdict // that the listing has left out, by path
+	notes   []string           // for the user, beside what was found
 	// onUnreadable, when set, is told of files that can't be read to see what they are.
 	onUnreadable func(o storage.Object, err error)
 }
 
-// candidate is a file of the listing.
-type candidate struct {
-	Shard
-	inner   string // path without the codec's ending
-	settled bool   // its name decides
+func (f *finder) found(ctx context.Context, files []file) (Found, error) {
+	f.notes = nil
+	if f.Format.Name != "auto" {
+		return f.asked(files)
+	}
+	return f.auto(ctx, files)
 }
 
-// takesAll says whether a format takes all files when it is asked for.
-func takesAll(name string) bool { return name == "fixed" || name == "lines" || ofDirectories(name) }
-
-// ofDirectories says whether a format's shards are directories.
-func ofDirectories(name string) bool { return name == "files" || name == "zarr" }
-
 // asked finds the shards of the format that was asked for.
-func (f *finder) asked(files []candidate) (Found, error) {
+func (f *finder) asked(files []file) (Found, error) {
 	unpacker, err := formats.New(f.Format)
 	if err != nil {
 		return Found{}, fmt.Errorf("format %s: %w", f.Format.Name, err)
@@ -126,61 +117,68 @@ func (f *finder) asked(files []candidate) (Found, error) {
 	if len(files) == 0 {
 		return Found{}, f.errNoFiles()
 	}
-	if takesAll(f.Format.Name) || len(f.Format.Arrays) > 0 {
-		return found(f.Format, unpacker, files, files), nil
-	}
-	var with []candidate
-	for _, c := range files {
-		if takes(unpacker, c) {
-			with = append(with, c)
+	var d decision
+	if ofDirectories(f.Format.Name) || len(f.Format.Arrays) > 0 || f.Target.file != "" {
+		d = all(unpacker.Name(), files)
+	} else {
+		var counts map[string]int
+		if d, counts = decideAsked(unpacker, files); len(counts) > 1 {
+			return Found{}, f.errExtensions(counts)
 		}
 	}
-	if len(with) == 0 {
-		with = files
-	}
-	return found(f.Format, unpacker, with, files), nil
+	return f.result(f.Format, unpacker, files, d), nil
 }
 
-// found is what there is where some of these files are the shards.
-func found(format spec.Format, unpacker unpack.Format, shards, files []candidate) Found {
-	choose(unpacker, shards)
-	d := Found{
-		Format: format, Unpacker: unpacker, StreamExtension: unpacker.StreamExtension(shards[0].inner),
-		Shards: make([]Shard, len(shards)), PassedOver: len(files) - len(shards),
-	}
-	for i := range shards {
-		d.Shards[i] = shards[i].Shard
+// all takes all files.
+func all(format string, files []file) decision {
+	d := decision{format: format, named: true, taken: make([]bool, len(files)), reasons: make([]string, len(files))}
+	for i := range files {
+		d.taken[i], d.reasons[i] = true, byAsking
 	}
 	return d
 }
 
 // auto finds the format, too.
-func (f *finder) auto(ctx context.Context, files []candidate) (Found, error) {
+func (f *finder) auto(ctx context.Context, files []file) (Found, error) {
 	if err := f.refuseZarr(ctx, files, false); err != nil {
 		return Found{}, err
 	}
-	of, judged, err := f.sort(ctx, files)
-	if err != nil {
+	namings := namingsOf(files)
+	shown := make([]string, len(files))
+	looks := wanted(files, namings, shown)
+	if f.AssumeAlike {
+		if err := f.assume(ctx, files, looks); err != nil {
+			return Found{}, err
+		}
+	}
+	if err := f.look(ctx, files, looks, shown); err != nil {
 		return Found{}, err
 	}
-	if len(of) > 1 {
-		return Found{}, f.errTwoFormats(of)
+	if more := without(wanted(files, namings, shown), looks); len(more) > 0 { // the tars hold games
+		if err := f.look(ctx, files, more, shown); err != nil {
+			return Found{}, err
+		}
+		looks = append(looks, more...)
 	}
-	format := f.Format
-	var shards []candidate
-	for name, list := range of {
-		format.Name, shards = name, list
+	d, of, alike := decide(files, namings, shown)
+	alike = f.sameFiles(files, d, alike)
+	switch {
+	case len(of) > 1:
+		return Found{}, f.errTwoFormats(files, of)
+	case len(alike) > 0:
+		return Found{}, f.errAlike(files, d.format, of[d.format], alike[0])
 	}
-	if err := f.refuseUnsupported(files, shards); err != nil {
+	if err := f.refuseLeftOut(files, d); err != nil {
 		return Found{}, err
 	}
-	if len(shards) == 0 {
+	if len(of) == 0 {
 		if err := f.refuseZarr(ctx, files, true); err != nil {
 			return Found{}, err
 		}
 		return Found{}, f.errNoShards(files)
 	}
-	slices.SortFunc(shards, func(a, b candidate) int { return strings.Compare(a.Object.Path, b.Object.Path) })
+	format := f.Format
+	format.Name = d.format
 	if format.Lc0Check && format.Name != "lc0" {
 		return Found{}, fmt.Errorf("%s holds shards of format %s: --lc0-check is for lc0's only", &f.Target, format.Name)
 	}
@@ -191,49 +189,39 @@ func (f *finder) auto(ctx context.Context, files []candidate) (Found, error) {
 	if err != nil {
 		return Found{}, err
 	}
-	d := found(format, unpacker, shards, files)
-	d.Judged = judged
-	return d, nil
+	found := f.result(format, unpacker, files, d)
+	for _, i := range looks {
+		if !d.taken[i] {
+			found.Judged = append(found.Judged, files[i].Object)
+		}
+	}
+	return found, nil
 }
 
-// sort sorts files by their format's name. Text counts where there is nothing else.
-// judged are those that were looked into and are of none.
-func (f *finder) sort(ctx context.Context, files []candidate) (of map[string][]candidate, judged []storage.Object, err error) {
-	of = map[string][]candidate{}
-	var text, unknown []candidate
-	for _, c := range files {
-		x := f.byExtension(c.inner)
-		switch {
-		case c.Object.SizeBytes > 0 && (x == nil || f.contested(x, c)):
-			unknown = append(unknown, c)
-		case x == nil:
-		case x.Name() == "lines":
-			text = append(text, c)
-		default:
-			of[x.Name()] = append(of[x.Name()], c)
-		}
-	}
-	if f.AssumeAlike {
-		if err := f.assume(ctx, unknown); err != nil {
-			return nil, nil, err
-		}
-	}
-	byContent, err := f.judge(ctx, unknown)
-	if err != nil {
-		return nil, nil, err
-	}
-	for i, x := range byContent {
-		if x == nil {
-			x = f.byExtension(unknown[i].inner)
-		}
-		if x == nil {
-			judged = append(judged, unknown[i].Object)
+// result is what there is where a decision says which of the files are the shards.
+func (f *finder) result(format spec.Format, unpacker unpack.Format, files []file, d decision) Found {
+	r := Found{Format: format, Unpacker: unpacker}
+	own, owns := unpacker.(unpack.OwnCodecs)
+	for i := range files {
+		if !d.taken[i] {
 			continue
 		}
-		of[x.Name()] = append(of[x.Name()], unknown[i])
+		s := files[i].Shard
+		switch {
+		case ofDirectories(format.Name): // whatever their names end in
+			s.Codec = nil
+		case owns:
+			s.Codec = own.Codec(s.Object.Path, s.Codec)
+		}
+		if len(r.Shards) == 0 {
+			stem := files[i].name.Stem
+			if ofDirectories(format.Name) {
+				stem = s.Object.Path
+			}
+			r.StreamExtension = unpacker.StreamExtension(stem)
+		}
+		r.Shards = append(r.Shards, s)
 	}
-	if len(of) == 0 && len(text) > 0 {
-		of["lines"] = text
-	}
-	return of, judged, nil
+	r.Selection = f.selection(files, d)
+	return r
 }

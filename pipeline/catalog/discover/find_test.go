@@ -34,7 +34,7 @@ func TestWhichFilesAreShards(t *testing.T) {
 			files: map[string][]byte{"b.tar": archive, "B.tar": archive, "a/z.tar.gz": unpacktest.Gzip(archive), "a.tar": archive, "a-1.tgz": unpacktest.Gzip(archive)},
 			want:  []string{"B.tar", "a-1.tgz", "a.tar", "a/z.tar.gz", "b.tar"}, format: "tar"},
 		{name: "hidden files and directories are passed over",
-			files: map[string][]byte{"a.tar": archive, ".b.tar": archive, ".c/d.tar": archive}, want: []string{"a.tar"}, format: "tar"},
+			files: map[string][]byte{"a.tar": archive, ".b.tar": archive, ".c/d.tar": archive}, want: []string{"a.tar"}, format: "tar", passed: 2},
 		{name: "by content where the extension is not known",
 			files: map[string][]byte{"x-00000-of-00002": frames, "x-00001-of-00002": frames, "notes.md": prose, "_SUCCESS": nil},
 			want:  []string{"x-00000-of-00002", "x-00001-of-00002"}, format: "tfrecord", passed: 2},
@@ -53,8 +53,46 @@ func TestWhichFilesAreShards(t *testing.T) {
 		{name: "two formats at once",
 			files: map[string][]byte{"a.tar": archive, "b.jsonl": lines, "c.jsonl": lines},
 			err:   []string{"2 formats", "tar (1 file, a.tar", "jsonl (2 files, b.jsonl", "--format jsonl or --format tar", "pattern"}},
-		{name: "two formats, one by content",
-			files: map[string][]byte{"a.tar": archive, "b": lines}, err: []string{"2 formats"}},
+		{name: "one file that shows a format beside names that say another",
+			files: map[string][]byte{"a.tar": archive, "b": lines}, want: []string{"a.tar"}, format: "tar", passed: 1},
+		{name: "two formats by content",
+			files: map[string][]byte{"a1": archive, "a2": archive, "b": lines}, err: []string{"2 formats", "tar (2 files, a1", "--exclude"}},
+		{name: "two formats in one naming: the others are damaged shards",
+			files: map[string][]byte{"a1": archive, "a2": lines}, want: []string{"a1", "a2"}, format: "tar"},
+		{name: "one of a naming that shows nothing is a shard as the others are",
+			files: map[string][]byte{"p-1.json.gz": unpacktest.Gzip(lines), "p-2.json.gz": prose, "p-3.json.gz": nil},
+			want:  []string{"p-1.json.gz", "p-2.json.gz", "p-3.json.gz"}, format: "jsonl"},
+		{name: "namings are of one directory",
+			files: map[string][]byte{"a/p-1.json": lines, "b/p-1.json": prose[:5]}, want: []string{"a/p-1.json"}, format: "jsonl", passed: 1},
+		{name: "two of another naming that show the format that names say",
+			files: map[string][]byte{"a.jsonl": lines, "x-1.json": lines, "x-2.json": lines},
+			err:   []string{"a.jsonl", "2 files, x-{1..2}.json", "--exclude", "pattern"}},
+		{name: "one such file is left out",
+			files: map[string][]byte{"a.jsonl": lines, "info.json": lines, "a.jsonl.bak": lines, "a.jsonl.1": lines}, want: []string{"a.jsonl"}, format: "jsonl", passed: 3},
+		{name: "content that holds less than what is left out",
+			files: map[string][]byte{"chunk-0.bin": table, "chunk-1.bin": table, "index.json": lines}, err: []string{"index.json", "chunk-{0..1}.bin", "more bytes"}},
+		{name: "names that do are only noted",
+			files: map[string][]byte{"chunk-0.bin": table, "chunk-1.bin": table, "index.jsonl": lines}, want: []string{"index.jsonl"}, format: "jsonl", passed: 2},
+		{name: "an empty shard counts",
+			files: map[string][]byte{"a.jsonl": lines, "b.jsonl": nil}, want: []string{"a.jsonl", "b.jsonl"}, format: "jsonl"},
+		{name: "names of Spark, and clutter",
+			files: map[string][]byte{"part-0.json": lines, "_SUCCESS": nil, "_temporary/0/part-0.json": lines, "lost+found/x.json": lines, "__MACOSX/y.json": lines, "Thumbs.db": prose, "desktop.ini": prose, ".DS_Store": prose},
+			want:  []string{"part-0.json"}, format: "jsonl", passed: 7},
+		{name: "numbers of TFDS, capitals, and other codecs' names",
+			files: map[string][]byte{"x.tfrecord-00000-of-00002": frames, "X.TFRECORD-00001-OF-00002": frames, "y.TFRec.GZIP": unpacktest.Gzip(frames), "features.json": lines},
+			err:   nil, want: []string{"X.TFRECORD-00001-OF-00002", "x.tfrecord-00000-of-00002", "y.TFRec.GZIP"}, format: "tfrecord", passed: 1},
+		{name: "one shard in two codecs",
+			files: map[string][]byte{"a.jsonl": lines, "a.jsonl.zst": unpacktest.Zstd(lines)}, err: []string{"two codecs", "a.jsonl and ", "a.jsonl.zst"}},
+		{name: "and as tar and tgz",
+			files: map[string][]byte{"a.tar": archive, "a.tgz": unpacktest.Gzip(archive)}, err: []string{"a.tar and ", "a.tgz"}},
+		{name: "xz says how to go on",
+			files: map[string][]byte{"a.jsonl.xz": table, "b.jsonl.xz": table}, err: []string{".jsonl.xz (2)", "xz -dc"}},
+		{name: "asked for: names that say it, numbers behind or not", asked: "tfrecord",
+			files: map[string][]byte{"x.tfrecord-00000-of-00001": frames, "features.json": lines}, want: []string{"x.tfrecord-00000-of-00001"}, format: "tfrecord", passed: 1},
+		{name: "asked for: one extension that says nothing", asked: "jsonl",
+			files: map[string][]byte{"a.json": lines, "b.json.gz": unpacktest.Gzip(lines)}, want: []string{"a.json", "b.json.gz"}, format: "jsonl"},
+		{name: "asked for: several extensions", asked: "lines",
+			files: map[string][]byte{"train.csv": prose, "val.csv": prose, "meta.pkl": prose}, err: []string{".csv (2)", ".pkl (1)", "/*.csv"}},
 		{name: "nothing left names extensions and formats",
 			files: map[string][]byte{"a.csv": prose, "b.csv.gz": unpacktest.Gzip(prose), "c.csv": prose, "LICENSE": prose},
 			err:   []string{"no shards", ".csv (2)", ".csv.gz (1)", "no extension (1)", "--format lines"}},
@@ -78,10 +116,8 @@ func TestWhichFilesAreShards(t *testing.T) {
 		{name: "nothing at all", err: []string{"holds no files"}},
 		{name: "a format that is asked for takes its extensions",
 			files: map[string][]byte{"a.tar": archive, "b.jsonl": lines, "c": lines}, asked: "jsonl", want: []string{"b.jsonl"}, format: "jsonl", passed: 2},
-		{name: "or, where there are none, all",
-			files: map[string][]byte{"a.json": lines, "b.x": lines}, asked: "jsonl", want: []string{"a.json", "b.x"}, format: "jsonl"},
-		{name: "lines take all files",
-			files: map[string][]byte{"a.jsonl": lines, "b.txt": prose}, asked: "lines", want: []string{"a.jsonl", "b.txt"}, format: "lines"},
+		{name: "lines are no other than formats that have names",
+			files: map[string][]byte{"a.jsonl": lines, "b.txt": prose}, asked: "lines", want: []string{"b.txt"}, format: "lines", passed: 1},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
@@ -105,7 +141,7 @@ func TestWhichFilesAreShards(t *testing.T) {
 			require.Equal(t, tt.want, paths(found))
 			require.Equal(t, tt.format, found.Format.Name)
 			require.Equal(t, tt.format, found.Unpacker.Name())
-			require.Equal(t, tt.passed, found.PassedOver)
+			require.Equal(t, tt.passed, found.Selection.LeftOut)
 		})
 	}
 }
@@ -154,7 +190,7 @@ func TestWhatAnEarlierRunHasJudgedIsNotOpened(t *testing.T) {
 	require.Equal(t, []string{"a"}, paths(found))
 	require.EqualValues(t, 1, w.reads.Load(), "c alone is looked into")
 	require.Len(t, found.Judged, 2)
-	require.Equal(t, 2, found.PassedOver)
+	require.Equal(t, 2, found.Selection.LeftOut)
 }
 
 func TestTheIndexDirectoryHoldsNoShards(t *testing.T) {
@@ -165,19 +201,19 @@ func TestTheIndexDirectoryHoldsNoShards(t *testing.T) {
 	found, err := w.find(w.dir, spec.Format{Name: "auto"})
 	require.NoError(t, err)
 	require.Equal(t, []string{"a.jsonl"}, paths(found))
-	require.Zero(t, found.PassedOver)
+	require.Zero(t, found.Selection.LeftOut)
 }
 
-func TestAFileThatCantBeLookedIntoIsNamed(t *testing.T) {
+func TestAFileThatCantBeLookedIntoIsAnErrorThatNamesIt(t *testing.T) {
 	w := newWorld(t)
-	w.write("a.jsonl", linesOf(3, "a"))
 	w.write("b", linesOf(3, "b"))
 	denied := errors.New("permission denied")
 	w.failure = denied
 	_, err := w.find(w.dir, spec.Format{Name: "auto"})
 	require.ErrorIs(t, err, denied)
 	require.ErrorContains(t, err, "b: ")
-	require.NotContains(t, err.Error(), "--")
+	require.ErrorContains(t, err, "--exclude")
+	require.NotContains(t, err.Error(), "skip", "no dataset depends on what could be read at the time")
 }
 
 func TestPatterns(t *testing.T) {
@@ -206,9 +242,12 @@ func TestPatterns(t *testing.T) {
 		{pattern: "**/*.jsonl", want: 27, first: "deep/a/b/c/y.jsonl"},
 		{pattern: "deep/**/y.jsonl", root: "deep", want: 1, first: "a/b/c/y.jsonl"},
 		{pattern: "{train-{000..001},val/x}.jsonl", want: 3, first: "train-000.jsonl"},
-		{pattern: "{train,none}-{010..011}.jsonl", want: 2, first: "train-010.jsonl"},
-		{pattern: "{train,none}-{010..012}.jsonl", err: "{train,none}-012.jsonl is missing"},
-		{pattern: "{train-{0..9999},val/x}.jsonl", err: "within braces"},
+		{pattern: "{train,none}-{010..011}.jsonl", err: "none-010.jsonl is missing"},
+		{pattern: "{train-010,extra}.jsonl", err: "extra.jsonl is missing"},
+		{pattern: "{train-010,val/x}.jsonl", want: 2, first: "train-010.jsonl"},
+		{pattern: "{train-01,extra}*.jsonl", want: 2, first: "train-010.jsonl"},
+		{pattern: "{train,none}-{010..012}.jsonl", err: "train-012.jsonl is missing"},
+		{pattern: "{train-{0..9999},val/x}.jsonl", err: "train-0.jsonl is missing"},
 		{pattern: "{deep/a,val}/**/*.jsonl", want: 2, first: "deep/a/b/c/y.jsonl"},
 		{pattern: "train-00[0-4].jsonl", want: 5, first: "train-000.jsonl"},
 		{pattern: "odd[1].jsonl", want: 1, first: "odd[1].jsonl"},

@@ -38,19 +38,57 @@ func (f *finder) listPattern(ctx context.Context, p *pattern) ([]storage.Object,
 	if err != nil {
 		return nil, err
 	}
-	return p.choose(objects)
+	objects, notes, err := p.choose(objects, f.Format.Name != "zarr")
+	f.notes = append(f.notes, notes...)
+	return objects, err
 }
 
-// listBelow lists what match accepts, but for the index directory.
+// listBelow lists what match accepts, but for the index directory and what names leave out,
+// which it notes.
 func (f *finder) listBelow(ctx context.Context, match func(path string, isDir bool) bool) (objects []storage.Object, err error) {
 	own := f.indexDir()
 	err = f.Storage.List(ctx, func(path string, isDir bool) bool {
-		return !(isDir && path == own) && match(path, isDir)
+		if isDir && path == own || !match(path, isDir) {
+			return false
+		}
+		reason := f.Target.LeavesOut(path, f.Format.Name)
+		if reason == "" {
+			return true
+		}
+		shown := path
+		if isDir || ofDirectories(f.Format.Name) {
+			shown += "/"
+		}
+		f.left[path] = Verdict{Path: shown, Reason: reason}
+		return false
 	}, func(o storage.Object) error {
 		objects = append(objects, o)
 		return nil
 	})
-	return objects, err
+	if err != nil {
+		return nil, err
+	}
+	if s, ok := f.Storage.(storage.Omitter); ok {
+		for _, o := range s.Omitted() {
+			path := strings.TrimSuffix(o.Path, "/")
+			if path != own && (own == "" || !strings.HasPrefix(path, own+"/")) && f.mayName(path) {
+				f.left[path] = Verdict{Path: o.Path, Reason: o.Reason}
+			}
+		}
+	}
+	return objects, nil
+}
+
+// mayName reports whether the target would have named a path that the storage has left out.
+func (f *finder) mayName(path string) bool {
+	p := f.Target.pattern
+	if p == nil {
+		return true
+	}
+	if dir := strings.LastIndexByte(path, '/'); ofDirectories(f.Format.Name) && dir > 0 && p.match(path[:dir], false) {
+		return true // a file of a directory that is named
+	}
+	return p.match(path, false) || p.match(path, true)
 }
 
 // oneFile describes the target that is a file.

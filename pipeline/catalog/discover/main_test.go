@@ -32,6 +32,8 @@ type world struct {
 	engine   uring.Engine
 	known    func(storage.Object) (string, bool)
 	indexDir string
+	exclude  []string
+	files    bool
 	failure  error // of all reads, where it is set
 	reads    atomic.Int64
 	target   Target // of the last find
@@ -55,6 +57,7 @@ func (w *world) find(dataset string, format spec.Format) (found Found, err error
 	if w.target, err = ParseTarget(dataset); err != nil {
 		return Found{}, err
 	}
+	require.NoError(w.t, w.target.Exclude(w.exclude))
 	s, err := local.Open(w.target.Root(), w.engine)
 	require.NoError(w.t, err)
 	counted := faulty.New(s)
@@ -64,10 +67,18 @@ func (w *world) find(dataset string, format spec.Format) (found Found, err error
 	}
 	defer counted.Close()
 	return Shards(context.Background(), Config{
-		Target: w.target, Format: format, Storage: counted, Reads: counted,
-		IndexDir: w.indexDir, Known: w.known, Log: slog.New(slog.DiscardHandler),
+		Target: w.target, Format: format, Storage: omitting{counted, s}, Reads: counted,
+		IndexDir: w.indexDir, Known: w.known, Files: w.files, Log: slog.New(slog.DiscardHandler),
 	})
 }
+
+// omitting is a storage that knows what another one has left out.
+type omitting struct {
+	storage.Storage
+	of storage.Omitter
+}
+
+func (o omitting) Omitted() []storage.Omission { return o.of.Omitted() }
 
 // tarOf is an archive of n samples.
 func tarOf(n int, name string) []byte {

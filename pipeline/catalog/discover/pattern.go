@@ -2,6 +2,7 @@ package discover
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/bmatcuk/doublestar/v4"
@@ -9,121 +10,241 @@ import (
 	"github.com/lsiofs/lsiofs/pipeline/storage"
 )
 
-// pattern chooses files by their path relative to the root.
+// pattern chooses files by their path relative to the root. It is any of its alternatives:
+// "{a,b}-{00..11}" is "a-{00..11}" and "b-{00..11}".
 type pattern struct {
+	text         string
+	alternatives []alternative
+	literal      map[string]int // those that are the path of one file
+	within       map[string]bool
+}
+
+// alternative is a pattern without {a,b}.
+type alternative struct {
 	text     string
 	loose    string   // the same with ranges widened: what doublestar understands
-	parts    []string // components of loose; nil where braces span components
+	parts    []string // components of loose
 	literals []string
 	ranges   []numberRange
-	within   []bool // of each range: whether it lies in an alternative
 }
 
-// maxRangeWithin bounds a range in an alternative: {part-{0..3},rest}. A path
-// need not have its number, so all of them are tried on each path.
-const maxRangeWithin = 4096
+// maxAlternatives bounds what the alternatives of one pattern stand for.
+const maxAlternatives = 1 << 14
 
 func parsePattern(text string) (*pattern, error) {
-	literals, ranges, err := splitRanges(text)
-	if err != nil {
-		return nil, err
+	texts, ok := expandAlternatives(text)
+	if !ok {
+		return nil, fmt.Errorf("pattern %q stands for more than %d alternatives: use * instead of some", text, maxAlternatives)
 	}
-	p := &pattern{text: text, literals: literals, ranges: ranges}
-	open := 0
-	for i, l := range literals {
-		p.loose += l
-		if i == len(ranges) {
-			break
+	p := &pattern{text: text, literal: map[string]int{}, within: map[string]bool{}}
+	for i, t := range texts {
+		literals, ranges, err := splitRanges(t)
+		if err != nil {
+			return nil, err
 		}
-		p.loose += ranges[i].loose()
-		open = depth(l, open)
-		p.within = append(p.within, open > 0)
-		if open > 0 && ranges[i].count() > maxRangeWithin {
-			return nil, fmt.Errorf("pattern %q has a range of more than %d numbers within braces: use * there", text, maxRangeWithin)
+		a := alternative{text: t, literals: literals, ranges: ranges, loose: literals[0]}
+		for k, r := range ranges {
+			a.loose += r.loose() + literals[k+1]
 		}
-	}
-	if !doublestar.ValidatePattern(p.loose) {
-		return nil, fmt.Errorf("pattern %q is not well formed: check its brackets and braces", text)
-	}
-	p.parts = components(p.loose)
-	return p, nil
-}
-
-// components splits a pattern at its slashes, or gives nil when one is inside
-// of braces.
-func components(p string) []string {
-	depth := 0
-	for i := 0; i < len(p); i++ {
-		switch p[i] {
-		case '\\':
-			i++
-		case '{':
-			depth++
-		case '}':
-			depth--
-		case '/':
-			if depth > 0 {
-				return nil
+		if !doublestar.ValidatePattern(a.loose) {
+			return nil, fmt.Errorf("pattern %q is not well formed: check its brackets and braces", text)
+		}
+		a.parts = strings.Split(a.loose, "/")
+		p.alternatives = append(p.alternatives, a)
+		if a.names() {
+			p.literal[t] = i
+			for at, c := range t {
+				if c == '/' {
+					p.within[t[:at]] = true
+				}
 			}
 		}
 	}
-	return strings.Split(p, "/")
+	return p, nil
+}
+
+// expandAlternatives gives the patterns that a pattern with {a,b} stands for. Ranges stay.
+func expandAlternatives(text string) ([]string, bool) {
+	open, close, commas := bracesOf(text)
+	if close < 0 {
+		return []string{text}, true
+	}
+	var list []string
+	from := open + 1
+	for _, to := range append(commas, close) {
+		more, ok := expandAlternatives(text[:open] + text[from:to] + text[close+1:])
+		if list = append(list, more...); !ok || len(list) > maxAlternatives {
+			return nil, false
+		}
+		from = to + 1
+	}
+	return list, true
+}
+
+// bracesOf finds the first braces of a text that are no range, and the commas in them that are
+// in no others. close is -1 where there are none.
+func bracesOf(text string) (open, close int, commas []int) {
+	depth := 0
+	for i := 0; i < len(text); i++ {
+		switch text[i] {
+		case '\\':
+			i++
+		case '[':
+			if end := strings.IndexByte(text[i:], ']'); end > 0 {
+				i += end
+			}
+		case '{':
+			if _, n, ok, err := parseRange(text[i:]); ok || err != nil {
+				i += max(n, 1) - 1
+				continue
+			}
+			if depth++; depth == 1 {
+				open, commas = i, nil
+			}
+		case ',':
+			if depth == 1 {
+				commas = append(commas, i)
+			}
+		case '}':
+			if depth--; depth == 0 {
+				return open, i, commas
+			}
+		}
+	}
+	return 0, -1, nil
 }
 
 // match is for storage.Storage's List: files that the pattern may want, and
 // directories that it can enter.
 func (p *pattern) match(path string, isDir bool) bool {
-	if !isDir {
-		return doublestar.MatchUnvalidated(p.loose, path)
-	}
-	if p.parts == nil {
+	if _, is := p.literal[path]; is && !isDir || isDir && p.within[path] {
 		return true
 	}
-	for i, name := range strings.Split(path, "/") {
-		if i >= len(p.parts)-1 {
-			return i < len(p.parts) && p.parts[i] == "**"
-		}
-		if p.parts[i] == "**" {
+	for i := range p.alternatives {
+		if a := &p.alternatives[i]; !a.names() && a.match(path, isDir) {
 			return true
 		}
-		if !doublestar.MatchUnvalidated(p.parts[i], name) {
+	}
+	return false
+}
+
+// names reports whether an alternative is the path of one file.
+func (a *alternative) names() bool { return len(a.ranges) == 0 && !hasMeta(a.text) }
+
+func (a *alternative) match(path string, isDir bool) bool {
+	if !isDir {
+		return doublestar.MatchUnvalidated(a.loose, path)
+	}
+	for i, name := range strings.Split(path, "/") {
+		if i >= len(a.parts)-1 {
+			return i < len(a.parts) && a.parts[i] == "**"
+		}
+		if a.parts[i] == "**" {
+			return true
+		}
+		if !doublestar.MatchUnvalidated(a.parts[i], name) {
 			return false
 		}
 	}
 	return true
 }
 
-// choose keeps the objects that the pattern's ranges name, and fails where a
-// number has none.
-func (p *pattern) choose(objects []storage.Object) ([]storage.Object, error) {
-	if len(p.ranges) == 0 {
-		return objects, nil
+// marks reports whether a path is one that the pattern names, its ranges included.
+func (p *pattern) marks(path string) bool {
+	if _, is := p.literal[path]; is {
+		return true
 	}
+	for i := range p.alternatives {
+		a := &p.alternatives[i]
+		if !a.names() && a.match(path, false) && (len(a.ranges) == 0 || a.mark(path, 0, 0, a.literals[0], nil)) {
+			return true
+		}
+	}
+	return false
+}
+
+// choose keeps the objects that the pattern names. It fails where a file is missing that an
+// alternative names, if named says that these are files, or a number of a range. notes are the
+// alternatives with wildcards, of several, that match nothing.
+func (p *pattern) choose(objects []storage.Object, named bool) (chosen []storage.Object, notes []string, err error) {
+	taken := make([]bool, len(objects))
+	listed := make(map[string]int, len(objects))
+	for i, o := range objects {
+		listed[o.Path] = i
+	}
+	for i := range p.alternatives {
+		a := &p.alternatives[i]
+		n := 0
+		switch {
+		case a.names():
+			k, is := listed[a.text]
+			if is {
+				taken[k] = true
+			} else if named && len(p.alternatives) > 1 {
+				return nil, nil, fmt.Errorf("%s is missing: the pattern names it; restore the file or change the pattern", a.text)
+			}
+			n = 1
+		case len(a.ranges) == 0:
+			for k, o := range objects {
+				if a.match(o.Path, false) {
+					taken[k] = true
+					n++
+				}
+			}
+		default:
+			if n, err = a.chooseNumbers(objects, listed, taken); err != nil {
+				return nil, nil, err
+			}
+		}
+		if n == 0 && len(p.alternatives) > 1 {
+			notes = append(notes, fmt.Sprintf("nothing matches %s, which the pattern %s names", a.text, p.text))
+		}
+	}
+	for k, is := range taken {
+		if is {
+			chosen = append(chosen, objects[k])
+		}
+	}
+	if !named && !slices.ContainsFunc(p.alternatives, func(a alternative) bool { return len(a.ranges) > 0 }) {
+		return objects, notes, nil
+	}
+	return chosen, notes, nil
+}
+
+// chooseNumbers marks the objects that the ranges name, and fails where a number has none.
+func (a *alternative) chooseNumbers(objects []storage.Object, listed map[string]int, taken []bool) (n int, err error) {
 	total := uint64(1)
-	for _, r := range p.ranges {
+	for _, r := range a.ranges {
 		total *= r.count()
 	}
-	if p.plain() {
-		return p.chooseNames(objects, total)
+	if a.plain() {
+		for i := range total {
+			k, ok := listed[a.expand(i)]
+			if !ok {
+				return 0, a.missing(i)
+			}
+			taken[k] = true
+		}
+		return int(total), nil
 	}
 	seen := make([]bool, total)
-	chosen := objects[:0]
-	for _, o := range objects {
-		if p.mark(o.Path, 0, 0, p.literals[0], seen) {
-			chosen = append(chosen, o)
+	for k, o := range objects {
+		if a.mark(o.Path, 0, 0, a.literals[0], seen) {
+			taken[k] = true
+			n++
 		}
 	}
 	for i, s := range seen {
 		if !s {
-			return nil, p.missing(uint64(i))
+			return 0, a.missing(uint64(i))
 		}
 	}
-	return chosen, nil
+	return n, nil
 }
 
-// plain says whether the pattern has nothing but ranges.
-func (p *pattern) plain() bool {
-	for _, l := range p.literals {
+// plain reports whether the alternative has nothing but ranges.
+func (a *alternative) plain() bool {
+	for _, l := range a.literals {
 		if hasMeta(l) {
 			return false
 		}
@@ -131,47 +252,30 @@ func (p *pattern) plain() bool {
 	return true
 }
 
-// chooseNames is choose for patterns each number of which names one file.
-func (p *pattern) chooseNames(objects []storage.Object, total uint64) ([]storage.Object, error) {
-	listed := make(map[string]int, len(objects))
-	for i, o := range objects {
-		listed[o.Path] = i
-	}
-	chosen := make([]storage.Object, 0, total)
-	for i := range total {
-		k, ok := listed[p.expand(i)]
-		if !ok {
-			return nil, p.missing(i)
-		}
-		chosen = append(chosen, objects[k])
-	}
-	return chosen, nil
-}
-
-// expand is the pattern with the numbers of combination i put in.
-func (p *pattern) expand(i uint64) string {
-	numbers := make([]string, len(p.ranges))
-	for k := len(p.ranges) - 1; k >= 0; k-- {
-		n := p.ranges[k].count()
-		numbers[k] = p.ranges[k].number(i % n)
+// expand is the alternative with the numbers of combination i put in.
+func (a *alternative) expand(i uint64) string {
+	numbers := make([]string, len(a.ranges))
+	for k := len(a.ranges) - 1; k >= 0; k-- {
+		n := a.ranges[k].count()
+		numbers[k] = a.ranges[k].number(i % n)
 		i /= n
 	}
-	s := p.literals[0]
+	s := a.literals[0]
 	for k, number := range numbers {
-		s += number + p.literals[k+1]
+		s += number + a.literals[k+1]
 	}
 	return s
 }
 
-func (p *pattern) missing(i uint64) error {
-	return fmt.Errorf("%s is missing: the pattern's range names it; restore the file or change the range", p.expand(i))
+func (a *alternative) missing(i uint64) error {
+	return fmt.Errorf("%s is missing: the pattern's range names it; restore the file or change the range", a.expand(i))
 }
 
 // mark sets seen, unless it is nil, for each combination of numbers that path matches, and
-// says whether there was one. head is the pattern up to range k, index the
+// reports whether there was one. head is the alternative up to range k, index the
 // combination so far.
-func (p *pattern) mark(path string, k int, index uint64, head string, seen []bool) bool {
-	if k == len(p.ranges) {
+func (a *alternative) mark(path string, k int, index uint64, head string, seen []bool) bool {
+	if k == len(a.ranges) {
 		if !doublestar.MatchUnvalidated(head, path) {
 			return false
 		}
@@ -180,36 +284,11 @@ func (p *pattern) mark(path string, k int, index uint64, head string, seen []boo
 		}
 		return true
 	}
-	r, found := p.ranges[k], false
-	try := func(i uint64) {
-		if p.mark(path, k+1, index*r.count()+i, head+r.number(i)+p.literals[k+1], seen) {
+	r, found := a.ranges[k], false
+	for _, i := range r.in(path) {
+		if a.mark(path, k+1, index*r.count()+i, head+r.number(i)+a.literals[k+1], seen) {
 			found = true
 		}
 	}
-	if !p.within[k] {
-		for _, i := range r.in(path) {
-			try(i)
-		}
-		return found
-	}
-	for i := range r.count() {
-		try(i)
-	}
 	return found
-}
-
-// depth is how many braces are open behind a piece of a pattern, when open were
-// before it.
-func depth(literal string, open int) int {
-	for i := 0; i < len(literal); i++ {
-		switch literal[i] {
-		case '\\':
-			i++
-		case '{':
-			open++
-		case '}':
-			open--
-		}
-	}
-	return open
 }

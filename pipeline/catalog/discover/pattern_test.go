@@ -23,7 +23,8 @@ func TestAPatternEntersNoDirectoryThatItCantMatchIn(t *testing.T) {
 		{"**", []string{"a", "a/b"}, nil},
 		{"a/**", []string{"a", "a/b/c"}, []string{"b"}},
 		{"{a,b}/{1..10}/x", []string{"a", "b", "b/10"}, []string{"c", "a/x", "a/123"}},
-		{"{a/b,c}/*.tar", []string{"a", "a/b", "anything"}, nil},
+		{"{a/b,c}/*.tar", []string{"a", "a/b", "c"}, []string{"anything", "b"}},
+		{"{a/x.tar,b/*/y.tar}", []string{"a", "b", "b/c"}, []string{"c", "a/b"}},
 	}
 	for _, tt := range tests {
 		p, err := parsePattern(tt.pattern)
@@ -46,10 +47,10 @@ func TestARangeBesideAWildcardNeedsAFileForEachNumber(t *testing.T) {
 		}
 		return objects
 	}
-	got, err := p.choose(list("p08-a.tar", "p09-a.tar", "p09-b.tar", "p10-c.tar", "p11-d.tar", "p12-no.tar"))
+	got, _, err := p.choose(list("p08-a.tar", "p09-a.tar", "p09-b.tar", "p10-c.tar", "p11-d.tar", "p12-no.tar"), true)
 	require.NoError(t, err)
 	require.Equal(t, list("p08-a.tar", "p09-a.tar", "p09-b.tar", "p10-c.tar", "p11-d.tar"), got)
-	_, err = p.choose(list("p08-a.tar", "p09-a.tar", "p11-d.tar"))
+	_, _, err = p.choose(list("p08-a.tar", "p09-a.tar", "p11-d.tar"), true)
 	require.ErrorContains(t, err, "p10-*.tar is missing")
 }
 
@@ -76,12 +77,12 @@ func TestRangesExpandAsAPlainLoopDoes(t *testing.T) {
 		for _, o := range want {
 			require.True(t, p.match(o.Path, false), o.Path)
 		}
-		got, err := p.choose(slices.DeleteFunc(slices.Clone(objects), func(o storage.Object) bool { return !p.match(o.Path, false) }))
+		got, _, err := p.choose(slices.DeleteFunc(slices.Clone(objects), func(o storage.Object) bool { return !p.match(o.Path, false) }), true)
 		require.NoError(t, err)
 		for _, o := range want {
 			require.Contains(t, got, o)
 		}
-		if p.plain() {
+		if p.alternatives[0].plain() {
 			require.Equal(t, want, got)
 		}
 	})

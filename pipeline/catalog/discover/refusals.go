@@ -5,23 +5,54 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/dustin/go-humanize"
+
 	"github.com/lsiofs/lsiofs/pipeline/spec"
+	"github.com/lsiofs/lsiofs/pipeline/unpack/formats"
 )
 
-// refuseUnsupported is the error for a listing whose files are for the most part of a
-// format that is not supported yet, nil where they are not. Files that are shards by
-// their extension are no part of it: shards are what was taken for one by its content,
-// or for want of others, such as the README or the index that lie beside the data.
-func (f *finder) refuseUnsupported(all, shards []candidate) error {
-	taken := make(map[string]bool, len(shards))
-	var shardBytes int64
-	for _, c := range shards {
-		if x := f.byExtension(c.inner); x != nil && x.Name() != "lines" {
-			return nil
+// refuseLeftOut refuses shards that were found by their content beside more bytes of other
+// files: they are the README or the index of another dataset. Where names say what the shards
+// are, that is noted. Where there are no shards, it is the error for files of a format that is
+// not supported yet.
+func (f *finder) refuseLeftOut(all []file, d decision) error {
+	var shard *file
+	var shards, others int64
+	byNaming := namingsOf(all)
+	var most *naming
+	for n := range byNaming {
+		first := byNaming[n].files[0]
+		switch {
+		case d.taken[first]:
+			if shards += byNaming[n].sizeBytes; shard == nil {
+				shard = &all[first]
+			}
+		case d.reasons[first] != otherName:
+			if others += byNaming[n].sizeBytes; most == nil || byNaming[n].sizeBytes > most.sizeBytes {
+				most = &byNaming[n]
+			}
 		}
-		taken[c.Object.Path] = true
-		shardBytes += c.Object.SizeBytes
 	}
+	if shard == nil || others > shards && (!d.named || d.format == textFormat) {
+		if err := f.refuseUnsupported(all, d, shards); err != nil {
+			return err
+		}
+	}
+	if shard == nil || others <= shards {
+		return nil
+	}
+	if d.named {
+		f.notes = append(f.notes, fmt.Sprintf("what is left out holds more bytes than the shards: %s against %s, such as %s",
+			humanize.IBytes(uint64(others)), humanize.IBytes(uint64(shards)), all[most.files[0]].Object.Path))
+		return nil
+	}
+	return fmt.Errorf("%s holds shards of format %s by their content (%s …), and more bytes in files that are none (%s): they may be the index of another dataset: name the shards with a pattern, leave the others out with --exclude, or name the --format",
+		&f.Target, d.format, shard.Object.Path, most.text(all))
+}
+
+// refuseUnsupported is the error for files, no shards among them, that are for the most part of
+// a format that is not supported yet, nil where they are not.
+func (f *finder) refuseUnsupported(all []file, d decision, shardBytes int64) error {
 	type held struct {
 		format    spec.Unsupported
 		first     string
@@ -30,9 +61,9 @@ func (f *finder) refuseUnsupported(all, shards []candidate) error {
 	}
 	byName := map[string]*held{}
 	most := &held{}
-	for _, c := range all {
+	for i, c := range all {
 		u, is := spec.UnsupportedFile(c.Object.Path)
-		if !is || taken[c.Object.Path] {
+		if !is || d.taken[i] {
 			continue
 		}
 		h := byName[u.Name]
@@ -46,49 +77,59 @@ func (f *finder) refuseUnsupported(all, shards []candidate) error {
 			most = h
 		}
 	}
-	if most.count == 0 || len(shards) > 0 && most.sizeBytes <= shardBytes {
+	if most.count == 0 || most.sizeBytes <= shardBytes {
 		return nil
 	}
 	return fmt.Errorf("%s holds no shards, and %s of %s (%s …), which is not supported yet: %s",
 		&f.Target, files(most.count), most.format.Title, most.first, most.format.Convert())
 }
 
-// errTwoFormats names a file of each format.
-func (f *finder) errTwoFormats(found map[string][]candidate) error {
-	names := make([]string, 0, len(found))
-	for name := range found {
+// errTwoFormats counts the files of each format, and names one.
+func (f *finder) errTwoFormats(all []file, of map[string][]naming) error {
+	names := make([]string, 0, len(of))
+	for name := range of {
 		names = append(names, name)
 	}
 	slices.Sort(names)
 	held := make([]string, len(names))
 	for i, name := range names {
-		held[i] = fmt.Sprintf("%s (%s, %s …)", name, files(len(found[name])), found[name][0].Object.Path)
+		n := 0
+		for _, g := range of[name] {
+			n += len(g.files)
+		}
+		held[i] = fmt.Sprintf("%s (%s, %s …)", name, files(n), all[of[name][0].files[0]].Object.Path)
 	}
-	return fmt.Errorf("%s holds shards of %d formats: %s: choose one with --format %s, or name the files with a pattern",
+	return fmt.Errorf("%s holds shards of %d formats: %s: choose one with --format %s, name the files with a pattern, or leave some out with --exclude",
 		&f.Target, len(names), strings.Join(held, ", "), strings.Join(names, " or --format "))
 }
 
-func files(n int) string {
-	if n == 1 {
-		return "1 file"
-	}
-	return fmt.Sprintf("%d files", n)
+// errAlike counts two namings of one format, of which names say only one.
+func (f *finder) errAlike(all []file, format string, shards []naming, other naming) error {
+	return fmt.Errorf("%s holds shards of format %s by their names (%s), and files whose names don't say it but whose content shows it (%s): choose with a pattern, or leave some out with --exclude",
+		&f.Target, format, shards[0].text(all), other.text(all))
 }
 
-func (f *finder) errNoFiles() error {
-	return fmt.Errorf("%s holds no files: check the path", &f.Target)
+// errExtensions counts the extensions of files of which none has the name of a shard of the
+// format that was asked for.
+func (f *finder) errExtensions(counts map[string]int) error {
+	seen, _ := countsText(counts)
+	return fmt.Errorf("%s holds files with %d extensions, none of which is format %s's: %s: name the shards with a pattern, as in '%s', or leave the others out with --exclude",
+		&f.Target, len(counts), f.Format.Name, seen, f.patternFor(counts))
 }
 
-// errNoShards lists the extensions seen and says what to try.
-func (f *finder) errNoShards(all []candidate) error {
-	if len(all) == 0 {
-		return f.errNoFiles()
+// patternFor is a pattern for the most frequent extension.
+func (f *finder) patternFor(counts map[string]int) string {
+	_, order := countsText(counts)
+	for _, e := range order {
+		if e != "" && e != ".#" {
+			return strings.TrimSuffix(f.Target.root, "/") + "/*" + e
+		}
 	}
-	count := map[string]int{}
-	for _, c := range all {
-		count[extension(c.Object.Path)]++
-	}
-	seen := make([]string, 0, len(count))
+	return strings.TrimSuffix(f.Target.root, "/") + "/*"
+}
+
+// countsText is extensions with how many files have them, the most frequent first.
+func countsText(count map[string]int) (text string, seen []string) {
 	for e := range count {
 		seen = append(seen, e)
 	}
@@ -105,34 +146,91 @@ func (f *finder) errNoShards(all []candidate) error {
 			words = append(words, fmt.Sprintf("%d more", len(seen)-most))
 			break
 		}
-		name := e
 		if e == "" {
-			name = "no extension"
+			e = "no extension"
 		}
-		words = append(words, fmt.Sprintf("%s (%d)", name, count[e]))
+		words = append(words, fmt.Sprintf("%s (%d)", e, count[seen[i]]))
 	}
-	return fmt.Errorf("%s holds no shards; extensions seen: %s: %s", &f.Target, strings.Join(words, ", "), suggestion(seen[0]))
+	return strings.Join(words, ", "), seen
 }
 
-// suggestion is the --format to try for files with an extension.
+func files(n int) string {
+	if n == 1 {
+		return "1 file"
+	}
+	return fmt.Sprintf("%d files", n)
+}
+
+func (f *finder) errNoFiles() error {
+	return fmt.Errorf("%s holds no files: check the path", &f.Target)
+}
+
+// errNoShards lists the extensions seen and says what to try.
+func (f *finder) errNoShards(all []file) error {
+	if len(all) == 0 {
+		return f.errNoFiles()
+	}
+	count := map[string]int{}
+	for i := range all {
+		count[shownExtension(all[i].Object.Path)]++
+	}
+	text, seen := countsText(count)
+	return fmt.Errorf("%s holds no shards; extensions seen: %s: %s", &f.Target, text, suggestion(seen[0]))
+}
+
+// shownExtension is the extension of a name as people see it: with the codec's behind it.
+func shownExtension(path string) string {
+	base := path[strings.LastIndexByte(path, '/')+1:]
+	dot := strings.LastIndexByte(base, '.')
+	if dot < 0 {
+		return ""
+	}
+	last := strings.ToLower(base[dot:])
+	_, codec := formats.Split(base)
+	if codec == nil && foreignCodecs[last] == "" {
+		return formats.Extension(base)
+	}
+	if before := strings.LastIndexByte(base[:dot], '.'); before >= 0 && formats.Extension(base[:dot]) != ".#" {
+		return strings.ToLower(base[before:])
+	}
+	return last
+}
+
+// foreignCodecs are endings of compressed files that lsiofs does not read, and what
+// decompresses them.
+var foreignCodecs = map[string]string{".xz": "xz -dc", ".bz2": "bzip2 -dc", ".lzma": "xz -dc", ".br": "brotli -dc", ".sz": "snzip -dc", ".snappy": "snzip -dc"}
+
+// suggestion is what to try for files with an extension.
 func suggestion(extension string) string {
-	e := strings.TrimSuffix(strings.TrimSuffix(strings.TrimSuffix(extension, ".gz"), ".zst"), ".lz4")
+	last := extension[strings.LastIndexByte(extension, '.')+1:]
+	if program := foreignCodecs["."+last]; program != "" {
+		return fmt.Sprintf("lsiofs does not read this compression: %s FILE | zstd > NEW.zst compresses it anew", program)
+	}
+	e := extension
+	for _, codec := range formats.Codecs() {
+		for ending := range codec.Extensions() {
+			e = strings.TrimSuffix(e, ending)
+		}
+	}
 	switch e {
 	case ".json", ".jsonlines", ".jl":
-		return "if each line is a JSON object, try --format jsonl"
+		return "if each line is a JSON value, try --format jsonl; jq -c '.[]' FILE > NEW.jsonl makes lines of one JSON array"
 	case ".csv", ".tsv", ".text", ".md", ".log":
 		return "if each line is a record, try --format lines"
 	case ".zip":
 		return "if it holds a Zarr store, try --format zarr --crop DIM=N,… (lsiofs help zarr); else unpack it"
 	case ".npz":
 		return "npz files hold several arrays: save each as an .npy of its own"
+	case ".7z", ".rar":
+		return "lsiofs reads no such archives: unpack them, and use --format files, or pack tars"
 	case ".bin", ".dat", ".raw", ".tokens":
 		return "if records have one size, try --format fixed --record-bytes N"
-	case ".jpg", ".jpeg", ".JPG", ".JPEG", ".png", ".PNG", ".webp", ".wav", ".flac", ".mp3", ".mp4":
+	case ".jpg", ".jpeg", ".png", ".webp", ".wav", ".flac", ".mp3", ".mp4":
 		return "if each file is a sample, or those with one name up to the dot are, try --format files"
-	}
-	if extension == ".gz" {
-		return "if they are games of Leela Chess Zero, try --format lc0"
+	case "":
+		if extension != "" {
+			return "if they are games of Leela Chess Zero, try --format lc0"
+		}
 	}
 	return "try --format tar, jsonl, tfrecord, npy, lines, lc0, files, or fixed with --record-bytes N"
 }

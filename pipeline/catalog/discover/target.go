@@ -23,6 +23,8 @@ type Target struct {
 	// named that all of the listing is; "" where none were.
 	remote bool
 	names  string
+	// excluded is left out of what is listed (--exclude).
+	excluded []excluded
 }
 
 // Choice is what of a place at a service is wanted: one of its fields is set, or none
@@ -127,6 +129,14 @@ func splitPattern(abs string) (root, rest string) {
 // Text names what of the root is wanted; targets of one root are equal when their
 // texts are.
 func (t *Target) Text() string {
+	text := t.text()
+	for _, e := range t.excluded {
+		text += fmt.Sprintf(" without %q", e.text)
+	}
+	return text
+}
+
+func (t *Target) text() string {
 	switch {
 	case t.file != "":
 		return "file " + t.file

@@ -15,10 +15,10 @@ import (
 // name of a shard: which crops are wanted must be said, and its chunks are no shards of any other
 // format. It is nil where nothing looks like one. thoroughly looks for documents, too, that
 // listings pass over.
-func (f *finder) refuseZarr(ctx context.Context, all []candidate, thoroughly bool) error {
+func (f *finder) refuseZarr(ctx context.Context, all []file, thoroughly bool) error {
 	hint := thoroughly || strings.HasSuffix(f.Target.root, ".zarr")
 	for _, c := range all {
-		if x := f.byExtension(c.inner); x != nil && x.Name() != "lines" && x.Name() != "npy" {
+		if x := c.name.Format; x != "" && x != textFormat && x != "npy" {
 			return nil
 		}
 		hint = hint || path.Base(c.Object.Path) == "zarr.json" || strings.Contains("/"+c.Object.Path, ".zarr/")

@@ -104,9 +104,9 @@ func (b *Build) Find(o storage.Object) (s Shard, found bool) {
 // concurrently.
 func (b *Build) Add(i int, s Shard) error { return b.own.append(i, s) }
 
-// Added calls set with the blob of each shard that was added, by its number. It lies
-// where it was written to, and is valid until Close. No more shards can be added.
-func (b *Build) Added(set func(i int, blob Blob)) error {
+// Added calls set with the codec and the blob of each shard that was added, by its number. The
+// blob lies where it was written to, and is valid until Close. No more shards can be added.
+func (b *Build) Added(set func(i int, codec uint32, blob Blob)) error {
 	maps, err := b.own.blobs(set)
 	b.maps = append(b.maps, maps...)
 	return err

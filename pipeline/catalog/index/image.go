@@ -31,6 +31,11 @@ type Image struct {
 // not read.
 const Version = 3
 
+// Generation is that of the rules by which shards are chosen and cut. An index of another one may
+// hold files that are no shards, or other records of them, which nothing in it shows: it is made
+// anew. A change of the rules raises it, and leaves Version as it is, which is a part of Key.
+const Generation = 1
+
 const (
 	imageMagic       = "lsiofsIX"
 	imageHeaderBytes = 256
@@ -59,6 +64,7 @@ type imageHeader struct {
 	sumsHash    uint64 // xxh3 of those
 	key         Key
 	fingerprint [32]byte
+	// After them, at byte 200, comes Generation.
 }
 
 func (h *imageHeader) fields() []*uint64 {
@@ -73,6 +79,7 @@ func (h *imageHeader) marshal() []byte {
 		b = binary.LittleEndian.AppendUint64(b, *f)
 	}
 	b = append(append(b, h.key[:]...), h.fingerprint[:]...)
+	b = binary.LittleEndian.AppendUint64(b, Generation)
 	b = append(b, make([]byte, imageHeaderBytes-8-len(b))...)
 	return binary.LittleEndian.AppendUint64(b, xxh3.Hash(b))
 }
@@ -100,6 +107,10 @@ func parseImageHeader(b []byte) (imageHeader, error) {
 	}
 	at += copy(h.key[:], b[at:])
 	at += copy(h.fingerprint[:], b[at:])
+	if g := binary.LittleEndian.Uint64(b[at:]); g != Generation {
+		return h, fmt.Errorf("%w: its shards were chosen by the rules of generation %d, and this lsiofs has generation %d", errForeign, g, Generation)
+	}
+	at += 8
 	for _, v := range b[at : imageHeaderBytes-8] {
 		if v != 0 {
 			return h, errForeign

@@ -156,7 +156,7 @@ func FuzzOpenImage(f *testing.F) {
 		if at := int(at2) % (len(data) - 8); v2 != 0 {
 			copy(changed[at:], appendWord(nil, v2))
 		}
-		for _, d := range [][]byte{whole, indextest.Repair(whole, Version, smallKey), indextest.Repair(changed, Version, smallKey)} {
+		for _, d := range [][]byte{whole, indextest.Repair(whole, Version, Generation, smallKey), indextest.Repair(changed, Version, Generation, smallKey)} {
 			if i, err := Open(d, smallKey); err == nil {
 				useImage(i)
 			}
@@ -171,7 +171,7 @@ func TestNoNumberInAnIndexMakesAnAccessorLeaveIt(t *testing.T) {
 		for _, v := range []uint64{0, 1, 16, 127, 129, 1 << 31, 1 << 40, 1<<63 - 1, 1 << 63, 1<<64 - 1} {
 			changed := bytes.Clone(data)
 			copy(changed[at:], appendWord(nil, v))
-			if i, err := Open(indextest.Repair(changed, Version, smallKey), smallKey); err == nil {
+			if i, err := Open(indextest.Repair(changed, Version, Generation, smallKey), smallKey); err == nil {
 				opened++
 				useImage(i)
 			}

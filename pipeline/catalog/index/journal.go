@@ -46,6 +46,7 @@ type segment struct {
 // where is a shard's blob in a journal.
 type where struct {
 	shard   int
+	codec   uint32
 	segment int
 	at      int64
 	bytes   int
@@ -56,10 +57,22 @@ func newJournal(s *Store, format string) *journal {
 	return &journal{store: s, head: s.journalHead(format), flushed: time.Now()}
 }
 
+// journalVersion is what a journal has after its magic.
+const journalVersion = Version | Generation<<32
+
+// outdated reports whether a journal is of an earlier generation: nothing reads it again.
+func outdated(data []byte) bool {
+	if len(data) < 16 || string(data[:8]) != journalMagic {
+		return false
+	}
+	v := binary.LittleEndian.Uint64(data[8:])
+	return uint32(v) == Version && v < journalVersion
+}
+
 // journalHead is what a journal begins with whose shards are cut by a format.
 func (s *Store) journalHead(format string) []byte {
 	head := append([]byte(journalMagic), make([]byte, 8)...)
-	binary.LittleEndian.PutUint64(head[8:], Version)
+	binary.LittleEndian.PutUint64(head[8:], journalVersion)
 	head = append(head, s.key[:]...)
 	return binary.LittleEndian.AppendUint64(head, xxh3.HashString(format))
 }
@@ -69,7 +82,7 @@ func (j *journal) append(shard int, p Shard) error {
 	head := marshalEntryHead(p)
 	j.mu.Lock()
 	defer j.mu.Unlock()
-	w := where{shard: shard, at: int64(len(j.buffer) + len(head)), bytes: len(p.Blob), sum: xxh3.Hash(p.Blob)}
+	w := where{shard: shard, codec: p.Codec, at: int64(len(j.buffer) + len(head)), bytes: len(p.Blob), sum: xxh3.Hash(p.Blob)}
 	if len(p.Blob) < journalBufferBytes {
 		j.buffer = append(append(j.buffer, head...), p.Blob...)
 		j.waiting = append(j.waiting, w)
@@ -174,10 +187,10 @@ func (j *journal) inMemory() bool {
 }
 
 // blobs writes what is waiting and maps all of it: set is called with each
-// shard's blob, which stays valid until the mappings are closed. A blob that its disk
+// shard's codec and blob, which stays valid until the mappings are closed. A blob that its disk
 // does not give back as it was written is an error: a write that succeeded may be
 // lost when the kernel writes back later.
-func (j *journal) blobs(set func(shard int, b Blob)) ([]*mapping, error) {
+func (j *journal) blobs(set func(shard int, codec uint32, b Blob)) ([]*mapping, error) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	if err := j.flush(); err != nil {
@@ -196,7 +209,7 @@ func (j *journal) blobs(set func(shard int, b Blob)) ([]*mapping, error) {
 		if xxh3.Hash(b) != w.sum {
 			return maps, fmt.Errorf("%s lost what was written to it: check its disk, or name another directory with --index-dir", j.store.dir)
 		}
-		set(w.shard, b)
+		set(w.shard, w.codec, b)
 	}
 	return maps, nil
 }

@@ -37,7 +37,7 @@ func TestAFullDiskEndsInMemory(t *testing.T) {
 	add(2)
 	require.True(t, j.inMemory())
 	found := map[int]Blob{}
-	maps, err := j.blobs(func(i int, b Blob) { found[i] = b })
+	maps, err := j.blobs(func(i int, _ uint32, b Blob) { found[i] = b })
 	require.NoError(t, err)
 	require.Equal(t, map[int]Blob{0: b, 1: b, 2: b}, found)
 	for _, m := range maps {
@@ -56,7 +56,7 @@ func TestWhatADiskLosesOfAnIndexThatIsBeingBuiltIsNoticed(t *testing.T) {
 		at := j.where[0].at + lost
 		_, err := j.parts[0].f.WriteAt([]byte{b[lost] ^ 1}, at)
 		require.NoError(t, err)
-		maps, err := j.blobs(func(int, Blob) {})
+		maps, err := j.blobs(func(int, uint32, Blob) {})
 		require.ErrorContains(t, err, "lost what was written to it", "byte %d", lost)
 		require.ErrorContains(t, err, "--index-dir")
 		for _, m := range maps {

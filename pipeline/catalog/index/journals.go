@@ -88,6 +88,9 @@ func (j *Journals) openJournal(f *os.File, own bool, formats []string, visit fun
 		_ = f.Close()
 		return
 	}
+	if own && outdated(m.data) {
+		_ = os.Remove(f.Name())
+	}
 	g := &Segment{m: m, bytes: int64(len(m.data))}
 	g.capacity = g.bytes
 	if own {

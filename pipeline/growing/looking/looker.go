@@ -24,6 +24,12 @@ type Config struct {
 	// Match says whether a file may be a shard, or a directory have some, by its path
 	// relative to Root. Hidden names, and those of unfinished files, are not asked about.
 	Match func(path string, isDir bool) bool
+	// LeftOut is told of a name that is left out, and why: one that Match refuses and LeavesOut
+	// has a reason for, one that is hidden, that of an unfinished file, or of a link that leads
+	// back. reason is "" once it is not there any more. The path of a directory ends in '/'. Both
+	// may be nil. At most storage.MaxOmitted are told.
+	LeftOut   func(path, reason string)
+	LeavesOut func(path string) (reason string)
 	// Known says that a file was seen settled before just as it is now: it is not waited
 	// for. It may be nil.
 	Known func(o storage.Object) bool
@@ -72,8 +78,11 @@ type Looker struct {
 
 	// Of the goroutine alone.
 	root     *directory
+	never    *identity.Never
+	entered  identity.Entered
 	round    uint32 // of listings
 	settled  int
+	left     int // names that LeftOut was told of
 	systems  identity.Systems
 	settling growing.Settling
 	due      dueFiles
@@ -95,7 +104,11 @@ func Open(ctx context.Context, c Config) (*Looker, error) {
 	if c.Log == nil {
 		c.Log = slog.New(slog.DiscardHandler)
 	}
-	l := &Looker{config: c, scans: make(chan chan error), done: make(chan struct{}), troubled: map[string]error{}, loops: map[string]bool{}}
+	never, err := identity.NeverOf()
+	if err != nil {
+		return nil, err
+	}
+	l := &Looker{config: c, never: never, scans: make(chan chan error), done: make(chan struct{}), troubled: map[string]error{}, loops: map[string]bool{}}
 	l.status.Watch = "inotify"
 	if c.NoHints {
 		l.pollBecause("it was asked to poll")

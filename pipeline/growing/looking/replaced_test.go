@@ -2,6 +2,8 @@ package looking
 
 import (
 	"bytes"
+	"fmt"
+	"io/fs"
 	"log/slog"
 	"os"
 	"path/filepath"
@@ -10,6 +12,9 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/lsiofs/lsiofs/pipeline/storage"
+	"github.com/lsiofs/lsiofs/pipeline/storage/identity"
 )
 
 // A root that is removed and made anew, or that another directory takes the place of, is looked at
@@ -88,5 +93,64 @@ func TestLinksToDirectoriesAreLookedAt(t *testing.T) {
 		write(t, disk, "2/e.tar", "e")
 		s.after(DefaultPoll)
 		require.Equal(t, []string{"one/e.tar", "x/d.tar"}, s.after(DefaultPoll))
+	})
+}
+
+// By links that cross each other directories have ever more paths. What is left out of these is an
+// error of a directory, and the rest is looked at.
+func TestLinksThatCrossAreAnError(t *testing.T) {
+	root := filepath.Join(t.TempDir(), "root")
+	const n = 12
+	for i := range n {
+		dir := fmt.Sprintf("%02d", i)
+		write(t, root, dir+"/a.tar", "x")
+		for k := range n {
+			require.NoError(t, os.Symlink(fmt.Sprintf("../%02d", k), filepath.Join(root, dir, fmt.Sprintf("to-%02d", k))))
+		}
+	}
+	_, err := Open(t.Context(), Config{Root: root, Match: func(string, bool) bool { return true }, Settled: func(storage.Object) {}, Gone: func(string) {}, NoHints: true})
+	require.ErrorIs(t, err, identity.ErrManyLinks)
+}
+
+// A link that leads to nothing, or to where the environment forbids, is not left out in silence.
+func TestLinksToNothingAndToWhatMustNotBeRead(t *testing.T) {
+	ways(t, func(t *testing.T, change func(*Config), wait time.Duration) {
+		root, kubelet := filepath.Join(t.TempDir(), "root"), t.TempDir()
+		write(t, kubelet, "pods/secret.tar", "secret")
+		write(t, root, "x/d.tar", "d")
+		t.Setenv(identity.NeverVariable, kubelet)
+		left := map[string]string{}
+		s := newStill(t, root, change, func(c *Config) {
+			c.LeftOut = func(path, reason string) { left[path] = reason }
+			c.Match = func(path string, isDir bool) bool {
+				return isDir && !strings.HasPrefix(path, "other") || strings.HasSuffix(path, ".tar")
+			}
+		})
+		for name, to := range map[string]string{"disk": "nothing", "e.tar": "nowhere", "other": "nothing"} {
+			require.NoError(t, os.Symlink(to, s.at(name)))
+		}
+		s.after(DefaultPoll)
+		require.Equal(t, []string{"x/d.tar"}, s.after(DefaultPoll))
+		require.Equal(t, map[string]string{"disk": storage.OmittedDead, "e.tar": storage.OmittedDead}, left)
+		write(t, root, "nothing/f.tar", "f")
+		s.after(everythingEvery) // nothing is reported of the link itself
+		require.Equal(t, []string{"disk/f.tar", "nothing/f.tar", "x/d.tar"}, s.after(DefaultPoll))
+		require.Empty(t, left["disk"])
+
+		require.NoError(t, os.Symlink(kubelet, s.at("in")))
+		refused := func(link string) {
+			t.Helper()
+			for range 2 {
+				s.now = s.now.Add(DefaultPoll)
+				err := s.step(t.Context(), s.now, true)
+				require.ErrorIs(t, err, fs.ErrPermission)
+				require.ErrorContains(t, err, s.at(link)+": it leads to "+kubelet)
+			}
+			require.Equal(t, []string{"disk/f.tar", "nothing/f.tar", "x/d.tar"}, s.paths())
+		}
+		refused("in")
+		require.NoError(t, os.Remove(s.at("in")))
+		require.NoError(t, os.Symlink(kubelet+"/pods/secret.tar", s.at("g.tar")))
+		refused("g.tar")
 	})
 }

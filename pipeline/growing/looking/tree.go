@@ -5,9 +5,12 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"os"
 	"strings"
 	"time"
+
+	"golang.org/x/sys/unix"
 
 	"github.com/lsiofs/lsiofs/pipeline/storage"
 	"github.com/lsiofs/lsiofs/pipeline/storage/identity"
@@ -17,16 +20,18 @@ import (
 
 // directory is what was found in a directory when it was listed, and since.
 type directory struct {
-	path          string     // relative to the root, which is ""
-	in            *directory // nil for the root
-	linked        bool       // its name is a symbolic link
-	polled        bool       // it is, or one above it: an inode may have several names, and has one watch
-	device, inode uint64
-	modTimeNanos  int64 // when it was listed; 0: its listing can't be relied on
-	watched       bool  // what happens to its entries is reported
-	round         uint32
-	dirs          map[string]*directory
-	files         map[string]file
+	path                        string     // relative to the root, which is ""
+	in                          *directory // nil for the root
+	linked                      bool       // its name is a symbolic link
+	polled                      bool       // it is, or one above it: an inode may have several names, and has one watch
+	device, inode               uint64
+	enteredDevice, enteredInode uint64 // as it was entered, where it is polled
+	modTimeNanos                int64  // when it was listed; 0: its listing can't be relied on
+	watched                     bool   // what happens to its entries is reported
+	round                       uint32
+	dirs                        map[string]*directory
+	files                       map[string]file
+	left                        map[string]left // names that are left out
 }
 
 // file is what the last look found under a name.
@@ -105,7 +110,7 @@ func (l *Looker) read(ctx context.Context, d *directory, now time.Time) error {
 		d.modTimeNanos = 0
 	}
 	l.watch(d, self.traits)
-	f, err := os.Open(l.full(d.path))
+	f, err := l.open(d)
 	if err != nil {
 		return err
 	}
@@ -143,7 +148,25 @@ func (l *Looker) read(ctx context.Context, d *directory, now time.Time) error {
 			look(name)
 		}
 	}
+	for name, of := range d.left {
+		if of.round != round {
+			look(name)
+		}
+	}
 	return first
+}
+
+// open opens a directory.
+func (l *Looker) open(d *directory) (*os.File, error) {
+	full := l.full(d.path)
+	if l.never == nil || !d.polled {
+		return os.Open(full)
+	}
+	fd, err := l.never.OpenDirectory(unix.AT_FDCWD, full)
+	if err != nil {
+		return nil, &fs.PathError{Op: "open", Path: full, Err: err}
+	}
+	return os.NewFile(uintptr(fd), full), nil
 }
 
 // watch has what happens in a directory reported, if that is possible.
@@ -165,15 +188,25 @@ func (l *Looker) watch(d *directory, traits filesystem.Traits) {
 
 // entry looks at what a directory has under a name now.
 func (l *Looker) entry(ctx context.Context, d *directory, name string, round uint32, now time.Time) error {
-	if name == "" || name[0] == '.' {
+	path := d.join(name)
+	switch {
+	case name == "":
+		return nil
+	case name[0] == '.':
+		l.hidden(d, name, round)
 		return nil
 	}
-	path := d.join(name)
 	what, err := l.stat(path, false)
 	linked := err == nil && what.isLink()
 	if linked {
-		what, err = l.stat(path, true) // one to nothing is nothing
+		what, err = l.stat(path, true)
+		if never := l.never.Check(unix.AT_FDCWD, l.full(path)); errors.Is(never, fs.ErrPermission) {
+			l.dropDirectory(d, name)
+			l.dropFile(d, name)
+			return &fs.PathError{Op: "open", Path: l.full(path), Err: never}
+		}
 	}
+	dead := linked && err != nil && gone(err) // it is nothing, until there is something
 	leadsBack := err == nil && what.isDirectory() && (linked || d.polled) && d.isWithin(what)
 	l.noteLoop(path, leadsBack)
 	if err == nil && what.isDirectory() && !leadsBack {
@@ -186,9 +219,20 @@ func (l *Looker) entry(ctx context.Context, d *directory, name string, round uin
 	case err != nil || !what.Regular() || !l.wants(name, path):
 		l.dropDirectory(d, name)
 		l.dropFile(d, name)
+		switch {
+		case leadsBack:
+			l.leaveOut(d, name, path+"/", storage.OmittedLoop, round)
+		case err == nil && what.Regular():
+			l.leaveOut(d, name, path, l.whyNot(name, path), round)
+		case dead && (l.wants(name, path) || l.config.Match(path, true)):
+			l.leaveOut(d, name, path, storage.OmittedDead, round)
+		default:
+			l.leaveOut(d, name, path, "", round)
+		}
 		return nil
 	}
 	l.dropDirectory(d, name)
+	l.leaveOut(d, name, path, "", round)
 	l.file(d, name, what, round, now)
 	return nil
 }
@@ -216,12 +260,22 @@ func (l *Looker) below(ctx context.Context, d *directory, name string, what seen
 	switch {
 	case sub == nil:
 		if !l.config.Match(path, true) {
+			if l.config.LeavesOut != nil {
+				l.leaveOut(d, name, path+"/", l.config.LeavesOut(path), round)
+			}
 			return nil
 		}
+		polled := linked || d.polled
+		if polled {
+			if err := l.entered.Enter(what.Device, what.Inode); err != nil {
+				return &fs.PathError{Op: "list", Path: l.full(path), Err: err}
+			}
+		}
+		l.leaveOut(d, name, path, "", round)
 		if d.dirs == nil {
 			d.dirs = map[string]*directory{}
 		}
-		sub = &directory{path: path, in: d, linked: linked, polled: linked || d.polled, device: what.Device, inode: what.Inode}
+		sub = &directory{path: path, in: d, linked: linked, polled: polled, enteredDevice: what.Device, enteredInode: what.Inode, device: what.Device, inode: what.Inode}
 		d.dirs[name] = sub
 	case sub.watched || sub.modTimeNanos == what.ModTimeNanos:
 		sub.round = round
@@ -296,12 +350,18 @@ func (l *Looker) dropDirectory(d *directory, name string) {
 		return
 	}
 	delete(d.dirs, name)
+	if sub.polled {
+		l.entered.Leave(sub.enteredDevice, sub.enteredInode)
+	}
 	delete(l.troubled, sub.path)
 	for file := range sub.files {
 		l.dropFile(sub, file)
 	}
 	for dir := range sub.dirs {
 		l.dropDirectory(sub, dir)
+	}
+	for name := range sub.left {
+		l.leaveOut(sub, name, "", "", 0)
 	}
 	if l.hints != nil {
 		l.hints.Forget(sub.path)

@@ -46,8 +46,9 @@ type Status struct {
 	Settling        int       `json:"settling"` // files that may be being written
 	Waiting         []Waiting `json:"waiting"`  // settled files that are not whole, or of another kind; of very many some
 	WaitingShards   int       `json:"waiting_shards"`
-	PassedOver      int       `json:"passed_over"` // files of other formats
-	Overflows       uint64    `json:"overflows"`   // times that the kernel lost reports
+	PassedOver      int       `json:"passed_over"` // files that are no shards
+	PassedOverFirst []string  `json:"passed_over_first,omitempty"`
+	Overflows       uint64    `json:"overflows"` // times that the kernel lost reports
 	LastScanSeconds float64   `json:"last_scan_seconds"`
 	NewestShard     string    `json:"newest_shard"`
 	// Error is what is wrong now: directories that can't be listed, or a full disk.
@@ -88,7 +89,7 @@ func (t *Taker) Status() Status {
 	s := Status{
 		Run: t.Run(), RunDir: t.config.RunDir, Window: t.config.Window.String(), Watch: looks.Watch, WatchWhy: looks.Why,
 		Shards: counts.Shards, Indexing: t.queue.left(), Settling: looks.Settling, WaitingShards: counts.Waiting,
-		PassedOver: counts.PassedOver, Overflows: looks.Overflows, LastScanSeconds: looks.Scan.Seconds(), Waiting: []Waiting{},
+		PassedOver: counts.PassedOver, PassedOverFirst: stock.FirstPassed(), Overflows: looks.Overflows, LastScanSeconds: looks.Scan.Seconds(), Waiting: []Waiting{},
 	}
 	for i, w := range stock.Waiting() {
 		if i == mostWaiting {

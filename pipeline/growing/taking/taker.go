@@ -31,12 +31,15 @@ type Stock interface {
 	Waiting() []catalog.Waiting
 	Due(now time.Time) (due []storage.Object, next time.Time)
 	Counts() catalog.StockCounts
+	FirstPassed() []string
 	Format() spec.Format
 	FormatLine() string
 	Kind() string
 	Text(shards []growing.Shard) ([]byte, error)
 	Seal(ctx context.Context, text []byte) (*catalog.Catalog, error)
 	Match(path string, isDir bool) bool
+	LeavesOut(path string) string
+	LeaveOut(path, reason string)
 }
 
 var _ Stock = (*catalog.Stock)(nil)
@@ -129,7 +132,7 @@ func Open(ctx context.Context, c Config) (*Taker, error) {
 		return nil, err
 	}
 	looker, err := looking.Open(ctx, looking.Config{
-		Root: c.Root, Match: c.Stock.Match, Known: c.Stock.Has, Settled: t.queue.add,
+		Root: c.Root, Match: c.Stock.Match, LeavesOut: c.Stock.LeavesOut, LeftOut: c.Stock.LeaveOut, Known: c.Stock.Has, Settled: t.queue.add,
 		Gone: func(path string) {
 			t.queue.remove(path)
 			c.Stock.Forget(path)

@@ -118,6 +118,9 @@ func (s *Storage) List(ctx context.Context, match func(path string, isDir bool) 
 	})
 }
 
+// Omitted implements storage.Omitter.
+func (s *Storage) Omitted() []storage.Omission { return storage.OmittedBy(s.below) }
+
 // Claim says that objects are this mount's: they are not removed to make room, here or, as
 // far as others can tell, elsewhere. Listing an object and reading it do that, too.
 func (s *Storage) Claim(objects ...storage.Object) {

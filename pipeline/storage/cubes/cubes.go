@@ -173,6 +173,17 @@ func (s *Storage) Unused() []Unused {
 	return s.unused
 }
 
+// Omitted implements storage.Omitter.
+func (s *Storage) Omitted() (list []storage.Omission) {
+	for _, u := range s.Unused() {
+		if len(list) == storage.MaxOmitted {
+			break
+		}
+		list = append(list, storage.Omission{Path: u.Path, Reason: u.Why})
+	}
+	return list
+}
+
 // lacksNamed is the error where a path that was named is no cube, or one without a crop.
 func (s *Storage) lacksNamed(cubes map[string]*cube, unused []Unused) error {
 	for _, path := range s.config.Named {

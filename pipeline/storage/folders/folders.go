@@ -79,6 +79,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/lsiofs/lsiofs/pipeline/storage"
+	"github.com/lsiofs/lsiofs/pipeline/storage/identity"
 	"github.com/lsiofs/lsiofs/pipeline/storage/profile"
 	"github.com/lsiofs/lsiofs/uring"
 )
@@ -101,23 +102,26 @@ type Storage struct {
 	root     string // absolute
 	fd       int    // of the root, which files are opened relative to
 	framing  Framing
+	never    *identity.Never
 	indexDir string
-	most     int           // goroutines that may wait for a disk at a time, with a file or directory open
-	cores    int           // there were when it was opened
-	taken    int           // jobs that a goroutine takes at a time
-	openers  sync.Pool     // of *opener
-	reads    atomic.Uint64 // of files, that have succeeded
-	errors   atomic.Uint64 // the others
-	bytes    atomic.Uint64 // of contents, in reads
-	blind    atomic.Bool   // the kernel or the file system can't say what is in memory
+	leaves   func(dir string, name []byte) (reason string) // LeaveOut; nil: nothing
+	most     int                                           // goroutines that may wait for a disk at a time, with a file or directory open
+	cores    int                                           // there were when it was opened
+	taken    int                                           // jobs that a goroutine takes at a time
+	openers  sync.Pool                                     // of *opener
+	reads    atomic.Uint64                                 // of files, that have succeeded
+	errors   atomic.Uint64                                 // the others
+	bytes    atomic.Uint64                                 // of contents, in reads
+	blind    atomic.Bool                                   // the kernel or the file system can't say what is in memory
 
 	device    uint64      // that the root lies on; it stays, as fd is open
 	remote    bool        // see filesystem.Traits
 	noOpenat2 atomic.Bool // a sandbox does not let it pass
 
 	mu       sync.Mutex
-	quiet    sync.Cond  // underWay has become 0, or there are no goroutines
-	table    *table     // of the last List; nil before
+	quiet    sync.Cond // underWay has become 0, or there are no goroutines
+	table    *table    // of the last List; nil before
+	omitted  []storage.Omission
 	underWay int        // reads that were submitted and are not done
 	readings []*reading // that are free, as many as have been under way at a time
 	closed   bool
@@ -141,22 +145,28 @@ type Storage struct {
 var (
 	_ storage.Storage  = (*Storage)(nil)
 	_ storage.Outliner = (*Storage)(nil)
+	_ storage.Omitter  = (*Storage)(nil)
 	_ storage.Reporter = (*Storage)(nil)
 	_ profile.Adjuster = (*Storage)(nil)
 )
 
 // Open gives the storage of the directories below root. The table is kept in indexDir;
-// if that is "" or can't be written, in memory.
+// if that is "" or can't be written, in memory. Links below root do not lead to where
+// identity.NeverVariable forbids.
 func Open(root, indexDir string, framing Framing) (*Storage, error) {
 	absolute, err := filepath.Abs(root)
 	if err != nil {
 		return nil, fmt.Errorf("dataset %s: %w", root, err)
 	}
+	never, err := identity.NeverOf()
+	if err != nil {
+		return nil, err
+	}
 	fd, err := unix.Open(absolute, unix.O_PATH|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
 	if err != nil {
 		return nil, fmt.Errorf("dataset: %w", &fs.PathError{Op: "open", Path: absolute, Err: err})
 	}
-	s := &Storage{root: absolute, fd: fd, framing: framing, indexDir: indexDir, cores: runtime.GOMAXPROCS(0), taken: takenJobs,
+	s := &Storage{root: absolute, fd: fd, framing: framing, never: never, indexDir: indexDir, cores: runtime.GOMAXPROCS(0), taken: takenJobs,
 		waiters: crew{waits: true}, workers: map[*worker]struct{}{}, stalls: map[fileKey]*stall{}, stuckAfter: stuckAfter}
 	s.most, s.mostStuck = mostOpen()
 	var st unix.Stat_t
@@ -171,6 +181,17 @@ func Open(root, indexDir string, framing Framing) (*Storage, error) {
 	}
 	s.quiet.L = &s.mu
 	return s, nil
+}
+
+// LeaveOut has files left out of their directories: those for which leaves, which may be called
+// concurrently, returns a reason. It is called before the first List.
+func (s *Storage) LeaveOut(leaves func(dir string, name []byte) (reason string)) { s.leaves = leaves }
+
+// Omitted implements storage.Omitter.
+func (s *Storage) Omitted() []storage.Omission {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.omitted
 }
 
 // maxOpen is how many files are open at a time by those who may wait for a disk: as

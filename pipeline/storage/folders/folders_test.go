@@ -23,6 +23,7 @@ import (
 
 	"github.com/lsiofs/lsiofs/integration/backing"
 	"github.com/lsiofs/lsiofs/pipeline/storage"
+	"github.com/lsiofs/lsiofs/pipeline/storage/identity"
 	"github.com/lsiofs/lsiofs/pipeline/storage/storagetest"
 	"github.com/lsiofs/lsiofs/pipeline/unpack/files"
 )
@@ -253,11 +254,10 @@ func TestWhichFilesAreListed(t *testing.T) {
 		write(t, root, path, []byte(path))
 	}
 	require.NoError(t, os.Symlink("../d/one", filepath.Join(root, "empty/link")))
-	require.NoError(t, os.Symlink("d", filepath.Join(root, "directory")))
 	require.NoError(t, unix.Mkfifo(filepath.Join(root, "d/pipe"), 0o600))
 	s := open(t, root, bare{})
 	objects := list(t, s)
-	require.ElementsMatch(t, []string{".", "d", "directory", "empty", "empty/below", "out"}, slices.Collect(maps.Keys(objects)))
+	require.ElementsMatch(t, []string{".", "d", "empty", "empty/below", "out"}, slices.Collect(maps.Keys(objects)))
 	require.EqualValues(t, len("d/one"), objects["d"].SizeBytes)
 	p := make([]byte, len("d/one"))
 	require.NoError(t, storage.ReadAt(t.Context(), s, objects["empty"], p, 0))
@@ -274,15 +274,15 @@ func TestLinksToDirectoriesAreFollowed(t *testing.T) {
 	write(t, elsewhere, "class/2", []byte("elsewhere"))
 	write(t, elsewhere, "class/below/3", []byte("below"))
 	for link, to := range map[string]string{
-		"b": filepath.Join(elsewhere, "class"), "again": "a", "a/up": "..", "a/self": ".", "a/x/back": "../../a",
+		"b": filepath.Join(elsewhere, "class"), "a/up": "..", "a/self": ".", "a/x/back": "../../a",
 	} {
 		require.NoError(t, os.MkdirAll(filepath.Dir(filepath.Join(root, link)), 0o700))
 		require.NoError(t, os.Symlink(to, filepath.Join(root, link)))
 	}
 	s := open(t, root, bare{})
 	objects := list(t, s)
-	require.ElementsMatch(t, []string{"a", "again", "b", "b/below"}, slices.Collect(maps.Keys(objects)))
-	for path, want := range map[string]string{"a": "here", "again": "here", "b": "elsewhere", "b/below": "below"} {
+	require.ElementsMatch(t, []string{"a", "b", "b/below"}, slices.Collect(maps.Keys(objects)))
+	for path, want := range map[string]string{"a": "here", "b": "elsewhere", "b/below": "below"} {
 		p := make([]byte, len(want))
 		require.NoError(t, storage.ReadAt(t.Context(), s, objects[path], p, 0))
 		require.Equal(t, want, string(p))
@@ -410,4 +410,81 @@ func TestReadingAllocatesNothingForEachFile(t *testing.T) {
 		done.Wait()
 	})
 	require.Less(t, allocated, float64(n)/8)
+}
+
+// By a link to a directory above the root, the root is there once more.
+func TestALinkAboveTheRootDoesNotDoubleIt(t *testing.T) {
+	root := filepath.Join(t.TempDir(), "root")
+	write(t, root, "a/1", []byte("x"))
+	write(t, root, "../beside/2", []byte("x"))
+	require.NoError(t, os.Symlink("..", filepath.Join(root, "above")))
+	s := open(t, root, bare{})
+	require.ElementsMatch(t, []string{"a", "above/beside"}, slices.Collect(maps.Keys(list(t, s))))
+	require.Equal(t, []storage.Omission{{Path: "above/root/", Reason: storage.OmittedLoop}}, s.Omitted())
+}
+
+// As many directories with links to each other have as many paths as there are orders of them.
+func TestLinksThatCrossAreAnError(t *testing.T) {
+	root := t.TempDir()
+	const n = 12
+	for i := range n {
+		dir := fmt.Sprintf("%02d", i)
+		write(t, root, dir+"/a", []byte("x"))
+		for k := range n {
+			require.NoError(t, os.Symlink(fmt.Sprintf("../%02d", k), filepath.Join(root, dir, fmt.Sprintf("to-%02d", k))))
+		}
+	}
+	err := open(t, root, bare{}).List(t.Context(), func(string, bool) bool { return true }, func(storage.Object) error { return nil })
+	require.ErrorIs(t, err, identity.ErrManyLinks)
+	require.ErrorContains(t, err, root)
+}
+
+// A link is refused that leads to where the environment forbids, also one that was set after the
+// directory was listed.
+func TestLinksToWhatMustNotBeRead(t *testing.T) {
+	root, kubelet := t.TempDir(), t.TempDir()
+	write(t, kubelet, "pods/secret", []byte("secret"))
+	write(t, root, "in/a", []byte("x"))
+	t.Setenv(identity.NeverVariable, kubelet)
+	s := open(t, root, bare{})
+	require.Len(t, list(t, s), 1)
+	all := func(string, bool) bool { return true }
+	for link, target := range map[string]string{"dir": kubelet, "in/dir": kubelet + "/pods", "in/file": kubelet + "/pods/secret", "above": filepath.Dir(kubelet)} {
+		require.NoError(t, os.Symlink(target, filepath.Join(root, link)))
+		err := s.List(t.Context(), all, func(storage.Object) error { return nil })
+		require.ErrorIs(t, err, fs.ErrPermission)
+		require.ErrorContains(t, err, filepath.Base(link)+": it leads to "+target)
+		require.NoError(t, os.Remove(filepath.Join(root, link)))
+	}
+
+	in := list(t, s)["in"]
+	require.NoError(t, os.Rename(filepath.Join(root, "in/a"), filepath.Join(kubelet, "a")))
+	require.NoError(t, os.Symlink(filepath.Join(kubelet, "a"), filepath.Join(root, "in/a")))
+	err := storage.ReadAt(t.Context(), s, in, make([]byte, 1), 0)
+	require.ErrorIs(t, err, fs.ErrPermission)
+}
+
+// A directory counts once, whatever its names are: the paths in it differ with these, and so may the
+// sizes of its objects.
+func TestADirectoryByTwoNamesIsAnError(t *testing.T) {
+	root, elsewhere := t.TempDir(), t.TempDir()
+	write(t, root, "2024-05/a", []byte("x"))
+	write(t, elsewhere, "b", []byte("x"))
+	all := func(string, bool) bool { return true }
+	for _, links := range []map[string]string{{"latest": "2024-05"}, {"one": elsewhere, "two": elsewhere}, {"in/latest": "../2024-05"}} {
+		for link, to := range links {
+			require.NoError(t, os.MkdirAll(filepath.Dir(filepath.Join(root, link)), 0o700))
+			require.NoError(t, os.Symlink(to, filepath.Join(root, link)))
+		}
+		s := open(t, root, bare{})
+		err := s.List(t.Context(), all, func(storage.Object) error { return nil })
+		require.ErrorContains(t, err, " are one directory: remove one of them")
+		for link := range links {
+			require.ErrorContains(t, err, link)
+		}
+		require.NoError(t, s.List(t.Context(), func(path string, _ bool) bool { _, is := links[path]; return !is }, func(storage.Object) error { return nil }))
+		for link := range links {
+			require.NoError(t, os.Remove(filepath.Join(root, link)))
+		}
+	}
 }

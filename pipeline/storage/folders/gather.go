@@ -6,6 +6,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"io/fs"
 	"math"
 	"slices"
 	"time"
@@ -14,6 +15,7 @@ import (
 	"github.com/zeebo/xxh3"
 	"golang.org/x/sys/unix"
 
+	"github.com/lsiofs/lsiofs/pipeline/storage"
 	"github.com/lsiofs/lsiofs/pipeline/storage/identity"
 	"github.com/lsiofs/lsiofs/uring/filesystem"
 )
@@ -26,7 +28,10 @@ type gathering struct {
 	seen    []seen
 	dirs    []below       // the directories in it that are to be entered
 	way     *identity.Way // to the directory, with itself
-	bytes   []byte        // of the segment
+	linked  bool          // below.linked
+	device  uint64        // of the directory
+	inode   uint64
+	bytes   []byte // of the segment
 	hash    xxh3.Hasher
 	word    [8]byte
 }
@@ -71,7 +76,16 @@ func (g *gathering) directory(b below) (segment, error) {
 		return segment{}, fmt.Errorf("stat: %w", err)
 	}
 	is := identity.FromStat(&st)
-	g.way = b.above.Down(is.Device, is.Inode)
+	if b.linked && b.above.Has(is.Device, is.Inode) {
+		l.omit(path+"/", storage.OmittedLoop)
+		return segment{}, nil
+	}
+	if b.linked {
+		if err := l.enter(is.Device, is.Inode); err != nil {
+			return segment{}, err
+		}
+	}
+	g.way, g.linked, g.device, g.inode = b.above.Down(is.Device, is.Inode), b.linked, is.Device, is.Inode
 	if err := g.read(fd, path); err != nil {
 		return segment{}, err
 	}
@@ -121,17 +135,30 @@ func (g *gathering) entry(fd int, path string, b []byte) {
 	const nameAt = 19
 	name := b[nameAt:]
 	name = name[:bytes.IndexByte(name, 0)]
+	kind := b[18]
 	if name[0] == '.' {
+		if l := g.listing; l.match != nil && string(name) != "." && string(name) != ".." {
+			hidden := join(path, name)
+			if kind == unix.DT_DIR {
+				hidden += "/"
+			}
+			l.omit(hidden, storage.OmittedHidden)
+		}
 		return
 	}
-	kind := b[18]
 	if kind == unix.DT_UNKNOWN {
 		kind = kindOf(fd, name)
 	}
 	switch kind {
 	case unix.DT_DIR:
-		g.add(join(path, name))
+		g.add(join(path, name), g.linked)
 	case unix.DT_REG, unix.DT_LNK:
+		if leaves := g.listing.storage.leaves; leaves != nil {
+			if reason := leaves(path, name); reason != "" {
+				g.listing.omit(join(path, name), reason)
+				return
+			}
+		}
 		g.seen = append(g.seen, seen{at: len(g.names), length: len(name), inode: binary.NativeEndian.Uint64(b), link: kind == unix.DT_LNK})
 		g.names = append(append(g.names, name...), 0)
 	}
@@ -146,22 +173,28 @@ func join(dir string, name []byte) string {
 }
 
 // add adds a directory to dirs if it is to be entered, or is an object itself.
-func (g *gathering) add(path string) {
+func (g *gathering) add(path string, linked bool) {
 	l := g.listing
 	if l.match == nil {
 		return
 	}
 	itself, inside := l.wants(path, false), l.wants(path, true)
 	if itself || inside {
-		g.dirs = append(g.dirs, below{path, g.way})
+		g.dirs = append(g.dirs, below{path, g.way, linked})
 	}
 }
 
 // follow adds the directories that links lead to, except for those on the way down.
 func (g *gathering) follow(path string) {
 	for i := range g.seen {
-		if f := &g.seen[i]; f.directory && !g.way.Has(f.device, f.inode) {
-			g.add(join(path, g.name(f)))
+		f := &g.seen[i]
+		if !f.directory {
+			continue
+		}
+		if at := join(path, g.name(f)); g.way.Has(f.device, f.inode) {
+			g.listing.omit(at+"/", storage.OmittedLoop)
+		} else {
+			g.add(at, true)
 		}
 	}
 }
@@ -293,6 +326,11 @@ func (g *gathering) look(fd int, f *seen) error {
 			return g.notLooked(fd, f, errno)
 		}
 		break
+	}
+	if f.link {
+		if err := g.listing.storage.never.Check(fd, string(g.name(f))); errors.Is(err, fs.ErrPermission) {
+			return fmt.Errorf("%s: %w", g.name(f), err)
+		}
 	}
 	switch is := identity.FromStatx(&st); {
 	case is.Regular():

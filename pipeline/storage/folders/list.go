@@ -17,22 +17,25 @@ import (
 // twice for each directory: whether it is accepted as an object, and whether to enter
 // it. Sockets, devices and pipes are skipped, and so is what vanishes meanwhile. A
 // directory that can't be read, and a symbolic link to nothing, are errors, because
-// files may be missing from the list. Links to directories are followed, except for one that
-// leads back to a directory on the way down to it.
+// files may be missing from the list; and so are links by which directories have two names, or
+// many. Links to directories are followed, except for one that leads back to a directory on the way
+// down to it: Omitted has that.
 func (s *Storage) List(ctx context.Context, match func(path string, isDir bool) bool, visit func(storage.Object) error) error {
 	if err := ctx.Err(); err != nil {
 		return err
 	}
-	t, err := newListing(ctx, s, match).run(s.indexDir)
+	l := newListing(ctx, s, match)
+	t, err := l.run(s.indexDir)
 	if errors.Is(err, errNotKept) {
-		t, err = newListing(ctx, s, match).run("")
+		l = newListing(ctx, s, match)
+		t, err = l.run("")
 	}
 	if err != nil {
 		return err
 	}
 	s.mu.Lock()
 	old := s.table
-	s.table = t
+	s.table, s.omitted = t, l.omitted
 	t.hold()
 	s.mu.Unlock()
 	if old != nil {
@@ -68,6 +71,8 @@ type listing struct {
 	mu      sync.Mutex
 	changed sync.Cond // pending or busy
 	pending []below
+	omitted []storage.Omission
+	entered identity.Entered
 	busy    int // goroutines in a directory
 	found   []found
 	err     error
@@ -95,6 +100,9 @@ func (l *listing) run(dir string) (*table, error) {
 		all.Go(l.work)
 	}
 	all.Wait()
+	if l.err == nil {
+		l.err = l.refuseTwice()
+	}
 	if l.err != nil {
 		return nil, l.err
 	}
@@ -113,10 +121,60 @@ func (l *listing) work() {
 	}
 }
 
+// refuseTwice refuses a directory that is there by a link and by another name. What its paths are in an
+// object differs, so nothing else shows that.
+func (l *listing) refuseTwice() error {
+	type id struct{ device, inode uint64 }
+	names := map[id]string{}
+	for i := range l.found {
+		if f := &l.found[i]; f.linked {
+			at := id{f.device, f.inode}
+			if other, twice := names[at]; twice {
+				return l.twice(other, f.path)
+			}
+			names[at] = f.path
+		}
+	}
+	if len(names) == 0 {
+		return nil
+	}
+	for i := range l.found {
+		if f := &l.found[i]; !f.linked {
+			if other, twice := names[id{f.device, f.inode}]; twice {
+				return l.twice(other, f.path)
+			}
+		}
+	}
+	return nil
+}
+
+func (l *listing) twice(a, b string) error {
+	return fmt.Errorf("list dataset: %s and %s are one directory: remove one of them, or leave it out with --exclude or a pattern", min(a, b), max(a, b))
+}
+
 // below is a directory that is to be read.
 type below struct {
-	path  string
-	above *identity.Way // to the directory that it is in
+	path   string
+	above  *identity.Way // to the directory that it is in
+	linked bool          // its name is a symbolic link, or that of one above it
+}
+
+func (l *listing) omit(path, reason string) {
+	if l.match == nil {
+		return
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if len(l.omitted) < storage.MaxOmitted {
+		l.omitted = append(l.omitted, storage.Omission{Path: path, Reason: reason})
+	}
+}
+
+// enter counts a directory that is entered through a link.
+func (l *listing) enter(device, inode uint64) error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.entered.Enter(device, inode)
 }
 
 func (l *listing) next() (below, bool) {
@@ -171,7 +229,7 @@ func (l *listing) one(g *gathering, b below) error {
 	if err != nil {
 		return err
 	}
-	f := found{path: path, at: at, segment: d}
+	f := found{path: path, at: at, segment: d, device: g.device, inode: g.inode, linked: g.linked}
 	f.segment.bytes = nil // used again for the next one
 	l.mu.Lock()
 	l.found = append(l.found, f)

@@ -15,9 +15,8 @@ import (
 
 // openDirectory opens a directory; path is relative to the root. Links on the way are followed.
 func (s *Storage) openDirectory(path string) (int, error) {
-	const flags = unix.O_RDONLY | unix.O_CLOEXEC | unix.O_DIRECTORY
 	for tries := 0; ; {
-		fd, err := unix.Openat(s.fd, path, flags, 0)
+		fd, err := s.never.OpenDirectory(s.fd, path)
 		if err == nil || err != unix.EINTR && !(identity.NoDescriptor(err) && waitForDescriptor(&tries)) {
 			return fd, err
 		}
@@ -44,7 +43,7 @@ func (o *opener) open() (int, error) {
 	for tries := 0; ; {
 		fd, err := o.openNoLink(0)
 		if err == unix.ELOOP || err == errNoOpenat2 {
-			fd, err = identity.OpenRegular(o.storage.fd, string(o.path[:len(o.path)-1]))
+			fd, err = o.storage.never.OpenRegular(o.storage.fd, string(o.path[:len(o.path)-1]))
 		}
 		if err == nil || err != unix.EINTR && !(identity.NoDescriptor(err) && waitForDescriptor(&tries)) {
 			return fd, err
@@ -84,7 +83,7 @@ var errMissed = errors.New("not in memory")
 func (o *opener) openCached() (int, error) {
 	fd, err := o.openNoLink(resolveCached)
 	if err == unix.ELOOP {
-		fd, err = identity.OpenRegularCached(o.storage.fd, string(o.path[:len(o.path)-1]))
+		fd, err = o.storage.never.OpenRegularCached(o.storage.fd, string(o.path[:len(o.path)-1]))
 	}
 	switch err {
 	case unix.EINVAL, errNoOpenat2: // an old kernel, or a sandbox

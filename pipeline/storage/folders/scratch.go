@@ -89,6 +89,9 @@ type found struct {
 	path    string
 	at      placed
 	segment segment // without bytes
+	device  uint64
+	inode   uint64
+	linked  bool // below.linked
 }
 
 // seal writes what is found behind the segments, sorted by path, and maps it all.

@@ -3,7 +3,6 @@ package identity
 import (
 	"errors"
 	"fmt"
-	"strconv"
 	"sync"
 
 	"golang.org/x/sys/unix"
@@ -26,10 +25,12 @@ func OpenRegular(dirfd int, path string) (int, error) {
 	return openRegular(dirfd, path, func() (int, error) { return unix.Openat(dirfd, path, unix.O_PATH|unix.O_CLOEXEC, 0) })
 }
 
+// resolveCached is RESOLVE_CACHED; the library has no name for it.
+const resolveCached = 0x20
+
 // OpenRegularCached is OpenRegular, if that waits for nothing (Linux 5.12). Else it
 // returns unix.EAGAIN, or another error of openat2 if that is not permitted.
 func OpenRegularCached(dirfd int, path string) (int, error) {
-	const resolveCached = 0x20 // the library has no name for it
 	how := unix.OpenHow{Flags: unix.O_PATH | unix.O_CLOEXEC, Resolve: resolveCached}
 	if !haveProc() {
 		return -1, unix.EAGAIN
@@ -60,7 +61,7 @@ func openRegular(dirfd int, path string, find func() (int, error)) (int, error) 
 	fd := -1
 	err = again(func() (err error) {
 		if haveProc() {
-			fd, err = unix.Open("/proc/self/fd/"+strconv.Itoa(found), OpenFlags, 0)
+			fd, err = unix.Open(own(found), OpenFlags, 0)
 			return err
 		}
 		// Without /proc an inode can't be opened that was found: in between the path

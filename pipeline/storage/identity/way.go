@@ -1,5 +1,7 @@
 package identity
 
+import "errors"
+
 // Way is a directory on the way down from the root of a listing, and those above it; nil is the
 // way to the root. It is immutable.
 type Way struct {
@@ -18,4 +20,48 @@ func (w *Way) Has(device, inode uint64) bool {
 		}
 	}
 	return false
+}
+
+// mostAgain bounds how often directories are entered once more through links. Links between a few
+// directories that cross each other give as many paths as there are orders of them.
+const mostAgain = 1000
+
+// ErrManyLinks is that links lead to the same directories by too many names.
+var ErrManyLinks = errors.New("links lead to the same directories by more than 1000 names: remove some of them, or leave them out with --exclude")
+
+// Entered counts the directories that a walk has entered through links. The zero value has none.
+type Entered struct {
+	times map[entered]int
+	again int
+}
+
+type entered struct{ device, inode uint64 }
+
+// Enter counts a directory, and fails with ErrManyLinks where it must not be entered.
+func (e *Entered) Enter(device, inode uint64) error {
+	at := entered{device, inode}
+	if e.times[at] > 0 {
+		if e.again == mostAgain {
+			return ErrManyLinks
+		}
+		e.again++
+	}
+	if e.times == nil {
+		e.times = map[entered]int{}
+	}
+	e.times[at]++
+	return nil
+}
+
+// Leave takes back an Enter.
+func (e *Entered) Leave(device, inode uint64) {
+	at := entered{device, inode}
+	switch n := e.times[at]; {
+	case n == 0:
+	case n == 1:
+		delete(e.times, at)
+	default:
+		e.times[at] = n - 1
+		e.again--
+	}
 }

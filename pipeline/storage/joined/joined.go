@@ -109,6 +109,9 @@ func (s *Storage) List(ctx context.Context, match func(path string, isDir bool) 
 	return s.under.List(ctx, match, visit)
 }
 
+// Omitted implements storage.Omitter.
+func (s *Storage) Omitted() []storage.Omission { return storage.OmittedBy(s.under) }
+
 // Stat describes an object that Join has made, as its files are now; any other path is a
 // file.
 func (s *Storage) Stat(ctx context.Context, path string) (storage.Object, error) {

@@ -40,6 +40,7 @@ type file struct {
 // were used last, together no more than limit.
 type fileCache struct {
 	root  string
+	never *identity.Never // of what is below root
 	limit int
 	// openObject opens an object's file and shows that it is what was listed.
 	openObject func(storage.Object) (int, error)
@@ -266,11 +267,11 @@ func openObject(c *fileCache, o storage.Object) (fd int, err error) {
 	if err != nil {
 		return -1, err
 	}
-	if fd, err = openAs(full, o); err == nil || c.others == nil {
+	if fd, err = openAs(full, o, c.never); err == nil || c.others == nil {
 		return fd, err
 	}
 	for _, other := range c.others(o) {
-		if fd, err := openAs(other, o); err == nil {
+		if fd, err := openAs(other, o, nil); err == nil {
 			return fd, nil
 		}
 	}
@@ -278,8 +279,8 @@ func openObject(c *fileCache, o storage.Object) (fd int, err error) {
 }
 
 // openAs opens a file by a name, and shows that it is what was listed.
-func openAs(full string, o storage.Object) (fd int, err error) {
-	fd, err = identity.OpenRegular(unix.AT_FDCWD, full)
+func openAs(full string, o storage.Object, never *identity.Never) (fd int, err error) {
+	fd, err = never.OpenRegular(unix.AT_FDCWD, full)
 	if err != nil {
 		if errors.Is(err, storage.ErrChanged) {
 			return -1, err

@@ -23,12 +23,12 @@ const listBatch = 1024
 
 // List calls visit for the regular files below the root, also for those behind symbolic links to
 // files and directories. Sockets, devices and pipes are skipped, and so is what vanishes meanwhile,
-// and a link that leads back to a directory on the way down to it: match is asked about it as about
-// a file, and visit is not called. A directory that can't be read, and a symbolic link to nothing,
-// are errors, because files may be missing from the list.
+// and a link that leads back to a directory on the way down to it: Omitted has that. A directory
+// that can't be read, and a symbolic link to nothing, are errors, because files may be missing from
+// the list; and so are links by which the same directories have many names.
 func (s *Storage) List(ctx context.Context, match func(path string, isDir bool) bool, visit func(storage.Object) error) error {
 	var listedBytes int64
-	w := walk{ctx: ctx, root: s.root, match: match, pending: []directory{{}}, visit: func(o storage.Object) error {
+	w := walk{ctx: ctx, root: s.root, never: s.files.never, match: match, pending: []directory{{}}, visit: func(o storage.Object) error {
 		listedBytes += o.SizeBytes
 		return visit(o)
 	}}
@@ -43,6 +43,7 @@ func (s *Storage) List(ctx context.Context, match func(path string, isDir bool) 
 	if err := w.settle(); err != nil {
 		return err
 	}
+	s.omitted.Store(&w.omitted)
 	s.exceedsMemory.Store(listedBytes > cgroup.FreeBytes())
 	return nil
 }
@@ -52,9 +53,12 @@ func (s *Storage) List(ctx context.Context, match func(path string, isDir bool) 
 type walk struct {
 	ctx     context.Context // of the one call that this is
 	root    string
+	never   *identity.Never
 	match   func(path string, isDir bool) bool
 	visit   func(storage.Object) error
 	pending []directory
+	omitted []storage.Omission
+	entered identity.Entered
 
 	systems  identity.Systems
 	settling *identity.Young
@@ -74,11 +78,25 @@ type young struct {
 	before identity.Attributes
 }
 
+func (w *walk) omit(path, reason string) {
+	if len(w.omitted) < storage.MaxOmitted {
+		w.omitted = append(w.omitted, storage.Omission{Path: path, Reason: reason})
+	}
+}
+
+// Omitted implements storage.Omitter.
+func (s *Storage) Omitted() []storage.Omission {
+	if list := s.omitted.Load(); list != nil {
+		return *list
+	}
+	return nil
+}
+
 func (w *walk) directory(dir directory) error {
 	if err := w.ctx.Err(); err != nil {
 		return err
 	}
-	f, err := os.Open(filepath.Join(w.root, dir.path))
+	f, err := w.open(dir)
 	if err != nil {
 		if dir.path != "" && errors.Is(err, fs.ErrNotExist) {
 			return nil
@@ -93,7 +111,13 @@ func (w *walk) directory(dir directory) error {
 	is := identity.FromStat(&st)
 	if dir.linked && dir.above.Has(is.Device, is.Inode) {
 		w.match(dir.path, false)
+		w.omit(dir.path+"/", storage.OmittedLoop)
 		return nil
+	}
+	if dir.linked {
+		if err := w.entered.Enter(is.Device, is.Inode); err != nil {
+			return fmt.Errorf("list dataset: %s: %w", f.Name(), err)
+		}
 	}
 	here := dir.above.Down(is.Device, is.Inode)
 	for {
@@ -115,26 +139,65 @@ func (w *walk) directory(dir directory) error {
 	}
 }
 
+// open opens a directory.
+func (w *walk) open(dir directory) (*os.File, error) {
+	full := filepath.Join(w.root, dir.path)
+	if w.never == nil || !dir.linked {
+		return os.Open(full)
+	}
+	fd, err := w.never.OpenDirectory(unix.AT_FDCWD, full)
+	if err != nil {
+		return nil, &fs.PathError{Op: "open", Path: full, Err: err}
+	}
+	return os.NewFile(uintptr(fd), full), nil
+}
+
 func (w *walk) entry(dir directory, here *identity.Way, entry fs.DirEntry) error {
 	path := entry.Name()
-	if path[0] == '.' {
-		return nil
-	}
+	hidden := path[0] == '.'
 	if dir.path != "" {
 		path = dir.path + "/" + path
 	}
+	if hidden {
+		if entry.IsDir() {
+			path += "/"
+		}
+		w.omit(path, storage.OmittedHidden)
+		return nil
+	}
 	switch kind := entry.Type(); {
+	case kind&fs.ModeSymlink != 0 && w.leadsBack(path, here):
+		w.match(path, false) // something is there
+		w.omit(path+"/", storage.OmittedLoop)
+		return nil
 	case kind.IsDir() || kind&fs.ModeSymlink != 0 && w.leadsDown(path, here):
 		if w.match(path, true) {
 			w.pending = append(w.pending, directory{path, here, dir.linked || !kind.IsDir()})
 		}
 		return nil
-	case !w.match(path, false):
+	case !w.match(path, false) && !(kind&fs.ModeSymlink != 0 && w.leadsNowhere(path) && w.match(path, true)):
 		return nil
 	case !kind.IsRegular() && kind&fs.ModeSymlink == 0:
 		return nil // match has seen that something is there
+	case kind&fs.ModeSymlink != 0:
+		full := filepath.Join(w.root, path)
+		if err := w.never.Check(unix.AT_FDCWD, full); errors.Is(err, fs.ErrPermission) {
+			return fmt.Errorf("list dataset: %w", &fs.PathError{Op: "open", Path: full, Err: err})
+		}
 	}
 	return w.file(path, nil, false)
+}
+
+// leadsBack reports whether a symbolic link is to a directory that it lies in.
+func (w *walk) leadsBack(path string, here *identity.Way) bool {
+	to, err := identity.Stat(filepath.Join(w.root, path))
+	return err == nil && to.Mode&unix.S_IFMT == unix.S_IFDIR && here.Has(to.Device, to.Inode)
+}
+
+// leadsNowhere reports whether a symbolic link is to nothing: it may have been one to a directory.
+func (w *walk) leadsNowhere(path string) bool {
+	_, err := identity.Stat(filepath.Join(w.root, path))
+	return errors.Is(err, fs.ErrNotExist)
 }
 
 // leadsDown reports whether a symbolic link is to a directory that it does not lie in.

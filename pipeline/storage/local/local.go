@@ -40,9 +40,10 @@ import (
 // Storage is a storage.Storage. Done is never called from within Submit, so Submit may
 // be called under locks that Done takes.
 type Storage struct {
-	root   string // absolute
-	engine uring.Engine
-	direct Direct
+	root    string // absolute
+	engine  uring.Engine
+	direct  Direct
+	omitted atomic.Pointer[[]storage.Omission] // by the last List
 	// exceedsMemory is set when what was listed last can't be kept in the page
 	// cache.
 	exceedsMemory atomic.Bool
@@ -83,7 +84,8 @@ func OpenDirect(root string, engine uring.Engine, direct Direct) (*Storage, erro
 }
 
 // OpenAmong is OpenDirect for one of several storages that are open at a time: files that it
-// keeps open and maps are its share of what one storage alone may have.
+// keeps open and maps are its share of what one storage alone may have. Links below root do not lead
+// to where identity.NeverVariable forbids.
 func OpenAmong(root string, engine uring.Engine, direct Direct, storages int) (*Storage, error) {
 	s, err := open(root, engine, direct, max(leastShare, descriptors.Files.Of(leastOpen, maxOpen)/storages))
 	if err == nil {
@@ -104,6 +106,7 @@ func OpenShared(root string, engine uring.Engine) (*Storage, error) {
 	if err == nil {
 		s.maxMapped = int64(descriptors.CopyMappings.Of(0, maxMapped))
 		s.leases.none = true
+		s.files.never = nil // it is no dataset
 	}
 	return s, err
 }
@@ -128,9 +131,14 @@ func open(root string, engine uring.Engine, direct Direct, maxOpen int) (*Storag
 	if err := direct.check(); err != nil {
 		return nil, err
 	}
+	never, err := identity.NeverOf()
+	if err != nil {
+		return nil, err
+	}
 	s := &Storage{root: absolute, engine: engine, direct: direct, maxMapped: int64(descriptors.Mappings.Of(0, maxMapped)), maps: mapsAt(absolute, direct), stuckAfter: stuckAfter}
 	s.quiet.L = &s.mu
 	s.files.init(absolute, maxOpen)
+	s.files.never = never
 	s.files.later = func(f *uring.File) { s.start([]job{{closing: f}}) }
 	s.evictions.start = time.Now()
 	s.leases.init()

@@ -3,6 +3,7 @@ package local
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -17,6 +18,7 @@ import (
 	"github.com/lsiofs/lsiofs/integration/backing"
 	"github.com/lsiofs/lsiofs/integration/serve"
 	"github.com/lsiofs/lsiofs/pipeline/storage"
+	"github.com/lsiofs/lsiofs/pipeline/storage/identity"
 	"github.com/lsiofs/lsiofs/pipeline/storage/storagetest"
 	"github.com/lsiofs/lsiofs/uring"
 )
@@ -251,4 +253,52 @@ func TestWhatVanishesWhileItIsListedIsPassedOver(t *testing.T) {
 		return errors.Join(os.RemoveAll(filepath.Join(root, "dir")), os.RemoveAll(filepath.Join(root, "other")))
 	}))
 	require.Equal(t, 1, visited)
+}
+
+// As many directories with links to each other have as many paths as there are orders of them.
+func TestLinksThatCrossAreAnError(t *testing.T) {
+	root := t.TempDir()
+	cross(t, root)
+	err := openAt(t, root, 10).List(t.Context(), everything, func(storage.Object) error { return nil })
+	require.ErrorIs(t, err, identity.ErrManyLinks)
+	require.ErrorContains(t, err, root)
+}
+
+func cross(t *testing.T, root string) {
+	const n = 12
+	for i := range n {
+		dir := fmt.Sprintf("%02d", i)
+		write(t, root, dir+"/a", "x")
+		for k := range n {
+			require.NoError(t, os.Symlink(fmt.Sprintf("../%02d", k), filepath.Join(root, dir, fmt.Sprintf("to-%02d", k))))
+		}
+	}
+}
+
+// A link is refused that leads to where the environment forbids, also one that was set after the
+// dataset was listed.
+func TestLinksToWhatMustNotBeRead(t *testing.T) {
+	root, kubelet := t.TempDir(), t.TempDir()
+	write(t, kubelet, "pods/secret", "secret")
+	write(t, root, "a", "x")
+	write(t, root, "in/b", "x")
+	t.Setenv(identity.NeverVariable, kubelet)
+	s := openAt(t, root, 10)
+	found := listAll(t, s)
+	require.Len(t, found, 2)
+	for link, target := range map[string]string{"dir": kubelet, "in/dir": kubelet + "/pods", "file": kubelet + "/pods/secret", "above": filepath.Dir(kubelet)} {
+		require.NoError(t, os.Symlink(target, filepath.Join(root, link)))
+		err := s.List(t.Context(), everything, func(storage.Object) error { return nil })
+		require.ErrorIs(t, err, fs.ErrPermission)
+		require.ErrorContains(t, err, filepath.Join(root, link)+": it leads to "+target)
+		require.ErrorContains(t, err, "remove the link")
+		require.NoError(t, s.List(t.Context(), func(path string, _ bool) bool { return path != link }, func(storage.Object) error { return nil }))
+		require.NoError(t, os.Remove(filepath.Join(root, link)))
+	}
+
+	require.NoError(t, os.Rename(filepath.Join(root, "a"), filepath.Join(kubelet, "a")))
+	require.NoError(t, os.Symlink(filepath.Join(kubelet, "a"), filepath.Join(root, "a")))
+	err := storage.ReadAt(t.Context(), s, found["a"], make([]byte, 1), 0)
+	require.ErrorIs(t, err, fs.ErrPermission, "it is what was listed, and no link then")
+	require.NotErrorIs(t, err, storage.ErrChanged)
 }

@@ -50,6 +50,7 @@ func (s *Storage) List(ctx context.Context, match func(path string, isDir bool) 
 	if err := l.archives(); err != nil {
 		return err
 	}
+	s.omitted.Store(&l.omitted)
 	return l.grow(ctx)
 }
 
@@ -62,6 +63,7 @@ type listing struct {
 	mu  sync.Mutex
 	err error // of visit, or of an object: it ends the listing
 
+	omitted []storage.Omission
 	dirs    []string // of the last path, those that match was asked about
 	entered bool     // all of them were accepted
 
@@ -77,6 +79,7 @@ type listing struct {
 func (l *listing) visited(o Listed) error {
 	u := usable(o.Path)
 	if u == hidden {
+		l.omit(o.Path)
 		return nil
 	}
 	l.mu.Lock()
@@ -86,7 +89,9 @@ func (l *listing) visited(o Listed) error {
 	}
 	if u == notAPath {
 		l.s.stats.passedOver()
-		l.notes.leftOut(o)
+		if l.notes.leftOut(o) && len(l.omitted) < storage.MaxOmitted {
+			l.omitted = append(l.omitted, storage.Omission{Path: o.Path, Reason: storage.OmittedKey})
+		}
 		return nil
 	}
 	if !l.enters(o.Path) || !l.match(o.Path, false) {
@@ -110,6 +115,31 @@ func (l *listing) visited(o Listed) error {
 	}
 	l.err = l.visit(l.s.object(o))
 	return l.err
+}
+
+// omit notes an object that is left out since a name in its path begins with a dot: where that is
+// one of a folder, that folder, once.
+func (l *listing) omit(path string) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	at := 0
+	for path[at] != '.' {
+		at += strings.IndexByte(path[at:], '/') + 1
+	}
+	if end := strings.IndexByte(path[at:], '/'); end >= 0 {
+		path = path[:at+end+1]
+	}
+	if n := len(l.omitted); n < storage.MaxOmitted && (n == 0 || l.omitted[n-1].Path != path) {
+		l.omitted = append(l.omitted, storage.Omission{Path: path, Reason: storage.OmittedHidden})
+	}
+}
+
+// Omitted implements storage.Omitter.
+func (s *Storage) Omitted() []storage.Omission {
+	if list := s.omitted.Load(); list != nil {
+		return *list
+	}
+	return nil
 }
 
 func (l *listing) failed() bool {

@@ -98,6 +98,11 @@ func TestOddKeys(t *testing.T) {
 		require.NoError(t, err)
 		require.ElementsMatch(t, append(odd, "a.tar"), paths)
 		require.EqualValues(t, 7, w.Stats().PassedOver)
+		var omitted []string
+		for _, o := range w.Omitted() {
+			omitted = append(omitted, o.Path)
+		}
+		require.ElementsMatch(t, []string{"folder/", "/rooted", "a//b", "./c", "d/../e", "d/.", "..", ".hidden", "d/.hidden/"}, omitted)
 		for _, key := range odd {
 			require.NoError(t, w.read(w.stat(key), 10, 20), key)
 		}

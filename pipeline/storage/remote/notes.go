@@ -20,15 +20,16 @@ type notes struct {
 }
 
 // leftOut notes an object whose key is no path. Empty ones that end in '/' stand for
-// folders, and have nothing to leave out.
-func (n *notes) leftOut(o Listed) {
+// folders, and have nothing to leave out: it reports whether this one has.
+func (n *notes) leftOut(o Listed) bool {
 	if o.SizeBytes == 0 && strings.HasSuffix(o.Path, "/") || o.Path == "" {
-		return
+		return false
 	}
 	n.left++
 	at, _ := slices.BinarySearch(n.first, o.Path)
 	n.first = slices.Insert(n.first, at, o.Path)
 	n.first = n.first[:min(len(n.first), mostNamed)]
+	return true
 }
 
 // taken notes an object that is visited.

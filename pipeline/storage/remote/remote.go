@@ -25,12 +25,13 @@ const longestPause = 30 * time.Second
 // it is right or can't be. Reads that wait for a slot are begun by rank; what they are
 // for is said by Plan.
 type Storage struct {
-	source Source
-	config Config
-	listed listed
-	stats  stats
-	hedges *hedges     // nil: there are none
-	worked atomic.Bool // the service has answered once
+	source  Source
+	config  Config
+	listed  listed
+	stats   stats
+	hedges  *hedges                            // nil: there are none
+	worked  atomic.Bool                        // the service has answered once
+	omitted atomic.Pointer[[]storage.Omission] // by the last List
 
 	toldLeft, toldTimes sync.Once // see tell
 	trouble             trouble

@@ -23,8 +23,9 @@ type Format struct {
 }
 
 var (
-	_ unpack.Format = Format{}
-	_ unpack.Headed = Format{}
+	_ unpack.Format    = Format{}
+	_ unpack.Headed    = Format{}
+	_ unpack.Emptyable = Format{}
 )
 
 // New takes the parameters from a spec. The error says what is wrong with them.
@@ -59,6 +60,9 @@ func (Format) StreamExtension(shard string) string {
 	}
 	return ".bin"
 }
+
+// EmptyShards implements unpack.Emptyable.
+func (Format) EmptyShards() {}
 
 // Sniff is false: the bytes don't show this format.
 func (Format) Sniff([]byte) bool { return false }

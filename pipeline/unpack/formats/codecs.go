@@ -8,6 +8,8 @@ import (
 	"github.com/lsiofs/lsiofs/pipeline/unpack/gzip"
 	"github.com/lsiofs/lsiofs/pipeline/unpack/lc0"
 	"github.com/lsiofs/lsiofs/pipeline/unpack/lz4"
+	"github.com/lsiofs/lsiofs/pipeline/unpack/tar"
+	"github.com/lsiofs/lsiofs/pipeline/unpack/tfrecord"
 	"github.com/lsiofs/lsiofs/pipeline/unpack/zstd"
 )
 
@@ -51,14 +53,64 @@ var endings = func() (list []ending) {
 	return list
 }()
 
-// Split takes a codec's extension off the path of a shard: "a/b.tar.gz" and "a/b.tgz"
-// give "a/b.tar" and gzip; "a/b.tar" gives itself and nil. Extensions are compared as
-// written, in lower case.
-func Split(path string) (stem string, codec unpack.Codec) {
-	for _, e := range endings {
-		if stem, found := strings.CutSuffix(path, e.text); found && stem != "" && !strings.HasSuffix(stem, "/") {
-			return stem + e.left, e.codec
+// CodecHeadBytes is how much of a file CodecOf looks at.
+const CodecHeadBytes = 4 << 10
+
+// CodecOf returns the codec of a shard of a format that begins with head: of a shard that is
+// told by its bytes the one that they show, whatever its name says; else what the format
+// chooses, or the name says. head has the file's first CodecHeadBytes, or all of it.
+func CodecOf(f unpack.Format, path string, head []byte) unpack.Codec {
+	named := ParseName(path).Codec
+	if own, ok := f.(unpack.OwnCodecs); ok {
+		return own.Codec(path, named)
+	}
+	if _, directories := f.(unpack.Foldered); directories || f.Name() == "zarr" {
+		return nil
+	}
+	if !unpack.ToldByBytes(f) {
+		return named
+	}
+	return codecOf(path, head, f.Sniff(head))
+}
+
+// codecOf is the codec of a file that is told by its bytes. plain says that they are those of a
+// shard that is not compressed: a TFRecord's first length may look like anything.
+func codecOf(path string, head []byte, plain bool) unpack.Codec {
+	named := ParseName(path).Codec
+	if plain {
+		return nil
+	}
+	// A file that ends within the first bytes of a codec is what its name says.
+	if named != nil && len(head) < leastMagicBytes && beginsAs(named, head) {
+		return named
+	}
+	skipped := zstd.Codec{}.Name()
+	if named != nil {
+		skipped = named.Name()
+	}
+	name := unpack.CodecName(head, skipped)
+	for _, c := range Codecs() {
+		if c.Name() == name {
+			return c
 		}
 	}
-	return path, nil
+	return nil
+}
+
+const leastMagicBytes = 4
+
+// beginsAs reports whether so few bytes can be the first ones of a codec's file.
+func beginsAs(c unpack.Codec, head []byte) bool {
+	switch c.Name() {
+	case "gzip":
+		return strings.HasPrefix("\x1f\x8b\x08", string(head))
+	case "zstd":
+		return strings.HasPrefix("\x28\xb5\x2f\xfd", string(head))
+	}
+	return strings.HasPrefix("\x04\x22\x4d\x18", string(head))
+}
+
+// ContentCodec is CodecOf for a file of which no format is known yet.
+func ContentCodec(path string, head []byte) unpack.Codec {
+	return codecOf(path, head, tar.Format{}.Sniff(head) || tfrecord.Format{}.Sniff(head))
 }

@@ -22,6 +22,7 @@ package formats
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/lsiofs/lsiofs/pipeline/spec"
@@ -38,9 +39,9 @@ import (
 
 // All are the formats without parameters, in the order in which detection calls their
 // Sniff.
-func All() []unpack.Format {
-	return []unpack.Format{tar.Format{}, tfrecord.Format{}, lines.JSONL(), lc0.Format{}, lines.Lines(), npy.Format{}, files.Format{}, zarr.Format{}}
-}
+func All() []unpack.Format { return slices.Clone(all) }
+
+var all = []unpack.Format{tar.Format{}, tfrecord.Format{}, lines.JSONL(), lc0.Format{}, lines.Lines(), npy.Format{}, files.Format{}, zarr.Format{}}
 
 // New makes the format that a spec names; "auto" is not a name.
 func New(f spec.Format) (unpack.Format, error) {

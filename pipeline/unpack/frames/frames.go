@@ -5,7 +5,8 @@
 //	frame: header, blocks: header, bytes [checksum]; a checksum where the header says so
 //	skippable frame: 184D2A5x, u32le size, bytes
 //
-// A block's header gives its size, and says whether it is the last. So the end of a
+// A block's header gives its size, and says whether it is the last; frames of lz4's legacy format
+// end where another one begins. So the end of a
 // frame is found by walking the block headers as bytes pass through, and the decoding
 // library sees one frame at a time.
 //
@@ -36,6 +37,9 @@ type Codec struct {
 	// Block reads a block's header of BlockHeaderBytes. An error means that the frame's
 	// end can't be found.
 	Block func(head []byte) (Block, error)
+	// Begins reports whether a frame begins with these BlockHeaderBytes; nil where no frame is
+	// open-ended.
+	Begins func(head []byte) bool
 	// NewLibrary makes a Library. Unused libraries are kept for the next decoder.
 	NewLibrary func() (Library, error)
 
@@ -54,6 +58,9 @@ type Header struct {
 	Linked      bool // blocks depend on earlier blocks
 	BlockSum    bool // four bytes follow each block but the last
 	ContentSum  bool // four bytes follow the last block
+	// OpenEnded says that no block is marked as the last: the frame ends where another one
+	// begins, or with the file.
+	OpenEnded bool
 }
 
 // Block is what a block's header says.

@@ -115,6 +115,10 @@ func (f *frame) advance() error {
 	}
 	size := f.codec.BlockHeaderBytes
 	head, err := f.raw.Buffer().Peek(size)
+	if f.header.OpenEnded && (len(head) == 0 && err == io.EOF || len(head) == size && f.codec.Begins(head)) {
+		f.done = true
+		return io.EOF
+	}
 	if len(head) < size {
 		f.cut = err == io.EOF
 		return io.ErrUnexpectedEOF
@@ -125,7 +129,7 @@ func (f *frame) advance() error {
 	}
 	f.blocks++
 	sum := f.header.BlockSum
-	if block.Last {
+	if block.Last && !f.header.OpenEnded {
 		f.last, sum = true, f.header.ContentSum
 	}
 	f.left = int64(size) + block.SizeBytes

@@ -39,7 +39,7 @@ func (Codec) Name() string { return "gzip" }
 
 // Extensions are ".gz" and ".tgz".
 func (Codec) Extensions() map[string]string {
-	return map[string]string{".gz": "", ".tgz": ".tar"}
+	return map[string]string{".gz": "", ".gzip": "", ".tgz": ".tar"}
 }
 
 // NewDecoder makes a decoder of raw, which begins at a member's first byte.

@@ -3,7 +3,10 @@ package gzip_test
 import (
 	"bytes"
 	stdgzip "compress/gzip"
+	"encoding/binary"
+	"hash/crc32"
 	"io"
+	"slices"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -95,4 +98,34 @@ func TestBlocksWithoutBytesEndNothing(t *testing.T) {
 	text, err := io.ReadAll(decoderReader{d})
 	require.NoError(t, err)
 	require.Equal(t, "text", string(text))
+}
+
+// The reference refuses them. gzip and Python read them.
+func TestHeadersMayBeLong(t *testing.T) {
+	whole := unpacktest.Gzip([]byte("inside"))
+	for _, flags := range []byte{8, 16, 8 | 2, 16 | 2} {
+		for _, n := range []int{511, 512, 513, 1024, 1 << 20} {
+			head := append(slices.Clone(whole[:10]), bytes.Repeat([]byte{'n'}, n)...)
+			head[3] = flags
+			head = append(head, 0)
+			if flags&2 != 0 {
+				head = binary.LittleEndian.AppendUint16(head, uint16(crc32.ChecksumIEEE(head)))
+			}
+			raw := append(head, whole[10:]...)
+			d, err := gzip.Codec{}.NewDecoder(bytes.NewReader(raw), 0)
+			require.NoError(t, err)
+			_, err = d.Next()
+			require.NoError(t, err, "%d bytes", n)
+			got, err := io.ReadAll(decoderReader{d})
+			require.NoError(t, err)
+			require.Equal(t, "inside", string(got))
+			d.Close()
+
+			d, err = gzip.Codec{}.NewDecoder(bytes.NewReader(raw[:n]), 0)
+			require.NoError(t, err)
+			_, err = d.Next()
+			require.ErrorContains(t, err, "ends inside")
+			d.Close()
+		}
+	}
 }

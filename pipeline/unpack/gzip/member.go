@@ -49,11 +49,10 @@ func (d *decoder) header() error {
 	}
 	for _, flag := range []byte{flagName, flagComment} {
 		if flags&flag != 0 {
-			text, err := d.text()
-			if err != nil {
-				return err
+			var whole bool
+			if crc, whole = d.text(crc); !whole {
+				return d.lacking()
 			}
-			crc = crc32.Update(crc, crc32.IEEETable, text)
 		}
 	}
 	if flags&flagHeaderCRC != 0 {
@@ -73,19 +72,24 @@ func (d *decoder) header() error {
 
 func (d *decoder) badHeader() error { return d.damage("the gzip member's header is invalid") }
 
-// text reads bytes up to a zero, and that. More than scratch holds are refused.
-func (d *decoder) text() ([]byte, error) {
-	for i := range d.scratch {
-		b, err := d.raw.Buffer().ReadByte()
-		if err != nil {
-			return nil, d.lacking()
+// text passes over bytes up to a zero, and that, however many they are, and adds them to a
+// checksum. It reports whether the zero came.
+func (d *decoder) text(crc uint32) (sum uint32, whole bool) {
+	for {
+		n := 0
+		for n < len(d.scratch) && !whole {
+			b, err := d.raw.Buffer().ReadByte()
+			if err != nil {
+				return crc, false
+			}
+			d.scratch[n] = b
+			n++
+			whole = b == 0
 		}
-		d.scratch[i] = b
-		if b == 0 {
-			return d.scratch[:i+1], nil
+		if crc = crc32.Update(crc, crc32.IEEETable, d.scratch[:n]); whole {
+			return crc, true
 		}
 	}
-	return nil, d.badHeader()
 }
 
 // trailer compares the member with the checksum and the size behind it.

@@ -5,14 +5,12 @@
 // A record is a line with its \n. A last line without \n is reported with a size that
 // counts one. A UTF-8 byte order mark at the start belongs to no record. Lines of only
 // spaces, tabs and carriage returns are not records. Whether a line is JSON is not
-// checked. Lines may have any length: they are never held whole.
+// checked, but for the first one of jsonl (RefuseBegin). Lines may have any length: they are never held whole.
 package lines
 
 import (
 	"bytes"
 	"context"
-	"encoding/json"
-	"errors"
 	"io"
 	"path"
 
@@ -27,7 +25,11 @@ type Format struct {
 	json       bool   // Sniff looks for it
 }
 
-var _ unpack.Format = Format{}
+var (
+	_ unpack.Format    = Format{}
+	_ unpack.Emptyable = Format{}
+	_ unpack.Beginner  = Format{}
+)
 
 // JSONL is the format of one JSON value a line.
 func JSONL() Format {
@@ -55,31 +57,34 @@ func (f Format) StreamExtension(shard string) string {
 
 var byteOrderMark = []byte{0xef, 0xbb, 0xbf}
 
-// Sniff says whether the first line is a JSON object. If the line is longer than head,
-// it says whether the line begins like one. Plain text can't be recognised by its bytes.
+// EmptyShards implements unpack.Emptyable.
+func (Format) EmptyShards() {}
+
+// Sniff reports whether the first line that is not blank is a JSON object. If the line is
+// longer than head, it reports whether the line begins like one. Plain text can't be
+// recognised by its bytes.
 func (f Format) Sniff(head []byte) bool {
 	if !f.json {
 		return false
 	}
-	first := bytes.TrimPrefix(head, byteOrderMark)
-	end := bytes.IndexByte(first, '\n')
-	whole := end >= 0 || len(head) < unpack.SniffBytes
-	if end >= 0 {
-		first = first[:end]
-	}
-	first = bytes.TrimLeft(first, " \t\r")
-	if len(first) == 0 || first[0] != '{' {
-		return false
-	}
-	return json.Valid(first) || !whole && beginsJSON(first)
+	first, whole := firstLine(head, len(head) < unpack.SniffBytes)
+	return len(first) > 0 && first[0] == '{' && isJSON(first, whole)
 }
 
-// beginsJSON says whether p can be continued to a JSON value: the decoder has
-// nothing against it but that it ends.
-func beginsJSON(p []byte) bool {
-	var value json.RawMessage
-	err := json.NewDecoder(bytes.NewReader(p)).Decode(&value)
-	return errors.Is(err, io.ErrUnexpectedEOF)
+// RefuseBegin implements unpack.Beginner: jsonl whose first line is no JSON value is refused.
+func (f Format) RefuseBegin(head []byte, whole bool) string {
+	if !f.json {
+		return ""
+	}
+	first, ends := firstLine(head, whole)
+	if len(first) == 0 || isJSON(first, ends) {
+		return ""
+	}
+	const no = "its first line is no JSON value: "
+	if isJSON(first, false) && ends { // a document over many lines: cut at its lines it is rubbish
+		return no + "if it is one JSON array over many lines, jq -c '.[]' FILE > NEW.jsonl writes each element in a line"
+	}
+	return no + "if each line is a record all the same, name --format lines"
 }
 
 // Index implements unpack.Format.

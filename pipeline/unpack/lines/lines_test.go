@@ -37,11 +37,21 @@ func naive(shard []byte) unpacktest.Outcome {
 	return o
 }
 
+// naiveJSON also refuses what does not begin with a JSON value.
+func naiveJSON(shard []byte) unpacktest.Outcome {
+	o := naive(shard)
+	if len(o.Records) > 0 {
+		first := o.Records[0]
+		o.Refused = !json.Valid(shard[first.OffsetBytes:min(first.OffsetBytes+first.SizeBytes, int64(len(shard)))])
+	}
+	return o
+}
+
 func suite(f lines.Format, shards ...unpacktest.Shard) unpacktest.Suite {
 	return unpacktest.Suite{
 		Format: f,
 		Shards: shards,
-		Naive:  naive,
+		Naive:  map[string]func([]byte) unpacktest.Outcome{"jsonl": naiveJSON, "lines": naive}[f.Name()],
 		Draw: func(t *rapid.T) []byte {
 			return []byte(strings.Join(rapid.SliceOfN(rapid.SampledFrom([]string{"\n", "\r\n", " ", "\t", "\r", "a", "{}", "\xef\xbb\xbf", strings.Repeat("long", 50)}), 1, 60).Draw(t, "parts"), ""))
 		},
@@ -125,6 +135,9 @@ func TestSniff(t *testing.T) {
 		{"an object that is cut off by the file's end", []byte("{\"a\": 1"), false},
 		{"two objects on a line", []byte("{} {}\n"), false},
 		{"nothing", nil, false},
+		{"blank lines before an object", []byte("\n \r\n{}\n"), true},
+		{"NaN and the infinities, as Python writes them", []byte("{\"a\": NaN, \"b\": [-Infinity, Infinity], \"c\": \"NaN\"}\n"), true},
+		{"a NaN in a word", []byte("{\"a\": NaNs}\n"), false},
 		{"text", []byte("hello {}\n"), false},
 		{"the beginning of a long string in an object", long("{\"a\": \""), true},
 		{"the beginning of a long text behind a brace", long("{a"), false},
@@ -144,6 +157,42 @@ func TestLongObjectsAreSniffedWhereverTheyAreCut(t *testing.T) {
 		head := append([]byte("{\"p\": \""+strings.Repeat("p", pad)+"\", \"v\": "), object...)
 		require.Greater(t, len(head), unpack.SniffBytes)
 		require.True(t, lines.JSONL().Sniff(head[:unpack.SniffBytes]))
+	}
+}
+
+func TestALongObjectWithNaNIsSniffedWhereverItIsCut(t *testing.T) {
+	for pad := range 40 {
+		line := "{\"p\": \"" + strings.Repeat("p", pad) + "\", \"v\": [" + strings.Repeat("NaN, -Infinity, \"NaN\\\\\", ", 4000)
+		require.True(t, lines.JSONL().Sniff([]byte(line)[:unpack.SniffBytes]))
+	}
+}
+
+func TestJSONLThatBeginsWithNoValueIsRefused(t *testing.T) {
+	long := strings.Repeat("x", unpack.SniffBytes)
+	for _, c := range []struct {
+		name, head string
+		whole      bool
+		want       string // in the reason; "" for none
+	}{
+		{"an object", "{}\n", true, ""},
+		{"an array", "[1]\nanything", true, ""},
+		{"a number without a newline", "12", true, ""},
+		{"NaN", "NaN\n", true, ""},
+		{"blank lines alone", "\n \n", true, ""},
+		{"nothing", "", true, ""},
+		{"a document over many lines", "\n[\n  {", true, "jq -c"},
+		{"an object over many lines", "{\n", true, "jq -c"},
+		{"text", "hello\n", true, "--format lines"},
+		{"a line that the file's end cuts", "{\"a\": 1", true, "no JSON value"},
+		{"a long line that may go on", ("{\"a\": \"" + long)[:unpack.SniffBytes], false, ""},
+		{"a long text", long, false, "no JSON value"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			got := lines.JSONL().RefuseBegin([]byte(c.head), c.whole)
+			require.Equal(t, c.want == "", got == "", got)
+			require.Contains(t, got, c.want)
+			require.Empty(t, lines.Lines().RefuseBegin([]byte(c.head), c.whole))
+		})
 	}
 }
 

@@ -38,7 +38,8 @@ func parseHeader(h *frames.Header, head []byte) error {
 	case magic == frameMagic:
 		return parseFrameHeader(h, head)
 	case magic == legacyMagic:
-		return errors.New("a frame of the legacy lz4 format: compress again with lz4 1.4 or later, without -l")
+		legacyHeader(h)
+		return nil
 	case magic&^0xf != skippableMagic:
 		return errors.New("neither an lz4 frame nor a skippable one")
 	case len(head) < 8:

@@ -8,9 +8,14 @@
 //	skippable frame: 184D2A5x, u32le size, bytes
 //
 // The decoding library sees one frame at a time; package frames finds the end of a frame
-// by walking the sizes of its blocks. Frames of the legacy format have neither an end
-// nor checksums. They, and frames that need a dictionary, can't be decoded and count as
+// by walking the sizes of its blocks. Frames that need a dictionary can't be decoded and count as
 // damaged.
+//
+//	legacy frame: 184C2102, blocks: u32le size, bytes, each of 8 MiB but for the last
+//
+// A legacy frame (lz4 -l, and lz4 before 1.4) has neither an end mark nor checksums: it ends where
+// another frame begins, or with the file. So one that was cut between blocks can't be told from a
+// shorter one.
 package lz4
 
 import (
@@ -51,6 +56,7 @@ var codec = frames.Codec{
 	Header:           parseHeader,
 	BlockHeaderBytes: 4,
 	Block:            parseBlock,
+	Begins:           begins,
 	NewLibrary:       func() (frames.Library, error) { return &library{}, nil },
 }
 
@@ -59,11 +65,17 @@ type library struct {
 	lz4    *lz4.Reader // nil before the first frame, and behind one of linked blocks
 	linked bool        // the frame's blocks are
 	memory int64       // the most that a frame has needed
+	// old decodes the frame where it is one of the legacy format, inOld.
+	old   legacy
+	inOld bool
 }
 
 // Open implements frames.Library.
 func (l *library) Open(raw io.Reader, h *frames.Header) error {
-	l.memory, l.linked = max(l.memory, h.MemoryBytes), h.Linked
+	l.memory, l.linked, l.inOld = max(l.memory, h.MemoryBytes), h.Linked, h.OpenEnded
+	if l.inOld {
+		return l.old.open(raw)
+	}
 	if l.lz4 == nil {
 		l.lz4 = lz4.NewReader(raw)
 	} else {
@@ -74,6 +86,9 @@ func (l *library) Open(raw io.Reader, h *frames.Header) error {
 
 // Read implements frames.Library.
 func (l *library) Read(p []byte) (int, error) {
+	if l.inOld {
+		return l.old.Read(p)
+	}
 	n, err := l.lz4.Read(p)
 	if err == io.EOF {
 		l.giveBlocksBack()
@@ -114,6 +129,6 @@ func (l *library) MemoryBytes() int64 { return l.memory }
 // Release implements frames.Library.
 func (l *library) Release() bool {
 	l.giveBlocksBack()
-	l.memory = 0
+	l.memory, l.old, l.inOld = 0, legacy{}, false
 	return true
 }

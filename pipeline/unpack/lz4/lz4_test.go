@@ -2,11 +2,13 @@ package lz4_test
 
 import (
 	"bytes"
+	"encoding/binary"
 	"fmt"
 	"io"
 	"math/rand/v2"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -25,6 +27,11 @@ func scan(raw []byte) (unpack.Summary, int, error) { return unpacktest.ScanLines
 
 // frame is a header up to where its checksum comes, and what follows.
 func frame(rest ...byte) []byte { return append([]byte{0x04, 0x22, 0x4d, 0x18}, rest...) }
+
+// legacyFrame is a frame of the legacy format with one block, of a size that may not be its own.
+func legacyFrame(size uint32, block string) []byte {
+	return append(binary.LittleEndian.AppendUint32([]byte{0x02, 0x21, 0x4c, 0x18}, size), block...)
+}
 
 // changed is a frame with one byte xored.
 func changed(frame []byte, at int, by byte) []byte {
@@ -47,7 +54,11 @@ func TestDamage(t *testing.T) {
 		{"a skippable frame's magic", "ends inside the header of a skippable lz4 frame", unpacktest.Skippable(9)[:6]},
 		{"a skippable frame that is cut off", "ends inside a skippable lz4 frame", unpacktest.Skippable(100)[:50]},
 		{"a skippable frame of 4 GiB", "ends inside a skippable lz4 frame", []byte{0x50, 0x2a, 0x4d, 0x18, 0xff, 0xff, 0xff, 0xff}},
-		{"a legacy frame", "a frame of the legacy lz4 format", []byte{0x02, 0x21, 0x4c, 0x18, 1, 0, 0, 0, 0}},
+		{"a legacy frame that is cut", "ends inside an lz4 frame", legacyFrame(100, "1234")},
+		{"a legacy frame that is cut after a block's size", "ends inside an lz4 frame", legacyFrame(100, "")},
+		{"a legacy frame that is cut inside a block's size", "ends inside an lz4 frame", legacyFrame(100, "")[:6]},
+		{"a legacy block of 16 MiB", "can't be decoded: a block of 16777216 bytes", legacyFrame(16<<20, "1234")},
+		{"a legacy block that refers to bytes before it", "can't be decoded", legacyFrame(11, "\x10x\x64\x00\x50abcde\x00")},
 		{"a dictionary", "needs dictionary 7", frame(0x61, 0x40, 7, 0, 0, 0, 0)},
 		{"a size of blocks that there is not", "a size of blocks of 3", frame(0x60, 0x30, 0)},
 		{"another checksum of the header", "header does not match its checksum", changed(good, 6, 1)},
@@ -109,7 +120,7 @@ func text() []byte {
 var programFlags = map[string][]string{
 	"as it comes": {"-c"}, "level 9": {"-c", "-9"}, "blocks of 64 KiB": {"-c", "-B4"}, "blocks of 4 MiB": {"-c", "-B7"},
 	"linked blocks": {"-c", "-B4", "-BD"}, "linked blocks of 4 MiB, checksums": {"-c", "-B7", "-BD", "-BX"},
-	"no checksum": {"-c", "--no-frame-crc"}, "content size": {"-c", "--content-size"},
+	"no checksum": {"-c", "--no-frame-crc"}, "content size": {"-c", "--content-size"}, "legacy": {"-c", "-l"},
 }
 
 func TestTheProgram(t *testing.T) {
@@ -156,14 +167,25 @@ func TestGoldenFilesOfTheProgram(t *testing.T) {
 		require.NoError(t, err)
 		return b
 	}
-	for _, name := range []string{"checksums.lz4", "linked.lz4"} {
+	for _, name := range []string{"checksums.lz4", "linked.lz4", "legacy.lz4"} {
 		require.True(t, bytes.Equal(goldenText(), decoded(t, golden(name), unpack.Entry{})), name)
 	}
-	s, n, err := scan(golden("legacy.lz4"))
+}
+
+// A legacy frame has no end mark: it ends where any other frame begins.
+func TestLegacyFramesEndWhereOthersBegin(t *testing.T) {
+	text := bytes.Repeat(text(), 1+(17<<20)/len(text())) // three blocks
+	old := unpacktest.Program(t, t.TempDir(), text, "lz4", "-c", "-l")
+	other := unpacktest.LZ4([]byte("one\ntwo\n"))
+	raw := slices.Concat(old, unpacktest.Skippable(9), old, other, old[:4], old)
+	s, _, err := scan(raw)
 	require.NoError(t, err)
-	require.Zero(t, n)
-	require.NotNil(t, s.Damage)
-	require.Contains(t, s.Damage.Reason, "legacy")
+	require.Nil(t, s.Damage)
+	require.EqualValues(t, 3*len(text)+8, s.DecodedBytes)
+	require.Len(t, s.Members, 5, "one of them without a block")
+	require.True(t, bytes.Equal(slices.Concat(text, text, []byte("one\ntwo\n"), text), decoded(t, raw, unpack.Entry{})))
+	last := s.Members[len(s.Members)-1]
+	require.True(t, bytes.Equal(text, decoded(t, raw, unpack.Entry{RawBytes: last.RawBytes, DecodedBytes: last.DecodedBytes})))
 }
 
 // A linked block that refers to bytes before its frame is damage wherever the

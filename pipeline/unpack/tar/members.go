@@ -2,6 +2,7 @@ package tar
 
 import (
 	"context"
+	"io"
 
 	"github.com/lsiofs/lsiofs/pipeline/unpack"
 )
@@ -30,6 +31,9 @@ func NewMembers(src unpack.Source) Members { return Members{newWalker(src)} }
 // the number of bytes with Consumed.
 func (m Members) Next(ctx context.Context) (Member, error) {
 	x, err := m.w.next(ctx)
+	if err == io.EOF {
+		err = m.w.tail(ctx)
+	}
 	if err != nil {
 		return Member{}, err
 	}

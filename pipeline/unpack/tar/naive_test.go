@@ -143,6 +143,9 @@ func readArchive(shard []byte) (a naiveArchive) {
 				panic("damaged")
 			}
 			a.whole = true
+			if len(bytes.Trim(rest, "\x00")) > 0 {
+				panic("damaged")
+			}
 			return a
 		}
 		if len(rest) < 512 || !sumIsRight(rest[:512]) {

@@ -69,7 +69,16 @@ func index(ctx context.Context, src unpack.Source, emit func(unpack.Extent) erro
 		}
 		m, err := w.next(ctx)
 		if err == io.EOF {
-			return s.finish(emit)
+			if s.open {
+				w.record++
+			}
+			if err := s.finish(emit); err != nil {
+				return err
+			}
+			if err := w.tail(ctx); err != io.EOF {
+				return err
+			}
+			return nil
 		}
 		if err != nil {
 			return err

@@ -166,13 +166,40 @@ func TestEnds(t *testing.T) {
 		{"two zero blocks", make([]byte, 1024)},
 		{"one zero block", make([]byte, 512)},
 		{"the end of the file", nil},
-		{"a zero block and anything", append(make([]byte, 512), "anything at all"...)},
+		{"zeros up to a record of tar", make([]byte, 10240)},
+		{"zeros that fill no block", make([]byte, 700)},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			records, s, err := index(t, append(bytes.Clone(body), c.tail...))
 			require.NoError(t, err)
 			require.Nil(t, s.Damage)
 			require.Len(t, records, 2)
+		})
+	}
+}
+
+// A hole of zeros in a copy, and a second archive behind the first: what follows is not lost in
+// silence, and what comes before is kept.
+func TestBytesBehindTheEndAreDamage(t *testing.T) {
+	body := new(archive).file("s1.a", "1").file("s2.a", "2").Bytes()
+	for _, c := range []struct {
+		name string
+		tail []byte
+		at   int64 // behind the body
+	}{
+		{"a zero block and anything", append(make([]byte, 512), "anything at all"...), 512},
+		{"a hole that is not as long as a block is", append(make([]byte, 700), 'x'), 700},
+		{"a second archive", append(make([]byte, 1024), new(archive).file("s3.a", "3").end()...), 1024},
+		{"a byte at the very end", append(make([]byte, 10239), 1), 10239},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			records, s, err := index(t, append(bytes.Clone(body), c.tail...))
+			require.NoError(t, err)
+			require.Len(t, records, 2, "the last one too: the zero block shows its end")
+			require.NotNil(t, s.Damage)
+			require.Equal(t, int64(len(body))+c.at, s.Damage.OffsetBytes)
+			require.EqualValues(t, 2, s.Damage.Record)
+			require.Contains(t, s.Damage.Reason, "tar -A")
 		})
 	}
 }

@@ -108,6 +108,37 @@ func (w *walker) next(ctx context.Context) (*member, error) {
 	}
 }
 
+// tail passes over what follows the archive's end, which next has found, and returns io.EOF
+// where that is zeros to the end of the file. Any other byte is damage: of an archive that is
+// not whole, as a copy with a hole, or of a second archive that was put behind it.
+func (w *walker) tail(ctx context.Context) error {
+	for {
+		if err := ctx.Err(); err != nil {
+			return err
+		}
+		window, err := w.src.Window(1)
+		if err == io.EOF && w.src.OffsetBytes() == 0 {
+			return w.corrupt(0, "the archive is empty: not even its end is there")
+		}
+		if errors.As(err, new(*unpack.CorruptError)) {
+			return io.EOF // the codec's, behind all records: it is found when the shard's rest is decoded
+		}
+		if err != nil {
+			return err
+		}
+		for i, b := range window {
+			if b != 0 {
+				return unpack.Corrupt(w.record, w.src.OffsetBytes()+int64(i), "%s", reasonBehindEnd)
+			}
+		}
+		if err := w.src.Discard(int64(len(window))); err != nil {
+			return err
+		}
+	}
+}
+
+const reasonBehindEnd = "there are bytes behind the block of zeros that ends the archive: a part of the file was not copied, or a second archive was put behind it (tar -A joins archives)"
+
 // pass passes over what is left of the last member.
 func (w *walker) pass() error {
 	if w.skip == 0 {

@@ -47,6 +47,9 @@ func (Format) Extensions() []string { return []string{".tfrecord", ".tfrecords",
 // StreamExtension is ".tfrecord".
 func (Format) StreamExtension(string) string { return ".tfrecord" }
 
+// EmptyShards implements unpack.Emptyable.
+func (Format) EmptyShards() {}
+
 // Sniff says whether the checksum of the first length is correct.
 func (Format) Sniff(head []byte) bool {
 	return len(head) >= headBytes && lengthHolds(head)

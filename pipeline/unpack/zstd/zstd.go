@@ -33,7 +33,9 @@ var _ unpack.MemberCodec = Codec{}
 func (Codec) Name() string { return codec.Name }
 
 // Extensions is ".zst".
-func (Codec) Extensions() map[string]string { return map[string]string{".zst": ""} }
+func (Codec) Extensions() map[string]string {
+	return map[string]string{".zst": "", ".zstd": "", ".tzst": ".tar"}
+}
 
 // NewDecoder makes a decoder of raw, which begins at a frame's first byte.
 func (Codec) NewDecoder(raw io.Reader, rawOffset int64) (unpack.Decoder, error) {

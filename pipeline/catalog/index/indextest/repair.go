@@ -10,21 +10,22 @@ import (
 
 // Where the header of an index has its fields, see package index.
 const (
-	fileBytesAt = 16
-	sumsAt      = 120
-	sumsHashAt  = 128
-	keyAt       = 136
-	zerosAt     = 200
-	hashAt      = 248
-	headerBytes = 256
+	fileBytesAt  = 16
+	sumsAt       = 120
+	sumsHashAt   = 128
+	keyAt        = 136
+	generationAt = 200
+	zerosAt      = 208
+	hashAt       = 248
+	headerBytes  = 256
 
 	segmentBytes = 4 << 20
 )
 
 // Repair gives a copy of an index of up to one segment whose checksums are right, as
-// are its version, its size and what it is of: so what they protect is reached. What is
+// are its version, its generation, its size and what it is of: so what they protect is reached. What is
 // too short, or has its checksums elsewhere, stays as wrong as it is.
-func Repair(data []byte, version uint64, key [32]byte) []byte {
+func Repair(data []byte, version, generation uint64, key [32]byte) []byte {
 	data = bytes.Clone(data)
 	if len(data) < headerBytes {
 		return data
@@ -34,6 +35,7 @@ func Repair(data []byte, version uint64, key [32]byte) []byte {
 	put(data[8:], version)
 	put(data[fileBytesAt:], uint64(len(data)))
 	copy(data[keyAt:], key[:])
+	put(data[generationAt:], generation)
 	clear(data[zerosAt:hashAt])
 	if at := binary.LittleEndian.Uint64(data[sumsAt:]); at >= headerBytes && at <= uint64(len(data)) {
 		body, sums := data[headerBytes:at], data[at:]

@@ -12,49 +12,50 @@ import (
 
 	"github.com/lsiofs/lsiofs/pipeline/storage"
 	"github.com/lsiofs/lsiofs/pipeline/unpack"
+	"github.com/lsiofs/lsiofs/pipeline/unpack/formats"
 )
 
 // sniffRawBytes bounds what is read of a compressed file to see
 // unpack.SniffBytes of what is in it.
 const sniffRawBytes = 1 << 20
 
-// judge tells files' formats by their content, nil where it is none's. It opens the
-// files that are not known, several at a time.
-func (f *finder) judge(ctx context.Context, files []candidate) ([]unpack.Format, error) {
-	list := make([]unpack.Format, len(files))
-	g, ctx := errgroup.WithContext(ctx)
+// look notes the format that each of the wanted files shows by its first bytes, "" for none.
+// It opens the files that are not known, several at a time. One that can't be read is an error.
+func (f *finder) look(ctx context.Context, files []file, wanted []int, shown []string) error {
+	g, gctx := errgroup.WithContext(ctx)
 	g.SetLimit(max(1, cmp.Or(f.AtATime, 2*runtime.GOMAXPROCS(0))))
-	for i, c := range files {
+	for _, i := range wanted {
+		c := &files[i]
 		if c.settled {
 			continue
 		}
-		if x, ok := f.known(c.Object); ok {
-			list[i] = x
+		if format, known := f.known(c.Object); known {
+			shown[i] = format
 			continue
 		}
 		g.Go(func() error {
-			x, err := f.byContent(ctx, c)
+			format, err := f.content(gctx, c)
 			if err != nil {
-				return f.unreadable(ctx, c.Object, err)
+				return f.unreadable(gctx, c.Object, err)
 			}
-			list[i] = x
+			shown[i] = format
 			return nil
 		})
 	}
-	return list, g.Wait()
+	err := g.Wait()
+	if ctx.Err() != nil {
+		return ctx.Err()
+	}
+	return err
 }
 
 // known is the answer of an earlier run, where there is one.
-func (f *finder) known(o storage.Object) (format unpack.Format, ok bool) {
+func (f *finder) known(o storage.Object) (format string, ok bool) {
 	if f.Known == nil {
-		return nil, false
+		return "", false
 	}
-	name, ok := f.Known(o)
-	if !ok || name == "" {
-		return nil, ok
-	}
-	format = f.named(name)
-	return format, format != nil
+	format, ok = f.Known(o)
+	return format, ok && (format == "" || f.named(format) != nil)
 }
 
 func (f *finder) unreadable(ctx context.Context, o storage.Object, err error) error {
@@ -74,23 +75,44 @@ func Unread(path string, err error) error {
 	if _, names := errors.AsType[*storage.Error](err); !names {
 		err = fmt.Errorf("%s: %w", path, err)
 	}
-	return fmt.Errorf("%w: no file is left out because it can't be read; a pattern can leave it out", err)
+	return fmt.Errorf("%w: no file is left out because it can't be read; --exclude or a pattern can leave it out", err)
 }
 
-// byContent is a file's format by its content, nil for none. What has a known
-// ending is asked about by formats that may have it all the same.
-func (f *finder) byContent(ctx context.Context, c candidate) (unpack.Format, error) {
+// content is the format that a file shows, "" for none.
+func (f *finder) content(ctx context.Context, c *file) (string, error) {
 	reader := storage.NewReader(ctx, f.Reads, c.Object, 0)
 	defer reader.Close()
 	raw := &headReader{raw: reader, sizeBytes: c.Object.SizeBytes}
-	if f.byExtension(c.inner) == nil {
-		head, err := headOf(c, raw)
-		if err != nil {
-			return nil, err
+	if contested(c) {
+		x, err := claimant(f.formats, c.Object, raw)
+		if x == nil || err != nil {
+			return "", err
 		}
-		return f.byHead(c, head), nil
+		return x.Name(), nil
 	}
-	return claimant(f.formats, c.Object, raw)
+	head, codec, err := headOf(c, raw)
+	if err != nil {
+		return "", err
+	}
+	for _, name := range sniffed {
+		if name == "lc0" && (!mayBeLc0(c.Object.Path) || codec == nil || codec.Name() != "gzip") {
+			continue
+		}
+		if x := f.named(name); x.Sniff(head) {
+			return name, nil
+		}
+	}
+	return "", nil
+}
+
+// named is the format of that name, or nil.
+func (f *finder) named(name string) unpack.Format {
+	for _, x := range f.formats {
+		if x.Name() == name {
+			return x
+		}
+	}
+	return nil
 }
 
 // headReader reads the beginning of a file once, however small the parts are in which it
@@ -115,30 +137,20 @@ func (h *headReader) ReadAt(p []byte, off int64) (int, error) {
 	return copy(p, h.head[off:]), nil
 }
 
-func (f *finder) byHead(c candidate, head []byte) unpack.Format {
-	for _, x := range f.formats {
-		if own, ok := x.(unpack.OwnCodecs); ok && !own.Takes(c.Object.Path) {
-			continue
-		}
-		if x.Sniff(head) {
-			return x
-		}
+// headOf is the first unpack.SniffBytes of a file's decoded bytes, fewer when it has no more,
+// and the codec that its first bytes show. What does not decode gives what came before.
+func headOf(c *file, raw io.ReaderAt) ([]byte, unpack.Codec, error) {
+	head := make([]byte, min(c.Object.SizeBytes, unpack.SniffBytes))
+	n, err := raw.ReadAt(head, 0)
+	if err != nil && err != io.EOF {
+		return nil, nil, err
 	}
-	return nil
-}
-
-// headOf is the first unpack.SniffBytes of a file's decoded bytes, fewer when it
-// has no more. What does not decode gives what came before.
-func headOf(c candidate, raw io.ReaderAt) ([]byte, error) {
-	if c.Codec == nil {
-		head := make([]byte, min(c.Object.SizeBytes, unpack.SniffBytes))
-		n, err := raw.ReadAt(head, 0)
-		if err == io.EOF {
-			err = nil
-		}
-		return head[:n], err
+	codec := formats.ContentCodec(c.Object.Path, head[:n])
+	if codec == nil {
+		return head[:n], nil, nil
 	}
-	return decodedHead(c.Codec, raw, min(c.Object.SizeBytes, sniffRawBytes))
+	head, err = decodedHead(codec, raw, min(c.Object.SizeBytes, sniffRawBytes))
+	return head, codec, err
 }
 
 func decodedHead(codec unpack.Codec, raw io.ReaderAt, rawBytes int64) ([]byte, error) {

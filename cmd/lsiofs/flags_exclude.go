@@ -1,0 +1,33 @@
+package main
+
+import (
+	"strings"
+
+	"github.com/spf13/pflag"
+
+	"github.com/lsiofs/lsiofs/pipeline/catalog/discover"
+)
+
+// excludeValue is --exclude, which is given once for each pattern.
+type excludeValue struct{ p *[]string }
+
+func addExclude(f *pflag.FlagSet, p *[]string) {
+	f.Var(excludeValue{p}, "exclude", "leave out what a `pattern` matches, relative to DATASET: --exclude 'val*' (any depth), --exclude 'old/**'; may be repeated")
+}
+
+func (v excludeValue) String() string {
+	if v.p == nil {
+		return ""
+	}
+	return strings.Join(*v.p, " ")
+}
+
+func (v excludeValue) Set(s string) error {
+	if err := discover.ExcludeError(s); err != nil {
+		return err
+	}
+	*v.p = append(*v.p, s)
+	return nil
+}
+
+func (v excludeValue) Type() string { return "pattern" }

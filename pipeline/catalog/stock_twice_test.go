@@ -1,0 +1,63 @@
+package catalog
+
+import (
+	"os"
+	"path/filepath"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/lsiofs/lsiofs/pipeline/growing"
+	"github.com/lsiofs/lsiofs/pipeline/unpack/unpacktest"
+)
+
+// Two files that are one shard count once: the first that was seen, of those seen together by path.
+// The other counts once that one is gone.
+func TestAShardCountsOnceHoweverOftenItIsThere(t *testing.T) {
+	w := newStockWorld(newWorld(t))
+	w.write("a.jsonl", linesOf(3, "a"))
+	w.write("b.jsonl.zst", zst(linesOf(4, "b")))
+	w.write("c.jsonl.gz", gz(linesOf(5, "c")))
+	s := w.mustOpenStock()
+	w.look(s)
+	require.Len(t, s.Shards(), 3)
+	w.write("a.jsonl.zst", zst(linesOf(3, "a")))
+	w.write("b.jsonl", linesOf(4, "b"))
+	w.write("c.jsonl.lz4", unpacktest.LZ4(linesOf(5, "c")))
+	w.write("d.jsonl", linesOf(6, "d"))
+	require.NoError(t, os.Symlink("d.jsonl", filepath.Join(w.data, "latest.jsonl")))
+	w.look(s)
+	require.Equal(t, []string{"a.jsonl", "b.jsonl.zst", "c.jsonl.gz", "d.jsonl"}, pathsOf(s.Shards()))
+	require.EqualValues(t, 18, s.Counts().Records)
+	require.Equal(t, 4, s.Counts().Waiting)
+	require.Equal(t, []string{"a.jsonl.zst", "b.jsonl", "c.jsonl.lz4", "latest.jsonl"}, waitingPaths(s))
+	reasons := map[string]string{}
+	for _, x := range s.Waiting() {
+		reasons[x.Path] = x.Reason
+	}
+	require.Contains(t, reasons["a.jsonl.zst"], "it is a.jsonl in another codec: remove one of them")
+	require.Contains(t, reasons["latest.jsonl"], "it is d.jsonl by another name: remove one of them")
+	require.Equal(t, 4, w.log.count("file is left out"))
+	require.EqualValues(t, 4, w.mustSeal(s, s.Shards()).PassedOver())
+
+	// What waits is indexed: an epoch that another node has taken may be of it.
+	twice := s.known["a.jsonl.zst"].shard
+	require.EqualValues(t, 3, w.mustSeal(s, []growing.Shard{twice}).Records())
+
+	w.remove("a.jsonl")
+	require.Zero(t, w.readsOf(func() { w.look(s) }))
+	require.Equal(t, []string{"a.jsonl.zst", "b.jsonl.zst", "c.jsonl.gz", "d.jsonl"}, pathsOf(s.Shards()), "it waited for that one")
+	require.EqualValues(t, 18, s.Counts().Records)
+	require.NoError(t, s.Close())
+
+	s = w.mustOpenStock() // of what the journals have, the first by path
+	require.Zero(t, w.readsOf(func() { w.look(s) }))
+	require.Equal(t, []string{"a.jsonl.zst", "b.jsonl", "c.jsonl.gz", "d.jsonl"}, pathsOf(s.Shards()))
+	w.remove("b.jsonl")
+	w.remove("latest.jsonl")
+	w.look(s)
+	require.Equal(t, []string{"a.jsonl.zst", "b.jsonl.zst", "c.jsonl.gz", "d.jsonl"}, pathsOf(s.Shards()))
+	require.Equal(t, []string{"c.jsonl.lz4"}, waitingPaths(s))
+	require.Len(t, s.twins.shards, 4+3, "a key of each file, and one of each name with a codec")
+	require.Len(t, s.twins.twice, 2)
+}

@@ -1,0 +1,73 @@
+package identity
+
+import (
+	"io/fs"
+	"os"
+	"path/filepath"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+	"golang.org/x/sys/unix"
+)
+
+func TestNeverIsRefusedWhateverLeadsThere(t *testing.T) {
+	data, never := t.TempDir(), filepath.Join(t.TempDir(), "never")
+	for _, dir := range []string{filepath.Join(never, "in"), never + "-not", filepath.Join(data, "d")} {
+		require.NoError(t, os.MkdirAll(dir, 0o700))
+		require.NoError(t, os.WriteFile(filepath.Join(dir, "f"), []byte("x"), 0o600))
+	}
+	links := map[string]string{
+		"is": never, "in": never + "/in", "file": never + "/in/f", "holds": filepath.Dir(never), "all": "/",
+		"magic": "/proc/self/root" + data, "beside": never + "-not", "near": "d", "near-file": "d/f",
+	}
+	for name, to := range links {
+		require.NoError(t, os.Symlink(to, filepath.Join(data, name)))
+	}
+	require.NoError(t, os.Symlink("in", filepath.Join(data, "twice")))
+	t.Setenv(NeverVariable, never)
+	n, err := NeverOf()
+	require.NoError(t, err)
+	for _, name := range []string{"is", "in", "file", "holds", "all", "twice", "in/f"} {
+		err := n.Check(unix.AT_FDCWD, filepath.Join(data, name))
+		require.ErrorIs(t, err, fs.ErrPermission, name)
+		require.ErrorContains(t, err, never, name)
+	}
+	require.ErrorIs(t, n.Check(unix.AT_FDCWD, filepath.Join(data, "magic")), unix.ELOOP, "a link of /proc")
+	for _, name := range []string{"beside", "near", "near-file", "d", "d/f"} {
+		require.NoError(t, n.Check(unix.AT_FDCWD, filepath.Join(data, name)), name)
+	}
+
+	open := map[string]func(path string) (int, error){
+		"file": func(path string) (int, error) { return n.OpenRegular(unix.AT_FDCWD, path) },
+		"is":   func(path string) (int, error) { return n.OpenDirectory(unix.AT_FDCWD, path) },
+		"in/f": func(path string) (fd int, err error) {
+			for range 100_000 { // what is cached, the kernel does not find while others rename
+				if fd, err = n.OpenRegularCached(unix.AT_FDCWD, path); err != unix.EAGAIN {
+					break
+				}
+			}
+			return fd, err
+		},
+	}
+	for name, open := range open {
+		_, err := open(filepath.Join(data, name))
+		require.ErrorIs(t, err, fs.ErrPermission, name)
+	}
+	for name, open := range map[string]func(path string) (int, error){"near-file": open["file"], "near": open["is"]} {
+		fd, err := open(filepath.Join(data, name))
+		require.NoError(t, err, name)
+		require.NoError(t, unix.Close(fd))
+	}
+}
+
+func TestNeverHasPathsThatAreAbsolute(t *testing.T) {
+	t.Setenv(NeverVariable, "")
+	n, err := NeverOf()
+	require.NoError(t, err)
+	require.NoError(t, n.Check(unix.AT_FDCWD, "/"))
+	for _, wrong := range []string{"a", "/a\n", "/a/../b", "/a\nb"} {
+		t.Setenv(NeverVariable, wrong)
+		_, err := NeverOf()
+		require.ErrorContains(t, err, NeverVariable, wrong)
+	}
+}

@@ -1,0 +1,87 @@
+package lz4
+
+import (
+	"encoding/binary"
+	"fmt"
+	"io"
+
+	"github.com/pierrec/lz4/v4"
+
+	"github.com/lsiofs/lsiofs/pipeline/unpack/frames"
+)
+
+const (
+	// legacyBlockBytes is the size of a decoded block of a legacy frame; its last may be smaller.
+	legacyBlockBytes = 8 << 20
+	// legacyMostBytes is the most that such a block may have in the file.
+	legacyMostBytes = legacyBlockBytes + legacyBlockBytes/255 + 16
+)
+
+// begins reports whether a frame begins with four bytes: none of the magic numbers is the size of
+// a block.
+func begins(head []byte) bool {
+	switch magic := binary.LittleEndian.Uint32(head); magic {
+	case frameMagic, legacyMagic:
+		return true
+	default:
+		return magic&^0xf == skippableMagic
+	}
+}
+
+func legacyHeader(h *frames.Header) {
+	h.SizeBytes, h.BlockBytes, h.OpenEnded = 4, legacyBlockBytes, true
+	h.MemoryBytes = legacyBlockBytes + legacyMostBytes
+}
+
+// legacy decodes a legacy frame. The library decodes such frames, too, but lets a block refer to
+// the one before it.
+type legacy struct {
+	raw            io.Reader
+	block, decoded []byte // as it is in the file, and what of it was not read yet
+	buffer         []byte
+}
+
+// open begins a frame.
+func (l *legacy) open(raw io.Reader) error {
+	l.raw, l.decoded = raw, nil
+	_, err := io.CopyN(io.Discard, raw, 4) // its magic number
+	return err
+}
+
+func (l *legacy) Read(p []byte) (int, error) {
+	for len(l.decoded) == 0 {
+		if err := l.next(); err != nil {
+			return 0, err
+		}
+	}
+	n := copy(p, l.decoded)
+	l.decoded = l.decoded[n:]
+	return n, nil
+}
+
+// next decodes a block. At the frame's end it gives io.EOF.
+func (l *legacy) next() error {
+	var head [4]byte
+	if _, err := io.ReadFull(l.raw, head[:]); err != nil {
+		return err
+	}
+	size := binary.LittleEndian.Uint32(head[:])
+	if size > legacyMostBytes {
+		return fmt.Errorf("a block of %d bytes", size)
+	}
+	if l.buffer == nil {
+		l.buffer, l.block = make([]byte, legacyBlockBytes), make([]byte, legacyMostBytes)
+	}
+	if _, err := io.ReadFull(l.raw, l.block[:size]); err != nil {
+		if err == io.EOF {
+			err = io.ErrUnexpectedEOF
+		}
+		return err
+	}
+	n, err := lz4.UncompressBlock(l.block[:size], l.buffer)
+	if err != nil {
+		return err
+	}
+	l.decoded = l.buffer[:n]
+	return nil
+}
