@@ -284,6 +284,10 @@ func (s *Storage) Stats() Stats {
 	return Stats{Decoded: s.bricks.Load(), Found: s.hits.Load(), StoredBytes: s.storedBytes.Load(), Blocks: s.blockCount.Load(), HeldBytes: s.cells.heldBytes()}
 }
 
+// MostHeldBytes is how many bytes of decoded bricks may be kept: what descriptions, indexes and what is being
+// decoded leave of the memory.
+func (s *Storage) MostHeldBytes() int64 { return s.cells.mostBytes() }
+
 var errClosed = fmt.Errorf("the storage is closed: %w", fs.ErrClosed)
 
 // Close waits for the reads under way. It is idempotent.
