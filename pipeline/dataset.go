@@ -54,6 +54,8 @@ type Options struct {
 	// afterStep is called after each step of the opening, which fails with its error;
 	// nil but in tests.
 	afterStep func(step string) error
+	// maxRecords bounds an epoch in tests; 0: maxEpochRecords.
+	maxRecords uint64
 }
 
 // Dataset is an open dataset: a mount and the generation of shards that it serves. It is

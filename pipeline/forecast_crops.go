@@ -7,6 +7,7 @@ import (
 	"github.com/lsiofs/lsiofs/pipeline/catalog"
 	"github.com/lsiofs/lsiofs/pipeline/order"
 	"github.com/lsiofs/lsiofs/pipeline/spec"
+	"github.com/lsiofs/lsiofs/pipeline/storage/cubes"
 	"github.com/lsiofs/lsiofs/pipeline/storage/cubes/listing"
 	"github.com/lsiofs/lsiofs/pipeline/zarr"
 )
@@ -70,7 +71,7 @@ func (d *Dataset) ForecastCrops(ctx context.Context) (*CropsForecast, error) {
 }
 
 func (g *generation) forecastCrops(ctx context.Context) (*CropsForecast, error) {
-	f := &CropsForecast{RecordBytes: g.cubes[0].Cut.Row().Bytes, MemoryBytes: g.spec.MemoryBytes - g.mount.recordMemory()}
+	f := &CropsForecast{RecordBytes: g.cubes[0].Cut.Row().Bytes, MemoryBytes: g.mount.files.(*cubes.Storage).MostHeldBytes()}
 	if err := f.fields(g.cubes); err != nil {
 		return nil, err
 	}

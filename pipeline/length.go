@@ -1,10 +1,14 @@
 package pipeline
 
 import (
+	"cmp"
 	"fmt"
 	"time"
 
 	"github.com/dustin/go-humanize"
+
+	"github.com/lsiofs/lsiofs/pipeline/spec"
+	"github.com/lsiofs/lsiofs/pipeline/storage/cubes"
 )
 
 const (
@@ -21,26 +25,66 @@ func laysOutIn(records uint64) time.Duration {
 	return time.Duration(min(records, 1<<56) * sweepNanos).Round(time.Second)
 }
 
+// maxSelected bounds the records that a split or a sample chooses from: it takes a bit for each.
+const maxSelected = maxEpochRecords << 2
+
 // checkLength refuses an epoch that is too long to be laid out, before anything is computed that grows
-// with its length. It warns of a long one.
+// with its length. Where some of the records are selected, checkSelected has the last word.
 func (g *generation) checkLength() error {
-	if g.mixing != nil {
+	switch {
+	case g.mixing != nil:
 		return g.checkLengthOf(g.mixing.length, "give a shorter --mix-length, or more even weights")
+	case g.selects():
+		return checkWhole(g.catalog.Records(), g.fewer()+" make it smaller")
 	}
-	n, flags := g.catalog.Records(), "larger records, fewer shards, or --sample 1/N make it shorter"
-	if of := g.spec.Order.Sample.Or().Of; of > 1 {
-		n /= of
+	return g.checkLengthOf(g.catalog.Records(), g.fewer()+selecting)
+}
+
+// checkSelected is checkLength for the records that were selected.
+func (g *generation) checkSelected() error {
+	if g.mixing != nil || !g.selects() {
+		return nil // it was checked
 	}
-	return g.checkLengthOf(n, flags)
+	return g.checkLengthOf(g.distinct(g.selection), g.fewer()+selecting)
+}
+
+// selects reports whether a split or a sample selects some of the records.
+func (g *generation) selects() bool {
+	o := &g.spec.Order
+	return o.Split.Or() != (spec.Split{}) || o.Sample.Or().Of > 1
+}
+
+// selecting is what helps beside fewer where an epoch is too long.
+const selecting = ", a --split, or --sample 1/N make it shorter"
+
+// fewer names what makes fewer records of a dataset.
+func (g *generation) fewer() string {
+	_, crops := g.mount.files.(*cubes.Storage)
+	switch {
+	case crops:
+		return "a larger --crop or --stride, a --select"
+	case g.spec.Format.Name == "fixed":
+		return "a larger --record-bytes or --stride-bytes, fewer shards"
+	}
+	return "larger records, fewer shards"
+}
+
+// checkWhole refuses a dataset of which nothing can be selected.
+func checkWhole(n uint64, flags string) error {
+	if n <= maxSelected {
+		return nil
+	}
+	return fmt.Errorf("the dataset has %s records, and a --split or --sample chooses from %d at most: %s", humanize.Comma(int64(min(n, 1<<62))), uint64(maxSelected), flags)
 }
 
 func (g *generation) checkLengthOf(n uint64, flags string) error {
+	most := cmp.Or(g.mount.options.maxRecords, maxEpochRecords)
 	switch {
-	case n > maxEpochRecords:
+	case n > most:
 		return fmt.Errorf("an epoch has a length of %d (%s) records, and it would take %s of a core to lay it out: at most %d are read: %s",
-			n, humanize.Comma(int64(min(n, 1<<62))), laysOutIn(n), uint64(maxEpochRecords), flags)
+			n, humanize.Comma(int64(min(n, 1<<62))), laysOutIn(n), most, flags)
 	case n > longEpochRecords:
-		g.mount.log.Warn("an epoch is long: before it is laid out, the sizes of its files are not known, and who asks for them waits", "records", n, "seconds_of_a_core", laysOutIn(n).Seconds(), "help", flags)
+		g.mount.log.Warn("an epoch is long: before it is laid out, the sizes of its files are not known, and whoever asks for them waits", "records", n, "seconds_of_a_core", laysOutIn(n).Seconds(), "help", flags)
 	}
 	return nil
 }

@@ -2,6 +2,7 @@ package pipeline
 
 import (
 	"bytes"
+	"fmt"
 	"log/slog"
 	"testing"
 
@@ -40,4 +41,37 @@ func TestAnEpochThatIsTooLongIsRefused(t *testing.T) {
 	require.NoError(t, g.checkLengthOf(maxEpochRecords, "help"))
 	require.Contains(t, said.String(), "an epoch is long")
 	require.ErrorContains(t, g.checkLengthOf(maxEpochRecords+1, "help"), "an epoch has a length of 68719476737 (68,719,476,737) records, and it would take 45m49s of a core to lay it out: at most 68719476736 are read: help")
+}
+
+// What counts is what a split or a sample leaves; of the whole there may be more, but no more than a bit each
+// is worth.
+func TestTheLengthOfAnEpochIsThatOfWhatIsSelected(t *testing.T) {
+	require.NoError(t, checkWhole(maxSelected, "help"))
+	require.EqualError(t, checkWhole(maxSelected+1, "help"), "the dataset has 274,877,906,945 records, and a --split or --sample chooses from 274877906944 at most: help")
+
+	s := cropSpec(t, t.TempDir())
+	writeCube(t, s.Dataset, 0, 20)
+	records := open(t, s).Records()
+	half := s
+	half.Order.Split = spec.Split{Part: spec.Part{To: 500_000_000}, Seed: 1, By: spec.SplitByRecord}
+	part := open(t, half).Records()
+	require.Less(t, part, records)
+	sampled := s
+	sampled.Order.Sample = spec.Sample{Of: 3}
+	third := open(t, sampled).Records()
+	for _, c := range []struct {
+		spec    spec.Spec
+		records uint64
+	}{{s, records}, {half, part}, {sampled, third}} {
+		d, err := Open(t.Context(), c.spec, Options{maxRecords: c.records})
+		require.NoError(t, err)
+		require.NoError(t, d.Close())
+		_, err = Open(t.Context(), c.spec, Options{maxRecords: c.records - 1})
+		require.ErrorContains(t, err, fmt.Sprintf("an epoch has a length of %d (%[1]d) records", c.records))
+		require.ErrorContains(t, err, "a larger --crop or --stride, a --select, a --split, or --sample 1/N make it shorter")
+	}
+
+	lines, release := open(t, testSpec(t, makeLines(t))).hold()
+	defer release()
+	require.Contains(t, lines.fewer(), "larger records")
 }

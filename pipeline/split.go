@@ -22,10 +22,13 @@ func (g *generation) takePart(ctx context.Context) (err error) {
 	*sample = sample.Or()
 	g.selections = newCache[uint64, *selection](keptSelections)
 	g.selection, err = g.selected(ctx, g.spec.Epoch)
-	if err == nil && g.mixing != nil {
+	if err != nil {
+		return err
+	}
+	if g.mixing != nil {
 		g.mixing.mixture.Part = g.part
 	}
-	return err
+	return g.checkSelected()
 }
 
 // splitBy is what a split of a format keeps together unless told otherwise.

@@ -54,7 +54,7 @@ func parseFlags(args []string, out io.Writer) (options, error) {
 	f.StringVar(&o.cacheReserve, "cache-reserve", "auto", "what the cache leaves free of its disk, as mount's --cache-reserve: auto or a `size`")
 	f.StringVar(&o.program, "lsiofs", "", "`path` of lsiofs (default: beside this program, else in PATH)")
 	f.Var(&o.allowPaths, "allow-path", "`directory` of the node that datasets, and other files that volumes name, may lie in; may be given several times; without it: any that the driver's container sees, but for those of kubelet and the system")
-	f.Var(&o.allowURLs, "allow-url", "`URL` of a service at a loopback or link-local address of the node that datasets and endpoints may lead to, as http://HOST:PORT; may be given several times; without it: none. A proxy at such an address has to be named, too")
+	f.Var(&o.allowURLs, "allow-url", "`URL` of a service at an address of the node (loopback, link-local, or of its interfaces) that datasets and endpoints may lead to, as http://HOST:PORT; may be given several times; without it: none. A proxy has to be named, too, wherever it is")
 	f.Var(&o.memoryLimit, "memory-limit", "memory that a server may take, as a `size`; one that takes more dies, alone (0: no limit)")
 	f.DurationVar(&o.patience, "patience", 100*time.Second, "how long one call of kubelet, which waits for two minutes, waits for a server that indexes; the next call goes on waiting")
 	f.StringVar(&o.metrics, "metrics", "", "`address` of Prometheus' metrics of the driver and its servers, at /metrics: unix:///PATH or :PORT (default: none)")

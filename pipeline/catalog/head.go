@@ -4,15 +4,16 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"slices"
 
 	"github.com/lsiofs/lsiofs/pipeline/catalog/discover"
 	"github.com/lsiofs/lsiofs/pipeline/unpack"
 )
 
 // asNamed looks at the shard's first bytes, and fails if they are of another format than its
-// name says. The stream is not read twice: those bytes stay in memory until the shard is
-// closed. They are unpack.SniffBytes, and up to 4 MiB more where a tar's first members
-// are compressed as games are, and are none.
+// name says. The stream is not read twice: those bytes stay in memory until what follows them
+// is read, and unpack.SniffBytes of them until the shard is closed. They are up to 4 MiB more
+// where a tar's first members are compressed as games are, and are none.
 func (r *shardReader) asNamed(ctx context.Context) error {
 	h := &headReader{reader: r.reader, sizeBytes: r.object.SizeBytes, growing: true, leastBytes: unpack.SniffBytes}
 	anothers, err := discover.IsAnothers(r.object, h)
@@ -43,6 +44,9 @@ func (h *headReader) ReadAt(p []byte, off int64) (int, error) {
 		}
 	}
 	if off >= int64(len(h.head)) {
+		if len(h.head) > unpack.SniffBytes { // as many shards are read as have room for their records
+			h.head = slices.Clone(h.head[:unpack.SniffBytes])
+		}
 		return h.reader.ReadAt(p, off)
 	}
 	n := copy(p, h.head[off:])

@@ -20,7 +20,7 @@ import (
 )
 
 // NodePublishVolume shows a volume at a target. Called again, it heals what is broken, and changes
-// nothing else: a running server keeps the credentials that it was started with.
+// nothing else: a running server keeps the credentials and the policy that it was started with.
 func (n *Node) NodePublishVolume(ctx context.Context, req *csi.NodePublishVolumeRequest) (*csi.NodePublishVolumeResponse, error) {
 	target, err := n.target(req.GetVolumeId(), req.GetTargetPath())
 	if err != nil {
@@ -47,7 +47,7 @@ func (n *Node) NodePublishVolume(ctx context.Context, req *csi.NodePublishVolume
 	ctx, cancel := context.WithTimeout(ctx, n.c.Patience)
 	defer cancel()
 	r := state.Volume{
-		ID: req.GetVolumeId(), Target: target, Server: v.Key(n.hashKey), Writable: v.Writable && !req.GetReadonly(),
+		ID: req.GetVolumeId(), Target: target, Server: v.Key(n.hashKey, n.c.Policy), Writable: v.Writable && !req.GetReadonly(),
 		Pod: req.GetVolumeContext()["csi.storage.k8s.io/pod.name"], Namespace: req.GetVolumeContext()["csi.storage.k8s.io/pod.namespace"],
 	}
 	if err := n.publish(ctx, r, v); err != nil {
@@ -106,7 +106,7 @@ func (n *Node) published(old, r state.Volume, v volume.Volume) (done bool, err e
 	if old.Server == r.Server || s == nil || !s.Alive() || !s.Serving() {
 		return false, nil
 	}
-	// Only the credentials have changed. The container that reads has the old server's mount, whatever is done here.
+	// Only the credentials or the node's policy have changed. The container that reads has the old server's mount, whatever is done here.
 	return true, n.bind(old)
 }
 

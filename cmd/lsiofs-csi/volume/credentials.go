@@ -53,8 +53,9 @@ func (v Volume) Veil(text string) string {
 	return text
 }
 
-// Key names the server of a volume: 32 hexadecimal digits. hashKey is the node's own secret.
-func (v Volume) Key(hashKey []byte) string {
+// Key names the server of a volume: 32 hexadecimal digits. hashKey is the node's own secret. Another policy
+// has other servers: one that runs keeps the policy that it was started with.
+func (v Volume) Key(hashKey []byte, p Policy) string {
 	h := hmac.New(sha256.New, hashKey)
 	write := func(parts ...string) {
 		_ = binary.Write(h, binary.LittleEndian, uint64(len(parts))) // a hash takes everything
@@ -66,5 +67,7 @@ func (v Volume) Key(hashKey []byte) string {
 	write(v.Dataset)
 	write(v.Args...)
 	write(v.Environment...)
+	write(p.AllowURLs...)
+	write(p.Never...)
 	return hex.EncodeToString(h.Sum(nil)[:16])
 }

@@ -94,11 +94,12 @@ func TestPathsThatLeadOutAreRefused(t *testing.T) {
 }
 
 func TestVolumesShareAServerOnlyWithTheSameSettingsAndCredentials(t *testing.T) {
+	p := Policy{}
 	key := func(hash string, attributes, secrets map[string]string) string {
 		t.Helper()
 		v, err := Parse(attributes, secrets, Policy{})
 		require.NoError(t, err)
-		return v.Key([]byte(hash))
+		return v.Key([]byte(hash), p)
 	}
 	a := map[string]string{"dataset": "s3://b/x", "seed": "1"}
 	secret := map[string]string{"AWS_ACCESS_KEY_ID": "A", "AWS_SECRET_ACCESS_KEY": "B"}
@@ -115,6 +116,11 @@ func TestVolumesShareAServerOnlyWithTheSameSettingsAndCredentials(t *testing.T) 
 		key("k", map[string]string{"dataset": "s3://b/x", "seed": "1", "batch": "1"}, secret),
 	} {
 		require.False(t, seen[other])
+		seen[other] = true
+	}
+	for _, p = range []Policy{{AllowURLs: []string{"http://127.0.0.1:80"}}, {AllowURLs: []string{"http://127.0.0.1:80", "http://127.0.0.1:81"}}, {Never: []string{"/closed"}}} {
+		other := key("k", a, secret)
+		require.False(t, seen[other], "a running server keeps its rules: %+v", p)
 		seen[other] = true
 	}
 }

@@ -78,9 +78,12 @@ func newCrops(f *pipeline.CropsForecast, memoryBytes int64) *Crops {
 		c.Arrays = append(c.Arrays, a)
 		c.Warnings = append(c.Warnings, a.warnings()...)
 	}
-	share := float64(memoryBytes) / float64(max(f.MemoryBytes, 1))
 	for _, o := range f.Orders {
-		c.Orders = append(c.Orders, CropsOrder{o.Shuffle, o.InUse, o.Bricks, o.Bytes, int64(share * float64(o.OnceBytes))})
+		once := int64(0)
+		if o.OnceBytes > 0 { // chunks get half of what is added
+			once = memoryBytes + 2*(o.OnceBytes-f.MemoryBytes)
+		}
+		c.Orders = append(c.Orders, CropsOrder{o.Shuffle, o.InUse, o.Bricks, o.Bytes, once})
 	}
 	return c
 }

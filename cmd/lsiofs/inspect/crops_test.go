@@ -53,6 +53,9 @@ func TestInspectionOfCropsForPeople(t *testing.T) {
 		"flat: chunks have 700 elements of dimension 0, and crops 96: a crop decodes 8.5 times what it has",
 	}, got.Warnings)
 	require.Equal(t, int64(2<<30), got.Orders[0].OnceMemory)
+	f.MemoryBytes = 1 << 20 // of 4 GiB: descriptions have nearly all
+	require.Equal(t, int64(6<<30-2<<20), newCrops(f, 4<<30).Orders[0].OnceMemory)
+	require.Zero(t, newCrops(f, 4<<30).Orders[2].OnceMemory)
 	itself := CropsArray{Dims: []string{"x"}, Shape: []int64{100}, Chunk: []int64{100}, Crop: []int64{10}, Decoded: []float64{10}}
 	require.Equal(t, []string{"x is not chunked: a crop decodes 10 times what it has"}, itself.warnings(), "an array that is the dataset has no name")
 }

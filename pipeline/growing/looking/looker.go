@@ -61,7 +61,8 @@ type Status struct {
 	Overflows uint64
 	// Scan is how long it took to look at everything for the last time.
 	Scan time.Duration
-	// Replaced is when the root was found to be another directory than before; zero for never.
+	// Replaced is when the root was found to be another directory than before; zero for never, or where
+	// it is the one again that it was at first.
 	Replaced time.Time
 	// Err is what was wrong with the directories the last time: files may be missing.
 	Err error
@@ -89,6 +90,7 @@ type Looker struct {
 	troubled map[string]error // directories that could not be looked at
 	loops    map[string]bool  // paths that lead back, which were logged
 	agenda   agenda
+	first    [2]uint64 // device and inode of the root when it was listed first
 
 	mu     sync.Mutex
 	status Status

@@ -49,6 +49,14 @@ func TestARootThatIsReplacedIsLookedAtAgain(t *testing.T) {
 				s.write("e.tar", "e")
 				s.after(wait)
 				require.Equal(t, []string{"c.tar", "e.tar", "x/d.tar"}, s.after(wait), "what comes later is reported again")
+				if name == "removed" {
+					return
+				}
+				require.NoError(t, os.Rename(s.root, s.root+"-other"))
+				require.NoError(t, os.Rename(s.root+"-away", s.root))
+				s.after(DefaultPoll)
+				require.Equal(t, []string{"a.tar", "x/b.tar"}, s.after(DefaultPoll))
+				require.Zero(t, s.Status().Replaced, "it is the first one again")
 			})
 		}
 	})

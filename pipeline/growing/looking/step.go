@@ -133,11 +133,17 @@ func (l *Looker) pollRoot(ctx context.Context, now time.Time) {
 	}
 }
 
-// replaced notes that the root is another directory than before.
-func (l *Looker) replaced(now time.Time) {
-	l.config.Log.Warn("the dataset's directory is another one than before: it was made anew, or something was mounted or unmounted there", "directory", l.config.Root)
+// replaced notes that the root is another directory than before: the first one again, such as after a file
+// system was mounted once more, or one that has its place.
+func (l *Looker) replaced(self [2]uint64, now time.Time) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
+	if self == l.first {
+		l.config.Log.Warn("the dataset's directory is the one again that it was at first", "directory", l.config.Root)
+		l.status.Replaced = time.Time{}
+		return
+	}
+	l.config.Log.Warn("the dataset's directory is another one than before: it was made anew, or something was mounted or unmounted there", "directory", l.config.Root)
 	l.status.Replaced = now
 }
 

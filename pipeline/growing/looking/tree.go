@@ -102,8 +102,13 @@ func (l *Looker) read(ctx context.Context, d *directory, now time.Time) error {
 	if err != nil {
 		return err
 	}
-	if d == l.root && d.inode != 0 && (d.device != self.Device || d.inode != self.Inode) {
-		l.replaced(now)
+	is := [2]uint64{self.Device, self.Inode}
+	switch {
+	case d != l.root:
+	case l.first == [2]uint64{}:
+		l.first = is
+	case is != [2]uint64{d.device, d.inode}:
+		l.replaced(is, now)
 	}
 	d.device, d.inode, d.modTimeNanos = self.Device, self.Inode, self.ModTimeNanos
 	if time.Now().UnixNano()-d.modTimeNanos < int64(racy+self.traits.Granule) {

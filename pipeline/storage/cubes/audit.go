@@ -191,7 +191,7 @@ func reasonOf(err error) error {
 
 // work looks at bricks until there are no more.
 func (a *audit) work(ctx context.Context, batches <-chan []auditBrick) error {
-	m := auditBuffers{buffers: newBuffers()}
+	m := newBuffers()
 	defer m.close()
 	for batch := range batches {
 		for _, b := range batch {
@@ -201,7 +201,7 @@ func (a *audit) work(ctx context.Context, batches <-chan []auditBrick) error {
 			wrong := b.f.checkSize(b.place.SizeBytes)
 			if wrong == nil {
 				var lost, err error
-				if lost, wrong, err = a.look(ctx, &m, &b); err != nil {
+				if lost, wrong, err = a.look(ctx, m, &b); err != nil {
 					return b.named(err)
 				}
 				if lost != nil && ctx.Err() != nil {
@@ -220,31 +220,27 @@ func (a *audit) work(ctx context.Context, batches <-chan []auditBrick) error {
 	return nil
 }
 
-// auditBuffers are what a goroutine reads and decodes with. Bytes that are read are the collector's: after
-// an error they may still be written to.
-type auditBuffers struct {
-	*buffers
-	read []byte
-}
-
 // look reads and decodes a brick: lost is why it can't be read, and wrong why it can't be decoded. One that is
 // stored as it is is read in pieces.
-func (a *audit) look(ctx context.Context, m *auditBuffers, b *auditBrick) (lost, wrong, err error) {
+func (a *audit) look(ctx context.Context, m *buffers, b *auditBrick) (lost, wrong, err error) {
 	size, raw := b.place.SizeBytes, b.f.Array.Chain.Raw()
-	piece, needs := size, size+b.f.decodedBytes
+	piece, needs := size, b.f.usual
 	if raw {
 		piece = min(size, rawPieceBytes)
-		needs = piece
 	} else if err := a.fits(b.f, size, 0); err != nil {
 		return nil, nil, err
 	}
-	if taken := a.room.take(needs); taken > 0 {
-		defer func() {
-			m.trim()
-			m.read = nil
-			a.room.give(taken)
-		}()
+	needs.stored = piece
+	taken := max(needs.sum()-a.each(), 0)
+	if taken > 0 {
+		a.room.take(taken)
 	}
+	m.fit(needs, a.each(), taken)
+	defer func() {
+		if m.left(a.each(), taken); taken > 0 {
+			a.room.give(taken)
+		}
+	}()
 	if int64(cap(m.read)) < piece {
 		m.read = make([]byte, piece)
 	}

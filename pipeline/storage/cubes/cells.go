@@ -49,6 +49,12 @@ func (c *cells) allow(maxBytes int64) {
 	}
 }
 
+func (c *cells) mostBytes() int64 {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.arena.maxBytes
+}
+
 func (c *cells) heldBytes() int64 {
 	c.mu.Lock()
 	defer c.mu.Unlock()

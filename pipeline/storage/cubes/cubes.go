@@ -59,8 +59,11 @@ type Storage struct {
 	// underWay are reads whose Done has not returned, and refusals those that came after Close: each
 	// has a goroutine, which tells so.
 	underWay, refusals int
-	jobs               queue[job]    // that need nothing
+	jobs               queue[job]    // that go first
 	tasks              queue[*task]  // that were not begun, in order
+	largeJobs          queue[job]    // those of jobs that there was no room for
+	largeTasks         queue[*task]  // and those of tasks
+	inLine             waiter        // for the first of them
 	waiting            map[key]*task // those, which may get more wants
 	inFlight           int64         // bytes of reads below
 	reserved           int64         // bytes that bricks which are being begun may read
@@ -102,17 +105,22 @@ type field struct {
 	bricks     zarr.Grid
 	objects    zarr.Grid
 	brickBytes int64
-	// What decoding any brick takes, with what it is stored in and without.
-	most, decodedBytes int64
-	firstBytes         int64        // what the first step of decoding gives; of bricks that are stored as they are, all
-	longest            *zarr.Part   // of all that crops have of bricks
-	blockBytes         atomic.Int64 // the size of blocks that are cells, or why there are none
+	usual      sizes        // what decoding a brick takes, but a few
+	most       int64        // and what decoding any takes
+	firstBytes int64        // what the first step of decoding gives; of bricks that are stored as they are, all
+	longest    *zarr.Part   // of all that crops have of bricks
+	blockBytes atomic.Int64 // the size of blocks that are cells, or why there are none
 }
 
 // Over makes cubes of the arrays below the root of under, which the result closes.
 func Over(under storage.Storage, c Config) *Storage {
 	s := &Storage{config: c, under: under, cubes: map[string]*cube{}, waiting: map[key]*task{}, maxInFlight: inFlightBytes(c.MemoryBytes), longInMemory: longInMemory, longBelow: longBelow}
 	s.some.L, s.quiet.L = &s.mu, &s.mu
+	s.inLine.wake = func() {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		s.some.Broadcast()
+	}
 	s.resident, _ = under.(storage.ResidentOpener)
 	if s.room = c.room; s.room == nil {
 		s.room = newRoom(c.MemoryBytes, runtime.GOMAXPROCS(0))
@@ -203,11 +211,11 @@ func (s *Storage) open(x *listing.Cube) (*cube, error) {
 	c := &cube{Cube: x, header: x.Cut.Header(), row: x.Cut.Row()}
 	for k := range x.Fields {
 		a := x.Fields[k].Array
-		f := &field{Field: &x.Fields[k], copier: x.Cut.Copier(k), bricks: a.Bricks(), objects: a.Objects(), brickBytes: a.BrickBytes(), decodedBytes: decodedBytes(a), firstBytes: firstBytes(a), longest: longestPart(x.Cut.NewCrop(k), a.Brick)}
+		f := &field{Field: &x.Fields[k], copier: x.Cut.Copier(k), bricks: a.Bricks(), objects: a.Objects(), brickBytes: a.BrickBytes(), firstBytes: firstBytes(a), longest: longestPart(x.Cut.NewCrop(k), a.Brick)}
 		if most := s.config.MaxBrickBytes; most > 0 && f.brickBytes > most {
 			return nil, fmt.Errorf("%s: array %s has bricks of %d bytes, more than the %d of --max-record: raise that if memory holds two of them for each core", x.Object.Path, f.Path, f.brickBytes, most)
 		}
-		f.most = f.needs()
+		f.usual, f.most = f.measure()
 		if err := s.checkRoom(f); err != nil {
 			return nil, fmt.Errorf("%s: %w", x.Object.Path, err)
 		}
@@ -275,6 +283,10 @@ type Stats struct {
 func (s *Storage) Stats() Stats {
 	return Stats{Decoded: s.bricks.Load(), Found: s.hits.Load(), StoredBytes: s.storedBytes.Load(), Blocks: s.blockCount.Load(), HeldBytes: s.cells.heldBytes()}
 }
+
+// MostHeldBytes is how many bytes of decoded bricks may be kept: what descriptions, indexes and what is being
+// decoded leave of the memory.
+func (s *Storage) MostHeldBytes() int64 { return s.cells.mostBytes() }
 
 var errClosed = fmt.Errorf("the storage is closed: %w", fs.ErrClosed)
 

@@ -82,6 +82,10 @@ func (w *worker) readMemory(o *opened, reads []*task) {
 	slices.SortFunc(reads, func(a, b *task) int { return cmp.Compare(a.offset(), b.offset()) })
 	w.made = w.made[:0]
 	reads = slices.DeleteFunc(reads, func(t *task) bool {
+		if t.size() > t.field.usual.stored {
+			w.below = append(w.below, t) // there is no room for it yet: when it has come there is
+			return true
+		}
 		if !t.long(w.longInMemory) {
 			return false
 		}

@@ -4,46 +4,223 @@ import (
 	"bytes"
 	"encoding/json"
 	"fmt"
+	"math"
 	"os"
 	"path/filepath"
+	"slices"
 	"sync"
-	"sync/atomic"
 	"testing"
 
+	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+	"pgregory.net/rapid"
 
 	"github.com/lsiofs/lsiofs/pipeline/spec"
 	"github.com/lsiofs/lsiofs/pipeline/storage"
+	"github.com/lsiofs/lsiofs/pipeline/storage/cubes/listing"
+	"github.com/lsiofs/lsiofs/pipeline/zarr"
 	"github.com/lsiofs/lsiofs/pipeline/zarr/encode"
 )
 
-func TestWhatIsDecodedAtATimeNeverExceedsTheRoom(t *testing.T) {
-	r := newRoom(100<<20, 8)
-	require.EqualValues(t, 50<<20, r.share(30<<20, 0))
-	var under, most atomic.Int64
-	var all sync.WaitGroup
-	for range 8 {
-		all.Go(func() {
-			for range 100 {
-				taken := r.take(20 << 20)
-				if now := under.Add(taken); now > most.Load() {
-					most.Store(now)
+// holding is a worker of TestWhatIsHeldNeverExceedsTheRoom: how long its buffers are, as they were used.
+type holding struct {
+	*buffers
+	is    sizes
+	busy  bool
+	taken int64
+	alone bool
+}
+
+// Whatever jobs there are and whenever they end, all buffers together are within the room, and a job that needs
+// more than the pool has it alone.
+func TestWhatIsHeldNeverExceedsTheRoom(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		kib := func(name string, least, most int64) int64 { return rapid.Int64Range(least, most).Draw(t, name) << 10 }
+		workers := rapid.IntRange(1, 9).Draw(t, "workers")
+		total := kib("total", 16<<10, 200<<10)
+		usual := kib("usual", 1, 40<<10)
+		most := min(usual+kib("longer", 0, 40<<10), total)
+		usual = min(usual, most)
+		r := newRoom(total, workers)
+		described := kib("described", 0, 200<<10)
+		bound := r.share(usual, most, described)
+		left := max(total-described, leastRoom)
+		require.LessOrEqual(t, bound, left)
+		if left >= 2*most {
+			require.LessOrEqual(t, bound, left/2)
+		}
+		require.GreaterOrEqual(t, bound, min(most, left))
+		each := r.eachBytes.Load()
+		all := make([]*holding, workers)
+		for i := range all {
+			all[i] = &holding{buffers: newBuffers()}
+			defer all[i].close()
+		}
+		w := &waiter{wake: func() {}}
+		var waits *sizes // the job that there was no room for
+		running := 0
+		for range rapid.IntRange(1, 60).Draw(t, "steps") {
+			h := all[rapid.IntRange(0, workers-1).Draw(t, "worker")]
+			if h.busy {
+				h.left(each, h.taken)
+				if h.held == (sizes{}) {
+					h.is = sizes{}
 				}
-				under.Add(-taken)
-				r.give(taken)
+				if h.taken > 0 {
+					r.give(h.taken)
+					running--
+				}
+				h.busy, h.taken, h.alone = false, 0, false
+				continue
+			}
+			job := waits
+			if job == nil {
+				n := min(rapid.SampledFrom([]int64{usual, usual / 3, most, most}).Draw(t, "size"), left) // those that fit what is left
+				part := rapid.Int64Range(0, n).Draw(t, "stored")
+				job = &sizes{stored: part, brick: n - part}
+			}
+			taken := max(job.sum()-each, 0)
+			if taken > 0 {
+				if !r.try(taken, w) {
+					require.Positive(t, running, "somebody ends, and then there is room")
+					waits = job
+					continue
+				}
+				waits, running = nil, running+1
+			}
+			before := h.held
+			h.fit(*job, each, taken)
+			if h.held != before.with(*job) {
+				h.is = sizes{} // they were let go of
+			}
+			h.is, h.busy, h.taken = h.is.with(*job), true, taken
+			require.LessOrEqual(t, h.is.sum(), each+taken)
+			sum := int64(0)
+			for _, x := range all {
+				sum += x.is.sum()
+			}
+			require.LessOrEqual(t, sum, bound)
+		}
+	})
+}
+
+func TestRoomIsSharedByWhatJobsTake(t *testing.T) {
+	r := newRoom(100<<20, 8)
+	require.EqualValues(t, 50<<20, r.share(30<<20, 30<<20, 0))
+	require.EqualValues(t, 60<<20, r.share(60<<20, 60<<20, 0), "more than half, for one")
+	require.EqualValues(t, 8<<20, r.share(1<<20, 1<<20, 0), "enough for all")
+	require.EqualValues(t, 1<<20, r.eachBytes.Load(), "and none asks")
+	require.EqualValues(t, 10<<20, r.share(1<<20, 3<<20, 0), "and for one that is longer than usual")
+	require.EqualValues(t, 1<<20, r.eachBytes.Load(), "and of the others none asks")
+	require.EqualValues(t, 20<<20, r.share(10<<20, 10<<20, 60<<20), "half of what descriptions leave")
+	require.EqualValues(t, 16<<20, r.share(20<<20, 20<<20, 100<<20), "the least")
+	require.EqualValues(t, math.MaxInt64, newRoom(0, 8).eachBytes.Load(), "without a bound nobody asks")
+}
+
+func TestWhatDescriptionsLeaveBoundsWhatIsDecoded(t *testing.T) {
+	r := newRoom(100<<20, 8)
+	require.NoError(t, r.fits(50<<20, "decoding", smallerChunks))
+	r.share(10<<20, 60<<20, 60<<20)
+	require.NoError(t, r.fits(40<<20, "decoding", smallerChunks))
+	require.EqualError(t, r.fits(50<<20, "decoding", smallerChunks), "decoding takes 50 MiB of memory, and what describes the dataset leaves 40 MiB of half of --memory: use --memory 220MiB or more, or write the array in smaller chunks")
+	require.EqualError(t, r.fits(101<<20, "decoding", smallerChunks), "decoding takes 101 MiB of memory, and half of --memory is 100 MiB: use --memory 202MiB or more, or write the array in smaller chunks")
+}
+
+// Blocks of blosc are as long as what they are decoded to, which a codec may make shorter yet.
+func TestBlocksThatAreLongerThanTheirBrickAreCounted(t *testing.T) {
+	dir := t.TempDir()
+	document(t, dir, 2<<20, 1<<20, map[string]any{"filters": []any{map[string]any{"id": "zlib"}}, "compressor": map[string]any{"id": "blosc", "cname": "lz4", "clevel": 5, "shuffle": 0}})
+	require.NoError(t, os.WriteFile(filepath.Join(dir, "0"), []byte("not read!"), 0o644))
+	s, err := listErr(t, dir, 64)
+	require.NoError(t, err)
+	usual := s.cubes["a.zarr"].fields[0].usual
+	require.Equal(t, sizes{stored: 9, brick: 1 << 20, first: zarr.Bound(1 << 20), block: zarr.Bound(1 << 20)}, usual)
+}
+
+func TestWhoeverWaitsForRoomGetsItInTheirTurn(t *testing.T) {
+	r := newRoom(100<<20, 8)
+	r.share(30<<20, 30<<20, 0)
+	all := make([]int64, 0, 8)
+	var mu sync.Mutex
+	var group sync.WaitGroup
+	for n := range 8 {
+		group.Go(func() {
+			for range 100 {
+				size := int64(n+1) << 22
+				r.take(size)
+				mu.Lock()
+				all = append(all, size)
+				sum := int64(0)
+				for _, x := range all {
+					sum += x
+				}
+				assert.True(t, len(all) == 1 || sum <= r.poolBytes)
+				mu.Unlock()
+				mu.Lock()
+				all = slices.Delete(all, slices.Index(all, size), slices.Index(all, size)+1)
+				mu.Unlock()
+				r.give(size)
 			}
 		})
 	}
-	all.Wait()
-	require.LessOrEqual(t, most.Load(), int64(50<<20))
+	group.Wait()
 	require.Zero(t, r.usedBytes)
-	require.EqualValues(t, 60<<20, r.take(60<<20), "what is larger is decoded alone")
-	r.give(60 << 20)
-	require.EqualValues(t, 60<<20, r.share(60<<20, 0), "more than half, for one")
-	require.EqualValues(t, 8<<20, r.share(1<<20, 0), "enough for all")
-	require.EqualValues(t, 20<<20, r.share(10<<20, 60<<20), "half of what descriptions leave")
-	require.EqualValues(t, 16<<20, r.share(20<<20, 100<<20), "the least")
-	require.Zero(t, r.take(1<<20), "ordinary bricks wait for nothing")
+	require.Empty(t, r.line)
+	first, second := &waiter{func() {}}, &waiter{func() {}}
+	require.True(t, r.try(r.poolBytes, first))
+	require.False(t, r.try(r.poolBytes, first))
+	require.False(t, r.try(1, second))
+	r.give(1)
+	require.False(t, r.try(1, second), "there is room, but another one waits for longer")
+	r.give(r.poolBytes - 1)
+	require.False(t, r.try(1, second))
+	require.True(t, r.try(r.poolBytes-1, first))
+	require.True(t, r.try(1, second))
+}
+
+// next leaves what there is no room for in its order, and nothing that needs room passes it.
+func TestWhatThereIsNoRoomForIsPassedByWhatNeedsNone(t *testing.T) {
+	s := &Storage{room: newRoom(100<<20, 4), maxInFlight: 1 << 40, waiting: map[key]*task{}}
+	s.some.L = &s.mu
+	s.inLine.wake = func() {}
+	s.room.share(30<<20, 30<<20, 0)
+	each := s.room.eachBytes.Load()
+	require.Less(t, each, int64(20<<20))
+	small := &field{Field: &listing.Field{Array: &zarr.Array{}}, usual: sizes{brick: each}}
+	large := &field{Field: &listing.Field{Array: &zarr.Array{}}, usual: sizes{brick: 30 << 20}}
+	came := func(f *field, n int64) job { return job{came: &task{key: key{field: f, brick: n}}} }
+	next := func() job {
+		j, ok := s.next(nil)
+		require.True(t, ok)
+		return j
+	}
+	s.jobs.push(came(large, 0))
+	running := next()
+	require.Positive(t, running.taken)
+	s.jobs.push(came(large, 1))
+	s.jobs.push(came(large, 2))
+	s.jobs.push(came(small, 3))
+	s.jobs.push(job{reading: &reading{}})
+	for n, f := range []*field{large, small, large, small} {
+		s.tasks.push(&task{key: key{field: f, brick: int64(10 + n)}, object: int64(n)})
+	}
+	require.EqualValues(t, 3, next().came.brick)
+	require.NotNil(t, next().reading)
+	require.EqualValues(t, 11, next().group[0].brick)
+	require.EqualValues(t, 13, next().group[0].brick)
+	s.closed = true // so that next ends where there is none
+	_, ok := s.next(nil)
+	require.False(t, ok)
+	for _, want := range []int64{1, 2, 10, 12} {
+		s.room.give(running.taken)
+		if running = next(); running.came != nil {
+			require.Equal(t, want, running.came.brick)
+		} else {
+			require.Equal(t, want, running.group[0].brick)
+		}
+		_, ok := s.next(nil)
+		require.False(t, ok, "one at a time")
+	}
 }
 
 // The workers' shares are so small that every brick asks for room.
@@ -63,7 +240,7 @@ func TestCropsAreTheSameWhereBricksHaveToWaitForRoom(t *testing.T) {
 			t.Cleanup(func() { closed() })
 			m.list(t)
 			m.room.mu.Lock()
-			m.room.mostBytes = 8 << 10
+			m.room.poolBytes = 8 << 10
 			m.room.mu.Unlock()
 			m.room.eachBytes.Store(1)
 			whole, err := m.read(0, m.object.SizeBytes, 0)
@@ -117,15 +294,42 @@ func TestChunksThatMemoryCannotHoldAreRefusedBeforeTheyAreDecoded(t *testing.T) 
 	}
 }
 
+// Where an index is read, what was made for it is not held beside what is decoded next.
+func TestWhatAnIndexIsReadIntoIsNotKept(t *testing.T) {
+	b := newBuffers()
+	defer b.close()
+	for _, taken := range []int64{0, 8 << 20} {
+		b.fit(sizes{stored: 1 << 10, brick: 1 << 10, index: 8 << 20}, 16<<20-taken, taken)
+		_, err := b.stored.room(4 << 20)
+		require.NoError(t, err)
+		b.left(16<<20-taken, taken)
+		require.LessOrEqual(t, int64(len(b.stored.mem)), b.held.stored)
+	}
+	_, err := b.stored.room(1 << 10)
+	require.NoError(t, err)
+	b.held.stored = 1 << 10
+	b.left(16<<20, 0)
+	require.Len(t, b.stored.mem, 1<<10, "what is as large as usual is kept")
+}
+
 func TestAnIndexThatMemoryCannotHoldIsRefused(t *testing.T) {
-	for entries, refused := range map[int64]bool{1 << 19: false, 1 << 20: true} {
+	const bytes, zstd = `{"name": "bytes"}`, `{"name": "bytes"}, {"name": "zstd", "configuration": {"level": 1, "checksum": false}}`
+	for _, c := range []struct {
+		entries, chunk int64
+		codecs, want   string
+	}{
+		{1 << 19, 1, bytes, ""},
+		{1 << 20, 1, bytes, "the index of a shard of the array, of 1048576 chunks, takes 40 MiB of memory, and half of --memory is 32 MiB: use --memory 80MiB or more, or write the array with larger chunks or smaller shards"},
+		{1 << 19, 11 << 20, zstd, ""},
+		{1 << 19, 13 << 20, zstd, "decoding a chunk of the array (13 MiB, stored in 0 B) beside an index of 20 MiB takes 33 MiB of memory, and half of --memory is 32 MiB: use --memory 66MiB or more, or write the array in smaller chunks"},
+	} {
 		dir := t.TempDir()
 		require.NoError(t, os.WriteFile(filepath.Join(dir, "zarr.json"), fmt.Appendf(nil, `{"zarr_format": 3, "node_type": "array", "shape": [%d], "data_type": "uint8",
 			"chunk_grid": {"name": "regular", "configuration": {"chunk_shape": [%[1]d]}}, "chunk_key_encoding": {"name": "default"}, "fill_value": 7,
-			"codecs": [{"name": "sharding_indexed", "configuration": {"chunk_shape": [1], "codecs": [{"name": "bytes"}], "index_codecs": [{"name": "bytes", "configuration": {"endian": "little"}}]}}]}`, entries), 0o644))
-		_, err := listErr(t, dir, 64)
-		if refused {
-			require.ErrorContains(t, err, "the index of a shard of the array, of 1048576 chunks, takes 40 MiB of memory, and half of --memory is 32 MiB: use --memory 80MiB or more")
+			"codecs": [{"name": "sharding_indexed", "configuration": {"chunk_shape": [%d], "codecs": [%s], "index_codecs": [{"name": "bytes", "configuration": {"endian": "little"}}]}}]}`, c.entries*c.chunk, c.chunk, c.codecs), 0o644))
+		_, err := listErr(t, dir, max(64, c.chunk))
+		if c.want != "" {
+			require.ErrorContains(t, err, c.want)
 		} else {
 			require.NoError(t, err)
 		}

@@ -67,6 +67,7 @@ type job struct {
 	decoded  []decodedWant // of one reading, whose bricks have been decoded
 	group    []*task       // have been begun by nobody; of one object
 	reserved int64         // by them
+	taken    int64         // of the room, beside what the worker may hold
 	came     *task         // its bytes have come
 	index    *storedIndex  // has come
 }
@@ -95,7 +96,7 @@ func (s *Storage) work() {
 		if !ok {
 			return
 		}
-		taken := s.room.take(j.needs())
+		w.fit(j.sizes(), s.each(), j.taken)
 		switch {
 		case j.reading != nil:
 			j.reading.release(1)
@@ -111,72 +112,10 @@ func (s *Storage) work() {
 		case j.index != nil:
 			w.cameIndex(j.index)
 		}
-		if taken > 0 {
-			w.trim()
-			s.room.give(taken)
+		if w.left(s.each(), j.taken); j.taken > 0 {
+			s.room.give(j.taken)
 		}
 	}
-}
-
-// next waits for a job. What has come goes first, so that what is under way is bounded. group is
-// memory for one.
-func (s *Storage) next(group []*task) (job, bool) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	for {
-		switch {
-		case s.jobs.len() > 0:
-			return s.jobs.pop(), true
-		case s.tasks.len() > 0 && s.inFlight+s.reserved < s.maxInFlight:
-			j := s.nextGroup(group)
-			if s.tasks.len() > 0 {
-				s.some.Signal() // one wakes the next, if several have come at once
-			}
-			return j, true
-		case s.closed && s.underWay == 0:
-			return job{}, false
-		}
-		s.some.Wait()
-	}
-}
-
-// nextGroup takes the tasks that come next of one object. What they may ask of the storage below is
-// reserved until they have been begun. s.mu is held.
-func (s *Storage) nextGroup(group []*task) job {
-	bytes, most := int64(0), min(groupBytes, s.maxInFlight-s.inFlight-s.reserved)
-	for len(group) < groupBricks && s.tasks.len() > 0 {
-		t := s.tasks.front()
-		if len(group) > 0 && (bytes+t.field.brickBytes > most || t.field != group[0].field || t.object != group[0].object) {
-			break
-		}
-		if bytes += t.field.brickBytes; len(group) == 0 && !t.placed() {
-			bytes += t.field.Array.Levels[t.level].IndexBytes() // it may ask for that first
-		}
-		group = append(group, s.tasks.pop())
-		if s.waiting[t.key] == t {
-			delete(s.waiting, t.key)
-		}
-	}
-	s.reserved += bytes
-	return job{group: group, reserved: bytes}
-}
-
-// begun ends the reservation of a group.
-func (s *Storage) begun(bytes int64) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.reserved -= bytes
-	if s.tasks.len() > 0 {
-		s.some.Signal()
-	}
-}
-
-// push adds a job.
-func (s *Storage) push(j job) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.jobs.push(j)
-	s.some.Signal()
 }
 
 func (w *worker) close() {
@@ -268,7 +207,7 @@ func (w *worker) readGroup(group []*task) {
 			continue
 		}
 		if err := w.fits(t.field, t.size(), 0); err != nil {
-			t.finish(err)
+			t.finish(t.located(err))
 			continue
 		}
 		reads = append(reads, t)
@@ -414,7 +353,7 @@ func (w *worker) decode(t *task, stored []byte) error {
 		return nil
 	}
 	if err := w.fitsBlocks(f, stored); err != nil {
-		return err
+		return t.located(err)
 	}
 	x := w.cells.take(t.key, f.brickBytes)
 	var brick []byte
@@ -424,7 +363,7 @@ func (w *worker) decode(t *task, stored []byte) error {
 	} else {
 		var err error
 		if brick, err = w.unkept.room(f.brickBytes); err != nil {
-			return err
+			return t.located(err)
 		}
 	}
 	if err := w.decoder.Decode(brick, stored, f.Array.Chain); err != nil {
@@ -448,7 +387,12 @@ func (w *worker) keep(t *task, right bool) {
 
 // damaged names the brick that an error is about.
 func (t *task) damaged(err error) error {
-	return fmt.Errorf("%s: brick %s at [%d, %d): %w: copy the file again, or write it anew; lsiofs verify finds all damage", t.listed.Path, numbersOf(t.wants[0].part.Brick), t.place.OffsetBytes, t.place.OffsetBytes+t.place.SizeBytes, err)
+	return fmt.Errorf("%w: copy the file again, or write it anew; lsiofs verify finds all damage", t.located(err))
+}
+
+// located is an error with the place of the brick.
+func (t *task) located(err error) error {
+	return fmt.Errorf("%s: brick %s at [%d, %d): %w", t.listed.Path, numbersOf(t.wants[0].part.Brick), t.place.OffsetBytes, t.place.OffsetBytes+t.place.SizeBytes, err)
 }
 
 // numbersOf writes a place as (1,2,3).

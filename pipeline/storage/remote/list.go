@@ -299,9 +299,7 @@ func (s *Storage) call(ctx context.Context, path string, ask func(ctx context.Co
 		silent.Stop()
 		switch {
 		case err == nil:
-			if late.Load() {
-				s.recovered(time.Since(began))
-			}
+			s.answered(late.Load())
 			return nil
 		case ctx.Err() != nil:
 			return ctx.Err()

@@ -126,10 +126,8 @@ func (st *stream) read(p []byte) (int, finding) {
 		if !st.asked.IsZero() {
 			st.s.stats.firstByte(wholeBytes+1, now.Sub(st.asked))
 		}
-		if st.late {
-			st.s.recovered(now.Sub(st.since))
-			st.late = false
-		}
+		st.s.answered(st.late)
+		st.late = false
 		st.at, st.since, st.asked, st.history.failed = st.at+int64(n), now, time.Time{}, 0
 		return n, finding{}
 	}

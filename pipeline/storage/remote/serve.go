@@ -29,10 +29,7 @@ func (s *Storage) serve(r *read) {
 		if r.history.noRange > 0 && !r.whole {
 			s.listed.setWhole(r.Object)
 		}
-		if r.late {
-			waited, _ := s.limited(r)
-			s.recovered(waited)
-		}
+		s.answered(r.late)
 		s.finish(r, nil)
 		return
 	}

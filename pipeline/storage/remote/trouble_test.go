@@ -1,6 +1,7 @@
 package remote_test
 
 import (
+	"context"
 	"io"
 	"log/slog"
 	"strings"
@@ -93,4 +94,26 @@ func TestWhoeverWaitsIsToldForWhat(t *testing.T) {
 			})
 		}
 	}
+}
+
+// A request that was late and is ended without an answer does not leave the log at a failure: the first request
+// that is answered a while later ends it.
+func TestAnAnswerEndsATroubleWhoseRequestIsNotMadeAnyMore(t *testing.T) {
+	var log lockedText
+	in(t, func(c *remote.Config) { c.Log = slog.New(slog.NewTextHandler(&log, nil)) }, func(t *testing.T, w *world) {
+		rule := w.server.On(nil, unkind.Status(503, "SlowDown"))
+		ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+		defer cancel()
+		_, err := w.Stat(ctx, "a.tar")
+		require.ErrorIs(t, err, context.DeadlineExceeded)
+		rule.Off()
+		require.Equal(t, 1, strings.Count(log.String(), "a request fails"), log.String())
+		require.NoError(t, w.read(w.a, 0, mib))
+		require.NotContains(t, log.String(), "answers again", "another one may still be failing")
+		time.Sleep(time.Minute)
+		for range 2 {
+			require.NoError(t, w.read(w.a, mib, mib))
+			require.Equal(t, 1, strings.Count(log.String(), "answers again"), log.String())
+		}
+	})
 }

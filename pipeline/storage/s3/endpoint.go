@@ -26,13 +26,16 @@ type place struct {
 	forced bool
 }
 
+// variable returns a variable of the environment. Those that are made of files often end in a newline.
+func variable(name string) string { return strings.TrimSpace(os.Getenv(name)) }
+
 // locate finds a bucket's place in options, environment and profile, in this order.
 func locate(bucket string, o Options, p profile) (place, error) {
 	at := place{bucket: bucket, region: o.Region, forced: o.Region != ""}
 	if strings.HasSuffix(bucket, "--x-s3") {
 		return at, remote.Refuse("s3://%s: directory buckets (S3 Express) are not supported yet: use a general purpose bucket", bucket)
 	}
-	for _, said := range []string{os.Getenv("AWS_REGION"), os.Getenv("AWS_DEFAULT_REGION"), p.region} {
+	for _, said := range []string{variable("AWS_REGION"), variable("AWS_DEFAULT_REGION"), p.region} {
 		if at.region == "" {
 			at.region = said
 		}
@@ -42,7 +45,7 @@ func locate(bucket string, o Options, p profile) (place, error) {
 	}
 	endpoint, from := o.Endpoint, "--endpoint"
 	for _, c := range []struct{ value, from string }{
-		{os.Getenv("AWS_ENDPOINT_URL_S3"), "AWS_ENDPOINT_URL_S3"}, {os.Getenv("AWS_ENDPOINT_URL"), "AWS_ENDPOINT_URL"}, {p.endpoint, "endpoint_url of the profile"},
+		{variable("AWS_ENDPOINT_URL_S3"), "AWS_ENDPOINT_URL_S3"}, {variable("AWS_ENDPOINT_URL"), "AWS_ENDPOINT_URL"}, {p.endpoint, "endpoint_url of the profile"},
 	} {
 		if endpoint == "" {
 			endpoint, from = c.value, c.from

@@ -148,6 +148,8 @@ func TestBucketsAreFoundByRegionAndEndpoint(t *testing.T) {
 		{"bucket", Options{}, [2]string{"AWS_ENDPOINT_URL_S3", "https://Minio.local"}, profile{endpoint: "http://x"}, "https://minio.local/bucket/a%20b", "s3+https://minio.local/bucket"},
 		{"bucket", Options{}, [2]string{"AWS_ENDPOINT_URL", "https://minio.local"}, profile{}, "https://minio.local/bucket/a%20b", "s3+https://minio.local/bucket"},
 		{"bucket", Options{}, [2]string{}, profile{endpoint: "http://x:1"}, "http://x:1/bucket/a%20b", "s3+http://x:1/bucket"},
+		{"bucket", Options{}, [2]string{"AWS_REGION", "eu-west-1\n"}, profile{}, "https://bucket.s3.eu-west-1.amazonaws.com/a%20b", "s3://bucket"},
+		{"bucket", Options{}, [2]string{"AWS_ENDPOINT_URL", " https://minio.local\r\n"}, profile{}, "https://minio.local/bucket/a%20b", "s3+https://minio.local/bucket"},
 	} {
 		alone(t)
 		if c.env[0] != "" {

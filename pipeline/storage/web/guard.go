@@ -2,6 +2,7 @@ package web
 
 import (
 	"net"
+	"net/http"
 	"net/netip"
 	"net/url"
 	"slices"
@@ -29,20 +30,44 @@ func parseGuard(urls string) (*guard, error) {
 		if err != nil || u.Hostname() == "" || u.Scheme != "http" && u.Scheme != "https" {
 			return nil, remote.Refuse("%s (%q) must be URLs such as http://HOST:PORT, separated by blanks", AllowURLVariable, text)
 		}
-		port := u.Port()
-		if port == "" {
-			port = map[string]string{"http": "80", "https": "443"}[u.Scheme]
-		}
-		g.allowed = append(g.allowed, net.JoinHostPort(strings.ToLower(u.Hostname()), port))
+		g.allowed = append(g.allowed, strings.ToLower(hostPort(u)))
 	}
 	return g, nil
+}
+
+// hostPort returns the HOST:PORT of a URL, with the port of its scheme if it names none.
+func hostPort(u *url.URL) string {
+	port := u.Port()
+	if port == "" {
+		port = map[string]string{"http": "80", "https": "443", "socks5": "1080", "socks5h": "1080"}[u.Scheme]
+	}
+	return net.JoinHostPort(u.Hostname(), port)
+}
+
+// allows reports whether the administrator allows a host, a name or address with its port.
+func (g *guard) allows(host string) bool {
+	return g == nil || slices.Contains(g.allowed, strings.ToLower(host))
+}
+
+// through returns the Proxy of a http.Transport, which asks by for the proxy of a request. A proxy connects by
+// itself to where no guard sees it, and looks names up once more, so only one that is allowed is used: it is
+// for its administrator to refuse inner addresses there.
+func (g *guard) through(by func(*http.Request) (*url.URL, error)) func(*http.Request) (*url.URL, error) {
+	return func(request *http.Request) (*url.URL, error) {
+		proxy, err := by(request)
+		if err != nil || proxy == nil || g.allows(hostPort(proxy)) {
+			return proxy, err
+		}
+		return nil, remote.Refuse("%s is to be asked for through the proxy %s, which may lead to addresses of this machine or of its metadata service: the administrator of this machine has to allow the proxy (lsiofs-csi --allow-url=http://%[2]s, or %s) if it refuses those, or to name the host in NO_PROXY",
+			hostPort(request.URL), hostPort(proxy), AllowURLVariable)
+	}
 }
 
 // control returns the Control of a net.Dialer that connects to host, a name or address with its port. It
 // looks at the address that is connected to, so a name that has another address each time it is looked up
 // is refused, too.
 func (g *guard) control(host string) func(network, address string, c syscall.RawConn) error {
-	if g == nil || slices.Contains(g.allowed, strings.ToLower(host)) {
+	if g.allows(host) {
 		return nil
 	}
 	return func(_, address string, _ syscall.RawConn) error {
@@ -50,17 +75,44 @@ func (g *guard) control(host string) func(network, address string, c syscall.Raw
 		if err != nil {
 			return remote.Refuse("%s is not an address", address)
 		}
-		if inner(at.Addr()) {
-			return remote.Refuse("%s leads to %s, an address of this machine or of its metadata service: the administrator of this machine has to allow it (lsiofs-csi --allow-url=http://%[1]s, or %s)", host, at.Addr(), AllowURLVariable)
-		}
-		return nil
+		return refuse(host, at.Addr())
 	}
 }
 
-// metadata are addresses of clouds' metadata services that are not link-local: of Amazon, Alibaba, Azure.
+// refuse returns a refusal if an address that host leads to is an inner one.
+func refuse(host string, a netip.Addr) error {
+	if !inner(a) && !ofThisMachine(a) {
+		return nil
+	}
+	return remote.Refuse("%s leads to %s, an address of this machine or of its metadata service: the administrator of this machine has to allow it (lsiofs-csi --allow-url=http://%[1]s, or %[3]s)", host, a, AllowURLVariable)
+}
+
+// ofThisMachine reports whether an address is one of this machine's interfaces. They are read each time, since
+// interfaces come and go.
+func ofThisMachine(a netip.Addr) bool {
+	a = a.WithZone("").Unmap()
+	all, err := net.InterfaceAddrs()
+	if err != nil {
+		return false // where the system hides them, loopback is refused all the same
+	}
+	return slices.ContainsFunc(all, func(own net.Addr) bool {
+		p, err := netip.ParsePrefix(own.String())
+		return err == nil && p.Addr().Unmap() == a
+	})
+}
+
+// metadata are addresses of clouds' metadata services that are not link-local: of Amazon, Alibaba, Azure,
+// Google, Oracle, Scaleway.
 var metadata = []netip.Prefix{
 	netip.MustParsePrefix("fd00:ec2::/32"), netip.MustParsePrefix("100.100.100.200/32"), netip.MustParsePrefix("168.63.129.16/32"),
+	netip.MustParsePrefix("fd20:ce::254/128"), netip.MustParsePrefix("fd00:c1::a9fe:a9fe/128"), netip.MustParsePrefix("fd00:42::42/128"),
 }
+
+// localTranslation is the range of NAT64 that networks use as they like (RFC 8215).
+var localTranslation = netip.MustParsePrefix("64:ff9b:1::/48")
+
+// translated are where the bytes of an address of IPv4 may lie in one of localTranslation (RFC 6052).
+var translated = [][4]int{{6, 7, 9, 10}, {7, 9, 10, 11}, {9, 10, 11, 12}, {12, 13, 14, 15}}
 
 // embedding are ranges of IPv6 whose last four bytes are an address of IPv4: NAT64, and the old form.
 var embedding = []netip.Prefix{netip.MustParsePrefix("64:ff9b::/96"), netip.MustParsePrefix("::/96")}
@@ -75,6 +127,12 @@ func inner(a netip.Addr) bool {
 	case slices.ContainsFunc(embedding, within):
 		b := a.As16()
 		return inner(netip.AddrFrom4([4]byte(b[12:])))
+	case localTranslation.Contains(a):
+		b := a.As16()
+		return slices.ContainsFunc(translated, func(at [4]int) bool {
+			four := [4]byte{b[at[0]], b[at[1]], b[at[2]], b[at[3]]}
+			return four[0] != 0 && inner(netip.AddrFrom4(four)) // 0: it does not lie there
+		})
 	}
 	return false
 }

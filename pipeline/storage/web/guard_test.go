@@ -2,9 +2,11 @@ package web
 
 import (
 	"context"
+	"net"
 	"net/http"
 	"net/http/httptest"
 	"net/netip"
+	"net/url"
 	"strings"
 	"testing"
 
@@ -17,10 +19,11 @@ func TestInnerAddresses(t *testing.T) {
 	for _, a := range []string{
 		"127.0.0.1", "127.9.9.9", "0.0.0.0", "0.1.2.3", "169.254.169.254", "224.0.0.1", "100.100.100.200", "168.63.129.16", "::1", "::", "fe80::1", "fe80::1%eth0", "ff02::1",
 		"::ffff:127.0.0.1", "::ffff:169.254.169.254", "::127.0.0.1", "64:ff9b::a9fe:a9fe", "fd00:ec2::254",
+		"fd20:ce::254", "fd00:c1::a9fe:a9fe", "fd00:42::42", "64:ff9b:1:a9fe:a9:fe00::", "64:ff9b:1:0:a9:fea9:fe00:0", "64:ff9b:1::7f00:1",
 	} {
 		require.True(t, inner(netip.MustParseAddr(a)), a)
 	}
-	for _, a := range []string{"10.0.0.1", "192.168.1.1", "52.216.1.1", "100.64.0.1", "2600:1fa0::1", "fd12:3456::1", "64:ff9b::34d8:101"} {
+	for _, a := range []string{"10.0.0.1", "192.168.1.1", "52.216.1.1", "100.64.0.1", "2600:1fa0::1", "fd12:3456::1", "64:ff9b::34d8:101", "64:ff9b:1::34d8:101", "64:ff9b:1:34d8:1:100::", "fd20:ce::255"} {
 		require.False(t, inner(netip.MustParseAddr(a)), a)
 	}
 }
@@ -92,4 +95,54 @@ func TestANameThatLeadsToThisMachineIsRefused(t *testing.T) {
 	d.lookup = func(context.Context, string) ([]string, error) { return []string{"127.0.0.1"}, nil }
 	_, err := d.DialContext(t.Context(), "tcp", "data.example:80")
 	require.ErrorContains(t, err, "data.example:80 leads to 127.0.0.1, an address of this machine")
+}
+
+func TestAddressesOfTheMachinesInterfacesAreRefused(t *testing.T) {
+	all, err := net.InterfaceAddrs()
+	require.NoError(t, err)
+	require.NotEmpty(t, all)
+	for _, own := range all {
+		a := netip.MustParsePrefix(own.String()).Addr()
+		require.ErrorContains(t, refuse("data.example:80", a), "(lsiofs-csi --allow-url=http://data.example:80, or LSIOFS_ALLOW_URL)", own.String())
+	}
+	require.NoError(t, refuse("data.example:80", netip.MustParseAddr("192.0.2.1")), "of documentation: nobody has it")
+}
+
+// A proxy connects by itself, so the guard of connections sees the proxy's address alone.
+func TestAGuardedRequestGoesThroughNoProxyThatIsNotAllowed(t *testing.T) {
+	var asked []string
+	proxy := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) { asked = append(asked, r.URL.String()) }))
+	defer proxy.Close()
+	by, err := url.Parse(proxy.URL)
+	require.NoError(t, err)
+	ask := func(at, allowed string, by *url.URL) error {
+		t.Helper()
+		t.Setenv(AllowURLVariable, allowed)
+		transport, err := newTransport(Settings{}, http.ProxyURL(by))
+		require.NoError(t, err)
+		defer transport.Close()
+		request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, at, nil)
+		require.NoError(t, err)
+		answer, err := transport.RoundTrip(request)
+		if err == nil {
+			require.NoError(t, answer.Body.Close())
+		}
+		return err
+	}
+	socks := &url.URL{Scheme: "socks5", Host: "proxy.example"}
+	for _, at := range []string{"http://169.254.169.254/latest", "http://inner.example/x", "https://data.example/x", "http://0xa9fea9fe/"} {
+		var refusal *remote.Refusal
+		require.ErrorAs(t, ask(at, "http://other.example", by), &refusal, at)
+		require.ErrorContains(t, refusal, "--allow-url=http://"+by.Host, at)
+		require.ErrorContains(t, ask(at, "", socks), "--allow-url=http://proxy.example:1080", at)
+	}
+	require.Empty(t, asked, "the proxy has seen none of them")
+	require.NoError(t, ask("http://data.example/x", proxy.URL, by), "the proxy is allowed")
+	require.Equal(t, []string{"http://data.example/x"}, asked)
+	direct, err := (&guard{}).through(http.ProxyURL(nil))(httptest.NewRequest(http.MethodGet, "http://data.example/x", nil))
+	require.NoError(t, err)
+	require.Nil(t, direct, "what goes through no proxy is guarded where it connects")
+	unguarded, err := (*guard)(nil).through(http.ProxyURL(by))(httptest.NewRequest(http.MethodGet, "http://data.example/x", nil))
+	require.NoError(t, err)
+	require.Equal(t, by, unguarded)
 }

@@ -8,6 +8,7 @@ import (
 	"net"
 	"net/http"
 	"net/http/httptrace"
+	"net/url"
 	"os"
 	"strings"
 	"time"
@@ -46,6 +47,10 @@ type Settings struct {
 
 // NewTransport makes one, which is to be closed. It fails when the file can't be used.
 func NewTransport(s Settings) (*Transport, error) {
+	return newTransport(s, http.ProxyFromEnvironment)
+}
+
+func newTransport(s Settings, proxy func(*http.Request) (*url.URL, error)) (*Transport, error) {
 	trust := &tls.Config{MinVersion: tls.VersionTLS12, ClientSessionCache: tls.NewLRUClientSessionCache(maxHosts)}
 	if s.CAFile != "" {
 		pool, err := x509.SystemCertPool()
@@ -89,7 +94,7 @@ func NewTransport(s Settings) (*Transport, error) {
 	}
 	t.base.Protocols.SetHTTP1(true)
 	if !s.Local {
-		t.base.Proxy = http.ProxyFromEnvironment
+		t.base.Proxy = g.through(proxy)
 	}
 	return t, nil
 }

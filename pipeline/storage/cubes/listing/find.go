@@ -175,13 +175,24 @@ func (f *finder) cubes(ctx context.Context, hierarchies []*node) ([]*Cube, error
 	if len(found) == 0 {
 		return nil, f.lacks(ctx, lacking)
 	}
+	asked := 0
 	for i, err := range failed {
-		if lack := (*lackingError)(nil); errors.As(err, &lack) {
-			f.LeftOut(hierarchies[i].path, f.why(ctx, lack))
+		lack := (*lackingError)(nil)
+		if !errors.As(err, &lack) {
+			continue
 		}
+		why := "it has " + lack.what
+		if asked++; asked <= mostExplained {
+			why = f.why(ctx, lack)
+		}
+		f.LeftOut(hierarchies[i].path, why)
 	}
 	return found, nil
 }
+
+// mostExplained is of how many hierarchies that are left out is found out whether a document is missing, which
+// takes requests: no more are named one by one where a dataset is mounted.
+const mostExplained = 5
 
 // why is what a hierarchy lacks, where others have it.
 func (f *finder) why(ctx context.Context, lack *lackingError) string {

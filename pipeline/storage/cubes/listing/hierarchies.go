@@ -59,8 +59,8 @@ func (f *finder) hierarchies(ctx context.Context) ([]*node, error) {
 	return list, err
 }
 
-// nothingIn tells of directories which are no hierarchies and have none in them, and of files that are
-// named as hierarchies are. Of a directory in another one that other is told.
+// nothingIn names directories which are no hierarchies and have none in them, and of files that are
+// named as hierarchies are. Of a directory in another one of them only that other is named.
 func (f *finder) nothingIn(none []string, list []*node) {
 	holds := map[string]bool{}
 	for _, n := range list {
@@ -69,18 +69,28 @@ func (f *finder) nothingIn(none []string, list []*node) {
 			holds[p] = true
 		}
 	}
-	slices.Sort(none)
-	last := ""
+	slices.Sort(none) // what is above comes before what is in it
+	left := map[string]bool{}
 	for _, at := range none {
-		if holds[at] || last != "" && strings.HasPrefix(at, last+"/") {
+		if holds[at] || within(left, at) {
 			continue
 		}
-		last = at
-		f.LeftOut(at, "it has no zarr.json, .zgroup or .zarray, and nor has what is in it: names that begin with a dot may have been left out when it was copied")
+		left[at] = true
+		f.LeftOut(at, "neither it nor what is in it has a zarr.json, .zgroup or .zarray: files whose names begin with a dot may not have been copied")
 	}
 	for _, at := range f.files {
-		f.LeftOut(at, "it is a file, and no directory")
+		f.LeftOut(at, "it is a file, not a directory")
 	}
+}
+
+// within reports whether a directory above a path is one of some.
+func within(some map[string]bool, at string) bool {
+	for at != "" {
+		if at = parent(at); some[at] {
+			return true
+		}
+	}
+	return false
 }
 
 // hierarchyAt is nodeAt, but also finds a group that has no document: all arrays that are asked for

@@ -1,16 +1,19 @@
 package listing
 
 import (
+	"context"
 	"fmt"
 	"os"
 	"path"
 	"path/filepath"
 	"strings"
+	"sync/atomic"
 	"testing"
 
 	"github.com/stretchr/testify/require"
 
 	"github.com/lsiofs/lsiofs/pipeline/spec"
+	"github.com/lsiofs/lsiofs/pipeline/storage"
 )
 
 // Whatever lies beside stores that are read, and is not used, is told with the reason: a store without
@@ -36,7 +39,9 @@ func TestWhatLiesBesideStoresIsTold(t *testing.T) {
 	write(t, filepath.Join(dir, "2024.zarr/v/.zarray"), strings.Replace(zarray("."), "[6, 4, 4]", "[1, 4, 4]", 1))
 	write(t, filepath.Join(dir, "2025.zarr"), "a file")
 	write(t, filepath.Join(dir, "notes/2018.txt"), "nothing")
-	writeV3(t, filepath.Join(dir, "2026.zarr"), small, nil) // an array itself
+	write(t, filepath.Join(dir, "notes/old/2017.txt"), "nothing")
+	write(t, filepath.Join(dir, "notes.old/2017.txt"), "nothing") // sorts between notes and what is in it
+	writeV3(t, filepath.Join(dir, "2026.zarr"), small, nil)       // an array itself
 
 	told := func(z spec.Zarr, match func(string, bool) bool) (cubes []string, out map[string]string) {
 		out = map[string]string{}
@@ -50,11 +55,11 @@ func TestWhatLiesBesideStoresIsTold(t *testing.T) {
 		}
 		return cubes, out
 	}
-	const nothing = "it has no zarr.json, .zgroup or .zarray, and nor has what is in it: names that begin with a dot may have been left out when it was copied"
+	const nothing = "neither it nor what is in it has a zarr.json, .zgroup or .zarray: files whose names begin with a dot may not have been copied"
 	want := map[string]string{
 		"2019.zarr": "it has no array v", "2020.zarr": "it has no array v", "2022.zarr": nothing,
 		"2023.zarr": "it has no array v: 2023.zarr/.zmetadata has the array v, whose own document 2023.zarr/v/.zarray is missing: write it again, as it is there, or copy it from where the store was made",
-		"2024.zarr": "there is no crop", "2025.zarr": "it is a file, and no directory", "2026.zarr": "it has no array v", "notes": nothing,
+		"2024.zarr": "there is no crop", "2025.zarr": "it is a file, not a directory", "2026.zarr": "it has no array v", "notes": nothing, "notes.old": nothing,
 	}
 	cubes, out := told(named("v"), nil)
 	require.Equal(t, []string{"2018.zarr", "2024.zarr", "deep/er/2021.zarr"}, cubes)
@@ -68,7 +73,39 @@ func TestWhatLiesBesideStoresIsTold(t *testing.T) {
 	})
 	require.Equal(t, []string{"2018.zarr", "2024.zarr"}, cubes)
 	delete(want, "notes")
+	delete(want, "notes.old")
 	require.Equal(t, want, out)
+}
+
+// counted counts what is looked for.
+type counted struct {
+	storage.Storage
+	stats atomic.Int64
+}
+
+func (c *counted) Stat(ctx context.Context, path string) (storage.Object, error) {
+	c.stats.Add(1)
+	return c.Storage.Stat(ctx, path)
+}
+
+// However many stores are left out, what takes requests is asked for the first few.
+func TestWhyStoresAreLeftOutIsAskedForAFew(t *testing.T) {
+	dir := t.TempDir()
+	looks := func(stores int) int64 {
+		for i := range stores {
+			write(t, filepath.Join(dir, fmt.Sprintf("no/%03d.zarr/.zgroup", i)), `{"zarr_format": 2}`)
+		}
+		write(t, filepath.Join(dir, "yes.zarr/.zgroup"), `{"zarr_format": 2}`)
+		writeV2(t, filepath.Join(dir, "yes.zarr/v"), ".", "0.0.0")
+		under, left := &counted{Storage: openLocal(t, dir)}, 0
+		_, err := Find(t.Context(), Config{Under: under, Spec: named("v"), LeftOut: func(_, why string) { left++; require.Equal(t, "it has no array v", why) }})
+		require.NoError(t, err)
+		require.Equal(t, stores, left)
+		return under.stats.Load()
+	}
+	few, more, most := looks(mostExplained), looks(2*mostExplained), looks(3*mostExplained)
+	require.Equal(t, more-few, most-more)
+	require.Greater(t, few, more-few, "each of the first takes more requests than each of the others")
 }
 
 // A store all of which is read, and which lies alone, leaves nothing out.

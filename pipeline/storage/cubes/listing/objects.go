@@ -189,7 +189,7 @@ func (l *lister) match(at string, isDir bool) bool {
 		x.seen++
 		return true
 	case !isDir && x.mayHold(x.Array.Keys, key):
-		l.failed = fmt.Errorf("%s is no directory: it has to be one, with objects of the array, or a link to one that it does not lie in", at)
+		l.failed = fmt.Errorf("%s is not a directory: the array has objects below that name: put the directory that has them there, or a link to it", at)
 		return true
 	case key != "zarr.json":
 		x.ignored++
@@ -268,7 +268,7 @@ func (l *lister) complete() error {
 	}
 	for at := range l.files {
 		if !l.above[at] {
-			return fmt.Errorf("%s is no directory where an array is: it has to be one, or a link to one that it does not lie in", at)
+			return fmt.Errorf("%s is not a directory, and an array lies below that name: put the directory there that has it, or a link to it", at)
 		}
 	}
 	for _, x := range l.arrays {

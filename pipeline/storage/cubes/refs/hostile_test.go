@@ -139,7 +139,7 @@ func TestWhatAllFilesSayIsBounded(t *testing.T) {
 	s = over(t, dir, Config{Match: everything})
 	s.maxHeld = 300
 	err = s.List(t.Context(), everything, func(storage.Object) error { return nil })
-	require.ErrorContains(t, err, "0.json: key \"a/0\": at byte 84: a value has more than 75 bytes, an eighth of --memory: raise that")
+	require.ErrorContains(t, err, "0.json: key \"a/0\": at byte 84: a value has more than 75 bytes, which is an eighth of --memory: raise --memory")
 }
 
 // Whatever a reference file names, it is below the root.

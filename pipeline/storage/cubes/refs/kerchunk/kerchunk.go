@@ -164,7 +164,7 @@ func (p *parser) reference(key []byte) error {
 // larger is an error, with what to do where memory is the reason.
 func (p *parser) larger(err error) error {
 	if errors.Is(err, errLong) && len(p.buf) < zarr.MaxDocumentBytes {
-		return fmt.Errorf("%w, an eighth of --memory: raise that", err)
+		return fmt.Errorf("%w, which is an eighth of --memory: raise --memory", err)
 	}
 	return err
 }
