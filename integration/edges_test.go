@@ -10,6 +10,7 @@ import (
 	"path/filepath"
 	"regexp"
 	"slices"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -110,7 +111,9 @@ func TestShardsOfOneRecordEachAreReadAsTheReferenceSays(t *testing.T) {
 }
 
 // A shard of no bytes is damaged in every format: refused by its name, or left out.
-func TestShardsOfNoBytesAreRefusedByNameOrLeftOut(t *testing.T) {
+// A file of no bytes is a shard without records where the format has no header and no end, and
+// damage elsewhere.
+func TestShardsOfNoBytesHaveNoRecordsOrAreRefusedByNameOrLeftOut(t *testing.T) {
 	smallest(t, 3, func(t *testing.T, d dataset, _ int) {
 		if d.name == "files" {
 			t.Skip("a file of 0 bytes is a file like others, and a directory without files no shard")
@@ -119,11 +122,14 @@ func TestShardsOfNoBytesAreRefusedByNameOrLeftOut(t *testing.T) {
 		require.NoError(t, err)
 		name := all[1].Name()
 		require.NoError(t, os.Truncate(filepath.Join(d.dir, name), 0))
-		refused := tool(t, append([]string{"index", d.dir}, d.flags...)...)
-		require.Equal(t, exitDataset, refused.code)
-		require.Contains(t, refused.stderr, name)
-		require.Contains(t, refused.stderr, "the file is empty")
-		d.flags = append(d.flags, "--on-corrupt", "skip")
+		headless := slices.Contains([]string{"lines", "jsonl", "tfrecord", "fixed", "fixed-overlapping"}, d.name)
+		if !headless || !strings.HasSuffix(name, d.ext) { // or behind a codec's name
+			refused := tool(t, append([]string{"index", d.dir}, d.flags...)...)
+			require.Equal(t, exitDataset, refused.code)
+			require.Contains(t, refused.stderr, name)
+			require.Contains(t, refused.stderr, "the file is empty")
+			d.flags = append(d.flags, "--on-corrupt", "skip")
+		}
 		var shown struct{ Shards, Records int }
 		require.NoError(t, json.Unmarshal(toolOK(t, append([]string{"inspect", d.dir, "--json"}, d.flags...)...), &shown))
 		require.Equal(t, 2, shown.Records)

@@ -17,7 +17,6 @@ type Foreign struct {
 
 // magic is a kind of file that is no shard of any format that is told by its bytes.
 type magic struct {
-	at   int
 	text string
 	fold bool // in any case
 	is   Foreign
