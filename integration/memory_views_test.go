@@ -161,7 +161,7 @@ func TestMemoryPromiseHoldsForRecordsSmallerThanTheirTables(t *testing.T) {
 		w, err := gzip.NewWriterLevel(f, gzip.BestSpeed)
 		require.NoError(t, err)
 		for range lines {
-			_, err := fmt.Fprintf(w, "%011d\n", rng.Uint64N(1e11))
+			_, err := fmt.Fprintf(w, "\"%09d\"\n", rng.Uint64N(1e9))
 			require.NoError(t, err)
 		}
 		require.NoError(t, w.Close())
