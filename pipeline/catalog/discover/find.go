@@ -202,6 +202,13 @@ func (f *finder) auto(ctx context.Context, files []file) (Found, error) {
 func (f *finder) result(format spec.Format, unpacker unpack.Format, files []file, d decision) Found {
 	r := Found{Format: format, Unpacker: unpacker}
 	own, owns := unpacker.(unpack.OwnCodecs)
+	taken := 0
+	for i := range files {
+		if d.taken[i] {
+			taken++
+		}
+	}
+	r.Shards = make([]Shard, 0, taken)
 	for i := range files {
 		if !d.taken[i] {
 			continue
