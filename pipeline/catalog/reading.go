@@ -103,13 +103,14 @@ func (r *shardReader) codec(f unpack.Format, c discover.Shard) (unpack.Codec, er
 	if size == 0 || r.outline != nil || !unpack.ToldByBytes(f) {
 		return c.Codec, nil
 	}
-	head := make([]byte, size)
-	if !r.streams && r.Holds(0, size) && r.ReadResident(head, 0) {
-		return formats.CodecOf(f, c.Object.Path, head), nil
-	}
 	least := size
 	if _, headed := f.(unpack.Headed); !headed && !r.streams && r.object.SizeBytes <= int64(r.portions.ReadBytes) {
 		least = r.object.SizeBytes
+	}
+	head := make([]byte, size)
+	// A shard that is read whole is not opened a second time to see whether it is resident.
+	if least < r.object.SizeBytes && !r.streams && r.Holds(0, size) && r.ReadResident(head, 0) {
+		return formats.CodecOf(f, c.Object.Path, head), nil
 	}
 	h := &headReader{reader: r.reader, sizeBytes: r.object.SizeBytes, growing: true, leastBytes: least}
 	defer func() { h.growing = false }()
