@@ -164,14 +164,10 @@ func (l *Looker) read(ctx context.Context, d *directory, now time.Time) error {
 // open opens a directory.
 func (l *Looker) open(d *directory) (*os.File, error) {
 	full := l.full(d.path)
-	if l.never == nil || !d.polled {
+	if !d.polled {
 		return os.Open(full)
 	}
-	fd, err := l.never.OpenDirectory(unix.AT_FDCWD, full)
-	if err != nil {
-		return nil, &fs.PathError{Op: "open", Path: full, Err: err}
-	}
-	return os.NewFile(uintptr(fd), full), nil
+	return l.never.Open(full)
 }
 
 // watch has what happens in a directory reported, if that is possible.

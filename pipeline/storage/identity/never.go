@@ -81,6 +81,18 @@ func (n *Never) OpenDirectory(dirfd int, path string) (int, error) {
 	return unix.Openat(dirfd, path, flags, 0)
 }
 
+// Open opens a directory by an absolute path, as OpenDirectory does.
+func (n *Never) Open(path string) (*os.File, error) {
+	if n == nil {
+		return os.Open(path)
+	}
+	fd, err := n.OpenDirectory(unix.AT_FDCWD, path)
+	if err != nil {
+		return nil, &fs.PathError{Op: "open", Path: path, Err: err}
+	}
+	return os.NewFile(uintptr(fd), path), nil
+}
+
 // find finds what a path leads to (O_PATH), and returns an error if that must not be reached. Links of
 // /proc are not followed: they lead to other processes' file systems, whose paths mean something else.
 func (n *Never) find(dirfd int, path string, resolve uint64) (int, error) {

@@ -142,14 +142,10 @@ func (w *walk) directory(dir directory) error {
 // open opens a directory.
 func (w *walk) open(dir directory) (*os.File, error) {
 	full := filepath.Join(w.root, dir.path)
-	if w.never == nil || !dir.linked {
+	if !dir.linked {
 		return os.Open(full)
 	}
-	fd, err := w.never.OpenDirectory(unix.AT_FDCWD, full)
-	if err != nil {
-		return nil, &fs.PathError{Op: "open", Path: full, Err: err}
-	}
-	return os.NewFile(uintptr(fd), full), nil
+	return w.never.Open(full)
 }
 
 func (w *walk) entry(dir directory, here *identity.Way, entry fs.DirEntry) error {
@@ -165,45 +161,36 @@ func (w *walk) entry(dir directory, here *identity.Way, entry fs.DirEntry) error
 		w.omit(path, storage.OmittedHidden)
 		return nil
 	}
-	switch kind := entry.Type(); {
-	case kind&fs.ModeSymlink != 0 && w.leadsBack(path, here):
-		w.match(path, false) // something is there
-		w.omit(path+"/", storage.OmittedLoop)
-		return nil
-	case kind.IsDir() || kind&fs.ModeSymlink != 0 && w.leadsDown(path, here):
+	full := filepath.Join(w.root, path)
+	kind := entry.Type()
+	linked := kind&fs.ModeSymlink != 0
+	isDir, dead := kind.IsDir(), false
+	if linked {
+		to, err := identity.Stat(full)
+		isDir = err == nil && to.Mode&unix.S_IFMT == unix.S_IFDIR
+		dead = errors.Is(err, fs.ErrNotExist)
+		if isDir && here.Has(to.Device, to.Inode) { // it leads back
+			w.match(path, false) // something is there
+			w.omit(path+"/", storage.OmittedLoop)
+			return nil
+		}
+	}
+	switch {
+	case isDir:
 		if w.match(path, true) {
-			w.pending = append(w.pending, directory{path, here, dir.linked || !kind.IsDir()})
+			w.pending = append(w.pending, directory{path, here, dir.linked || linked})
 		}
 		return nil
-	case !w.match(path, false) && !(kind&fs.ModeSymlink != 0 && w.leadsNowhere(path) && w.match(path, true)):
+	case !w.match(path, false) && !(dead && w.match(path, true)): // it may have led to a directory
 		return nil
-	case !kind.IsRegular() && kind&fs.ModeSymlink == 0:
+	case !kind.IsRegular() && !linked:
 		return nil // match has seen that something is there
-	case kind&fs.ModeSymlink != 0:
-		full := filepath.Join(w.root, path)
+	case linked:
 		if err := w.never.Check(unix.AT_FDCWD, full); errors.Is(err, fs.ErrPermission) {
 			return fmt.Errorf("list dataset: %w", &fs.PathError{Op: "open", Path: full, Err: err})
 		}
 	}
 	return w.file(path, nil, false)
-}
-
-// leadsBack reports whether a symbolic link is to a directory that it lies in.
-func (w *walk) leadsBack(path string, here *identity.Way) bool {
-	to, err := identity.Stat(filepath.Join(w.root, path))
-	return err == nil && to.Mode&unix.S_IFMT == unix.S_IFDIR && here.Has(to.Device, to.Inode)
-}
-
-// leadsNowhere reports whether a symbolic link is to nothing: it may have been one to a directory.
-func (w *walk) leadsNowhere(path string) bool {
-	_, err := identity.Stat(filepath.Join(w.root, path))
-	return errors.Is(err, fs.ErrNotExist)
-}
-
-// leadsDown reports whether a symbolic link is to a directory that it does not lie in.
-func (w *walk) leadsDown(path string, here *identity.Way) bool {
-	to, err := identity.Stat(filepath.Join(w.root, path))
-	return err == nil && to.Mode&unix.S_IFMT == unix.S_IFDIR && !here.Has(to.Device, to.Inode)
 }
 
 // file looks at a file and visits it, or keeps it for settle. before is what it was
