@@ -25,8 +25,7 @@ func (s *Storage) next(group []*task) (job, bool) {
 // nextJob takes the first job that there is room for. s.mu is held.
 func (s *Storage) nextJob() (j job, ok bool) {
 	if s.largeJobs.len() > 0 {
-		if j.taken, ok = s.take(s.largeJobs.front().sizes()); ok {
-			taken := j.taken
+		if taken, fits := s.take(s.largeJobs.front().sizes()); fits {
 			j = s.largeJobs.pop()
 			j.taken = taken
 			s.wakeNext()
