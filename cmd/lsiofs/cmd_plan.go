@@ -33,7 +33,8 @@ said below it.
   scan    reads the pieces (runs of records, cut at --chunk-bytes and --chunk-records)
           that hold the records, whole, each once, and keeps what is not wanted yet as
           long as --memory lasts; compressed shards are decoded on the way, and what is
-          read of them is an estimate
+          read of them is an estimate. Where memory is too little, pieces are read again,
+          and the figures are lower bounds ("at least")
   gather  reads just the records, near ones together, and keeps nothing; compressed
           shards have to be decoded in order, which rules it out
   spool   decodes compressed shards that memory can't hold once each to a file; what is

@@ -60,6 +60,19 @@ func TestThePageIsSmallWhateverTheDataset(t *testing.T) {
 	}
 }
 
+func TestFiguresOfReadsAreExactOrEstimatesOrLowerBounds(t *testing.T) {
+	fits, misfits := true, false
+	var w writer
+	putStrategies(&w, []readplan.StrategyPlan{
+		{Strategy: "gather", Reads: 111, ReadBytes: 1 << 10},
+		{Strategy: "scan", Reads: 222, ReadBytes: 2 << 10, Estimated: true, FitsMemory: &fits},
+		{Strategy: "scan", Reads: 333, ReadBytes: 3 << 10, Estimated: true, FitsMemory: &misfits},
+	})
+	for _, want := range []string{">111<", ">1.0 KiB<", ">≈ 222<", ">≈ 2.0 KiB<", ">≥ 333<", ">≥ 3.0 KiB<"} {
+		require.Contains(t, w.b.String(), want)
+	}
+}
+
 func TestTheChartOfShardsNamesTheLargestAndTheSmallest(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		sizes := rapid.SliceOfN(rapid.Int64Range(0, 50), 1, 90).Draw(t, "sizes")

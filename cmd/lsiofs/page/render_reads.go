@@ -63,7 +63,10 @@ func putStrategies(w *writer, plans []readplan.StrategyPlan) {
 <tbody>`)
 	for _, p := range plans {
 		roughly := ""
-		if p.Estimated {
+		switch {
+		case p.AtLeast():
+			roughly = "≥ "
+		case p.Estimated:
 			roughly = "≈ "
 		}
 		w.put("\n")

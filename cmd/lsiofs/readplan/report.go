@@ -53,7 +53,7 @@ type StrategyPlan struct {
 	Estimated     bool         `json:"estimated"`
 	Pieces        uint64       `json:"pieces,omitempty"`      // scan
 	KeptBytes     int64        `json:"kept_bytes,omitempty"`  // scan: most at a time, for records to come
-	FitsMemory    *bool        `json:"fits_memory,omitempty"` // scan: each piece is read once
+	FitsMemory    *bool        `json:"fits_memory,omitempty"` // scan: each piece is read once; where false, Reads and ReadBytes are lower bounds
 	GapBytes      int64        `json:"gap_bytes,omitempty"`   // gather: read and thrown away
 	SpoolBytes    int64        `json:"spool_bytes,omitempty"` // spool: that a mount reserves
 	Histogram     []ReadBucket `json:"read_bytes_histogram"`
@@ -66,6 +66,10 @@ type ReadBucket struct {
 	ToBytes   int64  `json:"to_bytes"`
 	Reads     uint64 `json:"reads"`
 }
+
+// AtLeast reports whether Reads and ReadBytes are lower bounds: memory is too little for what is kept,
+// so that more is read, by how much depends on which pieces are dropped.
+func (p StrategyPlan) AtLeast() bool { return p.FitsMemory != nil && !*p.FitsMemory }
 
 // New says what the next records of a worker's stream read from a position on,
 // 0 for all that are left. asked is how they are to be read, whatever the dataset was
@@ -128,7 +132,7 @@ func newReport(f pipeline.Forecast) Report {
 		if sp := s.Spool; sp != nil {
 			spool := newStrategyPlan("spool", sp.ReadsForecast, f)
 			spool.SpoolBytes, spool.Estimated = sp.SpoolBytes, true
-			spool.Notes = []string{fmt.Sprintf("decodes %s whole, once each, into a spool of %s", terminal.Plural(sp.Shards, "compressed shard"), terminal.Bytes(sp.SpoolBytes))}
+			spool.Notes = []string{fmt.Sprintf("decodes %s whole into a spool of %s", terminal.Plural(sp.Shards, "compressed shard"), terminal.Bytes(sp.SpoolBytes))}
 			if sp.FewerLanes != "" {
 				spool.Notes = append(spool.Notes, sp.FewerLanes)
 			}
@@ -165,7 +169,10 @@ func scanNotes(s pipeline.ScanForecast) []string {
 	}
 	if s.Estimated {
 		times := "once each, as far as needed"
-		if s.Passes > s.Compressed {
+		switch {
+		case !s.Fits:
+			times = fmt.Sprintf("in at least %s passes", terminal.Count(s.Passes))
+		case s.Passes > s.Compressed:
 			times = fmt.Sprintf("in about %s passes", terminal.Count(s.Passes))
 		}
 		notes = append(notes, fmt.Sprintf("decodes %s %s; bytes are those of the files", terminal.Plural(s.Compressed, "compressed shard"), times))
@@ -214,18 +221,21 @@ func (s storagePlan) table(b *strings.Builder) {
 	w := tabwriter.NewWriter(b, 0, 0, 2, ' ', 0)
 	fmt.Fprint(w, "  strategy\treads\tbytes\tamplification\tbytes a read\n")
 	for _, p := range s.Plans {
-		name, about := p.Strategy, ""
+		name, about, atLeast := p.Strategy, "", ""
 		if p.InUse {
 			name += " (in use)"
 		}
-		if p.Estimated {
+		switch {
+		case p.AtLeast():
+			about, atLeast = "at least ", "at least "
+		case p.Estimated:
 			about = "about "
 		}
 		mean := int64(0)
 		if p.Reads > 0 {
 			mean = p.ReadBytes / int64(p.Reads)
 		}
-		fmt.Fprintf(w, "  %s\t%s%s\t%s%s\t%.2f\t%s\n", name, about, terminal.Count(p.Reads), about, terminal.Bytes(p.ReadBytes), p.Amplification, terminal.Bytes(mean))
+		fmt.Fprintf(w, "  %s\t%s%s\t%s%s\t%s%.2f\t%s\n", name, about, terminal.Count(p.Reads), about, terminal.Bytes(p.ReadBytes), atLeast, p.Amplification, terminal.Bytes(mean))
 	}
 	// Writing to memory does not fail.
 	_ = w.Flush()

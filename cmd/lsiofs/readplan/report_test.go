@@ -54,6 +54,7 @@ func TestPlanForPeople(t *testing.T) {
 	s.Scan.Passes, s.Scan.Fits = 1234, true
 	print("plan-passes.txt", f, 1)
 	s.Strategy, s.Reason = spec.ReadSpool, "7 compressed shards of few gzip members, zstd or lz4 frames (4.2 GiB decoded) are more than memory holds in this order"
+	s.Scan.Passes = s.Scan.Compressed
 	s.Spool = &pipeline.SpoolForecast{ReadsForecast: readsOf(map[int64]uint64{128 << 10: 800}), Shards: 7, SpoolBytes: 4 << 30}
 	print("plan-spool.txt", f, 1)
 }
