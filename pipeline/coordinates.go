@@ -37,7 +37,7 @@ func (d *Dataset) Cubes() []string {
 }
 
 // Coordinates are those of a cube, by its place among Cubes. The first call reads the documents of
-// the arrays.
+// the arrays, and logs which of them can't be read, and why.
 func (d *Dataset) Coordinates(ctx context.Context, cube int) ([]Coordinate, error) {
 	g, release := d.hold()
 	defer release()
@@ -81,9 +81,12 @@ func (g *generation) coordinatesOf(ctx context.Context, cube int) (*coordinates,
 		return nil, err
 	}
 	for _, c := range list {
-		if size, err := cubes.CoordinateBytes(c); err == nil { // else it has a type that npy has not
-			x.found, x.sizes = append(x.found, c), append(x.sizes, size)
+		size, err := cubes.CoordinateBytes(c)
+		if err != nil {
+			g.mount.log.Warn("a file of coordinates is left out", "cube", g.cubes[cube].Object.Path, "dimension", c.Dim, "reason", err)
+			continue
 		}
+		x.found, x.sizes = append(x.found, c), append(x.sizes, size)
 	}
 	x.known = true
 	return x, nil

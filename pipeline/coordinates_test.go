@@ -1,9 +1,13 @@
 package pipeline
 
 import (
+	"bytes"
 	"encoding/binary"
+	"encoding/json"
+	"log/slog"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -59,4 +63,50 @@ func TestAnArrayByItselfHasNoCoordinatesOfSomethingElse(t *testing.T) {
 	require.Equal(t, []string{"x"}, dims(dir))
 	require.NoError(t, os.Remove(filepath.Join(dir, "zarr.json")))
 	require.Empty(t, dims(dir))
+}
+
+// Coordinates that can't be read are left out, and the log says once which and why. The others are there.
+func TestTheLogNamesCoordinatesThatAreLeftOut(t *testing.T) {
+	for name, c := range map[string]struct {
+		arrays []string
+		change func(document map[string]any)
+		reason string
+	}{
+		"a type that npy does not have": {[]string{"time"}, func(document map[string]any) { document["data_type"] = "string" }, "string"},
+		"a codec that is not read": {[]string{"time"}, func(document map[string]any) {
+			document["codecs"] = []any{map[string]any{"name": "bytes"}, map[string]any{"name": "huffman"}}
+		}, "huffman"},
+		"a document that is none": {[]string{"time"}, func(document map[string]any) { document["shape"] = "long" }, "time"},
+		"too many elements": {[]string{"time", "data"}, func(document map[string]any) { document["shape"].([]any)[0] = 32 << 20 },
+			"array time: 33554432 elements of 8 bytes are more than 67108864 bytes, the most that is read of coordinates"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			dir := t.TempDir()
+			writeCube(t, dir, 2, 20)
+			for _, array := range c.arrays {
+				at := filepath.Join(dir, array, "zarr.json")
+				text, err := os.ReadFile(at)
+				require.NoError(t, err)
+				var document map[string]any
+				require.NoError(t, json.Unmarshal(text, &document))
+				c.change(document)
+				text, err = json.Marshal(document)
+				require.NoError(t, err)
+				require.NoError(t, os.WriteFile(at, text, 0o644))
+			}
+			var log bytes.Buffer
+			d, err := Open(t.Context(), cropSpec(t, dir), Options{Log: slog.New(slog.NewTextHandler(&log, nil))})
+			require.NoError(t, err)
+			defer func() { require.NoError(t, d.Close()) }()
+			for range 2 {
+				list, err := d.Coordinates(t.Context(), 0)
+				require.NoError(t, err)
+				require.Len(t, list, 1)
+				require.Equal(t, "x", list[0].Dim)
+			}
+			require.Equal(t, 1, strings.Count(log.String(), "a file of coordinates is left out"), log.String())
+			require.Contains(t, log.String(), "dimension=time")
+			require.Contains(t, log.String(), c.reason)
+		})
+	}
 }

@@ -18,19 +18,31 @@ func (s *Storage) Coordinates(ctx context.Context, c *listing.Cube) (list []list
 	}
 	group, err := s.config.Group()
 	if err != nil {
-		return nil, nil // as of other coordinates that can't be read
+		for _, dim := range c.Fields[0].Array.Dims {
+			if dim != "" {
+				list = append(list, listing.Coordinate{Dim: dim, Path: dim, LeftOut: err})
+			}
+		}
+		return list, nil
 	}
 	defer func() { err = errors.Join(err, group.Close()) }()
 	return listing.CoordinatesBeside(ctx, group, c, s.room.totalBytes)
 }
 
-// CoordinateBytes is the size of what ReadCoordinate gives.
+// CoordinateBytes is the size of what ReadCoordinate gives. It is an error if x was left out, or has a
+// type that npy does not have.
 func CoordinateBytes(x listing.Coordinate) (int64, error) {
 	head, err := coordinateHead(x)
-	return int64(len(head)) + x.Array.Shape[0]*int64(x.Array.Type.ItemBytes), err
+	if err != nil {
+		return 0, err
+	}
+	return int64(len(head)) + x.Array.Shape[0]*int64(x.Array.Type.ItemBytes), nil
 }
 
 func coordinateHead(x listing.Coordinate) ([]byte, error) {
+	if x.LeftOut != nil {
+		return nil, x.LeftOut
+	}
 	rows, err := npy.NewRows(x.Array.Type.Descr, nil)
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", x.Path, err)

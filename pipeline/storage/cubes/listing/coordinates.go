@@ -2,6 +2,7 @@ package listing
 
 import (
 	"context"
+	"fmt"
 	"slices"
 	"strings"
 
@@ -16,14 +17,18 @@ type Coordinate struct {
 	Dim   string
 	Path  string // below the storage's root, or, of CoordinatesBeside, below the group
 	Array *zarr.Array
+	// LeftOut is why the array, which has the dimension's name, can't be read as its coordinate; nil if
+	// it can. Array may be nil then.
+	LeftOut error
 }
 
 // MaxCoordinateBytes bounds a coordinate. 64 MiB are 8 million times.
 const MaxCoordinateBytes = 64 << 20
 
-// Coordinates are those of a cube's arrays, in the order of their dimensions. What can't be read,
-// or is larger than MaxCoordinateBytes or a quarter of memoryBytes (0: no bound), is left out: crops need none
-// of them.
+// Coordinates are those of a cube's arrays, in the order of their dimensions. What can't be read, or is
+// larger than MaxCoordinateBytes or a quarter of memoryBytes (0: no bound), is no error, since crops
+// need none of them: it is listed as LeftOut. An array of another length or of more dimensions is no
+// coordinate, and is not listed.
 func Coordinates(ctx context.Context, under storage.Storage, c *Cube, memoryBytes int64) ([]Coordinate, error) {
 	f := newFinder(Config{Under: under, MemoryBytes: memoryBytes})
 	var list []Coordinate
@@ -75,17 +80,33 @@ func (f *finder) coordinates(ctx context.Context, x *Field, group string, list *
 		if ctx.Err() != nil {
 			return ctx.Err()
 		}
-		if err != nil || n == nil || !n.isArray {
+		if err == nil && (n == nil || !n.isArray) {
 			continue
 		}
-		a, err := n.array()
-		if err != nil || len(a.Shape) != 1 || a.Shape[0] != x.Array.Shape[d] || a.Shape[0] == 0 ||
-			a.Shape[0] > most/int64(a.Type.ItemBytes) {
-			continue
+		c := Coordinate{Dim: name, Path: at, LeftOut: err}
+		if err == nil {
+			c.Array, c.LeftOut = n.array()
 		}
-		*list = append(*list, Coordinate{Dim: name, Path: at, Array: a})
+		if c.LeftOut == nil {
+			if len(c.Array.Shape) != 1 || c.Array.Shape[0] != x.Array.Shape[d] || c.Array.Shape[0] == 0 {
+				continue
+			}
+			if item := int64(c.Array.Type.ItemBytes); c.Array.Shape[0] > most/item {
+				c.LeftOut = tooLarge(at, c.Array.Shape[0], item, most)
+			}
+		}
+		*list = append(*list, c)
 	}
 	return nil
+}
+
+// tooLarge is why coordinates of n elements are left out.
+func tooLarge(path string, n, itemBytes, mostBytes int64) error {
+	why := "a quarter of --memory"
+	if mostBytes == MaxCoordinateBytes {
+		why = "the most that is read of coordinates"
+	}
+	return fmt.Errorf("array %s: %d elements of %d bytes are more than %d bytes, %s", path, n, itemBytes, mostBytes, why)
 }
 
 // Group is a spec of c's storage in which the array of a coordinate alone is read: its path, and which
