@@ -9,10 +9,10 @@ import (
 // is known of its records is held in memory. How much that becomes is estimated from what
 // has been read so far of all shards: for images in tars it is a 10 000th of the file,
 // for short lines a 20th. So many shards may begin as are expected to stay within a
-// bound; as many as there are cores may always. It is safe for concurrent use.
+// bound; one may always, and ends with an error if it does not stay within the bound by itself
+// (index.NewPacker). It is safe for concurrent use.
 type admission struct {
 	boundBytes int64
-	always     int // so many may run whatever is expected
 
 	mu      sync.Mutex
 	wake    chan struct{} // of one place: something has changed
@@ -28,8 +28,8 @@ type admitted struct {
 	read, held int64 // bytes
 }
 
-func newAdmission(boundBytes int64, cores int) *admission {
-	return &admission{boundBytes: boundBytes, always: cores, wake: make(chan struct{}, 1), running: map[*admitted]struct{}{}}
+func newAdmission(boundBytes int64) *admission {
+	return &admission{boundBytes: boundBytes, wake: make(chan struct{}, 1), running: map[*admitted]struct{}{}}
 }
 
 // begin waits until a shard of so many bytes may begin. It is for one goroutine.
@@ -49,7 +49,7 @@ func (a *admission) begin(ctx context.Context, sizeBytes int64) (*admitted, erro
 func (a *admission) try(sizeBytes int64) *admitted {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	if len(a.running) >= a.always && a.expected(sizeBytes) > float64(a.boundBytes) {
+	if len(a.running) > 0 && a.expected(sizeBytes) > float64(a.boundBytes) {
 		return nil
 	}
 	s := &admitted{of: a, size: sizeBytes}

@@ -1,11 +1,14 @@
 package catalog
 
 import (
+	"bytes"
 	"context"
+	"fmt"
 	"testing"
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/lsiofs/lsiofs/pipeline/spec"
 	"github.com/lsiofs/lsiofs/pipeline/storage/profile"
 )
 
@@ -24,11 +27,11 @@ func beginAll(a *admission, sizeBytes int64) (begun []*admitted) {
 }
 
 // Before anything is known, as many shards begin as would fit if they were short lines,
-// and as many as there are cores in any case; then as many as fit.
+// and one in any case; then as many as fit.
 func TestAsManyShardsBeginAsAreExpectedToFit(t *testing.T) {
-	a := newAdmission(100*mib, 2)
+	a := newAdmission(100 * mib)
 	begun := beginAll(a, 1000*mib)
-	require.Len(t, begun, 2, "the cores'")
+	require.Len(t, begun, 1)
 	begun[0].reached(10*mib, 10*mib/1000)
 	begun = append(begun, beginAll(a, 1000*mib)...)
 	require.InDelta(t, 100/1.5, len(begun), 2, "of each MiB a thousandth is held")
@@ -42,13 +45,13 @@ func TestAsManyShardsBeginAsAreExpectedToFit(t *testing.T) {
 		s.end()
 	}
 	require.Len(t, beginAll(a, 1000*mib), 4, "beside two that run, of 15 MiB each")
-	require.Len(t, beginAll(newAdmission(100*mib, 2), mib), 400)
+	require.Len(t, beginAll(newAdmission(100*mib), mib), 400)
 }
 
 // A shard that waits begins when another one ends, or has turned out to be small, and
 // gives up with its context.
 func TestAShardThatWaitsBegins(t *testing.T) {
-	a := newAdmission(mib, 1)
+	a := newAdmission(mib)
 	first, err := a.begin(t.Context(), 100*mib)
 	require.NoError(t, err)
 	for _, change := range []func(){first.end, func() { first.reached(50*mib, 100) }} {
@@ -81,4 +84,21 @@ func TestShardsAtATimeFollowFromMemory(t *testing.T) {
 	require.Equal(t, 64, ShardsAtATime(local, false, 256*mib, 64))
 	require.Equal(t, 64, ShardsAtATime(local, false, 0, 64))
 	require.Equal(t, 1, ShardsAtATime(local, false, 0, 1))
+}
+
+// A shard of so many records that its index alone is more than a quarter of the memory is refused, with
+// what helps, also under --on-corrupt skip: it is not damaged. More memory takes it.
+func TestAShardWhoseIndexMemoryCanNotHoldIsRefused(t *testing.T) {
+	w := newWorld(t)
+	// One long line in each block of 128 makes the size of each take eleven bits.
+	block := append(bytes.Repeat([]byte("1\n"), 127), fmt.Appendf(nil, "%2000d\n", 1)...)
+	const blocks = 44_000
+	w.write("a.jsonl", bytes.Repeat(block, blocks))
+	_, err := w.open(func(c *Config) { c.OnCorrupt = spec.CorruptSkip })
+	require.ErrorContains(t, err, "a.jsonl: offset")
+	require.ErrorContains(t, err, "records take more than the 8388608 bytes of --memory that there are for the index of a shard: give it more, or split the shard")
+	c, err := w.open(func(c *Config) { c.MemoryBytes = 64 << 20 })
+	require.NoError(t, err)
+	require.EqualValues(t, 128*blocks, c.Records())
+	require.NoError(t, c.Close())
 }

@@ -38,9 +38,10 @@
 //
 //   - decoders, also of frames that are decoded ahead (package decoding)
 //   - buffers: fewer shards are read at a time (ShardsAtATime)
-//   - what is known of the records of unfinished shards: shards begin later (admission)
+//   - what is known of the records of unfinished shards: shards begin later (admission), and one
+//     that takes more by itself is refused
 //
-// As many shards as there are cores are read in any case.
+// Buffers for as many shards as there are cores are always there.
 //
 // # Datasets that grow
 //

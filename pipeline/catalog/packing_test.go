@@ -88,7 +88,7 @@ func (s *plainShard) lost() unpack.Losses {
 }
 
 func (s *plainShard) pack(t require.TestingT, keyed bool) index.Blob {
-	p := index.NewPacker(keyed, s.members != nil)
+	p := index.NewPacker(keyed, s.members != nil, index.MaxPackedBytes)
 	require.NoError(t, p.Add(unpack.Extent{OffsetBytes: 5, SizeBytes: 6, KeyHash: 7}))
 	p.Restart()
 	for _, e := range s.extents {

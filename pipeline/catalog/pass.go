@@ -44,7 +44,7 @@ func (o *opening) newPass(b *index.Build) *pass {
 	memory, cores := max(o.MemoryBytes, decoding.LeastBytes), runtime.GOMAXPROCS(0)
 	p := &pass{
 		storage: o.storage, reads: o.reads, unpacker: o.found.Unpacker, onCorrupt: o.OnCorrupt, build: b, progress: o.reporter,
-		portions: o.Profile.Or().Pass, room: decoding.NewRoom(memory/2, cores), admission: newAdmission(memory/4, cores),
+		portions: o.Profile.Or().Pass, room: decoding.NewRoom(memory/2, cores), admission: newAdmission(memory / 4),
 	}
 	p.streams = streamsOf(o.storage, p.portions)
 	p.atATime = ShardsAtATime(p.portions, p.streams != nil, memory/4, cores)
@@ -123,7 +123,7 @@ func (p *pass) shard(ctx context.Context, c discover.Shard, held *admitted) (ind
 	codecOf, err := r.codec(p.unpacker, c)
 	codec := p.room.Codec(ctx, codecOf)
 	_, keyed := p.unpacker.(unpack.Renamer)
-	packer := index.NewPacker(keyed, codec != nil)
+	packer := index.NewPacker(keyed, codec != nil, p.admission.boundBytes)
 	r.told = func(reached int64) { held.reached(reached, packer.HeldBytes()) }
 	var records uint64 // told to progress
 	tell := func() {

@@ -36,7 +36,7 @@ func stockOf(b *testing.B, shards, games int) (s *Stock, bytesAShard float64) {
 	const frame, frames = 8356, 80
 	before := heap()
 	for i := range shards {
-		packer := index.NewPacker(false, true)
+		packer := index.NewPacker(false, true, index.MaxPackedBytes)
 		sum := unpack.Summary{DecodedBytes: int64(games) * frames * frame, Kind: "version 6", Parts: true}
 		for g := range games {
 			sum.Members = append(sum.Members, unpack.Member{DecodedBytes: int64(g) * frames * frame, RawBytes: int64(g) * 20000})

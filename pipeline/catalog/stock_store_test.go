@@ -114,7 +114,7 @@ func TestJournalsDoNotGrowForEver(t *testing.T) {
 	s, err := w.openStock(func(c *Config) { c.Format.Name = "tar" })
 	require.NoError(t, err)
 	// A shard of more than 1 MiB in the index, over and over.
-	packer := index.NewPacker(true, false)
+	packer := index.NewPacker(true, false, index.MaxPackedBytes)
 	for i := range 80_000 {
 		require.NoError(t, packer.Add(extentAt(i)))
 	}
@@ -178,7 +178,7 @@ func TestRetiredJournalsAreNotEmptiedAgain(t *testing.T) {
 	s, err := w.openStock(func(c *Config) { c.Format.Name = "tar" })
 	require.NoError(t, err)
 	defer func() { require.NoError(t, s.Close()) }()
-	packer := index.NewPacker(true, false)
+	packer := index.NewPacker(true, false, index.MaxPackedBytes)
 	for i := range 80_000 {
 		require.NoError(t, packer.Add(extentAt(i)))
 	}

@@ -25,9 +25,9 @@ type Packer struct {
 }
 
 // NewPacker packs a shard: keyed where its format gives keys to records, compressed
-// where the shard is.
-func NewPacker(keyed, compressed bool) *Packer {
-	return &Packer{keyed: keyed, compressed: compressed, most: maxPackedBytes, pending: make([]unpack.Extent, 0, BlockRecords)}
+// where the shard is. It holds at most mostBytes until the shard is packed.
+func NewPacker(keyed, compressed bool, mostBytes int64) *Packer {
+	return &Packer{keyed: keyed, compressed: compressed, most: int(min(mostBytes, MaxPackedBytes)), pending: make([]unpack.Extent, 0, BlockRecords)}
 }
 
 // Records is how many records were added.
@@ -69,14 +69,15 @@ func (p *Packer) Add(e unpack.Extent) error {
 	}
 	p.flush()
 	if p.bytes() > p.most {
-		return &unpack.RefusedError{OffsetBytes: e.OffsetBytes, Reason: fmt.Sprintf("an index of more than %d bytes for %d records: split the shard", p.most, p.h.Records)}
+		return &unpack.RefusedError{OffsetBytes: e.OffsetBytes, Reason: fmt.Sprintf(
+			"its first %d records take more than the %d bytes of --memory that there are for the index of a shard: give it more, or split the shard", p.h.Records, p.most)}
 	}
 	return nil
 }
 
-// maxPackedBytes bounds what is held of a shard until it is packed, as many
-// shards at a time as there are cores: 10⁸ records of tar, 10⁹ lines.
-const maxPackedBytes = 1 << 30
+// MaxPackedBytes bounds what is held of a shard until it is packed, whatever the memory: 10⁸ records
+// of tar, 10⁹ lines.
+const MaxPackedBytes = 1 << 30
 
 // bytes is about what is held.
 func (p *Packer) bytes() int {

@@ -22,7 +22,7 @@ type plainShard struct {
 }
 
 func (s *plainShard) pack(t require.TestingT, keyed bool) Blob {
-	p := NewPacker(keyed, s.members != nil)
+	p := NewPacker(keyed, s.members != nil, MaxPackedBytes)
 	for _, e := range s.extents {
 		require.NoError(t, p.Add(e))
 	}
@@ -53,8 +53,7 @@ func writeSealed(t require.TestingT, dir string, s *sealing) *mapping {
 }
 
 func TestAShardWhoseIndexGrowsBeyondAllBoundsIsRefused(t *testing.T) {
-	p := NewPacker(true, false)
-	p.most = 1 << 20
+	p := NewPacker(true, false, 1<<20)
 	var err error
 	n := int64(0)
 	for ; err == nil; n++ {
