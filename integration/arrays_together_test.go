@@ -11,6 +11,8 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/lsiofs/lsiofs/integration/serve"
 )
 
 // makeTogether writes arrays whose rows belong together: images, numbers of classes, and
@@ -71,6 +73,7 @@ func together(t *testing.T) dataset {
 }
 
 func TestArraysThatAreReadTogetherGiveTheirRowsAsFieldsToNumPyAndTorch(t *testing.T) {
+	serve.Tier(t, serve.CI)
 	interpreter := python(t, "numpy", "torch")
 	d, s := together(t), usual()
 	m := mountDataset(t, d, s)
@@ -112,6 +115,7 @@ func TestStreamsOfArraysThatAreReadTogetherEqualTheReference(t *testing.T) {
 }
 
 func TestArraysThatDoNotBelongTogetherAreRefusedByName(t *testing.T) {
+	serve.Tier(t, serve.CI)
 	interpreter := python(t, "numpy")
 	for name, c := range map[string]struct {
 		change string

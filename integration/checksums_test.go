@@ -8,6 +8,8 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/lsiofs/lsiofs/integration/serve"
 )
 
 // alterUnseen changes a file so that size, mtime and inode show nothing: what a mount
@@ -33,6 +35,7 @@ func alterUnseen(t *testing.T, path string, change func([]byte) []byte) {
 // format has do not go out, however often, and through however many openings,
 // they are asked for.
 func TestDataThatFailsItsChecksumAfterTheIndexWasBuiltIsEIOAndStaysIt(t *testing.T) {
+	serve.Tier(t, serve.CI)
 	for _, c := range []badInput{
 		{format: "jsonl", codec: ".gz", pack: flipTail(6)},
 		{format: "jsonl", codec: ".zst", pack: flipTail(1)},

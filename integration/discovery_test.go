@@ -7,9 +7,12 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/lsiofs/lsiofs/integration/serve"
 )
 
 func TestFormatsAreToldByContentWhereNamesDoNot(t *testing.T) {
+	serve.Tier(t, serve.CI)
 	shardOf := func(name string) []byte {
 		return formatNamed(name).make(rand.New(rand.NewPCG(9, 9)), 2).bytes
 	}

@@ -13,6 +13,8 @@ import (
 
 	"github.com/stretchr/testify/require"
 	"golang.org/x/sys/unix"
+
+	"github.com/lsiofs/lsiofs/integration/serve"
 )
 
 // smallDisk is a file system of 24 MiB that really is full when it is full: an
@@ -117,6 +119,7 @@ func TestADiskThatIsFullAfterTheMountHarmsNoReservedSpool(t *testing.T) {
 }
 
 func TestADiskThatIsFullAfterTheMountFailsReadersOfASpoolThatCouldNotBeReserved(t *testing.T) {
+	serve.Tier(t, serve.CI)
 	d := makeBig(t)
 	disk := smallDisk(t, "-O", "^extent,^64bit,^has_journal") // fallocate is refused there
 	s := spoolSettings("reservoir")
@@ -198,6 +201,7 @@ func TestAFullDiskUnderTheIndexDirectoryCostsNothingButTheIndex(t *testing.T) {
 // takes it and loses it later would show zeros in its place. (It is some MB: of what
 // does not fit, a loop device reports all writes but the first.)
 func TestAListingThatItsDiskHasNoRoomForIsKeptInMemory(t *testing.T) {
+	serve.Tier(t, serve.CI)
 	d := dataset{name: "files", dir: t.TempDir(), flags: []string{"--format", "files"}, ext: ".tar"}
 	for i := range 10_000 {
 		writeFile(t, d.dir, fmt.Sprintf("%02d/%0240d", i%20, i), fmt.Append(nil, i))

@@ -14,6 +14,8 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/lsiofs/lsiofs/integration/serve"
 )
 
 // first is a shard of a format's first record alone.
@@ -139,6 +141,7 @@ func TestShardsOfNoBytesHaveNoRecordsOrAreRefusedByNameOrLeftOut(t *testing.T) {
 
 // One record that is larger than all of --memory, between small ones.
 func TestARecordThatIsLargerThanTheMemoryIsRead(t *testing.T) {
+	serve.Tier(t, serve.CI)
 	const budget, large = 16 << 20, 20 << 20
 	r := rand.New(rand.NewPCG(*drawSeed, 13))
 	random := make([]byte, large)

@@ -337,6 +337,7 @@ var damages = []struct {
 }
 
 func TestShardsThatChangeUnderAMountGiveEIOOrTheRightBytes(t *testing.T) {
+	serve.Tier(t, serve.CI)
 	for _, engine := range []string{"auto", "pread"} {
 		for _, damage := range damages {
 			t.Run(engine+" "+damage.name, func(t *testing.T) {

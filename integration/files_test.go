@@ -70,6 +70,7 @@ func writeFile(t testing.TB, dir, path string, content []byte) {
 }
 
 func TestStreamsOfFoldersOfFilesEqualTheReference(t *testing.T) {
+	serve.Tier(t, serve.CI)
 	d := folders(t)
 	ref := newReference(t, d)
 	records := len(ref.g(usual()))

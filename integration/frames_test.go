@@ -12,6 +12,8 @@ import (
 
 	"github.com/pierrec/lz4/v4"
 	"github.com/stretchr/testify/require"
+
+	"github.com/lsiofs/lsiofs/integration/serve"
 )
 
 // seekable cuts bytes into frames of so many decoded bytes, wherever records
@@ -58,6 +60,7 @@ func pzstd(t *testing.T, b []byte) []byte {
 // nothing is spooled, hardly anything is decoded twice, and the bytes are what
 // they are in any memory.
 func TestFramesThatEndInsideOfRecordsNeedNoSpool(t *testing.T) {
+	serve.Tier(t, serve.CI)
 	for _, c := range []struct {
 		name, ext string
 		compress  func(b []byte) []byte

@@ -21,6 +21,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/lsiofs/lsiofs/integration/killing"
+	"github.com/lsiofs/lsiofs/integration/serve"
 )
 
 // killedTogether is how many cases run at the same time. A process mostly waits for its files
@@ -237,6 +238,7 @@ var killedBefore = []string{"fchmod", "fsync", "linkat", "openat", "pwrite64", "
 // file. It comes back, or another node comes, and begins the epoch or finds it; and the other
 // one reads the same: each record that arrived, once.
 func TestANodeThatIsKilledBeforeAnyCallLosesNothing(t *testing.T) {
+	serve.Tier(t, serve.CI)
 	for first, who := range []string{"it comes back", "another one comes"} {
 		t.Run(who, func(t *testing.T) {
 			seen := map[string]bool{}
@@ -257,6 +259,7 @@ func TestANodeThatIsKilledBeforeAnyCallLosesNothing(t *testing.T) {
 // In a run that has had epochs, whose shards leave the window, epoch after epoch is begun by a
 // node that is killed before another one of its calls, until it was killed before each.
 func TestANodeThatIsKilledInEveryEpochLosesNothing(t *testing.T) {
+	serve.Tier(t, serve.CI)
 	seen := map[string]bool{}
 	cases := make([]*brittle, killedTogether)
 	for i := range cases {

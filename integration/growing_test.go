@@ -17,6 +17,8 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/lsiofs/lsiofs/integration/serve"
 )
 
 // growing is a directory that shards arrive in, and the run over it.
@@ -83,6 +85,7 @@ func (g *growing) file(snapshot string) string {
 // same bytes; both are killed, and go on with other numbers of workers; and every epoch is
 // its snapshot, exactly, as cat and the reference read it.
 func TestTwoNodesTrainFromADirectoryThatGrows(t *testing.T) {
+	serve.Tier(t, serve.CI)
 	t.Parallel() // a shard is taken a second after it has arrived
 	g := newGrowing(t)
 	g.arrive()
@@ -182,6 +185,7 @@ func TestAnEmptyDirectoryWaitsAndAnotherRunIsRefused(t *testing.T) {
 
 // With --hold the shards of an epoch can be deleted; without, reading them is an error.
 func TestDeletedShardsWithAndWithoutHold(t *testing.T) {
+	serve.Tier(t, serve.CI)
 	for _, hold := range []bool{true, false} {
 		t.Run(fmt.Sprint(hold), func(t *testing.T) {
 			g := newGrowing(t)

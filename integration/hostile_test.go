@@ -245,6 +245,7 @@ func hostiles() []hostile {
 
 // TestHostileShardsAreRefusedInBoundedMemoryAndTime has each beside a sound one.
 func TestHostileShardsAreRefusedInBoundedMemoryAndTime(t *testing.T) {
+	serve.Tier(t, serve.CI)
 	for _, c := range hostiles() {
 		t.Run(c.name, func(t *testing.T) {
 			dir := t.TempDir()

@@ -16,6 +16,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/lsiofs/lsiofs/integration/backing"
+	"github.com/lsiofs/lsiofs/integration/serve"
 )
 
 // rewrite writes other bytes into the place of a file's.
@@ -94,6 +95,7 @@ func TestADatasetOnAFileSystemThatNumbersFilesAnew(t *testing.T) {
 // TestShardsWrittenToBehindAFileSystemThatKeepsAttributesAreEIO: an hour, in which the
 // kernel says of itself that nothing has happened.
 func TestShardsWrittenToBehindAFileSystemThatKeepsAttributesAreEIO(t *testing.T) {
+	serve.Tier(t, serve.CI)
 	run := func(name string, make func(testing.TB) dataset, flags ...string) {
 		t.Run(fmt.Sprint(name, flags), func(t *testing.T) {
 			whole := make(t)

@@ -34,7 +34,8 @@ func indexPart(t *testing.T, d dataset, index, count int, more ...string) (p ind
 // Of each format: parts by processes at the same time, and nothing is left for the one that puts
 // them together.
 func TestPartsOfAnIndexByManyProcessesAreTheIndex(t *testing.T) {
-	allDatasets(t, func(t *testing.T, d dataset) {
+	serve.Tier(t, serve.CI)
+	allFormats(t, func(t *testing.T, d dataset) {
 		want := index(t, d, "--index-dir", t.TempDir())
 		dir := t.TempDir()
 		const count = 3

@@ -10,6 +10,8 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/lsiofs/lsiofs/integration/serve"
 )
 
 // Exit codes that the program's help promises.
@@ -44,7 +46,8 @@ func summaryOf(t testing.TB, out []byte) summary {
 }
 
 func TestAnIndexIsReusedWhileShardsStayTheSame(t *testing.T) {
-	allDatasets(t, func(t *testing.T, d dataset) {
+	serve.Tier(t, serve.CI)
+	allFormats(t, func(t *testing.T, d dataset) {
 		dir := t.TempDir()
 		first := index(t, d, "--index-dir", dir)
 		require.Greater(t, first.Shards, 3)

@@ -11,6 +11,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/lsiofs/lsiofs/integration/serve"
 	"github.com/lsiofs/lsiofs/integration/servers"
 )
 
@@ -103,6 +104,7 @@ func TestARecordOfAMixtureThatFollowsItselfIsRenamed(t *testing.T) {
 }
 
 func TestAMixtureIsResumedThreeTimes(t *testing.T) {
+	serve.Tier(t, serve.CI)
 	r := rand.New(rand.NewPCG(*drawSeed, 21))
 	for _, name := range []string{"tar", "jsonl"} {
 		d := three(t, name, "--mix-length", "500")
@@ -118,6 +120,7 @@ func TestAMixtureIsResumedThreeTimes(t *testing.T) {
 // The length of an epoch, weights by bytes and what identifies a mixture are those of the
 // second implementation, with and without a split.
 func TestWhatAMixtureIsIsWhatTheReferenceSays(t *testing.T) {
+	serve.Tier(t, serve.CI)
 	for _, name := range []string{"tar", "jsonl", "npy"} {
 		f := formatNamed(name)
 		a, b := makeDataset(t, f, codecs[0], 8, 7), makeDataset(t, f, codecs[3], 6, 8)
@@ -149,6 +152,7 @@ func TestWhatAMixtureIsIsWhatTheReferenceSays(t *testing.T) {
 // fingerprint, and a checkpoint that moves from one mount to the other. What the URL of one
 // of them keeps secret is said nowhere.
 func TestAMixtureOfADirectoryABucketAndAWebServerIsThatOfDirectories(t *testing.T) {
+	serve.Tier(t, serve.CI)
 	for _, c := range compressions[:3] {
 		t.Run(c.format+c.ending, func(t *testing.T) {
 			f := formatNamed(c.format)

@@ -11,6 +11,8 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/lsiofs/lsiofs/integration/serve"
 )
 
 // overwrites are ways to put new content in the place of a shard's, slowly enough
@@ -51,6 +53,7 @@ func ddOver(f *os.File, block string) error {
 // on, but of what could not be mapped and lies in memory. Records are long enough to be
 // lent as they lie.
 func TestNoReadGivesNewContentOfAShardThatIsOverwritten(t *testing.T) {
+	serve.Tier(t, serve.CI)
 	const recordBytes, records, readBytes = 12 << 10, 10 << 10, 256 << 10 // 120 MiB
 	old := bytes.Repeat([]byte{'o'}, recordBytes*records)
 	for _, o := range overwrites {

@@ -85,6 +85,7 @@ func copied(t *testing.T, d dataset, dir string) dataset {
 }
 
 func TestADatasetMayLieOnAnyFileSystem(t *testing.T) {
+	serve.Tier(t, serve.CI)
 	for name, put := range map[string]func(t *testing.T, d dataset) dataset{
 		"tmpfs": func(t *testing.T, d dataset) dataset { return copied(t, d, mounted(t, "tmpfs", "size=64m")) },
 		"overlayfs": func(t *testing.T, d dataset) dataset {

@@ -23,6 +23,7 @@ const pythonPackage = "../examples/python"
 // where it has no torch or numpy, the tests that need them are skipped, and so is this
 // one, with what they said.
 func TestThePythonPackagesOwnTestsPass(t *testing.T) {
+	serve.Tier(t, serve.CI)
 	needFUSE(t)
 	interpreter := python(t)
 	for _, modules := range [][]string{{"torch", "numpy"}, {"numpy"}} {
@@ -99,6 +100,7 @@ sys.stdout.buffer.write(every)
 // some steps, three ranks of one worker go on from their state, and one rank without
 // workers with the rest.
 func TestPythonsTorchDatasetGoesOnWithOtherRanksAndWorkers(t *testing.T) {
+	serve.Tier(t, serve.CI)
 	interpreter := python(t, "torch")
 	const records, batch = 240, 4
 	s := usual()

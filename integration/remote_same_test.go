@@ -8,6 +8,8 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/lsiofs/lsiofs/integration/serve"
 )
 
 // withCodec is a small dataset of a format, compressed as the ending says.
@@ -32,6 +34,7 @@ func fiveOrders() []settings {
 // epoch that is begun on one goes on on the second, and ends on the third, each time
 // with another number of workers.
 func TestEveryOrderIsTheSameWhereverTheDatasetLies(t *testing.T) {
+	serve.Tier(t, serve.CI)
 	for _, c := range compressions {
 		t.Run(c.format+c.ending, func(t *testing.T) {
 			d := withCodec(t, c.format, c.ending)
@@ -101,6 +104,7 @@ var howItIsRead = [][]string{
 // Bytes do not depend on how they are read: how many requests there are at a time, what
 // is kept, and how far ahead.
 func TestNoFlagOfReadingChangesAByteOfARemoteDataset(t *testing.T) {
+	serve.Tier(t, serve.CI)
 	for _, c := range compressions[:3] {
 		t.Run(c.format+c.ending, func(t *testing.T) {
 			_, bucket, web := places(t, withCodec(t, c.format, c.ending))

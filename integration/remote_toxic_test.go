@@ -31,6 +31,7 @@ var toxics = []struct {
 // an error: for a bucket and for a web server, of records that are read by themselves
 // and of compressed shards.
 func TestWhateverTheNetworkDoesTheBytesAreRight(t *testing.T) {
+	serve.Tier(t, serve.CI)
 	for _, d := range []dataset{makeDataset(t, formatNamed("tar"), codecs[0], 12, 7), withCodec(t, "jsonl", ".zst")} {
 		here, bucket, web := places(t, d)
 		args := withoutWorkers(usual().flags())

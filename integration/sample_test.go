@@ -13,6 +13,8 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	"golang.org/x/sync/errgroup"
+
+	"github.com/lsiofs/lsiofs/integration/serve"
 )
 
 // of is s with a sample.
@@ -24,7 +26,8 @@ func (s settings) of(sample string, seed uint64) settings {
 // Any three epochs in a row are the whole dataset, through a mount and through cat, and each
 // is what the reference makes of it.
 func TestEpochsOfASampleAreOnePass(t *testing.T) {
-	allDatasets(t, func(t *testing.T, d dataset) {
+	serve.Tier(t, serve.CI)
+	allFormats(t, func(t *testing.T, d dataset) {
 		ref := newReference(t, d)
 		s := usual().of("1/3", 9)
 		m := mountDataset(t, d, s, "--memory", "1MiB")

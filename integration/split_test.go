@@ -29,6 +29,7 @@ func idsOfWorkers(m *mount, s settings) []string {
 
 // Whatever else differs, 0..0.9 and 0.9..1 share nothing and miss nothing.
 func TestTwoPartsShareNothingAndMissNothing(t *testing.T) {
+	serve.Tier(t, serve.CI)
 	r := rand.New(rand.NewPCG(*drawSeed, 7))
 	for _, name := range []string{"tar", "jsonl", "tfrecord"} {
 		for _, c := range codecs {
@@ -58,6 +59,7 @@ func TestTwoPartsShareNothingAndMissNothing(t *testing.T) {
 }
 
 func TestAPartIsReadAndResumedLikeAnyOrder(t *testing.T) {
+	serve.Tier(t, serve.CI)
 	r := rand.New(rand.NewPCG(*drawSeed, 8))
 	for _, codec := range []codec{codecs[0], codecs[2]} {
 		d := makeDataset(t, formatNamed("tar"), codec, 9, 7)
@@ -158,8 +160,9 @@ func TestDatasetJSONAndInspectTellOfTheSplit(t *testing.T) {
 }
 
 func TestASplitThatLeavesNothingGivesEmptyStreams(t *testing.T) {
+	serve.Tier(t, serve.CI)
 	shuffle := 0
-	allDatasets(t, func(t *testing.T, d dataset) {
+	allFormats(t, func(t *testing.T, d dataset) {
 		s := usual().part("0..0.000000001", "shard", 0)
 		s.Shuffle, s.Tail = []string{"none", "reservoir", "block", "full"}[shuffle%4], "pad"
 		shuffle++

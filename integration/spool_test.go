@@ -14,6 +14,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"golang.org/x/sys/unix"
 
+	"github.com/lsiofs/lsiofs/integration/serve"
 	"github.com/lsiofs/lsiofs/pipeline/fetch"
 )
 
@@ -77,6 +78,7 @@ func spoolSettings(shuffle string) settings {
 }
 
 func TestACompressedDatasetTenTimesTheBudgetIsDecodedOnceAnEpoch(t *testing.T) {
+	serve.Tier(t, serve.CI)
 	d := makeBig(t)
 	ref := newReference(t, d)
 	for _, c := range []struct {
@@ -111,6 +113,7 @@ func TestACompressedDatasetTenTimesTheBudgetIsDecodedOnceAnEpoch(t *testing.T) {
 }
 
 func TestEachWayOfReadingGivesTheSameBytes(t *testing.T) {
+	serve.Tier(t, serve.CI)
 	for _, f := range formats {
 		for _, c := range codecs[1:] { // of what is not compressed there is one way
 			t.Run(f.name+c.ext, func(t *testing.T) {
@@ -148,6 +151,7 @@ func TestNothingIsLeftOfTheSpoolOfAKilledMount(t *testing.T) {
 // written, and has no room for it when it is written back: the kernel drops the
 // pages, and shows zeros in their places.
 func TestWhatADiskLosesOfTheSpoolIsDecodedAgain(t *testing.T) {
+	serve.Tier(t, serve.CI)
 	d := makeBig(t)
 	disk := thinDisk(t, 6<<20, 128<<20)
 	for _, io := range []string{"uring", "pread"} {

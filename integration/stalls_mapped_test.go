@@ -10,9 +10,11 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/lsiofs/lsiofs/integration/backing"
+	"github.com/lsiofs/lsiofs/integration/serve"
 )
 
 func TestAMappingOfAStalledRangeWaitsForTheTimeout(t *testing.T) {
+	serve.Tier(t, serve.CI)
 	t.Parallel()
 	whole := big(t)
 	d, b := backingDataset(t, whole, backing.Options{})

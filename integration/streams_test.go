@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"flag"
 	"fmt"
+	"io"
 	"math/rand/v2"
 	"os"
 	"slices"
@@ -38,6 +39,22 @@ func allDatasets(t *testing.T, f func(t *testing.T, d dataset)) {
 				f(t, makeDataset(t, format, codec, 9, *drawSeed))
 			})
 		}
+	}
+	lc0Datasets(t, f)
+}
+
+// allFormats calls f for every format once, each with the next compression, so that each of these comes,
+// too. It is for what the comparison of streams has shown for every pair. At night it is allDatasets.
+func allFormats(t *testing.T, f func(t *testing.T, d dataset)) {
+	if serve.Runs(serve.Night) {
+		allDatasets(t, f)
+		return
+	}
+	for i := range max(len(formats), len(codecs)) {
+		format, codec := formats[i%len(formats)], codecs[i%len(codecs)]
+		t.Run(format.name+codec.ext, func(t *testing.T) {
+			f(t, makeDataset(t, format, codec, 9, *drawSeed))
+		})
 	}
 	lc0Datasets(t, f)
 }
@@ -91,15 +108,21 @@ func TestStreamsEqualTheReferenceThroughCatAndThroughTheMount(t *testing.T) {
 		records := len(ref.g(usual()))
 		r := rand.New(rand.NewPCG(*drawSeed, 2))
 		all := everyShuffle()
-		if !serve.Runs(serve.Night) {
-			// Two shuffles, which differ from one format to the next and from one codec to the next:
-			// each format and each codec has all of them.
-			n := datasets + datasets/len(codecs)
-			all = []settings{all[n%len(all)], all[(n+1)%len(all)]}
+		// In smaller tiers there are fewer shuffles for each dataset, which differ from one format to the
+		// next and from one codec to the next: each format and each codec has all of them.
+		n := datasets + datasets/len(codecs)
+		first, second := all[n%len(all)], all[(n+1)%len(all)]
+		switch {
+		case !serve.Runs(serve.CI):
+			all = []settings{first}
+		case !serve.Runs(serve.Night):
+			all = []settings{first, second}
 		}
 		datasets++
-		for range *draws {
-			all = append(all, draw(r, records))
+		if serve.Runs(serve.CI) {
+			for range *draws {
+				all = append(all, draw(r, records))
+			}
 		}
 		for i, s := range all {
 			t.Run(fmt.Sprint(i), func(t *testing.T) {
@@ -174,26 +197,6 @@ func requireSameBytes(t testing.TB, want, got []byte, format string, args ...any
 		fmt.Sprintf(format, args...), len(got), len(want), at, around(got), around(want))
 }
 
-func TestEveryRecordComesExactlyOnceOverAllWorkers(t *testing.T) {
-	allDatasets(t, func(t *testing.T, d dataset) {
-		s := usual()
-		s.Workers, s.Batch = 5, 3
-		m := mountDataset(t, d, s)
-		seen := map[string]int{}
-		for w := range s.Workers {
-			for _, id := range splitIDs(m.read("epoch-7/worker-%d-of-5.ids", w)) {
-				seen[id]++
-			}
-		}
-		in := splitIDs(toolOK(t, append([]string{"cat", d.dir, "--shuffle", "none", "--worker", "0/1", "--ids"}, d.flags...)...))
-		require.NotEmpty(t, in)
-		require.Len(t, seen, len(in))
-		for _, id := range in {
-			require.Equal(t, 1, seen[id], "record %x", id)
-		}
-	})
-}
-
 func TestOffsetsCutAStreamIntoItsRecords(t *testing.T) {
 	d := plain(t, "jsonl", 4)
 	s := usual()
@@ -212,34 +215,53 @@ func TestOffsetsCutAStreamIntoItsRecords(t *testing.T) {
 	require.Equal(t, data, bytes.Join(lines, nil))
 }
 
-func TestFingerprintsEqualTheReference(t *testing.T) {
+// One mount of each dataset shows all three, since what a dataset, a mount and a reference cost is most
+// of what each would cost alone.
+func TestEveryRecordComesExactlyOnceAndByReadsOfAnySize(t *testing.T) {
+	serve.Tier(t, serve.CI)
 	allDatasets(t, func(t *testing.T, d dataset) {
-		ref := newReference(t, d)
-		m := mountDataset(t, d, usual())
+		s := usual()
+		s.Workers, s.Batch = 5, 3
+		ref, m := newReference(t, d), mountDataset(t, d, s)
 		require.Equal(t, ref.fingerprint(), documentOf(t, m.read("checkpoint")).Dataset)
+		requireEveryRecordOnce(t, d, m, s)
+		requireReadsOfAnySize(t, ref.data(s, 1), m.path("worker-1%s", d.ext))
 	})
 }
 
-func TestReadsOfAnySizeAnywhereGiveTheSameBytes(t *testing.T) {
-	allDatasets(t, func(t *testing.T, d dataset) {
-		s := usual()
-		s.Workers = 2
-		m := mountDataset(t, d, s)
-		want := newReference(t, d).data(s, 1)
-		f, err := os.Open(m.path("worker-1%s", d.ext))
-		require.NoError(t, err)
-		defer f.Close()
-		r := rand.New(rand.NewPCG(*drawSeed, 3))
-		for range 150 {
-			off := r.IntN(len(want) + 10)
-			buf := make([]byte, 1+r.IntN([]int{16, 600, 70000}[r.IntN(3)]))
-			n, err := f.ReadAt(buf, int64(off))
-			if off+len(buf) > len(want) {
-				require.Error(t, err) // io.EOF
-			} else {
-				require.NoError(t, err)
-			}
-			requireSameBytes(t, want[min(off, len(want)):min(off+len(buf), len(want))], buf[:n], "pread of %d at %d", len(buf), off)
+// requireEveryRecordOnce looks at the IDs of all workers.
+func requireEveryRecordOnce(t *testing.T, d dataset, m *mount, s settings) {
+	t.Helper()
+	seen := map[string]int{}
+	for w := range s.Workers {
+		for _, id := range splitIDs(m.read("epoch-%d/worker-%d-of-%d.ids", s.Epoch, w, s.Workers)) {
+			seen[id]++
 		}
-	})
+	}
+	in := splitIDs(toolOK(t, append([]string{"cat", d.dir, "--shuffle", "none", "--worker", "0/1", "--ids"}, d.flags...)...))
+	require.NotEmpty(t, in)
+	require.Len(t, seen, len(in))
+	for _, id := range in {
+		require.Equal(t, 1, seen[id], "record %x", id)
+	}
+}
+
+// requireReadsOfAnySize compares reads at random places, also beyond the end, with a file's contents.
+func requireReadsOfAnySize(t *testing.T, want []byte, path string) {
+	t.Helper()
+	f, err := os.Open(path)
+	require.NoError(t, err)
+	defer f.Close()
+	r := rand.New(rand.NewPCG(*drawSeed, 3))
+	for range 150 {
+		off := r.IntN(len(want) + 10)
+		buf := make([]byte, 1+r.IntN([]int{16, 600, 70000}[r.IntN(3)]))
+		n, err := f.ReadAt(buf, int64(off))
+		if off+len(buf) > len(want) {
+			require.ErrorIs(t, err, io.EOF)
+		} else {
+			require.NoError(t, err)
+		}
+		requireSameBytes(t, want[min(off, len(want)):min(off+len(buf), len(want))], buf[:n], "pread of %d at %d", len(buf), off)
+	}
 }

@@ -13,6 +13,8 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/lsiofs/lsiofs/integration/serve"
 )
 
 // frameSizes are those of the versions of lc0's frames.
@@ -167,6 +169,7 @@ print(len(seen), len(rows))
 var elements = []string{"u1", "f2", "f4"}
 
 func TestStreamsOfTensorsAreTheRowsThatNumPyMakesOfTheFrames(t *testing.T) {
+	serve.Tier(t, serve.CI)
 	interpreter := python(t, "numpy")
 	d := mixedGames(t, *drawSeed)
 	for i, element := range elements {

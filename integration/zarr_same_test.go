@@ -8,11 +8,14 @@ import (
 
 	"github.com/stretchr/testify/require"
 	"golang.org/x/sync/errgroup"
+
+	"github.com/lsiofs/lsiofs/integration/serve"
 )
 
 // However crops are read, they are the same bytes: in little memory and much, from the page cache
 // and past it, by each engine and on one core, and whichever way of reading is asked for.
 func TestCropsAreTheSameHoweverTheyAreRead(t *testing.T) {
+	serve.Tier(t, serve.CI)
 	dice := rand.New(rand.NewPCG(*drawSeed, 15))
 	for _, kind := range []string{"sharded-zstd", "plain-blosc", "transposed"} {
 		path := store(t, makeVersion3, kind)

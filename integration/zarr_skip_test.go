@@ -8,6 +8,8 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/lsiofs/lsiofs/integration/serve"
 )
 
 // removeSome removes every n-th file of an array's bricks.
@@ -30,6 +32,7 @@ func removeSome(t *testing.T, dir string, n int) {
 // Crops that would need a chunk that is not stored are in no order, whatever jitter does: of
 // arrays of several hierarchies, of sharded ones, and in lists.
 func TestCropsThatNeedAMissingChunkAreLeftOut(t *testing.T) {
+	serve.Tier(t, serve.CI)
 	for _, name := range []string{"blosc-lz4-1", "order-f", "slash"} {
 		d := cropsOf(store(t, makeVersion2, name), append(smallCrops, "--missing", "skip")...)
 		requireCrops(t, d, smallOrder())
