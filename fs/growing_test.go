@@ -216,7 +216,6 @@ func TestOnlookersTakeNoEpoch(t *testing.T) {
 		takes   bool
 	}{"an onlooker": {Readers{}, false}, "a reader by number": {Readers{Users: []uint32{65534}}, true}, "all": {Readers{All: true}, true}} {
 		t.Run(name, func(t *testing.T) {
-			require.NoError(t, os.Chmod(mountsDir, 0o755))
 			s := mountGrowing(t, func(x *Config) { x.AllowOther, x.Readers = true, c.readers })
 			for _, file := range []string{"worker-0-of-1.txt", "worker-0-of-3.ids", "from-5/worker-0-of-1.txt", "dataset.json"} {
 				out, err := asNobody(t, `cat "$0/epoch-1/`+file+`" | head -c 1`, s.dir)

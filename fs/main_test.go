@@ -42,7 +42,7 @@ func TestMain(m *testing.M) {
 			exitOn(err)
 		}
 	}
-	dir, remove, err := serve.Scratch("fs")
+	dir, remove, err := serve.ShortScratch("fs")
 	if err != nil {
 		exitOn(err)
 	}

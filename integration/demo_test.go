@@ -37,7 +37,6 @@ func TestTheDemosCommandsRunInAShell(t *testing.T) {
 	var commands []string
 	for line := range strings.Lines(shown) {
 		line = strings.TrimSuffix(line, "\n")
-		require.LessOrEqual(t, utf8.RuneCountInString(line), 100, line)
 		if command, is := strings.CutPrefix(line, "$ "); is {
 			commands = append(commands, command)
 		}
@@ -46,6 +45,9 @@ func TestTheDemosCommandsRunInAShell(t *testing.T) {
 	require.True(t, is, shown)
 	t.Cleanup(func() { require.NoError(t, os.RemoveAll(dir)) })
 	require.Contains(t, shown, "rm -r "+dir)
+	for line := range strings.Lines(strings.ReplaceAll(shown, dir, filepath.Join("/tmp", filepath.Base(dir)))) { // whatever TMPDIR is
+		require.LessOrEqual(t, utf8.RuneCountInString(strings.TrimSuffix(line, "\n")), 100, line)
+	}
 
 	made := map[string][]byte{}
 	for _, name := range []string{"part-0.tar", "part-1.tar", "ckpt.json"} {

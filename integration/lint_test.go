@@ -68,7 +68,7 @@ var arrows = []struct {
 	{"cmd/lsiofs/exit", nil, "exit codes are a table, and errors that carry one"},
 	{"cmd/lsiofs/terminal", []string{"pipeline/printable"}, "how people are talked to does not depend on what is said"},
 	{"cmd/lsiofs/goldentest", nil, "it compares texts"},
-	{"cmd/lsiofs/servicetest", nil, "it hears what any program says"},
+	{"cmd/lsiofs/servicetest", []string{"integration/serve"}, "it hears what any program says"},
 	{"cmd/lsiofs/manual", nil, "the manual is text"},
 	{"cmd/lsiofs/build", nil, "which program this is does not depend on what it does"},
 	{"cmd/lsiofs/document", []string{"cmd/lsiofs/terminal", "checkpoint"}, "a document is bytes"},

@@ -38,8 +38,26 @@ const (
 // remove is for an orderly end. It takes away the directory only: what else is left is for the
 // caller to find, and to report.
 func Scratch(name string) (dir string, remove func(), err error) {
+	return scratchIn(os.TempDir(), name)
+}
+
+// ShortScratch is Scratch with a short path that other users may enter, as ShortDir has, for tests whose
+// mounts are read by others or whose texts have the paths of mounts in them.
+func ShortScratch(name string) (dir string, remove func(), err error) {
+	dir, remove, err = scratchIn(shortPlace, name)
+	if err != nil {
+		return "", nil, err
+	}
+	if err := os.Chmod(dir, 0o711); err != nil {
+		remove()
+		return "", nil, err
+	}
+	return dir, remove, nil
+}
+
+func scratchIn(parent, name string) (dir string, remove func(), err error) {
 	SweepAbandoned(filepath.Join(os.TempDir(), scratchPrefix+"*"), filepath.Join(shortPlace, scratchPrefix+"*"))
-	dir, lock, err := Claim(os.TempDir(), scratchPrefix+name+"-")
+	dir, lock, err := Claim(parent, scratchPrefix+name+"-")
 	if err != nil {
 		return "", nil, err
 	}

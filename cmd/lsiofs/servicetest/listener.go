@@ -11,6 +11,8 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/lsiofs/lsiofs/integration/serve"
 )
 
 // Manager listens as a service manager does.
@@ -22,10 +24,7 @@ type Manager struct {
 // Listen gives a manager and its address: a path, or a name that begins with @.
 func Listen(t *testing.T, abstract bool) (m Manager, address string) {
 	t.Helper()
-	dir, err := os.MkdirTemp("", "notify-") // such paths have to be short
-	require.NoError(t, err)
-	t.Cleanup(func() { os.RemoveAll(dir) })
-	address = filepath.Join(dir, "socket")
+	address = filepath.Join(serve.ShortDir(t), "socket")
 	if abstract {
 		address = "@" + address
 	}
