@@ -45,11 +45,15 @@ func made(t *testing.T, args ...string) string {
 func TestBenchMeasuresAllRows(t *testing.T) {
 	tmp := benchTemp(t)
 	data := made(t, "tar", "--records", "400", "--bytes", "12500", "--shards", "2")
+	require.NoError(t, os.WriteFile(filepath.Join(data, "README.md"), nil, 0o644))
 	var r bench.Report
 	require.NoError(t, json.Unmarshal([]byte(ok(t, append([]string{"bench", data, "--json"}, small(t)...)...).stdout), &r))
 	require.Equal(t, 1, r.Rounds)
 	require.EqualValues(t, 400, r.Dataset.Records)
 	require.Equal(t, "tar", r.Dataset.Format)
+	require.Equal(t, 2, r.Dataset.Shards)
+	require.Equal(t, 1, r.Dataset.PassedOver)
+	require.Equal(t, "README.md", r.Dataset.LeftOut[0].Path)
 	require.NotEmpty(t, r.Machine.Kernel)
 	rows := map[string]bench.Row{}
 	for _, row := range r.Rows {
@@ -82,7 +86,10 @@ func TestBenchMeasuresAllRows(t *testing.T) {
 func TestBenchOfCompressedShardsPrintsATable(t *testing.T) {
 	tmp := benchTemp(t)
 	data := made(t, "jsonl", "--zst", "--records", "3000", "--bytes", "1200", "--shards", "2")
-	out := ok(t, append([]string{"bench", data}, small(t)...)...).stdout
+	require.NoError(t, os.WriteFile(filepath.Join(data, "README.md"), nil, 0o644))
+	printed := ok(t, append([]string{"bench", data}, small(t)...)...)
+	require.Contains(t, printed.stderr, "taken: shard-{00000..00001}.jsonl.zst, 2 shards\nleft out: 1 file: README.md (")
+	out := printed.stdout
 	for _, line := range []string{"3000 records of 1", "jsonl, zstd, 2 shards", "FUSE ceiling, 4 readers", "zstd -dcq of all shards", "mount, 4 readers", "cat | reader", "from start to the first epoch's end", "index pass"} {
 		require.Contains(t, out, line)
 	}

@@ -10,7 +10,6 @@ import (
 	"github.com/lsiofs/lsiofs/cmd/lsiofs/terminal"
 	"github.com/lsiofs/lsiofs/pipeline"
 	"github.com/lsiofs/lsiofs/pipeline/catalog"
-	"github.com/lsiofs/lsiofs/pipeline/catalog/discover"
 	"github.com/lsiofs/lsiofs/pipeline/spec"
 )
 
@@ -53,19 +52,17 @@ records for that.`,
 
 // indexSummary is what index says when it is done.
 type indexSummary struct {
-	Dataset     string             `json:"dataset"`
-	Root        string             `json:"root"`
-	Format      string             `json:"format"`
-	Fingerprint string             `json:"fingerprint"`
-	Shards      int                `json:"shards"`
-	Reused      int                `json:"shards_reused"`
-	Records     uint64             `json:"records"`
-	StreamBytes int64              `json:"stream_bytes"`
-	PassedOver  int                `json:"files_passed_over"`
-	Taken       []discover.Group   `json:"taken,omitempty"`
-	LeftOut     []discover.Verdict `json:"left_out,omitempty"` // the first ones
-	Damaged     []string           `json:"damaged"`
-	Seconds     float64            `json:"seconds"`
+	Dataset     string `json:"dataset"`
+	Root        string `json:"root"`
+	Format      string `json:"format"`
+	Fingerprint string `json:"fingerprint"`
+	Shards      int    `json:"shards"`
+	Reused      int    `json:"shards_reused"`
+	Records     uint64 `json:"records"`
+	StreamBytes int64  `json:"stream_bytes"`
+	opening.Selection
+	Damaged []string `json:"damaged"`
+	Seconds float64  `json:"seconds"`
 }
 
 func runIndex(ctx context.Context, o *indexOptions, g *globals) error {
@@ -143,7 +140,7 @@ func printIndex(d *pipeline.Dataset, last catalog.Progress, u *terminal.UI) erro
 	i := indexSummary{
 		Dataset: d.Spec().Dataset, Root: c.Root(), Format: c.Format().Name, Fingerprint: c.Fingerprint(),
 		Shards: c.Shards(), Reused: last.Reused, Records: c.Records(), StreamBytes: c.StreamBytes(),
-		PassedOver: c.PassedOver(), Taken: c.Selection().Taken, LeftOut: c.Selection().FirstLeft, Damaged: opening.DamageList(c.Damaged()), Seconds: last.Elapsed.Seconds(),
+		Selection: opening.SelectionOf(c.Selection()), Damaged: opening.DamageList(c.Damaged()), Seconds: last.Elapsed.Seconds(),
 	}
 	opening.TellSelection(u, c)
 	for _, line := range append(opening.DamageLines(c.Damaged(), 20), opening.ReasonLines(c.DamageReasons())...) {

@@ -20,6 +20,7 @@ import (
 	"github.com/lsiofs/lsiofs/cmd/lsiofs/exit"
 	"github.com/lsiofs/lsiofs/cmd/lsiofs/inspect"
 	"github.com/lsiofs/lsiofs/cmd/lsiofs/mounting"
+	"github.com/lsiofs/lsiofs/pipeline/catalog/discover"
 )
 
 // needMount skips where nothing can be mounted, but fails in CI, and makes
@@ -303,4 +304,64 @@ func TestDatasetsThatAreWrong(t *testing.T) {
 	r := lsiofs(t, "cat", filepath.Join(t.TempDir(), "missing"), "--index-dir", t.TempDir())
 	require.Equal(t, exit.Dataset, r.code)
 	require.Contains(t, r.stderr, "missing")
+}
+
+// No command takes or leaves out a file in silence: each prints both in a line, and in its JSON are
+// the numbers.
+func TestCommandsPrintWhatTheyTakeAndLeaveOut(t *testing.T) {
+	data := t.TempDir()
+	for name, text := range map[string]string{
+		"train-00.jsonl": "{}\n", "train-01.jsonl": "{}\n{}\n", "README.md": "about\n", "_logs/1.jsonl": "{}\n", ".hidden.jsonl": "{}\n", "train-02.jsonl.part": "{",
+	} {
+		require.NoError(t, os.MkdirAll(filepath.Dir(filepath.Join(data, name)), 0o755))
+		require.NoError(t, os.WriteFile(filepath.Join(data, name), []byte(text), 0o644))
+	}
+	index := t.TempDir()
+	const lines = "taken: train-{00..01}.jsonl, 2 shards\nleft out: 4 files: .hidden.jsonl, README.md, _logs/, … (lsiofs inspect --files says why)\n"
+	for _, args := range [][]string{
+		{"cat", data, "--ids", "--index-dir", index},
+		{"index", data, "--index-dir", index},
+		{"inspect", data, "--index-dir", index},
+		{"verify", data, "--index-dir", index},
+		{"plan", data, "--index-dir", index},
+		{"filter", data, filepath.Join(t.TempDir(), "made"), "--settle", "1s", "--", "cat"},
+	} {
+		require.Contains(t, ok(t, args...).stderr, lines, args[0])
+		if args[0] == "cat" {
+			continue // its output is the stream
+		}
+		var r struct {
+			Shards     *int               `json:"shards"`
+			PassedOver *int               `json:"files_passed_over"`
+			Taken      []discover.Group   `json:"taken"`
+			LeftOut    []discover.Verdict `json:"left_out"`
+		}
+		require.NoError(t, json.Unmarshal([]byte(ok(t, append([]string{"--json"}, args...)...).stdout), &r), args[0])
+		require.NotNil(t, r.Shards, args[0])
+		require.NotNil(t, r.PassedOver, args[0])
+		require.Equal(t, []int{2, 4}, []int{*r.Shards, *r.PassedOver}, args[0])
+		require.Equal(t, []discover.Group{{Naming: "train-{00..01}.jsonl", Shards: 2}}, r.Taken, args[0])
+		require.Len(t, r.LeftOut, 3, args[0])
+		require.Equal(t, discover.Verdict{Path: "README.md", Reason: "its name does not say the shards' format"}, r.LeftOut[1], args[0])
+	}
+
+	mnt, info := daemon(t, data, "--index-dir", index)
+	require.Equal(t, []int{2, 4}, []int{info.Shards, info.FilesLeftOut})
+	require.Equal(t, lines, info.Taken+"\n"+info.LeftOut+"\n")
+	var status struct {
+		Pipeline struct {
+			Shards  int      `json:"shards"`
+			LeftOut int      `json:"files_left_out"`
+			First   []string `json:"files_left_out_first"`
+		} `json:"pipeline"`
+	}
+	require.NoError(t, json.Unmarshal([]byte(read(t, mnt, "status.json")), &status))
+	require.Equal(t, []int{2, 4}, []int{status.Pipeline.Shards, status.Pipeline.LeftOut})
+	require.Equal(t, []string{".hidden.jsonl", "README.md", "_logs/"}, status.Pipeline.First)
+	require.Contains(t, read(t, mnt, "metrics"), "\nlsiofs_shards 2\n")
+	require.Contains(t, read(t, mnt, "metrics"), "\nlsiofs_files_left_out 4\n")
+	ok(t, "umount", mnt)
+	out, err := program(t, "mount", data, mnt, "--daemon", "--index-dir", index).CombinedOutput()
+	require.NoError(t, err, "%s", out)
+	require.Contains(t, strings.ReplaceAll(string(out), "\n  ", "\n"), lines)
 }

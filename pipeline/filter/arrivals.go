@@ -21,6 +21,7 @@ type arrivals struct {
 	todo           map[string]*arrival // of files: those without a result
 	suspects       map[string]struct{} // not of files: paths that may be gone, and have results
 	shards, passed uint64              // of files
+	left           map[string]string   // not of files: names that are left out, and why
 }
 
 // arrival is a file as it was told of.
@@ -41,7 +42,7 @@ const (
 
 // newArrivals is empty. The sources of results that are there already may be gone by now.
 func newArrivals(results []string) *arrivals {
-	a := &arrivals{news: make(chan struct{}, 1), files: map[string]*arrival{}, todo: map[string]*arrival{}, suspects: map[string]struct{}{}}
+	a := &arrivals{news: make(chan struct{}, 1), files: map[string]*arrival{}, todo: map[string]*arrival{}, suspects: map[string]struct{}{}, left: map[string]string{}}
 	for _, path := range results {
 		a.suspects[path] = struct{}{}
 	}
@@ -68,6 +69,25 @@ func (a *arrivals) gone(path string) {
 	delete(a.todo, path)
 	a.suspects[path] = struct{}{}
 	a.tell()
+}
+
+// leaveOut takes in a name that is left out, and why; reason is "" once it is not there any more.
+func (a *arrivals) leaveOut(path, reason string) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if a.left[path] = reason; reason == "" {
+		delete(a.left, path)
+	}
+}
+
+// omitted are the names that are left out.
+func (a *arrivals) omitted() (list []storage.Omission) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	for path, reason := range a.left {
+		list = append(list, storage.Omission{Path: path, Reason: reason})
+	}
+	return list
 }
 
 // tell says that there is news. a.mu is held.
@@ -138,11 +158,12 @@ func (a *arrivals) count(f *arrival, by int) {
 	}
 }
 
-// counts are how many of the files are shards, and how many are none.
+// counts are how many of the files are shards, and how many are none, with the names that are left
+// out.
 func (a *arrivals) counts() (shards, passed uint64) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	return a.shards, a.passed
+	return a.shards, a.passed + uint64(len(a.left))
 }
 
 // end notes what has become of a file: nil for what needs no more. It says whether a

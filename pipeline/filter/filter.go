@@ -85,6 +85,9 @@ type Config struct {
 	Settle time.Duration
 	// Mirror deletes the results of sources that are gone.
 	Mirror bool
+	// Found is called once, with the shards that SRC has when the run knows what they are, and what
+	// of it was left out. It must not be nil.
+	Found func(*discover.Selection)
 	// Said is told the lines that programs say on stderr, and of which shard; Warn what a
 	// person should know. Round is told what there is, after each look at Source that led
 	// to something. They may be called concurrently, and must not be nil.

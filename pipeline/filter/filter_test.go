@@ -20,6 +20,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"go.uber.org/goleak"
 
+	"github.com/lsiofs/lsiofs/pipeline/catalog/discover"
 	"github.com/lsiofs/lsiofs/pipeline/filter/ledger"
 	"github.com/lsiofs/lsiofs/pipeline/filter/protocol"
 )
@@ -99,7 +100,7 @@ func (w *world) config(by By, argv ...string) Config {
 	c.Source, c.Destination, c.By, c.Command, c.Processes = w.src, w.dst, by, argv, 3
 	c.Format.Name = "lines"
 	c.Timeout = time.Minute
-	c.Said, c.Round = func(string, string) {}, func(Counts) {}
+	c.Said, c.Round, c.Found = func(string, string) {}, func(Counts) {}, func(*discover.Selection) {}
 	c.Warn = func(text string) {
 		w.mu.Lock()
 		defer w.mu.Unlock()
@@ -179,7 +180,7 @@ func TestResultsAreShardsUnderTheSamePaths(t *testing.T) {
 
 			counts, err = w.run(c(w))
 			require.NoError(t, err)
-			require.Equal(t, Counts{Shards: 2, Unchanged: 2, Bytes: 14, Total: 14}, counts)
+			require.Equal(t, Counts{Shards: 2, Unchanged: 2, Passed: 2, Bytes: 14, Total: 14}, counts)
 
 			w.write("b/c.txt", "four\n")
 			counts, err = w.run(c(w))

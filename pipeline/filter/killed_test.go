@@ -12,6 +12,8 @@ import (
 
 	"github.com/stretchr/testify/require"
 	"golang.org/x/sys/unix"
+
+	"github.com/lsiofs/lsiofs/pipeline/catalog/discover"
 )
 
 // killedChild filters, and ends as kill -9 does before the at-th call of its commits.
@@ -20,7 +22,7 @@ func killedChild(src, dst, at string) {
 	c := Default()
 	c.Source, c.Destination, c.Command, c.Processes, c.Timeout = src, dst, killedFilter, 1, time.Minute
 	c.Format.Name = "lines"
-	c.Said, c.Warn, c.Round = func(string, string) {}, func(string) {}, func(Counts) {}
+	c.Said, c.Warn, c.Round, c.Found = func(string, string) {}, func(string) {}, func(Counts) {}, func(*discover.Selection) {}
 	calls := 0
 	c.step = func() {
 		if calls == kill {

@@ -27,7 +27,7 @@ func (r *run) once(ctx context.Context) error {
 	if writing > 0 {
 		r.Warn(fmt.Sprintf("%d files are being written, one is %s: run again when they are whole, or use --watch", writing, one))
 	}
-	shards, err := r.discover(ctx, sources.settled())
+	shards, err := r.discover(ctx, sources.settled(), sources.omitted)
 	if err != nil {
 		return err
 	}
@@ -46,14 +46,15 @@ func (r *run) once(ctx context.Context) error {
 	return r.filterAll(ctx, shards)
 }
 
-// discover finds out what SRC is by files of it, and which of them are shards.
-func (r *run) discover(ctx context.Context, files []storage.Object) ([]discover.Shard, error) {
+// discover finds out what SRC is by files of it, and which of them are shards. omitted are names
+// that no look takes.
+func (r *run) discover(ctx context.Context, files []storage.Object, omitted []storage.Omission) ([]discover.Shard, error) {
 	target, err := r.target()
 	if err != nil {
 		return nil, err
 	}
 	d, err := discover.Shards(ctx, discover.Config{
-		Target: target, Format: r.Config.Format, Storage: only{r.storage, files}, Reads: r.storage,
+		Target: target, Format: r.Config.Format, Storage: only{r.storage, files, omitted}, Reads: r.storage,
 		Log: slog.New(slog.DiscardHandler),
 	})
 	switch {
@@ -69,6 +70,7 @@ func (r *run) discover(ctx context.Context, files []storage.Object) ([]discover.
 		}
 	}
 	r.Progress.change(func(c *Counts) { c.Shards, c.Passed = uint64(len(d.Shards)), uint64(d.Selection.LeftOut) })
+	r.Found(&d.Selection)
 	return d.Shards, nil
 }
 

@@ -24,6 +24,7 @@ type sources struct {
 	root     string
 	settling growing.Settling
 	files    map[string]*file
+	omitted  []storage.Omission // by the last list
 }
 
 // file is a file below SRC.
@@ -45,10 +46,21 @@ func newSources(s storage.Storage, root string, settle time.Duration) *sources {
 
 // list looks which files there are, but for what isResult reports.
 func (s *sources) list(ctx context.Context, isResult func(path string) bool) error {
-	return s.storage.List(ctx, func(path string, isDir bool) bool { return (isDir || growing.Finished(path)) && !isResult(path) }, func(o storage.Object) error {
+	s.omitted = nil
+	err := s.storage.List(ctx, func(path string, isDir bool) bool {
+		if isDir || growing.Finished(path) {
+			return !isResult(path)
+		}
+		if len(s.omitted) < storage.MaxOmitted {
+			s.omitted = append(s.omitted, storage.Omission{Path: path, Reason: growing.UnfinishedReason})
+		}
+		return false
+	}, func(o storage.Object) error {
 		s.files[o.Path] = &file{object: o}
 		return nil
 	})
+	s.omitted = append(s.omitted, storage.OmittedBy(s.storage)...)
+	return err
 }
 
 // looksAtWriters is how many looks, a second apart, find that somebody is writing a file
@@ -142,11 +154,17 @@ func lookOf(o storage.Object) growing.Look {
 	return growing.Look{SizeBytes: o.SizeBytes, ModTimeNanos: o.Version.ModTimeNanos, Inode: o.Version.Inode}
 }
 
-// only is a storage that lists some of its objects.
+// only is a storage that lists some of its objects, and knows what was left out before.
 type only struct {
 	storage.Storage
 	objects []storage.Object
+	omitted []storage.Omission
 }
+
+var _ storage.Omitter = only{}
+
+// Omitted implements storage.Omitter.
+func (s only) Omitted() []storage.Omission { return s.omitted }
 
 // List implements storage.Storage.
 func (s only) List(ctx context.Context, match func(path string, isDir bool) bool, visit func(storage.Object) error) error {

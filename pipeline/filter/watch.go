@@ -30,7 +30,7 @@ func (r *run) watch(ctx context.Context) (err error) {
 	}
 	r.arrivals = newArrivals(results)
 	w.looker, err = looking.Open(ctx, looking.Config{
-		Root: r.Source, Match: func(path string, _ bool) bool { return !r.isResult(path) }, Settled: r.arrivals.settled, Gone: r.arrivals.gone,
+		Root: r.Source, Match: func(path string, _ bool) bool { return !r.isResult(path) }, Settled: r.arrivals.settled, Gone: r.arrivals.gone, LeftOut: r.arrivals.leaveOut,
 		Settle: r.Settle, Poll: r.Poll, NoHints: r.noHints,
 	})
 	if err != nil {
@@ -176,7 +176,7 @@ func (w *watcher) contents(ctx context.Context, files []storage.Object) ([]disco
 // first finds out what SRC is by its first files. While they don't say it, others are
 // waited for.
 func (w *watcher) first(ctx context.Context, files []storage.Object) ([]discover.Shard, error) {
-	shards, err := w.discover(ctx, files)
+	shards, err := w.discover(ctx, files, w.arrivals.omitted())
 	if _, none := errors.AsType[*NoShardsError](err); none {
 		w.warnOnce(err.Error() + " (waiting for other files)")
 		return nil, nil

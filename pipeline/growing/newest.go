@@ -135,6 +135,9 @@ func compareNumbers(a, b string) int {
 	return cmp.Or(cmp.Compare(len(a), len(b)), strings.Compare(a, b))
 }
 
+// UnfinishedReason is why a file is left out that is not Finished.
+const UnfinishedReason = "its name is that of a file that is being written"
+
 // unfinished are the ends of names that programs give to files which they are writing.
 var unfinished = []string{".tmp", ".part", ".partial", "~", "._COPYING_"}
 

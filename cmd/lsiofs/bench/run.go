@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/lsiofs/lsiofs/cmd/lsiofs/opening"
 	"github.com/lsiofs/lsiofs/pipeline"
 	"github.com/lsiofs/lsiofs/pipeline/spec"
 )
@@ -54,10 +55,11 @@ type Report struct {
 
 // DatasetInfo is the shape of the dataset.
 type DatasetInfo struct {
-	Path          string  `json:"path"`
-	Format        string  `json:"format"`
-	Compression   string  `json:"compression,omitempty"`
-	Shards        int     `json:"shards"`
+	Path        string `json:"path"`
+	Format      string `json:"format"`
+	Compression string `json:"compression,omitempty"`
+	Shards      int    `json:"shards"`
+	opening.Selection
 	FileBytes     int64   `json:"file_bytes"`
 	Records       uint64  `json:"records"`
 	RecordBytes   float64 `json:"record_bytes"` // mean
@@ -179,7 +181,7 @@ func (o rounds) run(ctx context.Context, rows []*row) (int, error) {
 func describe(d *pipeline.Dataset) DatasetInfo {
 	sp, c := d.Spec(), d.Catalog()
 	i := DatasetInfo{
-		Path: sp.Dataset, Format: sp.Format.Name, Shards: c.Shards(), Records: d.Records(), StreamBytes: d.StreamBytes(),
+		Path: sp.Dataset, Format: sp.Format.Name, Shards: c.Shards(), Selection: opening.SelectionOf(c.Selection()), Records: d.Records(), StreamBytes: d.StreamBytes(),
 		Shuffle: string(sp.Order.Shuffle), ShuffleSize: sp.Order.SizeRecords, Lanes: sp.Order.Lanes, MemoryBudget: sp.MemoryBytes,
 	}
 	i.RecordBytes = float64(i.StreamBytes) / float64(i.Records)

@@ -7,7 +7,9 @@ import (
 	"time"
 
 	"github.com/lsiofs/lsiofs/cmd/lsiofs/exit"
+	"github.com/lsiofs/lsiofs/cmd/lsiofs/opening"
 	"github.com/lsiofs/lsiofs/cmd/lsiofs/terminal"
+	"github.com/lsiofs/lsiofs/pipeline/catalog/discover"
 	"github.com/lsiofs/lsiofs/pipeline/filter"
 	"github.com/lsiofs/lsiofs/pipeline/filter/command"
 	"github.com/lsiofs/lsiofs/pipeline/filter/units"
@@ -20,14 +22,23 @@ type Summary struct {
 	Destination string   `json:"destination"`
 	Command     []string `json:"command"`
 	filter.Counts
-	Seconds float64 `json:"seconds"`
+	// Taken are the shards by naming, LeftOut what is none; the first ones of both, as they were
+	// when the run knew what SRC is of.
+	Taken   []discover.Group   `json:"taken,omitempty"`
+	LeftOut []discover.Verdict `json:"left_out,omitempty"`
+	Seconds float64            `json:"seconds"`
 }
 
 // Run runs a filter whose configuration lacks only whom to tell.
 func Run(ctx context.Context, c filter.Config, u *terminal.UI) error {
 	began := time.Now()
+	var found discover.Selection
+	c.Found = func(s *discover.Selection) {
+		found = *s
+		opening.TellFound(u, s)
+	}
 	summary := func(counts filter.Counts) Summary {
-		return Summary{c.Source, c.Destination, c.Command, counts, time.Since(began).Seconds()}
+		return Summary{c.Source, c.Destination, c.Command, counts, found.Taken, found.FirstLeft, time.Since(began).Seconds()}
 	}
 	c.Warn = u.Warn
 	c.Said = func(shard, line string) { u.Notef("%s: %s", shard, line) }
@@ -81,7 +92,7 @@ func lineOf(c filter.Counts) string {
 	for _, x := range []struct {
 		n    uint64
 		text string
-	}{{c.Failed, "failed"}, {c.Removed, "removed"}, {c.Writing, "being written"}} {
+	}{{c.Failed, "failed"}, {c.Removed, "removed"}, {c.Writing, "being written"}, {c.Passed, "passed over"}} {
 		if x.n > 0 {
 			text += fmt.Sprintf(", %s %s", terminal.Count(x.n), x.text)
 		}

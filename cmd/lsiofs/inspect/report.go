@@ -26,9 +26,8 @@ type Report struct {
 	Fingerprint      string `json:"fingerprint"`
 	Shards           int    `json:"shards"`
 	CompressedShards int    `json:"compressed_shards"`
-	PassedOver       int    `json:"files_passed_over"`
-	// Taken are the shards by naming, the first ones; Files all files, where they are asked for.
-	Taken   []discover.Group   `json:"taken,omitempty"`
+	opening.Selection
+	// Files are all files, where they are asked for.
 	Files   []discover.Verdict `json:"files,omitempty"`
 	Damaged []string           `json:"damaged"`
 	// Damages counts what was left out, by reason.
@@ -126,7 +125,7 @@ func Dataset(ctx context.Context, d *pipeline.Dataset) (Report, error) {
 	c, s := d.Catalog(), d.Spec()
 	i := Report{
 		Dataset: s.Dataset, Root: c.Root(), Format: c.Format().Name, Kind: c.Kind(), Fingerprint: c.Fingerprint(),
-		Shards: c.Shards(), PassedOver: c.PassedOver(), Taken: c.Selection().Taken, Damaged: opening.DamageList(c.Damaged()),
+		Shards: c.Shards(), Selection: opening.SelectionOf(c.Selection()), Damaged: opening.DamageList(c.Damaged()),
 		Records: d.Records(), StreamBytes: d.StreamBytes(),
 		Shuffle: s.Order.Shuffle, Workers: s.Deal.Workers, Storage: d.Status().Storage,
 	}

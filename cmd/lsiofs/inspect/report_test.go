@@ -9,6 +9,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/lsiofs/lsiofs/cmd/lsiofs/goldentest"
+	"github.com/lsiofs/lsiofs/cmd/lsiofs/opening"
 	"github.com/lsiofs/lsiofs/cmd/lsiofs/terminal"
 	"github.com/lsiofs/lsiofs/pipeline/order/quality"
 	"github.com/lsiofs/lsiofs/pipeline/spec"
@@ -47,7 +48,7 @@ func TestHistogramCountsEverySizeOnce(t *testing.T) {
 
 func TestInspectionForPeople(t *testing.T) {
 	i := Report{
-		Root: "/data/train", Format: "jsonl", Fingerprint: "abcd", Shards: 147, CompressedShards: 147, PassedOver: 1,
+		Root: "/data/train", Format: "jsonl", Fingerprint: "abcd", Shards: 147, CompressedShards: 147, Selection: opening.Selection{PassedOver: 1},
 		Damaged: []string{"a.jsonl.gz: record 7: cut off"}, Records: 1_234_567, EntryPoints: 147,
 		RawBytes: 3 << 30, DecodedBytes: 12 << 30, StreamBytes: 12 << 30, Chunks: 147, Shuffle: spec.ShuffleReservoir, Workers: 4, Storage: profile.Defaults(profile.KindSSD),
 		Histogram: []Bucket{{4096, 8192, 1_000_000}, {8192, 16384, 0}, {16384, 32768, 234_567}},

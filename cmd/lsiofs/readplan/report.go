@@ -10,6 +10,7 @@ import (
 	"github.com/lsiofs/lsiofs/checkpoint"
 	"github.com/lsiofs/lsiofs/cmd/lsiofs/exit"
 	"github.com/lsiofs/lsiofs/cmd/lsiofs/inspect"
+	"github.com/lsiofs/lsiofs/cmd/lsiofs/opening"
 	"github.com/lsiofs/lsiofs/cmd/lsiofs/terminal"
 	"github.com/lsiofs/lsiofs/pipeline"
 	"github.com/lsiofs/lsiofs/pipeline/spec"
@@ -19,7 +20,9 @@ import (
 
 // Report is what plan finds out.
 type Report struct {
-	Dataset     string        `json:"dataset"`
+	Dataset string `json:"dataset"`
+	Shards  int    `json:"shards"`
+	opening.Selection
 	Epoch       uint64        `json:"epoch"`
 	Worker      uint64        `json:"worker"`
 	Workers     uint64        `json:"workers"`
@@ -89,6 +92,7 @@ func New(ctx context.Context, d *pipeline.Dataset, position checkpoint.Position,
 	}
 	s := d.Spec()
 	r.Dataset, r.Epoch = s.Dataset, position.Epoch
+	r.Shards, r.Selection = d.Catalog().Shards(), opening.SelectionOf(d.Catalog().Selection())
 	r.Worker, r.Workers, r.RecordsLeft = worker, s.Deal.Workers, left
 	return r, nil
 }

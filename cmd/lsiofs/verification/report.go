@@ -24,6 +24,7 @@ type Report struct {
 	Dataset string `json:"dataset"`
 	Format  string `json:"format"`
 	Checked string `json:"checked"`
+	opening.Selection
 	verify.Report
 	Seconds        float64             `json:"seconds"`
 	BytesPerSecond float64             `json:"bytes_per_second"`
@@ -36,7 +37,7 @@ func Shards(ctx context.Context, d *pipeline.Dataset, u *terminal.UI) (Report, e
 	view.Verb = "verifying"
 	defer view.Clear()
 	c := d.Catalog()
-	v := Report{Dataset: c.Root(), Format: c.Format().Name, Checked: checkedText(d)}
+	v := Report{Dataset: c.Root(), Format: c.Format().Name, Selection: opening.SelectionOf(c.Selection()), Checked: checkedText(d)}
 	began := time.Now()
 	var err error
 	if v.Report, err = d.VerifyShards(ctx, view.Show); err != nil {

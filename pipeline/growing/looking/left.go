@@ -12,12 +12,10 @@ type left struct {
 	round  uint32 // the last listing that it was in
 }
 
-const unfinishedName = "its name is that of a file that is being written"
-
 // whyNot returns why a file is left out that is not wanted; "" where the dataset does not name it.
 func (l *Looker) whyNot(name, path string) string {
 	if !growing.Finished(name) {
-		return unfinishedName
+		return growing.UnfinishedReason
 	}
 	if l.config.LeavesOut == nil {
 		return ""
