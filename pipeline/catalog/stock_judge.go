@@ -128,16 +128,9 @@ func (s *Stock) sort(b *batch, judged []discover.Judgement) (shards []discover.S
 	return shards
 }
 
-// isShard reports whether a file is a shard of the stock's format: by its name, by its content
-// where names don't say it, or as its naming is.
+// isShard reports whether a file is a shard of the stock's format.
 func (s *Stock) isShard(o storage.Object, j discover.Judgement) bool {
-	switch {
-	case j.Format == s.found.Format.Name:
-		return j.Named || !s.named
-	case s.config.Format.Name != "auto":
-		return false
-	}
-	return s.namings[discover.NamingOf(o.Path)] && (!j.Named || discover.Takes(s.found.Unpacker, o.Path))
+	return j.IsShard(s.found.Unpacker, o.Path, s.named, s.config.Format.Name == "auto" && s.namings[discover.NamingOf(o.Path)])
 }
 
 // learn notes how the shards' names are, and has files looked at again that were passed over

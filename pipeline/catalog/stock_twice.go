@@ -7,6 +7,7 @@ import (
 
 	"github.com/zeebo/xxh3"
 
+	"github.com/lsiofs/lsiofs/pipeline/catalog/discover"
 	"github.com/lsiofs/lsiofs/pipeline/unpack/formats"
 )
 
@@ -66,15 +67,11 @@ func (s *Stock) twinOf(k *known) *known {
 
 // twiceReason is why a file of the state ofTwice waits. mu is held.
 func (s *Stock) twiceReason(k *known) string {
-	const next = ": remove one of them, or leave it out with --exclude or a pattern"
 	o := s.twinOf(k)
-	switch {
-	case o == nil:
-		return "it is a shard that counts already" + next
-	case k.sameFile(o):
-		return "it is " + o.shard.Path + " by another name" + next
+	if o == nil {
+		return "it is a shard that counts already: remove one of them, or leave it out with --exclude or a pattern"
 	}
-	return "it is " + o.shard.Path + " in another codec" + next
+	return discover.TwiceReason(k.shard.Path, o.shard.Path)
 }
 
 // countTwins keeps the tables when a file has come to another state. What waited for it counts

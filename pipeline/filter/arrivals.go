@@ -7,6 +7,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/lsiofs/lsiofs/pipeline/catalog/discover"
 	"github.com/lsiofs/lsiofs/pipeline/growing"
 	"github.com/lsiofs/lsiofs/pipeline/storage"
 )
@@ -22,6 +23,7 @@ type arrivals struct {
 	suspects       map[string]struct{} // not of files: paths that may be gone, and have results
 	shards, passed uint64              // of files
 	left           map[string]string   // not of files: names that are left out, and why
+	once           *discover.Once      // of files: shards
 }
 
 // arrival is a file as it was told of.
@@ -29,6 +31,8 @@ type arrival struct {
 	object  storage.Object
 	kind    kind
 	damaged *growing.Damaged // it has failed
+	twin    string           // the shard that it is, too; "" for none
+	again   bool             // that one has changed
 }
 
 // kind is what a file is.
@@ -41,8 +45,8 @@ const (
 )
 
 // newArrivals is empty. The sources of results that are there already may be gone by now.
-func newArrivals(results []string) *arrivals {
-	a := &arrivals{news: make(chan struct{}, 1), files: map[string]*arrival{}, todo: map[string]*arrival{}, suspects: map[string]struct{}{}, left: map[string]string{}}
+func newArrivals(root string, results []string) *arrivals {
+	a := &arrivals{news: make(chan struct{}, 1), files: map[string]*arrival{}, todo: map[string]*arrival{}, suspects: map[string]struct{}{}, left: map[string]string{}, once: discover.NewOnce(root)}
 	for _, path := range results {
 		a.suspects[path] = struct{}{}
 	}
@@ -67,6 +71,9 @@ func (a *arrivals) gone(path string) {
 	}
 	delete(a.files, path)
 	delete(a.todo, path)
+	for _, f := range a.todo {
+		f.again = f.again || f.twin == path
+	}
 	a.suspects[path] = struct{}{}
 	a.tell()
 }
@@ -103,7 +110,7 @@ func (a *arrivals) due(now time.Time) (files []arrival) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	for _, f := range a.todo {
-		if f.damaged == nil || f.damaged.Again(lookOf(f.object), now) {
+		if f.damaged == nil || f.again || f.damaged.Again(lookOf(f.object), now) {
 			files = append(files, *f)
 		}
 	}
@@ -123,10 +130,33 @@ func (a *arrivals) next() (at time.Time) {
 	return at
 }
 
+// take notes that a file is a shard, unless it is one that counts: then its path is returned.
+func (a *arrivals) take(o storage.Object) (twin string) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	f := a.find(o)
+	if f == nil {
+		return ""
+	}
+	// A twin that is being written again counts all the same: it has a result.
+	if f.twin == "" || !a.once.Still(f.twin, o.Path) {
+		f.twin = a.once.Twin(o)
+	}
+	if f.twin == "" {
+		a.note(o, aShard)
+	}
+	return f.twin
+}
+
 // judge notes what a file is. What is no shard needs no more.
 func (a *arrivals) judge(o storage.Object, k kind) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
+	a.note(o, k)
+}
+
+// note is judge. a.mu is held.
+func (a *arrivals) note(o storage.Object, k kind) {
 	f := a.find(o)
 	if f == nil || f.kind == k {
 		return
@@ -136,6 +166,19 @@ func (a *arrivals) judge(o storage.Object, k kind) {
 	a.count(f, 1)
 	if k == noShard {
 		delete(a.todo, o.Path)
+	}
+}
+
+// reconsider has files judged again that were none of the shards, by their namings.
+func (a *arrivals) reconsider(namings map[string]bool) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	for path, f := range a.files {
+		if f.kind == noShard && namings[discover.NamingOf(path)] {
+			a.count(f, -1)
+			f.kind, a.todo[path] = unknown, f
+			a.tell()
+		}
 	}
 }
 
@@ -152,7 +195,11 @@ func (a *arrivals) find(o storage.Object) *arrival {
 func (a *arrivals) count(f *arrival, by int) {
 	switch f.kind {
 	case aShard:
-		a.shards += uint64(by)
+		if a.shards += uint64(by); by > 0 {
+			a.once.Add(f.object)
+		} else {
+			a.once.Remove(f.object)
+		}
 	case noShard:
 		a.passed += uint64(by)
 	}
@@ -179,7 +226,7 @@ func (a *arrivals) end(o storage.Object, failure *Failure, now time.Time) (news 
 		delete(a.todo, o.Path)
 		return false
 	}
-	if f.damaged == nil {
+	if f.again = false; f.damaged == nil {
 		f.damaged = &growing.Damaged{}
 	}
 	// Of one that changes the looker is going to tell, as a rule before it is tried again.

@@ -28,7 +28,7 @@ func (r *run) watch(ctx context.Context) (err error) {
 	if r.Mirror {
 		results = r.ledger.Paths()
 	}
-	r.arrivals = newArrivals(results)
+	r.arrivals = newArrivals(r.Source, results)
 	w.looker, err = looking.Open(ctx, looking.Config{
 		Root: r.Source, Match: func(path string, _ bool) bool { return !r.isResult(path) }, Settled: r.arrivals.settled, Gone: r.arrivals.gone, LeftOut: r.arrivals.leaveOut,
 		Settle: r.Settle, Poll: r.Poll, NoHints: r.noHints,
@@ -56,8 +56,9 @@ func (r *run) watch(ctx context.Context) (err error) {
 type watcher struct {
 	*run
 	looker   *looking.Looker
-	byName   bool // names say which files are shards
-	polls    bool // that has been told
+	byName   bool            // names say which files are shards
+	namings  map[string]bool // of shards
+	polls    bool            // that has been told
 	mirrored time.Time
 }
 
@@ -130,25 +131,49 @@ func (w *watcher) judge(ctx context.Context, files []arrival) (shards []discover
 			return nil, err
 		}
 	}
+	w.learn(fresh, formats)
 	for i, o := range fresh {
-		takes := discover.Takes(w.format.Unpacker, o.Path)
 		s := discover.AsShard(w.format.Unpacker, o)
-		switch j := formats[i]; {
-		case target.LeavesOutWithin(o.Path, w.format.Format.Name):
+		err := formats[i].Err
+		switch {
+		case target.LeavesOutWithin(o.Path, w.format.Format.Name) || err == nil && !w.isShard(o, formats[i]):
 			w.arrivals.judge(o, noShard)
-		case j.Err != nil:
-			if err := w.lose(&source{Shard: s, path: filepath.Join(w.Source, o.Path)}, &Failure{Shard: o.Path, Err: j.Err, Source: true}); err != nil {
-				return nil, err
+			continue
+		case err == nil:
+			twin := w.arrivals.take(o)
+			if twin == "" {
+				shards = append(shards, s)
+				continue
 			}
-		case w.Config.Format.Name == "auto" && j.Format != w.format.Format.Name && !(j.Format == "" && takes),
-			w.Config.Format.Name != "auto" && w.byName && !takes:
-			w.arrivals.judge(o, noShard)
-		default:
-			w.arrivals.judge(o, aShard)
-			shards = append(shards, s)
+			err = errors.New(discover.TwiceReason(o.Path, twin))
+		}
+		if err := w.lose(&source{Shard: s, path: filepath.Join(w.Source, o.Path)}, &Failure{Shard: o.Path, Err: err, Source: true}); err != nil {
+			return nil, err
 		}
 	}
 	return shards, nil
+}
+
+// isShard reports whether a file is a shard.
+func (w *watcher) isShard(o storage.Object, j discover.Judgement) bool {
+	if w.Config.Format.Name != "auto" {
+		return !w.byName || discover.Takes(w.format.Unpacker, o.Path)
+	}
+	return j.IsShard(w.format.Unpacker, o.Path, w.byName, w.namings[discover.NamingOf(o.Path)])
+}
+
+// learn notes the namings of shards: what is of one of them is a shard, whatever its bytes are, also
+// where it came before the first.
+func (w *watcher) learn(files []storage.Object, judged []discover.Judgement) {
+	fresh := map[string]bool{}
+	for i, o := range files {
+		if n := discover.NamingOf(o.Path); judged[i].Err == nil && !w.namings[n] && w.isShard(o, judged[i]) {
+			w.namings[n], fresh[n] = true, true
+		}
+	}
+	if len(fresh) > 0 {
+		w.arrivals.reconsider(fresh)
+	}
 }
 
 // target is SRC without what is excluded.
@@ -185,8 +210,9 @@ func (w *watcher) first(ctx context.Context, files []storage.Object) ([]discover
 		return nil, err
 	}
 	is := make(map[string]bool, len(shards))
+	w.namings = map[string]bool{}
 	for _, s := range shards {
-		is[s.Object.Path] = true
+		is[s.Object.Path], w.namings[discover.NamingOf(s.Object.Path)] = true, true
 		w.byName = w.byName || discover.Takes(w.format.Unpacker, s.Object.Path)
 	}
 	for _, o := range files {

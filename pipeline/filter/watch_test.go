@@ -5,8 +5,10 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"maps"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -159,14 +161,90 @@ func TestWatchKeepsToTheFormatOfTheFirstFiles(t *testing.T) {
 	w.replace("b.jsonl", "{}\n")
 	w.replace("c.txt", "text\n")
 	sample := tarOf(t, member{"2.txt", "two"})
-	w.replace("strange", sample)
-	r.comes("strange", sample)
-	r.until("the others", func() bool { return r.config.Progress.Counts().Passed == 3 })
+	w.replace("strange", sample) // names decide, as for a mount
+	w.write(".hidden.tar", sample)
+	w.write("half.tar.part", sample)
+	w.replace("d.tar", sample)
+	r.comes("d.tar", sample)
+	r.until("the others", func() bool { return r.config.Progress.Counts().Passed == 6 })
 	require.NoError(t, os.Remove(filepath.Join(w.src, "b.jsonl")))
-	r.until("b.jsonl is gone", func() bool { return r.config.Progress.Counts().Passed == 2 })
+	require.NoError(t, os.Remove(filepath.Join(w.src, ".hidden.tar")))
+	r.until("two are gone", func() bool { return r.config.Progress.Counts().Passed == 4 })
 	r.end()
 	require.Len(t, w.made(), 2)
 	require.Equal(t, uint64(2), r.config.Progress.Counts().Shards)
+}
+
+// Where names say nothing, what is of a naming of shards is one too, whatever its bytes are and whenever
+// it comes: it is named, and not passed over.
+func TestWatchNamesTheDamagedOneOfANaming(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, map[string]string{"part-1": "{}\n", "old-1": "x\n"})
+	c := w.config(ByPipe, "cat")
+	c.Format.Name, c.Poll = "auto", 24*time.Hour
+	r := w.watch(c)
+	r.comes("part-1", "{}\n")
+	r.until("old-1", func() bool { return r.config.Progress.Counts().Passed == 1 })
+	w.replace("part-2", "<html>\n")
+	r.until("part-2 is named", func() bool { return r.config.Progress.Counts().Failed == 1 })
+	w.replace("old-2", "{}\n")
+	r.comes("old-2", "{}\n")
+	r.until("old-1 is named", func() bool { return r.config.Progress.Counts().Failed == 2 })
+	r.end()
+	require.Equal(t, map[string]string{"part-1": "{}\n", "old-2": "{}\n"}, w.made())
+	require.Len(t, w.warnings, 2)
+	require.Contains(t, w.warnings[0], "part-2: ")
+	require.Contains(t, w.warnings[1], "old-1: ")
+	require.Zero(t, r.config.Progress.Counts().Passed)
+}
+
+// A shard that is there in two codecs or by two names is filtered once: the second one is named, and
+// waits until the first is gone, also while that one is written again.
+func TestWatchFiltersAShardOnceHoweverOftenItIsThere(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		first, second string
+		link          bool
+		reason        string
+	}{
+		"compressed later":   {"a.txt", "a.txt.gz", false, "a.txt.gz: it is a.txt in another codec: remove one of them"},
+		"decompressed later": {"a.txt.gz", "a.txt", false, "a.txt: it is a.txt.gz in another codec: remove one of them"},
+		"another codec":      {"a.txt.gz", "a.txt.zst", false, "a.txt.zst: it is a.txt.gz in another codec: remove one of them"},
+		"another name":       {"a.txt", "latest.txt", true, "latest.txt: it is a.txt by another name: remove one of them"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			w := newWorld(t, map[string]string{c.first: "one\n"})
+			config := w.config(ByPipe, "cat")
+			config.Poll, config.Mirror = 100*time.Millisecond, true
+			r := w.watch(config)
+			r.comes(c.first, "one\n")
+			if c.link {
+				require.NoError(t, os.Symlink(c.first, filepath.Join(w.src, c.second)))
+			} else {
+				w.replace(c.second, "one\n")
+			}
+			r.until("the second is named", func() bool { return r.config.Progress.Counts().Failed == 1 })
+			if !c.link { // else both are written again
+				w.write(c.first, "two\n")
+				r.comes(c.first, "two\n")
+			}
+			require.Equal(t, []string{c.first}, slices.Collect(maps.Keys(w.made())))
+			require.Len(t, w.warnings, 1)
+			require.Contains(t, w.warnings[0], c.reason)
+			require.NoError(t, os.Rename(filepath.Join(w.src, c.first), filepath.Join(w.src, c.second)))
+			r.goes(c.first)
+			want := "two\n"
+			if c.link {
+				want = "one\n"
+			}
+			r.comes(c.second, want)
+			w.replace("z.txt", "last\n")
+			r.comes("z.txt", "last\n")
+			r.end()
+			require.Len(t, w.made(), 2)
+		})
+	}
 }
 
 // While the first files don't say what SRC is, others are waited for.
@@ -274,7 +352,7 @@ func TestWatchFiltersABurstOnce(t *testing.T) {
 // again when it changes, and after a while.
 func TestArrivals(t *testing.T) {
 	t.Parallel()
-	a := newArrivals([]string{"old"})
+	a := newArrivals(t.TempDir(), []string{"old"})
 	now := time.Now()
 	first := storage.Object{Path: "x", SizeBytes: 1, Version: storage.Version{ModTimeNanos: 1, Inode: 7}}
 	second := first

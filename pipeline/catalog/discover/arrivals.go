@@ -103,6 +103,15 @@ type Judgement struct {
 	Err error
 }
 
+// IsShard reports whether a judged file is a shard of format f: by its name; by its content, unless
+// the names of the shards say what they are (named); or as another file of its naming is one.
+func (j Judgement) IsShard(f unpack.Format, path string, named, ofNaming bool) bool {
+	if j.Format == f.Name() {
+		return j.Named || !named
+	}
+	return ofNaming && (!j.Named || Takes(f, path))
+}
+
 // Judge judges files, where the format is not asked for by name. Files are opened if their
 // names say nothing, or if two formats claim them. The error is ctx's.
 func (a *Arrivals) Judge(ctx context.Context, objects []storage.Object) ([]Judgement, error) {
