@@ -365,3 +365,42 @@ func TestCommandsPrintWhatTheyTakeAndLeaveOut(t *testing.T) {
 	require.NoError(t, err, "%s", out)
 	require.Contains(t, strings.ReplaceAll(string(out), "\n  ", "\n"), lines)
 }
+
+// The files of a mount are the same records several times, so neither it nor a directory that it lies
+// in is a dataset; single files of it are.
+func TestAMountIsNoDataset(t *testing.T) {
+	parent := t.TempDir()
+	data, mnt := filepath.Join(parent, "data"), filepath.Join(parent, "mnt")
+	require.NoError(t, os.Mkdir(data, 0o755))
+	require.NoError(t, os.Mkdir(mnt, 0o755))
+	require.NoError(t, os.WriteFile(filepath.Join(data, "a.jsonl"), []byte("{}\n{}\n"), 0o644))
+	index := []string{"--index-dir", t.TempDir()}
+	needMount(t)
+	t.Cleanup(func() { endDaemon(t, mnt) })
+	out, err := program(t, append(index, "mount", data, mnt, "--daemon")...).CombinedOutput()
+	require.NoError(t, err, "%s", out)
+	for _, tt := range []struct{ dataset, text string }{
+		{mnt, "is a mount of lsiofs"}, {filepath.Join(mnt, "epoch-0"), "is a mount of lsiofs"}, {parent, "--exclude mnt"},
+	} {
+		for _, args := range [][]string{{"index", tt.dataset}, {"plan", tt.dataset, "--grow", "--run", t.TempDir()}} {
+			r := lsiofs(t, append(index, args...)...)
+			require.Equal(t, exit.Dataset, r.code, "%q: %s", args, r.stderr)
+			require.Contains(t, r.stderr, tt.text, "%q", args)
+		}
+	}
+	for _, args := range [][]string{{"index", parent, "--exclude", "mnt"}, {"index", filepath.Join(mnt, "worker-0.jsonl")}} {
+		var r indexSummary
+		require.NoError(t, json.Unmarshal([]byte(ok(t, append(append(index, "--json"), args...)...).stdout), &r))
+		require.EqualValues(t, 2, r.Records, args)
+	}
+}
+
+// Shards without records may be so, or have lost theirs: they are counted, and one is named.
+func TestShardsWithoutRecordsAreNamed(t *testing.T) {
+	data := t.TempDir()
+	for name, text := range map[string]string{"a.jsonl": "{}\n", "b.jsonl": "", "c.jsonl": "\n"} {
+		require.NoError(t, os.WriteFile(filepath.Join(data, name), []byte(text), 0o644))
+	}
+	r := ok(t, "index", data, "--index-dir", t.TempDir())
+	require.Contains(t, r.stderr, "taken: a.jsonl, b.jsonl, c.jsonl, 3 shards (2 without records, such as b.jsonl)\n")
+}

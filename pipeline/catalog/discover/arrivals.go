@@ -41,6 +41,9 @@ func NewArrivals(c Config) (*Arrivals, error) {
 	case ofDirectories(c.Format.Name):
 		return nil, fmt.Errorf("dataset %s: with --format %s a directory is a shard, and when it is complete can't be told: mount it without --grow", &c.Target, c.Format.Name)
 	}
+	if err := refuseMount(&c.Target, c.Format.Name); err != nil {
+		return nil, err
+	}
 	if c.Format.Name != "auto" {
 		if _, err := formats.New(c.Format); err != nil {
 			return nil, fmt.Errorf("format %s: %w", c.Format.Name, err)

@@ -69,7 +69,7 @@ type Found struct {
 func Shards(ctx context.Context, c Config) (Found, error) {
 	c.Format = c.Format.WithDefaults()
 	f := finder{Config: c, formats: formats.All(), left: map[string]Verdict{}}
-	if err := refuseMount(&f.Target); err != nil {
+	if err := refuseMount(&f.Target, f.Format.Name); err != nil {
 		return Found{}, err
 	}
 	objects, err := f.list(ctx)

@@ -5,44 +5,47 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
-
-	"golang.org/x/sys/unix"
 )
 
 // mountType is the type of lsiofs' own mounts in /proc/self/mountinfo.
 const mountType = "fuse.lsiofs"
 
-// refuseMount refuses a directory of an lsiofs mount as a dataset: its files are the same
-// records several times. Single files of it are files.
-func refuseMount(t *Target) error {
+// refuseMount refuses a directory of an lsiofs mount as a dataset of format, and one that a mount is
+// below: a mount's files are the same records several times. Single files of it are files.
+func refuseMount(t *Target, format string) error {
 	if t.remote || !t.Whole() {
-		return nil
-	}
-	var st unix.Statfs_t
-	if err := unix.Statfs(t.root, &st); err != nil || st.Type != unix.FUSE_SUPER_MAGIC {
 		return nil
 	}
 	table, err := os.ReadFile("/proc/self/mountinfo")
 	if err != nil {
 		return nil
 	}
-	point, is := "", false
+	above, is, below := "", false, ""
 	for line := range strings.SplitSeq(string(table), "\n") {
 		fields := strings.Fields(line)
 		if len(fields) < 5 {
 			continue
 		}
-		at := unescaped(fields[4])
-		if t.root != at && !strings.HasPrefix(t.root, strings.TrimSuffix(at, "/")+"/") || len(at) < len(point) {
+		at, ours := unescaped(fields[4]), strings.Contains(line, " - "+mountType+" ")
+		if t.root == at || strings.HasPrefix(t.root, strings.TrimSuffix(at, "/")+"/") {
+			if len(at) >= len(above) { // a later one covers an earlier one
+				above, is = at, ours
+			}
 			continue
 		}
-		point, is = at, strings.Contains(line, " - "+mountType+" ") // a later one covers an earlier one
+		path, within := strings.CutPrefix(at, strings.TrimSuffix(t.root, "/")+"/")
+		if ours && within && !strings.Contains("/"+path, "/.") && !t.LeavesOutWithin(path, format) {
+			below = path
+		}
 	}
-	if !is {
-		return nil
+	switch {
+	case is:
+		return fmt.Errorf("dataset %s is a mount of lsiofs, whose files are the same records several times: name the dataset that was mounted, or single files, such as %s",
+			t, filepath.Join(above, "epoch-0", "worker-0-of-1.*"))
+	case below != "":
+		return fmt.Errorf("dataset %s holds a mount of lsiofs, whose files are the same records several times: leave it out with --exclude %s, or mount elsewhere", t, below)
 	}
-	return fmt.Errorf("dataset %s is a mount of lsiofs, whose files are the same records several times: name the dataset that was mounted, or single files, such as %s",
-		t, filepath.Join(point, "epoch-0", "worker-0-of-1.*"))
+	return nil
 }
 
 // unescaped is a path of /proc/self/mountinfo.
