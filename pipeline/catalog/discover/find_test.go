@@ -222,7 +222,7 @@ func TestPatterns(t *testing.T) {
 	for i := range 12 {
 		tree = append(tree, fmt.Sprintf("train-%03d.jsonl", i), fmt.Sprintf("v/%d/part-%d.jsonl", i%3, i))
 	}
-	tree = append(tree, "val/x.jsonl", "odd[1].jsonl", "deep/a/b/c/y.jsonl", "notes.md")
+	tree = append(tree, "val/x.jsonl", "odd[1].jsonl", "deep/a/b/c/y.jsonl", "notes.md", ".dot.jsonl", ".dir/z.jsonl", "lost+found/e.jsonl")
 	tests := []struct {
 		pattern string
 		root    string // below the dataset
@@ -239,7 +239,7 @@ func TestPatterns(t *testing.T) {
 		{pattern: "v/*/part-{8..11}.jsonl", root: "v", want: 4, first: "0/part-9.jsonl"},
 		{pattern: "v/*/part-{8..12}.jsonl", err: "*/part-12.jsonl is missing"},
 		{pattern: "v/{0..2}/part-{0..1}.jsonl", err: "0/part-1.jsonl is missing"},
-		{pattern: "**/*.jsonl", want: 27, first: "deep/a/b/c/y.jsonl"},
+		{pattern: "**/*.jsonl", want: 28, first: "deep/a/b/c/y.jsonl"},
 		{pattern: "deep/**/y.jsonl", root: "deep", want: 1, first: "a/b/c/y.jsonl"},
 		{pattern: "{train-{000..001},val/x}.jsonl", want: 3, first: "train-000.jsonl"},
 		{pattern: "{train,none}-{010..011}.jsonl", err: "none-010.jsonl is missing"},
@@ -253,6 +253,12 @@ func TestPatterns(t *testing.T) {
 		{pattern: "odd[1].jsonl", want: 1, first: "odd[1].jsonl"},
 		{pattern: "val/x.jsonl", root: "val", want: 1, first: "x.jsonl"},
 		{pattern: "val", root: "val", want: 1, first: "x.jsonl"},
+		{pattern: "lost+*/*.jsonl", want: 1, first: "lost+found/e.jsonl"},
+		{pattern: ".dot.jsonl", want: 1, first: ".dot.jsonl"},
+		{pattern: ".dir/*.jsonl", root: ".dir", want: 1, first: "z.jsonl"},
+		{pattern: ".do*.jsonl", err: "holds no files"},
+		{pattern: ".d*/*.jsonl", err: "holds no files"},
+		{pattern: "{.dot,val/x}.jsonl", err: ".dot.jsonl is missing"},
 		{pattern: "nothing-*.jsonl", err: "holds no files"},
 		{pattern: "none/*.jsonl", err: "none is no directory"},
 		{pattern: "train-{5..2}.jsonl", err: "goes down: write {2..5}"},
