@@ -96,6 +96,21 @@ func TestBenchOfCompressedShardsPrintsATable(t *testing.T) {
 	nothingLeft(t, tmp)
 }
 
+// A dataset that is too small for a row is measured by the others.
+func TestBenchOfFewRecordsLeavesOutWhatNeedsMore(t *testing.T) {
+	tmp := benchTemp(t)
+	data := made(t, "jsonl", "--records", "40", "--bytes", "1200", "--shards", "2")
+	var r bench.Report
+	require.NoError(t, json.Unmarshal([]byte(ok(t, append([]string{"bench", data, "--json"}, small(t)...)...).stdout), &r))
+	reasons := map[string]string{}
+	for _, row := range r.Rows {
+		reasons[row.ID] = row.NotMeasured
+	}
+	require.Contains(t, reasons["mixture"], "more than 40 records")
+	require.Empty(t, reasons["mount-1"])
+	nothingLeft(t, tmp)
+}
+
 func TestBenchOfFoldersOfFilesComparesWithTar(t *testing.T) {
 	tmp := benchTemp(t)
 	data := made(t, "files", "--records", "300", "--bytes", "12KiB", "--shards", "3")

@@ -6,6 +6,8 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+
+	"github.com/lsiofs/lsiofs/pipeline/order"
 )
 
 // halvesDir is where the sources of the mixture are: two directories of links to the shards,
@@ -30,7 +32,15 @@ func (s *session) measureMixture(ctx context.Context) (reading, error) {
 		if sp := s.config.Spec; !sp.Order.Split.Part.Whole() || sp.Order.Sample.Of > 1 {
 			return reading{}, notMeasured("a mixture is of whole datasets")
 		}
-		if err := s.mountMixture(ctx); err != nil {
+		records := s.halves()
+		length := uint64(0)
+		if shares, err := order.NewShares(s.config.Spec.Order.Seed, records); err == nil { // neither has none
+			length, _ = shares.First(records)
+		}
+		if length == 0 {
+			return reading{}, notMeasured("a mixture needs more than %d records", s.dataset.Records())
+		}
+		if err := s.mountMixture(ctx, records); err != nil {
 			return reading{}, err
 		}
 	}
@@ -41,7 +51,20 @@ func (s *session) measureMixture(ctx context.Context) (reading, error) {
 	return s.readMount(ctx, s.mixture, s.jobsOf(s.mixture.point, s.scope.extension, 1, slot))
 }
 
-func (s *session) mountMixture(ctx context.Context) error {
+// halves are the records of the first half of the shards, and of the second.
+func (s *session) halves() []uint64 {
+	records := make([]uint64, 2)
+	for n := range s.scope.shards {
+		i := 0
+		if n >= len(s.scope.shards)/2 {
+			i = 1
+		}
+		records[i] += s.dataset.Catalog().Shard(n).Records
+	}
+	return records
+}
+
+func (s *session) mountMixture(ctx context.Context, records []uint64) error {
 	point, err := s.newPoint()
 	if err != nil {
 		return err
@@ -53,15 +76,13 @@ func (s *session) mountMixture(ctx context.Context) error {
 		if err := os.MkdirAll(filepath.Join(dir, ".lsiofs"), 0o700); err != nil {
 			return err
 		}
-		records := uint64(0)
 		for n := half[0]; n < half[1]; n++ {
 			path := s.scope.shards[n]
 			if err := os.Symlink(path, filepath.Join(dir, fmt.Sprintf("%06d-%s", n, filepath.Base(path)))); err != nil {
 				return err
 			}
-			records += s.dataset.Catalog().Shard(n).Records
 		}
-		args = append(args, "--mix", fmt.Sprintf("half%d=%d:%s", i, records, dir))
+		args = append(args, "--mix", fmt.Sprintf("half%d=%d:%s", i, records[i], dir))
 	}
 	s.mixture, err = s.program.mountOn(ctx, point, s.log, append(args, slices.Clone(s.config.Flags)...))
 	if err != nil {
