@@ -87,6 +87,10 @@ func TestLinksToDirectoriesAreFollowed(t *testing.T) {
 	}
 	_, err = w.find(filepath.Join(w.dir, "joined/*.jsonl"), auto)
 	require.NoError(t, err, "the pattern does not name it")
+	w.exclude = []string{"d2"}
+	found, err = w.find(filepath.Join(w.dir, "joined"), auto)
+	require.NoError(t, err)
+	require.Equal(t, Verdict{Path: "d2", Reason: "--exclude d2"}, found.Selection.FirstLeft[0])
 }
 
 func TestOneFileByTwoNames(t *testing.T) {

@@ -59,7 +59,9 @@ func (f *finder) listBelow(ctx context.Context, match func(path string, isDir bo
 		if isDir || ofDirectories(f.Format.Name) {
 			shown += "/"
 		}
-		f.left[path] = Verdict{Path: shown, Reason: reason}
+		if _, known := f.left[path]; !known { // a link to nothing is asked about as a file, too
+			f.left[path] = Verdict{Path: shown, Reason: reason}
+		}
 		return false
 	}, func(o storage.Object) error {
 		objects = append(objects, o)
