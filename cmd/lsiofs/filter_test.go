@@ -17,6 +17,10 @@ func TestFilterRefusals(t *testing.T) {
 	require.NoError(t, os.WriteFile(filepath.Join(src, "a.jsonl"), []byte("{}\n"), 0o644))
 	npy := t.TempDir()
 	require.NoError(t, os.WriteFile(filepath.Join(npy, "a.npy"), []byte("\x93NUMPY\x01\x00v\x00{'descr': '<i2', 'fortran_order': False, 'shape': (3, 4), }"), 0o644))
+	twice := t.TempDir()
+	for _, name := range []string{"a.jsonl", "a.jsonl.zst"} {
+		require.NoError(t, os.WriteFile(filepath.Join(twice, name), []byte("{}\n"), 0o644))
+	}
 	dst := filepath.Join(t.TempDir(), "dst")
 	for _, tt := range []struct {
 		args []string
@@ -32,6 +36,7 @@ func TestFilterRefusals(t *testing.T) {
 		{[]string{src, dst, "--each", "unit", "--", "cat"}, exit.Usage, "would be slow"},
 		{[]string{src, dst, "--format", "files", "--", "cat"}, exit.Usage, "of several files"},
 		{[]string{empty, dst, "--", "cat"}, exit.Dataset, "no file"},
+		{[]string{twice, dst, "--", "cat"}, exit.Dataset, "one shard in two codecs: a.jsonl and a.jsonl.zst"},
 		{[]string{npy, dst, "--by", "process", "--", "cat"}, exit.Usage, "use --each shard"},
 		{[]string{src, dst, "--", "false"}, exit.Failure, "a.jsonl: it ended: exit status 1"},
 	} {

@@ -247,6 +247,24 @@ func TestWatchFiltersAShardOnceHoweverOftenItIsThere(t *testing.T) {
 	}
 }
 
+// A shard that is there twice when the run begins is named, too, and filtered when it is there once.
+func TestWatchNamesAShardThatIsThereTwiceFromTheBegin(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, map[string]string{"a.txt": "one\n", "a.txt.gz": "one\n"})
+	c := w.config(ByPipe, "cat")
+	c.Poll = 24 * time.Hour
+	r := w.watch(c)
+	r.until("a warning", func() bool {
+		w.mu.Lock()
+		defer w.mu.Unlock()
+		return len(w.warnings) > 0 && strings.Contains(w.warnings[0], "a.txt.gz") && strings.Contains(w.warnings[0], "remove one of them")
+	})
+	require.NoError(t, os.Remove(filepath.Join(w.src, "a.txt.gz")))
+	r.comes("a.txt", "one\n")
+	r.end()
+	require.Len(t, w.made(), 1)
+}
+
 // While the first files don't say what SRC is, others are waited for.
 func TestWatchWaitsWhileItCannotTellTheFormat(t *testing.T) {
 	t.Parallel()
