@@ -7,6 +7,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -179,6 +180,9 @@ type run struct {
 	told      string          // the last warning about SRC
 	leadIn    map[string]bool // paths in SRC that lead into DST, which were warned of
 
+	namesMu sync.Mutex
+	names   *discover.Once // of results
+
 	format *discover.Found // of the first shards; all others are of its format
 	cutter *units.Cutter   // with EachUnit, once format is known
 }
@@ -209,6 +213,10 @@ func Run(ctx context.Context, c Config) (counts Counts, err error) {
 		return counts, err
 	}
 	defer func() { err = errors.Join(err, r.ledger.Close()) }()
+	r.names = discover.NewOnce("")
+	for _, path := range r.ledger.Paths() {
+		r.names.Add(storage.Object{Path: path})
+	}
 	engine, err := uring.Open(uring.ModePread)
 	if err != nil {
 		return counts, err

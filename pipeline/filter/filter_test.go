@@ -344,6 +344,32 @@ func TestPlacesThatDoNotDo(t *testing.T) {
 	}
 }
 
+// A source that was compressed since has a result beside the one of before, which is named: a mount of
+// DST refuses the two.
+func TestResultsOfOneShardInTwoCodecsAreNamed(t *testing.T) {
+	t.Parallel()
+	for name, mirror := range map[string]bool{"named": false, "mirrored": true} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			w := newWorld(t, map[string]string{"a.txt": "one\n", "b.txt": "two\n"})
+			c := w.config(ByPipe, "cat")
+			c.Mirror = mirror
+			_, err := w.run(c)
+			require.NoError(t, err)
+			require.NoError(t, os.Remove(filepath.Join(w.src, "a.txt")))
+			w.write("a.txt.gz", gz("one\n"))
+			_, err = w.run(c)
+			require.NoError(t, err)
+			if mirror {
+				require.Empty(t, w.warnings)
+				require.NotContains(t, w.made(), "a.txt")
+				return
+			}
+			require.Equal(t, []string{"DST has a.txt and a.txt.gz, one shard in two codecs: the source of a.txt is gone: delete its result, or run with --mirror"}, w.warnings)
+		})
+	}
+}
+
 // Links in SRC are followed, to files and directories; what leads into DST, by any way, is left out and
 // named once, so that no run filters results.
 func TestLinksInSourceAreFollowedButIntoDestination(t *testing.T) {

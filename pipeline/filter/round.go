@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"os"
+	"path/filepath"
 	"time"
 
 	"golang.org/x/sync/errgroup"
@@ -181,6 +183,7 @@ func (r *run) keep(ctx context.Context, x *result) error {
 	if err := r.commits.do(ctx, x); err != nil {
 		return err
 	}
+	r.noteResult(x.source.Object.Path)
 	r.done(x.source, func(c *Counts) {
 		c.Filtered++
 		c.UnitsIn += x.entry.UnitsIn
@@ -193,6 +196,24 @@ func (r *run) keep(ctx context.Context, x *result) error {
 		}
 	})
 	return nil
+}
+
+// noteResult warns where DST has the result of a path in another codec, too: that of a source that is
+// gone, such as one that was compressed since.
+func (r *run) noteResult(path string) {
+	r.namesMu.Lock()
+	defer r.namesMu.Unlock()
+	twin := r.names.Twin(storage.Object{Path: path})
+	r.names.Add(storage.Object{Path: path})
+	if twin == "" || r.Mirror {
+		return
+	}
+	for _, result := range []string{path, twin} {
+		if _, err := os.Lstat(filepath.Join(r.Destination, result)); err != nil {
+			return
+		}
+	}
+	r.Warn(fmt.Sprintf("DST has %s and %s, one shard in two codecs: the source of %s is gone: delete its result, or run with --mirror", twin, path, twin))
 }
 
 // done notes that nothing more is to be done about a shard.
