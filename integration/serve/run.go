@@ -46,6 +46,11 @@ func Run(m *testing.M, name, command string, ready func(lsiofs, scratch string) 
 			return fail(err)
 		}
 	}
+	unlink, err := shorten(filepath.Join(scratch, "tmp"))
+	if err != nil {
+		return fail(err)
+	}
+	defer unlink()
 	if err := Build(lsiofs, command); err != nil {
 		return fail(err)
 	}

@@ -50,6 +50,9 @@ func Build(out, source string) error {
 // which nothing may be left. The service manager of whoever runs the tests does
 // not hear of their mounts.
 func Environment(tmp, cache string) []string {
+	if tmp == longTemp {
+		tmp = shortTemp
+	}
 	// A race-built program sleeps for a second at its end unless told not to.
 	return append(os.Environ(), "GORACE=atexit_sleep_ms=1", "TMPDIR="+tmp, "XDG_CACHE_HOME="+cache, "PYTHONDONTWRITEBYTECODE=1", "NOTIFY_SOCKET=")
 }

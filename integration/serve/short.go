@@ -11,6 +11,37 @@ import (
 // shortPlace is the parent of short directories.
 const shortPlace = "/tmp"
 
+// maxTempBytes is the longest TMPDIR of a program that makes sockets in it: multiprocessing of Python,
+// with which DataLoaders of torch pass tensors on, adds some 40 of the 108 bytes, and waits for ever
+// where that is too long.
+const maxTempBytes = 60
+
+// longTemp is the temporary directory of programs where its path is too long for their sockets, and
+// shortTemp a link to it. Both are empty where it is not, and set before the tests run.
+var longTemp, shortTemp string
+
+// shorten makes the link to dir, if that is too long. remove removes it.
+func shorten(dir string) (remove func(), err error) {
+	if len(dir) <= maxTempBytes {
+		return func() {}, nil
+	}
+	parent, lock, err := Claim(shortPlace, scratchPrefix)
+	if err != nil {
+		return nil, err
+	}
+	remove = func() {
+		_ = os.RemoveAll(parent)
+		_ = lock.Close() // it was only locked
+	}
+	link := filepath.Join(parent, "t")
+	if err := os.Symlink(dir, link); err != nil {
+		remove()
+		return nil, err
+	}
+	longTemp, shortTemp = dir, link
+	return remove, nil
+}
+
 // ShortDir makes a directory with a short path that other users may enter, and removes it when the
 // test ends. It is for sockets, whose paths have 108 bytes at most, and for what other users read
 // or write. TMPDIR may be long, and may be closed to others; all else belongs into t.TempDir.
