@@ -18,7 +18,8 @@ type Uncached interface {
 }
 
 // Omitter is implemented by storages whose List leaves out more than match rejects: names that
-// begin with a dot, links that lead back to a directory on the way down, keys that are no paths.
+// begin with a dot, links that lead back to a directory on the way down, keys that are no paths, what is
+// neither file nor directory.
 type Omitter interface {
 	// Omitted is what the last List has left out by itself, at most MaxOmitted of it. A
 	// directory's path ends in '/'. The caller must not change it.
@@ -37,6 +38,7 @@ const (
 	OmittedKey    = "its key is no path"
 	OmittedLoop   = "it is a link that leads back to a directory above it"
 	OmittedDead   = "it is a link that leads to nothing"
+	OmittedKind   = "it is a pipe, a socket or a device"
 )
 
 // OmittedBy is what the last List of a storage has left out by itself.

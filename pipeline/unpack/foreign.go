@@ -25,7 +25,7 @@ type magic struct {
 const (
 	convert  = "convert it to .jsonl, .tar or .npy (lsiofs help formats)"
 	download = "look at it, and download the file again"
-	recode   = "iconv -f %s -t UTF-8 FILE > NEW.jsonl"
+	recode   = "iconv -f %s -t UTF-8 FILE > NEW, with FILE's ending"
 )
 
 // magics are in the order in which they are compared: UTF-32 begins like UTF-16.
@@ -34,8 +34,8 @@ var magics = []magic{
 	{text: "\x28\xb5\x2f\xfd", is: Foreign{"compressed with zstd", "zstd -d FILE"}},
 	{text: "\x04\x22\x4d\x18", is: Foreign{"compressed with lz4", "lz4 -d FILE"}},
 	{text: "\x02\x21\x4c\x18", is: Foreign{"compressed with lz4, in its legacy format", "lz4 -d FILE"}},
-	{text: "\xfd7zXZ\x00", is: Foreign{"compressed with xz, which lsiofs does not read", "xz -dc FILE | zstd > NEW.zst compresses it anew"}},
-	{text: "BZh", is: Foreign{"compressed with bzip2, which lsiofs does not read", "bzip2 -dc FILE | zstd > NEW.zst compresses it anew"}},
+	{text: "\xfd7zXZ\x00", is: Foreign{"compressed with xz, which lsiofs does not read", "xz -dc FILE | zstd > NEW compresses it anew, with the ending .zst in place of .xz"}},
+	{text: "BZh", is: Foreign{"compressed with bzip2, which lsiofs does not read", "bzip2 -dc FILE | zstd > NEW compresses it anew, with the ending .zst in place of .bz2"}},
 	{text: "PK\x03\x04", is: Foreign{"a zip archive", "unzip FILE"}},
 	{text: "PK\x05\x06", is: Foreign{"an empty zip archive", download}},
 	{text: "7z\xbc\xaf\x27\x1c", is: Foreign{"a 7z archive", "7z x FILE"}},

@@ -3,9 +3,11 @@ package discover
 import (
 	"os"
 	"path/filepath"
+	"slices"
 	"testing"
 
 	"github.com/stretchr/testify/require"
+	"golang.org/x/sys/unix"
 
 	"github.com/lsiofs/lsiofs/pipeline/spec"
 )
@@ -56,6 +58,79 @@ func TestExcludeLeavesOut(t *testing.T) {
 			require.NotEqual(t, text, w.target.Text(), "another dataset has another index")
 		})
 	}
+}
+
+// What a pattern names and --exclude leaves out is not missing. What is left out for another reason is
+// named with it.
+func TestPatternsMayNameWhatIsLeftOut(t *testing.T) {
+	w := newWorld(t)
+	for _, path := range []string{"t-0.jsonl", "t-1.jsonl", "t-2.jsonl", "parts.jsonl/x.jsonl", "of-0-a.jsonl", "of-1-b.jsonl"} {
+		w.write(path, linesOf(1, path))
+	}
+	require.NoError(t, unix.Mkfifo(filepath.Join(w.dir, "t-3.jsonl"), 0o644))
+	w.link("/dev/zero", "t-4.jsonl")
+	for _, tt := range []struct {
+		pattern string
+		exclude []string
+		want    []string
+		left    string
+		err     string
+	}{
+		{"t-{0..2}.jsonl", []string{"t-1*"}, []string{"t-0.jsonl", "t-2.jsonl"}, "t-1.jsonl", ""},
+		{"{t-0,t-1}.jsonl", []string{"t-1.jsonl"}, []string{"t-0.jsonl"}, "t-1.jsonl", ""},
+		{"of-{0..1}-*.jsonl", []string{"of-1-b.jsonl"}, []string{"of-0-a.jsonl"}, "of-1-b.jsonl", ""},
+		{"t-*.jsonl", nil, []string{"t-0.jsonl", "t-1.jsonl", "t-2.jsonl"}, "t-3.jsonl", ""},
+		{"[pt]*.jsonl", []string{"t-[1-4]*"}, []string{"t-0.jsonl"}, "parts.jsonl/", ""},
+		{"t-{0..3}.jsonl", nil, nil, "", "t-3.jsonl is named by the pattern, and is no shard: it is a pipe, a socket or a device"},
+		{"t-{0..4}.jsonl", []string{"t-3.jsonl"}, nil, "", "t-4.jsonl is named by the pattern, and is no shard: it is a pipe, a socket or a device"},
+		{"{t-0,parts}.jsonl", nil, nil, "", "parts.jsonl is named by the pattern, and is no shard: it is a directory: name what is in it, as in DIRECTORY/**"},
+		{"t-{0..5}.jsonl", []string{"t-[34]*"}, nil, "", "t-5.jsonl is missing"},
+		{"t-*", []string{"t*"}, nil, "", "holds no files but those that are left out, such as t-0.jsonl (--exclude t*): check the path, and --exclude"},
+	} {
+		t.Run(tt.pattern, func(t *testing.T) {
+			w.exclude = tt.exclude
+			found, err := w.find(filepath.Join(w.dir, tt.pattern), auto)
+			if tt.err != "" {
+				require.ErrorContains(t, err, tt.err)
+				return
+			}
+			require.NoError(t, err)
+			require.Equal(t, tt.want, paths(found))
+			require.True(t, slices.ContainsFunc(found.Selection.FirstLeft, func(v Verdict) bool { return v.Path == tt.left }), "%v", found.Selection.FirstLeft)
+			require.Empty(t, found.Selection.Notes)
+		})
+	}
+	w.exclude = []string{"t-[34]*", "parts*"}
+	found, err := w.find(w.dir, auto)
+	require.NoError(t, err)
+	require.Equal(t, []string{"of-0-a.jsonl", "of-1-b.jsonl", "t-0.jsonl", "t-1.jsonl", "t-2.jsonl"}, paths(found))
+}
+
+// Pipes and devices in a directory are named as left out. So are, in a note, alternatives of a pattern
+// and patterns of --exclude that nothing matches.
+func TestWhatIsNamedInVainIsSaid(t *testing.T) {
+	w := newWorld(t)
+	w.write("data/t-0.jsonl", linesOf(1, "a"))
+	require.NoError(t, unix.Mkfifo(filepath.Join(w.dir, "data/t-1.jsonl"), 0o644))
+	w.exclude = []string{"data/t-0.jsonl", "t-1*"}
+	found, err := w.find(filepath.Join(w.dir, "data"), auto)
+	require.NoError(t, err)
+	require.Equal(t, 1, found.Selection.LeftOut)
+	require.Equal(t, []string{"--exclude data/t-0.jsonl leaves out nothing: it is relative to the dataset, and one pattern"}, found.Selection.Notes)
+
+	w.exclude = nil
+	found, err = w.find(filepath.Join(w.dir, "data"), auto)
+	require.NoError(t, err)
+	require.Equal(t, []Verdict{{Path: "t-1.jsonl", Reason: "it is a pipe, a socket or a device"}}, found.Selection.FirstLeft)
+	found, err = w.find(filepath.Join(w.dir, "data/{t,s}-*.jsonl"), auto)
+	require.NoError(t, err)
+	require.Len(t, found.Selection.Notes, 1)
+	require.Contains(t, found.Selection.Notes[0], "nothing matches s-*.jsonl")
+
+	w.exclude = []string{"t-0*"}
+	found, err = w.find(filepath.Join(w.dir, "data/t-0.jsonl"), auto)
+	require.NoError(t, err)
+	require.Contains(t, found.Selection.Notes[0], "--exclude t-0* leaves out nothing")
 }
 
 func TestLinksToDirectoriesAreFollowed(t *testing.T) {

@@ -76,6 +76,7 @@ func Shards(ctx context.Context, c Config) (Found, error) {
 	if err != nil {
 		return Found{}, err
 	}
+	f.unused = append(f.unused, f.unusedExcludes()...)
 	files := asFiles(objects)
 	d, err := f.found(ctx, files)
 	if err != nil && f.assumed && ctx.Err() == nil {
@@ -96,6 +97,7 @@ type finder struct {
 	assumed bool               // some files were assumed to be what their names say
 	left    map[string]Verdict // that the listing has left out, by path
 	notes   []string           // for the user, beside what was found
+	unused  []string           // likewise: what was named and is not there
 	// onUnreadable, when set, is told of files that can't be read to see what they are.
 	onUnreadable func(o storage.Object, err error)
 }

@@ -258,7 +258,7 @@ func TestPatterns(t *testing.T) {
 		{pattern: ".dir/*.jsonl", root: ".dir", want: 1, first: "z.jsonl"},
 		{pattern: ".do*.jsonl", err: "holds no files"},
 		{pattern: ".d*/*.jsonl", err: "holds no files"},
-		{pattern: "{.dot,val/x}.jsonl", err: ".dot.jsonl is missing"},
+		{pattern: "{.dot,val/x}.jsonl", err: ".dot.jsonl is named by the pattern, and is no shard: its name begins with a dot"},
 		{pattern: "nothing-*.jsonl", err: "holds no files"},
 		{pattern: "none/*.jsonl", err: "none is no directory"},
 		{pattern: "train-{5..2}.jsonl", err: "goes down: write {2..5}"},

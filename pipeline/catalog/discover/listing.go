@@ -8,6 +8,8 @@ import (
 	"path/filepath"
 	"strings"
 
+	"github.com/bmatcuk/doublestar/v4"
+
 	"github.com/lsiofs/lsiofs/pipeline/storage"
 )
 
@@ -38,9 +40,46 @@ func (f *finder) listPattern(ctx context.Context, p *pattern) ([]storage.Object,
 	if err != nil {
 		return nil, err
 	}
-	objects, notes, err := p.choose(objects, f.Format.Name != "zarr")
-	f.notes = append(f.notes, notes...)
+	objects, notes, err := p.choose(objects, f.leftOut, f.Format.Name != "zarr")
+	f.unused = append(f.unused, notes...)
 	return objects, err
+}
+
+// leftOut returns why a path that the pattern names is left out, and whether --exclude says so; ""
+// where it is not there. A path may have wildcards: then it is that of any file.
+func (f *finder) leftOut(path string) (reason string, excluded bool) {
+	if f.Target.LeavesOutWithin(path, f.Format.Name) {
+		return "--exclude", true
+	}
+	if hasMeta(path) {
+		for left, v := range f.left {
+			if doublestar.MatchUnvalidated(path, left) && f.Target.LeavesOutWithin(left, f.Format.Name) {
+				return v.Reason, true
+			}
+		}
+	}
+	return f.left[path].Reason, false
+}
+
+// unusedExcludes are notes of patterns of --exclude that leave out nothing. Of arrays in a store, and
+// where more is left out than storages remember, it is not known.
+func (f *finder) unusedExcludes() (notes []string) {
+	if f.Format.Name == "zarr" || len(f.left) >= storage.MaxOmitted {
+		return nil
+	}
+	for i := range f.Target.excluded {
+		e := &f.Target.excluded[i]
+		used := false
+		for path := range f.left {
+			if used = e.matches(path); used {
+				break
+			}
+		}
+		if !used {
+			notes = append(notes, fmt.Sprintf("--exclude %s leaves out nothing: it is relative to the dataset, and one pattern", e.text))
+		}
+	}
+	return notes
 }
 
 // listBelow lists what match accepts, but for the index directory and what names leave out,
@@ -48,7 +87,13 @@ func (f *finder) listPattern(ctx context.Context, p *pattern) ([]storage.Object,
 func (f *finder) listBelow(ctx context.Context, match func(path string, isDir bool) bool) (objects []storage.Object, err error) {
 	own := f.indexDir()
 	err = f.Storage.List(ctx, func(path string, isDir bool) bool {
-		if isDir && path == own || !match(path, isDir) {
+		if isDir && path == own {
+			return false
+		}
+		if !match(path, isDir) {
+			if isDir && !ofDirectories(f.Format.Name) && match(path, false) {
+				f.left[path] = Verdict{Path: path + "/", Reason: "it is a directory: name what is in it, as in DIRECTORY/**"}
+			}
 			return false
 		}
 		reason := f.Target.LeavesOut(path, f.Format.Name)

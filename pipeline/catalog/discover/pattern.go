@@ -164,9 +164,9 @@ func (p *pattern) marks(path string) bool {
 }
 
 // choose keeps the objects that the pattern names. It fails where a file is missing that an
-// alternative names, if named says that these are files, or a number of a range. notes are the
-// alternatives with wildcards, of several, that match nothing.
-func (p *pattern) choose(objects []storage.Object, named bool) (chosen []storage.Object, notes []string, err error) {
+// alternative names, if named says that these are files, or a number of a range; unless leftOut says
+// that it was excluded. notes are the alternatives with wildcards, of several, that match nothing.
+func (p *pattern) choose(objects []storage.Object, leftOut func(path string) (reason string, excluded bool), named bool) (chosen []storage.Object, notes []string, err error) {
 	taken := make([]bool, len(objects))
 	listed := make(map[string]int, len(objects))
 	for i, o := range objects {
@@ -181,7 +181,9 @@ func (p *pattern) choose(objects []storage.Object, named bool) (chosen []storage
 			if is {
 				taken[k] = true
 			} else if named && len(p.alternatives) > 1 {
-				return nil, nil, fmt.Errorf("%s is missing: the pattern names it; restore the file or change the pattern", a.text)
+				if err := missing(a.text, leftOut); err != nil {
+					return nil, nil, err
+				}
 			}
 			n = 1
 		case len(a.ranges) == 0:
@@ -192,7 +194,7 @@ func (p *pattern) choose(objects []storage.Object, named bool) (chosen []storage
 				}
 			}
 		default:
-			if n, err = a.chooseNumbers(objects, listed, taken); err != nil {
+			if n, err = a.chooseNumbers(objects, leftOut, listed, taken); err != nil {
 				return nil, nil, err
 			}
 		}
@@ -212,18 +214,19 @@ func (p *pattern) choose(objects []storage.Object, named bool) (chosen []storage
 }
 
 // chooseNumbers marks the objects that the ranges name, and fails where a number has none.
-func (a *alternative) chooseNumbers(objects []storage.Object, listed map[string]int, taken []bool) (n int, err error) {
+func (a *alternative) chooseNumbers(objects []storage.Object, leftOut func(path string) (reason string, excluded bool), listed map[string]int, taken []bool) (n int, err error) {
 	total := uint64(1)
 	for _, r := range a.ranges {
 		total *= r.count()
 	}
 	if a.plain() {
 		for i := range total {
-			k, ok := listed[a.expand(i)]
-			if !ok {
-				return 0, a.missing(i)
+			path := a.expand(i)
+			if k, ok := listed[path]; ok {
+				taken[k] = true
+			} else if err := missing(path, leftOut); err != nil {
+				return 0, err
 			}
-			taken[k] = true
 		}
 		return int(total), nil
 	}
@@ -236,7 +239,9 @@ func (a *alternative) chooseNumbers(objects []storage.Object, listed map[string]
 	}
 	for i, s := range seen {
 		if !s {
-			return 0, a.missing(uint64(i))
+			if err := missing(a.expand(uint64(i)), leftOut); err != nil {
+				return 0, err
+			}
 		}
 	}
 	return n, nil
@@ -267,8 +272,15 @@ func (a *alternative) expand(i uint64) string {
 	return s
 }
 
-func (a *alternative) missing(i uint64) error {
-	return fmt.Errorf("%s is missing: the pattern's range names it; restore the file or change the range", a.expand(i))
+// missing is the error of a file that the pattern names and that was not listed; nil if it was excluded.
+func missing(path string, leftOut func(path string) (reason string, excluded bool)) error {
+	switch reason, excluded := leftOut(path); {
+	case excluded:
+		return nil
+	case reason != "":
+		return fmt.Errorf("%s is named by the pattern, and is no shard: %s: change the pattern, or leave it out with --exclude", path, reason)
+	}
+	return fmt.Errorf("%s is missing: the pattern names it; restore the file or change the pattern", path)
 }
 
 // mark sets seen, unless it is nil, for each combination of numbers that path matches, and

@@ -38,6 +38,9 @@ func TestAPatternEntersNoDirectoryThatItCantMatchIn(t *testing.T) {
 	}
 }
 
+// nothing is left out.
+func nothing(string) (reason string, excluded bool) { return "", false }
+
 func TestARangeBesideAWildcardNeedsAFileForEachNumber(t *testing.T) {
 	p, err := parsePattern("p{08..11}-*.tar")
 	require.NoError(t, err)
@@ -47,10 +50,10 @@ func TestARangeBesideAWildcardNeedsAFileForEachNumber(t *testing.T) {
 		}
 		return objects
 	}
-	got, _, err := p.choose(list("p08-a.tar", "p09-a.tar", "p09-b.tar", "p10-c.tar", "p11-d.tar", "p12-no.tar"), true)
+	got, _, err := p.choose(list("p08-a.tar", "p09-a.tar", "p09-b.tar", "p10-c.tar", "p11-d.tar", "p12-no.tar"), nothing, true)
 	require.NoError(t, err)
 	require.Equal(t, list("p08-a.tar", "p09-a.tar", "p09-b.tar", "p10-c.tar", "p11-d.tar"), got)
-	_, _, err = p.choose(list("p08-a.tar", "p09-a.tar", "p11-d.tar"), true)
+	_, _, err = p.choose(list("p08-a.tar", "p09-a.tar", "p11-d.tar"), nothing, true)
 	require.ErrorContains(t, err, "p10-*.tar is missing")
 }
 
@@ -77,7 +80,7 @@ func TestRangesExpandAsAPlainLoopDoes(t *testing.T) {
 		for _, o := range want {
 			require.True(t, p.match(o.Path, false), o.Path)
 		}
-		got, _, err := p.choose(slices.DeleteFunc(slices.Clone(objects), func(o storage.Object) bool { return !p.match(o.Path, false) }), true)
+		got, _, err := p.choose(slices.DeleteFunc(slices.Clone(objects), func(o storage.Object) bool { return !p.match(o.Path, false) }), nothing, true)
 		require.NoError(t, err)
 		for _, o := range want {
 			require.Contains(t, got, o)

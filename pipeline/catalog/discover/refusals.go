@@ -162,6 +162,15 @@ func files(n int) string {
 }
 
 func (f *finder) errNoFiles() error {
+	var first Verdict
+	for path, v := range f.left {
+		if first.Path == "" || path < strings.TrimSuffix(first.Path, "/") {
+			first = v
+		}
+	}
+	if first.Path != "" {
+		return fmt.Errorf("%s holds no files but those that are left out, such as %s (%s): check the path, and --exclude", &f.Target, first.Path, first.Reason)
+	}
 	return fmt.Errorf("%s holds no files: check the path", &f.Target)
 }
 
@@ -204,7 +213,7 @@ var foreignCodecs = map[string]string{".xz": "xz -dc", ".bz2": "bzip2 -dc", ".lz
 func suggestion(extension string) string {
 	last := extension[strings.LastIndexByte(extension, '.')+1:]
 	if program := foreignCodecs["."+last]; program != "" {
-		return fmt.Sprintf("lsiofs does not read this compression: %s FILE | zstd > NEW.zst compresses it anew", program)
+		return fmt.Sprintf("lsiofs does not read this compression: %s FILE | zstd > NEW compresses it anew, with the ending .zst in place of .%s", program, last)
 	}
 	e := extension
 	for _, codec := range formats.Codecs() {

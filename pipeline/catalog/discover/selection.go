@@ -47,7 +47,7 @@ const (
 
 // selection puts together what was taken and what was left out, by the listing too.
 func (f *finder) selection(files []file, d decision) Selection {
-	s := Selection{Notes: f.notes}
+	s := Selection{Notes: slices.Concat(f.unused, f.notes)}
 	for _, n := range namingsOf(files) {
 		var paths []string
 		for _, i := range n.files {

@@ -161,6 +161,8 @@ func (g *gathering) entry(fd int, path string, b []byte) {
 		}
 		g.seen = append(g.seen, seen{at: len(g.names), length: len(name), inode: binary.NativeEndian.Uint64(b), link: kind == unix.DT_LNK})
 		g.names = append(append(g.names, name...), 0)
+	default:
+		g.listing.omit(join(path, name), storage.OmittedKind)
 	}
 }
 

@@ -184,7 +184,8 @@ func (w *walk) entry(dir directory, here *identity.Way, entry fs.DirEntry) error
 	case !w.match(path, false) && !(dead && w.match(path, true)): // it may have led to a directory
 		return nil
 	case !kind.IsRegular() && !linked:
-		return nil // match has seen that something is there
+		w.omit(path, storage.OmittedKind)
+		return nil
 	case linked:
 		if err := w.never.Check(unix.AT_FDCWD, full); errors.Is(err, fs.ErrPermission) {
 			return fmt.Errorf("list dataset: %w", &fs.PathError{Op: "open", Path: full, Err: err})
@@ -210,6 +211,7 @@ func (w *walk) file(path string, before *identity.Attributes, last bool) error {
 		return fmt.Errorf("list dataset: %w", err)
 	}
 	if !now.Regular() {
+		w.omit(path, storage.OmittedKind)
 		return nil
 	}
 	traits := w.systems.Traits(unix.AT_FDCWD, full, now.Device)

@@ -82,6 +82,9 @@ func (f Format) RefuseBegin(head []byte, whole bool) string {
 	}
 	const no = "its first line is no JSON value: "
 	if isJSON(first, false) && ends { // a document over many lines: cut at its lines it is rubbish
+		if first[0] == '{' {
+			return no + "if it is JSON objects over many lines, jq -c . FILE > NEW.jsonl writes each of them in a line"
+		}
 		return no + "if it is one JSON array over many lines, jq -c '.[]' FILE > NEW.jsonl writes each element in a line"
 	}
 	return no + "if each line is a record all the same, name --format lines"
