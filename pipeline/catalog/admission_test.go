@@ -89,6 +89,9 @@ func TestShardsAtATimeFollowFromMemory(t *testing.T) {
 // A shard of so many records that its index alone is more than a quarter of the memory is refused, with
 // what helps, also under --on-corrupt skip: it is not damaged. More memory takes it.
 func TestAShardWhoseIndexMemoryCanNotHoldIsRefused(t *testing.T) {
+	if testing.Short() {
+		t.Skip("millions of records")
+	}
 	w := newWorld(t)
 	// One long line in each block of 128 makes the size of each take eleven bits.
 	block := append(bytes.Repeat([]byte("1\n"), 127), fmt.Appendf(nil, "%2000d\n", 1)...)

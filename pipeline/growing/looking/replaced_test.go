@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+	"golang.org/x/sys/unix"
 
 	"github.com/lsiofs/lsiofs/pipeline/storage"
 	"github.com/lsiofs/lsiofs/pipeline/storage/identity"
@@ -120,7 +121,8 @@ func TestLinksThatCrossAreAnError(t *testing.T) {
 	require.ErrorIs(t, err, identity.ErrManyLinks)
 }
 
-// A link that leads to nothing, or to where the environment forbids, is not left out in silence.
+// A link that leads to nothing, or to where the environment forbids, is not left out in silence, nor is what
+// is neither file nor directory.
 func TestLinksToNothingAndToWhatMustNotBeRead(t *testing.T) {
 	ways(t, func(t *testing.T, change func(*Config), wait time.Duration) {
 		root, kubelet := filepath.Join(t.TempDir(), "root"), t.TempDir()
@@ -137,9 +139,13 @@ func TestLinksToNothingAndToWhatMustNotBeRead(t *testing.T) {
 		for name, to := range map[string]string{"disk": "nothing", "e.tar": "nowhere", "other": "nothing"} {
 			require.NoError(t, os.Symlink(to, s.at(name)))
 		}
+		require.NoError(t, unix.Mkfifo(s.at("pipe.tar"), 0o644))
+		require.NoError(t, os.Symlink("/dev/zero", s.at("zero.tar")))
 		s.after(DefaultPoll)
 		require.Equal(t, []string{"x/d.tar"}, s.after(DefaultPoll))
-		require.Equal(t, map[string]string{"disk": storage.OmittedDead, "e.tar": storage.OmittedDead}, left)
+		require.Equal(t, map[string]string{
+			"disk": storage.OmittedDead, "e.tar": storage.OmittedDead, "pipe.tar": storage.OmittedKind, "zero.tar": storage.OmittedKind,
+		}, left)
 		write(t, root, "nothing/f.tar", "f")
 		s.after(everythingEvery) // nothing is reported of the link itself
 		require.Equal(t, []string{"disk/f.tar", "nothing/f.tar", "x/d.tar"}, s.after(DefaultPoll))

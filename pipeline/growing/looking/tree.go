@@ -225,6 +225,8 @@ func (l *Looker) entry(ctx context.Context, d *directory, name string, round uin
 			l.leaveOut(d, name, path+"/", storage.OmittedLoop, round)
 		case err == nil && what.Regular():
 			l.leaveOut(d, name, path, l.whyNot(name, path), round)
+		case err == nil && !what.isDirectory() && l.wants(name, path):
+			l.leaveOut(d, name, path, storage.OmittedKind, round)
 		case dead && (l.wants(name, path) || l.config.Match(path, true)):
 			l.leaveOut(d, name, path, storage.OmittedDead, round)
 		default:
