@@ -13,6 +13,7 @@ import (
 	"github.com/lsiofs/lsiofs/pipeline/catalog"
 	"github.com/lsiofs/lsiofs/pipeline/order"
 	"github.com/lsiofs/lsiofs/pipeline/spec"
+	"github.com/lsiofs/lsiofs/pipeline/storage"
 )
 
 // A mixture is a dataset whose root has a directory a source. Each source is found, listed
@@ -59,6 +60,9 @@ func (g *generation) openMixture(ctx context.Context) (shut func() error, err er
 	for i := range x.sources {
 		x.sources[i].Source = g.spec.Mix.Sources[i]
 		if err := g.openMixedSource(ctx, g.mount.sources[i], &x.sources[i]); err != nil {
+			if d, ok := errors.AsType[*storage.DamagedError](err); ok {
+				d.Source = x.sources[i].Name
+			}
 			return nil, fmt.Errorf("source %s: %w", x.sources[i].Name, err)
 		}
 	}

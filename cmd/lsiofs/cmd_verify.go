@@ -8,6 +8,7 @@ import (
 
 	"github.com/lsiofs/lsiofs/cmd/lsiofs/exit"
 	"github.com/lsiofs/lsiofs/cmd/lsiofs/opening"
+	"github.com/lsiofs/lsiofs/cmd/lsiofs/terminal"
 	"github.com/lsiofs/lsiofs/cmd/lsiofs/verification"
 	"github.com/lsiofs/lsiofs/pipeline/spec"
 )
@@ -26,7 +27,8 @@ func newVerifyCommand(g *globals) *cobra.Command {
 		Long: `Reads all shards once, past the page cache (but with --direct off), and checks every
 checksum that the format and the compression have, that every record parses, and
 that all is as in the index. What is damaged is listed by shard, record and offset;
-then the command ends with code ` + fmt.Sprint(int(exit.Verify)) + `. A dataset without an index is indexed first.
+then the command ends with code ` + fmt.Sprint(int(exit.Verify)) + `. A dataset without an index is indexed first; if nothing
+sound is left of it, what indexing has found is listed.
 
 --order also proves the order that the flags describe: that every record comes once,
 that the workers share the records by the rule, that resuming at random places goes
@@ -60,7 +62,13 @@ func runVerify(ctx context.Context, o *verifyOptions, g *globals) error {
 	s.Read = spec.ReadScan         // no stream is read: no spool
 	s.OnCorrupt = spec.CorruptSkip // what is damaged is to be listed, not the first of it alone
 	s.Deal.Tail = spec.TailKeep    // of the records that there are
+	if s.Mix.Asked() && s.Order.Length == 0 {
+		s.Order.Length = 1 // no epoch is read: sources may be too small to have a length of their own
+	}
 	d, err := opening.OpenShowing(ctx, g.ui, g.log(), s)
+	if v, ok := verification.Refused(err); ok {
+		return conclude(v, g.ui)
+	}
 	if err != nil {
 		return err
 	}
@@ -69,14 +77,19 @@ func runVerify(ctx context.Context, o *verifyOptions, g *globals) error {
 		err = v.ProveOrder(ctx, d, g.ui)
 	}
 	if err == nil {
-		if g.ui.JSON {
-			err = g.ui.Emit(v)
-		} else {
-			err = v.Print(g.ui)
-		}
-	}
-	if err == nil {
-		err = v.Verdict()
+		err = conclude(v, g.ui)
 	}
 	return opening.Close(d, err, g.log())
+}
+
+// conclude prints a report, and returns its verdict.
+func conclude(v verification.Report, u *terminal.UI) error {
+	print := v.Print
+	if u.JSON {
+		print = func(u *terminal.UI) error { return u.Emit(v) }
+	}
+	if err := print(u); err != nil {
+		return err
+	}
+	return v.Verdict()
 }

@@ -2,8 +2,10 @@ package main
 
 import (
 	"encoding/json"
+	"fmt"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -67,4 +69,70 @@ func TestVerifySaysThatChecksumsOfCompressionAreChecked(t *testing.T) {
 	ok(t, "bench", "--make", "jsonl", "--gz", "--records", "100", "--bytes", "100", dir)
 	require.Contains(t, ok(t, "verify", dir).stdout, "where lines end; lines have no checksum; the checksums of gzip\n")
 	require.NotContains(t, ok(t, "verify", dataset(t)).stdout, "the checksums of")
+}
+
+// A dataset of which nothing is left is no reason to name nothing: no mount could open it, and
+// verify lists what is damaged all the same.
+func TestVerifyListsDamageWhereNothingIsLeft(t *testing.T) {
+	lines, index := t.TempDir(), t.TempDir()
+	for _, name := range []string{"a.jsonl.gz", "b.jsonl.gz"} {
+		require.NoError(t, os.WriteFile(filepath.Join(lines, name), []byte("\x1f\x8b\x08\x00\x00\x00\x00\x00\x00\x03"), 0o600))
+	}
+	array := zarrArray(t)
+	require.NoError(t, filepath.WalkDir(filepath.Join(array, "data", "c"), func(path string, d os.DirEntry, err error) error {
+		if err != nil || d.IsDir() {
+			return err
+		}
+		return os.Truncate(path, 1)
+	}))
+	crops := []string{array, "--format", "zarr", "--crop", "time=4,y=16,x=16"}
+	for name, c := range map[string]struct {
+		flags []string
+		shard string
+		first string
+		total uint64
+	}{
+		"lines":     {[]string{lines}, "a.jsonl.gz", "the file ends inside a gzip member", 2},
+		"one file":  {[]string{filepath.Join(lines, "b.jsonl.gz")}, "b.jsonl.gz", "the file ends inside a gzip member", 1},
+		"order":     {[]string{lines, "--order"}, "a.jsonl.gz", "the file ends inside a gzip member", 2},
+		"crops":     {crops, "sat.zarr", "data/c/0/0/0: ", 60},
+		"a mixture": {[]string{"--mix", "a=1:" + lines, "--mix", "b=1:" + dataset(t)}, "a/a.jsonl.gz", "the file ends inside a gzip member", 2},
+	} {
+		t.Run(name, func(t *testing.T) {
+			args := append([]string{"verify", "--index-dir", index}, c.flags...)
+			r := lsiofs(t, args...)
+			require.EqualValues(t, exit.Verify, r.code, r.stderr)
+			require.Contains(t, r.stdout, c.shard+": ")
+			require.Contains(t, r.stdout, c.first)
+			require.Contains(t, r.stdout, fmt.Sprintf("%d place", c.total))
+			require.Contains(t, r.stderr, "nothing is left without what is damaged")
+			require.NotContains(t, r.stderr, "--on-corrupt", "it would leave out everything")
+			require.Equal(t, name == "a mixture", strings.Contains(r.stderr, "the other sources were not read"))
+			r = lsiofs(t, append(args, "--json")...)
+			require.EqualValues(t, exit.Verify, r.code)
+			var v verification.Report
+			require.NoError(t, json.Unmarshal([]byte(r.stdout), &v), r.stdout)
+			require.Equal(t, c.total, v.Total)
+			require.Equal(t, c.shard, v.Findings[0].Shard)
+			require.Contains(t, v.Findings[0].Reason, c.first)
+			require.NotNil(t, v.Unread, "a list, for scripts")
+		})
+	}
+}
+
+// A mixture is verified whether or not it has a length: no epoch of it is read.
+func TestVerifyNeedsNoLengthOfAMixture(t *testing.T) {
+	small, damaged := t.TempDir(), t.TempDir()
+	require.NoError(t, os.WriteFile(filepath.Join(small, "a.jsonl"), []byte("1\n"), 0o600))
+	require.NoError(t, os.WriteFile(filepath.Join(damaged, "a.jsonl"), []byte("1\n"), 0o600))
+	require.NoError(t, os.WriteFile(filepath.Join(damaged, "b.jsonl.gz"), []byte("\x1f\x8b\x08\x00\x00\x00\x00\x00\x00\x03"), 0o600))
+	mix := func(other string) []string {
+		return []string{"--index-dir", t.TempDir(), "--mix", "a=1:" + small, "--mix", "b=9:" + other}
+	}
+	require.Contains(t, lsiofs(t, append([]string{"cat"}, mix(small)...)...).stderr, "--mix-length", "the sources have no length of their own")
+	require.Contains(t, ok(t, append([]string{"verify"}, mix(small)...)...).stdout, "nothing is damaged")
+	ok(t, append([]string{"verify", "--mix-length", "all"}, mix(small)...)...)
+	r := lsiofs(t, append([]string{"verify"}, mix(damaged)...)...)
+	require.EqualValues(t, exit.Verify, r.code, r.stderr)
+	require.Contains(t, r.stdout, "b/b.jsonl.gz: record 0, offset 0")
 }

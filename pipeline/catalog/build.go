@@ -9,6 +9,7 @@ import (
 
 	"github.com/lsiofs/lsiofs/pipeline/catalog/discover"
 	"github.com/lsiofs/lsiofs/pipeline/catalog/index"
+	"github.com/lsiofs/lsiofs/pipeline/storage"
 	"github.com/lsiofs/lsiofs/pipeline/unpack"
 )
 
@@ -108,18 +109,28 @@ func (o *opening) refuseTooLarge(shards []index.Shard) error {
 }
 
 func (o *opening) refuseEmpty(shards []index.Shard) error {
-	damaged := 0
+	if slices.ContainsFunc(shards, func(s index.Shard) bool { return s.Blob.Header().Records > 0 }) {
+		return nil
+	}
+	damaged, all, first := 0, &storage.DamagedError{Shards: len(shards)}, ""
 	for i := range shards {
-		h := shards[i].Blob.Header()
-		if h.Records > 0 {
-			return nil
+		l, path := shards[i].Blob.Losses(), shards[i].Object.Path
+		if len(l.First) == 0 {
+			continue
 		}
-		if h.Damaged() {
-			damaged++
+		if damaged++; damaged == 1 {
+			first = path + ": " + l.First[0].Error()
+		}
+		for _, d := range l.First[:min(len(l.First), storage.MaxDamages-len(all.Damages))] {
+			all.Damages = append(all.Damages, storage.Damage{Shard: path, Record: d.Record, OffsetBytes: d.OffsetBytes, RawOffset: d.RawOffset, Reason: d.PartReason()})
+		}
+		for _, r := range l.Reasons {
+			all.Total += r.Count
 		}
 	}
 	if damaged > 0 {
-		return fmt.Errorf("%s holds no records: %s, %d of them damaged and left out by --on-corrupt skip", &o.target, files(len(shards)), damaged)
+		all.Err = fmt.Errorf("%s holds no records: %s, %d of them damaged and left out by --on-corrupt skip, as %s", &o.target, files(len(shards)), damaged, first)
+		return all
 	}
 	return fmt.Errorf("%s holds no records in %s of format %s: check the path, or name another --format", &o.target, files(len(shards)), o.found.Format.Name)
 }

@@ -1,6 +1,7 @@
 package catalog
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
 	"os"
@@ -166,5 +167,23 @@ func TestADatasetWithoutRecordsIsRefused(t *testing.T) {
 	require.ErrorContains(t, err, "nothing: file does not exist: name a directory, a file or a quoted pattern")
 	w.write("b.jsonl.gz", nil)
 	_, err = w.open(skipping)
-	require.ErrorContains(t, err, "1 of them damaged")
+	require.ErrorContains(t, err, "2 files, 1 of them damaged and left out by --on-corrupt skip, as b.jsonl.gz: ")
+}
+
+// Where nothing is left, the error lists what is damaged, and its text names the first of it.
+func TestADatasetOfDamagedShardsAloneIsRefusedByWhatIsDamaged(t *testing.T) {
+	w := newWorld(t)
+	w.write("a.tar", bytes.Repeat([]byte("garbage!"), 100))
+	w.write("b.tar", tarOf(1, "s")[:700])
+	_, err := w.open(skipping)
+	require.ErrorContains(t, err, "2 files, 2 of them damaged and left out by --on-corrupt skip, as a.tar: record 0 at offset 0: the header's checksum does not match")
+	d, ok := errors.AsType[*storage.DamagedError](err)
+	require.True(t, ok)
+	require.Equal(t, w.data, d.Dataset)
+	require.Equal(t, "tar", d.Format)
+	require.Equal(t, 2, d.Shards)
+	require.EqualValues(t, 2, d.Total)
+	require.Len(t, d.Damages, 2)
+	require.Equal(t, storage.Damage{Shard: "a.tar", RawOffset: -1, Reason: "the header's checksum does not match"}, d.Damages[0])
+	require.Equal(t, "b.tar", d.Damages[1].Shard)
 }

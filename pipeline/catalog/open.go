@@ -1,6 +1,7 @@
 package catalog
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -63,6 +64,9 @@ func Open(ctx context.Context, c Config) (*Catalog, error) {
 	}
 	defer o.reads.Close() // of which nothing waits any more
 	catalog, err := o.open(ctx)
+	if d, ok := errors.AsType[*storage.DamagedError](err); ok {
+		d.Dataset, d.Format = o.target.String(), cmp.Or(o.found.Format.Name, o.Format.Name)
+	}
 	o.reporter.stop(err == nil)
 	return catalog, err
 }

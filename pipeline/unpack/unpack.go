@@ -18,6 +18,7 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"strings"
 )
 
 // Extent is one record as the index pass found it, in file order.
@@ -301,6 +302,11 @@ func (e *CorruptError) Error() string {
 		s += ": " + e.Part
 	}
 	return s + ": " + e.Reason
+}
+
+// PartReason returns the reason, after the part if there is one.
+func (e *CorruptError) PartReason() string {
+	return strings.TrimPrefix(e.Part+": "+e.Reason, ": ")
 }
 
 // Corrupt makes the error for damage that a format finds: at offsetBytes of the decoded

@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"strings"
 
 	"github.com/lsiofs/lsiofs/pipeline/catalog"
 	"github.com/lsiofs/lsiofs/pipeline/storage"
@@ -140,7 +139,7 @@ func (w *worker) shard(number int) result {
 	default:
 		lost := sum.Lost()
 		for _, d := range lost.First {
-			finding(d.Record, d.OffsetBytes, d.RawOffset, "%s", strings.TrimPrefix(d.Part+": "+d.Reason, ": "))
+			finding(d.Record, d.OffsetBytes, d.RawOffset, "%s", d.PartReason())
 		}
 		for _, reason := range lost.Reasons {
 			r.total += reason.Count

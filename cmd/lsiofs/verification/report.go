@@ -2,7 +2,9 @@ package verification
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"path"
 	"slices"
 	"strings"
 	"text/tabwriter"
@@ -15,6 +17,7 @@ import (
 	"github.com/lsiofs/lsiofs/pipeline"
 	"github.com/lsiofs/lsiofs/pipeline/order/quality"
 	"github.com/lsiofs/lsiofs/pipeline/printable"
+	"github.com/lsiofs/lsiofs/pipeline/storage"
 	"github.com/lsiofs/lsiofs/pipeline/unpack/formats"
 	"github.com/lsiofs/lsiofs/pipeline/verify"
 )
@@ -26,9 +29,27 @@ type Report struct {
 	Checked string `json:"checked"`
 	opening.Selection
 	verify.Report
-	Seconds        float64             `json:"seconds"`
-	BytesPerSecond float64             `json:"bytes_per_second"`
-	Order          *verify.OrderReport `json:"order,omitempty"`
+	Seconds        float64               `json:"seconds"`
+	BytesPerSecond float64               `json:"bytes_per_second"`
+	Order          *verify.OrderReport   `json:"order,omitempty"`
+	refused        *storage.DamagedError // why nothing could be opened, nil where it could
+}
+
+// Refused returns the report on a dataset that could not be opened, with what is damaged left out,
+// because nothing is left of it: what is damaged is what was found on the way. ok is false where
+// err is another one.
+func Refused(err error) (v Report, ok bool) {
+	d, ok := errors.AsType[*storage.DamagedError](err)
+	if !ok {
+		return v, false
+	}
+	v = Report{Dataset: d.Dataset, Format: d.Format, Checked: formats.Checked(d.Format), refused: d}
+	v.Report = verify.Report{Shards: d.Shards, Findings: []verify.Finding{}, Unread: []verify.Unread{}, Total: d.Total}
+	for _, x := range d.Damages {
+		x.Shard = path.Join(d.Source, x.Shard)
+		v.Findings = append(v.Findings, verify.Finding(x))
+	}
+	return v, true
 }
 
 // Shards reads all shards of an open dataset, and shows how far it is.
@@ -92,6 +113,12 @@ func (v Report) Verdict() error {
 	case len(v.Unread) > 0:
 		return exit.Errorf(exit.Dataset, "%s of %s could not be read, as %s: %s%s", terminal.Plural(uint64(len(v.Unread)), "shard"), v.Dataset,
 			v.Unread[0].Shard, v.Unread[0].Reason, v.besides())
+	case v.refused != nil:
+		others := ""
+		if v.refused.Source != "" {
+			others = "; the other sources were not read"
+		}
+		return exit.Errorf(exit.Verify, "%s of %s damaged, and nothing is left without what is damaged: repair or replace the files, then verify again%s", terminal.Plural(v.Total, "place"), v.Dataset, others)
 	case v.Total > 0:
 		return exit.Errorf(exit.Verify, "%s of %s damaged: repair or remove the files%s", terminal.Plural(v.Total, "place"), v.Dataset, v.leavingOut())
 	case v.Order != nil && !v.Order.Holds():
@@ -136,10 +163,14 @@ func (v Report) Print(u *terminal.UI) error {
 	if v.Total > 0 {
 		found = terminal.Plural(v.Total, "place") + " damaged"
 	}
+	read := fmt.Sprintf("%s of %s in %s, %s/s", terminal.Bytes(v.Bytes), terminal.Plural(uint64(v.Shards), "shard"),
+		terminal.Round(time.Duration(v.Seconds*float64(time.Second))), terminal.Bytes(int64(v.BytesPerSecond)))
+	if v.refused != nil {
+		read = terminal.Plural(uint64(v.Shards), "shard") + ", up to the damage"
+	}
 	err := terminal.Table(u.Out, [][2]string{
 		{"dataset", v.Dataset},
-		{"read", fmt.Sprintf("%s of %s in %s, %s/s", terminal.Bytes(v.Bytes), terminal.Plural(uint64(v.Shards), "shard"),
-			terminal.Round(time.Duration(v.Seconds*float64(time.Second))), terminal.Bytes(int64(v.BytesPerSecond)))},
+		{"read", read},
 		{"records", terminal.Count(v.Records)},
 		{"checked", v.Checked},
 		{"found", found},

@@ -3,8 +3,10 @@ package cubes
 import (
 	"context"
 	"fmt"
+	"maps"
 	"math/bits"
 	"runtime"
+	"slices"
 	"sync/atomic"
 
 	"golang.org/x/sync/errgroup"
@@ -92,19 +94,25 @@ func (s *Storage) leaveOut(ctx context.Context, c *cube) error {
 
 // anyLeft is an error where all crops of all cubes are left out.
 func anyLeft(cubes map[string]*cube) error {
-	first := ""
-	for path, c := range cubes {
+	damaged, err := &storage.DamagedError{Shards: len(cubes)}, error(nil)
+	for _, path := range slices.Sorted(maps.Keys(cubes)) {
+		c := cubes[path]
 		if c.leftOut.Crops < c.Cut.Total() {
 			return nil
 		}
-		if first == "" || path < first {
-			first = path
+		if err == nil && c.leftOut.Crops > 0 {
+			err = fmt.Errorf("%s: all %d crops are left out: %s", path, c.leftOut.Crops, c.leftOut.reason())
 		}
+		for _, reason := range c.leftOut.First[:min(len(c.leftOut.First), storage.MaxDamages-len(damaged.Damages))] {
+			damaged.Damages = append(damaged.Damages, storage.Damage{Shard: path, Record: -1, OffsetBytes: -1, RawOffset: -1, Reason: reason})
+		}
+		damaged.Total += uint64(c.leftOut.Damaged)
 	}
-	if c := cubes[first]; c != nil && c.leftOut.Crops > 0 {
-		return fmt.Errorf("%s: all %d crops are left out: %s", first, c.leftOut.Crops, c.leftOut.reason())
+	if err == nil || damaged.Total == 0 {
+		return err
 	}
-	return nil
+	damaged.Err = err
+	return damaged
 }
 
 // reason is why crops are left out.
