@@ -122,6 +122,19 @@ const SniffBytes = 64 << 10
 // does not check. Verify gets a whole record as it is in the shard.
 type Verifier interface {
 	Verify(record []byte) error
+	// NewCheck returns a Check that finds what Verify does.
+	NewCheck() Check
+}
+
+// Check checks one record after the other, of which the bytes come in pieces. However large
+// a record is, it holds a few bytes.
+type Check interface {
+	// Begin begins a record of sizeBytes.
+	Begin(sizeBytes int64)
+	// Add takes the next bytes of the record.
+	Add(piece []byte)
+	// End returns what is wrong with the record, of which all bytes have come.
+	End() error
 }
 
 // Unitary is implemented by formats that say what a split keeps together by default. If

@@ -115,7 +115,7 @@ func (w *worker) shard(number int) result {
 	}
 	restart := func() { w.extents.restart() }
 	codec := w.run.room.Codec(w.ctx, s.Codec)
-	if !s.Parts && w.payload.verifier != nil { // formats with parts have no checksums of their own
+	if !s.Parts && w.payload.check != nil { // formats with parts have no checksums of their own
 		codec = tee{inner: codec, begin: w.payload.restart, look: w.payload.look}
 	}
 	sum, err := unpack.Scan(w.ctx, c.Unpacker(), codec, w.forward, s.Object.SizeBytes, emit, restart)
@@ -263,29 +263,28 @@ func (x *extents) difference(sum unpack.Summary) *difference {
 // them. Records follow each other in their shard.
 type payload struct {
 	window
-	verifier unpack.Verifier // nil where there is nothing to check
-	record   []byte          // what has come of the next record
-	next     uint64          // its ordinal
-	offset   int64           // in the decoded shard, of the next byte
-	found    []difference
-	more     uint64 // that were found and not kept
+	check  unpack.Check // nil where there is nothing to check
+	next   uint64       // ordinal of the record that is being checked
+	come   int64        // bytes of it
+	offset int64        // in the decoded shard, of the next byte
+	found  []difference
+	more   uint64 // that were found and not kept
 }
 
 func (p *payload) open(c *catalog.Catalog, s catalog.Shard) {
 	p.window.open(c, s)
-	p.verifier, _ = c.Unpacker().(unpack.Verifier)
+	if v, ok := c.Unpacker().(unpack.Verifier); ok && p.check == nil {
+		p.check = v.NewCheck()
+	}
 }
 
 // restart goes back to the shard's start.
 func (p *payload) restart() {
-	p.record, p.next, p.offset, p.found, p.more = p.record[:0], 0, 0, nil, 0
+	p.next, p.come, p.offset, p.found, p.more = 0, 0, 0, nil, 0
 }
 
 // look takes the decoded bytes that follow.
 func (p *payload) look(b []byte) {
-	if p.verifier == nil {
-		return
-	}
 	for len(b) > 0 && p.next < p.shard.Records {
 		e, _ := p.at(p.next)
 		if skip := e.OffsetBytes - p.offset; skip > 0 {
@@ -293,25 +292,22 @@ func (p *payload) look(b []byte) {
 			b, p.offset = b[n:], p.offset+n
 			continue
 		}
-		missing := e.SizeBytes - int64(len(p.record))
-		if len(p.record) == 0 && missing <= int64(len(b)) {
-			p.verify(b[:missing], e)
-			b, p.offset = b[missing:], p.offset+missing
-			continue
+		if p.come == 0 {
+			p.check.Begin(e.SizeBytes)
 		}
-		n := min(missing, int64(len(b)))
-		p.record = append(p.record, b[:n]...)
-		b, p.offset = b[n:], p.offset+n
-		if n == missing {
-			p.verify(p.record, e)
-			p.record = p.record[:0]
+		n := min(e.SizeBytes-p.come, int64(len(b)))
+		p.check.Add(b[:n])
+		b, p.offset, p.come = b[n:], p.offset+n, p.come+n
+		if p.come == e.SizeBytes {
+			p.end(e)
 		}
 	}
 	p.offset += int64(len(b))
 }
 
-func (p *payload) verify(record []byte, e catalog.Extent) {
-	if err := p.verifier.Verify(record); err != nil {
+// end ends a record.
+func (p *payload) end(e catalog.Extent) {
+	if err := p.check.End(); err != nil {
 		if len(p.found) < maxShardFindings {
 			p.found = append(p.found, difference{int64(p.next), e.OffsetBytes, err.Error()})
 		} else {
@@ -319,4 +315,5 @@ func (p *payload) verify(record []byte, e catalog.Extent) {
 		}
 	}
 	p.next++
+	p.come = 0
 }

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"runtime"
 	"sync/atomic"
 	"testing"
 
@@ -293,4 +294,33 @@ func must[T any](v T, err error) T {
 		panic(fmt.Sprint(err))
 	}
 	return v
+}
+
+// However large a record is, its checksum is computed as its bytes come by: little is asked of the heap.
+func TestNoRecordIsHeld(t *testing.T) {
+	const recordBytes = 16 << 20
+	for _, codec := range []string{"", "gz"} {
+		t.Run("tfrecord"+codec, func(t *testing.T) {
+			d := makeDataset(t, "tfrecord", codec, 1, 2, recordBytes)
+			require.EqualValues(t, 2, d.catalog.Records())
+			e := make([]catalog.Extent, 1)
+			d.catalog.Extents([]uint64{1}, e)
+			require.Greater(t, e[0].SizeBytes, int64(recordBytes/2))
+			if codec == "" {
+				change(t, d.files[0], func(b []byte) { b[e[0].OffsetBytes+100] ^= 1 })
+			}
+			var before, after runtime.MemStats
+			runtime.ReadMemStats(&before)
+			r := d.verify(t)
+			runtime.ReadMemStats(&after)
+			require.Less(t, after.TotalAlloc-before.TotalAlloc, uint64(recordBytes/4))
+			if codec == "" {
+				require.Len(t, r.Findings, 1)
+				require.EqualValues(t, 1, r.Findings[0].Record)
+				require.Equal(t, "tfrecord: the data's crc32c does not match", r.Findings[0].Reason)
+			} else {
+				require.Empty(t, r.Findings)
+			}
+		})
+	}
 }

@@ -11,7 +11,6 @@ import (
 	"context"
 	"encoding/binary"
 	"errors"
-	"fmt"
 	"hash/crc32"
 	"io"
 	"math"
@@ -98,23 +97,19 @@ func pass(src unpack.Source, n int64) error {
 
 // Verify implements unpack.Verifier: it checks both checksums of a whole frame.
 func (Format) Verify(record []byte) error {
-	if len(record) < frameBytes {
-		return fmt.Errorf("tfrecord: %d bytes are no frame", len(record))
-	}
-	if !lengthHolds(record) || binary.LittleEndian.Uint64(record) != uint64(len(record)-frameBytes) {
-		return errors.New("tfrecord: the length has changed since it was indexed")
-	}
-	data, sum := record[headBytes:len(record)-crcBytes], record[len(record)-crcBytes:]
-	if masked(data) != binary.LittleEndian.Uint32(sum) {
-		return errors.New("tfrecord: the data's crc32c does not match")
-	}
-	return nil
+	var c check
+	c.Begin(int64(len(record)))
+	c.Add(record)
+	return c.End()
 }
+
+// NewCheck implements unpack.Verifier.
+func (Format) NewCheck() unpack.Check { return &check{} }
 
 func lengthHolds(head []byte) bool {
 	return masked(head[:lengthBytes]) == binary.LittleEndian.Uint32(head[lengthBytes:])
 }
 
-func masked(p []byte) uint32 {
-	return bits.RotateLeft32(crc32.Checksum(p, castagnoli), -15) + maskDelta
-}
+func masked(p []byte) uint32 { return mask(crc32.Checksum(p, castagnoli)) }
+
+func mask(sum uint32) uint32 { return bits.RotateLeft32(sum, -15) + maskDelta }

@@ -6,6 +6,7 @@ import (
 	"encoding/binary"
 	"math"
 	"runtime"
+	"slices"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -135,6 +136,31 @@ func TestVerify(t *testing.T) {
 		require.Error(t, f.Verify(record[:i]), "cut off at %d", i)
 	}
 	require.ErrorContains(t, f.Verify(append(record[:len(record)-1:len(record)-1], 'x')), "the data's crc32c does not match")
+}
+
+// However a frame comes in pieces, its check finds what Verify does of all of it, also when it has
+// checked another frame before.
+func TestAFrameIsCheckedInPieces(t *testing.T) {
+	var f tfrecord.Format
+	whole := frame([]byte("some data"))
+	c := f.NewCheck()
+	for flipped := -1; flipped < len(whole); flipped++ {
+		for end := 0; end <= len(whole); end++ {
+			record := bytes.Clone(whole[:end])
+			if flipped >= 0 && flipped < end {
+				record[flipped] ^= 0x10
+			}
+			want := f.Verify(record)
+			require.Equal(t, end == len(whole) && flipped < 0, want == nil)
+			for size := 1; size <= len(whole); size++ {
+				c.Begin(int64(len(record)))
+				for piece := range slices.Chunk(record, size) {
+					c.Add(piece)
+				}
+				require.Equal(t, want, c.End(), "byte %d, cut off at %d, in pieces of %d", flipped, end, size)
+			}
+		}
+	}
 }
 
 func TestSniff(t *testing.T) {

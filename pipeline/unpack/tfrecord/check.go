@@ -1,0 +1,55 @@
+package tfrecord
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"hash/crc32"
+
+	"github.com/lsiofs/lsiofs/pipeline/unpack"
+)
+
+// check is a frame whose bytes come in pieces.
+type check struct {
+	size, at int64
+	head     [headBytes]byte
+	tail     [crcBytes]byte
+	sum      uint32 // of the data so far
+}
+
+var _ unpack.Check = (*check)(nil)
+
+// Begin implements unpack.Check.
+func (c *check) Begin(sizeBytes int64) { c.size, c.at, c.sum = sizeBytes, 0, 0 }
+
+// Add implements unpack.Check.
+func (c *check) Add(piece []byte) {
+	if c.size < frameBytes {
+		return
+	}
+	if c.at < headBytes {
+		n := copy(c.head[c.at:], piece)
+		piece, c.at = piece[n:], c.at+int64(n)
+	}
+	end := c.size - crcBytes // of the data
+	if n := min(end-c.at, int64(len(piece))); n > 0 {
+		c.sum = crc32.Update(c.sum, castagnoli, piece[:n])
+		piece, c.at = piece[n:], c.at+n
+	}
+	if c.at >= end {
+		c.at += int64(copy(c.tail[c.at-end:], piece))
+	}
+}
+
+// End implements unpack.Check.
+func (c *check) End() error {
+	switch {
+	case c.size < frameBytes:
+		return fmt.Errorf("tfrecord: %d bytes are no frame", c.size)
+	case !lengthHolds(c.head[:]) || binary.LittleEndian.Uint64(c.head[:]) != uint64(c.size-frameBytes):
+		return errors.New("tfrecord: the length has changed since it was indexed")
+	case mask(c.sum) != binary.LittleEndian.Uint32(c.tail[:]):
+		return errors.New("tfrecord: the data's crc32c does not match")
+	}
+	return nil
+}
