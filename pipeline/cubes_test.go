@@ -272,3 +272,49 @@ func TestAStoreThatIsNamedHasToBeOne(t *testing.T) {
 		require.ErrorContains(t, err, says, pattern)
 	}
 }
+
+// A store, a file that describes one, or an array that is there by two names is an error that names both:
+// its crops would come twice.
+func TestAStoreByTwoNamesIsRefused(t *testing.T) {
+	link := func(t *testing.T, to, name string) { require.NoError(t, os.Symlink(to, name)) }
+	for name, c := range map[string]struct {
+		dataset string
+		make    func(t *testing.T, dir string)
+		says    string // "" where there are two stores
+	}{
+		"a link to a directory": {"", func(t *testing.T, dir string) { link(t, "a.zarr", filepath.Join(dir, "latest.zarr")) }, "a.zarr and latest.zarr"},
+		"named by a pattern":    {"{a,latest}.zarr", func(t *testing.T, dir string) { link(t, "a.zarr", filepath.Join(dir, "latest.zarr")) }, "a.zarr and latest.zarr"},
+		"a group whose array is a link": {"*.zarr", func(t *testing.T, dir string) {
+			require.NoError(t, os.Mkdir(filepath.Join(dir, "view.zarr"), 0o700))
+			writeGroup(t, filepath.Join(dir, "view.zarr"))
+			link(t, "../a.zarr/data", filepath.Join(dir, "view.zarr/data"))
+		}, "a.zarr and view.zarr"},
+		"a copy": {"", func(t *testing.T, dir string) {
+			require.NoError(t, os.CopyFS(filepath.Join(dir, "b.zarr"), os.DirFS(filepath.Join(dir, "a.zarr"))))
+		}, ""},
+		"a hard link to a zip file": {"*.zip", func(t *testing.T, dir string) {
+			require.NoError(t, os.Link(filepath.Join(dir, "z.zip"), filepath.Join(dir, "0.zip")))
+		}, "0.zip and z.zip"},
+		"a link to a zip file":       {"*.zip", func(t *testing.T, dir string) { link(t, "z.zip", filepath.Join(dir, "0.zip")) }, "0.zip and z.zip"},
+		"a link to a reference file": {"*.json", func(t *testing.T, dir string) { link(t, "r.json", filepath.Join(dir, "s.json")) }, "r.json and s.json"},
+		"a copy of a reference file": {"*.json", func(t *testing.T, dir string) {
+			b, err := os.ReadFile(filepath.Join(dir, "r.json"))
+			require.NoError(t, err)
+			require.NoError(t, os.WriteFile(filepath.Join(dir, "s.json"), b, 0o600))
+		}, ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			dir := t.TempDir()
+			writeCube(t, filepath.Join(dir, "a.zarr"), 0, 20)
+			writeDescribed(t, dir, "a.zarr")
+			c.make(t, dir)
+			s := cropSpec(t, filepath.Join(dir, c.dataset))
+			if c.says == "" {
+				require.EqualValues(t, 2, open(t, s).Catalog().Shards())
+				return
+			}
+			_, err := Open(t.Context(), s, Options{})
+			require.ErrorContains(t, err, "holds the same arrays by two names: "+c.says+": remove one of them")
+		})
+	}
+}

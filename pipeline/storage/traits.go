@@ -48,3 +48,10 @@ func OmittedBy(s Storage) []Omission {
 	}
 	return nil
 }
+
+// Assembler is implemented by storages whose objects are cut from other ones below the same root.
+type Assembler interface {
+	// Parts returns the paths of what a listed object is cut from: files, directories, or names in
+	// a file, which come after its path. Objects with the same parts have the same records.
+	Parts(path string) []string
+}

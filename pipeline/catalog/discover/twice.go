@@ -1,9 +1,12 @@
 package discover
 
 import (
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
+	"syscall"
 
 	"github.com/lsiofs/lsiofs/pipeline/storage"
 	"github.com/lsiofs/lsiofs/pipeline/unpack/formats"
@@ -11,20 +14,26 @@ import (
 
 // refuseTwice refuses two shards that are one.
 func (f *finder) refuseTwice(shards []Shard) error {
-	if ofDirectories(f.Format.Name) {
+	parts, ofParts := f.Storage.(storage.Assembler)
+	if ofDirectories(f.Format.Name) && !ofParts { // their storage has compared them
 		return nil
 	}
 	root := f.Target.root
-	if f.Target.remote || f.Format.Name == "zarr" || len(f.Format.Arrays) > 0 {
+	if f.Target.remote || len(f.Format.Arrays) > 0 {
 		root = ""
 	}
 	once := NewOnce(root)
+	if ofParts {
+		once.parts = parts.Parts
+	}
 	for _, s := range shards {
 		before := once.Twin(s.Object)
 		switch {
 		case before == "":
 			once.Add(s.Object)
 			continue
+		case ofParts:
+			return fmt.Errorf("%s holds the same arrays by two names: %s and %s%s", &f.Target, before, s.Object.Path, oneOfThem)
 		case otherCodec(before, s.Object.Path):
 			return fmt.Errorf("%s holds one shard in two codecs: %s and %s%s", &f.Target, before, s.Object.Path, oneOfThem)
 		}
@@ -38,7 +47,9 @@ const oneOfThem = ": remove one of them, or leave it out with --exclude or a pat
 // Once finds shards that are one: the same file by two names, or one in two codecs, as zstd -d and
 // gunzip -k leave it. It is not safe for concurrent use.
 type Once struct {
-	root  string
+	root string
+	// parts returns the paths of what the shard of a path is made of; nil where shards are files.
+	parts func(path string) []string
 	plain map[string]string   // paths, by the name without a codec
 	files map[sameness]string // likewise
 }
@@ -46,26 +57,51 @@ type Once struct {
 // NewOnce is empty. root is the directory that paths are relative to; "" where files have names
 // only.
 func NewOnce(root string) *Once {
-	return &Once{root, map[string]string{}, map[sameness]string{}}
+	return &Once{root: root, plain: map[string]string{}, files: map[sameness]string{}}
 }
 
 // Twin returns the path of a shard that was added and is o by another name or in another codec, ""
 // where there is none.
 func (x *Once) Twin(o storage.Object) string {
-	if path := x.plain[formats.ParseName(o.Path).Plain]; path != "" && path != o.Path {
+	if path := x.plain[formats.ParseName(o.Path).Plain]; x.parts == nil && path != "" && path != o.Path {
 		return path
 	}
-	if path := x.files[samenessOf(o)]; x.root != "" && path != "" && path != o.Path && sameFile(x.root, path, o.Path) {
+	if path := x.files[x.samenessOf(o)]; x.root != "" && path != "" && path != o.Path && x.same(path, o.Path) {
 		return path
 	}
 	return ""
+}
+
+// same reports whether the shards of two paths are made of the same files.
+func (x *Once) same(a, b string) bool {
+	if x.parts == nil {
+		return sameFile(x.root, a, b)
+	}
+	return slices.EqualFunc(x.parts(a), x.parts(b), func(a, b string) bool { return sameFile(x.root, a, b) })
+}
+
+// samenessOf returns what o has in common with its twins. The version of what is made of parts has
+// their paths in it.
+func (x *Once) samenessOf(o storage.Object) (s sameness) {
+	if x.parts == nil {
+		return samenessOf(o)
+	}
+	if x.root == "" {
+		return s
+	}
+	for _, part := range x.parts(o.Path) {
+		if info, _, err := lookAt(x.root, part); err == nil {
+			s.inode = s.inode*31 + info.Sys().(*syscall.Stat_t).Ino
+		}
+	}
+	return s
 }
 
 // Add takes in a shard that has no twin.
 func (x *Once) Add(o storage.Object) {
 	x.plain[formats.ParseName(o.Path).Plain] = o.Path
 	if x.root != "" {
-		x.files[samenessOf(o)] = o.Path
+		x.files[x.samenessOf(o)] = o.Path
 	}
 }
 
@@ -74,7 +110,7 @@ func (x *Once) Remove(o storage.Object) {
 	if plain := formats.ParseName(o.Path).Plain; x.plain[plain] == o.Path {
 		delete(x.plain, plain)
 	}
-	if key := samenessOf(o); x.files[key] == o.Path {
+	if key := x.samenessOf(o); x.files[key] == o.Path {
 		delete(x.files, key)
 	}
 }
@@ -111,14 +147,26 @@ func samenessOf(o storage.Object) sameness {
 	return sameness{o.SizeBytes, o.Version.ModTimeNanos, o.Version.Inode}
 }
 
-// sameFile reports whether two paths below root are of one file: device and inode.
+// sameFile reports whether two paths below root are of one file or directory, device and inode, or of
+// one name in a file.
 func sameFile(root, a, b string) bool {
-	x, err := os.Stat(filepath.Join(root, a))
+	x, inX, err := lookAt(root, a)
 	if err != nil {
 		return false
 	}
-	y, err := os.Stat(filepath.Join(root, b))
-	return err == nil && os.SameFile(x, y)
+	y, inY, err := lookAt(root, b)
+	return err == nil && inX == inY && os.SameFile(x, y)
+}
+
+// lookAt describes what is at a path below root. Of a path that goes on in a file, as those of a zip
+// file's members do, it describes the file, and returns the rest.
+func lookAt(root, path string) (info os.FileInfo, rest string, err error) {
+	at := filepath.Join(root, path)
+	whole := at
+	for info, err = os.Stat(at); errors.Is(err, syscall.ENOTDIR); info, err = os.Stat(at) {
+		at = filepath.Dir(at)
+	}
+	return info, whole[len(at):], err
 }
 
 // sameFiles returns alike without the namings whose files are the shards by other names, as the

@@ -83,10 +83,11 @@ type Storage struct {
 }
 
 var (
-	_ storage.Storage  = (*Storage)(nil)
-	_ profile.Adjuster = (*Storage)(nil)
-	_ storage.Checker  = (*Storage)(nil)
-	_ storage.Outliner = (*Storage)(nil)
+	_ storage.Storage   = (*Storage)(nil)
+	_ profile.Adjuster  = (*Storage)(nil)
+	_ storage.Checker   = (*Storage)(nil)
+	_ storage.Outliner  = (*Storage)(nil)
+	_ storage.Assembler = (*Storage)(nil)
 )
 
 // cube is a listed cube. It does not change.
@@ -254,6 +255,16 @@ func (s *Storage) Cube(path string) *listing.Cube {
 		return c.Cube
 	}
 	return nil
+}
+
+// Parts implements storage.Assembler: a cube is cut from its arrays.
+func (s *Storage) Parts(path string) (list []string) {
+	if c := s.Cube(path); c != nil {
+		for i := range c.Fields {
+			list = append(list, c.Fields[i].Path)
+		}
+	}
+	return list
 }
 
 // Under is the storage that arrays are read from.
